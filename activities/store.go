@@ -1,0 +1,90 @@
+package activities
+
+import (
+	"context"
+	"time"
+
+	"github.com/overwinter-dev/overwinter/internal/eventlog"
+	"github.com/overwinter-dev/overwinter/internal/session"
+)
+
+// Store is what activities need of Postgres. Every method is one transaction,
+// safe to call again with the same arguments, and returns *session.Fault for
+// what can be told: session_not_found, illegal_state for a call that is fenced
+// off by a newer generation, attempt or transition.
+type Store interface {
+	// SessionOpen marks the session loaded and returns all a workflow must know.
+	SessionOpen(ctx context.Context, sessionID string) (session.Loaded, error)
+	// SessionClose marks it not loaded: its workflow is about to complete.
+	SessionClose(ctx context.Context, sessionID string) error
+	// TransitionRecord stores a transition, projects it on the session (status,
+	// reason, receipt, running time, sandbox) and appends the status event. A
+	// transition with the same number and the same ends changes nothing.
+	TransitionRecord(ctx context.Context, t session.Transition) error
+
+	// GenerationReserve records the intent to make the sandbox of a generation.
+	GenerationReserve(ctx context.Context, sessionID string, generation int64, imageID string) error
+	// SandboxRecord stores which sandbox the generation got and when its life ends.
+	SandboxRecord(ctx context.Context, sessionID string, generation int64, sandboxID string, status session.SandboxStatus, deadline time.Time) error
+	// SandboxSeen stores the health of a sandbox as it was found now.
+	SandboxSeen(ctx context.Context, sessionID string, generation int64, status session.SandboxStatus) error
+	// SandboxEnd records that the sandbox of a generation is gone.
+	SandboxEnd(ctx context.Context, sessionID string, generation int64, reason string) error
+	// SandboxesOpen lists every sandbox not seen to end.
+	SandboxesOpen(ctx context.Context) ([]session.SandboxRow, error)
+
+	// RunBegin claims a prompt for a run: queued to processing in one statement,
+	// with the events turn_start, prompt and queue.
+	RunBegin(ctx context.Context, sessionID, promptID, runID string, generation int64) (session.RunVerdict, error)
+	// RunAttach makes token the attempt whose appends count and returns what the
+	// worker needs. illegal_state when the run is over.
+	RunAttach(ctx context.Context, runID, token string) (session.RunStart, error)
+	// RunGet returns a run as it stands.
+	RunGet(ctx context.Context, runID string) (session.Run, error)
+	// RunEnd gives run and prompt their outcome with the events turn_end, prompt
+	// and queue, and counts metrics. A run that is over keeps its outcome, which
+	// is returned either way.
+	RunEnd(ctx context.Context, ending session.RunEnding) (session.Run, error)
+	// RunReturn puts the prompt of a run that never reached the agent back in
+	// its place in the queue.
+	RunReturn(ctx context.Context, runID, reason string) error
+	// PromptsCancel ends every prompt that is not over.
+	PromptsCancel(ctx context.Context, sessionID, reason string) (int64, error)
+	// PromptRequeue puts a prompt whose outcome is unknown back in the queue, as its policy asks.
+	PromptRequeue(ctx context.Context, sessionID, promptID string) error
+
+	// TranscriptAppend stores segments; what is stored already is skipped, a gap is illegal_state.
+	TranscriptAppend(ctx context.Context, segments []session.TranscriptSegment) error
+	TranscriptPositions(ctx context.Context, sessionID string) ([]session.TranscriptPosition, error)
+	TranscriptFiles(ctx context.Context, sessionID string) ([]session.TranscriptFile, error)
+
+	// SnapshotRecord stores that an image exists at the provider, before anything depends on it.
+	SnapshotRecord(ctx context.Context, sessionID string, generation int64, snapshotID string) error
+	// SnapshotsUnreferenced lists snapshots that no bundle needs: those of bundles
+	// behind a head that a restore has proved, of terminated sessions, and those
+	// older than age that no bundle was made of.
+	SnapshotsUnreferenced(ctx context.Context, age time.Duration, limit int) ([]string, error)
+	// SnapshotForget records that an image is deleted at the provider.
+	SnapshotForget(ctx context.Context, snapshotID string) error
+	// BundleCommit stores a bundle and makes it the session's head.
+	BundleCommit(ctx context.Context, b session.Bundle) error
+	// BundleHead returns the bundle to wake from; bundle_not_found when there is none.
+	BundleHead(ctx context.Context, sessionID string) (session.Bundle, error)
+	// BundleProve records that a restore has matched the bundle's manifest.
+	BundleProve(ctx context.Context, bundleID string) error
+
+	// Unclaimed lists sessions and queued prompts older than age that no workflow
+	// seems to know of: not loaded, or rung for and not taken.
+	Unclaimed(ctx context.Context, age time.Duration, limit int) ([]session.Ring, error)
+	// Installation is the id of this database's installation, for tags at the provider.
+	Installation(ctx context.Context) (string, error)
+}
+
+// Log is where the events of runs go.
+type Log interface {
+	// Append returns when the events are committed. eventlog.ErrFenced means that
+	// a newer generation or attempt has taken over and nothing was written.
+	Append(ctx context.Context, a eventlog.Append) error
+	// Position is the newest seq of a session; 0 before the first event.
+	Position(ctx context.Context, sessionID string) (int64, error)
+}

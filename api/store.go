@@ -1,0 +1,61 @@
+package api
+
+import (
+	"context"
+	"encoding/json"
+	"time"
+
+	"github.com/overwinter-dev/overwinter/internal/conversation"
+	"github.com/overwinter-dev/overwinter/internal/session"
+)
+
+// Store is what the API needs of Postgres. Every method is one transaction and
+// returns *session.Fault for what a client may be told.
+type Store interface {
+	// SessionCreate stores a session and its first prompt, if there is one. With
+	// a key that was used within 24 hours it returns the session made then, with
+	// created false, or idempotency_conflict when the digest is another.
+	SessionCreate(ctx context.Context, s session.Session, first *session.Prompt, idem Idempotency) (stored session.Session, created bool, err error)
+	SessionGet(ctx context.Context, sessionID string) (session.Session, error)
+	SessionList(ctx context.Context, f session.ListFilter) (items []session.Session, nextCursor string, err error)
+	// SessionPatch changes what is given, and appends a title event for a new title.
+	SessionPatch(ctx context.Context, sessionID string, p session.Patch) (session.Session, error)
+
+	// PromptSubmit stores a prompt at the end of its session's queue with the
+	// events prompt and queue. The same id and body again returns the prompt as
+	// it is, with created false; another body is prompt_conflict. Others:
+	// session_not_found, session_terminated, queue_full.
+	PromptSubmit(ctx context.Context, p session.Prompt) (stored session.Prompt, position int64, created bool, err error)
+	PromptGet(ctx context.Context, sessionID, promptID string) (session.Prompt, error)
+	// PromptList is oldest first.
+	PromptList(ctx context.Context, sessionID string, limit int, cursor string) (items []session.Prompt, nextCursor string, err error)
+	// PromptWithdraw cancels a queued prompt; illegal_state when it is not queued any more.
+	PromptWithdraw(ctx context.Context, sessionID, promptID string) (session.Prompt, error)
+
+	Conversation(ctx context.Context, sessionID string) (conversation.Conversation, error)
+	TranscriptFiles(ctx context.Context, sessionID string) ([]session.TranscriptFile, error)
+	// Ping reports whether Postgres answers.
+	Ping(ctx context.Context) error
+}
+
+// Idempotency is a client's key for a create and the digest of its body. The
+// zero value means that no key was given.
+type Idempotency = session.Idempotency
+
+// Orchestrator rings for work and asks the workflows. Errors are *session.Fault:
+// unavailable when Temporal does not answer, session_not_found when no workflow is open.
+type Orchestrator interface {
+	// Ring tells the session's workflow, started if need be, of a prompt; with
+	// an empty prompt id it only makes sure that the workflow is open.
+	Ring(ctx context.Context, sessionID, promptID string, ordinal int64) error
+	Wake(ctx context.Context, sessionID string) error
+	Hibernate(ctx context.Context, sessionID string, force bool) error
+	Stop(ctx context.Context, sessionID string) error
+	Abort(ctx context.Context, sessionID string) error
+	Recover(ctx context.Context, sessionID string) error
+	// Settings tells an open workflow of a changed idle timeout; none open is no error.
+	Settings(ctx context.Context, sessionID string, idleTimeout time.Duration) error
+	// State is the workflow's own view, as JSON.
+	State(ctx context.Context, sessionID string) (json.RawMessage, error)
+	Ping(ctx context.Context) error
+}

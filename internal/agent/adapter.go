@@ -1,0 +1,145 @@
+package agent
+
+import (
+	"encoding/json"
+	"time"
+
+	"github.com/overwinter-dev/overwinter/internal/conversation"
+	"github.com/overwinter-dev/overwinter/internal/session"
+)
+
+// Adapter is one kind of agent. Its methods are pure and safe for concurrent use.
+type Adapter interface {
+	// Name is the agent's name in the API, such as "demo".
+	Name() string
+	// Describe tells people what the agent is.
+	Describe() Description
+	// Launch says how the agent's process is started in a sandbox.
+	Launch(LaunchInput) (Launch, error)
+	// Prompt is what is written to the agent's stdin to deliver a prompt.
+	Prompt(PromptInput) ([]byte, error)
+	// Interrupt says how a running turn is broken off without ending the agent.
+	Interrupt(runID string) Interrupt
+	// NewTranslator goes on from a state that an earlier translator of this
+	// adapter returned, or starts a run where state is empty.
+	NewTranslator(run RunContext, state []byte) (Translator, error)
+	// Parse reads the agent's own transcript files, in any order. It never
+	// fails on a file that was cut off; blocks left open are closed as aborted.
+	Parse(files []session.TranscriptFile) (conversation.Conversation, error)
+}
+
+// Description is what GET /api/agents shows.
+type Description struct {
+	Name         string   `json:"name"`
+	Title        string   `json:"title"`
+	Summary      string   `json:"summary"`
+	Models       []string `json:"models"`
+	Capabilities []string `json:"capabilities"`
+}
+
+// LaunchInput is what a launch depends on.
+type LaunchInput struct {
+	SessionID string
+	Model     string
+	Home      string // home directory of the agent in the sandbox
+	Workspace string // its working directory
+	Resume    bool   // the session has had turns: its memory is in the transcript files
+}
+
+// Launch starts the agent's process. One process serves many prompts; the runner
+// starts it again with the next prompt when it has ended.
+type Launch struct {
+	Argv []string
+	Env  map[string]string // never secrets: those go in by stdin
+	Dir  string
+	// Transcripts are glob patterns of the agent's own transcript files. The
+	// runner follows what matches and hands over every byte.
+	Transcripts []string
+}
+
+// PromptInput is a prompt on its way to the agent.
+type PromptInput struct {
+	RunID    string
+	PromptID string
+	Content  string
+	Author   string
+	At       time.Time
+}
+
+// Interrupt breaks a turn off: Stdin is written if it is not empty, else Signal
+// is sent. What still runs after Grace is killed with its whole process tree.
+type Interrupt struct {
+	Stdin  []byte
+	Signal string // such as "INT"; only where Stdin is empty
+	Grace  time.Duration
+}
+
+// RunContext is the run whose frames a translator reads.
+type RunContext struct {
+	RunID    string
+	PromptID string
+	Author   string
+}
+
+// Stream says where a frame comes from.
+type Stream string
+
+// The streams of a run's journal.
+const (
+	Stdout Stream = "stdout" // one line of the agent
+	Stderr Stream = "stderr" // one line of the agent
+	Exit   Stream = "exit"   // the process has ended; Data is an ExitReport
+)
+
+// Frame is one raw record of a run's journal.
+type Frame struct {
+	No     int64 // 0, 1, …: contiguous per run
+	Stream Stream
+	At     time.Time
+	Data   []byte
+}
+
+// ExitReport is the data of an exit frame.
+type ExitReport struct {
+	Code   int    `json:"code"`   // -1 when a signal ended it
+	Signal string `json:"signal"` // such as "killed"
+	Stderr string `json:"stderr"` // its last 4 KiB
+	// Interrupted: the runner ended it because an abort was not heeded in time.
+	Interrupted bool `json:"interrupted"`
+}
+
+// Translator turns the frames of one run into events, in order. What it returns
+// depends on its state and the frame alone. It is not safe for concurrent use.
+type Translator interface {
+	// Translate reads the next frame. A frame that it does not understand gives
+	// no events or a system block, never an error; an error means that state
+	// and frames do not belong together.
+	Translate(Frame) (Translation, error)
+	// State is what a later translator needs to go on behind the last frame.
+	State() ([]byte, error)
+	// Cut closes every block that is still open, as aborted: no frame will
+	// come any more.
+	Cut(at time.Time) []conversation.Event
+}
+
+// Translation is what one frame meant.
+type Translation struct {
+	Events []conversation.Event
+	// End is set by the frame that ends the turn.
+	End *TurnEnd
+}
+
+// TurnEnd is how the agent says a turn ended.
+type TurnEnd struct {
+	Outcome session.Outcome
+	Reason  string
+	Usage   session.Usage
+	Model   string
+}
+
+// ParseExit reads the data of an exit frame.
+func ParseExit(data []byte) (ExitReport, error) {
+	var r ExitReport
+	err := json.Unmarshal(data, &r)
+	return r, err
+}

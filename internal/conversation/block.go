@@ -1,0 +1,78 @@
+package conversation
+
+import (
+	"encoding/json"
+	"time"
+)
+
+// Main is the id of the conversation that a session's prompts go to.
+const Main = "main"
+
+// BlockType says what a block is.
+type BlockType string
+
+// The types of block.
+const (
+	UserMessage   BlockType = "user_message"
+	AssistantText BlockType = "assistant_text"
+	Thinking      BlockType = "thinking"
+	ToolUse       BlockType = "tool_use"
+	ToolResult    BlockType = "tool_result"
+	System        BlockType = "system"
+	Subagent      BlockType = "subagent"
+)
+
+// BlockStatus says how far a block has come.
+type BlockStatus string
+
+// Text is streaming, then complete, aborted or abandoned. Tools and subagents
+// are pending or running, then success, error or aborted.
+const (
+	Streaming BlockStatus = "streaming"
+	Complete  BlockStatus = "complete"
+	Abandoned BlockStatus = "abandoned"
+	Pending   BlockStatus = "pending"
+	Running   BlockStatus = "running"
+	Success   BlockStatus = "success"
+	Failed    BlockStatus = "error"
+	Aborted   BlockStatus = "aborted"
+)
+
+// Open reports whether a block with this status can still change.
+func (s BlockStatus) Open() bool { return s == Streaming || s == Pending || s == Running }
+
+// Block is one piece of a conversation. Its id is the agent's own, the same in
+// the stream and in the transcript. Fields that its type does not use are empty.
+type Block struct {
+	ID        string      `json:"id"`
+	Type      BlockType   `json:"type"`
+	Status    BlockStatus `json:"status"`
+	CreatedAt time.Time   `json:"createdAt"`
+
+	Content  string `json:"content,omitempty"`  // user_message, assistant_text, thinking
+	PromptID string `json:"promptId,omitempty"` // user_message
+	Author   string `json:"author,omitempty"`   // user_message
+
+	Name      string          `json:"name,omitempty"`      // tool_use, subagent
+	Input     json.RawMessage `json:"input,omitempty"`     // tool_use, subagent
+	ToolUseID string          `json:"toolUseId,omitempty"` // tool_use, tool_result
+	Output    json.RawMessage `json:"output,omitempty"`    // tool_result: a JSON string or the agent's own structure
+	IsError   bool            `json:"isError,omitempty"`   // tool_result
+
+	Subtype string `json:"subtype,omitempty"` // system
+	Message string `json:"message,omitempty"` // system
+
+	SubagentID string `json:"subagentId,omitempty"` // subagent: the id of its conversation
+}
+
+// Thread is one conversation: the main one, or a subagent's.
+type Thread struct {
+	ID     string  `json:"id"`
+	Blocks []Block `json:"blocks"`
+}
+
+// Conversation is everything that was said in a session: the main thread first,
+// then subagents in the order they appeared.
+type Conversation struct {
+	Threads []Thread `json:"conversations"`
+}

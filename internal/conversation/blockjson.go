@@ -1,0 +1,70 @@
+package conversation
+
+import (
+	"encoding/json"
+	"time"
+)
+
+// MarshalJSON writes the fields that the block's type has, empty or not, and no
+// others: a reader of a tool_result always finds isError, one of a text always
+// finds content.
+func (b Block) MarshalJSON() ([]byte, error) {
+	head := blockHead{ID: b.ID, Type: b.Type, Status: b.Status, CreatedAt: b.CreatedAt.UTC()}
+	switch b.Type {
+	case UserMessage:
+		return json.Marshal(struct {
+			blockHead
+			Content  string `json:"content"`
+			PromptID string `json:"promptId,omitempty"`
+			Author   string `json:"author,omitempty"`
+		}{head, b.Content, b.PromptID, b.Author})
+	case AssistantText, Thinking:
+		return json.Marshal(struct {
+			blockHead
+			Content string `json:"content"`
+		}{head, b.Content})
+	case ToolUse:
+		return json.Marshal(struct {
+			blockHead
+			Name      string          `json:"name"`
+			Input     json.RawMessage `json:"input"`
+			ToolUseID string          `json:"toolUseId"`
+		}{head, b.Name, orNull(b.Input), b.ToolUseID})
+	case ToolResult:
+		return json.Marshal(struct {
+			blockHead
+			ToolUseID string          `json:"toolUseId"`
+			Output    json.RawMessage `json:"output"`
+			IsError   bool            `json:"isError"`
+		}{head, b.ToolUseID, orNull(b.Output), b.IsError})
+	case System:
+		return json.Marshal(struct {
+			blockHead
+			Subtype string `json:"subtype"`
+			Message string `json:"message"`
+		}{head, b.Subtype, b.Message})
+	case Subagent:
+		return json.Marshal(struct {
+			blockHead
+			SubagentID string          `json:"subagentId"`
+			Name       string          `json:"name"`
+			Input      json.RawMessage `json:"input"`
+		}{head, b.SubagentID, b.Name, orNull(b.Input)})
+	}
+	type plain Block // a type of the future is passed on with what it has
+	return json.Marshal(plain(b))
+}
+
+type blockHead struct {
+	ID        string      `json:"id"`
+	Type      BlockType   `json:"type"`
+	Status    BlockStatus `json:"status"`
+	CreatedAt time.Time   `json:"createdAt"`
+}
+
+func orNull(raw json.RawMessage) json.RawMessage {
+	if len(raw) == 0 {
+		return json.RawMessage("null")
+	}
+	return raw
+}

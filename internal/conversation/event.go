@@ -1,0 +1,89 @@
+package conversation
+
+import (
+	"encoding/json"
+	"time"
+)
+
+// EventType names what happened to a conversation.
+type EventType string
+
+// The events that an agent's translator makes, by their names in the stream.
+const (
+	EventBlockStart     EventType = "block_start"
+	EventTextDelta      EventType = "text_delta"
+	EventBlockUpdate    EventType = "block_update"
+	EventBlockComplete  EventType = "block_complete"
+	EventBlockRemoved   EventType = "block_removed"
+	EventMetadataUpdate EventType = "metadata_update"
+	EventTitle          EventType = "title"
+	EventError          EventType = "error"
+)
+
+// Event is one thing that happened. Data is the type's struct below.
+type Event struct {
+	Type           EventType
+	ConversationID string // Main or a subagent's; empty for what concerns the whole session
+	At             time.Time
+	Data           any
+}
+
+// BlockStart opens a block.
+type BlockStart struct {
+	Block Block `json:"block"`
+}
+
+// TextDelta appends to the content of an open text block.
+type TextDelta struct {
+	BlockID string `json:"blockId"`
+	Delta   string `json:"delta"`
+}
+
+// BlockUpdate changes fields of an open block; absent fields stay.
+type BlockUpdate struct {
+	BlockID string  `json:"blockId"`
+	Updates Updates `json:"updates"`
+}
+
+// Updates are the fields that a block_update may change.
+type Updates struct {
+	Status BlockStatus     `json:"status,omitempty"`
+	Name   string          `json:"name,omitempty"`
+	Input  json.RawMessage `json:"input,omitempty"`
+	Output json.RawMessage `json:"output,omitempty"`
+}
+
+// BlockComplete closes a block and carries it whole: a reader that missed the
+// deltas needs nothing else.
+type BlockComplete struct {
+	Block Block `json:"block"`
+}
+
+// BlockRemoved takes a block back, as an agent does when it retries.
+type BlockRemoved struct {
+	BlockID string `json:"blockId"`
+}
+
+// MetadataUpdate tells what the turn has used so far.
+type MetadataUpdate struct {
+	Usage   Usage   `json:"usage"`
+	CostUSD float64 `json:"costUsd"`
+	Model   string  `json:"model,omitempty"`
+}
+
+// Usage counts tokens of a turn.
+type Usage struct {
+	InputTokens  int64 `json:"inputTokens"`
+	OutputTokens int64 `json:"outputTokens"`
+}
+
+// Title is a name that the agent gave the session.
+type Title struct {
+	Title string `json:"title"`
+}
+
+// Problem is the data of an error event.
+type Problem struct {
+	Code    string `json:"code"`
+	Message string `json:"message"`
+}

@@ -1,0 +1,62 @@
+package eventlog
+
+import (
+	"encoding/json"
+	"errors"
+	"time"
+)
+
+// Event is one entry of a session's log. Seq is contiguous from 1 in its session
+// and is the position that readers resume from.
+type Event struct {
+	Seq            int64           `json:"seq"`
+	Type           string          `json:"type"`
+	SessionID      string          `json:"sessionId"`
+	ConversationID string          `json:"conversationId,omitempty"`
+	RunID          string          `json:"runId,omitempty"`
+	At             time.Time       `json:"at"`
+	Data           json.RawMessage `json:"data"`
+}
+
+// Draft is an event before it has a position.
+type Draft struct {
+	Type           string
+	ConversationID string
+	At             time.Time
+	Data           json.RawMessage
+	// Frame and N key the events of a run: (run, frame, n) is written once.
+	Frame int64
+	N     int
+}
+
+// Append is a piece of one session's log: the events of some frames of a run and
+// the translator's state behind the last of them, committed together or not at all.
+type Append struct {
+	SessionID string
+	RunID     string
+	// Generation and Token fence: an append of an older sandbox generation or an
+	// older attempt is dropped whole with ErrFenced.
+	Generation int64
+	Token      string
+	Events     []Draft
+	LastFrame  int64
+	State      []byte
+}
+
+// ErrFenced means that a newer generation or attempt owns the run now.
+var ErrFenced = errors.New("eventlog: fenced off by a newer generation or attempt")
+
+// PositionGoneError means that events behind the position asked for have been
+// deleted.
+type PositionGoneError struct {
+	First int64 // the oldest seq that is still there
+}
+
+func (e *PositionGoneError) Error() string { return "eventlog: the position has been deleted" }
+
+// FuturePositionError means that the position asked for has not been written yet.
+type FuturePositionError struct {
+	Newest int64
+}
+
+func (e *FuturePositionError) Error() string { return "eventlog: the position is in the future" }

@@ -1,0 +1,46 @@
+package session
+
+import (
+	"encoding/hex"
+	"fmt"
+	"regexp"
+
+	"github.com/google/uuid"
+)
+
+// The prefixes of the ids that this system makes. An id is its prefix and a
+// UUIDv7 as 32 lower-case hexadecimal digits, so ids of one kind sort by age.
+const (
+	SessionPrefix  = "ses_"
+	PromptPrefix   = "prm_"
+	RunPrefix      = "run_"
+	BundlePrefix   = "bun_"
+	QuestionPrefix = "que_"
+	ProfilePrefix  = "prf_"
+)
+
+// NewID returns a fresh id of the kind that prefix names.
+func NewID(prefix string) string {
+	id := uuid.Must(uuid.NewV7()) // fails only when the system has no randomness
+	return prefix + hex.EncodeToString(id[:])
+}
+
+var (
+	ownID    = regexp.MustCompile(`^(ses|prm|run|bun|que|prf)_[0-9a-f]{32}$`)
+	promptID = regexp.MustCompile(`^[A-Za-z0-9_-]{1,64}$`)
+)
+
+// ValidID reports whether id was made by NewID with that prefix.
+func ValidID(prefix, id string) bool {
+	return len(id) > len(prefix) && id[:len(prefix)] == prefix && ownID.MatchString(id)
+}
+
+// ValidPromptID reports whether a client may choose id for a prompt:
+// 1 to 64 of A-Z a-z 0-9 _ -.
+func ValidPromptID(id string) bool { return promptID.MatchString(id) }
+
+// SandboxName is the name of the sandbox of one generation of a session. It is
+// unique among running sandboxes, so a retried create finds the first one.
+func SandboxName(sessionID string, generation int64) string {
+	return fmt.Sprintf("%s-g%d", sessionID, generation)
+}

@@ -1,0 +1,18 @@
+package session
+
+import "time"
+
+// Limits of a session, all of them checked at the door and printed in the
+// OpenAPI document.
+const (
+	DefaultIdleTimeout = 15 * time.Minute
+	MinIdleTimeout     = time.Second
+	MaxIdleTimeout     = 7 * 24 * time.Hour
+
+	MaxQueued        = 1000      // prompts of one session that wait
+	MaxPromptBytes   = 256 << 10 // content of one prompt
+	MaxTitleRunes    = 200
+	MaxMetadataBytes = 16 << 10
+	MaxSetupBytes    = 64 << 10
+	MaxModelRunes    = 200
+)

@@ -1,0 +1,81 @@
+package session
+
+import "time"
+
+// Loaded is what a workflow takes up when it starts: the session as Postgres
+// has it, with everything that is under way.
+type Loaded struct {
+	Session
+	Waiting    []QueuedPrompt // queued prompts by ordinal
+	Processing *Processing    // the prompt that a run has; nil when none
+	Head       *BundleRef     // the bundle to wake from; nil when none was ever made
+	SandboxID  string         // of Generation; empty when none is recorded
+	Deadline   time.Time      // end of that sandbox's life at the provider; zero when there is none
+}
+
+// Processing is a prompt in the hands of a run.
+type Processing struct {
+	PromptID   string
+	Ordinal    int64
+	RunID      string
+	Generation int64 // of the sandbox that the run was dispatched to
+	OnUnknown  OnUnknown
+}
+
+// BundleRef names a bundle and where its files are.
+type BundleRef struct {
+	ID         string
+	SnapshotID string
+}
+
+// RunVerdict answers the claim of a prompt.
+type RunVerdict struct {
+	// Granted: the run has the prompt, now or since an earlier call with its id.
+	Granted bool
+	// Status of the prompt, and who has it where it was not granted.
+	Status PromptStatus
+	HeldBy string
+	// OnUnknown is the prompt's policy for a lost outcome.
+	OnUnknown OnUnknown
+}
+
+// RunStart is what a worker needs to carry on a run.
+type RunStart struct {
+	Run       Run
+	Prompt    Prompt
+	Agent     string
+	Options   Options
+	SandboxID string
+	// Resume: the session has had a turn before this one.
+	Resume bool
+	// Transcripts says how much of each native file is stored already.
+	Transcripts []TranscriptPosition
+}
+
+// RunEnding is the end of a run as its worker, or the workflow in its place, saw it.
+type RunEnding struct {
+	RunID string
+	// Token of the attempt; empty when the workflow settles a run that no worker can end.
+	Token   string
+	Outcome Outcome
+	Reason  string
+	Usage   Usage
+	Model   string
+}
+
+// SandboxRow is one sandbox that was asked for and has not been seen to end.
+type SandboxRow struct {
+	SessionID  string
+	Generation int64
+	SandboxID  string // empty while its creation is under way
+	Status     State  // of the session
+	Current    bool   // it is the session's newest generation
+	ReservedAt time.Time
+}
+
+// Ring is a session that has work and nobody who has claimed it.
+type Ring struct {
+	SessionID string
+	PromptID  string // empty when the session itself has not been taken up
+	Ordinal   int64
+}

@@ -1,0 +1,107 @@
+package session
+
+import "time"
+
+// WorkflowName is the registered name of the session workflow; the workflow id
+// is the session id.
+const WorkflowName = "Session"
+
+// Task queues. Control holds short work that must never wait behind turns;
+// turns holds the long, heartbeating ones. Workflows run on control.
+const (
+	ControlQueue = "overwinter-control"
+	TurnsQueue   = "overwinter-turns"
+)
+
+// Names of the messages that the workflow takes.
+const (
+	SignalPrompt    = "prompt"
+	SignalWake      = "wake"
+	SignalHibernate = "hibernate"
+	SignalStop      = "stop"
+	SignalAbort     = "abort"
+	SignalRecover   = "recover"
+	SignalSettings  = "settings"
+	SignalSandbox   = "sandbox"
+	QueryState      = "state"
+)
+
+// Typed search attributes; registered by the Temporal server that dev runs and
+// named in docs for any other.
+const (
+	AttributeStatus     = "OverwinterStatus"
+	AttributeAgent      = "OverwinterAgent"
+	AttributeOwner      = "OverwinterOwner"
+	AttributeWorkspace  = "OverwinterWorkspace"
+	AttributeGeneration = "OverwinterGeneration"
+)
+
+// WorkflowInput starts the workflow of a session. Everything else is in
+// Postgres, so that a workflow that was reset or revived finds the truth there.
+type WorkflowInput struct {
+	SessionID string `json:"sessionId"`
+	// Carry is what continue-as-new hands to the next run; nil otherwise.
+	Carry *Carry `json:"carry,omitempty"`
+}
+
+// Carry is the part of a workflow's state that is not in Postgres.
+type Carry struct {
+	Wants Wants    `json:"wants"`
+	Seen  []string `json:"seen,omitempty"` // prompt ids rung for lately, oldest first
+	Runs  int64    `json:"runs"`           // continue-as-new count
+}
+
+// Wants are the commands that were accepted and not yet carried out.
+type Wants struct {
+	Stop      bool `json:"stop,omitempty"`
+	Hibernate bool `json:"hibernate,omitempty"`
+	Force     bool `json:"force,omitempty"`
+	Wake      bool `json:"wake,omitempty"`
+	Recover   bool `json:"recover,omitempty"`
+}
+
+// PromptSignal rings for a prompt whose row is in Postgres.
+type PromptSignal struct {
+	PromptID string    `json:"promptId"`
+	Ordinal  int64     `json:"ordinal"`
+	At       time.Time `json:"at"`
+}
+
+// HibernateSignal asks for hibernation: after the running turn, or at once with Force.
+type HibernateSignal struct {
+	Force bool `json:"force,omitempty"`
+}
+
+// SettingsSignal tells the workflow of a changed setting.
+type SettingsSignal struct {
+	IdleTimeout time.Duration `json:"idleTimeout"`
+}
+
+// AbortSignal asks to interrupt the running turn. An empty RunID means whichever runs.
+type AbortSignal struct {
+	RunID string `json:"runId,omitempty"`
+}
+
+// SandboxSignal reports that the provider says the sandbox of a generation has ended.
+type SandboxSignal struct {
+	Generation int64  `json:"generation"`
+	Reason     string `json:"reason"`
+}
+
+// StateView is the answer to the query `state`: the workflow's own view.
+type StateView struct {
+	SessionID      string        `json:"sessionId"`
+	Status         State         `json:"status"`
+	StatusReason   string        `json:"statusReason,omitempty"`
+	Generation     int64         `json:"generation"`
+	TransitionNo   int64         `json:"transitionNo"`
+	Doing          string        `json:"doing"` // what the main routine waits for, in words
+	RunID          string        `json:"runId,omitempty"`
+	PromptID       string        `json:"promptId,omitempty"`
+	Queue          []string      `json:"queue"`
+	Wants          Wants         `json:"wants"`
+	LastActivity   time.Time     `json:"lastActivity"`
+	IdleTimeout    time.Duration `json:"-"`
+	IdleTimeoutStr string        `json:"idleTimeout"`
+	Continued      int64         `json:"continued"` // continue-as-new count
+}

@@ -1,0 +1,73 @@
+package session
+
+import "time"
+
+// PromptStatus is where a prompt stands.
+type PromptStatus string
+
+// The statuses of a prompt. Queued and processing are the ones that are not over.
+const (
+	PromptQueued     PromptStatus = "queued"
+	PromptProcessing PromptStatus = "processing"
+	PromptCompleted  PromptStatus = "completed"
+	PromptFailed     PromptStatus = "failed"
+	PromptCancelled  PromptStatus = "cancelled"
+	// PromptUnknown: delivered, and then the only witness was lost. Whether the
+	// agent did the work cannot be told; OnUnknown says what follows.
+	PromptUnknown PromptStatus = "unknown"
+)
+
+// Over reports whether the prompt has its outcome.
+func (s PromptStatus) Over() bool { return s != PromptQueued && s != PromptProcessing }
+
+// Mode says how a prompt meets a turn that is running.
+type Mode string
+
+// The modes of delivery. Followup, the default, waits for its turn.
+const (
+	Followup Mode = "followup"
+	Steer    Mode = "steer"
+	Collect  Mode = "collect"
+)
+
+// OnUnknown says what to do with a prompt whose outcome was lost.
+type OnUnknown string
+
+// The policies for a lost outcome. Hold, the default, leaves it to a person.
+const (
+	Hold  OnUnknown = "hold"
+	Retry OnUnknown = "retry"
+	Fail  OnUnknown = "fail"
+)
+
+// Prompt is one message to the agent and what became of it.
+type Prompt struct {
+	ID        string
+	SessionID string
+	Ordinal   int64 // place in the session's queue, 1, 2, …
+	Status    PromptStatus
+	Content   string
+	Mode      Mode
+	OnUnknown OnUnknown
+	Author    string
+	RunID     string // the run that has or had it
+	Reason    string // why it ended so; one of the Reason constants, or the agent's words
+	CreatedAt time.Time
+	StartedAt time.Time // zero until a run has it
+	EndedAt   time.Time // zero until it is over
+}
+
+// Reasons of transitions and of ended prompts that clients may rely on.
+const (
+	ReasonIdle              = "idle"
+	ReasonRequested         = "requested"
+	ReasonLost              = "lost"
+	ReasonLifetime          = "lifetime"
+	ReasonPrompt            = "prompt"
+	ReasonAborted           = "aborted"
+	ReasonWithdrawn         = "withdrawn"
+	ReasonSessionTerminated = "session_terminated"
+	ReasonSandboxLost       = "sandbox_lost"
+	ReasonAgentCrashed      = "agent_crashed"
+	ReasonNothingToRestore  = "nothing_to_restore"
+)

@@ -1,0 +1,43 @@
+package session
+
+import "time"
+
+// Outcome is how a run ended.
+type Outcome string
+
+// The outcomes of a run; they are the final statuses of its prompt.
+const (
+	OutcomeCompleted Outcome = "completed"
+	OutcomeFailed    Outcome = "failed"
+	OutcomeCancelled Outcome = "cancelled"
+	OutcomeUnknown   Outcome = "unknown"
+)
+
+// PromptStatus is the status that a prompt takes from the outcome of its run.
+func (o Outcome) PromptStatus() PromptStatus { return PromptStatus(o) }
+
+// Usage is what a turn consumed.
+type Usage struct {
+	InputTokens  int64   `json:"inputTokens"`
+	OutputTokens int64   `json:"outputTokens"`
+	CostUSD      float64 `json:"costUsd"`
+	ToolCalls    int64   `json:"toolCalls"`
+}
+
+// Run is one attempt of an agent at one prompt. It belongs to the generation of
+// the sandbox it was dispatched to and can be finished by nobody else.
+type Run struct {
+	ID         string
+	SessionID  string
+	PromptID   string
+	Generation int64
+	Attempt    int64  // 1, 2, …: how many workers have attached to it
+	Token      string // of the newest attempt; appends with an older one are fenced off
+	LastFrame  int64  // newest frame whose events are committed; -1 before the first
+	Translator []byte // the translator's state behind LastFrame
+	Outcome    Outcome
+	Reason     string
+	Usage      Usage
+	StartedAt  time.Time
+	EndedAt    time.Time
+}

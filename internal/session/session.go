@@ -1,0 +1,109 @@
+package session
+
+import (
+	"encoding/json"
+	"time"
+)
+
+// Session is one session as it is stored and shown: the projection of its
+// workflow, never the decision.
+type Session struct {
+	ID           string
+	Status       State
+	StatusReason string // why it is in this state; empty where nothing needs telling
+	Agent        string
+	Profile      string
+	Title        string
+	Workspace    *Workspace
+	ParentID     string
+	ForkedFrom   string
+	Lazy         bool // no sandbox before the first prompt or wake
+	CreatedAt    time.Time
+	LastActivity time.Time
+	IdleTimeout  time.Duration
+	Metadata     json.RawMessage // a JSON object, {} when none was given
+	Options      Options
+	Generation   int64 // rises with every sandbox made for the session; 0 before the first
+	TransitionNo int64 // number of the newest transition; 0 before the first
+	Receipt      *Receipt
+	Metrics      Metrics
+	Queue        QueueCounts
+	Loaded       bool // the workflow is open
+	Sandbox      *SandboxView
+}
+
+// Workspace says what stands in the working directory of a new session.
+type Workspace struct {
+	RepoURL string `json:"repoUrl,omitempty"`
+	Ref     string `json:"ref,omitempty"`
+	Setup   string `json:"setup,omitempty"`
+}
+
+// Options are the choices of a session that its agent reads.
+type Options struct {
+	Model string `json:"model,omitempty"`
+}
+
+// Metrics are counted per session and flushed on every transition out of running.
+type Metrics struct {
+	ActiveSeconds float64 `json:"activeSeconds"`
+	Messages      int64   `json:"messages"`
+	ToolCalls     int64   `json:"toolCalls"`
+	InputTokens   int64   `json:"inputTokens"`
+	OutputTokens  int64   `json:"outputTokens"`
+	CostUSD       float64 `json:"costUsd"`
+}
+
+// QueueCounts are the prompts of a session that are not over.
+type QueueCounts struct {
+	Queued     int64 `json:"queued"`
+	Processing int64 `json:"processing"`
+}
+
+// SandboxStatus is what is known of the sandbox of a session.
+type SandboxStatus string
+
+// The statuses of a sandbox.
+const (
+	SandboxStarting   SandboxStatus = "starting"
+	SandboxReady      SandboxStatus = "ready"
+	SandboxUnhealthy  SandboxStatus = "unhealthy"
+	SandboxTerminated SandboxStatus = "terminated"
+)
+
+// SandboxView is the sandbox of a session as clients see it.
+type SandboxView struct {
+	SandboxID       string        `json:"sandboxId"`
+	Status          SandboxStatus `json:"status"`
+	RestartCount    int64         `json:"restartCount"`
+	LastHealthCheck time.Time     `json:"lastHealthCheck"`
+}
+
+// ReceiptKind says how much of a session came back with a restore.
+type ReceiptKind string
+
+// The kinds of receipt. Only a restore that matched the manifest is full.
+const (
+	ReceiptFull       ReceiptKind = "full"
+	ReceiptPartial    ReceiptKind = "partial"
+	ReceiptFresh      ReceiptKind = "fresh"
+	ReceiptUnverified ReceiptKind = "unverified"
+)
+
+// Receipt is the honest account of a restore.
+type Receipt struct {
+	Kind    ReceiptKind `json:"kind"`
+	Missing []string    `json:"missing"` // what did not come back; never nil in JSON
+}
+
+// Transition is one step of a session's life, recorded once.
+type Transition struct {
+	SessionID  string
+	No         int64 // 1, 2, …: contiguous per session
+	From, To   State
+	Event      Event
+	Reason     string
+	Generation int64
+	Receipt    *Receipt // with transitions into running from restoring
+	At         time.Time
+}
