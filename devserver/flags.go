@@ -1,0 +1,103 @@
+package main
+
+import (
+	"fmt"
+	"maps"
+	"net/netip"
+	"strings"
+	"time"
+
+	enumspb "go.temporal.io/api/enums/v1"
+	"go.temporal.io/server/common/log"
+
+	"github.com/overwinter-dev/overwinter/devserver/internal/temporald"
+)
+
+// sessionSearchAttributes are what the session workflow tells the engine about itself.
+var sessionSearchAttributes = map[string]enumspb.IndexedValueType{
+	"OverwinterStatus":     enumspb.INDEXED_VALUE_TYPE_KEYWORD,
+	"OverwinterAgent":      enumspb.INDEXED_VALUE_TYPE_KEYWORD,
+	"OverwinterOwner":      enumspb.INDEXED_VALUE_TYPE_KEYWORD,
+	"OverwinterWorkspace":  enumspb.INDEXED_VALUE_TYPE_KEYWORD,
+	"OverwinterGeneration": enumspb.INDEXED_VALUE_TYPE_INT,
+}
+
+// commands are the two spellings of the one thing that this program does.
+type commands struct {
+	Serve  serveOptions `cmd:"" help:"Run the server until SIGTERM or Ctrl-C."`
+	Server struct {
+		StartDev serveOptions `cmd:"" name:"start-dev" help:"The same, under the name that the Temporal SDK's test suite calls."`
+	} `cmd:"" hidden:""`
+}
+
+// serveOptions are the flags of both spellings. The aliases are those of the temporal tool.
+type serveOptions struct {
+	IP            string        `name:"ip" default:"127.0.0.1" placeholder:"IP" help:"Address to listen on. There is no authentication. Default ${default}."`
+	Port          int           `default:"7233" placeholder:"N" help:"Port of the frontend (gRPC). Default ${default}."`
+	UIPort        int           `name:"ui-port" default:"8233" placeholder:"N" help:"Port of the web UI, 0 for none. Default ${default}."`
+	Headless      bool          `help:"No web UI, whatever --ui-port says."`
+	DBFile        string        `name:"db-file" aliases:"db-filename" placeholder:"FILE" help:"SQLite file, created when missing. Default: in memory."`
+	Sync          string        `default:"normal" enum:"normal,full" placeholder:"normal|full" help:"When a commit reaches the disk: normal outlives the death of the process, full also that of the machine. Default ${default}."`
+	Namespace     string        `default:"default" placeholder:"NAME" help:"Namespace, created when missing. Default ${default}."`
+	Retention     time.Duration `default:"168h" placeholder:"DURATION" help:"How long closed workflows stay readable, for a namespace that is created now. Default ${default}."`
+	Attribute     []string      `name:"search-attribute" sep:"none" placeholder:"NAME=TYPE" help:"Search attribute to register beside overwinter's own; repeatable."`
+	DynamicConfig []string      `name:"dynamic-config-value" sep:"none" placeholder:"KEY=YAML" help:"Setting of the Temporal server; repeatable."`
+	LogLevel      string        `default:"warn" enum:"debug,info,warn,error,never" placeholder:"LEVEL" help:"debug, info, warn, error or never. Default ${default}."`
+	LogFormat     string        `default:"json" enum:"json,text,pretty" placeholder:"FORMAT" help:"json or text, on stderr. Default ${default}."`
+	ExitWithStdin bool          `help:"Stop when stdin ends and, on Linux, when the parent process dies: a supervisor that is killed leaves nothing behind."`
+}
+
+// config returns what the flags say, with search attributes and settings parsed.
+func (o serveOptions) config() (temporald.Config, error) {
+	ip, err := netip.ParseAddr(o.IP)
+	if err != nil {
+		return temporald.Config{}, fmt.Errorf("--ip: %q is not an IP address", o.IP)
+	}
+	attributes := maps.Clone(sessionSearchAttributes)
+	for _, pair := range o.Attribute {
+		name, kind, _ := strings.Cut(pair, "=")
+		value, err := enumspb.IndexedValueTypeFromString(kind)
+		if name == "" || err != nil || value == enumspb.INDEXED_VALUE_TYPE_UNSPECIFIED {
+			return temporald.Config{}, fmt.Errorf("--search-attribute %s: not of the form Name=Type with a type like Keyword or Int", pair)
+		}
+		if own, ok := sessionSearchAttributes[name]; ok && own != value {
+			return temporald.Config{}, fmt.Errorf("--search-attribute %s: overwinter needs it as %s", pair, own)
+		}
+		attributes[name] = value
+	}
+	settings := make(map[string]string, len(o.DynamicConfig))
+	for _, pair := range o.DynamicConfig {
+		key, value, ok := strings.Cut(pair, "=")
+		if !ok || key == "" {
+			return temporald.Config{}, fmt.Errorf("--dynamic-config-value %s: not of the form key=value", pair)
+		}
+		settings[key] = value
+	}
+	uiPort := o.UIPort
+	if o.Headless {
+		uiPort = 0
+	}
+	return temporald.Config{
+		IP:               ip,
+		Port:             o.Port,
+		UIPort:           uiPort,
+		DatabaseFile:     o.DBFile,
+		Sync:             o.Sync,
+		Namespace:        o.Namespace,
+		Retention:        o.Retention,
+		SearchAttributes: attributes,
+		DynamicConfig:    settings,
+	}, nil
+}
+
+// logger writes Temporal's log to stderr.
+func (o serveOptions) logger() log.Logger {
+	if o.LogLevel == "never" {
+		return log.NewNoopLogger()
+	}
+	format := o.LogFormat
+	if format != "json" {
+		format = "console"
+	}
+	return log.NewZapLogger(log.BuildZapLogger(log.Config{Level: o.LogLevel, Format: format}))
+}

@@ -1,0 +1,51 @@
+package temporald
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// fileLock is an exclusive lock between processes. SQLite's own locks let several processes into
+// one file, and two servers that own the same shard would tear each other's work.
+type fileLock struct{ file *os.File }
+
+// lockFile takes the lock at path or says who has it. It does not wait.
+func lockFile(path string) (*fileLock, error) {
+	file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("open lock: %w", err)
+	}
+	if err := unix.Flock(int(file.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+		defer func() { _ = file.Close() }() // read only
+		if !errors.Is(err, unix.EWOULDBLOCK) {
+			return nil, fmt.Errorf("lock %s: %w", path, err)
+		}
+		holder, readErr := os.ReadFile(path)
+		if pid := strings.TrimSpace(string(holder)); readErr == nil && pid != "" {
+			return nil, fmt.Errorf("is in use by process %s", pid)
+		}
+		return nil, errors.New("is in use by another process")
+	}
+	lock := &fileLock{file: file}
+	if err := lock.sign(); err != nil {
+		return nil, errors.Join(fmt.Errorf("write lock %s: %w", path, err), lock.release())
+	}
+	return lock, nil
+}
+
+// sign writes the holder's process id into the file, for the message of whoever comes second.
+func (l *fileLock) sign() error {
+	if err := l.file.Truncate(0); err != nil {
+		return err
+	}
+	_, err := l.file.WriteAt(fmt.Appendf(nil, "%d\n", os.Getpid()), 0)
+	return err
+}
+
+// release gives up the lock. The file stays: removing it would let two processes lock two files of
+// the same name.
+func (l *fileLock) release() error { return l.file.Close() }

@@ -1,0 +1,143 @@
+package temporald
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"go.temporal.io/sdk/client"
+	sdklog "go.temporal.io/sdk/log"
+	"go.temporal.io/server/common/authorization"
+	"go.temporal.io/server/common/log"
+	"go.temporal.io/server/temporal"
+)
+
+// readyTimeout is how long the services may take from being started to answering.
+const readyTimeout = 30 * time.Second
+
+// Server is a running Temporal cluster of one process.
+type Server struct {
+	config   Config
+	database *database
+	temporal temporal.Server
+	ui       *webUI // nil without UI
+}
+
+// Start opens the database, starts the services and the UI, and returns when they answer. Its
+// errors are sentences for the user: a port in use, a database that is locked or broken, a setting
+// out of bounds.
+//
+// Temporal's services end the process by themselves when they meet something that they cannot live
+// with; they log it first.
+func Start(ctx context.Context, c Config, logger log.Logger) (_ *Server, err error) {
+	if err := c.Validate(); err != nil {
+		return nil, err
+	}
+	dynamic, err := dynamicConfig(c.DynamicConfig)
+	if err != nil {
+		return nil, err
+	}
+	if err := checkPort(ctx, c.IP, c.Port); err != nil {
+		return nil, fmt.Errorf("frontend: %w", err)
+	}
+	if c.UIPort != 0 {
+		if err := checkPort(ctx, c.IP, c.UIPort); err != nil {
+			return nil, fmt.Errorf("ui: %w", err)
+		}
+	}
+
+	s := &Server{config: c}
+	if s.database, err = openDatabase(ctx, c); err != nil {
+		return nil, err
+	}
+	started := false
+	defer func() {
+		if !started {
+			err = errors.Join(err, s.Stop(context.WithoutCancel(ctx)))
+		}
+	}()
+
+	free, err := freePorts(ctx, c.loopback(), 3)
+	if err != nil {
+		return nil, err
+	}
+	ports := servicePorts{history: free[0], matching: free[1], worker: free[2]}
+	server, err := temporal.NewServer(
+		temporal.ForServices(temporal.DefaultServices),
+		temporal.WithConfig(c.serverConfig(s.database.sql, ports)),
+		temporal.WithStaticHosts(c.staticHosts(ports)),
+		temporal.WithDynamicConfigClient(dynamic),
+		temporal.WithAuthorizer(authorization.NewNoopAuthorizer()),
+		temporal.WithLogger(logger),
+	)
+	if err != nil {
+		return nil, fmt.Errorf("assemble the Temporal server: %w", err)
+	}
+	if err := server.Start(); err != nil {
+		return nil, fmt.Errorf("start the Temporal server: %w", err)
+	}
+	s.temporal = server
+	if c.UIPort != 0 {
+		s.ui = startUI(c)
+	}
+	if err := s.waitReady(ctx, log.NewSlogLogger(logger)); err != nil {
+		return nil, err
+	}
+	started = true
+	return s, nil
+}
+
+// waitReady returns when the frontend and the UI answer.
+func (s *Server) waitReady(ctx context.Context, logger *slog.Logger) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, readyTimeout, fmt.Errorf("no answer within %s", readyTimeout))
+	defer cancel()
+	c, err := client.DialContext(ctx, client.Options{
+		HostPort:  s.config.frontendAddress(),
+		Namespace: s.config.Namespace,
+		Logger:    sdklog.NewStructuredLogger(logger),
+	})
+	if err != nil {
+		return fmt.Errorf("wait for the frontend: %w", err)
+	}
+	c.Close()
+	if s.ui == nil {
+		return nil
+	}
+	return s.ui.waitReady(ctx)
+}
+
+// Address is where clients on this machine reach the frontend, host:port.
+func (s *Server) Address() string { return s.config.frontendAddress() }
+
+// UIAddress is the URL of the web UI, "" without one.
+func (s *Server) UIAddress() string {
+	if s.ui == nil {
+		return ""
+	}
+	return s.ui.url
+}
+
+// Stop ends the UI, then the services, then folds the database together. It gives up when ctx ends
+// first; what was acknowledged is safe either way.
+func (s *Server) Stop(ctx context.Context) error {
+	var errs []error
+	if s.ui != nil {
+		errs = append(errs, s.ui.stop(ctx))
+	}
+	if s.temporal != nil {
+		stopped := make(chan error, 1) // so that the goroutine ends though nobody waits
+		go func() { stopped <- s.temporal.Stop() }()
+		select {
+		case err := <-stopped:
+			if err != nil {
+				errs = append(errs, fmt.Errorf("stop the Temporal server: %w", err))
+			}
+		case <-ctx.Done():
+			return errors.Join(append(errs, fmt.Errorf("stop the Temporal server: %w", context.Cause(ctx)))...)
+		}
+	}
+	errs = append(errs, s.database.close())
+	return errors.Join(errs...)
+}

@@ -1,0 +1,92 @@
+// Command overwinter-temporal is a whole Temporal cluster in one process, for one machine: server,
+// web UI and an SQLite file. `overwinter dev` runs it beside the other parts of the system; it
+// also stands in for the temporal command line tool wherever that is started as
+// `temporal server start-dev`, which is what testsuite.StartDevServer of the Temporal SDK does.
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"github.com/alecthomas/kong"
+	"go.temporal.io/server/common/log"
+
+	"github.com/overwinter-dev/overwinter/devserver/internal/temporald"
+)
+
+// stopTimeout is how long the services may take to end once they are asked to. They need one to
+// two seconds, most of which the frontend spends on letting calls in flight finish.
+const stopTimeout = 8 * time.Second
+
+func main() {
+	if err := run(os.Args[1:], os.Stdin, os.Stdout); err != nil {
+		fmt.Fprintf(os.Stderr, "overwinter-temporal: %v\n", err)
+		os.Exit(1)
+	}
+}
+
+// run is the program without its process: it serves until a signal, or the end of stdin, asks it
+// to stop.
+func run(args []string, stdin io.Reader, stdout io.Writer) error {
+	var flags commands
+	parser, err := kong.New(&flags,
+		kong.Name("overwinter-temporal"),
+		kong.Description("A whole Temporal cluster in one process: server, web UI and an SQLite file."),
+		kong.Writers(stdout, os.Stderr),
+	)
+	if err != nil {
+		return fmt.Errorf("define flags: %w", err)
+	}
+	command, err := parser.Parse(args)
+	if err != nil {
+		return err
+	}
+	options := flags.Serve
+	if command.Command() == "server start-dev" {
+		options = flags.Server.StartDev
+	}
+	config, err := options.config()
+	if err != nil {
+		return err
+	}
+
+	ctx, cancel := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer cancel()
+	if options.ExitWithStdin {
+		if err := endWithParent(); err != nil {
+			return err
+		}
+		go func() {
+			_, _ = io.Copy(io.Discard, stdin) // any end of stdin, clean or not, is the signal
+			cancel()
+		}()
+	}
+	return serve(ctx, config, options.logger(), stdout, cancel)
+}
+
+// serve runs the server until ctx ends. A signal that comes after that ends the process at once.
+func serve(
+	ctx context.Context, config temporald.Config, logger log.Logger, stdout io.Writer, restoreSignals func(),
+) error {
+	server, err := temporald.Start(ctx, config, logger)
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(stdout, "temporal %s\n", server.Address())
+	if ui := server.UIAddress(); ui != "" {
+		fmt.Fprintf(stdout, "ui %s\n", ui)
+	}
+	fmt.Fprintln(stdout, "ready")
+
+	<-ctx.Done()
+	restoreSignals()
+	stopCtx, cancel := context.WithTimeoutCause(context.WithoutCancel(ctx), stopTimeout,
+		fmt.Errorf("not ended within %s", stopTimeout))
+	defer cancel()
+	return server.Stop(stopCtx)
+}
