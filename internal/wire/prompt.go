@@ -1,0 +1,40 @@
+package wire
+
+import (
+	"github.com/overwinter-dev/overwinter/internal/session"
+)
+
+// PromptJSON is a prompt as clients see it.
+type PromptJSON struct {
+	ID        string               `json:"id"`
+	SessionID string               `json:"sessionId"`
+	Ordinal   int64                `json:"ordinal"`
+	Status    session.PromptStatus `json:"status"`
+	Content   string               `json:"content"`
+	Mode      session.Mode         `json:"mode"`
+	OnUnknown session.OnUnknown    `json:"onUnknown"`
+	Author    string               `json:"author,omitempty"`
+	RunID     string               `json:"runId,omitempty"`
+	Reason    string               `json:"reason,omitempty"`
+	CreatedAt Time                 `json:"createdAt"`
+	StartedAt *Time                `json:"startedAt,omitempty"`
+	EndedAt   *Time                `json:"endedAt,omitempty"`
+}
+
+// Prompt converts p.
+func Prompt(p session.Prompt) PromptJSON {
+	return PromptJSON{
+		ID: p.ID, SessionID: p.SessionID, Ordinal: p.Ordinal, Status: p.Status, Content: p.Content,
+		Mode: p.Mode, OnUnknown: p.OnUnknown, Author: p.Author, RunID: p.RunID, Reason: p.Reason,
+		CreatedAt: Time(p.CreatedAt), StartedAt: optionalTime(p.StartedAt), EndedAt: optionalTime(p.EndedAt),
+	}
+}
+
+// Prompts converts a list; the result is never nil, so that it is [] in JSON.
+func Prompts(prompts []session.Prompt) []PromptJSON {
+	out := make([]PromptJSON, len(prompts))
+	for i, p := range prompts {
+		out[i] = Prompt(p)
+	}
+	return out
+}

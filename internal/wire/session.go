@@ -1,0 +1,98 @@
+package wire
+
+import (
+	"encoding/json"
+
+	"github.com/overwinter-dev/overwinter/internal/session"
+)
+
+// SessionJSON is a session as clients see it.
+type SessionJSON struct {
+	ID           string              `json:"id"`
+	Status       session.State       `json:"status"`
+	StatusReason string              `json:"statusReason,omitempty"`
+	Agent        string              `json:"agent"`
+	Profile      string              `json:"profile,omitempty"`
+	Title        string              `json:"title,omitempty"`
+	Workspace    *session.Workspace  `json:"workspace,omitempty"`
+	ParentID     string              `json:"parentId,omitempty"`
+	ForkedFrom   string              `json:"forkedFrom,omitempty"`
+	CreatedAt    Time                `json:"createdAt"`
+	LastActivity Time                `json:"lastActivityAt"`
+	IdleTimeout  Duration            `json:"idleTimeout"`
+	Metadata     json.RawMessage     `json:"metadata"`
+	Options      session.Options     `json:"options"`
+	Generation   int64               `json:"generation"`
+	Receipt      *ReceiptJSON        `json:"receipt,omitempty"`
+	Metrics      session.Metrics     `json:"metrics"`
+	Queue        session.QueueCounts `json:"queue"`
+	Runtime      RuntimeJSON         `json:"runtime"`
+}
+
+// RuntimeJSON says what of a session is alive.
+type RuntimeJSON struct {
+	IsLoaded bool         `json:"isLoaded"` // its workflow is open
+	Sandbox  *SandboxJSON `json:"sandbox"`  // null when there is none
+}
+
+// SandboxJSON is the sandbox of a session.
+type SandboxJSON struct {
+	SandboxID       string                `json:"sandboxId"`
+	Status          session.SandboxStatus `json:"status"`
+	RestartCount    int64                 `json:"restartCount"`
+	LastHealthCheck Time                  `json:"lastHealthCheck"`
+}
+
+// ReceiptJSON is the account of a restore. Missing is [] when nothing is.
+type ReceiptJSON struct {
+	Kind    session.ReceiptKind `json:"kind"`
+	Missing []string            `json:"missing"`
+}
+
+// Session converts s.
+func Session(s session.Session) SessionJSON {
+	metadata := s.Metadata
+	if len(metadata) == 0 {
+		metadata = json.RawMessage(`{}`)
+	}
+	return SessionJSON{
+		ID: s.ID, Status: s.Status, StatusReason: s.StatusReason, Agent: s.Agent, Profile: s.Profile,
+		Title: s.Title, Workspace: s.Workspace, ParentID: s.ParentID, ForkedFrom: s.ForkedFrom,
+		CreatedAt: Time(s.CreatedAt), LastActivity: Time(s.LastActivity), IdleTimeout: Duration(s.IdleTimeout),
+		Metadata: metadata, Options: s.Options, Generation: s.Generation, Receipt: Receipt(s.Receipt),
+		Metrics: s.Metrics, Queue: s.Queue,
+		Runtime: RuntimeJSON{IsLoaded: s.Loaded, Sandbox: Sandbox(s.Sandbox)},
+	}
+}
+
+// Sessions converts a list; the result is never nil, so that it is [] in JSON.
+func Sessions(sessions []session.Session) []SessionJSON {
+	out := make([]SessionJSON, len(sessions))
+	for i, s := range sessions {
+		out[i] = Session(s)
+	}
+	return out
+}
+
+// Sandbox converts v; nil stays nil.
+func Sandbox(v *session.SandboxView) *SandboxJSON {
+	if v == nil {
+		return nil
+	}
+	return &SandboxJSON{
+		SandboxID: v.SandboxID, Status: v.Status,
+		RestartCount: v.RestartCount, LastHealthCheck: Time(v.LastHealthCheck),
+	}
+}
+
+// Receipt converts r; nil stays nil.
+func Receipt(r *session.Receipt) *ReceiptJSON {
+	if r == nil {
+		return nil
+	}
+	missing := r.Missing
+	if missing == nil {
+		missing = []string{}
+	}
+	return &ReceiptJSON{Kind: r.Kind, Missing: missing}
+}

@@ -1,0 +1,62 @@
+package wire
+
+import (
+	"encoding/json"
+	"fmt"
+	"time"
+)
+
+// timeLayout has the three decimals spelled out, so that times sort as text.
+const timeLayout = "2006-01-02T15:04:05.000Z"
+
+// Time marshals as RFC 3339 in UTC with milliseconds.
+type Time time.Time
+
+// optionalTime is nil for the zero time, so that omitempty leaves it out.
+func optionalTime(t time.Time) *Time {
+	if t.IsZero() {
+		return nil
+	}
+	w := Time(t)
+	return &w
+}
+
+// String is t as it stands in JSON, without the quotes.
+func (t Time) String() string { return time.Time(t).UTC().Format(timeLayout) }
+
+// MarshalJSON writes t as a JSON string.
+func (t Time) MarshalJSON() ([]byte, error) { return json.Marshal(t.String()) }
+
+// UnmarshalJSON reads any RFC 3339 time.
+func (t *Time) UnmarshalJSON(data []byte) error {
+	var text string
+	if err := json.Unmarshal(data, &text); err != nil {
+		return fmt.Errorf("time: %w", err)
+	}
+	parsed, err := time.Parse(time.RFC3339Nano, text)
+	if err != nil {
+		return fmt.Errorf("time: %w", err)
+	}
+	*t = Time(parsed.UTC())
+	return nil
+}
+
+// Duration marshals as a Go duration string such as "15m0s".
+type Duration time.Duration
+
+// MarshalJSON writes d as a JSON string.
+func (d Duration) MarshalJSON() ([]byte, error) { return json.Marshal(time.Duration(d).String()) }
+
+// UnmarshalJSON reads a Go duration string.
+func (d *Duration) UnmarshalJSON(data []byte) error {
+	var text string
+	if err := json.Unmarshal(data, &text); err != nil {
+		return fmt.Errorf("duration: %w", err)
+	}
+	parsed, err := time.ParseDuration(text)
+	if err != nil {
+		return fmt.Errorf("duration: %w", err)
+	}
+	*d = Duration(parsed)
+	return nil
+}
