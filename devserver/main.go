@@ -6,6 +6,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -24,11 +25,19 @@ import (
 const stopTimeout = 8 * time.Second
 
 func main() {
-	if err := run(os.Args[1:], os.Stdin, os.Stdout); err != nil {
-		fmt.Fprintf(os.Stderr, "overwinter-temporal: %v\n", err)
-		os.Exit(1)
+	err := run(os.Args[1:], os.Stdin, os.Stdout)
+	if err == nil {
+		return
 	}
+	fmt.Fprintf(os.Stderr, "overwinter-temporal: %v\n", err)
+	if _, wrong := errors.AsType[usageError](err); wrong {
+		os.Exit(2)
+	}
+	os.Exit(1)
 }
+
+// usageError is a fault in the arguments, found before anything was started.
+type usageError struct{ error }
 
 // run is the program without its process: it serves until a signal, or the end of stdin, asks it
 // to stop.
@@ -44,7 +53,7 @@ func run(args []string, stdin io.Reader, stdout io.Writer) error {
 	}
 	command, err := parser.Parse(args)
 	if err != nil {
-		return err
+		return usageError{err}
 	}
 	options := flags.Serve
 	if command.Command() == "server start-dev" {
@@ -52,7 +61,10 @@ func run(args []string, stdin io.Reader, stdout io.Writer) error {
 	}
 	config, err := options.config()
 	if err != nil {
-		return err
+		return usageError{err}
+	}
+	if err := config.Validate(); err != nil {
+		return usageError{err}
 	}
 
 	ctx, cancel := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)

@@ -23,18 +23,38 @@ func checkPort(ctx context.Context, ip netip.Addr, port int) error {
 	return listener.Close()
 }
 
-// freePorts returns n ports that nobody listened on a moment ago.
+// freePorts returns n ports that nobody listens on, and that the kernel will not give to anybody
+// who asks for any port in the next minute.
 func freePorts(ctx context.Context, ip netip.Addr, n int) (ports []int, err error) {
 	for range n {
-		listener, err := listen(ctx, ip, 0)
-		if err != nil {
-			return nil, fmt.Errorf("find a free port on %s: %w", ip, err)
+		listener, listenErr := listen(ctx, ip, 0)
+		if listenErr != nil {
+			return nil, fmt.Errorf("find a free port on %s: %w", ip, listenErr)
 		}
 		// Held until all are found, so that no port is found twice.
 		defer func() { err = errors.Join(err, listener.Close()) }()
+		if err := linger(ctx, listener); err != nil {
+			return nil, fmt.Errorf("reserve port %s: %w", listener.Addr(), err)
+		}
 		ports = append(ports, listener.Addr().(*net.TCPAddr).Port)
 	}
 	return ports, nil
+}
+
+// linger leaves a connection to the listener in TIME_WAIT. The port then counts as used to those
+// who want any port, outgoing connections among them, and as free to those who want this one.
+func linger(ctx context.Context, listener net.Listener) error {
+	var dialer net.Dialer
+	outer, err := dialer.DialContext(ctx, "tcp", listener.Addr().String())
+	if err != nil {
+		return err
+	}
+	inner, err := listener.Accept()
+	if err != nil {
+		return errors.Join(err, outer.Close())
+	}
+	// The side that closes first is the one that lingers.
+	return errors.Join(inner.Close(), outer.Close())
 }
 
 func listen(ctx context.Context, ip netip.Addr, port int) (net.Listener, error) {

@@ -1,0 +1,392 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	enumspb "go.temporal.io/api/enums/v1"
+	"go.temporal.io/api/operatorservice/v1"
+	"go.temporal.io/api/serviceerror"
+	"go.temporal.io/api/workflowservice/v1"
+	"go.temporal.io/sdk/client"
+	"go.temporal.io/sdk/temporal"
+	"go.temporal.io/sdk/testsuite"
+)
+
+// TestAcknowledgedSignalsOutliveAKill kills the server while signals come in, starts it again over
+// the same file, and expects the workflow to know each signal that was acknowledged.
+func TestAcknowledgedSignalsOutliveAKill(t *testing.T) {
+	t.Parallel()
+	for _, sync := range []string{"normal", "full"} {
+		t.Run(sync, func(t *testing.T) {
+			t.Parallel()
+			b := setup(t)
+			server := b.start(t, "--sync", sync)
+			c := b.client(t, "default")
+			work(t, c)
+			run := startCounter(t, c, "survivor")
+
+			const killAfter = 50
+			half := make(chan struct{})
+			acknowledged := make(chan []int)
+			go func() {
+				var numbers []int
+				for n := 0; ; n++ {
+					// A fresh deadline each: the SDK retries an unavailable server until then.
+					ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+					err := c.SignalWorkflow(ctx, run.GetID(), "", countSignal, n)
+					cancel()
+					if err != nil {
+						acknowledged <- numbers
+						return
+					}
+					numbers = append(numbers, n)
+					if len(numbers) == killAfter {
+						close(half)
+					}
+				}
+			}()
+			<-half
+			server.kill(t)
+			sent := <-acknowledged
+			require.GreaterOrEqual(t, len(sent), killAfter)
+
+			b.start(t, "--sync", sync)
+			require.NoError(t, c.SignalWorkflow(t.Context(), run.GetID(), "", countSignal, -1))
+			require.NoError(t, c.SignalWorkflow(t.Context(), run.GetID(), "", finishSignal, nil))
+			var got []int
+			require.NoError(t, run.Get(t.Context(), &got))
+			require.Equal(t, sent, got[:len(sent)], "of %d acknowledged and %d handled", len(sent), len(got))
+			require.Equal(t, -1, got[len(got)-1])
+		})
+	}
+}
+
+// TestLoneSignalDoesNotWaitForAQueueRead compares the time from sending a lone signal to the
+// workflow handling it with the same on a server that reads its queues 20 times a second, as it
+// does by default and where 50 ms are the floor.
+func TestLoneSignalDoesNotWaitForAQueueRead(t *testing.T) {
+	t.Parallel()
+	// A server that reads its queues rarely has a few reads to spare after its start.
+	const warmUp = 40
+	median := func(settings ...string) time.Duration {
+		b := setup(t)
+		server := b.start(t, settings...)
+		c := b.client(t, "default")
+		counters := work(t, c)
+		run := startCounter(t, c, "lone")
+
+		var took []time.Duration
+		for n := range warmUp + 31 {
+			handled := counters.handle(n)
+			start := time.Now()
+			require.NoError(t, c.SignalWorkflow(t.Context(), run.GetID(), "", countSignal, n))
+			select {
+			case <-handled:
+			case <-time.After(10 * time.Second):
+				require.FailNow(t, "signal not handled", "number %d", n)
+			}
+			if n >= warmUp {
+				took = append(took, time.Since(start))
+			}
+		}
+		server.kill(t)
+		slices.Sort(took)
+		t.Logf("signal to handled with %v: p50 %s, p90 %s", settings, took[len(took)/2], took[len(took)*9/10])
+		return took[len(took)/2]
+	}
+
+	tuned := median()
+	untuned := median("--dynamic-config-value", "history.transferProcessorMaxPollRPS=20")
+	require.Less(t, tuned*3, untuned, "tuned %s, untuned %s", tuned, untuned)
+}
+
+func TestSearchAttributesAreThereFromTheStart(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	server := b.start(t)
+	c := b.client(t, "default")
+	work(t, c)
+	run := startCounter(t, c, "found")
+
+	list := func(query string, want ...string) {
+		t.Helper()
+		eventually(t, 20*time.Second, func(ctx context.Context) error {
+			found, err := c.ListWorkflow(ctx, &workflowservice.ListWorkflowExecutionsRequest{Query: query})
+			if err != nil {
+				return err
+			}
+			var ids []string
+			for _, execution := range found.Executions {
+				ids = append(ids, execution.Execution.WorkflowId)
+			}
+			if !slices.Equal(ids, want) {
+				return fmt.Errorf("%s: got %v, want %v", query, ids, want)
+			}
+			return nil
+		})
+	}
+	list(`OverwinterStatus = "counting"`, run.GetID())
+
+	// A server over the same file that wants one attribute more has both.
+	server.terminate(t)
+	server = b.start(t, "--search-attribute", "OverwinterTries=Int")
+	c = b.client(t, "default") // the operator's calls are not tried again until the connection is back
+	attributes, err := c.OperatorService().ListSearchAttributes(t.Context(),
+		&operatorservice.ListSearchAttributesRequest{Namespace: "default"})
+	require.NoError(t, err)
+	require.Equal(t, map[string]enumspb.IndexedValueType{
+		"OverwinterStatus":     enumspb.INDEXED_VALUE_TYPE_KEYWORD,
+		"OverwinterAgent":      enumspb.INDEXED_VALUE_TYPE_KEYWORD,
+		"OverwinterOwner":      enumspb.INDEXED_VALUE_TYPE_KEYWORD,
+		"OverwinterWorkspace":  enumspb.INDEXED_VALUE_TYPE_KEYWORD,
+		"OverwinterGeneration": enumspb.INDEXED_VALUE_TYPE_INT,
+		"OverwinterTries":      enumspb.INDEXED_VALUE_TYPE_INT,
+	}, attributes.CustomAttributes)
+
+	_, err = c.ExecuteWorkflow(t.Context(), client.StartWorkflowOptions{
+		ID: "trying", TaskQueue: counterQueue,
+		TypedSearchAttributes: temporal.NewSearchAttributes(
+			temporal.NewSearchAttributeKeyInt64("OverwinterTries").ValueSet(3),
+			temporal.NewSearchAttributeKeyInt64("OverwinterGeneration").ValueSet(7),
+		),
+	}, "Count")
+	require.NoError(t, err)
+	list(`OverwinterTries > 2 AND OverwinterGeneration = 7`, "trying")
+	list(`OverwinterStatus = "counting" AND OverwinterTries IS NULL`, run.GetID())
+
+	// An attribute does not change its type, and being asked to changes nothing.
+	server.terminate(t)
+	refused := launch(t, asServer, b.args("--search-attribute", "OverwinterTries=Keyword"))
+	require.Error(t, refused.waitExit(t, 20*time.Second))
+	require.Contains(t, refused.stderr.text(), "search attribute OverwinterTries: exists as Int, wanted as Keyword")
+
+	// Another namespace in the same file has attributes of its own.
+	b.start(t, "--namespace", "second", "--retention", "48h")
+	second := b.client(t, "second")
+	described, err := second.WorkflowService().DescribeNamespace(t.Context(),
+		&workflowservice.DescribeNamespaceRequest{Namespace: "second"})
+	require.NoError(t, err)
+	require.Equal(t, 48*time.Hour, described.Config.WorkflowExecutionRetentionTtl.AsDuration())
+	attributes, err = second.OperatorService().ListSearchAttributes(t.Context(),
+		&operatorservice.ListSearchAttributesRequest{Namespace: "second"})
+	require.NoError(t, err)
+	require.Len(t, attributes.CustomAttributes, len(sessionSearchAttributes))
+}
+
+func TestUIShowsTheNamespace(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	server := b.start(t, "--ui-port", fmt.Sprint(b.uiPort))
+	url := fmt.Sprintf("http://127.0.0.1:%d", b.uiPort)
+	require.Equal(t, []string{"temporal " + b.address(), "ui " + url, "ready"}, strings.Split(server.stdout.text(), "\n"))
+
+	for _, path := range []string{"/namespaces/default/workflows", "/api/v1/namespaces/default"} {
+		request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url+path, http.NoBody)
+		require.NoError(t, err)
+		response, err := http.DefaultClient.Do(request)
+		require.NoError(t, err)
+		require.NoError(t, response.Body.Close())
+		require.Equal(t, http.StatusOK, response.StatusCode, path)
+	}
+}
+
+func TestRefusesWithOneSentence(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	running := b.start(t, "--ui-port", fmt.Sprint(b.uiPort))
+	other := setup(t)
+	port, uiPort, dbFile := fmt.Sprint(other.port), fmt.Sprint(other.uiPort), other.dbFile
+	garbage := t.TempDir() + "/garbage.db"
+	require.NoError(t, os.WriteFile(garbage, []byte(strings.Repeat("this is not a database\n", 1000)), 0o600))
+
+	for name, tt := range map[string]struct {
+		args []string
+		code int
+		want string
+	}{
+		"port in use": {
+			[]string{"--port", fmt.Sprint(b.port), "--ui-port", "0"},
+			1,
+			fmt.Sprintf("frontend: port %d on 127.0.0.1 is already in use", b.port),
+		},
+		"ui port in use": {
+			[]string{"--port", port, "--ui-port", fmt.Sprint(b.uiPort)},
+			1,
+			fmt.Sprintf("ui: port %d on 127.0.0.1 is already in use", b.uiPort),
+		},
+		"database in use": {
+			[]string{"--port", port, "--ui-port", uiPort, "--db-file", b.dbFile},
+			1,
+			fmt.Sprintf("database %s: is in use by process %d", b.dbFile, running.cmd.Process.Pid),
+		},
+		"broken database": {
+			[]string{"--port", port, "--ui-port", uiPort, "--db-file", garbage},
+			1,
+			"database " + garbage + ": open: file is not a database (26)",
+		},
+		"no directory": {
+			[]string{"--port", port, "--ui-port", uiPort, "--db-file", dbFile + "/none/x.db"},
+			1,
+			"no such file or directory",
+		},
+		"unknown setting": {
+			[]string{"--port", port, "--ui-port", uiPort, "--dynamic-config-value", "history.noSuchThing=1"},
+			1,
+			`dynamic config history.noSuchThing=1: unregistered key "history.nosuchthing"`,
+		},
+		"setting of the wrong type": {
+			[]string{"--port", port, "--ui-port", uiPort, "--dynamic-config-value", "history.maxInFlightUpdates=many"},
+			1,
+			"dynamic config history.maxInFlightUpdates=many: validation failed",
+		},
+		"unknown attribute type": {
+			[]string{"--port", port, "--ui-port", uiPort, "--search-attribute", "Colour=Paint"},
+			2,
+			"--search-attribute Colour=Paint: not of the form Name=Type",
+		},
+		"attribute of ours with another type": {
+			[]string{"--port", port, "--ui-port", uiPort, "--search-attribute", "OverwinterOwner=Int"},
+			2,
+			"--search-attribute OverwinterOwner=Int: overwinter needs it as Keyword",
+		},
+		"no address": {
+			[]string{"--port", port, "--ip", "localhost"},
+			2,
+			`--ip: "localhost" is not an IP address`,
+		},
+		"port zero": {
+			[]string{"--port", "0", "--ui-port", "0"},
+			2,
+			"port: 0 is not between 1 and 65535",
+		},
+		"unknown flag": {
+			[]string{"--prot", "1"},
+			2,
+			"unknown flag --prot",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p := launch(t, asServer, append([]string{"serve"}, tt.args...))
+			require.Error(t, p.waitExit(t, 20*time.Second))
+			require.Equal(t, tt.code, p.cmd.ProcessState.ExitCode())
+			require.Contains(t, p.stderr.text(), "overwinter-temporal: ")
+			require.Contains(t, p.stderr.text(), tt.want)
+			require.Len(t, strings.Split(p.stderr.text(), "\n"), 1, p.stderr.text())
+			require.Empty(t, p.stdout.text())
+		})
+	}
+	content, err := os.ReadFile(garbage)
+	require.NoError(t, err)
+	require.True(t, strings.HasPrefix(string(content), "this is not a database"), "the file was left alone")
+}
+
+func TestFileOfAnotherSchemaIsRefused(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.start(t).terminate(t)
+	info, err := os.Stat(b.dbFile)
+	require.NoError(t, err)
+	require.Equal(t, os.FileMode(0o600), info.Mode().Perm())
+	content, err := os.ReadFile(b.dbFile)
+	require.NoError(t, err)
+	require.Contains(t, string(content), "OverwinterStatus", "an orderly stop leaves all in the one file")
+
+	version := temporalSchemaVersion(t, string(content))
+	require.NoError(t, os.WriteFile(b.dbFile, []byte(strings.ReplaceAll(string(content), version, "9"+version[1:])), 0o600))
+	p := launch(t, asServer, b.args())
+	require.Error(t, p.waitExit(t, 20*time.Second))
+	require.Contains(t, p.stderr.text(), "has schema 9"+version[1:]+", this program needs "+version)
+}
+
+// temporalSchemaVersion is what the database says its schema is.
+func temporalSchemaVersion(t *testing.T, content string) string {
+	t.Helper()
+	for _, version := range []string{"0.11/0.1"} {
+		if strings.Contains(content, version) {
+			return version
+		}
+	}
+	require.FailNow(t, "the file names no schema version")
+	return ""
+}
+
+func TestStopsInOrderUnderAWorker(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	server := b.start(t, "--ui-port", fmt.Sprint(b.uiPort))
+	c := b.client(t, "default")
+	counters := work(t, c)
+	run := startCounter(t, c, "polling")
+	handled := counters.handle(1)
+	require.NoError(t, c.SignalWorkflow(t.Context(), run.GetID(), "", countSignal, 1))
+	<-handled // so the worker polls
+
+	start := time.Now()
+	server.terminate(t)
+	t.Logf("stopped after %s", time.Since(start))
+}
+
+func TestEndsWithStdin(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	server := b.start(t, "--exit-with-stdin")
+	require.NoError(t, server.stdin.Close())
+	require.NoError(t, server.waitExit(t, 10*time.Second))
+}
+
+func TestWithoutFileNothingIsKept(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	args := []string{"serve", "--port", fmt.Sprint(b.port), "--ui-port", "0", "--log-level", "error"}
+	server := launch(t, asServer, args)
+	server.waitReady(t)
+	c := b.client(t, "default")
+	work(t, c)
+	run := startCounter(t, c, "memory")
+	require.NoError(t, c.SignalWorkflow(t.Context(), run.GetID(), "", finishSignal, nil))
+	require.NoError(t, run.Get(t.Context(), nil))
+	server.terminate(t)
+
+	launch(t, asServer, args).waitReady(t)
+	_, err := c.DescribeWorkflowExecution(t.Context(), run.GetID(), run.GetRunID())
+	_, gone := errors.AsType[*serviceerror.NotFound](err)
+	require.True(t, gone, "%v", err)
+}
+
+// TestStandsInForTheTemporalTool runs the program the way the SDK's test suite runs the tool.
+func TestStandsInForTheTemporalTool(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	script := t.TempDir() + "/temporal"
+	require.NoError(t, os.WriteFile(script,
+		[]byte(fmt.Sprintf("#!/bin/sh\n%s=1 exec %q \"$@\"\n", asServer, os.Args[0])), 0o700))
+	server, err := testsuite.StartDevServer(t.Context(), testsuite.DevServerOptions{
+		ExistingPath:  script,
+		ClientOptions: &client.Options{HostPort: b.address(), Namespace: "suite", Logger: quiet{}},
+		DBFilename:    b.dbFile,
+		LogLevel:      "error",
+		LogFormat:     "pretty",
+		SearchAttributes: temporal.NewSearchAttributes(
+			temporal.NewSearchAttributeKeyBool("Suite").ValueSet(true)),
+	})
+	require.NoError(t, err)
+	defer func() {
+		err := server.Stop()
+		require.True(t, err == nil || errors.Is(err, context.Canceled), "%v", err)
+	}()
+
+	work(t, server.Client())
+	run := startCounter(t, server.Client(), "suite")
+	require.NoError(t, server.Client().SignalWorkflow(t.Context(), run.GetID(), "", finishSignal, nil))
+	require.NoError(t, run.Get(t.Context(), nil))
+}
