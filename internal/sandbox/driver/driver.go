@@ -1,0 +1,125 @@
+package driver
+
+import (
+	"context"
+	"io"
+	"io/fs"
+	"time"
+)
+
+// Driver carries calls to a provider of sandboxes. All methods may be called by
+// many goroutines at once, return soon after ctx ends, and fail with an *Error.
+//
+// A call may fail with Timeout or Unavailable although it was carried out: the
+// answer was lost. Callers repeat Create under the same name and find the first
+// sandbox; Terminate, WriteFile and the readings may simply be repeated; a
+// repeated Snapshot makes another image.
+type Driver interface {
+	// Describe says what this is, without asking anybody.
+	Describe() Description
+
+	// Create starts a sandbox and returns its id. NameTaken when a running
+	// sandbox has the name, Gone when the image does not exist.
+	Create(ctx context.Context, r CreateRequest) (id string, err error)
+	// Lookup finds the running sandbox that has the name; Gone when there is none.
+	Lookup(ctx context.Context, name string) (Listing, error)
+	// List returns the running sandboxes that carry all these tags.
+	List(ctx context.Context, tags map[string]string) ([]Listing, error)
+
+	// Poll says whether the sandbox runs, and how it ended. It does not touch the
+	// sandbox itself. Gone when the provider does not know the id (any more).
+	Poll(ctx context.Context, id string) (Status, error)
+	// Terminate kills everything in the sandbox and returns when that is done. A
+	// sandbox that has ended stays as it is. Gone when the id is not known.
+	Terminate(ctx context.Context, id string) error
+
+	// Exec starts a process. On a sandbox that has ended it fails with Gone or
+	// Conflict; Unavailable where the driver can not tell. An argv that can not be
+	// executed is Invalid here or an exit code of 126 or 127 from Wait.
+	Exec(ctx context.Context, id string, r ExecRequest) (Exec, error)
+	// WriteFile replaces the file at once, so that nobody sees half of it, makes
+	// the directories above it, and gives it the permission bits of mode.
+	WriteFile(ctx context.Context, id, path string, data []byte, mode fs.FileMode) error
+	// ReadFile returns the file, or NoFile when it does not exist.
+	ReadFile(ctx context.Context, id, path string) ([]byte, error)
+
+	// Snapshot makes an image of all files as they are at one moment. It lives
+	// until it is deleted. Timeout when it is not done within budget.
+	Snapshot(ctx context.Context, id string, budget time.Duration) (imageID string, err error)
+	// ExitSnapshot returns the image that the provider made when the sandbox
+	// ended, waiting up to budget for it. Timeout when it is still being made, Gone
+	// when there is none and never will be.
+	ExitSnapshot(ctx context.Context, id string, budget time.Duration) (imageID string, err error)
+
+	// ImageExists returns nil when a sandbox can be made of the image, else Gone.
+	ImageExists(ctx context.Context, imageID string) error
+	// DeleteImage deletes an image; Gone when there is none.
+	DeleteImage(ctx context.Context, imageID string) error
+	// NameImage gives the image a name that every client of the provider can
+	// look up. A name that is in use moves to this image.
+	NameImage(ctx context.Context, imageID, name string) error
+	// ImageByName returns the image that has the name; Gone when none has.
+	ImageByName(ctx context.Context, name string) (imageID string, err error)
+
+	// Close frees what the driver holds here. Sandboxes run on.
+	Close() error
+}
+
+// Description is what a health check shows of a driver.
+type Description struct {
+	Driver    string // "modal", "memory"
+	Isolation string // what keeps sandboxes apart: "gvisor", "namespaces", "none", …
+}
+
+// CreateRequest asks for a sandbox. Every field was validated.
+type CreateRequest struct {
+	Name    string            // unique among running sandboxes
+	Tags    map[string]string // at least one
+	Image   string            // an image id of this provider, or a registry tag
+	Command []string          // first process; empty: none, the sandbox only waits
+	Env     map[string]string
+	Workdir string        // absolute; empty: the image's own
+	Timeout time.Duration // life of the sandbox in whole seconds
+}
+
+// Listing is a running sandbox as a list shows it.
+type Listing struct {
+	ID   string
+	Name string // empty when the provider does not tell
+	Tags map[string]string
+}
+
+// Exit codes of a sandbox that its provider ended.
+const (
+	ExitLifetime   = 124 // its timeout passed
+	ExitTerminated = 137 // somebody terminated it
+)
+
+// Status is how a sandbox is.
+type Status struct {
+	Running  bool
+	ExitCode int // of the first process, or ExitLifetime, ExitTerminated; 0 while it runs
+}
+
+// ExecRequest asks for a process.
+type ExecRequest struct {
+	Argv    []string
+	Dir     string // absolute; empty: the sandbox's own
+	Env     map[string]string
+	Timeout time.Duration // whole seconds, at least one: then the process is killed
+}
+
+// Exec is a started process. One goroutine may write, one read each stream and
+// one wait, at the same time.
+type Exec interface {
+	// Write and Close work on the process's standard input. Writing to a process
+	// that has ended fails.
+	Stdin() io.WriteCloser
+	// Stdout and Stderr end with io.EOF. Closing one ends a Read that blocks.
+	Stdout() io.ReadCloser
+	Stderr() io.ReadCloser
+	// Wait returns the exit code, 128+n when signal n killed the process. It
+	// returns when ctx ends. A process that ran over its timeout gives Timeout or
+	// the code of its killing.
+	Wait(ctx context.Context) (code int, err error)
+}

@@ -1,0 +1,57 @@
+package sandbox
+
+import (
+	"context"
+	"errors"
+
+	"github.com/overwinter-dev/overwinter/internal/sandbox/driver"
+)
+
+// Error is the error of every method in this package.
+type Error = driver.Error
+
+// Code says what to do about an Error.
+type Code = driver.Code
+
+// The codes of an Error; package driver says what each means.
+const (
+	Gone        = driver.Gone
+	NameTaken   = driver.NameTaken
+	Conflict    = driver.Conflict
+	NoFile      = driver.NoFile
+	Invalid     = driver.Invalid
+	Denied      = driver.Denied
+	Throttled   = driver.Throttled
+	Timeout     = driver.Timeout
+	Unavailable = driver.Unavailable
+	Unsupported = driver.Unsupported
+)
+
+// ErrNameForeign means that the name of a generation belongs to a sandbox that
+// was not made for it; its code is NameTaken. The caller raises the generation.
+var ErrNameForeign = errors.New("the name belongs to a sandbox with other tags")
+
+// CodeOf returns the code of err; "" for nil.
+func CodeOf(err error) Code { return driver.CodeOf(err) }
+
+// IsGone reports whether err says that a sandbox or image is gone for good.
+func IsGone(err error) bool { return err != nil && CodeOf(err) == Gone }
+
+// fault makes err ours. When ctx has ended its cause is what happened, whatever
+// the driver made of it.
+func fault(ctx context.Context, op, id string, err error) error {
+	if err == nil {
+		return nil
+	}
+	if ctx.Err() != nil {
+		code := Unavailable
+		if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+			code = Timeout
+		}
+		return &Error{Code: code, Op: op, ID: id, Err: context.Cause(ctx)}
+	}
+	if e, ok := errors.AsType[*Error](err); ok {
+		return &Error{Code: e.Code, Op: op, ID: id, Err: e.Err}
+	}
+	return &Error{Code: driver.CodeOf(err), Op: op, ID: id, Err: err}
+}

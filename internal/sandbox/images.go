@@ -1,0 +1,361 @@
+package sandbox
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"maps"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/overwinter-dev/overwinter/internal/sandbox/driver"
+)
+
+const (
+	// DefaultBase is the image that recipes start from. A local provider maps every
+	// tag to the base it makes of its host.
+	DefaultBase = "debian:12"
+
+	// builderTimeout is the life of a builder, so that one whose worker was killed
+	// ends itself.
+	builderTimeout = 10 * time.Minute
+	// cleanupTimeout bounds the end of a builder when its caller has gone.
+	cleanupTimeout = time.Minute
+	// recipeVersion is part of every hash: raise it when the same recipe would make
+	// another image.
+	recipeVersion = 1
+)
+
+// Recipe is what an image holds beside its base.
+type Recipe struct {
+	// Name begins the image's name at the provider: lower-case letters, digits and
+	// dashes, at most 32.
+	Name string
+	// Base is an image or a tag in a registry. Default ImagesOptions.Base.
+	Base  string
+	Files []RecipeFile
+	// Commands are run in order when the files are there; each must exit 0.
+	Commands [][]string
+	Env      map[string]string // of the commands
+	// CommandTimeout is the time that each command may take. Default 5 min.
+	CommandTimeout time.Duration
+}
+
+// RecipeFile is a file of a recipe.
+type RecipeFile struct {
+	Path    string      // absolute, in the sandbox
+	Mode    fs.FileMode // permission bits; zero means 0644
+	Content []byte
+	Source  string // a file on this machine that Content is read from; only one of the two
+}
+
+// ImagesOptions are the options of an Images.
+type ImagesOptions struct {
+	// Base is the image that recipes start from. Default DefaultBase.
+	Base string
+	// Logger is told of each step. Default: none.
+	Logger *slog.Logger
+	// Progress is told of each step in words, for somebody who waits. It must not
+	// block. Default: none.
+	Progress func(recipe, step string)
+}
+
+// Images prepares images, each once per content: the name of an image at the
+// provider is the hash of its recipe, so every worker finds what one has prepared
+// and no other store is needed. Where a provider has no names, each process
+// prepares for itself.
+//
+//	name known at the provider ──yes──▶ image
+//	        │ no
+//	builder sandbox ─▶ write files ─▶ run commands ─▶ snapshot ─▶ name ─▶ terminate builder
+type Images struct {
+	p        *Provider
+	base     string
+	log      *slog.Logger
+	progress func(recipe, step string)
+
+	mu       sync.Mutex
+	flights  map[string]*flight
+	nameless map[string]string // image by name, where the provider has no names
+}
+
+// flight is one preparation with everybody who waits for it.
+type flight struct {
+	cancel  context.CancelCauseFunc
+	waiters int
+	done    chan struct{} // closed when image and err are set and the builder is gone
+	image   string
+	err     error
+}
+
+// NewImages returns an Images that works with p.
+func NewImages(p *Provider, o ImagesOptions) *Images {
+	i := &Images{
+		p: p, base: o.Base, log: o.Logger, progress: o.Progress,
+		flights: map[string]*flight{}, nameless: map[string]string{},
+	}
+	if i.base == "" {
+		i.base = DefaultBase
+	}
+	if i.log == nil {
+		i.log = slog.New(slog.DiscardHandler)
+	}
+	if i.progress == nil {
+		i.progress = func(string, string) {}
+	}
+	return i
+}
+
+var errNobodyWaits = errors.New("nobody waits for the image any more")
+
+// Prepare returns the image of a recipe and makes it where it does not exist.
+// Calls for the same recipe share one preparation, which goes on while anybody
+// waits for it. The last to give up returns when the builder is gone.
+func (i *Images) Prepare(ctx context.Context, r Recipe) (imageID string, err error) {
+	name, err := i.complete(&r)
+	if err != nil {
+		return "", driver.Errorf(Invalid, "prepare image", r.Name, "%w", err)
+	}
+	f := i.join(ctx, name, r)
+	select {
+	case <-f.done:
+		i.leave(name, f)
+		return f.image, f.err
+	case <-ctx.Done():
+	}
+	if i.leave(name, f) {
+		f.cancel(errNobodyWaits)
+		<-f.done
+	}
+	return "", fault(ctx, "prepare image", name, ctx.Err())
+}
+
+// join finds the preparation that is under way or begins one.
+func (i *Images) join(ctx context.Context, name string, r Recipe) *flight {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	if f := i.flights[name]; f != nil {
+		f.waiters++
+		return f
+	}
+	ctx, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
+	f := &flight{cancel: cancel, waiters: 1, done: make(chan struct{})}
+	i.flights[name] = f
+	go func() {
+		defer close(f.done)
+		defer cancel(nil)
+		f.image, f.err = i.find(ctx, name, r)
+		i.forget(name, f) // later callers look the name up again
+	}()
+	return f
+}
+
+// leave reports whether nobody waits any more.
+func (i *Images) leave(name string, f *flight) bool {
+	i.mu.Lock()
+	f.waiters--
+	last := f.waiters == 0
+	i.mu.Unlock()
+	if last {
+		i.forget(name, f)
+	}
+	return last
+}
+
+func (i *Images) forget(name string, f *flight) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	if i.flights[name] == f {
+		delete(i.flights, name)
+	}
+}
+
+// find looks the name up and builds where there is no image behind it.
+func (i *Images) find(ctx context.Context, name string, r Recipe) (string, error) {
+	image, err := i.named(ctx, name)
+	if err != nil || image != "" {
+		return image, err
+	}
+	began := time.Now()
+	i.step(ctx, r.Name, "preparing image "+name)
+	built, err := i.build(ctx, name, r)
+	if err != nil {
+		return "", fmt.Errorf("prepare image %s: %w", name, err)
+	}
+	if image, err = i.publish(ctx, name, built); err != nil {
+		return "", err
+	}
+	i.log.InfoContext(ctx, "image prepared", "recipe", r.Name, "name", name, "image_id", image, "duration", time.Since(began))
+	return image, nil
+}
+
+// named returns the image that has the name, "" when there is none to be used.
+func (i *Images) named(ctx context.Context, name string) (string, error) {
+	image, err := i.p.drv.ImageByName(ctx, name)
+	switch driver.CodeOf(err) {
+	case "":
+	case Gone:
+		return "", nil
+	case Unsupported:
+		i.mu.Lock()
+		image = i.nameless[name]
+		i.mu.Unlock()
+		if image == "" {
+			return "", nil
+		}
+	default:
+		return "", fault(ctx, "look up image", name, err)
+	}
+	ok, err := i.p.ImageExists(ctx, image)
+	if err != nil || !ok {
+		return "", err
+	}
+	return image, nil
+}
+
+// publish names the image, unless another worker was faster: then that one is used.
+func (i *Images) publish(ctx context.Context, name, built string) (string, error) {
+	first, err := i.named(ctx, name)
+	if err == nil && first != "" {
+		return first, i.p.DeleteImage(ctx, built)
+	}
+	err = i.p.drv.NameImage(ctx, built, name)
+	if driver.CodeOf(err) == Unsupported {
+		i.mu.Lock()
+		i.nameless[name] = built
+		i.mu.Unlock()
+		return built, nil
+	}
+	if err != nil {
+		_ = i.p.DeleteImage(context.WithoutCancel(ctx), built) // nobody would ever find it
+		return "", fault(ctx, "name image", name, err)
+	}
+	return built, nil
+}
+
+func (i *Images) build(ctx context.Context, name string, r Recipe) (image string, err error) {
+	ctx, cancel := within(ctx, builderTimeout, "prepare the image")
+	defer cancel()
+	builder := driver.CreateRequest{
+		Name:    "builder-" + uuid.NewString(),
+		Tags:    map[string]string{TagRole: RoleBuilder, TagImage: tagValue(name)},
+		Image:   r.Base,
+		Timeout: builderTimeout,
+	}
+	defer func() { err = errors.Join(err, i.clear(ctx, builder.Name)) }()
+	sb, _, err := i.p.create(ctx, builder)
+	if err != nil {
+		return "", err
+	}
+	for _, f := range r.Files {
+		i.step(ctx, r.Name, fmt.Sprintf("writing %s (%d bytes)", f.Path, len(f.Content)))
+		if err := sb.WriteFile(ctx, f.Path, f.Content, f.Mode); err != nil {
+			return "", err
+		}
+	}
+	for _, argv := range r.Commands {
+		i.step(ctx, r.Name, "running "+strings.Join(argv, " "))
+		res, err := sb.Run(ctx, RunSpec{Argv: argv, Env: r.Env, Timeout: r.CommandTimeout})
+		if err != nil {
+			return "", err
+		}
+		if res.Code != 0 {
+			last := bytes.TrimSpace(append(res.Stdout, res.Stderr...))
+			return "", driver.Errorf(Invalid, "run", sb.id, "%q exited with code %d: %s", argv, res.Code, last[max(0, len(last)-2048):])
+		}
+	}
+	i.step(ctx, r.Name, "taking the snapshot")
+	return sb.Snapshot(ctx, SnapshotSpec{})
+}
+
+// clear ends the builder, found by its name: the answer to its creation may be lost.
+func (i *Images) clear(ctx context.Context, name string) error {
+	ctx, cancel := within(context.WithoutCancel(ctx), cleanupTimeout, "end the builder")
+	defer cancel()
+	found, err := i.p.drv.Lookup(ctx, name)
+	if driver.CodeOf(err) == Gone {
+		return nil
+	}
+	if err == nil {
+		err = i.p.Open(found.ID).Terminate(ctx)
+	}
+	if err != nil { // it ends itself in a while; the image is good
+		i.log.WarnContext(ctx, "builder not terminated", "name", name, "error", err)
+	}
+	return nil
+}
+
+func (i *Images) step(ctx context.Context, recipe, step string) {
+	i.log.DebugContext(ctx, "image step", "recipe", recipe, "step", step)
+	i.progress(recipe, step)
+}
+
+var recipeName = regexp.MustCompile(`^[a-z][a-z0-9-]{0,31}$`)
+
+// complete checks a recipe, reads its sources and returns the name of its image.
+func (i *Images) complete(r *Recipe) (name string, err error) {
+	if !recipeName.MatchString(r.Name) {
+		return "", fmt.Errorf("%q can not be the name of a recipe", r.Name)
+	}
+	if r.Base == "" {
+		r.Base = i.base
+	}
+	if r.CommandTimeout == 0 {
+		r.CommandTimeout = 5 * time.Minute
+	}
+	if err := checkEnv(r.Env); err != nil {
+		return "", err
+	}
+	type file struct {
+		Path string
+		Mode fs.FileMode
+		Hash [sha256.Size]byte
+	}
+	content := struct {
+		Version  int
+		Base     string
+		Files    []file
+		Commands [][]string
+		Env      []string
+	}{Version: recipeVersion, Base: r.Base, Commands: r.Commands}
+	for _, k := range slices.Sorted(maps.Keys(r.Env)) {
+		content.Env = append(content.Env, k+"="+r.Env[k])
+	}
+	r.Files = slices.Clone(r.Files)
+	for n := range r.Files {
+		f := &r.Files[n]
+		if err := checkPath(f.Path); err != nil {
+			return "", err
+		}
+		if f.Source != "" {
+			if f.Content != nil {
+				return "", fmt.Errorf("file %s has both content and source", f.Path)
+			}
+			if f.Content, err = os.ReadFile(f.Source); err != nil {
+				return "", err
+			}
+		}
+		if f.Mode == 0 {
+			f.Mode = 0o644
+		}
+		content.Files = append(content.Files, file{f.Path, f.Mode, sha256.Sum256(f.Content)})
+	}
+	text, err := json.Marshal(content)
+	if err != nil {
+		return "", err
+	}
+	sum := sha256.Sum256(text)
+	return "overwinter-" + r.Name + ":" + hex.EncodeToString(sum[:16]), nil
+}

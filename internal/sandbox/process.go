@@ -1,0 +1,271 @@
+package sandbox
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"path"
+	"sync"
+	"time"
+
+	"github.com/overwinter-dev/overwinter/internal/sandbox/driver"
+)
+
+const (
+	// DefaultExecTimeout is the time that a process may run.
+	DefaultExecTimeout = 10 * time.Minute
+	// MaxArgvBytes bounds the arguments of a process; the rest goes by Stdin.
+	MaxArgvBytes = 64 << 10
+
+	// grace is what a provider gets beyond a deadline that it keeps itself.
+	grace = 15 * time.Second
+	// stdinChunk keeps a write to a process below any provider's message bound.
+	stdinChunk = 256 << 10
+)
+
+// ExecSpec asks for a process.
+type ExecSpec struct {
+	Argv []string // at most MaxArgvBytes in all
+	Dir  string   // absolute; empty: the sandbox's own
+	Env  map[string]string
+	// Timeout is how long the process may run before the provider kills it, rounded
+	// up to whole seconds. Default 10 min, at most 24 h.
+	Timeout time.Duration
+}
+
+// Process is a process in a sandbox. One goroutine may write, one read each
+// stream, and any number wait, at the same time.
+type Process struct {
+	Stdin          io.WriteCloser
+	Stdout, Stderr io.Reader
+
+	sb      *Sandbox
+	exec    driver.Exec
+	cancel  context.CancelCauseFunc
+	done    chan struct{} // closed when code and err are set
+	code    int
+	err     error
+	broken  error // why the link was cut; set before the streams are closed
+	mu      sync.Mutex
+	started time.Time
+	timeout time.Duration
+}
+
+var errClosed = errors.New("the process was let go")
+
+// Exec starts a process. It lives until it ends, is killed at its timeout, or its
+// sandbox dies: when ctx ends only the link to it is cut. Call Close, or Wait
+// until it has answered.
+func (s *Sandbox) Exec(ctx context.Context, spec ExecSpec) (*Process, error) {
+	const op = "exec"
+	r, err := spec.request()
+	if err != nil {
+		return nil, driver.Errorf(Invalid, op, s.id, "%w", err)
+	}
+	started := time.Now()
+	link, cancel := context.WithCancelCause(ctx)
+	exec, err := s.p.drv.Exec(link, s.id, r)
+	if err != nil {
+		err = s.settle(ctx, op, err)
+		cancel(err)
+		return nil, err
+	}
+	p := &Process{
+		sb: s, exec: exec, cancel: cancel, done: make(chan struct{}), started: started, timeout: r.Timeout,
+	}
+	p.Stdin = stdin{p}
+	p.Stdout = stream{p, exec.Stdout()}
+	p.Stderr = stream{p, exec.Stderr()}
+	go p.watch(link)
+	return p, nil
+}
+
+func (spec ExecSpec) request() (driver.ExecRequest, error) {
+	var none driver.ExecRequest
+	size := 0
+	for _, a := range spec.Argv {
+		size += len(a)
+	}
+	switch {
+	case len(spec.Argv) == 0 || spec.Argv[0] == "":
+		return none, errors.New("no command")
+	case size > MaxArgvBytes:
+		return none, fmt.Errorf("%d bytes of arguments are more than %d", size, MaxArgvBytes)
+	case spec.Dir != "" && !path.IsAbs(spec.Dir):
+		return none, fmt.Errorf("directory %q is not absolute", spec.Dir)
+	case spec.Timeout < 0 || spec.Timeout > MaxTimeout:
+		return none, fmt.Errorf("timeout %v is not between 0 and %v", spec.Timeout, MaxTimeout)
+	}
+	if err := checkEnv(spec.Env); err != nil {
+		return none, err
+	}
+	return driver.ExecRequest{
+		Argv: spec.Argv, Dir: spec.Dir, Env: spec.Env,
+		Timeout: wholeSeconds(spec.Timeout, DefaultExecTimeout),
+	}, nil
+}
+
+// watch waits for the end of the process and asks after the sandbox beside it: a
+// provider may keep a wait hanging for ever when the machine is gone.
+func (p *Process) watch(link context.Context) {
+	defer close(p.done)
+	defer p.cancel(errClosed)
+	ctx, cancel := within(link, p.timeout+grace, "wait for the process")
+	defer cancel()
+	type exit struct {
+		code int
+		err  error
+	}
+	waited := make(chan exit, 1) // the one answer is kept when nobody waits for it any more
+	waitCtx, stopWaiting := context.WithCancel(ctx)
+	go func() {
+		code, err := p.exec.Wait(waitCtx)
+		waited <- exit{code, err}
+	}()
+	finish := func(code int, err error) {
+		if err != nil {
+			p.cut(err)
+		}
+		p.code, p.err = code, err
+	}
+	tick := time.NewTicker(p.sb.p.pollInterval)
+	defer tick.Stop()
+	for {
+		select {
+		case e := <-waited:
+			stopWaiting()
+			finish(p.verdict(ctx, e.code, e.err))
+			return
+		case <-tick.C:
+			gone := p.sb.dead(ctx)
+			if gone == nil {
+				continue
+			}
+			stopWaiting()
+			if e := <-waited; e.err == nil { // it ended before its sandbox did
+				finish(e.code, nil)
+				return
+			}
+			finish(0, gone)
+			return
+		}
+	}
+}
+
+// verdict turns the end of the driver's wait into the end of the process.
+func (p *Process) verdict(ctx context.Context, code int, err error) (int, error) {
+	overran := time.Since(p.started) >= p.timeout
+	switch {
+	case err == nil && overran && code == driver.ExitTerminated, err != nil && overran && ctx.Err() == nil && driver.CodeOf(err) == Timeout:
+		return 0, driver.Errorf(Timeout, "exec", p.sb.id, "the process was killed after %v", p.timeout)
+	case err != nil:
+		return 0, p.sb.settle(ctx, "exec", err)
+	}
+	return code, nil
+}
+
+// dead returns an error when the provider says that the sandbox has ended, nil
+// when it lives or nobody can tell.
+func (s *Sandbox) dead(ctx context.Context) error {
+	ctx, cancel := within(ctx, pollTimeout, "poll")
+	defer cancel()
+	st, err := s.p.drv.Poll(ctx, s.id)
+	switch {
+	case err == nil && !st.Running:
+		return driver.Errorf(Gone, "exec", s.id, "the sandbox has ended with code %d", st.ExitCode)
+	case driver.CodeOf(err) == Gone:
+		return fault(ctx, "exec", s.id, err)
+	}
+	return nil
+}
+
+// cut ends reads that block, with err.
+func (p *Process) cut(err error) {
+	p.mu.Lock()
+	p.broken = err
+	p.mu.Unlock()
+	_ = p.exec.Stdout().Close() // only frees the reader
+	_ = p.exec.Stderr().Close()
+}
+
+func (p *Process) cutError() error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.broken
+}
+
+// Wait returns the exit code of the process, 128+n when signal n killed it. Timeout:
+// it was killed at its timeout, or nothing was heard of it since. Gone: its sandbox
+// has ended.
+func (p *Process) Wait(ctx context.Context) (exitCode int, err error) {
+	select {
+	case <-p.done:
+		return p.code, p.err
+	default:
+	}
+	select {
+	case <-p.done:
+		return p.code, p.err
+	case <-ctx.Done():
+		return 0, fault(ctx, "exec", p.sb.id, ctx.Err())
+	}
+}
+
+// Close cuts the link to the process, which goes on by itself if it has not ended.
+// It may be called at any time, more than once.
+func (p *Process) Close() error {
+	p.cancel(errClosed)
+	<-p.done
+	p.mu.Lock()
+	if p.broken == nil {
+		p.broken = driver.Errorf(Unavailable, "exec", p.sb.id, "%w", errClosed)
+	}
+	p.mu.Unlock()
+	return errors.Join(p.exec.Stdout().Close(), p.exec.Stderr().Close())
+}
+
+// stream is an output of a process.
+type stream struct {
+	p *Process
+	r io.Reader
+}
+
+func (s stream) Read(b []byte) (int, error) {
+	n, err := s.r.Read(b)
+	if err == nil {
+		return n, nil
+	}
+	if broken := s.p.cutError(); broken != nil {
+		return n, broken
+	}
+	if errors.Is(err, io.EOF) {
+		return n, io.EOF
+	}
+	return n, &Error{Code: driver.CodeOf(err), Op: "read output", ID: s.p.sb.id, Err: err}
+}
+
+// stdin is the input of a process.
+type stdin struct{ p *Process }
+
+func (s stdin) Write(b []byte) (written int, err error) {
+	for len(b) > 0 {
+		n, err := s.p.exec.Stdin().Write(b[:min(len(b), stdinChunk)])
+		written += n
+		if err != nil {
+			return written, &Error{Code: driver.CodeOf(err), Op: "write input", ID: s.p.sb.id, Err: err}
+		}
+		b = b[n:]
+	}
+	return written, nil
+}
+
+// Close tells the process that no more comes. To one that has ended it says nothing.
+func (s stdin) Close() error {
+	err := s.p.exec.Stdin().Close()
+	switch driver.CodeOf(err) {
+	case "", Conflict, Gone:
+		return nil
+	}
+	return &Error{Code: driver.CodeOf(err), Op: "close input", ID: s.p.sb.id, Err: err}
+}

@@ -1,0 +1,238 @@
+package sandbox
+
+import (
+	"context"
+	"log/slog"
+	"maps"
+	"path"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/overwinter-dev/overwinter/internal/sandbox/driver"
+	"github.com/overwinter-dev/overwinter/internal/session"
+)
+
+// Tags of a sandbox.
+const (
+	TagInstallation = "installation"
+	TagSession      = "session"
+	TagGeneration   = "generation"
+	TagImage        = "image"
+	TagRole         = "role"
+)
+
+// RoleBuilder is the role of a sandbox that prepares an image.
+const RoleBuilder = "builder"
+
+// MaxTimeout is the longest life of a sandbox, and the life of one that was
+// created without saying how long.
+const MaxTimeout = 24 * time.Hour
+
+// createAttempts bounds how often Create looks again when the holder of its name
+// ends between being in the way and being looked up.
+const createAttempts = 3
+
+// Options of a Provider.
+type Options struct {
+	// Installation tags every sandbox, so that two installations may share an
+	// account. Required; letters, digits, "-", "_" and ".".
+	Installation string
+	// Logger takes what no error tells. Default: none.
+	Logger *slog.Logger
+	// PollInterval is how often a sandbox is asked after while a process runs in
+	// it. Default 10 s.
+	PollInterval time.Duration
+}
+
+// Provider makes and finds sandboxes. Its methods may be called by many
+// goroutines at once.
+type Provider struct {
+	drv          driver.Driver
+	installation string
+	log          *slog.Logger
+	pollInterval time.Duration
+}
+
+// NewProvider returns a provider over drv, which the caller closes.
+func NewProvider(drv driver.Driver, o Options) *Provider {
+	p := &Provider{drv: drv, installation: o.Installation, log: o.Logger, pollInterval: o.PollInterval}
+	if p.log == nil {
+		p.log = slog.New(slog.DiscardHandler)
+	}
+	if p.pollInterval <= 0 {
+		p.pollInterval = 10 * time.Second
+	}
+	return p
+}
+
+// Description says which driver this is and what keeps its sandboxes apart.
+type Description = driver.Description
+
+// Describe is for health checks: it asks nobody.
+func (p *Provider) Describe() Description { return p.drv.Describe() }
+
+// Spec asks for the sandbox of one generation of a session.
+type Spec struct {
+	Session    string
+	Generation int64
+	// Image is a snapshot or prepared image, or the tag of one in a registry.
+	Image string
+	// Command is the first process; the sandbox ends when it does. Empty: none.
+	Command []string
+	Env     map[string]string
+	// Workdir is absolute. Empty: the image's own.
+	Workdir string
+	// Timeout is the life of the sandbox, rounded up to whole seconds. Default and
+	// at most 24 h.
+	Timeout time.Duration
+}
+
+// Create starts the sandbox of a generation or adopts the one that an earlier
+// Create with the same spec started. A name that belongs to anything else gives
+// ErrNameForeign, an image that does not exist Gone.
+func (p *Provider) Create(ctx context.Context, s Spec) (sb *Sandbox, adopted bool, err error) {
+	name := session.SandboxName(s.Session, s.Generation)
+	if !session.ValidID(session.SessionPrefix, s.Session) {
+		return nil, false, driver.Errorf(Invalid, "create", name, "%q is not a session id", s.Session)
+	}
+	if s.Generation < 1 {
+		return nil, false, driver.Errorf(Invalid, "create", name, "generation %d is less than 1", s.Generation)
+	}
+	return p.create(ctx, driver.CreateRequest{
+		Name: name,
+		Tags: map[string]string{
+			TagSession:    s.Session,
+			TagGeneration: strconv.FormatInt(s.Generation, 10),
+			TagImage:      tagValue(s.Image),
+		},
+		Image: s.Image, Command: s.Command, Env: s.Env, Workdir: s.Workdir, Timeout: s.Timeout,
+	})
+}
+
+func (p *Provider) create(ctx context.Context, r driver.CreateRequest) (*Sandbox, bool, error) {
+	const op = "create"
+	if err := p.complete(&r); err != nil {
+		return nil, false, err
+	}
+	var err error
+	for range createAttempts {
+		var id string
+		id, err = p.drv.Create(ctx, r)
+		if err == nil {
+			return p.Open(id), false, nil
+		}
+		if driver.CodeOf(err) != NameTaken {
+			return nil, false, fault(ctx, op, r.Name, err)
+		}
+		var holder driver.Listing
+		holder, err = p.drv.Lookup(ctx, r.Name)
+		if driver.CodeOf(err) == Gone {
+			continue // it ended just now and its name is free again
+		}
+		if err != nil {
+			return nil, false, fault(ctx, op, r.Name, err)
+		}
+		if !maps.Equal(holder.Tags, r.Tags) {
+			p.log.WarnContext(ctx, "sandbox name is taken", "name", r.Name, "sandbox_id", holder.ID, "tags", holder.Tags)
+			return nil, false, &Error{Code: NameTaken, Op: op, ID: r.Name, Err: ErrNameForeign}
+		}
+		p.log.InfoContext(ctx, "sandbox adopted", "name", r.Name, "sandbox_id", holder.ID)
+		return p.Open(holder.ID), true, nil
+	}
+	return nil, false, driver.Errorf(Unavailable, op, r.Name, "the name is taken and nobody has it")
+}
+
+// complete checks a request, fills in its defaults and tags it as ours.
+func (p *Provider) complete(r *driver.CreateRequest) error {
+	invalid := func(format string, args ...any) error {
+		return driver.Errorf(Invalid, "create", r.Name, format, args...)
+	}
+	switch {
+	case p.installation == "" || tagValue(p.installation) != p.installation:
+		return invalid("installation %q is not a tag", p.installation)
+	case r.Image == "":
+		return invalid("no image")
+	case r.Timeout < 0 || r.Timeout > MaxTimeout:
+		return invalid("timeout %v is not between 0 and %v", r.Timeout, MaxTimeout)
+	case r.Workdir != "" && !path.IsAbs(r.Workdir):
+		return invalid("working directory %q is not absolute", r.Workdir)
+	}
+	if err := checkEnv(r.Env); err != nil {
+		return invalid("%w", err)
+	}
+	r.Timeout = wholeSeconds(r.Timeout, MaxTimeout)
+	r.Tags[TagInstallation] = p.installation
+	return nil
+}
+
+// Open returns the sandbox with this id. It asks nobody whether there is one.
+func (p *Provider) Open(id string) *Sandbox { return &Sandbox{p: p, id: id} }
+
+// Listing is a running sandbox of this installation.
+type Listing struct {
+	ID         string
+	Name       string
+	Tags       map[string]string
+	Session    string // empty for a sandbox that has another role
+	Generation int64
+	Role       string // empty for the sandbox of a session, RoleBuilder, …
+}
+
+// List returns the running sandboxes of this installation.
+func (p *Provider) List(ctx context.Context) ([]Listing, error) {
+	found, err := p.drv.List(ctx, map[string]string{TagInstallation: p.installation})
+	if err != nil {
+		return nil, fault(ctx, "list", "", err)
+	}
+	list := make([]Listing, 0, len(found))
+	for _, f := range found {
+		generation, _ := strconv.ParseInt(f.Tags[TagGeneration], 10, 64) // a strange one is nobody's generation: 0
+		list = append(list, Listing{
+			ID: f.ID, Name: f.Name, Tags: f.Tags,
+			Session: f.Tags[TagSession], Generation: generation, Role: f.Tags[TagRole],
+		})
+	}
+	return list, nil
+}
+
+// ImageExists reports whether a sandbox can be made of the image.
+func (p *Provider) ImageExists(ctx context.Context, imageID string) (bool, error) {
+	err := p.drv.ImageExists(ctx, imageID)
+	if driver.CodeOf(err) == Gone {
+		return false, nil
+	}
+	return err == nil, fault(ctx, "look up image", imageID, err)
+}
+
+// DeleteImage deletes an image. One that does not exist counts as deleted.
+func (p *Provider) DeleteImage(ctx context.Context, imageID string) error {
+	err := p.drv.DeleteImage(ctx, imageID)
+	if driver.CodeOf(err) == Gone {
+		return nil
+	}
+	return fault(ctx, "delete image", imageID, err)
+}
+
+// maxTagBytes is as long as a tag may be anywhere.
+const maxTagBytes = 63
+
+// tagValue makes a tag of s: providers take letters, digits, "-", "_" and ".".
+func tagValue(s string) string {
+	s = strings.Map(func(r rune) rune {
+		switch {
+		case r >= 'a' && r <= 'z', r >= 'A' && r <= 'Z', r >= '0' && r <= '9', r == '-', r == '_', r == '.':
+			return r
+		}
+		return '-'
+	}, s)
+	return s[:min(len(s), maxTagBytes)]
+}
+
+// wholeSeconds rounds d up to seconds; zero becomes the default.
+func wholeSeconds(d, byDefault time.Duration) time.Duration {
+	if d == 0 {
+		d = byDefault
+	}
+	return (d + time.Second - 1).Truncate(time.Second)
+}

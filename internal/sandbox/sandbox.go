@@ -1,0 +1,178 @@
+package sandbox
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"path"
+	"strings"
+	"time"
+
+	"github.com/overwinter-dev/overwinter/internal/sandbox/driver"
+)
+
+// Bounds of calls that their caller does not bound.
+const (
+	pollTimeout      = 15 * time.Second // of a Poll that confirms a death
+	terminateTimeout = 2 * time.Minute
+	fileTimeout      = 2 * time.Minute
+)
+
+// DefaultSnapshotTimeout is the time that a snapshot may take.
+const DefaultSnapshotTimeout = 5 * time.Minute
+
+// Sandbox is one sandbox of a provider, alive or not. Its methods may be called
+// by many goroutines at once.
+type Sandbox struct {
+	p  *Provider
+	id string
+}
+
+// ID is the provider's id of the sandbox.
+func (s *Sandbox) ID() string { return s.id }
+
+// Status is how a sandbox is.
+type Status = driver.Status
+
+// Poll asks the provider whether the sandbox runs. It does not disturb the
+// sandbox. Gone means that the provider does not know it (any more).
+func (s *Sandbox) Poll(ctx context.Context) (Status, error) {
+	st, err := s.p.drv.Poll(ctx, s.id)
+	return st, fault(ctx, "poll", s.id, err)
+}
+
+// SnapshotSpec asks for a snapshot.
+type SnapshotSpec struct {
+	// Timeout is the time it may take. Default 5 min.
+	Timeout time.Duration
+}
+
+// Snapshot makes an image of all files as they are at one moment. The image lives
+// until it is deleted. After a Timeout it may still come to be.
+func (s *Sandbox) Snapshot(ctx context.Context, spec SnapshotSpec) (imageID string, err error) {
+	budget := wholeSeconds(spec.Timeout, DefaultSnapshotTimeout)
+	ctx, cancel := within(ctx, budget+grace, "snapshot")
+	defer cancel()
+	imageID, err = s.p.drv.Snapshot(ctx, s.id, budget)
+	return imageID, s.settle(ctx, "snapshot", err)
+}
+
+// ExitSnapshot returns the image that the provider made of the files when the
+// sandbox ended; it waits for one that is being made. Conflict while the sandbox
+// runs, Gone when there is no such image.
+func (s *Sandbox) ExitSnapshot(ctx context.Context) (imageID string, err error) {
+	const op = "exit snapshot"
+	ctx, cancel := within(ctx, DefaultSnapshotTimeout+grace, op)
+	defer cancel()
+	st, err := s.p.drv.Poll(ctx, s.id)
+	if err != nil {
+		return "", fault(ctx, op, s.id, err)
+	}
+	if st.Running {
+		return "", driver.Errorf(Conflict, op, s.id, "the sandbox runs")
+	}
+	imageID, err = s.p.drv.ExitSnapshot(ctx, s.id, DefaultSnapshotTimeout)
+	return imageID, fault(ctx, op, s.id, err)
+}
+
+// Terminate ends the sandbox with everything in it and returns when the provider
+// says that it is over. One that is gone already counts as terminated.
+func (s *Sandbox) Terminate(ctx context.Context) error {
+	ctx, cancel := within(ctx, terminateTimeout, "terminate")
+	defer cancel()
+	err := s.p.drv.Terminate(ctx, s.id)
+	if driver.CodeOf(err) == Gone {
+		return nil
+	}
+	return fault(ctx, "terminate", s.id, err)
+}
+
+// WriteFile replaces a file at once and makes the directories above it. The mode
+// is its permission bits; zero means 0644.
+func (s *Sandbox) WriteFile(ctx context.Context, name string, data []byte, mode fs.FileMode) error {
+	const op = "write file"
+	if err := checkPath(name); err != nil {
+		return driver.Errorf(Invalid, op, s.id, "%w", err)
+	}
+	if mode == 0 {
+		mode = 0o644
+	}
+	if mode != mode.Perm() {
+		return driver.Errorf(Invalid, op, s.id, "mode %v has more than permission bits", mode)
+	}
+	ctx, cancel := within(ctx, fileTimeout, op)
+	defer cancel()
+	return s.settle(ctx, op, s.p.drv.WriteFile(ctx, s.id, name, data, mode))
+}
+
+// ReadFile returns a file; NoFile when it does not exist.
+func (s *Sandbox) ReadFile(ctx context.Context, name string) ([]byte, error) {
+	const op = "read file"
+	if err := checkPath(name); err != nil {
+		return nil, driver.Errorf(Invalid, op, s.id, "%w", err)
+	}
+	ctx, cancel := within(ctx, fileTimeout, op)
+	defer cancel()
+	data, err := s.p.drv.ReadFile(ctx, s.id, name)
+	return data, s.settle(ctx, op, err)
+}
+
+// settle makes an error of something inside the sandbox ours. From inside a dead
+// sandbox and an unreachable one look alike, so the provider is asked: only it can
+// say that the sandbox is gone.
+func (s *Sandbox) settle(ctx context.Context, op string, err error) error {
+	if err == nil {
+		return nil
+	}
+	switch driver.CodeOf(err) {
+	case Gone, Conflict, Unavailable, Timeout:
+	default:
+		return fault(ctx, op, s.id, err)
+	}
+	// The caller's time may be over; whether the sandbox lives is worth a moment more.
+	pollCtx, cancel := within(context.WithoutCancel(ctx), pollTimeout, "confirm death")
+	defer cancel()
+	st, pollErr := s.p.drv.Poll(pollCtx, s.id)
+	switch {
+	case pollErr == nil && !st.Running:
+		return &Error{Code: Gone, Op: op, ID: s.id, Err: fmt.Errorf("the sandbox has ended with code %d: %w", st.ExitCode, err)}
+	case driver.CodeOf(pollErr) == Gone:
+		return &Error{Code: Gone, Op: op, ID: s.id, Err: fmt.Errorf("the provider does not know the sandbox: %w", err)}
+	}
+	if driver.CodeOf(err) == Gone && ctx.Err() == nil {
+		return &Error{Code: Unavailable, Op: op, ID: s.id, Err: errors.Join(err, pollErr)}
+	}
+	return fault(ctx, op, s.id, err)
+}
+
+// within is a context that names the step whose time ran out.
+func within(ctx context.Context, d time.Duration, op string) (context.Context, context.CancelFunc) {
+	return context.WithTimeoutCause(ctx, d, &deadlineError{op: op, after: d})
+}
+
+type deadlineError struct {
+	op    string
+	after time.Duration
+}
+
+func (e *deadlineError) Error() string { return fmt.Sprintf("%s took more than %v", e.op, e.after) }
+
+// Unwrap lets callers find the passed deadline.
+func (e *deadlineError) Unwrap() error { return context.DeadlineExceeded }
+
+func checkPath(name string) error {
+	if !path.IsAbs(name) || path.Clean(name) != name || name == "/" || strings.ContainsRune(name, 0) {
+		return fmt.Errorf("%q is not the clean absolute path of a file", name)
+	}
+	return nil
+}
+
+func checkEnv(env map[string]string) error {
+	for k, v := range env {
+		if k == "" || strings.ContainsAny(k, "=\x00") || strings.ContainsRune(v, 0) {
+			return fmt.Errorf("%q can not be an environment variable", k)
+		}
+	}
+	return nil
+}
