@@ -25,43 +25,52 @@ type foldedBlock struct {
 	text  strings.Builder // deltas behind block.Content
 }
 
-// Apply folds one event in. Events that are not about blocks change nothing, and
-// neither does one about a block that is not there: a reader may start late. An
-// error means that data is not what its type says.
+// Apply folds in one event as it stands in the log. Events that are not about
+// blocks change nothing, and neither does one about a block that is not there: a
+// reader may start late. An error means that data is not what its type says; the
+// conversation is then as it was.
 func (f *Folder) Apply(kind EventType, conversationID string, data json.RawMessage) error {
+	e := Event{Type: kind, ConversationID: conversationID}
+	var err error
 	switch kind {
-	case EventBlockStart, EventBlockComplete:
-		var d struct {
-			Block Block `json:"block"`
-		}
-		if err := decode(kind, data, &d); err != nil {
-			return err
-		}
-		f.thread(conversationID).put(d.Block)
+	case EventBlockStart:
+		e.Data, err = decode[BlockStart](kind, data)
+	case EventBlockComplete:
+		e.Data, err = decode[BlockComplete](kind, data)
 	case EventTextDelta:
-		var d TextDelta
-		if err := decode(kind, data, &d); err != nil {
-			return err
-		}
-		if b := f.thread(conversationID).byID[d.BlockID]; b != nil {
+		e.Data, err = decode[TextDelta](kind, data)
+	case EventBlockUpdate:
+		e.Data, err = decode[BlockUpdate](kind, data)
+	case EventBlockRemoved:
+		e.Data, err = decode[BlockRemoved](kind, data)
+	}
+	if err != nil {
+		return err
+	}
+	f.Add(e)
+	return nil
+}
+
+// Add folds in one event as a translator made it, by the same rules as Apply.
+func (f *Folder) Add(e Event) {
+	switch d := e.Data.(type) {
+	case BlockStart:
+		f.thread(e.ConversationID).put(d.Block)
+	case BlockComplete:
+		f.thread(e.ConversationID).put(d.Block)
+	case TextDelta:
+		if b := f.block(e.ConversationID, d.BlockID); b != nil {
 			b.text.WriteString(d.Delta)
 		}
-	case EventBlockUpdate:
-		var d BlockUpdate
-		if err := decode(kind, data, &d); err != nil {
-			return err
-		}
-		if b := f.thread(conversationID).byID[d.BlockID]; b != nil {
+	case BlockUpdate:
+		if b := f.block(e.ConversationID, d.BlockID); b != nil {
 			d.Updates.apply(&b.block)
 		}
-	case EventBlockRemoved:
-		var d BlockRemoved
-		if err := decode(kind, data, &d); err != nil {
-			return err
+	case BlockRemoved:
+		if b := f.block(e.ConversationID, d.BlockID); b != nil {
+			f.thread(e.ConversationID).remove(b)
 		}
-		f.thread(conversationID).remove(d.BlockID)
 	}
-	return nil
 }
 
 // Conversation returns what has been folded so far, main first.
@@ -82,6 +91,7 @@ func (f *Folder) Conversation() Conversation {
 	return c
 }
 
+// thread returns the conversation of that id and makes it where it is new.
 func (f *Folder) thread(id string) *foldedThread {
 	if id == "" {
 		id = Main
@@ -98,6 +108,18 @@ func (f *Folder) thread(id string) *foldedThread {
 	return t
 }
 
+// block returns a block that is there, or nil; looking makes no conversation.
+func (f *Folder) block(conversationID, id string) *foldedBlock {
+	if conversationID == "" {
+		conversationID = Main
+	}
+	if t, ok := f.byID[conversationID]; ok {
+		return t.byID[id]
+	}
+	return nil
+}
+
+// put shows b as it is now: in its old place, or behind all others where it is new.
 func (t *foldedThread) put(b Block) {
 	if have, ok := t.byID[b.ID]; ok {
 		have.block = b
@@ -109,11 +131,9 @@ func (t *foldedThread) put(b Block) {
 	t.blocks = append(t.blocks, fb)
 }
 
-func (t *foldedThread) remove(id string) {
-	if b, ok := t.byID[id]; ok {
-		delete(t.byID, id)
-		t.blocks = slices.DeleteFunc(t.blocks, func(x *foldedBlock) bool { return x == b })
-	}
+func (t *foldedThread) remove(b *foldedBlock) {
+	delete(t.byID, b.block.ID)
+	t.blocks = slices.DeleteFunc(t.blocks, func(x *foldedBlock) bool { return x == b })
 }
 
 func (u Updates) apply(b *Block) {
@@ -131,9 +151,10 @@ func (u Updates) apply(b *Block) {
 	}
 }
 
-func decode(kind EventType, data json.RawMessage, into any) error {
-	if err := json.Unmarshal(data, into); err != nil {
-		return fmt.Errorf("%s event: %w", kind, err)
+func decode[T any](kind EventType, data json.RawMessage) (T, error) {
+	var d T
+	if err := json.Unmarshal(data, &d); err != nil {
+		return d, fmt.Errorf("%s event: %w", kind, err)
 	}
-	return nil
+	return d, nil
 }

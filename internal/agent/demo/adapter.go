@@ -1,0 +1,98 @@
+package demo
+
+import (
+	"errors"
+	"fmt"
+	"path"
+	"regexp"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/overwinter-dev/overwinter/internal/agent"
+)
+
+// Name is the agent's name in the API.
+const Name = "demo"
+
+// Command is the word that makes overwinter-runner run Main.
+const Command = "demo-agent"
+
+// binary is where every sandbox image has the runner.
+const binary = "/overwinter/bin/overwinter-runner"
+
+// interruptGrace is how long the agent may take to break off a turn. It needs milliseconds: the
+// time is for a machine under load.
+const interruptGrace = 5 * time.Second
+
+// promptSpace makes the uuids of prompts out of run ids.
+var promptSpace = uuid.MustParse("5c0c1c1b-7f3f-4d0e-9d3c-0d9ad1f2b6e4")
+
+// sessionID is what may name the directory of a session's transcripts and stand in a glob pattern.
+var sessionID = regexp.MustCompile(`^[A-Za-z0-9_-]{1,64}$`)
+
+// Adapter is the demo agent as the rest of overwinter sees it. The zero value is ready.
+type Adapter struct{}
+
+var _ agent.Adapter = Adapter{}
+
+// New returns the adapter.
+func New() Adapter { return Adapter{} }
+
+// Name is "demo".
+func (Adapter) Name() string { return Name }
+
+// Describe tells people what the agent is.
+func (Adapter) Describe() agent.Description {
+	return agent.Description{
+		Name:         Name,
+		Title:        "Demo agent",
+		Summary:      "Does what the lines of a prompt say: runs commands, writes files, sleeps, echoes. Needs no model and no key.",
+		Models:       []string{Name},
+		Capabilities: []string{"abort", "resume", "thinking", "subagents", "title"},
+	}
+}
+
+// Launch starts the agent from the runner's own binary.
+func (Adapter) Launch(in agent.LaunchInput) (agent.Launch, error) {
+	if !sessionID.MatchString(in.SessionID) {
+		return agent.Launch{}, fmt.Errorf("launch demo agent: %q cannot name a session's files", in.SessionID)
+	}
+	if in.Home == "" || in.Workspace == "" {
+		return agent.Launch{}, errors.New("launch demo agent: home and workspace are needed")
+	}
+	argv := []string{binary, Command, "--session", in.SessionID}
+	if in.Model != "" {
+		argv = append(argv, "--model", in.Model)
+	}
+	if in.Resume {
+		argv = append(argv, "--resume")
+	}
+	dir := transcriptDir(in.Home, in.SessionID)
+	return agent.Launch{
+		Argv:        argv,
+		Env:         map[string]string{"HOME": in.Home},
+		Dir:         in.Workspace,
+		Transcripts: []string{path.Join(dir, mainFile), path.Join(dir, subagentDir, "*.jsonl")},
+	}, nil
+}
+
+// Prompt is the user line of a run. Its uuid is the same whenever the same run is delivered.
+func (Adapter) Prompt(in agent.PromptInput) ([]byte, error) {
+	if in.RunID == "" {
+		return nil, errors.New("prompt demo agent: no run id")
+	}
+	return line{
+		Type: lineUser, UUID: uuid.NewSHA1(promptSpace, []byte(in.RunID)).String(), RunID: in.RunID,
+		PromptID: in.PromptID, Author: in.Author, At: in.At.UTC().Truncate(time.Millisecond), Content: in.Content,
+	}.encode()
+}
+
+// Interrupt writes a line that names the run, so that one that comes late hits no other turn.
+func (Adapter) Interrupt(runID string) agent.Interrupt {
+	b, err := line{Type: lineInterrupt, RunID: runID}.encode()
+	if err != nil {
+		panic(fmt.Sprintf("demo: encode interrupt: %v", err)) // two strings always encode
+	}
+	return agent.Interrupt{Stdin: b, Grace: interruptGrace}
+}

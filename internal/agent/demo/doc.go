@@ -1,0 +1,66 @@
+// Package demo is a small scripted agent, for trying overwinter out and for tests. A prompt is a
+// script; the agent does what its lines say. It is built like Claude Code in its stream-json mode,
+// so that what works with it works with a real agent: one long-lived process, prompts as JSON lines
+// on stdin, partial text on stdout, ids of its own, a transcript on disk as its only memory.
+//
+// The package has two halves. [Adapter] is pure and runs in the worker; [Main] is the agent itself
+// and runs in the sandbox, as a sub-command of overwinter-runner.
+//
+//	            stdin                               stdout
+//	prompt ───▶ {"type":"user","uuid":…}   Main ──▶ one JSON line per thing that happens ──▶ Translate
+//	abort  ───▶ {"type":"interrupt",…}      │
+//	                                        └─────▶ $HOME/.overwinter-demo/<session>/transcript.jsonl ──▶ Parse
+//	                                                                       …/subagents/<id>.jsonl
+//
+// # Scripts
+//
+// A prompt is read line by line:
+//
+//	$ COMMAND             runs COMMAND with sh -c in the workspace, as the tool "shell"
+//	write FILE: TEXT      writes exactly TEXT to FILE in the workspace, as the tool "write"
+//	sleep 2s              works for that long (a Go duration), as the tool "sleep"
+//	think: TEXT           thinks TEXT
+//	recall                says how many prompts it has had, this one included, and quotes the first
+//	title: TEXT           gives the session a title
+//	fail: REASON          ends the turn as failed
+//	crash                 exits with code 3 at once
+//	subagent NAME: LINE   has a subagent do LINE, in a conversation of its own
+//	slow 50ms: TEXT       says TEXT with that pause before every word
+//
+// Any other line is said as it stands, one text_delta per word; lines of speech that follow each
+// other are one block. Tokens are words: those of the prompt in, those said and thought out. They
+// cost nothing.
+//
+// # Turns
+//
+// A turn begins with the line "init" and the prompt's own "user" line and ends with a "result".
+// Prompts that arrive while one is worked on wait. An interrupt breaks the turn off wherever it is,
+// kills the running command with all its descendants, and leaves the agent usable. A prompt whose
+// uuid is in the transcript already is not run again: it is answered with "acknowledged" and the
+// outcome on record, which is unknown when the agent died on it. The uuid is made from the run's
+// id, so delivering a run twice does nothing while a retry, being another run, is carried out.
+// When stdin ends the agent finishes what it has and exits.
+//
+// # Stream and transcript
+//
+// A line goes to the transcript first and to stdout second, and is the same in both. Only "init",
+// "delta", "tool_running" and "acknowledged" are not in the transcript. Therefore folding the
+// translated stream gives the blocks that Parse finds: ids, order, content, status, time. A block
+// that nothing closed is aborted on both sides. The exceptions:
+//
+//   - Text that was streaming when the process was killed is empty in the transcript.
+//   - A process killed between the two writes of a line leaves the transcript one line ahead.
+//   - Lines that the translator does not understand are system blocks of subtype "unparsed" in the
+//     stream alone; Parse skips what it does not understand.
+//   - A run that was only acknowledged has its blocks where it was carried out.
+//
+// # When things fail
+//
+//	what fails                         what follows
+//	the process ends without a result  open blocks aborted; the turn failed, reason agent_crashed
+//	the runner had to kill it          open blocks aborted; the turn cancelled, reason aborted
+//	a line is broken or unknown        a system block holds its beginning; the turn goes on
+//	the transcript is cut off          whole lines count; the next process begins a new line
+//	the transcript cannot be written   the process says so on stderr and exits with code 1
+//	the transcript is gone             the agent has forgotten everything, and recall shows it
+package demo

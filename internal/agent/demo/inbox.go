@@ -1,0 +1,118 @@
+package demo
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"sync"
+)
+
+// delivery is a prompt with the means to break it off, before or while it is worked on.
+type delivery struct {
+	prompt line
+	ctx    context.Context
+	cancel context.CancelFunc
+}
+
+// inbox reads stdin while the agent works, so that an interrupt is heard at once.
+type inbox struct {
+	bell chan struct{} // one token: something changed that next may wait for
+
+	mu      sync.Mutex
+	waiting []*delivery
+	running *delivery
+	closed  bool
+}
+
+func newInbox() *inbox { return &inbox{bell: make(chan struct{}, 1)} }
+
+// read takes lines until stdin ends. Lines that are neither prompt nor interrupt are told on stderr.
+func (b *inbox) read(stdin io.Reader, stderr io.Writer) {
+	defer b.close()
+	r := bufio.NewReader(stdin)
+	for {
+		data, err := r.ReadBytes('\n')
+		if len(data) > 0 {
+			b.take(data, stderr)
+		}
+		if err != nil {
+			if !errors.Is(err, io.EOF) {
+				fmt.Fprintf(stderr, "demo agent: read stdin: %v\n", err)
+			}
+			return
+		}
+	}
+}
+
+func (b *inbox) take(data []byte, stderr io.Writer) {
+	var l line
+	err := json.Unmarshal(data, &l)
+	switch {
+	case err != nil:
+		fmt.Fprintf(stderr, "demo agent: stdin: %v\n", err)
+	case l.Type == lineUser && l.UUID != "":
+		ctx, cancel := context.WithCancel(context.Background())
+		b.mu.Lock()
+		b.waiting = append(b.waiting, &delivery{prompt: l, ctx: ctx, cancel: cancel})
+		b.mu.Unlock()
+		b.ring()
+	case l.Type == lineInterrupt:
+		b.interrupt(l.RunID)
+	default:
+		fmt.Fprintf(stderr, "demo agent: stdin: a line of type %q is not a prompt with a uuid or an interrupt\n", l.Type)
+	}
+}
+
+// interrupt cancels the run of that id, be it running or waiting, or with no id the running one.
+func (b *inbox) interrupt(runID string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.running != nil && (runID == "" || b.running.prompt.RunID == runID) {
+		b.running.cancel()
+	}
+	for _, d := range b.waiting {
+		if runID != "" && d.prompt.RunID == runID {
+			d.cancel()
+		}
+	}
+}
+
+// next waits for a prompt and makes it the running one; nil means that there will be no more.
+func (b *inbox) next() *delivery {
+	for {
+		b.mu.Lock()
+		if b.running != nil {
+			b.running.cancel()
+			b.running = nil
+		}
+		if len(b.waiting) > 0 {
+			b.running, b.waiting = b.waiting[0], b.waiting[1:]
+			d := b.running
+			b.mu.Unlock()
+			return d
+		}
+		closed := b.closed
+		b.mu.Unlock()
+		if closed {
+			return nil
+		}
+		<-b.bell
+	}
+}
+
+func (b *inbox) close() {
+	b.mu.Lock()
+	b.closed = true
+	b.mu.Unlock()
+	b.ring()
+}
+
+func (b *inbox) ring() {
+	select {
+	case b.bell <- struct{}{}:
+	default: // rung already
+	}
+}

@@ -1,0 +1,95 @@
+package demo
+
+import (
+	"encoding/json"
+	"time"
+)
+
+// lineType says what a line of the agent's stdin, stdout or transcript is.
+type lineType string
+
+const (
+	lineUser         lineType = "user"         // a prompt; in a subagent's conversation what it was asked
+	lineInterrupt    lineType = "interrupt"    // stdin only
+	lineInit         lineType = "init"         // a turn begins; stream only
+	lineStart        lineType = "start"        // a text or thinking block begins
+	lineDelta        lineType = "delta"        // more of it; stream only
+	lineAssistant    lineType = "assistant"    // the block, whole
+	lineToolUse      lineType = "tool_use"     // a tool or a subagent is called
+	lineToolRunning  lineType = "tool_running" // it is at work; stream only
+	lineToolResult   lineType = "tool_result"  // it is done
+	lineSystem       lineType = "system"       // a notice
+	lineTitle        lineType = "title"        // a name for the session
+	lineResult       lineType = "result"       // the turn is over
+	lineAcknowledged lineType = "acknowledged" // the prompt was known: nothing runs; stream only
+)
+
+// The kinds of block that start and assistant lines are about.
+const (
+	kindText     = "text"
+	kindThinking = "thinking"
+)
+
+// line is every line that the agent reads or writes. Its type decides which fields it has.
+type line struct {
+	Type  lineType  `json:"type"`
+	UUID  string    `json:"uuid,omitempty"`  // of the block, or of the prompt
+	RunID string    `json:"runId,omitempty"` // of the turn
+	Agent string    `json:"agent,omitempty"` // the subagent that speaks; empty for the main one
+	At    time.Time `json:"at,omitzero"`
+
+	PromptID string `json:"promptId,omitempty"`
+	Author   string `json:"author,omitempty"`
+	Kind     string `json:"kind,omitempty"`    // start, assistant: text or thinking
+	Content  string `json:"content,omitempty"` // user, delta, assistant, system, title
+	Subtype  string `json:"subtype,omitempty"` // system
+
+	Name      string          `json:"name,omitempty"`      // tool_use
+	Input     json.RawMessage `json:"input,omitempty"`     // tool_use
+	Subagent  string          `json:"subagent,omitempty"`  // tool_use: the subagent that was called
+	ToolUseID string          `json:"toolUseId,omitempty"` // tool_result
+	Output    json.RawMessage `json:"output,omitempty"`    // tool_result
+	IsError   bool            `json:"isError,omitempty"`   // tool_result
+	Aborted   bool            `json:"aborted,omitempty"`   // assistant, tool_result: broken off
+
+	Outcome string `json:"outcome,omitempty"` // result, acknowledged
+	Reason  string `json:"reason,omitempty"`  // result, acknowledged
+	Model   string `json:"model,omitempty"`   // init
+	Usage   *usage `json:"usage,omitempty"`   // of the turn so far
+}
+
+// usage counts words as tokens.
+type usage struct {
+	Input     int64 `json:"input"`
+	Output    int64 `json:"output"`
+	ToolCalls int64 `json:"toolCalls"`
+}
+
+// encode returns the line as it is written, with its newline.
+func (l line) encode() ([]byte, error) {
+	b, err := json.Marshal(l)
+	if err != nil {
+		return nil, err
+	}
+	return append(b, '\n'), nil
+}
+
+// decodeLine reads a line of the agent's output. It reports false where the line is broken, of an
+// unknown type, or lacks what its type cannot be without.
+func decodeLine(data []byte) (line, bool) {
+	var l line
+	if err := json.Unmarshal(data, &l); err != nil {
+		return line{}, false
+	}
+	switch l.Type {
+	case lineUser, lineDelta, lineToolUse, lineToolRunning, lineToolResult, lineSystem:
+		return l, l.UUID != ""
+	case lineStart, lineAssistant:
+		return l, l.UUID != "" && (l.Kind == kindText || l.Kind == kindThinking)
+	case lineResult:
+		return l, l.Outcome == "completed" || l.Outcome == "failed" || l.Outcome == "cancelled"
+	case lineInit, lineTitle, lineAcknowledged:
+		return l, true
+	}
+	return line{}, false
+}

@@ -1,0 +1,113 @@
+package demo
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strconv"
+)
+
+// Where transcripts are, under the agent's home directory.
+const (
+	rootDir     = ".overwinter-demo"
+	mainFile    = "transcript.jsonl"
+	subagentDir = "subagents"
+)
+
+func transcriptDir(home, session string) string { return filepath.Join(home, rootDir, session) }
+
+// memory is the transcript on disk: all that the agent knows of earlier prompts.
+type memory struct {
+	dir  string
+	file *os.File
+	// known are the prompts on record by uuid, each with its result; a result without an
+	// outcome is that of a prompt the agent died on.
+	known map[string]line
+}
+
+// openMemory opens the transcript in dir or begins one. A last line that was cut off is left as it
+// is and ended, so that the next one stands alone.
+func openMemory(dir string) (*memory, error) {
+	if err := os.MkdirAll(filepath.Join(dir, subagentDir), 0o700); err != nil {
+		return nil, fmt.Errorf("make transcript directory: %w", err)
+	}
+	file, err := os.OpenFile(filepath.Join(dir, mainFile), os.O_RDWR|os.O_CREATE|os.O_APPEND, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("open transcript: %w", err)
+	}
+	m := &memory{dir: dir, file: file, known: map[string]line{}}
+	data, err := io.ReadAll(file)
+	if err == nil && len(data) > 0 && data[len(data)-1] != '\n' {
+		_, err = file.Write([]byte{'\n'})
+	}
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("read transcript: %w", err), file.Close())
+	}
+	var last string // uuid of the prompt that lines belong to
+	for raw := range bytes.Lines(data) {
+		switch l, ok := decodeLine(raw); {
+		case !ok:
+		case l.Type == lineUser:
+			last = l.UUID
+			m.known[last] = line{}
+		case l.Type == lineResult:
+			m.known[last] = l
+		}
+	}
+	return m, nil
+}
+
+// append writes a line that is known to be whole on disk when append returns, as far as a death of
+// this process goes; a death of the machine is for snapshots to survive.
+func (m *memory) append(subagent string, encoded []byte) error {
+	if subagent == "" {
+		if _, err := m.file.Write(encoded); err != nil {
+			return fmt.Errorf("write transcript: %w", err)
+		}
+		return nil
+	}
+	name := filepath.Join(m.dir, subagentDir, subagent+".jsonl")
+	file, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
+	if err != nil {
+		return fmt.Errorf("open transcript: %w", err)
+	}
+	if _, err := file.Write(encoded); err != nil {
+		return errors.Join(fmt.Errorf("write transcript: %w", err), file.Close())
+	}
+	return file.Close()
+}
+
+// maxQuote bounds what recall quotes, in characters.
+const maxQuote = 200
+
+// recall reads the transcript anew and says what is in it.
+func (m *memory) recall() (string, error) {
+	data, err := os.ReadFile(m.file.Name())
+	if err != nil {
+		return "", fmt.Errorf("read transcript: %w", err)
+	}
+	var prompts int
+	var first string
+	for raw := range bytes.Lines(data) {
+		l, ok := decodeLine(raw)
+		if !ok || l.Type != lineUser {
+			continue
+		}
+		if prompts++; prompts == 1 {
+			first = l.Content
+		}
+	}
+	if r := []rune(first); len(r) > maxQuote {
+		first = string(r[:maxQuote]) + "…"
+	}
+	noun := "prompts"
+	if prompts == 1 {
+		noun = "prompt"
+	}
+	return fmt.Sprintf("I have had %d %s. The first was: %s.", prompts, noun, strconv.Quote(first)), nil
+}
+
+func (m *memory) close() error { return m.file.Close() }

@@ -1,0 +1,83 @@
+package demo
+
+import (
+	"bytes"
+	"path"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/overwinter-dev/overwinter/internal/conversation"
+	"github.com/overwinter-dev/overwinter/internal/session"
+)
+
+// Parse reads transcript.jsonl and the files of subagents. Lines it does not understand are
+// skipped; it never fails.
+func (Adapter) Parse(files []session.TranscriptFile) (conversation.Conversation, error) {
+	p := parser{subagents: map[string][]byte{}}
+	var main []byte
+	for _, f := range files {
+		switch id, ok := subagentOf(f.Path); {
+		case ok:
+			p.subagents[id] = f.Data
+			p.ids = append(p.ids, id)
+		case path.Base(f.Path) == mainFile:
+			main = f.Data
+		}
+	}
+	p.file(main)
+	// Subagents whose call was cut off the main file; their ids sort by age.
+	slices.Sort(p.ids)
+	for _, id := range p.ids {
+		p.subagent(id)
+	}
+	return p.folder.Conversation(), nil
+}
+
+type parser struct {
+	folder    conversation.Folder
+	subagents map[string][]byte // not read yet
+	ids       []string
+}
+
+// file folds one file in, and each subagent where it was called, so that conversations come in the
+// order they appeared.
+func (p *parser) file(data []byte) {
+	var t translator
+	for raw := range bytes.Lines(data) {
+		l, ok := decodeLine(raw)
+		if !ok {
+			continue
+		}
+		if l.Type == lineUser {
+			p.fold(t.Cut(l.At)) // the process before this one died with these
+		}
+		p.fold(t.read(l).Events)
+		if l.Type == lineToolUse && l.Subagent != "" {
+			p.subagent(l.Subagent)
+		}
+	}
+	p.fold(t.Cut(time.Time{}))
+}
+
+func (p *parser) subagent(id string) {
+	data, ok := p.subagents[id]
+	if !ok {
+		return
+	}
+	delete(p.subagents, id)
+	p.file(data)
+}
+
+func (p *parser) fold(events []conversation.Event) {
+	for _, e := range events {
+		p.folder.Add(e)
+	}
+}
+
+// subagentOf returns the id of the subagent whose transcript a path names.
+func subagentOf(name string) (string, bool) {
+	dir, file := path.Split(name)
+	id, ok := strings.CutSuffix(file, ".jsonl")
+	return id, ok && id != "" && path.Base(dir) == subagentDir
+}

@@ -1,0 +1,149 @@
+package demo
+
+import (
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
+)
+
+// verb is what a step of a script does.
+type verb int
+
+const (
+	verbSay verb = iota
+	verbThink
+	verbShell
+	verbWrite
+	verbSleep
+	verbRecall
+	verbTitle
+	verbFail
+	verbCrash
+	verbSubagent
+)
+
+// step is one thing to do.
+type step struct {
+	verb   verb
+	name   string // write: the file; subagent: its name
+	text   string // what to run, write, think, …; subagent: its line
+	pause  time.Duration
+	speech []speech // say
+}
+
+// speech is one line to say, with a pause before every word.
+type speech struct {
+	text  string
+	pause time.Duration
+}
+
+// parseScript reads a prompt. Every prompt is a script: a line that is nothing else is said.
+func parseScript(content string) []step {
+	var steps []step
+	var said []speech
+	say := func() {
+		for len(said) > 0 && strings.TrimSpace(said[len(said)-1].text) == "" {
+			said = said[:len(said)-1]
+		}
+		if len(said) > 0 {
+			steps = append(steps, step{verb: verbSay, speech: said})
+		}
+		said = nil
+	}
+	for text := range strings.SplitSeq(content, "\n") {
+		text = strings.TrimSuffix(text, "\r")
+		if s, ok := parseStep(text); ok {
+			say()
+			steps = append(steps, s)
+			continue
+		}
+		spoken := parseSpeech(text)
+		if len(said) == 0 && strings.TrimSpace(spoken.text) == "" {
+			continue // blank lines part steps and are kept only within speech
+		}
+		said = append(said, spoken)
+	}
+	say()
+	return steps
+}
+
+// parseStep reads a line that is a command; false means that it is to be said.
+func parseStep(text string) (step, bool) {
+	text = strings.TrimSpace(text)
+	switch text {
+	case "recall":
+		return step{verb: verbRecall}, true
+	case "crash":
+		return step{verb: verbCrash}, true
+	}
+	if command, ok := strings.CutPrefix(text, "$ "); ok {
+		return step{verb: verbShell, text: strings.TrimSpace(command)}, true
+	}
+	if d, ok := strings.CutPrefix(text, "sleep "); ok {
+		pause, err := time.ParseDuration(strings.TrimSpace(d))
+		return step{verb: verbSleep, pause: pause}, err == nil && pause >= 0
+	}
+	head, rest, ok := strings.Cut(text, ":")
+	if !ok {
+		return step{}, false
+	}
+	rest = strings.TrimPrefix(rest, " ")
+	switch word, name, _ := strings.Cut(head, " "); {
+	case head == "think":
+		return step{verb: verbThink, text: rest}, true
+	case head == "title":
+		return step{verb: verbTitle, text: rest}, true
+	case head == "fail":
+		return step{verb: verbFail, text: rest}, true
+	case word == "write" && oneWord(name):
+		return step{verb: verbWrite, name: name, text: rest}, true
+	case word == "subagent" && oneWord(name):
+		return step{verb: verbSubagent, name: name, text: rest}, true
+	}
+	return step{}, false
+}
+
+func parseSpeech(text string) speech {
+	if rest, ok := strings.CutPrefix(strings.TrimSpace(text), "slow "); ok {
+		d, words, ok := strings.Cut(rest, ":")
+		if pause, err := time.ParseDuration(d); ok && err == nil && pause >= 0 {
+			return speech{text: strings.TrimPrefix(words, " "), pause: pause}
+		}
+	}
+	return speech{text: text}
+}
+
+func oneWord(s string) bool { return s != "" && !strings.ContainsFunc(s, unicode.IsSpace) }
+
+// maxWord bounds one delta, in bytes.
+const maxWord = 1 << 10
+
+// words cuts text into pieces that together are text again: each a word with the space behind it.
+func words(text string) []string {
+	var pieces []string
+	for text != "" {
+		n := wordEnd(text)
+		pieces = append(pieces, text[:n])
+		text = text[n:]
+	}
+	return pieces
+}
+
+func wordEnd(text string) int {
+	spaced := false
+	for i, r := range text {
+		switch {
+		case i+utf8.RuneLen(r) > maxWord && i > 0:
+			return i
+		case unicode.IsSpace(r):
+			spaced = true
+		case spaced && strings.TrimSpace(text[:i]) != "":
+			return i
+		}
+	}
+	return len(text)
+}
+
+// tokens counts words.
+func tokens(text string) int64 { return int64(len(strings.Fields(text))) }

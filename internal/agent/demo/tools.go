@@ -1,0 +1,145 @@
+package demo
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"time"
+)
+
+// Bounds of what a tool shows, in bytes.
+const (
+	maxShown  = 4 << 10  // of its input
+	maxOutput = 64 << 10 // of a command's output
+)
+
+// pipeDelay is how long a command's output is waited for once the command has ended: a process it
+// left behind may hold the pipe for ever.
+const pipeDelay = 500 * time.Millisecond
+
+type shellInput struct {
+	Command string `json:"command"`
+}
+
+type writeInput struct {
+	File string `json:"file"`
+	Text string `json:"text"`
+}
+
+type sleepInput struct {
+	Duration string `json:"duration"`
+}
+
+type subagentInput struct {
+	Prompt string `json:"prompt"`
+}
+
+// shellOutput is what a command did.
+type shellOutput struct {
+	Output   string `json:"output"` // stdout and stderr as they came
+	ExitCode int    `json:"exitCode"`
+}
+
+// answer is what a tool gives back; output is anything that JSON can hold.
+type answer struct {
+	output any
+	failed bool
+}
+
+// shell runs a command in the workspace, in a process group of its own. Interrupted, it is killed
+// with all its descendants and answers with what it put out so far.
+func (t *turn) shell(command string) (answer, error) {
+	out := &head{limit: maxOutput}
+	cmd := exec.CommandContext(t.ctx, "sh", "-c", command)
+	cmd.Dir = t.workspace
+	cmd.Stdout, cmd.Stderr = out, out
+	cmd.WaitDelay = pipeDelay
+	ownGroup(cmd)
+	cmd.Cancel = func() error { return killTree(cmd.Process.Pid) }
+	err := cmd.Run()
+	if cmd.ProcessState == nil {
+		if t.ctx.Err() != nil {
+			return answer{output: shellOutput{ExitCode: -1}}, errInterrupted
+		}
+		return answer{output: fmt.Sprintf("cannot run: %v", err), failed: true}, nil
+	}
+	code := cmd.ProcessState.ExitCode() // -1 where a signal ended it
+	text := out.String()
+	if code < 0 {
+		text += fmt.Sprintf("\n[%s]", cmd.ProcessState)
+	}
+	t.answer = text
+	a := answer{output: shellOutput{Output: text, ExitCode: code}, failed: code != 0}
+	if t.ctx.Err() != nil {
+		return a, errInterrupted
+	}
+	return a, nil
+}
+
+// write puts text into a file of the workspace and makes the directories it needs.
+func (t *turn) write(name, text string) (answer, error) {
+	t.answer = fmt.Sprintf("wrote %d bytes to %s", len(text), name)
+	if err := t.writeFile(name, text); err != nil {
+		t.answer = err.Error()
+		return answer{output: t.answer, failed: true}, nil
+	}
+	return answer{output: t.answer}, nil
+}
+
+func (t *turn) writeFile(name, text string) error {
+	if !filepath.IsLocal(name) {
+		return fmt.Errorf("%s is not in the workspace", name)
+	}
+	root, err := os.OpenRoot(t.workspace)
+	if err != nil {
+		return err
+	}
+	err = root.MkdirAll(filepath.Dir(name), 0o777)
+	if err == nil {
+		err = root.WriteFile(name, []byte(text), 0o666)
+	}
+	return errors.Join(err, root.Close())
+}
+
+// sleep works on nothing for d.
+func (t *turn) sleep(d time.Duration) (answer, error) {
+	if !t.pause(d) {
+		return answer{output: "interrupted"}, errInterrupted
+	}
+	t.answer = "slept " + d.String()
+	return answer{output: t.answer}, nil
+}
+
+// shown is as much of a tool's input as people are shown.
+func shown(text string) string {
+	if len(text) <= maxShown {
+		return text
+	}
+	return strings.ToValidUTF8(text[:maxShown], "") + fmt.Sprintf("… [cut: %d bytes in all]", len(text))
+}
+
+// head keeps the beginning of what is written to it and counts the rest.
+type head struct {
+	limit int
+	kept  bytes.Buffer
+	total int
+}
+
+func (h *head) Write(p []byte) (int, error) {
+	h.total += len(p)
+	h.kept.Write(p[:min(len(p), h.limit-h.kept.Len())])
+	return len(p), nil
+}
+
+// String is what was kept, as text, and says where there was more.
+func (h *head) String() string {
+	text := strings.ToValidUTF8(h.kept.String(), "\uFFFD")
+	if h.total > h.limit {
+		text += fmt.Sprintf("\n[cut: %d bytes in all]", h.total)
+	}
+	return text
+}

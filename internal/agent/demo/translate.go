@@ -1,0 +1,341 @@
+package demo
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/overwinter-dev/overwinter/internal/agent"
+	"github.com/overwinter-dev/overwinter/internal/conversation"
+	"github.com/overwinter-dev/overwinter/internal/session"
+)
+
+// maxRaw bounds what is kept of a line that was not understood, and of stderr in a crash's message.
+const maxRaw = 1 << 10
+
+// reasonDelivered: the agent had the prompt before, and died on it: nobody knows what it did.
+const reasonDelivered = "already_delivered"
+
+// translator reads the lines of one run, or those of one transcript file. It keeps the blocks that
+// are open, whole, because closing a block shows it whole; the agent keeps them small.
+type translator struct {
+	run   agent.RunContext
+	state state
+}
+
+type state struct {
+	Open  []openBlock `json:"open,omitempty"` // in the order they were opened
+	Usage usage       `json:"usage"`
+	Model string      `json:"model,omitempty"`
+	Ended bool        `json:"ended,omitempty"`
+}
+
+type openBlock struct {
+	Conversation string             `json:"conversation"`
+	Block        conversation.Block `json:"block"`
+}
+
+// NewTranslator starts a run, or goes on from a state.
+func (Adapter) NewTranslator(run agent.RunContext, from []byte) (agent.Translator, error) {
+	t := &translator{run: run}
+	if len(from) > 0 {
+		if err := json.Unmarshal(from, &t.state); err != nil {
+			return nil, fmt.Errorf("demo translator of run %s: state: %w", run.RunID, err)
+		}
+	}
+	return t, nil
+}
+
+// State returns what a later translator needs.
+func (t *translator) State() ([]byte, error) { return json.Marshal(t.state) }
+
+// Translate reads one frame. What comes behind the end of the turn means nothing.
+func (t *translator) Translate(f agent.Frame) (agent.Translation, error) {
+	if t.state.Ended {
+		return agent.Translation{}, nil
+	}
+	switch f.Stream {
+	case agent.Stdout:
+		return t.stdout(f), nil
+	case agent.Exit:
+		return t.exit(f), nil
+	}
+	return agent.Translation{}, nil
+}
+
+// Cut closes what is open.
+func (t *translator) Cut(at time.Time) []conversation.Event {
+	var events []conversation.Event
+	for len(t.state.Open) > 0 { // the innermost first: a subagent ends before its block
+		o := t.state.Open[len(t.state.Open)-1]
+		events = append(events, t.close(o.Block.ID, conversation.Aborted, at)...)
+	}
+	return events
+}
+
+func (t *translator) stdout(f agent.Frame) agent.Translation {
+	if len(bytes.TrimSpace(f.Data)) == 0 {
+		return agent.Translation{}
+	}
+	l, ok := decodeLine(f.Data)
+	if !ok {
+		id := fmt.Sprintf("unparsed/%s/%d", t.run.RunID, f.No)
+		b := conversation.Block{
+			ID: id, Type: conversation.System, CreatedAt: f.At.UTC(), Subtype: "unparsed", Message: bounded(f.Data, maxRaw),
+		}
+		return agent.Translation{Events: whole(conversation.Main, b, conversation.Complete, f.At)}
+	}
+	if l.RunID != "" && t.run.RunID != "" && l.RunID != t.run.RunID {
+		return agent.Translation{} // the tail of a turn that is over
+	}
+	if l.At.IsZero() {
+		l.At = f.At
+	}
+	return t.read(l)
+}
+
+// read says what one line means, in the stream and in a transcript alike.
+func (t *translator) read(l line) agent.Translation {
+	l.At = l.At.UTC()
+	if l.Usage != nil {
+		t.state.Usage = *l.Usage
+	}
+	where := conversationOf(l)
+	switch l.Type {
+	case lineInit:
+		t.state.Model = l.Model
+	case lineUser:
+		b := conversation.Block{
+			ID: l.UUID, Type: conversation.UserMessage, CreatedAt: l.At,
+			Content: l.Content, PromptID: l.PromptID, Author: l.Author,
+		}
+		return agent.Translation{Events: whole(where, b, conversation.Complete, l.At)}
+	case lineStart:
+		return agent.Translation{Events: t.open(where, textBlock(l), conversation.Streaming, l.At)}
+	case lineDelta:
+		return agent.Translation{Events: t.delta(l)}
+	case lineAssistant:
+		return agent.Translation{Events: t.assistant(l)}
+	case lineToolUse:
+		return agent.Translation{Events: t.open(where, toolBlock(l), conversation.Pending, l.At)}
+	case lineToolRunning:
+		return agent.Translation{Events: t.running(l)}
+	case lineToolResult:
+		return agent.Translation{Events: t.toolResult(l)}
+	case lineSystem:
+		b := conversation.Block{
+			ID: l.UUID, Type: conversation.System, CreatedAt: l.At, Subtype: l.Subtype, Message: l.Content,
+		}
+		return agent.Translation{Events: whole(where, b, conversation.Complete, l.At)}
+	case lineTitle:
+		return agent.Translation{Events: []conversation.Event{
+			{Type: conversation.EventTitle, At: l.At, Data: conversation.Title{Title: l.Content}},
+		}}
+	case lineResult:
+		return t.end(session.Outcome(l.Outcome), l.Reason, l.At)
+	case lineAcknowledged:
+		if l.Outcome == "" {
+			return t.end(session.OutcomeUnknown, reasonDelivered, l.At)
+		}
+		return t.end(session.Outcome(l.Outcome), l.Reason, l.At)
+	}
+	return agent.Translation{}
+}
+
+func (t *translator) exit(f agent.Frame) agent.Translation {
+	report, err := agent.ParseExit(f.Data)
+	if err != nil {
+		report = agent.ExitReport{Code: -1, Stderr: "the exit report cannot be read"}
+	}
+	if report.Interrupted {
+		return t.end(session.OutcomeCancelled, session.ReasonAborted, f.At)
+	}
+	problem := conversation.Event{
+		Type: conversation.EventError, At: f.At.UTC(),
+		Data: conversation.Problem{Code: session.ReasonAgentCrashed, Message: crashMessage(report)},
+	}
+	tr := t.end(session.OutcomeFailed, session.ReasonAgentCrashed, f.At)
+	tr.Events = append(tr.Events, problem)
+	return tr
+}
+
+// end closes what is open and ends the turn.
+func (t *translator) end(outcome session.Outcome, reason string, at time.Time) agent.Translation {
+	events := t.Cut(at)
+	t.state.Ended = true
+	u := t.state.Usage
+	events = append(events, conversation.Event{
+		Type: conversation.EventMetadataUpdate, ConversationID: conversation.Main, At: at.UTC(),
+		Data: conversation.MetadataUpdate{
+			Usage: conversation.Usage{InputTokens: u.Input, OutputTokens: u.Output}, Model: t.state.Model,
+		},
+	})
+	return agent.Translation{Events: events, End: &agent.TurnEnd{
+		Outcome: outcome, Reason: reason, Model: t.state.Model,
+		Usage: session.Usage{InputTokens: u.Input, OutputTokens: u.Output, ToolCalls: u.ToolCalls},
+	}}
+}
+
+// open begins a block that later lines go on with.
+func (t *translator) open(where string, b conversation.Block, status conversation.BlockStatus, at time.Time) []conversation.Event {
+	if t.find(b.ID) >= 0 {
+		return nil
+	}
+	b.Status = status
+	t.state.Open = append(t.state.Open, openBlock{Conversation: where, Block: b})
+	return []conversation.Event{start(where, b, at)}
+}
+
+func (t *translator) delta(l line) []conversation.Event {
+	i := t.find(l.UUID)
+	if i < 0 {
+		return nil
+	}
+	o := &t.state.Open[i]
+	o.Block.Content += l.Content
+	return []conversation.Event{{
+		Type: conversation.EventTextDelta, ConversationID: o.Conversation, At: l.At,
+		Data: conversation.TextDelta{BlockID: l.UUID, Delta: l.Content},
+	}}
+}
+
+// assistant closes a text block. Its content counts, not the deltas before it.
+func (t *translator) assistant(l line) []conversation.Event {
+	events := t.open(conversationOf(l), textBlock(l), conversation.Streaming, l.At) // where its start is missing
+	t.state.Open[t.find(l.UUID)].Block.Content = l.Content
+	status := conversation.Complete
+	if l.Aborted {
+		status = conversation.Aborted
+	}
+	return append(events, t.close(l.UUID, status, l.At)...)
+}
+
+func (t *translator) running(l line) []conversation.Event {
+	i := t.find(l.UUID)
+	if i < 0 {
+		return nil
+	}
+	o := &t.state.Open[i]
+	o.Block.Status = conversation.Running
+	return []conversation.Event{{
+		Type: conversation.EventBlockUpdate, ConversationID: o.Conversation, At: l.At,
+		Data: conversation.BlockUpdate{BlockID: l.UUID, Updates: conversation.Updates{Status: conversation.Running}},
+	}}
+}
+
+func (t *translator) toolResult(l line) []conversation.Event {
+	status := conversation.Success
+	switch {
+	case l.Aborted:
+		status = conversation.Aborted
+	case l.IsError:
+		status = conversation.Failed
+	}
+	events := t.close(l.ToolUseID, status, l.At)
+	return append(events, whole(conversationOf(l), conversation.Block{
+		ID: l.UUID, Type: conversation.ToolResult, CreatedAt: l.At,
+		ToolUseID: l.ToolUseID, Output: canonical(l.Output), IsError: l.IsError,
+	}, status, l.At)...)
+}
+
+// close completes an open block; one that is not open stays as it is.
+func (t *translator) close(id string, status conversation.BlockStatus, at time.Time) []conversation.Event {
+	i := t.find(id)
+	if i < 0 {
+		return nil
+	}
+	o := t.state.Open[i]
+	t.state.Open = slices.Delete(t.state.Open, i, i+1)
+	o.Block.Status = status
+	return []conversation.Event{complete(o.Conversation, o.Block, at)}
+}
+
+func (t *translator) find(id string) int {
+	return slices.IndexFunc(t.state.Open, func(o openBlock) bool { return o.Block.ID == id })
+}
+
+// whole shows a block that is there all at once. Its start has what identifies it and its
+// completion has everything, so that nothing long is sent twice.
+func whole(where string, b conversation.Block, status conversation.BlockStatus, at time.Time) []conversation.Event {
+	head := conversation.Block{
+		ID: b.ID, Type: b.Type, Status: conversation.Streaming, CreatedAt: b.CreatedAt,
+		PromptID: b.PromptID, Author: b.Author, ToolUseID: b.ToolUseID, Subtype: b.Subtype,
+	}
+	if b.Type == conversation.ToolResult {
+		head.Status = conversation.Running
+	}
+	b.Status = status
+	return []conversation.Event{start(where, head, at), complete(where, b, at)}
+}
+
+func start(where string, b conversation.Block, at time.Time) conversation.Event {
+	return conversation.Event{
+		Type: conversation.EventBlockStart, ConversationID: where, At: at.UTC(), Data: conversation.BlockStart{Block: b},
+	}
+}
+
+func complete(where string, b conversation.Block, at time.Time) conversation.Event {
+	return conversation.Event{
+		Type: conversation.EventBlockComplete, ConversationID: where, At: at.UTC(), Data: conversation.BlockComplete{Block: b},
+	}
+}
+
+func textBlock(l line) conversation.Block {
+	b := conversation.Block{ID: l.UUID, Type: conversation.AssistantText, CreatedAt: l.At}
+	if l.Kind == kindThinking {
+		b.Type = conversation.Thinking
+	}
+	return b
+}
+
+func toolBlock(l line) conversation.Block {
+	b := conversation.Block{ID: l.UUID, CreatedAt: l.At, Name: l.Name, Input: canonical(l.Input)}
+	if l.Subagent != "" {
+		b.Type, b.SubagentID = conversation.Subagent, l.Subagent
+	} else {
+		b.Type, b.ToolUseID = conversation.ToolUse, l.UUID
+	}
+	return b
+}
+
+func conversationOf(l line) string {
+	if l.Agent == "" {
+		return conversation.Main
+	}
+	return l.Agent
+}
+
+// canonical writes JSON the way encoding/json does, so that a value is the same bytes before and
+// after it has been through a translator's state.
+func canonical(raw json.RawMessage) json.RawMessage {
+	if len(raw) == 0 {
+		return nil
+	}
+	b, err := json.Marshal(raw)
+	if err != nil {
+		return nil // not JSON: it cannot have come out of a line
+	}
+	return b
+}
+
+func crashMessage(r agent.ExitReport) string {
+	msg := fmt.Sprintf("the agent ended with exit code %d in the middle of a turn", r.Code)
+	if r.Signal != "" {
+		msg = fmt.Sprintf("the agent was ended by a signal (%s) in the middle of a turn", r.Signal)
+	}
+	if said := strings.TrimSpace(r.Stderr); said != "" {
+		if over := len(said) - maxRaw; over > 0 {
+			said = strings.ToValidUTF8(said[over:], "")
+		}
+		msg += ": " + said
+	}
+	return msg
+}
+
+// bounded is data as text of at most limit bytes.
+func bounded(data []byte, limit int) string {
+	return strings.ToValidUTF8(string(data[:min(len(data), limit)]), "\uFFFD")
+}

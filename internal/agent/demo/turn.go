@@ -1,0 +1,253 @@
+package demo
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/overwinter-dev/overwinter/internal/session"
+)
+
+// maxBlock bounds the text of one block, in bytes. Longer speech is several blocks, because a
+// translator keeps an open block in its state.
+const maxBlock = 8 << 10
+
+// errInterrupted says that a turn was broken off on request.
+var errInterrupted = errors.New("interrupted")
+
+// failedError ends a turn, or a subagent, as failed.
+type failedError struct{ reason string }
+
+func (e *failedError) Error() string { return e.reason }
+
+// turn is one prompt being worked on, or a subagent's part of it.
+type turn struct {
+	*program
+	ctx    context.Context // ends with an interrupt
+	prompt line
+	agent  string // the subagent that works; empty for the main one
+	usage  *usage
+	answer string // what was said or put out last
+}
+
+// deliver answers a prompt. An error ends the process.
+func (p *program) deliver(d *delivery) error {
+	t := &turn{program: p, ctx: d.ctx, prompt: d.prompt, usage: &usage{Input: tokens(d.prompt.Content)}}
+	if result, ok := p.memory.known[d.prompt.UUID]; ok {
+		return t.stream(line{
+			Type: lineAcknowledged, UUID: d.prompt.UUID, Outcome: result.Outcome, Reason: result.Reason, Usage: result.Usage,
+		})
+	}
+	if err := t.stream(line{Type: lineInit, Model: p.model}); err != nil {
+		return err
+	}
+	user := d.prompt
+	user.At = user.At.UTC().Truncate(time.Millisecond)
+	user.Usage = t.usage
+	if err := t.record(user); err != nil {
+		return err
+	}
+	result := line{Type: lineResult, Outcome: string(session.OutcomeCompleted), Usage: t.usage}
+	var failed *failedError
+	switch err := t.play(parseScript(d.prompt.Content)); {
+	case errors.As(err, &failed):
+		result.Outcome, result.Reason = string(session.OutcomeFailed), failed.reason
+	case errors.Is(err, errInterrupted):
+		result.Outcome, result.Reason = string(session.OutcomeCancelled), session.ReasonAborted
+	case err != nil:
+		return err
+	}
+	p.memory.known[d.prompt.UUID] = result
+	return t.record(result)
+}
+
+// play does the steps of a script in order until one ends the turn.
+func (t *turn) play(steps []step) error {
+	for _, s := range steps {
+		if t.ctx.Err() != nil {
+			return errInterrupted
+		}
+		if err := t.do(s); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (t *turn) do(s step) error {
+	switch s.verb {
+	case verbSay:
+		return t.say(kindText, s.speech...)
+	case verbThink:
+		return t.say(kindThinking, speech{text: s.text})
+	case verbShell:
+		return t.use("shell", shellInput{Command: shown(s.text)}, func(string) (answer, error) { return t.shell(s.text) })
+	case verbWrite:
+		return t.use("write", writeInput{File: s.name, Text: shown(s.text)}, func(string) (answer, error) { return t.write(s.name, s.text) })
+	case verbSleep:
+		return t.use("sleep", sleepInput{Duration: s.pause.String()}, func(string) (answer, error) { return t.sleep(s.pause) })
+	case verbRecall:
+		text, err := t.memory.recall()
+		if err != nil {
+			text = fmt.Sprintf("I cannot remember: %v.", err)
+		}
+		return t.say(kindText, speech{text: text})
+	case verbTitle:
+		title := []rune(s.text)
+		return t.record(line{Type: lineTitle, Content: string(title[:min(len(title), session.MaxTitleRunes)])})
+	case verbFail:
+		if err := t.record(line{Type: lineSystem, UUID: t.newID(), Subtype: "error", Content: s.text}); err != nil {
+			return err
+		}
+		return &failedError{reason: s.text}
+	case verbCrash:
+		return errCrash
+	case verbSubagent:
+		return t.subagent(s)
+	}
+	return fmt.Errorf("no such step: %d", s.verb)
+}
+
+// say streams lines of text into blocks of one kind.
+func (t *turn) say(kind string, lines ...speech) error {
+	var id string
+	var text strings.Builder
+	begin := func() error {
+		id = t.newID()
+		text.Reset()
+		return t.record(line{Type: lineStart, UUID: id, Kind: kind})
+	}
+	finish := func(aborted bool) error {
+		t.usage.Output += tokens(text.String())
+		t.answer = text.String()
+		return t.record(line{
+			Type: lineAssistant, UUID: id, Kind: kind, Content: text.String(), Aborted: aborted, Usage: t.usage,
+		})
+	}
+	if err := begin(); err != nil {
+		return err
+	}
+	for i, spoken := range lines {
+		if i < len(lines)-1 {
+			spoken.text += "\n"
+		}
+		for _, word := range words(spoken.text) {
+			if !t.pause(spoken.pause) {
+				if err := finish(true); err != nil {
+					return err
+				}
+				return errInterrupted
+			}
+			if text.Len()+len(word) > maxBlock {
+				if err := errors.Join(finish(false), begin()); err != nil {
+					return err
+				}
+			}
+			text.WriteString(word)
+			if err := t.stream(line{Type: lineDelta, UUID: id, Content: word}); err != nil {
+				return err
+			}
+		}
+	}
+	return finish(false)
+}
+
+// use calls a tool and puts what it answers on record.
+func (t *turn) use(name string, input any, work func(id string) (answer, error)) error {
+	return t.call(line{Name: name}, input, work)
+}
+
+func (t *turn) call(l line, input any, work func(id string) (answer, error)) error {
+	raw, err := json.Marshal(input)
+	if err != nil {
+		return fmt.Errorf("input of %s: %w", l.Name, err)
+	}
+	t.usage.ToolCalls++
+	l.Type, l.UUID, l.Input, l.Usage = lineToolUse, t.newID(), raw, t.usage
+	if err := t.record(l); err != nil {
+		return err
+	}
+	if err := t.stream(line{Type: lineToolRunning, UUID: l.UUID}); err != nil {
+		return err
+	}
+	a, err := work(l.UUID)
+	interrupted := errors.Is(err, errInterrupted)
+	if err != nil && !interrupted {
+		return err
+	}
+	output, encodeErr := json.Marshal(a.output)
+	if encodeErr != nil {
+		return fmt.Errorf("output of %s: %w", l.Name, encodeErr)
+	}
+	return errors.Join(t.record(line{
+		Type: lineToolResult, UUID: t.newID(), ToolUseID: l.UUID, Output: output,
+		IsError: a.failed || interrupted, Aborted: interrupted, Usage: t.usage,
+	}), err)
+}
+
+// subagent has another agent do one line, in a conversation of its own.
+func (t *turn) subagent(s step) error {
+	id := t.newID()
+	return t.call(line{Name: s.name, Subagent: id}, subagentInput{Prompt: shown(s.text)}, func(string) (answer, error) {
+		sub := &turn{program: t.program, ctx: t.ctx, prompt: t.prompt, agent: id, usage: t.usage}
+		if err := sub.record(line{Type: lineUser, UUID: t.newID(), Content: s.text}); err != nil {
+			return answer{}, err
+		}
+		steps := parseScript(s.text)
+		for i := range steps {
+			if steps[i].verb == verbSubagent { // one level is enough to show how it looks
+				steps[i] = step{verb: verbSay, speech: []speech{{text: s.text}}}
+			}
+		}
+		err := sub.play(steps)
+		var failed *failedError
+		if errors.As(err, &failed) {
+			return answer{output: failed.reason, failed: true}, nil
+		}
+		return answer{output: sub.answer}, err
+	})
+}
+
+// pause waits for d and reports whether the turn is still wanted.
+func (t *turn) pause(d time.Duration) bool {
+	if d <= 0 {
+		return t.ctx.Err() == nil
+	}
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return t.ctx.Err() == nil
+	case <-t.ctx.Done():
+		return false
+	}
+}
+
+// record writes a line to the transcript and then to the stream.
+func (t *turn) record(l line) error { return t.emit(l, true) }
+
+// stream writes a line to the stream alone.
+func (t *turn) stream(l line) error { return t.emit(l, false) }
+
+func (t *turn) emit(l line, keep bool) error {
+	l.RunID, l.Agent = t.prompt.RunID, t.agent
+	if l.At.IsZero() {
+		l.At = t.now().UTC().Truncate(time.Millisecond)
+	}
+	encoded, err := l.encode()
+	if err != nil {
+		return fmt.Errorf("encode %s line: %w", l.Type, err)
+	}
+	if keep {
+		if err := t.memory.append(t.agent, encoded); err != nil {
+			return err
+		}
+	}
+	if _, err := t.stdout.Write(encoded); err != nil {
+		return fmt.Errorf("write stdout: %w", err)
+	}
+	return nil
+}
