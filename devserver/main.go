@@ -12,17 +12,12 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
-	"time"
 
 	"github.com/alecthomas/kong"
 	"go.temporal.io/server/common/log"
 
 	"github.com/overwinter-dev/overwinter/devserver/internal/temporald"
 )
-
-// stopTimeout is how long the services may take to end once they are asked to. They need one to
-// two seconds, most of which the frontend spends on letting calls in flight finish.
-const stopTimeout = 8 * time.Second
 
 func main() {
 	err := run(os.Args[1:], os.Stdin, os.Stdout)
@@ -86,6 +81,9 @@ func serve(
 	ctx context.Context, config temporald.Config, logger log.Logger, stdout io.Writer, restoreSignals func(),
 ) error {
 	server, err := temporald.Start(ctx, config, logger)
+	if ctx.Err() != nil && errors.Is(err, context.Canceled) {
+		return nil // asked to stop before it was up
+	}
 	if err != nil {
 		return err
 	}
@@ -97,8 +95,8 @@ func serve(
 
 	<-ctx.Done()
 	restoreSignals()
-	stopCtx, cancel := context.WithTimeoutCause(context.WithoutCancel(ctx), stopTimeout,
-		fmt.Errorf("not ended within %s", stopTimeout))
+	stopCtx, cancel := context.WithTimeoutCause(context.WithoutCancel(ctx), temporald.StopTimeout,
+		fmt.Errorf("not ended within %s", temporald.StopTimeout))
 	defer cancel()
 	return server.Stop(stopCtx)
 }

@@ -70,6 +70,31 @@ func TestAcknowledgedSignalsOutliveAKill(t *testing.T) {
 	}
 }
 
+// TestKillDuringTheFirstStartLeavesNoHalfDatabase kills a server at moments between the creation
+// of its file and the first client, and expects that the next one starts over the same file.
+func TestKillDuringTheFirstStartLeavesNoHalfDatabase(t *testing.T) {
+	t.Parallel()
+	for _, suffix := range []string{"", "-wal", "-shm"} {
+		t.Run("file"+suffix, func(t *testing.T) {
+			t.Parallel()
+			b := setup(t)
+			first := launch(t, asServer, b.args())
+			eventually(t, 30*time.Second, func(context.Context) error {
+				_, err := os.Stat(b.dbFile + suffix)
+				return err
+			})
+			first.kill(t)
+
+			b.start(t)
+			c := b.client(t, "default")
+			work(t, c)
+			run := startCounter(t, c, "after")
+			require.NoError(t, c.SignalWorkflow(t.Context(), run.GetID(), "", finishSignal, nil))
+			require.NoError(t, run.Get(t.Context(), nil))
+		})
+	}
+}
+
 // TestLoneSignalDoesNotWaitForAQueueRead compares the time from sending a lone signal to the
 // workflow handling it with the same on a server that reads its queues 20 times a second, as it
 // does by default and where 50 ms are the floor.
@@ -334,6 +359,18 @@ func TestStopsInOrderUnderAWorker(t *testing.T) {
 	start := time.Now()
 	server.terminate(t)
 	t.Logf("stopped after %s", time.Since(start))
+}
+
+func TestStopsInOrderBeforeItIsUp(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	server := launch(t, asServer, b.args())
+	eventually(t, 30*time.Second, func(context.Context) error { // signals are awaited from before that
+		_, err := os.Stat(b.dbFile)
+		return err
+	})
+	server.terminate(t)
+	b.start(t)
 }
 
 func TestEndsWithStdin(t *testing.T) {

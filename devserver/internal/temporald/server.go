@@ -17,17 +17,22 @@ import (
 // readyTimeout is how long the services may take from being started to answering.
 const readyTimeout = 30 * time.Second
 
+// StopTimeout is how long Server.Stop may need. Services end within one to three seconds, most of
+// which the frontend spends on letting calls in flight finish.
+const StopTimeout = 8 * time.Second
+
 // Server is a running Temporal cluster of one process.
 type Server struct {
 	config   Config
-	database *database
+	database *database // nil while it was not opened
 	temporal temporal.Server
 	ui       *webUI // nil without UI
 }
 
 // Start opens the database, starts the services and the UI, and returns when they answer. Its
 // errors are sentences for the user: a port in use, a database that is locked or broken, a setting
-// out of bounds.
+// out of bounds. When ctx ends first, what was started is stopped and the error wraps
+// ctx.Err().
 //
 // Temporal's services end the process by themselves when they meet something that they cannot live
 // with; they log it first.
@@ -49,15 +54,20 @@ func Start(ctx context.Context, c Config, logger log.Logger) (_ *Server, err err
 	}
 
 	s := &Server{config: c}
+	defer func() {
+		if err == nil {
+			return
+		}
+		if ctx.Err() != nil {
+			err = fmt.Errorf("%w: %w", ctx.Err(), err) // Temporal's own errors do not always wrap it
+		}
+		stopCtx, cancel := context.WithTimeout(context.WithoutCancel(ctx), StopTimeout)
+		defer cancel()
+		err = errors.Join(err, s.Stop(stopCtx))
+	}()
 	if s.database, err = openDatabase(ctx, c); err != nil {
 		return nil, err
 	}
-	started := false
-	defer func() {
-		if !started {
-			err = errors.Join(err, s.Stop(context.WithoutCancel(ctx)))
-		}
-	}()
 
 	free, err := freePorts(ctx, c.loopback(), 3)
 	if err != nil {
@@ -85,7 +95,6 @@ func Start(ctx context.Context, c Config, logger log.Logger) (_ *Server, err err
 	if err := s.waitReady(ctx, log.NewSlogLogger(logger)); err != nil {
 		return nil, err
 	}
-	started = true
 	return s, nil
 }
 
@@ -138,6 +147,8 @@ func (s *Server) Stop(ctx context.Context) error {
 			return errors.Join(append(errs, fmt.Errorf("stop the Temporal server: %w", context.Cause(ctx)))...)
 		}
 	}
-	errs = append(errs, s.database.close())
+	if s.database != nil {
+		errs = append(errs, s.database.close())
+	}
 	return errors.Join(errs...)
 }
