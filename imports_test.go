@@ -1,0 +1,281 @@
+package overwinter_test
+
+import (
+	"fmt"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"maps"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+const module = "github.com/overwinter-dev/overwinter"
+
+// Packages of others, by what they are to us.
+const (
+	echo     = "github.com/labstack/echo"
+	modalSDK = "github.com/modal-labs"
+	pgx      = "github.com/jackc/pgx"
+	temporal = "go.temporal.io"
+)
+
+// importRule is what the files of a package, and of those below it, import directly. Tests may
+// import what they like; what the SDKs import themselves is their affair.
+type importRule struct {
+	pkg string
+	// only are the sole packages allowed beside the standard library and what is below pkg; nil
+	// allows all.
+	only []string
+	// onlyWhy is the reason for only.
+	onlyWhy string
+	// never are packages that are refused with all below them, each with the reason.
+	never map[string]string
+}
+
+// importRules is the table of ARCHITECTURE.md.
+var importRules = []importRule{
+	{
+		pkg:     "internal/session",
+		only:    []string{"github.com/google/uuid"},
+		onlyWhy: "the domain says what a session is and knows no engine, store or transport",
+	},
+	{
+		pkg:     "internal/conversation",
+		only:    []string{"github.com/google/uuid"},
+		onlyWhy: "the domain says what a conversation is and knows no agent, store or transport",
+	},
+	{
+		pkg: "workflows",
+		never: map[string]string{
+			pgx:                                   "a workflow reaches the database through activities: replay must not",
+			ours("internal/postgres"):             "a workflow reaches the database through activities: replay must not",
+			echo:                                  "workflows know nothing of HTTP",
+			"net/http":                            "workflow code does no I/O: replay must not",
+			"os":                                  "workflow code reads no files and no environment: replay would read others",
+			modalSDK:                              "a workflow reaches sandboxes through activities",
+			ours("internal/sandbox/driver"):       "a workflow reaches sandboxes through activities",
+			ours("internal/sandbox/modalsandbox"): "a workflow reaches sandboxes through activities",
+			ours("internal/sandbox/memsandbox"):   "a workflow reaches sandboxes through activities",
+		},
+	},
+	{
+		pkg: "activities",
+		never: map[string]string{
+			ours("api"):                           "what happens goes to clients through the event log",
+			ours("workflows"):                     "workflows call activities; the other way round is a cycle of decisions",
+			ours("internal/postgres"):             "activities declare the store that they need; cmd gives them one",
+			ours("internal/sandbox/modalsandbox"): "activities work with every sandbox; cmd chooses the driver",
+		},
+	},
+	{
+		pkg: "worker",
+		never: map[string]string{
+			ours("api"):                           "a worker never talks to a client",
+			ours("internal/postgres"):             "the worker runs what it is given; cmd builds it",
+			ours("internal/sandbox/driver"):       "the worker runs what it is given; cmd builds it",
+			ours("internal/sandbox/modalsandbox"): "the worker runs what it is given; cmd builds it",
+			ours("internal/sandbox/memsandbox"):   "the worker runs what it is given; cmd builds it",
+			modalSDK:                              "the worker runs what it is given; cmd builds it",
+		},
+	},
+	{
+		pkg: "internal/orchestrator",
+		never: map[string]string{
+			ours("api"):               "the engine's client does not know who calls it",
+			ours("activities"):        "a workflow is reached by its messages, which internal/session names",
+			ours("workflows"):         "a workflow is reached by its messages, which internal/session names",
+			ours("internal/postgres"): "rows are written by the caller, before the bell is rung",
+		},
+	},
+	{
+		pkg: "api",
+		never: map[string]string{
+			temporal:                              "the api declares the orchestrator that it needs; cmd gives it one",
+			pgx:                                   "the api declares the store that it needs; cmd gives it one",
+			ours("internal/postgres"):             "the api declares the store that it needs; cmd gives it one",
+			modalSDK:                              "the api never talks to a sandbox",
+			ours("internal/sandbox/driver"):       "the api never talks to a sandbox",
+			ours("internal/sandbox/modalsandbox"): "the api never talks to a sandbox",
+			ours("internal/sandbox/memsandbox"):   "the api never talks to a sandbox",
+			ours("workflows"):                     "commands go through the orchestrator",
+		},
+	},
+	{
+		pkg: "internal/postgres",
+		never: map[string]string{
+			ours("api"):       "the store does not know who asks",
+			ours("workflows"): "the store does not know who asks",
+			temporal:          "the truth of a row does not hang on the engine",
+		},
+	},
+	// What follows holds for the whole module.
+	{
+		pkg:   ".",
+		never: map[string]string{ours("cmd"): "programs wire packages; nobody builds on a program"},
+	},
+}
+
+// echoHome is the one package that may know echo.
+const echoHome = "api"
+
+func ours(pkg string) string { return module + "/" + pkg }
+
+func TestImports(t *testing.T) {
+	t.Parallel()
+	files, err := readImports(os.DirFS("."))
+	require.NoError(t, err)
+	for _, rule := range importRules {
+		t.Run(rule.pkg, func(t *testing.T) {
+			t.Parallel()
+			require.Empty(t, rule.violations(files))
+		})
+	}
+	t.Run("echo", func(t *testing.T) {
+		t.Parallel()
+		require.Empty(t, echoOutsideItsHome(files))
+	})
+}
+
+// TestImportRulesBite gives each rule a package that breaks each of its bans once.
+func TestImportRulesBite(t *testing.T) {
+	t.Parallel()
+	for _, rule := range importRules {
+		t.Run(rule.pkg, func(t *testing.T) {
+			t.Parallel()
+			file := path.Join(rule.pkg, "deep/below.go")
+			require.Len(t, rule.violations(nil), 1, "a package that is not there")
+
+			fine := []string{"fmt", "encoding/json", ours(path.Join(rule.pkg, "deep")), "github.com/google/uuid", "osfoo.example/x"}
+			if rule.only != nil {
+				fine = fine[:4]
+				require.Len(t, rule.violations(imports{file: {"golang.org/x/sync"}}), 1)
+				require.Len(t, rule.violations(imports{file: {ours("internal/wire")}}), 1)
+				require.Len(t, rule.violations(imports{file: {"github.com/google/uuids"}}), 1)
+			}
+			require.Empty(t, rule.violations(imports{file: fine}))
+			for banned, why := range rule.never {
+				for _, imported := range []string{banned, banned + "/v9"} {
+					require.Equal(t, []string{fmt.Sprintf("%s imports %s: %s", file, imported, why)},
+						rule.violations(imports{file: {"fmt", imported}}))
+				}
+				require.Empty(t, rule.violations(imports{file: {banned + "ish"}}))
+			}
+		})
+	}
+	require.Len(t, echoOutsideItsHome(imports{"worker/a.go": {echo + "/v4"}, "api/b.go": {echo + "/v4"}}), 1)
+}
+
+// imports are the import paths of the files that are not tests, by the file's slash-separated path.
+type imports map[string][]string
+
+// readImports reads the files of this module: not those of the modules inside it, nor what the go
+// tool ignores. Build tags make no difference.
+func readImports(root fs.FS) (imports, error) {
+	files := imports{}
+	err := fs.WalkDir(root, ".", func(name string, entry fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case entry.IsDir():
+			return skipDir(root, name)
+		case filepath.Ext(name) != ".go" || strings.HasSuffix(name, "_test.go"):
+			return nil
+		}
+		source, err := fs.ReadFile(root, name)
+		if err != nil {
+			return err
+		}
+		parsed, err := parser.ParseFile(token.NewFileSet(), name, source, parser.ImportsOnly)
+		if err != nil {
+			return err
+		}
+		files[name] = []string{}
+		for _, spec := range parsed.Imports {
+			imported, err := strconv.Unquote(spec.Path.Value)
+			if err != nil {
+				return fmt.Errorf("%s: %w", name, err)
+			}
+			files[name] = append(files[name], imported)
+		}
+		return nil
+	})
+	return files, err
+}
+
+// skipDir returns fs.SkipDir for a directory that is no part of the module.
+func skipDir(root fs.FS, name string) error {
+	if name == "." {
+		return nil
+	}
+	base := path.Base(name)
+	if base == "testdata" || base == "node_modules" || strings.HasPrefix(base, ".") || strings.HasPrefix(base, "_") {
+		return fs.SkipDir
+	}
+	if _, err := fs.Stat(root, path.Join(name, "go.mod")); err == nil {
+		return fs.SkipDir
+	}
+	return nil
+}
+
+// violations says what in the files breaks the rule, a sentence each, in order.
+func (r importRule) violations(files imports) []string {
+	var found []string
+	exists := false
+	for _, file := range slices.Sorted(maps.Keys(files)) {
+		if !under(file, r.pkg) {
+			continue
+		}
+		exists = true
+		for _, imported := range files[file] {
+			if r.only != nil && !r.allows(imported) {
+				found = append(found, fmt.Sprintf("%s imports %s: %s", file, imported, r.onlyWhy))
+			}
+			for _, banned := range slices.Sorted(maps.Keys(r.never)) {
+				// A program may be made of several packages.
+				if under(imported, banned) && !under(ours(file), banned) {
+					found = append(found, fmt.Sprintf("%s imports %s: %s", file, imported, r.never[banned]))
+				}
+			}
+		}
+	}
+	if !exists {
+		found = append(found, fmt.Sprintf("package %s of the table does not exist", r.pkg))
+	}
+	return found
+}
+
+// allows says whether only lets the import pass.
+func (r importRule) allows(imported string) bool {
+	if first, _, _ := strings.Cut(imported, "/"); !strings.Contains(first, ".") {
+		return true // the standard library
+	}
+	return under(imported, ours(r.pkg)) || slices.ContainsFunc(r.only, func(allowed string) bool {
+		return under(imported, allowed)
+	})
+}
+
+// echoOutsideItsHome says which files know echo though only the api may.
+func echoOutsideItsHome(files imports) []string {
+	var found []string
+	for _, file := range slices.Sorted(maps.Keys(files)) {
+		for _, imported := range files[file] {
+			if under(imported, echo) && !under(file, echoHome) {
+				found = append(found, fmt.Sprintf("%s imports %s: HTTP stays inside %s", file, imported, echoHome))
+			}
+		}
+	}
+	return found
+}
+
+// under says whether name is the package or file pkg, or one below it.
+func under(name, pkg string) bool {
+	return pkg == "." || name == pkg || strings.HasPrefix(name, pkg+"/")
+}
