@@ -1,0 +1,204 @@
+package runner
+
+import (
+	"bufio"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/overwinter-dev/overwinter/internal/session"
+)
+
+// PingRequest is the stdin of ping.
+type PingRequest struct {
+	Token string `json:"token"`
+	// Wait is how long ping waits for a runner that does not serve yet.
+	Wait time.Duration `json:"wait,omitempty"` // nanoseconds
+}
+
+// Ping is what a runner says of itself.
+type Ping struct {
+	Version  int    `json:"version"` // of the protocol
+	PID      int    `json:"pid"`
+	Agent    bool   `json:"agent"` // its process runs
+	AgentPID int    `json:"agentPid,omitempty"`
+	Run      string `json:"run,omitempty"` // that is open
+	Sealed   bool   `json:"sealed"`
+}
+
+// Ping asks whether the runner serves.
+func (p Paths) Ping(r PingRequest) Exec {
+	return Exec{Argv: []string{p.Binary, "ping", "--dir", p.State}, Stdin: mustJSON(r)}
+}
+
+// ParsePing reads the stdout of ping.
+func ParsePing(stdout []byte) (Ping, error) { return parse[Ping]("ping", stdout) }
+
+// AbortRequest is the stdin of abort.
+type AbortRequest struct {
+	Token     string    `json:"token,omitempty"`
+	Run       string    `json:"run"`
+	Interrupt Interrupt `json:"interrupt"`
+}
+
+// Abort is what an abort came to.
+type Abort struct {
+	// Reached: the run was open and its agent was told. Otherwise there is nothing
+	// to break off: the run has not started, another has, or the agent is gone.
+	Reached bool `json:"reached"`
+}
+
+// Abort breaks off the turn of a run without a link.
+func (p Paths) Abort(r AbortRequest) Exec {
+	return Exec{Argv: []string{p.Binary, "abort", "--dir", p.State, "--run", r.Run}, Stdin: mustJSON(r)}
+}
+
+// ParseAbort reads the stdout of abort.
+func ParseAbort(stdout []byte) (Abort, error) { return parse[Abort]("abort", stdout) }
+
+// SealRequest is the stdin of seal.
+type SealRequest struct {
+	Token string `json:"token,omitempty"`
+	// Known says how much of each transcript file is stored; what lies beyond is handed over.
+	Known []session.TranscriptPosition `json:"known,omitempty"`
+	// Transcripts are the patterns of the agent's files; where there are none,
+	// those of the newest launch count.
+	Transcripts []string `json:"transcripts,omitempty"`
+	// Grace is how long the agent may take to end after its stdin was closed, and
+	// as long again after SIGTERM, before it is killed. 0 means two seconds.
+	Grace time.Duration `json:"grace,omitempty"` // nanoseconds
+	// Workspace is where a repository is looked for. Paths.Seal fills it in.
+	Workspace string `json:"workspace,omitempty"`
+}
+
+// Seal is what a sealed sandbox holds.
+type Seal struct {
+	// Manifest has everything but LastSeq, which only the event log knows.
+	Manifest  session.Manifest `json:"manifest"`
+	Run       string           `json:"run,omitempty"` // the newest run
+	LastFrame int64            `json:"lastFrame"`     // of that run; -1 when it has none
+}
+
+// Seal stops the agent and everything it started, hands over what the worker
+// does not have of the transcripts, puts journal and transcripts on disk, and
+// takes the manifest. Sealing again gives the same answer.
+func (p Paths) Seal(r SealRequest) Exec {
+	r.Workspace = p.Workspace
+	return Exec{Argv: []string{p.Binary, "seal", "--dir", p.State}, Stdin: mustJSON(r)}
+}
+
+// SealLine is one line of the stdout of seal: segments, then the seal.
+type SealLine struct {
+	Segment *Segment `json:"segment,omitempty"`
+	Seal    *Seal    `json:"seal,omitempty"`
+}
+
+// ReadSeal reads the stdout of seal to its end and hands every segment to store
+// in order. It fails when the seal at the end is missing.
+func ReadSeal(stdout io.Reader, store func(Segment) error) (Seal, error) {
+	d := json.NewDecoder(bufio.NewReader(stdout))
+	var seal *Seal
+	for {
+		var line SealLine
+		if err := d.Decode(&line); errors.Is(err, io.EOF) {
+			break
+		} else if err != nil {
+			return Seal{}, fmt.Errorf("read answer of seal: %w", err)
+		}
+		if line.Segment != nil {
+			if err := store(*line.Segment); err != nil {
+				return Seal{}, err
+			}
+		}
+		if line.Seal != nil {
+			seal = line.Seal
+		}
+	}
+	if seal == nil {
+		return Seal{}, errors.New("seal ended without a manifest")
+	}
+	return *seal, nil
+}
+
+// VerifyRequest is the stdin of verify.
+type VerifyRequest struct {
+	Manifest  session.Manifest `json:"manifest"`
+	Workspace string           `json:"workspace"` // Paths.Verify fills it in
+}
+
+// What Verification names beside paths of files.
+const (
+	GitHead    = "git:head"    // the repository's HEAD
+	GitChanges = "git:changes" // its uncommitted changes
+)
+
+// Verification is how a sandbox differs from a manifest; both lists are empty
+// and never nil when it does not.
+type Verification struct {
+	Missing    []string `json:"missing"`    // paths, or GitHead where the repository is gone
+	Mismatched []string `json:"mismatched"` // paths, GitHead, GitChanges
+}
+
+// Verify compares the sandbox with a manifest.
+func (p Paths) Verify(m session.Manifest) Exec {
+	return Exec{
+		Argv:  []string{p.Binary, "verify"},
+		Stdin: mustJSON(VerifyRequest{Manifest: m, Workspace: p.Workspace}),
+	}
+}
+
+// ParseVerify reads the stdout of verify.
+func ParseVerify(stdout []byte) (Verification, error) { return parse[Verification]("verify", stdout) }
+
+// Put is the command line that writes files; WritePut makes its stdin.
+func (p Paths) Put() []string { return []string{p.Binary, "put"} }
+
+// Written is what put has done.
+type Written struct {
+	Files int   `json:"files"`
+	Bytes int64 `json:"bytes"`
+}
+
+// ParsePut reads the stdout of put.
+func ParsePut(stdout []byte) (Written, error) { return parse[Written]("put", stdout) }
+
+// WritePut writes the stdin of put. Each file replaces what was there, whole or
+// not at all, with mode 0600.
+func WritePut(stdin io.Writer, files []session.TranscriptFile) error {
+	w := bufio.NewWriterSize(stdin, 64<<10)
+	for _, f := range files {
+		if err := WriteMessage(w, &File{Path: f.Path, Size: int64(len(f.Data))}); err != nil {
+			return fmt.Errorf("put %s: %w", f.Path, err)
+		}
+		for rest := f.Data; len(rest) > 0; {
+			n := min(len(rest), MaxSegment)
+			if err := WriteMessage(w, &Data{Bytes: rest[:n]}); err != nil {
+				return fmt.Errorf("put %s: %w", f.Path, err)
+			}
+			rest = rest[n:]
+		}
+	}
+	if err := WriteMessage(w, &End{Files: len(files)}); err != nil {
+		return fmt.Errorf("put: %w", err)
+	}
+	return w.Flush()
+}
+
+func parse[T any](command string, stdout []byte) (T, error) {
+	var v T
+	if err := json.Unmarshal(stdout, &v); err != nil {
+		return v, fmt.Errorf("read answer of %s: %w", command, err)
+	}
+	return v, nil
+}
+
+// mustJSON marshals a request of this package, none of which can fail to.
+func mustJSON(v any) []byte {
+	b, err := json.Marshal(v)
+	if err != nil {
+		panic(err)
+	}
+	return b
+}

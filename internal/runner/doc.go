@@ -1,0 +1,112 @@
+// Package runner is the wire protocol between a worker and the runner in a
+// sandbox, and the worker's end of it. The runner's own end is package
+// supervisor, its journal is package journal, its program is
+// cmd/overwinter-runner.
+//
+// The runner translates nothing. It starts the agent, numbers every line that
+// the agent writes, keeps the lines in a journal on disk, and hands them to
+// whichever worker is attached.
+//
+//	worker ──exec──▶ attach ──unix socket──▶ serve ──stdin──▶ agent
+//	       ◀─stdout─        ◀───────────────   │   ◀─stdout──
+//	                                        journal
+//
+// # Links and commands
+//
+// A link is one exec of `attach`: its stdin carries messages to the runner, its
+// stdout messages from it. It serves one run. There is one link at a time: a
+// newer one displaces it, and the displaced exec ends with ExitDisplaced. What
+// needs no link is a command, an exec of its own whose request goes in by stdin
+// and whose answer comes out as JSON: ping, abort, seal, verify, put. Prompts,
+// secrets, the token and aborts never stand in argv.
+//
+// Every connection to the socket presents the token whose SHA-256 the runner was
+// started with. The socket belongs to the runner's user and takes connections
+// of that user and of root alone.
+//
+// # Messages
+//
+// A message is its type (1 byte), the length of its payload (4 bytes, big
+// endian, at most MaxMessage) and the payload. Payloads are JSON but for the
+// three that carry bulk:
+//
+//	input    the bytes for the agent's stdin
+//	frame    number (8) time in Unix nanoseconds (8) stream (1) flags (1) data
+//	segment  length of path (2) path version (8) offset (8) data
+//
+// A link begins with hello; the answer is welcome or error. Then, to the runner:
+//
+//	start      deliver the run's prompt, starting the agent if need be
+//	input      more bytes for the agent's stdin: answers to its questions
+//	interrupt  break the turn off; what still runs after the grace is killed
+//	settle     the turn has ended: the kill that an interrupt set is called off
+//	flush      send what the transcript files hold now, then flushed
+//
+// and from it:
+//
+//	delivery   how far the prompt has got, after start and at every change
+//	frame      the next record of the run's journal
+//	segment    bytes of a transcript file that the worker does not have
+//	flushed    everything that was on disk at the flush has been sent
+//	alive      nothing else to say; sent every AliveInterval
+//	displaced  a newer link has taken over; the last message
+//	error      the link ends for this reason; the last message
+//
+// # Frames
+//
+// A frame is one line of the agent without its newline. Lines longer than
+// MaxLine are cut there and flagged, as is a last line that has no newline.
+// Frames count from 0 and are contiguous per run. They are in the journal
+// before they are sent, so a link that attaches with the number it wants next
+// gets every frame once. What the agent prints after its turn belongs to the
+// same run until the next run starts. A slow worker slows only its own link: the
+// journal is written whether it is read or not.
+//
+// When the agent's process ends, its exit frame is the last of that process; all
+// its descendants are dead by then. A process that cannot be started gives an
+// exit frame with code 127 and the reason in its stderr.
+//
+// # Delivery
+//
+// A prompt is written to the agent at most once per journal:
+//
+//	not_started ─▶ delivering ─▶ delivered
+//	                    └────┬───────┘
+//	                         ▼
+//	                        cut
+//
+// delivering is on disk (fsync) before the first byte goes to the agent, and
+// delivered after the last. A start for a run that has a journal delivers nothing
+// and only reports where it stands. A run that was open when the runner died is
+// cut: whether the agent had the prompt, and what it did, only the frames in the
+// journal tell; no more will come. So cut without the end of a turn in its
+// frames is an unknown outcome. delivering is said of a live runner only: wait
+// for the delivery message or the exit frame that follows.
+//
+// # One agent, many runs
+//
+// The agent's process serves prompt after prompt on one stdin. A start whose
+// launch is not that of the running process (see Launch.Key) stops that process
+// first; its exit frame belongs to the run before.
+//
+// # Transcripts
+//
+// While a link is live the runner follows the agent's own files and sends what
+// lies beyond the positions that hello gave as stored. A file that was
+// rewritten rather than appended to gets the next version and is sent whole.
+//
+// # Durability
+//
+// Frames reach the disk within a second (fsync by timer), marks at once, and
+// everything with seal. The disk of a sandbox dies with it, so a stricter rule
+// would buy nothing.
+//
+//	failure                      what follows
+//	the worker dies              journal goes on; the next link attaches at its frame
+//	the agent dies               exit frame; the next start launches it again
+//	the agent does not read      delivery stays delivering; interrupt kills after its grace
+//	the runner dies              agent is killed; the next serve marks the open run cut
+//	a torn record                cut off when the journal is opened again
+//	the disk is full             link ends with journal_failed, the agent is killed
+//	snapshot without a seal      as if the runner had died
+package runner

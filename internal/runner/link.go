@@ -1,0 +1,149 @@
+package runner
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"sync"
+)
+
+// ErrDisplaced is the end of a link that a newer one has taken over from.
+var ErrDisplaced = errors.New("runner: a newer link has taken over")
+
+// errClosed is the end of a link that its owner closed.
+var errClosed = errors.New("runner: link is closed")
+
+// Link is a worker's end of an attach. Its methods are safe for concurrent use;
+// Next is for one caller at a time.
+type Link struct {
+	welcome Welcome
+	stdin   io.WriteCloser
+	stdout  io.ReadCloser
+
+	write    sync.Mutex
+	messages chan Message // 64 messages are in flight while their reader works
+	readErr  error        // why messages was closed; set before it is
+	closed   chan struct{}
+	close    sync.Once
+}
+
+// Dial opens a link over the stdin and stdout of an exec of Paths.Attach. It
+// owns both from then on, also when it fails. An *Error says that the runner
+// refused. When ctx ends before the runner has answered, Dial fails with its
+// cause; later ctx has no effect.
+func Dial(ctx context.Context, stdin io.WriteCloser, stdout io.ReadCloser, hello Hello) (*Link, error) {
+	hello.Version = ProtocolVersion
+	l := &Link{
+		stdin: stdin, stdout: stdout,
+		messages: make(chan Message, 64), closed: make(chan struct{}),
+	}
+	go l.read()
+	sent := make(chan error, 1) // the writer never waits for us
+	go func() { sent <- l.send(&hello) }()
+	m, err := l.Next(ctx)
+	if err == nil {
+		if w, ok := m.(*Welcome); ok {
+			l.welcome = *w
+			return l, <-sent
+		}
+		err = fmt.Errorf("runner answered %T", m)
+	}
+	l.Close()
+	if werr := <-sent; werr != nil && errors.Is(err, io.EOF) {
+		err = errors.Join(io.ErrUnexpectedEOF, werr)
+	}
+	return nil, fmt.Errorf("attach to run %s: %w", hello.Run, err)
+}
+
+// Welcome is what the runner said when the link was opened.
+func (l *Link) Welcome() Welcome { return l.welcome }
+
+// Start asks for the delivery of the run's prompt. A runner that has a journal of
+// the run delivers nothing. Either way a DeliveryChanged follows.
+func (l *Link) Start(s Start) error { return l.send(&s) }
+
+// Input gives the agent more bytes on its stdin.
+func (l *Link) Input(data []byte) error { return l.send(&Input{Data: data}) }
+
+// Interrupt breaks the turn off.
+func (l *Link) Interrupt(i Interrupt) error { return l.send(&i) }
+
+// Settle says that the turn has ended, which calls off the kill that an
+// interrupt has set. A worker settles every turn whose end it has seen.
+func (l *Link) Settle() error { return l.send(&Settle{}) }
+
+// Flush asks for everything that the transcript files hold; Flushed with this id
+// comes behind it.
+func (l *Link) Flush(id int64) error { return l.send(&Flush{ID: id}) }
+
+// Next returns the next message: *DeliveryChanged, *Frame, *Segment, *Flushed or
+// *Alive. It fails with ErrDisplaced or an *Error when the runner ended the
+// link, with io.EOF when the exec ended without a word, and with the cause of ctx.
+func (l *Link) Next(ctx context.Context) (Message, error) {
+	select {
+	case m, ok := <-l.messages:
+		if !ok {
+			return nil, l.readErr
+		}
+		return m, nil
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+}
+
+// Close ends the link; the agent goes on. It may be called twice and while
+// another method waits.
+func (l *Link) Close() error {
+	var err error
+	l.close.Do(func() {
+		close(l.closed)
+		err = errors.Join(l.stdin.Close(), l.stdout.Close())
+	})
+	for range l.messages { // until the reader has gone
+	}
+	return err
+}
+
+func (l *Link) send(m Message) error {
+	l.write.Lock()
+	defer l.write.Unlock()
+	w := bufio.NewWriter(l.stdin) // one write per small message: an exec's stdin is a request each
+	if err := WriteMessage(w, m); err != nil {
+		return fmt.Errorf("send to runner: %w", err)
+	}
+	if err := w.Flush(); err != nil {
+		return fmt.Errorf("send to runner: %w", err)
+	}
+	return nil
+}
+
+func (l *Link) read() {
+	defer close(l.messages)
+	r := bufio.NewReaderSize(l.stdout, 64<<10)
+	for {
+		m, err := ReadMessage(r)
+		switch m := m.(type) {
+		case *Displaced:
+			err = ErrDisplaced
+		case *Error:
+			err = m
+		}
+		if err != nil {
+			select {
+			case <-l.closed:
+				err = errClosed
+			default:
+			}
+			l.readErr = err
+			return
+		}
+		select {
+		case l.messages <- m:
+		case <-l.closed:
+			l.readErr = errClosed
+			return
+		}
+	}
+}

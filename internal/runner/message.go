@@ -1,0 +1,215 @@
+package runner
+
+import (
+	"encoding/json"
+	"time"
+
+	"github.com/overwinter-dev/overwinter/internal/session"
+)
+
+// Message is one message of the protocol, in either direction.
+type Message interface{ messageType() messageType }
+
+// Hello opens a link.
+type Hello struct {
+	Version int    `json:"version"` // ProtocolVersion; Dial fills it in
+	Token   string `json:"token"`
+	Run     string `json:"run"`
+	// From is the first frame wanted: 0 for a fresh run, else the last committed
+	// frame plus one.
+	From int64 `json:"from"`
+	// Attempt counts the workers that have attached to the run. A lower one than
+	// the runner has seen for the run is refused with CodeStale, so a worker that
+	// was given up cannot displace its successor. 0 is never refused.
+	Attempt int64 `json:"attempt,omitempty"`
+	// Known says how much of each transcript file is stored.
+	Known []session.TranscriptPosition `json:"known,omitempty"`
+}
+
+// Start asks for the delivery of a run's prompt.
+type Start struct {
+	Launch Launch `json:"launch"`
+	// Input is written to the agent's stdin: the prompt in the agent's own form.
+	Input []byte `json:"input"`
+	// Secrets are added to the agent's environment and kept nowhere else.
+	Secrets map[string]string `json:"secrets,omitempty"`
+}
+
+// Launch says how the agent's process is started. Its environment is PATH, HOME,
+// LANG and TERM of the sandbox, then Env, then the secrets of Start.
+type Launch struct {
+	Argv []string          `json:"argv"`
+	Env  map[string]string `json:"env,omitempty"`
+	Dir  string            `json:"dir"`
+	// Transcripts are absolute glob patterns of the agent's own files, as
+	// filepath.Match reads them; ** stands for any number of directories.
+	Transcripts []string `json:"transcripts,omitempty"`
+	// Key names what must be the same for a running process to take the next
+	// prompt: where it differs the process is stopped and started anew. Empty
+	// means that argv, env, dir and secrets must be the same. Give a key when argv
+	// changes between prompts without meaning another agent, such as a flag that
+	// resumes.
+	Key string `json:"key,omitempty"`
+}
+
+// Input is more bytes for the agent's stdin.
+type Input struct{ Data []byte }
+
+// Interrupt breaks a turn off: Stdin is written if it is not empty, else Signal,
+// such as "INT", is sent to the agent's process group. Unless Settle comes or
+// the process ends within Grace, it is killed with its whole process tree. No
+// Grace (0) kills at once.
+type Interrupt struct {
+	Stdin  []byte        `json:"stdin,omitempty"`
+	Signal string        `json:"signal,omitempty"`
+	Grace  time.Duration `json:"grace"` // nanoseconds
+}
+
+// Settle says that the turn of the link's run has ended.
+type Settle struct{}
+
+// Flush asks for what the transcript files hold now; Flushed answers with its ID.
+type Flush struct {
+	ID int64 `json:"id"`
+}
+
+// Delivery says how far a run's prompt has got; doc.go has the diagram.
+type Delivery string
+
+// The stages of a delivery.
+const (
+	NotStarted Delivery = "not_started"
+	Delivering Delivery = "delivering"
+	Delivered  Delivery = "delivered"
+	Cut        Delivery = "cut"
+)
+
+// Welcome answers Hello.
+type Welcome struct {
+	Version  int      `json:"version"`
+	Delivery Delivery `json:"delivery"`
+	// LastFrame is the newest frame of the run; -1 before the first.
+	LastFrame int64 `json:"lastFrame"`
+	// Open: the run may get more frames. A run that is not open ends with LastFrame.
+	Open bool `json:"open"`
+	// Agent: its process runs.
+	Agent bool `json:"agent"`
+}
+
+// DeliveryChanged reports the delivery after a start.
+type DeliveryChanged struct {
+	Delivery Delivery `json:"delivery"`
+}
+
+// Stream says where a frame comes from.
+type Stream string
+
+// The streams of a journal.
+const (
+	Stdout Stream = "stdout" // one line of the agent
+	Stderr Stream = "stderr" // one line of the agent
+	Exit   Stream = "exit"   // the process has ended; Data is an ExitReport
+)
+
+// Frame is one record of a run's journal.
+type Frame struct {
+	No     int64 // 0, 1, …: contiguous per run
+	Stream Stream
+	At     time.Time // UTC
+	Data   []byte
+	// Truncated: the line was longer than its bound, or had no newline when the
+	// process ended.
+	Truncated bool
+}
+
+// ExitReport is the data of an exit frame.
+type ExitReport struct {
+	Code   int    `json:"code"`   // -1 when a signal ended it, 127 when it could not be started
+	Signal string `json:"signal"` // such as "killed"
+	Stderr string `json:"stderr"` // its last 4 KiB
+	// Interrupted: the runner killed it because an interrupt was not heeded in time.
+	Interrupted bool `json:"interrupted"`
+	// Stopped says why the runner ended it, in order or by force; empty when it
+	// ended by itself.
+	Stopped StopReason `json:"stopped,omitempty"`
+}
+
+// StopReason is why the runner ended the agent.
+type StopReason string
+
+// The reasons.
+const (
+	StoppedInterrupt StopReason = "interrupt" // not heeded in time
+	StoppedSeal      StopReason = "seal"
+	StoppedLaunch    StopReason = "launch"  // the next run wants another launch
+	StoppedRunner    StopReason = "runner"  // the runner itself was told to end
+	StoppedJournal   StopReason = "journal" // the journal could not be written
+)
+
+// Segment is a piece of one of the agent's transcript files. Its fields are
+// those of session.TranscriptSegment that the sandbox knows.
+type Segment struct {
+	Path    string // absolute, in the sandbox
+	Version int64  // 1 at first; rises when the file was rewritten rather than appended to
+	Offset  int64
+	Data    []byte
+}
+
+// Flushed answers Flush.
+type Flushed struct {
+	ID int64 `json:"id"`
+}
+
+// Alive says that the link works.
+type Alive struct{}
+
+// Displaced says that a newer link has taken over.
+type Displaced struct{}
+
+// Command opens a connection that is not a link.
+type Command struct {
+	Version int           `json:"version"`
+	Token   string        `json:"token"`
+	Ping    bool          `json:"ping,omitempty"`
+	Abort   *AbortRequest `json:"abort,omitempty"`
+	Seal    *SealRequest  `json:"seal,omitempty"`
+}
+
+// Result answers a command, after its segments if it has any.
+type Result struct {
+	Data json.RawMessage
+}
+
+// File begins a file of put; Data messages with its bytes follow.
+type File struct {
+	Path string `json:"path"` // absolute
+	Size int64  `json:"size"`
+}
+
+// Data is a piece of a file of put.
+type Data struct{ Bytes []byte }
+
+// End ends the files of put.
+type End struct {
+	Files int `json:"files"`
+}
+
+func (*Hello) messageType() messageType           { return typeHello }
+func (*Start) messageType() messageType           { return typeStart }
+func (*Input) messageType() messageType           { return typeInput }
+func (*Interrupt) messageType() messageType       { return typeInterrupt }
+func (*Settle) messageType() messageType          { return typeSettle }
+func (*Flush) messageType() messageType           { return typeFlush }
+func (*Command) messageType() messageType         { return typeCommand }
+func (*Welcome) messageType() messageType         { return typeWelcome }
+func (*DeliveryChanged) messageType() messageType { return typeDelivery }
+func (*Frame) messageType() messageType           { return typeFrame }
+func (*Segment) messageType() messageType         { return typeSegment }
+func (*Flushed) messageType() messageType         { return typeFlushed }
+func (*Alive) messageType() messageType           { return typeAlive }
+func (*Displaced) messageType() messageType       { return typeDisplaced }
+func (*Error) messageType() messageType           { return typeError }
+func (*Result) messageType() messageType          { return typeResult }
+func (*File) messageType() messageType            { return typeFile }
+func (*Data) messageType() messageType            { return typeData }
+func (*End) messageType() messageType             { return typeEnd }

@@ -1,0 +1,44 @@
+package runner
+
+import (
+	"strconv"
+)
+
+// Where things are in a sandbox.
+const (
+	DefaultBinary    = "/overwinter/bin/overwinter-runner"
+	DefaultState     = "/overwinter/state"
+	DefaultWorkspace = "/workspace"
+	DefaultHome      = "/root"
+)
+
+// Paths says where things are in a sandbox and builds the command lines that
+// are executed there.
+type Paths struct {
+	Binary    string // the runner's program
+	State     string // its socket and its journals
+	Workspace string // the agent's working directory
+	Home      string // the agent's home directory
+}
+
+// DefaultPaths are the paths of the images that this system builds.
+func DefaultPaths() Paths {
+	return Paths{Binary: DefaultBinary, State: DefaultState, Workspace: DefaultWorkspace, Home: DefaultHome}
+}
+
+// Exec is a command to run in the sandbox.
+type Exec struct {
+	Argv  []string
+	Stdin []byte // all of its stdin, to be closed behind it
+}
+
+// Serve is the sandbox's entry command. TokenVariable must be in its environment.
+func (p Paths) Serve() []string {
+	return []string{p.Binary, "serve", "--dir", p.State, "--home", p.Home}
+}
+
+// Attach is the command line whose stdin and stdout Dial is given. Run and frame
+// stand in it for those who look at the list of processes.
+func (p Paths) Attach(h Hello) []string {
+	return []string{p.Binary, "attach", "--dir", p.State, "--run", h.Run, "--from", strconv.FormatInt(h.From, 10)}
+}

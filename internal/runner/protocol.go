@@ -1,0 +1,87 @@
+package runner
+
+import "time"
+
+// ProtocolVersion is what both ends must agree on. The runner is put into the
+// sandbox image by the build that uses it, so there is no negotiation: another
+// version is refused with CodeVersion.
+const ProtocolVersion = 1
+
+// Bounds of the protocol.
+const (
+	// MaxMessage bounds the payload of one message.
+	MaxMessage = 64 << 20
+	// MaxLine bounds one line of the agent's stdout; the rest is dropped and the
+	// frame flagged as truncated.
+	MaxLine = 32 << 20
+	// MaxStderrLine bounds one line of the agent's stderr in the same way.
+	MaxStderrLine = 16 << 10
+	// MaxSegment is the most that one segment carries.
+	MaxSegment = 1 << 20
+	// AliveInterval is the longest that a link stays silent. A worker that has
+	// heard nothing for a few of these has lost its exec.
+	AliveInterval = 5 * time.Second
+)
+
+// Exit codes of the runner's commands.
+const (
+	ExitOK        = 0
+	ExitFailed    = 1 // the message on stderr says what failed
+	ExitUsage     = 2
+	ExitNoRunner  = 3 // nothing serves on the socket
+	ExitDisplaced = 4 // a newer link has taken over
+	ExitRefused   = 5 // wrong token, version or run
+)
+
+// TokenVariable is the environment variable in which serve gets the SHA-256 of
+// the token. The agent does not inherit it.
+const TokenVariable = "OVERWINTER_RUNNER_TOKEN_SHA256"
+
+// Code says why a link or a command was refused or ended.
+type Code string
+
+// The codes of an error message.
+const (
+	CodeToken      Code = "wrong_token"
+	CodeVersion    Code = "wrong_version"
+	CodeStale      Code = "stale_attempt"  // a newer attempt of the run has been attached
+	CodeInvalid    Code = "invalid"        // a message that makes no sense where it came
+	CodeJournal    Code = "journal_failed" // the journal cannot be written; the agent was killed
+	CodeStopping   Code = "stopping"       // the runner is going down
+	CodeIncomplete Code = "incomplete"     // a seal did not get everything to disk
+)
+
+// Error is why the runner refused or ended a link or a command.
+type Error struct {
+	Code    Code   `json:"code"`
+	Message string `json:"message"`
+}
+
+func (e *Error) Error() string { return "runner: " + e.Message }
+
+// messageType is the first byte of a message.
+type messageType byte
+
+const (
+	typeHello     messageType = 1
+	typeStart     messageType = 2
+	typeInput     messageType = 3
+	typeInterrupt messageType = 4
+	typeSettle    messageType = 5
+	typeFlush     messageType = 6
+	typeCommand   messageType = 7
+
+	typeWelcome   messageType = 65
+	typeDelivery  messageType = 66
+	typeFrame     messageType = 67
+	typeSegment   messageType = 68
+	typeFlushed   messageType = 69
+	typeAlive     messageType = 70
+	typeDisplaced messageType = 71
+	typeError     messageType = 72
+	typeResult    messageType = 73
+
+	typeFile messageType = 96
+	typeData messageType = 97
+	typeEnd  messageType = 98
+)

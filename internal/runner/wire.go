@@ -1,0 +1,216 @@
+package runner
+
+import (
+	"bytes"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+)
+
+const (
+	headerSize  = 5
+	frameHeader = 18
+	// eager is the most that is allocated on the word of a length alone.
+	eager = 1 << 20
+)
+
+var streamBytes = map[Stream]byte{Stdout: 1, Stderr: 2, Exit: 3}
+
+func streamOf(b byte) (Stream, bool) {
+	switch b {
+	case 1:
+		return Stdout, true
+	case 2:
+		return Stderr, true
+	case 3:
+		return Exit, true
+	}
+	return "", false
+}
+
+const flagTruncated = 1
+
+// WriteMessage writes one message. What is left of it after an error leaves the
+// stream unusable.
+func WriteMessage(w io.Writer, m Message) error {
+	head, body, err := encode(m)
+	if err != nil {
+		return err
+	}
+	n := len(head) - headerSize + len(body)
+	if n > MaxMessage {
+		return fmt.Errorf("message of %d bytes is over the bound of %d", n, MaxMessage)
+	}
+	head[0] = byte(m.messageType())
+	binary.BigEndian.PutUint32(head[1:], uint32(n))
+	if _, err := w.Write(head); err != nil {
+		return err
+	}
+	if len(body) == 0 {
+		return nil
+	}
+	_, err = w.Write(body)
+	return err
+}
+
+// encode returns a header with room for type and length, and the payload behind
+// it, so that bulk is not copied.
+func encode(m Message) (head, body []byte, err error) {
+	head = make([]byte, headerSize, 64)
+	switch m := m.(type) {
+	case *Input:
+		return head, m.Data, nil
+	case *Data:
+		return head, m.Bytes, nil
+	case *Result:
+		return head, m.Data, nil
+	case *Frame:
+		stream, ok := streamBytes[m.Stream]
+		if !ok {
+			return nil, nil, fmt.Errorf("no stream is named %q", m.Stream)
+		}
+		head = binary.BigEndian.AppendUint64(head, uint64(m.No))
+		head = binary.BigEndian.AppendUint64(head, uint64(m.At.UnixNano()))
+		var flags byte
+		if m.Truncated {
+			flags |= flagTruncated
+		}
+		return append(head, stream, flags), m.Data, nil
+	case *Segment:
+		if len(m.Path) > 0xffff {
+			return nil, nil, fmt.Errorf("path of %d bytes is too long", len(m.Path))
+		}
+		head = binary.BigEndian.AppendUint16(head, uint16(len(m.Path)))
+		head = append(head, m.Path...)
+		head = binary.BigEndian.AppendUint64(head, uint64(m.Version))
+		head = binary.BigEndian.AppendUint64(head, uint64(m.Offset))
+		return head, m.Data, nil
+	default:
+		body, err = json.Marshal(m)
+		return head, body, err
+	}
+}
+
+// ReadMessage reads one message. io.EOF means that the stream ended between two.
+func ReadMessage(r io.Reader) (Message, error) {
+	t, payload, err := readRaw(r)
+	if err != nil {
+		return nil, err
+	}
+	return decode(t, payload)
+}
+
+func readRaw(r io.Reader) (messageType, []byte, error) {
+	var head [headerSize]byte
+	if _, err := io.ReadFull(r, head[:]); err != nil {
+		return 0, nil, err
+	}
+	n := binary.BigEndian.Uint32(head[1:])
+	if n > MaxMessage {
+		return 0, nil, fmt.Errorf("message of %d bytes is over the bound of %d", n, MaxMessage)
+	}
+	var payload []byte
+	var err error
+	if n <= eager {
+		payload = make([]byte, n)
+		_, err = io.ReadFull(r, payload)
+	} else {
+		var b bytes.Buffer
+		_, err = io.CopyN(&b, r, int64(n))
+		payload = b.Bytes()
+	}
+	if errors.Is(err, io.EOF) {
+		err = io.ErrUnexpectedEOF
+	}
+	return messageType(head[0]), payload, err
+}
+
+func decode(t messageType, p []byte) (Message, error) {
+	var m Message
+	switch t {
+	case typeInput:
+		return &Input{Data: p}, nil
+	case typeData:
+		return &Data{Bytes: p}, nil
+	case typeResult:
+		if !json.Valid(p) {
+			return nil, errors.New("result is not JSON")
+		}
+		return &Result{Data: p}, nil
+	case typeFrame:
+		return decodeFrame(p)
+	case typeSegment:
+		return decodeSegment(p)
+	case typeHello:
+		m = &Hello{}
+	case typeStart:
+		m = &Start{}
+	case typeInterrupt:
+		m = &Interrupt{}
+	case typeSettle:
+		m = &Settle{}
+	case typeFlush:
+		m = &Flush{}
+	case typeCommand:
+		m = &Command{}
+	case typeWelcome:
+		m = &Welcome{}
+	case typeDelivery:
+		m = &DeliveryChanged{}
+	case typeFlushed:
+		m = &Flushed{}
+	case typeAlive:
+		m = &Alive{}
+	case typeDisplaced:
+		m = &Displaced{}
+	case typeError:
+		m = &Error{}
+	case typeFile:
+		m = &File{}
+	case typeEnd:
+		m = &End{}
+	default:
+		return nil, fmt.Errorf("no message has type %d", t)
+	}
+	if err := json.Unmarshal(p, m); err != nil {
+		return nil, fmt.Errorf("decode %T: %w", m, err)
+	}
+	return m, nil
+}
+
+func decodeFrame(p []byte) (Message, error) {
+	if len(p) < frameHeader {
+		return nil, fmt.Errorf("frame of %d bytes is too short", len(p))
+	}
+	stream, ok := streamOf(p[16])
+	if !ok {
+		return nil, fmt.Errorf("frame of unknown stream %d", p[16])
+	}
+	return &Frame{
+		No:        int64(binary.BigEndian.Uint64(p)),
+		At:        time.Unix(0, int64(binary.BigEndian.Uint64(p[8:]))).UTC(),
+		Stream:    stream,
+		Truncated: p[17]&flagTruncated != 0,
+		Data:      p[frameHeader:],
+	}, nil
+}
+
+func decodeSegment(p []byte) (Message, error) {
+	if len(p) < 2 {
+		return nil, fmt.Errorf("segment of %d bytes is too short", len(p))
+	}
+	n := int(binary.BigEndian.Uint16(p))
+	p = p[2:]
+	if len(p) < n+16 {
+		return nil, fmt.Errorf("segment with a path of %d bytes is too short", n)
+	}
+	return &Segment{
+		Path:    string(p[:n]),
+		Version: int64(binary.BigEndian.Uint64(p[n:])),
+		Offset:  int64(binary.BigEndian.Uint64(p[n+8:])),
+		Data:    p[n+16:],
+	}, nil
+}
