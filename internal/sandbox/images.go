@@ -254,7 +254,7 @@ func (i *Images) build(ctx context.Context, name string, r Recipe) (image string
 		Image:   r.Base,
 		Timeout: builderTimeout,
 	}
-	defer func() { err = errors.Join(err, i.clear(ctx, builder.Name)) }()
+	defer i.clear(ctx, builder.Name)
 	sb, _, err := i.p.create(ctx, builder)
 	if err != nil {
 		return "", err
@@ -281,12 +281,12 @@ func (i *Images) build(ctx context.Context, name string, r Recipe) (image string
 }
 
 // clear ends the builder, found by its name: the answer to its creation may be lost.
-func (i *Images) clear(ctx context.Context, name string) error {
+func (i *Images) clear(ctx context.Context, name string) {
 	ctx, cancel := within(context.WithoutCancel(ctx), cleanupTimeout, "end the builder")
 	defer cancel()
 	found, err := i.p.drv.Lookup(ctx, name)
 	if driver.CodeOf(err) == Gone {
-		return nil
+		return
 	}
 	if err == nil {
 		err = i.p.Open(found.ID).Terminate(ctx)
@@ -294,7 +294,6 @@ func (i *Images) clear(ctx context.Context, name string) error {
 	if err != nil { // it ends itself in a while; the image is good
 		i.log.WarnContext(ctx, "builder not terminated", "name", name, "error", err)
 	}
-	return nil
 }
 
 func (i *Images) step(ctx context.Context, recipe, step string) {

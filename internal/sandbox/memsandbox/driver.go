@@ -1,0 +1,320 @@
+package memsandbox
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/overwinter-dev/overwinter/internal/sandbox/driver"
+)
+
+// Driver is a provider in memory. Close ends everything in it.
+type Driver struct {
+	mu        sync.Mutex
+	sandboxes map[string]*box
+	images    map[string]files
+	names     map[string]string // image id by name
+	handlers  map[string]Handler
+	faults    []*Fault
+	calls     map[Op]int
+	made      int
+	closed    bool
+	running   sync.WaitGroup // processes
+}
+
+var _ driver.Driver = (*Driver)(nil)
+
+// New returns a provider with no sandboxes and no commands.
+func New() *Driver {
+	return &Driver{
+		sandboxes: map[string]*box{}, images: map[string]files{}, names: map[string]string{},
+		handlers: map[string]Handler{}, calls: map[Op]int{},
+	}
+}
+
+// box is a sandbox. Its fields belong to Driver.mu, but for files, which has its own.
+type box struct {
+	id, name string
+	tags     map[string]string
+	env      map[string]string
+	workdir  string
+	files    *tree
+	code     int // when ended
+	ended    chan struct{}
+	over     bool
+	life     *time.Timer
+	exit     string // image made at the end
+}
+
+// Describe implements driver.Driver.
+func (d *Driver) Describe() driver.Description {
+	return driver.Description{Driver: "memory", Isolation: "none"}
+}
+
+// Create implements driver.Driver. Any image that does not begin with "im-" is
+// the tag of an empty one.
+func (d *Driver) Create(ctx context.Context, r driver.CreateRequest) (string, error) {
+	return call(ctx, d, OpCreate, r.Name, func() (string, error) {
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		image, known := d.images[r.Image]
+		if !known && strings.HasPrefix(r.Image, "im-") {
+			return "", driver.Errorf(driver.Gone, "create", r.Image, "no such image")
+		}
+		if b := d.byName(r.Name); b != nil {
+			return "", driver.Errorf(driver.NameTaken, "create", r.Name, "%s has the name", b.id)
+		}
+		b := &box{
+			id: d.newID("sb"), name: r.Name, tags: maps.Clone(r.Tags), env: maps.Clone(r.Env), workdir: r.Workdir,
+			files: &tree{files: maps.Clone(image)}, ended: make(chan struct{}),
+		}
+		if b.files.files == nil {
+			b.files.files = files{}
+		}
+		b.life = time.AfterFunc(r.Timeout, func() { d.Kill(b.id, driver.ExitLifetime) })
+		d.sandboxes[b.id] = b
+		if len(r.Command) > 0 {
+			p, err := d.start(b, driver.ExecRequest{Argv: r.Command, Timeout: r.Timeout})
+			if err != nil {
+				d.end(b, 127)
+				return b.id, nil
+			}
+			d.running.Go(func() {
+				<-p.done
+				d.Kill(b.id, p.code)
+			})
+		}
+		return b.id, nil
+	})
+}
+
+// Lookup implements driver.Driver.
+func (d *Driver) Lookup(ctx context.Context, name string) (driver.Listing, error) {
+	return call(ctx, d, OpLookup, name, func() (driver.Listing, error) {
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		b := d.byName(name)
+		if b == nil {
+			return driver.Listing{}, driver.Errorf(driver.Gone, "look up", name, "no running sandbox has the name")
+		}
+		return b.listing(), nil
+	})
+}
+
+// List implements driver.Driver.
+func (d *Driver) List(ctx context.Context, tags map[string]string) ([]driver.Listing, error) {
+	return call(ctx, d, OpList, "", func() ([]driver.Listing, error) {
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		var list []driver.Listing
+		for _, id := range slices.Sorted(maps.Keys(d.sandboxes)) {
+			b := d.sandboxes[id]
+			has := !b.over
+			for k, v := range tags {
+				has = has && b.tags[k] == v
+			}
+			if has {
+				list = append(list, b.listing())
+			}
+		}
+		return list, nil
+	})
+}
+
+func (b *box) listing() driver.Listing {
+	return driver.Listing{ID: b.id, Name: b.name, Tags: maps.Clone(b.tags)}
+}
+
+// Poll implements driver.Driver.
+func (d *Driver) Poll(ctx context.Context, id string) (driver.Status, error) {
+	return call(ctx, d, OpPoll, id, func() (driver.Status, error) {
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		b := d.sandboxes[id]
+		if b == nil {
+			return driver.Status{}, driver.Errorf(driver.Gone, "poll", id, "no such sandbox")
+		}
+		return driver.Status{Running: !b.over, ExitCode: b.code}, nil
+	})
+}
+
+// Terminate implements driver.Driver.
+func (d *Driver) Terminate(ctx context.Context, id string) error {
+	_, err := call(ctx, d, OpTerminate, id, func() (struct{}, error) {
+		if !d.Kill(id, driver.ExitTerminated) {
+			return struct{}{}, driver.Errorf(driver.Gone, "terminate", id, "no such sandbox")
+		}
+		return struct{}{}, nil
+	})
+	return err
+}
+
+// Kill ends a sandbox now, as its provider or an accident would, and reports
+// whether there is one. One that has ended keeps its code.
+func (d *Driver) Kill(id string, code int) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	b := d.sandboxes[id]
+	if b == nil {
+		return false
+	}
+	d.end(b, code)
+	return true
+}
+
+// Forget makes the provider know nothing of a sandbox, as after a long time.
+func (d *Driver) Forget(id string) {
+	d.Kill(id, driver.ExitTerminated)
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	delete(d.sandboxes, id)
+}
+
+// end is called with mu held.
+func (d *Driver) end(b *box, code int) {
+	if b.over {
+		return
+	}
+	b.over, b.code = true, code
+	b.life.Stop()
+	b.exit = d.newID("im")
+	d.images[b.exit] = b.files.copy()
+	close(b.ended)
+}
+
+// Snapshot implements driver.Driver.
+func (d *Driver) Snapshot(ctx context.Context, id string, budget time.Duration) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, budget)
+	defer cancel()
+	return call(ctx, d, OpSnapshot, id, func() (string, error) {
+		b, err := d.live("snapshot", id)
+		if err != nil {
+			return "", err
+		}
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		image := d.newID("im")
+		d.images[image] = b.files.copy()
+		return image, nil
+	})
+}
+
+// ExitSnapshot implements driver.Driver.
+func (d *Driver) ExitSnapshot(ctx context.Context, id string, budget time.Duration) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, budget)
+	defer cancel()
+	return call(ctx, d, OpExitSnapshot, id, func() (string, error) {
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		b := d.sandboxes[id]
+		switch {
+		case b == nil:
+			return "", driver.Errorf(driver.Gone, "exit snapshot", id, "no such sandbox")
+		case !b.over:
+			return "", driver.Errorf(driver.Timeout, "exit snapshot", id, "the sandbox runs")
+		}
+		return b.exit, nil
+	})
+}
+
+// ImageExists implements driver.Driver.
+func (d *Driver) ImageExists(ctx context.Context, imageID string) error {
+	_, err := call(ctx, d, OpImageExists, imageID, func() (struct{}, error) {
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		return struct{}{}, d.image("look up", imageID)
+	})
+	return err
+}
+
+// DeleteImage implements driver.Driver.
+func (d *Driver) DeleteImage(ctx context.Context, imageID string) error {
+	_, err := call(ctx, d, OpDeleteImage, imageID, func() (struct{}, error) {
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		err := d.image("delete", imageID)
+		delete(d.images, imageID)
+		return struct{}{}, err
+	})
+	return err
+}
+
+// NameImage implements driver.Driver.
+func (d *Driver) NameImage(ctx context.Context, imageID, name string) error {
+	_, err := call(ctx, d, OpNameImage, imageID, func() (struct{}, error) {
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		err := d.image("name", imageID)
+		if err == nil {
+			d.names[name] = imageID
+		}
+		return struct{}{}, err
+	})
+	return err
+}
+
+// ImageByName implements driver.Driver.
+func (d *Driver) ImageByName(ctx context.Context, name string) (string, error) {
+	return call(ctx, d, OpImageByName, name, func() (string, error) {
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		id, named := d.names[name]
+		if !named {
+			return "", driver.Errorf(driver.Gone, "look up", name, "no image has the name")
+		}
+		return id, d.image("look up", id)
+	})
+}
+
+// Close ends all sandboxes and waits for their processes.
+func (d *Driver) Close() error {
+	d.mu.Lock()
+	d.closed = true
+	for _, b := range d.sandboxes {
+		d.end(b, driver.ExitTerminated)
+	}
+	d.mu.Unlock()
+	d.running.Wait()
+	return nil
+}
+
+// image is called with mu held.
+func (d *Driver) image(op, id string) error {
+	if _, known := d.images[id]; !known {
+		return driver.Errorf(driver.Gone, op, id, "no such image")
+	}
+	return nil
+}
+
+// byName is called with mu held.
+func (d *Driver) byName(name string) *box {
+	for _, b := range d.sandboxes {
+		if b.name == name && !b.over {
+			return b
+		}
+	}
+	return nil
+}
+
+// newID is called with mu held. Ids sort by age.
+func (d *Driver) newID(kind string) string {
+	d.made++
+	return fmt.Sprintf("%s-%08d", kind, d.made)
+}
+
+func (d *Driver) live(op, id string) (*box, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	b := d.sandboxes[id]
+	switch {
+	case b == nil:
+		return nil, driver.Errorf(driver.Gone, op, id, "no such sandbox")
+	case b.over:
+		return nil, driver.Errorf(driver.Conflict, op, id, "the sandbox has ended")
+	}
+	return b, nil
+}

@@ -1,0 +1,132 @@
+package memsandbox
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/overwinter-dev/overwinter/internal/sandbox/driver"
+)
+
+// Op is a call that faults can break.
+type Op string
+
+// The calls of a driver.
+const (
+	OpCreate       Op = "create"
+	OpLookup       Op = "lookup"
+	OpList         Op = "list"
+	OpPoll         Op = "poll"
+	OpTerminate    Op = "terminate"
+	OpExec         Op = "exec"
+	OpWait         Op = "wait" // for a process
+	OpWriteFile    Op = "write_file"
+	OpReadFile     Op = "read_file"
+	OpSnapshot     Op = "snapshot"
+	OpExitSnapshot Op = "exit_snapshot"
+	OpImageExists  Op = "image_exists"
+	OpDeleteImage  Op = "delete_image"
+	OpNameImage    Op = "name_image"
+	OpImageByName  Op = "image_by_name"
+)
+
+// Fault breaks calls. The faults of an op are used up in the order of injection.
+type Fault struct {
+	Op Op
+	// N is how many calls it breaks; 0 means one, less means all from now on.
+	N int
+	// Code is the error of the call. Empty: the call is only late.
+	Code driver.Code
+	// After does what was asked for and loses the answer.
+	After bool
+	// Delay is how late the call is.
+	Delay time.Duration
+	// Hang makes the call wait until its caller gives up.
+	Hang bool
+}
+
+var errInjected = errors.New("injected fault")
+
+// Inject adds a fault.
+func (d *Driver) Inject(f Fault) {
+	if f.N == 0 {
+		f.N = 1
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.faults = append(d.faults, &f)
+}
+
+// ClearFaults forgets all faults.
+func (d *Driver) ClearFaults() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.faults = nil
+}
+
+// Calls is how often an op was called.
+func (d *Driver) Calls(op Op) int {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.calls[op]
+}
+
+// take counts a call and uses up a fault for it.
+func (d *Driver) take(op Op) (Fault, bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.calls[op]++
+	for _, f := range d.faults {
+		if f.Op != op || f.N == 0 {
+			continue
+		}
+		if f.N > 0 {
+			f.N--
+		}
+		return *f, true
+	}
+	return Fault{}, false
+}
+
+// call is a call to the provider with whatever breaks it.
+func call[T any](ctx context.Context, d *Driver, op Op, id string, do func() (T, error)) (T, error) {
+	var none T
+	ended := func() error {
+		code := driver.Unavailable
+		if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+			code = driver.Timeout
+		}
+		return &driver.Error{Code: code, Op: string(op), ID: id, Err: ctx.Err()}
+	}
+	f, broken := d.take(op)
+	if !broken {
+		if ctx.Err() != nil {
+			return none, ended()
+		}
+		return do()
+	}
+	if f.After {
+		done, err := do()
+		if err != nil {
+			return none, err
+		}
+		do = func() (T, error) { return done, nil } // only once
+	}
+	if f.Hang {
+		<-ctx.Done()
+		return none, ended()
+	}
+	if f.Delay > 0 {
+		timer := time.NewTimer(f.Delay)
+		defer timer.Stop()
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			return none, ended()
+		}
+	}
+	if f.Code != "" {
+		return none, &driver.Error{Code: f.Code, Op: string(op), ID: id, Err: errInjected}
+	}
+	return do()
+}
