@@ -1,0 +1,109 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+
+	"github.com/alecthomas/kong"
+)
+
+// Exit codes of the program.
+const (
+	exitDone   = 0 // what was asked for is done
+	exitFailed = 1 // it could not be done
+	exitUsage  = 2 // the command line makes no sense
+)
+
+// program is one run of overwinter. It is a value so that a test can start it in its own process.
+type program struct {
+	args   []string // without the program's name
+	stdin  io.Reader
+	stdout io.Writer // data
+	stderr io.Writer // logs, and what went wrong
+}
+
+// commands are the flags and subcommands of the program.
+type commands struct {
+	LogLevel  slog.Level `env:"OVERWINTER_LOG_LEVEL" default:"info" placeholder:"LEVEL" help:"Least level that is logged: debug, info, warn or error. Default ${default}."`
+	LogFormat string     `env:"OVERWINTER_LOG_FORMAT" default:"text" enum:"text,json" placeholder:"FORMAT" help:"How log lines look: text or json. Default ${default}."`
+
+	Version VersionCmd `cmd:"" help:"Print the version."`
+}
+
+// streams are what a command reads and writes. Commands get it, the context and a *slog.Logger as
+// arguments of their Run method, in any order.
+type streams struct {
+	stdin  io.Reader
+	stdout io.Writer
+	stderr io.Writer
+}
+
+// usageError is a mistake in the command line that only the command itself can see. It makes the
+// program end with 2 instead of 1.
+type usageError struct{ message string }
+
+func (e usageError) Error() string { return e.message }
+
+// exited is what kong panics with in place of ending the process, after --help for example.
+type exited int
+
+// Run parses the arguments, runs the command until it is done or ctx ends, and returns the exit
+// code. An error is printed on stderr as one line.
+func (p program) Run(ctx context.Context) (code int) {
+	defer func() {
+		switch r := recover().(type) {
+		case nil:
+		case exited:
+			code = int(r)
+		default:
+			panic(r)
+		}
+	}()
+
+	var c commands
+	parser, err := kong.New(&c,
+		kong.Name("overwinter"),
+		kong.Description("Keeps coding-agent sessions alive: they work in sandboxes, sleep when idle and wake where they left off."),
+		kong.Writers(p.stdout, p.stderr),
+		kong.Exit(func(code int) { panic(exited(code)) }),
+		kong.UsageOnError(),
+		kong.ConfigureHelp(kong.HelpOptions{Compact: true}),
+	)
+	if err != nil {
+		return p.fail(exitFailed, fmt.Errorf("define flags: %w", err))
+	}
+	command, err := parser.Parse(p.args)
+	if err != nil {
+		return p.fail(exitUsage, err)
+	}
+
+	command.BindTo(ctx, (*context.Context)(nil))
+	err = command.Run(p.logger(&c), streams{stdin: p.stdin, stdout: p.stdout, stderr: p.stderr}, &c)
+	var usage usageError
+	switch {
+	case err == nil:
+		return exitDone
+	case errors.As(err, &usage):
+		return p.fail(exitUsage, err)
+	default:
+		return p.fail(exitFailed, err)
+	}
+}
+
+// fail prints the error for a person and returns the code.
+func (p program) fail(code int, err error) int {
+	fmt.Fprintf(p.stderr, "overwinter: %v\n", err)
+	return code
+}
+
+// logger writes to stderr what the flags ask for.
+func (p program) logger(c *commands) *slog.Logger {
+	options := &slog.HandlerOptions{Level: c.LogLevel}
+	if c.LogFormat == "json" {
+		return slog.New(slog.NewJSONHandler(p.stderr, options))
+	}
+	return slog.New(slog.NewTextHandler(p.stderr, options))
+}
