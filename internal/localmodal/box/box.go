@@ -1,0 +1,174 @@
+package box
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/overwinter-dev/overwinter/internal/localmodal/wire"
+)
+
+// ErrGone is returned for a box whose PID 1 has ended.
+var ErrGone = errors.New("sandbox has ended")
+
+// startTimeout bounds the building of a root, on a machine that may be very busy.
+const startTimeout = 30 * time.Second
+
+// Spec says what box to start.
+type Spec struct {
+	ID           string       // also the name of its directory
+	Layers       []string     // of the root, top first; the last is BaseLayer
+	Hostname     string       // default "modal"
+	Workdir      string       // made if missing; empty for none
+	Mounts       []wire.Mount // from the host
+	BlockNetwork bool         // a network namespace with nothing but loopback
+}
+
+// Box is a running sandbox. It is safe for concurrent use.
+type Box struct {
+	id     string
+	rt     *Runtime
+	layers []string
+	cmd    *exec.Cmd
+	link   *link
+
+	snapshots sync.Mutex // one at a time; guards previous
+	previous  *manifest  // of the last snapshot, nil before
+}
+
+// Start builds the root, starts PID 1 and returns when it is ready.
+func (r *Runtime) Start(ctx context.Context, spec Spec) (*Box, error) {
+	b := &Box{id: spec.ID, rt: r, layers: spec.Layers}
+	dir := r.boxPath(spec.ID)
+	root := wire.RootSpec{
+		Root: filepath.Join(dir, "root"), Lower: spec.Layers, Upper: b.upper(), Work: filepath.Join(dir, "work"),
+		Hostname: spec.Hostname, Workdir: spec.Workdir, Loopback: spec.BlockNetwork,
+	}
+	if root.Hostname == "" {
+		root.Hostname = "modal"
+	}
+	root.Mounts = append(append(root.Mounts, r.hostMounts...), spec.Mounts...)
+	if !spec.BlockNetwork {
+		root.Mounts = append(root.Mounts, resolverMounts()...)
+	}
+	if err := os.Mkdir(dir, 0o755); err != nil {
+		return nil, fmt.Errorf("start sandbox: %w", err)
+	}
+	for _, d := range []string{root.Root, root.Upper, root.Work} {
+		if err := os.Mkdir(d, 0o755); err != nil {
+			return nil, errors.Join(fmt.Errorf("start sandbox: %w", err), r.Discard(spec.ID))
+		}
+	}
+	if err := b.launch(ctx, root, spec.BlockNetwork); err != nil {
+		return nil, errors.Join(fmt.Errorf("start sandbox: %w", err), r.Discard(spec.ID))
+	}
+	return b, nil
+}
+
+func (b *Box) upper() string { return filepath.Join(b.rt.boxPath(b.id), "upper") }
+
+func (b *Box) launch(ctx context.Context, root wire.RootSpec, ownNetwork bool) error {
+	conn, remote, err := wire.Pair()
+	if err != nil {
+		return err
+	}
+	defer wire.CloseAll([]*os.File{remote})
+	spec, err := wire.MemoryFile(root)
+	if err != nil {
+		return errors.Join(err, conn.Close())
+	}
+	defer wire.CloseAll([]*os.File{spec})
+
+	complaints := &initLog{logger: b.rt.logger, box: b.id}
+	cmd := exec.Command(b.rt.initPath)
+	cmd.Args = []string{wire.InitName}
+	// Lower layers are named relative to here: the kernel takes a page of mount
+	// options and no more.
+	cmd.Dir = filepath.Join(b.rt.dir, "layers")
+	cmd.Env = []string{"PATH=" + DefaultPath, "GOMAXPROCS=2"}
+	cmd.Stderr = complaints
+	cmd.WaitDelay = time.Second
+	cmd.ExtraFiles = []*os.File{remote, spec}
+	cmd.SysProcAttr = namespaces(ownNetwork)
+	if err := b.rt.spawner.start(cmd); err != nil {
+		return errors.Join(fmt.Errorf("enter namespaces: %w", err), conn.Close())
+	}
+	b.cmd = cmd
+	if err := awaitReady(ctx, conn); err != nil {
+		kill := cmd.Process.Kill()
+		if errors.Is(kill, os.ErrProcessDone) {
+			kill = nil
+		}
+		_ = cmd.Wait() // "killed"; what matters is that it is over
+		return errors.Join(err, kill, conn.Close(), complaints.err())
+	}
+	b.link = newLink(conn, func() { _ = cmd.Wait() })
+	return nil
+}
+
+func awaitReady(ctx context.Context, conn *wire.Conn) error {
+	deadline := time.Now().Add(startTimeout)
+	if d, ok := ctx.Deadline(); ok && d.Before(deadline) {
+		deadline = d
+	}
+	if err := conn.SetReadDeadline(deadline); err != nil {
+		return err
+	}
+	stop := context.AfterFunc(ctx, func() { _ = conn.SetReadDeadline(time.Unix(1, 0)) })
+	defer stop()
+	var response wire.Response
+	files, err := conn.Receive(&response)
+	wire.CloseAll(files)
+	switch {
+	case ctx.Err() != nil:
+		return ctx.Err()
+	case err != nil:
+		return fmt.Errorf("wait for init: %w", err)
+	case response.Op != wire.OpReady:
+		return errors.New(response.Error)
+	}
+	return conn.SetReadDeadline(time.Time{})
+}
+
+// namespaces gives the new process everything of its own. Root maps a range of
+// ids onto themselves, so that a sandbox can have several users; anyone else
+// may map only himself.
+func namespaces(network bool) *syscall.SysProcAttr {
+	attr := &syscall.SysProcAttr{
+		Setsid:    true,
+		Pdeathsig: syscall.SIGKILL,
+		Cloneflags: syscall.CLONE_NEWUSER | syscall.CLONE_NEWNS | syscall.CLONE_NEWPID |
+			syscall.CLONE_NEWIPC | syscall.CLONE_NEWUTS,
+	}
+	if network {
+		attr.Cloneflags |= syscall.CLONE_NEWNET
+	}
+	size := 1
+	if os.Geteuid() == 0 {
+		size, attr.GidMappingsEnableSetgroups = 65536, true
+	}
+	attr.UidMappings = []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Geteuid(), Size: size}}
+	attr.GidMappings = []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getegid(), Size: size}}
+	return attr
+}
+
+// PID is that of the sandbox's init as the host sees it.
+func (b *Box) PID() int { return b.cmd.Process.Pid }
+
+// Gone is closed when no process of the box is left.
+func (b *Box) Gone() <-chan struct{} { return b.link.gone }
+
+// Kill ends every process of the box and returns when they are gone.
+func (b *Box) Kill() {
+	// The kernel kills the rest of a PID namespace with its PID 1, and lets
+	// nobody wait for PID 1 before that is done. The only error is that it has
+	// ended already.
+	_ = b.cmd.Process.Kill()
+	<-b.link.gone
+}

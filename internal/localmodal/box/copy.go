@@ -1,0 +1,249 @@
+package box
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// Opaque marks a directory that hides those below it.
+const opaqueAttr = "user.overlay.opaque"
+
+// copier copies an upper directory exactly: content, modes, owners, times, links
+// of both kinds, extended attributes, whiteouts and opaque directories.
+type copier struct {
+	stats    SnapshotStats
+	previous *manifest
+	current  map[string]fingerprint
+	layer    func(id string) string // where the previous layer lies
+
+	src, dst string
+	links    map[inode]string // where a file with several names was put first
+	root     bool
+	noClone  bool // the file system cannot share blocks
+}
+
+func newCopier(previous *manifest, layer func(string) string) *copier {
+	return &copier{
+		previous: previous, current: map[string]fingerprint{}, layer: layer,
+		links: map[inode]string{}, root: os.Geteuid() == 0,
+	}
+}
+
+func (c *copier) copyTree(ctx context.Context, src, dst string) error {
+	c.src, c.dst = src, dst
+	var st unix.Stat_t
+	if err := unix.Lstat(src, &st); err != nil {
+		return &fs.PathError{Op: "lstat", Path: src, Err: err}
+	}
+	return c.dir(ctx, ".", &st)
+}
+
+func (c *copier) paths(rel string) (string, string) {
+	return filepath.Join(c.src, rel), filepath.Join(c.dst, rel)
+}
+
+func (c *copier) dir(ctx context.Context, rel string, st *unix.Stat_t) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	src, dst := c.paths(rel)
+	entries, err := readLocked(src, st, os.ReadDir)
+	if err != nil {
+		return err
+	}
+	if err := os.Mkdir(dst, 0o700); err != nil {
+		return err
+	}
+	for _, e := range entries {
+		if err := c.entry(ctx, filepath.Join(rel, e.Name())); err != nil {
+			return err
+		}
+	}
+	return c.attributes(src, dst, st)
+}
+
+func (c *copier) entry(ctx context.Context, rel string) error {
+	src, dst := c.paths(rel)
+	var st unix.Stat_t
+	if err := unix.Lstat(src, &st); err != nil {
+		return &fs.PathError{Op: "lstat", Path: src, Err: err}
+	}
+	kind := st.Mode & unix.S_IFMT
+	if kind == unix.S_IFDIR {
+		return c.dir(ctx, rel, &st)
+	}
+	if st.Nlink > 1 {
+		key := inode{st.Dev, st.Ino}
+		if first, ok := c.links[key]; ok {
+			return os.Link(first, dst)
+		}
+		c.links[key] = dst
+	}
+	switch kind {
+	case unix.S_IFREG:
+		shared, err := c.share(rel, dst, &st)
+		if shared || err != nil {
+			return err
+		}
+		if err := c.data(src, dst, rel, &st); err != nil {
+			return err
+		}
+	case unix.S_IFLNK:
+		target, err := os.Readlink(src)
+		if err != nil {
+			return err
+		}
+		if err := os.Symlink(target, dst); err != nil {
+			return err
+		}
+	default:
+		// Pipes, sockets, and whiteouts: a 0:0 character device, the only one
+		// that an ordinary user may make.
+		if err := unix.Mknod(dst, st.Mode, int(st.Rdev)); err != nil {
+			return &fs.PathError{Op: "mknod", Path: dst, Err: err}
+		}
+	}
+	return c.attributes(src, dst, &st)
+}
+
+// data copies a regular file, letting the file system share blocks if it can.
+func (c *copier) data(src, dst, rel string, st *unix.Stat_t) error {
+	in, err := readLocked(src, st, os.Open)
+	if err != nil {
+		return err
+	}
+	defer in.Close() //nolint:errcheck // only read
+	c.watch(in, rel, st)
+	out, err := os.OpenFile(dst, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	n, err := c.fill(out, in, st.Size)
+	c.stats.Copied++
+	c.stats.Bytes += n
+	return errors.Join(err, out.Close())
+}
+
+func (c *copier) fill(out, in *os.File, size int64) (int64, error) {
+	if size == 0 {
+		return 0, nil
+	}
+	if !c.noClone {
+		if err := unix.IoctlFileClone(int(out.Fd()), int(in.Fd())); err == nil {
+			return size, nil
+		}
+		c.noClone = true
+	}
+	return io.Copy(out, in)
+}
+
+// attributes makes dst what src is, beyond its content. The times come last:
+// everything before changes them.
+func (c *copier) attributes(src, dst string, st *unix.Stat_t) error {
+	if c.root {
+		if err := unix.Lchown(dst, int(st.Uid), int(st.Gid)); err != nil {
+			return &fs.PathError{Op: "chown", Path: dst, Err: err}
+		}
+	}
+	extended := func(src string) (struct{}, error) { return struct{}{}, c.extended(src, dst) }
+	if _, err := readLocked(src, st, extended); err != nil {
+		return err
+	}
+	if st.Mode&unix.S_IFMT != unix.S_IFLNK {
+		if err := unix.Chmod(dst, st.Mode&0o7777); err != nil {
+			return &fs.PathError{Op: "chmod", Path: dst, Err: err}
+		}
+	}
+	times := []unix.Timespec{st.Atim, st.Mtim}
+	if err := unix.UtimesNanoAt(unix.AT_FDCWD, dst, times, unix.AT_SYMLINK_NOFOLLOW); err != nil {
+		return &fs.PathError{Op: "utimes", Path: dst, Err: err}
+	}
+	return nil
+}
+
+func (c *copier) extended(src, dst string) error {
+	names, err := listAttributes(src)
+	if err != nil {
+		return err
+	}
+	for _, name := range names {
+		if !c.keeps(name) {
+			continue
+		}
+		value, err := getAttribute(src, name)
+		if err != nil {
+			return err
+		}
+		if err := unix.Lsetxattr(dst, name, value, 0); err != nil {
+			return fmt.Errorf("set attribute %s of %s: %w", name, dst, err)
+		}
+	}
+	return nil
+}
+
+// keeps leaves out the overlay's own bookkeeping, which is about the upper
+// directory's inodes, and what only root may set.
+func (c *copier) keeps(name string) bool {
+	switch {
+	case strings.HasPrefix(name, "user.overlay."):
+		return name == opaqueAttr
+	case strings.HasPrefix(name, "user."), strings.HasPrefix(name, "system.posix_acl_"):
+		return true
+	case name == "security.capability":
+		return c.root
+	default:
+		return false
+	}
+}
+
+func listAttributes(path string) ([]string, error) {
+	n, err := unix.Llistxattr(path, nil)
+	if errors.Is(err, unix.ENOTSUP) || errors.Is(err, unix.EACCES) || err == nil && n == 0 {
+		return nil, nil
+	}
+	buf := make([]byte, n)
+	if err == nil {
+		n, err = unix.Llistxattr(path, buf)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("list attributes of %s: %w", path, err)
+	}
+	return strings.Split(strings.TrimRight(string(buf[:n]), "\x00"), "\x00"), nil
+}
+
+func getAttribute(path, name string) ([]byte, error) {
+	n, err := unix.Lgetxattr(path, name, nil)
+	if err == nil {
+		buf := make([]byte, n)
+		if n, err = unix.Lgetxattr(path, name, buf); err == nil {
+			return buf[:n], nil
+		}
+	}
+	return nil, fmt.Errorf("get attribute %s of %s: %w", name, path, err)
+}
+
+// readLocked opens what its owner, who we are, has locked himself out of: an
+// ordinary user's sandbox is root inside and reads it regardless. The mode is
+// put back at once, while nothing in the sandbox runs.
+func readLocked[T any](path string, st *unix.Stat_t, open func(string) (T, error)) (T, error) {
+	v, err := open(path)
+	if !errors.Is(err, fs.ErrPermission) {
+		return v, err
+	}
+	if err := unix.Chmod(path, st.Mode&0o7777|0o700); err != nil {
+		return v, &fs.PathError{Op: "chmod", Path: path, Err: err}
+	}
+	v, err = open(path)
+	if back := unix.Chmod(path, st.Mode&0o7777); back != nil {
+		err = errors.Join(err, &fs.PathError{Op: "chmod", Path: path, Err: back})
+	}
+	return v, err
+}

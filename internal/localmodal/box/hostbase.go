@@ -1,0 +1,182 @@
+package box
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"github.com/overwinter-dev/overwinter/internal/localmodal/wire"
+)
+
+// BaseLayer is the bottom of every root: this machine's programs on an otherwise
+// private and empty file system, so that an image needs no registry and no
+// download. It is not simply lowerdir=/, because the kernel will not take a
+// mount with locked children as a layer in a user namespace.
+const BaseLayer = "base"
+
+var (
+	// Trees of programs, shown read-only to every sandbox.
+	programs = []string{"/usr", "/opt", "/nix", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32"}
+
+	baseDirs = []string{
+		"dev", "etc", "home", "mnt", "opt", "proc", "root", "run", "srv", "sys", "tmp", "usr",
+		"var/cache", "var/lib", "var/log", "var/tmp",
+	}
+
+	// Not /etc as a whole: it holds the host's secrets. These are what programs
+	// below /usr cannot do without.
+	baseConfig = []string{
+		"alternatives", "bash.bashrc", "ca-certificates", "ca-certificates.conf", "debian_version", "fonts", "java-17-openjdk",
+		"java-21-openjdk", "ld.so.cache", "ld.so.conf", "ld.so.conf.d", "localtime", "mime.types", "nsswitch.conf", "os-release",
+		"perl", "pki/tls/certs", "profile", "protocols", "python3", "services", "shells", "ssl/certs", "ssl/openssl.cnf", "terminfo",
+	}
+
+	baseFiles = map[string]string{
+		"etc/passwd":      "root:x:0:0:root:/root:/bin/bash\nnobody:x:65534:65534:nobody:/nonexistent:/usr/sbin/nologin\n",
+		"etc/group":       "root:x:0:\ntty:x:5:\nnogroup:x:65534:\n",
+		"etc/hostname":    "modal\n",
+		"etc/hosts":       "127.0.0.1\tlocalhost\n::1\tlocalhost\n",
+		"etc/resolv.conf": "", // the host's is mounted here
+	}
+)
+
+// buildHostBase makes the base layer anew, so that it follows the machine. No
+// overlay has it mounted yet.
+func (r *Runtime) buildHostBase(ctx context.Context) error {
+	building := r.buildPlace()
+	if err := fillHostBase(ctx, building); err != nil {
+		return errors.Join(fmt.Errorf("make base image: %w", err), os.RemoveAll(building))
+	}
+	final := r.layerPath(BaseLayer)
+	if err := r.trash.put(final); err != nil {
+		return err
+	}
+	if err := os.Rename(building, final); err != nil {
+		return fmt.Errorf("make base image: %w", err)
+	}
+	r.hostMounts = nil
+	for _, dir := range programs {
+		if info, err := os.Lstat(dir); err == nil && info.IsDir() {
+			r.hostMounts = append(r.hostMounts, wire.Mount{Source: dir, Target: dir, ReadOnly: true})
+		}
+	}
+	return nil
+}
+
+func fillHostBase(ctx context.Context, root string) error {
+	for _, d := range baseDirs {
+		if err := os.MkdirAll(filepath.Join(root, d), 0o755); err != nil {
+			return err
+		}
+	}
+	for _, d := range []string{"tmp", "var/tmp"} {
+		if err := os.Chmod(filepath.Join(root, d), 0o777|fs.ModeSticky); err != nil {
+			return err
+		}
+	}
+	if err := os.Chmod(filepath.Join(root, "root"), 0o700); err != nil {
+		return err
+	}
+	for name, content := range baseFiles {
+		if err := os.WriteFile(filepath.Join(root, name), []byte(content), 0o644); err != nil {
+			return err
+		}
+	}
+	for _, name := range baseConfig {
+		if err := copyConfig(ctx, filepath.Join("/etc", name), filepath.Join(root, "etc", name)); err != nil {
+			return err
+		}
+	}
+	for _, dir := range programs { // /bin and its like are links on most machines
+		target, err := os.Readlink(dir)
+		if err != nil {
+			continue
+		}
+		if err := os.Symlink(target, filepath.Join(root, dir)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// copyConfig copies what there is and what may be read; the rest is not for
+// sandboxes.
+func copyConfig(ctx context.Context, src, dst string) error {
+	info, err := os.Stat(src) // through links: localtime is one
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(filepath.Dir(dst), 0o755); err != nil {
+		return err
+	}
+	if info.IsDir() {
+		return copyReadable(ctx, src, dst)
+	}
+	b, err := os.ReadFile(src)
+	if errors.Is(err, fs.ErrPermission) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(dst, b, info.Mode().Perm()|0o400)
+}
+
+// copyReadable copies files and links whose names and content are open to
+// everyone. The copy belongs to us, whoever owned the original.
+func copyReadable(ctx context.Context, src, dst string) error {
+	return filepath.WalkDir(src, func(path string, entry fs.DirEntry, err error) error {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		if errors.Is(err, fs.ErrPermission) || errors.Is(err, fs.ErrNotExist) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		rel, err := filepath.Rel(src, path)
+		if err != nil {
+			return err
+		}
+		to := filepath.Join(dst, rel)
+		info, err := entry.Info()
+		if err != nil {
+			return err
+		}
+		switch {
+		case info.IsDir():
+			return os.MkdirAll(to, 0o755)
+		case info.Mode()&fs.ModeSymlink != 0:
+			target, err := os.Readlink(path)
+			if err != nil {
+				return err
+			}
+			return os.Symlink(target, to)
+		case info.Mode().IsRegular() && info.Mode()&0o004 != 0:
+			b, err := os.ReadFile(path)
+			if err != nil {
+				return err
+			}
+			return os.WriteFile(to, b, info.Mode().Perm()|0o400)
+		}
+		return nil
+	})
+}
+
+// resolverMounts let a sandbox on the host's network find names as the host does.
+func resolverMounts() []wire.Mount {
+	var mounts []wire.Mount
+	for _, path := range []string{"/etc/resolv.conf", "/etc/hosts"} {
+		if info, err := os.Stat(path); err == nil && info.Mode().IsRegular() {
+			mounts = append(mounts, wire.Mount{Source: path, Target: path, ReadOnly: true})
+		}
+	}
+	return mounts
+}

@@ -1,0 +1,38 @@
+package box
+
+import (
+	"errors"
+	"log/slog"
+	"strings"
+	"sync"
+)
+
+// initLog passes on what an init says on stderr: a complaint, or a panic.
+type initLog struct {
+	logger *slog.Logger
+	box    string
+
+	mu    sync.Mutex
+	first string // for the error of a box that did not start
+}
+
+func (l *initLog) Write(p []byte) (int, error) {
+	text := strings.TrimSpace(string(p))
+	l.logger.Warn("sandbox init complained", "sandbox_id", l.box, "output", text)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.first == "" {
+		l.first = text
+	}
+	return len(p), nil
+}
+
+// err is to be asked after the process has been waited for.
+func (l *initLog) err() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.first == "" {
+		return nil
+	}
+	return errors.New(l.first)
+}

@@ -1,0 +1,78 @@
+package box
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// settled is how old a change must be before its timestamp can vouch for the
+// content: the clock that stamps files ticks only every few milliseconds, so a
+// file may change twice at one time.
+const settled = 100 * time.Millisecond
+
+type inode struct{ dev, ino uint64 }
+
+// fingerprint changes whenever the content or the attributes of a file do. The
+// change time cannot be set back by anyone.
+type fingerprint struct {
+	inode
+	size           int64
+	modified, tick unix.Timespec
+}
+
+func fingerprintOf(st *unix.Stat_t) fingerprint {
+	return fingerprint{inode: inode{st.Dev, st.Ino}, size: st.Size, modified: st.Mtim, tick: st.Ctim}
+}
+
+// manifest remembers what the upper directory's files were when a snapshot
+// copied them.
+type manifest struct {
+	layer string
+	files map[string]fingerprint // by path; only those that can be trusted
+}
+
+func (c *copier) manifest(layer string) *manifest {
+	return &manifest{layer: layer, files: c.current}
+}
+
+// watch notes a file about to be copied, if a later change of it is sure to show
+// in its fingerprint. Two things could hide one: a change within the same tick,
+// and a store through a mapping whose page is dirty already. Starting to write
+// the pages back makes the next store fault, which updates the times.
+func (c *copier) watch(f *os.File, rel string, st *unix.Stat_t) {
+	changed := time.Unix(st.Ctim.Unix())
+	if time.Since(changed) < settled {
+		return
+	}
+	const flags = unix.SYNC_FILE_RANGE_WAIT_BEFORE | unix.SYNC_FILE_RANGE_WRITE
+	if err := unix.SyncFileRange(int(f.Fd()), 0, 0, flags); err != nil {
+		return // then it is copied again next time
+	}
+	c.current[rel] = fingerprintOf(st)
+}
+
+// share links rel from the previous snapshot's layer if it has not changed since.
+func (c *copier) share(rel, dst string, st *unix.Stat_t) (bool, error) {
+	if c.previous == nil {
+		return false, nil
+	}
+	print, ok := c.previous.files[rel]
+	if !ok || print != fingerprintOf(st) {
+		return false, nil
+	}
+	err := os.Link(filepath.Join(c.layer(c.previous.layer), rel), dst)
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.EMLINK) {
+		return false, nil // the layer has been deleted, or has very many heirs
+	}
+	if err != nil {
+		return false, err
+	}
+	c.current[rel] = print
+	c.stats.Linked++
+	return true, nil
+}

@@ -1,0 +1,115 @@
+package box
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"golang.org/x/sys/unix"
+)
+
+// MaxLayers is how many layers, the base included, a root is stacked from. The
+// kernel's bound is higher (500, and a page of mount options); deep stacks are
+// slow to look things up in.
+const MaxLayers = 32
+
+// Merge makes one layer named id that stands for layers (top first, without the
+// base). Files are linked, not copied.
+func (r *Runtime) Merge(ctx context.Context, layers []string, id string) error {
+	building := r.buildPlace()
+	roots := make([]string, len(layers))
+	for i, l := range layers {
+		roots[i] = r.layerPath(l)
+	}
+	m := &merger{copier: newCopier(nil, nil)}
+	err := m.dir(ctx, roots, building, false)
+	if err == nil {
+		err = r.publish(building, id)
+	}
+	if err != nil {
+		return errors.Join(fmt.Errorf("merge %d layers: %w", len(layers), err), r.trash.put(building))
+	}
+	return nil
+}
+
+// merger sees layers as overlayfs does.
+type merger struct{ copier *copier }
+
+// dir merges directories, top first, into dst. closed says that something ended
+// the search for more of them, so that what lies below the merged layer must
+// stay hidden.
+func (m *merger) dir(ctx context.Context, dirs []string, dst string, closed bool) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	var top unix.Stat_t
+	if err := unix.Lstat(dirs[0], &top); err != nil {
+		return &fs.PathError{Op: "lstat", Path: dirs[0], Err: err}
+	}
+	if err := os.Mkdir(dst, 0o700); err != nil {
+		return err
+	}
+	seen := map[string]bool{}
+	for i, dir := range dirs {
+		var st unix.Stat_t
+		if err := unix.Lstat(dir, &st); err != nil {
+			return &fs.PathError{Op: "lstat", Path: dir, Err: err}
+		}
+		entries, err := readLocked(dir, &st, os.ReadDir)
+		if err != nil {
+			return err
+		}
+		for _, e := range entries {
+			if seen[e.Name()] {
+				continue
+			}
+			seen[e.Name()] = true
+			if err := m.entry(ctx, dirs[i:], dst, e); err != nil {
+				return err
+			}
+		}
+	}
+	if closed {
+		if err := unix.Lsetxattr(dst, opaqueAttr, []byte("y"), 0); err != nil {
+			return fmt.Errorf("mark %s opaque: %w", dst, err)
+		}
+	}
+	return m.copier.attributes(dirs[0], dst, &top)
+}
+
+// entry puts the topmost entry of that name into dst. dirs[0] has it.
+func (m *merger) entry(ctx context.Context, dirs []string, dst string, e fs.DirEntry) error {
+	target := filepath.Join(dst, e.Name())
+	first := filepath.Join(dirs[0], e.Name())
+	if !e.IsDir() {
+		return os.Link(first, target) // whiteouts too
+	}
+	parts, closed := []string{first}, isOpaque(first)
+	for _, dir := range dirs[1:] {
+		if closed {
+			break
+		}
+		path := filepath.Join(dir, e.Name())
+		info, err := os.Lstat(path)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		if !info.IsDir() { // a file or a whiteout hides what is below
+			closed = true
+			break
+		}
+		parts, closed = append(parts, path), isOpaque(path)
+	}
+	return m.dir(ctx, parts, target, closed)
+}
+
+func isOpaque(dir string) bool {
+	value, err := getAttribute(dir, opaqueAttr)
+	return err == nil && string(value) == "y"
+}

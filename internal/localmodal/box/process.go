@@ -1,0 +1,141 @@
+package box
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"syscall"
+
+	"github.com/overwinter-dev/overwinter/internal/localmodal/wire"
+)
+
+// DefaultPath is where programs are looked for when nothing else is said.
+const DefaultPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+
+// Process is one process started in a box by Exec.
+type Process struct {
+	id     uint64
+	link   *link
+	done   chan struct{}
+	code   int
+	signal syscall.Signal
+}
+
+// Exec starts a process. The three files are the process's ends of its streams;
+// the caller closes them afterwards.
+func (b *Box) Exec(spec wire.ExecSpec, stdin, stdout, stderr *os.File) (*Process, error) {
+	f, err := wire.MemoryFile(spec)
+	if err != nil {
+		return nil, err
+	}
+	defer wire.CloseAll([]*os.File{f})
+	a, err := b.link.call(wire.Request{Op: wire.OpExec}, f, stdin, stdout, stderr)
+	if err != nil {
+		return nil, err
+	}
+	return a.process, nil
+}
+
+func (p *Process) end(code int, signal syscall.Signal) {
+	p.code, p.signal = code, signal
+	close(p.done)
+}
+
+// Done is closed when the process has ended.
+func (p *Process) Done() <-chan struct{} { return p.done }
+
+// Exit returns the exit code, or the signal that ended the process. It may be
+// called once Done is closed.
+func (p *Process) Exit() (int, syscall.Signal) { return p.code, p.signal }
+
+// Signal reaches the process and its process group. One that has ended is fine.
+func (p *Process) Signal(signal syscall.Signal) error {
+	err := p.link.conn.Send(wire.Request{ID: p.id, Op: wire.OpSignal, Signal: int(signal)})
+	if err != nil {
+		select {
+		case <-p.done:
+			return nil
+		default:
+			return fmt.Errorf("signal process: %w", err)
+		}
+	}
+	return nil
+}
+
+// Dial connects to an address as seen from inside the box, whatever network
+// namespace it is in.
+func (b *Box) Dial(ctx context.Context, address string) (net.Conn, error) {
+	type result struct {
+		conn net.Conn
+		err  error
+	}
+	done := make(chan result, 1) // nobody may be there to take it
+	go func() {
+		conn, err := b.dial(address)
+		done <- result{conn, err}
+	}()
+	select {
+	case r := <-done:
+		return r.conn, r.err
+	case <-ctx.Done():
+		go func() { // init gives up by itself; then the connection has no taker
+			if r := <-done; r.err == nil {
+				_ = r.conn.Close()
+			}
+		}()
+		return nil, ctx.Err()
+	}
+}
+
+func (b *Box) dial(address string) (net.Conn, error) {
+	a, err := b.link.call(wire.Request{Op: wire.OpDial, Address: address})
+	if err != nil {
+		return nil, err
+	}
+	defer wire.CloseAll(a.files)
+	if len(a.files) != 1 {
+		return nil, fmt.Errorf("dial %s: got %d files, not 1", address, len(a.files))
+	}
+	return net.FileConn(a.files[0])
+}
+
+// Mount puts a fresh file system over path, filled from the tar stream in
+// archive unless that is nil. No snapshot of the root contains it.
+func (b *Box) Mount(path string, archive *os.File) error {
+	var files []*os.File
+	if archive != nil {
+		files = append(files, archive)
+	}
+	_, err := b.link.call(wire.Request{Op: wire.OpMount, Path: path}, files...)
+	return err
+}
+
+// Unmount undoes Mount.
+func (b *Box) Unmount(path string) error {
+	_, err := b.link.call(wire.Request{Op: wire.OpUnmount, Path: path})
+	return err
+}
+
+// Archive writes the tree below path to out as a tar stream while the box is
+// frozen, without what is mounted there if oneFilesystem.
+func (b *Box) Archive(path string, oneFilesystem bool, out *os.File) error {
+	b.snapshots.Lock()
+	defer b.snapshots.Unlock()
+	return b.whileFrozen(func() error {
+		_, err := b.link.call(wire.Request{Op: wire.OpArchive, Path: path, OneFilesystem: oneFilesystem}, out)
+		return err
+	})
+}
+
+func (b *Box) whileFrozen(f func() error) error {
+	if _, err := b.link.call(wire.Request{Op: wire.OpFreeze}); err != nil {
+		return fmt.Errorf("freeze sandbox: %w", err)
+	}
+	err := f()
+	if _, thaw := b.link.call(wire.Request{Op: wire.OpThaw}); thaw != nil {
+		err = errors.Join(err, fmt.Errorf("thaw sandbox: %w", thaw))
+	}
+	return err
+}

@@ -1,0 +1,76 @@
+package box
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"time"
+)
+
+// SnapshotStats tell what a snapshot cost.
+type SnapshotStats struct {
+	Copied, Linked int           // regular files
+	Bytes          int64         // of the copied ones
+	Frozen         time.Duration // how long the sandbox stood still
+}
+
+// Snapshot makes a layer named id of what the box has changed since it started.
+// The box stands still meanwhile. Files that have not changed since the box's
+// previous snapshot are shared with that one.
+func (b *Box) Snapshot(ctx context.Context, id string) (SnapshotStats, error) {
+	b.snapshots.Lock()
+	defer b.snapshots.Unlock()
+	building := b.rt.buildPlace()
+	c := newCopier(b.previous, b.rt.layerPath)
+	started := time.Now()
+	err := b.whileFrozen(func() error { return c.copyTree(ctx, b.upper(), building) })
+	c.stats.Frozen = time.Since(started)
+	if err == nil {
+		err = b.rt.publish(building, id)
+	}
+	if err != nil {
+		return c.stats, errors.Join(fmt.Errorf("snapshot sandbox: %w", err), b.rt.trash.put(building))
+	}
+	b.previous = c.manifest(id)
+	return c.stats, nil
+}
+
+// Claim turns what a dead box has changed into a layer named id, without
+// copying anything. The box's other files are discarded.
+func (r *Runtime) Claim(boxID, id string) error {
+	b := &Box{id: boxID, rt: r}
+	if err := r.publish(b.upper(), id); err != nil {
+		return fmt.Errorf("claim files of %s: %w", boxID, err)
+	}
+	return r.Discard(boxID)
+}
+
+// publish makes a finished tree a layer: on disk first, then by name.
+func (r *Runtime) publish(tree, id string) error {
+	if err := syncTree(tree); err != nil {
+		return err
+	}
+	if err := os.Rename(tree, r.layerPath(id)); err != nil {
+		return err
+	}
+	return syncPath(r.layerPath(""))
+}
+
+// RemoveLayer deletes a layer in the background. No box may be using it.
+func (r *Runtime) RemoveLayer(id string) error { return r.trash.put(r.layerPath(id)) }
+
+// Layers lists the layers on disk, the base left out.
+func (r *Runtime) Layers() ([]string, error) {
+	entries, err := os.ReadDir(r.layerPath(""))
+	if err != nil {
+		return nil, fmt.Errorf("list layers: %w", err)
+	}
+	ids := make([]string, 0, len(entries))
+	for _, e := range entries {
+		if e.Name() != BaseLayer {
+			ids = append(ids, e.Name())
+		}
+	}
+	return ids, nil
+}

@@ -1,0 +1,29 @@
+package boxinit
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"time"
+)
+
+const dialTimeout = 10 * time.Second
+
+// dial connects inside the sandbox's network namespace; the host side goes on
+// with the descriptor.
+func dial(address string) (*os.File, error) {
+	conn, err := net.DialTimeout("tcp", address, dialTimeout)
+	if err != nil {
+		return nil, err
+	}
+	tcp, ok := conn.(*net.TCPConn)
+	if !ok {
+		return nil, errors.Join(fmt.Errorf("dial %s: got a %T", address, conn), conn.Close())
+	}
+	f, err := tcp.File()
+	if err := errors.Join(err, tcp.Close()); err != nil {
+		return nil, fmt.Errorf("dial %s: %w", address, err)
+	}
+	return f, nil
+}

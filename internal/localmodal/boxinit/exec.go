@@ -1,0 +1,148 @@
+package boxinit
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+
+	"github.com/overwinter-dev/overwinter/internal/localmodal/wire"
+)
+
+// exec starts a process; files are spec, stdin, stdout, stderr. On success the
+// answer has been sent.
+func (p *initProcess) exec(id uint64, files []*os.File) error {
+	if len(files) != 4 {
+		return fmt.Errorf("exec came with %d files, not 4", len(files))
+	}
+	var spec wire.ExecSpec
+	if err := json.NewDecoder(files[0]).Decode(&spec); err != nil {
+		return fmt.Errorf("read exec spec: %w", err)
+	}
+	path, args, err := program(spec)
+	if err != nil {
+		return err
+	}
+	if info, err := os.Stat(spec.Dir); err != nil {
+		return fmt.Errorf("working directory: %w", err)
+	} else if !info.IsDir() {
+		return fmt.Errorf("working directory %s is not a directory", spec.Dir)
+	}
+	attr := &syscall.ProcAttr{Dir: spec.Dir, Env: spec.Env, Sys: &syscall.SysProcAttr{Setsid: true}}
+	if !spec.Terminal {
+		attr.Files = []uintptr{files[1].Fd(), files[2].Fd(), files[3].Fd()}
+		return p.fork(id, path, args, attr)
+	}
+	term, err := openTerminal(spec.Rows, spec.Cols)
+	if err != nil {
+		return err
+	}
+	defer term.closeSlave()
+	fd := term.slave.Fd()
+	attr.Files = []uintptr{fd, fd, fd}
+	attr.Sys.Setctty = true
+	if err := p.fork(id, path, args, attr); err != nil {
+		term.closeMaster()
+		return err
+	}
+	return term.pump(files[1], files[2])
+}
+
+func (p *initProcess) fork(id uint64, path string, args []string, attr *syscall.ProcAttr) error {
+	p.running.RLock()
+	defer p.running.RUnlock()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	pid, err := syscall.ForkExec(path, args, attr)
+	if err != nil {
+		return fmt.Errorf("exec %s: %w", path, err)
+	}
+	p.execs[pid], p.pids[id] = id, pid
+	p.send(wire.Response{ID: id, Op: wire.OpStarted, PID: pid})
+	return nil
+}
+
+// signal reaches the process and its group. A process that has ended is not an
+// error: the two cross on the wire.
+func (p *initProcess) signal(id uint64, sig syscall.Signal) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if pid := p.pids[id]; pid > 0 {
+		_ = syscall.Kill(-pid, sig)
+		_ = syscall.Kill(pid, sig)
+	}
+}
+
+// reap collects every child that has ended, ours and those we inherited.
+func (p *initProcess) reap() {
+	for p.reapOne() {
+	}
+}
+
+func (p *initProcess) reapOne() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	var status syscall.WaitStatus
+	pid, err := syscall.Wait4(-1, &status, syscall.WNOHANG, nil)
+	if err == syscall.EINTR {
+		return true
+	}
+	if err != nil || pid <= 0 {
+		return false
+	}
+	id, ok := p.execs[pid]
+	if !ok {
+		return true
+	}
+	delete(p.execs, pid)
+	delete(p.pids, id)
+	response := wire.Response{ID: id, Op: wire.OpExited}
+	if status.Signaled() {
+		response.Signal = int(status.Signal())
+	} else {
+		response.Code = status.ExitStatus()
+	}
+	p.send(response)
+	return true
+}
+
+func program(spec wire.ExecSpec) (string, []string, error) {
+	if spec.FileTools != "" {
+		return "/proc/self/exe", []string{wire.FileToolsName, spec.FileTools}, nil
+	}
+	if len(spec.Args) == 0 || spec.Args[0] == "" {
+		return "", nil, fmt.Errorf("exec: empty command")
+	}
+	path, err := lookPath(spec.Args[0], lookupEnv(spec.Env, "PATH"), spec.Dir)
+	return path, spec.Args, err
+}
+
+// lookPath finds name as execvp would, with the process's own PATH and directory.
+func lookPath(name, path, dir string) (string, error) {
+	if strings.Contains(name, "/") {
+		return name, nil
+	}
+	for _, d := range filepath.SplitList(path) {
+		if !filepath.IsAbs(d) {
+			d = filepath.Join(dir, d)
+		}
+		candidate := filepath.Join(d, name)
+		if info, err := os.Stat(candidate); err == nil && !info.IsDir() && info.Mode()&0o111 != 0 {
+			return candidate, nil
+		}
+	}
+	return "", fmt.Errorf("exec: %q: executable file not found in $PATH", name)
+}
+
+// lookupEnv returns the last setting of key, as a process would see it.
+func lookupEnv(env []string, key string) string {
+	value := ""
+	for _, kv := range env {
+		if v, ok := strings.CutPrefix(kv, key+"="); ok {
+			value = v
+		}
+	}
+	return value
+}

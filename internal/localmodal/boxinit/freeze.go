@@ -1,0 +1,141 @@
+package boxinit
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+)
+
+const (
+	// freezeTimeout bounds the wait for threads that are in the middle of a
+	// system call when they are told to stop.
+	freezeTimeout = 5 * time.Second
+	freezePoll    = 200 * time.Microsecond
+)
+
+// freeze stops every process and returns once each of their threads has been
+// seen stopped: SIGSTOP is only a request, and a write under way would tear a
+// copy of the files. Processes that were stopped before stay out of it.
+func (p *initProcess) freeze() error {
+	p.running.Lock()
+	before, err := processes()
+	if err != nil {
+		p.running.Unlock()
+		return err
+	}
+	var already []int
+	for pid, state := range before {
+		if state == stopped {
+			already = append(already, pid)
+		}
+	}
+	p.frozen = nil
+	for deadline := time.Now().Add(freezeTimeout); ; time.Sleep(freezePoll) {
+		settled, err := p.stopRunning(already)
+		if err == nil && settled {
+			return nil
+		}
+		if err == nil && time.Now().After(deadline) {
+			err = fmt.Errorf("not every process stopped within %v", freezeTimeout)
+		}
+		if err != nil {
+			p.release()
+			return err
+		}
+	}
+}
+
+// stopRunning tells what still runs to stop and reports whether nothing did.
+func (p *initProcess) stopRunning(already []int) (bool, error) {
+	now, err := processes()
+	if err != nil {
+		return false, err
+	}
+	settled := true
+	for pid, state := range now {
+		if state != running || slices.Contains(already, pid) {
+			continue
+		}
+		settled = false
+		if slices.Contains(p.frozen, pid) {
+			continue // told, and on its way
+		}
+		if err := syscall.Kill(pid, syscall.SIGSTOP); err == nil {
+			p.frozen = append(p.frozen, pid)
+		}
+	}
+	return settled, nil
+}
+
+func (p *initProcess) thaw() error {
+	if p.running.TryRLock() {
+		p.running.RUnlock()
+		return fmt.Errorf("not frozen")
+	}
+	p.release()
+	return nil
+}
+
+func (p *initProcess) release() {
+	for _, pid := range p.frozen {
+		_ = syscall.Kill(pid, syscall.SIGCONT) // it may have been killed meanwhile
+	}
+	p.frozen = nil
+	p.running.Unlock()
+}
+
+type processState int
+
+const (
+	running processState = iota
+	stopped
+	ended
+)
+
+// processes lists everything in our PID namespace but ourselves.
+func processes() (map[int]processState, error) {
+	entries, err := os.ReadDir("/proc")
+	if err != nil {
+		return nil, fmt.Errorf("list processes: %w", err)
+	}
+	found := map[int]processState{}
+	for _, e := range entries {
+		pid, err := strconv.Atoi(e.Name())
+		if err != nil || pid == os.Getpid() {
+			continue
+		}
+		found[pid] = stateOf(pid)
+	}
+	return found, nil
+}
+
+// stateOf is that of the liveliest thread. What has vanished has ended.
+func stateOf(pid int) processState {
+	threads, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", pid))
+	if err != nil || len(threads) == 0 {
+		return ended
+	}
+	state := ended
+	for _, path := range threads {
+		b, err := os.ReadFile(path)
+		if err != nil {
+			continue
+		}
+		// The name in parentheses may itself hold parentheses and spaces.
+		_, rest, ok := strings.Cut(string(b[strings.LastIndexByte(string(b), ')')+1:]), " ")
+		switch {
+		case !ok || rest == "":
+			return running
+		case rest[0] == 'T' || rest[0] == 't':
+			state = stopped
+		case rest[0] != 'Z' && rest[0] != 'X':
+			return running
+		}
+	}
+	return state
+}

@@ -1,0 +1,35 @@
+package boxinit
+
+import (
+	"errors"
+	"fmt"
+	"os"
+
+	"golang.org/x/sys/unix"
+)
+
+// mountImage puts a fresh file system over path, filled from the tar stream in
+// files[0] if there is one. It is memory-backed and belongs to no snapshot of
+// the root.
+func mountImage(path string, files []*os.File) error {
+	if err := os.MkdirAll(path, 0o755); err != nil {
+		return fmt.Errorf("make mount point: %w", err)
+	}
+	if err := unix.Mount("tmpfs", path, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV, "mode=755"); err != nil {
+		return fmt.Errorf("mount %s: %w", path, err)
+	}
+	if len(files) == 0 {
+		return nil
+	}
+	if err := extract(files[0], path); err != nil {
+		return errors.Join(fmt.Errorf("fill %s: %w", path, err), unix.Unmount(path, unix.MNT_DETACH))
+	}
+	return nil
+}
+
+func unmountImage(path string) error {
+	if err := unix.Unmount(path, unix.MNT_DETACH); err != nil {
+		return fmt.Errorf("unmount %s: %w", path, err)
+	}
+	return nil
+}

@@ -1,0 +1,149 @@
+package boxinit
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/signal"
+	"sync"
+	"syscall"
+
+	"github.com/overwinter-dev/overwinter/internal/localmodal/wire"
+)
+
+// maxError keeps an answer well below the packet limit.
+const maxError = 8 << 10
+
+// initProcess is PID 1 of a sandbox.
+type initProcess struct {
+	conn *wire.Conn
+
+	// running is held for reading while a process is started and for writing
+	// while the sandbox is frozen.
+	running sync.RWMutex
+	frozen  []int // PIDs that freeze stopped; guarded by running
+
+	mu    sync.Mutex // held around fork, so that the reaper cannot miss a PID
+	execs map[int]uint64
+	pids  map[uint64]int
+}
+
+func runInit() error {
+	conn, err := wire.FromFile(os.NewFile(wire.ControlFD, "control"))
+	if err != nil {
+		return err
+	}
+	if err := setup(); err != nil {
+		return errors.Join(err, conn.Send(wire.Response{Op: wire.OpError, Error: err.Error()}))
+	}
+	p := &initProcess{conn: conn, execs: map[int]uint64{}, pids: map[uint64]int{}}
+	children := make(chan os.Signal, 1) // one pending wake-up is enough: reap takes all
+	signal.Notify(children, syscall.SIGCHLD)
+	signal.Ignore(syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP, syscall.SIGPIPE)
+	go func() {
+		for range children {
+			p.reap()
+		}
+	}()
+	if err := conn.Send(wire.Response{Op: wire.OpReady, PID: os.Getpid()}); err != nil {
+		return err
+	}
+	return p.serve()
+}
+
+func setup() error {
+	var spec wire.RootSpec
+	f := os.NewFile(wire.SpecFD, "spec")
+	err := json.NewDecoder(f).Decode(&spec)
+	if err := errors.Join(err, f.Close()); err != nil {
+		return fmt.Errorf("read root spec: %w", err)
+	}
+	syscall.Umask(0o022)
+	if err := buildRoot(spec); err != nil {
+		return err
+	}
+	if spec.Workdir != "" {
+		if err := os.MkdirAll(spec.Workdir, 0o755); err != nil {
+			return fmt.Errorf("make working directory: %w", err)
+		}
+	}
+	if err := syscall.Sethostname([]byte(spec.Hostname)); err != nil {
+		return fmt.Errorf("set host name: %w", err)
+	}
+	if spec.Loopback {
+		return loopbackUp()
+	}
+	return nil
+}
+
+// serve answers until the host side is gone. Requests run side by side: a dial
+// may take seconds, and thaw must be heard while an exec waits for it.
+func (p *initProcess) serve() error {
+	for {
+		var request wire.Request
+		files, err := p.conn.Receive(&request)
+		if errors.Is(err, io.EOF) || errors.Is(err, net.ErrClosed) || errors.Is(err, syscall.ECONNRESET) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		go func() {
+			defer wire.CloseAll(files)
+			p.handle(request, files)
+		}()
+	}
+}
+
+func (p *initProcess) handle(request wire.Request, files []*os.File) {
+	switch request.Op {
+	case wire.OpExec:
+		if err := p.exec(request.ID, files); err != nil {
+			p.answer(request.ID, err)
+		}
+	case wire.OpSignal:
+		p.signal(request.ID, syscall.Signal(request.Signal))
+	case wire.OpFreeze:
+		p.answer(request.ID, p.freeze())
+	case wire.OpThaw:
+		p.answer(request.ID, p.thaw())
+	case wire.OpDial:
+		conn, err := dial(request.Address)
+		if err != nil {
+			p.answer(request.ID, err)
+			return
+		}
+		p.send(wire.Response{ID: request.ID, Op: wire.OpConn}, conn)
+		wire.CloseAll([]*os.File{conn})
+	case wire.OpMount:
+		p.answer(request.ID, mountImage(request.Path, files))
+	case wire.OpUnmount:
+		p.answer(request.ID, unmountImage(request.Path))
+	case wire.OpArchive:
+		p.answer(request.ID, archive(request.Path, request.OneFilesystem, files))
+	default:
+		p.answer(request.ID, fmt.Errorf("unknown request %q", request.Op))
+	}
+}
+
+func (p *initProcess) answer(id uint64, err error) {
+	response := wire.Response{ID: id, Op: wire.OpOK}
+	if err != nil {
+		response.Op, response.Error = wire.OpError, err.Error()
+		if len(response.Error) > maxError {
+			response.Error = response.Error[:maxError]
+		}
+	}
+	p.send(response)
+}
+
+// send ends the sandbox when the host cannot be reached: there is nobody left to
+// serve, and staying would make an orphan.
+func (p *initProcess) send(response wire.Response, files ...*os.File) {
+	if err := p.conn.Send(response, files...); err != nil {
+		os.Exit(0)
+	}
+}

@@ -1,0 +1,106 @@
+package localmodal_test
+
+import (
+	"context"
+	"io"
+	"testing"
+	"time"
+
+	modal "github.com/modal-labs/modal-client/go"
+	"github.com/stretchr/testify/require"
+
+	"github.com/overwinter-dev/overwinter/internal/localmodal"
+	"github.com/overwinter-dev/overwinter/internal/localmodal/localmodaltest"
+)
+
+// bundle is a server of the test's own, with the SDK's client for it.
+type bundle struct {
+	t      testing.TB
+	ctx    context.Context
+	server *localmodal.Server
+	client *modal.Client
+	app    *modal.App
+	image  *modal.Image
+}
+
+func setup(t testing.TB) *bundle {
+	t.Helper()
+	return connect(t, localmodaltest.Start(t, localmodal.Options{}))
+}
+
+func connect(t testing.TB, s *localmodal.Server) *bundle {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	t.Cleanup(cancel)
+	b := &bundle{t: t, ctx: ctx, server: s, client: localmodaltest.Client(t, s.URL())}
+	app, err := b.client.Apps.FromName(ctx, "test", &modal.AppFromNameParams{CreateIfMissing: true})
+	require.NoError(t, err)
+	b.app, b.image = app, b.client.Images.FromRegistry("debian:12", nil)
+	return b
+}
+
+func (b *bundle) create(p *modal.SandboxCreateParams) *modal.Sandbox {
+	b.t.Helper()
+	return b.createFrom(b.image, p)
+}
+
+func (b *bundle) createFrom(im *modal.Image, p *modal.SandboxCreateParams) *modal.Sandbox {
+	b.t.Helper()
+	if p == nil {
+		p = &modal.SandboxCreateParams{}
+	}
+	sb, err := b.client.Sandboxes.Create(b.ctx, b.app, im, p)
+	require.NoError(b.t, err)
+	return b.handle(sb)
+}
+
+// handle makes sure that the handle's connection does not outlive the test.
+func (b *bundle) handle(sb *modal.Sandbox) *modal.Sandbox {
+	b.t.Cleanup(func() { require.NoError(b.t, sb.Detach()) })
+	return sb
+}
+
+// result is what came of a process.
+type result struct {
+	code           int
+	stdout, stderr string
+}
+
+func (b *bundle) exec(sb *modal.Sandbox, p *modal.SandboxExecParams, stdin string, args ...string) result {
+	b.t.Helper()
+	process, err := sb.Exec(b.ctx, args, p)
+	require.NoError(b.t, err)
+	if stdin != "" {
+		_, err = io.WriteString(process.Stdin, stdin)
+		require.NoError(b.t, err)
+	}
+	require.NoError(b.t, process.Stdin.Close())
+	stdout, err := io.ReadAll(process.Stdout)
+	require.NoError(b.t, err)
+	stderr, err := io.ReadAll(process.Stderr)
+	require.NoError(b.t, err)
+	code, err := process.Wait(b.ctx, nil)
+	require.NoError(b.t, err)
+	return result{code, string(stdout), string(stderr)}
+}
+
+// sh runs a shell script that must succeed and returns what it printed.
+func (b *bundle) sh(sb *modal.Sandbox, script string) string {
+	b.t.Helper()
+	r := b.exec(sb, nil, "", "sh", "-c", script)
+	require.Zero(b.t, r.code, "%s\n%s", script, r.stderr)
+	return r.stdout
+}
+
+func (b *bundle) snapshot(sb *modal.Sandbox) *modal.Image {
+	b.t.Helper()
+	im, err := sb.SnapshotFilesystem(b.ctx, &modal.SandboxSnapshotFilesystemParams{Timeout: time.Minute, TTL: modal.NoExpiryTTL})
+	require.NoError(b.t, err)
+	return im
+}
+
+func (b *bundle) terminate(sb *modal.Sandbox) {
+	b.t.Helper()
+	_, err := sb.Terminate(b.ctx, nil)
+	require.NoError(b.t, err)
+}

@@ -1,0 +1,27 @@
+package localmodal
+
+import (
+	"context"
+	"errors"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/overwinter-dev/overwinter/internal/localmodal/box"
+	"github.com/overwinter-dev/overwinter/internal/localmodal/task"
+)
+
+// statusOf turns errors of the parts below into what the SDK understands.
+func statusOf(err error) error {
+	if _, ok := status.FromError(err); ok {
+		return err
+	}
+	switch {
+	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
+		return status.FromContextError(err).Err()
+	case errors.Is(err, box.ErrGone), errors.Is(err, task.ErrClosed):
+		return status.Error(codes.NotFound, "the sandbox has ended")
+	default:
+		return status.Error(codes.Internal, err.Error())
+	}
+}

@@ -1,0 +1,62 @@
+package filetools
+
+import (
+	"encoding/json"
+	"errors"
+	"io"
+	"io/fs"
+	"syscall"
+)
+
+// kindError carries the SDK's name for a failure where the cause alone would not
+// tell.
+type kindError struct {
+	kind string
+	error
+}
+
+func (e kindError) Unwrap() error { return e.error }
+
+// Message texts are what the SDK shows, with the path behind them.
+var messages = map[string]string{
+	"NotDirectory":      "not a directory",
+	"IsDirectory":       "is a directory",
+	"DirectoryNotEmpty": "directory not empty",
+	"NotFound":          "no such file or directory",
+	"PathAlreadyExists": "path already exists",
+	"PermissionDenied":  "permission denied",
+	"NotSupported":      "not supported",
+	"Io":                "input or output error",
+}
+
+func kindOf(err error) string {
+	var known kindError
+	switch {
+	case errors.As(err, &known):
+		return known.kind
+	case errors.Is(err, syscall.ENOTDIR):
+		return "NotDirectory"
+	case errors.Is(err, syscall.EISDIR):
+		return "IsDirectory"
+	case errors.Is(err, syscall.ENOTEMPTY):
+		return "DirectoryNotEmpty"
+	case errors.Is(err, fs.ErrNotExist):
+		return "NotFound"
+	case errors.Is(err, fs.ErrExist):
+		return "PathAlreadyExists"
+	case errors.Is(err, fs.ErrPermission), errors.Is(err, syscall.EROFS):
+		return "PermissionDenied"
+	default:
+		return "Io"
+	}
+}
+
+// report tells the SDK about err. With nobody left to read it, the exit code
+// still says that something failed.
+func report(w io.Writer, err error) int {
+	kind := kindOf(err)
+	_ = json.NewEncoder(w).Encode(map[string]string{
+		"error_kind": kind, "message": messages[kind], "detail": err.Error(),
+	})
+	return 1
+}

@@ -1,0 +1,78 @@
+// Package localmodaltest gives tests a local Modal of their own and clients of
+// the unmodified SDK for it, any number of each in one process.
+//
+// The test binary's TestMain must call localmodal.ReexecMain before anything else.
+package localmodaltest
+
+import (
+	"context"
+	"encoding/json"
+	"testing"
+
+	modal "github.com/modal-labs/modal-client/go"
+	"github.com/stretchr/testify/require"
+
+	"github.com/overwinter-dev/overwinter/internal/localmodal"
+)
+
+// Start runs a server until the test ends. Its data directory is temporary
+// unless o names one.
+func Start(t testing.TB, o localmodal.Options) *localmodal.Server {
+	t.Helper()
+	if o.DataDir == "" {
+		o.DataDir = t.TempDir()
+	}
+	s, err := localmodal.New(o)
+	require.NoError(t, err)
+	Run(t, s)
+	return s
+}
+
+// Run runs a server until the test ends, or until the returned function is called.
+func Run(t testing.TB, s *localmodal.Server) (stop func()) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- s.Run(ctx) }()
+	stopped := false
+	stop = func() {
+		if stopped {
+			return
+		}
+		stopped = true
+		cancel()
+		if err := <-done; err != nil {
+			t.Errorf("local Modal: %v", err)
+		}
+	}
+	t.Cleanup(stop)
+	return stop
+}
+
+// Client returns an SDK client for the server at url.
+func Client(t testing.TB, url string) *modal.Client {
+	t.Helper()
+	p := &modal.ClientParams{TokenID: "ak-test", TokenSecret: "as-test"}
+	config := allocate(&p.Config)
+	require.NoError(t, configure(config, url))
+	c, err := modal.NewClientWithOptions(p)
+	require.NoError(t, err)
+	t.Cleanup(c.Close)
+	return c
+}
+
+// The SDK takes its server's address from the environment or a file, both of
+// which belong to the whole process; ClientParams.Config would take it too, but
+// has a type without a name for others. Inference can do without the name.
+func allocate[T any](p **T) *T {
+	*p = new(T)
+	return *p
+}
+
+func configure[M ~map[string]V, V any](config *M, url string) error {
+	b, err := json.Marshal(map[string]any{"local": map[string]any{"ServerURL": url, "Active": true}})
+	if err != nil {
+		return err
+	}
+	return json.Unmarshal(b, config)
+}

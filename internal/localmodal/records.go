@@ -1,0 +1,99 @@
+package localmodal
+
+import (
+	"errors"
+	"path/filepath"
+	"time"
+
+	pb "github.com/modal-labs/modal-client/go/proto/modal_proto"
+
+	"github.com/overwinter-dev/overwinter/internal/localmodal/store"
+)
+
+type appRecord struct {
+	ID, Name, Environment string
+}
+
+type secretRecord struct {
+	ID, Name, Environment string
+	Env                   map[string]string
+}
+
+type volumeRecord struct {
+	ID, Name, Environment string
+}
+
+// tagRecord is a published name of an image.
+type tagRecord struct {
+	Name, Environment, ImageID string
+}
+
+// root is what a sandbox can be started from.
+type root struct {
+	Layers  []string // top first, the base last
+	Env     map[string]string
+	Workdir string
+}
+
+type imageRecord struct {
+	ID      string
+	Root    root
+	Archive string    // of a directory: a tar file instead of a root
+	Recipe  string    // hash of what it was built from
+	Key     string    // the client's id of the snapshot
+	Expires time.Time // zero for never
+}
+
+func (i imageRecord) expired(now time.Time) bool { return !i.Expires.IsZero() && now.After(i.Expires) }
+
+// sandboxRecord is what outlives the process about a sandbox. Its environment is
+// left out: it may hold secrets, and an ended sandbox has no use for it.
+type sandboxRecord struct {
+	ID, TaskID, AppID string
+	Name              string
+	ImageID           string
+	Root              root
+	Tags              map[string]string
+	Created           time.Time
+	Timeout           time.Duration
+	IdempotencyKey    string
+	ExitSnapshot      bool
+	ExitImageID       string
+
+	Ended    time.Time // zero while it runs
+	Status   pb.GenericResult_GenericStatus
+	ExitCode int32
+}
+
+func (r sandboxRecord) over() bool { return !r.Ended.IsZero() }
+
+// records are the state on disk.
+type records struct {
+	apps      *store.Collection[appRecord]
+	secrets   *store.Collection[secretRecord]
+	volumes   *store.Collection[volumeRecord]
+	tags      *store.Collection[tagRecord]
+	images    *store.Collection[imageRecord]
+	sandboxes *store.Collection[sandboxRecord]
+}
+
+func openRecords(dir string) (*records, error) {
+	var r records
+	if err := errors.Join(
+		open(&r.apps, dir, "apps"),
+		open(&r.secrets, dir, "secrets"),
+		open(&r.volumes, dir, "volumes"),
+		open(&r.tags, dir, "tags"),
+		open(&r.images, dir, "images"),
+		open(&r.sandboxes, dir, "sandboxes"),
+	); err != nil {
+		return nil, err
+	}
+	return &r, nil
+}
+
+func open[T any](to **store.Collection[T], dir, name string) error {
+	c, err := store.Open[T](filepath.Join(dir, name))
+	*to = c
+	return err
+}

@@ -1,0 +1,57 @@
+package localmodal
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	pb "github.com/modal-labs/modal-client/go/proto/modal_proto"
+)
+
+// remember is how long an ended sandbox can be asked about.
+const remember = 7 * 24 * time.Hour
+
+// recover brings back what an earlier server knew. Its sandboxes died with it at
+// the latest; those it did not see end are given their end now, with the files
+// that they left.
+func (s *Server) recover(ctx context.Context) error {
+	left, err := s.runtime.LeftOver()
+	if err != nil {
+		return err
+	}
+	var failures []error
+	for _, r := range s.records.sandboxes.All() {
+		if r.over() && time.Since(r.Ended) > remember {
+			failures = append(failures, s.records.sandboxes.Delete(r.ID))
+			continue
+		}
+		sb := endedSandbox(s, r)
+		if !r.over() {
+			if !slices.Contains(left, r.ID) {
+				sb.rec.ExitSnapshot = false // it had not come as far as having files
+			}
+			s.logger.InfoContext(ctx, "sandbox ended with an earlier server", "sandbox_id", r.ID)
+			if err := s.conclude(ctx, sb, pb.GenericResult_GENERIC_STATUS_TERMINATED, exitTerminated); err != nil {
+				failures = append(failures, fmt.Errorf("recover sandbox %s: %w", r.ID, err))
+			}
+		}
+		s.adopt(sb)
+	}
+	for _, id := range left { // builds, and what the above had no use for
+		failures = append(failures, s.runtime.Discard(id))
+	}
+	return errors.Join(failures...)
+}
+
+func (s *Server) adopt(sb *sandbox) {
+	r := sb.record()
+	s.sandboxes[r.ID], s.tasks[r.TaskID] = sb, sb
+	if r.IdempotencyKey != "" {
+		s.byKey[r.IdempotencyKey] = sb
+	}
+	if r.Created.After(s.lastCreated) {
+		s.lastCreated = r.Created
+	}
+}

@@ -1,0 +1,93 @@
+package router
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	pb "github.com/modal-labs/modal-client/go/proto/modal_proto"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/overwinter-dev/overwinter/internal/localmodal/task"
+)
+
+// Backend is what the router needs of the server. Errors are gRPC statuses.
+type Backend interface {
+	// Task returns a task that runs, or codes.NotFound.
+	Task(ctx context.Context, id string) (*task.Task, error)
+	// EndedTask returns also one that has ended, as long as its output is kept.
+	EndedTask(ctx context.Context, id string) (*task.Task, error)
+	// Environment resolves secrets to variables.
+	Environment(sources []*pb.SecretSource) (map[string]string, error)
+	// Entrypoint returns the sandbox's own process, nil if it has none.
+	Entrypoint(ctx context.Context, taskID string) (*task.Execution, error)
+	// Probe returns how to tell that the sandbox is ready, nil if nobody said.
+	Probe(ctx context.Context, taskID string) (*pb.Probe, error)
+	// Snapshot makes an image of the root, or of the directory if that is not
+	// empty. The same key gives the same image. A ttl of zero means for ever.
+	Snapshot(ctx context.Context, r SnapshotRequest) (imageID string, err error)
+	// Mount puts an image over a directory; an empty image id means an empty one.
+	Mount(ctx context.Context, taskID, directory, imageID string) error
+}
+
+// SnapshotRequest says what to snapshot.
+type SnapshotRequest struct {
+	TaskID    string
+	Key       string
+	Directory string
+	TTL       time.Duration
+}
+
+// Router implements the service on a Backend.
+type Router struct {
+	pb.UnimplementedTaskCommandRouterServer
+	backend Backend
+}
+
+// New returns a router.
+func New(b Backend) *Router { return &Router{backend: b} }
+
+// use returns a running task and counts the call as a use of it.
+func (r *Router) use(ctx context.Context, id string) (*task.Task, error) {
+	t, err := r.backend.Task(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	t.Touch()
+	return t, nil
+}
+
+func (r *Router) execution(ctx context.Context, taskID, id string) (*task.Execution, error) {
+	t, err := r.backend.EndedTask(ctx, taskID)
+	if err != nil {
+		return nil, err
+	}
+	t.Touch()
+	e, ok := t.Execution(id)
+	if !ok {
+		return nil, status.Errorf(codes.NotFound, "exec %s not found", id)
+	}
+	return e, nil
+}
+
+// statusOf turns errors of the parts below into what the SDK understands.
+func statusOf(err error) error {
+	var gap *task.OffsetError
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
+		return status.FromContextError(err).Err()
+	case errors.Is(err, task.ErrClosed):
+		return status.Error(codes.NotFound, "the sandbox has ended")
+	case errors.Is(err, task.ErrStdinClosed):
+		return status.Error(codes.FailedPrecondition, err.Error())
+	case errors.As(err, &gap):
+		return status.Error(codes.InvalidArgument, err.Error())
+	}
+	if _, ok := status.FromError(err); ok {
+		return err
+	}
+	return status.Error(codes.Internal, err.Error())
+}

@@ -1,0 +1,262 @@
+package localmodal
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	pb "github.com/modal-labs/modal-client/go/proto/modal_proto"
+	"golang.org/x/sync/errgroup"
+	"google.golang.org/grpc"
+
+	"github.com/overwinter-dev/overwinter/internal/localmodal/box"
+	"github.com/overwinter-dev/overwinter/internal/localmodal/router"
+	"github.com/overwinter-dev/overwinter/internal/localmodal/task"
+)
+
+const (
+	// maxMessage is Modal's own bound.
+	maxMessage = 100 << 20
+	// sweepInterval is how often things past their time are cleared away.
+	sweepInterval = time.Minute
+	// stopParallel is how many sandboxes are ended side by side at a stop.
+	stopParallel = 8
+)
+
+// Options configure a Server.
+type Options struct {
+	// Address to listen on. Only loopback addresses are accepted: whoever reaches
+	// the server can run programs as its user. Default 127.0.0.1:0.
+	Address string
+	// DataDir holds everything that outlives the server. Required; one server at a time.
+	DataDir string
+	// Logger. Default: discarded.
+	Logger *slog.Logger
+	// InitPath is the program that sandboxes run as their init; its main must call
+	// ReexecMain first. Default: this program.
+	InitPath string
+}
+
+// Server is a Modal-compatible API on this machine.
+type Server struct {
+	pb.UnimplementedModalClientServer
+
+	logger   *slog.Logger
+	dataDir  string
+	lock     *os.File
+	records  *records
+	runtime  *box.Runtime
+	signer   signer
+	listener net.Listener
+	grpc     *grpc.Server
+	faults   faults
+
+	ctx        context.Context // done when the server closes
+	cancel     context.CancelFunc
+	background sync.WaitGroup
+	closing    sync.Once
+	closeErr   error
+
+	naming       sync.Mutex // held around find-or-create by name
+	snapshotKeys keyedLocks
+	// layers is held for reading while a layer is in use or in the making that no
+	// record refers to, and for writing while unused ones are looked for.
+	layers sync.RWMutex
+
+	mu             sync.Mutex
+	stopping       bool
+	sandboxes      map[string]*sandbox // by id
+	tasks          map[string]*sandbox // by task id
+	byKey          map[string]*sandbox // by idempotency key
+	lastCreated    time.Time
+	unnamedSecrets map[string]map[string]string
+}
+
+// New prepares a server: it locks the data directory, finds out whether this
+// machine can isolate sandboxes (a *box.UnsupportedError says that and why it
+// cannot), recovers what an earlier server left, and listens. The caller must
+// call Run or Close.
+func New(o Options) (*Server, error) {
+	address, err := loopback(o.Address)
+	if err != nil {
+		return nil, err
+	}
+	logger := o.Logger
+	if logger == nil {
+		logger = slog.New(slog.DiscardHandler)
+	}
+	dir, err := filepath.Abs(o.DataDir)
+	if err != nil || o.DataDir == "" {
+		return nil, errors.Join(errors.New("the data directory is not set"), err)
+	}
+	lock, err := lockDir(dir)
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	s := &Server{
+		logger: logger, dataDir: dir, lock: lock, signer: newSigner(), ctx: ctx, cancel: cancel,
+		sandboxes: map[string]*sandbox{}, tasks: map[string]*sandbox{}, byKey: map[string]*sandbox{},
+		unnamedSecrets: map[string]map[string]string{},
+	}
+	if err := s.open(o, address); err != nil {
+		return nil, errors.Join(err, s.Close())
+	}
+	return s, nil
+}
+
+// loopback accepts an address that only this machine can reach.
+func loopback(address string) (string, error) {
+	if address == "" {
+		return "127.0.0.1:0", nil
+	}
+	host, port, err := net.SplitHostPort(address)
+	if err != nil {
+		return "", fmt.Errorf("address %q: %w", address, err)
+	}
+	// Not every loopback address: the SDK speaks plaintext to these hosts alone.
+	if host != "127.0.0.1" && host != "::1" && host != "localhost" {
+		return "", fmt.Errorf("address %q is refused: the local Modal has no access control and listens on 127.0.0.1, ::1 or localhost only", address)
+	}
+	return net.JoinHostPort(host, port), nil
+}
+
+func (s *Server) open(o Options, address string) error {
+	for _, d := range []string{"archives", "scratch", "volumes"} {
+		if err := os.MkdirAll(filepath.Join(s.dataDir, d), 0o755); err != nil {
+			return fmt.Errorf("make data directory: %w", err)
+		}
+	}
+	var err error
+	if s.records, err = openRecords(filepath.Join(s.dataDir, "records")); err != nil {
+		return err
+	}
+	s.runtime, err = box.Open(s.ctx, box.Options{Dir: s.dataDir, InitPath: o.InitPath, Logger: s.logger})
+	if err != nil {
+		return err
+	}
+	if err := s.recover(s.ctx); err != nil {
+		return err
+	}
+	s.collect(s.ctx)
+	if s.listener, err = net.Listen("tcp", address); err != nil {
+		return fmt.Errorf("listen: %w", err)
+	}
+	s.grpc = grpc.NewServer(
+		grpc.MaxRecvMsgSize(maxMessage), grpc.MaxSendMsgSize(maxMessage), grpc.WaitForHandlers(true),
+		grpc.ChainUnaryInterceptor(s.interceptUnary), grpc.ChainStreamInterceptor(s.interceptStream),
+	)
+	pb.RegisterModalClientServer(s.grpc, s)
+	pb.RegisterTaskCommandRouterServer(s.grpc, router.New(s))
+	return nil
+}
+
+// URL is what MODAL_SERVER_URL must be for the SDK to use this server.
+func (s *Server) URL() string { return "http://" + s.listener.Addr().String() }
+
+// routerURL names the same listener: the SDK insists on https here, and speaks
+// plaintext nevertheless because the server's host is a loopback one.
+func (s *Server) routerURL() string { return "https://" + s.listener.Addr().String() }
+
+// Isolation tells how sandboxes are kept apart.
+func (s *Server) Isolation() string { return string(s.runtime.Isolation()) }
+
+// Inject makes the next calls of a method fail. For tests.
+func (s *Server) Inject(f Fault) { s.faults.add(f) }
+
+func (s *Server) scratch() string { return filepath.Join(s.dataDir, "scratch") }
+
+// Run serves until ctx is done, then ends every sandbox as if it had been
+// terminated and closes the server.
+func (s *Server) Run(ctx context.Context) error {
+	s.background.Go(func() { s.sweep() })
+	s.logger.InfoContext(ctx, "local Modal serves", "url", s.URL(), "isolation", s.Isolation(), "data_dir", s.dataDir)
+	served := make(chan error, 1)
+	go func() { served <- s.grpc.Serve(s.listener) }()
+	var err error
+	select {
+	case <-ctx.Done():
+	case err = <-served:
+		served <- nil
+	}
+	err = errors.Join(err, s.Close())
+	<-served
+	return err
+}
+
+// Close ends every sandbox and frees what the server holds. It may be called
+// more than once.
+func (s *Server) Close() error {
+	s.closing.Do(func() { s.closeErr = s.close() })
+	return s.closeErr
+}
+
+func (s *Server) close() error {
+	s.mu.Lock()
+	s.stopping = true
+	s.mu.Unlock()
+	if s.grpc != nil {
+		s.grpc.Stop()
+	}
+	var failures []error
+	if s.listener != nil {
+		if err := s.listener.Close(); !errors.Is(err, net.ErrClosed) {
+			failures = append(failures, err)
+		}
+	}
+	s.endAll()
+	s.cancel()
+	s.background.Wait()
+	for _, sb := range s.snapshotOfSandboxes() {
+		if sb.task != nil {
+			failures = append(failures, sb.task.Release())
+		}
+	}
+	if s.runtime != nil {
+		failures = append(failures, s.runtime.Close())
+	}
+	return errors.Join(append(failures, s.lock.Close())...)
+}
+
+func (s *Server) endAll() {
+	var g errgroup.Group
+	g.SetLimit(stopParallel)
+	for _, sb := range s.snapshotOfSandboxes() {
+		g.Go(func() error {
+			<-sb.started // no call is left that could be starting it: soon
+			if sb.failure == nil && sb.task != nil {
+				sb.finish(s.ctx, pb.GenericResult_GENERIC_STATUS_TERMINATED, exitTerminated)
+			}
+			return nil
+		})
+	}
+	_ = g.Wait() // nothing in it fails
+}
+
+// sweep clears away what is past its time.
+func (s *Server) sweep() {
+	tick := time.NewTicker(sweepInterval)
+	defer tick.Stop()
+	for {
+		select {
+		case <-s.ctx.Done():
+			return
+		case <-tick.C:
+		}
+		s.collect(s.ctx)
+		for _, sb := range s.snapshotOfSandboxes() {
+			if !sb.over() || sb.task == nil || time.Since(sb.record().Ended) < task.Retention {
+				continue
+			}
+			if err := sb.task.Release(); err != nil {
+				s.logger.WarnContext(s.ctx, "output of an ended sandbox could not be freed", "error", err)
+			}
+		}
+	}
+}

@@ -1,0 +1,156 @@
+// Package store keeps small records, one JSON file each, so that they survive the
+// process. A record is on disk when Put returns, and whole: it is written beside
+// its place and renamed into it.
+package store
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+)
+
+const extension = ".json"
+
+// Collection is a set of records by id, all of them also in memory. It is safe
+// for concurrent use. Values are handed out as they are: treat them as read-only.
+type Collection[T any] struct {
+	dir   string
+	locks sync.Map // of writers, by id
+
+	mu      sync.RWMutex
+	records map[string]T
+}
+
+// Open reads the collection in dir, making it if need be. Only the owner may read it.
+func Open[T any](dir string) (*Collection[T], error) {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, fmt.Errorf("open store: %w", err)
+	}
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return nil, fmt.Errorf("open store: %w", err)
+	}
+	c := &Collection[T]{dir: dir, records: map[string]T{}}
+	for _, e := range entries {
+		if err := c.load(e.Name()); err != nil {
+			return nil, err
+		}
+	}
+	return c, nil
+}
+
+func (c *Collection[T]) load(name string) error {
+	path := filepath.Join(c.dir, name)
+	escaped, ok := strings.CutSuffix(name, extension)
+	if !ok { // left by a write that was cut short
+		return os.Remove(path)
+	}
+	id, err := url.PathUnescape(escaped)
+	if err != nil {
+		return fmt.Errorf("open record %s: %w", path, err)
+	}
+	b, err := os.ReadFile(path)
+	if err != nil {
+		return fmt.Errorf("open record: %w", err)
+	}
+	var record T
+	if err := json.Unmarshal(b, &record); err != nil {
+		return fmt.Errorf("open record %s: %w", path, err)
+	}
+	c.records[id] = record
+	return nil
+}
+
+func (c *Collection[T]) path(id string) string {
+	return filepath.Join(c.dir, url.PathEscape(id)+extension)
+}
+
+// lock orders the writers of one record.
+func (c *Collection[T]) lock(id string) func() {
+	v, _ := c.locks.LoadOrStore(id, &sync.Mutex{})
+	mu := v.(*sync.Mutex)
+	mu.Lock()
+	return mu.Unlock
+}
+
+// Put stores a record, replacing the one of that id.
+func (c *Collection[T]) Put(id string, record T) error {
+	defer c.lock(id)()
+	b, err := json.Marshal(record)
+	if err == nil {
+		err = c.write(id, b)
+	}
+	if err != nil {
+		return fmt.Errorf("store record %s: %w", id, err)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.records[id] = record
+	return nil
+}
+
+func (c *Collection[T]) write(id string, b []byte) error {
+	f, err := os.CreateTemp(c.dir, "writing-*")
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(b)
+	if err == nil {
+		err = f.Sync()
+	}
+	if err := errors.Join(err, f.Close()); err != nil {
+		return errors.Join(err, os.Remove(f.Name()))
+	}
+	return os.Rename(f.Name(), c.path(id))
+}
+
+// Delete removes a record; one that is not there is fine.
+func (c *Collection[T]) Delete(id string) error {
+	defer c.lock(id)()
+	if err := os.Remove(c.path(id)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("delete record: %w", err)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.records, id)
+	c.locks.Delete(id)
+	return nil
+}
+
+// Get returns the record with that id.
+func (c *Collection[T]) Get(id string) (T, bool) {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	record, ok := c.records[id]
+	return record, ok
+}
+
+// Find returns a record that match accepts.
+func (c *Collection[T]) Find(match func(T) bool) (T, bool) {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	for _, record := range c.records {
+		if match(record) {
+			return record, true
+		}
+	}
+	var none T
+	return none, false
+}
+
+// All returns the records in no particular order.
+func (c *Collection[T]) All() []T {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	all := make([]T, 0, len(c.records))
+	for _, record := range c.records {
+		all = append(all, record)
+	}
+	return all
+}

@@ -1,0 +1,206 @@
+package task
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/overwinter-dev/overwinter/internal/localmodal/box"
+	"github.com/overwinter-dev/overwinter/internal/localmodal/wire"
+)
+
+// drainGrace is how long the output of a process is awaited after its end: a
+// child that it left behind may hold its streams open for ever.
+const drainGrace = 250 * time.Millisecond
+
+// ErrStdinClosed is returned for a write to a process that takes no more input.
+var ErrStdinClosed = errors.New("stdin is closed")
+
+// OffsetError is returned for a write that would leave a gap.
+type OffsetError struct{ Offset, Written uint64 }
+
+func (e *OffsetError) Error() string {
+	return fmt.Sprintf("offset %d is past the %d bytes written", e.Offset, e.Written)
+}
+
+// Execution is one process with its streams.
+type Execution struct {
+	Stdout, Stderr *Output // nil where the caller did not want it
+
+	process *box.Process
+	done    chan struct{}
+	ended   time.Time // set before done is closed
+
+	writing sync.Mutex // one writer at a time
+	stdin   *os.File
+
+	mu      sync.Mutex
+	written uint64
+	closed  bool
+}
+
+// streams are both ends of a process's three streams.
+type streams struct{ theirs, ours [3]*os.File }
+
+func openStreams() (*streams, error) {
+	var s streams
+	for i := range s.ours {
+		r, w, err := os.Pipe()
+		if err != nil {
+			s.close()
+			return nil, fmt.Errorf("open streams: %w", err)
+		}
+		if i == 0 {
+			s.theirs[i], s.ours[i] = r, w
+		} else {
+			s.theirs[i], s.ours[i] = w, r
+		}
+	}
+	return &s, nil
+}
+
+func (s *streams) close() {
+	s.closeTheirs()
+	for _, f := range s.ours {
+		if f != nil {
+			_ = f.Close()
+		}
+	}
+}
+
+func (s *streams) closeTheirs() {
+	for _, f := range s.theirs {
+		if f != nil {
+			_ = f.Close()
+		}
+	}
+}
+
+// begin starts the process. finished is called when it and its output are done.
+func begin(b *box.Box, spec wire.ExecSpec, stdout, stderr *Output, finished func()) (*Execution, error) {
+	s, err := openStreams()
+	if err != nil {
+		return nil, err
+	}
+	process, err := b.Exec(spec, s.theirs[0], s.theirs[1], s.theirs[2])
+	if err != nil {
+		s.close()
+		return nil, err
+	}
+	s.closeTheirs()
+	e := &Execution{Stdout: stdout, Stderr: stderr, process: process, stdin: s.ours[0], done: make(chan struct{})}
+	var pumps sync.WaitGroup
+	pumps.Go(func() { pump(stdout, s.ours[1]) })
+	pumps.Go(func() { pump(stderr, s.ours[2]) })
+	go func() {
+		defer finished()
+		<-process.Done()
+		giveUp := time.AfterFunc(drainGrace, func() {
+			now := time.Now()
+			_ = s.ours[1].SetReadDeadline(now) // fails only when it is closed already
+			_ = s.ours[2].SetReadDeadline(now)
+		})
+		pumps.Wait()
+		giveUp.Stop()
+		e.finish()
+	}()
+	return e, nil
+}
+
+// pump moves what a process writes into its stream; without one, it is thrown
+// away, so that the process never waits.
+func pump(to *Output, from *os.File) {
+	defer from.Close() //nolint:errcheck // only read
+	var w io.Writer = io.Discard
+	if to != nil {
+		w = to
+		defer to.End()
+	}
+	if _, err := io.Copy(w, from); err != nil {
+		_, _ = io.Copy(io.Discard, from) // the stream keeps the error for its readers
+	}
+}
+
+func (e *Execution) finish() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.closed = true
+	_ = e.stdin.Close() // nobody reads it any more
+	e.ended = time.Now()
+	close(e.done)
+}
+
+// Done is closed when the process has ended and its output is complete.
+func (e *Execution) Done() <-chan struct{} { return e.done }
+
+// Exit returns the exit code, or the signal that ended the process, once Done is
+// closed.
+func (e *Execution) Exit() (int, syscall.Signal) { return e.process.Exit() }
+
+// Kill ends the process and its group.
+func (e *Execution) Kill() error { return e.process.Signal(syscall.SIGKILL) }
+
+// Written tells how much of stdin has been passed on, and whether it is closed.
+func (e *Execution) Written() (uint64, bool) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.written, e.closed
+}
+
+// Write passes data to stdin. offset is that of data in the whole input: what
+// was written before is skipped, so a repeated write is harmless. It waits while
+// the process does not read, until ctx is done.
+func (e *Execution) Write(ctx context.Context, offset uint64, data []byte, last bool) error {
+	e.writing.Lock()
+	defer e.writing.Unlock()
+	written, closed := e.Written()
+	if closed {
+		if last && offset+uint64(len(data)) <= written {
+			return nil // said before
+		}
+		return ErrStdinClosed
+	}
+	if offset > written {
+		return &OffsetError{Offset: offset, Written: written}
+	}
+	if skip := written - offset; skip < uint64(len(data)) {
+		if err := e.pass(ctx, data[skip:]); err != nil {
+			return err
+		}
+	}
+	if !last {
+		return nil
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if !e.closed {
+		e.closed = true
+		return e.stdin.Close()
+	}
+	return nil
+}
+
+func (e *Execution) pass(ctx context.Context, data []byte) error {
+	if err := e.stdin.SetWriteDeadline(time.Time{}); err != nil {
+		return ErrStdinClosed
+	}
+	stop := context.AfterFunc(ctx, func() { _ = e.stdin.SetWriteDeadline(time.Unix(1, 0)) })
+	defer stop()
+	n, err := e.stdin.Write(data)
+	e.mu.Lock()
+	e.written += uint64(n)
+	e.mu.Unlock()
+	switch {
+	case err == nil:
+		return nil
+	case ctx.Err() != nil:
+		return ctx.Err()
+	default:
+		return ErrStdinClosed
+	}
+}

@@ -1,0 +1,123 @@
+package task
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"strconv"
+)
+
+// Tunnel makes a port of the sandbox reachable from this machine.
+type Tunnel struct {
+	Port     uint32 // inside
+	Host     string
+	HostPort uint32
+
+	listener net.Listener
+}
+
+// Expose opens a tunnel to a port. Each connection counts as a use of the task.
+func (t *Task) Expose(port uint32) (Tunnel, error) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return Tunnel{}, fmt.Errorf("open tunnel: %w", err)
+	}
+	tunnel := Tunnel{Port: port, Host: "127.0.0.1", HostPort: hostPort(listener), listener: listener}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.closed {
+		return Tunnel{}, errors.Join(ErrClosed, listener.Close())
+	}
+	t.tunnels = append(t.tunnels, tunnel)
+	t.group.Go(func() { t.accept(listener, port) })
+	return tunnel, nil
+}
+
+func hostPort(l net.Listener) uint32 {
+	if a, ok := l.Addr().(*net.TCPAddr); ok {
+		return uint32(a.Port)
+	}
+	return 0
+}
+
+// Tunnels lists the open tunnels in the order of their opening.
+func (t *Task) Tunnels() []Tunnel {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return append([]Tunnel(nil), t.tunnels...)
+}
+
+func (t *Task) accept(listener net.Listener, port uint32) {
+	for {
+		conn, err := listener.Accept()
+		if err != nil {
+			return // closed
+		}
+		t.group.Go(func() { t.forward(conn, port) })
+	}
+}
+
+func (t *Task) forward(outside net.Conn, port uint32) {
+	defer t.hold()()
+	inside, err := t.dial(t.ctx, port)
+	if err != nil {
+		_ = outside.Close() // the client sees that nobody listens
+		return
+	}
+	both := func() {
+		_ = outside.Close()
+		_ = inside.Close()
+	}
+	defer both()
+	defer context.AfterFunc(t.ctx, both)()
+	back := make(chan struct{})
+	go func() {
+		defer close(back)
+		copyHalf(inside, outside)
+	}()
+	copyHalf(outside, inside)
+	<-back
+}
+
+// copyHalf copies one direction and passes on its end.
+func copyHalf(to, from net.Conn) {
+	if _, err := io.Copy(to, from); err != nil {
+		_ = to.Close() // a broken connection breaks as a whole
+		_ = from.Close()
+		return
+	}
+	if tcp, ok := to.(*net.TCPConn); ok {
+		_ = tcp.CloseWrite() // fails when the other direction has ended it all
+	}
+}
+
+func (t *Task) dial(ctx context.Context, port uint32) (net.Conn, error) {
+	return t.Box.Dial(ctx, net.JoinHostPort("127.0.0.1", strconv.FormatUint(uint64(port), 10)))
+}
+
+func (t *Task) closeListeners() error {
+	t.mu.Lock()
+	tunnels, connect := t.tunnels, t.connect
+	t.tunnels, t.connect = nil, nil
+	t.mu.Unlock()
+	var err error
+	for _, tunnel := range tunnels {
+		err = errors.Join(err, tunnel.listener.Close())
+	}
+	if connect != nil {
+		err = errors.Join(err, connect.close())
+	}
+	return err
+}
+
+// Reachable reports whether something inside listens on port.
+func (t *Task) Reachable(ctx context.Context, port uint32) bool {
+	conn, err := t.dial(ctx, port)
+	if err != nil {
+		return false
+	}
+	_ = conn.Close() // it has told all we wanted to know
+	return true
+}

@@ -1,0 +1,97 @@
+package localmodal
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	pb "github.com/modal-labs/modal-client/go/proto/modal_proto"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/types/known/emptypb"
+
+	"github.com/overwinter-dev/overwinter/internal/localmodal/wire"
+)
+
+// A volume is a directory of this machine, mounted into every sandbox that asks
+// for it: what one writes, the others see at once. Commit and reload are no-ops.
+
+func (s *Server) volumePath(id string) string { return filepath.Join(s.dataDir, "volumes", id) }
+
+// VolumeGetOrCreate finds a volume by name, or makes it if asked to.
+func (s *Server) VolumeGetOrCreate(_ context.Context, q *pb.VolumeGetOrCreateRequest) (*pb.VolumeGetOrCreateResponse, error) {
+	s.naming.Lock()
+	defer s.naming.Unlock()
+	name, env := q.GetDeploymentName(), environment(q.GetEnvironmentName())
+	kind := q.GetObjectCreationType()
+	ephemeral := kind == pb.ObjectCreationType_OBJECT_CREATION_TYPE_EPHEMERAL
+	if !ephemeral {
+		known, ok := s.records.volumes.Find(func(v volumeRecord) bool { return v.Name == name && v.Environment == env })
+		if ok {
+			return pb.VolumeGetOrCreateResponse_builder{VolumeId: known.ID}.Build(), nil
+		}
+		if kind != pb.ObjectCreationType_OBJECT_CREATION_TYPE_CREATE_IF_MISSING {
+			return nil, status.Errorf(codes.NotFound, "volume %q not found", name)
+		}
+	}
+	v := volumeRecord{ID: newID("vo"), Name: name, Environment: env}
+	err := os.MkdirAll(s.volumePath(v.ID), 0o755)
+	if err == nil {
+		err = s.records.volumes.Put(v.ID, v)
+	}
+	if err != nil {
+		return nil, status.Error(codes.Internal, err.Error())
+	}
+	return pb.VolumeGetOrCreateResponse_builder{VolumeId: v.ID}.Build(), nil
+}
+
+// VolumeHeartbeat keeps an ephemeral volume alive, which needs nothing here.
+func (s *Server) VolumeHeartbeat(context.Context, *pb.VolumeHeartbeatRequest) (*emptypb.Empty, error) {
+	return &emptypb.Empty{}, nil
+}
+
+// VolumeDelete removes a volume with its files.
+func (s *Server) VolumeDelete(_ context.Context, q *pb.VolumeDeleteRequest) (*emptypb.Empty, error) {
+	if _, ok := s.records.volumes.Get(q.GetVolumeId()); !ok {
+		return nil, status.Errorf(codes.NotFound, "volume %s not found", q.GetVolumeId())
+	}
+	if err := errors.Join(s.records.volumes.Delete(q.GetVolumeId()), os.RemoveAll(s.volumePath(q.GetVolumeId()))); err != nil {
+		return nil, status.Error(codes.Internal, err.Error())
+	}
+	return &emptypb.Empty{}, nil
+}
+
+func (s *Server) volumeMounts(mounts []*pb.VolumeMount) ([]wire.Mount, error) {
+	var out []wire.Mount
+	for _, m := range mounts {
+		if _, ok := s.records.volumes.Get(m.GetVolumeId()); !ok {
+			return nil, status.Errorf(codes.NotFound, "volume %s not found", m.GetVolumeId())
+		}
+		sub := filepath.Join("/", m.GetSubPath()) // cannot lead out
+		source := filepath.Join(s.volumePath(m.GetVolumeId()), sub)
+		if err := makeBelow(s.volumePath(m.GetVolumeId()), sub); err != nil {
+			return nil, status.Errorf(codes.InvalidArgument, "volume %s: %v", m.GetVolumeId(), err)
+		}
+		out = append(out, wire.Mount{Source: source, Target: m.GetMountPath(), ReadOnly: m.GetReadOnly()})
+	}
+	return out, nil
+}
+
+// makeBelow makes a directory inside root, refusing symbolic links that sandboxes
+// may have put there to lead out of it.
+func makeBelow(root, sub string) error {
+	r, err := os.OpenRoot(root)
+	if err != nil {
+		return err
+	}
+	err = r.MkdirAll("."+sub, 0o755)
+	if err == nil {
+		var info os.FileInfo
+		if info, err = r.Stat("." + sub); err == nil && !info.IsDir() {
+			err = fmt.Errorf("%s is not a directory", sub)
+		}
+	}
+	return errors.Join(err, r.Close())
+}
