@@ -1,0 +1,314 @@
+package agenttest
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/overwinter-dev/overwinter/internal/agent"
+	"github.com/overwinter-dev/overwinter/internal/conversation"
+	"github.com/overwinter-dev/overwinter/internal/session"
+)
+
+// patience is how long the suite waits for anything an agent does.
+const patience = 30 * time.Second
+
+// bench is one session with its home, its workspace and all runs so far.
+type bench struct {
+	Harness
+	sessionID       string
+	home, workspace string
+	process         *process
+	runs            []*run
+	killed          bool // a process was ended in the middle of something
+}
+
+// run is what one run's journal would hold.
+type run struct {
+	context agent.RunContext
+	frames  []agent.Frame
+	events  []conversation.Event
+	end     *agent.TurnEnd
+	live    agent.Translator
+}
+
+func newBench(t *testing.T, h Harness) *bench {
+	return &bench{
+		Harness: h, sessionID: session.NewID(session.SessionPrefix), home: t.TempDir(), workspace: t.TempDir(),
+	}
+}
+
+// launch starts the agent's process where none is up.
+func (b *bench) launch(t *testing.T) {
+	t.Helper()
+	if b.process != nil {
+		return
+	}
+	launch, err := b.Adapter.Launch(agent.LaunchInput{
+		SessionID: b.sessionID, Home: b.home, Workspace: b.workspace, Resume: len(b.runs) > 0,
+	})
+	require.NoError(t, err)
+	cmd := b.Command(t, launch)
+	cmd.Dir = launch.Dir
+	if cmd.Env == nil {
+		cmd.Env = os.Environ()
+	}
+	for _, k := range slices.Sorted(maps.Keys(launch.Env)) {
+		cmd.Env = append(cmd.Env, k+"="+launch.Env[k])
+	}
+	b.process = startProcess(t, cmd)
+}
+
+// begin delivers a prompt under a new run.
+func (b *bench) begin(t *testing.T, content string) *run {
+	t.Helper()
+	r := &run{context: agent.RunContext{
+		RunID: session.NewID(session.RunPrefix), PromptID: session.NewID(session.PromptPrefix), Author: "ada",
+	}}
+	b.runs = append(b.runs, r)
+	b.deliver(t, r, content)
+	return r
+}
+
+// deliver delivers the prompt of a run, maybe not for the first time.
+func (b *bench) deliver(t *testing.T, r *run, content string) {
+	t.Helper()
+	require.NotEmpty(t, content, "the harness has no prompt for this scenario and does not say that it cannot")
+	live, err := b.Adapter.NewTranslator(r.context, nil)
+	require.NoError(t, err)
+	r.live = live
+	b.launch(t)
+	data, err := b.Adapter.Prompt(agent.PromptInput{
+		RunID: r.context.RunID, PromptID: r.context.PromptID, Content: content, Author: r.context.Author, At: time.Now(),
+	})
+	require.NoError(t, err)
+	b.process.write(t, data)
+}
+
+// turn runs a prompt to its end and returns the run.
+func (b *bench) turn(t *testing.T, content string) *run {
+	t.Helper()
+	r := b.begin(t, content)
+	b.finish(t, r)
+	return r
+}
+
+// finish reads frames until the turn has ended.
+func (b *bench) finish(t *testing.T, r *run) {
+	t.Helper()
+	b.until(t, r, "the end of the turn", func(conversation.Event) bool { return false })
+	require.NotNil(t, r.end)
+}
+
+// until reads frames until an event is the one waited for, or the turn has ended.
+func (b *bench) until(t *testing.T, r *run, what string, found func(conversation.Event) bool) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	for r.end == nil {
+		var f agent.Frame
+		var ok bool
+		select {
+		case f, ok = <-b.process.frames:
+			require.True(t, ok, "the process is gone while waiting for %s", what)
+		case <-ctx.Done():
+			require.FailNow(t, "the agent does nothing", "waiting for %s; frames so far:\n%s", what, printFrames(r.frames))
+		}
+		f.No = int64(len(r.frames))
+		r.frames = append(r.frames, f)
+		tr, err := r.live.Translate(f)
+		require.NoError(t, err)
+		r.events = append(r.events, tr.Events...)
+		r.end = tr.End
+		if f.Stream == agent.Exit {
+			b.process = nil
+			require.NotNil(t, r.end, "the exit of the agent must end its turn")
+		}
+		if slices.ContainsFunc(tr.Events, found) {
+			return
+		}
+	}
+}
+
+// interrupt breaks a run off as the adapter says.
+func (b *bench) interrupt(t *testing.T, r *run) {
+	t.Helper()
+	how := b.Adapter.Interrupt(r.context.RunID)
+	require.Positive(t, how.Grace)
+	if len(how.Stdin) > 0 {
+		b.process.write(t, how.Stdin)
+		return
+	}
+	signals := map[string]syscall.Signal{"INT": syscall.SIGINT, "TERM": syscall.SIGTERM}
+	sig, ok := signals[how.Signal]
+	require.True(t, ok, "unknown signal %q", how.Signal)
+	require.NoError(t, b.process.cmd.Process.Signal(sig))
+}
+
+// kill ends the process as kill -9 does.
+func (b *bench) kill(t *testing.T) {
+	t.Helper()
+	b.killed = true
+	require.NoError(t, b.process.cmd.Process.Kill())
+}
+
+// close ends stdin and waits until the agent has gone by itself.
+func (b *bench) close(t *testing.T) {
+	t.Helper()
+	if b.process == nil {
+		return
+	}
+	require.NoError(t, b.process.stdin.Close())
+	deadline := time.After(patience)
+	for {
+		select {
+		case _, ok := <-b.process.frames:
+			if !ok {
+				b.process = nil
+				return
+			}
+		case <-deadline:
+			require.FailNow(t, "the agent does not end when its stdin does")
+		}
+	}
+}
+
+// transcripts reads the files that the runner would follow.
+func (b *bench) transcripts(t *testing.T) []session.TranscriptFile {
+	t.Helper()
+	launch, err := b.Adapter.Launch(agent.LaunchInput{SessionID: b.sessionID, Home: b.home, Workspace: b.workspace})
+	require.NoError(t, err)
+	require.NotEmpty(t, launch.Transcripts)
+	var files []session.TranscriptFile
+	for _, pattern := range launch.Transcripts {
+		names, err := filepath.Glob(pattern)
+		require.NoError(t, err)
+		for _, name := range names {
+			data, err := os.ReadFile(name)
+			require.NoError(t, err)
+			files = append(files, session.TranscriptFile{Path: name, Data: data})
+		}
+	}
+	return files
+}
+
+// move gives the session a fresh home that has its transcripts and nothing else.
+func (b *bench) move(t *testing.T) {
+	t.Helper()
+	files := b.transcripts(t)
+	home := t.TempDir()
+	for _, f := range files {
+		rel, err := filepath.Rel(b.home, f.Path)
+		require.NoError(t, err)
+		name := filepath.Join(home, rel)
+		require.NoError(t, os.MkdirAll(filepath.Dir(name), 0o700))
+		require.NoError(t, os.WriteFile(name, f.Data, 0o600))
+	}
+	b.home, b.workspace = home, t.TempDir()
+}
+
+// process is the agent with the frames that a runner would write down.
+type process struct {
+	cmd    *exec.Cmd
+	stdin  io.WriteCloser
+	frames chan agent.Frame // closed behind the exit frame
+}
+
+func startProcess(t *testing.T, cmd *exec.Cmd) *process {
+	t.Helper()
+	stdin, err := cmd.StdinPipe()
+	require.NoError(t, err)
+	stdout, err := cmd.StdoutPipe()
+	require.NoError(t, err)
+	stderr := &strings.Builder{}
+	cmd.Stderr = stderr
+	require.NoError(t, cmd.Start())
+	// A few frames of slack; a test that has stopped reading is what stop is for.
+	p := &process{cmd: cmd, stdin: stdin, frames: make(chan agent.Frame, 64)}
+	ctx, stop := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		defer close(p.frames)
+		p.pump(ctx, stdout)
+		err := cmd.Wait()
+		p.send(ctx, exitFrame(cmd.ProcessState, err, stderr.String()))
+	}()
+	t.Cleanup(func() {
+		stop()
+		_ = cmd.Process.Kill() // mostly gone already
+		<-done
+	})
+	return p
+}
+
+// pump sends each line of stdout, and reads on without sending once ctx is over.
+func (p *process) pump(ctx context.Context, stdout io.Reader) {
+	r := bufio.NewReader(stdout)
+	for {
+		data, err := r.ReadBytes('\n')
+		if len(data) > 0 {
+			p.send(ctx, agent.Frame{Stream: agent.Stdout, At: time.Now(), Data: trimNewline(data)})
+		}
+		if err != nil {
+			return
+		}
+	}
+}
+
+func (p *process) send(ctx context.Context, f agent.Frame) {
+	select {
+	case p.frames <- f:
+	case <-ctx.Done():
+	}
+}
+
+func (p *process) write(t *testing.T, data []byte) {
+	t.Helper()
+	_, err := p.stdin.Write(data)
+	require.NoError(t, err)
+}
+
+func exitFrame(state *os.ProcessState, err error, stderr string) agent.Frame {
+	report := agent.ExitReport{Code: state.ExitCode(), Stderr: stderr}
+	if ws, ok := state.Sys().(syscall.WaitStatus); ok && ws.Signaled() {
+		report.Signal = ws.Signal().String()
+	}
+	var exit *exec.ExitError
+	if err != nil && !errors.As(err, &exit) {
+		report.Stderr += err.Error()
+	}
+	return agent.Frame{Stream: agent.Exit, At: time.Now(), Data: encode(report)}
+}
+
+func trimNewline(b []byte) []byte { return []byte(strings.TrimSuffix(string(b), "\n")) }
+
+func encode(v any) []byte {
+	b, err := json.Marshal(v)
+	if err != nil {
+		panic(fmt.Sprintf("agenttest: encode %T: %v", v, err)) // our own types always encode
+	}
+	return b
+}
+
+func printFrames(frames []agent.Frame) string {
+	var s strings.Builder
+	for _, f := range frames {
+		fmt.Fprintf(&s, "%d %s %s\n", f.No, f.Stream, f.Data)
+	}
+	return s.String()
+}

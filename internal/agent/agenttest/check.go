@@ -1,0 +1,256 @@
+package agenttest
+
+import (
+	"bytes"
+	"encoding/json"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/stretchr/testify/require"
+
+	"github.com/overwinter-dev/overwinter/internal/agent"
+	"github.com/overwinter-dev/overwinter/internal/conversation"
+	"github.com/overwinter-dev/overwinter/internal/session"
+)
+
+const (
+	maxState = 64 << 10 // of a translator's state, which is written with every commit
+	allCuts  = 8 << 10  // a file up to this size is cut at every byte, a longer one as often
+)
+
+// check holds everything that was recorded to the promises. It ends the process first, so that
+// the transcript is whole.
+func (b *bench) check(t *testing.T) {
+	t.Helper()
+	b.close(t)
+	files := b.transcripts(t)
+	require.NotEmpty(t, files, "the agent left no transcript where Launch says")
+	streamed := b.folded(t)
+	parsed := b.parsed(t, files)
+	if b.killed && b.KillLosesText {
+		streamed, parsed = withoutLostText(streamed), withoutLostText(parsed)
+	}
+	require.Empty(t, cmp.Diff(parsed, streamed), "- parsed from the transcript, + folded from the stream")
+	requireClosed(t, streamed)
+	for _, r := range b.runs {
+		requireLifecycles(t, r.events)
+		b.checkRestarts(t, r)
+		b.checkUnknown(t, r)
+	}
+	b.checkCuts(t, files)
+}
+
+// folded is the conversation as a reader of the log would have it.
+func (b *bench) folded(t *testing.T) conversation.Conversation {
+	t.Helper()
+	var events []conversation.Event
+	for _, r := range b.runs {
+		events = append(events, r.events...)
+	}
+	return Fold(t, events)
+}
+
+func (b *bench) parsed(t *testing.T, files []session.TranscriptFile) conversation.Conversation {
+	t.Helper()
+	c, err := b.Adapter.Parse(files)
+	require.NoError(t, err)
+	return throughJSON(t, c)
+}
+
+// Fold folds events after a trip through JSON, as they come out of the log.
+func Fold(t *testing.T, events []conversation.Event) conversation.Conversation {
+	t.Helper()
+	var f conversation.Folder
+	for _, e := range events {
+		require.NoError(t, f.Apply(e.Type, e.ConversationID, encode(e.Data)))
+	}
+	return throughJSON(t, f.Conversation())
+}
+
+func throughJSON(t *testing.T, c conversation.Conversation) conversation.Conversation {
+	t.Helper()
+	var back conversation.Conversation
+	require.NoError(t, json.Unmarshal(encode(c), &back))
+	return back
+}
+
+// withoutLostText blanks the text of what was broken off.
+func withoutLostText(c conversation.Conversation) conversation.Conversation {
+	for _, thread := range c.Threads {
+		for i, block := range thread.Blocks {
+			text := block.Type == conversation.AssistantText || block.Type == conversation.Thinking
+			if text && block.Status == conversation.Aborted {
+				thread.Blocks[i].Content = ""
+			}
+		}
+	}
+	return c
+}
+
+func requireClosed(t *testing.T, c conversation.Conversation) {
+	t.Helper()
+	for _, thread := range c.Threads {
+		for _, block := range thread.Blocks {
+			require.False(t, block.Status.Open(), "block %s of %s is still %s", block.ID, thread.ID, block.Status)
+			require.False(t, block.CreatedAt.IsZero(), "block %s of %s has no time", block.ID, thread.ID)
+		}
+	}
+}
+
+// requireLifecycles checks that every block of a run starts once, then changes, then completes
+// once or is removed, and that deltas add up to the text they announced.
+func requireLifecycles(t *testing.T, events []conversation.Event) {
+	t.Helper()
+	type life struct {
+		conversation string
+		text         string
+		over         bool
+	}
+	blocks := map[string]*life{}
+	open := func(e conversation.Event, id string) *life {
+		l, ok := blocks[id]
+		require.True(t, ok, "%s of block %s, which has not started", e.Type, id)
+		require.False(t, l.over, "%s of block %s, which is over", e.Type, id)
+		require.Equal(t, l.conversation, e.ConversationID, "%s of block %s", e.Type, id)
+		return l
+	}
+	for _, e := range events {
+		require.False(t, e.At.IsZero(), "%s has no time", e.Type)
+		switch d := e.Data.(type) {
+		case conversation.BlockStart:
+			require.NotContains(t, blocks, d.Block.ID, "a block started twice")
+			require.True(t, d.Block.Status.Open(), "block %s starts as %s", d.Block.ID, d.Block.Status)
+			blocks[d.Block.ID] = &life{conversation: e.ConversationID}
+		case conversation.TextDelta:
+			open(e, d.BlockID).text += d.Delta
+		case conversation.BlockUpdate:
+			open(e, d.BlockID)
+		case conversation.BlockRemoved:
+			open(e, d.BlockID).over = true
+		case conversation.BlockComplete:
+			l := open(e, d.Block.ID)
+			l.over = true
+			require.False(t, d.Block.Status.Open(), "block %s completes as %s", d.Block.ID, d.Block.Status)
+			if l.text != "" {
+				require.Equal(t, l.text, d.Block.Content, "deltas of block %s", d.Block.ID)
+			}
+		}
+	}
+	for id, l := range blocks {
+		require.True(t, l.over, "block %s never completes", id)
+	}
+}
+
+// checkRestarts translates the frames again with a new translator before every frame, and with a
+// single restart before each.
+func (b *bench) checkRestarts(t *testing.T, r *run) {
+	t.Helper()
+	whole := b.translate(t, r, func(int) bool { return false })
+	require.Equal(t, r.end, whole.end)
+	every := b.translate(t, r, func(int) bool { return true })
+	require.Empty(t, cmp.Diff(printEvents(whole.events), printEvents(every.events)), "a new translator before every frame")
+	require.Equal(t, whole.end, every.end)
+	stride := max(1, len(r.frames)/200) // quadratic: long runs are sampled
+	for k := 0; k < len(r.frames); k += stride {
+		once := b.translate(t, r, func(i int) bool { return i == k })
+		require.Empty(t, cmp.Diff(printEvents(whole.events), printEvents(once.events)), "a new translator before frame %d", k)
+		require.Equal(t, whole.end, once.end)
+	}
+}
+
+// checkUnknown translates the frames with strange ones among them: what was understood before must
+// be understood still.
+func (b *bench) checkUnknown(t *testing.T, r *run) {
+	t.Helper()
+	strange := append([]string{
+		``, `   `, `{`, `null`, `[]`, `42`, `"text"`, `{"type":"never heard of"}`, `{"type":42}`, "\x00\xff\xfe", strings.Repeat("x", 100_000),
+	}, b.Unknown...)
+	mixed := &run{context: r.context}
+	add := func(f agent.Frame) {
+		f.No = int64(len(mixed.frames))
+		mixed.frames = append(mixed.frames, f)
+	}
+	for i, f := range r.frames {
+		add(agent.Frame{Stream: agent.Stdout, At: f.At, Data: []byte(strange[i%len(strange)])})
+		add(agent.Frame{Stream: agent.Stderr, At: f.At, Data: []byte("noise")})
+		add(agent.Frame{Stream: "a stream of the future", At: f.At, Data: []byte("noise")})
+		add(f)
+	}
+	got := b.translate(t, mixed, func(int) bool { return false })
+	require.Equal(t, r.end, got.end, "strange frames changed the end of the turn")
+	require.Empty(t, cmp.Diff(withoutSystem(Fold(t, r.events)), withoutSystem(Fold(t, got.events))), "strange frames changed blocks")
+	for _, e := range got.events {
+		require.Less(t, len(encode(e.Data)), maxState, "a strange frame must be kept bounded")
+	}
+}
+
+// checkCuts parses the transcripts with one of them cut short.
+func (b *bench) checkCuts(t *testing.T, files []session.TranscriptFile) {
+	t.Helper()
+	for i, f := range files {
+		stride := max(1, len(f.Data)/allCuts)
+		for n := 0; n < len(f.Data); n += stride {
+			cut := append([]session.TranscriptFile(nil), files...)
+			cut[i].Data = bytes.Clone(f.Data[:n])
+			c, err := b.Adapter.Parse(cut)
+			require.NoError(t, err, "%s cut at byte %d", f.Path, n)
+			requireClosed(t, c)
+		}
+	}
+}
+
+// translation is a run translated once more.
+type translation struct {
+	events []conversation.Event
+	end    *agent.TurnEnd
+}
+
+// translate reads all frames of a run, with a new translator before the frames that restart chooses.
+func (b *bench) translate(t *testing.T, r *run, restart func(frame int) bool) translation {
+	t.Helper()
+	tr, err := b.Adapter.NewTranslator(r.context, nil)
+	require.NoError(t, err)
+	var out translation
+	for i, f := range r.frames {
+		if restart(i) {
+			state, err := tr.State()
+			require.NoError(t, err)
+			require.Less(t, len(state), maxState, "the translator's state is too large")
+			tr, err = b.Adapter.NewTranslator(r.context, state)
+			require.NoError(t, err)
+		}
+		got, err := tr.Translate(f)
+		require.NoError(t, err, "frame %d: %s", i, f.Data)
+		out.events = append(out.events, got.Events...)
+		if got.End != nil {
+			require.Nil(t, out.end, "a turn ended twice")
+			out.end = got.End
+		}
+	}
+	return out
+}
+
+// printEvents are events as they would stand in the log.
+func printEvents(events []conversation.Event) []string {
+	lines := make([]string, len(events))
+	for i, e := range events {
+		lines[i] = string(e.Type) + " " + e.ConversationID + " " + e.At.UTC().Format(time.RFC3339Nano) + " " + string(encode(e.Data))
+	}
+	return lines
+}
+
+func withoutSystem(c conversation.Conversation) conversation.Conversation {
+	out := conversation.Conversation{}
+	for _, thread := range c.Threads {
+		kept := []conversation.Block{}
+		for _, block := range thread.Blocks {
+			if block.Type != conversation.System {
+				kept = append(kept, block)
+			}
+		}
+		out.Threads = append(out.Threads, conversation.Thread{ID: thread.ID, Blocks: kept})
+	}
+	return out
+}

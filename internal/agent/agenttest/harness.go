@@ -1,0 +1,66 @@
+// Package agenttest is the conformance suite of agent adapters. It runs the real program as a
+// process, as the runner in a sandbox would, and holds the adapter to what package agent promises:
+// blocks folded from the stream are the blocks parsed from the transcript, a translator goes on
+// from its state behind any frame, nothing an agent prints is an error, and the transcript alone is
+// enough to go on with.
+//
+// An adapter is finished when Run passes. What an agent cannot do, its Harness says with a reason,
+// and the suite prints it.
+package agenttest
+
+import (
+	"os/exec"
+	"testing"
+
+	"github.com/overwinter-dev/overwinter/internal/agent"
+)
+
+// What prompts of a Harness must mention or do.
+const (
+	// Word is in Prompts.Hello and must be in the answer to Prompts.Recall.
+	Word = "zebra"
+	// FileName and FileText are what Prompts.WriteFile must have written in the workspace.
+	FileName = "agenttest.txt"
+	FileText = "written by the agent"
+)
+
+// Harness is an agent under test.
+type Harness struct {
+	Adapter agent.Adapter
+	// Command makes the process that launch describes. Argv[0] names the program in a sandbox,
+	// which is somewhere else here; environment and directory are set by the suite.
+	Command func(t *testing.T, launch agent.Launch) *exec.Cmd
+	// Prompts make the agent do what the scenarios are about.
+	Prompts Prompts
+	// Cannot gives the reason for every scenario that the agent cannot be put through.
+	Cannot map[string]string
+	// KillLosesText says that text which was streaming at a kill -9 is not in the transcript.
+	KillLosesText bool
+	// Unknown are lines of stdout that the adapter does not know, beside those of the suite.
+	Unknown []string
+}
+
+// Prompts are the words that bring an agent to do something.
+type Prompts struct {
+	Hello       string // answers with text; mentions Word
+	WriteFile   string // writes FileText to FileName with a tool
+	FailingTool string // calls a tool that fails, then ends the turn as completed
+	Thinking    string // thinks, then answers
+	Subagent    string // calls a subagent that answers
+	LongText    string // streams text for at least a minute
+	LongTool    string // has a tool at work for at least a minute
+	Recall      string // answers with the first prompt of the session
+}
+
+// Run puts the adapter through every scenario.
+func Run(t *testing.T, h Harness) {
+	for _, s := range scenarios {
+		t.Run(s.name, func(t *testing.T) {
+			t.Parallel()
+			if reason, ok := h.Cannot[s.name]; ok {
+				t.Skipf("%s cannot: %s", h.Adapter.Name(), reason)
+			}
+			s.run(t, newBench(t, h))
+		})
+	}
+}

@@ -1,0 +1,56 @@
+package demo_test
+
+import (
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"github.com/overwinter-dev/overwinter/internal/agent"
+	"github.com/overwinter-dev/overwinter/internal/agent/agenttest"
+	"github.com/overwinter-dev/overwinter/internal/agent/demo"
+)
+
+// asAgent makes this test's binary be the agent.
+const asAgent = "OVERWINTER_TEST_AS_DEMO_AGENT"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(asAgent) != "" {
+		os.Exit(demo.Main(os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
+	}
+	goleak.VerifyTestMain(m)
+}
+
+// command runs the agent of a launch from this test's binary.
+func command(t *testing.T, launch agent.Launch) *exec.Cmd {
+	t.Helper()
+	self, err := os.Executable()
+	require.NoError(t, err)
+	require.Equal(t, demo.Command, launch.Argv[1])
+	cmd := exec.Command(self, launch.Argv[2:]...)
+	cmd.Env = append(os.Environ(), asAgent+"=1")
+	return cmd
+}
+
+func TestConformsToTheAdapterSuite(t *testing.T) {
+	t.Parallel()
+	agenttest.Run(t, agenttest.Harness{
+		Adapter: demo.New(),
+		Command: command,
+		Prompts: agenttest.Prompts{
+			Hello:       "hello to the " + agenttest.Word + " and its friends",
+			WriteFile:   "write " + agenttest.FileName + ": " + agenttest.FileText,
+			FailingTool: "$ echo out; echo err >&2; exit 7\nthat did not work",
+			Thinking:    "think: should I?\nyes",
+			Subagent:    "subagent helper: $ echo a subagent was here\ndone",
+			LongText:    "slow 20ms: " + strings.Repeat("word ", 5000),
+			LongTool:    "sleep 5m",
+			Recall:      "recall",
+		},
+		KillLosesText: true,
+		Unknown:       []string{`{"type":"delta"}`, `{"type":"start","uuid":"x","kind":"video"}`, `{"type":"result","outcome":"great"}`, `{"type":"user","uuid":7}`},
+	})
+}
