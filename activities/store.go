@@ -30,8 +30,9 @@ type Store interface {
 	SandboxSeen(ctx context.Context, sessionID string, generation int64, status session.SandboxStatus) error
 	// SandboxEnd records that the sandbox of a generation is gone.
 	SandboxEnd(ctx context.Context, sessionID string, generation int64, reason string) error
-	// SandboxesOpen lists every sandbox not seen to end.
-	SandboxesOpen(ctx context.Context) ([]session.SandboxRow, error)
+	// SandboxesOpen lists every sandbox not seen to end: of one session, or with
+	// an empty id of all.
+	SandboxesOpen(ctx context.Context, sessionID string) ([]session.SandboxRow, error)
 
 	// RunBegin claims a prompt for a run: queued to processing in one statement,
 	// with the events turn_start, prompt and queue.
@@ -39,6 +40,11 @@ type Store interface {
 	// RunAttach makes token the attempt whose appends count and returns what the
 	// worker needs. illegal_state when the run is over.
 	RunAttach(ctx context.Context, runID, token string) (session.RunStart, error)
+	// RunFence makes token the only one that counts, so that no worker can add to
+	// the run any more, and returns it like RunAttach, without counting an attempt.
+	RunFence(ctx context.Context, runID, token string) (session.RunStart, error)
+	// RunOpen returns the id of the session's run that is not over; "" when there is none.
+	RunOpen(ctx context.Context, sessionID string) (string, error)
 	// RunGet returns a run as it stands.
 	RunGet(ctx context.Context, runID string) (session.Run, error)
 	// RunEnd gives run and prompt their outcome with the events turn_end, prompt

@@ -35,6 +35,8 @@ type RunVerdict struct {
 	// Status of the prompt, and who has it where it was not granted.
 	Status PromptStatus
 	HeldBy string
+	// Generation that the run in HeldBy was dispatched to.
+	Generation int64
 	// OnUnknown is the prompt's policy for a lost outcome.
 	OnUnknown OnUnknown
 }
@@ -46,6 +48,8 @@ type RunStart struct {
 	Agent     string
 	Options   Options
 	SandboxID string
+	// Generation of the session now; the run may belong to an older one.
+	Generation int64
 	// Resume: the session has had a turn before this one.
 	Resume bool
 	// Transcripts says how much of each native file is stored already.
@@ -71,6 +75,8 @@ type SandboxRow struct {
 	Status     State  // of the session
 	Current    bool   // it is the session's newest generation
 	ReservedAt time.Time
+	ReadyAt    time.Time // zero until its runner answered
+	Deadline   time.Time // when the provider ends it; zero while its creation is under way
 }
 
 // Ring is a session that has work and nobody who has claimed it.

@@ -90,18 +90,17 @@ type SandboxSignal struct {
 
 // StateView is the answer to the query `state`: the workflow's own view.
 type StateView struct {
-	SessionID      string        `json:"sessionId"`
-	Status         State         `json:"status"`
-	StatusReason   string        `json:"statusReason,omitempty"`
-	Generation     int64         `json:"generation"`
-	TransitionNo   int64         `json:"transitionNo"`
-	Doing          string        `json:"doing"` // what the main routine waits for, in words
-	RunID          string        `json:"runId,omitempty"`
-	PromptID       string        `json:"promptId,omitempty"`
-	Queue          []string      `json:"queue"`
-	Wants          Wants         `json:"wants"`
-	LastActivity   time.Time     `json:"lastActivity"`
-	IdleTimeout    time.Duration `json:"-"`
-	IdleTimeoutStr string        `json:"idleTimeout"`
-	Continued      int64         `json:"continued"` // continue-as-new count
+	SessionID    string    `json:"sessionId"`
+	Status       State     `json:"status"`
+	StatusReason string    `json:"statusReason,omitempty"`
+	Generation   int64     `json:"generation"`
+	TransitionNo int64     `json:"transitionNo"`
+	Doing        string    `json:"doing"` // what the main routine waits for, in words
+	RunID        string    `json:"runId,omitempty"`
+	PromptID     string    `json:"promptId,omitempty"`
+	Queue        []string  `json:"queue"`
+	Wants        Wants     `json:"wants"`
+	LastActivity time.Time `json:"lastActivity"`
+	IdleTimeout  string    `json:"idleTimeout"` // a Go duration
+	Continued    int64     `json:"continued"`   // continue-as-new count
 }

@@ -63,8 +63,9 @@ func (q *Queue) Pop() (QueuedPrompt, bool) {
 	return p, true
 }
 
-// Return puts p back at its place after a run that never reached the agent.
-func (q *Queue) Return(p QueuedPrompt) {
+// Requeue puts p in its place though it was taken before: its row says that it
+// waits, as it does after a run that never reached the agent.
+func (q *Queue) Requeue(p QueuedPrompt) {
 	q.seen = slices.DeleteFunc(q.seen, func(id string) bool { return id == p.ID })
 	q.insert(p)
 }

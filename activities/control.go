@@ -1,0 +1,101 @@
+package activities
+
+import (
+	"context"
+	"log/slog"
+	"time"
+
+	"go.temporal.io/sdk/activity"
+
+	"github.com/overwinter-dev/overwinter/internal/agent"
+	"github.com/overwinter-dev/overwinter/internal/sandbox"
+	"github.com/overwinter-dev/overwinter/internal/session"
+)
+
+// Config is what activities work with. Every field is needed unless it says
+// otherwise.
+type Config struct {
+	Store   Store
+	Log     Log
+	Agents  Agents
+	Sandbox *sandbox.Provider
+	Image   Image
+	Tell    Tell
+	// RunnerSecret is the key that the tokens of runner links are derived from,
+	// the same on every worker; at least 32 bytes.
+	RunnerSecret []byte
+	// SandboxTimeout is how long the provider lets a sandbox live. Default 24h,
+	// which is the provider's limit.
+	SandboxTimeout time.Duration
+	// SnapshotTimeout bounds one snapshot. Default 5m.
+	SnapshotTimeout time.Duration
+	// OrphanAge is how old a sandbox, or a snapshot, that nobody owns must be
+	// before the reconciler ends it. Default 1m for sandboxes; snapshots wait an hour.
+	OrphanAge time.Duration
+	Logger    *slog.Logger
+}
+
+// Agents finds the adapter of an agent.
+type Agents interface {
+	Get(name string) (agent.Adapter, error)
+}
+
+// Image prepares what sandboxes start from and returns its id. It may be called
+// often: what is prepared is found again.
+type Image interface {
+	Prepare(ctx context.Context) (string, error)
+}
+
+// Tell reports to the workflow of a session what was found out about its sandbox.
+// No open workflow is no error.
+type Tell interface {
+	SandboxEnded(ctx context.Context, sessionID string, s session.SandboxSignal) error
+}
+
+// Control holds the short activities of sessions, for the queue control.
+type Control struct{ *work }
+
+// Turns holds the long ones, for the queue turns.
+type Turns struct{ *work }
+
+type work struct {
+	Config
+}
+
+// New returns the activities of both queues.
+func New(c Config) (*Control, *Turns) {
+	if c.SandboxTimeout == 0 {
+		c.SandboxTimeout = 24 * time.Hour
+	}
+	if c.SnapshotTimeout == 0 {
+		c.SnapshotTimeout = 5 * time.Minute
+	}
+	if c.OrphanAge == 0 {
+		c.OrphanAge = time.Minute
+	}
+	w := &work{Config: c}
+	return &Control{w}, &Turns{w}
+}
+
+// beat heartbeats until the returned function is called, so that the engine
+// notices a lost worker, and the activity a cancellation, within seconds.
+func beat(ctx context.Context) (stop func()) {
+	done, finished := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(finished)
+		ticker := time.NewTicker(2 * time.Second)
+		defer ticker.Stop()
+		for {
+			activity.RecordHeartbeat(ctx)
+			select {
+			case <-ticker.C:
+			case <-done:
+				return
+			}
+		}
+	}()
+	return func() {
+		close(done)
+		<-finished
+	}
+}

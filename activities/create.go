@@ -1,0 +1,193 @@
+package activities
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/overwinter-dev/overwinter/internal/sandbox"
+	"github.com/overwinter-dev/overwinter/internal/session"
+)
+
+// CreateSandbox makes the sandbox of a generation from the prepared image, or
+// finds the one that an earlier attempt made, and returns when its runner answers.
+func (c *Control) CreateSandbox(ctx context.Context, in SandboxRequest) (SandboxReady, error) {
+	stop := beat(ctx)
+	defer stop()
+	image, err := c.Image.Prepare(ctx)
+	if err != nil {
+		return SandboxReady{}, fmt.Errorf("prepare the image: %w", refusedOr(err))
+	}
+	ready, _, err := c.start(ctx, in, image)
+	return ready, err
+}
+
+// RestoreSandbox makes the sandbox of a generation from the session's newest
+// bundle and compares what came back with the bundle's manifest. Agent files
+// that did not come back are written from the stored transcripts. A sandbox of
+// the session that never went away, as after a failed snapshot, is taken up
+// again as it is.
+func (c *Control) RestoreSandbox(ctx context.Context, in SandboxRequest) (SandboxReady, error) {
+	stop := beat(ctx)
+	defer stop()
+	if ready, ok, err := c.living(ctx, in); ok || err != nil {
+		return ready, err
+	}
+	bundle, err := c.Store.BundleHead(ctx, in.SessionID)
+	if session.CodeOf(err) == session.CodeNoBundle {
+		bundle, err = session.Bundle{}, nil
+	}
+	if err != nil {
+		return SandboxReady{}, stored(err)
+	}
+	base, err := c.Image.Prepare(ctx)
+	if err != nil {
+		return SandboxReady{}, fmt.Errorf("prepare the image: %w", refusedOr(err))
+	}
+	image, fresh := bundle.SnapshotID, false
+	if image != "" {
+		exists, err := c.Sandbox.ImageExists(ctx, image)
+		if err != nil {
+			return SandboxReady{}, fmt.Errorf("look for snapshot %s: %w", image, err)
+		}
+		fresh = !exists
+	}
+	if image == "" || fresh {
+		image, fresh = base, true
+	}
+	ready, sb, err := c.start(ctx, in, image)
+	if err != nil {
+		return SandboxReady{}, err
+	}
+	receipt, err := c.bringBack(ctx, sb, ready, bundle, fresh)
+	if err != nil {
+		return SandboxReady{}, c.lostOr(ctx, sb, err)
+	}
+	ready.Receipt = &receipt
+	if receipt.Kind == session.ReceiptFull {
+		if err := c.Store.BundleProve(ctx, bundle.ID); err != nil {
+			return SandboxReady{}, stored(err)
+		}
+	}
+	return ready, nil
+}
+
+// living finds the session's newest sandbox where it still runs and its runner
+// still answers. The activity asks for one generation more than the session has.
+func (w *work) living(ctx context.Context, in SandboxRequest) (SandboxReady, bool, error) {
+	rows, err := w.Store.SandboxesOpen(ctx, in.SessionID)
+	if err != nil {
+		return SandboxReady{}, false, stored(err)
+	}
+	for _, row := range rows {
+		if row.Generation != in.Generation-1 || row.SandboxID == "" || row.ReadyAt.IsZero() {
+			continue
+		}
+		sb := w.Sandbox.Open(row.SandboxID)
+		if err := w.awake(ctx, sb, row.SessionID, row.Generation, time.Second); err != nil {
+			continue // restored from the bundle like any other
+		}
+		return SandboxReady{Generation: row.Generation, SandboxID: row.SandboxID, Deadline: row.Deadline}, true, nil
+	}
+	return SandboxReady{}, false, nil
+}
+
+// start makes the sandbox of a generation, or adopts the one that an earlier
+// attempt made, and ends whatever sandbox the session had before. NameTaken when
+// the name belongs to something that is not ours.
+func (w *work) start(ctx context.Context, in SandboxRequest, image string) (SandboxReady, *sandbox.Sandbox, error) {
+	if err := w.Store.GenerationReserve(ctx, in.SessionID, in.Generation, image); err != nil {
+		return SandboxReady{}, nil, stored(err)
+	}
+	deadline := time.Now().Add(w.SandboxTimeout).UTC()
+	sb, adopted, err := w.Sandbox.Create(ctx, sandbox.Spec{
+		Session: in.SessionID, Generation: in.Generation, Image: image, Timeout: w.SandboxTimeout,
+		Command: w.serveCommand(), Env: w.serveEnv(in.SessionID, in.Generation),
+	})
+	if errors.Is(err, sandbox.ErrNameForeign) {
+		return SandboxReady{}, nil, final(NameTaken, err)
+	}
+	if err != nil {
+		return SandboxReady{}, nil, refusedOr(fmt.Errorf("create: %w", err))
+	}
+	w.Logger.InfoContext(ctx, "sandbox is there", slog.String("session_id", in.SessionID),
+		slog.Int64("generation", in.Generation), slog.String("sandbox_id", sb.ID()), slog.Bool("adopted", adopted))
+	if err := w.Store.SandboxRecord(ctx, in.SessionID, in.Generation, sb.ID(), session.SandboxStarting, deadline); err != nil {
+		return SandboxReady{}, nil, stored(err)
+	}
+	if err := w.endOlder(ctx, in.SessionID, in.Generation); err != nil {
+		return SandboxReady{}, nil, err
+	}
+	if err := w.awake(ctx, sb, in.SessionID, in.Generation, 30*time.Second); err != nil {
+		return SandboxReady{}, nil, w.notAwake(ctx, in.SessionID, in.Generation, sb, err)
+	}
+	if err := w.Store.SandboxRecord(ctx, in.SessionID, in.Generation, sb.ID(), session.SandboxReady, deadline); err != nil {
+		return SandboxReady{}, nil, stored(err)
+	}
+	return SandboxReady{Generation: in.Generation, SandboxID: sb.ID(), Deadline: deadline}, sb, nil
+}
+
+// notAwake ends a sandbox whose runner never answered, so that the next attempt
+// gets another instead of adopting it.
+func (w *work) notAwake(ctx context.Context, sessionID string, generation int64, sb *sandbox.Sandbox, cause error) error {
+	cause = fmt.Errorf("the runner of sandbox %s does not answer: %w", sb.ID(), cause)
+	row := session.SandboxRow{SessionID: sessionID, Generation: generation, SandboxID: sb.ID()}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 30*time.Second)
+	defer cancel()
+	return errors.Join(cause, w.end(ctx, row, "its runner does not answer"))
+}
+
+func (w *work) endOlder(ctx context.Context, sessionID string, generation int64) error {
+	rows, err := w.Store.SandboxesOpen(ctx, sessionID)
+	if err != nil {
+		return stored(err)
+	}
+	for _, row := range rows {
+		if row.Generation < generation {
+			if err := w.end(ctx, row, "followed by a newer generation"); err != nil {
+				return fmt.Errorf("end generation %d: %w", row.Generation, err)
+			}
+		}
+	}
+	return nil
+}
+
+// bringBack compares a restored sandbox with its bundle, mends what the stored
+// transcripts can mend, and says honestly what came back.
+func (w *work) bringBack(ctx context.Context, sb *sandbox.Sandbox, ready SandboxReady, bundle session.Bundle, fresh bool) (session.Receipt, error) {
+	receipt := session.Receipt{Kind: session.ReceiptFull, Missing: []string{}}
+	if bundle.ID == "" {
+		receipt.Kind = session.ReceiptFresh
+		return receipt, nil
+	}
+	missing, err := w.verify(ctx, sb, bundle.Manifest)
+	if err != nil {
+		return receipt, err
+	}
+	if len(missing) > 0 {
+		written, err := w.putTranscripts(ctx, sb, bundle.SessionID, missing)
+		if err != nil {
+			return receipt, err
+		}
+		for _, path := range missing {
+			if !written[path] {
+				receipt.Missing = append(receipt.Missing, path)
+			}
+		}
+	}
+	switch {
+	case fresh:
+		receipt.Missing = append(receipt.Missing, "workspace")
+		receipt.Kind = session.ReceiptPartial
+		if len(bundle.Manifest.AgentFiles) == 0 {
+			receipt.Kind = session.ReceiptFresh
+		}
+	case len(receipt.Missing) > 0:
+		receipt.Kind = session.ReceiptPartial
+	case !bundle.Verified, len(missing) > 0:
+		receipt.Kind = session.ReceiptUnverified
+	}
+	return receipt, nil
+}

@@ -1,0 +1,109 @@
+package activities
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/overwinter-dev/overwinter/internal/agent"
+	"github.com/overwinter-dev/overwinter/internal/conversation"
+	"github.com/overwinter-dev/overwinter/internal/eventlog"
+	"github.com/overwinter-dev/overwinter/internal/session"
+)
+
+// cut closes every block that a run left open: no frame of it will come any
+// more. Taking the run's token first fences off a worker that still believes in it.
+func (w *work) cut(ctx context.Context, runID string) error {
+	token := newToken()
+	start, err := w.Store.RunFence(ctx, runID, token)
+	if session.CodeOf(err) == session.CodeIllegalState {
+		return nil // over already
+	}
+	if err != nil {
+		return stored(err)
+	}
+	translator, end, err := w.translator(start)
+	if err != nil {
+		return err
+	}
+	frame := start.Run.LastFrame + 1
+	drafts, err := drafts(translator.Cut(time.Now().UTC()), frame, 0)
+	if err != nil {
+		return err
+	}
+	state, err := encodeState(translator, end)
+	if err != nil {
+		return fmt.Errorf("state of run %s: %w", runID, err)
+	}
+	err = w.Log.Append(ctx, eventlog.Append{
+		SessionID: start.Run.SessionID, RunID: runID, Generation: start.Generation, Token: token,
+		Events: drafts, LastFrame: frame, State: state,
+	})
+	if errors.Is(err, eventlog.ErrFenced) {
+		return nil // a newer generation closed it, or somebody else is about to
+	}
+	return err
+}
+
+// turnState is what is kept of a run between workers: the translator's state and
+// the end, if a frame has brought it. Between that frame and the run's outcome a
+// worker may be lost, and the next one must not wait for an end that has been.
+type turnState struct {
+	Translator []byte         `json:"translator"`
+	End        *agent.TurnEnd `json:"end,omitempty"`
+}
+
+func encodeState(t agent.Translator, end *agent.TurnEnd) ([]byte, error) {
+	state, err := t.State()
+	if err != nil {
+		return nil, err
+	}
+	return json.Marshal(turnState{Translator: state, End: end})
+}
+
+// translator goes on where the run's last commit stood.
+func (w *work) translator(start session.RunStart) (agent.Translator, *agent.TurnEnd, error) {
+	adapter, err := w.Agents.Get(start.Agent)
+	if err != nil {
+		return nil, nil, final(Refused, err)
+	}
+	var state turnState
+	if len(start.Run.Translator) > 0 {
+		if err := json.Unmarshal(start.Run.Translator, &state); err != nil {
+			return nil, nil, final(Refused, fmt.Errorf("state of run %s: %w", start.Run.ID, err))
+		}
+	}
+	t, err := adapter.NewTranslator(agent.RunContext{
+		RunID: start.Run.ID, PromptID: start.Prompt.ID, Author: start.Prompt.Author,
+	}, state.Translator)
+	if err != nil {
+		return nil, nil, final(Refused, fmt.Errorf("go on with run %s: %w", start.Run.ID, err))
+	}
+	return t, state.End, nil
+}
+
+// drafts writes the events of a frame down, numbered from n.
+func drafts(events []conversation.Event, frame int64, n int) ([]eventlog.Draft, error) {
+	out := make([]eventlog.Draft, len(events))
+	for i, e := range events {
+		data, err := json.Marshal(e.Data)
+		if err != nil {
+			return nil, fmt.Errorf("event %s of frame %d: %w", e.Type, frame, err)
+		}
+		out[i] = eventlog.Draft{
+			Type: string(e.Type), ConversationID: e.ConversationID, At: e.At, Data: data, Frame: frame, N: n + i,
+		}
+	}
+	return out, nil
+}
+
+// newToken names one attempt at a run.
+func newToken() string {
+	b := make([]byte, 16)
+	rand.Read(b) //nolint:errcheck // never fails
+	return hex.EncodeToString(b)
+}

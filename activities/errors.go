@@ -1,0 +1,49 @@
+package activities
+
+import (
+	"errors"
+
+	"go.temporal.io/sdk/temporal"
+)
+
+// Types of the errors that workflows act on. All of them are final: to do the
+// same again cannot help. Everything else is retried by the engine.
+const (
+	// SandboxLost: the provider says that the sandbox has ended.
+	SandboxLost = "SandboxLost"
+	// PromptNotDelivered: the sandbox was lost before the agent got the prompt.
+	PromptNotDelivered = "PromptNotDelivered"
+	// DeliveryUnknown: the sandbox lives, but its runner lost the run: whether
+	// the agent got the prompt, or how far it came, cannot be told.
+	DeliveryUnknown = "DeliveryUnknown"
+	// NameTaken: the name of a generation belongs to something that is not ours;
+	// the next generation has another.
+	NameTaken = "NameTaken"
+	// Refused: the provider or the store will never accept this.
+	Refused = "Refused"
+	// Fenced: a newer generation or attempt has taken over.
+	Fenced = "Fenced"
+)
+
+func final(kind string, err error) error {
+	return temporal.NewNonRetryableApplicationError(err.Error(), kind, err)
+}
+
+// TypeOf returns the type of the application error in err's chain, or "".
+func TypeOf(err error) string {
+	if app, ok := errors.AsType[*temporal.ApplicationError](err); ok {
+		return app.Type()
+	}
+	return ""
+}
+
+// ReasonOf is what went wrong in words for people, without the engine's wrapping.
+func ReasonOf(err error) string {
+	if app, ok := errors.AsType[*temporal.ApplicationError](err); ok {
+		return app.Message()
+	}
+	if timeout, ok := errors.AsType[*temporal.TimeoutError](err); ok {
+		return timeout.Error()
+	}
+	return err.Error()
+}

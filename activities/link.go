@@ -1,0 +1,148 @@
+package activities
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/overwinter-dev/overwinter/internal/runner"
+	"github.com/overwinter-dev/overwinter/internal/sandbox"
+)
+
+const (
+	// linkBacklog is how many messages wait for the commit under way. What does
+	// not fit waits in the runner's journal.
+	linkBacklog = 1024
+	// linkSilence is how long a link may say nothing before it counts as broken:
+	// the runner speaks every AliveInterval.
+	linkSilence = 4 * runner.AliveInterval
+	// dialTimeout bounds the exec and the runner's first answer.
+	dialTimeout = 20 * time.Second
+)
+
+// turnLink is a live link to the runner, read ahead.
+type turnLink struct {
+	link     *runner.Link
+	process  *sandbox.Process
+	messages chan runner.Message
+	failed   error // set before messages is closed
+	cancel   context.CancelFunc
+	done     chan struct{}
+}
+
+// attach opens the link of a run behind the last frame that is committed.
+func (t *turn) attach(ctx context.Context) (*turnLink, error) {
+	paths := runner.DefaultPaths()
+	hello := runner.Hello{
+		Token: t.runnerToken(t.in.SessionID, t.in.Generation), Run: t.in.RunID,
+		From: t.frame + 1, Attempt: t.start.Run.Attempt, Known: t.start.Transcripts,
+	}
+	dialCtx, cancelDial := context.WithTimeoutCause(ctx, dialTimeout, errors.New("the runner did not answer in time"))
+	defer cancelDial()
+	process, err := t.sandbox.Exec(dialCtx, sandbox.ExecSpec{Argv: paths.Attach(hello), Timeout: sandbox.MaxTimeout})
+	if err != nil {
+		return nil, err
+	}
+	link, err := runner.Dial(dialCtx, process.Stdin, readCloser{process}, hello)
+	if err != nil {
+		return nil, errors.Join(err, process.Close())
+	}
+	readCtx, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	l := &turnLink{
+		link: link, process: process, cancel: cancel,
+		messages: make(chan runner.Message, linkBacklog), done: make(chan struct{}),
+	}
+	go l.read(readCtx)
+	return l, nil
+}
+
+// readCloser closes a process's link when its output is closed.
+type readCloser struct{ *sandbox.Process }
+
+func (r readCloser) Read(p []byte) (int, error) { return r.Stdout.Read(p) }
+
+func (l *turnLink) read(ctx context.Context) {
+	defer close(l.done)
+	defer close(l.messages)
+	for {
+		next, cancel := context.WithTimeoutCause(ctx, linkSilence, errSilent)
+		m, err := l.link.Next(next)
+		cancel()
+		if err != nil {
+			l.failed = err
+			return
+		}
+		select {
+		case l.messages <- m:
+		case <-ctx.Done():
+			l.failed = ctx.Err()
+			return
+		}
+	}
+}
+
+var errSilent = fmt.Errorf("the runner has said nothing for %s", linkSilence)
+
+// take waits for a message, the tick or the end of ctx, and returns all messages
+// that are there. What came before the link broke is returned before the error is.
+func (l *turnLink) take(ctx context.Context, tick <-chan time.Time) ([]runner.Message, error) {
+	var out []runner.Message
+	select {
+	case m, ok := <-l.messages:
+		if !ok {
+			return nil, l.err()
+		}
+		out = append(out, m)
+	case <-tick:
+		return nil, nil
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+	for len(out) < linkBacklog {
+		select {
+		case m, ok := <-l.messages:
+			if !ok {
+				return out, nil
+			}
+			out = append(out, m)
+		default:
+			return out, nil
+		}
+	}
+	return out, nil
+}
+
+func (l *turnLink) err() error {
+	if errors.Is(l.failed, io.EOF) {
+		return fmt.Errorf("the link to the runner ended: %w", l.failed)
+	}
+	return l.failed
+}
+
+func (l *turnLink) close() {
+	l.cancel()
+	l.link.Close() //nolint:errcheck // the agent goes on either way
+	<-l.done
+	l.process.Close() //nolint:errcheck // only cuts the link
+}
+
+// isStale reports whether the runner has heard of a newer attempt at the run.
+func isStale(err error) bool {
+	refused, ok := errors.AsType[*runner.Error](err)
+	return ok && refused.Code == runner.CodeStale
+}
+
+// flushed reports whether the runner has said that everything on disk was sent.
+func flushed(messages []runner.Message) bool {
+	for _, m := range messages {
+		if f, ok := m.(*runner.Flushed); ok && f.ID == flushAtEnd {
+			return true
+		}
+	}
+	return false
+}
+
+// flushAtEnd is the id of the one flush of a link.
+const flushAtEnd = 1

@@ -1,0 +1,133 @@
+package activities
+
+import (
+	"time"
+
+	"github.com/overwinter-dev/overwinter/internal/session"
+)
+
+// Inputs and results of activities stand in workflow history: ids and small
+// state only, never a prompt's text, a secret or an event.
+
+// SessionRef names a session.
+type SessionRef struct {
+	SessionID string `json:"sessionId"`
+}
+
+// OpenedSession is what a workflow knows of its session when it starts.
+type OpenedSession struct {
+	Status       session.State          `json:"status"`
+	StatusReason string                 `json:"statusReason,omitempty"`
+	Agent        string                 `json:"agent"`
+	Workspace    string                 `json:"workspace,omitempty"` // repository, for the search attribute
+	Lazy         bool                   `json:"lazy,omitempty"`
+	IdleTimeout  time.Duration          `json:"idleTimeout"`
+	LastActivity time.Time              `json:"lastActivity"`
+	Generation   int64                  `json:"generation"`
+	TransitionNo int64                  `json:"transitionNo"`
+	Waiting      []session.QueuedPrompt `json:"waiting,omitempty"`
+	Processing   *session.Processing    `json:"processing,omitempty"`
+	BundleID     string                 `json:"bundleId,omitempty"` // the bundle to wake from
+	SandboxID    string                 `json:"sandboxId,omitempty"`
+	Deadline     time.Time              `json:"deadline,omitzero"`
+}
+
+// SandboxRequest asks for the sandbox of a generation.
+type SandboxRequest struct {
+	SessionID  string `json:"sessionId"`
+	Generation int64  `json:"generation"`
+}
+
+// SandboxReady is a sandbox whose runner answers.
+type SandboxReady struct {
+	// Generation is the one asked for, or that of a living sandbox that a restore took up again.
+	Generation int64            `json:"generation"`
+	SandboxID  string           `json:"sandboxId"`
+	Deadline   time.Time        `json:"deadline,omitzero"` // when the provider ends it
+	Receipt    *session.Receipt `json:"receipt,omitempty"` // of a restore
+}
+
+// SandboxRef names the sandbox of a session.
+type SandboxRef struct {
+	SessionID  string `json:"sessionId"`
+	Generation int64  `json:"generation"`
+	SandboxID  string `json:"sandboxId"`
+	Reason     string `json:"reason,omitempty"`
+}
+
+// SaveRequest asks for a bundle of a sandbox, under an id chosen beforehand so
+// that asking twice makes one.
+type SaveRequest struct {
+	SessionID  string `json:"sessionId"`
+	Generation int64  `json:"generation"`
+	SandboxID  string `json:"sandboxId"`
+	BundleID   string `json:"bundleId"`
+}
+
+// Saved tells what a session can wake from. An empty BundleID means that there
+// is nothing to wake from.
+type Saved struct {
+	BundleID string `json:"bundleId,omitempty"`
+	Verified bool   `json:"verified"`
+}
+
+// ClaimRequest claims a prompt for a run.
+type ClaimRequest struct {
+	SessionID  string `json:"sessionId"`
+	PromptID   string `json:"promptId"`
+	RunID      string `json:"runId"`
+	Generation int64  `json:"generation"`
+}
+
+// TurnRequest asks for a run to be carried to its end.
+type TurnRequest struct {
+	SessionID  string `json:"sessionId"`
+	RunID      string `json:"runId"`
+	PromptID   string `json:"promptId"`
+	Generation int64  `json:"generation"`
+	SandboxID  string `json:"sandboxId"`
+}
+
+// TurnResult is the end of a run.
+type TurnResult struct {
+	Outcome   session.Outcome `json:"outcome"`
+	Reason    string          `json:"reason,omitempty"`
+	Usage     session.Usage   `json:"usage"`
+	LastFrame int64           `json:"lastFrame"`
+}
+
+// SettleRequest ends a run that no worker can end any more.
+type SettleRequest struct {
+	RunID   string          `json:"runId"`
+	Outcome session.Outcome `json:"outcome"`
+	Reason  string          `json:"reason"`
+}
+
+// PromptsRequest is about every prompt of a session that is not over.
+type PromptsRequest struct {
+	SessionID string `json:"sessionId"`
+	Reason    string `json:"reason"`
+}
+
+// PromptRef names a prompt.
+type PromptRef struct {
+	SessionID string `json:"sessionId"`
+	PromptID  string `json:"promptId"`
+}
+
+// AbortRequest interrupts the turn that a run has under way.
+type AbortRequest struct {
+	SessionID  string `json:"sessionId"`
+	Agent      string `json:"agent"`
+	RunID      string `json:"runId"`
+	Generation int64  `json:"generation"`
+	SandboxID  string `json:"sandboxId"`
+}
+
+// Reconciled counts what one look at the provider led to.
+type Reconciled struct {
+	Listed     int `json:"listed"`
+	Reported   int `json:"reported"`   // sandboxes found dead, told to their workflows
+	Terminated int `json:"terminated"` // sandboxes that nobody owned
+	Deleted    int `json:"deleted"`    // snapshots that no bundle needed
+}

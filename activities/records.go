@@ -1,0 +1,98 @@
+package activities
+
+import (
+	"context"
+
+	"github.com/overwinter-dev/overwinter/internal/session"
+)
+
+// OpenSession marks the session loaded and returns what its workflow must know.
+func (c *Control) OpenSession(ctx context.Context, in SessionRef) (OpenedSession, error) {
+	l, err := c.Store.SessionOpen(ctx, in.SessionID)
+	if err != nil {
+		return OpenedSession{}, stored(err)
+	}
+	o := OpenedSession{
+		Status: l.Status, StatusReason: l.StatusReason, Agent: l.Agent, Lazy: l.Lazy,
+		IdleTimeout: l.IdleTimeout, LastActivity: l.LastActivity,
+		Generation: l.Generation, TransitionNo: l.TransitionNo,
+		Waiting: l.Waiting, Processing: l.Processing,
+		SandboxID: l.SandboxID, Deadline: l.Deadline,
+	}
+	if l.Workspace != nil {
+		o.Workspace = l.Workspace.RepoURL
+	}
+	if l.Head != nil {
+		o.BundleID = l.Head.ID
+	}
+	return o, nil
+}
+
+// CloseSession marks the session not loaded.
+func (c *Control) CloseSession(ctx context.Context, in SessionRef) error {
+	return stored(c.Store.SessionClose(ctx, in.SessionID))
+}
+
+// RecordTransition records one step of a session's life.
+func (c *Control) RecordTransition(ctx context.Context, t session.Transition) error {
+	return stored(c.Store.TransitionRecord(ctx, t))
+}
+
+// BeginRun claims a prompt for a run.
+func (c *Control) BeginRun(ctx context.Context, in ClaimRequest) (session.RunVerdict, error) {
+	v, err := c.Store.RunBegin(ctx, in.SessionID, in.PromptID, in.RunID, in.Generation)
+	return v, stored(err)
+}
+
+// ReturnRun puts the prompt of a run that never reached the agent back.
+func (c *Control) ReturnRun(ctx context.Context, in SettleRequest) error {
+	return stored(c.Store.RunReturn(ctx, in.RunID, in.Reason))
+}
+
+// SettleRun ends a run that no worker can end any more. What it left open is
+// closed first. A run that is over keeps its outcome.
+func (c *Control) SettleRun(ctx context.Context, in SettleRequest) error {
+	if err := c.cut(ctx, in.RunID); err != nil {
+		return err
+	}
+	_, err := c.Store.RunEnd(ctx, session.RunEnding{RunID: in.RunID, Outcome: in.Outcome, Reason: in.Reason})
+	return stored(err)
+}
+
+// RequeuePrompt puts a prompt with a lost outcome back in the queue.
+func (c *Control) RequeuePrompt(ctx context.Context, in PromptRef) error {
+	return stored(c.Store.PromptRequeue(ctx, in.SessionID, in.PromptID))
+}
+
+// CancelPrompts ends every prompt of the session that is not over, and closes
+// what the running one left open.
+func (c *Control) CancelPrompts(ctx context.Context, in PromptsRequest) error {
+	runID, err := c.Store.RunOpen(ctx, in.SessionID)
+	if err != nil {
+		return stored(err)
+	}
+	if runID != "" {
+		if err := c.cut(ctx, runID); err != nil {
+			return err
+		}
+		ending := session.RunEnding{RunID: runID, Outcome: session.OutcomeCancelled, Reason: in.Reason}
+		if _, err := c.Store.RunEnd(ctx, ending); err != nil {
+			return stored(err)
+		}
+	}
+	_, err = c.Store.PromptsCancel(ctx, in.SessionID, in.Reason)
+	return stored(err)
+}
+
+// stored sorts the errors of Postgres: what it refuses it will refuse again.
+func stored(err error) error {
+	switch session.CodeOf(err) {
+	case "":
+		return nil
+	case session.CodeIllegalState:
+		return final(Fenced, err)
+	case session.CodeInternal, session.CodeUnavailable:
+		return err
+	}
+	return final(Refused, err)
+}

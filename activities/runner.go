@@ -1,0 +1,181 @@
+package activities
+
+import (
+	"context"
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"time"
+
+	"github.com/overwinter-dev/overwinter/internal/runner"
+	"github.com/overwinter-dev/overwinter/internal/sandbox"
+	"github.com/overwinter-dev/overwinter/internal/session"
+)
+
+const (
+	commandTimeout = 20 * time.Second // of a runner command that only asks
+	putTimeout     = 5 * time.Minute
+	sealTimeout    = 5 * time.Minute
+)
+
+// runnerToken is the token of the links to one generation's runner. It is derived,
+// so that every worker has it and nothing stores it.
+func (w *work) runnerToken(sessionID string, generation int64) string {
+	mac := hmac.New(sha256.New, w.RunnerSecret)
+	fmt.Fprintf(mac, "runner link %s", session.SandboxName(sessionID, generation))
+	return hex.EncodeToString(mac.Sum(nil))
+}
+
+func (w *work) serveCommand() []string { return runner.DefaultPaths().Serve() }
+
+// serveEnv gives the runner what its token hashes to: the token itself never
+// stands in a sandbox.
+func (w *work) serveEnv(sessionID string, generation int64) map[string]string {
+	return map[string]string{runner.TokenVariable: runner.TokenHash(w.runnerToken(sessionID, generation))}
+}
+
+// command runs a command of the runner to its end.
+func command(ctx context.Context, sb *sandbox.Sandbox, e runner.Exec, timeout time.Duration) ([]byte, error) {
+	result, err := sb.Run(ctx, sandbox.RunSpec{Argv: e.Argv, Stdin: e.Stdin, Timeout: timeout, MaxOutput: 16 << 20})
+	if err != nil {
+		return nil, err
+	}
+	if result.Code != runner.ExitOK {
+		return nil, fmt.Errorf("the runner's command ended with %d: %s", result.Code, result.Stderr)
+	}
+	return result.Stdout, nil
+}
+
+// awake waits for the runner of a sandbox to serve.
+func (w *work) awake(ctx context.Context, sb *sandbox.Sandbox, sessionID string, generation int64, wait time.Duration) error {
+	request := runner.PingRequest{Token: w.runnerToken(sessionID, generation), Wait: wait}
+	stdout, err := command(ctx, sb, runner.DefaultPaths().Ping(request), wait+commandTimeout)
+	if err != nil {
+		return err
+	}
+	_, err = runner.ParsePing(stdout)
+	return err
+}
+
+// seal stops the agent, stores the rest of its transcripts and returns the manifest.
+func (w *work) seal(ctx context.Context, sessionID string, generation int64, sb *sandbox.Sandbox, grace time.Duration) (session.Manifest, error) {
+	known, err := w.Store.TranscriptPositions(ctx, sessionID)
+	if err != nil {
+		return session.Manifest{}, stored(err)
+	}
+	e := runner.DefaultPaths().Seal(runner.SealRequest{
+		Token: w.runnerToken(sessionID, generation), Known: known, Grace: grace,
+	})
+	process, err := sb.Exec(ctx, sandbox.ExecSpec{Argv: e.Argv, Timeout: sealTimeout})
+	if err != nil {
+		return session.Manifest{}, fmt.Errorf("seal: %w", err)
+	}
+	defer process.Close() //nolint:errcheck // only cuts the link
+	if _, err := process.Stdin.Write(e.Stdin); err != nil {
+		return session.Manifest{}, fmt.Errorf("seal: %w", err)
+	}
+	if err := process.Stdin.Close(); err != nil {
+		return session.Manifest{}, fmt.Errorf("seal: %w", err)
+	}
+	sealed, err := runner.ReadSeal(process.Stdout, func(s runner.Segment) error {
+		return w.Store.TranscriptAppend(ctx, []session.TranscriptSegment{{
+			SessionID: sessionID, Path: s.Path, Version: s.Version, Offset: s.Offset, Data: s.Data,
+		}})
+	})
+	if err != nil {
+		return session.Manifest{}, fmt.Errorf("seal: %w", err)
+	}
+	code, err := process.Wait(ctx)
+	if err != nil {
+		return session.Manifest{}, fmt.Errorf("seal: %w", err)
+	}
+	if code != runner.ExitOK {
+		return session.Manifest{}, fmt.Errorf("seal: the runner's command ended with %d", code)
+	}
+	return sealed.Manifest, nil
+}
+
+// verify returns what of a manifest is not in the sandbox as it was.
+func (w *work) verify(ctx context.Context, sb *sandbox.Sandbox, m session.Manifest) ([]string, error) {
+	stdout, err := command(ctx, sb, runner.DefaultPaths().Verify(m), putTimeout)
+	if err != nil {
+		return nil, fmt.Errorf("verify: %w", err)
+	}
+	v, err := runner.ParseVerify(stdout)
+	if err != nil {
+		return nil, fmt.Errorf("verify: %w", err)
+	}
+	return append(v.Missing, v.Mismatched...), nil
+}
+
+// putTranscripts writes the stored transcripts at paths back and returns which
+// ones there were.
+func (w *work) putTranscripts(ctx context.Context, sb *sandbox.Sandbox, sessionID string, paths []string) (map[string]bool, error) {
+	files, err := w.Store.TranscriptFiles(ctx, sessionID)
+	if err != nil {
+		return nil, stored(err)
+	}
+	wanted := make(map[string]bool, len(paths))
+	for _, p := range paths {
+		wanted[p] = true
+	}
+	var chosen []session.TranscriptFile
+	written := map[string]bool{}
+	for _, f := range files {
+		if wanted[f.Path] {
+			chosen = append(chosen, f)
+			written[f.Path] = true
+		}
+	}
+	if len(chosen) == 0 {
+		return written, nil
+	}
+	process, err := sb.Exec(ctx, sandbox.ExecSpec{Argv: runner.DefaultPaths().Put(), Timeout: putTimeout})
+	if err != nil {
+		return nil, fmt.Errorf("put transcripts: %w", err)
+	}
+	defer process.Close() //nolint:errcheck // only cuts the link
+	if err := runner.WritePut(process.Stdin, chosen); err != nil {
+		return nil, fmt.Errorf("put transcripts: %w", err)
+	}
+	if err := process.Stdin.Close(); err != nil {
+		return nil, fmt.Errorf("put transcripts: %w", err)
+	}
+	code, err := process.Wait(ctx)
+	if err == nil && code != runner.ExitOK {
+		err = fmt.Errorf("the runner's command ended with %d", code)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("put transcripts: %w", err)
+	}
+	return written, nil
+}
+
+// FlushSandbox has the agent stopped and the rest of its transcripts stored
+// before its sandbox is terminated for good.
+func (c *Control) FlushSandbox(ctx context.Context, in SandboxRef) error {
+	_, err := c.seal(ctx, in.SessionID, in.Generation, c.Sandbox.Open(in.SandboxID), 500*time.Millisecond)
+	return err
+}
+
+// AbortRun interrupts the turn of a run. Whatever the agent still runs after its
+// grace is killed by the runner. A run that is not open any more is no error.
+func (c *Control) AbortRun(ctx context.Context, in AbortRequest) error {
+	adapter, err := c.Agents.Get(in.Agent)
+	if err != nil {
+		return final(Refused, err)
+	}
+	interrupt := adapter.Interrupt(in.RunID)
+	e := runner.DefaultPaths().Abort(runner.AbortRequest{
+		Token: c.runnerToken(in.SessionID, in.Generation), Run: in.RunID,
+		Interrupt: runner.Interrupt{Stdin: interrupt.Stdin, Signal: interrupt.Signal, Grace: interrupt.Grace},
+	})
+	sb := c.Sandbox.Open(in.SandboxID)
+	stdout, err := command(ctx, sb, e, commandTimeout)
+	if err != nil {
+		return c.lostOr(ctx, sb, fmt.Errorf("abort: %w", err))
+	}
+	_, err = runner.ParseAbort(stdout)
+	return err
+}

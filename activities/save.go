@@ -1,0 +1,167 @@
+package activities
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/overwinter-dev/overwinter/internal/sandbox"
+	"github.com/overwinter-dev/overwinter/internal/session"
+)
+
+// SaveBundle makes what a session wakes from, and returns when it is verified
+// and committed: agent stopped, transcripts stored, manifest taken, snapshot
+// made and found at the provider. The sandbox runs on. SandboxLost when it has
+// ended; whatever was saved of this generation before is returned as it is.
+func (c *Control) SaveBundle(ctx context.Context, in SaveRequest) (Saved, error) {
+	stop := beat(ctx)
+	defer stop()
+	if saved, ok, err := c.savedBefore(ctx, in); ok || err != nil {
+		return saved, err
+	}
+	sb := c.Sandbox.Open(in.SandboxID)
+	manifest, err := c.seal(ctx, in.SessionID, in.Generation, sb, 2*time.Second)
+	if err != nil {
+		return Saved{}, c.lostOr(ctx, sb, err)
+	}
+	if manifest.LastSeq, err = c.Log.Position(ctx, in.SessionID); err != nil {
+		return Saved{}, stored(err)
+	}
+	snapshot, err := sb.Snapshot(ctx, sandbox.SnapshotSpec{Timeout: c.SnapshotTimeout})
+	if err != nil {
+		return Saved{}, c.lostOr(ctx, sb, fmt.Errorf("snapshot: %w", err))
+	}
+	if err := c.Store.SnapshotRecord(ctx, in.SessionID, in.Generation, snapshot); err != nil {
+		return Saved{}, stored(err)
+	}
+	exists, err := c.Sandbox.ImageExists(ctx, snapshot)
+	if err != nil {
+		return Saved{}, fmt.Errorf("verify snapshot %s: %w", snapshot, err)
+	}
+	if !exists {
+		return Saved{}, fmt.Errorf("snapshot %s was made and does not resolve", snapshot)
+	}
+	return c.commit(ctx, session.Bundle{
+		ID: in.BundleID, SessionID: in.SessionID, Generation: in.Generation,
+		SnapshotID: snapshot, Manifest: manifest, Verified: true, CreatedAt: time.Now().UTC(),
+	})
+}
+
+// RescueBundle saves what is left of a sandbox that has ended: the files as the
+// provider kept them, or else as of the bundle before, with the transcripts that
+// were stored while the agent worked. Nothing of it is verified. Where there is
+// nothing at all, no bundle is made.
+func (c *Control) RescueBundle(ctx context.Context, in SaveRequest) (Saved, error) {
+	stop := beat(ctx)
+	defer stop()
+	if saved, ok, err := c.savedBefore(ctx, in); ok || err != nil {
+		return saved, err
+	}
+	bundle := session.Bundle{
+		ID: in.BundleID, SessionID: in.SessionID, Generation: in.Generation, CreatedAt: time.Now().UTC(),
+	}
+	var err error
+	if bundle.SnapshotID, err = c.exitSnapshot(ctx, in); err != nil {
+		return Saved{}, err
+	}
+	if bundle.SnapshotID == "" {
+		head, err := c.Store.BundleHead(ctx, in.SessionID)
+		if err != nil && session.CodeOf(err) != session.CodeNoBundle {
+			return Saved{}, stored(err)
+		}
+		bundle.SnapshotID = head.SnapshotID
+	}
+	files, err := c.Store.TranscriptFiles(ctx, in.SessionID)
+	if err != nil {
+		return Saved{}, stored(err)
+	}
+	if bundle.SnapshotID == "" && len(files) == 0 {
+		return Saved{}, nil
+	}
+	for _, f := range files {
+		sum := sha256.Sum256(f.Data)
+		bundle.Manifest.AgentFiles = append(bundle.Manifest.AgentFiles, session.ManifestFile{
+			Path: f.Path, Size: int64(len(f.Data)), SHA256: hex.EncodeToString(sum[:]),
+		})
+	}
+	if bundle.Manifest.LastSeq, err = c.Log.Position(ctx, in.SessionID); err != nil {
+		return Saved{}, stored(err)
+	}
+	return c.commit(ctx, bundle)
+}
+
+// savedBefore finds the bundle that an earlier attempt made of this generation.
+func (w *work) savedBefore(ctx context.Context, in SaveRequest) (Saved, bool, error) {
+	head, err := w.Store.BundleHead(ctx, in.SessionID)
+	if session.CodeOf(err) == session.CodeNoBundle {
+		return Saved{}, false, nil
+	}
+	if err != nil {
+		return Saved{}, false, stored(err)
+	}
+	return Saved{BundleID: head.ID, Verified: head.Verified}, head.Generation == in.Generation, nil
+}
+
+func (w *work) commit(ctx context.Context, b session.Bundle) (Saved, error) {
+	if err := w.Store.BundleCommit(ctx, b); err != nil {
+		return Saved{}, stored(err)
+	}
+	w.Logger.InfoContext(ctx, "committed a bundle", slog.String("session_id", b.SessionID), slog.String("bundle_id", b.ID),
+		slog.Int64("generation", b.Generation), slog.String("snapshot_id", b.SnapshotID), slog.Bool("verified", b.Verified))
+	return Saved{BundleID: b.ID, Verified: b.Verified}, nil
+}
+
+// exitSnapshot returns the image that the provider made when the sandbox ended,
+// or "" when there is none.
+func (w *work) exitSnapshot(ctx context.Context, in SaveRequest) (string, error) {
+	if in.SandboxID == "" {
+		return "", nil
+	}
+	sb := w.Sandbox.Open(in.SandboxID)
+	image, err := sb.ExitSnapshot(ctx)
+	switch sandbox.CodeOf(err) {
+	case "":
+	case sandbox.Gone, sandbox.Unsupported, sandbox.Invalid:
+		return "", nil
+	default:
+		return "", fmt.Errorf("exit snapshot: %w", err)
+	}
+	if err := w.Store.SnapshotRecord(ctx, in.SessionID, in.Generation, image); err != nil {
+		return "", stored(err)
+	}
+	exists, err := w.Sandbox.ImageExists(ctx, image)
+	if err != nil || !exists {
+		return "", err
+	}
+	return image, nil
+}
+
+// lostOr asks the provider about the sandbox that err came from: SandboxLost if
+// it has ended, otherwise err, final where a retry cannot help.
+func (w *work) lostOr(ctx context.Context, sb *sandbox.Sandbox, err error) error {
+	if err == nil || ctx.Err() != nil {
+		return err
+	}
+	ask, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
+	defer cancel()
+	status, pollErr := sb.Poll(ask)
+	switch {
+	case sandbox.CodeOf(pollErr) == sandbox.Gone, pollErr == nil && !status.Running:
+		return final(SandboxLost, fmt.Errorf("the sandbox has ended (exit code %d): %w", status.ExitCode, err))
+	case pollErr != nil:
+		return errors.Join(err, pollErr)
+	}
+	return refusedOr(err)
+}
+
+// refusedOr makes err final where the provider would refuse the same again.
+func refusedOr(err error) error {
+	if e, ok := errors.AsType[*sandbox.Error](err); ok && e.Final() {
+		return final(Refused, err)
+	}
+	return err
+}

@@ -1,0 +1,48 @@
+package activities
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+
+	"github.com/overwinter-dev/overwinter/internal/sandbox"
+	"github.com/overwinter-dev/overwinter/internal/session"
+)
+
+// TerminateSandbox ends every sandbox that the session still has: the one named,
+// and any that a create left behind whose answer was lost. It returns when they
+// are gone.
+func (c *Control) TerminateSandbox(ctx context.Context, in SandboxRef) error {
+	rows, err := c.Store.SandboxesOpen(ctx, in.SessionID)
+	if err != nil {
+		return stored(err)
+	}
+	var failed error
+	for _, row := range rows {
+		failed = errors.Join(failed, c.end(ctx, row, in.Reason))
+	}
+	return failed
+}
+
+// end terminates the sandbox of a row and records that it is gone.
+func (w *work) end(ctx context.Context, row session.SandboxRow, reason string) error {
+	id := row.SandboxID
+	if id == "" {
+		found, err := w.Sandbox.Find(ctx, row.SessionID, row.Generation)
+		switch {
+		case sandbox.CodeOf(err) == sandbox.Gone:
+		case err != nil:
+			return err
+		default:
+			id = found.ID()
+		}
+	}
+	if id != "" {
+		if err := w.Sandbox.Open(id).Terminate(ctx); err != nil {
+			return err
+		}
+		w.Logger.InfoContext(ctx, "terminated a sandbox", slog.String("session_id", row.SessionID),
+			slog.Int64("generation", row.Generation), slog.String("sandbox_id", id), slog.String("reason", reason))
+	}
+	return stored(w.Store.SandboxEnd(ctx, row.SessionID, row.Generation, reason))
+}

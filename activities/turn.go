@@ -1,0 +1,298 @@
+package activities
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"go.temporal.io/sdk/activity"
+
+	"github.com/overwinter-dev/overwinter/internal/agent"
+	"github.com/overwinter-dev/overwinter/internal/eventlog"
+	"github.com/overwinter-dev/overwinter/internal/runner"
+	"github.com/overwinter-dev/overwinter/internal/sandbox"
+	"github.com/overwinter-dev/overwinter/internal/session"
+)
+
+// errHandOver is what a turn ends with on a worker that stops: the agent works
+// on, and the next worker attaches where this one stood.
+var errHandOver = errors.New("this worker stops; another carries the turn on")
+
+// RunTurn carries a run to its end: it attaches to the runner, delivers the
+// prompt if the runner does not have it, turns every frame into events and gives
+// the run its outcome. Whatever it did is committed, so another worker goes on
+// at the next frame. See the package documentation for how each loss is told.
+func (t *Turns) RunTurn(ctx context.Context, in TurnRequest) (TurnResult, error) {
+	token := newToken()
+	start, err := t.Store.RunAttach(ctx, in.RunID, token)
+	if session.CodeOf(err) == session.CodeIllegalState {
+		return t.ended(ctx, in.RunID)
+	}
+	if err != nil {
+		return TurnResult{}, stored(err)
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	go func() {
+		select {
+		case <-activity.GetWorkerStopChannel(ctx):
+			cancel(errHandOver)
+		case <-ctx.Done():
+		}
+	}()
+	turn, err := t.newTurn(in, start, token)
+	if err != nil {
+		return TurnResult{}, err
+	}
+	err = turn.run(ctx)
+	switch {
+	case errors.Is(context.Cause(ctx), errHandOver):
+		return TurnResult{}, errHandOver
+	case ctx.Err() != nil:
+		return TurnResult{}, ctx.Err()
+	case errors.Is(err, eventlog.ErrFenced), errors.Is(err, runner.ErrDisplaced), isStale(err):
+		return t.superseded(ctx, in.RunID, err)
+	case err != nil && turn.end == nil:
+		return TurnResult{}, t.turnError(ctx, turn, err)
+	case err != nil:
+		// The turn has ended; only the last lines of the transcript may be missing.
+		turn.log(ctx).WarnContext(ctx, "the transcripts were not flushed at the end of a turn", slog.Any("error", err))
+	}
+	end := turn.end
+	run, err := t.Store.RunEnd(ctx, session.RunEnding{
+		RunID: in.RunID, Token: token, Outcome: end.Outcome, Reason: end.Reason, Usage: end.Usage, Model: end.Model,
+	})
+	if session.CodeOf(err) == session.CodeIllegalState {
+		return t.superseded(ctx, in.RunID, err)
+	}
+	if err != nil {
+		return TurnResult{}, stored(err)
+	}
+	return result(run), nil
+}
+
+func result(r session.Run) TurnResult {
+	return TurnResult{Outcome: r.Outcome, Reason: r.Reason, Usage: r.Usage, LastFrame: r.LastFrame}
+}
+
+// ended answers for a run that an earlier attempt ended: its answer was lost.
+func (w *work) ended(ctx context.Context, runID string) (TurnResult, error) {
+	run, err := w.Store.RunGet(ctx, runID)
+	if err != nil {
+		return TurnResult{}, stored(err)
+	}
+	return result(run), nil
+}
+
+// superseded tells apart whether the run is over, which is as good as an own
+// end, or in newer hands.
+func (w *work) superseded(ctx context.Context, runID string, cause error) (TurnResult, error) {
+	run, err := w.Store.RunGet(ctx, runID)
+	if err != nil {
+		return TurnResult{}, stored(err)
+	}
+	if run.Outcome != "" {
+		return result(run), nil
+	}
+	return TurnResult{}, final(Fenced, cause)
+}
+
+// turnError says what a failed attempt means for the run. Where the sandbox still
+// runs, the engine tries again and the journal has kept everything.
+func (t *Turns) turnError(ctx context.Context, turn *turn, err error) error {
+	if TypeOf(err) != "" {
+		return err
+	}
+	err = t.lostOr(ctx, turn.sandbox, err)
+	if TypeOf(err) == SandboxLost && !turn.mayHaveDelivered {
+		return final(PromptNotDelivered, err)
+	}
+	return err
+}
+
+// turn is one attempt at a run.
+type turn struct {
+	*work
+	in         TurnRequest
+	start      session.RunStart
+	token      string
+	adapter    agent.Adapter
+	translator agent.Translator
+	sandbox    *sandbox.Sandbox
+
+	frame int64          // the newest frame that has been translated
+	end   *agent.TurnEnd // set once a frame has ended the turn
+	// closed: the journal gets no more frames than lastFrame, because the runner
+	// was interrupted while it had the run.
+	closed    bool
+	lastFrame int64
+	// mayHaveDelivered is false only while it is certain that no attempt at this
+	// run has handed the prompt to a runner.
+	mayHaveDelivered bool
+}
+
+func (t *Turns) newTurn(in TurnRequest, start session.RunStart, token string) (*turn, error) {
+	adapter, err := t.Agents.Get(start.Agent)
+	if err != nil {
+		return nil, final(Refused, err)
+	}
+	translator, end, err := t.translator(start)
+	if err != nil {
+		return nil, err
+	}
+	return &turn{
+		work: t.work, in: in, start: start, token: token, adapter: adapter, translator: translator, end: end,
+		sandbox: t.Sandbox.Open(in.SandboxID), frame: start.Run.LastFrame,
+		mayHaveDelivered: start.Run.Attempt > 1,
+	}, nil
+}
+
+// run attaches, delivers where that is needed, and follows the frames to the end
+// of the turn.
+func (t *turn) run(ctx context.Context) error {
+	link, err := t.attach(ctx)
+	if err != nil {
+		return fmt.Errorf("attach to the runner: %w", err)
+	}
+	defer link.close()
+	if t.end == nil {
+		if err := t.deliver(link); err != nil {
+			return err
+		}
+		over := func([]runner.Message) bool { return t.end != nil || t.exhausted() }
+		if err := t.follow(ctx, link, over); err != nil {
+			return err
+		}
+	}
+	if t.end == nil {
+		return final(DeliveryUnknown, errors.New("the runner was interrupted while it had this run"))
+	}
+	if err := link.link.Settle(); err != nil {
+		return fmt.Errorf("settle the turn: %w", err)
+	}
+	// The transcript's last lines belong to this turn: a bundle may be all that
+	// is left of it a second from now.
+	if err := link.link.Flush(flushAtEnd); err != nil {
+		return fmt.Errorf("flush the transcripts: %w", err)
+	}
+	return t.follow(ctx, link, flushed)
+}
+
+// deliver hands the prompt over unless the runner has it from an earlier attempt.
+func (t *turn) deliver(link *turnLink) error {
+	welcome := link.link.Welcome()
+	if welcome.Delivery != runner.NotStarted {
+		t.mayHaveDelivered = true
+		if !welcome.Open {
+			t.closed, t.lastFrame = true, welcome.LastFrame
+		}
+		return nil
+	}
+	paths := runner.DefaultPaths()
+	launch, err := t.adapter.Launch(agent.LaunchInput{
+		SessionID: t.in.SessionID, Model: t.start.Options.Model,
+		Home: paths.Home, Workspace: paths.Workspace, Resume: t.start.Resume,
+	})
+	if err != nil {
+		return final(Refused, fmt.Errorf("launch %s: %w", t.start.Agent, err))
+	}
+	input, err := t.adapter.Prompt(agent.PromptInput{
+		RunID: t.in.RunID, PromptID: t.start.Prompt.ID, Content: t.start.Prompt.Content,
+		Author: t.start.Prompt.Author, At: t.start.Run.StartedAt,
+	})
+	if err != nil {
+		return final(Refused, fmt.Errorf("prompt for %s: %w", t.start.Agent, err))
+	}
+	t.mayHaveDelivered = true
+	err = link.link.Start(runner.Start{
+		Input:  input,
+		Launch: runner.Launch{Argv: launch.Argv, Env: launch.Env, Dir: launch.Dir, Transcripts: launch.Transcripts},
+	})
+	if err != nil {
+		return fmt.Errorf("hand the prompt over: %w", err)
+	}
+	return nil
+}
+
+// exhausted reports whether every frame that there will ever be has been translated.
+func (t *turn) exhausted() bool { return t.closed && t.frame >= t.lastFrame }
+
+// follow turns frames into events until done. What has come in while a commit
+// was under way is committed together next.
+func (t *turn) follow(ctx context.Context, link *turnLink, done func([]runner.Message) bool) error {
+	ticker := time.NewTicker(time.Second)
+	defer ticker.Stop()
+	var messages []runner.Message
+	for !done(messages) {
+		activity.RecordHeartbeat(ctx, t.frame)
+		var err error
+		if messages, err = link.take(ctx, ticker.C); err != nil {
+			return err
+		}
+		if err := t.commit(ctx, messages); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// commit stores what the messages mean: transcript segments, and the events of
+// frames with the translator's state behind the last of them.
+func (t *turn) commit(ctx context.Context, messages []runner.Message) error {
+	if segments := t.segments(messages); len(segments) > 0 {
+		if err := t.Store.TranscriptAppend(ctx, segments); err != nil {
+			return stored(err)
+		}
+	}
+	add := eventlog.Append{
+		SessionID: t.in.SessionID, RunID: t.in.RunID, Generation: t.in.Generation, Token: t.token,
+	}
+	before := t.frame
+	for _, m := range messages {
+		f, ok := m.(*runner.Frame)
+		if !ok || t.end != nil {
+			continue // frames behind the end wait in the journal; nobody has asked for them
+		}
+		if f.No <= t.frame {
+			continue
+		}
+		translated, err := t.translator.Translate(agent.Frame{No: f.No, Stream: agent.Stream(f.Stream), At: f.At, Data: f.Data})
+		if err != nil {
+			return final(Refused, fmt.Errorf("frame %d of run %s: %w", f.No, t.in.RunID, err))
+		}
+		events, err := drafts(translated.Events, f.No, 0)
+		if err != nil {
+			return err
+		}
+		add.Events = append(add.Events, events...)
+		t.frame, t.end = f.No, translated.End
+	}
+	if t.frame == before {
+		return nil
+	}
+	state, err := encodeState(t.translator, t.end)
+	if err != nil {
+		return fmt.Errorf("state of run %s: %w", t.in.RunID, err)
+	}
+	add.LastFrame, add.State = t.frame, state
+	return t.Log.Append(ctx, add)
+}
+
+func (t *turn) segments(messages []runner.Message) []session.TranscriptSegment {
+	var out []session.TranscriptSegment
+	for _, m := range messages {
+		if s, ok := m.(*runner.Segment); ok {
+			out = append(out, session.TranscriptSegment{
+				SessionID: t.in.SessionID, RunID: t.in.RunID,
+				Path: s.Path, Version: s.Version, Offset: s.Offset, Data: s.Data,
+			})
+		}
+	}
+	return out
+}
+
+func (t *turn) log(ctx context.Context) *slog.Logger {
+	return t.Logger.With(slog.String("session_id", t.in.SessionID), slog.String("run_id", t.in.RunID), slog.Int64("attempt", t.start.Run.Attempt))
+}

@@ -1,0 +1,149 @@
+package orchestrator
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"time"
+
+	"go.temporal.io/api/enums/v1"
+	"go.temporal.io/api/serviceerror"
+	"go.temporal.io/api/workflowservice/v1"
+	"go.temporal.io/sdk/client"
+
+	"github.com/overwinter-dev/overwinter/internal/session"
+)
+
+// timeout bounds every call, so that a Temporal that hangs is told from one that answers.
+const timeout = 2 * time.Second
+
+// Orchestrator talks to the workflows of sessions. It is safe for concurrent use.
+type Orchestrator struct {
+	temporal  client.Client
+	namespace string
+}
+
+// New returns an orchestrator on a client of the namespace, which stays the caller's.
+func New(c client.Client, namespace string) *Orchestrator {
+	return &Orchestrator{temporal: c, namespace: namespace}
+}
+
+// Ring tells the session's workflow, started if need be, of a prompt. With an
+// empty prompt id it only makes sure that the workflow is open.
+func (o *Orchestrator) Ring(ctx context.Context, sessionID, promptID string, ordinal int64) error {
+	return o.signalWithStart(ctx, sessionID, session.SignalPrompt, session.PromptSignal{
+		PromptID: promptID, Ordinal: ordinal, At: time.Now().UTC(),
+	})
+}
+
+// Wake asks a session that sleeps, or has not begun, to run.
+func (o *Orchestrator) Wake(ctx context.Context, sessionID string) error {
+	return o.signalWithStart(ctx, sessionID, session.SignalWake, nil)
+}
+
+// Hibernate asks a running session to sleep, after its turn or at once with force.
+func (o *Orchestrator) Hibernate(ctx context.Context, sessionID string, force bool) error {
+	return o.signal(ctx, sessionID, session.SignalHibernate, session.HibernateSignal{Force: force})
+}
+
+// Stop ends a session.
+func (o *Orchestrator) Stop(ctx context.Context, sessionID string) error {
+	return o.signalWithStart(ctx, sessionID, session.SignalStop, nil)
+}
+
+// Abort interrupts the running turn.
+func (o *Orchestrator) Abort(ctx context.Context, sessionID string) error {
+	return o.signal(ctx, sessionID, session.SignalAbort, session.AbortSignal{})
+}
+
+// Recover asks a session in error to try again.
+func (o *Orchestrator) Recover(ctx context.Context, sessionID string) error {
+	return o.signalWithStart(ctx, sessionID, session.SignalRecover, nil)
+}
+
+// Settings tells an open workflow of a changed idle timeout; none open is no
+// error, since a workflow reads its settings when it starts.
+func (o *Orchestrator) Settings(ctx context.Context, sessionID string, idleTimeout time.Duration) error {
+	return ignoreClosed(o.signal(ctx, sessionID, session.SignalSettings, session.SettingsSignal{IdleTimeout: idleTimeout}))
+}
+
+// SandboxEnded reports that the provider calls the sandbox of a generation dead.
+// No open workflow is no error.
+func (o *Orchestrator) SandboxEnded(ctx context.Context, sessionID string, s session.SandboxSignal) error {
+	return ignoreClosed(o.signal(ctx, sessionID, session.SignalSandbox, s))
+}
+
+// State is the workflow's own view of the session, a session.StateView as JSON.
+func (o *Orchestrator) State(ctx context.Context, sessionID string) (json.RawMessage, error) {
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	answer, err := o.temporal.QueryWorkflowWithOptions(ctx, &client.QueryWorkflowWithOptionsRequest{
+		WorkflowID: sessionID, QueryType: session.QueryState,
+		QueryRejectCondition: enums.QUERY_REJECT_CONDITION_NOT_OPEN,
+	})
+	if err != nil {
+		return nil, interpret(err)
+	}
+	if answer.QueryRejected != nil {
+		return nil, notOpen(sessionID)
+	}
+	var view session.StateView
+	if err := answer.QueryResult.Get(&view); err != nil {
+		return nil, &session.Fault{Code: session.CodeInternal, Message: "the workflow's answer cannot be read", Err: err}
+	}
+	return json.Marshal(view)
+}
+
+// Ping reports whether Temporal answers for the namespace.
+func (o *Orchestrator) Ping(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	_, err := o.temporal.WorkflowService().DescribeNamespace(ctx, &workflowservice.DescribeNamespaceRequest{Namespace: o.namespace})
+	return interpret(err)
+}
+
+func (o *Orchestrator) signal(ctx context.Context, sessionID, name string, arg any) error {
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	err := interpret(o.temporal.SignalWorkflow(ctx, sessionID, "", name, arg))
+	if session.CodeOf(err) == session.CodeNoSession {
+		return notOpen(sessionID)
+	}
+	return err
+}
+
+func (o *Orchestrator) signalWithStart(ctx context.Context, sessionID, name string, arg any) error {
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	_, err := o.temporal.SignalWithStartWorkflow(ctx, sessionID, name, arg, client.StartWorkflowOptions{
+		ID:        sessionID,
+		TaskQueue: session.ControlQueue,
+		// A session may be put away and started again, and one whose workflow
+		// was terminated by hand must come back: Postgres has its state.
+		WorkflowIDReusePolicy: enums.WORKFLOW_ID_REUSE_POLICY_ALLOW_DUPLICATE,
+		StaticSummary:         "session " + sessionID,
+	}, session.WorkflowName, session.WorkflowInput{SessionID: sessionID})
+	return interpret(err)
+}
+
+// interpret turns Temporal's errors into faults at the edge that met them.
+func interpret(err error) error {
+	if err == nil {
+		return nil
+	}
+	if _, ok := errors.AsType[*serviceerror.NotFound](err); ok {
+		return &session.Fault{Code: session.CodeNoSession, Message: "no workflow is open for the session", Err: err}
+	}
+	return &session.Fault{Code: session.CodeUnavailable, Message: "temporal does not answer", Err: err}
+}
+
+func notOpen(sessionID string) error {
+	return session.Faultf(session.CodeNoSession, "no workflow is open for session %s", sessionID)
+}
+
+func ignoreClosed(err error) error {
+	if session.CodeOf(err) == session.CodeNoSession {
+		return nil
+	}
+	return err
+}

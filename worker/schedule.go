@@ -1,0 +1,60 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"time"
+
+	"go.temporal.io/api/enums/v1"
+	"go.temporal.io/sdk/client"
+	"go.temporal.io/sdk/temporal"
+
+	"github.com/overwinter-dev/overwinter/internal/session"
+	"github.com/overwinter-dev/overwinter/workflows"
+)
+
+// schedule makes sure that the reconciler's schedule exists with this worker's
+// interval, trying until Temporal has taken it.
+func (w *Worker) schedule(ctx context.Context) error {
+	for wait := time.Second; ; wait = min(2*wait, 30*time.Second) {
+		err := w.ensureSchedule(ctx)
+		if err == nil {
+			return nil
+		}
+		w.config.Logger.WarnContext(ctx, "the reconciler's schedule could not be set; it will be tried again", slog.Any("error", err))
+		select {
+		case <-time.After(wait):
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+func (w *Worker) ensureSchedule(ctx context.Context) error {
+	spec := client.ScheduleSpec{Intervals: []client.ScheduleIntervalSpec{{Every: w.config.ReconcileEvery}}}
+	_, err := w.config.Temporal.ScheduleClient().Create(ctx, client.ScheduleOptions{
+		ID:   workflows.ReconcileSchedule,
+		Spec: spec,
+		Action: &client.ScheduleWorkflowAction{
+			ID:                       workflows.ReconcileSchedule,
+			Workflow:                 workflows.ReconcileName,
+			TaskQueue:                session.ControlQueue,
+			WorkflowExecutionTimeout: 10 * time.Minute,
+		},
+		Overlap: enums.SCHEDULE_OVERLAP_POLICY_SKIP,
+		// A look that was missed is made up for by the next one.
+		CatchupWindow: w.config.ReconcileEvery,
+	})
+	if err == nil || !errors.Is(err, temporal.ErrScheduleAlreadyRunning) {
+		return err
+	}
+	handle := w.config.Temporal.ScheduleClient().GetHandle(ctx, workflows.ReconcileSchedule)
+	return handle.Update(ctx, client.ScheduleUpdateOptions{
+		DoUpdate: func(in client.ScheduleUpdateInput) (*client.ScheduleUpdate, error) {
+			s := in.Description.Schedule
+			s.Spec = &spec
+			return &client.ScheduleUpdate{Schedule: &s}, nil
+		},
+	})
+}

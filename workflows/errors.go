@@ -1,0 +1,20 @@
+package workflows
+
+import (
+	"errors"
+
+	"go.temporal.io/sdk/temporal"
+
+	"github.com/overwinter-dev/overwinter/activities"
+)
+
+func isCanceled(err error) bool {
+	_, ok := errors.AsType[*temporal.CanceledError](err)
+	return ok
+}
+
+// lostError is what a turn ends with when the provider has said, to somebody
+// else, that its sandbox is gone.
+func (l *life) lostError() error {
+	return temporal.NewNonRetryableApplicationError("the sandbox ended: "+l.lost.Reason, activities.SandboxLost, nil)
+}

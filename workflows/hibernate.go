@@ -1,0 +1,57 @@
+package workflows
+
+import (
+	"go.temporal.io/sdk/workflow"
+
+	"github.com/overwinter-dev/overwinter/activities"
+	"github.com/overwinter-dev/overwinter/internal/session"
+)
+
+// hibernate saves a bundle, and only when that is committed lets the sandbox go.
+// Of a sandbox that is gone already it saves what is left.
+func (l *life) hibernate(ctx workflow.Context) error {
+	saved, err := l.save(ctx)
+	switch {
+	case l.wants.Stop:
+		return nil
+	case err != nil:
+		return l.transit(ctx, session.EventFail, activities.ReasonOf(err), nil)
+	}
+	if saved.BundleID == "" {
+		if err := l.release(ctx, session.ReasonNothingToRestore); err != nil || l.wants.Stop {
+			return err
+		}
+		return l.over(ctx, session.EventForsaken, session.ReasonNothingToRestore)
+	}
+	l.bundleID = saved.BundleID
+	if err := l.release(ctx, "hibernated"); err != nil || l.wants.Stop {
+		return err
+	}
+	return l.transit(ctx, session.EventSaved, l.reason, nil)
+}
+
+func (l *life) save(ctx workflow.Context) (saved activities.Saved, err error) {
+	request := activities.SaveRequest{SessionID: l.id, Generation: l.generation, SandboxID: l.sandboxID}
+	encoded := workflow.SideEffect(ctx, func(workflow.Context) any { return session.NewID(session.BundlePrefix) })
+	if err := encoded.Get(&request.BundleID); err != nil {
+		return saved, err
+	}
+	if !l.sandboxLost() {
+		err = l.doUnlessStopped(ctx, "save a bundle", saveOptions, control.SaveBundle, request, &saved)
+		if activities.TypeOf(err) != activities.SandboxLost {
+			return saved, err
+		}
+	}
+	err = l.doUnlessStopped(ctx, "rescue what is left", saveOptions, control.RescueBundle, request, &saved)
+	return saved, err
+}
+
+// release terminates the sandbox, and insists.
+func (l *life) release(ctx workflow.Context, why string) error {
+	ref := activities.SandboxRef{SessionID: l.id, Generation: l.generation, SandboxID: l.sandboxID, Reason: why}
+	if err := l.do(ctx, "terminate the sandbox", terminateOptions, control.TerminateSandbox, ref, nil); err != nil {
+		return err
+	}
+	l.sandboxID = ""
+	return nil
+}

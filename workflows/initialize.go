@@ -1,0 +1,51 @@
+package workflows
+
+import (
+	"go.temporal.io/sdk/workflow"
+
+	"github.com/overwinter-dev/overwinter/activities"
+	"github.com/overwinter-dev/overwinter/internal/session"
+)
+
+// initialize makes the first sandbox: at once, or, of a lazy session, when a
+// prompt or a wake wants one.
+func (l *life) initialize(ctx workflow.Context) error {
+	if l.lazy && l.queue.Len() == 0 && !l.wants.Wake {
+		return l.rest(ctx, "wait for the first prompt")
+	}
+	return l.provision(ctx, "create the sandbox", control.CreateSandbox)
+}
+
+// provision makes the sandbox of the next generation whose name is free.
+func (l *life) provision(ctx workflow.Context, doing string, activity any) error {
+	for generation := l.generation + 1; ; generation++ {
+		var ready activities.SandboxReady
+		request := activities.SandboxRequest{SessionID: l.id, Generation: generation}
+		err := l.doUnlessStopped(ctx, doing, provisionOptions, activity, request, &ready)
+		if activities.TypeOf(err) != activities.NameTaken || l.wants.Stop {
+			return l.up(ctx, ready, err)
+		}
+	}
+}
+
+// up moves on from a create or a restore: to running with the sandbox it made,
+// or to error with the reason. A stop that came in between is acted on first.
+func (l *life) up(ctx workflow.Context, ready activities.SandboxReady, err error) error {
+	if l.wants.Stop {
+		return nil
+	}
+	if err != nil {
+		return l.transit(ctx, session.EventFail, activities.ReasonOf(err), nil)
+	}
+	reason := ""
+	switch {
+	case l.queue.Len() > 0:
+		reason = session.ReasonPrompt
+	case l.wants.Wake:
+		reason = session.ReasonRequested
+	}
+	l.wants.Wake = false
+	l.generation, l.sandboxID = ready.Generation, ready.SandboxID
+	l.plan(ready.Deadline, workflow.Now(ctx))
+	return l.transit(ctx, session.EventReady, reason, ready.Receipt)
+}

@@ -1,0 +1,114 @@
+package workflows
+
+import (
+	"time"
+
+	"go.temporal.io/sdk/temporal"
+	"go.temporal.io/sdk/workflow"
+
+	"github.com/overwinter-dev/overwinter/activities"
+	"github.com/overwinter-dev/overwinter/internal/session"
+)
+
+// maxHistoryEvents is where a workflow continues as new even if the server has
+// not suggested it: about 150 prompts.
+const maxHistoryEvents = 2000
+
+// putAwayAfter is how long a session hibernates, or waits for its first prompt,
+// before its workflow completes. The next prompt or wake starts it again.
+const putAwayAfter = 24 * time.Hour
+
+// snapshotBudget is the time that saving a bundle may take; a sandbox is moved
+// to a new generation so long before its provider ends it.
+const snapshotBudget = 10 * time.Minute
+
+// control and turns name the activities; they are never called here.
+var (
+	control *activities.Control
+	turns   *activities.Turns
+)
+
+// The classes of activity. Records are retried for as long as it takes: without
+// Postgres a session can do nothing. Provisioning, snapshots and restores give
+// up after their attempts and the session ends in error, with the reason.
+var (
+	recordOptions = workflow.ActivityOptions{
+		TaskQueue:           session.ControlQueue,
+		StartToCloseTimeout: 10 * time.Second,
+		RetryPolicy: &temporal.RetryPolicy{
+			InitialInterval:    100 * time.Millisecond,
+			BackoffCoefficient: 2,
+			MaximumInterval:    5 * time.Second,
+		},
+	}
+	provisionOptions = workflow.ActivityOptions{
+		TaskQueue:           session.ControlQueue,
+		StartToCloseTimeout: 5 * time.Minute,
+		HeartbeatTimeout:    15 * time.Second,
+		WaitForCancellation: true,
+		RetryPolicy: &temporal.RetryPolicy{
+			InitialInterval:    500 * time.Millisecond,
+			BackoffCoefficient: 2,
+			MaximumInterval:    15 * time.Second,
+			MaximumAttempts:    6,
+		},
+	}
+	saveOptions = workflow.ActivityOptions{
+		TaskQueue:           session.ControlQueue,
+		StartToCloseTimeout: snapshotBudget,
+		HeartbeatTimeout:    15 * time.Second,
+		WaitForCancellation: true,
+		RetryPolicy: &temporal.RetryPolicy{
+			InitialInterval:    500 * time.Millisecond,
+			BackoffCoefficient: 2,
+			MaximumInterval:    15 * time.Second,
+			MaximumAttempts:    6,
+		},
+	}
+	// terminateOptions retry without end: a sandbox that is not gone costs money.
+	terminateOptions = workflow.ActivityOptions{
+		TaskQueue:           session.ControlQueue,
+		StartToCloseTimeout: time.Minute,
+		RetryPolicy: &temporal.RetryPolicy{
+			InitialInterval:    200 * time.Millisecond,
+			BackoffCoefficient: 2,
+			MaximumInterval:    30 * time.Second,
+		},
+	}
+	// flushOptions are for the last words of a sandbox that is about to be
+	// terminated anyway: tried, not insisted on.
+	flushOptions = workflow.ActivityOptions{
+		TaskQueue:           session.ControlQueue,
+		StartToCloseTimeout: 15 * time.Second,
+		RetryPolicy:         &temporal.RetryPolicy{MaximumAttempts: 1},
+	}
+	abortOptions = workflow.ActivityOptions{
+		TaskQueue:           session.ControlQueue,
+		StartToCloseTimeout: 10 * time.Second,
+		RetryPolicy: &temporal.RetryPolicy{
+			InitialInterval:    100 * time.Millisecond,
+			BackoffCoefficient: 2,
+			MaximumAttempts:    5,
+		},
+	}
+	// turnOptions have no attempts to run out of: a worker that is lost is
+	// followed by another. What ends a turn is the agent, an abort, or the sandbox.
+	turnOptions = workflow.ActivityOptions{
+		TaskQueue:           session.TurnsQueue,
+		StartToCloseTimeout: 25 * time.Hour, // longer than any sandbox lives
+		HeartbeatTimeout:    8 * time.Second,
+		WaitForCancellation: true,
+		RetryPolicy: &temporal.RetryPolicy{
+			InitialInterval:    200 * time.Millisecond,
+			BackoffCoefficient: 2,
+			MaximumInterval:    3 * time.Second,
+		},
+	}
+	// reconcileOptions try once: the schedule looks again soon.
+	reconcileOptions = workflow.ActivityOptions{
+		TaskQueue:           session.ControlQueue,
+		StartToCloseTimeout: 5 * time.Minute,
+		HeartbeatTimeout:    15 * time.Second,
+		RetryPolicy:         &temporal.RetryPolicy{MaximumAttempts: 1},
+	}
+)

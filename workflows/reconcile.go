@@ -1,0 +1,22 @@
+package workflows
+
+import (
+	"go.temporal.io/sdk/workflow"
+
+	"github.com/overwinter-dev/overwinter/activities"
+)
+
+// The name of the reconciling workflow and of the schedule that starts it.
+const (
+	ReconcileName     = "Reconcile"
+	ReconcileSchedule = "overwinter-reconcile"
+)
+
+// Reconcile compares, once, what runs at the provider with what sessions own.
+func Reconcile(ctx workflow.Context) (activities.Reconciled, error) {
+	o := reconcileOptions
+	o.Summary = "compare the provider's sandboxes with the sessions"
+	var found activities.Reconciled
+	err := workflow.ExecuteActivity(workflow.WithActivityOptions(ctx, o), control.Reconcile).Get(ctx, &found)
+	return found, err
+}

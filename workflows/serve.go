@@ -1,0 +1,99 @@
+package workflows
+
+import (
+	"fmt"
+	"time"
+
+	"go.temporal.io/sdk/workflow"
+
+	"github.com/overwinter-dev/overwinter/activities"
+	"github.com/overwinter-dev/overwinter/internal/session"
+)
+
+// serve does one thing of a running session: go on with a run, begin the next
+// prompt, leave for hibernation, or wait.
+func (l *life) serve(ctx workflow.Context) error {
+	l.wants.Wake = false
+	now := workflow.Now(ctx)
+	switch {
+	case l.processing != nil:
+		run := *l.processing
+		l.processing = nil
+		return l.carry(ctx, run)
+	case l.sandboxLost():
+		return l.transit(ctx, session.EventHibernate, session.ReasonLost, nil)
+	case l.wants.Hibernate:
+		l.wants.Hibernate, l.wants.Force = false, false
+		return l.transit(ctx, session.EventHibernate, session.ReasonRequested, nil)
+	case l.outlived(now):
+		// Not an end: the session moves to the next generation.
+		l.wants.Wake = true
+		return l.transit(ctx, session.EventHibernate, session.ReasonLifetime, nil)
+	case l.queue.Len() > 0:
+		return l.next(ctx)
+	case !now.Before(l.idleAt()):
+		return l.transit(ctx, session.EventHibernate, session.ReasonIdle, nil)
+	}
+	until := l.idleAt()
+	if move := l.moveAt(); !move.IsZero() && move.Before(until) {
+		until = move
+	}
+	l.wait(ctx, fmt.Sprintf("idle; hibernates after %s", l.idleTimeout), until)
+	return nil
+}
+
+// next claims the first prompt of the queue and runs it. A prompt that was
+// withdrawn or is over is passed by; one that an older run has is taken up there.
+func (l *life) next(ctx workflow.Context) error {
+	p, _ := l.queue.Pop()
+	run := session.Processing{PromptID: p.ID, Ordinal: p.Ordinal, Generation: l.generation}
+	encoded := workflow.SideEffect(ctx, func(workflow.Context) any { return session.NewID(session.RunPrefix) })
+	if err := encoded.Get(&run.RunID); err != nil {
+		return err
+	}
+	claim := activities.ClaimRequest{SessionID: l.id, PromptID: p.ID, RunID: run.RunID, Generation: l.generation}
+	var verdict session.RunVerdict
+	if err := l.do(ctx, "claim the prompt", recordOptions, control.BeginRun, claim, &verdict); err != nil {
+		return err
+	}
+	switch {
+	case verdict.Granted:
+	case verdict.Status == session.PromptProcessing:
+		run.RunID, run.Generation = verdict.HeldBy, verdict.Generation
+	default:
+		return nil
+	}
+	run.OnUnknown = verdict.OnUnknown
+	return l.carry(ctx, run)
+}
+
+// idleAt is when a session that nobody talks to hibernates.
+func (l *life) idleAt() time.Time { return l.lastActivity.Add(l.idleTimeout) }
+
+// moveAt is when a session leaves its sandbox before the provider ends it; zero
+// when the sandbox has no end.
+func (l *life) moveAt() time.Time {
+	if l.deadline.IsZero() {
+		return time.Time{}
+	}
+	return l.deadline.Add(-l.margin)
+}
+
+// interruptAt is when even a running turn is broken off for the move.
+func (l *life) interruptAt() time.Time {
+	if l.deadline.IsZero() {
+		return time.Time{}
+	}
+	return l.deadline.Add(-l.margin / 2)
+}
+
+// plan sets the end of the sandbox's life and how long before it the session
+// moves: long enough to end a turn and to save a bundle, half of a short life.
+func (l *life) plan(deadline, now time.Time) {
+	l.deadline = deadline
+	l.margin = min(2*snapshotBudget, max(0, deadline.Sub(now)/2))
+}
+
+func (l *life) outlived(now time.Time) bool {
+	return !l.deadline.IsZero() && !now.Before(l.moveAt())
+}

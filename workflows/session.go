@@ -1,0 +1,175 @@
+package workflows
+
+import (
+	"time"
+
+	"go.temporal.io/sdk/workflow"
+
+	"github.com/overwinter-dev/overwinter/activities"
+	"github.com/overwinter-dev/overwinter/internal/session"
+)
+
+// Session keeps one session alive. It decides what happens next and leaves all
+// doing to activities; what is, it reads from Postgres when it starts, so that
+// it may be reset, continued or started again at any time.
+func Session(ctx workflow.Context, in session.WorkflowInput) error {
+	l := newLife(ctx, in)
+	if err := l.handle(ctx); err != nil {
+		return err
+	}
+	if err := l.open(ctx); err != nil {
+		return err
+	}
+	return l.run(ctx)
+}
+
+// life is the state of a session's workflow. Signal handlers only set its
+// fields; the main routine alone runs activities.
+type life struct {
+	id    string
+	input session.WorkflowInput
+
+	// What Postgres had when the workflow started, moved on since.
+	state        session.State
+	reason       string
+	agent        string
+	workspace    string
+	lazy         bool
+	generation   int64
+	transitionNo int64
+	sandboxID    string
+	deadline     time.Time     // the provider ends the sandbox here; zero: it has no end
+	margin       time.Duration // how long before the deadline the session moves
+	bundleID     string        // to wake from
+	idleTimeout  time.Duration
+	lastActivity time.Time
+	queue        *session.Queue
+	processing   *session.Processing // a run to carry on, found when the workflow started
+
+	// What has been asked for and not been done.
+	wants session.Wants
+	abort bool                  // interrupt the running turn
+	lost  session.SandboxSignal // the sandbox that is believed gone; zero while none is
+
+	opened    bool                // the fields above are Postgres's, not guesses
+	turn      *session.Processing // the run under way
+	doing     string
+	timer     pendingTimer
+	signals   signals
+	continued int64
+	closed    bool
+}
+
+func newLife(ctx workflow.Context, in session.WorkflowInput) *life {
+	l := &life{
+		id:           in.SessionID,
+		input:        in,
+		state:        session.Initializing,
+		idleTimeout:  session.DefaultIdleTimeout,
+		lastActivity: workflow.Now(ctx),
+		queue:        session.NewQueue(nil, nil),
+		doing:        "load the session",
+	}
+	if c := in.Carry; c != nil {
+		l.wants, l.continued = c.Wants, c.Runs
+		l.queue = session.NewQueue(nil, c.Seen)
+	}
+	return l
+}
+
+// open takes the session up from Postgres. Signals that came before it are
+// merged in, not overwritten.
+func (l *life) open(ctx workflow.Context) error {
+	var o activities.OpenedSession
+	if err := l.do(ctx, "load the session", recordOptions, control.OpenSession, activities.SessionRef{SessionID: l.id}, &o); err != nil {
+		return err
+	}
+	l.state, l.reason = o.Status, o.StatusReason
+	l.agent, l.workspace, l.lazy = o.Agent, o.Workspace, o.Lazy
+	l.generation, l.transitionNo = o.Generation, o.TransitionNo
+	l.sandboxID, l.bundleID = o.SandboxID, o.BundleID
+	l.plan(o.Deadline, workflow.Now(ctx))
+	l.idleTimeout, l.processing = o.IdleTimeout, o.Processing
+	if o.LastActivity.After(l.lastActivity) || l.continued == 0 {
+		l.lastActivity = o.LastActivity
+	}
+	for _, p := range o.Waiting {
+		l.queue.Requeue(p)
+	}
+	l.opened = true
+	l.abort = l.abort && l.processing != nil
+	return l.project(ctx)
+}
+
+// run tells the life of a session, a state at a time, until it is over or has
+// slept so long that it is put away.
+func (l *life) run(ctx workflow.Context) error {
+	for {
+		l.drain(ctx)
+		if l.state.Final() {
+			return l.put(ctx)
+		}
+		if l.shouldContinue(ctx) {
+			return l.continueAsNew(ctx)
+		}
+		if err := l.step(ctx); err != nil {
+			return err
+		}
+		if l.closed {
+			return nil
+		}
+	}
+}
+
+func (l *life) step(ctx workflow.Context) error {
+	if l.wants.Stop {
+		return l.terminate(ctx)
+	}
+	switch l.state {
+	case session.Initializing:
+		return l.initialize(ctx)
+	case session.Running:
+		return l.serve(ctx)
+	case session.Hibernating:
+		return l.hibernate(ctx)
+	case session.Hibernated:
+		return l.sleep(ctx)
+	case session.Restoring:
+		return l.restore(ctx)
+	case session.Error:
+		return l.waitForHelp(ctx)
+	default:
+		return l.put(ctx)
+	}
+}
+
+// put completes the workflow of a session that is over. Prompts that lost the
+// race against the stop end as cancelled.
+func (l *life) put(ctx workflow.Context) error {
+	cancel := activities.PromptsRequest{SessionID: l.id, Reason: session.ReasonSessionTerminated}
+	if err := l.do(ctx, "cancel what is queued", recordOptions, control.CancelPrompts, cancel, nil); err != nil {
+		return err
+	}
+	if err := l.do(ctx, "close the session", recordOptions, control.CloseSession, activities.SessionRef{SessionID: l.id}, nil); err != nil {
+		return err
+	}
+	l.drain(ctx)
+	l.closed = true
+	return nil
+}
+
+// shouldContinue reports whether history has grown so long that the workflow
+// goes on in a new run. It is asked only between steps, with nothing in flight.
+func (l *life) shouldContinue(ctx workflow.Context) bool {
+	info := workflow.GetInfo(ctx)
+	return info.GetContinueAsNewSuggested() || info.GetCurrentHistoryLength() >= maxHistoryEvents
+}
+
+func (l *life) continueAsNew(ctx workflow.Context) error {
+	l.timer.stop()
+	l.drain(ctx)
+	return workflow.NewContinueAsNewError(ctx, session.WorkflowName, session.WorkflowInput{
+		SessionID: l.id,
+		Carry:     &session.Carry{Wants: l.wants, Seen: l.queue.Seen(), Runs: l.continued + 1},
+	})
+}

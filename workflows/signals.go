@@ -1,0 +1,136 @@
+package workflows
+
+import (
+	"time"
+
+	"go.temporal.io/sdk/workflow"
+
+	"github.com/overwinter-dev/overwinter/internal/session"
+)
+
+type signals struct {
+	prompt, wake, hibernate, stop, abort, recover, settings, sandbox workflow.ReceiveChannel
+}
+
+// handle registers every handler before anything can block.
+func (l *life) handle(ctx workflow.Context) error {
+	l.signals = signals{
+		prompt:    workflow.GetSignalChannel(ctx, session.SignalPrompt),
+		wake:      workflow.GetSignalChannel(ctx, session.SignalWake),
+		hibernate: workflow.GetSignalChannel(ctx, session.SignalHibernate),
+		stop:      workflow.GetSignalChannel(ctx, session.SignalStop),
+		abort:     workflow.GetSignalChannel(ctx, session.SignalAbort),
+		recover:   workflow.GetSignalChannel(ctx, session.SignalRecover),
+		settings:  workflow.GetSignalChannel(ctx, session.SignalSettings),
+		sandbox:   workflow.GetSignalChannel(ctx, session.SignalSandbox),
+	}
+	return workflow.SetQueryHandlerWithOptions(ctx, session.QueryState, l.view, workflow.QueryHandlerOptions{
+		Description: "What the session is, wants and waits for, as its workflow sees it.",
+	})
+}
+
+// receivers pairs each channel with what its message changes. A message that
+// arrives twice changes nothing the second time.
+func (l *life) receivers(ctx workflow.Context) []receiver {
+	return []receiver{
+		{l.signals.stop, func(c workflow.ReceiveChannel) { c.Receive(ctx, nil); l.wants.Stop = true }},
+		{l.signals.abort, func(c workflow.ReceiveChannel) {
+			var s session.AbortSignal
+			c.Receive(ctx, &s)
+			l.askAbort(s)
+		}},
+		{l.signals.hibernate, func(c workflow.ReceiveChannel) {
+			var s session.HibernateSignal
+			c.Receive(ctx, &s)
+			l.askHibernate(s)
+		}},
+		{l.signals.wake, func(c workflow.ReceiveChannel) { c.Receive(ctx, nil); l.askWake() }},
+		{l.signals.recover, func(c workflow.ReceiveChannel) { c.Receive(ctx, nil); l.askRecover() }},
+		{l.signals.prompt, func(c workflow.ReceiveChannel) {
+			var s session.PromptSignal
+			c.Receive(ctx, &s)
+			l.ring(s, workflow.Now(ctx))
+		}},
+		{l.signals.settings, func(c workflow.ReceiveChannel) {
+			var s session.SettingsSignal
+			c.Receive(ctx, &s)
+			l.set(s)
+		}},
+		{l.signals.sandbox, func(c workflow.ReceiveChannel) {
+			var s session.SandboxSignal
+			c.Receive(ctx, &s)
+			l.noteSandbox(s)
+		}},
+	}
+}
+
+type receiver struct {
+	channel workflow.ReceiveChannel
+	receive func(workflow.ReceiveChannel)
+}
+
+// drain takes in every signal that is waiting, without blocking.
+func (l *life) drain(ctx workflow.Context) {
+	for _, r := range l.receivers(ctx) {
+		for r.channel.Len() > 0 {
+			r.receive(r.channel)
+		}
+	}
+}
+
+// ring takes in that a prompt is waiting in Postgres. An empty id only opens the workflow.
+func (l *life) ring(s session.PromptSignal, now time.Time) {
+	if s.PromptID == "" {
+		return
+	}
+	if l.queue.Push(session.QueuedPrompt{ID: s.PromptID, Ordinal: s.Ordinal}) {
+		l.lastActivity = now
+	}
+}
+
+// askWake wants the session awake; the later of wake and hibernate wins. Until
+// the session is opened its state is not known and the wish is kept as it is.
+func (l *life) askWake() {
+	l.wants.Hibernate, l.wants.Force = false, false
+	l.wants.Wake = !l.opened || (l.state != session.Running && l.state != session.Error)
+}
+
+// askHibernate wants the session asleep. One that has never run, has failed or
+// sleeps already has nothing to put to sleep.
+func (l *life) askHibernate(s session.HibernateSignal) {
+	l.wants.Wake = false
+	if !l.opened || l.state == session.Running || l.state == session.Restoring {
+		l.wants.Hibernate, l.wants.Force = true, l.wants.Force || s.Force
+	}
+}
+
+func (l *life) askRecover() {
+	l.wants.Recover = !l.opened || l.state == session.Error
+}
+
+func (l *life) askAbort(s session.AbortSignal) {
+	run := l.turn
+	if run == nil {
+		run = l.processing
+	}
+	if !l.opened || (run != nil && (s.RunID == "" || s.RunID == run.RunID)) {
+		l.abort = true
+	}
+}
+
+func (l *life) set(s session.SettingsSignal) {
+	if s.IdleTimeout > 0 {
+		l.idleTimeout = s.IdleTimeout
+	}
+}
+
+// noteSandbox takes in that the provider calls a sandbox dead; serve and turns
+// look whether it is the one they use.
+func (l *life) noteSandbox(s session.SandboxSignal) {
+	if s.Generation > l.lost.Generation {
+		l.lost = s
+	}
+}
+
+// sandboxLost reports whether the sandbox of this generation is believed gone.
+func (l *life) sandboxLost() bool { return l.lost.Generation == l.generation && l.generation > 0 }

@@ -1,0 +1,69 @@
+package workflows
+
+import (
+	"time"
+
+	"go.temporal.io/sdk/workflow"
+
+	"github.com/overwinter-dev/overwinter/activities"
+	"github.com/overwinter-dev/overwinter/internal/session"
+)
+
+// sleep keeps a hibernated session asleep until a prompt or a call wakes it.
+func (l *life) sleep(ctx workflow.Context) error {
+	l.wants.Hibernate, l.wants.Force = false, false
+	switch {
+	case l.queue.Len() > 0:
+		return l.transit(ctx, session.EventWake, session.ReasonPrompt, nil)
+	case l.wants.Wake:
+		reason := session.ReasonRequested
+		if l.reason == session.ReasonLifetime {
+			reason = session.ReasonLifetime
+		}
+		return l.transit(ctx, session.EventWake, reason, nil)
+	}
+	return l.rest(ctx, "hibernate until the next prompt")
+}
+
+// rest waits for a signal. After a day without one the workflow completes: an
+// open one costs storage and pins old code. The row stays, and whatever rings
+// next starts the workflow again.
+func (l *life) rest(ctx workflow.Context, doing string) error {
+	since := l.lastActivity
+	if now := workflow.Now(ctx); since.IsZero() || since.After(now) {
+		since = now
+	}
+	putAway := since.Add(putAwayAfter)
+	if workflow.Now(ctx).Before(putAway) {
+		l.wait(ctx, doing, putAway)
+		return nil
+	}
+	if err := l.do(ctx, "put the session away", recordOptions, control.CloseSession, activities.SessionRef{SessionID: l.id}, nil); err != nil {
+		return err
+	}
+	l.drain(ctx)
+	if l.queue.Len() == 0 && l.wants == (session.Wants{}) {
+		l.timer.stop()
+		l.closed = true
+		return nil
+	}
+	l.lastActivity = workflow.Now(ctx)
+	return l.open(ctx) // something rang while it was being put away
+}
+
+// restore makes a sandbox from the newest bundle.
+func (l *life) restore(ctx workflow.Context) error {
+	return l.provision(ctx, "restore the sandbox", control.RestoreSandbox)
+}
+
+// waitForHelp keeps a failed session as it is until a person recovers or stops
+// it. Prompts are accepted and wait.
+func (l *life) waitForHelp(ctx workflow.Context) error {
+	l.wants.Hibernate, l.wants.Force, l.wants.Wake = false, false, false
+	if l.wants.Recover {
+		l.wants.Recover = false
+		return l.transit(ctx, session.EventRecover, session.ReasonRequested, nil)
+	}
+	l.wait(ctx, "wait for recover or stop", time.Time{})
+	return nil
+}

@@ -1,0 +1,58 @@
+package workflows
+
+import (
+	"fmt"
+
+	"go.temporal.io/sdk/temporal"
+	"go.temporal.io/sdk/workflow"
+
+	"github.com/overwinter-dev/overwinter/internal/session"
+)
+
+var (
+	statusAttribute     = temporal.NewSearchAttributeKeyKeyword(session.AttributeStatus)
+	agentAttribute      = temporal.NewSearchAttributeKeyKeyword(session.AttributeAgent)
+	workspaceAttribute  = temporal.NewSearchAttributeKeyKeyword(session.AttributeWorkspace)
+	generationAttribute = temporal.NewSearchAttributeKeyInt64(session.AttributeGeneration)
+)
+
+// transit takes one step of the table: recorded in Postgres first, then ours,
+// then shown in the search attributes and the current details.
+func (l *life) transit(ctx workflow.Context, event session.Event, reason string, receipt *session.Receipt) error {
+	to, err := session.Next(l.state, event)
+	if err != nil {
+		return err // a broken promise between our own lines
+	}
+	t := session.Transition{
+		SessionID: l.id, No: l.transitionNo + 1, From: l.state, To: to, Event: event,
+		Reason: reason, Generation: l.generation, Receipt: receipt, At: workflow.Now(ctx),
+	}
+	doing := fmt.Sprintf("record %s → %s", l.state, to)
+	if err := l.do(ctx, doing, recordOptions, control.RecordTransition, t, nil); err != nil {
+		return err
+	}
+	l.state, l.reason, l.transitionNo = to, reason, t.No
+	if to == session.Running {
+		l.lastActivity = t.At
+	}
+	return l.project(ctx)
+}
+
+// project shows the session's state in Temporal.
+func (l *life) project(ctx workflow.Context) error {
+	attributes := []temporal.SearchAttributeUpdate{
+		statusAttribute.ValueSet(string(l.state)),
+		generationAttribute.ValueSet(l.generation),
+	}
+	if l.agent != "" {
+		attributes = append(attributes, agentAttribute.ValueSet(l.agent))
+	}
+	if l.workspace != "" {
+		attributes = append(attributes, workspaceAttribute.ValueSet(l.workspace))
+	}
+	if err := workflow.UpsertTypedSearchAttributes(ctx, attributes...); err != nil {
+		return fmt.Errorf("upsert search attributes: %w", err)
+	}
+	l.say(ctx, l.doing)
+	return nil
+}

@@ -1,0 +1,87 @@
+package workflows
+
+import (
+	"time"
+
+	"go.temporal.io/sdk/workflow"
+)
+
+// wait blocks until one of futures is ready, a signal has come in, or the time
+// until has been reached; a zero until never is. Everything that the main
+// routine ever waits for passes here, so stop and abort are heard at any moment.
+func (l *life) wait(ctx workflow.Context, doing string, until time.Time, futures ...workflow.Future) {
+	l.say(ctx, doing)
+	sel := workflow.NewSelector(ctx)
+	for _, r := range l.receivers(ctx) {
+		sel.AddReceive(r.channel, func(c workflow.ReceiveChannel, _ bool) { r.receive(c) })
+	}
+	for _, f := range futures {
+		sel.AddFuture(f, func(workflow.Future) {})
+	}
+	if !until.IsZero() {
+		sel.AddFuture(l.timer.until(ctx, until), func(workflow.Future) { l.timer.clear() })
+	}
+	sel.Select(ctx)
+	l.drain(ctx)
+}
+
+// do runs one activity to its end while signals keep coming in.
+func (l *life) do(ctx workflow.Context, doing string, o workflow.ActivityOptions, activity, in, out any) error {
+	f := l.begin(ctx, doing, o, activity, in)
+	for !f.IsReady() {
+		l.wait(ctx, doing, time.Time{}, f)
+	}
+	return f.Get(ctx, out)
+}
+
+// doUnlessStopped is do for work that a stop makes pointless: it is cancelled
+// as soon as the session is told to stop.
+func (l *life) doUnlessStopped(ctx workflow.Context, doing string, o workflow.ActivityOptions, activity, in, out any) error {
+	ctx, cancel := workflow.WithCancel(ctx)
+	defer cancel()
+	f := l.begin(ctx, doing, o, activity, in)
+	for !f.IsReady() {
+		if l.wants.Stop {
+			cancel()
+		}
+		l.wait(ctx, doing, time.Time{}, f)
+	}
+	return f.Get(ctx, out)
+}
+
+func (l *life) begin(ctx workflow.Context, doing string, o workflow.ActivityOptions, activity, in any) workflow.Future {
+	o.Summary = doing
+	return workflow.ExecuteActivity(workflow.WithActivityOptions(ctx, o), activity, in)
+}
+
+// pendingTimer holds the one timer that a session ever has pending. It is not
+// moved when the time to wait for moves on: it fires, and whoever waited looks
+// again. Only an earlier time replaces it.
+type pendingTimer struct {
+	future workflow.Future
+	at     time.Time
+	cancel workflow.CancelFunc
+}
+
+func (t *pendingTimer) until(ctx workflow.Context, at time.Time) workflow.Future {
+	if t.future != nil && !t.future.IsReady() && !t.at.After(at) {
+		return t.future
+	}
+	t.stop()
+	ctx, cancel := workflow.WithCancel(ctx)
+	wait := max(at.Sub(workflow.Now(ctx)), time.Millisecond)
+	t.at, t.cancel = at, cancel
+	t.future = workflow.NewTimerWithOptions(ctx, wait, workflow.TimerOptions{
+		Summary: "look again at " + at.UTC().Format(time.RFC3339),
+	})
+	return t.future
+}
+
+func (t *pendingTimer) clear() { *t = pendingTimer{} }
+
+func (t *pendingTimer) stop() {
+	if t.cancel != nil {
+		t.cancel()
+	}
+	t.clear()
+}
