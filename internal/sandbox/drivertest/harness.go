@@ -1,0 +1,233 @@
+package drivertest
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/overwinter-dev/overwinter/internal/sandbox"
+	"github.com/overwinter-dev/overwinter/internal/sandbox/driver"
+	"github.com/overwinter-dev/overwinter/internal/session"
+)
+
+// Harness is a driver under test with what the suite needs around it.
+type Harness struct {
+	// Driver is under test. The harness closes it.
+	Driver driver.Driver
+	// Second is another client of the same provider, as another worker has: it
+	// shares nothing with Driver on this side. The harness closes it.
+	Second driver.Driver
+	// Image is where sandboxes start from, and OtherImage another reference to one.
+	Image, OtherImage string
+	// Commands are the programs that the suite runs in a sandbox.
+	Commands Commands
+	// Faults breaks the provider; nil where that is not possible, as with a real one.
+	Faults Faults
+	// Unsupported are the abilities that the driver does not have.
+	Unsupported []Ability
+	// Patience is how long the provider may take for anything. Default 20 s.
+	Patience time.Duration
+}
+
+// Ability is something that not every driver can do.
+type Ability string
+
+// The abilities that a driver may lack.
+const (
+	ExitSnapshots Ability = "exit snapshots"
+	ImageNames    Ability = "image names"
+)
+
+// Call is a call to the provider that Faults can break.
+type Call string
+
+// The calls that the suite breaks.
+const (
+	Create    Call = "create"
+	Terminate Call = "terminate"
+	Snapshot  Call = "snapshot"
+)
+
+// Faults breaks a provider. A fault strikes the next call of its kind, once.
+type Faults interface {
+	// Lose has the call carried out and its answer lost: the caller gets an error.
+	Lose(t *testing.T, c Call)
+	// Delay has the call answered late.
+	Delay(t *testing.T, c Call, d time.Duration)
+}
+
+// Commands are programs of a sandbox. Each returns an argv.
+type Commands struct {
+	Exit    func(code int) []string              // exits with the code
+	Cat     func() []string                      // copies its input to its output as it comes
+	Count   func() []string                      // prints the number of bytes of its input
+	Print   func(stdout, stderr string) []string // prints on both streams
+	Zeros   func(n int) []string                 // prints n zero bytes
+	Getenv  func(name string) []string           // prints a variable
+	Getwd   func() []string                      // prints its directory
+	Sleep   func(d time.Duration) []string       // sleeps
+	Suicide func() []string                      // kills itself with SIGKILL
+	Mode    func(path string) []string           // prints the permission bits of a file in octal
+	Remove  func(path string) []string           // removes a file
+	Put     func(path, content string) []string  // writes a file
+	Tick    func(a, b string) []string           // writes 1, 2, 3, … into a, then b, for ever
+}
+
+// Shell are the commands of a sandbox that has a POSIX shell and coreutils.
+func Shell() Commands {
+	sh := func(script string, args ...string) []string {
+		return append([]string{"sh", "-c", script, "sh"}, args...)
+	}
+	return Commands{
+		Exit:    func(code int) []string { return sh(fmt.Sprintf("exit %d", code)) },
+		Cat:     func() []string { return []string{"cat"} },
+		Count:   func() []string { return sh(`wc -c | tr -d ' \n'`) },
+		Print:   func(o, e string) []string { return sh(`printf %s "$1"; printf %s "$2" >&2`, o, e) },
+		Zeros:   func(n int) []string { return []string{"head", "-c", fmt.Sprint(n), "/dev/zero"} },
+		Getenv:  func(name string) []string { return sh(`eval "printf %s \"\$$1\""`, name) },
+		Getwd:   func() []string { return sh(`printf %s "$PWD"`) },
+		Sleep:   func(d time.Duration) []string { return []string{"sleep", fmt.Sprint(d.Seconds())} },
+		Suicide: func() []string { return sh(`kill -9 $$`) },
+		Mode:    func(path string) []string { return sh(`stat -c %a "$1" | tr -d '\n'`, path) },
+		Remove:  func(path string) []string { return []string{"rm", path} },
+		Put: func(path, content string) []string {
+			return sh(`mkdir -p "${1%/*}" && printf %s "$2" > "$1"`, path, content)
+		},
+		Tick: func(a, b string) []string {
+			return sh(`i=0; while :; do i=$((i+1)); echo $i > "$1"; echo $i > "$2"; done`, a, b)
+		},
+	}
+}
+
+// bench is what a case works with.
+type bench struct {
+	Harness
+	// provider and second are of one installation, over Driver and Second; stranger
+	// is of another one, over Driver.
+	provider, second, stranger *sandbox.Provider
+}
+
+func setup(t *testing.T, make func(t *testing.T) Harness) *bench {
+	t.Helper()
+	h := make(t)
+	if h.Patience == 0 {
+		h.Patience = 20 * time.Second
+	}
+	id := session.NewID("")
+	const poll = 100 * time.Millisecond
+	return &bench{
+		Harness:  h,
+		provider: sandbox.NewProvider(h.Driver, sandbox.Options{Installation: "a" + id, PollInterval: poll}),
+		second:   sandbox.NewProvider(h.Second, sandbox.Options{Installation: "a" + id, PollInterval: poll}),
+		stranger: sandbox.NewProvider(h.Driver, sandbox.Options{Installation: "b" + id, PollInterval: poll}),
+	}
+}
+
+func (b *bench) ctx(t *testing.T) context.Context {
+	ctx, cancel := context.WithTimeout(t.Context(), b.Patience)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+func (b *bench) lacks(a Ability) bool {
+	for _, u := range b.Unsupported {
+		if u == a {
+			return true
+		}
+	}
+	return false
+}
+
+// spec asks for the first sandbox of a new session.
+func (b *bench) spec() sandbox.Spec {
+	return sandbox.Spec{
+		Session: session.NewID(session.SessionPrefix), Generation: 1, Image: b.Image, Timeout: 10 * time.Minute,
+	}
+}
+
+// sandbox makes one that ends with the test.
+func (b *bench) sandbox(t *testing.T) *sandbox.Sandbox {
+	t.Helper()
+	return b.create(t, b.spec())
+}
+
+func (b *bench) create(t *testing.T, spec sandbox.Spec) *sandbox.Sandbox {
+	t.Helper()
+	sb, adopted, err := b.provider.Create(b.ctx(t), spec)
+	require.NoError(t, err)
+	require.False(t, adopted)
+	b.terminateAfter(t, sb)
+	return sb
+}
+
+func (b *bench) terminateAfter(t *testing.T, sb *sandbox.Sandbox) {
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), b.Patience)
+		defer cancel()
+		if err := sb.Terminate(ctx); err != nil {
+			t.Errorf("clean up: %v", err)
+		}
+	})
+}
+
+// deleteAfter deletes an image when the test is over.
+func (b *bench) deleteAfter(t *testing.T, image string) {
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), b.Patience)
+		defer cancel()
+		if err := b.provider.DeleteImage(ctx, image); err != nil {
+			t.Errorf("clean up: %v", err)
+		}
+	})
+}
+
+func (b *bench) snapshot(t *testing.T, sb *sandbox.Sandbox) string {
+	t.Helper()
+	image, err := sb.Snapshot(b.ctx(t), sandbox.SnapshotSpec{})
+	require.NoError(t, err)
+	require.NotEmpty(t, image)
+	b.deleteAfter(t, image)
+	return image
+}
+
+// run runs a command that must succeed.
+func (b *bench) run(t *testing.T, sb *sandbox.Sandbox, argv []string) sandbox.Result {
+	t.Helper()
+	res, err := sb.Run(b.ctx(t), sandbox.RunSpec{Argv: argv})
+	require.NoError(t, err)
+	require.Zero(t, res.Code, "stderr: %s", res.Stderr)
+	return res
+}
+
+func (b *bench) write(t *testing.T, sb *sandbox.Sandbox, path, content string) {
+	t.Helper()
+	require.NoError(t, sb.WriteFile(b.ctx(t), path, []byte(content), 0))
+}
+
+func (b *bench) read(t *testing.T, sb *sandbox.Sandbox, path string) string {
+	t.Helper()
+	data, err := sb.ReadFile(b.ctx(t), path)
+	require.NoError(t, err)
+	return string(data)
+}
+
+func requireCode(t *testing.T, want sandbox.Code, err error) {
+	t.Helper()
+	require.Error(t, err)
+	require.Equal(t, want, sandbox.CodeOf(err), "error: %v", err)
+}
+
+// ends waits until the provider says that the sandbox is over.
+func (b *bench) ends(t *testing.T, sb *sandbox.Sandbox) sandbox.Status {
+	t.Helper()
+	var st sandbox.Status
+	require.Eventually(t, func() bool {
+		var err error
+		st, err = sb.Poll(t.Context())
+		return err == nil && !st.Running
+	}, b.Patience, 20*time.Millisecond)
+	return st
+}
