@@ -40,9 +40,9 @@ func filesReplaced(t *testing.T, b *bench) {
 		{"short", 0o600, "600"},
 		{"default", 0, "644"},
 	} {
-		require.NoError(t, sb.WriteFile(b.ctx(t), "/opt/tool/run", []byte(c.content), c.mode))
-		require.Equal(t, c.content, b.read(t, sb, "/opt/tool/run"))
-		require.Equal(t, c.want, string(b.run(t, sb, b.Commands.Mode("/opt/tool/run")).Stdout))
+		require.NoError(t, sb.WriteFile(b.ctx(t), "/srv/tool/run", []byte(c.content), c.mode))
+		require.Equal(t, c.content, b.read(t, sb, "/srv/tool/run"))
+		require.Equal(t, c.want, string(b.run(t, sb, b.Commands.Mode("/srv/tool/run")).Stdout))
 	}
 }
 

@@ -46,10 +46,10 @@ func (b *bench) recipe(t *testing.T) sandbox.Recipe {
 		Name: "conformance",
 		Base: b.Image,
 		Files: []sandbox.RecipeFile{
-			{Path: "/opt/unique", Content: []byte(session.NewID(""))},
-			{Path: "/opt/bin/tool", Mode: 0o755, Source: source},
+			{Path: "/srv/unique", Content: []byte(session.NewID(""))},
+			{Path: "/srv/bin/tool", Mode: 0o755, Source: source},
 		},
-		Commands: [][]string{b.Commands.Put("/opt/made", "by a command")},
+		Commands: [][]string{b.Commands.Put("/srv/made", "by a command")},
 	}
 }
 
@@ -78,9 +78,9 @@ func preparesOnce(t *testing.T, b *bench) {
 	spec := b.spec()
 	spec.Image = image
 	sb := b.create(t, spec)
-	require.Equal(t, "from this machine", b.read(t, sb, "/opt/bin/tool"))
-	require.Equal(t, "755", string(b.run(t, sb, b.Commands.Mode("/opt/bin/tool")).Stdout))
-	require.Equal(t, "by a command", b.read(t, sb, "/opt/made"))
+	require.Equal(t, "from this machine", b.read(t, sb, "/srv/bin/tool"))
+	require.Equal(t, "755", string(b.run(t, sb, b.Commands.Mode("/srv/bin/tool")).Stdout))
+	require.Equal(t, "by a command", b.read(t, sb, "/srv/made"))
 
 	steps.Store(0)
 	again, err := images.Prepare(b.ctx(t), recipe)

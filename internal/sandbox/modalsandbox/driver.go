@@ -91,7 +91,8 @@ func (d *Driver) handle(ctx context.Context, id string) (*modal.Sandbox, error) 
 	return sb, err
 }
 
-// keep is called with mu held. Calls that use a handle that falls out go on.
+// keep is called with mu held. A handle that falls out may be in use by processes:
+// its connection goes by itself when it is idle.
 func (d *Driver) keep(sb *modal.Sandbox) {
 	for id := range d.handles {
 		if len(d.handles) < maxHandles {
@@ -102,10 +103,14 @@ func (d *Driver) keep(sb *modal.Sandbox) {
 	d.handles[sb.SandboxID] = sb
 }
 
+// drop lets go of the handle of a sandbox that has ended. Calls that use it go on.
 func (d *Driver) drop(id string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	delete(d.handles, id)
+	if sb := d.handles[id]; sb != nil {
+		_ = sb.Detach() // frees its connection
+		delete(d.handles, id)
+	}
 }
 
 // Create implements driver.Driver.

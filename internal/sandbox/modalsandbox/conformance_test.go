@@ -1,0 +1,58 @@
+package modalsandbox_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+	"google.golang.org/grpc/codes"
+
+	"github.com/overwinter-dev/overwinter/internal/localmodal"
+	"github.com/overwinter-dev/overwinter/internal/localmodal/localmodaltest"
+	"github.com/overwinter-dev/overwinter/internal/sandbox/drivertest"
+	"github.com/overwinter-dev/overwinter/internal/sandbox/modalsandbox"
+)
+
+func TestMain(m *testing.M) {
+	localmodal.ReexecMain()
+	goleak.VerifyTestMain(m)
+}
+
+// TestConformance runs the suite on the SDK against a server on this machine; each
+// case has one of its own, because a fault strikes whoever calls.
+func TestConformance(t *testing.T) {
+	t.Parallel()
+	drivertest.Run(t, func(t *testing.T) drivertest.Harness {
+		server := localmodaltest.Start(t, localmodal.Options{})
+		return drivertest.Harness{
+			Driver: connect(t, server.URL()), Second: connect(t, server.URL()),
+			Image: "debian:12", OtherImage: "debian:13",
+			Commands: drivertest.Shell(), Faults: faults{server},
+		}
+	})
+}
+
+func connect(t *testing.T, url string) *modalsandbox.Driver {
+	t.Helper()
+	drv, err := modalsandbox.New(modalsandbox.Config{ServerURL: url, TokenID: "ak-test", TokenSecret: "as-test"})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, drv.Close()) })
+	return drv
+}
+
+// faults breaks a server on this machine, in ways that the SDK does not mend by
+// itself.
+type faults struct{ server *localmodal.Server }
+
+var methods = map[drivertest.Call]string{
+	drivertest.Create: "SandboxCreateV2", drivertest.Terminate: "SandboxTerminateV2", drivertest.Snapshot: "TaskSnapshotFilesystem",
+}
+
+func (f faults) Lose(_ *testing.T, c drivertest.Call) {
+	f.server.Inject(localmodal.Fault{Method: methods[c], Code: codes.ResourceExhausted, After: true})
+}
+
+func (f faults) Delay(_ *testing.T, c drivertest.Call, d time.Duration) {
+	f.server.Inject(localmodal.Fault{Method: methods[c], Delay: d})
+}
