@@ -1,0 +1,304 @@
+package test
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// object is a JSON object as a client without our types sees it.
+type object = map[string]any
+
+// call makes one request and returns status and body.
+func (s *stack) call(method, path string, body any) (int, object, error) {
+	var payload io.Reader
+	if body != nil {
+		raw, err := json.Marshal(body)
+		if err != nil {
+			return 0, nil, err
+		}
+		payload = bytes.NewReader(raw)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	defer cancel()
+	request, err := http.NewRequestWithContext(ctx, method, "http://"+s.api+path, payload)
+	if err != nil {
+		return 0, nil, err
+	}
+	request.Header.Set("Content-Type", "application/json")
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return 0, nil, err
+	}
+	defer response.Body.Close()
+	raw, err := io.ReadAll(response.Body)
+	if err != nil {
+		return 0, nil, err
+	}
+	var out object
+	if len(raw) > 0 {
+		if err := json.Unmarshal(raw, &out); err != nil {
+			return response.StatusCode, nil, fmt.Errorf("%s %s: %d %s: %w", method, path, response.StatusCode, raw, err)
+		}
+	}
+	return response.StatusCode, out, nil
+}
+
+func (s *stack) must(t *testing.T, status int, method, path string, body any) object {
+	t.Helper()
+	got, out, err := s.call(method, path, body)
+	require.NoError(t, err)
+	require.Equal(t, status, got, "%s %s: %v", method, path, out)
+	return out
+}
+
+// insist repeats a request until it is answered with a status below 500: what a
+// client does while parts of the system are killed. Requests carry ids, so that
+// a repeat changes nothing.
+func (s *stack) insist(t *testing.T, method, path string, body any) object {
+	t.Helper()
+	var out object
+	eventually(t, 60*time.Second, method+" "+path, func() error {
+		status, got, err := s.call(method, path, body)
+		if err != nil {
+			return err
+		}
+		if status >= 500 {
+			return fmt.Errorf("%d %v", status, got)
+		}
+		require.Less(t, status, 400, "%s %s: %v", method, path, got)
+		out = got
+		return nil
+	})
+	return out
+}
+
+func (s *stack) create(t *testing.T, body object) string {
+	t.Helper()
+	if _, ok := body["agent"]; !ok {
+		body["agent"] = "demo"
+	}
+	return s.must(t, http.StatusCreated, "POST", "/api/sessions", body)["id"].(string)
+}
+
+func (s *stack) prompt(t *testing.T, sessionID, id, content string) {
+	t.Helper()
+	s.insist(t, "POST", "/api/sessions/"+sessionID+"/prompts", object{"id": id, "content": content})
+}
+
+// waitStatus waits until the session has the status.
+func (s *stack) waitStatus(t *testing.T, sessionID, status string, within time.Duration) object {
+	t.Helper()
+	var out object
+	eventually(t, within, "session is "+status, func() error {
+		code, got, err := s.call("GET", "/api/sessions/"+sessionID, nil)
+		if err != nil {
+			return err
+		}
+		if code != http.StatusOK || got["status"] != status {
+			return fmt.Errorf("%d %v (%v)", code, got["status"], got["statusReason"])
+		}
+		out = got
+		return nil
+	})
+	return out
+}
+
+// waitPrompt waits until the prompt is over and returns it.
+func (s *stack) waitPrompt(t *testing.T, sessionID, promptID string, within time.Duration) object {
+	t.Helper()
+	var out object
+	eventually(t, within, "prompt "+promptID+" is over", func() error {
+		code, got, err := s.call("GET", "/api/sessions/"+sessionID+"/prompts/"+promptID, nil)
+		if err != nil {
+			return err
+		}
+		switch got["status"] {
+		case "completed", "failed", "cancelled", "unknown":
+			out = got
+			return nil
+		}
+		return fmt.Errorf("%d %v", code, got["status"])
+	})
+	return out
+}
+
+// text is what the agent has said and its tools have printed, in order.
+func (s *stack) text(t *testing.T, sessionID string) string {
+	t.Helper()
+	got := s.must(t, http.StatusOK, "GET", "/api/sessions/"+sessionID+"/blocks", nil)
+	main := got["conversations"].([]any)[0].(object)
+	var b strings.Builder
+	for _, raw := range main["blocks"].([]any) {
+		switch block := raw.(object); block["type"] {
+		case "assistant_text":
+			fmt.Fprintf(&b, "%v\n", block["content"])
+		case "tool_result":
+			fmt.Fprintf(&b, "%v\n", block["output"])
+		}
+	}
+	return b.String()
+}
+
+// event is one event of a stream.
+type event struct {
+	Seq   int64           `json:"seq"`
+	Type  string          `json:"type"`
+	RunID string          `json:"runId"`
+	Data  json.RawMessage `json:"data"`
+}
+
+// follower reads a session's stream for as long as the test goes on, connecting
+// again from its last position whenever the connection is lost, as a client does.
+type follower struct {
+	mu     sync.Mutex
+	events []event
+	broken error // the stream broke its word
+	ended  bool
+	cancel context.CancelFunc
+	done   chan struct{}
+}
+
+func (s *stack) follow(t *testing.T, sessionID string) *follower {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	f := &follower{cancel: cancel, done: make(chan struct{})}
+	go func() {
+		defer close(f.done)
+		for ctx.Err() == nil && !f.over() {
+			f.connect(ctx, "http://"+s.api+"/api/sessions/"+sessionID+"/events")
+			select {
+			case <-time.After(50 * time.Millisecond):
+			case <-ctx.Done():
+			}
+		}
+	}()
+	t.Cleanup(f.stop)
+	return f
+}
+
+func (f *follower) stop() {
+	f.cancel()
+	<-f.done
+}
+
+func (f *follower) over() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.ended || f.broken != nil
+}
+
+func (f *follower) last() int64 {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return int64(len(f.events))
+}
+
+func (f *follower) connect(ctx context.Context, url string) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return
+	}
+	request.Header.Set("Last-Event-ID", strconv.FormatInt(f.last(), 10))
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return
+	}
+	defer response.Body.Close()
+	if response.StatusCode != http.StatusOK {
+		return
+	}
+	lines := bufio.NewReader(response.Body)
+	var kind, data string
+	for {
+		line, err := lines.ReadString('\n')
+		if err != nil {
+			return
+		}
+		line = strings.TrimRight(line, "\n")
+		switch {
+		case strings.HasPrefix(line, "event: "):
+			kind = line[len("event: "):]
+		case strings.HasPrefix(line, "data: "):
+			data = line[len("data: "):]
+		case line == "":
+			f.take(kind, data)
+			kind, data = "", ""
+		}
+	}
+}
+
+func (f *follower) take(kind, data string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	switch kind {
+	case "", "caught_up":
+		return
+	case "end":
+		f.ended = true
+		return
+	case "gap":
+		f.broken = errors.New("the stream has a gap: " + data)
+		return
+	}
+	var e event
+	if err := json.Unmarshal([]byte(data), &e); err != nil {
+		f.broken = fmt.Errorf("event %q: %w", data, err)
+		return
+	}
+	if want := int64(len(f.events)) + 1; e.Seq != want {
+		f.broken = fmt.Errorf("event %d came where %d was due", e.Seq, want)
+		return
+	}
+	f.events = append(f.events, e)
+}
+
+func (f *follower) all(t *testing.T) []event {
+	t.Helper()
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	require.NoError(t, f.broken)
+	return append([]event(nil), f.events...)
+}
+
+// wait waits until an event is there that match accepts.
+func (f *follower) wait(t *testing.T, within time.Duration, what string, match func(event) bool) event {
+	t.Helper()
+	var found event
+	eventually(t, within, what, func() error {
+		for _, e := range f.all(t) {
+			if match(e) {
+				found = e
+				return nil
+			}
+		}
+		return fmt.Errorf("not among %d events", f.last())
+	})
+	return found
+}
+
+// said is the text that the deltas of a run add up to.
+func said(t *testing.T, events []event, runID string) string {
+	t.Helper()
+	var b strings.Builder
+	for _, e := range events {
+		if e.Type == "text_delta" && e.RunID == runID {
+			var d struct{ Delta string }
+			require.NoError(t, json.Unmarshal(e.Data, &d))
+			b.WriteString(d.Delta)
+		}
+	}
+	return b.String()
+}

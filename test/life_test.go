@@ -1,0 +1,164 @@
+package test
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// TestSessionWorksSleepsAndWakes is the main job, from outside: a session runs
+// an agent, hibernates when idle so that nothing of its sandbox is left, and
+// wakes on the next prompt with its files and its memory.
+func TestSessionWorksSleepsAndWakes(t *testing.T) {
+	t.Parallel()
+	s := startStack(t)
+
+	id := s.create(t, object{
+		"idleTimeout": "2s",
+		"prompt":      object{"id": "first", "content": "write hello.txt: made before the sleep\n$ (setsid sleep 600 &) ; echo started"},
+	})
+	stream := s.follow(t, id)
+	first := s.waitPrompt(t, id, "first", 60*time.Second)
+	require.Equal(t, "completed", first["status"], "%v", first)
+	require.Contains(t, s.text(t, id), "started")
+	require.NotEmpty(t, s.sandboxTree(), "a running session has processes in its sandbox")
+
+	slept := s.waitStatus(t, id, "hibernated", 30*time.Second)
+	require.Equal(t, "idle", slept["statusReason"])
+	require.Nil(t, slept["runtime"].(object)["sandbox"])
+	require.Empty(t, s.sandboxTree(), "a hibernated session has none")
+
+	// Reading never wakes it.
+	require.Contains(t, s.text(t, id), "started")
+	s.must(t, http.StatusOK, "GET", "/api/sessions/"+id+"/transcript", nil)
+	require.Equal(t, "hibernated", s.must(t, http.StatusOK, "GET", "/api/sessions/"+id, nil)["status"])
+
+	s.prompt(t, id, "second", "recall\n$ cat hello.txt")
+	second := s.waitPrompt(t, id, "second", 60*time.Second)
+	require.Equal(t, "completed", second["status"], "%v", second)
+	text := s.text(t, id)
+	require.Contains(t, text, "2 prompts")
+	require.Contains(t, text, "write hello.txt")
+	require.Contains(t, text, "made before the sleep")
+	woken := s.waitStatus(t, id, "running", 10*time.Second)
+	require.Equal(t, "full", woken["receipt"].(object)["kind"])
+	require.EqualValues(t, 2, woken["generation"])
+
+	s.must(t, http.StatusAccepted, "POST", "/api/sessions/"+id+"/stop", nil)
+	s.waitStatus(t, id, "terminated", 30*time.Second)
+	eventually(t, 10*time.Second, "the stream ends", func() error {
+		if !stream.over() {
+			return fmt.Errorf("after %d events", stream.last())
+		}
+		return nil
+	})
+	events := stream.all(t)
+	require.True(t, stream.ended)
+	require.Equal(t, []string{"running", "hibernating", "hibernated", "restoring", "running", "terminated"}, statuses(t, events))
+	require.Equal(t, "status", events[len(events)-1].Type)
+	require.Empty(t, s.sandboxTree())
+}
+
+// TestCommandsOfASession tries what a client may ask of a session, one system
+// for all of it.
+func TestCommandsOfASession(t *testing.T) {
+	t.Parallel()
+	s := startStack(t)
+
+	t.Run("a lazy session has no sandbox before its first prompt", func(t *testing.T) {
+		id := s.create(t, object{})
+		for _, path := range []string{"", "/blocks", "/prompts", "/transcript"} {
+			s.must(t, http.StatusOK, "GET", "/api/sessions/"+id+path, nil)
+		}
+		eventually(t, 20*time.Second, "the workflow answers", func() error {
+			code, got, err := s.call("GET", "/api/sessions/"+id+"/state", nil)
+			if err != nil || code != http.StatusOK || got["status"] != "initializing" {
+				return fmt.Errorf("%d %v %w", code, got, err)
+			}
+			return nil
+		})
+		got := s.must(t, http.StatusOK, "GET", "/api/sessions/"+id, nil)
+		require.Equal(t, "initializing", got["status"])
+		require.EqualValues(t, 0, got["generation"])
+		s.prompt(t, id, "p", "hello there")
+		require.Equal(t, "completed", s.waitPrompt(t, id, "p", 60*time.Second)["status"])
+		require.Contains(t, s.text(t, id), "hello there")
+	})
+
+	t.Run("abort interrupts the turn and the session goes on", func(t *testing.T) {
+		id := s.create(t, object{"prompt": object{"id": "long", "content": "before\nsleep 10m\nafter"}})
+		stream := s.follow(t, id)
+		stream.wait(t, 60*time.Second, "the tool runs", func(e event) bool {
+			return e.Type == "block_update" || e.Type == "block_start" && json.Valid(e.Data) && blockName(e) == "sleep"
+		})
+		s.must(t, http.StatusAccepted, "POST", "/api/sessions/"+id+"/abort", nil)
+		long := s.waitPrompt(t, id, "long", 20*time.Second)
+		require.Equal(t, "cancelled", long["status"], "%v", long)
+		require.NotContains(t, s.text(t, id), "after")
+		s.prompt(t, id, "next", "still here")
+		require.Equal(t, "completed", s.waitPrompt(t, id, "next", 20*time.Second)["status"])
+	})
+
+	t.Run("prompts that arrive while it goes to sleep are served after the wake, in order", func(t *testing.T) {
+		id := s.create(t, object{"prompt": object{"id": "p0", "content": "one"}})
+		s.waitPrompt(t, id, "p0", 60*time.Second)
+		s.must(t, http.StatusAccepted, "POST", "/api/sessions/"+id+"/hibernate", nil)
+		for i := 1; i <= 5; i++ {
+			s.prompt(t, id, fmt.Sprintf("p%d", i), fmt.Sprintf("$ echo %d >> order", i))
+		}
+		s.prompt(t, id, "p6", "$ cat order")
+		require.Equal(t, "completed", s.waitPrompt(t, id, "p6", 60*time.Second)["status"])
+		require.Contains(t, s.text(t, id), "1\n2\n3\n4\n5")
+	})
+
+	t.Run("stop ends a turn and what waits behind it", func(t *testing.T) {
+		id := s.create(t, object{"prompt": object{"id": "long", "content": "sleep 10m"}})
+		s.prompt(t, id, "behind", "never")
+		s.waitStatus(t, id, "running", 60*time.Second)
+		s.must(t, http.StatusAccepted, "DELETE", "/api/sessions/"+id, nil)
+		s.waitStatus(t, id, "terminated", 30*time.Second)
+		for _, p := range []string{"long", "behind"} {
+			got := s.waitPrompt(t, id, p, time.Second)
+			require.Equal(t, "cancelled", got["status"], "%v", got)
+			require.Equal(t, "session_terminated", got["reason"], "%v", got)
+		}
+		code, got, err := s.call("POST", "/api/sessions/"+id+"/prompts", object{"content": "late"})
+		require.NoError(t, err)
+		require.Equal(t, http.StatusConflict, code)
+		require.Equal(t, "session_terminated", got["code"])
+	})
+
+	t.Run("an agent that crashes is told with its exit code and started again", func(t *testing.T) {
+		id := s.create(t, object{"prompt": object{"id": "boom", "content": "before\ncrash"}})
+		boom := s.waitPrompt(t, id, "boom", 60*time.Second)
+		require.Equal(t, "failed", boom["status"], "%v", boom)
+		s.prompt(t, id, "again", "recall")
+		require.Equal(t, "completed", s.waitPrompt(t, id, "again", 30*time.Second)["status"])
+		require.Contains(t, s.text(t, id), "2 prompts")
+	})
+}
+
+func statuses(t *testing.T, events []event) []string {
+	t.Helper()
+	var out []string
+	for _, e := range events {
+		if e.Type == "status" {
+			var d struct{ Status string }
+			require.NoError(t, json.Unmarshal(e.Data, &d))
+			out = append(out, d.Status)
+		}
+	}
+	return out
+}
+
+func blockName(e event) string {
+	var d struct{ Block struct{ Name string } }
+	if json.Unmarshal(e.Data, &d) != nil {
+		return ""
+	}
+	return d.Block.Name
+}

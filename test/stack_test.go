@@ -1,0 +1,282 @@
+package test
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// stack is one running `overwinter dev`.
+type stack struct {
+	dir     string // its data directory
+	api     string // address of the API, host:port
+	ui      int
+	args    []string
+	cmd     *exec.Cmd
+	out     *safeBuffer
+	stopped bool
+}
+
+// startStack starts a system of its own and stops it, and looks that nothing of
+// it is left, when the test ends.
+func startStack(t *testing.T, extra ...string) *stack {
+	t.Helper()
+	dir := stackDir(t)
+	apiPort, temporalPort, uiPort := freePort(t), freePort(t), freePort(t)
+	s := &stack{dir: dir, api: fmt.Sprintf("127.0.0.1:%d", apiPort), ui: uiPort}
+	s.args = append([]string{
+		"dev", "--data-dir", dir, "--api-address", s.api,
+		"--temporal-port", strconv.Itoa(temporalPort), "--temporal-ui-port", strconv.Itoa(uiPort),
+	}, extra...)
+	t.Cleanup(func() {
+		if t.Failed() {
+			s.dump(t)
+		}
+		s.stop(t)
+		left := s.processes()
+		for pid, line := range left {
+			syscall.Kill(pid, syscall.SIGKILL) //nolint:errcheck // it may end by itself meanwhile
+			t.Errorf("left behind after the end: %d %s", pid, line)
+		}
+	})
+	s.start(t)
+	return s
+}
+
+// stackDir is a data directory that an unprivileged Postgres can reach too.
+func stackDir(t *testing.T) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "overwinter-test-*")
+	require.NoError(t, err)
+	require.NoError(t, os.Chmod(dir, 0o755)) //nolint:gosec // Postgres runs as another user below it
+	t.Cleanup(func() {
+		eventually(t, 20*time.Second, "the data directory can be deleted", func() error { return os.RemoveAll(dir) })
+	})
+	return filepath.Join(dir, "data")
+}
+
+func (s *stack) start(t *testing.T) {
+	t.Helper()
+	s.out = &safeBuffer{}
+	s.cmd = exec.Command(program(t, "overwinter"), s.args...) //nolint:gosec,noctx // our own program; it is stopped in order
+	s.cmd.Stdout, s.cmd.Stderr = s.out, s.out
+	require.NoError(t, s.cmd.Start())
+	s.stopped = false
+	s.waitReady(t)
+}
+
+func (s *stack) waitReady(t *testing.T) {
+	t.Helper()
+	eventually(t, 60*time.Second, "the system is ready", func() error {
+		response, err := http.Get("http://" + s.api + "/readyz")
+		if err != nil {
+			return err
+		}
+		defer response.Body.Close()
+		if response.StatusCode != http.StatusOK {
+			body, _ := io.ReadAll(response.Body)
+			return fmt.Errorf("readyz: %d %s", response.StatusCode, body)
+		}
+		return nil
+	})
+}
+
+// stop ends the system as Ctrl-C does.
+func (s *stack) stop(t *testing.T) {
+	t.Helper()
+	if s.stopped {
+		return
+	}
+	s.stopped = true
+	require.NoError(t, s.cmd.Process.Signal(os.Interrupt))
+	done := make(chan error, 1)
+	go func() { done <- s.cmd.Wait() }()
+	select {
+	case err := <-done:
+		require.NoError(t, err, "overwinter dev did not end cleanly:\n%s", s.out)
+	case <-time.After(45 * time.Second):
+		s.cmd.Process.Kill() //nolint:errcheck // the test has failed already
+		<-done
+		t.Fatalf("overwinter dev did not stop within 45s:\n%s", s.out)
+	}
+}
+
+// kill ends `overwinter dev` itself with no chance to clean up.
+func (s *stack) kill(t *testing.T) {
+	t.Helper()
+	require.NoError(t, s.cmd.Process.Kill())
+	s.cmd.Wait() //nolint:errcheck // killed
+	s.stopped = true
+}
+
+// processes are the processes whose command line or working directory names the
+// data directory: every child of the system and everything in its sandboxes.
+func (s *stack) processes() map[int]string {
+	out := map[int]string{}
+	entries, _ := filepath.Glob("/proc/[0-9]*")
+	for _, e := range entries {
+		pid, err := strconv.Atoi(filepath.Base(e))
+		if err != nil || pid == os.Getpid() {
+			continue
+		}
+		raw, err := os.ReadFile(filepath.Join(e, "cmdline")) //nolint:gosec // of the process table
+		if err != nil || len(raw) == 0 {
+			continue
+		}
+		line := string(bytes.ReplaceAll(bytes.TrimRight(raw, "\x00"), []byte{0}, []byte{' '}))
+		environ, _ := os.ReadFile(filepath.Join(e, "environ")) //nolint:gosec // of the process table
+		if strings.Contains(line, s.dir) || bytes.Contains(environ, []byte(s.dir)) {
+			out[pid] = line
+		}
+	}
+	return out
+}
+
+// child is the process id of the child whose command line has all of words.
+func (s *stack) child(t *testing.T, words ...string) int {
+	t.Helper()
+	var found int
+	eventually(t, 20*time.Second, "there is a child "+strings.Join(words, " "), func() error {
+		for pid, line := range s.processes() {
+			if pid != s.cmd.Process.Pid && containsAll(line, words) {
+				found = pid
+				return nil
+			}
+		}
+		return fmt.Errorf("none of %v", s.processes())
+	})
+	return found
+}
+
+func (s *stack) dump(t *testing.T) {
+	t.Helper()
+	t.Logf("output of overwinter dev:\n%s", s.out)
+	logs, _ := filepath.Glob(filepath.Join(s.dir, "logs", "*.log"))
+	for _, name := range logs {
+		raw, err := os.ReadFile(name) //nolint:gosec // our own log
+		if err != nil {
+			continue
+		}
+		if len(raw) > 8<<10 {
+			raw = raw[len(raw)-8<<10:]
+		}
+		t.Logf("%s:\n%s", filepath.Base(name), raw)
+	}
+}
+
+func containsAll(s string, words []string) bool {
+	for _, w := range words {
+		if !strings.Contains(s, w) {
+			return false
+		}
+	}
+	return true
+}
+
+// program is the path of one of the three programs.
+func program(t *testing.T, name string) string {
+	t.Helper()
+	path, err := filepath.Abs(filepath.Join("..", "bin", name))
+	require.NoError(t, err)
+	_, err = os.Stat(path)
+	require.NoError(t, err, "the programs are not built: run make build")
+	return path
+}
+
+func freePort(t *testing.T) int {
+	t.Helper()
+	l, err := (&net.ListenConfig{}).Listen(context.Background(), "tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer l.Close()
+	return l.Addr().(*net.TCPAddr).Port
+}
+
+// eventually tries until try succeeds, with a pause between, and fails with its
+// last error when the time is over.
+func eventually(t *testing.T, within time.Duration, what string, try func() error) {
+	t.Helper()
+	deadline := time.Now().Add(within)
+	ticker := time.NewTicker(50 * time.Millisecond)
+	defer ticker.Stop()
+	for {
+		err := try()
+		if err == nil {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("not within %s: %s: %v", within, what, err)
+		}
+		<-ticker.C
+	}
+}
+
+type safeBuffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (s *safeBuffer) Write(p []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.b.Write(p)
+}
+
+func (s *safeBuffer) String() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.b.String()
+}
+
+// sandboxTree are the processes in the sandboxes of this stack: the descendants
+// of its local Modal server.
+func (s *stack) sandboxTree() map[int]string {
+	parents := map[int]int{}
+	names := map[int]string{}
+	entries, _ := filepath.Glob("/proc/[0-9]*")
+	for _, e := range entries {
+		pid, err := strconv.Atoi(filepath.Base(e))
+		if err != nil {
+			continue
+		}
+		stat, err := os.ReadFile(filepath.Join(e, "stat")) //nolint:gosec // of the process table
+		if err != nil {
+			continue
+		}
+		_, rest, ok := strings.Cut(string(stat), ") ")
+		if fields := strings.Fields(rest); ok && len(fields) > 1 && fields[0] != "Z" {
+			parents[pid], _ = strconv.Atoi(fields[1])
+			raw, _ := os.ReadFile(filepath.Join(e, "cmdline")) //nolint:gosec // of the process table
+			names[pid] = string(bytes.ReplaceAll(raw, []byte{0}, []byte{' '}))
+		}
+	}
+	roots := map[int]bool{}
+	for pid, line := range s.processes() {
+		if strings.Contains(line, "local-modal") {
+			roots[pid] = true
+		}
+	}
+	out := map[int]string{}
+	for pid := range parents {
+		for p := parents[pid]; p > 1; p = parents[p] {
+			if roots[p] {
+				out[pid] = names[pid]
+				break
+			}
+		}
+	}
+	return out
+}
