@@ -1,0 +1,51 @@
+// Package localmodal is a Modal-compatible server on this machine: Modal's
+// unmodified SDK, told by MODAL_SERVER_URL to speak to it, gets sandboxes that
+// are local processes. It is the provider that development starts with, and the
+// test bed of what runs on Modal in production.
+//
+//	SDK ──gRPC──▶ one listener ──▶ control plane (this package) ──▶ store: DIR/records
+//	                   │                  │ create, end
+//	                   │                  ▼
+//	                   └────────▶ router ─▶ task ─▶ box ──namespaces──▶ boxinit ─▶ processes
+//	                              exec,     streams,  overlay, layers    PID 1      filetools
+//	                              files,    tunnels
+//	                              snapshots
+//
+// A sandbox's way, each step told apart by what a client sees:
+//
+//	reserved ──start──▶ running ──┬─ its command ended ───────▶ its exit code ─┐
+//	   │                          ├─ Terminate, server stops ─▶ 137            ├─▶ ended: files
+//	   └─ failed: forgotten       ├─ lifetime over ───────────▶ 124            │   discarded, or
+//	                              └─ unused for too long ─────▶ 137            ┘   the exit image
+//
+// Invariants:
+//
+//   - An image that can be found by its id is whole and on disk.
+//   - A sandbox that can be found by its id has a record on disk.
+//   - Of one app, no two running sandboxes have the same name.
+//   - A create, an exec or a snapshot that the SDK repeats because it lost the
+//     answer happens once. Creates and snapshots are known even after a restart.
+//   - A layer is deleted only when no image and no running sandbox is made of it,
+//     and no layer is in the making.
+//   - No process of a sandbox outlives the server, however the server ends.
+//   - A process in a sandbox does not depend on the client that started it.
+//
+// When things fail:
+//
+//	client leaves during a create      the sandbox is started; the repeated call gets it
+//	client leaves during a snapshot    the snapshot is given up, the sandbox runs on
+//	server stops (Run's ctx ends)      sandboxes end with 137; exit images are made
+//	server is killed                   the kernel kills the sandboxes; the next server shows them
+//	                                   ended with 137 and makes their exit images from what is on disk
+//	machine loses power                as above; images survive, being synced before they are known
+//	two servers on one directory       the second refuses to start
+//	no namespaces on this machine      New says what is missing (box.UnsupportedError)
+//	disk full                          creates and snapshots fail; what runs, runs on
+//
+// What is unlike Modal: every registry image is the same base, made from this
+// machine's /usr and /opt, which stay read-only; tunnels are plain TCP on the
+// loopback interface; sandboxes share the machine's network unless they block it;
+// CPU and memory requests and limits are ignored; an image mounted over a directory
+// lives in memory. GPUs, memory snapshots, sidecars, network allow-lists, proxies
+// and cloud buckets are refused. It keeps honest programs apart, not hostile ones.
+package localmodal

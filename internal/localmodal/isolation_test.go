@@ -1,0 +1,73 @@
+package localmodal_test
+
+import (
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	modal "github.com/modal-labs/modal-client/go"
+	"github.com/stretchr/testify/require"
+)
+
+func TestSandboxSeesNothingOfTheHostButPrograms(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	secret := filepath.Join(t.TempDir(), "secret")
+	require.NoError(t, os.WriteFile(secret, []byte("x"), 0o644))
+	sb := b.create(nil)
+
+	require.Equal(t, "0", strings.TrimSpace(b.sh(sb, "id -u")))
+	require.Equal(t, "modal\n", b.sh(sb, "hostname"))
+	require.Empty(t, b.sh(sb, "ls -A /root /home | grep -v : | grep . || true"))
+	require.NotZero(t, b.exec(sb, nil, "", "cat", secret).code)
+	require.Empty(t, b.sh(sb, "ls -A /tmp"))
+	for _, path := range []string{"/etc/shadow", "/etc/ssh", "/etc/sudoers"} {
+		require.NotZero(t, b.exec(sb, nil, "", "test", "-e", path).code, path)
+	}
+	require.NotZero(t, b.exec(sb, nil, "", "touch", "/usr/made-in-a-sandbox").code)
+	require.NoFileExists(t, "/usr/made-in-a-sandbox")
+
+	// Nothing but init, the shell and ls.
+	pids := strings.Fields(b.sh(sb, "ls -d /proc/[0-9]* | sed s,/proc/,,"))
+	require.LessOrEqual(t, len(pids), 5, "%v", pids)
+	require.Contains(t, pids, "1")
+	require.NotZero(t, b.exec(sb, nil, "", "kill", "-0", fmt.Sprint(os.Getpid())).code)
+}
+
+func TestHostEnvironmentDoesNotLeak(t *testing.T) {
+	t.Setenv("LOCALMODAL_TEST_SECRET", "very-secret-value")
+	b := setup(t)
+	sb := b.create(&modal.SandboxCreateParams{Env: map[string]string{"MINE": "1"}})
+	all := b.sh(sb, "env; cat /proc/*/environ 2>/dev/null | tr '\\0' '\\n'")
+	require.NotContains(t, all, "very-secret-value")
+	require.Contains(t, all, "MINE=1")
+	require.Contains(t, all, "MODAL_SANDBOX_ID="+sb.SandboxID)
+}
+
+func TestHostNetworkIsSharedUnlessBlocked(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, listener.Close()) })
+	_, port, err := net.SplitHostPort(listener.Addr().String())
+	require.NoError(t, err)
+	script := fmt.Sprintf("exec 3<>/dev/tcp/127.0.0.1/%s", port)
+
+	open := b.create(nil)
+	require.Zero(t, b.exec(open, nil, "", "bash", "-c", script).code)
+	blocked := b.create(&modal.SandboxCreateParams{BlockNetwork: true})
+	require.NotZero(t, b.exec(blocked, nil, "", "bash", "-c", script).code)
+	require.Equal(t, "lo", strings.TrimSpace(b.sh(blocked, "tail -n +3 /proc/net/dev | cut -d: -f1")))
+}
+
+func TestSystemFilesAreReadOnly(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	sb := b.create(nil)
+	require.NotZero(t, b.exec(sb, nil, "", "sh", "-c", "echo x > /proc/sys/kernel/core_pattern").code)
+	require.NotZero(t, b.exec(sb, nil, "", "sh", "-c", "echo h > /proc/sysrq-trigger").code)
+}
