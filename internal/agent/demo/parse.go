@@ -52,7 +52,7 @@ func (p *parser) file(data []byte) {
 		if l.Type == lineUser {
 			p.fold(t.Cut(l.At)) // the process before this one died with these
 		}
-		p.fold(t.read(l).Events)
+		p.fold(t.read(l, l.At).Events)
 		if l.Type == lineToolUse && l.Subagent != "" {
 			p.subagent(l.Subagent)
 		}

@@ -131,15 +131,17 @@ func words(text string) []string {
 }
 
 func wordEnd(text string) int {
-	spaced := false
+	inWord, behind := false, false
 	for i, r := range text {
 		switch {
 		case i+utf8.RuneLen(r) > maxWord && i > 0:
 			return i
 		case unicode.IsSpace(r):
-			spaced = true
-		case spaced && strings.TrimSpace(text[:i]) != "":
+			behind = inWord
+		case behind:
 			return i
+		default:
+			inWord = true
 		}
 	}
 	return len(text)

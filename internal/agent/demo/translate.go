@@ -91,14 +91,15 @@ func (t *translator) stdout(f agent.Frame) agent.Translation {
 	if l.RunID != "" && t.run.RunID != "" && l.RunID != t.run.RunID {
 		return agent.Translation{} // the tail of a turn that is over
 	}
-	if l.At.IsZero() {
-		l.At = f.At
-	}
-	return t.read(l)
+	return t.read(l, f.At)
 }
 
-// read says what one line means, in the stream and in a transcript alike.
-func (t *translator) read(l line) agent.Translation {
+// read says what one line means, in the stream and in a transcript alike. Blocks have the time
+// that the agent gave them, events that of their frame.
+func (t *translator) read(l line, at time.Time) agent.Translation {
+	if l.At.IsZero() {
+		l.At = at
+	}
 	l.At = l.At.UTC()
 	if l.Usage != nil {
 		t.state.Usage = *l.Usage
@@ -112,35 +113,35 @@ func (t *translator) read(l line) agent.Translation {
 			ID: l.UUID, Type: conversation.UserMessage, CreatedAt: l.At,
 			Content: l.Content, PromptID: l.PromptID, Author: l.Author,
 		}
-		return agent.Translation{Events: whole(where, b, conversation.Complete, l.At)}
+		return agent.Translation{Events: whole(where, b, conversation.Complete, at)}
 	case lineStart:
-		return agent.Translation{Events: t.open(where, textBlock(l), conversation.Streaming, l.At)}
+		return agent.Translation{Events: t.open(where, textBlock(l), conversation.Streaming, at)}
 	case lineDelta:
-		return agent.Translation{Events: t.delta(l)}
+		return agent.Translation{Events: t.delta(l, at)}
 	case lineAssistant:
-		return agent.Translation{Events: t.assistant(l)}
+		return agent.Translation{Events: t.assistant(l, at)}
 	case lineToolUse:
-		return agent.Translation{Events: t.open(where, toolBlock(l), conversation.Pending, l.At)}
+		return agent.Translation{Events: t.open(where, toolBlock(l), conversation.Pending, at)}
 	case lineToolRunning:
-		return agent.Translation{Events: t.running(l)}
+		return agent.Translation{Events: t.running(l, at)}
 	case lineToolResult:
-		return agent.Translation{Events: t.toolResult(l)}
+		return agent.Translation{Events: t.toolResult(l, at)}
 	case lineSystem:
 		b := conversation.Block{
 			ID: l.UUID, Type: conversation.System, CreatedAt: l.At, Subtype: l.Subtype, Message: l.Content,
 		}
-		return agent.Translation{Events: whole(where, b, conversation.Complete, l.At)}
+		return agent.Translation{Events: whole(where, b, conversation.Complete, at)}
 	case lineTitle:
 		return agent.Translation{Events: []conversation.Event{
-			{Type: conversation.EventTitle, At: l.At, Data: conversation.Title{Title: l.Content}},
+			{Type: conversation.EventTitle, At: at.UTC(), Data: conversation.Title{Title: l.Content}},
 		}}
 	case lineResult:
-		return t.end(session.Outcome(l.Outcome), l.Reason, l.At)
+		return t.end(session.Outcome(l.Outcome), l.Reason, at)
 	case lineAcknowledged:
 		if l.Outcome == "" {
-			return t.end(session.OutcomeUnknown, reasonDelivered, l.At)
+			return t.end(session.OutcomeUnknown, reasonDelivered, at)
 		}
-		return t.end(session.Outcome(l.Outcome), l.Reason, l.At)
+		return t.end(session.Outcome(l.Outcome), l.Reason, at)
 	}
 	return agent.Translation{}
 }
@@ -189,7 +190,7 @@ func (t *translator) open(where string, b conversation.Block, status conversatio
 	return []conversation.Event{start(where, b, at)}
 }
 
-func (t *translator) delta(l line) []conversation.Event {
+func (t *translator) delta(l line, at time.Time) []conversation.Event {
 	i := t.find(l.UUID)
 	if i < 0 {
 		return nil
@@ -197,23 +198,23 @@ func (t *translator) delta(l line) []conversation.Event {
 	o := &t.state.Open[i]
 	o.Block.Content += l.Content
 	return []conversation.Event{{
-		Type: conversation.EventTextDelta, ConversationID: o.Conversation, At: l.At,
+		Type: conversation.EventTextDelta, ConversationID: o.Conversation, At: at.UTC(),
 		Data: conversation.TextDelta{BlockID: l.UUID, Delta: l.Content},
 	}}
 }
 
 // assistant closes a text block. Its content counts, not the deltas before it.
-func (t *translator) assistant(l line) []conversation.Event {
-	events := t.open(conversationOf(l), textBlock(l), conversation.Streaming, l.At) // where its start is missing
+func (t *translator) assistant(l line, at time.Time) []conversation.Event {
+	events := t.open(conversationOf(l), textBlock(l), conversation.Streaming, at) // where its start is missing
 	t.state.Open[t.find(l.UUID)].Block.Content = l.Content
 	status := conversation.Complete
 	if l.Aborted {
 		status = conversation.Aborted
 	}
-	return append(events, t.close(l.UUID, status, l.At)...)
+	return append(events, t.close(l.UUID, status, at)...)
 }
 
-func (t *translator) running(l line) []conversation.Event {
+func (t *translator) running(l line, at time.Time) []conversation.Event {
 	i := t.find(l.UUID)
 	if i < 0 {
 		return nil
@@ -221,12 +222,12 @@ func (t *translator) running(l line) []conversation.Event {
 	o := &t.state.Open[i]
 	o.Block.Status = conversation.Running
 	return []conversation.Event{{
-		Type: conversation.EventBlockUpdate, ConversationID: o.Conversation, At: l.At,
+		Type: conversation.EventBlockUpdate, ConversationID: o.Conversation, At: at.UTC(),
 		Data: conversation.BlockUpdate{BlockID: l.UUID, Updates: conversation.Updates{Status: conversation.Running}},
 	}}
 }
 
-func (t *translator) toolResult(l line) []conversation.Event {
+func (t *translator) toolResult(l line, at time.Time) []conversation.Event {
 	status := conversation.Success
 	switch {
 	case l.Aborted:
@@ -234,11 +235,11 @@ func (t *translator) toolResult(l line) []conversation.Event {
 	case l.IsError:
 		status = conversation.Failed
 	}
-	events := t.close(l.ToolUseID, status, l.At)
+	events := t.close(l.ToolUseID, status, at)
 	return append(events, whole(conversationOf(l), conversation.Block{
 		ID: l.UUID, Type: conversation.ToolResult, CreatedAt: l.At,
 		ToolUseID: l.ToolUseID, Output: canonical(l.Output), IsError: l.IsError,
-	}, status, l.At)...)
+	}, status, at)...)
 }
 
 // close completes an open block; one that is not open stays as it is.

@@ -1,0 +1,80 @@
+package demo
+
+import (
+	"encoding/json"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/stretchr/testify/require"
+
+	"github.com/overwinter-dev/overwinter/internal/agent"
+)
+
+var update = flag.Bool("update", false, "rewrite the golden files in testdata")
+
+// TestGolden compares what the agent writes, and what the adapter makes of it, with the files in
+// testdata: one directory per script, rewritten with go test -run Golden -update and read as a diff.
+//
+//	script           the prompts, parted by lines of ---; each has a process of its own
+//	stream.jsonl     stdout of all of them, and how the process ended where it crashed
+//	events           the events, as the log has them
+//	transcripts      the agent's own files
+//	conversation     what Parse finds in them
+func TestGolden(t *testing.T) {
+	t.Parallel()
+	scripts, err := filepath.Glob("testdata/*/script")
+	require.NoError(t, err)
+	require.NotEmpty(t, scripts)
+	for _, name := range scripts {
+		dir := filepath.Dir(name)
+		t.Run(filepath.Base(dir), func(t *testing.T) {
+			t.Parallel()
+			script, err := os.ReadFile(name)
+			require.NoError(t, err)
+			s := newStage(t)
+			var stream, events strings.Builder
+			for i, content := range strings.Split(string(script), "---\n") {
+				run := fmt.Sprintf("run-%d", i+1)
+				fs := s.play(t, run, strings.TrimSuffix(content, "\n"))
+				for _, f := range fs {
+					if f.Stream != agent.Stdout {
+						fmt.Fprintf(&stream, "%s ", f.Stream)
+					}
+					fmt.Fprintf(&stream, "%s\n", f.Data)
+				}
+				es, end := translate(t, run, fs)
+				require.NotNil(t, end)
+				fmt.Fprintf(&events, "# %s\n%s\n", run, strings.Join(inLog(t, es), "\n"))
+				fmt.Fprintf(&events, "# %s %s %+v\n", end.Outcome, end.Reason, end.Usage)
+			}
+			var transcripts strings.Builder
+			files := s.files(t)
+			for _, f := range files {
+				fmt.Fprintf(&transcripts, "# %s\n%s", f.Path, f.Data)
+			}
+			c, err := Adapter{}.Parse(files)
+			require.NoError(t, err)
+			conversation, err := json.MarshalIndent(c, "", "  ")
+			require.NoError(t, err)
+			golden(t, filepath.Join(dir, "stream.jsonl"), stream.String())
+			golden(t, filepath.Join(dir, "events"), events.String())
+			golden(t, filepath.Join(dir, "transcripts"), transcripts.String())
+			golden(t, filepath.Join(dir, "conversation"), string(conversation)+"\n")
+		})
+	}
+}
+
+func golden(t *testing.T, name, got string) {
+	t.Helper()
+	if *update {
+		require.NoError(t, os.WriteFile(name, []byte(got), 0o644))
+	}
+	want, err := os.ReadFile(name)
+	require.NoError(t, err)
+	require.Empty(t, cmp.Diff(strings.Split(string(want), "\n"), strings.Split(got, "\n")), "- %s, + now", name)
+}

@@ -1,0 +1,156 @@
+package demo
+
+import (
+	"bufio"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/stretchr/testify/require"
+
+	"github.com/overwinter-dev/overwinter/internal/conversation"
+	"github.com/overwinter-dev/overwinter/internal/session"
+)
+
+// live is a process of the agent inside the test that is talked to while it works.
+type live struct {
+	stdin *io.PipeWriter
+	out   *bufio.Reader
+}
+
+func goLive(t *testing.T, s *stage) *live {
+	t.Helper()
+	inR, inW := io.Pipe()
+	outR, outW := io.Pipe()
+	p := program{
+		home: s.home, workspace: s.workspace, stdout: outW, stderr: io.Discard, model: Name,
+		now: time.Now, newID: uuid.NewString,
+	}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		code := p.main([]string{"--session", testSession}, inR)
+		_ = outW.CloseWithError(fmt.Errorf("exit code %d", code)) // never fails
+	}()
+	t.Cleanup(func() {
+		_ = inW.Close()
+		_ = outR.Close()
+		<-done
+	})
+	return &live{stdin: inW, out: bufio.NewReader(outR)}
+}
+
+func (l *live) write(t *testing.T, text string) {
+	t.Helper()
+	_, err := io.WriteString(l.stdin, text)
+	require.NoError(t, err)
+}
+
+// until reads lines up to the first of a type.
+func (l *live) until(t *testing.T, kind lineType) line {
+	t.Helper()
+	for {
+		raw, err := l.out.ReadBytes('\n')
+		require.NoError(t, err, "waiting for %s", kind)
+		var got line
+		require.NoError(t, json.Unmarshal(raw, &got))
+		if got.Type == kind {
+			return got
+		}
+	}
+}
+
+func TestAnInterruptKillsTheWholeProcessTree(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	l := goLive(t, s)
+	// One child in the group, one in a session of its own with a child, both deaf to SIGTERM.
+	l.write(t, s.prompt(t, "r1", `$ trap '' TERM; sleep 300 & echo $! >>pids; setsid sh -c 'echo $$ >>pids; sleep 300 & echo $! >>pids; wait' & wait`))
+	l.until(t, lineToolRunning)
+	var pids []string
+	require.Eventually(t, func() bool {
+		data, err := os.ReadFile(filepath.Join(s.workspace, "pids"))
+		pids = strings.Fields(string(data))
+		return err == nil && len(pids) == 3
+	}, 20*time.Second, 5*time.Millisecond)
+	began := time.Now()
+	l.write(t, string(Adapter{}.Interrupt("r1").Stdin))
+	result := l.until(t, lineToolResult)
+	require.Less(t, time.Since(began), 5*time.Second)
+	require.True(t, result.Aborted)
+	require.True(t, result.IsError)
+	require.Equal(t, string(session.OutcomeCancelled), l.until(t, lineResult).Outcome)
+	for _, pid := range pids {
+		require.Eventually(t, func() bool { return !alive(t, pid) }, 20*time.Second, 5*time.Millisecond, "pid %s", pid)
+	}
+}
+
+func TestAnInterruptReachesOnlyTheRunItNames(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	l := goLive(t, s)
+	l.write(t, s.prompt(t, "r1", "sleep 5m"))
+	l.until(t, lineToolRunning)
+	l.write(t, s.prompt(t, "r2", "never said"))
+	l.write(t, s.prompt(t, "r3", "said"))
+	l.write(t, string(Adapter{}.Interrupt("r0").Stdin)) // long over
+	l.write(t, string(Adapter{}.Interrupt("r2").Stdin)) // waits
+	l.write(t, string(Adapter{}.Interrupt("r1").Stdin)) // runs
+	var outcomes []string
+	for range 3 {
+		r := l.until(t, lineResult)
+		outcomes = append(outcomes, r.RunID+" "+r.Outcome)
+	}
+	require.Equal(t, []string{"r1 cancelled", "r2 cancelled", "r3 completed"}, outcomes)
+	c, err := Adapter{}.Parse(s.files(t))
+	require.NoError(t, err)
+	var said []string
+	for _, b := range c.Threads[0].Blocks {
+		if b.Type == conversation.AssistantText {
+			said = append(said, b.Content)
+		}
+	}
+	require.Equal(t, []string{"said"}, said)
+}
+
+func TestAnInterruptEndsASubagentToo(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	l := goLive(t, s)
+	l.write(t, s.prompt(t, "r1", "subagent bob: slow 1h: one two\nnot reached"))
+	l.until(t, lineStart)
+	l.write(t, `{"type":"interrupt"}`+"\n") // whichever runs
+	require.Equal(t, string(session.OutcomeCancelled), l.until(t, lineResult).Outcome)
+	c, err := Adapter{}.Parse(s.files(t))
+	require.NoError(t, err)
+	require.Len(t, c.Threads, 2)
+	require.EqualValues(t, "aborted", c.Threads[0].Blocks[1].Status)
+	require.EqualValues(t, "aborted", c.Threads[1].Blocks[1].Status)
+	require.Len(t, c.Threads[0].Blocks, 3)
+}
+
+// alive reports whether a process exists and is not a zombie.
+func alive(t *testing.T, pid string) bool {
+	t.Helper()
+	data, err := os.ReadFile(filepath.Join("/proc", pid, "stat"))
+	if err != nil {
+		return false
+	}
+	fields := strings.Fields(string(data[strings.LastIndexByte(string(data), ')')+1:]))
+	return fields[0] != "Z"
+}
+
+func killNamed(t *testing.T, pid string) error {
+	t.Helper()
+	n, err := strconv.Atoi(pid)
+	require.NoError(t, err)
+	return syscall.Kill(n, syscall.SIGKILL)
+}

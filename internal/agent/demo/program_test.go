@@ -1,0 +1,331 @@
+package demo
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/overwinter-dev/overwinter/internal/agent"
+	"github.com/overwinter-dev/overwinter/internal/conversation"
+	"github.com/overwinter-dev/overwinter/internal/session"
+)
+
+// testSession names the transcripts of tests.
+const testSession = "ses_test"
+
+// begun is the time at which the clock of tests starts; it moves a millisecond when looked at.
+var begun = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+
+// stage is a home and a workspace for processes of the agent, run inside the test with a clock and
+// ids that are the same every time.
+type stage struct {
+	home, workspace string
+	ticks, ids      int
+}
+
+func newStage(t *testing.T) *stage {
+	t.Helper()
+	return &stage{home: t.TempDir(), workspace: t.TempDir()}
+}
+
+func (s *stage) prompt(t *testing.T, run, content string) string {
+	t.Helper()
+	data, err := Adapter{}.Prompt(agent.PromptInput{
+		RunID: run, PromptID: "p-" + run, Content: content, Author: "ada", At: begun.Add(-time.Minute),
+	})
+	require.NoError(t, err)
+	return string(data)
+}
+
+// process runs one process over all of stdin and returns its lines and its exit code.
+func (s *stage) process(t *testing.T, stdin string) ([]string, int) {
+	t.Helper()
+	var stdout, stderr bytes.Buffer
+	p := program{
+		home: s.home, workspace: s.workspace, stdout: &stdout, stderr: &stderr, model: Name,
+		now: func() time.Time {
+			s.ticks++
+			return begun.Add(time.Duration(s.ticks) * time.Millisecond)
+		},
+		newID: func() string {
+			s.ids++
+			return fmt.Sprintf("id-%03d", s.ids)
+		},
+	}
+	code := p.main([]string{"--session", testSession}, strings.NewReader(stdin))
+	return strings.Split(strings.TrimSuffix(stdout.String(), "\n"), "\n"), code
+}
+
+// play runs one prompt in a process of its own and returns the journal of the run.
+func (s *stage) play(t *testing.T, run, content string) []agent.Frame {
+	t.Helper()
+	lines, code := s.process(t, s.prompt(t, run, content))
+	fs := frames(lines)
+	if code != exitDone {
+		data, err := json.Marshal(agent.ExitReport{Code: code, Stderr: "demo agent: crashing, as the script says\n"})
+		require.NoError(t, err)
+		fs = append(fs, agent.Frame{No: int64(len(fs)), Stream: agent.Exit, At: begun.Add(2 * time.Hour), Data: data})
+	}
+	return fs
+}
+
+func frames(lines []string) []agent.Frame {
+	fs := make([]agent.Frame, len(lines))
+	for i, l := range lines {
+		at := begun.Add(time.Hour + time.Duration(i)*time.Millisecond)
+		fs[i] = agent.Frame{No: int64(i), Stream: agent.Stdout, At: at, Data: []byte(l)}
+	}
+	return fs
+}
+
+func (s *stage) files(t *testing.T) []session.TranscriptFile {
+	t.Helper()
+	launch, err := Adapter{}.Launch(agent.LaunchInput{SessionID: testSession, Home: s.home, Workspace: s.workspace})
+	require.NoError(t, err)
+	var files []session.TranscriptFile
+	for _, pattern := range launch.Transcripts {
+		names, err := filepath.Glob(pattern)
+		require.NoError(t, err)
+		for _, name := range names {
+			data, err := os.ReadFile(name)
+			require.NoError(t, err)
+			rel, err := filepath.Rel(s.home, name)
+			require.NoError(t, err)
+			files = append(files, session.TranscriptFile{Path: filepath.Join("/home/agent", rel), Data: data})
+		}
+	}
+	return files
+}
+
+// translate reads frames with one translator.
+func translate(t *testing.T, run string, fs []agent.Frame) ([]conversation.Event, *agent.TurnEnd) {
+	t.Helper()
+	tr, err := Adapter{}.NewTranslator(agent.RunContext{RunID: run}, nil)
+	require.NoError(t, err)
+	var events []conversation.Event
+	var end *agent.TurnEnd
+	for _, f := range fs {
+		got, err := tr.Translate(f)
+		require.NoError(t, err)
+		events = append(events, got.Events...)
+		if got.End != nil {
+			end = got.End
+		}
+	}
+	return events, end
+}
+
+func fold(events []conversation.Event) conversation.Conversation {
+	var f conversation.Folder
+	for _, e := range events {
+		f.Add(e)
+	}
+	return f.Conversation()
+}
+
+func TestStreamsOneDeltaPerWordAndOneBlockPerSpeech(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	events, end := translate(t, "r1", s.play(t, "r1", "to the\nmany words\n$ true\nlast"))
+	var deltas []string
+	for _, e := range events {
+		if d, ok := e.Data.(conversation.TextDelta); ok {
+			deltas = append(deltas, d.Delta)
+		}
+	}
+	require.Equal(t, []string{"to ", "the\n", "many ", "words", "last"}, deltas)
+	require.Equal(t, &agent.TurnEnd{
+		Outcome: session.OutcomeCompleted, Model: Name,
+		Usage: session.Usage{InputTokens: 7, OutputTokens: 5, ToolCalls: 1},
+	}, end)
+	blocks := fold(events).Threads[0].Blocks
+	require.Len(t, blocks, 5)
+	require.Equal(t, "to the\nmany words", blocks[1].Content)
+}
+
+func TestRunsACommandInTheWorkspace(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	events, _ := translate(t, "r1", s.play(t, "r1", "$ pwd; echo oops >&2; exit 4"))
+	result := fold(events).Threads[0].Blocks[2]
+	require.JSONEq(t, fmt.Sprintf(`{"output":"%s\noops\n","exitCode":4}`, s.workspace), string(result.Output))
+	require.True(t, result.IsError)
+}
+
+func TestCutsLongOutputAndSaysSo(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	events, _ := translate(t, "r1", s.play(t, "r1", "$ head -c 200000 /dev/zero | tr '\\0' x"))
+	var out shellOutput
+	require.NoError(t, json.Unmarshal(fold(events).Threads[0].Blocks[2].Output, &out))
+	require.Equal(t, strings.Repeat("x", maxOutput)+"\n[cut: 200000 bytes in all]", out.Output)
+	require.Zero(t, out.ExitCode)
+}
+
+func TestDoesNotWaitForWhatACommandLeftBehind(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	began := time.Now()
+	events, _ := translate(t, "r1", s.play(t, "r1", "$ sleep 300 & echo $! >pid; echo started"))
+	require.Less(t, time.Since(began), 30*time.Second)
+	require.Contains(t, string(fold(events).Threads[0].Blocks[2].Output), `"output":"started\n"`)
+	pid, err := os.ReadFile(filepath.Join(s.workspace, "pid"))
+	require.NoError(t, err)
+	require.NoError(t, killNamed(t, strings.TrimSpace(string(pid))))
+}
+
+func TestWritesOnlyInTheWorkspace(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	outside := t.TempDir()
+	require.NoError(t, os.Symlink(outside, filepath.Join(s.workspace, "link")))
+	events, end := translate(t, "r1", s.play(t, "r1",
+		"write a/b/c.txt: hello\nwrite ../out.txt: no\nwrite /tmp/overwinter-never: no\nwrite link/x: no\nwrite a: no"))
+	require.Equal(t, session.OutcomeCompleted, end.Outcome)
+	data, err := os.ReadFile(filepath.Join(s.workspace, "a/b/c.txt"))
+	require.NoError(t, err)
+	require.Equal(t, "hello", string(data))
+	require.NoFileExists(t, filepath.Join(s.workspace, "../out.txt"))
+	require.NoFileExists(t, "/tmp/overwinter-never")
+	require.NoFileExists(t, filepath.Join(outside, "x"))
+	var failed []bool
+	for _, b := range fold(events).Threads[0].Blocks {
+		if b.Type == conversation.ToolResult {
+			failed = append(failed, b.IsError)
+		}
+	}
+	require.Equal(t, []bool{false, true, true, true, true}, failed)
+}
+
+func TestEndsATurnAsFailed(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	events, end := translate(t, "r1", s.play(t, "r1", "before\nfail: out of luck\nafter"))
+	require.Equal(t, session.OutcomeFailed, end.Outcome)
+	require.Equal(t, "out of luck", end.Reason)
+	blocks := fold(events).Threads[0].Blocks
+	require.Len(t, blocks, 3, "what stands behind fail is not done")
+	require.Equal(t, "error", blocks[2].Subtype)
+}
+
+func TestGoesOnWhenASubagentFails(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	events, end := translate(t, "r1", s.play(t, "r1", "subagent bob: fail: no\nsubagent eve: subagent mallory: hi\nafter"))
+	require.Equal(t, session.OutcomeCompleted, end.Outcome)
+	c := fold(events)
+	require.Len(t, c.Threads, 3, "subagents have none of their own")
+	require.Equal(t, conversation.Failed, c.Threads[0].Blocks[1].Status)
+	require.Equal(t, conversation.Success, c.Threads[0].Blocks[3].Status)
+	require.Equal(t, `"subagent mallory: hi"`, string(c.Threads[0].Blocks[4].Output))
+}
+
+func TestRecallsFromTheFileAlone(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	answer := func(run string) string {
+		events, _ := translate(t, run, s.play(t, run, "recall"))
+		return fold(events).Threads[0].Blocks[1].Content
+	}
+	s.play(t, "r1", "the first \"prompt\"\nhas two lines")
+	s.play(t, "r2", "crash")
+	require.Equal(t, `I have had 3 prompts. The first was: "the first \"prompt\"\nhas two lines".`, answer("r3"))
+	require.NoError(t, os.Remove(filepath.Join(transcriptDir(s.home, testSession), mainFile)))
+	require.Equal(t, `I have had 1 prompt. The first was: "recall".`, answer("r4"))
+}
+
+func TestAcknowledgesAPromptItKnows(t *testing.T) {
+	t.Parallel()
+	for content, want := range map[string]agent.TurnEnd{
+		"hello":    {Outcome: session.OutcomeCompleted, Usage: session.Usage{InputTokens: 1, OutputTokens: 1}},
+		"fail: no": {Outcome: session.OutcomeFailed, Reason: "no", Usage: session.Usage{InputTokens: 2}},
+		"crash":    {Outcome: session.OutcomeUnknown, Reason: reasonDelivered},
+	} {
+		s := newStage(t)
+		s.play(t, "r1", content)
+		before := s.files(t)
+		events, end := translate(t, "r1", s.play(t, "r1", content))
+		require.Equal(t, &want, end, content)
+		require.Empty(t, fold(events).Threads[0].Blocks, content)
+		require.Equal(t, before, s.files(t), "%s: nothing is recorded twice", content)
+	}
+}
+
+func TestGoesOnBehindATranscriptThatWasCutOff(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	s.play(t, "r1", "hello there")
+	name := filepath.Join(transcriptDir(s.home, testSession), mainFile)
+	data, err := os.ReadFile(name)
+	require.NoError(t, err)
+	for n := range data {
+		require.NoError(t, os.WriteFile(name, data[:n], 0o600))
+		fs := s.play(t, fmt.Sprintf("r%d", n+2), "again")
+		_, end := translate(t, fmt.Sprintf("r%d", n+2), fs)
+		require.Equal(t, session.OutcomeCompleted, end.Outcome)
+		c, err := Adapter{}.Parse(s.files(t))
+		require.NoError(t, err)
+		blocks := c.Threads[0].Blocks
+		require.Equal(t, "again", blocks[len(blocks)-1].Content, "cut at %d", n)
+		require.Equal(t, conversation.Complete, blocks[len(blocks)-1].Status)
+	}
+}
+
+func TestSplitsLongSpeechSoThatStateStaysSmall(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	text := strings.TrimSpace(strings.Repeat("word ", 10_000))
+	fs := s.play(t, "r1", text+"\nthink: "+strings.Repeat("x", 30_000)+"\n$ : "+strings.Repeat("y", 30_000))
+	tr, err := Adapter{}.NewTranslator(agent.RunContext{RunID: "r1"}, nil)
+	require.NoError(t, err)
+	var events []conversation.Event
+	for _, f := range fs {
+		got, err := tr.Translate(f)
+		require.NoError(t, err)
+		events = append(events, got.Events...)
+		state, err := tr.State()
+		require.NoError(t, err)
+		require.Less(t, len(state), maxBlock+maxShown+(2<<10))
+	}
+	var said strings.Builder
+	for _, b := range fold(events).Threads[0].Blocks {
+		if b.Type == conversation.AssistantText {
+			require.LessOrEqual(t, len(b.Content), maxBlock)
+			said.WriteString(b.Content)
+		}
+	}
+	require.Equal(t, text, said.String())
+}
+
+func TestRefusesWrongArguments(t *testing.T) {
+	t.Parallel()
+	for _, args := range [][]string{{}, {"--session", "../x"}, {"--session", "s", "more"}, {"--color"}} {
+		p := program{home: t.TempDir(), stdout: &bytes.Buffer{}, stderr: &bytes.Buffer{}}
+		require.Equal(t, exitUsage, p.main(args, strings.NewReader("")), "%v", args)
+	}
+}
+
+func TestIgnoresLinesThatAreNoPrompts(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	lines, code := s.process(t, "\n{\nnull\n{\"type\":\"user\"}\n{\"type\":\"interrupt\",\"runId\":\"r9\"}\n{\"type\":\"interrupt\"}\n"+
+		strings.TrimSuffix(s.prompt(t, "r1", "hello"), "\n"))
+	require.Equal(t, exitDone, code)
+	_, end := translate(t, "r1", frames(lines))
+	require.Equal(t, session.OutcomeCompleted, end.Outcome)
+}
+
+func TestSaysWhenItsTranscriptCannotBeWritten(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	require.NoError(t, os.WriteFile(filepath.Join(s.home, rootDir), nil, 0o600))
+	_, code := s.process(t, s.prompt(t, "r1", "hello"))
+	require.Equal(t, exitFailed, code)
+}

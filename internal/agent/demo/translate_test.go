@@ -1,0 +1,267 @@
+package demo
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+
+	"github.com/overwinter-dev/overwinter/internal/agent"
+	"github.com/overwinter-dev/overwinter/internal/conversation"
+	"github.com/overwinter-dev/overwinter/internal/session"
+)
+
+// everything is a script with all that a turn can hold.
+const everything = "hello there\nthink: hm, well\nwrite a.txt: a <b> & c\n$ cat a.txt; exit 3\ntitle: All of it\n" +
+	"subagent bob: $ echo from bob\nsubagent eve: think: alone\nlast words\nfail: at last"
+
+func TestGoesOnFromAnyStateWithTheSameEvents(t *testing.T) {
+	t.Parallel()
+	fs := newStage(t).play(t, "r1", everything)
+	fs = append(fs, agent.Frame{No: int64(len(fs)), Stream: agent.Exit, At: begun, Data: []byte(`{"code":0}`)})
+	rapid.Check(t, func(rt *rapid.T) {
+		length := rapid.IntRange(0, len(fs)).Draw(rt, "frames") // 0 and all of them included
+		journal := append([]agent.Frame(nil), fs[:length]...)
+		for i := range journal { // some that nobody understands
+			if rapid.IntRange(0, 9).Draw(rt, "strange") == 0 {
+				journal[i].Data = rapid.SliceOf(rapid.Byte()).Draw(rt, "data")
+			}
+		}
+		if rapid.Bool().Draw(rt, "crashes") {
+			journal = append(journal, agent.Frame{No: int64(length), Stream: agent.Exit, At: begun, Data: []byte(`{"code":3,"stderr":"x"}`)})
+		}
+		want, wantEnd := translate(t, "r1", journal)
+
+		tr, err := Adapter{}.NewTranslator(agent.RunContext{RunID: "r1"}, nil)
+		require.NoError(t, err)
+		var got []conversation.Event
+		var gotEnd *agent.TurnEnd
+		for _, f := range journal {
+			if rapid.Bool().Draw(rt, "restart") {
+				state, err := tr.State()
+				require.NoError(t, err)
+				tr, err = Adapter{}.NewTranslator(agent.RunContext{RunID: "r1"}, state)
+				require.NoError(t, err)
+			}
+			tn, err := tr.Translate(f)
+			require.NoError(t, err)
+			got = append(got, tn.Events...)
+			if tn.End != nil {
+				gotEnd = tn.End
+			}
+		}
+		if diff := cmp.Diff(inLog(t, want), inLog(t, got)); diff != "" {
+			rt.Fatalf("- without restarts, + with them:\n%s", diff)
+		}
+		if diff := cmp.Diff(wantEnd, gotEnd); diff != "" {
+			rt.Fatal(diff)
+		}
+	})
+}
+
+func TestEndsATurnWhoseProcessEnded(t *testing.T) {
+	t.Parallel()
+	running := newStage(t).play(t, "r1", "sleep 0s\nhello")[:4] // the tool is at work
+	for report, want := range map[string]agent.TurnEnd{
+		`{"code":3}`:                      {Outcome: session.OutcomeFailed, Reason: session.ReasonAgentCrashed},
+		`{"code":0}`:                      {Outcome: session.OutcomeFailed, Reason: session.ReasonAgentCrashed},
+		`{"code":-1,"signal":"killed"}`:   {Outcome: session.OutcomeFailed, Reason: session.ReasonAgentCrashed},
+		`not a report`:                    {Outcome: session.OutcomeFailed, Reason: session.ReasonAgentCrashed},
+		`{"code":-1,"interrupted":true}`:  {Outcome: session.OutcomeCancelled, Reason: session.ReasonAborted},
+		`{"code":143,"interrupted":true}`: {Outcome: session.OutcomeCancelled, Reason: session.ReasonAborted},
+	} {
+		journal := append(append([]agent.Frame(nil), running...), agent.Frame{No: 4, Stream: agent.Exit, At: begun, Data: []byte(report)})
+		events, end := translate(t, "r1", journal)
+		want.Model, want.Usage = Name, session.Usage{InputTokens: 3, ToolCalls: 1}
+		require.Equal(t, &want, end, report)
+		blocks := fold(events).Threads[0].Blocks
+		require.Equal(t, conversation.Aborted, blocks[len(blocks)-1].Status, report)
+		_, told := events[len(events)-1].Data.(conversation.Problem)
+		require.Equal(t, want.Outcome == session.OutcomeFailed, told, "%s: a crash is told, an abort is not", report)
+	}
+}
+
+func TestACrashTellsTheEndOfStderr(t *testing.T) {
+	t.Parallel()
+	data, err := json.Marshal(agent.ExitReport{Code: 2, Stderr: strings.Repeat("x", 5000) + " out of memory\n"})
+	require.NoError(t, err)
+	events, _ := translate(t, "r1", []agent.Frame{{Stream: agent.Exit, At: begun, Data: data}})
+	problem, ok := events[len(events)-1].Data.(conversation.Problem)
+	require.True(t, ok)
+	require.Equal(t, session.ReasonAgentCrashed, problem.Code)
+	require.Contains(t, problem.Message, "exit code 2")
+	require.True(t, strings.HasSuffix(problem.Message, "out of memory"), problem.Message)
+	require.Less(t, len(problem.Message), 2*maxRaw)
+}
+
+func TestWhatComesBehindTheEndMeansNothing(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	first := s.play(t, "r1", "hello")
+	want, _ := translate(t, "r1", first)
+	more := append(append([]agent.Frame(nil), first...), s.play(t, "r2", "more")...)
+	more = append(more, agent.Frame{Stream: agent.Exit, At: begun, Data: []byte(`{"code":1}`)})
+	got, end := translate(t, "r1", more)
+	require.Equal(t, want, got)
+	require.Equal(t, session.OutcomeCompleted, end.Outcome)
+}
+
+func TestLinesOfAnotherRunMeanNothing(t *testing.T) {
+	t.Parallel()
+	events, end := translate(t, "r2", newStage(t).play(t, "r1", "hello"))
+	require.Empty(t, events)
+	require.Nil(t, end)
+}
+
+func TestKeepsTheBeginningOfALineItDoesNotUnderstand(t *testing.T) {
+	t.Parallel()
+	f := agent.Frame{No: 7, Stream: agent.Stdout, At: begun, Data: []byte("panic: \xff" + strings.Repeat("x", 5000))}
+	events, end := translate(t, "r1", []agent.Frame{f})
+	require.Nil(t, end)
+	require.Len(t, events, 2)
+	b := fold(events).Threads[0].Blocks[0]
+	require.Equal(t, "unparsed/r1/7", b.ID)
+	require.Equal(t, conversation.System, b.Type)
+	require.Equal(t, "unparsed", b.Subtype)
+	require.Equal(t, conversation.Complete, b.Status)
+	require.True(t, strings.HasPrefix(b.Message, "panic: \uFFFDx"), b.Message)
+	require.Less(t, len(b.Message), maxRaw+8)
+}
+
+func TestAStateThatIsNotOursIsAnError(t *testing.T) {
+	t.Parallel()
+	_, err := Adapter{}.NewTranslator(agent.RunContext{RunID: "r1"}, []byte("{"))
+	require.ErrorContains(t, err, "r1")
+}
+
+func TestAPromptOfOneRunAlwaysHasOneUUID(t *testing.T) {
+	t.Parallel()
+	id := func(run, content string) string {
+		data, err := Adapter{}.Prompt(agent.PromptInput{RunID: run, Content: content, At: time.Now()})
+		require.NoError(t, err)
+		require.Equal(t, 1, strings.Count(string(data), "\n"))
+		var l line
+		require.NoError(t, json.Unmarshal(data, &l))
+		return l.UUID
+	}
+	require.Equal(t, id("r1", "a"), id("r1", "a\nb"))
+	require.NotEqual(t, id("r1", "a"), id("r2", "a"))
+	_, err := Adapter{}.Prompt(agent.PromptInput{})
+	require.Error(t, err)
+}
+
+func TestLaunchRefusesWhatWouldLeaveItsDirectory(t *testing.T) {
+	t.Parallel()
+	for _, id := range []string{"", "..", "a/b", "*", "[a]"} {
+		_, err := Adapter{}.Launch(agent.LaunchInput{SessionID: id, Home: "/h", Workspace: "/w"})
+		require.Error(t, err, id)
+	}
+	_, err := Adapter{}.Launch(agent.LaunchInput{SessionID: "s"})
+	require.Error(t, err)
+	l, err := Adapter{}.Launch(agent.LaunchInput{SessionID: "s", Home: "/h", Workspace: "/w", Model: "m", Resume: true})
+	require.NoError(t, err)
+	require.Equal(t, agent.Launch{
+		Argv: []string{"/overwinter/bin/overwinter-runner", "demo-agent", "--session", "s", "--model", "m", "--resume"},
+		Env:  map[string]string{"HOME": "/h"},
+		Dir:  "/w",
+		Transcripts: []string{
+			"/h/.overwinter-demo/s/transcript.jsonl",
+			"/h/.overwinter-demo/s/subagents/*.jsonl",
+		},
+	}, l)
+}
+
+func TestParseKeepsSubagentsWhoseCallIsLost(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	s.play(t, "r1", everything)
+	var subagents []session.TranscriptFile
+	for _, f := range s.files(t) {
+		if _, ok := subagentOf(f.Path); ok {
+			subagents = append(subagents, f)
+		}
+	}
+	c, err := Adapter{}.Parse(subagents)
+	require.NoError(t, err)
+	require.Len(t, c.Threads, 3)
+	require.Empty(t, c.Threads[0].Blocks)
+	require.NotEmpty(t, c.Threads[1].Blocks)
+	require.NotEmpty(t, c.Threads[2].Blocks)
+}
+
+func FuzzTranslate(f *testing.F) {
+	for _, seed := range []string{
+		`{"type":"user","uuid":"u","content":"x"}` + "\n" + `{"type":"start","uuid":"b","kind":"text"}`,
+		`{"type":"tool_use","uuid":"t","name":"n","input":{"a":[1,"<"]},"subagent":"s"}` + "\n" + `{"type":"tool_running","uuid":"t"}`,
+		`{"type":"tool_result","uuid":"r","toolUseId":"t","output":"\u0000","aborted":true}` + "\n" + `{"type":"result","outcome":"failed"}`,
+		`{"type":"acknowledged"}`, `{"type":"assistant","uuid":"b","kind":"text"}` + "\n" + `{"type":"delta","uuid":"b"}`,
+	} {
+		f.Add([]byte(seed), 1)
+	}
+	f.Fuzz(func(t *testing.T, data []byte, restart int) {
+		fs := frames(strings.Split(string(data), "\n"))
+		want, wantEnd := translate(t, "r1", fs)
+		tr, err := Adapter{}.NewTranslator(agent.RunContext{RunID: "r1"}, nil)
+		require.NoError(t, err)
+		var got []conversation.Event
+		var gotEnd *agent.TurnEnd
+		for i, fr := range fs {
+			if i == restart {
+				state, err := tr.State()
+				require.NoError(t, err)
+				tr, err = Adapter{}.NewTranslator(agent.RunContext{RunID: "r1"}, state)
+				require.NoError(t, err)
+			}
+			tn, err := tr.Translate(fr)
+			require.NoError(t, err)
+			got = append(got, tn.Events...)
+			if tn.End != nil {
+				gotEnd = tn.End
+			}
+		}
+		require.Empty(t, cmp.Diff(inLog(t, want), inLog(t, got)))
+		require.Equal(t, wantEnd, gotEnd)
+		closed := fold(append(got, tr.Cut(begun)...))
+		for _, th := range closed.Threads {
+			for _, b := range th.Blocks {
+				require.False(t, b.Status.Open(), "%+v", b)
+			}
+		}
+	})
+}
+
+func FuzzParse(f *testing.F) {
+	f.Add([]byte(`{"type":"user","uuid":"u","content":"x"}`+"\n"+`{"type":"tool_use","uuid":"t","subagent":"s"}`+"\n"), []byte(`{"type":"start","uuid":"b","kind":"text"}`))
+	f.Add([]byte("{}\nnull\n"), []byte("\xff"))
+	f.Fuzz(func(t *testing.T, main, sub []byte) {
+		c, err := Adapter{}.Parse([]session.TranscriptFile{
+			{Path: "/h/.overwinter-demo/x/subagents/s.jsonl", Data: sub},
+			{Path: "/h/.overwinter-demo/x/transcript.jsonl", Data: main},
+			{Path: "/h/other", Data: main},
+		})
+		require.NoError(t, err)
+		for _, th := range c.Threads {
+			for _, b := range th.Blocks {
+				require.False(t, b.Status.Open(), "%+v", b)
+			}
+		}
+		_, err = json.Marshal(c)
+		require.NoError(t, err)
+	})
+}
+
+// inLog is what the log would hold of events.
+func inLog(t *testing.T, events []conversation.Event) []string {
+	t.Helper()
+	lines := make([]string, len(events))
+	for i, e := range events {
+		data, err := json.Marshal(e.Data)
+		require.NoError(t, err)
+		lines[i] = strings.TrimSpace(strings.Join([]string{e.At.Format(time.RFC3339Nano), string(e.Type), e.ConversationID, string(data)}, " "))
+	}
+	return lines
+}
