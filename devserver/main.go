@@ -87,16 +87,31 @@ func serve(
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(stdout, "temporal %s\n", server.Address())
-	if ui := server.UIAddress(); ui != "" {
-		fmt.Fprintf(stdout, "ui %s\n", ui)
+	if err := announce(stdout, server); err != nil {
+		return errors.Join(err, stop(ctx, server))
 	}
-	fmt.Fprintln(stdout, "ready")
 
 	<-ctx.Done()
 	restoreSignals()
-	stopCtx, cancel := context.WithTimeoutCause(context.WithoutCancel(ctx), temporald.StopTimeout,
+	return stop(ctx, server)
+}
+
+// announce writes where the server is, and that it is.
+func announce(stdout io.Writer, server *temporald.Server) error {
+	text := "temporal " + server.Address() + "\n"
+	if ui := server.UIAddress(); ui != "" {
+		text += "ui " + ui + "\n"
+	}
+	if _, err := io.WriteString(stdout, text+"ready\n"); err != nil {
+		return fmt.Errorf("announce the server: %w", err)
+	}
+	return nil
+}
+
+// stop stops the server though ctx may have ended.
+func stop(ctx context.Context, server *temporald.Server) error {
+	ctx, cancel := context.WithTimeoutCause(context.WithoutCancel(ctx), temporald.StopTimeout,
 		fmt.Errorf("not ended within %s", temporald.StopTimeout))
 	defer cancel()
-	return server.Stop(stopCtx)
+	return server.Stop(ctx)
 }
