@@ -1,0 +1,360 @@
+package api
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/labstack/echo/v4"
+
+	"github.com/overwinter-dev/overwinter/internal/session"
+)
+
+// maxBodyBytes bounds every request body.
+const maxBodyBytes = 1 << 20
+
+// maxDepth bounds how deep free JSON of a client is nested.
+const maxDepth = 32
+
+// maxFaults bounds how many faults one answer tells.
+const maxFaults = 20
+
+// object reads the fields of one JSON object of a request, strictly: each is taken
+// once by name and type, what is wrong is collected, and what was not taken is
+// unknown. Call done last; what the getters returned counts only if it is nil.
+type object struct {
+	path   string // prefix of field names in faults
+	fields map[string]json.RawMessage
+	taken  map[string]bool
+	faults *[]session.FieldFault
+	large  *bool // a bound was broken that is a 413 rather than a 400
+}
+
+// readBody reads the request's body as one object. An empty body is an object
+// without fields where empty is true.
+func readBody(c echo.Context, empty bool) (*object, []byte, error) {
+	data, err := io.ReadAll(http.MaxBytesReader(c.Response(), c.Request().Body, maxBodyBytes))
+	if tooLarge, ok := errors.AsType[*http.MaxBytesError](err); ok {
+		return nil, nil, session.Faultf(session.CodeTooLarge, "the body is larger than %d bytes", tooLarge.Limit)
+	}
+	if err != nil {
+		return nil, nil, &session.Fault{Code: session.CodeInvalid, Message: "the body ended too early", Err: err}
+	}
+	if len(bytes.TrimSpace(data)) == 0 {
+		if !empty {
+			return nil, nil, session.Faultf(session.CodeInvalid, "the body is empty; a JSON object is expected")
+		}
+		data = []byte(`{}`)
+	}
+	if !utf8.Valid(data) {
+		return nil, nil, session.Faultf(session.CodeInvalid, "the body is not valid UTF-8")
+	}
+	o := &object{taken: map[string]bool{}, faults: new([]session.FieldFault), large: new(bool)}
+	if o.fields, err = readFields(data); err != nil {
+		return nil, nil, &session.Fault{Code: session.CodeInvalid, Message: "the body " + err.Error()}
+	}
+	return o, data, nil
+}
+
+// readFields splits one JSON object and refuses repeated names.
+func readFields(data []byte) (map[string]json.RawMessage, error) {
+	dec := json.NewDecoder(bytes.NewReader(data))
+	open, err := dec.Token()
+	if err != nil {
+		return nil, fmt.Errorf("is not JSON: %w", err)
+	}
+	if open != json.Delim('{') {
+		return nil, errors.New("must be a JSON object")
+	}
+	fields := map[string]json.RawMessage{}
+	for dec.More() {
+		name, err := dec.Token()
+		if err != nil {
+			return nil, fmt.Errorf("is not JSON: %w", err)
+		}
+		key := name.(string) // the decoder gives nothing else where a name stands
+		if _, twice := fields[key]; twice {
+			return nil, fmt.Errorf("has the field %q twice", key)
+		}
+		var value json.RawMessage
+		if err := dec.Decode(&value); err != nil {
+			return nil, fmt.Errorf("is not JSON: %w", err)
+		}
+		fields[key] = value
+	}
+	if _, err := dec.Token(); err != nil {
+		return nil, fmt.Errorf("is not JSON: %w", err)
+	}
+	if _, err := dec.Token(); !errors.Is(err, io.EOF) {
+		return nil, errors.New("has something behind its JSON object")
+	}
+	return fields, nil
+}
+
+// fault adds what is wrong with a field, up to maxFaults.
+func (o *object) fault(name, format string, args ...any) {
+	if len(*o.faults) == maxFaults {
+		return
+	}
+	*o.faults = append(*o.faults, session.FieldFault{Field: o.path + name, Message: fmt.Sprintf(format, args...)})
+}
+
+func (o *object) take(name string) (json.RawMessage, bool) {
+	o.taken[name] = true
+	raw, ok := o.fields[name]
+	return raw, ok
+}
+
+// required faults a field that is not there.
+func (o *object) required(name string) {
+	if _, ok := o.fields[name]; !ok {
+		o.fault(name, "is required")
+	}
+}
+
+// refuse faults a field that is known but not to be used yet.
+func (o *object) refuse(name, format string, args ...any) {
+	if _, ok := o.take(name); ok {
+		o.fault(name, format, args...)
+	}
+}
+
+// text takes a string.
+func (o *object) text(name string) (string, bool) {
+	raw, ok := o.take(name)
+	if !ok {
+		return "", false
+	}
+	if len(raw) == 0 || raw[0] != '"' {
+		o.fault(name, "must be a string")
+		return "", false
+	}
+	var text string
+	if err := json.Unmarshal(raw, &text); err != nil {
+		o.fault(name, "must be a string")
+		return "", false
+	}
+	if strings.ContainsRune(text, 0) {
+		o.fault(name, "must not contain the character U+0000")
+		return "", false
+	}
+	return text, true
+}
+
+// short takes a string of at most max runes.
+func (o *object) short(name string, max int) (string, bool) {
+	text, ok := o.text(name)
+	if n := utf8.RuneCountInString(text); ok && n > max {
+		o.fault(name, "is %d characters long; at most %d are allowed", n, max)
+		return "", false
+	}
+	return text, ok
+}
+
+// content takes the content of a prompt.
+func (o *object) content(name string) string {
+	o.required(name)
+	text, ok := o.text(name)
+	if !ok {
+		return ""
+	}
+	switch {
+	case strings.TrimSpace(text) == "":
+		o.fault(name, "must not be empty")
+	case len(text) > session.MaxPromptBytes:
+		*o.large = true
+		o.fault(name, "is %d bytes long; at most %d are allowed", len(text), session.MaxPromptBytes)
+	}
+	return text
+}
+
+// promptID takes the id that a client has chosen for a prompt, or makes one.
+func (o *object) promptID(name string) string {
+	id, ok := o.text(name)
+	if !ok {
+		return session.NewID(session.PromptPrefix)
+	}
+	if !session.ValidPromptID(id) {
+		o.fault(name, "must be 1 to 64 of A-Z a-z 0-9 _ -")
+	}
+	return id
+}
+
+// oneOf takes a string that must be one of several.
+func (o *object) oneOf(name, fallback string, values ...string) string {
+	text, ok := o.text(name)
+	if !ok {
+		return fallback
+	}
+	if !slices.Contains(values, text) {
+		o.fault(name, "must be one of: %s", strings.Join(values, ", "))
+	}
+	return text
+}
+
+// boolean takes true or false; false where there is none.
+func (o *object) boolean(name string) bool {
+	raw, ok := o.take(name)
+	switch {
+	case !ok:
+	case string(raw) == "true":
+		return true
+	case string(raw) != "false":
+		o.fault(name, "must be true or false")
+	}
+	return false
+}
+
+// idleTimeout takes a duration within the bounds of an idle timeout.
+func (o *object) idleTimeout(name string) (time.Duration, bool) {
+	text, ok := o.text(name)
+	if !ok {
+		return 0, false
+	}
+	d, err := time.ParseDuration(text)
+	if err != nil {
+		o.fault(name, `must be a duration such as "90s" or "15m"`)
+		return 0, false
+	}
+	if d < session.MinIdleTimeout || d > session.MaxIdleTimeout {
+		o.fault(name, "must be from %s to %s", session.MinIdleTimeout, session.MaxIdleTimeout)
+		return 0, false
+	}
+	return d, true
+}
+
+// object takes a nested object; nil where there is none or it is wrong.
+func (o *object) object(name string) *object {
+	raw, ok := o.take(name)
+	if !ok {
+		return nil
+	}
+	if len(raw) == 0 || raw[0] != '{' {
+		o.fault(name, "must be an object")
+		return nil
+	}
+	fields, err := readFields(raw)
+	if err != nil {
+		o.fault(name, "%s", err)
+		return nil
+	}
+	return &object{path: o.path + name + ".", fields: fields, taken: map[string]bool{}, faults: o.faults, large: o.large}
+}
+
+// metadata takes a free JSON object, compact.
+func (o *object) metadata(name string) (json.RawMessage, bool) {
+	raw, ok := o.take(name)
+	if !ok {
+		return nil, false
+	}
+	if len(raw) == 0 || raw[0] != '{' {
+		o.fault(name, "must be an object")
+		return nil, false
+	}
+	var compact bytes.Buffer
+	if err := json.Compact(&compact, raw); err != nil {
+		o.fault(name, "is not JSON")
+		return nil, false
+	}
+	if compact.Len() > session.MaxMetadataBytes {
+		o.fault(name, "is %d bytes long; at most %d are allowed", compact.Len(), session.MaxMetadataBytes)
+		return nil, false
+	}
+	dec := json.NewDecoder(bytes.NewReader(compact.Bytes()))
+	dec.UseNumber()
+	var value any
+	if err := dec.Decode(&value); err != nil {
+		o.fault(name, "is not JSON")
+		return nil, false
+	}
+	if wrong := storable(value, 1); wrong != "" {
+		o.fault(name, "%s", wrong)
+		return nil, false
+	}
+	return compact.Bytes(), true
+}
+
+// storable says what in a JSON value the database could not hold.
+func storable(value any, depth int) string {
+	if depth > maxDepth {
+		return fmt.Sprintf("is nested deeper than %d", maxDepth)
+	}
+	switch v := value.(type) {
+	case string:
+		if strings.ContainsRune(v, 0) {
+			return "must not contain the character U+0000"
+		}
+	case json.Number:
+		if f, err := strconv.ParseFloat(v.String(), 64); err != nil || math.IsInf(f, 0) {
+			return "has a number that is too large"
+		}
+	case []any:
+		for _, item := range v {
+			if wrong := storable(item, depth+1); wrong != "" {
+				return wrong
+			}
+		}
+	case map[string]any:
+		for key, item := range v {
+			if wrong := storable(key, depth); wrong != "" {
+				return wrong
+			}
+			if wrong := storable(item, depth+1); wrong != "" {
+				return wrong
+			}
+		}
+	}
+	return ""
+}
+
+// options takes the options of a session.
+func (o *object) options(name string) (session.Options, bool) {
+	inner := o.object(name)
+	if inner == nil {
+		return session.Options{}, false
+	}
+	model, _ := inner.short("model", session.MaxModelRunes)
+	inner.unknown()
+	return session.Options{Model: model}, true
+}
+
+// unknown faults every field that was not taken.
+func (o *object) unknown() {
+	names := make([]string, 0, len(o.fields))
+	for name := range o.fields {
+		if !o.taken[name] {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	for _, name := range names {
+		o.fault(name, "is not a field of this request")
+	}
+}
+
+// done returns the fault that tells everything that was wrong, or nil.
+func (o *object) done() error {
+	o.unknown()
+	faults := *o.faults
+	if len(faults) == 0 {
+		return nil
+	}
+	code := session.CodeInvalid
+	if *o.large && len(faults) == 1 {
+		code = session.CodeTooLarge
+	}
+	message := faults[0].Field + " " + faults[0].Message
+	if more := len(faults) - 1; more > 0 {
+		message += fmt.Sprintf(" (and %d more)", more)
+	}
+	return &session.Fault{Code: code, Message: message, Fields: faults}
+}

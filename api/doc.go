@@ -1,0 +1,25 @@
+// Package api is the HTTP surface of overwinter: openapi.yaml in code. Echo stays
+// inside it.
+//
+//	client ──▶ routes ──▶ body, validate ──▶ Store (Postgres)         the promise
+//	                                    └──▶ Orchestrator (Temporal)  the bell
+//	client ◀── events ◀── Events (the log in Postgres)
+//
+// Invariants:
+//
+//   - A prompt is answered with 202 only after its row is committed. The bell that
+//     follows may fail: a relay rings again for rows that nobody has claimed.
+//   - A request that is refused with a 4xx has changed nothing.
+//   - Reading asks Postgres alone; only state asks a workflow. Nothing that reads
+//     wakes a sandbox.
+//   - A command is judged by the session's row, which may lag behind its workflow;
+//     the workflow decides again and ignores what has become impossible.
+//
+// What happens when something fails:
+//
+//	Postgres does not answer   503 unavailable, nothing promised
+//	Temporal does not answer   prompts and creates are accepted; commands and state are 503
+//	a reader is slow           its stream is cut after a write has waited 10 s
+//	the server stops           streams end at once, other requests have 10 s
+//	a handler panics           500 internal without details; the log has the stack
+package api

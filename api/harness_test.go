@@ -1,0 +1,212 @@
+package api_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/getkin/kin-openapi/openapi3"
+	"github.com/getkin/kin-openapi/openapi3filter"
+	"github.com/getkin/kin-openapi/routers"
+	"github.com/getkin/kin-openapi/routers/legacy"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"github.com/overwinter-dev/overwinter/api"
+	"github.com/overwinter-dev/overwinter/internal/agent"
+	"github.com/overwinter-dev/overwinter/internal/wire"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// bundle is one server on a port of its own, over fakes.
+type bundle struct {
+	t       *testing.T
+	store   *memStore
+	temp    *memOrchestrator
+	url     string
+	logs    *syncBuffer
+	stop    func() error // stops the server and returns what Run returned
+	client  *http.Client
+	headers http.Header
+}
+
+type agents struct{}
+
+func (agents) Names() []string { return []string{"demo", "other"} }
+func (agents) Describe() []agent.Description {
+	return []agent.Description{{Name: "demo", Title: "Demo", Summary: "A demo."}, {Name: "other", Models: []string{"m1"}}}
+}
+
+func setup(t *testing.T, change ...func(*api.Config)) *bundle {
+	t.Helper()
+	store := newMemStore()
+	b := &bundle{t: t, store: store, temp: &memOrchestrator{}, logs: &syncBuffer{}, headers: http.Header{}}
+	cfg := api.Config{
+		Store: store, Orchestrator: b.temp, Events: store, Agents: agents{},
+		Sandbox: func() api.SandboxInfo { return api.SandboxInfo{Driver: "mem", Isolation: "none"} },
+		Logger:  slog.New(slog.NewJSONHandler(b.logs, &slog.HandlerOptions{Level: slog.LevelDebug})),
+		Version: "v1",
+	}
+	for _, f := range change {
+		f(&cfg)
+	}
+	server, err := api.New(cfg)
+	require.NoError(t, err)
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
+	done := make(chan error, 1)
+	go func() { done <- server.Run(ctx, ln) }()
+	b.stop = sync.OnceValue(func() error { cancel(); return <-done })
+	transport := &http.Transport{}
+	b.client = &http.Client{Transport: transport, Timeout: 20 * time.Second}
+	b.url = "http://" + ln.Addr().String()
+	t.Cleanup(func() {
+		transport.CloseIdleConnections()
+		require.NoError(t, b.stop())
+	})
+	return b
+}
+
+// answer is a response, read whole and checked against the OpenAPI document.
+type answer struct {
+	t      *testing.T
+	status int
+	header http.Header
+	body   []byte
+}
+
+// do sends a request with a body as it stands, or none where it is empty.
+func (b *bundle) do(method, path, body string, headers ...string) answer {
+	b.t.Helper()
+	return b.doRaw(method, path, strings.NewReader(body), headers...)
+}
+
+func (b *bundle) doRaw(method, path string, body io.Reader, headers ...string) answer {
+	b.t.Helper()
+	req, err := http.NewRequestWithContext(b.t.Context(), method, b.url+path, body)
+	require.NoError(b.t, err)
+	req.Header = b.headers.Clone()
+	req.Header.Set("Content-Type", "application/json")
+	for i := 0; i < len(headers); i += 2 {
+		req.Header.Set(headers[i], headers[i+1])
+	}
+	resp, err := b.client.Do(req)
+	require.NoError(b.t, err)
+	defer resp.Body.Close()
+	data, err := io.ReadAll(resp.Body)
+	require.NoError(b.t, err)
+	conforms(b.t, req, resp, data)
+	return answer{t: b.t, status: resp.StatusCode, header: resp.Header, body: data}
+}
+
+// into reads the body.
+func (a answer) into(v any) {
+	a.t.Helper()
+	require.NoError(a.t, json.Unmarshal(a.body, v), "%s", a.body)
+}
+
+func (a answer) session() wire.SessionJSON {
+	a.t.Helper()
+	var s wire.SessionJSON
+	a.into(&s)
+	return s
+}
+
+type accepted struct {
+	Prompt   wire.PromptJSON
+	Position int64
+}
+
+func (a answer) accepted() accepted {
+	a.t.Helper()
+	var p accepted
+	a.into(&p)
+	return p
+}
+
+type problem struct {
+	Type, Title, Detail, Code string
+	Status                    int
+	Errors                    []struct{ Field, Message string }
+}
+
+// problem checks that the answer is an error of that status and code.
+func (a answer) problem(status int, code string) problem {
+	a.t.Helper()
+	require.Equal(a.t, status, a.status, "%s", a.body)
+	require.Equal(a.t, "application/problem+json", a.header.Get("Content-Type"))
+	var p problem
+	a.into(&p)
+	require.Equal(a.t, code, p.Code, "%s", a.body)
+	require.Equal(a.t, status, p.Status)
+	require.Equal(a.t, "about:blank", p.Type)
+	require.Equal(a.t, http.StatusText(status), p.Title)
+	require.NotEmpty(a.t, p.Detail)
+	return p
+}
+
+var specification = sync.OnceValues(func() (*openapi3.T, routers.Router) {
+	data, err := os.ReadFile("openapi.yaml")
+	if err != nil {
+		panic(err)
+	}
+	doc, err := openapi3.NewLoader().LoadFromData(data)
+	if err != nil {
+		panic(err)
+	}
+	router, err := legacy.NewRouter(doc)
+	if err != nil {
+		panic(err)
+	}
+	return doc, router
+})
+
+// conforms checks an answer against the OpenAPI document. What no path of the
+// document matches must be a problem with 404 or 405.
+func conforms(t *testing.T, req *http.Request, resp *http.Response, body []byte) {
+	t.Helper()
+	_, router := specification()
+	bare := req.Clone(req.Context())
+	bare.URL.Host, bare.URL.Scheme, bare.Host = "", "", ""
+	route, params, err := router.FindRoute(bare)
+	if err != nil {
+		require.Contains(t, []int{http.StatusNotFound, http.StatusMethodNotAllowed, http.StatusUnauthorized, http.StatusForbidden, http.StatusNoContent}, resp.StatusCode, "%s %s is not in the document", req.Method, req.URL)
+		return
+	}
+	input := &openapi3filter.ResponseValidationInput{
+		RequestValidationInput: &openapi3filter.RequestValidationInput{Request: bare, PathParams: params, Route: route},
+		Status:                 resp.StatusCode, Header: resp.Header,
+		Options: &openapi3filter.Options{IncludeResponseStatus: true},
+	}
+	input.SetBodyBytes(body)
+	require.NoError(t, openapi3filter.ValidateResponse(req.Context(), input), "%s %s: %d %s", req.Method, req.URL, resp.StatusCode, body)
+}
+
+// syncBuffer takes log lines from many goroutines.
+type syncBuffer struct {
+	mu  sync.Mutex
+	buf bytes.Buffer
+}
+
+func (b *syncBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.buf.Write(p)
+}
+
+func (b *syncBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.buf.String()
+}

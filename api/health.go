@@ -1,0 +1,55 @@
+package api
+
+import (
+	"context"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/labstack/echo/v4"
+)
+
+// checkTimeout bounds each check of /readyz.
+const checkTimeout = 2 * time.Second
+
+func (s *Server) health(c echo.Context) error {
+	return c.JSON(http.StatusOK, map[string]string{"status": "ok", "version": s.cfg.Version})
+}
+
+type readiness struct {
+	Status string `json:"status"`
+	Checks checks `json:"checks"`
+}
+
+type checks struct {
+	Postgres string      `json:"postgres"`
+	Temporal string      `json:"temporal"`
+	Sandbox  SandboxInfo `json:"sandbox"`
+}
+
+// ready answers 503 where something that the server needs does not answer, and
+// while it stops. Causes stay in the log: anybody may ask.
+func (s *Server) ready(c echo.Context) error {
+	ctx, cancel := context.WithTimeout(c.Request().Context(), checkTimeout)
+	defer cancel()
+	r := readiness{Status: "ready", Checks: checks{Sandbox: s.cfg.Sandbox()}}
+	var both sync.WaitGroup
+	both.Go(func() { r.Checks.Postgres = s.check(ctx, "postgres", s.cfg.Store.Ping) })
+	both.Go(func() { r.Checks.Temporal = s.check(ctx, "temporal", s.cfg.Orchestrator.Ping) })
+	both.Wait()
+	status := http.StatusOK
+	if r.Checks.Postgres != checkPassed || r.Checks.Temporal != checkPassed || s.stopping() {
+		r.Status, status = "unready", http.StatusServiceUnavailable
+	}
+	return c.JSON(status, r)
+}
+
+const checkPassed = "ok"
+
+func (s *Server) check(ctx context.Context, name string, ping func(context.Context) error) string {
+	if err := ping(ctx); err != nil {
+		s.log.WarnContext(ctx, "check failed", "check", name, "error", err)
+		return "does not answer"
+	}
+	return checkPassed
+}

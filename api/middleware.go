@@ -1,0 +1,147 @@
+package api
+
+import (
+	"context"
+	"crypto/sha256"
+	"crypto/subtle"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"regexp"
+	"runtime/debug"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/labstack/echo/v4"
+
+	"github.com/overwinter-dev/overwinter/internal/session"
+)
+
+var requestID = regexp.MustCompile(`^[\x21-\x7e]{1,64}$`)
+
+// identify gives every request an id, the caller's own where it is fit.
+func (s *Server) identify(next echo.HandlerFunc) echo.HandlerFunc {
+	return func(c echo.Context) error {
+		id := c.Request().Header.Get(echo.HeaderXRequestID)
+		if !requestID.MatchString(id) {
+			id = uuid.NewString()
+		}
+		c.Response().Header().Set(echo.HeaderXRequestID, id)
+		return next(c)
+	}
+}
+
+// route names a request in logs and metrics. Whatever no route takes has one name,
+// or strangers could make labels without end.
+func (s *Server) route(c echo.Context) (method, route string) {
+	method, route = c.Request().Method, c.Path()
+	if s.known[method+" "+route] {
+		return method, route
+	}
+	return "other", "other"
+}
+
+// requestAttrs name a request in the log, by route and never by its query.
+func (s *Server) requestAttrs(c echo.Context) []slog.Attr {
+	method, route := s.route(c)
+	attrs := []slog.Attr{
+		slog.String("method", method),
+		slog.String("route", route),
+		slog.String("request_id", c.Response().Header().Get(echo.HeaderXRequestID)),
+	}
+	if id := c.Param("id"); session.ValidID(session.SessionPrefix, id) {
+		attrs = append(attrs, slog.String("session_id", id))
+	}
+	return attrs
+}
+
+// observe writes one line per request and measures it.
+func (s *Server) observe(next echo.HandlerFunc) echo.HandlerFunc {
+	return func(c echo.Context) error {
+		start := time.Now()
+		defer func() { // also when a handler gives the connection up
+			took := time.Since(start)
+			status := c.Response().Status
+			method, route := s.route(c)
+			s.metrics.request(method, route, status, took)
+			level := slog.LevelInfo
+			if open[route] || route == metricsRoute {
+				level = slog.LevelDebug
+			}
+			s.log.LogAttrs(context.WithoutCancel(c.Request().Context()), level, "request", append(s.requestAttrs(c),
+				slog.Int("status", status),
+				slog.Int64("bytes", c.Response().Size),
+				slog.Float64("duration_ms", float64(took.Microseconds())/1000),
+				slog.String("remote_ip", c.RealIP()),
+			)...)
+		}()
+		if err := next(c); err != nil {
+			c.Error(err)
+		}
+		return nil
+	}
+}
+
+// recoverPanics turns a panic into an internal error; the log gets the stack.
+func (s *Server) recoverPanics(next echo.HandlerFunc) echo.HandlerFunc {
+	return func(c echo.Context) (err error) {
+		defer func() {
+			caught := recover()
+			if caught == nil {
+				return
+			}
+			if cause, ok := caught.(error); ok && errors.Is(cause, http.ErrAbortHandler) {
+				panic(caught)
+			}
+			s.log.LogAttrs(c.Request().Context(), slog.LevelError, "handler panicked",
+				append(s.requestAttrs(c), slog.Any("panic", caught), slog.String("stack", string(debug.Stack())))...)
+			if c.Response().Committed {
+				panic(http.ErrAbortHandler) // half an answer must not look whole
+			}
+			err = fmt.Errorf("panic: %v", caught)
+		}()
+		return next(c)
+	}
+}
+
+// refuseForeignOrigins keeps web pages of others from commanding a server that
+// the browser of a user can reach.
+func (s *Server) refuseForeignOrigins(next echo.HandlerFunc) echo.HandlerFunc {
+	return func(c echo.Context) error {
+		if err := s.origins.Check(c.Request()); err != nil {
+			return &session.Fault{Code: session.CodeForbidden, Message: "requests from another origin may not change anything", Err: err}
+		}
+		return next(c)
+	}
+}
+
+// authorize wants the key where there is one.
+func (s *Server) authorize(next echo.HandlerFunc) echo.HandlerFunc {
+	want := sha256.Sum256([]byte(s.cfg.Key)) // of one length, so that comparing tells nothing of the key's
+	return func(c echo.Context) error {
+		if s.cfg.Key == "" || open[c.Request().URL.Path] {
+			return next(c)
+		}
+		scheme, key, _ := strings.Cut(c.Request().Header.Get(echo.HeaderAuthorization), " ")
+		got := sha256.Sum256([]byte(key))
+		if !strings.EqualFold(scheme, "Bearer") || subtle.ConstantTimeCompare(got[:], want[:]) != 1 {
+			return session.Faultf(session.CodeUnauthorized, "the key is missing or wrong; send it as Authorization: Bearer KEY")
+		}
+		return next(c)
+	}
+}
+
+// bound gives every request that is not a stream its deadline.
+func (s *Server) bound(next echo.HandlerFunc) echo.HandlerFunc {
+	return func(c echo.Context) error {
+		if c.Path() == eventsRoute {
+			return next(c)
+		}
+		ctx, cancel := context.WithTimeout(c.Request().Context(), s.cfg.RequestTimeout)
+		defer cancel()
+		c.SetRequest(c.Request().WithContext(ctx))
+		return next(c)
+	}
+}

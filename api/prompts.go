@@ -1,0 +1,115 @@
+package api
+
+import (
+	"net/http"
+	"time"
+
+	"github.com/labstack/echo/v4"
+
+	"github.com/overwinter-dev/overwinter/internal/session"
+	"github.com/overwinter-dev/overwinter/internal/wire"
+)
+
+// promptAccepted answers a prompt that is stored.
+type promptAccepted struct {
+	Prompt   wire.PromptJSON `json:"prompt"`
+	Position int64           `json:"position"`
+}
+
+// promptIDs are the ids in the path.
+func promptIDs(c echo.Context) (sessID, promptID string, err error) {
+	if sessID, err = sessionID(c); err != nil {
+		return "", "", err
+	}
+	promptID = c.Param("promptId")
+	if !session.ValidPromptID(promptID) {
+		return "", "", invalid("promptId", "must be 1 to 64 of A-Z a-z 0-9 _ -")
+	}
+	return sessID, promptID, nil
+}
+
+func (s *Server) promptSubmit(c echo.Context) error {
+	id, err := sessionID(c)
+	if err != nil {
+		return err
+	}
+	body, _, err := readBody(c, false)
+	if err != nil {
+		return err
+	}
+	prompt := session.Prompt{
+		ID: body.promptID("id"), SessionID: id, Status: session.PromptQueued, Content: body.content("content"),
+		Mode:      session.Mode(body.mode("mode")),
+		OnUnknown: session.OnUnknown(body.oneOf("onUnknown", string(session.Hold), string(session.Hold), string(session.Retry), string(session.Fail))),
+		CreatedAt: time.Now().UTC().Truncate(time.Millisecond),
+	}
+	if err := body.done(); err != nil {
+		return err
+	}
+	ctx := c.Request().Context()
+	stored, position, created, err := s.cfg.Store.PromptSubmit(ctx, prompt)
+	if err != nil {
+		return err
+	}
+	if stored.Status == session.PromptQueued { // also for a repeat: the first bell may have been lost
+		s.ring(ctx, id, stored.ID, stored.Ordinal)
+	}
+	status := http.StatusOK
+	if created {
+		status = http.StatusAccepted
+		s.metrics.prompts.Inc()
+		c.Response().Header().Set(echo.HeaderLocation, "/api/sessions/"+id+"/prompts/"+stored.ID)
+	}
+	return c.JSON(status, promptAccepted{Prompt: wire.Prompt(stored), Position: position})
+}
+
+// mode takes how a prompt meets a running turn.
+func (o *object) mode(name string) string {
+	if raw, ok := o.fields[name]; ok && (string(raw) == `"steer"` || string(raw) == `"collect"`) {
+		o.refuse(name, "%s is not supported yet; followup is", raw)
+		return ""
+	}
+	return o.oneOf(name, string(session.Followup), string(session.Followup))
+}
+
+func (s *Server) promptList(c echo.Context) error {
+	id, err := sessionID(c)
+	if err != nil {
+		return err
+	}
+	limit, cursor, err := listQuery(c)
+	if err != nil {
+		return err
+	}
+	items, next, err := s.cfg.Store.PromptList(c.Request().Context(), id, limit, cursor)
+	if err != nil {
+		return err
+	}
+	return c.JSON(http.StatusOK, newPage(wire.Prompts(items), next))
+}
+
+func (s *Server) promptGet(c echo.Context) error {
+	id, promptID, err := promptIDs(c)
+	if err != nil {
+		return err
+	}
+	prompt, err := s.cfg.Store.PromptGet(c.Request().Context(), id, promptID)
+	if err != nil {
+		return err
+	}
+	return c.JSON(http.StatusOK, wire.Prompt(prompt))
+}
+
+// promptWithdraw needs no word to the workflow: its claim of the prompt will be
+// told that there is nothing to run.
+func (s *Server) promptWithdraw(c echo.Context) error {
+	id, promptID, err := promptIDs(c)
+	if err != nil {
+		return err
+	}
+	prompt, err := s.cfg.Store.PromptWithdraw(c.Request().Context(), id, promptID)
+	if err != nil {
+		return err
+	}
+	return c.JSON(http.StatusOK, wire.Prompt(prompt))
+}

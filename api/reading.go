@@ -1,0 +1,110 @@
+package api
+
+import (
+	"context"
+	"encoding/base64"
+	"errors"
+	"net/http"
+	"path"
+	"unicode/utf8"
+
+	"github.com/labstack/echo/v4"
+
+	"github.com/overwinter-dev/overwinter/internal/conversation"
+	"github.com/overwinter-dev/overwinter/internal/session"
+)
+
+func (s *Server) blocks(c echo.Context) error {
+	id, err := sessionID(c)
+	if err != nil {
+		return err
+	}
+	conv, err := s.cfg.Store.Conversation(c.Request().Context(), id)
+	if err != nil {
+		return err
+	}
+	if len(conv.Threads) == 0 {
+		conv.Threads = []conversation.Thread{{ID: conversation.Main}}
+	}
+	for i := range conv.Threads {
+		if conv.Threads[i].Blocks == nil {
+			conv.Threads[i].Blocks = []conversation.Block{}
+		}
+	}
+	return c.JSON(http.StatusOK, conv)
+}
+
+// transcriptFile is one of the agent's own files. Content is text where the bytes
+// are UTF-8, else base64.
+type transcriptFile struct {
+	Path     string `json:"path"`
+	Version  int64  `json:"version"`
+	Size     int    `json:"size"`
+	Encoding string `json:"encoding"`
+	Content  string `json:"content"`
+}
+
+func (s *Server) transcript(c echo.Context) error {
+	id, err := sessionID(c)
+	if err != nil {
+		return err
+	}
+	files, err := s.cfg.Store.TranscriptFiles(c.Request().Context(), id)
+	if err != nil {
+		return err
+	}
+	if want := c.QueryParam("path"); want != "" {
+		for _, f := range files {
+			if f.Path == want {
+				return c.Blob(http.StatusOK, transcriptType(f.Path), f.Data)
+			}
+		}
+		return session.Faultf(session.CodeNotFound, "the session has no transcript file of that path")
+	}
+	out := make([]transcriptFile, len(files))
+	for i, f := range files {
+		out[i] = transcriptFile{Path: f.Path, Version: f.Version, Size: len(f.Data), Encoding: "utf-8", Content: string(f.Data)}
+		if !utf8.Valid(f.Data) {
+			out[i].Encoding, out[i].Content = "base64", base64.StdEncoding.EncodeToString(f.Data)
+		}
+	}
+	return c.JSON(http.StatusOK, map[string]any{"files": out})
+}
+
+func transcriptType(name string) string {
+	if path.Ext(name) == ".jsonl" {
+		return "application/x-ndjson"
+	}
+	return echo.MIMEOctetStream
+}
+
+// state asks the workflow itself, the only read that needs a worker.
+func (s *Server) state(c echo.Context) error {
+	id, err := sessionID(c)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(c.Request().Context(), s.cfg.StateTimeout)
+	defer cancel()
+	view, err := s.cfg.Orchestrator.State(ctx, id)
+	if err != nil {
+		if errors.Is(err, context.DeadlineExceeded) {
+			return &session.Fault{Code: session.CodeUnavailable, Message: "no worker answered in time; try again", Err: err}
+		}
+		return err
+	}
+	return c.JSONBlob(http.StatusOK, view)
+}
+
+func (s *Server) agentList(c echo.Context) error {
+	agents := s.cfg.Agents.Describe()
+	for i := range agents {
+		if agents[i].Models == nil {
+			agents[i].Models = []string{}
+		}
+		if agents[i].Capabilities == nil {
+			agents[i].Capabilities = []string{}
+		}
+	}
+	return c.JSON(http.StatusOK, newPage(agents, ""))
+}

@@ -1,0 +1,46 @@
+package api
+
+const (
+	eventsRoute  = "/api/sessions/:id/events"
+	metricsRoute = "/metrics"
+)
+
+// open are the routes that want no key.
+var open = map[string]bool{"/healthz": true, "/readyz": true, "/openapi.json": true, "/openapi.yaml": true}
+
+func (s *Server) routes() {
+	s.echo.Use(s.identify, s.observe, s.recoverPanics, s.refuseForeignOrigins, s.authorize, s.bound)
+
+	e := s.echo
+	e.GET("/healthz", s.health)
+	e.GET("/readyz", s.ready)
+	e.GET(metricsRoute, s.metrics.handler())
+	e.GET("/openapi.json", s.openapiJSON)
+	e.GET("/openapi.yaml", s.openapiYAML)
+
+	e.GET("/api/agents", s.agentList)
+	e.POST("/api/sessions", s.sessionCreate)
+	e.GET("/api/sessions", s.sessionList)
+	e.GET("/api/sessions/:id", s.sessionGet)
+	e.PATCH("/api/sessions/:id", s.sessionPatch)
+	e.DELETE("/api/sessions/:id", s.command(stop))
+	for _, cmd := range commands {
+		e.POST("/api/sessions/:id/"+cmd.name, s.command(cmd))
+	}
+	for _, name := range []string{"prompts", "messages"} {
+		prompts := "/api/sessions/:id/" + name
+		e.POST(prompts, s.promptSubmit)
+		e.GET(prompts, s.promptList)
+		e.GET(prompts+"/:promptId", s.promptGet)
+		e.DELETE(prompts+"/:promptId", s.promptWithdraw)
+	}
+	e.GET("/api/sessions/:id/blocks", s.blocks)
+	e.GET("/api/sessions/:id/transcript", s.transcript)
+	e.GET(eventsRoute, s.events)
+	e.GET("/api/sessions/:id/state", s.state)
+
+	s.known = map[string]bool{}
+	for _, r := range e.Routes() {
+		s.known[r.Method+" "+r.Path] = true
+	}
+}

@@ -1,0 +1,197 @@
+package api
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"time"
+
+	"github.com/labstack/echo/v4"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/overwinter-dev/overwinter/internal/agent"
+	"github.com/overwinter-dev/overwinter/internal/eventlog"
+)
+
+// Events is what the API needs of the event log.
+type Events interface {
+	// Follow opens a reader of a session's events behind a position.
+	// *eventlog.FuturePositionError and *eventlog.PositionGoneError say that there
+	// is no reading from there. The caller closes the reader.
+	Follow(ctx context.Context, sessionID string, after int64) (EventReader, error)
+}
+
+// EventReader goes through the log of one session. Next may be called by one
+// goroutine at a time.
+type EventReader interface {
+	// Next returns events in order, without gap or repeat. Where there are none yet it
+	// returns once with caughtUp true, then waits. caughtUp means that these are
+	// the newest. *eventlog.PositionGoneError says that the next ones are deleted.
+	Next(ctx context.Context) (events []eventlog.Event, caughtUp bool, err error)
+	Close()
+}
+
+// Agents is what the API needs of the registry of agents.
+type Agents interface {
+	Names() []string
+	Describe() []agent.Description
+}
+
+// SandboxInfo says what sandboxes this installation has.
+type SandboxInfo struct {
+	Driver    string `json:"driver"`    // such as "modal"
+	Isolation string `json:"isolation"` // such as "namespaces", or "provider" for a remote one
+}
+
+// Config is what a server is made of.
+type Config struct {
+	Store        Store        // required
+	Orchestrator Orchestrator // required
+	Events       Events       // required
+	Agents       Agents       // required
+
+	// Sandbox describes the sandboxes for /readyz. Default: driver and isolation unknown.
+	Sandbox func() SandboxInfo
+	// Key that callers must show. Empty lets everybody in.
+	Key string
+	// Logger for requests and failures. Default: none.
+	Logger *slog.Logger
+	// Version of the program, shown by /healthz. Default "dev".
+	Version string
+	// Registry that /metrics shows and the server's metrics are added to. Default: a fresh one.
+	Registry *prometheus.Registry
+
+	// RingTimeout bounds ringing for a prompt that is stored already. Default 1 s.
+	RingTimeout time.Duration
+	// StateTimeout bounds asking a workflow for its state. Default 2 s.
+	StateTimeout time.Duration
+	// RequestTimeout bounds every request that is not a stream. Default 15 s.
+	RequestTimeout time.Duration
+	// Heartbeat is the time between comments in a stream. Default 15 s.
+	Heartbeat time.Duration
+	// WriteTimeout bounds each write to a stream. Default 10 s.
+	WriteTimeout time.Duration
+	// ShutdownTimeout is what requests have to end when the server stops. Default 10 s.
+	ShutdownTimeout time.Duration
+}
+
+func (c Config) withDefaults() (Config, error) {
+	switch {
+	case c.Store == nil:
+		return c, errors.New("api: Store is required")
+	case c.Orchestrator == nil:
+		return c, errors.New("api: Orchestrator is required")
+	case c.Events == nil:
+		return c, errors.New("api: Events is required")
+	case c.Agents == nil:
+		return c, errors.New("api: Agents is required")
+	}
+	if c.Sandbox == nil {
+		c.Sandbox = func() SandboxInfo { return SandboxInfo{Driver: "unknown", Isolation: "unknown"} }
+	}
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.DiscardHandler)
+	}
+	if c.Version == "" {
+		c.Version = "dev"
+	}
+	if c.Registry == nil {
+		c.Registry = prometheus.NewRegistry()
+	}
+	for _, d := range []struct {
+		value    *time.Duration
+		fallback time.Duration
+	}{
+		{&c.RingTimeout, time.Second},
+		{&c.StateTimeout, 2 * time.Second},
+		{&c.RequestTimeout, 15 * time.Second},
+		{&c.Heartbeat, 15 * time.Second},
+		{&c.WriteTimeout, 10 * time.Second},
+		{&c.ShutdownTimeout, 10 * time.Second},
+	} {
+		if *d.value <= 0 {
+			*d.value = d.fallback
+		}
+	}
+	return c, nil
+}
+
+// Server answers HTTP requests. It is an http.Handler, and Run serves it.
+type Server struct {
+	cfg     Config
+	log     *slog.Logger
+	echo    *echo.Echo
+	metrics *metrics
+	origins *http.CrossOriginProtection
+	spec    specification
+	known   map[string]bool // method and path of every route
+
+	// streams is cancelled when the server stops: no stream outlives it.
+	streams    context.Context
+	endStreams context.CancelCauseFunc
+}
+
+// errStopping is why streams end when the server stops.
+var errStopping = errors.New("api: the server is stopping")
+
+// New returns a server that is not listening yet.
+func New(cfg Config) (*Server, error) {
+	cfg, err := cfg.withDefaults()
+	if err != nil {
+		return nil, err
+	}
+	spec, err := loadSpecification()
+	if err != nil {
+		return nil, err
+	}
+	m, err := newMetrics(cfg.Registry)
+	if err != nil {
+		return nil, err
+	}
+	s := &Server{cfg: cfg, log: cfg.Logger, echo: echo.New(), metrics: m, origins: http.NewCrossOriginProtection(), spec: spec}
+	s.streams, s.endStreams = context.WithCancelCause(context.Background())
+	s.echo.HTTPErrorHandler = s.writeError
+	s.echo.IPExtractor = echo.ExtractIPDirect()
+	s.routes()
+	return s, nil
+}
+
+// ServeHTTP answers one request.
+func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) { s.echo.ServeHTTP(w, r) }
+
+// Run serves on ln until ctx is done, then ends streams, lets other requests
+// finish for ShutdownTimeout and returns nil. It closes ln and is called once.
+func (s *Server) Run(ctx context.Context, ln net.Listener) error {
+	srv := &http.Server{
+		Handler:           s,
+		ReadHeaderTimeout: 10 * time.Second,
+		ReadTimeout:       time.Minute,     // streams lift it for themselves
+		WriteTimeout:      2 * time.Minute, // streams set their own with every write
+		IdleTimeout:       2 * time.Minute,
+		MaxHeaderBytes:    64 << 10,
+		ErrorLog:          slog.NewLogLogger(s.log.Handler(), slog.LevelDebug),
+	}
+	served := make(chan error, 1) // one send, whoever listens
+	go func() { served <- srv.Serve(ln) }()
+
+	select {
+	case err := <-served:
+		s.endStreams(errStopping)
+		return fmt.Errorf("api: serve: %w", err)
+	case <-ctx.Done():
+	}
+	s.endStreams(errStopping)
+	grace, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.cfg.ShutdownTimeout)
+	defer cancel()
+	err := srv.Shutdown(grace)
+	if err != nil {
+		err = errors.Join(fmt.Errorf("api: requests were cut off: %w", err), srv.Close())
+	}
+	<-served
+	return err
+}
+
+func (s *Server) stopping() bool { return s.streams.Err() != nil }

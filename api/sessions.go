@@ -1,0 +1,266 @@
+package api
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"net/http"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/labstack/echo/v4"
+
+	"github.com/overwinter-dev/overwinter/internal/session"
+	"github.com/overwinter-dev/overwinter/internal/wire"
+)
+
+// Bounds of what a query string may say.
+const (
+	defaultLimit   = 50
+	maxLimit       = 200
+	maxFilterBytes = 1024
+)
+
+const idempotencyHeader = "Idempotency-Key"
+
+var idempotencyKey = regexp.MustCompile(`^[\x21-\x7e]{1,255}$`)
+
+// page is one page of a list.
+type page[T any] struct {
+	Items      []T     `json:"items"`
+	NextCursor *string `json:"nextCursor"`
+}
+
+func newPage[T any](items []T, next string) page[T] {
+	p := page[T]{Items: items}
+	if next != "" {
+		p.NextCursor = &next
+	}
+	return p
+}
+
+// sessionID is the id in the path.
+func sessionID(c echo.Context) (string, error) {
+	id := c.Param("id")
+	if !session.ValidID(session.SessionPrefix, id) {
+		return "", invalid("id", "must be %s and 32 lower-case hexadecimal digits", session.SessionPrefix)
+	}
+	return id, nil
+}
+
+// listQuery reads limit and cursor.
+func listQuery(c echo.Context) (limit int, cursor string, err error) {
+	limit = defaultLimit
+	if text := c.QueryParam("limit"); text != "" {
+		limit, err = strconv.Atoi(text)
+		if err != nil || limit < 1 || limit > maxLimit {
+			return 0, "", invalid("limit", "must be a number from 1 to %d", maxLimit)
+		}
+	}
+	cursor, err = filter(c, "cursor")
+	return limit, cursor, err
+}
+
+// filter reads a query parameter that is looked for as text.
+func filter(c echo.Context, name string) (string, error) {
+	text := c.QueryParam(name)
+	switch {
+	case len(text) > maxFilterBytes:
+		return "", invalid(name, "is %d bytes long; at most %d are allowed", len(text), maxFilterBytes)
+	case strings.ContainsRune(text, 0) || strings.ToValidUTF8(text, "") != text:
+		return "", invalid(name, "must be UTF-8 without the character U+0000")
+	}
+	return text, nil
+}
+
+func (s *Server) sessionCreate(c echo.Context) error {
+	key := c.Request().Header.Get(idempotencyHeader)
+	if _, given := c.Request().Header[idempotencyHeader]; given && !idempotencyKey.MatchString(key) {
+		return invalid(idempotencyHeader, "must be 1 to 255 visible ASCII characters")
+	}
+	body, raw, err := readBody(c, false)
+	if err != nil {
+		return err
+	}
+	now := time.Now().UTC().Truncate(time.Millisecond)
+	sess := session.Session{
+		ID: session.NewID(session.SessionPrefix), Status: session.Initializing, CreatedAt: now, LastActivity: now,
+		IdleTimeout: session.DefaultIdleTimeout, Metadata: json.RawMessage(`{}`),
+	}
+	body.required("agent")
+	if name, ok := body.text("agent"); ok {
+		if sess.Agent = name; !slices.Contains(s.cfg.Agents.Names(), name) {
+			body.fault("agent", "must be one of: %s", strings.Join(s.cfg.Agents.Names(), ", "))
+		}
+	}
+	if title, ok := body.short("title", session.MaxTitleRunes); ok {
+		sess.Title = title
+	}
+	if d, ok := body.idleTimeout("idleTimeout"); ok {
+		sess.IdleTimeout = d
+	}
+	if metadata, ok := body.metadata("metadata"); ok {
+		sess.Metadata = metadata
+	}
+	if options, ok := body.options("options"); ok {
+		sess.Options = options
+	}
+	body.refuse("profile", "is not supported yet")
+	body.refuse("workspace", "is not supported yet: a session starts with an empty workspace")
+
+	var first *session.Prompt
+	if inner := body.object("prompt"); inner != nil {
+		first = &session.Prompt{
+			ID: inner.promptID("id"), SessionID: sess.ID, Ordinal: 1, Status: session.PromptQueued,
+			Content: inner.content("content"), Mode: session.Followup, OnUnknown: session.Hold, CreatedAt: now,
+		}
+		inner.unknown()
+	}
+	byDefault := "lazy"
+	if first != nil {
+		byDefault = "eager"
+	}
+	sess.Lazy = body.oneOf("sandbox", byDefault, "lazy", "eager") == "lazy"
+	if err := body.done(); err != nil {
+		return err
+	}
+
+	var idem session.Idempotency
+	if key != "" {
+		idem = session.Idempotency{Key: key, Digest: digest(raw)}
+	}
+	ctx := c.Request().Context()
+	stored, created, err := s.cfg.Store.SessionCreate(ctx, sess, first, idem)
+	if err != nil {
+		return err
+	}
+	c.Response().Header().Set(echo.HeaderLocation, "/api/sessions/"+stored.ID)
+	status := http.StatusOK
+	switch {
+	case created:
+		status = http.StatusCreated
+		s.metrics.sessions.Inc()
+		if first != nil {
+			s.metrics.prompts.Inc()
+			s.ring(ctx, stored.ID, first.ID, first.Ordinal)
+		} else {
+			s.ring(ctx, stored.ID, "", 0)
+		}
+	case !stored.Loaded && !stored.Status.Final():
+		s.ring(ctx, stored.ID, "", 0)
+	}
+	return c.JSON(status, wire.Session(stored))
+}
+
+// digest is the same for bodies that say the same.
+func digest(body []byte) string {
+	var value any
+	dec := json.NewDecoder(bytes.NewReader(body))
+	dec.UseNumber()
+	if err := dec.Decode(&value); err == nil {
+		if canonical, err := json.Marshal(value); err == nil { // names in order, no white space
+			body = canonical
+		}
+	}
+	sum := sha256.Sum256(body)
+	return hex.EncodeToString(sum[:])
+}
+
+// ring tells the session's workflow of work that is stored. Failing is no error:
+// the row is the promise, and a relay rings again for rows that nobody claims. It
+// goes on when the client has left, since the row is there.
+func (s *Server) ring(ctx context.Context, sessionID, promptID string, ordinal int64) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.cfg.RingTimeout)
+	defer cancel()
+	if err := s.cfg.Orchestrator.Ring(ctx, sessionID, promptID, ordinal); err != nil {
+		s.metrics.rings.Inc()
+		s.log.WarnContext(ctx, "ring failed; the relay rings again", "session_id", sessionID, "prompt_id", promptID, "error", err)
+	}
+}
+
+func (s *Server) sessionList(c echo.Context) error {
+	limit, cursor, err := listQuery(c)
+	if err != nil {
+		return err
+	}
+	f := session.ListFilter{Limit: limit, Cursor: cursor}
+	if status := c.QueryParam("status"); status != "" {
+		if f.Status, err = session.ParseState(status); err != nil {
+			names := make([]string, len(session.States))
+			for i, state := range session.States {
+				names[i] = string(state)
+			}
+			return invalid("status", "must be one of: %s", strings.Join(names, ", "))
+		}
+	}
+	if f.Agent, err = filter(c, "agent"); err != nil {
+		return err
+	}
+	if f.Query, err = filter(c, "q"); err != nil {
+		return err
+	}
+	items, next, err := s.cfg.Store.SessionList(c.Request().Context(), f)
+	if err != nil {
+		return err
+	}
+	return c.JSON(http.StatusOK, newPage(wire.Sessions(items), next))
+}
+
+func (s *Server) sessionGet(c echo.Context) error {
+	id, err := sessionID(c)
+	if err != nil {
+		return err
+	}
+	sess, err := s.cfg.Store.SessionGet(c.Request().Context(), id)
+	if err != nil {
+		return err
+	}
+	return c.JSON(http.StatusOK, wire.Session(sess))
+}
+
+func (s *Server) sessionPatch(c echo.Context) error {
+	id, err := sessionID(c)
+	if err != nil {
+		return err
+	}
+	body, _, err := readBody(c, false)
+	if err != nil {
+		return err
+	}
+	var patch session.Patch
+	if title, ok := body.short("title", session.MaxTitleRunes); ok {
+		patch.Title = &title
+	}
+	if metadata, ok := body.metadata("metadata"); ok {
+		patch.Metadata = metadata
+	}
+	if d, ok := body.idleTimeout("idleTimeout"); ok {
+		patch.IdleTimeout = &d
+	}
+	if options, ok := body.options("options"); ok {
+		patch.Options = &options
+	}
+	if err := body.done(); err != nil {
+		return err
+	}
+	ctx := c.Request().Context()
+	sess, err := s.cfg.Store.SessionPatch(ctx, id, patch)
+	if err != nil {
+		return err
+	}
+	if patch.IdleTimeout != nil && !sess.Status.Final() {
+		if err := s.cfg.Orchestrator.Settings(ctx, id, sess.IdleTimeout); err != nil {
+			return &session.Fault{
+				Code:    session.CodeUnavailable,
+				Message: "the change is stored, but the running session could not be told of its idle timeout; send it again",
+				Err:     err,
+			}
+		}
+	}
+	return c.JSON(http.StatusOK, wire.Session(sess))
+}

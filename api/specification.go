@@ -1,0 +1,38 @@
+package api
+
+import (
+	_ "embed"
+	"fmt"
+	"net/http"
+
+	"github.com/getkin/kin-openapi/openapi3"
+	"github.com/labstack/echo/v4"
+)
+
+//go:embed openapi.yaml
+var specYAML []byte
+
+// specification is the OpenAPI document in both its forms.
+type specification struct {
+	yaml, json []byte
+}
+
+func loadSpecification() (specification, error) {
+	doc, err := openapi3.NewLoader().LoadFromData(specYAML)
+	if err != nil {
+		return specification{}, fmt.Errorf("api: read openapi.yaml: %w", err)
+	}
+	data, err := doc.MarshalJSON()
+	if err != nil {
+		return specification{}, fmt.Errorf("api: openapi.yaml as JSON: %w", err)
+	}
+	return specification{yaml: specYAML, json: data}, nil
+}
+
+func (s *Server) openapiJSON(c echo.Context) error {
+	return c.Blob(http.StatusOK, echo.MIMEApplicationJSON, s.spec.json)
+}
+
+func (s *Server) openapiYAML(c echo.Context) error {
+	return c.Blob(http.StatusOK, "application/yaml", s.spec.yaml)
+}
