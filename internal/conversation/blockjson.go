@@ -55,6 +55,17 @@ func (b Block) MarshalJSON() ([]byte, error) {
 	return json.Marshal(plain(b))
 }
 
+// UnmarshalJSON reads what MarshalJSON wrote. A null where JSON of the agent could stand is its
+// absence, so that a block is the same before and after.
+func (b *Block) UnmarshalJSON(data []byte) error {
+	type plain Block
+	if err := json.Unmarshal(data, (*plain)(b)); err != nil {
+		return err
+	}
+	b.Input, b.Output = orNothing(b.Input), orNothing(b.Output)
+	return nil
+}
+
 type blockHead struct {
 	ID        string      `json:"id"`
 	Type      BlockType   `json:"type"`
@@ -65,6 +76,13 @@ type blockHead struct {
 func orNull(raw json.RawMessage) json.RawMessage {
 	if len(raw) == 0 {
 		return json.RawMessage("null")
+	}
+	return raw
+}
+
+func orNothing(raw json.RawMessage) json.RawMessage {
+	if string(raw) == "null" {
+		return nil
 	}
 	return raw
 }

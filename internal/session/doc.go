@@ -1,0 +1,58 @@
+// Package session says what a session is: its states and the steps between them, its prompts and
+// their order, its ids, limits and errors, and the names and inputs of the messages that its
+// workflow takes. It is the leaf that everything else builds on: it knows no store, no transport
+// and no engine, and imports the standard library and uuid alone.
+//
+// # States
+//
+// The table behind [Next] is the whole life of a session. The workflow asks it, transitions are
+// recorded only by its leave, and nothing else decides:
+//
+//	                 create
+//	                   │
+//	                   ▼
+//	            ┌──────────────┐         ready          ┌─────────┐
+//	            │ initializing │ ─────────────────────▶ │ running │ ◀───────────────┐
+//	            └──────────────┘                        └─────────┘                 │
+//	                   │ fail                        fail │     │ hibernate         │ ready
+//	                   │                                  │     ▼                   │
+//	                   │      ┌───────┐              ┌──────────────┐         ┌───────────┐
+//	                   └────▶ │ error │ ◀─── fail ── │ hibernating  │         │ restoring │
+//	                          └───────┘              └──────────────┘         └───────────┘
+//	                           │  ▲  ▲                          │ saved          ▲  ▲  │
+//	                           │  │  └─ fail (running)          ▼                │  │  │
+//	                           │  │                       ┌────────────┐  wake   │  │  │
+//	                           │  │                       │ hibernated │ ────────┘  │  │
+//	                           │  │                       └────────────┘            │  │
+//	                           │  └──────────────────────── fail ───────────────────┼──┘
+//	                           └─────────────────────────── recover ────────────────┘
+//
+//	stop leads from every state but terminated to terminated, and forsaken from hibernating:
+//	the sandbox ended and nothing is left to wake from. Nothing leads out of terminated.
+//
+// # Invariants
+//
+//   - Every status shown was reached by steps of the table (promise 6), each recorded once, with
+//     numbers that have no gap. TestRandomEventsNeverLeaveTheTable proves it for Next.
+//   - Terminated is absorbing, and the only state that is: every other one can still be stopped.
+//   - A session may own a sandbox in every state but hibernated and terminated.
+//   - A [Queue] gives each prompt out once, in the order of ordinals, however often and in whatever
+//     order its signals arrive; only Requeue brings one back. What it remembers is bounded, because
+//     the row in Postgres is what decides; forgetting costs one call that is told "not yours".
+//   - A prompt is over exactly when its status is completed, failed, cancelled or unknown, the four
+//     outcomes of a run.
+//   - Ids made here sort by age within their kind.
+//
+// # When things fail
+//
+//	what fails                                 event and state            the prompt in hand
+//	sandbox cannot be made or restored         fail → error               stays queued
+//	snapshot cannot be taken or verified       fail → error               stays queued
+//	sandbox lost while running                 hibernate (lost) → …       unknown; onUnknown decides
+//	sandbox gone, bundle or transcripts left   saved → hibernated         stays queued
+//	sandbox gone, nothing left                 forsaken → terminated      cancelled
+//	provider's lifetime runs out               hibernate (lifetime) → …   finished first or aborted
+//	agent crashes                              none: still running        failed, agent_crashed
+//	stop                                       stop → terminated          cancelled
+//	an event that the table does not have      none: an error             untouched
+package session
