@@ -1,0 +1,19 @@
+// Package journal keeps the frames of a run on disk: appended by one writer,
+// read by any number of readers from any frame.
+//
+//	<run>.log   magic, then records: length of body (4), CRC-32C of body (4), body
+//	            body = kind (1) stream or mark (1) flags (1) time (8) number (8) data
+//	<run>.idx   offset in the log of frame n at 8·n
+//
+// Invariants:
+//   - Frames are numbered 0, 1, … without a gap; the number stands in the record.
+//   - A reader sees whole records only, and only such as were written whole.
+//   - The index says nothing that the log does not: it is rebuilt when a journal
+//     is opened again.
+//   - A mark is on disk (fsync) when Mark returns, with everything before it.
+//   - Nothing follows a final mark: cut, closed, or sealed.
+//
+// What is wrong from some record on (torn, or with a bad checksum) is cut off
+// when the journal is opened. The runner's death loses what was not synced, and
+// nothing else can tear a record: a failed append is taken back at once.
+package journal

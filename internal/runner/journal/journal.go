@@ -1,0 +1,285 @@
+package journal
+
+import (
+	"bufio"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"sync"
+	"time"
+
+	"github.com/overwinter-dev/overwinter/internal/runner"
+)
+
+// ErrFinal is the answer to an append behind a final mark.
+var ErrFinal = errors.New("journal is final")
+
+var validRun = regexp.MustCompile(`^[A-Za-z0-9_-]{1,128}$`)
+
+// ValidRun reports whether run may name a journal.
+func ValidRun(run string) bool { return validRun.MatchString(run) }
+
+// Journal is the journal of one run. It is safe for concurrent use.
+type Journal struct {
+	dir, run string
+	log, idx *os.File
+
+	syncing sync.Mutex // taken before mu
+
+	mu       sync.Mutex
+	end      int64 // of the last whole record
+	frames   int64
+	last     Mark // 0 before the first
+	reached  bool // there is a mark Delivered
+	exited   bool // the newest frame is an exit frame
+	dirty    bool
+	buf      []byte
+	onChange chan struct{} // closed at the next change; nil while nobody waits
+}
+
+// Create makes the journal of a run. It fails with fs.ErrExist where there is one.
+func Create(dir, run string) (*Journal, error) {
+	if !ValidRun(run) {
+		return nil, fmt.Errorf("create journal: %q does not name a run", run)
+	}
+	j := &Journal{dir: dir, run: run}
+	if err := j.open(os.O_CREATE | os.O_EXCL); err != nil {
+		return nil, fmt.Errorf("create journal: %w", err)
+	}
+	_, err := j.log.WriteAt([]byte(magic), 0)
+	if err := errors.Join(err, j.idx.Truncate(0), syncDir(dir)); err != nil {
+		return nil, errors.Join(fmt.Errorf("create journal: %w", err), j.Close())
+	}
+	j.end = int64(len(magic))
+	return j, nil
+}
+
+// Open opens the journal of a run, cuts off a damaged tail and rebuilds the
+// index. It fails with fs.ErrNotExist where there is none.
+func Open(dir, run string) (*Journal, error) {
+	if !ValidRun(run) {
+		return nil, fmt.Errorf("open journal: %q does not name a run: %w", run, fs.ErrNotExist)
+	}
+	j := &Journal{dir: dir, run: run}
+	if err := j.open(0); err != nil {
+		return nil, fmt.Errorf("open journal: %w", err)
+	}
+	if err := j.recover(); err != nil {
+		return nil, errors.Join(fmt.Errorf("open journal of %s: %w", run, err), j.Close())
+	}
+	return j, nil
+}
+
+func (j *Journal) open(flags int) error {
+	base := filepath.Join(j.dir, j.run)
+	log, err := os.OpenFile(base+".log", os.O_RDWR|flags, 0o600)
+	if err != nil {
+		return err
+	}
+	idx, err := os.OpenFile(base+".idx", os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return errors.Join(err, log.Close())
+	}
+	j.log, j.idx = log, idx
+	return nil
+}
+
+func (j *Journal) recover() error {
+	if err := j.idx.Truncate(0); err != nil {
+		return err
+	}
+	index := bufio.NewWriterSize(io.NewOffsetWriter(j.idx, 0), 64<<10)
+	end, err := scan(bufio.NewReaderSize(j.log, 256<<10), func(offset int64, r record) error {
+		if r.mark != 0 {
+			j.last = r.mark
+			j.reached = j.reached || r.mark == Delivered
+			return nil
+		}
+		j.frames++
+		j.exited = r.frame.Stream == runner.Exit
+		return binary.Write(index, binary.BigEndian, offset)
+	})
+	if err != nil {
+		return err
+	}
+	if end == 0 { // the runner died between making the file and writing to it
+		if _, err := j.log.WriteAt([]byte(magic), 0); err != nil {
+			return err
+		}
+		end = int64(len(magic))
+	}
+	j.end = end
+	return errors.Join(index.Flush(), j.log.Truncate(end), j.log.Sync())
+}
+
+// scan reads records up to the first that is damaged, out of order or behind a
+// final mark, and returns where it begins. Only visit makes it fail.
+func scan(r io.Reader, visit func(offset int64, r record) error) (end int64, err error) {
+	head := make([]byte, len(magic))
+	if _, err := io.ReadFull(r, head); err != nil || string(head) != magic {
+		return 0, nil
+	}
+	end = int64(len(magic))
+	var body []byte
+	var last Mark
+	var next int64 // frame
+	for {
+		header := make([]byte, recordHeader)
+		if _, err := io.ReadFull(r, header); err != nil {
+			return end, nil
+		}
+		n, sum, err := bodySize(header)
+		if err != nil {
+			return end, nil
+		}
+		if cap(body) < n {
+			body = make([]byte, n)
+		}
+		body = body[:n]
+		if _, err := io.ReadFull(r, body); err != nil {
+			return end, nil
+		}
+		rec, err := parseBody(body, sum)
+		if err != nil || last.Final() || rec.mark == 0 && rec.frame.No != next {
+			return end, nil
+		}
+		if rec.mark != 0 {
+			last = rec.mark
+		} else {
+			next++
+		}
+		if err := visit(end, rec); err != nil {
+			return end, err
+		}
+		end += int64(recordHeader + n)
+	}
+}
+
+// Run is the run that the journal belongs to.
+func (j *Journal) Run() string { return j.run }
+
+// Append writes the next frame and returns its number. When it fails nothing
+// was written.
+func (j *Journal) Append(stream runner.Stream, at time.Time, data []byte, truncated bool) (int64, error) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if j.last.Final() {
+		return 0, ErrFinal
+	}
+	no := j.frames
+	j.buf = appendFrame(j.buf[:0], runner.Frame{No: no, Stream: stream, At: at, Data: data, Truncated: truncated})
+	if len(j.buf) > recordHeader+maxBody {
+		return 0, fmt.Errorf("frame of %d bytes is over the bound of %d", len(data), runner.MaxLine)
+	}
+	var offset [8]byte
+	binary.BigEndian.PutUint64(offset[:], uint64(j.end))
+	if _, err := j.idx.WriteAt(offset[:], no*8); err != nil {
+		return 0, fmt.Errorf("append to index: %w", err)
+	}
+	if err := j.write(); err != nil {
+		return 0, err
+	}
+	j.frames++
+	j.exited = stream == runner.Exit
+	j.changed()
+	return no, nil
+}
+
+// Mark writes a mark and syncs the journal. The same mark again changes nothing.
+func (j *Journal) Mark(m Mark) error {
+	if err := j.mark(m); err != nil {
+		return err
+	}
+	return j.Sync()
+}
+
+func (j *Journal) mark(m Mark) error {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	switch {
+	case j.last == m:
+		return nil
+	case j.last.Final():
+		return ErrFinal
+	}
+	j.buf = appendMark(j.buf[:0], m, time.Now())
+	if err := j.write(); err != nil {
+		return err
+	}
+	j.last = m
+	j.reached = j.reached || m == Delivered
+	j.changed()
+	return nil
+}
+
+// write puts buf behind the last record, or takes back what it wrote of it.
+func (j *Journal) write() error {
+	j.dirty = true
+	if _, err := j.log.WriteAt(j.buf, j.end); err != nil {
+		return errors.Join(fmt.Errorf("append to journal: %w", err), j.log.Truncate(j.end))
+	}
+	j.end += int64(len(j.buf))
+	if cap(j.buf) > 1<<20 {
+		j.buf = nil // do not keep room for the longest line ever seen
+	}
+	return nil
+}
+
+func (j *Journal) changed() {
+	if j.onChange != nil {
+		close(j.onChange)
+		j.onChange = nil
+	}
+}
+
+// Sync puts on disk what is not there yet. Appends and reads go on meanwhile.
+func (j *Journal) Sync() error {
+	j.syncing.Lock() // whoever finds nothing dirty must know that it is on disk
+	defer j.syncing.Unlock()
+	j.mu.Lock()
+	dirty := j.dirty
+	j.dirty = false
+	j.mu.Unlock()
+	if !dirty {
+		return nil
+	}
+	if err := errors.Join(j.log.Sync(), j.idx.Sync()); err != nil {
+		j.mu.Lock()
+		j.dirty = true
+		j.mu.Unlock()
+		return fmt.Errorf("sync journal of %s: %w", j.run, err)
+	}
+	return nil
+}
+
+// Status is where a journal stands.
+type Status struct {
+	Mark   Mark  // the newest; 0 when the runner died before the first
+	Frames int64 // how many there are
+	Exited bool  // the newest frame says that the agent has ended
+	// Delivered: the whole prompt was written to the agent.
+	Delivered bool
+}
+
+// Status returns where the journal stands.
+func (j *Journal) Status() Status {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return Status{Mark: j.last, Frames: j.frames, Exited: j.exited, Delivered: j.reached}
+}
+
+// Close closes the files. Readers fail from then on.
+func (j *Journal) Close() error { return errors.Join(j.log.Close(), j.idx.Close()) }
+
+func syncDir(dir string) error {
+	d, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	return errors.Join(d.Sync(), d.Close())
+}

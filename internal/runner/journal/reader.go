@@ -1,0 +1,113 @@
+package journal
+
+import (
+	"bufio"
+	"context"
+	"encoding/binary"
+	"fmt"
+	"io"
+
+	"github.com/overwinter-dev/overwinter/internal/runner"
+)
+
+// Reader reads the frames of a journal in order, while it is written.
+type Reader struct {
+	j    *Journal
+	next int64 // frame to return next
+	off  int64 // where the next record begins
+	r    *bufio.Reader
+}
+
+// Read returns a reader whose first frame is from, which may lie in the future.
+func (j *Journal) Read(from int64) (*Reader, error) {
+	if from < 0 {
+		return nil, fmt.Errorf("read journal of %s: there is no frame %d", j.run, from)
+	}
+	return &Reader{j: j, next: from}, nil
+}
+
+// Next returns the next frame, waiting for it if need be. more says that another
+// is there already. It fails with io.EOF behind the last frame of a journal that
+// is final, and with the cause of ctx.
+func (r *Reader) Next(ctx context.Context) (f runner.Frame, more bool, err error) {
+	for {
+		r.j.mu.Lock()
+		frames, final := r.j.frames, r.j.last.Final()
+		if r.next < frames {
+			r.j.mu.Unlock()
+			f, err := r.read()
+			return f, r.next < frames, err
+		}
+		if final {
+			r.j.mu.Unlock()
+			return runner.Frame{}, false, io.EOF
+		}
+		if r.j.onChange == nil {
+			r.j.onChange = make(chan struct{})
+		}
+		changed := r.j.onChange
+		r.j.mu.Unlock()
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return runner.Frame{}, false, context.Cause(ctx)
+		}
+	}
+}
+
+// read returns frame next, which is known to have been written whole.
+func (r *Reader) read() (runner.Frame, error) {
+	if r.r == nil {
+		var offset [8]byte
+		if _, err := r.j.idx.ReadAt(offset[:], r.next*8); err != nil {
+			return runner.Frame{}, fmt.Errorf("read index of %s: %w", r.j.run, err)
+		}
+		r.off = int64(binary.BigEndian.Uint64(offset[:]))
+		r.r = bufio.NewReaderSize(&tail{r}, 256<<10)
+	}
+	for {
+		rec, err := r.record()
+		if err != nil {
+			return runner.Frame{}, fmt.Errorf("read journal of %s at frame %d: %w", r.j.run, r.next, err)
+		}
+		if rec.mark != 0 {
+			continue
+		}
+		if rec.frame.No != r.next {
+			return runner.Frame{}, fmt.Errorf("read journal of %s: frame %d where %d belongs", r.j.run, rec.frame.No, r.next)
+		}
+		r.next++
+		return rec.frame, nil
+	}
+}
+
+func (r *Reader) record() (record, error) {
+	var header [recordHeader]byte
+	if _, err := io.ReadFull(r.r, header[:]); err != nil {
+		return record{}, err
+	}
+	n, sum, err := bodySize(header[:])
+	if err != nil {
+		return record{}, err
+	}
+	body := make([]byte, n)
+	if _, err := io.ReadFull(r.r, body); err != nil {
+		return record{}, err
+	}
+	return parseBody(body, sum)
+}
+
+// tail reads the log up to its last whole record.
+type tail struct{ r *Reader }
+
+func (t *tail) Read(p []byte) (int, error) {
+	t.r.j.mu.Lock()
+	left := t.r.j.end - t.r.off
+	t.r.j.mu.Unlock()
+	if left <= 0 {
+		return 0, io.EOF
+	}
+	n, err := t.r.j.log.ReadAt(p[:min(int64(len(p)), left)], t.r.off)
+	t.r.off += int64(n)
+	return n, err
+}

@@ -1,0 +1,383 @@
+package supervisor
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/overwinter-dev/overwinter/internal/runner"
+)
+
+const (
+	killBudget  = 10 * time.Second // for a tree to be gone after SIGKILL
+	drainBudget = 2 * time.Second  // for the pipes of a dead agent to run dry
+	stdinQueue  = 64               // writes that wait for an agent that does not read
+)
+
+var (
+	errAgentEnded  = errors.New("the agent has ended")
+	errAgentStuck  = errors.New("the agent does not read its stdin")
+	errSignalNames = errors.New("no signal has that name")
+)
+
+// agent is one process of the agent, from its start to its exit frame.
+type agent struct {
+	key    string
+	log    *slog.Logger
+	frame  func(stream runner.Stream, data []byte, truncated bool)
+	child  *child
+	stdin  *os.File
+	writes chan stdinWrite
+	done   chan struct{} // closed when its exit frame has been recorded
+
+	// killing is held while the tree is killed: whoever waits for done knows that
+	// no kill is under way that could meet the next process.
+	killing sync.Mutex
+
+	mu      sync.Mutex
+	stopped runner.StopReason // the first reason for which it was told to end
+	pending *time.Timer       // the kill that an interrupt has set
+}
+
+type stdinWrite struct {
+	data []byte
+	done func(error) // called once; may be nil
+}
+
+// launchKey is what two launches must have in common to be served by one process.
+func launchKey(s *runner.Start) string {
+	if s.Launch.Key != "" {
+		return s.Launch.Key
+	}
+	h := sha256.New()
+	_ = json.NewEncoder(h).Encode([]any{s.Launch.Argv, s.Launch.Env, s.Launch.Dir, s.Secrets})
+	return string(h.Sum(nil))
+}
+
+// environment is the agent's: nothing is inherited but what every process needs.
+func environment(home string, s *runner.Start) []string {
+	path := os.Getenv("PATH")
+	if path == "" {
+		path = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+	}
+	lang := os.Getenv("LANG")
+	if lang == "" {
+		lang = "C.UTF-8"
+	}
+	env := map[string]string{"PATH": path, "HOME": home, "LANG": lang, "TERM": "dumb"}
+	maps.Copy(env, s.Launch.Env)
+	maps.Copy(env, s.Secrets)
+	delete(env, runner.TokenVariable)
+	list := make([]string, 0, len(env))
+	for _, k := range slices.Sorted(maps.Keys(env)) {
+		list = append(list, k+"="+env[k])
+	}
+	return list
+}
+
+// lookPath finds a program as the agent's own environment would.
+func lookPath(name, dir string, env []string) (string, error) {
+	if strings.Contains(name, "/") {
+		return name, nil // relative to dir, where the child is before it execs
+	}
+	for _, e := range env {
+		path, ok := strings.CutPrefix(e, "PATH=")
+		if !ok {
+			continue
+		}
+		for _, d := range filepath.SplitList(path) {
+			if !filepath.IsAbs(d) {
+				d = filepath.Join(dir, d)
+			}
+			file := filepath.Join(d, name)
+			if info, err := os.Stat(file); err == nil && info.Mode().IsRegular() && info.Mode()&0o111 != 0 {
+				return file, nil
+			}
+		}
+	}
+	return "", fmt.Errorf("%s: command not found", name)
+}
+
+// startAgent starts the process. Every line it writes goes to frame, and so does
+// its exit, after which done is closed.
+func startAgent(
+	r *reaper, home string, s *runner.Start, log *slog.Logger,
+	frame func(stream runner.Stream, data []byte, truncated bool),
+) (*agent, error) {
+	if len(s.Launch.Argv) == 0 {
+		return nil, errors.New("launch names no program")
+	}
+	env := environment(home, s)
+	path, err := lookPath(s.Launch.Argv[0], s.Launch.Dir, env)
+	if err != nil {
+		return nil, err
+	}
+	if info, err := os.Stat(s.Launch.Dir); err != nil {
+		return nil, fmt.Errorf("working directory: %w", err)
+	} else if !info.IsDir() {
+		return nil, fmt.Errorf("working directory: %s is not a directory", s.Launch.Dir)
+	}
+	var files []*os.File
+	closeAll := func() {
+		for _, f := range files {
+			_ = f.Close()
+		}
+	}
+	for range 3 {
+		rd, wr, err := os.Pipe()
+		if err != nil {
+			closeAll()
+			return nil, err
+		}
+		files = append(files, rd, wr)
+	}
+	c, err := r.start(path, s.Launch.Argv, &os.ProcAttr{
+		Dir: s.Launch.Dir, Env: env, Files: []*os.File{files[0], files[3], files[5]},
+		Sys: &unix.SysProcAttr{Setsid: true, Pdeathsig: unix.SIGKILL},
+	})
+	if err != nil {
+		closeAll()
+		return nil, err
+	}
+	_ = errors.Join(files[0].Close(), files[3].Close(), files[5].Close())
+	a := &agent{
+		key: launchKey(s), log: log, frame: frame, child: c, stdin: files[1],
+		writes: make(chan stdinWrite, stdinQueue), done: make(chan struct{}),
+	}
+	go a.supervise(files[2], files[4])
+	return a, nil
+}
+
+// supervise owns the process: its goroutines are the last to go.
+func (a *agent) supervise(stdout, stderr *os.File) {
+	var pumps, writer sync.WaitGroup
+	meter := newStderrMeter(time.Now())
+	pumps.Go(func() { a.pumpStdout(stdout) })
+	pumps.Go(func() { a.pumpStderr(stderr, meter) })
+	ended := make(chan struct{})
+	writer.Go(func() { a.writeStdin(ended) })
+
+	<-a.child.done
+	a.callOff()
+	_ = a.stdin.Close()
+	close(ended)
+	writer.Wait()
+	// What it left behind would go on working in the workspace beside its successor.
+	a.killing.Lock()
+	a.killTree()
+	a.killing.Unlock()
+	drain := time.AfterFunc(drainBudget, func() { _ = errors.Join(stdout.Close(), stderr.Close()) })
+	pumps.Wait()
+	drain.Stop()
+	_ = errors.Join(stdout.Close(), stderr.Close())
+	a.frame(runner.Exit, a.report(meter.tail), false)
+	close(a.done)
+}
+
+func (a *agent) report(stderr []byte) []byte {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	r := runner.ExitReport{
+		Code: a.child.status.ExitStatus(), Stderr: strings.ToValidUTF8(string(stderr), "\uFFFD"),
+		Interrupted: a.stopped == runner.StoppedInterrupt, Stopped: a.stopped,
+	}
+	if a.child.status.Signaled() {
+		r.Code, r.Signal = -1, a.child.status.Signal().String()
+	}
+	return encodeReport(r)
+}
+
+func encodeReport(r runner.ExitReport) []byte {
+	b, err := json.Marshal(r)
+	if err != nil {
+		panic(err) // strings and numbers
+	}
+	return b
+}
+
+func (a *agent) pumpStdout(f *os.File) {
+	r := bufio.NewReaderSize(f, 64<<10)
+	var buf []byte
+	for {
+		line, cut, err := readLine(r, &buf, runner.MaxLine)
+		if err != nil {
+			return
+		}
+		a.frame(runner.Stdout, line, cut)
+	}
+}
+
+func (a *agent) pumpStderr(f *os.File, m *stderrMeter) {
+	r := bufio.NewReaderSize(f, 16<<10)
+	var buf []byte
+	for {
+		line, cut, err := readLine(r, &buf, runner.MaxStderrLine)
+		if err != nil {
+			break
+		}
+		for _, l := range m.line(line, time.Now()) {
+			a.frame(runner.Stderr, l, cut && bytes.Equal(l, line))
+		}
+	}
+	if m.dropped > 0 {
+		a.frame(runner.Stderr, m.note(), false)
+	}
+}
+
+func (a *agent) writeStdin(ended <-chan struct{}) {
+	for {
+		select {
+		case w := <-a.writes:
+			_, err := a.stdin.Write(w.data)
+			if w.done != nil {
+				w.done(err)
+			}
+		case <-ended:
+			return
+		}
+	}
+}
+
+// write queues bytes for the agent's stdin and never waits. done is called when
+// they are written or cannot be; it is not called when the process ends first.
+func (a *agent) write(data []byte, done func(error)) error {
+	select {
+	case <-a.child.done:
+		return errAgentEnded
+	default:
+	}
+	select {
+	case a.writes <- stdinWrite{data, done}:
+		return nil
+	default:
+		return errAgentStuck
+	}
+}
+
+// interrupt breaks the turn off and sets the kill that follows if it is not heeded.
+func (a *agent) interrupt(i runner.Interrupt) error {
+	var err error
+	switch {
+	case len(i.Stdin) > 0:
+		err = a.write(i.Stdin, nil)
+	case i.Signal != "":
+		sig := unix.SignalNum("SIG" + strings.TrimPrefix(i.Signal, "SIG"))
+		if sig == 0 {
+			return fmt.Errorf("%w: %q", errSignalNames, i.Signal)
+		}
+		err = unix.Kill(-a.child.pid, sig)
+	}
+	if i.Grace <= 0 {
+		a.kill(runner.StoppedInterrupt)
+		return nil
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.pending == nil { // asking again does not prolong the grace
+		a.pending = time.AfterFunc(i.Grace, func() { a.kill(runner.StoppedInterrupt) })
+	}
+	if errors.Is(err, errAgentStuck) {
+		return nil // the kill is what will break it off
+	}
+	return err
+}
+
+// callOff takes back the kill that an interrupt has set.
+func (a *agent) callOff() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.pending != nil {
+		a.pending.Stop()
+		a.pending = nil
+	}
+}
+
+func (a *agent) because(reason runner.StopReason) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.stopped == "" {
+		a.stopped = reason
+	}
+}
+
+// kill ends the process and everything below it. The exit frame follows.
+func (a *agent) kill(reason runner.StopReason) {
+	a.killing.Lock()
+	defer a.killing.Unlock()
+	select {
+	case <-a.child.done:
+		return
+	default:
+	}
+	a.because(reason)
+	a.killTree()
+}
+
+// killTree needs killing.
+func (a *agent) killTree() {
+	ctx, cancel := context.WithTimeout(context.Background(), killBudget)
+	defer cancel()
+	if err := killTree(ctx, os.Getpid()); err != nil {
+		a.log.Error("processes of the agent are left", "error", err)
+	}
+}
+
+// stop ends the process in order: end of stdin, SIGTERM after grace, SIGKILL
+// after as long again. It returns when the exit frame has been recorded.
+func (a *agent) stop(reason runner.StopReason, grace time.Duration) {
+	a.because(reason)
+	_ = a.stdin.Close()
+	timer := time.NewTimer(grace)
+	defer timer.Stop()
+	select {
+	case <-a.done:
+		return
+	case <-timer.C:
+	}
+	_ = unix.Kill(-a.child.pid, unix.SIGTERM)
+	timer.Reset(grace)
+	select {
+	case <-a.done:
+		return
+	case <-timer.C:
+	}
+	a.kill(reason)
+	<-a.done
+}
+
+// running reports whether the process has not ended.
+func (a *agent) running() bool {
+	if a == nil {
+		return false
+	}
+	select {
+	case <-a.child.done:
+		return false
+	default:
+		return true
+	}
+}
+
+// ended reports whether the exit frame has been recorded.
+func (a *agent) ended() bool {
+	select {
+	case <-a.done:
+		return true
+	default:
+		return false
+	}
+}

@@ -1,0 +1,155 @@
+package supervisor
+
+import (
+	"bufio"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/overwinter-dev/overwinter/internal/runner"
+)
+
+// helloBudget is how long a connection may take to say what it wants.
+const helloBudget = 10 * time.Second
+
+func (s *Supervisor) serveConn(conn *net.UnixConn) {
+	s.mu.Lock()
+	s.conns[conn] = struct{}{}
+	stopping := s.stopping
+	s.mu.Unlock()
+	defer func() {
+		s.mu.Lock()
+		delete(s.conns, conn)
+		s.mu.Unlock()
+		_ = conn.Close()
+	}()
+	if stopping {
+		return
+	}
+	if err := samePeer(conn); err != nil {
+		s.log.Warn("connection refused", "error", err)
+		return
+	}
+	_ = conn.SetReadDeadline(time.Now().Add(helloBudget))
+	r := bufio.NewReaderSize(conn, 64<<10)
+	m, err := runner.ReadMessage(r)
+	if err != nil {
+		return
+	}
+	_ = conn.SetReadDeadline(time.Time{})
+	switch m := m.(type) {
+	case *runner.Hello:
+		if s.refuse(conn, m.Token, m.Version) {
+			return
+		}
+		s.serveLink(conn, r, m)
+	case *runner.Command:
+		if s.refuse(conn, m.Token, m.Version) {
+			return
+		}
+		s.serveCommand(conn, m)
+	default:
+		answer(conn, &runner.Error{Code: runner.CodeInvalid, Message: fmt.Sprintf("a connection cannot begin with %T", m)})
+	}
+}
+
+// samePeer accepts the runner's own user and root.
+func samePeer(conn *net.UnixConn) error {
+	raw, err := conn.SyscallConn()
+	if err != nil {
+		return err
+	}
+	var cred *unix.Ucred
+	var credErr error
+	if err := raw.Control(func(fd uintptr) {
+		cred, credErr = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED)
+	}); err != nil {
+		return err
+	}
+	if credErr != nil {
+		return fmt.Errorf("peer credentials: %w", credErr)
+	}
+	if cred.Uid != 0 && int(cred.Uid) != os.Getuid() {
+		return fmt.Errorf("user %d is not the runner's", cred.Uid)
+	}
+	return nil
+}
+
+func (s *Supervisor) refuse(conn net.Conn, token string, version int) bool {
+	switch {
+	case !runner.TokenMatches(token, s.cfg.TokenHash):
+		s.log.Warn("connection with a wrong token")
+		answer(conn, &runner.Error{Code: runner.CodeToken, Message: "the token is not this sandbox's"})
+	case version != runner.ProtocolVersion:
+		answer(conn, &runner.Error{
+			Code:    runner.CodeVersion,
+			Message: fmt.Sprintf("protocol version %d is not %d", version, runner.ProtocolVersion),
+		})
+	default:
+		return false
+	}
+	return true
+}
+
+// answer writes a last message; a peer that has gone misses it.
+func answer(conn net.Conn, m runner.Message) {
+	_ = conn.SetWriteDeadline(time.Now().Add(helloBudget))
+	w := bufio.NewWriter(conn)
+	_ = errors.Join(runner.WriteMessage(w, m), w.Flush())
+}
+
+func (s *Supervisor) serveCommand(conn net.Conn, c *runner.Command) {
+	var result any
+	var err error
+	switch {
+	case c.Ping:
+		result = s.ping()
+	case c.Abort != nil:
+		var reached bool
+		reached, err = s.interrupt(c.Abort.Run, c.Abort.Interrupt)
+		result = runner.Abort{Reached: reached}
+	case c.Seal != nil:
+		w := bufio.NewWriterSize(conn, 64<<10)
+		result, err = s.seal(c.Seal, func(seg *runner.Segment) error { return runner.WriteMessage(w, seg) })
+		if ferr := w.Flush(); err == nil {
+			err = ferr
+		}
+		if err != nil {
+			s.log.Error("seal failed", "error", err)
+			err = &runner.Error{Code: runner.CodeIncomplete, Message: err.Error()}
+		}
+	default:
+		err = errors.New("the command is empty")
+	}
+	if err != nil {
+		refusal, ok := errors.AsType[*runner.Error](err)
+		if !ok {
+			refusal = &runner.Error{Code: runner.CodeInvalid, Message: err.Error()}
+		}
+		answer(conn, refusal)
+		return
+	}
+	data, err := json.Marshal(result)
+	if err != nil {
+		panic(err) // types of ours
+	}
+	answer(conn, &runner.Result{Data: data})
+}
+
+func (s *Supervisor) ping() runner.Ping {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	p := runner.Ping{Version: runner.ProtocolVersion, PID: os.Getpid(), Agent: s.agent.running(), Sealed: s.sealed}
+	if p.Agent {
+		p.AgentPID = s.agent.child.pid
+	}
+	if s.open != nil && !s.open.Status().Mark.Final() {
+		p.Run = s.open.Run()
+	}
+	return p
+}

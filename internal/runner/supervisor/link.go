@@ -1,0 +1,277 @@
+package supervisor
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"sync"
+	"time"
+
+	"github.com/overwinter-dev/overwinter/internal/runner"
+	"github.com/overwinter-dev/overwinter/internal/runner/journal"
+)
+
+// partingBudget is how long the last message of a link may take: its reader may
+// have died without closing anything.
+const partingBudget = time.Second
+
+// link is one worker's connection to one run.
+type link struct {
+	s     *Supervisor
+	conn  net.Conn
+	run   string
+	from  int64
+	ctx   context.Context
+	stop  context.CancelFunc
+	flush chan int64 // flushes that wait for the follower; a worker has one at a time
+	tasks sync.WaitGroup
+
+	mu     sync.Mutex // held around every message
+	w      *bufio.Writer
+	broken bool // a message was written in part
+	sent   time.Time
+
+	once     sync.Once // the frames are being sent
+	partOnce sync.Once
+}
+
+func (s *Supervisor) serveLink(conn net.Conn, r *bufio.Reader, hello *runner.Hello) {
+	invalid := func(format string, args ...any) {
+		answer(conn, &runner.Error{Code: runner.CodeInvalid, Message: fmt.Sprintf(format, args...)})
+	}
+	if !journal.ValidRun(hello.Run) || hello.From < 0 {
+		invalid("there is no frame %d of run %q", hello.From, hello.Run)
+		return
+	}
+	l := &link{s: s, conn: conn, run: hello.Run, from: hello.From, flush: make(chan int64, 16), w: bufio.NewWriterSize(conn, 64<<10)}
+	l.ctx, l.stop = context.WithCancel(context.Background())
+	if err := s.replace(l, hello.Attempt); err != nil {
+		answer(conn, err)
+		return
+	}
+	defer l.tasks.Wait()
+	defer s.release(l)
+	defer l.stop()
+	j, err := s.journalOf(l.run)
+	if err != nil {
+		l.end(&runner.Error{Code: runner.CodeJournal, Message: err.Error()})
+		return
+	}
+	welcome := &runner.Welcome{Version: runner.ProtocolVersion, Delivery: delivery(j), LastFrame: -1}
+	if j != nil {
+		status := j.Status()
+		welcome.LastFrame, welcome.Open = status.Frames-1, !status.Mark.Final()
+	}
+	s.mu.Lock()
+	welcome.Agent = s.agent.running()
+	s.mu.Unlock()
+	if l.send(welcome, true) != nil {
+		return
+	}
+	if j != nil {
+		l.follow(j)
+	}
+	l.tasks.Go(func() { l.transcripts(newFollower(hello.Known, s.versions)) })
+	l.tasks.Go(l.alive)
+	l.read(r)
+}
+
+// replace makes l the one live link.
+func (s *Supervisor) replace(l *link, attempt int64) *runner.Error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if newest := s.attempts[l.run]; attempt > 0 && attempt < newest {
+		return &runner.Error{Code: runner.CodeStale, Message: fmt.Sprintf("attempt %d has taken over from attempt %d", newest, attempt)}
+	}
+	s.attempts[l.run] = max(s.attempts[l.run], attempt)
+	if old := s.link; old != nil {
+		old.stop()
+		go old.end(&runner.Displaced{})
+	}
+	s.link = l
+	return nil
+}
+
+func (s *Supervisor) release(l *link) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.link == l {
+		s.link = nil
+	}
+}
+
+// send writes one message. Without now it may wait in the buffer for the next.
+func (l *link) send(m runner.Message, now bool) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.ctx.Err() != nil {
+		return context.Canceled
+	}
+	return l.write(m, now)
+}
+
+// write needs mu.
+func (l *link) write(m runner.Message, now bool) error {
+	if l.broken {
+		return net.ErrClosed
+	}
+	err := runner.WriteMessage(l.w, m)
+	if err == nil && now {
+		err = l.w.Flush()
+	}
+	if err != nil {
+		l.broken = true
+		l.stop()
+		_ = l.conn.Close()
+		return err
+	}
+	l.sent = time.Now()
+	return nil
+}
+
+// end sends a last message and closes the connection.
+func (l *link) end(m runner.Message) {
+	l.partOnce.Do(func() {
+		l.stop()
+		_ = l.conn.SetWriteDeadline(time.Now().Add(partingBudget)) // also ends a write that hangs
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		_ = l.write(m, true)
+		_ = l.conn.Close()
+	})
+}
+
+// read obeys the worker until the link ends.
+func (l *link) read(r *bufio.Reader) {
+	for {
+		m, err := runner.ReadMessage(r)
+		if err != nil {
+			if !errors.Is(err, io.EOF) && l.ctx.Err() == nil {
+				l.end(&runner.Error{Code: runner.CodeInvalid, Message: err.Error()})
+			}
+			return
+		}
+		if l.ctx.Err() != nil { // a displaced link commands nothing
+			return
+		}
+		if err := l.obey(m); err != nil {
+			refusal, ok := errors.AsType[*runner.Error](err)
+			if !ok {
+				refusal = &runner.Error{Code: runner.CodeInvalid, Message: err.Error()}
+			}
+			l.end(refusal)
+			return
+		}
+	}
+}
+
+func (l *link) obey(m runner.Message) error {
+	switch m := m.(type) {
+	case *runner.Start:
+		// Stopping an agent takes seconds, in which an interrupt must be heard.
+		l.s.mu.Lock()
+		seals := l.s.seals
+		l.s.mu.Unlock()
+		l.tasks.Go(func() {
+			if err := l.s.begin(l.run, m, seals, l.told); err != nil {
+				l.s.log.Error("start failed", "run_id", l.run, "error", err)
+				refusal, ok := errors.AsType[*runner.Error](err)
+				if !ok {
+					refusal = &runner.Error{Code: runner.CodeJournal, Message: err.Error()}
+				}
+				l.end(refusal)
+			}
+		})
+	case *runner.Input:
+		// An agent that is gone says so by its exit frame.
+		if err := l.s.input(l.run, m.Data); errors.Is(err, errAgentStuck) {
+			return err
+		}
+	case *runner.Interrupt:
+		_, err := l.s.interrupt(l.run, *m)
+		return err
+	case *runner.Settle:
+		l.s.settle(l.run)
+	case *runner.Flush:
+		select {
+		case l.flush <- m.ID:
+		case <-l.ctx.Done():
+		}
+	default:
+		return fmt.Errorf("a link takes no %T", m)
+	}
+	return nil
+}
+
+// told passes on how far the prompt has got, and begins with the frames.
+func (l *link) told(j *journal.Journal) {
+	_ = l.send(&runner.DeliveryChanged{Delivery: delivery(j)}, true)
+	l.follow(j)
+}
+
+// follow sends the frames of the journal from where the worker wants them.
+func (l *link) follow(j *journal.Journal) {
+	l.once.Do(func() { l.tasks.Go(func() { l.frames(j) }) })
+}
+
+func (l *link) frames(j *journal.Journal) {
+	r, err := j.Read(l.from)
+	for err == nil {
+		var f runner.Frame
+		var more bool
+		if f, more, err = r.Next(l.ctx); err == nil {
+			err = l.send(&f, !more)
+		}
+	}
+	if l.ctx.Err() == nil && !errors.Is(err, io.EOF) {
+		l.end(&runner.Error{Code: runner.CodeJournal, Message: err.Error()})
+	}
+}
+
+// transcripts sends what is new in the agent's files.
+func (l *link) transcripts(f *follower) {
+	t := time.NewTicker(pollInterval)
+	defer t.Stop()
+	for {
+		id, flushed := int64(0), false
+		select {
+		case <-l.ctx.Done():
+			return
+		case <-t.C:
+		case id = <-l.flush:
+			flushed = true
+		}
+		l.s.mu.Lock()
+		patterns := l.s.patterns
+		l.s.mu.Unlock()
+		err := f.poll(patterns, flushed, func(s *runner.Segment) error { return l.send(s, true) })
+		if err == nil && flushed {
+			err = l.send(&runner.Flushed{ID: id}, true)
+		}
+		if err != nil {
+			return
+		}
+	}
+}
+
+// alive keeps the link from being silent.
+func (l *link) alive() {
+	t := time.NewTicker(runner.AliveInterval / 5)
+	defer t.Stop()
+	for {
+		select {
+		case <-l.ctx.Done():
+			return
+		case <-t.C:
+		}
+		l.mu.Lock()
+		idle := time.Since(l.sent)
+		l.mu.Unlock()
+		if idle >= runner.AliveInterval-runner.AliveInterval/5 && l.send(&runner.Alive{}, true) != nil {
+			return
+		}
+	}
+}

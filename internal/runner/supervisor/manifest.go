@@ -1,0 +1,182 @@
+package supervisor
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/overwinter-dev/overwinter/internal/runner"
+	"github.com/overwinter-dev/overwinter/internal/session"
+)
+
+// gitBudget bounds what git may take over a large workspace.
+const gitBudget = time.Minute
+
+// takeManifest describes the agent's files and the repository in the workspace.
+func takeManifest(ctx context.Context, files []string, workspace string) (session.Manifest, error) {
+	m := session.Manifest{AgentFiles: []session.ManifestFile{}}
+	for _, path := range files {
+		f, err := describe(path)
+		if err != nil {
+			return m, err
+		}
+		m.AgentFiles = append(m.AgentFiles, f)
+	}
+	git, err := describeGit(ctx, workspace)
+	m.Git = git
+	return m, err
+}
+
+func describe(path string) (session.ManifestFile, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return session.ManifestFile{}, err
+	}
+	defer f.Close()
+	sum := sha256.New()
+	n, err := io.Copy(sum, f)
+	if err != nil {
+		return session.ManifestFile{}, fmt.Errorf("read %s: %w", path, err)
+	}
+	return session.ManifestFile{Path: path, Size: n, SHA256: hex.EncodeToString(sum.Sum(nil))}, nil
+}
+
+// describeGit returns nil where the workspace is no repository or there is no git.
+func describeGit(ctx context.Context, workspace string) (*session.ManifestGit, error) {
+	if workspace == "" {
+		return nil, nil
+	}
+	if _, err := os.Stat(filepath.Join(workspace, ".git")); errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if _, err := exec.LookPath("git"); err != nil {
+		return nil, nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, gitBudget)
+	defer cancel()
+	head, err := git(ctx, workspace, "rev-parse", "--verify", "--quiet", "HEAD")
+	if exit, ok := errors.AsType[*exec.ExitError](err); ok && exit.ExitCode() == 1 {
+		head, err = nil, nil // no commit yet
+	}
+	if err != nil {
+		return nil, err
+	}
+	status, err := git(ctx, workspace, "status", "--porcelain=v1", "-z", "--untracked-files=all", "--no-renames")
+	if err != nil {
+		return nil, err
+	}
+	g := &session.ManifestGit{Head: strings.TrimSpace(string(head))}
+	if len(status) > 0 {
+		g.DirtyHash, err = dirtyHash(workspace, status)
+	}
+	return g, err
+}
+
+// dirtyHash covers what git calls changed: how, and what stands there now.
+func dirtyHash(workspace string, status []byte) (string, error) {
+	sum := sha256.New()
+	for entry := range bytes.SplitSeq(status, []byte{0}) {
+		if len(entry) < 4 {
+			continue
+		}
+		path := filepath.Join(workspace, string(entry[3:]))
+		info, err := os.Lstat(path)
+		switch {
+		case errors.Is(err, fs.ErrNotExist):
+			fmt.Fprintf(sum, "%q\n", entry)
+			continue
+		case err != nil:
+			return "", err
+		}
+		content := ""
+		switch {
+		case info.Mode().IsRegular():
+			f, err := describe(path)
+			if err != nil {
+				return "", err
+			}
+			content = f.SHA256
+		case info.Mode()&fs.ModeSymlink != 0:
+			if content, err = os.Readlink(path); err != nil {
+				return "", err
+			}
+		}
+		fmt.Fprintf(sum, "%q %s %q\n", entry, info.Mode(), content)
+	}
+	return hex.EncodeToString(sum.Sum(nil)), nil
+}
+
+// git runs git so that it neither writes to the repository nor starts what the
+// repository's own configuration names.
+func git(ctx context.Context, dir string, args ...string) ([]byte, error) {
+	cmd := exec.CommandContext(ctx, "git", append([]string{
+		"-c", "safe.directory=*", "-c", "core.fsmonitor=false", "-c", "core.hooksPath=/dev/null", "-C", dir,
+	}, args...)...)
+	cmd.Env = append(os.Environ(), "GIT_OPTIONAL_LOCKS=0", "GIT_TERMINAL_PROMPT=0", "LC_ALL=C")
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	cmd.WaitDelay = time.Second
+	out, err := cmd.Output()
+	if err != nil {
+		return nil, fmt.Errorf("git %s: %w: %s", args[0], err, bytes.TrimSpace(stderr.Bytes()))
+	}
+	return out, nil
+}
+
+// VerifyCommand compares the sandbox with the manifest on stdin.
+func VerifyCommand(ctx context.Context, stdin io.Reader, stdout io.Writer) error {
+	var r runner.VerifyRequest
+	if err := request(stdin, &r); err != nil {
+		return err
+	}
+	v, err := verify(ctx, r)
+	if err != nil {
+		return err
+	}
+	return encodeLine(stdout, v)
+}
+
+func verify(ctx context.Context, r runner.VerifyRequest) (runner.Verification, error) {
+	v := runner.Verification{Missing: []string{}, Mismatched: []string{}}
+	for _, want := range r.Manifest.AgentFiles {
+		got, err := describe(want.Path)
+		switch {
+		case errors.Is(err, fs.ErrNotExist):
+			v.Missing = append(v.Missing, want.Path)
+		case err != nil:
+			return v, err
+		case got != want:
+			v.Mismatched = append(v.Mismatched, want.Path)
+		}
+	}
+	if want := r.Manifest.Git; want != nil {
+		got, err := describeGit(ctx, r.Workspace)
+		switch {
+		case err != nil:
+			return v, err
+		case got == nil:
+			v.Missing = append(v.Missing, runner.GitHead)
+		default:
+			if got.Head != want.Head {
+				v.Mismatched = append(v.Mismatched, runner.GitHead)
+			}
+			if got.DirtyHash != want.DirtyHash {
+				v.Mismatched = append(v.Mismatched, runner.GitChanges)
+			}
+		}
+	}
+	slices.Sort(v.Missing)
+	slices.Sort(v.Mismatched)
+	return v, nil
+}

@@ -1,0 +1,110 @@
+package supervisor
+
+import (
+	"bufio"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+
+	"github.com/overwinter-dev/overwinter/internal/runner"
+)
+
+// PutCommand writes the files on stdin. Each replaces what was there, whole or
+// not at all, and is on disk when the answer is printed.
+func PutCommand(stdin io.Reader, stdout io.Writer) error {
+	r := bufio.NewReaderSize(stdin, 64<<10)
+	var done runner.Written
+	for {
+		m, err := runner.ReadMessage(r)
+		if err != nil {
+			return fmt.Errorf("read files: %w", noEOF(err))
+		}
+		switch m := m.(type) {
+		case *runner.File:
+			if err := putFile(r, m); err != nil {
+				return fmt.Errorf("put %s: %w", m.Path, err)
+			}
+			done.Files++
+			done.Bytes += m.Size
+		case *runner.End:
+			if m.Files != done.Files {
+				return fmt.Errorf("%d files were announced and %d came", m.Files, done.Files)
+			}
+			return encodeLine(stdout, done)
+		default:
+			return fmt.Errorf("put takes no %T", m)
+		}
+	}
+}
+
+func putFile(r io.Reader, file *runner.File) error {
+	if !filepath.IsAbs(file.Path) || file.Size < 0 {
+		return errors.New("the path is not absolute, or the size negative")
+	}
+	dir := filepath.Dir(file.Path)
+	made, err := makeDirs(dir)
+	if err != nil {
+		return err
+	}
+	f, err := os.CreateTemp(dir, ".overwinter-*") // mode 0600
+	if err != nil {
+		return err
+	}
+	err = copyData(f, r, file.Size)
+	err = errors.Join(err, f.Sync(), f.Close())
+	if err == nil {
+		err = os.Rename(f.Name(), file.Path)
+	}
+	if err != nil {
+		return errors.Join(err, os.Remove(f.Name()))
+	}
+	for _, d := range append(made, dir) {
+		if err := syncPath(d); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func copyData(w io.Writer, r io.Reader, size int64) error {
+	for size > 0 {
+		m, err := runner.ReadMessage(r)
+		if err != nil {
+			return noEOF(err)
+		}
+		d, ok := m.(*runner.Data)
+		if !ok || len(d.Bytes) == 0 || int64(len(d.Bytes)) > size {
+			return errors.New("its bytes do not match its size")
+		}
+		if _, err := w.Write(d.Bytes); err != nil {
+			return err
+		}
+		size -= int64(len(d.Bytes))
+	}
+	return nil
+}
+
+// makeDirs makes a directory with its parents and returns those in which
+// something was made.
+func makeDirs(dir string) ([]string, error) {
+	var changed []string
+	for d := dir; ; d = filepath.Dir(d) {
+		if _, err := os.Stat(d); err == nil || d == filepath.Dir(d) {
+			break
+		}
+		changed = append(changed, filepath.Dir(d))
+	}
+	return changed, os.MkdirAll(dir, 0o700)
+}
+
+func noEOF(err error) error {
+	if errors.Is(err, io.EOF) {
+		return io.ErrUnexpectedEOF
+	}
+	return err
+}
+
+func encodeLine(w io.Writer, v any) error { return json.NewEncoder(w).Encode(v) }

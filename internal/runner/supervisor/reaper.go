@@ -1,0 +1,109 @@
+package supervisor
+
+import (
+	"errors"
+	"os"
+	"os/signal"
+	"runtime"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// reaper starts the runner's children and waits for all of them, also for those
+// that it inherits as subreaper: nothing else in the process may wait for one.
+type reaper struct {
+	mu       sync.Mutex // held around fork, so that no child ends before it is known
+	children map[int]*child
+	spawn    chan func()
+	stop     chan struct{}
+	done     sync.WaitGroup
+}
+
+// child is a process that the reaper has started.
+type child struct {
+	pid    int
+	done   chan struct{} // closed when it has ended
+	status unix.WaitStatus
+}
+
+func newReaper() *reaper {
+	r := &reaper{children: map[int]*child{}, spawn: make(chan func()), stop: make(chan struct{})}
+	ended := make(chan os.Signal, 1) // one pending wake-up is enough: reap takes all
+	signal.Notify(ended, unix.SIGCHLD)
+	r.done.Go(func() {
+		defer signal.Stop(ended)
+		net := time.NewTicker(time.Second) // for a signal that was merged away
+		defer net.Stop()
+		for {
+			select {
+			case <-ended:
+			case <-net.C:
+			case <-r.stop:
+				return
+			}
+			r.reap()
+		}
+	})
+	// A child's parent-death signal fires when the thread that forked it ends, so
+	// one thread forks them all and lives as long as the process.
+	r.done.Go(func() {
+		runtime.LockOSThread()
+		for {
+			select {
+			case f := <-r.spawn:
+				f()
+			case <-r.stop:
+				return
+			}
+		}
+	})
+	return r
+}
+
+// start starts a process.
+func (r *reaper) start(path string, argv []string, attr *os.ProcAttr) (*child, error) {
+	var c *child
+	var err error
+	started := make(chan struct{})
+	r.spawn <- func() {
+		defer close(started)
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		var p *os.Process
+		if p, err = os.StartProcess(path, argv, attr); err != nil {
+			return
+		}
+		c = &child{pid: p.Pid, done: make(chan struct{})}
+		r.children[c.pid] = c
+		_ = p.Release() // the reaper waits by pid
+	}
+	<-started
+	return c, err
+}
+
+func (r *reaper) reap() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for {
+		var status unix.WaitStatus
+		pid, err := unix.Wait4(-1, &status, unix.WNOHANG, nil)
+		if errors.Is(err, unix.EINTR) {
+			continue
+		}
+		if err != nil || pid <= 0 {
+			return
+		}
+		if c := r.children[pid]; c != nil {
+			delete(r.children, pid)
+			c.status = status
+			close(c.done)
+		}
+	}
+}
+
+func (r *reaper) close() {
+	close(r.stop)
+	r.done.Wait()
+}

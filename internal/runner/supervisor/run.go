@@ -1,0 +1,221 @@
+package supervisor
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"time"
+
+	"github.com/overwinter-dev/overwinter/internal/runner"
+	"github.com/overwinter-dev/overwinter/internal/runner/journal"
+)
+
+// delivery is what a journal says of its run's prompt; j may be nil.
+func delivery(j *journal.Journal) runner.Delivery {
+	if j == nil {
+		return runner.NotStarted
+	}
+	status := j.Status()
+	switch {
+	case status.Mark == journal.Cut || status.Mark == 0: // it died right after making the journal
+		return runner.Cut
+	case status.Delivered:
+		return runner.Delivered
+	case status.Mark.Final():
+		return runner.Cut
+	}
+	return runner.Delivering
+}
+
+// begin delivers the prompt of a run that has no journal yet. told is called when
+// the delivery changes, once at least. It returns before the agent has read. seals
+// is how many seals there had been when the start came: one that had to wait for
+// a seal is refused, or the sandbox would be snapshotted with an agent at work.
+func (s *Supervisor) begin(run string, start *runner.Start, seals int, told func(*journal.Journal)) error {
+	s.life.Lock()
+	defer s.life.Unlock()
+	j, err := s.journalOf(run)
+	if err != nil {
+		return err
+	}
+	if j != nil {
+		told(j)
+		return nil
+	}
+	s.mu.Lock()
+	a, stopping := s.agent, s.stopping || s.seals != seals
+	s.mu.Unlock()
+	if stopping {
+		return &runner.Error{Code: runner.CodeStopping, Message: "the runner is going down"}
+	}
+	if a != nil {
+		a.callOff()
+		switch {
+		case a.running() && a.key != launchKey(start):
+			a.stop(runner.StoppedLaunch, stopGrace)
+		case !a.running():
+			<-a.done // its exit frame belongs to the run before
+		}
+	}
+	if j, err = s.openRun(run, start.Launch.Transcripts); err != nil {
+		return err
+	}
+	told(j)
+	if a == nil || a.ended() {
+		a, err = startAgent(s.reaper, s.cfg.Home, start, s.log, s.frame)
+		if err != nil {
+			s.log.Warn("agent cannot be started", "run_id", run, "error", err)
+			_, err = j.Append(runner.Exit, time.Now(), encodeReport(runner.ExitReport{Code: 127, Stderr: err.Error()}), false)
+			return err
+		}
+		s.mu.Lock()
+		s.agent = a
+		s.mu.Unlock()
+		s.log.Info("agent started", "run_id", run, "agent_pid", a.child.pid)
+	}
+	err = a.write(start.Input, func(err error) {
+		if err != nil {
+			s.log.Warn("prompt was not delivered", "run_id", run, "error", err)
+			return // it stays delivering: some of it may have been read
+		}
+		if err := j.Mark(journal.Delivered); err != nil && !errors.Is(err, journal.ErrFinal) {
+			s.fail(err)
+			return
+		}
+		told(j)
+	})
+	if errors.Is(err, errAgentStuck) {
+		// A process that has not read what earlier runs wrote serves nobody.
+		a.kill(runner.StoppedLaunch)
+		return nil
+	}
+	return nil // it has ended: its exit frame is on its way
+}
+
+// openRun closes the run before and makes the journal of the next, marked as
+// delivering and on disk.
+func (s *Supervisor) openRun(run string, patterns []string) (*journal.Journal, error) {
+	if len(patterns) > 0 {
+		data, err := json.Marshal(patterns)
+		if err == nil {
+			err = writeDurably(s.patternsFile(), data)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("keep transcript patterns: %w", err)
+		}
+	}
+	if err := writeDurably(s.openFile(), []byte(run+"\n")); err != nil {
+		return nil, fmt.Errorf("name open run: %w", err)
+	}
+	j, err := journal.Create(s.runs(), run)
+	if err != nil {
+		return nil, err
+	}
+	if err := j.Mark(journal.Delivering); err != nil {
+		return nil, errors.Join(err, j.Close())
+	}
+	s.mu.Lock()
+	before := s.open
+	s.open, s.journals[run], s.sealed = j, j, false
+	if len(patterns) > 0 {
+		s.patterns = patterns
+	}
+	s.mu.Unlock()
+	if before != nil { // only now: until here the agent may have said something
+		if err := before.Mark(journal.Closed); err != nil && !errors.Is(err, journal.ErrFinal) {
+			return nil, err
+		}
+	}
+	return j, nil
+}
+
+// interrupt breaks the turn of a run off and reports whether there was an agent to tell.
+func (s *Supervisor) interrupt(run string, i runner.Interrupt) (bool, error) {
+	s.mu.Lock()
+	a, j := s.agent, s.open
+	s.mu.Unlock()
+	if j == nil || j.Run() != run || !a.running() {
+		return false, nil
+	}
+	err := a.interrupt(i)
+	if errors.Is(err, errAgentEnded) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+// settle calls off the kill of an interrupt, if the run is still the open one.
+func (s *Supervisor) settle(run string) {
+	s.mu.Lock()
+	a, j := s.agent, s.open
+	s.mu.Unlock()
+	if j != nil && j.Run() == run && a != nil {
+		a.callOff()
+	}
+}
+
+// input gives the agent more bytes of a run.
+func (s *Supervisor) input(run string, data []byte) error {
+	s.mu.Lock()
+	a, j := s.agent, s.open
+	s.mu.Unlock()
+	if j == nil || j.Run() != run || a == nil {
+		return errAgentEnded
+	}
+	return a.write(data, nil)
+}
+
+// sealed is what the supervisor tells the seal command.
+type sealed struct {
+	Files     []string `json:"files"`
+	Run       string   `json:"run"`
+	LastFrame int64    `json:"lastFrame"`
+}
+
+// seal stops the agent, hands the rest of the transcripts to send, and puts
+// everything on disk.
+func (s *Supervisor) seal(r *runner.SealRequest, send func(*runner.Segment) error) (sealed, error) {
+	s.life.Lock()
+	defer s.life.Unlock()
+	s.mu.Lock()
+	a, patterns := s.agent, r.Transcripts
+	if len(patterns) == 0 {
+		patterns = s.patterns
+	}
+	s.mu.Unlock()
+	grace := r.Grace
+	if grace <= 0 {
+		grace = stopGrace
+	}
+	if a != nil {
+		a.stop(runner.StoppedSeal, grace)
+	}
+	if err := newFollower(r.Known, s.versions).poll(patterns, true, send); err != nil {
+		return sealed{}, fmt.Errorf("hand over transcripts: %w", err)
+	}
+	answer := sealed{Files: expand(patterns), LastFrame: -1}
+	if err := syncFiles(answer.Files); err != nil {
+		return sealed{}, err
+	}
+	s.mu.Lock()
+	j := s.open
+	s.mu.Unlock()
+	if j != nil {
+		if err := j.Mark(journal.Sealed); err != nil && !errors.Is(err, journal.ErrFinal) {
+			return sealed{}, err
+		}
+		answer.Run, answer.LastFrame = j.Run(), j.Status().Frames-1
+	}
+	if err := os.Remove(s.openFile()); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return sealed{}, fmt.Errorf("forget open run: %w", err)
+	}
+	if err := syncPath(s.cfg.Dir); err != nil {
+		return sealed{}, err
+	}
+	s.mu.Lock()
+	s.sealed, s.seals = true, s.seals+1
+	s.mu.Unlock()
+	return answer, nil
+}

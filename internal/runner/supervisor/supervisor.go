@@ -1,0 +1,320 @@
+package supervisor
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/overwinter-dev/overwinter/internal/runner"
+	"github.com/overwinter-dev/overwinter/internal/runner/journal"
+)
+
+const (
+	syncInterval = time.Second
+	stopGrace    = 2 * time.Second // for each step of stopping an agent in order
+)
+
+// Config is what serve is started with.
+type Config struct {
+	Dir       string // state directory; made if it is missing
+	Home      string // the agent's HOME
+	TokenHash string // SHA-256 of the token, as hexadecimal digits
+	Log       *slog.Logger
+}
+
+// Supervisor owns the agent of a sandbox, its journals and its one link.
+type Supervisor struct {
+	cfg      Config
+	log      *slog.Logger
+	reaper   *reaper
+	versions *versions
+	lock     *os.File
+
+	// life is held while the agent is started, stopped or sealed.
+	life sync.Mutex
+
+	mu       sync.Mutex
+	link     *link
+	conns    map[net.Conn]struct{}
+	attempts map[string]int64            // newest attempt seen per run
+	journals map[string]*journal.Journal // opened, by run
+	open     *journal.Journal            // the one that frames go to; nil before the first start
+	agent    *agent                      // the newest process; may have ended
+	patterns []string                    // of transcripts
+	sealed   bool
+	seals    int // how many there have been
+	stopping bool
+}
+
+// Serve serves on the socket in the state directory until ctx ends, and then
+// stops the agent. It must be the only user of child processes in its process.
+func Serve(ctx context.Context, cfg Config) error {
+	s, err := open(cfg)
+	if err != nil {
+		return err
+	}
+	listener, err := s.listen()
+	if err != nil {
+		return errors.Join(err, s.lock.Close())
+	}
+	s.reaper = newReaper()
+	var tasks sync.WaitGroup
+	background, cancel := context.WithCancel(context.Background())
+	tasks.Go(func() { s.syncJournals(background) })
+	tasks.Go(func() {
+		<-ctx.Done()
+		_ = listener.Close()
+	})
+	s.log.Info("runner serves", "dir", cfg.Dir, "pid", os.Getpid())
+	for {
+		conn, err := listener.Accept()
+		if err != nil {
+			if ctx.Err() == nil && !errors.Is(err, net.ErrClosed) {
+				s.log.Error("accept", "error", err)
+				select { // such as too many open files
+				case <-ctx.Done():
+				case <-time.After(10 * time.Millisecond):
+				}
+				continue
+			}
+			break
+		}
+		tasks.Go(func() { s.serveConn(conn.(*net.UnixConn)) })
+	}
+	s.shutdown()
+	cancel()
+	tasks.Wait()
+	s.reaper.close()
+	return errors.Join(s.closeJournals(), s.lock.Close())
+}
+
+// open takes the state directory and settles what an earlier runner left open.
+func open(cfg Config) (*Supervisor, error) {
+	s := &Supervisor{
+		cfg: cfg, log: cfg.Log, versions: &versions{newest: map[string]int64{}},
+		conns: map[net.Conn]struct{}{}, attempts: map[string]int64{}, journals: map[string]*journal.Journal{},
+	}
+	if err := os.MkdirAll(s.runs(), 0o700); err != nil {
+		return nil, fmt.Errorf("make state directory: %w", err)
+	}
+	lock, err := os.OpenFile(filepath.Join(cfg.Dir, "lock"), os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("lock state directory: %w", err)
+	}
+	s.lock = lock
+	if err := unix.Flock(int(lock.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+		return nil, errors.Join(fmt.Errorf("lock state directory: another runner has %s: %w", cfg.Dir, err), lock.Close())
+	}
+	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
+		s.log.Warn("not a subreaper: what the agent detaches can outlive it", "error", err)
+	}
+	if err := s.recover(); err != nil {
+		return nil, errors.Join(err, lock.Close())
+	}
+	return s, nil
+}
+
+func (s *Supervisor) runs() string     { return filepath.Join(s.cfg.Dir, "runs") }
+func (s *Supervisor) openFile() string { return filepath.Join(s.cfg.Dir, "open") }
+func (s *Supervisor) patternsFile() string {
+	return filepath.Join(s.cfg.Dir, "transcripts.json")
+}
+
+// SocketPath is where the runner of a state directory listens.
+func SocketPath(dir string) string { return filepath.Join(dir, "runner.sock") }
+
+// recover marks the run that was open when the last runner ended as cut.
+func (s *Supervisor) recover() error {
+	data, err := os.ReadFile(s.patternsFile())
+	if err == nil {
+		err = json.Unmarshal(data, &s.patterns)
+	}
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		s.log.Warn("transcript patterns are lost", "error", err)
+	}
+	name, err := os.ReadFile(s.openFile())
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	} else if err != nil {
+		return fmt.Errorf("read open run: %w", err)
+	}
+	run := strings.TrimSpace(string(name))
+	j, err := journal.Open(s.runs(), run)
+	if errors.Is(err, fs.ErrNotExist) { // it ended before the journal was made
+		return os.Remove(s.openFile())
+	} else if err != nil {
+		return err
+	}
+	s.journals[run] = j
+	status := j.Status()
+	if status.Mark.Final() {
+		return os.Remove(s.openFile())
+	}
+	// An agent that had ended before was not cut off: its frames are complete.
+	final := journal.Cut
+	if status.Exited && status.Mark == journal.Delivered {
+		final = journal.Closed
+	}
+	if err := j.Mark(final); err != nil {
+		return err
+	}
+	s.log.Info("an open run was found", "run_id", run, "frames", status.Frames, "cut", final == journal.Cut)
+	return os.Remove(s.openFile())
+}
+
+func (s *Supervisor) listen() (*net.UnixListener, error) {
+	path := SocketPath(s.cfg.Dir)
+	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("replace socket: %w", err)
+	}
+	old := unix.Umask(0o177) // the socket is never open to others, not even for a moment
+	listener, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
+	unix.Umask(old)
+	if err != nil {
+		return nil, fmt.Errorf("listen: %w", err)
+	}
+	return listener, nil
+}
+
+func (s *Supervisor) syncJournals(ctx context.Context) {
+	t := time.NewTicker(syncInterval)
+	defer t.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-t.C:
+		}
+		s.mu.Lock()
+		j := s.open
+		s.mu.Unlock()
+		if j == nil {
+			continue
+		}
+		if err := j.Sync(); err != nil {
+			s.fail(err)
+		}
+	}
+}
+
+// journalOf opens the journal of a run; nil when there is none.
+func (s *Supervisor) journalOf(run string) (*journal.Journal, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if j := s.journals[run]; j != nil {
+		return j, nil
+	}
+	j, err := journal.Open(s.runs(), run)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	} else if err != nil {
+		return nil, err
+	}
+	if !j.Status().Mark.Final() { // another run was begun and the runner died before it said so
+		if err := j.Mark(journal.Closed); err != nil {
+			return nil, errors.Join(err, j.Close())
+		}
+	}
+	s.journals[run] = j
+	return j, nil
+}
+
+// frame records what the agent said in the journal of the open run.
+func (s *Supervisor) frame(stream runner.Stream, data []byte, truncated bool) {
+	for {
+		s.mu.Lock()
+		j := s.open
+		s.mu.Unlock()
+		_, err := j.Append(stream, time.Now(), data, truncated)
+		if errors.Is(err, journal.ErrFinal) {
+			s.mu.Lock()
+			next := s.open != j
+			s.mu.Unlock()
+			if next { // the next run began between the two
+				continue
+			}
+		}
+		if err != nil {
+			s.fail(err)
+		}
+		return
+	}
+}
+
+// fail ends agent and link when the journal cannot be written: frames that
+// nobody can read back must not be acted on.
+func (s *Supervisor) fail(err error) {
+	s.log.Error("journal failed", "error", err)
+	s.mu.Lock()
+	a, l := s.agent, s.link
+	s.mu.Unlock()
+	if a != nil {
+		go a.kill(runner.StoppedJournal) // the caller may be a pump of the agent
+	}
+	if l != nil {
+		l.end(&runner.Error{Code: runner.CodeJournal, Message: err.Error()})
+	}
+}
+
+// shutdown stops the agent and ends all connections.
+func (s *Supervisor) shutdown() {
+	s.mu.Lock()
+	s.stopping = true
+	l := s.link
+	s.mu.Unlock()
+	if l != nil {
+		l.end(&runner.Error{Code: runner.CodeStopping, Message: "the runner is going down"})
+	}
+	s.life.Lock()
+	defer s.life.Unlock()
+	s.mu.Lock()
+	a := s.agent
+	s.mu.Unlock()
+	if a != nil {
+		a.stop(runner.StoppedRunner, stopGrace)
+	}
+	s.mu.Lock()
+	for c := range s.conns {
+		_ = c.Close()
+	}
+	s.mu.Unlock()
+}
+
+func (s *Supervisor) closeJournals() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var errs []error
+	for _, j := range s.journals {
+		errs = append(errs, j.Sync(), j.Close())
+	}
+	return errors.Join(errs...)
+}
+
+// writeDurably replaces a file, whole or not at all.
+func writeDurably(path string, data []byte) error {
+	dir := filepath.Dir(path)
+	f, err := os.CreateTemp(dir, ".new-*")
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(data)
+	err = errors.Join(err, f.Sync(), f.Close())
+	if err == nil {
+		err = os.Rename(f.Name(), path)
+	}
+	if err != nil {
+		return errors.Join(err, os.Remove(f.Name()))
+	}
+	return syncPath(dir)
+}

@@ -1,0 +1,253 @@
+package supervisor
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"hash"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/overwinter-dev/overwinter/internal/runner"
+	"github.com/overwinter-dev/overwinter/internal/session"
+)
+
+const (
+	pollInterval = 100 * time.Millisecond
+	// edge is how much of both ends of what was read is compared at each change:
+	// enough to notice a file that was written anew, cheap enough for every poll.
+	edge = 4 << 10
+)
+
+// versions remembers the newest version that any follower gave a path, so that a
+// rewrite whose bytes never reached the worker is not forgotten with its link.
+type versions struct {
+	mu     sync.Mutex
+	newest map[string]int64
+}
+
+func (v *versions) raise(path string, to int64) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.newest[path] = max(v.newest[path], to)
+}
+
+func (v *versions) of(path string) int64 {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return v.newest[path]
+}
+
+// follower reads the agent's transcript files as they grow. It gives each path a
+// version that rises when bytes that were read before are not there any more.
+// It is for one goroutine; a link has its own, made of what the worker knows.
+type follower struct {
+	versions *versions
+	files    map[string]*transcript
+}
+
+// transcript is one file as it was last seen.
+type transcript struct {
+	path    string
+	version int64
+	size    int64     // bytes handed over of this version
+	sum     hash.Hash // over those bytes
+	head    []byte    // their first and last bytes, at most edge of them
+	tail    []byte
+
+	inode   uint64 // of the file when it was last read to its end
+	written time.Time
+}
+
+// newFollower takes up where the stored positions end. What is stored cannot be
+// compared with the disk, but a file that is shorter was put back to an earlier
+// state and counts as rewritten.
+func newFollower(known []session.TranscriptPosition, v *versions) *follower {
+	f := &follower{versions: v, files: map[string]*transcript{}}
+	for _, k := range known {
+		t := &transcript{path: k.Path}
+		f.files[k.Path] = t
+		if newest := v.of(k.Path); newest > k.Version {
+			t.restart(newest)
+			continue
+		}
+		t.restart(k.Version)
+		if err := t.skip(k.Size); err != nil {
+			t.restart(k.Version + 1)
+		}
+		v.raise(k.Path, t.version)
+	}
+	return f
+}
+
+// poll hands what is new in the files that match to send, in pieces of at most
+// runner.MaxSegment. strict compares everything that was read before, not its
+// ends alone. An error is send's; a file that cannot be read waits for the next poll.
+func (f *follower) poll(patterns []string, strict bool, send func(*runner.Segment) error) error {
+	for _, path := range expand(patterns) {
+		t := f.files[path]
+		if t == nil {
+			t = &transcript{path: path}
+			t.restart(max(1, f.versions.of(path)))
+			f.files[path] = t
+		}
+		err := t.poll(strict, func(s *runner.Segment) error {
+			f.versions.raise(s.Path, s.Version)
+			return send(s)
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (t *transcript) restart(version int64) {
+	t.version, t.size, t.sum, t.head, t.tail = version, 0, sha256.New(), nil, nil
+	t.inode, t.written = 0, time.Time{}
+}
+
+// skip reads the first n bytes without handing them over.
+func (t *transcript) skip(n int64) error {
+	file, err := os.Open(t.path)
+	if err != nil {
+		return err
+	}
+	defer file.Close()
+	for n > 0 {
+		b, err := readPiece(file, t.size, n)
+		if err != nil {
+			return err
+		}
+		t.take(b)
+		n -= int64(len(b))
+	}
+	return nil
+}
+
+// readPiece reads up to most bytes at offset; io.EOF says that there are none.
+func readPiece(file *os.File, offset, most int64) ([]byte, error) {
+	b := make([]byte, min(most, runner.MaxSegment))
+	n, err := file.ReadAt(b, offset)
+	if n > 0 {
+		return b[:n], nil
+	}
+	return nil, err
+}
+
+func (t *transcript) take(b []byte) {
+	t.sum.Write(b)
+	t.size += int64(len(b))
+	if room := edge - len(t.head); room > 0 {
+		t.head = append(t.head, b[:min(room, len(b))]...)
+	}
+	t.tail = append(t.tail, b[max(0, len(b)-edge):]...)
+	if over := len(t.tail) - edge; over > 0 {
+		t.tail = append(t.tail[:0], t.tail[over:]...)
+	}
+}
+
+func (t *transcript) poll(strict bool, send func(*runner.Segment) error) error {
+	file, err := os.Open(t.path)
+	if err != nil {
+		return nil
+	}
+	defer file.Close()
+	info, err := file.Stat()
+	if err != nil {
+		return nil
+	}
+	inode := inodeOf(info)
+	if !strict && inode == t.inode && info.Size() == t.size && info.ModTime().Equal(t.written) {
+		return nil
+	}
+	same, err := t.same(file, info, strict || t.inode != 0 && inode != t.inode)
+	if err != nil {
+		return nil
+	}
+	if !same {
+		t.restart(t.version + 1)
+	}
+	for {
+		b, err := readPiece(file, t.size, info.Size()-t.size)
+		if err != nil || len(b) == 0 {
+			break
+		}
+		if err := send(&runner.Segment{Path: t.path, Version: t.version, Offset: t.size, Data: b}); err != nil {
+			return err
+		}
+		t.take(b)
+	}
+	// What is written while we read has a later time or another size.
+	if t.size == info.Size() {
+		t.inode, t.written = inode, info.ModTime()
+	}
+	return nil
+}
+
+// same reports whether the bytes read before are still there.
+func (t *transcript) same(file *os.File, info fs.FileInfo, whole bool) (bool, error) {
+	if info.Size() < t.size {
+		return false, nil
+	}
+	if whole {
+		sum := sha256.New()
+		n, err := io.Copy(sum, io.NewSectionReader(file, 0, t.size))
+		if err != nil {
+			return false, err
+		}
+		return n == t.size && bytes.Equal(sum.Sum(nil), t.sum.Sum(nil)), nil
+	}
+	ends := []struct {
+		offset int64
+		want   []byte
+	}{{0, t.head}, {t.size - int64(len(t.tail)), t.tail}}
+	for _, e := range ends {
+		got := make([]byte, len(e.want))
+		if _, err := file.ReadAt(got, e.offset); err != nil && !errors.Is(err, io.EOF) {
+			return false, err
+		}
+		if !bytes.Equal(got, e.want) {
+			return false, nil
+		}
+	}
+	return true, nil
+}
+
+func inodeOf(info fs.FileInfo) uint64 {
+	if s, ok := info.Sys().(*syscall.Stat_t); ok {
+		return s.Ino
+	}
+	return 0
+}
+
+// syncFiles puts files and the directories they stand in on disk.
+func syncFiles(paths []string) error {
+	dirs := map[string]bool{}
+	var errs []error
+	for _, p := range paths {
+		errs = append(errs, syncPath(p))
+		dirs[filepath.Dir(p)] = true
+	}
+	for d := range dirs {
+		errs = append(errs, syncPath(d))
+	}
+	return errors.Join(errs...)
+}
+
+func syncPath(path string) error {
+	f, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	if err := errors.Join(f.Sync(), f.Close()); err != nil {
+		return fmt.Errorf("sync %s: %w", path, err)
+	}
+	return nil
+}
