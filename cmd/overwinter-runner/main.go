@@ -1,0 +1,153 @@
+// Overwinter-runner runs inside a sandbox: as its entry command it owns the
+// agent, and by exec it connects a worker to it. Package runner describes the
+// protocol; prompts, secrets and tokens come by stdin, never by argv.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"os/signal"
+	"regexp"
+	"syscall"
+
+	"github.com/alecthomas/kong"
+
+	"github.com/overwinter-dev/overwinter/internal/agent/demo"
+	"github.com/overwinter-dev/overwinter/internal/runner"
+	"github.com/overwinter-dev/overwinter/internal/runner/supervisor"
+)
+
+type cli struct {
+	Serve  serveCmd  `cmd:"" help:"Own the agent of this sandbox: its entry command."`
+	Attach attachCmd `cmd:"" help:"Connect stdin and stdout to a run."`
+	Abort  abortCmd  `cmd:"" help:"Break off the turn of a run; the request comes by stdin."`
+	Seal   sealCmd   `cmd:"" help:"Stop the agent, put everything on disk and print the manifest; the request comes by stdin."`
+	Verify verifyCmd `cmd:"" help:"Compare the sandbox with the manifest on stdin."`
+	Put    putCmd    `cmd:"" help:"Write the files on stdin."`
+	Ping   pingCmd   `cmd:"" help:"Say what the runner does; the request comes by stdin."`
+}
+
+// state is the flag that all commands of a runner share.
+type state struct {
+	Dir string `help:"State directory: socket and journals." default:"${state}" type:"path"`
+}
+
+type serveCmd struct {
+	state
+	Home string `help:"The agent's home directory." default:"${home}" type:"path"`
+}
+
+type attachCmd struct {
+	state
+	ID   string `name:"run" help:"Run to attach to; the hello on stdin names the same." required:""`
+	From int64  `help:"First frame wanted; the hello on stdin names the same." default:"0"`
+}
+
+type abortCmd struct {
+	state
+	ID string `name:"run" help:"Run to break off; the request on stdin names the same." required:""`
+}
+
+type sealCmd struct{ state }
+
+type verifyCmd struct{}
+
+type putCmd struct{}
+
+type pingCmd struct{ state }
+
+var tokenHash = regexp.MustCompile(`^[0-9a-f]{64}$`)
+
+func (c *serveCmd) Run(ctx context.Context, p *program) error {
+	hash := os.Getenv(runner.TokenVariable)
+	if err := os.Unsetenv(runner.TokenVariable); err != nil {
+		return err
+	}
+	if !tokenHash.MatchString(hash) {
+		return &supervisor.ExitError{
+			ExitCode: runner.ExitUsage,
+			Err:      fmt.Errorf("%s must hold the SHA-256 of the token as 64 hexadecimal digits", runner.TokenVariable),
+		}
+	}
+	return supervisor.Serve(ctx, supervisor.Config{
+		Dir: c.Dir, Home: c.Home, TokenHash: hash, Log: slog.New(slog.NewJSONHandler(p.stderr, nil)),
+	})
+}
+
+func (c *attachCmd) Run(ctx context.Context, p *program) error {
+	return supervisor.Attach(ctx, c.Dir, c.ID, c.From, p.stdin, p.stdout)
+}
+
+func (c *abortCmd) Run(ctx context.Context, p *program) error {
+	return supervisor.AbortCommand(ctx, c.Dir, c.ID, p.stdin, p.stdout)
+}
+
+func (c *sealCmd) Run(ctx context.Context, p *program) error {
+	return supervisor.SealCommand(ctx, c.Dir, p.stdin, p.stdout)
+}
+
+func (c *verifyCmd) Run(ctx context.Context, p *program) error {
+	return supervisor.VerifyCommand(ctx, p.stdin, p.stdout)
+}
+
+func (c *putCmd) Run(p *program) error { return supervisor.PutCommand(p.stdin, p.stdout) }
+
+func (c *pingCmd) Run(ctx context.Context, p *program) error {
+	return supervisor.PingCommand(ctx, c.Dir, p.stdin, p.stdout)
+}
+
+// program is one call of the program.
+type program struct {
+	stdin          io.Reader
+	stdout, stderr io.Writer
+}
+
+// run does what args say and returns the exit code.
+func (p *program) run(ctx context.Context, args []string) int {
+	var c cli
+	parser, err := kong.New(&c,
+		kong.Name("overwinter-runner"),
+		kong.Description("Owns the agent in a sandbox and connects workers to it."),
+		kong.Vars{"state": runner.DefaultState, "home": runner.DefaultHome},
+		kong.Writers(p.stdout, p.stderr),
+		kong.BindTo(ctx, (*context.Context)(nil)),
+		kong.Bind(p),
+	)
+	if err != nil {
+		panic(err) // the commands above are wrong
+	}
+	parsed, err := parser.Parse(args)
+	if err != nil {
+		fmt.Fprintln(p.stderr, "overwinter-runner:", err)
+		return runner.ExitUsage
+	}
+	err = parsed.Run()
+	if err == nil {
+		return runner.ExitOK
+	}
+	fmt.Fprintln(p.stderr, "overwinter-runner:", err)
+	if exit, ok := errors.AsType[*supervisor.ExitError](err); ok {
+		return exit.ExitCode
+	}
+	return runner.ExitFailed
+}
+
+func main() {
+	// The demo agent comes with the runner, so that every sandbox has an agent. Its
+	// flags are its own, and signals mean to it what they mean to any agent.
+	if len(os.Args) > 1 && os.Args[1] == "demo-agent" {
+		os.Exit(demo.Main(os.Args[2:], os.Stdin, os.Stdout, os.Stderr))
+	}
+	os.Exit(untilSignal(&program{stdin: os.Stdin, stdout: os.Stdout, stderr: os.Stderr}, os.Args[1:]))
+}
+
+// untilSignal runs the program; SIGTERM and SIGINT end it in order.
+func untilSignal(p *program, args []string) int {
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
+	defer stop()
+	return p.run(ctx, args)
+}
