@@ -1,0 +1,73 @@
+package devstack
+
+import (
+	"fmt"
+	"net"
+	"net/netip"
+	"strings"
+	"time"
+)
+
+// addresses is what a user wants to know of a running stack. What is empty is not run by it.
+type addresses struct {
+	api        string // URL
+	temporalUI string // URL
+	temporal   string // host:port
+	postgres   string // host:port
+	localModal string // URL
+	dataDir    string
+	logDir     string
+	sandbox    sandboxInfo
+	took       time.Duration
+}
+
+// banner tells where everything is and what to do next.
+func (a addresses) banner() string {
+	var b strings.Builder
+	row := func(name, value string) {
+		if value != "" {
+			fmt.Fprintf(&b, "  %-12s %s\n", name, value)
+		}
+	}
+	fmt.Fprintf(&b, "\noverwinter is ready (%.1f s)\n\n", a.took.Seconds())
+	row("API", a.api)
+	row("Temporal UI", a.temporalUI)
+	row("Temporal", a.temporal)
+	row("Postgres", a.postgres)
+	row("Local Modal", a.localModal)
+	row("Sandboxes", a.sandboxes())
+	row("Data", a.dataDir)
+	row("Logs", a.logDir)
+	fmt.Fprintf(&b, "\nCreate a session with a first prompt:\n\n"+
+		"  curl -s %s/api/sessions -H 'Content-Type: application/json' \\\n"+
+		"    -d '{\"agent\": \"demo\", \"prompt\": {\"content\": \"write hello.txt: hello\"}}'\n\n"+
+		"Ctrl-C stops everything; state is kept.\n\n", a.api)
+	return b.String()
+}
+
+// sandboxes describes where sandboxes run and what keeps them apart from this machine.
+func (a addresses) sandboxes() string {
+	var parts []string
+	if a.sandbox.Driver != "" {
+		parts = append(parts, a.sandbox.Driver)
+	}
+	if a.sandbox.Isolation != "" {
+		parts = append(parts, "isolation: "+a.sandbox.Isolation)
+	}
+	if a.localModal != "" {
+		parts = append(parts, "on this machine, sharing its network")
+	}
+	return strings.Join(parts, ", ")
+}
+
+// baseURL is how a client on this machine reaches a listener.
+func baseURL(address string) string {
+	host, port, err := net.SplitHostPort(address)
+	if err != nil {
+		return "http://" + address
+	}
+	if ip, err := netip.ParseAddr(host); host == "" || err == nil && ip.IsUnspecified() {
+		host = loopback
+	}
+	return "http://" + net.JoinHostPort(host, port)
+}

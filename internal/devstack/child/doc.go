@@ -1,0 +1,32 @@
+// Package child runs a program as a supervised child process: it is started, watched until it
+// answers, started again when it dies, stopped on demand, and never outlives its parent.
+//
+//	Supervisor.Start ─▶ starting ──ready──▶ ready ──ends by itself──▶ waiting (200 ms … 10 s) ─┐
+//	                      │  ▲                │                                                │
+//	                      │  └────────────────┼────────────────────────────────────────────────┘
+//	                      │ ends by itself,   │ Stop
+//	                      │ first time        ▼
+//	                      └──▶ failed       stopping ──ended, or killed at the deadline──▶ stopped
+//
+// # Invariants
+//
+//   - Each child leads its own process group, so that a Ctrl-C in the terminal reaches only the
+//     supervisor, and what a child leaves in its group is killed with it.
+//   - The kernel ends a child when the supervisor dies (PR_SET_PDEATHSIG). The signal is tied to
+//     the thread that started the child, so one locked thread starts all of them.
+//   - RUN_DIR/NAME.json says which process a child is. A process is only ever taken for a left-over
+//     child when boot, process id, start time and executable all agree.
+//   - Whatever a child writes to stdout and stderr is in LOG_DIR/NAME.log before it is anywhere else.
+//
+// # When things fail
+//
+//	what                                        what happens
+//	the program ends before it was ever ready   Start returns an error with its last words; no restart
+//	it is killed before it was ever ready       started again, as later
+//	it is not ready within Spec.ReadyTimeout    first time: killed, Start returns an error; later: killed, started again
+//	it ends by itself once it was ready         started again after a pause that doubles up to 10 s
+//	it ignores the request to stop              killed after Spec.StopTimeout
+//	the supervisor is killed                    the kernel signals each child; EndLeftovers finds what is left
+//
+// The package needs Linux: parent-death signals, pidfds and /proc.
+package child

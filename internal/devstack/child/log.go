@@ -1,0 +1,144 @@
+package child
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"log/slog"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+)
+
+const (
+	// maxLine bounds a line of output; a longer one is logged in pieces.
+	maxLine = 64 << 10
+	// keptLogs is how many logs of earlier runs are kept.
+	keptLogs = 3
+)
+
+// logFile takes a child's output, over all its restarts.
+type logFile struct {
+	path     string
+	severity func(line []byte) slog.Level
+	echo     func(level slog.Level, line []byte)
+
+	mu        sync.Mutex
+	file      *os.File
+	last      string // last line since the last reset, if not empty
+	lastGrave string // last line that was an error
+}
+
+// openLog starts a new log and moves those of earlier runs out of its way.
+func openLog(dir, name string, severity func([]byte) slog.Level, echo func(slog.Level, []byte)) (*logFile, error) {
+	path := filepath.Join(dir, name+".log")
+	for i := keptLogs; i > 0; i-- {
+		older, newer := fmt.Sprintf("%s.%d", path, i), fmt.Sprintf("%s.%d", path, i-1)
+		if i == 1 {
+			newer = path
+		}
+		if err := os.Rename(newer, older); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return nil, fmt.Errorf("rotate log: %w", err)
+		}
+	}
+	file, err := os.OpenFile(path, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("open log: %w", err)
+	}
+	return &logFile{path: path, severity: severity, echo: echo, file: file}, nil
+}
+
+// copyFrom logs all lines of output until it ends or breaks.
+func (l *logFile) copyFrom(output io.Reader) {
+	lines := bufio.NewReaderSize(output, maxLine)
+	for {
+		line, err := lines.ReadSlice('\n')
+		if len(line) > 0 {
+			l.add(bytes.TrimRight(line, "\r\n"))
+		}
+		if err != nil && !errors.Is(err, bufio.ErrBufferFull) {
+			return
+		}
+	}
+}
+
+func (l *logFile) add(line []byte) {
+	level := l.severity(line)
+	l.mu.Lock()
+	// A log that cannot be written (the disk is full) must not stop the child.
+	_, _ = l.file.Write(append(bytes.Clone(line), '\n'))
+	if len(bytes.TrimSpace(line)) > 0 {
+		l.last = string(line)
+		if level >= slog.LevelError {
+			l.lastGrave = l.last
+		}
+	}
+	l.mu.Unlock()
+	l.echo(level, line)
+}
+
+// reset forgets the last words, for the next run of the child.
+func (l *logFile) reset() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.last, l.lastGrave = "", ""
+}
+
+// lastWords is the line that most likely says why the child ended, "" if it said nothing.
+func (l *logFile) lastWords() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.lastGrave != "" {
+		return plain([]byte(l.lastGrave))
+	}
+	return plain([]byte(l.last))
+}
+
+func (l *logFile) close() error { return l.file.Close() }
+
+// JSONSeverity reads the level of a JSON log line, of slog or zap. Anything else is info.
+func JSONSeverity(line []byte) slog.Level {
+	if len(line) == 0 || line[0] != '{' {
+		return slog.LevelInfo
+	}
+	var parsed struct {
+		Level string `json:"level"`
+	}
+	if json.Unmarshal(line, &parsed) != nil {
+		return slog.LevelInfo
+	}
+	switch strings.ToLower(parsed.Level) {
+	case "debug":
+		return slog.LevelDebug
+	case "warn", "warning":
+		return slog.LevelWarn
+	case "error", "dpanic", "panic", "fatal":
+		return slog.LevelError
+	default:
+		return slog.LevelInfo
+	}
+}
+
+// plain writes a JSON log line the way a person would: message, then name=value. Other lines stay.
+func plain(line []byte) string {
+	var attributes map[string]any
+	if len(line) == 0 || line[0] != '{' || json.Unmarshal(line, &attributes) != nil {
+		return string(line)
+	}
+	var text strings.Builder
+	fmt.Fprint(&text, attributes["msg"])
+	for _, name := range []string{"msg", "level", "time", "ts", "logging-call-at"} {
+		delete(attributes, name)
+	}
+	for _, name := range slices.Sorted(maps.Keys(attributes)) {
+		fmt.Fprintf(&text, " %s=%v", name, attributes[name])
+	}
+	return text.String()
+}

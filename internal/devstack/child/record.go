@@ -1,0 +1,96 @@
+package child
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+)
+
+// record identifies a process so that it cannot be taken for another one later.
+type record struct {
+	PID        int    `json:"pid"`
+	BootID     string `json:"bootId"`     // of the kernel that started it
+	StartTicks uint64 `json:"startTicks"` // since boot, field 22 of /proc/PID/stat
+	Executable string `json:"executable"` // what /proc/PID/exe pointed to
+	StopSignal int    `json:"stopSignal"` // how to ask it to end
+}
+
+// recordOf describes a running process.
+func recordOf(pid int, stop syscall.Signal) (record, error) {
+	boot, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	if err != nil {
+		return record{}, fmt.Errorf("read boot id: %w", err)
+	}
+	ticks, err := startTicks(pid)
+	if err != nil {
+		return record{}, err
+	}
+	executable, err := os.Readlink(fmt.Sprintf("/proc/%d/exe", pid))
+	if err != nil {
+		return record{}, fmt.Errorf("read executable of process %d: %w", pid, err)
+	}
+	return record{
+		PID:        pid,
+		BootID:     strings.TrimSpace(string(boot)),
+		StartTicks: ticks,
+		// A program that was built anew is still the one that was started.
+		Executable: strings.TrimSuffix(executable, " (deleted)"),
+		StopSignal: int(stop),
+	}, nil
+}
+
+// running tells whether the recorded process, and no other, is there. A zombie is not.
+func (r record) running() bool {
+	now, err := recordOf(r.PID, syscall.Signal(r.StopSignal))
+	return err == nil && now == r
+}
+
+// write saves the record so that a reader sees all of it or none.
+func (r record) write(path string) error {
+	content, err := json.Marshal(r)
+	if err != nil {
+		return fmt.Errorf("encode process record: %w", err)
+	}
+	part := path + ".part"
+	if err := os.WriteFile(part, content, 0o600); err != nil {
+		return fmt.Errorf("write process record: %w", err)
+	}
+	if err := os.Rename(part, path); err != nil {
+		return fmt.Errorf("write process record: %w", err)
+	}
+	return nil
+}
+
+func readRecord(path string) (record, error) {
+	content, err := os.ReadFile(path)
+	if err != nil {
+		return record{}, fmt.Errorf("read process record: %w", err)
+	}
+	var r record
+	if err := json.Unmarshal(content, &r); err != nil {
+		return record{}, fmt.Errorf("read process record %s: %w", path, err)
+	}
+	return r, nil
+}
+
+func recordPath(runDir, name string) string { return filepath.Join(runDir, name+".json") }
+
+// startTicks returns when a process was started.
+func startTicks(pid int) (uint64, error) {
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return 0, fmt.Errorf("read status of process %d: %w", pid, err)
+	}
+	// The second field is the name in parentheses, which may hold anything; the rest is regular.
+	fields := bytes.Fields(stat[bytes.LastIndexByte(stat, ')')+1:])
+	const startTime = 22 - 3 // the first of the rest is field 3
+	if len(fields) <= startTime {
+		return 0, fmt.Errorf("read status of process %d: unknown format", pid)
+	}
+	return strconv.ParseUint(string(fields[startTime]), 10, 64)
+}

@@ -1,0 +1,73 @@
+package child
+
+import (
+	"context"
+	"log/slog"
+	"syscall"
+	"time"
+)
+
+// Spec says how a child is run.
+type Spec struct {
+	// Name is the child's name in logs, in errors and of its files. Required.
+	Name string
+	// Command is what is started, the same each time. Required.
+	Command Command
+	// Ready returns nil once the child answers. It is called again and again while the child
+	// starts, each time with a deadline of a few seconds. Default: ready when started.
+	Ready func(ctx context.Context) error
+	// ReadyTimeout is how long a start may take. Default 60 s.
+	ReadyTimeout time.Duration
+	// StopSignal asks the program to end. Default SIGTERM.
+	StopSignal syscall.Signal
+	// StopTimeout is how long it may take to end before it is killed. Default 10 s.
+	StopTimeout time.Duration
+	// Severity tells how grave a line of its output is. Default: JSONSeverity.
+	Severity func(line []byte) slog.Level
+	// EchoLevel is the least severity of lines that are shown beside being logged, once the child
+	// is ready. Default slog.LevelWarn.
+	EchoLevel slog.Level
+}
+
+// Command is a program with its surroundings.
+type Command struct {
+	// Path of the program. Required.
+	Path string
+	// Args after the program's name.
+	Args []string
+	// Env is its whole environment, as NAME=value; of a name that is there twice the last counts.
+	Env []string
+	// Dir is its working directory. Default: the supervisor's.
+	Dir string
+	// Credential is the user it runs as. Default: the supervisor's.
+	Credential *syscall.Credential
+	// DeathSignal is sent by the kernel when the supervisor dies. Default SIGKILL.
+	DeathSignal syscall.Signal
+	// HoldStdin gives it a stdin that ends with the supervisor. Default: an empty stdin.
+	HoldStdin bool
+}
+
+func (s Spec) withDefaults() Spec {
+	if s.Ready == nil {
+		s.Ready = func(context.Context) error { return nil }
+	}
+	if s.ReadyTimeout == 0 {
+		s.ReadyTimeout = 60 * time.Second
+	}
+	if s.StopSignal == 0 {
+		s.StopSignal = syscall.SIGTERM
+	}
+	if s.StopTimeout == 0 {
+		s.StopTimeout = 10 * time.Second
+	}
+	if s.Severity == nil {
+		s.Severity = JSONSeverity
+	}
+	if s.EchoLevel == 0 { // info, which nobody wants on a terminal
+		s.EchoLevel = slog.LevelWarn
+	}
+	if s.Command.DeathSignal == 0 {
+		s.Command.DeathSignal = syscall.SIGKILL
+	}
+	return s
+}

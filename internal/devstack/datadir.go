@@ -1,0 +1,169 @@
+package devstack
+
+import (
+	"crypto/rand"
+	"encoding/base64"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// dataDir is the stack's directory, locked for this process.
+type dataDir struct {
+	path string
+	lock *os.File
+}
+
+// openDataDir makes the directory when it is missing and takes it for this process. Its errors are
+// sentences for the user.
+func openDataDir(path string) (_ *dataDir, err error) {
+	path, err = filepath.Abs(path)
+	if err != nil {
+		return nil, fmt.Errorf("find data directory: %w", err)
+	}
+	info, err := os.Stat(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		if err := os.MkdirAll(path, 0o700); err != nil {
+			return nil, fmt.Errorf("data directory %s cannot be made: %w", path, reason(err))
+		}
+	case errors.Is(err, syscall.ENOTDIR), err == nil && !info.IsDir():
+		return nil, fmt.Errorf("data directory %s is not a directory: choose another with --data-dir", path)
+	case err != nil:
+		return nil, fmt.Errorf("data directory %s cannot be read: %w", path, reason(err))
+	}
+
+	d := &dataDir{path: path}
+	if err := d.takeLock(); err != nil {
+		return nil, err
+	}
+	for _, sub := range []string{"logs", "run", "temporal", "modal"} {
+		if err := os.MkdirAll(d.join(sub), 0o700); err != nil {
+			return nil, errors.Join(fmt.Errorf("data directory %s is broken: %w", path, err), d.close())
+		}
+	}
+	return d, nil
+}
+
+// takeLock makes this process the only one that uses the directory. The kernel drops the lock with
+// the process.
+func (d *dataDir) takeLock() error {
+	path := d.join("lock")
+	file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return fmt.Errorf("data directory %s is not writable: %w", d.path, reason(err))
+	}
+	err = unix.Flock(int(file.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+	if errors.Is(err, unix.EWOULDBLOCK) {
+		holder, _ := os.ReadFile(path) // only to say more
+		return errors.Join(fmt.Errorf("data directory %s is in use by another `overwinter dev` (process %s): stop that one, or choose another with --data-dir",
+			d.path, strings.TrimSpace(string(holder))), file.Close())
+	}
+	if err != nil {
+		return errors.Join(fmt.Errorf("data directory %s cannot be locked: %w", d.path, err), file.Close())
+	}
+	if err := file.Truncate(0); err == nil {
+		_, err = fmt.Fprintf(file, "%d\n", os.Getpid())
+		if err != nil {
+			return errors.Join(fmt.Errorf("data directory %s is not writable: %w", d.path, reason(err)), file.Close())
+		}
+	}
+	d.lock = file
+	return nil
+}
+
+func (d *dataDir) close() error { return d.lock.Close() }
+
+func (d *dataDir) join(elem ...string) string {
+	return filepath.Join(append([]string{d.path}, elem...)...)
+}
+
+// secretKey returns the key that is kept in the directory, made at the first call.
+func (d *dataDir) secretKey() (string, error) {
+	const bytes = 32
+	key, err := d.secret("secret.key", func() string {
+		key := make([]byte, bytes)
+		_, _ = rand.Read(key) // never fails
+		return base64.StdEncoding.EncodeToString(key)
+	})
+	if err != nil {
+		return "", err
+	}
+	if decoded, err := base64.StdEncoding.DecodeString(key); err != nil || len(decoded) != bytes {
+		return "", fmt.Errorf("%s does not hold 32 bytes in base64: restore it from a backup, or delete it and lose the secrets that it encrypts", d.join("secret.key"))
+	}
+	return key, nil
+}
+
+// postgresPassword returns the password of the Postgres that is run, made at the first call.
+func (d *dataDir) postgresPassword() (string, error) {
+	return d.secret("postgres.password", func() string {
+		password := make([]byte, 24)
+		_, _ = rand.Read(password) // never fails
+		return hex.EncodeToString(password)
+	})
+}
+
+// secret returns the content of a file that only this user can read, and makes it when missing.
+func (d *dataDir) secret(name string, generate func() string) (string, error) {
+	content, err := os.ReadFile(d.join(name))
+	if err == nil {
+		return strings.TrimSpace(string(content)), nil
+	}
+	if !errors.Is(err, fs.ErrNotExist) {
+		return "", fmt.Errorf("read secret: %w", err)
+	}
+	value := generate()
+	return value, d.write(name, value+"\n")
+}
+
+// write replaces a file so that a reader sees all of it or what was there before.
+func (d *dataDir) write(name, content string) error {
+	part := d.join(name + ".part")
+	if err := os.WriteFile(part, []byte(content), 0o600); err != nil {
+		return fmt.Errorf("write %s: %w", name, err)
+	}
+	if err := os.Rename(part, d.join(name)); err != nil {
+		return fmt.Errorf("write %s: %w", name, err)
+	}
+	return nil
+}
+
+// rememberedPorts are those that nobody chose and that should stay the same from run to run.
+type rememberedPorts struct {
+	Postgres   int `json:"postgres,omitempty"`
+	LocalModal int `json:"localModal,omitempty"`
+}
+
+func (d *dataDir) readPorts() rememberedPorts {
+	var ports rememberedPorts
+	if content, err := os.ReadFile(d.join("ports.json")); err == nil {
+		_ = json.Unmarshal(content, &ports) // what cannot be read is chosen anew
+	}
+	return ports
+}
+
+func (d *dataDir) writePorts(ports rememberedPorts) error {
+	content, err := json.Marshal(ports)
+	if err != nil {
+		return fmt.Errorf("encode ports: %w", err)
+	}
+	return d.write("ports.json", string(content)+"\n")
+}
+
+// reason strips the path from a file error, for sentences that name it already.
+func reason(err error) error {
+	var pathErr *fs.PathError
+	if errors.As(err, &pathErr) {
+		return pathErr.Err
+	}
+	return err
+}

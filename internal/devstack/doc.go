@@ -1,0 +1,48 @@
+// Package devstack is the supervisor of `overwinter dev`: the whole system on one machine, as child
+// processes on one data directory.
+//
+//	             ┌─▶ Postgres ─▶ database ─▶ migrations ─┐     ┌─▶ worker ─┐
+//	lock, ports ─┼─▶ Temporal and its UI ────────────────┼─▶───┤           ├─▶ banner ─▶ … ─▶ stop
+//	             └─▶ local Modal ────────────────────────┘     └─▶ api ────┘
+//
+// It stops in the order api, worker, local Modal, Temporal, Postgres. How one child is run, watched
+// and ended is the business of package child.
+//
+// # The data directory
+//
+//	lock               held while a dev runs; its process id
+//	run/NAME.json      which process a child is
+//	logs/NAME.log      a child's output; NAME.log.1 … .3 are those of earlier runs
+//	secret.key         encrypts secrets in the database
+//	postgres/          the database, owned by the user that Postgres runs as
+//	postgres.password  of its only role
+//	database-url       where the database is, for psql
+//	ports.json         ports that nobody chose, for the next run
+//	temporal/, modal/  state of Temporal and of the local Modal
+//
+// # Invariants
+//
+//   - One dev per data directory: the lock is held from before anything is read until after the last
+//     child is gone. The kernel drops it with the process.
+//   - Before anything is started, what an earlier dev left behind is ended.
+//   - What is missing (programs, ports, rights) is found out before the first child is started, and
+//     said in one sentence.
+//   - Everything listens on loopback, but for the API when --api-address says otherwise. Postgres
+//     wants a password, so that a sandbox, which shares the machine's network, cannot enter.
+//   - Files with secrets are readable by their owner alone, whatever the mode of the directory. As
+//     root the directory itself is opened for passing through, so that Postgres's user reaches its own.
+//   - The local Modal, whose children the sandboxes are, gets none of the secrets.
+//
+// # When things fail
+//
+//	what                                    what happens
+//	a port is taken                         an error that names port and flag; nothing is started
+//	Postgres or Temporal is not installed   an error that says what to do; nothing is started
+//	another dev uses the directory          an error that names its process
+//	Postgres's version changed              an error that names both versions; nothing is touched
+//	a child cannot start                    an error with its last words; the others are stopped
+//	a child is killed or dies               started again after 200 ms, doubling up to 10 s; the others
+//	                                        stay up and find it again by themselves
+//	dev is killed                           the kernel ends the children; the next start ends what is left
+//	Ctrl-C, then another                    ordered stop with deadlines, then all are killed at once
+package devstack

@@ -1,0 +1,75 @@
+package devstack
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"strconv"
+	"syscall"
+)
+
+const loopback = "127.0.0.1"
+
+// Free ports are taken from below those that kernels hand out to outgoing connections: there a
+// client that tries again while its server is down could connect to itself and keep the port.
+const (
+	firstFreePort = 20000
+	freePortCount = 10000
+)
+
+// portChooser hands out ports, each once.
+type portChooser struct{ taken map[int]bool }
+
+func newPortChooser() *portChooser { return &portChooser{taken: make(map[int]bool)} }
+
+// choose returns the wanted port of the host if nobody listens on it, or finds one when wanted is 0.
+// Its errors are sentences that name the flag.
+func (c *portChooser) choose(ctx context.Context, host string, wanted, preferred int, flag string) (int, error) {
+	if wanted == 0 {
+		return c.free(ctx, host, preferred)
+	}
+	if c.taken[wanted] {
+		return 0, fmt.Errorf("port %d is wanted twice: choose another with %s", wanted, flag)
+	}
+	c.taken[wanted] = true
+	err := tryListen(ctx, host, wanted)
+	switch {
+	case err == nil:
+		return wanted, nil
+	case errors.Is(err, syscall.EADDRINUSE):
+		return 0, fmt.Errorf("port %d is already in use: stop what uses it, or choose another with %s", wanted, flag)
+	case errors.Is(err, syscall.EACCES):
+		return 0, fmt.Errorf("port %d may not be used by this user: choose another with %s", wanted, flag)
+	default:
+		return 0, fmt.Errorf("%s: %w", flag, err)
+	}
+}
+
+// free returns the preferred port if nobody listens on it, else one that is free.
+func (c *portChooser) free(ctx context.Context, host string, preferred int) (int, error) {
+	start := rand.IntN(freePortCount)
+	for i := range freePortCount + 1 {
+		port := preferred
+		if i > 0 {
+			port = firstFreePort + (start+i)%freePortCount
+		}
+		if port != 0 && !c.taken[port] && tryListen(ctx, host, port) == nil {
+			c.taken[port] = true
+			return port, nil
+		}
+	}
+	return 0, fmt.Errorf("no port between %d and %d is free", firstFreePort, firstFreePort+freePortCount-1)
+}
+
+func tryListen(ctx context.Context, host string, port int) error {
+	var config net.ListenConfig
+	listener, err := config.Listen(ctx, "tcp", net.JoinHostPort(host, strconv.Itoa(port)))
+	if err != nil {
+		return err
+	}
+	return listener.Close()
+}
+
+func loopbackAddress(port int) string { return net.JoinHostPort(loopback, strconv.Itoa(port)) }

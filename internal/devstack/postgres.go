@@ -1,0 +1,273 @@
+package devstack
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"net/url"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/overwinter-dev/overwinter/internal/devstack/child"
+)
+
+// databaseName is the name of the database and of the role that owns it.
+const databaseName = "overwinter"
+
+// postgresServer is the Postgres that the stack runs: on loopback, one role with a password.
+type postgresServer struct {
+	install   pgInstall
+	user      pgUser
+	directory string
+	exists    bool // the directory was made by an earlier run
+	port      int
+	password  string
+	config    Config
+}
+
+// newPostgresServer finds out which installed Postgres is run, and as whom. Its errors are sentences
+// for the user.
+func newPostgresServer(ctx context.Context, c Config, dir *dataDir, port int) (*postgresServer, error) {
+	s := &postgresServer{directory: dir.join("postgres"), port: port, config: c}
+	major, err := clusterVersion(s.directory)
+	if err != nil {
+		return nil, err
+	}
+	s.exists = major != 0
+	installs, err := findPostgres(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if s.install, err = choosePostgres(installs, major, s.directory); err != nil {
+		return nil, err
+	}
+	if s.user, err = choosePGUser(s.directory); err != nil {
+		return nil, err
+	}
+	if err := s.letThrough(dir); err != nil {
+		return nil, err
+	}
+	if s.password, err = dir.postgresPassword(); err != nil {
+		return nil, err
+	}
+	return s, nil
+}
+
+// prepare makes the data directory at the first run, and ends what a later one finds running on it.
+func (s *postgresServer) prepare(ctx context.Context) error {
+	if !s.exists {
+		if err := s.create(ctx); err != nil {
+			return fmt.Errorf("make the Postgres data directory: %w", err)
+		}
+		return nil
+	}
+	if err := s.endLeftover(ctx); err != nil {
+		return fmt.Errorf("end the Postgres of an earlier run: %w", err)
+	}
+	return nil
+}
+
+// clusterVersion returns the major version that made a data directory, 0 when there is none.
+func clusterVersion(directory string) (int, error) {
+	content, err := os.ReadFile(directory + "/PG_VERSION")
+	if errors.Is(err, fs.ErrNotExist) {
+		if _, err := os.Stat(directory); errors.Is(err, fs.ErrNotExist) {
+			return 0, nil
+		}
+		return 0, fmt.Errorf("%s is not a Postgres data directory (it has no PG_VERSION): move it away to start afresh", directory)
+	}
+	if err != nil {
+		return 0, fmt.Errorf("read the version of the Postgres data directory: %w", err)
+	}
+	major, err := strconv.Atoi(strings.TrimSpace(string(content)))
+	if err != nil || major == 0 {
+		return 0, fmt.Errorf("%s is not a Postgres data directory (its PG_VERSION is %q): move it away to start afresh", directory, content)
+	}
+	return major, nil
+}
+
+// letThrough makes sure that Postgres's user can reach the data directory. Only the stack's own
+// directory is opened for that, and only for passing through: all else in it is private by itself.
+func (s *postgresServer) letThrough(dir *dataDir) error {
+	if s.user.credential == nil {
+		return nil
+	}
+	info, err := os.Stat(dir.path)
+	if err != nil {
+		return fmt.Errorf("look at data directory: %w", err)
+	}
+	if mode := info.Mode().Perm(); mode&0o011 != 0o011 {
+		if err := os.Chmod(dir.path, mode|0o011); err != nil {
+			return fmt.Errorf("let %s through the data directory: %w", s.user.name, err)
+		}
+	}
+	return s.user.checkReach(s.directory)
+}
+
+// create runs initdb aside and moves the result into place, so that a killed first start leaves
+// nothing that looks like a data directory.
+func (s *postgresServer) create(ctx context.Context) error {
+	part := s.directory + ".part"
+	if err := os.RemoveAll(part); err != nil {
+		return fmt.Errorf("clear what an earlier start left: %w", err)
+	}
+	if err := os.Mkdir(part, 0o700); err != nil {
+		return err
+	}
+	if err := s.user.own(part); err != nil {
+		return err
+	}
+	initdb := exec.CommandContext(ctx, s.install.program("initdb"),
+		"--pgdata="+part, "--username="+databaseName, "--pwfile=/dev/stdin", "--auth=scram-sha-256",
+		"--encoding=UTF8", "--locale=C")
+	initdb.Env, initdb.Dir = s.config.plainEnvironment(), "/"
+	initdb.SysProcAttr = &syscall.SysProcAttr{Credential: s.user.credential}
+	read, err := s.passwordPipe()
+	if err != nil {
+		return fmt.Errorf("make password pipe: %w", err)
+	}
+	defer func() { _ = read.Close() }() // read only
+	initdb.Stdin = read
+	output, err := initdb.CombinedOutput()
+	if err != nil {
+		return fmt.Errorf("initdb: %w: %s", err, bytes.TrimSpace(output))
+	}
+	if err := os.Rename(part, s.directory); err != nil {
+		return fmt.Errorf("move it into place: %w", err)
+	}
+	return nil
+}
+
+// passwordPipe returns a pipe that holds the password and nothing after it. It belongs to Postgres's
+// user, since initdb opens its stdin once more by name.
+func (s *postgresServer) passwordPipe() (_ *os.File, err error) {
+	read, write, err := os.Pipe()
+	if err != nil {
+		return nil, err
+	}
+	_, err = write.WriteString(s.password + "\n") // fits into any pipe
+	err = errors.Join(err, write.Close())
+	if err == nil && s.user.credential != nil {
+		err = read.Chown(int(s.user.credential.Uid), int(s.user.credential.Gid))
+	}
+	if err != nil {
+		return nil, errors.Join(err, read.Close())
+	}
+	return read, nil
+}
+
+// endLeftover ends a server that still runs on the data directory though its supervisor is dead.
+func (s *postgresServer) endLeftover(ctx context.Context) error {
+	content, err := os.ReadFile(s.directory + "/postmaster.pid")
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	first, _, _ := strings.Cut(string(content), "\n")
+	pid, err := strconv.Atoi(first)
+	if err != nil || pid <= 1 {
+		return nil // Postgres itself says what is wrong with the file
+	}
+	return child.EndProcess(ctx, pid, syscall.SIGQUIT, func() bool {
+		// The server, like none other, works in its data directory.
+		workDir, err := os.Readlink(fmt.Sprintf("/proc/%d/cwd", pid))
+		return err == nil && workDir == s.directory
+	})
+}
+
+// spec runs the server.
+func (s *postgresServer) spec() child.Spec {
+	return child.Spec{
+		Name: "postgres",
+		Command: child.Command{
+			Path: s.install.program("postgres"),
+			Args: []string{
+				"-D", s.directory,
+				"-c", "listen_addresses=" + loopback,
+				"-c", "port=" + strconv.Itoa(s.port),
+				"-c", "unix_socket_directories=",
+				"-c", "max_connections=200",
+				"-c", "logging_collector=off",
+				"-c", "log_destination=stderr",
+				"-c", "log_line_prefix=%m [%p] ",
+			},
+			Env:        s.config.plainEnvironment(),
+			Dir:        s.directory,
+			Credential: s.user.credential,
+			// Immediate shutdown: the server takes its own processes with it, and the next start
+			// recovers from the write-ahead log.
+			DeathSignal: syscall.SIGQUIT,
+		},
+		Ready:       s.ready,
+		StopSignal:  syscall.SIGINT, // fast shutdown: connections are closed, data is flushed
+		StopTimeout: 20 * time.Second,
+		Severity:    postgresSeverity,
+		EchoLevel:   slog.LevelError,
+	}
+}
+
+// url is where the database is.
+func (s *postgresServer) url(database string) string {
+	u := url.URL{
+		Scheme:   "postgres",
+		User:     url.UserPassword(databaseName, s.password),
+		Host:     loopbackAddress(s.port),
+		Path:     "/" + database,
+		RawQuery: "sslmode=disable",
+	}
+	return u.String()
+}
+
+// ready connects to the database that every server has.
+func (s *postgresServer) ready(ctx context.Context) error {
+	connection, err := pgx.Connect(ctx, s.url("postgres"))
+	if err != nil {
+		return err
+	}
+	return connection.Close(ctx)
+}
+
+// createDatabase makes overwinter's database when it is missing.
+func (s *postgresServer) createDatabase(ctx context.Context) (err error) {
+	connection, err := pgx.Connect(ctx, s.url("postgres"))
+	if err != nil {
+		return fmt.Errorf("connect to Postgres: %w", err)
+	}
+	defer func() { err = errors.Join(err, connection.Close(ctx)) }()
+	var exists bool
+	err = connection.QueryRow(ctx, "SELECT EXISTS (SELECT FROM pg_database WHERE datname = $1)", databaseName).Scan(&exists)
+	if err != nil {
+		return fmt.Errorf("look for the database: %w", err)
+	}
+	if exists {
+		return nil
+	}
+	if _, err := connection.Exec(ctx, "CREATE DATABASE "+databaseName); err != nil {
+		return fmt.Errorf("make the database: %w", err)
+	}
+	return nil
+}
+
+// postgresSeverity reads the severity in a line of the server's log. A statement that failed is its
+// client's to report.
+func postgresSeverity(line []byte) slog.Level {
+	switch {
+	case bytes.Contains(line, []byte("] FATAL: ")), bytes.Contains(line, []byte("] PANIC: ")):
+		return slog.LevelError
+	case bytes.Contains(line, []byte("] WARNING: ")), bytes.Contains(line, []byte("] ERROR: ")):
+		return slog.LevelWarn
+	default:
+		return slog.LevelInfo
+	}
+}

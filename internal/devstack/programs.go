@@ -1,0 +1,72 @@
+package devstack
+
+import (
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/overwinter-dev/overwinter/internal/devstack/child"
+)
+
+// The local Modal asks nobody who they are; the SDK wants to say something all the same.
+const (
+	localTokenID     = "ak-local"
+	localTokenSecret = "as-local"
+)
+
+// logEnvironment makes overwinter's own programs log so that their lines can be told apart.
+func logEnvironment(c Config) []string {
+	return []string{"OVERWINTER_LOG_FORMAT=json", "OVERWINTER_LOG_LEVEL=" + strings.ToLower(c.LogLevel.String())}
+}
+
+// localModalSpec runs the local Modal. It gets no secrets: sandboxes are its children.
+func localModalSpec(c Config, dir *dataDir, port int) child.Spec {
+	return child.Spec{
+		Name: "local-modal",
+		Command: child.Command{
+			Path: c.Executable,
+			Args: []string{"local-modal", "--address", loopbackAddress(port), "--data-dir", dir.join("modal")},
+			Env:  append(c.plainEnvironment(), logEnvironment(c)...),
+		},
+		Ready:       tcpReady(loopbackAddress(port)),
+		StopTimeout: 20 * time.Second, // it ends its sandboxes, with exit snapshots
+	}
+}
+
+// programEnvironment is what worker and api share.
+func programEnvironment(c Config, settings map[string]string) []string {
+	env := append(slices.Clone(c.Environment), logEnvironment(c)...)
+	for _, name := range slices.Sorted(maps.Keys(settings)) {
+		env = append(env, name+"="+settings[name])
+	}
+	return env
+}
+
+// workerSpec runs the worker.
+func workerSpec(c Config, env []string, healthPort int) child.Spec {
+	return child.Spec{
+		Name: "worker",
+		Command: child.Command{
+			Path: c.Executable,
+			Args: []string{"worker", "--health-address", loopbackAddress(healthPort)},
+			Env:  env,
+		},
+		Ready:       httpReady("http://" + loopbackAddress(healthPort) + "/readyz"),
+		StopTimeout: 15 * time.Second,
+	}
+}
+
+// apiSpec runs the API.
+func apiSpec(c Config, env []string, address string) child.Spec {
+	return child.Spec{
+		Name: "api",
+		Command: child.Command{
+			Path: c.Executable,
+			Args: []string{"api", "--address", address},
+			Env:  env,
+		},
+		Ready:       httpReady(baseURL(address) + "/readyz"),
+		StopTimeout: 10 * time.Second,
+	}
+}

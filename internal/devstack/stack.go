@@ -1,0 +1,292 @@
+package devstack
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/overwinter-dev/overwinter/internal/devstack/child"
+)
+
+// Stack is the whole system on one machine.
+type Stack struct {
+	config Config
+	ready  chan struct{} // closed when all children are
+
+	mu         sync.Mutex
+	supervisor *child.Supervisor // nil while not running
+	killed     bool
+	addresses  atomic.Pointer[addresses]
+}
+
+// New returns a stack that is not running yet.
+func New(c Config) (*Stack, error) {
+	if err := c.Validate(); err != nil {
+		return nil, err
+	}
+	return &Stack{config: c.withDefaults(), ready: make(chan struct{})}, nil
+}
+
+// Ready is closed when the stack has come up.
+func (s *Stack) Ready() <-chan struct{} { return s.ready }
+
+// APIURL is where the API is, "" before the stack is ready.
+func (s *Stack) APIURL() string {
+	if a := s.addresses.Load(); a != nil {
+		return a.api
+	}
+	return ""
+}
+
+// Kill ends all children at once and makes Run return.
+func (s *Stack) Kill() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.killed = true
+	if s.supervisor != nil {
+		s.supervisor.Kill()
+	}
+}
+
+// stopOrder is outermost first: who needs another is stopped before it.
+var stopOrder = []string{"api", "worker", "local-modal", "temporal", "postgres"}
+
+// Run brings the stack up, keeps it up until ctx ends, and stops it in order. It returns nil when it
+// was asked to stop, else a sentence that says what could not be started. It can be called once.
+func (s *Stack) Run(ctx context.Context) (err error) {
+	dir, err := openDataDir(s.config.DataDir)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, dir.close()) }()
+	if err := child.EndLeftovers(ctx, dir.join("run"), s.config.Logger); err != nil {
+		return fmt.Errorf("end what an earlier run left: %w", err)
+	}
+
+	supervisor := child.NewSupervisor(child.Options{
+		RunDir: dir.join("run"),
+		LogDir: dir.join("logs"),
+		Echo:   s.config.Output,
+		Color:  s.config.Color,
+		Logger: s.config.Logger,
+	})
+	defer func() { err = errors.Join(err, supervisor.Close()) }()
+	s.mu.Lock()
+	s.supervisor = supervisor
+	if s.killed {
+		supervisor.Kill()
+	}
+	s.mu.Unlock()
+
+	err = s.start(ctx, dir, supervisor)
+	if err == nil {
+		<-ctx.Done()
+	}
+	for _, name := range stopOrder {
+		supervisor.Stop(name)
+	}
+	if ctx.Err() != nil {
+		return nil // asked to stop, be it in the middle of the start
+	}
+	return err
+}
+
+// start brings all children up: first what others need, side by side, then the rest.
+func (s *Stack) start(ctx context.Context, dir *dataDir, supervisor *child.Supervisor) error {
+	began := time.Now()
+	l, err := s.layOut(ctx, dir)
+	if err != nil {
+		return err
+	}
+
+	group, groupCtx := errgroup.WithContext(ctx)
+	group.Go(func() error { return s.startDatabase(groupCtx, l, supervisor) })
+	if l.temporalBinary != "" {
+		group.Go(func() error {
+			return supervisor.Start(groupCtx, temporalSpec(s.config, dir, l.temporalBinary, l.temporalPort, l.temporalUIPort))
+		})
+	}
+	if !s.config.Modal {
+		group.Go(func() error { return supervisor.Start(groupCtx, localModalSpec(s.config, dir, l.localModalPort)) })
+	}
+	if err := group.Wait(); err != nil {
+		return err
+	}
+
+	env := programEnvironment(s.config, l.settings())
+	group, groupCtx = errgroup.WithContext(ctx)
+	group.Go(func() error { return supervisor.Start(groupCtx, workerSpec(s.config, env, l.workerPort)) })
+	group.Go(func() error { return supervisor.Start(groupCtx, apiSpec(s.config, env, l.apiAddress)) })
+	if err := group.Wait(); err != nil {
+		return err
+	}
+
+	a := l.addresses(dir)
+	a.sandbox = readSandboxInfo(ctx, a.api+"/readyz")
+	a.took = time.Since(began)
+	s.addresses.Store(&a)
+	// Nobody can be told when the terminal is gone.
+	_, _ = io.WriteString(s.config.Output, a.banner())
+	close(s.ready)
+	return nil
+}
+
+// startDatabase runs Postgres, unless one was given, and brings the schema up to date.
+func (s *Stack) startDatabase(ctx context.Context, l *layout, supervisor *child.Supervisor) error {
+	if l.postgres != nil {
+		if err := l.postgres.prepare(ctx); err != nil {
+			return err
+		}
+		if err := supervisor.Start(ctx, l.postgres.spec()); err != nil {
+			return err
+		}
+		if err := l.postgres.createDatabase(ctx); err != nil {
+			return err
+		}
+	}
+	if err := s.config.Migrate(ctx, l.databaseURL); err != nil {
+		return fmt.Errorf("bring the database up to date: %w", err)
+	}
+	return nil
+}
+
+// layout is what was decided before anything is started: who listens where.
+type layout struct {
+	config          Config
+	postgres        *postgresServer // nil: one was given
+	databaseURL     string
+	temporalBinary  string // "": one was given
+	temporalAddress string
+	temporalPort    int
+	temporalUIPort  int
+	localModalPort  int
+	workerPort      int
+	postgresPort    int
+	apiAddress      string
+	secretKey       string
+}
+
+// layOut finds programs and ports, so that what is missing is said before anything runs.
+func (s *Stack) layOut(ctx context.Context, dir *dataDir) (_ *layout, err error) {
+	c := s.config
+	l := &layout{config: c, databaseURL: c.DatabaseURL, temporalAddress: c.TemporalAddress, secretKey: c.SecretKey}
+	if l.secretKey == "" {
+		if l.secretKey, err = dir.secretKey(); err != nil {
+			return nil, err
+		}
+	}
+	if err := l.choosePorts(ctx, dir); err != nil {
+		return nil, err
+	}
+	if c.TemporalAddress == "" {
+		if l.temporalBinary, err = findTemporal(c); err != nil {
+			return nil, err
+		}
+	}
+	return l, l.findPostgres(ctx, dir)
+}
+
+// choosePorts checks the ports that were asked for and finds the others.
+func (l *layout) choosePorts(ctx context.Context, dir *dataDir) error {
+	remembered, ports := dir.readPorts(), newPortChooser()
+	host, port, err := net.SplitHostPort(l.config.APIAddress)
+	if err != nil {
+		return fmt.Errorf("--api-address: %w", err)
+	}
+	wanted, err := strconv.Atoi(port)
+	if err != nil {
+		return fmt.Errorf("--api-address: %w", err)
+	}
+	apiPort, err := ports.choose(ctx, host, wanted, 0, "--api-address")
+	if err != nil {
+		return err
+	}
+	l.apiAddress = net.JoinHostPort(host, strconv.Itoa(apiPort))
+	if l.config.TemporalAddress == "" {
+		if l.temporalPort, err = ports.choose(ctx, loopback, l.config.TemporalPort, 0, "--temporal-port"); err != nil {
+			return err
+		}
+		if l.temporalUIPort, err = ports.choose(ctx, loopback, l.config.TemporalUIPort, 0, "--temporal-ui-port"); err != nil {
+			return err
+		}
+		l.temporalAddress = loopbackAddress(l.temporalPort)
+	}
+	if !l.config.Modal {
+		l.localModalPort, err = ports.choose(ctx, loopback, l.config.LocalModalPort, remembered.LocalModal, "--local-modal-port")
+		if err != nil {
+			return err
+		}
+		remembered.LocalModal = l.localModalPort
+	}
+	if l.config.DatabaseURL == "" {
+		if l.postgresPort, err = ports.free(ctx, loopback, remembered.Postgres); err != nil {
+			return err
+		}
+		remembered.Postgres = l.postgresPort
+	}
+	if l.workerPort, err = ports.free(ctx, loopback, 0); err != nil {
+		return err
+	}
+	return dir.writePorts(remembered)
+}
+
+// findPostgres finds out how the database is run, unless one was given.
+func (l *layout) findPostgres(ctx context.Context, dir *dataDir) (err error) {
+	if l.config.DatabaseURL != "" {
+		return nil
+	}
+	if l.postgres, err = newPostgresServer(ctx, l.config, dir, l.postgresPort); err != nil {
+		return err
+	}
+	l.databaseURL = l.postgres.url(databaseName)
+	// For psql and for programs beside the stack.
+	return dir.write("database-url", l.databaseURL+"\n")
+}
+
+// settings is the environment by which worker and api find the rest.
+func (l *layout) settings() map[string]string {
+	settings := map[string]string{
+		"OVERWINTER_DATABASE_URL": l.databaseURL,
+		"OVERWINTER_SECRET_KEY":   l.secretKey,
+		"TEMPORAL_ADDRESS":        l.temporalAddress,
+		"TEMPORAL_NAMESPACE":      l.config.TemporalNamespace,
+		// Only here: elsewhere the api refuses to start without a key.
+		"OVERWINTER_ALLOW_LOOPBACK_WITHOUT_KEY": "true",
+	}
+	if l.config.RunnerBinary != "" {
+		settings["OVERWINTER_RUNNER_BINARY"] = l.config.RunnerBinary
+	}
+	if !l.config.Modal {
+		settings["MODAL_SERVER_URL"] = "http://" + loopbackAddress(l.localModalPort)
+		settings["MODAL_TOKEN_ID"] = localTokenID
+		settings["MODAL_TOKEN_SECRET"] = localTokenSecret
+	}
+	return settings
+}
+
+func (l *layout) addresses(dir *dataDir) addresses {
+	a := addresses{
+		api:      baseURL(l.apiAddress),
+		temporal: l.temporalAddress,
+		dataDir:  dir.path,
+		logDir:   dir.join("logs"),
+	}
+	if l.temporalBinary != "" {
+		a.temporalUI = "http://" + loopbackAddress(l.temporalUIPort)
+	}
+	if l.postgres != nil {
+		a.postgres = fmt.Sprintf(`%s (psql "$(cat %s)")`, loopbackAddress(l.postgres.port), dir.join("database-url"))
+	}
+	if !l.config.Modal {
+		a.localModal = "http://" + loopbackAddress(l.localModalPort)
+	}
+	return a
+}
