@@ -14,7 +14,7 @@ import (
 
 // Bounds of calls that their caller does not bound.
 const (
-	pollTimeout      = 15 * time.Second // of a Poll that confirms a death
+	pollTimeout      = 5 * time.Second // of a Poll that confirms a death
 	terminateTimeout = 2 * time.Minute
 	fileTimeout      = 2 * time.Minute
 )
@@ -130,7 +130,10 @@ func (s *Sandbox) settle(ctx context.Context, op string, err error) error {
 	default:
 		return fault(ctx, op, s.id, err)
 	}
-	// The caller's time may be over; whether the sandbox lives is worth a moment more.
+	if errors.Is(ctx.Err(), context.Canceled) {
+		return fault(ctx, op, s.id, err) // nobody wants to know
+	}
+	// The time may be over; whether the sandbox lives is worth a moment more.
 	pollCtx, cancel := within(context.WithoutCancel(ctx), pollTimeout, "confirm death")
 	defer cancel()
 	st, pollErr := s.p.drv.Poll(pollCtx, s.id)

@@ -13,7 +13,7 @@ import (
 // A call may fail with Timeout or Unavailable although it was carried out: the
 // answer was lost. Callers repeat Create under the same name and find the first
 // sandbox; Terminate, WriteFile and the readings may simply be repeated; a
-// repeated Snapshot makes another image.
+// repeated Snapshot makes another image, a repeated Exec another process.
 type Driver interface {
 	// Describe says what this is, without asking anybody.
 	Describe() Description
@@ -33,7 +33,7 @@ type Driver interface {
 	// sandbox that has ended stays as it is. Gone when the id is not known.
 	Terminate(ctx context.Context, id string) error
 
-	// Exec starts a process. On a sandbox that has ended it fails with Gone or
+	// Exec starts a process; ctx is for the start alone. On a sandbox that has ended it fails with Gone or
 	// Conflict; Unavailable where the driver can not tell. An argv that can not be
 	// executed is Invalid here or an exit code of 126 or 127 from Wait.
 	Exec(ctx context.Context, id string, r ExecRequest) (Exec, error)

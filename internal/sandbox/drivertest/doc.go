@@ -1,5 +1,5 @@
 // Package drivertest is the executable contract of sandbox drivers. A driver is
-// finished when Run passes with it:
+// finished when Run passes with it, and RunFaults where its provider can be broken:
 //
 //	func TestConformance(t *testing.T) {
 //		drivertest.Run(t, func(t *testing.T) drivertest.Harness { … })

@@ -1,7 +1,7 @@
 package drivertest
 
 import (
-	"context"
+	"io"
 	"testing"
 	"time"
 
@@ -10,14 +10,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/sandbox"
 )
 
-func (b *bench) needFaults(t *testing.T) {
-	if b.Faults == nil {
-		t.Skip("this provider can not be broken on purpose")
-	}
-}
-
 func lostCreate(t *testing.T, b *bench) {
-	b.needFaults(t)
 	spec := b.spec()
 	b.Faults.Lose(t, Create)
 	_, _, err := b.provider.Create(b.ctx(t), spec)
@@ -35,7 +28,6 @@ func lostCreate(t *testing.T, b *bench) {
 }
 
 func lostTerminate(t *testing.T, b *bench) {
-	b.needFaults(t)
 	sb := b.sandbox(t)
 	b.Faults.Lose(t, Terminate)
 	require.Error(t, sb.Terminate(b.ctx(t)))
@@ -46,7 +38,6 @@ func lostTerminate(t *testing.T, b *bench) {
 }
 
 func lostSnapshot(t *testing.T, b *bench) {
-	b.needFaults(t)
 	sb := b.sandbox(t)
 	b.write(t, sb, "/work/f", "x")
 	b.Faults.Lose(t, Snapshot)
@@ -59,7 +50,6 @@ func lostSnapshot(t *testing.T, b *bench) {
 }
 
 func snapshotBudget(t *testing.T, b *bench) {
-	b.needFaults(t)
 	sb := b.sandbox(t)
 	b.write(t, sb, "/work/f", "x")
 	b.Faults.Delay(t, Snapshot, 5*time.Second)
@@ -70,26 +60,37 @@ func snapshotBudget(t *testing.T, b *bench) {
 	require.Equal(t, "x", b.read(t, sb, "/work/f"))
 }
 
-func callsEnd(t *testing.T, b *bench) {
+// An unreachable machine answers like a dead one.
+func misled(t *testing.T, b *bench) {
 	sb := b.sandbox(t)
-	ctx, cancel := context.WithCancel(b.ctx(t))
-	cancel()
-	_, _, err := b.provider.Create(ctx, b.spec())
-	require.ErrorIs(t, err, context.Canceled)
-	_, err = b.provider.List(ctx)
-	require.ErrorIs(t, err, context.Canceled)
-	_, err = sb.Exec(ctx, sandbox.ExecSpec{Argv: b.Commands.Exit(0)})
-	require.ErrorIs(t, err, context.Canceled)
-	_, err = sb.ReadFile(ctx, "/tmp/f")
-	require.ErrorIs(t, err, context.Canceled)
-	_, err = sb.Snapshot(ctx, sandbox.SnapshotSpec{})
-	require.ErrorIs(t, err, context.Canceled)
-	_, err = sb.Poll(ctx)
-	require.ErrorIs(t, err, context.Canceled)
-	require.ErrorIs(t, sb.Terminate(ctx), context.Canceled)
-	require.Equal(t, sandbox.Unavailable, sandbox.CodeOf(err))
+	b.write(t, sb, "/work/f", "x")
+	b.Faults.Mislead(t, ReadFile)
+	_, err := sb.ReadFile(b.ctx(t), "/work/f")
+	requireCode(t, sandbox.Unavailable, err)
+	require.Equal(t, "x", b.read(t, sb, "/work/f"))
 
-	st, err := sb.Poll(b.ctx(t))
+	require.NoError(t, sb.Terminate(b.ctx(t)))
+	_, err = sb.ReadFile(b.ctx(t), "/work/f")
+	requireCode(t, sandbox.Gone, err)
+}
+
+func waitHangs(t *testing.T, b *bench) {
+	sb := b.sandbox(t)
+	b.Faults.Delay(t, Wait, time.Hour)
+	p, err := sb.Exec(b.ctx(t), sandbox.ExecSpec{Argv: b.Commands.Cat()})
 	require.NoError(t, err)
-	require.True(t, st.Running)
+	require.NoError(t, b.second.Open(sb.ID()).Terminate(b.ctx(t)))
+	_, err = p.Wait(b.ctx(t))
+	requireCode(t, sandbox.Gone, err)
+	_, err = io.ReadAll(p.Stdout)
+	requireCode(t, sandbox.Gone, err)
+	require.NoError(t, p.Close())
+}
+
+func lostBuilder(t *testing.T, b *bench) {
+	images := sandbox.NewImages(b.provider, sandbox.ImagesOptions{})
+	b.Faults.Lose(t, Create)
+	_, err := images.Prepare(b.ctx(t), b.recipe(t))
+	require.Error(t, err)
+	b.requireNoSandbox(t)
 }

@@ -24,7 +24,7 @@ type Harness struct {
 	Image, OtherImage string
 	// Commands are the programs that the suite runs in a sandbox.
 	Commands Commands
-	// Faults breaks the provider; nil where that is not possible, as with a real one.
+	// Faults breaks the provider, for RunFaults.
 	Faults Faults
 	// Unsupported are the abilities that the driver does not have.
 	Unsupported []Ability
@@ -49,6 +49,8 @@ const (
 	Create    Call = "create"
 	Terminate Call = "terminate"
 	Snapshot  Call = "snapshot"
+	ReadFile  Call = "read file"
+	Wait      Call = "wait" // for a process
 )
 
 // Faults breaks a provider. A fault strikes the next call of its kind, once.
@@ -57,6 +59,8 @@ type Faults interface {
 	Lose(t *testing.T, c Call)
 	// Delay has the call answered late.
 	Delay(t *testing.T, c Call, d time.Duration)
+	// Mislead has the call answered with "not found", whatever there is.
+	Mislead(t *testing.T, c Call)
 }
 
 // Commands are programs of a sandbox. Each returns an argv.

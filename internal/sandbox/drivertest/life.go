@@ -1,6 +1,7 @@
 package drivertest
 
 import (
+	"context"
 	"strconv"
 	"testing"
 	"time"
@@ -175,4 +176,28 @@ func afterTerminate(t *testing.T, b *bench) {
 			require.NoError(t, sb.Terminate(b.ctx(t)))
 		})
 	}
+}
+
+func callsEnd(t *testing.T, b *bench) {
+	sb := b.sandbox(t)
+	ctx, cancel := context.WithCancel(b.ctx(t))
+	cancel()
+	_, _, err := b.provider.Create(ctx, b.spec())
+	require.ErrorIs(t, err, context.Canceled)
+	_, err = b.provider.List(ctx)
+	require.ErrorIs(t, err, context.Canceled)
+	_, err = sb.Exec(ctx, sandbox.ExecSpec{Argv: b.Commands.Exit(0)})
+	require.ErrorIs(t, err, context.Canceled)
+	_, err = sb.ReadFile(ctx, "/tmp/f")
+	require.ErrorIs(t, err, context.Canceled)
+	_, err = sb.Snapshot(ctx, sandbox.SnapshotSpec{})
+	require.ErrorIs(t, err, context.Canceled)
+	_, err = sb.Poll(ctx)
+	require.ErrorIs(t, err, context.Canceled)
+	require.ErrorIs(t, sb.Terminate(ctx), context.Canceled)
+	require.Equal(t, sandbox.Unavailable, sandbox.CodeOf(err))
+
+	st, err := sb.Poll(b.ctx(t))
+	require.NoError(t, err)
+	require.True(t, st.Running)
 }

@@ -1,13 +1,20 @@
 package drivertest
 
-import "testing"
+import (
+	"testing"
 
-// Run runs the suite. The harness is made anew for each case; cases run in parallel.
+	"github.com/stretchr/testify/require"
+)
+
+type testCase struct {
+	name string
+	test func(t *testing.T, b *bench)
+}
+
+// Run runs the cases that need nothing but the provider. The harness is asked for
+// in each case; cases run in parallel and may share a provider with each other.
 func Run(t *testing.T, harness func(t *testing.T) Harness) {
-	for _, c := range []struct {
-		name string
-		test func(t *testing.T, b *bench)
-	}{
+	run(t, harness, []testCase{
 		{"CreatesASandboxThatRunsAndIsListed", createsAndLists},
 		{"ListsOnlyTheInstallation", listsOnlyTheInstallation},
 		{"AdoptsItsOwnSandboxUnderATakenName", adopts},
@@ -46,17 +53,35 @@ func Run(t *testing.T, harness func(t *testing.T) Harness) {
 
 		{"NothingWorksAfterTerminate", afterTerminate},
 
-		{"LostAnswerToCreate", lostCreate},
-		{"LostAnswerToTerminate", lostTerminate},
-		{"LostAnswerToSnapshot", lostSnapshot},
-		{"SnapshotOverItsBudget", snapshotBudget},
 		{"CallsEndWithTheirContext", callsEnd},
 
 		{"ImagesAreFoundByName", imageNames},
 		{"PreparesAnImageOnce", preparesOnce},
 		{"PreparesAnImageOnceForManyCallers", preparesShared},
 		{"LeavesNoBuilderBehind", preparesFails},
-	} {
+	})
+}
+
+// RunFaults runs the cases in which the provider is broken on purpose. Each needs
+// a provider of its own, and a harness with Faults.
+func RunFaults(t *testing.T, harness func(t *testing.T) Harness) {
+	run(t, func(t *testing.T) Harness {
+		h := harness(t)
+		require.NotNil(t, h.Faults, "this harness can break nothing")
+		return h
+	}, []testCase{
+		{"LostAnswerToCreate", lostCreate},
+		{"LostAnswerToTerminate", lostTerminate},
+		{"LostAnswerToSnapshot", lostSnapshot},
+		{"LostAnswerToTheCreationOfABuilder", lostBuilder},
+		{"SnapshotOverItsBudget", snapshotBudget},
+		{"AMisleadingNotFoundIsNoDeath", misled},
+		{"AWaitThatHangsEndsWithItsSandbox", waitHangs},
+	})
+}
+
+func run(t *testing.T, harness func(t *testing.T) Harness, cases []testCase) {
+	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			c.test(t, setup(t, harness))

@@ -20,15 +20,18 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func TestConformance(t *testing.T) {
 	t.Parallel()
-	drivertest.Run(t, func(t *testing.T) drivertest.Harness {
-		drv := memsandbox.New()
-		t.Cleanup(func() { require.NoError(t, drv.Close()) })
-		register(drv)
-		return drivertest.Harness{
-			Driver: drv, Second: drv, Image: "debian:12", OtherImage: "debian:13",
-			Commands: commands, Faults: faults{drv},
-		}
-	})
+	drivertest.Run(t, harness)
+	drivertest.RunFaults(t, harness)
+}
+
+func harness(t *testing.T) drivertest.Harness {
+	drv := memsandbox.New()
+	t.Cleanup(func() { require.NoError(t, drv.Close()) })
+	register(drv)
+	return drivertest.Harness{
+		Driver: drv, Second: drv, Image: "debian:12", OtherImage: "debian:13",
+		Commands: commands, Faults: faults{drv},
+	}
 }
 
 // faults breaks a provider in memory.
@@ -36,6 +39,7 @@ type faults struct{ drv *memsandbox.Driver }
 
 var ops = map[drivertest.Call]memsandbox.Op{
 	drivertest.Create: memsandbox.OpCreate, drivertest.Terminate: memsandbox.OpTerminate, drivertest.Snapshot: memsandbox.OpSnapshot,
+	drivertest.ReadFile: memsandbox.OpReadFile, drivertest.Wait: memsandbox.OpWait,
 }
 
 func (f faults) Lose(_ *testing.T, c drivertest.Call) {
@@ -44,6 +48,10 @@ func (f faults) Lose(_ *testing.T, c drivertest.Call) {
 
 func (f faults) Delay(_ *testing.T, c drivertest.Call, d time.Duration) {
 	f.drv.Inject(memsandbox.Fault{Op: ops[c], Delay: d})
+}
+
+func (f faults) Mislead(_ *testing.T, c drivertest.Call) {
+	f.drv.Inject(memsandbox.Fault{Op: ops[c], Code: driver.Gone})
 }
 
 // commands name the handlers below.

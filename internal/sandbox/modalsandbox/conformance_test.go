@@ -19,17 +19,20 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// TestConformance runs the suite on the SDK against a server on this machine; each
-// case has one of its own, because a fault strikes whoever calls.
+// TestConformance runs the suite on the SDK against a server on this machine.
 func TestConformance(t *testing.T) {
 	t.Parallel()
-	drivertest.Run(t, func(t *testing.T) drivertest.Harness {
-		server := localmodaltest.Start(t, localmodal.Options{})
+	harness := func(t *testing.T, server *localmodal.Server) drivertest.Harness {
 		return drivertest.Harness{
 			Driver: connect(t, server.URL()), Second: connect(t, server.URL()),
 			Image: "debian:12", OtherImage: "debian:13",
 			Commands: drivertest.Shell(), Faults: faults{server},
 		}
+	}
+	shared := localmodaltest.Start(t, localmodal.Options{})
+	drivertest.Run(t, func(t *testing.T) drivertest.Harness { return harness(t, shared) })
+	drivertest.RunFaults(t, func(t *testing.T) drivertest.Harness {
+		return harness(t, localmodaltest.Start(t, localmodal.Options{})) // a fault strikes whoever calls
 	})
 }
 
@@ -47,6 +50,7 @@ type faults struct{ server *localmodal.Server }
 
 var methods = map[drivertest.Call]string{
 	drivertest.Create: "SandboxCreateV2", drivertest.Terminate: "SandboxTerminateV2", drivertest.Snapshot: "TaskSnapshotFilesystem",
+	drivertest.ReadFile: "TaskExecStart", drivertest.Wait: "TaskExecWait",
 }
 
 func (f faults) Lose(_ *testing.T, c drivertest.Call) {
@@ -55,4 +59,8 @@ func (f faults) Lose(_ *testing.T, c drivertest.Call) {
 
 func (f faults) Delay(_ *testing.T, c drivertest.Call, d time.Duration) {
 	f.server.Inject(localmodal.Fault{Method: methods[c], Delay: d})
+}
+
+func (f faults) Mislead(_ *testing.T, c drivertest.Call) {
+	f.server.Inject(localmodal.Fault{Method: methods[c], Code: codes.NotFound})
 }

@@ -171,6 +171,9 @@ func (d *Driver) Poll(ctx context.Context, id string) (driver.Status, error) {
 	}
 	code, err := sb.Poll(ctx, nil)
 	if err != nil {
+		if classify(err) == driver.Gone {
+			d.drop(id)
+		}
 		return driver.Status{}, fault("poll", id, err)
 	}
 	if code == nil {
