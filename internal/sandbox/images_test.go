@@ -1,0 +1,132 @@
+package sandbox_test
+
+import (
+	"context"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/overwinter-dev/overwinter/internal/sandbox"
+	"github.com/overwinter-dev/overwinter/internal/sandbox/driver"
+	"github.com/overwinter-dev/overwinter/internal/sandbox/memsandbox"
+)
+
+var recipe = sandbox.Recipe{Name: "runner", Files: []sandbox.RecipeFile{{Path: "/bin/runner", Mode: 0o755, Content: []byte("1")}}}
+
+// nameless is a provider whose images have no names.
+type nameless struct{ *memsandbox.Driver }
+
+func (nameless) NameImage(_ context.Context, id, _ string) error {
+	return driver.Errorf(driver.Unsupported, "name image", id, "no names here")
+}
+
+func (nameless) ImageByName(_ context.Context, name string) (string, error) {
+	return "", driver.Errorf(driver.Unsupported, "look up image", name, "no names here")
+}
+
+func TestPrepareRemembersWhereImagesHaveNoNames(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	p := sandbox.NewProvider(nameless{b.drv}, sandbox.Options{Installation: "test"})
+	images := sandbox.NewImages(p, sandbox.ImagesOptions{})
+	first, err := images.Prepare(t.Context(), recipe)
+	require.NoError(t, err)
+	again, err := images.Prepare(t.Context(), recipe)
+	require.NoError(t, err)
+	require.Equal(t, first, again)
+	require.Equal(t, 1, b.drv.Calls(memsandbox.OpSnapshot))
+
+	require.NoError(t, p.DeleteImage(t.Context(), first))
+	anew, err := images.Prepare(t.Context(), recipe)
+	require.NoError(t, err)
+	require.NotEqual(t, first, anew)
+}
+
+// raced is a provider where another worker names its image first.
+type raced struct {
+	*memsandbox.Driver
+	theirs  string
+	lookups int
+}
+
+func (r *raced) ImageByName(ctx context.Context, name string) (string, error) {
+	if r.lookups++; r.lookups == 2 {
+		if err := r.NameImage(ctx, r.theirs, name); err != nil {
+			return "", err
+		}
+	}
+	return r.Driver.ImageByName(ctx, name)
+}
+
+func TestPrepareUsesTheImageOfAFasterWorker(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	theirs, err := b.create(t).Snapshot(t.Context(), sandbox.SnapshotSpec{})
+	require.NoError(t, err)
+	p := sandbox.NewProvider(&raced{Driver: b.drv, theirs: theirs}, sandbox.Options{Installation: "test"})
+	got, err := sandbox.NewImages(p, sandbox.ImagesOptions{}).Prepare(t.Context(), recipe)
+	require.NoError(t, err)
+	require.Equal(t, theirs, got)
+	require.Equal(t, 1, b.drv.Calls(memsandbox.OpDeleteImage), "ours is not left behind")
+}
+
+func TestPrepareLeavesNothingBehindWhenItFails(t *testing.T) {
+	t.Parallel()
+	for _, op := range []memsandbox.Op{
+		memsandbox.OpImageByName, memsandbox.OpCreate, memsandbox.OpWriteFile, memsandbox.OpSnapshot, memsandbox.OpNameImage,
+	} {
+		t.Run(string(op), func(t *testing.T) {
+			t.Parallel()
+			b := setup(t)
+			images := sandbox.NewImages(b.provider, sandbox.ImagesOptions{})
+			b.drv.Inject(memsandbox.Fault{Op: op, Code: driver.Throttled})
+			_, err := images.Prepare(t.Context(), recipe)
+			require.Equal(t, sandbox.Throttled, sandbox.CodeOf(err), "error: %v", err)
+			list, err := b.provider.List(t.Context())
+			require.NoError(t, err)
+			require.Empty(t, list)
+			if op == memsandbox.OpNameImage {
+				require.Equal(t, 1, b.drv.Calls(memsandbox.OpDeleteImage))
+			}
+			_, err = images.Prepare(t.Context(), recipe)
+			require.NoError(t, err, "the next one succeeds")
+		})
+	}
+}
+
+// A builder that can not be ended costs minutes of it, not the image.
+func TestPrepareOutlivesATerminateThatFails(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.drv.Inject(memsandbox.Fault{Op: memsandbox.OpTerminate, Code: driver.Unavailable})
+	_, err := sandbox.NewImages(b.provider, sandbox.ImagesOptions{}).Prepare(t.Context(), recipe)
+	require.NoError(t, err)
+	list, err := b.provider.List(t.Context())
+	require.NoError(t, err)
+	require.Len(t, list, 1)
+	require.Equal(t, sandbox.RoleBuilder, list[0].Role)
+}
+
+func TestRecipeHashCoversEverything(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	images := sandbox.NewImages(b.provider, sandbox.ImagesOptions{})
+	seen := map[string]string{}
+	for name, change := range map[string]func(r *sandbox.Recipe){
+		"AsItIs":  func(*sandbox.Recipe) {},
+		"Base":    func(r *sandbox.Recipe) { r.Base = "debian:13" },
+		"Content": func(r *sandbox.Recipe) { r.Files[0].Content = []byte("2") },
+		"Mode":    func(r *sandbox.Recipe) { r.Files[0].Mode = 0o700 },
+		"Path":    func(r *sandbox.Recipe) { r.Files[0].Path = "/bin/other" },
+		"Command": func(r *sandbox.Recipe) { r.Commands = [][]string{{"true"}} },
+		"Env":     func(r *sandbox.Recipe) { r.Env = map[string]string{"A": "b"} },
+	} {
+		r := recipe
+		r.Files = append([]sandbox.RecipeFile(nil), recipe.Files...)
+		change(&r)
+		image, err := images.Prepare(t.Context(), r)
+		require.NoError(t, err)
+		require.NotContains(t, seen, image, "%s is the same as %s", name, seen[image])
+		seen[image] = name
+	}
+}

@@ -1,0 +1,115 @@
+package modalsandbox_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc/codes"
+
+	"github.com/overwinter-dev/overwinter/internal/localmodal"
+	"github.com/overwinter-dev/overwinter/internal/localmodal/localmodaltest"
+	"github.com/overwinter-dev/overwinter/internal/sandbox/driver"
+	"github.com/overwinter-dev/overwinter/internal/sandbox/modalsandbox"
+)
+
+func request(name string) driver.CreateRequest {
+	return driver.CreateRequest{
+		Name: name, Tags: map[string]string{"installation": "test"}, Image: "debian:12", Timeout: time.Minute,
+	}
+}
+
+func TestListingCostsOneCall(t *testing.T) {
+	t.Parallel()
+	server := localmodaltest.Start(t, localmodal.Options{})
+	drv := connect(t, server.URL())
+	for _, name := range []string{"one", "two"} {
+		_, err := drv.Create(t.Context(), request(name))
+		require.NoError(t, err)
+	}
+	// Nobody may ask for the tags of each.
+	server.Inject(localmodal.Fault{Method: "SandboxTagsGetV2", Code: codes.PermissionDenied, N: 10})
+	list, err := drv.List(t.Context(), map[string]string{"installation": "test"})
+	require.NoError(t, err)
+	require.Len(t, list, 2)
+	for _, l := range list {
+		require.Contains(t, []string{"one", "two"}, l.Name)
+		require.Equal(t, map[string]string{"installation": "test"}, l.Tags)
+	}
+}
+
+func TestThrottlingIsSleptOffForAWhileOnly(t *testing.T) {
+	t.Parallel()
+	server := localmodaltest.Start(t, localmodal.Options{})
+	drv := connect(t, server.URL())
+	server.Inject(localmodal.Fault{Method: "SandboxCreateV2", Code: codes.ResourceExhausted, RetryAfter: 100 * time.Millisecond})
+	_, err := drv.Create(t.Context(), request("soon"))
+	require.NoError(t, err)
+
+	server.Inject(localmodal.Fault{Method: "SandboxCreateV2", Code: codes.ResourceExhausted, RetryAfter: time.Minute})
+	began := time.Now()
+	_, err = drv.Create(t.Context(), request("late"))
+	require.Equal(t, driver.Throttled, driver.CodeOf(err), "error: %v", err)
+	require.Less(t, time.Since(began), 10*time.Second)
+}
+
+func TestAShortFailureIsMendedByTheSDK(t *testing.T) {
+	t.Parallel()
+	server := localmodaltest.Start(t, localmodal.Options{})
+	drv := connect(t, server.URL())
+	server.Inject(localmodal.Fault{Method: "SandboxCreateV2", Code: codes.Unavailable, N: 2, After: true})
+	id, err := drv.Create(t.Context(), request("once"))
+	require.NoError(t, err)
+	list, err := drv.List(t.Context(), nil)
+	require.NoError(t, err)
+	require.Len(t, list, 1, "the lost answers made no more")
+	require.Equal(t, id, list[0].ID)
+}
+
+func TestAServerThatIsNotThereIsUnavailable(t *testing.T) {
+	t.Parallel()
+	drv := connect(t, "http://127.0.0.1:1")
+	_, err := drv.List(t.Context(), nil)
+	require.Equal(t, driver.Unavailable, driver.CodeOf(err), "error: %v", err)
+	_, err = drv.Create(t.Context(), request("x"))
+	require.Equal(t, driver.Unavailable, driver.CodeOf(err), "error: %v", err)
+}
+
+func TestConfig(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]modalsandbox.Config{
+		"NoCredentials": {},
+		"NoSecret":      {TokenID: "ak"},
+		"NoScheme":      {TokenID: "ak", TokenSecret: "as", ServerURL: "127.0.0.1:9900"},
+		"OtherScheme":   {TokenID: "ak", TokenSecret: "as", ServerURL: "ftp://127.0.0.1:9900"},
+	} {
+		_, err := modalsandbox.New(c)
+		require.Equal(t, driver.Invalid, driver.CodeOf(err), "%s: %v", name, err)
+	}
+	for url, isolation := range map[string]string{
+		"": "gvisor", "https://api.modal.com:443": "gvisor", "http://localhost:1": "local", "http://[::1]:1": "local", "http://127.0.0.1:1": "local",
+	} {
+		drv, err := modalsandbox.New(modalsandbox.Config{TokenID: "ak", TokenSecret: "as", ServerURL: url})
+		require.NoError(t, err)
+		require.Equal(t, driver.Description{Driver: "modal", Isolation: isolation}, drv.Describe())
+		require.NoError(t, drv.Close())
+	}
+}
+
+// The environment would silently win over the configuration.
+func TestConfigThatTheEnvironmentContradicts(t *testing.T) {
+	t.Setenv("MODAL_SERVER_URL", "http://127.0.0.1:2")
+	_, err := modalsandbox.New(modalsandbox.Config{TokenID: "ak", TokenSecret: "as", ServerURL: "http://127.0.0.1:1"})
+	require.ErrorContains(t, err, "MODAL_SERVER_URL")
+	drv, err := modalsandbox.New(modalsandbox.Config{TokenID: "ak", TokenSecret: "as", ServerURL: "http://127.0.0.1:2"})
+	require.NoError(t, err)
+	require.NoError(t, drv.Close())
+}
+
+// The name of a profile in the environment must not send us to Modal.
+func TestConfigUnderAnotherProfile(t *testing.T) {
+	server := localmodaltest.Start(t, localmodal.Options{})
+	t.Setenv("MODAL_PROFILE", "somebody")
+	_, err := connect(t, server.URL()).List(t.Context(), nil)
+	require.NoError(t, err)
+}
