@@ -180,7 +180,7 @@ func conforms(t *testing.T, req *http.Request, resp *http.Response, body []byte)
 	bare := req.Clone(req.Context())
 	bare.URL.Host, bare.URL.Scheme, bare.Host = "", "", ""
 	route, params, err := router.FindRoute(bare)
-	if err != nil {
+	if err != nil || strings.HasSuffix(req.URL.Path, "/") { // which the router overlooks
 		require.Contains(t, []int{http.StatusNotFound, http.StatusMethodNotAllowed, http.StatusUnauthorized, http.StatusForbidden, http.StatusNoContent}, resp.StatusCode, "%s %s is not in the document", req.Method, req.URL)
 		return
 	}

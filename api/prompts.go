@@ -2,6 +2,7 @@ package api
 
 import (
 	"net/http"
+	"strings"
 	"time"
 
 	"github.com/labstack/echo/v4"
@@ -22,6 +23,9 @@ func promptIDs(c echo.Context) (sessID, promptID string, err error) {
 		return "", "", err
 	}
 	promptID = c.Param("promptId")
+	if strings.Contains(promptID, "/") {
+		return "", "", echo.ErrNotFound
+	}
 	if !session.ValidPromptID(promptID) {
 		return "", "", invalid("promptId", "must be 1 to 64 of A-Z a-z 0-9 _ -")
 	}

@@ -47,6 +47,9 @@ func newPage[T any](items []T, next string) page[T] {
 // sessionID is the id in the path.
 func sessionID(c echo.Context) (string, error) {
 	id := c.Param("id")
+	if strings.Contains(id, "/") {
+		return "", echo.ErrNotFound // Echo lets the last parameter of a route take everything that follows
+	}
 	if !session.ValidID(session.SessionPrefix, id) {
 		return "", invalid("id", "must be %s and 32 lower-case hexadecimal digits", session.SessionPrefix)
 	}

@@ -1,0 +1,151 @@
+package api_test
+
+import (
+	"net/http"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/overwinter-dev/overwinter/internal/session"
+)
+
+// TestCommandsInEveryState is the whole table: what each command answers in each
+// state, and whether the workflow is told.
+func TestCommandsInEveryState(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	const (
+		told    = "202"
+		there   = "200"
+		illegal = "illegal_state"
+		over    = "session_terminated"
+	)
+	for _, tt := range []struct {
+		command                                                                         string
+		lazy, starting, running, hibernating, hibernated, restoring, failed, terminated string
+	}{
+		{"wake", told, there, there, told, told, there, illegal, over},
+		{"hibernate", illegal, illegal, told, there, there, told, illegal, over},
+		{"stop", told, told, told, told, told, told, told, there},
+		{"abort", there, there, there, there, there, there, there, over},
+		{"recover", illegal, illegal, there, illegal, illegal, there, told, over},
+	} {
+		for _, in := range []struct {
+			state session.State
+			lazy  bool
+			want  string
+		}{
+			{session.Initializing, true, tt.lazy},
+			{session.Initializing, false, tt.starting},
+			{session.Running, false, tt.running},
+			{session.Hibernating, false, tt.hibernating},
+			{session.Hibernated, false, tt.hibernated},
+			{session.Restoring, false, tt.restoring},
+			{session.Error, false, tt.failed},
+			{session.Terminated, false, tt.terminated},
+		} {
+			id := b.store.put(in.state, func(s *session.Session) { s.Lazy = in.lazy })
+			a := b.do("POST", "/api/sessions/"+id+"/"+tt.command, "")
+			heard := b.temp.heard()
+			what := tt.command + " in " + string(in.state)
+			switch in.want {
+			case told:
+				require.Equal(t, http.StatusAccepted, a.status, "%s: %s", what, a.body)
+				require.Len(t, heard, 1, what)
+				require.Contains(t, heard[0], tt.command+" "+id)
+				require.Equal(t, in.state, a.session().Status)
+			case there:
+				require.Equal(t, http.StatusOK, a.status, "%s: %s", what, a.body)
+				require.Empty(t, heard, what)
+				require.Equal(t, id, a.session().ID)
+			default:
+				p := a.problem(http.StatusConflict, in.want)
+				require.Empty(t, heard, what)
+				if in.state == session.Error {
+					require.Contains(t, p.Detail, "recover", "a way out is named")
+				}
+			}
+		}
+	}
+}
+
+func TestAbortOfARunningTurn(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	id := b.store.put(session.Running)
+	b.store.with(id, func(r *row) { r.prompts = []session.Prompt{{ID: "p", Status: session.PromptProcessing}} })
+	require.Equal(t, http.StatusAccepted, b.do("POST", "/api/sessions/"+id+"/abort", `{}`).status)
+	require.Equal(t, []string{"abort " + id}, b.temp.heard())
+}
+
+func TestDeleteIsStop(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	id := b.store.put(session.Running)
+	require.Equal(t, http.StatusAccepted, b.do("DELETE", "/api/sessions/"+id, "").status)
+	require.Equal(t, []string{"stop " + id}, b.temp.heard())
+	b.store.status(id, session.Terminated)
+	require.Equal(t, http.StatusOK, b.do("DELETE", "/api/sessions/"+id, "").status)
+}
+
+func TestHibernateTakesForceAndNothingElse(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	id := b.store.put(session.Running)
+	path := "/api/sessions/" + id + "/hibernate"
+	for body, force := range map[string]string{``: "false", `{}`: "false", `{"force":false}`: "false", `{"force":true}`: "true"} {
+		require.Equal(t, http.StatusAccepted, b.do("POST", path, body).status, body)
+		require.Equal(t, []string{"hibernate " + id + " " + force}, b.temp.heard(), body)
+	}
+	for _, body := range []string{`{"force":"yes"}`, `{"force":1}`, `{"force":null}`, `{"now":true}`, `[]`, `true`, `{}{}`} {
+		b.do("POST", path, body).problem(http.StatusBadRequest, "invalid_request")
+	}
+	b.do("POST", "/api/sessions/"+id+"/wake", `{"force":true}`).problem(http.StatusBadRequest, "invalid_request")
+	require.Empty(t, b.temp.heard())
+}
+
+func TestCommandsSayWhenTemporalDoesNotAnswer(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	id := b.store.put(session.Hibernated)
+	b.temp.set(func(o *memOrchestrator) { o.err = session.Faultf(session.CodeUnavailable, "temporal does not answer") })
+	a := b.do("POST", "/api/sessions/"+id+"/wake", "")
+	a.problem(http.StatusServiceUnavailable, "unavailable")
+	require.Equal(t, "1", a.header.Get("Retry-After"))
+}
+
+func TestALostWorkflowIsOpenedAgain(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	id := b.store.put(session.Running)
+	b.temp.set(func(o *memOrchestrator) { o.err = session.Faultf(session.CodeNoSession, "no workflow is open") })
+	b.do("POST", "/api/sessions/"+id+"/hibernate", "").problem(http.StatusServiceUnavailable, "unavailable")
+	require.Equal(t, []string{"hibernate " + id + " false", "ring " + id + "  0"}, b.temp.heard())
+}
+
+func TestIdsOfTheWrongShapeAndOfNothing(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	nothing := session.NewID(session.SessionPrefix)
+	known := b.store.put(session.Running)
+	routes := []struct{ method, path, body string }{
+		{"GET", "", ""}, {"PATCH", "", `{"title":"x"}`}, {"DELETE", "", ""},
+		{"POST", "/wake", ""}, {"POST", "/hibernate", ""}, {"POST", "/stop", ""}, {"POST", "/abort", ""}, {"POST", "/recover", ""},
+		{"POST", "/prompts", `{"content":"x"}`}, {"GET", "/prompts", ""}, {"GET", "/prompts/p", ""}, {"DELETE", "/prompts/p", ""},
+		{"POST", "/messages", `{"content":"x"}`}, {"GET", "/messages", ""}, {"GET", "/messages/p", ""}, {"DELETE", "/messages/p", ""},
+		{"GET", "/blocks", ""}, {"GET", "/transcript", ""}, {"GET", "/events", ""},
+	}
+	for _, r := range routes {
+		p := b.do(r.method, "/api/sessions/"+nothing+r.path, r.body).problem(http.StatusNotFound, "session_not_found")
+		require.Contains(t, p.Detail, nothing)
+		for _, bad := range []string{"1", "ses_1", "ses_" + nothing, "run_" + nothing[4:], "%00", nothing[:35] + "A"} {
+			p := b.do(r.method, "/api/sessions/"+bad+r.path, r.body).problem(http.StatusBadRequest, "invalid_request")
+			require.Equal(t, "id", p.Errors[0].Field, bad)
+		}
+	}
+	require.Empty(t, b.temp.heard())
+	b.do("GET", "/api/sessions/"+known+"/prompts/nothing", "").problem(http.StatusNotFound, "prompt_not_found")
+	b.do("DELETE", "/api/sessions/"+known+"/prompts/nothing", "").problem(http.StatusNotFound, "prompt_not_found")
+	p := b.do("GET", "/api/sessions/"+known+"/prompts/a%20b", "").problem(http.StatusBadRequest, "invalid_request")
+	require.Equal(t, "promptId", p.Errors[0].Field)
+}

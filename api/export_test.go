@@ -1,0 +1,21 @@
+package api
+
+import "github.com/overwinter-dev/overwinter/internal/session"
+
+// RoutesOf lists method and path of every route.
+func RoutesOf(s *Server) []string {
+	var out []string
+	for r := range s.known {
+		out = append(out, r)
+	}
+	return out
+}
+
+// Codes lists every code that an answer may have.
+func Codes() []session.Code {
+	var out []session.Code
+	for code := range statuses {
+		out = append(out, code)
+	}
+	return out
+}

@@ -1,0 +1,389 @@
+package api_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"net"
+	"net/http"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/overwinter-dev/overwinter/api"
+	"github.com/overwinter-dev/overwinter/internal/conversation"
+	"github.com/overwinter-dev/overwinter/internal/session"
+)
+
+func TestBlocks(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	id := b.store.put(session.Running)
+	require.JSONEq(t, `{"conversations":[{"id":"main","blocks":[]}]}`, string(b.do("GET", "/api/sessions/"+id+"/blocks", "").body))
+	at := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	b.store.with(id, func(r *row) {
+		r.conv = conversation.Conversation{Threads: []conversation.Thread{
+			{ID: "main", Blocks: []conversation.Block{
+				{ID: "1", Type: conversation.UserMessage, Status: conversation.Complete, CreatedAt: at, Content: "hi"},
+				{ID: "2", Type: conversation.ToolUse, Status: conversation.Success, CreatedAt: at, Name: "shell", Input: json.RawMessage(`{"cmd":"ls"}`), ToolUseID: "t"},
+				{ID: "3", Type: conversation.ToolResult, Status: conversation.Failed, CreatedAt: at, ToolUseID: "t", Output: json.RawMessage(`"no"`), IsError: true},
+				{ID: "4", Type: conversation.Subagent, Status: conversation.Running, CreatedAt: at, SubagentID: "s", Name: "helper"},
+			}},
+			{ID: "s"},
+		}}
+	})
+	var got conversation.Conversation
+	b.do("GET", "/api/sessions/"+id+"/blocks", "").into(&got)
+	require.Len(t, got.Threads, 2)
+	require.Len(t, got.Threads[0].Blocks, 4)
+	require.NotNil(t, got.Threads[1].Blocks)
+}
+
+func TestTranscript(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	id := b.store.put(session.Hibernated)
+	path := "/api/sessions/" + id + "/transcript"
+	require.JSONEq(t, `{"files":[]}`, string(b.do("GET", path, "").body))
+	b.store.with(id, func(r *row) {
+		r.transcripts = []session.TranscriptFile{
+			{Path: "/home/a/t.jsonl", Version: 2, Data: []byte("{\"a\":1}\n")},
+			{Path: "/home/a/bin", Data: []byte{0xff, 0}},
+		}
+	})
+	require.JSONEq(t, `{"files":[
+		{"path":"/home/a/t.jsonl","version":2,"size":8,"encoding":"utf-8","content":"{\"a\":1}\n"},
+		{"path":"/home/a/bin","version":0,"size":2,"encoding":"base64","content":"/wA="}]}`, string(b.do("GET", path, "").body))
+	one := b.do("GET", path+"?path=/home/a/t.jsonl", "")
+	require.Equal(t, "application/x-ndjson", one.header.Get("Content-Type"))
+	require.Equal(t, "{\"a\":1}\n", string(one.body))
+	require.Equal(t, []byte{0xff, 0}, b.do("GET", path+"?path=/home/a/bin", "").body)
+	b.do("GET", path+"?path=/etc/passwd", "").problem(http.StatusNotFound, "not_found")
+}
+
+func TestStateIsAskedOfTheWorkflow(t *testing.T) {
+	t.Parallel()
+	b := setup(t, func(c *api.Config) { c.StateTimeout = 50 * time.Millisecond })
+	id := b.store.put(session.Running)
+	path := "/api/sessions/" + id + "/state"
+	view, err := json.Marshal(session.StateView{SessionID: id, Status: session.Running, Doing: "waiting for work"})
+	require.NoError(t, err)
+	b.temp.set(func(o *memOrchestrator) { o.view = string(view) })
+	a := b.do("GET", path, "")
+	require.Equal(t, http.StatusOK, a.status)
+	require.JSONEq(t, string(view), string(a.body))
+
+	b.temp.set(func(o *memOrchestrator) { o.err = session.Faultf(session.CodeNoSession, "no workflow is open") })
+	b.do("GET", path, "").problem(http.StatusNotFound, "session_not_found")
+	b.temp.set(func(o *memOrchestrator) { o.err = session.Faultf(session.CodeUnavailable, "no worker") })
+	require.NotEmpty(t, func() string {
+		a := b.do("GET", path, "")
+		a.problem(503, "unavailable")
+		return a.header.Get("Retry-After")
+	}())
+	b.temp.set(func(o *memOrchestrator) { o.hang = true })
+	b.do("GET", path, "").problem(http.StatusServiceUnavailable, "unavailable")
+	b.do("GET", "/api/sessions/x/state", "").problem(http.StatusBadRequest, "invalid_request")
+}
+
+func TestReadsNeedNoWorker(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	id := b.store.put(session.Hibernated)
+	b.store.text(id, "x")
+	b.temp.set(func(o *memOrchestrator) { o.err = errors.New("nobody is there") })
+	for _, path := range []string{"", "/prompts", "/blocks", "/transcript"} {
+		require.Equal(t, http.StatusOK, b.do("GET", "/api/sessions/"+id+path, "").status, path)
+	}
+	require.Equal(t, []string{"1 text_delta", `caught_up {"seq":1}`}, b.stream("/api/sessions/"+id+"/events").brief(2))
+	require.Equal(t, http.StatusOK, b.do("GET", "/api/sessions", "").status)
+	require.Equal(t, http.StatusOK, b.do("GET", "/api/agents", "").status)
+	require.Empty(t, b.temp.heard())
+}
+
+func TestAgents(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	require.JSONEq(t, `{"items":[
+		{"name":"demo","title":"Demo","summary":"A demo.","models":[],"capabilities":[]},
+		{"name":"other","title":"","summary":"","models":["m1"],"capabilities":[]}],"nextCursor":null}`,
+		string(b.do("GET", "/api/agents", "").body))
+}
+
+func TestHealthAndReadiness(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	require.JSONEq(t, `{"status":"ok","version":"v1"}`, string(b.do("GET", "/healthz", "").body))
+	a := b.do("GET", "/readyz", "")
+	require.Equal(t, http.StatusOK, a.status)
+	require.JSONEq(t, `{"status":"ready","checks":{"postgres":"ok","temporal":"ok","sandbox":{"driver":"mem","isolation":"none"}}}`, string(a.body))
+
+	b.store.fail("Ping", errors.New("password=hunter2"))
+	a = b.do("GET", "/readyz", "")
+	require.Equal(t, http.StatusServiceUnavailable, a.status)
+	require.JSONEq(t, `{"status":"unready","checks":{"postgres":"does not answer","temporal":"ok","sandbox":{"driver":"mem","isolation":"none"}}}`, string(a.body))
+	require.Equal(t, http.StatusOK, b.do("GET", "/healthz", "").status)
+
+	b.store.fail("Ping", nil)
+	b.temp.set(func(o *memOrchestrator) { o.hang = true })
+	a = b.do("GET", "/readyz", "")
+	require.Equal(t, http.StatusServiceUnavailable, a.status)
+	require.Contains(t, string(a.body), `"temporal":"does not answer"`)
+}
+
+func TestMetrics(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	id := b.do("POST", "/api/sessions", `{"agent":"demo"}`).session().ID
+	b.do("POST", "/api/sessions/"+id+"/prompts", `{"content":"x"}`)
+	b.do("GET", "/no/such/path/"+id, "")
+	b.do("BREW", "/api/sessions", "")
+	b.stream("/api/sessions/" + id + "/events").brief(1)
+	text := string(b.do("GET", "/metrics", "").body)
+	for _, want := range []string{
+		"overwinter_api_sessions_created_total 1",
+		"overwinter_api_prompts_accepted_total 1",
+		"overwinter_api_streams_open 1",
+		`overwinter_api_requests_total{method="POST",route="/api/sessions/:id/prompts",status="202"} 1`,
+		`overwinter_api_requests_total{method="other",route="other",status="404"} 1`,
+		`overwinter_api_requests_total{method="other",route="other",status="405"} 1`,
+		`overwinter_api_request_duration_seconds_count{method="POST",route="/api/sessions"} 1`,
+	} {
+		require.Contains(t, text, want)
+	}
+	require.NotContains(t, text, id, "no label per session")
+}
+
+func TestUnknownPathsAndMethods(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	id := b.store.put(session.Running)
+	for _, path := range []string{"/", "/api", "/api/", "/api/nothing", "/api/sessions/", "/api/sessions/" + id + "/dance", "/api/sessions/" + id + "/prompts/p/x"} {
+		b.do("GET", path, "").problem(http.StatusNotFound, "not_found")
+	}
+	for path, methods := range map[string][]string{
+		"/api/sessions":                       {"GET", "POST"},
+		"/api/sessions/" + id:                 {"GET", "PATCH", "DELETE"},
+		"/api/sessions/" + id + "/wake":       {"POST"},
+		"/api/sessions/" + id + "/prompts":    {"GET", "POST"},
+		"/api/sessions/" + id + "/messages/p": {"GET", "DELETE"},
+		"/healthz":                            {"GET"},
+	} {
+		a := b.do("PUT", path, "")
+		a.problem(http.StatusMethodNotAllowed, "method_not_allowed")
+		for _, method := range methods {
+			require.Contains(t, a.header.Get("Allow"), method, path)
+		}
+	}
+}
+
+func TestTheKey(t *testing.T) {
+	t.Parallel()
+	b := setup(t, func(c *api.Config) { c.Key = "let-me-in" })
+	id := b.store.put(session.Running)
+	closed := []string{"/api/sessions", "/api/sessions/" + id, "/api/sessions/" + id + "/events", "/api/agents", "/metrics", "/api/nothing"}
+	for _, path := range closed {
+		for _, header := range []string{"", "let-me-in", "Bearer", "Bearer ", "Bearer wrong", "Bearer let-me-i", "Bearer let-me-in2", "Basic let-me-in", "Bearer  let-me-in"} {
+			a := b.do("GET", path, "", "Authorization", header)
+			p := a.problem(http.StatusUnauthorized, "unauthorized")
+			require.Contains(t, a.header.Get("WWW-Authenticate"), "Bearer")
+			require.NotContains(t, p.Detail, "let-me-in")
+		}
+	}
+	b.do("POST", "/api/sessions", `{"agent":"demo"}`).problem(http.StatusUnauthorized, "unauthorized")
+	require.Equal(t, 1, b.store.count())
+	for _, path := range []string{"/healthz", "/readyz", "/openapi.json", "/openapi.yaml"} {
+		require.Equal(t, http.StatusOK, b.do("GET", path, "").status, path)
+	}
+	require.Equal(t, http.StatusOK, b.do("GET", "/api/sessions", "", "Authorization", "Bearer let-me-in").status)
+	require.Equal(t, http.StatusOK, b.do("GET", "/metrics", "", "Authorization", "bearer let-me-in").status)
+	require.NotContains(t, b.logs.String(), "let-me-in")
+}
+
+func TestPagesOfOthersMayNotCommand(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.do("POST", "/api/sessions", `{"agent":"demo"}`, "Origin", "https://evil.example", "Content-Type", "text/plain").problem(http.StatusForbidden, "forbidden")
+	b.do("POST", "/api/sessions", `{"agent":"demo"}`, "Sec-Fetch-Site", "cross-site").problem(http.StatusForbidden, "forbidden")
+	require.Zero(t, b.store.count())
+	require.Equal(t, http.StatusCreated, b.do("POST", "/api/sessions", `{"agent":"demo"}`, "Origin", b.url).status)
+}
+
+func TestRequestsHaveAnIdAndOneLine(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	id := b.store.put(session.Running)
+	require.Equal(t, "mine-42", b.do("GET", "/api/sessions/"+id+"?q=secret", "", "X-Request-Id", "mine-42").header.Get("X-Request-Id"))
+	made := b.do("GET", "/api/sessions/"+id, "", "X-Request-Id", "no good").header.Get("X-Request-Id")
+	require.Regexp(t, regexp.MustCompile(`^[0-9a-f-]{36}$`), made)
+	var lines []map[string]any
+	eventually(t, "both lines", func() bool {
+		lines = nil
+		for line := range strings.Lines(b.logs.String()) {
+			var l map[string]any
+			require.NoError(t, json.Unmarshal([]byte(line), &l))
+			if l["msg"] == "request" {
+				lines = append(lines, l)
+			}
+		}
+		return len(lines) == 2
+	})
+	require.Equal(t, "mine-42", lines[0]["request_id"])
+	require.Equal(t, id, lines[0]["session_id"])
+	require.Equal(t, "GET", lines[0]["method"])
+	require.Equal(t, "/api/sessions/:id", lines[0]["route"])
+	require.EqualValues(t, 200, lines[0]["status"])
+	require.Equal(t, "127.0.0.1", lines[0]["remote_ip"])
+	require.Contains(t, lines[0], "duration_ms")
+	require.NotContains(t, b.logs.String(), "secret")
+}
+
+func TestAForwardedAddressIsNotBelieved(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.do("GET", "/api/agents", "", "X-Forwarded-For", "203.0.113.9", "X-Real-Ip", "203.0.113.9")
+	eventually(t, "the line", func() bool { return strings.Contains(b.logs.String(), `"remote_ip":"127.0.0.1"`) })
+	require.NotContains(t, b.logs.String(), "203.0.113.9")
+}
+
+func TestAPanicIsAnInternalError(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	id := b.store.put(session.Hibernated)
+	b.temp.set(func(o *memOrchestrator) { o.panic = "a secret went wrong" })
+	a := b.do("POST", "/api/sessions/"+id+"/wake", "")
+	a.problem(http.StatusInternalServerError, "internal")
+	require.NotContains(t, string(a.body), "secret")
+	require.Contains(t, b.logs.String(), "a secret went wrong")
+	require.Contains(t, b.logs.String(), "commands.go", "with its stack")
+	require.Equal(t, http.StatusOK, b.do("GET", "/healthz", "").status, "the server lives on")
+}
+
+func TestADatabaseThatHangsIsUnavailable(t *testing.T) {
+	t.Parallel()
+	b := setup(t, func(c *api.Config) { c.RequestTimeout = 50 * time.Millisecond })
+	id := b.store.put(session.Running)
+	b.store.blocked = make(chan struct{})
+	b.do("GET", "/api/sessions/"+id, "").problem(http.StatusServiceUnavailable, "unavailable")
+}
+
+func TestRequestsUnderWayFinishWhenTheServerStops(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	id := b.store.put(session.Running)
+	b.store.blocked = make(chan struct{})
+	status := make(chan int, 1)
+	go func() {
+		resp, err := b.client.Get(b.url + "/api/sessions/" + id)
+		if err != nil {
+			status <- 0
+			return
+		}
+		resp.Body.Close()
+		status <- resp.StatusCode
+	}()
+	stopped := make(chan error, 1)
+	eventually(t, "the request is under way", func() bool {
+		return strings.Contains(string(b.do("GET", "/healthz", "").body), "ok")
+	})
+	go func() { stopped <- b.stop() }()
+	eventually(t, "no new connections", func() bool {
+		conn, err := net.Dial("tcp", strings.TrimPrefix(b.url, "http://"))
+		if err == nil {
+			conn.Close()
+		}
+		return err != nil
+	})
+	close(b.store.blocked)
+	require.Contains(t, []int{http.StatusOK, 0}, <-status)
+	require.NoError(t, <-stopped)
+}
+
+func TestNewNamesWhatIsMissing(t *testing.T) {
+	t.Parallel()
+	store := newMemStore()
+	full := api.Config{Store: store, Orchestrator: &memOrchestrator{}, Events: store, Agents: agents{}}
+	for field, without := range map[string]func(*api.Config){
+		"Store":        func(c *api.Config) { c.Store = nil },
+		"Orchestrator": func(c *api.Config) { c.Orchestrator = nil },
+		"Events":       func(c *api.Config) { c.Events = nil },
+		"Agents":       func(c *api.Config) { c.Agents = nil },
+	} {
+		cfg := full
+		without(&cfg)
+		_, err := api.New(cfg)
+		require.ErrorContains(t, err, field)
+	}
+	s, err := api.New(full)
+	require.NoError(t, err)
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	require.NoError(t, ln.Close())
+	require.ErrorContains(t, s.Run(t.Context(), ln), "serve")
+}
+
+func TestTheDocumentAndTheRoutesAgree(t *testing.T) {
+	t.Parallel()
+	doc, _ := specification()
+	require.NoError(t, doc.Validate(context.Background()))
+	var documented []string
+	for path, item := range doc.Paths.Map() {
+		for method := range item.Operations() {
+			documented = append(documented, method+" "+path)
+		}
+	}
+	store := newMemStore()
+	s, err := api.New(api.Config{Store: store, Orchestrator: &memOrchestrator{}, Events: store, Agents: agents{}})
+	require.NoError(t, err)
+	served := api.RoutesOf(s)
+	for i, r := range served {
+		served[i] = regexp.MustCompile(`:(\w+)`).ReplaceAllString(r, "{$1}")
+	}
+	slices.Sort(documented)
+	slices.Sort(served)
+	require.Equal(t, documented, served)
+}
+
+func TestTheDocumentStatesTheLimitsOfTheCode(t *testing.T) {
+	t.Parallel()
+	doc, _ := specification()
+	schemas := doc.Components.Schemas
+	require.EqualValues(t, session.MaxTitleRunes, *schemas["Title"].Value.MaxLength)
+	require.EqualValues(t, session.MaxModelRunes, *schemas["Options"].Value.Properties["model"].Value.MaxLength)
+	require.EqualValues(t, 200, *doc.Components.Parameters["Limit"].Value.Schema.Value.Max)
+	require.Contains(t, schemas["Metadata"].Value.Description, "16 KiB")
+	require.Equal(t, 16<<10, session.MaxMetadataBytes)
+	require.Contains(t, schemas["Content"].Value.Description, "256 KiB")
+	require.Equal(t, 256<<10, session.MaxPromptBytes)
+	require.Contains(t, schemas["IdleTimeout"].Value.Description, "1s to 168h")
+	require.Equal(t, []time.Duration{time.Second, 168 * time.Hour}, []time.Duration{session.MinIdleTimeout, session.MaxIdleTimeout})
+	require.Contains(t, doc.Paths.Value("/api/sessions/{id}/prompts").Post.Description, "1000")
+	require.Equal(t, 1000, session.MaxQueued)
+	var states []any
+	for _, s := range session.States {
+		states = append(states, string(s))
+	}
+	require.ElementsMatch(t, states, schemas["SessionStatus"].Value.Enum)
+	var codes []any
+	for _, code := range api.Codes() {
+		codes = append(codes, string(code))
+	}
+	require.ElementsMatch(t, codes, schemas["Problem"].Value.Properties["code"].Value.Enum)
+}
+
+func TestTheDocumentIsServed(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	var doc struct {
+		OpenAPI string
+		Paths   map[string]any
+	}
+	b.do("GET", "/openapi.json", "").into(&doc)
+	require.Equal(t, "3.0.3", doc.OpenAPI)
+	require.Contains(t, doc.Paths, "/api/sessions/{id}/messages/{promptId}")
+	require.Contains(t, string(b.do("GET", "/openapi.yaml", "").body), "openapi: 3.0.3")
+}
