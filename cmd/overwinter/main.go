@@ -11,9 +11,14 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
+
+	"github.com/overwinter-dev/overwinter/internal/localmodal"
 )
 
 func main() {
+	// A sandbox of the local Modal runs this very program as its init.
+	localmodal.ReexecMain()
+
 	// The first signal asks, so it only ends the context; the second one finds the default
 	// disposition again and ends the process, whatever it is doing.
 	ctx, restore := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)

@@ -30,7 +30,10 @@ type commands struct {
 	LogLevel  slog.Level `env:"OVERWINTER_LOG_LEVEL" default:"info" placeholder:"LEVEL" help:"Least level that is logged: debug, info, warn or error. Default ${default}."`
 	LogFormat string     `env:"OVERWINTER_LOG_FORMAT" default:"text" enum:"text,json" placeholder:"FORMAT" help:"How log lines look: text or json. Default ${default}."`
 
-	Version VersionCmd `cmd:"" help:"Print the version."`
+	Dev        DevCmd        `cmd:"" help:"Run the whole system on this machine."`
+	LocalModal LocalModalCmd `cmd:"" help:"Serve Modal's API on this machine, for any program that uses Modal's SDK."`
+	Migrate    MigrateCmd    `cmd:"" help:"Look after the database's schema."`
+	Version    VersionCmd    `cmd:"" help:"Print the version."`
 }
 
 // streams are what a command reads and writes. Commands get it, the context and a *slog.Logger as
@@ -69,7 +72,7 @@ func (p program) Run(ctx context.Context) (code int) {
 		kong.Description("Keeps coding-agent sessions alive: they work in sandboxes, sleep when idle and wake where they left off."),
 		kong.Writers(p.stdout, p.stderr),
 		kong.Exit(func(code int) { panic(exited(code)) }),
-		kong.UsageOnError(),
+		kong.Vars{"data_dir": defaultDataDir()},
 		kong.ConfigureHelp(kong.HelpOptions{Compact: true}),
 	)
 	if err != nil {

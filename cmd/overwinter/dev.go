@@ -1,0 +1,143 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/overwinter-dev/overwinter/internal/devstack"
+	"github.com/overwinter-dev/overwinter/internal/postgres"
+)
+
+// DevCmd runs the whole system on this machine.
+type DevCmd struct {
+	DataDir           string `env:"OVERWINTER_DATA_DIR" default:"${data_dir}" type:"path" placeholder:"DIR" help:"Where all state is kept. Default ${default}."`
+	APIAddress        string `name:"api-address" default:"127.0.0.1:8080" placeholder:"ADDR" help:"Where the API listens; port 0 for any. Default ${default}."`
+	TemporalPort      int    `default:"7233" placeholder:"N" help:"Port of Temporal; 0 for any. Default ${default}."`
+	TemporalUIPort    int    `name:"temporal-ui-port" default:"8233" placeholder:"N" help:"Port of Temporal's web UI; 0 for any. Default ${default}."`
+	LocalModalPort    int    `default:"0" placeholder:"N" help:"Port of the local Modal; 0 for any, the same each time if it can be. Default ${default}."`
+	DatabaseURL       string `name:"database-url" env:"OVERWINTER_DATABASE_URL" placeholder:"URL" help:"Use this Postgres. Default: run one."`
+	TemporalAddress   string `env:"TEMPORAL_ADDRESS" placeholder:"ADDR" help:"Use this Temporal. Default: run one."`
+	TemporalNamespace string `env:"TEMPORAL_NAMESPACE" default:"default" placeholder:"NAME" help:"Namespace of the sessions' workflows. Default ${default}."`
+	TemporalBinary    string `env:"OVERWINTER_TEMPORAL_BINARY" placeholder:"FILE" help:"Temporal server to run. Default: overwinter-temporal beside this program, or in PATH."`
+	RunnerBinary      string `env:"OVERWINTER_RUNNER_BINARY" placeholder:"FILE" help:"Program that goes into sandboxes. Default: overwinter-runner beside this program."`
+	SecretKey         string `env:"OVERWINTER_SECRET_KEY" placeholder:"BASE64" help:"Key of this installation. Default: made once and kept in the data directory."`
+
+	ModalServerURL   string `name:"modal-server-url" env:"MODAL_SERVER_URL" hidden:""`
+	ModalTokenID     string `name:"modal-token-id" env:"MODAL_TOKEN_ID" placeholder:"ID" help:"With --modal-token-secret: sandboxes run on Modal. Default: a local Modal is run."`
+	ModalTokenSecret string `name:"modal-token-secret" env:"MODAL_TOKEN_SECRET" placeholder:"SECRET" help:"See --modal-token-id."`
+}
+
+// Validate checks what kong cannot.
+func (c *DevCmd) Validate() error {
+	switch {
+	case (c.ModalTokenID == "") != (c.ModalTokenSecret == ""):
+		return fmt.Errorf("MODAL_TOKEN_ID and MODAL_TOKEN_SECRET belong together: set both, or none for a local Modal")
+	case c.ModalServerURL != "" && c.ModalTokenID == "":
+		return fmt.Errorf("MODAL_SERVER_URL is set: set MODAL_TOKEN_ID and MODAL_TOKEN_SECRET too (any word will do for a local Modal), or none of them")
+	}
+	return nil
+}
+
+// Run keeps the system up until ctx ends. A second signal kills all of it at once.
+func (c *DevCmd) Run(ctx context.Context, logger *slog.Logger, s streams, all *commands) error {
+	executable, err := os.Executable()
+	if err != nil {
+		return fmt.Errorf("find this program: %w", err)
+	}
+	runner, err := runnerBinary(c.RunnerBinary)
+	if err != nil {
+		return err
+	}
+	stack, err := devstack.New(devstack.Config{
+		DataDir:           c.DataDir,
+		Executable:        executable,
+		RunnerBinary:      runner,
+		APIAddress:        c.APIAddress,
+		DatabaseURL:       c.DatabaseURL,
+		TemporalAddress:   c.TemporalAddress,
+		TemporalNamespace: c.TemporalNamespace,
+		TemporalBinary:    c.TemporalBinary,
+		TemporalPort:      c.TemporalPort,
+		TemporalUIPort:    c.TemporalUIPort,
+		Modal:             c.ModalTokenID != "",
+		LocalModalPort:    c.LocalModalPort,
+		SecretKey:         c.SecretKey,
+		LogLevel:          all.LogLevel,
+		Environment:       c.environment(os.Environ()),
+		Migrate:           func(ctx context.Context, url string) error { return migrateUp(ctx, url, logger) },
+		Output:            s.stderr,
+		Color:             isTerminal(s.stderr),
+		Logger:            logger,
+	})
+	if err != nil {
+		return usageError{err.Error()}
+	}
+
+	signals := make(chan os.Signal, 2) // the first, which ended ctx as well, and the second
+	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
+	defer signal.Stop(signals)
+	watching, stopWatching := context.WithCancel(context.WithoutCancel(ctx))
+	defer stopWatching()
+	go killAtSecond(watching, signals, stack.Kill)
+	return stack.Run(ctx)
+}
+
+// killAtSecond calls kill when the second signal arrives.
+func killAtSecond(ctx context.Context, signals <-chan os.Signal, kill func()) {
+	for range 2 {
+		select {
+		case <-signals:
+		case <-ctx.Done():
+			return
+		}
+	}
+	kill()
+}
+
+// environment is what children start from: this process's environment with what was said by flag.
+func (c *DevCmd) environment(env []string) []string {
+	if c.ModalTokenID == "" {
+		return env
+	}
+	return append(env, "MODAL_TOKEN_ID="+c.ModalTokenID, "MODAL_TOKEN_SECRET="+c.ModalTokenSecret)
+}
+
+// migrateUp brings the database at url up to date.
+func migrateUp(ctx context.Context, url string, logger *slog.Logger) error {
+	db, err := postgres.Open(ctx, url, postgres.Options{Logger: logger})
+	if err != nil {
+		return err
+	}
+	defer db.Close()
+	return db.Migrate(ctx)
+}
+
+// defaultDataDir is where state is kept when nobody says otherwise.
+func defaultDataDir() string {
+	if os.Geteuid() == 0 {
+		return "/var/lib/overwinter"
+	}
+	home, err := os.UserHomeDir()
+	if err != nil {
+		return "" // dev asks for --data-dir
+	}
+	return filepath.Join(home, ".local", "share", "overwinter")
+}
+
+// isTerminal tells whether escapes may be written.
+func isTerminal(w io.Writer) bool {
+	file, ok := w.(*os.File)
+	if !ok || os.Getenv("NO_COLOR") != "" {
+		return false
+	}
+	_, err := unix.IoctlGetTermios(int(file.Fd()), unix.TCGETS)
+	return err == nil
+}

@@ -1,0 +1,49 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"text/tabwriter"
+	"time"
+)
+
+// MigrateCmd looks after the database's schema.
+type MigrateCmd struct {
+	Up     MigrateUpCmd     `cmd:"" help:"Bring the database up to date with this build."`
+	Status MigrateStatusCmd `cmd:"" help:"List the migrations and when each was applied."`
+}
+
+// MigrateUpCmd applies what is missing.
+type MigrateUpCmd struct{ databaseFlags }
+
+// Run returns when the schema is up to date, whoever brought it there.
+func (c *MigrateUpCmd) Run(ctx context.Context, logger *slog.Logger) error {
+	return migrateUp(ctx, c.DatabaseURL, logger)
+}
+
+// MigrateStatusCmd changes nothing.
+type MigrateStatusCmd struct{ databaseFlags }
+
+// Run prints one line for each migration.
+func (c *MigrateStatusCmd) Run(ctx context.Context, logger *slog.Logger, s streams) error {
+	db, err := c.open(ctx, logger)
+	if err != nil {
+		return err
+	}
+	defer db.Close()
+	migrations, err := db.MigrationStatus(ctx)
+	if err != nil {
+		return err
+	}
+	table := tabwriter.NewWriter(s.stdout, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(table, "VERSION\tNAME\tAPPLIED")
+	for _, m := range migrations {
+		applied := "pending"
+		if !m.AppliedAt.IsZero() {
+			applied = m.AppliedAt.Format(time.RFC3339)
+		}
+		fmt.Fprintf(table, "%d\t%s\t%s\n", m.Version, m.Name, applied)
+	}
+	return table.Flush()
+}
