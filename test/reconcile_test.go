@@ -1,0 +1,93 @@
+package test
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/overwinter-dev/overwinter/internal/sandbox"
+	"github.com/overwinter-dev/overwinter/internal/sandbox/driver"
+	"github.com/overwinter-dev/overwinter/internal/sandbox/modalsandbox"
+	"github.com/overwinter-dev/overwinter/internal/session"
+)
+
+// TestReconcilerEndsWhatNobodyOwns leaks a sandbox behind the system's back and
+// kills one that it uses: within one interval the first is gone, and the second's
+// session has noticed.
+func TestReconcilerEndsWhatNobodyOwns(t *testing.T) {
+	t.Setenv("OVERWINTER_RECONCILE_EVERY", "2s")
+	s := startStack(t)
+	ctx := t.Context()
+
+	id := s.create(t, object{"prompt": object{"id": "p", "content": "write kept.txt: still here"}})
+	require.Equal(t, "completed", s.waitPrompt(t, id, "p", 60*time.Second)["status"])
+
+	drv, err := modalsandbox.New(modalsandbox.Config{ServerURL: s.modalURL(t), TokenID: "test", TokenSecret: "test"})
+	require.NoError(t, err)
+	defer drv.Close()
+	listed, err := drv.List(ctx, map[string]string{sandbox.TagSession: id})
+	require.NoError(t, err)
+	require.Len(t, listed, 1)
+	provider := sandbox.NewProvider(drv, sandbox.Options{Installation: listed[0].Tags[sandbox.TagInstallation]})
+
+	stray, _, err := provider.Create(ctx, sandbox.Spec{
+		Session: session.NewID(session.SessionPrefix), Generation: 1, Image: sandbox.DefaultBase, Timeout: time.Hour,
+	})
+	require.NoError(t, err)
+	foreign := sandbox.NewProvider(drv, sandbox.Options{Installation: "another"})
+	other, _, err := foreign.Create(ctx, sandbox.Spec{
+		Session: session.NewID(session.SessionPrefix), Generation: 1, Image: sandbox.DefaultBase, Timeout: time.Hour,
+	})
+	require.NoError(t, err)
+	eventually(t, 20*time.Second, "the stray sandbox is terminated", func() error { return ended(ctx, stray) })
+	require.Error(t, ended(ctx, other), "another installation's sandbox is left alone")
+
+	require.NoError(t, provider.Open(listed[0].ID).Terminate(ctx))
+	slept := s.waitStatus(t, id, "hibernated", 30*time.Second)
+	require.Equal(t, "lost", slept["statusReason"])
+
+	s.prompt(t, id, "again", "recall\n$ cat kept.txt")
+	require.Equal(t, "completed", s.waitPrompt(t, id, "again", 60*time.Second)["status"])
+	require.Contains(t, s.text(t, id), "still here")
+	require.Contains(t, s.text(t, id), "2 prompts")
+	woken := s.must(t, http.StatusOK, "GET", "/api/sessions/"+id, nil)
+	require.Equal(t, "unverified", woken["receipt"].(object)["kind"], "%v", woken["receipt"])
+}
+
+// ended is nil when the sandbox has ended.
+func ended(ctx context.Context, sb *sandbox.Sandbox) error {
+	status, err := sb.Poll(ctx)
+	if driver.CodeOf(err) == driver.Gone {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if status.Running {
+		return fmt.Errorf("sandbox %s runs", sb.ID())
+	}
+	return nil
+}
+
+// modalURL is where the stack's local Modal listens.
+func (s *stack) modalURL(t *testing.T) string {
+	t.Helper()
+	for _, line := range s.processes() {
+		words := strings.Fields(line)
+		for i, w := range words {
+			if strings.HasPrefix(w, "--address=") && strings.Contains(line, "local-modal") {
+				return "http://" + strings.TrimPrefix(w, "--address=")
+			}
+			if w == "--address" && strings.Contains(line, "local-modal") && i+1 < len(words) {
+				return "http://" + words[i+1]
+			}
+		}
+	}
+	t.Fatalf("no local Modal among %v", s.processes())
+	return ""
+}
