@@ -120,7 +120,7 @@ func validate(d *pb.Sandbox) error {
 		return status.Error(codes.InvalidArgument, "a sandbox's timeout cannot exceed 24 hours")
 	case d.GetWorkdir() != "" && !path.IsAbs(d.GetWorkdir()):
 		return status.Error(codes.InvalidArgument, "a sandbox's working directory must be absolute")
-	case len(network.GetAllowedCidrs()) > 0, len(network.GetAllowedDomains()) > 0, len(d.GetInboundCidrAllowlist()) > 0:
+	case network.GetNetworkAccessType() == pb.NetworkAccess_ALLOWLIST, len(d.GetInboundCidrAllowlist()) > 0:
 		return status.Error(codes.Unimplemented, "the local Modal cannot enforce network allow-lists; only blocking the network as a whole")
 	case d.GetResources().GetGpuConfig().GetGpuType() != "":
 		return status.Error(codes.Unimplemented, "the local Modal has no GPUs")

@@ -1,6 +1,8 @@
 package localmodal_test
 
 import (
+	"fmt"
+	"os"
 	"testing"
 
 	"go.uber.org/goleak"
@@ -10,5 +12,12 @@ import (
 
 func TestMain(m *testing.M) {
 	localmodal.ReexecMain()
+	if dir := os.Getenv(childServer); dir != "" {
+		if err := runChildServer(dir); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		return
+	}
 	goleak.VerifyTestMain(m)
 }

@@ -78,12 +78,10 @@ func (b *Box) launch(ctx context.Context, root wire.RootSpec, ownNetwork bool) e
 	if err != nil {
 		return err
 	}
-	defer wire.CloseAll([]*os.File{remote})
 	spec, err := wire.MemoryFile(root)
 	if err != nil {
-		return errors.Join(err, conn.Close())
+		return errors.Join(err, conn.Close(), remote.Close())
 	}
-	defer wire.CloseAll([]*os.File{spec})
 
 	complaints := &initLog{logger: b.rt.logger, box: b.id}
 	cmd := exec.Command(b.rt.initPath)
@@ -96,7 +94,9 @@ func (b *Box) launch(ctx context.Context, root wire.RootSpec, ownNetwork bool) e
 	cmd.WaitDelay = time.Second
 	cmd.ExtraFiles = []*os.File{remote, spec}
 	cmd.SysProcAttr = namespaces(ownNetwork)
-	if err := b.rt.spawner.start(cmd); err != nil {
+	err = b.rt.spawner.start(cmd)
+	wire.CloseAll(cmd.ExtraFiles) // the end of init must be the end of the socket
+	if err != nil {
 		return errors.Join(fmt.Errorf("enter namespaces: %w", err), conn.Close())
 	}
 	b.cmd = cmd

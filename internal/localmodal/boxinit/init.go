@@ -42,7 +42,8 @@ func runInit() error {
 	p := &initProcess{conn: conn, execs: map[int]uint64{}, pids: map[uint64]int{}}
 	children := make(chan os.Signal, 1) // one pending wake-up is enough: reap takes all
 	signal.Notify(children, syscall.SIGCHLD)
-	signal.Ignore(syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP, syscall.SIGPIPE)
+	// Caught and dropped rather than ignored: processes would inherit the latter.
+	signal.Notify(make(chan os.Signal, 1), syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP, syscall.SIGPIPE)
 	go func() {
 		for range children {
 			p.reap()

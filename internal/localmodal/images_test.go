@@ -1,0 +1,82 @@
+package localmodal_test
+
+import (
+	"testing"
+
+	modal "github.com/modal-labs/modal-client/go"
+	"github.com/stretchr/testify/require"
+)
+
+func TestImageIsBuiltFromCommands(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	commands := []string{
+		"RUN mkdir -p /built && echo $SECRET > /built/f", `ENV A="1 2" B=3`, "ENV C old form", "WORKDIR /work", "RUN pwd > where && env > env",
+	}
+	secret, err := b.client.Secrets.FromMap(b.ctx, map[string]string{"SECRET": "s3"}, nil)
+	require.NoError(t, err)
+	build := func() *modal.Image {
+		im, err := b.image.DockerfileCommands(commands, &modal.ImageDockerfileCommandsParams{Secrets: []*modal.Secret{secret}}).Build(b.ctx, b.app, nil)
+		require.NoError(t, err)
+		return im
+	}
+	im := build()
+	sb := b.createFrom(im, nil)
+	require.Equal(t, "s3\n/work\n/work\n1 2,3,old form,\n", b.sh(sb, "cat /built/f /work/where; pwd; echo $A,$B,$C,$SECRET"))
+	require.Equal(t, im.ImageID, build().ImageID, "the same commands are not run again")
+
+	// What the image sets holds for what is restored from it.
+	require.Equal(t, "1 2 /work\n", b.sh(b.createFrom(b.snapshot(sb), nil), "echo $A $PWD"))
+}
+
+func TestFailedBuildTellsWhy(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	var failed modal.RemoteError
+	_, err := b.image.DockerfileCommands([]string{"RUN echo told; exit 3"}, nil).Build(b.ctx, b.app, nil)
+	require.ErrorAs(t, err, &failed)
+	require.ErrorContains(t, err, "told")
+	_, err = b.image.DockerfileCommands([]string{"USER nobody"}, nil).Build(b.ctx, b.app, nil)
+	require.ErrorContains(t, err, "USER")
+}
+
+func TestNamedThings(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	var notFound modal.NotFoundError
+	_, err := b.client.Apps.FromName(b.ctx, "nope", nil)
+	require.ErrorAs(t, err, &notFound)
+	_, err = b.client.Secrets.FromName(b.ctx, "nope", nil)
+	require.ErrorAs(t, err, &notFound)
+	_, err = b.client.Volumes.FromName(b.ctx, "nope", nil)
+	require.ErrorAs(t, err, &notFound)
+	_, err = b.client.Images.FromName(b.ctx, "nope:1", nil)
+	require.ErrorAs(t, err, &notFound)
+	_, err = b.client.Images.FromID(b.ctx, "im-nope", nil)
+	require.ErrorAs(t, err, &notFound)
+}
+
+func TestSecretsAndVolumes(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	require.NoError(t, b.server.PutSecret("named", map[string]string{"NAMED": "n"}))
+	named, err := b.client.Secrets.FromName(b.ctx, "named", &modal.SecretFromNameParams{RequiredKeys: []string{"NAMED"}})
+	require.NoError(t, err)
+	_, err = b.client.Secrets.FromName(b.ctx, "named", &modal.SecretFromNameParams{RequiredKeys: []string{"OTHER"}})
+	require.Error(t, err)
+	given, err := b.client.Secrets.FromMap(b.ctx, map[string]string{"GIVEN": "g"}, nil)
+	require.NoError(t, err)
+	volume, err := b.client.Volumes.FromName(b.ctx, "data", &modal.VolumeFromNameParams{CreateIfMissing: true})
+	require.NoError(t, err)
+
+	sb := b.create(&modal.SandboxCreateParams{
+		Secrets: []*modal.Secret{named, given}, Volumes: map[string]*modal.Volume{"/data": volume},
+	})
+	require.Equal(t, "n g\n", b.sh(sb, "echo $NAMED $GIVEN; echo x > /data/f"))
+	reader := b.create(&modal.SandboxCreateParams{
+		Volumes: map[string]*modal.Volume{"/elsewhere": volume.WithMountOptions(&modal.VolumeMountOptionsParams{ReadOnly: new(true)})},
+	})
+	require.Equal(t, "x\n", b.sh(reader, "cat /elsewhere/f"))
+	require.NotZero(t, b.exec(reader, nil, "", "touch", "/elsewhere/g").code)
+	require.Empty(t, b.sh(b.createFrom(b.snapshot(sb), nil), "ls -A /data"), "a volume is no part of a snapshot")
+}

@@ -1,0 +1,95 @@
+package localmodal_test
+
+import (
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strconv"
+	"testing"
+	"time"
+
+	modal "github.com/modal-labs/modal-client/go"
+	"github.com/stretchr/testify/require"
+)
+
+// serveHTTP answers every request on port 8080 with its X-Verified-User-Data. The
+// network is blocked so that the port is the sandbox's own.
+const serveHTTP = `
+import http.server
+class H(http.server.BaseHTTPRequestHandler):
+    def do_GET(self):
+        body = ("hello " + self.headers.get("X-Verified-User-Data", "-")).encode()
+        self.send_response(200); self.send_header("Content-Length", str(len(body))); self.end_headers(); self.wfile.write(body)
+http.server.HTTPServer(("127.0.0.1", 8080), H).serve_forever()
+`
+
+func (b *bundle) webServer() *modal.Sandbox {
+	b.t.Helper()
+	probe, err := modal.NewTCPProbe(8080, nil)
+	require.NoError(b.t, err)
+	sb := b.create(&modal.SandboxCreateParams{
+		Command: []string{"python3", "-c", serveHTTP}, BlockNetwork: true, UnencryptedPorts: []int{8080}, ReadinessProbe: probe,
+	})
+	require.NoError(b.t, sb.WaitUntilReady(b.ctx, 20*time.Second, nil))
+	return sb
+}
+
+func get(t *testing.T, url, token string) (int, string) {
+	t.Helper()
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
+	require.NoError(t, err)
+	if token != "" {
+		request.Header.Set("Authorization", "Bearer "+token)
+	}
+	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+	response, err := client.Do(request)
+	require.NoError(t, err)
+	body, err := io.ReadAll(response.Body)
+	require.NoError(t, err)
+	require.NoError(t, response.Body.Close())
+	return response.StatusCode, string(body)
+}
+
+func TestPortsAreReachable(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	sb := b.webServer()
+
+	tunnels, err := sb.Tunnels(b.ctx, 10*time.Second, nil)
+	require.NoError(t, err)
+	host, port, err := tunnels[8080].TCPSocket()
+	require.NoError(t, err)
+	address := net.JoinHostPort(host, strconv.Itoa(port))
+	code, body := get(t, "http://"+address, "")
+	require.Equal(t, "200 hello -", fmt.Sprint(code, " ", body))
+
+	c, err := sb.CreateConnectToken(b.ctx, &modal.SandboxCreateConnectTokenParams{UserMetadata: "me"})
+	require.NoError(t, err)
+	code, body = get(t, c.URL, c.Token)
+	require.Equal(t, "200 hello me", fmt.Sprint(code, " ", body))
+	code, _ = get(t, c.URL, "wrong")
+	require.Equal(t, http.StatusUnauthorized, code)
+
+	conn, err := net.Dial("tcp", address)
+	require.NoError(t, err)
+	b.terminate(sb)
+	require.NoError(t, conn.SetReadDeadline(time.Now().Add(10*time.Second)))
+	_, err = conn.Read(make([]byte, 1))
+	require.ErrorIs(t, err, io.EOF, "an open connection ends with the sandbox")
+	require.NoError(t, conn.Close())
+	_, err = net.Dial("tcp", address)
+	require.Error(t, err)
+}
+
+func TestExecProbe(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	probe, err := modal.NewExecProbe([]string{"test", "-e", "/root/ready"}, nil)
+	require.NoError(t, err)
+	sb := b.create(&modal.SandboxCreateParams{
+		Command: []string{"sh", "-c", "sleep 0.1; touch /root/ready; sleep 60"}, ReadinessProbe: probe,
+	})
+	require.NoError(t, sb.WaitUntilReady(b.ctx, 20*time.Second, nil))
+	require.Zero(t, b.exec(sb, nil, "", "test", "-e", "/root/ready").code)
+}

@@ -1,0 +1,159 @@
+package localmodal_test
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	modal "github.com/modal-labs/modal-client/go"
+	"github.com/stretchr/testify/require"
+
+	"github.com/overwinter-dev/overwinter/internal/localmodal"
+	"github.com/overwinter-dev/overwinter/internal/localmodal/localmodaltest"
+)
+
+// childServer is set for a test binary that shall be a server to be killed.
+const childServer = "LOCALMODAL_TEST_CHILD_DIR"
+
+// runChildServer prints its URL and serves until it is killed.
+func runChildServer(dir string) error {
+	s, err := localmodal.New(localmodal.Options{DataDir: dir})
+	if err != nil {
+		return err
+	}
+	fmt.Println(s.URL())
+	return s.Run(context.Background())
+}
+
+func startChildServer(t *testing.T, dir string) (url string, kill func()) {
+	t.Helper()
+	cmd := exec.Command(os.Args[0])
+	cmd.Env = append(os.Environ(), childServer+"="+dir)
+	cmd.Stderr = os.Stderr
+	stdout, err := cmd.StdoutPipe()
+	require.NoError(t, err)
+	require.NoError(t, cmd.Start())
+	killed := false
+	kill = func() {
+		if !killed {
+			killed = true
+			_ = cmd.Process.Kill()
+			_ = cmd.Wait()
+		}
+	}
+	t.Cleanup(kill)
+	line, err := bufio.NewReader(stdout).ReadString('\n')
+	require.NoError(t, err)
+	return strings.TrimSpace(line), kill
+}
+
+func connectTo(t *testing.T, url string) *bundle {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	t.Cleanup(cancel)
+	b := &bundle{t: t, ctx: ctx, client: localmodaltest.Client(t, url)}
+	app, err := b.client.Apps.FromName(ctx, "test", &modal.AppFromNameParams{CreateIfMissing: true})
+	require.NoError(t, err)
+	b.app, b.image = app, b.client.Images.FromRegistry("debian:12", nil)
+	return b
+}
+
+func TestKilledServerLeavesNoProcessAndLosesNothing(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	url, kill := startChildServer(t, dir)
+	b := connectTo(t, url)
+	sb := b.create(&modal.SandboxCreateParams{Name: "mine", Tags: map[string]string{"a": "b"},
+		ExperimentalOptions: map[string]any{"enable_exit_snapshot": true}})
+	plain := b.create(nil)
+	marker := "sleep-" + sb.SandboxID
+	b.sh(sb, "echo one > /root/f; cp /usr/bin/sleep /tmp/"+marker+"; setsid /tmp/"+marker+" 1000 >/dev/null 2>&1 </dev/null &")
+	im := b.snapshot(sb)
+	require.NoError(t, im.Publish(b.ctx, "kept:1", nil))
+	b.sh(sb, "echo two > /root/f")
+	require.Eventually(t, func() bool { return processes(t, marker) == 1 }, 5*time.Second, 10*time.Millisecond)
+
+	kill()
+	require.Eventually(t, func() bool { return processes(t, marker) == 0 }, 5*time.Second, 10*time.Millisecond)
+	unfinished := filepath.Join(dir, "building", "left-by-the-kill")
+	require.NoError(t, os.MkdirAll(unfinished, 0o755))
+
+	again := connect(t, localmodaltest.Start(t, localmodal.Options{DataDir: dir}))
+	require.Equal(t, b.app.AppID, again.app.AppID)
+	for id, name := range map[string]string{sb.SandboxID: "with exit snapshot", plain.SandboxID: "without"} {
+		handle, err := again.client.Sandboxes.FromID(again.ctx, id, nil)
+		require.NoError(t, err)
+		code, err := again.handle(handle).Poll(again.ctx, nil)
+		require.NoError(t, err)
+		require.Equal(t, new(137), code, name)
+	}
+	require.Empty(t, again.list(&modal.SandboxListParams{AppID: again.app.AppID}))
+	_, err := again.client.Sandboxes.FromName(again.ctx, "test", "mine", nil)
+	require.Error(t, err)
+	ended, err := again.client.Sandboxes.FromName(again.ctx, "test", "mine", &modal.SandboxFromNameParams{IncludeTerminated: true})
+	require.NoError(t, err)
+	again.handle(ended)
+	tags, err := ended.GetTags(again.ctx, nil)
+	require.NoError(t, err)
+	require.Equal(t, map[string]string{"a": "b"}, tags)
+
+	published, err := again.client.Images.FromName(again.ctx, "kept:1", nil)
+	require.NoError(t, err)
+	require.Equal(t, im.ImageID, published.ImageID)
+	require.Equal(t, "one\n", again.sh(again.createFrom(published, nil), "cat /root/f"))
+	left, err := ended.ExperimentalGetExitSnapshot(again.ctx, nil)
+	require.NoError(t, err)
+	require.Equal(t, "two\n", again.sh(again.createFrom(left, nil), "cat /root/f"))
+	require.NoDirExists(t, unfinished)
+	require.NoDirExists(t, filepath.Join(dir, "boxes", plain.SandboxID))
+}
+
+func TestStoppedServerEndsItsSandboxes(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	s, err := localmodal.New(localmodal.Options{DataDir: dir})
+	require.NoError(t, err)
+	stop := localmodaltest.Run(t, s)
+	b := connect(t, s)
+	sb := b.create(&modal.SandboxCreateParams{ExperimentalOptions: map[string]any{"enable_exit_snapshot": true}})
+	b.sh(sb, "echo kept > /root/f")
+	stop()
+	again := connect(t, localmodaltest.Start(t, localmodal.Options{DataDir: dir}))
+	ended, err := again.client.Sandboxes.FromID(again.ctx, sb.SandboxID, nil)
+	require.NoError(t, err)
+	left, err := again.handle(ended).ExperimentalGetExitSnapshot(again.ctx, nil)
+	require.NoError(t, err)
+	require.Equal(t, "kept\n", again.sh(again.createFrom(left, nil), "cat /root/f"))
+}
+
+func TestNewRefusesWhatCannotWork(t *testing.T) {
+	t.Parallel()
+	for _, address := range []string{"0.0.0.0:0", ":0", "192.0.2.1:0", "127.0.0.2:0", "nonsense"} {
+		_, err := localmodal.New(localmodal.Options{Address: address, DataDir: t.TempDir()})
+		require.Error(t, err, address)
+	}
+	_, err := localmodal.New(localmodal.Options{})
+	require.ErrorContains(t, err, "data directory")
+
+	dir := t.TempDir()
+	localmodaltest.Start(t, localmodal.Options{DataDir: dir})
+	_, err = localmodal.New(localmodal.Options{DataDir: dir})
+	require.ErrorContains(t, err, "in use")
+
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, taken.Close()) })
+	_, err = localmodal.New(localmodal.Options{Address: taken.Addr().String(), DataDir: t.TempDir()})
+	require.ErrorContains(t, err, "address already in use")
+
+	// A program that is no init stands for a machine on which none can run.
+	_, err = localmodal.New(localmodal.Options{DataDir: t.TempDir(), InitPath: "/bin/false"})
+	require.ErrorContains(t, err, "user namespaces and overlayfs")
+}
