@@ -1,8 +1,15 @@
 package main
 
 import (
+	"bytes"
+	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -15,8 +22,8 @@ func TestDeliversAPromptAndNumbersWhatTheAgentSays(t *testing.T) {
 	require.Equal(t, runner.Welcome{Version: runner.ProtocolVersion, Delivery: runner.NotStarted, LastFrame: -1}, w.Welcome())
 
 	require.NoError(t, w.Start(runner.Start{Launch: b.shell(echo), Input: []byte("one\ntwo\n")}))
-	w.delivery(runner.Delivered)
 	w.line("got two")
+	w.delivery(runner.Delivered)
 	require.NoError(t, w.Input([]byte("three\n")))
 	w.line("got three")
 	for i, f := range w.frames {
@@ -39,4 +46,223 @@ func TestOneProcessServesManyRuns(t *testing.T) {
 		require.Zero(t, f.No)
 		require.NoError(t, w.Close())
 	}
+}
+
+func TestANewWorkerGoesOnWhereTheOldOneDied(t *testing.T) {
+	b := setup(t)
+	const total = 400
+	// The agent waits for word in the middle, so that there is a middle.
+	script := fmt.Sprintf(`read -r go
+i=0; while [ $i -lt %d ]; do echo "line $i"; i=$((i+1)); [ $i = 200 ] && read -r go; done; read -r go`, total)
+	w := b.started("run_1", script, "go\n")
+	w.line("line 99")
+	seen := texts(w.frames)
+	require.NoError(t, w.cmd.Process.Kill())
+	for w.next() != nil { // what it had received before it died is lost with it
+	}
+
+	w = b.attach(runner.Hello{Run: "run_1", From: int64(len(seen)), Attempt: 2})
+	require.Equal(t, runner.Delivered, w.Welcome().Delivery)
+	require.True(t, w.Welcome().Open)
+	require.True(t, w.Welcome().Agent)
+	require.NoError(t, w.Input([]byte("go\n")))
+	w.line(fmt.Sprintf("line %d", total-1))
+	require.EqualValues(t, len(seen), w.frames[0].No)
+	seen = append(seen, texts(w.frames)...)
+	require.Len(t, seen, total)
+	for i, line := range seen {
+		require.Equal(t, fmt.Sprintf("line %d", i), line)
+	}
+}
+
+func TestANewLinkDisplacesTheOld(t *testing.T) {
+	b := setup(t)
+	old := b.started("run_1", echo, "one\n")
+	old.line("got one")
+
+	w := b.attach(runner.Hello{Run: "run_1", From: 1})
+	old.displaced()
+	require.Contains(t, old.stderr.String(), "newer link")
+
+	require.NoError(t, w.Input([]byte("two\n")))
+	w.line("got two")
+	require.Equal(t, []string{"got two"}, texts(w.frames))
+}
+
+func TestADisplacedAttachEndsThoughNobodyReadsIt(t *testing.T) {
+	b := setup(t)
+	h := runner.Hello{Run: "run_1", Token: b.token}
+	cmd := b.command(t.Context(), b.paths.Attach(h))
+	stdin, err := cmd.StdinPipe()
+	require.NoError(t, err)
+	_, err = cmd.StdoutPipe() // never read: the pipe fills up
+	require.NoError(t, err)
+	require.NoError(t, cmd.Start())
+	h.Version = runner.ProtocolVersion
+	require.NoError(t, runner.WriteMessage(stdin, &h))
+	require.NoError(t, runner.WriteMessage(stdin, &runner.Start{
+		Launch: b.shell(`i=0; while [ $i -lt 30000 ]; do echo "line $i of a flood that fills every pipe on its way"; i=$((i+1)); done; : > done; read -r x; read -r x`),
+		Input:  []byte("go\n"),
+	}))
+	b.file("done") // by now every pipe between the runner and us is full
+	require.NoError(t, b.attach(runner.Hello{Run: "run_2"}).Close())
+	ended := make(chan error, 1)
+	go func() { ended <- cmd.Wait() }()
+	select {
+	case err := <-ended:
+		require.Error(t, err)
+	case <-time.After(deadline):
+		require.NoError(t, cmd.Process.Kill())
+		t.Fatal("attach hangs")
+	}
+}
+
+func TestASlowWorkerDoesNotHoldTheAgentBack(t *testing.T) {
+	b := setup(t)
+	w := b.started("run_1", `head -c 20000000 /dev/zero | tr '\0' 'x' | fold -w 1000; echo; : > done; read -r x; read -r x`, "go\n")
+	b.file("done") // nobody has called Next
+	w.until(func(m runner.Message) bool { f, ok := m.(*runner.Frame); return ok && f.No == 19_999 })
+}
+
+func TestStartingTwiceDeliversOnce(t *testing.T) {
+	b := setup(t)
+	w := b.started("run_1", echo, "one\n")
+	w.line("got one")
+	again := runner.Start{Launch: b.shell(echo), Input: []byte("one\n")}
+	require.NoError(t, w.Start(again))
+	w.delivery(runner.Delivered)
+
+	w = b.attach(runner.Hello{Run: "run_1", From: 0})
+	require.NoError(t, w.Start(again))
+	require.NoError(t, w.Input([]byte("mark\n")))
+	w.line("got mark")
+	require.Equal(t, []string{"got one", "got mark"}, texts(w.frames))
+}
+
+func TestAWrongTokenIsRefused(t *testing.T) {
+	b := setup(t)
+	other, _ := runner.NewToken()
+	w, err := b.tryAttach(runner.Hello{Run: "run_1", Token: other})
+	refusal, ok := errors.AsType[*runner.Error](err)
+	require.True(t, ok, "%v", err)
+	require.Equal(t, runner.CodeToken, refusal.Code)
+	require.Equal(t, runner.ExitRefused, w.exitCode())
+
+	for _, e := range []runner.Exec{
+		b.paths.Ping(runner.PingRequest{Token: other}),
+		b.paths.Abort(runner.AbortRequest{Token: other, Run: "run_1"}),
+		b.paths.Seal(runner.SealRequest{Token: other}),
+	} {
+		out, stderr, code := b.run(e)
+		require.Equal(t, runner.ExitRefused, code, stderr)
+		require.Empty(t, out)
+	}
+	require.False(t, b.ping().Sealed)
+}
+
+func TestAnOlderAttemptDoesNotDisplaceANewerOne(t *testing.T) {
+	b := setup(t)
+	w := b.attach(runner.Hello{Run: "run_1", Attempt: 2})
+	_, err := b.tryAttach(runner.Hello{Run: "run_1", Attempt: 1})
+	refusal, ok := errors.AsType[*runner.Error](err)
+	require.True(t, ok, "%v", err)
+	require.Equal(t, runner.CodeStale, refusal.Code)
+	require.NoError(t, w.Flush(1))
+	require.Equal(t, &runner.Flushed{ID: 1}, w.next())
+}
+
+func TestNeitherArgvNorEnvironmentOfTheAgentHoldsWhatItShouldNotKnow(t *testing.T) {
+	b := setup(t)
+	w := b.attach(runner.Hello{Run: "run_1"})
+	require.NoError(t, w.Start(runner.Start{
+		Launch:  runner.Launch{Argv: []string{"env"}, Dir: b.paths.Workspace, Env: map[string]string{"PLAIN": "1", runner.TokenVariable: "x"}},
+		Secrets: map[string]string{"API_KEY": "secret"},
+	}))
+	require.Zero(t, w.exit().Code)
+	names := map[string]string{}
+	for _, f := range w.frames {
+		if k, v, ok := strings.Cut(string(f.Data), "="); ok && f.Stream == runner.Stdout {
+			names[k] = v
+		}
+	}
+	require.Equal(t, "secret", names["API_KEY"])
+	require.Equal(t, "1", names["PLAIN"])
+	require.Equal(t, b.paths.Home, names["HOME"])
+	require.NotContains(t, names, runner.TokenVariable)
+	for k := range names {
+		require.Contains(t, []string{"PATH", "HOME", "LANG", "TERM", "PLAIN", "API_KEY", "PWD", "SHLVL", "_"}, k)
+	}
+	argv, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", w.cmd.Process.Pid))
+	require.NoError(t, err)
+	require.NotContains(t, string(argv), b.token)
+}
+
+func TestTheSocketIsForItsUserAlone(t *testing.T) {
+	b := setup(t)
+	info, err := os.Stat(filepath.Join(b.paths.State, "runner.sock"))
+	require.NoError(t, err)
+	require.Equal(t, os.FileMode(0o600), info.Mode().Perm())
+}
+
+func TestCarriesAFloodOfFrames(t *testing.T) {
+	b := setup(t)
+	const total = 100_000
+	w := b.started("run_1", fmt.Sprintf(`read -r go; seq 1 %d; read -r go`, total), "go\n")
+	for i := range total {
+		f := w.until(func(m runner.Message) bool { _, ok := m.(*runner.Frame); return ok }).(*runner.Frame)
+		if f.No != int64(i) || string(f.Data) != strconv.Itoa(i+1) {
+			t.Fatalf("frame %d: got %d %q", i, f.No, f.Data)
+		}
+	}
+}
+
+func TestALineOverTheBoundIsCut(t *testing.T) {
+	b := setup(t)
+	w := b.started("run_1", fmt.Sprintf(`read -r go; head -c %d /dev/zero | tr '\0' 'x'; echo; echo after; printf torn`, runner.MaxLine+5000), "go\n")
+	w.line("after")
+	require.Len(t, w.frames, 2)
+	require.Len(t, w.frames[0].Data, runner.MaxLine)
+	require.True(t, w.frames[0].Truncated)
+	require.False(t, w.frames[1].Truncated)
+	require.True(t, w.line("torn").Truncated)
+}
+
+func TestASecondLaunchReplacesTheProcess(t *testing.T) {
+	b := setup(t)
+	w := b.started("run_1", echo, "one\n")
+	w.line("got one")
+	pid := b.ping().AgentPID
+
+	w = b.started("run_2", `while read -r line; do echo "new $line"; done`, "two\n")
+	w.line("new two")
+	require.NotEqual(t, pid, b.ping().AgentPID)
+	require.Equal(t, []string{"new two"}, texts(w.frames), "the end of the old process belongs to the run before")
+
+	w = b.attach(runner.Hello{Run: "run_1", From: 1})
+	require.Equal(t, runner.StoppedLaunch, w.exit().Stopped)
+	require.False(t, b.attach(runner.Hello{Run: "run_1"}).Welcome().Open)
+}
+
+func TestTheSameKeyKeepsTheProcess(t *testing.T) {
+	b := setup(t)
+	first, second := b.shell(echo), b.shell(echo+" # --resume")
+	first.Key, second.Key = "model-a", "model-a"
+	w := b.attach(runner.Hello{Run: "run_1"})
+	require.NoError(t, w.Start(runner.Start{Launch: first, Input: []byte("one\n")}))
+	w.line("got one")
+	pid := b.ping().AgentPID
+	w = b.attach(runner.Hello{Run: "run_2"})
+	require.NoError(t, w.Start(runner.Start{Launch: second, Input: []byte("two\n")}))
+	w.line("got two")
+	require.Equal(t, pid, b.ping().AgentPID)
+}
+
+func TestTheCommandLineMustNameTheRunOfTheHello(t *testing.T) {
+	b := setup(t)
+	cmd := b.command(t.Context(), b.paths.Attach(runner.Hello{Run: "run_2"}))
+	var hello bytes.Buffer
+	require.NoError(t, runner.WriteMessage(&hello, &runner.Hello{Version: runner.ProtocolVersion, Token: b.token, Run: "run_1"}))
+	cmd.Stdin = &hello
+	require.Error(t, cmd.Run())
+	require.Equal(t, runner.ExitRefused, cmd.ProcessState.ExitCode())
 }

@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -32,6 +33,9 @@ func TestMain(m *testing.M) {
 	}
 	goleak.VerifyTestMain(m)
 }
+
+// poll is how often a test looks again at what gives no signal.
+const poll = 5 * time.Millisecond
 
 // deadline is how long a test waits for what must happen soon.
 const deadline = 15 * time.Second
@@ -235,12 +239,26 @@ func (w *worker) line(text string) *runner.Frame {
 	}).(*runner.Frame)
 }
 
+// delivery waits until the prompt has got that far. The agent may have answered
+// before the runner says so.
 func (w *worker) delivery(d runner.Delivery) {
 	w.t.Helper()
-	w.until(func(m runner.Message) bool {
+	is := func(m runner.Message) bool {
 		c, ok := m.(*runner.DeliveryChanged)
 		return ok && c.Delivery == d
-	})
+	}
+	if !slices.ContainsFunc(w.seen, is) {
+		w.until(is)
+	}
+}
+
+// displaced reads what is left on a link that a newer one has taken over.
+func (w *worker) displaced() {
+	w.t.Helper()
+	for w.next() != nil {
+	}
+	require.ErrorIs(w.t, w.end, runner.ErrDisplaced)
+	require.Equal(w.t, runner.ExitDisplaced, w.exitCode())
 }
 
 func (w *worker) exit() runner.ExitReport {
@@ -282,6 +300,19 @@ func (b *sandbox) started(run, script, input string) *worker {
 	w := b.attach(runner.Hello{Run: run})
 	require.NoError(b.t, w.Start(runner.Start{Launch: b.shell(script), Input: []byte(input)}))
 	return w
+}
+
+// file waits for a file in the workspace and returns what it holds.
+func (b *sandbox) file(name string) string {
+	b.t.Helper()
+	path := filepath.Join(b.paths.Workspace, name)
+	require.Eventually(b.t, func() bool {
+		_, err := os.Stat(path)
+		return err == nil
+	}, deadline, poll, "%s does not appear", name)
+	data, err := os.ReadFile(path)
+	require.NoError(b.t, err)
+	return string(data)
 }
 
 func texts(frames []runner.Frame) []string {

@@ -38,6 +38,7 @@ var (
 type agent struct {
 	key    string
 	log    *slog.Logger
+	reaper *reaper
 	frame  func(stream runner.Stream, data []byte, truncated bool)
 	child  *child
 	stdin  *os.File
@@ -155,7 +156,7 @@ func startAgent(
 	}
 	_ = errors.Join(files[0].Close(), files[3].Close(), files[5].Close())
 	a := &agent{
-		key: launchKey(s), log: log, frame: frame, child: c, stdin: files[1],
+		key: launchKey(s), log: log, reaper: r, frame: frame, child: c, stdin: files[1],
 		writes: make(chan stdinWrite, stdinQueue), done: make(chan struct{}),
 	}
 	go a.supervise(files[2], files[4])
@@ -331,7 +332,7 @@ func (a *agent) kill(reason runner.StopReason) {
 func (a *agent) killTree() {
 	ctx, cancel := context.WithTimeout(context.Background(), killBudget)
 	defer cancel()
-	if err := killTree(ctx, os.Getpid()); err != nil {
+	if err := a.reaper.killDescendants(ctx); err != nil {
 		a.log.Error("processes of the agent are left", "error", err)
 	}
 }

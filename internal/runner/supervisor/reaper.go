@@ -83,7 +83,8 @@ func (r *reaper) start(path string, argv []string, attr *os.ProcAttr) (*child, e
 	return c, err
 }
 
-func (r *reaper) reap() {
+// reap takes every child that has ended and reports whether none is left at all.
+func (r *reaper) reap() (childless bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for {
@@ -93,7 +94,7 @@ func (r *reaper) reap() {
 			continue
 		}
 		if err != nil || pid <= 0 {
-			return
+			return errors.Is(err, unix.ECHILD)
 		}
 		if c := r.children[pid]; c != nil {
 			delete(r.children, pid)

@@ -3,9 +3,10 @@ package supervisor
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
+	"slices"
 	"strconv"
 	"time"
 
@@ -23,8 +24,12 @@ type process struct {
 // subreaper of all that the agent starts, a process that was double-forked or
 // has a session of its own is found as well.
 func descendants(root int) ([]process, error) {
-	stats, err := filepath.Glob("/proc/[0-9]*/stat")
+	proc, err := os.Open("/proc")
 	if err != nil {
+		return nil, err
+	}
+	names, err := proc.Readdirnames(-1)
+	if err := errors.Join(err, proc.Close()); err != nil {
 		return nil, err
 	}
 	type entry struct {
@@ -32,8 +37,12 @@ func descendants(root int) ([]process, error) {
 		dead bool
 	}
 	children := map[int][]entry{}
-	for _, path := range stats {
-		data, err := os.ReadFile(path)
+	for _, name := range slices.Backward(names) { // the youngest first: they are the quickest to go
+		pid, err := strconv.Atoi(name)
+		if err != nil {
+			continue
+		}
+		data, err := os.ReadFile("/proc/" + name + "/stat")
 		if err != nil {
 			continue // it has ended meanwhile
 		}
@@ -46,7 +55,6 @@ func descendants(root int) ([]process, error) {
 		if len(fields) < 20 {
 			continue
 		}
-		pid, _ := strconv.Atoi(filepath.Base(filepath.Dir(path)))
 		parent, _ := strconv.Atoi(string(fields[1]))
 		state := fields[0][0]
 		children[parent] = append(children[parent], entry{
@@ -66,9 +74,13 @@ func descendants(root int) ([]process, error) {
 	return found, nil
 }
 
-// killTree kills every process below root and returns when none is left. Each is
-// stopped before any is killed, so that none can fork while the others die.
-func killTree(ctx context.Context, root int) error {
+// killDescendants kills everything below this process and returns when nothing is
+// left. Each is stopped before any is killed, so that none can fork while the
+// others die. A list of processes is out of date when it has been read, so it is
+// the kernel's word that counts: as subreaper the runner has a child, dead or
+// alive, for as long as it has any descendant.
+func (r *reaper) killDescendants(ctx context.Context) error {
+	root := os.Getpid()
 	stopped := map[process]bool{}
 	for {
 		alive, err := descendants(root)
@@ -76,7 +88,13 @@ func killTree(ctx context.Context, root int) error {
 			return fmt.Errorf("list processes: %w", err)
 		}
 		if len(alive) == 0 {
-			return nil
+			if r.reap() {
+				return nil
+			}
+			if ctx.Err() != nil {
+				return fmt.Errorf("processes fork faster than they can be found: %w", context.Cause(ctx))
+			}
+			continue
 		}
 		fresh := false
 		for _, p := range alive {

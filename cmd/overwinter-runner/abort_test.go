@@ -1,0 +1,141 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/overwinter-dev/overwinter/internal/runner"
+)
+
+func TestAnAbortReachesTheAgentWithin100ms(t *testing.T) {
+	b := setup(t)
+	w := b.started("run_1", `echo ready; read -r go; read -r abort; echo "heard $abort"; read -r more; echo "and $more"`, "go\n")
+	w.line("ready")
+	asked := time.Now()
+	require.True(t, b.abort("run_1", runner.Interrupt{Stdin: []byte("stop\n"), Grace: time.Minute}))
+	f := w.line("heard stop")
+	// The limit is of the whole way: a process of its own, socket, stdin, answer, journal.
+	require.Less(t, f.At.Sub(asked), 100*time.Millisecond)
+	require.NoError(t, w.Settle())
+	require.NoError(t, w.Input([]byte("on\n")))
+	w.line("and on")
+}
+
+func TestAnAbortBySignalReachesTheProcessGroup(t *testing.T) {
+	b := setup(t)
+	w := b.started("run_1", `trap 'echo caught; exit 3' INT; echo ready; sleep 1000 & wait`, "go\n")
+	w.line("ready")
+	require.True(t, b.abort("run_1", runner.Interrupt{Signal: "INT", Grace: time.Minute}))
+	w.line("caught")
+	r := w.exit()
+	require.Equal(t, 3, r.Code)
+	require.False(t, r.Interrupted, "it ended by itself")
+}
+
+func TestWhatDoesNotHeedAnAbortIsKilledWithItsTree(t *testing.T) {
+	b := setup(t)
+	// One child in a session of its own, one double-forked from there, one that
+	// refuses every signal that can be refused: none may outlive the agent.
+	script := `trap '' INT TERM HUP
+setsid sh -c 'trap "" TERM; echo $$ > a; sleep 1000' &
+setsid sh -c '(setsid sh -c "echo \$\$ > b; exec sleep 1000" &) ; exit' &
+sh -c 'trap "" TERM INT; echo $$ > c; while :; do sleep 1000; done' &
+while [ ! -s a ] || [ ! -s b ] || [ ! -s c ]; do sleep 0.01; done
+echo ready; while :; do sleep 1000; done`
+	w := b.started("run_1", script, "")
+	w.line("ready")
+	var pids []int
+	for _, name := range []string{"a", "b", "c"} {
+		data, err := os.ReadFile(filepath.Join(b.paths.Workspace, name))
+		require.NoError(t, err)
+		pid, err := strconv.Atoi(strings.TrimSpace(string(data)))
+		require.NoError(t, err)
+		require.NoError(t, syscall.Kill(pid, 0))
+		pids = append(pids, pid)
+	}
+	require.True(t, b.abort("run_1", runner.Interrupt{Signal: "INT", Grace: 50 * time.Millisecond}))
+	r := w.exit()
+	require.Equal(t, -1, r.Code)
+	require.Equal(t, "killed", r.Signal)
+	require.True(t, r.Interrupted)
+	require.Equal(t, runner.StoppedInterrupt, r.Stopped)
+	for _, pid := range pids {
+		require.ErrorIs(t, syscall.Kill(pid, 0), syscall.ESRCH, "process %d is left", pid)
+	}
+	require.False(t, b.ping().Agent)
+}
+
+func TestATreeThatForksAllTheTimeIsKilled(t *testing.T) {
+	b := setup(t)
+	// Each generation starts the next in a new session and goes away.
+	script := `cat > fork.sh <<'X'
+touch alive; setsid sh fork.sh & exit
+X
+setsid sh fork.sh & while [ ! -e alive ]; do sleep 0.01; done; echo ready; sleep 1000`
+	w := b.started("run_1", script, "")
+	w.line("ready")
+	require.NoError(t, w.Interrupt(runner.Interrupt{}))
+	require.True(t, w.exit().Interrupted)
+	flag := filepath.Join(b.paths.Workspace, "alive")
+	require.NoError(t, os.Remove(flag))
+	w = b.started("run_2", `sleep 0.1; [ -e alive ] && echo left || echo clean`, "")
+	w.line("clean")
+}
+
+func TestASettledTurnIsNotKilled(t *testing.T) {
+	b := setup(t)
+	w := b.started("run_1", echo, "one\n")
+	w.line("got one")
+	require.NoError(t, w.Interrupt(runner.Interrupt{Stdin: []byte("abort\n"), Grace: 200 * time.Millisecond}))
+	w.line("got abort")
+	require.NoError(t, w.Settle())
+	// An unsettled interrupt with the same grace, set later, kills: so the first would have.
+	pid := b.ping().AgentPID
+	w = b.started("run_2", echo, "two\n")
+	w.line("got two")
+	time.AfterFunc(250*time.Millisecond, func() { _ = w.Input([]byte("late\n")) })
+	w.line("got late")
+	require.Equal(t, pid, b.ping().AgentPID)
+	require.NoError(t, w.Interrupt(runner.Interrupt{Stdin: []byte("abort\n"), Grace: 200 * time.Millisecond}))
+	require.True(t, w.exit().Interrupted)
+}
+
+func TestAnAbortOfAnotherRunReachesNothing(t *testing.T) {
+	b := setup(t)
+	require.False(t, b.abort("run_1", runner.Interrupt{Stdin: []byte("x\n")}), "there is no agent")
+	w := b.started("run_1", echo, "one\n")
+	w.line("got one")
+	require.False(t, b.abort("run_0", runner.Interrupt{Stdin: []byte("x\n")}))
+	require.NoError(t, w.Input([]byte("two\n")))
+	w.line("got two")
+}
+
+func TestAnAgentThatDoesNotReadIsStillKilled(t *testing.T) {
+	b := setup(t)
+	w := b.started("run_1", `echo ready; while :; do sleep 1000; done`, strings.Repeat("x", 1<<20)) // more than a pipe holds
+	w.line("ready")
+	require.Equal(t, runner.Delivering, b.attach(runner.Hello{Run: "run_1"}).Welcome().Delivery)
+	require.True(t, b.abort("run_1", runner.Interrupt{Stdin: []byte("stop\n"), Grace: 20 * time.Millisecond}))
+	w = b.attach(runner.Hello{Run: "run_1"})
+	require.True(t, w.exit().Interrupted)
+}
+
+func TestAnUnknownSignalIsRefused(t *testing.T) {
+	b := setup(t)
+	w := b.started("run_1", echo, "one\n")
+	w.line("got one")
+	_, stderr, code := b.run(b.paths.Abort(runner.AbortRequest{
+		Token: b.token, Run: "run_1", Interrupt: runner.Interrupt{Signal: "NONSENSE", Grace: time.Minute},
+	}))
+	require.Equal(t, runner.ExitRefused, code)
+	require.Contains(t, stderr, "NONSENSE")
+	require.True(t, b.ping().Agent, fmt.Sprint("the agent lives on: ", stderr))
+}

@@ -1,0 +1,223 @@
+package main
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/overwinter-dev/overwinter/internal/runner"
+	"github.com/overwinter-dev/overwinter/internal/session"
+)
+
+func hashOf(text string) string {
+	sum := sha256.Sum256([]byte(text))
+	return hex.EncodeToString(sum[:])
+}
+
+func TestSealStopsEverythingAndDescribesWhatIsThere(t *testing.T) {
+	b := setup(t)
+	w := b.attach(runner.Hello{Run: "run_1"})
+	launch := b.shell(`setsid sleep 1000 & echo $! > child; while read -r line; do echo "$line" >> "$HOME/one.txt"; echo "got $line"; done; echo "last words" >> "$HOME/one.txt"`)
+	path := filepath.Join(b.paths.Home, "one.txt")
+	launch.Transcripts = []string{path}
+	require.NoError(t, w.Start(runner.Start{Launch: launch, Input: []byte("hello\n")}))
+	w.line("got hello")
+	s := store{}
+	w.sync(s, 1)
+	require.Equal(t, "hello\n", string(s[path].Data))
+	require.NoError(t, w.Close())
+
+	seal, segments := b.seal(runner.SealRequest{Known: s.positions()})
+	for _, seg := range segments {
+		s.add(t, seg)
+	}
+	text := "hello\nlast words\n"
+	require.Equal(t, text, string(s[path].Data), "what the agent wrote while it was stopped is handed over")
+	want := runner.Seal{
+		Manifest:  session.Manifest{AgentFiles: []session.ManifestFile{{Path: path, Size: int64(len(text)), SHA256: hashOf(text)}}},
+		Run:       "run_1",
+		LastFrame: 1, // the answer and the exit
+	}
+	require.Equal(t, want, seal)
+	child, err := strconv.Atoi(strings.TrimSpace(b.file("child")))
+	require.NoError(t, err)
+	require.ErrorIs(t, syscall.Kill(child, 0), syscall.ESRCH, "the detached child is left")
+	p := b.ping()
+	require.True(t, p.Sealed)
+	require.False(t, p.Agent)
+	require.Empty(t, p.Run)
+
+	again, segments := b.seal(runner.SealRequest{Known: s.positions()})
+	require.Equal(t, want, again)
+	require.Empty(t, segments)
+	_, segments = b.seal(runner.SealRequest{})
+	require.Len(t, segments, 1, "a worker that lost the first answer gets it all")
+
+	// What a snapshot of this moment holds: a run that is over, not one that was cut.
+	b.stop(syscall.SIGKILL)
+	b.start()
+	w = b.attach(runner.Hello{Run: "run_1", From: 1})
+	require.Equal(t, runner.Welcome{Version: runner.ProtocolVersion, Delivery: runner.Delivered, LastFrame: 1}, w.Welcome())
+	require.Equal(t, runner.StoppedSeal, w.exit().Stopped)
+	again, _ = b.seal(runner.SealRequest{Known: s.positions()})
+	require.Equal(t, want.Manifest, again.Manifest, "the patterns outlive the runner")
+
+	w = b.started("run_2", echo, "on\n")
+	w.line("got on")
+	require.False(t, b.ping().Sealed)
+}
+
+func TestSealKillsAnAgentThatWillNotEnd(t *testing.T) {
+	b := setup(t)
+	w := b.started("run_1", `trap '' TERM; echo ready; while :; do sleep 1000; done`, "")
+	w.line("ready")
+	seal, _ := b.seal(runner.SealRequest{Grace: 50 * time.Millisecond})
+	require.Equal(t, []session.ManifestFile{}, seal.Manifest.AgentFiles)
+	r := w.exit()
+	require.Equal(t, "killed", r.Signal)
+	require.Equal(t, runner.StoppedSeal, r.Stopped)
+	require.False(t, r.Interrupted)
+}
+
+func TestSealOfASandboxThatNeverRan(t *testing.T) {
+	b := setup(t)
+	seal, segments := b.seal(runner.SealRequest{})
+	require.Equal(t, runner.Seal{Manifest: session.Manifest{AgentFiles: []session.ManifestFile{}}, LastFrame: -1}, seal)
+	require.Empty(t, segments)
+}
+
+func TestAStartThatHadToWaitForASealIsRefused(t *testing.T) {
+	b := setup(t)
+	w := b.started("run_1", `trap '' TERM; echo ready; while :; do sleep 1000; done`, "")
+	w.line("ready")
+	sealed := make(chan struct{})
+	go func() {
+		defer close(sealed)
+		_, _, code := b.run(b.paths.Seal(runner.SealRequest{Token: b.token, Grace: 300 * time.Millisecond}))
+		assert.Zero(t, code)
+	}()
+	w = b.attach(runner.Hello{Run: "run_2"})
+	agent := b.ping().AgentPID
+	require.Eventually(t, func() bool { // the first thing that a seal does is to close it
+		return !stdinOpen(agent, b.serve.Process.Pid)
+	}, deadline, poll)
+	require.NoError(t, w.Start(runner.Start{Launch: b.shell(echo), Input: []byte("x\n")}))
+	require.Nil(t, w.next())
+	refusal, ok := w.end.(*runner.Error)
+	require.True(t, ok, "%v", w.end)
+	require.Equal(t, runner.CodeStopping, refusal.Code)
+	<-sealed
+	require.True(t, b.ping().Sealed)
+	require.Equal(t, runner.NotStarted, b.attach(runner.Hello{Run: "run_2"}).Welcome().Delivery)
+}
+
+// stdinOpen reports whether the runner still holds the pipe to the agent's stdin.
+func stdinOpen(agent, serve int) bool {
+	pipe, err := os.Readlink(filepath.Join("/proc", strconv.Itoa(agent), "fd", "0"))
+	if err != nil {
+		return false
+	}
+	fds, _ := filepath.Glob(filepath.Join("/proc", strconv.Itoa(serve), "fd", "*"))
+	for _, fd := range fds {
+		if target, err := os.Readlink(fd); err == nil && target == pipe {
+			return true
+		}
+	}
+	return false
+}
+
+func gitIn(t *testing.T, dir string, args ...string) string {
+	t.Helper()
+	cmd := exec.Command("git", append([]string{"-C", dir, "-c", "user.name=t", "-c", "user.email=t@example.org"}, args...)...)
+	cmd.Env = append(os.Environ(), "GIT_CONFIG_GLOBAL=/dev/null", "GIT_CONFIG_SYSTEM=/dev/null")
+	out, err := cmd.CombinedOutput()
+	require.NoError(t, err, "%s", out)
+	return strings.TrimSpace(string(out))
+}
+
+func (b *sandbox) verify(m session.Manifest) runner.Verification {
+	b.t.Helper()
+	v, err := runner.ParseVerify(b.ok(b.paths.Verify(m)))
+	require.NoError(b.t, err)
+	return v
+}
+
+func TestVerifyFindsWhatIsChangedAndWhatIsMissing(t *testing.T) {
+	b := setup(t)
+	a, c := b.write("log/a.jsonl", "aaaa", os.O_APPEND), b.write("log/c.jsonl", "cccc", os.O_APPEND)
+	d := b.write("one.txt", "dddd", os.O_APPEND)
+	w := b.agentFiles("run_1", nil)
+	w.line("got go")
+	seal, _ := b.seal(runner.SealRequest{})
+	require.Len(t, seal.Manifest.AgentFiles, 3)
+	require.Equal(t, runner.Verification{Missing: []string{}, Mismatched: []string{}}, b.verify(seal.Manifest))
+
+	require.NoError(t, os.Remove(a))
+	b.write("log/c.jsonl", "cccX", 0)
+	b.write("one.txt", "d", os.O_APPEND)
+	require.Equal(t, runner.Verification{Missing: []string{a}, Mismatched: []string{c, d}}, b.verify(seal.Manifest))
+}
+
+func TestTheManifestKnowsTheRepository(t *testing.T) {
+	if _, err := exec.LookPath("git"); err != nil {
+		t.Skip("git is not installed")
+	}
+	b := setup(t)
+	dir := b.paths.Workspace
+	gitIn(t, dir, "init", "-q")
+	manifest := func() session.Manifest {
+		s, _ := b.seal(runner.SealRequest{})
+		require.NotNil(t, s.Manifest.Git)
+		return s.Manifest
+	}
+	require.Equal(t, &session.ManifestGit{}, manifest().Git, "no commit and nothing changed")
+
+	file := filepath.Join(dir, "file name\n")
+	require.NoError(t, os.WriteFile(file, []byte("one"), 0o644))
+	gitIn(t, dir, "add", ".")
+	gitIn(t, dir, "commit", "-q", "-m", "one")
+	clean := manifest()
+	require.Equal(t, &session.ManifestGit{Head: gitIn(t, dir, "rev-parse", "HEAD")}, clean.Git)
+
+	require.NoError(t, os.WriteFile(file, []byte("two"), 0o644))
+	dirty := manifest()
+	require.NotEmpty(t, dirty.Git.DirtyHash)
+	require.Equal(t, dirty, manifest())
+	require.Equal(t, []string{runner.GitChanges}, b.verify(clean).Mismatched)
+	require.Empty(t, b.verify(dirty).Mismatched)
+
+	require.NoError(t, os.WriteFile(file, []byte("owt"), 0o644))
+	require.NotEqual(t, dirty.Git, manifest().Git, "the content counts, not the list of names")
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "new"), []byte("1"), 0o644))
+	untracked := manifest()
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "new"), []byte("2"), 0o644))
+	require.NotEqual(t, untracked.Git, manifest().Git)
+
+	gitIn(t, dir, "add", ".")
+	gitIn(t, dir, "commit", "-q", "-m", "two")
+	require.Equal(t, []string{runner.GitChanges, runner.GitHead}, b.verify(untracked).Mismatched)
+	require.NoError(t, os.RemoveAll(filepath.Join(dir, ".git")))
+	require.Equal(t, []string{runner.GitHead}, b.verify(clean).Missing)
+}
+
+func TestARepositoryCannotMakeTheManifestRunItsCommands(t *testing.T) {
+	if _, err := exec.LookPath("git"); err != nil {
+		t.Skip("git is not installed")
+	}
+	b := setup(t)
+	dir := b.paths.Workspace
+	gitIn(t, dir, "init", "-q")
+	gitIn(t, dir, "config", "core.fsmonitor", "touch "+filepath.Join(dir, "ran")+"; false")
+	b.seal(runner.SealRequest{})
+	require.NoFileExists(t, filepath.Join(dir, "ran"))
+}
