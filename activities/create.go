@@ -95,7 +95,7 @@ func (w *work) living(ctx context.Context, in SandboxRequest) (SandboxReady, boo
 }
 
 // start makes the sandbox of a generation, or adopts the one that an earlier
-// attempt made, and ends whatever sandbox the session had before. NameTaken when
+// attempt made, and ends whatever sandbox the session had before. GenerationSpent when
 // the name belongs to something that is not ours.
 func (w *work) start(ctx context.Context, in SandboxRequest, image string) (SandboxReady, *sandbox.Sandbox, error) {
 	if err := w.Store.GenerationReserve(ctx, in.SessionID, in.Generation, image); err != nil {
@@ -107,7 +107,7 @@ func (w *work) start(ctx context.Context, in SandboxRequest, image string) (Sand
 		Command: w.serveCommand(), Env: w.serveEnv(in.SessionID, in.Generation),
 	})
 	if errors.Is(err, sandbox.ErrNameForeign) {
-		return SandboxReady{}, nil, final(NameTaken, err)
+		return SandboxReady{}, nil, final(GenerationSpent, err)
 	}
 	if err != nil {
 		return SandboxReady{}, nil, refusedOr(fmt.Errorf("create: %w", err))
@@ -129,14 +129,17 @@ func (w *work) start(ctx context.Context, in SandboxRequest, image string) (Sand
 	return SandboxReady{Generation: in.Generation, SandboxID: sb.ID(), Deadline: deadline}, sb, nil
 }
 
-// notAwake ends a sandbox whose runner never answered, so that the next attempt
-// gets another instead of adopting it.
+// notAwake ends a sandbox whose runner never answered: the next generation gets
+// another.
 func (w *work) notAwake(ctx context.Context, sessionID string, generation int64, sb *sandbox.Sandbox, cause error) error {
 	cause = fmt.Errorf("the runner of sandbox %s does not answer: %w", sb.ID(), cause)
 	row := session.SandboxRow{SessionID: sessionID, Generation: generation, SandboxID: sb.ID()}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 30*time.Second)
 	defer cancel()
-	return errors.Join(cause, w.end(ctx, row, "its runner does not answer"))
+	if err := w.end(ctx, row, "its runner does not answer"); err != nil {
+		return errors.Join(cause, err)
+	}
+	return final(GenerationSpent, cause)
 }
 
 func (w *work) endOlder(ctx context.Context, sessionID string, generation int64) error {

@@ -16,9 +16,10 @@ const (
 	// DeliveryUnknown: the sandbox lives, but its runner lost the run: whether
 	// the agent got the prompt, or how far it came, cannot be told.
 	DeliveryUnknown = "DeliveryUnknown"
-	// NameTaken: the name of a generation belongs to something that is not ours;
-	// the next generation has another.
-	NameTaken = "NameTaken"
+	// GenerationSpent: the generation cannot have a sandbox any more, because its
+	// name belongs to something that is not ours or its sandbox never came alive.
+	// The next generation can.
+	GenerationSpent = "GenerationSpent"
 	// Refused: the provider or the store will never accept this.
 	Refused = "Refused"
 	// Fenced: a newer generation or attempt has taken over.

@@ -16,13 +16,18 @@ func (l *life) initialize(ctx workflow.Context) error {
 	return l.provision(ctx, "create the sandbox", control.CreateSandbox)
 }
 
-// provision makes the sandbox of the next generation whose name is free.
+// maxGenerations is how many generations one create or restore may use up.
+const maxGenerations = 5
+
+// provision makes the sandbox of the next generation. Where that one is spent, its
+// name taken or its sandbox stillborn, the one after it is tried.
 func (l *life) provision(ctx workflow.Context, doing string, activity any) error {
 	for generation := l.generation + 1; ; generation++ {
 		var ready activities.SandboxReady
 		request := activities.SandboxRequest{SessionID: l.id, Generation: generation}
 		err := l.doUnlessStopped(ctx, doing, provisionOptions, activity, request, &ready)
-		if activities.TypeOf(err) != activities.NameTaken || l.wants.Stop {
+		spent := activities.TypeOf(err) == activities.GenerationSpent
+		if !spent || l.wants.Stop || generation == l.generation+maxGenerations {
 			return l.up(ctx, ready, err)
 		}
 	}

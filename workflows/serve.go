@@ -43,7 +43,7 @@ func (l *life) serve(ctx workflow.Context) error {
 }
 
 // next claims the first prompt of the queue and runs it. A prompt that was
-// withdrawn or is over is passed by; one that an older run has is taken up there.
+// withdrawn or is over is passed by.
 func (l *life) next(ctx workflow.Context) error {
 	p, _ := l.queue.Pop()
 	run := session.Processing{PromptID: p.ID, Ordinal: p.Ordinal, Generation: l.generation}
@@ -58,13 +58,15 @@ func (l *life) next(ctx workflow.Context) error {
 	}
 	switch {
 	case verdict.Granted:
-	case verdict.Status == session.PromptProcessing:
-		run.RunID, run.Generation = verdict.HeldBy, verdict.Generation
-	default:
-		return nil
+		run.OnUnknown = verdict.OnUnknown
+		return l.carry(ctx, run)
+	case verdict.HeldBy != "" && !verdict.Status.Over():
+		// A run that this workflow does not know of has this prompt, or another
+		// one: Postgres tells which, and it is carried on first.
+		l.queue.Requeue(p)
+		return l.open(ctx)
 	}
-	run.OnUnknown = verdict.OnUnknown
-	return l.carry(ctx, run)
+	return nil
 }
 
 // idleAt is when a session that nobody talks to hibernates.
