@@ -153,7 +153,7 @@ func preparesFails(t *testing.T, b *bench) {
 		}
 	}})
 	recipe = b.recipe(t)
-	recipe.Commands = [][]string{b.Commands.Sleep(30 * time.Second)}
+	recipe.Commands = [][]string{b.Commands.Sleep(time.Minute)}
 	ctx, cancel := context.WithCancel(b.ctx(t))
 	failed := make(chan error, 1)
 	go func() {
@@ -167,7 +167,12 @@ func preparesFails(t *testing.T, b *bench) {
 	require.Equal(t, sandbox.RoleBuilder, list[0].Role)
 	require.Empty(t, list[0].Session)
 	cancel()
-	require.ErrorIs(t, <-failed, context.Canceled)
+	select {
+	case err := <-failed:
+		require.ErrorIs(t, err, context.Canceled)
+	case <-b.ctx(t).Done():
+		t.Fatal("the caller who gave up is still waiting")
+	}
 	b.requireNoSandbox(t)
 
 	for _, r := range []sandbox.Recipe{
