@@ -49,15 +49,12 @@ func (p *parser) file(data []byte) {
 		if !ok {
 			continue
 		}
-		if l.Type == lineUser {
-			p.fold(t.Cut(l.At)) // the process before this one died with these
-		}
 		p.fold(t.read(l, l.At).Events)
 		if l.Type == lineToolUse && l.Subagent != "" {
 			p.subagent(l.Subagent)
 		}
 	}
-	p.fold(t.Cut(time.Time{}))
+	p.fold(t.Cut(time.Time{})) // what its process died with, however many have come since
 }
 
 func (p *parser) subagent(id string) {

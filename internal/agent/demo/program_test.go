@@ -273,6 +273,8 @@ func TestGoesOnBehindATranscriptThatWasCutOff(t *testing.T) {
 		c, err := Adapter{}.Parse(s.files(t))
 		require.NoError(t, err)
 		blocks := c.Threads[0].Blocks
+		require.GreaterOrEqual(t, len(blocks), 2, "cut at %d", n)
+		require.Equal(t, conversation.UserMessage, blocks[len(blocks)-2].Type, "cut at %d", n)
 		require.Equal(t, "again", blocks[len(blocks)-1].Content, "cut at %d", n)
 		require.Equal(t, conversation.Complete, blocks[len(blocks)-1].Status)
 	}

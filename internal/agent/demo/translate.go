@@ -238,7 +238,7 @@ func (t *translator) toolResult(l line, at time.Time) []conversation.Event {
 	events := t.close(l.ToolUseID, status, at)
 	return append(events, whole(conversationOf(l), conversation.Block{
 		ID: l.UUID, Type: conversation.ToolResult, CreatedAt: l.At,
-		ToolUseID: l.ToolUseID, Output: canonical(l.Output), IsError: l.IsError,
+		ToolUseID: l.ToolUseID, Output: l.Output, IsError: l.IsError,
 	}, status, at)...)
 }
 
@@ -293,7 +293,7 @@ func textBlock(l line) conversation.Block {
 }
 
 func toolBlock(l line) conversation.Block {
-	b := conversation.Block{ID: l.UUID, CreatedAt: l.At, Name: l.Name, Input: canonical(l.Input)}
+	b := conversation.Block{ID: l.UUID, CreatedAt: l.At, Name: l.Name, Input: l.Input}
 	if l.Subagent != "" {
 		b.Type, b.SubagentID = conversation.Subagent, l.Subagent
 	} else {
@@ -307,19 +307,6 @@ func conversationOf(l line) string {
 		return conversation.Main
 	}
 	return l.Agent
-}
-
-// canonical writes JSON the way encoding/json does, so that a value is the same bytes before and
-// after it has been through a translator's state.
-func canonical(raw json.RawMessage) json.RawMessage {
-	if len(raw) == 0 {
-		return nil
-	}
-	b, err := json.Marshal(raw)
-	if err != nil {
-		return nil // not JSON: it cannot have come out of a line
-	}
-	return b
 }
 
 func crashMessage(r agent.ExitReport) string {

@@ -2,6 +2,7 @@ package demo
 
 import (
 	"encoding/json"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -83,6 +84,26 @@ func TestEndsATurnWhoseProcessEnded(t *testing.T) {
 		_, told := events[len(events)-1].Data.(conversation.Problem)
 		require.Equal(t, want.Outcome == session.OutcomeFailed, told, "%s: a crash is told, an abort is not", report)
 	}
+}
+
+func TestClosesWhatASubagentHadOpenBeforeTheSubagent(t *testing.T) {
+	t.Parallel()
+	fs := newStage(t).play(t, "r1", "subagent bob: one two three")
+	fs = slices.DeleteFunc(fs, func(f agent.Frame) bool { return f.No > 6 }) // it has said two words
+	tr, err := Adapter{}.NewTranslator(agent.RunContext{RunID: "r1"}, nil)
+	require.NoError(t, err)
+	for _, f := range fs {
+		_, err := tr.Translate(f)
+		require.NoError(t, err)
+	}
+	var closed []conversation.BlockType
+	for _, e := range tr.Cut(begun) {
+		d, ok := e.Data.(conversation.BlockComplete)
+		require.True(t, ok)
+		require.Equal(t, conversation.Aborted, d.Block.Status)
+		closed = append(closed, d.Block.Type)
+	}
+	require.Equal(t, []conversation.BlockType{conversation.AssistantText, conversation.Subagent}, closed)
 }
 
 func TestACrashTellsTheEndOfStderr(t *testing.T) {
@@ -185,9 +206,11 @@ func TestParseKeepsSubagentsWhoseCallIsLost(t *testing.T) {
 			subagents = append(subagents, f)
 		}
 	}
+	slices.Reverse(subagents) // files come in any order
 	c, err := Adapter{}.Parse(subagents)
 	require.NoError(t, err)
 	require.Len(t, c.Threads, 3)
+	require.Less(t, c.Threads[1].ID, c.Threads[2].ID, "the older one first")
 	require.Empty(t, c.Threads[0].Blocks)
 	require.NotEmpty(t, c.Threads[1].Blocks)
 	require.NotEmpty(t, c.Threads[2].Blocks)
