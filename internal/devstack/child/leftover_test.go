@@ -1,0 +1,75 @@
+package child
+
+import (
+	"log/slog"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"syscall"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// stray starts a process that nobody supervises, and returns how it ended.
+func stray(t *testing.T, script string) (record, <-chan error) {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), "/bin/sh", "-c", script)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	started, err := cmd.StdoutPipe()
+	require.NoError(t, err)
+	require.NoError(t, cmd.Start())
+	_, err = started.Read(make([]byte, 1)) // the script says that it runs
+	require.NoError(t, err)
+	r, err := recordOf(cmd.Process.Pid, syscall.SIGTERM)
+	require.NoError(t, err)
+	ended := make(chan error, 1) // so that the goroutine ends though nobody asks
+	go func() { ended <- cmd.Wait() }()
+	t.Cleanup(func() { _ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) })
+	return r, ended
+}
+
+func quiet() *slog.Logger { return slog.New(slog.DiscardHandler) }
+
+func TestEndsWhatAnEarlierRunLeft(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	r, ended := stray(t, "echo; while :; do sleep 0.01; done")
+	require.True(t, r.running())
+	require.NoError(t, r.write(recordPath(dir, "one")))
+
+	require.NoError(t, EndLeftovers(t.Context(), dir, quiet()))
+	require.EqualError(t, <-ended, "signal: terminated")
+	require.False(t, r.running())
+	require.NoFileExists(t, recordPath(dir, "one"))
+}
+
+func TestLeavesProcessesOfOthersAlone(t *testing.T) {
+	t.Parallel()
+	r, ended := stray(t, "echo; while :; do sleep 0.01; done")
+	for name, change := range map[string]func(*record){
+		"another start":      func(r *record) { r.StartTicks++ },
+		"another boot":       func(r *record) { r.BootID = "other" },
+		"another executable": func(r *record) { r.Executable = "/bin/other" },
+	} {
+		dir, other := t.TempDir(), r
+		change(&other)
+		require.NoError(t, other.write(recordPath(dir, "one")))
+		require.NoError(t, EndLeftovers(t.Context(), dir, quiet()))
+		require.NoFileExists(t, recordPath(dir, "one"), name)
+		require.True(t, r.running(), name)
+	}
+	select {
+	case err := <-ended:
+		require.Fail(t, "the process was ended", "%v", err)
+	default:
+	}
+}
+
+func TestForgetsRecordsThatCannotBeRead(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "one.json")
+	require.NoError(t, os.WriteFile(path, []byte(`{"pid": 1`), 0o600))
+	require.NoError(t, EndLeftovers(t.Context(), filepath.Dir(path), quiet()))
+	require.NoFileExists(t, path)
+}

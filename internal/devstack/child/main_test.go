@@ -1,0 +1,136 @@
+package child_test
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"github.com/overwinter-dev/overwinter/internal/devstack/child"
+)
+
+// TestMain lets this program play the children, and a supervisor that is to be killed.
+func TestMain(m *testing.M) {
+	if len(os.Args) > 1 && !strings.HasPrefix(os.Args[1], "-") {
+		os.Exit(play(os.Args[1], os.Args[2:]))
+	}
+	goleak.VerifyTestMain(m)
+}
+
+// play is one of the programs that tests run.
+func play(role string, args []string) int {
+	signals := make(chan os.Signal, 1)
+	signal.Notify(signals, syscall.SIGTERM)
+	switch role {
+	case "answer": // args: FILE, made when ready
+		if err := os.WriteFile(args[0], nil, 0o600); err != nil {
+			return 1
+		}
+		fmt.Println(`{"level":"WARN","msg":"look here","count":3}`)
+		<-signals
+		fmt.Println("bye")
+		return 0
+	case "fail":
+		fmt.Fprintln(os.Stderr, "cannot find my shoes")
+		return 7
+	case "hang":
+		<-signals
+		return 0
+	case "stubborn": // args: FILE for the process id of a child in the same group
+		signal.Ignore(syscall.SIGTERM)
+		sleeper := exec.Command("sleep", "1000")
+		if err := sleeper.Start(); err != nil {
+			return 1
+		}
+		if err := os.WriteFile(args[0]+".part", []byte(strconv.Itoa(sleeper.Process.Pid)), 0o600); err != nil {
+			return 1
+		}
+		if err := os.Rename(args[0]+".part", args[0]); err != nil {
+			return 1
+		}
+		select {}
+	case "weak": // args: FILE; makes it and is killed; the next time makes FILE.twice
+		if _, err := os.Stat(args[0]); err == nil {
+			if err := os.WriteFile(args[0]+".twice", nil, 0o600); err != nil {
+				return 1
+			}
+			<-signals
+			return 0
+		}
+		if err := os.WriteFile(args[0], nil, 0o600); err != nil {
+			return 1
+		}
+		_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
+		select {}
+	case "stdin": // ends with its stdin
+		_, _ = io.Copy(io.Discard, os.Stdin)
+		return 0
+	case "supervisor": // args: DIR, FILE for the process id of its child
+		s := child.NewSupervisor(child.Options{RunDir: args[0], LogDir: args[0]})
+		err := s.Start(context.Background(), child.Spec{Name: "one", Command: child.Command{Path: os.Args[0], Args: []string{"hang"}}})
+		if err != nil {
+			return 1
+		}
+		if err := os.WriteFile(args[1]+".part", []byte(strconv.Itoa(s.PID("one"))), 0o600); err != nil {
+			return 1
+		}
+		if err := os.Rename(args[1]+".part", args[1]); err != nil {
+			return 1
+		}
+		select {}
+	}
+	return 99
+}
+
+// command runs this program in a role.
+func command(t *testing.T, role string, args ...string) child.Command {
+	t.Helper()
+	self, err := os.Executable()
+	require.NoError(t, err)
+	return child.Command{Path: self, Args: append([]string{role}, args...)}
+}
+
+// exists is a probe for a file.
+func exists(path string) func(context.Context) error {
+	return func(context.Context) error {
+		_, err := os.Stat(path)
+		return err
+	}
+}
+
+// alive tells whether there is such a process; a zombie is none.
+func alive(pid int) bool {
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return false
+	}
+	_, rest, _ := strings.Cut(string(stat), ") ")
+	return !strings.HasPrefix(rest, "Z")
+}
+
+func eventually(t *testing.T, condition func() bool, what string) {
+	t.Helper()
+	require.Eventually(t, condition, 15*time.Second, 5*time.Millisecond, what)
+}
+
+// readPID waits for a file with a process id.
+func readPID(t *testing.T, path string) int {
+	t.Helper()
+	eventually(t, func() bool { return exists(path)(t.Context()) == nil }, "no "+filepath.Base(path))
+	content, err := os.ReadFile(path)
+	require.NoError(t, err)
+	pid, err := strconv.Atoi(string(content))
+	require.NoError(t, err)
+	return pid
+}
