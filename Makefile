@@ -1,0 +1,104 @@
+# make dev     installs what is missing, builds, and runs the system; ARGS="--api-address ..." are flags of `overwinter dev`
+# make test    installs what is missing and runs everything that CI runs
+# make check   the fast part of it: formatting, vet, lint, determinism, generated code
+# make build   the three programs in bin/
+# make fmt, make generate, make clean
+
+SHELL := /bin/sh
+.DEFAULT_GOAL := build
+# Steps run in the order of their names on the line, and say what they do; so make itself may be quiet.
+.NOTPARALLEL:
+MAKEFLAGS += --no-print-directory
+
+# Version stamping asks git about the clone, which it refuses when the clone belongs to another user.
+export GOFLAGS := $(filter-out -buildvcs=%,$(GOFLAGS)) -buildvcs=false
+VERSION := $(shell git describe --tags --always 2>/dev/null || echo devel)
+TOOL     = go tool -modfile=tools/go.mod
+DEVTOOL  = go tool -modfile=../tools/go.mod
+# sqlc without cgo brings its parser ready made, instead of an hour's worth of C.
+SQLC     = CGO_ENABLED=0 $(TOOL) sqlc
+LINT     = golangci-lint
+TESTARGS ?= -timeout 10m
+
+.PHONY: dev build test check setup programs fmt generate clean \
+	check-format check-vet check-lint check-workflows check-generated check-modules
+
+dev: setup programs
+	@exec bin/overwinter dev $(ARGS)
+
+build: setup-go programs
+
+programs: bin/overwinter-temporal
+	@mkdir -p bin
+	go build -trimpath -ldflags '-X main.version=$(VERSION)' -o bin/overwinter ./cmd/overwinter
+	CGO_ENABLED=0 go build -trimpath -ldflags '-s -w' -o bin/overwinter-runner ./cmd/overwinter-runner
+
+# Linking this one takes a while even when there is nothing to do.
+bin/overwinter-temporal: devserver/go.mod devserver/go.sum $(shell find devserver -name '*.go' ! -name '*_test.go')
+	@mkdir -p bin
+	cd devserver && go build -trimpath -ldflags '-s -w' -o ../$@ .
+
+# The last line is the summary of all modules' tests.
+test: setup check programs
+	@$(TOOL) gotestsum --format pkgname --format-hide-empty-pkg --raw-command -- \
+		sh -c 'status=0; go test -json $(TESTARGS) ./... || status=1; cd devserver && go test -json $(TESTARGS) ./... || status=1; exit $$status'
+
+check: setup-go check-modules check-format check-vet check-workflows check-generated check-lint
+
+check-modules:
+	@echo '== modules'
+	@go mod verify >/dev/null
+
+check-format:
+	@echo '== format'
+	@files="$$($(TOOL) $(LINT) fmt --diff ./... | sed -n 's/^+++ //p')"; \
+		test -z "$$files" || { echo "not formatted (make fmt mends it):"; echo "$$files"; exit 1; }
+
+check-vet:
+	@echo '== vet'
+	@go vet ./...
+	@cd devserver && go vet ./...
+
+check-lint:
+	@echo '== lint'
+	@$(TOOL) $(LINT) run ./...
+	@cd devserver && $(DEVTOOL) $(LINT) run -c ../.golangci.yaml ./...
+
+check-workflows:
+	@echo '== workflow determinism'
+	@$(TOOL) workflowcheck ./workflows/...
+
+check-generated:
+	@echo '== generated code'
+	@$(SQLC) diff -f internal/postgres/sqlc.yaml || { echo "generated code is out of date: make generate mends it"; exit 1; }
+
+fmt:
+	@$(TOOL) $(LINT) fmt ./...
+	@cd devserver && $(DEVTOOL) $(LINT) fmt -c ../.golangci.yaml ./...
+
+generate:
+	$(SQLC) generate -f internal/postgres/sqlc.yaml
+
+clean:
+	rm -rf bin coverage.out
+
+# What the build needs.
+.PHONY: setup-go
+setup-go:
+	@command -v go >/dev/null || { echo "Go is missing: install Go 1.26 or newer from https://go.dev/dl/"; exit 1; }
+
+# What the system needs beside that: a C compiler for cgo, and the programs of a Postgres server.
+setup: setup-go
+	@packages=""; \
+	command -v gcc >/dev/null || packages="gcc libc6-dev"; \
+	postgres="$$(command -v postgres || ls -d /usr/lib/postgresql/*/bin/postgres 2>/dev/null || { dir="$$(pg_config --bindir 2>/dev/null)" && ls "$$dir/postgres" 2>/dev/null; })"; \
+	test -n "$$postgres" || packages="$$packages postgresql"; \
+	test -n "$$packages" || exit 0; \
+	sudo=""; test "$$(id -u)" = 0 || sudo=sudo; \
+	if command -v apt-get >/dev/null && { test -z "$$sudo" || command -v sudo >/dev/null; }; then \
+		echo "installing:" $$packages; \
+		$$sudo apt-get update -qq && $$sudo env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $$packages && exit 0; \
+	fi; \
+	echo "missing:" $$packages; \
+	echo "Install them with your system's package manager (Debian and Ubuntu: apt-get install" $$packages") and run make again."; \
+	exit 1
