@@ -6,6 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/overwinter-dev/overwinter/api/apitest"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
@@ -44,9 +45,9 @@ func TestCommandsInEveryState(t *testing.T) {
 			{session.Error, false, tt.failed},
 			{session.Terminated, false, tt.terminated},
 		} {
-			id := b.store.put(in.state, func(s *session.Session) { s.Lazy = in.lazy })
+			id := b.store.Put(in.state, func(s *session.Session) { s.Lazy = in.lazy })
 			a := b.do("POST", "/api/sessions/"+id+"/"+tt.command, "")
-			heard := b.temp.heard()
+			heard := b.temp.Heard()
 			what := tt.command + " in " + string(in.state)
 			switch in.want {
 			case told:
@@ -72,43 +73,45 @@ func TestCommandsInEveryState(t *testing.T) {
 func TestAbortOfARunningTurn(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	id := b.store.put(session.Running)
-	b.store.with(id, func(r *row) { r.prompts = []session.Prompt{{ID: "p", Status: session.PromptProcessing}} })
+	id := b.store.Put(session.Running)
+	b.store.With(id, func(r *apitest.Row) { r.Prompts = []session.Prompt{{ID: "p", Status: session.PromptProcessing}} })
 	require.Equal(t, http.StatusAccepted, b.do("POST", "/api/sessions/"+id+"/abort", `{}`).status)
-	require.Equal(t, []string{"abort " + id}, b.temp.heard())
+	require.Equal(t, []string{"abort " + id}, b.temp.Heard())
 }
 
 func TestDeleteIsStop(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	id := b.store.put(session.Running)
+	id := b.store.Put(session.Running)
 	require.Equal(t, http.StatusAccepted, b.do("DELETE", "/api/sessions/"+id, "").status)
-	require.Equal(t, []string{"stop " + id}, b.temp.heard())
-	b.store.status(id, session.Terminated)
+	require.Equal(t, []string{"stop " + id}, b.temp.Heard())
+	b.store.Status(id, session.Terminated)
 	require.Equal(t, http.StatusOK, b.do("DELETE", "/api/sessions/"+id, "").status)
 }
 
 func TestHibernateTakesForceAndNothingElse(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	id := b.store.put(session.Running)
+	id := b.store.Put(session.Running)
 	path := "/api/sessions/" + id + "/hibernate"
 	for body, force := range map[string]string{``: "false", `{}`: "false", `{"force":false}`: "false", `{"force":true}`: "true"} {
 		require.Equal(t, http.StatusAccepted, b.do("POST", path, body).status, body)
-		require.Equal(t, []string{"hibernate " + id + " " + force}, b.temp.heard(), body)
+		require.Equal(t, []string{"hibernate " + id + " " + force}, b.temp.Heard(), body)
 	}
 	for _, body := range []string{`{"force":"yes"}`, `{"force":1}`, `{"force":null}`, `{"now":true}`, `[]`, `true`, `{}{}`} {
 		b.do("POST", path, body).problem(http.StatusBadRequest, "invalid_request")
 	}
 	b.do("POST", "/api/sessions/"+id+"/wake", `{"force":true}`).problem(http.StatusBadRequest, "invalid_request")
-	require.Empty(t, b.temp.heard())
+	require.Empty(t, b.temp.Heard())
 }
 
 func TestCommandsSayWhenTemporalDoesNotAnswer(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	id := b.store.put(session.Hibernated)
-	b.temp.set(func(o *memOrchestrator) { o.err = session.Faultf(session.CodeUnavailable, "temporal does not answer") })
+	id := b.store.Put(session.Hibernated)
+	b.temp.Set(func(o *apitest.Orchestrator) {
+		o.Err = session.Faultf(session.CodeUnavailable, "temporal does not answer")
+	})
 	a := b.do("POST", "/api/sessions/"+id+"/wake", "")
 	a.problem(http.StatusServiceUnavailable, "unavailable")
 	require.Equal(t, "1", a.header.Get("Retry-After"))
@@ -117,17 +120,17 @@ func TestCommandsSayWhenTemporalDoesNotAnswer(t *testing.T) {
 func TestALostWorkflowIsOpenedAgain(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	id := b.store.put(session.Running)
-	b.temp.set(func(o *memOrchestrator) { o.err = session.Faultf(session.CodeNoSession, "no workflow is open") })
+	id := b.store.Put(session.Running)
+	b.temp.Set(func(o *apitest.Orchestrator) { o.Err = session.Faultf(session.CodeNoSession, "no workflow is open") })
 	b.do("POST", "/api/sessions/"+id+"/hibernate", "").problem(http.StatusServiceUnavailable, "unavailable")
-	require.Equal(t, []string{"hibernate " + id + " false", "ring " + id + "  0"}, b.temp.heard())
+	require.Equal(t, []string{"hibernate " + id + " false", "ring " + id + "  0"}, b.temp.Heard())
 }
 
 func TestIdsOfTheWrongShapeAndOfNothing(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	nothing := session.NewID(session.SessionPrefix)
-	known := b.store.put(session.Running)
+	known := b.store.Put(session.Running)
 	routes := []struct{ method, path, body string }{
 		{"GET", "", ""}, {"PATCH", "", `{"title":"x"}`}, {"DELETE", "", ""},
 		{"POST", "/wake", ""}, {"POST", "/hibernate", ""}, {"POST", "/stop", ""}, {"POST", "/abort", ""}, {"POST", "/recover", ""},
@@ -143,7 +146,7 @@ func TestIdsOfTheWrongShapeAndOfNothing(t *testing.T) {
 			require.Equal(t, "id", p.Errors[0].Field, bad)
 		}
 	}
-	require.Empty(t, b.temp.heard())
+	require.Empty(t, b.temp.Heard())
 	b.do("GET", "/api/sessions/"+known+"/prompts/nothing", "").problem(http.StatusNotFound, "prompt_not_found")
 	b.do("DELETE", "/api/sessions/"+known+"/prompts/nothing", "").problem(http.StatusNotFound, "prompt_not_found")
 	p := b.do("GET", "/api/sessions/"+known+"/prompts/a%20b", "").problem(http.StatusBadRequest, "invalid_request")

@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/overwinter-dev/overwinter/api"
+	"github.com/overwinter-dev/overwinter/api/apitest"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
@@ -112,35 +113,35 @@ func (s *sse) ended() {
 func TestAStreamCatchesUpThenFollows(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	id := b.store.put(session.Running)
+	id := b.store.Put(session.Running)
 	for range 5 {
-		b.store.text(id, "a < b & c\n\u2028")
+		b.store.Text(id, "a < b & c\n\u2028")
 	}
 	s := b.stream("/api/sessions/" + id + "/events")
 	require.Equal(t, []string{"1 text_delta", "2 text_delta", "3 text_delta", "4 text_delta", "5 text_delta", `caught_up {"seq":5}`}, s.brief(6))
-	b.store.text(id, "live")
+	b.store.Text(id, "live")
 	f, ok := s.next()
 	require.True(t, ok)
 	require.Equal(t, "6", f.id)
 	require.Contains(t, f.data, `"data":{"blockId":"b1","delta":"live"}`)
-	b.store.status(id, session.Hibernating)
+	b.store.Status(id, session.Hibernating)
 	require.Equal(t, []string{"7 status"}, s.brief(1), "caught_up comes once")
 }
 
 func TestAnEmptyLogIsCaughtUpAtOnce(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	s := b.stream("/api/sessions/" + b.store.put(session.Initializing) + "/events?after=0")
+	s := b.stream("/api/sessions/" + b.store.Put(session.Initializing) + "/events?after=0")
 	require.Equal(t, []string{`caught_up {"seq":0}`}, s.brief(1))
-	require.Empty(t, b.temp.heard(), "reading tells no workflow of anything")
+	require.Empty(t, b.temp.Heard(), "reading tells no workflow of anything")
 }
 
 func TestAStreamResumesBehindItsPosition(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	id := b.store.put(session.Running)
+	id := b.store.Put(session.Running)
 	for range 4 {
-		b.store.text(id, "x")
+		b.store.Text(id, "x")
 	}
 	path := "/api/sessions/" + id + "/events"
 	require.Equal(t, []string{"3 text_delta", "4 text_delta", `caught_up {"seq":4}`}, b.stream(path+"?after=2").brief(3))
@@ -152,8 +153,8 @@ func TestAStreamResumesBehindItsPosition(t *testing.T) {
 func TestPositionsThatCannotBe(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	id := b.store.put(session.Running)
-	b.store.text(id, "x")
+	id := b.store.Put(session.Running)
+	b.store.Text(id, "x")
 	path := "/api/sessions/" + id + "/events"
 	for _, after := range []string{"", "x", "-1", "+1", "1.5", "1e3", "0x1", "%201", "99999999999999999999999", "9223372036854775807"} {
 		p := b.do("GET", path+"?after="+after, "").problem(http.StatusBadRequest, "invalid_request")
@@ -163,52 +164,52 @@ func TestPositionsThatCannotBe(t *testing.T) {
 	require.Equal(t, "Last-Event-ID", p.Errors[0].Field)
 	p = b.do("GET", path+"?after=2", "").problem(http.StatusBadRequest, "invalid_request")
 	require.Contains(t, p.Detail, "newest event is 1", "in the future")
-	require.Zero(t, b.store.openReaders())
+	require.Zero(t, b.store.OpenReaders())
 }
 
 func TestADeletedPositionIsGone(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	id := b.store.put(session.Running)
+	id := b.store.Put(session.Running)
 	for range 6 {
-		b.store.text(id, "x")
+		b.store.Text(id, "x")
 	}
-	b.store.forget(id, 4)
+	b.store.Forget(id, 4)
 	path := "/api/sessions/" + id + "/events"
 	p := b.do("GET", path+"?after=1", "").problem(http.StatusGone, "position_gone")
 	require.Contains(t, p.Detail, "after 3", "where reading can go on is named")
 	require.Equal(t, []string{"4 text_delta", "5 text_delta", "6 text_delta", `caught_up {"seq":6}`}, b.stream(path+"?after=3").brief(4))
-	eventually(t, "refused readers are closed", func() bool { return b.store.openReaders() <= 1 })
+	eventually(t, "refused readers are closed", func() bool { return b.store.OpenReaders() <= 1 })
 }
 
 func TestAGapInMidStreamIsTold(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	id := b.store.put(session.Running)
-	b.store.text(id, "x")
+	id := b.store.Put(session.Running)
+	b.store.Text(id, "x")
 	s := b.stream("/api/sessions/" + id + "/events")
 	require.Equal(t, []string{"1 text_delta", `caught_up {"seq":1}`}, s.brief(2))
-	b.store.with(id, func(r *row) { // as if written and deleted before the reader came by
-		r.first, r.events = 5, nil
-		b.store.append(r, "text_delta", map[string]string{"blockId": "b", "delta": "y"})
+	b.store.With(id, func(r *apitest.Row) { // as if written and deleted before the reader came by
+		r.First, r.Events = 5, nil
+		b.store.Append(r, "text_delta", map[string]string{"blockId": "b", "delta": "y"})
 	})
 	require.Equal(t, []string{`gap {"from":2,"to":4}`, "5 text_delta"}, s.brief(2))
-	b.store.text(id, "z")
+	b.store.Text(id, "z")
 	require.Equal(t, []string{"6 text_delta"}, s.brief(1))
 }
 
 func TestAStreamEndsWhenAllIsSaid(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	id := b.store.put(session.Running)
-	b.store.with(id, func(r *row) {
-		r.prompts = []session.Prompt{{ID: "p", SessionID: id, Status: session.PromptQueued, Ordinal: 1}}
+	id := b.store.Put(session.Running)
+	b.store.With(id, func(r *apitest.Row) {
+		r.Prompts = []session.Prompt{{ID: "p", SessionID: id, Status: session.PromptQueued, Ordinal: 1}}
 	})
 	s := b.stream("/api/sessions/" + id + "/events")
 	require.Equal(t, []string{`caught_up {"seq":0}`}, s.brief(1))
-	b.store.status(id, session.Terminated)
+	b.store.Status(id, session.Terminated)
 	require.Equal(t, []string{"1 status"}, s.brief(1))
-	b.store.prompt(id, "p", session.PromptCancelled) // what waited ends after the session
+	b.store.Prompt(id, "p", session.PromptCancelled) // what waited ends after the session
 	require.Equal(t, []string{"2 prompt", "end {}"}, s.brief(2))
 	s.ended()
 
@@ -218,19 +219,19 @@ func TestAStreamEndsWhenAllIsSaid(t *testing.T) {
 	behind := b.stream("/api/sessions/"+id+"/events", "Last-Event-ID", "2")
 	require.Equal(t, []string{`caught_up {"seq":2}`, "end {}"}, behind.brief(2))
 	behind.ended()
-	eventually(t, "every reader is closed", func() bool { return b.store.openReaders() == 0 })
+	eventually(t, "every reader is closed", func() bool { return b.store.OpenReaders() == 0 })
 }
 
 func TestAStreamDoesNotEndBeforeItsPrompts(t *testing.T) {
 	t.Parallel()
 	b := setup(t, func(c *api.Config) { c.Heartbeat = 150 * time.Millisecond })
-	id := b.store.put(session.Terminated)
-	b.store.with(id, func(r *row) {
-		r.prompts = []session.Prompt{{ID: "p", SessionID: id, Status: session.PromptProcessing, Ordinal: 1}}
+	id := b.store.Put(session.Terminated)
+	b.store.With(id, func(r *apitest.Row) {
+		r.Prompts = []session.Prompt{{ID: "p", SessionID: id, Status: session.PromptProcessing, Ordinal: 1}}
 	})
 	s := b.stream("/api/sessions/" + id + "/events")
 	require.Equal(t, []string{`caught_up {"seq":0}`, ":heartbeat", ":heartbeat"}, s.brief(3))
-	b.store.prompt(id, "p", session.PromptCancelled)
+	b.store.Prompt(id, "p", session.PromptCancelled)
 	for {
 		f, ok := s.next()
 		require.True(t, ok)
@@ -244,63 +245,63 @@ func TestAStreamDoesNotEndBeforeItsPrompts(t *testing.T) {
 func TestSilenceHasAHeartbeat(t *testing.T) {
 	t.Parallel()
 	b := setup(t, func(c *api.Config) { c.Heartbeat = 20 * time.Millisecond })
-	s := b.stream("/api/sessions/" + b.store.put(session.Running) + "/events")
+	s := b.stream("/api/sessions/" + b.store.Put(session.Running) + "/events")
 	require.Equal(t, []string{`caught_up {"seq":0}`, ":heartbeat", ":heartbeat", ":heartbeat"}, s.brief(4))
 }
 
 func TestStreamsEndWhenTheServerStops(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	id := b.store.put(session.Running)
+	id := b.store.Put(session.Running)
 	s := b.stream("/api/sessions/" + id + "/events")
 	s.brief(1)
 	start := time.Now()
 	require.NoError(t, b.stop())
 	require.Less(t, time.Since(start), 5*time.Second, "no stream holds the server up")
 	s.ended()
-	require.Zero(t, b.store.openReaders())
+	require.Zero(t, b.store.OpenReaders())
 }
 
 func TestAStreamEndsWhenItsReaderLeaves(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	id := b.store.put(session.Running)
+	id := b.store.Put(session.Running)
 	s := b.stream("/api/sessions/" + id + "/events")
 	s.brief(1)
-	require.Equal(t, 1, b.store.openReaders())
+	require.Equal(t, 1, b.store.OpenReaders())
 	require.NoError(t, s.resp.Body.Close())
-	eventually(t, "its reader is closed", func() bool { return b.store.openReaders() == 0 })
+	eventually(t, "its reader is closed", func() bool { return b.store.OpenReaders() == 0 })
 }
 
 func TestAStreamEndsWhenTheLogFails(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	id := b.store.put(session.Running)
+	id := b.store.Put(session.Running)
 	s := b.stream("/api/sessions/" + id + "/events")
 	s.brief(1)
-	b.store.fail("Next", errors.New("connection lost"))
-	b.store.text(id, "x")
+	b.store.Fail("Next", errors.New("connection lost"))
+	b.store.Text(id, "x")
 	s.ended()
 	eventually(t, "it is logged", func() bool { return strings.Contains(b.logs.String(), "stream broken off") })
 	b.do("GET", "/api/sessions/"+id+"/events", "").problem(http.StatusInternalServerError, "internal")
-	eventually(t, "its readers are closed", func() bool { return b.store.openReaders() == 0 })
+	eventually(t, "its readers are closed", func() bool { return b.store.OpenReaders() == 0 })
 }
 
 func TestASlowReaderIsDropped(t *testing.T) {
 	t.Parallel()
 	b := setup(t, func(c *api.Config) { c.WriteTimeout = 100 * time.Millisecond })
-	id := b.store.put(session.Running)
+	id := b.store.Put(session.Running)
 	conn, err := net.Dial("tcp", strings.TrimPrefix(b.url, "http://"))
 	require.NoError(t, err)
 	defer conn.Close()
 	_, err = fmt.Fprintf(conn, "GET /api/sessions/%s/events HTTP/1.1\r\nHost: x\r\n\r\n", id)
 	require.NoError(t, err)
-	eventually(t, "the stream is open", func() bool { return b.store.openReaders() == 1 })
+	eventually(t, "the stream is open", func() bool { return b.store.OpenReaders() == 1 })
 	big := strings.Repeat("x", 1<<20)
 	for range 24 { // more than the buffers of both ends hold
-		b.store.text(id, big)
+		b.store.Text(id, big)
 	}
-	eventually(t, "the stream is cut", func() bool { return b.store.openReaders() == 0 })
+	eventually(t, "the stream is cut", func() bool { return b.store.OpenReaders() == 0 })
 	require.Contains(t, b.logs.String(), "stream dropped")
 	_, err = io.Copy(io.Discard, conn)
 	_ = err // reset or end: either way it is over
@@ -313,6 +314,6 @@ func TestAStreamOutlivesTheDeadlinesOfRequests(t *testing.T) {
 		c.RequestTimeout = 50 * time.Millisecond
 		c.Heartbeat = 100 * time.Millisecond
 	})
-	s := b.stream("/api/sessions/" + b.store.put(session.Running) + "/events")
+	s := b.stream("/api/sessions/" + b.store.Put(session.Running) + "/events")
 	require.Equal(t, []string{`caught_up {"seq":0}`, ":heartbeat", ":heartbeat"}, s.brief(3))
 }

@@ -22,6 +22,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/overwinter-dev/overwinter/api"
+	"github.com/overwinter-dev/overwinter/api/apitest"
 	"github.com/overwinter-dev/overwinter/internal/agent"
 	"github.com/overwinter-dev/overwinter/internal/wire"
 )
@@ -31,8 +32,8 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // bundle is one server on a port of its own, over fakes.
 type bundle struct {
 	t       *testing.T
-	store   *memStore
-	temp    *memOrchestrator
+	store   *apitest.Store
+	temp    *apitest.Orchestrator
 	url     string
 	logs    *syncBuffer
 	stop    func() error // stops the server and returns what Run returned
@@ -49,8 +50,8 @@ func (agents) Describe() []agent.Description {
 
 func setup(t *testing.T, change ...func(*api.Config)) *bundle {
 	t.Helper()
-	store := newMemStore()
-	b := &bundle{t: t, store: store, temp: &memOrchestrator{}, logs: &syncBuffer{}, headers: http.Header{}}
+	store := apitest.NewStore()
+	b := &bundle{t: t, store: store, temp: &apitest.Orchestrator{}, logs: &syncBuffer{}, headers: http.Header{}}
 	cfg := api.Config{
 		Store: store, Orchestrator: b.temp, Events: store, Agents: agents{},
 		Sandbox: func() api.SandboxInfo { return api.SandboxInfo{Driver: "mem", Isolation: "none"} },
@@ -209,4 +210,10 @@ func (b *syncBuffer) String() string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.buf.String()
+}
+
+// eventually waits for what another goroutine brings about.
+func eventually(t *testing.T, what string, ok func() bool) {
+	t.Helper()
+	require.Eventually(t, ok, 5*time.Second, 5*time.Millisecond, what)
 }

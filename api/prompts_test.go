@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/overwinter-dev/overwinter/api"
+	"github.com/overwinter-dev/overwinter/api/apitest"
 	"github.com/overwinter-dev/overwinter/internal/session"
 	"github.com/overwinter-dev/overwinter/internal/wire"
 )
@@ -19,7 +20,7 @@ import (
 func TestAPromptIsStoredThenRungFor(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	id := b.store.put(session.Hibernated)
+	id := b.store.Put(session.Hibernated)
 	a := b.do("POST", "/api/sessions/"+id+"/prompts", `{"content":"hello","onUnknown":"retry"}`)
 	require.Equal(t, http.StatusAccepted, a.status, "%s", a.body)
 	got := a.accepted()
@@ -29,7 +30,7 @@ func TestAPromptIsStoredThenRungFor(t *testing.T) {
 	require.Equal(t, session.Retry, got.Prompt.OnUnknown)
 	require.True(t, strings.HasPrefix(got.Prompt.ID, "prm_"), got.Prompt.ID)
 	require.Equal(t, "/api/sessions/"+id+"/prompts/"+got.Prompt.ID, a.header.Get("Location"))
-	require.Equal(t, []string{"ring " + id + " " + got.Prompt.ID + " 1"}, b.temp.heard())
+	require.Equal(t, []string{"ring " + id + " " + got.Prompt.ID + " 1"}, b.temp.Heard())
 
 	var shown wire.PromptJSON
 	b.do("GET", "/api/sessions/"+id+"/prompts/"+got.Prompt.ID, "").into(&shown)
@@ -39,30 +40,30 @@ func TestAPromptIsStoredThenRungFor(t *testing.T) {
 func TestTheSamePromptAgain(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	id := b.store.put(session.Running)
+	id := b.store.Put(session.Running)
 	path := "/api/sessions/" + id + "/prompts"
 	require.Equal(t, http.StatusAccepted, b.do("POST", path, `{"content":"x","id":"mine-1"}`).status)
-	b.temp.heard()
+	b.temp.Heard()
 
 	again := b.do("POST", path, `{"id":"mine-1","content":"x"}`)
 	require.Equal(t, http.StatusOK, again.status)
-	require.Equal(t, []string{"ring " + id + " mine-1 1"}, b.temp.heard(), "still queued: the first bell may have been lost")
+	require.Equal(t, []string{"ring " + id + " mine-1 1"}, b.temp.Heard(), "still queued: the first bell may have been lost")
 
-	b.store.prompt(id, "mine-1", session.PromptCompleted)
+	b.store.Prompt(id, "mine-1", session.PromptCompleted)
 	again = b.do("POST", path, `{"id":"mine-1","content":"x"}`)
 	require.Equal(t, http.StatusOK, again.status)
 	require.Equal(t, session.PromptCompleted, again.accepted().Prompt.Status, "as it is now")
-	require.Empty(t, b.temp.heard())
+	require.Empty(t, b.temp.Heard())
 
 	b.do("POST", path, `{"id":"mine-1","content":"y"}`).problem(http.StatusConflict, "prompt_conflict")
-	b.store.status(id, session.Terminated)
+	b.store.Status(id, session.Terminated)
 	b.do("POST", path, `{"content":"late"}`).problem(http.StatusConflict, "session_terminated")
 }
 
 func TestPromptsRefuseWhatIsWrong(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	id := b.store.put(session.Running)
+	id := b.store.Put(session.Running)
 	for body, field := range map[string]string{
 		``:                                 "",
 		`{}`:                               "content",
@@ -89,13 +90,13 @@ func TestPromptsRefuseWhatIsWrong(t *testing.T) {
 			require.Equal(t, field, p.Errors[0].Field, body)
 		}
 	}
-	require.Empty(t, b.store.rows[id].prompts)
+	require.Empty(t, b.store.Row(id).Prompts)
 }
 
 func TestContentHasABoundOfItsOwn(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	path := "/api/sessions/" + b.store.put(session.Running) + "/prompts"
+	path := "/api/sessions/" + b.store.Put(session.Running) + "/prompts"
 	content := func(n int) string { return `{"content":"` + strings.Repeat("x", n) + `"}` }
 	require.Equal(t, http.StatusAccepted, b.do("POST", path, content(session.MaxPromptBytes)).status)
 	p := b.do("POST", path, content(session.MaxPromptBytes+1)).problem(http.StatusRequestEntityTooLarge, "too_large")
@@ -108,7 +109,7 @@ func TestContentHasABoundOfItsOwn(t *testing.T) {
 func TestAnyTextIsAPrompt(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	path := "/api/sessions/" + b.store.put(session.Running) + "/prompts"
+	path := "/api/sessions/" + b.store.Put(session.Running) + "/prompts"
 	for _, text := range []string{"$ echo hi", "<script>&amp;</script>", "日本語 🦔", "a\nb\r\n\tc", `"quoted" \ back`, "\u2028\u200b\ufeffx", "0"} {
 		body, err := json.Marshal(map[string]string{"content": text})
 		require.NoError(t, err)
@@ -119,49 +120,49 @@ func TestAnyTextIsAPrompt(t *testing.T) {
 func TestAPromptIsPromisedWhenTheBellIsBroken(t *testing.T) {
 	t.Parallel()
 	b := setup(t, func(c *api.Config) { c.RingTimeout = 50 * time.Millisecond })
-	id := b.store.put(session.Running)
-	for _, breakIt := range []func(*memOrchestrator){
-		func(o *memOrchestrator) { o.err = errors.New("down") },
-		func(o *memOrchestrator) { o.err, o.hang = nil, true },
+	id := b.store.Put(session.Running)
+	for _, breakIt := range []func(*apitest.Orchestrator){
+		func(o *apitest.Orchestrator) { o.Err = errors.New("down") },
+		func(o *apitest.Orchestrator) { o.Err, o.Hang = nil, true },
 	} {
-		b.temp.set(breakIt)
+		b.temp.Set(breakIt)
 		start := time.Now()
 		require.Equal(t, http.StatusAccepted, b.do("POST", "/api/sessions/"+id+"/prompts", `{"content":"x"}`).status)
 		require.Less(t, time.Since(start), 5*time.Second)
 	}
-	require.Len(t, b.store.rows[id].prompts, 2)
+	require.Len(t, b.store.Row(id).Prompts, 2)
 	require.Equal(t, 2, strings.Count(b.logs.String(), "ring failed"))
 }
 
 func TestFaultsOfTheStoreAreToldByCode(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	path := "/api/sessions/" + b.store.put(session.Running) + "/prompts"
+	path := "/api/sessions/" + b.store.Put(session.Running) + "/prompts"
 	for code, status := range map[session.Code]int{
 		session.CodeQueueFull: 429, session.CodeRateLimited: 429, session.CodeUnavailable: 503,
 		session.CodeTerminated: 409, session.CodeInternal: 500,
 	} {
-		b.store.fail("PromptSubmit", &session.Fault{Code: code, Message: "told", Err: errors.New("never told")})
+		b.store.Fail("PromptSubmit", &session.Fault{Code: code, Message: "told", Err: errors.New("never told")})
 		a := b.do("POST", path, `{"content":"x"}`)
 		require.Equal(t, "told", a.problem(status, string(code)).Detail)
 		require.NotContains(t, string(a.body), "never")
 		require.Equal(t, status == 429 || status == 503, a.header.Get("Retry-After") != "", code)
 	}
-	b.store.fail("PromptSubmit", errors.New("secret of the database"))
+	b.store.Fail("PromptSubmit", errors.New("secret of the database"))
 	a := b.do("POST", path, `{"content":"x"}`)
 	a.problem(http.StatusInternalServerError, "internal")
 	require.NotContains(t, string(a.body), "secret")
 	require.Contains(t, b.logs.String(), "secret of the database", "the log has the cause")
 
-	b.store.fail("PromptSubmit", context.DeadlineExceeded)
+	b.store.Fail("PromptSubmit", context.DeadlineExceeded)
 	b.do("POST", path, `{"content":"x"}`).problem(http.StatusServiceUnavailable, "unavailable")
-	require.Empty(t, b.temp.heard())
+	require.Empty(t, b.temp.Heard())
 }
 
 func TestPromptsAreListedOldestFirst(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	id := b.store.put(session.Running)
+	id := b.store.Put(session.Running)
 	for _, prompt := range []string{"a", "b", "c"} {
 		b.do("POST", "/api/sessions/"+id+"/messages", `{"content":"x","id":"`+prompt+`"}`)
 	}
@@ -184,7 +185,7 @@ func TestPromptsAreListedOldestFirst(t *testing.T) {
 func TestWithdraw(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	id := b.store.put(session.Running)
+	id := b.store.Put(session.Running)
 	for _, prompt := range []string{"a", "b"} {
 		b.do("POST", "/api/sessions/"+id+"/prompts", `{"content":"x","id":"`+prompt+`"}`)
 	}
@@ -194,6 +195,6 @@ func TestWithdraw(t *testing.T) {
 	a.into(&p)
 	require.Equal(t, session.PromptCancelled, p.Status)
 	require.Equal(t, "withdrawn", p.Reason)
-	b.store.prompt(id, "b", session.PromptProcessing)
+	b.store.Prompt(id, "b", session.PromptProcessing)
 	b.do("DELETE", "/api/sessions/"+id+"/messages/b", "").problem(http.StatusConflict, "illegal_state")
 }

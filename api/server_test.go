@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/overwinter-dev/overwinter/api"
+	"github.com/overwinter-dev/overwinter/api/apitest"
 	"github.com/overwinter-dev/overwinter/internal/conversation"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
@@ -22,11 +23,11 @@ import (
 func TestBlocks(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	id := b.store.put(session.Running)
+	id := b.store.Put(session.Running)
 	require.JSONEq(t, `{"conversations":[{"id":"main","blocks":[]}]}`, string(b.do("GET", "/api/sessions/"+id+"/blocks", "").body))
 	at := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
-	b.store.with(id, func(r *row) {
-		r.conv = conversation.Conversation{Threads: []conversation.Thread{
+	b.store.With(id, func(r *apitest.Row) {
+		r.Conversation = conversation.Conversation{Threads: []conversation.Thread{
 			{ID: "main", Blocks: []conversation.Block{
 				{ID: "1", Type: conversation.UserMessage, Status: conversation.Complete, CreatedAt: at, Content: "hi"},
 				{ID: "2", Type: conversation.ToolUse, Status: conversation.Success, CreatedAt: at, Name: "shell", Input: json.RawMessage(`{"cmd":"ls"}`), ToolUseID: "t"},
@@ -46,11 +47,11 @@ func TestBlocks(t *testing.T) {
 func TestTranscript(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	id := b.store.put(session.Hibernated)
+	id := b.store.Put(session.Hibernated)
 	path := "/api/sessions/" + id + "/transcript"
 	require.JSONEq(t, `{"files":[]}`, string(b.do("GET", path, "").body))
-	b.store.with(id, func(r *row) {
-		r.transcripts = []session.TranscriptFile{
+	b.store.With(id, func(r *apitest.Row) {
+		r.Transcripts = []session.TranscriptFile{
 			{Path: "/home/a/t.jsonl", Version: 2, Data: []byte("{\"a\":1}\n")},
 			{Path: "/home/a/bin", Data: []byte{0xff, 0}},
 		}
@@ -68,24 +69,24 @@ func TestTranscript(t *testing.T) {
 func TestStateIsAskedOfTheWorkflow(t *testing.T) {
 	t.Parallel()
 	b := setup(t, func(c *api.Config) { c.StateTimeout = 50 * time.Millisecond })
-	id := b.store.put(session.Running)
+	id := b.store.Put(session.Running)
 	path := "/api/sessions/" + id + "/state"
 	view, err := json.Marshal(session.StateView{SessionID: id, Status: session.Running, Doing: "waiting for work"})
 	require.NoError(t, err)
-	b.temp.set(func(o *memOrchestrator) { o.view = string(view) })
+	b.temp.Set(func(o *apitest.Orchestrator) { o.View = string(view) })
 	a := b.do("GET", path, "")
 	require.Equal(t, http.StatusOK, a.status)
 	require.JSONEq(t, string(view), string(a.body))
 
-	b.temp.set(func(o *memOrchestrator) { o.err = session.Faultf(session.CodeNoSession, "no workflow is open") })
+	b.temp.Set(func(o *apitest.Orchestrator) { o.Err = session.Faultf(session.CodeNoSession, "no workflow is open") })
 	b.do("GET", path, "").problem(http.StatusNotFound, "session_not_found")
-	b.temp.set(func(o *memOrchestrator) { o.err = session.Faultf(session.CodeUnavailable, "no worker") })
+	b.temp.Set(func(o *apitest.Orchestrator) { o.Err = session.Faultf(session.CodeUnavailable, "no worker") })
 	require.NotEmpty(t, func() string {
 		a := b.do("GET", path, "")
 		a.problem(503, "unavailable")
 		return a.header.Get("Retry-After")
 	}())
-	b.temp.set(func(o *memOrchestrator) { o.hang = true })
+	b.temp.Set(func(o *apitest.Orchestrator) { o.Hang = true })
 	b.do("GET", path, "").problem(http.StatusServiceUnavailable, "unavailable")
 	b.do("GET", "/api/sessions/x/state", "").problem(http.StatusBadRequest, "invalid_request")
 }
@@ -93,16 +94,16 @@ func TestStateIsAskedOfTheWorkflow(t *testing.T) {
 func TestReadsNeedNoWorker(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	id := b.store.put(session.Hibernated)
-	b.store.text(id, "x")
-	b.temp.set(func(o *memOrchestrator) { o.err = errors.New("nobody is there") })
+	id := b.store.Put(session.Hibernated)
+	b.store.Text(id, "x")
+	b.temp.Set(func(o *apitest.Orchestrator) { o.Err = errors.New("nobody is there") })
 	for _, path := range []string{"", "/prompts", "/blocks", "/transcript"} {
 		require.Equal(t, http.StatusOK, b.do("GET", "/api/sessions/"+id+path, "").status, path)
 	}
 	require.Equal(t, []string{"1 text_delta", `caught_up {"seq":1}`}, b.stream("/api/sessions/"+id+"/events").brief(2))
 	require.Equal(t, http.StatusOK, b.do("GET", "/api/sessions", "").status)
 	require.Equal(t, http.StatusOK, b.do("GET", "/api/agents", "").status)
-	require.Empty(t, b.temp.heard())
+	require.Empty(t, b.temp.Heard())
 }
 
 func TestAgents(t *testing.T) {
@@ -122,14 +123,14 @@ func TestHealthAndReadiness(t *testing.T) {
 	require.Equal(t, http.StatusOK, a.status)
 	require.JSONEq(t, `{"status":"ready","checks":{"postgres":"ok","temporal":"ok","sandbox":{"driver":"mem","isolation":"none"}}}`, string(a.body))
 
-	b.store.fail("Ping", errors.New("password=hunter2"))
+	b.store.Fail("Ping", errors.New("password=hunter2"))
 	a = b.do("GET", "/readyz", "")
 	require.Equal(t, http.StatusServiceUnavailable, a.status)
 	require.JSONEq(t, `{"status":"unready","checks":{"postgres":"does not answer","temporal":"ok","sandbox":{"driver":"mem","isolation":"none"}}}`, string(a.body))
 	require.Equal(t, http.StatusOK, b.do("GET", "/healthz", "").status)
 
-	b.store.fail("Ping", nil)
-	b.temp.set(func(o *memOrchestrator) { o.hang = true })
+	b.store.Fail("Ping", nil)
+	b.temp.Set(func(o *apitest.Orchestrator) { o.Hang = true })
 	a = b.do("GET", "/readyz", "")
 	require.Equal(t, http.StatusServiceUnavailable, a.status)
 	require.Contains(t, string(a.body), `"temporal":"does not answer"`)
@@ -161,7 +162,7 @@ func TestMetrics(t *testing.T) {
 func TestUnknownPathsAndMethods(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	id := b.store.put(session.Running)
+	id := b.store.Put(session.Running)
 	for _, path := range []string{"/", "/api", "/api/", "/api/nothing", "/api/sessions/", "/api/sessions/" + id + "/dance", "/api/sessions/" + id + "/prompts/p/x"} {
 		b.do("GET", path, "").problem(http.StatusNotFound, "not_found")
 	}
@@ -184,7 +185,7 @@ func TestUnknownPathsAndMethods(t *testing.T) {
 func TestTheKey(t *testing.T) {
 	t.Parallel()
 	b := setup(t, func(c *api.Config) { c.Key = "let-me-in" })
-	id := b.store.put(session.Running)
+	id := b.store.Put(session.Running)
 	closed := []string{"/api/sessions", "/api/sessions/" + id, "/api/sessions/" + id + "/events", "/api/agents", "/metrics", "/api/nothing"}
 	for _, path := range closed {
 		for _, header := range []string{"", "let-me-in", "Bearer", "Bearer ", "Bearer wrong", "Bearer let-me-i", "Bearer let-me-in2", "Basic let-me-in", "Bearer  let-me-in"} {
@@ -195,7 +196,7 @@ func TestTheKey(t *testing.T) {
 		}
 	}
 	b.do("POST", "/api/sessions", `{"agent":"demo"}`).problem(http.StatusUnauthorized, "unauthorized")
-	require.Equal(t, 1, b.store.count())
+	require.Equal(t, 1, b.store.Count())
 	for _, path := range []string{"/healthz", "/readyz", "/openapi.json", "/openapi.yaml"} {
 		require.Equal(t, http.StatusOK, b.do("GET", path, "").status, path)
 	}
@@ -209,14 +210,14 @@ func TestPagesOfOthersMayNotCommand(t *testing.T) {
 	b := setup(t)
 	b.do("POST", "/api/sessions", `{"agent":"demo"}`, "Origin", "https://evil.example", "Content-Type", "text/plain").problem(http.StatusForbidden, "forbidden")
 	b.do("POST", "/api/sessions", `{"agent":"demo"}`, "Sec-Fetch-Site", "cross-site").problem(http.StatusForbidden, "forbidden")
-	require.Zero(t, b.store.count())
+	require.Zero(t, b.store.Count())
 	require.Equal(t, http.StatusCreated, b.do("POST", "/api/sessions", `{"agent":"demo"}`, "Origin", b.url).status)
 }
 
 func TestRequestsHaveAnIdAndOneLine(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	id := b.store.put(session.Running)
+	id := b.store.Put(session.Running)
 	require.Equal(t, "mine-42", b.do("GET", "/api/sessions/"+id+"?q=secret", "", "X-Request-Id", "mine-42").header.Get("X-Request-Id"))
 	made := b.do("GET", "/api/sessions/"+id, "", "X-Request-Id", "no good").header.Get("X-Request-Id")
 	require.Regexp(t, regexp.MustCompile(`^[0-9a-f-]{36}$`), made)
@@ -253,8 +254,8 @@ func TestAForwardedAddressIsNotBelieved(t *testing.T) {
 func TestAPanicIsAnInternalError(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	id := b.store.put(session.Hibernated)
-	b.temp.set(func(o *memOrchestrator) { o.panic = "a secret went wrong" })
+	id := b.store.Put(session.Hibernated)
+	b.temp.Set(func(o *apitest.Orchestrator) { o.Panic = "a secret went wrong" })
 	a := b.do("POST", "/api/sessions/"+id+"/wake", "")
 	a.problem(http.StatusInternalServerError, "internal")
 	require.NotContains(t, string(a.body), "secret")
@@ -266,16 +267,16 @@ func TestAPanicIsAnInternalError(t *testing.T) {
 func TestADatabaseThatHangsIsUnavailable(t *testing.T) {
 	t.Parallel()
 	b := setup(t, func(c *api.Config) { c.RequestTimeout = 50 * time.Millisecond })
-	id := b.store.put(session.Running)
-	b.store.blocked = make(chan struct{})
+	id := b.store.Put(session.Running)
+	b.store.Block()
 	b.do("GET", "/api/sessions/"+id, "").problem(http.StatusServiceUnavailable, "unavailable")
 }
 
 func TestRequestsUnderWayFinishWhenTheServerStops(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	id := b.store.put(session.Running)
-	b.store.blocked = make(chan struct{})
+	id := b.store.Put(session.Running)
+	release := b.store.Block()
 	status := make(chan int, 1)
 	go func() {
 		resp, err := b.client.Get(b.url + "/api/sessions/" + id)
@@ -298,15 +299,15 @@ func TestRequestsUnderWayFinishWhenTheServerStops(t *testing.T) {
 		}
 		return err != nil
 	})
-	close(b.store.blocked)
+	close(release)
 	require.Contains(t, []int{http.StatusOK, 0}, <-status)
 	require.NoError(t, <-stopped)
 }
 
 func TestNewNamesWhatIsMissing(t *testing.T) {
 	t.Parallel()
-	store := newMemStore()
-	full := api.Config{Store: store, Orchestrator: &memOrchestrator{}, Events: store, Agents: agents{}}
+	store := apitest.NewStore()
+	full := api.Config{Store: store, Orchestrator: &apitest.Orchestrator{}, Events: store, Agents: agents{}}
 	for field, without := range map[string]func(*api.Config){
 		"Store":        func(c *api.Config) { c.Store = nil },
 		"Orchestrator": func(c *api.Config) { c.Orchestrator = nil },
@@ -336,8 +337,8 @@ func TestTheDocumentAndTheRoutesAgree(t *testing.T) {
 			documented = append(documented, method+" "+path)
 		}
 	}
-	store := newMemStore()
-	s, err := api.New(api.Config{Store: store, Orchestrator: &memOrchestrator{}, Events: store, Agents: agents{}})
+	store := apitest.NewStore()
+	s, err := api.New(api.Config{Store: store, Orchestrator: &apitest.Orchestrator{}, Events: store, Agents: agents{}})
 	require.NoError(t, err)
 	served := api.RoutesOf(s)
 	for i, r := range served {

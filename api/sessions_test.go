@@ -9,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/overwinter-dev/overwinter/api/apitest"
 	"github.com/overwinter-dev/overwinter/internal/session"
 	"github.com/overwinter-dev/overwinter/internal/wire"
 )
@@ -24,8 +25,8 @@ func TestCreateAnswersAtOnceAndRings(t *testing.T) {
 	require.Equal(t, wire.Duration(session.DefaultIdleTimeout), s.IdleTimeout)
 	require.JSONEq(t, `{}`, string(s.Metadata))
 	require.Equal(t, "/api/sessions/"+s.ID, a.header.Get("Location"))
-	require.Equal(t, []string{"ring " + s.ID + "  0"}, b.temp.heard())
-	require.True(t, b.store.rows[s.ID].session.Lazy)
+	require.Equal(t, []string{"ring " + s.ID + "  0"}, b.temp.Heard())
+	require.True(t, b.store.Row(s.ID).Session.Lazy)
 
 	require.Equal(t, s.ID, b.do("GET", "/api/sessions/"+s.ID, "").session().ID)
 }
@@ -42,7 +43,7 @@ func TestCreateTakesEverythingThatTheContractNames(t *testing.T) {
 	require.JSONEq(t, `{"k":[1,{"x":null}]}`, string(s.Metadata))
 	require.Equal(t, "m1", s.Options.Model)
 	require.EqualValues(t, 1, s.Queue.Queued)
-	require.Equal(t, []string{"ring " + s.ID + " p-1 1"}, b.temp.heard())
+	require.Equal(t, []string{"ring " + s.ID + " p-1 1"}, b.temp.Heard())
 }
 
 func TestASessionIsLazyUnlessAPromptIsGiven(t *testing.T) {
@@ -56,7 +57,7 @@ func TestASessionIsLazyUnlessAPromptIsGiven(t *testing.T) {
 		`{"agent":"demo","sandbox":"lazy","prompt":{"content":"x"}}`: true,
 	} {
 		id := b.do("POST", "/api/sessions", body).session().ID
-		require.Equal(t, lazy, b.store.rows[id].session.Lazy, body)
+		require.Equal(t, lazy, b.store.Row(id).Session.Lazy, body)
 	}
 }
 
@@ -121,8 +122,8 @@ func TestCreateRefusesWhatIsWrongAndChangesNothing(t *testing.T) {
 		require.Equal(t, field, p.Errors[0].Field, body)
 		require.NotEmpty(t, p.Errors[0].Message)
 	}
-	require.Zero(t, b.store.count())
-	require.Empty(t, b.temp.heard())
+	require.Zero(t, b.store.Count())
+	require.Empty(t, b.temp.Heard())
 }
 
 func TestEveryWrongFieldIsNamedInOneAnswer(t *testing.T) {
@@ -158,11 +159,11 @@ func TestTheSameKeyAndBodyMakesOneSession(t *testing.T) {
 	again := b.do("POST", "/api/sessions", "{\n \"title\": \"x\", \"agent\": \"demo\"}", "Idempotency-Key", "k1")
 	require.Equal(t, http.StatusOK, again.status, "the same but for order and white space")
 	require.Equal(t, first.session().ID, again.session().ID)
-	require.Equal(t, 1, b.store.count())
+	require.Equal(t, 1, b.store.Count())
 
 	b.do("POST", "/api/sessions", `{"agent":"demo","title":"y"}`, "Idempotency-Key", "k1").problem(http.StatusConflict, "idempotency_conflict")
 	b.do("POST", "/api/sessions", `{"agent":"demo"}`, "Idempotency-Key", "k2")
-	require.Equal(t, 2, b.store.count())
+	require.Equal(t, 2, b.store.Count())
 
 	for _, key := range []string{"", "with space", strings.Repeat("k", 256), "ä"} {
 		p := b.do("POST", "/api/sessions", `{"agent":"demo"}`, "Idempotency-Key", key).problem(http.StatusBadRequest, "invalid_request")
@@ -181,7 +182,7 @@ func TestBigNumbersDoNotMakeBodiesTheSame(t *testing.T) {
 func TestACreateIsPromisedWithoutTemporal(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	b.temp.set(func(o *memOrchestrator) { o.err = session.Faultf(session.CodeUnavailable, "down") })
+	b.temp.Set(func(o *apitest.Orchestrator) { o.Err = session.Faultf(session.CodeUnavailable, "down") })
 	require.Equal(t, http.StatusCreated, b.do("POST", "/api/sessions", `{"agent":"demo"}`).status)
 	require.Contains(t, b.logs.String(), "ring failed")
 }
@@ -195,7 +196,7 @@ func TestListIsPagedAndFiltered(t *testing.T) {
 		if i == 2 {
 			status = session.Hibernated
 		}
-		ids = append(ids, b.store.put(status))
+		ids = append(ids, b.store.Put(status))
 	}
 	type list struct {
 		Items      []wire.SessionJSON
@@ -226,22 +227,22 @@ func TestListIsPagedAndFiltered(t *testing.T) {
 func TestPatchChangesWhatIsGiven(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	id := b.store.put(session.Running)
+	id := b.store.Put(session.Running)
 	s := b.do("PATCH", "/api/sessions/"+id, `{"title":"new","metadata":{"a":1},"options":{"model":"m"}}`).session()
 	require.Equal(t, "new", s.Title)
 	require.JSONEq(t, `{"a":1}`, string(s.Metadata))
 	require.Equal(t, wire.Duration(time.Minute), s.IdleTimeout, "not given, not changed")
-	require.Empty(t, b.temp.heard(), "nothing that the workflow must know")
+	require.Empty(t, b.temp.Heard(), "nothing that the workflow must know")
 
 	require.Equal(t, wire.Duration(2*time.Minute), b.do("PATCH", "/api/sessions/"+id, `{"idleTimeout":"2m"}`).session().IdleTimeout)
-	require.Equal(t, []string{"settings " + id + " 2m0s"}, b.temp.heard())
+	require.Equal(t, []string{"settings " + id + " 2m0s"}, b.temp.Heard())
 
 	for _, body := range []string{`{"agent":"other"}`, `{"title":null}`, `{"idleTimeout":"0s"}`, `{"status":"running"}`, `{"metadata":"x"}`} {
 		b.do("PATCH", "/api/sessions/"+id, body).problem(http.StatusBadRequest, "invalid_request")
 	}
 	b.do("PATCH", "/api/sessions/"+session.NewID("ses_"), `{"title":"x"}`).problem(http.StatusNotFound, "session_not_found")
 
-	b.temp.set(func(o *memOrchestrator) { o.err = session.Faultf(session.CodeUnavailable, "down") })
+	b.temp.Set(func(o *apitest.Orchestrator) { o.Err = session.Faultf(session.CodeUnavailable, "down") })
 	a := b.do("PATCH", "/api/sessions/"+id, `{"idleTimeout":"3m"}`)
 	a.problem(http.StatusServiceUnavailable, "unavailable")
 	require.Equal(t, "1", a.header.Get("Retry-After"))

@@ -1,0 +1,488 @@
+package apitest
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/overwinter-dev/overwinter/api"
+	"github.com/overwinter-dev/overwinter/internal/conversation"
+	"github.com/overwinter-dev/overwinter/internal/eventlog"
+	"github.com/overwinter-dev/overwinter/internal/session"
+	"github.com/overwinter-dev/overwinter/internal/wire"
+)
+
+// Store is Postgres and the log in memory. It keeps the promises of api.Store and
+// api.Events, and has faults on demand.
+type Store struct {
+	mu      sync.Mutex
+	changed chan struct{} // closed and replaced by every append
+	rows    map[string]*Row
+	keys    map[string]session.Idempotency
+	made    map[string]string // key to session
+	readers int               // open now
+	faults  map[string]error  // by method
+	blocked chan struct{}     // what Block returned to be closed
+}
+
+// Row is all that the store has of one session.
+type Row struct {
+	Session      session.Session
+	Prompts      []session.Prompt
+	Events       []eventlog.Event
+	First        int64 // oldest seq that is still there
+	Conversation conversation.Conversation
+	Transcripts  []session.TranscriptFile
+}
+
+// NewStore returns an empty store.
+func NewStore() *Store {
+	return &Store{changed: make(chan struct{}), rows: map[string]*Row{}, keys: map[string]session.Idempotency{}, made: map[string]string{}, faults: map[string]error{}}
+}
+
+// Fail makes every call of a method return err, until it is nil.
+func (m *Store) Fail(method string, err error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.faults[method] = err
+}
+
+// enter locks the store for a method that is not told to fail.
+func (m *Store) enter(method string) (leave func(), err error) {
+	m.mu.Lock()
+	if err := m.faults[method]; err != nil {
+		m.mu.Unlock()
+		return nil, err
+	}
+	return m.mu.Unlock, nil
+}
+
+func (m *Store) get(id string) (*Row, error) {
+	r, ok := m.rows[id]
+	if !ok {
+		return nil, session.Faultf(session.CodeNoSession, "there is no session %s", id)
+	}
+	return r, nil
+}
+
+func (r *Row) view() session.Session {
+	s := r.Session
+	s.Queue = session.QueueCounts{}
+	for _, p := range r.Prompts {
+		switch p.Status {
+		case session.PromptQueued:
+			s.Queue.Queued++
+		case session.PromptProcessing:
+			s.Queue.Processing++
+		}
+	}
+	return s
+}
+
+// Append adds an event to a row; call it in With.
+func (m *Store) Append(r *Row, kind string, data any) {
+	raw, err := json.Marshal(data)
+	if err != nil {
+		panic(err)
+	}
+	r.Events = append(r.Events, eventlog.Event{
+		Seq: r.First + int64(len(r.Events)), Type: kind, SessionID: r.Session.ID, At: time.Now(), Data: raw,
+	})
+	close(m.changed)
+	m.changed = make(chan struct{})
+}
+
+// Put stores a session in a status and returns its id.
+func (m *Store) Put(status session.State, change ...func(*session.Session)) string {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	now := time.Now()
+	s := session.Session{ID: session.NewID(session.SessionPrefix), Status: status, Agent: "demo", CreatedAt: now, LastActivity: now, IdleTimeout: time.Minute}
+	for _, f := range change {
+		f(&s)
+	}
+	m.rows[s.ID] = &Row{Session: s, First: 1}
+	return s.ID
+}
+
+// Block makes SessionGet wait until the channel that it returns is closed.
+func (m *Store) Block() chan<- struct{} {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.blocked = make(chan struct{})
+	return m.blocked
+}
+
+// Row returns a copy of what the store has of a session.
+func (m *Store) Row(id string) Row {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	r := *m.rows[id]
+	r.Prompts, r.Events = slices.Clone(r.Prompts), slices.Clone(r.Events)
+	return r
+}
+
+// With changes a session's row.
+func (m *Store) With(id string, change func(*Row)) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	change(m.rows[id])
+}
+
+// Status moves a session and appends the status event.
+func (m *Store) Status(id string, to session.State) {
+	m.With(id, func(r *Row) {
+		r.Session.Status = to
+		m.Append(r, wire.EventStatus, wire.StatusData{Status: to, Reason: "test"})
+	})
+}
+
+// Text appends an event with a text.
+func (m *Store) Text(id, text string) {
+	m.With(id, func(r *Row) { m.Append(r, "text_delta", conversation.TextDelta{BlockID: "b1", Delta: text}) })
+}
+
+// Forget deletes the events before first.
+func (m *Store) Forget(id string, first int64) {
+	m.With(id, func(r *Row) {
+		r.Events = slices.Clone(r.Events[first-r.First:])
+		r.First = first
+	})
+}
+
+// Prompt gives a prompt a status, with its event.
+func (m *Store) Prompt(id, promptID string, status session.PromptStatus) {
+	m.With(id, func(r *Row) {
+		for i := range r.Prompts {
+			if r.Prompts[i].ID == promptID {
+				r.Prompts[i].Status = status
+				m.Append(r, wire.EventPrompt, wire.PromptData{Prompt: wire.Prompt(r.Prompts[i])})
+			}
+		}
+	})
+}
+
+// Count is the number of sessions.
+func (m *Store) Count() int {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return len(m.rows)
+}
+
+// OpenReaders is the number of readers that are not closed.
+func (m *Store) OpenReaders() int {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.readers
+}
+
+// SessionCreate implements api.Store.
+func (m *Store) SessionCreate(_ context.Context, s session.Session, first *session.Prompt, idem session.Idempotency) (session.Session, bool, error) {
+	leave, err := m.enter("SessionCreate")
+	if err != nil {
+		return session.Session{}, false, err
+	}
+	defer leave()
+	if known, ok := m.keys[idem.Key]; ok && idem.Key != "" {
+		if known.Digest != idem.Digest {
+			return session.Session{}, false, session.Faultf(session.CodeIdempotency, "the key was used with another body")
+		}
+		return m.rows[m.made[idem.Key]].view(), false, nil
+	}
+	r := &Row{Session: s, First: 1}
+	m.rows[s.ID] = r
+	if idem.Key != "" {
+		m.keys[idem.Key], m.made[idem.Key] = idem, s.ID
+	}
+	if first != nil {
+		r.Prompts = append(r.Prompts, *first)
+		m.Append(r, wire.EventPrompt, wire.PromptData{Prompt: wire.Prompt(*first)})
+	}
+	return r.view(), true, nil
+}
+
+// SessionGet implements api.Store.
+func (m *Store) SessionGet(ctx context.Context, id string) (session.Session, error) {
+	leave, err := m.enter("SessionGet")
+	if err != nil {
+		return session.Session{}, err
+	}
+	blocked := m.blocked
+	leave()
+	if blocked != nil {
+		select {
+		case <-blocked:
+		case <-ctx.Done():
+			return session.Session{}, ctx.Err()
+		}
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	r, err := m.get(id)
+	if err != nil {
+		return session.Session{}, err
+	}
+	return r.view(), nil
+}
+
+// SessionList implements api.Store.
+func (m *Store) SessionList(_ context.Context, f session.ListFilter) ([]session.Session, string, error) {
+	leave, err := m.enter("SessionList")
+	if err != nil {
+		return nil, "", err
+	}
+	defer leave()
+	var ids []string
+	for id, r := range m.rows {
+		if (f.Status == "" || r.Session.Status == f.Status) && (f.Agent == "" || r.Session.Agent == f.Agent) && (f.Cursor == "" || id < f.Cursor) {
+			ids = append(ids, id)
+		}
+	}
+	slices.Sort(ids)
+	slices.Reverse(ids)
+	next := ""
+	if len(ids) > f.Limit {
+		ids = ids[:f.Limit]
+		next = ids[len(ids)-1]
+	}
+	var out []session.Session
+	for _, id := range ids {
+		out = append(out, m.rows[id].view())
+	}
+	return out, next, nil
+}
+
+// SessionPatch implements api.Store.
+func (m *Store) SessionPatch(_ context.Context, id string, p session.Patch) (session.Session, error) {
+	leave, err := m.enter("SessionPatch")
+	if err != nil {
+		return session.Session{}, err
+	}
+	defer leave()
+	r, err := m.get(id)
+	if err != nil {
+		return session.Session{}, err
+	}
+	if p.Title != nil {
+		r.Session.Title = *p.Title
+	}
+	if p.Metadata != nil {
+		r.Session.Metadata = p.Metadata
+	}
+	if p.IdleTimeout != nil {
+		r.Session.IdleTimeout = *p.IdleTimeout
+	}
+	if p.Options != nil {
+		r.Session.Options = *p.Options
+	}
+	return r.view(), nil
+}
+
+// PromptSubmit implements api.Store.
+func (m *Store) PromptSubmit(_ context.Context, p session.Prompt) (session.Prompt, int64, bool, error) {
+	leave, err := m.enter("PromptSubmit")
+	if err != nil {
+		return session.Prompt{}, 0, false, err
+	}
+	defer leave()
+	r, err := m.get(p.SessionID)
+	if err != nil {
+		return session.Prompt{}, 0, false, err
+	}
+	for _, old := range r.Prompts {
+		if old.ID == p.ID {
+			if old.Content != p.Content || old.OnUnknown != p.OnUnknown {
+				return session.Prompt{}, 0, false, session.Faultf(session.CodePromptExists, "prompt %s has another body", p.ID)
+			}
+			return old, 0, false, nil
+		}
+	}
+	if r.Session.Status.Final() {
+		return session.Prompt{}, 0, false, session.Faultf(session.CodeTerminated, "the session is terminated")
+	}
+	p.Ordinal = int64(len(r.Prompts) + 1)
+	r.Prompts = append(r.Prompts, p)
+	m.Append(r, wire.EventPrompt, wire.PromptData{Prompt: wire.Prompt(p)})
+	return p, r.view().Queue.Queued, true, nil
+}
+
+func (m *Store) find(id, promptID string) (*session.Prompt, error) {
+	r, err := m.get(id)
+	if err != nil {
+		return nil, err
+	}
+	for i := range r.Prompts {
+		if r.Prompts[i].ID == promptID {
+			return &r.Prompts[i], nil
+		}
+	}
+	return nil, session.Faultf(session.CodeNoPrompt, "there is no prompt %s", promptID)
+}
+
+// PromptGet implements api.Store.
+func (m *Store) PromptGet(_ context.Context, id, promptID string) (session.Prompt, error) {
+	leave, err := m.enter("PromptGet")
+	if err != nil {
+		return session.Prompt{}, err
+	}
+	defer leave()
+	p, err := m.find(id, promptID)
+	if err != nil {
+		return session.Prompt{}, err
+	}
+	return *p, nil
+}
+
+// PromptList implements api.Store.
+func (m *Store) PromptList(_ context.Context, id string, limit int, cursor string) ([]session.Prompt, string, error) {
+	leave, err := m.enter("PromptList")
+	if err != nil {
+		return nil, "", err
+	}
+	defer leave()
+	r, err := m.get(id)
+	if err != nil {
+		return nil, "", err
+	}
+	from := 0
+	if cursor != "" {
+		if _, err := fmt.Sscan(cursor, &from); err != nil {
+			return nil, "", session.Faultf(session.CodeInvalid, "the cursor is not one of ours")
+		}
+	}
+	to := min(from+limit, len(r.Prompts))
+	next := ""
+	if to < len(r.Prompts) {
+		next = fmt.Sprint(to)
+	}
+	return slices.Clone(r.Prompts[from:to]), next, nil
+}
+
+// PromptWithdraw implements api.Store.
+func (m *Store) PromptWithdraw(_ context.Context, id, promptID string) (session.Prompt, error) {
+	leave, err := m.enter("PromptWithdraw")
+	if err != nil {
+		return session.Prompt{}, err
+	}
+	defer leave()
+	p, err := m.find(id, promptID)
+	if err != nil {
+		return session.Prompt{}, err
+	}
+	if p.Status != session.PromptQueued {
+		return session.Prompt{}, session.Faultf(session.CodeIllegalState, "the prompt is %s", p.Status)
+	}
+	p.Status, p.Reason = session.PromptCancelled, session.ReasonWithdrawn
+	return *p, nil
+}
+
+// Conversation implements api.Store.
+func (m *Store) Conversation(_ context.Context, id string) (conversation.Conversation, error) {
+	leave, err := m.enter("Conversation")
+	if err != nil {
+		return conversation.Conversation{}, err
+	}
+	defer leave()
+	r, err := m.get(id)
+	if err != nil {
+		return conversation.Conversation{}, err
+	}
+	return r.Conversation, nil
+}
+
+// TranscriptFiles implements api.Store.
+func (m *Store) TranscriptFiles(_ context.Context, id string) ([]session.TranscriptFile, error) {
+	leave, err := m.enter("TranscriptFiles")
+	if err != nil {
+		return nil, err
+	}
+	defer leave()
+	r, err := m.get(id)
+	if err != nil {
+		return nil, err
+	}
+	return r.Transcripts, nil
+}
+
+// Ping implements api.Store.
+func (m *Store) Ping(context.Context) error {
+	leave, err := m.enter("Ping")
+	if err != nil {
+		return err
+	}
+	leave()
+	return nil
+}
+
+// Follow implements api.Events.
+func (m *Store) Follow(_ context.Context, id string, after int64) (api.EventReader, error) {
+	leave, err := m.enter("Follow")
+	if err != nil {
+		return nil, err
+	}
+	defer leave()
+	r, err := m.get(id)
+	if err != nil {
+		return nil, err
+	}
+	if newest := r.First + int64(len(r.Events)) - 1; after > newest {
+		return nil, &eventlog.FuturePositionError{Newest: newest}
+	}
+	m.readers++
+	return &reader{store: m, id: id, after: after}, nil
+}
+
+type reader struct {
+	store  *Store
+	id     string
+	after  int64
+	told   bool
+	closed bool
+}
+
+// perBatch makes batches small, so that several are needed.
+const perBatch = 3
+
+// Next implements api.EventReader.
+func (r *reader) Next(ctx context.Context) ([]eventlog.Event, bool, error) {
+	for {
+		r.store.mu.Lock()
+		row, changed, fault := r.store.rows[r.id], r.store.changed, r.store.faults["Next"]
+		first, newest := row.First, row.First+int64(len(row.Events))-1
+		if fault != nil {
+			r.store.mu.Unlock()
+			return nil, false, fault
+		}
+		if r.after+1 < first {
+			r.store.mu.Unlock()
+			return nil, false, &eventlog.PositionGoneError{First: first}
+		}
+		if r.after < newest || !r.told {
+			events := slices.Clone(row.Events[r.after+1-first : min(r.after+1-first+perBatch, int64(len(row.Events)))])
+			r.after += int64(len(events))
+			r.told = r.after == newest
+			r.store.mu.Unlock()
+			return events, r.told, nil
+		}
+		r.store.mu.Unlock()
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return nil, false, ctx.Err()
+		}
+	}
+}
+
+// Close implements api.EventReader.
+func (r *reader) Close() {
+	r.store.mu.Lock()
+	defer r.store.mu.Unlock()
+	if r.closed {
+		panic("reader closed twice")
+	}
+	r.closed = true
+	r.store.readers--
+}

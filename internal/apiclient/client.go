@@ -1,0 +1,316 @@
+package apiclient
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/overwinter-dev/overwinter/internal/conversation"
+	"github.com/overwinter-dev/overwinter/internal/session"
+	"github.com/overwinter-dev/overwinter/internal/wire"
+)
+
+// How calls are repeated. The waits double.
+const (
+	attempts     = 4
+	firstWait    = 100 * time.Millisecond
+	callTimeout  = 30 * time.Second
+	maxRetryWait = 5 * time.Second
+	maxAnswer    = 256 << 20 // bytes; blocks of a long session are many
+)
+
+// Client talks to one server. It is safe for concurrent use.
+type Client struct {
+	base *url.URL
+	key  string
+	http *http.Client
+}
+
+// New returns a client of the server at baseURL, such as http://127.0.0.1:8080,
+// that shows key where it is not empty.
+func New(baseURL, key string) (*Client, error) {
+	base, err := url.Parse(strings.TrimRight(baseURL, "/"))
+	if err != nil {
+		return nil, fmt.Errorf("address of the api: %w", err)
+	}
+	if (base.Scheme != "http" && base.Scheme != "https") || base.Host == "" {
+		return nil, fmt.Errorf("address of the api: %q must begin with http:// or https:// and name a host", baseURL)
+	}
+	transport, ok := http.DefaultTransport.(*http.Transport)
+	if !ok {
+		return nil, errors.New("the default HTTP transport has been replaced by one that cannot be copied")
+	}
+	return &Client{base: base, key: key, http: &http.Client{Transport: transport.Clone()}}, nil
+}
+
+// Close lets go of idle connections.
+func (c *Client) Close() { c.http.CloseIdleConnections() }
+
+// Error is an answer that is a problem.
+type Error struct {
+	Status     int                  `json:"status"`
+	Code       session.Code         `json:"code"`
+	Detail     string               `json:"detail"`
+	Fields     []session.FieldFault `json:"errors"`
+	RetryAfter time.Duration        `json:"-"` // zero where the server did not say
+}
+
+func (e *Error) Error() string {
+	text := e.Detail
+	if len(e.Fields) > 1 {
+		parts := make([]string, len(e.Fields))
+		for i, f := range e.Fields {
+			parts[i] = f.Field + " " + f.Message
+		}
+		text = strings.Join(parts, "; ")
+	}
+	return fmt.Sprintf("%s (%s)", text, e.Code)
+}
+
+// Create says what session to make.
+type Create struct {
+	Agent       string           `json:"agent"`
+	Title       string           `json:"title,omitempty"`
+	Prompt      *FirstPrompt     `json:"prompt,omitempty"`
+	Sandbox     string           `json:"sandbox,omitempty"` // lazy or eager
+	IdleTimeout string           `json:"idleTimeout,omitempty"`
+	Metadata    map[string]any   `json:"metadata,omitempty"`
+	Options     *session.Options `json:"options,omitempty"`
+}
+
+// FirstPrompt is the prompt that a session begins with.
+type FirstPrompt struct {
+	Content string `json:"content"`
+	ID      string `json:"id,omitempty"`
+}
+
+// SessionCreate makes a session.
+func (c *Client) SessionCreate(ctx context.Context, create Create) (wire.SessionJSON, error) {
+	var s wire.SessionJSON
+	_, err := c.call(ctx, http.MethodPost, "/api/sessions", create, &s, "Idempotency-Key", uuid.NewString())
+	return s, err
+}
+
+// SessionGet shows a session.
+func (c *Client) SessionGet(ctx context.Context, id string) (wire.SessionJSON, error) {
+	var s wire.SessionJSON
+	_, err := c.call(ctx, http.MethodGet, sessionPath(id), nil, &s)
+	return s, err
+}
+
+// List chooses sessions; the zero value all.
+type List struct {
+	Status, Agent, Query string
+	Limit                int // at most this many; 0 for all
+}
+
+// pageSize is the most that one page holds.
+const pageSize = 200
+
+// SessionList returns sessions, newest first, over as many pages as it takes.
+func (c *Client) SessionList(ctx context.Context, l List) ([]wire.SessionJSON, error) {
+	out := []wire.SessionJSON{}
+	query := url.Values{}
+	for name, value := range map[string]string{"status": l.Status, "agent": l.Agent, "q": l.Query} {
+		if value != "" {
+			query.Set(name, value)
+		}
+	}
+	for {
+		size := pageSize
+		if l.Limit > 0 {
+			size = min(size, l.Limit-len(out))
+		}
+		query.Set("limit", strconv.Itoa(size))
+		var page struct {
+			Items      []wire.SessionJSON `json:"items"`
+			NextCursor string             `json:"nextCursor"`
+		}
+		if _, err := c.call(ctx, http.MethodGet, "/api/sessions?"+query.Encode(), nil, &page); err != nil {
+			return nil, err
+		}
+		out = append(out, page.Items...)
+		if page.NextCursor == "" || (l.Limit > 0 && len(out) >= l.Limit) {
+			return out, nil
+		}
+		query.Set("cursor", page.NextCursor)
+	}
+}
+
+// Command is one of wake, hibernate, stop, abort and recover.
+type Command string
+
+// The commands.
+const (
+	Wake      Command = "wake"
+	Hibernate Command = "hibernate"
+	Stop      Command = "stop"
+	Abort     Command = "abort"
+	Recover   Command = "recover"
+)
+
+// Command tells a session what to do. Accepted is false where there was nothing to do.
+// Force is for Hibernate alone.
+func (c *Client) Command(ctx context.Context, id string, cmd Command, force bool) (s wire.SessionJSON, accepted bool, err error) {
+	body := map[string]bool{}
+	if force {
+		body["force"] = true
+	}
+	status, err := c.call(ctx, http.MethodPost, sessionPath(id)+"/"+string(cmd), body, &s)
+	return s, status == http.StatusAccepted, err
+}
+
+// Submit is a prompt for a session.
+type Submit struct {
+	Content   string `json:"content"`
+	ID        string `json:"id,omitempty"`
+	OnUnknown string `json:"onUnknown,omitempty"` // hold, retry or fail
+}
+
+// PromptSubmit stores a prompt at the end of the queue and returns its place there.
+func (c *Client) PromptSubmit(ctx context.Context, sessionID string, p Submit) (wire.PromptJSON, int64, error) {
+	if p.ID == "" {
+		p.ID = session.NewID(session.PromptPrefix) // ours, so that a second try finds the first
+	}
+	var answer struct {
+		Prompt   wire.PromptJSON `json:"prompt"`
+		Position int64           `json:"position"`
+	}
+	_, err := c.call(ctx, http.MethodPost, sessionPath(sessionID)+"/prompts", p, &answer)
+	return answer.Prompt, answer.Position, err
+}
+
+// PromptGet shows a prompt.
+func (c *Client) PromptGet(ctx context.Context, sessionID, promptID string) (wire.PromptJSON, error) {
+	var p wire.PromptJSON
+	_, err := c.call(ctx, http.MethodGet, sessionPath(sessionID)+"/prompts/"+url.PathEscape(promptID), nil, &p)
+	return p, err
+}
+
+// Blocks returns the conversation.
+func (c *Client) Blocks(ctx context.Context, sessionID string) (conversation.Conversation, error) {
+	var conv conversation.Conversation
+	_, err := c.call(ctx, http.MethodGet, sessionPath(sessionID)+"/blocks", nil, &conv)
+	return conv, err
+}
+
+func sessionPath(id string) string { return "/api/sessions/" + url.PathEscape(id) }
+
+// call sends a request until it is answered, and reads the answer into out.
+func (c *Client) call(ctx context.Context, method, path string, body, out any, header ...string) (status int, err error) {
+	var data []byte
+	if body != nil {
+		if data, err = json.Marshal(body); err != nil {
+			return 0, fmt.Errorf("encode request: %w", err)
+		}
+	}
+	wait := firstWait
+	for try := 1; ; try++ {
+		status, err = c.once(ctx, method, path, data, out, header)
+		again, after := retriable(err)
+		if !again || try == attempts || ctx.Err() != nil {
+			return status, err
+		}
+		if after == 0 {
+			after, wait = wait, 2*wait
+		}
+		if !sleep(ctx, min(after, maxRetryWait)) {
+			return status, err
+		}
+	}
+}
+
+// retriable reports whether the call may succeed when it is made again, and when
+// the server says that it should be.
+func retriable(err error) (bool, time.Duration) {
+	if err == nil {
+		return false, 0
+	}
+	if problem, ok := errors.AsType[*Error](err); ok {
+		return problem.Status == http.StatusServiceUnavailable || problem.Status == http.StatusTooManyRequests, problem.RetryAfter
+	}
+	_, reached := errors.AsType[*url.Error](err)
+	return reached, 0
+}
+
+// sleep waits and reports whether ctx let it.
+func sleep(ctx context.Context, d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+func (c *Client) once(ctx context.Context, method, path string, body []byte, out any, header []string) (int, error) {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	req, err := c.request(ctx, method, path, body)
+	if err != nil {
+		return 0, err
+	}
+	for i := 0; i < len(header); i += 2 {
+		req.Header.Set(header[i], header[i+1])
+	}
+	resp, err := c.http.Do(req)
+	if err != nil {
+		return 0, err
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode >= http.StatusBadRequest {
+		return resp.StatusCode, readError(resp)
+	}
+	data, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer))
+	if err != nil {
+		return resp.StatusCode, fmt.Errorf("read answer: %w", err)
+	}
+	if err := json.Unmarshal(data, out); err != nil {
+		return resp.StatusCode, fmt.Errorf("%s does not answer like overwinter: %w", c.base, err)
+	}
+	return resp.StatusCode, nil
+}
+
+func (c *Client) request(ctx context.Context, method, path string, body []byte) (*http.Request, error) {
+	var reader io.Reader
+	if body != nil {
+		reader = bytes.NewReader(body)
+	}
+	req, err := http.NewRequestWithContext(ctx, method, c.base.String()+path, reader)
+	if err != nil {
+		return nil, fmt.Errorf("make request: %w", err)
+	}
+	if body != nil {
+		req.Header.Set("Content-Type", "application/json")
+	}
+	if c.key != "" {
+		req.Header.Set("Authorization", "Bearer "+c.key)
+	}
+	return req, nil
+}
+
+// readError makes an Error of an answer, also of one that is not overwinter's.
+func readError(resp *http.Response) error {
+	data, err := io.ReadAll(io.LimitReader(resp.Body, 64<<10))
+	e := &Error{}
+	if err != nil || json.Unmarshal(data, e) != nil || e.Code == "" {
+		e = &Error{Code: session.CodeInternal, Detail: "the server answers " + resp.Status}
+	}
+	e.Status = resp.StatusCode
+	if seconds, err := strconv.Atoi(resp.Header.Get("Retry-After")); err == nil && seconds > 0 {
+		e.RetryAfter = time.Duration(seconds) * time.Second
+	}
+	return e
+}
