@@ -1,0 +1,185 @@
+package runner
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"github.com/overwinter-dev/overwinter/internal/session"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// peer is the runner's end of a link, played by the test.
+type peer struct {
+	t   *testing.T
+	in  *io.PipeReader
+	out *io.PipeWriter
+}
+
+func (p *peer) read() Message {
+	p.t.Helper()
+	m, err := ReadMessage(p.in)
+	require.NoError(p.t, err)
+	return m
+}
+
+// say returns when the link has read it.
+func (p *peer) say(m Message) {
+	p.t.Helper()
+	require.NoError(p.t, WriteMessage(p.out, m))
+}
+
+func setup(t *testing.T) (*peer, *io.PipeWriter, *io.PipeReader) {
+	t.Helper()
+	t.Parallel()
+	in, stdin := io.Pipe()
+	stdout, out := io.Pipe()
+	t.Cleanup(func() { _ = errors.Join(in.Close(), out.Close()) })
+	return &peer{t, in, out}, stdin, stdout
+}
+
+func dialed(t *testing.T) (*peer, *Link) {
+	t.Helper()
+	p, stdin, stdout := setup(t)
+	var l *Link
+	var err error
+	var dialing sync.WaitGroup
+	dialing.Go(func() { l, err = Dial(t.Context(), stdin, stdout, Hello{Token: "t", Run: "run_1", From: 3}) })
+	require.Equal(t, &Hello{Version: ProtocolVersion, Token: "t", Run: "run_1", From: 3}, p.read())
+	p.say(&Welcome{Version: ProtocolVersion, Delivery: Delivered, LastFrame: 9})
+	dialing.Wait()
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = l.Close() })
+	return p, l
+}
+
+func TestDialSaysHelloAndHearsWelcome(t *testing.T) {
+	p, l := dialed(t)
+	require.EqualValues(t, 9, l.Welcome().LastFrame)
+	var sending sync.WaitGroup
+	sending.Go(func() { _ = l.Interrupt(Interrupt{Signal: "INT"}) })
+	require.Equal(t, &Interrupt{Signal: "INT"}, p.read())
+	sending.Wait()
+	p.say(&Frame{No: 3, Stream: Stdout})
+	m, err := l.Next(t.Context())
+	require.NoError(t, err)
+	require.EqualValues(t, 3, m.(*Frame).No)
+}
+
+func TestDialFailsWithTheRunnersRefusal(t *testing.T) {
+	p, stdin, stdout := setup(t)
+	go func() {
+		_, _ = ReadMessage(p.in)
+		_ = WriteMessage(p.out, &Error{Code: CodeToken, Message: "no"})
+	}()
+	_, err := Dial(t.Context(), stdin, stdout, Hello{Run: "run_1"})
+	refusal, ok := errors.AsType[*Error](err)
+	require.True(t, ok)
+	require.Equal(t, CodeToken, refusal.Code)
+	_, err = stdin.Write([]byte("x"))
+	require.ErrorIs(t, err, io.ErrClosedPipe, "a link that failed is closed")
+}
+
+func TestDialEndsWithItsContext(t *testing.T) {
+	_, stdin, stdout := setup(t)
+	ctx, cancel := context.WithCancelCause(t.Context())
+	gone := errors.New("gone")
+	cancel(gone)
+	_, err := Dial(ctx, stdin, stdout, Hello{Run: "run_1"}) // nobody even reads the hello
+	require.ErrorIs(t, err, gone)
+}
+
+func TestDialFailsWhenTheExecEndsSilently(t *testing.T) {
+	p, stdin, stdout := setup(t)
+	require.NoError(t, errors.Join(p.in.Close(), p.out.Close()))
+	_, err := Dial(t.Context(), stdin, stdout, Hello{Run: "run_1"})
+	require.Error(t, err)
+}
+
+func TestNextTellsWhyALinkEnded(t *testing.T) {
+	ends := map[string]struct {
+		say  func(*peer)
+		want func(*testing.T, error)
+	}{
+		"displaced": {
+			func(p *peer) { p.say(&Displaced{}) },
+			func(t *testing.T, err error) { require.ErrorIs(t, err, ErrDisplaced) },
+		},
+		"error": {
+			func(p *peer) { p.say(&Error{Code: CodeJournal, Message: "full"}) },
+			func(t *testing.T, err error) { require.Equal(t, &Error{Code: CodeJournal, Message: "full"}, err) },
+		},
+		"silence": {
+			func(p *peer) { _ = p.out.Close() },
+			func(t *testing.T, err error) { require.Equal(t, io.EOF, err) },
+		},
+		"torn": {
+			func(p *peer) { _, _ = p.out.Write([]byte{1, 2}); _ = p.out.Close() },
+			func(t *testing.T, err error) { require.ErrorIs(t, err, io.ErrUnexpectedEOF) },
+		},
+	}
+	for name, end := range ends {
+		t.Run(name, func(t *testing.T) {
+			p, l := dialed(t)
+			p.say(&Frame{No: 3, Stream: Stdout})
+			end.say(p)
+			_, err := l.Next(t.Context())
+			require.NoError(t, err, "what came before is not lost")
+			for range 2 {
+				_, err = l.Next(t.Context())
+				end.want(t, err)
+			}
+		})
+	}
+}
+
+func TestCloseEndsEverythingThatWaits(t *testing.T) {
+	_, l := dialed(t)
+	var waiting sync.WaitGroup
+	waiting.Go(func() { _, _ = l.Next(context.Background()) })
+	waiting.Go(func() { _ = l.Input([]byte("nobody reads this")) })
+	for range 2 {
+		waiting.Go(func() { _ = l.Close() })
+	}
+	waiting.Wait()
+	_, err := l.Next(t.Context())
+	require.Error(t, err)
+}
+
+func TestCloseDoesNotWaitForAReaderWhoseMessagesNobodyTakes(t *testing.T) {
+	p, l := dialed(t)
+	var flood sync.WaitGroup
+	flood.Go(func() {
+		for WriteMessage(p.out, &Alive{}) == nil {
+		}
+	})
+	require.NoError(t, l.Close())
+	flood.Wait()
+}
+
+func TestReadSealWantsAManifestAtTheEnd(t *testing.T) {
+	t.Parallel()
+	line := `{"segment":{"Path":"/a","Version":1,"Offset":2,"Data":"aGk="}}` + "\n"
+	var got []Segment
+	keep := func(s Segment) error { got = append(got, s); return nil }
+	_, err := ReadSeal(bytes.NewBufferString(line), keep)
+	require.ErrorContains(t, err, "without a manifest")
+	require.Equal(t, []Segment{{Path: "/a", Version: 1, Offset: 2, Data: []byte("hi")}}, got)
+
+	s, err := ReadSeal(bytes.NewBufferString(line+`{"seal":{"manifest":{"agentFiles":[{"path":"/a","size":4,"sha256":"x"}]},"lastFrame":-1}}`), keep)
+	require.NoError(t, err)
+	require.Equal(t, []session.ManifestFile{{Path: "/a", Size: 4, SHA256: "x"}}, s.Manifest.AgentFiles)
+
+	_, err = ReadSeal(bytes.NewBufferString(line+`{"se`), keep)
+	require.Error(t, err)
+	full := errors.New("full")
+	_, err = ReadSeal(bytes.NewBufferString(line), func(Segment) error { return full })
+	require.ErrorIs(t, err, full)
+}
