@@ -197,7 +197,8 @@ func (i *Images) find(ctx context.Context, name string, r Recipe) (string, error
 	if image, err = i.publish(ctx, name, built); err != nil {
 		return "", err
 	}
-	i.log.InfoContext(ctx, "image prepared", "recipe", r.Name, "name", name, "image_id", image, "duration", time.Since(began))
+	i.log.InfoContext(ctx, "image prepared",
+		slog.String("recipe", r.Name), slog.String("name", name), slog.String("image_id", image), slog.Duration("duration", time.Since(began)))
 	return image, nil
 }
 
@@ -292,12 +293,12 @@ func (i *Images) clear(ctx context.Context, name string) {
 		err = i.p.Open(found.ID).Terminate(ctx)
 	}
 	if err != nil { // it ends itself in a while; the image is good
-		i.log.WarnContext(ctx, "builder not terminated", "name", name, "error", err)
+		i.log.WarnContext(ctx, "builder not terminated", slog.String("name", name), slog.Any("error", err))
 	}
 }
 
 func (i *Images) step(ctx context.Context, recipe, step string) {
-	i.log.DebugContext(ctx, "image step", "recipe", recipe, "step", step)
+	i.log.DebugContext(ctx, "image step", slog.String("recipe", recipe), slog.String("step", step))
 	i.progress(recipe, step)
 }
 

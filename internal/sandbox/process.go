@@ -7,6 +7,7 @@ import (
 	"io"
 	"path"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/overwinter-dev/overwinter/internal/sandbox/driver"
@@ -42,21 +43,23 @@ type Process struct {
 
 	sb      *Sandbox
 	exec    driver.Exec
+	started time.Time
+	timeout time.Duration
 	cancel  context.CancelCauseFunc
+	heard   atomic.Int64  // when the last output came, in Unix nanoseconds
 	done    chan struct{} // closed when code and err are set
 	code    int
 	err     error
-	broken  error // why the link was cut; set before the streams are closed
-	mu      sync.Mutex
-	started time.Time
-	timeout time.Duration
+
+	mu     sync.Mutex
+	broken error // why the link was cut; set before the streams are closed
 }
 
 var errClosed = errors.New("the process was let go")
 
-// Exec starts a process. It lives until it ends, is killed at its timeout, or its
-// sandbox dies: when ctx ends only the link to it is cut. Call Close, or Wait
-// until it has answered.
+// Exec starts a process; ctx is for the start alone. The process lives until it
+// ends, is killed at its timeout, or its sandbox dies. Close lets go of it, and must
+// be called unless Wait has answered.
 func (s *Sandbox) Exec(ctx context.Context, spec ExecSpec) (*Process, error) {
 	const op = "exec"
 	r, err := spec.request()
@@ -64,13 +67,11 @@ func (s *Sandbox) Exec(ctx context.Context, spec ExecSpec) (*Process, error) {
 		return nil, driver.Errorf(Invalid, op, s.id, "%w", err)
 	}
 	started := time.Now()
-	link, cancel := context.WithCancelCause(ctx)
-	exec, err := s.p.drv.Exec(link, s.id, r)
+	exec, err := s.p.drv.Exec(ctx, s.id, r)
 	if err != nil {
-		err = s.settle(ctx, op, err)
-		cancel(err)
-		return nil, err
+		return nil, s.settle(ctx, op, err)
 	}
+	link, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
 	p := &Process{
 		sb: s, exec: exec, cancel: cancel, done: make(chan struct{}), started: started, timeout: r.Timeout,
 	}
@@ -123,31 +124,32 @@ func (p *Process) watch(link context.Context) {
 		code, err := p.exec.Wait(waitCtx)
 		waited <- exit{code, err}
 	}()
-	finish := func(code int, err error) {
-		if err != nil {
-			p.cut(err)
-		}
-		p.code, p.err = code, err
-	}
 	tick := time.NewTicker(p.sb.p.pollInterval)
 	defer tick.Stop()
 	for {
 		select {
 		case e := <-waited:
 			stopWaiting()
-			finish(p.verdict(ctx, e.code, e.err))
+			p.code, p.err = p.verdict(ctx, e.code, e.err)
+			if e.err != nil { // else its output ends by itself
+				p.cut(p.err)
+			}
 			return
-		case <-tick.C:
+		case now := <-tick.C:
+			if now.UnixNano()-p.heard.Load() < int64(p.sb.p.pollInterval) {
+				continue // the dead say nothing
+			}
 			gone := p.sb.dead(ctx)
 			if gone == nil {
 				continue
 			}
 			stopWaiting()
 			if e := <-waited; e.err == nil { // it ended before its sandbox did
-				finish(e.code, nil)
+				p.code = e.code
 				return
 			}
-			finish(0, gone)
+			p.err = gone
+			p.cut(gone)
 			return
 		}
 	}
@@ -233,6 +235,9 @@ type stream struct {
 
 func (s stream) Read(b []byte) (int, error) {
 	n, err := s.r.Read(b)
+	if n > 0 {
+		s.p.heard.Store(time.Now().UnixNano())
+	}
 	if err == nil {
 		return n, nil
 	}
@@ -250,6 +255,9 @@ type stdin struct{ p *Process }
 
 func (s stdin) Write(b []byte) (written int, err error) {
 	for len(b) > 0 {
+		if err := s.p.cutError(); err != nil {
+			return written, err
+		}
 		n, err := s.p.exec.Stdin().Write(b[:min(len(b), stdinChunk)])
 		written += n
 		if err != nil {
@@ -263,9 +271,9 @@ func (s stdin) Write(b []byte) (written int, err error) {
 // Close tells the process that no more comes. To one that has ended it says nothing.
 func (s stdin) Close() error {
 	err := s.p.exec.Stdin().Close()
-	switch driver.CodeOf(err) {
-	case "", Conflict, Gone:
+	code := driver.CodeOf(err)
+	if err == nil || code == Conflict || code == Gone {
 		return nil
 	}
-	return &Error{Code: driver.CodeOf(err), Op: "close input", ID: s.p.sb.id, Err: err}
+	return &Error{Code: code, Op: "close input", ID: s.p.sb.id, Err: err}
 }

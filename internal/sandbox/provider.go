@@ -107,6 +107,7 @@ func (p *Provider) Create(ctx context.Context, s Spec) (sb *Sandbox, adopted boo
 			TagImage:      tagValue(s.Image),
 		},
 		Image: s.Image, Command: s.Command, Env: s.Env, Workdir: s.Workdir, Timeout: s.Timeout,
+		ExitSnapshot: true, // the last chance of a session whose sandbox ended before its snapshot
 	})
 }
 
@@ -134,10 +135,11 @@ func (p *Provider) create(ctx context.Context, r driver.CreateRequest) (*Sandbox
 			return nil, false, fault(ctx, op, r.Name, err)
 		}
 		if !maps.Equal(holder.Tags, r.Tags) {
-			p.log.WarnContext(ctx, "sandbox name is taken", "name", r.Name, "sandbox_id", holder.ID, "tags", holder.Tags)
+			p.log.WarnContext(ctx, "sandbox name is taken",
+				slog.String("name", r.Name), slog.String("sandbox_id", holder.ID), slog.Any("tags", holder.Tags))
 			return nil, false, &Error{Code: NameTaken, Op: op, ID: r.Name, Err: ErrNameForeign}
 		}
-		p.log.InfoContext(ctx, "sandbox adopted", "name", r.Name, "sandbox_id", holder.ID)
+		p.log.InfoContext(ctx, "sandbox adopted", slog.String("name", r.Name), slog.String("sandbox_id", holder.ID))
 		return p.Open(holder.ID), true, nil
 	}
 	return nil, false, driver.Errorf(Unavailable, op, r.Name, "the name is taken and nobody has it")

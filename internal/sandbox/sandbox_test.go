@@ -23,6 +23,7 @@ type bundle struct {
 }
 
 func setup(t *testing.T) *bundle {
+	t.Helper()
 	drv := memsandbox.New()
 	t.Cleanup(func() { require.NoError(t, drv.Close()) })
 	drv.Handle("cat", func(_ context.Context, p *memsandbox.Proc) int {
@@ -246,11 +247,11 @@ func TestSandboxEndsAtItsLifetime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := setup(t)
 		sb := b.create(t)
-		time.Sleep(sandbox.MaxTimeout - time.Second)
+		<-time.After(sandbox.MaxTimeout - time.Second)
 		st, err := sb.Poll(t.Context())
 		require.NoError(t, err)
 		require.True(t, st.Running)
-		time.Sleep(2 * time.Second)
+		<-time.After(2 * time.Second)
 		st, err = sb.Poll(t.Context())
 		require.NoError(t, err)
 		require.Equal(t, sandbox.Status{ExitCode: driver.ExitLifetime}, st)
@@ -265,4 +266,41 @@ func TestExitSnapshotOfASandboxThatTheProviderForgot(t *testing.T) {
 	_, err := sb.ExitSnapshot(t.Context())
 	require.Equal(t, sandbox.Gone, sandbox.CodeOf(err), "error: %v", err)
 	require.NoError(t, sb.Terminate(t.Context()))
+}
+
+func TestOnlyASilentProcessHasItsSandboxAskedAfter(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		every time.Duration
+		polls int
+	}{
+		"Talking": {every: time.Second, polls: 0},
+		"Silent":  {every: time.Hour, polls: 6}, // in 65 s, every 10 s
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				b := setup(t)
+				b.drv.Handle("talk", func(ctx context.Context, p *memsandbox.Proc) int {
+					tick := time.NewTicker(c.every)
+					defer tick.Stop()
+					for {
+						select {
+						case <-tick.C:
+							_, _ = io.WriteString(p.Stdout, "still here\n")
+						case <-ctx.Done():
+							return 0
+						}
+					}
+				})
+				p, err := b.create(t).Exec(t.Context(), sandbox.ExecSpec{Argv: []string{"talk"}, Timeout: 65 * time.Second})
+				require.NoError(t, err)
+				_, err = io.Copy(io.Discard, p.Stdout)
+				require.NoError(t, err)
+				_, err = p.Wait(t.Context())
+				require.Equal(t, sandbox.Timeout, sandbox.CodeOf(err), "error: %v", err)
+				require.Equal(t, c.polls, b.drv.Calls(memsandbox.OpPoll))
+			})
+		})
+	}
 }

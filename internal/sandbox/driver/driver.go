@@ -48,7 +48,8 @@ type Driver interface {
 	Snapshot(ctx context.Context, id string, budget time.Duration) (imageID string, err error)
 	// ExitSnapshot returns the image that the provider made when the sandbox
 	// ended, waiting up to budget for it. Timeout when it is still being made, Gone
-	// when there is none and never will be.
+	// when there is none and never will be, Unsupported when the driver knows of no
+	// such thing.
 	ExitSnapshot(ctx context.Context, id string, budget time.Duration) (imageID string, err error)
 
 	// ImageExists returns nil when a sandbox can be made of the image, else Gone.
@@ -80,6 +81,8 @@ type CreateRequest struct {
 	Env     map[string]string
 	Workdir string        // absolute; empty: the image's own
 	Timeout time.Duration // life of the sandbox in whole seconds
+	// ExitSnapshot has the provider keep the files when the sandbox ends.
+	ExitSnapshot bool
 }
 
 // Listing is a running sandbox as a list shows it.

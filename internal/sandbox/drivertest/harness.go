@@ -131,6 +131,7 @@ func setup(t *testing.T, make func(t *testing.T) Harness) *bench {
 }
 
 func (b *bench) ctx(t *testing.T) context.Context {
+	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), b.Patience)
 	t.Cleanup(cancel)
 	return ctx
@@ -168,6 +169,7 @@ func (b *bench) create(t *testing.T, spec sandbox.Spec) *sandbox.Sandbox {
 }
 
 func (b *bench) terminateAfter(t *testing.T, sb *sandbox.Sandbox) {
+	t.Helper()
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), b.Patience)
 		defer cancel()
@@ -179,6 +181,7 @@ func (b *bench) terminateAfter(t *testing.T, sb *sandbox.Sandbox) {
 
 // deleteAfter deletes an image when the test is over.
 func (b *bench) deleteAfter(t *testing.T, image string) {
+	t.Helper()
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), b.Patience)
 		defer cancel()

@@ -1,3 +1,4 @@
+//nolint:thelper // cases, not helpers
 package drivertest
 
 import (

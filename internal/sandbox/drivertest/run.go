@@ -14,6 +14,7 @@ type testCase struct {
 // Run runs the cases that need nothing but the provider. The harness is asked for
 // in each case; cases run in parallel and may share a provider with each other.
 func Run(t *testing.T, harness func(t *testing.T) Harness) {
+	t.Helper()
 	run(t, harness, []testCase{
 		{"CreatesASandboxThatRunsAndIsListed", createsAndLists},
 		{"ListsOnlyTheInstallation", listsOnlyTheInstallation},
@@ -65,7 +66,9 @@ func Run(t *testing.T, harness func(t *testing.T) Harness) {
 // RunFaults runs the cases in which the provider is broken on purpose. Each needs
 // a provider of its own, and a harness with Faults.
 func RunFaults(t *testing.T, harness func(t *testing.T) Harness) {
+	t.Helper()
 	run(t, func(t *testing.T) Harness {
+	t.Helper()
 		h := harness(t)
 		require.NotNil(t, h.Faults, "this harness can break nothing")
 		return h
@@ -81,6 +84,7 @@ func RunFaults(t *testing.T, harness func(t *testing.T) Harness) {
 }
 
 func run(t *testing.T, harness func(t *testing.T) Harness, cases []testCase) {
+	t.Helper()
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()

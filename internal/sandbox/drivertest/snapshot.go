@@ -1,3 +1,4 @@
+//nolint:thelper // cases, not helpers
 package drivertest
 
 import (
@@ -10,6 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/overwinter-dev/overwinter/internal/sandbox"
+	"github.com/overwinter-dev/overwinter/internal/sandbox/driver"
+	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
 func snapshotRestore(t *testing.T, b *bench) {
@@ -163,4 +166,13 @@ func exitSnapshot(t *testing.T, b *bench) {
 	spec := b.spec()
 	spec.Image = image
 	require.Equal(t, "the last words", b.read(t, b.create(t, spec), "/work/f"))
+
+	// Nobody pays for what nobody asked for.
+	id, err := b.Driver.Create(b.ctx(t), driver.CreateRequest{
+		Name: session.NewID(""), Tags: map[string]string{"conformance": "1"}, Image: b.Image, Timeout: time.Minute,
+	})
+	require.NoError(t, err)
+	require.NoError(t, b.provider.Open(id).Terminate(b.ctx(t)))
+	_, err = b.provider.Open(id).ExitSnapshot(b.ctx(t))
+	requireCode(t, sandbox.Gone, err)
 }

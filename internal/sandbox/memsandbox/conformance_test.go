@@ -25,6 +25,7 @@ func TestConformance(t *testing.T) {
 }
 
 func harness(t *testing.T) drivertest.Harness {
+	t.Helper()
 	drv := memsandbox.New()
 	t.Cleanup(func() { require.NoError(t, drv.Close()) })
 	register(drv)

@@ -47,6 +47,7 @@ type box struct {
 	ended    chan struct{}
 	over     bool
 	life     *time.Timer
+	keep     bool   // the files when it ends
 	exit     string // image made at the end
 }
 
@@ -58,6 +59,7 @@ func (d *Driver) Describe() driver.Description {
 // Create implements driver.Driver. Any image that does not begin with "im-" is
 // the tag of an empty one.
 func (d *Driver) Create(ctx context.Context, r driver.CreateRequest) (string, error) {
+	//nolint:contextcheck // a process outlives the call that starts it
 	return call(ctx, d, OpCreate, r.Name, func() (string, error) {
 		d.mu.Lock()
 		defer d.mu.Unlock()
@@ -70,7 +72,7 @@ func (d *Driver) Create(ctx context.Context, r driver.CreateRequest) (string, er
 		}
 		b := &box{
 			id: d.newID("sb"), name: r.Name, tags: maps.Clone(r.Tags), env: maps.Clone(r.Env), workdir: r.Workdir,
-			files: &tree{files: maps.Clone(image)}, ended: make(chan struct{}),
+			files: &tree{files: maps.Clone(image)}, ended: make(chan struct{}), keep: r.ExitSnapshot,
 		}
 		if b.files.files == nil {
 			b.files.files = files{}
@@ -181,8 +183,10 @@ func (d *Driver) end(b *box, code int) {
 	}
 	b.over, b.code = true, code
 	b.life.Stop()
-	b.exit = d.newID("im")
-	d.images[b.exit] = b.files.copy()
+	if b.keep {
+		b.exit = d.newID("im")
+		d.images[b.exit] = b.files.copy()
+	}
 	close(b.ended)
 }
 
@@ -216,6 +220,8 @@ func (d *Driver) ExitSnapshot(ctx context.Context, id string, budget time.Durati
 			return "", driver.Errorf(driver.Gone, "exit snapshot", id, "no such sandbox")
 		case !b.over:
 			return "", driver.Errorf(driver.Timeout, "exit snapshot", id, "the sandbox runs")
+		case !b.keep:
+			return "", driver.Errorf(driver.Gone, "exit snapshot", id, "nobody asked for one")
 		}
 		return b.exit, nil
 	})

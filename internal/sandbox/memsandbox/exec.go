@@ -36,6 +36,7 @@ func (d *Driver) Handle(name string, h Handler) {
 
 // Exec implements driver.Driver.
 func (d *Driver) Exec(ctx context.Context, id string, r driver.ExecRequest) (driver.Exec, error) {
+	//nolint:contextcheck // a process outlives the call that starts it
 	return call(ctx, d, OpExec, id, func() (driver.Exec, error) {
 		b, err := d.live("exec", id)
 		if err != nil {

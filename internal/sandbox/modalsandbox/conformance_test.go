@@ -22,18 +22,24 @@ func TestMain(m *testing.M) {
 // TestConformance runs the suite on the SDK against a server on this machine.
 func TestConformance(t *testing.T) {
 	t.Parallel()
-	harness := func(t *testing.T, server *localmodal.Server) drivertest.Harness {
-		return drivertest.Harness{
-			Driver: connect(t, server.URL()), Second: connect(t, server.URL()),
-			Image: "debian:12", OtherImage: "debian:13",
-			Commands: drivertest.Shell(), Faults: faults{server},
-		}
-	}
 	shared := localmodaltest.Start(t, localmodal.Options{})
-	drivertest.Run(t, func(t *testing.T) drivertest.Harness { return harness(t, shared) })
+	drivertest.Run(t, func(t *testing.T) drivertest.Harness {
+		t.Helper()
+		return harness(t, shared)
+	})
 	drivertest.RunFaults(t, func(t *testing.T) drivertest.Harness {
+		t.Helper()
 		return harness(t, localmodaltest.Start(t, localmodal.Options{})) // a fault strikes whoever calls
 	})
+}
+
+func harness(t *testing.T, server *localmodal.Server) drivertest.Harness {
+	t.Helper()
+	return drivertest.Harness{
+		Driver: connect(t, server.URL()), Second: connect(t, server.URL()),
+		Image: "debian:12", OtherImage: "debian:13",
+		Commands: drivertest.Shell(), Faults: faults{server},
+	}
 }
 
 func connect(t *testing.T, url string) *modalsandbox.Driver {

@@ -130,8 +130,8 @@ func (d *Driver) Create(ctx context.Context, r driver.CreateRequest) (string, er
 		Env:     r.Env,
 		Workdir: r.Workdir,
 		Timeout: r.Timeout,
-		// The last chance for a session whose sandbox ended before its snapshot.
-		ExperimentalOptions: map[string]any{"enable_exit_snapshot": true},
+
+		ExperimentalOptions: map[string]any{"enable_exit_snapshot": r.ExitSnapshot},
 	})
 	if err != nil {
 		return "", fault("create", r.Name, err)
@@ -216,6 +216,9 @@ func (d *Driver) ExitSnapshot(ctx context.Context, id string, budget time.Durati
 		return "", fault("exit snapshot", id, err)
 	}
 	image, err := sb.ExperimentalGetExitSnapshot(ctx, &modal.SandboxExperimentalGetExitSnapshotParams{Timeout: &budget})
+	if is[modal.InvalidError](err) { // the sandbox was made without asking for one
+		return "", driver.Errorf(driver.Gone, "exit snapshot", id, "%w", err)
+	}
 	if err != nil {
 		return "", fault("exit snapshot", id, err)
 	}
