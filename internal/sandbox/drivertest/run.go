@@ -68,7 +68,7 @@ func Run(t *testing.T, harness func(t *testing.T) Harness) {
 func RunFaults(t *testing.T, harness func(t *testing.T) Harness) {
 	t.Helper()
 	run(t, func(t *testing.T) Harness {
-	t.Helper()
+		t.Helper()
 		h := harness(t)
 		require.NotNil(t, h.Faults, "this harness can break nothing")
 		return h

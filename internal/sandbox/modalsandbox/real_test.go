@@ -23,7 +23,7 @@ func TestRealModalConformance(t *testing.T) {
 	}
 	t.Parallel()
 	drivertest.Run(t, func(t *testing.T) drivertest.Harness {
-	t.Helper()
+		t.Helper()
 		connect := func() *modalsandbox.Driver {
 			drv, err := modalsandbox.New(modalsandbox.Config{
 				ServerURL:   os.Getenv("MODAL_SERVER_URL"),
