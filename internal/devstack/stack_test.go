@@ -1,0 +1,212 @@
+package devstack_test
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+func TestComesUpKeepsItsStateAndStopsInOrder(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	r := b.run(b.config())
+
+	banner := b.output.String()
+	require.Contains(t, banner, r.APIURL())
+	require.Contains(t, banner, "modal, isolation: namespaces, on this machine, sharing its network")
+	require.Contains(t, banner, "curl -s "+r.APIURL()+"/api/sessions")
+	require.GreaterOrEqual(t, len(b.processes()), 5)
+	_, err := query[int](t.Context(), b.url(), "INSERT INTO kept VALUES (42) RETURNING n")
+	require.NoError(t, err)
+	r.end()
+	require.Empty(t, b.processes())
+
+	notes := b.notes()
+	require.ElementsMatch(t, []string{"start serve", "start local-modal"}, notes[:2], "what others need comes first")
+	require.ElementsMatch(t, []string{"start worker", "start api"}, notes[2:4])
+	require.Equal(t, []string{"stop api", "stop worker", "stop local-modal", "stop serve"}, notes[4:])
+
+	firstURL := b.url()
+	r = b.run(b.config())
+	require.Equal(t, firstURL, b.url(), "port and password stay")
+	n, err := query[int](t.Context(), b.url(), "SELECT n FROM kept")
+	require.NoError(t, err)
+	require.Equal(t, 42, n)
+	r.end()
+}
+
+func TestEachChildComesBackWhenItIsKilled(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	r := b.run(b.config())
+	_, err := query[int](t.Context(), b.url(), "INSERT INTO kept VALUES (42) RETURNING n")
+	require.NoError(t, err)
+	for _, name := range []string{"api", "worker", "local-modal", "temporal", "postgres"} {
+		pid := b.pid(name)
+		require.NotZero(t, pid, name)
+		require.NoError(t, syscall.Kill(pid, syscall.SIGKILL))
+		b.eventually(func() bool { now := b.pid(name); return now != 0 && now != pid }, name+" did not come back")
+	}
+	b.eventually(func() bool {
+		n, err := query[int](context.Background(), b.url(), "SELECT n FROM kept")
+		return err == nil && n == 42
+	}, "the database did not come back")
+	r.end()
+	require.Empty(t, b.processes())
+}
+
+func TestChildrenGetTheirEnvironment(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	r := b.run(b.config())
+	defer r.end()
+	env := environment(t, r.APIURL())
+	require.Equal(t, b.url(), env["OVERWINTER_DATABASE_URL"])
+	require.Equal(t, "yes", env["OF_THE_USER"])
+	require.Equal(t, "default", env["TEMPORAL_NAMESPACE"])
+	require.NotEmpty(t, env["TEMPORAL_ADDRESS"])
+	key, err := os.ReadFile(filepath.Join(b.dataDir, "secret.key"))
+	require.NoError(t, err)
+	require.Equal(t, strings.TrimSpace(string(key)), env["OVERWINTER_SECRET_KEY"])
+
+	local := environment(t, env["MODAL_SERVER_URL"])
+	for _, secret := range []string{"OVERWINTER_SECRET_KEY", "OVERWINTER_DATABASE_URL", "OF_THE_USER"} {
+		require.NotContains(t, local, secret)
+	}
+	for _, secret := range []string{"secret.key", "postgres.password", "database-url"} {
+		info, err := os.Stat(filepath.Join(b.dataDir, secret))
+		require.NoError(t, err)
+		require.Equal(t, os.FileMode(0o600), info.Mode().Perm(), secret)
+	}
+}
+
+// environment asks a played program for its own.
+func environment(t *testing.T, url string) map[string]string {
+	t.Helper()
+	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+	response, err := client.Get(url + "/environment")
+	require.NoError(t, err)
+	defer func() { require.NoError(t, response.Body.Close()) }()
+	var pairs []string
+	require.NoError(t, json.NewDecoder(response.Body).Decode(&pairs))
+	env := make(map[string]string)
+	for _, pair := range pairs {
+		name, value, _ := strings.Cut(pair, "=")
+		env[name] = value
+	}
+	return env
+}
+
+func TestUsesWhatItIsGiven(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	first := b.run(b.config())
+	env := environment(t, first.APIURL())
+
+	other := setup(t)
+	c := other.config()
+	c.DatabaseURL, c.TemporalAddress, c.Modal = env["OVERWINTER_DATABASE_URL"], env["TEMPORAL_ADDRESS"], true
+	c.Environment = append(c.Environment, "MODAL_TOKEN_ID=mine")
+	second := other.run(c)
+	require.ElementsMatch(t, []string{"start worker", "start api"}, other.notes())
+	env = environment(t, second.APIURL())
+	require.Equal(t, "mine", env["MODAL_TOKEN_ID"])
+	require.NotContains(t, env, "MODAL_SERVER_URL")
+	require.NotContains(t, other.output.String(), "sharing its network")
+	second.end()
+	first.end()
+}
+
+func TestKilledDevLeavesNothingAndItsStateIsKept(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	dev := exec.CommandContext(t.Context(), b.program, "dev", b.dataDir)
+	output, err := dev.StdoutPipe()
+	require.NoError(t, err)
+	require.NoError(t, dev.Start())
+	for lines := bufio.NewScanner(output); lines.Scan(); {
+		if strings.Contains(lines.Text(), "overwinter is ready") {
+			break
+		}
+	}
+	_, err = query[int](t.Context(), b.url(), "INSERT INTO kept VALUES (42) RETURNING n")
+	require.NoError(t, err)
+	require.GreaterOrEqual(t, len(b.processes()), 6)
+
+	require.NoError(t, dev.Process.Kill())
+	require.Error(t, dev.Wait())
+	r := b.run(b.config()) // at once, while children may still be about to end
+	n, err := query[int](t.Context(), b.url(), "SELECT n FROM kept")
+	require.NoError(t, err)
+	require.Equal(t, 42, n)
+	r.end()
+}
+
+func TestEndsAPostgresThatNobodyOwns(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.run(b.config()).end()
+	// As after a crash between the start of Postgres and its note.
+	options, err := os.ReadFile(filepath.Join(b.dataDir, "postgres", "postmaster.opts"))
+	require.NoError(t, err)
+	args := strings.Fields(strings.NewReplacer(`"`, "").Replace(string(options)))
+	stray := exec.CommandContext(t.Context(), args[0], "-D", filepath.Join(b.dataDir, "postgres"),
+		"-c", "unix_socket_directories=", "-c", "listen_addresses=127.0.0.1", "-c", "port=0")
+	stray.Args = append(stray.Args[:len(stray.Args)-1], "port="+strings.Split(strings.Split(b.url(), "127.0.0.1:")[1], "/")[0])
+	owner, err := os.Stat(filepath.Join(b.dataDir, "postgres"))
+	require.NoError(t, err)
+	if stat, ok := owner.Sys().(*syscall.Stat_t); ok && os.Geteuid() == 0 {
+		stray.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: stat.Uid, Gid: stat.Gid}}
+	}
+	stray.Dir = filepath.Join(b.dataDir, "postgres")
+	require.NoError(t, stray.Start())
+	ended := make(chan error, 1) // so that the goroutine ends though nobody asks
+	go func() { ended <- stray.Wait() }()
+	b.eventually(func() bool { _, err := query[int](t.Context(), b.url(), "SELECT 1"); return err == nil }, "no stray Postgres")
+
+	b.run(b.config()).end()
+	select {
+	case <-ended:
+	case <-time.After(10 * time.Second):
+		require.Fail(t, "the stray Postgres is still there")
+	}
+}
+
+func TestKillEndsAllAtOnce(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	r := b.run(b.config())
+	r.stop()
+	r.Kill()
+	select {
+	case err := <-r.ended:
+		require.NoError(t, err)
+	case <-time.After(5 * time.Second):
+		require.Fail(t, "Run still waits")
+	}
+	b.eventually(func() bool { return len(b.processes()) == 0 }, "processes are left")
+}
+
+func TestStopsInTheMiddleOfTheStart(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	c := b.config()
+	c.Migrate = func(ctx context.Context, _ string) error {
+		cancel()
+		<-ctx.Done()
+		return ctx.Err()
+	}
+	require.NoError(t, b.stack(c).Run(ctx))
+	require.Empty(t, b.processes())
+}
