@@ -98,20 +98,24 @@ func TestSealOfASandboxThatNeverRan(t *testing.T) {
 
 func TestAStartThatHadToWaitForASealIsRefused(t *testing.T) {
 	b := setup(t)
-	w := b.started("run_1", `trap '' TERM; echo ready; while :; do sleep 1000; done`, "")
+	// The agent ends when we say so, and the seal waits for it.
+	w := b.started("run_1", `echo ready; while [ ! -e end ]; do sleep 0.01; done`, "")
 	w.line("ready")
+	agent := b.ping().AgentPID
 	sealed := make(chan struct{})
 	go func() {
 		defer close(sealed)
-		_, _, code := b.run(b.paths.Seal(runner.SealRequest{Token: b.token, Grace: 300 * time.Millisecond}))
+		_, _, code := b.run(b.paths.Seal(runner.SealRequest{Token: b.token, Grace: time.Minute}))
 		assert.Zero(t, code)
 	}()
-	w = b.attach(runner.Hello{Run: "run_2"})
-	agent := b.ping().AgentPID
 	require.Eventually(t, func() bool { // the first thing that a seal does is to close it
 		return !stdinOpen(agent, b.serve.Process.Pid)
 	}, deadline, poll)
+	w = b.attach(runner.Hello{Run: "run_2"})
 	require.NoError(t, w.Start(runner.Start{Launch: b.shell(echo), Input: []byte("x\n")}))
+	require.NoError(t, w.Flush(1))
+	require.Equal(t, &runner.Flushed{ID: 1}, w.next(), "the start has been heard and waits")
+	require.NoError(t, os.WriteFile(filepath.Join(b.paths.Workspace, "end"), nil, 0o644))
 	require.Nil(t, w.next())
 	refusal, ok := w.end.(*runner.Error)
 	require.True(t, ok, "%v", w.end)
@@ -156,8 +160,7 @@ func TestVerifyFindsWhatIsChangedAndWhatIsMissing(t *testing.T) {
 	b := setup(t)
 	a, c := b.write("log/a.jsonl", "aaaa", os.O_APPEND), b.write("log/c.jsonl", "cccc", os.O_APPEND)
 	d := b.write("one.txt", "dddd", os.O_APPEND)
-	w := b.agentFiles("run_1", nil)
-	w.line("got go")
+	b.agentFiles("run_1", nil)
 	seal, _ := b.seal(runner.SealRequest{})
 	require.Len(t, seal.Manifest.AgentFiles, 3)
 	require.Equal(t, runner.Verification{Missing: []string{}, Mismatched: []string{}}, b.verify(seal.Manifest))
