@@ -1,0 +1,226 @@
+package postgres
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"maps"
+	"slices"
+	"time"
+	"unicode/utf8"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/overwinter-dev/overwinter/internal/conversation"
+	"github.com/overwinter-dev/overwinter/internal/eventlog"
+	"github.com/overwinter-dev/overwinter/internal/postgres/dbsqlc"
+	"github.com/overwinter-dev/overwinter/internal/session"
+)
+
+// EventsAppend commits a batch of appends to any number of sessions in one
+// transaction, those of one session in the order given. The first result has an
+// error per append: eventlog.ErrFenced where a newer generation or attempt owns
+// the run, or the run or the session is over; invalid_request where data is not
+// JSON. Such an append is left out alone. The second is set when the transaction
+// failed and nothing was written.
+//
+// Frames that are committed already are skipped, so that an append may be
+// repeated when its answer was lost.
+func (db *DB) EventsAppend(ctx context.Context, appends []eventlog.Append) ([]error, error) {
+	var verdicts []error
+	err := db.inTx(ctx, "append events", pgx.TxOptions{}, func(tx pgx.Tx) error {
+		b := &appendTx{Tx: tx, q: db.q, fold: newBlockFold()}
+		if err := b.lock(ctx, appends); err != nil {
+			return err
+		}
+		verdicts = make([]error, len(appends))
+		for i, a := range appends {
+			verdicts[i] = b.append(a)
+		}
+		return b.flush(ctx)
+	})
+	if err != nil {
+		return nil, err
+	}
+	return verdicts, nil
+}
+
+// appendTx is a transaction that holds the locks of the sessions of a batch.
+type appendTx struct {
+	pgx.Tx
+	q        *dbsqlc.Queries
+	now      time.Time
+	sessions map[string]*appendSession
+	runs     map[string]*appendRun
+	log      eventRows
+	fold     *blockFold
+}
+
+type appendSession struct {
+	dbsqlc.SessionsLockRow
+	activity time.Time // of the newest event of the batch
+	changed  bool
+}
+
+type appendRun struct {
+	dbsqlc.RunsForAppendRow
+	state   []byte
+	changed bool
+}
+
+func (b *appendTx) lock(ctx context.Context, appends []eventlog.Append) error {
+	var sessionIDs, runIDs []string
+	for _, a := range appends {
+		sessionIDs = append(sessionIDs, a.SessionID)
+		if a.RunID != "" {
+			runIDs = append(runIDs, a.RunID)
+		}
+	}
+	sessionIDs, runIDs = sortedSet(sessionIDs), sortedSet(runIDs)
+	sessions, err := b.q.SessionsLock(ctx, b, sessionIDs)
+	if err != nil {
+		return err
+	}
+	b.now = now()
+	b.sessions = make(map[string]*appendSession, len(sessions))
+	for _, row := range sessions {
+		b.sessions[row.ID] = &appendSession{SessionsLockRow: row}
+	}
+	b.runs = make(map[string]*appendRun, len(runIDs))
+	if len(runIDs) == 0 {
+		return nil
+	}
+	runs, err := b.q.RunsForAppend(ctx, b, runIDs)
+	for _, row := range runs {
+		b.runs[row.ID] = &appendRun{RunsForAppendRow: row}
+	}
+	return err
+}
+
+// append takes one append in, or says why not.
+func (b *appendTx) append(a eventlog.Append) error {
+	s := b.sessions[a.SessionID]
+	if s == nil {
+		return noSession(a.SessionID)
+	}
+	// Nothing follows the status that ends a session.
+	if s.Generation > a.Generation || session.State(s.Status).Final() {
+		return eventlog.ErrFenced
+	}
+	var run *appendRun
+	if a.RunID != "" {
+		run = b.runs[a.RunID]
+		if run == nil || run.SessionID != a.SessionID {
+			return noRun(a.RunID)
+		}
+		if run.IsOver || a.Token == "" || run.Token != a.Token {
+			return eventlog.ErrFenced
+		}
+	}
+	for i, d := range a.Events {
+		if !json.Valid(d.Data) {
+			return session.Faultf(session.CodeInvalid, "the data of event %d (%s) is not JSON", i, d.Type)
+		}
+	}
+	for _, d := range a.Events {
+		if run == nil || d.Frame > run.LastFrame {
+			b.event(s, a, d)
+		}
+	}
+	if run != nil && a.LastFrame > run.LastFrame {
+		run.LastFrame, run.state, run.changed = a.LastFrame, a.State, true
+	}
+	return nil
+}
+
+func (b *appendTx) event(s *appendSession, a eventlog.Append, d eventlog.Draft) {
+	data := d.Data
+	if !utf8.Valid(data) {
+		data = bytes.ToValidUTF8(data, []byte("\uFFFD"))
+	}
+	at := d.At.UTC()
+	if d.At.IsZero() {
+		at = b.now
+	}
+	s.LastSeq++
+	s.changed = true
+	if at.After(s.activity) {
+		s.activity = at
+	}
+	row := eventRow{
+		SessionID: s.ID, Seq: s.LastSeq, Type: text(d.Type), ConversationID: text(d.ConversationID),
+		RunID: a.RunID, Frame: noFrame, At: at, Data: string(data),
+	}
+	if a.RunID != "" {
+		row.Frame, row.N = d.Frame, int32(d.N)
+	}
+	b.log.add(row)
+	b.fold.add(foldEvent{
+		sessionID: s.ID, conversationID: row.ConversationID, seq: row.Seq, kind: conversation.EventType(d.Type), data: data,
+	})
+	if d.Type == string(conversation.EventTitle) && !s.TitleGiven {
+		var title conversation.Title
+		if json.Unmarshal(data, &title) == nil {
+			s.Title = text(title.Title)
+		}
+	}
+}
+
+func (b *appendTx) flush(ctx context.Context) error {
+	if err := b.flushRuns(ctx); err != nil {
+		return err
+	}
+	if len(b.log.Seqs) == 0 {
+		return nil
+	}
+	var advance dbsqlc.SessionsAdvanceParams
+	for _, id := range slices.Sorted(maps.Keys(b.sessions)) {
+		s := b.sessions[id]
+		if !s.changed {
+			continue
+		}
+		// A clock that runs ahead in a sandbox must not keep a session awake.
+		if s.activity.After(b.now) {
+			s.activity = b.now
+		}
+		advance.Ids = append(advance.Ids, id)
+		advance.LastSeqs = append(advance.LastSeqs, s.LastSeq)
+		advance.Ats = append(advance.Ats, s.activity)
+		advance.Titles = append(advance.Titles, s.Title)
+	}
+	if err := b.q.SessionsAdvance(ctx, b, &advance); err != nil {
+		return err
+	}
+	if err := b.q.EventsInsert(ctx, b, b.log.params()); err != nil {
+		return err
+	}
+	if err := b.fold.flush(ctx, b.q, b); err != nil {
+		return err
+	}
+	for _, payload := range notices(advance.Ids) {
+		if err := b.q.EventsNotify(ctx, b, &dbsqlc.EventsNotifyParams{Channel: channel, Payload: payload}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (b *appendTx) flushRuns(ctx context.Context) error {
+	var advance dbsqlc.RunsAdvanceParams
+	for _, id := range slices.Sorted(maps.Keys(b.runs)) {
+		if run := b.runs[id]; run.changed {
+			advance.Ids = append(advance.Ids, id)
+			advance.LastFrames = append(advance.LastFrames, run.LastFrame)
+			advance.Translators = append(advance.Translators, run.state)
+		}
+	}
+	if len(advance.Ids) == 0 {
+		return nil
+	}
+	return b.q.RunsAdvance(ctx, b, &advance)
+}
+
+func sortedSet(ids []string) []string {
+	slices.Sort(ids)
+	return slices.Compact(ids)
+}

@@ -1,0 +1,56 @@
+package postgres
+
+import (
+	"encoding/base64"
+	"encoding/json"
+	"time"
+
+	"github.com/overwinter-dev/overwinter/internal/session"
+)
+
+// A page has 50 items if nothing is said and 200 at most.
+const (
+	defaultPage = 50
+	maxPage     = 200
+)
+
+func pageLimit(asked int) int {
+	if asked <= 0 {
+		return defaultPage
+	}
+	return min(asked, maxPage)
+}
+
+// sessionCursor is the last session of a page of the newest first.
+type sessionCursor struct {
+	CreatedAt time.Time `json:"t"`
+	ID        string    `json:"i"`
+}
+
+// promptCursor is the last prompt of a page of the oldest first.
+type promptCursor struct {
+	Ordinal int64 `json:"o"`
+}
+
+// cursorEncode makes a cursor opaque: what is in it is nobody's business but ours.
+func cursorEncode(position any) string {
+	data, err := json.Marshal(position)
+	if err != nil {
+		panic(err) // a struct of a time, a text and a number always marshals
+	}
+	return base64.RawURLEncoding.EncodeToString(data)
+}
+
+func cursorDecode(cursor string, into any) error {
+	data, err := base64.RawURLEncoding.DecodeString(cursor)
+	if err == nil {
+		err = json.Unmarshal(data, into)
+	}
+	if err != nil {
+		return &session.Fault{
+			Code: session.CodeInvalid, Message: "the cursor is not one that was returned with a page",
+			Fields: []session.FieldFault{{Field: "cursor", Message: "must be a nextCursor of the same list"}}, Err: err,
+		}
+	}
+	return nil
+}

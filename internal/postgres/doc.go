@@ -1,0 +1,2 @@
+// Package postgres keeps sessions.
+package postgres

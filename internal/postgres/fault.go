@@ -1,0 +1,111 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/overwinter-dev/overwinter/internal/session"
+)
+
+// violations are the constraints that a call can break with arguments that
+// somebody may give, and what that means. Any other violation is a mistake of
+// ours and internal.
+var violations = map[string]session.Fault{
+	"sessions_pkey":            {Code: session.CodeIllegalState, Message: "the session exists already"},
+	"sessions_idle_timeout":    {Code: session.CodeInvalid, Message: "the idle timeout must be positive"},
+	"prompts_pkey":             {Code: session.CodePromptExists, Message: "the session has a prompt with this id"},
+	"prompts_mode":             {Code: session.CodeInvalid, Message: "the mode of the prompt is not known"},
+	"prompts_on_unknown":       {Code: session.CodeInvalid, Message: "the onUnknown policy of the prompt is not known"},
+	"runs_pkey":                {Code: session.CodeIllegalState, Message: "the run id belongs to another session"},
+	"runs_one_open":            {Code: session.CodeIllegalState, Message: "the session has a run that is not over"},
+	"runs_outcome":             {Code: session.CodeInvalid, Message: "the outcome is not known"},
+	"bundles_pkey":             {Code: session.CodeIllegalState, Message: "the bundle id belongs to another session"},
+	"sandboxes_generation":     {Code: session.CodeInvalid, Message: "a generation is at least 1"},
+	"sandboxes_status":         {Code: session.CodeInvalid, Message: "the status of the sandbox is not known"},
+	"snapshots_session":        {Code: session.CodeNoSession, Message: "there is no such session"},
+	"transcripts_range":        {Code: session.CodeInvalid, Message: "a segment cannot start before its file"},
+	"events_run_frame":         {Code: session.CodeIllegalState, Message: "the frame has been written before"},
+	"sandboxes_ended":          {Code: session.CodeInvalid, Message: "a sandbox is ended with a reason, not with a status"},
+	"session_transitions_to":   {Code: session.CodeInvalid, Message: "the state that the transition leads to is not known"},
+	"session_transitions_no":   {Code: session.CodeInvalid, Message: "transitions are numbered from 1"},
+	"prompts_session":          {Code: session.CodeNoSession, Message: "there is no such session"},
+	"idempotency_keys_pkey":    {Code: session.CodeIdempotency, Message: "the idempotency key was used for another request"},
+	"idempotency_keys_session": {Code: session.CodeNoSession, Message: "there is no such session"},
+}
+
+// fault turns an error of the driver into ours. doing says in a few words what
+// was tried. A fault of ours passes as it is, and so does nil.
+func fault(doing string, err error) error {
+	if err == nil {
+		return nil
+	}
+	if f, ok := errors.AsType[*session.Fault](err); ok {
+		return f
+	}
+	if pgErr, ok := errors.AsType[*pgconn.PgError](err); ok {
+		if f, ok := violations[pgErr.ConstraintName]; ok && pgErr.ConstraintName != "" {
+			f.Err = cause{doing, err}
+			return &f
+		}
+		switch {
+		case pgErr.Code == "22021", pgErr.Code == "22P05", pgErr.Code == "22P02": // NUL or bad UTF-8 in a text, bad JSON
+			return &session.Fault{Code: session.CodeInvalid, Message: "a text holds characters that cannot be stored", Err: cause{doing, err}}
+		case isTransient(pgErr.Code):
+			return &session.Fault{Code: session.CodeUnavailable, Message: "the database is not available", Err: cause{doing, err}}
+		}
+		return &session.Fault{Code: session.CodeInternal, Message: "the database refused", Err: cause{doing, err}}
+	}
+	if isNoRows(err) {
+		return &session.Fault{Code: session.CodeInternal, Message: "a row is missing", Err: cause{doing, err}}
+	}
+	// No answer at all: the connection failed, or the caller gave up.
+	return &session.Fault{Code: session.CodeUnavailable, Message: "the database is not available", Err: cause{doing, err}}
+}
+
+// isTransient reports whether the same call may succeed later: connection
+// exceptions, rollbacks for other transactions' sake, insufficient resources, a
+// server that is stopping or starting, a full or read-only disk.
+func isTransient(code string) bool {
+	for _, class := range []string{"08", "40", "53", "57", "58", "25P03", "25006", "55P03"} {
+		if strings.HasPrefix(code, class) {
+			return true
+		}
+	}
+	return false
+}
+
+func isNoRows(err error) bool { return errors.Is(err, pgx.ErrNoRows) }
+
+// cause is what a log shows of a driver's error. Of the error itself only the end
+// of a context can be seen through it, since callers look for their own.
+type cause struct {
+	doing string
+	err   error
+}
+
+func (c cause) Error() string { return fmt.Sprintf("%s: %v", c.doing, c.err) }
+
+func (c cause) Is(target error) bool {
+	return (target == context.Canceled || target == context.DeadlineExceeded) && errors.Is(c.err, target)
+}
+
+func noSession(id string) *session.Fault {
+	return session.Faultf(session.CodeNoSession, "there is no session %s", id)
+}
+
+func noPrompt(id string) *session.Fault {
+	return session.Faultf(session.CodeNoPrompt, "there is no prompt %s in this session", id)
+}
+
+func noRun(id string) *session.Fault {
+	return session.Faultf(session.CodeNoRun, "there is no run %s", id)
+}
+
+func illegal(format string, args ...any) *session.Fault {
+	return session.Faultf(session.CodeIllegalState, format, args...)
+}

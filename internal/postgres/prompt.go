@@ -1,0 +1,260 @@
+package postgres
+
+import (
+	"context"
+
+	"github.com/overwinter-dev/overwinter/internal/postgres/dbsqlc"
+	"github.com/overwinter-dev/overwinter/internal/session"
+	"github.com/overwinter-dev/overwinter/internal/wire"
+)
+
+// PromptSubmit stores a prompt at the end of its session's queue with the events
+// prompt and queue. The same id and body again returns the prompt as it is, with
+// created false, whatever has become of the session; another body is
+// prompt_conflict. Others: session_not_found, session_terminated, queue_full.
+// Position counts the queued prompts up to and with this one; 0 once it has left the queue.
+func (db *DB) PromptSubmit(ctx context.Context, p session.Prompt) (stored session.Prompt, position int64, created bool, err error) {
+	err = db.inSession(ctx, "submit a prompt", p.SessionID, func(s *sessionTx) error {
+		have, err := s.q.PromptGet(ctx, s, &dbsqlc.PromptGetParams{SessionID: p.SessionID, ID: p.ID})
+		switch {
+		case isNoRows(err):
+			if stored, err = s.promptSubmit(ctx, p); err != nil {
+				return err
+			}
+			created = true
+		case err != nil:
+			return err
+		default:
+			stored = promptOf(have)
+			want := withDefaults(p)
+			if stored.Content != want.Content || stored.Mode != want.Mode || stored.OnUnknown != want.OnUnknown {
+				return session.Faultf(session.CodePromptExists, "prompt %s was submitted with another body", p.ID)
+			}
+		}
+		position, err = s.q.PromptPosition(ctx, s, &dbsqlc.PromptPositionParams{SessionID: p.SessionID, ID: p.ID})
+		return err
+	})
+	if err != nil {
+		return session.Prompt{}, 0, false, err
+	}
+	return stored, position, created, nil
+}
+
+func (s *sessionTx) promptSubmit(ctx context.Context, p session.Prompt) (session.Prompt, error) {
+	if session.State(s.row.Status).Final() {
+		return session.Prompt{}, session.Faultf(session.CodeTerminated, "the session is terminated")
+	}
+	queued, err := s.q.PromptCountQueued(ctx, s, p.SessionID)
+	if err != nil {
+		return session.Prompt{}, err
+	}
+	if queued >= session.MaxQueued {
+		return session.Prompt{}, session.Faultf(session.CodeQueueFull, "%d prompts wait already", queued)
+	}
+	return s.promptInsert(ctx, p)
+}
+
+// promptInsert queues a prompt that is new to the session.
+func (s *sessionTx) promptInsert(ctx context.Context, p session.Prompt) (session.Prompt, error) {
+	p = withDefaults(p)
+	s.row.LastOrdinal++
+	p.Ordinal, p.Status = s.row.LastOrdinal, session.PromptQueued
+	if p.CreatedAt.IsZero() {
+		p.CreatedAt = s.now
+	}
+	err := s.q.PromptInsert(ctx, s, &dbsqlc.PromptInsertParams{
+		SessionID: p.SessionID, ID: p.ID, Ordinal: p.Ordinal, Content: p.Content, Mode: string(p.Mode),
+		OnUnknown: string(p.OnUnknown), Author: p.Author, CreatedAt: p.CreatedAt.UTC(),
+	})
+	if err != nil {
+		return session.Prompt{}, err
+	}
+	err = s.q.SessionSetOrdinal(ctx, s, &dbsqlc.SessionSetOrdinalParams{ID: p.SessionID, LastOrdinal: p.Ordinal, At: s.now})
+	if err != nil {
+		return session.Prompt{}, err
+	}
+	row, err := s.q.PromptGet(ctx, s, &dbsqlc.PromptGetParams{SessionID: p.SessionID, ID: p.ID})
+	if err != nil {
+		return session.Prompt{}, err
+	}
+	return promptOf(row), s.tellPrompt(ctx, row)
+}
+
+func withDefaults(p session.Prompt) session.Prompt {
+	if p.Mode == "" {
+		p.Mode = session.Followup
+	}
+	if p.OnUnknown == "" {
+		p.OnUnknown = session.Hold
+	}
+	return p
+}
+
+// tellPrompt appends the events that follow a change of one prompt.
+func (s *sessionTx) tellPrompt(ctx context.Context, row dbsqlc.Prompt) error {
+	if err := s.add(wire.EventPrompt, row.RunID, wire.PromptData{Prompt: wire.Prompt(promptOf(row))}); err != nil {
+		return err
+	}
+	return s.tellQueue(ctx)
+}
+
+func (s *sessionTx) tellQueue(ctx context.Context) error {
+	unfinished, err := s.q.PromptUnfinished(ctx, s, s.row.ID)
+	if err != nil {
+		return err
+	}
+	items := make([]wire.QueueItem, len(unfinished))
+	for i, p := range unfinished {
+		items[i] = wire.QueueItem{PromptID: p.ID, Ordinal: p.Ordinal, Status: session.PromptStatus(p.Status)}
+	}
+	return s.add(wire.EventQueue, "", wire.QueueData{Items: items})
+}
+
+// PromptGet returns a prompt as it is; session_not_found or prompt_not_found.
+func (db *DB) PromptGet(ctx context.Context, sessionID, promptID string) (session.Prompt, error) {
+	const doing = "read a prompt"
+	row, err := db.q.PromptGet(ctx, db.pool, &dbsqlc.PromptGetParams{SessionID: sessionID, ID: promptID})
+	if isNoRows(err) {
+		if _, err := db.SessionGet(ctx, sessionID); err != nil {
+			return session.Prompt{}, err
+		}
+		return session.Prompt{}, noPrompt(promptID)
+	}
+	if err != nil {
+		return session.Prompt{}, fault(doing, err)
+	}
+	return promptOf(row), nil
+}
+
+// PromptList returns a session's prompts, oldest first, and the cursor of the
+// next page; an empty one with the last.
+func (db *DB) PromptList(ctx context.Context, sessionID string, limit int, cursor string) (items []session.Prompt, nextCursor string, err error) {
+	limit = pageLimit(limit)
+	var after promptCursor
+	if cursor != "" {
+		if err := cursorDecode(cursor, &after); err != nil {
+			return nil, "", err
+		}
+	}
+	if _, err := db.SessionGet(ctx, sessionID); err != nil {
+		return nil, "", err
+	}
+	rows, err := db.q.PromptList(ctx, db.pool, &dbsqlc.PromptListParams{
+		SessionID: sessionID, AfterOrdinal: after.Ordinal, MaxItems: int32(limit) + 1,
+	})
+	if err != nil {
+		return nil, "", fault("list prompts", err)
+	}
+	if len(rows) > limit {
+		rows = rows[:limit]
+		nextCursor = cursorEncode(promptCursor{Ordinal: rows[limit-1].Ordinal})
+	}
+	items = make([]session.Prompt, len(rows))
+	for i, row := range rows {
+		items[i] = promptOf(row)
+	}
+	return items, nextCursor, nil
+}
+
+// PromptWithdraw cancels a queued prompt; illegal_state when it is not queued any more.
+func (db *DB) PromptWithdraw(ctx context.Context, sessionID, promptID string) (withdrawn session.Prompt, err error) {
+	err = db.inSession(ctx, "withdraw a prompt", sessionID, func(s *sessionTx) error {
+		p, err := s.promptGet(ctx, promptID)
+		if err != nil {
+			return err
+		}
+		if p.Status != string(session.PromptQueued) {
+			return illegal("the prompt is %s, not queued", p.Status)
+		}
+		p, err = s.q.PromptEnd(ctx, s, &dbsqlc.PromptEndParams{
+			SessionID: sessionID, ID: promptID, Status: string(session.PromptCancelled), Reason: session.ReasonWithdrawn, At: s.now,
+		})
+		if err != nil {
+			return err
+		}
+		withdrawn = promptOf(p)
+		return s.tellPrompt(ctx, p)
+	})
+	return withdrawn, err
+}
+
+// PromptsCancel ends every prompt of the session that is not over, the running
+// one with its run, and returns how many there were.
+func (db *DB) PromptsCancel(ctx context.Context, sessionID, reason string) (cancelled int64, err error) {
+	err = db.inSession(ctx, "cancel prompts", sessionID, func(s *sessionTx) error {
+		cancelled, err = s.cancelAll(ctx, text(reason))
+		return err
+	})
+	return cancelled, err
+}
+
+func (s *sessionTx) cancelAll(ctx context.Context, reason string) (int64, error) {
+	run, err := s.q.RunGetOpen(ctx, s, s.row.ID)
+	switch {
+	case err == nil:
+		ending := session.RunEnding{RunID: run.ID, Outcome: session.OutcomeCancelled, Reason: reason}
+		if _, err := s.runEnd(ctx, run, ending); err != nil {
+			return 0, err
+		}
+	case !isNoRows(err):
+		return 0, err
+	}
+	rows, err := s.q.PromptsEnd(ctx, s, &dbsqlc.PromptsEndParams{SessionID: s.row.ID, Reason: reason, At: s.now})
+	if err != nil || len(rows) == 0 {
+		return 0, err
+	}
+	for _, row := range rows {
+		if err := s.add(wire.EventPrompt, row.RunID, wire.PromptData{Prompt: wire.Prompt(promptOf(row))}); err != nil {
+			return 0, err
+		}
+	}
+	return int64(len(rows)), s.tellQueue(ctx)
+}
+
+// PromptRequeue puts a prompt whose outcome is unknown back at its place in the
+// queue. One that waits again or is in hand again already stays as it is; any
+// other is illegal_state.
+func (db *DB) PromptRequeue(ctx context.Context, sessionID, promptID string) error {
+	return db.inSession(ctx, "put a prompt back", sessionID, func(s *sessionTx) error {
+		p, err := s.promptGet(ctx, promptID)
+		if err != nil {
+			return err
+		}
+		switch session.PromptStatus(p.Status) {
+		case session.PromptQueued, session.PromptProcessing:
+			return nil
+		case session.PromptUnknown:
+		default:
+			return illegal("the prompt is %s, not unknown", p.Status)
+		}
+		if session.State(s.row.Status).Final() {
+			return illegal("the session is terminated")
+		}
+		return s.promptQueue(ctx, promptID, "")
+	})
+}
+
+func (s *sessionTx) promptQueue(ctx context.Context, promptID, reason string) error {
+	p, err := s.q.PromptQueue(ctx, s, &dbsqlc.PromptQueueParams{SessionID: s.row.ID, ID: promptID, Reason: reason})
+	if err != nil {
+		return err
+	}
+	return s.tellPrompt(ctx, p)
+}
+
+func (s *sessionTx) promptGet(ctx context.Context, promptID string) (dbsqlc.Prompt, error) {
+	p, err := s.q.PromptGet(ctx, s, &dbsqlc.PromptGetParams{SessionID: s.row.ID, ID: promptID})
+	if isNoRows(err) {
+		return p, noPrompt(promptID)
+	}
+	return p, err
+}
+
+func promptOf(row dbsqlc.Prompt) session.Prompt {
+	return session.Prompt{
+		ID: row.ID, SessionID: row.SessionID, Ordinal: row.Ordinal, Status: session.PromptStatus(row.Status),
+		Content: row.Content, Mode: session.Mode(row.Mode), OnUnknown: session.OnUnknown(row.OnUnknown),
+		Author: row.Author, RunID: row.RunID, Reason: row.Reason,
+		CreatedAt: row.CreatedAt.UTC(), StartedAt: orZero(row.StartedAt), EndedAt: orZero(row.EndedAt),
+	}
+}

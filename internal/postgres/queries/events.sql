@@ -1,0 +1,34 @@
+-- name: EventsInsert :exec
+-- EventsInsert is the one way into the log. Data goes over as text: json keeps it
+-- as it is, the escape \u0000 included. A frame below zero means none.
+INSERT INTO events (session_id, seq, type, conversation_id, run_id, frame, n, at, data)
+SELECT a.session_id, a.seq, a.type, a.conversation_id, a.run_id,
+    nullif(a.frame, -1), CASE WHEN a.frame >= 0 THEN a.n END, a.at, a.data::json
+FROM (SELECT unnest(@session_ids::text[]) AS session_id, unnest(@seqs::bigint[]) AS seq, unnest(@types::text[]) AS type,
+    unnest(@conversation_ids::text[]) AS conversation_id, unnest(@run_ids::text[]) AS run_id, unnest(@frames::bigint[]) AS frame,
+    unnest(@ns::integer[]) AS n, unnest(@ats::timestamptz[]) AS at, unnest(@datas::text[]) AS data) a;
+
+-- name: EventsNotify :exec
+SELECT pg_notify(@channel, @payload);
+
+-- name: EventsPage :many
+SELECT seq, type, conversation_id, run_id, at, data FROM events
+WHERE session_id = @session_id AND seq > @after_seq ORDER BY seq LIMIT @max_items;
+
+-- name: EventsBounds :one
+SELECT first_seq, last_seq FROM sessions WHERE id = @id;
+
+-- name: EventsPositions :many
+SELECT id, last_seq FROM sessions WHERE id = ANY(@ids::text[]);
+
+-- name: EventsDeltas :many
+SELECT seq, conversation_id, data FROM events
+WHERE session_id = @session_id AND seq > @after_seq AND type = 'text_delta' ORDER BY seq;
+
+-- name: EventsPrune :exec
+-- EventsPrune deletes the oldest events up to and with a position; readers behind
+-- it are told by first_seq.
+DELETE FROM events WHERE session_id = @session_id AND seq <= @through;
+
+-- name: EventsSetFirst :exec
+UPDATE sessions SET first_seq = greatest(first_seq, @first_seq::bigint) WHERE id = @id;

@@ -1,0 +1,96 @@
+-- name: PromptInsert :exec
+INSERT INTO prompts (session_id, id, ordinal, status, content, mode, on_unknown, author, created_at)
+VALUES (@session_id, @id, @ordinal, 'queued', @content, @mode, @on_unknown, @author, @created_at);
+
+-- name: PromptGet :one
+SELECT * FROM prompts WHERE session_id = @session_id AND id = @id;
+
+-- name: PromptList :many
+SELECT * FROM prompts WHERE session_id = @session_id AND ordinal > @after_ordinal ORDER BY ordinal LIMIT @max_items;
+
+-- name: PromptPosition :one
+-- PromptPosition counts the queued prompts up to and with this one; 0 once it is not queued.
+SELECT count(*) FROM prompts p JOIN prompts own ON own.session_id = p.session_id
+WHERE own.session_id = @session_id AND own.id = @id AND own.status = 'queued'
+  AND p.status = 'queued' AND p.ordinal <= own.ordinal;
+
+-- name: PromptCountQueued :one
+SELECT count(*) FROM prompts WHERE session_id = @session_id AND status = 'queued';
+
+-- name: PromptUnfinished :many
+SELECT id, ordinal, status, run_id, on_unknown FROM prompts
+WHERE session_id = @session_id AND status IN ('queued', 'processing') ORDER BY ordinal;
+
+-- name: PromptClaim :one
+-- PromptClaim is the one statement that gives a prompt to a run.
+UPDATE prompts SET status = 'processing', run_id = @run_id, reason = '', started_at = @at::timestamptz
+WHERE session_id = @session_id AND id = @id AND status = 'queued'
+RETURNING *;
+
+-- name: PromptEnd :one
+UPDATE prompts SET status = @status, reason = @reason, ended_at = @at::timestamptz
+WHERE session_id = @session_id AND id = @id AND status IN ('queued', 'processing')
+RETURNING *;
+
+-- name: PromptQueue :one
+-- PromptQueue puts a prompt back at its place: its ordinal stays.
+UPDATE prompts SET status = 'queued', run_id = '', reason = @reason, started_at = NULL, ended_at = NULL
+WHERE session_id = @session_id AND id = @id
+RETURNING *;
+
+-- name: PromptsEnd :many
+UPDATE prompts SET status = 'cancelled', reason = @reason, ended_at = @at::timestamptz
+WHERE session_id = @session_id AND status IN ('queued', 'processing')
+RETURNING *;
+
+-- name: Unclaimed :many
+-- Unclaimed finds who should be rung for. A ring too many is ignored by the
+-- workflow, but each one costs it history, so those are left out who are known
+-- to be at it:
+--
+--   * Not loaded: no workflow is open, or none has been yet. Work of any kind is
+--     a reason to ring: a prompt that waits; a prompt that a run has, which only a
+--     workflow can settle; a session that stands in a state which nobody but a
+--     workflow leads out of (initializing, running, hibernating, restoring: its
+--     row was written and the start was never heard). Hibernated, error and
+--     terminated sessions without prompts rest as they are.
+--   * Loaded: the workflow is open and was signalled when the prompt came. The
+--     signal may have been lost, as when the api died between row and signal. A
+--     prompt that is still queued after a while where it should have been taken is
+--     rung for: in initializing and hibernated always, since there a prompt alone
+--     moves the session; in running if no turn is under way, since behind a turn
+--     prompts wait rightly and the end of the turn does not need a bell. While
+--     hibernating and restoring the queue waits for the next state, and in error
+--     for a person.
+--
+-- One ring per session, for its oldest queued prompt: the workflow reads the
+-- rest when it opens, and takes them in order of ordinals.
+SELECT s.id AS session_id, coalesce(q.id, '')::text AS prompt_id, coalesce(q.ordinal, 0)::bigint AS ordinal
+FROM sessions s
+LEFT JOIN LATERAL (
+    SELECT p.id, p.ordinal, p.created_at FROM prompts p
+    WHERE p.session_id = s.id AND p.status = 'queued' ORDER BY p.ordinal LIMIT 1
+) q ON true
+LEFT JOIN LATERAL (
+    SELECT p.started_at FROM prompts p
+    WHERE p.session_id = s.id AND p.status = 'processing' ORDER BY p.ordinal LIMIT 1
+) r ON true
+WHERE s.id IN (
+    SELECT o.id FROM sessions o WHERE NOT o.loaded AND o.status <> 'terminated'
+    UNION
+    SELECT u.session_id FROM prompts u WHERE u.status IN ('queued', 'processing')
+)
+AND s.status <> 'terminated'
+AND (
+    NOT s.loaded AND (
+        q.created_at < @before::timestamptz
+        OR r.started_at < @before::timestamptz
+        OR s.status IN ('initializing', 'running', 'hibernating', 'restoring') AND s.last_activity_at < @before::timestamptz
+    )
+    OR s.loaded AND q.created_at < @before::timestamptz AND (
+        s.status IN ('initializing', 'hibernated')
+        OR s.status = 'running' AND r.started_at IS NULL
+    )
+)
+ORDER BY s.id
+LIMIT @max_items;

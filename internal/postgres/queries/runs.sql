@@ -1,0 +1,34 @@
+-- name: RunInsert :exec
+INSERT INTO runs (id, session_id, prompt_id, generation, started_at)
+VALUES (@id, @session_id, @prompt_id, @generation, @started_at);
+
+-- name: RunGet :one
+SELECT * FROM runs WHERE id = @id;
+
+-- name: RunGetOpen :one
+SELECT * FROM runs WHERE session_id = @session_id AND ended_at IS NULL;
+
+-- name: RunAttach :exec
+UPDATE runs SET token = @token, attempt = @attempt WHERE id = @id;
+
+-- name: RunEnd :one
+-- RunEnd clears the token, so that whoever still holds it cannot append.
+UPDATE runs SET outcome = @outcome, reason = @reason, model = @model, token = '',
+    input_tokens = @input_tokens, output_tokens = @output_tokens, cost_usd = @cost_usd, tool_calls = @tool_calls,
+    ended_at = @at::timestamptz
+WHERE id = @id AND ended_at IS NULL
+RETURNING *;
+
+-- name: RunReachedAgent :one
+-- RunReachedAgent tells whether a turn of the session other than this one has been with the agent.
+SELECT EXISTS (
+    SELECT FROM runs WHERE session_id = @session_id AND id <> @id AND (last_frame >= 0 OR outcome = 'completed')
+);
+
+-- name: RunsForAppend :many
+SELECT id, session_id, token, last_frame, (ended_at IS NOT NULL)::boolean AS is_over FROM runs WHERE id = ANY(@ids::text[]);
+
+-- name: RunsAdvance :exec
+UPDATE runs r SET last_frame = a.last_frame, translator = a.translator
+FROM (SELECT unnest(@ids::text[]) AS id, unnest(@last_frames::bigint[]) AS last_frame, unnest(@translators::bytea[]) AS translator) a
+WHERE r.id = a.id;

@@ -1,0 +1,26 @@
+-- name: SandboxReserve :exec
+INSERT INTO sandboxes (session_id, generation, image_id, reserved_at)
+VALUES (@session_id, @generation, @image_id, @reserved_at)
+ON CONFLICT (session_id, generation) DO UPDATE SET image_id = excluded.image_id;
+
+-- name: SandboxGet :one
+SELECT * FROM sandboxes WHERE session_id = @session_id AND generation = @generation;
+
+-- name: SandboxRecord :execrows
+UPDATE sandboxes SET sandbox_id = @sandbox_id, status = @status, deadline = @deadline::timestamptz, seen_at = @at::timestamptz,
+    ready_at = CASE WHEN @status = 'ready' THEN coalesce(ready_at, @at::timestamptz) ELSE ready_at END
+WHERE session_id = @session_id AND generation = @generation AND ended_at IS NULL;
+
+-- name: SandboxSeen :exec
+UPDATE sandboxes SET status = @status, seen_at = @at::timestamptz
+WHERE session_id = @session_id AND generation = @generation AND ended_at IS NULL;
+
+-- name: SandboxEnd :exec
+UPDATE sandboxes SET status = 'terminated', ended_at = @at::timestamptz, end_reason = @reason
+WHERE session_id = @session_id AND generation = @generation AND ended_at IS NULL;
+
+-- name: SandboxesOpen :many
+SELECT b.session_id, b.generation, b.sandbox_id, s.status, (b.generation = s.generation)::boolean AS is_current, b.reserved_at, b.ready_at, b.deadline
+FROM sandboxes b JOIN sessions s ON s.id = b.session_id
+WHERE b.ended_at IS NULL AND (@session_id::text = '' OR b.session_id = @session_id)
+ORDER BY b.session_id, b.generation;

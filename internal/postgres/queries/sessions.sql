@@ -1,0 +1,110 @@
+-- name: SessionInsert :exec
+INSERT INTO sessions (id, status, agent, profile, title, title_given, workspace, parent_id, forked_from, lazy,
+    created_at, last_activity_at, idle_timeout_ns, metadata, options)
+VALUES (@id, 'initializing', @agent, @profile, @title, @title::text <> '', @workspace, @parent_id, @forked_from, @lazy,
+    @created_at, @created_at, @idle_timeout_ns, @metadata, @options);
+
+-- name: SessionGet :one
+SELECT * FROM session_views WHERE id = @id;
+
+-- name: SessionList :many
+SELECT * FROM session_views
+WHERE (@status::text = '' OR status = @status)
+  AND (@agent::text = '' OR agent = @agent)
+  AND (@pattern::text = '' OR title ILIKE @pattern OR id ILIKE @pattern)
+  AND (NOT @is_next::boolean OR (created_at, id) < (@before_created_at::timestamptz, @before_id::text))
+ORDER BY created_at DESC, id DESC
+LIMIT @max_items;
+
+-- name: SessionLock :one
+-- SessionLock is how every write to a session begins. NO KEY, because the key
+-- never changes and foreign keys to it must not wait.
+SELECT id, status, generation, transition_no, last_ordinal, last_seq, head_bundle_id, loaded, title
+FROM sessions WHERE id = @id FOR NO KEY UPDATE;
+
+-- name: SessionsLock :many
+-- SessionsLock takes the locks in the order of ids, so that two of them never
+-- wait for each other.
+SELECT id, status, generation, last_seq, title, title_given
+FROM sessions WHERE id = ANY(@ids::text[]) ORDER BY id FOR NO KEY UPDATE;
+
+-- name: SessionAdvance :exec
+UPDATE sessions SET last_seq = @last_seq WHERE id = @id;
+
+-- name: SessionsAdvance :exec
+-- Time is made to move forward only: what is appended late was not done late.
+UPDATE sessions s SET last_seq = a.last_seq, last_activity_at = greatest(s.last_activity_at, a.at), title = a.title
+FROM (SELECT unnest(@ids::text[]) AS id, unnest(@last_seqs::bigint[]) AS last_seq, unnest(@ats::timestamptz[]) AS at, unnest(@titles::text[]) AS title) a
+WHERE s.id = a.id;
+
+-- name: SessionTouch :exec
+UPDATE sessions SET last_activity_at = greatest(last_activity_at, @at::timestamptz) WHERE id = @id;
+
+-- name: SessionSetLoaded :exec
+UPDATE sessions SET loaded = @loaded WHERE id = @id;
+
+-- name: SessionSetOrdinal :exec
+UPDATE sessions SET last_ordinal = @last_ordinal, last_activity_at = greatest(last_activity_at, @at::timestamptz) WHERE id = @id;
+
+-- name: SessionSetGeneration :exec
+UPDATE sessions SET generation = @generation WHERE id = @id;
+
+-- name: SessionSetHead :exec
+UPDATE sessions SET head_bundle_id = @head_bundle_id WHERE id = @id;
+
+-- name: SessionPatch :exec
+UPDATE sessions SET
+    title = coalesce(sqlc.narg(title), title),
+    title_given = title_given OR sqlc.narg(title)::text IS NOT NULL,
+    metadata = coalesce(sqlc.narg(metadata)::json, metadata),
+    idle_timeout_ns = coalesce(sqlc.narg(idle_timeout_ns), idle_timeout_ns),
+    options = coalesce(sqlc.narg(options)::json, options)
+WHERE id = @id;
+
+-- name: SessionTransit :exec
+-- SessionTransit projects a transition. The time spent running is flushed when
+-- it is left. A session that has just come up is not idle.
+UPDATE sessions SET
+    status = @status,
+    status_reason = @reason,
+    transition_no = @no,
+    receipt = coalesce(sqlc.narg(receipt)::json, receipt),
+    active_seconds = active_seconds + coalesce(greatest(0, date_part('epoch', sqlc.arg(at)::timestamptz - running_since)), 0),
+    running_since = CASE WHEN @status = 'running' THEN @at::timestamptz END,
+    last_activity_at = CASE WHEN @status = 'running' THEN greatest(last_activity_at, @at::timestamptz) ELSE last_activity_at END
+WHERE id = @id;
+
+-- name: SessionCount :exec
+UPDATE sessions SET
+    messages = messages + 1,
+    tool_calls = tool_calls + @tool_calls,
+    input_tokens = input_tokens + @input_tokens,
+    output_tokens = output_tokens + @output_tokens,
+    cost_usd = cost_usd + @cost_usd,
+    last_activity_at = greatest(last_activity_at, @at::timestamptz)
+WHERE id = @id;
+
+-- name: TransitionGet :one
+SELECT * FROM session_transitions WHERE session_id = @session_id AND no = @no;
+
+-- name: TransitionInsert :exec
+INSERT INTO session_transitions (session_id, no, from_status, to_status, event, reason, generation, receipt, at)
+VALUES (@session_id, @no, @from_status, @to_status, @event, @reason, @generation, @receipt, @at);
+
+-- name: IdempotencyInsert :execrows
+INSERT INTO idempotency_keys (key, digest, session_id, created_at)
+VALUES (@key, @digest, @session_id, @created_at)
+ON CONFLICT (key) DO NOTHING;
+
+-- name: IdempotencyGet :one
+SELECT * FROM idempotency_keys WHERE key = @key;
+
+-- name: IdempotencyPurge :exec
+-- IdempotencyPurge forgets keys that are too old to count, the one asked for among them.
+DELETE FROM idempotency_keys WHERE created_at < @before;
+
+-- name: InstallationEnsure :exec
+INSERT INTO installation (id) VALUES (@id) ON CONFLICT (single) DO NOTHING;
+
+-- name: InstallationGet :one
+SELECT id FROM installation;

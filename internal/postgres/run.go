@@ -1,0 +1,270 @@
+package postgres
+
+import (
+	"context"
+	"encoding/json"
+
+	"github.com/overwinter-dev/overwinter/internal/postgres/dbsqlc"
+	"github.com/overwinter-dev/overwinter/internal/session"
+	"github.com/overwinter-dev/overwinter/internal/wire"
+)
+
+// RunBegin claims a prompt for a run: queued to processing in one statement, with
+// the events turn_start, prompt and queue. The same run id again is granted again
+// as long as the run is not over. Not granted: the prompt is over, another run
+// has it, or another prompt of the session is in hand; the verdict says which.
+// A generation that is not the session's newest is illegal_state.
+func (db *DB) RunBegin(ctx context.Context, sessionID, promptID, runID string, generation int64) (verdict session.RunVerdict, err error) {
+	err = db.inSession(ctx, "begin a run", sessionID, func(s *sessionTx) error {
+		if generation != s.row.Generation {
+			return illegal("generation %d is not the newest, which is %d", generation, s.row.Generation)
+		}
+		p, err := s.promptGet(ctx, promptID)
+		if err != nil {
+			return err
+		}
+		if verdict, err = s.verdict(ctx, p, runID); err != nil || verdict.Granted || verdict.HeldBy != "" ||
+			verdict.Status != session.PromptQueued || session.State(s.row.Status).Final() {
+			return err
+		}
+		p, err = s.q.PromptClaim(ctx, s, &dbsqlc.PromptClaimParams{SessionID: sessionID, ID: promptID, RunID: runID, At: s.now})
+		if err != nil {
+			return err
+		}
+		err = s.q.RunInsert(ctx, s, &dbsqlc.RunInsertParams{
+			ID: runID, SessionID: sessionID, PromptID: promptID, Generation: generation, StartedAt: s.now,
+		})
+		if err != nil {
+			return err
+		}
+		err = s.q.SessionTouch(ctx, s, &dbsqlc.SessionTouchParams{ID: sessionID, At: s.now})
+		if err != nil {
+			return err
+		}
+		verdict.Granted, verdict.Status = true, session.PromptProcessing
+		if err := s.add(wire.EventTurnStart, runID, wire.TurnStartData{RunID: runID, PromptID: promptID, Attempt: 1}); err != nil {
+			return err
+		}
+		return s.tellPrompt(ctx, p)
+	})
+	if err != nil {
+		return session.RunVerdict{}, err
+	}
+	return verdict, nil
+}
+
+// verdict says who has the prompt. One that waits is held up by the run that
+// another prompt of the session has, if there is one: one turn at a time.
+func (s *sessionTx) verdict(ctx context.Context, p dbsqlc.Prompt, runID string) (session.RunVerdict, error) {
+	v := session.RunVerdict{Status: session.PromptStatus(p.Status), OnUnknown: session.OnUnknown(p.OnUnknown)}
+	var holder dbsqlc.Run
+	var err error
+	if v.Status == session.PromptQueued {
+		holder, err = s.q.RunGetOpen(ctx, s, s.row.ID)
+	} else {
+		holder, err = s.q.RunGet(ctx, s, p.RunID)
+	}
+	if isNoRows(err) {
+		return v, nil
+	}
+	if err != nil {
+		return v, err
+	}
+	if v.Status == session.PromptProcessing && holder.ID == runID {
+		v.Granted = true
+		return v, nil
+	}
+	v.HeldBy, v.Generation = holder.ID, holder.Generation
+	return v, nil
+}
+
+// RunAttach makes token the attempt whose appends count and returns what the
+// worker needs. The same token again changes nothing. From the second attempt on
+// a turn_start event tells that the run goes on elsewhere. illegal_state when the
+// run is over or belongs to an older generation.
+func (db *DB) RunAttach(ctx context.Context, runID, token string) (start session.RunStart, err error) {
+	err = db.inRun(ctx, "attach to a run", runID, func(s *sessionTx, run dbsqlc.Run) error {
+		if run.Generation < s.row.Generation && run.EndedAt == nil {
+			return illegal("run %s belongs to generation %d, the newest is %d", runID, run.Generation, s.row.Generation)
+		}
+		if run.EndedAt == nil && run.Token != token && run.Attempt > 0 {
+			err := s.add(wire.EventTurnStart, runID, wire.TurnStartData{RunID: runID, PromptID: run.PromptID, Attempt: run.Attempt + 1})
+			if err != nil {
+				return err
+			}
+		}
+		start, err = s.runTake(ctx, run, token, run.Attempt+1)
+		return err
+	})
+	return start, err
+}
+
+// RunFence makes token the only one that counts, so that no worker can add to the
+// run any more, and returns it like RunAttach, of whatever generation it is and
+// without counting an attempt.
+func (db *DB) RunFence(ctx context.Context, runID, token string) (start session.RunStart, err error) {
+	err = db.inRun(ctx, "fence a run", runID, func(s *sessionTx, run dbsqlc.Run) error {
+		start, err = s.runTake(ctx, run, token, run.Attempt)
+		return err
+	})
+	return start, err
+}
+
+func (s *sessionTx) runTake(ctx context.Context, run dbsqlc.Run, token string, attempt int64) (session.RunStart, error) {
+	if run.EndedAt != nil {
+		return session.RunStart{}, illegal("run %s is over", run.ID)
+	}
+	if token == "" {
+		return session.RunStart{}, session.Faultf(session.CodeInvalid, "an attempt needs a token")
+	}
+	if run.Token != token {
+		if err := s.q.RunAttach(ctx, s, &dbsqlc.RunAttachParams{ID: run.ID, Token: token, Attempt: attempt}); err != nil {
+			return session.RunStart{}, err
+		}
+		run.Token, run.Attempt = token, attempt
+	}
+	return s.runStart(ctx, run)
+}
+
+func (s *sessionTx) runStart(ctx context.Context, run dbsqlc.Run) (session.RunStart, error) {
+	start := session.RunStart{Run: runOf(run), Generation: s.row.Generation}
+	p, err := s.promptGet(ctx, run.PromptID)
+	if err != nil {
+		return start, err
+	}
+	start.Prompt = promptOf(p)
+	view, err := s.q.SessionGet(ctx, s, s.row.ID)
+	if err != nil {
+		return start, err
+	}
+	start.Agent = view.Agent
+	if err := json.Unmarshal(view.Options, &start.Options); err != nil {
+		return start, err
+	}
+	box, err := s.q.SandboxGet(ctx, s, &dbsqlc.SandboxGetParams{SessionID: s.row.ID, Generation: run.Generation})
+	if err != nil && !isNoRows(err) {
+		return start, err
+	}
+	start.SandboxID = box.SandboxID
+	start.Resume, err = s.q.RunReachedAgent(ctx, s, &dbsqlc.RunReachedAgentParams{SessionID: s.row.ID, ID: run.ID})
+	if err != nil {
+		return start, err
+	}
+	start.Transcripts, err = transcriptPositions(ctx, s.q, s, s.row.ID)
+	return start, err
+}
+
+// RunOpen returns the id of the session's run that is not over; "" when there is none.
+func (db *DB) RunOpen(ctx context.Context, sessionID string) (string, error) {
+	run, err := db.q.RunGetOpen(ctx, db.pool, sessionID)
+	if isNoRows(err) {
+		return "", nil
+	}
+	return run.ID, fault("find the open run", err)
+}
+
+// RunGet returns a run as it stands.
+func (db *DB) RunGet(ctx context.Context, runID string) (session.Run, error) {
+	run, err := db.q.RunGet(ctx, db.pool, runID)
+	if isNoRows(err) {
+		return session.Run{}, noRun(runID)
+	}
+	if err != nil {
+		return session.Run{}, fault("read a run", err)
+	}
+	return runOf(run), nil
+}
+
+// RunEnd gives run and prompt their outcome with the events turn_end, prompt and
+// queue, and counts metrics. A run that is over keeps its outcome, which is
+// returned. A token that is not the newest attempt's is illegal_state; an empty
+// one settles the run by force, and whoever holds its token is fenced off.
+func (db *DB) RunEnd(ctx context.Context, ending session.RunEnding) (ended session.Run, err error) {
+	err = db.inRun(ctx, "end a run", ending.RunID, func(s *sessionTx, run dbsqlc.Run) error {
+		if run.EndedAt != nil {
+			ended = runOf(run)
+			return nil
+		}
+		if ending.Token != "" && ending.Token != run.Token {
+			return illegal("another attempt has run %s", run.ID)
+		}
+		ended, err = s.runEnd(ctx, run, ending)
+		return err
+	})
+	return ended, err
+}
+
+func (s *sessionTx) runEnd(ctx context.Context, run dbsqlc.Run, ending session.RunEnding) (session.Run, error) {
+	reason := text(ending.Reason)
+	if err := s.settleBlocks(ctx); err != nil {
+		return session.Run{}, err
+	}
+	run, err := s.q.RunEnd(ctx, s, &dbsqlc.RunEndParams{
+		ID: run.ID, Outcome: string(ending.Outcome), Reason: reason, Model: text(ending.Model),
+		InputTokens: ending.Usage.InputTokens, OutputTokens: ending.Usage.OutputTokens,
+		CostUsd: ending.Usage.CostUSD, ToolCalls: ending.Usage.ToolCalls, At: s.now,
+	})
+	if err != nil {
+		return session.Run{}, err
+	}
+	p, err := s.q.PromptEnd(ctx, s, &dbsqlc.PromptEndParams{
+		SessionID: s.row.ID, ID: run.PromptID, Status: string(ending.Outcome.PromptStatus()), Reason: reason, At: s.now,
+	})
+	if err != nil {
+		return session.Run{}, err
+	}
+	err = s.q.SessionCount(ctx, s, &dbsqlc.SessionCountParams{
+		ID: s.row.ID, ToolCalls: ending.Usage.ToolCalls, InputTokens: ending.Usage.InputTokens,
+		OutputTokens: ending.Usage.OutputTokens, CostUsd: ending.Usage.CostUSD, At: s.now,
+	})
+	if err != nil {
+		return session.Run{}, err
+	}
+	if err := s.tellTurnEnd(run); err != nil {
+		return session.Run{}, err
+	}
+	return runOf(run), s.tellPrompt(ctx, p)
+}
+
+// RunReturn puts the prompt of a run that never reached the agent back in its
+// place in the queue. The run is over then, as cancelled, and its id is spent. A
+// run that is over already changes nothing; one with frames is illegal_state,
+// since the agent may have done the work.
+func (db *DB) RunReturn(ctx context.Context, runID, reason string) error {
+	return db.inRun(ctx, "return a run", runID, func(s *sessionTx, run dbsqlc.Run) error {
+		if run.EndedAt != nil {
+			return nil
+		}
+		if run.LastFrame >= 0 {
+			return illegal("run %s has reached the agent", runID)
+		}
+		run, err := s.q.RunEnd(ctx, s, &dbsqlc.RunEndParams{
+			ID: runID, Outcome: string(session.OutcomeCancelled), Reason: text(reason), At: s.now,
+		})
+		if err != nil {
+			return err
+		}
+		if err := s.tellTurnEnd(run); err != nil {
+			return err
+		}
+		return s.promptQueue(ctx, run.PromptID, text(reason))
+	})
+}
+
+func (s *sessionTx) tellTurnEnd(run dbsqlc.Run) error {
+	return s.add(wire.EventTurnEnd, run.ID, wire.TurnEndData{
+		RunID: run.ID, PromptID: run.PromptID, Outcome: session.Outcome(run.Outcome), Reason: run.Reason,
+	})
+}
+
+func runOf(row dbsqlc.Run) session.Run {
+	return session.Run{
+		ID: row.ID, SessionID: row.SessionID, PromptID: row.PromptID, Generation: row.Generation,
+		Attempt: row.Attempt, Token: row.Token, LastFrame: row.LastFrame, Translator: row.Translator,
+		Outcome: session.Outcome(row.Outcome), Reason: row.Reason,
+		Usage: session.Usage{
+			InputTokens: row.InputTokens, OutputTokens: row.OutputTokens, CostUSD: row.CostUsd, ToolCalls: row.ToolCalls,
+		},
+		StartedAt: row.StartedAt.UTC(), EndedAt: orZero(row.EndedAt),
+	}
+}

@@ -1,0 +1,96 @@
+package postgres
+
+import (
+	"context"
+	"time"
+
+	"github.com/overwinter-dev/overwinter/internal/postgres/dbsqlc"
+	"github.com/overwinter-dev/overwinter/internal/session"
+)
+
+// GenerationReserve records the intent to make the sandbox of a generation, which
+// becomes the session's newest and fences off all before it. The newest again
+// changes nothing but the image. illegal_state: a newer one is reserved, its
+// sandbox has ended already, or the session is terminated.
+func (db *DB) GenerationReserve(ctx context.Context, sessionID string, generation int64, imageID string) error {
+	return db.inSession(ctx, "reserve a generation", sessionID, func(s *sessionTx) error {
+		if session.State(s.row.Status).Final() {
+			return illegal("the session is terminated")
+		}
+		if generation < s.row.Generation {
+			return illegal("generation %d is not the newest, which is %d", generation, s.row.Generation)
+		}
+		have, err := s.q.SandboxGet(ctx, s, &dbsqlc.SandboxGetParams{SessionID: sessionID, Generation: generation})
+		if err != nil && !isNoRows(err) {
+			return err
+		}
+		if have.EndedAt != nil {
+			return illegal("the sandbox of generation %d has ended", generation)
+		}
+		err = s.q.SandboxReserve(ctx, s, &dbsqlc.SandboxReserveParams{
+			SessionID: sessionID, Generation: generation, ImageID: imageID, ReservedAt: s.now,
+		})
+		if err != nil {
+			return err
+		}
+		return s.q.SessionSetGeneration(ctx, s, &dbsqlc.SessionSetGenerationParams{ID: sessionID, Generation: generation})
+	})
+}
+
+// SandboxRecord stores which sandbox the generation got and when its life ends.
+// illegal_state when the generation is not the newest, was not reserved, or its
+// sandbox has ended.
+func (db *DB) SandboxRecord(ctx context.Context, sessionID string, generation int64, sandboxID string, status session.SandboxStatus, deadline time.Time) error {
+	return db.inSession(ctx, "record a sandbox", sessionID, func(s *sessionTx) error {
+		if generation != s.row.Generation {
+			return illegal("generation %d is not the newest, which is %d", generation, s.row.Generation)
+		}
+		recorded, err := s.q.SandboxRecord(ctx, s, &dbsqlc.SandboxRecordParams{
+			SessionID: sessionID, Generation: generation, SandboxID: sandboxID, Status: string(status),
+			Deadline: deadline.UTC(), At: s.now,
+		})
+		if err != nil {
+			return err
+		}
+		if recorded == 0 {
+			return illegal("generation %d was not reserved or its sandbox has ended", generation)
+		}
+		return nil
+	})
+}
+
+// SandboxSeen stores the health of a sandbox as it was found now. Of one that has
+// ended nothing changes.
+func (db *DB) SandboxSeen(ctx context.Context, sessionID string, generation int64, status session.SandboxStatus) error {
+	return fault("record the health of a sandbox", db.q.SandboxSeen(ctx, db.pool, &dbsqlc.SandboxSeenParams{
+		SessionID: sessionID, Generation: generation, Status: string(status), At: now(),
+	}))
+}
+
+// SandboxEnd records that the sandbox of a generation is gone. The first reason
+// stays; a generation that was never reserved has none to lose.
+func (db *DB) SandboxEnd(ctx context.Context, sessionID string, generation int64, reason string) error {
+	return db.inSession(ctx, "record the end of a sandbox", sessionID, func(s *sessionTx) error {
+		return s.q.SandboxEnd(ctx, s, &dbsqlc.SandboxEndParams{
+			SessionID: sessionID, Generation: generation, Reason: text(reason), At: s.now,
+		})
+	})
+}
+
+// SandboxesOpen lists every sandbox not seen to end: of one session, or with an
+// empty id of all.
+func (db *DB) SandboxesOpen(ctx context.Context, sessionID string) ([]session.SandboxRow, error) {
+	rows, err := db.q.SandboxesOpen(ctx, db.pool, sessionID)
+	if err != nil {
+		return nil, fault("list sandboxes", err)
+	}
+	out := make([]session.SandboxRow, len(rows))
+	for i, row := range rows {
+		out[i] = session.SandboxRow{
+			SessionID: row.SessionID, Generation: row.Generation, SandboxID: row.SandboxID,
+			Status: session.State(row.Status), Current: row.IsCurrent,
+			ReservedAt: row.ReservedAt.UTC(), ReadyAt: orZero(row.ReadyAt), Deadline: orZero(row.Deadline),
+		}
+	}
+	return out, nil
+}

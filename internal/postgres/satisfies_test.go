@@ -1,0 +1,13 @@
+package postgres_test
+
+import (
+	"github.com/overwinter-dev/overwinter/activities"
+	"github.com/overwinter-dev/overwinter/api"
+	"github.com/overwinter-dev/overwinter/internal/postgres"
+)
+
+// The callers declare what they need; this is the one place that holds both ends.
+var (
+	_ activities.Store = (*postgres.DB)(nil)
+	_ api.Store        = (*postgres.DB)(nil)
+)

@@ -1,0 +1,300 @@
+package postgres
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/overwinter-dev/overwinter/internal/conversation"
+	"github.com/overwinter-dev/overwinter/internal/postgres/dbsqlc"
+	"github.com/overwinter-dev/overwinter/internal/session"
+)
+
+// keyLife is how long an idempotency key counts.
+const keyLife = 24 * time.Hour
+
+// SessionCreate stores a session, initializing, and its first prompt, if there is
+// one. With a key that was used within 24 hours it returns the session made then
+// as it is now, with created false, or idempotency_conflict when the digest is
+// another. Status, counters and times other than CreatedAt are the store's to set.
+func (db *DB) SessionCreate(ctx context.Context, s session.Session, first *session.Prompt, idem session.Idempotency) (stored session.Session, created bool, err error) {
+	const doing = "create a session"
+	err = db.inTx(ctx, doing, pgx.TxOptions{}, func(tx pgx.Tx) error {
+		at := now()
+		if idem.Key != "" {
+			earlier, err := db.keyTake(ctx, tx, idem, s.ID, at)
+			if err != nil {
+				return err
+			}
+			if earlier != "" {
+				stored, err = db.sessionGet(ctx, tx, earlier)
+				return err
+			}
+		}
+		if err := db.sessionInsert(ctx, tx, s, at); err != nil {
+			return err
+		}
+		if first != nil {
+			if err := db.promptFirst(ctx, tx, s.ID, *first); err != nil {
+				return err
+			}
+		}
+		created = true
+		stored, err = db.sessionGet(ctx, tx, s.ID)
+		return err
+	})
+	if err != nil {
+		return session.Session{}, false, err
+	}
+	return stored, created, nil
+}
+
+// keyTake gives the key to the session or returns the session that has it. A
+// create with the same key that is under way is waited for.
+func (db *DB) keyTake(ctx context.Context, tx pgx.Tx, idem session.Idempotency, sessionID string, at time.Time) (earlier string, err error) {
+	if err := db.q.IdempotencyPurge(ctx, tx, at.Add(-keyLife)); err != nil {
+		return "", err
+	}
+	taken, err := db.q.IdempotencyInsert(ctx, tx, &dbsqlc.IdempotencyInsertParams{
+		Key: idem.Key, Digest: idem.Digest, SessionID: sessionID, CreatedAt: at,
+	})
+	if err != nil || taken == 1 {
+		return "", err
+	}
+	row, err := db.q.IdempotencyGet(ctx, tx, idem.Key)
+	if err != nil {
+		return "", err
+	}
+	if row.Digest != idem.Digest {
+		return "", session.Faultf(session.CodeIdempotency, "the idempotency key was used for another request")
+	}
+	return row.SessionID, nil
+}
+
+func (db *DB) sessionInsert(ctx context.Context, tx pgx.Tx, s session.Session, at time.Time) error {
+	if s.CreatedAt.IsZero() {
+		s.CreatedAt = at
+	}
+	if s.IdleTimeout == 0 {
+		s.IdleTimeout = session.DefaultIdleTimeout
+	}
+	if len(s.Metadata) == 0 {
+		s.Metadata = json.RawMessage(`{}`)
+	}
+	options, err := json.Marshal(s.Options)
+	if err != nil {
+		return fmt.Errorf("options of a session: %w", err)
+	}
+	var workspace []byte
+	if s.Workspace != nil {
+		if workspace, err = json.Marshal(s.Workspace); err != nil {
+			return fmt.Errorf("workspace of a session: %w", err)
+		}
+	}
+	return db.q.SessionInsert(ctx, tx, &dbsqlc.SessionInsertParams{
+		ID: s.ID, Agent: s.Agent, Profile: s.Profile, Title: s.Title, Workspace: workspace,
+		ParentID: s.ParentID, ForkedFrom: s.ForkedFrom, Lazy: s.Lazy, CreatedAt: s.CreatedAt.UTC(),
+		IdleTimeoutNs: int64(s.IdleTimeout), Metadata: s.Metadata, Options: options,
+	})
+}
+
+// promptFirst queues the first prompt of a session made in the same transaction.
+func (db *DB) promptFirst(ctx context.Context, tx pgx.Tx, sessionID string, p session.Prompt) error {
+	row, err := db.q.SessionLock(ctx, tx, sessionID)
+	if err != nil {
+		return err
+	}
+	s := &sessionTx{Tx: tx, q: db.q, row: row, now: now()}
+	p.SessionID = sessionID
+	if _, err := s.promptInsert(ctx, p); err != nil {
+		return err
+	}
+	return s.flush(ctx)
+}
+
+// SessionGet returns a session as it is.
+func (db *DB) SessionGet(ctx context.Context, sessionID string) (session.Session, error) {
+	s, err := db.sessionGet(ctx, db.pool, sessionID)
+	return s, fault("read a session", err)
+}
+
+func (db *DB) sessionGet(ctx context.Context, tx dbsqlc.DBTX, sessionID string) (session.Session, error) {
+	row, err := db.q.SessionGet(ctx, tx, sessionID)
+	if isNoRows(err) {
+		return session.Session{}, noSession(sessionID)
+	}
+	if err != nil {
+		return session.Session{}, err
+	}
+	return sessionOf(row)
+}
+
+// SessionList returns sessions, newest first, and the cursor of the next page; an
+// empty one with the last. A cursor that was not made here is invalid_request.
+func (db *DB) SessionList(ctx context.Context, f session.ListFilter) (items []session.Session, nextCursor string, err error) {
+	limit := pageLimit(f.Limit)
+	params := &dbsqlc.SessionListParams{
+		Status: string(f.Status), Agent: f.Agent, MaxItems: int32(limit) + 1,
+	}
+	if f.Query != "" {
+		params.Pattern = "%" + likeLiteral(text(f.Query)) + "%"
+	}
+	if f.Cursor != "" {
+		var after sessionCursor
+		if err := cursorDecode(f.Cursor, &after); err != nil {
+			return nil, "", err
+		}
+		params.IsNext, params.BeforeCreatedAt, params.BeforeID = true, after.CreatedAt, after.ID
+	}
+	rows, err := db.q.SessionList(ctx, db.pool, params)
+	if err != nil {
+		return nil, "", fault("list sessions", err)
+	}
+	if len(rows) > limit {
+		rows = rows[:limit]
+		last := rows[limit-1]
+		nextCursor = cursorEncode(sessionCursor{CreatedAt: last.CreatedAt.UTC(), ID: last.ID})
+	}
+	items = make([]session.Session, len(rows))
+	for i, row := range rows {
+		if items[i], err = sessionOf(row); err != nil {
+			return nil, "", fault("list sessions", err)
+		}
+	}
+	return items, nextCursor, nil
+}
+
+var likeEscaper = strings.NewReplacer(`\`, `\\`, `%`, `\%`, `_`, `\_`)
+
+// likeLiteral is words as a LIKE pattern that finds just them.
+func likeLiteral(words string) string { return likeEscaper.Replace(words) }
+
+// SessionPatch changes what is given, and appends a title event for a new title.
+// A terminated session may be renamed; its log is closed.
+func (db *DB) SessionPatch(ctx context.Context, sessionID string, p session.Patch) (patched session.Session, err error) {
+	err = db.inSession(ctx, "change a session", sessionID, func(s *sessionTx) error {
+		params := &dbsqlc.SessionPatchParams{ID: sessionID, Title: p.Title, Metadata: p.Metadata}
+		if p.IdleTimeout != nil {
+			params.IdleTimeoutNs = new(int64(*p.IdleTimeout))
+		}
+		if p.Options != nil {
+			var err error
+			if params.Options, err = json.Marshal(p.Options); err != nil {
+				return fmt.Errorf("options of a session: %w", err)
+			}
+		}
+		if err := s.q.SessionPatch(ctx, s, params); err != nil {
+			return err
+		}
+		if p.Title != nil && *p.Title != s.row.Title {
+			if err := s.add(string(conversation.EventTitle), "", conversation.Title{Title: *p.Title}); err != nil {
+				return err
+			}
+		}
+		var err error
+		patched, err = db.sessionGet(ctx, s, sessionID)
+		return err
+	})
+	return patched, err
+}
+
+// SessionOpen marks the session loaded and returns all a workflow must know.
+func (db *DB) SessionOpen(ctx context.Context, sessionID string) (loaded session.Loaded, err error) {
+	err = db.inSession(ctx, "open a session", sessionID, func(s *sessionTx) error {
+		if err := s.q.SessionSetLoaded(ctx, s, &dbsqlc.SessionSetLoadedParams{ID: sessionID, Loaded: true}); err != nil {
+			return err
+		}
+		if loaded.Session, err = db.sessionGet(ctx, s, sessionID); err != nil {
+			return err
+		}
+		if err := s.loadQueue(ctx, &loaded); err != nil {
+			return err
+		}
+		head, err := s.q.BundleGetHead(ctx, s, sessionID)
+		switch {
+		case err == nil:
+			loaded.Head = &session.BundleRef{ID: head.ID, SnapshotID: head.SnapshotID}
+		case !isNoRows(err):
+			return err
+		}
+		box, err := s.q.SandboxGet(ctx, s, &dbsqlc.SandboxGetParams{SessionID: sessionID, Generation: s.row.Generation})
+		switch {
+		case err == nil && box.EndedAt == nil:
+			loaded.SandboxID, loaded.Deadline = box.SandboxID, orZero(box.Deadline)
+		case err != nil && !isNoRows(err):
+			return err
+		}
+		return nil
+	})
+	return loaded, err
+}
+
+func (s *sessionTx) loadQueue(ctx context.Context, loaded *session.Loaded) error {
+	unfinished, err := s.q.PromptUnfinished(ctx, s, s.row.ID)
+	if err != nil {
+		return err
+	}
+	for _, p := range unfinished {
+		if p.Status == string(session.PromptQueued) {
+			loaded.Waiting = append(loaded.Waiting, session.QueuedPrompt{ID: p.ID, Ordinal: p.Ordinal})
+			continue
+		}
+		run, err := s.q.RunGet(ctx, s, p.RunID)
+		if err != nil {
+			return err
+		}
+		loaded.Processing = &session.Processing{
+			PromptID: p.ID, Ordinal: p.Ordinal, RunID: p.RunID, Generation: run.Generation,
+			OnUnknown: session.OnUnknown(p.OnUnknown),
+		}
+	}
+	return nil
+}
+
+// SessionClose marks the session not loaded: its workflow is about to complete.
+func (db *DB) SessionClose(ctx context.Context, sessionID string) error {
+	return db.inSession(ctx, "close a session", sessionID, func(s *sessionTx) error {
+		return s.q.SessionSetLoaded(ctx, s, &dbsqlc.SessionSetLoadedParams{ID: sessionID, Loaded: false})
+	})
+}
+
+func sessionOf(row dbsqlc.SessionView) (session.Session, error) {
+	s := session.Session{
+		ID: row.ID, Status: session.State(row.Status), StatusReason: row.StatusReason,
+		Agent: row.Agent, Profile: row.Profile, Title: row.Title, ParentID: row.ParentID, ForkedFrom: row.ForkedFrom,
+		Lazy: row.Lazy, CreatedAt: row.CreatedAt.UTC(), LastActivity: row.LastActivityAt.UTC(),
+		IdleTimeout: time.Duration(row.IdleTimeoutNs), Metadata: row.Metadata,
+		Generation: row.Generation, TransitionNo: row.TransitionNo,
+		Metrics: session.Metrics{
+			ActiveSeconds: row.ActiveSeconds, Messages: row.Messages, ToolCalls: row.ToolCalls,
+			InputTokens: row.InputTokens, OutputTokens: row.OutputTokens, CostUSD: row.CostUsd,
+		},
+		Queue:  session.QueueCounts{Queued: row.Queued, Processing: row.Processing},
+		Loaded: row.Loaded,
+	}
+	if row.SandboxID != "" {
+		s.Sandbox = &session.SandboxView{
+			SandboxID: row.SandboxID, Status: session.SandboxStatus(row.SandboxStatus),
+			// Each generation after the first was made in the place of another.
+			RestartCount: max(0, row.Generation-1), LastHealthCheck: row.SandboxSeenAt.UTC(),
+		}
+	}
+	if err := json.Unmarshal(row.Options, &s.Options); err != nil {
+		return session.Session{}, fmt.Errorf("options of session %s: %w", row.ID, err)
+	}
+	if row.Workspace != nil {
+		if err := json.Unmarshal(row.Workspace, &s.Workspace); err != nil {
+			return session.Session{}, fmt.Errorf("workspace of session %s: %w", row.ID, err)
+		}
+	}
+	var err error
+	s.Receipt, err = receiptOf(row.Receipt)
+	if err != nil {
+		return session.Session{}, fmt.Errorf("receipt of session %s: %w", row.ID, err)
+	}
+	return s, nil
+}

@@ -1,0 +1,144 @@
+package postgres_test
+
+import (
+	"context"
+	"encoding/json"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/overwinter-dev/overwinter/internal/eventlog"
+	"github.com/overwinter-dev/overwinter/internal/postgres"
+	"github.com/overwinter-dev/overwinter/internal/postgres/postgrestest"
+	"github.com/overwinter-dev/overwinter/internal/session"
+)
+
+// bundle is a database with a session in it.
+type bundle struct {
+	*postgres.DB
+	ctx context.Context
+	id  string
+}
+
+func setup(t *testing.T) *bundle {
+	t.Helper()
+	b := &bundle{DB: postgrestest.New(t), ctx: t.Context()}
+	b.id = b.session(t)
+	return b
+}
+
+func (b *bundle) session(t *testing.T) string {
+	t.Helper()
+	s, created, err := b.SessionCreate(b.ctx, session.Session{ID: session.NewID(session.SessionPrefix), Agent: "demo", Lazy: true}, nil, session.Idempotency{})
+	require.NoError(t, err)
+	require.True(t, created)
+	return s.ID
+}
+
+// submit queues a prompt and returns its id.
+func (b *bundle) submit(t *testing.T, content string) string {
+	t.Helper()
+	p, _, created, err := b.PromptSubmit(b.ctx, session.Prompt{ID: session.NewID(session.PromptPrefix), SessionID: b.id, Content: content})
+	require.NoError(t, err)
+	require.True(t, created)
+	return p.ID
+}
+
+// running reserves a sandbox and takes the session from initializing to running.
+func (b *bundle) running(t *testing.T) {
+	t.Helper()
+	b.reserve(t, 1)
+	b.transit(t, session.EventReady, "")
+}
+
+func (b *bundle) reserve(t *testing.T, generation int64) {
+	t.Helper()
+	require.NoError(t, b.GenerationReserve(b.ctx, b.id, generation, "im-1"))
+	require.NoError(t, b.SandboxRecord(b.ctx, b.id, generation, "sb-1", session.SandboxReady, time.Now().Add(time.Hour)))
+}
+
+// transit takes the next step of the session's life.
+func (b *bundle) transit(t *testing.T, event session.Event, reason string) session.Transition {
+	t.Helper()
+	step := b.next(t, event, reason)
+	require.NoError(t, b.TransitionRecord(b.ctx, step))
+	return step
+}
+
+func (b *bundle) next(t *testing.T, event session.Event, reason string) session.Transition {
+	t.Helper()
+	s, err := b.SessionGet(b.ctx, b.id)
+	require.NoError(t, err)
+	to, err := session.Next(s.Status, event)
+	require.NoError(t, err)
+	return session.Transition{
+		SessionID: b.id, No: s.TransitionNo + 1, From: s.Status, To: to, Event: event,
+		Reason: reason, Generation: s.Generation, At: time.Now(),
+	}
+}
+
+// begin claims a prompt and attaches an attempt with the token "t1".
+func (b *bundle) begin(t *testing.T, promptID string) string {
+	t.Helper()
+	runID := session.NewID(session.RunPrefix)
+	v, err := b.RunBegin(b.ctx, b.id, promptID, runID, b.generation(t))
+	require.NoError(t, err)
+	require.True(t, v.Granted, "verdict: %+v", v)
+	_, err = b.RunAttach(b.ctx, runID, "t1")
+	require.NoError(t, err)
+	return runID
+}
+
+func (b *bundle) generation(t *testing.T) int64 {
+	t.Helper()
+	s, err := b.SessionGet(b.ctx, b.id)
+	require.NoError(t, err)
+	return s.Generation
+}
+
+// events is the whole log of the session.
+func (b *bundle) events(t *testing.T) []eventlog.Event {
+	t.Helper()
+	events, err := b.EventsPage(b.ctx, b.id, 0, 100_000)
+	require.NoError(t, err)
+	return events
+}
+
+// types are the types of the events behind a position.
+func (b *bundle) types(t *testing.T, after int64) []string {
+	t.Helper()
+	var out []string
+	for _, e := range b.events(t) {
+		if e.Seq > after {
+			out = append(out, e.Type)
+		}
+	}
+	return out
+}
+
+func (b *bundle) position(t *testing.T) int64 {
+	t.Helper()
+	seq, err := b.EventsPosition(b.ctx, b.id)
+	require.NoError(t, err)
+	return seq
+}
+
+// appendOne appends and returns the verdict on it.
+func (b *bundle) appendOne(t *testing.T, a eventlog.Append) error {
+	t.Helper()
+	verdicts, err := b.EventsAppend(b.ctx, []eventlog.Append{a})
+	require.NoError(t, err)
+	require.Len(t, verdicts, 1)
+	return verdicts[0]
+}
+
+func draft(kind string, frame int64, n int, data string) eventlog.Draft {
+	return eventlog.Draft{Type: kind, ConversationID: "main", At: time.Now(), Data: json.RawMessage(data), Frame: frame, N: n}
+}
+
+func requireCode(t *testing.T, want session.Code, err error) {
+	t.Helper()
+	require.Error(t, err)
+	require.Equal(t, want, session.CodeOf(err), "error: %v", err)
+}

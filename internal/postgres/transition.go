@@ -1,0 +1,105 @@
+package postgres
+
+import (
+	"context"
+	"encoding/json"
+
+	"github.com/overwinter-dev/overwinter/internal/postgres/dbsqlc"
+	"github.com/overwinter-dev/overwinter/internal/session"
+	"github.com/overwinter-dev/overwinter/internal/wire"
+)
+
+// TransitionRecord stores a transition, projects it on the session and appends
+// the status event. A transition with the same number and the same ends changes
+// nothing; one that does not start where the session stands, is not the next in
+// number, or is not in the table of states is illegal_state.
+//
+// A transition to terminated ends every prompt and run that is not over first,
+// so that its status is the last event of the session.
+func (db *DB) TransitionRecord(ctx context.Context, t session.Transition) error {
+	return db.inSession(ctx, "record a transition", t.SessionID, func(s *sessionTx) error {
+		if t.No <= s.row.TransitionNo {
+			return s.transitionRepeated(ctx, t)
+		}
+		if t.No != s.row.TransitionNo+1 {
+			return illegal("transition %d does not follow %d", t.No, s.row.TransitionNo)
+		}
+		if session.State(s.row.Status) != t.From {
+			return illegal("the session is %s, not %s", s.row.Status, t.From)
+		}
+		if to, err := session.Next(t.From, t.Event); err != nil || to != t.To {
+			return illegal("%s does not lead from %s to %s", t.Event, t.From, t.To)
+		}
+		if t.To.Final() {
+			if _, err := s.cancelAll(ctx, session.ReasonSessionTerminated); err != nil {
+				return err
+			}
+		}
+		return s.transit(ctx, db, t)
+	})
+}
+
+func (s *sessionTx) transitionRepeated(ctx context.Context, t session.Transition) error {
+	have, err := s.q.TransitionGet(ctx, s, &dbsqlc.TransitionGetParams{SessionID: t.SessionID, No: t.No})
+	if isNoRows(err) {
+		return illegal("there is no transition %d", t.No)
+	}
+	if err != nil {
+		return err
+	}
+	if have.FromStatus != string(t.From) || have.ToStatus != string(t.To) {
+		return illegal("transition %d was from %s to %s", t.No, have.FromStatus, have.ToStatus)
+	}
+	return nil
+}
+
+func (s *sessionTx) transit(ctx context.Context, db *DB, t session.Transition) error {
+	at := t.At.UTC()
+	if t.At.IsZero() {
+		at = s.now
+	}
+	var receipt []byte
+	if t.Receipt != nil {
+		var err error
+		if receipt, err = json.Marshal(wire.Receipt(t.Receipt)); err != nil {
+			return err
+		}
+	}
+	reason := text(t.Reason)
+	err := s.q.TransitionInsert(ctx, s, &dbsqlc.TransitionInsertParams{
+		SessionID: t.SessionID, No: t.No, FromStatus: string(t.From), ToStatus: string(t.To),
+		Event: string(t.Event), Reason: reason, Generation: t.Generation, Receipt: receipt, At: at,
+	})
+	if err != nil {
+		return err
+	}
+	err = s.q.SessionTransit(ctx, s, &dbsqlc.SessionTransitParams{
+		ID: t.SessionID, Status: string(t.To), Reason: reason, No: t.No, Receipt: receipt, At: at,
+	})
+	if err != nil {
+		return err
+	}
+	after, err := db.sessionGet(ctx, s, t.SessionID)
+	if err != nil {
+		return err
+	}
+	// The event goes in while the row still says where it comes from: the one into
+	// terminated is the last that is let in.
+	err = s.add(wire.EventStatus, "", wire.StatusData{
+		Status: t.To, Reason: reason, Transition: t.No,
+		Sandbox: wire.Sandbox(after.Sandbox), Receipt: wire.Receipt(t.Receipt),
+	})
+	s.row.Status, s.row.TransitionNo = string(t.To), t.No
+	return err
+}
+
+func receiptOf(data []byte) (*session.Receipt, error) {
+	if data == nil {
+		return nil, nil
+	}
+	var r wire.ReceiptJSON
+	if err := json.Unmarshal(data, &r); err != nil {
+		return nil, err
+	}
+	return &session.Receipt{Kind: r.Kind, Missing: r.Missing}, nil
+}

@@ -1,0 +1,135 @@
+package postgres
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/overwinter-dev/overwinter/internal/postgres/dbsqlc"
+	"github.com/overwinter-dev/overwinter/internal/session"
+)
+
+// rollbackTimeout bounds the clean-up after a caller has given up.
+const rollbackTimeout = 5 * time.Second
+
+// inTx runs do in one transaction and commits it if do returns nil.
+func (db *DB) inTx(ctx context.Context, doing string, o pgx.TxOptions, do func(pgx.Tx) error) error {
+	tx, err := db.pool.BeginTx(ctx, o)
+	if err != nil {
+		return fault(doing, err)
+	}
+	defer func() {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), rollbackTimeout)
+		defer cancel()
+		tx.Rollback(ctx) //nolint:errcheck // after a commit there is nothing to roll back
+	}()
+	if err := do(tx); err != nil {
+		return fault(doing, err)
+	}
+	return fault(doing, tx.Commit(ctx))
+}
+
+// sessionTx is a transaction that holds the lock of one session and may add to
+// its log.
+type sessionTx struct {
+	pgx.Tx
+	q   *dbsqlc.Queries
+	row dbsqlc.SessionLockRow // as it was when it was locked; callers keep it true
+	now time.Time
+	log eventRows
+}
+
+// inSession locks the session, runs do, and writes the events that do has added
+// in the same transaction. session_not_found where there is no such session.
+func (db *DB) inSession(ctx context.Context, doing, sessionID string, do func(*sessionTx) error) error {
+	return db.inTx(ctx, doing, pgx.TxOptions{}, func(tx pgx.Tx) error {
+		row, err := db.q.SessionLock(ctx, tx, sessionID)
+		if isNoRows(err) {
+			return noSession(sessionID)
+		}
+		if err != nil {
+			return err
+		}
+		// The clock is read under the lock, so that times follow the order of events.
+		s := &sessionTx{Tx: tx, q: db.q, row: row, now: now()}
+		if err := do(s); err != nil {
+			return err
+		}
+		return s.flush(ctx)
+	})
+}
+
+// inRun is inSession for the session of a run, with the run as it stands.
+func (db *DB) inRun(ctx context.Context, doing, runID string, do func(*sessionTx, dbsqlc.Run) error) error {
+	found, err := db.q.RunGet(ctx, db.pool, runID)
+	if isNoRows(err) {
+		return noRun(runID)
+	}
+	if err != nil {
+		return fault(doing, err)
+	}
+	return db.inSession(ctx, doing, found.SessionID, func(s *sessionTx) error {
+		run, err := db.q.RunGet(ctx, s, runID)
+		if err != nil {
+			return err
+		}
+		return do(s, run)
+	})
+}
+
+// add puts an event at the end of the session's log. A terminated session has
+// had its last event.
+func (s *sessionTx) add(kind, runID string, data any) error {
+	if session.State(s.row.Status).Final() {
+		return nil
+	}
+	body, err := json.Marshal(data)
+	if err != nil {
+		return fmt.Errorf("data of a %s event: %w", kind, err)
+	}
+	s.row.LastSeq++
+	s.log.add(eventRow{
+		SessionID: s.row.ID, Seq: s.row.LastSeq, Type: kind, RunID: runID, Frame: noFrame, At: s.now, Data: string(body),
+	})
+	return nil
+}
+
+func (s *sessionTx) flush(ctx context.Context) error {
+	if len(s.log.Seqs) == 0 {
+		return nil
+	}
+	if err := s.q.SessionAdvance(ctx, s, &dbsqlc.SessionAdvanceParams{ID: s.row.ID, LastSeq: s.row.LastSeq}); err != nil {
+		return err
+	}
+	if err := s.q.EventsInsert(ctx, s, s.log.params()); err != nil {
+		return err
+	}
+	return s.q.EventsNotify(ctx, s, &dbsqlc.EventsNotifyParams{Channel: channel, Payload: s.row.ID})
+}
+
+// now is the time that is stored: in UTC and as fine as Postgres keeps it.
+func now() time.Time { return time.Now().UTC().Truncate(time.Microsecond) }
+
+// text makes foreign words storable: Postgres takes no NUL in a text and no
+// invalid UTF-8.
+func text(words string) string {
+	if strings.IndexByte(words, 0) >= 0 {
+		words = strings.ReplaceAll(words, "\x00", "\uFFFD")
+	}
+	if !utf8.ValidString(words) {
+		words = strings.ToValidUTF8(words, "\uFFFD")
+	}
+	return words
+}
+
+func orZero(t *time.Time) time.Time {
+	if t == nil {
+		return time.Time{}
+	}
+	return t.UTC()
+}
