@@ -266,3 +266,31 @@ func TestTheCommandLineMustNameTheRunOfTheHello(t *testing.T) {
 	require.Error(t, cmd.Run())
 	require.Equal(t, runner.ExitRefused, cmd.ProcessState.ExitCode())
 }
+
+func TestManyRunsHoldNeitherFilesNorFramesForEver(t *testing.T) {
+	b := setup(t)
+	files := func() int {
+		fds, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", b.serve.Process.Pid))
+		require.NoError(t, err)
+		return len(fds)
+	}
+	launch := b.shell(`while read -r line; do seq 1 20; echo "got $line"; done`)
+	var first int
+	const total = 24
+	for i := range total {
+		w := b.attach(runner.Hello{Run: fmt.Sprint("run_", i)})
+		require.NoError(t, w.Start(runner.Start{Launch: launch, Input: fmt.Appendf(nil, "%d\n", i)}))
+		w.line(fmt.Sprint("got ", i))
+		w.delivery(runner.Delivered)
+		require.NoError(t, w.Close())
+		if i == 2 {
+			first = files()
+		}
+	}
+	require.LessOrEqual(t, files(), first+2)
+	w := b.attach(runner.Hello{Run: "run_0"})
+	require.Equal(t, runner.Welcome{Version: runner.ProtocolVersion, Delivery: runner.Delivered, LastFrame: -1, Agent: true}, w.Welcome())
+	require.NoError(t, w.Start(runner.Start{Launch: launch, Input: []byte("again\n")}))
+	w.delivery(runner.Delivered)
+	require.EqualValues(t, 20, b.attach(runner.Hello{Run: "run_10"}).Welcome().LastFrame)
+}

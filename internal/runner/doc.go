@@ -83,6 +83,9 @@
 // frames is an unknown outcome. delivering is said of a live runner only: wait
 // for the delivery message or the exit frame that follows.
 //
+// The frames of a run are kept until sixteen newer runs have begun. What is left
+// then is that the run was delivered, or cut, and is not open.
+//
 // # One agent, many runs
 //
 // The agent's process serves prompt after prompt on one stdin. A start whose

@@ -237,6 +237,42 @@ func TestARunHasOneJournal(t *testing.T) {
 	require.ErrorIs(t, err, fs.ErrExist)
 }
 
+func TestForgetsOldFramesButNeverARun(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	const total = 6
+	for i := range total {
+		j, err := Create(dir, fmt.Sprint("run_", i))
+		require.NoError(t, err)
+		require.NoError(t, j.Mark(Delivering))
+		if i != 1 {
+			require.NoError(t, j.Mark(Delivered))
+		}
+		fill(t, j, 10)
+		require.NoError(t, j.Mark(Closed))
+		require.NoError(t, j.Close())
+		at := time.Unix(int64(1000+i), 0)
+		require.NoError(t, os.Chtimes(filepath.Join(dir, fmt.Sprint("run_", i, ".log")), at, at))
+	}
+	for range 2 { // again changes nothing
+		require.NoError(t, Forget(dir, 3))
+		for i := range total {
+			j, err := Open(dir, fmt.Sprint("run_", i))
+			require.NoError(t, err)
+			want := Status{Mark: Closed, Delivered: true}
+			switch {
+			case i >= 3:
+				want.Frames = 10
+			case i == 1:
+				want = Status{Mark: Cut}
+			}
+			require.Equal(t, want, j.Status(), "run %d", i)
+			require.NoError(t, j.Close())
+		}
+	}
+	require.NoError(t, Forget(dir, 99))
+}
+
 func FuzzOpen(f *testing.F) {
 	dir := f.TempDir()
 	j, err := Create(dir, "run_1")

@@ -12,6 +12,10 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/runner/journal"
 )
 
+// keepRuns is how many runs keep their frames. A run is over before the next
+// starts, so more than one serves those who look for the cause of something.
+const keepRuns = 16
+
 // delivery is what a journal says of its run's prompt; j may be nil.
 func delivery(j *journal.Journal) runner.Delivery {
 	if j == nil {
@@ -128,7 +132,29 @@ func (s *Supervisor) openRun(run string, patterns []string) (*journal.Journal, e
 			return nil, err
 		}
 	}
+	s.forget()
 	return j, nil
+}
+
+// forget closes the journals that nobody needs and gives up the frames of old runs.
+func (s *Supervisor) forget() {
+	s.mu.Lock()
+	defer s.mu.Unlock() // so that nobody opens a journal that is being shortened
+	for run, j := range s.journals {
+		if j == s.open || s.link != nil && s.link.run == run {
+			continue
+		}
+		delete(s.journals, run)
+		if err := errors.Join(j.Sync(), j.Close()); err != nil {
+			s.log.Warn("close journal", "run_id", run, "error", err)
+		}
+	}
+	if s.link != nil && s.link.run != s.open.Run() {
+		return // it may read an old run; the next start forgets
+	}
+	if err := journal.Forget(s.runs(), keepRuns); err != nil {
+		s.log.Warn("frames of old runs are kept", "error", err)
+	}
 }
 
 // interrupt breaks the turn of a run off and reports whether there was an agent to tell.
