@@ -48,6 +48,7 @@ type sandbox struct {
 	hash  string
 	serve *exec.Cmd
 	log   *lockedBuffer
+	wrap  []string // what commands are run with, to get where the runner is
 }
 
 func setup(t *testing.T) *sandbox {
@@ -76,6 +77,7 @@ func setup(t *testing.T) *sandbox {
 }
 
 func (b *sandbox) command(ctx context.Context, argv []string) *exec.Cmd {
+	argv = append(slices.Clone(b.wrap), argv...)
 	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
 	cmd.Env = append(os.Environ(), asRunner+"=1")
 	return cmd

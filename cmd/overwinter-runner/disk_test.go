@@ -1,0 +1,50 @@
+package main
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"syscall"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/overwinter-dev/overwinter/internal/runner"
+)
+
+func TestAFullDiskEndsTheAgentAndTheLink(t *testing.T) {
+	if os.Getuid() != 0 || exec.Command("unshare", "-m", "true").Run() != nil {
+		t.Skip("a small disk of its own needs root and mount namespaces")
+	}
+	b := setup(t)
+	b.stop(syscall.SIGTERM)
+	// The mount is the runner's alone and goes with it.
+	serve := b.paths.Serve()
+	cmd := b.command(t.Context(), append([]string{"unshare", "-m", "sh", "-c",
+		`mount -t tmpfs -o size=1m tmpfs "$0" && exec "$@"`, b.paths.State}, serve...))
+	cmd.Env = append(cmd.Env, runner.TokenVariable+"="+b.hash)
+	cmd.Stderr = b.log
+	require.NoError(t, cmd.Start())
+	b.serve = cmd
+	inside := []string{"nsenter", "-m", "-t", strconv.Itoa(cmd.Process.Pid)}
+	b.wrap = inside
+	require.Eventually(t, func() bool { // until then the namespace is not what it will be
+		out, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(cmd.Process.Pid), "comm"))
+		return err == nil && string(out) != "unshare\n" && string(out) != "sh\n"
+	}, deadline, poll)
+	require.Equal(t, cmd.Process.Pid, b.ping().PID)
+
+	w := b.started("run_1", `read -r x; while :; do head -c 10000 /dev/zero | tr '\0' 'x'; echo; done`, "go\n")
+	for w.next() != nil {
+	}
+	refusal, ok := w.end.(*runner.Error)
+	require.True(t, ok, "%v", w.end)
+	require.Equal(t, runner.CodeJournal, refusal.Code)
+	for i, f := range w.frames {
+		require.EqualValues(t, i, f.No)
+	}
+	require.Eventually(t, func() bool { return !b.ping().Agent }, deadline, poll)
+	again := b.attach(runner.Hello{Run: "run_1", From: int64(len(w.frames))})
+	require.GreaterOrEqual(t, again.Welcome().LastFrame, int64(len(w.frames))-1, "what was written can be read")
+}
