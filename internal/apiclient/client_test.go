@@ -1,0 +1,359 @@
+package apiclient_test
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"github.com/overwinter-dev/overwinter/api"
+	"github.com/overwinter-dev/overwinter/api/apitest"
+	"github.com/overwinter-dev/overwinter/internal/agent"
+	"github.com/overwinter-dev/overwinter/internal/apiclient"
+	"github.com/overwinter-dev/overwinter/internal/session"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+type agents struct{}
+
+func (agents) Names() []string               { return []string{"demo"} }
+func (agents) Describe() []agent.Description { return []agent.Description{{Name: "demo"}} }
+
+type bundle struct {
+	store  *apitest.Store
+	temp   *apitest.Orchestrator
+	server *httptest.Server
+	client *apiclient.Client
+}
+
+// setup serves the real API over fakes, through front if it is given.
+func setup(t *testing.T, front ...func(http.Handler) http.Handler) *bundle {
+	t.Helper()
+	b := &bundle{store: apitest.NewStore(), temp: &apitest.Orchestrator{}}
+	s, err := api.New(api.Config{Store: b.store, Orchestrator: b.temp, Events: b.store, Agents: agents{}, Key: "k"})
+	require.NoError(t, err)
+	var handler http.Handler = s
+	for _, f := range front {
+		handler = f(handler)
+	}
+	b.server = httptest.NewServer(handler)
+	b.client, err = apiclient.New(b.server.URL+"/", "k")
+	require.NoError(t, err)
+	t.Cleanup(func() {
+		b.client.Close()
+		b.server.CloseClientConnections()
+		b.server.Close()
+	})
+	return b
+}
+
+func TestEveryCallAnswers(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	ctx := t.Context()
+	s, err := b.client.SessionCreate(ctx, apiclient.Create{
+		Agent: "demo", Title: "t", IdleTimeout: "30s", Metadata: map[string]any{"a": "b"}, Sandbox: "eager",
+		Prompt: &apiclient.FirstPrompt{Content: "hi", ID: "first"}, Options: &session.Options{Model: "m"},
+	})
+	require.NoError(t, err)
+	require.Equal(t, "t", s.Title)
+	got, err := b.client.SessionGet(ctx, s.ID)
+	require.NoError(t, err)
+	require.Equal(t, s, got)
+
+	p, position, err := b.client.PromptSubmit(ctx, s.ID, apiclient.Submit{Content: "more", OnUnknown: "fail"})
+	require.NoError(t, err)
+	require.EqualValues(t, 2, position)
+	require.Equal(t, session.Fail, p.OnUnknown)
+	shown, err := b.client.PromptGet(ctx, s.ID, p.ID)
+	require.NoError(t, err)
+	require.Equal(t, p, shown)
+
+	conv, err := b.client.Blocks(ctx, s.ID)
+	require.NoError(t, err)
+	require.Len(t, conv.Threads, 1)
+
+	b.store.Status(s.ID, session.Running)
+	b.temp.Heard()
+	_, accepted, err := b.client.Command(ctx, s.ID, apiclient.Hibernate, true)
+	require.NoError(t, err)
+	require.True(t, accepted)
+	require.Equal(t, []string{"hibernate " + s.ID + " true"}, b.temp.Heard())
+	_, accepted, err = b.client.Command(ctx, s.ID, apiclient.Wake, false)
+	require.NoError(t, err)
+	require.False(t, accepted, "running already")
+}
+
+func TestAListGoesOverAllPages(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	for range 205 {
+		b.store.Put(session.Running)
+	}
+	b.store.Put(session.Hibernated)
+	all, err := b.client.SessionList(t.Context(), apiclient.List{})
+	require.NoError(t, err)
+	require.Len(t, all, 206)
+	some, err := b.client.SessionList(t.Context(), apiclient.List{Limit: 203, Status: "running"})
+	require.NoError(t, err)
+	require.Len(t, some, 203)
+	none, err := b.client.SessionList(t.Context(), apiclient.List{Agent: "none"})
+	require.NoError(t, err)
+	require.NotNil(t, none)
+	require.Empty(t, none)
+}
+
+func TestProblemsAreErrorsWithACode(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	_, err := b.client.SessionGet(t.Context(), session.NewID("ses_"))
+	var problem *apiclient.Error
+	require.ErrorAs(t, err, &problem)
+	require.Equal(t, session.CodeNoSession, problem.Code)
+	require.Equal(t, http.StatusNotFound, problem.Status)
+
+	_, err = b.client.SessionCreate(t.Context(), apiclient.Create{Agent: "nobody", IdleTimeout: "x"})
+	require.ErrorContains(t, err, "agent must be one of: demo")
+	require.ErrorContains(t, err, "idleTimeout must be a duration")
+
+	stranger, err := apiclient.New(b.server.URL, "wrong")
+	require.NoError(t, err)
+	defer stranger.Close()
+	_, err = stranger.SessionGet(t.Context(), session.NewID("ses_"))
+	require.ErrorContains(t, err, "unauthorized")
+}
+
+func TestAddressesThatCannotBe(t *testing.T) {
+	t.Parallel()
+	for _, address := range []string{"", "localhost:8080", "ftp://x", "http://", "http://%zz"} {
+		_, err := apiclient.New(address, "")
+		require.Error(t, err, address)
+	}
+}
+
+func TestAnswersOfOthersAreNotBelieved(t *testing.T) {
+	t.Parallel()
+	b := setup(t, func(http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if strings.HasSuffix(r.URL.Path, "events") {
+				w.WriteHeader(http.StatusNoContent)
+				return
+			}
+			if r.Method == http.MethodPost {
+				w.WriteHeader(http.StatusTeapot)
+			}
+			fmt.Fprint(w, "<html>hello</html>")
+		})
+	})
+	_, err := b.client.SessionGet(t.Context(), "x")
+	require.ErrorContains(t, err, "does not answer like overwinter")
+	_, err = b.client.SessionCreate(t.Context(), apiclient.Create{})
+	require.ErrorContains(t, err, "418")
+	for _, err := range b.client.Follow(t.Context(), "x", 0) {
+		require.ErrorContains(t, err, "204")
+	}
+}
+
+func TestACallIsTriedAgainWhenTheServerAsks(t *testing.T) {
+	t.Parallel()
+	var calls atomic.Int32
+	b := setup(t, func(next http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if calls.Add(1) < 3 {
+				w.WriteHeader(http.StatusServiceUnavailable)
+				return
+			}
+			next.ServeHTTP(w, r)
+		})
+	})
+	id := b.store.Put(session.Running)
+	_, err := b.client.SessionGet(t.Context(), id)
+	require.NoError(t, err)
+	require.EqualValues(t, 3, calls.Load())
+}
+
+func TestACallGivesUp(t *testing.T) {
+	t.Parallel()
+	var calls atomic.Int32
+	b := setup(t, func(http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			calls.Add(1)
+			w.WriteHeader(http.StatusServiceUnavailable)
+		})
+	})
+	_, err := b.client.SessionGet(t.Context(), "x")
+	require.ErrorContains(t, err, "503")
+	require.EqualValues(t, 4, calls.Load())
+}
+
+func TestALostAnswerMakesNothingTwice(t *testing.T) {
+	t.Parallel()
+	var calls atomic.Int32
+	b := setup(t, func(next http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if calls.Add(1)%2 == 1 { // done, but nobody hears of it
+				next.ServeHTTP(httptest.NewRecorder(), r)
+				panic(http.ErrAbortHandler)
+			}
+			next.ServeHTTP(w, r)
+		})
+	})
+	s, err := b.client.SessionCreate(t.Context(), apiclient.Create{Agent: "demo"})
+	require.NoError(t, err)
+	require.Equal(t, 1, b.store.Count())
+	_, _, err = b.client.PromptSubmit(t.Context(), s.ID, apiclient.Submit{Content: "x"})
+	require.NoError(t, err)
+	require.Len(t, b.store.Row(s.ID).Prompts, 1)
+	require.EqualValues(t, 4, calls.Load())
+}
+
+func TestNobodyThere(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.server.Close()
+	_, err := b.client.SessionGet(t.Context(), "x")
+	require.ErrorContains(t, err, "connection refused")
+	events := 0
+	for _, err := range b.client.Follow(t.Context(), "x", 0) {
+		require.ErrorContains(t, err, "connection refused")
+		events++
+	}
+	require.Equal(t, 1, events)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	_, err = b.client.SessionGet(ctx, "x")
+	require.ErrorIs(t, err, context.Canceled)
+}
+
+func TestFollowGoesOnWhereItWasCutOff(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	id := b.store.Put(session.Running)
+	const cuts = 5
+	b.store.Text(id, "0")
+	var seqs []int64
+	var markers []string
+	for e, err := range b.client.Follow(t.Context(), id, 0) {
+		require.NoError(t, err)
+		if e.Marker() {
+			markers = append(markers, e.Type)
+			continue
+		}
+		seqs = append(seqs, e.Seq)
+		require.Equal(t, id, e.SessionID)
+		require.Contains(t, string(e.Raw), `"seq":`)
+		switch {
+		case len(seqs) <= cuts:
+			b.server.CloseClientConnections()
+			b.store.Text(id, "written while nobody reads")
+			b.store.Text(id, "twice")
+		case len(seqs) == 2*cuts+1:
+			b.store.Status(id, session.Terminated)
+		}
+	}
+	want := make([]int64, 2*cuts+2)
+	for i := range want {
+		want[i] = int64(i + 1)
+	}
+	require.Equal(t, want, seqs, "every event once, in order")
+	require.Equal(t, []string{"caught_up", "end"}, markers)
+}
+
+func TestFollowStartsBehindAPosition(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	id := b.store.Put(session.Running)
+	for range 3 {
+		b.store.Text(id, "x")
+	}
+	for e, err := range b.client.Follow(t.Context(), id, 2) {
+		require.NoError(t, err)
+		require.EqualValues(t, 3, e.Seq)
+		break // the caller may leave at any time
+	}
+	require.Eventually(t, func() bool { return b.store.OpenReaders() == 0 }, 5*time.Second, 5*time.Millisecond)
+}
+
+func TestFollowTellsOfGaps(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	id := b.store.Put(session.Running)
+	b.store.Text(id, "x")
+	var got []string
+	for e, err := range b.client.Follow(t.Context(), id, 0) {
+		require.NoError(t, err)
+		got = append(got, fmt.Sprint(e.Type, " ", e.Seq))
+		if e.Type == apiclient.MarkerCaughtUp {
+			b.store.With(id, func(r *apitest.Row) {
+				r.First, r.Events = 9, nil
+				b.store.Append(r, "title", map[string]string{"title": "t"})
+			})
+		}
+		if e.Seq == 9 {
+			break
+		}
+	}
+	require.Equal(t, []string{"text_delta 1", "caught_up 0", "gap 0", "title 9"}, got)
+}
+
+func TestFollowEndsWhereItIsRefused(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	id := b.store.Put(session.Running)
+	for after, code := range map[int64]session.Code{7: session.CodeInvalid} {
+		for _, err := range b.client.Follow(t.Context(), id, after) {
+			require.Equal(t, code, codeOf(err))
+		}
+	}
+	for _, err := range b.client.Follow(t.Context(), session.NewID("ses_"), 0) {
+		require.Equal(t, session.CodeNoSession, codeOf(err))
+	}
+	b.store.Text(id, "x")
+	b.store.Text(id, "x")
+	last := error(nil)
+	for e, err := range b.client.Follow(t.Context(), id, 0) { // refused only when it comes back
+		if last = err; e.Type == apiclient.MarkerCaughtUp {
+			b.store.Forget(id, 3)
+			b.store.With(id, func(r *apitest.Row) {
+				r.First = 9
+				b.store.Append(r, "title", map[string]string{"title": "t"})
+			})
+			b.server.CloseClientConnections()
+		}
+		if e.Type == apiclient.MarkerGap {
+			last = &apiclient.Error{Code: session.CodePositionGone} // the gap was told before the cut
+			break
+		}
+	}
+	require.Equal(t, session.CodePositionGone, codeOf(last))
+}
+
+func codeOf(err error) session.Code {
+	if e, ok := err.(*apiclient.Error); ok { //nolint:errorlint // the very error
+		return e.Code
+	}
+	return ""
+}
+
+func TestFollowEndsWithItsContext(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	id := b.store.Put(session.Running)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	var last error
+	for e, err := range b.client.Follow(ctx, id, 0) {
+		if last = err; e.Type == apiclient.MarkerCaughtUp {
+			cancel()
+		}
+	}
+	require.ErrorIs(t, last, context.Canceled)
+}
