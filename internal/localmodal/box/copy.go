@@ -55,11 +55,19 @@ func (c *copier) dir(ctx context.Context, rel string, st *unix.Stat_t) error {
 		return err
 	}
 	src, dst := c.paths(rel)
-	entries, err := readLocked(src, st, os.ReadDir)
+	if err := os.Mkdir(dst, 0o700); err != nil {
+		return err
+	}
+	err := whileOpen(src, st, func() error { return c.entries(ctx, rel, src) })
 	if err != nil {
 		return err
 	}
-	if err := os.Mkdir(dst, 0o700); err != nil {
+	return c.attributes(src, dst, st)
+}
+
+func (c *copier) entries(ctx context.Context, rel, src string) error {
+	entries, err := os.ReadDir(src)
+	if err != nil {
 		return err
 	}
 	for _, e := range entries {
@@ -67,7 +75,7 @@ func (c *copier) dir(ctx context.Context, rel string, st *unix.Stat_t) error {
 			return err
 		}
 	}
-	return c.attributes(src, dst, st)
+	return nil
 }
 
 func (c *copier) entry(ctx context.Context, rel string) error {
@@ -116,7 +124,11 @@ func (c *copier) entry(ctx context.Context, rel string) error {
 
 // data copies a regular file, letting the file system share blocks if it can.
 func (c *copier) data(src, dst, rel string, st *unix.Stat_t) error {
-	in, err := readLocked(src, st, os.Open)
+	var in *os.File
+	err := whileOpen(src, st, func() (err error) {
+		in, err = os.Open(src)
+		return err
+	})
 	if err != nil {
 		return err
 	}
@@ -153,8 +165,7 @@ func (c *copier) attributes(src, dst string, st *unix.Stat_t) error {
 			return &fs.PathError{Op: "chown", Path: dst, Err: err}
 		}
 	}
-	extended := func(src string) (struct{}, error) { return struct{}{}, c.extended(src, dst) }
-	if _, err := readLocked(src, st, extended); err != nil {
+	if err := whileOpen(src, st, func() error { return c.extended(src, dst) }); err != nil {
 		return err
 	}
 	if st.Mode&unix.S_IFMT != unix.S_IFLNK {
@@ -228,22 +239,4 @@ func getAttribute(path, name string) ([]byte, error) {
 		}
 	}
 	return nil, fmt.Errorf("get attribute %s of %s: %w", name, path, err)
-}
-
-// readLocked opens what its owner, who we are, has locked himself out of: an
-// ordinary user's sandbox is root inside and reads it regardless. The mode is
-// put back at once, while nothing in the sandbox runs.
-func readLocked[T any](path string, st *unix.Stat_t, open func(string) (T, error)) (T, error) {
-	v, err := open(path)
-	if !errors.Is(err, fs.ErrPermission) {
-		return v, err
-	}
-	if err := unix.Chmod(path, st.Mode&0o7777|0o700); err != nil {
-		return v, &fs.PathError{Op: "chmod", Path: path, Err: err}
-	}
-	v, err = open(path)
-	if back := unix.Chmod(path, st.Mode&0o7777); back != nil {
-		err = errors.Join(err, &fs.PathError{Op: "chmod", Path: path, Err: back})
-	}
-	return v, err
 }

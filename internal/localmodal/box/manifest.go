@@ -66,8 +66,8 @@ func (c *copier) share(rel, dst string, st *unix.Stat_t) (bool, error) {
 		return false, nil
 	}
 	err := os.Link(filepath.Join(c.layer(c.previous.layer), rel), dst)
-	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.EMLINK) {
-		return false, nil // the layer has been deleted, or has very many heirs
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission) || errors.Is(err, unix.EMLINK) {
+		return false, nil // the layer is deleted, locked to us, or has very many heirs: copy
 	}
 	if err != nil {
 		return false, err

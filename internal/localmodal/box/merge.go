@@ -52,25 +52,8 @@ func (m *merger) dir(ctx context.Context, dirs []string, dst string, closed bool
 	if err := os.Mkdir(dst, 0o700); err != nil {
 		return err
 	}
-	seen := map[string]bool{}
-	for i, dir := range dirs {
-		var st unix.Stat_t
-		if err := unix.Lstat(dir, &st); err != nil {
-			return &fs.PathError{Op: "lstat", Path: dir, Err: err}
-		}
-		entries, err := readLocked(dir, &st, os.ReadDir)
-		if err != nil {
-			return err
-		}
-		for _, e := range entries {
-			if seen[e.Name()] {
-				continue
-			}
-			seen[e.Name()] = true
-			if err := m.entry(ctx, dirs[i:], dst, e); err != nil {
-				return err
-			}
-		}
+	if err := m.entries(ctx, dirs, dst); err != nil {
+		return err
 	}
 	if closed {
 		if err := unix.Lsetxattr(dst, opaqueAttr, []byte("y"), 0); err != nil {
@@ -78,6 +61,39 @@ func (m *merger) dir(ctx context.Context, dirs []string, dst string, closed bool
 		}
 	}
 	return m.copier.attributes(dirs[0], dst, &top)
+}
+
+// entries merges what is in dirs, all of which stay open meanwhile: an entry may
+// have parts in several.
+func (m *merger) entries(ctx context.Context, dirs []string, dst string) error {
+	seen := map[string]bool{}
+	merge := func() error {
+		for i, dir := range dirs {
+			entries, err := os.ReadDir(dir)
+			if err != nil {
+				return err
+			}
+			for _, e := range entries {
+				if seen[e.Name()] {
+					continue
+				}
+				seen[e.Name()] = true
+				if err := m.entry(ctx, dirs[i:], dst, e); err != nil {
+					return err
+				}
+			}
+		}
+		return nil
+	}
+	for _, dir := range dirs {
+		var st unix.Stat_t
+		if err := unix.Lstat(dir, &st); err != nil {
+			return &fs.PathError{Op: "lstat", Path: dir, Err: err}
+		}
+		inner := merge
+		merge = func() error { return whileOpen(dir, &st, inner) }
+	}
+	return merge()
 }
 
 // entry puts the topmost entry of that name into dst. dirs[0] has it.

@@ -7,6 +7,9 @@ package localmodaltest
 import (
 	"context"
 	"encoding/json"
+	"io/fs"
+	"os"
+	"path/filepath"
 	"testing"
 
 	modal "github.com/modal-labs/modal-client/go"
@@ -21,11 +24,25 @@ func Start(t testing.TB, o localmodal.Options) *localmodal.Server {
 	t.Helper()
 	if o.DataDir == "" {
 		o.DataDir = t.TempDir()
+		t.Cleanup(func() { unlock(t, o.DataDir) })
 	}
 	s, err := localmodal.New(o)
 	require.NoError(t, err)
 	Run(t, s)
 	return s
+}
+
+// unlock lets an ordinary user delete directories that a sandbox has locked.
+func unlock(t testing.TB, dir string) {
+	err := filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {
+		if err == nil && entry.IsDir() {
+			return os.Chmod(path, 0o700)
+		}
+		return err
+	})
+	if err != nil {
+		t.Errorf("local Modal: unlock data directory: %v", err)
+	}
 }
 
 // Run runs a server until the test ends, or until the returned function is called.
