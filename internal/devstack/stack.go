@@ -46,7 +46,7 @@ func (s *Stack) APIURL() string {
 	return ""
 }
 
-// Kill ends all children at once and makes Run return.
+// Kill ends all children at once; a Run that stops or starts them returns.
 func (s *Stack) Kill() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -59,8 +59,12 @@ func (s *Stack) Kill() {
 // stopOrder is outermost first: who needs another is stopped before it.
 var stopOrder = []string{"api", "worker", "local-modal", "temporal", "postgres"}
 
+// errKilled says that there was no ordered stop.
+var errKilled = errors.New("killed before everything had stopped; state is kept")
+
 // Run brings the stack up, keeps it up until ctx ends, and stops it in order. It returns nil when it
-// was asked to stop, else a sentence that says what could not be started. It can be called once.
+// was asked to stop, else a sentence: what could not be started, or that Kill cut it short. It can
+// be called once.
 func (s *Stack) Run(ctx context.Context) (err error) {
 	dir, err := openDataDir(s.config.DataDir)
 	if err != nil {
@@ -93,10 +97,17 @@ func (s *Stack) Run(ctx context.Context) (err error) {
 	for _, name := range stopOrder {
 		supervisor.Stop(name)
 	}
-	if ctx.Err() != nil {
+	s.mu.Lock()
+	killed := s.killed
+	s.mu.Unlock()
+	switch {
+	case killed:
+		return errKilled
+	case ctx.Err() != nil:
 		return nil // asked to stop, be it in the middle of the start
+	default:
+		return err
 	}
-	return err
 }
 
 // start brings all children up: first what others need, side by side, then the rest.
