@@ -1,0 +1,241 @@
+package eventlog_test
+
+import (
+	"context"
+	"errors"
+	"strconv"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"github.com/overwinter-dev/overwinter/internal/eventlog"
+	"github.com/overwinter-dev/overwinter/internal/session"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// scriptedStore answers commits as its function says and remembers them.
+type scriptedStore struct {
+	mu      sync.Mutex
+	batches [][]eventlog.Append
+	answer  func(n int, batch []eventlog.Append) ([]error, error)
+}
+
+func (s *scriptedStore) EventsAppend(_ context.Context, batch []eventlog.Append) ([]error, error) {
+	s.mu.Lock()
+	s.batches = append(s.batches, batch)
+	n := len(s.batches)
+	s.mu.Unlock()
+	if s.answer == nil {
+		return make([]error, len(batch)), nil
+	}
+	return s.answer(n, batch)
+}
+
+func (s *scriptedStore) EventsPosition(context.Context, string) (int64, error) { return 42, nil }
+
+func (s *scriptedStore) sizes() []int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var out []int
+	for _, b := range s.batches {
+		out = append(out, len(b))
+	}
+	return out
+}
+
+func startAppender(t *testing.T, s eventlog.Store, o eventlog.AppenderOptions) *eventlog.Appender {
+	t.Helper()
+	a := eventlog.NewAppender(s, o)
+	a.Start()
+	t.Cleanup(func() { a.Stop(context.Background()) })
+	return a
+}
+
+func add(id string) eventlog.Append { return eventlog.Append{SessionID: id} }
+
+func TestALoneAppendDoesNotWait(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		a := startAppender(t, &scriptedStore{}, eventlog.AppenderOptions{})
+		begin := time.Now()
+		for range 10 {
+			require.NoError(t, a.Append(t.Context(), add("ses_a")))
+		}
+		require.Zero(t, time.Since(begin))
+		a.Stop(t.Context())
+	})
+}
+
+func TestAppendsGatherWhileACommitIsUnderWay(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := &scriptedStore{answer: func(_ int, b []eventlog.Append) ([]error, error) {
+			time.Sleep(time.Millisecond) // in the bubble: a commit takes a while
+			return make([]error, len(b)), nil
+		}}
+		a := startAppender(t, s, eventlog.AppenderOptions{MaxBatch: 10})
+		var all sync.WaitGroup
+		all.Go(func() { require.NoError(t, a.Append(t.Context(), add("ses_first"))) })
+		synctest.Wait()
+		for i := range 15 {
+			all.Go(func() { require.NoError(t, a.Append(t.Context(), add("ses_"+strconv.Itoa(i)))) })
+		}
+		all.Wait()
+		require.Equal(t, []int{1, 10, 5}, s.sizes())
+		a.Stop(t.Context())
+	})
+}
+
+func TestAFencedAppendIsToldAlone(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := &scriptedStore{answer: func(_ int, b []eventlog.Append) ([]error, error) {
+			time.Sleep(time.Millisecond)
+			verdicts := make([]error, len(b))
+			for i := range b {
+				if b[i].SessionID == "ses_fenced" {
+					verdicts[i] = eventlog.ErrFenced
+				}
+			}
+			return verdicts, nil
+		}}
+		a := startAppender(t, s, eventlog.AppenderOptions{})
+		var all sync.WaitGroup
+		for range 5 {
+			all.Go(func() { require.NoError(t, a.Append(t.Context(), add("ses_a"))) })
+			all.Go(func() { require.ErrorIs(t, a.Append(t.Context(), add("ses_fenced")), eventlog.ErrFenced) })
+		}
+		all.Wait()
+		a.Stop(t.Context())
+	})
+}
+
+func TestACommitIsRetriedWhileSomebodyWaits(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := &scriptedStore{answer: func(n int, b []eventlog.Append) ([]error, error) {
+			if n < 4 {
+				return nil, session.Faultf(session.CodeUnavailable, "away")
+			}
+			return make([]error, len(b)), nil
+		}}
+		a := startAppender(t, s, eventlog.AppenderOptions{})
+		require.NoError(t, a.Append(t.Context(), add("ses_a")))
+		require.Equal(t, []int{1, 1, 1, 1}, s.sizes())
+		a.Stop(t.Context())
+	})
+}
+
+func TestACallerMayGiveUp(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := &scriptedStore{answer: func(int, []eventlog.Append) ([]error, error) {
+			return nil, session.Faultf(session.CodeUnavailable, "away")
+		}}
+		a := startAppender(t, s, eventlog.AppenderOptions{})
+		gaveUp := errors.New("gave up")
+		ctx, cancel := context.WithTimeoutCause(t.Context(), time.Minute, gaveUp)
+		defer cancel()
+		require.ErrorIs(t, a.Append(ctx, add("ses_a")), gaveUp)
+		tries := len(s.sizes())
+		time.Sleep(time.Minute) // in the bubble: nobody waits any more, so nothing is tried
+		synctest.Wait()
+		require.LessOrEqual(t, len(s.sizes()), tries+1)
+		a.Stop(t.Context())
+	})
+}
+
+func TestAnAppendThatCannotBeStoredTakesNoOtherWithIt(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := &scriptedStore{answer: func(_ int, b []eventlog.Append) ([]error, error) {
+			time.Sleep(time.Millisecond)
+			for _, one := range b {
+				if one.SessionID == "ses_poison" {
+					return nil, session.Faultf(session.CodeInternal, "cannot be stored")
+				}
+			}
+			return make([]error, len(b)), nil
+		}}
+		a := startAppender(t, s, eventlog.AppenderOptions{})
+		var all sync.WaitGroup
+		for range 4 {
+			all.Go(func() { require.NoError(t, a.Append(t.Context(), add("ses_a"))) })
+		}
+		all.Go(func() { require.ErrorContains(t, a.Append(t.Context(), add("ses_poison")), "cannot be stored") })
+		all.Wait()
+		a.Stop(t.Context())
+	})
+}
+
+func TestStopCommitsWhatWaits(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := &scriptedStore{}
+		a := eventlog.NewAppender(s, eventlog.AppenderOptions{})
+		a.Start()
+		a.Start()
+		var all sync.WaitGroup
+		for range 20 {
+			all.Go(func() {
+				if err := a.Append(t.Context(), add("ses_a")); err != nil {
+					require.ErrorIs(t, err, eventlog.ErrStopped)
+				}
+			})
+		}
+		a.Stop(t.Context())
+		a.Stop(t.Context())
+		all.Wait()
+		require.ErrorIs(t, a.Append(t.Context(), add("ses_a")), eventlog.ErrStopped)
+	})
+}
+
+func TestStopBeforeStart(t *testing.T) {
+	t.Parallel()
+	a := eventlog.NewAppender(&scriptedStore{}, eventlog.AppenderOptions{})
+	a.Stop(t.Context())
+	a.Start()
+	require.ErrorIs(t, a.Append(t.Context(), add("ses_a")), eventlog.ErrStopped)
+	a.Stop(t.Context())
+}
+
+func TestStopGivesUpWhenItsTimeIsOver(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := &scriptedStore{answer: func(int, []eventlog.Append) ([]error, error) {
+			return nil, session.Faultf(session.CodeUnavailable, "away")
+		}}
+		a := eventlog.NewAppender(s, eventlog.AppenderOptions{})
+		a.Start()
+		var all sync.WaitGroup
+		all.Go(func() { require.ErrorIs(t, a.Append(t.Context(), add("ses_a")), eventlog.ErrStopped) })
+		synctest.Wait()
+		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+		defer cancel()
+		a.Stop(ctx)
+		all.Wait()
+	})
+}
+
+func TestStartStopAndAppendAtOnce(t *testing.T) {
+	t.Parallel()
+	for range 200 {
+		a := eventlog.NewAppender(&scriptedStore{}, eventlog.AppenderOptions{MaxQueued: 1})
+		var all sync.WaitGroup
+		all.Go(a.Start)
+		for range 3 {
+			all.Go(func() {
+				if err := a.Append(t.Context(), add("ses_a")); err != nil {
+					require.ErrorIs(t, err, eventlog.ErrStopped)
+				}
+			})
+		}
+		all.Go(func() { a.Stop(context.Background()) })
+		all.Wait()
+	}
+}

@@ -1,0 +1,47 @@
+// Package eventlog appends to the logs of sessions and follows them. The log is in
+// Postgres and is the truth; what is in memory here only makes it quick.
+//
+//	workers                                                   api
+//	Append ──┐                                            ┌── Reader.Next
+//	Append ──┼─▶ Appender ──one commit──▶ Postgres ──page─┼── Reader.Next
+//	Append ──┘   (gathers)                   │            └── Reader.Next
+//	                                         └─NOTIFY─▶ Follower (hub) ─wake─▶ Readers
+//
+// # Invariants
+//
+//   - The seq of a session is contiguous from 1. The counter is in the session's
+//     row, which a writer holds locked from the moment it takes a number to its
+//     commit, so numbers become visible in order and without holes.
+//   - Append returns after the commit, never before it.
+//   - The events of a frame and the translator's state behind it are committed
+//     together. Frames at or below the newest one that is committed are skipped,
+//     so an append whose answer was lost may be made again.
+//   - An append carries its sandbox's generation and its attempt's token. One that
+//     a newer generation or attempt has overtaken is dropped whole with ErrFenced,
+//     and takes nothing else of its batch with it.
+//   - A reader gets every event behind its position once and in order, or one of
+//     PositionGoneError and FuturePositionError.
+//   - Publishing never waits for a reader. The hub holds no events: a slow reader
+//     is behind, it never overflows.
+//   - An append on its own is committed at once. Batches form while a commit is
+//     under way.
+//
+// # When things fail
+//
+//	what fails                      what happens
+//	------------------------------  --------------------------------------------------------------
+//	Postgres is away                Append tries again until its ctx ends; readers likewise
+//	a commit's answer is lost       the batch is tried again; what was written is skipped by frame
+//	one append cannot be stored     each of its batch is tried alone; only that one fails
+//	the caller of Append leaves     its events may be committed or not; appending again is safe
+//	a worker is lost in a turn      the next attempt's token fences it off; it goes on at the next frame
+//	the LISTEN connection is lost   it is made anew with backoff, then every reader looks once;
+//	                                until then the poll finds what is new within a second
+//	a notification is lost          the poll finds it
+//	a reader is slow                it reads from its own position whenever it likes
+//	retention passes a reader       PositionGoneError with the oldest seq that is left
+//	the process is about to end     Stop commits what waits; readers get ErrFollowerStopped
+//
+// Events that do not belong to a run have no frame to be recognised by: appended
+// again after a lost answer, they may be there twice.
+package eventlog
