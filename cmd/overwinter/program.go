@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"strings"
 
 	"github.com/alecthomas/kong"
 )
@@ -31,6 +32,8 @@ type commands struct {
 	LogFormat string     `env:"OVERWINTER_LOG_FORMAT" default:"text" enum:"text,json" placeholder:"FORMAT" help:"How log lines look: text or json. Default ${default}."`
 
 	Dev        DevCmd        `cmd:"" help:"Run the whole system on this machine."`
+	API        APICmd        `cmd:"" name:"api" help:"Serve the HTTP API."`
+	Worker     WorkerCmd     `cmd:"" help:"Run workflows and activities."`
 	LocalModal LocalModalCmd `cmd:"" help:"Serve Modal's API on this machine, for any program that uses Modal's SDK."`
 	Migrate    MigrateCmd    `cmd:"" help:"Look after the database's schema."`
 	Version    VersionCmd    `cmd:"" help:"Print the version."`
@@ -96,9 +99,18 @@ func (p program) Run(ctx context.Context) (code int) {
 	}
 }
 
-// fail prints the error for a person and returns the code.
+// fail prints the error for a person, on one line, and returns the code.
 func (p program) fail(code int, err error) int {
-	fmt.Fprintf(p.stderr, "overwinter: %v\n", err)
+	var message strings.Builder
+	for line := range strings.Lines(err.Error()) {
+		if before := message.String(); strings.HasSuffix(before, ":") {
+			message.WriteString(" ")
+		} else if before != "" {
+			message.WriteString("; ")
+		}
+		message.WriteString(strings.TrimSpace(line))
+	}
+	fmt.Fprintf(p.stderr, "overwinter: %s\n", &message)
 	return code
 }
 

@@ -1,0 +1,97 @@
+package main
+
+import (
+	"context"
+	"os"
+	"regexp"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/overwinter-dev/overwinter/internal/postgres/postgrestest"
+)
+
+func TestVersionIsOneLine(t *testing.T) {
+	t.Parallel()
+	r := run(t.Context(), "version")
+	require.Equal(t, exitDone, r.code)
+	require.Regexp(t, regexp.MustCompile(`^overwinter \S+ go1\.\S+ \w+/\w+\n$`), r.stdout)
+	require.Empty(t, r.stderr)
+}
+
+func TestHelpIsNoMistake(t *testing.T) {
+	t.Parallel()
+	r := run(t.Context(), "dev", "--help")
+	require.Equal(t, exitDone, r.code)
+	require.Contains(t, r.stdout, "--api-address")
+	require.Empty(t, r.stderr)
+}
+
+func TestWrongUsageEndsWithTwoAndOneLine(t *testing.T) {
+	t.Parallel()
+	for name, args := range map[string][]string{
+		"no command":      {},
+		"unknown command": {"hibernate-everything"},
+		"unknown flag":    {"version", "--loud"},
+		"bad level":       {"--log-level=loud", "version"},
+		"bad format":      {"--log-format=xml", "version"},
+		"half of a pair":  {"dev", "--modal-token-id=x"},
+		"bad address":     {"dev", "--api-address=8080", "--runner-binary=/bin/true"},
+	} {
+		r := run(t.Context(), args...)
+		require.Equal(t, exitUsage, r.code, name)
+		require.Empty(t, r.stdout, name)
+		require.Regexp(t, regexp.MustCompile(`^overwinter: [^\n]+\n$`), r.stderr, name)
+	}
+}
+
+func TestFailureEndsWithOne(t *testing.T) {
+	t.Parallel()
+	r := run(t.Context(), "migrate", "status", "--database-url=postgres://nobody@127.0.0.1:1/nothing?connect_timeout=1")
+	require.Equal(t, exitFailed, r.code)
+	require.Empty(t, r.stdout)
+	require.Regexp(t, regexp.MustCompile(`^overwinter: [^\n]+\n$`), r.stderr)
+}
+
+func TestMigrates(t *testing.T) {
+	t.Parallel()
+	url := "--database-url=" + postgrestest.EmptyURL(t)
+	r := run(t.Context(), "migrate", "status", url)
+	require.Equal(t, exitDone, r.code, r.stderr)
+	require.Contains(t, r.stdout, "pending")
+
+	r = run(t.Context(), "migrate", "up", url)
+	require.Equal(t, exitDone, r.code, r.stderr)
+	r = run(t.Context(), "migrate", "up", url)
+	require.Equal(t, exitDone, r.code, "twice is fine: %s", r.stderr)
+
+	r = run(t.Context(), "migrate", "status", url)
+	require.Equal(t, exitDone, r.code, r.stderr)
+	require.NotContains(t, r.stdout, "pending")
+	require.Contains(t, r.stdout, time.Now().UTC().Format(time.DateOnly))
+}
+
+func TestSecondSignalKills(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithCancel(t.Context())
+	signals := make(chan os.Signal, 2)
+	killed := make(chan struct{})
+	go killAtSecond(ctx, signals, func() { close(killed) })
+	signals <- os.Interrupt
+	select {
+	case <-killed:
+		require.Fail(t, "killed at the first")
+	case <-time.After(20 * time.Millisecond):
+	}
+	signals <- os.Interrupt
+	<-killed
+	cancel()
+
+	returned := make(chan struct{})
+	go func() {
+		defer close(returned)
+		killAtSecond(ctx, make(chan os.Signal), func() { t.Error("killed by nobody") })
+	}()
+	<-returned
+}
