@@ -108,14 +108,39 @@ func TestASettledTurnIsNotKilled(t *testing.T) {
 	require.True(t, w.exit().Interrupted)
 }
 
-func TestAnAbortOfAnotherRunReachesNothing(t *testing.T) {
+func TestAnAbortOfARunThatIsOverReachesNothing(t *testing.T) {
 	b := setup(t)
-	require.False(t, b.abort("run_1", runner.Interrupt{Stdin: []byte("x\n")}), "there is no agent")
 	w := b.started("run_1", echo, "one\n")
 	w.line("got one")
-	require.False(t, b.abort("run_0", runner.Interrupt{Stdin: []byte("x\n")}))
-	require.NoError(t, w.Input([]byte("two\n")))
+	w = b.started("run_2", echo, "two\n")
 	w.line("got two")
+	require.False(t, b.abort("run_1", runner.Interrupt{Stdin: []byte("x\n")}))
+	require.NoError(t, w.Input([]byte("three\n")))
+	w.line("got three")
+	require.Equal(t, []string{"got two", "got three"}, texts(w.frames))
+}
+
+func TestAnAbortThatComesBeforeItsRunWaitsForIt(t *testing.T) {
+	b := setup(t)
+	require.True(t, b.abort("run_2", runner.Interrupt{Stdin: []byte("abort\n"), Grace: time.Minute}))
+	w := b.started("run_1", echo, "one\n")
+	w.line("got one")
+	w.delivery(runner.Delivered)
+	require.True(t, b.abort("run_2", runner.Interrupt{Stdin: []byte("abort two\n"), Grace: time.Minute}))
+	w = b.started("run_2", echo, "two\n")
+	w.line("got abort two")
+	require.Equal(t, []string{"got two", "got abort two"}, texts(w.frames))
+
+	require.True(t, b.abort("run_3", runner.Interrupt{}))
+	w = b.started("run_3", echo, "three\n")
+	require.True(t, w.exit().Interrupted)
+}
+
+func TestAnAgentThatClosesItsStdinEndsTheRun(t *testing.T) {
+	b := setup(t)
+	w := b.started("run_1", `exec <&-; echo closed; while :; do sleep 1000; done`, strings.Repeat("x", 1<<20))
+	w.line("closed")
+	require.Equal(t, runner.StoppedStdin, w.exit().Stopped)
 }
 
 func TestAnAgentThatDoesNotReadIsStillKilled(t *testing.T) {

@@ -45,8 +45,9 @@ type AbortRequest struct {
 
 // Abort is what an abort came to.
 type Abort struct {
-	// Reached: the run was open and its agent was told. Otherwise there is nothing
-	// to break off: the run has not started, another has, or the agent is gone.
+	// Reached: the agent was told, or will be as soon as it has the prompt of a run
+	// that has not started. Otherwise there is nothing to break off: another run has
+	// begun, the sandbox was sealed, or the agent is gone.
 	Reached bool `json:"reached"`
 }
 

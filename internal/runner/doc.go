@@ -108,7 +108,8 @@
 //	the worker dies              journal goes on; the next link attaches at its frame
 //	the agent dies               exit frame; the next start launches it again
 //	the agent does not read      delivery stays delivering; interrupt kills after its grace
-//	the runner dies              agent is killed; the next serve marks the open run cut
+//	the runner dies              its sandbox ends with it; the agent is killed in any case,
+//	                             and the next serve marks the open run cut
 //	a torn record                cut off when the journal is opened again
 //	the disk is full             link ends with journal_failed, the agent is killed
 //	snapshot without a seal      as if the runner had died

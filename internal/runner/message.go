@@ -58,7 +58,8 @@ type Input struct{ Data []byte }
 // Interrupt breaks a turn off: Stdin is written if it is not empty, else Signal,
 // such as "INT", is sent to the agent's process group. Unless Settle comes or
 // the process ends within Grace, it is killed with its whole process tree. No
-// Grace (0) kills at once.
+// Grace (0) kills at once. One that comes before its run has been started waits
+// until the agent has the prompt.
 type Interrupt struct {
 	Stdin  []byte        `json:"stdin,omitempty"`
 	Signal string        `json:"signal,omitempty"`
@@ -142,6 +143,7 @@ const (
 	StoppedInterrupt StopReason = "interrupt" // not heeded in time
 	StoppedSeal      StopReason = "seal"
 	StoppedLaunch    StopReason = "launch"  // the next run wants another launch
+	StoppedStdin     StopReason = "stdin"   // it does not read prompts any more
 	StoppedRunner    StopReason = "runner"  // the runner itself was told to end
 	StoppedJournal   StopReason = "journal" // the journal could not be written
 )

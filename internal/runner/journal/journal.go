@@ -75,6 +75,15 @@ func Open(dir, run string) (*Journal, error) {
 	return j, nil
 }
 
+// Exists reports whether a run has a journal.
+func Exists(dir, run string) bool {
+	if !ValidRun(run) {
+		return false
+	}
+	_, err := os.Stat(filepath.Join(dir, run+".log"))
+	return err == nil
+}
+
 func (j *Journal) open(flags int) error {
 	base := filepath.Join(j.dir, j.run)
 	log, err := os.OpenFile(base+".log", os.O_RDWR|flags, 0o600)

@@ -27,7 +27,10 @@ type link struct {
 	ctx   context.Context
 	stop  context.CancelFunc
 	flush chan int64 // flushes that wait for the follower; a worker has one at a time
-	tasks sync.WaitGroup
+	// changed holds one word that the delivery may have changed: who sends the
+	// message looks how far it has got by then.
+	changed chan struct{}
+	tasks   sync.WaitGroup
 
 	mu     sync.Mutex // held around every message
 	w      *bufio.Writer
@@ -46,7 +49,7 @@ func (s *Supervisor) serveLink(conn net.Conn, r *bufio.Reader, hello *runner.Hel
 		invalid("there is no frame %d of run %q", hello.From, hello.Run)
 		return
 	}
-	l := &link{s: s, conn: conn, run: hello.Run, from: hello.From, flush: make(chan int64, 16), w: bufio.NewWriterSize(conn, 64<<10)}
+	l := &link{s: s, conn: conn, run: hello.Run, from: hello.From, flush: make(chan int64, 16), changed: make(chan struct{}, 1), w: bufio.NewWriterSize(conn, 64<<10)}
 	l.ctx, l.stop = context.WithCancel(context.Background())
 	if err := s.replace(l, hello.Attempt); err != nil {
 		answer(conn, err)
@@ -206,15 +209,36 @@ func (l *link) obey(m runner.Message) error {
 	return nil
 }
 
-// told passes on how far the prompt has got, and begins with the frames.
+// told passes on how far the prompt has got, and begins with the frames. Those who
+// deliver call it: it waits for no worker.
 func (l *link) told(j *journal.Journal) {
-	_ = l.send(&runner.DeliveryChanged{Delivery: delivery(j)}, true)
 	l.follow(j)
+	select {
+	case l.changed <- struct{}{}:
+	default:
+	}
 }
 
-// follow sends the frames of the journal from where the worker wants them.
+// follow sends the journal's frames, from where the worker wants them, and its
+// delivery as it changes.
 func (l *link) follow(j *journal.Journal) {
-	l.once.Do(func() { l.tasks.Go(func() { l.frames(j) }) })
+	l.once.Do(func() {
+		l.tasks.Go(func() { l.frames(j) })
+		l.tasks.Go(func() { l.deliveries(j) })
+	})
+}
+
+func (l *link) deliveries(j *journal.Journal) {
+	for {
+		select {
+		case <-l.changed:
+		case <-l.ctx.Done():
+			return
+		}
+		if l.send(&runner.DeliveryChanged{Delivery: delivery(j)}, true) != nil {
+			return
+		}
+	}
 }
 
 func (l *link) frames(j *journal.Journal) {

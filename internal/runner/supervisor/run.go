@@ -34,7 +34,8 @@ func delivery(j *journal.Journal) runner.Delivery {
 }
 
 // begin delivers the prompt of a run that has no journal yet. told is called when
-// the delivery changes, once at least. It returns before the agent has read. seals
+// the delivery changes, once at least, and must not block. It returns before the
+// agent has read. seals
 // is how many seals there had been when the start came: one that had to wait for
 // a seal is refused, or the sandbox would be snapshotted with an agent at work.
 func (s *Supervisor) begin(run string, start *runner.Start, seals int, told func(*journal.Journal)) error {
@@ -63,39 +64,76 @@ func (s *Supervisor) begin(run string, start *runner.Start, seals int, told func
 			<-a.done // its exit frame belongs to the run before
 		}
 	}
+	defer func() {
+		s.mu.Lock()
+		s.beginning = false
+		s.mu.Unlock()
+	}()
 	if j, err = s.openRun(run, start.Launch.Transcripts); err != nil {
 		return err
 	}
 	told(j)
+	if a, err = s.deliver(j, a, start, told); err != nil {
+		s.log.Warn("agent cannot be started", "run_id", run, "error", err)
+		_, err = j.Append(runner.Exit, time.Now(), encodeReport(runner.ExitReport{Code: 127, Stderr: err.Error()}), false)
+	}
+	s.interruptEarly(run, a)
+	return err
+}
+
+// interruptEarly ends the beginning of a run and obeys the interrupt that came
+// before it. a is nil where no agent could be started.
+func (s *Supervisor) interruptEarly(run string, a *agent) {
+	s.mu.Lock()
+	s.beginning = false
+	early := s.early
+	if early != nil && early.run == run {
+		s.early = nil
+	}
+	s.mu.Unlock()
+	if early == nil || early.run != run || a == nil {
+		return
+	}
+	if err := a.interrupt(early.interrupt); err != nil {
+		s.log.Warn("early abort", "run_id", run, "error", err)
+	}
+}
+
+// deliver gives the prompt of the open run to the agent a, or to a new one where
+// a has ended or is nil. It fails when a new one cannot be started.
+func (s *Supervisor) deliver(j *journal.Journal, a *agent, start *runner.Start, told func(*journal.Journal)) (*agent, error) {
 	if a == nil || a.ended() {
-		a, err = startAgent(s.reaper, s.cfg.Home, start, s.log, s.frame)
+		fresh, err := startAgent(s.reaper, s.cfg.Home, start, s.log, s.frame)
 		if err != nil {
-			s.log.Warn("agent cannot be started", "run_id", run, "error", err)
-			_, err = j.Append(runner.Exit, time.Now(), encodeReport(runner.ExitReport{Code: 127, Stderr: err.Error()}), false)
-			return err
+			return nil, err
 		}
+		a = fresh
 		s.mu.Lock()
 		s.agent = a
 		s.mu.Unlock()
-		s.log.Info("agent started", "run_id", run, "agent_pid", a.child.pid)
+		s.log.Info("agent started", "run_id", j.Run(), "agent_pid", a.child.pid)
 	}
-	err = a.write(start.Input, func(err error) {
+	err := a.write(start.Input, func(err error) {
 		if err != nil {
-			s.log.Warn("prompt was not delivered", "run_id", run, "error", err)
-			return // it stays delivering: some of it may have been read
+			s.log.Warn("prompt was not delivered", "run_id", j.Run(), "error", err)
+			// It stays delivering: some of it may have been read. A process that closed
+			// its stdin without ending would leave the run without an end.
+			time.AfterFunc(stopGrace, func() { a.kill(runner.StoppedStdin) })
+			return
 		}
-		if err := j.Mark(journal.Delivered); err != nil && !errors.Is(err, journal.ErrFinal) {
+		if err := j.Mark(journal.Delivered); errors.Is(err, journal.ErrFinal) {
+			return
+		} else if err != nil {
 			s.fail(err)
 			return
 		}
 		told(j)
 	})
 	if errors.Is(err, errAgentStuck) {
-		// A process that has not read what earlier runs wrote serves nobody.
-		a.kill(runner.StoppedLaunch)
-		return nil
+		// What has not read the prompts before will not read this one either.
+		a.kill(runner.StoppedStdin)
 	}
-	return nil // it has ended: its exit frame is on its way
+	return a, nil // where it has ended its exit frame is on its way
 }
 
 // openRun closes the run before and makes the journal of the next, marked as
@@ -122,7 +160,7 @@ func (s *Supervisor) openRun(run string, patterns []string) (*journal.Journal, e
 	}
 	s.mu.Lock()
 	before := s.open
-	s.open, s.journals[run], s.sealed = j, j, false
+	s.open, s.journals[run], s.sealed, s.beginning = j, j, false, true
 	if len(patterns) > 0 {
 		s.patterns = patterns
 	}
@@ -157,12 +195,20 @@ func (s *Supervisor) forget() {
 	}
 }
 
-// interrupt breaks the turn of a run off and reports whether there was an agent to tell.
+// earlyAbort is an interrupt that came before its run had its prompt.
+type earlyAbort struct {
+	run       string
+	interrupt runner.Interrupt
+}
+
+// interrupt breaks the turn of a run off and reports whether there is one. An
+// interrupt that comes before the start of its run is kept for it.
 func (s *Supervisor) interrupt(run string, i runner.Interrupt) (bool, error) {
-	s.mu.Lock()
-	a, j := s.agent, s.open
-	s.mu.Unlock()
-	if j == nil || j.Run() != run || !a.running() {
+	a, early := s.target(run, i)
+	if early {
+		return true, nil
+	}
+	if !a.running() {
 		return false, nil
 	}
 	err := a.interrupt(i)
@@ -170,6 +216,21 @@ func (s *Supervisor) interrupt(run string, i runner.Interrupt) (bool, error) {
 		return false, nil
 	}
 	return err == nil, err
+}
+
+// target returns the agent that has the run's prompt, nil when the run is over.
+func (s *Supervisor) target(run string, i runner.Interrupt) (a *agent, early bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	isOpen := s.open != nil && s.open.Run() == run
+	if isOpen && !s.beginning {
+		return s.agent, false
+	}
+	if !isOpen && journal.Exists(s.runs(), run) {
+		return nil, false
+	}
+	s.early = &earlyAbort{run, i}
+	return nil, true
 }
 
 // settle calls off the kill of an interrupt, if the run is still the open one.

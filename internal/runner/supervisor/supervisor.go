@@ -52,9 +52,12 @@ type Supervisor struct {
 	open     *journal.Journal            // the one that frames go to; nil before the first start
 	agent    *agent                      // the newest process; may have ended
 	patterns []string                    // of transcripts
-	sealed   bool
-	seals    int // how many there have been
-	stopping bool
+	// beginning: the open run's prompt is on its way to the agent.
+	beginning bool
+	early     *earlyAbort // the newest interrupt of a run that has not begun; nil when there is none
+	sealed    bool
+	seals     int // how many there have been
+	stopping  bool
 }
 
 // Serve serves on the socket in the state directory until ctx ends, and then
