@@ -1,0 +1,76 @@
+package eventlog_test
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/stretchr/testify/require"
+
+	"github.com/overwinter-dev/overwinter/internal/eventlog"
+	"github.com/overwinter-dev/overwinter/internal/postgres/postgrestest"
+)
+
+// BenchmarkAppend measures an append of one event against the least that any
+// commit costs on the same server: one row in a table of its own. The figures of
+// interest are the ratios; the test server does not wait for its disk.
+func BenchmarkAppend(b *testing.B) {
+	url := postgrestest.URL(b)
+	l := &logBundle{db: postgrestest.Open(b, url), url: url}
+	bare := bareCommit(b, url)
+	for _, writers := range []int{1, 8, 64} {
+		b.Run(map[int]string{1: "alone", 8: "of 8 sessions", 64: "of 64 sessions"}[writers], func(b *testing.B) {
+			appender := eventlog.NewAppender(l.db, eventlog.AppenderOptions{})
+			appender.Start()
+			defer appender.Stop(context.Background())
+			ids, runs := make([]string, writers), make([]string, writers)
+			for i := range ids {
+				ids[i] = l.session(b)
+				runs[i] = l.run(b, ids[i])
+			}
+			var left, waited atomic.Int64
+			left.Store(int64(b.N))
+			b.ResetTimer()
+			var all sync.WaitGroup
+			for i := range writers {
+				all.Go(func() {
+					for no := int64(0); left.Add(-1) >= 0; no++ {
+						begin := time.Now()
+						if err := appender.Append(b.Context(), frame(ids[i], runs[i], no, 1)); err != nil {
+							b.Error(err)
+							return
+						}
+						waited.Add(int64(time.Since(begin)))
+					}
+				})
+			}
+			all.Wait()
+			b.StopTimer()
+			latency := float64(waited.Load()) / float64(b.N)
+			b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "appends/s")
+			b.ReportMetric(latency/float64(bare), "latency/commit")
+			b.ReportMetric(float64(b.Elapsed())/float64(b.N)/float64(bare), "cost/commit")
+		})
+	}
+}
+
+// bareCommit is how long a commit of one row takes.
+func bareCommit(b *testing.B, url string) time.Duration {
+	b.Helper()
+	ctx := b.Context()
+	conn, err := pgx.Connect(ctx, url)
+	require.NoError(b, err)
+	defer conn.Close(context.Background())
+	_, err = conn.Exec(ctx, "CREATE TABLE bare (id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, data json)")
+	require.NoError(b, err)
+	const rounds = 2000
+	begin := time.Now()
+	for range rounds {
+		_, err := conn.Exec(ctx, "INSERT INTO bare (data) VALUES ($1)", `{"blockId":"b","delta":"0.0 "}`)
+		require.NoError(b, err)
+	}
+	return time.Since(begin) / rounds
+}

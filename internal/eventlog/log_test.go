@@ -1,0 +1,361 @@
+package eventlog_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+
+	"github.com/overwinter-dev/overwinter/internal/eventlog"
+	"github.com/overwinter-dev/overwinter/internal/postgres"
+	"github.com/overwinter-dev/overwinter/internal/postgres/postgrestest"
+	"github.com/overwinter-dev/overwinter/internal/session"
+)
+
+// logBundle is a log over a real Postgres.
+type logBundle struct {
+	db       *postgres.DB
+	url      string
+	appender *eventlog.Appender
+	follower *eventlog.Follower
+}
+
+func setupLog(t *testing.T, o eventlog.FollowerOptions) *logBundle {
+	t.Helper()
+	url := postgrestest.URL(t)
+	b := &logBundle{db: postgrestest.Open(t, url), url: url}
+	b.appender = startAppender(t, b.db, eventlog.AppenderOptions{})
+	b.follower = eventlog.NewFollower(b.db, o)
+	b.follower.Start()
+	t.Cleanup(b.follower.Stop)
+	return b
+}
+
+// testingT is what tests and properties have in common.
+type testingT interface {
+	require.TestingT
+	Helper()
+}
+
+func (b *logBundle) session(t testingT) string {
+	t.Helper()
+	s, _, err := b.db.SessionCreate(context.Background(), session.Session{
+		ID: session.NewID(session.SessionPrefix), Agent: "demo", Lazy: true,
+	}, nil, session.Idempotency{})
+	require.NoError(t, err)
+	return s.ID
+}
+
+// run gives the session a sandbox and a run whose attempt has the token "t1".
+func (b *logBundle) run(t testingT, sessionID string) string {
+	t.Helper()
+	ctx := context.Background()
+	require.NoError(t, b.db.GenerationReserve(ctx, sessionID, 1, "im-1"))
+	require.NoError(t, b.db.TransitionRecord(ctx, session.Transition{
+		SessionID: sessionID, No: 1, From: session.Initializing, To: session.Running, Event: session.EventReady, Generation: 1, At: time.Now(),
+	}))
+	p, _, _, err := b.db.PromptSubmit(ctx, session.Prompt{ID: "p1", SessionID: sessionID, Content: "hello"})
+	require.NoError(t, err)
+	runID := session.NewID(session.RunPrefix)
+	v, err := b.db.RunBegin(ctx, sessionID, p.ID, runID, 1)
+	require.NoError(t, err)
+	require.True(t, v.Granted)
+	_, err = b.db.RunAttach(ctx, runID, "t1")
+	require.NoError(t, err)
+	return runID
+}
+
+func frame(sessionID, runID string, no int64, events int) eventlog.Append {
+	a := eventlog.Append{SessionID: sessionID, RunID: runID, Generation: 1, Token: "t1", LastFrame: no, State: fmt.Appendf(nil, "s%d", no)}
+	for n := range events {
+		a.Events = append(a.Events, eventlog.Draft{
+			Type: "text_delta", ConversationID: "main", At: time.Now(), Frame: no, N: n,
+			Data: json.RawMessage(fmt.Sprintf(`{"blockId":"b","delta":"%d.%d "}`, no, n)),
+		})
+	}
+	return a
+}
+
+// readTo reads until a seq and requires that every one before it comes once and in order.
+func readTo(ctx context.Context, t testingT, r *eventlog.Reader, last int64) []eventlog.Event {
+	var out []eventlog.Event
+	for next := r.Position() + 1; r.Position() < last; {
+		events, _, err := r.Next(ctx)
+		require.NoError(t, err)
+		for _, e := range events {
+			require.Equal(t, next, e.Seq)
+			next++
+		}
+		out = append(out, events...)
+	}
+	return out
+}
+
+// TestEveryReaderSeesEverySeqOnceInOrder runs writers that repeat themselves and
+// readers that leave and come back, all at once, over random shapes.
+func TestEveryReaderSeesEverySeqOnceInOrder(t *testing.T) {
+	t.Parallel()
+	b := setupLog(t, eventlog.FollowerOptions{Page: 7})
+	rapid.Check(t, func(t *rapid.T) {
+		sessions := rapid.IntRange(1, 4).Draw(t, "sessions")
+		frames := rapid.SliceOfN(rapid.IntRange(0, 5), 1, 20).Draw(t, "events per frame")
+		repeats := rapid.SliceOfN(rapid.Bool(), len(frames), len(frames)).Draw(t, "answer lost")
+		reconnects := rapid.SliceOfN(rapid.IntRange(1, 9), 1, 4).Draw(t, "events between reconnects")
+		ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+		defer cancel()
+		total := 0
+		for _, n := range frames {
+			total += n
+		}
+		var all sync.WaitGroup
+		failures := make(chan error, 100) // more than there are goroutines
+		for range sessions {
+			id := b.session(t)
+			runID := b.run(t, id)
+			start, err := b.db.EventsPosition(ctx, id)
+			require.NoError(t, err)
+			last := start + int64(total)
+			all.Go(func() {
+				for no, n := range frames {
+					a := frame(id, runID, int64(no), n)
+					if err := b.appender.Append(ctx, a); err != nil {
+						failures <- err
+					}
+					if repeats[no] {
+						if err := b.appender.Append(ctx, a); err != nil {
+							failures <- err
+						}
+					}
+				}
+			})
+			for reader := range 2 {
+				all.Go(func() {
+					if err := b.readWithReconnects(ctx, id, last, reconnects[reader%len(reconnects)]); err != nil {
+						failures <- err
+					}
+				})
+			}
+		}
+		all.Wait()
+		close(failures)
+		for err := range failures {
+			require.NoError(t, err)
+		}
+	})
+}
+
+func (b *logBundle) readWithReconnects(ctx context.Context, id string, last int64, every int) error {
+	position := int64(0)
+	for position < last {
+		r, err := b.follower.Follow(ctx, id, position)
+		if err != nil {
+			return err
+		}
+		for read := 0; read < every && position < last; {
+			events, _, err := r.Next(ctx)
+			if err != nil {
+				r.Close()
+				return fmt.Errorf("at %d of %d: %w", position, last, err)
+			}
+			for _, e := range events {
+				if e.Seq != position+1 {
+					r.Close()
+					return fmt.Errorf("session %s: seq %d after %d", id, e.Seq, position)
+				}
+				position = e.Seq
+				read++
+			}
+		}
+		r.Close()
+	}
+	if position != last {
+		return fmt.Errorf("session %s: read to %d, the last is %d", id, position, last)
+	}
+	return nil
+}
+
+func TestAReaderIsToldOnceThatItHasCaughtUp(t *testing.T) {
+	t.Parallel()
+	b := setupLog(t, eventlog.FollowerOptions{Page: 2})
+	id := b.session(t)
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	empty, err := b.follower.Follow(ctx, id, 0)
+	require.NoError(t, err)
+	defer empty.Close()
+	events, caughtUp, err := empty.Next(ctx)
+	require.NoError(t, err)
+	require.Empty(t, events)
+	require.True(t, caughtUp)
+
+	runID := b.run(t, id)
+	require.NoError(t, b.appender.Append(ctx, frame(id, runID, 0, 3)))
+	newest, err := b.appender.Position(ctx, id)
+	require.NoError(t, err)
+	full, err := b.follower.Follow(ctx, id, newest-4)
+	require.NoError(t, err)
+	defer full.Close()
+	events, caughtUp, err = full.Next(ctx)
+	require.NoError(t, err)
+	require.Len(t, events, 2)
+	require.False(t, caughtUp)
+	events, caughtUp, err = full.Next(ctx)
+	require.NoError(t, err)
+	require.Len(t, events, 2)
+	require.False(t, caughtUp, "a full page says nothing about what follows")
+	events, caughtUp, err = full.Next(ctx)
+	require.NoError(t, err)
+	require.Empty(t, events)
+	require.True(t, caughtUp)
+	readTo(ctx, t, empty, newest)
+}
+
+func TestPositionsThatCannotBeReadFrom(t *testing.T) {
+	t.Parallel()
+	b := setupLog(t, eventlog.FollowerOptions{})
+	id := b.session(t)
+	runID := b.run(t, id)
+	require.NoError(t, b.appender.Append(t.Context(), frame(id, runID, 0, 10)))
+	newest, err := b.appender.Position(t.Context(), id)
+	require.NoError(t, err)
+
+	_, err = b.follower.Follow(t.Context(), id, newest+1)
+	var future *eventlog.FuturePositionError
+	require.ErrorAs(t, err, &future)
+	require.Equal(t, newest, future.Newest)
+
+	slow, err := b.follower.Follow(t.Context(), id, 1)
+	require.NoError(t, err)
+	defer slow.Close()
+	require.NoError(t, b.db.EventsPrune(t.Context(), id, 5))
+	_, err = b.follower.Follow(t.Context(), id, 4)
+	var gone *eventlog.PositionGoneError
+	require.ErrorAs(t, err, &gone)
+	require.EqualValues(t, 6, gone.First)
+	at, err := b.follower.Follow(t.Context(), id, 5)
+	require.NoError(t, err, "everything behind this position is still there")
+	at.Close()
+
+	_, err = b.follower.Follow(t.Context(), "ses_nobody", 0)
+	require.Equal(t, session.CodeNoSession, session.CodeOf(err))
+}
+
+func TestALostListenConnectionLosesNoEvent(t *testing.T) {
+	t.Parallel()
+	b := setupLog(t, eventlog.FollowerOptions{Poll: time.Hour}) // nothing but the listener
+	id := b.session(t)
+	runID := b.run(t, id)
+	start, err := b.appender.Position(t.Context(), id)
+	require.NoError(t, err)
+	r, err := b.follower.Follow(t.Context(), id, start)
+	require.NoError(t, err)
+	defer r.Close()
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	killer, err := pgx.Connect(ctx, b.url)
+	require.NoError(t, err)
+	defer killer.Close(context.Background())
+	for no := range int64(5) {
+		killed := killListener(ctx, t, killer)
+		require.NoError(t, b.appender.Append(ctx, frame(id, runID, no, 2)))
+		require.NotZero(t, killed)
+		readTo(ctx, t, r, start+2*(no+1))
+	}
+}
+
+// killListener waits for a listening connection and ends it.
+func killListener(ctx context.Context, t *testing.T, conn *pgx.Conn) (pid int) {
+	t.Helper()
+	require.Eventually(t, func() bool {
+		var killed bool
+		err := conn.QueryRow(ctx, `SELECT pid, pg_terminate_backend(pid) FROM pg_stat_activity
+			WHERE datname = current_database() AND application_name LIKE '%(listen)' AND query LIKE 'LISTEN%'`).Scan(&pid, &killed)
+		return err == nil && killed
+	}, 10*time.Second, 5*time.Millisecond)
+	return pid
+}
+
+// deafSource never hears a notification.
+type deafSource struct{ *postgres.DB }
+
+func (deafSource) EventsListen(ctx context.Context, _ func(), _ func([]string)) error {
+	<-ctx.Done()
+	return ctx.Err()
+}
+
+func TestThePollFindsWhatNobodyTold(t *testing.T) {
+	t.Parallel()
+	b := setupLog(t, eventlog.FollowerOptions{})
+	f := eventlog.NewFollower(deafSource{b.db}, eventlog.FollowerOptions{Poll: 20 * time.Millisecond})
+	f.Start()
+	defer f.Stop()
+	id := b.session(t)
+	runID := b.run(t, id)
+	start, err := b.appender.Position(t.Context(), id)
+	require.NoError(t, err)
+	r, err := f.Follow(t.Context(), id, start)
+	require.NoError(t, err)
+	defer r.Close()
+	_, caughtUp, err := r.Next(t.Context())
+	require.NoError(t, err)
+	require.True(t, caughtUp)
+	require.NoError(t, b.appender.Append(t.Context(), frame(id, runID, 0, 3)))
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	readTo(ctx, t, r, start+3)
+}
+
+func TestReadersEndWithTheirFollowerAndWhenClosed(t *testing.T) {
+	t.Parallel()
+	b := setupLog(t, eventlog.FollowerOptions{})
+	id := b.session(t)
+	follow := func() *eventlog.Reader {
+		r, err := b.follower.Follow(t.Context(), id, 0)
+		require.NoError(t, err)
+		_, _, err = r.Next(t.Context())
+		require.NoError(t, err)
+		return r
+	}
+	closed, stopped := follow(), follow()
+	ends := make(chan error, 2)
+	go func() { _, _, err := closed.Next(t.Context()); ends <- err }()
+	closed.Close()
+	closed.Close()
+	require.ErrorIs(t, <-ends, eventlog.ErrReaderClosed)
+	go func() { _, _, err := stopped.Next(t.Context()); ends <- err }()
+	b.follower.Stop()
+	b.follower.Stop()
+	b.follower.Start()
+	require.ErrorIs(t, <-ends, eventlog.ErrFollowerStopped)
+	_, err := b.follower.Follow(t.Context(), id, 0)
+	require.ErrorIs(t, err, eventlog.ErrFollowerStopped)
+	stopped.Close()
+
+	never := eventlog.NewFollower(b.db, eventlog.FollowerOptions{})
+	never.Stop()
+	never.Start()
+	_, err = never.Follow(t.Context(), id, 0)
+	require.ErrorIs(t, err, eventlog.ErrFollowerStopped)
+}
+
+func TestAReaderGoesWhenItsContextEnds(t *testing.T) {
+	t.Parallel()
+	b := setupLog(t, eventlog.FollowerOptions{})
+	id := b.session(t)
+	r, err := b.follower.Follow(t.Context(), id, 0)
+	require.NoError(t, err)
+	defer r.Close()
+	_, _, err = r.Next(t.Context())
+	require.NoError(t, err)
+	ctx, cancel := context.WithCancelCause(t.Context())
+	ends := make(chan error, 1)
+	go func() { _, _, err := r.Next(ctx); ends <- err }()
+	cancel(context.DeadlineExceeded)
+	require.ErrorIs(t, <-ends, context.DeadlineExceeded)
+}
