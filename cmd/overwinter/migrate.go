@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"strings"
 	"text/tabwriter"
 	"time"
 )
@@ -36,14 +37,17 @@ func (c *MigrateStatusCmd) Run(ctx context.Context, logger *slog.Logger, s strea
 	if err != nil {
 		return err
 	}
-	table := tabwriter.NewWriter(s.stdout, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(table, "VERSION\tNAME\tAPPLIED")
+	rows := []string{"VERSION\tNAME\tAPPLIED"}
 	for _, m := range migrations {
 		applied := "pending"
 		if !m.AppliedAt.IsZero() {
 			applied = m.AppliedAt.Format(time.RFC3339)
 		}
-		fmt.Fprintf(table, "%d\t%s\t%s\n", m.Version, m.Name, applied)
+		rows = append(rows, fmt.Sprintf("%d\t%s\t%s", m.Version, m.Name, applied))
+	}
+	table := tabwriter.NewWriter(s.stdout, 0, 0, 2, ' ', 0)
+	if _, err := fmt.Fprintln(table, strings.Join(rows, "\n")); err != nil {
+		return fmt.Errorf("print migrations: %w", err)
 	}
 	return table.Flush()
 }

@@ -110,7 +110,7 @@ func (p program) fail(code int, err error) int {
 		}
 		message.WriteString(strings.TrimSpace(line))
 	}
-	fmt.Fprintf(p.stderr, "overwinter: %s\n", &message)
+	_, _ = fmt.Fprintf(p.stderr, "overwinter: %s\n", &message) // the code says it as well
 	return code
 }
 

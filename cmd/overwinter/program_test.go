@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"os"
-	"regexp"
 	"testing"
 	"time"
 
@@ -16,7 +15,7 @@ func TestVersionIsOneLine(t *testing.T) {
 	t.Parallel()
 	r := run(t.Context(), "version")
 	require.Equal(t, exitDone, r.code)
-	require.Regexp(t, regexp.MustCompile(`^overwinter \S+ go1\.\S+ \w+/\w+\n$`), r.stdout)
+	require.Regexp(t, `^overwinter \S+ go1\.\S+ \w+/\w+\n$`, r.stdout)
 	require.Empty(t, r.stderr)
 }
 
@@ -42,7 +41,7 @@ func TestWrongUsageEndsWithTwoAndOneLine(t *testing.T) {
 		r := run(t.Context(), args...)
 		require.Equal(t, exitUsage, r.code, name)
 		require.Empty(t, r.stdout, name)
-		require.Regexp(t, regexp.MustCompile(`^overwinter: [^\n]+\n$`), r.stderr, name)
+		require.Regexp(t, `^overwinter: [^\n]+\n$`, r.stderr, name)
 	}
 }
 
@@ -51,7 +50,7 @@ func TestFailureEndsWithOne(t *testing.T) {
 	r := run(t.Context(), "migrate", "status", "--database-url=postgres://nobody@127.0.0.1:1/nothing?connect_timeout=1")
 	require.Equal(t, exitFailed, r.code)
 	require.Empty(t, r.stdout)
-	require.Regexp(t, regexp.MustCompile(`^overwinter: [^\n]+\n$`), r.stderr)
+	require.Regexp(t, `^overwinter: [^\n]+\n$`, r.stderr)
 }
 
 func TestMigrates(t *testing.T) {

@@ -192,11 +192,10 @@ type bundle struct {
 
 func setup(t *testing.T) bundle {
 	t.Helper()
-	// Not t.TempDir: Postgres may have to run as another user, who cannot pass through that.
-	dir, err := os.MkdirTemp("", "devstack-test-")
-	require.NoError(t, err)
+	dir := t.TempDir()
+	// As root, Postgres runs as another user, who must be able to pass.
+	require.NoError(t, os.Chmod(filepath.Dir(dir), 0o755))
 	require.NoError(t, os.Chmod(dir, 0o755))
-	t.Cleanup(func() { require.NoError(t, os.RemoveAll(dir)) })
 	self, err := os.Executable()
 	require.NoError(t, err)
 	b := bundle{t: t, dir: dir, dataDir: filepath.Join(dir, "data"), program: filepath.Join(dir, "program"), output: &buffer{}}

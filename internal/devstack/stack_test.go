@@ -176,7 +176,8 @@ func TestEndsAPostgresThatNobodyOwns(t *testing.T) {
 
 	b.run(b.config()).end()
 	select {
-	case <-ended:
+	case err := <-ended:
+		require.NoError(t, err, "it was shut down, not killed")
 	case <-time.After(10 * time.Second):
 		require.Fail(t, "the stray Postgres is still there")
 	}

@@ -77,11 +77,10 @@ func (c *child) stopping() bool {
 	}
 }
 
-// supervise runs the program again and again until it is stopped or fails its first start.
-func (c *child) supervise() {
+// supervise runs the program again and again until it is stopped or fails its first start. Its ctx
+// never ends: only stop and kill end a child.
+func (c *child) supervise(ctx context.Context) {
 	defer close(c.done)
-	ctx, cancel := context.WithCancel(context.Background())
-	defer cancel()
 	var pauses backoff
 	for {
 		readyFor, err := c.runOnce(ctx)
@@ -148,7 +147,7 @@ func (c *child) runOnce(ctx context.Context) (readyFor time.Duration, err error)
 		}
 		return 0, c.startFailed(fmt.Sprintf("it ended with %s%s", p.status, c.lastWords()))
 	case <-c.asked:
-		c.end(p)
+		c.end(ctx, p)
 		return 0, errStopped
 	}
 
@@ -163,7 +162,7 @@ func (c *child) runOnce(ctx context.Context) (readyFor time.Duration, err error)
 	case <-p.ended:
 		return time.Since(readySince), fmt.Errorf("it ended with %s%s", p.status, c.lastWords())
 	case <-c.asked:
-		c.end(p)
+		c.end(ctx, p)
 		return time.Since(readySince), errStopped
 	}
 }
@@ -223,7 +222,7 @@ func (c *child) probe(ctx context.Context) error {
 }
 
 // end stops the process: it is asked, and killed when its time is up or on demand.
-func (c *child) end(p *process) {
+func (c *child) end(ctx context.Context, p *process) {
 	p.signal(c.spec.StopSignal)
 	deadline := time.NewTimer(c.spec.StopTimeout)
 	defer deadline.Stop()
@@ -232,7 +231,7 @@ func (c *child) end(p *process) {
 		return
 	case <-c.ordered:
 	case <-deadline.C:
-		c.logger.LogAttrs(context.Background(), slog.LevelWarn, "child did not end in time and is killed",
+		c.logger.LogAttrs(ctx, slog.LevelWarn, "child did not end in time and is killed",
 			slog.Duration("timeout", c.spec.StopTimeout))
 	}
 	p.signalGroup(syscall.SIGKILL)

@@ -37,9 +37,9 @@ func play(role string, args []string) int {
 		if err := os.WriteFile(args[0], nil, 0o600); err != nil {
 			return 1
 		}
-		fmt.Println(`{"level":"WARN","msg":"look here","count":3}`)
+		_, _ = fmt.Fprintln(os.Stdout, `{"level":"WARN","msg":"look here","count":3}`)
 		<-signals
-		fmt.Println("bye")
+		_, _ = fmt.Fprintln(os.Stdout, "bye")
 		return 0
 	case "fail":
 		fmt.Fprintln(os.Stderr, "cannot find my shoes")

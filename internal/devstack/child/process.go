@@ -70,7 +70,7 @@ func startProcess(c Command, spawn *spawner, log *logFile) (_ *process, err erro
 func (p *process) wait(output *os.File, copied <-chan struct{}) {
 	defer close(p.ended)
 	// The group is killed while its leader is not reaped yet, so its number cannot be another's.
-	for unix.Waitid(unix.P_PID, p.cmd.Process.Pid, nil, unix.WEXITED|unix.WNOWAIT, nil) == unix.EINTR { //nolint:errorlint // an errno as it comes
+	for unix.Waitid(unix.P_PID, p.cmd.Process.Pid, nil, unix.WEXITED|unix.WNOWAIT, nil) == unix.EINTR {
 	}
 	p.signalGroup(syscall.SIGKILL)
 	_ = p.cmd.Wait() // a bad exit code is in the state

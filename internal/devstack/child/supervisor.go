@@ -77,7 +77,7 @@ func (s *Supervisor) Start(ctx context.Context, spec Spec) error {
 	s.children[spec.Name] = c
 	s.mu.Unlock()
 
-	go c.supervise()
+	go c.supervise(context.WithoutCancel(ctx))
 	select {
 	case <-c.firstReady:
 		return nil
