@@ -16,6 +16,7 @@ import (
 )
 
 func TestAnAbortReachesTheAgentWithin100ms(t *testing.T) {
+	t.Parallel()
 	b := setup(t)
 	w := b.started("run_1", `echo ready; read -r go; read -r abort; echo "heard $abort"; read -r more; echo "and $more"`, "go\n")
 	w.line("ready")
@@ -30,6 +31,7 @@ func TestAnAbortReachesTheAgentWithin100ms(t *testing.T) {
 }
 
 func TestAnAbortBySignalReachesTheProcessGroup(t *testing.T) {
+	t.Parallel()
 	b := setup(t)
 	w := b.started("run_1", `trap 'echo caught; exit 3' INT; echo ready; sleep 1000 & wait`, "go\n")
 	w.line("ready")
@@ -41,6 +43,7 @@ func TestAnAbortBySignalReachesTheProcessGroup(t *testing.T) {
 }
 
 func TestWhatDoesNotHeedAnAbortIsKilledWithItsTree(t *testing.T) {
+	t.Parallel()
 	b := setup(t)
 	// One child in a session of its own, one double-forked from there, one that
 	// refuses every signal that can be refused: none may outlive the agent.
@@ -74,6 +77,7 @@ echo ready; while :; do sleep 1000; done`
 }
 
 func TestATreeThatForksAllTheTimeIsKilled(t *testing.T) {
+	t.Parallel()
 	b := setup(t)
 	// Each generation starts the next in a new session and goes away.
 	script := `cat > fork.sh <<'X'
@@ -91,6 +95,7 @@ setsid sh fork.sh & while [ ! -e alive ]; do sleep 0.01; done; echo ready; sleep
 }
 
 func TestASettledTurnIsNotKilled(t *testing.T) {
+	t.Parallel()
 	b := setup(t)
 	w := b.started("run_1", echo, "one\n")
 	w.line("got one")
@@ -109,6 +114,7 @@ func TestASettledTurnIsNotKilled(t *testing.T) {
 }
 
 func TestAnAbortOfARunThatIsOverReachesNothing(t *testing.T) {
+	t.Parallel()
 	b := setup(t)
 	w := b.started("run_1", echo, "one\n")
 	w.line("got one")
@@ -121,6 +127,7 @@ func TestAnAbortOfARunThatIsOverReachesNothing(t *testing.T) {
 }
 
 func TestAnAbortThatComesBeforeItsRunWaitsForIt(t *testing.T) {
+	t.Parallel()
 	b := setup(t)
 	require.True(t, b.abort("run_2", runner.Interrupt{Stdin: []byte("abort\n"), Grace: time.Minute}))
 	w := b.started("run_1", echo, "one\n")
@@ -137,6 +144,7 @@ func TestAnAbortThatComesBeforeItsRunWaitsForIt(t *testing.T) {
 }
 
 func TestAnAgentThatClosesItsStdinEndsTheRun(t *testing.T) {
+	t.Parallel()
 	b := setup(t)
 	w := b.started("run_1", `exec <&-; echo closed; while :; do sleep 1000; done`, strings.Repeat("x", 1<<20))
 	w.line("closed")
@@ -144,6 +152,7 @@ func TestAnAgentThatClosesItsStdinEndsTheRun(t *testing.T) {
 }
 
 func TestAnAgentThatDoesNotReadIsStillKilled(t *testing.T) {
+	t.Parallel()
 	b := setup(t)
 	w := b.started("run_1", `echo ready; while :; do sleep 1000; done`, strings.Repeat("x", 1<<20)) // more than a pipe holds
 	w.line("ready")
@@ -154,6 +163,7 @@ func TestAnAgentThatDoesNotReadIsStillKilled(t *testing.T) {
 }
 
 func TestAnUnknownSignalIsRefused(t *testing.T) {
+	t.Parallel()
 	b := setup(t)
 	w := b.started("run_1", echo, "one\n")
 	w.line("got one")

@@ -14,6 +14,7 @@ import (
 )
 
 func TestARunThatWasOpenWhenTheRunnerDiedIsCut(t *testing.T) {
+	t.Parallel()
 	b := setup(t)
 	w := b.started("run_1", `echo $$ > pid; `+echo, "one\n")
 	w.line("got one")
@@ -46,6 +47,7 @@ func gone(pid int) bool {
 }
 
 func TestARunWhoseAgentHadEndedIsNotCut(t *testing.T) {
+	t.Parallel()
 	b := setup(t)
 	w := b.started("run_1", `read -r x; echo bye`, "one\n")
 	require.Zero(t, w.exit().Code)
@@ -58,6 +60,7 @@ func TestARunWhoseAgentHadEndedIsNotCut(t *testing.T) {
 }
 
 func TestATornRecordIsCutOff(t *testing.T) {
+	t.Parallel()
 	b := setup(t)
 	w := b.started("run_1", echo, "one\n")
 	w.line("got one")
@@ -77,6 +80,7 @@ func TestATornRecordIsCutOff(t *testing.T) {
 }
 
 func TestACrashIsReportedWithCodeAndStderr(t *testing.T) {
+	t.Parallel()
 	b := setup(t)
 	w := b.started("run_1", `read -r x; echo "out of luck" >&2; exit 42`, "one\n")
 	r := w.exit()
@@ -91,6 +95,7 @@ func TestACrashIsReportedWithCodeAndStderr(t *testing.T) {
 }
 
 func TestTheAgentIsStartedAgainAfterACrash(t *testing.T) {
+	t.Parallel()
 	b := setup(t)
 	script := `read -r x; echo "got $x"; [ "$x" = crash ] && exit 3; read -r y`
 	w := b.started("run_1", script, "crash\n")
@@ -101,6 +106,7 @@ func TestTheAgentIsStartedAgainAfterACrash(t *testing.T) {
 }
 
 func TestWhatCannotBeStartedEndsAtOnce(t *testing.T) {
+	t.Parallel()
 	b := setup(t)
 	cases := map[string]runner.Launch{
 		"no_such_file":    {Argv: []string{"/no/such/agent"}, Dir: b.paths.Workspace},
@@ -121,6 +127,7 @@ func TestWhatCannotBeStartedEndsAtOnce(t *testing.T) {
 }
 
 func TestStderrIsBoundedAndItsEndIsKept(t *testing.T) {
+	t.Parallel()
 	b := setup(t)
 	w := b.started("run_1", `read -r x; i=0; while [ $i -lt 60 ]; do head -c 100000 /dev/zero | tr '\0' 'e' | fold -w 999 >&2; echo >&2; i=$((i+1)); done; echo "the end" >&2; exit 1`, "go\n")
 	r := w.exit()
@@ -139,6 +146,7 @@ func TestStderrIsBoundedAndItsEndIsKept(t *testing.T) {
 }
 
 func TestADetachedChildThatHoldsTheOutputOpenDoesNotHoldTheExitBack(t *testing.T) {
+	t.Parallel()
 	b := setup(t)
 	w := b.started("run_1", `read -r x; setsid sh -c 'trap "" TERM HUP; sleep 1000' & echo bye; exit 5`, "go\n")
 	w.line("bye")
@@ -146,6 +154,7 @@ func TestADetachedChildThatHoldsTheOutputOpenDoesNotHoldTheExitBack(t *testing.T
 }
 
 func TestASecondRunnerOfTheSameDirectoryIsRefused(t *testing.T) {
+	t.Parallel()
 	b := setup(t)
 	cmd := b.command(t.Context(), b.paths.Serve())
 	cmd.Env = append(cmd.Env, runner.TokenVariable+"="+b.hash)
@@ -156,6 +165,7 @@ func TestASecondRunnerOfTheSameDirectoryIsRefused(t *testing.T) {
 }
 
 func TestServeNeedsATokenHash(t *testing.T) {
+	t.Parallel()
 	b := setup(t)
 	cmd := b.command(t.Context(), b.paths.Serve())
 	cmd.Env = append(cmd.Env, runner.TokenVariable+"=short")
@@ -166,6 +176,7 @@ func TestServeNeedsATokenHash(t *testing.T) {
 }
 
 func TestWithoutARunnerCommandsSaySo(t *testing.T) {
+	t.Parallel()
 	b := setup(t)
 	b.stop(syscall.SIGTERM)
 	_, _, code := b.run(b.paths.Ping(runner.PingRequest{Token: b.token}))

@@ -46,6 +46,7 @@ func (b *sandbox) turn(run, content string, resume bool, during func(*worker)) (
 }
 
 func TestTheDemoAgentWorksUnderTheRunner(t *testing.T) {
+	t.Parallel()
 	b := setup(t)
 	w, end := b.turn("run_1", "write hello.txt: hello from the demo", false, nil)
 	require.Equal(t, "completed", string(end.Outcome))

@@ -17,6 +17,7 @@ import (
 )
 
 func TestDeliversAPromptAndNumbersWhatTheAgentSays(t *testing.T) {
+	t.Parallel()
 	b := setup(t)
 	w := b.attach(runner.Hello{Run: "run_1"})
 	require.Equal(t, runner.Welcome{Version: runner.ProtocolVersion, Delivery: runner.NotStarted, LastFrame: -1}, w.Welcome())
@@ -38,6 +39,7 @@ func TestDeliversAPromptAndNumbersWhatTheAgentSays(t *testing.T) {
 }
 
 func TestOneProcessServesManyRuns(t *testing.T) {
+	t.Parallel()
 	b := setup(t)
 	script := `n=0; while read -r line; do n=$((n+1)); echo "$n $line"; done`
 	for i := range 3 {
@@ -49,6 +51,7 @@ func TestOneProcessServesManyRuns(t *testing.T) {
 }
 
 func TestANewWorkerGoesOnWhereTheOldOneDied(t *testing.T) {
+	t.Parallel()
 	b := setup(t)
 	const total = 400
 	// The agent waits for word in the middle, so that there is a middle.
@@ -76,6 +79,7 @@ i=0; while [ $i -lt %d ]; do echo "line $i"; i=$((i+1)); [ $i = 200 ] && read -r
 }
 
 func TestANewLinkDisplacesTheOld(t *testing.T) {
+	t.Parallel()
 	b := setup(t)
 	old := b.started("run_1", echo, "one\n")
 	old.line("got one")
@@ -90,6 +94,7 @@ func TestANewLinkDisplacesTheOld(t *testing.T) {
 }
 
 func TestADisplacedAttachEndsThoughNobodyReadsIt(t *testing.T) {
+	t.Parallel()
 	b := setup(t)
 	h := runner.Hello{Run: "run_1", Token: b.token}
 	cmd := b.command(t.Context(), b.paths.Attach(h))
@@ -118,6 +123,7 @@ func TestADisplacedAttachEndsThoughNobodyReadsIt(t *testing.T) {
 }
 
 func TestASlowWorkerDoesNotHoldTheAgentBack(t *testing.T) {
+	t.Parallel()
 	b := setup(t)
 	w := b.started("run_1", `head -c 20000000 /dev/zero | tr '\0' 'x' | fold -w 1000; echo; : > done; read -r x; read -r x`, "go\n")
 	b.file("done") // nobody has called Next
@@ -125,6 +131,7 @@ func TestASlowWorkerDoesNotHoldTheAgentBack(t *testing.T) {
 }
 
 func TestStartingTwiceDeliversOnce(t *testing.T) {
+	t.Parallel()
 	b := setup(t)
 	w := b.started("run_1", echo, "one\n")
 	w.line("got one")
@@ -140,6 +147,7 @@ func TestStartingTwiceDeliversOnce(t *testing.T) {
 }
 
 func TestAWrongTokenIsRefused(t *testing.T) {
+	t.Parallel()
 	b := setup(t)
 	other, _ := runner.NewToken()
 	w, err := b.tryAttach(runner.Hello{Run: "run_1", Token: other})
@@ -161,6 +169,7 @@ func TestAWrongTokenIsRefused(t *testing.T) {
 }
 
 func TestAnOlderAttemptDoesNotDisplaceANewerOne(t *testing.T) {
+	t.Parallel()
 	b := setup(t)
 	w := b.attach(runner.Hello{Run: "run_1", Attempt: 2})
 	_, err := b.tryAttach(runner.Hello{Run: "run_1", Attempt: 1})
@@ -172,6 +181,7 @@ func TestAnOlderAttemptDoesNotDisplaceANewerOne(t *testing.T) {
 }
 
 func TestNeitherArgvNorEnvironmentOfTheAgentHoldsWhatItShouldNotKnow(t *testing.T) {
+	t.Parallel()
 	b := setup(t)
 	w := b.attach(runner.Hello{Run: "run_1"})
 	require.NoError(t, w.Start(runner.Start{
@@ -198,6 +208,7 @@ func TestNeitherArgvNorEnvironmentOfTheAgentHoldsWhatItShouldNotKnow(t *testing.
 }
 
 func TestTheSocketIsForItsUserAlone(t *testing.T) {
+	t.Parallel()
 	b := setup(t)
 	info, err := os.Stat(filepath.Join(b.paths.State, "runner.sock"))
 	require.NoError(t, err)
@@ -205,6 +216,7 @@ func TestTheSocketIsForItsUserAlone(t *testing.T) {
 }
 
 func TestCarriesAFloodOfFrames(t *testing.T) {
+	t.Parallel()
 	b := setup(t)
 	const total = 100_000
 	w := b.started("run_1", fmt.Sprintf(`read -r go; seq 1 %d; read -r go`, total), "go\n")
@@ -217,6 +229,7 @@ func TestCarriesAFloodOfFrames(t *testing.T) {
 }
 
 func TestALineOverTheBoundIsCut(t *testing.T) {
+	t.Parallel()
 	b := setup(t)
 	w := b.started("run_1", fmt.Sprintf(`read -r go; head -c %d /dev/zero | tr '\0' 'x'; echo; echo after; printf torn`, runner.MaxLine+5000), "go\n")
 	w.line("after")
@@ -228,6 +241,7 @@ func TestALineOverTheBoundIsCut(t *testing.T) {
 }
 
 func TestASecondLaunchReplacesTheProcess(t *testing.T) {
+	t.Parallel()
 	b := setup(t)
 	w := b.started("run_1", echo, "one\n")
 	w.line("got one")
@@ -244,6 +258,7 @@ func TestASecondLaunchReplacesTheProcess(t *testing.T) {
 }
 
 func TestTheSameKeyKeepsTheProcess(t *testing.T) {
+	t.Parallel()
 	b := setup(t)
 	first, second := b.shell(echo), b.shell(echo+" # --resume")
 	first.Key, second.Key = "model-a", "model-a"
@@ -258,6 +273,7 @@ func TestTheSameKeyKeepsTheProcess(t *testing.T) {
 }
 
 func TestTheCommandLineMustNameTheRunOfTheHello(t *testing.T) {
+	t.Parallel()
 	b := setup(t)
 	cmd := b.command(t.Context(), b.paths.Attach(runner.Hello{Run: "run_2"}))
 	var hello bytes.Buffer
@@ -268,6 +284,7 @@ func TestTheCommandLineMustNameTheRunOfTheHello(t *testing.T) {
 }
 
 func TestManyRunsHoldNeitherFilesNorFramesForEver(t *testing.T) {
+	t.Parallel()
 	b := setup(t)
 	files := func() int {
 		fds, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", b.serve.Process.Pid))

@@ -53,7 +53,6 @@ type sandbox struct {
 
 func setup(t *testing.T) *sandbox {
 	t.Helper()
-	t.Parallel()
 	root, err := os.MkdirTemp("", "owr") // short: a socket's path is at most 107 bytes
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, os.RemoveAll(root)) })

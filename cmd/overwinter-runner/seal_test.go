@@ -25,6 +25,7 @@ func hashOf(text string) string {
 }
 
 func TestSealStopsEverythingAndDescribesWhatIsThere(t *testing.T) {
+	t.Parallel()
 	b := setup(t)
 	w := b.attach(runner.Hello{Run: "run_1"})
 	launch := b.shell(`setsid sleep 1000 & echo $! > child; while read -r line; do echo "$line" >> "$HOME/one.txt"; echo "got $line"; done; echo "last words" >> "$HOME/one.txt"`)
@@ -78,6 +79,7 @@ func TestSealStopsEverythingAndDescribesWhatIsThere(t *testing.T) {
 }
 
 func TestSealKillsAnAgentThatWillNotEnd(t *testing.T) {
+	t.Parallel()
 	b := setup(t)
 	w := b.started("run_1", `trap '' TERM; echo ready; while :; do sleep 1000; done`, "")
 	w.line("ready")
@@ -90,6 +92,7 @@ func TestSealKillsAnAgentThatWillNotEnd(t *testing.T) {
 }
 
 func TestSealOfASandboxThatNeverRan(t *testing.T) {
+	t.Parallel()
 	b := setup(t)
 	seal, segments := b.seal(runner.SealRequest{})
 	require.Equal(t, runner.Seal{Manifest: session.Manifest{AgentFiles: []session.ManifestFile{}}, LastFrame: -1}, seal)
@@ -97,6 +100,7 @@ func TestSealOfASandboxThatNeverRan(t *testing.T) {
 }
 
 func TestAStartThatHadToWaitForASealIsRefused(t *testing.T) {
+	t.Parallel()
 	b := setup(t)
 	// The agent ends when we say so, and the seal waits for it.
 	w := b.started("run_1", `echo ready; while [ ! -e end ]; do sleep 0.01; done`, "")
@@ -157,6 +161,7 @@ func (b *sandbox) verify(m session.Manifest) runner.Verification {
 }
 
 func TestVerifyFindsWhatIsChangedAndWhatIsMissing(t *testing.T) {
+	t.Parallel()
 	b := setup(t)
 	a, c := b.write("log/a.jsonl", "aaaa", os.O_APPEND), b.write("log/c.jsonl", "cccc", os.O_APPEND)
 	d := b.write("one.txt", "dddd", os.O_APPEND)
@@ -172,6 +177,7 @@ func TestVerifyFindsWhatIsChangedAndWhatIsMissing(t *testing.T) {
 }
 
 func TestTheManifestKnowsTheRepository(t *testing.T) {
+	t.Parallel()
 	if _, err := exec.LookPath("git"); err != nil {
 		t.Skip("git is not installed")
 	}
@@ -214,6 +220,7 @@ func TestTheManifestKnowsTheRepository(t *testing.T) {
 }
 
 func TestARepositoryCannotMakeTheManifestRunItsCommands(t *testing.T) {
+	t.Parallel()
 	if _, err := exec.LookPath("git"); err != nil {
 		t.Skip("git is not installed")
 	}

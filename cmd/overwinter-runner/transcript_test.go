@@ -78,6 +78,7 @@ func (b *sandbox) write(name, text string, flag int) string {
 }
 
 func TestHandsOverTranscriptsAsTheyGrow(t *testing.T) {
+	t.Parallel()
 	b := setup(t)
 	w := b.agentFiles("run_1", nil)
 	s := store{}
@@ -98,6 +99,7 @@ func TestHandsOverTranscriptsAsTheyGrow(t *testing.T) {
 }
 
 func TestSendsOnlyWhatTheWorkerDoesNotHave(t *testing.T) {
+	t.Parallel()
 	b := setup(t)
 	path := b.write("one.txt", "0123456789", os.O_APPEND)
 	s := store{path: {Path: path, Version: 3, Data: []byte("!!!!")}} // the runner cannot know what is stored
@@ -108,6 +110,7 @@ func TestSendsOnlyWhatTheWorkerDoesNotHave(t *testing.T) {
 }
 
 func TestARewrittenTranscriptGetsANewVersion(t *testing.T) {
+	t.Parallel()
 	rewrites := map[string]func(b *sandbox, path string) string{
 		"shorter": func(b *sandbox, path string) string {
 			b.write("one.txt", "new\n", os.O_TRUNC)
@@ -136,6 +139,7 @@ func TestARewrittenTranscriptGetsANewVersion(t *testing.T) {
 	}
 	for name, rewrite := range rewrites {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			b := setup(t)
 			path := b.write("one.txt", strings.Repeat("x", 10_000), os.O_APPEND)
 			w := b.agentFiles("run_1", nil)
@@ -155,6 +159,7 @@ func TestARewrittenTranscriptGetsANewVersion(t *testing.T) {
 }
 
 func TestAReplacedFileWithTheSameBeginningIsAppendedTo(t *testing.T) {
+	t.Parallel()
 	b := setup(t)
 	path := b.write("one.txt", "one\n", os.O_APPEND)
 	w := b.agentFiles("run_1", nil)
@@ -166,6 +171,7 @@ func TestAReplacedFileWithTheSameBeginningIsAppendedTo(t *testing.T) {
 }
 
 func TestARewriteThatNoWorkerStoredIsSentToTheNext(t *testing.T) {
+	t.Parallel()
 	b := setup(t)
 	path := b.write("one.txt", "one\n", os.O_APPEND)
 	w := b.agentFiles("run_1", nil)
@@ -181,6 +187,7 @@ func TestARewriteThatNoWorkerStoredIsSentToTheNext(t *testing.T) {
 }
 
 func TestATranscriptBehindWhatIsStoredIsSentWhole(t *testing.T) {
+	t.Parallel()
 	b := setup(t)
 	path := b.write("one.txt", "old\n", os.O_APPEND) // an older snapshot was restored
 	s := store{path: {Path: path, Version: 1, Data: []byte("old\nnewer\n")}}
@@ -191,6 +198,7 @@ func TestATranscriptBehindWhatIsStoredIsSentWhole(t *testing.T) {
 }
 
 func TestPutWritesFilesWhole(t *testing.T) {
+	t.Parallel()
 	b := setup(t)
 	big := bytes.Repeat([]byte("transcript\n"), 400_000)
 	files := []session.TranscriptFile{

@@ -38,7 +38,6 @@ func (p *peer) say(m Message) {
 
 func setup(t *testing.T) (*peer, *io.PipeWriter, *io.PipeReader) {
 	t.Helper()
-	t.Parallel()
 	in, stdin := io.Pipe()
 	stdout, out := io.Pipe()
 	t.Cleanup(func() { _ = errors.Join(in.Close(), out.Close()) })
@@ -61,6 +60,7 @@ func dialed(t *testing.T) (*peer, *Link) {
 }
 
 func TestDialSaysHelloAndHearsWelcome(t *testing.T) {
+	t.Parallel()
 	p, l := dialed(t)
 	require.EqualValues(t, 9, l.Welcome().LastFrame)
 	var sending sync.WaitGroup
@@ -74,6 +74,7 @@ func TestDialSaysHelloAndHearsWelcome(t *testing.T) {
 }
 
 func TestDialFailsWithTheRunnersRefusal(t *testing.T) {
+	t.Parallel()
 	p, stdin, stdout := setup(t)
 	go func() {
 		_, _ = ReadMessage(p.in)
@@ -88,6 +89,7 @@ func TestDialFailsWithTheRunnersRefusal(t *testing.T) {
 }
 
 func TestDialEndsWithItsContext(t *testing.T) {
+	t.Parallel()
 	_, stdin, stdout := setup(t)
 	ctx, cancel := context.WithCancelCause(t.Context())
 	gone := errors.New("gone")
@@ -97,6 +99,7 @@ func TestDialEndsWithItsContext(t *testing.T) {
 }
 
 func TestDialFailsWhenTheExecEndsSilently(t *testing.T) {
+	t.Parallel()
 	p, stdin, stdout := setup(t)
 	require.NoError(t, errors.Join(p.in.Close(), p.out.Close()))
 	_, err := Dial(t.Context(), stdin, stdout, Hello{Run: "run_1"})
@@ -104,6 +107,7 @@ func TestDialFailsWhenTheExecEndsSilently(t *testing.T) {
 }
 
 func TestNextTellsWhyALinkEnded(t *testing.T) {
+	t.Parallel()
 	ends := map[string]struct {
 		say  func(*peer)
 		want func(*testing.T, error)
@@ -127,6 +131,7 @@ func TestNextTellsWhyALinkEnded(t *testing.T) {
 	}
 	for name, end := range ends {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			p, l := dialed(t)
 			p.say(&Frame{No: 3, Stream: Stdout})
 			end.say(p)
@@ -141,6 +146,7 @@ func TestNextTellsWhyALinkEnded(t *testing.T) {
 }
 
 func TestCloseEndsEverythingThatWaits(t *testing.T) {
+	t.Parallel()
 	_, l := dialed(t)
 	var waiting sync.WaitGroup
 	waiting.Go(func() { _, _ = l.Next(context.Background()) })
@@ -154,6 +160,7 @@ func TestCloseEndsEverythingThatWaits(t *testing.T) {
 }
 
 func TestCloseDoesNotWaitForAReaderWhoseMessagesNobodyTakes(t *testing.T) {
+	t.Parallel()
 	p, l := dialed(t)
 	var flood sync.WaitGroup
 	flood.Go(func() {

@@ -23,7 +23,6 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func setup(t *testing.T) (*Journal, string) {
 	t.Helper()
-	t.Parallel()
 	dir := t.TempDir()
 	j, err := Create(dir, "run_1")
 	require.NoError(t, err)
@@ -67,6 +66,7 @@ func read(t *testing.T, j *Journal, from int64) []runner.Frame {
 }
 
 func TestGivesBackWhatWasAppended(t *testing.T) {
+	t.Parallel()
 	j, dir := setup(t)
 	require.NoError(t, j.Mark(Delivering))
 	fill(t, j, 10)
@@ -85,6 +85,7 @@ func TestGivesBackWhatWasAppended(t *testing.T) {
 }
 
 func TestGoesOnAfterItWasOpenedAgain(t *testing.T) {
+	t.Parallel()
 	j, dir := setup(t)
 	fill(t, j, 3)
 	require.NoError(t, j.Close())
@@ -96,8 +97,10 @@ func TestGoesOnAfterItWasOpenedAgain(t *testing.T) {
 }
 
 func TestNothingFollowsAFinalMark(t *testing.T) {
+	t.Parallel()
 	for _, final := range []Mark{Cut, Closed, Sealed} {
 		t.Run(fmt.Sprint(final), func(t *testing.T) {
+			t.Parallel()
 			j, dir := setup(t)
 			fill(t, j, 1)
 			require.NoError(t, j.Mark(final))
@@ -119,6 +122,7 @@ func TestNothingFollowsAFinalMark(t *testing.T) {
 }
 
 func TestAReaderWaitsForTheWriter(t *testing.T) {
+	t.Parallel()
 	j, _ := setup(t)
 	const total = 5000
 	var readers sync.WaitGroup
@@ -148,6 +152,7 @@ func TestAReaderWaitsForTheWriter(t *testing.T) {
 }
 
 func TestATornTailIsCutOffWhereverItTore(t *testing.T) {
+	t.Parallel()
 	j, dir := setup(t)
 	require.NoError(t, j.Mark(Delivering))
 	fill(t, j, 4)
@@ -181,6 +186,7 @@ func TestATornTailIsCutOffWhereverItTore(t *testing.T) {
 }
 
 func TestADamagedRecordEndsTheJournal(t *testing.T) {
+	t.Parallel()
 	j, dir := setup(t)
 	fill(t, j, 3)
 	path := filepath.Join(dir, "run_1.log")
@@ -192,6 +198,7 @@ func TestADamagedRecordEndsTheJournal(t *testing.T) {
 }
 
 func TestTheIndexIsRebuilt(t *testing.T) {
+	t.Parallel()
 	j, dir := setup(t)
 	fill(t, j, 5)
 	require.NoError(t, os.Remove(filepath.Join(dir, "run_1.idx")))
@@ -201,6 +208,7 @@ func TestTheIndexIsRebuilt(t *testing.T) {
 }
 
 func TestAFailedAppendLeavesNothingBehind(t *testing.T) {
+	t.Parallel()
 	j, dir := setup(t)
 	fill(t, j, 2)
 	log := j.log
@@ -232,6 +240,7 @@ func TestTheNameOfARunIsNoPath(t *testing.T) {
 }
 
 func TestARunHasOneJournal(t *testing.T) {
+	t.Parallel()
 	_, dir := setup(t)
 	_, err := Create(dir, "run_1")
 	require.ErrorIs(t, err, fs.ErrExist)

@@ -333,7 +333,7 @@ func (a *agent) killTree() {
 	ctx, cancel := context.WithTimeout(context.Background(), killBudget)
 	defer cancel()
 	if err := a.reaper.killDescendants(ctx); err != nil {
-		a.log.Error("processes of the agent are left", "error", err)
+		a.log.Error("processes of the agent are left", slog.Any("error", err))
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net"
 	"os"
 	"time"
@@ -32,7 +33,7 @@ func (s *Supervisor) serveConn(conn *net.UnixConn) {
 		return
 	}
 	if err := samePeer(conn); err != nil {
-		s.log.Warn("connection refused", "error", err)
+		s.log.Warn("connection refused", slog.Any("error", err))
 		return
 	}
 	_ = conn.SetReadDeadline(time.Now().Add(helloBudget))
@@ -120,7 +121,7 @@ func (s *Supervisor) serveCommand(conn net.Conn, c *runner.Command) {
 			err = ferr
 		}
 		if err != nil {
-			s.log.Error("seal failed", "error", err)
+			s.log.Error("seal failed", slog.Any("error", err))
 			err = &runner.Error{Code: runner.CodeIncomplete, Message: err.Error()}
 		}
 	default:

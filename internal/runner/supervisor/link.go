@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
 	"sync"
 	"time"
@@ -180,7 +181,7 @@ func (l *link) obey(m runner.Message) error {
 		l.s.mu.Unlock()
 		l.tasks.Go(func() {
 			if err := l.s.begin(l.run, m, seals, l.told); err != nil {
-				l.s.log.Error("start failed", "run_id", l.run, "error", err)
+				l.s.log.Error("start failed", slog.String("run_id", l.run), slog.Any("error", err))
 				refusal, ok := errors.AsType[*runner.Error](err)
 				if !ok {
 					refusal = &runner.Error{Code: runner.CodeJournal, Message: err.Error()}

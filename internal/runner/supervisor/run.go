@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"log/slog"
 	"os"
 	"time"
 
@@ -74,7 +75,7 @@ func (s *Supervisor) begin(run string, start *runner.Start, seals int, told func
 	}
 	told(j)
 	if a, err = s.deliver(j, a, start, told); err != nil {
-		s.log.Warn("agent cannot be started", "run_id", run, "error", err)
+		s.log.Warn("agent cannot be started", slog.String("run_id", run), slog.Any("error", err))
 		_, err = j.Append(runner.Exit, time.Now(), encodeReport(runner.ExitReport{Code: 127, Stderr: err.Error()}), false)
 	}
 	s.interruptEarly(run, a)
@@ -95,7 +96,7 @@ func (s *Supervisor) interruptEarly(run string, a *agent) {
 		return
 	}
 	if err := a.interrupt(early.interrupt); err != nil {
-		s.log.Warn("early abort", "run_id", run, "error", err)
+		s.log.Warn("early abort", slog.String("run_id", run), slog.Any("error", err))
 	}
 }
 
@@ -111,11 +112,11 @@ func (s *Supervisor) deliver(j *journal.Journal, a *agent, start *runner.Start, 
 		s.mu.Lock()
 		s.agent = a
 		s.mu.Unlock()
-		s.log.Info("agent started", "run_id", j.Run(), "agent_pid", a.child.pid)
+		s.log.Info("agent started", slog.String("run_id", j.Run()), slog.Int("agent_pid", a.child.pid))
 	}
 	err := a.write(start.Input, func(err error) {
 		if err != nil {
-			s.log.Warn("prompt was not delivered", "run_id", j.Run(), "error", err)
+			s.log.Warn("prompt was not delivered", slog.String("run_id", j.Run()), slog.Any("error", err))
 			// It stays delivering: some of it may have been read. A process that closed
 			// its stdin without ending would leave the run without an end.
 			time.AfterFunc(stopGrace, func() { a.kill(runner.StoppedStdin) })
@@ -184,14 +185,14 @@ func (s *Supervisor) forget() {
 		}
 		delete(s.journals, run)
 		if err := errors.Join(j.Sync(), j.Close()); err != nil {
-			s.log.Warn("close journal", "run_id", run, "error", err)
+			s.log.Warn("close journal", slog.String("run_id", run), slog.Any("error", err))
 		}
 	}
 	if s.link != nil && s.link.run != s.open.Run() {
 		return // it may read an old run; the next start forgets
 	}
 	if err := journal.Forget(s.runs(), keepRuns); err != nil {
-		s.log.Warn("frames of old runs are kept", "error", err)
+		s.log.Warn("frames of old runs are kept", slog.Any("error", err))
 	}
 }
 

@@ -79,12 +79,12 @@ func Serve(ctx context.Context, cfg Config) error {
 		<-ctx.Done()
 		_ = listener.Close()
 	})
-	s.log.Info("runner serves", "dir", cfg.Dir, "pid", os.Getpid())
+	s.log.Info("runner serves", slog.String("dir", cfg.Dir), slog.Int("pid", os.Getpid()))
 	for {
 		conn, err := listener.Accept()
 		if err != nil {
 			if ctx.Err() == nil && !errors.Is(err, net.ErrClosed) {
-				s.log.Error("accept", "error", err)
+				s.log.Error("accept", slog.Any("error", err))
 				select { // such as too many open files
 				case <-ctx.Done():
 				case <-time.After(10 * time.Millisecond):
@@ -120,7 +120,7 @@ func open(cfg Config) (*Supervisor, error) {
 		return nil, errors.Join(fmt.Errorf("lock state directory: another runner has %s: %w", cfg.Dir, err), lock.Close())
 	}
 	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
-		s.log.Warn("not a subreaper: what the agent detaches can outlive it", "error", err)
+		s.log.Warn("not a subreaper: what the agent detaches can outlive it", slog.Any("error", err))
 	}
 	if err := s.recover(); err != nil {
 		return nil, errors.Join(err, lock.Close())
@@ -144,7 +144,7 @@ func (s *Supervisor) recover() error {
 		err = json.Unmarshal(data, &s.patterns)
 	}
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		s.log.Warn("transcript patterns are lost", "error", err)
+		s.log.Warn("transcript patterns are lost", slog.Any("error", err))
 	}
 	name, err := os.ReadFile(s.openFile())
 	if errors.Is(err, fs.ErrNotExist) {
@@ -172,7 +172,7 @@ func (s *Supervisor) recover() error {
 	if err := j.Mark(final); err != nil {
 		return err
 	}
-	s.log.Info("an open run was found", "run_id", run, "frames", status.Frames, "cut", final == journal.Cut)
+	s.log.Info("an open run was found", slog.String("run_id", run), slog.Int64("frames", status.Frames), slog.Bool("cut", final == journal.Cut))
 	return os.Remove(s.openFile())
 }
 
@@ -258,7 +258,7 @@ func (s *Supervisor) frame(stream runner.Stream, data []byte, truncated bool) {
 // fail ends agent and link when the journal cannot be written: frames that
 // nobody can read back must not be acted on.
 func (s *Supervisor) fail(err error) {
-	s.log.Error("journal failed", "error", err)
+	s.log.Error("journal failed", slog.Any("error", err))
 	s.mu.Lock()
 	a, l := s.agent, s.link
 	s.mu.Unlock()
