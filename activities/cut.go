@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"time"
 
 	"github.com/overwinter-dev/overwinter/internal/agent"
@@ -15,11 +16,14 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
-// cut closes every block that a run left open: no frame of it will come any
-// more. Taking the run's token first fences off a worker that still believes in it.
-func (w *work) cut(ctx context.Context, runID string) error {
+// settle ends a run that no worker can end any more. The run's token is taken
+// first, which fences off a worker that still believes in it, and every block
+// that was left open is closed. Where a frame had ended the turn already, and
+// only its outcome was not written, that end stands; a run that is over keeps its
+// outcome.
+func (w *work) settle(ctx context.Context, ending session.RunEnding) error {
 	token := newToken()
-	start, err := w.Store.RunFence(ctx, runID, token)
+	start, err := w.Store.RunFence(ctx, ending.RunID, token)
 	if session.CodeOf(err) == session.CodeIllegalState {
 		return nil // over already
 	}
@@ -27,24 +31,39 @@ func (w *work) cut(ctx context.Context, runID string) error {
 		return stored(err)
 	}
 	translator, end, err := w.translator(start)
-	if err != nil {
-		return err
+	switch {
+	case err != nil:
+		// Blocks stay open rather than the session stuck.
+		w.Logger.ErrorContext(ctx, "what a run left open cannot be closed", slog.String("session_id", start.Run.SessionID),
+			slog.String("run_id", ending.RunID), slog.Any("error", err))
+	case end != nil:
+		ending.Outcome, ending.Reason, ending.Usage, ending.Model = end.Outcome, end.Reason, end.Usage, end.Model
+	default:
+		if err := w.cut(ctx, start, translator, token); err != nil {
+			return err
+		}
 	}
+	_, err = w.Store.RunEnd(ctx, ending)
+	return stored(err)
+}
+
+// cut closes every block that a run left open: no frame of it will come any more.
+func (w *work) cut(ctx context.Context, start session.RunStart, translator agent.Translator, token string) error {
 	frame := start.Run.LastFrame + 1
 	drafts, err := drafts(translator.Cut(time.Now().UTC()), frame, 0)
 	if err != nil {
 		return err
 	}
-	state, err := encodeState(translator, end)
+	state, err := encodeState(translator, nil)
 	if err != nil {
-		return fmt.Errorf("state of run %s: %w", runID, err)
+		return fmt.Errorf("state of run %s: %w", start.Run.ID, err)
 	}
 	err = w.Log.Append(ctx, eventlog.Append{
-		SessionID: start.Run.SessionID, RunID: runID, Generation: start.Generation, Token: token,
+		SessionID: start.Run.SessionID, RunID: start.Run.ID, Generation: start.Generation, Token: token,
 		Events: drafts, LastFrame: frame, State: state,
 	})
 	if errors.Is(err, eventlog.ErrFenced) {
-		return nil // a newer generation closed it, or somebody else is about to
+		return nil // somebody else is settling it
 	}
 	return err
 }

@@ -49,14 +49,10 @@ func (c *Control) ReturnRun(ctx context.Context, in SettleRequest) error {
 	return stored(c.Store.RunReturn(ctx, in.RunID, in.Reason))
 }
 
-// SettleRun ends a run that no worker can end any more. What it left open is
-// closed first. A run that is over keeps its outcome.
+// SettleRun ends a run that no worker can end any more. A run that is over keeps
+// its outcome.
 func (c *Control) SettleRun(ctx context.Context, in SettleRequest) error {
-	if err := c.cut(ctx, in.RunID); err != nil {
-		return err
-	}
-	_, err := c.Store.RunEnd(ctx, session.RunEnding{RunID: in.RunID, Outcome: in.Outcome, Reason: in.Reason})
-	return stored(err)
+	return c.settle(ctx, session.RunEnding{RunID: in.RunID, Outcome: in.Outcome, Reason: in.Reason})
 }
 
 // RequeuePrompt puts a prompt with a lost outcome back in the queue.
@@ -72,12 +68,9 @@ func (c *Control) CancelPrompts(ctx context.Context, in PromptsRequest) error {
 		return stored(err)
 	}
 	if runID != "" {
-		if err := c.cut(ctx, runID); err != nil {
-			return err
-		}
 		ending := session.RunEnding{RunID: runID, Outcome: session.OutcomeCancelled, Reason: in.Reason}
-		if _, err := c.Store.RunEnd(ctx, ending); err != nil {
-			return stored(err)
+		if err := c.settle(ctx, ending); err != nil {
+			return err
 		}
 	}
 	_, err = c.Store.PromptsCancel(ctx, in.SessionID, in.Reason)

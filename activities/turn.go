@@ -28,7 +28,7 @@ func (t *Turns) RunTurn(ctx context.Context, in TurnRequest) (TurnResult, error)
 	token := newToken()
 	start, err := t.Store.RunAttach(ctx, in.RunID, token)
 	if session.CodeOf(err) == session.CodeIllegalState {
-		return t.ended(ctx, in.RunID)
+		return t.superseded(ctx, in.RunID, err)
 	}
 	if err != nil {
 		return TurnResult{}, stored(err)
@@ -77,17 +77,8 @@ func result(r session.Run) TurnResult {
 	return TurnResult{Outcome: r.Outcome, Reason: r.Reason, Usage: r.Usage, LastFrame: r.LastFrame}
 }
 
-// ended answers for a run that an earlier attempt ended: its answer was lost.
-func (w *work) ended(ctx context.Context, runID string) (TurnResult, error) {
-	run, err := w.Store.RunGet(ctx, runID)
-	if err != nil {
-		return TurnResult{}, stored(err)
-	}
-	return result(run), nil
-}
-
 // superseded tells apart whether the run is over, which is as good as an own
-// end, or in newer hands.
+// end since an earlier attempt's answer may have been lost, or in newer hands.
 func (w *work) superseded(ctx context.Context, runID string, cause error) (TurnResult, error) {
 	run, err := w.Store.RunGet(ctx, runID)
 	if err != nil {

@@ -54,7 +54,7 @@ func setup(t *testing.T, change ...func(*api.Config)) *bundle {
 	b := &bundle{t: t, store: store, temp: &apitest.Orchestrator{}, logs: &syncBuffer{}, headers: http.Header{}}
 	cfg := api.Config{
 		Store: store, Orchestrator: b.temp, Events: store, Agents: agents{},
-		Sandbox: func() api.SandboxInfo { return api.SandboxInfo{Driver: "mem", Isolation: "none"} },
+		Sandbox: func(context.Context) api.SandboxInfo { return api.SandboxInfo{Driver: "mem", Isolation: "none"} },
 		Logger:  slog.New(slog.NewJSONHandler(b.logs, &slog.HandlerOptions{Level: slog.LevelDebug})),
 		Version: "v1",
 	}

@@ -32,7 +32,7 @@ type checks struct {
 func (s *Server) ready(c echo.Context) error {
 	ctx, cancel := context.WithTimeout(c.Request().Context(), checkTimeout)
 	defer cancel()
-	r := readiness{Status: "ready", Checks: checks{Sandbox: s.cfg.Sandbox()}}
+	r := readiness{Status: "ready", Checks: checks{Sandbox: s.cfg.Sandbox(ctx)}}
 	var both sync.WaitGroup
 	both.Go(func() { r.Checks.Postgres = s.check(ctx, "postgres", s.cfg.Store.Ping) })
 	both.Go(func() { r.Checks.Temporal = s.check(ctx, "temporal", s.cfg.Orchestrator.Ping) })

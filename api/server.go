@@ -54,7 +54,7 @@ type Config struct {
 	Agents       Agents       // required
 
 	// Sandbox describes the sandboxes for /readyz. Default: driver and isolation unknown.
-	Sandbox func() SandboxInfo
+	Sandbox func(context.Context) SandboxInfo
 	// Key that callers must show. Empty lets everybody in.
 	Key string
 	// Logger for requests and failures. Default: none.
@@ -90,7 +90,7 @@ func (c Config) withDefaults() (Config, error) {
 		return c, errors.New("api: Agents is required")
 	}
 	if c.Sandbox == nil {
-		c.Sandbox = func() SandboxInfo { return SandboxInfo{Driver: "unknown", Isolation: "unknown"} }
+		c.Sandbox = func(context.Context) SandboxInfo { return SandboxInfo{Driver: "unknown", Isolation: "unknown"} }
 	}
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)

@@ -123,24 +123,16 @@ func (s *stack) kill(t *testing.T) {
 	s.stopped = true
 }
 
-// processes are the processes whose command line or working directory names the
-// data directory: every child of the system and everything in its sandboxes.
+// processes are the processes of this system by id, with their command lines: the
+// descendants of `overwinter dev`, and whatever names its data directory, as what
+// a killed `dev` left behind would.
 func (s *stack) processes() map[int]string {
+	table := processTable()
 	out := map[int]string{}
-	entries, _ := filepath.Glob("/proc/[0-9]*")
-	for _, e := range entries {
-		pid, err := strconv.Atoi(filepath.Base(e))
-		if err != nil || pid == os.Getpid() {
-			continue
-		}
-		raw, err := os.ReadFile(filepath.Join(e, "cmdline")) //nolint:gosec // of the process table
-		if err != nil || len(raw) == 0 {
-			continue
-		}
-		line := string(bytes.ReplaceAll(bytes.TrimRight(raw, "\x00"), []byte{0}, []byte{' '}))
-		environ, _ := os.ReadFile(filepath.Join(e, "environ")) //nolint:gosec // of the process table
-		if strings.Contains(line, s.dir) || bytes.Contains(environ, []byte(s.dir)) {
-			out[pid] = line
+	for pid, p := range table {
+		named := strings.Contains(p.line, s.dir) || strings.Contains(p.environ, s.dir)
+		if named || table.descends(pid, s.cmd.Process.Pid) {
+			out[pid] = p.line
 		}
 	}
 	return out
@@ -244,39 +236,64 @@ func (s *safeBuffer) String() string {
 // sandboxTree are the processes in the sandboxes of this stack: the descendants
 // of its local Modal server.
 func (s *stack) sandboxTree() map[int]string {
-	parents := map[int]int{}
-	names := map[int]string{}
+	table := processTable()
+	out := map[int]string{}
+	for root, line := range s.processes() {
+		if !strings.Contains(line, "overwinter local-modal") {
+			continue
+		}
+		for pid, p := range table {
+			if pid != root && table.descends(pid, root) {
+				out[pid] = p.line
+			}
+		}
+	}
+	return out
+}
+
+type process struct {
+	parent        int
+	line, environ string
+}
+
+type processes map[int]process
+
+// processTable reads /proc. Zombies are left out: they have ended.
+func processTable() processes {
+	out := processes{}
 	entries, _ := filepath.Glob("/proc/[0-9]*")
 	for _, e := range entries {
 		pid, err := strconv.Atoi(filepath.Base(e))
-		if err != nil {
+		if err != nil || pid == os.Getpid() {
 			continue
 		}
 		stat, err := os.ReadFile(filepath.Join(e, "stat")) //nolint:gosec // of the process table
 		if err != nil {
 			continue
 		}
-		_, rest, ok := strings.Cut(string(stat), ") ")
-		if fields := strings.Fields(rest); ok && len(fields) > 1 && fields[0] != "Z" {
-			parents[pid], _ = strconv.Atoi(fields[1])
-			raw, _ := os.ReadFile(filepath.Join(e, "cmdline")) //nolint:gosec // of the process table
-			names[pid] = string(bytes.ReplaceAll(raw, []byte{0}, []byte{' '}))
+		_, rest, _ := strings.Cut(string(stat), ") ")
+		fields := strings.Fields(rest)
+		if len(fields) < 2 || fields[0] == "Z" {
+			continue
 		}
-	}
-	roots := map[int]bool{}
-	for pid, line := range s.processes() {
-		if strings.Contains(line, "local-modal") {
-			roots[pid] = true
-		}
-	}
-	out := map[int]string{}
-	for pid := range parents {
-		for p := parents[pid]; p > 1; p = parents[p] {
-			if roots[p] {
-				out[pid] = names[pid]
-				break
-			}
-		}
+		p := process{}
+		p.parent, _ = strconv.Atoi(fields[1])
+		raw, _ := os.ReadFile(filepath.Join(e, "cmdline")) //nolint:gosec // of the process table
+		p.line = string(bytes.ReplaceAll(bytes.TrimRight(raw, "\x00"), []byte{0}, []byte{' '}))
+		raw, _ = os.ReadFile(filepath.Join(e, "environ")) //nolint:gosec // of the process table
+		p.environ = string(raw)
+		out[pid] = p
 	}
 	return out
+}
+
+// descends reports whether a process is a descendant of another, or it itself.
+func (t processes) descends(pid, ancestor int) bool {
+	for pid > 1 {
+		if pid == ancestor {
+			return true
+		}
+		pid = t[pid].parent
+	}
+	return false
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"sync/atomic"
 	"time"
 
 	"go.temporal.io/sdk/client"
@@ -39,6 +40,7 @@ type Worker struct {
 	control worker.Worker
 	turns   worker.Worker
 	failed  chan error
+	polling atomic.Bool
 }
 
 // New returns a worker that has not started.
@@ -95,6 +97,8 @@ func (w *Worker) Run(ctx context.Context) error {
 		return fmt.Errorf("start polling %s: %w", session.TurnsQueue, err)
 	}
 	defer w.turns.Stop()
+	w.polling.Store(true)
+	defer w.polling.Store(false)
 	w.config.Logger.InfoContext(ctx, "worker polls", slog.String("control_queue", session.ControlQueue), slog.String("turns_queue", session.TurnsQueue))
 
 	group, ctx := errgroup.WithContext(ctx)
@@ -110,6 +114,14 @@ func (w *Worker) Run(ctx context.Context) error {
 	})
 	if err := group.Wait(); err != nil && !errors.Is(err, context.Canceled) {
 		return err
+	}
+	return nil
+}
+
+// Ready reports whether the worker polls.
+func (w *Worker) Ready(context.Context) error {
+	if !w.polling.Load() {
+		return errors.New("the worker does not poll")
 	}
 	return nil
 }

@@ -1,17 +1,10 @@
 package workflows
 
 import (
-	"errors"
-
 	"go.temporal.io/sdk/temporal"
 
 	"github.com/overwinter-dev/overwinter/activities"
 )
-
-func isCanceled(err error) bool {
-	_, ok := errors.AsType[*temporal.CanceledError](err)
-	return ok
-}
 
 // lostError is what a turn ends with when the provider has said, to somebody
 // else, that its sandbox is gone.

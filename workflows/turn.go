@@ -46,8 +46,10 @@ func (l *life) carry(ctx workflow.Context, run session.Processing) error {
 		return l.settleUnknown(ctx, run, activities.ReasonOf(err))
 	case activities.Fenced:
 		return nil // whoever fenced this run has settled it
+	case activities.Refused:
+		return l.settle(ctx, run, session.OutcomeFailed, activities.ReasonOf(err))
 	}
-	return l.settle(ctx, run, session.OutcomeFailed, activities.ReasonOf(err))
+	return l.settleUnknown(ctx, run, activities.ReasonOf(err))
 }
 
 // watch runs the turn's activity and, beside it, whatever abort, stop, a forced
@@ -109,9 +111,11 @@ func (l *life) watch(ctx workflow.Context, run session.Processing) error {
 		l.wait(ctx, doing, until, futures...)
 	}
 	err := turn.Get(ctx, nil)
-	if err == nil || !isCanceled(err) {
+	if err == nil || turnCtx.Err() == nil {
 		return err
 	}
+	// It was cancelled here. What it ended with then says little: a worker that is
+	// gone lets a cancelled activity run into its heartbeat timeout.
 	switch {
 	case l.sandboxLost():
 		return l.lostError()

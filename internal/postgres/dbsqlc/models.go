@@ -53,9 +53,11 @@ type IdempotencyKey struct {
 }
 
 type Installation struct {
-	Single    bool
-	ID        string
-	CreatedAt time.Time
+	Single           bool
+	ID               string
+	CreatedAt        time.Time
+	SandboxDriver    string
+	SandboxIsolation string
 }
 
 type Prompt struct {

@@ -8,6 +8,10 @@ CREATE TABLE installation (
     single     boolean     NOT NULL DEFAULT true,
     id         text        NOT NULL,
     created_at timestamptz NOT NULL DEFAULT now(),
+    -- What the worker that started last said of its sandboxes, for health checks
+    -- of the api, which never talks to one.
+    sandbox_driver    text NOT NULL DEFAULT '',
+    sandbox_isolation text NOT NULL DEFAULT '',
     CONSTRAINT installation_pkey PRIMARY KEY (single),
     CONSTRAINT installation_single CHECK (single)
 );

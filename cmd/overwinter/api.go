@@ -1,0 +1,97 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+
+	"github.com/overwinter-dev/overwinter/api"
+	"github.com/overwinter-dev/overwinter/internal/eventlog"
+	"github.com/overwinter-dev/overwinter/internal/orchestrator"
+	"github.com/overwinter-dev/overwinter/internal/postgres"
+)
+
+// APICmd serves the HTTP API.
+type APICmd struct {
+	databaseFlags
+	temporalFlags
+
+	Address string `env:"OVERWINTER_API_ADDRESS" default:"127.0.0.1:8080" placeholder:"ADDR" help:"Where to listen. Default ${default}."`
+	Key     string `name:"api-key" env:"OVERWINTER_API_KEY" placeholder:"KEY" help:"Key that callers show as a bearer token. Required, unless --allow-loopback-without-key."`
+
+	AllowLoopbackWithoutKey bool `env:"OVERWINTER_ALLOW_LOOPBACK_WITHOUT_KEY" help:"Serve everybody on this machine, on a loopback address only. For development."`
+}
+
+// Validate checks what kong cannot.
+func (c *APICmd) Validate() error {
+	if c.Key != "" {
+		return nil
+	}
+	if !c.AllowLoopbackWithoutKey {
+		return errors.New("OVERWINTER_API_KEY is not set: the API serves nobody without a key")
+	}
+	host, _, err := net.SplitHostPort(c.Address)
+	if err != nil {
+		return fmt.Errorf("--address %q is not of the form host:port", c.Address)
+	}
+	if ip := net.ParseIP(host); host != "localhost" && (ip == nil || !ip.IsLoopback()) {
+		return fmt.Errorf("--allow-loopback-without-key goes with a loopback address only, not with %s", c.Address)
+	}
+	return nil
+}
+
+// Run serves until ctx ends.
+func (c *APICmd) Run(ctx context.Context, logger *slog.Logger, s streams) error {
+	db, err := c.open(ctx, logger)
+	if err != nil {
+		return err
+	}
+	defer db.Close()
+	temporal, err := c.dial(logger)
+	if err != nil {
+		return fmt.Errorf("connect to Temporal: %w", err)
+	}
+	defer temporal.Close()
+
+	follower := eventlog.NewFollower(db, eventlog.FollowerOptions{Logger: logger})
+	follower.Start()
+	defer follower.Stop()
+
+	server, err := api.New(api.Config{
+		Store: db, Orchestrator: orchestrator.New(temporal, c.TemporalNamespace), Events: events{follower},
+		Agents: agents(), Sandbox: sandboxInfo(db, logger), Key: c.Key, Logger: logger, Version: buildVersion(),
+	})
+	if err != nil {
+		return err
+	}
+	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", c.Address)
+	if err != nil {
+		return fmt.Errorf("listen: %w", err)
+	}
+	if _, err := fmt.Fprintf(s.stdout, "http://%s\n", listener.Addr()); err != nil {
+		return err
+	}
+	return server.Run(ctx, listener)
+}
+
+// events gives the api the log's followers.
+type events struct{ follower *eventlog.Follower }
+
+// Follow opens a reader behind a position.
+func (e events) Follow(ctx context.Context, sessionID string, after int64) (api.EventReader, error) {
+	return e.follower.Follow(ctx, sessionID, after)
+}
+
+// sandboxInfo is what the workers last said of their sandboxes.
+func sandboxInfo(db *postgres.DB, logger *slog.Logger) func(context.Context) api.SandboxInfo {
+	return func(ctx context.Context) api.SandboxInfo {
+		driver, isolation, err := db.SandboxesDescription(ctx)
+		if err != nil {
+			logger.WarnContext(ctx, "what sandboxes there are could not be read", slog.Any("error", err))
+			return api.SandboxInfo{Driver: "unknown", Isolation: "unknown"}
+		}
+		return api.SandboxInfo{Driver: driver, Isolation: isolation}
+	}
+}

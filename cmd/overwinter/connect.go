@@ -1,0 +1,78 @@
+package main
+
+import (
+	"context"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+
+	"go.temporal.io/sdk/client"
+	"go.temporal.io/sdk/log"
+
+	"github.com/overwinter-dev/overwinter/internal/agent"
+	"github.com/overwinter-dev/overwinter/internal/agent/demo"
+	"github.com/overwinter-dev/overwinter/internal/postgres"
+)
+
+// databaseFlags say where Postgres is.
+type databaseFlags struct {
+	DatabaseURL string `env:"OVERWINTER_DATABASE_URL" required:"" placeholder:"URL" help:"Postgres, as postgres://user:password@host:port/database."`
+}
+
+func (f databaseFlags) open(ctx context.Context, logger *slog.Logger) (*postgres.DB, error) {
+	return postgres.Open(ctx, f.DatabaseURL, postgres.Options{Logger: logger})
+}
+
+// temporalFlags say where Temporal is.
+type temporalFlags struct {
+	TemporalAddress   string `env:"TEMPORAL_ADDRESS" default:"127.0.0.1:7233" placeholder:"ADDR" help:"Temporal's frontend. Default ${default}."`
+	TemporalNamespace string `env:"TEMPORAL_NAMESPACE" default:"default" placeholder:"NAME" help:"Namespace of the sessions' workflows. Default ${default}."`
+}
+
+// dial returns a client that connects when it is first used, so that a part
+// starts, and says so, while Temporal is away.
+func (f temporalFlags) dial(logger *slog.Logger) (client.Client, error) {
+	return client.NewLazyClient(client.Options{
+		HostPort: f.TemporalAddress, Namespace: f.TemporalNamespace, Logger: log.NewStructuredLogger(logger),
+	})
+}
+
+// secretFlags hold the key of the installation.
+type secretFlags struct {
+	SecretKey string `env:"OVERWINTER_SECRET_KEY" required:"" placeholder:"BASE64" help:"Key of this installation: 32 bytes in base64, the same for every worker."`
+}
+
+func (f secretFlags) key() ([]byte, error) {
+	key, err := base64.StdEncoding.DecodeString(f.SecretKey)
+	if err != nil {
+		return nil, usageError{"OVERWINTER_SECRET_KEY is not base64"}
+	}
+	if len(key) != 32 {
+		return nil, usageError{fmt.Sprintf("OVERWINTER_SECRET_KEY holds %d bytes; it must hold 32", len(key))}
+	}
+	return key, nil
+}
+
+// agents are the agents that this build knows.
+func agents() *agent.Registry { return agent.NewRegistry(demo.New()) }
+
+// runnerBinary finds the program that goes into sandboxes: the one given, or the
+// one beside this program.
+func runnerBinary(given string) (string, error) {
+	if given == "" {
+		self, err := os.Executable()
+		if err != nil {
+			return "", fmt.Errorf("find this program: %w", err)
+		}
+		given = filepath.Join(filepath.Dir(self), "overwinter-runner")
+	}
+	if _, err := os.Stat(given); errors.Is(err, os.ErrNotExist) {
+		return "", fmt.Errorf("there is no %s: run make build, or name it with --runner-binary", given)
+	} else if err != nil {
+		return "", fmt.Errorf("look for the runner: %w", err)
+	}
+	return given, nil
+}

@@ -1,0 +1,162 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/overwinter-dev/overwinter/activities"
+	"github.com/overwinter-dev/overwinter/internal/eventlog"
+	"github.com/overwinter-dev/overwinter/internal/orchestrator"
+	"github.com/overwinter-dev/overwinter/internal/runner"
+	"github.com/overwinter-dev/overwinter/internal/sandbox"
+	"github.com/overwinter-dev/overwinter/internal/sandbox/modalsandbox"
+	"github.com/overwinter-dev/overwinter/worker"
+)
+
+// WorkerCmd runs workflows and activities.
+type WorkerCmd struct {
+	databaseFlags
+	temporalFlags
+	secretFlags
+	modalFlags
+
+	RunnerBinary   string        `env:"OVERWINTER_RUNNER_BINARY" placeholder:"FILE" help:"Program that goes into sandboxes. Default: overwinter-runner beside this program."`
+	SandboxTimeout time.Duration `env:"OVERWINTER_SANDBOX_TIMEOUT" default:"24h" help:"How long a sandbox may live; its session moves on before. At most 24h. Default ${default}."`
+	ReconcileEvery time.Duration `env:"OVERWINTER_RECONCILE_EVERY" default:"30s" help:"How often the provider's sandboxes are compared with the sessions. Default ${default}."`
+	MaxTurns       int           `env:"OVERWINTER_MAX_TURNS" default:"1000" help:"How many turns run on this worker at once. Default ${default}."`
+	HealthAddress  string        `env:"OVERWINTER_WORKER_HEALTH_ADDRESS" placeholder:"ADDR" help:"Serve /healthz, /readyz and /metrics here. Default: nowhere."`
+}
+
+// modalFlags say where sandboxes come from.
+type modalFlags struct {
+	ModalServerURL   string `env:"MODAL_SERVER_URL" placeholder:"URL" help:"Modal's API. Default: Modal itself."`
+	ModalTokenID     string `env:"MODAL_TOKEN_ID" required:"" placeholder:"ID" help:"Modal's token id; any word for the local Modal."`
+	ModalTokenSecret string `env:"MODAL_TOKEN_SECRET" required:"" placeholder:"SECRET" help:"Modal's token secret; any word for the local Modal."`
+	ModalEnvironment string `env:"MODAL_ENVIRONMENT" placeholder:"NAME" help:"Modal environment. Default: the account's."`
+	SandboxIsolation string `env:"OVERWINTER_SANDBOX_ISOLATION" placeholder:"WORD" help:"What keeps sandboxes apart, for /readyz. Default: gvisor for Modal, local for a server on this machine."`
+	ModalApp         string `env:"OVERWINTER_MODAL_APP" default:"overwinter" placeholder:"NAME" help:"Modal app that sandboxes belong to. Default ${default}."`
+}
+
+// Validate checks what kong cannot.
+func (c *WorkerCmd) Validate() error {
+	switch {
+	case c.SandboxTimeout < time.Minute || c.SandboxTimeout > sandbox.MaxTimeout:
+		return fmt.Errorf("--sandbox-timeout is %s; it must be from 1m to %s", c.SandboxTimeout, sandbox.MaxTimeout)
+	case c.ReconcileEvery < time.Second:
+		return fmt.Errorf("--reconcile-every is %s; it must be at least 1s", c.ReconcileEvery)
+	case c.MaxTurns < 1:
+		return fmt.Errorf("--max-turns is %d; it must be at least 1", c.MaxTurns)
+	}
+	return nil
+}
+
+// Run works until ctx ends.
+func (c *WorkerCmd) Run(ctx context.Context, logger *slog.Logger) error {
+	key, err := c.key()
+	if err != nil {
+		return err
+	}
+	binary, err := runnerBinary(c.RunnerBinary)
+	if err != nil {
+		return err
+	}
+	db, err := c.open(ctx, logger)
+	if err != nil {
+		return err
+	}
+	defer db.Close()
+	installation, err := db.Installation(ctx)
+	if err != nil {
+		return fmt.Errorf("read the installation's id: %w", err)
+	}
+	driver, err := modalsandbox.New(modalsandbox.Config{
+		ServerURL: c.ModalServerURL, TokenID: c.ModalTokenID, TokenSecret: c.ModalTokenSecret,
+		Environment: c.ModalEnvironment, AppName: c.ModalApp, Isolation: c.SandboxIsolation, Logger: logger,
+	})
+	if err != nil {
+		return fmt.Errorf("connect to Modal: %w", err)
+	}
+	defer driver.Close() //nolint:errcheck // sandboxes run on
+	provider := sandbox.NewProvider(driver, sandbox.Options{
+		Installation: installation, Logger: logger, PollInterval: 2 * time.Second,
+	})
+	sandboxes := provider.Describe()
+	if err := db.SandboxesDescribe(ctx, sandboxes.Driver, sandboxes.Isolation); err != nil {
+		return fmt.Errorf("note what sandboxes there are: %w", err)
+	}
+	temporal, err := c.dial(logger)
+	if err != nil {
+		return fmt.Errorf("connect to Temporal: %w", err)
+	}
+	defer temporal.Close()
+	bell := orchestrator.New(temporal, c.TemporalNamespace)
+
+	appender := eventlog.NewAppender(db, eventlog.AppenderOptions{Logger: logger})
+	appender.Start()
+	defer appender.Stop(context.WithoutCancel(ctx))
+
+	control, turns := activities.New(activities.Config{
+		Store: db, Log: appender, Agents: agents(), Sandbox: provider,
+		Image: newRunnerImage(provider, binary, logger), Tell: bell,
+		RunnerSecret: key, SandboxTimeout: c.SandboxTimeout, Logger: logger,
+	})
+	w := worker.New(worker.Config{
+		Temporal: temporal, Control: control, Turns: turns,
+		Relay:          worker.Relay{Rows: db, Bell: bell},
+		ReconcileEvery: c.ReconcileEvery, MaxTurns: c.MaxTurns, Logger: logger,
+	})
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error { return c.work(ctx, w, bell, logger) })
+	if c.HealthAddress != "" {
+		group.Go(func() error {
+			return serveHealth(ctx, c.HealthAddress, map[string]func(context.Context) error{
+				"postgres": db.Ping, "temporal": bell.Ping, "worker": w.Ready,
+			}, logger)
+		})
+	}
+	return group.Wait()
+}
+
+// work runs the worker once Temporal answers.
+func (c *WorkerCmd) work(ctx context.Context, w *worker.Worker, bell *orchestrator.Orchestrator, logger *slog.Logger) error {
+	for wait := 100 * time.Millisecond; ; wait = min(2*wait, 5*time.Second) {
+		err := bell.Ping(ctx)
+		if err == nil {
+			return w.Run(ctx)
+		}
+		logger.WarnContext(ctx, "temporal does not answer; the worker waits for it", slog.Any("error", errors.Unwrap(err)))
+		select {
+		case <-time.After(wait):
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
+// runnerImage prepares the image that every session starts from.
+type runnerImage struct {
+	images *sandbox.Images
+	recipe sandbox.Recipe
+}
+
+func newRunnerImage(p *sandbox.Provider, binary string, logger *slog.Logger) runnerImage {
+	paths := runner.DefaultPaths()
+	return runnerImage{
+		images: sandbox.NewImages(p, sandbox.ImagesOptions{Logger: logger}),
+		recipe: sandbox.Recipe{
+			Name:     "overwinter-base",
+			Files:    []sandbox.RecipeFile{{Path: paths.Binary, Mode: 0o755, Source: binary}},
+			Commands: [][]string{{"mkdir", "-p", paths.Workspace, paths.State, paths.Home}},
+		},
+	}
+}
+
+// Prepare returns the image and makes it where no worker has yet.
+func (i runnerImage) Prepare(ctx context.Context) (string, error) {
+	return i.images.Prepare(ctx, i.recipe)
+}

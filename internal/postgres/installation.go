@@ -1,0 +1,30 @@
+package postgres
+
+import (
+	"context"
+
+	"github.com/overwinter-dev/overwinter/internal/postgres/dbsqlc"
+)
+
+// SandboxesDescribe notes what kind of sandboxes the workers of this installation
+// use: the driver and what keeps sandboxes apart. The last word counts.
+func (db *DB) SandboxesDescribe(ctx context.Context, driver, isolation string) error {
+	if _, err := db.Installation(ctx); err != nil { // the row to note it in
+		return err
+	}
+	return fault("note what sandboxes there are", db.q.InstallationDescribe(ctx, db.pool, &dbsqlc.InstallationDescribeParams{
+		Driver: driver, Isolation: isolation,
+	}))
+}
+
+// SandboxesDescription returns what was noted; "unknown" before any worker has started.
+func (db *DB) SandboxesDescription(ctx context.Context) (driver, isolation string, err error) {
+	row, err := db.q.InstallationDescription(ctx, db.pool)
+	switch {
+	case isNoRows(err), err == nil && row.SandboxDriver == "":
+		return "unknown", "unknown", nil
+	case err != nil:
+		return "", "", fault("read what sandboxes there are", err)
+	}
+	return row.SandboxDriver, row.SandboxIsolation, nil
+}
