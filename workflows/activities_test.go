@@ -1,0 +1,437 @@
+package workflows_test
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"go.temporal.io/sdk/temporal"
+
+	"github.com/overwinter-dev/overwinter/activities"
+	"github.com/overwinter-dev/overwinter/internal/session"
+)
+
+// fakes are the activities by their real names, on the rows of a world. Each
+// takes some time of the engine's clock; what it says and does happens at its end
+// unless the real one is seen from outside before.
+type fakes struct {
+	w *world
+	// answer carries an operation to its end in the way of the engine.
+	answer func(ctx context.Context, w *world, o *operation) (any, error)
+}
+
+// operation is an activity under way.
+type operation struct {
+	activity string
+	run      *runRow // of a turn
+	over     bool
+	complete func(result any, err error)
+}
+
+func (w *world) finish(o *operation, result any, err error) {
+	i := slices.Index(w.operations, o)
+	if o.over || i < 0 {
+		return
+	}
+	w.operations = slices.Delete(w.operations, i, i+1)
+	o.over = true
+	o.complete(result, err)
+}
+
+// cancel tells the activity of that name to end. It hears of it with its next heartbeat.
+func (w *world) cancel(activity string) {
+	w.canceling[activity] = true
+	for _, o := range w.operations {
+		if o.activity == activity {
+			w.clock.after(cancelTakes, w.locked(func() { w.finish(o, nil, temporal.NewCanceledError()) }))
+		}
+	}
+}
+
+// begin says that an activity was called, and whether it is to fail.
+func (w *world) begin(activity string) error {
+	if w.canceling[activity] {
+		return temporal.NewCanceledError()
+	}
+	if faults := w.faults[activity]; len(faults) > 0 {
+		w.faults[activity] = faults[1:]
+		w.say("%s fails: %s", activity, activities.ReasonOf(faults[0]))
+		return faults[0]
+	}
+	return nil
+}
+
+// take runs an activity that takes its time and then does what it does.
+func take[T any](ctx context.Context, f *fakes, activity string, do func(*world) (T, error)) (T, error) {
+	return during(ctx, f, activity, func(w *world) error { return w.begin(activity) }, do)
+}
+
+// during is take for one that does something already when it begins.
+func during[T any](ctx context.Context, f *fakes, activity string, first func(*world) error, do func(*world) (T, error)) (none T, err error) {
+	w := f.w
+	w.mu.Lock()
+	if err = first(w); err != nil {
+		w.mu.Unlock()
+		return none, err
+	}
+	o := w.operate(activity)
+	takes := w.takes[activity]
+	if takes == 0 {
+		takes = recordTakes
+	}
+	w.clock.after(takes, w.locked(func() {
+		if o.over {
+			return
+		}
+		result, err := do(w)
+		w.finish(o, result, err)
+	}))
+	return await[T](ctx, f, o)
+}
+
+func (w *world) operate(activity string) *operation {
+	o := &operation{activity: activity}
+	w.operations = append(w.operations, o)
+	return o
+}
+
+// await unlocks the world and waits for the operation, or leaves that to the engine.
+func await[T any](ctx context.Context, f *fakes, o *operation) (none T, err error) {
+	result, err := f.answer(ctx, f.w, o) // unlocks
+	if err != nil {
+		return none, err
+	}
+	return result.(T), nil
+}
+
+type nothing = struct{}
+
+func (f *fakes) OpenSession(ctx context.Context, _ activities.SessionRef) (activities.OpenedSession, error) {
+	return take(ctx, f, "OpenSession", func(w *world) (activities.OpenedSession, error) {
+		w.loaded = true
+		o := activities.OpenedSession{
+			Status: w.state, StatusReason: w.reason, Agent: "demo", Lazy: w.lazy, IdleTimeout: w.idleTimeout,
+			LastActivity: w.lastActivity, Generation: w.generation, TransitionNo: w.transitionNo,
+		}
+		for _, p := range w.prompts {
+			switch p.status {
+			case session.PromptQueued:
+				o.Waiting = append(o.Waiting, p.QueuedPrompt)
+			case session.PromptProcessing:
+				o.Processing = &session.Processing{
+					PromptID: p.ID, Ordinal: p.Ordinal, RunID: p.runID,
+					Generation: w.runs[p.runID].generation, OnUnknown: p.policy,
+				}
+			}
+		}
+		if head := w.head(); head != nil {
+			o.BundleID = head.id
+		}
+		if s := w.sandbox(w.generation); s != nil && !s.ended {
+			o.SandboxID, o.Deadline = s.id, s.deadline
+		}
+		return o, nil
+	})
+}
+
+func (f *fakes) CloseSession(ctx context.Context, _ activities.SessionRef) error {
+	_, err := take(ctx, f, "CloseSession", func(w *world) (nothing, error) {
+		w.loaded = false
+		return nothing{}, nil
+	})
+	return err
+}
+
+func (f *fakes) RecordTransition(ctx context.Context, t session.Transition) error {
+	_, err := take(ctx, f, "RecordTransition", func(w *world) (nothing, error) { return nothing{}, w.transit(t) })
+	return err
+}
+
+func (f *fakes) CreateSandbox(ctx context.Context, in activities.SandboxRequest) (activities.SandboxReady, error) {
+	return f.provision(ctx, "CreateSandbox", in)
+}
+
+func (f *fakes) RestoreSandbox(ctx context.Context, in activities.SandboxRequest) (activities.SandboxReady, error) {
+	return f.provision(ctx, "RestoreSandbox", in)
+}
+
+// provision is both. The sandbox is at the provider from the beginning: what is
+// cancelled half-way leaves it there.
+func (f *fakes) provision(ctx context.Context, activity string, in activities.SandboxRequest) (activities.SandboxReady, error) {
+	var row *sandboxRow
+	adopted := false
+	begin := func(w *world) (err error) {
+		if before := w.sandbox(in.Generation - 1); activity == "RestoreSandbox" && before != nil && before.alive && before.ready {
+			row, adopted = before, true
+			w.say("take up the sandbox of generation %d again", row.generation)
+			return nil
+		}
+		if row, err = w.reserve(in.Generation); err != nil {
+			return err
+		}
+		if err := w.begin(activity); err != nil {
+			return err // reserved, and nothing made of it
+		}
+		w.say("%s of generation %d", activity, in.Generation)
+		w.boot(row)
+		return nil
+	}
+	return during(ctx, f, activity, begin, func(w *world) (activities.SandboxReady, error) {
+		if !row.alive {
+			row.ended = true
+			return activities.SandboxReady{}, final(activities.GenerationSpent, "the runner does not answer")
+		}
+		row.ready = true
+		answer := activities.SandboxReady{Generation: row.generation, SandboxID: row.id, Deadline: row.deadline}
+		if activity == "RestoreSandbox" && !adopted {
+			answer.Receipt = &session.Receipt{Kind: w.receipt(), Missing: []string{}}
+		}
+		return answer, nil
+	})
+}
+
+func (w *world) receipt() session.ReceiptKind {
+	head := w.head()
+	switch {
+	case head == nil:
+		return session.ReceiptFresh
+	case head.verified:
+		return session.ReceiptFull
+	}
+	return session.ReceiptUnverified
+}
+
+func (f *fakes) SaveBundle(ctx context.Context, in activities.SaveRequest) (activities.Saved, error) {
+	return take(ctx, f, "SaveBundle", func(w *world) (activities.Saved, error) {
+		if saved, ok := w.savedBefore(in.Generation); ok {
+			return saved, nil
+		}
+		s := w.sandbox(in.Generation)
+		if s == nil || !s.alive {
+			w.say("SaveBundle finds the sandbox gone")
+			return activities.Saved{}, final(activities.SandboxLost, "the sandbox has ended")
+		}
+		return w.commit(in, true), nil
+	})
+}
+
+func (f *fakes) RescueBundle(ctx context.Context, in activities.SaveRequest) (activities.Saved, error) {
+	return take(ctx, f, "RescueBundle", func(w *world) (activities.Saved, error) {
+		if saved, ok := w.savedBefore(in.Generation); ok {
+			return saved, nil
+		}
+		// Something is left where a turn has run or a bundle was made.
+		for _, run := range w.runs {
+			if run.delivered {
+				return w.commit(in, false), nil
+			}
+		}
+		if w.head() != nil {
+			return w.commit(in, false), nil
+		}
+		w.say("nothing is left to save")
+		return activities.Saved{}, nil
+	})
+}
+
+func (w *world) savedBefore(generation int64) (activities.Saved, bool) {
+	head := w.head()
+	if head == nil || head.generation != generation {
+		return activities.Saved{}, false
+	}
+	return activities.Saved{BundleID: head.id, Verified: head.verified}, true
+}
+
+func (w *world) commit(in activities.SaveRequest, verified bool) activities.Saved {
+	w.bundles = append(w.bundles, bundleRow{id: in.BundleID, generation: in.Generation, verified: verified})
+	kind := "verified"
+	if !verified {
+		kind = "unverified"
+	}
+	w.say("saved a bundle of generation %d, %s", in.Generation, kind)
+	return activities.Saved{BundleID: in.BundleID, Verified: verified}
+}
+
+func (f *fakes) TerminateSandbox(ctx context.Context, in activities.SandboxRef) error {
+	_, err := take(ctx, f, "TerminateSandbox", func(w *world) (nothing, error) {
+		for _, s := range w.sandboxes {
+			if s.alive && in.Reason == "hibernated" && (w.head() == nil || w.head().generation != s.generation) {
+				w.violate("sandbox of generation %d terminated before it was saved", s.generation)
+			}
+			w.terminate(s)
+		}
+		return nothing{}, nil
+	})
+	return err
+}
+
+func (f *fakes) FlushSandbox(ctx context.Context, in activities.SandboxRef) error {
+	_, err := take(ctx, f, "FlushSandbox", func(w *world) (nothing, error) {
+		w.say("last words of generation %d", in.Generation)
+		return nothing{}, nil
+	})
+	return err
+}
+
+func (f *fakes) BeginRun(ctx context.Context, in activities.ClaimRequest) (session.RunVerdict, error) {
+	return take(ctx, f, "BeginRun", func(w *world) (session.RunVerdict, error) {
+		if in.Generation != w.generation {
+			return session.RunVerdict{}, final(activities.Fenced, "generation %d is not the newest, which is %d", in.Generation, w.generation)
+		}
+		p := w.prompt(in.PromptID)
+		v := session.RunVerdict{Status: p.status, OnUnknown: p.policy}
+		holder := w.runs[p.runID]
+		if p.status == session.PromptQueued {
+			holder = w.openRun()
+		}
+		switch {
+		case holder != nil && holder.id == in.RunID && p.status == session.PromptProcessing:
+			v.Granted = true
+		case holder != nil:
+			v.HeldBy, v.Generation = holder.id, holder.generation
+		case p.status == session.PromptQueued && !w.state.Final():
+			p.status, p.runID = session.PromptProcessing, in.RunID
+			w.runs[in.RunID] = &runRow{id: in.RunID, promptID: p.ID, generation: in.Generation}
+			w.touch()
+			v.Granted, v.Status = true, p.status
+		}
+		return v, nil
+	})
+}
+
+// RunTurn delivers the prompt unless an attempt before has, and ends when the
+// agent does, is interrupted, or loses its sandbox.
+func (f *fakes) RunTurn(ctx context.Context, in activities.TurnRequest) (activities.TurnResult, error) {
+	w := f.w
+	w.mu.Lock()
+	run, p := w.runs[in.RunID], w.prompt(in.PromptID)
+	fail := func(err error) (activities.TurnResult, error) {
+		w.mu.Unlock()
+		return activities.TurnResult{}, err
+	}
+	if err := w.begin("RunTurn"); err != nil {
+		return fail(err)
+	}
+	s := w.sandbox(in.Generation)
+	switch {
+	case run.outcome != "":
+		w.mu.Unlock()
+		return activities.TurnResult{Outcome: run.outcome}, nil
+	case s == nil || s.id != in.SandboxID:
+		w.violate("a turn in sandbox %q of generation %d, which is not there", in.SandboxID, in.Generation)
+		return fail(final(activities.Refused, "no such sandbox"))
+	case !s.alive && !run.delivered:
+		w.say("turn of %s finds no sandbox", p.ID)
+		return fail(final(activities.PromptNotDelivered, "the sandbox has ended"))
+	case !s.alive:
+		return fail(final(activities.SandboxLost, "the sandbox has ended"))
+	case run.delivered:
+		w.say("turn of %s goes on in generation %d", p.ID, in.Generation)
+	default:
+		w.deliver(run, p)
+	}
+	o := w.operate("RunTurn")
+	o.run = run
+	w.endTurnAt(o, run.endsAt)
+	return await[activities.TurnResult](ctx, f, o)
+}
+
+func (w *world) deliver(run *runRow, p *promptRow) {
+	run.delivered, run.endsAt = true, w.clock.now().Add(max(p.takes, recordTakes))
+	p.deliveries++
+	w.say("turn of %s in generation %d", p.ID, run.generation)
+	if p.deliveries > 1 && p.policy != session.Retry {
+		w.violate("%s was delivered %d times", p.ID, p.deliveries)
+	}
+}
+
+// endTurnAt ends a turn when its agent does, unless the sandbox is gone by then.
+func (w *world) endTurnAt(o *operation, at time.Time) {
+	w.clock.after(max(at.Sub(w.clock.now()), time.Millisecond), w.locked(func() {
+		s := w.sandbox(o.run.generation)
+		if o.over || !slices.Contains(w.operations, o) || !s.alive {
+			return
+		}
+		outcome, reason := w.prompt(o.run.promptID).outcome, ""
+		switch {
+		case o.run.aborted:
+			outcome, reason = session.OutcomeCancelled, session.ReasonAborted
+		case outcome == session.OutcomeFailed:
+			reason = session.ReasonAgentCrashed
+		}
+		w.endRun(o.run, outcome, reason)
+		w.finish(o, activities.TurnResult{Outcome: o.run.outcome}, nil)
+	}))
+}
+
+func (f *fakes) AbortRun(ctx context.Context, in activities.AbortRequest) error {
+	_, err := take(ctx, f, "AbortRun", func(w *world) (nothing, error) {
+		run := w.runs[in.RunID]
+		p := w.prompt(run.promptID)
+		w.say("the turn of %s is interrupted", p.ID)
+		if p.stubborn || !run.delivered {
+			return nothing{}, nil
+		}
+		run.aborted, run.endsAt = true, w.clock.now().Add(abortTakes)
+		for _, o := range w.operations {
+			if o.run == run {
+				w.endTurnAt(o, run.endsAt)
+			}
+		}
+		return nothing{}, nil
+	})
+	return err
+}
+
+func (f *fakes) SettleRun(ctx context.Context, in activities.SettleRequest) error {
+	_, err := take(ctx, f, "SettleRun", func(w *world) (nothing, error) {
+		w.endRun(w.runs[in.RunID], in.Outcome, in.Reason)
+		return nothing{}, nil
+	})
+	return err
+}
+
+func (f *fakes) ReturnRun(ctx context.Context, in activities.SettleRequest) error {
+	_, err := take(ctx, f, "ReturnRun", func(w *world) (nothing, error) {
+		run := w.runs[in.RunID]
+		if run.outcome != "" {
+			return nothing{}, nil
+		}
+		if run.delivered {
+			return nothing{}, final(activities.Fenced, "run %s has reached the agent", in.RunID)
+		}
+		run.outcome = session.OutcomeCancelled
+		w.queue(w.prompt(run.promptID), in.Reason)
+		return nothing{}, nil
+	})
+	return err
+}
+
+func (f *fakes) RequeuePrompt(ctx context.Context, in activities.PromptRef) error {
+	_, err := take(ctx, f, "RequeuePrompt", func(w *world) (nothing, error) {
+		if p := w.prompt(in.PromptID); p.status == session.PromptUnknown {
+			w.queue(p, "")
+		}
+		return nothing{}, nil
+	})
+	return err
+}
+
+func (w *world) queue(p *promptRow, reason string) {
+	p.status, p.runID, p.reason = session.PromptQueued, "", reason
+	w.say("%s is queued again%s", p.ID, because(reason))
+}
+
+func (f *fakes) CancelPrompts(ctx context.Context, in activities.PromptsRequest) error {
+	_, err := take(ctx, f, "CancelPrompts", func(w *world) (nothing, error) {
+		w.cancelAll(in.Reason)
+		return nothing{}, nil
+	})
+	return err
+}
+
+func (f *fakes) Reconcile(ctx context.Context) (activities.Reconciled, error) {
+	return take(ctx, f, "Reconcile", func(w *world) (activities.Reconciled, error) {
+		return activities.Reconciled{Listed: len(w.alive())}, nil
+	})
+}

@@ -1,0 +1,80 @@
+package workflows_test
+
+import (
+	"time"
+
+	"go.temporal.io/sdk/interceptor"
+	"go.temporal.io/sdk/workflow"
+)
+
+// engine makes the SDK's environment behave like the engine where they differ,
+// and watches the timers. The environment ends a cancelled activity at once,
+// even one that is to be waited for; here, as at the engine, such an activity is
+// told, and ends as it will.
+type engine struct {
+	interceptor.WorkerInterceptorBase
+	stage *stage
+}
+
+// timers are those that the workflow has started.
+type timers struct {
+	started int
+	pending workflow.Future // the newest
+	ctx     workflow.Context
+}
+
+func (e *engine) InterceptWorkflow(_ workflow.Context, next interceptor.WorkflowInboundInterceptor) interceptor.WorkflowInboundInterceptor {
+	return &inbound{WorkflowInboundInterceptorBase: interceptor.WorkflowInboundInterceptorBase{Next: next}, stage: e.stage}
+}
+
+type inbound struct {
+	interceptor.WorkflowInboundInterceptorBase
+	stage *stage
+}
+
+func (i *inbound) Init(next interceptor.WorkflowOutboundInterceptor) error {
+	return i.Next.Init(&outbound{WorkflowOutboundInterceptorBase: interceptor.WorkflowOutboundInterceptorBase{Next: next}, stage: i.stage})
+}
+
+type outbound struct {
+	interceptor.WorkflowOutboundInterceptorBase
+	stage *stage
+}
+
+func (o *outbound) ExecuteActivity(ctx workflow.Context, activity string, args ...any) workflow.Future {
+	w := o.stage.world
+	if !workflow.GetActivityOptions(ctx).WaitForCancellation {
+		return o.Next.ExecuteActivity(ctx, activity, args...)
+	}
+	w.mu.Lock()
+	w.canceling[activity] = false
+	w.mu.Unlock()
+	detached, _ := workflow.NewDisconnectedContext(ctx)
+	f := o.Next.ExecuteActivity(detached, activity, args...)
+	workflow.Go(detached, func(detached workflow.Context) {
+		canceled := false
+		workflow.NewSelector(detached).
+			AddFuture(f, func(workflow.Future) {}).
+			AddReceive(ctx.Done(), func(workflow.ReceiveChannel, bool) { canceled = true }).
+			Select(detached)
+		if canceled && !f.IsReady() {
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			w.cancel(activity)
+		}
+	})
+	return f
+}
+
+func (o *outbound) NewTimerWithOptions(ctx workflow.Context, d time.Duration, options workflow.TimerOptions) workflow.Future {
+	w, timers := o.stage.world, &o.stage.timers
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if timers.pending != nil && !timers.pending.IsReady() && timers.ctx.Err() == nil {
+		w.violate("a second timer is pending")
+	}
+	w.say("timer for %s", d.Round(time.Millisecond))
+	timers.started++
+	timers.pending, timers.ctx = o.Next.NewTimerWithOptions(ctx, d, options), ctx
+	return timers.pending
+}

@@ -1,0 +1,344 @@
+package workflows_test
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/overwinter-dev/overwinter/internal/session"
+)
+
+var update = flag.Bool("update", false, "write the transcripts of scenarios as they are now")
+
+// TestScenarios plays testdata/scenarios. A file is blocks of commands, each
+// followed by ---- and the transcript of what came of them until the next block;
+// times are since the beginning. Commands, see cast.do:
+//
+//	create [lazy] [idle=15m] [lifetime=24h] [closed] [status=… generation=N sandbox=alive|dead bundle=N]
+//	run ID generation=N [policy=hold|fail|retry] [ends=1m]   a run is under way
+//	prompt ID [takes=1m] [policy=hold|fail|retry] [crashes] [stubborn]
+//	ring ID · wake · hibernate [force] · stop · abort · recover · idle 1m · report N
+//	kill · fail ACTIVITY KIND [times=N] · slow ACTIVITY 1m · history N · cancel · restart
+//	state · wait 1m
+func TestScenarios(t *testing.T) {
+	t.Parallel()
+	files, err := filepath.Glob("testdata/scenarios/*.txt")
+	require.NoError(t, err)
+	require.NotEmpty(t, files)
+	for _, file := range files {
+		t.Run(strings.TrimSuffix(filepath.Base(file), ".txt"), func(t *testing.T) {
+			t.Parallel()
+			want, err := os.ReadFile(file)
+			require.NoError(t, err)
+			got, c := play(t, string(want))
+			if *update {
+				require.NoError(t, os.WriteFile(file, []byte(got), 0o600))
+			} else {
+				require.Equal(t, string(want), got)
+			}
+			require.Empty(t, c.stage.world.violations)
+		})
+	}
+}
+
+// cast carries out the commands of a script.
+type cast struct {
+	stage  *stage
+	blocks []*block
+	on     int // the block whose transcript is being written
+}
+
+type block struct {
+	commands []string
+	lines    []string
+}
+
+func newCast() *cast {
+	c := &cast{stage: newStage()}
+	c.stage.world.say = func(format string, args ...any) {
+		at := c.stage.now().Sub(epoch).Round(time.Millisecond)
+		b := c.blocks[c.on]
+		b.lines = append(b.lines, strings.TrimRight(fmt.Sprintf("%-12s %s", at, fmt.Sprintf(format, args...)), " "))
+	}
+	return c
+}
+
+// play carries a script out and returns it with the transcripts as they are now.
+func play(t testing.TB, script string) (string, *cast) {
+	t.Helper()
+	c := newCast()
+	for part := range strings.SplitSeq(strings.TrimSpace(script), "\n\n") {
+		commands, _, found := strings.Cut(part, "\n----")
+		if !found {
+			require.NotContains(t, part, "----")
+		}
+		c.blocks = append(c.blocks, &block{commands: strings.Split(strings.TrimSpace(commands), "\n")})
+	}
+	at := epoch
+	for i, b := range c.blocks {
+		at = c.arrange(t, i, b, at)
+	}
+	c.stage.until = at
+	c.stage.act()
+	var out strings.Builder
+	for i, b := range c.blocks {
+		if i > 0 {
+			out.WriteString("\n")
+		}
+		out.WriteString(strings.Join(b.commands, "\n") + "\n")
+		if b.quiet() {
+			continue
+		}
+		out.WriteString("----\n")
+		for _, line := range b.lines {
+			out.WriteString(line + "\n")
+		}
+	}
+	return out.String(), c
+}
+
+// quiet reports whether a block is only comments.
+func (b *block) quiet() bool {
+	for _, command := range b.commands {
+		if !strings.HasPrefix(command, "#") {
+			return false
+		}
+	}
+	return true
+}
+
+// arrange puts the commands of a block into the script from a time on, and
+// returns the time of the next block.
+func (c *cast) arrange(t testing.TB, i int, b *block, at time.Time) time.Time {
+	t.Helper()
+	if b.quiet() {
+		return at
+	}
+	add := func(restart bool, do func() error) {
+		c.stage.script = append(c.stage.script, scene{at: at, restart: restart, do: func() {
+			c.on = i
+			if err := do(); err != nil {
+				c.stage.world.violate("%s", err)
+			}
+		}})
+	}
+	add(false, func() error { return nil })
+	waited := false
+	for _, line := range b.commands {
+		words := strings.Fields(line)
+		switch {
+		case len(words) == 0, strings.HasPrefix(line, "#"):
+		case words[0] == "wait":
+			d, err := time.ParseDuration(words[1])
+			require.NoError(t, err, line)
+			at, waited = at.Add(d), true
+		case words[0] == "restart":
+			at = at.Add(time.Millisecond)
+			add(true, func() error { return nil })
+		default:
+			add(false, func() error { return c.do(words) })
+			waited = false
+		}
+	}
+	if !waited {
+		at = at.Add(time.Second)
+	}
+	return at
+}
+
+// args are the words behind a command: flags, and values by name.
+type args []string
+
+func (a args) has(flag string) bool {
+	for _, word := range a {
+		if word == flag {
+			return true
+		}
+	}
+	return false
+}
+
+func (a args) get(name string) string {
+	for _, word := range a {
+		if value, ok := strings.CutPrefix(word, name+"="); ok {
+			return value
+		}
+	}
+	return ""
+}
+
+func (a args) duration(name string, otherwise time.Duration) (time.Duration, error) {
+	if value := a.get(name); value != "" {
+		return time.ParseDuration(value)
+	}
+	return otherwise, nil
+}
+
+func (a args) number(name string) int64 {
+	n, _ := strconv.ParseInt(a.get(name), 10, 64)
+	return n
+}
+
+func (c *cast) do(words []string) error {
+	s, w, a := c.stage, c.stage.world, args(words[1:])
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	first := ""
+	if len(a) > 0 {
+		first = a[0]
+	}
+	switch words[0] {
+	case "create":
+		return c.create(a)
+	case "run":
+		return c.run(first, a)
+	case "prompt":
+		return c.prompt(first, a)
+	case "ring":
+		s.signal(session.SignalPrompt, session.PromptSignal{PromptID: first, Ordinal: w.prompt(first).Ordinal}, true)
+	case "wake":
+		s.signal(session.SignalWake, nil, true)
+	case "stop":
+		s.signal(session.SignalStop, nil, true)
+	case "recover":
+		s.signal(session.SignalRecover, nil, true)
+	case "hibernate":
+		c.tell(session.SignalHibernate, session.HibernateSignal{Force: a.has("force")})
+	case "abort":
+		c.tell(session.SignalAbort, session.AbortSignal{})
+	case "idle":
+		d, err := time.ParseDuration(first)
+		w.idleTimeout = d
+		s.signal(session.SignalSettings, session.SettingsSignal{IdleTimeout: d}, false)
+		return err
+	case "report":
+		n, err := strconv.ParseInt(first, 10, 64)
+		c.tell(session.SignalSandbox, session.SandboxSignal{Generation: n, Reason: "not listed"})
+		return err
+	case "kill":
+		for _, sandbox := range w.alive() {
+			w.kill(sandbox)
+		}
+	case "fail":
+		err, ok := fault(a[1])
+		if !ok {
+			return fmt.Errorf("no such fault: %s", a[1])
+		}
+		w.inject(first, max(1, int(a.number("times"))), err)
+	case "slow":
+		d, err := time.ParseDuration(a[1])
+		w.takes[first] = d
+		return err
+	case "history":
+		n, err := strconv.Atoi(first)
+		s.env.SetCurrentHistoryLength(n)
+		return err
+	case "cancel":
+		s.env.CancelWorkflow()
+	case "state":
+		return c.state()
+	default:
+		return fmt.Errorf("no such command: %s", words[0])
+	}
+	return nil
+}
+
+func (c *cast) tell(name string, arg any) {
+	if !c.stage.signal(name, arg, false) {
+		c.stage.world.say("no workflow is open")
+	}
+}
+
+// create makes the row of the session, as it is new or as an earlier life has
+// left it, and starts its workflow unless it is to be closed.
+func (c *cast) create(a args) (err error) {
+	w := c.stage.world
+	w.lazy = a.has("lazy")
+	if w.idleTimeout, err = a.duration("idle", w.idleTimeout); err != nil {
+		return err
+	}
+	if w.lifetime, err = a.duration("lifetime", w.lifetime); err != nil {
+		return err
+	}
+	if status := a.get("status"); status != "" {
+		if w.state, err = session.ParseState(status); err != nil {
+			return err
+		}
+	}
+	w.generation, w.transitionNo = a.number("generation"), a.number("generation")
+	if kind := a.get("sandbox"); kind != "" {
+		row := &sandboxRow{generation: w.generation}
+		w.sandboxes = append(w.sandboxes, row)
+		w.boot(row)
+		row.alive, row.ready = kind == "alive", true
+	}
+	if n := a.number("bundle"); n > 0 {
+		w.bundles = append(w.bundles, bundleRow{id: "bun_0", generation: n, verified: true})
+	}
+	if !a.has("closed") {
+		c.stage.signal(session.SignalPrompt, session.PromptSignal{}, true)
+	}
+	return nil
+}
+
+// run makes the row of a run that an earlier life of the workflow has begun.
+func (c *cast) run(id string, a args) error {
+	w := c.stage.world
+	ends, err := a.duration("ends", time.Minute)
+	if err != nil {
+		return err
+	}
+	p := w.accept(promptRow{QueuedPrompt: session.QueuedPrompt{ID: id}, policy: session.OnUnknown(a.get("policy"))})
+	p.status, p.runID, p.deliveries = session.PromptProcessing, "run_"+id, 1
+	w.runs[p.runID] = &runRow{
+		id: p.runID, promptID: id, generation: a.number("generation"),
+		delivered: true, endsAt: w.clock.now().Add(ends),
+	}
+	return nil
+}
+
+func (c *cast) prompt(id string, a args) error {
+	takes, err := a.duration("takes", time.Second)
+	if err != nil {
+		return err
+	}
+	row := promptRow{
+		QueuedPrompt: session.QueuedPrompt{ID: id}, takes: takes,
+		policy: session.OnUnknown(a.get("policy")), stubborn: a.has("stubborn"),
+	}
+	if a.has("crashes") {
+		row.outcome = session.OutcomeFailed
+	}
+	p := c.stage.world.accept(row)
+	if p == nil {
+		c.stage.world.say("%s is refused: the session is terminated", id)
+		return nil
+	}
+	c.stage.signal(session.SignalPrompt, session.PromptSignal{PromptID: p.ID, Ordinal: p.Ordinal, At: c.stage.now()}, true)
+	return nil
+}
+
+func (c *cast) state() error {
+	s := c.stage
+	s.world.mu.Unlock() // the workflow may run a little to answer
+	v, err := s.view()
+	s.world.mu.Lock()
+	if err != nil {
+		s.world.say("%s", err)
+		return nil
+	}
+	if v.SessionID != s.world.id {
+		return errors.New("the view of another session")
+	}
+	s.world.say("state: %s%s, generation %d, transition %d, %q", v.Status, because(v.StatusReason), v.Generation, v.TransitionNo, v.Doing)
+	s.world.say("       prompt %q, queue %v, wants %+v, idle %s, continued %d", v.PromptID, v.Queue, v.Wants, v.IdleTimeout, v.Continued)
+	return nil
+}

@@ -1,0 +1,223 @@
+package workflows_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"time"
+
+	"go.temporal.io/sdk/activity"
+	"go.temporal.io/sdk/converter"
+	"go.temporal.io/sdk/interceptor"
+	sdklog "go.temporal.io/sdk/log"
+	"go.temporal.io/sdk/temporal"
+	"go.temporal.io/sdk/testsuite"
+	"go.temporal.io/sdk/worker"
+	"go.temporal.io/sdk/workflow"
+
+	"github.com/overwinter-dev/overwinter/internal/session"
+	"github.com/overwinter-dev/overwinter/workflows"
+)
+
+// stage runs a session's workflow against a world in the SDK's environment,
+// where nobody waits for time to pass: from start to end of a script, through
+// every continuation, completion and restart, as an engine would.
+type stage struct {
+	world  *world
+	script []scene
+	until  time.Time // the script ends here
+
+	env     *testsuite.TestWorkflowEnvironment // nil while no workflow is open
+	at      time.Time                          // while none is
+	ringing []signal                           // what starts the next workflow
+	timers  timers
+	err     error // of a workflow that failed
+}
+
+// scene is what is done at one time. One that restarts throws the open workflow
+// away, as a termination by hand does, and starts another from what Postgres has.
+type scene struct {
+	at      time.Time
+	restart bool
+	do      func()
+}
+
+type signal struct {
+	name string
+	arg  any
+}
+
+func newStage() *stage {
+	s := &stage{at: epoch}
+	s.world = newWorld(func(string, ...any) {})
+	s.world.clock = s
+	return s
+}
+
+func (s *stage) now() time.Time {
+	if s.env != nil {
+		return s.env.Now()
+	}
+	return s.at
+}
+
+func (s *stage) after(d time.Duration, f func()) {
+	if s.env != nil {
+		s.env.RegisterDelayedCallback(f, max(d, time.Nanosecond))
+	}
+}
+
+// act plays the script. Workflows that complete are started again by the next
+// signal that does so.
+func (s *stage) act() {
+	input := session.WorkflowInput{SessionID: s.world.id}
+	for len(s.script) > 0 || len(s.ringing) > 0 {
+		if len(s.ringing) == 0 {
+			next := s.script[0]
+			s.script = s.script[1:]
+			s.at = next.at
+			next.do()
+			continue
+		}
+		for open := true; open; {
+			input, open = s.run(input)
+		}
+		input = session.WorkflowInput{SessionID: s.world.id}
+		if s.at.Equal(s.until) || s.err != nil {
+			return
+		}
+	}
+}
+
+// run is one run of the workflow. It returns the input of the next and whether
+// one follows at once.
+func (s *stage) run(input session.WorkflowInput) (session.WorkflowInput, bool) {
+	var suite testsuite.WorkflowTestSuite
+	suite.SetLogger(sdklog.NewStructuredLogger(slog.New(slog.NewTextHandler(io.Discard, nil))))
+	suite.SetDisableRegistrationAliasing(true)
+	env := suite.NewTestWorkflowEnvironment()
+	env.SetStartTime(s.at)
+	env.SetWorkerOptions(worker.Options{Interceptors: []interceptor.WorkerInterceptor{&engine{stage: s}}})
+	env.RegisterWorkflowWithOptions(workflows.Session, workflow.RegisterOptions{Name: session.WorkflowName})
+	env.RegisterActivity(&fakes{w: s.world, answer: s.answer})
+	limit := s.limit()
+	env.SetWorkflowRunTimeout(limit.Sub(s.at))
+	env.SetTestTimeout(10 * time.Second)
+	s.env, s.timers.pending = env, nil
+	s.world.adopt(s)
+
+	ringing := s.ringing
+	s.ringing = nil
+	env.RegisterDelayedCallback(func() {
+		for _, r := range ringing {
+			env.SignalWorkflow(r.name, r.arg)
+		}
+	}, time.Nanosecond)
+	for _, scene := range s.script {
+		if !scene.at.Before(limit) {
+			break
+		}
+		env.RegisterDelayedCallback(func() {
+			if !env.IsWorkflowCompleted() {
+				s.script = s.script[1:]
+				scene.do()
+			}
+		}, max(scene.at.Sub(s.at), time.Nanosecond))
+	}
+	env.ExecuteWorkflow(session.WorkflowName, input)
+
+	s.at, s.env = env.Now(), nil
+	s.world.mu.Lock()
+	defer s.world.mu.Unlock()
+	err := env.GetWorkflowError()
+	var next *workflow.ContinueAsNewError
+	switch {
+	case err == nil:
+		s.world.say("the workflow completes")
+		if s.world.loaded {
+			s.world.violate("the workflow completes and the session is loaded")
+		}
+		return session.WorkflowInput{}, false
+	case errors.As(err, &next):
+		return s.continued(next), true
+	case isTimeout(err) && limit.Before(s.until):
+		s.at = limit
+		s.script[0].do()
+		s.script = s.script[1:]
+		return session.WorkflowInput{SessionID: s.world.id}, true
+	case isTimeout(err):
+		s.at = s.until
+		return session.WorkflowInput{}, false
+	}
+	s.err = err
+	s.world.violate("the workflow fails: %s", err)
+	return session.WorkflowInput{}, false
+}
+
+// limit is when the run ends that is open until then: with the script, or where
+// the script throws it away.
+func (s *stage) limit() time.Time {
+	for _, scene := range s.script {
+		if scene.restart {
+			return scene.at
+		}
+	}
+	return s.until
+}
+
+func isTimeout(err error) bool {
+	_, ok := errors.AsType[*temporal.TimeoutError](err)
+	return ok
+}
+
+// continued decodes what the workflow hands to its next run.
+func (s *stage) continued(next *workflow.ContinueAsNewError) (input session.WorkflowInput) {
+	if err := converter.GetDefaultDataConverter().FromPayloads(next.Input, &input); err != nil {
+		s.world.violate("the input of the next run: %s", err)
+	}
+	if n := len(s.world.operations); n > 0 {
+		s.world.violate("continues as new with %d activities under way", n)
+	}
+	s.world.say("continues as new: run %d, wants %+v, %d seen", input.Carry.Runs, input.Carry.Wants, len(input.Carry.Seen))
+	return input
+}
+
+// answer leaves the end of an operation to the callback of the environment, so
+// that its time passes at once and it can be ended early.
+func (s *stage) answer(ctx context.Context, w *world, o *operation) (any, error) {
+	defer w.mu.Unlock()
+	env, token := s.env, activity.GetInfo(ctx).TaskToken
+	o.complete = func(result any, err error) {
+		if err := env.CompleteActivity(token, result, err); err != nil {
+			w.violate("complete %s: %s", o.activity, err)
+		}
+	}
+	return nil, activity.ErrResultPending
+}
+
+// signal reaches the open workflow. Where none is open it starts one if start is
+// set, and is lost otherwise, as it is with the orchestrator's calls.
+func (s *stage) signal(name string, arg any, start bool) bool {
+	switch {
+	case s.env != nil && !s.env.IsWorkflowCompleted():
+		s.env.SignalWorkflow(name, arg)
+	case start:
+		s.ringing = append(s.ringing, signal{name: name, arg: arg})
+	default:
+		return false
+	}
+	return true
+}
+
+func (s *stage) view() (v session.StateView, err error) {
+	if s.env == nil {
+		return v, errors.New("no workflow is open")
+	}
+	answer, err := s.env.QueryWorkflow(session.QueryState)
+	if err != nil {
+		return v, fmt.Errorf("query: %w", err)
+	}
+	return v, answer.Get(&v)
+}

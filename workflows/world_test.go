@@ -1,0 +1,384 @@
+package workflows_test
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"go.temporal.io/sdk/temporal"
+
+	"github.com/overwinter-dev/overwinter/activities"
+	"github.com/overwinter-dev/overwinter/internal/session"
+)
+
+// world is what a session's workflow meets: rows as Postgres keeps them, and a
+// provider with sandboxes that live and die. It holds the workflow to the
+// promises: what breaks one is noted as a violation.
+type world struct {
+	mu    sync.Mutex
+	clock clock
+	say   func(format string, args ...any) // the transcript
+
+	id           string
+	state        session.State
+	reason       string
+	lazy         bool
+	idleTimeout  time.Duration
+	lastActivity time.Time
+	generation   int64
+	transitionNo int64
+	loaded       bool
+	prompts      []*promptRow
+	runs         map[string]*runRow
+	sandboxes    []*sandboxRow
+	bundles      []bundleRow
+
+	lifetime   time.Duration // of a sandbox at the provider
+	takes      map[string]time.Duration
+	faults     map[string][]error
+	operations []*operation
+	canceling  map[string]bool // activities told to end and not begun again since
+	alarms     []*alarm
+	violations []string
+}
+
+// clock is the time of the engine that runs the workflow.
+type clock interface {
+	now() time.Time
+	after(d time.Duration, f func())
+}
+
+type promptRow struct {
+	session.QueuedPrompt
+	status     session.PromptStatus
+	policy     session.OnUnknown
+	reason     string
+	runID      string
+	takes      time.Duration
+	outcome    session.Outcome // how its turn ends by itself
+	stubborn   bool            // its turn does not end when it is interrupted
+	deliveries int
+}
+
+type runRow struct {
+	id, promptID string
+	generation   int64
+	delivered    bool
+	aborted      bool
+	endsAt       time.Time // of the agent's work, once delivered
+	outcome      session.Outcome
+}
+
+type sandboxRow struct {
+	id         string
+	generation int64
+	alive      bool // at the provider
+	ready      bool // its runner has answered
+	ended      bool // in Postgres
+	deadline   time.Time
+}
+
+type bundleRow struct {
+	id         string
+	generation int64
+	verified   bool
+}
+
+// alarm is something that happens at the provider at a time, whatever the
+// workflow does meanwhile.
+type alarm struct {
+	at   time.Time
+	ring func()
+}
+
+var epoch = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+
+// newWorld returns a world with one new session in it.
+func newWorld(say func(format string, args ...any)) *world {
+	return &world{
+		say: say, id: "ses_1", state: session.Initializing,
+		idleTimeout: session.DefaultIdleTimeout, lastActivity: epoch,
+		runs: map[string]*runRow{}, lifetime: 24 * time.Hour,
+		faults: map[string][]error{}, canceling: map[string]bool{},
+		takes: map[string]time.Duration{
+			"CreateSandbox": 3 * time.Second, "RestoreSandbox": 2 * time.Second,
+			"SaveBundle": 4 * time.Second, "RescueBundle": time.Second,
+			"TerminateSandbox": 500 * time.Millisecond, "FlushSandbox": 200 * time.Millisecond,
+		},
+	}
+}
+
+// A record takes a few milliseconds, so that signals can come in between.
+const recordTakes = 5 * time.Millisecond
+
+// How long it takes until a turn hears of an abort, of its cancellation, and of
+// the end of its sandbox.
+const (
+	abortTakes  = 50 * time.Millisecond
+	cancelTakes = 200 * time.Millisecond
+	lossTakes   = time.Second
+)
+
+func (w *world) violate(format string, args ...any) {
+	v := fmt.Sprintf(format, args...)
+	w.violations = append(w.violations, v)
+	w.say("VIOLATION: %s", v)
+}
+
+// accept inserts the row of a prompt, as the api does before it rings. A session
+// that is over accepts none.
+func (w *world) accept(p promptRow) *promptRow {
+	if w.state.Final() {
+		return nil
+	}
+	p.Ordinal, p.status = int64(len(w.prompts)+1), session.PromptQueued
+	p.policy = cmp.Or(p.policy, session.Hold)
+	p.outcome = cmp.Or(p.outcome, session.OutcomeCompleted)
+	w.prompts = append(w.prompts, &p)
+	w.touch()
+	return &p
+}
+
+func (w *world) touch() { w.lastActivity = w.clock.now() }
+
+func (w *world) prompt(id string) *promptRow {
+	for _, p := range w.prompts {
+		if p.ID == id {
+			return p
+		}
+	}
+	return nil
+}
+
+func (w *world) openRun() *runRow {
+	for _, p := range w.prompts {
+		if p.status == session.PromptProcessing {
+			return w.runs[p.runID]
+		}
+	}
+	return nil
+}
+
+// end gives a prompt and its run their outcome. One that is over keeps the one it has.
+func (w *world) end(p *promptRow, outcome session.Outcome, reason string) {
+	if p.status.Over() {
+		return
+	}
+	if run := w.runs[p.runID]; run != nil && run.outcome == "" {
+		run.outcome = outcome
+	}
+	p.status, p.reason = outcome.PromptStatus(), reason
+	w.touch()
+	w.say("%s is %s%s", p.ID, p.status, because(reason))
+}
+
+func (w *world) endRun(run *runRow, outcome session.Outcome, reason string) {
+	if run.outcome != "" {
+		return
+	}
+	run.outcome = outcome
+	if p := w.prompt(run.promptID); p.runID == run.id {
+		w.end(p, outcome, reason)
+	}
+}
+
+func (w *world) cancelAll(reason string) {
+	for _, p := range w.prompts {
+		w.end(p, session.OutcomeCancelled, reason)
+	}
+}
+
+func because(reason string) string {
+	if reason == "" {
+		return ""
+	}
+	return " (" + reason + ")"
+}
+
+func (w *world) sandbox(generation int64) *sandboxRow {
+	for _, s := range w.sandboxes {
+		if s.generation == generation {
+			return s
+		}
+	}
+	return nil
+}
+
+func (w *world) alive() (living []*sandboxRow) {
+	for _, s := range w.sandboxes {
+		if s.alive {
+			living = append(living, s)
+		}
+	}
+	return living
+}
+
+// reserve records the intent to make a generation's sandbox, and fences off what is older.
+func (w *world) reserve(generation int64) (*sandboxRow, error) {
+	row := w.sandbox(generation)
+	switch {
+	case w.state.Final():
+		return nil, final(activities.Fenced, "the session is terminated")
+	case generation < w.generation:
+		return nil, final(activities.Fenced, "generation %d is not the newest, which is %d", generation, w.generation)
+	case row != nil && row.ended:
+		return nil, final(activities.Fenced, "the sandbox of generation %d has ended", generation)
+	}
+	w.generation = generation
+	if row == nil {
+		row = &sandboxRow{generation: generation}
+		w.sandboxes = append(w.sandboxes, row)
+	}
+	return row, nil
+}
+
+// boot makes a sandbox at the provider and ends those before it.
+func (w *world) boot(row *sandboxRow) {
+	for _, s := range w.sandboxes {
+		if s.generation < row.generation {
+			w.terminate(s)
+		}
+	}
+	if row.id != "" {
+		return
+	}
+	row.id, row.alive = fmt.Sprintf("sb-%d", row.generation), true
+	row.deadline = w.clock.now().Add(w.lifetime)
+	w.alarm(w.lifetime, func() {
+		if row.alive {
+			w.say("the provider ends the sandbox of generation %d: its lifetime is over", row.generation)
+			w.kill(row)
+		}
+	})
+	if n := len(w.alive()); n > 1 {
+		w.violate("%d sandboxes live at once", n)
+	}
+}
+
+func (w *world) terminate(s *sandboxRow) {
+	if s.alive {
+		w.say("sandbox of generation %d terminated", s.generation)
+	}
+	s.alive, s.ended = false, true
+}
+
+// kill ends a sandbox from outside. A turn in it hears of it after a while.
+func (w *world) kill(s *sandboxRow) {
+	s.alive = false
+	for _, o := range w.operations {
+		if o.run != nil && o.run.generation == s.generation {
+			w.clock.after(lossTakes, w.locked(func() {
+				w.finish(o, nil, final(activities.SandboxLost, "the sandbox has ended"))
+			}))
+		}
+	}
+}
+
+func (w *world) head() *bundleRow {
+	if len(w.bundles) == 0 {
+		return nil
+	}
+	return &w.bundles[len(w.bundles)-1]
+}
+
+// alarm rings at a time that is kept over a restart of the workflow.
+func (w *world) alarm(d time.Duration, ring func()) {
+	a := &alarm{at: w.clock.now().Add(d), ring: ring}
+	w.alarms = append(w.alarms, a)
+	w.arm(a)
+}
+
+func (w *world) arm(a *alarm) {
+	w.clock.after(max(a.at.Sub(w.clock.now()), time.Nanosecond), w.locked(func() {
+		if i := slices.Index(w.alarms, a); i >= 0 {
+			w.alarms = slices.Delete(w.alarms, i, i+1)
+			a.ring()
+		}
+	}))
+}
+
+// adopt gives the world the clock of the engine that begins to run the workflow.
+// What activities of the one before were doing is heard by nobody any more.
+func (w *world) adopt(c clock) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.clock = c
+	w.operations, w.canceling = nil, map[string]bool{}
+	for _, a := range w.alarms {
+		w.arm(a)
+	}
+}
+
+func (w *world) locked(f func()) func() {
+	return func() {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		f()
+	}
+}
+
+// transit records a step as Postgres does.
+func (w *world) transit(t session.Transition) error {
+	if t.No == w.transitionNo && t.To == w.state {
+		return nil
+	}
+	to, err := session.Next(t.From, t.Event)
+	switch {
+	case err != nil || to != t.To:
+		w.violate("%s does not lead from %s to %s", t.Event, t.From, t.To)
+		return final(activities.Fenced, "not in the table")
+	case t.No != w.transitionNo+1 || t.From != w.state:
+		return final(activities.Fenced, "transition %d from %s does not follow %d to %s", t.No, t.From, w.transitionNo, w.state)
+	}
+	if to.Final() {
+		w.cancelAll(session.ReasonSessionTerminated)
+	}
+	if !to.HasSandbox() && len(w.alive()) > 0 {
+		w.violate("%s with a living sandbox", to)
+	}
+	w.state, w.reason, w.transitionNo = to, t.Reason, t.No
+	if to == session.Running {
+		w.touch()
+	}
+	receipt := ""
+	if t.Receipt != nil {
+		receipt = fmt.Sprintf(", receipt %s", t.Receipt.Kind)
+	}
+	w.say("%s → %s%s%s", t.From, to, because(t.Reason), receipt)
+	return nil
+}
+
+// inject makes the next calls of an activity fail, one each.
+func (w *world) inject(activity string, times int, err error) {
+	for range times {
+		w.faults[activity] = append(w.faults[activity], err)
+	}
+}
+
+// fault is what a fault in a scenario file is called.
+func fault(kind string) (error, bool) {
+	switch kind {
+	case "passing":
+		return errors.New("it is not to be had just now"), true
+	case "refused":
+		return final(activities.Refused, "it will never be had"), true
+	case "lost":
+		return final(activities.SandboxLost, "the sandbox has ended"), true
+	case "undelivered":
+		return final(activities.PromptNotDelivered, "the sandbox had ended before"), true
+	case "unknown":
+		return final(activities.DeliveryUnknown, "the runner lost the run"), true
+	case "spent":
+		return final(activities.GenerationSpent, "the name is taken"), true
+	case "fenced":
+		return final(activities.Fenced, "somebody else has it"), true
+	}
+	return nil, false
+}
+
+func final(kind, format string, args ...any) error {
+	return temporal.NewNonRetryableApplicationError(fmt.Sprintf(format, args...), kind, nil)
+}
