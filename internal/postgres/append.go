@@ -167,11 +167,12 @@ func (b *appendTx) event(s *appendSession, a eventlog.Append, d eventlog.Draft) 
 }
 
 func (b *appendTx) flush(ctx context.Context) error {
-	if err := b.flushRuns(ctx); err != nil {
+	var out pipeline
+	if err := b.flushRuns(ctx, &out); err != nil {
 		return err
 	}
 	if len(b.log.Seqs) == 0 {
-		return nil
+		return out.send(ctx, b)
 	}
 	var advance dbsqlc.SessionsAdvanceParams
 	for _, id := range slices.Sorted(maps.Keys(b.sessions)) {
@@ -188,24 +189,24 @@ func (b *appendTx) flush(ctx context.Context) error {
 		advance.Ats = append(advance.Ats, s.activity)
 		advance.Titles = append(advance.Titles, s.Title)
 	}
-	if err := b.q.SessionsAdvance(ctx, b, &advance); err != nil {
+	if err := b.q.SessionsAdvance(ctx, &out, &advance); err != nil {
 		return err
 	}
-	if err := b.q.EventsInsert(ctx, b, b.log.params()); err != nil {
+	if err := b.q.EventsInsert(ctx, &out, b.log.params()); err != nil {
 		return err
 	}
-	if err := b.fold.flush(ctx, b.q, b); err != nil {
+	if err := b.fold.flush(ctx, b.q, b, &out); err != nil {
 		return err
 	}
 	for _, payload := range notices(advance.Ids) {
-		if err := b.q.EventsNotify(ctx, b, &dbsqlc.EventsNotifyParams{Channel: channel, Payload: payload}); err != nil {
+		if err := b.q.EventsNotify(ctx, &out, &dbsqlc.EventsNotifyParams{Channel: channel, Payload: payload}); err != nil {
 			return err
 		}
 	}
-	return nil
+	return out.send(ctx, b)
 }
 
-func (b *appendTx) flushRuns(ctx context.Context) error {
+func (b *appendTx) flushRuns(ctx context.Context, out *pipeline) error {
 	var advance dbsqlc.RunsAdvanceParams
 	for _, id := range slices.Sorted(maps.Keys(b.runs)) {
 		if run := b.runs[id]; run.changed {
@@ -217,7 +218,7 @@ func (b *appendTx) flushRuns(ctx context.Context) error {
 	if len(advance.Ids) == 0 {
 		return nil
 	}
-	return b.q.RunsAdvance(ctx, b, &advance)
+	return b.q.RunsAdvance(ctx, out, &advance)
 }
 
 func sortedSet(ids []string) []string {

@@ -47,8 +47,9 @@ func (f *blockFold) add(e foldEvent) {
 	}
 }
 
-// flush reads the blocks that the events are about and writes those that changed.
-func (f *blockFold) flush(ctx context.Context, q *dbsqlc.Queries, tx dbsqlc.DBTX) error {
+// flush reads the blocks that the events are about from tx and writes those that
+// changed to out.
+func (f *blockFold) flush(ctx context.Context, q *dbsqlc.Queries, tx, out dbsqlc.DBTX) error {
 	if len(f.events) == 0 {
 		return nil
 	}
@@ -93,7 +94,7 @@ func (f *blockFold) flush(ctx context.Context, q *dbsqlc.Queries, tx dbsqlc.DBTX
 			put.mark(blocks[keys[i]])
 		}
 	}
-	return put.flush(ctx, q, tx)
+	return put.flush(ctx, q, out)
 }
 
 // foldOne folds one event into the block it is about and reports whether that
