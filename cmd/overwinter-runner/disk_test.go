@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -21,15 +22,13 @@ func TestAFullDiskEndsTheAgentAndTheLink(t *testing.T) {
 	b := setup(t)
 	b.stop(syscall.SIGTERM)
 	// The mount is the runner's alone and goes with it.
-	serve := b.paths.Serve()
-	cmd := b.command(t.Context(), append([]string{"unshare", "-m", "sh", "-c",
-		`mount -t tmpfs -o size=1m tmpfs "$0" && exec "$@"`, b.paths.State}, serve...))
+	mount := []string{"unshare", "-m", "sh", "-c", `mount -t tmpfs -o size=1m tmpfs "$0" && exec "$@"`, b.paths.State}
+	cmd := b.command(t.Context(), append(mount, b.paths.Serve()...))
 	cmd.Env = append(cmd.Env, runner.TokenVariable+"="+b.hash)
 	cmd.Stderr = b.log
 	require.NoError(t, cmd.Start())
 	b.serve = cmd
-	inside := []string{"nsenter", "-m", "-t", strconv.Itoa(cmd.Process.Pid)}
-	b.wrap = inside
+	b.wrap = []string{"nsenter", "-m", "-t", strconv.Itoa(cmd.Process.Pid)}
 	require.Eventually(t, func() bool { // until then the namespace is not what it will be
 		out, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(cmd.Process.Pid), "comm"))
 		return err == nil && string(out) != "unshare\n" && string(out) != "sh\n"
@@ -39,7 +38,7 @@ func TestAFullDiskEndsTheAgentAndTheLink(t *testing.T) {
 	w := b.started("run_1", `read -r x; while :; do head -c 10000 /dev/zero | tr '\0' 'x'; echo; done`, "go\n")
 	for w.next() != nil {
 	}
-	refusal, ok := w.end.(*runner.Error)
+	refusal, ok := errors.AsType[*runner.Error](w.end)
 	require.True(t, ok, "%v", w.end)
 	require.Equal(t, runner.CodeJournal, refusal.Code)
 	for i, f := range w.frames {

@@ -122,14 +122,14 @@ func (p *program) run(ctx context.Context, args []string) int {
 	}
 	parsed, err := parser.Parse(args)
 	if err != nil {
-		fmt.Fprintln(p.stderr, "overwinter-runner:", err)
+		_, _ = fmt.Fprintln(p.stderr, "overwinter-runner:", err)
 		return runner.ExitUsage
 	}
 	err = parsed.Run()
 	if err == nil {
 		return runner.ExitOK
 	}
-	fmt.Fprintln(p.stderr, "overwinter-runner:", err)
+	_, _ = fmt.Fprintln(p.stderr, "overwinter-runner:", err)
 	if exit, ok := errors.AsType[*supervisor.ExitError](err); ok {
 		return exit.ExitCode
 	}

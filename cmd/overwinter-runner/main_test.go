@@ -53,7 +53,7 @@ type sandbox struct {
 
 func setup(t *testing.T) *sandbox {
 	t.Helper()
-	root, err := os.MkdirTemp("", "owr") // short: a socket's path is at most 107 bytes
+	root, err := os.MkdirTemp("", "owr") //nolint:usetesting // a test's name is too long: a socket's path is at most 107 bytes
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, os.RemoveAll(root)) })
 	self, err := os.Executable()
@@ -161,6 +161,7 @@ type worker struct {
 	stderr *lockedBuffer
 	seen   []runner.Message // everything but signs of life
 	frames []runner.Frame
+	stored int // how many of seen sync has stored
 	end    error
 }
 

@@ -3,6 +3,7 @@ package main
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -12,7 +13,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/overwinter-dev/overwinter/internal/runner"
@@ -106,11 +106,10 @@ func TestAStartThatHadToWaitForASealIsRefused(t *testing.T) {
 	w := b.started("run_1", `echo ready; while [ ! -e end ]; do sleep 0.01; done`, "")
 	w.line("ready")
 	agent := b.ping().AgentPID
-	sealed := make(chan struct{})
+	sealed := make(chan int, 1)
 	go func() {
-		defer close(sealed)
 		_, _, code := b.run(b.paths.Seal(runner.SealRequest{Token: b.token, Grace: time.Minute}))
-		assert.Zero(t, code)
+		sealed <- code
 	}()
 	require.Eventually(t, func() bool { // the first thing that a seal does is to close it
 		return !stdinOpen(agent, b.serve.Process.Pid)
@@ -121,10 +120,10 @@ func TestAStartThatHadToWaitForASealIsRefused(t *testing.T) {
 	require.Equal(t, &runner.Flushed{ID: 1}, w.next(), "the start has been heard and waits")
 	require.NoError(t, os.WriteFile(filepath.Join(b.paths.Workspace, "end"), nil, 0o644))
 	require.Nil(t, w.next())
-	refusal, ok := w.end.(*runner.Error)
+	refusal, ok := errors.AsType[*runner.Error](w.end)
 	require.True(t, ok, "%v", w.end)
 	require.Equal(t, runner.CodeStopping, refusal.Code)
-	<-sealed
+	require.Zero(t, <-sealed)
 	require.True(t, b.ping().Sealed)
 	require.Equal(t, runner.NotStarted, b.attach(runner.Hello{Run: "run_2"}).Welcome().Delivery)
 }

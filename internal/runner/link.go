@@ -50,7 +50,7 @@ func Dial(ctx context.Context, stdin io.WriteCloser, stdout io.ReadCloser, hello
 		}
 		err = fmt.Errorf("runner answered %T", m)
 	}
-	l.Close()
+	_ = l.Close()
 	if werr := <-sent; werr != nil && errors.Is(err, io.EOF) {
 		err = errors.Join(io.ErrUnexpectedEOF, werr)
 	}

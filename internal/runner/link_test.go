@@ -108,26 +108,15 @@ func TestDialFailsWhenTheExecEndsSilently(t *testing.T) {
 
 func TestNextTellsWhyALinkEnded(t *testing.T) {
 	t.Parallel()
+	journalFailed := &Error{Code: CodeJournal, Message: "full"}
 	ends := map[string]struct {
 		say  func(*peer)
-		want func(*testing.T, error)
+		want error
 	}{
-		"displaced": {
-			func(p *peer) { p.say(&Displaced{}) },
-			func(t *testing.T, err error) { require.ErrorIs(t, err, ErrDisplaced) },
-		},
-		"error": {
-			func(p *peer) { p.say(&Error{Code: CodeJournal, Message: "full"}) },
-			func(t *testing.T, err error) { require.Equal(t, &Error{Code: CodeJournal, Message: "full"}, err) },
-		},
-		"silence": {
-			func(p *peer) { _ = p.out.Close() },
-			func(t *testing.T, err error) { require.Equal(t, io.EOF, err) },
-		},
-		"torn": {
-			func(p *peer) { _, _ = p.out.Write([]byte{1, 2}); _ = p.out.Close() },
-			func(t *testing.T, err error) { require.ErrorIs(t, err, io.ErrUnexpectedEOF) },
-		},
+		"displaced": {func(p *peer) { p.say(&Displaced{}) }, ErrDisplaced},
+		"error":     {func(p *peer) { p.say(journalFailed) }, journalFailed},
+		"silence":   {func(p *peer) { _ = p.out.Close() }, io.EOF},
+		"torn":      {func(p *peer) { _, _ = p.out.Write([]byte{1, 2}); _ = p.out.Close() }, io.ErrUnexpectedEOF},
 	}
 	for name, end := range ends {
 		t.Run(name, func(t *testing.T) {
@@ -139,7 +128,11 @@ func TestNextTellsWhyALinkEnded(t *testing.T) {
 			require.NoError(t, err, "what came before is not lost")
 			for range 2 {
 				_, err = l.Next(t.Context())
-				end.want(t, err)
+				if refusal, ok := errors.AsType[*Error](err); ok {
+					require.Equal(t, end.want, refusal)
+				} else {
+					require.ErrorIs(t, err, end.want)
+				}
 			}
 		})
 	}

@@ -130,7 +130,7 @@ func (j *Journal) recover() error {
 // final mark, and returns where it begins. Only visit makes it fail.
 func scan(r io.Reader, visit func(offset int64, r record) error) (end int64, err error) {
 	head := make([]byte, len(magic))
-	if _, err := io.ReadFull(r, head); err != nil || string(head) != magic {
+	if n, _ := io.ReadFull(r, head); n < len(magic) || string(head) != magic {
 		return 0, nil
 	}
 	end = int64(len(magic))
@@ -138,23 +138,8 @@ func scan(r io.Reader, visit func(offset int64, r record) error) (end int64, err
 	var last Mark
 	var next int64 // frame
 	for {
-		header := make([]byte, recordHeader)
-		if _, err := io.ReadFull(r, header); err != nil {
-			return end, nil
-		}
-		n, sum, err := bodySize(header)
-		if err != nil {
-			return end, nil
-		}
-		if cap(body) < n {
-			body = make([]byte, n)
-		}
-		body = body[:n]
-		if _, err := io.ReadFull(r, body); err != nil {
-			return end, nil
-		}
-		rec, err := parseBody(body, sum)
-		if err != nil || last.Final() || rec.mark == 0 && rec.frame.No != next {
+		rec, size, ok := scanRecord(r, &body)
+		if !ok || last.Final() || rec.mark == 0 && rec.frame.No != next {
 			return end, nil
 		}
 		if rec.mark != 0 {
@@ -165,8 +150,29 @@ func scan(r io.Reader, visit func(offset int64, r record) error) (end int64, err
 		if err := visit(end, rec); err != nil {
 			return end, err
 		}
-		end += int64(recordHeader + n)
+		end += size
 	}
+}
+
+// scanRecord reads the next record into body; ok is false where none is whole.
+func scanRecord(r io.Reader, body *[]byte) (rec record, size int64, ok bool) {
+	var header [recordHeader]byte
+	if _, err := io.ReadFull(r, header[:]); err != nil {
+		return record{}, 0, false
+	}
+	n, sum, err := bodySize(header[:])
+	if err != nil {
+		return record{}, 0, false
+	}
+	if cap(*body) < n {
+		*body = make([]byte, n)
+	}
+	b := (*body)[:n]
+	if _, err := io.ReadFull(r, b); err != nil {
+		return record{}, 0, false
+	}
+	rec, err = parseBody(b, sum)
+	return rec, int64(recordHeader + n), err == nil
 }
 
 // Run is the run that the journal belongs to.

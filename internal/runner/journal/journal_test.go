@@ -3,6 +3,7 @@ package journal
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"io/fs"
@@ -57,7 +58,7 @@ func read(t *testing.T, j *Journal, from int64) []runner.Frame {
 	var list []runner.Frame
 	for {
 		f, _, err := r.Next(ctx)
-		if err == io.EOF || err == context.Canceled {
+		if errors.Is(err, io.EOF) || errors.Is(err, context.Canceled) {
 			return list
 		}
 		require.NoError(t, err)
@@ -140,7 +141,7 @@ func TestAReaderWaitsForTheWriter(t *testing.T) {
 					return
 				}
 			}
-			if _, _, err := r.Next(t.Context()); err != io.EOF {
+			if _, _, err := r.Next(t.Context()); !errors.Is(err, io.EOF) {
 				t.Errorf("behind the last frame: %v", err)
 			}
 		})

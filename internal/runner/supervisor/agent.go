@@ -3,7 +3,6 @@ package supervisor
 import (
 	"bufio"
 	"bytes"
-	"context"
 	"crypto/sha256"
 	"encoding/json"
 	"errors"
@@ -64,9 +63,17 @@ func launchKey(s *runner.Start) string {
 	if s.Launch.Key != "" {
 		return s.Launch.Key
 	}
-	h := sha256.New()
-	_ = json.NewEncoder(h).Encode([]any{s.Launch.Argv, s.Launch.Env, s.Launch.Dir, s.Secrets})
-	return string(h.Sum(nil))
+	same := struct {
+		Argv         []string
+		Env, Secrets map[string]string
+		Dir          string
+	}{s.Launch.Argv, s.Launch.Env, s.Secrets, s.Launch.Dir}
+	b, err := json.Marshal(same)
+	if err != nil {
+		panic(err) // strings
+	}
+	sum := sha256.Sum256(b) // secrets are kept no longer than need be
+	return string(sum[:])
 }
 
 // environment is the agent's: nothing is inherited but what every process needs.
@@ -330,9 +337,7 @@ func (a *agent) kill(reason runner.StopReason) {
 
 // killTree needs killing.
 func (a *agent) killTree() {
-	ctx, cancel := context.WithTimeout(context.Background(), killBudget)
-	defer cancel()
-	if err := a.reaper.killDescendants(ctx); err != nil {
+	if err := a.reaper.killDescendants(killBudget); err != nil {
 		a.log.Error("processes of the agent are left", slog.Any("error", err))
 	}
 }

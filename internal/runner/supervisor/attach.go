@@ -61,8 +61,9 @@ func refusal(e *runner.Error) error {
 	switch e.Code {
 	case runner.CodeToken, runner.CodeVersion, runner.CodeStale, runner.CodeInvalid:
 		return &ExitError{runner.ExitRefused, e}
+	default:
+		return e
 	}
-	return e
 }
 
 // Attach carries messages between a worker and the runner until either ends.
@@ -168,7 +169,7 @@ func command(ctx context.Context, dir string, wait time.Duration, c *runner.Comm
 	if err != nil {
 		return nil, err
 	}
-	defer conn.Close()
+	defer conn.Close() //nolint:errcheck // the answer has been read
 	stop := context.AfterFunc(ctx, func() { _ = conn.Close() })
 	defer stop()
 	c.Version = runner.ProtocolVersion

@@ -29,7 +29,7 @@ func expand(patterns []string) []string {
 		for _, root := range roots {
 			_ = filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
 				if err != nil || d.IsDir() {
-					return nil // what cannot be read is not there
+					return nil //nolint:nilerr // what cannot be read is not there
 				}
 				rest := strings.TrimPrefix(strings.TrimPrefix(path, root), "/")
 				if matchParts(parts[deep:], strings.Split(rest, "/")) {

@@ -43,7 +43,7 @@ func describe(path string) (session.ManifestFile, error) {
 	if err != nil {
 		return session.ManifestFile{}, err
 	}
-	defer f.Close()
+	defer f.Close() //nolint:errcheck // only read
 	sum := sha256.New()
 	n, err := io.Copy(sum, f)
 	if err != nil {
@@ -94,7 +94,7 @@ func dirtyHash(workspace string, status []byte) (string, error) {
 		info, err := os.Lstat(path)
 		switch {
 		case errors.Is(err, fs.ErrNotExist):
-			fmt.Fprintf(sum, "%q\n", entry)
+			_, _ = fmt.Fprintf(sum, "%q\n", entry)
 			continue
 		case err != nil:
 			return "", err
@@ -112,7 +112,7 @@ func dirtyHash(workspace string, status []byte) (string, error) {
 				return "", err
 			}
 		}
-		fmt.Fprintf(sum, "%q %s %q\n", entry, info.Mode(), content)
+		_, _ = fmt.Fprintf(sum, "%q %s %q\n", entry, info.Mode(), content)
 	}
 	return hex.EncodeToString(sum.Sum(nil)), nil
 }

@@ -73,18 +73,18 @@ func Serve(ctx context.Context, cfg Config) error {
 	}
 	s.reaper = newReaper()
 	var tasks sync.WaitGroup
-	background, cancel := context.WithCancel(context.Background())
+	background, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	tasks.Go(func() { s.syncJournals(background) })
 	tasks.Go(func() {
 		<-ctx.Done()
 		_ = listener.Close()
 	})
-	s.log.Info("runner serves", slog.String("dir", cfg.Dir), slog.Int("pid", os.Getpid()))
+	s.log.InfoContext(ctx, "runner serves", slog.String("dir", cfg.Dir), slog.Int("pid", os.Getpid()))
 	for {
 		conn, err := listener.Accept()
 		if err != nil {
 			if ctx.Err() == nil && !errors.Is(err, net.ErrClosed) {
-				s.log.Error("accept", slog.Any("error", err))
+				s.log.ErrorContext(ctx, "accept", slog.Any("error", err))
 				select { // such as too many open files
 				case <-ctx.Done():
 				case <-time.After(10 * time.Millisecond):

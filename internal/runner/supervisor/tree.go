@@ -2,7 +2,6 @@ package supervisor
 
 import (
 	"bytes"
-	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -75,11 +74,12 @@ func descendants(root int) ([]process, error) {
 }
 
 // killDescendants kills everything below this process and returns when nothing is
-// left. Each is stopped before any is killed, so that none can fork while the
+// left, or fails when budget is used up. Each is stopped before any is killed, so that none can fork while the
 // others die. A list of processes is out of date when it has been read, so it is
 // the kernel's word that counts: as subreaper the runner has a child, dead or
 // alive, for as long as it has any descendant.
-func (r *reaper) killDescendants(ctx context.Context) error {
+func (r *reaper) killDescendants(budget time.Duration) error {
+	deadline := time.Now().Add(budget)
 	root := os.Getpid()
 	stopped := map[process]bool{}
 	for {
@@ -91,8 +91,8 @@ func (r *reaper) killDescendants(ctx context.Context) error {
 			if r.reap() {
 				return nil
 			}
-			if ctx.Err() != nil {
-				return fmt.Errorf("processes fork faster than they can be found: %w", context.Cause(ctx))
+			if time.Now().After(deadline) {
+				return errors.New("processes fork faster than they can be found")
 			}
 			continue
 		}
@@ -109,10 +109,9 @@ func (r *reaper) killDescendants(ctx context.Context) error {
 		for _, p := range alive {
 			_ = unix.Kill(p.pid, unix.SIGKILL)
 		}
-		select {
-		case <-ctx.Done():
-			return fmt.Errorf("%d processes outlive SIGKILL: %w", len(alive), context.Cause(ctx))
-		case <-time.After(2 * time.Millisecond):
+		if time.Now().After(deadline) {
+			return fmt.Errorf("%d processes outlive SIGKILL", len(alive))
 		}
+		<-time.After(2 * time.Millisecond) // the kernel's time to take them down
 	}
 }
