@@ -80,7 +80,11 @@ func (d *dataDir) takeLock() error {
 	return nil
 }
 
-func (d *dataDir) close() error { return d.lock.Close() }
+// close gives the lock up by name: closing the file alone leaves it with whatever process is just
+// being started, until that has become another program.
+func (d *dataDir) close() error {
+	return errors.Join(unix.Flock(int(d.lock.Fd()), unix.LOCK_UN), d.lock.Close())
+}
 
 func (d *dataDir) join(elem ...string) string {
 	return filepath.Join(append([]string{d.path}, elem...)...)
