@@ -21,7 +21,7 @@ LINT     = golangci-lint
 TESTARGS ?= -timeout 10m
 
 .PHONY: dev build test check setup programs fmt generate clean \
-	check-format check-vet check-lint check-workflows check-generated check-modules
+	check-format check-vet check-lint check-workflows check-generated
 
 dev: setup programs
 	@exec bin/overwinter dev $(ARGS)
@@ -43,15 +43,11 @@ test: setup check programs
 	@$(TOOL) gotestsum --format pkgname --format-hide-empty-pkg --raw-command -- \
 		sh -c 'status=0; go test -json $(TESTARGS) ./... || status=1; cd devserver && go test -json $(TESTARGS) ./... || status=1; exit $$status'
 
-check: setup-go check-modules check-format check-vet check-workflows check-generated check-lint
-
-check-modules:
-	@echo '== modules'
-	@go mod verify >/dev/null
+check: setup-go check-format check-vet check-workflows check-generated check-lint
 
 check-format:
 	@echo '== format'
-	@files="$$($(TOOL) $(LINT) fmt --diff ./... | sed -n 's/^+++ //p')"; \
+	@files="$$({ $(TOOL) $(LINT) fmt --diff ./...; cd devserver && $(DEVTOOL) $(LINT) fmt -c ../.golangci.yaml --diff ./...; } | sed -n 's/^+++ //p')"; \
 		test -z "$$files" || { echo "not formatted (make fmt mends it):"; echo "$$files"; exit 1; }
 
 check-vet:
