@@ -1,0 +1,31 @@
+# The three programs of overwinter, in one image. Its targets:
+#   overwinter   api, worker, migrate, local-modal (the default)
+#   temporal     Temporal's server and UI over one SQLite file, for trying out;
+#                in production point TEMPORAL_ADDRESS at a cluster
+
+FROM golang:1.26-bookworm AS build
+WORKDIR /src
+COPY go.mod go.sum ./
+RUN go mod download
+COPY devserver/go.mod devserver/go.sum ./devserver/
+RUN cd devserver && go mod download
+COPY . .
+RUN make programs
+
+FROM debian:12-slim AS temporal
+RUN useradd --system --create-home --home-dir /data temporal
+COPY --from=build /src/bin/overwinter-temporal /usr/local/bin/
+USER temporal
+VOLUME /data
+EXPOSE 7233 8233
+ENTRYPOINT ["overwinter-temporal"]
+CMD ["serve", "--ip", "0.0.0.0", "--port", "7233", "--ui-port", "8233", "--db-file", "/data/temporal.db"]
+
+FROM debian:12-slim AS overwinter
+# git and the rest of /usr are what sandboxes of the local Modal see.
+RUN apt-get update && apt-get install -y --no-install-recommends ca-certificates git curl \
+    && rm -rf /var/lib/apt/lists/*
+COPY --from=build /src/bin/overwinter /src/bin/overwinter-runner /usr/local/bin/
+EXPOSE 8080
+ENTRYPOINT ["overwinter"]
+CMD ["--help"]
