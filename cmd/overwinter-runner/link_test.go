@@ -4,7 +4,9 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"io"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -93,33 +95,54 @@ func TestANewLinkDisplacesTheOld(t *testing.T) {
 	require.Equal(t, []string{"got two"}, texts(w.frames))
 }
 
-func TestADisplacedAttachEndsThoughNobodyReadsIt(t *testing.T) {
-	t.Parallel()
-	b := setup(t)
-	h := runner.Hello{Run: "run_1", Token: b.token}
-	cmd := b.command(t.Context(), b.paths.Attach(h))
-	stdin, err := cmd.StdinPipe()
-	require.NoError(t, err)
-	_, err = cmd.StdoutPipe() // never read: the pipe fills up
-	require.NoError(t, err)
-	require.NoError(t, cmd.Start())
-	h.Version = runner.ProtocolVersion
-	require.NoError(t, runner.WriteMessage(stdin, &h))
-	require.NoError(t, runner.WriteMessage(stdin, &runner.Start{
-		Launch: b.shell(`i=0; while [ $i -lt 30000 ]; do echo "line $i of a flood that fills every pipe on its way"; i=$((i+1)); done; : > done; read -r x; read -r x`),
+// deaf starts an attach that starts a flood and never reads it. When it returns
+// every pipe between the runner and the test is full.
+func (b *sandbox) deaf(run string) (cmd *exec.Cmd, stdin io.Closer) {
+	b.t.Helper()
+	h := runner.Hello{Version: runner.ProtocolVersion, Run: run, Token: b.token}
+	cmd = b.command(b.t.Context(), b.paths.Attach(h))
+	in, err := cmd.StdinPipe()
+	require.NoError(b.t, err)
+	_, err = cmd.StdoutPipe()
+	require.NoError(b.t, err)
+	require.NoError(b.t, cmd.Start())
+	require.NoError(b.t, runner.WriteMessage(in, &h))
+	require.NoError(b.t, runner.WriteMessage(in, &runner.Start{
+		Launch: b.shell(`read -r x; i=0; while [ $i -lt 30000 ]; do echo "line $i of a flood that fills every pipe on its way"; i=$((i+1)); done; : > done; read -r x`),
 		Input:  []byte("go\n"),
 	}))
-	b.file("done") // by now every pipe between the runner and us is full
-	require.NoError(t, b.attach(runner.Hello{Run: "run_2"}).Close())
+	b.file("done")
+	return cmd, in
+}
+
+// ends waits for an attach to end by itself, with an error.
+func (b *sandbox) ends(cmd *exec.Cmd) {
+	b.t.Helper()
 	ended := make(chan error, 1)
 	go func() { ended <- cmd.Wait() }()
 	select {
 	case err := <-ended:
-		require.Error(t, err)
+		require.Error(b.t, err)
 	case <-time.After(deadline):
-		require.NoError(t, cmd.Process.Kill())
-		t.Fatal("attach hangs")
+		require.NoError(b.t, cmd.Process.Kill())
+		b.t.Fatal("attach hangs")
 	}
+}
+
+func TestADisplacedAttachEndsThoughNobodyReadsIt(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	cmd, _ := b.deaf("run_1")
+	require.NoError(t, b.attach(runner.Hello{Run: "run_2"}).Close())
+	b.ends(cmd)
+}
+
+func TestALinkThatHangsUpWithoutReadingEnds(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	cmd, stdin := b.deaf("run_1")
+	require.NoError(t, stdin.Close())
+	b.ends(cmd)
 }
 
 func TestASlowWorkerDoesNotHoldTheAgentBack(t *testing.T) {

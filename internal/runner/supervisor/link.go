@@ -57,6 +57,7 @@ func (s *Supervisor) serveLink(conn net.Conn, r *bufio.Reader, hello *runner.Hel
 		return
 	}
 	defer l.tasks.Wait()
+	defer conn.Close() //nolint:errcheck // ends a write that hangs, for which Wait would wait
 	defer s.release(l)
 	defer l.stop()
 	j, err := s.journalOf(l.run)
@@ -158,8 +159,8 @@ func (l *link) read(r *bufio.Reader) {
 			}
 			return
 		}
-		if l.ctx.Err() != nil { // a displaced link commands nothing
-			return
+		if l.ctx.Err() != nil { // a displaced link commands nothing; its last message is on its way
+			continue
 		}
 		if err := l.obey(m); err != nil {
 			refusal, ok := errors.AsType[*runner.Error](err)
