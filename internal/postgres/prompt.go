@@ -189,6 +189,7 @@ func (db *DB) PromptsCancel(ctx context.Context, sessionID, reason string) (canc
 }
 
 func (s *sessionTx) cancelAll(ctx context.Context, reason string) (int64, error) {
+	cancelled := int64(0)
 	run, err := s.q.RunGetOpen(ctx, s, s.row.ID)
 	switch {
 	case err == nil:
@@ -196,19 +197,20 @@ func (s *sessionTx) cancelAll(ctx context.Context, reason string) (int64, error)
 		if _, err := s.runEnd(ctx, run, ending); err != nil {
 			return 0, err
 		}
+		cancelled++
 	case !isNoRows(err):
 		return 0, err
 	}
 	rows, err := s.q.PromptsEnd(ctx, s, &dbsqlc.PromptsEndParams{SessionID: s.row.ID, Reason: reason, At: s.now})
 	if err != nil || len(rows) == 0 {
-		return 0, err
+		return cancelled, err
 	}
 	for _, row := range rows {
 		if err := s.add(wire.EventPrompt, row.RunID, wire.PromptData{Prompt: wire.Prompt(promptOf(row))}); err != nil {
 			return 0, err
 		}
 	}
-	return int64(len(rows)), s.tellQueue(ctx)
+	return cancelled + int64(len(rows)), s.tellQueue(ctx)
 }
 
 // PromptRequeue puts a prompt whose outcome is unknown back at its place in the

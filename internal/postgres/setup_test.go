@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 
 	"github.com/overwinter-dev/overwinter/internal/eventlog"
@@ -17,13 +18,15 @@ import (
 // bundle is a database with a session in it.
 type bundle struct {
 	*postgres.DB
+	url string
 	ctx context.Context
 	id  string
 }
 
 func setup(t *testing.T) *bundle {
 	t.Helper()
-	b := &bundle{DB: postgrestest.New(t), ctx: t.Context()}
+	url := postgrestest.URL(t)
+	b := &bundle{DB: postgrestest.Open(t, url), url: url, ctx: t.Context()}
 	b.id = b.session(t)
 	return b
 }
@@ -135,6 +138,16 @@ func (b *bundle) appendOne(t *testing.T, a eventlog.Append) error {
 
 func draft(kind string, frame int64, n int, data string) eventlog.Draft {
 	return eventlog.Draft{Type: kind, ConversationID: "main", At: time.Now(), Data: json.RawMessage(data), Frame: frame, N: n}
+}
+
+// sql does what no method does, such as making rows old.
+func (b *bundle) sql(t *testing.T, statement string, args ...any) {
+	t.Helper()
+	conn, err := pgx.Connect(b.ctx, b.url)
+	require.NoError(t, err)
+	defer conn.Close(b.ctx)
+	_, err = conn.Exec(b.ctx, statement, args...)
+	require.NoError(t, err)
 }
 
 func requireCode(t *testing.T, want session.Code, err error) {

@@ -1,0 +1,194 @@
+package postgres_test
+
+import (
+	"encoding/json"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/overwinter-dev/overwinter/internal/eventlog"
+	"github.com/overwinter-dev/overwinter/internal/session"
+	"github.com/overwinter-dev/overwinter/internal/wire"
+)
+
+func TestOneRunGetsAPrompt(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.running(t)
+	p := b.submit(t, "1")
+	var all sync.WaitGroup
+	granted := make(chan string, 8)
+	held := make(chan session.RunVerdict, 8)
+	for range 8 {
+		all.Go(func() {
+			id := session.NewID(session.RunPrefix)
+			v, err := b.RunBegin(b.ctx, b.id, p, id, 1)
+			if err == nil && v.Granted {
+				granted <- id
+			} else if err == nil {
+				held <- v
+			}
+		})
+	}
+	all.Wait()
+	close(granted)
+	close(held)
+	require.Len(t, granted, 1)
+	winner := <-granted
+	require.Len(t, held, 7)
+	for v := range held {
+		require.Equal(t, session.RunVerdict{Status: session.PromptProcessing, HeldBy: winner, Generation: 1, OnUnknown: session.Hold}, v)
+	}
+	before := b.position(t)
+	v, err := b.RunBegin(b.ctx, b.id, p, winner, 1)
+	require.NoError(t, err)
+	require.True(t, v.Granted)
+	require.Equal(t, before, b.position(t), "granted again, told once")
+
+	other := b.submit(t, "2")
+	v, err = b.RunBegin(b.ctx, b.id, other, session.NewID(session.RunPrefix), 1)
+	require.NoError(t, err)
+	require.Equal(t, session.RunVerdict{Status: session.PromptQueued, HeldBy: winner, Generation: 1, OnUnknown: session.Hold}, v, "one turn at a time")
+
+	_, err = b.RunEnd(b.ctx, session.RunEnding{RunID: winner, Outcome: session.OutcomeFailed})
+	require.NoError(t, err)
+	v, err = b.RunBegin(b.ctx, b.id, p, winner, 1)
+	require.NoError(t, err)
+	require.False(t, v.Granted)
+	require.Equal(t, session.PromptFailed, v.Status)
+	_, err = b.RunBegin(b.ctx, b.id, "nothing", winner, 1)
+	requireCode(t, session.CodeNoPrompt, err)
+	_, err = b.RunBegin(b.ctx, "ses_nobody", p, winner, 1)
+	requireCode(t, session.CodeNoSession, err)
+}
+
+func TestAnOldGenerationBeginsAndAttachesNothing(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.running(t)
+	p := b.submit(t, "1")
+	run := b.begin(t, p)
+	b.reserve(t, 2)
+	_, err := b.RunBegin(b.ctx, b.id, b.submit(t, "2"), session.NewID(session.RunPrefix), 1)
+	requireCode(t, session.CodeIllegalState, err)
+	_, err = b.RunAttach(b.ctx, run, "t2")
+	requireCode(t, session.CodeIllegalState, err)
+	start, err := b.RunFence(b.ctx, run, "fence")
+	require.NoError(t, err)
+	require.EqualValues(t, 2, start.Generation)
+	require.EqualValues(t, 1, start.Run.Generation)
+	require.EqualValues(t, 1, start.Run.Attempt)
+	a := eventlog.Append{SessionID: b.id, RunID: run, Generation: 2, Token: "fence", LastFrame: 0, Events: []eventlog.Draft{draft("error", 0, 0, `{}`)}}
+	require.NoError(t, b.appendOne(t, a), "who fenced it may close it")
+	a.Token = "t1"
+	a.LastFrame = 1
+	require.ErrorIs(t, b.appendOne(t, a), eventlog.ErrFenced)
+}
+
+func TestAnAttemptTakesTheRunOver(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.running(t)
+	run := b.begin(t, b.submit(t, "hello"))
+	before := b.position(t)
+	start, err := b.RunAttach(b.ctx, run, "t1")
+	require.NoError(t, err)
+	require.EqualValues(t, 1, start.Run.Attempt, "the same attempt again")
+	require.Equal(t, before, b.position(t))
+	require.False(t, start.Resume)
+	require.Equal(t, "sb-1", start.SandboxID)
+	require.Equal(t, "demo", start.Agent)
+	require.Equal(t, "hello", start.Prompt.Content)
+	require.EqualValues(t, -1, start.Run.LastFrame)
+
+	start, err = b.RunAttach(b.ctx, run, "t2")
+	require.NoError(t, err)
+	require.EqualValues(t, 2, start.Run.Attempt)
+	events := b.events(t)
+	require.JSONEq(t, `{"runId":"`+run+`","promptId":"`+start.Prompt.ID+`","attempt":2}`, string(events[len(events)-1].Data))
+
+	_, err = b.RunEnd(b.ctx, session.RunEnding{RunID: run, Token: "t1", Outcome: session.OutcomeCompleted})
+	requireCode(t, session.CodeIllegalState, err)
+	r, err := b.RunGet(b.ctx, run)
+	require.NoError(t, err)
+	require.Empty(t, r.Outcome)
+	open, err := b.RunOpen(b.ctx, b.id)
+	require.NoError(t, err)
+	require.Equal(t, run, open)
+
+	_, err = b.RunEnd(b.ctx, session.RunEnding{RunID: run, Token: "t2", Outcome: session.OutcomeCompleted})
+	require.NoError(t, err)
+	_, err = b.RunAttach(b.ctx, run, "t3")
+	requireCode(t, session.CodeIllegalState, err)
+	open, err = b.RunOpen(b.ctx, b.id)
+	require.NoError(t, err)
+	require.Empty(t, open)
+	next := session.NewID(session.RunPrefix)
+	_, err = b.RunBegin(b.ctx, b.id, b.submit(t, "again"), next, 1)
+	require.NoError(t, err)
+	start, err = b.RunAttach(b.ctx, next, "t1")
+	require.NoError(t, err)
+	require.True(t, start.Resume)
+
+	_, err = b.RunAttach(b.ctx, next, "")
+	requireCode(t, session.CodeInvalid, err)
+	_, err = b.RunAttach(b.ctx, "run_nobody", "t")
+	requireCode(t, session.CodeNoRun, err)
+	_, err = b.RunGet(b.ctx, "run_nobody")
+	requireCode(t, session.CodeNoRun, err)
+}
+
+func TestARunKeepsItsFirstOutcome(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.running(t)
+	run := b.begin(t, b.submit(t, "1"))
+	_, err := b.RunEnd(b.ctx, session.RunEnding{RunID: run, Outcome: session.OutcomeUnknown, Reason: session.ReasonSandboxLost})
+	require.NoError(t, err)
+	before := b.position(t)
+	for _, token := range []string{"", "t1", "other"} {
+		r, err := b.RunEnd(b.ctx, session.RunEnding{RunID: run, Token: token, Outcome: session.OutcomeCompleted, Usage: session.Usage{ToolCalls: 3}})
+		require.NoError(t, err)
+		require.Equal(t, session.OutcomeUnknown, r.Outcome)
+		require.Equal(t, session.ReasonSandboxLost, r.Reason)
+	}
+	require.Equal(t, before, b.position(t))
+	s, err := b.SessionGet(b.ctx, b.id)
+	require.NoError(t, err)
+	require.Equal(t, session.Metrics{Messages: 1}, s.Metrics)
+	events := b.events(t)
+	var end wire.TurnEndData
+	require.Equal(t, wire.EventTurnEnd, events[len(events)-3].Type)
+	require.NoError(t, json.Unmarshal(events[len(events)-3].Data, &end))
+	require.Equal(t, session.OutcomeUnknown, end.Outcome)
+	require.ErrorIs(t, b.appendOne(t, eventlog.Append{SessionID: b.id, RunID: run, Generation: 1, Token: "t1"}), eventlog.ErrFenced)
+	require.ErrorIs(t, b.appendOne(t, eventlog.Append{SessionID: b.id, RunID: run, Generation: 1}), eventlog.ErrFenced)
+}
+
+func TestARunThatNeverReachedTheAgentGivesItsPromptBack(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.running(t)
+	p := b.submit(t, "1")
+	b.submit(t, "2")
+	run := b.begin(t, p)
+	before := b.position(t)
+	require.NoError(t, b.RunReturn(b.ctx, run, "the sandbox was gone"))
+	require.NoError(t, b.RunReturn(b.ctx, run, "again"))
+	require.Equal(t, []string{"turn_end", "prompt", "queue"}, b.types(t, before))
+	got, err := b.PromptGet(b.ctx, b.id, p)
+	require.NoError(t, err)
+	require.Equal(t, session.PromptQueued, got.Status)
+	loaded, err := b.SessionOpen(b.ctx, b.id)
+	require.NoError(t, err)
+	require.Equal(t, p, loaded.Waiting[0].ID)
+	require.Nil(t, loaded.Processing)
+	s, err := b.SessionGet(b.ctx, b.id)
+	require.NoError(t, err)
+	require.Zero(t, s.Metrics.Messages)
+
+	run = b.begin(t, p)
+	require.NoError(t, b.appendOne(t, eventlog.Append{SessionID: b.id, RunID: run, Generation: 1, Token: "t1", LastFrame: 0}))
+	requireCode(t, session.CodeIllegalState, b.RunReturn(b.ctx, run, "too late"))
+}

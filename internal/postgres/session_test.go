@@ -1,0 +1,220 @@
+package postgres_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/overwinter-dev/overwinter/internal/session"
+)
+
+func TestASessionComesBackAsItWasMade(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	want := session.Session{
+		ID: session.NewID(session.SessionPrefix), Agent: "claude-sdk", Profile: "prf_1", Title: "a title",
+		Workspace: &session.Workspace{RepoURL: "https://example.com/r.git", Ref: "main"}, ParentID: "ses_p", ForkedFrom: "ses_f",
+		IdleTimeout: 1500 * time.Millisecond, Metadata: json.RawMessage(`{"b":1,"a":"\u0000"}`), Options: session.Options{Model: "m"},
+		CreatedAt: time.Date(2026, 1, 2, 3, 4, 5, 6000, time.UTC),
+	}
+	made, created, err := b.SessionCreate(b.ctx, want, nil, session.Idempotency{})
+	require.NoError(t, err)
+	require.True(t, created)
+	want.Status, want.LastActivity = session.Initializing, want.CreatedAt
+	require.Equal(t, want, made)
+	got, err := b.SessionGet(b.ctx, want.ID)
+	require.NoError(t, err)
+	require.Equal(t, want, got)
+	_, _, err = b.SessionCreate(b.ctx, want, nil, session.Idempotency{})
+	requireCode(t, session.CodeIllegalState, err)
+	_, err = b.SessionGet(b.ctx, "ses_nobody")
+	requireCode(t, session.CodeNoSession, err)
+}
+
+func TestASessionMayStartWithAPrompt(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	id := session.NewID(session.SessionPrefix)
+	made, _, err := b.SessionCreate(b.ctx, session.Session{ID: id, Agent: "demo"}, &session.Prompt{ID: "first", Content: "hi"}, session.Idempotency{})
+	require.NoError(t, err)
+	require.Equal(t, session.QueueCounts{Queued: 1}, made.Queue)
+	p, err := b.PromptGet(b.ctx, id, "first")
+	require.NoError(t, err)
+	require.EqualValues(t, 1, p.Ordinal)
+	require.Equal(t, session.Followup, p.Mode)
+	require.Equal(t, session.Hold, p.OnUnknown)
+	b.id = id
+	require.Equal(t, []string{"prompt", "queue"}, b.types(t, 0))
+}
+
+func TestAnIdempotencyKeyMakesOneSession(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	idem := session.Idempotency{Key: "k", Digest: "d"}
+	ids := make(chan string, 8)
+	var all sync.WaitGroup
+	made := make(chan bool, 8)
+	for range 8 {
+		all.Go(func() {
+			s, created, err := b.SessionCreate(b.ctx, session.Session{ID: session.NewID(session.SessionPrefix), Agent: "demo"},
+				&session.Prompt{ID: "p", Content: "hi"}, idem)
+			if err == nil {
+				ids <- s.ID
+				made <- created
+			}
+		})
+	}
+	all.Wait()
+	close(ids)
+	close(made)
+	first, count, creations := "", 0, 0
+	for id := range ids {
+		if first == "" {
+			first = id
+		}
+		require.Equal(t, first, id)
+		count++
+	}
+	for created := range made {
+		if created {
+			creations++
+		}
+	}
+	require.Equal(t, 8, count)
+	require.Equal(t, 1, creations)
+	_, _, err := b.SessionCreate(b.ctx, session.Session{ID: session.NewID(session.SessionPrefix), Agent: "demo"}, nil, session.Idempotency{Key: "k", Digest: "other"})
+	requireCode(t, session.CodeIdempotency, err)
+}
+
+func TestAnIdempotencyKeyIsForgottenAfterADay(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	create := func() (string, bool) {
+		s, created, err := b.SessionCreate(b.ctx, session.Session{ID: session.NewID(session.SessionPrefix), Agent: "demo"}, nil, session.Idempotency{Key: "k", Digest: "d"})
+		require.NoError(t, err)
+		return s.ID, created
+	}
+	first, _ := create()
+	b.sql(t, "UPDATE idempotency_keys SET created_at = now() - interval '23 hours 59 minutes'")
+	again, created := create()
+	require.False(t, created)
+	require.Equal(t, first, again)
+	b.sql(t, "UPDATE idempotency_keys SET created_at = now() - interval '24 hours 1 minute'")
+	later, created := create()
+	require.True(t, created)
+	require.NotEqual(t, first, later)
+}
+
+func TestSessionsAreListedNewestFirstPageByPage(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	begin := time.Now().Add(time.Hour).UTC().Truncate(time.Second)
+	var want []string
+	for i := range 7 {
+		s, _, err := b.SessionCreate(b.ctx, session.Session{
+			ID: session.NewID(session.SessionPrefix), Agent: "paged", Title: fmt.Sprintf("No. %d", i),
+			CreatedAt: begin.Add(time.Duration(i/2) * time.Second), // pairs share their time
+		}, nil, session.Idempotency{})
+		require.NoError(t, err)
+		want = append([]string{s.ID}, want...)
+	}
+	var got []string
+	cursor := ""
+	for pages := 1; ; pages++ {
+		items, next, err := b.SessionList(b.ctx, session.ListFilter{Agent: "paged", Limit: 3, Cursor: cursor})
+		require.NoError(t, err)
+		for _, s := range items {
+			got = append(got, s.ID)
+		}
+		if next == "" {
+			require.Equal(t, 3, pages)
+			break
+		}
+		cursor = next
+	}
+	require.Equal(t, want, got)
+	_, _, err := b.SessionList(b.ctx, session.ListFilter{Cursor: "not a cursor"})
+	requireCode(t, session.CodeInvalid, err)
+}
+
+func TestSessionsAreFoundByTitleOrID(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	for _, title := range []string{"100% Sure", "100 percent", `back\slash`, "under_score", "underscore"} {
+		_, _, err := b.SessionCreate(b.ctx, session.Session{ID: session.NewID(session.SessionPrefix), Agent: "demo", Title: title}, nil, session.Idempotency{})
+		require.NoError(t, err)
+	}
+	find := func(q string) []string {
+		items, _, err := b.SessionList(b.ctx, session.ListFilter{Query: q})
+		require.NoError(t, err)
+		titles := []string{}
+		for _, s := range items {
+			titles = append(titles, s.Title)
+		}
+		return titles
+	}
+	require.Equal(t, []string{"100% Sure"}, find("0% sUR"))
+	require.Equal(t, []string{"under_score"}, find("r_s"))
+	require.Equal(t, []string{`back\slash`}, find(`k\s`))
+	require.Len(t, find(strings.ToUpper(b.id[4:])), 1)
+	require.Empty(t, find("nowhere\x00"))
+
+	b.running(t)
+	items, _, err := b.SessionList(b.ctx, session.ListFilter{Status: session.Running})
+	require.NoError(t, err)
+	require.Len(t, items, 1)
+	require.Equal(t, b.id, items[0].ID)
+}
+
+func TestAPatchChangesWhatIsGiven(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	s, err := b.SessionPatch(b.ctx, b.id, session.Patch{Title: new("new title")})
+	require.NoError(t, err)
+	require.Equal(t, "new title", s.Title)
+	require.JSONEq(t, `{}`, string(s.Metadata))
+	s, err = b.SessionPatch(b.ctx, b.id, session.Patch{
+		Metadata: json.RawMessage(`{"a":1}`), IdleTimeout: new(time.Minute), Options: &session.Options{Model: "m2"},
+	})
+	require.NoError(t, err)
+	require.Equal(t, "new title", s.Title)
+	require.JSONEq(t, `{"a":1}`, string(s.Metadata))
+	require.Equal(t, time.Minute, s.IdleTimeout)
+	require.Equal(t, "m2", s.Options.Model)
+	require.Equal(t, []string{"title"}, b.types(t, 0), "only the title is told of")
+	_, err = b.SessionPatch(b.ctx, "ses_nobody", session.Patch{})
+	requireCode(t, session.CodeNoSession, err)
+	_, err = b.SessionPatch(b.ctx, b.id, session.Patch{IdleTimeout: new(-time.Second)})
+	requireCode(t, session.CodeInvalid, err)
+	_, err = b.SessionPatch(b.ctx, b.id, session.Patch{Title: new("a\x00b")})
+	requireCode(t, session.CodeInvalid, err)
+}
+
+func TestOpenReturnsWhatIsUnderWay(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.running(t)
+	first, second, third := b.submit(t, "1"), b.submit(t, "2"), b.submit(t, "3")
+	run := b.begin(t, first)
+	loaded, err := b.SessionOpen(b.ctx, b.id)
+	require.NoError(t, err)
+	require.True(t, loaded.Loaded)
+	require.Equal(t, []session.QueuedPrompt{{ID: second, Ordinal: 2}, {ID: third, Ordinal: 3}}, loaded.Waiting)
+	require.Equal(t, &session.Processing{PromptID: first, Ordinal: 1, RunID: run, Generation: 1, OnUnknown: session.Hold}, loaded.Processing)
+	require.Nil(t, loaded.Head)
+	require.Equal(t, "sb-1", loaded.SandboxID)
+	require.False(t, loaded.Deadline.IsZero())
+	require.Equal(t, session.QueueCounts{Queued: 2, Processing: 1}, loaded.Queue)
+
+	require.NoError(t, b.SessionClose(b.ctx, b.id))
+	s, err := b.SessionGet(b.ctx, b.id)
+	require.NoError(t, err)
+	require.False(t, s.Loaded)
+	_, err = b.SessionOpen(b.ctx, "ses_nobody")
+	requireCode(t, session.CodeNoSession, err)
+}

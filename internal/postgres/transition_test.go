@@ -1,0 +1,165 @@
+package postgres_test
+
+import (
+	"encoding/json"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/overwinter-dev/overwinter/internal/eventlog"
+	"github.com/overwinter-dev/overwinter/internal/session"
+	"github.com/overwinter-dev/overwinter/internal/wire"
+)
+
+func (b *bundle) lastStatus(t *testing.T) wire.StatusData {
+	t.Helper()
+	var out wire.StatusData
+	for _, e := range b.events(t) {
+		if e.Type == wire.EventStatus {
+			out = wire.StatusData{}
+			require.NoError(t, json.Unmarshal(e.Data, &out))
+		}
+	}
+	return out
+}
+
+func TestATransitionIsProjectedAndTold(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.reserve(t, 1)
+	up := b.transit(t, session.EventReady, "")
+	s, err := b.SessionGet(b.ctx, b.id)
+	require.NoError(t, err)
+	require.Equal(t, session.Running, s.Status)
+	require.EqualValues(t, 1, s.TransitionNo)
+	require.WithinDuration(t, up.At, s.LastActivity, time.Second)
+	require.Equal(t, "sb-1", s.Sandbox.SandboxID)
+	told := b.lastStatus(t)
+	require.Equal(t, session.Running, told.Status)
+	require.EqualValues(t, 1, told.Transition)
+	require.Equal(t, "sb-1", told.Sandbox.SandboxID)
+	require.Nil(t, told.Receipt)
+
+	down := b.next(t, session.EventHibernate, session.ReasonIdle)
+	down.At = up.At.Add(90 * time.Second)
+	require.NoError(t, b.TransitionRecord(b.ctx, down))
+	require.NoError(t, b.SandboxEnd(b.ctx, b.id, 1, "hibernated"))
+	saved := b.next(t, session.EventSaved, session.ReasonIdle)
+	require.NoError(t, b.TransitionRecord(b.ctx, saved))
+	s, err = b.SessionGet(b.ctx, b.id)
+	require.NoError(t, err)
+	require.Equal(t, session.Hibernated, s.Status)
+	require.Equal(t, session.ReasonIdle, s.StatusReason)
+	require.InDelta(t, 90, s.Metrics.ActiveSeconds, 0.001)
+	require.Nil(t, s.Sandbox)
+	require.WithinDuration(t, up.At, s.LastActivity, time.Second, "going to sleep is no activity")
+	require.Nil(t, b.lastStatus(t).Sandbox)
+
+	b.transit(t, session.EventWake, session.ReasonPrompt)
+	back := b.next(t, session.EventReady, "")
+	back.Receipt = &session.Receipt{Kind: session.ReceiptPartial, Missing: []string{"/a"}}
+	require.NoError(t, b.TransitionRecord(b.ctx, back))
+	s, err = b.SessionGet(b.ctx, b.id)
+	require.NoError(t, err)
+	require.Equal(t, back.Receipt, s.Receipt)
+	require.Equal(t, &wire.ReceiptJSON{Kind: session.ReceiptPartial, Missing: []string{"/a"}}, b.lastStatus(t).Receipt)
+}
+
+func TestATransitionIsRecordedOnce(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.reserve(t, 1)
+	up := b.transit(t, session.EventReady, "")
+	before := b.position(t)
+	require.NoError(t, b.TransitionRecord(b.ctx, up))
+	require.Equal(t, before, b.position(t))
+	b.transit(t, session.EventHibernate, session.ReasonIdle)
+	require.NoError(t, b.TransitionRecord(b.ctx, up), "also when the session has gone on")
+
+	other := up
+	other.To, other.Event = session.Error, session.EventFail
+	requireCode(t, session.CodeIllegalState, b.TransitionRecord(b.ctx, other))
+}
+
+func TestIllegalTransitionsChangeNothing(t *testing.T) {
+	t.Parallel()
+	for name, change := range map[string]func(*session.Transition){
+		"a number too far":     func(x *session.Transition) { x.No += 1 },
+		"a number of the past": func(x *session.Transition) { x.No = 0 },
+		"from where it does not stand": func(x *session.Transition) {
+			x.From, x.Event, x.To = session.Error, session.EventRecover, session.Restoring
+		},
+		"not in the table":             func(x *session.Transition) { x.Event, x.To = session.EventSaved, session.Hibernated },
+		"another end than its event's": func(x *session.Transition) { x.To = session.Error },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := setup(t)
+			step := b.next(t, session.EventReady, "")
+			change(&step)
+			requireCode(t, session.CodeIllegalState, b.TransitionRecord(b.ctx, step))
+			require.Zero(t, b.position(t))
+			s, err := b.SessionGet(b.ctx, b.id)
+			require.NoError(t, err)
+			require.Equal(t, session.Initializing, s.Status)
+		})
+	}
+	b := setup(t)
+	step := b.next(t, session.EventReady, "")
+	step.SessionID = "ses_nobody"
+	requireCode(t, session.CodeNoSession, b.TransitionRecord(b.ctx, step))
+}
+
+func TestNothingFollowsTheStatusThatEndsASession(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.running(t)
+	inHand, waiting := b.submit(t, "1"), b.submit(t, "2")
+	run := b.begin(t, inHand)
+	b.transit(t, session.EventStop, session.ReasonRequested)
+	last := b.position(t)
+
+	for _, id := range []string{inHand, waiting} {
+		p, err := b.PromptGet(b.ctx, b.id, id)
+		require.NoError(t, err)
+		require.Equal(t, session.PromptCancelled, p.Status)
+		require.Equal(t, session.ReasonSessionTerminated, p.Reason)
+	}
+	r, err := b.RunGet(b.ctx, run)
+	require.NoError(t, err)
+	require.Equal(t, session.OutcomeCancelled, r.Outcome)
+
+	_, _, _, err = b.PromptSubmit(b.ctx, session.Prompt{ID: "late", SessionID: b.id, Content: "x"})
+	requireCode(t, session.CodeTerminated, err)
+	again, _, created, err := b.PromptSubmit(b.ctx, session.Prompt{ID: waiting, SessionID: b.id, Content: "2"})
+	require.NoError(t, err, "a resend is answered with what became of the first")
+	require.False(t, created)
+	require.Equal(t, session.PromptCancelled, again.Status)
+	verdict, err := b.RunBegin(b.ctx, b.id, waiting, session.NewID(session.RunPrefix), 1)
+	require.NoError(t, err)
+	require.False(t, verdict.Granted)
+	ended, err := b.RunEnd(b.ctx, session.RunEnding{RunID: run, Token: "t1", Outcome: session.OutcomeCompleted})
+	require.NoError(t, err)
+	require.Equal(t, session.OutcomeCancelled, ended.Outcome)
+	n, err := b.PromptsCancel(b.ctx, b.id, "again")
+	require.NoError(t, err)
+	require.Zero(t, n)
+	require.ErrorIs(t, b.appendOne(t, eventlog.Append{
+		SessionID: b.id, RunID: run, Generation: 1, Token: "t1", Events: []eventlog.Draft{draft("title", 0, 0, `{"title":"x"}`)},
+	}), eventlog.ErrFenced)
+	require.ErrorIs(t, b.appendOne(t, eventlog.Append{
+		SessionID: b.id, Generation: 1, Events: []eventlog.Draft{draft("error", 0, 0, `{}`)},
+	}), eventlog.ErrFenced)
+	s, err := b.SessionPatch(b.ctx, b.id, session.Patch{Title: new("renamed")})
+	require.NoError(t, err)
+	require.Equal(t, "renamed", s.Title)
+	requireCode(t, session.CodeIllegalState, b.GenerationReserve(b.ctx, b.id, 2, "im-1"))
+	require.NoError(t, b.SandboxEnd(b.ctx, b.id, 1, "gone"))
+	require.Nil(t, s.Sandbox)
+
+	events := b.events(t)
+	require.Equal(t, last, events[len(events)-1].Seq)
+	require.Equal(t, wire.EventStatus, events[len(events)-1].Type)
+	require.Equal(t, session.Terminated, b.lastStatus(t).Status)
+}
