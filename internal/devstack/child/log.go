@@ -140,5 +140,5 @@ func plain(line []byte) string {
 	for _, name := range slices.Sorted(maps.Keys(attributes)) {
 		fmt.Fprintf(&text, " %s=%v", name, attributes[name])
 	}
-	return text.String()
+	return strings.Join(strings.Fields(text.String()), " ") // on one line
 }
