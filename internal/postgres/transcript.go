@@ -50,6 +50,9 @@ func (s *sessionTx) transcriptAppend(ctx context.Context, db *DB, segments []ses
 		if !known || segment.Version > at.Version {
 			at = session.TranscriptPosition{Path: segment.Path, Version: segment.Version}
 		}
+		if segment.Offset < 0 {
+			return session.Faultf(session.CodeInvalid, "a segment of %s starts at %d", segment.Path, segment.Offset)
+		}
 		if segment.Offset > at.Size {
 			return illegal("transcript %s has %d bytes, the segment starts at %d", segment.Path, at.Size, segment.Offset)
 		}

@@ -1,0 +1,117 @@
+package postgres_test
+
+import (
+	"context"
+	"errors"
+	"net"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"github.com/overwinter-dev/overwinter/internal/postgres"
+	"github.com/overwinter-dev/overwinter/internal/postgres/postgrestest"
+	"github.com/overwinter-dev/overwinter/internal/session"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func TestManyProcessesMayMigrateAtOnce(t *testing.T) {
+	t.Parallel()
+	url := postgrestest.EmptyURL(t)
+	db := postgrestest.Open(t, url)
+	status, err := db.MigrationStatus(t.Context())
+	require.NoError(t, err)
+	require.NotEmpty(t, status)
+	for _, m := range status {
+		require.True(t, m.AppliedAt.IsZero())
+	}
+	var all sync.WaitGroup
+	errs := make(chan error, 5)
+	for range 5 {
+		all.Go(func() { errs <- db.Migrate(t.Context()) })
+	}
+	all.Wait()
+	close(errs)
+	for err := range errs {
+		require.NoError(t, err)
+	}
+	status, err = db.MigrationStatus(t.Context())
+	require.NoError(t, err)
+	for i, m := range status {
+		require.EqualValues(t, i+1, m.Version, "numbered without holes")
+		require.False(t, m.AppliedAt.IsZero(), m.Name)
+	}
+}
+
+func TestAnInstallationHasOneID(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	var all sync.WaitGroup
+	ids := make(chan string, 6)
+	for range 6 {
+		all.Go(func() {
+			id, err := b.Installation(b.ctx)
+			if err == nil {
+				ids <- id
+			}
+		})
+	}
+	all.Wait()
+	close(ids)
+	require.Len(t, ids, 6)
+	first := <-ids
+	require.Len(t, first, 32)
+	for id := range ids {
+		require.Equal(t, first, id)
+	}
+	other := setup(t)
+	id, err := other.Installation(other.ctx)
+	require.NoError(t, err)
+	require.NotEqual(t, first, id)
+}
+
+func TestAPostgresThatIsAwayIsUnavailable(t *testing.T) {
+	t.Parallel()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	address := l.Addr().String()
+	require.NoError(t, l.Close())
+	db, err := postgres.Open(t.Context(), "postgres://u:secret@"+address+"/d?sslmode=disable", postgres.Options{ConnectTimeout: time.Second})
+	require.NoError(t, err)
+	defer db.Close()
+	err = db.Ping(t.Context())
+	requireCode(t, session.CodeUnavailable, err)
+	require.NotContains(t, err.Error(), "secret")
+	_, err = db.SessionGet(t.Context(), "ses_1")
+	requireCode(t, session.CodeUnavailable, err)
+	_, err = db.EventsAppend(t.Context(), nil)
+	requireCode(t, session.CodeUnavailable, err)
+	requireCode(t, session.CodeUnavailable, db.EventsListen(t.Context(), func() {}, func([]string) {}))
+	requireCode(t, session.CodeUnavailable, db.Migrate(t.Context()))
+
+	_, err = postgres.Open(t.Context(), "postgres://u:secret@%zz/d", postgres.Options{})
+	requireCode(t, session.CodeInvalid, err)
+	require.NotContains(t, err.Error(), "secret")
+}
+
+func TestACallerThatGivesUpSeesItsOwnReason(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	_, err := b.SessionGet(ctx, b.id)
+	require.True(t, errors.Is(err, context.Canceled))
+	requireCode(t, session.CodeUnavailable, err)
+}
+
+func TestAClosedPoolIsUnavailable(t *testing.T) {
+	t.Parallel()
+	db := postgrestest.New(t)
+	require.NoError(t, db.Ping(t.Context()))
+	db.Close()
+	db.Close()
+	requireCode(t, session.CodeUnavailable, db.Ping(t.Context()))
+}

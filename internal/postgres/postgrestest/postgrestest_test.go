@@ -1,0 +1,76 @@
+package postgrestest_test
+
+import (
+	"bufio"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/overwinter-dev/overwinter/internal/postgres"
+	"github.com/overwinter-dev/overwinter/internal/postgres/postgrestest"
+	"github.com/overwinter-dev/overwinter/internal/session"
+)
+
+func TestEachTestHasADatabaseOfItsOwn(t *testing.T) {
+	t.Parallel()
+	one, other := postgrestest.New(t), postgrestest.New(t)
+	s, _, err := one.SessionCreate(t.Context(), session.Session{ID: session.NewID(session.SessionPrefix), Agent: "demo"}, nil, session.Idempotency{})
+	require.NoError(t, err)
+	_, err = other.SessionGet(t.Context(), s.ID)
+	require.Equal(t, session.CodeNoSession, session.CodeOf(err))
+}
+
+func TestADatabaseGoesWithItsTest(t *testing.T) {
+	t.Parallel()
+	var url string
+	t.Run("inner", func(t *testing.T) {
+		url = postgrestest.URL(t)
+		require.NoError(t, postgrestest.Open(t, url).Ping(t.Context()))
+	})
+	db, err := postgres.Open(t.Context(), url, postgres.Options{})
+	require.NoError(t, err)
+	defer db.Close()
+	require.Error(t, db.Ping(t.Context()))
+}
+
+// TestHelperThatIsKilled is the process that the next test kills.
+func TestHelperThatIsKilled(t *testing.T) {
+	if os.Getenv("POSTGRESTEST_HELPER") == "" {
+		t.Skip("it is run by TestTheServerEndsWithAKilledProcess")
+	}
+	postgrestest.New(t)
+	os.Stdout.WriteString("up\n")
+	select {}
+}
+
+func TestTheServerEndsWithAKilledProcess(t *testing.T) {
+	t.Parallel()
+	dir, err := os.MkdirTemp("", "owpgkill") // short: a socket's path is; and as open as the system's own
+	require.NoError(t, err)
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	require.NoError(t, os.Chmod(dir, 0o777|os.ModeSticky))
+	self, err := os.Executable()
+	require.NoError(t, err)
+	cmd := exec.Command(self, "-test.run=^TestHelperThatIsKilled$", "-test.v")
+	cmd.Env = append(os.Environ(), "POSTGRESTEST_HELPER=1", "TMPDIR="+dir)
+	out, err := cmd.StdoutPipe()
+	require.NoError(t, err)
+	require.NoError(t, cmd.Start())
+	lines := bufio.NewScanner(out)
+	for lines.Scan() && lines.Text() != "up" {
+	}
+	servers, err := filepath.Glob(filepath.Join(dir, "owpg*"))
+	require.NoError(t, err)
+	require.Len(t, servers, 1)
+	require.FileExists(t, filepath.Join(servers[0], "data", "postmaster.pid"))
+	require.NoError(t, cmd.Process.Kill())
+	cmd.Wait() //nolint:errcheck // it was killed
+	require.Eventually(t, func() bool {
+		_, err := os.Stat(servers[0])
+		return os.IsNotExist(err)
+	}, 20*time.Second, 20*time.Millisecond, "the server's directory is removed once the server has ended")
+}

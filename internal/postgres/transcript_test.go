@@ -1,0 +1,79 @@
+package postgres_test
+
+import (
+	"bytes"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+
+	"github.com/overwinter-dev/overwinter/internal/session"
+)
+
+func (b *bundle) segment(version, offset int64, data string) session.TranscriptSegment {
+	return session.TranscriptSegment{SessionID: b.id, RunID: "run_1", Path: "/t.jsonl", Version: version, Offset: offset, Data: []byte(data)}
+}
+
+func (b *bundle) transcript(t require.TestingT) (session.TranscriptFile, bool) {
+	files, err := b.TranscriptFiles(b.ctx, b.id)
+	require.NoError(t, err)
+	if len(files) == 0 {
+		return session.TranscriptFile{}, false
+	}
+	require.Len(t, files, 1)
+	positions, err := b.TranscriptPositions(b.ctx, b.id)
+	require.NoError(t, err)
+	require.Equal(t, []session.TranscriptPosition{{Path: files[0].Path, Version: files[0].Version, Size: int64(len(files[0].Data))}}, positions)
+	return files[0], true
+}
+
+func TestATranscriptGrowsBySegments(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	add := func(segments ...session.TranscriptSegment) error { return b.TranscriptAppend(b.ctx, segments) }
+	require.NoError(t, add(b.segment(1, 0, "")), "a file may be empty")
+	require.NoError(t, add(b.segment(1, 0, "abc"), b.segment(1, 3, "def")))
+	require.NoError(t, add(b.segment(1, 0, "abc")))
+	require.NoError(t, add(b.segment(1, 4, "efgh")), "what overlaps is cut")
+	file, _ := b.transcript(t)
+	require.Equal(t, "abcdefgh", string(file.Data))
+	requireCode(t, session.CodeIllegalState, add(b.segment(1, 8, "ij"), b.segment(1, 11, "l")))
+	file, _ = b.transcript(t)
+	require.Equal(t, "abcdefgh", string(file.Data), "together or not at all")
+	require.NoError(t, add(b.segment(2, 0, "new"), b.segment(1, 8, "old"), b.segment(2, 3, "er")))
+	file, _ = b.transcript(t)
+	require.Equal(t, "newer", string(file.Data))
+	requireCode(t, session.CodeIllegalState, add(b.segment(3, 1, "x")))
+	require.NoError(t, add(b.segment(3, 0, "")))
+	file, _ = b.transcript(t)
+	require.Empty(t, file.Data)
+	require.EqualValues(t, 3, file.Version)
+
+	s := b.segment(1, 0, "x")
+	s.SessionID = "ses_nobody"
+	requireCode(t, session.CodeNoSession, add(s))
+	_, err := b.TranscriptFiles(b.ctx, "ses_nobody")
+	requireCode(t, session.CodeNoSession, err)
+	requireCode(t, session.CodeInvalid, add(b.segment(4, -1, "xx")))
+}
+
+// TestATranscriptIsTheFile resends random pieces of a growing file, as attempts do
+// that cannot know what was stored.
+func TestATranscriptIsTheFile(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	rapid.Check(t, func(t *rapid.T) {
+		s, _, err := b.SessionCreate(b.ctx, session.Session{ID: session.NewID(session.SessionPrefix), Agent: "demo"}, nil, session.Idempotency{})
+		require.NoError(t, err)
+		b := &bundle{DB: b.DB, ctx: b.ctx, id: s.ID}
+		var file []byte
+		for range rapid.IntRange(1, 6).Draw(t, "appends") {
+			from := rapid.IntRange(0, len(file)).Draw(t, "resent from")
+			file = append(file, rapid.SliceOfN(rapid.Byte(), 1, 40).Draw(t, "data")...)
+			require.NoError(t, b.TranscriptAppend(b.ctx, []session.TranscriptSegment{b.segment(1, int64(from), string(file[from:]))}))
+		}
+		got, ok := b.transcript(t)
+		require.True(t, ok)
+		require.True(t, bytes.Equal(file, got.Data))
+	})
+}

@@ -1,0 +1,97 @@
+package postgres_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/overwinter-dev/overwinter/internal/session"
+)
+
+func TestWhoIsRungFor(t *testing.T) {
+	t.Parallel()
+	open := func(b *bundle, t *testing.T) {
+		_, err := b.SessionOpen(b.ctx, b.id)
+		require.NoError(t, err)
+	}
+	hibernating := func(b *bundle, t *testing.T) {
+		b.running(t)
+		b.transit(t, session.EventHibernate, session.ReasonIdle)
+	}
+	hibernated := func(b *bundle, t *testing.T) {
+		hibernating(b, t)
+		b.transit(t, session.EventSaved, session.ReasonIdle)
+	}
+	failed := func(b *bundle, t *testing.T) { b.transit(t, session.EventFail, "why") }
+	prompt := func(b *bundle, t *testing.T) { b.submit(t, "first") }
+	turn := func(b *bundle, t *testing.T) { b.begin(t, b.submit(t, "in hand")) }
+	running := func(b *bundle, t *testing.T) { b.running(t) }
+	stopped := func(b *bundle, t *testing.T) { b.transit(t, session.EventStop, "") }
+	type steps []func(*bundle, *testing.T)
+	const nobody, session1, prompt1 = "nobody", "session", "prompt"
+	for name, c := range map[string]struct {
+		steps steps
+		want  string
+	}{
+		"the start was never heard":              {steps{}, session1},
+		"the first prompt was never heard":       {steps{prompt}, prompt1},
+		"the workflow was lost while running":    {steps{running}, session1},
+		"the workflow was lost in a turn":        {steps{running, turn}, session1},
+		"lost while hibernating":                 {steps{hibernating}, session1},
+		"asleep with its workflow closed":        {steps{hibernated}, nobody},
+		"a prompt for one asleep":                {steps{hibernated, prompt}, prompt1},
+		"an error rests":                         {steps{failed}, nobody},
+		"an error with a prompt has a workflow":  {steps{failed, prompt}, prompt1},
+		"over":                                   {steps{prompt, stopped}, nobody},
+		"open and waiting for a prompt":          {steps{open}, nobody},
+		"open, the prompt's signal was lost":     {steps{open, prompt}, prompt1},
+		"open and running, the signal was lost":  {steps{running, open, prompt}, prompt1},
+		"open, prompts wait behind a turn":       {steps{running, open, turn, prompt}, nobody},
+		"open and asleep, the signal was lost":   {steps{hibernated, open, prompt}, prompt1},
+		"open, prompts wait for the hibernation": {steps{hibernating, open, prompt}, nobody},
+		"open, prompts wait for a person":        {steps{failed, open, prompt}, nobody},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := setup(t)
+			for _, step := range c.steps {
+				step(b, t)
+			}
+			rings, err := b.Unclaimed(b.ctx, time.Hour, 10)
+			require.NoError(t, err)
+			require.Empty(t, rings, "all of it is young")
+			b.sql(t, "UPDATE sessions SET last_activity_at = now() - interval '2 hours'")
+			b.sql(t, "UPDATE prompts SET created_at = now() - interval '2 hours', started_at = started_at - interval '2 hours'")
+			rings, err = b.Unclaimed(b.ctx, time.Hour, 10)
+			require.NoError(t, err)
+			switch c.want {
+			case nobody:
+				require.Empty(t, rings)
+			case session1:
+				require.Equal(t, []session.Ring{{SessionID: b.id}}, rings)
+			case prompt1:
+				require.Len(t, rings, 1)
+				require.Equal(t, b.id, rings[0].SessionID)
+				p, err := b.PromptGet(b.ctx, b.id, rings[0].PromptID)
+				require.NoError(t, err)
+				require.Equal(t, "first", p.Content)
+				require.Equal(t, p.Ordinal, rings[0].Ordinal)
+			}
+		})
+	}
+}
+
+func TestOneRingPerSessionAndNoMoreThanAsked(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	first := b.submit(t, "1")
+	b.submit(t, "2")
+	other := b.session(t)
+	rings, err := b.Unclaimed(b.ctx, -time.Second, 10)
+	require.NoError(t, err)
+	require.ElementsMatch(t, []session.Ring{{SessionID: b.id, PromptID: first, Ordinal: 1}, {SessionID: other}}, rings)
+	rings, err = b.Unclaimed(b.ctx, -time.Second, 1)
+	require.NoError(t, err)
+	require.Len(t, rings, 1)
+}
