@@ -11,9 +11,12 @@ import (
 
 // Session keeps one session alive. It decides what happens next and leaves all
 // doing to activities; what is, it reads from Postgres when it starts, so that
-// it may be reset, continued or started again at any time.
+// it may be reset, continued or started again at any time. Cancelling it, as one
+// may in Temporal UI, stops the session.
 func Session(ctx workflow.Context, in session.WorkflowInput) error {
 	l := newLife(ctx, in)
+	// Whatever ends a session must itself not be cancelled.
+	ctx, _ = workflow.NewDisconnectedContext(ctx)
 	if err := l.handle(ctx); err != nil {
 		return err
 	}
@@ -56,6 +59,7 @@ type life struct {
 	doing     string
 	timer     pendingTimer
 	signals   signals
+	canceled  workflow.ReceiveChannel // nil once it has been heard
 	continued int64
 	closed    bool
 }
@@ -69,6 +73,7 @@ func newLife(ctx workflow.Context, in session.WorkflowInput) *life {
 		lastActivity: workflow.Now(ctx),
 		queue:        session.NewQueue(nil, nil),
 		doing:        "load the session",
+		canceled:     ctx.Done(),
 	}
 	if c := in.Carry; c != nil {
 		l.wants, l.continued = c.Wants, c.Runs
