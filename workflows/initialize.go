@@ -20,14 +20,19 @@ func (l *life) initialize(ctx workflow.Context) error {
 const maxGenerations = 5
 
 // provision makes the sandbox of the next generation. Where that one is spent, its
-// name taken or its sandbox stillborn, the one after it is tried.
+// name taken, its sandbox stillborn or ended since, the one after it is tried. What
+// is spent stays so: recover goes on behind it.
 func (l *life) provision(ctx workflow.Context, doing string, activity any) error {
-	for generation := l.generation + 1; ; generation++ {
+	for tried := 1; ; tried++ {
 		var ready activities.SandboxReady
-		request := activities.SandboxRequest{SessionID: l.id, Generation: generation}
+		request := activities.SandboxRequest{SessionID: l.id, Generation: l.generation + 1}
 		err := l.doUnlessStopped(ctx, doing, provisionOptions, activity, request, &ready)
-		spent := activities.TypeOf(err) == activities.GenerationSpent
-		if !spent || l.wants.Stop || generation == l.generation+maxGenerations {
+		kind := activities.TypeOf(err)
+		if l.wants.Stop || (kind != activities.GenerationSpent && kind != activities.Fenced) {
+			return l.up(ctx, ready, err)
+		}
+		l.generation, l.sandboxID = request.Generation, ""
+		if tried == maxGenerations {
 			return l.up(ctx, ready, err)
 		}
 	}

@@ -26,7 +26,7 @@ var update = flag.Bool("update", false, "write the transcripts of scenarios as t
 //	run ID generation=N [policy=hold|fail|retry] [ends=1m]   a run is under way
 //	prompt ID [takes=1m] [policy=hold|fail|retry] [crashes] [stubborn]
 //	ring ID · wake · hibernate [force] · stop · abort · recover · idle 1m · report N
-//	kill · fail ACTIVITY KIND [times=N] · slow ACTIVITY 1m · history N · cancel · restart
+//	kill · ended N · fail ACTIVITY KIND [times=N] · slow ACTIVITY 1m · history N · cancel · restart
 //	state · wait 1m
 func TestScenarios(t *testing.T) {
 	t.Parallel()
@@ -227,6 +227,10 @@ func (c *cast) do(words []string) error {
 		for _, sandbox := range w.alive() {
 			w.kill(sandbox)
 		}
+	case "ended":
+		n, err := strconv.ParseInt(first, 10, 64)
+		w.sandbox(n).ended = true
+		return err
 	case "fail":
 		err, ok := fault(a[1])
 		if !ok {
