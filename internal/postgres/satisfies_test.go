@@ -3,6 +3,7 @@ package postgres_test
 import (
 	"github.com/overwinter-dev/overwinter/activities"
 	"github.com/overwinter-dev/overwinter/api"
+	"github.com/overwinter-dev/overwinter/internal/eventlog"
 	"github.com/overwinter-dev/overwinter/internal/postgres"
 )
 
@@ -10,4 +11,7 @@ import (
 var (
 	_ activities.Store = (*postgres.DB)(nil)
 	_ api.Store        = (*postgres.DB)(nil)
+	_ eventlog.Store   = (*postgres.DB)(nil)
+	_ eventlog.Source  = (*postgres.DB)(nil)
+	_ activities.Log   = (*eventlog.Appender)(nil)
 )
