@@ -102,8 +102,18 @@ func (l *life) open(ctx workflow.Context) error {
 		l.queue.Requeue(p)
 	}
 	l.opened = true
-	l.abort = l.abort && l.processing != nil
+	l.forget()
 	return l.project(ctx)
+}
+
+// forget drops what was asked for before the state was known and does not go with
+// it, as if it had been asked for now.
+func (l *life) forget() {
+	l.abort = l.abort && l.processing != nil
+	l.wants.Recover = l.wants.Recover && l.state == session.Error
+	l.wants.Hibernate = l.wants.Hibernate && (l.state == session.Running || l.state == session.Restoring)
+	l.wants.Force = l.wants.Force && l.wants.Hibernate
+	l.wants.Wake = l.wants.Wake && l.state != session.Running && l.state != session.Error
 }
 
 // run tells the life of a session, a state at a time, until it is over or has
