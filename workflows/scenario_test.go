@@ -25,7 +25,7 @@ var update = flag.Bool("update", false, "write the transcripts of scenarios as t
 //	create [lazy] [idle=15m] [lifetime=24h] [closed] [status=… generation=N sandbox=alive|dead bundle=N]
 //	run ID generation=N [policy=hold|fail|retry] [ends=1m]   a run is under way
 //	prompt ID [takes=1m] [policy=hold|fail|retry] [crashes] [stubborn]
-//	ring ID · wake · hibernate [force] · stop · abort · recover · idle 1m · report N
+//	withdraw ID · ring ID · wake · hibernate [force] · stop · abort · recover · idle 1m · report N
 //	kill · ended N · fail ACTIVITY KIND [times=N] · slow ACTIVITY 1m · history N · cancel · restart
 //	state · wait 1m
 func TestScenarios(t *testing.T) {
@@ -202,6 +202,8 @@ func (c *cast) do(words []string) error {
 		return c.run(first, a)
 	case "prompt":
 		return c.prompt(first, a)
+	case "withdraw":
+		w.end(w.prompt(first), session.OutcomeCancelled, session.ReasonWithdrawn)
 	case "ring":
 		s.signal(session.SignalPrompt, session.PromptSignal{PromptID: first, Ordinal: w.prompt(first).Ordinal}, true)
 	case "wake":

@@ -53,7 +53,10 @@ func (l *life) next(ctx workflow.Context) error {
 	}
 	claim := activities.ClaimRequest{SessionID: l.id, PromptID: p.ID, RunID: run.RunID, Generation: l.generation}
 	var verdict session.RunVerdict
-	if err := l.do(ctx, "claim the prompt", recordOptions, control.BeginRun, claim, &verdict); err != nil {
+	l.turn = &run // an abort that comes during the claim is meant for it
+	err := l.do(ctx, "claim the prompt", recordOptions, control.BeginRun, claim, &verdict)
+	l.turn = nil
+	if err != nil {
 		return err
 	}
 	switch {
@@ -66,6 +69,7 @@ func (l *life) next(ctx workflow.Context) error {
 		l.queue.Requeue(p)
 		return l.open(ctx)
 	}
+	l.abort = false
 	return nil
 }
 
