@@ -6,8 +6,9 @@ import (
 	"go.temporal.io/sdk/temporal"
 )
 
-// Types of the errors that workflows act on. All of them are final: to do the
-// same again cannot help. Everything else is retried by the engine.
+// Types of the errors of activities. But for HandOver they are final, since to do
+// the same again cannot help, and workflows act on them. Everything else is
+// retried by the engine.
 const (
 	// SandboxLost: the provider says that the sandbox has ended.
 	SandboxLost = "SandboxLost"
@@ -22,6 +23,8 @@ const (
 	GenerationSpent = "GenerationSpent"
 	// Refused: the provider or the store will never accept this.
 	Refused = "Refused"
+	// HandOver: the worker stops; the engine gives the turn to another.
+	HandOver = "HandOver"
 	// Fenced: a newer generation or attempt has taken over.
 	Fenced = "Fenced"
 )

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"go.temporal.io/sdk/activity"
+	"go.temporal.io/sdk/temporal"
 
 	"github.com/overwinter-dev/overwinter/internal/agent"
 	"github.com/overwinter-dev/overwinter/internal/eventlog"
@@ -49,7 +50,9 @@ func (t *Turns) RunTurn(ctx context.Context, in TurnRequest) (TurnResult, error)
 	err = turn.run(ctx)
 	switch {
 	case errors.Is(context.Cause(ctx), errHandOver):
-		return TurnResult{}, errHandOver
+		return TurnResult{}, temporal.NewApplicationErrorWithOptions(errHandOver.Error(), HandOver, temporal.ApplicationErrorOptions{
+			Category: temporal.ApplicationErrorCategoryBenign, // it happens with every deploy
+		})
 	case ctx.Err() != nil:
 		return TurnResult{}, ctx.Err()
 	case errors.Is(err, eventlog.ErrFenced), errors.Is(err, runner.ErrDisplaced), isStale(err):

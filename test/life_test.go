@@ -16,6 +16,16 @@ import (
 func TestSessionWorksSleepsAndWakes(t *testing.T) {
 	t.Parallel()
 	s := startStack(t)
+	eventually(t, 10*time.Second, "readiness tells what sandboxes there are", func() error {
+		_, got, err := s.call("GET", "/readyz", nil)
+		if err != nil {
+			return err
+		}
+		if sandbox := got["checks"].(object)["sandbox"].(object); sandbox["isolation"] != "namespaces" || sandbox["driver"] != "modal" {
+			return fmt.Errorf("%v", sandbox)
+		}
+		return nil
+	})
 
 	id := s.create(t, object{
 		"idleTimeout": "2s",

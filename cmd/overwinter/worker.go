@@ -12,6 +12,7 @@ import (
 	"github.com/overwinter-dev/overwinter/activities"
 	"github.com/overwinter-dev/overwinter/internal/eventlog"
 	"github.com/overwinter-dev/overwinter/internal/orchestrator"
+	"github.com/overwinter-dev/overwinter/internal/postgres"
 	"github.com/overwinter-dev/overwinter/internal/runner"
 	"github.com/overwinter-dev/overwinter/internal/sandbox"
 	"github.com/overwinter-dev/overwinter/internal/sandbox/modalsandbox"
@@ -38,7 +39,6 @@ type modalFlags struct {
 	ModalTokenID     string `env:"MODAL_TOKEN_ID" required:"" placeholder:"ID" help:"Modal's token id; any word for the local Modal."`
 	ModalTokenSecret string `env:"MODAL_TOKEN_SECRET" required:"" placeholder:"SECRET" help:"Modal's token secret; any word for the local Modal."`
 	ModalEnvironment string `env:"MODAL_ENVIRONMENT" placeholder:"NAME" help:"Modal environment. Default: the account's."`
-	SandboxIsolation string `env:"OVERWINTER_SANDBOX_ISOLATION" placeholder:"WORD" help:"What keeps sandboxes apart, for /readyz. Default: gvisor for Modal, local for a server on this machine."`
 	ModalApp         string `env:"OVERWINTER_MODAL_APP" default:"overwinter" placeholder:"NAME" help:"Modal app that sandboxes belong to. Default ${default}."`
 }
 
@@ -76,7 +76,7 @@ func (c *WorkerCmd) Run(ctx context.Context, logger *slog.Logger) error {
 	}
 	driver, err := modalsandbox.New(modalsandbox.Config{
 		ServerURL: c.ModalServerURL, TokenID: c.ModalTokenID, TokenSecret: c.ModalTokenSecret,
-		Environment: c.ModalEnvironment, AppName: c.ModalApp, Isolation: c.SandboxIsolation, Logger: logger,
+		Environment: c.ModalEnvironment, AppName: c.ModalApp, Logger: logger,
 	})
 	if err != nil {
 		return fmt.Errorf("connect to Modal: %w", err)
@@ -85,10 +85,6 @@ func (c *WorkerCmd) Run(ctx context.Context, logger *slog.Logger) error {
 	provider := sandbox.NewProvider(driver, sandbox.Options{
 		Installation: installation, Logger: logger, PollInterval: 2 * time.Second,
 	})
-	sandboxes := provider.Describe()
-	if err := db.SandboxesDescribe(ctx, sandboxes.Driver, sandboxes.Isolation); err != nil {
-		return fmt.Errorf("note what sandboxes there are: %w", err)
-	}
 	temporal, err := c.dial(logger)
 	if err != nil {
 		return fmt.Errorf("connect to Temporal: %w", err)
@@ -112,6 +108,7 @@ func (c *WorkerCmd) Run(ctx context.Context, logger *slog.Logger) error {
 	})
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return c.work(ctx, w, bell, logger) })
+	group.Go(func() error { return describeSandboxes(ctx, db, provider, logger) })
 	if c.HealthAddress != "" {
 		group.Go(func() error {
 			return serveHealth(ctx, c.HealthAddress, map[string]func(context.Context) error{
@@ -130,6 +127,27 @@ func (c *WorkerCmd) work(ctx context.Context, w *worker.Worker, bell *orchestrat
 			return w.Run(ctx)
 		}
 		logger.WarnContext(ctx, "temporal does not answer; the worker waits for it", slog.Any("error", errors.Unwrap(err)))
+		select {
+		case <-time.After(wait):
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
+// describeSandboxes notes what sandboxes this worker has, once their provider answers, for
+// the api to show.
+func describeSandboxes(ctx context.Context, db *postgres.DB, p *sandbox.Provider, logger *slog.Logger) error {
+	for wait := 100 * time.Millisecond; ; wait = min(2*wait, 10*time.Second) {
+		_, err := p.List(ctx)
+		if err == nil {
+			sandboxes := p.Describe()
+			err = db.SandboxesDescribe(ctx, sandboxes.Driver, sandboxes.Isolation)
+		}
+		if err == nil {
+			return nil
+		}
+		logger.WarnContext(ctx, "the provider of sandboxes could not be asked", slog.Any("error", err))
 		select {
 		case <-time.After(wait):
 		case <-ctx.Done():

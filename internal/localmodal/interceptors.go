@@ -14,7 +14,16 @@ import (
 	"google.golang.org/grpc/status"
 )
 
+// IsolationHeader names the response header in which every unary call tells how
+// sandboxes are kept apart. Package modalsandbox reads it.
+const IsolationHeader = "x-overwinter-isolation"
+
 func (s *Server) interceptUnary(ctx context.Context, request any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
+	// A client that cares reads here what keeps its sandboxes apart; Modal's own
+	// protocol has no word for it.
+	if err := grpc.SetHeader(ctx, metadata.Pairs(IsolationHeader, s.Isolation())); err != nil {
+		return nil, err
+	}
 	var response any
 	err := s.around(ctx, info.FullMethod, func() (err error) {
 		response, err = handler(ctx, request)

@@ -34,11 +34,13 @@ type Config struct {
 	Environment string
 	// AppName is the App that holds the sandboxes. Default "overwinter".
 	AppName string
-	// Isolation is what a health check shows. Default "gvisor" for Modal, "local"
-	// for a server on this machine.
+	// Isolation is what a health check shows. Default "gvisor" for Modal; for a
+	// server on this machine what it says itself, and "local" until it has.
 	Isolation string
 	// Logger takes what the SDK has to say. Default: none.
 	Logger *slog.Logger
+
+	local bool // the server is on this machine
 }
 
 func (c *Config) complete() error {
@@ -55,14 +57,13 @@ func (c *Config) complete() error {
 	if c.AppName == "" {
 		c.AppName = DefaultAppName
 	}
-	if c.Isolation == "" {
-		c.Isolation = "gvisor"
-		if ip := net.ParseIP(u.Hostname()); u.Hostname() == "localhost" || ip != nil && ip.IsLoopback() {
-			c.Isolation = "local"
-		}
-	}
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
+	}
+	ip := net.ParseIP(u.Hostname())
+	c.local = u.Hostname() == "localhost" || ip != nil && ip.IsLoopback()
+	if c.local {
+		c.Logger = slog.New(quiet{c.Logger.Handler()})
 	}
 	return nil
 }
@@ -71,7 +72,7 @@ func (c *Config) complete() error {
 // take the address from the process's environment or ~/.modal.toml, which two
 // drivers in one process can not share; its Config field takes it too, but has an
 // unexported type, so the value is built by inference.
-func newClient(c Config) (*modal.Client, error) {
+func newClient(c Config, noteIsolation func(string)) (*modal.Client, error) {
 	if env := os.Getenv("MODAL_SERVER_URL"); env != "" && env != c.ServerURL {
 		return nil, fmt.Errorf("MODAL_SERVER_URL is %q and the SDK would use it instead of %q", env, c.ServerURL)
 	}
@@ -82,7 +83,7 @@ func newClient(c Config) (*modal.Client, error) {
 		Environment:           c.Environment,
 		Logger:                c.Logger,
 		MaxThrottleWait:       &wait,
-		GRPCUnaryInterceptors: []grpc.UnaryClientInterceptor{readListing},
+		GRPCUnaryInterceptors: []grpc.UnaryClientInterceptor{readListing, readIsolation(noteIsolation)},
 	}
 	if err := setProfiles(&params.Config, profiles{
 		"overwinter":               {ServerURL: c.ServerURL, Active: true},

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	modal "github.com/modal-labs/modal-client/go"
@@ -20,6 +21,8 @@ const maxHandles = 4096
 type Driver struct {
 	cfg    Config
 	client *modal.Client
+	// isolation is what a server on this machine has said of itself.
+	isolation atomic.Pointer[string]
 
 	mu      sync.Mutex
 	app     *modal.App // nil until it was looked up
@@ -33,11 +36,13 @@ func New(c Config) (*Driver, error) {
 	if err := c.complete(); err != nil {
 		return nil, driver.Errorf(driver.Invalid, "configure modal", "", "%w", err)
 	}
-	client, err := newClient(c)
+	d := &Driver{cfg: c, handles: map[string]*modal.Sandbox{}}
+	client, err := newClient(c, func(word string) { d.isolation.Store(&word) })
 	if err != nil {
 		return nil, fault("configure modal", "", err)
 	}
-	return &Driver{cfg: c, client: client, handles: map[string]*modal.Sandbox{}}, nil
+	d.client = client
+	return d, nil
 }
 
 // Close ends the connections. Sandboxes run on.
@@ -54,7 +59,17 @@ func (d *Driver) Close() error {
 
 // Describe implements driver.Driver.
 func (d *Driver) Describe() driver.Description {
-	return driver.Description{Driver: "modal", Isolation: d.cfg.Isolation}
+	isolation := d.cfg.Isolation
+	switch told := d.isolation.Load(); {
+	case isolation != "":
+	case !d.cfg.local:
+		isolation = "gvisor"
+	case told != nil:
+		isolation = *told
+	default:
+		isolation = "local"
+	}
+	return driver.Description{Driver: "modal", Isolation: isolation}
 }
 
 // application looks the App up, once.

@@ -96,6 +96,17 @@ func TestConfig(t *testing.T) {
 	}
 }
 
+func TestIsolationIsWhatTheServerSays(t *testing.T) {
+	t.Parallel()
+	server := localmodaltest.Start(t, localmodal.Options{})
+	drv := connect(t, server.URL())
+	require.Equal(t, "local", drv.Describe().Isolation)
+	_, err := drv.List(t.Context(), map[string]string{"some": "tag"})
+	require.NoError(t, err)
+	require.Equal(t, server.Isolation(), drv.Describe().Isolation)
+	require.Equal(t, "namespaces", server.Isolation())
+}
+
 // The environment would silently win over the configuration.
 func TestConfigThatTheEnvironmentContradicts(t *testing.T) {
 	t.Setenv("MODAL_SERVER_URL", "http://127.0.0.1:2")
