@@ -79,13 +79,14 @@ func during[T any](ctx context.Context, f *fakes, activity string, first func(*w
 	if takes == 0 {
 		takes = recordTakes
 	}
-	w.clock.after(takes, w.locked(func() {
+	// What has begun goes on at its worker, even when the workflow is thrown away.
+	w.alarm(takes, func() {
 		if o.over {
 			return
 		}
 		result, err := do(w)
 		w.finish(o, result, err)
-	}))
+	})
 	return await[T](ctx, f, o)
 }
 

@@ -32,10 +32,13 @@ func (l *life) terminate(ctx workflow.Context) error {
 // over takes the step into terminated. Prompts that came in since are cancelled
 // before it, so that nothing follows the last status; put cancels what is later still.
 func (l *life) over(ctx workflow.Context, event session.Event, reason string) error {
-	l.wants.Stop = false
 	cancel := activities.PromptsRequest{SessionID: l.id, Reason: session.ReasonSessionTerminated}
 	if err := l.do(ctx, "cancel what is queued", recordOptions, control.CancelPrompts, cancel, nil); err != nil {
 		return err
 	}
-	return l.transit(ctx, event, reason, nil)
+	if err := l.transit(ctx, event, reason, nil); err != nil || !l.state.Final() {
+		return err
+	}
+	l.wants.Stop = false
+	return nil
 }

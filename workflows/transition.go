@@ -6,6 +6,7 @@ import (
 	"go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/workflow"
 
+	"github.com/overwinter-dev/overwinter/activities"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
@@ -17,7 +18,8 @@ var (
 )
 
 // transit takes one step of the table: recorded in Postgres first, then ours,
-// then shown in the search attributes and the current details.
+// then shown in the search attributes and the current details. Where the session
+// stands elsewhere, it is taken up from there, and the step is not taken.
 func (l *life) transit(ctx workflow.Context, event session.Event, reason string, receipt *session.Receipt) error {
 	to, err := session.Next(l.state, event)
 	if err != nil {
@@ -28,7 +30,13 @@ func (l *life) transit(ctx workflow.Context, event session.Event, reason string,
 		Reason: reason, Generation: l.generation, Receipt: receipt, At: workflow.Now(ctx),
 	}
 	doing := fmt.Sprintf("record %s → %s", l.state, to)
-	if err := l.do(ctx, doing, recordOptions, control.RecordTransition, t, nil); err != nil {
+	err = l.do(ctx, doing, recordOptions, control.RecordTransition, t, nil)
+	if activities.TypeOf(err) == activities.Fenced {
+		// The session stands elsewhere: a step that a workflow before this one had
+		// begun to record was committed after we had read the row.
+		return l.open(ctx)
+	}
+	if err != nil {
 		return err
 	}
 	l.state, l.reason, l.transitionNo = to, reason, t.No
