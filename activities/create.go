@@ -61,7 +61,7 @@ func (c *Control) RestoreSandbox(ctx context.Context, in SandboxRequest) (Sandbo
 	if err != nil {
 		return SandboxReady{}, err
 	}
-	receipt, err := c.bringBack(ctx, sb, ready, bundle, fresh)
+	receipt, err := c.bringBack(ctx, sb, bundle, fresh)
 	if err != nil {
 		return SandboxReady{}, c.lostOr(ctx, sb, err)
 	}
@@ -159,7 +159,7 @@ func (w *work) endOlder(ctx context.Context, sessionID string, generation int64)
 
 // bringBack compares a restored sandbox with its bundle, mends what the stored
 // transcripts can mend, and says honestly what came back.
-func (w *work) bringBack(ctx context.Context, sb *sandbox.Sandbox, ready SandboxReady, bundle session.Bundle, fresh bool) (session.Receipt, error) {
+func (w *work) bringBack(ctx context.Context, sb *sandbox.Sandbox, bundle session.Bundle, fresh bool) (session.Receipt, error) {
 	receipt := session.Receipt{Kind: session.ReceiptFull, Missing: []string{}}
 	if bundle.ID == "" {
 		receipt.Kind = session.ReceiptFresh

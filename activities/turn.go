@@ -61,7 +61,7 @@ func (t *Turns) RunTurn(ctx context.Context, in TurnRequest) (TurnResult, error)
 		return TurnResult{}, t.turnError(ctx, turn, err)
 	case err != nil:
 		// The turn has ended; only the last lines of the transcript may be missing.
-		turn.log(ctx).WarnContext(ctx, "the transcripts were not flushed at the end of a turn", slog.Any("error", err))
+		turn.log().WarnContext(ctx, "the transcripts were not flushed at the end of a turn", slog.Any("error", err))
 	}
 	end := turn.end
 	run, err := t.Store.RunEnd(ctx, session.RunEnding{
@@ -287,6 +287,6 @@ func (t *turn) segments(messages []runner.Message) []session.TranscriptSegment {
 	return out
 }
 
-func (t *turn) log(ctx context.Context) *slog.Logger {
+func (t *turn) log() *slog.Logger {
 	return t.Logger.With(slog.String("session_id", t.in.SessionID), slog.String("run_id", t.in.RunID), slog.Int64("attempt", t.start.Run.Attempt))
 }

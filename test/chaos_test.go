@@ -14,7 +14,7 @@ import (
 // TestEveryPartMayBeKilledInATurn kills each part of the system, with no chance
 // to clean up, in the middle of a turn. Every prompt ends in a state, the stream
 // has every event once and in order, and the session goes on.
-func TestEveryPartMayBeKilledInATurn(t *testing.T) {
+func TestEveryPartMayBeKilledInATurn(t *testing.T) { //nolint:tparallel // one part after the other, all of one system
 	t.Parallel()
 	s := startStack(t)
 	for _, c := range []struct {
@@ -29,14 +29,14 @@ func TestEveryPartMayBeKilledInATurn(t *testing.T) {
 		{"Postgres", []string{"postgres", "-D"}, []string{"completed"}},
 		{"local Modal", []string{"overwinter local-modal"}, []string{"unknown"}},
 	} {
-		t.Run(c.part, func(t *testing.T) {
+		t.Run(c.part, func(t *testing.T) { //nolint:paralleltest // see above
 			turn := s.startTurn(t)
 			pid := s.child(t, c.words...)
 			require.NoError(t, syscall.Kill(pid, syscall.SIGKILL))
 			s.endTurn(t, turn, c.outcomes)
 		})
 	}
-	t.Run("dev itself", func(t *testing.T) {
+	t.Run("dev itself", func(t *testing.T) { //nolint:paralleltest // see above
 		turn := s.startTurn(t)
 		s.kill(t)
 		s.start(t)

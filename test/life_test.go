@@ -80,6 +80,7 @@ func TestCommandsOfASession(t *testing.T) {
 	s := startStack(t)
 
 	t.Run("a lazy session has no sandbox before its first prompt", func(t *testing.T) {
+		t.Parallel()
 		id := s.create(t, object{})
 		for _, path := range []string{"", "/blocks", "/prompts", "/transcript"} {
 			s.must(t, http.StatusOK, "GET", "/api/sessions/"+id+path, nil)
@@ -100,6 +101,7 @@ func TestCommandsOfASession(t *testing.T) {
 	})
 
 	t.Run("abort interrupts the turn and the session goes on", func(t *testing.T) {
+		t.Parallel()
 		id := s.create(t, object{"prompt": object{"id": "long", "content": "before\nsleep 10m\nafter"}})
 		stream := s.follow(t, id)
 		stream.wait(t, 60*time.Second, "the tool runs", func(e event) bool {
@@ -114,6 +116,7 @@ func TestCommandsOfASession(t *testing.T) {
 	})
 
 	t.Run("prompts that arrive while it goes to sleep are served after the wake, in order", func(t *testing.T) {
+		t.Parallel()
 		id := s.create(t, object{"prompt": object{"id": "p0", "content": "one"}})
 		s.waitPrompt(t, id, "p0", 60*time.Second)
 		s.must(t, http.StatusAccepted, "POST", "/api/sessions/"+id+"/hibernate", nil)
@@ -126,6 +129,7 @@ func TestCommandsOfASession(t *testing.T) {
 	})
 
 	t.Run("stop ends a turn and what waits behind it", func(t *testing.T) {
+		t.Parallel()
 		id := s.create(t, object{"prompt": object{"id": "long", "content": "sleep 10m"}})
 		s.prompt(t, id, "behind", "never")
 		s.waitStatus(t, id, "running", 60*time.Second)
@@ -143,6 +147,7 @@ func TestCommandsOfASession(t *testing.T) {
 	})
 
 	t.Run("an agent that crashes is told with its exit code and started again", func(t *testing.T) {
+		t.Parallel()
 		id := s.create(t, object{"prompt": object{"id": "boom", "content": "before\ncrash"}})
 		boom := s.waitPrompt(t, id, "boom", 60*time.Second)
 		require.Equal(t, "failed", boom["status"], "%v", boom)

@@ -60,7 +60,7 @@ func startStack(t *testing.T, extra ...string) *stack {
 // stackDir is a data directory that an unprivileged Postgres can reach too.
 func stackDir(t *testing.T) string {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "overwinter-test-*")
+	dir, err := os.MkdirTemp("", "overwinter-test-*") //nolint:usetesting // its parents must be open to another user
 	require.NoError(t, err)
 	require.NoError(t, os.Chmod(dir, 0o755)) //nolint:gosec // Postgres runs as another user below it
 	t.Cleanup(func() {
