@@ -359,3 +359,56 @@ func TestAReaderGoesWhenItsContextEnds(t *testing.T) {
 	cancel(context.DeadlineExceeded)
 	require.ErrorIs(t, <-ends, context.DeadlineExceeded)
 }
+
+// TestConnectionsThatAreCutCostNothing ends every connection to the database
+// again and again while a run is written and read: commits whose answers are lost
+// are made again, and each event is there once.
+func TestConnectionsThatAreCutCostNothing(t *testing.T) {
+	t.Parallel()
+	b := setupLog(t, eventlog.FollowerOptions{Page: 10})
+	id := b.session(t)
+	runID := b.run(t, id)
+	start, err := b.appender.Position(t.Context(), id)
+	require.NoError(t, err)
+	ctx, cancel := context.WithTimeout(t.Context(), 60*time.Second)
+	defer cancel()
+	killer, err := pgx.Connect(ctx, b.url)
+	require.NoError(t, err)
+	defer killer.Close(context.Background())
+	r, err := b.follower.Follow(ctx, id, start)
+	require.NoError(t, err)
+	defer r.Close()
+
+	const frames, perFrame = 40, 3
+	cuts := make(chan struct{}, frames) // a cut is asked for and the append made at the same time
+	done := make(chan error, 1)
+	go func() {
+		defer close(cuts)
+		for no := range int64(frames) {
+			if no%4 == 0 {
+				cuts <- struct{}{}
+			}
+			if err := b.appender.Append(ctx, frame(id, runID, no, perFrame)); err != nil {
+				done <- err
+				return
+			}
+		}
+		done <- nil
+	}()
+	cut := 0
+	read := make(chan []eventlog.Event, 1)
+	go func() { read <- readTo(ctx, t, r, start+frames*perFrame) }()
+	for range cuts {
+		tag, err := killer.Exec(ctx, `SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+			WHERE datname = current_database() AND pid <> pg_backend_pid()`)
+		require.NoError(t, err)
+		cut += int(tag.RowsAffected())
+	}
+	require.NoError(t, <-done)
+	require.NotZero(t, cut)
+	events := <-read
+	require.Len(t, events, frames*perFrame)
+	for i, e := range events {
+		require.JSONEq(t, string(frame(id, runID, int64(i/perFrame), perFrame).Events[i%perFrame].Data), string(e.Data))
+	}
+}
