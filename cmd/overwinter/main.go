@@ -23,7 +23,28 @@ func main() {
 	// disposition again and ends the process, whatever it is doing.
 	ctx, restore := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, restore)
+	ctx = untilHangup(ctx)
 
 	p := program{args: os.Args[1:], stdin: os.Stdin, stdout: os.Stdout, stderr: os.Stderr}
 	os.Exit(p.Run(ctx))
+}
+
+// untilHangup ends the context when the terminal is closed, so that everything stops in order then
+// too. A shell and the kernel may both tell of it: hangups after the first change nothing. Under
+// nohup there are none.
+func untilHangup(ctx context.Context) context.Context {
+	if signal.Ignored(syscall.SIGHUP) {
+		return ctx
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	hangup := make(chan os.Signal, 1)
+	signal.Notify(hangup, syscall.SIGHUP)
+	go func() {
+		defer cancel()
+		select {
+		case <-hangup:
+		case <-ctx.Done():
+		}
+	}()
+	return ctx
 }

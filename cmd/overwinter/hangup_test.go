@@ -1,0 +1,43 @@
+package main
+
+import (
+	"context"
+	"os"
+	"os/signal"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// TestHangupEndsInOrder: a closed terminal asks the program to end; it does not kill it, however
+// often it is told.
+//
+//nolint:paralleltest // signals are the whole process's
+func TestHangupEndsInOrder(t *testing.T) {
+	t.Cleanup(func() { signal.Reset(syscall.SIGHUP) })
+	ctx := untilHangup(t.Context())
+	require.NoError(t, ctx.Err())
+
+	require.NoError(t, syscall.Kill(os.Getpid(), syscall.SIGHUP))
+	select {
+	case <-ctx.Done():
+	case <-time.After(5 * time.Second):
+		t.Fatal("the hangup was not heard")
+	}
+	require.NoError(t, syscall.Kill(os.Getpid(), syscall.SIGHUP), "once more, by the kernel after the shell")
+}
+
+// TestHangupIsIgnoredUnderNohup: who starts the program with nohup wants it to go on.
+//
+//nolint:paralleltest // as above
+func TestHangupIsIgnoredUnderNohup(t *testing.T) {
+	signal.Ignore(syscall.SIGHUP)
+	t.Cleanup(func() { signal.Reset(syscall.SIGHUP) })
+	ctx := untilHangup(context.Background())
+
+	require.NoError(t, syscall.Kill(os.Getpid(), syscall.SIGHUP))
+	require.True(t, signal.Ignored(syscall.SIGHUP))
+	require.NoError(t, ctx.Err())
+}
