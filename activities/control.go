@@ -9,6 +9,7 @@ import (
 
 	"github.com/overwinter-dev/overwinter/internal/agent"
 	"github.com/overwinter-dev/overwinter/internal/sandbox"
+	"github.com/overwinter-dev/overwinter/internal/secret"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
@@ -21,6 +22,8 @@ type Config struct {
 	Sandbox *sandbox.Provider
 	Image   Image
 	Tell    Tell
+	// Secrets opens the installation's secrets. Default: there are none.
+	Secrets Secrets
 	// RunnerSecret is the key that the tokens of runner links are derived from,
 	// the same on every worker; at least 32 bytes.
 	RunnerSecret []byte
@@ -44,6 +47,18 @@ type Agents interface {
 // often: what is prepared is found again.
 type Image interface {
 	Prepare(ctx context.Context) (string, error)
+}
+
+// Secrets opens the installation's secrets.
+type Secrets interface {
+	// Secret returns a secret's value, and false when there is none of the name.
+	Secret(ctx context.Context, name string) (secret.Value, bool, error)
+}
+
+type noSecrets struct{}
+
+func (noSecrets) Secret(context.Context, string) (secret.Value, bool, error) {
+	return secret.Value{}, false, nil
 }
 
 // Tell reports to the workflow of a session what was found out about its sandbox.
@@ -72,6 +87,9 @@ func New(c Config) (*Control, *Turns) {
 	}
 	if c.OrphanAge == 0 {
 		c.OrphanAge = time.Minute
+	}
+	if c.Secrets == nil {
+		c.Secrets = noSecrets{}
 	}
 	w := &work{Config: c}
 	return &Control{w}, &Turns{w}

@@ -18,10 +18,16 @@ func (c *Control) CreateSandbox(ctx context.Context, in SandboxRequest) (Sandbox
 	defer stop()
 	image, err := c.Image.Prepare(ctx)
 	if err != nil {
-		return SandboxReady{}, fmt.Errorf("prepare the image: %w", refusedOr(err))
+		return SandboxReady{}, refusedOr(fmt.Errorf("prepare the image: %w", err))
 	}
-	ready, _, err := c.start(ctx, in, image)
-	return ready, err
+	ready, sb, err := c.start(ctx, in, image)
+	if err != nil {
+		return SandboxReady{}, err
+	}
+	if err := c.furnish(ctx, in.SessionID, sb); err != nil {
+		return SandboxReady{}, c.lostOr(ctx, sb, err)
+	}
+	return ready, nil
 }
 
 // RestoreSandbox makes the sandbox of a generation from the session's newest
@@ -44,7 +50,7 @@ func (c *Control) RestoreSandbox(ctx context.Context, in SandboxRequest) (Sandbo
 	}
 	base, err := c.Image.Prepare(ctx)
 	if err != nil {
-		return SandboxReady{}, fmt.Errorf("prepare the image: %w", refusedOr(err))
+		return SandboxReady{}, refusedOr(fmt.Errorf("prepare the image: %w", err))
 	}
 	image, fresh := bundle.SnapshotID, false
 	if image != "" {
@@ -60,6 +66,11 @@ func (c *Control) RestoreSandbox(ctx context.Context, in SandboxRequest) (Sandbo
 	ready, sb, err := c.start(ctx, in, image)
 	if err != nil {
 		return SandboxReady{}, err
+	}
+	if bundle.ID == "" { // it never got as far as a bundle: as new
+		if err := c.furnish(ctx, in.SessionID, sb); err != nil {
+			return SandboxReady{}, c.lostOr(ctx, sb, err)
+		}
 	}
 	receipt, err := c.bringBack(ctx, sb, bundle, fresh)
 	if err != nil {
@@ -88,6 +99,9 @@ func (w *work) living(ctx context.Context, in SandboxRequest) (SandboxReady, boo
 		sb := w.Sandbox.Open(row.SandboxID)
 		if err := w.awake(ctx, sb, row.SessionID, row.Generation, time.Second); err != nil {
 			continue // restored from the bundle like any other
+		}
+		if err := w.furnish(ctx, row.SessionID, sb); err != nil {
+			return SandboxReady{}, false, w.lostOr(ctx, sb, err)
 		}
 		return SandboxReady{Generation: row.Generation, SandboxID: row.SandboxID, Deadline: row.Deadline}, true, nil
 	}

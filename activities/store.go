@@ -15,6 +15,8 @@ import (
 type Store interface {
 	// SessionOpen marks the session loaded and returns all a workflow must know.
 	SessionOpen(ctx context.Context, sessionID string) (session.Loaded, error)
+	// SessionGet returns the session as it is stored.
+	SessionGet(ctx context.Context, sessionID string) (session.Session, error)
 	// SessionClose marks it not loaded: its workflow is about to complete.
 	SessionClose(ctx context.Context, sessionID string) error
 	// TransitionRecord stores a transition, projects it on the session (status,

@@ -152,7 +152,7 @@ func (t *turn) run(ctx context.Context) error {
 	}
 	defer link.close()
 	if t.end == nil {
-		if err := t.deliver(link); err != nil {
+		if err := t.deliver(ctx, link); err != nil {
 			return err
 		}
 		over := func([]runner.Message) bool { return t.end != nil || t.exhausted() }
@@ -175,7 +175,7 @@ func (t *turn) run(ctx context.Context) error {
 }
 
 // deliver hands the prompt over unless the runner has it from an earlier attempt.
-func (t *turn) deliver(link *turnLink) error {
+func (t *turn) deliver(ctx context.Context, link *turnLink) error {
 	welcome := link.link.Welcome()
 	if welcome.Delivery != runner.NotStarted {
 		t.mayHaveDelivered = true
@@ -199,10 +199,15 @@ func (t *turn) deliver(link *turnLink) error {
 	if err != nil {
 		return final(Refused, fmt.Errorf("prompt for %s: %w", t.start.Agent, err))
 	}
+	secrets, err := t.environment(ctx, launch.Secrets)
+	if err != nil {
+		return err
+	}
 	t.mayHaveDelivered = true
 	err = link.link.Start(runner.Start{
-		Input:  input,
-		Launch: runner.Launch{Argv: launch.Argv, Env: launch.Env, Dir: launch.Dir, Transcripts: launch.Transcripts},
+		Input:   input,
+		Secrets: secrets,
+		Launch:  runner.Launch{Argv: launch.Argv, Env: launch.Env, Dir: launch.Dir, Transcripts: launch.Transcripts},
 	})
 	if err != nil {
 		return fmt.Errorf("hand the prompt over: %w", err)

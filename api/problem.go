@@ -24,6 +24,7 @@ var statuses = map[session.Code]int{
 	session.CodeNoPrompt:      http.StatusNotFound,
 	session.CodeNoRun:         http.StatusNotFound,
 	session.CodeNoBundle:      http.StatusNotFound,
+	session.CodeNoSecret:      http.StatusNotFound,
 	session.CodeMethodUnknown: http.StatusMethodNotAllowed,
 	session.CodeTerminated:    http.StatusConflict,
 	session.CodePromptExists:  http.StatusConflict,

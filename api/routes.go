@@ -19,6 +19,9 @@ func (s *Server) routes() {
 	e.GET("/openapi.yaml", s.openapiYAML)
 
 	e.GET("/api/agents", s.agentList)
+	e.GET("/api/secrets", s.secretList)
+	e.PUT("/api/secrets/:name", s.secretPut)
+	e.DELETE("/api/secrets/:name", s.secretDelete)
 	e.POST("/api/sessions", s.sessionCreate)
 	e.GET("/api/sessions", s.sessionList)
 	e.GET("/api/sessions/:id", s.sessionGet)

@@ -14,6 +14,7 @@ import (
 
 	"github.com/overwinter-dev/overwinter/internal/agent"
 	"github.com/overwinter-dev/overwinter/internal/eventlog"
+	"github.com/overwinter-dev/overwinter/internal/secret"
 )
 
 // Events is what the API needs of the event log.
@@ -40,6 +41,11 @@ type Agents interface {
 	Describe() []agent.Description
 }
 
+// Sealer seals the value of a secret under its name.
+type Sealer interface {
+	Seal(name string, v secret.Value) []byte
+}
+
 // SandboxInfo says what sandboxes this installation has.
 type SandboxInfo struct {
 	Driver    string `json:"driver"`    // such as "modal"
@@ -53,6 +59,8 @@ type Config struct {
 	Events       Events       // required
 	Agents       Agents       // required
 
+	// Secrets seals the values of secrets. Without it they cannot be stored.
+	Secrets Sealer
 	// Sandbox describes the sandboxes for /readyz. Default: driver and isolation unknown.
 	Sandbox func(context.Context) SandboxInfo
 	// Key that callers must show. Empty lets everybody in.

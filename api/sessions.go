@@ -114,7 +114,7 @@ func (s *Server) sessionCreate(c echo.Context) error {
 		sess.Options = options
 	}
 	body.refuse("profile", "is not supported yet")
-	body.refuse("workspace", "is not supported yet: a session starts with an empty workspace")
+	sess.Workspace = body.workspace("workspace")
 
 	var first *session.Prompt
 	if inner := body.object("prompt"); inner != nil {

@@ -111,7 +111,15 @@ func TestCreateRefusesWhatIsWrongAndChangesNothing(t *testing.T) {
 		`{"agent":"demo","prompt":{"content":"x","id":"a b"}}`:                    "prompt.id",
 		`{"agent":"demo","prompt":{"content":"x","mode":"followup"}}`:             "prompt.mode",
 		`{"agent":"demo","profile":"prf_1"}`:                                      "profile",
-		`{"agent":"demo","workspace":{"repoUrl":"https://example.com"}}`:          "workspace",
+		`{"agent":"demo","workspace":"https://example.com"}`:                      "workspace",
+		`{"agent":"demo","workspace":{"url":"https://example.com"}}`:              "workspace.url",
+		`{"agent":"demo","workspace":{"repoUrl":"ssh://example.com/x"}}`:          "workspace.repoUrl",
+		`{"agent":"demo","workspace":{"repoUrl":"https://me:pw@example.com/x"}}`:  "workspace.repoUrl",
+		`{"agent":"demo","workspace":{"repoUrl":"-https://example.com"}}`:         "workspace.repoUrl",
+		`{"agent":"demo","workspace":{"ref":"main"}}`:                             "workspace.ref",
+		`{"agent":"demo","workspace":{"repoUrl":"https://e.com/x","ref":"-x"}}`:   "workspace.ref",
+		`{"agent":"demo","workspace":{"repoUrl":"https://e.com/x","ref":"a..b"}}`: "workspace.ref",
+		`{"agent":"demo","workspace":{"setup":5}}`:                                "workspace.setup",
 	} {
 		p := b.do("POST", "/api/sessions", body).problem(http.StatusBadRequest, "invalid_request")
 		if field == "" {

@@ -32,6 +32,13 @@ type Store interface {
 	// PromptWithdraw cancels a queued prompt; illegal_state when it is not queued any more.
 	PromptWithdraw(ctx context.Context, sessionID, promptID string) (session.Prompt, error)
 
+	// SecretPut stores the sealed value of a secret in place of an older one.
+	SecretPut(ctx context.Context, name string, sealed []byte) (info session.SecretInfo, created bool, err error)
+	// SecretsList is by name.
+	SecretsList(ctx context.Context) ([]session.SecretInfo, error)
+	// SecretDelete deletes a secret; secret_not_found when there is none.
+	SecretDelete(ctx context.Context, name string) error
+
 	Conversation(ctx context.Context, sessionID string) (conversation.Conversation, error)
 	TranscriptFiles(ctx context.Context, sessionID string) ([]session.TranscriptFile, error)
 	// Ping reports whether Postgres answers.

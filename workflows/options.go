@@ -43,7 +43,7 @@ var (
 	}
 	provisionOptions = workflow.ActivityOptions{
 		TaskQueue:           session.ControlQueue,
-		StartToCloseTimeout: 5 * time.Minute,
+		StartToCloseTimeout: 30 * time.Minute, // a repository may be cloned and set up in it
 		HeartbeatTimeout:    15 * time.Second,
 		WaitForCancellation: true,
 		RetryPolicy: &temporal.RetryPolicy{

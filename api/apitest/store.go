@@ -25,7 +25,8 @@ type Store struct {
 	made    map[string]string // key to session
 	readers int               // open now
 	faults  map[string]error  // by method
-	blocked chan struct{}     // what Block returned to be closed
+	secrets map[string]secretRow
+	blocked chan struct{} // what Block returned to be closed
 }
 
 // Row is all that the store has of one session.
@@ -40,7 +41,7 @@ type Row struct {
 
 // NewStore returns an empty store.
 func NewStore() *Store {
-	return &Store{changed: make(chan struct{}), rows: map[string]*Row{}, keys: map[string]session.Idempotency{}, made: map[string]string{}, faults: map[string]error{}}
+	return &Store{changed: make(chan struct{}), rows: map[string]*Row{}, keys: map[string]session.Idempotency{}, made: map[string]string{}, faults: map[string]error{}, secrets: map[string]secretRow{}}
 }
 
 // Fail makes every call of a method return err, until it is nil.

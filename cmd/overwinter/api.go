@@ -21,6 +21,8 @@ type APICmd struct {
 	Address string `env:"OVERWINTER_API_ADDRESS" default:"127.0.0.1:8080" placeholder:"ADDR" help:"Where to listen. Default ${default}."`
 	Key     string `name:"api-key" env:"OVERWINTER_API_KEY" placeholder:"KEY" help:"Key that callers show as a bearer token. Required, unless --allow-loopback-without-key."`
 
+	SecretKey string `env:"OVERWINTER_SECRET_KEY" placeholder:"BASE64" help:"Key of this installation, as the workers have it: 32 bytes in base64. Without it secrets cannot be stored."`
+
 	AllowLoopbackWithoutKey bool `env:"OVERWINTER_ALLOW_LOOPBACK_WITHOUT_KEY" help:"Serve everybody on this machine, on a loopback address only. For development."`
 }
 
@@ -59,10 +61,16 @@ func (c *APICmd) Run(ctx context.Context, logger *slog.Logger, s streams) error 
 	follower.Start()
 	defer follower.Stop()
 
-	server, err := api.New(api.Config{
+	config := api.Config{
 		Store: db, Orchestrator: orchestrator.New(temporal, c.TemporalNamespace), Events: events{follower},
 		Agents: agents(), Sandbox: sandboxInfo(db, logger), Key: c.Key, Logger: logger, Version: buildVersion(),
-	})
+	}
+	if c.SecretKey != "" {
+		if config.Secrets, err = sealer(c.SecretKey); err != nil {
+			return err
+		}
+	}
+	server, err := api.New(config)
 	if err != nil {
 		return err
 	}

@@ -15,6 +15,8 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/agent"
 	"github.com/overwinter-dev/overwinter/internal/agent/demo"
 	"github.com/overwinter-dev/overwinter/internal/postgres"
+	"github.com/overwinter-dev/overwinter/internal/secret"
+	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
 // databaseFlags say where Postgres is.
@@ -45,15 +47,48 @@ type secretFlags struct {
 	SecretKey string `env:"OVERWINTER_SECRET_KEY" required:"" placeholder:"BASE64" help:"Key of this installation: 32 bytes in base64, the same for every worker."`
 }
 
-func (f secretFlags) key() ([]byte, error) {
-	key, err := base64.StdEncoding.DecodeString(f.SecretKey)
+func (f secretFlags) key() ([]byte, error) { return decodeKey(f.SecretKey) }
+
+func decodeKey(text string) ([]byte, error) {
+	key, err := base64.StdEncoding.DecodeString(text)
 	if err != nil {
 		return nil, usageError{"OVERWINTER_SECRET_KEY is not base64"}
 	}
-	if len(key) != 32 {
-		return nil, usageError{fmt.Sprintf("OVERWINTER_SECRET_KEY holds %d bytes; it must hold 32", len(key))}
+	if len(key) != secret.KeyBytes {
+		return nil, usageError{fmt.Sprintf("OVERWINTER_SECRET_KEY holds %d bytes; it must hold %d", len(key), secret.KeyBytes)}
 	}
 	return key, nil
+}
+
+// sealer seals and opens secrets with the key of the installation.
+func sealer(text string) (*secret.Box, error) {
+	key, err := decodeKey(text)
+	if err != nil {
+		return nil, err
+	}
+	return secret.NewBox(key)
+}
+
+// storedSecrets opens the secrets in Postgres.
+type storedSecrets struct {
+	db  *postgres.DB
+	box *secret.Box
+}
+
+// Secret returns a secret's value, and false when there is none of the name.
+func (s storedSecrets) Secret(ctx context.Context, name string) (secret.Value, bool, error) {
+	sealed, err := s.db.SecretSealed(ctx, name)
+	if session.CodeOf(err) == session.CodeNoSecret {
+		return secret.Value{}, false, nil
+	}
+	if err != nil {
+		return secret.Value{}, false, err
+	}
+	value, err := s.box.Open(name, sealed)
+	if err != nil {
+		return secret.Value{}, false, fmt.Errorf("open secret %s: %w", name, err)
+	}
+	return value, true, nil
 }
 
 // agents are the agents that this build knows.

@@ -16,6 +16,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/runner"
 	"github.com/overwinter-dev/overwinter/internal/sandbox"
 	"github.com/overwinter-dev/overwinter/internal/sandbox/modalsandbox"
+	"github.com/overwinter-dev/overwinter/internal/secret"
 	"github.com/overwinter-dev/overwinter/worker"
 )
 
@@ -96,9 +97,13 @@ func (c *WorkerCmd) Run(ctx context.Context, logger *slog.Logger) error {
 	appender.Start()
 	defer appender.Stop(context.WithoutCancel(ctx))
 
+	box, err := secret.NewBox(key)
+	if err != nil {
+		return err
+	}
 	control, turns := activities.New(activities.Config{
 		Store: db, Log: appender, Agents: agents(), Sandbox: provider,
-		Image: newRunnerImage(provider, binary, logger), Tell: bell,
+		Image: newRunnerImage(provider, binary, logger), Tell: bell, Secrets: storedSecrets{db, box},
 		RunnerSecret: key, SandboxTimeout: c.SandboxTimeout, Logger: logger,
 	})
 	w := worker.New(worker.Config{

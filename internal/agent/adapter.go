@@ -55,6 +55,9 @@ type Launch struct {
 	// Transcripts are glob patterns of the agent's own transcript files. The
 	// runner follows what matches and hands over every byte.
 	Transcripts []string
+	// Secrets are the environment variables that the process gets from the
+	// installation's secrets of these names, as far as they are stored.
+	Secrets []string
 }
 
 // PromptInput is a prompt on its way to the agent.

@@ -17,6 +17,7 @@ const (
 	CodeNoPrompt      Code = "prompt_not_found"
 	CodeNoRun         Code = "run_not_found"
 	CodeNoBundle      Code = "bundle_not_found"
+	CodeNoSecret      Code = "secret_not_found"
 	CodeTerminated    Code = "session_terminated"
 	CodePromptExists  Code = "prompt_conflict"
 	CodeIdempotency   Code = "idempotency_conflict"

@@ -110,6 +110,13 @@ type Sandbox struct {
 	EndReason  string
 }
 
+type Secret struct {
+	Name      string
+	Sealed    []byte
+	CreatedAt time.Time
+	UpdatedAt time.Time
+}
+
 type Session struct {
 	ID             string
 	Status         string

@@ -1,0 +1,32 @@
+# Clones a repository into the workspace, once per sandbox.
+# Arguments: workspace, state directory, URL, ref or nothing. Stdin: user and password, a line each.
+set -eu
+workspace=$1 mark=$2/workspace-cloned url=$3 ref=${4:-}
+[ ! -e "$mark" ] || exit 0
+IFS= read -r OVERWINTER_GIT_USER || :
+IFS= read -r OVERWINTER_GIT_PASSWORD || :
+export OVERWINTER_GIT_USER OVERWINTER_GIT_PASSWORD GIT_TERMINAL_PROMPT=0
+command -v git >/dev/null || { echo "there is no git in the image" >&2; exit 69; }
+
+# What an attempt before this one left is taken away.
+find "$workspace" -mindepth 1 -delete
+
+# The helper reads the credentials from the environment, so that no argv holds them.
+git_with_credentials() {
+	if [ -n "$OVERWINTER_GIT_USER$OVERWINTER_GIT_PASSWORD" ]; then
+		git -c credential.helper= -c 'credential.helper=!f() { test "$1" = get && printf "username=%s\npassword=%s\n" "$OVERWINTER_GIT_USER" "$OVERWINTER_GIT_PASSWORD"; }; f' "$@"
+	else
+		git -c credential.helper= "$@"
+	fi
+}
+
+git_with_credentials clone --quiet -- "$url" "$workspace"
+if [ -n "$ref" ]; then
+	cd "$workspace"
+	# A branch or a tag came with the clone; a commit may have to be asked for.
+	git checkout --quiet "$ref" -- 2>/dev/null || {
+		git_with_credentials fetch --quiet origin "$ref"
+		git checkout --quiet --detach FETCH_HEAD
+	}
+fi
+: >"$mark"

@@ -1,0 +1,165 @@
+package activities
+
+import (
+	"bytes"
+	"context"
+	_ "embed"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/overwinter-dev/overwinter/internal/runner"
+	"github.com/overwinter-dev/overwinter/internal/sandbox"
+	"github.com/overwinter-dev/overwinter/internal/secret"
+	"github.com/overwinter-dev/overwinter/internal/session"
+)
+
+// The stages of a workspace, each a script that does nothing when it was done
+// before in this sandbox. Their marks are beside the runner's state, so a restored
+// sandbox has them too.
+var (
+	//go:embed clone.sh
+	cloneScript string
+	//go:embed setup.sh
+	setupScript string
+)
+
+const (
+	cloneTimeout = 10 * time.Minute
+	setupTimeout = 10 * time.Minute
+	// outputTail is how much of what a failed stage printed goes into the reason.
+	outputTail = 1000
+	// exitBegunBefore is the exit code of a setup that was begun before and did not
+	// end: whether it may be run twice only its author knows.
+	exitBegunBefore = 70
+)
+
+// environment opens the secrets of an agent.
+func (w *work) environment(ctx context.Context, names []string) (map[string]string, error) {
+	out := make(map[string]string, len(names))
+	for _, name := range names {
+		value, ok, err := w.Secrets.Secret(ctx, name)
+		if err != nil {
+			return nil, fmt.Errorf("secrets of the agent: %w", err)
+		}
+		if ok {
+			out[name] = value.Reveal()
+		}
+	}
+	return out, nil
+}
+
+// furnish brings the workspace of a new session into its sandbox.
+func (w *work) furnish(ctx context.Context, sessionID string, sb *sandbox.Sandbox) error {
+	s, err := w.Store.SessionGet(ctx, sessionID)
+	if err != nil {
+		return stored(err)
+	}
+	if s.Workspace == nil {
+		return nil
+	}
+	if err := w.clone(ctx, sb, *s.Workspace); err != nil {
+		return err
+	}
+	return w.setUp(ctx, sb, *s.Workspace)
+}
+
+// clone fetches the repository. Its credentials go in by stdin and stand in the
+// environment of git alone; a failure is tried again, since most are the network's.
+func (w *work) clone(ctx context.Context, sb *sandbox.Sandbox, ws session.Workspace) error {
+	if ws.RepoURL == "" {
+		return nil
+	}
+	u, err := url.Parse(ws.RepoURL)
+	if err != nil {
+		return final(Refused, err)
+	}
+	credentials, _, err := w.Secrets.Secret(ctx, secret.GitName(strings.ToLower(u.Host)))
+	if err != nil {
+		return err
+	}
+	user, password, _ := strings.Cut(credentials.Reveal(), ":")
+	err = w.stage(ctx, sb, stage{
+		script: cloneScript, args: []string{ws.RepoURL, ws.Ref},
+		stdin: []byte(user + "\n" + password + "\n"), timeout: cloneTimeout, hide: password,
+	})
+	if err == nil {
+		return nil
+	}
+	err = fmt.Errorf("clone the repository: %w", err)
+	if failed, ok := errors.AsType[*stageError](err); ok && failed.refused() {
+		return final(Refused, fmt.Errorf("%w; credentials for it are the secret %s", err, secret.GitName(u.Host)))
+	}
+	return err
+}
+
+// setUp runs the session's script, once to its end. A failure is for a person to
+// look at: recover runs it again.
+func (w *work) setUp(ctx context.Context, sb *sandbox.Sandbox, ws session.Workspace) error {
+	if ws.Setup == "" {
+		return nil
+	}
+	err := w.stage(ctx, sb, stage{script: setupScript, stdin: []byte(ws.Setup), timeout: setupTimeout})
+	if err == nil {
+		return nil
+	}
+	err = fmt.Errorf("set the workspace up: %w", err)
+	if _, failed := errors.AsType[*stageError](err); failed {
+		return final(Refused, err)
+	}
+	return err
+}
+
+type stage struct {
+	script  string
+	args    []string
+	stdin   []byte
+	timeout time.Duration
+	hide    string // never to be repeated in an error
+}
+
+// stageError is a stage that ran and failed.
+type stageError struct {
+	code   int
+	output string
+}
+
+func (e *stageError) Error() string {
+	if e.code == exitBegunBefore {
+		return "the setup script was interrupted before it ended, and is not run twice"
+	}
+	return fmt.Sprintf("exit code %d: %s", e.code, e.output)
+}
+
+// refused reports whether git was told that its credentials do not do.
+func (e *stageError) refused() bool {
+	return strings.Contains(e.output, "Authentication failed") || strings.Contains(e.output, "could not read Username")
+}
+
+func (w *work) stage(ctx context.Context, sb *sandbox.Sandbox, s stage) error {
+	paths := runner.DefaultPaths()
+	argv := append([]string{"sh", "-c", s.script, "overwinter", paths.Workspace, paths.State}, s.args...)
+	started := time.Now()
+	result, err := sb.Run(ctx, sandbox.RunSpec{
+		Argv: argv, Stdin: s.stdin, Timeout: s.timeout, MaxOutput: 64 << 10, Env: map[string]string{"HOME": paths.Home},
+	})
+	if err != nil {
+		return err
+	}
+	if result.Code == 0 {
+		w.Logger.InfoContext(ctx, "workspace stage done", slog.String("sandbox_id", sb.ID()), slog.Duration("duration", time.Since(started)))
+		return nil
+	}
+	output := bytes.TrimSpace(append(result.Stdout, result.Stderr...))
+	if len(output) > outputTail {
+		output = output[len(output)-outputTail:]
+	}
+	text := strings.ToValidUTF8(string(output), "\uFFFD")
+	if s.hide != "" {
+		text = strings.ReplaceAll(text, s.hide, "[redacted]")
+	}
+	return &stageError{code: result.Code, output: text}
+}

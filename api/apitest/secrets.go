@@ -1,0 +1,67 @@
+package apitest
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/overwinter-dev/overwinter/internal/session"
+)
+
+type secretRow struct {
+	info   session.SecretInfo
+	sealed []byte
+}
+
+// SecretPut stores a sealed secret.
+func (m *Store) SecretPut(_ context.Context, name string, sealed []byte) (session.SecretInfo, bool, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if err := m.faults["SecretPut"]; err != nil {
+		return session.SecretInfo{}, false, err
+	}
+	now := time.Now().UTC()
+	row, old := m.secrets[name]
+	if !old {
+		row.info = session.SecretInfo{Name: name, CreatedAt: now}
+	}
+	row.info.UpdatedAt, row.sealed = now, sealed
+	m.secrets[name] = row
+	return row.info, !old, nil
+}
+
+// SecretsList lists them by name.
+func (m *Store) SecretsList(context.Context) ([]session.SecretInfo, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if err := m.faults["SecretsList"]; err != nil {
+		return nil, err
+	}
+	var out []session.SecretInfo
+	for _, name := range slices.Sorted(maps.Keys(m.secrets)) {
+		out = append(out, m.secrets[name].info)
+	}
+	return out, nil
+}
+
+// SecretDelete deletes one.
+func (m *Store) SecretDelete(_ context.Context, name string) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if err := m.faults["SecretDelete"]; err != nil {
+		return err
+	}
+	if _, ok := m.secrets[name]; !ok {
+		return session.Faultf(session.CodeNoSecret, "there is no secret %s", name)
+	}
+	delete(m.secrets, name)
+	return nil
+}
+
+// Sealed is what was stored of a secret.
+func (m *Store) Sealed(name string) []byte {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.secrets[name].sealed
+}

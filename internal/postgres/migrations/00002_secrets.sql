@@ -1,0 +1,10 @@
+-- +goose Up
+
+-- Sealed by the application: the database never sees a secret in the clear.
+CREATE TABLE secrets (
+    name       text        NOT NULL,
+    sealed     bytea       NOT NULL,
+    created_at timestamptz NOT NULL DEFAULT now(),
+    updated_at timestamptz NOT NULL DEFAULT now(),
+    CONSTRAINT secrets_pkey PRIMARY KEY (name)
+);

@@ -1,0 +1,16 @@
+-- name: SecretPut :one
+INSERT INTO secrets (name, sealed) VALUES (@name, @sealed)
+ON CONFLICT (name) DO UPDATE SET sealed = excluded.sealed, updated_at = now()
+RETURNING name, created_at, updated_at, (xmax = 0)::boolean AS created;
+
+-- name: SecretsList :many
+SELECT name, created_at, updated_at FROM secrets ORDER BY name;
+
+-- name: SecretsCount :one
+SELECT count(*) FROM secrets;
+
+-- name: SecretGet :one
+SELECT sealed FROM secrets WHERE name = @name;
+
+-- name: SecretDelete :execrows
+DELETE FROM secrets WHERE name = @name;

@@ -1,0 +1,69 @@
+package postgres
+
+import (
+	"context"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/overwinter-dev/overwinter/internal/postgres/dbsqlc"
+	"github.com/overwinter-dev/overwinter/internal/session"
+)
+
+// SecretPut stores the sealed form of a secret, in place of an older one of the
+// name. created tells which it was. illegal_state where there are MaxSecrets already.
+func (db *DB) SecretPut(ctx context.Context, name string, sealed []byte) (info session.SecretInfo, created bool, err error) {
+	err = db.inTx(ctx, "store a secret", pgx.TxOptions{}, func(tx pgx.Tx) error {
+		row, err := db.q.SecretPut(ctx, tx, &dbsqlc.SecretPutParams{Name: name, Sealed: sealed})
+		if err != nil {
+			return err
+		}
+		if row.Created {
+			count, err := db.q.SecretsCount(ctx, tx)
+			if err != nil {
+				return err
+			}
+			if count > session.MaxSecrets {
+				return session.Faultf(session.CodeIllegalState, "there are %d secrets already; delete one first", session.MaxSecrets)
+			}
+		}
+		info = session.SecretInfo{Name: row.Name, CreatedAt: row.CreatedAt.UTC(), UpdatedAt: row.UpdatedAt.UTC()}
+		created = row.Created
+		return nil
+	})
+	return info, created, err
+}
+
+// SecretsList lists all secrets by name, without their values.
+func (db *DB) SecretsList(ctx context.Context) ([]session.SecretInfo, error) {
+	rows, err := db.q.SecretsList(ctx, db.pool)
+	if err != nil {
+		return nil, fault("list secrets", err)
+	}
+	out := make([]session.SecretInfo, len(rows))
+	for i, row := range rows {
+		out[i] = session.SecretInfo{Name: row.Name, CreatedAt: row.CreatedAt.UTC(), UpdatedAt: row.UpdatedAt.UTC()}
+	}
+	return out, nil
+}
+
+// SecretSealed returns the sealed form of a secret; secret_not_found when there is none.
+func (db *DB) SecretSealed(ctx context.Context, name string) ([]byte, error) {
+	sealed, err := db.q.SecretGet(ctx, db.pool, name)
+	if isNoRows(err) {
+		return nil, noSecret(name)
+	}
+	return sealed, fault("read a secret", err)
+}
+
+// SecretDelete deletes a secret; secret_not_found when there is none.
+func (db *DB) SecretDelete(ctx context.Context, name string) error {
+	n, err := db.q.SecretDelete(ctx, db.pool, name)
+	if err == nil && n == 0 {
+		return noSecret(name)
+	}
+	return fault("delete a secret", err)
+}
+
+func noSecret(name string) error {
+	return session.Faultf(session.CodeNoSecret, "there is no secret %s", name)
+}

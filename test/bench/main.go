@@ -1,0 +1,165 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"github.com/alecthomas/kong"
+)
+
+// options say how much is measured.
+type options struct {
+	Bin      string        `default:"bin" type:"path" help:"Directory with the three programs. Default ${default}."`
+	Out      string        `default:"docs/benchmarks.md" type:"path" help:"The document to write; - for stdout. Default ${default}."`
+	Rounds   int           `default:"150" help:"Prompts per load, each beside one sample of every floor. Default ${default}."`
+	Sleeps   int           `default:"20" help:"Hibernations and wakes per load. Default ${default}."`
+	Starts   int           `default:"3" help:"Starts with an empty data directory, and as many with a used one. Default ${default}."`
+	Sessions int           `default:"100" help:"Sessions at work under load. Default ${default}."`
+	Pause    time.Duration `default:"20ms" help:"Between two words of a session at work. Default ${default}."`
+	Burst    int           `default:"500" help:"Words that every session says without a pause to find the throughput. Default ${default}."`
+}
+
+func main() {
+	var o options
+	kong.Parse(&o, kong.Name("bench"), kong.Description("Measures overwinter on this machine and writes docs/benchmarks.md."))
+	ctx, cancel := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	err := o.run(ctx, os.Stdout, os.Stderr)
+	cancel()
+	if err != nil {
+		fmt.Fprintf(os.Stderr, "bench: %v\n", err)
+		os.Exit(1)
+	}
+}
+
+func (o options) run(ctx context.Context, stdout, progress io.Writer) error {
+	r, err := measure(ctx, o, progress)
+	if err != nil {
+		return err
+	}
+	document := r.markdown()
+	if o.Out == "-" {
+		_, err = io.WriteString(stdout, document)
+		return err
+	}
+	return os.WriteFile(o.Out, []byte(document), 0o644) //nolint:gosec // a document
+}
+
+// report is everything that was measured.
+type report struct {
+	options options
+	machine machine
+	cold    *samples // start of dev with an empty data directory
+	warm    *samples
+	loads   []*load
+	burst   throughput
+}
+
+// load is what was measured while a number of sessions were at work.
+type load struct {
+	sessions int
+	at       string // what else the machine did
+	took     time.Duration
+	usage    usage
+	floors   floors
+	prompts  prompts
+	lines    lines
+	sleeps   sleeps
+}
+
+// measure starts systems, measures and stops them.
+func measure(ctx context.Context, o options, progress io.Writer) (_ *report, err error) {
+	say := func(format string, args ...any) { fmt.Fprintf(progress, format+"\n", args...) }
+	r := &report{options: o, machine: readMachine(ctx), cold: &samples{}, warm: &samples{}}
+
+	var s *stack
+	defer func() {
+		if s != nil {
+			err = errors.Join(err, s.stop(), s.remove())
+		}
+	}()
+	for i := range o.Starts {
+		say("start of dev, %d of %d", i+1, o.Starts)
+		if s != nil {
+			if err := errors.Join(s.stop(), s.remove()); err != nil {
+				return nil, err
+			}
+		}
+		if s, err = newStack(o.Bin); err != nil {
+			return nil, err
+		}
+		for _, into := range []*samples{r.cold, r.warm} {
+			if err := s.stop(); err != nil {
+				return nil, err
+			}
+			took, err := s.start(ctx)
+			if err != nil {
+				return nil, err
+			}
+			into.add(took)
+		}
+	}
+
+	b, err := openBare(ctx, s)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, b.close()) }()
+	r.machine.postgres = b.settings
+	c := newClient(s.api)
+	defer c.close()
+
+	say("1 session")
+	alone, err := measureLoad(ctx, o, s, b, c, 1)
+	if err != nil {
+		return nil, fmt.Errorf("with 1 session: %w", err)
+	}
+	r.loads = append(r.loads, alone)
+
+	say("%d sessions", o.Sessions)
+	crowded, err := measureLoad(ctx, o, s, b, c, o.Sessions)
+	if err != nil {
+		return nil, fmt.Errorf("with %d sessions: %w", o.Sessions, err)
+	}
+	r.loads = append(r.loads, crowded)
+
+	say("throughput")
+	if r.burst, err = measureThroughput(ctx, o, b, c); err != nil {
+		return nil, fmt.Errorf("throughput: %w", err)
+	}
+	return r, nil
+}
+
+// measureLoad has sessions at work, and one more that is measured.
+func measureLoad(ctx context.Context, o options, s *stack, b *bare, c *client, sessions int) (*load, error) {
+	l := &load{sessions: sessions}
+	crowd, err := startCrowd(ctx, c, sessions, o.Pause)
+	if err != nil {
+		return nil, err
+	}
+	defer crowd.stop()
+	probe, err := newProbe(ctx, c)
+	if err != nil {
+		return nil, err
+	}
+	defer probe.close()
+
+	began, before := time.Now(), readUsage(s.pid())
+	crowd.lines.record(true)
+	if err := probe.promptRounds(ctx, b, o.Rounds, l); err != nil {
+		return nil, fmt.Errorf("prompts: %w", err)
+	}
+	crowd.lines.record(false)
+	if err := probe.sleepRounds(ctx, b, o.Sleeps, l); err != nil {
+		return nil, fmt.Errorf("hibernate and wake: %w", err)
+	}
+	l.took, l.at = time.Since(began), loadAverage()
+	l.usage = readUsage(s.pid()).since(before, l.took)
+	l.lines = crowd.lines.result()
+	return l, crowd.err()
+}

@@ -1,0 +1,131 @@
+package test
+
+import (
+	"net/http"
+	"net/http/cgi" //nolint:gosec // serves git to this test alone
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+const plantedPassword = "hunter2-planted-in-git"
+
+// gitServer serves one repository over HTTP to those who show the password. It
+// returns its base URL and how often somebody was refused.
+func gitServer(t *testing.T) (base string, refused *atomic.Int64) {
+	t.Helper()
+	root := t.TempDir()
+	git := func(dir string, args ...string) {
+		cmd := exec.CommandContext(t.Context(), "git", args...) //nolint:gosec // fixed arguments
+		cmd.Dir = dir
+		cmd.Env = append(os.Environ(), "GIT_AUTHOR_NAME=a", "GIT_AUTHOR_EMAIL=a@example.com", "GIT_COMMITTER_NAME=a", "GIT_COMMITTER_EMAIL=a@example.com")
+		out, err := cmd.CombinedOutput()
+		require.NoError(t, err, "git %v: %s", args, out)
+	}
+	work := filepath.Join(root, "work")
+	require.NoError(t, os.Mkdir(work, 0o755)) //nolint:gosec // read by git's server
+	git(work, "init", "--quiet", "--initial-branch=main")
+	require.NoError(t, os.WriteFile(filepath.Join(work, "README"), []byte("on main\n"), 0o600))
+	git(work, "add", ".")
+	git(work, "commit", "--quiet", "-m", "first")
+	git(work, "checkout", "--quiet", "-b", "feature")
+	require.NoError(t, os.WriteFile(filepath.Join(work, "README"), []byte("on the feature branch\n"), 0o600))
+	git(work, "commit", "--quiet", "-am", "second")
+	git(work, "checkout", "--quiet", "main")
+	git(root, "clone", "--quiet", "--bare", work, "repo.git")
+
+	core, err := exec.CommandContext(t.Context(), "git", "--exec-path").Output()
+	require.NoError(t, err)
+	backend := &cgi.Handler{
+		Path: filepath.Join(strings.TrimSpace(string(core)), "git-http-backend"),
+		Env:  []string{"GIT_PROJECT_ROOT=" + root, "GIT_HTTP_EXPORT_ALL=1"},
+	}
+	refused = &atomic.Int64{}
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if user, password, _ := r.BasicAuth(); user != "robot" || password != plantedPassword {
+			refused.Add(1)
+			w.Header().Set("WWW-Authenticate", `Basic realm="test"`)
+			w.WriteHeader(http.StatusUnauthorized)
+			return
+		}
+		backend.ServeHTTP(w, r)
+	}))
+	t.Cleanup(server.Close)
+	return server.URL, refused
+}
+
+// TestWorkspaceAtCreation clones a private repository with credentials that the
+// session only refers to, runs the setup script once, and finds the planted
+// password nowhere that it must not stand.
+func TestWorkspaceAtCreation(t *testing.T) {
+	t.Parallel()
+	s := startStack(t)
+	base, refused := gitServer(t)
+	host := strings.TrimPrefix(base, "http://")
+
+	t.Run("without credentials it ends in error, with the reason", func(t *testing.T) { //nolint:paralleltest // before the secret is stored
+		id := s.create(t, object{"sandbox": "eager", "workspace": object{"repoUrl": base + "/repo.git"}})
+		failed := s.waitStatus(t, id, "error", 60*time.Second)
+		require.Contains(t, failed["statusReason"], "clone the repository")
+		require.Contains(t, failed["statusReason"], "git:"+host, "it says which secret is missing")
+		require.Positive(t, refused.Load())
+
+		s.must(t, http.StatusCreated, "PUT", "/api/secrets/git:"+host, object{"value": "robot:" + plantedPassword})
+		s.must(t, http.StatusAccepted, "POST", "/api/sessions/"+id+"/recover", nil)
+		s.waitStatus(t, id, "running", 60*time.Second)
+		s.prompt(t, id, "p", "$ cat README")
+		require.Equal(t, "completed", s.waitPrompt(t, id, "p", 30*time.Second)["status"])
+		require.Contains(t, s.text(t, id), "on main")
+	})
+
+	id := s.create(t, object{
+		"workspace": object{
+			"repoUrl": base + "/repo.git", "ref": "feature",
+			"setup": "echo run >> .git/setup-runs\necho prepared > prepared.txt",
+		},
+		"prompt": object{"id": "first", "content": "$ cat README prepared.txt .git/setup-runs; git status --short; git log --oneline | wc -l; env"},
+	})
+	require.Equal(t, "completed", s.waitPrompt(t, id, "first", 60*time.Second)["status"])
+	text := s.text(t, id)
+	require.Contains(t, text, "on the feature branch")
+	require.Contains(t, text, "prepared")
+	s.must(t, http.StatusAccepted, "POST", "/api/sessions/"+id+"/hibernate", nil)
+	s.waitStatus(t, id, "hibernated", 30*time.Second)
+	s.prompt(t, id, "second", "$ wc -l .git/setup-runs; git config --list; cat .git/config")
+	require.Equal(t, "completed", s.waitPrompt(t, id, "second", 60*time.Second)["status"])
+	require.Contains(t, s.text(t, id), "1 .git/setup-runs", "the setup ran once")
+	require.Equal(t, "full", s.must(t, http.StatusOK, "GET", "/api/sessions/"+id, nil)["receipt"].(object)["kind"])
+
+	t.Run("a setup that fails is told with what it printed", func(t *testing.T) { //nolint:paralleltest // the system is stopped below
+		id := s.create(t, object{"sandbox": "eager", "workspace": object{"setup": "echo half done\necho no such tool >&2\nexit 9"}})
+		failed := s.waitStatus(t, id, "error", 60*time.Second)
+		require.Contains(t, failed["statusReason"], "exit code 9")
+		require.Contains(t, failed["statusReason"], "no such tool")
+	})
+
+	require.NotContains(t, s.text(t, id), plantedPassword)
+	s.stop(t)
+	found := 0
+	require.NoError(t, filepath.WalkDir(s.dir, func(path string, entry os.DirEntry, err error) error {
+		if err != nil || !entry.Type().IsRegular() {
+			return err
+		}
+		raw, err := os.ReadFile(path) //nolint:gosec // our own data directory
+		if err != nil {
+			return err
+		}
+		found++
+		if strings.Contains(string(raw), plantedPassword) {
+			t.Errorf("the planted password stands in %s", path)
+		}
+		return nil
+	}))
+	require.Greater(t, found, 100, "logs, histories, events, journals and snapshots were searched")
+}
