@@ -132,5 +132,11 @@ func (l *life) noteSandbox(s session.SandboxSignal) {
 	}
 }
 
+// loseSandbox takes in that a turn has found its sandbox gone, whatever was
+// reported before, and of whichever generation.
+func (l *life) loseSandbox() {
+	l.lost = session.SandboxSignal{Generation: l.generation, Reason: session.ReasonLost}
+}
+
 // sandboxLost reports whether the sandbox of this generation is believed gone.
 func (l *life) sandboxLost() bool { return l.lost.Generation == l.generation && l.generation > 0 }
