@@ -44,13 +44,16 @@ type outbound struct {
 func (o *outbound) ExecuteActivity(ctx workflow.Context, activity string, args ...any) workflow.Future {
 	w := o.stage.world
 	if !workflow.GetActivityOptions(ctx).WaitForCancellation {
-		return o.Next.ExecuteActivity(ctx, activity, args...)
+		f := o.Next.ExecuteActivity(ctx, activity, args...)
+		o.stage.activities = append(o.stage.activities, func() bool { return !f.IsReady() && ctx.Err() == nil })
+		return f
 	}
 	w.mu.Lock()
 	w.canceling[activity] = false
 	w.mu.Unlock()
 	detached, _ := workflow.NewDisconnectedContext(ctx)
 	f := o.Next.ExecuteActivity(detached, activity, args...)
+	o.stage.activities = append(o.stage.activities, func() bool { return !f.IsReady() })
 	workflow.Go(detached, func(detached workflow.Context) {
 		canceled := false
 		workflow.NewSelector(detached).

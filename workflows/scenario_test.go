@@ -72,8 +72,7 @@ func newCast() *cast {
 }
 
 // play carries a script out and returns it with the transcripts as they are now.
-func play(t testing.TB, script string) (string, *cast) {
-	t.Helper()
+func play(t require.TestingT, script string) (string, *cast) {
 	c := newCast()
 	for part := range strings.SplitSeq(strings.TrimSpace(script), "\n\n") {
 		commands, _, found := strings.Cut(part, "\n----")
@@ -117,8 +116,7 @@ func (b *block) quiet() bool {
 
 // arrange puts the commands of a block into the script from a time on, and
 // returns the time of the next block.
-func (c *cast) arrange(t testing.TB, i int, b *block, at time.Time) time.Time {
-	t.Helper()
+func (c *cast) arrange(t require.TestingT, i int, b *block, at time.Time) time.Time {
 	if b.quiet() {
 		return at
 	}
@@ -205,7 +203,9 @@ func (c *cast) do(words []string) error {
 	case "withdraw":
 		w.end(w.prompt(first), session.OutcomeCancelled, session.ReasonWithdrawn)
 	case "ring":
-		s.signal(session.SignalPrompt, session.PromptSignal{PromptID: first, Ordinal: w.prompt(first).Ordinal}, true)
+		if p := w.prompt(first); p != nil {
+			s.signal(session.SignalPrompt, session.PromptSignal{PromptID: p.ID, Ordinal: p.Ordinal}, true)
+		}
 	case "wake":
 		s.signal(session.SignalWake, nil, true)
 	case "stop":
@@ -245,7 +245,9 @@ func (c *cast) do(words []string) error {
 		return err
 	case "history":
 		n, err := strconv.Atoi(first)
-		s.env.SetCurrentHistoryLength(n)
+		if s.env != nil {
+			s.env.SetCurrentHistoryLength(n)
+		}
 		return err
 	case "cancel":
 		s.env.CancelWorkflow()

@@ -32,7 +32,7 @@ func (l *life) carry(ctx workflow.Context, run session.Processing) error {
 	}
 	switch activities.TypeOf(err) {
 	case activities.PromptNotDelivered:
-		l.noteSandbox(session.SandboxSignal{Generation: l.generation, Reason: session.ReasonLost})
+		l.loseSandbox()
 		ref := activities.SettleRequest{RunID: run.RunID, Reason: session.ReasonSandboxLost}
 		if err := l.do(ctx, "put the prompt back", recordOptions, control.ReturnRun, ref, nil); err != nil {
 			return err
@@ -40,7 +40,7 @@ func (l *life) carry(ctx workflow.Context, run session.Processing) error {
 		l.queue.Requeue(session.QueuedPrompt{ID: run.PromptID, Ordinal: run.Ordinal})
 		return nil
 	case activities.SandboxLost:
-		l.noteSandbox(session.SandboxSignal{Generation: l.generation, Reason: session.ReasonLost})
+		l.loseSandbox()
 		return l.settleUnknown(ctx, run, session.ReasonSandboxLost)
 	case activities.DeliveryUnknown:
 		return l.settleUnknown(ctx, run, activities.ReasonOf(err))
@@ -64,8 +64,11 @@ func (l *life) watch(ctx workflow.Context, run session.Processing) error {
 	}
 	doing := fmt.Sprintf("run prompt %s", run.PromptID)
 	turn := l.begin(turnCtx, doing, turnOptions, turns.RunTurn, request)
+	// An abort that is still on its way when the turn ends has nothing to do any more.
+	abortCtx, forgetAbort := workflow.WithCancel(ctx)
+	defer forgetAbort()
 	abort := func() workflow.Future {
-		return l.begin(ctx, "interrupt the turn", abortOptions, control.AbortRun, activities.AbortRequest{
+		return l.begin(abortCtx, "interrupt the turn", abortOptions, control.AbortRun, activities.AbortRequest{
 			SessionID: l.id, Agent: l.agent, RunID: run.RunID, Generation: l.generation, SandboxID: l.sandboxID,
 		})
 	}

@@ -351,9 +351,10 @@ func (w *world) transit(t session.Transition) error {
 	return nil
 }
 
-// inject makes the next calls of an activity fail, one each.
+// inject makes the next calls of an activity fail, one each, and no more in a row
+// than the environment has patience: it gives even endless retries ten attempts.
 func (w *world) inject(activity string, times int, err error) {
-	for range times {
+	for range min(times, 9-len(w.faults[activity])) {
 		w.faults[activity] = append(w.faults[activity], err)
 	}
 }
