@@ -98,7 +98,8 @@ func TestStoppedProcessStaysStoppedAfterASnapshot(t *testing.T) {
 	b := setup(t)
 	bx := b.start()
 	state := `cut -d')' -f2 /proc/$(cat /root/pid)/stat | cut -d' ' -f2`
-	b.sh(bx, "sleep 100 >/dev/null 2>&1 & echo $! > /root/pid; kill -STOP $!")
+	// Stopped any sooner, it would still hold our end of its output.
+	b.sh(bx, "sleep 100 >/dev/null 2>&1 & echo $! > /root/pid; until grep -q sleep /proc/$!/comm; do :; done; kill -STOP $!")
 	require.Equal(t, "T\n", b.sh(bx, state))
 	b.snapshot(bx)
 	require.Equal(t, "T\n", b.sh(bx, state))
