@@ -2,14 +2,13 @@ package conversation
 
 import (
 	"encoding/json"
-	"time"
 )
 
 // MarshalJSON writes the fields that the block's type has, empty or not, and no
 // others: a reader of a tool_result always finds isError, one of a text always
 // finds content.
 func (b Block) MarshalJSON() ([]byte, error) {
-	head := blockHead{ID: b.ID, Type: b.Type, Status: b.Status, CreatedAt: b.CreatedAt.UTC()}
+	head := blockHead{ID: b.ID, Type: b.Type, Status: b.Status, CreatedAt: b.CreatedAt.UTC().Format(milliseconds)}
 	switch b.Type {
 	case UserMessage:
 		return json.Marshal(struct {
@@ -70,8 +69,11 @@ type blockHead struct {
 	ID        string      `json:"id"`
 	Type      BlockType   `json:"type"`
 	Status    BlockStatus `json:"status"`
-	CreatedAt time.Time   `json:"createdAt"`
+	CreatedAt string      `json:"createdAt"`
 }
+
+// milliseconds is RFC 3339 with exactly three decimals, as times look everywhere outside.
+const milliseconds = "2006-01-02T15:04:05.000Z07:00"
 
 func orNull(raw json.RawMessage) json.RawMessage {
 	if len(raw) == 0 {
