@@ -2,6 +2,7 @@
 # make test    installs what is missing and runs everything that CI runs
 # make check   the fast part of it: formatting, vet, lint, determinism, generated code
 # make build   the three programs in bin/
+# make bench   measures the system on this machine and writes docs/benchmarks.md; ARGS="--rounds 50 ..."
 # make fmt, make generate, make clean
 
 SHELL := /bin/sh
@@ -20,7 +21,7 @@ SQLC     = CGO_ENABLED=0 $(TOOL) sqlc
 LINT     = golangci-lint
 TESTARGS ?= -timeout 10m
 
-.PHONY: dev build test check setup programs fmt generate clean \
+.PHONY: dev build test bench check setup programs fmt generate clean \
 	check-format check-vet check-lint check-workflows check-generated
 
 dev: setup programs
@@ -44,6 +45,10 @@ bin/overwinter-temporal: devserver/go.mod devserver/go.sum $(shell find devserve
 test: setup check programs
 	@$(TOOL) gotestsum --format pkgname --format-hide-empty-pkg --raw-command -- \
 		sh -c 'status=0; go test -json $(TESTARGS) ./... || status=1; cd devserver && go test -json $(TESTARGS) ./... || status=1; exit $$status'
+
+# Nothing else should run meanwhile; the document says what did.
+bench: setup programs
+	@go run ./test/bench $(ARGS)
 
 check: setup-go check-format check-vet check-workflows check-generated check-lint
 

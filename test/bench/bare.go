@@ -56,7 +56,7 @@ func openBare(ctx context.Context, s *stack) (_ *bare, err error) {
 	b := &bare{started: make(chan time.Time, 1)} // one signal at a time
 	defer func() {
 		if err != nil {
-			err = errors.Join(err, b.close())
+			err = errors.Join(err, b.close(context.WithoutCancel(ctx)))
 		}
 	}()
 	if err := b.openPostgres(ctx, s); err != nil {
@@ -135,10 +135,10 @@ func runNotes(ctx workflow.Context) error {
 }
 
 // close leaves the system as it is: it is stopped next.
-func (b *bare) close() error {
+func (b *bare) close(ctx context.Context) error {
 	var errs []error
 	if b.modal != nil {
-		ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+		ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
 		defer cancel()
 		if b.sandbox != "" {
 			errs = append(errs, b.modal.Terminate(ctx, b.sandbox))
@@ -152,7 +152,7 @@ func (b *bare) close() error {
 		b.temporal.Close()
 	}
 	if b.postgres != nil {
-		errs = append(errs, b.postgres.Close(context.Background()))
+		errs = append(errs, b.postgres.Close(ctx))
 	}
 	return errors.Join(errs...)
 }

@@ -46,7 +46,7 @@ func (c *client) call(ctx context.Context, method, path string, body any) (objec
 	if err != nil {
 		return nil, err
 	}
-	defer response.Body.Close()
+	defer response.Body.Close() //nolint:errcheck // it was read
 	if raw, err = io.ReadAll(response.Body); err != nil {
 		return nil, err
 	}
@@ -100,7 +100,7 @@ func (c *client) stream(ctx context.Context, sessionID string, take func(event))
 	if err != nil {
 		return ignoreEnd(ctx, err)
 	}
-	defer response.Body.Close()
+	defer response.Body.Close() //nolint:errcheck // it is only read
 	if response.StatusCode != http.StatusOK {
 		return fmt.Errorf("events of %s: %s", sessionID, response.Status)
 	}
@@ -124,9 +124,10 @@ func (c *client) stream(ctx context.Context, sessionID string, take func(event))
 	}
 }
 
+// ignoreEnd leaves out an error that came because ctx has ended.
 func ignoreEnd(ctx context.Context, err error) error {
-	if ctx.Err() != nil {
-		return nil
+	if ctx.Err() == nil {
+		return err
 	}
-	return err
+	return nil
 }

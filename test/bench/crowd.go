@@ -62,6 +62,7 @@ func (r *lineRecorder) result() lines {
 
 // startCrowd returns when every agent speaks.
 func startCrowd(ctx context.Context, c *client, size int, pause time.Duration) (*crowd, error) {
+	whole := context.WithoutCancel(ctx)
 	ctx, cancel := context.WithCancel(ctx)
 	g := &crowd{lines: &lineRecorder{}, cancel: cancel, done: make(chan struct{}), client: c}
 	text := fmt.Sprintf("slow %s: %s", pause, strings.Repeat("word ", max(1, int(turnLength/pause))))
@@ -82,9 +83,10 @@ func startCrowd(ctx context.Context, c *client, size int, pause time.Duration) (
 		select {
 		case <-speaking:
 		case <-g.done:
+			g.stop(whole)
 			return nil, errors.Join(errors.New("the crowd broke up"), g.err())
 		case <-timeout.C:
-			g.stop()
+			g.stop(whole)
 			return nil, fmt.Errorf("not all of %d sessions spoke within 5 minutes", size)
 		}
 	}
@@ -139,10 +141,10 @@ func (g *crowd) err() error {
 }
 
 // stop ends the sessions and returns when their sandboxes are on their way out.
-func (g *crowd) stop() {
+func (g *crowd) stop(ctx context.Context) {
 	g.cancel()
 	<-g.done
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
 	var group errgroup.Group
 	group.SetLimit(8)

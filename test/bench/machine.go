@@ -76,7 +76,7 @@ func readUsage(system int) usage {
 		line, _, _ := strings.Cut(string(raw), "\n")
 		for i, field := range strings.Fields(line)[1:] {
 			if i != 3 && i != 4 && i < 8 { // not idle, not waiting for a disk; guests are counted with user
-				ticks, _ := strconv.ParseFloat(field, 64) //nolint:errcheck // the kernel writes numbers
+				ticks, _ := strconv.ParseFloat(field, 64) // the kernel writes numbers
 				all += ticks
 			}
 		}
@@ -101,7 +101,7 @@ type processes map[int]struct {
 
 func readProcesses() processes {
 	out := processes{}
-	names, _ := filepath.Glob("/proc/[0-9]*/stat") //nolint:errcheck // the pattern is good
+	names, _ := filepath.Glob("/proc/[0-9]*/stat") // the pattern is good
 	for _, name := range names {
 		raw, err := os.ReadFile(name) //nolint:gosec // of the process table
 		if err != nil {
@@ -114,9 +114,9 @@ func readProcesses() processes {
 			continue
 		}
 		p := out[pid]
-		p.parent, _ = strconv.Atoi(fields[1]) //nolint:errcheck // the kernel writes numbers
+		p.parent, _ = strconv.Atoi(fields[1]) // the kernel writes numbers
 		for _, field := range fields[11:15] {
-			ticks, _ := strconv.ParseFloat(field, 64) //nolint:errcheck // the kernel writes numbers
+			ticks, _ := strconv.ParseFloat(field, 64) // the kernel writes numbers
 			p.ticks += ticks
 		}
 		out[pid] = p

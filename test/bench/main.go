@@ -74,7 +74,9 @@ type load struct {
 
 // measure starts systems, measures and stops them.
 func measure(ctx context.Context, o options, progress io.Writer) (_ *report, err error) {
-	say := func(format string, args ...any) { fmt.Fprintf(progress, format+"\n", args...) }
+	say := func(format string, args ...any) {
+		fmt.Fprintf(progress, loadAverage()+"  "+format+"\n", args...) //nolint:errcheck // nobody has to look
+	}
 	r := &report{options: o, machine: readMachine(ctx), cold: &samples{}, warm: &samples{}}
 
 	var s *stack
@@ -90,7 +92,7 @@ func measure(ctx context.Context, o options, progress io.Writer) (_ *report, err
 				return nil, err
 			}
 		}
-		if s, err = newStack(o.Bin); err != nil {
+		if s, err = newStack(ctx, o.Bin); err != nil {
 			return nil, err
 		}
 		for _, into := range []*samples{r.cold, r.warm} {
@@ -109,7 +111,7 @@ func measure(ctx context.Context, o options, progress io.Writer) (_ *report, err
 	if err != nil {
 		return nil, err
 	}
-	defer func() { err = errors.Join(err, b.close()) }()
+	defer func() { err = errors.Join(err, b.close(context.WithoutCancel(ctx))) }()
 	r.machine.postgres = b.settings
 	c := newClient(s.api)
 	defer c.close()
@@ -142,12 +144,12 @@ func measureLoad(ctx context.Context, o options, s *stack, b *bare, c *client, s
 	if err != nil {
 		return nil, err
 	}
-	defer crowd.stop()
+	defer crowd.stop(context.WithoutCancel(ctx))
 	probe, err := newProbe(ctx, c)
 	if err != nil {
 		return nil, err
 	}
-	defer probe.close()
+	defer probe.close(context.WithoutCancel(ctx))
 
 	began, before := time.Now(), readUsage(s.pid())
 	crowd.lines.record(true)

@@ -60,17 +60,17 @@ func newProbe(ctx context.Context, c *client) (*probe, error) {
 	}()
 	for range 5 { // caches and connections are warm after a few
 		if err := p.turn(ctx, &prompts{}); err != nil {
-			p.close()
+			p.close(context.WithoutCancel(ctx))
 			return nil, err
 		}
 	}
 	return p, nil
 }
 
-func (p *probe) close() {
+func (p *probe) close(ctx context.Context) {
 	p.cancel()
-	<-p.done
-	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	<-p.done //nolint:errcheck // what broke the stream was told where it was missed
+	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
 	defer cancel()
 	p.client.command(ctx, p.session, "stop") //nolint:errcheck // the system is stopped next
 }

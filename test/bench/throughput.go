@@ -28,12 +28,11 @@ const rowsPerCommit = 500
 func measureThroughput(ctx context.Context, o options, b *bare, c *client) (throughput, error) {
 	out := throughput{sessions: o.Sessions}
 	probes := make([]*probe, o.Sessions)
-	group, groupCtx := errgroup.WithContext(ctx)
+	var group errgroup.Group
 	group.SetLimit(8)
 	for i := range probes {
 		group.Go(func() (err error) {
 			probes[i], err = newProbe(ctx, c)
-			_ = groupCtx // probes outlive the group
 			return err
 		})
 	}
@@ -43,7 +42,7 @@ func measureThroughput(ctx context.Context, o options, b *bare, c *client) (thro
 		closing.SetLimit(8)
 		for _, p := range probes {
 			if p != nil {
-				closing.Go(func() error { p.close(); return nil })
+				closing.Go(func() error { p.close(context.WithoutCancel(ctx)); return nil })
 			}
 		}
 		closing.Wait() //nolint:errcheck // none is returned
@@ -55,15 +54,15 @@ func measureThroughput(ctx context.Context, o options, b *bare, c *client) (thro
 	text := strings.TrimSpace(strings.Repeat("word ", o.Burst))
 	var mu sync.Mutex
 	var first, last time.Time
-	group, groupCtx = errgroup.WithContext(ctx)
+	bursts, burstCtx := errgroup.WithContext(ctx)
 	for _, p := range probes {
-		group.Go(func() error {
-			if err := c.prompt(groupCtx, p.session, "burst", text); err != nil {
+		bursts.Go(func() error {
+			if err := c.prompt(burstCtx, p.session, "burst", text); err != nil {
 				return err
 			}
 			events := 0
 			var began time.Time
-			end, err := p.await(groupCtx, "end of the burst", func(e event) bool {
+			end, err := p.await(burstCtx, "end of the burst", func(e event) bool {
 				events++
 				if began.IsZero() && e.Type == "text_delta" {
 					began = e.At
@@ -85,7 +84,7 @@ func measureThroughput(ctx context.Context, o options, b *bare, c *client) (thro
 			return nil
 		})
 	}
-	if err := group.Wait(); err != nil {
+	if err := bursts.Wait(); err != nil {
 		return out, err
 	}
 	out.took = last.Sub(first)
