@@ -1,0 +1,106 @@
+package workflows_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+
+	"github.com/overwinter-dev/overwinter/internal/session"
+)
+
+// faulty are the activities that may fail, with the faults that the real ones
+// have. Those that are retried without end fail less often in a row than the
+// environment has patience.
+var faulty = map[string][]string{
+	"BeginRun": {"passing"}, "RecordTransition": {"passing"}, "OpenSession": {"passing"},
+	"CloseSession": {"passing"}, "SettleRun": {"passing"}, "ReturnRun": {"passing"},
+	"RequeuePrompt": {"passing"}, "CancelPrompts": {"passing"}, "TerminateSandbox": {"passing"},
+	"CreateSandbox": {"passing", "refused", "spent"}, "RestoreSandbox": {"passing", "refused", "spent"},
+	"SaveBundle": {"passing", "refused"}, "RescueBundle": {"passing", "refused"},
+	"FlushSandbox": {"passing"}, "AbortRun": {"passing", "refused"}, "RunTurn": {"passing", "unknown", "refused"},
+}
+
+// TestRandomLivesKeepThePromises plays random scripts: whatever is asked for and
+// whatever fails, every step is in the table, at most one sandbox lives and none
+// while the session sleeps or is over, no prompt is delivered twice unless its
+// policy is retry, one timer is pending at most, and after a stop every prompt
+// that was accepted has its outcome. The world sees to all but the last.
+func TestRandomLivesKeepThePromises(t *testing.T) {
+	t.Parallel()
+	activities := rapid.SampledFrom([]string{
+		"BeginRun", "RecordTransition", "OpenSession", "CloseSession", "SettleRun", "ReturnRun", "RequeuePrompt",
+		"CancelPrompts", "TerminateSandbox", "CreateSandbox", "RestoreSandbox", "SaveBundle", "RescueBundle",
+		"FlushSandbox", "AbortRun", "RunTurn",
+	})
+	durations := rapid.SampledFrom([]string{"1ms", "4ms", "7ms", "60ms", "300ms", "1s", "3s", "10s", "40s", "5m", "1h", "25h"})
+	rapid.Check(t, func(t *rapid.T) {
+		script := &strings.Builder{}
+		write := func(format string, args ...any) { fmt.Fprintf(script, format+"\n", args...) }
+		write("create%s idle=%s lifetime=%s", rapid.SampledFrom([]string{"", " lazy"}).Draw(t, "lazy"),
+			rapid.SampledFrom([]string{"5s", "15m", "48h"}).Draw(t, "idle"),
+			rapid.SampledFrom([]string{"1h", "4h", "24h"}).Draw(t, "lifetime"))
+		prompts := 0
+		for range rapid.IntRange(1, 14).Draw(t, "commands") {
+			switch command := rapid.SampledFrom([]string{
+				"prompt", "prompt", "prompt", "ring", "wake", "hibernate", "hibernate force", "abort", "recover",
+				"idle", "report", "kill", "fail", "fail", "slow", "history 2000", "restart",
+			}).Draw(t, "command"); command {
+			case "prompt":
+				prompts++
+				write("prompt p%d takes=%s policy=%s%s", prompts, durations.Draw(t, "takes"),
+					rapid.SampledFrom([]session.OnUnknown{session.Hold, session.Fail, session.Retry}).Draw(t, "policy"),
+					rapid.SampledFrom([]string{"", "", " crashes", " stubborn"}).Draw(t, "agent"))
+			case "ring":
+				if prompts > 0 {
+					write("ring p%d", rapid.IntRange(1, prompts).Draw(t, "prompt"))
+				}
+			case "idle":
+				write("idle %s", durations.Draw(t, "idle"))
+			case "report":
+				write("report %d", rapid.IntRange(0, 4).Draw(t, "generation"))
+			case "fail":
+				activity := activities.Draw(t, "activity")
+				write("fail %s %s times=%d", activity, rapid.SampledFrom(faulty[activity]).Draw(t, "fault"), rapid.IntRange(1, 7).Draw(t, "times"))
+			case "slow":
+				write("slow %s %s", activities.Draw(t, "activity"), rapid.SampledFrom([]string{"20ms", "2s", "1m"}).Draw(t, "takes"))
+			default:
+				write("%s", command)
+			}
+			if rapid.Bool().Draw(t, "pause") {
+				write("wait %s\n", durations.Draw(t, "wait"))
+			}
+		}
+		write("\nstop\nwait 3h")
+
+		transcript, c := play(t, script.String())
+		w := c.stage.world
+		require.Empty(t, w.violations, transcript)
+		require.Equal(t, session.Terminated, w.state, transcript)
+		for _, p := range w.prompts {
+			require.True(t, p.status.Over(), "%s is %s\n%s", p.ID, p.status, transcript)
+		}
+		require.Empty(t, w.alive(), transcript)
+	})
+}
+
+// TestOneTimerForManyPrompts: prompts do not move the timer, they only make it
+// fire in vain once.
+func TestOneTimerForManyPrompts(t *testing.T) {
+	t.Parallel()
+	script := &strings.Builder{}
+	fmt.Fprintln(script, "create idle=15m lifetime=240h\nwait 10s")
+	for i := range 50 {
+		fmt.Fprintf(script, "prompt p%d takes=1s\nwait 10s\n", i+1)
+	}
+	_, c := play(t, script.String())
+	require.Empty(t, c.stage.world.violations)
+	for _, p := range c.stage.world.prompts {
+		require.Equal(t, session.PromptCompleted, p.status)
+	}
+	require.Equal(t, 1, c.stage.timers.started)
+	require.WithinDuration(t, epoch.Add(510*time.Second), c.stage.at, 0)
+}

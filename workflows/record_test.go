@@ -1,0 +1,288 @@
+package workflows_test
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.temporal.io/api/enums/v1"
+	"go.temporal.io/api/history/v1"
+	"go.temporal.io/api/temporalproto"
+	"go.temporal.io/sdk/activity"
+	"go.temporal.io/sdk/client"
+	sdklog "go.temporal.io/sdk/log"
+	"go.temporal.io/sdk/testsuite"
+	"go.temporal.io/sdk/worker"
+	"go.temporal.io/sdk/workflow"
+
+	"github.com/overwinter-dev/overwinter/internal/session"
+	"github.com/overwinter-dev/overwinter/workflows"
+)
+
+var record = flag.Bool("record", false, "run the recorded paths again on bin/overwinter-temporal and write their histories")
+
+// TestRecord writes testdata/histories from real runs: the engine, a worker and
+// the fake activities in real time. Build the engine first: make build.
+func TestRecord(t *testing.T) {
+	if !*record {
+		t.Skip("histories are recorded with -record only")
+	}
+	// Without a cache there is no sticky queue, whose name would tell of this machine.
+	worker.SetStickyWorkflowCacheSize(0)
+	for name, path := range paths {
+		t.Run(name, func(t *testing.T) {
+			r := setupRecorder(t, name)
+			path(r)
+			r.write(t)
+		})
+	}
+}
+
+// paths are what the recorded sessions go through. A file name_2.json is the
+// second run of a chain.
+var paths = map[string]func(*recorder){
+	"hello": func(r *recorder) {
+		r.start()
+		r.prompt("p1", 100*time.Millisecond, session.Hold)
+		r.over("p1")
+		r.prompt("p2", 100*time.Millisecond, session.Hold)
+		r.over("p2")
+		r.stop()
+	},
+	"hibernate_and_wake": func(r *recorder) {
+		r.world.idleTimeout = 500 * time.Millisecond
+		r.start()
+		r.prompt("p1", 50*time.Millisecond, session.Hold)
+		r.reach(session.Hibernated)
+		r.prompt("p2", 50*time.Millisecond, session.Hold)
+		r.over("p2")
+		r.signal(session.SignalSettings, session.SettingsSignal{IdleTimeout: time.Hour})
+		r.signal(session.SignalHibernate, session.HibernateSignal{})
+		r.reach(session.Hibernated)
+		r.signal(session.SignalWake, nil)
+		r.reach(session.Running)
+		r.stop()
+	},
+	"abort": func(r *recorder) {
+		r.start()
+		r.prompt("p1", time.Hour, session.Hold)
+		r.delivered("p1")
+		r.signal(session.SignalAbort, session.AbortSignal{})
+		r.over("p1")
+		r.stop()
+	},
+	"sandbox_lost": func(r *recorder) {
+		r.start()
+		r.prompt("p1", 100*time.Millisecond, session.Hold)
+		r.over("p1")
+		for _, policy := range []session.OnUnknown{session.Hold, session.Fail} {
+			id := "p_" + string(policy)
+			r.prompt(id, time.Hour, policy)
+			r.delivered(id)
+			r.lose()
+			r.over(id)
+			r.prompt("after_"+id, 50*time.Millisecond, session.Retry)
+			r.over("after_" + id)
+		}
+		r.stop()
+	},
+	"stop_in_a_turn": func(r *recorder) {
+		r.start()
+		r.prompt("p1", time.Hour, session.Hold)
+		r.delivered("p1")
+		r.prompt("p2", time.Hour, session.Hold)
+		r.stop()
+	},
+	"continue_as_new": func(r *recorder) {
+		r.start()
+		for i := range 8 {
+			id := fmt.Sprintf("p%d", i)
+			r.prompt(id, 20*time.Millisecond, session.Hold)
+			r.over(id)
+		}
+		r.stop()
+	},
+	"error_and_recover": func(r *recorder) {
+		r.world.inject("CreateSandbox", 1, errors.New("it is not to be had just now"))
+		refused, _ := fault("refused")
+		r.world.inject("CreateSandbox", 1, refused)
+		r.start()
+		r.reach(session.Error)
+		r.prompt("p1", 50*time.Millisecond, session.Hold)
+		r.signal(session.SignalRecover, nil)
+		r.over("p1")
+		r.stop()
+	},
+	"cancel": func(r *recorder) {
+		r.start()
+		r.prompt("p1", time.Hour, session.Hold)
+		r.delivered("p1")
+		require.NoError(r.t, r.client.CancelWorkflow(r.t.Context(), r.world.id, ""))
+		r.reach(session.Terminated)
+	},
+}
+
+// settings of the engine for a path.
+var settings = map[string][]string{
+	"continue_as_new": {"--dynamic-config-value", "limit.historyCount.suggestContinueAsNew=60"},
+}
+
+// recorder runs one session at a real engine.
+type recorder struct {
+	t      *testing.T
+	name   string
+	world  *world
+	client client.Client
+	first  string // run id
+}
+
+type realTime struct{}
+
+func (realTime) now() time.Time                  { return time.Now() }
+func (realTime) after(d time.Duration, f func()) { time.AfterFunc(d, f) }
+
+func setupRecorder(t *testing.T, name string) *recorder {
+	t.Helper()
+	program, err := filepath.Abs("../bin/overwinter-temporal")
+	require.NoError(t, err)
+	require.FileExists(t, program, "build it with: make build")
+	quiet := sdklog.NewStructuredLogger(slog.New(slog.NewTextHandler(io.Discard, nil)))
+	server, err := testsuite.StartDevServer(t.Context(), testsuite.DevServerOptions{
+		ExistingPath: program, ExtraArgs: settings[name], LogLevel: "error", Stdout: io.Discard, Stderr: os.Stderr,
+		ClientOptions: &client.Options{Identity: "recorder", Logger: quiet},
+	})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, server.Stop()) })
+
+	r := &recorder{t: t, name: name, world: newWorld(func(string, ...any) {}), client: server.Client()}
+	r.world.id = "ses_" + name
+	r.world.clock, r.world.lastActivity = realTime{}, time.Now()
+	for activity := range r.world.takes {
+		r.world.takes[activity] = 30 * time.Millisecond
+	}
+	for _, queue := range []string{session.ControlQueue, session.TurnsQueue} {
+		w := worker.New(server.Client(), queue, worker.Options{
+			Identity: "recorder", DisableRegistrationAliasing: true, DisableWorkflowWorker: queue == session.TurnsQueue,
+			MaxHeartbeatThrottleInterval: 50 * time.Millisecond,
+		})
+		w.RegisterActivity(&fakes{w: r.world, answer: inRealTime})
+		if queue == session.ControlQueue {
+			w.RegisterWorkflowWithOptions(workflows.Session, workflow.RegisterOptions{Name: session.WorkflowName})
+		}
+		require.NoError(t, w.Start())
+		t.Cleanup(w.Stop)
+	}
+	return r
+}
+
+// inRealTime waits for an operation to end, or to be cancelled.
+func inRealTime(ctx context.Context, w *world, o *operation) (result any, err error) {
+	done := make(chan struct{})
+	o.complete = func(r any, e error) {
+		result, err = r, e
+		close(done)
+	}
+	w.mu.Unlock()
+	ticker := time.NewTicker(20 * time.Millisecond)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-done:
+			return result, err
+		case <-ticker.C:
+			activity.RecordHeartbeat(ctx)
+		case <-ctx.Done():
+			w.mu.Lock()
+			w.finish(o, nil, ctx.Err())
+			w.mu.Unlock()
+			<-done
+			return result, err
+		}
+	}
+}
+
+func (r *recorder) start() {
+	run, err := r.client.SignalWithStartWorkflow(r.t.Context(), r.world.id, session.SignalPrompt, session.PromptSignal{},
+		client.StartWorkflowOptions{ID: r.world.id, TaskQueue: session.ControlQueue},
+		session.WorkflowName, session.WorkflowInput{SessionID: r.world.id})
+	require.NoError(r.t, err)
+	r.first = run.GetRunID()
+}
+
+func (r *recorder) signal(name string, arg any) {
+	require.NoError(r.t, r.client.SignalWorkflow(r.t.Context(), r.world.id, "", name, arg))
+}
+
+func (r *recorder) prompt(id string, takes time.Duration, policy session.OnUnknown) {
+	r.world.mu.Lock()
+	p := r.world.accept(promptRow{QueuedPrompt: session.QueuedPrompt{ID: id}, takes: takes, policy: policy})
+	r.world.mu.Unlock()
+	r.signal(session.SignalPrompt, session.PromptSignal{PromptID: id, Ordinal: p.Ordinal, At: time.Now()})
+}
+
+func (r *recorder) stop() {
+	r.signal(session.SignalStop, nil)
+	require.NoError(r.t, r.client.GetWorkflow(r.t.Context(), r.world.id, "").Get(r.t.Context(), nil))
+	r.reach(session.Terminated)
+}
+
+func (r *recorder) lose() {
+	r.world.mu.Lock()
+	defer r.world.mu.Unlock()
+	for _, s := range r.world.alive() {
+		r.world.kill(s)
+	}
+}
+
+func (r *recorder) reach(state session.State) {
+	r.wait("status "+string(state), func() bool { return r.world.state == state })
+}
+
+func (r *recorder) over(id string) {
+	r.wait("the end of "+id, func() bool { return r.world.prompt(id).status.Over() })
+}
+
+func (r *recorder) delivered(id string) {
+	r.wait("the delivery of "+id, func() bool { return r.world.prompt(id).deliveries > 0 })
+}
+
+func (r *recorder) wait(what string, ok func() bool) {
+	require.Eventually(r.t, func() bool {
+		r.world.mu.Lock()
+		defer r.world.mu.Unlock()
+		return ok()
+	}, 20*time.Second, 5*time.Millisecond, what)
+}
+
+// write stores the history of every run of the chain once the last has ended.
+func (r *recorder) write(t *testing.T) {
+	t.Helper()
+	require.NoError(t, r.client.GetWorkflow(t.Context(), r.world.id, "").Get(t.Context(), nil))
+	require.Empty(t, r.world.violations)
+	runID := r.first
+	for n := 1; runID != ""; n++ {
+		var h history.History
+		events := r.client.GetWorkflowHistory(t.Context(), r.world.id, runID, false, enums.HISTORY_EVENT_FILTER_TYPE_ALL_EVENT)
+		for events.HasNext() {
+			event, err := events.Next()
+			require.NoError(t, err)
+			h.Events = append(h.Events, event)
+		}
+		data, err := temporalproto.CustomJSONMarshalOptions{Indent: " "}.Marshal(&h)
+		require.NoError(t, err)
+		name := r.name
+		if n > 1 {
+			name = fmt.Sprintf("%s_%d", r.name, n)
+		}
+		require.NoError(t, os.WriteFile(filepath.Join("testdata/histories", name+".json"), append(data, '\n'), 0o600))
+		runID = h.Events[len(h.Events)-1].GetWorkflowExecutionContinuedAsNewEventAttributes().GetNewExecutionRunId()
+	}
+}
