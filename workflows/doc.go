@@ -1,0 +1,100 @@
+// Package workflows decides what happens next in a session's life, and when. [Session] is the
+// workflow of one session, [Reconcile] the one that compares the provider with all of them. They
+// decide only: everything that is done is done by an activity, and what is, is in Postgres.
+//
+// # States
+//
+// The table is session.Next. What the main routine does in each state, and where it goes:
+//
+//	initializing   create the sandbox; a lazy session rests until a prompt or a wake
+//	               → running, error
+//	running        carry a run on · leave a lost sandbox · hibernate when asked · move when the
+//	               sandbox's life runs out · serve the next prompt · hibernate when idle · wait:
+//	               in this order, one thing at a time
+//	               → hibernating
+//	hibernating    save a bundle, or rescue what is left; then terminate the sandbox
+//	               → hibernated, error, terminated (nothing to wake from)
+//	hibernated     rest until a prompt or a wake
+//	               → restoring
+//	restoring      restore the newest bundle, or take up the sandbox that never went away
+//	               → running, error
+//	error          wait for recover; prompts are accepted and wait
+//	               → restoring
+//	terminated     cancel what came late, complete
+//	any            stop: settle the turn, last words, terminate the sandbox → terminated
+//
+// A stop is acted on before anything else: creates, restores and snapshots under way are cancelled
+// for it. Cancelling the workflow at the engine is the same as a stop.
+//
+// # The way of a prompt
+//
+//	row in Postgres ── signal `prompt` ──▶ queue, by ordinal (hibernated: wake; else wait)
+//	                                         │ running, and no turn under way
+//	                                         ▼
+//	                                      BeginRun ── not granted ──▶ over: passed by
+//	                                         │ granted                another run has it: read the
+//	                                         ▼                        row, carry that one on first
+//	      abort, stop, hibernate force ─▶ RunTurn ◀─ the sandbox's life or the sandbox ends
+//	                                         │
+//	   completed, failed, cancelled ◀────────┤ by the activity, by SettleRun after an abort that
+//	                                         │ was not heard for 30 s, by CancelPrompts at a stop
+//	   queued again ◀── PromptNotDelivered ──┤ ReturnRun: the agent never got it
+//	   unknown ◀── lost after delivery ──────┘ hold: stays so; fail: failed; retry: queued again
+//
+// # Invariants
+//
+//   - Every status was reached by a step of the table (promise 6): transit asks session.Next,
+//     records the step in Postgres, and only then moves. Where Postgres says that the session
+//     stands elsewhere, it is taken up from there.
+//   - The history of one run is bounded (promise 8): after 2,000 events, or when the server
+//     suggests it, the workflow continues as new, between two steps, with signals drained and no
+//     activity under way. What was asked for and the ids of prompts rung for lately are carried
+//     over; everything else is read again.
+//   - One timer is pending at most. A later time lets it fire and look again; only an earlier one
+//     replaces it. Fifty prompts cost one timer.
+//   - Signal handlers set fields; the main routine alone runs activities, and waits for nothing
+//     without hearing signals. What arrives twice changes nothing the second time. What arrives
+//     before the session is loaded counts as if it had come after.
+//   - No sandbox is terminated for hibernation before a bundle of it is committed (promise 4).
+//   - A prompt is delivered at most once, unless its policy is retry (promise 2): the row decides
+//     who has it, never the queue in here.
+//   - One sandbox per session: the generation rises with each, and one that is spent is not asked
+//     for again.
+//
+// TestScenarios shows them one by one, TestRandomLivesKeepThePromises tries to break them, and
+// TestReplaysRecordedHistories guards sessions that are open while code changes.
+//
+// # When things fail
+//
+//	what fails                                what the workflow does                      the prompt in hand
+//	Postgres away                             records are retried until it is back        waits
+//	create, restore, snapshot: passing        six attempts, then error with the reason    waits
+//	create, restore, snapshot: refused        error with the reason                       waits
+//	generation spent or fenced                the next one, five in a row, then error     waits
+//	terminate                                 retried without end                         –
+//	worker lost in a turn                     the next worker attaches                    carried on
+//	agent crashes                             nothing: the turn has ended                 failed
+//	runner lost the run                       the session goes on                         unknown; its policy
+//	sandbox lost before delivery              rescue, hibernate (lost), wake              run after the wake
+//	sandbox lost in a turn                    rescue, hibernate (lost), wake for others   unknown; its policy
+//	sandbox lost while idle (signal)          rescue, hibernate (lost)                    –
+//	sandbox lost while being saved            rescue: the bundle is unverified            waits
+//	nothing to rescue                         terminated (nothing_to_restore)             cancelled
+//	interrupted turn does not end             cancelled after 30 s                        cancelled
+//	workflow terminated or reset by hand      the next one reads Postgres: runs are       carried on
+//	                                          carried on; a stop, wake, hibernate or
+//	                                          recover not yet acted on is forgotten
+//	step fenced off                           the row is read again                       waits
+//
+// # Limits
+//
+//   - A session that hibernates, or a lazy one that has never run, is put away a day after its last
+//     activity: its workflow completes, and the next prompt, wake, stop or recover starts it again.
+//     A session in error keeps its workflow open.
+//   - A sandbox is left 20 minutes before its provider ends it, or at half of what is left of a
+//     shorter life; a turn is interrupted for that at half of this margin. Saving a bundle may
+//     take 10 minutes.
+//   - Signals are at most 10,000 per run at the server. A turn is not interrupted to continue as
+//     new, so they add up while it runs; at most session.MaxQueued prompts wait at a time.
+//   - Timeouts and retries stand in options.go, by class.
+package workflows
