@@ -1,0 +1,185 @@
+package activities_test
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"go.temporal.io/sdk/converter"
+
+	"github.com/overwinter-dev/overwinter/activities"
+	"github.com/overwinter-dev/overwinter/internal/eventlog"
+	"github.com/overwinter-dev/overwinter/internal/sandbox/driver"
+	"github.com/overwinter-dev/overwinter/internal/session"
+)
+
+type converterValues = converter.EncodedValues
+
+// faulty breaks chosen calls of a driver. A hook that is not set does nothing.
+type faulty struct {
+	driver.Driver
+
+	mu          sync.Mutex
+	exec        func(r driver.ExecRequest) error // before a process is started
+	snapshot    func(id string) error            // before a snapshot is made
+	imageExists func(id string) error
+	list        func() error
+	execs       [][]string // every argv there was
+}
+
+func (f *faulty) set(change func(f *faulty)) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	change(f)
+}
+
+func (f *faulty) mend() {
+	f.set(func(f *faulty) { f.exec, f.snapshot, f.imageExists, f.list = nil, nil, nil, nil })
+}
+
+func (f *faulty) argvs() [][]string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return append([][]string(nil), f.execs...)
+}
+
+func (f *faulty) Exec(ctx context.Context, id string, r driver.ExecRequest) (driver.Exec, error) {
+	f.mu.Lock()
+	hook := f.exec
+	f.execs = append(f.execs, r.Argv)
+	f.mu.Unlock()
+	if hook != nil {
+		if err := hook(r); err != nil {
+			return nil, err
+		}
+	}
+	return f.Driver.Exec(ctx, id, r)
+}
+
+func (f *faulty) Snapshot(ctx context.Context, id string, budget time.Duration) (string, error) {
+	f.mu.Lock()
+	hook := f.snapshot
+	f.mu.Unlock()
+	if hook != nil {
+		if err := hook(id); err != nil {
+			return "", err
+		}
+	}
+	return f.Driver.Snapshot(ctx, id, budget)
+}
+
+func (f *faulty) ImageExists(ctx context.Context, id string) error {
+	f.mu.Lock()
+	hook := f.imageExists
+	f.mu.Unlock()
+	if hook != nil {
+		if err := hook(id); err != nil {
+			return err
+		}
+	}
+	return f.Driver.ImageExists(ctx, id)
+}
+
+func (f *faulty) List(ctx context.Context, tags map[string]string) ([]driver.Listing, error) {
+	f.mu.Lock()
+	hook := f.list
+	f.mu.Unlock()
+	if hook != nil {
+		if err := hook(); err != nil {
+			return nil, err
+		}
+	}
+	return f.Driver.List(ctx, tags)
+}
+
+// steps are the deeds by which a turn becomes durable, each with a hook before
+// and behind it.
+type steps struct {
+	activities.Store
+	log    *eventlog.Appender
+	driver *faulty
+
+	mu     sync.Mutex
+	before func(step string, a *eventlog.Append) error
+	behind func(step string)
+}
+
+func (s *steps) set(before func(step string, a *eventlog.Append) error, behind func(step string)) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.before, s.behind = before, behind
+}
+
+func (s *steps) take(step string, a *eventlog.Append, do func() error) error {
+	s.mu.Lock()
+	before, behind := s.before, s.behind
+	s.mu.Unlock()
+	if before != nil {
+		if err := before(step, a); err != nil {
+			return err
+		}
+	}
+	err := do()
+	if behind != nil {
+		behind(step)
+	}
+	return err
+}
+
+// The steps.
+const (
+	stepAttach     = "attach"
+	stepTranscript = "transcript"
+	stepAppend     = "append"
+	stepEnd        = "end"
+)
+
+func (s *steps) RunAttach(ctx context.Context, runID, token string) (start session.RunStart, err error) {
+	err = s.take(stepAttach, nil, func() error {
+		start, err = s.Store.RunAttach(ctx, runID, token)
+		return err
+	})
+	return start, err
+}
+
+func (s *steps) TranscriptAppend(ctx context.Context, segments []session.TranscriptSegment) error {
+	return s.take(stepTranscript, nil, func() error { return s.Store.TranscriptAppend(ctx, segments) })
+}
+
+func (s *steps) RunEnd(ctx context.Context, ending session.RunEnding) (run session.Run, err error) {
+	err = s.take(stepEnd, nil, func() error {
+		run, err = s.Store.RunEnd(ctx, ending)
+		return err
+	})
+	return run, err
+}
+
+// logSteps is the log of a bundle.
+type logSteps struct{ *steps }
+
+func (l logSteps) Append(ctx context.Context, a eventlog.Append) error {
+	return l.take(stepAppend, &a, func() error { return l.log.Append(ctx, a) })
+}
+
+func (l logSteps) Position(ctx context.Context, sessionID string) (int64, error) {
+	return l.log.Position(ctx, sessionID)
+}
+
+// told remembers what workflows were told.
+type told struct {
+	mu      sync.Mutex
+	signals []session.SandboxSignal
+}
+
+func (t *told) SandboxEnded(_ context.Context, _ string, s session.SandboxSignal) error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.signals = append(t.signals, s)
+	return nil
+}
+
+func (t *told) all() []session.SandboxSignal {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return append([]session.SandboxSignal(nil), t.signals...)
+}

@@ -1,0 +1,61 @@
+package activities_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"sync"
+	"testing"
+
+	"go.uber.org/goleak"
+
+	"github.com/overwinter-dev/overwinter/internal/localmodal"
+)
+
+// runnerBinary is the runner as it goes into sandboxes, built for this run of the tests.
+var runnerBinary string
+
+// modal is the local Modal of this run of the tests. Every test has its own
+// installation there, so that none sees what belongs to another.
+var modal *localmodal.Server
+
+func TestMain(m *testing.M) {
+	localmodal.ReexecMain()
+	code, err := run(m)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		code = 1
+	}
+	os.Exit(code)
+}
+
+func run(m *testing.M) (code int, err error) {
+	dir, err := os.MkdirTemp("", "activities")
+	if err != nil {
+		return 1, err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	runnerBinary = filepath.Join(dir, "overwinter-runner")
+	build := exec.Command("go", "build", "-o", runnerBinary, "github.com/overwinter-dev/overwinter/cmd/overwinter-runner")
+	build.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := build.CombinedOutput(); err != nil {
+		return 1, fmt.Errorf("build the runner: %w: %s", err, out)
+	}
+	if modal, err = localmodal.New(localmodal.Options{DataDir: filepath.Join(dir, "modal")}); err != nil {
+		return 1, err
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	var serving sync.WaitGroup
+	var served error
+	serving.Go(func() { served = modal.Run(ctx) })
+	code = m.Run()
+	cancel()
+	serving.Wait()
+	if served == nil && code == 0 {
+		served = goleak.Find()
+	}
+	return code, served
+}

@@ -1,0 +1,437 @@
+package activities_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"log/slog"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/stretchr/testify/require"
+	"go.temporal.io/sdk/activity"
+	"go.temporal.io/sdk/log"
+	"go.temporal.io/sdk/temporal"
+	"go.temporal.io/sdk/testsuite"
+
+	"github.com/overwinter-dev/overwinter/activities"
+	"github.com/overwinter-dev/overwinter/internal/agent"
+	"github.com/overwinter-dev/overwinter/internal/agent/demo"
+	"github.com/overwinter-dev/overwinter/internal/eventlog"
+	"github.com/overwinter-dev/overwinter/internal/postgres"
+	"github.com/overwinter-dev/overwinter/internal/postgres/postgrestest"
+	"github.com/overwinter-dev/overwinter/internal/runner"
+	"github.com/overwinter-dev/overwinter/internal/sandbox"
+	"github.com/overwinter-dev/overwinter/internal/sandbox/driver"
+	"github.com/overwinter-dev/overwinter/internal/sandbox/memsandbox"
+	"github.com/overwinter-dev/overwinter/internal/sandbox/modalsandbox"
+	"github.com/overwinter-dev/overwinter/internal/session"
+)
+
+// runnerSecret is what the tokens of runners are derived from in tests.
+var runnerSecret = []byte("a secret of thirty-two bytes ...")
+
+// patience bounds every wait of a test.
+const patience = 30 * time.Second
+
+// bundle is a database with one session in it, and the activities of one worker.
+type bundle struct {
+	ctx      context.Context
+	id       string // the session
+	url      string // of the database
+	db       *postgres.DB
+	steps    *steps
+	driver   *faulty
+	memory   *memsandbox.Driver // nil where sandboxes are real
+	provider *sandbox.Provider
+	image    activities.Image
+	tell     *told
+	config   activities.Config
+	control  *activities.Control
+	turns    *activities.Turns
+}
+
+// setup has real sandboxes, of the local Modal, with the real runner in them.
+func setup(t *testing.T) *bundle {
+	t.Helper()
+	drv, err := modalsandbox.New(modalsandbox.Config{ServerURL: modal.URL(), TokenID: "ak-test", TokenSecret: "as-test"})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, drv.Close()) })
+	return newBundle(t, drv)
+}
+
+// setupMemory has sandboxes in memory whose runner answers every command and
+// does nothing.
+func setupMemory(t *testing.T) *bundle {
+	t.Helper()
+	drv := memsandbox.New()
+	t.Cleanup(func() { require.NoError(t, drv.Close()) })
+	drv.Handle("overwinter-runner", idleRunner)
+	drv.Handle("mkdir", func(context.Context, *memsandbox.Proc) int { return 0 })
+	b := newBundle(t, drv)
+	b.memory = drv
+	return b
+}
+
+func idleRunner(ctx context.Context, p *memsandbox.Proc) int {
+	answer := map[string]any{}
+	switch p.Args[1] {
+	case "serve":
+		<-ctx.Done()
+		return 0
+	case "seal":
+		answer["seal"] = runner.Seal{}
+	case "verify":
+		answer["missing"], answer["mismatched"] = []string{}, []string{}
+	case "put":
+		return runner.ExitOK
+	}
+	if err := json.NewEncoder(p.Stdout).Encode(answer); err != nil {
+		return runner.ExitFailed
+	}
+	return runner.ExitOK
+}
+
+func newBundle(t *testing.T, drv driver.Driver) *bundle {
+	t.Helper()
+	b := &bundle{ctx: t.Context(), url: postgrestest.URL(t), driver: &faulty{Driver: drv}, tell: &told{}}
+	b.db = postgrestest.Open(t, b.url)
+	appender := eventlog.NewAppender(b.db, eventlog.AppenderOptions{})
+	appender.Start()
+	t.Cleanup(func() { appender.Stop(context.Background()) })
+	installation, err := b.db.Installation(b.ctx)
+	require.NoError(t, err)
+	b.provider = sandbox.NewProvider(b.driver, sandbox.Options{Installation: installation, PollInterval: 200 * time.Millisecond})
+	t.Cleanup(func() { b.endSandboxes(t) })
+	b.image = runnerImage(b.provider)
+	b.steps = &steps{Store: b.db, log: appender, driver: b.driver}
+	b.config = activities.Config{
+		Store: b.steps, Log: logSteps{b.steps}, Agents: agent.NewRegistry(demo.New()), Sandbox: b.provider,
+		Image: b.image, Tell: b.tell, RunnerSecret: runnerSecret, SandboxTimeout: time.Hour,
+		SnapshotTimeout: time.Minute, Logger: slog.New(slog.DiscardHandler),
+	}
+	b.build()
+	b.id = b.session(t)
+	return b
+}
+
+// build makes the activities anew after a change to the configuration.
+func (b *bundle) build() { b.control, b.turns = activities.New(b.config) }
+
+func (b *bundle) endSandboxes(t *testing.T) {
+	t.Helper()
+	ctx := context.Background()
+	b.driver.mend()
+	if b.memory != nil {
+		return
+	}
+	listed, err := b.provider.List(ctx)
+	require.NoError(t, err)
+	for _, l := range listed {
+		require.NoError(t, b.provider.Open(l.ID).Terminate(ctx))
+	}
+}
+
+// image prepares what sandboxes start from.
+type image struct {
+	images *sandbox.Images
+	recipe sandbox.Recipe
+}
+
+func (i image) Prepare(ctx context.Context) (string, error) { return i.images.Prepare(ctx, i.recipe) }
+
+func runnerImage(p *sandbox.Provider) image {
+	paths := runner.DefaultPaths()
+	return image{sandbox.NewImages(p, sandbox.ImagesOptions{}), sandbox.Recipe{
+		Name:     "activities-test",
+		Files:    []sandbox.RecipeFile{{Path: paths.Binary, Mode: 0o755, Source: runnerBinary}},
+		Commands: [][]string{{"mkdir", "-p", paths.Workspace, paths.State, paths.Home}},
+	}}
+}
+
+func (b *bundle) session(t *testing.T) string {
+	t.Helper()
+	s, _, err := b.db.SessionCreate(b.ctx, session.Session{ID: session.NewID(session.SessionPrefix), Agent: demo.Name, Lazy: true}, nil, session.Idempotency{})
+	require.NoError(t, err)
+	return s.ID
+}
+
+// attempt is one attempt at an activity.
+type attempt struct {
+	ctx  context.Context // ended as when the engine gives the attempt up; nil for never
+	stop chan struct{}   // closed when the worker stops; nil for never
+	beat func()          // called with every heartbeat that reaches the engine
+}
+
+// do runs an activity as the engine does: input, result and error are encoded on the way.
+func do[I, O any](b *bundle, a attempt, act func(context.Context, I) (O, error), in I) (O, error) {
+	var suite testsuite.WorkflowTestSuite
+	suite.SetLogger(log.NewStructuredLogger(slog.New(slog.DiscardHandler)))
+	env := suite.NewTestActivityEnvironment()
+	env.SetTestTimeout(time.Minute)
+	if a.stop != nil {
+		env.SetWorkerStopChannel(a.stop)
+	}
+	if a.beat != nil {
+		env.SetOnActivityHeartbeatListener(func(*activity.Info, converterValues) { a.beat() })
+	}
+	wrapped := func(ctx context.Context, in I) (O, error) {
+		if a.ctx != nil {
+			var cancel context.CancelFunc
+			ctx, cancel = context.WithCancel(ctx)
+			defer cancel()
+			defer context.AfterFunc(a.ctx, cancel)()
+		}
+		return act(ctx, in)
+	}
+	env.RegisterActivityWithOptions(wrapped, activity.RegisterOptions{Name: "activity"})
+	var out O
+	value, err := env.ExecuteActivity("activity", in)
+	if err != nil {
+		return out, err
+	}
+	return out, value.Get(&out)
+}
+
+// plain makes an activity without a result one with an empty one.
+func plain[I any](act func(context.Context, I) error) func(context.Context, I) (struct{}, error) {
+	return func(ctx context.Context, in I) (struct{}, error) { return struct{}{}, act(ctx, in) }
+}
+
+// create makes the sandbox of the first generation.
+func (b *bundle) create(t *testing.T) activities.SandboxReady {
+	t.Helper()
+	ready, err := do(b, attempt{}, b.control.CreateSandbox, activities.SandboxRequest{SessionID: b.id, Generation: 1})
+	require.NoError(t, err)
+	return ready
+}
+
+func (b *bundle) restore(generation int64) (activities.SandboxReady, error) {
+	return do(b, attempt{}, b.control.RestoreSandbox, activities.SandboxRequest{SessionID: b.id, Generation: generation})
+}
+
+// save makes a bundle of a sandbox.
+func (b *bundle) save(s activities.SandboxReady) (activities.Saved, error) {
+	return do(b, attempt{}, b.control.SaveBundle, b.saveRequest(s))
+}
+
+func (b *bundle) rescue(s activities.SandboxReady) (activities.Saved, error) {
+	return do(b, attempt{}, b.control.RescueBundle, b.saveRequest(s))
+}
+
+func (b *bundle) saveRequest(s activities.SandboxReady) activities.SaveRequest {
+	return activities.SaveRequest{
+		SessionID: b.id, Generation: s.Generation, SandboxID: s.SandboxID, BundleID: session.NewID(session.BundlePrefix),
+	}
+}
+
+func (b *bundle) terminate(t *testing.T, s activities.SandboxReady) {
+	t.Helper()
+	_, err := do(b, attempt{}, plain(b.control.TerminateSandbox), activities.SandboxRef{
+		SessionID: b.id, Generation: s.Generation, SandboxID: s.SandboxID, Reason: "test",
+	})
+	require.NoError(t, err)
+}
+
+// claim queues a prompt and claims it for a run in a sandbox.
+func (b *bundle) claim(t *testing.T, s activities.SandboxReady, content string) activities.TurnRequest {
+	t.Helper()
+	p, _, _, err := b.db.PromptSubmit(b.ctx, session.Prompt{ID: session.NewID(session.PromptPrefix), SessionID: b.id, Content: content})
+	require.NoError(t, err)
+	in := activities.TurnRequest{
+		SessionID: b.id, PromptID: p.ID, RunID: session.NewID(session.RunPrefix), Generation: s.Generation, SandboxID: s.SandboxID,
+	}
+	verdict, err := do(b, attempt{}, b.control.BeginRun, activities.ClaimRequest{
+		SessionID: b.id, PromptID: in.PromptID, RunID: in.RunID, Generation: in.Generation,
+	})
+	require.NoError(t, err)
+	require.True(t, verdict.Granted, "verdict: %+v", verdict)
+	return in
+}
+
+func (b *bundle) turn(in activities.TurnRequest) (activities.TurnResult, error) {
+	return do(b, attempt{}, b.turns.RunTurn, in)
+}
+
+// pending is an attempt under way.
+type pending[O any] struct {
+	done   chan struct{} // closed when out and err are set
+	out    O
+	err    error
+	cancel context.CancelFunc
+	stop   chan struct{}
+}
+
+// begin runs a turn beside the test, which ends it if it does not wait for it.
+func (b *bundle) begin(t *testing.T, in activities.TurnRequest) *pending[activities.TurnResult] {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	p := &pending[activities.TurnResult]{done: make(chan struct{}), cancel: cancel, stop: make(chan struct{})}
+	go func() {
+		defer close(p.done)
+		p.out, p.err = do(b, attempt{ctx: ctx, stop: p.stop}, b.turns.RunTurn, in)
+	}()
+	t.Cleanup(func() {
+		cancel()
+		<-p.done
+	})
+	return p
+}
+
+func (p *pending[O]) wait(t *testing.T) (O, error) {
+	t.Helper()
+	select {
+	case <-p.done:
+	case <-time.After(patience):
+		require.FailNow(t, "the attempt does not end")
+	}
+	return p.out, p.err
+}
+
+// say carries a prompt to its completed end and returns what the agent said.
+func (b *bundle) say(t *testing.T, s activities.SandboxReady, content string) string {
+	t.Helper()
+	in := b.claim(t, s, content)
+	result, err := b.turn(in)
+	require.NoError(t, err)
+	require.Equal(t, session.OutcomeCompleted, result.Outcome, result.Reason)
+	return b.said(t, in.RunID)
+}
+
+// events is the log of the session; its positions are contiguous from 1.
+func (b *bundle) events(t *testing.T) []eventlog.Event {
+	t.Helper()
+	events, err := b.db.EventsPage(b.ctx, b.id, 0, 100_000)
+	require.NoError(t, err)
+	for i, e := range events {
+		require.EqualValues(t, i+1, e.Seq)
+	}
+	return events
+}
+
+// of are the events of a run with this type.
+func (b *bundle) of(t *testing.T, runID, kind string) []eventlog.Event {
+	t.Helper()
+	var out []eventlog.Event
+	for _, e := range b.events(t) {
+		if e.RunID == runID && e.Type == kind {
+			out = append(out, e)
+		}
+	}
+	return out
+}
+
+// said is the text of a run, as its deltas give it.
+func (b *bundle) said(t *testing.T, runID string) string {
+	t.Helper()
+	var text strings.Builder
+	for _, e := range b.of(t, runID, "text_delta") {
+		var data struct{ Delta string }
+		require.NoError(t, json.Unmarshal(e.Data, &data))
+		text.WriteString(data.Delta)
+	}
+	return text.String()
+}
+
+// await waits until a run has an event of this type.
+func (b *bundle) await(t *testing.T, runID, kind string) {
+	t.Helper()
+	require.Eventually(t, func() bool { return len(b.of(t, runID, kind)) > 0 }, patience, 5*time.Millisecond, "no %s", kind)
+}
+
+func (b *bundle) run(t *testing.T, runID string) session.Run {
+	t.Helper()
+	r, err := b.db.RunGet(b.ctx, runID)
+	require.NoError(t, err)
+	return r
+}
+
+func (b *bundle) prompt(t *testing.T, promptID string) session.Prompt {
+	t.Helper()
+	p, err := b.db.PromptGet(b.ctx, b.id, promptID)
+	require.NoError(t, err)
+	return p
+}
+
+func (b *bundle) head(t *testing.T) session.Bundle {
+	t.Helper()
+	head, err := b.db.BundleHead(b.ctx, b.id)
+	require.NoError(t, err)
+	return head
+}
+
+// transit takes the next step of the session's life.
+func (b *bundle) transit(t *testing.T, event session.Event) {
+	t.Helper()
+	s, err := b.db.SessionGet(b.ctx, b.id)
+	require.NoError(t, err)
+	to, err := session.Next(s.Status, event)
+	require.NoError(t, err)
+	_, err = do(b, attempt{}, plain(b.control.RecordTransition), session.Transition{
+		SessionID: b.id, No: s.TransitionNo + 1, From: s.Status, To: to, Event: event, Generation: s.Generation, At: time.Now(),
+	})
+	require.NoError(t, err)
+}
+
+// running reports whether the provider says that a sandbox runs.
+func (b *bundle) running(t *testing.T, id string) bool {
+	t.Helper()
+	status, err := b.provider.Open(id).Poll(b.ctx)
+	if sandbox.IsGone(err) {
+		return false
+	}
+	require.NoError(t, err)
+	return status.Running
+}
+
+// shell runs a command in a sandbox and returns what it printed.
+func (b *bundle) shell(t *testing.T, id, script string) string {
+	t.Helper()
+	result, err := b.provider.Open(id).Run(b.ctx, sandbox.RunSpec{Argv: []string{"sh", "-c", script}, Timeout: patience})
+	require.NoError(t, err)
+	require.Zero(t, result.Code, "stderr: %s", result.Stderr)
+	return string(result.Stdout)
+}
+
+// sql does what no method does, such as making rows old.
+func (b *bundle) sql(t *testing.T, statement string, args ...any) {
+	t.Helper()
+	conn, err := pgx.Connect(b.ctx, b.url)
+	require.NoError(t, err)
+	defer conn.Close(b.ctx) //nolint:errcheck // its answer is in
+	_, err = conn.Exec(b.ctx, statement, args...)
+	require.NoError(t, err)
+}
+
+func requireType(t *testing.T, want string, err error) {
+	t.Helper()
+	require.Error(t, err)
+	require.Equal(t, want, activities.TypeOf(err), "error: %v", err)
+}
+
+func execOf(argv ...string) sandbox.ExecSpec {
+	return sandbox.ExecSpec{Argv: argv, Timeout: patience}
+}
+
+// requirePassing wants an error that the engine tries again after.
+func requirePassing(t *testing.T, err error) {
+	t.Helper()
+	require.Error(t, err)
+	app, ok := errors.AsType[*temporal.ApplicationError](err)
+	require.True(t, ok, "error: %v", err)
+	require.False(t, app.NonRetryable(), "error: %v", err)
+}
+
+// untilFinal tries a turn that is under way again until it ends or fails for good.
+func (b *bundle) untilFinal(t *testing.T, in activities.TurnRequest, turn *pending[activities.TurnResult]) (activities.TurnResult, error) {
+	t.Helper()
+	for {
+		out, err := turn.wait(t)
+		if app, ok := errors.AsType[*temporal.ApplicationError](err); err == nil || ok && app.NonRetryable() {
+			return out, err
+		}
+		turn = b.begin(t, in)
+	}
+}
