@@ -89,3 +89,12 @@ func stored(err error) error {
 	}
 	return final(Refused, err)
 }
+
+// kept sorts the errors of storing a transcript. One that has a gap is no sign of
+// a newer attempt: the next one asks anew for what lies behind the stored end.
+func kept(err error) error {
+	if session.CodeOf(err) == session.CodeIllegalState {
+		return err
+	}
+	return stored(err)
+}

@@ -116,8 +116,8 @@ type turn struct {
 	translator agent.Translator
 	sandbox    *sandbox.Sandbox
 
-	frame int64          // the newest frame that has been translated
-	end   *agent.TurnEnd // set once a frame has ended the turn
+	frame int64          // the newest frame whose events are committed
+	end   *agent.TurnEnd // set once the frame that ended the turn is committed
 	// closed: the journal gets no more frames than lastFrame, because the runner
 	// was interrupted while it had the run.
 	closed    bool
@@ -146,7 +146,10 @@ func (t *Turns) newTurn(in TurnRequest, start session.RunStart, token string) (*
 // run attaches, delivers where that is needed, and follows the frames to the end
 // of the turn.
 func (t *turn) run(ctx context.Context) error {
+	// A provider may be slow to start the exec, and then it is no worker that is lost.
+	stop := beat(ctx)
 	link, err := t.attach(ctx)
+	stop()
 	if err != nil {
 		return fmt.Errorf("attach to the runner: %w", err)
 	}
@@ -215,7 +218,7 @@ func (t *turn) deliver(ctx context.Context, link *turnLink) error {
 	return nil
 }
 
-// exhausted reports whether every frame that there will ever be has been translated.
+// exhausted reports whether every frame that there will ever be is committed.
 func (t *turn) exhausted() bool { return t.closed && t.frame >= t.lastFrame }
 
 // follow turns frames into events until done. What has come in while a commit
@@ -242,19 +245,19 @@ func (t *turn) follow(ctx context.Context, link *turnLink, done func([]runner.Me
 func (t *turn) commit(ctx context.Context, messages []runner.Message) error {
 	if segments := t.segments(messages); len(segments) > 0 {
 		if err := t.Store.TranscriptAppend(ctx, segments); err != nil {
-			return stored(err)
+			return kept(err)
 		}
 	}
 	add := eventlog.Append{
 		SessionID: t.in.SessionID, RunID: t.in.RunID, Generation: t.in.Generation, Token: t.token,
 	}
-	before := t.frame
+	frame, end := t.frame, t.end
 	for _, m := range messages {
 		f, ok := m.(*runner.Frame)
-		if !ok || t.end != nil {
+		if !ok || end != nil {
 			continue // frames behind the end wait in the journal; nobody has asked for them
 		}
-		if f.No <= t.frame {
+		if f.No <= frame {
 			continue
 		}
 		translated, err := t.translator.Translate(agent.Frame{No: f.No, Stream: agent.Stream(f.Stream), At: f.At, Data: f.Data})
@@ -266,17 +269,22 @@ func (t *turn) commit(ctx context.Context, messages []runner.Message) error {
 			return err
 		}
 		add.Events = append(add.Events, events...)
-		t.frame, t.end = f.No, translated.End
+		frame, end = f.No, translated.End
 	}
-	if t.frame == before {
+	if frame == t.frame {
 		return nil
 	}
-	state, err := encodeState(t.translator, t.end)
+	state, err := encodeState(t.translator, end)
 	if err != nil {
 		return fmt.Errorf("state of run %s: %w", t.in.RunID, err)
 	}
-	add.LastFrame, add.State = t.frame, state
-	return t.Log.Append(ctx, add)
+	add.LastFrame, add.State = frame, state
+	if err := t.Log.Append(ctx, add); err != nil {
+		return err
+	}
+	// Only now: an end that is not in the log must not end the run.
+	t.frame, t.end = frame, end
+	return nil
 }
 
 func (t *turn) segments(messages []runner.Message) []session.TranscriptSegment {

@@ -1,0 +1,324 @@
+package activities_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/overwinter-dev/overwinter/activities"
+	"github.com/overwinter-dev/overwinter/internal/eventlog"
+	"github.com/overwinter-dev/overwinter/internal/sandbox/driver"
+	"github.com/overwinter-dev/overwinter/internal/session"
+)
+
+var errInjected = errors.New("injected")
+
+func TestATurnRunsAndRunsAgainWithTheSameEnd(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	ready := b.create(t)
+	in := b.claim(t, ready, "hello there, agent")
+	first, err := b.turn(in)
+	require.NoError(t, err)
+	require.Equal(t, session.OutcomeCompleted, first.Outcome)
+	require.Equal(t, "hello there, agent", b.said(t, in.RunID))
+	position := len(b.events(t))
+
+	second, err := b.turn(in)
+	require.NoError(t, err)
+	require.Equal(t, first, second)
+	require.Len(t, b.of(t, in.RunID, "turn_end"), 1)
+	require.Len(t, b.events(t), position, "the second changed nothing")
+	require.Equal(t, session.PromptCompleted, b.prompt(t, in.PromptID).Status)
+	files, err := b.db.TranscriptFiles(b.ctx, b.id)
+	require.NoError(t, err)
+	require.Len(t, files, 1)
+	require.Contains(t, string(files[0].Data), "hello there, agent", "the transcript was flushed before the turn ended")
+}
+
+// hasEnd reports whether an append brings the end of its turn.
+func hasEnd(a *eventlog.Append) bool {
+	return a != nil && strings.Contains(string(a.State), `"end":`)
+}
+
+func TestAnEndThatWasNotCommittedIsNoEnd(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	in := b.claim(t, b.create(t), "every word of this")
+	b.steps.set(func(_ string, a *eventlog.Append) error {
+		if hasEnd(a) {
+			return errInjected
+		}
+		return nil
+	}, nil)
+	_, err := b.turn(in)
+	require.ErrorContains(t, err, errInjected.Error())
+	require.Empty(t, b.run(t, in.RunID).Outcome, "the run is not over before its last words are in the log")
+
+	b.steps.set(nil, nil)
+	result, err := b.turn(in)
+	require.NoError(t, err)
+	require.Equal(t, session.OutcomeCompleted, result.Outcome)
+	require.Equal(t, "every word of this", b.said(t, in.RunID))
+	require.Len(t, b.of(t, in.RunID, "turn_end"), 1)
+}
+
+func TestATranscriptWithAGapIsFilledByTheNextAttempt(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	in := b.claim(t, b.create(t), "slow 20ms: to be remembered: "+strings.Repeat("word ", 30))
+	b.steps.set(func(step string, _ *eventlog.Append) error {
+		if step == stepTranscript {
+			return session.Faultf(session.CodeIllegalState, "the segment starts behind the end")
+		}
+		return nil
+	}, nil)
+	_, err := b.turn(in)
+	// What the workflow hears must not be that another attempt has the run: nobody has it.
+	requirePassing(t, err)
+	require.Empty(t, b.run(t, in.RunID).Outcome)
+	b.steps.set(nil, nil)
+	_, err = b.turn(in)
+	require.NoError(t, err)
+	require.Equal(t, session.OutcomeCompleted, b.run(t, in.RunID).Outcome)
+}
+
+func TestAnAttemptHeartbeatsWhileItAttaches(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	in := b.claim(t, b.create(t), "slow to begin")
+	beaten := make(chan struct{})
+	var once sync.Once
+	heard := false
+	b.driver.set(func(f *faulty) {
+		f.exec = func(driver.ExecRequest) error {
+			select {
+			case <-beaten:
+				heard = true
+			case <-time.After(5 * time.Second):
+			}
+			return nil
+		}
+	})
+	// The engine hears of the first heartbeat at once and of others later.
+	_, err := do(b, attempt{beat: func() { once.Do(func() { close(beaten) }) }}, b.turns.RunTurn, in)
+	require.NoError(t, err)
+	require.True(t, heard, "a slow provider must not look like a lost worker")
+}
+
+func TestAStoppedWorkerHandsOverAndTheAgentGoesOn(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	ready := b.create(t)
+	in := b.claim(t, ready, "$ sleep 0.5; echo done > finished\nslow 1ms: and that was that")
+	first := b.begin(t, in)
+	b.await(t, in.RunID, "block_start")
+	close(first.stop)
+	_, err := first.wait(t)
+	requireType(t, activities.HandOver, err)
+	requirePassing(t, err)
+	require.Empty(t, b.run(t, in.RunID).Outcome)
+	require.Eventually(t, func() bool {
+		return b.shell(t, ready.SandboxID, "cat /workspace/finished 2>/dev/null || true") == "done\n"
+	}, patience, 50*time.Millisecond, "the agent works on without a worker")
+
+	result, err := b.turn(in)
+	require.NoError(t, err)
+	require.Equal(t, session.OutcomeCompleted, result.Outcome)
+	require.Equal(t, "and that was that", b.said(t, in.RunID))
+	require.Len(t, b.of(t, in.RunID, "turn_end"), 1)
+	require.EqualValues(t, 2, b.run(t, in.RunID).Attempt)
+}
+
+func TestTwoWorkersOnOneRunEndWithOne(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	in := b.claim(t, b.create(t), "slow 20ms: one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen")
+	older := b.begin(t, in)
+	b.await(t, in.RunID, "text_delta")
+	newer := b.begin(t, in)
+	_, err := older.wait(t)
+	requireType(t, activities.Fenced, err)
+	require.Empty(t, b.run(t, in.RunID).Outcome, "the older gave up before the end")
+	result, err := newer.wait(t)
+	require.NoError(t, err)
+	require.Equal(t, session.OutcomeCompleted, result.Outcome)
+	require.Equal(t, "one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen", b.said(t, in.RunID))
+	require.Len(t, b.of(t, in.RunID, "turn_end"), 1)
+}
+
+// TestAWorkerThatWakesUpLateWritesNothing stops a worker between its deeds, as a
+// paused machine does, until another has ended the turn.
+func TestAWorkerThatWakesUpLateWritesNothing(t *testing.T) {
+	t.Parallel()
+	for _, step := range []string{stepAppend, stepEnd} {
+		t.Run(step, func(t *testing.T) {
+			t.Parallel()
+			b := setup(t)
+			in := b.claim(t, b.create(t), "said once")
+			asleep, awake := make(chan struct{}), make(chan struct{})
+			var stopped atomic.Bool
+			b.steps.set(func(at string, _ *eventlog.Append) error {
+				if at == step && !stopped.Swap(true) {
+					close(asleep)
+					<-awake
+				}
+				return nil
+			}, nil)
+			older := b.begin(t, in)
+			<-asleep
+			newer, err := b.turn(in)
+			close(awake)
+			require.NoError(t, err)
+			// The run is over, so the older tells its end: that is as good as its own.
+			late, err := older.wait(t)
+			require.NoError(t, err)
+			require.Equal(t, newer, late)
+			require.Equal(t, "said once", b.said(t, in.RunID))
+			require.Len(t, b.of(t, in.RunID, "turn_end"), 1)
+		})
+	}
+}
+
+func TestASandboxThatDiesInATurnIsLost(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	ready := b.create(t)
+	in := b.claim(t, ready, "sleep 10m")
+	turn := b.begin(t, in)
+	b.await(t, in.RunID, "block_start")
+	require.NoError(t, b.provider.Open(ready.SandboxID).Terminate(b.ctx))
+	_, err := b.untilFinal(t, in, turn)
+	requireType(t, activities.SandboxLost, err)
+	require.Empty(t, b.run(t, in.RunID).Outcome, "the workflow settles it")
+
+	settle := activities.SettleRequest{RunID: in.RunID, Outcome: session.OutcomeUnknown, Reason: session.ReasonSandboxLost}
+	for range 2 {
+		_, err = do(b, attempt{}, plain(b.control.SettleRun), settle)
+		require.NoError(t, err)
+	}
+	require.Equal(t, session.PromptUnknown, b.prompt(t, in.PromptID).Status)
+	require.Len(t, b.of(t, in.RunID, "turn_end"), 1)
+	require.Len(t, b.of(t, in.RunID, "block_complete"), len(b.of(t, in.RunID, "block_start")), "every block is closed")
+}
+
+func TestASandboxThatDiesBeforeTheDeliveryHasNotHadThePrompt(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	ready := b.create(t)
+	require.NoError(t, b.provider.Open(ready.SandboxID).Terminate(b.ctx))
+	in := b.claim(t, ready, "never heard")
+	_, err := b.turn(in)
+	requireType(t, activities.PromptNotDelivered, err)
+	// From the second attempt on nobody can be sure.
+	_, err = b.turn(in)
+	requireType(t, activities.SandboxLost, err)
+	for range 2 {
+		_, err = do(b, attempt{}, plain(b.control.ReturnRun), activities.SettleRequest{RunID: in.RunID, Reason: session.ReasonSandboxLost})
+		require.NoError(t, err)
+	}
+	require.Equal(t, session.PromptQueued, b.prompt(t, in.PromptID).Status)
+}
+
+// killRunner kills the runner from inside; the words are parted so that the
+// shell does not find itself.
+const killRunner = `for p in /proc/[0-9]*; do
+	case "$(tr '\0' ' ' <$p/cmdline 2>/dev/null)" in *"runner ser""ve"*) kill -9 ${p#/proc/};; esac
+done; true`
+
+func TestARunnerThatIsKilledTakesItsSandboxAlong(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	ready := b.create(t)
+	in := b.claim(t, ready, "sleep 10m")
+	turn := b.begin(t, in)
+	b.await(t, in.RunID, "block_start")
+	process, err := b.provider.Open(ready.SandboxID).Exec(b.ctx, execOf("sh", "-c", killRunner))
+	require.NoError(t, err)
+	defer process.Close() //nolint:errcheck // its sandbox is gone
+	_, err = b.untilFinal(t, in, turn)
+	require.Contains(t, []string{activities.SandboxLost, activities.DeliveryUnknown}, activities.TypeOf(err), "error: %v", err)
+	require.Eventually(t, func() bool { return !b.running(t, ready.SandboxID) }, patience, 20*time.Millisecond)
+}
+
+func TestATurnCatchesUpWhenPostgresWasAway(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	text := strings.Repeat("word ", 60) + "end"
+	in := b.claim(t, b.create(t), "slow 10ms: "+text)
+	turn := b.begin(t, in)
+	b.await(t, in.RunID, "text_delta")
+	for cuts := 0; ; {
+		select {
+		case <-turn.done:
+			if turn.err == nil {
+				require.Positive(t, cuts)
+				require.Equal(t, text, b.said(t, in.RunID))
+				require.Len(t, b.of(t, in.RunID, "turn_end"), 1)
+				return
+			}
+			requirePassing(t, turn.err)
+			turn = b.begin(t, in) // as the engine does
+		case <-time.After(100 * time.Millisecond):
+			if cuts < 5 {
+				b.sql(t, `SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()`)
+				cuts++
+			}
+		}
+	}
+}
+
+// TestAnAttemptMayBeCutOffAnywhere gives the first attempt up before and behind
+// each of its deeds in turn, until it gets through.
+func TestAnAttemptMayBeCutOffAnywhere(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	ready := b.create(t)
+	const text = "slow 2ms: a word at a time so that there are many frames and many commits"
+	prompts := 0
+	cutAt := func(n int64, behind bool) (through bool) {
+		ctx, cancel := context.WithCancel(b.ctx)
+		defer cancel()
+		var count atomic.Int64
+		hit := func() {
+			if count.Add(1) == n {
+				cancel()
+			}
+		}
+		before, after := func(string, *eventlog.Append) error { hit(); return nil }, func(string) { hit() }
+		if behind {
+			before = nil
+		} else {
+			after = nil
+		}
+		b.steps.set(before, after)
+		b.driver.set(func(f *faulty) { f.exec = func(driver.ExecRequest) error { hit(); return nil } })
+		in := b.claim(t, ready, text)
+		prompts++
+		_, first := do(b, attempt{ctx: ctx}, b.turns.RunTurn, in)
+		b.steps.set(nil, nil)
+		b.driver.mend()
+		result, err := b.turn(in)
+		require.NoError(t, err, "cut at %d (behind: %v) with %v", n, behind, first)
+		require.Equal(t, session.OutcomeCompleted, result.Outcome)
+		require.Equal(t, strings.TrimPrefix(text, "slow 2ms: "), b.said(t, in.RunID), "cut at %d (behind: %v)", n, behind)
+		require.Len(t, b.of(t, in.RunID, "turn_end"), 1, "cut at %d (behind: %v)", n, behind)
+		return ctx.Err() == nil
+	}
+	deadline := time.Now().Add(12 * time.Second)
+	for _, behind := range []bool{false, true} {
+		for n := int64(1); !cutAt(n, behind) && time.Now().Before(deadline); n++ {
+			continue
+		}
+	}
+	require.Greater(t, prompts, 6, "there was nothing to cut")
+	b.events(t)
+	require.Contains(t, b.say(t, ready, "recall"), fmt.Sprintf("%d prompts", prompts+1), "each prompt was delivered once")
+}
