@@ -30,7 +30,11 @@ func setup(t testing.TB) *bundle {
 
 func connect(t testing.TB, s *localmodal.Server) *bundle {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	patience := time.Minute
+	if _, ok := t.(*testing.B); ok {
+		patience = 10 * time.Minute
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	t.Cleanup(cancel)
 	b := &bundle{t: t, ctx: ctx, server: s, client: localmodaltest.Client(t, s.URL())}
 	app, err := b.client.Apps.FromName(ctx, "test", &modal.AppFromNameParams{CreateIfMissing: true})

@@ -5,12 +5,18 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
 
+const (
+	lockPatience = time.Second
+	lockPoll     = 10 * time.Millisecond
+)
+
 // lockDir makes the data directory and takes it for this process. The lock goes
-// when the returned file is closed, at the latest with the process.
+// with unlockDir, at the latest with the process.
 func lockDir(dir string) (*os.File, error) {
 	if dir == "" {
 		return nil, errors.New("the data directory is not set")
@@ -22,12 +28,29 @@ func lockDir(dir string) (*os.File, error) {
 	if err != nil {
 		return nil, fmt.Errorf("lock data directory: %w", err)
 	}
-	err = unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
-	if errors.Is(err, unix.EWOULDBLOCK) {
-		return nil, errors.Join(fmt.Errorf("data directory %s is in use by another local Modal", dir), f.Close())
-	}
-	if err != nil {
-		return nil, errors.Join(fmt.Errorf("lock data directory: %w", err), f.Close())
+	if err := takeLock(f, dir); err != nil {
+		return nil, errors.Join(err, f.Close())
 	}
 	return f, nil
+}
+
+// takeLock waits a moment for a lock that is held: a process that a killed server
+// had just forked holds it until it finds its server gone.
+func takeLock(f *os.File, dir string) error {
+	for deadline := time.Now().Add(lockPatience); ; time.Sleep(lockPoll) {
+		err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+		switch {
+		case err == nil:
+			return nil
+		case !errors.Is(err, unix.EWOULDBLOCK):
+			return fmt.Errorf("lock data directory: %w", err)
+		case time.Now().After(deadline):
+			return fmt.Errorf("data directory %s is in use by another local Modal", dir)
+		}
+	}
+}
+
+// unlockDir gives the directory back at once, whoever else has inherited the file.
+func unlockDir(f *os.File) error {
+	return errors.Join(unix.Flock(int(f.Fd()), unix.LOCK_UN), f.Close())
 }

@@ -221,7 +221,7 @@ func (s *Server) close() error {
 	if s.runtime != nil {
 		failures = append(failures, s.runtime.Close())
 	}
-	return errors.Join(append(failures, s.lock.Close())...)
+	return errors.Join(append(failures, unlockDir(s.lock))...)
 }
 
 func (s *Server) endAll() {

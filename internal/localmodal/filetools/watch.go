@@ -113,6 +113,10 @@ func (w *watcher) follow(fd int) error {
 }
 
 func (w *watcher) emit(fd int, wd int32, mask uint32, name string) error {
+	if mask&unix.IN_IGNORED != 0 { // the watch has ended with what it watched
+		delete(w.paths, wd)
+		return nil
+	}
 	path := w.paths[wd]
 	if name != "" {
 		path = filepath.Join(path, name)
