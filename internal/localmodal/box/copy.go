@@ -138,23 +138,51 @@ func (c *copier) data(src, dst, rel string, st *unix.Stat_t) error {
 	if err != nil {
 		return err
 	}
-	n, err := c.fill(out, in, st.Size)
+	n, err := c.fill(out, in, st)
 	c.stats.Copied++
 	c.stats.Bytes += n
 	return errors.Join(err, out.Close())
 }
 
-func (c *copier) fill(out, in *os.File, size int64) (int64, error) {
-	if size == 0 {
+func (c *copier) fill(out, in *os.File, st *unix.Stat_t) (int64, error) {
+	if st.Size == 0 {
 		return 0, nil
 	}
 	if !c.noClone {
 		if err := unix.IoctlFileClone(int(out.Fd()), int(in.Fd())); err == nil {
-			return size, nil
+			return st.Size, nil
 		}
 		c.noClone = true
 	}
+	if st.Blocks*512 < st.Size {
+		return fillSparse(out, in, st.Size)
+	}
 	return io.Copy(out, in)
+}
+
+// fillSparse copies what there is and leaves holes where there is nothing.
+func fillSparse(out, in *os.File, size int64) (int64, error) {
+	copied := int64(0)
+	for at := int64(0); at < size; {
+		start, err := unix.Seek(int(in.Fd()), at, unix.SEEK_DATA)
+		if errors.Is(err, unix.ENXIO) { // nothing but a hole from here on
+			break
+		}
+		if err != nil {
+			return copied, fmt.Errorf("find data: %w", err)
+		}
+		end, err := unix.Seek(int(in.Fd()), start, unix.SEEK_HOLE)
+		if err != nil {
+			return copied, fmt.Errorf("find hole: %w", err)
+		}
+		n, err := io.Copy(io.NewOffsetWriter(out, start), io.NewSectionReader(in, start, end-start))
+		copied += n
+		if err != nil {
+			return copied, err
+		}
+		at = end
+	}
+	return copied, out.Truncate(size)
 }
 
 // attributes makes dst what src is, beyond its content. The times come last:

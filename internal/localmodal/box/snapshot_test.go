@@ -40,6 +40,17 @@ func TestUnchangedFilesAreSharedBetweenSnapshots(t *testing.T) {
 	require.Equal(t, "same\n", b.sh(b.start(third), "cat /root/same"))
 }
 
+func TestHolesStayHoles(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	bx := b.start()
+	b.sh(bx, "cd /root && truncate -s 100G hole && truncate -s 10G f && printf begin | dd of=f conv=notrunc && printf middle | dd of=f conv=notrunc seek=1000000 bs=4096")
+	want := b.sh(bx, "cd /root && stat -c '%n %s' *; head -c 8 f; dd if=f bs=4096 skip=1000000 count=1 status=none")
+	layer, stats := b.snapshot(bx)
+	require.Less(t, stats.Bytes, int64(1<<20))
+	require.Equal(t, want, b.sh(b.start(layer), "cd /root && stat -c '%n %s' *; head -c 8 f; dd if=f bs=4096 skip=1000000 count=1 status=none"))
+}
+
 func TestJustChangedFilesAreNotTrusted(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"hash/maphash"
 	"io/fs"
 	"net/url"
 	"os"
@@ -15,13 +16,17 @@ import (
 	"sync"
 )
 
-const extension = ".json"
+const (
+	extension = ".json"
+	stripes   = 64 // writers that may work side by side, give or take
+)
 
 // Collection is a set of records by id, all of them also in memory. It is safe
 // for concurrent use. Values are handed out as they are: treat them as read-only.
 type Collection[T any] struct {
 	dir   string
-	locks sync.Map // of writers, by id
+	seed  maphash.Seed
+	locks [stripes]sync.Mutex // of writers, by hash of the id
 
 	mu      sync.RWMutex
 	records map[string]T
@@ -36,7 +41,7 @@ func Open[T any](dir string) (*Collection[T], error) {
 	if err != nil {
 		return nil, fmt.Errorf("open store: %w", err)
 	}
-	c := &Collection[T]{dir: dir, records: map[string]T{}}
+	c := &Collection[T]{dir: dir, seed: maphash.MakeSeed(), records: map[string]T{}}
 	for _, e := range entries {
 		if err := c.load(e.Name()); err != nil {
 			return nil, err
@@ -73,8 +78,7 @@ func (c *Collection[T]) path(id string) string {
 
 // lock orders the writers of one record.
 func (c *Collection[T]) lock(id string) func() {
-	v, _ := c.locks.LoadOrStore(id, &sync.Mutex{})
-	mu := v.(*sync.Mutex)
+	mu := &c.locks[maphash.String(c.seed, id)%stripes]
 	mu.Lock()
 	return mu.Unlock
 }
@@ -107,7 +111,14 @@ func (c *Collection[T]) write(id string, b []byte) error {
 	if err := errors.Join(err, f.Close()); err != nil {
 		return errors.Join(err, os.Remove(f.Name()))
 	}
-	return os.Rename(f.Name(), c.path(id))
+	if err := os.Rename(f.Name(), c.path(id)); err != nil {
+		return err
+	}
+	d, err := os.Open(c.dir)
+	if err != nil {
+		return err
+	}
+	return errors.Join(d.Sync(), d.Close())
 }
 
 // Delete removes a record; one that is not there is fine.
@@ -119,7 +130,6 @@ func (c *Collection[T]) Delete(id string) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	delete(c.records, id)
-	c.locks.Delete(id)
 	return nil
 }
 
