@@ -19,7 +19,7 @@ func TestAShortRunFindsEveryFigure(t *testing.T) {
 	require.FileExists(t, filepath.Join(bin, "overwinter"), "the programs are not built: run make build")
 	o := options{
 		Bin: bin, Out: filepath.Join(t.TempDir(), "benchmarks.md"),
-		Rounds: 4, Sleeps: 1, Starts: 1, Sessions: 4, Pause: 20 * time.Millisecond, Burst: 50,
+		Limit: time.Minute, Rounds: 4, Sleeps: 1, Starts: 1, Sessions: 4, Pause: 20 * time.Millisecond, Burst: 50,
 	}
 	r, err := measure(t.Context(), o, testWriter{t})
 	require.NoError(t, err)

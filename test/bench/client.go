@@ -46,7 +46,7 @@ func (c *client) call(ctx context.Context, method, path string, body any) (objec
 	if err != nil {
 		return nil, err
 	}
-	defer response.Body.Close() //nolint:errcheck // it was read
+	defer response.Body.Close()
 	if raw, err = io.ReadAll(response.Body); err != nil {
 		return nil, err
 	}
@@ -100,7 +100,7 @@ func (c *client) stream(ctx context.Context, sessionID string, take func(event))
 	if err != nil {
 		return ignoreEnd(ctx, err)
 	}
-	defer response.Body.Close() //nolint:errcheck // it is only read
+	defer response.Body.Close()
 	if response.StatusCode != http.StatusOK {
 		return fmt.Errorf("events of %s: %s", sessionID, response.Status)
 	}

@@ -19,6 +19,7 @@ type options struct {
 	Out      string        `default:"docs/benchmarks.md" type:"path" help:"The document to write; - for stdout. Default ${default}."`
 	Rounds   int           `default:"150" help:"Prompts per load, each beside one sample of every floor. Default ${default}."`
 	Sleeps   int           `default:"20" help:"Hibernations and wakes per load. Default ${default}."`
+	Limit    time.Duration `default:"2m" help:"When prompts, and then sleeps, of a load end early, however many there were. Default ${default}."`
 	Starts   int           `default:"3" help:"Starts with an empty data directory, and as many with a used one. Default ${default}."`
 	Sessions int           `default:"100" help:"Sessions at work under load. Default ${default}."`
 	Pause    time.Duration `default:"20ms" help:"Between two words of a session at work. Default ${default}."`
@@ -75,7 +76,7 @@ type load struct {
 // measure starts systems, measures and stops them.
 func measure(ctx context.Context, o options, progress io.Writer) (_ *report, err error) {
 	say := func(format string, args ...any) {
-		fmt.Fprintf(progress, loadAverage()+"  "+format+"\n", args...) //nolint:errcheck // nobody has to look
+		fmt.Fprintf(progress, loadAverage()+"  "+format+"\n", args...)
 	}
 	r := &report{options: o, machine: readMachine(ctx), cold: &samples{}, warm: &samples{}}
 
@@ -153,11 +154,11 @@ func measureLoad(ctx context.Context, o options, s *stack, b *bare, c *client, s
 
 	began, before := time.Now(), readUsage(s.pid())
 	crowd.lines.record(true)
-	if err := probe.promptRounds(ctx, b, o.Rounds, l); err != nil {
+	if err := probe.promptRounds(ctx, b, o.Rounds, o.Limit, l); err != nil {
 		return nil, fmt.Errorf("prompts: %w", err)
 	}
 	crowd.lines.record(false)
-	if err := probe.sleepRounds(ctx, b, o.Sleeps, l); err != nil {
+	if err := probe.sleepRounds(ctx, b, o.Sleeps, o.Limit, l); err != nil {
 		return nil, fmt.Errorf("hibernate and wake: %w", err)
 	}
 	l.took, l.at = time.Since(began), loadAverage()

@@ -125,12 +125,17 @@ func (p *probe) turn(ctx context.Context, into *prompts) error {
 	return nil
 }
 
-// promptRounds takes turns between a prompt and the floors.
-func (p *probe) promptRounds(ctx context.Context, b *bare, rounds int, l *load) error {
+// promptRounds takes turns between a prompt and the floors, for so many rounds or until the limit
+// has passed, but once at least.
+func (p *probe) promptRounds(ctx context.Context, b *bare, rounds int, limit time.Duration, l *load) error {
 	if err := b.round(ctx, &floors{}); err != nil { // warms up
 		return err
 	}
-	for range rounds {
+	began := time.Now()
+	for i := range rounds {
+		if i > 0 && time.Since(began) > limit {
+			return nil
+		}
 		if err := b.round(ctx, &l.floors); err != nil {
 			return fmt.Errorf("floor: %w", err)
 		}
@@ -141,9 +146,14 @@ func (p *probe) promptRounds(ctx context.Context, b *bare, rounds int, l *load) 
 	return nil
 }
 
-// sleepRounds takes turns between a night of the session and the life of a bare sandbox.
-func (p *probe) sleepRounds(ctx context.Context, b *bare, rounds int, l *load) error {
+// sleepRounds takes turns between a night of the session and the life of a bare sandbox, as
+// promptRounds does.
+func (p *probe) sleepRounds(ctx context.Context, b *bare, rounds int, limit time.Duration, l *load) error {
+	evening := time.Now()
 	for i := range rounds + 1 {
+		if i > 1 && time.Since(evening) > limit {
+			return nil
+		}
 		began := time.Now()
 		if err := p.client.command(ctx, p.session, "hibernate"); err != nil {
 			return err

@@ -33,7 +33,7 @@ func newStack(ctx context.Context, bin string) (*stack, error) {
 		if err != nil {
 			return nil, err
 		}
-		defer l.Close() //nolint:errcheck // together, so that no port is chosen twice
+		defer l.Close() // together, so that no port is chosen twice
 		ports[i] = l.Addr().(*net.TCPAddr).Port
 	}
 	parent, err := os.MkdirTemp("", "overwinter-bench-*")
@@ -61,7 +61,7 @@ func (s *stack) start(ctx context.Context) (time.Duration, error) {
 	if err != nil {
 		return 0, err
 	}
-	defer log.Close()                             //nolint:errcheck // the child has its own
+	defer log.Close()                             // the child has its own
 	command := exec.Command(s.program, s.args...) //nolint:gosec,noctx // our own program; it is stopped in order
 	command.Stdout, command.Stderr = log, log
 	began := time.Now()
@@ -93,7 +93,7 @@ func ready(ctx context.Context, url string) bool {
 	if err != nil {
 		return false
 	}
-	defer response.Body.Close() //nolint:errcheck // it is not even read
+	defer response.Body.Close()
 	return response.StatusCode == http.StatusOK
 }
 
