@@ -36,6 +36,7 @@ type commands struct {
 	Worker     WorkerCmd     `cmd:"" help:"Run workflows and activities."`
 	LocalModal LocalModalCmd `cmd:"" help:"Serve Modal's API on this machine, for any program that uses Modal's SDK."`
 	Migrate    MigrateCmd    `cmd:"" help:"Look after the database's schema."`
+	Session    SessionCmd    `cmd:"" help:"Work with sessions through the API."`
 	Version    VersionCmd    `cmd:"" help:"Print the version."`
 }
 

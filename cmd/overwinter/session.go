@@ -1,0 +1,232 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/overwinter-dev/overwinter/internal/apiclient"
+	"github.com/overwinter-dev/overwinter/internal/session"
+)
+
+// SessionCmd works with sessions through the API of a running overwinter.
+type SessionCmd struct {
+	APIURL string `name:"api-url" env:"OVERWINTER_API_URL" default:"http://127.0.0.1:8080" placeholder:"URL" help:"Address of the api. Default ${default}."`
+	APIKey string `name:"api-key" env:"OVERWINTER_API_KEY" placeholder:"KEY" help:"Key of the api; better by OVERWINTER_API_KEY, since others can read arguments."`
+	Output string `short:"o" enum:"table,json" default:"table" placeholder:"FORMAT" help:"What is printed: table, for people, or json. Default ${default}."`
+
+	Create    SessionCreateCmd    `cmd:"" help:"Create a session."`
+	List      SessionListCmd      `cmd:"" help:"List sessions, newest first."`
+	Show      SessionShowCmd      `cmd:"" help:"Show one session."`
+	Prompt    SessionPromptCmd    `cmd:"" help:"Send a prompt, which wakes a session that sleeps."`
+	Follow    SessionFollowCmd    `cmd:"" help:"Print what happens in a session, from its beginning on."`
+	Wake      SessionWakeCmd      `cmd:"" help:"Wake a session."`
+	Hibernate SessionHibernateCmd `cmd:"" help:"Hibernate a session after its turn."`
+	Stop      SessionStopCmd      `cmd:"" help:"End a session for good."`
+	Abort     SessionAbortCmd     `cmd:"" help:"Interrupt the running turn."`
+	Recover   SessionRecoverCmd   `cmd:"" help:"Try again with a session in error."`
+}
+
+// Validate checks the address before anything is asked of it.
+func (c *SessionCmd) Validate() error {
+	client, err := c.client()
+	if err != nil {
+		return err
+	}
+	client.Close()
+	return nil
+}
+
+func (c *SessionCmd) client() (*apiclient.Client, error) { return apiclient.New(c.APIURL, c.APIKey) }
+
+// json reports whether the output is for programs.
+func (c *SessionCmd) json() bool { return c.Output == "json" }
+
+// with calls use with a client and closes it.
+func (c *SessionCmd) with(use func(*apiclient.Client) error) error {
+	client, err := c.client()
+	if err != nil {
+		return usageError{err.Error()}
+	}
+	defer client.Close()
+	return use(client)
+}
+
+// SessionCreateCmd creates a session.
+type SessionCreateCmd struct {
+	Agent       string            `required:"" placeholder:"NAME" help:"The agent that works in the session, such as demo."`
+	Title       string            `placeholder:"TEXT" help:"A name for people."`
+	Prompt      string            `placeholder:"TEXT" help:"The first prompt; - reads it from standard input."`
+	Eager       bool              `help:"Make the sandbox at once, not with the first prompt."`
+	IdleTimeout string            `placeholder:"DURATION" help:"How long the session is idle before it hibernates, such as 30s. Default: the server's."`
+	Model       string            `placeholder:"NAME" help:"The model that the agent uses. Default: the agent's choice."`
+	Metadata    map[string]string `mapsep:"none" placeholder:"KEY=VALUE" help:"Kept with the session; may be given many times."`
+}
+
+// Run prints the session as it was created.
+func (c *SessionCreateCmd) Run(ctx context.Context, s streams, parent *SessionCmd) error {
+	create := apiclient.Create{Agent: c.Agent, Title: c.Title, IdleTimeout: c.IdleTimeout}
+	if c.Eager {
+		create.Sandbox = "eager"
+	}
+	if c.Model != "" {
+		create.Options = &session.Options{Model: c.Model}
+	}
+	if len(c.Metadata) > 0 {
+		create.Metadata = map[string]any{}
+		for key, value := range c.Metadata {
+			create.Metadata[key] = value
+		}
+	}
+	if c.Prompt != "" {
+		text, err := promptText(c.Prompt, s.stdin)
+		if err != nil {
+			return err
+		}
+		create.Prompt = &apiclient.FirstPrompt{Content: text}
+	}
+	return parent.with(func(client *apiclient.Client) error {
+		created, err := client.SessionCreate(ctx, create)
+		if err != nil {
+			return err
+		}
+		return parent.printSession(s.stdout, created)
+	})
+}
+
+// promptText is the text given, or what standard input holds.
+func promptText(given string, stdin io.Reader) (string, error) {
+	if given != "-" {
+		return given, nil
+	}
+	data, err := io.ReadAll(io.LimitReader(stdin, session.MaxPromptBytes+1))
+	if err != nil {
+		return "", fmt.Errorf("read prompt: %w", err)
+	}
+	if len(data) > session.MaxPromptBytes {
+		return "", fmt.Errorf("the prompt is larger than %d bytes", session.MaxPromptBytes)
+	}
+	return strings.TrimRight(string(data), "\n"), nil
+}
+
+// SessionListCmd lists sessions.
+type SessionListCmd struct {
+	Status string `placeholder:"STATUS" help:"Only those with this status, such as running."`
+	Agent  string `placeholder:"NAME" help:"Only those of this agent."`
+	Query  string `placeholder:"TEXT" help:"Only those with this text in title or id."`
+	Limit  int    `default:"50" placeholder:"N" help:"At most this many; 0 for all. Default ${default}."`
+}
+
+// Validate checks what kong cannot.
+func (c *SessionListCmd) Validate() error {
+	if c.Limit < 0 {
+		return errors.New("--limit must not be negative")
+	}
+	return nil
+}
+
+// Run prints one line for each session.
+func (c *SessionListCmd) Run(ctx context.Context, s streams, parent *SessionCmd) error {
+	return parent.with(func(client *apiclient.Client) error {
+		sessions, err := client.SessionList(ctx, apiclient.List{Status: c.Status, Agent: c.Agent, Query: c.Query, Limit: c.Limit})
+		if err != nil {
+			return err
+		}
+		if parent.json() {
+			return printJSON(s.stdout, sessions)
+		}
+		return printSessions(s.stdout, sessions)
+	})
+}
+
+// sessionArg names the session that a command is about.
+type sessionArg struct {
+	ID string `arg:"" help:"Id of the session."`
+}
+
+// SessionShowCmd shows one session.
+type SessionShowCmd struct{ sessionArg }
+
+// Run prints the session.
+func (c *SessionShowCmd) Run(ctx context.Context, s streams, parent *SessionCmd) error {
+	return parent.with(func(client *apiclient.Client) error {
+		got, err := client.SessionGet(ctx, c.ID)
+		if err != nil {
+			return err
+		}
+		return parent.printSession(s.stdout, got)
+	})
+}
+
+// SessionWakeCmd wakes a session.
+type SessionWakeCmd struct{ sessionArg }
+
+// Run asks and returns; follow shows what comes of it.
+func (c *SessionWakeCmd) Run(ctx context.Context, s streams, parent *SessionCmd) error {
+	return parent.command(ctx, s.stdout, c.ID, apiclient.Wake, false)
+}
+
+// SessionHibernateCmd hibernates a session.
+type SessionHibernateCmd struct {
+	sessionArg
+	Force bool `help:"At once: interrupt the running turn."`
+}
+
+// Run asks and returns; follow shows what comes of it.
+func (c *SessionHibernateCmd) Run(ctx context.Context, s streams, parent *SessionCmd) error {
+	return parent.command(ctx, s.stdout, c.ID, apiclient.Hibernate, c.Force)
+}
+
+// SessionStopCmd ends a session.
+type SessionStopCmd struct{ sessionArg }
+
+// Run asks and returns; follow shows what comes of it.
+func (c *SessionStopCmd) Run(ctx context.Context, s streams, parent *SessionCmd) error {
+	return parent.command(ctx, s.stdout, c.ID, apiclient.Stop, false)
+}
+
+// SessionAbortCmd interrupts the running turn.
+type SessionAbortCmd struct{ sessionArg }
+
+// Run asks and returns; follow shows what comes of it.
+func (c *SessionAbortCmd) Run(ctx context.Context, s streams, parent *SessionCmd) error {
+	return parent.command(ctx, s.stdout, c.ID, apiclient.Abort, false)
+}
+
+// SessionRecoverCmd tries again with a session in error.
+type SessionRecoverCmd struct{ sessionArg }
+
+// Run asks and returns; follow shows what comes of it.
+func (c *SessionRecoverCmd) Run(ctx context.Context, s streams, parent *SessionCmd) error {
+	return parent.command(ctx, s.stdout, c.ID, apiclient.Recover, false)
+}
+
+// command tells a session what to do and prints whether there was anything to do.
+func (c *SessionCmd) command(ctx context.Context, w io.Writer, id string, cmd apiclient.Command, force bool) error {
+	return c.with(func(client *apiclient.Client) error {
+		got, accepted, err := client.Command(ctx, id, cmd, force)
+		if err != nil {
+			return err
+		}
+		if c.json() {
+			return printJSON(w, got)
+		}
+		outcome := "nothing to do"
+		if accepted {
+			outcome = string(cmd) + " accepted"
+		}
+		_, err = fmt.Fprintf(w, "%s  %s: %s\n", got.ID, got.Status, outcome)
+		return err
+	})
+}
+
+// printJSON writes v indented.
+func printJSON(w io.Writer, v any) error {
+	enc := json.NewEncoder(w)
+	enc.SetEscapeHTML(false)
+	enc.SetIndent("", "  ")
+	return enc.Encode(v)
+}

@@ -1,0 +1,193 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"log/slog"
+	"strings"
+
+	"github.com/overwinter-dev/overwinter/internal/apiclient"
+	"github.com/overwinter-dev/overwinter/internal/conversation"
+	"github.com/overwinter-dev/overwinter/internal/session"
+	"github.com/overwinter-dev/overwinter/internal/wire"
+)
+
+// SessionPromptCmd sends a prompt.
+type SessionPromptCmd struct {
+	sessionArg
+	Text      string `arg:"" help:"The prompt; - reads it from standard input."`
+	Wait      bool   `help:"Print the answer as it comes and return when the turn has ended; a turn that did not complete is a failure."`
+	PromptID  string `name:"id" placeholder:"ID" help:"Id of the prompt, so that sending it again does it once. Default: a fresh one."`
+	OnUnknown string `enum:"hold,retry,fail" default:"hold" placeholder:"POLICY" help:"What follows when the sandbox is lost with the turn: hold, retry or fail. Default ${default}."`
+}
+
+// promptAnswer is what --wait prints for programs.
+type promptAnswer struct {
+	Prompt wire.PromptJSON `json:"prompt"`
+	Answer string          `json:"answer"`
+}
+
+// Run sends the prompt, and with --wait prints its answer.
+func (c *SessionPromptCmd) Run(ctx context.Context, logger *slog.Logger, s streams, parent *SessionCmd) error {
+	text, err := promptText(c.Text, s.stdin)
+	if err != nil {
+		return err
+	}
+	return parent.with(func(client *apiclient.Client) error {
+		prompt, position, err := client.PromptSubmit(ctx, c.ID, apiclient.Submit{Content: text, ID: c.PromptID, OnUnknown: c.OnUnknown})
+		if err != nil {
+			return err
+		}
+		if !c.Wait {
+			return parent.printPrompt(s.stdout, prompt, position)
+		}
+		logger.DebugContext(ctx, "prompt accepted",
+			slog.String("session_id", c.ID), slog.String("prompt_id", prompt.ID), slog.Int64("position", position))
+		return c.wait(ctx, client, prompt, s.stdout, parent)
+	})
+}
+
+func (c *SessionCmd) printPrompt(w io.Writer, prompt wire.PromptJSON, position int64) error {
+	if c.json() {
+		return printJSON(w, map[string]any{"prompt": prompt, "position": position})
+	}
+	_, err := fmt.Fprintf(w, "%s  %s, position %d\n", prompt.ID, prompt.Status, position)
+	return err
+}
+
+// wait follows the session until the prompt is over.
+func (c *SessionPromptCmd) wait(ctx context.Context, client *apiclient.Client, prompt wire.PromptJSON, w io.Writer, parent *SessionCmd) error {
+	var live io.Writer = w
+	var text strings.Builder
+	if parent.json() {
+		live = io.Discard
+	}
+	a := answer{promptID: prompt.ID, out: io.MultiWriter(live, &text), clean: !parent.json()}
+	final := prompt
+	for e, err := range client.Follow(ctx, prompt.SessionID, 0) {
+		if err != nil {
+			return fmt.Errorf("wait for prompt %s: %w", prompt.ID, err)
+		}
+		over, err := a.take(e)
+		if err != nil {
+			return err
+		}
+		if over != nil && !(over.Status == session.PromptUnknown && over.OnUnknown == session.Retry) { // which runs again
+			final = *over
+			break
+		}
+	}
+	if !final.Status.Over() { // the session is over and the stream did not say
+		var err error
+		if final, err = client.PromptGet(ctx, prompt.SessionID, prompt.ID); err != nil {
+			return err
+		}
+	}
+	if err := a.finish(); err != nil {
+		return err
+	}
+	if parent.json() {
+		if err := printJSON(w, promptAnswer{Prompt: final, Answer: text.String()}); err != nil {
+			return err
+		}
+	}
+	if final.Status != session.PromptCompleted {
+		return fmt.Errorf("prompt %s ended %s%s", final.ID, final.Status, inBrackets(oneLine(final.Reason, 200)))
+	}
+	return nil
+}
+
+// answer prints what the agent says in the turns of one prompt, as it comes.
+type answer struct {
+	promptID string
+	out      io.Writer
+	clean    bool   // for a terminal
+	runID    string // the run that has the prompt now
+	blockID  string // the text block that is being printed
+	printed  int    // bytes of that block
+	any      bool   // something has been printed
+	newline  bool   // and it ended in one
+}
+
+// take reads one event. Over is the prompt when it has its outcome.
+func (a *answer) take(e apiclient.Event) (over *wire.PromptJSON, err error) {
+	switch e.Type {
+	case wire.EventPrompt:
+		var data wire.PromptData
+		if err := json.Unmarshal(e.Data, &data); err != nil {
+			return nil, fmt.Errorf("read event %d: %w", e.Seq, err)
+		}
+		if data.Prompt.ID == a.promptID && data.Prompt.Status.Over() {
+			return &data.Prompt, nil
+		}
+	case wire.EventTurnStart:
+		var data wire.TurnStartData
+		if err := json.Unmarshal(e.Data, &data); err != nil {
+			return nil, fmt.Errorf("read event %d: %w", e.Seq, err)
+		}
+		if data.PromptID == a.promptID {
+			a.runID = data.RunID
+		}
+	case string(conversation.EventBlockStart), string(conversation.EventBlockComplete):
+		var data conversation.BlockComplete
+		if err := json.Unmarshal(e.Data, &data); err != nil {
+			return nil, fmt.Errorf("read event %d: %w", e.Seq, err)
+		}
+		if a.mine(e) && data.Block.Type == conversation.AssistantText {
+			return nil, a.block(data.Block)
+		}
+	case string(conversation.EventTextDelta):
+		var data conversation.TextDelta
+		if err := json.Unmarshal(e.Data, &data); err != nil {
+			return nil, fmt.Errorf("read event %d: %w", e.Seq, err)
+		}
+		if a.mine(e) && data.BlockID == a.blockID {
+			return nil, a.print(data.Delta)
+		}
+	}
+	return nil, nil
+}
+
+// mine reports whether an event belongs to the main conversation of the prompt's turn.
+func (a *answer) mine(e apiclient.Event) bool {
+	return a.runID != "" && e.RunID == a.runID && (e.ConversationID == conversation.Main || e.ConversationID == "")
+}
+
+// block prints what of a block has not been printed.
+func (a *answer) block(b conversation.Block) error {
+	if b.ID != a.blockID {
+		if err := a.finish(); err != nil {
+			return err
+		}
+		a.blockID, a.printed = b.ID, 0
+	}
+	if a.printed < len(b.Content) {
+		return a.print(b.Content[a.printed:])
+	}
+	return nil
+}
+
+func (a *answer) print(text string) error {
+	a.printed += len(text)
+	if a.clean {
+		text = printable(text)
+	}
+	if text == "" {
+		return nil
+	}
+	a.any, a.newline = true, strings.HasSuffix(text, "\n")
+	_, err := io.WriteString(a.out, text)
+	return err
+}
+
+// finish ends the line that is being printed.
+func (a *answer) finish() error {
+	if !a.any || a.newline {
+		return nil
+	}
+	a.newline = true
+	_, err := io.WriteString(a.out, "\n")
+	return err
+}

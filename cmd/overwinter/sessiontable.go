@@ -1,0 +1,87 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"strings"
+	"text/tabwriter"
+	"time"
+	"unicode"
+
+	"github.com/overwinter-dev/overwinter/internal/wire"
+)
+
+// printSession writes one session as a list of what it is.
+func (c *SessionCmd) printSession(w io.Writer, s wire.SessionJSON) error {
+	if c.json() {
+		return printJSON(w, s)
+	}
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	row := func(name, format string, args ...any) {
+		fmt.Fprintf(t, "%s\t%s\n", name, oneLine(fmt.Sprintf(format, args...), 0)) // tabwriter tells with Flush
+	}
+	row("id", "%s", s.ID)
+	row("status", "%s%s", s.Status, inBrackets(s.StatusReason))
+	row("agent", "%s%s", s.Agent, inBrackets(s.Options.Model))
+	if s.Title != "" {
+		row("title", "%s", s.Title)
+	}
+	row("created", "%s", s.CreatedAt)
+	row("last activity", "%s", s.LastActivity)
+	row("idle timeout", "%s", time.Duration(s.IdleTimeout))
+	row("queue", "%d queued, %d processing", s.Queue.Queued, s.Queue.Processing)
+	row("generation", "%d", s.Generation)
+	if s.Receipt != nil {
+		row("last restore", "%s%s", s.Receipt.Kind, inBrackets(strings.Join(s.Receipt.Missing, ", ")))
+	}
+	if s.Runtime.Sandbox != nil {
+		row("sandbox", "%s%s", s.Runtime.Sandbox.SandboxID, inBrackets(string(s.Runtime.Sandbox.Status)))
+	}
+	row("active", "%s", time.Duration(s.Metrics.ActiveSeconds*float64(time.Second)).Round(time.Second))
+	row("used", "%d messages, %d tool calls, %d tokens in, %d out, $%.4f",
+		s.Metrics.Messages, s.Metrics.ToolCalls, s.Metrics.InputTokens, s.Metrics.OutputTokens, s.Metrics.CostUSD)
+	if len(s.Metadata) > 0 && string(s.Metadata) != "{}" {
+		row("metadata", "%s", s.Metadata)
+	}
+	return t.Flush()
+}
+
+// titleRunes is how much of a title a list shows.
+const titleRunes = 40
+
+// printSessions writes one line for each session.
+func printSessions(w io.Writer, sessions []wire.SessionJSON) error {
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(t, "ID\tSTATUS\tAGENT\tQUEUE\tLAST ACTIVITY\tTITLE")
+	for _, s := range sessions {
+		fmt.Fprintf(t, "%s\t%s\t%s\t%d\t%s\t%s\n", s.ID, s.Status, oneLine(s.Agent, titleRunes),
+			s.Queue.Queued+s.Queue.Processing, s.LastActivity, oneLine(s.Title, titleRunes))
+	}
+	return t.Flush()
+}
+
+func inBrackets(text string) string {
+	if text == "" {
+		return ""
+	}
+	return " (" + text + ")"
+}
+
+// printable drops what could command a terminal: text of agents is not to be trusted.
+func printable(text string) string {
+	return strings.Map(func(r rune) rune {
+		if r != '\n' && r != '\t' && (unicode.IsControl(r) || unicode.Is(unicode.Bidi_Control, r)) {
+			return -1
+		}
+		return r
+	}, text)
+}
+
+// oneLine makes a line of a text, cut to most runes where most is not 0.
+func oneLine(text string, most int) string {
+	line := strings.Join(strings.Fields(printable(text)), " ")
+	if runes := []rune(line); most > 0 && len(runes) > most {
+		return string(runes[:most-1]) + "…"
+	}
+	return line
+}
