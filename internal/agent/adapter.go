@@ -44,6 +44,9 @@ type LaunchInput struct {
 	Home      string // home directory of the agent in the sandbox
 	Workspace string // its working directory
 	Resume    bool   // the session has had turns: its memory is in the transcript files
+	// Permissions is the mode in which the agent asks before it acts, in the agent's own words.
+	// Empty means that it never asks.
+	Permissions string
 }
 
 // Launch starts the agent's process. One process serves many prompts; the runner
@@ -55,6 +58,9 @@ type Launch struct {
 	// Transcripts are glob patterns of the agent's own transcript files. The
 	// runner follows what matches and hands over every byte.
 	Transcripts []string
+	// Key names what must be the same for a running process to take the next prompt; see
+	// runner.Launch. Empty means that everything must be.
+	Key string
 	// Secrets are the environment variables that the process gets from the
 	// installation's secrets of these names, as far as they are stored.
 	Secrets []string
@@ -130,6 +136,13 @@ type Translation struct {
 	Events []conversation.Event
 	// End is set by the frame that ends the turn.
 	End *TurnEnd
+	// Input is to be written to the agent's stdin now: the turn does not go on without it. It may
+	// be written twice, as by two workers that read the same frame; the agent heeds it once.
+	Input []byte
+	// Questions are new and wait for answers; only an Answerer has any.
+	Questions []Question
+	// Resolved are ids of questions that no longer wait, answered or not.
+	Resolved []string
 }
 
 // TurnEnd is how the agent says a turn ended.
