@@ -51,6 +51,8 @@ type Updates struct {
 	Name   string          `json:"name,omitempty"`
 	Input  json.RawMessage `json:"input,omitempty"`
 	Output json.RawMessage `json:"output,omitempty"`
+	// SubagentID is known only once the agent has started the subagent.
+	SubagentID string `json:"subagentId,omitempty"`
 }
 
 // BlockComplete closes a block and carries it whole: a reader that missed the

@@ -149,6 +149,9 @@ func (u Updates) apply(b *Block) {
 	if len(u.Output) > 0 {
 		b.Output = u.Output
 	}
+	if u.SubagentID != "" {
+		b.SubagentID = u.SubagentID
+	}
 }
 
 func decode[T any](kind EventType, data json.RawMessage) (T, error) {
