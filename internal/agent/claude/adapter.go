@@ -1,0 +1,203 @@
+package claude
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"path"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/overwinter-dev/overwinter/internal/agent"
+)
+
+// Name is the agent's name in the API.
+const Name = "claude-sdk"
+
+// Package and Version are the pinned npm package with the native program of Claude Code. The
+// program needs nothing else, not even Node.
+const (
+	Package = "@anthropic-ai/claude-code-linux-x64"
+	Version = "2.1.329"
+)
+
+// Binary is where a sandbox image has the program.
+const Binary = "/overwinter/agents/claude/claude"
+
+// The names of the secrets that the program looks for in its environment.
+const (
+	SecretKey     = "ANTHROPIC_API_KEY"
+	SecretToken   = "ANTHROPIC_AUTH_TOKEN"
+	SecretOAuth   = "CLAUDE_CODE_OAUTH_TOKEN"
+	SecretBaseURL = "ANTHROPIC_BASE_URL"
+)
+
+// interruptGrace is how long the agent may take to break off a turn: it stops its tools and writes
+// its transcript first.
+const interruptGrace = 10 * time.Second
+
+// messageSpace makes the uuids of messages out of run ids.
+var messageSpace = uuid.MustParse("d1a7f6c2-52a3-4f57-9b1c-7a3c4e0c8f5d")
+
+var sessionID = regexp.MustCompile(`^[a-z]+_([0-9a-f]{8})([0-9a-f]{4})([0-9a-f]{4})([0-9a-f]{4})([0-9a-f]{12})$`)
+
+// permissionModes are the values of LaunchInput.Permissions in which the agent asks.
+var permissionModes = []string{"default", "acceptEdits", "plan"}
+
+// Adapter is Claude Code as the rest of overwinter sees it. The zero value is ready.
+type Adapter struct{}
+
+var (
+	_ agent.Adapter  = Adapter{}
+	_ agent.Answerer = Adapter{}
+)
+
+// New returns the adapter.
+func New() Adapter { return Adapter{} }
+
+// Name is "claude-sdk".
+func (Adapter) Name() string { return Name }
+
+// Describe tells people what the agent is.
+func (Adapter) Describe() agent.Description {
+	return agent.Description{
+		Name:    Name,
+		Title:   "Claude Code",
+		Summary: "Anthropic's coding agent, version " + Version + ". Needs the secret " + SecretKey + ".",
+		Models:  []string{"default", "opus", "sonnet", "haiku"},
+		Capabilities: []string{
+			"abort", "resume", "thinking", "subagents", "questions", "permissions", "usage", "cost", "model",
+		},
+	}
+}
+
+// Launch starts Claude Code to serve prompts on stdin until it is closed. The key leaves out how
+// its memory is found, so that a process that has just been started serves the second prompt too.
+func (Adapter) Launch(in agent.LaunchInput) (agent.Launch, error) {
+	id, err := sessionUUID(in.SessionID)
+	if err != nil {
+		return agent.Launch{}, fmt.Errorf("launch Claude Code: %w", err)
+	}
+	if in.Home == "" || in.Workspace == "" {
+		return agent.Launch{}, errors.New("launch Claude Code: home and workspace are needed")
+	}
+	argv := []string{
+		Binary, "-p", "--input-format", "stream-json", "--output-format", "stream-json", "--verbose",
+		"--include-partial-messages", "--forward-subagent-text", "--replay-user-messages", "--session-mirror",
+	}
+	switch {
+	case in.Permissions == "":
+		argv = append(argv, "--dangerously-skip-permissions")
+	case slices.Contains(permissionModes, in.Permissions):
+		argv = append(argv, "--permission-prompt-tool", "stdio", "--permission-mode", in.Permissions)
+	default:
+		return agent.Launch{}, fmt.Errorf("launch Claude Code: %q is no permission mode; there are: %s",
+			in.Permissions, strings.Join(permissionModes, ", "))
+	}
+	if in.Model != "" && in.Model != "default" {
+		argv = append(argv, "--model", in.Model)
+	}
+	key := strings.Join(argv, " ") + " " + id
+	if in.Resume {
+		argv = append(argv, "--resume", id)
+	} else {
+		argv = append(argv, "--session-id", id)
+	}
+	dir := path.Join(in.Home, ".claude/projects/*")
+	return agent.Launch{
+		Argv: argv,
+		Key:  key,
+		Env: map[string]string{
+			"HOME":                                  in.Home,
+			"IS_SANDBOX":                            "1", // as root it works without asking nowhere else
+			"CLAUDE_CODE_EMIT_SESSION_STATE_EVENTS": "1",
+			"CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
+			"DISABLE_AUTOUPDATER":                      "1",
+		},
+		Dir: in.Workspace,
+		Transcripts: []string{
+			path.Join(dir, id+".jsonl"),
+			path.Join(dir, id, subagentDir, "*.jsonl"),
+			path.Join(dir, id, subagentDir, "*"+metaSuffix),
+		},
+		Secrets: []string{SecretKey, SecretToken, SecretOAuth, SecretBaseURL},
+	}, nil
+}
+
+// Prompt is the user line of a run. Its uuid is the same whenever the same run is delivered, and
+// the agent does the work of a uuid once.
+func (Adapter) Prompt(in agent.PromptInput) ([]byte, error) {
+	if in.RunID == "" {
+		return nil, errors.New("prompt Claude Code: no run id")
+	}
+	return userLine(messageUUID(in.RunID, 0), in.Content)
+}
+
+// Interrupt asks the agent to break off what it does.
+func (Adapter) Interrupt(runID string) agent.Interrupt {
+	b, err := json.Marshal(controlRequest{
+		Type: "control_request", RequestID: interruptID(runID), Request: map[string]string{"subtype": "interrupt"},
+	})
+	if err != nil {
+		panic(fmt.Sprintf("claude: encode interrupt: %v", err)) // strings always encode
+	}
+	return agent.Interrupt{Stdin: append(b, '\n'), Grace: interruptGrace}
+}
+
+type controlRequest struct {
+	Type      string            `json:"type"`
+	RequestID string            `json:"request_id"`
+	Request   map[string]string `json:"request"`
+}
+
+func interruptID(runID string) string { return "interrupt-" + runID }
+
+// sessionUUID is the uuid inside a session's id.
+func sessionUUID(id string) (string, error) {
+	m := sessionID.FindStringSubmatch(id)
+	if m == nil {
+		return "", fmt.Errorf("there is no uuid in the session id %q", id)
+	}
+	return strings.Join(m[1:], "-"), nil
+}
+
+// messageUUID is the uuid of the n-th message that a run writes: 0 is its prompt, the others ask
+// the agent to go on.
+func messageUUID(runID string, n int) string {
+	name := runID
+	if n > 0 {
+		name += "/continue/" + strconv.Itoa(n)
+	}
+	return uuid.NewSHA1(messageSpace, []byte(name)).String()
+}
+
+// userLine is a message as the agent reads it.
+func userLine(id, content string) ([]byte, error) {
+	type textPart struct {
+		Type string `json:"type"`
+		Text string `json:"text"`
+	}
+	type userMessage struct {
+		Role    string     `json:"role"`
+		Content []textPart `json:"content"`
+	}
+	b, err := json.Marshal(struct {
+		Type      string      `json:"type"`
+		UUID      string      `json:"uuid"`
+		Message   userMessage `json:"message"`
+		Parent    *string     `json:"parent_tool_use_id"`
+		SessionID string      `json:"session_id"`
+	}{
+		Type: "user", UUID: id,
+		Message: userMessage{Role: "user", Content: []textPart{{Type: "text", Text: content}}},
+	})
+	if err != nil {
+		return nil, fmt.Errorf("encode a message: %w", err)
+	}
+	return append(b, '\n'), nil
+}

@@ -1,0 +1,254 @@
+package claude
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/overwinter-dev/overwinter/internal/agent"
+)
+
+// askTool is the tool with which the agent asks the user something.
+const askTool = "AskUserQuestion"
+
+// rejected is what the agent is told with a rejection that has no words of its own.
+const rejected = "The user does not allow this."
+
+// asked reads a request of the agent. Those that are no questions are none of ours.
+func (t *translator) asked(l record) {
+	q := agent.Question{ID: text(field(l.raw, "request_id")), Kind: agent.Permission}
+	asks := false
+	var description, display []byte
+	fields(l.body, func(key, value []byte) {
+		switch string(key) {
+		case "subtype":
+			asks = is(value, "can_use_tool")
+		case "tool_name":
+			q.ToolName = text(value)
+		case "tool_use_id":
+			q.ToolUseID = text(value)
+		case "input":
+			q.Input = clone(value)
+		case "permission_suggestions":
+			q.Suggestions = clone(value)
+		case "description":
+			description = value
+		case "display_name":
+			display = value
+		}
+	})
+	if !asks || q.ID == "" {
+		return
+	}
+	q.Title = strings.TrimSpace(text(display) + ": " + text(description))
+	if text(description) == "" {
+		q.Title = text(display)
+	}
+	if q.Title == "" {
+		q.Title = q.ToolName
+	}
+	if q.ToolName == askTool {
+		q.Kind = agent.Inquiry
+		q.Inquiries = inquiries(q.Input)
+		if len(q.Inquiries) > 0 {
+			q.Title = q.Inquiries[0].Question
+		}
+	}
+	t.state.Waiting = append(t.state.Waiting, waiting{ID: q.ID, ToolUseID: q.ToolUseID})
+	t.out.Questions = append(t.out.Questions, q)
+}
+
+func inquiries(input []byte) []agent.InquiryItem {
+	var items []agent.InquiryItem
+	elements(field(input, "questions"), func(raw []byte) {
+		var item agent.InquiryItem
+		fields(raw, func(key, value []byte) {
+			switch string(key) {
+			case "question":
+				item.Question = text(value)
+			case "header":
+				item.Header = text(value)
+			case "multiSelect":
+				item.Multiple = isTrue(value)
+			case "options":
+				elements(value, func(o []byte) {
+					item.Options = append(item.Options, agent.InquiryOption{
+						Label: text(field(o, "label")), Description: text(field(o, "description")),
+					})
+				})
+			}
+		})
+		items = append(items, item)
+	})
+	return items
+}
+
+// responded reads an answer: the agent's to an interrupt, or ours to a question, which it repeats.
+func (t *translator) responded(l record) {
+	var id, response []byte
+	success := false
+	fields(l.body, func(key, value []byte) {
+		switch string(key) {
+		case "request_id":
+			id = value
+		case "subtype":
+			success = is(value, "success")
+		case "response":
+			response = value
+		}
+	})
+	if success && (is(id, interruptID(t.run.RunID)) || (t.run.RunID == "" && field(response, "still_queued") != nil)) {
+		t.state.Interrupted = true
+		return
+	}
+	t.resolved(text(id))
+}
+
+// answered notes that calls have their results, whatever became of the questions about them.
+func (t *translator) answered(l record) {
+	if len(t.state.Waiting) == 0 {
+		return
+	}
+	elements(decodeMessage(l.message).content, func(raw []byte) {
+		p := decodePart(raw)
+		for _, w := range slices.Clone(t.state.Waiting) {
+			if p.isResult() && is(p.toolUseID, w.ToolUseID) {
+				t.resolved(w.ID)
+			}
+		}
+	})
+}
+
+func (t *translator) resolved(id string) {
+	before := len(t.state.Waiting)
+	t.state.Waiting = slices.DeleteFunc(t.state.Waiting, func(w waiting) bool { return w.ID == id })
+	if len(t.state.Waiting) < before {
+		t.out.Resolved = append(t.out.Resolved, id)
+	}
+}
+
+// Answer is the control response to a question. What the agent offered for the whole session is
+// kept to the session, and for always is written where the agent finds it again.
+func (Adapter) Answer(q agent.Question, a agent.Answer) ([]byte, error) {
+	var r permission
+	switch a.Decision {
+	case agent.DecisionReject:
+		r.Behavior, r.Message = "deny", a.Message
+		if r.Message == "" {
+			r.Message = rejected
+		}
+	case agent.DecisionOnce, agent.DecisionSession, agent.DecisionAlways:
+		r.Behavior, r.UpdatedInput = "allow", q.Input
+		if len(r.UpdatedInput) == 0 {
+			r.UpdatedInput = json.RawMessage("{}")
+		}
+		if q.Kind == agent.Inquiry {
+			input, err := withAnswers(q, a)
+			if err != nil {
+				return nil, err
+			}
+			r.UpdatedInput = input
+		}
+		if a.Decision != agent.DecisionOnce {
+			updates, err := permissionUpdates(q, a.Decision)
+			if err != nil {
+				return nil, err
+			}
+			r.UpdatedPermissions = updates
+		}
+	default:
+		return nil, fmt.Errorf("answer question %s: %q is no decision", q.ID, a.Decision)
+	}
+	b, err := json.Marshal(controlResponse{
+		Type: "control_response", Response: controlSuccess{Subtype: "success", RequestID: q.ID, Response: r},
+	})
+	if err != nil {
+		return nil, fmt.Errorf("answer question %s: %w", q.ID, err)
+	}
+	return append(b, '\n'), nil
+}
+
+type controlResponse struct {
+	Type     string         `json:"type"`
+	Response controlSuccess `json:"response"`
+}
+
+type controlSuccess struct {
+	Subtype   string     `json:"subtype"`
+	RequestID string     `json:"request_id"`
+	Response  permission `json:"response"`
+}
+
+type permission struct {
+	Behavior           string            `json:"behavior"`
+	Message            string            `json:"message,omitempty"`
+	UpdatedInput       json.RawMessage   `json:"updatedInput,omitempty"`
+	UpdatedPermissions []json.RawMessage `json:"updatedPermissions,omitempty"`
+}
+
+// withAnswers is the input of the asking tool with what was answered.
+func withAnswers(q agent.Question, a agent.Answer) (json.RawMessage, error) {
+	if len(a.Answers) == 0 {
+		return nil, fmt.Errorf("answer question %s: there are no answers", q.ID)
+	}
+	for _, item := range q.Inquiries {
+		if _, ok := a.Answers[item.Question]; !ok {
+			return nil, fmt.Errorf("answer question %s: %q is not answered", q.ID, item.Question)
+		}
+	}
+	var input map[string]json.RawMessage
+	if err := json.Unmarshal(q.Input, &input); err != nil {
+		return nil, fmt.Errorf("answer question %s: its input: %w", q.ID, err)
+	}
+	answers, err := json.Marshal(a.Answers)
+	if err != nil {
+		return nil, fmt.Errorf("answer question %s: %w", q.ID, err)
+	}
+	input["answers"] = answers
+	return json.Marshal(input)
+}
+
+// permissionUpdates are the agent's suggestions with the place where they are to be kept. Where it
+// made none, the whole tool is allowed.
+func permissionUpdates(q agent.Question, d agent.Decision) ([]json.RawMessage, error) {
+	destination := `"session"`
+	if d == agent.DecisionAlways {
+		destination = `"localSettings"`
+	}
+	var suggested []map[string]json.RawMessage
+	if len(q.Suggestions) > 0 {
+		if err := json.Unmarshal(q.Suggestions, &suggested); err != nil {
+			return nil, fmt.Errorf("answer question %s: its suggestions: %w", q.ID, err)
+		}
+	}
+	suggested = slices.DeleteFunc(suggested, func(s map[string]json.RawMessage) bool {
+		return !is(s["type"], "addRules") && !is(s["type"], "addDirectories")
+	})
+	if len(suggested) == 0 {
+		suggested = []map[string]json.RawMessage{{
+			"type": json.RawMessage(`"addRules"`), "behavior": json.RawMessage(`"allow"`),
+			"rules": json.RawMessage(`[{"toolName":` + strconv.Quote(q.ToolName) + `}]`),
+		}}
+	}
+	updates := make([]json.RawMessage, len(suggested))
+	for i, s := range suggested {
+		s["destination"] = json.RawMessage(destination)
+		b, err := json.Marshal(s)
+		if err != nil {
+			return nil, fmt.Errorf("answer question %s: %w", q.ID, err)
+		}
+		updates[i] = b
+	}
+	return updates, nil
+}
+
+// number is the number that raw stands for, or 0.
+func number(raw []byte) float64 {
+	n, err := strconv.ParseFloat(string(raw), 64)
+	if err != nil {
+		return 0
+	}
+	return n
+}

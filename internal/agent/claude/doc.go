@@ -1,0 +1,82 @@
+// Package claude is the agent claude-sdk: the Claude Code program, driven over stream-json as its
+// own SDK drives it. [Adapter] is pure; the program itself is the pinned npm package [Package].
+//
+//	          stdin                                     stdout
+//	prompt ─▶ {"type":"user","uuid":…}           ┌────▶ stream_event   what the model writes, in pieces ─┐
+//	abort  ─▶ {"type":"control_request",…}    claude ─▶ assistant, user   its parts and results, whole   ├─▶ Translate
+//	answer ─▶ {"type":"control_response",…}      │  ├─▶ control_request, system, result, …               ─┘
+//	                                             │  └─▶ transcript_mirror   lines of the transcript, later
+//	                                             └────▶ ~/.claude/projects/*/<session>.jsonl ──▶ Parse
+//	                                                              …/<session>/subagents/agent-<id>.jsonl, .meta.json
+//
+// # Process and ids
+//
+// One process serves the prompts of an awake session. A session's uuid is the one inside its id,
+// so its transcript is found by name in any sandbox. A prompt's uuid is made from its run's id: the
+// program does the work of a uuid once, over all processes, so a run may be delivered again. Where
+// it had begun with the prompt and died, it only acknowledges it; the translator then asks it to
+// go on (Translation.Input), and after eight such calls gives the outcome as unknown.
+//
+// Secrets come as environment variables: ANTHROPIC_API_KEY, or a token in its place, and
+// ANTHROPIC_BASE_URL where the model is served elsewhere.
+//
+// # Blocks
+//
+//	what Claude Code has                      block                      its id
+//	user line, queued_command attachment      user_message               the line's uuid (source_uuid)
+//	text, thinking                            assistant_text, thinking   <message id>/<place in the message>
+//	  of a subagent                                                      the line's uuid
+//	tool_use                                  tool_use                   the call's id
+//	tool_use of Agent or Task                 subagent                   the call's id
+//	tool_result                               tool_result                the line's uuid
+//	first prompt of a subagent                user_message               <subagent>/prompt
+//	compact_boundary and the summary          system compaction          the boundary's uuid
+//	api_retry, api_error                      system retry               <block before>/retry/<attempt>
+//	message of the API's failure              system error               the line's uuid
+//	output of a command such as /cost         system command_output      the line's uuid
+//	end of a command in the background        system task                task/<task id>
+//	mark of an interrupt                      system interrupted         the line's uuid
+//
+// A subagent's conversation has the subagent's id. Results of calls stand behind all parts of the
+// message that made them. Images in results are described, not carried. What the program writes for
+// the model alone is left out: reminders, "No response requested.", results that it makes up when
+// a session goes on after a kill; the calls of those are aborted.
+//
+// # Turns
+//
+// A turn ends when the program is idle and has given a result: subagents in the background keep it
+// open and bring results of their own. Its usage is the sum of all results, subagents included;
+// input tokens are those read from and written to the cache as well. A command that works on in
+// the background does not keep a turn open. What the program says by itself after a turn has ended
+// is in its transcript, not in the stream.
+//
+// # Stream and transcript
+//
+// Folding the translated stream gives the blocks that Parse finds: ids, order, content, status,
+// time. The exceptions:
+//
+//   - What the model was writing when the process was killed is in the stream alone.
+//   - What a subagent leaves behind when it is stopped is in its transcript alone.
+//   - Blocks of retries, of tasks and of compactions have the time of their frame in the stream.
+//     So does a block that was never finished.
+//   - A prompt that had no answer before the process was killed is read again, and has the time of
+//     that in the stream.
+//   - promptId and author are known to the stream alone.
+//   - The end of a command in the background stands where it ended in the stream, and in the
+//     transcript where the model was told of it.
+//   - Lines that the translator does not understand are system blocks of subtype "unparsed" in the
+//     stream alone; Parse skips what it does not understand.
+//   - A stream made without --replay-user-messages and --session-mirror has no prompts; one made
+//     without --forward-subagent-text lacks what subagents in the foreground say.
+//
+// # When things fail
+//
+//	what fails                         what follows
+//	the model's server                 retries are shown; then the turn failed, in the agent's words
+//	the stream of the model            what was written is taken back, the next attempt follows
+//	the process ends without a result  open blocks aborted; the turn failed, reason agent_crashed
+//	the runner had to kill it          open blocks aborted; the turn cancelled, reason aborted
+//	a line is broken or unknown        a system block holds its beginning; the turn goes on
+//	the transcript is cut off          whole lines count
+//	the transcript is gone             --resume finds nothing: the turn failed, in the agent's words
+package claude

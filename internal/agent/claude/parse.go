@@ -1,0 +1,331 @@
+package claude
+
+import (
+	"bytes"
+	"cmp"
+	"path"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/overwinter-dev/overwinter/internal/conversation"
+	"github.com/overwinter-dev/overwinter/internal/session"
+)
+
+// Where the agent keeps the transcripts of subagents, below the directory of the session.
+const (
+	subagentDir    = "subagents"
+	subagentPrefix = "agent-"
+	metaSuffix     = ".meta.json"
+)
+
+// Parse reads the transcript of a session, <session>.jsonl, with <session>/subagents/agent-*.jsonl
+// and what *.meta.json says of them. Where there are several sessions, as behind a fork, they are
+// read as one, each line once. Lines that it does not understand are skipped; it never fails.
+func (Adapter) Parse(files []session.TranscriptFile) (conversation.Conversation, error) {
+	p := parser{seen: map[string]struct{}{}, calls: map[string]*transcript{}, byID: map[string]*transcript{}}
+	var mains, others []*transcript
+	for _, f := range files {
+		switch id, kind := transcriptOf(f.Path); kind {
+		case metaFile:
+			p.transcript(id, &others).meta(f.Data)
+		case subagentFile:
+			p.transcript(id, &others).data = f.Data
+		case mainFile:
+			mains = append(mains, &transcript{id: conversation.Main, data: f.Data, begun: begun(f.Data)})
+		}
+	}
+	for _, t := range others {
+		if t.call != "" {
+			p.calls[t.call] = t
+		}
+	}
+	slices.SortStableFunc(mains, func(a, b *transcript) int { return a.begun.Compare(b.begun) })
+	for _, m := range mains {
+		p.main(m.data)
+	}
+	// Subagents whose call is not in the transcript, in the order in which they began.
+	for _, t := range others {
+		t.begun = begun(t.data)
+	}
+	slices.SortStableFunc(others, func(a, b *transcript) int {
+		return cmp.Or(a.begun.Compare(b.begun), strings.Compare(a.id, b.id))
+	})
+	for _, t := range others {
+		p.subagent(t, "", t.begun)
+	}
+	return p.folder.Conversation(), nil
+}
+
+// transcript is a file of a subagent, or of a session.
+type transcript struct {
+	id       string
+	call     string // id of the call that started it
+	finished bool
+	data     []byte
+	begun    time.Time
+	read     bool
+}
+
+type fileKind int
+
+const (
+	otherFile fileKind = iota
+	mainFile
+	subagentFile
+	metaFile
+)
+
+// transcriptOf says what a file is, and the id of the subagent that it is about.
+func transcriptOf(name string) (string, fileKind) {
+	base := path.Base(name)
+	sub := slices.Contains(strings.Split(path.Dir(name), "/"), subagentDir)
+	if id, ok := strings.CutPrefix(base, subagentPrefix); ok && (sub || strings.HasSuffix(id, metaSuffix)) {
+		if id, ok := strings.CutSuffix(id, metaSuffix); ok {
+			return id, metaFile
+		}
+		if id, ok := strings.CutSuffix(id, ".jsonl"); ok {
+			return id, subagentFile
+		}
+		return "", otherFile
+	}
+	if strings.HasSuffix(base, ".jsonl") {
+		return "", mainFile
+	}
+	return "", otherFile
+}
+
+// meta reads what the agent notes of a subagent.
+func (t *transcript) meta(data []byte) {
+	fields(data, func(key, value []byte) {
+		switch string(key) {
+		case "toolUseId":
+			t.call = text(value)
+		case "finished":
+			t.finished = isTrue(value)
+		}
+	})
+}
+
+// begun is the time of the first line that has one.
+func begun(data []byte) time.Time {
+	for raw := range bytes.Lines(data) {
+		if l, ok := decode(raw); ok && len(l.at) > 2 {
+			return l.time(time.Time{})
+		}
+	}
+	return time.Time{}
+}
+
+type parser struct {
+	folder conversation.Folder
+	seen   map[string]struct{}    // uuids of lines
+	calls  map[string]*transcript // by the call that started them
+	byID   map[string]*transcript
+}
+
+// transcript returns the record of a subagent and makes it where it is new.
+func (p *parser) transcript(id string, all *[]*transcript) *transcript {
+	if t, ok := p.byID[id]; ok {
+		return t
+	}
+	t := &transcript{id: id}
+	p.byID[id] = t
+	*all = append(*all, t)
+	return t
+}
+
+// fileReader reads the lines of one file.
+type fileReader struct {
+	*parser
+	reader
+	at   time.Time // of the newest line
+	held []record  // a compaction, until it is known whether a command asked for it
+}
+
+func (p *parser) main(data []byte) {
+	f := fileReader{parser: p, reader: reader{Holding: true}}
+	f.read(data)
+}
+
+// subagent reads the transcript of a subagent where its call is, once.
+func (p *parser) subagent(t *transcript, call string, created time.Time) {
+	if t.read {
+		return
+	}
+	t.read = true
+	f := fileReader{parser: p}
+	f.first(t, call, created)
+	f.read(t.data)
+}
+
+// first shows what the subagent was asked, as the stream does when it is started.
+func (f *fileReader) first(t *transcript, call string, created time.Time) {
+	for raw := range bytes.Lines(t.data) {
+		l, ok := decode(raw)
+		if !ok || !is(l.kind, "user") {
+			continue
+		}
+		if prompt := words(decodeMessage(l.message).content); prompt != "" && !l.isMeta {
+			f.fold(f.enters(subagent{ID: t.id, ToolUseID: call}, prompt, created))
+			f.seen[string(l.uuid)] = struct{}{}
+		}
+		return
+	}
+}
+
+func (f *fileReader) read(data []byte) {
+	for raw := range bytes.Lines(data) {
+		l, ok := decode(raw)
+		if !ok {
+			continue
+		}
+		switch string(l.kind[1 : len(l.kind)-1]) {
+		case "assistant", "user", "system", "attachment":
+		default:
+			continue
+		}
+		if len(l.uuid) > 2 {
+			if _, ok := f.seen[string(l.uuid)]; ok {
+				continue
+			}
+			f.seen[string(l.uuid)] = struct{}{}
+		}
+		f.at = l.time(f.at)
+		f.line(l)
+	}
+	f.unhold()
+	f.finish()
+}
+
+// line reads one line of a transcript.
+func (f *fileReader) line(l record) {
+	if len(f.held) > 0 && !f.hold(l) {
+		return
+	}
+	switch {
+	case is(l.kind, "assistant"):
+		f.fold(f.assistant(l, f.at))
+		f.children(l)
+	case is(l.kind, "user"):
+		f.launched(l)
+		f.fold(f.user(l, f.at))
+	case is(l.kind, "attachment"):
+		if q := queued(l); len(q.uuid) > 0 {
+			f.fold(f.user(q, f.at))
+		}
+	case is(l.subtype, "compact_boundary"):
+		f.held = append(f.held, l)
+	case is(l.subtype, "api_error"):
+		f.failed(l)
+	case is(l.subtype, "local_command"):
+		if words, ok := printed(text(l.content)); ok {
+			f.fold(f.system(f.conversationOf(l), text(l.uuid), "command_output", words, l, f.at))
+		}
+	}
+}
+
+// hold keeps a compaction back until the command that asked for it has been shown; the transcript
+// has them the other way round. It reports whether the line is still to be read.
+func (f *fileReader) hold(l record) bool {
+	switch {
+	case l.isSummary:
+		f.held = append(f.held, l)
+		return false
+	case l.isMeta, is(l.kind, "attachment"):
+		return true
+	case is(l.kind, "user") && opens(words(decodeMessage(l.message).content), commandTag):
+		f.fold(f.user(l, f.at))
+		f.unhold()
+		return false
+	}
+	f.unhold()
+	return true
+}
+
+func (f *fileReader) unhold() {
+	for _, l := range f.held {
+		if l.isSummary {
+			f.fold(f.user(l, f.at))
+		} else {
+			f.fold(f.compacted(l, f.at))
+		}
+	}
+	f.held = nil
+}
+
+// failed reads that a request to the model failed and was sent again.
+func (f *fileReader) failed(l record) {
+	var attempt, limit, status []byte
+	fields(l.raw, func(key, value []byte) {
+		switch string(key) {
+		case "retryAttempt":
+			attempt = value
+		case "maxRetries":
+			limit = value
+		case "error":
+			status = field(value, "status")
+		}
+	})
+	if len(attempt) == 0 {
+		return
+	}
+	f.fold(f.retried(l, string(attempt), string(limit), string(status), f.at))
+}
+
+// children reads the subagents that an assistant line calls.
+func (f *fileReader) children(l record) {
+	elements(decodeMessage(l.message).content, func(raw []byte) {
+		p := decodePart(raw)
+		if !p.isTool() {
+			return
+		}
+		if t, ok := f.calls[text(p.id)]; ok {
+			f.child(t, text(p.id))
+		}
+	})
+}
+
+// launched reads the subagent that a result names, where nothing else has said whose call it was.
+func (f *fileReader) launched(l record) {
+	result := field(l.raw, "toolUseResult")
+	if len(result) == 0 || result[0] != '{' {
+		return
+	}
+	t, ok := f.byID[text(field(result, "agentId"))]
+	if !ok {
+		return
+	}
+	elements(decodeMessage(l.message).content, func(raw []byte) {
+		if p := decodePart(raw); p.isResult() {
+			f.child(t, text(p.toolUseID))
+		}
+	})
+}
+
+func (f *fileReader) child(t *transcript, call string) {
+	o := f.find(call)
+	if o == nil || o.Block.Type != conversation.Subagent || o.Block.SubagentID != "" {
+		return
+	}
+	f.fold(f.enters(subagent{ID: t.id, ToolUseID: call}, "", f.at))
+	f.parser.subagent(t, call, o.Block.CreatedAt)
+}
+
+// finish closes what is open: what its process died with, however many have come since.
+func (f *fileReader) finish() {
+	for _, a := range slices.Clone(f.Agents) {
+		if t, ok := f.byID[a.ID]; ok && t.finished {
+			if o := f.find(a.ToolUseID); o != nil {
+				f.fold([]conversation.Event{f.close(o, conversation.Success, f.at)})
+			}
+		}
+	}
+	f.fold(f.cut(f.at))
+}
+
+func (f *fileReader) fold(events []conversation.Event) {
+	for _, e := range events {
+		f.folder.Add(e)
+	}
+}

@@ -1,0 +1,478 @@
+package claude
+
+import (
+	"hash/fnv"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/overwinter-dev/overwinter/internal/conversation"
+)
+
+// maxRaw bounds what is kept of a line that was not understood, of stderr in a crash's message, and
+// of the agent's words for a failure.
+const maxRaw = 1 << 10
+
+// reader makes blocks of what the stream and the transcripts have in common, so that both sides
+// make the same ones.
+type reader struct {
+	ledger
+	Writing string            `json:"writing,omitempty"` // the newest message that the main model streamed
+	Of      map[string]string `json:"of,omitempty"`      // by conversation, the newest message …
+	Next    map[string]int    `json:"next,omitempty"`    // … and the place of its next part
+	Agents  []*subagent       `json:"agents,omitempty"`
+	// Holding: the message may have more parts, and results of its first ones wait in Held until it
+	// is whole. A call runs as soon as it is written, so its result can come before the next part;
+	// in which order, the transcript does not tell.
+	Holding bool                 `json:"holding,omitempty"`
+	Held    []conversation.Block `json:"held,omitempty"`
+	Current string               `json:"current,omitempty"` // the message whose parts were passed on last
+	// Last is the newest block of the main conversation that will stay.
+	Last      string `json:"last,omitempty"`
+	ToolCalls int64  `json:"toolCalls,omitempty"`
+}
+
+// subagent is one that is at work.
+type subagent struct {
+	ID         string `json:"id"`
+	ToolUseID  string `json:"toolUseId"`
+	Background bool   `json:"background,omitempty"`
+	// Prompt is a sum of what it was asked, until a line of its own has repeated it.
+	Prompt uint64 `json:"prompt,omitempty"`
+}
+
+// conversationOf says who speaks in a line.
+func (r *reader) conversationOf(l record) string {
+	if len(l.agent) > 2 {
+		return text(l.agent)
+	}
+	if len(l.parent) > 2 && l.parent[0] == '"' {
+		id := text(l.parent)
+		if a := r.agentOf(id); a != nil {
+			return a.ID
+		}
+		return id
+	}
+	return conversation.Main
+}
+
+// agentOf returns the subagent that a call has started, or nil.
+func (r *reader) agentOf(toolUseID string) *subagent {
+	for _, a := range r.Agents {
+		if a.ToolUseID == toolUseID {
+			return a
+		}
+	}
+	return nil
+}
+
+func (r *reader) kept(where, id string) {
+	if where == conversation.Main {
+		r.Last = id
+	}
+}
+
+// show adds a block that is there all at once.
+func (r *reader) show(where string, b conversation.Block, at time.Time) []conversation.Event {
+	if b.Status == "" {
+		b.Status = conversation.Complete
+	}
+	r.kept(where, b.ID)
+	return append(r.summarized(where, at), whole(where, b, at)...)
+}
+
+// add shows a block that is no part of a message, behind the results that wait.
+func (r *reader) add(where string, b conversation.Block, at time.Time) []conversation.Event {
+	return append(r.release(where, at), r.show(where, b, at)...)
+}
+
+// release shows the results that wait.
+func (r *reader) release(where string, at time.Time) []conversation.Event {
+	if where != conversation.Main || len(r.Held) == 0 {
+		return nil
+	}
+	var events []conversation.Event
+	for _, b := range r.Held {
+		events = append(events, r.show(where, b, at)...)
+	}
+	r.Held = nil
+	return events
+}
+
+func (r *reader) system(where, id, subtype, words string, l record, at time.Time) []conversation.Event {
+	return r.add(where, conversation.Block{
+		ID: id, Type: conversation.System, CreatedAt: l.time(at), Subtype: subtype, Message: words,
+	}, at)
+}
+
+// assistant reads a part, or several, that a model has finished.
+func (r *reader) assistant(l record, at time.Time) []conversation.Event {
+	m := decodeMessage(l.message)
+	where := r.conversationOf(l)
+	var events []conversation.Event
+	if l.apiError || l.localCommand || is(m.model, "<synthetic>") {
+		words := words(m.content)
+		switch {
+		case l.apiError:
+			events = r.void(where, at)
+			return append(events, r.system(where, text(l.uuid), "error", words, l, at)...)
+		case l.localCommand:
+			return r.system(where, text(l.uuid), "command_output", words, l, at)
+		case words == noReply:
+			return nil // said to the model alone, when a session goes on after a kill
+		}
+		return r.system(where, text(l.uuid), "notice", words, l, at)
+	}
+	if where == conversation.Main && r.Writing != "" && text(m.id) != r.Writing {
+		events = r.void(where, at)
+	}
+	if where == conversation.Main && text(m.id) != r.Current {
+		events = append(events, r.release(where, at)...)
+		r.Current = text(m.id)
+	}
+	n := 0
+	elements(m.content, func(raw []byte) {
+		events = append(events, r.part(where, l, m, decodePart(raw), n, at)...)
+		n++
+	})
+	if n == 0 && len(m.content) > 0 && m.content[0] == '"' {
+		events = append(events, r.part(where, l, m, part{raw: m.content, kind: []byte(`"text"`), text: m.content}, 0, at)...)
+	}
+	return events
+}
+
+// part reads the n-th part of an assistant line.
+func (r *reader) part(where string, l record, m message, p part, n int, at time.Time) []conversation.Event {
+	if p.isTool() {
+		return r.call(where, l, p, at)
+	}
+	b := conversation.Block{CreatedAt: l.time(at), Status: conversation.Complete}
+	switch {
+	case is(p.kind, "text"):
+		b.Type, b.Content = conversation.AssistantText, text(p.text)
+	case is(p.kind, "thinking"), is(p.kind, "redacted_thinking"):
+		b.Type, b.Content = conversation.Thinking, text(p.text)
+	case p.isResult(): // of a tool on the model's side
+		return r.result(where, r.partID(where, l, m, n), l, p, at)
+	default:
+		b.Type, b.Subtype, b.Message = conversation.System, "unparsed", bounded(p.raw, maxRaw)
+	}
+	if l.aborted && b.Type != conversation.System {
+		b.Status = conversation.Aborted
+	}
+	if where == conversation.Main && r.Writing != "" {
+		if o := r.streamed(m, b.Type); o != nil {
+			o.Block.Content, o.Block.CreatedAt, o.Text = b.Content, b.CreatedAt, nil
+			r.kept(where, o.Block.ID)
+			r.counted(where, m, o.Index+1)
+			return []conversation.Event{r.close(o, b.Status, at)}
+		}
+	}
+	b.ID = r.partID(where, l, m, n)
+	return r.show(where, b, at)
+}
+
+// streamed returns the oldest open block of that type of the message that is being written.
+func (r *reader) streamed(m message, kind conversation.BlockType) *openBlock {
+	id := text(m.id)
+	for _, o := range r.Open {
+		if o.Message != "" && o.Message == id && o.Block.Type == kind {
+			return o
+		}
+	}
+	return nil
+}
+
+// partID is the id of a block whose part was not streamed: in the main conversation the place of
+// the part in its message, which is what a stream shows first; in others the line's own.
+func (r *reader) partID(where string, l record, m message, n int) string {
+	if where != conversation.Main {
+		if n == 0 {
+			return text(l.uuid)
+		}
+		return text(l.uuid) + "/" + strconv.Itoa(n)
+	}
+	id := text(m.id)
+	index, err := strconv.Atoi(string(l.index))
+	if err == nil {
+		index += n
+	} else if r.Of[where] == id {
+		index = r.Next[where]
+	} else {
+		index = 0
+	}
+	r.counted(where, m, index+1)
+	return partID(id, index)
+}
+
+func partID(message string, index int) string { return message + "/" + strconv.Itoa(index) }
+
+func (r *reader) counted(where string, m message, next int) {
+	if r.Of == nil {
+		r.Of, r.Next = map[string]string{}, map[string]int{}
+	}
+	r.Of[where], r.Next[where] = text(m.id), next
+}
+
+// call reads a call of a tool or of a subagent, with its whole input.
+func (r *reader) call(where string, l record, p part, at time.Time) []conversation.Event {
+	id := text(p.id)
+	r.ToolCalls++
+	r.kept(where, id)
+	o := r.find(id)
+	var events []conversation.Event
+	if o == nil {
+		events = r.summarized(where, at)
+		o = &openBlock{Conversation: where, Block: toolBlock(id, text(p.name))}
+		o.Block.CreatedAt = l.time(at)
+		events = append(events, r.start(o, at))
+	}
+	o.Message, o.Index = "", 0
+	o.Block.CreatedAt, o.Block.Input, o.Block.Status = l.time(at), clone(p.input), conversation.Running
+	return append(events, update(o, conversation.Updates{Status: conversation.Running, Input: o.Block.Input}, at))
+}
+
+// toolBlock is the pending block of a call.
+func toolBlock(id, name string) conversation.Block {
+	b := conversation.Block{ID: id, Type: conversation.ToolUse, Status: conversation.Pending, Name: name, ToolUseID: id}
+	if name == "Agent" || name == "Task" {
+		b.Type, b.ToolUseID = conversation.Subagent, ""
+	}
+	return b
+}
+
+// user reads what a person or a tool has told the model.
+func (r *reader) user(l record, at time.Time) []conversation.Event {
+	m := decodeMessage(l.message)
+	where := r.conversationOf(l)
+	if l.isSummary || (l.isSynthetic && r.compaction(where) != nil) {
+		return r.summary(where, words(m.content), at)
+	}
+	var events []conversation.Event
+	results, others := 0, len(m.content) > 0 && m.content[0] == '"'
+	elements(m.content, func(raw []byte) {
+		p := decodePart(raw)
+		if !p.isResult() {
+			others = true
+			return
+		}
+		id := text(l.uuid)
+		if results > 0 {
+			id += "/" + strconv.Itoa(results)
+		}
+		results++
+		events = append(events, r.result(where, id, l, p, at)...)
+	})
+	if !others || l.isMeta || l.isSynthetic {
+		return events
+	}
+	id := text(l.uuid)
+	if results > 0 {
+		id += "/text"
+	}
+	return append(events, r.words(where, id, words(m.content), l, at)...)
+}
+
+// words reads a user line that is no result. Some of them no person wrote.
+func (r *reader) words(where, id, s string, l record, at time.Time) []conversation.Event {
+	if l.notice || opens(s, noticeTag) {
+		return r.notice(where, parseNotice(s), l, at)
+	}
+	if out, ok := printed(s); ok {
+		return r.system(where, id, "command_output", out, l, at)
+	}
+	if len(s) < 64 && len(s) >= len(interruptMark) && s[:len(interruptMark)] == interruptMark {
+		return r.system(where, id, "interrupted", s, l, at)
+	}
+	if where != conversation.Main {
+		for _, a := range r.Agents {
+			if a.ID == where && a.Prompt != 0 && a.Prompt == sum(s) {
+				a.Prompt = 0
+				return nil // shown when the subagent was started
+			}
+		}
+	}
+	return r.add(where, conversation.Block{
+		ID: id, Type: conversation.UserMessage, CreatedAt: l.time(at), Content: said(s),
+	}, at)
+}
+
+// result reads what a call came to.
+func (r *reader) result(where, id string, l record, p part, at time.Time) []conversation.Event {
+	call := text(p.toolUseID)
+	status := conversation.Success
+	switch {
+	case l.interrupted, p.isError && aborts(p.content):
+		status = conversation.Aborted
+	case p.isError:
+		status = conversation.Failed
+	}
+	var events []conversation.Event
+	if o := r.find(call); o != nil && !(status == conversation.Success && r.stays(o, l)) {
+		r.left(call)
+		events = append(events, r.close(o, status, at))
+	}
+	if l.interrupted {
+		return events // nobody saw it: it was made up when the session went on
+	}
+	b := conversation.Block{
+		ID: id, Type: conversation.ToolResult, Status: status, CreatedAt: l.time(at),
+		ToolUseID: call, Output: output(p.content), IsError: p.isError,
+	}
+	if r.Holding && where == conversation.Main {
+		r.Held = append(r.Held, b)
+		return events
+	}
+	return append(events, r.show(where, b, at)...)
+}
+
+// stays reports whether the call's subagent works on behind its result.
+func (r *reader) stays(o *openBlock, l record) bool {
+	if o.Block.Type != conversation.Subagent {
+		return false
+	}
+	a := r.agentOf(o.Block.ID)
+	return l.async || (a != nil && a.Background)
+}
+
+// aborts reports whether a result says that the user has broken its call off.
+func aborts(content []byte) bool {
+	const n = len(notAllowedMark) + 1
+	return len(content) > n && string(content[1:n]) == notAllowedMark
+}
+
+// notice reads the end of a background task.
+func (r *reader) notice(where string, n notice, l record, at time.Time) []conversation.Event {
+	if o := r.find(n.toolUseID); o != nil && o.Block.Type == conversation.Subagent {
+		r.left(n.toolUseID)
+		return []conversation.Event{r.close(o, outcome(n.status), at)}
+	}
+	if n.summary == "" || r.agentOf(n.toolUseID) != nil {
+		return nil
+	}
+	return r.system(where, "task/"+n.task, "task", n.summary, l, at)
+}
+
+// enters says which subagent a call has started. Prompt is what it was asked, when the line that
+// tells of its start has it.
+func (r *reader) enters(a subagent, prompt string, at time.Time) []conversation.Event {
+	created := at
+	o := r.find(a.ToolUseID)
+	var events []conversation.Event
+	if o != nil {
+		created = o.Block.CreatedAt
+		o.Block.SubagentID = a.ID
+		events = append(events, update(o, conversation.Updates{SubagentID: a.ID}, at))
+	}
+	if prompt != "" {
+		a.Prompt = sum(prompt)
+		events = append(events, whole(a.ID, conversation.Block{
+			ID: a.ID + "/prompt", Type: conversation.UserMessage, Status: conversation.Complete,
+			CreatedAt: created, Content: prompt,
+		}, at)...)
+	}
+	r.Agents = append(r.Agents, &a)
+	return events
+}
+
+// left forgets the subagent of a call.
+func (r *reader) left(toolUseID string) {
+	r.Agents = slices.DeleteFunc(r.Agents, func(a *subagent) bool { return a.ToolUseID == toolUseID })
+}
+
+// compacted opens the block of a compaction; the summary that follows closes it.
+func (r *reader) compacted(l record, at time.Time) []conversation.Event {
+	where := r.conversationOf(l)
+	events := append(r.release(where, at), r.summarized(where, at)...)
+	o := &openBlock{Conversation: where, Block: conversation.Block{
+		ID: text(l.uuid), Type: conversation.System, Status: conversation.Streaming, CreatedAt: l.time(at),
+		Subtype: "compaction", Message: "The conversation was compacted.",
+	}}
+	r.kept(where, o.Block.ID)
+	return append(events, r.start(o, at))
+}
+
+// compaction returns the open block of a compaction, or nil.
+func (r *reader) compaction(where string) *openBlock {
+	for _, o := range r.Open {
+		if o.Block.Subtype == "compaction" && o.Conversation == where {
+			return o
+		}
+	}
+	return nil
+}
+
+// summary closes a compaction with what is left of the conversation.
+func (r *reader) summary(where, words string, at time.Time) []conversation.Event {
+	o := r.compaction(where)
+	if o == nil {
+		return nil
+	}
+	o.Block.Message = words
+	return []conversation.Event{r.close(o, conversation.Complete, at)}
+}
+
+// summarized closes a compaction that no summary followed, before anything else is said.
+func (r *reader) summarized(where string, at time.Time) []conversation.Event {
+	if o := r.compaction(where); o != nil {
+		return []conversation.Event{r.close(o, conversation.Complete, at)}
+	}
+	return nil
+}
+
+// retried shows that a request to the model failed and is sent again.
+func (r *reader) retried(l record, attempt, limit, status string, at time.Time) []conversation.Event {
+	where := r.conversationOf(l)
+	if where != conversation.Main {
+		return nil // of a subagent: the stream does not say whose
+	}
+	words := "A request to the model failed"
+	if status != "" && status != "null" {
+		words += " with status " + status
+	}
+	words += "; attempt " + attempt + " of " + limit + " to send it again."
+	id := r.Last + "/retry/" + attempt
+	events := r.system(where, id, "retry", words, l, at)
+	r.Last = id[:len(id)-len("/retry/")-len(attempt)]
+	return events
+}
+
+// void takes back what a model was writing when its message was given up: another attempt, or an
+// error, follows.
+func (r *reader) void(where string, at time.Time) []conversation.Event {
+	return r.voidFrom(where, 0, at)
+}
+
+func (r *reader) voidFrom(where string, index int, at time.Time) []conversation.Event {
+	var events []conversation.Event
+	for _, o := range slices.Clone(r.Open) {
+		if o.Message != "" && o.Conversation == where && o.Index >= index {
+			events = append(events, r.remove(o, at))
+		}
+	}
+	return events
+}
+
+// cut closes what is open, the innermost first: a subagent ends before its block.
+func (r *reader) cut(at time.Time) []conversation.Event {
+	events := r.release(conversation.Main, at)
+	for len(r.Open) > 0 {
+		switch o := r.Open[len(r.Open)-1]; {
+		case o.Block.Type == conversation.UserMessage:
+			events = append(events, r.remove(o, at)) // the agent never read it
+		case o.Block.Type == conversation.System:
+			events = append(events, r.close(o, conversation.Complete, at))
+		default:
+			events = append(events, r.close(o, conversation.Aborted, at))
+		}
+	}
+	r.Agents = nil
+	return events
+}
+
+// sum tells texts apart; never 0.
+func sum(s string) uint64 {
+	h := fnv.New64a()
+	h.Write([]byte(s)) //nolint:errcheck // never fails
+	return h.Sum64() | 1
+}

@@ -1,0 +1,328 @@
+package claude
+
+import (
+	"bytes"
+	"encoding/json"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/overwinter-dev/overwinter/internal/conversation"
+)
+
+// record is one line of the stream or of a transcript, opened as far as both have it. Its fields
+// are raw JSON inside the line. The two name some things differently; here they have one name.
+type record struct {
+	raw     []byte
+	kind    []byte // type
+	subtype []byte
+	uuid    []byte
+	at      []byte // timestamp
+	agent   []byte // agent_id, agentId: the subagent that speaks
+	parent  []byte // parent_tool_use_id: the call that the subagent answers
+	message []byte // user, assistant
+	content []byte // system lines of a transcript
+	event   []byte // stream_event
+	body    []byte // attachment, request, response, entries: what the type is about
+
+	index        []byte // apiBlockIndex: the place of an assistant line's block in its message
+	isMeta       bool   // written for the model, by no person
+	isReplay     bool   // the agent has read what was written to its stdin
+	isSynthetic  bool   // user line that the agent made
+	isSummary    bool   // what a compaction has left of the conversation
+	aborted      bool   // assistant: broken off by an interrupt
+	apiError     bool   // assistant: the model's server failed
+	localCommand bool   // assistant: the output of a command such as /cost
+	notice       bool   // user: a background task has ended
+	interrupted  bool   // user: the result of a call that died with its process, made up later
+	async        bool   // user: the result says that the subagent works on in the background
+}
+
+// decode opens a line. It reports false where the line is not a JSON object with a type.
+func decode(line []byte) (record, bool) {
+	r := record{raw: line}
+	ok := fields(line, func(key, value []byte) {
+		switch string(key) {
+		case "type":
+			r.kind = value
+		case "subtype":
+			r.subtype = value
+		case "uuid":
+			r.uuid = value
+		case "timestamp":
+			r.at = value
+		case "agent_id", "agentId":
+			r.agent = value
+		case "parent_tool_use_id":
+			r.parent = value
+		case "message":
+			r.message = value
+		case "content":
+			r.content = value
+		case "event":
+			r.event = value
+		case "attachment", "request", "response", "entries":
+			r.body = value
+		case "apiBlockIndex":
+			r.index = value
+		case "isMeta":
+			r.isMeta = isTrue(value)
+		case "isReplay":
+			r.isReplay = isTrue(value)
+		case "isSynthetic":
+			r.isSynthetic = isTrue(value)
+		case "isCompactSummary":
+			r.isSummary = isTrue(value)
+		case "aborted", "isAbortedMidStream":
+			r.aborted = isTrue(value)
+		case "is_api_error_message", "isApiErrorMessage":
+			r.apiError = isTrue(value)
+		case "local_command_source":
+			r.localCommand = len(value) > 0 && value[0] == '"'
+		case "origin":
+			r.notice = is(field(value, "kind"), "task-notification")
+		case "toolDenialKind":
+			r.interrupted = is(value, "interrupted")
+		case "tool_use_result", "toolUseResult":
+			r.async = bytes.HasPrefix(value, []byte(`{"isAsync":true`)) || (value[0] == '{' && isTrue(field(value, "isAsync")))
+		}
+	})
+	return r, ok && len(r.kind) > 2 && r.kind[0] == '"'
+}
+
+// time is when the line says it was written, or else at.
+func (r record) time(at time.Time) time.Time {
+	if len(r.at) > 2 {
+		if t, err := time.Parse(time.RFC3339, string(r.at[1:len(r.at)-1])); err == nil {
+			return t.UTC()
+		}
+	}
+	return at.UTC()
+}
+
+// message is the part of a user or assistant line that the model's API knows.
+type message struct {
+	id      []byte
+	model   []byte
+	content []byte // a string or an array of parts
+}
+
+func decodeMessage(raw []byte) message {
+	var m message
+	fields(raw, func(key, value []byte) {
+		switch string(key) {
+		case "id":
+			m.id = value
+		case "model":
+			m.model = value
+		case "content":
+			m.content = value
+		}
+	})
+	return m
+}
+
+// part is one element of a message's content.
+type part struct {
+	raw       []byte
+	kind      []byte // type
+	text      []byte // text, thinking
+	id        []byte // tool_use
+	name      []byte
+	input     []byte
+	toolUseID []byte // tool_result
+	content   []byte
+	isError   bool
+}
+
+func decodePart(raw []byte) part {
+	p := part{raw: raw}
+	fields(raw, func(key, value []byte) {
+		switch string(key) {
+		case "type":
+			p.kind = value
+		case "text", "thinking":
+			p.text = value
+		case "id":
+			p.id = value
+		case "name":
+			p.name = value
+		case "input":
+			p.input = value
+		case "tool_use_id":
+			p.toolUseID = value
+		case "content":
+			p.content = value
+		case "is_error":
+			p.isError = isTrue(value)
+		}
+	})
+	return p
+}
+
+// isTool reports whether the part is a call, of a tool here or on the model's side.
+func (p part) isTool() bool {
+	return is(p.kind, "tool_use") || is(p.kind, "server_tool_use") || is(p.kind, "mcp_tool_use")
+}
+
+// isResult reports whether the part is what a call came to.
+func (p part) isResult() bool {
+	return bytes.HasSuffix(p.kind, []byte(`tool_result"`)) && len(p.toolUseID) > 2
+}
+
+// words are the texts of a message's content; images and the like are named. Results are left out.
+func words(content []byte) string {
+	if len(content) > 0 && content[0] == '"' {
+		return text(content)
+	}
+	var out []string
+	elements(content, func(raw []byte) {
+		switch p := decodePart(raw); {
+		case is(p.kind, "text"):
+			out = append(out, text(p.text))
+		case !p.isResult():
+			out = append(out, describe(raw))
+		}
+	})
+	return strings.Join(out, "\n")
+}
+
+// describe names a part that is no text.
+func describe(raw []byte) string {
+	kind, size := "attachment", 0
+	fields(raw, func(key, value []byte) {
+		switch string(key) {
+		case "type":
+			kind = text(value)
+		case "source":
+			if t := field(value, "media_type"); len(t) > 2 {
+				kind += " " + text(t)
+			}
+			size = len(field(value, "data"))
+		}
+	})
+	if size > 0 {
+		return "[" + kind + ", " + strconv.Itoa(size/4*3) + " bytes]"
+	}
+	return "[" + kind + "]"
+}
+
+// output is the content of a tool result as a block keeps it: the agent's own JSON, with the bytes
+// of images left out.
+func output(content []byte) json.RawMessage {
+	if len(content) == 0 || content[0] != '[' || !bytes.Contains(content, []byte(`"base64"`)) {
+		return clone(content)
+	}
+	var out []byte
+	ok := elements(content, func(raw []byte) {
+		out = append(out, ',')
+		if source := field(raw, "source"); is(field(source, "type"), "base64") {
+			out = appendWithout(out, raw, source)
+			return
+		}
+		out = append(out, raw...)
+	})
+	if !ok || len(out) == 0 {
+		return clone(content)
+	}
+	out[0] = '['
+	return append(out, ']')
+}
+
+// appendWithout writes a part whose source is described instead of carried.
+func appendWithout(out, raw, source []byte) []byte {
+	at := bytes.Index(raw, source)
+	out = append(out, raw[:at]...)
+	out = append(out, `{"type":"omitted","media_type":`...)
+	if t := field(source, "media_type"); len(t) > 2 {
+		out = append(out, t...)
+	} else {
+		out = append(out, "null"...)
+	}
+	out = append(out, `,"bytes":`...)
+	out = strconv.AppendInt(out, int64(len(field(source, "data"))/4*3), 10)
+	return append(append(out, '}'), raw[at+len(source):]...)
+}
+
+// What the agent writes into user lines for itself.
+const (
+	interruptMark  = "[Request interrupted by user"
+	notAllowedMark = "The user doesn't want to proceed with this tool use."
+	noReply        = "No response requested."
+	stdoutTag      = "local-command-stdout"
+	stderrTag      = "local-command-stderr"
+	commandTag     = "command-name"
+	noticeTag      = "task-notification"
+)
+
+// tagged returns what stands between <name> and </name> in s, and whether both are there.
+func tagged(s, name string) (string, bool) {
+	_, rest, ok := strings.Cut(s, "<"+name+">")
+	if !ok {
+		return "", false
+	}
+	inside, _, ok := strings.Cut(rest, "</"+name+">")
+	return inside, ok
+}
+
+// opens reports whether s begins with <name>.
+func opens(s, name string) bool {
+	return len(s) > len(name)+1 && s[0] == '<' && s[1:1+len(name)] == name && s[1+len(name)] == '>'
+}
+
+// said is a user line as the person wrote it: a command is put back together.
+func said(s string) string {
+	if !opens(s, commandTag) {
+		return s
+	}
+	name, ok := tagged(s, commandTag)
+	if !ok {
+		return s
+	}
+	if args, _ := tagged(s, "command-args"); args != "" {
+		name += " " + args
+	}
+	return name
+}
+
+// printed is the output of a command such as /cost, and whether s is one.
+func printed(s string) (string, bool) {
+	for _, tag := range []string{stdoutTag, stderrTag} {
+		if opens(s, tag) {
+			if inside, ok := tagged(s, tag); ok {
+				return inside, true
+			}
+		}
+	}
+	return "", false
+}
+
+// notice is what the agent tells itself when a background task has ended.
+type notice struct {
+	task, toolUseID, status, summary string
+}
+
+func parseNotice(s string) notice {
+	var n notice
+	n.task, _ = tagged(s, "task-id")
+	n.toolUseID, _ = tagged(s, "tool-use-id")
+	n.status, _ = tagged(s, "status")
+	n.summary, _ = tagged(s, "summary")
+	return n
+}
+
+// outcome is the status that the end of a task gives its block.
+func outcome(status string) conversation.BlockStatus {
+	switch status {
+	case "completed":
+		return conversation.Success
+	case "failed":
+		return conversation.Failed
+	}
+	return conversation.Aborted // stopped, killed
+}
+
+// bounded is data as text of at most limit bytes.
+func bounded(data []byte, limit int) string {
+	return strings.ToValidUTF8(string(data[:min(len(data), limit)]), "\uFFFD")
+}

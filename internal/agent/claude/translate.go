@@ -1,0 +1,480 @@
+package claude
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/overwinter-dev/overwinter/internal/agent"
+	"github.com/overwinter-dev/overwinter/internal/conversation"
+)
+
+// translator reads the lines of one run.
+type translator struct {
+	run   agent.RunContext
+	state state
+	out   agent.Translation // of the frame that is being read
+}
+
+type state struct {
+	reader
+	turn
+	// Shown are the messages of people that this run has shown already: the agent repeats them.
+	Shown []string `json:"shown,omitempty"`
+	// Owed are messages that the agent has taken up and not repeated yet. They are opened before
+	// anything else is said, so that they stand where they belong.
+	Owed []string `json:"owed,omitempty"`
+	// Waiting are the questions that are open.
+	Waiting []waiting `json:"waiting,omitempty"`
+}
+
+type waiting struct {
+	ID        string `json:"id"`
+	ToolUseID string `json:"toolUseId"`
+}
+
+// maxShown bounds state.Shown; the agent repeats a message soon or never.
+const maxShown = 256
+
+// NewTranslator starts a run, or goes on from a state. Without a run id it reads every turn of a
+// stream as one.
+func (Adapter) NewTranslator(run agent.RunContext, from []byte) (agent.Translator, error) {
+	t := &translator{run: run}
+	if len(from) > 0 {
+		if err := json.Unmarshal(from, &t.state); err != nil {
+			return nil, fmt.Errorf("claude translator of run %s: state: %w", run.RunID, err)
+		}
+	}
+	return t, nil
+}
+
+// State returns what a later translator needs.
+func (t *translator) State() ([]byte, error) { return json.Marshal(&t.state) }
+
+// Translate reads one frame. What comes behind the end of the turn means nothing.
+func (t *translator) Translate(f agent.Frame) (agent.Translation, error) {
+	if t.state.Ended {
+		return agent.Translation{}, nil
+	}
+	t.out = agent.Translation{}
+	switch f.Stream {
+	case agent.Stdout:
+		t.line(f)
+	case agent.Exit:
+		t.exit(f)
+	}
+	out := t.out
+	t.out = agent.Translation{}
+	return out, nil
+}
+
+// Cut closes what is open.
+func (t *translator) Cut(at time.Time) []conversation.Event { return t.state.cut(at.UTC()) }
+
+func (t *translator) emit(events ...conversation.Event) {
+	t.out.Events = append(t.out.Events, events...)
+}
+
+// line reads a line of stdout.
+func (t *translator) line(f agent.Frame) {
+	at := f.At.UTC()
+	if len(bytes.TrimSpace(f.Data)) == 0 {
+		return
+	}
+	l, ok := decode(f.Data)
+	if !ok {
+		t.unparsed(f, at)
+		return
+	}
+	switch string(l.kind[1 : len(l.kind)-1]) {
+	case "stream_event":
+		t.partial(l, at)
+	case "assistant":
+		t.worked()
+		t.owed(at)
+		t.emit(t.state.assistant(l, at)...)
+	case "user":
+		t.user(l, at)
+	case "system":
+		t.system(f, l, at)
+	case "result":
+		t.result(l, at)
+	case "control_request":
+		t.asked(l)
+	case "control_cancel_request":
+		t.resolved(text(field(l.raw, "request_id")))
+	case "control_response":
+		t.responded(l)
+	case "command_lifecycle":
+		t.lifecycle(l, at)
+	case "transcript_mirror":
+		t.mirror(l, at)
+	case "rate_limit_event", "tool_progress", "tool_use_summary", "auth_status", "keep_alive", "prompt_suggestion":
+	default:
+		t.unparsed(f, at)
+	}
+}
+
+// unparsed keeps the beginning of a line that nobody here understands.
+func (t *translator) unparsed(f agent.Frame, at time.Time) {
+	t.emit(whole(conversation.Main, conversation.Block{
+		ID:   fmt.Sprintf("unparsed/%s/%d", t.run.RunID, f.No),
+		Type: conversation.System, Status: conversation.Complete, CreatedAt: at,
+		Subtype: "unparsed", Message: bounded(f.Data, maxRaw),
+	}, at)...)
+}
+
+// system reads a line about the session itself.
+func (t *translator) system(f agent.Frame, l record, at time.Time) {
+	if len(l.subtype) < 2 {
+		t.unparsed(f, at)
+		return
+	}
+	switch string(l.subtype[1 : len(l.subtype)-1]) {
+	case "init":
+		t.state.Begun = true
+		t.worked()
+		if model := field(l.raw, "model"); len(model) > 2 {
+			t.state.Model = text(model)
+		}
+	case "session_state_changed":
+		t.state.States = true
+		if is(field(l.raw, "state"), "idle") {
+			t.idle(at)
+		}
+	case "compact_boundary":
+		t.owed(at)
+		t.emit(t.state.compacted(l, at)...)
+	case "api_retry":
+		t.owed(at)
+		t.emit(t.state.retried(l, string(field(l.raw, "attempt")), string(field(l.raw, "max_retries")),
+			string(field(l.raw, "error_status")), at)...)
+	case "task_started":
+		t.started(l, at)
+	case "task_notification":
+		t.notified(l, at)
+	case "local_command":
+		if words, ok := printed(text(l.content)); ok {
+			t.owed(at)
+			t.emit(t.state.system(conversation.Main, text(l.uuid), "command_output", words, l, at)...)
+		}
+	case "status", "thinking_tokens", "task_progress", "task_updated", "background_tasks_changed",
+		"hook_started", "hook_progress", "hook_response", "files_persisted", "elicitation_complete":
+	default:
+		t.unparsed(f, at)
+	}
+}
+
+// started reads that a subagent has begun. Commands in the background begin in the same way; they
+// have no conversation.
+func (t *translator) started(l record, at time.Time) {
+	var a subagent
+	var kind, prompt []byte
+	fields(l.raw, func(key, value []byte) {
+		switch string(key) {
+		case "task_id":
+			a.ID = text(value)
+		case "tool_use_id":
+			a.ToolUseID = text(value)
+		case "is_backgrounded":
+			a.Background = isTrue(value)
+		case "task_type":
+			kind = value
+		case "prompt":
+			prompt = value
+		}
+	})
+	if !is(kind, "local_agent") || a.ID == "" || a.ToolUseID == "" || t.state.agentOf(a.ToolUseID) != nil {
+		return
+	}
+	t.emit(t.state.enters(a, text(prompt), at)...)
+}
+
+// notified reads that a background task has ended. A command in the foreground has no output file.
+func (t *translator) notified(l record, at time.Time) {
+	var n notice
+	file := ""
+	fields(l.raw, func(key, value []byte) {
+		switch string(key) {
+		case "task_id":
+			n.task = text(value)
+		case "tool_use_id":
+			n.toolUseID = text(value)
+		case "status":
+			n.status = text(value)
+		case "summary":
+			n.summary = text(value)
+		case "output_file":
+			file = text(value)
+		}
+	})
+	if o := t.state.find(n.toolUseID); o != nil && o.Block.Type == conversation.ToolUse {
+		return
+	}
+	if file == "" && t.state.find(n.toolUseID) == nil {
+		return
+	}
+	t.emit(t.state.notice(conversation.Main, n, l, at)...)
+}
+
+// user reads what a person or a tool told the model.
+func (t *translator) user(l record, at time.Time) {
+	where := t.state.conversationOf(l)
+	if where != conversation.Main {
+		t.emit(t.state.user(l, at)...)
+		return
+	}
+	id := text(l.uuid)
+	if l.isReplay && id == t.awaited() {
+		t.state.Replayed = true
+	}
+	if slices.Contains(t.state.Shown, id) {
+		return
+	}
+	if !l.isReplay {
+		t.worked()
+		t.owed(at)
+		t.emit(t.state.user(l, at)...)
+		t.answered(l)
+		return
+	}
+	t.shown(id)
+	if len(l.at) == 0 && !t.state.Begun {
+		return // known from before: it is acknowledged, and nothing comes of it
+	}
+	t.person(id, t.state.user(l, at), at)
+}
+
+// person shows a message that somebody wrote: in the place that was kept for it, or here.
+func (t *translator) person(id string, events []conversation.Event, at time.Time) {
+	t.state.Owed = slices.DeleteFunc(t.state.Owed, func(o string) bool { return o == id })
+	for i := range events {
+		switch d := events[i].Data.(type) {
+		case conversation.BlockStart:
+			if d.Block.ID == id && t.state.find(id) != nil {
+				continue // its place has been kept
+			}
+			events[i].Data = conversation.BlockStart{Block: t.signed(d.Block)}
+		case conversation.BlockComplete:
+			if o := t.state.find(d.Block.ID); o != nil {
+				t.state.forget(o)
+			}
+			events[i].Data = conversation.BlockComplete{Block: t.signed(d.Block)}
+		}
+		t.emit(events[i])
+	}
+}
+
+// signed says whose message a block is, if it is the prompt of this run.
+func (t *translator) signed(b conversation.Block) conversation.Block {
+	if t.run.RunID != "" && b.Type == conversation.UserMessage && b.ID == messageUUID(t.run.RunID, 0) {
+		b.PromptID, b.Author = t.run.PromptID, t.run.Author
+	}
+	return b
+}
+
+func (t *translator) shown(id string) {
+	if len(t.state.Shown) >= maxShown {
+		t.state.Shown = slices.Delete(t.state.Shown, 0, 1)
+	}
+	t.state.Shown = append(t.state.Shown, id)
+}
+
+// owed keeps a place for every message that the agent works on and has not repeated yet.
+func (t *translator) owed(at time.Time) {
+	for _, id := range t.state.Owed {
+		t.state.kept(conversation.Main, id)
+		t.emit(t.state.start(&openBlock{Conversation: conversation.Main, Block: t.signed(conversation.Block{
+			ID: id, Type: conversation.UserMessage, Status: conversation.Streaming, CreatedAt: at,
+		})}, at))
+	}
+	t.state.Owed = nil
+}
+
+// partial reads a piece of what the main model is writing. Pieces of subagents are not shown: they
+// come whole.
+func (t *translator) partial(l record, at time.Time) {
+	if len(l.parent) > 0 && l.parent[0] == '"' {
+		return
+	}
+	var e event
+	fields(l.event, e.set)
+	switch {
+	case is(e.kind, "content_block_delta"):
+		t.delta(e, at)
+	case is(e.kind, "message_start"):
+		id := text(field(e.message, "id"))
+		t.owed(at)
+		if id != t.state.Writing {
+			t.emit(t.state.void(conversation.Main, at)...)
+		}
+		t.emit(t.state.release(conversation.Main, at)...)
+		t.state.Writing, t.state.Holding = id, true
+	case is(e.kind, "content_block_start"):
+		t.opened(e, at)
+	case is(e.kind, "message_stop"):
+		from := 0
+		if abandoned := field(l.raw, "abandoned_blocks"); len(abandoned) > 0 {
+			from, _ = strconv.Atoi(string(field(abandoned, "from_block_index")))
+		}
+		t.emit(t.state.voidFrom(conversation.Main, from, at)...)
+		t.state.Holding = false
+		t.emit(t.state.release(conversation.Main, at)...)
+	}
+}
+
+// event is what a stream_event carries: an event of the model's own stream.
+type event struct {
+	kind, index, delta, block, message []byte
+}
+
+func (e *event) set(key, value []byte) {
+	switch string(key) {
+	case "type":
+		e.kind = value
+	case "index":
+		e.index = value
+	case "delta":
+		e.delta = value
+	case "content_block":
+		e.block = value
+	case "message":
+		e.message = value
+	}
+}
+
+// opened reads the start of a part.
+func (t *translator) opened(e event, at time.Time) {
+	index, err := strconv.Atoi(string(e.index))
+	if err != nil || t.state.Writing == "" || t.state.written([]byte(t.state.Writing), index) != nil {
+		return
+	}
+	p := decodePart(e.block)
+	o := &openBlock{
+		Conversation: conversation.Main, Message: t.state.Writing, Index: index,
+		Block: conversation.Block{ID: partID(t.state.Writing, index), Status: conversation.Streaming},
+	}
+	switch {
+	case is(p.kind, "text"):
+		o.Block.Type, o.Text = conversation.AssistantText, []byte(text(p.text))
+	case is(p.kind, "thinking"), is(p.kind, "redacted_thinking"):
+		o.Block.Type, o.Text = conversation.Thinking, []byte(text(p.text))
+	case p.isTool():
+		o.Block = toolBlock(text(p.id), text(p.name))
+	default:
+		return
+	}
+	o.Block.CreatedAt = at
+	if t.state.find(o.Block.ID) != nil {
+		return
+	}
+	t.worked()
+	t.owed(at)
+	t.emit(t.state.summarized(conversation.Main, at)...)
+	t.emit(t.state.start(o, at))
+}
+
+// delta reads more of a part. The input of a call is shown when it is whole.
+func (t *translator) delta(e event, at time.Time) {
+	var kind, words []byte
+	fields(e.delta, func(key, value []byte) {
+		switch string(key) {
+		case "type":
+			kind = value
+		case "text", "thinking":
+			words = value
+		}
+	})
+	if !is(kind, "text_delta") && !is(kind, "thinking_delta") {
+		return
+	}
+	index, err := strconv.Atoi(string(e.index))
+	if err != nil {
+		return
+	}
+	o := t.state.written([]byte(t.state.Writing), index)
+	if o == nil || (o.Block.Type != conversation.AssistantText && o.Block.Type != conversation.Thinking) {
+		return
+	}
+	delta := text(words)
+	if delta == "" {
+		return
+	}
+	o.Text = append(o.Text, delta...)
+	t.emit(conversation.Event{
+		Type: conversation.EventTextDelta, ConversationID: o.Conversation, At: at,
+		Data: conversation.TextDelta{BlockID: o.Block.ID, Delta: delta},
+	})
+}
+
+// mirror reads lines of the transcript, which come a little later. Of use are messages of people
+// that were not repeated, and titles.
+func (t *translator) mirror(l record, at time.Time) {
+	elements(l.body, func(raw []byte) {
+		e, ok := decode(raw)
+		switch {
+		case !ok:
+		case is(e.kind, "user") && t.state.conversationOf(e) == conversation.Main && !e.isMeta && !e.notice && !e.isSummary:
+			t.mirrored(e, at)
+		case is(e.kind, "attachment"):
+			t.mirrored(queued(e), at)
+		case is(e.kind, "ai-title"), is(e.kind, "custom-title"):
+			t.title(raw, at)
+		}
+	})
+}
+
+// mirrored shows a message of a person that the stream has not shown.
+func (t *translator) mirrored(l record, at time.Time) {
+	id := text(l.uuid)
+	if id == "" || slices.Contains(t.state.Shown, id) || field(l.raw, "toolUseResult") != nil {
+		return
+	}
+	events := t.state.user(l, at)
+	if len(events) == 0 {
+		return
+	}
+	if start, ok := events[0].Data.(conversation.BlockStart); !ok || start.Block.Type != conversation.UserMessage {
+		return
+	}
+	t.shown(id)
+	t.person(id, events, at)
+}
+
+func (t *translator) title(raw []byte, at time.Time) {
+	for _, name := range []string{"aiTitle", "customTitle", "title"} {
+		if title := text(field(raw, name)); title != "" {
+			t.emit(conversation.Event{
+				Type: conversation.EventTitle, At: at, Data: conversation.Title{Title: title},
+			})
+			return
+		}
+	}
+}
+
+// queued is the user line that a message became which somebody wrote while the agent worked. A
+// record without a uuid stands for any other attachment.
+func queued(l record) record {
+	if !is(field(l.body, "type"), "queued_command") {
+		return record{}
+	}
+	q := record{raw: l.raw, kind: []byte(`"user"`), uuid: l.uuid, at: l.at, agent: l.agent}
+	fields(l.body, func(key, value []byte) {
+		switch string(key) {
+		case "source_uuid":
+			if len(value) > 2 {
+				q.uuid = value
+			}
+		case "commandMode":
+			q.notice = is(value, "task-notification")
+		case "isMeta":
+			q.isMeta = isTrue(value)
+		case "prompt":
+			q.message = slices.Concat([]byte(`{"content":`), value, []byte(`}`))
+		}
+	})
+	return q
+}

@@ -1,0 +1,270 @@
+package claude
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/overwinter-dev/overwinter/internal/agent"
+	"github.com/overwinter-dev/overwinter/internal/conversation"
+	"github.com/overwinter-dev/overwinter/internal/session"
+)
+
+// Reasons of outcomes that only this agent has.
+const (
+	// reasonDelivered: the agent had the prompt before and will not go on with it.
+	reasonDelivered = "already_delivered"
+	reasonNoResult  = "the agent stopped without a result"
+)
+
+// maxContinues is how often a run asks the agent to go on with a prompt that it knows.
+const maxContinues = 8
+
+// turn is how far a run has come.
+type turn struct {
+	Model string        `json:"model,omitempty"`
+	Usage session.Usage `json:"usage,omitzero"`
+	Total float64       `json:"total,omitempty"` // what the agent says its session has cost
+	// States and Lifecycle: the agent tells when it is idle, and what becomes of each message.
+	States    bool `json:"states,omitempty"`
+	Lifecycle bool `json:"lifecycle,omitempty"`
+	Begun     bool `json:"begun,omitempty"` // it has told what it is going to work with
+	// The message that the run waits for has been taken up, repeated, worked on.
+	Taken    bool `json:"taken,omitempty"`
+	Replayed bool `json:"replayed,omitempty"`
+	Worked   bool `json:"worked,omitempty"`
+	// Result is what the newest result said.
+	Result      *verdict `json:"result,omitempty"`
+	Interrupted bool     `json:"interrupted,omitempty"`
+	Continues   int      `json:"continues,omitempty"`
+	Ended       bool     `json:"ended,omitempty"`
+}
+
+type verdict struct {
+	Outcome session.Outcome `json:"outcome"`
+	Reason  string          `json:"reason,omitempty"`
+}
+
+// awaited is the uuid of the message that the run waits for.
+func (t *translator) awaited() string {
+	if t.run.RunID == "" {
+		return ""
+	}
+	return messageUUID(t.run.RunID, t.state.Continues)
+}
+
+// worked notes that the agent does something about the message that the run waits for. What it did
+// before it took the message up belongs to something else.
+func (t *translator) worked() {
+	if t.state.Taken || t.state.Replayed {
+		t.state.Worked = true
+	}
+}
+
+// lifecycle reads what has become of a message.
+func (t *translator) lifecycle(l record, at time.Time) {
+	t.state.Lifecycle = true
+	var id, what []byte
+	fields(l.raw, func(key, value []byte) {
+		switch string(key) {
+		case "command_uuid":
+			id = value
+		case "state":
+			what = value
+		}
+	})
+	mine := t.run.RunID != "" && is(id, t.awaited())
+	switch {
+	case is(what, "started"):
+		if message := text(id); !slices.Contains(t.state.Shown, message) && !slices.Contains(t.state.Owed, message) && t.state.find(message) == nil {
+			t.state.Owed = append(t.state.Owed, message)
+		}
+		t.state.Taken = t.state.Taken || mine
+	case is(what, "completed") && mine:
+		t.known(at)
+	case is(what, "cancelled") && mine && t.state.Result == nil:
+		t.state.Result = &verdict{Outcome: session.OutcomeCancelled, Reason: session.ReasonAborted}
+	}
+}
+
+// known asks the agent to go on when it has only acknowledged the message: it had begun with it
+// before, and died. It reports whether that was so.
+func (t *translator) known(at time.Time) bool {
+	if !t.state.Replayed || t.state.Taken || t.state.Worked || t.state.Result != nil {
+		return false
+	}
+	if t.state.Continues == maxContinues {
+		t.end(verdict{Outcome: session.OutcomeUnknown, Reason: reasonDelivered}, at)
+		return true
+	}
+	t.state.Continues++
+	t.state.Replayed = false
+	input, err := userLine(t.awaited(), "Continue.")
+	if err != nil {
+		panic(fmt.Sprintf("claude: encode a message of ours: %v", err)) // strings always encode
+	}
+	t.out.Input = input
+	return true
+}
+
+// result reads how a stretch of work ended. There are several in a turn whose subagents work in the
+// background.
+func (t *translator) result(l record, at time.Time) {
+	var words, errs, subtype, reason, usage, models, total []byte
+	isError := false
+	fields(l.raw, func(key, value []byte) {
+		switch string(key) {
+		case "subtype":
+			subtype = value
+		case "is_error":
+			isError = isTrue(value)
+		case "result":
+			words = value
+		case "errors":
+			errs = value
+		case "terminal_reason":
+			reason = value
+		case "usage":
+			usage = value
+		case "model_usage_since_last_result":
+			models = value
+		case "total_cost_usd":
+			total = value
+		}
+	})
+	t.spent(usage, models, total, at)
+	if t.run.RunID != "" && t.state.Lifecycle && !t.state.Taken && !t.state.Replayed {
+		return // of something that was under way before
+	}
+	t.worked()
+	v := verdict{Outcome: session.OutcomeCompleted}
+	switch {
+	case strings.HasPrefix(text(reason), "aborted"):
+		v = verdict{Outcome: session.OutcomeCancelled, Reason: session.ReasonAborted}
+	case isError, strings.HasPrefix(text(subtype), "error"):
+		v = verdict{Outcome: session.OutcomeFailed, Reason: failure(words, errs, subtype)}
+	}
+	t.state.Result = &v
+	if !t.state.States && !t.background() {
+		t.end(v, at)
+	}
+}
+
+// failure is why a turn failed, in the agent's words.
+func failure(words, errs, subtype []byte) string {
+	said := strings.TrimSpace(text(words))
+	if said == "" {
+		var all []string
+		elements(errs, func(e []byte) { all = append(all, text(e)) })
+		said = strings.TrimSpace(strings.Join(all, "; "))
+	}
+	if said == "" {
+		said = text(subtype)
+	}
+	return bounded([]byte(said), maxRaw)
+}
+
+// background reports whether subagents work on.
+func (t *translator) background() bool {
+	return slices.ContainsFunc(t.state.Agents, func(a *subagent) bool { return a.Background })
+}
+
+// spent adds up what the run has used.
+func (t *translator) spent(usage, models, total []byte, at time.Time) {
+	sum := number(total)
+	if len(models) > 0 {
+		fields(models, func(_, model []byte) { t.use(model) })
+	} else {
+		t.use(usage)
+		t.state.Usage.CostUSD += max(0, sum-t.state.Total)
+	}
+	t.state.Total = sum
+	t.emit(t.metadata(at))
+}
+
+// use adds the tokens, and the cost where it is told, of one model.
+func (t *translator) use(usage []byte) {
+	u := &t.state.Usage
+	fields(usage, func(key, value []byte) {
+		switch string(key) {
+		case "inputTokens", "cacheReadInputTokens", "cacheCreationInputTokens",
+			"input_tokens", "cache_read_input_tokens", "cache_creation_input_tokens":
+			u.InputTokens += int64(number(value))
+		case "outputTokens", "output_tokens":
+			u.OutputTokens += int64(number(value))
+		case "costUSD":
+			u.CostUSD += number(value)
+		}
+	})
+}
+
+func (t *translator) metadata(at time.Time) conversation.Event {
+	u := t.state.Usage
+	return conversation.Event{
+		Type: conversation.EventMetadataUpdate, ConversationID: conversation.Main, At: at,
+		Data: conversation.MetadataUpdate{
+			Usage:   conversation.Usage{InputTokens: u.InputTokens, OutputTokens: u.OutputTokens},
+			CostUSD: u.CostUSD, Model: t.state.Model,
+		},
+	}
+}
+
+// idle reads that the agent has nothing more to do.
+func (t *translator) idle(at time.Time) {
+	switch {
+	case t.known(at):
+	case t.state.Result != nil:
+		t.end(*t.state.Result, at)
+	case t.state.Taken || t.state.Worked:
+		t.end(verdict{Outcome: session.OutcomeFailed, Reason: reasonNoResult}, at)
+	}
+}
+
+// exit reads that the process has ended.
+func (t *translator) exit(f agent.Frame) {
+	at := f.At.UTC()
+	report, err := agent.ParseExit(f.Data)
+	if err != nil {
+		report = agent.ExitReport{Code: -1, Stderr: "the exit report cannot be read"}
+	}
+	if report.Interrupted {
+		t.end(verdict{Outcome: session.OutcomeCancelled, Reason: session.ReasonAborted}, at)
+		return
+	}
+	t.end(verdict{Outcome: session.OutcomeFailed, Reason: session.ReasonAgentCrashed}, at)
+	t.emit(conversation.Event{
+		Type: conversation.EventError, At: at,
+		Data: conversation.Problem{Code: session.ReasonAgentCrashed, Message: crashMessage(report)},
+	})
+}
+
+// end closes what is open and ends the turn.
+func (t *translator) end(v verdict, at time.Time) {
+	if t.state.Interrupted && v.Outcome != session.OutcomeUnknown {
+		v = verdict{Outcome: session.OutcomeCancelled, Reason: session.ReasonAborted}
+	}
+	for _, w := range t.state.Waiting {
+		t.out.Resolved = append(t.out.Resolved, w.ID)
+	}
+	t.emit(t.state.cut(at)...)
+	t.emit(t.metadata(at))
+	usage := t.state.Usage
+	usage.ToolCalls = t.state.ToolCalls
+	t.out.End = &agent.TurnEnd{Outcome: v.Outcome, Reason: v.Reason, Usage: usage, Model: t.state.Model}
+	t.state = state{turn: turn{Ended: true}}
+}
+
+func crashMessage(r agent.ExitReport) string {
+	msg := fmt.Sprintf("the agent ended with exit code %d in the middle of a turn", r.Code)
+	if r.Signal != "" {
+		msg = fmt.Sprintf("the agent was ended by a signal (%s) in the middle of a turn", r.Signal)
+	}
+	if said := strings.TrimSpace(r.Stderr); said != "" {
+		if over := len(said) - maxRaw; over > 0 {
+			said = strings.ToValidUTF8(said[over:], "")
+		}
+		msg += ": " + said
+	}
+	return msg
+}
