@@ -56,6 +56,8 @@ func TestNamesAreUniqueAmongRunningSandboxes(t *testing.T) {
 func TestOneOfManyCreatesGetsTheName(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
+	_, err := b.image.Build(b.ctx, b.app, nil) // the SDK's images are not safe to share before that
+	require.NoError(t, err)
 	var mu sync.Mutex
 	var won []*modal.Sandbox
 	var g errgroup.Group
