@@ -25,7 +25,7 @@ func (c *Control) CreateSandbox(ctx context.Context, in SandboxRequest) (Sandbox
 		return SandboxReady{}, err
 	}
 	if err := c.furnish(ctx, in.SessionID, sb); err != nil {
-		return SandboxReady{}, c.lostOr(ctx, sb, err)
+		return SandboxReady{}, c.spentOr(ctx, in, sb, err)
 	}
 	return ready, nil
 }
@@ -69,12 +69,12 @@ func (c *Control) RestoreSandbox(ctx context.Context, in SandboxRequest) (Sandbo
 	}
 	if bundle.ID == "" { // it never got as far as a bundle: as new
 		if err := c.furnish(ctx, in.SessionID, sb); err != nil {
-			return SandboxReady{}, c.lostOr(ctx, sb, err)
+			return SandboxReady{}, c.spentOr(ctx, in, sb, err)
 		}
 	}
 	receipt, err := c.bringBack(ctx, sb, bundle, fresh)
 	if err != nil {
-		return SandboxReady{}, c.lostOr(ctx, sb, err)
+		return SandboxReady{}, c.spentOr(ctx, in, sb, err)
 	}
 	ready.Receipt = &receipt
 	if receipt.Kind == session.ReceiptFull {
@@ -135,7 +135,7 @@ func (w *work) start(ctx context.Context, in SandboxRequest, image string) (Sand
 		return SandboxReady{}, nil, err
 	}
 	if err := w.awake(ctx, sb, in.SessionID, in.Generation, 30*time.Second); err != nil {
-		return SandboxReady{}, nil, w.notAwake(ctx, in.SessionID, in.Generation, sb, err)
+		return SandboxReady{}, nil, w.notAwake(ctx, in, sb, err)
 	}
 	if err := w.Store.SandboxRecord(ctx, in.SessionID, in.Generation, sb.ID(), session.SandboxReady, deadline); err != nil {
 		return SandboxReady{}, nil, stored(err)
@@ -143,14 +143,27 @@ func (w *work) start(ctx context.Context, in SandboxRequest, image string) (Sand
 	return SandboxReady{Generation: in.Generation, SandboxID: sb.ID(), Deadline: deadline}, sb, nil
 }
 
-// notAwake ends a sandbox whose runner never answered: the next generation gets
-// another.
-func (w *work) notAwake(ctx context.Context, sessionID string, generation int64, sb *sandbox.Sandbox, cause error) error {
+// notAwake ends a sandbox whose runner never answered.
+func (w *work) notAwake(ctx context.Context, in SandboxRequest, sb *sandbox.Sandbox, cause error) error {
 	cause = fmt.Errorf("the runner of sandbox %s does not answer: %w", sb.ID(), cause)
-	row := session.SandboxRow{SessionID: sessionID, Generation: generation, SandboxID: sb.ID()}
+	return w.spent(ctx, in, sb, "its runner does not answer", cause)
+}
+
+// spentOr is lostOr for a sandbox that its session does not use yet: nothing of
+// it is missed, and another takes its place.
+func (w *work) spentOr(ctx context.Context, in SandboxRequest, sb *sandbox.Sandbox, err error) error {
+	if err = w.lostOr(ctx, sb, err); TypeOf(err) != SandboxLost {
+		return err
+	}
+	return w.spent(ctx, in, sb, "it was lost before it was used", err)
+}
+
+// spent ends a sandbox that never came to use: the next generation gets another.
+func (w *work) spent(ctx context.Context, in SandboxRequest, sb *sandbox.Sandbox, reason string, cause error) error {
+	row := session.SandboxRow{SessionID: in.SessionID, Generation: in.Generation, SandboxID: sb.ID()}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 30*time.Second)
 	defer cancel()
-	if err := w.end(ctx, row, "its runner does not answer"); err != nil {
+	if err := w.end(ctx, row, reason); err != nil {
 		return errors.Join(cause, err)
 	}
 	return final(GenerationSpent, cause)

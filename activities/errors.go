@@ -18,7 +18,7 @@ const (
 	// the agent got the prompt, or how far it came, cannot be told.
 	DeliveryUnknown = "DeliveryUnknown"
 	// GenerationSpent: the generation cannot have a sandbox any more, because its
-	// name belongs to something that is not ours or its sandbox never came alive.
+	// name belongs to something that is not ours or its sandbox never came to use.
 	// The next generation can.
 	GenerationSpent = "GenerationSpent"
 	// Refused: the provider or the store will never accept this.

@@ -1,0 +1,53 @@
+package activities_test
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/overwinter-dev/overwinter/activities"
+	"github.com/overwinter-dev/overwinter/internal/sandbox/driver"
+	"github.com/overwinter-dev/overwinter/internal/session"
+)
+
+// TestASandboxThatIsLostInARestoreSpendsItsGeneration: nothing of the session is
+// lost with it, so it is no failure of the session's. The next generation is
+// restored from the same bundle.
+func TestASandboxThatIsLostInARestoreSpendsItsGeneration(t *testing.T) {
+	t.Parallel()
+	b := setupMemory(t)
+	first := b.create(t)
+	_, err := b.save(first)
+	require.NoError(t, err)
+	b.terminate(t, first)
+
+	b.driver.set(func(f *faulty) {
+		f.exec = func(r driver.ExecRequest) error {
+			if !slices.Contains(r.Argv, "verify") {
+				return nil
+			}
+			listed, err := b.provider.List(b.ctx)
+			if err != nil {
+				return err
+			}
+			for _, l := range listed {
+				if err := b.provider.Open(l.ID).Terminate(b.ctx); err != nil {
+					return err
+				}
+			}
+			return nil
+		}
+	})
+	_, err = b.restore(2)
+	require.Equal(t, activities.GenerationSpent, activities.TypeOf(err), "%v", err)
+	open, err := b.db.SandboxesOpen(b.ctx, b.id)
+	require.NoError(t, err)
+	require.Empty(t, open)
+
+	b.driver.mend()
+	ready, err := b.restore(3)
+	require.NoError(t, err)
+	require.EqualValues(t, 3, ready.Generation)
+	require.Equal(t, session.ReceiptFull, ready.Receipt.Kind, "%+v", ready.Receipt)
+}
