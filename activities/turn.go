@@ -210,7 +210,7 @@ func (t *turn) deliver(ctx context.Context, link *turnLink) error {
 	err = link.link.Start(runner.Start{
 		Input:   input,
 		Secrets: secrets,
-		Launch:  runner.Launch{Argv: launch.Argv, Env: launch.Env, Dir: launch.Dir, Transcripts: launch.Transcripts},
+		Launch:  runner.Launch{Argv: launch.Argv, Env: launch.Env, Dir: launch.Dir, Transcripts: launch.Transcripts, Key: launch.Key},
 	})
 	if err != nil {
 		return fmt.Errorf("hand the prompt over: %w", err)
@@ -233,7 +233,7 @@ func (t *turn) follow(ctx context.Context, link *turnLink, done func([]runner.Me
 		if messages, err = link.take(ctx, ticker.C); err != nil {
 			return err
 		}
-		if err := t.commit(ctx, messages); err != nil {
+		if err := t.commit(ctx, link, messages); err != nil {
 			return err
 		}
 	}
@@ -241,8 +241,9 @@ func (t *turn) follow(ctx context.Context, link *turnLink, done func([]runner.Me
 }
 
 // commit stores what the messages mean: transcript segments, and the events of
-// frames with the translator's state behind the last of them.
-func (t *turn) commit(ctx context.Context, messages []runner.Message) error {
+// frames with the translator's state behind the last of them. What the frames ask
+// to be written to the agent is written first: twice does no harm, never does.
+func (t *turn) commit(ctx context.Context, link *turnLink, messages []runner.Message) error {
 	if segments := t.segments(messages); len(segments) > 0 {
 		if err := t.Store.TranscriptAppend(ctx, segments); err != nil {
 			return kept(err)
@@ -267,6 +268,11 @@ func (t *turn) commit(ctx context.Context, messages []runner.Message) error {
 		events, err := drafts(translated.Events, f.No, 0)
 		if err != nil {
 			return err
+		}
+		if len(translated.Input) > 0 {
+			if err := link.link.Input(translated.Input); err != nil {
+				return fmt.Errorf("tell the agent to go on: %w", err)
+			}
 		}
 		add.Events = append(add.Events, events...)
 		frame, end = f.No, translated.End
