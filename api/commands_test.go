@@ -132,11 +132,25 @@ func TestIdsOfTheWrongShapeAndOfNothing(t *testing.T) {
 	nothing := session.NewID(session.SessionPrefix)
 	known := b.store.Put(session.Running)
 	routes := []struct{ method, path, body string }{
-		{"GET", "", ""}, {"PATCH", "", `{"title":"x"}`}, {"DELETE", "", ""},
-		{"POST", "/wake", ""}, {"POST", "/hibernate", ""}, {"POST", "/stop", ""}, {"POST", "/abort", ""}, {"POST", "/recover", ""},
-		{"POST", "/prompts", `{"content":"x"}`}, {"GET", "/prompts", ""}, {"GET", "/prompts/p", ""}, {"DELETE", "/prompts/p", ""},
-		{"POST", "/messages", `{"content":"x"}`}, {"GET", "/messages", ""}, {"GET", "/messages/p", ""}, {"DELETE", "/messages/p", ""},
-		{"GET", "/blocks", ""}, {"GET", "/transcript", ""}, {"GET", "/events", ""},
+		{"GET", "", ""},
+		{"PATCH", "", `{"title":"x"}`},
+		{"DELETE", "", ""},
+		{"POST", "/wake", ""},
+		{"POST", "/hibernate", ""},
+		{"POST", "/stop", ""},
+		{"POST", "/abort", ""},
+		{"POST", "/recover", ""},
+		{"POST", "/prompts", `{"content":"x"}`},
+		{"GET", "/prompts", ""},
+		{"GET", "/prompts/p", ""},
+		{"DELETE", "/prompts/p", ""},
+		{"POST", "/messages", `{"content":"x"}`},
+		{"GET", "/messages", ""},
+		{"GET", "/messages/p", ""},
+		{"DELETE", "/messages/p", ""},
+		{"GET", "/blocks", ""},
+		{"GET", "/transcript", ""},
+		{"GET", "/events", ""},
 	}
 	for _, r := range routes {
 		p := b.do(r.method, "/api/sessions/"+nothing+r.path, r.body).problem(http.StatusNotFound, "session_not_found")

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"os"
 	"regexp"
@@ -105,9 +106,9 @@ func (s *Server) events(c echo.Context) error {
 	switch {
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		s.metrics.dropped.Inc()
-		s.log.InfoContext(ctx, "stream dropped: its reader is slow", "session_id", id, "seq", st.last)
+		s.log.InfoContext(ctx, "stream dropped: its reader is slow", slog.String("session_id", id), slog.Int64("seq", st.last))
 	case err != nil && ctx.Err() == nil:
-		s.log.WarnContext(ctx, "stream broken off", "session_id", id, "seq", st.last, "error", err)
+		s.log.WarnContext(ctx, "stream broken off", slog.String("session_id", id), slog.Int64("seq", st.last), slog.Any("error", err))
 	}
 	return nil // the answer has begun; the client comes back with its position
 }

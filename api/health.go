@@ -2,6 +2,7 @@ package api
 
 import (
 	"context"
+	"log/slog"
 	"net/http"
 	"sync"
 	"time"
@@ -48,7 +49,7 @@ const checkPassed = "ok"
 
 func (s *Server) check(ctx context.Context, name string, ping func(context.Context) error) string {
 	if err := ping(ctx); err != nil {
-		s.log.WarnContext(ctx, "check failed", "check", name, "error", err)
+		s.log.WarnContext(ctx, "check failed", slog.String("check", name), slog.Any("error", err))
 		return "does not answer"
 	}
 	return checkPassed

@@ -120,11 +120,11 @@ func (s *Server) writeError(err error, c echo.Context) {
 		Detail: f.Message, Code: f.Code, Errors: f.Fields,
 	})
 	if err != nil {
-		s.log.ErrorContext(c.Request().Context(), "encode problem", "error", err)
+		s.log.ErrorContext(c.Request().Context(), "encode problem", slog.Any("error", err))
 		return
 	}
 	if err := c.Blob(status, problemType, body); err != nil {
-		s.log.DebugContext(c.Request().Context(), "write problem", "error", err)
+		s.log.DebugContext(c.Request().Context(), "write problem", slog.Any("error", err))
 	}
 }
 

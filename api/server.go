@@ -198,7 +198,7 @@ func (s *Server) Run(ctx context.Context, ln net.Listener) error {
 	if err != nil {
 		err = errors.Join(fmt.Errorf("api: requests were cut off: %w", err), srv.Close())
 	}
-	<-served
+	<-served //nolint:errcheck // Shutdown has said it
 	return err
 }
 

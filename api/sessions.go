@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"log/slog"
 	"net/http"
 	"regexp"
 	"slices"
@@ -182,7 +183,7 @@ func (s *Server) ring(ctx context.Context, sessionID, promptID string, ordinal i
 	defer cancel()
 	if err := s.cfg.Orchestrator.Ring(ctx, sessionID, promptID, ordinal); err != nil {
 		s.metrics.rings.Inc()
-		s.log.WarnContext(ctx, "ring failed; the relay rings again", "session_id", sessionID, "prompt_id", promptID, "error", err)
+		s.log.WarnContext(ctx, "ring failed; the relay rings again", slog.String("session_id", sessionID), slog.String("prompt_id", promptID), slog.Any("error", err))
 	}
 }
 

@@ -17,7 +17,7 @@ import (
 func TestEveryPartMayBeKilledInATurn(t *testing.T) { //nolint:tparallel // one part after the other, all of one system
 	t.Parallel()
 	s := startStack(t)
-	for _, c := range []struct {
+	for _, c := range []struct { //nolint:paralleltest // see above
 		part  string
 		words []string // in the command line of its process
 		// outcomes that are honest after this loss
@@ -29,14 +29,14 @@ func TestEveryPartMayBeKilledInATurn(t *testing.T) { //nolint:tparallel // one p
 		{"Postgres", []string{"postgres", "-D"}, []string{"completed"}},
 		{"local Modal", []string{"overwinter local-modal"}, []string{"unknown"}},
 	} {
-		t.Run(c.part, func(t *testing.T) { //nolint:paralleltest // see above
+		t.Run(c.part, func(t *testing.T) {
 			turn := s.startTurn(t)
 			pid := s.child(t, c.words...)
 			require.NoError(t, syscall.Kill(pid, syscall.SIGKILL))
 			s.endTurn(t, turn, c.outcomes)
 		})
 	}
-	t.Run("dev itself", func(t *testing.T) { //nolint:paralleltest // see above
+	t.Run("dev itself", func(t *testing.T) {
 		turn := s.startTurn(t)
 		s.kill(t)
 		s.start(t)

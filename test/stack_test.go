@@ -72,7 +72,7 @@ func stackDir(t *testing.T) string {
 func (s *stack) start(t *testing.T) {
 	t.Helper()
 	s.out = &safeBuffer{}
-	s.cmd = exec.Command(program(t, "overwinter"), s.args...) //nolint:gosec,noctx // our own program; it is stopped in order
+	s.cmd = exec.Command(program(t, "overwinter"), s.args...) //nolint:gosec // our own program; it is stopped in order
 	s.cmd.Stdout, s.cmd.Stderr = s.out, s.out
 	require.NoError(t, s.cmd.Start())
 	s.stopped = false
@@ -110,7 +110,7 @@ func (s *stack) stop(t *testing.T) {
 		require.NoError(t, err, "overwinter dev did not end cleanly:\n%s", s.out)
 	case <-time.After(45 * time.Second):
 		s.cmd.Process.Kill() //nolint:errcheck // the test has failed already
-		<-done
+		<-done               //nolint:errcheck // killed
 		t.Fatalf("overwinter dev did not stop within 45s:\n%s", s.out)
 	}
 }

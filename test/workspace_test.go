@@ -64,7 +64,7 @@ func gitServer(t *testing.T) (base string, refused *atomic.Int64) {
 // TestWorkspaceAtCreation clones a private repository with credentials that the
 // session only refers to, runs the setup script once, and finds the planted
 // password nowhere that it must not stand.
-func TestWorkspaceAtCreation(t *testing.T) {
+func TestWorkspaceAtCreation(t *testing.T) { //nolint:tparallel // one after the other, of one system
 	t.Parallel()
 	s := startStack(t)
 	base, refused := gitServer(t)

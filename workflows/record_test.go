@@ -31,13 +31,13 @@ var record = flag.Bool("record", false, "run the recorded paths again on bin/ove
 
 // TestRecord writes testdata/histories from real runs: the engine, a worker and
 // the fake activities in real time. Build the engine first: make build.
-func TestRecord(t *testing.T) {
+func TestRecord(t *testing.T) { //nolint:paralleltest // it sets the cache of this process
 	if !*record {
 		t.Skip("histories are recorded with -record only")
 	}
 	// Without a cache there is no sticky queue, whose name would tell of this machine.
 	worker.SetStickyWorkflowCacheSize(0)
-	for name, path := range paths {
+	for name, path := range paths { //nolint:paralleltest // see above
 		t.Run(name, func(t *testing.T) {
 			r := setupRecorder(t, name)
 			path(r)
@@ -154,7 +154,7 @@ func setupRecorder(t *testing.T, name string) *recorder {
 	program, err := filepath.Abs("../bin/overwinter-temporal")
 	require.NoError(t, err)
 	require.FileExists(t, program, "build it with: make build")
-	quiet := sdklog.NewStructuredLogger(slog.New(slog.NewTextHandler(io.Discard, nil)))
+	quiet := sdklog.NewStructuredLogger(slog.New(slog.DiscardHandler))
 	server, err := testsuite.StartDevServer(t.Context(), testsuite.DevServerOptions{
 		ExistingPath: program, ExtraArgs: settings[name], LogLevel: "error", Stdout: io.Discard, Stderr: os.Stderr,
 		ClientOptions: &client.Options{Identity: "recorder", Logger: quiet},

@@ -1,7 +1,6 @@
 package workflows_test
 
 import (
-	"io"
 	"log/slog"
 	"path/filepath"
 	"strings"
@@ -54,7 +53,7 @@ func replay(t *testing.T, file string, interceptors ...interceptor.WorkerInterce
 	})
 	require.NoError(t, err)
 	r.RegisterWorkflowWithOptions(workflows.Session, workflow.RegisterOptions{Name: session.WorkflowName})
-	quiet := sdklog.NewStructuredLogger(slog.New(slog.NewTextHandler(io.Discard, nil)))
+	quiet := sdklog.NewStructuredLogger(slog.New(slog.DiscardHandler))
 	return r.ReplayWorkflowHistoryFromJSONFile(quiet, file)
 }
 

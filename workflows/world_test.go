@@ -360,7 +360,7 @@ func (w *world) inject(activity string, times int, err error) {
 }
 
 // fault is what a fault in a scenario file is called.
-func fault(kind string) (error, bool) {
+func fault(kind string) (err error, known bool) { //nolint:revive // the error is what was asked for
 	switch kind {
 	case "passing":
 		return errors.New("it is not to be had just now"), true

@@ -397,7 +397,7 @@ func TestConnectionsThatAreCutCostNothing(t *testing.T) {
 	}()
 	cut := 0
 	read := make(chan []eventlog.Event, 1)
-	go func() { read <- readTo(ctx, t, r, start+frames*perFrame) }()
+	go func() { read <- readTo(ctx, t, r, start+frames*perFrame) }() //nolint:testifylint // t fails from here too, and the test waits for read
 	for range cuts {
 		tag, err := killer.Exec(ctx, `SELECT pg_terminate_backend(pid) FROM pg_stat_activity
 			WHERE datname = current_database() AND pid <> pg_backend_pid()`)

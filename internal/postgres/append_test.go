@@ -134,8 +134,10 @@ func TestTheAgentsTitleGivesWayToAPersons(t *testing.T) {
 	b.running(t)
 	run := b.begin(t, b.submit(t, "1"))
 	title := func(frame int64, words string) string {
-		require.NoError(t, b.appendOne(t, eventlog.Append{SessionID: b.id, RunID: run, Generation: 1, Token: "t1", LastFrame: frame,
-			Events: []eventlog.Draft{draft("title", frame, 0, fmt.Sprintf(`{"title":%q}`, words))}}))
+		require.NoError(t, b.appendOne(t, eventlog.Append{
+			SessionID: b.id, RunID: run, Generation: 1, Token: "t1", LastFrame: frame,
+			Events: []eventlog.Draft{draft("title", frame, 0, fmt.Sprintf(`{"title":%q}`, words))},
+		}))
 		s, err := b.SessionGet(b.ctx, b.id)
 		require.NoError(t, err)
 		return s.Title
@@ -251,8 +253,10 @@ func TestPruningKeepsTheTextOfOpenBlocks(t *testing.T) {
 	b.running(t)
 	run := b.begin(t, b.submit(t, "1"))
 	add := func(frame int64, kind, data string) {
-		require.NoError(t, b.appendOne(t, eventlog.Append{SessionID: b.id, RunID: run, Generation: 1, Token: "t1", LastFrame: frame,
-			Events: []eventlog.Draft{draft(kind, frame, 0, data)}}))
+		require.NoError(t, b.appendOne(t, eventlog.Append{
+			SessionID: b.id, RunID: run, Generation: 1, Token: "t1", LastFrame: frame,
+			Events: []eventlog.Draft{draft(kind, frame, 0, data)},
+		}))
 	}
 	add(0, "block_start", `{"block":{"id":"a","type":"assistant_text","status":"streaming","createdAt":"2026-01-01T00:00:00Z"}}`)
 	add(1, "text_delta", `{"blockId":"a","delta":"one "}`)

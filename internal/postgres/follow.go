@@ -106,7 +106,7 @@ func (db *DB) EventsListen(ctx context.Context, ready func(), changed func(sessi
 	defer func() {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), rollbackTimeout)
 		defer cancel()
-		conn.Close(ctx) //nolint:errcheck // it is given up either way
+		conn.Close(ctx) // it is given up either way
 	}()
 	if _, err := conn.Exec(ctx, "LISTEN "+channel); err != nil {
 		return fault(doing, err)

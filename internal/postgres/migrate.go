@@ -36,7 +36,7 @@ type Migration struct {
 // Migrate brings the schema up to date. Any number of processes may call it at
 // once. Each step is one transaction; a failed one changes nothing.
 func (db *DB) Migrate(ctx context.Context) error {
-	return db.withMigrations(ctx, "migrate", func(conn *sql.DB, p *goose.Provider) error {
+	return db.withMigrations("migrate", func(conn *sql.DB, p *goose.Provider) error {
 		lock, err := conn.Conn(ctx)
 		if err != nil {
 			return err
@@ -66,7 +66,7 @@ func (db *DB) Migrate(ctx context.Context) error {
 // MigrationStatus lists every step in order, done or pending.
 func (db *DB) MigrationStatus(ctx context.Context) ([]Migration, error) {
 	var out []Migration
-	err := db.withMigrations(ctx, "read the state of the schema", func(_ *sql.DB, p *goose.Provider) error {
+	err := db.withMigrations("read the state of the schema", func(_ *sql.DB, p *goose.Provider) error {
 		status, err := p.Status(ctx)
 		for _, s := range status {
 			out = append(out, Migration{Version: s.Source.Version, Name: path.Base(s.Source.Path), AppliedAt: s.AppliedAt.UTC()})
@@ -76,7 +76,7 @@ func (db *DB) MigrationStatus(ctx context.Context) ([]Migration, error) {
 	return out, err
 }
 
-func (db *DB) withMigrations(ctx context.Context, doing string, do func(*sql.DB, *goose.Provider) error) error {
+func (db *DB) withMigrations(doing string, do func(*sql.DB, *goose.Provider) error) error {
 	files, err := fs.Sub(migrations, "migrations")
 	if err != nil {
 		return fmt.Errorf("embedded migrations: %w", err)

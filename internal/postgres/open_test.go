@@ -2,7 +2,6 @@ package postgres_test
 
 import (
 	"context"
-	"errors"
 	"net"
 	"sync"
 	"testing"
@@ -103,7 +102,7 @@ func TestACallerThatGivesUpSeesItsOwnReason(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	_, err := b.SessionGet(ctx, b.id)
-	require.True(t, errors.Is(err, context.Canceled))
+	require.ErrorIs(t, err, context.Canceled)
 	requireCode(t, session.CodeUnavailable, err)
 }
 

@@ -10,7 +10,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
-func TestWhoIsRungFor(t *testing.T) {
+func TestWhoIsRungFor(t *testing.T) { //nolint:tparallel // the rows share a database
 	t.Parallel()
 	shared := setup(t)
 	open := func(b *bundle, t *testing.T) {
@@ -32,7 +32,7 @@ func TestWhoIsRungFor(t *testing.T) {
 	stopped := func(b *bundle, t *testing.T) { b.transit(t, session.EventStop, "") }
 	type steps []func(*bundle, *testing.T)
 	const nobody, session1, prompt1 = "nobody", "session", "prompt"
-	for name, c := range map[string]struct {
+	for name, c := range map[string]struct { //nolint:paralleltest // see above
 		steps steps
 		want  string
 	}{

@@ -34,7 +34,7 @@ const (
 
 // Fault is an error with a code, the only error that crosses package borders on
 // purpose. Fields name what was wrong with an input and the bound it broke.
-type Fault struct {
+type Fault struct { //nolint:errname // the word of this house for it
 	Code    Code
 	Message string
 	Fields  []FieldFault

@@ -85,7 +85,7 @@ func (t *turn) write(name, text string) (answer, error) {
 	t.answer = fmt.Sprintf("wrote %d bytes to %s", len(text), name)
 	if err := t.writeFile(name, text); err != nil {
 		t.answer = err.Error()
-		return answer{output: t.answer, failed: true}, nil
+		return answer{output: t.answer, failed: true}, nil //nolint:nilerr // the tool failed, not the turn
 	}
 	return answer{output: t.answer}, nil
 }

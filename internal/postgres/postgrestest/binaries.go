@@ -1,6 +1,7 @@
 package postgrestest
 
 import (
+	"context"
 	"errors"
 	"os"
 	"os/exec"
@@ -25,7 +26,7 @@ func binDir() (string, error) {
 			candidates = append(candidates, filepath.Dir(real))
 		}
 	}
-	if out, err := exec.Command("pg_config", "--bindir").Output(); err == nil {
+	if out, err := exec.CommandContext(context.Background(), "pg_config", "--bindir").Output(); err == nil {
 		candidates = append(candidates, strings.TrimSpace(string(out)))
 	}
 	for _, dir := range candidates {

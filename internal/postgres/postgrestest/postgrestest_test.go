@@ -24,7 +24,7 @@ func TestEachTestHasADatabaseOfItsOwn(t *testing.T) {
 	require.Equal(t, session.CodeNoSession, session.CodeOf(err))
 }
 
-func TestADatabaseGoesWithItsTest(t *testing.T) {
+func TestADatabaseGoesWithItsTest(t *testing.T) { //nolint:tparallel // the subtest must be over
 	t.Parallel()
 	var url string
 	t.Run("inner", func(t *testing.T) {
@@ -38,7 +38,7 @@ func TestADatabaseGoesWithItsTest(t *testing.T) {
 }
 
 // TestHelperThatIsKilled is the process that the next test kills.
-func TestHelperThatIsKilled(t *testing.T) {
+func TestHelperThatIsKilled(t *testing.T) { //nolint:paralleltest // a process of its own
 	if os.Getenv("POSTGRESTEST_HELPER") == "" {
 		t.Skip("it is run by TestTheServerEndsWithAKilledProcess")
 	}
@@ -49,7 +49,7 @@ func TestHelperThatIsKilled(t *testing.T) {
 
 func TestTheServerEndsWithAKilledProcess(t *testing.T) {
 	t.Parallel()
-	dir, err := os.MkdirTemp("", "owpgkill") // short: a socket's path is; and as open as the system's own
+	dir, err := os.MkdirTemp("", "owpgkill") //nolint:usetesting // short: a socket's path is; and as open as the system's own
 	require.NoError(t, err)
 	t.Cleanup(func() { os.RemoveAll(dir) })
 	require.NoError(t, os.Chmod(dir, 0o777|os.ModeSticky))

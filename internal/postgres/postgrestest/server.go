@@ -83,7 +83,7 @@ func (s *server) start(bin string, credential *syscall.Credential) error {
 		}
 	}
 	data := filepath.Join(s.dir, "data")
-	initdb := exec.Command(filepath.Join(bin, "initdb"), "-D", data, "-U", superuser,
+	initdb := exec.CommandContext(context.Background(), filepath.Join(bin, "initdb"), "-D", data, "-U", superuser,
 		"-A", "trust", "-E", "UTF8", "--locale=C", "--no-sync", "--no-instructions")
 	initdb.Dir = s.dir
 	initdb.Env = environment()
@@ -97,7 +97,7 @@ func (s *server) start(bin string, credential *syscall.Credential) error {
 		return fmt.Errorf("pipe to Postgres's keeper: %w", err)
 	}
 	defer read.Close()
-	cmd := exec.Command("/bin/sh", "-c", keeper, "sh", s.dir,
+	cmd := exec.CommandContext(context.Background(), "/bin/sh", "-c", keeper, "sh", s.dir,
 		filepath.Join(bin, "postgres"), "-D", data, "-k", s.dir,
 		"-c", "listen_addresses=", "-c", "max_connections=300", "-c", "shared_buffers=64MB",
 		"-c", "fsync=off", "-c", "full_page_writes=off", "-c", "synchronous_commit=on",
@@ -113,7 +113,7 @@ func (s *server) start(bin string, credential *syscall.Credential) error {
 	}
 	s.alive = write
 
-	ctx, cancel := context.WithTimeoutCause(context.Background(), startTimeout, errors.New("Postgres did not answer in time"))
+	ctx, cancel := context.WithTimeoutCause(context.Background(), startTimeout, errors.New("no answer from Postgres in time"))
 	defer cancel()
 	if err := s.awaitReady(ctx); err != nil {
 		log, _ := os.ReadFile(filepath.Join(s.dir, "log")) // what there is of it
@@ -196,7 +196,7 @@ func unprivileged() (*syscall.Credential, error) {
 		}
 		return &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}, nil
 	}
-	return nil, errors.New("Postgres refuses to run as root, and there is no user postgres or nobody to run it as")
+	return nil, errors.New("postgres refuses to run as root, and there is no user postgres or nobody to run it as")
 }
 
 // environment is ours without what would point Postgres's programs elsewhere.

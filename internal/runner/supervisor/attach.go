@@ -169,7 +169,7 @@ func command(ctx context.Context, dir string, wait time.Duration, c *runner.Comm
 	if err != nil {
 		return nil, err
 	}
-	defer conn.Close() //nolint:errcheck // the answer has been read
+	defer conn.Close() // the answer has been read
 	stop := context.AfterFunc(ctx, func() { _ = conn.Close() })
 	defer stop()
 	c.Version = runner.ProtocolVersion

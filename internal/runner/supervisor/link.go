@@ -57,7 +57,7 @@ func (s *Supervisor) serveLink(conn net.Conn, r *bufio.Reader, hello *runner.Hel
 		return
 	}
 	defer l.tasks.Wait()
-	defer conn.Close() //nolint:errcheck // ends a write that hangs, for which Wait would wait
+	defer conn.Close() // ends a write that hangs, for which Wait would wait
 	defer s.release(l)
 	defer l.stop()
 	j, err := s.journalOf(l.run)

@@ -43,7 +43,7 @@ func describe(path string) (session.ManifestFile, error) {
 	if err != nil {
 		return session.ManifestFile{}, err
 	}
-	defer f.Close() //nolint:errcheck // only read
+	defer f.Close() // only read
 	sum := sha256.New()
 	n, err := io.Copy(sum, f)
 	if err != nil {

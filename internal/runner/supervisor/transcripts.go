@@ -119,7 +119,7 @@ func (t *transcript) skip(n int64) error {
 	if err != nil {
 		return err
 	}
-	defer file.Close() //nolint:errcheck // only read
+	defer file.Close() // only read
 	for n > 0 {
 		b, err := readPiece(file, t.size, n)
 		if err != nil {
@@ -158,7 +158,7 @@ func (t *transcript) poll(strict bool, send func(*runner.Segment) error) error {
 	if err != nil {
 		return nil
 	}
-	defer file.Close() //nolint:errcheck // only read
+	defer file.Close() // only read
 	info, err := file.Stat()
 	if err != nil {
 		return nil

@@ -1,4 +1,3 @@
-//nolint:thelper // cases, not helpers
 package drivertest
 
 import (
