@@ -38,15 +38,15 @@ func (c *Control) CreateSandbox(ctx context.Context, in SandboxRequest) (Sandbox
 func (c *Control) RestoreSandbox(ctx context.Context, in SandboxRequest) (SandboxReady, error) {
 	stop := beat(ctx)
 	defer stop()
-	if ready, ok, err := c.living(ctx, in); ok || err != nil {
-		return ready, err
-	}
 	bundle, err := c.Store.BundleHead(ctx, in.SessionID)
 	if session.CodeOf(err) == session.CodeNoBundle {
 		bundle, err = session.Bundle{}, nil
 	}
 	if err != nil {
 		return SandboxReady{}, stored(err)
+	}
+	if ready, ok, err := c.living(ctx, in, bundle.Generation); ok || err != nil {
+		return ready, err
 	}
 	base, err := c.Image.Prepare(ctx)
 	if err != nil {
@@ -87,13 +87,15 @@ func (c *Control) RestoreSandbox(ctx context.Context, in SandboxRequest) (Sandbo
 
 // living finds the session's newest sandbox where it still runs and its runner
 // still answers. The activity asks for one generation more than the session has.
-func (w *work) living(ctx context.Context, in SandboxRequest) (SandboxReady, bool, error) {
+// The one that was saved is not taken up: its generation has its bundle, and what
+// it did from now on would be in none.
+func (w *work) living(ctx context.Context, in SandboxRequest, saved int64) (SandboxReady, bool, error) {
 	rows, err := w.Store.SandboxesOpen(ctx, in.SessionID)
 	if err != nil {
 		return SandboxReady{}, false, stored(err)
 	}
 	for _, row := range rows {
-		if row.Generation != in.Generation-1 || row.SandboxID == "" || row.ReadyAt.IsZero() {
+		if !row.Current || row.Generation != in.Generation-1 || row.Generation == saved || row.SandboxID == "" || row.ReadyAt.IsZero() {
 			continue
 		}
 		sb := w.Sandbox.Open(row.SandboxID)
@@ -112,10 +114,10 @@ func (w *work) living(ctx context.Context, in SandboxRequest) (SandboxReady, boo
 // attempt made, and ends whatever sandbox the session had before. GenerationSpent when
 // the name belongs to something that is not ours.
 func (w *work) start(ctx context.Context, in SandboxRequest, image string) (SandboxReady, *sandbox.Sandbox, error) {
-	if err := w.Store.GenerationReserve(ctx, in.SessionID, in.Generation, image); err != nil {
-		return SandboxReady{}, nil, stored(err)
+	deadline, err := w.reserve(ctx, in, image)
+	if err != nil {
+		return SandboxReady{}, nil, err
 	}
-	deadline := time.Now().Add(w.SandboxTimeout).UTC()
 	sb, adopted, err := w.Sandbox.Create(ctx, sandbox.Spec{
 		Session: in.SessionID, Generation: in.Generation, Image: image, Timeout: w.SandboxTimeout,
 		Command: w.serveCommand(), Env: w.serveEnv(in.SessionID, in.Generation),
@@ -135,12 +137,51 @@ func (w *work) start(ctx context.Context, in SandboxRequest, image string) (Sand
 		return SandboxReady{}, nil, err
 	}
 	if err := w.awake(ctx, sb, in.SessionID, in.Generation, 30*time.Second); err != nil {
+		if ctx.Err() != nil || unreached(err) {
+			return SandboxReady{}, nil, err // the next attempt finds it
+		}
 		return SandboxReady{}, nil, w.notAwake(ctx, in, sb, err)
 	}
 	if err := w.Store.SandboxRecord(ctx, in.SessionID, in.Generation, sb.ID(), session.SandboxReady, deadline); err != nil {
 		return SandboxReady{}, nil, stored(err)
 	}
 	return SandboxReady{Generation: in.Generation, SandboxID: sb.ID(), Deadline: deadline}, sb, nil
+}
+
+// reserve records the intent to make the sandbox of a generation and returns when
+// its life ends at the latest that is certain: a sandbox that is found does not
+// live longer for being found. GenerationSpent when an earlier attempt has ended it.
+func (w *work) reserve(ctx context.Context, in SandboxRequest, image string) (deadline time.Time, err error) {
+	err = w.Store.GenerationReserve(ctx, in.SessionID, in.Generation, image)
+	if session.CodeOf(err) == session.CodeIllegalState {
+		s, getErr := w.Store.SessionGet(ctx, in.SessionID)
+		if getErr != nil {
+			return time.Time{}, stored(getErr)
+		}
+		if !s.Status.Final() {
+			return time.Time{}, final(GenerationSpent, err)
+		}
+	}
+	if err != nil {
+		return time.Time{}, stored(err)
+	}
+	rows, err := w.Store.SandboxesOpen(ctx, in.SessionID)
+	if err != nil {
+		return time.Time{}, stored(err)
+	}
+	for _, row := range rows {
+		if row.Generation == in.Generation {
+			return row.ReservedAt.Add(w.SandboxTimeout), nil
+		}
+	}
+	return time.Time{}, fmt.Errorf("generation %d was ended while it was reserved", in.Generation)
+}
+
+// unreached reports whether the provider was away for a moment, which says nothing
+// of the sandbox.
+func unreached(err error) bool {
+	e, ok := errors.AsType[*sandbox.Error](err)
+	return ok && (e.Code == sandbox.Unavailable || e.Code == sandbox.Throttled)
 }
 
 // notAwake ends a sandbox whose runner never answered.

@@ -24,6 +24,7 @@ type faulty struct {
 	snapshot    func(id string) error            // before a snapshot is made
 	imageExists func(id string) error
 	list        func() error
+	unlisted    bool       // listings are empty
 	execs       [][]string // every argv there was
 }
 
@@ -34,7 +35,7 @@ func (f *faulty) set(change func(f *faulty)) {
 }
 
 func (f *faulty) mend() {
-	f.set(func(f *faulty) { f.exec, f.snapshot, f.imageExists, f.list = nil, nil, nil, nil })
+	f.set(func(f *faulty) { f.exec, f.snapshot, f.imageExists, f.list, f.unlisted = nil, nil, nil, nil, false })
 }
 
 func (f *faulty) argvs() [][]string {
@@ -82,8 +83,11 @@ func (f *faulty) ImageExists(ctx context.Context, id string) error {
 
 func (f *faulty) List(ctx context.Context, tags map[string]string) ([]driver.Listing, error) {
 	f.mu.Lock()
-	hook := f.list
+	hook, unlisted := f.list, f.unlisted
 	f.mu.Unlock()
+	if unlisted {
+		return nil, nil
+	}
 	if hook != nil {
 		if err := hook(); err != nil {
 			return nil, err

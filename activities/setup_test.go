@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"io"
 	"log/slog"
 	"strings"
 	"testing"
@@ -85,8 +86,9 @@ func idleRunner(ctx context.Context, p *memsandbox.Proc) int {
 		answer["seal"] = runner.Seal{}
 	case "verify":
 		answer["missing"], answer["mismatched"] = []string{}, []string{}
-	case "put":
-		return runner.ExitOK
+	}
+	if _, err := io.Copy(io.Discard, p.Stdin); err != nil {
+		return runner.ExitFailed
 	}
 	if err := json.NewEncoder(p.Stdout).Encode(answer); err != nil {
 		return runner.ExitFailed
@@ -434,4 +436,8 @@ func (b *bundle) untilFinal(t *testing.T, in activities.TurnRequest, turn *pendi
 		}
 		turn = b.begin(t, in)
 	}
+}
+
+func runOf(script string) sandbox.RunSpec {
+	return sandbox.RunSpec{Argv: []string{"sh", "-c", script}, Timeout: patience}
 }

@@ -1,0 +1,157 @@
+package activities_test
+
+import (
+	"context"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/overwinter-dev/overwinter/activities"
+	"github.com/overwinter-dev/overwinter/internal/sandbox"
+	"github.com/overwinter-dev/overwinter/internal/sandbox/driver"
+	"github.com/overwinter-dev/overwinter/internal/sandbox/memsandbox"
+)
+
+func TestCreateRunTwiceAdoptsTheFirstSandbox(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	first := b.create(t)
+	require.Equal(t, first, b.create(t), "its deadline too: the sandbox does not live longer for being found")
+	listed, err := b.provider.List(b.ctx)
+	require.NoError(t, err)
+	require.Len(t, listed, 1)
+}
+
+func TestCreateAdoptsASandboxWhoseAnswerWasLost(t *testing.T) {
+	t.Parallel()
+	b := setupMemory(t)
+	_, err := b.image.Prepare(b.ctx)
+	require.NoError(t, err)
+	b.memory.Inject(memsandbox.Fault{Op: memsandbox.OpCreate, Code: driver.Unavailable, After: true})
+	in := activities.SandboxRequest{SessionID: b.id, Generation: 1}
+	_, err = do(b, attempt{}, b.control.CreateSandbox, in)
+	requirePassing(t, err)
+	made := time.Now()
+	ready := b.create(t)
+	require.Equal(t, 2+1, b.memory.Calls(memsandbox.OpCreate), "of the builder, and the two attempts")
+	require.True(t, b.running(t, ready.SandboxID))
+	require.WithinRange(t, ready.Deadline, time.Now(), made.Add(b.config.SandboxTimeout))
+	listed, err := b.provider.List(b.ctx)
+	require.NoError(t, err)
+	require.Len(t, listed, 1)
+}
+
+func TestARunnerThatNeverAnswersSpendsItsGeneration(t *testing.T) {
+	t.Parallel()
+	b := setupMemory(t)
+	b.memory.Handle("overwinter-runner", func(ctx context.Context, p *memsandbox.Proc) int {
+		if p.Args[1] == "ping" {
+			return 3 // nothing serves
+		}
+		return idleRunner(ctx, p)
+	})
+	in := activities.SandboxRequest{SessionID: b.id, Generation: 1}
+	for range 2 { // the answer may be lost, and then the attempt is made again
+		_, err := do(b, attempt{}, b.control.CreateSandbox, in)
+		requireType(t, activities.GenerationSpent, err)
+		listed, err := b.provider.List(b.ctx)
+		require.NoError(t, err)
+		require.Empty(t, listed)
+	}
+	b.memory.Handle("overwinter-runner", idleRunner)
+	in.Generation = 2
+	_, err := do(b, attempt{}, b.control.CreateSandbox, in)
+	require.NoError(t, err)
+}
+
+func TestAProviderThatIsAwayForAMomentSpendsNothing(t *testing.T) {
+	t.Parallel()
+	b := setupMemory(t)
+	_, err := b.image.Prepare(b.ctx)
+	require.NoError(t, err)
+	b.memory.Inject(memsandbox.Fault{Op: memsandbox.OpExec, Code: driver.Unavailable})
+	in := activities.SandboxRequest{SessionID: b.id, Generation: 1}
+	_, err = do(b, attempt{}, b.control.CreateSandbox, in)
+	requirePassing(t, err)
+	ready := b.create(t)
+	require.EqualValues(t, 1, ready.Generation)
+}
+
+func TestACreateThatIsGivenUpLeavesItsSandboxToTheNext(t *testing.T) {
+	t.Parallel()
+	b := setupMemory(t)
+	ctx, cancel := context.WithCancel(b.ctx)
+	b.memory.Handle("overwinter-runner", func(c context.Context, p *memsandbox.Proc) int {
+		if p.Args[1] == "ping" {
+			cancel()
+			<-c.Done()
+		}
+		return idleRunner(c, p)
+	})
+	in := activities.SandboxRequest{SessionID: b.id, Generation: 1}
+	_, err := do(b, attempt{ctx: ctx}, b.control.CreateSandbox, in)
+	require.Error(t, err)
+	require.NotEqual(t, activities.GenerationSpent, activities.TypeOf(err))
+	listed, err := b.provider.List(b.ctx)
+	require.NoError(t, err)
+	require.Len(t, listed, 1)
+	b.memory.Handle("overwinter-runner", idleRunner)
+	require.Equal(t, listed[0].ID, b.create(t).SandboxID)
+}
+
+func TestANameThatIsNotOursSpendsTheGenerationAndHoldsNothingUp(t *testing.T) {
+	t.Parallel()
+	b := setupMemory(t)
+	foreign := sandbox.NewProvider(b.memory, sandbox.Options{Installation: "another"})
+	theirs, _, err := foreign.Create(b.ctx, sandbox.Spec{Session: b.id, Generation: 1, Image: "debian:12"})
+	require.NoError(t, err)
+	in := activities.SandboxRequest{SessionID: b.id, Generation: 1}
+	_, err = do(b, attempt{}, b.control.CreateSandbox, in)
+	requireType(t, activities.GenerationSpent, err)
+	in.Generation = 2
+	ready, err := do(b, attempt{}, b.control.CreateSandbox, in)
+	require.NoError(t, err)
+	b.terminate(t, ready)
+	require.False(t, b.running(t, ready.SandboxID))
+	require.True(t, b.running(t, theirs.ID()))
+}
+
+func TestTerminateEndsWhatACreateLeftAndMayRunTwice(t *testing.T) {
+	t.Parallel()
+	b := setupMemory(t)
+	_, err := b.image.Prepare(b.ctx)
+	require.NoError(t, err)
+	b.memory.Inject(memsandbox.Fault{Op: memsandbox.OpCreate, Code: driver.Unavailable, After: true})
+	in := activities.SandboxRequest{SessionID: b.id, Generation: 1}
+	_, err = do(b, attempt{}, b.control.CreateSandbox, in)
+	requirePassing(t, err)
+	b.terminate(t, activities.SandboxReady{})
+	listed, err := b.provider.List(b.ctx)
+	require.NoError(t, err)
+	require.Empty(t, listed, "a sandbox that no row names was found by its name")
+	b.terminate(t, activities.SandboxReady{})
+	rows, err := b.db.SandboxesOpen(b.ctx, b.id)
+	require.NoError(t, err)
+	require.Empty(t, rows)
+}
+
+func TestTerminateInsistsUntilTheProviderSaysSo(t *testing.T) {
+	t.Parallel()
+	b := setupMemory(t)
+	ready := b.create(t)
+	b.memory.Inject(memsandbox.Fault{Op: memsandbox.OpTerminate, Code: driver.Unavailable})
+	ref := activities.SandboxRef{SessionID: b.id, Generation: 1, SandboxID: ready.SandboxID}
+	_, err := do(b, attempt{}, plain(b.control.TerminateSandbox), ref)
+	requirePassing(t, err)
+	rows, err := b.db.SandboxesOpen(b.ctx, b.id)
+	require.NoError(t, err)
+	require.Len(t, rows, 1, "a row is closed only when its sandbox is gone")
+	b.terminate(t, ready)
+	require.False(t, b.running(t, ready.SandboxID))
+}
+
+func has(word string) func(driver.ExecRequest) bool {
+	return func(r driver.ExecRequest) bool { return slices.Contains(r.Argv, word) }
+}

@@ -1,0 +1,187 @@
+package activities_test
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/overwinter-dev/overwinter/activities"
+	"github.com/overwinter-dev/overwinter/internal/sandbox/driver"
+	"github.com/overwinter-dev/overwinter/internal/session"
+)
+
+func TestSaveMakesOneVerifiedBundleHoweverOftenItRuns(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	ready := b.create(t)
+	b.say(t, ready, "something to keep")
+	first, err := b.save(ready)
+	require.NoError(t, err)
+	require.True(t, first.Verified)
+	second, err := b.save(ready)
+	require.NoError(t, err)
+	require.Equal(t, first, second)
+	require.True(t, b.running(t, ready.SandboxID), "to end it is another step")
+
+	head := b.head(t)
+	require.Equal(t, first.BundleID, head.ID)
+	require.Len(t, head.Manifest.AgentFiles, 1)
+	require.EqualValues(t, len(b.events(t)), head.Manifest.LastSeq)
+	exists, err := b.provider.ImageExists(b.ctx, head.SnapshotID)
+	require.NoError(t, err)
+	require.True(t, exists)
+}
+
+func TestASnapshotThatFailsIsNoBundle(t *testing.T) {
+	t.Parallel()
+	b := setupMemory(t)
+	ready := b.create(t)
+	codes := []driver.Code{driver.Unavailable, driver.Timeout, driver.Throttled}
+	b.driver.set(func(f *faulty) {
+		f.snapshot = func(id string) error {
+			if len(codes) == 0 {
+				return driver.Errorf(driver.Invalid, "snapshot", id, "too large")
+			}
+			code := codes[0]
+			codes = codes[1:]
+			return driver.Errorf(code, "snapshot", id, "injected")
+		}
+	})
+	for len(codes) > 0 {
+		_, err := b.save(ready)
+		requirePassing(t, err)
+	}
+	_, err := b.save(ready)
+	requireType(t, activities.Refused, err)
+	_, err = b.db.BundleHead(b.ctx, b.id)
+	require.Equal(t, session.CodeNoBundle, session.CodeOf(err))
+	require.True(t, b.running(t, ready.SandboxID), "what is not saved is not let go")
+}
+
+func TestASnapshotThatDoesNotResolveIsNoBundle(t *testing.T) {
+	t.Parallel()
+	b := setupMemory(t)
+	ready := b.create(t)
+	for _, code := range []driver.Code{driver.Gone, driver.Unavailable} {
+		b.driver.set(func(f *faulty) {
+			f.imageExists = func(id string) error { return driver.Errorf(code, "look up image", id, "injected") }
+		})
+		_, err := b.save(ready)
+		requirePassing(t, err)
+		_, err = b.db.BundleHead(b.ctx, b.id)
+		require.Equal(t, session.CodeNoBundle, session.CodeOf(err))
+	}
+	b.driver.mend()
+	saved, err := b.save(ready)
+	require.NoError(t, err)
+	require.True(t, saved.Verified)
+}
+
+func TestASandboxThatDiesBeforeOrWhileItIsSavedIsLost(t *testing.T) {
+	t.Parallel()
+	for name, die := range map[string]func(b *bundle, s activities.SandboxReady){
+		"before":    func(b *bundle, s activities.SandboxReady) { b.memory.Kill(s.SandboxID, 1) },
+		"forgotten": func(b *bundle, s activities.SandboxReady) { b.memory.Forget(s.SandboxID) },
+		"at the seal": func(b *bundle, s activities.SandboxReady) {
+			b.driver.exec = func(driver.ExecRequest) error { b.memory.Kill(s.SandboxID, 1); return nil }
+		},
+		"at the snapshot": func(b *bundle, s activities.SandboxReady) {
+			b.driver.snapshot = func(string) error {
+				b.memory.Kill(s.SandboxID, 1)
+				return driver.Errorf(driver.Unavailable, "snapshot", s.SandboxID, "no answer")
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := setupMemory(t)
+			ready := b.create(t)
+			die(b, ready)
+			_, err := b.save(ready)
+			requireType(t, activities.SandboxLost, err)
+			_, err = b.db.BundleHead(b.ctx, b.id)
+			require.Equal(t, session.CodeNoBundle, session.CodeOf(err))
+		})
+	}
+}
+
+// remember stores a transcript as turns do.
+func (b *bundle) remember(t *testing.T, text string) {
+	t.Helper()
+	require.NoError(t, b.db.TranscriptAppend(b.ctx, []session.TranscriptSegment{{
+		SessionID: b.id, Path: "/root/memory.jsonl", Version: 1, Data: []byte(text),
+	}}))
+}
+
+func TestRescueTakesTheFilesOfTheEnd(t *testing.T) {
+	t.Parallel()
+	b := setupMemory(t)
+	ready := b.create(t)
+	b.remember(t, "what was said")
+	b.memory.Kill(ready.SandboxID, 1)
+	first, err := b.rescue(ready)
+	require.NoError(t, err)
+	require.False(t, first.Verified)
+	second, err := b.rescue(ready)
+	require.NoError(t, err)
+	require.Equal(t, first, second)
+	head := b.head(t)
+	require.NotEmpty(t, head.SnapshotID)
+	require.Len(t, head.Manifest.AgentFiles, 1)
+	exists, err := b.provider.ImageExists(b.ctx, head.SnapshotID)
+	require.NoError(t, err)
+	require.True(t, exists)
+
+	restored, err := b.restore(2)
+	require.NoError(t, err)
+	require.Equal(t, session.ReceiptUnverified, restored.Receipt.Kind, "it matches, and still nobody has seen it whole")
+}
+
+func TestRescueFallsBackOnTheBundleBefore(t *testing.T) {
+	t.Parallel()
+	b := setupMemory(t)
+	first := b.create(t)
+	_, err := b.save(first)
+	require.NoError(t, err)
+	before := b.head(t)
+	b.terminate(t, first)
+	second, err := b.restore(2)
+	require.NoError(t, err)
+	b.memory.Forget(second.SandboxID)
+	b.remember(t, "said since")
+	saved, err := b.rescue(second)
+	require.NoError(t, err)
+	require.False(t, saved.Verified)
+	head := b.head(t)
+	require.NotEqual(t, before.ID, head.ID)
+	require.Equal(t, before.SnapshotID, head.SnapshotID)
+	require.Equal(t, before.ID, head.ParentID)
+	require.EqualValues(t, 2, head.Generation)
+	require.Len(t, head.Manifest.AgentFiles, 1, "with what was stored since")
+}
+
+func TestRescueWithTranscriptsAlone(t *testing.T) {
+	t.Parallel()
+	b := setupMemory(t)
+	ready := b.create(t)
+	b.memory.Forget(ready.SandboxID)
+	b.remember(t, "all that is left")
+	saved, err := b.rescue(ready)
+	require.NoError(t, err)
+	require.False(t, saved.Verified)
+	require.Empty(t, b.head(t).SnapshotID)
+}
+
+func TestRescueOfNothingIsNoBundle(t *testing.T) {
+	t.Parallel()
+	b := setupMemory(t)
+	ready := b.create(t)
+	b.memory.Forget(ready.SandboxID)
+	for range 2 {
+		saved, err := b.rescue(ready)
+		require.NoError(t, err)
+		require.Empty(t, saved.BundleID)
+	}
+	_, err := b.db.BundleHead(b.ctx, b.id)
+	require.Equal(t, session.CodeNoBundle, session.CodeOf(err))
+}
