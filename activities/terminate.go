@@ -30,7 +30,8 @@ func (w *work) end(ctx context.Context, row session.SandboxRow, reason string) e
 	if id == "" {
 		found, err := w.Sandbox.Find(ctx, row.SessionID, row.Generation)
 		switch {
-		case sandbox.CodeOf(err) == sandbox.Gone:
+		case sandbox.CodeOf(err) == sandbox.Gone, errors.Is(err, sandbox.ErrNameForeign):
+			// Never made, or not ours to end.
 		case err != nil:
 			return err
 		default:
