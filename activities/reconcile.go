@@ -70,7 +70,11 @@ func (w *work) compare(ctx context.Context, row session.SandboxRow, running map[
 	case row.SandboxID == "":
 		// Being created; TerminateSandbox or the next generation sees to it.
 	case running[row.SandboxID]:
-		return w.Store.SandboxSeen(ctx, row.SessionID, row.Generation, session.SandboxReady)
+		status := session.SandboxReady
+		if row.ReadyAt.IsZero() {
+			status = session.SandboxStarting
+		}
+		return w.Store.SandboxSeen(ctx, row.SessionID, row.Generation, status)
 	default:
 		// A listing may lag behind: ask about this one before calling it dead.
 		status, err := w.Sandbox.Open(row.SandboxID).Poll(ctx)

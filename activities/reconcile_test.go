@@ -1,0 +1,201 @@
+package activities_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/overwinter-dev/overwinter/activities"
+	"github.com/overwinter-dev/overwinter/internal/sandbox"
+	"github.com/overwinter-dev/overwinter/internal/sandbox/driver"
+	"github.com/overwinter-dev/overwinter/internal/sandbox/memsandbox"
+	"github.com/overwinter-dev/overwinter/internal/session"
+)
+
+// reconcile looks once. Everything that was reserved counts as old.
+func (b *bundle) reconcile() (activities.Reconciled, error) {
+	return do(b, attempt{}, func(ctx context.Context, _ struct{}) (activities.Reconciled, error) {
+		return b.control.Reconcile(ctx)
+	}, struct{}{})
+}
+
+func (b *bundle) age(t *testing.T) {
+	t.Helper()
+	b.sql(t, `UPDATE sandboxes SET reserved_at = reserved_at - interval '1 hour'`)
+}
+
+func TestReconcileLeavesAloneWhatIsAsItShouldBe(t *testing.T) {
+	t.Parallel()
+	b := setupMemory(t)
+	ready := b.create(t)
+	b.transit(t, session.EventReady)
+	b.age(t)
+	theirs, _, err := sandbox.NewProvider(b.memory, sandbox.Options{Installation: "another"}).
+		Create(b.ctx, sandbox.Spec{Session: session.NewID(session.SessionPrefix), Generation: 1, Image: "debian:12"})
+	require.NoError(t, err)
+	installation, err := b.db.Installation(b.ctx)
+	require.NoError(t, err)
+	builder, err := b.memory.Create(b.ctx, driver.CreateRequest{
+		Name: "builder-1", Image: "debian:12", Timeout: time.Minute,
+		Tags: map[string]string{sandbox.TagInstallation: installation, sandbox.TagRole: sandbox.RoleBuilder},
+	})
+	require.NoError(t, err)
+	found, err := b.reconcile()
+	require.NoError(t, err)
+	require.Equal(t, activities.Reconciled{Listed: 2}, found)
+	for _, id := range []string{ready.SandboxID, theirs.ID(), builder} {
+		require.True(t, b.running(t, id), id)
+	}
+	require.Empty(t, b.tell.all())
+}
+
+func TestReconcileReportsTheDeadOnceALook(t *testing.T) {
+	t.Parallel()
+	b := setupMemory(t)
+	ready := b.create(t)
+	b.transit(t, session.EventReady)
+	b.memory.Kill(ready.SandboxID, 1)
+	for looks := 1; looks <= 2; looks++ {
+		found, err := b.reconcile()
+		require.NoError(t, err)
+		require.Equal(t, 1, found.Reported)
+		require.Zero(t, found.Terminated)
+		require.Len(t, b.tell.all(), looks)
+		require.EqualValues(t, 1, b.tell.all()[0].Generation)
+	}
+	s, err := b.db.SessionGet(b.ctx, b.id)
+	require.NoError(t, err)
+	require.Equal(t, session.SandboxUnhealthy, s.Sandbox.Status)
+}
+
+func TestReconcileAsksBeforeItCallsAnybodyDead(t *testing.T) {
+	t.Parallel()
+	b := setupMemory(t)
+	b.create(t)
+	b.transit(t, session.EventReady)
+	for _, code := range []driver.Code{driver.Unavailable, driver.Timeout} {
+		// The listing lags behind, and the provider does not answer when it is asked.
+		b.memory.Inject(memsandbox.Fault{Op: memsandbox.OpPoll, Code: code})
+		b.driver.set(func(f *faulty) { f.unlisted = true })
+		_, err := b.reconcile()
+		requirePassing(t, err)
+		require.Empty(t, b.tell.all())
+	}
+	found, err := b.reconcile()
+	require.NoError(t, err)
+	require.Zero(t, found.Reported, "it runs")
+}
+
+func TestReconcileTerminatesWhatNobodyOwns(t *testing.T) {
+	t.Parallel()
+	b := setupMemory(t)
+	ready := b.create(t)
+	b.age(t)
+	// Its row was closed without it.
+	require.NoError(t, b.db.SandboxEnd(b.ctx, b.id, 1, "test"))
+	found, err := b.reconcile()
+	require.NoError(t, err)
+	require.Equal(t, activities.Reconciled{Listed: 1, Terminated: 1}, found)
+	require.False(t, b.running(t, ready.SandboxID))
+	found, err = b.reconcile()
+	require.NoError(t, err)
+	require.Equal(t, activities.Reconciled{}, found)
+}
+
+func TestReconcileTerminatesTheSandboxOfASessionThatHasGoneOn(t *testing.T) {
+	t.Parallel()
+	b := setupMemory(t)
+	ready := b.create(t)
+	for _, event := range []session.Event{session.EventReady, session.EventHibernate, session.EventSaved} {
+		b.transit(t, event)
+	}
+	found, err := b.reconcile()
+	require.NoError(t, err)
+	require.Zero(t, found.Terminated, "a young one may be in the hands of who ends it")
+	b.age(t)
+	found, err = b.reconcile()
+	require.NoError(t, err)
+	require.Equal(t, 1, found.Terminated)
+	require.False(t, b.running(t, ready.SandboxID))
+}
+
+// TestReconcileSparesASandboxThatIsMadeWhileItLooks: its row comes between the
+// look at the rows and the listing.
+func TestReconcileSparesASandboxThatIsMadeWhileItLooks(t *testing.T) {
+	t.Parallel()
+	b := setupMemory(t)
+	_, err := b.image.Prepare(b.ctx)
+	require.NoError(t, err)
+	var made activities.SandboxReady
+	b.driver.set(func(f *faulty) {
+		f.list = func() error {
+			var err error
+			made, err = do(b, attempt{}, b.control.CreateSandbox, activities.SandboxRequest{SessionID: b.id, Generation: 1})
+			return err
+		}
+	})
+	found, err := b.reconcile()
+	require.NoError(t, err)
+	require.Equal(t, activities.Reconciled{Listed: 1}, found)
+	require.True(t, b.running(t, made.SandboxID))
+}
+
+func TestReconcileTerminatesNothingWhileTheProviderIsAway(t *testing.T) {
+	t.Parallel()
+	b := setupMemory(t)
+	ready := b.create(t)
+	b.transit(t, session.EventReady)
+	b.age(t)
+	b.driver.set(func(f *faulty) {
+		f.list = func() error { return driver.Errorf(driver.Unavailable, "list", "", "injected") }
+	})
+	before := b.memory.Calls(memsandbox.OpTerminate)
+	_, err := b.reconcile()
+	requirePassing(t, err)
+	require.Equal(t, before, b.memory.Calls(memsandbox.OpTerminate))
+	require.True(t, b.running(t, ready.SandboxID))
+	require.Empty(t, b.tell.all())
+}
+
+func TestReconcileShowsNoSandboxAsReadyThatIsNot(t *testing.T) {
+	t.Parallel()
+	b := setupMemory(t)
+	b.create(t)
+	b.sql(t, `UPDATE sandboxes SET status = 'starting', ready_at = NULL`)
+	_, err := b.reconcile()
+	require.NoError(t, err)
+	s, err := b.db.SessionGet(b.ctx, b.id)
+	require.NoError(t, err)
+	require.Equal(t, session.SandboxStarting, s.Sandbox.Status)
+}
+
+func TestReconcileDeletesSnapshotsOnlyWhenNothingNeedsThem(t *testing.T) {
+	t.Parallel()
+	b := setupMemory(t)
+	ready := b.create(t)
+	var snapshots []string
+	exists := func(id string) bool {
+		ok, err := b.provider.ImageExists(b.ctx, id)
+		require.NoError(t, err)
+		return ok
+	}
+	for generation := int64(2); generation <= 3; generation++ {
+		_, err := b.save(ready)
+		require.NoError(t, err)
+		snapshots = append(snapshots, b.head(t).SnapshotID)
+		b.terminate(t, ready)
+		found, err := b.reconcile()
+		require.NoError(t, err)
+		require.Zero(t, found.Deleted, "the newest is not proved yet, and the one before is kept for it")
+		ready, err = b.restore(generation)
+		require.NoError(t, err)
+		require.Equal(t, session.ReceiptFull, ready.Receipt.Kind)
+	}
+	found, err := b.reconcile()
+	require.NoError(t, err)
+	require.Equal(t, 1, found.Deleted)
+	require.False(t, exists(snapshots[0]))
+	require.True(t, exists(snapshots[1]))
+}
