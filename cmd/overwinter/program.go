@@ -37,6 +37,7 @@ type commands struct {
 	LocalModal LocalModalCmd `cmd:"" help:"Serve Modal's API on this machine, for any program that uses Modal's SDK."`
 	Migrate    MigrateCmd    `cmd:"" help:"Look after the database's schema."`
 	Session    SessionCmd    `cmd:"" help:"Work with sessions through the API."`
+	Transcript TranscriptCmd `cmd:"" help:"Read what agents have written."`
 	Version    VersionCmd    `cmd:"" help:"Print the version."`
 }
 

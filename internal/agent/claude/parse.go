@@ -8,6 +8,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/google/uuid"
+
 	"github.com/overwinter-dev/overwinter/internal/conversation"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
@@ -32,13 +34,17 @@ func (Adapter) Parse(files []session.TranscriptFile) (conversation.Conversation,
 		case subagentFile:
 			p.transcript(id, &others).data = f.Data
 		case mainFile:
-			mains = append(mains, &transcript{id: conversation.Main, data: f.Data, begun: begun(f.Data)})
+			mains = append(mains, &transcript{id: id, data: f.Data, begun: begun(f.Data)})
 		}
 	}
 	for _, t := range others {
 		if t.call != "" {
 			p.calls[t.call] = t
 		}
+	}
+	// A session's file has its uuid for a name. Others are read only where there is none such.
+	if slices.ContainsFunc(mains, named) {
+		mains = slices.DeleteFunc(mains, func(m *transcript) bool { return !named(m) })
 	}
 	slices.SortStableFunc(mains, func(a, b *transcript) int { return a.begun.Compare(b.begun) })
 	for _, m := range mains {
@@ -76,7 +82,13 @@ const (
 	metaFile
 )
 
-// transcriptOf says what a file is, and the id of the subagent that it is about.
+// named reports whether a transcript has the name of a session.
+func named(t *transcript) bool {
+	_, err := uuid.Parse(t.id)
+	return err == nil && len(t.id) == 36
+}
+
+// transcriptOf says what a file is, and the id of the subagent or session that it is about.
 func transcriptOf(name string) (string, fileKind) {
 	base := path.Base(name)
 	sub := slices.Contains(strings.Split(path.Dir(name), "/"), subagentDir)
@@ -89,8 +101,8 @@ func transcriptOf(name string) (string, fileKind) {
 		}
 		return "", otherFile
 	}
-	if strings.HasSuffix(base, ".jsonl") {
-		return "", mainFile
+	if id, ok := strings.CutSuffix(base, ".jsonl"); ok {
+		return id, mainFile
 	}
 	return "", otherFile
 }

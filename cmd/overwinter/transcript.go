@@ -1,0 +1,210 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/overwinter-dev/overwinter/internal/agent"
+	"github.com/overwinter-dev/overwinter/internal/conversation"
+	"github.com/overwinter-dev/overwinter/internal/session"
+)
+
+// TranscriptCmd reads what agents have written, without a session.
+type TranscriptCmd struct {
+	Blocks TranscriptBlocksCmd `cmd:"" help:"Print the conversations in an agent's own transcript files."`
+	Events TranscriptEventsCmd `cmd:"" help:"Print the events in what an agent wrote to its stdout, one a line."`
+	Fold   TranscriptFoldCmd   `cmd:"" help:"Fold events from standard input, one a line, into conversations."`
+}
+
+// TranscriptBlocksCmd parses transcript files.
+type TranscriptBlocksCmd struct {
+	Agent string `required:"" placeholder:"NAME" help:"The agent that wrote the files, such as claude-sdk."`
+	Path  string `arg:"" type:"path" placeholder:"DIR_OR_FILE" help:"A directory, with all below it, or a file, with the directory that has its name without the extension."`
+}
+
+// Run prints {"conversations": […]}.
+func (c TranscriptBlocksCmd) Run(s streams) error {
+	adapter, err := knownAgent(c.Agent)
+	if err != nil {
+		return err
+	}
+	files, err := transcriptFiles(c.Path)
+	if err != nil {
+		return fmt.Errorf("read transcripts: %w", err)
+	}
+	parsed, err := adapter.Parse(files)
+	if err != nil {
+		return fmt.Errorf("parse transcripts of %s: %w", c.Agent, err)
+	}
+	return printConversation(s.stdout, parsed)
+}
+
+// TranscriptEventsCmd translates a captured stream.
+type TranscriptEventsCmd struct {
+	Agent string `required:"" placeholder:"NAME" help:"The agent that wrote the file, such as claude-sdk."`
+	File  string `arg:"" type:"path" help:"Lines of the agent's stdout, of one turn or of many."`
+}
+
+// Run prints one event a line. Lines of a capture have no time of their own, so the file's is used
+// where the agent gives none. Blocks that are open at the end of the file are closed as aborted.
+func (c TranscriptEventsCmd) Run(s streams) error {
+	adapter, err := knownAgent(c.Agent)
+	if err != nil {
+		return err
+	}
+	file, err := os.Open(c.File)
+	if err != nil {
+		return err
+	}
+	defer file.Close() //nolint:errcheck // only read from
+	info, err := file.Stat()
+	if err != nil {
+		return err
+	}
+	out := bufio.NewWriter(s.stdout)
+	if err := translateLines(adapter, bufio.NewReaderSize(file, 1<<20), info.ModTime().UTC(), json.NewEncoder(out)); err != nil {
+		return fmt.Errorf("translate %s: %w", c.File, err)
+	}
+	return out.Flush()
+}
+
+// eventLine is an event as the commands print and read it. Lines of the API's stream have the same
+// fields and more.
+type eventLine struct {
+	Seq            int64                  `json:"seq,omitempty"`
+	Type           conversation.EventType `json:"type"`
+	ConversationID string                 `json:"conversationId,omitempty"`
+	At             time.Time              `json:"at"`
+	Data           json.RawMessage        `json:"data"`
+}
+
+// translateLines translates lines as the frames of a run, and of the next run behind each end.
+func translateLines(adapter agent.Adapter, lines *bufio.Reader, at time.Time, out *json.Encoder) error {
+	translator, err := adapter.NewTranslator(agent.RunContext{}, nil)
+	if err != nil {
+		return err
+	}
+	for no := int64(0); ; no++ {
+		line, readErr := lines.ReadBytes('\n')
+		if len(line) > 0 {
+			translated, err := translator.Translate(agent.Frame{
+				No: no, Stream: agent.Stdout, At: at, Data: bytes.TrimSuffix(line, []byte("\n")),
+			})
+			if err != nil {
+				return fmt.Errorf("line %d: %w", no+1, err)
+			}
+			if err := printEvents(out, translated.Events); err != nil {
+				return err
+			}
+			if translated.End != nil {
+				if translator, err = adapter.NewTranslator(agent.RunContext{}, nil); err != nil {
+					return err
+				}
+			}
+		}
+		if errors.Is(readErr, io.EOF) {
+			return printEvents(out, translator.Cut(at))
+		}
+		if readErr != nil {
+			return readErr
+		}
+	}
+}
+
+func printEvents(out *json.Encoder, events []conversation.Event) error {
+	for _, e := range events {
+		data, err := json.Marshal(e.Data)
+		if err != nil {
+			return fmt.Errorf("event %s: %w", e.Type, err)
+		}
+		if err := out.Encode(eventLine{Type: e.Type, ConversationID: e.ConversationID, At: e.At, Data: data}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// TranscriptFoldCmd folds events.
+type TranscriptFoldCmd struct{}
+
+// Run prints {"conversations": […]}.
+func (TranscriptFoldCmd) Run(s streams) error {
+	in := bufio.NewReaderSize(s.stdin, 1<<20)
+	var folder conversation.Folder
+	for n := 1; ; n++ {
+		line, readErr := in.ReadBytes('\n')
+		if len(bytes.TrimSpace(line)) > 0 {
+			var e eventLine
+			if err := json.Unmarshal(line, &e); err != nil {
+				return fmt.Errorf("line %d is no event: %w", n, err)
+			}
+			if err := folder.Apply(e.Type, e.ConversationID, e.Data); err != nil {
+				return fmt.Errorf("line %d: %w", n, err)
+			}
+		}
+		if errors.Is(readErr, io.EOF) {
+			return printConversation(s.stdout, folder.Conversation())
+		}
+		if readErr != nil {
+			return fmt.Errorf("read events: %w", readErr)
+		}
+	}
+}
+
+// knownAgent returns the adapter of that name; another name is a mistake in the command line.
+func knownAgent(name string) (agent.Adapter, error) {
+	adapter, err := agents().Get(name)
+	if err != nil {
+		return nil, usageError{err.Error()}
+	}
+	return adapter, nil
+}
+
+// transcriptFiles reads all files below a directory, or a file and those below the directory that
+// is named like it: an agent keeps there what belongs to the file.
+func transcriptFiles(path string) ([]session.TranscriptFile, error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return nil, err
+	}
+	if info.IsDir() {
+		return filesBelow(path)
+	}
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	files := []session.TranscriptFile{{Path: path, Data: data}}
+	beside := strings.TrimSuffix(path, filepath.Ext(path))
+	if info, err := os.Stat(beside); err != nil || !info.IsDir() {
+		return files, nil //nolint:nilerr // there is nothing beside it
+	}
+	more, err := filesBelow(beside)
+	return append(files, more...), err
+}
+
+func filesBelow(dir string) ([]session.TranscriptFile, error) {
+	var files []session.TranscriptFile
+	err := filepath.WalkDir(dir, func(name string, entry fs.DirEntry, err error) error {
+		if err != nil || !entry.Type().IsRegular() {
+			return err
+		}
+		data, err := os.ReadFile(name)
+		files = append(files, session.TranscriptFile{Path: name, Data: data})
+		return err
+	})
+	return files, err
+}
+
+func printConversation(w io.Writer, c conversation.Conversation) error {
+	return json.NewEncoder(w).Encode(c)
+}
