@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"strings"
+	"syscall"
 
 	"github.com/overwinter-dev/overwinter/internal/apiclient"
 	"github.com/overwinter-dev/overwinter/internal/session"
@@ -52,7 +53,11 @@ func (c *SessionCmd) with(use func(*apiclient.Client) error) error {
 		return usageError{err.Error()}
 	}
 	defer client.Close()
-	return use(client)
+	err = use(client)
+	if errors.Is(err, syscall.ECONNREFUSED) {
+		return fmt.Errorf("nobody listens at %s: start overwinter there, or say where it is with --api-url", c.APIURL)
+	}
+	return err
 }
 
 // SessionCreateCmd creates a session.

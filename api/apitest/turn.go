@@ -1,0 +1,80 @@
+package apitest
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/overwinter-dev/overwinter/internal/conversation"
+	"github.com/overwinter-dev/overwinter/internal/session"
+	"github.com/overwinter-dev/overwinter/internal/wire"
+)
+
+// Turn plays the turn of a queued prompt as a worker would write it: the agent uses
+// a tool, thinks, and says each of the texts in pieces of two bytes; then the
+// prompt ends. It is the turn of nobody where the prompt is not queued.
+func (m *Store) Turn(id, promptID string, end session.PromptStatus, reason string, says ...string) {
+	m.With(id, func(r *Row) {
+		at := -1
+		for i := range r.Prompts {
+			if r.Prompts[i].ID == promptID && r.Prompts[i].Status == session.PromptQueued {
+				at = i
+			}
+		}
+		if at < 0 {
+			return
+		}
+		p := &r.Prompts[at]
+		runID := session.NewID(session.RunPrefix)
+		write := func(kind string, data any) {
+			m.Append(r, kind, data)
+			e := &r.Events[len(r.Events)-1]
+			e.RunID, e.ConversationID = runID, conversation.Main
+		}
+		move := func(to session.PromptStatus) {
+			p.Status, p.RunID = to, runID
+			write(wire.EventPrompt, wire.PromptData{Prompt: wire.Prompt(*p)})
+			items := []wire.QueueItem{}
+			for _, q := range r.Prompts {
+				if !q.Status.Over() {
+					items = append(items, wire.QueueItem{PromptID: q.ID, Ordinal: q.Ordinal, Status: q.Status})
+				}
+			}
+			write(wire.EventQueue, wire.QueueData{Items: items})
+		}
+		complete := func(b conversation.Block, pieces ...string) {
+			b.CreatedAt = time.Now()
+			open := b
+			open.Content, open.Status = "", conversation.Streaming
+			write(string(conversation.EventBlockStart), conversation.BlockStart{Block: open})
+			for _, piece := range pieces {
+				write(string(conversation.EventTextDelta), conversation.TextDelta{BlockID: b.ID, Delta: piece})
+			}
+			write(string(conversation.EventBlockComplete), conversation.BlockComplete{Block: b})
+		}
+
+		write(wire.EventTurnStart, wire.TurnStartData{RunID: runID, PromptID: p.ID, Attempt: 1})
+		move(session.PromptProcessing)
+		complete(conversation.Block{ID: runID + "-t", Type: conversation.Thinking, Status: conversation.Complete, Content: "hmm"}, "hmm")
+		complete(conversation.Block{
+			ID: runID + "-u", Type: conversation.ToolUse, Status: conversation.Success, Name: "shell",
+			ToolUseID: "u", Input: []byte(`{"command":"ls"}`),
+		})
+		complete(conversation.Block{
+			ID: runID + "-r", Type: conversation.ToolResult, Status: conversation.Success,
+			ToolUseID: "u", Output: []byte(`"a.txt\nb.txt"`),
+		})
+		for i, text := range says {
+			var pieces []string
+			for rest := text; rest != ""; {
+				n := min(2, len(rest))
+				pieces, rest = append(pieces, rest[:n]), rest[n:]
+			}
+			complete(conversation.Block{
+				ID: fmt.Sprintf("%s-%d", runID, i), Type: conversation.AssistantText, Status: conversation.Complete, Content: text,
+			}, pieces...)
+		}
+		p.Reason = reason
+		write(wire.EventTurnEnd, wire.TurnEndData{RunID: runID, PromptID: p.ID, Outcome: session.Outcome(end), Reason: reason})
+		move(end)
+	})
+}

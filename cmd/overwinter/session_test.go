@@ -1,0 +1,204 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/rogpeppe/go-internal/testscript"
+	"github.com/stretchr/testify/require"
+
+	"github.com/overwinter-dev/overwinter/api"
+	"github.com/overwinter-dev/overwinter/api/apitest"
+	"github.com/overwinter-dev/overwinter/internal/session"
+)
+
+// sessionServer is the real API over a store in memory, whose agent answers every
+// prompt at once: "fail …" fails, "lose …" is lost, "wait" stays in the queue, and
+// anything else is echoed.
+func sessionServer(t *testing.T, key string) (*apitest.Store, *apitest.Orchestrator, string) {
+	t.Helper()
+	store := apitest.NewStore()
+	temporal := &apitest.Orchestrator{}
+	temporal.Set(func(o *apitest.Orchestrator) {
+		o.OnRing = func(id, promptID string) {
+			for _, p := range store.Row(id).Prompts {
+				if p.ID != promptID {
+					continue
+				}
+				switch word, _, _ := strings.Cut(p.Content, " "); word {
+				case "wait":
+				case "fail":
+					store.Turn(id, promptID, session.PromptFailed, "agent_crashed", "I will")
+				case "lose":
+					store.Turn(id, promptID, session.PromptUnknown, "sandbox_lost")
+				default:
+					store.Turn(id, promptID, session.PromptCompleted, "", p.Content, "second\x1b[31m block")
+				}
+			}
+		}
+	})
+	server, err := api.New(api.Config{Store: store, Orchestrator: temporal, Events: store, Agents: agents(), Key: key})
+	require.NoError(t, err)
+	listener := httptest.NewServer(server)
+	t.Cleanup(func() {
+		listener.CloseClientConnections()
+		listener.Close()
+	})
+	return store, temporal, listener.URL
+}
+
+// TestSessionScripts runs testdata/session: "overwinter ARGS" must end with 0,
+// "fails ARGS" with 1 and "misuse ARGS" with 2. {ID} is a session that runs,
+// {SLEEPER} one that is hibernated and {GONE} one that is terminated.
+func TestSessionScripts(t *testing.T) {
+	t.Parallel()
+	ends := func(want int) func(*testscript.TestScript, bool, []string) {
+		return func(ts *testscript.TestScript, neg bool, args []string) {
+			if neg {
+				ts.Fatalf("say fails or misuse")
+			}
+			all := []string{"session", "--api-url=" + ts.Getenv("URL"), "--api-key=key"}
+			for _, arg := range args {
+				for _, name := range []string{"ID", "SLEEPER", "GONE", "KEPT"} {
+					arg = strings.ReplaceAll(arg, "{"+name+"}", ts.Getenv(name))
+				}
+				all = append(all, arg)
+			}
+			ctx, cancel := context.WithCancel(context.Background())
+			ts.Defer(cancel)
+			var stdout, stderr bytes.Buffer
+			code := program{args: all, stdin: strings.NewReader("from stdin\n"), stdout: &stdout, stderr: &stderr}.Run(ctx)
+			fmt.Fprint(ts.Stdout(), stdout.String())
+			fmt.Fprint(ts.Stderr(), stderr.String())
+			if code != want {
+				ts.Fatalf("exit code %d, want %d\n%s%s", code, want, &stdout, &stderr)
+			}
+		}
+	}
+	testscript.Run(t, testscript.Params{
+		Dir:                 "testdata/session",
+		RequireExplicitExec: true,
+		Setup: func(env *testscript.Env) error {
+			store, _, url := sessionServer(t, "key")
+			env.Setenv("URL", url)
+			env.Setenv("ID", store.Put(session.Running))
+			env.Setenv("SLEEPER", store.Put(session.Hibernated, func(s *session.Session) { s.Title = "Dormouse\x1b[2J" }))
+			env.Setenv("GONE", store.Put(session.Terminated))
+			return nil
+		},
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){
+			"overwinter": ends(exitDone), "fails": ends(exitFailed), "misuse": ends(exitUsage),
+			// keep sets {KEPT} to the text between "id": " and the next quote of the last output.
+			"keep": func(ts *testscript.TestScript, _ bool, _ []string) {
+				_, rest, _ := strings.Cut(ts.ReadFile("stdout"), `"id": "`)
+				id, _, _ := strings.Cut(rest, `"`)
+				ts.Setenv("KEPT", id)
+			},
+		},
+	})
+}
+
+func TestPromptAnswersAreStreamed(t *testing.T) {
+	t.Parallel()
+	store, temporal, url := sessionServer(t, "")
+	temporal.Set(func(o *apitest.Orchestrator) { o.OnRing = nil })
+	id := store.Put(session.Running)
+	out, in := io.Pipe()
+	defer out.Close()
+	done := make(chan int, 1)
+	go func() {
+		done <- program{
+			args: []string{"session", "prompt", id, "hello", "--wait", "--id=p", "--api-url", url}, stdin: strings.NewReader(""), stdout: in, stderr: io.Discard,
+		}.Run(t.Context())
+	}()
+	require.Eventually(t, func() bool { return len(store.Row(id).Prompts) == 1 }, eventuallyTimeout, eventuallyTick)
+	go store.Turn(id, "p", session.PromptCompleted, "", "hello")
+	piece := make([]byte, 64)
+	n, err := out.Read(piece)
+	require.NoError(t, err)
+	require.Equal(t, "he", string(piece[:n]), "the first piece comes before the rest")
+	rest := make(chan []byte, 1)
+	go func() {
+		data, err := io.ReadAll(out)
+		if err != nil {
+			data = []byte(err.Error())
+		}
+		rest <- data
+	}()
+	require.Equal(t, exitDone, <-done)
+	require.NoError(t, in.Close())
+	require.Equal(t, "llo\n", string(<-rest))
+}
+
+func TestPromptWaitsWhereThePolicyIsToRetry(t *testing.T) {
+	t.Parallel()
+	store, temporal, url := sessionServer(t, "")
+	temporal.Set(func(o *apitest.Orchestrator) {
+		o.OnRing = func(id, promptID string) {
+			store.Turn(id, promptID, session.PromptUnknown, "sandbox_lost", "lost words")
+			store.With(id, func(r *apitest.Row) { r.Prompts[0].Status = session.PromptQueued })
+			store.Turn(id, promptID, session.PromptCompleted, "", "at last")
+		}
+	})
+	id := store.Put(session.Running)
+	r := run(t.Context(), "session", "prompt", id, "x", "--wait", "--on-unknown=retry", "--api-url", url)
+	require.Equal(t, exitDone, r.code, r.stderr)
+	require.Equal(t, "lost words\nat last\n", r.stdout)
+}
+
+func TestPromptOfASessionThatEnds(t *testing.T) {
+	t.Parallel()
+	store, temporal, url := sessionServer(t, "")
+	temporal.Set(func(o *apitest.Orchestrator) {
+		o.OnRing = func(id, promptID string) {
+			store.Status(id, session.Terminated)
+			store.With(id, func(r *apitest.Row) { r.Prompts[0].Status = session.PromptCancelled }) // and no event of it
+		}
+	})
+	id := store.Put(session.Running)
+	r := run(t.Context(), "session", "prompt", id, "x", "--wait", "--id=p", "--api-url", url)
+	require.Equal(t, exitFailed, r.code)
+	require.Contains(t, r.stderr, "prompt p ended cancelled")
+}
+
+func TestFollowUntilIdleWaitsForTheQueue(t *testing.T) {
+	t.Parallel()
+	store, temporal, url := sessionServer(t, "")
+	temporal.Set(func(o *apitest.Orchestrator) { o.OnRing = nil })
+	id := store.Put(session.Running)
+	require.Equal(t, exitDone, run(t.Context(), "session", "prompt", id, "x", "--id=p", "--api-url", url).code)
+	done := make(chan result, 1)
+	go func() { done <- run(t.Context(), "session", "follow", id, "--until=idle", "--api-url", url) }()
+	require.Eventually(t, func() bool { return store.OpenReaders() == 1 }, eventuallyTimeout, eventuallyTick)
+	store.Turn(id, "p", session.PromptCompleted, "", "done so")
+	r := <-done
+	require.Equal(t, exitDone, r.code, r.stderr)
+	require.Contains(t, r.stdout, "agent: done so")
+}
+
+func TestSessionCommandsSayWhereTheyLooked(t *testing.T) {
+	t.Parallel()
+	for _, args := range [][]string{{"list"}, {"follow", "ses_1"}, {"prompt", "ses_1", "x", "--wait"}} {
+		r := run(t.Context(), append([]string{"session", "--api-url=http://127.0.0.1:1"}, args...)...)
+		require.Equal(t, exitFailed, r.code)
+		require.Equal(t, "overwinter: nobody listens at http://127.0.0.1:1: start overwinter there, or say where it is with --api-url\n", r.stderr)
+	}
+}
+
+func TestAnInterruptEndsFollowing(t *testing.T) {
+	t.Parallel()
+	store, _, url := sessionServer(t, "")
+	id := store.Put(session.Running)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	done := make(chan result, 1)
+	go func() { done <- run(ctx, "session", "follow", id, "--api-url", url) }()
+	require.Eventually(t, func() bool { return store.OpenReaders() == 1 }, eventuallyTimeout, eventuallyTick)
+	cancel()
+	require.Equal(t, exitFailed, (<-done).code)
+}

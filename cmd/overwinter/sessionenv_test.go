@@ -1,0 +1,29 @@
+package main
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/overwinter-dev/overwinter/internal/session"
+)
+
+const (
+	eventuallyTimeout = 10 * time.Second
+	eventuallyTick    = 5 * time.Millisecond
+)
+
+func TestSessionCommandsReadTheEnvironment(t *testing.T) { //nolint:paralleltest // the environment is everybody's
+	store, _, url := sessionServer(t, "secret-key")
+	store.Put(session.Running)
+	t.Setenv("OVERWINTER_API_URL", url)
+	r := run(t.Context(), "session", "list")
+	require.Equal(t, exitFailed, r.code)
+	require.Contains(t, r.stderr, "unauthorized")
+	t.Setenv("OVERWINTER_API_KEY", "secret-key")
+	r = run(t.Context(), "session", "list", "-o", "json")
+	require.Equal(t, exitDone, r.code, r.stderr)
+	require.Contains(t, r.stdout, `"status": "running"`)
+	require.NotContains(t, run(t.Context(), "session", "list", "--help").stdout, "secret-key")
+}
