@@ -35,6 +35,7 @@ type bench struct {
 	process         *process
 	runs            []*run
 	killed          bool // a process was ended in the middle of something
+	launched        bool // there has been a process
 }
 
 // run is what one run's journal would hold.
@@ -59,7 +60,7 @@ func (b *bench) launch(t *testing.T) {
 		return
 	}
 	launch, err := b.Adapter.Launch(agent.LaunchInput{
-		SessionID: b.sessionID, Home: b.home, Workspace: b.workspace, Resume: len(b.runs) > 0,
+		SessionID: b.sessionID, Home: b.home, Workspace: b.workspace, Resume: b.launched,
 	})
 	require.NoError(t, err)
 	cmd := b.Command(t, launch)
@@ -70,7 +71,7 @@ func (b *bench) launch(t *testing.T) {
 	for _, k := range slices.Sorted(maps.Keys(launch.Env)) {
 		cmd.Env = append(cmd.Env, k+"="+launch.Env[k])
 	}
-	b.process = startProcess(t, cmd)
+	b.process, b.launched = startProcess(t, cmd), true
 }
 
 // begin delivers a prompt under a new run.
@@ -134,6 +135,9 @@ func (b *bench) until(t *testing.T, r *run, what string, found func(conversation
 		require.NoError(t, err)
 		r.events = append(r.events, tr.Events...)
 		r.end = tr.End
+		if len(tr.Input) > 0 {
+			b.process.write(t, tr.Input)
+		}
 		if f.Stream == agent.Exit {
 			b.process = nil
 			require.NotNil(t, r.end, "the exit of the agent must end its turn")
@@ -159,10 +163,27 @@ func (b *bench) interrupt(t *testing.T, r *run) {
 	require.NoError(t, b.process.cmd.Process.Signal(sig))
 }
 
-// kill ends the process as kill -9 does.
+// kill ends the process as kill -9 does, once its transcript has what it has said so far: an agent
+// may write it a little later.
 func (b *bench) kill(t *testing.T) {
 	t.Helper()
 	b.killed = true
+	require.Eventually(t, func() bool {
+		have := map[string]bool{}
+		for _, thread := range b.parsed(t, b.transcripts(t)).Threads {
+			for _, block := range thread.Blocks {
+				have[block.ID] = true
+			}
+		}
+		for _, thread := range b.folded(t).Threads {
+			for _, block := range thread.Blocks {
+				if !have[block.ID] && block.Status != conversation.Streaming && block.Status != conversation.Pending {
+					return false
+				}
+			}
+		}
+		return true
+	}, patience, 10*time.Millisecond, "the transcript lags behind for ever")
 	require.NoError(t, b.process.cmd.Process.Kill())
 }
 

@@ -3,6 +3,7 @@ package agenttest
 import (
 	"bytes"
 	"encoding/json"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -18,6 +19,7 @@ import (
 const (
 	maxState = 64 << 10 // of a translator's state, which is written with every commit
 	allCuts  = 8 << 10  // a file up to this size is cut at every byte, a longer one as often
+	cutBytes = 64 << 20 // but no oftener than that this much is parsed
 )
 
 // check holds everything that was recorded to the promises. It ends the process first, so that
@@ -31,6 +33,9 @@ func (b *bench) check(t *testing.T) {
 	parsed := b.parsed(t, files)
 	if b.killed && b.KillLosesText {
 		streamed, parsed = withoutLostText(streamed), withoutLostText(parsed)
+	}
+	if b.PromptsUnsigned {
+		streamed = unsigned(streamed)
 	}
 	require.Empty(t, cmp.Diff(parsed, streamed), "- parsed from the transcript, + folded from the stream")
 	requireClosed(t, streamed)
@@ -76,14 +81,22 @@ func throughJSON(t *testing.T, c conversation.Conversation) conversation.Convers
 	return back
 }
 
-// withoutLostText blanks the text of what was broken off.
+// withoutLostText leaves out the text that was broken off.
 func withoutLostText(c conversation.Conversation) conversation.Conversation {
-	for _, thread := range c.Threads {
-		for i, block := range thread.Blocks {
+	for i, thread := range c.Threads {
+		c.Threads[i].Blocks = slices.DeleteFunc(thread.Blocks, func(block conversation.Block) bool {
 			text := block.Type == conversation.AssistantText || block.Type == conversation.Thinking
-			if text && block.Status == conversation.Aborted {
-				thread.Blocks[i].Content = ""
-			}
+			return text && block.Status == conversation.Aborted
+		})
+	}
+	return c
+}
+
+// unsigned leaves out whose message a block is.
+func unsigned(c conversation.Conversation) conversation.Conversation {
+	for _, thread := range c.Threads {
+		for i := range thread.Blocks {
+			thread.Blocks[i].PromptID, thread.Blocks[i].Author = "", ""
 		}
 	}
 	return c
@@ -190,7 +203,7 @@ func (b *bench) checkUnknown(t *testing.T, r *run) {
 func (b *bench) checkCuts(t *testing.T, files []session.TranscriptFile) {
 	t.Helper()
 	for i, f := range files {
-		stride := max(1, len(f.Data)/allCuts)
+		stride := max(1, len(f.Data)/allCuts, len(f.Data)*len(f.Data)/cutBytes)
 		for n := 0; n < len(f.Data); n += stride {
 			cut := append([]session.TranscriptFile(nil), files...)
 			cut[i].Data = bytes.Clone(f.Data[:n])

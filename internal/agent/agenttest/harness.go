@@ -36,6 +36,11 @@ type Harness struct {
 	Cannot map[string]string
 	// KillLosesText says that text which was streaming at a kill -9 is not in the transcript.
 	KillLosesText bool
+	// PromptsUnsigned says that the transcript does not tell which prompt a message was, nor whose.
+	PromptsUnsigned bool
+	// GoesOnWithKnownPrompts says that a prompt which was delivered before is not run again, but
+	// that the agent is asked to go on with it and says so.
+	GoesOnWithKnownPrompts bool
 	// Unknown are lines of stdout that the adapter does not know, beside those of the suite.
 	Unknown []string
 }

@@ -1,0 +1,93 @@
+package claude_test
+
+import (
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/overwinter-dev/overwinter/internal/agent"
+	"github.com/overwinter-dev/overwinter/internal/agent/agenttest"
+	"github.com/overwinter-dev/overwinter/internal/agent/agenttest/claudecli"
+	"github.com/overwinter-dev/overwinter/internal/agent/agenttest/modelserver"
+	"github.com/overwinter-dev/overwinter/internal/agent/claude"
+)
+
+// untilKilled runs until the agent that has started it is gone, so that a kill of the agent alone
+// leaves nothing behind.
+const untilKilled = "tail --pid=$PPID -f /dev/null; echo late"
+
+var scripts = map[string][]modelserver.Step{
+	"hello":  {{Text: "Hello to you, and to all who are with you."}},
+	"recall": {{Text: "I remember ", Recall: true}},
+	"write": {
+		{Text: "I write a file.", Calls: []modelserver.Call{modelserver.Bash("printf '%s' '" + agenttest.FileText + "' >" + agenttest.FileName)}},
+		{Text: "It is written."},
+	},
+	"fail": {
+		{Calls: []modelserver.Call{modelserver.Bash("echo out; echo err >&2; exit 7")}},
+		{Text: "That did not work."},
+	},
+	"think": {{Thinking: "Should I say it? I think I should.", Text: "Yes."}},
+	"delegate": {
+		{Text: "A subagent shall do it.", Calls: []modelserver.Call{modelserver.Subagent("{{child}} look around", true)}},
+		{Text: "It is at work."},
+		{Text: "It is done."},
+	},
+	"child": {
+		{Text: "I look around.", Calls: []modelserver.Call{modelserver.Bash("echo a subagent was here")}},
+		{Text: "I have looked around."},
+	},
+	"long": {{Text: strings.Repeat("word ", 5000), Pause: 20 * time.Millisecond}},
+	"wait": {
+		{Text: "This takes long.", Calls: []modelserver.Call{modelserver.Bash(untilKilled)}},
+		{Text: "It took long."},
+	},
+}
+
+// command runs the real program of a launch against the model server, with nothing of this
+// machine's environment but what it needs.
+func command(t *testing.T, server *modelserver.Server, launch agent.Launch) *exec.Cmd {
+	t.Helper()
+	require.Equal(t, claude.Binary, launch.Argv[0])
+	cmd := exec.Command(claudecli.Path(t), launch.Argv[1:]...)
+	cmd.Env = []string{
+		"PATH=" + os.Getenv("PATH"), "LANG=C.UTF-8", "TMPDIR=" + t.TempDir(),
+		claude.SecretKey + "=sk-ant-none", claude.SecretBaseURL + "=" + server.URL(),
+	}
+	return cmd
+}
+
+func TestConformsToTheAdapterSuite(t *testing.T) {
+	t.Parallel()
+	server := modelserver.New(scripts)
+	t.Cleanup(server.Close)
+	agenttest.Run(t, agenttest.Harness{
+		Adapter: claude.New(),
+		Command: func(t *testing.T, launch agent.Launch) *exec.Cmd {
+			t.Helper()
+			return command(t, server, launch)
+		},
+		Prompts: agenttest.Prompts{
+			Hello:       "{{hello}} hello to the " + agenttest.Word,
+			WriteFile:   "{{write}} the file",
+			FailingTool: "{{fail}} please",
+			Thinking:    "{{think}} about it",
+			Subagent:    "{{delegate}} it",
+			LongText:    "{{long}} story",
+			LongTool:    "{{wait}} for it",
+			Recall:      "{{recall}} the beginning",
+		},
+		KillLosesText:          true,
+		PromptsUnsigned:        true,
+		GoesOnWithKnownPrompts: true,
+		Unknown: []string{
+			`{"type":"stream_event"}`, `{"type":"stream_event","event":{"type":"content_block_start","index":"x"}}`,
+			`{"type":"system"}`, `{"type":"system","subtype":"never heard of"}`, `{"type":"transcript_mirror","entries":7}`,
+			`{"type":"control_request"}`, `{"type":"command_lifecycle"}`, `{"type":"assistant"}`, `{"type":"user"}`,
+		},
+	})
+}
