@@ -1,0 +1,74 @@
+// Package activities does what workflows decide: it makes, saves, restores and
+// ends sandboxes, carries turns, and keeps the records. Every activity may be cut
+// off anywhere and run again.
+//
+//	queue control   Control: short, or bounded by minutes; a stop never waits behind a turn
+//	queue turns     Turns: RunTurn alone, for as long as an agent works
+//
+// A turn goes one way, and each deed is done before the next begins:
+//
+//	RunAttach ─▶ exec attach ─▶ start ─▶ frames ─▶ append ─▶ … ─▶ append with end ─▶ RunEnd
+//	(token)      (displaces)    (unless the runner has it)        (translator's state beside it)
+//
+// # Invariants
+//
+//   - What a run said is in the log before the run is over. An end that was not
+//     committed is no end.
+//   - A prompt is handed over at most once: the runner's journal knows of the run.
+//   - An attempt writes only while its token is the newest. Whoever settles a run
+//     takes the token first.
+//   - The row of a generation is written before its sandbox is made, and closed
+//     only when the provider says that the sandbox is gone.
+//   - A snapshot is recorded before anything depends on it, and a bundle is verified
+//     only when its snapshot resolves at the provider.
+//   - A sandbox is taken up again only while it is the newest generation's and has
+//     no bundle.
+//   - Inputs and results hold ids and small state: no text of a prompt, no secret.
+//
+// # What makes an activity safe to run twice
+//
+//	CreateSandbox, RestoreSandbox   the sandbox's name, which is the session and its generation
+//	  with a workspace to furnish   marks of its stages in the sandbox
+//	SaveBundle, RescueBundle        the generation: it has one bundle
+//	TerminateSandbox                the open rows of the session; gone is gone
+//	BeginRun                        the run's id: the same claim is granted again
+//	RunTurn                         the newest frame that is committed, then the run's outcome
+//	SettleRun, CancelPrompts        the run's outcome: the first stays
+//	ReturnRun                       the run is over, and its id is spent
+//	RecordTransition                the transition's number
+//	Reconcile                       it only compares, and looks again
+//
+// # What each failure means
+//
+//	type                  what it says                            what the workflow does
+//	SandboxLost           the provider says it has ended          rescue; a prompt in it is unknown
+//	PromptNotDelivered    … and no attempt handed the prompt over the prompt goes back to its place
+//	DeliveryUnknown       the runner lost the run, the sandbox lives  the prompt is unknown
+//	GenerationSpent       this generation gets no sandbox         the next generation
+//	Refused               the same again would be refused         the prompt fails; else error
+//	Fenced                a newer attempt or generation has it    reads the row again
+//	HandOver              the worker stops                        the engine starts another attempt
+//	anything else         it may pass                             the engine tries again
+//
+// # When things fail
+//
+//	the worker is lost in a turn       another attaches behind the last committed frame
+//	a paused worker wakes up late      its token is old: nothing is written, it tells the run's end
+//	the link to the runner ends        tried again; the provider then says whether the sandbox lives
+//	the worker is lost behind the end  the end stands beside the translator's state; RunEnd follows
+//	Postgres is away                   the agent goes on; the journal keeps what it says
+//	the answer to a create is lost     the next attempt adopts what it made
+//	the runner never answers           the sandbox is ended, the generation spent
+//	the provider is away               nothing is ended or spent for it
+//	a snapshot fails or is not found   no bundle; the sandbox stays
+//	a restored file differs            put back from the stored transcripts; the receipt is not full
+//	the snapshot is gone               a fresh sandbox with the transcripts; partial
+//
+// # Timeouts
+//
+// They belong to classes, which workflows/options.go sets: records (10s, retried
+// without end), provision (30m, six attempts), save (10m, six attempts), terminate
+// (1m, without end), flush (15s, once), abort (10s, five attempts), turn (25h, a
+// heartbeat every 8s at least, without end), reconcile (5m, once). Within them an
+// attach takes at most 20s and a link may say nothing for 20s.
+package activities
