@@ -1,0 +1,179 @@
+package orchestrator_test
+
+import (
+	"context"
+	"encoding/json"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.temporal.io/sdk/client"
+	"go.temporal.io/sdk/log"
+	"go.temporal.io/sdk/testsuite"
+	"go.temporal.io/sdk/worker"
+	"go.temporal.io/sdk/workflow"
+
+	"github.com/overwinter-dev/overwinter/internal/orchestrator"
+	"github.com/overwinter-dev/overwinter/internal/session"
+)
+
+// engine is the Temporal of this package's tests.
+var engine client.Client
+
+func TestMain(m *testing.M) { os.Exit(run(m)) }
+
+func run(m *testing.M) int {
+	logger := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelError}))
+	path, err := filepath.Abs("../../bin/overwinter-temporal")
+	if err == nil {
+		_, err = os.Stat(path)
+	}
+	if err != nil {
+		logger.Error("the tests need bin/overwinter-temporal: run make build", slog.Any("error", err))
+		return 1
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	server, err := testsuite.StartDevServer(ctx, testsuite.DevServerOptions{
+		ExistingPath: path, LogLevel: "error", Stdout: os.Stderr, Stderr: os.Stderr,
+		ClientOptions: &client.Options{Logger: log.NewStructuredLogger(logger)},
+	})
+	if err != nil {
+		logger.Error("start Temporal", slog.Any("error", err))
+		return 1
+	}
+	defer server.Stop() //nolint:errcheck // killed, it says so
+	engine = server.Client()
+	w := worker.New(engine, session.ControlQueue, worker.Options{})
+	w.RegisterWorkflowWithOptions(stub, workflow.RegisterOptions{Name: session.WorkflowName})
+	if err := w.Start(); err != nil {
+		logger.Error("start the worker", slog.Any("error", err))
+		return 1
+	}
+	defer w.Stop()
+	return m.Run()
+}
+
+// heard is a signal as the stub got it.
+type heard struct {
+	Name string
+	Arg  json.RawMessage
+}
+
+// stub remembers signals and ends with the signal stop.
+func stub(ctx workflow.Context, in session.WorkflowInput) ([]heard, error) {
+	var got []heard
+	view := session.StateView{SessionID: in.SessionID, Status: session.Running, Queue: []string{}}
+	if err := workflow.SetQueryHandler(ctx, session.QueryState, func() (session.StateView, error) { return view, nil }); err != nil {
+		return nil, err
+	}
+	selector := workflow.NewSelector(ctx)
+	for _, name := range []string{
+		session.SignalPrompt, session.SignalWake, session.SignalHibernate, session.SignalStop, session.SignalAbort,
+		session.SignalRecover, session.SignalSettings, session.SignalSandbox,
+	} {
+		selector.AddReceive(workflow.GetSignalChannel(ctx, name), func(c workflow.ReceiveChannel, _ bool) {
+			var arg json.RawMessage
+			c.Receive(ctx, &arg)
+			got = append(got, heard{name, arg})
+		})
+	}
+	for len(got) == 0 || got[len(got)-1].Name != session.SignalStop {
+		selector.Select(ctx)
+	}
+	return got, nil
+}
+
+func setup(t *testing.T) (context.Context, *orchestrator.Orchestrator, string) {
+	t.Helper()
+	return t.Context(), orchestrator.New(engine, "default"), session.NewID(session.SessionPrefix)
+}
+
+func TestEveryCallReachesTheWorkflow(t *testing.T) {
+	t.Parallel()
+	ctx, o, id := setup(t)
+	require.NoError(t, o.Ring(ctx, id, "p1", 7))
+	require.NoError(t, o.Wake(ctx, id))
+	require.NoError(t, o.Hibernate(ctx, id, true))
+	require.NoError(t, o.Abort(ctx, id))
+	require.NoError(t, o.Recover(ctx, id))
+	require.NoError(t, o.Settings(ctx, id, time.Minute))
+	require.NoError(t, o.SandboxEnded(ctx, id, session.SandboxSignal{Generation: 3, Reason: "gone"}))
+	raw, err := o.State(ctx, id)
+	require.NoError(t, err)
+	var view session.StateView
+	require.NoError(t, json.Unmarshal(raw, &view))
+	require.Equal(t, id, view.SessionID)
+	require.Equal(t, session.Running, view.Status)
+
+	require.NoError(t, o.Stop(ctx, id))
+	var got []heard
+	require.NoError(t, engine.GetWorkflow(ctx, id, "").Get(ctx, &got))
+	names := map[string]string{}
+	for _, h := range got {
+		names[h.Name] = string(h.Arg)
+	}
+	require.Len(t, names, 8, "%v", names)
+	require.Contains(t, names[session.SignalPrompt], `"promptId":"p1","ordinal":7`)
+	require.JSONEq(t, `{"force":true}`, names[session.SignalHibernate])
+	require.JSONEq(t, `{"generation":3,"reason":"gone"}`, names[session.SignalSandbox])
+	require.JSONEq(t, `{"idleTimeout":60000000000}`, names[session.SignalSettings])
+}
+
+func TestCallsThatNeedAWorkflowSayWhenThereIsNone(t *testing.T) {
+	t.Parallel()
+	ctx, o, never := setup(t)
+	closed := session.NewID(session.SessionPrefix)
+	require.NoError(t, o.Stop(ctx, closed))
+	require.NoError(t, engine.GetWorkflow(ctx, closed, "").Get(ctx, nil))
+	for _, id := range []string{never, closed} {
+		_, err := o.State(ctx, id)
+		for _, err := range []error{err, o.Hibernate(ctx, id, false), o.Abort(ctx, id)} {
+			require.Equal(t, session.CodeNoSession, session.CodeOf(err), "error: %v", err)
+		}
+		require.NoError(t, o.Settings(ctx, id, time.Minute))
+		require.NoError(t, o.SandboxEnded(ctx, id, session.SandboxSignal{}))
+	}
+	require.NoError(t, o.Wake(ctx, closed), "what was put away is started again")
+	_, err := o.State(ctx, closed)
+	require.NoError(t, err)
+}
+
+func TestATemporalThatDoesNotAnswerIsUnavailableInTime(t *testing.T) {
+	t.Parallel()
+	hangs, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0") // nobody accepts
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, hangs.Close()) })
+	c, err := client.NewLazyClient(client.Options{
+		HostPort: hangs.Addr().String(), Logger: log.NewStructuredLogger(slog.New(slog.DiscardHandler)),
+	})
+	require.NoError(t, err)
+	t.Cleanup(c.Close)
+	ctx, o, id := t.Context(), orchestrator.New(c, "default"), session.NewID(session.SessionPrefix)
+	for name, call := range map[string]func() error{
+		"ping":      func() error { return o.Ping(ctx) },
+		"ring":      func() error { return o.Ring(ctx, id, "p", 1) },
+		"stop":      func() error { return o.Stop(ctx, id) },
+		"hibernate": func() error { return o.Hibernate(ctx, id, false) },
+		"settings":  func() error { return o.Settings(ctx, id, time.Minute) },
+		"state":     func() error { _, err := o.State(ctx, id); return err },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			began := time.Now()
+			require.Equal(t, session.CodeUnavailable, session.CodeOf(call()))
+			require.Less(t, time.Since(began), 2500*time.Millisecond)
+		})
+	}
+}
+
+func TestPingAnswers(t *testing.T) {
+	t.Parallel()
+	ctx, o, _ := setup(t)
+	require.NoError(t, o.Ping(ctx))
+	require.Equal(t, session.CodeUnavailable, session.CodeOf(orchestrator.New(engine, "nowhere").Ping(ctx)))
+}
