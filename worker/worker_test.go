@@ -1,0 +1,204 @@
+package worker_test
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.temporal.io/sdk/client"
+	"go.temporal.io/sdk/log"
+	"go.temporal.io/sdk/testsuite"
+	"go.uber.org/goleak"
+
+	"github.com/overwinter-dev/overwinter/activities"
+	"github.com/overwinter-dev/overwinter/internal/postgres/postgrestest"
+	"github.com/overwinter-dev/overwinter/internal/session"
+	"github.com/overwinter-dev/overwinter/worker"
+	"github.com/overwinter-dev/overwinter/workflows"
+)
+
+// patience bounds every wait of a test.
+const patience = 20 * time.Second
+
+// engine is where the Temporal of this package's tests listens.
+var engine string
+
+func TestMain(m *testing.M) { os.Exit(run(m)) }
+
+func run(m *testing.M) int {
+	logger := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelError}))
+	path, err := filepath.Abs("../bin/overwinter-temporal")
+	if err == nil {
+		_, err = os.Stat(path)
+	}
+	if err != nil {
+		logger.Error("the tests need bin/overwinter-temporal: run make build", slog.Any("error", err))
+		return 1
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	server, err := testsuite.StartDevServer(ctx, testsuite.DevServerOptions{
+		ExistingPath: path, LogLevel: "error", Stdout: os.Stderr, Stderr: os.Stderr,
+		ClientOptions: &client.Options{Logger: log.NewStructuredLogger(logger)},
+	})
+	if err != nil {
+		logger.Error("start Temporal", slog.Any("error", err))
+		return 1
+	}
+	engine = server.FrontendHostPort()
+	code := m.Run()
+	server.Client().Close()
+	server.Stop() //nolint:errcheck // killed, it says so
+	if err := goleak.Find(); code == 0 && err != nil {
+		logger.Error("goroutines leak", slog.Any("error", err))
+		return 1
+	}
+	return code
+}
+
+func dial(t *testing.T) client.Client {
+	t.Helper()
+	c, err := client.DialContext(t.Context(), client.Options{
+		HostPort: engine, Logger: log.NewStructuredLogger(slog.New(slog.DiscardHandler)),
+	})
+	require.NoError(t, err)
+	t.Cleanup(c.Close)
+	return c
+}
+
+// nothing is unclaimed, and nobody hears.
+type nothing struct{}
+
+func (nothing) Unclaimed(context.Context, time.Duration, int) ([]session.Ring, error) {
+	return nil, nil
+}
+
+// bell remembers every ring.
+type bell struct {
+	mu      sync.Mutex
+	rings   []session.Ring
+	refuses bool // every ring
+}
+
+var errDeaf = errors.New("deaf")
+
+func (b *bell) Ring(_ context.Context, sessionID, promptID string, ordinal int64) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.rings = append(b.rings, session.Ring{SessionID: sessionID, PromptID: promptID, Ordinal: ordinal})
+	if b.refuses {
+		return errDeaf
+	}
+	return nil
+}
+
+func (b *bell) heard() []session.Ring {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return append([]session.Ring(nil), b.rings...)
+}
+
+// start runs a worker until the test ends or stop is called, which returns what it ended with.
+func start(t *testing.T, c worker.Config) (w *worker.Worker, stop func() error) {
+	t.Helper()
+	c.Control, c.Turns = activities.New(activities.Config{Logger: slog.New(slog.DiscardHandler)})
+	c.Logger = slog.New(slog.DiscardHandler)
+	c.StopTimeout = time.Second
+	w = worker.New(c)
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1) // the test may not ask
+	go func() { done <- w.Run(ctx) }()
+	stop = sync.OnceValue(func() error {
+		cancel()
+		return <-done
+	})
+	t.Cleanup(func() { require.NoError(t, stop()) })
+	return w, stop
+}
+
+func TestTheRelayRingsForWhatNobodyHasClaimed(t *testing.T) {
+	t.Parallel()
+	db := postgrestest.New(t)
+	prompted := func(content string) (sessionID, promptID string) {
+		s, _, err := db.SessionCreate(t.Context(), session.Session{ID: session.NewID(session.SessionPrefix), Agent: "demo", Lazy: true}, nil, session.Idempotency{})
+		require.NoError(t, err)
+		p, _, _, err := db.PromptSubmit(t.Context(), session.Prompt{ID: session.NewID(session.PromptPrefix), SessionID: s.ID, Content: content})
+		require.NoError(t, err)
+		return s.ID, p.ID
+	}
+	waiting, prompt := prompted("nobody has heard of this")
+	claimed, other := prompted("somebody works on this")
+	_, err := db.SessionOpen(t.Context(), claimed)
+	require.NoError(t, err)
+	require.NoError(t, db.GenerationReserve(t.Context(), claimed, 1, "im-1"))
+	verdict, err := db.RunBegin(t.Context(), claimed, other, session.NewID(session.RunPrefix), 1)
+	require.NoError(t, err)
+	require.True(t, verdict.Granted)
+
+	heard := &bell{}
+	start(t, worker.Config{Temporal: dial(t), Relay: worker.Relay{Rows: db, Bell: heard, Every: 20 * time.Millisecond, Age: time.Millisecond}})
+	require.Eventually(t, func() bool { return len(heard.heard()) >= 3 }, patience, 5*time.Millisecond, "again and again: it is harmless")
+	for _, ring := range heard.heard() {
+		require.Equal(t, session.Ring{SessionID: waiting, PromptID: prompt, Ordinal: 1}, ring)
+	}
+}
+
+func TestTheRelayStopsALookAtTheFirstRingThatFails(t *testing.T) {
+	t.Parallel()
+	db := postgrestest.New(t)
+	var ids []string
+	for range 3 {
+		s, _, err := db.SessionCreate(t.Context(), session.Session{ID: session.NewID(session.SessionPrefix), Agent: "demo"}, nil, session.Idempotency{})
+		require.NoError(t, err)
+		ids = append(ids, s.ID)
+	}
+	deaf := &bell{refuses: true}
+	start(t, worker.Config{Temporal: dial(t), Relay: worker.Relay{Rows: db, Bell: deaf, Every: 20 * time.Millisecond, Age: time.Millisecond}})
+	require.Eventually(t, func() bool { return len(deaf.heard()) >= 3 }, patience, 5*time.Millisecond, "it looks again")
+	for _, ring := range deaf.heard() {
+		require.Equal(t, ids[0], ring.SessionID, "the others would only wait for the same deadline")
+	}
+}
+
+func TestAWorkerIsReadyWhileItPolls(t *testing.T) {
+	t.Parallel()
+	w, stop := start(t, worker.Config{Temporal: dial(t), Relay: worker.Relay{Rows: nothing{}, Bell: &bell{}}})
+	require.Eventually(t, func() bool { return w.Ready(t.Context()) == nil }, patience, 5*time.Millisecond)
+	require.NoError(t, stop())
+	require.Error(t, w.Ready(t.Context()))
+	require.NoError(t, stop())
+}
+
+func TestAWorkerMayBeStoppedBeforeItHasBegun(t *testing.T) {
+	t.Parallel()
+	for range 3 {
+		_, stop := start(t, worker.Config{Temporal: dial(t), Relay: worker.Relay{Rows: nothing{}, Bell: &bell{}}})
+		require.NoError(t, stop())
+	}
+}
+
+func TestTheScheduleTakesTheIntervalOfTheWorkerThatCameLast(t *testing.T) { //nolint:paralleltest // there is one schedule, which the others set too
+	c := dial(t)
+	for _, every := range []time.Duration{41 * time.Second, 43 * time.Second} {
+		_, stop := start(t, worker.Config{
+			Temporal: c, ReconcileEvery: every, Relay: worker.Relay{Rows: nothing{}, Bell: &bell{}},
+		})
+		require.Eventually(t, func() bool {
+			d, err := c.ScheduleClient().GetHandle(t.Context(), workflows.ReconcileSchedule).Describe(t.Context())
+			return err == nil && len(d.Schedule.Spec.Intervals) == 1 && d.Schedule.Spec.Intervals[0].Every == every
+		}, patience, 20*time.Millisecond)
+		require.NoError(t, stop())
+	}
+	d, err := c.ScheduleClient().GetHandle(t.Context(), workflows.ReconcileSchedule).Describe(t.Context())
+	require.NoError(t, err)
+	action, ok := d.Schedule.Action.(*client.ScheduleWorkflowAction)
+	require.True(t, ok)
+	require.Equal(t, workflows.ReconcileName, action.Workflow)
+	require.Equal(t, session.ControlQueue, action.TaskQueue)
+}
