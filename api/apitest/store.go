@@ -201,6 +201,7 @@ func (m *Store) SessionCreate(_ context.Context, s session.Session, first *sessi
 	if first != nil {
 		r.Prompts = append(r.Prompts, *first)
 		m.Append(r, wire.EventPrompt, wire.PromptData{Prompt: wire.Prompt(*first)})
+		m.Append(r, wire.EventQueue, r.queue())
 	}
 	return r.view(), true, nil
 }
@@ -307,6 +308,7 @@ func (m *Store) PromptSubmit(_ context.Context, p session.Prompt) (session.Promp
 	p.Ordinal = int64(len(r.Prompts) + 1)
 	r.Prompts = append(r.Prompts, p)
 	m.Append(r, wire.EventPrompt, wire.PromptData{Prompt: wire.Prompt(p)})
+	m.Append(r, wire.EventQueue, r.queue())
 	return p, r.view().Queue.Queued, true, nil
 }
 

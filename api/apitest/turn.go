@@ -33,13 +33,7 @@ func (m *Store) Turn(id, promptID string, end session.PromptStatus, reason strin
 		move := func(to session.PromptStatus) {
 			p.Status, p.RunID = to, runID
 			write(wire.EventPrompt, wire.PromptData{Prompt: wire.Prompt(*p)})
-			items := []wire.QueueItem{}
-			for _, q := range r.Prompts {
-				if !q.Status.Over() {
-					items = append(items, wire.QueueItem{PromptID: q.ID, Ordinal: q.Ordinal, Status: q.Status})
-				}
-			}
-			write(wire.EventQueue, wire.QueueData{Items: items})
+			write(wire.EventQueue, r.queue())
 		}
 		complete := func(b conversation.Block, pieces ...string) {
 			b.CreatedAt = time.Now()
@@ -77,4 +71,15 @@ func (m *Store) Turn(id, promptID string, end session.PromptStatus, reason strin
 		write(wire.EventTurnEnd, wire.TurnEndData{RunID: runID, PromptID: p.ID, Outcome: session.Outcome(end), Reason: reason})
 		move(end)
 	})
+}
+
+// queue is the data of a queue event.
+func (r *Row) queue() wire.QueueData {
+	items := []wire.QueueItem{}
+	for _, p := range r.Prompts {
+		if !p.Status.Over() {
+			items = append(items, wire.QueueItem{PromptID: p.ID, Ordinal: p.Ordinal, Status: p.Status})
+		}
+	}
+	return wire.QueueData{Items: items}
 }

@@ -14,7 +14,7 @@ const (
 	eventuallyTick    = 5 * time.Millisecond
 )
 
-func TestSessionCommandsReadTheEnvironment(t *testing.T) { //nolint:paralleltest // the environment is everybody's
+func TestSessionCommandsReadTheEnvironment(t *testing.T) {
 	store, _, url := sessionServer(t, "secret-key")
 	store.Put(session.Running)
 	t.Setenv("OVERWINTER_API_URL", url)

@@ -33,7 +33,16 @@ func (c *SessionFollowCmd) Validate() error {
 // Run prints a line for each event, with -o json each as it is.
 func (c *SessionFollowCmd) Run(ctx context.Context, s streams, parent *SessionCmd) error {
 	return parent.with(func(client *apiclient.Client) error {
-		caughtUp := false
+		// The queue as it was before the first event is read: from there on the
+		// events tell, so that nothing is left unread when it is found empty.
+		var idle, caughtUp bool
+		if c.Until == untilIdle {
+			now, err := client.SessionGet(ctx, c.ID)
+			if err != nil {
+				return err
+			}
+			idle = now.Queue.Queued+now.Queue.Processing == 0
+		}
 		for e, err := range client.Follow(ctx, c.ID, c.After) {
 			if err != nil {
 				return fmt.Errorf("follow %s: %w", c.ID, err)
@@ -41,32 +50,25 @@ func (c *SessionFollowCmd) Run(ctx context.Context, s streams, parent *SessionCm
 			if err := printEvent(s.stdout, e, parent.json()); err != nil {
 				return err
 			}
-			if c.Until != "idle" {
-				continue
-			}
-			idle := false
-			switch {
-			case e.Type == apiclient.MarkerCaughtUp:
+			switch e.Type {
+			case apiclient.MarkerCaughtUp:
 				caughtUp = true
-				now, err := client.SessionGet(ctx, c.ID)
-				if err != nil {
-					return err
-				}
-				idle = now.Queue.Queued+now.Queue.Processing == 0
-			case caughtUp && e.Type == wire.EventQueue:
+			case wire.EventQueue:
 				var queue wire.QueueData
 				if err := json.Unmarshal(e.Data, &queue); err != nil {
 					return fmt.Errorf("read event %d: %w", e.Seq, err)
 				}
 				idle = len(queue.Items) == 0
 			}
-			if idle {
+			if c.Until == untilIdle && caughtUp && idle {
 				return nil
 			}
 		}
 		return nil
 	})
 }
+
+const untilIdle = "idle"
 
 // printEvent writes one event. For people, what is only a step towards an event to
 // come is left out.

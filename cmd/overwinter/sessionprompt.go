@@ -59,7 +59,7 @@ func (c *SessionCmd) printPrompt(w io.Writer, prompt wire.PromptJSON, position i
 
 // wait follows the session until the prompt is over.
 func (c *SessionPromptCmd) wait(ctx context.Context, client *apiclient.Client, prompt wire.PromptJSON, w io.Writer, parent *SessionCmd) error {
-	var live io.Writer = w
+	live := w
 	var text strings.Builder
 	if parent.json() {
 		live = io.Discard
@@ -74,10 +74,11 @@ func (c *SessionPromptCmd) wait(ctx context.Context, client *apiclient.Client, p
 		if err != nil {
 			return err
 		}
-		if over != nil && !(over.Status == session.PromptUnknown && over.OnUnknown == session.Retry) { // which runs again
-			final = *over
-			break
+		if over == nil || (over.Status == session.PromptUnknown && over.OnUnknown == session.Retry) {
+			continue // a prompt that is retried runs again
 		}
+		final = *over
+		break
 	}
 	if !final.Status.Over() { // the session is over and the stream did not say
 		var err error
