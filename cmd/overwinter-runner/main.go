@@ -12,6 +12,7 @@ import (
 	"os"
 	"os/signal"
 	"regexp"
+	"runtime"
 	"syscall"
 
 	"github.com/alecthomas/kong"
@@ -137,6 +138,9 @@ func (p *program) run(ctx context.Context, args []string) int {
 }
 
 func main() {
+	// There is one of these, or three, for every session, and each only passes lines on: with more
+	// than one, the scheduler costs more than the work does.
+	runtime.GOMAXPROCS(1)
 	// The demo agent comes with the runner, so that every sandbox has an agent. Its
 	// flags are its own, and signals mean to it what they mean to any agent.
 	if len(os.Args) > 1 && os.Args[1] == "demo-agent" {
