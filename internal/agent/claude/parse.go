@@ -321,7 +321,7 @@ func (f *fileReader) child(t *transcript, call string) {
 		return
 	}
 	f.fold(f.enters(subagent{ID: t.id, ToolUseID: call}, "", f.at))
-	f.parser.subagent(t, call, o.Block.CreatedAt)
+	f.subagent(t, call, o.Block.CreatedAt)
 }
 
 // finish closes what is open: what its process died with, however many have come since.

@@ -308,7 +308,7 @@ func (r *reader) result(where, id string, l record, p part, at time.Time) []conv
 		status = conversation.Failed
 	}
 	var events []conversation.Event
-	if o := r.find(call); o != nil && !(status == conversation.Success && r.stays(o, l)) {
+	if o := r.find(call); o != nil && (status != conversation.Success || !r.stays(o, l)) {
 		r.left(call)
 		events = append(events, r.close(o, status, at))
 	}
@@ -457,10 +457,10 @@ func (r *reader) voidFrom(where string, index int, at time.Time) []conversation.
 func (r *reader) cut(at time.Time) []conversation.Event {
 	events := r.release(conversation.Main, at)
 	for len(r.Open) > 0 {
-		switch o := r.Open[len(r.Open)-1]; {
-		case o.Block.Type == conversation.UserMessage:
+		switch o := r.Open[len(r.Open)-1]; o.Block.Type {
+		case conversation.UserMessage:
 			events = append(events, r.remove(o, at)) // the agent never read it
-		case o.Block.Type == conversation.System:
+		case conversation.System:
 			events = append(events, r.close(o, conversation.Complete, at))
 		default:
 			events = append(events, r.close(o, conversation.Aborted, at))
@@ -473,6 +473,6 @@ func (r *reader) cut(at time.Time) []conversation.Event {
 // sum tells texts apart; never 0.
 func sum(s string) uint64 {
 	h := fnv.New64a()
-	h.Write([]byte(s)) //nolint:errcheck // never fails
+	h.Write([]byte(s)) // never fails
 	return h.Sum64() | 1
 }

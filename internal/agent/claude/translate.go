@@ -245,11 +245,11 @@ func (t *translator) user(l record, at time.Time) {
 	if len(l.at) == 0 && !t.state.Begun {
 		return // known from before: it is acknowledged, and nothing comes of it
 	}
-	t.person(id, t.state.user(l, at), at)
+	t.person(id, t.state.user(l, at))
 }
 
 // person shows a message that somebody wrote: in the place that was kept for it, or here.
-func (t *translator) person(id string, events []conversation.Event, at time.Time) {
+func (t *translator) person(id string, events []conversation.Event) {
 	t.state.Owed = slices.DeleteFunc(t.state.Owed, func(o string) bool { return o == id })
 	for i := range events {
 		switch d := events[i].Data.(type) {
@@ -441,7 +441,7 @@ func (t *translator) mirrored(l record, at time.Time) {
 		return
 	}
 	t.shown(id)
-	t.person(id, events, at)
+	t.person(id, events)
 }
 
 func (t *translator) title(raw []byte, at time.Time) {

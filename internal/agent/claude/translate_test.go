@@ -1,0 +1,404 @@
+package claude_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/stretchr/testify/require"
+
+	"github.com/overwinter-dev/overwinter/internal/agent"
+	"github.com/overwinter-dev/overwinter/internal/agent/claude"
+	"github.com/overwinter-dev/overwinter/internal/conversation"
+	"github.com/overwinter-dev/overwinter/internal/session"
+)
+
+// testRun is the run of tests that make lines up.
+var testRun = agent.RunContext{RunID: "run_1", PromptID: "prm_1", Author: "ada"}
+
+// played is what a run came to.
+type played struct {
+	events    []conversation.Event
+	end       *agent.TurnEnd
+	inputs    []string
+	questions []agent.Question
+	resolved  []string
+}
+
+// play translates lines as the frames of a run. With restart, a new translator goes on from the
+// state of the last before each of them.
+func play(t *testing.T, run agent.RunContext, restart bool, lines ...string) played {
+	t.Helper()
+	var all []agent.Frame
+	for i, l := range lines {
+		all = append(all, agent.Frame{No: int64(i), Stream: agent.Stdout, At: begun, Data: []byte(l)})
+	}
+	return playFrames(t, run, restart, all)
+}
+
+func playFrames(t *testing.T, run agent.RunContext, restart bool, all []agent.Frame) played {
+	t.Helper()
+	tr, err := claude.New().NewTranslator(run, nil)
+	require.NoError(t, err)
+	var p played
+	for _, f := range all {
+		if restart {
+			state, err := tr.State()
+			require.NoError(t, err)
+			tr, err = claude.New().NewTranslator(run, state)
+			require.NoError(t, err)
+		}
+		out, err := tr.Translate(f)
+		require.NoError(t, err)
+		p.events = append(p.events, out.Events...)
+		p.questions = append(p.questions, out.Questions...)
+		p.resolved = append(p.resolved, out.Resolved...)
+		if len(out.Input) > 0 {
+			p.inputs = append(p.inputs, string(out.Input))
+		}
+		if out.End != nil {
+			require.Nil(t, p.end, "the turn ended twice")
+			p.end = out.End
+		}
+	}
+	return p
+}
+
+func (p played) blocks() []conversation.Block {
+	var f conversation.Folder
+	for _, e := range p.events {
+		f.Add(e)
+	}
+	return f.Conversation().Threads[0].Blocks
+}
+
+// ours is the uuid of the message that a prompt of the run is.
+func ours(t *testing.T) string {
+	t.Helper()
+	return uuidOf(t, prompt(t))
+}
+
+func prompt(t *testing.T) []byte {
+	t.Helper()
+	line, err := claude.New().Prompt(agent.PromptInput{RunID: testRun.RunID, Content: "do it"})
+	require.NoError(t, err)
+	return line
+}
+
+func uuidOf(t *testing.T, line []byte) string {
+	t.Helper()
+	var l struct {
+		UUID string `json:"uuid"`
+	}
+	require.NoError(t, json.Unmarshal(line, &l))
+	require.NotEmpty(t, l.UUID)
+	return l.UUID
+}
+
+const (
+	running = `{"type":"system","subtype":"session_state_changed","state":"running"}`
+	idle    = `{"type":"system","subtype":"session_state_changed","state":"idle"}`
+	done    = `{"type":"result","subtype":"success","is_error":false,"result":"ok","usage":{"input_tokens":1,"output_tokens":2},"total_cost_usd":0.5}`
+	system  = `{"type":"system","subtype":"init","model":"opus"}`
+)
+
+func lifecycle(id, state string) string {
+	return fmt.Sprintf(`{"type":"command_lifecycle","command_uuid":%q,"state":%q}`, id, state)
+}
+
+func replay(id string) string {
+	return fmt.Sprintf(`{"type":"user","uuid":%q,"isReplay":true,"timestamp":"2026-11-21T01:00:00.000Z","message":{"role":"user","content":"do it"}}`, id)
+}
+
+func acknowledged(id string) string {
+	return fmt.Sprintf(`{"type":"user","uuid":%q,"isReplay":true,"message":{"role":"user","content":"do it"}}`, id)
+}
+
+func TestGoesOnFromAnyState(t *testing.T) {
+	t.Parallel()
+	dirs, err := filepath.Glob("testdata/captures/*")
+	require.NoError(t, err)
+	for _, dir := range dirs {
+		t.Run(filepath.Base(dir), func(t *testing.T) {
+			t.Parallel()
+			for _, name := range streams(t, dir) {
+				all := frames(t, name)
+				whole := playFrames(t, agent.RunContext{}, false, firstTurn(t, all))
+				again := playFrames(t, agent.RunContext{}, true, firstTurn(t, all))
+				require.Empty(t, cmp.Diff(inLog(t, whole.events), inLog(t, again.events)))
+				require.Equal(t, whole.end, again.end)
+				require.Equal(t, whole.questions, again.questions)
+				require.Equal(t, whole.resolved, again.resolved)
+			}
+		})
+	}
+}
+
+// inLog are events as they stand in the log.
+func inLog(t *testing.T, events []conversation.Event) []string {
+	t.Helper()
+	out := make([]string, len(events))
+	for i, e := range events {
+		data, err := json.Marshal(e.Data)
+		require.NoError(t, err)
+		out[i] = fmt.Sprintf("%s %s %s %s", e.Type, e.ConversationID, e.At, data)
+	}
+	return out
+}
+
+// firstTurn are the frames up to the end of the first turn.
+func firstTurn(t *testing.T, all []agent.Frame) []agent.Frame {
+	t.Helper()
+	tr, err := claude.New().NewTranslator(agent.RunContext{}, nil)
+	require.NoError(t, err)
+	for i, f := range all {
+		out, err := tr.Translate(f)
+		require.NoError(t, err)
+		if out.End != nil {
+			return all[:i+1]
+		}
+	}
+	return all
+}
+
+func TestATurnEndsWhenTheAgentIsIdleAndHasGivenAResult(t *testing.T) {
+	t.Parallel()
+	id := ours(t)
+	before := []string{running, lifecycle(id, "queued"), lifecycle(id, "started"), system, replay(id), done}
+	p := play(t, testRun, true, before...)
+	require.Nil(t, p.end, "subagents may be at work")
+	p = play(t, testRun, true, append(before, done, lifecycle(id, "completed"), idle, done, idle)...)
+	require.Equal(t, &agent.TurnEnd{
+		Outcome: session.OutcomeCompleted, Model: "opus",
+		Usage: session.Usage{InputTokens: 2, OutputTokens: 4, CostUSD: 0.5},
+	}, p.end)
+	b := p.blocks()[0]
+	require.Equal(t, "prm_1", b.PromptID)
+	require.Equal(t, "ada", b.Author)
+	require.Equal(t, "do it", b.Content)
+}
+
+func TestWhatWasUnderWayBeforeDoesNotEndATurn(t *testing.T) {
+	t.Parallel()
+	id := ours(t)
+	p := play(t, testRun, true, idle, system, done, lifecycle("another", "completed"), idle)
+	require.Nil(t, p.end)
+	require.Empty(t, p.inputs)
+	p = play(t, testRun, true, running, system, lifecycle(id, "queued"), done, lifecycle(id, "started"), replay(id), idle)
+	require.Equal(t, session.OutcomeFailed, p.end.Outcome, "idle without a result")
+}
+
+func TestAKnownPromptIsGoneOnWith(t *testing.T) {
+	t.Parallel()
+	id := ours(t)
+	for name, lines := range map[string][]string{
+		"by a new process":  {acknowledged(id), lifecycle(id, "completed"), idle},
+		"by the same":       {acknowledged(id), idle},
+		"told in two parts": {acknowledged(id), lifecycle(id, "completed")},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p := play(t, testRun, true, lines...)
+			require.Nil(t, p.end)
+			require.Len(t, p.inputs, 1)
+			require.Contains(t, p.inputs[0], "Continue.")
+			require.True(t, strings.HasSuffix(p.inputs[0], "\n"))
+			next := uuidOf(t, []byte(p.inputs[0]))
+			require.NotEqual(t, id, next)
+			require.Equal(t, p.inputs, play(t, testRun, false, lines...).inputs, "the same line again")
+			require.Empty(t, p.blocks(), "it is shown already")
+
+			p = play(t, testRun, true, append(lines, running, lifecycle(next, "started"), system, replay(next), done, lifecycle(next, "completed"), idle)...)
+			require.Equal(t, session.OutcomeCompleted, p.end.Outcome)
+			require.Len(t, p.inputs, 1)
+		})
+	}
+}
+
+func TestAPromptThatIsOnlyEverAcknowledgedHasAnUnknownOutcome(t *testing.T) {
+	t.Parallel()
+	lines := []string{acknowledged(ours(t)), idle}
+	for range 8 {
+		p := play(t, testRun, false, lines...)
+		require.Nil(t, p.end)
+		lines = append(lines, acknowledged(uuidOf(t, []byte(p.inputs[len(p.inputs)-1]))), idle)
+	}
+	p := play(t, testRun, true, lines...)
+	require.Equal(t, session.OutcomeUnknown, p.end.Outcome)
+	require.Equal(t, "already_delivered", p.end.Reason)
+	require.Len(t, p.inputs, 8)
+}
+
+func TestAFailureIsToldInTheAgentsWords(t *testing.T) {
+	t.Parallel()
+	id := ours(t)
+	for line, want := range map[string]agent.TurnEnd{
+		`{"type":"result","subtype":"success","is_error":true,"result":"API Error: 400 no"}`:                                 {Outcome: session.OutcomeFailed, Reason: "API Error: 400 no"},
+		`{"type":"result","subtype":"error_during_execution","is_error":true,"errors":["a","b"]}`:                            {Outcome: session.OutcomeFailed, Reason: "a; b"},
+		`{"type":"result","subtype":"error_max_turns"}`:                                                                      {Outcome: session.OutcomeFailed, Reason: "error_max_turns"},
+		`{"type":"result","subtype":"error_during_execution","is_error":true,"terminal_reason":"aborted_tools","errors":[]}`: {Outcome: session.OutcomeCancelled, Reason: session.ReasonAborted},
+		`{"type":"result","is_error":true,"result":"` + strings.Repeat("x", 5000) + `"}`:                                     {Outcome: session.OutcomeFailed, Reason: strings.Repeat("x", 1024)},
+	} {
+		p := play(t, testRun, true, running, lifecycle(id, "started"), replay(id), line, idle)
+		require.Equal(t, &want, p.end, line)
+		p = play(t, testRun, true, line) // of a program that does not tell its state
+		require.Equal(t, &want, p.end, line)
+	}
+}
+
+func TestAnInterruptThatIsHeededCancels(t *testing.T) {
+	t.Parallel()
+	id := ours(t)
+	var request struct {
+		ID string `json:"request_id"`
+	}
+	how := claude.New().Interrupt(testRun.RunID)
+	require.NoError(t, json.Unmarshal(how.Stdin, &request))
+	require.Positive(t, how.Grace)
+	answer := func(id, subtype string) string {
+		return fmt.Sprintf(`{"type":"control_response","response":{"subtype":%q,"request_id":%q,"response":{"still_queued":[]}}}`, subtype, id)
+	}
+	begin := []string{running, lifecycle(id, "started"), replay(id), done}
+	require.Equal(t, session.OutcomeCancelled, play(t, testRun, true, append(begin, answer(request.ID, "success"), idle)...).end.Outcome)
+	require.Equal(t, session.OutcomeCompleted, play(t, testRun, true, append(begin, answer(request.ID, "error"), idle)...).end.Outcome)
+	require.Equal(t, session.OutcomeCompleted, play(t, testRun, true, append(begin, answer("interrupt-run_2", "success"), idle)...).end.Outcome)
+}
+
+func TestAProcessThatEndsEndsItsTurn(t *testing.T) {
+	t.Parallel()
+	for report, want := range map[string]agent.TurnEnd{
+		`{"code":1,"stderr":"no key"}`:   {Outcome: session.OutcomeFailed, Reason: session.ReasonAgentCrashed},
+		`not a report`:                   {Outcome: session.OutcomeFailed, Reason: session.ReasonAgentCrashed},
+		`{"code":-1,"interrupted":true}`: {Outcome: session.OutcomeCancelled, Reason: session.ReasonAborted},
+	} {
+		all := frames(t, "testdata/captures/killed-in-a-tool/stdout.jsonl")
+		all = append(all, agent.Frame{No: int64(len(all)), Stream: agent.Exit, At: begun, Data: []byte(report)})
+		p := playFrames(t, agent.RunContext{}, true, all)
+		require.Equal(t, want.Outcome, p.end.Outcome)
+		require.Equal(t, want.Reason, p.end.Reason)
+		blocks := p.blocks()
+		require.Equal(t, conversation.Aborted, blocks[len(blocks)-1].Status)
+		problem, told := p.events[len(p.events)-1].Data.(conversation.Problem)
+		require.Equal(t, want.Outcome == session.OutcomeFailed, told)
+		if strings.Contains(report, "no key") {
+			require.Contains(t, problem.Message, "no key")
+		}
+	}
+}
+
+func TestALineThatNobodyUnderstandsIsKept(t *testing.T) {
+	t.Parallel()
+	for _, line := range []string{`{"type":"of the future","x":1}`, `{`, `"text"`, `{"type":"system","subtype":"new"}`, "\xff", `{"type":"user"`} {
+		p := play(t, testRun, true, line)
+		require.Len(t, p.blocks(), 1, line)
+		b := p.blocks()[0]
+		require.Equal(t, "unparsed", b.Subtype)
+		require.Equal(t, "unparsed/run_1/0", b.ID)
+		require.Equal(t, strings.ToValidUTF8(line, "\uFFFD"), b.Message)
+	}
+	p := play(t, testRun, true, `{"type":"x","y":"`+strings.Repeat("z", 100_000)+`"}`)
+	require.Len(t, p.blocks()[0].Message, 1024)
+	require.Empty(t, play(t, testRun, true, "", "  ", `{"type":"keep_alive"}`).events)
+}
+
+func TestAQuestionIsHandedOnAndResolved(t *testing.T) {
+	t.Parallel()
+	p := playFrames(t, agent.RunContext{}, true, frames(t, "testdata/captures/asked-and-answered/stdout.jsonl"))
+	require.Len(t, p.questions, 1)
+	q := p.questions[0]
+	require.Equal(t, agent.Inquiry, q.Kind)
+	require.Equal(t, "AskUserQuestion", q.ToolName)
+	require.Equal(t, "Which colour?", q.Title)
+	require.Equal(t, []agent.InquiryItem{{
+		Question: "Which colour?", Header: "Colour",
+		Options: []agent.InquiryOption{{Label: "Red", Description: "The colour Red"}, {Label: "Blue", Description: "The colour Blue"}},
+	}}, q.Inquiries)
+	require.Equal(t, []string{q.ID}, p.resolved)
+
+	p = playFrames(t, agent.RunContext{}, true, frames(t, "testdata/captures/plain-perm-deny/stdout.jsonl"))
+	require.Len(t, p.questions, 1)
+	require.Equal(t, agent.Permission, p.questions[0].Kind)
+	require.Equal(t, "Bash: Run a shell command", p.questions[0].Title)
+	require.NotEmpty(t, p.questions[0].ToolUseID)
+	require.Equal(t, []string{p.questions[0].ID}, p.resolved, "by the result of its call")
+
+	ask := `{"type":"control_request","request_id":"q1","request":{"subtype":"can_use_tool","tool_name":"Bash","input":{},"tool_use_id":"t1"}}`
+	require.Equal(t, []string{"q1"}, play(t, testRun, true, ask, `{"type":"control_cancel_request","request_id":"q1"}`).resolved)
+	require.Equal(t, []string{"q1"}, play(t, testRun, true, ask, done).resolved, "by the end of the turn")
+	require.Empty(t, play(t, testRun, true, `{"type":"control_request","request_id":"q2","request":{"subtype":"hook_callback"}}`).questions)
+}
+
+func TestTitlesAreToldFromTheMirror(t *testing.T) {
+	t.Parallel()
+	p := play(t, testRun, true, `{"type":"transcript_mirror","entries":[{"type":"ai-title","aiTitle":"On whales","sessionId":"x"}]}`)
+	require.Equal(t, []conversation.Event{{Type: conversation.EventTitle, At: begun, Data: conversation.Title{Title: "On whales"}}}, p.events)
+}
+
+func TestAMessageThatIsNotRepeatedIsTakenFromTheMirror(t *testing.T) {
+	t.Parallel()
+	mirror := `{"type":"transcript_mirror","entries":[` +
+		`{"type":"user","uuid":"u1","isSidechain":false,"message":{"role":"user","content":"hello"}},` +
+		`{"type":"user","uuid":"u2","isMeta":true,"message":{"role":"user","content":"reminder"}},` +
+		`{"type":"user","uuid":"u3","toolUseResult":"x","message":{"role":"user","content":[{"type":"tool_result","tool_use_id":"t","content":"x"}]}},` +
+		`{"type":"attachment","uuid":"a1","attachment":{"type":"queued_command","prompt":"and this","source_uuid":"u4"}}]}`
+	p := play(t, testRun, true, mirror, mirror, replay("u1"))
+	var got []string
+	for _, b := range p.blocks() {
+		got = append(got, b.ID+" "+b.Content)
+	}
+	require.Equal(t, []string{"u1 hello", "u4 and this"}, got)
+	require.Len(t, p.events, 4, "each once")
+}
+
+func TestWhatAnAttemptWroteIsTakenBack(t *testing.T) {
+	t.Parallel()
+	start := func(id string) string {
+		return fmt.Sprintf(`{"type":"stream_event","event":{"type":"message_start","message":{"id":%q}}}`, id)
+	}
+	block := `{"type":"stream_event","event":{"type":"content_block_start","index":0,"content_block":{"type":"text","text":""}}}`
+	delta := `{"type":"stream_event","event":{"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":"half"}}}`
+	stop := `{"type":"stream_event","event":{"type":"message_stop"},"abandoned_blocks":{"api_message_id":"m1","from_block_index":0}}`
+	failed := `{"type":"assistant","uuid":"e1","is_api_error_message":true,"message":{"id":"x","model":"<synthetic>","content":[{"type":"text","text":"API Error"}]}}`
+	for name, lines := range map[string][]string{
+		"abandoned":       {start("m1"), block, delta, stop},
+		"begun again":     {start("m1"), block, delta, start("m2")},
+		"given up":        {start("m1"), block, delta, failed},
+		"sent whole then": {start("m1"), block, delta, `{"type":"assistant","uuid":"u","message":{"id":"m2","content":[{"type":"text","text":"whole"}]}}`},
+	} {
+		for _, b := range play(t, testRun, true, lines...).blocks() {
+			require.NotEqual(t, "m1/0", b.ID, name)
+		}
+	}
+	require.Equal(t, "half", play(t, testRun, true, start("m1"), block, delta, done).blocks()[0].Content, "the end of a turn aborts it")
+}
+
+func TestAStateOfAnotherAgentIsRefused(t *testing.T) {
+	t.Parallel()
+	_, err := claude.New().NewTranslator(testRun, []byte("{"))
+	require.ErrorContains(t, err, "run_1")
+}
+
+//nolint:paralleltest // allocations are counted
+func TestLongTextIsTranslatedInLinearTime(t *testing.T) {
+	line := func(n int) []agent.Frame {
+		delta := `{"type":"stream_event","event":{"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":"word "}}}`
+		all := []string{
+			`{"type":"stream_event","event":{"type":"message_start","message":{"id":"m1"}}}`,
+			`{"type":"stream_event","event":{"type":"content_block_start","index":0,"content_block":{"type":"text","text":""}}}`,
+		}
+		var out []agent.Frame
+		for i, l := range append(all, strings.Split(strings.Repeat(delta+"\n", n), "\n")...) {
+			out = append(out, agent.Frame{No: int64(i), Stream: agent.Stdout, At: begun, Data: []byte(l)})
+		}
+		return out
+	}
+	short := testing.AllocsPerRun(1, func() { playFrames(t, testRun, false, line(1000)) })
+	long := testing.AllocsPerRun(1, func() { playFrames(t, testRun, false, line(16000)) })
+	require.Less(t, long, 20*short)
+	text := playFrames(t, testRun, false, line(16000)).blocks()[0].Content
+	require.Equal(t, 16000, bytes.Count([]byte(text), []byte("word ")))
+}
