@@ -4,6 +4,7 @@ import (
 	"hash/fnv"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/overwinter-dev/overwinter/internal/conversation"
@@ -281,7 +282,7 @@ func (r *reader) words(where, id, s string, l record, at time.Time) []conversati
 	if out, ok := printed(s); ok {
 		return r.system(where, id, "command_output", out, l, at)
 	}
-	if len(s) < 64 && len(s) >= len(interruptMark) && s[:len(interruptMark)] == interruptMark {
+	if interrupts(s) {
 		return r.system(where, id, "interrupted", s, l, at)
 	}
 	if where != conversation.Main {
@@ -296,6 +297,9 @@ func (r *reader) words(where, id, s string, l record, at time.Time) []conversati
 		ID: id, Type: conversation.UserMessage, CreatedAt: l.time(at), Content: said(s),
 	}, at)
 }
+
+// interrupts reports whether s is the mark of an interrupt.
+func interrupts(s string) bool { return strings.HasPrefix(s, interruptMark) && len(s) < 64 }
 
 // result reads what a call came to.
 func (r *reader) result(where, id string, l record, p part, at time.Time) []conversation.Event {

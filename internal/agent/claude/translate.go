@@ -417,7 +417,7 @@ func (t *translator) mirror(l record, at time.Time) {
 		e, ok := decode(raw)
 		switch {
 		case !ok:
-		case is(e.kind, "user") && t.state.conversationOf(e) == conversation.Main && !e.isMeta && !e.notice && !e.isSummary:
+		case is(e.kind, "user") && t.state.conversationOf(e) == conversation.Main && !e.isSummary:
 			t.mirrored(e, at)
 		case is(e.kind, "attachment"):
 			t.mirrored(queued(e), at)
@@ -430,18 +430,18 @@ func (t *translator) mirror(l record, at time.Time) {
 // mirrored shows a message of a person that the stream has not shown.
 func (t *translator) mirrored(l record, at time.Time) {
 	id := text(l.uuid)
-	if id == "" || slices.Contains(t.state.Shown, id) || field(l.raw, "toolUseResult") != nil {
+	if id == "" || l.isMeta || l.notice || slices.Contains(t.state.Shown, id) {
 		return
 	}
-	events := t.state.user(l, at)
-	if len(events) == 0 {
-		return
-	}
-	if start, ok := events[0].Data.(conversation.BlockStart); !ok || start.Block.Type != conversation.UserMessage {
+	m := decodeMessage(l.message)
+	results := false
+	elements(m.content, func(raw []byte) { results = results || decodePart(raw).isResult() })
+	s := words(m.content)
+	if _, out := printed(s); results || out || s == "" || opens(s, noticeTag) || interrupts(s) {
 		return
 	}
 	t.shown(id)
-	t.person(id, events)
+	t.person(id, t.state.words(conversation.Main, id, s, l, at))
 }
 
 func (t *translator) title(raw []byte, at time.Time) {
