@@ -14,6 +14,9 @@ import (
 // of the agent's words for a failure.
 const maxRaw = 1 << 10
 
+// maxGone bounds reader.Gone.
+const maxGone = 256
+
 // reader makes blocks of what the stream and the transcripts have in common, so that both sides
 // make the same ones.
 type reader struct {
@@ -22,6 +25,7 @@ type reader struct {
 	Of      map[string]string `json:"of,omitempty"`      // by conversation, the newest message …
 	Next    map[string]int    `json:"next,omitempty"`    // … and the place of its next part
 	Agents  []*subagent       `json:"agents,omitempty"`
+	Gone    []string          `json:"gone,omitempty"` // ids of those that have ended
 	// Holding: the message may have more parts, and results of its first ones wait in Held until it
 	// is whole. A call runs as soon as it is written, so its result can come before the next part;
 	// in which order, the transcript does not tell.
@@ -351,7 +355,7 @@ func (r *reader) notice(where string, n notice, l record, at time.Time) []conver
 		r.left(n.toolUseID)
 		return []conversation.Event{r.close(o, outcome(n.status), at)}
 	}
-	if n.summary == "" || r.agentOf(n.toolUseID) != nil {
+	if n.summary == "" || slices.Contains(r.Gone, n.task) || r.agentOf(n.toolUseID) != nil {
 		return nil
 	}
 	return r.system(where, "task/"+n.task, "task", n.summary, l, at)
@@ -379,8 +383,12 @@ func (r *reader) enters(a subagent, prompt string, at time.Time) []conversation.
 	return events
 }
 
-// left forgets the subagent of a call.
+// left notes that the subagent of a call has ended. It may be told again.
 func (r *reader) left(toolUseID string) {
+	if a := r.agentOf(toolUseID); a != nil {
+		r.Gone = append(r.Gone, a.ID)
+		r.Gone = r.Gone[max(0, len(r.Gone)-maxGone):]
+	}
 	r.Agents = slices.DeleteFunc(r.Agents, func(a *subagent) bool { return a.ToolUseID == toolUseID })
 }
 
