@@ -61,9 +61,13 @@ func (noSecrets) Secret(context.Context, string) (secret.Value, bool, error) {
 	return secret.Value{}, false, nil
 }
 
-// Tell reports to the workflow of a session what was found out about its sandbox.
-// No open workflow is no error.
+// Tell reaches the workflows of sessions.
 type Tell interface {
+	// Revive starts the workflow of a session again if it is not open: one that
+	// was terminated by hand, or has failed, left its session to nobody.
+	Revive(ctx context.Context, sessionID string) (revived bool, err error)
+	// SandboxEnded reports what was found out about a sandbox. No open workflow is
+	// no error.
 	SandboxEnded(ctx context.Context, sessionID string, s session.SandboxSignal) error
 }
 

@@ -123,6 +123,6 @@ func drafts(events []conversation.Event, frame int64, n int) ([]eventlog.Draft, 
 // newToken names one attempt at a run.
 func newToken() string {
 	b := make([]byte, 16)
-	rand.Read(b) //nolint:errcheck // never fails
+	rand.Read(b) // never fails
 	return hex.EncodeToString(b)
 }

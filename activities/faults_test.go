@@ -173,6 +173,7 @@ func (l logSteps) Position(ctx context.Context, sessionID string) (int64, error)
 type told struct {
 	mu      sync.Mutex
 	signals []session.SandboxSignal
+	closed  map[string]bool // sessions whose workflow is not open
 }
 
 func (t *told) SandboxEnded(_ context.Context, _ string, s session.SandboxSignal) error {
@@ -180,6 +181,15 @@ func (t *told) SandboxEnded(_ context.Context, _ string, s session.SandboxSignal
 	defer t.mu.Unlock()
 	t.signals = append(t.signals, s)
 	return nil
+}
+
+// Revive opens a workflow that was closed.
+func (t *told) Revive(_ context.Context, sessionID string) (bool, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	closed := t.closed[sessionID]
+	delete(t.closed, sessionID)
+	return closed, nil
 }
 
 func (t *told) all() []session.SandboxSignal {

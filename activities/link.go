@@ -123,9 +123,9 @@ func (l *turnLink) err() error {
 
 func (l *turnLink) close() {
 	l.cancel()
-	l.link.Close() //nolint:errcheck // the agent goes on either way
+	l.link.Close() // the agent goes on either way
 	<-l.done
-	l.process.Close() //nolint:errcheck // only cuts the link
+	l.process.Close() // only cuts the link
 }
 
 // isStale reports whether the runner has heard of a newer attempt at the run.

@@ -129,5 +129,6 @@ type Reconciled struct {
 	Listed     int `json:"listed"`
 	Reported   int `json:"reported"`   // sandboxes found dead, told to their workflows
 	Terminated int `json:"terminated"` // sandboxes that nobody owned
+	Revived    int `json:"revived"`    // sessions whose workflow was not open any more
 	Deleted    int `json:"deleted"`    // snapshots that no bundle needed
 }

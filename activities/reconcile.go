@@ -56,8 +56,7 @@ func (c *Control) Reconcile(ctx context.Context) (Reconciled, error) {
 // compare looks at one row: whether its sandbox runs, and whether it still should.
 func (w *work) compare(ctx context.Context, row session.SandboxRow, running map[string]bool, out *Reconciled) error {
 	old := time.Since(row.ReservedAt) > w.OrphanAge
-	switch {
-	case !row.Current || row.Status == session.Hibernated || row.Status == session.Terminated:
+	if !row.Current || row.Status == session.Hibernated || row.Status == session.Terminated {
 		// Its session has gone on without it. A young one may be in the hands of
 		// an activity that is about to end it.
 		if !old {
@@ -67,6 +66,22 @@ func (w *work) compare(ctx context.Context, row session.SandboxRow, running map[
 			return err
 		}
 		out.Terminated++
+		return nil
+	}
+	revived, err := w.Tell.Revive(ctx, row.SessionID)
+	if err != nil {
+		return err
+	}
+	if revived {
+		out.Revived++
+		w.Logger.WarnContext(ctx, "a session had lost its workflow", slog.String("session_id", row.SessionID))
+	}
+	return w.check(ctx, row, running, out)
+}
+
+// check looks whether the sandbox of a session that still wants it runs.
+func (w *work) check(ctx context.Context, row session.SandboxRow, running map[string]bool, out *Reconciled) error {
+	switch {
 	case row.SandboxID == "":
 		// Being created; TerminateSandbox or the next generation sees to it.
 	case running[row.SandboxID]:

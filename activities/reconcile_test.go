@@ -70,6 +70,19 @@ func TestReconcileReportsTheDeadOnceALook(t *testing.T) {
 	require.Equal(t, session.SandboxUnhealthy, s.Sandbox.Status)
 }
 
+func TestReconcileRevivesAWorkflowThatIsGone(t *testing.T) {
+	t.Parallel()
+	b := setupMemory(t)
+	b.create(t)
+	b.transit(t, session.EventReady)
+	b.tell.closed = map[string]bool{b.id: true}
+	for _, revived := range []int{1, 0} {
+		found, err := b.reconcile()
+		require.NoError(t, err)
+		require.Equal(t, activities.Reconciled{Listed: 1, Revived: revived}, found)
+	}
+}
+
 func TestReconcileAsksBeforeItCallsAnybodyDead(t *testing.T) {
 	t.Parallel()
 	b := setupMemory(t)

@@ -71,7 +71,7 @@ func (w *work) seal(ctx context.Context, sessionID string, generation int64, sb 
 	if err != nil {
 		return session.Manifest{}, fmt.Errorf("seal: %w", err)
 	}
-	defer process.Close() //nolint:errcheck // only cuts the link
+	defer process.Close() // only cuts the link
 	if _, err := process.Stdin.Write(e.Stdin); err != nil {
 		return session.Manifest{}, fmt.Errorf("seal: %w", err)
 	}
@@ -135,7 +135,7 @@ func (w *work) putTranscripts(ctx context.Context, sb *sandbox.Sandbox, sessionI
 	if err != nil {
 		return nil, fmt.Errorf("put transcripts: %w", err)
 	}
-	defer process.Close() //nolint:errcheck // only cuts the link
+	defer process.Close() // only cuts the link
 	if err := runner.WritePut(process.Stdin, chosen); err != nil {
 		return nil, fmt.Errorf("put transcripts: %w", err)
 	}

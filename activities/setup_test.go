@@ -402,7 +402,7 @@ func (b *bundle) sql(t *testing.T, statement string, args ...any) {
 	t.Helper()
 	conn, err := pgx.Connect(b.ctx, b.url)
 	require.NoError(t, err)
-	defer conn.Close(b.ctx) //nolint:errcheck // its answer is in
+	defer conn.Close(b.ctx) // its answer is in
 	_, err = conn.Exec(b.ctx, statement, args...)
 	require.NoError(t, err)
 }

@@ -242,7 +242,7 @@ func TestARunnerThatIsKilledTakesItsSandboxAlong(t *testing.T) {
 	b.await(t, in.RunID, "block_start")
 	process, err := b.provider.Open(ready.SandboxID).Exec(b.ctx, execOf("sh", "-c", killRunner))
 	require.NoError(t, err)
-	defer process.Close() //nolint:errcheck // its sandbox is gone
+	defer process.Close() // its sandbox is gone
 	_, err = b.untilFinal(t, in, turn)
 	require.Contains(t, []string{activities.SandboxLost, activities.DeliveryUnknown}, activities.TypeOf(err), "error: %v", err)
 	require.Eventually(t, func() bool { return !b.running(t, ready.SandboxID) }, patience, 20*time.Millisecond)

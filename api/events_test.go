@@ -294,7 +294,7 @@ func TestASlowReaderIsDropped(t *testing.T) {
 	conn, err := net.Dial("tcp", strings.TrimPrefix(b.url, "http://"))
 	require.NoError(t, err)
 	defer conn.Close()
-	_, err = fmt.Fprintf(conn, "GET /api/sessions/%s/events HTTP/1.1\r\nHost: x\r\n\r\n", id)
+	_, err = fmt.Fprintf(conn, "GET /api/sessions/%s/events HTTP/1.1\r\nHost: localhost\r\n\r\n", id)
 	require.NoError(t, err)
 	eventually(t, "the stream is open", func() bool { return b.store.OpenReaders() == 1 })
 	big := strings.Repeat("x", 1<<20)

@@ -102,6 +102,7 @@ func (b *bundle) doRaw(method, path string, body io.Reader, headers ...string) a
 	for i := 0; i < len(headers); i += 2 {
 		req.Header.Set(headers[i], headers[i+1])
 	}
+	req.Host = req.Header.Get("Host") // the address where it is empty
 	resp, err := b.client.Do(req)
 	require.NoError(b.t, err)
 	defer resp.Body.Close()

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"net/http"
 	"regexp"
 	"runtime/debug"
@@ -104,6 +105,27 @@ func (s *Server) recoverPanics(next echo.HandlerFunc) echo.HandlerFunc {
 		}()
 		return next(c)
 	}
+}
+
+// refuseForeignHosts keeps a server without a key to those who call it by a name of
+// this machine: a page whose own name was made to resolve to loopback would pass
+// every check of origins.
+func (s *Server) refuseForeignHosts(next echo.HandlerFunc) echo.HandlerFunc {
+	return func(c echo.Context) error {
+		if s.cfg.Key == "" && !loopback(c.Request().Host) {
+			return session.Faultf(session.CodeForbidden, "without a key this server answers to localhost and loopback addresses only, not to %q", c.Request().Host)
+		}
+		return next(c)
+	}
+}
+
+// loopback reports whether a Host header names this machine by loopback.
+func loopback(host string) bool {
+	if name, _, err := net.SplitHostPort(host); err == nil {
+		host = name
+	}
+	ip := net.ParseIP(strings.Trim(host, "[]"))
+	return strings.EqualFold(host, "localhost") || ip != nil && ip.IsLoopback()
 }
 
 // refuseForeignOrigins keeps web pages of others from commanding a server that

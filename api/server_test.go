@@ -214,6 +214,23 @@ func TestPagesOfOthersMayNotCommand(t *testing.T) {
 	require.Equal(t, http.StatusCreated, b.do("POST", "/api/sessions", `{"agent":"demo"}`, "Origin", b.url).status)
 }
 
+// A page whose name resolves to loopback is of the same origin as far as its
+// browser can tell; only the name gives it away.
+func TestAServerWithoutAKeyAnswersToThisMachineOnly(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	for _, host := range []string{"evil.example", "evil.example:8080", "127.0.0.1.evil.example", "10.0.0.1:8080", "localhost.evil.example"} {
+		b.do("POST", "/api/sessions", `{"agent":"demo"}`, "Host", host, "Origin", "http://"+host).problem(http.StatusForbidden, "forbidden")
+		b.do("GET", "/api/sessions", "", "Host", host).problem(http.StatusForbidden, "forbidden")
+	}
+	require.Zero(t, b.store.Count())
+	for _, host := range []string{"localhost:8080", "LOCALHOST", "127.0.0.1", "127.9.9.9:1", "[::1]:8080", "[::1]"} {
+		require.Equal(t, http.StatusOK, b.do("GET", "/api/sessions", "", "Host", host).status, host)
+	}
+	keyed := setup(t, func(c *api.Config) { c.Key = "let-me-in" })
+	require.Equal(t, http.StatusOK, keyed.do("GET", "/api/sessions", "", "Host", "api.example", "Authorization", "Bearer let-me-in").status)
+}
+
 func TestRequestsHaveAnIdAndOneLine(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

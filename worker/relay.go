@@ -45,8 +45,9 @@ func (r Relay) run(ctx context.Context, logger *slog.Logger) error {
 	}
 	ticker := time.NewTicker(r.Every)
 	defer ticker.Stop()
+	patience := patience{}
 	for {
-		if err := r.look(ctx, logger); err != nil && ctx.Err() == nil {
+		if err := r.look(ctx, logger, patience); err != nil && ctx.Err() == nil {
 			logger.WarnContext(ctx, "the relay could not look; it will look again", slog.Any("error", err))
 		}
 		select {
@@ -59,16 +60,53 @@ func (r Relay) run(ctx context.Context, logger *slog.Logger) error {
 
 // look rings once for everything unclaimed. It stops at the first ring that
 // fails: where one does, the rest would only wait for the same deadline.
-func (r Relay) look(ctx context.Context, logger *slog.Logger) error {
+func (r Relay) look(ctx context.Context, logger *slog.Logger, patience patience) error {
 	rings, err := r.Rows.Unclaimed(ctx, r.Age, r.Batch)
 	if err != nil {
 		return err
 	}
-	for _, ring := range rings {
+	for _, ring := range patience.due(rings, time.Now(), r.Age) {
 		if err := r.Bell.Ring(ctx, ring.SessionID, ring.PromptID, ring.Ordinal); err != nil {
 			return err
 		}
 		logger.InfoContext(ctx, "rang again", slog.String("session_id", ring.SessionID), slog.String("prompt_id", ring.PromptID))
 	}
 	return nil
+}
+
+// maxPatience is the longest pause between two rings for the same row.
+const maxPatience = time.Minute
+
+// patience remembers what was rung for: the pause doubles with every ring, so that
+// a system that is slow to answer is not rung down.
+type patience map[session.Ring]pause
+
+type pause struct {
+	until time.Time
+	next  time.Duration
+}
+
+// due returns the rings whose pause is over, and forgets what nobody waits for any more.
+func (p patience) due(rings []session.Ring, now time.Time, first time.Duration) []session.Ring {
+	waiting := make(map[session.Ring]bool, len(rings))
+	var due []session.Ring
+	for _, ring := range rings {
+		waiting[ring] = true
+		was, known := p[ring]
+		if known && now.Before(was.until) {
+			continue
+		}
+		next := first
+		if known {
+			next = min(2*was.next, maxPatience)
+		}
+		p[ring] = pause{until: now.Add(next), next: next}
+		due = append(due, ring)
+	}
+	for ring := range p {
+		if !waiting[ring] {
+			delete(p, ring)
+		}
+	}
+	return due
 }

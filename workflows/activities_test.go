@@ -290,6 +290,9 @@ func (f *fakes) BeginRun(ctx context.Context, in activities.ClaimRequest) (sessi
 			v.Granted = true
 		case holder != nil:
 			v.HeldBy, v.Generation = holder.id, holder.generation
+		case p.status == session.PromptQueued && !w.state.Final() && w.firstQueued() != p:
+			first := w.firstQueued()
+			v.Earlier = &session.QueuedPrompt{ID: first.ID, Ordinal: first.Ordinal}
 		case p.status == session.PromptQueued && !w.state.Final():
 			p.status, p.runID = session.PromptProcessing, in.RunID
 			w.runs[in.RunID] = &runRow{id: in.RunID, promptID: p.ID, generation: in.Generation}

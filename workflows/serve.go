@@ -63,6 +63,11 @@ func (l *life) next(ctx workflow.Context) error {
 	case verdict.Granted:
 		run.OnUnknown = verdict.OnUnknown
 		return l.carry(ctx, run)
+	case verdict.Earlier != nil:
+		// Its bell was not heard, or not yet.
+		l.queue.Requeue(p)
+		l.queue.Requeue(*verdict.Earlier)
+		return nil
 	case verdict.HeldBy != "" && !verdict.Status.Over():
 		// A run that this workflow does not know of has this prompt, or another
 		// one: Postgres tells which, and it is carried on first.

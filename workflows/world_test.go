@@ -162,6 +162,17 @@ func (w *world) openRun() *runRow {
 	return nil
 }
 
+// firstQueued is the prompt that is next.
+func (w *world) firstQueued() *promptRow {
+	var first *promptRow
+	for _, p := range w.prompts {
+		if p.status == session.PromptQueued && (first == nil || p.Ordinal < first.Ordinal) {
+			first = p
+		}
+	}
+	return first
+}
+
 // end gives a prompt and its run their outcome. One that is over keeps the one it has.
 func (w *world) end(p *promptRow, outcome session.Outcome, reason string) {
 	if p.status.Over() {

@@ -67,9 +67,12 @@ func (c Config) Validate() error {
 	if c.Migrate == nil {
 		return errors.New("the migration is not set")
 	}
-	_, port, err := net.SplitHostPort(c.APIAddress)
+	host, port, err := net.SplitHostPort(c.APIAddress)
 	if err != nil {
 		return fmt.Errorf("--api-address %q is not of the form host:port", c.APIAddress)
+	}
+	if ip := net.ParseIP(host); host != "localhost" && (ip == nil || !ip.IsLoopback()) {
+		return fmt.Errorf("--api-address %q is not a loopback address: dev serves without a key, to this machine only", c.APIAddress)
 	}
 	if _, err := strconv.ParseUint(port, 10, 16); err != nil {
 		return fmt.Errorf("--api-address %q: %q is not a port", c.APIAddress, port)

@@ -73,6 +73,23 @@ func (o *Orchestrator) SandboxEnded(ctx context.Context, sessionID string, s ses
 	return ignoreClosed(o.signal(ctx, sessionID, session.SignalSandbox, s))
 }
 
+// Revive starts the workflow of a session again if it is not open, and tells
+// whether it did.
+func (o *Orchestrator) Revive(ctx context.Context, sessionID string) (bool, error) {
+	described, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	d, err := o.temporal.DescribeWorkflowExecution(described, sessionID, "")
+	err = interpret(err)
+	switch {
+	case session.CodeOf(err) == session.CodeNoSession:
+	case err != nil:
+		return false, err
+	case d.GetWorkflowExecutionInfo().GetStatus() == enums.WORKFLOW_EXECUTION_STATUS_RUNNING:
+		return false, nil
+	}
+	return true, o.Ring(ctx, sessionID, "", 0)
+}
+
 // State is the workflow's own view of the session, a session.StateView as JSON.
 func (o *Orchestrator) State(ctx context.Context, sessionID string) (json.RawMessage, error) {
 	ctx, cancel := context.WithTimeout(ctx, timeout)

@@ -138,6 +138,16 @@ func TestCallsThatNeedAWorkflowSayWhenThereIsNone(t *testing.T) {
 		require.NoError(t, o.Settings(ctx, id, time.Minute))
 		require.NoError(t, o.SandboxEnded(ctx, id, session.SandboxSignal{}))
 	}
+	for _, id := range []string{never, closed} {
+		revived, err := o.Revive(ctx, id)
+		require.NoError(t, err)
+		require.True(t, revived)
+		revived, err = o.Revive(ctx, id)
+		require.NoError(t, err)
+		require.False(t, revived, "it is open now")
+	}
+	require.NoError(t, o.Stop(ctx, closed))
+	require.NoError(t, engine.GetWorkflow(ctx, closed, "").Get(ctx, nil))
 	require.NoError(t, o.Wake(ctx, closed), "what was put away is started again")
 	_, err := o.State(ctx, closed)
 	require.NoError(t, err)

@@ -12,7 +12,8 @@ import (
 // RunBegin claims a prompt for a run: queued to processing in one statement, with
 // the events turn_start, prompt and queue. The same run id again is granted again
 // as long as the run is not over. Not granted: the prompt is over, another run
-// has it, or another prompt of the session is in hand; the verdict says which.
+// has it, another prompt of the session is in hand, or an earlier one waits; the
+// verdict says which.
 // A generation that is not the session's newest is illegal_state.
 func (db *DB) RunBegin(ctx context.Context, sessionID, promptID, runID string, generation int64) (verdict session.RunVerdict, err error) {
 	err = db.inSession(ctx, "begin a run", sessionID, func(s *sessionTx) error {
@@ -26,6 +27,14 @@ func (db *DB) RunBegin(ctx context.Context, sessionID, promptID, runID string, g
 		if verdict, err = s.verdict(ctx, p, runID); err != nil || verdict.Granted || verdict.HeldBy != "" ||
 			verdict.Status != session.PromptQueued || session.State(s.row.Status).Final() {
 			return err
+		}
+		first, err := s.q.PromptFirst(ctx, s, sessionID)
+		if err != nil {
+			return err
+		}
+		if first.Ordinal < p.Ordinal {
+			verdict.Earlier = &session.QueuedPrompt{ID: first.ID, Ordinal: first.Ordinal}
+			return nil
 		}
 		p, err = s.q.PromptClaim(ctx, s, &dbsqlc.PromptClaimParams{SessionID: sessionID, ID: promptID, RunID: runID, At: s.now})
 		if err != nil {

@@ -35,6 +35,9 @@ type RunVerdict struct {
 	// Status of the prompt, and who has it where it was not granted.
 	Status PromptStatus
 	HeldBy string
+	// Earlier is a prompt of the session that waits and comes first; nil where there
+	// is none. Bells may be heard out of order, or not at all: the rows decide.
+	Earlier *QueuedPrompt
 	// Generation that the run in HeldBy was dispatched to.
 	Generation int64
 	// OnUnknown is the prompt's policy for a lost outcome.

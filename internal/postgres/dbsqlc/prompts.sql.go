@@ -102,6 +102,23 @@ func (q *Queries) PromptEnd(ctx context.Context, db DBTX, arg *PromptEndParams) 
 	return i, err
 }
 
+const promptFirst = `-- name: PromptFirst :one
+SELECT id, ordinal FROM prompts WHERE session_id = $1 AND status = 'queued' ORDER BY ordinal LIMIT 1
+`
+
+type PromptFirstRow struct {
+	ID      string
+	Ordinal int64
+}
+
+// PromptFirst is the prompt that is next.
+func (q *Queries) PromptFirst(ctx context.Context, db DBTX, sessionID string) (PromptFirstRow, error) {
+	row := db.QueryRow(ctx, promptFirst, sessionID)
+	var i PromptFirstRow
+	err := row.Scan(&i.ID, &i.Ordinal)
+	return i, err
+}
+
 const promptGet = `-- name: PromptGet :one
 SELECT session_id, id, ordinal, status, content, mode, on_unknown, author, run_id, reason, created_at, started_at, ended_at FROM prompts WHERE session_id = $1 AND id = $2
 `

@@ -94,3 +94,7 @@ AND (
 )
 ORDER BY s.id
 LIMIT @max_items;
+
+-- name: PromptFirst :one
+-- PromptFirst is the prompt that is next.
+SELECT id, ordinal FROM prompts WHERE session_id = @session_id AND status = 'queued' ORDER BY ordinal LIMIT 1;
