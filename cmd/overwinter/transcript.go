@@ -65,7 +65,7 @@ func (c TranscriptEventsCmd) Run(s streams) error {
 	if err != nil {
 		return err
 	}
-	defer file.Close() //nolint:errcheck // only read from
+	defer file.Close()
 	info, err := file.Stat()
 	if err != nil {
 		return err

@@ -82,7 +82,7 @@ func (c *WorkerCmd) Run(ctx context.Context, logger *slog.Logger) error {
 	if err != nil {
 		return fmt.Errorf("connect to Modal: %w", err)
 	}
-	defer driver.Close() //nolint:errcheck // sandboxes run on
+	defer driver.Close() // sandboxes run on
 	provider := sandbox.NewProvider(driver, sandbox.Options{
 		Installation: installation, Logger: logger, PollInterval: 2 * time.Second,
 	})

@@ -20,6 +20,7 @@ func BenchmarkLife(b *testing.B) {
 }
 
 func benchmarkLife(b *testing.B, files int) {
+	b.Helper()
 	s := setup(b)
 	_, err := s.image.Build(s.ctx, s.app, nil)
 	require.NoError(b, err)

@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"log/slog"
 	"maps"
 	"path"
 	"slices"
@@ -69,7 +70,7 @@ func (s *Server) build(ctx context.Context, parent imageRecord, commands []strin
 func (b *builder) close(ctx context.Context) {
 	for _, err := range []error{b.task.Close(), b.task.Release(), b.server.runtime.Discard(b.id)} {
 		if err != nil {
-			b.server.logger.WarnContext(ctx, "build could not be cleaned up", "error", err)
+			b.server.logger.WarnContext(ctx, "build could not be cleaned up", slog.Any("error", err))
 		}
 	}
 }
@@ -181,7 +182,7 @@ func (b *builder) exec(ctx context.Context, command string, args []string, workd
 		return buildErrorf("%s: %v", command, err)
 	}
 	if err := e.Write(ctx, 0, nil, true); err != nil {
-		b.server.logger.DebugContext(ctx, "build command has ended before its input was closed", "error", err)
+		b.server.logger.DebugContext(ctx, "build command has ended before its input was closed", slog.Any("error", err))
 	}
 	select {
 	case <-e.Done():

@@ -3,6 +3,7 @@ package localmodal
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"maps"
 	"path"
 	"time"
@@ -210,7 +211,7 @@ func (s *Server) start(ctx context.Context, sb *sandbox, d *pb.Sandbox, mounts [
 	})
 	if err = errors.Join(err, <-recorded); err == nil {
 		sb.task = task.New(task.Options{Box: bx, Env: sb.env, Workdir: r.Root.Workdir, Scratch: s.scratch()})
-		if err = sb.populate(d); err == nil {
+		if err = sb.populate(d); err == nil { //nolint:contextcheck // tunnels outlive the call
 			return nil
 		}
 		err = errors.Join(err, sb.task.Close(), sb.task.Release())
@@ -218,7 +219,7 @@ func (s *Server) start(ctx context.Context, sb *sandbox, d *pb.Sandbox, mounts [
 		bx.Kill()
 	}
 	if clean := errors.Join(s.runtime.Discard(r.ID), s.records.sandboxes.Delete(r.ID)); clean != nil {
-		s.logger.ErrorContext(ctx, "failed sandbox could not be cleaned up", "sandbox_id", r.ID, "error", clean)
+		s.logger.ErrorContext(ctx, "failed sandbox could not be cleaned up", slog.String("sandbox_id", r.ID), slog.Any("error", clean))
 	}
 	return err
 }

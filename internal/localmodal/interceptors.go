@@ -51,7 +51,7 @@ func (s *Server) around(ctx context.Context, fullMethod string, call func() erro
 	if code := status.Code(err); code == codes.Internal || code == codes.Unknown {
 		level = slog.LevelWarn
 	}
-	s.logger.Log(ctx, level, "call", "method", method, "duration", time.Since(started), "error", err)
+	s.logger.Log(ctx, level, "call", slog.String("method", method), slog.Duration("duration", time.Since(started)), slog.Any("error", err))
 	return err
 }
 

@@ -37,7 +37,7 @@ func lockDir(dir string) (*os.File, error) {
 // takeLock waits a moment for a lock that is held: a process that a killed server
 // had just forked holds it until it finds its server gone.
 func takeLock(f *os.File, dir string) error {
-	for deadline := time.Now().Add(lockPatience); ; time.Sleep(lockPoll) {
+	for deadline := time.Now().Add(lockPatience); ; time.Sleep(lockPoll) { //nolint:forbidigo // flock with a deadline has no other way
 		err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
 		switch {
 		case err == nil:

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
 	"time"
 
@@ -32,7 +33,7 @@ func (s *Server) recover(ctx context.Context) error {
 			if !slices.Contains(left, r.ID) {
 				sb.rec.ExitSnapshot = false // it had not come as far as having files
 			}
-			s.logger.InfoContext(ctx, "sandbox ended with an earlier server", "sandbox_id", r.ID)
+			s.logger.InfoContext(ctx, "sandbox ended with an earlier server", slog.String("sandbox_id", r.ID))
 			if err := s.conclude(ctx, sb, pb.GenericResult_GENERIC_STATUS_TERMINATED, exitTerminated); err != nil {
 				failures = append(failures, fmt.Errorf("recover sandbox %s: %w", r.ID, err))
 			}

@@ -28,7 +28,7 @@ func runChildServer(dir string) error {
 	if err != nil {
 		return err
 	}
-	fmt.Println(s.URL())
+	fmt.Fprintln(os.Stdout, s.URL())
 	return s.Run(context.Background())
 }
 
@@ -70,8 +70,10 @@ func TestKilledServerLeavesNoProcessAndLosesNothing(t *testing.T) {
 	dir := t.TempDir()
 	url, kill := startChildServer(t, dir)
 	b := connectTo(t, url)
-	sb := b.create(&modal.SandboxCreateParams{Name: "mine", Tags: map[string]string{"a": "b"},
-		ExperimentalOptions: map[string]any{"enable_exit_snapshot": true}})
+	sb := b.create(&modal.SandboxCreateParams{
+		Name: "mine", Tags: map[string]string{"a": "b"},
+		ExperimentalOptions: map[string]any{"enable_exit_snapshot": true},
+	})
 	plain := b.create(nil)
 	marker := "sleep-" + sb.SandboxID
 	b.sh(sb, "echo one > /root/f; cp /usr/bin/sleep /tmp/"+marker+"; setsid /tmp/"+marker+" 1000 >/dev/null 2>&1 </dev/null &")

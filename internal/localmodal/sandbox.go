@@ -3,6 +3,7 @@ package localmodal
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"maps"
 	"sync"
 	"time"
@@ -105,7 +106,7 @@ func (sb *sandbox) finish(ctx context.Context, status pb.GenericResult_GenericSt
 	ctx = context.WithoutCancel(ctx)
 	defer close(sb.done)
 	if err := errors.Join(sb.task.Close(), sb.server.conclude(ctx, sb, status, code)); err != nil {
-		sb.server.logger.ErrorContext(ctx, "sandbox did not end cleanly", "sandbox_id", sb.record().ID, "error", err)
+		sb.server.logger.ErrorContext(ctx, "sandbox did not end cleanly", slog.String("sandbox_id", sb.record().ID), slog.Any("error", err))
 	}
 }
 

@@ -145,7 +145,7 @@ func (s *Server) open(o Options, address string) error {
 		return err
 	}
 	s.collect(s.ctx)
-	if s.listener, err = net.Listen("tcp", address); err != nil {
+	if s.listener, err = (&net.ListenConfig{}).Listen(s.ctx, "tcp", address); err != nil {
 		return fmt.Errorf("listen: %w", err)
 	}
 	s.grpc = grpc.NewServer(
@@ -176,7 +176,7 @@ func (s *Server) scratch() string { return filepath.Join(s.dataDir, "scratch") }
 // terminated and closes the server.
 func (s *Server) Run(ctx context.Context) error {
 	s.background.Go(func() { s.sweep() })
-	s.logger.InfoContext(ctx, "local Modal serves", "url", s.URL(), "isolation", s.Isolation(), "data_dir", s.dataDir)
+	s.logger.InfoContext(ctx, "local Modal serves", slog.String("url", s.URL()), slog.String("isolation", s.Isolation()), slog.String("data_dir", s.dataDir))
 	served := make(chan error, 1)
 	go func() { served <- s.grpc.Serve(s.listener) }()
 	var err error
@@ -186,7 +186,7 @@ func (s *Server) Run(ctx context.Context) error {
 		served <- nil
 	}
 	err = errors.Join(err, s.Close())
-	<-served
+	<-served //nolint:errcheck // it ends because it was told to
 	return err
 }
 
@@ -255,7 +255,7 @@ func (s *Server) sweep() {
 				continue
 			}
 			if err := sb.task.Release(); err != nil {
-				s.logger.WarnContext(s.ctx, "output of an ended sandbox could not be freed", "error", err)
+				s.logger.WarnContext(s.ctx, "output of an ended sandbox could not be freed", slog.Any("error", err))
 			}
 		}
 	}

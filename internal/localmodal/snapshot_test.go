@@ -52,8 +52,10 @@ func TestSnapshotStopsWriters(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	sb := b.create(nil)
-	process, err := sb.Exec(b.ctx, []string{"bash", "-c",
-		`cd /root; i=0; echo 0 > a; echo 0 > b; echo ready; while :; do i=$((i+1)); echo $i > a.new; mv a.new a; echo $i > b.new; mv b.new b; done`}, nil)
+	process, err := sb.Exec(b.ctx, []string{
+		"bash", "-c",
+		`cd /root; i=0; echo 0 > a; echo 0 > b; echo ready; while :; do i=$((i+1)); echo $i > a.new; mv a.new a; echo $i > b.new; mv b.new b; done`,
+	}, nil)
 	require.NoError(t, err)
 	_, err = process.Stdout.Read(make([]byte, 16))
 	require.NoError(t, err)
@@ -107,8 +109,10 @@ func TestExitSnapshotKeepsWhatWasLeft(t *testing.T) {
 	}{
 		"terminated": {modal.SandboxCreateParams{}, b.terminate, 137},
 		"timed out":  {modal.SandboxCreateParams{Timeout: 2 * time.Second}, func(*modal.Sandbox) {}, 124},
-		"finished": {modal.SandboxCreateParams{Command: []string{"sh", "-c", "while ! test -e /root/f; do sleep 0.01; done; exit 3"}},
-			func(*modal.Sandbox) {}, 3},
+		"finished": {
+			modal.SandboxCreateParams{Command: []string{"sh", "-c", "while ! test -e /root/f; do sleep 0.01; done; exit 3"}},
+			func(*modal.Sandbox) {}, 3,
+		},
 	} {
 		c.params.ExperimentalOptions = map[string]any{"enable_exit_snapshot": true}
 		sb := b.create(&c.params)

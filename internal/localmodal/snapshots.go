@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io/fs"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"time"
@@ -113,8 +114,9 @@ func (s *Server) snapshotRoot(ctx context.Context, r sandboxRecord, t *task.Task
 	if err != nil {
 		return imageRecord{}, err
 	}
-	s.logger.InfoContext(ctx, "snapshot taken", "sandbox_id", r.ID, "layer", layer, "files_copied", stats.Copied,
-		"files_linked", stats.Linked, "bytes_copied", stats.Bytes, "frozen", stats.Frozen)
+	s.logger.InfoContext(ctx, "snapshot taken", slog.String("sandbox_id", r.ID), slog.String("layer", layer),
+		slog.Any("files_copied", stats.Copied), slog.Any("files_linked", stats.Linked),
+		slog.Any("bytes_copied", stats.Bytes), slog.Any("frozen", stats.Frozen))
 	return s.derive(ctx, r.Root, layer)
 }
 
@@ -230,7 +232,7 @@ func (s *Server) SandboxGetExitSnapshotV2(ctx context.Context, q *pb.SandboxGetE
 	}
 	id := sb.record().ExitImageID
 	if _, err := s.image(id); err != nil {
-		return pb.SandboxGetExitSnapshotResponse_builder{Error: pb.SandboxGetExitSnapshotResponse_Error_builder{
+		return pb.SandboxGetExitSnapshotResponse_builder{Error: pb.SandboxGetExitSnapshotResponse_Error_builder{ //nolint:nilerr // the answer tells it
 			ErrorCode: pb.SandboxGetExitSnapshotResponse_ERROR_CODE_FILESYSTEM_INCONSISTENT,
 			Message:   "the sandbox's files are not there any more",
 		}.Build()}.Build(), nil

@@ -52,7 +52,7 @@ func (s *Server) SandboxCreateConnectTokenV2(ctx context.Context, q *pb.SandboxC
 	if port == 0 {
 		port = connectPort
 	}
-	c, err := sb.task.Connect(port, q.GetUserMetadata())
+	c, err := sb.task.Connect(port, q.GetUserMetadata()) //nolint:contextcheck // it outlives the call
 	if err != nil {
 		return nil, statusOf(err)
 	}

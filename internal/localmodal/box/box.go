@@ -84,7 +84,7 @@ func (b *Box) launch(ctx context.Context, root wire.RootSpec, ownNetwork bool) e
 	}
 
 	complaints := &initLog{logger: b.rt.logger, box: b.id}
-	cmd := exec.Command(b.rt.initPath)
+	cmd := exec.Command(b.rt.initPath) //nolint:noctx // the box outlives the call that makes it; Kill ends it
 	cmd.Args = []string{wire.InitName}
 	// Lower layers are named relative to here: the kernel takes a page of mount
 	// options and no more.

@@ -132,7 +132,7 @@ func (c *copier) data(src, dst, rel string, st *unix.Stat_t) error {
 	if err != nil {
 		return err
 	}
-	defer in.Close() //nolint:errcheck // only read
+	defer in.Close()
 	c.watch(in, rel, st)
 	out, err := os.OpenFile(dst, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
 	if err != nil {

@@ -18,7 +18,7 @@ type initLog struct {
 
 func (l *initLog) Write(p []byte) (int, error) {
 	text := strings.TrimSpace(string(p))
-	l.logger.Warn("sandbox init complained", "sandbox_id", l.box, "output", text)
+	l.logger.Warn("sandbox init complained", slog.String("sandbox_id", l.box), slog.String("output", text))
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.first == "" {

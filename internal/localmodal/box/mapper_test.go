@@ -16,17 +16,17 @@ const mapperFile = "BOX_TEST_MAPPER_FILE"
 func runMapper(path string) int {
 	f, err := os.OpenFile(path, os.O_RDWR, 0)
 	if err != nil {
-		fmt.Println(err)
+		fmt.Fprintln(os.Stdout, err)
 		return 1
 	}
 	memory, err := unix.Mmap(int(f.Fd()), 0, 4096, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
 	if err != nil {
-		fmt.Println(err)
+		fmt.Fprintln(os.Stdout, err)
 		return 1
 	}
 	for lines := bufio.NewScanner(os.Stdin); lines.Scan(); {
 		copy(memory, lines.Text())
-		fmt.Println("stored")
+		fmt.Fprintln(os.Stdout, "stored")
 	}
 	return 0
 }

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 
 	"github.com/google/uuid"
+
 	"github.com/overwinter-dev/overwinter/internal/localmodal/wire"
 )
 

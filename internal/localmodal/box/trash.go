@@ -55,7 +55,7 @@ func (t *trash) run() {
 		case <-t.wake:
 		}
 		if err := t.empty(); err != nil {
-			t.logger.Warn("discarded files could not all be deleted", "error", err)
+			t.logger.Warn("discarded files could not all be deleted", slog.Any("error", err))
 		}
 	}
 }

@@ -1,6 +1,7 @@
 package boxinit
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net"
@@ -13,7 +14,7 @@ const dialTimeout = 10 * time.Second
 // dial connects inside the sandbox's network namespace; the host side goes on
 // with the descriptor.
 func dial(address string) (*os.File, error) {
-	conn, err := net.DialTimeout("tcp", address, dialTimeout)
+	conn, err := (&net.Dialer{Timeout: dialTimeout}).DialContext(context.Background(), "tcp", address)
 	if err != nil {
 		return nil, err
 	}

@@ -35,7 +35,7 @@ func (p *initProcess) freeze() error {
 		}
 	}
 	p.frozen = nil
-	for deadline := time.Now().Add(freezeTimeout); ; time.Sleep(freezePoll) {
+	for deadline := time.Now().Add(freezeTimeout); ; time.Sleep(freezePoll) { //nolint:forbidigo // nothing tells when a process has stopped
 		settled, err := p.stopRunning(already)
 		if err == nil && settled {
 			return nil

@@ -8,8 +8,9 @@ import (
 	"strings"
 	"syscall"
 
-	"github.com/overwinter-dev/overwinter/internal/localmodal/wire"
 	"golang.org/x/sys/unix"
+
+	"github.com/overwinter-dev/overwinter/internal/localmodal/wire"
 )
 
 // Bound from the host's /dev: making device nodes is not allowed in a user

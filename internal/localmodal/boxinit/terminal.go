@@ -8,8 +8,9 @@ import (
 	"strconv"
 	"syscall"
 
-	"github.com/overwinter-dev/overwinter/internal/localmodal/wire"
 	"golang.org/x/sys/unix"
+
+	"github.com/overwinter-dev/overwinter/internal/localmodal/wire"
 )
 
 // endOfFile is what a terminal's line discipline takes for the end of input.

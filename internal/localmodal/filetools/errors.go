@@ -55,7 +55,7 @@ func kindOf(err error) string {
 // still says that something failed.
 func report(w io.Writer, err error) int {
 	kind := kindOf(err)
-	_ = json.NewEncoder(w).Encode(map[string]string{
+	_ = json.NewEncoder(w).Encode(map[string]string{ //nolint:errchkjson // the caller sees the exit code anyway
 		"error_kind": kind, "message": messages[kind], "detail": err.Error(),
 	})
 	return 1

@@ -34,6 +34,7 @@ func Start(t testing.TB, o localmodal.Options) *localmodal.Server {
 
 // unlock lets an ordinary user delete directories that a sandbox has locked.
 func unlock(t testing.TB, dir string) {
+	t.Helper()
 	err := filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {
 		if err == nil && entry.IsDir() {
 			return os.Chmod(path, 0o700)

@@ -61,7 +61,7 @@ func (t *Task) Connect(port uint32, metadata string) (Credentials, error) {
 }
 
 func (t *Task) serveConnect() (*connectServer, error) {
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	listener, err := (&net.ListenConfig{}).Listen(context.Background(), "tcp", "127.0.0.1:0")
 	if err != nil {
 		return nil, fmt.Errorf("open connect proxy: %w", err)
 	}

@@ -115,8 +115,8 @@ func begin(b *box.Box, spec wire.ExecSpec, stdout, stderr *Output, finished func
 // pump moves what a process writes into its stream; without one, it is thrown
 // away, so that the process never waits.
 func pump(to *Output, from *os.File) {
-	defer from.Close() //nolint:errcheck // only read
-	var w io.Writer = io.Discard
+	defer from.Close()
+	w := io.Discard
 	if to != nil {
 		w = to
 		defer to.End()

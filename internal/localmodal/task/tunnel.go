@@ -20,7 +20,7 @@ type Tunnel struct {
 
 // Expose opens a tunnel to a port. Each connection counts as a use of the task.
 func (t *Task) Expose(port uint32) (Tunnel, error) {
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	listener, err := (&net.ListenConfig{}).Listen(context.Background(), "tcp", "127.0.0.1:0")
 	if err != nil {
 		return Tunnel{}, fmt.Errorf("open tunnel: %w", err)
 	}

@@ -27,7 +27,7 @@ var install = sync.OnceValues(func() (string, error) {
 	_, here, _, _ := runtime.Caller(0)
 	script := filepath.Join(filepath.Dir(here), "../../../../tools/install-claude.sh")
 	var stderr bytes.Buffer
-	cmd := exec.Command(script) //nolint:noctx // runs once for all tests of a process
+	cmd := exec.Command(script) // runs once for all tests of a process
 	cmd.Stderr = &stderr
 	out, err := cmd.Output()
 	if err != nil {

@@ -183,7 +183,7 @@ func read(messages []inMessage) []turn {
 func reply(w http.ResponseWriter, status int, v any) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
-	_ = json.NewEncoder(w).Encode(v) // the agent may have gone
+	_ = json.NewEncoder(w).Encode(v) //nolint:errchkjson // the agent may have gone
 }
 
 // fail answers as the API does when it refuses.
