@@ -3,12 +3,15 @@ package test
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"go.temporal.io/sdk/client"
+	"go.temporal.io/sdk/log"
 
 	"github.com/overwinter-dev/overwinter/internal/sandbox"
 	"github.com/overwinter-dev/overwinter/internal/sandbox/driver"
@@ -57,6 +60,21 @@ func TestReconcilerEndsWhatNobodyOwns(t *testing.T) {
 	require.Contains(t, s.text(t, id), "2 prompts")
 	woken := s.must(t, http.StatusOK, "GET", "/api/sessions/"+id, nil)
 	require.Equal(t, "unverified", woken["receipt"].(object)["kind"], "%v", woken["receipt"])
+}
+
+// TestAWorkflowTerminatedByHandComesBack does what anybody may do in Temporal UI, in
+// the middle of a turn: the session is taken up again where it stands, and the
+// turn goes on.
+func TestAWorkflowTerminatedByHandComesBack(t *testing.T) {
+	t.Setenv("OVERWINTER_RECONCILE_EVERY", "2s")
+	s := startStack(t)
+	temporal, err := client.Dial(client.Options{HostPort: s.engine, Logger: log.NewStructuredLogger(slog.New(slog.DiscardHandler))})
+	require.NoError(t, err)
+	defer temporal.Close()
+
+	turn := s.startTurn(t)
+	require.NoError(t, temporal.TerminateWorkflow(t.Context(), turn.session, "", "tried by hand"))
+	s.endTurn(t, turn, []string{"completed"})
 }
 
 // ended is nil when the sandbox has ended.

@@ -24,6 +24,7 @@ import (
 type stack struct {
 	dir     string // its data directory
 	api     string // address of the API, host:port
+	engine  string // address of Temporal
 	ui      int
 	args    []string
 	cmd     *exec.Cmd
@@ -37,7 +38,7 @@ func startStack(t *testing.T, extra ...string) *stack {
 	t.Helper()
 	dir := stackDir(t)
 	apiPort, temporalPort, uiPort := freePort(t), freePort(t), freePort(t)
-	s := &stack{dir: dir, api: fmt.Sprintf("127.0.0.1:%d", apiPort), ui: uiPort}
+	s := &stack{dir: dir, api: fmt.Sprintf("127.0.0.1:%d", apiPort), engine: fmt.Sprintf("127.0.0.1:%d", temporalPort), ui: uiPort}
 	s.args = append([]string{
 		"dev", "--data-dir", dir, "--api-address", s.api,
 		"--temporal-port", strconv.Itoa(temporalPort), "--temporal-ui-port", strconv.Itoa(uiPort),
