@@ -3,6 +3,7 @@
 # make check   the fast part of it: formatting, vet, lint, determinism, generated code
 # make build   the three programs in bin/
 # make bench   measures the system on this machine and writes docs/benchmarks.md; ARGS="--rounds 50 ..."
+# make agents  installs the agents that tests run, into a cache of the user
 # make fmt, make generate, make clean
 
 SHELL := /bin/sh
@@ -21,7 +22,7 @@ SQLC     = CGO_ENABLED=0 $(TOOL) sqlc
 LINT     = golangci-lint
 TESTARGS ?= -timeout 10m
 
-.PHONY: dev build test bench check setup programs fmt generate clean \
+.PHONY: dev build test agents bench check setup programs fmt generate clean \
 	check-format check-vet check-lint check-workflows check-generated
 
 dev: setup programs
@@ -42,9 +43,13 @@ bin/overwinter-temporal: devserver/go.mod devserver/go.sum $(shell find devserve
 	cd devserver && go build -ldflags '-s -w' -o ../$@ .
 
 # The last line is the summary of all modules' tests.
-test: setup check programs
+test: setup agents check programs
 	@$(TOOL) gotestsum --format pkgname --format-hide-empty-pkg --raw-command -- \
 		sh -c 'status=0; go test -json $(TESTARGS) ./... || status=1; cd devserver && go test -json $(TESTARGS) ./... || status=1; exit $$status'
+
+# The agents that tests run for real, pinned, in a cache of the user.
+agents:
+	@tools/install-claude.sh >/dev/null
 
 # Nothing else should run meanwhile; the document says what did.
 bench: setup programs
