@@ -2,14 +2,13 @@ package postgres
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"maps"
 	"slices"
 	"time"
 	"unicode/utf8"
-
-	"github.com/jackc/pgx/v5"
 
 	"github.com/overwinter-dev/overwinter/internal/conversation"
 	"github.com/overwinter-dev/overwinter/internal/eventlog"
@@ -27,18 +26,18 @@ import (
 // Frames that are committed already are skipped, so that an append may be
 // repeated when its answer was lost.
 func (db *DB) EventsAppend(ctx context.Context, appends []eventlog.Append) ([]error, error) {
+	b := &appendTx{q: db.q, appends: appends, fold: newBlockFold(appends)}
 	var verdicts []error
-	err := db.inTx(ctx, "append events", pgx.TxOptions{}, func(tx pgx.Tx) error {
-		b := &appendTx{Tx: tx, q: db.q, fold: newBlockFold()}
-		if err := b.lock(ctx, appends); err != nil {
-			return err
-		}
-		verdicts = make([]error, len(appends))
-		for i, a := range appends {
-			verdicts[i] = b.append(a)
-		}
-		return b.flush(ctx)
-	})
+	err := db.inTwoTrips(ctx, "append events",
+		func(in *lookups) error { return b.read(ctx, in) },
+		func(out *pipeline) error {
+			b.now = now() // under the lock, so that times follow the order of events
+			verdicts = make([]error, len(appends))
+			for i, a := range appends {
+				verdicts[i] = b.append(a, b.fold.drafts[i])
+			}
+			return b.flush(ctx, out)
+		})
 	if err != nil {
 		return nil, err
 	}
@@ -47,8 +46,8 @@ func (db *DB) EventsAppend(ctx context.Context, appends []eventlog.Append) ([]er
 
 // appendTx is a transaction that holds the locks of the sessions of a batch.
 type appendTx struct {
-	pgx.Tx
 	q        *dbsqlc.Queries
+	appends  []eventlog.Append
 	now      time.Time
 	sessions map[string]*appendSession
 	runs     map[string]*appendRun
@@ -68,37 +67,34 @@ type appendRun struct {
 	changed bool
 }
 
-func (b *appendTx) lock(ctx context.Context, appends []eventlog.Append) error {
+// read locks the sessions and reads, behind the locks, what the appends are about.
+func (b *appendTx) read(ctx context.Context, in *lookups) error {
 	var sessionIDs, runIDs []string
-	for _, a := range appends {
+	for _, a := range b.appends {
 		sessionIDs = append(sessionIDs, a.SessionID)
 		if a.RunID != "" {
 			runIDs = append(runIDs, a.RunID)
 		}
 	}
-	sessionIDs, runIDs = sortedSet(sessionIDs), sortedSet(runIDs)
-	sessions, err := b.q.SessionsLock(ctx, b, sessionIDs)
-	if err != nil {
+	sessions, lockErr := b.q.SessionsLock(ctx, in, sortedSet(sessionIDs))
+	runs, runsErr := b.q.RunsForAppend(ctx, in, sortedSet(runIDs))
+	blocksErr := b.fold.read(ctx, b.q, in)
+	if err := cmp.Or(lockErr, runsErr, blocksErr); err != nil {
 		return err
 	}
-	b.now = now()
 	b.sessions = make(map[string]*appendSession, len(sessions))
 	for _, row := range sessions {
 		b.sessions[row.ID] = &appendSession{SessionsLockRow: row}
 	}
-	b.runs = make(map[string]*appendRun, len(runIDs))
-	if len(runIDs) == 0 {
-		return nil
-	}
-	runs, err := b.q.RunsForAppend(ctx, b, runIDs)
+	b.runs = make(map[string]*appendRun, len(runs))
 	for _, row := range runs {
 		b.runs[row.ID] = &appendRun{RunsForAppendRow: row}
 	}
-	return err
+	return nil
 }
 
 // append takes one append in, or says why not.
-func (b *appendTx) append(a eventlog.Append) error {
+func (b *appendTx) append(a eventlog.Append, folds []foldDraft) error {
 	s := b.sessions[a.SessionID]
 	if s == nil {
 		return noSession(a.SessionID)
@@ -122,9 +118,9 @@ func (b *appendTx) append(a eventlog.Append) error {
 			return session.Faultf(session.CodeInvalid, "the data of event %d (%s) is not JSON", i, d.Type)
 		}
 	}
-	for _, d := range a.Events {
+	for i, d := range a.Events {
 		if run == nil || d.Frame > run.LastFrame {
-			b.event(s, a, d)
+			b.event(s, a, d, folds[i])
 		}
 	}
 	if run != nil && a.LastFrame > run.LastFrame {
@@ -133,11 +129,8 @@ func (b *appendTx) append(a eventlog.Append) error {
 	return nil
 }
 
-func (b *appendTx) event(s *appendSession, a eventlog.Append, d eventlog.Draft) {
-	data := d.Data
-	if !utf8.Valid(data) {
-		data = bytes.ToValidUTF8(data, []byte("\uFFFD"))
-	}
+func (b *appendTx) event(s *appendSession, a eventlog.Append, d eventlog.Draft, fold foldDraft) {
+	data := storable(d.Data)
 	at := d.At.UTC()
 	if d.At.IsZero() {
 		at = b.now
@@ -155,9 +148,7 @@ func (b *appendTx) event(s *appendSession, a eventlog.Append, d eventlog.Draft) 
 		row.Frame, row.N = d.Frame, int32(d.N)
 	}
 	b.log.add(row)
-	b.fold.add(foldEvent{
-		sessionID: s.ID, conversationID: row.ConversationID, seq: row.Seq, kind: conversation.EventType(d.Type), data: data,
-	})
+	b.fold.add(fold, row.Seq, conversation.EventType(d.Type), data)
 	if d.Type == string(conversation.EventTitle) && !s.TitleGiven {
 		var title conversation.Title
 		if json.Unmarshal(data, &title) == nil {
@@ -166,13 +157,20 @@ func (b *appendTx) event(s *appendSession, a eventlog.Append, d eventlog.Draft) 
 	}
 }
 
-func (b *appendTx) flush(ctx context.Context) error {
-	var out pipeline
-	if err := b.flushRuns(ctx, &out); err != nil {
+// storable is data as a column takes it: agents print what is not UTF-8.
+func storable(data json.RawMessage) json.RawMessage {
+	if utf8.Valid(data) {
+		return data
+	}
+	return bytes.ToValidUTF8(data, []byte("\uFFFD"))
+}
+
+func (b *appendTx) flush(ctx context.Context, out *pipeline) error {
+	if err := b.flushRuns(ctx, out); err != nil {
 		return err
 	}
 	if len(b.log.Seqs) == 0 {
-		return out.send(ctx, b)
+		return nil
 	}
 	var advance dbsqlc.SessionsAdvanceParams
 	for _, id := range slices.Sorted(maps.Keys(b.sessions)) {
@@ -189,21 +187,21 @@ func (b *appendTx) flush(ctx context.Context) error {
 		advance.Ats = append(advance.Ats, s.activity)
 		advance.Titles = append(advance.Titles, s.Title)
 	}
-	if err := b.q.SessionsAdvance(ctx, &out, &advance); err != nil {
+	if err := b.q.SessionsAdvance(ctx, out, &advance); err != nil {
 		return err
 	}
-	if err := b.q.EventsInsert(ctx, &out, b.log.params()); err != nil {
+	if err := b.q.EventsInsert(ctx, out, b.log.params()); err != nil {
 		return err
 	}
-	if err := b.fold.flush(ctx, b.q, b, &out); err != nil {
+	if err := b.fold.flush(ctx, b.q, out); err != nil {
 		return err
 	}
 	for _, payload := range notices(advance.Ids) {
-		if err := b.q.EventsNotify(ctx, &out, &dbsqlc.EventsNotifyParams{Channel: channel, Payload: payload}); err != nil {
+		if err := b.q.EventsNotify(ctx, out, &dbsqlc.EventsNotifyParams{Channel: channel, Payload: payload}); err != nil {
 			return err
 		}
 	}
-	return out.send(ctx, b)
+	return nil
 }
 
 func (b *appendTx) flushRuns(ctx context.Context, out *pipeline) error {

@@ -1,11 +1,13 @@
 package postgres
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
 
 	"github.com/overwinter-dev/overwinter/internal/conversation"
+	"github.com/overwinter-dev/overwinter/internal/eventlog"
 	"github.com/overwinter-dev/overwinter/internal/postgres/dbsqlc"
 )
 
@@ -14,14 +16,24 @@ import (
 // long text anew with each: they stay events until their block is closed by the
 // agent, or settled with its run.
 type blockFold struct {
-	events []foldEvent
+	drafts [][]foldDraft // as the appends of the batch and their events
+	get    dbsqlc.BlocksGetParams
+	blocks map[blockKey]*dbsqlc.Block
+	events []foldEvent // that were let into the log
 }
 
+// foldDraft is what an event that may come into the log is about.
+type foldDraft struct {
+	key  blockKey // the zero key: no block
+	data foldData
+}
+
+// foldEvent is an event that is in the log.
 type foldEvent struct {
-	sessionID, conversationID string
-	seq                       int64
-	kind                      conversation.EventType
-	data                      json.RawMessage
+	draft foldDraft
+	seq   int64
+	kind  conversation.EventType
+	data  json.RawMessage
 }
 
 type blockKey struct {
@@ -34,64 +46,81 @@ type foldData struct {
 	BlockID string              `json:"blockId"`
 }
 
-func newBlockFold() *blockFold { return &blockFold{} }
-
-func (f *blockFold) add(e foldEvent) {
-	switch e.kind {
-	case conversation.EventBlockStart, conversation.EventBlockComplete, conversation.EventBlockUpdate,
-		conversation.EventBlockRemoved, conversation.EventTextDelta:
-		if e.conversationID == "" {
-			e.conversationID = conversation.Main
+// newBlockFold finds out which blocks the events of a batch are about.
+func newBlockFold(appends []eventlog.Append) *blockFold {
+	f := &blockFold{drafts: make([][]foldDraft, len(appends))}
+	asked := map[blockKey]bool{}
+	for i, a := range appends {
+		f.drafts[i] = make([]foldDraft, len(a.Events))
+		for n, d := range a.Events {
+			draft, ok := readFoldDraft(a.SessionID, d)
+			if !ok {
+				continue
+			}
+			f.drafts[i][n] = draft
+			if !asked[draft.key] {
+				asked[draft.key] = true
+				f.get.SessionIds = append(f.get.SessionIds, draft.key.sessionID)
+				f.get.ConversationIds = append(f.get.ConversationIds, draft.key.conversationID)
+				f.get.BlockIds = append(f.get.BlockIds, draft.key.blockID)
+			}
 		}
-		f.events = append(f.events, e)
 	}
+	return f
 }
 
-// flush reads the blocks that the events are about from tx and writes those that
-// changed to out.
-func (f *blockFold) flush(ctx context.Context, q *dbsqlc.Queries, tx, out dbsqlc.DBTX) error {
-	if len(f.events) == 0 {
+// readFoldDraft reports false for an event that concerns no block: by its type,
+// or because its data is not what its type says. It is in the log all the same.
+func readFoldDraft(sessionID string, d eventlog.Draft) (foldDraft, bool) {
+	switch conversation.EventType(d.Type) {
+	case conversation.EventBlockStart, conversation.EventBlockComplete, conversation.EventBlockUpdate,
+		conversation.EventBlockRemoved, conversation.EventTextDelta:
+	default:
+		return foldDraft{}, false
+	}
+	var out foldDraft
+	if json.Unmarshal(storable(d.Data), &out.data) != nil {
+		return foldDraft{}, false
+	}
+	id := out.data.BlockID
+	if out.data.Block != nil {
+		id = out.data.Block.ID
+	}
+	out.key = blockKey{sessionID, cmp.Or(text(d.ConversationID), conversation.Main), text(id)}
+	return out, true
+}
+
+// read asks for the blocks of the batch, if it is about any.
+func (f *blockFold) read(ctx context.Context, q *dbsqlc.Queries, db dbsqlc.DBTX) error {
+	if len(f.get.BlockIds) == 0 {
 		return nil
 	}
-	data := make([]foldData, len(f.events))
-	keys := make([]blockKey, len(f.events))
-	var get dbsqlc.BlocksGetParams
-	asked := map[blockKey]bool{}
-	for i, e := range f.events {
-		// Data that is not what its type says concerns no block, like data about
-		// a block that is not there. The event is in the log all the same.
-		if json.Unmarshal(e.data, &data[i]) != nil {
-			continue
-		}
-		id := data[i].BlockID
-		if data[i].Block != nil {
-			id = data[i].Block.ID
-		}
-		keys[i] = blockKey{e.sessionID, e.conversationID, text(id)}
-		if !asked[keys[i]] {
-			asked[keys[i]] = true
-			get.SessionIds = append(get.SessionIds, keys[i].sessionID)
-			get.ConversationIds = append(get.ConversationIds, keys[i].conversationID)
-			get.BlockIds = append(get.BlockIds, keys[i].blockID)
-		}
-	}
-	rows, err := q.BlocksGet(ctx, tx, &get)
+	rows, err := q.BlocksGet(ctx, db, &f.get)
 	if err != nil {
 		return err
 	}
-	blocks := make(map[blockKey]*dbsqlc.Block, len(rows))
+	f.blocks = make(map[blockKey]*dbsqlc.Block, len(rows))
 	for _, row := range rows {
-		blocks[blockKey{row.SessionID, row.ConversationID, row.BlockID}] = &row
+		f.blocks[blockKey{row.SessionID, row.ConversationID, row.BlockID}] = &row
 	}
+	return nil
+}
+
+// add folds the event of a draft, which has come into the log.
+func (f *blockFold) add(draft foldDraft, seq int64, kind conversation.EventType, data json.RawMessage) {
+	if draft.key != (blockKey{}) {
+		f.events = append(f.events, foldEvent{draft: draft, seq: seq, kind: kind, data: data})
+	}
+}
+
+// flush writes the blocks that changed to out.
+func (f *blockFold) flush(ctx context.Context, q *dbsqlc.Queries, out dbsqlc.DBTX) error {
 	var put blockPut
-	for i, e := range f.events {
-		if keys[i] == (blockKey{}) {
-			continue
-		}
-		if changed, err := foldOne(blocks, keys[i], e, data[i]); err != nil {
+	for _, e := range f.events {
+		if changed, err := foldOne(f.blocks, e.draft.key, e, e.draft.data); err != nil {
 			return err
 		} else if changed {
-			put.mark(blocks[keys[i]])
+			put.mark(f.blocks[e.draft.key])
 		}
 	}
 	return put.flush(ctx, q, out)

@@ -35,9 +35,52 @@ type noRow struct{}
 func (noRow) Scan(...any) error { return errPipelineReads }
 
 // send executes what was queued, in order, and returns the first error.
-func (p *pipeline) send(ctx context.Context, tx pgx.Tx) error {
-	if p.batch.Len() == 0 {
-		return nil
+func (p *pipeline) send(ctx context.Context, conn *pgx.Conn) error {
+	return conn.SendBatch(ctx, &p.batch).Close()
+}
+
+// lookups makes queries share a round trip. The code that asks runs twice: first
+// its queries are collected, then it gets their rows.
+type lookups struct {
+	batch pgx.Batch
+	rows  pgx.BatchResults // nil while queries are collected
+}
+
+// errCollected is what a query returns that is only collected.
+var errCollected = errors.New("the query is not sent yet")
+
+// Exec is there for the generated code's interface and always fails.
+func (l *lookups) Exec(context.Context, string, ...any) (pgconn.CommandTag, error) {
+	return pgconn.CommandTag{}, errors.New("lookups change nothing")
+}
+
+// Query collects the query, or returns the rows of the next one in order.
+func (l *lookups) Query(_ context.Context, sql string, args ...any) (pgx.Rows, error) {
+	if l.rows == nil {
+		l.batch.Queue(sql, args...)
+		return nil, errCollected
 	}
-	return tx.SendBatch(ctx, &p.batch).Close()
+	return l.rows.Query()
+}
+
+// QueryRow is there for the generated code's interface and always fails.
+func (l *lookups) QueryRow(context.Context, string, ...any) pgx.Row { return noRow{} }
+
+// send runs the queries of ask on conn, behind a statement that returns no rows.
+// Every query of ask must go on to the next when it fails with errCollected.
+func (l *lookups) send(ctx context.Context, conn *pgx.Conn, first string, ask func(*lookups) error) (err error) {
+	l.batch.Queue(first)
+	if err := ask(l); !errors.Is(err, errCollected) {
+		return err
+	}
+	l.rows = conn.SendBatch(ctx, &l.batch)
+	defer func() {
+		if closeErr := l.rows.Close(); err == nil {
+			err = closeErr
+		}
+	}()
+	if _, err := l.rows.Exec(); err != nil {
+		return err
+	}
+	return ask(l)
 }

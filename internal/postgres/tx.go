@@ -34,6 +34,34 @@ func (db *DB) inTx(ctx context.Context, doing string, o pgx.TxOptions, do func(p
 	return fault(doing, tx.Commit(ctx))
 }
 
+// inTwoTrips runs a transaction in two round trips: read asks for all that it
+// must know, which goes with the begin, and write queues all that it changes,
+// which goes with the commit. Locks are held from the one to the other, and with
+// them everybody else who wants them: under load it is round trips that cost.
+func (db *DB) inTwoTrips(ctx context.Context, doing string, read func(*lookups) error, write func(*pipeline) error) error {
+	conn, err := db.pool.Acquire(ctx)
+	if err != nil {
+		return fault(doing, err)
+	}
+	defer conn.Release() // a connection that is still in a transaction is closed by it
+	var in lookups
+	var out pipeline
+	err = in.send(ctx, conn.Conn(), "begin", read)
+	if err == nil {
+		err = write(&out)
+	}
+	if err == nil {
+		out.batch.Queue("commit")
+		err = out.send(ctx, conn.Conn())
+	}
+	if err != nil {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), rollbackTimeout)
+		defer cancel()
+		conn.Exec(ctx, "rollback") //nolint:errcheck // what broke the transaction is told
+	}
+	return fault(doing, err)
+}
+
 // sessionTx is a transaction that holds the lock of one session and may add to
 // its log.
 type sessionTx struct {
