@@ -239,7 +239,9 @@ func TestRunsToolsAndSubagentsSideBySide(t *testing.T) {
 		},
 		"subagents": {
 			{Text: "Both.", Calls: []modelserver.Call{modelserver.Subagent("{{child}} A", false), modelserver.Subagent("{{child}} B", true)}},
-			{Text: "Waiting."}, {Text: "Done."}, {Text: "Done indeed."},
+			{Text: "Waiting."},
+			{Text: "Done."},
+			{Text: "Done indeed."},
 		},
 		"child": {{Text: "Looking.", Calls: []modelserver.Call{modelserver.Bash("echo here")}}, {Text: "Seen."}},
 	})
