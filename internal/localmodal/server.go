@@ -14,6 +14,7 @@ import (
 	pb "github.com/modal-labs/modal-client/go/proto/modal_proto"
 	"golang.org/x/sync/errgroup"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/keepalive"
 
 	"github.com/overwinter-dev/overwinter/internal/localmodal/box"
 	"github.com/overwinter-dev/overwinter/internal/localmodal/router"
@@ -151,6 +152,9 @@ func (s *Server) open(o Options, address string) error {
 	s.grpc = grpc.NewServer(
 		grpc.MaxRecvMsgSize(maxMessage), grpc.MaxSendMsgSize(maxMessage), grpc.WaitForHandlers(true),
 		grpc.ChainUnaryInterceptor(s.interceptUnary), grpc.ChainStreamInterceptor(s.interceptStream),
+		// The SDK pings every 30 s whatever it does. By default a server takes that for an
+		// attack, and after some minutes hangs up, on everything that the connection carries.
+		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: 10 * time.Second, PermitWithoutStream: true}),
 	)
 	pb.RegisterModalClientServer(s.grpc, s)
 	pb.RegisterTaskCommandRouterServer(s.grpc, router.New(s))
