@@ -104,7 +104,7 @@ func (Adapter) Launch(in agent.LaunchInput) (agent.Launch, error) {
 	}
 	key := strings.Join(argv, " ") + " " + id
 	if in.Resume {
-		argv = append(argv, "--resume", id)
+		argv = append([]string{"/bin/sh", "-c", resume, Name, id}, argv...)
 	} else {
 		argv = append(argv, "--session-id", id)
 	}
@@ -128,6 +128,14 @@ func (Adapter) Launch(in agent.LaunchInput) (agent.Launch, error) {
 		Secrets: []string{SecretKey, SecretToken, SecretOAuth, SecretBaseURL},
 	}, nil
 }
+
+// resume goes on with a session, or begins it when nothing is there to go on with: its first
+// process may have died before it wrote anything, and its transcript may be lost. The program itself
+// refuses to resume what it does not find, and to begin what has a file.
+const resume = `id=$1; shift
+if cat "$HOME"/.claude/projects/*/"$id".jsonl 2>/dev/null | grep -q '"type":"user"'; then exec "$@" --resume "$id"; fi
+rm -f "$HOME"/.claude/projects/*/"$id".jsonl
+exec "$@" --session-id "$id"`
 
 // Prompt is the user line of a run. Its uuid is the same whenever the same run is delivered, and
 // the agent does the work of a uuid once.

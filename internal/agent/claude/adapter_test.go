@@ -26,8 +26,8 @@ func TestLaunchNamesTheSessionByTheUUIDInItsID(t *testing.T) {
 	in.Resume = true
 	second, err := claude.New().Launch(in)
 	require.NoError(t, err)
-	require.Contains(t, second.Argv, "--resume")
-	require.NotContains(t, second.Argv, "--session-id")
+	require.Equal(t, "/bin/sh", second.Argv[0])
+	require.Contains(t, second.Argv[2], "--resume")
 	require.Equal(t, first.Key, second.Key, "a process that runs takes the next prompt")
 
 	for _, change := range []func(*agent.LaunchInput){

@@ -3,11 +3,10 @@ package claude_test
 import (
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"testing"
 	"time"
-
-	"github.com/stretchr/testify/require"
 
 	"github.com/overwinter-dev/overwinter/internal/agent"
 	"github.com/overwinter-dev/overwinter/internal/agent/agenttest"
@@ -52,8 +51,9 @@ var scripts = map[string][]modelserver.Step{
 // machine's environment but what it needs.
 func command(t *testing.T, server *modelserver.Server, launch agent.Launch) *exec.Cmd {
 	t.Helper()
-	require.Equal(t, claude.Binary, launch.Argv[0])
-	cmd := exec.Command(claudecli.Path(t), launch.Argv[1:]...)
+	argv := slices.Clone(launch.Argv)
+	argv[slices.Index(argv, claude.Binary)] = claudecli.Path(t)
+	cmd := exec.Command(argv[0], argv[1:]...)
 	cmd.Env = []string{
 		"PATH=" + os.Getenv("PATH"), "LANG=C.UTF-8", "TMPDIR=" + t.TempDir(),
 		claude.SecretKey + "=sk-ant-none", claude.SecretBaseURL + "=" + server.URL(),

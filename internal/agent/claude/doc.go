@@ -55,7 +55,8 @@
 // Folding the translated stream gives the blocks that Parse finds: ids, order, content, status,
 // time. The exceptions:
 //
-//   - What the model was writing when the process was killed is in the stream alone.
+//   - What the model was writing when the process was killed, with what of that message the program
+//     had not noted yet, is in the stream alone.
 //   - What a subagent leaves behind when it is stopped is in its transcript alone.
 //   - Blocks of retries, of tasks and of compactions have the time of their frame in the stream.
 //     So does a block that was never finished.
@@ -78,5 +79,5 @@
 //	the runner had to kill it          open blocks aborted; the turn cancelled, reason aborted
 //	a line is broken or unknown        a system block holds its beginning; the turn goes on
 //	the transcript is cut off          whole lines count
-//	the transcript is gone             --resume finds nothing: the turn failed, in the agent's words
+//	the transcript is gone             the agent begins anew, and remembers nothing
 package claude

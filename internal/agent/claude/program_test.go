@@ -31,13 +31,19 @@ type program struct {
 
 func start(t *testing.T, permissions string, scripts map[string][]modelserver.Step) *program {
 	t.Helper()
-	p := &program{server: modelserver.New(scripts), home: t.TempDir(), workspace: t.TempDir(), frames: make(chan []byte, 16)} // some slack
+	p := &program{server: modelserver.New(scripts), home: t.TempDir(), workspace: t.TempDir()}
 	t.Cleanup(p.server.Close)
-	launch, err := claude.New().Launch(agent.LaunchInput{
-		SessionID: session.NewID(session.SessionPrefix), Home: p.home, Workspace: p.workspace, Permissions: permissions,
-	})
+	p.begin(t, agent.LaunchInput{SessionID: session.NewID(session.SessionPrefix), Permissions: permissions})
+	return p
+}
+
+// begin starts the program's process.
+func (p *program) begin(t *testing.T, in agent.LaunchInput) {
+	t.Helper()
+	in.Home, in.Workspace = p.home, p.workspace
+	launch, err := claude.New().Launch(in)
 	require.NoError(t, err)
-	p.launch = launch
+	p.launch, p.frames = launch, make(chan []byte, 16) // some slack
 	cmd := command(t, p.server, launch)
 	cmd.Dir = launch.Dir
 	for k, v := range launch.Env {
@@ -50,9 +56,10 @@ func start(t *testing.T, permissions string, scripts map[string][]modelserver.St
 	require.NoError(t, err)
 	require.NoError(t, cmd.Start())
 	done := make(chan struct{})
+	frames := p.frames
 	go func() {
 		defer close(done)
-		defer close(p.frames)
+		defer close(frames)
 		r := bufio.NewReader(stdout)
 		for {
 			line, err := r.ReadBytes('\n')
@@ -60,7 +67,7 @@ func start(t *testing.T, permissions string, scripts map[string][]modelserver.St
 				break
 			}
 			select {
-			case p.frames <- line[:len(line)-1]:
+			case frames <- line[:len(line)-1]:
 			case <-t.Context().Done():
 			}
 		}
@@ -70,7 +77,6 @@ func start(t *testing.T, permissions string, scripts map[string][]modelserver.St
 		_ = cmd.Process.Kill() // mostly gone already
 		<-done
 	})
-	return p
 }
 
 // turn runs a prompt to its end and answers what is asked meanwhile.
@@ -278,4 +284,30 @@ func TestRemembersWhatItCompacted(t *testing.T) {
 	requests := p.server.Requests()
 	require.Contains(t, requests[len(requests)-1].Prompts[0], "zebra", "the model was sent the summary")
 	p.agree(t)
+}
+
+func TestBeginsAnewWhereNothingIsLeftToResume(t *testing.T) {
+	t.Parallel()
+	for name, left := range map[string]string{
+		"no transcript":     "",
+		"an empty one":      " ",
+		"one of no message": `{"type":"queue-operation","operation":"enqueue","timestamp":"2026-11-21T00:00:00.000Z","sessionId":"x"}` + "\n",
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p := &program{
+				server: modelserver.New(map[string][]modelserver.Step{"hello": {{Text: "Hello."}}}), home: t.TempDir(), workspace: t.TempDir(),
+			}
+			t.Cleanup(p.server.Close)
+			in := agent.LaunchInput{SessionID: testSession, Resume: true}
+			if left != "" {
+				file := filepath.Join(p.home, ".claude/projects/-workspace/0193a5f0-7c7e-7b3e-8f0a-1b2c3d4e5f60.jsonl")
+				require.NoError(t, os.MkdirAll(filepath.Dir(file), 0o700))
+				require.NoError(t, os.WriteFile(file, []byte(left), 0o600))
+			}
+			p.begin(t, in)
+			require.Equal(t, session.OutcomeCompleted, p.turn(t, "{{hello}} you").end.Outcome)
+			p.agree(t)
+		})
+	}
 }

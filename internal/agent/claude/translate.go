@@ -242,8 +242,8 @@ func (t *translator) user(l record, at time.Time) {
 		return
 	}
 	t.shown(id)
-	if len(l.at) == 0 && !t.state.Begun {
-		return // known from before: it is acknowledged, and nothing comes of it
+	if len(l.at) == 0 && (t.state.Lifecycle || !t.state.Begun) {
+		return // it stands in the transcript already, or as a part of the next message
 	}
 	t.person(id, t.state.user(l, at))
 }

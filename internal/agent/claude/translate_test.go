@@ -354,6 +354,15 @@ func TestAMessageThatIsNotRepeatedIsTakenFromTheMirror(t *testing.T) {
 	require.Len(t, p.events, 4, "each once")
 }
 
+func TestAMessageThatBecameAPartOfTheNextIsShownOnce(t *testing.T) {
+	t.Parallel()
+	p := play(t, testRun, true, lifecycle("u1", "queued"), lifecycle("u2", "queued"), system, acknowledged("u1"),
+		lifecycle("u1", "started"), lifecycle("u2", "started"),
+		`{"type":"user","uuid":"u2","isReplay":true,"timestamp":"2026-11-21T01:00:00.000Z","message":{"role":"user","content":[{"type":"text","text":"one\n"},{"type":"text","text":"two"}]}}`)
+	require.Len(t, p.blocks(), 1)
+	require.Equal(t, "one\n\ntwo", p.blocks()[0].Content)
+}
+
 func TestWhatAnAttemptWroteIsTakenBack(t *testing.T) {
 	t.Parallel()
 	start := func(id string) string {

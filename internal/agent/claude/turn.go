@@ -23,11 +23,13 @@ const maxContinues = 8
 
 // turn is how far a run has come.
 type turn struct {
-	Model  string        `json:"model,omitempty"`
-	Usage  session.Usage `json:"usage,omitzero"`
-	Total  float64       `json:"total,omitempty"`  // what the agent says its session has cost
-	States bool          `json:"states,omitempty"` // the agent tells when it is idle
-	Begun  bool          `json:"begun,omitempty"`  // it has told what it is going to work with
+	Model string        `json:"model,omitempty"`
+	Usage session.Usage `json:"usage,omitzero"`
+	Total float64       `json:"total,omitempty"` // what the agent says its session has cost
+	// States and Lifecycle: the agent tells when it is idle, and what becomes of each message.
+	States    bool `json:"states,omitempty"`
+	Lifecycle bool `json:"lifecycle,omitempty"`
+	Begun     bool `json:"begun,omitempty"` // it has told what it is going to work with
 	// The message that the run waits for has been taken up, repeated, worked on.
 	Taken    bool `json:"taken,omitempty"`
 	Replayed bool `json:"replayed,omitempty"`
@@ -62,6 +64,7 @@ func (t *translator) worked() {
 
 // lifecycle reads what has become of a message.
 func (t *translator) lifecycle(l record, at time.Time) {
+	t.state.Lifecycle = true
 	var id, what []byte
 	fields(l.raw, func(key, value []byte) {
 		switch string(key) {
