@@ -128,7 +128,7 @@ func (p *program) write(t *testing.T, data []byte) {
 func (p *program) agree(t *testing.T) {
 	t.Helper()
 	require.NoError(t, p.stdin.Close())
-	for range p.frames { //nolint:revive // until it has gone
+	for range p.frames { // until it has gone
 	}
 	var files []session.TranscriptFile
 	for _, pattern := range p.launch.Transcripts {

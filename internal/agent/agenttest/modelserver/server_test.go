@@ -31,7 +31,7 @@ func ask(t *testing.T, s *modelserver.Server, stream bool, messages ...message) 
 	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
 	resp, err := client.Do(r)
 	require.NoError(t, err)
-	defer resp.Body.Close() //nolint:errcheck // read to its end
+	defer resp.Body.Close()
 	data, err := io.ReadAll(resp.Body)
 	return resp.StatusCode, string(data), err
 }
