@@ -43,10 +43,10 @@ type Agents interface {
 	Get(name string) (agent.Adapter, error)
 }
 
-// Image prepares what sandboxes start from and returns its id. It may be called
-// often: what is prepared is found again.
+// Image prepares what sandboxes of an agent start from and returns its id. It may be
+// called often: what is prepared is found again.
 type Image interface {
-	Prepare(ctx context.Context) (string, error)
+	Prepare(ctx context.Context, agentName string) (string, error)
 }
 
 // Secrets opens the installation's secrets.

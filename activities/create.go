@@ -16,9 +16,9 @@ import (
 func (c *Control) CreateSandbox(ctx context.Context, in SandboxRequest) (SandboxReady, error) {
 	stop := beat(ctx)
 	defer stop()
-	image, err := c.Image.Prepare(ctx)
+	image, err := c.image(ctx, in.SessionID)
 	if err != nil {
-		return SandboxReady{}, refusedOr(fmt.Errorf("prepare the image: %w", err))
+		return SandboxReady{}, err
 	}
 	ready, sb, err := c.start(ctx, in, image)
 	if err != nil {
@@ -48,9 +48,9 @@ func (c *Control) RestoreSandbox(ctx context.Context, in SandboxRequest) (Sandbo
 	if ready, ok, err := c.living(ctx, in, bundle.Generation); ok || err != nil {
 		return ready, err
 	}
-	base, err := c.Image.Prepare(ctx)
+	base, err := c.image(ctx, in.SessionID)
 	if err != nil {
-		return SandboxReady{}, refusedOr(fmt.Errorf("prepare the image: %w", err))
+		return SandboxReady{}, err
 	}
 	image, fresh := bundle.SnapshotID, false
 	if image != "" {
@@ -83,6 +83,19 @@ func (c *Control) RestoreSandbox(ctx context.Context, in SandboxRequest) (Sandbo
 		}
 	}
 	return ready, nil
+}
+
+// image prepares what the session's sandbox starts from where it has no snapshot.
+func (w *work) image(ctx context.Context, sessionID string) (string, error) {
+	s, err := w.Store.SessionGet(ctx, sessionID)
+	if err != nil {
+		return "", stored(err)
+	}
+	image, err := w.Image.Prepare(ctx, s.Agent)
+	if err != nil {
+		return "", refusedOr(fmt.Errorf("prepare the image: %w", err))
+	}
+	return image, nil
 }
 
 // living finds the session's newest sandbox where it still runs and its runner

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/overwinter-dev/overwinter/activities"
+	"github.com/overwinter-dev/overwinter/internal/agent/demo"
 	"github.com/overwinter-dev/overwinter/internal/sandbox"
 	"github.com/overwinter-dev/overwinter/internal/sandbox/driver"
 	"github.com/overwinter-dev/overwinter/internal/sandbox/memsandbox"
@@ -27,7 +28,7 @@ func TestCreateRunTwiceAdoptsTheFirstSandbox(t *testing.T) {
 func TestCreateAdoptsASandboxWhoseAnswerWasLost(t *testing.T) {
 	t.Parallel()
 	b := setupMemory(t)
-	_, err := b.image.Prepare(b.ctx)
+	_, err := b.image.Prepare(b.ctx, demo.Name)
 	require.NoError(t, err)
 	b.memory.Inject(memsandbox.Fault{Op: memsandbox.OpCreate, Code: driver.Unavailable, After: true})
 	in := activities.SandboxRequest{SessionID: b.id, Generation: 1}
@@ -69,7 +70,7 @@ func TestARunnerThatNeverAnswersSpendsItsGeneration(t *testing.T) {
 func TestAProviderThatIsAwayForAMomentSpendsNothing(t *testing.T) {
 	t.Parallel()
 	b := setupMemory(t)
-	_, err := b.image.Prepare(b.ctx)
+	_, err := b.image.Prepare(b.ctx, demo.Name)
 	require.NoError(t, err)
 	b.memory.Inject(memsandbox.Fault{Op: memsandbox.OpExec, Code: driver.Unavailable})
 	in := activities.SandboxRequest{SessionID: b.id, Generation: 1}
@@ -121,7 +122,7 @@ func TestANameThatIsNotOursSpendsTheGenerationAndHoldsNothingUp(t *testing.T) {
 func TestTerminateEndsWhatACreateLeftAndMayRunTwice(t *testing.T) {
 	t.Parallel()
 	b := setupMemory(t)
-	_, err := b.image.Prepare(b.ctx)
+	_, err := b.image.Prepare(b.ctx, demo.Name)
 	require.NoError(t, err)
 	b.memory.Inject(memsandbox.Fault{Op: memsandbox.OpCreate, Code: driver.Unavailable, After: true})
 	in := activities.SandboxRequest{SessionID: b.id, Generation: 1}

@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/overwinter-dev/overwinter/activities"
+	"github.com/overwinter-dev/overwinter/internal/agent/demo"
 	"github.com/overwinter-dev/overwinter/internal/sandbox"
 	"github.com/overwinter-dev/overwinter/internal/sandbox/driver"
 	"github.com/overwinter-dev/overwinter/internal/sandbox/memsandbox"
@@ -139,7 +140,7 @@ func TestReconcileTerminatesTheSandboxOfASessionThatHasGoneOn(t *testing.T) {
 func TestReconcileSparesASandboxThatIsMadeWhileItLooks(t *testing.T) {
 	t.Parallel()
 	b := setupMemory(t)
-	_, err := b.image.Prepare(b.ctx)
+	_, err := b.image.Prepare(b.ctx, demo.Name)
 	require.NoError(t, err)
 	var made activities.SandboxReady
 	b.driver.set(func(f *faulty) {

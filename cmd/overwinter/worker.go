@@ -13,7 +13,6 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/eventlog"
 	"github.com/overwinter-dev/overwinter/internal/orchestrator"
 	"github.com/overwinter-dev/overwinter/internal/postgres"
-	"github.com/overwinter-dev/overwinter/internal/runner"
 	"github.com/overwinter-dev/overwinter/internal/sandbox"
 	"github.com/overwinter-dev/overwinter/internal/sandbox/modalsandbox"
 	"github.com/overwinter-dev/overwinter/internal/secret"
@@ -103,7 +102,7 @@ func (c *WorkerCmd) Run(ctx context.Context, logger *slog.Logger) error {
 	}
 	control, turns := activities.New(activities.Config{
 		Store: db, Log: appender, Agents: agents(), Sandbox: provider,
-		Image: newRunnerImage(provider, binary, logger), Tell: bell, Secrets: storedSecrets{db, box},
+		Image: newImages(provider, binary, logger), Tell: bell, Secrets: storedSecrets{db, box},
 		RunnerSecret: key, SandboxTimeout: c.SandboxTimeout, Logger: logger,
 	})
 	w := worker.New(worker.Config{
@@ -159,27 +158,4 @@ func describeSandboxes(ctx context.Context, db *postgres.DB, p *sandbox.Provider
 			return nil
 		}
 	}
-}
-
-// runnerImage prepares the image that every session starts from.
-type runnerImage struct {
-	images *sandbox.Images
-	recipe sandbox.Recipe
-}
-
-func newRunnerImage(p *sandbox.Provider, binary string, logger *slog.Logger) runnerImage {
-	paths := runner.DefaultPaths()
-	return runnerImage{
-		images: sandbox.NewImages(p, sandbox.ImagesOptions{Logger: logger}),
-		recipe: sandbox.Recipe{
-			Name:     "overwinter-base",
-			Files:    []sandbox.RecipeFile{{Path: paths.Binary, Mode: 0o755, Source: binary}},
-			Commands: [][]string{{"mkdir", "-p", paths.Workspace, paths.State, paths.Home}},
-		},
-	}
-}
-
-// Prepare returns the image and makes it where no worker has yet.
-func (i runnerImage) Prepare(ctx context.Context) (string, error) {
-	return i.images.Prepare(ctx, i.recipe)
 }

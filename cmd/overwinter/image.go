@@ -1,0 +1,48 @@
+package main
+
+import (
+	"context"
+	"log/slog"
+
+	"github.com/overwinter-dev/overwinter/internal/agent"
+	"github.com/overwinter-dev/overwinter/internal/runner"
+	"github.com/overwinter-dev/overwinter/internal/sandbox"
+)
+
+// images prepares what sessions start from: the runner, and the agent where it is
+// a program of its own.
+type images struct {
+	images *sandbox.Images
+	runner string // the program that is put in
+	agents *agent.Registry
+}
+
+func newImages(p *sandbox.Provider, runnerBinary string, logger *slog.Logger) images {
+	progress := func(recipe, step string) {
+		logger.Info("image is being prepared", slog.String("recipe", recipe), slog.String("step", step))
+	}
+	return images{
+		images: sandbox.NewImages(p, sandbox.ImagesOptions{Logger: logger, Progress: progress}),
+		runner: runnerBinary, agents: agents(),
+	}
+}
+
+// Prepare returns the image of an agent and makes it where no worker has yet.
+func (i images) Prepare(ctx context.Context, agentName string) (string, error) {
+	adapter, err := i.agents.Get(agentName)
+	if err != nil {
+		return "", err
+	}
+	paths := runner.DefaultPaths()
+	recipe := sandbox.Recipe{
+		Name:     "base",
+		Files:    []sandbox.RecipeFile{{Path: paths.Binary, Mode: 0o755, Source: i.runner}},
+		Commands: [][]string{{"mkdir", "-p", paths.Workspace, paths.State, paths.Home}},
+	}
+	if installer, ok := adapter.(agent.Installer); ok {
+		installation := installer.Installation()
+		recipe.Name, recipe.Base = agentName, installation.Base
+		recipe.Commands = append(recipe.Commands, installation.Commands...)
+	}
+	return i.images.Prepare(ctx, recipe)
+}
