@@ -142,7 +142,9 @@ type image struct {
 	recipe sandbox.Recipe
 }
 
-func (i image) Prepare(ctx context.Context, _ string) (string, error) { return i.images.Prepare(ctx, i.recipe) }
+func (i image) Prepare(ctx context.Context, _ string) (string, error) {
+	return i.images.Prepare(ctx, i.recipe)
+}
 
 func runnerImage(p *sandbox.Provider) image {
 	paths := runner.DefaultPaths()
