@@ -2,7 +2,6 @@ package main
 
 import (
 	"io"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -18,8 +17,8 @@ func TestAShortRunFindsEveryFigure(t *testing.T) {
 	require.NoError(t, err)
 	require.FileExists(t, filepath.Join(bin, "overwinter"), "the programs are not built: run make build")
 	o := options{
-		Bin: bin, Out: filepath.Join(t.TempDir(), "benchmarks.md"),
-		Limit: time.Minute, Rounds: 4, Sleeps: 1, Starts: 1, Sessions: 4, Pause: 20 * time.Millisecond, Burst: 50,
+		Bin:   bin,
+		Limit: time.Minute, Rounds: 4, Sleeps: 1, Starts: 1, Sessions: 4, Pause: 20 * time.Millisecond, Calm: 50 * time.Millisecond, Burst: 50,
 	}
 	r, err := measure(t.Context(), o, testWriter{t})
 	require.NoError(t, err)
@@ -29,8 +28,8 @@ func TestAShortRunFindsEveryFigure(t *testing.T) {
 	require.Positive(t, r.cold.least())
 	require.Positive(t, r.warm.least())
 	require.Contains(t, r.machine.postgres, "synchronous_commit on")
-	require.Len(t, r.loads, 2)
-	for i, sessions := range []int{1, o.Sessions} {
+	require.Len(t, r.loads, 3)
+	for i, sessions := range []int{1, o.Sessions, o.Sessions} {
 		l := r.loads[i]
 		require.Equal(t, sessions, l.sessions)
 		for _, f := range append(append(l.figures(), l.sideFigures()...), l.bareFigures()...) {
@@ -47,13 +46,20 @@ func TestAShortRunFindsEveryFigure(t *testing.T) {
 	require.Positive(t, r.burst.rate())
 	require.Positive(t, r.burst.rows)
 
-	require.NoError(t, os.WriteFile(o.Out, []byte(r.markdown()), 0o600))
 	document := r.markdown()
-	for _, want := range []string{"With 1 session at work", "With 4 sessions at work", "prompt → 202", "commit + signal", "events/s", "empty data directory"} {
+	require.Empty(t, byHand(document), "what is measured has no such line of its own")
+	for _, want := range []string{"With 1 session at work", "With 4 sessions at work, a word every 20ms each", "prompt → 202", "commit + signal", "events/s", "empty data directory"} {
 		require.Contains(t, document, want)
 	}
 	require.NotContains(t, document, "NaN")
 	require.NotContains(t, document, "Inf")
+}
+
+func TestWhatPeopleWroteIsKept(t *testing.T) {
+	t.Parallel()
+	require.Equal(t, "\n---\n\nwhy\n\n---\nand how\n", byHand("# Benchmarks\n\n| a |\n|---|\n\n---\n\nwhy\n\n---\nand how\n"))
+	require.Empty(t, byHand("# Benchmarks\n"))
+	require.Empty(t, byHand(""))
 }
 
 func TestQuantilesAreOfTheNearestRank(t *testing.T) {

@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -29,14 +30,32 @@ func newClient(url string) *client {
 
 func (c *client) close() { c.http.CloseIdleConnections() }
 
-// call makes a request, which must be answered with a status below 300.
+// errUnavailable is an answer of 503: a part of the system did not answer in time.
+var errUnavailable = errors.New("unavailable")
+
+// call makes a request, which must be answered with a status below 300. One that is answered with
+// 503 is made again, as every client does; it takes so much longer.
 func (c *client) call(ctx context.Context, method, path string, body any) (object, error) {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	for {
+		out, err := c.try(ctx, method, path, body)
+		if !errors.Is(err, errUnavailable) {
+			return out, err
+		}
+		select {
+		case <-time.After(100 * time.Millisecond):
+		case <-ctx.Done():
+			return nil, err
+		}
+	}
+}
+
+func (c *client) try(ctx context.Context, method, path string, body any) (object, error) {
 	raw, err := json.Marshal(body)
 	if err != nil {
 		return nil, err
 	}
-	ctx, cancel := context.WithTimeout(ctx, time.Minute)
-	defer cancel()
 	request, err := http.NewRequestWithContext(ctx, method, c.url+path, bytes.NewReader(raw))
 	if err != nil {
 		return nil, err
@@ -49,6 +68,9 @@ func (c *client) call(ctx context.Context, method, path string, body any) (objec
 	defer response.Body.Close()
 	if raw, err = io.ReadAll(response.Body); err != nil {
 		return nil, err
+	}
+	if response.StatusCode == http.StatusServiceUnavailable {
+		return nil, fmt.Errorf("%s %s: %w: %s", method, path, errUnavailable, raw)
 	}
 	if response.StatusCode >= 300 {
 		return nil, fmt.Errorf("%s %s: %d %s", method, path, response.StatusCode, raw)

@@ -124,11 +124,7 @@ const method = "`test/bench` starts `overwinter dev` on free ports with a tempor
 	"- p50 and p99 are nearest-rank quantiles: with fewer than 100 samples p99 is the greatest. *Cores* is processor time by time elapsed; *others* is whatever does not belong to the system or the bench.\n"
 
 func (l *load) write(write func(string, ...any)) {
-	noun := "sessions"
-	if l.sessions == 1 {
-		noun = "session"
-	}
-	write("## With %d %s at work\n", l.sessions, noun)
+	write("## With %s\n", l.name())
 	write("%s long, load average %s; cores used: %.2f by the system with its sandboxes, %.2f by the bench, %.2f by others. Readers got %.0f words a second.\n",
 		show(l.took), l.at, l.usage.system, l.usage.bench, l.usage.others, float64(l.lines.events)/l.lines.elapsed.Seconds())
 	write("| figure | n | p50 | p99 | floor | p50 | p99 | ratio | over | goal | met |")

@@ -5,8 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"os/signal"
+	"strings"
 	"syscall"
 	"time"
 
@@ -23,6 +25,7 @@ type options struct {
 	Starts   int           `default:"3" help:"Starts with an empty data directory, and as many with a used one. Default ${default}."`
 	Sessions int           `default:"100" help:"Sessions at work under load. Default ${default}."`
 	Pause    time.Duration `default:"20ms" help:"Between two words of a session at work. Default ${default}."`
+	Calm     time.Duration `default:"100ms" help:"Between two words under the lighter of two loads of all sessions. Default ${default}."`
 	Burst    int           `default:"500" help:"Words that every session says without a pause to find the throughput. Default ${default}."`
 }
 
@@ -48,7 +51,20 @@ func (o options) run(ctx context.Context, stdout, progress io.Writer) error {
 		_, err = io.WriteString(stdout, document)
 		return err
 	}
-	return os.WriteFile(o.Out, []byte(document), 0o644) //nolint:gosec // a document
+	old, err := os.ReadFile(o.Out)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return os.WriteFile(o.Out, []byte(document+byHand(string(old))), 0o644) //nolint:gosec // a document
+}
+
+// byHand is the part of a document that people write: all from the first ruled line on.
+func byHand(document string) string {
+	const line = "\n---\n"
+	if _, rest, found := strings.Cut(document, line); found {
+		return line + rest
+	}
+	return ""
 }
 
 // report is everything that was measured.
@@ -64,7 +80,8 @@ type report struct {
 // load is what was measured while a number of sessions were at work.
 type load struct {
 	sessions int
-	at       string // what else the machine did
+	pause    time.Duration // between two words of each
+	at       string        // what else the machine did
 	took     time.Duration
 	usage    usage
 	floors   floors
@@ -117,19 +134,17 @@ func measure(ctx context.Context, o options, progress io.Writer) (_ *report, err
 	c := newClient(s.api)
 	defer c.close()
 
-	say("1 session")
-	alone, err := measureLoad(ctx, o, s, b, c, 1)
-	if err != nil {
-		return nil, fmt.Errorf("with 1 session: %w", err)
+	for _, l := range []*load{
+		{sessions: 1, pause: o.Pause},
+		{sessions: o.Sessions, pause: o.Calm},
+		{sessions: o.Sessions, pause: o.Pause},
+	} {
+		say("%s", l.name())
+		if err := l.measure(ctx, o, s, b, c); err != nil {
+			return nil, fmt.Errorf("%s: %w", l.name(), err)
+		}
+		r.loads = append(r.loads, l)
 	}
-	r.loads = append(r.loads, alone)
-
-	say("%d sessions", o.Sessions)
-	crowded, err := measureLoad(ctx, o, s, b, c, o.Sessions)
-	if err != nil {
-		return nil, fmt.Errorf("with %d sessions: %w", o.Sessions, err)
-	}
-	r.loads = append(r.loads, crowded)
 
 	say("throughput")
 	if r.burst, err = measureThroughput(ctx, o, b, c); err != nil {
@@ -138,31 +153,38 @@ func measure(ctx context.Context, o options, progress io.Writer) (_ *report, err
 	return r, nil
 }
 
-// measureLoad has sessions at work, and one more that is measured.
-func measureLoad(ctx context.Context, o options, s *stack, b *bare, c *client, sessions int) (*load, error) {
-	l := &load{sessions: sessions}
-	crowd, err := startCrowd(ctx, c, sessions, o.Pause)
+// name says what the load is.
+func (l *load) name() string {
+	if l.sessions == 1 {
+		return fmt.Sprintf("1 session at work, a word every %s", l.pause)
+	}
+	return fmt.Sprintf("%d sessions at work, a word every %s each", l.sessions, l.pause)
+}
+
+// measure has sessions at work, and one more that is measured.
+func (l *load) measure(ctx context.Context, o options, s *stack, b *bare, c *client) error {
+	crowd, err := startCrowd(ctx, c, l.sessions, l.pause)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	defer crowd.stop(context.WithoutCancel(ctx))
 	probe, err := newProbe(ctx, c)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	defer probe.close(context.WithoutCancel(ctx))
 
 	began, before := time.Now(), readUsage(s.pid())
 	crowd.lines.record(true)
 	if err := probe.promptRounds(ctx, b, o.Rounds, o.Limit, l); err != nil {
-		return nil, fmt.Errorf("prompts: %w", err)
+		return fmt.Errorf("prompts: %w", err)
 	}
 	crowd.lines.record(false)
 	if err := probe.sleepRounds(ctx, b, o.Sleeps, o.Limit, l); err != nil {
-		return nil, fmt.Errorf("hibernate and wake: %w", err)
+		return fmt.Errorf("hibernate and wake: %w", err)
 	}
 	l.took, l.at = time.Since(began), loadAverage()
 	l.usage = readUsage(s.pid()).since(before, l.took)
 	l.lines = crowd.lines.result()
-	return l, crowd.err()
+	return crowd.err()
 }
