@@ -1,6 +1,6 @@
 #!/bin/sh
 # Installs the pinned Claude Code into a cache of this user, unless it is there, and prints where it
-# is. Nothing is installed for the whole machine. Where npm is missing, curl fetches the package.
+# is. Nothing is installed for the whole machine.
 set -eu
 
 version=2.1.329
@@ -24,12 +24,11 @@ mkdir -p "$(dirname "$dir")"
 work=$(mktemp -d "$dir.XXXXXX")
 trap 'rm -rf "$work"' EXIT
 echo "install-claude: fetching @anthropic-ai/$package $version" >&2
-if command -v npm >/dev/null; then
-	(cd "$work" && npm pack --silent "@anthropic-ai/$package@$version" >/dev/null) || fetched=no
-else
-	registry=${NPM_CONFIG_REGISTRY:-https://registry.npmjs.org}
-	curl -fsSL -o "$work/package.tgz" "${registry%/}/@anthropic-ai/$package/-/$package-$version.tgz" || fetched=no
+if ! command -v npm >/dev/null; then
+	echo "install-claude: there is no npm to fetch the package with: install it (on Debian: apt-get install npm)" >&2
+	exit 1
 fi
+(cd "$work" && npm pack --silent "@anthropic-ai/$package@$version" >/dev/null) || fetched=no
 if [ "${fetched:-yes}" = no ]; then
 	echo "install-claude: the npm registry does not give @anthropic-ai/$package $version: is it reachable from here?" >&2
 	exit 1
