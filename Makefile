@@ -20,7 +20,7 @@ DEVTOOL  = go tool -modfile=../tools/go.mod
 # sqlc without cgo brings its parser ready made, instead of an hour's worth of C.
 SQLC     = CGO_ENABLED=0 $(TOOL) sqlc
 LINT     = golangci-lint
-TESTARGS ?= -timeout 10m
+TESTARGS ?= -timeout 20m
 
 .PHONY: dev build test agents bench check setup programs fmt generate clean \
 	check-format check-vet check-lint check-workflows check-generated
@@ -42,7 +42,9 @@ bin/overwinter-temporal: devserver/go.mod devserver/go.sum $(shell find devserve
 	@mkdir -p bin
 	cd devserver && go build -ldflags '-s -w' -o ../$@ .
 
-# The last line is the summary of all modules' tests.
+# The last line is the summary of all modules' tests. They fetch agents with npm and serve a
+# repository with git.
+test: NEEDS = npm git
 test: setup agents check programs
 	@$(TOOL) gotestsum --format pkgname --format-hide-empty-pkg --raw-command -- \
 		sh -c 'status=0; go test -json $(TESTARGS) ./... || status=1; cd devserver && go test -json $(TESTARGS) ./... || status=1; exit $$status'
@@ -101,6 +103,7 @@ setup: setup-go
 	command -v gcc >/dev/null || packages="gcc libc6-dev"; \
 	postgres="$$(command -v postgres || ls -d /usr/lib/postgresql/*/bin/postgres 2>/dev/null || { dir="$$(pg_config --bindir 2>/dev/null)" && ls "$$dir/postgres" 2>/dev/null; })"; \
 	test -n "$$postgres" || packages="$$packages postgresql"; \
+	for program in $(NEEDS); do command -v $$program >/dev/null || packages="$$packages $$program"; done; \
 	test -n "$$packages" || exit 0; \
 	sudo=""; test "$$(id -u)" = 0 || sudo=sudo; \
 	if command -v apt-get >/dev/null && { test -z "$$sudo" || command -v sudo >/dev/null; }; then \
