@@ -71,11 +71,11 @@ func (c Config) Validate() error {
 	if err != nil {
 		return fmt.Errorf("--api-address %q is not of the form host:port", c.APIAddress)
 	}
-	if ip := net.ParseIP(host); host != "localhost" && (ip == nil || !ip.IsLoopback()) {
-		return fmt.Errorf("--api-address %q is not a loopback address: dev serves without a key, to this machine only", c.APIAddress)
-	}
 	if _, err := strconv.ParseUint(port, 10, 16); err != nil {
 		return fmt.Errorf("--api-address %q: %q is not a port", c.APIAddress, port)
+	}
+	if ip := net.ParseIP(host); host != "localhost" && (ip == nil || !ip.IsLoopback()) {
+		return fmt.Errorf("--api-address %q is not a loopback address: dev serves without a key, to this machine only", c.APIAddress)
 	}
 	for flag, port := range map[string]int{
 		"--temporal-port": c.TemporalPort, "--temporal-ui-port": c.TemporalUIPort, "--local-modal-port": c.LocalModalPort,

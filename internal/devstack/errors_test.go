@@ -147,6 +147,7 @@ func TestConfigIsChecked(t *testing.T) {
 		"the migration is not set":                    func(c *devstack.Config) { c.Migrate = nil },
 		`--api-address "8080" is not of the form`:     func(c *devstack.Config) { c.APIAddress = "8080" },
 		`--api-address ":http": "http" is not a port`: func(c *devstack.Config) { c.APIAddress = ":http" },
+		`"0.0.0.0:8080" is not a loopback address`:    func(c *devstack.Config) { c.APIAddress = "0.0.0.0:8080" },
 		"--temporal-port 70000 is not between":        func(c *devstack.Config) { c.TemporalPort = 70000 },
 		"--temporal-ui-port -1 is not between":        func(c *devstack.Config) { c.TemporalUIPort = -1 },
 		"--local-modal-port -1 is not between":        func(c *devstack.Config) { c.LocalModalPort = -1 },
