@@ -168,7 +168,7 @@ func (l *load) measure(ctx context.Context, o options, s *stack, b *bare, c *cli
 		return err
 	}
 	defer crowd.stop(context.WithoutCancel(ctx))
-	probe, err := newProbe(ctx, c)
+	probe, err := newProbe(ctx, c, 5) // caches and connections are warm after a few prompts
 	if err != nil {
 		return err
 	}

@@ -38,8 +38,8 @@ type probe struct {
 	done    chan error
 }
 
-// newProbe makes a session that has had its first prompt.
-func newProbe(ctx context.Context, c *client) (*probe, error) {
+// newProbe makes a session that has had its first prompts.
+func newProbe(ctx context.Context, c *client, warmUp int) (*probe, error) {
 	id, err := c.create(ctx)
 	if err != nil {
 		return nil, err
@@ -58,7 +58,7 @@ func newProbe(ctx context.Context, c *client) (*probe, error) {
 			}
 		})
 	}()
-	for range 5 { // caches and connections are warm after a few
+	for range warmUp {
 		if err := p.turn(ctx, &prompts{}); err != nil {
 			p.close(context.WithoutCancel(ctx))
 			return nil, err

@@ -32,7 +32,7 @@ func measureThroughput(ctx context.Context, o options, b *bare, c *client) (thro
 	group.SetLimit(8)
 	for i := range probes {
 		group.Go(func() (err error) {
-			probes[i], err = newProbe(ctx, c)
+			probes[i], err = newProbe(ctx, c, 1)
 			return err
 		})
 	}
