@@ -51,7 +51,7 @@ test: setup agents check programs
 
 # The agents that tests run for real, pinned, in a cache of the user.
 agents:
-	@tools/install-claude.sh >/dev/null
+	@go run ./test/agents
 
 # Nothing else should run meanwhile; the document says what did.
 bench: setup programs

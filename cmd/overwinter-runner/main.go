@@ -17,7 +17,7 @@ import (
 
 	"github.com/alecthomas/kong"
 
-	"github.com/overwinter-dev/overwinter/internal/agent/demo"
+	"github.com/overwinter-dev/overwinter/internal/agent/catalog"
 	"github.com/overwinter-dev/overwinter/internal/runner"
 	"github.com/overwinter-dev/overwinter/internal/runner/supervisor"
 )
@@ -141,10 +141,12 @@ func main() {
 	// There is one of these, or three, for every session, and each only passes lines on: with more
 	// than one, the scheduler costs more than the work does.
 	runtime.GOMAXPROCS(1)
-	// The demo agent comes with the runner, so that every sandbox has an agent. Its
-	// flags are its own, and signals mean to it what they mean to any agent.
-	if len(os.Args) > 1 && os.Args[1] == "demo-agent" {
-		os.Exit(demo.Main(os.Args[2:], os.Stdin, os.Stdout, os.Stderr))
+	if len(os.Args) > 1 {
+		// The flags of agents' own programs are theirs, and signals mean to them what they mean to
+		// any agent.
+		if c := catalog.Agents().Companion(os.Args[1]); c != nil {
+			os.Exit(c.Main(os.Args[2:], os.Stdin, os.Stdout, os.Stderr))
+		}
 	}
 	os.Exit(untilSignal(&program{stdin: os.Stdin, stdout: os.Stdout, stderr: os.Stderr}, os.Args[1:]))
 }

@@ -8,6 +8,7 @@ import (
 	"net"
 
 	"github.com/overwinter-dev/overwinter/api"
+	"github.com/overwinter-dev/overwinter/internal/agent/catalog"
 	"github.com/overwinter-dev/overwinter/internal/eventlog"
 	"github.com/overwinter-dev/overwinter/internal/orchestrator"
 	"github.com/overwinter-dev/overwinter/internal/postgres"
@@ -63,7 +64,7 @@ func (c *APICmd) Run(ctx context.Context, logger *slog.Logger, s streams) error 
 
 	config := api.Config{
 		Store: db, Orchestrator: orchestrator.New(temporal, c.TemporalNamespace), Events: events{follower},
-		Agents: agents(), Sandbox: sandboxInfo(db, logger), Key: c.Key, Logger: logger, Version: buildVersion(),
+		Agents: catalog.Agents(), Sandbox: sandboxInfo(db, logger), Key: c.Key, Logger: logger, Version: buildVersion(),
 	}
 	if c.SecretKey != "" {
 		if config.Secrets, err = sealer(c.SecretKey); err != nil {

@@ -12,9 +12,6 @@ import (
 	"go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/log"
 
-	"github.com/overwinter-dev/overwinter/internal/agent"
-	"github.com/overwinter-dev/overwinter/internal/agent/claude"
-	"github.com/overwinter-dev/overwinter/internal/agent/demo"
 	"github.com/overwinter-dev/overwinter/internal/postgres"
 	"github.com/overwinter-dev/overwinter/internal/secret"
 	"github.com/overwinter-dev/overwinter/internal/session"
@@ -91,9 +88,6 @@ func (s storedSecrets) Secret(ctx context.Context, name string) (secret.Value, b
 	}
 	return value, true, nil
 }
-
-// agents are the agents that this build knows.
-func agents() *agent.Registry { return agent.NewRegistry(demo.New(), claude.New()) }
 
 // runnerBinary finds the program that goes into sandboxes: the one given, or the
 // one beside this program.

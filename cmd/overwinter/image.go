@@ -5,6 +5,7 @@ import (
 	"log/slog"
 
 	"github.com/overwinter-dev/overwinter/internal/agent"
+	"github.com/overwinter-dev/overwinter/internal/agent/catalog"
 	"github.com/overwinter-dev/overwinter/internal/runner"
 	"github.com/overwinter-dev/overwinter/internal/sandbox"
 )
@@ -23,7 +24,7 @@ func newImages(p *sandbox.Provider, runnerBinary string, logger *slog.Logger) im
 	}
 	return images{
 		images: sandbox.NewImages(p, sandbox.ImagesOptions{Logger: logger, Progress: progress}),
-		runner: runnerBinary, agents: agents(),
+		runner: runnerBinary, agents: catalog.Agents(),
 	}
 }
 

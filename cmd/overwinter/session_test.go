@@ -14,6 +14,7 @@ import (
 
 	"github.com/overwinter-dev/overwinter/api"
 	"github.com/overwinter-dev/overwinter/api/apitest"
+	"github.com/overwinter-dev/overwinter/internal/agent/catalog"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
@@ -42,7 +43,7 @@ func sessionServer(t *testing.T, key string) (*apitest.Store, *apitest.Orchestra
 			}
 		}
 	})
-	server, err := api.New(api.Config{Store: store, Orchestrator: temporal, Events: store, Agents: agents(), Key: key})
+	server, err := api.New(api.Config{Store: store, Orchestrator: temporal, Events: store, Agents: catalog.Agents(), Key: key})
 	require.NoError(t, err)
 	listener := httptest.NewServer(server)
 	t.Cleanup(func() {

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/overwinter-dev/overwinter/internal/agent"
+	"github.com/overwinter-dev/overwinter/internal/agent/catalog"
 	"github.com/overwinter-dev/overwinter/internal/conversation"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
@@ -162,7 +163,7 @@ func (TranscriptFoldCmd) Run(s streams) error {
 
 // knownAgent returns the adapter of that name; another name is a mistake in the command line.
 func knownAgent(name string) (agent.Adapter, error) {
-	adapter, err := agents().Get(name)
+	adapter, err := catalog.Agents().Get(name)
 	if err != nil {
 		return nil, usageError{err.Error()}
 	}

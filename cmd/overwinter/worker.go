@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/overwinter-dev/overwinter/activities"
+	"github.com/overwinter-dev/overwinter/internal/agent/catalog"
 	"github.com/overwinter-dev/overwinter/internal/eventlog"
 	"github.com/overwinter-dev/overwinter/internal/orchestrator"
 	"github.com/overwinter-dev/overwinter/internal/postgres"
@@ -101,7 +102,7 @@ func (c *WorkerCmd) Run(ctx context.Context, logger *slog.Logger) error {
 		return err
 	}
 	control, turns := activities.New(activities.Config{
-		Store: db, Log: appender, Agents: agents(), Sandbox: provider,
+		Store: db, Log: appender, Agents: catalog.Agents(), Sandbox: provider,
 		Image: newImages(provider, binary, logger), Tell: bell, Secrets: storedSecrets{db, box},
 		RunnerSecret: key, SandboxTimeout: c.SandboxTimeout, Logger: logger,
 	})

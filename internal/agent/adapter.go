@@ -44,9 +44,13 @@ type LaunchInput struct {
 	Home      string // home directory of the agent in the sandbox
 	Workspace string // its working directory
 	Resume    bool   // the session has had turns: its memory is in the transcript files
-	// Permissions is the mode in which the agent asks before it acts, in the agent's own words.
-	// Empty means that it never asks.
-	Permissions string
+	// Permissions say what the agent may do without asking. Where they allow everything it is
+	// started so that it never asks; else so that it asks before everything that its own rules do not
+	// call harmless, and what is asked is answered by these permissions, or by people.
+	Permissions session.Permissions
+	// Profile is what the agent is given beside its defaults; nil for none. Its files stand in the
+	// sandbox already: see Profiled.
+	Profile *session.Profile
 }
 
 // Launch starts the agent's process. One process serves many prompts; the runner

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"path"
 	"regexp"
 	"slices"
@@ -14,20 +15,11 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/overwinter-dev/overwinter/internal/agent"
+	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
 // Name is the agent's name in the API.
 const Name = "claude-sdk"
-
-// Package and Version are the pinned npm package with the native program of Claude Code. The
-// program needs nothing else, not even Node.
-const (
-	Package = "@anthropic-ai/claude-code-linux-x64"
-	Version = "2.1.329"
-)
-
-// Binary is where a sandbox image has the program.
-const Binary = "/overwinter/agents/claude/claude"
 
 // The names of the secrets that the program looks for in its environment.
 const (
@@ -45,9 +37,6 @@ const interruptGrace = 10 * time.Second
 var messageSpace = uuid.MustParse("d1a7f6c2-52a3-4f57-9b1c-7a3c4e0c8f5d")
 
 var sessionID = regexp.MustCompile(`^[a-z]+_([0-9a-f]{8})([0-9a-f]{4})([0-9a-f]{4})([0-9a-f]{4})([0-9a-f]{12})$`)
-
-// permissionModes are the values of LaunchInput.Permissions in which the agent asks.
-var permissionModes = []string{"default", "acceptEdits", "plan"}
 
 // Adapter is Claude Code as the rest of overwinter sees it. The zero value is ready.
 type Adapter struct{}
@@ -90,15 +79,7 @@ func (Adapter) Launch(in agent.LaunchInput) (agent.Launch, error) {
 		Binary, "-p", "--input-format", "stream-json", "--output-format", "stream-json", "--verbose",
 		"--include-partial-messages", "--forward-subagent-text", "--replay-user-messages", "--session-mirror",
 	}
-	switch {
-	case in.Permissions == "":
-		argv = append(argv, "--dangerously-skip-permissions")
-	case slices.Contains(permissionModes, in.Permissions):
-		argv = append(argv, "--permission-prompt-tool", "stdio", "--permission-mode", in.Permissions)
-	default:
-		return agent.Launch{}, fmt.Errorf("launch Claude Code: %q is no permission mode; there are: %s",
-			in.Permissions, strings.Join(permissionModes, ", "))
-	}
+	argv = append(argv, permissionFlags(in.Permissions)...)
 	if in.Model != "" && in.Model != "default" {
 		argv = append(argv, "--model", in.Model)
 	}
@@ -127,6 +108,25 @@ func (Adapter) Launch(in agent.LaunchInput) (agent.Launch, error) {
 		},
 		Secrets: []string{SecretKey, SecretToken, SecretOAuth, SecretBaseURL},
 	}, nil
+}
+
+// permissionFlags let the agent do as it likes, or have it ask. What it asks is answered by the same
+// permissions; those that deny a tool by name have the tool taken away.
+func permissionFlags(p session.Permissions) []string {
+	if p.Free() {
+		return []string{"--dangerously-skip-permissions"}
+	}
+	flags := []string{"--permission-prompt-tool", "stdio", "--permission-mode", "default"}
+	var denied []string
+	for _, tool := range slices.Sorted(maps.Keys(p.Tools)) {
+		if p.Tools[tool] == session.PolicyDeny {
+			denied = append(denied, tool)
+		}
+	}
+	if len(denied) > 0 {
+		flags = append(flags, "--disallowedTools", strings.Join(denied, ","))
+	}
+	return flags
 }
 
 // resume goes on with a session, or begins it when nothing is there to go on with: its first

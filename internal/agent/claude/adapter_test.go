@@ -2,13 +2,13 @@ package claude_test
 
 import (
 	"encoding/json"
-	"os"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/overwinter-dev/overwinter/internal/agent"
 	"github.com/overwinter-dev/overwinter/internal/agent/claude"
+	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
 const testSession = "ses_0193a5f07c7e7b3e8f0a1b2c3d4e5f60"
@@ -32,7 +32,10 @@ func TestLaunchNamesTheSessionByTheUUIDInItsID(t *testing.T) {
 
 	for _, change := range []func(*agent.LaunchInput){
 		func(in *agent.LaunchInput) { in.Model = "sonnet" },
-		func(in *agent.LaunchInput) { in.Permissions = "default" },
+		func(in *agent.LaunchInput) { in.Permissions.Default = session.PolicyAsk },
+		func(in *agent.LaunchInput) {
+			in.Permissions.Tools = map[string]session.Policy{"Bash": session.PolicyDeny}
+		},
 		func(in *agent.LaunchInput) { in.SessionID = "ses_0193a5f07c7e7b3e8f0a1b2c3d4e5f61" },
 	} {
 		other := in
@@ -47,9 +50,8 @@ func TestLaunchRefusesWhatCannotWork(t *testing.T) {
 	t.Parallel()
 	good := agent.LaunchInput{SessionID: testSession, Home: "/root", Workspace: "/workspace"}
 	for message, change := range map[string]func(*agent.LaunchInput){
-		"there is no uuid":      func(in *agent.LaunchInput) { in.SessionID = "ses_1" },
-		"home and workspace":    func(in *agent.LaunchInput) { in.Home = "" },
-		"is no permission mode": func(in *agent.LaunchInput) { in.Permissions = "bypassPermissions" },
+		"there is no uuid":   func(in *agent.LaunchInput) { in.SessionID = "ses_1" },
+		"home and workspace": func(in *agent.LaunchInput) { in.Home = "" },
 	} {
 		in := good
 		change(&in)
@@ -70,13 +72,6 @@ func TestAPromptHasTheSameUUIDWheneverItIsDelivered(t *testing.T) {
 	require.NotEqual(t, uuidOf(t, a), uuidOf(t, c))
 	_, err = claude.New().Prompt(agent.PromptInput{Content: "x"})
 	require.Error(t, err)
-}
-
-func TestThePinIsWhatTheInstallScriptInstalls(t *testing.T) {
-	t.Parallel()
-	script, err := os.ReadFile("../../../tools/install-claude.sh")
-	require.NoError(t, err)
-	require.Contains(t, string(script), "version="+claude.Version+"\n")
 }
 
 func TestAnswersSayWhatTheAgentUnderstands(t *testing.T) {

@@ -3,6 +3,7 @@ package claude_test
 import (
 	"os"
 	"os/exec"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -10,9 +11,9 @@ import (
 
 	"github.com/overwinter-dev/overwinter/internal/agent"
 	"github.com/overwinter-dev/overwinter/internal/agent/agenttest"
-	"github.com/overwinter-dev/overwinter/internal/agent/agenttest/claudecli"
 	"github.com/overwinter-dev/overwinter/internal/agent/agenttest/modelserver"
 	"github.com/overwinter-dev/overwinter/internal/agent/claude"
+	"github.com/overwinter-dev/overwinter/internal/agent/npm/npmtest"
 )
 
 // untilKilled runs until the agent that has started it is gone, so that a kill of the agent alone
@@ -52,7 +53,7 @@ var scripts = map[string][]modelserver.Step{
 func command(t *testing.T, server *modelserver.Server, launch agent.Launch) *exec.Cmd {
 	t.Helper()
 	argv := slices.Clone(launch.Argv)
-	argv[slices.Index(argv, claude.Binary)] = claudecli.Path(t)
+	argv[slices.Index(argv, claude.Binary)] = filepath.Join(npmtest.Directory(t, claude.New().Packages()[0]), "claude")
 	cmd := exec.Command(argv[0], argv[1:]...)
 	cmd.Env = []string{
 		"PATH=" + os.Getenv("PATH"), "LANG=C.UTF-8", "TMPDIR=" + t.TempDir(),

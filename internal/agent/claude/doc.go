@@ -1,5 +1,5 @@
 // Package claude is the agent claude-sdk: the Claude Code program, driven over stream-json as its
-// own SDK drives it. [Adapter] is pure; the program itself is the pinned npm package [Package].
+// own SDK drives it. [Adapter] is pure; the program itself is the pinned npm package of [Package].
 //
 //	          stdin                                     stdout
 //	prompt ─▶ {"type":"user","uuid":…}           ┌────▶ stream_event   what the model writes, in pieces ─┐

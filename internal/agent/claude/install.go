@@ -1,26 +1,40 @@
 package claude
 
 import (
-	_ "embed"
+	"path"
 
 	"github.com/overwinter-dev/overwinter/internal/agent"
+	"github.com/overwinter-dev/overwinter/internal/agent/npm"
 )
 
-// packageSum is the SHA-512 of the package's tarball, as tools/install-claude.sh has it.
-const packageSum = "fa7e25bb5b9b600a74d98d17fcc0149f1c3dc98e921c767bec5f88a16f95d3056816e888f68a5d1fa8287e37f5e205c908460c4cda64b3b1a7d62f1765328058"
+// Version is the pinned version of Claude Code.
+const Version = "2.1.329"
+
+// Binary is where a sandbox image has the program.
+const Binary = "/overwinter/agents/claude/claude"
 
 // base has npm, which fetches the package.
 const base = "node:22-bookworm-slim"
 
-//go:embed install.sh
-var installScript string
-
 var _ agent.Installer = Adapter{}
+
+// program is the npm package with the native program. It needs nothing else, not even Node.
+var program = npm.Package{
+	Name:    "@anthropic-ai/claude-code-linux-{arch}",
+	Version: Version,
+	Sums: npm.Sums{
+		X64:   "fa7e25bb5b9b600a74d98d17fcc0149f1c3dc98e921c767bec5f88a16f95d3056816e888f68a5d1fa8287e37f5e205c908460c4cda64b3b1a7d62f1765328058",
+		ARM64: "2221b9ba6153a120955aa075944b31c702312a0c4f5f26770d153dd79bfc278073e50dc9a6c94cd1ec359b9c9a4fe9455c13ef6319ac1208b45c8ebc5c7343d0",
+	},
+}
+
+// Packages is what the agent is made of.
+func (Adapter) Packages() []npm.Package { return []npm.Package{program} }
 
 // Installation puts the pinned program at Binary.
 func (Adapter) Installation() agent.Installation {
 	return agent.Installation{
 		Base:     base,
-		Commands: [][]string{{"sh", "-c", installScript, "install", Package, Version, packageSum, Binary}},
+		Commands: [][]string{program.Install(path.Dir(Binary)), {Binary, "--version"}},
 	}
 }

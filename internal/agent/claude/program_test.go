@@ -19,6 +19,9 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
+// asking are permissions with which the agent asks.
+var asking = session.Permissions{Default: session.PolicyAsk}
+
 // program is the real Claude Code with a model server of its own.
 type program struct {
 	server          *modelserver.Server
@@ -29,7 +32,7 @@ type program struct {
 	folder          conversation.Folder
 }
 
-func start(t *testing.T, permissions string, scripts map[string][]modelserver.Step) *program {
+func start(t *testing.T, permissions session.Permissions, scripts map[string][]modelserver.Step) *program {
 	t.Helper()
 	p := &program{server: modelserver.New(scripts), home: t.TempDir(), workspace: t.TempDir()}
 	t.Cleanup(p.server.Close)
@@ -161,7 +164,7 @@ func (p played) only(t *testing.T, kind conversation.BlockType) conversation.Blo
 
 func TestAsksBeforeItActs(t *testing.T) {
 	t.Parallel()
-	p := start(t, "default", map[string][]modelserver.Step{
+	p := start(t, asking, map[string][]modelserver.Step{
 		"touch": {
 			{Text: "May I?", Calls: []modelserver.Call{modelserver.Bash("touch permitted && echo touched")}},
 			{Text: "So be it."},
@@ -191,7 +194,7 @@ func TestAsksBeforeItActs(t *testing.T) {
 
 func TestAsksTheUser(t *testing.T) {
 	t.Parallel()
-	p := start(t, "default", map[string][]modelserver.Step{
+	p := start(t, asking, map[string][]modelserver.Step{
 		"ask": {{Calls: []modelserver.Call{modelserver.Ask("Which colour?", "Red", "Blue")}}, {Text: "Thank you."}},
 	})
 	r := p.turn(t, "{{ask}} me", agent.Answer{Decision: agent.DecisionOnce, Answers: map[string]string{"Which colour?": "Green"}})
@@ -204,7 +207,7 @@ func TestAsksTheUser(t *testing.T) {
 
 func TestTellsHowTheModelsServerFails(t *testing.T) {
 	t.Parallel()
-	p := start(t, "", map[string][]modelserver.Step{
+	p := start(t, session.Permissions{}, map[string][]modelserver.Step{
 		"refused":    {{Status: 400}},
 		"overloaded": {{Status: 529}},
 		"hello":      {{Text: "Hello."}},
@@ -229,7 +232,7 @@ func TestTellsHowTheModelsServerFails(t *testing.T) {
 
 func TestSurvivesACutConnection(t *testing.T) {
 	t.Parallel()
-	p := start(t, "", map[string][]modelserver.Step{
+	p := start(t, session.Permissions{}, map[string][]modelserver.Step{
 		"cut": {{Text: strings.Repeat("word ", 40), Cut: true, Pause: 5 * time.Millisecond}},
 	})
 	p.turn(t, "{{cut}} it")
@@ -238,7 +241,7 @@ func TestSurvivesACutConnection(t *testing.T) {
 
 func TestRunsToolsAndSubagentsSideBySide(t *testing.T) {
 	t.Parallel()
-	p := start(t, "", map[string][]modelserver.Step{
+	p := start(t, session.Permissions{}, map[string][]modelserver.Step{
 		"tools": {
 			{Text: "Both.", Calls: []modelserver.Call{modelserver.Bash("echo one"), modelserver.Bash("echo two")}},
 			{Text: "Done."},
@@ -269,7 +272,7 @@ func TestRunsToolsAndSubagentsSideBySide(t *testing.T) {
 
 func TestRemembersWhatItCompacted(t *testing.T) {
 	t.Parallel()
-	p := start(t, "", map[string][]modelserver.Step{"hello": {{Text: "Hello."}}, "recall": {{Recall: true}}})
+	p := start(t, session.Permissions{}, map[string][]modelserver.Step{"hello": {{Text: "Hello."}}, "recall": {{Recall: true}}})
 	p.turn(t, "{{hello}} to the zebra")
 	r := p.turn(t, "/compact")
 	require.Equal(t, session.OutcomeCompleted, r.end.Outcome)

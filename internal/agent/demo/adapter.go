@@ -3,6 +3,7 @@ package demo
 import (
 	"errors"
 	"fmt"
+	"io"
 	"path"
 	"regexp"
 	"time"
@@ -34,13 +35,24 @@ var sessionID = regexp.MustCompile(`^[A-Za-z0-9_-]{1,64}$`)
 // Adapter is the demo agent as the rest of overwinter sees it. The zero value is ready.
 type Adapter struct{}
 
-var _ agent.Adapter = Adapter{}
+var (
+	_ agent.Adapter   = Adapter{}
+	_ agent.Companion = Adapter{}
+)
 
 // New returns the adapter.
 func New() Adapter { return Adapter{} }
 
 // Name is "demo".
 func (Adapter) Name() string { return Name }
+
+// Command is "demo-agent".
+func (Adapter) Command() string { return Command }
+
+// Main is the agent itself: see Main.
+func (Adapter) Main(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
+	return Main(args, stdin, stdout, stderr)
+}
 
 // Describe tells people what the agent is.
 func (Adapter) Describe() agent.Description {

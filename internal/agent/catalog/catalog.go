@@ -1,0 +1,14 @@
+// Package catalog is the list of the agents that this build knows: the one place, beside its own
+// package, where an agent is named.
+package catalog
+
+import (
+	"github.com/overwinter-dev/overwinter/internal/agent"
+	"github.com/overwinter-dev/overwinter/internal/agent/claude"
+	"github.com/overwinter-dev/overwinter/internal/agent/demo"
+)
+
+// Agents are all agents, in the order in which people see them.
+func Agents() *agent.Registry {
+	return agent.NewRegistry(demo.New(), claude.New())
+}

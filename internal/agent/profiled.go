@@ -1,0 +1,11 @@
+package agent
+
+import "github.com/overwinter-dev/overwinter/internal/session"
+
+// Profiled is an adapter that can give its agent a profile.
+type Profiled interface {
+	// ProfileFiles are the files that the launch's profile comes to, with absolute paths in the
+	// sandbox, beside the profile's own Files. They are written before the agent is started. Like
+	// Launch it is pure: the same input gives the same files.
+	ProfileFiles(LaunchInput) ([]session.TranscriptFile, error)
+}
