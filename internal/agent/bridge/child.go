@@ -1,0 +1,118 @@
+package bridge
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"runtime"
+	"syscall"
+	"time"
+)
+
+// Exit codes of a bridge.
+const (
+	ExitDone   = 0 // stdin has ended, and the agent in order
+	ExitFailed = 1 // the agent could not be started, or not be spoken to
+	ExitUsage  = 2 // flags or environment are not what the adapter gives
+	ExitDied   = 3 // the agent has ended by itself
+)
+
+// Spec is an agent's process.
+type Spec struct {
+	Argv []string
+	Env  []string // all of it; nil means the bridge's own
+	Dir  string   // empty means the bridge's own
+	// Stderr gets what the agent says there; nil means the bridge's own.
+	Stderr io.Writer
+}
+
+// Child is an agent's process. The kernel kills it when the bridge dies.
+type Child struct {
+	Stdin  io.WriteCloser
+	Stdout io.ReadCloser // read it to its end: the process is waited for by itself
+
+	cmd  *exec.Cmd
+	done chan struct{}
+	err  error // how it ended; read behind done
+}
+
+// Start starts an agent.
+func Start(spec Spec) (*Child, error) {
+	if len(spec.Argv) == 0 {
+		return nil, errors.New("start the agent: no program")
+	}
+	cmd := exec.Command(spec.Argv[0], spec.Argv[1:]...)
+	cmd.Env, cmd.Dir, cmd.Stderr = spec.Env, spec.Dir, spec.Stderr
+	if cmd.Stderr == nil {
+		cmd.Stderr = os.Stderr
+	}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	stdinRead, stdinWrite, err := os.Pipe()
+	if err != nil {
+		return nil, fmt.Errorf("start %s: %w", spec.Argv[0], err)
+	}
+	stdoutRead, stdoutWrite, err := os.Pipe()
+	if err != nil {
+		_ = stdinRead.Close()
+		_ = stdinWrite.Close()
+		return nil, fmt.Errorf("start %s: %w", spec.Argv[0], err)
+	}
+	cmd.Stdin, cmd.Stdout = stdinRead, stdoutWrite
+	c := &Child{Stdin: stdinWrite, Stdout: stdoutRead, cmd: cmd, done: make(chan struct{})}
+	started := make(chan error)
+	go func() {
+		// The kernel counts the thread that started the child as its parent.
+		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
+		err := cmd.Start()
+		_ = stdinRead.Close()
+		_ = stdoutWrite.Close()
+		started <- err
+		if err == nil {
+			c.err = cmd.Wait()
+			close(c.done)
+		}
+	}()
+	if err := <-started; err != nil {
+		_ = stdinWrite.Close()
+		_ = stdoutRead.Close()
+		return nil, fmt.Errorf("start %s: %w", spec.Argv[0], err)
+	}
+	return c, nil
+}
+
+// Done is closed when the process has ended. Its last lines may still be in Stdout.
+func (c *Child) Done() <-chan struct{} { return c.done }
+
+// Ended says how the process has ended, such as "exit status 1"; it waits until it has.
+func (c *Child) Ended() string {
+	<-c.done
+	if c.err != nil {
+		return c.err.Error()
+	}
+	return "exit status 0"
+}
+
+// Signal sends the process a signal. One that has ended is left alone.
+func (c *Child) Signal(s os.Signal) {
+	_ = c.cmd.Process.Signal(s) // it may have just ended
+}
+
+// Stop ends the process in order: its stdin ends; after grace it gets SIGTERM, after as long again
+// SIGKILL. It returns when the process has ended. Somebody must be reading Stdout meanwhile.
+func (c *Child) Stop(grace time.Duration) {
+	_ = c.Stdin.Close() // may be closed already
+	for _, s := range []os.Signal{syscall.SIGTERM, syscall.SIGKILL} {
+		timer := time.NewTimer(grace)
+		select {
+		case <-c.done:
+			timer.Stop()
+			return
+		case <-timer.C:
+			c.Signal(s)
+		}
+	}
+	<-c.done
+}

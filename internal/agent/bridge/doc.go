@@ -1,0 +1,27 @@
+// Package bridge is what agents have in common that want to be spoken to. The runner knows lines
+// alone: it writes one for each prompt and reads what comes back. A bridge is the program between
+// it and such an agent (see agent.Companion): it starts the agent as its child, holds the
+// conversation, and prints what the agent says, raw and unchanged, one line each, so that what was
+// captured from the agent itself and what stands in a journal read alike.
+//
+//	runner ── Command ──▶ bridge ── requests ──▶ agent
+//	       ◀── raw lines ──      ◀── replies, notifications ──
+//	       ◀── Note ────
+//
+// A bridge is made of [Commands], which reads stdin, [Output], which lines are printed to, [Child],
+// the agent's process, and where the agent speaks JSON-RPC over its own stdio, [Peer]. It ends when
+// its stdin does, after it has ended the agent in order; when the agent dies it says so in a Note
+// and ends with [ExitDied]: the runner starts it anew with the next prompt.
+//
+// What a bridge prints it never has from a secret, and its Notes are told from the agent's lines by
+// their only key.
+//
+// # When things fail
+//
+//	what fails                 what follows
+//	the agent dies             Child.Done is closed; calls of its Peer fail with ErrGone
+//	the bridge is killed       the kernel kills the agent as well
+//	stdin has a broken line    it is told on stderr and left out
+//	stdout is closed           Output keeps the error; the bridge may ask for it and end
+//	the agent sends no JSON    the line is printed, and means nothing to Peer
+package bridge
