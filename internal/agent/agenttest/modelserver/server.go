@@ -25,6 +25,7 @@ type Server struct {
 type Request struct {
 	Model   string
 	Key     string   // of the API, or the bearer token
+	System  string   // what the agent was told before anybody spoke, where its API is read for that
 	Tools   []string // that were on offer
 	Prompts []string // what people said so far, with what the agent has added
 	Answers int      // of the model so far
@@ -63,6 +64,8 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		reply(w, http.StatusOK, map[string]any{"input_tokens": 100})
 	case strings.HasSuffix(r.URL.Path, "/messages"):
 		s.messages(w, r)
+	case isGemini(r.URL.Path):
+		s.gemini(w, r)
 	default:
 		fail(w, http.StatusNotFound, "there is no such endpoint")
 	}
