@@ -3,6 +3,7 @@ package localmodal_test
 import (
 	"context"
 	"io"
+	"os"
 	"testing"
 	"time"
 
@@ -10,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/overwinter-dev/overwinter/internal/localmodal"
+	"github.com/overwinter-dev/overwinter/internal/localmodal/box"
 	"github.com/overwinter-dev/overwinter/internal/localmodal/localmodaltest"
 )
 
@@ -25,7 +27,32 @@ type bundle struct {
 
 func setup(t testing.TB) *bundle {
 	t.Helper()
-	return connect(t, localmodaltest.Start(t, localmodal.Options{}))
+	return connect(t, localmodaltest.Start(t, options(t, "")))
+}
+
+// testLevel names the isolation that the tests of a process run on. Default: the best.
+const testLevel = "LOCALMODAL_TEST_ISOLATION"
+
+// options are those of the level under test. The data directory is temporary
+// unless it is given.
+func options(t testing.TB, dir string) localmodal.Options {
+	t.Helper()
+	level, err := box.ParseIsolation(os.Getenv(testLevel))
+	require.NoError(t, err)
+	return localmodal.Options{DataDir: dir, Isolation: level}
+}
+
+// lacks tells whether the level under test declares that it has no such ability;
+// the reason is printed.
+func (b *bundle) lacks(a box.Ability) bool {
+	b.t.Helper()
+	for _, l := range b.server.Isolation().Lacks() {
+		if l.Ability == a {
+			b.t.Logf("isolation %q declares: %s", b.server.Isolation(), l)
+			return true
+		}
+	}
+	return false
 }
 
 func connect(t testing.TB, s *localmodal.Server) *bundle {

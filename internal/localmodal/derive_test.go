@@ -23,6 +23,9 @@ func TestRootStaysShallowHoweverOftenItIsRestored(t *testing.T) {
 	sb := b.createFrom(im, nil)
 	last := box.MaxLayers + 2
 	require.Equal(t, fmt.Sprintf("%d\nf%d\nlog\n", last+1, last), b.sh(sb, "wc -l < /root/log; ls /root"))
+	if b.server.Isolation() != box.Namespaces {
+		return // it has been copied, and has no layers
+	}
 	layers := b.sh(sb, "tr ',' '\n' < /proc/mounts | grep ^lowerdir= | tr ':' '\n' | wc -l")
 	require.Equal(t, "5\n", layers, "one merged, three since, and the base")
 }

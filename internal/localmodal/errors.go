@@ -16,7 +16,10 @@ func statusOf(err error) error {
 	if _, ok := status.FromError(err); ok {
 		return err
 	}
+	var lack *box.LackError
 	switch {
+	case errors.As(err, &lack):
+		return status.Error(codes.Unimplemented, err.Error())
 	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
 		return status.FromContextError(err).Err()
 	case errors.Is(err, box.ErrGone), errors.Is(err, task.ErrClosed):

@@ -21,7 +21,7 @@ const IsolationHeader = "x-overwinter-isolation"
 func (s *Server) interceptUnary(ctx context.Context, request any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
 	// A client that cares reads here what keeps its sandboxes apart; Modal's own
 	// protocol has no word for it.
-	if err := grpc.SetHeader(ctx, metadata.Pairs(IsolationHeader, s.Isolation())); err != nil {
+	if err := grpc.SetHeader(ctx, metadata.Pairs(IsolationHeader, string(s.Isolation()))); err != nil {
 		return nil, err
 	}
 	var response any

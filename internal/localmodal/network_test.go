@@ -11,28 +11,40 @@ import (
 
 	modal "github.com/modal-labs/modal-client/go"
 	"github.com/stretchr/testify/require"
+
+	"github.com/overwinter-dev/overwinter/internal/localmodal/box"
 )
 
-// serveHTTP answers every request on port 8080 with its X-Verified-User-Data. The
-// network is blocked so that the port is the sandbox's own.
+// serveHTTP answers every request on its port with its X-Verified-User-Data.
 const serveHTTP = `
-import http.server
+import http.server, sys
 class H(http.server.BaseHTTPRequestHandler):
     def do_GET(self):
         body = ("hello " + self.headers.get("X-Verified-User-Data", "-")).encode()
         self.send_response(200); self.send_header("Content-Length", str(len(body))); self.end_headers(); self.wfile.write(body)
-http.server.HTTPServer(("127.0.0.1", 8080), H).serve_forever()
+http.server.HTTPServer(("127.0.0.1", int(sys.argv[1])), H).serve_forever()
 `
 
-func (b *bundle) webServer() *modal.Sandbox {
+// webServer runs it on a port of the sandbox's own, if it has a network of its own.
+func (b *bundle) webServer() (*modal.Sandbox, int) {
 	b.t.Helper()
-	probe, err := modal.NewTCPProbe(8080, nil)
+	port, blocked := 8080, true
+	if b.lacks(box.BlockedNetwork) {
+		listener, err := net.Listen("tcp", "127.0.0.1:0")
+		require.NoError(b.t, err)
+		address, ok := listener.Addr().(*net.TCPAddr)
+		require.True(b.t, ok)
+		require.NoError(b.t, listener.Close())
+		port, blocked = address.Port, false
+	}
+	probe, err := modal.NewTCPProbe(port, nil)
 	require.NoError(b.t, err)
 	sb := b.create(&modal.SandboxCreateParams{
-		Command: []string{"python3", "-c", serveHTTP}, BlockNetwork: true, UnencryptedPorts: []int{8080}, ReadinessProbe: probe,
+		Command: []string{"python3", "-c", serveHTTP, strconv.Itoa(port)}, BlockNetwork: blocked,
+		UnencryptedPorts: []int{port}, ReadinessProbe: probe,
 	})
 	require.NoError(b.t, sb.WaitUntilReady(b.ctx, 20*time.Second, nil))
-	return sb
+	return sb, port
 }
 
 func get(t *testing.T, url, token string) (int, string) {
@@ -54,17 +66,17 @@ func get(t *testing.T, url, token string) (int, string) {
 func TestPortsAreReachable(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	sb := b.webServer()
+	sb, inside := b.webServer()
 
 	tunnels, err := sb.Tunnels(b.ctx, 10*time.Second, nil)
 	require.NoError(t, err)
-	host, port, err := tunnels[8080].TCPSocket()
+	host, port, err := tunnels[inside].TCPSocket()
 	require.NoError(t, err)
 	address := net.JoinHostPort(host, strconv.Itoa(port))
 	code, body := get(t, "http://"+address, "")
 	require.Equal(t, "200 hello -", fmt.Sprint(code, " ", body))
 
-	c, err := sb.CreateConnectToken(b.ctx, &modal.SandboxCreateConnectTokenParams{UserMetadata: "me"})
+	c, err := sb.CreateConnectToken(b.ctx, &modal.SandboxCreateConnectTokenParams{Port: inside, UserMetadata: "me"})
 	require.NoError(t, err)
 	code, body = get(t, c.URL, c.Token)
 	require.Equal(t, "200 hello me", fmt.Sprint(code, " ", body))

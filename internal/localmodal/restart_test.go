@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/overwinter-dev/overwinter/internal/localmodal"
+	"github.com/overwinter-dev/overwinter/internal/localmodal/box"
 	"github.com/overwinter-dev/overwinter/internal/localmodal/localmodaltest"
 )
 
@@ -24,7 +25,11 @@ const childServer = "LOCALMODAL_TEST_CHILD_DIR"
 
 // runChildServer prints its URL and serves until it is killed.
 func runChildServer(dir string) error {
-	s, err := localmodal.New(localmodal.Options{DataDir: dir})
+	level, err := box.ParseIsolation(os.Getenv(testLevel))
+	if err != nil {
+		return err
+	}
+	s, err := localmodal.New(localmodal.Options{DataDir: dir, Isolation: level})
 	if err != nil {
 		return err
 	}
@@ -87,7 +92,7 @@ func TestKilledServerLeavesNoProcessAndLosesNothing(t *testing.T) {
 	unfinished := filepath.Join(dir, "building", "left-by-the-kill")
 	require.NoError(t, os.MkdirAll(unfinished, 0o755))
 
-	again := connect(t, localmodaltest.Start(t, localmodal.Options{DataDir: dir}))
+	again := connect(t, localmodaltest.Start(t, options(t, dir)))
 	require.Equal(t, b.app.AppID, again.app.AppID)
 	for id, name := range map[string]string{sb.SandboxID: "with exit snapshot", plain.SandboxID: "without"} {
 		handle, err := again.client.Sandboxes.FromID(again.ctx, id, nil)
@@ -120,14 +125,14 @@ func TestKilledServerLeavesNoProcessAndLosesNothing(t *testing.T) {
 func TestStoppedServerEndsItsSandboxes(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	s, err := localmodal.New(localmodal.Options{DataDir: dir})
+	s, err := localmodal.New(options(t, dir))
 	require.NoError(t, err)
 	stop := localmodaltest.Run(t, s)
 	b := connect(t, s)
 	sb := b.create(&modal.SandboxCreateParams{ExperimentalOptions: map[string]any{"enable_exit_snapshot": true}})
 	b.sh(sb, "echo kept > /root/f")
 	stop()
-	again := connect(t, localmodaltest.Start(t, localmodal.Options{DataDir: dir}))
+	again := connect(t, localmodaltest.Start(t, options(t, dir)))
 	ended, err := again.client.Sandboxes.FromID(again.ctx, sb.SandboxID, nil)
 	require.NoError(t, err)
 	left, err := again.handle(ended).ExperimentalGetExitSnapshot(again.ctx, nil)
@@ -145,7 +150,7 @@ func TestNewRefusesWhatCannotWork(t *testing.T) {
 	require.ErrorContains(t, err, "data directory")
 
 	dir := t.TempDir()
-	localmodaltest.Start(t, localmodal.Options{DataDir: dir})
+	localmodaltest.Start(t, options(t, dir))
 	_, err = localmodal.New(localmodal.Options{DataDir: dir})
 	require.ErrorContains(t, err, "in use")
 
@@ -157,5 +162,5 @@ func TestNewRefusesWhatCannotWork(t *testing.T) {
 
 	// A program that is no init stands for a machine on which none can run.
 	_, err = localmodal.New(localmodal.Options{DataDir: t.TempDir(), InitPath: "/bin/false"})
-	require.ErrorContains(t, err, "user namespaces and overlayfs")
+	require.ErrorContains(t, err, "sandboxes cannot be had on this machine")
 }

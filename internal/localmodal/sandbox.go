@@ -131,7 +131,7 @@ func (s *Server) claim(ctx context.Context, r sandboxRecord) (string, error) {
 	s.layers.RLock()
 	defer s.layers.RUnlock()
 	layer := newID("ly")
-	if err := s.runtime.Claim(r.ID, layer); err != nil {
+	if err := s.runtime.Claim(ctx, r.ID, layer); err != nil {
 		return "", err
 	}
 	im, err := s.derive(ctx, r.Root, layer)

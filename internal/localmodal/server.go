@@ -39,6 +39,11 @@ type Options struct {
 	DataDir string
 	// Logger. Default: discarded.
 	Logger *slog.Logger
+	// Isolation is the level to use; New fails where that does not work. Default
+	// box.Auto: the best that works.
+	Isolation box.Isolation
+	// Copies has sandboxes' roots copied even where they could be overlays.
+	Copies bool
 	// InitPath is the program that sandboxes run as their init; its main must call
 	// ReexecMain first. Default: this program.
 	InitPath string
@@ -138,7 +143,9 @@ func (s *Server) open(o Options, address string) error {
 	if s.records, err = openRecords(filepath.Join(s.dataDir, "records")); err != nil {
 		return err
 	}
-	s.runtime, err = box.Open(s.ctx, box.Options{Dir: s.dataDir, InitPath: o.InitPath, Logger: s.logger})
+	s.runtime, err = box.Open(s.ctx, box.Options{
+		Dir: s.dataDir, Isolation: o.Isolation, Copies: o.Copies, InitPath: o.InitPath, Logger: s.logger,
+	})
 	if err != nil {
 		return err
 	}
@@ -169,7 +176,7 @@ func (s *Server) URL() string { return "http://" + s.listener.Addr().String() }
 func (s *Server) routerURL() string { return "https://" + s.listener.Addr().String() }
 
 // Isolation tells how sandboxes are kept apart.
-func (s *Server) Isolation() string { return string(s.runtime.Isolation()) }
+func (s *Server) Isolation() box.Isolation { return s.runtime.Isolation() }
 
 // Inject makes the next calls of a method fail. For tests.
 func (s *Server) Inject(f Fault) { s.faults.add(f) }
@@ -180,7 +187,7 @@ func (s *Server) scratch() string { return filepath.Join(s.dataDir, "scratch") }
 // terminated and closes the server.
 func (s *Server) Run(ctx context.Context) error {
 	s.background.Go(func() { s.sweep() })
-	s.logger.InfoContext(ctx, "local Modal serves", slog.String("url", s.URL()), slog.String("isolation", s.Isolation()), slog.String("data_dir", s.dataDir))
+	s.announce(ctx)
 	served := make(chan error, 1)
 	go func() { served <- s.grpc.Serve(s.listener) }()
 	var err error
@@ -192,6 +199,23 @@ func (s *Server) Run(ctx context.Context) error {
 	err = errors.Join(err, s.Close())
 	<-served //nolint:errcheck // it ends because it was told to
 	return err
+}
+
+// announce says what this server is, and is not.
+func (s *Server) announce(ctx context.Context) {
+	for _, refusal := range s.runtime.Better() {
+		s.logger.WarnContext(ctx, "a better isolation cannot be had here", slog.String("refused", refusal.String()))
+	}
+	cannot := []string{}
+	for _, l := range s.Isolation().Lacks() {
+		cannot = append(cannot, l.String())
+	}
+	files := "overlay"
+	if s.runtime.Copies() {
+		files = "copies"
+	}
+	s.logger.InfoContext(ctx, "local Modal serves", slog.String("url", s.URL()), slog.String("isolation", string(s.Isolation())),
+		slog.String("files", files), slog.Any("cannot", cannot), slog.String("data_dir", s.dataDir))
 }
 
 // Close ends every sandbox and frees what the server holds. It may be called

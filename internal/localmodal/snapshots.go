@@ -195,7 +195,7 @@ func (s *Server) openArchive(ctx context.Context, im imageRecord) (*os.File, err
 		return os.Open(s.archivePath(im.Archive))
 	}
 	id := newID("read")
-	b, err := s.runtime.Start(ctx, box.Spec{ID: id, Layers: im.Root.Layers, BlockNetwork: true})
+	b, err := s.runtime.Start(ctx, box.Spec{ID: id, Layers: im.Root.Layers, Bare: true})
 	if err != nil {
 		return nil, err
 	}

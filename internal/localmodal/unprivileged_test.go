@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/overwinter-dev/overwinter/internal/localmodal/box"
 )
 
 const nobody = 65534
@@ -16,8 +18,8 @@ const nobody = 65534
 // Everything that depends on what a user may do, run again as one who may little.
 func TestAsAnOrdinaryUser(t *testing.T) {
 	t.Parallel()
-	if os.Geteuid() != 0 {
-		t.Skip("is one already")
+	if os.Geteuid() != 0 || os.Getenv(testLevel) != "" {
+		t.Skip("is one already, or one level's run of its own")
 	}
 	dir, err := os.MkdirTemp("", "ordinary-user-*") //nolint:usetesting // its parents must be open to another user
 	require.NoError(t, err)
@@ -26,15 +28,18 @@ func TestAsAnOrdinaryUser(t *testing.T) {
 	program := filepath.Join(dir, "localmodal.test") // where the user may reach it
 	copyProgram(t, program)
 
-	cmd := exec.Command(program, "-test.run="+
-		"^Test(ExecPasses|ExecHasATerminal|FilesystemErrors|SnapshotIsExact|SnapshotStops|ExitSnapshot|DirectorySnapshot|"+
-		"SandboxSees|HostNetwork|SystemFiles|KilledServer|PortsAre|SecretsAnd|ImageIs|OneOfMany)")
-	cmd.Dir = dir
-	cmd.Env = []string{"TMPDIR=" + dir, "HOME=" + dir, "PATH=" + os.Getenv("PATH")}
-	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: nobody, Gid: nobody}}
-	out, err := cmd.CombinedOutput()
-	require.NoError(t, err, "%s", out)
-	require.Contains(t, string(out), "PASS")
+	for _, level := range box.Levels() {
+		t.Run(string(level), func(t *testing.T) {
+			t.Parallel()
+			cmd := exec.Command(program, "-test.v", "-test.run="+
+				"^Test(ExecPasses|ExecHasATerminal|FilesystemErrors|SnapshotIsExact|SnapshotStops|ExitSnapshot|DirectorySnapshot|"+
+				"SandboxSees|HostNetwork|SystemFiles|KilledServer|PortsAre|SecretsAnd|ImageIs|OneOfMany)")
+			cmd.Dir = dir
+			cmd.Env = []string{"TMPDIR=" + dir, "HOME=" + dir, "PATH=" + os.Getenv("PATH"), testLevel + "=" + string(level)}
+			cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: nobody, Gid: nobody}}
+			requirePass(t, cmd)
+		})
+	}
 }
 
 func copyProgram(t *testing.T, to string) {

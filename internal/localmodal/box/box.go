@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -28,6 +29,7 @@ type Spec struct {
 	Workdir      string       // made if missing; empty for none
 	Mounts       []wire.Mount // from the host
 	BlockNetwork bool         // a network namespace with nothing but loopback
+	Bare         bool         // to be read only: without the machine's programs
 }
 
 // Box is a running sandbox. It is safe for concurrent use.
@@ -42,36 +44,59 @@ type Box struct {
 	previous  *manifest  // of the last snapshot, nil before
 }
 
-// Start builds the root, starts PID 1 and returns when it is ready.
+// Start builds the root, starts the box's init and returns when it is ready. A
+// *LackError says that the Runtime's isolation cannot do what is asked for.
 func (r *Runtime) Start(ctx context.Context, spec Spec) (*Box, error) {
-	b := &Box{id: spec.ID, rt: r, layers: spec.Layers}
-	dir := r.boxPath(spec.ID)
-	root := wire.RootSpec{
-		Root: filepath.Join(dir, "root"), Lower: spec.Layers, Upper: b.upper(), Work: filepath.Join(dir, "work"),
-		Hostname: spec.Hostname, Workdir: spec.Workdir, Loopback: spec.BlockNetwork,
+	if spec.BlockNetwork {
+		if err := r.isolation.require(BlockedNetwork); err != nil {
+			return nil, err
+		}
 	}
+	b := &Box{id: spec.ID, rt: r, layers: spec.Layers}
+	root := wire.RootSpec{Level: string(r.isolation), Hostname: spec.Hostname, Workdir: spec.Workdir, Loopback: spec.BlockNetwork}
 	if root.Hostname == "" {
 		root.Hostname = "modal"
 	}
-	root.Mounts = append(append(root.Mounts, r.hostMounts...), spec.Mounts...)
-	if !spec.BlockNetwork {
+	if !spec.Bare {
+		root.Mounts = append(root.Mounts, r.hostMounts...)
+	}
+	root.Mounts = append(root.Mounts, spec.Mounts...)
+	if !spec.Bare && !spec.BlockNetwork {
 		root.Mounts = append(root.Mounts, resolverMounts()...)
 	}
+	dir := r.boxPath(spec.ID)
 	if err := os.Mkdir(dir, 0o755); err != nil {
 		return nil, fmt.Errorf("start sandbox: %w", err)
 	}
-	for _, d := range []string{root.Root, root.Upper, root.Work} {
-		if err := os.Mkdir(d, 0o755); err != nil {
-			return nil, errors.Join(fmt.Errorf("start sandbox: %w", err), r.Discard(spec.ID))
-		}
+	err := b.prepareRoot(ctx, &root)
+	if err == nil {
+		err = b.launch(ctx, root, spec.BlockNetwork)
 	}
-	if err := b.launch(ctx, root, spec.BlockNetwork); err != nil {
+	if err != nil {
 		return nil, errors.Join(fmt.Errorf("start sandbox: %w", err), r.Discard(spec.ID))
 	}
 	return b, nil
 }
 
-func (b *Box) upper() string { return filepath.Join(b.rt.boxPath(b.id), "upper") }
+// prepareRoot makes what init builds the root from.
+func (b *Box) prepareRoot(ctx context.Context, root *wire.RootSpec) error {
+	if b.rt.copies {
+		root.Tree = b.rt.treePath(b.id)
+		if err := b.rt.copyLayers(ctx, b.layers, root.Tree); err != nil {
+			return err
+		}
+		return recordStart(root.Tree, b.rt.startPath(b.id))
+	}
+	dir := b.rt.boxPath(b.id)
+	root.Root, root.Work = filepath.Join(dir, "root"), filepath.Join(dir, "work")
+	root.Lower, root.Upper = b.layers, b.rt.upperPath(b.id)
+	for _, d := range []string{root.Root, root.Upper, root.Work} {
+		if err := os.Mkdir(d, 0o755); err != nil {
+			return err
+		}
+	}
+	return nil
+}
 
 func (b *Box) launch(ctx context.Context, root wire.RootSpec, ownNetwork bool) error {
 	conn, remote, err := wire.Pair()
@@ -93,7 +118,7 @@ func (b *Box) launch(ctx context.Context, root wire.RootSpec, ownNetwork bool) e
 	cmd.Stderr = complaints
 	cmd.WaitDelay = time.Second
 	cmd.ExtraFiles = []*os.File{remote, spec}
-	cmd.SysProcAttr = namespaces(ownNetwork)
+	cmd.SysProcAttr = b.rt.isolation.attributes(ownNetwork)
 	err = b.rt.spawner.start(cmd)
 	wire.CloseAll(cmd.ExtraFiles) // the end of init must be the end of the socket
 	if err != nil {
@@ -101,6 +126,7 @@ func (b *Box) launch(ctx context.Context, root wire.RootSpec, ownNetwork bool) e
 	}
 	b.cmd = cmd
 	if err := awaitReady(ctx, conn); err != nil {
+		// Nothing runs yet that could outlive it.
 		kill := cmd.Process.Kill()
 		if errors.Is(kill, os.ErrProcessDone) {
 			kill = nil
@@ -108,7 +134,10 @@ func (b *Box) launch(ctx context.Context, root wire.RootSpec, ownNetwork bool) e
 		_ = cmd.Wait() // "killed"; what matters is that it is over
 		return errors.Join(err, kill, conn.Close(), complaints.err())
 	}
-	b.link = newLink(conn, func() { _ = cmd.Wait() })
+	b.link = newLink(conn, func() {
+		_ = cmd.Wait()
+		b.sweep()
+	})
 	return nil
 }
 
@@ -136,21 +165,34 @@ func awaitReady(ctx context.Context, conn *wire.Conn) error {
 	return conn.SetReadDeadline(time.Time{})
 }
 
-// namespaces gives the new process everything of its own. Root maps a range of
-// ids onto themselves, so that a sandbox can have several users; anyone else
-// may map only himself.
-func namespaces(network bool) *syscall.SysProcAttr {
-	attr := &syscall.SysProcAttr{
-		Setsid:    true,
-		Pdeathsig: syscall.SIGKILL,
-		Cloneflags: syscall.CLONE_NEWUSER | syscall.CLONE_NEWNS | syscall.CLONE_NEWPID |
-			syscall.CLONE_NEWIPC | syscall.CLONE_NEWUTS,
-	}
-	if network {
-		attr.Cloneflags |= syscall.CLONE_NEWNET
+// attributes start init with what the level gives it of its own. Root maps a
+// range of ids onto themselves, so that a sandbox can have several users; anyone
+// else may map only himself.
+func (i Isolation) attributes(network bool) *syscall.SysProcAttr {
+	attr := &syscall.SysProcAttr{Setsid: true}
+	root := os.Geteuid() == 0
+	switch i {
+	case Chroot:
+		// Its death would set the others free, so it is not killed with us: it ends
+		// them and itself when the control socket does.
+		attr.Cloneflags = syscall.CLONE_NEWNS
+		if root {
+			return attr // the user namespace may be what is not to be had
+		}
+		attr.Cloneflags |= syscall.CLONE_NEWUSER
+	case Directory:
+		attr.Pdeathsig = syscall.SIGKILL // what it traces dies with it
+		return attr
+	default:
+		attr.Pdeathsig = syscall.SIGKILL
+		attr.Cloneflags = syscall.CLONE_NEWUSER | syscall.CLONE_NEWNS | syscall.CLONE_NEWPID |
+			syscall.CLONE_NEWIPC | syscall.CLONE_NEWUTS
+		if network {
+			attr.Cloneflags |= syscall.CLONE_NEWNET
+		}
 	}
 	size := 1
-	if os.Geteuid() == 0 {
+	if root {
 		size, attr.GidMappingsEnableSetgroups = 65536, true
 	}
 	attr.UidMappings = []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Geteuid(), Size: size}}
@@ -166,9 +208,41 @@ func (b *Box) Gone() <-chan struct{} { return b.link.gone }
 
 // Kill ends every process of the box and returns when they are gone.
 func (b *Box) Kill() {
+	if b.rt.isolation != Namespaces {
+		b.end()
+		return
+	}
 	// The kernel kills the rest of a PID namespace with its PID 1, and lets
 	// nobody wait for PID 1 before that is done. The only error is that it has
 	// ended already.
 	_ = b.cmd.Process.Kill()
 	<-b.link.gone
+}
+
+// endTimeout is how long init may take to end all that it knows of.
+const endTimeout = 5 * time.Second
+
+// end has init kill everything first, because no PID namespace does.
+func (b *Box) end() {
+	asked := time.NewTimer(endTimeout)
+	defer asked.Stop()
+	if err := b.link.conn.Send(wire.Request{Op: wire.OpEnd}); err == nil {
+		select {
+		case <-b.link.gone:
+			return
+		case <-asked.C:
+		}
+	}
+	_ = b.cmd.Process.Kill() // or it has ended already
+	<-b.link.gone
+}
+
+// sweep ends what init left behind if it was killed.
+func (b *Box) sweep() {
+	if b.rt.isolation != Chroot {
+		return
+	}
+	if err := endInside(b.rt.treePath(b.id)); err != nil {
+		b.rt.logger.Error("sandbox could not be ended", slog.String("sandbox_id", b.id), slog.Any("error", err))
+	}
 }

@@ -19,9 +19,25 @@ type bundle struct {
 	rt *Runtime
 }
 
-func setup(t *testing.T) *bundle {
+// onEachWay runs a test on every way to keep a box.
+func onEachWay(t *testing.T, test func(t *testing.T, b *bundle)) {
+	t.Parallel()
+	for name, o := range map[string]Options{
+		"overlay": {Isolation: Namespaces},
+		"copies":  {Isolation: Namespaces, Copies: true},
+		"chroot":  {Isolation: Chroot},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			test(t, setup(t, o))
+		})
+	}
+}
+
+func setup(t *testing.T, o Options) *bundle {
 	t.Helper()
-	rt, err := Open(t.Context(), Options{Dir: t.TempDir()})
+	o.Dir = t.TempDir()
+	rt, err := Open(t.Context(), o)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, rt.Close()) })
 	return &bundle{t, rt}
@@ -30,7 +46,7 @@ func setup(t *testing.T) *bundle {
 // start starts a box on layers over the base.
 func (b *bundle) start(layers ...string) *Box {
 	b.t.Helper()
-	bx, err := b.rt.Start(b.t.Context(), Spec{ID: uuid.NewString(), Layers: append(layers, BaseLayer), BlockNetwork: true})
+	bx, err := b.rt.Start(b.t.Context(), Spec{ID: uuid.NewString(), Layers: append(layers, BaseLayer)})
 	require.NoError(b.t, err)
 	b.t.Cleanup(bx.Kill)
 	return bx
@@ -80,10 +96,14 @@ func (b *bundle) snapshot(bx *Box) (string, SnapshotStats) {
 // settle waits until the last change of every file is old enough to be trusted.
 func (b *bundle) settle(bx *Box, names ...string) {
 	b.t.Helper()
+	files := b.rt.upperPath(bx.id)
+	if b.rt.Copies() {
+		files = b.rt.treePath(bx.id)
+	}
 	require.Eventually(b.t, func() bool {
 		for _, name := range names {
 			var st unix.Stat_t
-			require.NoError(b.t, unix.Lstat(filepath.Join(bx.upper(), name), &st))
+			require.NoError(b.t, unix.Lstat(filepath.Join(files, name), &st))
 			if time.Since(time.Unix(st.Ctim.Unix())) < settled {
 				return false
 			}

@@ -28,6 +28,7 @@ type copier struct {
 	links    map[inode]string // where a file with several names was put first
 	root     bool
 	noClone  bool // the file system cannot share blocks
+	flat     bool // the copy is a root of its own, no layer: directories hide nothing
 }
 
 func newCopier(previous *manifest, layer func(string) string) *copier {
@@ -84,10 +85,15 @@ func (c *copier) entry(ctx context.Context, rel string) error {
 	if err := unix.Lstat(src, &st); err != nil {
 		return &fs.PathError{Op: "lstat", Path: src, Err: err}
 	}
-	kind := st.Mode & unix.S_IFMT
-	if kind == unix.S_IFDIR {
+	if st.Mode&unix.S_IFMT == unix.S_IFDIR {
 		return c.dir(ctx, rel, &st)
 	}
+	return c.leaf(src, dst, rel, &st)
+}
+
+// leaf copies anything but a directory. With an empty rel it stays out of the
+// manifest.
+func (c *copier) leaf(src, dst, rel string, st *unix.Stat_t) error {
 	if st.Nlink > 1 {
 		key := inode{st.Dev, st.Ino}
 		if first, ok := c.links[key]; ok {
@@ -95,13 +101,13 @@ func (c *copier) entry(ctx context.Context, rel string) error {
 		}
 		c.links[key] = dst
 	}
-	switch kind {
+	switch st.Mode & unix.S_IFMT {
 	case unix.S_IFREG:
-		shared, err := c.share(rel, dst, &st)
+		shared, err := c.share(rel, dst, st)
 		if shared || err != nil {
 			return err
 		}
-		if err := c.data(src, dst, rel, &st); err != nil {
+		if err := c.data(src, dst, rel, st); err != nil {
 			return err
 		}
 	case unix.S_IFLNK:
@@ -119,7 +125,7 @@ func (c *copier) entry(ctx context.Context, rel string) error {
 			return &fs.PathError{Op: "mknod", Path: dst, Err: err}
 		}
 	}
-	return c.attributes(src, dst, &st)
+	return c.attributes(src, dst, st)
 }
 
 // data copies a regular file, letting the file system share blocks if it can.
@@ -133,7 +139,9 @@ func (c *copier) data(src, dst, rel string, st *unix.Stat_t) error {
 		return err
 	}
 	defer in.Close()
-	c.watch(in, rel, st)
+	if rel != "" {
+		c.watch(in, rel, st)
+	}
 	out, err := os.OpenFile(dst, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
 	if err != nil {
 		return err
@@ -233,7 +241,7 @@ func (c *copier) extended(src, dst string) error {
 func (c *copier) keeps(name string) bool {
 	switch {
 	case strings.HasPrefix(name, "user.overlay."):
-		return name == opaqueAttr
+		return name == opaqueAttr && !c.flat
 	case strings.HasPrefix(name, "user."), strings.HasPrefix(name, "system.posix_acl_"):
 		return true
 	case name == "security.capability":

@@ -25,6 +25,7 @@ func (r *Runtime) Merge(ctx context.Context, layers []string, id string) error {
 		roots[i] = r.layerPath(l)
 	}
 	m := &merger{copier: newCopier(nil, nil)}
+	defer r.lockLayers()()
 	err := m.dir(ctx, roots, building, false)
 	if err == nil {
 		err = r.publish(building, id)
@@ -35,8 +36,36 @@ func (r *Runtime) Merge(ctx context.Context, layers []string, id string) error {
 	return nil
 }
 
+// copyLayers makes dst what an overlay of layers (top first) would show.
+func (r *Runtime) copyLayers(ctx context.Context, layers []string, dst string) error {
+	roots := make([]string, len(layers))
+	for i, l := range layers {
+		roots[i] = r.layerPath(l)
+	}
+	m := &merger{copier: newCopier(nil, nil), flat: true}
+	m.copier.flat = true
+	defer r.lockLayers()()
+	if err := m.dir(ctx, roots, dst, false); err != nil {
+		return fmt.Errorf("copy %d layers: %w", len(layers), err)
+	}
+	return nil
+}
+
+// lockLayers keeps others from reading layers meanwhile, if reading may have to
+// unlock files for a moment. It returns what undoes it.
+func (r *Runtime) lockLayers() func() {
+	if os.Geteuid() == 0 {
+		return func() {}
+	}
+	r.unlocking.Lock()
+	return r.unlocking.Unlock
+}
+
 // merger sees layers as overlayfs does.
-type merger struct{ copier *copier }
+type merger struct {
+	copier *copier
+	flat   bool // copy files, and leave out what is for overlays alone
+}
 
 // dir merges directories, top first, into dst. closed says that something ended
 // the search for more of them, so that what lies below the merged layer must
@@ -55,7 +84,7 @@ func (m *merger) dir(ctx context.Context, dirs []string, dst string, closed bool
 	if err := m.entries(ctx, dirs, dst); err != nil {
 		return err
 	}
-	if closed {
+	if closed && !m.flat {
 		if err := unix.Lsetxattr(dst, opaqueAttr, []byte("y"), 0); err != nil {
 			return fmt.Errorf("mark %s opaque: %w", dst, err)
 		}
@@ -101,7 +130,7 @@ func (m *merger) entry(ctx context.Context, dirs []string, dst string, e fs.DirE
 	target := filepath.Join(dst, e.Name())
 	first := filepath.Join(dirs[0], e.Name())
 	if !e.IsDir() {
-		return os.Link(first, target) // whiteouts too
+		return m.leaf(first, target)
 	}
 	parts, closed := []string{first}, isOpaque(first)
 	for _, dir := range dirs[1:] {
@@ -123,6 +152,20 @@ func (m *merger) entry(ctx context.Context, dirs []string, dst string, e fs.DirE
 		parts, closed = append(parts, path), isOpaque(path)
 	}
 	return m.dir(ctx, parts, target, closed)
+}
+
+func (m *merger) leaf(src, dst string) error {
+	if !m.flat {
+		return os.Link(src, dst) // whiteouts too
+	}
+	var st unix.Stat_t
+	if err := unix.Lstat(src, &st); err != nil {
+		return &fs.PathError{Op: "lstat", Path: src, Err: err}
+	}
+	if isWhiteout(&st) {
+		return nil
+	}
+	return m.copier.leaf(src, dst, "", &st)
 }
 
 func isOpaque(dir string) bool {

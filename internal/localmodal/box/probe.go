@@ -7,40 +7,122 @@ import (
 	"strings"
 )
 
-// UnsupportedError says that this machine, as it is set up, cannot isolate sandboxes.
+// Refusal is a way to keep sandboxes that this machine, as it is set up, does not
+// allow.
+type Refusal struct {
+	Isolation Isolation
+	Copies    bool
+	Missing   []string // what is known to stand in the way, in words
+	Cause     error    // what starting a sandbox said
+}
+
+func (f Refusal) String() string {
+	way := string(f.Isolation)
+	switch {
+	case f.Isolation != Namespaces:
+	case f.Copies:
+		way += " over copied files"
+	default:
+		way += " over overlayfs"
+	}
+	if len(f.Missing) > 0 {
+		return fmt.Sprintf("%s: %s (%v)", way, strings.Join(f.Missing, "; "), f.Cause)
+	}
+	return fmt.Sprintf("%s: %v", way, f.Cause)
+}
+
+// UnsupportedError says that this machine, as it is set up, cannot keep sandboxes,
+// or not at the level that was asked for.
 type UnsupportedError struct {
-	Missing []string // what is known to stand in the way, in words
-	Cause   error    // what starting a sandbox said
+	Isolation Isolation // what was asked for
+	Refusals  []Refusal // of each way that was tried
 }
 
 func (e *UnsupportedError) Error() string {
-	message := "sandboxes need user namespaces and overlayfs, which are not to be had here"
-	if len(e.Missing) > 0 {
-		message += ": " + strings.Join(e.Missing, "; ")
+	var b strings.Builder
+	if e.Isolation == Auto {
+		b.WriteString("sandboxes cannot be had on this machine")
+	} else {
+		fmt.Fprintf(&b, "isolation %q cannot be had on this machine", e.Isolation)
 	}
-	return fmt.Sprintf("%s (%v)", message, e.Cause)
+	for _, r := range e.Refusals {
+		b.WriteString("; " + r.String())
+	}
+	return b.String()
 }
 
-func (e *UnsupportedError) Unwrap() error { return e.Cause }
+// Unwrap returns what starting a sandbox said, each time.
+func (e *UnsupportedError) Unwrap() []error {
+	causes := make([]error, 0, len(e.Refusals))
+	for _, r := range e.Refusals {
+		causes = append(causes, r.Cause)
+	}
+	return causes
+}
+
+// ways are the ways to keep sandboxes, best first, as far as they are asked for.
+func (r *Runtime) ways() []Refusal {
+	all := []Refusal{{Isolation: Namespaces}, {Isolation: Namespaces, Copies: true}}
+	for _, level := range Levels()[1:] {
+		all = append(all, Refusal{Isolation: level, Copies: true})
+	}
+	var asked []Refusal
+	for _, w := range all {
+		if (r.isolation == Auto || r.isolation == w.Isolation) && (w.Copies || !r.copies) {
+			asked = append(asked, w)
+		}
+	}
+	return asked
+}
+
+// probe settles on the first way that works.
+func (r *Runtime) probe(ctx context.Context) error {
+	unsupported := &UnsupportedError{Isolation: r.isolation}
+	for _, w := range r.ways() {
+		r.isolation, r.copies = w.Isolation, w.Copies
+		err := r.try(ctx)
+		if err == nil {
+			r.better = unsupported.Refusals
+			return nil
+		}
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		w.Cause, w.Missing = err, missing(w)
+		unsupported.Refusals = append(unsupported.Refusals, w)
+	}
+	return unsupported
+}
 
 const probeID = "probe"
 
-// probe starts a box as any other would be started: the only honest test.
-func (r *Runtime) probe(ctx context.Context) error {
+// try starts a box as any other would be started: the only honest test.
+func (r *Runtime) try(ctx context.Context) error {
 	if err := r.Discard(probeID); err != nil { // of a start that was killed
 		return err
 	}
+	if r.copies {
+		if err := probeWhiteouts(r.buildPlace()); err != nil {
+			return err
+		}
+	}
 	b, err := r.Start(ctx, Spec{ID: probeID, Layers: []string{BaseLayer}})
 	if err != nil {
-		return &UnsupportedError{Missing: missing(), Cause: err}
+		return err
 	}
-	b.Kill()
-	return r.Discard(probeID)
+	defer b.Kill()
+	return b.try()
 }
 
 // missing reads the switches that are usually to blame.
-func missing() []string {
+func missing(w Refusal) []string {
 	var reasons []string
+	switch {
+	case w.Isolation == Directory:
+		return traceMissing()
+	case w.Isolation == Chroot && os.Geteuid() == 0:
+		return nil // it takes no user namespace, and the cause says what root may not do
+	}
 	for _, s := range []struct{ path, bad, reason string }{
 		{"/proc/sys/user/max_user_namespaces", "0", "user namespaces are switched off (sysctl user.max_user_namespaces is 0)"},
 		{"/proc/sys/kernel/unprivileged_userns_clone", "0", "user namespaces are for root only (sysctl kernel.unprivileged_userns_clone is 0)"},
@@ -53,11 +135,20 @@ func missing() []string {
 	if _, err := os.Stat("/proc/self/ns/user"); err != nil {
 		reasons = append(reasons, "the kernel has no user namespaces")
 	}
-	if b, err := os.ReadFile("/proc/filesystems"); err == nil && !strings.Contains(string(b), "\toverlay\n") {
+	if b, err := os.ReadFile("/proc/filesystems"); err == nil && !w.Copies && !strings.Contains(string(b), "\toverlay\n") {
 		reasons = append(reasons, "the kernel has no overlayfs loaded (try: modprobe overlay)")
 	}
 	if _, err := os.Stat("/.dockerenv"); err == nil {
 		reasons = append(reasons, "this looks like a Docker container, whose default seccomp profile forbids new namespaces (run it with --privileged)")
 	}
 	return reasons
+}
+
+// traceMissing is for a level that needs nothing but leave to trace one's own children.
+func traceMissing() []string {
+	b, err := os.ReadFile("/proc/sys/kernel/yama/ptrace_scope")
+	if err == nil && (strings.TrimSpace(string(b)) == "2" || strings.TrimSpace(string(b)) == "3") {
+		return []string{"processes may not trace each other (sysctl kernel.yama.ptrace_scope is " + strings.TrimSpace(string(b)) + ")"}
+	}
+	return nil
 }

@@ -7,6 +7,7 @@ import (
 	"net"
 	"os"
 	"syscall"
+	"time"
 
 	"github.com/overwinter-dev/overwinter/internal/localmodal/wire"
 )
@@ -138,4 +139,33 @@ func (b *Box) whileFrozen(f func() error) error {
 		err = errors.Join(err, fmt.Errorf("thaw sandbox: %w", thaw))
 	}
 	return err
+}
+
+// tryTimeout bounds the trial of a box, on a machine that may be very busy.
+const tryTimeout = 20 * time.Second
+
+// try runs a shell, freezes the box and thaws it: what every box must be able to do.
+func (b *Box) try() error {
+	none, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
+	if err != nil {
+		return fmt.Errorf("try sandbox: %w", err)
+	}
+	defer wire.CloseAll([]*os.File{none})
+	p, err := b.Exec(wire.ExecSpec{
+		Args: []string{"sh", "-c", "test -d /proc/self && test -d /var/lib && : > /tmp/tried"}, Env: []string{"PATH=" + DefaultPath}, Dir: "/",
+	}, none, none, none)
+	if err != nil {
+		return fmt.Errorf("try sandbox: %w", err)
+	}
+	overdue := time.NewTimer(tryTimeout)
+	defer overdue.Stop()
+	select {
+	case <-p.Done():
+	case <-overdue.C:
+		return errors.New("try sandbox: a shell does not end")
+	}
+	if code, signal := p.Exit(); code != 0 || signal != 0 {
+		return fmt.Errorf("try sandbox: a shell ended with code %d, signal %d", code, signal)
+	}
+	return b.whileFrozen(func() error { return nil })
 }

@@ -7,23 +7,24 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"sync"
 
 	"github.com/google/uuid"
 
 	"github.com/overwinter-dev/overwinter/internal/localmodal/wire"
 )
 
-// Isolation is how sandboxes are kept apart from the host and each other.
-type Isolation string
-
-// Namespaces are Linux namespaces over an overlay file system.
-const Namespaces Isolation = "namespaces"
-
 // Options configure a Runtime.
 type Options struct {
-	// Dir holds layers and running sandboxes. It must lie on a file system that
-	// overlayfs accepts as an upper layer (ext4, xfs, btrfs, tmpfs; not overlayfs).
+	// Dir holds layers and running sandboxes. On a file system that overlayfs takes
+	// as an upper layer (ext4, xfs, btrfs, tmpfs; not overlayfs) starts and snapshots
+	// cost what has changed; elsewhere files are copied.
 	Dir string
+	// Isolation is the level to use; Open fails where that does not work. Default
+	// Auto: the best that works.
+	Isolation Isolation
+	// Copies has roots copied even where they could be overlays.
+	Copies bool
 	// InitPath is the program that sandboxes run as PID 1; its main must call
 	// boxinit.Main first. Default: this program.
 	InitPath string
@@ -37,14 +38,18 @@ type Runtime struct {
 	initPath   string
 	logger     *slog.Logger
 	isolation  Isolation
+	copies     bool // roots are copies of their layers; else overlays of them
+	better     []Refusal
+	unlocking  sync.Mutex // see lockLayers
 	hostMounts []wire.Mount
 	spawner    *spawner
 	trash      *trash
 }
 
-// Open prepares o.Dir and tries out whether sandboxes can be had. An
-// *UnsupportedError says that they cannot, and why. The caller makes sure that no
-// other Runtime uses the directory.
+// Open prepares o.Dir, ends what an earlier Runtime's sandboxes may have left
+// running, and tries out how sandboxes can be had. An *UnsupportedError says that
+// they cannot, and why. The caller makes sure that no other Runtime uses the
+// directory.
 func Open(ctx context.Context, o Options) (*Runtime, error) {
 	dir, err := filepath.Abs(o.Dir)
 	if err != nil {
@@ -55,7 +60,10 @@ func Open(ctx context.Context, o Options) (*Runtime, error) {
 			return nil, fmt.Errorf("make data directory: %w", err)
 		}
 	}
-	r := &Runtime{dir: dir, initPath: o.InitPath, logger: o.Logger, isolation: Namespaces}
+	r := &Runtime{dir: dir, initPath: o.InitPath, logger: o.Logger, isolation: o.Isolation, copies: o.Copies}
+	if r.isolation == "" {
+		r.isolation = Auto
+	}
 	if r.initPath == "" {
 		r.initPath = "/proc/self/exe"
 	}
@@ -71,6 +79,9 @@ func Open(ctx context.Context, o Options) (*Runtime, error) {
 }
 
 func (r *Runtime) prepare(ctx context.Context) error {
+	if err := r.endLeftOver(); err != nil {
+		return err
+	}
 	if err := r.discardUnfinished(); err != nil {
 		return err
 	}
@@ -83,6 +94,13 @@ func (r *Runtime) prepare(ctx context.Context) error {
 // Isolation tells how boxes are isolated.
 func (r *Runtime) Isolation() Isolation { return r.isolation }
 
+// Copies tells whether the files of a box are copies, not an overlay.
+func (r *Runtime) Copies() bool { return r.copies }
+
+// Better are the ways that were tried before the one in use, with what stood in
+// their way.
+func (r *Runtime) Better() []Refusal { return r.better }
+
 // Close waits for background work. Boxes must have been killed before.
 func (r *Runtime) Close() error {
 	r.spawner.close()
@@ -92,6 +110,12 @@ func (r *Runtime) Close() error {
 
 func (r *Runtime) layerPath(id string) string { return filepath.Join(r.dir, "layers", id) }
 func (r *Runtime) boxPath(id string) string   { return filepath.Join(r.dir, "boxes", id) }
+
+// What a box's directory holds: an overlay's upper layer, or a copied root with
+// the record of what it was at the start.
+func (r *Runtime) upperPath(id string) string { return filepath.Join(r.boxPath(id), "upper") }
+func (r *Runtime) treePath(id string) string  { return filepath.Join(r.boxPath(id), "tree") }
+func (r *Runtime) startPath(id string) string { return filepath.Join(r.boxPath(id), "start") }
 
 // buildPlace is a fresh path for a tree that is not yet what it shall be.
 func (r *Runtime) buildPlace() string { return filepath.Join(r.dir, "building", uuid.NewString()) }
@@ -105,6 +129,21 @@ func (r *Runtime) discardUnfinished() error {
 	for _, e := range entries {
 		if err := r.trash.put(filepath.Join(r.dir, "building", e.Name())); err != nil {
 			return err
+		}
+	}
+	return nil
+}
+
+// endLeftOver ends the processes of boxes whose init was killed together with an
+// earlier Runtime, where no PID namespace did that.
+func (r *Runtime) endLeftOver() error {
+	ids, err := r.LeftOver()
+	if err != nil {
+		return err
+	}
+	for _, id := range ids {
+		if err := endInside(r.treePath(id)); err != nil {
+			return fmt.Errorf("end what sandbox %s left: %w", id, err)
 		}
 	}
 	return nil

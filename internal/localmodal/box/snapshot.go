@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"time"
 )
@@ -24,7 +25,7 @@ func (b *Box) Snapshot(ctx context.Context, id string) (SnapshotStats, error) {
 	building := b.rt.buildPlace()
 	c := newCopier(b.previous, b.rt.layerPath)
 	started := time.Now()
-	err := b.whileFrozen(func() error { return c.copyTree(ctx, b.upper(), building) })
+	err := b.whileFrozen(func() error { return b.rt.copyBox(ctx, c, b.id, building) })
 	c.stats.Frozen = time.Since(started)
 	if err == nil {
 		err = b.rt.publish(building, id)
@@ -36,11 +37,29 @@ func (b *Box) Snapshot(ctx context.Context, id string) (SnapshotStats, error) {
 	return c.stats, nil
 }
 
-// Claim turns what a dead box has changed into a layer named id, without
-// copying anything. The box's other files are discarded.
-func (r *Runtime) Claim(boxID, id string) error {
-	b := &Box{id: boxID, rt: r}
-	if err := r.publish(b.upper(), id); err != nil {
+// copyBox copies what a box has changed, whichever kind of root it has.
+func (r *Runtime) copyBox(ctx context.Context, c *copier, boxID, dst string) error {
+	start, err := readStart(r.startPath(boxID))
+	if errors.Is(err, fs.ErrNotExist) {
+		return c.copyTree(ctx, r.upperPath(boxID), dst)
+	}
+	if err != nil {
+		return err
+	}
+	return c.copyChanges(ctx, start, r.treePath(boxID), dst)
+}
+
+// Claim turns what a dead box has changed into a layer named id, without copying
+// anything where the root was an overlay. The box's other files are discarded.
+func (r *Runtime) Claim(ctx context.Context, boxID, id string) error {
+	changes := r.upperPath(boxID)
+	if _, err := os.Lstat(r.treePath(boxID)); err == nil {
+		changes = r.buildPlace()
+		if err := r.copyBox(ctx, newCopier(nil, nil), boxID, changes); err != nil {
+			return errors.Join(fmt.Errorf("claim files of %s: %w", boxID, err), r.trash.put(changes))
+		}
+	}
+	if err := r.publish(changes, id); err != nil {
 		return fmt.Errorf("claim files of %s: %w", boxID, err)
 	}
 	return r.Discard(boxID)

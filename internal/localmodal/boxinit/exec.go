@@ -2,9 +2,11 @@ package boxinit
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"syscall"
 
@@ -55,6 +57,17 @@ func (p *initProcess) fork(id uint64, path string, args []string, attr *syscall.
 	defer p.running.RUnlock()
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	if p.ending.Load() {
+		return errors.New("the sandbox is ending")
+	}
+	if p.family {
+		// The process has what the thread has that forks it; the thread ends with
+		// this request.
+		runtime.LockOSThread()
+		if err := dropCapabilities(); err != nil {
+			return err
+		}
+	}
 	pid, err := syscall.ForkExec(path, args, attr)
 	if err != nil {
 		return fmt.Errorf("exec %s: %w", path, err)

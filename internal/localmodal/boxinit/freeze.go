@@ -23,7 +23,7 @@ const (
 // copy of the files. Processes that were stopped before stay out of it.
 func (p *initProcess) freeze() error {
 	p.running.Lock()
-	before, err := processes()
+	before, err := p.processes()
 	if err != nil {
 		p.running.Unlock()
 		return err
@@ -52,7 +52,7 @@ func (p *initProcess) freeze() error {
 
 // stopRunning tells what still runs to stop and reports whether nothing did.
 func (p *initProcess) stopRunning(already []int) (bool, error) {
-	now, err := processes()
+	now, err := p.processes()
 	if err != nil {
 		return false, err
 	}
@@ -97,21 +97,34 @@ const (
 	ended
 )
 
-// processes lists everything in our PID namespace but ourselves.
-func processes() (map[int]processState, error) {
-	entries, err := os.ReadDir("/proc")
+// processes lists everything in the sandbox but ourselves.
+func (p *initProcess) processes() (map[int]processState, error) {
+	pids, err := p.list()
 	if err != nil {
-		return nil, fmt.Errorf("list processes: %w", err)
+		return nil, err
 	}
-	found := map[int]processState{}
-	for _, e := range entries {
-		pid, err := strconv.Atoi(e.Name())
-		if err != nil || pid == os.Getpid() {
-			continue
-		}
+	found := make(map[int]processState, len(pids))
+	for _, pid := range pids {
 		found[pid] = stateOf(pid)
 	}
 	return found, nil
+}
+
+func (p *initProcess) list() ([]int, error) {
+	if p.family {
+		return descendants()
+	}
+	entries, err := os.ReadDir("/proc") // shows our PID namespace
+	if err != nil {
+		return nil, fmt.Errorf("list processes: %w", err)
+	}
+	var pids []int
+	for _, e := range entries {
+		if pid, err := strconv.Atoi(e.Name()); err == nil && pid != os.Getpid() {
+			pids = append(pids, pid)
+		}
+	}
+	return pids, nil
 }
 
 // stateOf is that of the liveliest thread. What has vanished has ended.

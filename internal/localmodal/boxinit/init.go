@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/signal"
 	"sync"
+	"sync/atomic"
 	"syscall"
 
 	"github.com/overwinter-dev/overwinter/internal/localmodal/wire"
@@ -19,7 +20,9 @@ const maxError = 8 << 10
 
 // initProcess is PID 1 of a sandbox.
 type initProcess struct {
-	conn *wire.Conn
+	conn   *wire.Conn
+	family bool        // no PID namespace ends what init has started: it must do so itself
+	ending atomic.Bool // everything is being killed; nothing is started any more
 
 	// running is held for reading while a process is started and for writing
 	// while the sandbox is frozen.
@@ -36,10 +39,11 @@ func runInit() error {
 	if err != nil {
 		return err
 	}
-	if err := setup(); err != nil {
+	spec, err := setup()
+	if err != nil {
 		return errors.Join(err, conn.Send(wire.Response{Op: wire.OpError, Error: err.Error()}))
 	}
-	p := &initProcess{conn: conn, execs: map[int]uint64{}, pids: map[uint64]int{}}
+	p := &initProcess{conn: conn, family: spec.Level == wire.LevelChroot, execs: map[int]uint64{}, pids: map[uint64]int{}}
 	children := make(chan os.Signal, 1) // one pending wake-up is enough: reap takes all
 	signal.Notify(children, syscall.SIGCHLD)
 	// Caught and dropped rather than ignored: processes would inherit the latter.
@@ -55,41 +59,55 @@ func runInit() error {
 	return p.serve()
 }
 
-func setup() error {
+func setup() (wire.RootSpec, error) {
 	var spec wire.RootSpec
 	f := os.NewFile(wire.SpecFD, "spec")
 	err := json.NewDecoder(f).Decode(&spec)
 	if err := errors.Join(err, f.Close()); err != nil {
-		return fmt.Errorf("read root spec: %w", err)
+		return spec, fmt.Errorf("read root spec: %w", err)
 	}
 	syscall.Umask(0o022)
+	if spec.Level == wire.LevelChroot {
+		if err := adoptOrphans(); err != nil {
+			return spec, err
+		}
+	}
 	if err := buildRoot(spec); err != nil {
-		return err
+		return spec, err
 	}
 	if spec.Workdir != "" {
 		if err := os.MkdirAll(spec.Workdir, 0o755); err != nil {
-			return fmt.Errorf("make working directory: %w", err)
+			return spec, fmt.Errorf("make working directory: %w", err)
 		}
 	}
+	if spec.Level != wire.LevelNamespaces {
+		return spec, nil
+	}
 	if err := syscall.Sethostname([]byte(spec.Hostname)); err != nil {
-		return fmt.Errorf("set host name: %w", err)
+		return spec, fmt.Errorf("set host name: %w", err)
 	}
 	if spec.Loopback {
-		return loopbackUp()
+		return spec, loopbackUp()
 	}
-	return nil
+	return spec, nil
 }
 
-// serve answers until the host side is gone. Requests run side by side: a dial
+// serve answers until the host side is gone, or says that it is the end; what is
+// left then is killed. Requests run side by side: a dial
 // may take seconds, and thaw must be heard while an exec waits for it.
 func (p *initProcess) serve() error {
 	for {
 		var request wire.Request
 		files, err := p.conn.Receive(&request)
-		if errors.Is(err, io.EOF) || errors.Is(err, net.ErrClosed) || errors.Is(err, syscall.ECONNRESET) {
-			return nil
+		if err == nil && request.Op == wire.OpEnd {
+			wire.CloseAll(files)
+			err = io.EOF
 		}
 		if err != nil {
+			p.end()
+			if errors.Is(err, io.EOF) || errors.Is(err, net.ErrClosed) || errors.Is(err, syscall.ECONNRESET) {
+				return nil
+			}
 			return err
 		}
 		go func() {
@@ -145,6 +163,19 @@ func (p *initProcess) answer(id uint64, err error) {
 // serve, and staying would make an orphan.
 func (p *initProcess) send(response wire.Response, files ...*os.File) {
 	if err := p.conn.Send(response, files...); err != nil {
-		os.Exit(0)
+		if p.ending.Load() {
+			return
+		}
+		if !p.family {
+			os.Exit(0)
+		}
+		// The reader sees the same end, and kills what no PID namespace does.
+	}
+}
+
+// end kills what would not die with init.
+func (p *initProcess) end() {
+	if p.family {
+		p.endFamily()
 	}
 }

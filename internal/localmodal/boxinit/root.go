@@ -28,18 +28,22 @@ type tree struct {
 	isDir  bool
 }
 
-// buildRoot mounts the overlay and makes it our root. Everything that is mounted
+// buildRoot mounts the overlay, or the tree, and makes it our root. Everything that is mounted
 // into it comes after the switch, so that a symbolic link in an image cannot
 // lead a mount point out onto the host.
 func buildRoot(spec wire.RootSpec) error {
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
 		return fmt.Errorf("make mounts private: %w", err)
 	}
-	options := "userxattr,lowerdir=" + strings.Join(spec.Lower, ":") + ",upperdir=" + spec.Upper + ",workdir=" + spec.Work
-	if err := unix.Mount("overlay", spec.Root, "overlay", unix.MS_NOSUID|unix.MS_NODEV, options); err != nil {
-		return fmt.Errorf("mount overlay of %d layers: %w", len(spec.Lower), err)
+	root, err := mountRoot(spec)
+	if err != nil {
+		return err
 	}
-	trees, err := pickUp(spec.Mounts)
+	mounts := spec.Mounts
+	if spec.Level != wire.LevelNamespaces { // the machine's processes are ours as well
+		mounts = append([]wire.Mount{{Source: "/proc", Target: "/proc"}}, mounts...)
+	}
+	trees, err := pickUp(mounts)
 	if err != nil {
 		return err
 	}
@@ -47,7 +51,7 @@ func buildRoot(spec wire.RootSpec) error {
 	if err != nil {
 		return fmt.Errorf("open old root: %w", err)
 	}
-	if err := unix.Chdir(spec.Root); err != nil {
+	if err := unix.Chdir(root); err != nil {
 		return fmt.Errorf("enter root: %w", err)
 	}
 	if err := unix.PivotRoot(".", "."); err != nil {
@@ -58,7 +62,7 @@ func buildRoot(spec wire.RootSpec) error {
 	}
 	// The kernel lets us mount /proc only while a full one is in sight: that of
 	// the old root.
-	if err := mountSystem(); err != nil {
+	if err := mountSystem(spec.Level == wire.LevelNamespaces); err != nil {
 		return err
 	}
 	for _, t := range trees {
@@ -66,7 +70,29 @@ func buildRoot(spec wire.RootSpec) error {
 			return err
 		}
 	}
+	if err := mask(); err != nil {
+		return err
+	}
 	return dropOldRoot(old)
+}
+
+// mountRoot returns where the root is mounted now.
+func mountRoot(spec wire.RootSpec) (string, error) {
+	if spec.Tree != "" {
+		if err := unix.Mount(spec.Tree, spec.Tree, "", unix.MS_BIND, ""); err != nil {
+			return "", fmt.Errorf("mount root: %w", err)
+		}
+		attr := unix.MountAttr{Attr_set: unix.MOUNT_ATTR_NOSUID | unix.MOUNT_ATTR_NODEV}
+		if err := unix.MountSetattr(unix.AT_FDCWD, spec.Tree, 0, &attr); err != nil {
+			return "", fmt.Errorf("protect root: %w", err)
+		}
+		return spec.Tree, nil
+	}
+	options := "userxattr,lowerdir=" + strings.Join(spec.Lower, ":") + ",upperdir=" + spec.Upper + ",workdir=" + spec.Work
+	if err := unix.Mount("overlay", spec.Root, "overlay", unix.MS_NOSUID|unix.MS_NODEV, options); err != nil {
+		return "", fmt.Errorf("mount overlay of %d layers: %w", len(spec.Lower), err)
+	}
+	return spec.Root, nil
 }
 
 func dropOldRoot(old int) error {
@@ -137,17 +163,18 @@ func mountPoint(path string, isDir bool) error {
 	return f.Close()
 }
 
-func mountSystem() error {
+// mountSystem mounts what every root has. Without processes of our own, /proc is
+// picked up from the machine later.
+func mountSystem(ownProcesses bool) error {
 	for _, d := range []string{"/proc", "/dev"} {
 		if err := os.MkdirAll(d, 0o755); err != nil {
 			return fmt.Errorf("make %s: %w", d, err)
 		}
 	}
-	if err := unix.Mount("proc", "/proc", "proc", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, ""); err != nil {
-		return fmt.Errorf("mount /proc: %w", err)
-	}
-	if err := mask(); err != nil {
-		return err
+	if ownProcesses {
+		if err := unix.Mount("proc", "/proc", "proc", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, ""); err != nil {
+			return fmt.Errorf("mount /proc: %w", err)
+		}
 	}
 	if err := unix.Mount("tmpfs", "/dev", "tmpfs", unix.MS_NOSUID|unix.MS_NOEXEC, "mode=755,size=1m"); err != nil {
 		return fmt.Errorf("mount /dev: %w", err)

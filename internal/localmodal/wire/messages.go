@@ -6,6 +6,13 @@ const (
 	FileToolsName = "modal-sandbox-fs-tools"
 )
 
+// The levels of isolation: what a RootSpec's Level may be.
+const (
+	LevelNamespaces = "namespaces"
+	LevelChroot     = "chroot"
+	LevelDirectory  = "directory"
+)
+
 // Descriptors that init inherits.
 const (
 	ControlFD = 3 // the control socket
@@ -24,6 +31,7 @@ const (
 	OpDial    Op = "dial"    // Address; answered by OpConn with one file
 	OpMount   Op = "mount"   // Path; file: a tar stream to fill it with, or none
 	OpUnmount Op = "unmount" // Path
+	OpEnd     Op = "end"     // kill every process and exit; never answered
 	OpArchive Op = "archive" // Path, OneFilesystem; file: where the tar stream goes
 )
 
@@ -59,6 +67,8 @@ type Response struct {
 
 // RootSpec tells init which root to build.
 type RootSpec struct {
+	Level    string   // one of those above
+	Tree     string   // the root itself; when empty, the root is an overlay of the following
 	Root     string   // an empty directory to mount the root on
 	Lower    []string // overlay layers, top first, relative to the working directory
 	Upper    string

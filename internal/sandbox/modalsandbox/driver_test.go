@@ -103,8 +103,8 @@ func TestIsolationIsWhatTheServerSays(t *testing.T) {
 	require.Equal(t, "local", drv.Describe().Isolation)
 	_, err := drv.List(t.Context(), map[string]string{"some": "tag"})
 	require.NoError(t, err)
-	require.Equal(t, server.Isolation(), drv.Describe().Isolation)
-	require.Equal(t, "namespaces", server.Isolation())
+	require.Equal(t, string(server.Isolation()), drv.Describe().Isolation)
+	require.Equal(t, "namespaces", drv.Describe().Isolation)
 }
 
 // The environment would silently win over the configuration.

@@ -1,0 +1,138 @@
+package box
+
+import (
+	"context"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"golang.org/x/sys/unix"
+)
+
+// copyChanges copies what differs in src from the record into dst, in the form of
+// an overlay's upper directory: that is what a layer is, whatever it is made from.
+func (c *copier) copyChanges(ctx context.Context, start *startRecord, src, dst string) error {
+	c.src, c.dst = src, dst
+	d := &difference{copier: c, start: start, made: map[string]bool{}}
+	var st unix.Stat_t
+	if err := unix.Lstat(src, &st); err != nil {
+		return &fs.PathError{Op: "lstat", Path: src, Err: err}
+	}
+	if err := d.make("."); err != nil { // a layer without any change is a directory all the same
+		return err
+	}
+	return d.dir(ctx, ".", &st)
+}
+
+// difference finds out what has changed.
+type difference struct {
+	copier *copier
+	start  *startRecord
+	made   map[string]bool // directories of the layer
+}
+
+// make makes a directory of the layer with those above it.
+func (d *difference) make(rel string) error {
+	if d.made[rel] {
+		return nil
+	}
+	if rel != "." {
+		if err := d.make(filepath.Dir(rel)); err != nil {
+			return err
+		}
+	}
+	_, dst := d.copier.paths(rel)
+	d.made[rel] = true
+	return os.Mkdir(dst, 0o700)
+}
+
+func (d *difference) unchanged(rel string, st *unix.Stat_t) bool {
+	print, known := d.start.files[rel]
+	return known && print == fingerprintOf(st)
+}
+
+func (d *difference) dir(ctx context.Context, rel string, st *unix.Stat_t) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	src, dst := d.copier.paths(rel)
+	if !d.unchanged(rel, st) {
+		if err := d.make(rel); err != nil {
+			return err
+		}
+	}
+	if err := whileOpen(src, st, func() error { return d.entries(ctx, rel, src) }); err != nil {
+		return err
+	}
+	if !d.made[rel] {
+		return nil
+	}
+	return d.copier.attributes(src, dst, st)
+}
+
+func (d *difference) entries(ctx context.Context, rel, src string) error {
+	entries, err := os.ReadDir(src)
+	if err != nil {
+		return err
+	}
+	present := make(map[string]bool, len(entries))
+	for _, e := range entries {
+		present[e.Name()] = true
+		if err := d.entry(ctx, rel, e.Name()); err != nil {
+			return err
+		}
+	}
+	for _, name := range d.start.names[rel] {
+		if present[name] {
+			continue
+		}
+		if err := d.make(rel); err != nil {
+			return err
+		}
+		if err := makeWhiteout(filepath.Join(d.copier.dst, rel, name)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (d *difference) entry(ctx context.Context, rel, name string) error {
+	path := filepath.Join(rel, name)
+	src, _ := d.copier.paths(path)
+	var st unix.Stat_t
+	if err := unix.Lstat(src, &st); err != nil {
+		return &fs.PathError{Op: "lstat", Path: src, Err: err}
+	}
+	if st.Mode&unix.S_IFMT == unix.S_IFDIR {
+		return d.dir(ctx, path, &st)
+	}
+	if d.unchanged(path, &st) {
+		return nil
+	}
+	if err := d.make(rel); err != nil {
+		return err
+	}
+	return d.copier.entry(ctx, path)
+}
+
+// makeWhiteout hides what lower layers have under that name.
+func makeWhiteout(path string) error {
+	if err := unix.Mknod(path, unix.S_IFCHR, 0); err != nil {
+		return &fs.PathError{Op: "mknod", Path: path, Err: err}
+	}
+	return nil
+}
+
+func isWhiteout(st *unix.Stat_t) bool {
+	return st.Mode&unix.S_IFMT == unix.S_IFCHR && st.Rdev == 0
+}
+
+// probeWhiteouts finds out whether the file system of path, where nothing is yet,
+// can hold layers.
+func probeWhiteouts(path string) error {
+	if err := makeWhiteout(path); err != nil {
+		return fmt.Errorf("the file system of the data directory cannot mark deleted files: %w", err)
+	}
+	return os.Remove(path)
+}

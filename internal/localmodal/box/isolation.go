@@ -1,0 +1,125 @@
+package box
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/overwinter-dev/overwinter/internal/localmodal/wire"
+)
+
+// Isolation is how sandboxes are kept apart from the host and each other.
+type Isolation string
+
+// The levels, best first.
+const (
+	// Namespaces are user, mount, PID, IPC and UTS namespaces of a sandbox's own.
+	Namespaces Isolation = wire.LevelNamespaces
+	// Chroot is a root directory of a sandbox's own, in a mount namespace;
+	// processes and everything else are shared with the machine.
+	Chroot Isolation = wire.LevelChroot
+	// Directory is a plain directory. A tracer shows it to the sandbox's processes
+	// as their root, by translating the paths in their system calls.
+	Directory Isolation = wire.LevelDirectory
+)
+
+// Auto stands for the best level that works.
+const Auto Isolation = "auto"
+
+// Levels are all of them, best first.
+func Levels() []Isolation { return []Isolation{Namespaces, Chroot} }
+
+// ParseIsolation reads a level, or Auto, which is also what the empty string means.
+func ParseIsolation(text string) (Isolation, error) {
+	if text == "" || text == string(Auto) {
+		return Auto, nil
+	}
+	names := []string{string(Auto)}
+	for _, l := range Levels() {
+		if text == string(l) {
+			return l, nil
+		}
+		names = append(names, string(l))
+	}
+	return "", fmt.Errorf("isolation %q is unknown: it is one of %s", text, strings.Join(names, ", "))
+}
+
+// Ability is something that not every level can do.
+type Ability string
+
+// The abilities that a level may lack.
+const (
+	// HiddenProcesses: a sandbox sees its own processes alone.
+	HiddenProcesses Ability = "hidden processes"
+	// BlockedNetwork: a sandbox can be started without a network.
+	BlockedNetwork Ability = "blocked network"
+	// OwnHostname: a sandbox has a host name of its own.
+	OwnHostname Ability = "own host name"
+	// OwnRoot: a sandbox's user is root, with a root's power over its files.
+	OwnRoot Ability = "own root user"
+	// Mounts: volumes and images can be mounted into a sandbox.
+	Mounts Ability = "mounts"
+	// HiddenFiles: nothing that a process does shows it the machine's other files.
+	HiddenFiles Ability = "hidden files"
+	// Debuggers: ptrace works in a sandbox.
+	Debuggers Ability = "debuggers"
+)
+
+// Lack is an ability that a level does not have, and why.
+type Lack struct {
+	Ability Ability
+	Reason  string
+}
+
+func (l Lack) String() string { return string(l.Ability) + ": " + l.Reason }
+
+// Lacks is what a level cannot do that the best one can.
+func (i Isolation) Lacks() []Lack {
+	switch i {
+	case Chroot:
+		return []Lack{
+			{HiddenProcesses, "without a PID namespace a sandbox sees the machine's processes, and can signal those of the same user"},
+			{BlockedNetwork, "only a full set of namespaces has a network that can be left empty"},
+			{OwnHostname, "without a UTS namespace the host name is the machine's"},
+		}
+	case Directory:
+		return []Lack{
+			{HiddenProcesses, "without a PID namespace a sandbox sees the machine's processes, and can signal those of the same user"},
+			{BlockedNetwork, "only a full set of namespaces has a network that can be left empty"},
+			{OwnHostname, "without a UTS namespace the host name is the machine's"},
+			{OwnRoot, "without a user namespace a sandbox's user is the user of the server"},
+			{Mounts, "without a mount namespace nothing can be mounted"},
+			{HiddenFiles, "paths are translated, not taken away: a program that means to can reach the machine's files"},
+			{Debuggers, "a process has one tracer, and that is the sandbox's"},
+		}
+	default:
+		return nil
+	}
+}
+
+// lack tells whether the level does not have the ability, and why.
+func (i Isolation) lack(a Ability) (Lack, bool) {
+	for _, l := range i.Lacks() {
+		if l.Ability == a {
+			return l, true
+		}
+	}
+	return Lack{}, false
+}
+
+// LackError is returned when something is asked for that the level cannot do.
+type LackError struct {
+	Isolation Isolation
+	Lack      Lack
+}
+
+func (e *LackError) Error() string {
+	return fmt.Sprintf("isolation %q has no %s", e.Isolation, e.Lack)
+}
+
+// require returns a *LackError if the level has no such ability.
+func (i Isolation) require(a Ability) error {
+	if l, lacking := i.lack(a); lacking {
+		return &LackError{Isolation: i, Lack: l}
+	}
+	return nil
+}

@@ -1,0 +1,125 @@
+package box
+
+import (
+	"encoding/gob"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// startRecord remembers what a copied root was when its sandbox started, so that
+// what has changed since can be told. It lies beside the root, for a server that
+// comes after this one.
+type startRecord struct {
+	files map[string]fingerprint // by path relative to the root
+	names map[string][]string    // of a directory's entries
+}
+
+// startEntry is how it is written.
+type startEntry struct {
+	Path                   string
+	Dev, Ino               uint64
+	Size                   int64
+	Modified, ModifiedNano int64
+	Changed, ChangedNano   int64
+}
+
+// recordStart describes root in a file, and returns when any change to come is
+// sure to show: the clock that stamps files must have left the last stamp behind.
+func recordStart(root, file string) error {
+	f, err := os.OpenFile(file, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	entries, newest, err := describeTree(root)
+	if err == nil {
+		err = gob.NewEncoder(f).Encode(entries)
+	}
+	if err := errors.Join(err, f.Close()); err != nil {
+		return fmt.Errorf("record files: %w", err)
+	}
+	return awaitTick(newest)
+}
+
+func describeTree(root string) (entries []startEntry, newest unix.Timespec, err error) {
+	var visit func(rel string) error
+	visit = func(rel string) error {
+		path := filepath.Join(root, rel)
+		var st unix.Stat_t
+		if err := unix.Lstat(path, &st); err != nil {
+			return &fs.PathError{Op: "lstat", Path: path, Err: err}
+		}
+		if st.Mode&unix.S_IFMT == unix.S_IFDIR {
+			err := whileOpen(path, &st, func() error {
+				names, err := os.ReadDir(path)
+				if err != nil {
+					return err
+				}
+				for _, n := range names {
+					if err := visit(filepath.Join(rel, n.Name())); err != nil {
+						return err
+					}
+				}
+				return nil
+			})
+			if err != nil {
+				return err
+			}
+			if err := unix.Lstat(path, &st); err != nil { // it may have been unlocked and locked
+				return &fs.PathError{Op: "lstat", Path: path, Err: err}
+			}
+		}
+		entries = append(entries, startEntry{
+			Path: rel, Dev: st.Dev, Ino: st.Ino, Size: st.Size, Modified: st.Mtim.Sec, ModifiedNano: st.Mtim.Nsec,
+			Changed: st.Ctim.Sec, ChangedNano: st.Ctim.Nsec,
+		})
+		if st.Ctim.Nano() > newest.Nano() {
+			newest = st.Ctim
+		}
+		return nil
+	}
+	return entries, newest, visit(".")
+}
+
+// awaitTick returns when the file systems' clock shows a later time.
+func awaitTick(t unix.Timespec) error {
+	for {
+		var now unix.Timespec
+		if err := unix.ClockGettime(unix.CLOCK_REALTIME_COARSE, &now); err != nil {
+			return fmt.Errorf("read clock: %w", err)
+		}
+		if now.Nano() > t.Nano() {
+			return nil
+		}
+		time.Sleep(time.Millisecond) //nolint:forbidigo // nothing tells when the clock has ticked
+	}
+}
+
+func readStart(file string) (*startRecord, error) {
+	f, err := os.Open(file)
+	if err != nil {
+		return nil, err
+	}
+	var entries []startEntry
+	err = gob.NewDecoder(f).Decode(&entries)
+	if err := errors.Join(err, f.Close()); err != nil {
+		return nil, fmt.Errorf("read record of files: %w", err)
+	}
+	s := &startRecord{files: make(map[string]fingerprint, len(entries)), names: map[string][]string{}}
+	for _, e := range entries {
+		s.files[e.Path] = fingerprint{
+			inode: inode{e.Dev, e.Ino}, size: e.Size,
+			modified: unix.Timespec{Sec: e.Modified, Nsec: e.ModifiedNano}, tick: unix.Timespec{Sec: e.Changed, Nsec: e.ChangedNano},
+		}
+		if e.Path != "." {
+			dir := filepath.Dir(e.Path)
+			s.names[dir] = append(s.names[dir], filepath.Base(e.Path))
+		}
+	}
+	return s, nil
+}

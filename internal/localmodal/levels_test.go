@@ -1,0 +1,47 @@
+package localmodal_test
+
+import (
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/overwinter-dev/overwinter/internal/localmodal/box"
+)
+
+// leveled are the tests that depend on how sandboxes are kept.
+const leveled = "^Test(Exec|OutputArrives|Process|Background|Orphans|Filesystem|Snapshot|ExitSnapshot|DirectorySnapshot|DeletedImage|" +
+	"SandboxSees|HostEnvironment|HostNetwork|SystemFiles|KilledServer|StoppedServer|Ports|Secrets|ImageIs|Terminate|SandboxEnds|RootStays)"
+
+// The fall-backs are held to the same tests as the best level.
+func TestOnEachFallBack(t *testing.T) {
+	t.Parallel()
+	if os.Getenv(testLevel) != "" {
+		return // this is one
+	}
+	for _, level := range box.Levels()[1:] {
+		t.Run(string(level), func(t *testing.T) {
+			t.Parallel()
+			cmd := exec.Command(os.Args[0], "-test.v", "-test.run="+leveled)
+			cmd.Env = append(os.Environ(), testLevel+"="+string(level))
+			requirePass(t, cmd)
+		})
+	}
+}
+
+// requirePass runs a test binary, and prints what its level declares.
+func requirePass(t *testing.T, cmd *exec.Cmd) {
+	t.Helper()
+	out, err := cmd.CombinedOutput()
+	require.NoError(t, err, "%s", out)
+	require.Contains(t, string(out), "PASS")
+	said := map[string]bool{}
+	for line := range strings.Lines(string(out)) {
+		if _, declared, ok := strings.Cut(line, "declares: "); ok && !said[declared] {
+			said[declared] = true
+			t.Logf("cannot, as declared: %s", strings.TrimSpace(declared))
+		}
+	}
+}
