@@ -22,6 +22,8 @@ type Config struct {
 	Sandbox *sandbox.Provider
 	Image   Image
 	Tell    Tell
+	// Changes wakes turns whose agent waits for an answer. Default: they look every few seconds.
+	Changes Changes
 	// Secrets opens the installation's secrets. Default: there are none.
 	Secrets Secrets
 	// RunnerSecret is the key that the tokens of runner links are derived from,

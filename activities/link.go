@@ -85,33 +85,34 @@ func (l *turnLink) read(ctx context.Context) {
 
 var errSilent = fmt.Errorf("the runner has said nothing for %s", linkSilence)
 
-// take waits for a message, the tick or the end of ctx, and returns all messages
+// take waits for a message, the tick, a change or the end of ctx, and returns all messages
 // that are there. What came before the link broke is returned before the error is.
-func (l *turnLink) take(ctx context.Context, tick <-chan time.Time) ([]runner.Message, error) {
-	var out []runner.Message
+func (l *turnLink) take(ctx context.Context, tick <-chan time.Time, change <-chan struct{}) (out []runner.Message, changed bool, err error) {
 	select {
 	case m, ok := <-l.messages:
 		if !ok {
-			return nil, l.err()
+			return nil, false, l.err()
 		}
 		out = append(out, m)
 	case <-tick:
-		return nil, nil
+		return nil, false, nil
+	case <-change:
+		return nil, true, nil
 	case <-ctx.Done():
-		return nil, context.Cause(ctx)
+		return nil, false, context.Cause(ctx)
 	}
 	for len(out) < linkBacklog {
 		select {
 		case m, ok := <-l.messages:
 			if !ok {
-				return out, nil
+				return out, false, nil
 			}
 			out = append(out, m)
 		default:
-			return out, nil
+			return out, false, nil
 		}
 	}
-	return out, nil
+	return out, false, nil
 }
 
 func (l *turnLink) err() error {

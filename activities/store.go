@@ -61,6 +61,14 @@ type Store interface {
 	// PromptRequeue puts a prompt whose outcome is unknown back in the queue, as its policy asks.
 	PromptRequeue(ctx context.Context, sessionID, promptID string) error
 
+	// QuestionsPending are the questions of a run that its agent has not been told the end of,
+	// open ones included.
+	QuestionsPending(ctx context.Context, runID string) ([]session.Question, error)
+	// QuestionExpire ends an open question whose time is over and returns it as it is then.
+	QuestionExpire(ctx context.Context, sessionID, questionID string) (session.Question, error)
+	// QuestionsDelivered notes that the agent has been told how questions ended.
+	QuestionsDelivered(ctx context.Context, questionIDs []string) error
+
 	// TranscriptAppend stores segments; what is stored already is skipped, a gap is illegal_state.
 	TranscriptAppend(ctx context.Context, segments []session.TranscriptSegment) error
 	TranscriptPositions(ctx context.Context, sessionID string) ([]session.TranscriptPosition, error)
@@ -86,6 +94,12 @@ type Store interface {
 	Unclaimed(ctx context.Context, age time.Duration, limit int) ([]session.Ring, error)
 	// Installation is the id of this database's installation, for tags at the provider.
 	Installation(ctx context.Context) (string, error)
+}
+
+// Changes tells when something has been written about a session, such as an answer.
+type Changes interface {
+	// Watch returns a channel that is sent to when the session's log has grown. It may miss one.
+	Watch(sessionID string) (changed <-chan struct{}, stop func())
 }
 
 // Log is where the events of runs go.

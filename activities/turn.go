@@ -125,6 +125,9 @@ type turn struct {
 	// mayHaveDelivered is false only while it is certain that no attempt at this
 	// run has handed the prompt to a runner.
 	mayHaveDelivered bool
+
+	permissions session.Permissions
+	waiting     waiting
 }
 
 func (t *Turns) newTurn(in TurnRequest, start session.RunStart, token string) (*turn, error) {
@@ -140,6 +143,7 @@ func (t *Turns) newTurn(in TurnRequest, start session.RunStart, token string) (*
 		work: t.work, in: in, start: start, token: token, adapter: adapter, translator: translator, end: end,
 		sandbox: t.Sandbox.Open(in.SandboxID), frame: start.Run.LastFrame,
 		mayHaveDelivered: start.Run.Attempt > 1,
+		permissions:      session.Permissions{Default: start.Options.Permissions},
 	}, nil
 }
 
@@ -154,6 +158,10 @@ func (t *turn) run(ctx context.Context) error {
 		return fmt.Errorf("attach to the runner: %w", err)
 	}
 	defer link.close()
+	if t.start.Run.Attempt > 1 {
+		t.watchAnswers() // what was asked before this attempt may have been answered since
+	}
+	defer t.stopWatching()
 	if t.end == nil {
 		if err := t.deliver(ctx, link); err != nil {
 			return err
@@ -191,6 +199,7 @@ func (t *turn) deliver(ctx context.Context, link *turnLink) error {
 	launch, err := t.adapter.Launch(agent.LaunchInput{
 		SessionID: t.in.SessionID, Model: t.start.Options.Model,
 		Home: paths.Home, Workspace: paths.Workspace, Resume: t.start.Resume,
+		Permissions: t.permissions,
 	})
 	if err != nil {
 		return final(Refused, fmt.Errorf("launch %s: %w", t.start.Agent, err))
@@ -230,10 +239,15 @@ func (t *turn) follow(ctx context.Context, link *turnLink, done func([]runner.Me
 	for !done(messages) {
 		activity.RecordHeartbeat(ctx, t.frame)
 		var err error
-		if messages, err = link.take(ctx, ticker.C); err != nil {
+		var changed bool
+		if messages, changed, err = link.take(ctx, ticker.C, t.waiting.changed); err != nil {
 			return err
 		}
+		t.waiting.due = t.waiting.due || changed
 		if err := t.commit(ctx, link, messages); err != nil {
+			return err
+		}
+		if err := t.tellAnswers(ctx, link); err != nil {
 			return err
 		}
 	}
@@ -274,7 +288,15 @@ func (t *turn) commit(ctx context.Context, link *turnLink, messages []runner.Mes
 				return fmt.Errorf("tell the agent to go on: %w", err)
 			}
 		}
+		questions, err := t.ask(link, translated.Questions, f.No)
+		if err != nil {
+			return err
+		}
 		add.Events = append(add.Events, events...)
+		add.Questions = append(add.Questions, questions...)
+		for _, id := range translated.Resolved {
+			add.Resolved = append(add.Resolved, eventlog.Resolution{Frame: f.No, AgentID: id})
+		}
 		frame, end = f.No, translated.End
 	}
 	if frame == t.frame {
@@ -287,6 +309,9 @@ func (t *turn) commit(ctx context.Context, link *turnLink, messages []runner.Mes
 	add.LastFrame, add.State = frame, state
 	if err := t.Log.Append(ctx, add); err != nil {
 		return err
+	}
+	if len(add.Questions) > 0 {
+		t.watchAnswers()
 	}
 	// Only now: an end that is not in the log must not end the run.
 	t.frame, t.end = frame, end

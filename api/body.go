@@ -216,6 +216,11 @@ func (o *object) boolean(name string) bool {
 
 // idleTimeout takes a duration within the bounds of an idle timeout.
 func (o *object) idleTimeout(name string) (time.Duration, bool) {
+	return o.duration(name, session.MinIdleTimeout, session.MaxIdleTimeout)
+}
+
+// duration takes a duration within bounds.
+func (o *object) duration(name string, least, most time.Duration) (time.Duration, bool) {
 	text, ok := o.text(name)
 	if !ok {
 		return 0, false
@@ -225,8 +230,8 @@ func (o *object) idleTimeout(name string) (time.Duration, bool) {
 		o.fault(name, `must be a duration such as "90s" or "15m"`)
 		return 0, false
 	}
-	if d < session.MinIdleTimeout || d > session.MaxIdleTimeout {
-		o.fault(name, "must be from %s to %s", session.MinIdleTimeout, session.MaxIdleTimeout)
+	if d < least || d > most {
+		o.fault(name, "must be from %s to %s", least, most)
 		return 0, false
 	}
 	return d, true
@@ -323,8 +328,12 @@ func (o *object) options(name string) (session.Options, bool) {
 		return session.Options{}, false
 	}
 	model, _ := inner.short("model", session.MaxModelRunes)
+	policy := inner.oneOf("permissions", "", string(session.PolicyAllow), string(session.PolicyAsk), string(session.PolicyDeny))
+	timeout, _ := inner.duration("questionTimeout", session.MinQuestionTimeout, session.MaxQuestionTimeout)
 	inner.unknown()
-	return session.Options{Model: model}, true
+	return session.Options{
+		Model: model, Permissions: session.Policy(policy), QuestionTimeout: session.Duration(timeout),
+	}, true
 }
 
 // unknown faults every field that was not taken.

@@ -37,6 +37,9 @@ func (s *Server) routes() {
 		e.GET(prompts+"/:promptId", s.promptGet)
 		e.DELETE(prompts+"/:promptId", s.promptWithdraw)
 	}
+	e.GET("/api/sessions/:id/questions", s.questionList)
+	e.GET("/api/sessions/:id/questions/:questionId", s.questionGet)
+	e.POST("/api/sessions/:id/questions/:questionId/answer", s.questionAnswer)
 	e.GET("/api/sessions/:id/blocks", s.blocks)
 	e.GET("/api/sessions/:id/transcript", s.transcript)
 	e.GET(eventsRoute, s.events)

@@ -32,6 +32,14 @@ type Store interface {
 	// PromptWithdraw cancels a queued prompt; illegal_state when it is not queued any more.
 	PromptWithdraw(ctx context.Context, sessionID, promptID string) (session.Prompt, error)
 
+	// QuestionList is newest first, of one status or with none of all.
+	QuestionList(ctx context.Context, sessionID string, status session.QuestionStatus, limit int, cursor string) (items []session.Question, nextCursor string, err error)
+	QuestionGet(ctx context.Context, sessionID, questionID string) (session.Question, error)
+	// QuestionAnswer answers an open question with the event question_resolved. illegal_state when
+	// it is not open any more or its time is over, invalid_request when the answer does not fit.
+	// The answer is as durable then as the row: whichever worker has the turn hands it over.
+	QuestionAnswer(ctx context.Context, sessionID, questionID string, answer session.Answer) (session.Question, error)
+
 	// SecretPut stores the sealed value of a secret in place of an older one.
 	SecretPut(ctx context.Context, name string, sealed []byte) (info session.SecretInfo, created bool, err error)
 	// SecretsList is by name.

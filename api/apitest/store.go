@@ -33,6 +33,7 @@ type Store struct {
 type Row struct {
 	Session      session.Session
 	Prompts      []session.Prompt
+	Questions    []session.Question // oldest first
 	Events       []eventlog.Event
 	First        int64 // oldest seq that is still there
 	Conversation conversation.Conversation

@@ -29,6 +29,8 @@ type SessionCmd struct {
 	Stop      SessionStopCmd      `cmd:"" help:"End a session for good."`
 	Abort     SessionAbortCmd     `cmd:"" help:"Interrupt the running turn."`
 	Recover   SessionRecoverCmd   `cmd:"" help:"Try again with a session in error."`
+	Questions SessionQuestionsCmd `cmd:"" help:"List what the agent asks."`
+	Answer    SessionAnswerCmd    `cmd:"" help:"Answer a question of the agent."`
 }
 
 // Validate checks the address before anything is asked of it.
@@ -68,6 +70,7 @@ type SessionCreateCmd struct {
 	Eager       bool              `help:"Make the sandbox at once, not with the first prompt."`
 	IdleTimeout string            `placeholder:"DURATION" help:"How long the session is idle before it hibernates, such as 30s. Default: the server's."`
 	Model       string            `placeholder:"NAME" help:"The model that the agent uses. Default: the agent's choice."`
+	Permissions string            `enum:"allow,ask,deny," default:"" placeholder:"POLICY" help:"What becomes of the agent's tools: allow, ask or deny. Default: allow."`
 	Metadata    map[string]string `mapsep:"none" placeholder:"KEY=VALUE" help:"Kept with the session; may be given many times."`
 }
 
@@ -77,8 +80,8 @@ func (c *SessionCreateCmd) Run(ctx context.Context, s streams, parent *SessionCm
 	if c.Eager {
 		create.Sandbox = "eager"
 	}
-	if c.Model != "" {
-		create.Options = &session.Options{Model: c.Model}
+	if options := (session.Options{Model: c.Model, Permissions: session.Policy(c.Permissions)}); options != (session.Options{}) {
+		create.Options = &options
 	}
 	if len(c.Metadata) > 0 {
 		create.Metadata = map[string]any{}

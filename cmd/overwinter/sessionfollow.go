@@ -114,6 +114,10 @@ func describe(e apiclient.Event) (string, error) {
 		Message string             `json:"message"`
 		From    int64              `json:"from"`
 		To      int64              `json:"to"`
+
+		Question   wire.QuestionJSON `json:"question"`
+		QuestionID string            `json:"questionId"`
+		Answer     string            `json:"answer"`
 	}
 	switch e.Type {
 	case wire.EventQueue, string(conversation.EventBlockStart), string(conversation.EventTextDelta),
@@ -145,6 +149,10 @@ func describe(e apiclient.Event) (string, error) {
 		return "title: " + oneLine(d.Title, lineRunes), nil
 	case string(conversation.EventError):
 		return fmt.Sprintf("error %s: %s", d.Code, oneLine(d.Message, lineRunes)), nil
+	case wire.EventQuestion:
+		return fmt.Sprintf("asks %s: %s", d.Question.ID, describeQuestion(d.Question)), nil
+	case wire.EventQuestionResolved:
+		return fmt.Sprintf("question %s: %s", d.QuestionID, oneLine(d.Answer+d.Reason, lineRunes)), nil
 	case apiclient.MarkerGap:
 		return fmt.Sprintf("events %d to %d have been deleted", d.From, d.To), nil
 	case apiclient.MarkerEnd:

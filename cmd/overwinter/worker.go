@@ -97,13 +97,17 @@ func (c *WorkerCmd) Run(ctx context.Context, logger *slog.Logger) error {
 	appender.Start()
 	defer appender.Stop(context.WithoutCancel(ctx))
 
+	changes := eventlog.NewFollower(db, eventlog.FollowerOptions{Logger: logger})
+	changes.Start()
+	defer changes.Stop()
+
 	box, err := secret.NewBox(key)
 	if err != nil {
 		return err
 	}
 	control, turns := activities.New(activities.Config{
 		Store: db, Log: appender, Agents: catalog.Agents(), Sandbox: provider,
-		Image: newImages(provider, binary, logger), Tell: bell, Secrets: storedSecrets{db, box},
+		Image: newImages(provider, binary, logger), Tell: bell, Changes: changes, Secrets: storedSecrets{db, box},
 		RunnerSecret: key, SandboxTimeout: c.SandboxTimeout, Logger: logger,
 	})
 	w := worker.New(worker.Config{

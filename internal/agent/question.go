@@ -1,68 +1,33 @@
 package agent
 
-import "encoding/json"
+import "github.com/overwinter-dev/overwinter/internal/session"
 
-// QuestionKind says what an agent waits for.
-type QuestionKind string
-
-// The kinds of question.
-const (
-	// Permission: may the agent call this tool with this input?
-	Permission QuestionKind = "permission"
-	// Inquiry: the agent asks the user something in words.
-	Inquiry QuestionKind = "question"
+// What agents ask and what they are answered is told to people, so its types stand with those of
+// sessions; here they have the names that adapters use.
+type (
+	Question      = session.Asked
+	QuestionKind  = session.QuestionKind
+	InquiryItem   = session.InquiryItem
+	InquiryOption = session.InquiryOption
+	Decision      = session.Decision
+	Answer        = session.Answer
 )
 
-// Question is what an agent waits for an answer to. The turn stands still until it has one.
-type Question struct {
-	ID        string          `json:"id"` // the agent's own, unique in its session
-	Kind      QuestionKind    `json:"kind"`
-	ToolName  string          `json:"toolName"`
-	ToolUseID string          `json:"toolUseId"` // block id of the call it is about
-	Input     json.RawMessage `json:"input"`     // of the tool, as the agent would call it
-	Title     string          `json:"title"`     // what is asked, for people
-	Inquiries []InquiryItem   `json:"inquiries,omitempty"`
-	// Suggestions are the agent's own words for "always", handed back by Answer.
-	Suggestions json.RawMessage `json:"suggestions,omitempty"`
-}
-
-// InquiryItem is one thing that an Inquiry asks.
-type InquiryItem struct {
-	Question string          `json:"question"` // the key of its answer
-	Header   string          `json:"header,omitempty"`
-	Multiple bool            `json:"multiple,omitempty"` // more than one option may be chosen
-	Options  []InquiryOption `json:"options,omitempty"`
-}
-
-// InquiryOption is an answer that the agent offers. Others may be given.
-type InquiryOption struct {
-	Label       string `json:"label"`
-	Description string `json:"description,omitempty"`
-}
-
-// Decision is the answer to a question in one word.
-type Decision string
-
-// The decisions. An Inquiry is answered with once.
+// The kinds of question and the decisions.
 const (
-	DecisionOnce    Decision = "once"    // allowed this time
-	DecisionSession Decision = "session" // and whatever is like it until the session's agent ends
-	DecisionAlways  Decision = "always"  // and whatever is like it from now on
-	DecisionReject  Decision = "reject"  // not allowed; the agent goes on without it
+	Permission      = session.Permission
+	Inquiry         = session.Inquiry
+	DecisionOnce    = session.DecisionOnce
+	DecisionSession = session.DecisionSession
+	DecisionAlways  = session.DecisionAlways
+	DecisionReject  = session.DecisionReject
 )
 
-// Answer is what somebody said to a question.
-type Answer struct {
-	Decision Decision `json:"decision"`
-	// Answers has the answer to each InquiryItem by its Question.
-	Answers map[string]string `json:"answers,omitempty"`
-	// Message is told to the agent with a rejection.
-	Message string `json:"message,omitempty"`
-}
-
-// Answerer is an adapter whose agent asks questions. Answer is pure, like the rest of an adapter.
+// Answerer is an adapter whose agent asks questions; the turn stands still until it has an answer.
+// Answer is pure, like the rest of an adapter.
 type Answerer interface {
 	// Answer is what is written to the agent's stdin to answer q. It fails for an answer that does
-	// not fit the question.
+	// not fit the question. It may be written twice, as by two workers of which one was lost; the
+	// agent heeds the first.
 	Answer(q Question, a Answer) ([]byte, error)
 }

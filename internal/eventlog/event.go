@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"errors"
 	"time"
+
+	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
 // Event is one entry of a session's log. Seq is contiguous from 1 in its session
@@ -39,8 +41,26 @@ type Append struct {
 	Generation int64
 	Token      string
 	Events     []Draft
-	LastFrame  int64
-	State      []byte
+	// Questions and Resolved are what the frames say of questions to people; they are written with
+	// the events, behind those of their frame.
+	Questions []Question
+	Resolved  []Resolution
+	LastFrame int64
+	State     []byte
+}
+
+// Question is one that a frame has brought.
+type Question struct {
+	Frame     int64
+	Asked     session.Asked
+	At        time.Time
+	ExpiresAt time.Time
+}
+
+// Resolution is a frame's word that the agent does not wait for an answer any more.
+type Resolution struct {
+	Frame   int64
+	AgentID string // the question's id in the agent's words
 }
 
 // ErrFenced means that a newer generation or attempt owns the run now.

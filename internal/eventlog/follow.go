@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"math"
 	"sync"
 	"time"
 
@@ -169,6 +170,14 @@ func (f *Follower) Follow(ctx context.Context, sessionID string, after int64) (*
 	r.page, r.more = first, len(first) == f.options.Page
 	r.fetched = true
 	return r, nil
+}
+
+// Watch wakes whoever has something to look up in Postgres when a session's log has grown. Several
+// commits before the channel is read are one wake-up. It is not a net: a lost notification is not
+// made up for. stop must be called.
+func (f *Follower) Watch(sessionID string) (changed <-chan struct{}, stop func()) {
+	sub := f.hub.subscribe(sessionID, math.MaxInt64) // never behind, so that no poll wakes it
+	return sub.wake, func() { f.hub.unsubscribe(sub) }
 }
 
 // Reader follows one session's log. Next is for one goroutine; Close for any.

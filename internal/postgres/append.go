@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/json"
 	"maps"
+	"math"
 	"slices"
 	"time"
 	"unicode/utf8"
@@ -26,7 +27,7 @@ import (
 // Frames that are committed already are skipped, so that an append may be
 // repeated when its answer was lost.
 func (db *DB) EventsAppend(ctx context.Context, appends []eventlog.Append) ([]error, error) {
-	b := &appendTx{q: db.q, appends: appends, fold: newBlockFold(appends)}
+	b := &appendTx{q: db.q, appends: appends, fold: newBlockFold(appends), questions: newQuestionBatch(appends)}
 	var verdicts []error
 	err := db.inTwoTrips(ctx, "append events",
 		func(in *lookups) error { return b.read(ctx, in) },
@@ -53,6 +54,8 @@ type appendTx struct {
 	runs     map[string]*appendRun
 	log      eventRows
 	fold     *blockFold
+
+	questions *questionBatch
 }
 
 type appendSession struct {
@@ -79,7 +82,8 @@ func (b *appendTx) read(ctx context.Context, in *lookups) error {
 	sessions, lockErr := b.q.SessionsLock(ctx, in, sortedSet(sessionIDs))
 	runs, runsErr := b.q.RunsForAppend(ctx, in, sortedSet(runIDs))
 	blocksErr := b.fold.read(ctx, b.q, in)
-	if err := cmp.Or(lockErr, runsErr, blocksErr); err != nil {
+	questionsErr := b.questions.read(ctx, b.q, in)
+	if err := cmp.Or(lockErr, runsErr, blocksErr, questionsErr); err != nil {
 		return err
 	}
 	b.sessions = make(map[string]*appendSession, len(sessions))
@@ -118,9 +122,45 @@ func (b *appendTx) append(a eventlog.Append, folds []foldDraft) error {
 			return session.Faultf(session.CodeInvalid, "the data of event %d (%s) is not JSON", i, d.Type)
 		}
 	}
+	for _, q := range a.Questions {
+		if _, err := json.Marshal(q.Asked); err != nil {
+			return session.Faultf(session.CodeInvalid, "question %s is not JSON", q.Asked.ID)
+		}
+	}
+	questions, resolved := a.Questions, a.Resolved
+	// asked takes in what frames before one have said of questions.
+	asked := func(before int64) error {
+		for ; len(questions) > 0 && questions[0].Frame < before; questions = questions[1:] {
+			if questions[0].Frame > run.LastFrame {
+				if err := b.ask(s, a, questions[0]); err != nil {
+					return err
+				}
+			}
+		}
+		for ; len(resolved) > 0 && resolved[0].Frame < before; resolved = resolved[1:] {
+			if resolved[0].Frame > run.LastFrame {
+				if err := b.resolve(s, a, resolved[0].AgentID); err != nil {
+					return err
+				}
+			}
+		}
+		return nil
+	}
 	for i, d := range a.Events {
-		if run == nil || d.Frame > run.LastFrame {
+		if run == nil {
 			b.event(s, a, d, folds[i])
+			continue
+		}
+		if err := asked(d.Frame); err != nil {
+			return err
+		}
+		if d.Frame > run.LastFrame {
+			b.event(s, a, d, folds[i])
+		}
+	}
+	if run != nil {
+		if err := asked(math.MaxInt64); err != nil {
+			return err
 		}
 	}
 	if run != nil && a.LastFrame > run.LastFrame {
@@ -167,6 +207,9 @@ func storable(data json.RawMessage) json.RawMessage {
 
 func (b *appendTx) flush(ctx context.Context, out *pipeline) error {
 	if err := b.flushRuns(ctx, out); err != nil {
+		return err
+	}
+	if err := b.questions.flush(ctx, b.q, out); err != nil {
 		return err
 	}
 	if len(b.log.Seqs) == 0 {

@@ -101,6 +101,10 @@ func noPrompt(id string) *session.Fault {
 	return session.Faultf(session.CodeNoPrompt, "there is no prompt %s in this session", id)
 }
 
+func noQuestion(id string) *session.Fault {
+	return session.Faultf(session.CodeNoQuestion, "there is no question %s in this session", id)
+}
+
 func noRun(id string) *session.Fault {
 	return session.Faultf(session.CodeNoRun, "there is no run %s", id)
 }

@@ -208,6 +208,9 @@ func (s *sessionTx) runEnd(ctx context.Context, run dbsqlc.Run, ending session.R
 	if err := s.settleBlocks(ctx); err != nil {
 		return session.Run{}, err
 	}
+	if err := s.closeQuestions(ctx, run.ID); err != nil {
+		return session.Run{}, err
+	}
 	run, err := s.q.RunEnd(ctx, s, &dbsqlc.RunEndParams{
 		ID: run.ID, Outcome: string(ending.Outcome), Reason: reason, Model: text(ending.Model),
 		InputTokens: ending.Usage.InputTokens, OutputTokens: ending.Usage.OutputTokens,

@@ -14,4 +14,6 @@ var (
 	_ eventlog.Store   = (*postgres.DB)(nil)
 	_ eventlog.Source  = (*postgres.DB)(nil)
 	_ activities.Log   = (*eventlog.Appender)(nil)
+
+	_ activities.Changes = (*eventlog.Follower)(nil)
 )

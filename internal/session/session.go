@@ -42,6 +42,25 @@ type Workspace struct {
 // Options are the choices of a session that its agent reads.
 type Options struct {
 	Model string `json:"model,omitempty"`
+	// Permissions is what becomes of calls of tools: allow (the default), ask or deny. A profile's
+	// exceptions by tool stand beside it.
+	Permissions Policy `json:"permissions,omitempty"`
+	// QuestionTimeout is how long a question to people waits for its answer; zero means
+	// DefaultQuestionTimeout.
+	QuestionTimeout Duration `json:"questionTimeout,omitzero"`
+}
+
+// Duration is a time span that is a Go duration string in JSON.
+type Duration time.Duration
+
+// MarshalText writes it as time.Duration prints it.
+func (d Duration) MarshalText() ([]byte, error) { return []byte(time.Duration(d).String()), nil }
+
+// UnmarshalText reads what time.ParseDuration does.
+func (d *Duration) UnmarshalText(text []byte) error {
+	parsed, err := time.ParseDuration(string(text))
+	*d = Duration(parsed)
+	return err
 }
 
 // Metrics are counted per session and flushed on every transition out of running.

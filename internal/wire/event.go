@@ -15,6 +15,9 @@ const (
 	EventQueue     = "queue"
 	EventTurnStart = "turn_start"
 	EventTurnEnd   = "turn_end"
+
+	EventQuestion         = "question"
+	EventQuestionResolved = "question_resolved"
 )
 
 // EventJSON is an event as streams carry it.

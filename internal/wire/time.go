@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"time"
+
+	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
 // timeLayout has the three decimals spelled out, so that times sort as text.
@@ -42,21 +44,4 @@ func (t *Time) UnmarshalJSON(data []byte) error {
 }
 
 // Duration marshals as a Go duration string such as "15m0s".
-type Duration time.Duration
-
-// MarshalJSON writes d as a JSON string.
-func (d Duration) MarshalJSON() ([]byte, error) { return json.Marshal(time.Duration(d).String()) }
-
-// UnmarshalJSON reads a Go duration string.
-func (d *Duration) UnmarshalJSON(data []byte) error {
-	var text string
-	if err := json.Unmarshal(data, &text); err != nil {
-		return fmt.Errorf("duration: %w", err)
-	}
-	parsed, err := time.ParseDuration(text)
-	if err != nil {
-		return fmt.Errorf("duration: %w", err)
-	}
-	*d = Duration(parsed)
-	return nil
-}
+type Duration = session.Duration

@@ -22,7 +22,7 @@ func main() {
 				fmt.Fprintf(os.Stderr, "%s %s cannot be installed: %v\n", p.Name, p.Version, err)
 				os.Exit(1)
 			}
-			fmt.Println(a.Name(), dir)
+			fmt.Fprintln(os.Stdout, a.Name(), dir)
 		}
 	}
 }

@@ -76,6 +76,21 @@ type Prompt struct {
 	EndedAt   *time.Time
 }
 
+type Question struct {
+	ID          string
+	SessionID   string
+	RunID       string
+	AgentID     string
+	Asked       []byte
+	Status      string
+	Answer      []byte
+	Reason      string
+	CreatedAt   time.Time
+	ExpiresAt   time.Time
+	ResolvedAt  *time.Time
+	DeliveredAt *time.Time
+}
+
 type Run struct {
 	ID           string
 	SessionID    string

@@ -1,0 +1,150 @@
+package activities
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/overwinter-dev/overwinter/internal/agent"
+	"github.com/overwinter-dev/overwinter/internal/eventlog"
+	"github.com/overwinter-dev/overwinter/internal/session"
+)
+
+// lookForAnswers is how often the rows of waiting questions are read where no notification told
+// of an answer.
+const lookForAnswers = 5 * time.Second
+
+// What an agent is told where no person has spoken.
+const (
+	deniedByPolicy  = "The permissions of this session do not allow this."
+	nobodyAnswered  = "Nobody has answered in time."
+	answerDidNotFit = "The answer could not be handed over."
+)
+
+// waiting is what a turn knows of the questions that its agent waits for. The rows are the truth:
+// an answer is accepted there, by one statement, whether a worker is up or not.
+type waiting struct {
+	changed <-chan struct{} // the session's log has grown; nil while nothing is asked
+	stop    func()          // of the watch; nil likewise
+	expires time.Time       // when the first of them does
+	looked  time.Time       // when the rows were read last
+	due     bool            // they are to be read now
+}
+
+// ask sorts what a frame asks: permissions that the session's policy decides are answered at once,
+// the rest is for people. What is written here may be written again by the next worker; the agent
+// heeds the first.
+func (t *turn) ask(link *turnLink, questions []agent.Question, frame int64) ([]eventlog.Question, error) {
+	answerer, ok := t.adapter.(agent.Answerer)
+	if !ok {
+		return nil, nil
+	}
+	var out []eventlog.Question
+	for _, q := range questions {
+		answer := agent.Answer{Decision: agent.DecisionOnce}
+		policy := session.PolicyAsk
+		if q.Kind == agent.Permission {
+			policy = t.permissions.Of(q.ToolName)
+		}
+		switch policy {
+		case session.PolicyDeny:
+			answer = agent.Answer{Decision: agent.DecisionReject, Message: deniedByPolicy}
+		case session.PolicyAllow:
+		default:
+			now := time.Now()
+			timeout := time.Duration(t.start.Options.QuestionTimeout)
+			if timeout <= 0 {
+				timeout = session.DefaultQuestionTimeout
+			}
+			out = append(out, eventlog.Question{Frame: frame, Asked: q, At: now, ExpiresAt: now.Add(timeout)})
+			continue
+		}
+		if err := t.answer(link, answerer, q, answer); err != nil {
+			return nil, err
+		}
+	}
+	return out, nil
+}
+
+func (t *turn) answer(link *turnLink, answerer agent.Answerer, q agent.Question, answer agent.Answer) error {
+	data, err := answerer.Answer(q, answer)
+	if err != nil {
+		// The turn must not stand still for it.
+		t.log().Warn("an answer does not fit its question", slog.String("question", q.ID), slog.Any("error", err))
+		data, err = answerer.Answer(q, agent.Answer{Decision: agent.DecisionReject, Message: answerDidNotFit})
+	}
+	if err != nil {
+		return final(Refused, fmt.Errorf("answer question %s: %w", q.ID, err))
+	}
+	if err := link.link.Input(data); err != nil {
+		return fmt.Errorf("answer question %s: %w", q.ID, err)
+	}
+	return nil
+}
+
+// watchAnswers has the rows read, now and whenever the session's log grows.
+func (t *turn) watchAnswers() {
+	t.waiting.due = true
+	if t.waiting.stop == nil && t.Changes != nil {
+		t.waiting.changed, t.waiting.stop = t.Changes.Watch(t.in.SessionID)
+	}
+}
+
+func (t *turn) stopWatching() {
+	if t.waiting.stop != nil {
+		t.waiting.stop()
+	}
+	t.waiting = waiting{}
+}
+
+// tellAnswers tells the agent what has been answered, and what has not been in time.
+func (t *turn) tellAnswers(ctx context.Context, link *turnLink) error {
+	now := time.Now()
+	w := &t.waiting
+	expired := !w.expires.IsZero() && !now.Before(w.expires)
+	if !w.due && !expired && (w.expires.IsZero() || now.Sub(w.looked) < lookForAnswers) {
+		return nil
+	}
+	answerer, ok := t.adapter.(agent.Answerer)
+	if !ok {
+		t.stopWatching()
+		return nil
+	}
+	pending, err := t.Store.QuestionsPending(ctx, t.in.RunID)
+	if err != nil {
+		return stored(err)
+	}
+	w.due, w.looked, w.expires = false, now, time.Time{}
+	var told []string
+	for _, q := range pending {
+		if q.Status == session.QuestionOpen && !now.Before(q.ExpiresAt) {
+			if q, err = t.Store.QuestionExpire(ctx, t.in.SessionID, q.ID); err != nil {
+				return stored(err)
+			}
+		}
+		if q.Status == session.QuestionOpen {
+			if w.expires.IsZero() || q.ExpiresAt.Before(w.expires) {
+				w.expires = q.ExpiresAt
+			}
+			continue
+		}
+		answer := agent.Answer{Decision: agent.DecisionReject, Message: nobodyAnswered}
+		if q.Answer != nil {
+			answer = *q.Answer
+		}
+		if err := t.answer(link, answerer, q.Asked, answer); err != nil {
+			return err
+		}
+		told = append(told, q.ID)
+	}
+	if len(told) > 0 {
+		if err := t.Store.QuestionsDelivered(ctx, told); err != nil {
+			return stored(err)
+		}
+	}
+	if w.expires.IsZero() {
+		t.stopWatching()
+	}
+	return nil
+}

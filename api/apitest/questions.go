@@ -1,0 +1,91 @@
+package apitest
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/overwinter-dev/overwinter/internal/session"
+	"github.com/overwinter-dev/overwinter/internal/wire"
+)
+
+// Ask adds an open question to a session, with its event, and returns its id.
+func (m *Store) Ask(id string, asked session.Asked, timeout time.Duration) string {
+	q := session.Question{
+		ID: session.NewID(session.QuestionPrefix), SessionID: id, RunID: session.NewID(session.RunPrefix), Asked: asked,
+		Status: session.QuestionOpen, CreatedAt: time.Now(), ExpiresAt: time.Now().Add(timeout),
+	}
+	m.With(id, func(r *Row) {
+		r.Questions = append(r.Questions, q)
+		m.Append(r, wire.EventQuestion, wire.QuestionData{Question: wire.Question(q)})
+	})
+	return q.ID
+}
+
+// QuestionList implements api.Store; everything is on one page.
+func (m *Store) QuestionList(_ context.Context, id string, status session.QuestionStatus, _ int, _ string) ([]session.Question, string, error) {
+	leave, err := m.enter("QuestionList")
+	if err != nil {
+		return nil, "", err
+	}
+	defer leave()
+	r, err := m.get(id)
+	if err != nil {
+		return nil, "", err
+	}
+	var out []session.Question
+	for _, q := range slices.Backward(r.Questions) {
+		if status == "" || q.Status == status {
+			out = append(out, q)
+		}
+	}
+	return out, "", nil
+}
+
+// QuestionGet implements api.Store.
+func (m *Store) QuestionGet(_ context.Context, id, questionID string) (session.Question, error) {
+	leave, err := m.enter("QuestionGet")
+	if err != nil {
+		return session.Question{}, err
+	}
+	defer leave()
+	q, err := m.question(id, questionID)
+	if err != nil {
+		return session.Question{}, err
+	}
+	return *q, nil
+}
+
+// QuestionAnswer implements api.Store.
+func (m *Store) QuestionAnswer(_ context.Context, id, questionID string, answer session.Answer) (session.Question, error) {
+	leave, err := m.enter("QuestionAnswer")
+	if err != nil {
+		return session.Question{}, err
+	}
+	defer leave()
+	q, err := m.question(id, questionID)
+	if err != nil {
+		return session.Question{}, err
+	}
+	if q.Status != session.QuestionOpen || !time.Now().Before(q.ExpiresAt) {
+		return session.Question{}, session.Faultf(session.CodeIllegalState, "the question is not open any more")
+	}
+	if faults := q.Asked.Check(answer); len(faults) > 0 {
+		return session.Question{}, &session.Fault{Code: session.CodeInvalid, Message: faults[0].Message, Fields: faults}
+	}
+	q.Status, q.Answer, q.ResolvedAt = session.QuestionAnswered, &answer, time.Now()
+	m.Append(m.rows[id], wire.EventQuestionResolved, wire.QuestionResolved(*q))
+	return *q, nil
+}
+
+func (m *Store) question(id, questionID string) (*session.Question, error) {
+	r, err := m.get(id)
+	if err != nil {
+		return nil, err
+	}
+	i := slices.IndexFunc(r.Questions, func(q session.Question) bool { return q.ID == questionID })
+	if i < 0 {
+		return nil, session.Faultf(session.CodeNoQuestion, "there is no question %s", questionID)
+	}
+	return &r.Questions[i], nil
+}

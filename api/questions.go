@@ -1,0 +1,146 @@
+package api
+
+import (
+	"encoding/json"
+	"maps"
+	"net/http"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/labstack/echo/v4"
+
+	"github.com/overwinter-dev/overwinter/internal/session"
+	"github.com/overwinter-dev/overwinter/internal/wire"
+)
+
+// questionIDs are the ids in the path.
+func questionIDs(c echo.Context) (sessID, questionID string, err error) {
+	if sessID, err = sessionID(c); err != nil {
+		return "", "", err
+	}
+	questionID = c.Param("questionId")
+	if !session.ValidID(session.QuestionPrefix, questionID) {
+		return "", "", invalid("questionId", "must be %s and 32 lower-case hexadecimal digits", session.QuestionPrefix)
+	}
+	return sessID, questionID, nil
+}
+
+func (s *Server) questionList(c echo.Context) error {
+	id, err := sessionID(c)
+	if err != nil {
+		return err
+	}
+	limit, cursor, err := listQuery(c)
+	if err != nil {
+		return err
+	}
+	statuses := []session.QuestionStatus{"", session.QuestionOpen, session.QuestionAnswered, session.QuestionExpired, session.QuestionCancelled}
+	status := session.QuestionStatus(c.QueryParam("status"))
+	if !slices.Contains(statuses, status) {
+		return invalid("status", "must be one of: open, answered, expired, cancelled")
+	}
+	items, next, err := s.cfg.Store.QuestionList(c.Request().Context(), id, status, limit, cursor)
+	if err != nil {
+		return err
+	}
+	return c.JSON(http.StatusOK, newPage(wire.Questions(items), next))
+}
+
+func (s *Server) questionGet(c echo.Context) error {
+	id, questionID, err := questionIDs(c)
+	if err != nil {
+		return err
+	}
+	question, err := s.cfg.Store.QuestionGet(c.Request().Context(), id, questionID)
+	if err != nil {
+		return err
+	}
+	return c.JSON(http.StatusOK, wire.Question(question))
+}
+
+// questionAnswer writes the answer down, which is also its verdict: of two answers the second finds
+// the question closed. The commit wakes the worker that has the turn, and a worker that takes the
+// turn up later finds the row.
+func (s *Server) questionAnswer(c echo.Context) error {
+	id, questionID, err := questionIDs(c)
+	if err != nil {
+		return err
+	}
+	body, _, err := readBody(c, false)
+	if err != nil {
+		return err
+	}
+	answer := body.answer()
+	if err := body.done(); err != nil {
+		return err
+	}
+	question, err := s.cfg.Store.QuestionAnswer(c.Request().Context(), id, questionID, answer)
+	if err != nil {
+		return err
+	}
+	return c.JSON(http.StatusOK, wire.Question(question))
+}
+
+// answer takes an answer. One in words needs no decision of its own.
+func (o *object) answer() session.Answer {
+	var a session.Answer
+	if raw, ok := o.take("answers"); ok {
+		a.Answers = o.answers("answers", raw)
+	}
+	fallback := ""
+	if len(a.Answers) > 0 {
+		fallback = string(session.DecisionOnce)
+	} else {
+		o.required("answer")
+	}
+	var decisions []string
+	for _, d := range session.Decisions() {
+		decisions = append(decisions, string(d))
+	}
+	a.Decision = session.Decision(o.oneOf("answer", fallback, decisions...))
+	a.Message, _ = o.short("message", session.MaxAnswerRunes)
+	return a
+}
+
+// answers takes the answers by question: a text each, or a list where several options are chosen.
+func (o *object) answers(name string, raw []byte) map[string]string {
+	fields, err := readFields(raw)
+	if len(raw) == 0 || raw[0] != '{' || err != nil {
+		o.fault(name, "must be an object with the answer to each question")
+		return nil
+	}
+	if len(fields) > session.MaxAnswersItems {
+		o.fault(name, "has %d answers; at most %d are allowed", len(fields), session.MaxAnswersItems)
+		return nil
+	}
+	inner := &object{path: o.path + name + ".", fields: fields, taken: map[string]bool{}, faults: o.faults, large: o.large}
+	out := map[string]string{}
+	for _, question := range slices.Sorted(maps.Keys(fields)) {
+		var text string
+		if many, ok := inner.texts(question); ok {
+			text = strings.Join(many, ", ")
+		} else {
+			text, _ = inner.text(question)
+		}
+		if n := utf8.RuneCountInString(text); n > session.MaxAnswerRunes {
+			inner.fault(question, "is %d characters long; at most %d are allowed", n, session.MaxAnswerRunes)
+		}
+		out[question] = text
+	}
+	return out
+}
+
+// texts takes a list of texts; false where there is no list.
+func (o *object) texts(name string) ([]string, bool) {
+	raw := o.fields[name]
+	if len(raw) == 0 || raw[0] != '[' {
+		return nil, false
+	}
+	o.taken[name] = true
+	var items []string
+	if err := json.Unmarshal(raw, &items); err != nil || strings.ContainsRune(strings.Join(items, ""), 0) {
+		o.fault(name, "must be a string or a list of strings without the character U+0000")
+	}
+	return items, true
+}

@@ -1,0 +1,115 @@
+package api_test
+
+import (
+	"net/http"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/overwinter-dev/overwinter/internal/session"
+	"github.com/overwinter-dev/overwinter/internal/wire"
+)
+
+var (
+	mayI = session.Asked{
+		ID: "q1", Kind: session.Permission, ToolName: "Bash", ToolUseID: "u", Title: "May I?", Input: []byte(`{"command":"ls"}`),
+	}
+	which = session.Asked{ID: "q2", Kind: session.Inquiry, ToolName: "Ask", Title: "Which?", Inquiries: []session.InquiryItem{
+		{Question: "Which?", Options: []session.InquiryOption{{Label: "This"}, {Label: "That", Description: "of them"}}},
+		{Question: "How many?", Multiple: true},
+	}}
+)
+
+func TestQuestionsAreListedAndAnswered(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	id := b.store.Put(session.Running)
+	first, second := b.store.Ask(id, mayI, time.Hour), b.store.Ask(id, which, time.Hour)
+	path := "/api/sessions/" + id + "/questions"
+
+	var page struct {
+		Items []wire.QuestionJSON `json:"items"`
+	}
+	b.do("GET", path+"?status=open", "").into(&page)
+	require.Len(t, page.Items, 2)
+	require.Equal(t, second, page.Items[0].ID)
+	require.Equal(t, "May I?", page.Items[1].Title)
+	require.JSONEq(t, `{"command":"ls"}`, string(page.Items[1].Input))
+
+	var got wire.QuestionJSON
+	a := b.do("POST", path+"/"+first+"/answer", `{"answer":"always"}`)
+	require.Equal(t, http.StatusOK, a.status, "%s", a.body)
+	a.into(&got)
+	require.Equal(t, session.QuestionAnswered, got.Status)
+	require.Equal(t, session.DecisionAlways, got.Answer)
+	require.NotNil(t, got.ResolvedAt)
+	b.do("POST", path+"/"+first+"/answer", `{"answer":"once"}`).problem(http.StatusConflict, "illegal_state")
+
+	b.do("POST", path+"/"+second+"/answer", `{"answers":{"Which?":"That","How many?":["one","two"]}}`).into(&got)
+	require.Equal(t, map[string]string{"Which?": "That", "How many?": "one, two"}, got.Answers)
+	require.Equal(t, session.DecisionOnce, got.Answer)
+
+	b.do("GET", path+"/"+second, "").into(&got)
+	require.Equal(t, session.QuestionAnswered, got.Status)
+	b.do("GET", path+"?status=open", "").into(&page)
+	require.Empty(t, page.Items)
+	require.Empty(t, b.temp.Heard(), "the row is the word; the worker that has the turn is woken by the commit")
+}
+
+func TestALateAnswerIsRefused(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	id := b.store.Put(session.Running)
+	q := b.store.Ask(id, mayI, -time.Second)
+	b.do("POST", "/api/sessions/"+id+"/questions/"+q+"/answer", `{"answer":"once"}`).problem(http.StatusConflict, "illegal_state")
+}
+
+func TestAnswersRefuseWhatIsWrong(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	id := b.store.Put(session.Running)
+	path := "/api/sessions/" + id + "/questions/"
+	permission, inquiry := b.store.Ask(id, mayI, time.Hour), b.store.Ask(id, which, time.Hour)
+	for _, c := range []struct{ question, body, field string }{
+		{permission, `{}`, "answer"},
+		{permission, `{"answer":"yes"}`, "answer"},
+		{permission, `{"answer":7}`, "answer"},
+		{permission, `{"answer":"once","answers":{"x":"y"}}`, "answers"},
+		{permission, `{"answer":"once","why":"because"}`, "why"},
+		{permission, `{"answer":"reject","message":7}`, "message"},
+		{inquiry, `{"answers":7}`, "answers"},
+		{inquiry, `{"answers":{"Which?":7,"How many?":"x"}}`, "answers.Which?"},
+		{inquiry, `{"answers":{"Which?":[7],"How many?":"x"}}`, "answers.Which?"},
+		{inquiry, `{"answers":{"Which?":"This"}}`, "answers"},
+		{inquiry, `{"answer":"always","answers":{"Which?":"This","How many?":"x"}}`, "answer"},
+	} {
+		p := b.do("POST", path+c.question+"/answer", c.body).problem(http.StatusBadRequest, "invalid_request")
+		require.NotEmpty(t, p.Errors, c.body)
+		require.Equal(t, c.field, p.Errors[0].Field, c.body)
+	}
+	for _, q := range b.store.Row(id).Questions {
+		require.Equal(t, session.QuestionOpen, q.Status)
+	}
+	b.do("POST", path+session.NewID(session.QuestionPrefix)+"/answer", `{"answer":"once"}`).problem(http.StatusNotFound, "question_not_found")
+	b.do("POST", path+"que_1/answer", `{"answer":"once"}`).problem(http.StatusBadRequest, "invalid_request")
+	b.do("GET", "/api/sessions/"+id+"/questions?status=shut", "").problem(http.StatusBadRequest, "invalid_request")
+	b.do("GET", "/api/sessions/"+session.NewID(session.SessionPrefix)+"/questions", "").problem(http.StatusNotFound, "session_not_found")
+}
+
+func TestASessionMayAskBeforeItActs(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	a := b.do("POST", "/api/sessions", `{"agent":"demo","options":{"permissions":"ask","questionTimeout":"1h"}}`)
+	require.Equal(t, http.StatusCreated, a.status, "%s", a.body)
+	require.Contains(t, string(a.body), `"options":{"permissions":"ask","questionTimeout":"1h0m0s"}`)
+	for body, field := range map[string]string{
+		`{"agent":"demo","options":{"permissions":"perhaps"}}`:     "options.permissions",
+		`{"agent":"demo","options":{"questionTimeout":"1ms"}}`:     "options.questionTimeout",
+		`{"agent":"demo","options":{"questionTimeout":"200h"}}`:    "options.questionTimeout",
+		`{"agent":"demo","options":{"questionTimeout":"a while"}}`: "options.questionTimeout",
+	} {
+		p := b.do("POST", "/api/sessions", body).problem(http.StatusBadRequest, "invalid_request")
+		require.Equal(t, field, p.Errors[0].Field)
+	}
+}

@@ -1,0 +1,102 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/overwinter-dev/overwinter/internal/apiclient"
+	"github.com/overwinter-dev/overwinter/internal/session"
+	"github.com/overwinter-dev/overwinter/internal/wire"
+)
+
+// SessionQuestionsCmd lists what the agent has asked.
+type SessionQuestionsCmd struct {
+	sessionArg
+	Status string `enum:"open,answered,expired,cancelled,all" default:"open" placeholder:"STATUS" help:"Only those: open, answered, expired, cancelled, or all. Default ${default}."`
+}
+
+// Run prints one line for each question.
+func (c *SessionQuestionsCmd) Run(ctx context.Context, s streams, parent *SessionCmd) error {
+	status := c.Status
+	if status == "all" {
+		status = ""
+	}
+	return parent.with(func(client *apiclient.Client) error {
+		questions, err := client.QuestionList(ctx, c.ID, session.QuestionStatus(status))
+		if err != nil {
+			return err
+		}
+		if parent.json() {
+			return printJSON(s.stdout, questions)
+		}
+		t := tabwriter.NewWriter(s.stdout, 0, 0, 2, ' ', 0)
+		fmt.Fprintln(t, "ID\tSTATUS\tEXPIRES\tTOOL\tQUESTION") // tabwriter tells with Flush
+		for _, q := range questions {
+			fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\n", q.ID, q.Status, q.ExpiresAt, oneLine(q.ToolName, titleRunes), describeQuestion(q))
+		}
+		return t.Flush()
+	})
+}
+
+// describeQuestion is what is asked, on one line.
+func describeQuestion(q wire.QuestionJSON) string {
+	text := oneLine(q.Title, lineRunes)
+	switch {
+	case len(q.Questions) > 0:
+		var labels []string
+		for _, o := range q.Questions[0].Options {
+			labels = append(labels, o.Label)
+		}
+		return text + inBrackets(oneLine(strings.Join(labels, " | "), lineRunes))
+	case len(q.Input) > 0:
+		return text + " " + oneLine(string(q.Input), lineRunes)
+	}
+	return text
+}
+
+// SessionAnswerCmd answers a question of the agent.
+type SessionAnswerCmd struct {
+	sessionArg
+	Question string            `arg:"" help:"Id of the question."`
+	Decision string            `arg:"" optional:"" enum:"once,session,always,reject," default:"" help:"once, session, always or reject; once where --answer is given."`
+	Answer   map[string]string `mapsep:"none" placeholder:"QUESTION=TEXT" help:"The answer to a question in words; may be given many times."`
+	Message  string            `placeholder:"TEXT" help:"Told to the agent with a rejection."`
+}
+
+// Validate checks what kong cannot.
+func (c *SessionAnswerCmd) Validate() error {
+	if c.Decision == "" && len(c.Answer) == 0 {
+		return usageError{"say once, session, always or reject, or give --answer"}
+	}
+	return nil
+}
+
+// Run answers and prints the question as it is then.
+func (c *SessionAnswerCmd) Run(ctx context.Context, s streams, parent *SessionCmd) error {
+	return parent.with(func(client *apiclient.Client) error {
+		q, err := client.QuestionAnswer(ctx, c.ID, c.Question, apiclient.Reply{
+			Answer: session.Decision(c.Decision), Answers: c.Answer, Message: c.Message,
+		})
+		if err != nil {
+			return err
+		}
+		return parent.printQuestion(s.stdout, q)
+	})
+}
+
+func (c *SessionCmd) printQuestion(w io.Writer, q wire.QuestionJSON) error {
+	if c.json() {
+		return printJSON(w, q)
+	}
+	said := string(q.Answer)
+	for _, question := range slices.Sorted(maps.Keys(q.Answers)) {
+		said += fmt.Sprintf("; %s: %s", oneLine(question, lineRunes), oneLine(q.Answers[question], lineRunes))
+	}
+	_, err := fmt.Fprintf(w, "%s  %s: %s\n", q.ID, q.Status, said)
+	return err
+}

@@ -1,0 +1,36 @@
+package apiclient
+
+import (
+	"context"
+	"net/http"
+	"net/url"
+
+	"github.com/overwinter-dev/overwinter/internal/session"
+	"github.com/overwinter-dev/overwinter/internal/wire"
+)
+
+// QuestionList returns the questions of a session, newest first, those of one status or with none
+// all of them; at most one page.
+func (c *Client) QuestionList(ctx context.Context, sessionID string, status session.QuestionStatus) ([]wire.QuestionJSON, error) {
+	var page struct {
+		Items []wire.QuestionJSON `json:"items"`
+	}
+	query := url.Values{"status": {string(status)}, "limit": {"200"}}
+	_, err := c.call(ctx, http.MethodGet, sessionPath(sessionID)+"/questions?"+query.Encode(), nil, &page)
+	return page.Items, err
+}
+
+// Reply answers a question.
+type Reply struct {
+	Answer  session.Decision  `json:"answer,omitempty"` // may be left out where Answers are given
+	Answers map[string]string `json:"answers,omitempty"`
+	Message string            `json:"message,omitempty"` // told to the agent with a rejection
+}
+
+// QuestionAnswer answers an open question. The first answer counts: illegal_state says that there
+// was one, which may have been ours where the first call's answer was lost.
+func (c *Client) QuestionAnswer(ctx context.Context, sessionID, questionID string, reply Reply) (wire.QuestionJSON, error) {
+	var q wire.QuestionJSON
+	_, err := c.call(ctx, http.MethodPost, sessionPath(sessionID)+"/questions/"+url.PathEscape(questionID)+"/answer", reply, &q)
+	return q, err
+}

@@ -1,0 +1,115 @@
+package postgres
+
+import (
+	"context"
+	"encoding/json"
+	"slices"
+
+	"github.com/overwinter-dev/overwinter/internal/eventlog"
+	"github.com/overwinter-dev/overwinter/internal/postgres/dbsqlc"
+	"github.com/overwinter-dev/overwinter/internal/session"
+	"github.com/overwinter-dev/overwinter/internal/wire"
+)
+
+// questionBatch is what the appends of a transaction say of questions.
+type questionBatch struct {
+	runIDs []string // whose appends say anything
+	asked  []dbsqlc.QuestionsAskedRow
+	fresh  []*dbsqlc.QuestionInsertParams
+	closed []*dbsqlc.QuestionCancelParams
+}
+
+func newQuestionBatch(appends []eventlog.Append) *questionBatch {
+	var b questionBatch
+	for _, a := range appends {
+		if a.RunID != "" && len(a.Questions)+len(a.Resolved) > 0 {
+			b.runIDs = append(b.runIDs, a.RunID)
+		}
+	}
+	return &b
+}
+
+// read asks for nothing where there is nothing to know, which is nearly always.
+func (b *questionBatch) read(ctx context.Context, q *dbsqlc.Queries, in *lookups) error {
+	if len(b.runIDs) == 0 {
+		return nil
+	}
+	rows, err := q.QuestionsAsked(ctx, in, sortedSet(b.runIDs))
+	b.asked = rows
+	return err
+}
+
+func (b *questionBatch) find(runID, agentID string) *dbsqlc.QuestionsAskedRow {
+	i := slices.IndexFunc(b.asked, func(r dbsqlc.QuestionsAskedRow) bool { return r.RunID == runID && r.AgentID == agentID })
+	if i < 0 {
+		return nil
+	}
+	return &b.asked[i]
+}
+
+// ask takes in a question that a frame has brought. One that is known is not asked again.
+func (b *appendTx) ask(s *appendSession, a eventlog.Append, asked eventlog.Question) error {
+	if b.questions.find(a.RunID, asked.Asked.ID) != nil {
+		return nil
+	}
+	q := session.Question{
+		ID: session.NewID(session.QuestionPrefix), SessionID: s.ID, RunID: a.RunID, Asked: asked.Asked,
+		Status: session.QuestionOpen, CreatedAt: asked.At.UTC(), ExpiresAt: asked.ExpiresAt.UTC(),
+	}
+	data, err := json.Marshal(q.Asked)
+	if err != nil {
+		return err
+	}
+	b.questions.asked = append(b.questions.asked, dbsqlc.QuestionsAskedRow{
+		ID: q.ID, RunID: a.RunID, AgentID: asked.Asked.ID, Status: string(q.Status),
+	})
+	b.questions.fresh = append(b.questions.fresh, &dbsqlc.QuestionInsertParams{
+		ID: q.ID, SessionID: s.ID, RunID: a.RunID, AgentID: asked.Asked.ID, Asked: storable(data),
+		CreatedAt: q.CreatedAt, ExpiresAt: q.ExpiresAt,
+	})
+	return b.tell(s, a, wire.EventQuestion, wire.QuestionData{Question: wire.Question(q)})
+}
+
+// resolve takes in that the agent does not wait for an answer any more: it has one, or gave up.
+func (b *appendTx) resolve(s *appendSession, a eventlog.Append, agentID string) error {
+	known := b.questions.find(a.RunID, agentID)
+	if known == nil {
+		return nil // it was answered without asking anybody
+	}
+	b.questions.closed = append(b.questions.closed, &dbsqlc.QuestionCancelParams{
+		ID: known.ID, Reason: session.ReasonWithdrawn, At: b.now,
+	})
+	if known.Status != string(session.QuestionOpen) {
+		return nil
+	}
+	known.Status = string(session.QuestionCancelled)
+	return b.tell(s, a, wire.EventQuestionResolved, wire.QuestionResolvedData{QuestionID: known.ID, Reason: session.ReasonWithdrawn})
+}
+
+// tell adds an event that the store writes itself.
+func (b *appendTx) tell(s *appendSession, a eventlog.Append, kind string, data any) error {
+	body, err := json.Marshal(data)
+	if err != nil {
+		return err
+	}
+	s.LastSeq++
+	s.changed = true
+	b.log.add(eventRow{
+		SessionID: s.ID, Seq: s.LastSeq, Type: kind, RunID: a.RunID, Frame: noFrame, At: b.now, Data: string(storable(body)),
+	})
+	return nil
+}
+
+func (b *questionBatch) flush(ctx context.Context, q *dbsqlc.Queries, out *pipeline) error {
+	for _, p := range b.fresh {
+		if err := q.QuestionInsert(ctx, out, p); err != nil {
+			return err
+		}
+	}
+	for _, p := range b.closed {
+		if err := q.QuestionCancel(ctx, out, p); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,44 @@
+-- name: QuestionInsert :exec
+-- QuestionInsert keeps the first of two: an agent may repeat what it asks.
+INSERT INTO questions (id, session_id, run_id, agent_id, asked, created_at, expires_at)
+VALUES (@id, @session_id, @run_id, @agent_id, @asked, @created_at, @expires_at)
+ON CONFLICT (run_id, agent_id) DO NOTHING;
+
+-- name: QuestionGet :one
+SELECT * FROM questions WHERE session_id = @session_id AND id = @id;
+
+-- name: QuestionList :many
+SELECT * FROM questions
+WHERE session_id = @session_id AND (@status::text = '' OR status = @status) AND (@before_id::text = '' OR id < @before_id)
+ORDER BY id DESC LIMIT @max_items;
+
+-- name: QuestionsPending :many
+-- QuestionsPending are those that the agent of a run has not been told the end of.
+SELECT * FROM questions WHERE run_id = @run_id AND delivered_at IS NULL ORDER BY id;
+
+-- name: QuestionsAsked :many
+-- QuestionsAsked are all questions of runs, with what an append must know of them.
+SELECT id, run_id, agent_id, status FROM questions WHERE run_id = ANY(@run_ids::text[]) ORDER BY id;
+
+-- name: QuestionResolve :one
+UPDATE questions SET status = @status, answer = @answer, reason = @reason, resolved_at = @at::timestamptz
+WHERE id = @id AND status = 'open'
+RETURNING *;
+
+-- name: QuestionCancel :exec
+-- QuestionCancel closes a question that the agent has given up itself, or was answered.
+UPDATE questions SET
+    status = CASE WHEN status = 'open' THEN 'cancelled' ELSE status END,
+    reason = CASE WHEN status = 'open' THEN @reason ELSE reason END,
+    resolved_at = coalesce(resolved_at, @at::timestamptz),
+    delivered_at = coalesce(delivered_at, @at::timestamptz)
+WHERE id = @id;
+
+-- name: QuestionsClose :many
+-- QuestionsClose closes what a run that is over has left open.
+UPDATE questions SET status = 'cancelled', reason = @reason, resolved_at = @at::timestamptz, delivered_at = @at::timestamptz
+WHERE run_id = @run_id AND status = 'open'
+RETURNING id;
+
+-- name: QuestionsDeliver :exec
+UPDATE questions SET delivered_at = @at::timestamptz WHERE id = ANY(@ids::text[]) AND delivered_at IS NULL AND status <> 'open';

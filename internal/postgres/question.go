@@ -1,0 +1,200 @@
+package postgres
+
+import (
+	"context"
+	"encoding/json"
+
+	"github.com/overwinter-dev/overwinter/internal/postgres/dbsqlc"
+	"github.com/overwinter-dev/overwinter/internal/session"
+	"github.com/overwinter-dev/overwinter/internal/wire"
+)
+
+// questionCursor is the last question of a page of the newest first.
+type questionCursor struct {
+	ID string `json:"i"`
+}
+
+// QuestionGet returns a question; question_not_found when there is none.
+func (db *DB) QuestionGet(ctx context.Context, sessionID, questionID string) (session.Question, error) {
+	row, err := db.q.QuestionGet(ctx, db.pool, &dbsqlc.QuestionGetParams{SessionID: sessionID, ID: questionID})
+	if isNoRows(err) {
+		if _, err := db.SessionGet(ctx, sessionID); err != nil {
+			return session.Question{}, err
+		}
+		return session.Question{}, noQuestion(questionID)
+	}
+	if err != nil {
+		return session.Question{}, fault("read a question", err)
+	}
+	return questionOf(row)
+}
+
+// QuestionList lists the questions of a session, newest first: those of one status, or with none
+// all of them.
+func (db *DB) QuestionList(
+	ctx context.Context, sessionID string, status session.QuestionStatus, limit int, cursor string,
+) (items []session.Question, nextCursor string, err error) {
+	const doing = "list questions"
+	var from questionCursor
+	if cursor != "" {
+		if err := cursorDecode(cursor, &from); err != nil {
+			return nil, "", err
+		}
+	}
+	limit = pageLimit(limit)
+	rows, err := db.q.QuestionList(ctx, db.pool, &dbsqlc.QuestionListParams{
+		SessionID: sessionID, Status: string(status), BeforeID: from.ID, MaxItems: int32(limit) + 1,
+	})
+	if err != nil {
+		return nil, "", fault(doing, err)
+	}
+	if len(rows) == 0 {
+		if _, err := db.SessionGet(ctx, sessionID); err != nil {
+			return nil, "", err
+		}
+	}
+	if len(rows) > limit {
+		rows = rows[:limit]
+		nextCursor = cursorEncode(questionCursor{ID: rows[limit-1].ID})
+	}
+	items, err = questionsOf(rows)
+	return items, nextCursor, err
+}
+
+// QuestionAnswer answers an open question, with the event question_resolved. illegal_state when it
+// is not open any more, be it that another answer was first or that its time is over;
+// invalid_request where the answer does not fit what is asked.
+func (db *DB) QuestionAnswer(ctx context.Context, sessionID, questionID string, answer session.Answer) (answered session.Question, err error) {
+	late := false
+	err = db.inSession(ctx, "answer a question", sessionID, func(s *sessionTx) error {
+		row, err := s.q.QuestionGet(ctx, s, &dbsqlc.QuestionGetParams{SessionID: sessionID, ID: questionID})
+		if isNoRows(err) {
+			return noQuestion(questionID)
+		}
+		if err != nil {
+			return err
+		}
+		if row.Status != string(session.QuestionOpen) {
+			return illegal("the question is %s already", row.Status)
+		}
+		if late = !s.now.Before(row.ExpiresAt); late {
+			answered, err = s.questionResolve(ctx, questionID, session.QuestionExpired, nil, session.ReasonQuestionExpired)
+			return err // which is to be committed
+		}
+		q, err := questionOf(row)
+		if err != nil {
+			return err
+		}
+		if faults := q.Asked.Check(answer); len(faults) > 0 {
+			return &session.Fault{Code: session.CodeInvalid, Message: faults[0].Field + " " + faults[0].Message, Fields: faults}
+		}
+		answered, err = s.questionResolve(ctx, questionID, session.QuestionAnswered, &answer, "")
+		return err
+	})
+	if err == nil && late {
+		return session.Question{}, illegal("the question is expired already")
+	}
+	return answered, err
+}
+
+// QuestionExpire ends an open question whose time is over, with the event question_resolved, and
+// returns it as it is then, whatever ended it.
+func (db *DB) QuestionExpire(ctx context.Context, sessionID, questionID string) (q session.Question, err error) {
+	err = db.inSession(ctx, "expire a question", sessionID, func(s *sessionTx) error {
+		row, err := s.q.QuestionGet(ctx, s, &dbsqlc.QuestionGetParams{SessionID: sessionID, ID: questionID})
+		if isNoRows(err) {
+			return noQuestion(questionID)
+		}
+		if err != nil {
+			return err
+		}
+		if row.Status != string(session.QuestionOpen) || s.now.Before(row.ExpiresAt) {
+			q, err = questionOf(row)
+			return err
+		}
+		q, err = s.questionResolve(ctx, questionID, session.QuestionExpired, nil, session.ReasonQuestionExpired)
+		return err
+	})
+	return q, err
+}
+
+// QuestionsPending returns the questions of a run that its agent has not been told the end of,
+// open ones included, oldest first.
+func (db *DB) QuestionsPending(ctx context.Context, runID string) ([]session.Question, error) {
+	rows, err := db.q.QuestionsPending(ctx, db.pool, runID)
+	if err != nil {
+		return nil, fault("read pending questions", err)
+	}
+	return questionsOf(rows)
+}
+
+// QuestionsDelivered notes that the agent has been told how questions ended.
+func (db *DB) QuestionsDelivered(ctx context.Context, questionIDs []string) error {
+	return fault("note delivered answers", db.q.QuestionsDeliver(ctx, db.pool, &dbsqlc.QuestionsDeliverParams{Ids: questionIDs, At: now()}))
+}
+
+func (s *sessionTx) questionResolve(
+	ctx context.Context, id string, status session.QuestionStatus, answer *session.Answer, reason string,
+) (session.Question, error) {
+	var encoded []byte
+	if answer != nil {
+		var err error
+		if encoded, err = json.Marshal(answer); err != nil {
+			return session.Question{}, err
+		}
+	}
+	row, err := s.q.QuestionResolve(ctx, s, &dbsqlc.QuestionResolveParams{
+		ID: id, Status: string(status), Answer: encoded, Reason: reason, At: s.now,
+	})
+	if err != nil {
+		return session.Question{}, err
+	}
+	q, err := questionOf(row)
+	if err != nil {
+		return q, err
+	}
+	return q, s.add(wire.EventQuestionResolved, q.RunID, wire.QuestionResolved(q))
+}
+
+// closeQuestions ends what a run that is over has left open.
+func (s *sessionTx) closeQuestions(ctx context.Context, runID string) error {
+	ids, err := s.q.QuestionsClose(ctx, s, &dbsqlc.QuestionsCloseParams{RunID: runID, Reason: session.ReasonTurnEnded, At: s.now})
+	if err != nil {
+		return err
+	}
+	for _, id := range ids {
+		err := s.add(wire.EventQuestionResolved, runID, wire.QuestionResolvedData{QuestionID: id, Reason: session.ReasonTurnEnded})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func questionsOf(rows []dbsqlc.Question) ([]session.Question, error) {
+	out := make([]session.Question, len(rows))
+	for i, row := range rows {
+		var err error
+		if out[i], err = questionOf(row); err != nil {
+			return nil, err
+		}
+	}
+	return out, nil
+}
+
+func questionOf(row dbsqlc.Question) (session.Question, error) {
+	q := session.Question{
+		ID: row.ID, SessionID: row.SessionID, RunID: row.RunID, Status: session.QuestionStatus(row.Status), Reason: row.Reason,
+		CreatedAt: row.CreatedAt.UTC(), ExpiresAt: row.ExpiresAt.UTC(), ResolvedAt: orZero(row.ResolvedAt),
+		Delivered: row.DeliveredAt != nil,
+	}
+	if err := json.Unmarshal(row.Asked, &q.Asked); err != nil {
+		return q, fault("read a question", err)
+	}
+	if len(row.Answer) > 0 {
+		if err := json.Unmarshal(row.Answer, &q.Answer); err != nil {
+			return q, fault("read an answer", err)
+		}
+	}
+	return q, nil
+}

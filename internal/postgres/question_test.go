@@ -1,0 +1,211 @@
+package postgres_test
+
+import (
+	"encoding/json"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/overwinter-dev/overwinter/internal/eventlog"
+	"github.com/overwinter-dev/overwinter/internal/session"
+	"github.com/overwinter-dev/overwinter/internal/wire"
+)
+
+// asking is a session with a run whose agent has asked something.
+func asking(t *testing.T, expires time.Duration, asked ...session.Asked) (b *bundle, run string, add eventlog.Append) {
+	t.Helper()
+	b = setup(t)
+	b.running(t)
+	run = b.begin(t, b.submit(t, "1"))
+	start, err := b.RunAttach(b.ctx, run, "token")
+	require.NoError(t, err)
+	add = eventlog.Append{SessionID: b.id, RunID: run, Generation: start.Run.Generation, Token: "token", State: []byte(`{}`), LastFrame: 3}
+	add.Events = []eventlog.Draft{draft("title", 2, 0, `{"title":"before"}`), draft("title", 3, 0, `{"title":"after"}`)}
+	for _, a := range asked {
+		add.Questions = append(add.Questions, eventlog.Question{Frame: 2, Asked: a, At: time.Now(), ExpiresAt: time.Now().Add(expires)})
+	}
+	require.NoError(t, b.appendOne(t, add))
+	return b, run, add
+}
+
+var (
+	permission = session.Asked{ID: "p1", Kind: session.Permission, ToolName: "Bash", Title: "May I?", Input: json.RawMessage(`{"command":"ls"}`)}
+	inquiry    = session.Asked{ID: "i1", Kind: session.Inquiry, Title: "Which?", Inquiries: []session.InquiryItem{{Question: "Which?"}}}
+)
+
+func (b *bundle) questions(t *testing.T) []session.Question {
+	t.Helper()
+	items, next, err := b.QuestionList(b.ctx, b.id, "", 0, "")
+	require.NoError(t, err)
+	require.Empty(t, next)
+	return items
+}
+
+func TestAQuestionIsAskedOnceAndAnsweredOnce(t *testing.T) {
+	t.Parallel()
+	b, run, add := asking(t, time.Hour, permission, inquiry)
+	require.NoError(t, b.appendOne(t, add), "as after a lost answer")
+	types := b.types(t, 0)
+	require.Equal(t, []string{"title", "question", "question", "title"}, types[len(types)-4:], "behind the events of their frame")
+	list := b.questions(t)
+	require.Len(t, list, 2)
+	require.Equal(t, inquiry, list[0].Asked, "newest first")
+	q := list[1]
+	require.Equal(t, permission, q.Asked)
+	require.Equal(t, session.QuestionOpen, q.Status)
+	require.Equal(t, run, q.RunID)
+	require.WithinDuration(t, q.CreatedAt.Add(time.Hour), q.ExpiresAt, time.Second)
+
+	position := b.position(t)
+	var all sync.WaitGroup
+	verdicts := make(chan error, 8) // one for each
+	for range 8 {
+		all.Go(func() {
+			_, err := b.QuestionAnswer(b.ctx, b.id, q.ID, session.Answer{Decision: session.DecisionOnce})
+			verdicts <- err
+		})
+	}
+	all.Wait()
+	close(verdicts)
+	won := 0
+	for err := range verdicts {
+		if err == nil {
+			won++
+			continue
+		}
+		requireCode(t, session.CodeIllegalState, err)
+	}
+	require.Equal(t, 1, won)
+	require.Equal(t, []string{wire.EventQuestionResolved}, b.types(t, position), "told once")
+	got, err := b.QuestionGet(b.ctx, b.id, q.ID)
+	require.NoError(t, err)
+	require.Equal(t, session.QuestionAnswered, got.Status)
+	require.Equal(t, &session.Answer{Decision: session.DecisionOnce}, got.Answer)
+
+	pending, err := b.QuestionsPending(b.ctx, run)
+	require.NoError(t, err)
+	require.Len(t, pending, 2, "the agent has heard of neither")
+	require.NoError(t, b.QuestionsDelivered(b.ctx, []string{q.ID, list[0].ID}))
+	pending, err = b.QuestionsPending(b.ctx, run)
+	require.NoError(t, err)
+	require.Len(t, pending, 1, "one that is open is not delivered")
+	require.Equal(t, inquiry.ID, pending[0].Asked.ID)
+}
+
+func TestAnAnswerMustFitItsQuestion(t *testing.T) {
+	t.Parallel()
+	b, _, _ := asking(t, time.Hour, permission, inquiry)
+	list := b.questions(t)
+	for _, c := range []struct {
+		id     string
+		answer session.Answer
+	}{
+		{list[1].ID, session.Answer{Decision: session.DecisionOnce, Answers: map[string]string{"x": "y"}}},
+		{list[0].ID, session.Answer{Decision: session.DecisionAlways, Answers: map[string]string{"Which?": "this"}}},
+		{list[0].ID, session.Answer{Decision: session.DecisionOnce}},
+		{list[0].ID, session.Answer{Decision: session.DecisionOnce, Answers: map[string]string{"Which?": "this", "What?": "that"}}},
+	} {
+		_, err := b.QuestionAnswer(b.ctx, b.id, c.id, c.answer)
+		requireCode(t, session.CodeInvalid, err)
+	}
+	for _, q := range b.questions(t) {
+		require.Equal(t, session.QuestionOpen, q.Status, "what was refused changed nothing")
+	}
+	_, err := b.QuestionAnswer(b.ctx, b.id, session.NewID(session.QuestionPrefix), session.Answer{Decision: session.DecisionOnce})
+	requireCode(t, session.CodeNoQuestion, err)
+	_, err = b.QuestionAnswer(b.ctx, session.NewID(session.SessionPrefix), list[0].ID, session.Answer{Decision: session.DecisionOnce})
+	requireCode(t, session.CodeNoSession, err)
+	other := b.session(t)
+	_, err = b.QuestionAnswer(b.ctx, other, list[0].ID, session.Answer{Decision: session.DecisionReject})
+	requireCode(t, session.CodeNoQuestion, err)
+}
+
+func TestALateAnswerIsRefusedAndTheQuestionExpires(t *testing.T) {
+	t.Parallel()
+	b, run, _ := asking(t, -time.Second, permission)
+	q := b.questions(t)[0]
+	position := b.position(t)
+	_, err := b.QuestionAnswer(b.ctx, b.id, q.ID, session.Answer{Decision: session.DecisionOnce})
+	requireCode(t, session.CodeIllegalState, err)
+	got, err := b.QuestionExpire(b.ctx, b.id, q.ID)
+	require.NoError(t, err)
+	require.Equal(t, session.QuestionExpired, got.Status)
+	require.Equal(t, []string{wire.EventQuestionResolved}, b.types(t, position), "told once, whoever noticed")
+	pending, err := b.QuestionsPending(b.ctx, run)
+	require.NoError(t, err)
+	require.Len(t, pending, 1, "the agent is still to be told")
+}
+
+func TestAQuestionDoesNotExpireEarly(t *testing.T) {
+	t.Parallel()
+	b, _, _ := asking(t, time.Hour, permission)
+	got, err := b.QuestionExpire(b.ctx, b.id, b.questions(t)[0].ID)
+	require.NoError(t, err)
+	require.Equal(t, session.QuestionOpen, got.Status)
+}
+
+func TestTheAgentGivesAQuestionUp(t *testing.T) {
+	t.Parallel()
+	b, run, add := asking(t, time.Hour, permission, inquiry)
+	answered := b.questions(t)[1]
+	_, err := b.QuestionAnswer(b.ctx, b.id, answered.ID, session.Answer{Decision: session.DecisionReject})
+	require.NoError(t, err)
+	position := b.position(t)
+	add.Events, add.Questions, add.LastFrame = nil, nil, 4
+	add.Resolved = []eventlog.Resolution{{Frame: 4, AgentID: "p1"}, {Frame: 4, AgentID: "i1"}, {Frame: 4, AgentID: "nobody asked"}}
+	require.NoError(t, b.appendOne(t, add))
+	require.Equal(t, []string{wire.EventQuestionResolved}, b.types(t, position), "the other had its answer")
+	list := b.questions(t)
+	require.Equal(t, session.QuestionCancelled, list[0].Status)
+	require.Equal(t, session.ReasonWithdrawn, list[0].Reason)
+	require.Equal(t, session.QuestionAnswered, list[1].Status)
+	pending, err := b.QuestionsPending(b.ctx, run)
+	require.NoError(t, err)
+	require.Empty(t, pending)
+}
+
+func TestAQuestionEndsWithItsTurn(t *testing.T) {
+	t.Parallel()
+	b, run, _ := asking(t, time.Hour, permission)
+	position := b.position(t)
+	_, err := b.RunEnd(b.ctx, session.RunEnding{RunID: run, Outcome: session.OutcomeCancelled, Reason: session.ReasonAborted})
+	require.NoError(t, err)
+	require.Equal(t, wire.EventQuestionResolved, b.types(t, position)[0], "before the end of the turn")
+	q := b.questions(t)[0]
+	require.Equal(t, session.QuestionCancelled, q.Status)
+	require.Equal(t, session.ReasonTurnEnded, q.Reason)
+	_, err = b.QuestionAnswer(b.ctx, b.id, q.ID, session.Answer{Decision: session.DecisionOnce})
+	requireCode(t, session.CodeIllegalState, err)
+}
+
+func TestQuestionsComeInPages(t *testing.T) {
+	t.Parallel()
+	var many []session.Asked
+	for _, id := range []string{"a", "b", "c", "d", "e"} {
+		q := permission
+		q.ID = id
+		many = append(many, q)
+	}
+	b, _, _ := asking(t, time.Hour, many...)
+	var got, cursor string
+	for {
+		items, next, err := b.QuestionList(b.ctx, b.id, session.QuestionOpen, 2, cursor)
+		require.NoError(t, err)
+		for _, q := range items {
+			got += q.Asked.ID
+		}
+		if cursor = next; next == "" {
+			break
+		}
+	}
+	require.Equal(t, "edcba", got)
+	none, _, err := b.QuestionList(b.ctx, b.id, session.QuestionAnswered, 0, "")
+	require.NoError(t, err)
+	require.Empty(t, none)
+	_, _, err = b.QuestionList(b.ctx, session.NewID(session.SessionPrefix), "", 0, "")
+	requireCode(t, session.CodeNoSession, err)
+	_, _, err = b.QuestionList(b.ctx, b.id, "", 0, "not a cursor")
+	requireCode(t, session.CodeInvalid, err)
+}

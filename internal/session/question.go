@@ -1,0 +1,151 @@
+package session
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"time"
+)
+
+// How long a question waits for an answer.
+const (
+	DefaultQuestionTimeout = 5 * time.Minute
+	MinQuestionTimeout     = time.Second
+	MaxQuestionTimeout     = 7 * 24 * time.Hour
+)
+
+// Bounds of an answer.
+const (
+	MaxAnswerRunes  = 16 << 10 // of each answer in words, and of the message
+	MaxAnswersItems = 64
+)
+
+// QuestionKind says what an agent waits for.
+type QuestionKind string
+
+// The kinds of question.
+const (
+	// Permission: may the agent call this tool with this input?
+	Permission QuestionKind = "permission"
+	// Inquiry: the agent asks the user something in words.
+	Inquiry QuestionKind = "question"
+)
+
+// QuestionStatus is where a question stands. Every status but open is final.
+type QuestionStatus string
+
+// The statuses of questions.
+const (
+	QuestionOpen      QuestionStatus = "open"
+	QuestionAnswered  QuestionStatus = "answered"
+	QuestionExpired   QuestionStatus = "expired"   // nobody answered in time; the agent was told no
+	QuestionCancelled QuestionStatus = "cancelled" // the agent does not wait any more
+)
+
+// Reasons of a question that was not answered, beside ReasonWithdrawn: by the agent, in the middle of
+// its turn.
+const (
+	ReasonQuestionExpired = "expired"
+	ReasonTurnEnded       = "turn_ended" // with the turn, whatever ended it
+)
+
+// Asked is what an agent wants to know, as its adapter understands it.
+type Asked struct {
+	ID        string          `json:"id"` // the agent's own, unique in its run
+	Kind      QuestionKind    `json:"kind"`
+	ToolName  string          `json:"toolName"`
+	ToolUseID string          `json:"toolUseId"`       // block id of the call it is about
+	Input     json.RawMessage `json:"input,omitempty"` // of the tool, as the agent would call it
+	Title     string          `json:"title"`           // what is asked, for people
+	Inquiries []InquiryItem   `json:"inquiries,omitempty"`
+	// Suggestions are the agent's own words for "always", handed back with the answer.
+	Suggestions json.RawMessage `json:"suggestions,omitempty"`
+}
+
+// InquiryItem is one thing that an Inquiry asks.
+type InquiryItem struct {
+	Question string          `json:"question"` // the key of its answer
+	Header   string          `json:"header,omitempty"`
+	Multiple bool            `json:"multiple,omitempty"` // more than one option may be chosen
+	Options  []InquiryOption `json:"options,omitempty"`
+}
+
+// InquiryOption is an answer that the agent offers. Others may be given.
+type InquiryOption struct {
+	Label       string `json:"label"`
+	Description string `json:"description,omitempty"`
+}
+
+// Decision is the answer to a question in one word.
+type Decision string
+
+// The decisions. An Inquiry is answered with once, or rejected.
+const (
+	DecisionOnce    Decision = "once"    // allowed this time
+	DecisionSession Decision = "session" // and whatever is like it until the session's agent ends
+	DecisionAlways  Decision = "always"  // and whatever is like it from now on
+	DecisionReject  Decision = "reject"  // not allowed; the agent goes on without it
+)
+
+// Decisions are all decisions.
+func Decisions() []Decision {
+	return []Decision{DecisionOnce, DecisionSession, DecisionAlways, DecisionReject}
+}
+
+// Answer is what somebody said to a question.
+type Answer struct {
+	Decision Decision `json:"decision"`
+	// Answers has the answer to each InquiryItem by its Question.
+	Answers map[string]string `json:"answers,omitempty"`
+	// Message is told to the agent with a rejection.
+	Message string `json:"message,omitempty"`
+}
+
+// Question is a question that was put to people.
+type Question struct {
+	ID        string
+	SessionID string
+	RunID     string
+	Asked     Asked
+	Status    QuestionStatus
+	Answer    *Answer // of an answered one
+	Reason    string  // why it was not answered
+	CreatedAt time.Time
+	ExpiresAt time.Time
+	// ResolvedAt is zero while it is open.
+	ResolvedAt time.Time
+	// Delivered: the agent was told the answer, or that there is none.
+	Delivered bool
+}
+
+// Check says what is wrong with an answer to what was asked, field by field.
+func (a Asked) Check(answer Answer) []FieldFault {
+	var faults []FieldFault
+	if a.Kind == Permission {
+		if len(answer.Answers) > 0 {
+			faults = append(faults, FieldFault{Field: "answers", Message: "must be left out: the agent asks for permission, not in words"})
+		}
+		return faults
+	}
+	switch answer.Decision {
+	case DecisionReject:
+		return nil
+	case DecisionOnce:
+	default:
+		faults = append(faults, FieldFault{Field: "answer", Message: "must be once or reject for a question in words"})
+	}
+	for _, item := range a.Inquiries {
+		if answer.Answers[item.Question] == "" {
+			faults = append(faults, FieldFault{Field: "answers", Message: fmt.Sprintf("has no answer to %q", item.Question)})
+		}
+	}
+	known := func(question string) bool {
+		return slices.ContainsFunc(a.Inquiries, func(i InquiryItem) bool { return i.Question == question })
+	}
+	for question := range answer.Answers {
+		if !known(question) {
+			faults = append(faults, FieldFault{Field: "answers", Message: fmt.Sprintf("answers %q, which is not asked", question)})
+		}
+	}
+	return faults
+}

@@ -1,0 +1,97 @@
+package wire
+
+import (
+	"encoding/json"
+
+	"github.com/overwinter-dev/overwinter/internal/session"
+)
+
+// QuestionJSON is a question of an agent as clients see it.
+type QuestionJSON struct {
+	ID        string                 `json:"id"`
+	SessionID string                 `json:"sessionId"`
+	RunID     string                 `json:"runId"`
+	Kind      session.QuestionKind   `json:"kind"`
+	Title     string                 `json:"title"`
+	ToolName  string                 `json:"toolName,omitempty"`
+	ToolUseID string                 `json:"toolUseId,omitempty"`
+	Input     json.RawMessage        `json:"input,omitempty"`
+	Questions []QuestionItem         `json:"questions,omitempty"`
+	Status    session.QuestionStatus `json:"status"`
+	Answer    session.Decision       `json:"answer,omitempty"`
+	Answers   map[string]string      `json:"answers,omitempty"`
+	Message   string                 `json:"message,omitempty"`
+	Reason    string                 `json:"reason,omitempty"`
+	CreatedAt Time                   `json:"createdAt"`
+	ExpiresAt Time                   `json:"expiresAt"`
+	// ResolvedAt is when it was answered, expired or was cancelled.
+	ResolvedAt *Time `json:"resolvedAt,omitempty"`
+}
+
+// QuestionItem is one thing that is asked in words. Its question is the key of its answer.
+type QuestionItem struct {
+	Question string           `json:"question"`
+	Header   string           `json:"header,omitempty"`
+	Multiple bool             `json:"multiple"`
+	Options  []QuestionOption `json:"options"`
+}
+
+// QuestionOption is an answer that the agent offers; others may be given.
+type QuestionOption struct {
+	Label       string `json:"label"`
+	Description string `json:"description,omitempty"`
+}
+
+// Question converts q.
+func Question(q session.Question) QuestionJSON {
+	out := QuestionJSON{
+		ID: q.ID, SessionID: q.SessionID, RunID: q.RunID, Kind: q.Asked.Kind, Title: q.Asked.Title,
+		ToolName: q.Asked.ToolName, ToolUseID: q.Asked.ToolUseID, Input: q.Asked.Input, Status: q.Status, Reason: q.Reason,
+		CreatedAt: Time(q.CreatedAt), ExpiresAt: Time(q.ExpiresAt), ResolvedAt: optionalTime(q.ResolvedAt),
+	}
+	for _, item := range q.Asked.Inquiries {
+		options := make([]QuestionOption, len(item.Options)) // [] in JSON
+		for i, o := range item.Options {
+			options[i] = QuestionOption(o)
+		}
+		out.Questions = append(out.Questions, QuestionItem{
+			Question: item.Question, Header: item.Header, Multiple: item.Multiple, Options: options,
+		})
+	}
+	if q.Answer != nil {
+		out.Answer, out.Answers, out.Message = q.Answer.Decision, q.Answer.Answers, q.Answer.Message
+	}
+	return out
+}
+
+// Questions converts a list; the result is never nil, so that it is [] in JSON.
+func Questions(questions []session.Question) []QuestionJSON {
+	out := make([]QuestionJSON, len(questions))
+	for i, q := range questions {
+		out[i] = Question(q)
+	}
+	return out
+}
+
+// QuestionData is the data of a question event.
+type QuestionData struct {
+	Question QuestionJSON `json:"question"`
+}
+
+// QuestionResolvedData is the data of a question_resolved event: the answer, or why there is none.
+type QuestionResolvedData struct {
+	QuestionID string            `json:"questionId"`
+	Answer     session.Decision  `json:"answer,omitempty"`
+	Answers    map[string]string `json:"answers,omitempty"`
+	Message    string            `json:"message,omitempty"`
+	Reason     string            `json:"reason,omitempty"`
+}
+
+// QuestionResolved tells how q ended.
+func QuestionResolved(q session.Question) QuestionResolvedData {
+	out := QuestionResolvedData{QuestionID: q.ID, Reason: q.Reason}
+	if q.Answer != nil {
+		out.Answer, out.Answers, out.Message = q.Answer.Decision, q.Answer.Answers, q.Answer.Message
+	}
+	return out
+}
