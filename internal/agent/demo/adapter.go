@@ -6,11 +6,14 @@ import (
 	"io"
 	"path"
 	"regexp"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/google/uuid"
 
 	"github.com/overwinter-dev/overwinter/internal/agent"
+	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
 // Name is the agent's name in the API.
@@ -38,6 +41,7 @@ type Adapter struct{}
 var (
 	_ agent.Adapter   = Adapter{}
 	_ agent.Companion = Adapter{}
+	_ agent.Answerer  = Adapter{}
 )
 
 // New returns the adapter.
@@ -59,13 +63,14 @@ func (Adapter) Describe() agent.Description {
 	return agent.Description{
 		Name:         Name,
 		Title:        "Demo agent",
-		Summary:      "Does what the lines of a prompt say: runs commands, writes files, sleeps, echoes. Needs no model and no key.",
+		Summary:      "Does what the lines of a prompt say: runs commands, writes files, asks, sleeps, echoes. Needs no model and no key.",
 		Models:       []string{Name},
-		Capabilities: []string{"abort", "resume", "thinking", "subagents", "title"},
+		Capabilities: []string{"abort", "resume", "thinking", "subagents", "questions", "permissions", "title"},
 	}
 }
 
-// Launch starts the agent from the runner's own binary.
+// Launch starts the agent from the runner's own binary. The key leaves out whether there is
+// something to resume, so that the process of the first prompt serves the second too.
 func (Adapter) Launch(in agent.LaunchInput) (agent.Launch, error) {
 	if !sessionID.MatchString(in.SessionID) {
 		return agent.Launch{}, fmt.Errorf("launch demo agent: %q cannot name a session's files", in.SessionID)
@@ -77,16 +82,44 @@ func (Adapter) Launch(in agent.LaunchInput) (agent.Launch, error) {
 	if in.Model != "" {
 		argv = append(argv, "--model", in.Model)
 	}
+	argv = append(argv, permissionFlags(in.Permissions)...)
+	key := strings.Join(argv, " ")
 	if in.Resume {
 		argv = append(argv, "--resume")
 	}
 	dir := transcriptDir(in.Home, in.SessionID)
 	return agent.Launch{
-		Argv:        argv,
-		Env:         map[string]string{"HOME": in.Home},
-		Dir:         in.Workspace,
-		Transcripts: []string{path.Join(dir, mainFile), path.Join(dir, subagentDir, "*.jsonl")},
+		Argv: argv,
+		Key:  key,
+		Env:  map[string]string{"HOME": in.Home},
+		Dir:  in.Workspace,
+		Transcripts: []string{
+			path.Join(dir, mainFile), path.Join(dir, subagentDir, "*.jsonl"), path.Join(dir, allowedFile),
+		},
 	}, nil
+}
+
+// permissionFlags name the tools that ask before they run. Those that are denied ask too, to be told
+// so, and no earlier answer counts for them.
+func permissionFlags(p session.Permissions) []string {
+	var asking, denied []string
+	for _, tool := range []string{toolShell, toolWrite} {
+		switch p.Of(tool) {
+		case session.PolicyAllow:
+		case session.PolicyDeny:
+			denied = append(denied, tool)
+		default:
+			asking = append(asking, tool)
+		}
+	}
+	var flags []string
+	if len(asking) > 0 {
+		flags = append(flags, "--ask", strings.Join(asking, ","))
+	}
+	if len(denied) > 0 {
+		flags = append(flags, "--ask-every-time", strings.Join(denied, ","))
+	}
+	return flags
 }
 
 // Prompt is the user line of a run. Its uuid is the same whenever the same run is delivered.
@@ -107,4 +140,20 @@ func (Adapter) Interrupt(runID string) agent.Interrupt {
 		panic(fmt.Sprintf("demo: encode interrupt: %v", err)) // two strings always encode
 	}
 	return agent.Interrupt{Stdin: b, Grace: interruptGrace}
+}
+
+// Answer is a line that names the question, so that the agent heeds the first of those that come.
+func (Adapter) Answer(q agent.Question, a agent.Answer) ([]byte, error) {
+	if q.ID == "" {
+		return nil, errors.New("answer demo agent: the question has no id")
+	}
+	if !slices.Contains(session.Decisions(), a.Decision) {
+		return nil, fmt.Errorf("answer question %s: %q is no decision", q.ID, a.Decision)
+	}
+	if faults := q.Check(a); len(faults) > 0 {
+		return nil, fmt.Errorf("answer question %s: %s %s", q.ID, faults[0].Field, faults[0].Message)
+	}
+	return line{
+		Type: lineAnswer, UUID: q.ID, Decision: a.Decision, Answers: a.Answers, Content: a.Message,
+	}.encode()
 }

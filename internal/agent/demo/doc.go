@@ -9,8 +9,10 @@
 //	            stdin                               stdout
 //	prompt ───▶ {"type":"user","uuid":…}   Main ──▶ one JSON line per thing that happens ──▶ Translate
 //	abort  ───▶ {"type":"interrupt",…}      │
+//	answer ───▶ {"type":"answer",…}         │
 //	                                        └─────▶ $HOME/.overwinter-demo/<session>/transcript.jsonl ──▶ Parse
 //	                                                                       …/subagents/<id>.jsonl
+//	                                                                       …/allowed
 //
 // # Scripts
 //
@@ -20,6 +22,7 @@
 //	write FILE: TEXT      writes exactly TEXT to FILE in the workspace, as the tool "write"
 //	sleep 2s              works for that long (a Go duration), as the tool "sleep"
 //	think: TEXT           thinks TEXT
+//	ask: QUESTION | A | B asks the user, who may choose A or B or say something else, as the tool "ask"
 //	recall                says how many prompts it has had, this one included, and quotes the first
 //	title: TEXT           gives the session a title
 //	fail: REASON          ends the turn as failed
@@ -27,9 +30,10 @@
 //	subagent NAME: LINE   has a subagent do LINE, in a conversation of its own
 //	slow 50ms: TEXT       says TEXT with that pause before every word
 //
-// Any other line is said as it stands, one text_delta per word; lines of speech that follow each
-// other are one block. Tokens are words: those of the prompt in, those said and thought out. They
-// cost nothing.
+// The answers that ask offers may be left out, as in "ask: What is your name?"; a question of more
+// than 4 KiB is said instead. Any other line is said as it stands, one text_delta per word; lines of
+// speech that follow each other are one block. Tokens are words: those of the prompt in, those said
+// and thought out. They cost nothing.
 //
 // # Turns
 //
@@ -41,10 +45,30 @@
 // id, so delivering a run twice does nothing while a retry, being another run, is carried out.
 // When stdin ends the agent finishes what it has and exits.
 //
+// # Questions
+//
+// The agent waits in two cases. The tool "ask" is at work until the user has answered, and what it
+// answers is what the user said. And the tools "shell" and "write" ask for permission before they
+// run, as the flags of the process say: those named by --ask until they are allowed, those named by
+// --ask-every-time always. Launch names by the first what the session's permissions put to people
+// and by the second what they deny, so that what is denied now stays denied whatever was said
+// before. The other tools do no harm and never ask. A subagent asks as the agent does.
+//
+//	tool_use    the call is on record, and pending
+//	question    the turn waits; its uuid is the question's own
+//	answered    it waits no more: the answer was heeded, or the turn interrupted
+//	tool_running, tool_result
+//
+// For "ask" tool_running comes before the question. Once runs the call; session does and has the
+// tool not ask again as long as the process lives; always does and writes the tool's name to the
+// file "allowed", which goes with the transcript wherever that goes. A rejected call has a result
+// that is an error and holds the message, and the turn goes on. The first answer to a question
+// counts; another, or one to a question that does not wait, means nothing.
+//
 // # Stream and transcript
 //
 // A line goes to the transcript first and to stdout second, and is the same in both. Only "init",
-// "delta", "tool_running" and "acknowledged" are not in the transcript. Therefore folding the
+// "delta", "tool_running", "question", "answered" and "acknowledged" are not in the transcript. Therefore folding the
 // translated stream gives the blocks that Parse finds: ids, order, content, status, time. A block
 // that nothing closed is aborted on both sides. The exceptions:
 //
@@ -62,5 +86,7 @@
 //	a line is broken or unknown        a system block holds its beginning; the turn goes on
 //	the transcript is cut off          whole lines count; the next process begins a new line
 //	the transcript cannot be written   the process says so on stderr and exits with code 1
+//	stdin ends while a question waits  it is rejected, as are those that follow; the turn goes on
+//	the process ends while one waits   it waits no more; nothing ran that was asked about
 //	the transcript is gone             the agent has forgotten everything, and recall shows it
 package demo

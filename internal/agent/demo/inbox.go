@@ -7,7 +7,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"sync"
+
+	"github.com/overwinter-dev/overwinter/internal/agent"
+	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
 // delivery is a prompt with the means to break it off, before or while it is worked on.
@@ -17,19 +21,20 @@ type delivery struct {
 	cancel context.CancelFunc
 }
 
-// inbox reads stdin while the agent works, so that an interrupt is heard at once.
+// inbox reads stdin while the agent works, so that interrupts and answers are heard at once.
 type inbox struct {
 	bell chan struct{} // one token: something changed that next may wait for
 
 	mu      sync.Mutex
 	waiting []*delivery
 	running *delivery
+	asked   map[string]chan line // questions that wait, by uuid
 	closed  bool
 }
 
-func newInbox() *inbox { return &inbox{bell: make(chan struct{}, 1)} }
+func newInbox() *inbox { return &inbox{bell: make(chan struct{}, 1), asked: map[string]chan line{}} }
 
-// read takes lines until stdin ends. Lines that are neither prompt nor interrupt are told on stderr.
+// read takes lines until stdin ends. Lines that are nothing for the agent are told on stderr.
 func (b *inbox) read(stdin io.Reader, stderr io.Writer) {
 	defer b.close()
 	r := bufio.NewReader(stdin)
@@ -61,8 +66,44 @@ func (b *inbox) take(data []byte, stderr io.Writer) {
 		b.ring()
 	case l.Type == lineInterrupt:
 		b.interrupt(l.RunID)
+	case l.Type == lineAnswer && slices.Contains(session.Decisions(), l.Decision):
+		b.reply(l)
 	default:
-		fmt.Fprintf(stderr, "demo agent: stdin: a line of type %q is not a prompt with a uuid or an interrupt\n", l.Type)
+		fmt.Fprintf(stderr, "demo agent: stdin: a line of type %q is not a prompt with a uuid, an interrupt or an answer with a decision\n", l.Type)
+	}
+}
+
+// expect says that a question is about to be asked; its answer comes by the channel, which holds
+// one. Where stdin has ended the answer is no.
+func (b *inbox) expect(question string) <-chan line {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	reply := make(chan line, 1)
+	b.asked[question] = reply
+	if b.closed {
+		b.answer(line{UUID: question, Decision: agent.DecisionReject, Content: unanswered})
+	}
+	return reply
+}
+
+// forget says that a question does not wait any more.
+func (b *inbox) forget(question string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	delete(b.asked, question)
+}
+
+func (b *inbox) reply(l line) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.answer(l)
+}
+
+// answer hands on the first answer to a question; others mean nothing. It needs the lock.
+func (b *inbox) answer(l line) {
+	if reply, ok := b.asked[l.UUID]; ok {
+		delete(b.asked, l.UUID)
+		reply <- l
 	}
 }
 
@@ -106,6 +147,9 @@ func (b *inbox) next() *delivery {
 func (b *inbox) close() {
 	b.mu.Lock()
 	b.closed = true
+	for question := range b.asked {
+		b.answer(line{UUID: question, Decision: agent.DecisionReject, Content: unanswered})
+	}
 	b.mu.Unlock()
 	b.ring()
 }

@@ -3,6 +3,8 @@ package demo
 import (
 	"encoding/json"
 	"time"
+
+	"github.com/overwinter-dev/overwinter/internal/agent"
 )
 
 // lineType says what a line of the agent's stdin, stdout or transcript is.
@@ -11,6 +13,7 @@ type lineType string
 const (
 	lineUser         lineType = "user"         // a prompt; in a subagent's conversation what it was asked
 	lineInterrupt    lineType = "interrupt"    // stdin only
+	lineAnswer       lineType = "answer"       // to a question; stdin only
 	lineInit         lineType = "init"         // a turn begins; stream only
 	lineStart        lineType = "start"        // a text or thinking block begins
 	lineDelta        lineType = "delta"        // more of it; stream only
@@ -18,6 +21,8 @@ const (
 	lineToolUse      lineType = "tool_use"     // a tool or a subagent is called
 	lineToolRunning  lineType = "tool_running" // it is at work; stream only
 	lineToolResult   lineType = "tool_result"  // it is done
+	lineQuestion     lineType = "question"     // the turn waits for an answer; stream only
+	lineAnswered     lineType = "answered"     // it does not wait any more; stream only
 	lineSystem       lineType = "system"       // a notice
 	lineTitle        lineType = "title"        // a name for the session
 	lineResult       lineType = "result"       // the turn is over
@@ -33,24 +38,28 @@ const (
 // line is every line that the agent reads or writes. Its type decides which fields it has.
 type line struct {
 	Type  lineType  `json:"type"`
-	UUID  string    `json:"uuid,omitempty"`  // of the block, or of the prompt
+	UUID  string    `json:"uuid,omitempty"`  // of the block, the prompt or the question
 	RunID string    `json:"runId,omitempty"` // of the turn
 	Agent string    `json:"agent,omitempty"` // the subagent that speaks; empty for the main one
 	At    time.Time `json:"at,omitzero"`
 
 	PromptID string `json:"promptId,omitempty"`
 	Author   string `json:"author,omitempty"`
-	Kind     string `json:"kind,omitempty"`    // start, assistant: text or thinking
-	Content  string `json:"content,omitempty"` // user, delta, assistant, system, title
+	Kind     string `json:"kind,omitempty"`    // start, assistant: text or thinking; question: an agent.QuestionKind
+	Content  string `json:"content,omitempty"` // user, delta, assistant, system, title, question, answer
 	Subtype  string `json:"subtype,omitempty"` // system
 
-	Name      string          `json:"name,omitempty"`      // tool_use
-	Input     json.RawMessage `json:"input,omitempty"`     // tool_use
+	Name      string          `json:"name,omitempty"`      // tool_use, question
+	Input     json.RawMessage `json:"input,omitempty"`     // tool_use, question
 	Subagent  string          `json:"subagent,omitempty"`  // tool_use: the subagent that was called
-	ToolUseID string          `json:"toolUseId,omitempty"` // tool_result
+	ToolUseID string          `json:"toolUseId,omitempty"` // tool_result, question
 	Output    json.RawMessage `json:"output,omitempty"`    // tool_result
 	IsError   bool            `json:"isError,omitempty"`   // tool_result
 	Aborted   bool            `json:"aborted,omitempty"`   // assistant, tool_result: broken off
+
+	Inquiries []agent.InquiryItem `json:"inquiries,omitempty"` // question
+	Decision  agent.Decision      `json:"decision,omitempty"`  // answer, answered; empty where there was none
+	Answers   map[string]string   `json:"answers,omitempty"`   // answer: by what was asked
 
 	Outcome string `json:"outcome,omitempty"` // result, acknowledged
 	Reason  string `json:"reason,omitempty"`  // result, acknowledged
@@ -82,8 +91,11 @@ func decodeLine(data []byte) (line, bool) {
 		return line{}, false
 	}
 	switch l.Type {
-	case lineUser, lineDelta, lineToolUse, lineToolRunning, lineToolResult, lineSystem:
+	case lineUser, lineDelta, lineToolUse, lineToolRunning, lineToolResult, lineSystem, lineAnswered:
 		return l, l.UUID != ""
+	case lineQuestion:
+		asks := l.Kind == string(agent.Inquiry) && len(l.Inquiries) > 0
+		return l, l.UUID != "" && (asks || l.Kind == string(agent.Permission))
 	case lineStart, lineAssistant:
 		return l, l.UUID != "" && (l.Kind == kindText || l.Kind == kindThinking)
 	case lineResult:

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -44,7 +45,10 @@ type program struct {
 	newID           func() string
 
 	model  string
+	asking []string // tools that ask before they run, until they are allowed
+	denied []string // tools that ask before they run whatever they were answered before
 	memory *memory
+	inbox  *inbox
 }
 
 // errCrash ends the process in the middle of a turn.
@@ -56,6 +60,8 @@ func (p *program) main(args []string, stdin io.Reader) int {
 	id := flags.String("session", "", "id of the session, which names the transcript")
 	flags.StringVar(&p.model, "model", p.model, "model to report")
 	resume := flags.Bool("resume", false, "there should be a transcript to go on from")
+	asking := flags.String("ask", "", "tools that ask before they run, until they are allowed; parted by commas")
+	denied := flags.String("ask-every-time", "", "tools that ask before they run, whatever they were answered before; parted by commas")
 	if err := flags.Parse(args); err != nil {
 		return exitUsage
 	}
@@ -63,6 +69,7 @@ func (p *program) main(args []string, stdin io.Reader) int {
 		fmt.Fprintf(p.stderr, "demo agent: --session, $HOME and nothing else are needed\n")
 		return exitUsage
 	}
+	p.asking, p.denied = strings.Split(*asking, ","), strings.Split(*denied, ",")
 	m, err := openMemory(transcriptDir(p.home, *id))
 	if err != nil {
 		fmt.Fprintf(p.stderr, "demo agent: %v\n", err)
@@ -83,10 +90,10 @@ func (p *program) main(args []string, stdin io.Reader) int {
 // serve does one prompt after the other. The reader of stdin ends with stdin or, after a crash,
 // with the process.
 func (p *program) serve(stdin io.Reader) int {
-	in := newInbox()
-	go in.read(stdin, p.stderr)
+	p.inbox = newInbox()
+	go p.inbox.read(stdin, p.stderr)
 	for {
-		d := in.next()
+		d := p.inbox.next()
 		if d == nil {
 			return exitDone
 		}

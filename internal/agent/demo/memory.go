@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
 )
 
 // Where transcripts are, under the agent's home directory.
@@ -15,17 +16,22 @@ const (
 	rootDir     = ".overwinter-demo"
 	mainFile    = "transcript.jsonl"
 	subagentDir = "subagents"
+	allowedFile = "allowed"
 )
 
 func transcriptDir(home, session string) string { return filepath.Join(home, rootDir, session) }
 
-// memory is the transcript on disk: all that the agent knows of earlier prompts.
+// memory is the transcript on disk: all that the agent knows of earlier prompts. Beside it is what
+// the agent was allowed for good.
 type memory struct {
 	dir  string
 	file *os.File
 	// known are the prompts on record by uuid, each with its result; a result without an
 	// outcome is that of a prompt the agent died on.
 	known map[string]line
+	// allowed are the tools that need not ask any more: those in allowedFile, and those that were
+	// allowed as long as this process lives.
+	allowed map[string]bool
 }
 
 // openMemory opens the transcript in dir or begins one. A last line that was cut off is left as it
@@ -38,7 +44,7 @@ func openMemory(dir string) (*memory, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open transcript: %w", err)
 	}
-	m := &memory{dir: dir, file: file, known: map[string]line{}}
+	m := &memory{dir: dir, file: file, known: map[string]line{}, allowed: map[string]bool{}}
 	data, err := io.ReadAll(file)
 	if err == nil && len(data) > 0 && data[len(data)-1] != '\n' {
 		_, err = file.Write([]byte{'\n'})
@@ -57,7 +63,21 @@ func openMemory(dir string) (*memory, error) {
 			m.known[last] = l
 		}
 	}
+	tools, err := os.ReadFile(filepath.Join(dir, allowedFile))
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		return nil, errors.Join(fmt.Errorf("read what is allowed: %w", err), file.Close())
+	}
+	for name := range strings.FieldsSeq(string(tools)) {
+		m.allowed[name] = true
+	}
 	return m, nil
+}
+
+// allow notes that a tool need not ask from now on. A name has line ends on both sides, so that one
+// that was cut off spoils no other.
+func (m *memory) allow(tool string) error {
+	m.allowed[tool] = true
+	return appendTo(filepath.Join(m.dir, allowedFile), []byte("\n"+tool+"\n"))
 }
 
 // append writes a line that is known to be whole on disk when append returns, as far as a death of
@@ -69,19 +89,29 @@ func (m *memory) append(subagent string, encoded []byte) error {
 		}
 		return nil
 	}
-	name := filepath.Join(m.dir, subagentDir, subagent+".jsonl")
+	return appendTo(filepath.Join(m.dir, subagentDir, subagent+".jsonl"), encoded)
+}
+
+func appendTo(name string, data []byte) error {
 	file, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
 	if err != nil {
-		return fmt.Errorf("open transcript: %w", err)
+		return fmt.Errorf("open %s: %w", filepath.Base(name), err)
 	}
-	if _, err := file.Write(encoded); err != nil {
-		return errors.Join(fmt.Errorf("write transcript: %w", err), file.Close())
+	if _, err := file.Write(data); err != nil {
+		return errors.Join(fmt.Errorf("write %s: %w", filepath.Base(name), err), file.Close())
 	}
 	return file.Close()
 }
 
-// maxQuote bounds what recall quotes, in characters.
+// maxQuote bounds what is quoted of a text, in characters.
 const maxQuote = 200
+
+func quotable(text string) string {
+	if r := []rune(text); len(r) > maxQuote {
+		return string(r[:maxQuote]) + "…"
+	}
+	return text
+}
 
 // recall reads the transcript anew and says what is in it.
 func (m *memory) recall() (string, error) {
@@ -100,9 +130,7 @@ func (m *memory) recall() (string, error) {
 			first = l.Content
 		}
 	}
-	if r := []rune(first); len(r) > maxQuote {
-		first = string(r[:maxQuote]) + "…"
-	}
+	first = quotable(first)
 	noun := "prompts"
 	if prompts == 1 {
 		noun = "prompt"

@@ -21,15 +21,18 @@ const (
 	verbFail
 	verbCrash
 	verbSubagent
+	verbAsk
 )
 
 // step is one thing to do.
 type step struct {
 	verb   verb
 	name   string // write: the file; subagent: its name
-	text   string // what to run, write, think, …; subagent: its line
+	text   string // what to run, write, think, ask, …; subagent: its line
 	pause  time.Duration
 	speech []speech // say
+	// options are the answers that ask offers.
+	options []string
 }
 
 // speech is one line to say, with a pause before every word.
@@ -96,12 +99,29 @@ func parseStep(text string) (step, bool) {
 		return step{verb: verbTitle, text: rest}, true
 	case head == "fail":
 		return step{verb: verbFail, text: rest}, true
+	case head == "ask":
+		return parseQuestion(rest)
 	case word == "write" && oneWord(name):
 		return step{verb: verbWrite, name: name, text: rest}, true
 	case word == "subagent" && oneWord(name):
 		return step{verb: verbSubagent, name: name, text: rest}, true
 	}
 	return step{}, false
+}
+
+// maxQuestion bounds a question with its options, in bytes: it is kept whole while it waits.
+const maxQuestion = 4 << 10
+
+// parseQuestion reads QUESTION | OPTION | OPTION …; empty options are left out.
+func parseQuestion(text string) (step, bool) {
+	question, offered, _ := strings.Cut(text, "|")
+	s := step{verb: verbAsk, text: strings.TrimSpace(question)}
+	for option := range strings.SplitSeq(offered, "|") {
+		if option = strings.TrimSpace(option); option != "" {
+			s.options = append(s.options, option)
+		}
+	}
+	return s, s.text != "" && len(text) <= maxQuestion
 }
 
 func parseSpeech(text string) speech {

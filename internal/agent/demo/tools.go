@@ -21,6 +21,28 @@ const (
 // left behind may hold the pipe for ever.
 const pipeDelay = 500 * time.Millisecond
 
+// The names of tools.
+const (
+	toolShell = "shell"
+	toolWrite = "write"
+	toolSleep = "sleep"
+	toolAsk   = "ask"
+)
+
+// interruptedOutput is what a tool answers that was broken off with nothing to show.
+const interruptedOutput = "interrupted"
+
+// tool is a call that is to be made.
+type tool struct {
+	name     string
+	input    any
+	subagent string // the subagent that is called; empty for a tool proper
+	// title is what people are asked where the tool has to ask before it runs; empty for one that
+	// does no harm and never asks.
+	title string
+	work  func(call line) (answer, error)
+}
+
 type shellInput struct {
 	Command string `json:"command"`
 }
@@ -32,6 +54,11 @@ type writeInput struct {
 
 type sleepInput struct {
 	Duration string `json:"duration"`
+}
+
+type askInput struct {
+	Question string   `json:"question"`
+	Options  []string `json:"options,omitempty"`
 }
 
 type subagentInput struct {
@@ -108,7 +135,7 @@ func (t *turn) writeFile(name, text string) error {
 // sleep works on nothing for d.
 func (t *turn) sleep(d time.Duration) (answer, error) {
 	if !t.pause(d) {
-		return answer{output: "interrupted"}, errInterrupted
+		return answer{output: interruptedOutput}, errInterrupted
 	}
 	t.answer = "slept " + d.String()
 	return answer{output: t.answer}, nil

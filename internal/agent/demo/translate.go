@@ -27,10 +27,11 @@ type translator struct {
 }
 
 type state struct {
-	Open  []openBlock `json:"open,omitempty"` // in the order they were opened
-	Usage usage       `json:"usage"`
-	Model string      `json:"model,omitempty"`
-	Ended bool        `json:"ended,omitempty"`
+	Open    []openBlock `json:"open,omitempty"`    // in the order they were opened
+	Waiting []string    `json:"waiting,omitempty"` // ids of questions
+	Usage   usage       `json:"usage"`
+	Model   string      `json:"model,omitempty"`
+	Ended   bool        `json:"ended,omitempty"`
 }
 
 type openBlock struct {
@@ -126,6 +127,10 @@ func (t *translator) read(l line, at time.Time) agent.Translation {
 		return agent.Translation{Events: t.running(l, at)}
 	case lineToolResult:
 		return agent.Translation{Events: t.toolResult(l, at)}
+	case lineQuestion:
+		return t.question(l)
+	case lineAnswered:
+		return t.answered(l)
 	case lineSystem:
 		b := conversation.Block{
 			ID: l.UUID, Type: conversation.System, CreatedAt: l.At, Subtype: l.Subtype, Message: l.Content,
@@ -174,10 +179,33 @@ func (t *translator) end(outcome session.Outcome, reason string, at time.Time) a
 			Usage: conversation.Usage{InputTokens: u.Input, OutputTokens: u.Output}, Model: t.state.Model,
 		},
 	})
-	return agent.Translation{Events: events, End: &agent.TurnEnd{
+	resolved := t.state.Waiting
+	t.state.Waiting = nil
+	return agent.Translation{Events: events, Resolved: resolved, End: &agent.TurnEnd{
 		Outcome: outcome, Reason: reason, Model: t.state.Model,
 		Usage: session.Usage{InputTokens: u.Input, OutputTokens: u.Output, ToolCalls: u.ToolCalls},
 	}}
+}
+
+// question hands on what the agent asks. The block that it is about has begun.
+func (t *translator) question(l line) agent.Translation {
+	if slices.Contains(t.state.Waiting, l.UUID) {
+		return agent.Translation{}
+	}
+	t.state.Waiting = append(t.state.Waiting, l.UUID)
+	return agent.Translation{Questions: []agent.Question{{
+		ID: l.UUID, Kind: agent.QuestionKind(l.Kind), ToolName: l.Name, ToolUseID: l.ToolUseID, Input: l.Input,
+		Title: l.Content, Inquiries: l.Inquiries,
+	}}}
+}
+
+func (t *translator) answered(l line) agent.Translation {
+	i := slices.Index(t.state.Waiting, l.UUID)
+	if i < 0 {
+		return agent.Translation{}
+	}
+	t.state.Waiting = slices.Delete(t.state.Waiting, i, i+1)
+	return agent.Translation{Resolved: []string{l.UUID}}
 }
 
 // open begins a block that later lines go on with.

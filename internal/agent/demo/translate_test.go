@@ -187,11 +187,13 @@ func TestLaunchRefusesWhatWouldLeaveItsDirectory(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, agent.Launch{
 		Argv: []string{"/overwinter/bin/overwinter-runner", "demo-agent", "--session", "s", "--model", "m", "--resume"},
+		Key:  "/overwinter/bin/overwinter-runner demo-agent --session s --model m",
 		Env:  map[string]string{"HOME": "/h"},
 		Dir:  "/w",
 		Transcripts: []string{
 			"/h/.overwinter-demo/s/transcript.jsonl",
 			"/h/.overwinter-demo/s/subagents/*.jsonl",
+			"/h/.overwinter-demo/s/allowed",
 		},
 	}, l)
 }

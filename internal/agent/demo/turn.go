@@ -84,11 +84,22 @@ func (t *turn) do(s step) error {
 	case verbThink:
 		return t.say(kindThinking, speech{text: s.text})
 	case verbShell:
-		return t.use("shell", shellInput{Command: shown(s.text)}, func(string) (answer, error) { return t.shell(s.text) })
+		return t.call(tool{
+			name: toolShell, input: shellInput{Command: shown(s.text)}, title: "Run " + quotable(s.text),
+			work: func(line) (answer, error) { return t.shell(s.text) },
+		})
 	case verbWrite:
-		return t.use("write", writeInput{File: s.name, Text: shown(s.text)}, func(string) (answer, error) { return t.write(s.name, s.text) })
+		return t.call(tool{
+			name: toolWrite, input: writeInput{File: s.name, Text: shown(s.text)}, title: "Write " + quotable(s.name),
+			work: func(line) (answer, error) { return t.write(s.name, s.text) },
+		})
 	case verbSleep:
-		return t.use("sleep", sleepInput{Duration: s.pause.String()}, func(string) (answer, error) { return t.sleep(s.pause) })
+		return t.call(tool{
+			name: toolSleep, input: sleepInput{Duration: s.pause.String()},
+			work: func(line) (answer, error) { return t.sleep(s.pause) },
+		})
+	case verbAsk:
+		return t.inquire(s)
 	case verbRecall:
 		text, err := t.memory.recall()
 		if err != nil {
@@ -155,32 +166,25 @@ func (t *turn) say(kind string, lines ...speech) error {
 	return finish(false)
 }
 
-// use calls a tool and puts what it answers on record.
-func (t *turn) use(name string, input any, work func(id string) (answer, error)) error {
-	return t.call(line{Name: name}, input, work)
-}
-
-func (t *turn) call(l line, input any, work func(id string) (answer, error)) error {
-	raw, err := json.Marshal(input)
+// call calls a tool and puts what it answers on record.
+func (t *turn) call(c tool) error {
+	raw, err := json.Marshal(c.input)
 	if err != nil {
-		return fmt.Errorf("input of %s: %w", l.Name, err)
+		return fmt.Errorf("input of %s: %w", c.name, err)
 	}
 	t.usage.ToolCalls++
-	l.Type, l.UUID, l.Input, l.Usage = lineToolUse, t.newID(), raw, t.usage
+	l := line{Type: lineToolUse, UUID: t.newID(), Name: c.name, Input: raw, Subagent: c.subagent, Usage: t.usage}
 	if err := t.record(l); err != nil {
 		return err
 	}
-	if err := t.stream(line{Type: lineToolRunning, UUID: l.UUID}); err != nil {
-		return err
-	}
-	a, err := work(l.UUID)
+	a, err := t.run(c, l)
 	interrupted := errors.Is(err, errInterrupted)
 	if err != nil && !interrupted {
 		return err
 	}
 	output, encodeErr := json.Marshal(a.output)
 	if encodeErr != nil {
-		return fmt.Errorf("output of %s: %w", l.Name, encodeErr)
+		return fmt.Errorf("output of %s: %w", c.name, encodeErr)
 	}
 	return errors.Join(t.record(line{
 		Type: lineToolResult, UUID: t.newID(), ToolUseID: l.UUID, Output: output,
@@ -188,10 +192,23 @@ func (t *turn) call(l line, input any, work func(id string) (answer, error)) err
 	}), err)
 }
 
+// run does what a tool is called for, if it may.
+func (t *turn) run(c tool, call line) (answer, error) {
+	if c.title != "" {
+		if refused, ok, err := t.permit(call, c.title); err != nil || !ok {
+			return refused, err
+		}
+	}
+	if err := t.stream(line{Type: lineToolRunning, UUID: call.UUID}); err != nil {
+		return answer{}, err
+	}
+	return c.work(call)
+}
+
 // subagent has another agent do one line, in a conversation of its own.
 func (t *turn) subagent(s step) error {
 	id := t.newID()
-	return t.call(line{Name: s.name, Subagent: id}, subagentInput{Prompt: shown(s.text)}, func(string) (answer, error) {
+	return t.call(tool{name: s.name, subagent: id, input: subagentInput{Prompt: shown(s.text)}, work: func(line) (answer, error) {
 		sub := &turn{program: t.program, ctx: t.ctx, prompt: t.prompt, agent: id, usage: t.usage}
 		if err := sub.record(line{Type: lineUser, UUID: t.newID(), Content: s.text}); err != nil {
 			return answer{}, err
@@ -208,7 +225,7 @@ func (t *turn) subagent(s step) error {
 			return answer{output: failed.reason, failed: true}, nil
 		}
 		return answer{output: sub.answer}, err
-	})
+	}})
 }
 
 // pause waits for d and reports whether the turn is still wanted.

@@ -1,0 +1,100 @@
+package demo
+
+import (
+	"slices"
+
+	"github.com/overwinter-dev/overwinter/internal/agent"
+)
+
+// What a tool answers that was rejected without a word, and why a question is rejected where
+// nobody can answer it any more.
+const (
+	notAllowed = "The user does not allow this."
+	notSaid    = "The user does not want to answer this."
+	unanswered = "Nobody can answer this any more: stdin has ended."
+)
+
+// ask puts a question and waits for its answer, or for an interrupt.
+func (t *turn) ask(q line) (line, error) {
+	q.Type, q.UUID = lineQuestion, t.newID()
+	reply := t.inbox.expect(q.UUID)
+	defer t.inbox.forget(q.UUID)
+	if err := t.stream(q); err != nil {
+		return line{}, err
+	}
+	var a line
+	select {
+	case a = <-reply:
+	case <-t.ctx.Done():
+	}
+	if t.ctx.Err() != nil {
+		a = line{}
+	}
+	if err := t.stream(line{Type: lineAnswered, UUID: q.UUID, Decision: a.Decision}); err != nil {
+		return line{}, err
+	}
+	if a.Decision == "" {
+		return line{}, errInterrupted
+	}
+	return a, nil
+}
+
+// permit asks whether a call may run, unless it need not be asked. Where it may not, refused is
+// what the tool answers.
+func (t *turn) permit(call line, title string) (refused answer, ok bool, err error) {
+	if !t.mustAsk(call.Name) {
+		return answer{}, true, nil
+	}
+	a, err := t.ask(line{
+		Kind: string(agent.Permission), Name: call.Name, ToolUseID: call.UUID, Input: call.Input, Content: title,
+	})
+	if err != nil {
+		return answer{output: interruptedOutput}, false, err
+	}
+	switch a.Decision {
+	case agent.DecisionReject:
+		t.answer = orElse(a.Content, notAllowed)
+		return answer{output: t.answer, failed: true}, false, nil
+	case agent.DecisionSession:
+		t.memory.allowed[call.Name] = true
+	case agent.DecisionAlways:
+		err = t.memory.allow(call.Name)
+	}
+	return answer{}, true, err
+}
+
+// mustAsk reports whether a tool has to ask before it runs.
+func (t *turn) mustAsk(tool string) bool {
+	return slices.Contains(t.denied, tool) || slices.Contains(t.asking, tool) && !t.memory.allowed[tool]
+}
+
+// inquire asks the user what a script says, as a tool whose answer is that of the user.
+func (t *turn) inquire(s step) error {
+	in := askInput{Question: s.text, Options: s.options}
+	return t.call(tool{name: toolAsk, input: in, work: func(call line) (answer, error) {
+		item := agent.InquiryItem{Question: s.text}
+		for _, o := range s.options {
+			item.Options = append(item.Options, agent.InquiryOption{Label: o})
+		}
+		a, err := t.ask(line{
+			Kind: string(agent.Inquiry), Name: call.Name, ToolUseID: call.UUID, Input: call.Input, Content: s.text,
+			Inquiries: []agent.InquiryItem{item},
+		})
+		switch {
+		case err != nil:
+			return answer{output: interruptedOutput}, err
+		case a.Decision == agent.DecisionReject:
+			t.answer = orElse(a.Content, notSaid)
+			return answer{output: t.answer, failed: true}, nil
+		}
+		t.answer = a.Answers[s.text]
+		return answer{output: t.answer}, nil
+	}})
+}
+
+func orElse(text, otherwise string) string {
+	if text == "" {
+		return otherwise
+	}
+	return text
+}
