@@ -267,7 +267,7 @@ func (i *Images) build(ctx context.Context, name string, r Recipe) (image string
 		}
 	}
 	for _, argv := range r.Commands {
-		i.step(ctx, r.Name, "running "+strings.Join(argv, " "))
+		i.step(ctx, r.Name, "running "+oneLine(argv))
 		res, err := sb.Run(ctx, RunSpec{Argv: argv, Env: r.Env, Timeout: r.CommandTimeout})
 		if err != nil {
 			return "", err
@@ -279,6 +279,19 @@ func (i *Images) build(ctx context.Context, name string, r Recipe) (image string
 	}
 	i.step(ctx, r.Name, "taking the snapshot")
 	return sb.Snapshot(ctx, SnapshotSpec{})
+}
+
+// oneLine shows a command to people: of a script that is one of its arguments, the first line.
+func oneLine(argv []string) string {
+	words := make([]string, len(argv))
+	for i, word := range argv {
+		first, _, more := strings.Cut(strings.TrimSpace(word), "\n")
+		if more {
+			first += " …"
+		}
+		words[i] = first
+	}
+	return strings.Join(words, " ")
 }
 
 // clear ends the builder, found by its name: the answer to its creation may be lost.

@@ -1,0 +1,202 @@
+package test
+
+import (
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/stretchr/testify/require"
+
+	"github.com/overwinter-dev/overwinter/internal/agent/agenttest/modelserver"
+	"github.com/overwinter-dev/overwinter/internal/postgres/postgrestest"
+	"github.com/overwinter-dev/overwinter/internal/sandbox/modalsandbox"
+)
+
+// plantedKey is the key of every model server here, to be found nowhere else.
+const plantedKey = "sk-planted-7c1d9e"
+
+// agentUnderTest is a real agent with what makes it talk to a model server.
+type agentUnderTest struct {
+	name    string
+	secrets func(models *modelserver.Server) map[string]string
+	// run has the model call the agent's shell.
+	run func(command string) modelserver.Call
+}
+
+var agentsUnderTest = []agentUnderTest{
+	{
+		name: "claude-sdk",
+		secrets: func(models *modelserver.Server) map[string]string {
+			return map[string]string{"ANTHROPIC_API_KEY": plantedKey, "ANTHROPIC_BASE_URL": models.URL()}
+		},
+		run: modelserver.Bash,
+	},
+}
+
+// scripts are the answers of the model, each for one agent's tools.
+func (a agentUnderTest) scripts() map[string][]modelserver.Step {
+	return map[string][]modelserver.Step{
+		"file":   {{Text: "I write it.", Calls: []modelserver.Call{a.run("echo from the agent > made.txt && cat made.txt")}}, {Text: "Written."}},
+		"wait":   {{Calls: []modelserver.Call{a.run("echo waited >> waited.txt; sleep 4; cat waited.txt")}}, {Text: "Waited."}},
+		"recall": {{Text: "I know: ", Recall: true}},
+	}
+}
+
+// TestEveryAgentKeepsItsMemory takes each agent through a worker that is killed while a tool runs, a
+// hibernation, and the loss of its snapshot: it wakes in a fresh sandbox, the receipt says so, and
+// what it sends to its model holds the conversation. The key of its model stands nowhere.
+func TestEveryAgentKeepsItsMemory(t *testing.T) {
+	t.Parallel()
+	for _, a := range agentsUnderTest {
+		t.Run(a.name, func(t *testing.T) {
+			t.Parallel()
+			keepsItsMemory(t, a)
+		})
+	}
+}
+
+func keepsItsMemory(t *testing.T, a agentUnderTest) {
+	models := modelserver.New(a.scripts())
+	t.Cleanup(models.Close)
+	database := postgrestest.URL(t)
+	s := startStack(t, "--database-url", database)
+	for name, value := range a.secrets(models) {
+		s.must(t, http.StatusCreated, "PUT", "/api/secrets/"+name, object{"value": value})
+	}
+	id := s.create(t, object{
+		"agent": a.name, "prompt": object{"id": "first", "content": "Please remember the word narwhal. {{file}}"},
+	})
+	stream := s.follow(t, id)
+	require.Equal(t, "completed", s.waitPrompt(t, id, "first", 4*time.Minute)["status"], "the image is made once")
+
+	s.prompt(t, id, "wait", "Now {{wait}} a little")
+	turn := s.promptRun(t, id, "wait")
+	stream.wait(t, 60*time.Second, "the tool is called", func(e event) bool {
+		return e.RunID == turn && e.Type == "block_complete" && strings.Contains(string(e.Data), `"tool_use"`) ||
+			e.RunID == turn && e.Type == "block_update" && strings.Contains(string(e.Data), `"running"`)
+	})
+	require.NoError(t, syscall.Kill(s.child(t, "overwinter", "worker"), syscall.SIGKILL))
+	require.Equal(t, "completed", s.waitPrompt(t, id, "wait", 90*time.Second)["status"])
+	require.Equal(t, 1, strings.Count(s.text(t, id), `waited`+"\n"), "the tool ran once")
+
+	s.must(t, http.StatusAccepted, "POST", "/api/sessions/"+id+"/hibernate", nil)
+	s.waitStatus(t, id, "hibernated", 60*time.Second)
+	s.loseSnapshots(t, database, id)
+	s.prompt(t, id, "recall", "What was it? {{recall}}")
+	require.Equal(t, "completed", s.waitPrompt(t, id, "recall", 2*time.Minute)["status"])
+	require.Contains(t, s.text(t, id), "narwhal", "it answers with its history")
+	woken := s.must(t, http.StatusOK, "GET", "/api/sessions/"+id, nil)
+	require.Contains(t, []string{"partial", "fresh"}, woken["receipt"].(object)["kind"], "%v", woken["receipt"])
+	requests := models.Requests()
+	require.Contains(t, strings.Join(requests[len(requests)-1].Prompts, "\n"), "narwhal")
+
+	// A second session of the agent uses the image that the first has made.
+	second := s.create(t, object{"agent": a.name, "prompt": object{"id": "p", "content": "{{recall}} nothing"}})
+	require.Equal(t, "completed", s.waitPrompt(t, second, "p", 60*time.Second)["status"])
+	require.Equal(t, 1, strings.Count(s.log(t, "worker"), `"msg":"image prepared"`))
+
+	stream.all(t)
+	require.Equal(t, plantedKey, requests[0].Key, "it was used")
+	s.processesAreClean(t, plantedKey)
+	databaseIsClean(t, database, plantedKey)
+	s.stop(t)
+	s.filesAreClean(t, plantedKey)
+}
+
+// loseSnapshots deletes the session's snapshots at the provider.
+func (s *stack) loseSnapshots(t *testing.T, database, sessionID string) {
+	t.Helper()
+	conn, err := pgx.Connect(t.Context(), database)
+	require.NoError(t, err)
+	defer conn.Close(t.Context())
+	rows, err := conn.Query(t.Context(), "SELECT snapshot_id FROM bundles WHERE session_id = $1 AND snapshot_id <> ''", sessionID)
+	require.NoError(t, err)
+	ids, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	require.NoError(t, err)
+	require.NotEmpty(t, ids)
+	drv, err := modalsandbox.New(modalsandbox.Config{ServerURL: s.modalURL(t), TokenID: "test", TokenSecret: "test"})
+	require.NoError(t, err)
+	defer drv.Close()
+	for _, id := range ids {
+		require.NoError(t, drv.DeleteImage(t.Context(), id))
+	}
+}
+
+// promptRun is the run that has the prompt.
+func (s *stack) promptRun(t *testing.T, sessionID, promptID string) (runID string) {
+	t.Helper()
+	eventually(t, 60*time.Second, "a run has prompt "+promptID, func() error {
+		_, p, err := s.call("GET", "/api/sessions/"+sessionID+"/prompts/"+promptID, nil)
+		if err != nil {
+			return err
+		}
+		runID, _ = p["runId"].(string)
+		if runID == "" {
+			return fmt.Errorf("%v", p)
+		}
+		return nil
+	})
+	return runID
+}
+
+// log is what a child of dev has written.
+func (s *stack) log(t *testing.T, child string) string {
+	t.Helper()
+	raw, err := os.ReadFile(filepath.Join(s.dir, "logs", child+".log"))
+	require.NoError(t, err)
+	return string(raw)
+}
+
+// databaseIsClean looks for a secret in every row of every table.
+func databaseIsClean(t *testing.T, database, planted string) {
+	t.Helper()
+	conn, err := pgx.Connect(t.Context(), database)
+	require.NoError(t, err)
+	defer conn.Close(t.Context())
+	rows, err := conn.Query(t.Context(), "SELECT tablename FROM pg_tables WHERE schemaname = 'public'")
+	require.NoError(t, err)
+	tables, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	require.NoError(t, err)
+	require.Contains(t, tables, "secrets")
+	for _, table := range tables {
+		var found int
+		name := pgx.Identifier{table}.Sanitize()
+		require.NoError(t, conn.QueryRow(t.Context(), "SELECT count(*) FROM "+name+" r WHERE r::text LIKE '%' || $1 || '%'", planted).Scan(&found))
+		require.Zero(t, found, "the planted secret stands in %s", table)
+	}
+}
+
+// processesAreClean looks for a secret in what anybody can read of our processes: their arguments.
+func (s *stack) processesAreClean(t *testing.T, planted string) {
+	t.Helper()
+	for pid, line := range s.processes() {
+		require.NotContains(t, line, planted, "arguments of process %d", pid)
+	}
+}
+
+// filesAreClean looks for a secret in every file that the system has written, snapshots included.
+func (s *stack) filesAreClean(t *testing.T, planted string) {
+	t.Helper()
+	found := 0
+	require.NoError(t, filepath.WalkDir(s.dir, func(path string, entry os.DirEntry, err error) error {
+		if err != nil || !entry.Type().IsRegular() {
+			return err
+		}
+		raw, err := os.ReadFile(path) //nolint:gosec // our own data directory
+		if err != nil {
+			return err
+		}
+		found++
+		if strings.Contains(string(raw), planted) {
+			return fmt.Errorf("the planted secret stands in %s", path)
+		}
+		return nil
+	}))
+	require.Greater(t, found, 50, "logs, histories, journals and snapshots were searched")
+}

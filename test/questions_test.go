@@ -1,0 +1,105 @@
+package test
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/overwinter-dev/overwinter/internal/agent/agenttest/modelserver"
+)
+
+// asked waits for the one open question of a session.
+func (s *stack) asked(t *testing.T, sessionID string) object {
+	t.Helper()
+	var question object
+	eventually(t, 60*time.Second, "the agent asks", func() error {
+		status, page, err := s.call("GET", "/api/sessions/"+sessionID+"/questions?status=open", nil)
+		if err != nil {
+			return err
+		}
+		items, _ := page["items"].([]any)
+		if status != http.StatusOK || len(items) != 1 {
+			return fmt.Errorf("%d %v", status, page)
+		}
+		question = items[0].(object)
+		return nil
+	})
+	return question
+}
+
+func (s *stack) answer(t *testing.T, sessionID string, question, body object) {
+	t.Helper()
+	path := fmt.Sprintf("/api/sessions/%s/questions/%s/answer", sessionID, question["id"])
+	got := s.must(t, http.StatusOK, "POST", path, body)
+	require.Equal(t, "answered", got["status"])
+	_, refused, err := s.call("POST", path, body)
+	require.NoError(t, err)
+	require.Equal(t, "illegal_state", refused["code"], "the second answer")
+}
+
+// TestClaudeCodeAsksPeople puts the questions of the real program to people: a permission that is
+// given and one that is not, a question in words that outlives its worker, one that nobody answers,
+// and a turn that is broken off while it waits.
+func TestClaudeCodeAsksPeople(t *testing.T) {
+	t.Parallel()
+	models := modelserver.New(map[string][]modelserver.Step{
+		"touch":  {{Text: "May I?", Calls: []modelserver.Call{modelserver.Bash("touch permitted && echo touched")}}, {Text: "So be it."}},
+		"colour": {{Calls: []modelserver.Call{modelserver.Ask("Which colour?", "Red", "Blue")}}, {Text: "Thank you."}},
+	})
+	t.Cleanup(models.Close)
+	s := startStack(t)
+	for name, value := range map[string]string{"ANTHROPIC_API_KEY": "sk-planted-key", "ANTHROPIC_BASE_URL": models.URL()} {
+		s.must(t, http.StatusCreated, "PUT", "/api/secrets/"+name, object{"value": value})
+	}
+	id := s.create(t, object{
+		"agent": "claude-sdk", "options": object{"permissions": "ask", "questionTimeout": "2m"},
+		"prompt": object{"id": "rejected", "content": "{{touch}} it"},
+	})
+	stream := s.follow(t, id)
+	s.waitStatus(t, id, "running", 4*time.Minute) // the image is made once
+
+	question := s.asked(t, id)
+	require.Equal(t, "permission", question["kind"])
+	require.Equal(t, "Bash", question["toolName"])
+	s.answer(t, id, question, object{"answer": "reject", "message": "not before tea"})
+	require.Equal(t, "completed", s.waitPrompt(t, id, "rejected", 60*time.Second)["status"])
+	require.Contains(t, s.text(t, id), "not before tea")
+
+	s.prompt(t, id, "permitted", "{{touch}} it now")
+	s.answer(t, id, s.asked(t, id), object{"answer": "session"})
+	require.Equal(t, "completed", s.waitPrompt(t, id, "permitted", 60*time.Second)["status"])
+	s.prompt(t, id, "again", "{{touch}} it once more")
+	require.Equal(t, "completed", s.waitPrompt(t, id, "again", 60*time.Second)["status"], "it is not asked again")
+
+	// The question outlives its worker, and is answered while none is up.
+	s.prompt(t, id, "colour", "{{colour}} please")
+	question = s.asked(t, id)
+	require.Equal(t, "question", question["kind"])
+	require.Equal(t, "Which colour?", question["title"])
+	require.NoError(t, syscall.Kill(s.child(t, "overwinter", "worker"), syscall.SIGKILL))
+	s.answer(t, id, question, object{"answers": object{"Which colour?": "Green"}})
+	require.Equal(t, "completed", s.waitPrompt(t, id, "colour", 90*time.Second)["status"])
+	require.Contains(t, s.text(t, id), "Green")
+
+	s.must(t, http.StatusOK, "PATCH", "/api/sessions/"+id, object{"options": object{"permissions": "ask", "questionTimeout": "1s"}})
+	s.prompt(t, id, "expired", "{{colour}} again")
+	stream.wait(t, 60*time.Second, "the question expires", func(e event) bool {
+		return e.Type == "question_resolved" && strings.Contains(string(e.Data), `"reason":"expired"`)
+	})
+	require.Equal(t, "completed", s.waitPrompt(t, id, "expired", 60*time.Second)["status"])
+
+	s.must(t, http.StatusOK, "PATCH", "/api/sessions/"+id, object{"options": object{"permissions": "ask"}})
+	s.prompt(t, id, "aborted", "{{colour}} a last time")
+	question = s.asked(t, id)
+	s.must(t, http.StatusAccepted, "POST", "/api/sessions/"+id+"/abort", nil)
+	require.Equal(t, "cancelled", s.waitPrompt(t, id, "aborted", 60*time.Second)["status"])
+	status, refused, err := s.call("POST", fmt.Sprintf("/api/sessions/%s/questions/%s/answer", id, question["id"]), object{"answer": "reject"})
+	require.NoError(t, err)
+	require.Equal(t, http.StatusConflict, status, "%v", refused)
+	stream.all(t)
+}
