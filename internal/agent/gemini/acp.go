@@ -1,0 +1,252 @@
+package gemini
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/overwinter-dev/overwinter/internal/agent"
+	"github.com/overwinter-dev/overwinter/internal/conversation"
+	"github.com/overwinter-dev/overwinter/internal/session"
+)
+
+// modeTag opens what the program says as the model when its mode has been changed.
+const modeTag = "[MODE_UPDATE] "
+
+// update is what session/update carries. Its content is that of a message, or a list of what a call
+// has brought.
+type update struct {
+	Kind    string          `json:"sessionUpdate"`
+	Content json.RawMessage `json:"content"`
+	call
+}
+
+// call is a call of a tool as the Agent Client Protocol has it.
+type call struct {
+	ID        string          `json:"toolCallId"`
+	Status    string          `json:"status"`
+	Title     string          `json:"title"`
+	ToolKind  string          `json:"kind"`
+	Locations json.RawMessage `json:"locations"`
+}
+
+type updateParams struct {
+	SessionID string `json:"sessionId"`
+	Update    update `json:"update"`
+}
+
+// update reads what the agent is doing. It reports whether it made sense.
+func (t *translator) update(f agent.Frame, m frame, at time.Time) bool {
+	var p updateParams
+	if !decode(m.Params, &p) || p.Update.Kind == "" {
+		return false
+	}
+	if t.state.Bridged && (!t.state.Begun || t.state.Run == "") {
+		return true // the past, which is known
+	}
+	u := p.Update
+	if t.state.Session == "" {
+		t.state.Session = p.SessionID
+	}
+	switch u.Kind {
+	case "agent_message_chunk":
+		if text := words(u.Content); text != "" && !strings.HasPrefix(text, modeTag) {
+			t.says(f, text, at)
+		}
+	case "agent_thought_chunk":
+		if text := strings.TrimPrefix(words(u.Content), "****\n"); text != "" {
+			if t.state.Bridged {
+				t.emit(t.state.thinks(t.state.current(), text, at)...)
+				return true
+			}
+			t.emit(t.state.closeText(at)...)
+			t.emit(t.state.thinks(t.made(f), text, at)...)
+		}
+	case "user_message_chunk", "tool_call", "tool_call_update":
+		if t.state.Bridged {
+			return true // the bridge notes them
+		}
+		t.emit(t.state.closeText(at)...)
+		t.state.Text = ""
+		if u.Kind == "user_message_chunk" {
+			t.emit(t.state.user(conversation.Main, record{ID: t.made(f), Content: u.Content}, at)...)
+			return true
+		}
+		return t.called(u, at)
+	case "available_commands_update", "plan", "current_mode_update", "usage_update", "session_info_update", "config_option_update":
+	default:
+		return false
+	}
+	return true
+}
+
+// made is an id for something that has none: no two lines of a stream make the same.
+func (t *translator) made(f agent.Frame) string {
+	return fmt.Sprintf("%s/%s%d", t.state.Session, t.run.RunID, f.No)
+}
+
+// says shows a piece of an answer.
+func (t *translator) says(f agent.Frame, text string, at time.Time) {
+	if t.state.Bridged {
+		t.emit(t.state.reader.says(textID(t.state.current()), text, at)...)
+		return
+	}
+	if t.state.Text == "" {
+		t.emit(t.state.closeText(at)...)
+		t.state.Text = textID(t.made(f))
+	}
+	t.emit(t.state.reader.says(t.state.Text, text, at)...)
+}
+
+// called reads a call, which without the bridge has a title alone.
+func (t *translator) called(u update, at time.Time) bool {
+	if u.ID == "" {
+		return false
+	}
+	if t.state.find(u.ID) == nil && u.Status != "completed" && u.Status != "failed" {
+		t.emit(t.state.began(u.ID, toolNote{Name: toolName(u.ID), Title: u.Title}, at, at)...)
+		return true
+	}
+	switch u.Status {
+	case "in_progress":
+		if o := t.state.find(u.ID); o != nil && o.Block.Status == conversation.Pending {
+			t.emit(t.state.running(o, at)...)
+		}
+	case "completed", "failed":
+		t.resolved(u.ID)
+		status, key := "success", "output"
+		if u.Status == "failed" {
+			status, key = "error", "error"
+		}
+		t.emit(t.state.ended(conversation.Main, toolCall{
+			ID: u.ID, Name: toolName(u.ID), Status: status,
+			Result: data([]map[string]response{{"functionResponse": {ID: u.ID, Response: data(map[string]string{key: shown(u.Content)})}}}),
+		}, at)...)
+	}
+	return true
+}
+
+// shown is what a call has brought, as people see it.
+func shown(content json.RawMessage) string {
+	var list []struct {
+		Type    string          `json:"type"`
+		Content json.RawMessage `json:"content"`
+		Path    string          `json:"path"`
+	}
+	if json.Unmarshal(content, &list) != nil {
+		return ""
+	}
+	var out []string
+	for _, c := range list {
+		switch c.Type {
+		case "content":
+			out = append(out, words(c.Content))
+		case "diff":
+			out = append(out, c.Path)
+		}
+	}
+	return strings.Join(out, "\n")
+}
+
+// option is an answer that the agent takes.
+type option struct {
+	ID   string `json:"optionId"`
+	Name string `json:"name"`
+	Kind string `json:"kind"`
+}
+
+// asked reads that the agent wants permission for a call.
+func (t *translator) asked(m frame, at time.Time) bool {
+	var p struct {
+		Options  json.RawMessage `json:"options"`
+		ToolCall json.RawMessage `json:"toolCall"`
+	}
+	var u update
+	if !decode(m.Params, &p) || !decode(p.ToolCall, &u) || u.ID == "" {
+		return false
+	}
+	if t.state.Bridged && t.state.Run == "" {
+		return true
+	}
+	if !t.state.Bridged {
+		t.emit(t.state.closeText(at)...)
+		t.state.Text = ""
+		if t.state.find(u.ID) == nil {
+			t.emit(t.state.began(u.ID, toolNote{Name: toolName(u.ID), Title: u.Title, Asked: true}, at, at)...)
+		}
+	}
+	title := u.Title
+	if title == "" {
+		title = toolName(u.ID)
+	}
+	t.state.Waiting = append(t.state.Waiting, u.ID)
+	t.out.Questions = append(t.out.Questions, agent.Question{
+		ID: u.ID, Kind: agent.Permission, ToolName: toolName(u.ID), ToolUseID: u.ID,
+		Input: p.ToolCall, Title: title, Suggestions: p.Options,
+	})
+	return true
+}
+
+// responded reads the answer to a request. Where there is no bridge to say so, the one to a prompt
+// ends the turn.
+func (t *translator) responded(f agent.Frame, m frame, at time.Time) {
+	if t.state.Bridged {
+		return
+	}
+	var result struct {
+		StopReason string `json:"stopReason"`
+		SessionID  string `json:"sessionId"`
+		Meta       struct {
+			Quota struct {
+				Count struct {
+					Input  int64 `json:"input_tokens"`
+					Output int64 `json:"output_tokens"`
+				} `json:"token_count"`
+				Models []struct {
+					Model string `json:"model"`
+				} `json:"model_usage"`
+			} `json:"quota"`
+		} `json:"_meta"`
+	}
+	decode(m.Result, &result)
+	if result.SessionID != "" {
+		t.state.Session = result.SessionID
+	}
+	if len(m.Error) > 0 && string(m.Error) != "null" {
+		var e struct {
+			Message string `json:"message"`
+		}
+		decode(m.Error, &e)
+		t.emit(whole(conversation.Main, conversation.Block{
+			ID: "error/" + t.made(f), Type: conversation.System, Status: conversation.Complete, CreatedAt: at,
+			Subtype: "error", Message: bounded(e.Message, maxRaw),
+		}, at)...)
+		t.end(session.OutcomeFailed, bounded(e.Message, maxRaw), at)
+		return
+	}
+	if result.StopReason == "" {
+		return
+	}
+	q := result.Meta.Quota
+	t.state.Usage.InputTokens, t.state.Usage.OutputTokens = q.Count.Input, q.Count.Output
+	if len(q.Models) > 0 {
+		t.state.Model = q.Models[0].Model
+	}
+	if result.StopReason != "cancelled" {
+		t.emit(t.state.closeText(at)...)
+	}
+	outcome, reason := stopped(result.StopReason)
+	t.end(outcome, reason, at)
+}
+
+// stopped is the outcome that a stop reason of the Agent Client Protocol means.
+func stopped(reason string) (session.Outcome, string) {
+	switch reason {
+	case "end_turn":
+		return session.OutcomeCompleted, ""
+	case "cancelled":
+		return session.OutcomeCancelled, session.ReasonAborted
+	}
+	return session.OutcomeFailed, reason
+}

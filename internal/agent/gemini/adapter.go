@@ -1,0 +1,217 @@
+package gemini
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"path"
+	"regexp"
+	"slices"
+	"time"
+
+	"github.com/overwinter-dev/overwinter/internal/agent"
+	"github.com/overwinter-dev/overwinter/internal/agent/bridge"
+	"github.com/overwinter-dev/overwinter/internal/session"
+)
+
+// Name is the agent's name in the API.
+const Name = "gemini-cli"
+
+// Command is the word that calls the bridge.
+const Command = "gemini-bridge"
+
+// runner is where a sandbox has the runner, which brings the bridge.
+const runner = "/overwinter/bin/overwinter-runner"
+
+// The names of the secrets that the program looks for in its environment.
+const (
+	SecretKey     = "GEMINI_API_KEY"
+	SecretBaseURL = "GOOGLE_GEMINI_BASE_URL"
+	secretGoogle  = "GOOGLE_API_KEY"            // with secretVertex
+	secretVertex  = "GOOGLE_GENAI_USE_VERTEXAI" // "true": by way of Vertex AI
+)
+
+// DefaultModel is taken where none is named: without one, the program asks a model which it shall take.
+const DefaultModel = "gemini-2.5-pro"
+
+// models are those that the program offers, the default first.
+var models = []string{
+	DefaultModel, "gemini-3.1-pro-preview", "gemini-3.8-flash", "gemini-3-flash-preview", "gemini-3.5-flash-lite", "auto",
+}
+
+// interruptGrace is how long the agent may take to break off a turn.
+const interruptGrace = 10 * time.Second
+
+var sessionID = regexp.MustCompile(`^[A-Za-z0-9_-]{1,64}$`)
+
+// Adapter is Gemini CLI as the rest of overwinter sees it. The zero value is ready.
+type Adapter struct{}
+
+var (
+	_ agent.Adapter   = Adapter{}
+	_ agent.Answerer  = Adapter{}
+	_ agent.Companion = Adapter{}
+	_ agent.Profiled  = Adapter{}
+)
+
+// New returns the adapter.
+func New() Adapter { return Adapter{} }
+
+// Name is "gemini-cli".
+func (Adapter) Name() string { return Name }
+
+// Command is "gemini-bridge".
+func (Adapter) Command() string { return Command }
+
+// Main is the bridge: see Main.
+func (Adapter) Main(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
+	return Main(args, stdin, stdout, stderr)
+}
+
+// Describe tells people what the agent is.
+func (Adapter) Describe() agent.Description {
+	return agent.Description{
+		Name:    Name,
+		Title:   "Gemini CLI",
+		Summary: "Google's coding agent, version " + Version + ". Needs the secret " + SecretKey + ".",
+		Models:  slices.Clone(models),
+		Capabilities: []string{
+			"abort", "resume", "thinking", "subagents", "permissions", "usage", "model", "profiles",
+		},
+	}
+}
+
+// Launch starts the bridge, which starts the program. The bridge goes on with what the journal has,
+// however the session came to be here.
+func (Adapter) Launch(in agent.LaunchInput) (agent.Launch, error) {
+	if !sessionID.MatchString(in.SessionID) {
+		return agent.Launch{}, fmt.Errorf("launch Gemini CLI: %q cannot name a session's files", in.SessionID)
+	}
+	if in.Home == "" || in.Workspace == "" {
+		return agent.Launch{}, errors.New("launch Gemini CLI: home and workspace are needed")
+	}
+	model := in.Model
+	if model == "" && in.Profile != nil {
+		model = in.Profile.Model
+	}
+	if model == "" {
+		model = DefaultModel
+	}
+	settings, err := json.Marshal(settingsOf(in))
+	if err != nil {
+		return agent.Launch{}, fmt.Errorf("launch Gemini CLI: settings: %w", err)
+	}
+	env := map[string]string{}
+	if in.Profile != nil {
+		maps.Copy(env, in.Profile.Environment)
+	}
+	maps.Copy(env, map[string]string{
+		"HOME": in.Home, envSettings: string(settings),
+		"GEMINI_CLI_NO_RELAUNCH":     "true", // it would be its own child, which no signal reaches
+		"GEMINI_CLI_TRUST_WORKSPACE": "true",
+		"GEMINI_TELEMETRY_ENABLED":   "false",
+	})
+	mode := "default"
+	if in.Permissions.Free() {
+		mode = "yolo"
+	}
+	return agent.Launch{
+		Argv: []string{
+			runner, Command, "--session", in.SessionID, "--", "node", Program, "--acp", "--model", model, "--approval-mode", mode,
+		},
+		Env: env, Dir: in.Workspace,
+		Transcripts: []string{journalPath(in.Home, in.SessionID)},
+		Secrets:     []string{SecretKey, SecretBaseURL, secretGoogle, secretVertex},
+	}, nil
+}
+
+// journalPath is where the transcript of a session is kept.
+func journalPath(home, id string) string { return path.Join(home, ".gemini", journalDir, id+".jsonl") }
+
+// Prompt is the line that begins a run.
+func (Adapter) Prompt(in agent.PromptInput) ([]byte, error) {
+	if in.RunID == "" {
+		return nil, errors.New("prompt Gemini CLI: no run id")
+	}
+	return bridge.Command{
+		Type: bridge.Prompt, RunID: in.RunID, PromptID: in.PromptID, Content: in.Content, Author: in.Author,
+		At: in.At.UTC().Truncate(time.Millisecond),
+	}.Encode()
+}
+
+// Interrupt names the run, so that one that comes late hits no other.
+func (Adapter) Interrupt(runID string) agent.Interrupt {
+	b, err := bridge.Command{Type: bridge.Interrupt, RunID: runID}.Encode()
+	if err != nil {
+		panic(fmt.Sprintf("gemini: encode interrupt: %v", err)) // two strings always encode
+	}
+	return agent.Interrupt{Stdin: b, Grace: interruptGrace}
+}
+
+// Answer tells the bridge which of the agent's options it is. The agent takes no words with a
+// rejection.
+func (Adapter) Answer(q agent.Question, a agent.Answer) ([]byte, error) {
+	var kinds []string
+	switch a.Decision {
+	case agent.DecisionReject:
+		kinds = []string{"reject_once", "reject_always"}
+	case agent.DecisionOnce:
+		kinds = []string{"allow_once"}
+	case agent.DecisionSession, agent.DecisionAlways:
+		kinds = []string{"allow_always", "allow_once"}
+	default:
+		return nil, fmt.Errorf("answer question %s: %q is no decision", q.ID, a.Decision)
+	}
+	var options []option
+	if err := json.Unmarshal(q.Suggestions, &options); err != nil {
+		return nil, fmt.Errorf("answer question %s: its options: %w", q.ID, err)
+	}
+	chosen, ok := choose(options, kinds, a.Decision == agent.DecisionAlways)
+	if !ok && a.Decision != agent.DecisionReject {
+		return nil, fmt.Errorf("answer question %s: the agent does not offer %q", q.ID, a.Decision)
+	}
+	return bridge.Command{
+		Type: bridge.Answer, ID: q.ID, Data: data(answerData{Option: chosen, Allowed: a.Decision != agent.DecisionReject}),
+	}.Encode()
+}
+
+// answerData is what an answer tells the bridge. No option means that the question is withdrawn,
+// which the agent takes for a rejection.
+type answerData struct {
+	Option  string `json:"option,omitempty"`
+	Allowed bool   `json:"allowed"`
+}
+
+// choose returns the option of the first kind that there is. Of several that last, the first lasts
+// for the session and the last for ever.
+func choose(options []option, kinds []string, forEver bool) (string, bool) {
+	for _, kind := range kinds {
+		var found []string
+		for _, o := range options {
+			if o.Kind == kind {
+				found = append(found, o.ID)
+			}
+		}
+		switch {
+		case len(found) == 0:
+		case forEver:
+			return found[len(found)-1], true
+		default:
+			return found[0], true
+		}
+	}
+	return "", false
+}
+
+// denied are the tools that may not be used at all.
+func denied(p session.Permissions) []string {
+	var out []string
+	for _, tool := range slices.Sorted(maps.Keys(p.Tools)) {
+		if p.Tools[tool] == session.PolicyDeny {
+			out = append(out, tool)
+		}
+	}
+	return out
+}

@@ -1,0 +1,248 @@
+package gemini
+
+import (
+	"bytes"
+	"encoding/json"
+	"io"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/overwinter-dev/overwinter/internal/agent/bridge"
+)
+
+// tail reads the lines that a file gains.
+type tail struct {
+	name   string
+	offset int64
+	rest   []byte // of a line that has no end yet
+	told   bool   // of a subagent: it has been said that it has begun
+}
+
+// lines returns the whole lines that have come since the last call.
+func (t *tail) lines() [][]byte {
+	info, err := os.Stat(t.name)
+	if err != nil || info.Size() <= t.offset {
+		return nil // it comes, or has nothing new
+	}
+	f, err := os.Open(t.name)
+	if err != nil {
+		return nil
+	}
+	defer f.Close() // only read
+	more, err := io.ReadAll(io.NewSectionReader(f, t.offset, info.Size()-t.offset))
+	if err != nil {
+		return nil
+	}
+	t.offset += int64(len(more))
+	var out [][]byte
+	all := append(t.rest, more...)
+	for {
+		line, rest, ok := bytes.Cut(all, []byte("\n"))
+		if !ok {
+			t.rest = bytes.Clone(all)
+			return out
+		}
+		if len(bytes.TrimSpace(line)) > 0 {
+			out = append(out, line)
+		}
+		all = rest
+	}
+}
+
+// news finds what is new in the lines of a chat file: the program repeats a record with each of its
+// calls, and everything when it loads a session.
+type news struct {
+	records map[string]struct{}
+	calls   map[string]struct{}
+	kept    []string // ids of what it remembers by its own account
+}
+
+func newNews() *news {
+	return &news{records: map[string]struct{}{}, calls: map[string]struct{}{}}
+}
+
+// item is a piece of news.
+type item struct {
+	note bridge.Note
+	// says is set for an answer of the model: what it has in it.
+	says *record
+	// calls are those that have ended.
+	calls []string
+}
+
+// read returns what is new in a line of the chat file of a conversation.
+func (s *news) read(conv string, line []byte) []item {
+	var r record
+	if !decode(line, &r) {
+		return nil
+	}
+	chat := func(raw json.RawMessage) bridge.Note { return bridge.Note{Type: noteChat, ID: conv, Data: raw} }
+	switch {
+	case r.RewindTo != "":
+		return []item{{note: chat(line)}}
+	case r.Set != nil:
+		return s.replaced(conv, r.Set.Messages)
+	case r.ID == "":
+		return nil
+	case r.Type == userRecord:
+		return s.user(chat, r, line)
+	case r.Type == geminiRecord:
+		return s.gemini(chat, r, line)
+	}
+	return nil
+}
+
+func (s *news) user(chat func(json.RawMessage) bridge.Note, r record, line []byte) []item {
+	if !s.first(r.ID) {
+		return nil
+	}
+	responses := r.responses()
+	if len(responses) == 0 {
+		if r.said() == "" {
+			return nil
+		}
+		s.kept = append(s.kept, r.ID)
+		return []item{{note: chat(line)}}
+	}
+	var unknown []map[string]response
+	for _, p := range responses {
+		if _, ok := s.calls[p.ID]; !ok {
+			s.calls[p.ID] = struct{}{}
+			unknown = append(unknown, map[string]response{"functionResponse": p})
+		}
+	}
+	if len(unknown) == 0 {
+		return nil
+	}
+	return []item{{note: chat(with(line, "content", data(unknown)))}}
+}
+
+func (s *news) gemini(chat func(json.RawMessage) bridge.Note, r record, line []byte) []item {
+	var items []item
+	if s.first(r.ID) && (words(r.Content) != "" || len(r.Thoughts) > 0 || r.Tokens != nil) {
+		s.kept = append(s.kept, r.ID)
+		items = append(items, item{note: chat(with(line, "toolCalls", nil)), says: &r})
+	}
+	var all struct {
+		Calls []json.RawMessage `json:"toolCalls"`
+	}
+	if len(r.ToolCalls) == 0 || json.Unmarshal(line, &all) != nil {
+		return items
+	}
+	var raw []json.RawMessage
+	var ids []string
+	for _, c := range all.Calls {
+		var call toolCall
+		if !decode(c, &call) || call.ID == "" || (call.Status != "success" && call.Status != "error" && call.Status != "cancelled") {
+			continue
+		}
+		if _, ok := s.calls[call.ID]; ok {
+			continue
+		}
+		s.calls[call.ID] = struct{}{}
+		raw, ids = append(raw, c), append(ids, call.ID)
+	}
+	if len(raw) > 0 {
+		items = append(items, item{calls: ids, note: chat(data(map[string]any{
+			"id": r.ID, "timestamp": r.Timestamp, "type": geminiRecord, "model": r.Model, "toolCalls": raw,
+		}))})
+	}
+	return items
+}
+
+// replaced reads that the program has put other messages in the place of those that it had: that it
+// has forgotten some, or made a summary.
+func (s *news) replaced(conv string, messages []json.RawMessage) []item {
+	if conv != "" {
+		return nil
+	}
+	var ids []string
+	var added []json.RawMessage
+	for _, raw := range messages {
+		var r record
+		if !decode(raw, &r) || r.ID == "" {
+			continue
+		}
+		switch _, known := s.records[r.ID]; {
+		case slices.Contains(s.kept, r.ID):
+			ids = append(ids, r.ID)
+		case known, r.Type == userRecord && (len(r.responses()) > 0 || r.said() == ""), r.Type != userRecord && words(r.Content) == "":
+		default:
+			s.first(r.ID)
+			ids, added = append(ids, r.ID), append(added, raw)
+		}
+	}
+	if len(added) == 0 && slices.Equal(ids, s.kept) {
+		return nil
+	}
+	s.kept = ids
+	return []item{{note: bridge.Note{Type: noteHistory, Data: data(historyNote{At: now(), IDs: ids, Added: added})}}}
+}
+
+// remembers says what the program knows already.
+func (s *news) remembers(m memory) {
+	for _, have := range m.messages {
+		s.first(have.id)
+		s.kept = append(s.kept, have.id)
+		for _, raw := range have.calls {
+			var c toolCall
+			if decode(raw, &c) {
+				s.calls[c.ID] = struct{}{}
+			}
+		}
+	}
+}
+
+func (s *news) first(id string) bool {
+	if _, ok := s.records[id]; ok {
+		return false
+	}
+	s.records[id] = struct{}{}
+	return true
+}
+
+// with is a JSON object with a field set, or left out.
+func with(line []byte, key string, value json.RawMessage) json.RawMessage {
+	var fields map[string]json.RawMessage
+	if json.Unmarshal(line, &fields) != nil {
+		return line
+	}
+	delete(fields, key)
+	if value != nil {
+		fields[key] = value
+	}
+	return data(fields)
+}
+
+// comment is what the program takes out of what it writes down, beside characters that have no
+// width and the space at both ends.
+var comment = regexp.MustCompile(`(?s)<!--.*?-->`)
+
+// written is a text as the program writes it down.
+func written(text string) string {
+	text = strings.Map(func(c rune) rune {
+		if c >= '\u200b' && c <= '\u200f' || c == '\ufeff' {
+			return -1
+		}
+		return c
+	}, text)
+	for {
+		next := comment.ReplaceAllString(text, "")
+		if next == text {
+			return strings.TrimFunc(text, isSpace)
+		}
+		text = next
+	}
+}
+
+// chatOf finds the chat file of a session that the program has begun.
+func chatOf(dir, id string) string {
+	names, err := filepath.Glob(filepath.Join(dir, "tmp", slug, "chats", "session-*-"+short(id)+".jsonl"))
+	if err != nil || len(names) == 0 {
+		return ""
+	}
+	return names[0]
+}

@@ -1,0 +1,42 @@
+package gemini
+
+import (
+	"encoding/json"
+	"regexp"
+	"strings"
+)
+
+// commandDir is where the program has the user's commands, below its directory.
+const commandDir = "commands"
+
+// promptKey begins the line of a command's file that has the prompt.
+const promptKey = "prompt = "
+
+var commandName = regexp.MustCompile(`^[A-Za-z0-9_-]{1,64}$`)
+
+// commandPrompt is the prompt in the file of a command, as commandFile writes it or with the other
+// strings that TOML has.
+func commandPrompt(text string) (string, bool) {
+	for rest := text; rest != ""; {
+		line, after, _ := strings.Cut(rest, "\n")
+		value, ok := strings.CutPrefix(strings.ReplaceAll(line, "prompt=", promptKey), promptKey)
+		if !ok {
+			rest = after
+			continue
+		}
+		for _, mark := range []string{`"""`, `'''`} {
+			if body, ok := strings.CutPrefix(strings.TrimSpace(value), mark); ok {
+				body, _, ok = strings.Cut(body+"\n"+after, mark)
+				return strings.TrimPrefix(body, "\n"), ok
+			}
+		}
+		value = strings.TrimSpace(value)
+		if literal, ok := strings.CutPrefix(value, "'"); ok {
+			literal, _, ok = strings.Cut(literal, "'")
+			return literal, ok
+		}
+		var s string
+		return s, json.Unmarshal([]byte(value), &s) == nil
+	}
+	return "", false
+}

@@ -1,0 +1,108 @@
+package gemini_test
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"github.com/overwinter-dev/overwinter/internal/agent"
+	"github.com/overwinter-dev/overwinter/internal/agent/agenttest"
+	"github.com/overwinter-dev/overwinter/internal/agent/agenttest/modelserver"
+	"github.com/overwinter-dev/overwinter/internal/agent/gemini"
+	"github.com/overwinter-dev/overwinter/internal/agent/npm/npmtest"
+)
+
+// asBridge makes this test's binary be the bridge.
+const asBridge = "OVERWINTER_TEST_AS_GEMINI_BRIDGE"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(asBridge) != "" {
+		os.Exit(gemini.Main(os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
+	}
+	goleak.VerifyTestMain(m)
+}
+
+// untilKilled runs until the program that has started it is gone, so that a kill of the bridge alone
+// leaves nothing behind.
+const untilKilled = "tail --pid=$PPID -f /dev/null; echo late"
+
+var scripts = map[string][]modelserver.Step{
+	"hello":  {{Text: "Hello to you, and to all who are with you."}},
+	"recall": {{Text: "I remember ", Recall: true}},
+	"write": {
+		{Text: "I write a file.", Calls: []modelserver.Call{modelserver.Shell("printf '%s' '" + agenttest.FileText + "' >" + agenttest.FileName)}},
+		{Text: "It is written."},
+	},
+	"fail": {
+		{Calls: []modelserver.Call{modelserver.ReadFile("/etc/passwd")}}, // outside of the workspace
+		{Text: "That did not work."},
+	},
+	"think": {{Thinking: "Should I say it? I think I should.", Text: "Yes."}},
+	"delegate": {
+		{Text: "A subagent shall do it.", Calls: []modelserver.Call{modelserver.Delegate("generalist", "{{child}} look around")}},
+		{Text: "It is done."},
+	},
+	"child": {
+		{Text: "I look around.", Calls: []modelserver.Call{modelserver.Shell("echo a subagent was here")}},
+		{Text: "I have looked around."},
+	},
+	"long": {{Text: strings.Repeat("word ", 5000), Pause: 20 * time.Millisecond}},
+	"wait": {
+		{Text: "This takes long.", Calls: []modelserver.Call{modelserver.Shell(untilKilled)}},
+		{Text: "It took long."},
+	},
+}
+
+// command runs the bridge of a launch from this test's binary, with the real program and nothing of
+// this machine's environment but what it needs.
+func command(t *testing.T, server *modelserver.Server, launch agent.Launch, flags ...string) *exec.Cmd {
+	t.Helper()
+	self, err := os.Executable()
+	require.NoError(t, err)
+	require.Equal(t, gemini.Command, launch.Argv[1])
+	argv := slices.Concat(flags, launch.Argv[2:])
+	argv[slices.Index(argv, gemini.Program)] = filepath.Join(npmtest.Directory(t, gemini.New().Packages()[0]), "bundle", "gemini.js")
+	cmd := exec.Command(self, argv...)
+	cmd.Env = []string{
+		asBridge + "=1", "PATH=" + os.Getenv("PATH"), "LANG=C.UTF-8", "TMPDIR=" + t.TempDir(),
+		gemini.SecretKey + "=none", gemini.SecretBaseURL + "=" + server.URL(),
+	}
+	return cmd
+}
+
+func TestConformsToTheAdapterSuite(t *testing.T) {
+	t.Parallel()
+	server := modelserver.New(scripts)
+	t.Cleanup(server.Close)
+	agenttest.Run(t, agenttest.Harness{
+		Adapter: gemini.New(),
+		Command: func(t *testing.T, launch agent.Launch) *exec.Cmd {
+			t.Helper()
+			return command(t, server, launch)
+		},
+		Prompts: agenttest.Prompts{
+			Hello:       "{{hello}} hello to the " + agenttest.Word,
+			WriteFile:   "{{write}} the file",
+			FailingTool: "{{fail}} please",
+			Thinking:    "{{think}} about it",
+			Subagent:    "{{delegate}} it",
+			LongText:    "{{long}} story",
+			LongTool:    "{{wait}} for it",
+			Recall:      "{{recall}} the beginning",
+		},
+		KillLosesText: true,
+		Unknown: []string{
+			`{"jsonrpc":"2.0","method":"session/update"}`, `{"jsonrpc":"2.0","method":"session/update","params":{"update":{"sessionUpdate":"never heard of"}}}`,
+			`{"jsonrpc":"2.0","method":"session/update","params":7}`, `{"jsonrpc":"2.0","method":"session/request_permission","params":{}}`,
+			`{"jsonrpc":"2.0","id":"x","result":{}}`, `{"jsonrpc":"2.0","method":"never/heard"}`,
+			`{"overwinter":{"type":"never heard of"}}`, `{"overwinter":{"type":"chat","data":7}}`, `{"overwinter":{"type":"tool","id":"x","data":7}}`,
+		},
+	})
+}

@@ -1,0 +1,41 @@
+package gemini
+
+import (
+	"path"
+
+	"github.com/overwinter-dev/overwinter/internal/agent"
+	"github.com/overwinter-dev/overwinter/internal/agent/npm"
+)
+
+// Version is the pinned version of Gemini CLI.
+const Version = "0.61.0"
+
+// Program is where a sandbox image has the program, which Node runs.
+const Program = "/overwinter/agents/gemini/bundle/gemini.js"
+
+// base has npm, which fetches the package, and Node, which runs it.
+const base = "node:22-bookworm-slim"
+
+// sum is of the one tarball for every architecture.
+const sum = "75b43d034a81b4524d8ba5c1907bdf67a033a67e8f3601ff3fc876319ebb44b957f21480563ba9dfd0915aa751c59bfb61722e86b15acadafccb48ca9e4a319d"
+
+var _ agent.Installer = Adapter{}
+
+// program is the npm package. What it names as optional it does without.
+var program = npm.Package{
+	Name: "@google/gemini-cli", Version: Version, Sums: npm.Sums{X64: sum, ARM64: sum},
+}
+
+// Packages is what the agent is made of.
+func (Adapter) Packages() []npm.Package { return []npm.Package{program} }
+
+// Installation puts the pinned program at Program. It needs Node 20 or newer on the PATH.
+func (Adapter) Installation() agent.Installation {
+	return agent.Installation{
+		Base: base,
+		Commands: [][]string{
+			program.Install(path.Dir(path.Dir(Program))),
+			{"env", "GEMINI_CLI_NO_RELAUNCH=true", "node", Program, "--version"},
+		},
+	}
+}

@@ -1,0 +1,93 @@
+package gemini
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"github.com/overwinter-dev/overwinter/internal/agent/bridge"
+	"github.com/overwinter-dev/overwinter/internal/session"
+)
+
+// journalDir is where journals are kept, below the program's own directory.
+const journalDir = "overwinter"
+
+// journal is the transcript of a session: the notes of its bridges, one a line. It only grows.
+type journal struct {
+	file *os.File
+	out  *bridge.Output
+	// session is the agent's session that goes on, and memory what it remembers.
+	session string
+	memory  memory
+	runs    map[string]*pastRun
+}
+
+// pastRun is a run that the journal has.
+type pastRun struct {
+	ended    bool
+	outcome  session.Outcome
+	reason   string
+	answered bool // the agent had begun to do something
+}
+
+// openJournal opens the journal at name, or makes it.
+func openJournal(name string) (*journal, error) {
+	if err := os.MkdirAll(filepath.Dir(name), 0o700); err != nil {
+		return nil, fmt.Errorf("open the journal: %w", err)
+	}
+	past, err := os.ReadFile(name)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("open the journal: %w", err)
+	}
+	j := &journal{runs: map[string]*pastRun{}}
+	j.read(past)
+	if j.file, err = os.OpenFile(name, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600); err != nil {
+		return nil, fmt.Errorf("open the journal: %w", err)
+	}
+	j.out = bridge.NewOutput(j.file)
+	if len(past) > 0 && past[len(past)-1] != '\n' {
+		j.out.Raw(nil) // ends the line that a kill has cut
+	}
+	return j, nil
+}
+
+func (j *journal) close() error { return errors.Join(j.out.Err(), j.file.Close()) }
+
+// read takes up what earlier bridges have noted.
+func (j *journal) read(past []byte) {
+	var run *pastRun
+	for line := range bytes.Lines(past) {
+		n, ok := bridge.ParseNote(line)
+		if !ok {
+			continue
+		}
+		switch n.Type {
+		case noteSession:
+			if n.ID != j.session {
+				j.session, j.memory = n.ID, memory{}
+			}
+		case notePrompt:
+			run = &pastRun{}
+			j.runs[n.RunID] = run
+		case noteChat, noteTool:
+			if run != nil && (n.Type == noteTool || !isPrompt(n)) {
+				run.answered = true
+			}
+		case noteEnd:
+			var d endNote
+			if past := j.runs[n.RunID]; past != nil && decode(n.Data, &d) {
+				past.ended, past.outcome, past.reason = true, d.Outcome, d.Reason
+			}
+		}
+		j.memory.note(n)
+	}
+}
+
+// isPrompt reports whether a note is the agent's record of a prompt, which is no answer to it.
+func isPrompt(n bridge.Note) bool {
+	var r record
+	return decode(n.Data, &r) && r.Type == userRecord
+}

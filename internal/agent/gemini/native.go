@@ -1,0 +1,133 @@
+package gemini
+
+import (
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/overwinter-dev/overwinter/internal/agent"
+	"github.com/overwinter-dev/overwinter/internal/conversation"
+	"github.com/overwinter-dev/overwinter/internal/session"
+)
+
+// nativeLine is a line of the program's own --output-format stream-json.
+type nativeLine struct {
+	Type      string          `json:"type"`
+	Timestamp string          `json:"timestamp"`
+	SessionID string          `json:"session_id"`
+	Model     string          `json:"model"`
+	Role      string          `json:"role"`
+	Content   string          `json:"content"`
+	ToolName  string          `json:"tool_name"`
+	ToolID    string          `json:"tool_id"`
+	Arguments json.RawMessage `json:"parameters"`
+	Status    string          `json:"status"`
+	Output    string          `json:"output"`
+	Message   string          `json:"message"`
+	Error     *struct {
+		Message string `json:"message"`
+	} `json:"error"`
+	Stats struct {
+		Input  int64 `json:"input_tokens"`
+		Output int64 `json:"output_tokens"`
+	} `json:"stats"`
+}
+
+// native reads such a line. It reports whether it made sense.
+func (t *translator) native(f agent.Frame, at time.Time) bool {
+	var l nativeLine
+	if !decode(f.Data, &l) {
+		return false
+	}
+	at = when(l.Timestamp, at)
+	id := fmt.Sprintf("%s/%s/%d", t.state.Session, l.Timestamp, f.No)
+	if l.Type != "message" || l.Role != "assistant" {
+		t.emit(t.state.closeText(at)...)
+		t.state.Text = ""
+	}
+	switch l.Type {
+	case "init":
+		t.state.Session, t.state.Model = l.SessionID, l.Model
+	case "message":
+		switch {
+		case l.Role == "user":
+			t.emit(t.state.user(conversation.Main, record{ID: id, Content: quoted(l.Content)}, at)...)
+		case l.Role == "assistant":
+			if t.state.Text == "" {
+				t.state.Text = textID(id)
+			}
+			t.emit(t.state.reader.says(t.state.Text, l.Content, at)...)
+		default:
+			return false
+		}
+	case "tool_use":
+		return t.nativeCall(l, at)
+	case "tool_result":
+		return t.nativeResult(l, at)
+	case "error":
+		t.state.Failure = l.Message
+		t.emit(whole(conversation.Main, conversation.Block{
+			ID: "error/" + id, Type: conversation.System, Status: conversation.Complete, CreatedAt: at,
+			Subtype: "error", Message: bounded(l.Message, maxRaw),
+		}, at)...)
+	case "result":
+		t.state.Usage.InputTokens, t.state.Usage.OutputTokens = l.Stats.Input, l.Stats.Output
+		if l.Status == "success" {
+			t.end(session.OutcomeCompleted, "", at)
+			return true
+		}
+		reason := t.state.Failure
+		if l.Error != nil && l.Error.Message != "" {
+			reason = l.Error.Message
+		}
+		if reason == "" {
+			reason = "the agent does not say why"
+		}
+		t.end(session.OutcomeFailed, bounded(reason, maxRaw), at)
+	default:
+		return false
+	}
+	return true
+}
+
+func (t *translator) nativeCall(l nativeLine, at time.Time) bool {
+	if l.ToolID == "" || t.state.find(l.ToolID) != nil {
+		return false
+	}
+	note := toolNote{Name: l.ToolName}
+	var args struct {
+		AgentName string `json:"agent_name"`
+	}
+	if decode(l.Arguments, &args) && args.AgentName != "" {
+		note.Title = "Delegating to agent '" + args.AgentName + "'"
+	}
+	t.emit(t.state.began(l.ToolID, note, at, at)...)
+	if o := t.state.find(l.ToolID); o != nil && len(l.Arguments) > 0 {
+		o.Block.Input = l.Arguments
+		t.emit(change(o, conversation.Updates{Input: l.Arguments}, at))
+	}
+	return true
+}
+
+func (t *translator) nativeResult(l nativeLine, at time.Time) bool {
+	o := t.state.find(l.ToolID)
+	if o == nil {
+		return false
+	}
+	c := toolCall{ID: l.ToolID, Name: o.Block.Name, Args: o.Block.Input, Status: "success"}
+	if o.Block.Type == conversation.Subagent {
+		c.Name = subagentTool
+	}
+	answer := map[string]string{"output": l.Output}
+	if l.Status != "success" {
+		c.Status = "error"
+		said := l.Output
+		if l.Error != nil && l.Error.Message != "" {
+			said = l.Error.Message
+		}
+		answer = map[string]string{"error": said}
+	}
+	c.Result = data([]map[string]response{{"functionResponse": {ID: l.ToolID, Response: data(answer)}}})
+	t.emit(t.state.ended(conversation.Main, c, at)...)
+	return true
+}

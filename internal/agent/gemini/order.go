@@ -1,0 +1,212 @@
+package gemini
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/overwinter-dev/overwinter/internal/agent/bridge"
+)
+
+// order puts what the program streams and what it writes down in one order. It writes an answer down
+// when it is whole, and a call when it has ended, before it goes on; but its stdout may be read
+// later than its files. So a record waits until everything has been printed that it is about:
+//
+//	streamed   thought  text  text            tool_call  …  completed           text
+//	written                         answer                             call            answer
+type order struct {
+	news    *news
+	chats   *tail
+	agents  []*tail
+	waiting []item
+
+	// What has been streamed since the last answer that was written down.
+	text     strings.Builder
+	thoughts []string
+	// open are the calls that are under way; true are those of subagents. finished are those of
+	// which the end has been streamed.
+	open     map[string]bool
+	finished map[string]struct{}
+	delegate string // the newest call of a subagent
+}
+
+// begin forgets what is left of an earlier turn.
+func (o *order) begin() {
+	o.text.Reset()
+	o.thoughts, o.delegate = nil, ""
+	clear(o.open)
+	clear(o.finished)
+}
+
+// gained reads what the chat files have gained, and returns what can be told of it. The main file
+// is read first: what subagents have done stands in theirs by the time that their call is in it.
+func (o *order) gained(subagents string) (notes []bridge.Note, heard bool) {
+	if o.chats != nil {
+		for _, line := range o.chats.lines() {
+			heard = true
+			o.waiting = append(o.waiting, o.news.read("", line)...)
+		}
+	}
+	for _, a := range o.subagents(subagents) {
+		id := strings.TrimSuffix(filepath.Base(a.name), ".jsonl")
+		if !a.told {
+			a.told = true
+			notes = append(notes, bridge.Note{Type: noteSubagent, ID: id, Data: data(subagentNote{At: now(), ToolUseID: o.delegate})})
+		}
+		for _, line := range a.lines() {
+			heard = true
+			for _, i := range o.news.read(id, line) {
+				notes = append(notes, i.note)
+			}
+		}
+	}
+	return append(notes, o.flush()...), heard
+}
+
+// subagents are the files of a session's subagents.
+func (o *order) subagents(dir string) []*tail {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return o.agents // there are none yet
+	}
+	for _, e := range entries {
+		name := filepath.Join(dir, e.Name())
+		known := filepath.Ext(name) != ".jsonl"
+		for _, a := range o.agents {
+			known = known || a.name == name
+		}
+		if !known {
+			o.agents = append(o.agents, &tail{name: name})
+		}
+	}
+	return o.agents
+}
+
+// flush returns what has waited long enough.
+func (o *order) flush() []bridge.Note {
+	var notes []bridge.Note
+	for len(o.waiting) > 0 {
+		head := o.waiting[0]
+		switch {
+		case head.says != nil && (written(o.text.String()) != words(head.says.Content) || len(o.thoughts) < len(head.says.Thoughts)):
+			return notes
+		case head.calls != nil && !o.ended(head.calls):
+			return notes
+		}
+		notes = append(notes, o.next()...)
+	}
+	return notes
+}
+
+func (o *order) ended(calls []string) bool {
+	for _, id := range calls {
+		if _, ok := o.finished[id]; !ok {
+			return false
+		}
+	}
+	return true
+}
+
+// next takes the first that waits.
+func (o *order) next() []bridge.Note {
+	head := o.waiting[0]
+	o.waiting = o.waiting[1:]
+	if head.says == nil {
+		return []bridge.Note{head.note}
+	}
+	notes := []bridge.Note{head.note}
+	streamed := strings.TrimFunc(o.text.String(), isSpace)
+	if content := words(head.says.Content); streamed != content && written(streamed) == content {
+		notes = []bridge.Note{{Type: noteText, Data: quoted(streamed)}, head.note}
+	}
+	o.text.Reset()
+	o.thoughts = nil
+	return notes
+}
+
+// answers returns the answers at the head of what waits: the program does something else now, so
+// they have been streamed.
+func (o *order) answers() []bridge.Note {
+	var notes []bridge.Note
+	for len(o.waiting) > 0 && o.waiting[0].says != nil {
+		notes = append(notes, o.next()...)
+	}
+	return append(notes, o.flush()...)
+}
+
+// before returns what is to be told before an update is printed.
+func (o *order) before(u update) []bridge.Note {
+	switch u.Kind {
+	case "tool_call", "tool_call_update":
+		return o.answers()
+	case "agent_thought_chunk":
+		if len(o.waiting) > 0 && o.waiting[0].says != nil && len(o.thoughts) >= len(o.waiting[0].says.Thoughts) {
+			return o.answers()
+		}
+	case "agent_message_chunk":
+		if len(o.waiting) == 0 || o.waiting[0].says == nil {
+			return nil
+		}
+		text := o.text.String() + words(u.Content)
+		if !strings.Contains(text, "<!--") && !strings.HasPrefix(words(o.waiting[0].says.Content), written(text)) {
+			return o.answers()
+		}
+	}
+	return nil
+}
+
+// behind takes up an update that has been printed, and returns what can be told now.
+func (o *order) behind(u update) []bridge.Note {
+	switch u.Kind {
+	case "agent_message_chunk":
+		if text := words(u.Content); !strings.HasPrefix(text, modeTag) {
+			o.text.WriteString(text)
+		}
+	case "agent_thought_chunk":
+		if text := strings.TrimPrefix(words(u.Content), "****\n"); text != "" {
+			o.thoughts = append(o.thoughts, text)
+		}
+	case "tool_call", "tool_call_update":
+		if u.Status == "completed" || u.Status == "failed" {
+			o.finished[u.call.ID] = struct{}{}
+		}
+	}
+	return o.flush()
+}
+
+// rest returns everything that waits: the turn has ended.
+func (o *order) rest() []bridge.Note {
+	var notes []bridge.Note
+	for len(o.waiting) > 0 {
+		notes = append(notes, o.next()...)
+	}
+	return notes
+}
+
+// unwritten is what has been streamed and not written down.
+func (o *order) unwritten() (text string, thoughts []string) {
+	return strings.TrimFunc(o.text.String(), isSpace), o.thoughts
+}
+
+// expand puts the prompt of a command of the user in the place of "/name arguments": the program
+// does so for those who type alone.
+func (b *talk) expand(content string) string {
+	name, args, _ := strings.Cut(strings.TrimPrefix(content, "/"), " ")
+	if !strings.HasPrefix(content, "/") || !commandName.MatchString(name) {
+		return content
+	}
+	for _, dir := range []string{b.home, b.workspace} {
+		text, err := os.ReadFile(filepath.Join(dir, ".gemini", commandDir, name+".toml"))
+		if err != nil {
+			continue
+		}
+		if prompt, ok := commandPrompt(string(text)); ok {
+			args = strings.TrimSpace(args)
+			if strings.Contains(prompt, "{{args}}") {
+				return strings.ReplaceAll(prompt, "{{args}}", args)
+			}
+			return strings.TrimSpace(prompt + "\n\n" + args)
+		}
+	}
+	return content
+}

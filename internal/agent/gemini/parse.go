@@ -1,0 +1,221 @@
+package gemini
+
+import (
+	"bytes"
+	"cmp"
+	"path"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/overwinter-dev/overwinter/internal/agent/bridge"
+	"github.com/overwinter-dev/overwinter/internal/conversation"
+	"github.com/overwinter-dev/overwinter/internal/session"
+)
+
+// Parse reads the journal of a session, as the bridge writes it. Where there is none it reads the
+// agent's own chat files: <…>/session-*.jsonl, in the order in which they were begun, with those of
+// subagents where they were called. Lines that it does not understand are skipped; it never fails.
+func (Adapter) Parse(files []session.TranscriptFile) (conversation.Conversation, error) {
+	p := parser{reader: reader{seen: map[string]struct{}{}}, agents: map[string]*chatFile{}}
+	var journals, chats []*chatFile
+	for _, f := range files {
+		switch c := open(f); c.kind {
+		case journalFile:
+			journals = append(journals, c)
+		case mainFile:
+			chats = append(chats, c)
+		case subagentFile:
+			p.agents[c.id] = c
+			p.order = append(p.order, c)
+		}
+	}
+	sortFiles(journals)
+	for _, j := range journals {
+		p.journal(j)
+	}
+	if len(journals) > 0 {
+		return p.folder.Conversation(), nil
+	}
+	sortFiles(chats)
+	sortFiles(p.order)
+	for _, c := range chats {
+		p.chat(conversation.Main, c)
+	}
+	for _, c := range p.order {
+		p.subagent(c)
+	}
+	return p.folder.Conversation(), nil
+}
+
+// chatFile is a transcript.
+type chatFile struct {
+	kind  fileKind
+	id    string
+	path  string
+	begun time.Time
+	data  []byte
+	read  bool
+}
+
+type fileKind int
+
+const (
+	otherFile fileKind = iota
+	journalFile
+	mainFile
+	subagentFile
+)
+
+// open finds out what a file is, by its first line that says so.
+func open(f session.TranscriptFile) *chatFile {
+	c := &chatFile{path: f.Path, data: f.Data}
+	if path.Ext(f.Path) != ".jsonl" && path.Ext(f.Path) != ".json" {
+		return c
+	}
+	for line := range bytes.Lines(f.Data) {
+		if n, ok := bridge.ParseNote(line); ok {
+			c.kind, c.id = journalFile, n.ID
+			return c
+		}
+		var r record
+		if !decode(line, &r) {
+			continue
+		}
+		if r.SessionID != "" && r.ID == "" {
+			c.kind, c.id, c.begun = mainFile, r.SessionID, when(r.StartTime, time.Time{})
+			if r.Kind == "subagent" {
+				c.kind = subagentFile
+			}
+			return c
+		}
+		if r.Type == userRecord || r.Type == geminiRecord || r.Set != nil {
+			c.kind, c.id = mainFile, strings.TrimSuffix(path.Base(f.Path), ".jsonl")
+			return c
+		}
+	}
+	return c
+}
+
+func sortFiles(files []*chatFile) {
+	slices.SortStableFunc(files, func(a, b *chatFile) int {
+		return cmp.Or(a.begun.Compare(b.begun), cmp.Compare(a.path, b.path))
+	})
+}
+
+type parser struct {
+	reader
+	folder conversation.Folder
+	agents map[string]*chatFile
+	order  []*chatFile
+	// shown are the blocks of the main conversation by the message that they came with, as far as
+	// a rewind may take them back.
+	shown []shownMessage
+	at    time.Time // of the newest line that has one
+}
+
+type shownMessage struct {
+	id     string
+	blocks []string
+}
+
+func (p *parser) fold(events []conversation.Event) {
+	for _, e := range events {
+		p.folder.Add(e)
+	}
+}
+
+// journal reads the notes of the bridge.
+func (p *parser) journal(c *chatFile) {
+	for line := range bytes.Lines(c.data) {
+		n, ok := bridge.ParseNote(line)
+		if !ok {
+			continue
+		}
+		var d stamp
+		if decode(n.Data, &d) && !d.At.IsZero() {
+			p.at = d.At.UTC()
+		}
+		p.fold(p.note(n, p.at))
+	}
+	p.fold(p.cut(p.at))
+}
+
+// chat reads a chat file of the agent's own. It is read as a log: what was said stays, even where
+// the agent has forgotten it since, unless somebody has rewound the conversation.
+func (p *parser) chat(conv string, c *chatFile) {
+	c.read = true
+	p.at = c.begun
+	for line := range bytes.Lines(c.data) {
+		var r record
+		if !decode(line, &r) {
+			continue
+		}
+		switch {
+		case r.RewindTo != "":
+			if conv == conversation.Main {
+				p.rewind(r.RewindTo)
+			}
+		case r.Set != nil:
+			for _, raw := range r.Set.Messages {
+				var m record
+				if decode(raw, &m) {
+					p.message(conv, m)
+				}
+			}
+		default:
+			p.message(conv, r)
+		}
+	}
+}
+
+// message reads a message, with the subagents that it called.
+func (p *parser) message(conv string, r record) {
+	if r.ID == "" {
+		return
+	}
+	p.at = when(r.Timestamp, p.at)
+	events := p.record(conv, r, p.at)
+	p.fold(events)
+	if conv == conversation.Main && len(events) > 0 {
+		m := shownMessage{id: r.ID}
+		for _, e := range events {
+			if d, ok := e.Data.(conversation.BlockComplete); ok {
+				m.blocks = append(m.blocks, d.Block.ID)
+			}
+		}
+		p.shown = append(p.shown, m)
+	}
+	for _, call := range r.ToolCalls {
+		if c, ok := p.agents[call.AgentID]; ok {
+			p.subagent(c)
+		}
+	}
+}
+
+// subagent reads the chat of a subagent, once.
+func (p *parser) subagent(c *chatFile) {
+	if c.read {
+		return
+	}
+	at := p.at
+	p.chat(c.id, c)
+	p.at = at
+}
+
+// rewind takes back a message with all that came behind it.
+func (p *parser) rewind(id string) {
+	i := slices.IndexFunc(p.shown, func(m shownMessage) bool { return m.id == id })
+	if i < 0 {
+		return
+	}
+	for _, m := range p.shown[i:] {
+		for _, b := range m.blocks {
+			p.fold([]conversation.Event{{
+				Type: conversation.EventBlockRemoved, ConversationID: conversation.Main, At: p.at,
+				Data: conversation.BlockRemoved{BlockID: b},
+			}})
+		}
+	}
+	p.shown = p.shown[:i]
+}

@@ -1,0 +1,114 @@
+package gemini
+
+import (
+	"encoding/json"
+	"fmt"
+	"path"
+	"strings"
+
+	"github.com/overwinter-dev/overwinter/internal/agent"
+	"github.com/overwinter-dev/overwinter/internal/session"
+)
+
+// settingsOf are the settings that the program is given beside those of the user and the workspace,
+// which they override.
+func settingsOf(in agent.LaunchInput) map[string]any {
+	type object = map[string]any
+	tools := object{}
+	if list := denied(in.Permissions); len(list) > 0 {
+		tools["exclude"] = list
+	}
+	servers := object{}
+	if in.Profile != nil {
+		for _, s := range in.Profile.MCPServers {
+			servers[s.Name] = mcpServer(s)
+		}
+	}
+	return object{
+		"security": object{"auth": object{"selectedType": "gemini-api-key"}, "folderTrust": object{"enabled": false}},
+		"general": object{
+			"enableAutoUpdate": false, "enableAutoUpdateNotification": false,
+			// A chat is kept in the journal; that of a resumed session looks old.
+			"sessionRetention": object{"enabled": false},
+		},
+		"privacy":    object{"usageStatisticsEnabled": false},
+		"telemetry":  object{"enabled": false},
+		"tools":      tools,
+		"mcpServers": servers,
+	}
+}
+
+// mcpServer is a server as the program's settings have it.
+func mcpServer(s session.ProfileMCPServer) map[string]any {
+	m := map[string]any{}
+	if s.Command != "" {
+		m["command"] = s.Command
+		if len(s.Args) > 0 {
+			m["args"] = s.Args
+		}
+		if len(s.Environment) > 0 {
+			m["env"] = s.Environment
+		}
+		return m
+	}
+	m["httpUrl"] = s.URL
+	if len(s.Headers) > 0 {
+		m["headers"] = s.Headers
+	}
+	return m
+}
+
+// ProfileFiles are what the program reads in its user's directory. MCP servers are in the settings
+// that Launch makes.
+func (Adapter) ProfileFiles(in agent.LaunchInput) ([]session.TranscriptFile, error) {
+	if in.Profile == nil {
+		return nil, nil
+	}
+	dir := path.Join(in.Home, ".gemini")
+	var files []session.TranscriptFile
+	add := func(name, content string) {
+		files = append(files, session.TranscriptFile{Path: path.Join(dir, name), Data: []byte(content)})
+	}
+	p := in.Profile
+	if p.Instructions != "" {
+		add("GEMINI.md", p.Instructions+"\n")
+	}
+	for _, s := range p.Skills {
+		add(path.Join("skills", s.Name, "SKILL.md"), withFrontMatter(s))
+	}
+	for _, s := range p.Subagents {
+		add(path.Join("agents", s.Name+".md"), withFrontMatter(s))
+	}
+	for _, c := range p.Commands {
+		text, err := commandFile(c)
+		if err != nil {
+			return nil, err
+		}
+		add(path.Join(commandDir, c.Name+".toml"), text)
+	}
+	return files, nil
+}
+
+// withFrontMatter is a skill or a subagent as the program reads it: it refuses one that does not say
+// what it is for.
+func withFrontMatter(t session.ProfileText) string {
+	description := t.Description
+	if description == "" {
+		description = t.Name
+	}
+	return fmt.Sprintf("---\nname: %s\ndescription: %s\n---\n\n%s\n", t.Name, quoted(description), t.Content)
+}
+
+// commandFile is a command as the program reads it. A JSON string is one of TOML as well.
+func commandFile(c session.ProfileText) (string, error) {
+	var b strings.Builder
+	if c.Description != "" {
+		fmt.Fprintf(&b, "description = %s\n", quoted(c.Description))
+	}
+	prompt, err := json.Marshal(c.Content)
+	if err != nil {
+		return "", fmt.Errorf("command %s: %w", c.Name, err)
+	}
+	fmt.Fprintf(&b, "%s%s\n", promptKey, prompt)
+	return b.String(), nil
+}

@@ -1,0 +1,474 @@
+package gemini
+
+import (
+	"encoding/json"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+	"unicode"
+
+	"github.com/overwinter-dev/overwinter/internal/agent/bridge"
+	"github.com/overwinter-dev/overwinter/internal/conversation"
+	"github.com/overwinter-dev/overwinter/internal/session"
+)
+
+// subagentTool is the tool that calls subagents.
+const subagentTool = "invoke_agent"
+
+// maxRaw bounds what is kept of lines that nobody here understands, and of messages for people.
+const maxRaw = 4 << 10
+
+// delegating is the title of a call of subagentTool.
+var delegating = regexp.MustCompile(`^Delegating to agent '(.+)'$`)
+
+// reader makes blocks of what the bridge notes and of what stands in chat files. The translator
+// and the parser share it, so that both see the same.
+type reader struct {
+	ledger
+	// Run is the run of the turn, where the bridge has said so. Responses counts what the model has
+	// said in it: text has no id of its own while it streams.
+	Run       string `json:"run,omitempty"`
+	Responses int    `json:"responses,omitempty"`
+	// Prompted: the agent's own record of the prompt is still to come.
+	Prompted    bool   `json:"prompted,omitempty"`
+	Interrupted bool   `json:"interrupted,omitempty"`
+	Said        string `json:"said,omitempty"` // of noteText
+	// Last is the newest record of each conversation: it is repeated when it changes.
+	Last map[string]string `json:"last,omitempty"`
+
+	Usage session.Usage `json:"usage,omitzero"`
+	Model string        `json:"model,omitempty"`
+
+	// seen are ids of records and of calls, where the whole past is read; the bridge tells each once.
+	seen map[string]struct{}
+}
+
+// note reads a line of the bridge's own. The end of a turn is the caller's affair, but for what is
+// open then.
+func (r *reader) note(n bridge.Note, at time.Time) []conversation.Event {
+	switch n.Type {
+	case notePrompt:
+		return r.prompt(n, at)
+	case noteChat:
+		var rec record
+		if !decode(n.Data, &rec) {
+			return nil
+		}
+		return r.record(where(n.ID), rec, at)
+	case noteText:
+		_ = json.Unmarshal(n.Data, &r.Said) // a note that says nothing
+	case noteTool:
+		var d toolNote
+		if !decode(n.Data, &d) || n.ID == "" || r.find(n.ID) != nil {
+			return nil
+		}
+		return r.began(n.ID, d, stamped(d.At, at), at)
+	case noteAnswered:
+		if o := r.find(n.ID); o != nil && isTrue(n.Data) && o.Block.Status == conversation.Pending {
+			return r.running(o, at)
+		}
+	case noteSubagent:
+		var d subagentNote
+		if o := r.called(n, &d); o != nil && n.ID != "" {
+			o.Block.SubagentID = n.ID
+			return []conversation.Event{change(o, conversation.Updates{SubagentID: n.ID}, at)}
+		}
+	case noteInterrupt:
+		r.Interrupted = true
+	case notePartial:
+		var d partialNote
+		if decode(n.Data, &d) {
+			return r.partial(d, stamped(d.At, at), at)
+		}
+	case noteHistory:
+		return r.compacted(n, at)
+	case noteLost:
+		return r.system("memory_lost", n, at)
+	case bridge.NoteFailed, bridge.NoteDeadline:
+		return r.system("error", n, at)
+	case noteEnd:
+		return r.cut(at)
+	}
+	return nil
+}
+
+// called is the open call of a subagent that has begun.
+func (r *reader) called(n bridge.Note, d *subagentNote) *openBlock {
+	if !decode(n.Data, d) {
+		return nil
+	}
+	o := r.find(d.ToolUseID)
+	if o == nil || o.Block.Type != conversation.Subagent {
+		return nil
+	}
+	return o
+}
+
+// prompt begins a turn. What an earlier one has left open died with its process.
+func (r *reader) prompt(n bridge.Note, at time.Time) []conversation.Event {
+	var d promptNote
+	if !decode(n.Data, &d) || n.RunID == "" {
+		return nil
+	}
+	events := r.cut(at)
+	r.Run, r.Responses, r.Prompted, r.Interrupted, r.Said = n.RunID, 0, true, false, ""
+	return append(events, whole(conversation.Main, conversation.Block{
+		ID: n.RunID + "/prompt", Type: conversation.UserMessage, Status: conversation.Complete, CreatedAt: stamped(d.At, at),
+		Content: d.Content, PromptID: d.PromptID, Author: d.Author,
+	}, at)...)
+}
+
+// system shows what went wrong.
+func (r *reader) system(subtype string, n bridge.Note, at time.Time) []conversation.Event {
+	var d stamp
+	decode(n.Data, &d)
+	created := stamped(d.At, at)
+	id := fmt.Sprintf("%s/%s/%d", subtype, r.Run, created.UnixMilli())
+	return r.settle(conversation.Main, conversation.Block{
+		ID: id, Type: conversation.System, Status: conversation.Complete, CreatedAt: created,
+		Subtype: subtype, Message: bounded(n.Message, maxRaw),
+	}, at)
+}
+
+// compacted shows that the agent has put a summary in the place of what it remembered.
+func (r *reader) compacted(n bridge.Note, at time.Time) []conversation.Event {
+	var d historyNote
+	if !decode(n.Data, &d) || len(d.Added) == 0 {
+		return nil
+	}
+	var rec record
+	if !decode(d.Added[0], &rec) || rec.ID == "" {
+		return nil
+	}
+	return r.settle(conversation.Main, conversation.Block{
+		ID: rec.ID, Type: conversation.System, Status: conversation.Complete, CreatedAt: stamped(d.At, at),
+		Subtype: "compaction", Message: bounded(words(rec.Content), maxRaw),
+	}, at)
+}
+
+// record reads a message of a chat file.
+func (r *reader) record(conv string, rec record, at time.Time) []conversation.Event {
+	at = when(rec.Timestamp, at)
+	switch rec.Type {
+	case userRecord:
+		return r.user(conv, rec, at)
+	case geminiRecord:
+		return r.gemini(conv, rec, at)
+	}
+	return nil
+}
+
+// user reads what a person has told the model, or tools that the agent has not written down as
+// calls: it leaves out those that were refused, and those that do not exist.
+func (r *reader) user(conv string, rec record, at time.Time) []conversation.Event {
+	if responses := rec.responses(); len(responses) > 0 {
+		var events []conversation.Event
+		for _, p := range responses {
+			status := "success"
+			if _, isError := p.output(); isError {
+				status = "error"
+			}
+			events = append(events, r.ended(conv, toolCall{
+				ID: p.ID, Name: p.Name, Status: status,
+				Result: data([]map[string]response{{"functionResponse": p}}),
+			}, at)...)
+		}
+		return events
+	}
+	said := rec.said()
+	switch {
+	case said == "", rec.ID == "":
+		return nil
+	case conv == conversation.Main && r.Prompted:
+		r.Prompted = false
+		return nil
+	case !r.once("record/" + conv + "/" + rec.ID):
+		return nil
+	}
+	return whole(conv, conversation.Block{
+		ID: rec.ID, Type: conversation.UserMessage, Status: conversation.Complete, CreatedAt: at, Content: said,
+	}, at)
+}
+
+// gemini reads what the model has said, and the calls that have ended since.
+func (r *reader) gemini(conv string, rec record, at time.Time) []conversation.Event {
+	if rec.ID == "" {
+		return nil
+	}
+	var events []conversation.Event
+	if r.Last == nil {
+		r.Last = map[string]string{}
+	}
+	if r.Last[conv] != rec.ID && r.once("record/"+conv+"/"+rec.ID) {
+		r.Last[conv] = rec.ID
+		events = append(events, r.response(conv, rec, at)...)
+	}
+	for _, c := range rec.ToolCalls {
+		if c.ID != "" && (c.Status == "success" || c.Status == "error" || c.Status == "cancelled") {
+			events = append(events, r.ended(conv, c, at)...)
+		}
+	}
+	return events
+}
+
+// response shows what the model has said.
+func (r *reader) response(conv string, rec record, at time.Time) []conversation.Event {
+	var events []conversation.Event
+	if rec.Model != "" {
+		r.Model = rec.Model
+	}
+	if t := rec.Tokens; t != nil {
+		r.Usage.InputTokens += t.Input
+		r.Usage.OutputTokens += t.Output + t.Thoughts
+		events = append(events, r.metadata(at))
+	}
+	content := words(rec.Content)
+	if r.Said != "" && conv == conversation.Main {
+		content, r.Said = r.Said, ""
+	}
+	if content == "" && len(rec.Thoughts) == 0 {
+		return events
+	}
+	id := r.next(conv, rec.ID)
+	for i, t := range rec.Thoughts {
+		events = append(events, r.settle(conv, conversation.Block{
+			ID: thinkingID(id, i), Type: conversation.Thinking, Status: conversation.Complete,
+			CreatedAt: when(t.Timestamp, at), Content: t.text(),
+		}, at)...)
+	}
+	if content != "" {
+		events = append(events, r.settle(conv, conversation.Block{
+			ID: textID(id), Type: conversation.AssistantText, Status: conversation.Complete, CreatedAt: at, Content: content,
+		}, at)...)
+	}
+	return events
+}
+
+// partial closes what the agent has said without writing it down.
+func (r *reader) partial(d partialNote, created, at time.Time) []conversation.Event {
+	id := r.next(conversation.Main, "")
+	status := conversation.Aborted
+	if d.Complete {
+		status = conversation.Complete
+	}
+	var events []conversation.Event
+	for i, t := range d.Thoughts {
+		events = append(events, r.settle(conversation.Main, conversation.Block{
+			ID: thinkingID(id, i), Type: conversation.Thinking, Status: status, CreatedAt: created, Content: t,
+		}, at)...)
+	}
+	if d.Text != "" {
+		events = append(events, r.settle(conversation.Main, conversation.Block{
+			ID: textID(id), Type: conversation.AssistantText, Status: status, CreatedAt: created, Content: d.Text,
+		}, at)...)
+	}
+	return events
+}
+
+// current is the id of what the model says now.
+func (r *reader) current() string { return fmt.Sprintf("%s/%d", r.Run, r.Responses) }
+
+// next is the id of what the model has said: that of its record, but for the main model of a turn
+// that is streamed.
+func (r *reader) next(conv, record string) string {
+	if conv != conversation.Main || r.Run == "" {
+		return record
+	}
+	id := r.current()
+	r.Responses++
+	return id
+}
+
+func textID(response string) string            { return response + "/text" }
+func thinkingID(response string, i int) string { return fmt.Sprintf("%s/thinking/%d", response, i) }
+func resultID(call string) string              { return call + "/result" }
+
+// began shows a call that has begun.
+func (r *reader) began(id string, d toolNote, created, at time.Time) []conversation.Event {
+	b := conversation.Block{
+		ID: id, Type: conversation.ToolUse, Status: conversation.Pending, CreatedAt: created, Name: d.Name, ToolUseID: id,
+	}
+	if d.Name == subagentTool {
+		b.Type, b.ToolUseID = conversation.Subagent, ""
+		if m := delegating.FindStringSubmatch(d.Title); m != nil {
+			b.Name = m[1]
+		}
+	}
+	o := &openBlock{Conversation: conversation.Main, Block: b}
+	events := []conversation.Event{r.start(o, at)}
+	if !d.Asked {
+		events = append(events, r.running(o, at)...)
+	}
+	return events
+}
+
+func (r *reader) running(o *openBlock, at time.Time) []conversation.Event {
+	o.Block.Status = conversation.Running
+	return []conversation.Event{change(o, conversation.Updates{Status: conversation.Running}, at)}
+}
+
+// ended shows a call that has ended, and its result.
+func (r *reader) ended(conv string, c toolCall, at time.Time) []conversation.Event {
+	if c.ID == "" || !r.once("call/"+c.ID) {
+		return nil
+	}
+	at = when(c.Timestamp, at)
+	output, isError := c.output()
+	use := conversation.Block{
+		ID: c.ID, Type: conversation.ToolUse, Status: conversation.Success, CreatedAt: at,
+		Name: c.Name, Input: c.Args, ToolUseID: c.ID,
+	}
+	if use.Name == "" {
+		use.Name = toolName(c.ID)
+	}
+	switch {
+	case c.Status == "cancelled", r.Interrupted:
+		use.Status = conversation.Aborted
+	case c.Status == "error", isError:
+		use.Status = conversation.Failed
+	}
+	if c.Name == subagentTool {
+		var args struct {
+			AgentName string `json:"agent_name"`
+		}
+		decode(c.Args, &args)
+		use.Type, use.Name, use.ToolUseID, use.SubagentID = conversation.Subagent, args.AgentName, "", c.AgentID
+	}
+	if o := r.find(c.ID); o != nil {
+		use.CreatedAt = o.Block.CreatedAt
+		if use.SubagentID == "" {
+			use.SubagentID = o.Block.SubagentID
+		}
+		if use.Type == conversation.Subagent && use.Name == "" {
+			use.Name = o.Block.Name
+		}
+		if len(use.Input) == 0 {
+			use.Input = o.Block.Input
+		}
+	}
+	r.Usage.ToolCalls++
+	events := r.settle(conv, use, at)
+	return append(events, whole(conv, conversation.Block{
+		ID: resultID(c.ID), Type: conversation.ToolResult, Status: use.Status, CreatedAt: at,
+		ToolUseID: c.ID, Output: output, IsError: use.Status == conversation.Failed,
+	}, at)...)
+}
+
+// says shows a piece of what the model is saying. Space at both ends waits until more follows.
+func (r *reader) says(id, piece string, at time.Time) []conversation.Event {
+	o := r.find(id)
+	if o == nil {
+		if piece = strings.TrimLeftFunc(piece, isSpace); piece == "" {
+			return nil
+		}
+		o = &openBlock{Conversation: conversation.Main, Block: conversation.Block{
+			ID: id, Type: conversation.AssistantText, Status: conversation.Streaming, CreatedAt: at,
+		}}
+		return append([]conversation.Event{r.start(o, at)}, r.more(o, piece, at)...)
+	}
+	return r.more(o, piece, at)
+}
+
+func (r *reader) more(o *openBlock, piece string, at time.Time) []conversation.Event {
+	piece = o.Space + piece
+	text := strings.TrimRightFunc(piece, isSpace)
+	o.Space = piece[len(text):]
+	if text == "" {
+		return nil
+	}
+	o.Text = append(o.Text, text...)
+	return []conversation.Event{delta(o, text, at)}
+}
+
+// thinks shows a thought, which comes whole. It stays open until it is written down.
+func (r *reader) thinks(response, text string, at time.Time) []conversation.Event {
+	i := 0
+	for r.find(thinkingID(response, i)) != nil {
+		i++
+	}
+	o := &openBlock{Conversation: conversation.Main, Text: []byte(text), Block: conversation.Block{
+		ID: thinkingID(response, i), Type: conversation.Thinking, Status: conversation.Streaming, CreatedAt: at,
+	}}
+	return []conversation.Event{r.start(o, at), delta(o, text, at)}
+}
+
+func delta(o *openBlock, text string, at time.Time) conversation.Event {
+	return conversation.Event{
+		Type: conversation.EventTextDelta, ConversationID: o.Conversation, At: at,
+		Data: conversation.TextDelta{BlockID: o.Block.ID, Delta: text},
+	}
+}
+
+func (r *reader) metadata(at time.Time) conversation.Event {
+	return conversation.Event{
+		Type: conversation.EventMetadataUpdate, ConversationID: conversation.Main, At: at,
+		Data: conversation.MetadataUpdate{
+			Usage: conversation.Usage{InputTokens: r.Usage.InputTokens, OutputTokens: r.Usage.OutputTokens}, Model: r.Model,
+		},
+	}
+}
+
+// once reports whether a thing is met for the first time, where that is known.
+func (r *reader) once(id string) bool {
+	if r.seen == nil {
+		return true
+	}
+	if _, ok := r.seen[id]; ok {
+		return false
+	}
+	r.seen[id] = struct{}{}
+	return true
+}
+
+// closeText completes text and thoughts that stream, where nothing else says that they have ended.
+func (r *reader) closeText(at time.Time) []conversation.Event {
+	var events []conversation.Event
+	for _, o := range slices.Clone(r.Open) {
+		if o.Block.Type == conversation.AssistantText || o.Block.Type == conversation.Thinking {
+			events = append(events, r.close(o, conversation.Complete, at))
+		}
+	}
+	return events
+}
+
+// where is the conversation of a chat file.
+func where(subagent string) string {
+	if subagent == "" {
+		return conversation.Main
+	}
+	return subagent
+}
+
+// stamped is a note's own time, or that of its frame.
+func stamped(own, frame time.Time) time.Time {
+	if own.IsZero() {
+		return frame
+	}
+	return own.UTC()
+}
+
+// toolName is the name of the tool in the id of a call, which is <name>__<id>, or <name>-<ms>-<n>.
+func toolName(id string) string {
+	if name, _, ok := strings.Cut(id, "__"); ok && name != "" {
+		return name
+	}
+	if m := madeID.FindStringSubmatch(id); m != nil {
+		return m[1]
+	}
+	return ""
+}
+
+var madeID = regexp.MustCompile(`^(.+)-\d{10,}-\d+$`)
+
+// isSpace is what JavaScript trims.
+func isSpace(c rune) bool { return unicode.IsSpace(c) || c == '\ufeff' }
+
+// bounded is at most n bytes of s.
+func bounded(s string, n int) string {
+	if len(s) <= n {
+		return strings.ToValidUTF8(s, "\ufffd")
+	}
+	return strings.ToValidUTF8(s[:n], "") + "…"
+}

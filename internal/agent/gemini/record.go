@@ -1,0 +1,240 @@
+package gemini
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"strings"
+	"time"
+)
+
+// The types of record that a chat file has blocks for. There are others, such as info.
+const (
+	userRecord   = "user"
+	geminiRecord = "gemini"
+)
+
+// record is a line of a chat file: its header, a message, or a patch of what stands before.
+type record struct {
+	ID        string          `json:"id"`
+	Timestamp string          `json:"timestamp"`
+	Type      string          `json:"type"`
+	Content   json.RawMessage `json:"content"`
+	// Display is what a person saw of a message, where that is not what the model was told.
+	Display   json.RawMessage `json:"displayContent"`
+	Thoughts  []thought       `json:"thoughts"`
+	Tokens    *tokens         `json:"tokens"`
+	Model     string          `json:"model"`
+	ToolCalls []toolCall      `json:"toolCalls"`
+
+	// Of a header.
+	SessionID string `json:"sessionId"`
+	Kind      string `json:"kind"`
+	StartTime string `json:"startTime"`
+
+	// Of a patch.
+	Set *struct {
+		Messages []json.RawMessage `json:"messages"`
+	} `json:"$set"`
+	RewindTo string `json:"$rewindTo"`
+}
+
+type thought struct {
+	Subject     string `json:"subject"`
+	Description string `json:"description"`
+	Timestamp   string `json:"timestamp"`
+}
+
+// text is the thought as the agent prints it.
+func (t thought) text() string {
+	if t.Subject == "" {
+		return t.Description
+	}
+	return "**" + t.Subject + "**\n" + t.Description
+}
+
+type tokens struct {
+	Input    int64 `json:"input"` // those from the cache included
+	Output   int64 `json:"output"`
+	Thoughts int64 `json:"thoughts"`
+}
+
+// toolCall is a call that has ended: the agent writes it down then.
+type toolCall struct {
+	ID        string          `json:"id"`
+	Name      string          `json:"name"`
+	Args      json.RawMessage `json:"args"`
+	Result    json.RawMessage `json:"result"`
+	Status    string          `json:"status"`
+	Timestamp string          `json:"timestamp"`
+	AgentID   string          `json:"agentId"` // of the subagent that it was
+}
+
+// part is a part of a message.
+type part struct {
+	Text     string          `json:"text"`
+	Thought  json.RawMessage `json:"thought"`
+	Response *response       `json:"functionResponse"`
+	Call     json.RawMessage `json:"functionCall"`
+	Data     *struct {
+		MimeType string `json:"mimeType"`
+	} `json:"inlineData"`
+}
+
+// response is what a tool has told the model.
+type response struct {
+	ID       string          `json:"id"`
+	Name     string          `json:"name"`
+	Response json.RawMessage `json:"response"`
+}
+
+// decode reads as much of a JSON value as fits v: a field of another type is left out. It reports
+// whether raw was JSON of the right kind at all.
+func decode(raw []byte, v any) bool {
+	err := json.Unmarshal(raw, v)
+	var wrong *json.UnmarshalTypeError
+	if errors.As(err, &wrong) {
+		return wrong.Field != ""
+	}
+	return err == nil
+}
+
+// parts are the parts of a content, which is a string, a part, or a list of either.
+func parts(raw json.RawMessage) []part {
+	raw = bytes.TrimSpace(raw)
+	if len(raw) == 0 {
+		return nil
+	}
+	switch raw[0] {
+	case '"':
+		var s string
+		if json.Unmarshal(raw, &s) != nil || s == "" {
+			return nil
+		}
+		return []part{{Text: s}}
+	case '[':
+		var list []json.RawMessage
+		if json.Unmarshal(raw, &list) != nil {
+			return nil
+		}
+		var out []part
+		for _, r := range list {
+			if r = bytes.TrimSpace(r); len(r) > 0 && r[0] != '[' {
+				out = append(out, parts(r)...)
+			}
+		}
+		return out
+	case '{':
+		var p part
+		if decode(raw, &p) {
+			return []part{p}
+		}
+	}
+	return nil
+}
+
+// words are what a content says, without thoughts and calls.
+func words(raw json.RawMessage) string {
+	var s strings.Builder
+	for _, p := range parts(raw) {
+		if !isTrue(p.Thought) {
+			s.WriteString(p.Text)
+		}
+	}
+	return s.String()
+}
+
+// said is what a person wrote. It is empty for what the agent tells the model by itself.
+func (r record) said() string {
+	raw := r.Content
+	if len(r.Display) > 0 && string(r.Display) != "null" {
+		raw = r.Display
+	}
+	s := words(raw)
+	for _, tag := range []string{"<session_context>", "<hook_context>"} {
+		if strings.HasPrefix(strings.TrimSpace(s), tag) {
+			return ""
+		}
+	}
+	return s
+}
+
+// responses are those of tools in a message.
+func (r record) responses() []response {
+	var out []response
+	for _, p := range parts(r.Content) {
+		if p.Response != nil {
+			out = append(out, *p.Response)
+		}
+	}
+	return out
+}
+
+// output is what the tool said, as a JSON string where it is words, and whether that was an error.
+func (r response) output() (json.RawMessage, bool) {
+	var fields struct {
+		Output json.RawMessage `json:"output"`
+		Error  json.RawMessage `json:"error"`
+	}
+	if !decode(r.Response, &fields) {
+		return r.Response, false
+	}
+	switch {
+	case len(fields.Output) > 0:
+		return fields.Output, false
+	case len(fields.Error) > 0:
+		return fields.Error, true
+	case len(r.Response) == 0:
+		return json.RawMessage(`""`), false
+	}
+	return r.Response, false
+}
+
+// output is what a call gave. What is no text in it is named.
+func (c toolCall) output() (json.RawMessage, bool) {
+	out, isError := json.RawMessage(nil), false
+	var others []string
+	for _, p := range parts(c.Result) {
+		switch {
+		case p.Response != nil && (p.Response.ID == c.ID || p.Response.ID == "") && out == nil:
+			out, isError = p.Response.output()
+		case p.Data != nil:
+			others = append(others, "["+p.Data.MimeType+"]")
+		case p.Text != "" && p.Response == nil:
+			others = append(others, p.Text)
+		}
+	}
+	if len(others) > 0 {
+		var s string
+		if len(out) == 0 || json.Unmarshal(out, &s) == nil {
+			if s != "" {
+				others = append([]string{s}, others...)
+			}
+			out = quoted(strings.Join(others, "\n"))
+		}
+	}
+	if out == nil {
+		out = json.RawMessage(`""`)
+	}
+	return out, isError
+}
+
+// when reads a time of the agent, or gives another.
+func when(s string, other time.Time) time.Time {
+	t, err := time.Parse(time.RFC3339Nano, s)
+	if err != nil {
+		return other
+	}
+	return t.UTC()
+}
+
+func isTrue(raw json.RawMessage) bool { return string(raw) == "true" }
+
+// quoted is s as a JSON string.
+func quoted(s string) json.RawMessage {
+	b, err := json.Marshal(s)
+	if err != nil {
+		panic("gemini: encode a string: " + err.Error()) // a string always encodes
+	}
+	return b
+}

@@ -1,0 +1,214 @@
+package gemini
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/overwinter-dev/overwinter/internal/agent"
+	"github.com/overwinter-dev/overwinter/internal/agent/bridge"
+	"github.com/overwinter-dev/overwinter/internal/conversation"
+	"github.com/overwinter-dev/overwinter/internal/session"
+)
+
+// translator reads the lines of one run.
+type translator struct {
+	run   agent.RunContext
+	state state
+	out   agent.Translation // of the frame that is being read
+}
+
+type state struct {
+	reader
+	// Bridged: the bridge speaks in this stream, so what the agent streams only fills what the
+	// bridge notes.
+	Bridged bool `json:"bridged,omitempty"`
+	// Begun: the turn has begun; what the agent says before that is its past.
+	Begun bool `json:"begun,omitempty"`
+	// Waiting are the questions that are open: ids of calls.
+	Waiting []string `json:"waiting,omitempty"`
+	Ended   bool     `json:"ended,omitempty"`
+
+	// Of a stream without a bridge: the session, and the id of the text that streams.
+	Session string `json:"session,omitempty"`
+	Text    string `json:"text,omitempty"`
+	Failure string `json:"failure,omitempty"`
+}
+
+// NewTranslator starts a run, or goes on from a state. Without a run id it reads every turn of a
+// stream as one.
+func (Adapter) NewTranslator(run agent.RunContext, from []byte) (agent.Translator, error) {
+	t := &translator{run: run}
+	if len(from) > 0 {
+		if err := json.Unmarshal(from, &t.state); err != nil {
+			return nil, fmt.Errorf("gemini translator of run %s: state: %w", run.RunID, err)
+		}
+	}
+	return t, nil
+}
+
+// State returns what a later translator needs.
+func (t *translator) State() ([]byte, error) { return json.Marshal(&t.state) }
+
+// Translate reads one frame. What comes behind the end of the turn means nothing.
+func (t *translator) Translate(f agent.Frame) (agent.Translation, error) {
+	if t.state.Ended {
+		return agent.Translation{}, nil
+	}
+	t.out = agent.Translation{}
+	switch f.Stream {
+	case agent.Stdout:
+		t.line(f)
+	case agent.Exit:
+		t.exit(f)
+	}
+	out := t.out
+	t.out = agent.Translation{}
+	return out, nil
+}
+
+// Cut closes what is open.
+func (t *translator) Cut(at time.Time) []conversation.Event { return t.state.cut(at.UTC()) }
+
+func (t *translator) emit(events ...conversation.Event) {
+	t.out.Events = append(t.out.Events, events...)
+}
+
+// line reads a line of stdout: a note of the bridge, a message of the Agent Client Protocol, or a
+// line of the program's own stream-json.
+func (t *translator) line(f agent.Frame) {
+	at := f.At.UTC()
+	if len(bytes.TrimSpace(f.Data)) == 0 {
+		return
+	}
+	if n, ok := bridge.ParseNote(f.Data); ok {
+		t.note(n, at)
+		return
+	}
+	var m frame
+	switch {
+	case !decode(f.Data, &m):
+		t.unparsed(f, at)
+	case m.Method == "session/update":
+		if !t.update(f, m, at) {
+			t.unparsed(f, at)
+		}
+	case m.Method == "session/request_permission":
+		if !t.asked(m, at) {
+			t.unparsed(f, at)
+		}
+	case m.Method == "" && len(m.ID) > 0 && (len(m.Result) > 0 || len(m.Error) > 0):
+		t.responded(f, m, at)
+	case m.Method == "" && m.Type != "":
+		if !t.native(f, at) {
+			t.unparsed(f, at)
+		}
+	default:
+		t.unparsed(f, at)
+	}
+}
+
+// frame is a line of either protocol.
+type frame struct {
+	ID     json.RawMessage `json:"id"`
+	Method string          `json:"method"`
+	Params json.RawMessage `json:"params"`
+	Result json.RawMessage `json:"result"`
+	Error  json.RawMessage `json:"error"`
+	Type   string          `json:"type"`
+}
+
+// unparsed keeps the beginning of a line that nobody here understands.
+func (t *translator) unparsed(f agent.Frame, at time.Time) {
+	t.emit(whole(conversation.Main, conversation.Block{
+		ID:   fmt.Sprintf("unparsed/%s/%d", t.run.RunID, f.No),
+		Type: conversation.System, Status: conversation.Complete, CreatedAt: at,
+		Subtype: "unparsed", Message: bounded(string(f.Data), maxRaw),
+	}, at)...)
+}
+
+// note reads a line of the bridge.
+func (t *translator) note(n bridge.Note, at time.Time) {
+	t.state.Bridged = true
+	switch n.Type {
+	case notePrompt:
+		if t.run.RunID != "" && n.RunID != t.run.RunID {
+			return
+		}
+		t.state.Begun = true
+	case bridge.NoteKnown, noteEnd:
+		if t.run.RunID != "" && n.RunID != t.run.RunID {
+			return
+		}
+		var d endNote
+		decode(n.Data, &d)
+		t.end(d.Outcome, d.Reason, at)
+		return
+	case noteAnswered:
+		t.resolved(n.ID)
+	case noteChat:
+		// The journal has the records of a turn that the stream has not, where its process died:
+		// those of a turn before this one begin nothing here.
+		if !t.state.Begun {
+			return
+		}
+	}
+	t.emit(t.state.reader.note(n, at)...)
+}
+
+func (t *translator) resolved(id string) {
+	before := len(t.state.Waiting)
+	t.state.Waiting = slices.DeleteFunc(t.state.Waiting, func(w string) bool { return w == id })
+	if len(t.state.Waiting) < before {
+		t.out.Resolved = append(t.out.Resolved, id)
+	}
+}
+
+// end closes what is open and ends the turn.
+func (t *translator) end(outcome session.Outcome, reason string, at time.Time) {
+	switch outcome {
+	case session.OutcomeCompleted, session.OutcomeFailed, session.OutcomeCancelled, session.OutcomeUnknown:
+	default:
+		outcome, reason = session.OutcomeUnknown, "the bridge does not say how the turn ended"
+	}
+	t.out.Resolved = append(t.out.Resolved, t.state.Waiting...)
+	t.emit(t.state.cut(at)...)
+	t.emit(t.state.metadata(at))
+	t.out.End = &agent.TurnEnd{Outcome: outcome, Reason: reason, Usage: t.state.Usage, Model: t.state.Model}
+	t.state = state{Ended: true}
+}
+
+// exit reads that the process has ended.
+func (t *translator) exit(f agent.Frame) {
+	at := f.At.UTC()
+	report, err := agent.ParseExit(f.Data)
+	if err != nil {
+		report = agent.ExitReport{Code: -1, Stderr: "the exit report cannot be read"}
+	}
+	if report.Interrupted {
+		t.end(session.OutcomeCancelled, session.ReasonAborted, at)
+		return
+	}
+	t.end(session.OutcomeFailed, session.ReasonAgentCrashed, at)
+	t.emit(conversation.Event{
+		Type: conversation.EventError, At: at,
+		Data: conversation.Problem{Code: session.ReasonAgentCrashed, Message: crashMessage(report)},
+	})
+}
+
+func crashMessage(r agent.ExitReport) string {
+	msg := fmt.Sprintf("the agent ended with exit code %d in the middle of a turn", r.Code)
+	if r.Signal != "" {
+		msg = fmt.Sprintf("the agent was ended by a signal (%s) in the middle of a turn", r.Signal)
+	}
+	if said := strings.TrimSpace(r.Stderr); said != "" {
+		if over := len(said) - maxRaw; over > 0 {
+			said = strings.ToValidUTF8(said[over:], "")
+		}
+		msg += ": " + said
+	}
+	return msg
+}
