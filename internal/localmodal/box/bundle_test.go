@@ -23,9 +23,10 @@ type bundle struct {
 func onEachWay(t *testing.T, test func(t *testing.T, b *bundle)) {
 	t.Parallel()
 	for name, o := range map[string]Options{
-		"overlay": {Isolation: Namespaces},
-		"copies":  {Isolation: Namespaces, Copies: true},
-		"chroot":  {Isolation: Chroot},
+		"overlay":   {Isolation: Namespaces},
+		"copies":    {Isolation: Namespaces, Copies: true},
+		"chroot":    {Isolation: Chroot},
+		"directory": {Isolation: Directory},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -26,7 +26,7 @@ const (
 const Auto Isolation = "auto"
 
 // Levels are all of them, best first.
-func Levels() []Isolation { return []Isolation{Namespaces, Chroot} }
+func Levels() []Isolation { return []Isolation{Namespaces, Chroot, Directory} }
 
 // ParseIsolation reads a level, or Auto, which is also what the empty string means.
 func ParseIsolation(text string) (Isolation, error) {

@@ -23,16 +23,20 @@ func (p *initProcess) exec(id uint64, files []*os.File) error {
 	if err := json.NewDecoder(files[0]).Decode(&spec); err != nil {
 		return fmt.Errorf("read exec spec: %w", err)
 	}
-	path, args, err := program(spec)
+	path, args, err := p.program(spec)
 	if err != nil {
 		return err
 	}
-	if info, err := os.Stat(spec.Dir); err != nil {
+	dir, err := p.outside(spec.Dir)
+	if err != nil {
+		return err
+	}
+	if info, err := os.Stat(dir); err != nil {
 		return fmt.Errorf("working directory: %w", err)
 	} else if !info.IsDir() {
 		return fmt.Errorf("working directory %s is not a directory", spec.Dir)
 	}
-	attr := &syscall.ProcAttr{Dir: spec.Dir, Env: spec.Env, Sys: &syscall.SysProcAttr{Setsid: true}}
+	attr := &syscall.ProcAttr{Dir: dir, Env: spec.Env, Sys: &syscall.SysProcAttr{Setsid: true}}
 	if !spec.Terminal {
 		attr.Files = []uintptr{files[1].Fd(), files[2].Fd(), files[3].Fd()}
 		return p.fork(id, path, args, attr)
@@ -55,6 +59,9 @@ func (p *initProcess) exec(id uint64, files []*os.File) error {
 func (p *initProcess) fork(id uint64, path string, args []string, attr *syscall.ProcAttr) error {
 	p.running.RLock()
 	defer p.running.RUnlock()
+	if p.directory != nil {
+		return p.directory.start(path, args, attr, func(pid int) { p.started(id, pid) })
+	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.ending.Load() {
@@ -75,6 +82,14 @@ func (p *initProcess) fork(id uint64, path string, args []string, attr *syscall.
 	p.execs[pid], p.pids[id] = id, pid
 	p.send(wire.Response{ID: id, Op: wire.OpStarted, PID: pid})
 	return nil
+}
+
+// started is told of a process before its end can be.
+func (p *initProcess) started(id uint64, pid int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.execs[pid], p.pids[id] = id, pid
+	p.send(wire.Response{ID: id, Op: wire.OpStarted, PID: pid})
 }
 
 // signal reaches the process and its group. A process that has ended is not an
@@ -105,9 +120,23 @@ func (p *initProcess) reapOne() bool {
 	if err != nil || pid <= 0 {
 		return false
 	}
+	p.over(pid, status)
+	return true
+}
+
+// exited is told by a tracer, which does the reaping then.
+func (p *initProcess) exited(pid int, status syscall.WaitStatus) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.over(pid, status)
+}
+
+// over passes on the end of a process, if it is one that the host side has
+// started. The caller holds p.mu.
+func (p *initProcess) over(pid int, status syscall.WaitStatus) {
 	id, ok := p.execs[pid]
 	if !ok {
-		return true
+		return
 	}
 	delete(p.execs, pid)
 	delete(p.pids, id)
@@ -118,22 +147,33 @@ func (p *initProcess) reapOne() bool {
 		response.Code = status.ExitStatus()
 	}
 	p.send(response)
-	return true
 }
 
-func program(spec wire.ExecSpec) (string, []string, error) {
+// self is this program, wherever it lies.
+const self = "/proc/self/exe"
+
+// outside is where a path of the sandbox is for init, which shares its root with
+// it on all levels but one.
+func (p *initProcess) outside(inside string) (string, error) {
+	if p.directory == nil {
+		return inside, nil
+	}
+	return p.directory.outside(inside)
+}
+
+func (p *initProcess) program(spec wire.ExecSpec) (string, []string, error) {
 	if spec.FileTools != "" {
-		return "/proc/self/exe", []string{wire.FileToolsName, spec.FileTools}, nil
+		return self, []string{wire.FileToolsName, spec.FileTools}, nil
 	}
 	if len(spec.Args) == 0 || spec.Args[0] == "" {
 		return "", nil, fmt.Errorf("exec: empty command")
 	}
-	path, err := lookPath(spec.Args[0], lookupEnv(spec.Env, "PATH"), spec.Dir)
+	path, err := p.lookPath(spec.Args[0], lookupEnv(spec.Env, "PATH"), spec.Dir)
 	return path, spec.Args, err
 }
 
 // lookPath finds name as execvp would, with the process's own PATH and directory.
-func lookPath(name, path, dir string) (string, error) {
+func (p *initProcess) lookPath(name, path, dir string) (string, error) {
 	if strings.Contains(name, "/") {
 		return name, nil
 	}
@@ -142,7 +182,11 @@ func lookPath(name, path, dir string) (string, error) {
 			d = filepath.Join(dir, d)
 		}
 		candidate := filepath.Join(d, name)
-		if info, err := os.Stat(candidate); err == nil && !info.IsDir() && info.Mode()&0o111 != 0 {
+		file, err := p.outside(candidate)
+		if err != nil {
+			continue
+		}
+		if info, err := os.Stat(file); err == nil && !info.IsDir() && info.Mode()&0o111 != 0 {
 			return candidate, nil
 		}
 	}

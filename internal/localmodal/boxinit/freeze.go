@@ -23,6 +23,13 @@ const (
 // copy of the files. Processes that were stopped before stay out of it.
 func (p *initProcess) freeze() error {
 	p.running.Lock()
+	if p.directory != nil {
+		err := p.directory.tracer.Freeze()
+		if err != nil {
+			p.running.Unlock()
+		}
+		return err
+	}
 	before, err := p.processes()
 	if err != nil {
 		p.running.Unlock()
@@ -82,6 +89,9 @@ func (p *initProcess) thaw() error {
 }
 
 func (p *initProcess) release() {
+	if p.directory != nil {
+		p.directory.tracer.Thaw()
+	}
 	for _, pid := range p.frozen {
 		_ = syscall.Kill(pid, syscall.SIGCONT) // it may have been killed meanwhile
 	}

@@ -21,8 +21,11 @@ const maxError = 8 << 10
 // initProcess is PID 1 of a sandbox.
 type initProcess struct {
 	conn   *wire.Conn
-	family bool        // no PID namespace ends what init has started: it must do so itself
 	ending atomic.Bool // everything is being killed; nothing is started any more
+	// family says that no PID namespace ends what init has started: it must do so itself.
+	family bool
+	// directory is set where the root is a plain directory; init itself stays outside.
+	directory *directory
 
 	// running is held for reading while a process is started and for writing
 	// while the sandbox is frozen.
@@ -39,13 +42,14 @@ func runInit() error {
 	if err != nil {
 		return err
 	}
-	spec, err := setup()
-	if err != nil {
+	p := &initProcess{conn: conn, execs: map[int]uint64{}, pids: map[uint64]int{}}
+	if err := p.setup(); err != nil {
 		return errors.Join(err, conn.Send(wire.Response{Op: wire.OpError, Error: err.Error()}))
 	}
-	p := &initProcess{conn: conn, family: spec.Level == wire.LevelChroot, execs: map[int]uint64{}, pids: map[uint64]int{}}
 	children := make(chan os.Signal, 1) // one pending wake-up is enough: reap takes all
-	signal.Notify(children, syscall.SIGCHLD)
+	if p.directory == nil {             // else it is the tracer that reaps
+		signal.Notify(children, syscall.SIGCHLD)
+	}
 	// Caught and dropped rather than ignored: processes would inherit the latter.
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP, syscall.SIGPIPE)
 	go func() {
@@ -59,37 +63,44 @@ func runInit() error {
 	return p.serve()
 }
 
-func setup() (wire.RootSpec, error) {
+func (p *initProcess) setup() error {
 	var spec wire.RootSpec
 	f := os.NewFile(wire.SpecFD, "spec")
 	err := json.NewDecoder(f).Decode(&spec)
 	if err := errors.Join(err, f.Close()); err != nil {
-		return spec, fmt.Errorf("read root spec: %w", err)
+		return fmt.Errorf("read root spec: %w", err)
 	}
 	syscall.Umask(0o022)
-	if spec.Level == wire.LevelChroot {
-		if err := adoptOrphans(); err != nil {
-			return spec, err
-		}
+	if spec.Level == wire.LevelDirectory {
+		p.directory, err = openDirectory(p, spec)
+	} else {
+		err = buildRoot(spec)
 	}
-	if err := buildRoot(spec); err != nil {
-		return spec, err
+	if err != nil {
+		return err
 	}
 	if spec.Workdir != "" {
-		if err := os.MkdirAll(spec.Workdir, 0o755); err != nil {
-			return spec, fmt.Errorf("make working directory: %w", err)
+		dir, err := p.outside(spec.Workdir)
+		if err == nil {
+			err = os.MkdirAll(dir, 0o755)
+		}
+		if err != nil {
+			return fmt.Errorf("make working directory: %w", err)
 		}
 	}
+	if spec.Level == wire.LevelChroot {
+		p.family = true
+	}
 	if spec.Level != wire.LevelNamespaces {
-		return spec, nil
+		return adoptOrphans()
 	}
 	if err := syscall.Sethostname([]byte(spec.Hostname)); err != nil {
-		return spec, fmt.Errorf("set host name: %w", err)
+		return fmt.Errorf("set host name: %w", err)
 	}
 	if spec.Loopback {
-		return spec, loopbackUp()
+		return loopbackUp()
 	}
-	return spec, nil
+	return nil
 }
 
 // serve answers until the host side is gone, or says that it is the end; what is
@@ -138,11 +149,23 @@ func (p *initProcess) handle(request wire.Request, files []*os.File) {
 		p.send(wire.Response{ID: request.ID, Op: wire.OpConn}, conn)
 		wire.CloseAll([]*os.File{conn})
 	case wire.OpMount:
+		if p.directory != nil {
+			p.answer(request.ID, p.directory.mountImage(request.Path, files))
+			return
+		}
 		p.answer(request.ID, mountImage(request.Path, files))
 	case wire.OpUnmount:
+		if p.directory != nil {
+			p.answer(request.ID, p.directory.unmountImage(request.Path))
+			return
+		}
 		p.answer(request.ID, unmountImage(request.Path))
 	case wire.OpArchive:
-		p.answer(request.ID, archive(request.Path, request.OneFilesystem, files))
+		dir, err := p.outside(request.Path)
+		if err == nil {
+			err = archive(dir, request.OneFilesystem, files)
+		}
+		p.answer(request.ID, err)
 	default:
 		p.answer(request.ID, fmt.Errorf("unknown request %q", request.Op))
 	}
@@ -166,7 +189,7 @@ func (p *initProcess) send(response wire.Response, files ...*os.File) {
 		if p.ending.Load() {
 			return
 		}
-		if !p.family {
+		if !p.family && p.directory == nil {
 			os.Exit(0)
 		}
 		// The reader sees the same end, and kills what no PID namespace does.
@@ -177,5 +200,11 @@ func (p *initProcess) send(response wire.Response, files ...*os.File) {
 func (p *initProcess) end() {
 	if p.family {
 		p.endFamily()
+	}
+	if p.directory != nil {
+		p.ending.Store(true)
+		if err := p.directory.tracer.End(); err != nil {
+			fmt.Fprintln(os.Stderr, "sandbox init:", err) // and they are killed all the same, when we end
+		}
 	}
 }
