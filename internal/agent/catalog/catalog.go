@@ -5,10 +5,11 @@ package catalog
 import (
 	"github.com/overwinter-dev/overwinter/internal/agent"
 	"github.com/overwinter-dev/overwinter/internal/agent/claude"
+	"github.com/overwinter-dev/overwinter/internal/agent/codex"
 	"github.com/overwinter-dev/overwinter/internal/agent/demo"
 )
 
 // Agents are all agents, in the order in which people see them.
 func Agents() *agent.Registry {
-	return agent.NewRegistry(demo.New(), claude.New())
+	return agent.NewRegistry(demo.New(), claude.New(), codex.New())
 }

@@ -66,6 +66,8 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		s.messages(w, r)
 	case isGemini(r.URL.Path):
 		s.gemini(w, r)
+	case strings.HasSuffix(r.URL.Path, "/responses"):
+		s.responses(w, r)
 	default:
 		fail(w, http.StatusNotFound, "there is no such endpoint")
 	}

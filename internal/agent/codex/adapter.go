@@ -1,0 +1,170 @@
+package codex
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"path"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/overwinter-dev/overwinter/internal/agent"
+	"github.com/overwinter-dev/overwinter/internal/agent/bridge"
+	"github.com/overwinter-dev/overwinter/internal/session"
+)
+
+// Name is the agent's name in the API.
+const Name = "codex"
+
+// Command is the word that makes overwinter-runner run Main.
+const Command = "codex-bridge"
+
+// The names of the secrets that the agent looks for in its environment.
+const (
+	SecretKey     = "OPENAI_API_KEY"
+	SecretBaseURL = "OPENAI_BASE_URL"
+)
+
+// runner is where every sandbox image has the runner, which brings the bridge.
+const runner = "/overwinter/bin/overwinter-runner"
+
+// interruptGrace is how long the agent may take to break off a turn: it stops its tools and writes
+// its transcript first.
+const interruptGrace = 10 * time.Second
+
+// sessionID is what may name the journal of a session and stand in a glob pattern.
+var sessionID = regexp.MustCompile(`^[A-Za-z0-9_-]{1,64}$`)
+
+// Adapter is Codex as the rest of overwinter sees it. The zero value is ready.
+type Adapter struct{}
+
+var (
+	_ agent.Adapter   = Adapter{}
+	_ agent.Companion = Adapter{}
+	_ agent.Installer = Adapter{}
+	_ agent.Answerer  = Adapter{}
+	_ agent.Profiled  = Adapter{}
+)
+
+// New returns the adapter.
+func New() Adapter { return Adapter{} }
+
+// Name is "codex".
+func (Adapter) Name() string { return Name }
+
+// Command is "codex-bridge".
+func (Adapter) Command() string { return Command }
+
+// Main is the bridge: see Main.
+func (Adapter) Main(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
+	return Main(args, stdin, stdout, stderr)
+}
+
+// Describe tells people what the agent is.
+func (Adapter) Describe() agent.Description {
+	return agent.Description{
+		Name:    Name,
+		Title:   "Codex",
+		Summary: "OpenAI's coding agent, version " + Version + ". Needs the secret " + SecretKey + ".",
+		Models: []string{
+			"default", "gpt-6.1-sol", "gpt-6.1-terra", "gpt-6-astra", "gpt-6-sol", "gpt-6-luna",
+			"gpt-5.6-sol", "gpt-5.6-terra", "gpt-5.6-luna", "gpt-5.5",
+		},
+		Capabilities: []string{"abort", "resume", "thinking", "subagents", "questions", "permissions", "usage", "model"},
+	}
+}
+
+// Launch starts the bridge, which starts Codex. The key leaves out whether there is something to go
+// on with, so that a process that has just been started serves the second prompt too.
+func (Adapter) Launch(in agent.LaunchInput) (agent.Launch, error) {
+	if !sessionID.MatchString(in.SessionID) {
+		return agent.Launch{}, fmt.Errorf("launch Codex: %q cannot name a session's files", in.SessionID)
+	}
+	if in.Home == "" || in.Workspace == "" {
+		return agent.Launch{}, errors.New("launch Codex: home and workspace are needed")
+	}
+	argv := []string{runner, Command, "--program", Binary, "--session", in.SessionID}
+	model := in.Model
+	env := map[string]string{}
+	profile := ""
+	if in.Profile != nil {
+		if model == "" {
+			model = in.Profile.Model
+		}
+		maps.Copy(env, in.Profile.Environment)
+		b, err := json.Marshal(in.Profile)
+		if err != nil {
+			return agent.Launch{}, fmt.Errorf("launch Codex: encode the profile: %w", err)
+		}
+		sum := sha256.Sum256(b)
+		profile = hex.EncodeToString(sum[:8])
+	}
+	if model != "" && model != "default" {
+		argv = append(argv, "--model", model)
+	}
+	if !in.Permissions.Free() {
+		argv = append(argv, "--ask")
+	}
+	for _, tool := range slices.Sorted(maps.Keys(in.Permissions.Tools)) {
+		if in.Permissions.Tools[tool] == session.PolicyDeny {
+			argv = append(argv, "--deny", tool)
+		}
+	}
+	key := strings.Join(argv, " ") + " " + profile
+	if in.Resume {
+		argv = append(argv, "--resume")
+	}
+	env["HOME"], env["CODEX_HOME"] = in.Home, path.Join(in.Home, codexHome)
+	return agent.Launch{
+		Argv: argv,
+		Key:  key,
+		Env:  env,
+		Dir:  in.Workspace,
+		Transcripts: []string{
+			path.Join(in.Home, codexHome, "sessions/*/*/*/rollout-*.jsonl"),
+			journalPath(path.Join(in.Home, codexHome), in.SessionID),
+		},
+		Secrets: []string{SecretKey, SecretBaseURL},
+	}, nil
+}
+
+// codexHome is where Codex keeps everything, below the home directory.
+const codexHome = ".codex"
+
+// Prompt is the line of a run.
+func (Adapter) Prompt(in agent.PromptInput) ([]byte, error) {
+	if in.RunID == "" {
+		return nil, errors.New("prompt Codex: no run id")
+	}
+	return bridge.Command{
+		Type: bridge.Prompt, RunID: in.RunID, PromptID: in.PromptID, Content: in.Content, Author: in.Author, At: in.At.UTC(),
+	}.Encode()
+}
+
+// Interrupt writes a line that names the run, so that one that comes late hits no other turn.
+func (Adapter) Interrupt(runID string) agent.Interrupt {
+	b, err := bridge.Command{Type: bridge.Interrupt, RunID: runID}.Encode()
+	if err != nil {
+		panic(fmt.Sprintf("codex: encode interrupt: %v", err)) // two strings always encode
+	}
+	return agent.Interrupt{Stdin: b, Grace: interruptGrace}
+}
+
+// clientID is what Codex keeps with the message of a prompt, and tells again with it: whose message
+// it is.
+func clientID(runID, promptID, author string) string { return runID + "/" + promptID + "/" + author }
+
+// parseClientID takes a clientID apart. Of those of others nothing is known.
+func parseClientID(id string) (runID, promptID, author string) {
+	parts := strings.SplitN(id, "/", 3)
+	if len(parts) != 3 {
+		return "", "", ""
+	}
+	return parts[0], parts[1], parts[2]
+}

@@ -1,0 +1,297 @@
+package codex
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/overwinter-dev/overwinter/internal/agent"
+	"github.com/overwinter-dev/overwinter/internal/agent/bridge"
+	"github.com/overwinter-dev/overwinter/internal/conversation"
+)
+
+// The requests of the agent that somebody has to answer.
+const (
+	askCommand     = "item/commandExecution/requestApproval"
+	askFiles       = "item/fileChange/requestApproval"
+	askPermissions = "item/permissions/requestApproval"
+	askUser        = "item/tool/requestUserInput"
+	askServer      = "mcpServer/elicitation/request"
+)
+
+// askTool is the tool with which the agent asks the user something.
+const askTool = "request_user_input"
+
+// waiting is a question that is open.
+type waiting struct {
+	ID      string          `json:"id"`
+	Request json.RawMessage `json:"request"`
+}
+
+// request is what all questions have in common.
+type request struct {
+	Thread      string          `json:"threadId"`
+	Turn        string          `json:"turnId"`
+	Item        string          `json:"itemId"`
+	Command     string          `json:"command"`
+	Cwd         string          `json:"cwd"`
+	Reason      string          `json:"reason"`
+	Amendment   json.RawMessage `json:"proposedExecpolicyAmendment"`
+	Questions   json.RawMessage `json:"questions"`
+	Permissions json.RawMessage `json:"permissions"`
+	Server      string          `json:"serverName"`
+	Message     string          `json:"message"`
+	Meta        json.RawMessage `json:"_meta"`
+}
+
+// questionID is what a question is called outside: request ids begin anew with each process.
+func questionID(turn string, id json.RawMessage) string {
+	return turn + "/" + strings.Trim(string(id), `"`)
+}
+
+// question reads a request of the agent as a question; false means that it is none.
+func question(l frame) (agent.Question, request, bool) {
+	var r request
+	if !lenient(l.Params, &r) {
+		return agent.Question{}, r, false
+	}
+	q := agent.Question{ID: questionID(r.Turn, l.ID), Kind: agent.Permission, ToolUseID: r.Item}
+	switch l.Method {
+	case askCommand:
+		command, err := json.Marshal(r.Command)
+		if err != nil {
+			return q, r, false
+		}
+		q.ToolName = "exec_command"
+		q.Input = object("command", script(command), "cwd", filePath(r.Cwd))
+		q.Title = "Run " + script(command)
+		q.Suggestions = r.Amendment
+	case askFiles:
+		q.ToolName, q.Input, q.Title = "apply_patch", object("item", r.Item), "Change files"
+	case askPermissions:
+		q.ToolName, q.Input, q.Title = "request_permissions", object("permissions", orNull(r.Permissions)), "Get more permissions"
+		q.Suggestions = r.Permissions
+	case askServer:
+		q.ToolName, q.Input, q.Title = "mcp__"+r.Server, l.Params, r.Message
+		var meta struct {
+			Tool   string          `json:"tool_name"`
+			Params json.RawMessage `json:"tool_params"`
+		}
+		if lenient(r.Meta, &meta) && meta.Tool != "" {
+			q.ToolName += "__" + meta.Tool
+			q.Input = orNull(meta.Params)
+		}
+	case askUser:
+		q.Kind, q.ToolName = agent.Inquiry, askTool
+		q.Input = object("questions", orNull(r.Questions))
+		for _, item := range asksOf(r.Questions) {
+			q.Inquiries = append(q.Inquiries, item.inquiry())
+		}
+		if len(q.Inquiries) == 0 {
+			return q, r, false
+		}
+		q.Title = q.Inquiries[0].Question
+	default:
+		return q, r, false
+	}
+	if r.Reason != "" {
+		q.Title += ": " + r.Reason
+	}
+	return q, r, true
+}
+
+// ask is a question to the user, as the agent writes it.
+type ask struct {
+	ID       string `json:"id"`
+	Header   string `json:"header"`
+	Question string `json:"question"`
+	Options  []struct {
+		Label       string `json:"label"`
+		Description string `json:"description"`
+	} `json:"options"`
+}
+
+func asksOf(raw []byte) []ask {
+	var asks []ask
+	lenient(raw, &asks)
+	return asks
+}
+
+func (a ask) inquiry() agent.InquiryItem {
+	item := agent.InquiryItem{Question: a.Question, Header: a.Header}
+	for _, o := range a.Options {
+		item.Options = append(item.Options, agent.InquiryOption{Label: o.Label, Description: o.Description})
+	}
+	return item
+}
+
+// asked reads a request of the agent. Those that are no questions are the bridge's affair.
+func (t *translator) asked(l frame, at time.Time) {
+	q, r, ok := question(l)
+	if !ok {
+		return
+	}
+	if l.Method == askFiles {
+		if o := t.state.find(t.state.conversation(r.Thread), r.Item); o != nil && len(o.Block.Input) > 0 {
+			q.Input = o.Block.Input
+		}
+	}
+	if l.Method == askUser {
+		t.emit(t.state.begin(place{thread: r.Thread, turn: r.Turn, at: at}, askItem(r.Item, q.Input, 0))...)
+	}
+	t.state.Waiting = append(t.state.Waiting, waiting{ID: q.ID, Request: l.ID})
+	t.out.Questions = append(t.out.Questions, q)
+}
+
+// resolved reads that a request waits no more.
+func (t *translator) resolved(raw []byte) {
+	var r struct {
+		Request json.RawMessage `json:"requestId"`
+	}
+	if !lenient(raw, &r) {
+		return
+	}
+	kept := t.state.Waiting[:0]
+	for _, w := range t.state.Waiting {
+		if string(w.Request) == string(r.Request) {
+			t.out.Resolved = append(t.out.Resolved, w.ID)
+			continue
+		}
+		kept = append(kept, w)
+	}
+	t.state.Waiting = kept
+}
+
+// Notes of this bridge beside those that all have: a question to the user has begun to wait, and
+// what was answered. The agent itself says neither in its stream.
+const (
+	noteAsked    bridge.NoteType = "asked"
+	noteAnswered bridge.NoteType = "answered"
+)
+
+// askData is the data of noteAsked and noteAnswered, whose ID is that of the call.
+type askData struct {
+	Thread string          `json:"threadId"`
+	Turn   string          `json:"turnId"`
+	At     int64           `json:"atMs"`
+	Input  json.RawMessage `json:"input,omitempty"`
+	Result json.RawMessage `json:"result,omitempty"` // as the agent's tool gives it to the model
+}
+
+// askItem is the call of askTool. The agent has no item for it.
+func askItem(id string, input json.RawMessage, ms int64) item {
+	return item{kind: kindAsk, id: id, name: askTool, input: input, started: ms}
+}
+
+// question reads what the bridge says of a question to the user.
+func (r *reader) question(n bridge.Note, at time.Time) []conversation.Event {
+	var d askData
+	if !lenient(n.Data, &d) || n.ID == "" {
+		return nil
+	}
+	p := place{thread: d.Thread, turn: d.Turn, at: at}
+	it := askItem(n.ID, d.Input, d.At)
+	if n.Type == noteAsked {
+		return r.begin(p, it)
+	}
+	if r.find(r.conversation(p.thread), it.id) == nil {
+		return nil
+	}
+	it.completed, it.output = d.At, string(d.Result)
+	return r.finish(p, it)
+}
+
+// deadline shows why the bridge has broken a turn off.
+func (r *reader) deadline(n bridge.Note, at time.Time) []conversation.Event {
+	var d askData
+	if !lenient(n.Data, &d) || d.Turn == "" {
+		return nil
+	}
+	p := place{thread: d.Thread, turn: d.Turn, at: at}
+	return whole(r.conversation(p.thread), conversation.Block{
+		ID: d.Turn + "/deadline", Type: conversation.System, Status: conversation.Complete,
+		CreatedAt: p.created(d.At), Subtype: "error", Message: bounded(n.Message),
+	}, at)
+}
+
+// Answer is what is told to the agent, by way of the bridge. A message with a rejection is said to
+// it as a message of its user.
+func (Adapter) Answer(q agent.Question, a agent.Answer) ([]byte, error) {
+	result, err := answer(q, a)
+	if err != nil {
+		return nil, fmt.Errorf("answer question %s: %w", q.ID, err)
+	}
+	data, err := json.Marshal(result)
+	if err != nil {
+		return nil, fmt.Errorf("answer question %s: %w", q.ID, err)
+	}
+	c := bridge.Command{Type: bridge.Answer, ID: q.ID, Data: data}
+	if a.Decision == agent.DecisionReject {
+		c.Content = a.Message
+	}
+	return c.Encode()
+}
+
+func answer(q agent.Question, a agent.Answer) (map[string]any, error) {
+	allowed := false
+	switch a.Decision {
+	case agent.DecisionOnce, agent.DecisionSession, agent.DecisionAlways:
+		allowed = true
+	case agent.DecisionReject:
+	default:
+		return nil, fmt.Errorf("there is no decision %q", a.Decision)
+	}
+	switch {
+	case q.Kind == agent.Inquiry:
+		return inquiryAnswer(q, a, allowed)
+	case strings.HasPrefix(q.ToolName, "mcp__"):
+		action := map[bool]string{true: "accept", false: "decline"}[allowed]
+		return map[string]any{"action": action, "content": map[string]any{}}, nil
+	case q.ToolName == "request_permissions":
+		granted := json.RawMessage(`{}`)
+		if allowed {
+			granted = orNull(q.Suggestions)
+		}
+		scope := "turn"
+		if a.Decision != agent.DecisionOnce {
+			scope = "session"
+		}
+		return map[string]any{"permissions": granted, "scope": scope}, nil
+	}
+	switch {
+	case !allowed:
+		return map[string]any{"decision": "decline"}, nil
+	case a.Decision == agent.DecisionOnce:
+		return map[string]any{"decision": "accept"}, nil
+	case a.Decision == agent.DecisionAlways && len(q.Suggestions) > 0 && string(q.Suggestions) != "null":
+		return map[string]any{"decision": map[string]any{
+			"acceptWithExecpolicyAmendment": map[string]any{"execpolicy_amendment": q.Suggestions},
+		}}, nil
+	}
+	return map[string]any{"decision": "acceptForSession"}, nil
+}
+
+// inquiryAnswer says what the user said, or nothing.
+func inquiryAnswer(q agent.Question, a agent.Answer, allowed bool) (map[string]any, error) {
+	var input struct {
+		Questions json.RawMessage `json:"questions"`
+	}
+	if err := json.Unmarshal(q.Input, &input); err != nil {
+		return nil, fmt.Errorf("the question's input: %w", err)
+	}
+	answers := map[string]any{}
+	for _, ask := range asksOf(input.Questions) {
+		said, ok := a.Answers[ask.Question]
+		switch {
+		case !allowed && a.Message != "":
+			answers[ask.ID] = map[string]any{"answers": []string{a.Message}}
+		case !allowed:
+		case !ok:
+			return nil, fmt.Errorf("there is no answer to %q", ask.Question)
+		default:
+			answers[ask.ID] = map[string]any{"answers": []string{said}}
+		}
+	}
+	return map[string]any{"answers": answers}, nil
+}

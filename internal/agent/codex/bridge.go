@@ -1,0 +1,454 @@
+package codex
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/overwinter-dev/overwinter/internal/agent/bridge"
+	"github.com/overwinter-dev/overwinter/internal/session"
+)
+
+const (
+	// startTimeout bounds the handshake with the agent, and putting a thread back.
+	startTimeout = 60 * time.Second
+	// callTimeout bounds every other request: the agent answers at once.
+	callTimeout = 20 * time.Second
+	// stopGrace is how long the agent may take to end in order, and again to heed SIGTERM.
+	stopGrace = 3 * time.Second
+	// defaultPatience is how long a turn may go on with nothing but failed requests to the model.
+	defaultPatience = 5 * time.Minute
+	// defaultRetries is how often the agent sends a request again whose stream has broken.
+	defaultRetries = 10
+)
+
+// options are the flags of the bridge.
+type options struct {
+	program, session, model string
+	ask, resume             bool
+	deny                    []string
+	patience                time.Duration
+	retries                 int
+}
+
+// Main is the bridge between the runner's lines and codex app-server: it serves prompts from stdin
+// until it ends and returns the exit code. args are the flags behind the sub-command.
+func Main(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
+	var o options
+	flags := flag.NewFlagSet(Command, flag.ContinueOnError)
+	flags.SetOutput(stderr)
+	flags.StringVar(&o.program, "program", Binary, "the agent's program")
+	flags.StringVar(&o.session, "session", "", "id of the session, which names the journal")
+	flags.StringVar(&o.model, "model", "", "model to use; empty is the agent's own choice")
+	flags.BoolVar(&o.ask, "ask", false, "ask before everything that is not known to be harmless")
+	flags.BoolVar(&o.resume, "resume", false, "there should be a thread to go on with")
+	flags.DurationVar(&o.patience, "patience", defaultPatience, "how long a turn may go on with nothing but failed requests")
+	flags.IntVar(&o.retries, "retries", defaultRetries, "how often a request is sent again whose stream has broken")
+	flags.Func("deny", "a tool that is taken away, where the agent can do without it", func(tool string) error {
+		o.deny = append(o.deny, tool)
+		return nil
+	})
+	if err := flags.Parse(args); err != nil {
+		return bridge.ExitUsage
+	}
+	home := os.Getenv("CODEX_HOME")
+	workspace, err := os.Getwd()
+	if err != nil || !sessionID.MatchString(o.session) || flags.NArg() > 0 || home == "" {
+		fmt.Fprintln(stderr, "codex bridge: --session, $CODEX_HOME, a working directory and nothing else are needed")
+		return bridge.ExitUsage
+	}
+	p := program{
+		options: o, home: home, workspace: workspace, out: bridge.NewOutput(stdout), stderr: stderr,
+		delivered: map[string]*delivery{}, rollouts: map[string]string{}, asked: map[string]pending{}, limit: make(chan struct{}, 1),
+	}
+	return p.main(stdin)
+}
+
+// program is the bridge's process.
+type program struct {
+	options
+	home, workspace string
+	out             *bridge.Output
+	stderr          io.Writer
+	journal         *journal
+	child           *bridge.Child
+	peer            *bridge.Peer
+	limit           chan struct{} // one token: the turn has used up its patience
+
+	mu        sync.Mutex
+	thread    string // the main one
+	started   string // its model
+	delivered map[string]*delivery
+	turns     []turn             // that go on, of all threads
+	rollouts  map[string]string  // file of each thread
+	writing   []*written         // messages that are being written
+	asked     map[string]pending // by questionID
+	failing   *time.Timer        // runs while requests to the model fail
+}
+
+// delivery is a prompt that has reached the agent.
+type delivery struct {
+	turn    string
+	verdict *knownData // nil while it goes on
+	live    bool       // it was delivered by this process
+}
+
+// written is a message or thinking as far as it is written.
+type written struct {
+	turn
+	item string
+	part int
+	text strings.Builder
+}
+
+// pending is a request of the agent's that waits for an answer.
+type pending struct {
+	id     json.RawMessage
+	method string
+	turn   turn
+	item   string
+}
+
+func (p *program) main(stdin io.Reader) int {
+	file, have, err := openJournal(journalPath(p.home, p.session))
+	if err != nil {
+		fmt.Fprintf(p.stderr, "codex bridge: open the journal: %v\n", err)
+		return bridge.ExitFailed
+	}
+	p.journal = file
+	defer p.journal.close() //nolint:errcheck // every line has been written, or its error told
+	p.recall(have)
+	if err := p.start(); err != nil {
+		fmt.Fprintf(p.stderr, "codex bridge: %v\n", err)
+		return bridge.ExitFailed
+	}
+	code := p.serve(stdin)
+	p.child.Stop(stopGrace)
+	p.settleTimer()
+	return code
+}
+
+// start starts the agent and says hello.
+func (p *program) start() error {
+	child, err := bridge.Start(bridge.Spec{Argv: append([]string{p.program}, appServer...), Stderr: p.stderr})
+	if err != nil {
+		return err
+	}
+	p.child, p.peer = child, bridge.NewPeer(child.Stdin)
+	p.peer.Bare = true
+	return nil
+}
+
+// appServer has the agent speak JSON-RPC over its stdio.
+var appServer = []string{"app-server"}
+
+// serve reads prompts until stdin ends or the agent does.
+func (p *program) serve(stdin io.Reader) int {
+	gone, done := make(chan error, 1), make(chan struct{}) // gone has room for the reader's one error
+	go func() { gone <- p.peer.Read(p.child.Stdout, p.heard) }()
+	defer close(done)
+	ctx, cancel := context.WithTimeoutCause(context.Background(), startTimeout, errors.New("the agent does not answer"))
+	err := p.open(ctx)
+	cancel()
+	if err != nil && !errors.Is(err, bridge.ErrGone) {
+		fmt.Fprintf(p.stderr, "codex bridge: %v\n", err)
+		p.child.Stop(stopGrace)
+		<-gone
+		return bridge.ExitFailed
+	}
+	commands := bridge.Commands(done, stdin, p.stderr)
+	for {
+		select {
+		case c, ok := <-commands:
+			if !ok {
+				p.child.Stop(stopGrace)
+				<-gone
+				return bridge.ExitDone
+			}
+			p.command(c)
+		case <-p.limit:
+			p.giveUp()
+		case <-gone:
+			how := p.child.Ended()
+			p.out.Note(bridge.Note{Type: bridge.NoteDied, Message: how})
+			fmt.Fprintf(p.stderr, "codex bridge: the agent has ended: %s\n", how)
+			return bridge.ExitDied
+		}
+	}
+}
+
+// open says hello and goes on with the session's thread, or begins one.
+func (p *program) open(ctx context.Context) error {
+	if _, err := p.peer.Call(ctx, "initialize", map[string]any{
+		"clientInfo":   map[string]any{"name": "overwinter", "title": "overwinter", "version": Version},
+		"capabilities": map[string]any{"experimentalApi": true},
+	}); err != nil {
+		return err
+	}
+	if err := p.peer.Notify("initialized", nil); err != nil {
+		return err
+	}
+	params := p.settings()
+	if p.thread != "" {
+		params["threadId"], params["excludeTurns"] = p.thread, true
+		result, err := p.peer.Call(ctx, "thread/resume", params)
+		if err == nil {
+			return p.opened(result)
+		}
+		var refused *bridge.RPCError
+		if !errors.As(err, &refused) {
+			return err
+		}
+		fmt.Fprintf(p.stderr, "codex bridge: the thread %s is lost, a new one begins: %v\n", p.thread, err)
+		delete(params, "threadId")
+		delete(params, "excludeTurns")
+		clear(p.delivered)
+	}
+	result, err := p.peer.Call(ctx, "thread/start", params)
+	if err != nil {
+		return err
+	}
+	return p.opened(result)
+}
+
+func (p *program) opened(result json.RawMessage) error {
+	var r struct {
+		Model  string `json:"model"`
+		Thread struct {
+			ID   string `json:"id"`
+			Path string `json:"path"`
+		} `json:"thread"`
+	}
+	if err := json.Unmarshal(result, &r); err != nil || r.Thread.ID == "" {
+		return fmt.Errorf("the agent names no thread: %w", err)
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.thread, p.started = r.Thread.ID, r.Model
+	p.rollouts[r.Thread.ID] = r.Thread.Path
+	return nil
+}
+
+// settings are those of the session's thread.
+func (p *program) settings() map[string]any {
+	url := os.Getenv(SecretBaseURL)
+	if url == "" {
+		url = "https://api.openai.com/v1"
+	}
+	// A provider of our own: the built-in one wants a login, not a key.
+	config := map[string]any{
+		"model_provider": "overwinter",
+		"model_providers": map[string]any{"overwinter": map[string]any{
+			"name": "OpenAI", "base_url": url, "env_key": SecretKey, "wire_api": "responses", "supports_websockets": false,
+			"stream_max_retries": p.retries,
+		}},
+		"features":                           map[string]any{"default_mode_request_user_input": true},
+		"suppress_unstable_features_warning": true,
+		"check_for_update_on_startup":        false,
+		"analytics":                          map[string]any{"enabled": false},
+		"feedback":                           map[string]any{"enabled": false},
+		"otel":                               map[string]any{"exporter": "none", "metrics_exporter": "none"},
+	}
+	features := config["features"].(map[string]any)
+	if slices.Contains(p.deny, "exec_command") {
+		features["shell_tool"], features["unified_exec"] = false, false
+	}
+	if slices.Contains(p.deny, "web_search") {
+		config["web_search"] = "disabled"
+	}
+	params := map[string]any{
+		"cwd": p.workspace, "approvalPolicy": "never", "sandbox": "danger-full-access", "config": config,
+	}
+	if p.ask {
+		params["approvalPolicy"] = "untrusted"
+	}
+	if p.model != "" {
+		params["model"] = p.model
+	}
+	return params
+}
+
+// command does what the runner's line says.
+func (p *program) command(c bridge.Command) {
+	ctx, cancel := context.WithTimeoutCause(context.Background(), callTimeout, errors.New("the agent does not answer"))
+	defer cancel()
+	switch c.Type {
+	case bridge.Prompt:
+		p.prompt(ctx, c)
+	case bridge.Answer:
+		p.answer(ctx, c)
+	case bridge.Interrupt:
+		p.mu.Lock()
+		d := p.delivered[c.RunID]
+		p.mu.Unlock()
+		if c.RunID == "" || (d != nil && d.verdict == nil) {
+			p.interrupt(ctx)
+		}
+	}
+}
+
+// prompt begins a turn, unless the agent has had the prompt before: what it has done is told again,
+// what it was torn out of it goes on with.
+func (p *program) prompt(ctx context.Context, c bridge.Command) {
+	p.mu.Lock()
+	d := p.delivered[c.RunID]
+	thread := p.thread
+	note := bridge.Note{Type: bridge.NoteRun, RunID: c.RunID, ID: thread, Data: data(runData{Model: p.started})}
+	p.mu.Unlock()
+	if thread == "" {
+		return // the agent is gone, which is told by itself
+	}
+	if d != nil && d.verdict == nil && d.live {
+		return // it is at it
+	}
+	if d != nil && d.verdict != nil {
+		p.out.Note(bridge.Note{Type: bridge.NoteKnown, RunID: c.RunID, Data: data(d.verdict)})
+		return
+	}
+	input := []any{}
+	if d == nil {
+		input = append(input, map[string]any{"type": "text", "text": p.expand(c.Content)})
+	}
+	p.mu.Lock()
+	p.delivered[c.RunID] = &delivery{live: true}
+	p.mu.Unlock()
+	p.note(note)
+	p.out.Note(note)
+	params := map[string]any{"threadId": thread, "input": input, "clientUserMessageId": clientID(c.RunID, c.PromptID, c.Author)}
+	result, err := p.peer.Call(ctx, "turn/start", params)
+	if errors.Is(err, bridge.ErrGone) {
+		return
+	}
+	var r struct {
+		Turn struct {
+			ID string `json:"id"`
+		} `json:"turn"`
+	}
+	if err == nil {
+		err = json.Unmarshal(result, &r)
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if err != nil {
+		p.delivered[c.RunID].verdict = &knownData{Outcome: session.OutcomeFailed, Reason: err.Error()}
+		p.out.Note(bridge.Note{Type: bridge.NoteFailed, RunID: c.RunID, Message: err.Error()})
+		return
+	}
+	p.delivered[c.RunID].turn = r.Turn.ID
+}
+
+// expand makes a prompt of a command of the profile: /name and what follows.
+func (p *program) expand(content string) string {
+	name, rest, _ := strings.Cut(content, " ")
+	name, ok := strings.CutPrefix(name, "/")
+	if !ok || name == "" || strings.ContainsAny(name, "/.\n") {
+		return content
+	}
+	text, err := os.ReadFile(filepath.Join(p.home, promptDir, name+".md"))
+	if err != nil {
+		return content
+	}
+	said := string(text)
+	if strings.Contains(said, arguments) {
+		return strings.ReplaceAll(said, arguments, rest)
+	}
+	if rest = strings.TrimSpace(rest); rest != "" {
+		said += "\n\n" + rest
+	}
+	return said
+}
+
+// answer passes on what somebody said to a question. The second answer to one is not heeded.
+func (p *program) answer(ctx context.Context, c bridge.Command) {
+	p.mu.Lock()
+	q, ok := p.asked[c.ID]
+	delete(p.asked, c.ID)
+	p.mu.Unlock()
+	if !ok {
+		return
+	}
+	if q.method == askUser {
+		n := bridge.Note{Type: noteAnswered, ID: q.item, Data: data(askData{
+			Thread: q.turn.Thread, Turn: q.turn.ID, At: now(), Result: c.Data,
+		})}
+		p.note(n)
+		p.out.Note(n)
+	}
+	if err := p.peer.Reply(q.id, c.Data); err != nil {
+		fmt.Fprintf(p.stderr, "codex bridge: answer: %v\n", err)
+		return
+	}
+	if c.Content == "" || q.method == askUser {
+		return
+	}
+	if _, err := p.peer.Call(ctx, "turn/steer", map[string]any{
+		"threadId": q.turn.Thread, "expectedTurnId": q.turn.ID, "input": []any{map[string]any{"type": "text", "text": c.Content}},
+	}); err != nil {
+		fmt.Fprintf(p.stderr, "codex bridge: tell the agent why: %v\n", err)
+	}
+}
+
+// interrupt breaks off all that goes on, subagents first, and what they run in the background.
+func (p *program) interrupt(ctx context.Context) {
+	p.mu.Lock()
+	turns := slices.Clone(p.turns)
+	p.mu.Unlock()
+	for _, t := range slices.Backward(turns) {
+		if _, err := p.peer.Call(ctx, "turn/interrupt", map[string]any{"threadId": t.Thread, "turnId": t.ID}); err != nil {
+			fmt.Fprintf(p.stderr, "codex bridge: interrupt: %v\n", err)
+		}
+	}
+	for _, t := range slices.Backward(turns) {
+		if _, err := p.peer.Call(ctx, "thread/backgroundTerminals/clean", map[string]any{"threadId": t.Thread}); err != nil {
+			fmt.Fprintf(p.stderr, "codex bridge: end what runs in the background: %v\n", err)
+		}
+	}
+}
+
+// giveUp breaks off a turn whose requests to the model do nothing but fail.
+func (p *program) giveUp() {
+	p.mu.Lock()
+	run, at := "", turn{}
+	for id, d := range p.delivered {
+		if d.live && d.verdict == nil {
+			run, at = id, turn{p.thread, d.turn}
+		}
+	}
+	p.mu.Unlock()
+	if run == "" {
+		return
+	}
+	n := bridge.Note{
+		Type: bridge.NoteDeadline, RunID: run, Message: "The model's server has been failing for " + p.patience.String() + ".",
+		Data: data(askData{Thread: at.Thread, Turn: at.ID, At: now()}),
+	}
+	p.note(n)
+	p.out.Note(n)
+	ctx, cancel := context.WithTimeoutCause(context.Background(), callTimeout, errors.New("the agent does not answer"))
+	defer cancel()
+	p.interrupt(ctx)
+}
+
+// note writes a note into the journal. Where that fails the transcript lacks a line; the turn goes on.
+func (p *program) note(n bridge.Note) {
+	if err := p.journal.note(n); err != nil {
+		fmt.Fprintf(p.stderr, "codex bridge: write the journal: %v\n", err)
+	}
+}
+
+func (p *program) keep(line []byte) {
+	if err := p.journal.line(line); err != nil {
+		fmt.Fprintf(p.stderr, "codex bridge: write the journal: %v\n", err)
+	}
+}
+
+func now() int64 { return time.Now().UnixMilli() }

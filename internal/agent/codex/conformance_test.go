@@ -1,0 +1,119 @@
+package codex_test
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"github.com/overwinter-dev/overwinter/internal/agent"
+	"github.com/overwinter-dev/overwinter/internal/agent/agenttest"
+	"github.com/overwinter-dev/overwinter/internal/agent/agenttest/modelserver"
+	"github.com/overwinter-dev/overwinter/internal/agent/codex"
+	"github.com/overwinter-dev/overwinter/internal/agent/npm/npmtest"
+)
+
+// asBridge makes this test's binary be the bridge.
+const asBridge = "OVERWINTER_TEST_AS_CODEX_BRIDGE"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(asBridge) != "" {
+		os.Exit(codex.Main(os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
+	}
+	goleak.VerifyTestMain(m)
+}
+
+// untilKilled runs until the agent that has started it is gone, so that a kill of the agent alone
+// leaves nothing behind.
+const untilKilled = "tail --pid=$PPID -f /dev/null; echo late"
+
+// model has tools that are called one by one, without JavaScript around them.
+const model = "gpt-5.5"
+
+var scripts = map[string][]modelserver.Step{
+	"hello":  {{Text: "Hello to you, and to all who are with you."}},
+	"recall": {{Text: "I remember ", Recall: true}},
+	"write": {
+		{Text: "I write a file.", Calls: []modelserver.Call{modelserver.Patch(agenttest.FileName, agenttest.FileText)}},
+		{Text: "It is written."},
+	},
+	"fail": {
+		{Calls: []modelserver.Call{modelserver.Exec("echo out; echo err >&2; exit 7")}},
+		{Text: "That did not work."},
+	},
+	"think": {{Thinking: "Should I say it? I think I should.", Text: "Yes."}},
+	"delegate": {
+		{Text: "A subagent shall do it.", Calls: []modelserver.Call{modelserver.Spawn("helper", "{{child}} look around")}},
+		{Text: "It is at work."},
+	},
+	"child": {
+		{Text: "I look around.", Calls: []modelserver.Call{modelserver.Exec("echo a subagent was here")}},
+		{Text: "I have looked around."},
+	},
+	"long": {{Text: strings.Repeat("word ", 5000), Pause: 20 * time.Millisecond}},
+	"wait": {
+		{Text: "This takes long.", Calls: []modelserver.Call{modelserver.Exec(untilKilled)}},
+		{Text: "It took long."},
+	},
+}
+
+// binary is the real program.
+func binary(t testing.TB) string {
+	t.Helper()
+	names, err := filepath.Glob(filepath.Join(npmtest.Directory(t, codex.New().Packages()[0]), "vendor/*/bin/codex"))
+	require.NoError(t, err)
+	require.Len(t, names, 1)
+	return names[0]
+}
+
+// command runs the bridge of a launch from this test's binary, with the real program against the
+// model server and nothing of this machine's environment but what it needs.
+func command(t *testing.T, server *modelserver.Server, launch agent.Launch, flags ...string) *exec.Cmd {
+	t.Helper()
+	self, err := os.Executable()
+	require.NoError(t, err)
+	require.Equal(t, codex.Command, launch.Argv[1])
+	argv := slices.Clone(launch.Argv[2:])
+	argv[slices.Index(argv, codex.Binary)] = binary(t)
+	cmd := exec.Command(self, append(argv, flags...)...)
+	cmd.Env = []string{
+		"PATH=" + os.Getenv("PATH"), "LANG=C.UTF-8", "TMPDIR=" + t.TempDir(), asBridge + "=1",
+		codex.SecretKey + "=sk-none", codex.SecretBaseURL + "=" + server.URL() + "/v1",
+	}
+	return cmd
+}
+
+func TestConformsToTheAdapterSuite(t *testing.T) {
+	t.Parallel()
+	server := modelserver.New(scripts)
+	t.Cleanup(server.Close)
+	agenttest.Run(t, agenttest.Harness{
+		Adapter: codex.New(),
+		Command: func(t *testing.T, launch agent.Launch) *exec.Cmd {
+			t.Helper()
+			return command(t, server, launch, "--model", model)
+		},
+		Prompts: agenttest.Prompts{
+			Hello:       "{{hello}} hello to the " + agenttest.Word,
+			WriteFile:   "{{write}} the file",
+			FailingTool: "{{fail}} please",
+			Thinking:    "{{think}} about it",
+			Subagent:    "{{delegate}} it",
+			LongText:    "{{long}} story",
+			LongTool:    "{{wait}} for it",
+			Recall:      "{{recall}} the beginning",
+		},
+		KillLosesText: true,
+		Unknown: []string{
+			`{"method":"item/started"}`, `{"method":"item/completed","params":{"item":7}}`, `{"method":"turn/completed","params":{"turn":[]}}`,
+			`{"method":"never/heard/of","params":{}}`, `{"id":7,"method":"never/heard/of","params":{}}`, `{"id":7,"result":{"thread":7}}`,
+			`{"overwinter":{"type":"never heard of"}}`, `{"overwinter":7}`, `{"method":7}`,
+		},
+	})
+}

@@ -1,0 +1,286 @@
+package codex
+
+import (
+	"bytes"
+	"io"
+	"os"
+	"slices"
+	"time"
+
+	"encoding/json"
+
+	"github.com/overwinter-dev/overwinter/internal/agent/bridge"
+	"github.com/overwinter-dev/overwinter/internal/session"
+)
+
+// heard prints a line of the agent, after it has noted what the agent's own files will not have.
+func (p *program) heard(line []byte, m bridge.Message) {
+	if m.Method == "" {
+		p.out.Raw(line)
+		return
+	}
+	f := frame{ID: m.ID, Method: m.Method, Params: m.Params}
+	if m.IsRequest() {
+		p.request(line, f)
+		return
+	}
+	var n params
+	lenient(m.Params, &n)
+	switch m.Method {
+	case "thread/started":
+		p.threadStarted(m.Params)
+	case "turn/started":
+		p.turnStarted(n)
+	case "item/started":
+		p.itemStarted(line, n)
+	case "item/completed":
+		p.itemCompleted(line, n)
+	case "item/agentMessage/delta", "item/plan/delta", "item/reasoning/textDelta", "item/reasoning/summaryTextDelta":
+		p.wrote(n)
+	case "error":
+		if n.Retry {
+			p.keep(line)
+			p.fails()
+		}
+	case "turn/completed":
+		p.turnCompleted(line, n)
+	}
+	p.out.Raw(line)
+}
+
+// request notes a question, or refuses what nobody here can do.
+func (p *program) request(line []byte, f frame) {
+	q, r, ok := question(f)
+	if !ok {
+		p.out.Raw(line)
+		_ = p.peer.Refuse(f.ID, bridge.CodeMethodNotFound, "overwinter does not do that") // it may have gone
+		return
+	}
+	p.mu.Lock()
+	p.asked[q.ID] = pending{id: f.ID, method: f.Method, turn: turn{r.Thread, r.Turn}, item: r.Item}
+	p.mu.Unlock()
+	if f.Method == askUser {
+		n := bridge.Note{Type: noteAsked, ID: r.Item, Data: data(askData{Thread: r.Thread, Turn: r.Turn, At: now(), Input: q.Input})}
+		p.note(n)
+		p.out.Note(n)
+	}
+	p.out.Raw(line)
+}
+
+func (p *program) threadStarted(raw json.RawMessage) {
+	var s struct {
+		Thread struct {
+			ID   string `json:"id"`
+			Path string `json:"path"`
+		} `json:"thread"`
+	}
+	if !lenient(raw, &s) {
+		return
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.rollouts[s.Thread.ID] = s.Thread.Path
+}
+
+func (p *program) turnStarted(n params) {
+	var info struct {
+		ID string `json:"id"`
+	}
+	if !lenient(n.Info, &info) {
+		return
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.turns = append(p.turns, turn{n.Thread, info.ID})
+}
+
+// itemStarted notes where an item has its place; of calls it keeps everything, for those that end
+// with their process are in no file of the agent.
+func (p *program) itemStarted(line []byte, n params) {
+	p.succeeds()
+	it, ok := decodeItem(n.Item)
+	if !ok {
+		return
+	}
+	if it.name != "" {
+		p.keep(line)
+		return
+	}
+	p.note(bridge.Note{Type: noteBegan, ID: it.id, Data: data(itemData{Thread: n.Thread, Turn: n.Turn, Kind: it.kind, At: it.started})})
+	if it.kind == kindText || it.kind == kindPlan || it.kind == kindThinking {
+		p.mu.Lock()
+		p.writing = append(p.writing, &written{turn: turn{n.Thread, n.Turn}, item: it.id})
+		p.mu.Unlock()
+	}
+}
+
+func (p *program) itemCompleted(line []byte, n params) {
+	it, ok := decodeItem(n.Item)
+	if !ok {
+		return
+	}
+	p.mu.Lock()
+	p.writing = slices.DeleteFunc(p.writing, func(w *written) bool { return w.item == it.id })
+	p.mu.Unlock()
+	if it.status == declined {
+		p.keep(line) // the agent's own file has it in other words, or not at all
+		return
+	}
+	p.note(bridge.Note{Type: noteEnded, ID: it.id, Data: data(itemData{Thread: n.Thread, Turn: n.Turn, At: it.completed})})
+}
+
+// wrote keeps what is being written, in case that it is never finished.
+func (p *program) wrote(n params) {
+	p.succeeds()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, w := range p.writing {
+		if w.item != n.ItemID {
+			continue
+		}
+		if n.Part != w.part && w.text.Len() > 0 {
+			w.text.WriteString(paragraph)
+		}
+		w.part = n.Part
+		w.text.WriteString(n.Delta)
+	}
+}
+
+// fails has the patience with the model's server run out, unless something succeeds.
+func (p *program) fails() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.writing = nil // it is written anew
+	if p.failing == nil {
+		p.failing = time.AfterFunc(p.patience, func() {
+			select {
+			case p.limit <- struct{}{}:
+			default: // it is known
+			}
+		})
+	}
+}
+
+// succeeds ends what fails has begun.
+func (p *program) succeeds() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.stopTimer()
+}
+
+func (p *program) settleTimer() { p.succeeds() }
+
+func (p *program) stopTimer() {
+	if p.failing != nil {
+		p.failing.Stop()
+		p.failing = nil
+	}
+}
+
+// turnCompleted makes the transcript whole before the end of the turn is told.
+func (p *program) turnCompleted(line []byte, n params) {
+	var info struct {
+		ID     string          `json:"id"`
+		Status string          `json:"status"`
+		Error  json.RawMessage `json:"error"`
+	}
+	if !lenient(n.Info, &info) {
+		return
+	}
+	this := turn{n.Thread, info.ID}
+	p.mu.Lock()
+	p.stopTimer()
+	p.turns = slices.DeleteFunc(p.turns, func(t turn) bool { return t == this })
+	file := p.rollouts[n.Thread]
+	var left []*written
+	p.writing = slices.DeleteFunc(p.writing, func(w *written) bool {
+		if w.turn == this {
+			left = append(left, w)
+		}
+		return w.turn == this
+	})
+	for id, q := range p.asked {
+		if q.turn == this {
+			delete(p.asked, id)
+		}
+	}
+	for _, d := range p.delivered {
+		if d.live && d.verdict == nil && n.Thread == p.thread {
+			d.turn, d.verdict = info.ID, verdictOf(verdict{status: info.Status, message: problem(info.Error)})
+		}
+	}
+	p.mu.Unlock()
+	if info.Status == interrupted {
+		for _, w := range left {
+			if w.text.Len() > 0 {
+				p.note(bridge.Note{Type: noteWords, ID: w.item, Data: data(itemData{Thread: n.Thread, Turn: info.ID, At: now(), Text: w.text.String()})})
+			}
+		}
+	}
+	if info.Status != completed {
+		p.keep(line)
+	}
+	awaitEnd(file, info.ID)
+}
+
+// verdictOf is what is told when a prompt comes again whose turn has ended so.
+func verdictOf(v verdict) *knownData {
+	switch v.status {
+	case completed:
+		return &knownData{Outcome: session.OutcomeCompleted}
+	case interrupted:
+		return &knownData{Outcome: session.OutcomeCancelled, Reason: session.ReasonAborted}
+	}
+	return &knownData{Outcome: session.OutcomeFailed, Reason: v.message}
+}
+
+const (
+	// flushTimeout bounds the wait for the agent to write down the end of a turn.
+	flushTimeout = 2 * time.Second
+	flushPoll    = 5 * time.Millisecond
+	// tail is where the end of a turn must be: what is written behind it is little.
+	tail = 64 << 10
+)
+
+// awaitEnd waits until a rollout has the end of a turn. The agent writes it before it tells it, as
+// far as is known; where it does not come, what is there must do.
+func awaitEnd(file, id string) {
+	if file == "" {
+		return
+	}
+	deadline := time.NewTimer(flushTimeout)
+	defer deadline.Stop()
+	poll := time.NewTicker(flushPoll)
+	defer poll.Stop()
+	for !hasEnd(file, id) {
+		select {
+		case <-deadline.C:
+			return
+		case <-poll.C:
+		}
+	}
+}
+
+func hasEnd(name, id string) bool {
+	file, err := os.Open(name)
+	if err != nil {
+		return false
+	}
+	defer file.Close()
+	if info, err := file.Stat(); err == nil && info.Size() > tail {
+		if _, err := file.Seek(-tail, io.SeekEnd); err != nil {
+			return false
+		}
+	}
+	text, err := io.ReadAll(file)
+	if err != nil {
+		return false
+	}
+	for line := range bytes.Lines(text) {
+		ends := bytes.Contains(line, []byte(`"task_complete"`)) || bytes.Contains(line, []byte(`"turn_aborted"`))
+		if ends && bytes.Contains(line, []byte(id)) && bytes.HasSuffix(line, []byte("\n")) {
+			return true
+		}
+	}
+	return false
+}

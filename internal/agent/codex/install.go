@@ -1,0 +1,43 @@
+package codex
+
+import (
+	"github.com/overwinter-dev/overwinter/internal/agent"
+	"github.com/overwinter-dev/overwinter/internal/agent/npm"
+)
+
+// Version is the pinned version of Codex.
+const Version = "0.169.0"
+
+// Binary is where a sandbox image has the program: a link into the package, whose inner directory
+// is named for the machine.
+const Binary = directory + "/codex"
+
+const directory = "/overwinter/agents/codex"
+
+// image has npm, which fetches the package.
+const image = "node:22-bookworm-slim"
+
+// pinned is the npm package with the native program. It needs nothing else, not even Node.
+var pinned = npm.Package{
+	Name:    "@openai/codex",
+	Version: Version + "-linux-{arch}",
+	Sums: npm.Sums{
+		X64:   "a34e4dc803820f28123d1a35ca29f3c6f91149d9ac672043f44ee66e99a345a9d27ccf25ca9a96b50804a385df364c21b82476685bbc9a518eb101855d56d5c3",
+		ARM64: "359fc36905297109b19aa79eed9f6e0b5af3c371a149ba286b071a4ded4b379624f969629d42867535c98029514fff6881010433d4d6c58cefc4f7e3e46ff116",
+	},
+}
+
+// Packages is what the agent is made of.
+func (Adapter) Packages() []npm.Package { return []npm.Package{pinned} }
+
+// Installation puts the pinned program at Binary.
+func (Adapter) Installation() agent.Installation {
+	return agent.Installation{
+		Base: image,
+		Commands: [][]string{
+			pinned.Install(directory),
+			{"sh", "-c", `cd "$0" && ln -sf vendor/*/bin/codex codex`, directory},
+			{Binary, "--version"},
+		},
+	}
+}

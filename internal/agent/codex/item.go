@@ -1,0 +1,525 @@
+package codex
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/overwinter-dev/overwinter/internal/conversation"
+)
+
+// The kinds of item that are told apart, as the stream names them.
+const (
+	kindUser       = "userMessage"
+	kindText       = "agentMessage"
+	kindPlan       = "plan"
+	kindThinking   = "reasoning"
+	kindCommand    = "commandExecution"
+	kindFiles      = "fileChange"
+	kindMCP        = "mcpToolCall"
+	kindDynamic    = "dynamicToolCall"
+	kindCollab     = "collabAgentToolCall"
+	kindSubagent   = "subAgentActivity"
+	kindSearch     = "webSearch"
+	kindImage      = "imageView"
+	kindGenerate   = "imageGeneration"
+	kindSleep      = "sleep"
+	kindCompaction = "contextCompaction"
+	kindAsk        = "requestUserInput" // ours: a question to the user has no item of its own
+)
+
+// The states of an item.
+const (
+	inProgress  = "inProgress"
+	completed   = "completed"
+	failed      = "failed"
+	declined    = "declined"
+	interrupted = "interrupted"
+)
+
+// rejected is the result of a call that somebody did not allow. The agent's transcript has it in
+// one form, its stream in none.
+const rejected = "rejected by user"
+
+// item is a piece of a turn, as stream and transcript have it in common.
+type item struct {
+	kind   string
+	id     string
+	status string
+	// Milliseconds of Unix time; 0 is unknown.
+	started, completed int64
+
+	client string // of a user's message: its clientID
+	text   string // of messages and thinking
+
+	name   string // of tools
+	input  json.RawMessage
+	output string
+	// child is the thread of a subagent that has been started.
+	child string
+}
+
+// wire is an item as the stream writes it, in camel case, or a rollout, in snake case.
+type wire struct {
+	Type        string          `json:"type"`
+	ID          string          `json:"id"`
+	Status      string          `json:"status"`
+	StartedAt   int64           `json:"startedAtMs"`
+	CompletedAt int64           `json:"completedAtMs"`
+	Client      string          `json:"clientId"`
+	ClientSnake string          `json:"client_id"`
+	Content     json.RawMessage `json:"content"`
+	Text        string          `json:"text"`
+
+	Summary      []string        `json:"summary"`
+	SummarySnake []string        `json:"summary_text"`
+	Raw          json.RawMessage `json:"raw_content"`
+
+	Command     json.RawMessage `json:"command"`
+	Cwd         string          `json:"cwd"`
+	Output      string          `json:"aggregatedOutput"`
+	OutputSnake string          `json:"aggregated_output"`
+	Exit        *int            `json:"exitCode"`
+	ExitSnake   *int            `json:"exit_code"`
+
+	Changes json.RawMessage `json:"changes"`
+
+	Server    string          `json:"server"`
+	Tool      string          `json:"tool"`
+	Namespace string          `json:"namespace"`
+	Arguments json.RawMessage `json:"arguments"`
+	Result    json.RawMessage `json:"result"`
+	Error     json.RawMessage `json:"error"`
+	Items     json.RawMessage `json:"contentItems"`
+
+	Receivers      []string `json:"receiverThreadIds"`
+	ReceiversSnake []string `json:"receiver_thread_ids"`
+	Prompt         string   `json:"prompt"`
+
+	Kind        string `json:"kind"`
+	Thread      string `json:"agentThreadId"`
+	ThreadSnake string `json:"agent_thread_id"`
+	Path        string `json:"agentPath"`
+	PathSnake   string `json:"agent_path"`
+
+	Query    string          `json:"query"`
+	Action   json.RawMessage `json:"action"`
+	File     string          `json:"path"`
+	Duration json.RawMessage `json:"durationMs"`
+	Revised  string          `json:"revisedPrompt"`
+}
+
+// lenient decodes JSON and bears fields that are not of the type that is wanted.
+func lenient(data []byte, v any) bool {
+	err := json.Unmarshal(data, v)
+	var wrong *json.UnmarshalTypeError
+	return err == nil || (errors.As(err, &wrong) && wrong.Field != "")
+}
+
+// decodeItem reads an item; false means that it is none, or of no use.
+func decodeItem(raw []byte) (item, bool) {
+	var w wire
+	if !lenient(raw, &w) || w.ID == "" || w.Type == "" {
+		return item{}, false
+	}
+	it := item{
+		kind: camel(w.Type), id: w.ID, status: camel(w.Status), started: w.StartedAt, completed: w.CompletedAt,
+		text: w.Text,
+	}
+	switch it.kind {
+	case kindUser:
+		it.client, it.text = first(w.Client, w.ClientSnake), texts(w.Content)
+	case kindText, kindPlan:
+		if it.text == "" {
+			it.text = texts(w.Content)
+		}
+	case kindThinking:
+		it.text = strings.Join(slices.Concat(w.Summary, w.SummarySnake), paragraph)
+		if it.text == "" {
+			it.text = first(texts(w.Content), texts(w.Raw))
+		}
+	case kindCommand:
+		it.command(w)
+	case kindFiles:
+		it.files(w)
+	case kindMCP, kindDynamic:
+		it.call(w)
+	case kindCollab:
+		it.collab(w)
+	case kindSubagent:
+		it.name = spawnAgent
+		it.child = first(w.Thread, w.ThreadSnake)
+		it.input = object("path", first(w.Path, w.PathSnake))
+		it.status = camel(w.Kind)
+	case kindSearch:
+		it.name, it.input = "web_search", object("query", w.Query)
+	case kindImage:
+		it.name, it.input = "view_image", object("path", filePath(w.File))
+	case kindGenerate:
+		it.name, it.input = "image_generation", object("prompt", w.Revised)
+	case kindSleep:
+		it.name, it.input = "sleep", object("durationMs", orNull(w.Duration))
+	case kindCompaction:
+	default:
+		return item{}, false
+	}
+	return it, true
+}
+
+// spawnAgent is the tool that starts a subagent.
+const spawnAgent = "spawn_agent"
+
+// paragraph stands between the parts of a summary.
+const paragraph = "\n\n"
+
+func (it *item) command(w wire) {
+	it.name = "exec_command"
+	it.input = object("command", script(w.Command), "cwd", filePath(w.Cwd))
+	it.output = first(w.Output, w.OutputSnake)
+	exit := w.Exit
+	if exit == nil {
+		exit = w.ExitSnake
+	}
+	switch {
+	case it.status == declined:
+		it.output = rejected
+	case exit != nil && *exit != 0:
+		it.output = "Process exited with code " + strconv.Itoa(*exit) + "\nOutput:\n" + it.output
+	}
+}
+
+// change is what a patch does to a file.
+type change struct {
+	Path string `json:"path"`
+	Kind string `json:"kind"` // add, update or delete
+	Move string `json:"movePath,omitempty"`
+	Diff string `json:"diff,omitempty"` // of what is added or deleted: the text
+}
+
+func (it *item) files(w wire) {
+	it.name = "apply_patch"
+	changes := streamChanges(w.Changes)
+	if changes == nil {
+		changes = rolloutChanges(w.Changes)
+	}
+	slices.SortFunc(changes, func(a, b change) int { return strings.Compare(a.Path, b.Path) })
+	it.input = object("changes", changes)
+	switch it.status {
+	case declined:
+		it.output = rejected
+	case failed:
+		it.output = "The patch was not applied."
+	default:
+		var lines []string
+		for _, c := range changes {
+			lines = append(lines, strings.ToUpper(c.Kind[:1])+" "+c.Path)
+		}
+		it.output = strings.Join(lines, "\n")
+	}
+}
+
+func streamChanges(raw []byte) []change {
+	var list []struct {
+		Path string `json:"path"`
+		Diff string `json:"diff"`
+		Kind struct {
+			Type string `json:"type"`
+			Move string `json:"move_path"`
+		} `json:"kind"`
+	}
+	if json.Unmarshal(raw, &list) != nil {
+		return nil
+	}
+	out := make([]change, 0, len(list))
+	for _, c := range list {
+		if c.Kind.Type == "" {
+			continue
+		}
+		diff := c.Diff
+		if c.Kind.Move != "" {
+			diff, _, _ = strings.Cut(diff, "\n\nMoved to: ")
+		}
+		out = append(out, change{Path: c.Path, Kind: c.Kind.Type, Move: c.Kind.Move, Diff: diff})
+	}
+	return out
+}
+
+func rolloutChanges(raw []byte) []change {
+	var list map[string]struct {
+		Type    string `json:"type"`
+		Content string `json:"content"`
+		Diff    string `json:"unified_diff"`
+		Move    string `json:"move_path"`
+	}
+	out := []change{}
+	if json.Unmarshal(raw, &list) != nil {
+		return out
+	}
+	for path, c := range list {
+		if c.Type != "" {
+			out = append(out, change{Path: path, Kind: c.Type, Move: c.Move, Diff: first(c.Diff, c.Content)})
+		}
+	}
+	return out
+}
+
+func (it *item) call(w wire) {
+	it.name = w.Tool
+	switch {
+	case it.kind == kindMCP:
+		it.name = "mcp__" + w.Server + "__" + w.Tool
+	case w.Namespace != "":
+		it.name = w.Namespace + "." + w.Tool
+	}
+	it.input = orNull(w.Arguments)
+	result := w.Result
+	// A rollout says {"Ok": …} or {"Err": …} where the stream has one of two fields.
+	var either struct {
+		OK  json.RawMessage `json:"Ok"`
+		Err json.RawMessage `json:"Err"`
+	}
+	if lenient(result, &either) && (either.OK != nil || either.Err != nil) {
+		result, w.Error = either.OK, either.Err
+	}
+	var content struct {
+		Content json.RawMessage `json:"content"`
+		IsError bool            `json:"isError"`
+	}
+	lenient(result, &content)
+	it.output = first(texts(content.Content), texts(w.Items))
+	var message struct {
+		Message string `json:"message"`
+	}
+	if lenient(w.Error, &message) && message.Message != "" {
+		it.output = message.Message
+	} else if s := str(w.Error); s != "" {
+		it.output = s
+	}
+}
+
+// collabNames are the tools of agents among themselves, as models know them.
+var collabNames = map[string]string{
+	"spawnAgent": spawnAgent, "sendInput": "send_input", "resumeAgent": "resume_agent", "wait": "wait_agent",
+	"closeAgent": "close_agent", "sendMessage": "send_message", "followupTask": "followup_task",
+	"interruptAgent": "interrupt_agent", "listAgents": "list_agents",
+}
+
+func (it *item) collab(w wire) {
+	tool := camel(w.Tool)
+	it.name = collabNames[tool]
+	if it.name == "" {
+		it.name = tool
+	}
+	threads := slices.Concat(w.Receivers, w.ReceiversSnake)
+	if it.name == spawnAgent {
+		it.input = object("prompt", w.Prompt)
+		if len(threads) > 0 {
+			it.child = threads[0]
+		}
+		return
+	}
+	if threads == nil {
+		threads = []string{}
+	}
+	it.input = object("prompt", w.Prompt, "threads", threads)
+}
+
+// tool reports whether the item is a call of a tool.
+func (it item) tool() bool { return it.name != "" && !it.subagent() }
+
+// subagent reports whether the item starts a subagent.
+func (it item) subagent() bool { return it.name == spawnAgent }
+
+// outcome is the state of the block of a call that has ended.
+func (it item) outcome() conversation.BlockStatus {
+	switch it.status {
+	case failed, declined:
+		return conversation.Failed
+	case interrupted:
+		return conversation.Aborted
+	}
+	return conversation.Success
+}
+
+// texts are the words in a list of parts, a line for each; what is no text is described.
+func texts(raw []byte) string {
+	var parts []json.RawMessage
+	if json.Unmarshal(raw, &parts) != nil {
+		return ""
+	}
+	var out []string
+	for _, p := range parts {
+		if s := str(p); s != "" {
+			out = append(out, s)
+			continue
+		}
+		var part struct {
+			Type string `json:"type"`
+			Text string `json:"text"`
+			Name string `json:"name"`
+		}
+		if !lenient(p, &part) {
+			continue
+		}
+		switch kind := strings.ToLower(part.Type); {
+		case part.Text != "":
+			out = append(out, part.Text)
+		case strings.Contains(kind, "image"):
+			out = append(out, "[image]")
+		case strings.Contains(kind, "audio"):
+			out = append(out, "[audio]")
+		case part.Name != "":
+			out = append(out, "["+part.Name+"]")
+		}
+	}
+	return strings.Join(out, "\n")
+}
+
+// script is what a command runs, without the shell around it.
+func script(raw []byte) string {
+	var argv []string
+	if json.Unmarshal(raw, &argv) != nil {
+		argv = split(str(raw))
+		if argv == nil {
+			return str(raw)
+		}
+	}
+	if len(argv) == 3 && (argv[1] == "-lc" || argv[1] == "-c") {
+		return argv[2]
+	}
+	return join(argv)
+}
+
+// split takes apart what a shell would, as far as quotes go; nil means that the quotes are not even.
+func split(s string) []string {
+	var argv []string
+	var word strings.Builder
+	in, quote := false, byte(0)
+	for i := 0; i < len(s); i++ {
+		c := s[i]
+		switch {
+		case quote == '\'' && c != '\'', quote == '"' && c != '"' && c != '\\':
+			word.WriteByte(c)
+		case quote != 0 && c == quote:
+			quote = 0
+		case c == '\\' && i+1 < len(s):
+			i++
+			if quote == '"' && !strings.ContainsRune("\"\\$`\n", rune(s[i])) {
+				word.WriteByte('\\')
+			}
+			if s[i] != '\n' {
+				word.WriteByte(s[i])
+			}
+			in = true
+		case c == '\'' || c == '"':
+			quote, in = c, true
+		case c == ' ' || c == '\t' || c == '\n':
+			if in {
+				argv = append(argv, word.String())
+				word.Reset()
+			}
+			in = false
+		default:
+			word.WriteByte(c)
+			in = true
+		}
+	}
+	if quote != 0 {
+		return nil
+	}
+	if in {
+		argv = append(argv, word.String())
+	}
+	return argv
+}
+
+// join quotes what a shell would take apart.
+func join(argv []string) string {
+	words := make([]string, len(argv))
+	for i, a := range argv {
+		words[i] = a
+		if a == "" || strings.ContainsAny(a, " \t\n'\"\\$`&|;<>()*?[]#~=%!{}") {
+			words[i] = "'" + strings.ReplaceAll(a, "'", `'\''`) + "'"
+		}
+	}
+	return strings.Join(words, " ")
+}
+
+// filePath is a path that may be given as a URL.
+func filePath(s string) string {
+	if !strings.HasPrefix(s, "file://") {
+		return s
+	}
+	u, err := url.Parse(s)
+	if err != nil {
+		return s
+	}
+	return u.Path
+}
+
+// camel writes snake_case and PascalCase as the stream does.
+func camel(s string) string {
+	if s == "" {
+		return ""
+	}
+	words := strings.Split(s, "_")
+	for i, w := range words {
+		if w == "" {
+			continue
+		}
+		if i == 0 {
+			words[i] = strings.ToLower(w[:1]) + w[1:]
+		} else {
+			words[i] = strings.ToUpper(w[:1]) + w[1:]
+		}
+	}
+	return strings.Join(words, "")
+}
+
+// object is a JSON object of keys and values, in their order.
+func object(pairs ...any) json.RawMessage {
+	var b bytes.Buffer
+	b.WriteByte('{')
+	for i := 0; i < len(pairs); i += 2 {
+		if i > 0 {
+			b.WriteByte(',')
+		}
+		for _, v := range []any{pairs[i], pairs[i+1]} {
+			data, err := json.Marshal(v)
+			if err != nil {
+				data = []byte("null") // JSON of the agent that is none
+			}
+			b.Write(data)
+			b.WriteByte(':')
+		}
+		b.Truncate(b.Len() - 1)
+	}
+	b.WriteByte('}')
+	return b.Bytes()
+}
+
+func str(raw []byte) string {
+	var s string
+	if len(raw) == 0 || raw[0] != '"' || json.Unmarshal(raw, &s) != nil {
+		return ""
+	}
+	return s
+}
+
+func first(a, b string) string {
+	if a != "" {
+		return a
+	}
+	return b
+}
+
+func orNull(raw json.RawMessage) json.RawMessage {
+	if len(raw) == 0 {
+		return json.RawMessage("null")
+	}
+	return raw
+}

@@ -1,0 +1,499 @@
+package codex
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/json"
+	"path"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/overwinter-dev/overwinter/internal/agent/bridge"
+	"github.com/overwinter-dev/overwinter/internal/conversation"
+	"github.com/overwinter-dev/overwinter/internal/session"
+)
+
+// Parse reads the rollouts of a session, a thread each, and the journal that says what they lack.
+// Without a journal, as with files that another client made, it works out the order of things from
+// their times.
+func (Adapter) Parse(files []session.TranscriptFile) (conversation.Conversation, error) {
+	p := parser{threads: map[string]*thread{}}
+	files = slices.Clone(files)
+	slices.SortFunc(files, func(a, b session.TranscriptFile) int { return strings.Compare(path.Base(a.Path), path.Base(b.Path)) })
+	for _, f := range files {
+		if !isJournal(f.Path) {
+			p.rollout(f.Data)
+		}
+	}
+	for _, f := range files {
+		if isJournal(f.Path) {
+			p.journal(f.Data)
+		}
+	}
+	return p.conversation(), nil
+}
+
+// parser puts the threads of a session together.
+type parser struct {
+	threads map[string]*thread
+	order   []*thread // as they were met
+	root    string
+}
+
+// thread is what was said in one.
+type thread struct {
+	id     string
+	parent string
+	items  map[string]item
+	// noted are the steps that the journal tells; found those that the rollout tells.
+	noted, found []step
+	began        map[string]bool // items in noted
+	ended        map[string]bool
+	turns        map[string]bool // turns whose end is in noted
+	calls        map[string]*call
+	last         verdict // of the first turn that ended
+	hasLast      bool
+	first        int64 // when it began to say something
+}
+
+// step is one thing that happened in a thread.
+type step struct {
+	ms    int64
+	turn  string
+	what  stepKind
+	item  item
+	end   verdict
+	words string // of a retry
+	note  bridge.Note
+}
+
+type stepKind int
+
+const (
+	stepBegin stepKind = iota
+	stepEnd
+	stepText
+	stepRetry
+	stepQuestion
+	stepDeadline
+	stepTurn
+	stepOver
+)
+
+func (p *parser) thread(id string) *thread {
+	t, ok := p.threads[id]
+	if !ok {
+		t = &thread{
+			id: id, items: map[string]item{}, began: map[string]bool{}, ended: map[string]bool{}, turns: map[string]bool{},
+			calls: map[string]*call{},
+		}
+		p.threads[id] = t
+		p.order = append(p.order, t)
+	}
+	return t
+}
+
+// record is a line of a rollout.
+type record struct {
+	At      string          `json:"timestamp"`
+	Type    string          `json:"type"`
+	Payload json.RawMessage `json:"payload"`
+}
+
+// rollout reads the file of a thread.
+func (p *parser) rollout(data []byte) {
+	var t *thread
+	turn := ""
+	for line := range bytes.Lines(data) {
+		var l record
+		if skip(line) || json.Unmarshal(line, &l) != nil {
+			continue
+		}
+		at, _ := time.Parse(time.RFC3339Nano, l.At)
+		ms := at.UnixMilli()
+		if l.Type == "session_meta" {
+			var meta struct {
+				ID     string `json:"id"`
+				Parent string `json:"parent_thread_id"`
+			}
+			// A fork begins with the lines of the thread that it was made of.
+			if t == nil && lenient(l.Payload, &meta) && meta.ID != "" {
+				t = p.thread(meta.ID)
+				t.parent = meta.Parent
+			}
+			continue
+		}
+		if t == nil {
+			continue
+		}
+		switch l.Type {
+		case "event_msg":
+			turn = t.event(l.Payload, turn, ms)
+		case "response_item":
+			t.response(l.Payload, turn, ms)
+		}
+	}
+	t.uncompleted()
+}
+
+// skip reports whether a line is one of those that are long and say nothing here.
+func skip(line []byte) bool {
+	head := line[:min(len(line), 160)]
+	for _, kind := range []string{`"world_state"`, `"turn_context"`, `"token_usage_record"`, `"compacted"`} {
+		if bytes.Contains(head, []byte(kind)) {
+			return true
+		}
+	}
+	return false
+}
+
+// event reads a line about what happened and returns the turn that goes on.
+func (t *thread) event(raw []byte, turn string, ms int64) string {
+	var e struct {
+		Type      string          `json:"type"`
+		Turn      string          `json:"turn_id"`
+		Thread    string          `json:"thread_id"`
+		Item      json.RawMessage `json:"item"`
+		Started   int64           `json:"started_at_ms"`
+		Completed int64           `json:"completed_at_ms"`
+		Error     json.RawMessage `json:"error"`
+		Ended     int64           `json:"completed_at"`
+	}
+	if !lenient(raw, &e) {
+		return turn
+	}
+	switch e.Type {
+	case "task_started", "turn_started":
+		t.found = append(t.found, step{ms: ms, turn: e.Turn, what: stepTurn})
+		return e.Turn
+	case "task_complete", "turn_complete":
+		v := verdict{status: completed, ms: e.Ended * 1000}
+		if len(e.Error) > 0 && string(e.Error) != "null" {
+			v.status, v.message = failed, problem(e.Error)
+		}
+		t.over(e.Turn, v, ms)
+	case "turn_aborted":
+		t.over(e.Turn, verdict{status: interrupted, ms: e.Ended * 1000}, ms)
+	case "item_completed":
+		it, ok := decodeItem(e.Item)
+		if !ok || (e.Thread != "" && e.Thread != t.id) {
+			return turn
+		}
+		it.started, it.completed = e.Started, e.Completed
+		t.add(it, e.Turn)
+	}
+	return turn
+}
+
+func (t *thread) over(turn string, v verdict, ms int64) {
+	if !t.hasLast {
+		t.last, t.hasLast = v, true
+	}
+	t.found = append(t.found, step{ms: ms, turn: turn, what: stepOver, end: v})
+}
+
+// add notes an item that has ended.
+func (t *thread) add(it item, turn string) {
+	if _, ok := t.items[it.id]; ok {
+		return
+	}
+	t.items[it.id] = it
+	t.found = append(t.found,
+		step{ms: it.started, turn: turn, what: stepBegin, item: it},
+		step{ms: it.completed, turn: turn, what: stepEnd, item: it})
+}
+
+// call is a call of a tool as the model wrote it.
+type call struct {
+	item   item
+	turn   string
+	ms     int64
+	output string
+	ended  int64
+	place  int // in found
+}
+
+// response reads what model and agent told each other: of use are calls that never became an item.
+func (t *thread) response(raw []byte, turn string, ms int64) {
+	var r struct {
+		Type      string          `json:"type"`
+		Call      string          `json:"call_id"`
+		Name      string          `json:"name"`
+		Arguments string          `json:"arguments"`
+		Input     string          `json:"input"`
+		Output    json.RawMessage `json:"output"`
+	}
+	if !lenient(raw, &r) || r.Call == "" {
+		return
+	}
+	switch r.Type {
+	case "function_call", "custom_tool_call":
+		it, ok := called(r.Name, []byte(r.Arguments), r.Input)
+		if !ok {
+			return
+		}
+		it.id, it.started = r.Call, ms
+		t.calls[r.Call] = &call{item: it, turn: turn, ms: ms, place: len(t.found)}
+	case "function_call_output", "custom_tool_call_output":
+		if c := t.calls[r.Call]; c != nil {
+			c.output, c.ended = first(str(r.Output), texts(r.Output)), ms
+		}
+	}
+}
+
+// called is the item that a call would have become.
+func called(name string, arguments []byte, input string) (item, bool) {
+	var a struct {
+		Cmd       string          `json:"cmd"`
+		Targets   []string        `json:"targets"`
+		Message   string          `json:"message"`
+		Questions json.RawMessage `json:"questions"`
+		Workdir   string          `json:"workdir"`
+	}
+	lenient(arguments, &a)
+	switch name {
+	case "exec_command":
+		return item{kind: kindCommand, name: name, input: object("command", a.Cmd, "cwd", a.Workdir)}, true
+	case "apply_patch":
+		return item{kind: kindFiles, name: name, input: object("patch", input)}, true
+	case "wait_agent":
+		if a.Targets == nil {
+			a.Targets = []string{}
+		}
+		return item{kind: kindCollab, name: name, input: object("prompt", "", "threads", a.Targets)}, true
+	case askTool:
+		return item{kind: kindAsk, name: name, input: object("questions", orNull(a.Questions))}, true
+	}
+	return item{}, false
+}
+
+// uncompleted adds the calls that never became an item: they were not allowed, or broken off.
+func (t *thread) uncompleted() {
+	if t == nil {
+		return
+	}
+	ids := make([]string, 0, len(t.calls))
+	for id := range t.calls {
+		if _, ok := t.items[id]; !ok {
+			ids = append(ids, id)
+		}
+	}
+	slices.SortFunc(ids, func(a, b string) int { return cmp.Compare(t.calls[b].place, t.calls[a].place) })
+	for _, id := range ids {
+		c := t.calls[id]
+		steps := []step{{ms: c.ms, turn: c.turn, what: stepBegin, item: c.item}}
+		end := step{ms: c.ended, turn: c.turn, what: stepEnd, item: c.item}
+		end.item.completed = c.ended
+		switch {
+		case c.ended == 0, strings.Contains(c.output, "aborted by user"):
+		case c.item.kind == kindAsk && !strings.HasPrefix(c.output, "{"):
+			continue // it was not on offer
+		case c.item.kind == kindAsk:
+			end.item.output = c.output
+			steps = append(steps, end)
+		case strings.Contains(c.output, rejected):
+			end.item.status, end.item.output = declined, rejected
+			steps = append(steps, end)
+		default:
+			end.item.status, end.item.output = failed, c.output
+			steps = append(steps, end)
+		}
+		t.found = slices.Insert(t.found, c.place, steps...)
+	}
+}
+
+// journal reads what the bridge has written down.
+func (p *parser) journal(data []byte) {
+	for line := range bytes.Lines(data) {
+		line = bytes.TrimSpace(line)
+		if n, ok := bridge.ParseNote(line); ok {
+			p.note(n)
+			continue
+		}
+		var l frame
+		if len(line) == 0 || !lenient(line, &l) || l.Method == "" {
+			continue
+		}
+		var f params
+		lenient(l.Params, &f)
+		if f.Thread == "" {
+			continue
+		}
+		t := p.thread(f.Thread)
+		switch l.Method {
+		case "item/started", "item/completed":
+			it, ok := decodeItem(f.Item)
+			if !ok {
+				continue
+			}
+			s := step{ms: it.started, turn: f.Turn, what: stepBegin, item: it}
+			if l.Method == "item/completed" {
+				s.ms, s.what = it.completed, stepEnd
+				t.ended[it.id] = true
+			} else {
+				t.began[it.id] = true
+			}
+			t.noted = append(t.noted, s)
+		case "error":
+			t.noted = append(t.noted, step{ms: l.Sent, turn: f.Turn, what: stepRetry, words: problem(f.Error)})
+		case "turn/completed":
+			var info struct {
+				ID     string          `json:"id"`
+				Status string          `json:"status"`
+				Error  json.RawMessage `json:"error"`
+				Ended  int64           `json:"completedAt"`
+			}
+			if lenient(f.Info, &info) {
+				t.turns[info.ID] = true
+				t.noted = append(t.noted, step{ms: l.Sent, turn: info.ID, what: stepOver, end: verdict{
+					status: info.Status, message: problem(info.Error), ms: info.Ended * 1000,
+				}})
+			}
+		}
+	}
+}
+
+// note reads a note of the journal.
+func (p *parser) note(n bridge.Note) {
+	var d itemData
+	if n.Type == bridge.NoteRun {
+		p.root = n.ID
+		return
+	}
+	if !lenient(n.Data, &d) || d.Thread == "" {
+		return
+	}
+	t := p.thread(d.Thread)
+	s := step{ms: d.At, turn: d.Turn, note: n}
+	switch n.Type {
+	case noteBegan:
+		s.what, s.item = stepBegin, item{kind: d.Kind, id: n.ID, started: d.At}
+		t.began[n.ID] = true
+	case noteEnded:
+		s.what, s.item = stepEnd, item{id: n.ID, completed: d.At}
+		t.ended[n.ID] = true
+	case noteWords:
+		s.what, s.item, s.words = stepText, item{id: n.ID}, d.Text
+	case noteAsked, noteAnswered:
+		s.what = stepQuestion
+		t.began[n.ID], t.ended[n.ID] = true, true
+	case bridge.NoteDeadline:
+		s.what = stepDeadline
+	default:
+		return
+	}
+	t.noted = append(t.noted, s)
+}
+
+// steps are all that happened in a thread, in order. What the journal tells is in its order; what
+// only the rollout tells is put between by its time.
+func (t *thread) steps() []step {
+	var found []step
+	for _, s := range t.found {
+		switch {
+		case s.what == stepBegin && t.began[s.item.id], s.what == stepEnd && t.ended[s.item.id], s.what == stepOver && t.turns[s.turn]:
+			continue
+		}
+		found = append(found, s)
+	}
+	slices.SortStableFunc(found, func(a, b step) int { return cmp.Compare(a.ms, b.ms) })
+	out := make([]step, 0, len(found)+len(t.noted))
+	for _, s := range t.noted {
+		for len(found) > 0 && found[0].ms < s.ms {
+			out, found = append(out, found[0]), found[1:]
+		}
+		if it, ok := t.items[s.item.id]; ok && s.item.id != "" && (s.what == stepBegin || s.what == stepEnd) && s.item.name == "" {
+			s.item = it
+		}
+		out = append(out, s)
+	}
+	return append(out, found...)
+}
+
+// conversation puts the threads together, the main one first.
+func (p *parser) conversation() conversation.Conversation {
+	if p.threads[p.root] == nil {
+		p.root = ""
+	}
+	for _, t := range p.order {
+		if p.root == "" && t.parent == "" {
+			p.root = t.id
+		}
+	}
+	var folder conversation.Folder
+	told := make([][]conversation.Event, 0, len(p.order))
+	for _, t := range p.order {
+		r := reader{Root: p.root}
+		told = append(told, p.tell(&r, t))
+	}
+	order := make([]int, len(p.order))
+	for i := range order {
+		order[i] = i
+	}
+	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(p.order[a].first, p.order[b].first) })
+	for _, i := range order {
+		for _, e := range told[i] {
+			folder.Add(e)
+		}
+	}
+	return folder.Conversation()
+}
+
+// tell makes the blocks of a thread.
+func (p *parser) tell(r *reader, t *thread) []conversation.Event {
+	var events []conversation.Event
+	done := map[string]bool{} // items that have ended, one way or the other
+	var at time.Time
+	for _, s := range t.steps() {
+		at = time.UnixMilli(s.ms).UTC()
+		where := place{thread: t.id, turn: s.turn, at: at}
+		switch s.what {
+		case stepTurn:
+			// What a turn that went before has left open died with its process.
+			events = append(events, r.cut(at)...)
+			continue
+		case stepBegin:
+			if !done[s.item.id] && s.item.kind != "" {
+				events = append(events, r.begin(where, s.item)...)
+			}
+		case stepEnd:
+			if s.item.kind != "" && !done[s.item.id] && (s.item.kind != kindCompaction || s.item.id != "") {
+				done[s.item.id] = true
+				events = append(events, r.finish(where, s.item)...)
+			}
+		case stepText:
+			events = append(events, r.say(where, s.item.id, s.words, 0)...)
+		case stepRetry:
+			events = append(events, r.retry(where, s.words, s.ms)...)
+		case stepQuestion:
+			events = append(events, r.question(s.note, at)...)
+		case stepDeadline:
+			events = append(events, r.deadline(s.note, at)...)
+		case stepOver:
+			for _, o := range r.Open {
+				done[o.Block.ID] = true
+			}
+			events = append(events, r.over(where, s.end)...)
+		}
+		if t.first == 0 && len(events) > 0 {
+			t.first = s.ms
+		}
+		events = append(events, p.left(r, at)...)
+	}
+	return append(events, r.cut(at)...)
+}
+
+// left closes the blocks of subagents whose first turn has ended.
+func (p *parser) left(r *reader, at time.Time) []conversation.Event {
+	var events []conversation.Event
+	for _, o := range slices.Clone(r.Open) {
+		if o.Block.Type != conversation.Subagent || o.Block.SubagentID == "" {
+			continue
+		}
+		if child := p.threads[o.Block.SubagentID]; child != nil && child.hasLast {
+			events = append(events, r.close(o, child.last.block(), at))
+		}
+	}
+	return events
+}

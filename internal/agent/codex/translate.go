@@ -1,0 +1,439 @@
+package codex
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/overwinter-dev/overwinter/internal/agent"
+	"github.com/overwinter-dev/overwinter/internal/agent/bridge"
+	"github.com/overwinter-dev/overwinter/internal/conversation"
+	"github.com/overwinter-dev/overwinter/internal/session"
+)
+
+// translator reads the lines of one run.
+type translator struct {
+	run   agent.RunContext
+	state state
+	out   agent.Translation // of the frame that is being read
+}
+
+type state struct {
+	reader
+	// Turns are those that have begun in this run and have not ended.
+	Turns []turn `json:"turns,omitempty"`
+	// Begun: a turn of the main conversation has begun.
+	Begun bool `json:"begun,omitempty"`
+	// Verdict is how it ended; subagents may still be at work.
+	Verdict *verdictState   `json:"verdict,omitempty"`
+	Waiting []waiting       `json:"waiting,omitempty"`
+	Usage   session.Usage   `json:"usage,omitzero"`
+	Model   string          `json:"model,omitempty"`
+	Died    string          `json:"died,omitempty"` // what the bridge said of the agent's end
+	Ended   bool            `json:"ended,omitempty"`
+	Limit   string          `json:"limit,omitempty"` // why the bridge has broken the turn off
+	Counted map[string]base `json:"counted,omitempty"`
+}
+
+// turn is one that is going on.
+type turn struct {
+	Thread string `json:"thread"`
+	ID     string `json:"id"`
+}
+
+type verdictState struct {
+	Outcome session.Outcome `json:"outcome"`
+	Reason  string          `json:"reason,omitempty"`
+}
+
+// base is what a thread had used up before the run, and with it.
+type base struct {
+	Input     int64 `json:"input"`
+	Output    int64 `json:"output"`
+	RunInput  int64 `json:"runInput"`
+	RunOutput int64 `json:"runOutput"`
+}
+
+// NewTranslator starts a run, or goes on from a state. Without a run id it reads every turn of a
+// stream as one.
+func (Adapter) NewTranslator(run agent.RunContext, from []byte) (agent.Translator, error) {
+	t := &translator{run: run}
+	if len(from) > 0 {
+		if err := json.Unmarshal(from, &t.state); err != nil {
+			return nil, fmt.Errorf("codex translator of run %s: state: %w", run.RunID, err)
+		}
+	}
+	return t, nil
+}
+
+// State returns what a later translator needs.
+func (t *translator) State() ([]byte, error) { return json.Marshal(&t.state) }
+
+// Translate reads one frame. What comes behind the end of the turn means nothing.
+func (t *translator) Translate(f agent.Frame) (agent.Translation, error) {
+	if t.state.Ended {
+		return agent.Translation{}, nil
+	}
+	t.out = agent.Translation{}
+	switch f.Stream {
+	case agent.Stdout:
+		t.line(f)
+	case agent.Exit:
+		t.exit(f)
+	}
+	out := t.out
+	t.out = agent.Translation{}
+	return out, nil
+}
+
+// Cut closes what is open.
+func (t *translator) Cut(at time.Time) []conversation.Event { return t.state.cut(at.UTC()) }
+
+func (t *translator) emit(events ...conversation.Event) {
+	t.out.Events = append(t.out.Events, events...)
+}
+
+// frame is a line of the agent.
+type frame struct {
+	ID     json.RawMessage `json:"id"`
+	Method string          `json:"method"`
+	Params json.RawMessage `json:"params"`
+	Result json.RawMessage `json:"result"`
+	Error  json.RawMessage `json:"error"`
+	Sent   int64           `json:"emittedAtMs"`
+	// Type is there instead of Method in what codex exec --json prints.
+	Type string `json:"type"`
+}
+
+// params are what notifications have in common.
+type params struct {
+	Thread string          `json:"threadId"`
+	Turn   string          `json:"turnId"`
+	Item   json.RawMessage `json:"item"`
+	ItemID string          `json:"itemId"`
+	Delta  string          `json:"delta"`
+	Part   int             `json:"summaryIndex"`
+	Error  json.RawMessage `json:"error"`
+	Retry  bool            `json:"willRetry"`
+	Info   json.RawMessage `json:"turn"`
+	Usage  json.RawMessage `json:"tokenUsage"`
+}
+
+// line reads a line of stdout.
+func (t *translator) line(f agent.Frame) {
+	if len(bytes.TrimSpace(f.Data)) == 0 {
+		return
+	}
+	at := f.At.UTC()
+	if note, ok := bridge.ParseNote(f.Data); ok {
+		t.note(note, at)
+		return
+	}
+	var l frame
+	if f.Data[0] != '{' || !lenient(f.Data, &l) {
+		t.unparsed(f, at)
+		return
+	}
+	switch {
+	case l.Method != "" && len(l.ID) > 0:
+		t.asked(l, at)
+	case l.Method != "":
+		t.notified(f, l, at)
+	case len(l.Result) > 0 || len(l.Error) > 0:
+		t.replied(l)
+	default:
+		t.unparsed(f, at)
+	}
+}
+
+// unparsed keeps the beginning of a line that nobody here understands.
+func (t *translator) unparsed(f agent.Frame, at time.Time) {
+	t.emit(whole(conversation.Main, conversation.Block{
+		ID:   fmt.Sprintf("unparsed/%s/%d", t.run.RunID, f.No),
+		Type: conversation.System, Status: conversation.Complete, CreatedAt: at,
+		Subtype: "unparsed", Message: bounded(string(f.Data[:min(len(f.Data), maxRaw)])),
+	}, at)...)
+}
+
+// replied reads a response: that to the start of a thread says which it is.
+func (t *translator) replied(l frame) {
+	var r struct {
+		Model  string `json:"model"`
+		Thread struct {
+			ID     string `json:"id"`
+			Parent string `json:"parentThreadId"`
+		} `json:"thread"`
+	}
+	if !lenient(l.Result, &r) || r.Thread.ID == "" || r.Thread.Parent != "" {
+		return
+	}
+	if !t.state.Begun {
+		t.state.Root = r.Thread.ID
+	}
+	t.state.Model = first(r.Model, t.state.Model)
+}
+
+// notified reads a notification.
+func (t *translator) notified(f agent.Frame, l frame, at time.Time) {
+	var p params
+	lenient(l.Params, &p)
+	where := place{thread: p.Thread, turn: p.Turn, at: at}
+	mine := p.Turn != "" && slices.Contains(t.state.Turns, turn{p.Thread, p.Turn})
+	switch l.Method {
+	case "turn/started":
+		t.started(p)
+	case "turn/completed":
+		t.completed(p, at)
+	case "item/started":
+		if it, ok := decodeItem(p.Item); ok && mine {
+			t.emit(t.state.begin(where, it)...)
+		}
+	case "item/completed":
+		if it, ok := decodeItem(p.Item); ok && mine {
+			t.emit(t.state.finish(where, it)...)
+		}
+	case "item/agentMessage/delta", "item/plan/delta", "item/reasoning/textDelta":
+		if mine {
+			t.emit(t.state.say(where, p.ItemID, p.Delta, 0)...)
+		}
+	case "item/reasoning/summaryTextDelta":
+		if mine {
+			t.emit(t.state.say(where, p.ItemID, p.Delta, p.Part)...)
+		}
+	case "error":
+		if mine && p.Retry {
+			t.emit(t.state.retry(where, problem(p.Error), l.Sent)...)
+		}
+	case "thread/tokenUsage/updated":
+		if mine {
+			t.used(p, at)
+		}
+	case "serverRequest/resolved":
+		t.resolved(l.Params)
+	case "model/rerouted":
+		var r struct {
+			To string `json:"toModel"`
+		}
+		if lenient(l.Params, &r) && r.To != "" && p.Thread == t.state.Root {
+			t.state.Model = r.To
+		}
+	case "thread/name/updated":
+		t.named(l.Params, p, at)
+	default:
+		if !known(l.Method) {
+			t.unparsed(f, at)
+		}
+	}
+}
+
+// known reports whether a notification is one of those that say nothing about a conversation.
+func known(method string) bool {
+	area, _, ok := strings.Cut(method, "/")
+	switch area {
+	case "account", "app", "command", "configWarning", "deprecationNotice", "environment", "externalAgentConfig", "fs",
+		"fuzzyFileSearch", "gatewayOAuth", "guardianWarning", "hook", "item", "mcpServer", "model", "project", "process", "rawResponse",
+		"rawResponseItem", "remoteControl", "skills", "strictReviewRequired", "thread", "turn", "warning", "windows", "windowsSandbox":
+		return true
+	}
+	return !ok && (method == "warning" || method == "error")
+}
+
+// started reads that a turn has begun. The first to begin is the main conversation's, where nothing
+// has said which that is.
+func (t *translator) started(p params) {
+	var info struct {
+		ID string `json:"id"`
+	}
+	if !lenient(p.Info, &info) || info.ID == "" || p.Thread == "" {
+		return
+	}
+	if t.state.Root == "" {
+		t.state.Root = p.Thread
+	}
+	if p.Thread == t.state.Root {
+		t.state.Begun = true
+	} else if !t.state.Begun {
+		return // of a run before
+	}
+	if this := (turn{p.Thread, info.ID}); !slices.Contains(t.state.Turns, this) {
+		t.state.Turns = append(t.state.Turns, this)
+	}
+}
+
+// completed reads that a turn has ended.
+func (t *translator) completed(p params, at time.Time) {
+	var info struct {
+		ID     string          `json:"id"`
+		Status string          `json:"status"`
+		Error  json.RawMessage `json:"error"`
+		Ended  int64           `json:"completedAt"` // seconds
+	}
+	if !lenient(p.Info, &info) {
+		return
+	}
+	i := slices.Index(t.state.Turns, turn{p.Thread, info.ID})
+	if i < 0 {
+		return
+	}
+	t.state.Turns = slices.Delete(t.state.Turns, i, i+1)
+	v := verdict{status: info.Status, message: problem(info.Error), ms: info.Ended * 1000}
+	t.emit(t.state.over(place{thread: p.Thread, turn: info.ID, at: at}, v)...)
+	if p.Thread == t.state.Root {
+		t.state.Verdict = t.judge(v)
+	}
+	t.settle(at)
+}
+
+// judge is the outcome of a run whose main turn has ended.
+func (t *translator) judge(v verdict) *verdictState {
+	switch {
+	case t.state.Limit != "":
+		return &verdictState{Outcome: session.OutcomeFailed, Reason: t.state.Limit}
+	case v.status == completed:
+		return &verdictState{Outcome: session.OutcomeCompleted}
+	case v.status == interrupted:
+		return &verdictState{Outcome: session.OutcomeCancelled, Reason: session.ReasonAborted}
+	}
+	return &verdictState{Outcome: session.OutcomeFailed, Reason: v.message}
+}
+
+// settle ends the run once nothing goes on any more: neither the main turn nor a subagent.
+func (t *translator) settle(at time.Time) {
+	if t.state.Verdict == nil || len(t.state.Turns) > 0 {
+		return
+	}
+	for _, o := range t.state.Open {
+		if o.Block.Type == conversation.Subagent && t.state.Verdict.Outcome == session.OutcomeCompleted {
+			return // it has not begun yet
+		}
+	}
+	t.end(*t.state.Verdict, at)
+}
+
+// end ends the run.
+func (t *translator) end(v verdictState, at time.Time) {
+	t.emit(t.state.cut(at)...)
+	for _, w := range t.state.Waiting {
+		t.out.Resolved = append(t.out.Resolved, w.ID)
+	}
+	t.state.Waiting = nil
+	usage := t.state.Usage
+	usage.ToolCalls = t.state.ToolCalls
+	t.out.End = &agent.TurnEnd{Outcome: v.Outcome, Reason: v.Reason, Usage: usage, Model: t.state.Model}
+	t.state = state{Ended: true}
+}
+
+// used reads what a thread has used up, over all of its turns. What it had before the run is told
+// with the first request's own numbers.
+func (t *translator) used(p params, at time.Time) {
+	type tokens struct {
+		Input  int64 `json:"inputTokens"`
+		Output int64 `json:"outputTokens"`
+	}
+	var u struct {
+		Total tokens `json:"total"`
+		Last  tokens `json:"last"`
+	}
+	if !lenient(p.Usage, &u) {
+		return
+	}
+	if t.state.Counted == nil {
+		t.state.Counted = map[string]base{}
+	}
+	b, ok := t.state.Counted[p.Thread]
+	if !ok {
+		b = base{Input: u.Total.Input - u.Last.Input, Output: u.Total.Output - u.Last.Output}
+	}
+	input, output := max(0, u.Total.Input-b.Input), max(0, u.Total.Output-b.Output)
+	t.state.Usage.InputTokens += input - b.RunInput
+	t.state.Usage.OutputTokens += output - b.RunOutput
+	b.RunInput, b.RunOutput = input, output
+	t.state.Counted[p.Thread] = b
+	t.emit(conversation.Event{
+		Type: conversation.EventMetadataUpdate, At: at, Data: conversation.MetadataUpdate{
+			Usage: conversation.Usage{InputTokens: t.state.Usage.InputTokens, OutputTokens: t.state.Usage.OutputTokens},
+			Model: t.state.Model,
+		},
+	})
+}
+
+// named reads a title.
+func (t *translator) named(raw []byte, p params, at time.Time) {
+	var n struct {
+		Name  string `json:"name"`
+		Other string `json:"threadName"`
+	}
+	if title := ""; lenient(raw, &n) && p.Thread == t.state.Root {
+		if title = first(n.Name, n.Other); title != "" {
+			t.emit(conversation.Event{Type: conversation.EventTitle, At: at, Data: conversation.Title{Title: title}})
+		}
+	}
+}
+
+// note reads a line of the bridge.
+func (t *translator) note(n bridge.Note, at time.Time) {
+	mine := t.run.RunID == "" || n.RunID == t.run.RunID
+	switch n.Type {
+	case bridge.NoteRun:
+		if !mine {
+			return
+		}
+		var d runData
+		lenient(n.Data, &d)
+		t.state.Root, t.state.Model = n.ID, first(d.Model, t.state.Model)
+	case bridge.NoteKnown:
+		var d knownData
+		if lenient(n.Data, &d) && mine {
+			t.end(verdictState{Outcome: d.Outcome, Reason: d.Reason}, at)
+		}
+	case bridge.NoteFailed:
+		if mine {
+			t.end(verdictState{Outcome: session.OutcomeFailed, Reason: bounded(n.Message)}, at)
+		}
+	case bridge.NoteDeadline:
+		if mine {
+			t.state.Limit = bounded(n.Message)
+			t.emit(t.state.deadline(n, at)...)
+		}
+	case bridge.NoteDied:
+		t.state.Died = bounded(n.Message)
+	case noteAsked, noteAnswered:
+		t.emit(t.state.question(n, at)...)
+	}
+}
+
+// exit reads that the bridge has ended, and so has the agent.
+func (t *translator) exit(f agent.Frame) {
+	at := f.At.UTC()
+	report, err := agent.ParseExit(f.Data)
+	v := verdictState{Outcome: session.OutcomeFailed, Reason: session.ReasonAgentCrashed}
+	if err == nil && report.Interrupted {
+		v = verdictState{Outcome: session.OutcomeCancelled, Reason: session.ReasonAborted}
+	} else {
+		t.emit(conversation.Event{Type: conversation.EventError, At: at, Data: conversation.Problem{
+			Code: session.ReasonAgentCrashed, Message: crash(report, t.state.Died),
+		}})
+	}
+	t.end(v, at)
+}
+
+// crash tells how the agent came to its end.
+func crash(r agent.ExitReport, died string) string {
+	how := "Codex ended with exit code " + fmt.Sprint(r.Code)
+	switch {
+	case died != "":
+		how = "Codex ended: " + died
+	case r.Signal != "":
+		how = "Codex was ended by a signal: " + r.Signal
+	}
+	if said := strings.TrimSpace(r.Stderr); said != "" {
+		if over := len(said) - maxRaw; over > 0 {
+			said = said[over:]
+		}
+		how += "\n" + strings.ToValidUTF8(said, "")
+	}
+	return how
+}
