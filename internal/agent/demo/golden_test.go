@@ -1,7 +1,9 @@
 package demo
 
 import (
+	"bytes"
 	"encoding/json"
+	"errors"
 	"flag"
 	"fmt"
 	"os"
@@ -13,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/overwinter-dev/overwinter/internal/agent"
+	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
 var update = flag.Bool("update", false, "rewrite the golden files in testdata")
@@ -21,6 +24,7 @@ var update = flag.Bool("update", false, "rewrite the golden files in testdata")
 // testdata: one directory per script, rewritten with go test -run Golden -update and read as a diff.
 //
 //	script           the prompts, parted by lines of ---; each has a process of its own
+//	answers          one agent.Answer a line, to what is asked; where it is, tools have to ask
 //	stream.jsonl     stdout of all of them, and how the process ended where it crashed
 //	events           the events, as the log has them
 //	transcripts      the agent's own files
@@ -37,6 +41,10 @@ func TestGolden(t *testing.T) {
 			script, err := os.ReadFile(name)
 			require.NoError(t, err)
 			s := newStage(t)
+			s.answers = answers(t, filepath.Join(dir, "answers"))
+			if len(s.answers) > 0 {
+				s.permissions.Default = session.PolicyAsk
+			}
 			var stream, events strings.Builder
 			for i, content := range strings.Split(string(script), "---\n") {
 				run := fmt.Sprintf("run-%d", i+1)
@@ -52,6 +60,7 @@ func TestGolden(t *testing.T) {
 				fmt.Fprintf(&events, "# %s\n%s\n", run, strings.Join(inLog(t, es), "\n"))
 				fmt.Fprintf(&events, "# %s %s %+v\n", end.Outcome, end.Reason, end.Usage)
 			}
+			require.Empty(t, s.answers, "nobody asked for them")
 			var transcripts strings.Builder
 			files := s.files(t)
 			for _, f := range files {
@@ -67,6 +76,21 @@ func TestGolden(t *testing.T) {
 			golden(t, filepath.Join(dir, "conversation"), string(conversation)+"\n")
 		})
 	}
+}
+
+func answers(t *testing.T, name string) []agent.Answer {
+	t.Helper()
+	data, err := os.ReadFile(name)
+	if !errors.Is(err, os.ErrNotExist) {
+		require.NoError(t, err)
+	}
+	var all []agent.Answer
+	for raw := range bytes.Lines(data) {
+		var a agent.Answer
+		require.NoError(t, json.Unmarshal(raw, &a))
+		all = append(all, a)
+	}
+	return all
 }
 
 func golden(t *testing.T, name, got string) {

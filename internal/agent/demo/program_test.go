@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -28,6 +29,8 @@ var begun = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 type stage struct {
 	home, workspace string
 	ticks, ids      int
+	permissions     session.Permissions
+	answers         []agent.Answer // to what processes ask, in order; without any, stdin just ends
 }
 
 func newStage(t *testing.T) *stage {
@@ -59,8 +62,40 @@ func (s *stage) process(t *testing.T, stdin string) ([]string, int) {
 			return fmt.Sprintf("id-%03d", s.ids)
 		},
 	}
-	code := p.main([]string{"--session", testSession}, strings.NewReader(stdin))
+	var in io.Reader = strings.NewReader(stdin)
+	if len(s.answers) > 0 {
+		r, w := io.Pipe()
+		defer w.Close() // never fails
+		in, p.stdout = io.MultiReader(in, r), &listener{stage: s, heard: &stdout, stdin: w}
+	}
+	code := p.main(append([]string{"--session", testSession}, permissionFlags(s.permissions)...), in)
 	return strings.Split(strings.TrimSuffix(stdout.String(), "\n"), "\n"), code
+}
+
+// listener is a stdout whose questions are answered on stdin, until the turn is over.
+type listener struct {
+	stage *stage
+	heard io.Writer
+	stdin *io.PipeWriter
+}
+
+func (a *listener) Write(data []byte) (int, error) {
+	l, _ := decodeLine(data)
+	switch {
+	case l.Type == lineResult:
+		_ = a.stdin.Close() // never fails
+	case l.Type == lineQuestion && len(a.stage.answers) > 0:
+		var t translator
+		answer, err := Adapter{}.Answer(t.question(l).Questions[0], a.stage.answers[0])
+		if err != nil {
+			return 0, err
+		}
+		a.stage.answers = a.stage.answers[1:]
+		if _, err := a.stdin.Write(answer); err != nil {
+			return 0, err
+		}
+	}
+	return a.heard.Write(data)
 }
 
 // play runs one prompt in a process of its own and returns the journal of the run.
@@ -107,19 +142,54 @@ func (s *stage) files(t *testing.T) []session.TranscriptFile {
 // translate reads frames with one translator.
 func translate(t *testing.T, run string, fs []agent.Frame) ([]conversation.Event, *agent.TurnEnd) {
 	t.Helper()
+	got := read(t, run, fs, func(int) bool { return false })
+	return got.Events, got.End
+}
+
+// read reads frames, with a new translator before those that restart names. What it returns is all
+// that they meant, and the events of a cut behind them.
+func read(t *testing.T, run string, fs []agent.Frame, restart func(int) bool) (all reading) {
+	t.Helper()
 	tr, err := Adapter{}.NewTranslator(agent.RunContext{RunID: run}, nil)
 	require.NoError(t, err)
-	var events []conversation.Event
-	var end *agent.TurnEnd
-	for _, f := range fs {
+	for i, f := range fs {
+		if restart(i) {
+			state, err := tr.State()
+			require.NoError(t, err)
+			tr, err = Adapter{}.NewTranslator(agent.RunContext{RunID: run}, state)
+			require.NoError(t, err)
+		}
 		got, err := tr.Translate(f)
 		require.NoError(t, err)
-		events = append(events, got.Events...)
+		all.Events = append(all.Events, got.Events...)
+		all.Questions = append(all.Questions, got.Questions...)
+		all.Resolved = append(all.Resolved, got.Resolved...)
 		if got.End != nil {
-			end = got.End
+			all.End = got.End
 		}
 	}
-	return events, end
+	all.cut = tr.Cut(begun)
+	return all
+}
+
+type reading struct {
+	agent.Translation
+	cut []conversation.Event
+}
+
+// requireSettled checks that what is asked is resolved once, and by the end of the turn at the
+// latest.
+func (r reading) requireSettled(t require.TestingT) {
+	var asked []string
+	for _, q := range r.Questions {
+		asked = append(asked, q.ID)
+	}
+	if r.End != nil {
+		require.ElementsMatch(t, asked, r.Resolved)
+		return
+	}
+	require.Subset(t, asked, r.Resolved)
+	require.LessOrEqual(t, len(r.Resolved), len(asked))
 }
 
 func fold(events []conversation.Event) conversation.Conversation {
@@ -317,7 +387,7 @@ func TestRefusesWrongArguments(t *testing.T) {
 func TestIgnoresLinesThatAreNoPrompts(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
-	lines, code := s.process(t, "\n{\nnull\n{\"type\":\"user\"}\n{\"type\":\"interrupt\",\"runId\":\"r9\"}\n{\"type\":\"interrupt\"}\n"+
+	lines, code := s.process(t, "\n{\nnull\n{\"type\":\"user\"}\n{\"type\":\"interrupt\",\"runId\":\"r9\"}\n{\"type\":\"interrupt\"}\n{\"type\":\"answer\"}\n{\"type\":\"answer\",\"uuid\":\"q\",\"decision\":\"once\"}\n"+
 		strings.TrimSuffix(s.prompt(t, "r1", "hello"), "\n"))
 	require.Equal(t, exitDone, code)
 	_, end := translate(t, "r1", frames(lines))

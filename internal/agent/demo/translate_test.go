@@ -18,11 +18,20 @@ import (
 
 // everything is a script with all that a turn can hold.
 const everything = "hello there\nthink: hm, well\nwrite a.txt: a <b> & c\n$ cat a.txt; exit 3\ntitle: All of it\n" +
-	"subagent bob: $ echo from bob\nsubagent eve: think: alone\nlast words\nfail: at last"
+	"subagent bob: $ echo from bob\nsubagent eve: think: alone\nask: well? | yes | no\nlast words\nfail: at last"
 
 func TestGoesOnFromAnyStateWithTheSameEvents(t *testing.T) {
 	t.Parallel()
-	fs := newStage(t).play(t, "r1", everything)
+	stage := newStage(t)
+	stage.permissions.Default = session.PolicyAsk
+	stage.answers = []agent.Answer{
+		{Decision: agent.DecisionSession},
+		{Decision: agent.DecisionOnce},
+		{Decision: agent.DecisionReject},
+		{Decision: agent.DecisionOnce, Answers: map[string]string{"well?": "yes"}},
+	}
+	fs := stage.play(t, "r1", everything)
+	require.Empty(t, stage.answers)
 	fs = append(fs, agent.Frame{No: int64(len(fs)), Stream: agent.Exit, At: begun, Data: []byte(`{"code":0}`)})
 	rapid.Check(t, func(rt *rapid.T) {
 		length := rapid.IntRange(0, len(fs)).Draw(rt, "frames") // 0 and all of them included
@@ -35,32 +44,16 @@ func TestGoesOnFromAnyStateWithTheSameEvents(t *testing.T) {
 		if rapid.Bool().Draw(rt, "crashes") {
 			journal = append(journal, agent.Frame{No: int64(length), Stream: agent.Exit, At: begun, Data: []byte(`{"code":3,"stderr":"x"}`)})
 		}
-		want, wantEnd := translate(t, "r1", journal)
-
-		tr, err := Adapter{}.NewTranslator(agent.RunContext{RunID: "r1"}, nil)
-		require.NoError(t, err)
-		var got []conversation.Event
-		var gotEnd *agent.TurnEnd
-		for _, f := range journal {
-			if rapid.Bool().Draw(rt, "restart") {
-				state, err := tr.State()
-				require.NoError(t, err)
-				tr, err = Adapter{}.NewTranslator(agent.RunContext{RunID: "r1"}, state)
-				require.NoError(t, err)
-			}
-			tn, err := tr.Translate(f)
-			require.NoError(t, err)
-			got = append(got, tn.Events...)
-			if tn.End != nil {
-				gotEnd = tn.End
-			}
-		}
-		if diff := cmp.Diff(inLog(t, want), inLog(t, got)); diff != "" {
+		want := read(t, "r1", journal, func(int) bool { return false })
+		got := read(t, "r1", journal, func(int) bool { return rapid.Bool().Draw(rt, "restart") })
+		if diff := cmp.Diff(inLog(t, want.Events), inLog(t, got.Events)); diff != "" {
 			rt.Fatalf("- without restarts, + with them:\n%s", diff)
 		}
-		if diff := cmp.Diff(wantEnd, gotEnd); diff != "" {
+		want.Events, got.Events = nil, nil
+		if diff := cmp.Diff(want.Translation, got.Translation); diff != "" {
 			rt.Fatal(diff)
 		}
+		got.requireSettled(rt)
 	})
 }
 
@@ -223,34 +216,21 @@ func FuzzTranslate(f *testing.F) {
 		`{"type":"user","uuid":"u","content":"x"}` + "\n" + `{"type":"start","uuid":"b","kind":"text"}`,
 		`{"type":"tool_use","uuid":"t","name":"n","input":{"a":[1,"<"]},"subagent":"s"}` + "\n" + `{"type":"tool_running","uuid":"t"}`,
 		`{"type":"tool_result","uuid":"r","toolUseId":"t","output":"\u0000","aborted":true}` + "\n" + `{"type":"result","outcome":"failed"}`,
+		`{"type":"question","uuid":"q","kind":"permission","input":[1]}` + "\n" + `{"type":"answered","uuid":"q"}` + "\n" + `{"type":"answered","uuid":"q"}`,
+		`{"type":"question","uuid":"q","kind":"question","inquiries":[{"question":"?"}]}` + "\n" + `{"type":"question","uuid":"q","kind":"permission"}` + "\n" + `{"type":"result","outcome":"completed"}`,
 		`{"type":"acknowledged"}`, `{"type":"assistant","uuid":"b","kind":"text"}` + "\n" + `{"type":"delta","uuid":"b"}`,
 	} {
 		f.Add([]byte(seed), 1)
 	}
 	f.Fuzz(func(t *testing.T, data []byte, restart int) {
 		fs := frames(strings.Split(string(data), "\n"))
-		want, wantEnd := translate(t, "r1", fs)
-		tr, err := Adapter{}.NewTranslator(agent.RunContext{RunID: "r1"}, nil)
-		require.NoError(t, err)
-		var got []conversation.Event
-		var gotEnd *agent.TurnEnd
-		for i, fr := range fs {
-			if i == restart {
-				state, err := tr.State()
-				require.NoError(t, err)
-				tr, err = Adapter{}.NewTranslator(agent.RunContext{RunID: "r1"}, state)
-				require.NoError(t, err)
-			}
-			tn, err := tr.Translate(fr)
-			require.NoError(t, err)
-			got = append(got, tn.Events...)
-			if tn.End != nil {
-				gotEnd = tn.End
-			}
-		}
-		require.Empty(t, cmp.Diff(inLog(t, want), inLog(t, got)))
-		require.Equal(t, wantEnd, gotEnd)
-		closed := fold(append(got, tr.Cut(begun)...))
+		want := read(t, "r1", fs, func(int) bool { return false })
+		got := read(t, "r1", fs, func(i int) bool { return i == restart })
+		require.Empty(t, cmp.Diff(inLog(t, want.Events), inLog(t, got.Events)))
+		require.Equal(t, want.End, got.End)
+		require.Equal(t, want.Resolved, got.Resolved)
+		require.Len(t, got.Questions, len(want.Questions))
+		closed := fold(append(got.Events, got.cut...))
 		for _, th := range closed.Threads {
 			for _, b := range th.Blocks {
 				require.False(t, b.Status.Open(), "%+v", b)
