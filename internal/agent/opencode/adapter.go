@@ -1,0 +1,238 @@
+package opencode
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"path"
+	"regexp"
+	"strings"
+	"time"
+
+	"github.com/overwinter-dev/overwinter/internal/agent"
+	"github.com/overwinter-dev/overwinter/internal/agent/bridge"
+)
+
+// Name is the agent's name in the API.
+const Name = "opencode"
+
+// Command is the word that makes overwinter-runner run the bridge.
+const Command = "opencode-bridge"
+
+// runnerBinary is where every sandbox image has the runner.
+const runnerBinary = "/overwinter/bin/overwinter-runner"
+
+// interruptGrace is how long the agent may take to break off a turn: it stops its tools, and the
+// bridge saves the transcript.
+const interruptGrace = 10 * time.Second
+
+// defaultModel stands for the one that OpenCode takes by itself.
+const defaultModel = "default"
+
+// Adapter is OpenCode as the rest of overwinter sees it. The zero value is ready.
+type Adapter struct{}
+
+var (
+	_ agent.Adapter   = Adapter{}
+	_ agent.Answerer  = Adapter{}
+	_ agent.Companion = Adapter{}
+)
+
+// New returns the adapter.
+func New() Adapter { return Adapter{} }
+
+// Name is "opencode".
+func (Adapter) Name() string { return Name }
+
+// Command is "opencode-bridge".
+func (Adapter) Command() string { return Command }
+
+// Main is the bridge.
+func (Adapter) Main(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
+	return Main(args, stdin, stdout, stderr)
+}
+
+// Describe tells people what the agent is.
+func (Adapter) Describe() agent.Description {
+	return agent.Description{
+		Name:    Name,
+		Title:   "OpenCode",
+		Summary: "The open source coding agent, version " + Version + ". Works with the models of many providers; needs the key of one as a secret, such as " + secretKeys[0] + ".",
+		Models: []string{
+			defaultModel,
+			"anthropic/claude-opus-4-5", "anthropic/claude-sonnet-4-5", "anthropic/claude-haiku-4-5",
+			"openai/gpt-5.2", "openai/gpt-5.2-codex", "openai/gpt-5-mini",
+			"google/gemini-3-pro-preview", "google/gemini-2.5-pro", "google/gemini-2.5-flash",
+		},
+		Capabilities: []string{
+			"abort", "resume", "thinking", "subagents", "questions", "permissions", "usage", "cost", "model", "title", "commands", "profile",
+		},
+	}
+}
+
+// sessionID is what may name the directory of a session's transcripts and stand in a glob pattern.
+var sessionID = regexp.MustCompile(`^[A-Za-z0-9_-]{1,64}$`)
+
+// modelName is a model as OpenCode names it: its provider and its own name.
+var modelName = regexp.MustCompile(`^[A-Za-z0-9_.-]+/\S+$`)
+
+// Launch starts the bridge to serve prompts on stdin until it is closed. It finds out by itself
+// whether there is a session to go on with.
+func (Adapter) Launch(in agent.LaunchInput) (agent.Launch, error) {
+	if !sessionID.MatchString(in.SessionID) {
+		return agent.Launch{}, fmt.Errorf("launch OpenCode: %q cannot name a session's files", in.SessionID)
+	}
+	if in.Home == "" || in.Workspace == "" {
+		return agent.Launch{}, errors.New("launch OpenCode: home and workspace are needed")
+	}
+	model := chosenModel(in)
+	if model != "" && !modelName.MatchString(model) {
+		return agent.Launch{}, fmt.Errorf("launch OpenCode: model %q has not the form provider/model", model)
+	}
+	settings, err := json.Marshal(configuration(in, model))
+	if err != nil {
+		return agent.Launch{}, fmt.Errorf("launch OpenCode: %w", err)
+	}
+	dir := transcriptDir(in.Home, in.SessionID)
+	argv := []string{runnerBinary, Command, "--program", Binary, "--transcripts", dir}
+	if model != "" {
+		argv = append(argv, "--model", model)
+	}
+	env := map[string]string{}
+	if in.Profile != nil {
+		for k, v := range in.Profile.Environment {
+			env[k] = v
+		}
+	}
+	for k, v := range map[string]string{
+		"HOME":            in.Home,
+		"XDG_CONFIG_HOME": path.Join(in.Home, ".config"),
+		"XDG_DATA_HOME":   path.Join(in.Home, ".local/share"),
+		"XDG_STATE_HOME":  path.Join(in.Home, ".local/state"),
+		"XDG_CACHE_HOME":  path.Join(in.Home, ".cache"),
+		settingsVariable:  string(settings),
+	} {
+		env[k] = v
+	}
+	return agent.Launch{
+		Argv: argv, Env: env, Dir: in.Workspace,
+		Transcripts: []string{path.Join(dir, "*"+transcriptSuffix)},
+		Secrets:     secrets(),
+	}, nil
+}
+
+// chosenModel is the model of the session, else of its profile; empty for the default.
+func chosenModel(in agent.LaunchInput) string {
+	model := in.Model
+	if model == "" && in.Profile != nil {
+		model = in.Profile.Model
+	}
+	if model == defaultModel {
+		return ""
+	}
+	return model
+}
+
+// Where the bridge saves the sessions of the agent, each as <id>.json.
+const transcriptSuffix = ".json"
+
+func transcriptDir(home, sessionID string) string {
+	return path.Join(home, ".local/share/overwinter/opencode", sessionID)
+}
+
+// Prompt is the line that gives the bridge a prompt. Its ids are made from the run's, so that a
+// prompt that is delivered again is known again.
+func (Adapter) Prompt(in agent.PromptInput) ([]byte, error) {
+	if in.RunID == "" {
+		return nil, errors.New("prompt OpenCode: no run id")
+	}
+	return bridge.Command{Type: bridge.Prompt, RunID: in.RunID, PromptID: in.PromptID, Content: in.Content}.Encode()
+}
+
+// Interrupt writes a line that names the run, so that one that comes late hits no other turn.
+func (Adapter) Interrupt(runID string) agent.Interrupt {
+	line, err := bridge.Command{Type: bridge.Interrupt, RunID: runID}.Encode()
+	if err != nil {
+		panic(fmt.Sprintf("opencode: encode interrupt: %v", err)) // strings always encode
+	}
+	return agent.Interrupt{Stdin: line, Grace: interruptGrace}
+}
+
+// The kinds of answer, as the bridge tells them apart.
+const (
+	replyPermission = "permission"
+	replyQuestion   = "question"
+)
+
+// reply is the data of an answer on its way to the server.
+type reply struct {
+	Kind   string          `json:"kind"`
+	Reject bool            `json:"reject,omitempty"` // of a question: it is not answered
+	Body   json.RawMessage `json:"body"`
+}
+
+// rejected is what the agent is told with a rejection that has no words of its own. It must be told
+// something: of a rejection without words OpenCode ends the turn.
+const rejected = "The user does not allow this."
+
+// permissionReply is the body of an answer to a permission question.
+type permissionReply struct {
+	Reply   string `json:"reply"`
+	Message string `json:"message,omitempty"`
+}
+
+// Answer is the line that answers a question. For the session and for always are one to OpenCode: it
+// remembers what it was allowed as long as its process lives.
+func (Adapter) Answer(q agent.Question, a agent.Answer) ([]byte, error) {
+	r := reply{Kind: replyPermission}
+	var body any
+	switch {
+	case q.Kind == agent.Inquiry && a.Decision == agent.DecisionReject:
+		r.Kind, r.Reject, body = replyQuestion, true, struct{}{}
+	case q.Kind == agent.Inquiry:
+		answers, err := answersOf(q, a)
+		if err != nil {
+			return nil, err
+		}
+		r.Kind, body = replyQuestion, map[string][][]string{"answers": answers}
+	case a.Decision == agent.DecisionReject:
+		p := permissionReply{Reply: "reject", Message: a.Message}
+		if strings.TrimSpace(p.Message) == "" {
+			p.Message = rejected
+		}
+		body = p
+	case a.Decision == agent.DecisionOnce:
+		body = permissionReply{Reply: "once"}
+	case a.Decision == agent.DecisionSession, a.Decision == agent.DecisionAlways:
+		body = permissionReply{Reply: "always"}
+	default:
+		return nil, fmt.Errorf("answer question %s: %q is no decision", q.ID, a.Decision)
+	}
+	var err error
+	if r.Body, err = json.Marshal(body); err != nil {
+		return nil, fmt.Errorf("answer question %s: %w", q.ID, err)
+	}
+	data, err := json.Marshal(r)
+	if err != nil {
+		return nil, fmt.Errorf("answer question %s: %w", q.ID, err)
+	}
+	return bridge.Command{Type: bridge.Answer, ID: q.ID, Data: data}.Encode()
+}
+
+// answersOf are the answers in the order of the questions. Where several options may be chosen they
+// stand one a line.
+func answersOf(q agent.Question, a agent.Answer) ([][]string, error) {
+	answers := make([][]string, len(q.Inquiries))
+	for i, item := range q.Inquiries {
+		answer, ok := a.Answers[item.Question]
+		if !ok {
+			return nil, fmt.Errorf("answer question %s: %q is not answered", q.ID, item.Question)
+		}
+		answers[i] = []string{answer}
+		if item.Multiple {
+			answers[i] = strings.Split(strings.TrimSpace(answer), "\n")
+		}
+	}
+	return answers, nil
+}

@@ -1,0 +1,118 @@
+package opencode_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/stretchr/testify/require"
+
+	"github.com/overwinter-dev/overwinter/internal/agent"
+	"github.com/overwinter-dev/overwinter/internal/agent/opencode"
+	"github.com/overwinter-dev/overwinter/internal/conversation"
+	"github.com/overwinter-dev/overwinter/internal/session"
+)
+
+var update = flag.Bool("update", false, "rewrite the golden files in testdata")
+
+// begun is the time of every frame that is read from a capture.
+var begun = time.Date(2026, 11, 21, 0, 0, 0, 0, time.UTC)
+
+// TestCaptures reads what the real program said: its events and what it answered when it was asked
+// for its messages must give the same blocks. Each capture has a golden file, blocks, rewritten with
+// go test -run Captures -update.
+func TestCaptures(t *testing.T) {
+	t.Parallel()
+	dirs, err := filepath.Glob("testdata/captures/*")
+	require.NoError(t, err)
+	require.NotEmpty(t, dirs)
+	for _, dir := range dirs {
+		t.Run(filepath.Base(dir), func(t *testing.T) {
+			t.Parallel()
+			streamed, ends := stream(t, filepath.Join(dir, "events.sse"))
+			parsed := parse(t, filepath.Join(dir, "http.jsonl"))
+			golden := strings.Join(append(lines(parsed), ends...), "\n") + "\n"
+			file := filepath.Join(dir, "blocks")
+			if *update {
+				require.NoError(t, os.WriteFile(file, []byte(golden), 0o644))
+			}
+			want, err := os.ReadFile(file)
+			require.NoError(t, err)
+			require.Empty(t, cmp.Diff(strings.Split(string(want), "\n"), strings.Split(golden, "\n")), "- golden, + now")
+			require.Empty(t, cmp.Diff(lines(parsed), lines(streamed)), "- parsed, + streamed")
+		})
+	}
+}
+
+// lines are the blocks of a conversation, one a line.
+func lines(c conversation.Conversation) []string {
+	var out []string
+	for _, t := range c.Threads {
+		out = append(out, "# "+t.ID)
+		for _, b := range t.Blocks {
+			data, err := json.Marshal(b)
+			if err != nil {
+				panic(err) // a block that cannot be written down
+			}
+			out = append(out, string(data))
+		}
+	}
+	return out
+}
+
+// frames are the lines of a file as a journal has them.
+func frames(t testing.TB, name string) []agent.Frame {
+	t.Helper()
+	data, err := os.ReadFile(name)
+	require.NoError(t, err)
+	var out []agent.Frame
+	for line := range bytes.Lines(data) {
+		out = append(out, agent.Frame{No: int64(len(out)), Stream: agent.Stdout, At: begun, Data: bytes.TrimSuffix(line, []byte("\n"))})
+	}
+	return out
+}
+
+// stream folds a captured stream and says how its turns ended.
+func stream(t *testing.T, name string) (conversation.Conversation, []string) {
+	t.Helper()
+	var f conversation.Folder
+	var ends []string
+	tr, err := opencode.New().NewTranslator(agent.RunContext{}, nil)
+	require.NoError(t, err)
+	for _, frame := range frames(t, name) {
+		out, err := tr.Translate(frame)
+		require.NoError(t, err)
+		for _, e := range out.Events {
+			f.Add(e)
+		}
+		if out.End != nil {
+			ends = append(ends, fmt.Sprintf("%d %+v", frame.No, *out.End))
+			tr, err = opencode.New().NewTranslator(agent.RunContext{}, nil)
+			require.NoError(t, err)
+		}
+	}
+	for _, e := range tr.Cut(begun) {
+		f.Add(e)
+	}
+	return f.Conversation(), ends
+}
+
+func parse(t *testing.T, names ...string) conversation.Conversation {
+	t.Helper()
+	var files []session.TranscriptFile
+	for _, name := range names {
+		data, err := os.ReadFile(name)
+		require.NoError(t, err)
+		files = append(files, session.TranscriptFile{Path: name, Data: data})
+	}
+	c, err := opencode.New().Parse(files)
+	require.NoError(t, err)
+	return c
+}

@@ -1,0 +1,122 @@
+package opencode_test
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"github.com/overwinter-dev/overwinter/internal/agent"
+	"github.com/overwinter-dev/overwinter/internal/agent/agenttest"
+	"github.com/overwinter-dev/overwinter/internal/agent/agenttest/modelserver"
+	"github.com/overwinter-dev/overwinter/internal/agent/npm/npmtest"
+	"github.com/overwinter-dev/overwinter/internal/agent/opencode"
+)
+
+// asBridge makes this test's binary be the bridge.
+const asBridge = "OVERWINTER_TEST_AS_OPENCODE_BRIDGE"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(asBridge) != "" {
+		os.Exit(opencode.Main(os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
+	}
+	goleak.VerifyTestMain(m)
+}
+
+// untilKilled runs until the agent that has started it is gone, so that a kill of the agent alone
+// leaves nothing behind.
+const untilKilled = "tail --pid=$PPID -f /dev/null; echo late"
+
+// model is one of Anthropic's, whose API the model server speaks.
+const model = "anthropic/claude-sonnet-4-5"
+
+func bash(command string) modelserver.Call {
+	return modelserver.Call{Tool: "bash", Input: map[string]any{"command": command, "description": "Run a command"}}
+}
+
+func task(prompt string) modelserver.Call {
+	return modelserver.Call{Tool: "task", Input: map[string]any{
+		"description": "Look into it", "prompt": prompt, "subagent_type": "general",
+	}}
+}
+
+var scripts = map[string][]modelserver.Step{
+	"hello":  {{Text: "Hello to you, and to all who are with you."}},
+	"recall": {{Text: "I remember ", Recall: true}},
+	"write": {
+		{Text: "I write a file.", Calls: []modelserver.Call{bash("printf '%s' '" + agenttest.FileText + "' >" + agenttest.FileName)}},
+		{Text: "It is written."},
+	},
+	"fail": {
+		{Calls: []modelserver.Call{{Tool: "read", Input: map[string]any{"filePath": "/nowhere/at/all"}}}},
+		{Text: "That did not work."},
+	},
+	"think": {{Thinking: "Should I say it? I think I should.", Text: "Yes."}},
+	"delegate": {
+		{Text: "A subagent shall do it.", Calls: []modelserver.Call{task("{{child}} look around")}},
+		{Text: "It is done."},
+	},
+	"child": {
+		{Text: "I look around.", Calls: []modelserver.Call{bash("echo a subagent was here")}},
+		{Text: "I have looked around."},
+	},
+	"long": {{Text: strings.Repeat("word ", 5000), Pause: 20 * time.Millisecond}},
+	"wait": {
+		{Text: "This takes long.", Calls: []modelserver.Call{bash(untilKilled)}},
+		{Text: "It took long."},
+	},
+}
+
+// command runs the bridge of a launch with the real program against the model server.
+func command(t *testing.T, server *modelserver.Server, launch agent.Launch) *exec.Cmd {
+	t.Helper()
+	self, err := os.Executable()
+	require.NoError(t, err)
+	require.Equal(t, opencode.Command, launch.Argv[1])
+	argv := slices.Clone(launch.Argv[2:])
+	program := filepath.Join(npmtest.Directory(t, opencode.New().Packages()[0]), "bin/opencode")
+	argv[slices.Index(argv, opencode.Binary)] = program
+	cmd := exec.Command(self, argv...)
+	cmd.Env = []string{
+		asBridge + "=1", "PATH=" + os.Getenv("PATH"), "LANG=C.UTF-8", "TMPDIR=" + t.TempDir(),
+		"ANTHROPIC_API_KEY=sk-ant-none", "ANTHROPIC_BASE_URL=" + server.URL(),
+	}
+	return cmd
+}
+
+func TestConformsToTheAdapterSuite(t *testing.T) {
+	t.Parallel()
+	server := modelserver.New(scripts)
+	t.Cleanup(server.Close)
+	agenttest.Run(t, agenttest.Harness{
+		Adapter: opencode.New(),
+		Command: func(t *testing.T, launch agent.Launch) *exec.Cmd {
+			t.Helper()
+			return command(t, server, launch)
+		},
+		Prompts: agenttest.Prompts{
+			Hello:       "{{hello}} hello to the " + agenttest.Word,
+			WriteFile:   "{{write}} the file",
+			FailingTool: "{{fail}} please",
+			Thinking:    "{{think}} about it",
+			Subagent:    "{{delegate}} it",
+			LongText:    "{{long}} story",
+			LongTool:    "{{wait}} for it",
+			Recall:      "{{recall}} the beginning",
+		},
+		KillLosesText:   true,
+		PromptsUnsigned: true,
+		Unknown: []string{
+			`{"type":"message.updated"}`, `{"type":"message.part.updated","properties":{"part":7}}`,
+			`{"type":"message.part.delta","properties":{"partID":"prt_x","field":"text","delta":"x"}}`,
+			`{"type":"session.idle","properties":{"sessionID":"ses_x"}}`, `{"type":"never.heard.of","properties":{}}`,
+			`{"overwinter":{"type":"end","runId":"run_x"}}`, `{"overwinter":{"type":"new","data":7}}`, `: comment`, `data: {`,
+		},
+	})
+}

@@ -1,0 +1,420 @@
+package opencode
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/overwinter-dev/overwinter/internal/agent/bridge"
+	"github.com/overwinter-dev/overwinter/internal/session"
+)
+
+const (
+	// settleTime is how long the agent may take, once it is idle, to write down what it has done.
+	settleTime = 3 * time.Second
+	// idleLooks is how often the agent must be found idle, without having said so, to count as idle.
+	idleLooks = 3
+	lookEvery = time.Second
+)
+
+// running is the turn under way.
+type running struct {
+	runID string
+	// busy: the agent has begun with it. idle: it has ended, and may still write it down.
+	busy bool
+	idle time.Time
+	// interrupted and given up: why it was stopped.
+	interrupted bool
+	givenUp     bool
+	// retrying is since when attempts at the model fail.
+	retrying time.Time
+	// looked is when the agent was asked last whether it works, found how often it did not.
+	looked time.Time
+	found  int
+	// failed gets what became of a request that lasts as long as the turn.
+	failed chan error
+	// cancel breaks that request off.
+	cancel context.CancelFunc
+}
+
+// next begins with the next prompt when nothing is under way.
+func (b *driver) next(ctx context.Context) {
+	for b.turn == nil && len(b.queue) > 0 {
+		c := b.queue[0]
+		b.queue = b.queue[1:]
+		b.begin(ctx, c)
+	}
+}
+
+// begin gives the agent a prompt.
+func (b *driver) begin(ctx context.Context, c bridge.Command) {
+	data, err := json.Marshal(runNote{Title: b.title})
+	if err != nil {
+		data = nil // strings always encode
+	}
+	b.out.Note(bridge.Note{Type: bridge.NoteRun, RunID: c.RunID, ID: b.root, Data: data})
+	b.turn = &running{runID: c.RunID, looked: time.Now()}
+	messages, err := b.server.messages(ctx, b.root)
+	if err != nil {
+		b.fail(ctx, err)
+		return
+	}
+	last := ""
+	for i := range messages {
+		m := &messages[i]
+		last = max(last, m.Info.ID)
+		if !m.Info.fromUser() || !isMessageOf(m.Info.ID, c.RunID) {
+			continue
+		}
+		if end, over := outcomeOf(m.Info.ID, messages[i+1:]); over {
+			b.out.Note(bridge.Note{Type: bridge.NoteKnown, RunID: c.RunID, ID: m.Info.ID})
+			b.end(ctx, end)
+			return
+		}
+		// It was cut off. Given once more with the same ids, the agent goes on with it.
+		partID := newID("prt", c.RunID, time.Now(), "")
+		if len(m.Parts) > 0 {
+			partID = m.Parts[0].ID
+		}
+		b.post(ctx, c, m.Info.ID, partID)
+		return
+	}
+	now := time.Now()
+	if b.special(ctx, c, newID("msg", c.RunID, now, last)) {
+		return
+	}
+	b.post(ctx, c, newID("msg", c.RunID, now, last), newID("prt", c.RunID, now, ""))
+}
+
+// outcomeOf is how a message was answered; false as long as it has not been, to the end.
+func outcomeOf(messageID string, behind []exported) (endNote, bool) {
+	var newest *message
+	for i := range behind {
+		if m := &behind[i].Info; m.ParentID == messageID && !m.fromUser() {
+			newest = m
+		}
+	}
+	switch {
+	case newest == nil:
+		return endNote{}, false
+	case newest.Error != nil && newest.Error.Name == aborted:
+		return endNote{Outcome: session.OutcomeCancelled, Reason: session.ReasonAborted}, true
+	case newest.Error != nil:
+		return endNote{Outcome: session.OutcomeFailed, Reason: newest.Error.words()}, true
+	case newest.Time.Completed != 0 && newest.Finish == "":
+		return endNote{Outcome: session.OutcomeCancelled, Reason: session.ReasonAborted}, true
+	case newest.Finish != "" && newest.Finish != "tool-calls" && newest.Finish != "unknown":
+		return endNote{Outcome: session.OutcomeCompleted}, true
+	}
+	return endNote{}, false
+}
+
+type textPart struct {
+	ID   string `json:"id"`
+	Type string `json:"type"`
+	Text string `json:"text"`
+}
+
+type modelRef struct {
+	ProviderID string `json:"providerID"`
+	ModelID    string `json:"modelID"`
+}
+
+type promptBody struct {
+	MessageID string     `json:"messageID"`
+	Model     *modelRef  `json:"model,omitempty"`
+	Parts     []textPart `json:"parts"`
+}
+
+// chosen is the model of the prompts; nil leaves it to the agent.
+func (b *driver) chosen() *modelRef {
+	provider, model, ok := strings.Cut(b.model, "/")
+	if !ok {
+		return nil
+	}
+	return &modelRef{ProviderID: provider, ModelID: model}
+}
+
+// post gives the agent a prompt, which it works on behind our back.
+func (b *driver) post(ctx context.Context, c bridge.Command, messageID, partID string) {
+	_, err := b.server.quick(ctx, http.MethodPost, route(b.root, "/prompt_async"), promptBody{
+		MessageID: messageID, Model: b.chosen(), Parts: []textPart{{ID: partID, Type: partText, Text: c.Content}},
+	})
+	if err != nil {
+		b.fail(ctx, err)
+	}
+}
+
+// special does what a prompt says that is a command of the agent, and reports whether it is one.
+// Such a request lasts as long as the turn.
+func (b *driver) special(ctx context.Context, c bridge.Command, messageID string) bool {
+	word, arguments, _ := strings.Cut(strings.TrimSpace(c.Content), " ")
+	name, ok := strings.CutPrefix(word, "/")
+	if !ok || name == "" {
+		return false
+	}
+	var path string
+	var body any
+	switch {
+	case name == "compact" || name == "summarize":
+		model := b.chosen()
+		if model == nil {
+			model = b.lastModel(ctx)
+		}
+		if model == nil {
+			return false
+		}
+		path, body = "/summarize", model
+	case b.hasCommand(ctx, name):
+		path, body = "/command", map[string]string{
+			"messageID": messageID, "command": name, "arguments": strings.TrimSpace(arguments),
+		}
+		if b.model != "" {
+			body.(map[string]string)["model"] = b.model
+		}
+	default:
+		return false
+	}
+	requestContext, cancel := context.WithCancel(ctx)
+	failed := make(chan error, 1) // the turn may be over before anybody looks
+	b.turn.failed, b.turn.cancel = failed, cancel
+	server, target := b.server, route(b.root, path)
+	go func() {
+		_, err := server.call(requestContext, http.MethodPost, target, body)
+		failed <- err
+	}()
+	return true
+}
+
+// hasCommand reports whether the agent knows a command of that name.
+func (b *driver) hasCommand(ctx context.Context, name string) bool {
+	data, err := b.server.quick(ctx, http.MethodGet, "/command", nil)
+	if err != nil {
+		return false
+	}
+	var all []struct {
+		Name string `json:"name"`
+	}
+	if json.Unmarshal(data, &all) != nil {
+		return false
+	}
+	for _, known := range all {
+		if known.Name == name {
+			return true
+		}
+	}
+	return false
+}
+
+// lastModel is the model that the session has had last.
+func (b *driver) lastModel(ctx context.Context) *modelRef {
+	messages, err := b.server.messages(ctx, b.root)
+	if err != nil {
+		return nil
+	}
+	for _, m := range slices.Backward(messages) {
+		if m.Info.ProviderID != "" && m.Info.ModelID != "" {
+			return &modelRef{ProviderID: m.Info.ProviderID, ModelID: m.Info.ModelID}
+		}
+	}
+	return nil
+}
+
+// interrupt breaks a turn off, or takes back a prompt that waits.
+func (b *driver) interrupt(ctx context.Context, runID string) {
+	b.queue = slices.DeleteFunc(b.queue, func(c bridge.Command) bool { return c.RunID == runID })
+	if b.turn == nil || b.turn.runID != runID {
+		return
+	}
+	b.turn.interrupted = true
+	b.abort(ctx)
+}
+
+func (b *driver) abort(ctx context.Context) {
+	if _, err := b.server.quick(ctx, http.MethodPost, route(b.root, "/abort"), nil); err != nil {
+		fmt.Fprintf(b.stderr, "opencode bridge: abort: %v\n", err)
+	}
+}
+
+// seen is what the bridge wants to know of an event.
+type seen struct {
+	Type       string `json:"type"`
+	Properties struct {
+		SessionID string  `json:"sessionID"`
+		Info      message `json:"info"`
+		Status    struct {
+			Type    string  `json:"type"`
+			Attempt float64 `json:"attempt"`
+			Message string  `json:"message"`
+		} `json:"status"`
+	} `json:"properties"`
+}
+
+// isDelta reports whether an event is a piece of text, of which there are most.
+func isDelta(data []byte) bool {
+	return bytes.Contains(data[:min(len(data), 128)], []byte(`"type":"message.part.delta"`))
+}
+
+// event heeds what the agent says.
+func (b *driver) event(ctx context.Context, data []byte) {
+	var e seen
+	if isDelta(data) || json.Unmarshal(data, &e) != nil {
+		return
+	}
+	id := e.Properties.SessionID
+	switch e.Type {
+	case "session.created", "session.updated":
+		b.info(data)
+		b.store.touch(id)
+	case "message.updated":
+		b.store.touch(id)
+		if m := e.Properties.Info; m.Role == "assistant" {
+			if m.Time.Completed == 0 {
+				b.incomplete[m.ID] = true
+			} else {
+				delete(b.incomplete, m.ID)
+			}
+		}
+	case "message.part.updated", "message.part.removed", "message.removed":
+		b.store.touch(id)
+		if b.turn != nil {
+			b.turn.retrying = time.Time{}
+		}
+	case "session.status":
+		b.status(ctx, e)
+	case "session.idle":
+		if b.turn != nil && id == b.root && b.turn.busy && b.turn.idle.IsZero() {
+			b.turn.idle = time.Now()
+		}
+	}
+	b.settle(ctx)
+}
+
+// info keeps the title of the session.
+func (b *driver) info(data []byte) {
+	var e struct {
+		Properties sessionEvent `json:"properties"`
+	}
+	if json.Unmarshal(data, &e) == nil && e.Properties.Info.ID == b.root {
+		b.title = e.Properties.Info.Title
+	}
+}
+
+func (b *driver) status(ctx context.Context, e seen) {
+	if b.turn == nil {
+		return
+	}
+	switch status := e.Properties.Status; status.Type {
+	case "busy":
+		if e.Properties.SessionID == b.root {
+			b.turn.busy, b.turn.idle = true, time.Time{}
+		}
+	case "retry":
+		now := time.Now()
+		if b.turn.retrying.IsZero() {
+			b.turn.retrying = now
+		}
+		if b.turn.givenUp || b.turn.interrupted {
+			return
+		}
+		if int(status.Attempt) >= b.retries || now.Sub(b.turn.retrying) >= b.retryTime {
+			b.giveUp(ctx, status.Message)
+		}
+	}
+}
+
+// giveUp ends a turn whose attempts at the model fail again and again.
+func (b *driver) giveUp(ctx context.Context, message string) {
+	b.turn.givenUp = true
+	b.out.Note(bridge.Note{
+		Type: bridge.NoteDeadline, RunID: b.turn.runID, Message: "the model does not answer, after many attempts: " + message,
+	})
+	b.abort(ctx)
+}
+
+// look does what is due by the clock.
+func (b *driver) look(ctx context.Context) {
+	now := time.Now()
+	if b.turn != nil && b.turn.idle.IsZero() && now.Sub(b.turn.looked) >= lookEvery {
+		b.turn.looked = now
+		busy, err := b.server.busy(ctx, b.root)
+		switch {
+		case err != nil || busy:
+			b.turn.found = 0
+		default:
+			if b.turn.found++; b.turn.found >= idleLooks {
+				b.turn.idle = now
+			}
+		}
+	}
+	if t := b.turn; t != nil && !t.retrying.IsZero() && !t.givenUp && !t.interrupted && now.Sub(t.retrying) >= b.retryTime {
+		b.giveUp(ctx, "its server fails")
+	}
+	b.settle(ctx)
+	if b.store.due(now) {
+		b.save(ctx)
+	}
+}
+
+func (b *driver) save(ctx context.Context) {
+	if err := b.store.save(ctx, b.server); err != nil {
+		fmt.Fprintf(b.stderr, "opencode bridge: %v\n", err)
+	}
+}
+
+// settle ends the turn once the agent is idle and has written everything down.
+func (b *driver) settle(ctx context.Context) {
+	t := b.turn
+	if t == nil || t.idle.IsZero() {
+		return
+	}
+	if len(b.incomplete) > 0 && time.Since(t.idle) < settleTime {
+		return
+	}
+	if t.failed != nil {
+		select {
+		case err := <-t.failed:
+			if err != nil && !t.interrupted && !t.givenUp {
+				b.fail(ctx, err)
+				return
+			}
+		default:
+			if time.Since(t.idle) < settleTime {
+				return
+			}
+		}
+	}
+	var end endNote
+	if t.interrupted {
+		end = endNote{Outcome: session.OutcomeCancelled, Reason: session.ReasonAborted}
+	}
+	b.end(ctx, end)
+}
+
+// fail ends a turn that has come to nothing.
+func (b *driver) fail(ctx context.Context, err error) {
+	b.out.Note(bridge.Note{Type: bridge.NoteFailed, RunID: b.turn.runID, Message: err.Error()})
+	b.end(ctx, endNote{})
+}
+
+// end lets the end of the turn out, once its transcript is saved.
+func (b *driver) end(ctx context.Context, how endNote) {
+	b.save(ctx)
+	data, err := json.Marshal(how)
+	if err != nil {
+		data = nil // strings always encode
+	}
+	runID := b.turn.runID
+	if b.turn.cancel != nil {
+		b.turn.cancel()
+	}
+	b.turn = nil
+	clear(b.incomplete)
+	b.out.Note(bridge.Note{Type: noteEnd, RunID: runID, Data: data})
+	b.next(ctx)
+}

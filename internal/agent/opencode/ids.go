@@ -1,0 +1,42 @@
+package opencode
+
+import (
+	"crypto/sha256"
+	"fmt"
+	"math/big"
+	"strings"
+	"time"
+)
+
+// The agent orders messages by their ids, which begin with the time, so those that we give must have
+// the time of now and not of the run. The rest of an id is ours: it is made from the run's id, and
+// tells which message is a run's, in the stream and in the transcript.
+
+const (
+	base62   = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
+	idRandom = 14 // characters of an id behind the time
+)
+
+// runMark is what the ids of a run's message and of its part end with.
+func runMark(runID string) string {
+	sum := sha256.Sum256([]byte("opencode/" + runID))
+	n, radix, digit := new(big.Int).SetBytes(sum[:]), big.NewInt(int64(len(base62))), new(big.Int)
+	mark := make([]byte, idRandom)
+	for i := range mark {
+		n.DivMod(n, radix, digit)
+		mark[i] = base62[digit.Int64()]
+	}
+	return string(mark)
+}
+
+// isMessageOf reports whether a message is the prompt of a run.
+func isMessageOf(messageID, runID string) bool { return strings.HasSuffix(messageID, runMark(runID)) }
+
+// newID is an id of a run that stands behind all ids up to last, as far as the time goes.
+func newID(kind, runID string, now time.Time, last string) string {
+	ms := now.UnixMilli()
+	if newest := idTime(last, now); last != "" && newest.UnixMilli() >= ms {
+		ms = newest.UnixMilli() + 1
+	}
+	return fmt.Sprintf("%s_%012x%s", kind, (ms<<12)&(1<<48-1), runMark(runID))
+}

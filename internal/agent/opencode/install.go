@@ -1,0 +1,39 @@
+package opencode
+
+import (
+	"path"
+
+	"github.com/overwinter-dev/overwinter/internal/agent"
+	"github.com/overwinter-dev/overwinter/internal/agent/npm"
+)
+
+// Version is the pinned version of OpenCode.
+const Version = "1.18.33"
+
+// Binary is where a sandbox image has the program.
+const Binary = "/overwinter/agents/opencode/bin/opencode"
+
+// base has npm, which fetches the package.
+const base = "node:22-bookworm-slim"
+
+var _ agent.Installer = Adapter{}
+
+// program is the npm package with the native program, which needs nothing else.
+var program = npm.Package{
+	Name:    "opencode-linux-{arch}",
+	Version: Version,
+	Sums: npm.Sums{
+		X64: "abfb7fde9d824f1393f72da4be37ac6ff2d969bdbed5eaa5861580d3605eea68d3b6662d341701b2b239c83a38170ed948f056da8c8c20630d46a88a4238805b",
+	},
+}
+
+// Packages is what the agent is made of.
+func (Adapter) Packages() []npm.Package { return []npm.Package{program} }
+
+// Installation puts the pinned program at Binary.
+func (Adapter) Installation() agent.Installation {
+	return agent.Installation{
+		Base:     base,
+		Commands: [][]string{program.Install(path.Dir(path.Dir(Binary))), {Binary, "--version"}},
+	}
+}

@@ -1,0 +1,244 @@
+package opencode
+
+import (
+	"bytes"
+	"encoding/json"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/overwinter-dev/overwinter/internal/conversation"
+)
+
+// What a translator keeps between two frames is bounded. Beyond these bounds only what is broken off
+// suffers: a block that ends as it should comes whole with its last frame.
+const (
+	maxKeptText  = 32 << 10 // of all texts that are being written
+	maxKeptInput = 12 << 10 // of all calls that are at work
+	maxOpen      = 64       // blocks; the oldest are given up first
+	maxMessages  = 48
+)
+
+// ledger keeps the messages that may still change and the blocks that are open.
+type ledger struct {
+	Messages []*openMessage `json:"messages,omitempty"`
+	Open     []*openBlock   `json:"open,omitempty"` // in the order they were opened
+}
+
+// openMessage is a message whose parts are still coming.
+type openMessage struct {
+	ID           string    `json:"id"`
+	Conversation string    `json:"conversation"`
+	User         bool      `json:"user,omitempty"`
+	Summary      bool      `json:"summary,omitempty"`
+	Created      time.Time `json:"created"`
+	// Failed: the agent has said that something went wrong with it; Told: and that has been shown.
+	Failed bool `json:"failed,omitempty"`
+	Told   bool `json:"told,omitempty"`
+	// Last is the newest of its parts.
+	Last string `json:"last,omitempty"`
+}
+
+// native is the message as it is needed to make blocks.
+func (m *openMessage) native() *message {
+	out := &message{ID: m.ID, Role: "assistant", Time: stampPair{Created: stamp(m.Created.UnixMilli())}}
+	if m.User {
+		out.Role = "user"
+	}
+	if m.Summary {
+		out.Summary = json.RawMessage("true")
+	}
+	return out
+}
+
+// openBlock is a block that will change.
+type openBlock struct {
+	Conversation string             `json:"conversation"`
+	Message      string             `json:"message"`
+	Block        conversation.Block `json:"block"`
+	// Text has the deltas so far; the block's content is empty meanwhile. Whole: it is all there, and
+	// waits for what shows that it was not broken off.
+	Text  []byte `json:"text,omitempty"`
+	Whole bool   `json:"whole,omitempty"`
+	// Cut: there was more than could be kept.
+	Cut bool `json:"cut,omitempty"`
+	// Call is what the model calls the call. Printed is how much of its output has been shown.
+	Call    string `json:"call,omitempty"`
+	Printed int    `json:"printed,omitempty"`
+}
+
+func (l *ledger) message(id string) *openMessage {
+	for _, m := range slices.Backward(l.Messages) {
+		if m.ID == id {
+			return m
+		}
+	}
+	return nil
+}
+
+func (l *ledger) find(id string) *openBlock {
+	for _, o := range slices.Backward(l.Open) {
+		if o.Block.ID == id {
+			return o
+		}
+	}
+	return nil
+}
+
+// newest is the answer of a conversation that is being written, or nil.
+func (l *ledger) newest(where string) *openMessage {
+	for _, m := range slices.Backward(l.Messages) {
+		if m.Conversation == where && !m.User {
+			return m
+		}
+	}
+	return nil
+}
+
+// begin notes a message.
+func (l *ledger) begin(m *openMessage) {
+	if len(l.Messages) >= maxMessages {
+		l.Messages = slices.Delete(l.Messages, 0, 1)
+	}
+	l.Messages = append(l.Messages, m)
+}
+
+// finish forgets a message whose parts have all come.
+func (l *ledger) finish(m *openMessage) {
+	if slices.ContainsFunc(l.Open, func(o *openBlock) bool { return o.Message == m.ID }) {
+		return
+	}
+	l.Messages = slices.DeleteFunc(l.Messages, func(x *openMessage) bool { return x == m })
+}
+
+// saw notes a part and reports whether it is new. The ids of a message's parts ascend.
+func (m *openMessage) saw(id string) bool {
+	if id <= m.Last {
+		return false
+	}
+	m.Last = strings.Clone(id)
+	return true
+}
+
+// start opens a block.
+func (l *ledger) start(o *openBlock, at time.Time) []conversation.Event {
+	var events []conversation.Event
+	if len(l.Open) >= maxOpen {
+		events = l.close(l.Open[0], conversation.Aborted, at)
+	}
+	l.Open = append(l.Open, o)
+	return append(events, conversation.Event{
+		Type: conversation.EventBlockStart, ConversationID: o.Conversation, At: at,
+		Data: conversation.BlockStart{Block: o.Block},
+	})
+}
+
+// append adds to a text.
+func (l *ledger) append(o *openBlock, delta string) {
+	kept := 0
+	for _, x := range l.Open {
+		kept += len(x.Text)
+	}
+	if o.Cut || kept+len(delta) > maxKeptText {
+		o.Cut = true
+		return
+	}
+	o.Text = append(o.Text, delta...)
+}
+
+// keep notes the input of a call, which is shown once more when the call is broken off.
+func (l *ledger) keep(o *openBlock, input json.RawMessage) {
+	kept := 0
+	for _, x := range l.Open {
+		kept += len(x.Block.Input)
+	}
+	if kept-len(o.Block.Input)+len(input) <= maxKeptInput {
+		o.Block.Input = bytes.Clone(input)
+	}
+}
+
+// close completes a block with what is kept of it.
+func (l *ledger) close(o *openBlock, status conversation.BlockStatus, at time.Time) []conversation.Event {
+	b := o.Block
+	if len(o.Text) > 0 {
+		say(&b, string(o.Text))
+	}
+	if b.Type == conversation.ToolResult {
+		return l.remove(o, at) // a call that was broken off has no result
+	}
+	b.Status = status
+	return l.complete(o, b, at)
+}
+
+// complete completes a block.
+func (l *ledger) complete(o *openBlock, b conversation.Block, at time.Time) []conversation.Event {
+	l.forget(o)
+	return []conversation.Event{{
+		Type: conversation.EventBlockComplete, ConversationID: o.Conversation, At: at,
+		Data: conversation.BlockComplete{Block: b},
+	}}
+}
+
+// remove takes a block back.
+func (l *ledger) remove(o *openBlock, at time.Time) []conversation.Event {
+	l.forget(o)
+	return []conversation.Event{{
+		Type: conversation.EventBlockRemoved, ConversationID: o.Conversation, At: at,
+		Data: conversation.BlockRemoved{BlockID: o.Block.ID},
+	}}
+}
+
+func (l *ledger) forget(o *openBlock) {
+	l.Open = slices.DeleteFunc(l.Open, func(x *openBlock) bool { return x == o })
+}
+
+// settle closes the texts of a message that are whole: as complete where something has come behind
+// them, or as broken off where the message was.
+func (l *ledger) settle(m *openMessage, at time.Time) []conversation.Event {
+	status := conversation.Complete
+	if m.Failed {
+		status = conversation.Aborted
+	}
+	var events []conversation.Event
+	for _, o := range slices.Clone(l.Open) {
+		if o.Message == m.ID && o.Whole {
+			events = append(events, l.close(o, status, at)...)
+		}
+	}
+	return events
+}
+
+// cut closes everything.
+func (l *ledger) cut(at time.Time) []conversation.Event {
+	var events []conversation.Event
+	for _, m := range l.Messages {
+		events = append(events, l.settle(m, at)...)
+	}
+	for len(l.Open) > 0 {
+		o := l.Open[0]
+		if o.Block.Subtype == subtypeRetry {
+			events = append(events, l.remove(o, at)...)
+			continue
+		}
+		events = append(events, l.close(o, conversation.Aborted, at)...)
+	}
+	l.Messages = nil
+	return events
+}
+
+func update(o *openBlock, u conversation.Updates, at time.Time) conversation.Event {
+	return conversation.Event{
+		Type: conversation.EventBlockUpdate, ConversationID: o.Conversation, At: at,
+		Data: conversation.BlockUpdate{BlockID: o.Block.ID, Updates: u},
+	}
+}
+
+// whole shows a block that is there all at once.
+func whole(where string, b conversation.Block, at time.Time) []conversation.Event {
+	head := b
+	head.Status, head.Content, head.Message, head.Input, head.Output = conversation.Streaming, "", "", nil, nil
+	return []conversation.Event{
+		{Type: conversation.EventBlockStart, ConversationID: where, At: at, Data: conversation.BlockStart{Block: head}},
+		{Type: conversation.EventBlockComplete, ConversationID: where, At: at, Data: conversation.BlockComplete{Block: b}},
+	}
+}

@@ -1,0 +1,220 @@
+package opencode
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"time"
+
+	"github.com/overwinter-dev/overwinter/internal/agent/bridge"
+)
+
+// The bounds of retries. OpenCode itself tries for ever.
+const (
+	defaultRetries   = 10
+	defaultRetryTime = 5 * time.Minute
+)
+
+var errConfig = errors.New("the secret " + SecretConfig + " is no JSON object")
+
+// Main is the bridge: it serves commands from stdin until it ends, with an OpenCode server of its
+// own, and returns the exit code. The workspace is the working directory.
+func Main(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
+	flags := flag.NewFlagSet(Command, flag.ContinueOnError)
+	flags.SetOutput(stderr)
+	b := driver{out: bridge.NewOutput(stdout), stderr: stderr, incomplete: map[string]bool{}}
+	flags.StringVar(&b.program, "program", Binary, "OpenCode itself")
+	flags.StringVar(&b.store.dir, "transcripts", "", "directory for the saved sessions")
+	flags.StringVar(&b.model, "model", "", "model of the prompts, as provider/model; OpenCode's choice when empty")
+	flags.IntVar(&b.retries, "retries", defaultRetries, "attempts at the model before a turn is given up")
+	flags.DurationVar(&b.retryTime, "retry-time", defaultRetryTime, "how long attempts at the model may fail before a turn is given up")
+	if err := flags.Parse(args); err != nil {
+		return bridge.ExitUsage
+	}
+	if b.store.dir == "" {
+		fmt.Fprintln(stderr, "opencode bridge: --transcripts is needed")
+		return bridge.ExitUsage
+	}
+	b.store.dirty = map[string]bool{}
+	var err error
+	if b.config, err = withSecrets(os.Getenv(settingsVariable), os.Getenv); err != nil {
+		// The cause may have parts of a secret in it.
+		fmt.Fprintln(stderr, "opencode bridge: the configuration cannot be read")
+		if errors.Is(err, errConfig) {
+			fmt.Fprintln(stderr, err)
+		}
+		return bridge.ExitUsage
+	}
+	ctx, cancel := context.WithCancelCause(context.Background())
+	defer cancel(errStopped)
+	return b.run(ctx, stdin)
+}
+
+var errStopped = errors.New("the bridge ends")
+
+// driver is the bridge with its server, its session and the turn under way. One goroutine has it.
+type driver struct {
+	program   string
+	model     string
+	config    []byte
+	retries   int
+	retryTime time.Duration
+	out       *bridge.Output
+	stderr    io.Writer
+
+	server *server
+	store  store
+	root   string // id of the session
+	title  string
+	turn   *running
+	queue  []bridge.Command // prompts that came while a turn was under way
+	// incomplete are the answers that are being written, by their ids.
+	incomplete map[string]bool
+}
+
+// tick is how often the bridge looks whether there is something to do that nobody has told it.
+const tick = 250 * time.Millisecond
+
+func (b *driver) run(ctx context.Context, stdin io.Reader) int {
+	if err := b.start(ctx); err != nil {
+		fmt.Fprintf(b.stderr, "opencode bridge: %v\n", err)
+		b.out.Note(bridge.Note{Type: bridge.NoteDied, Message: err.Error()})
+		return bridge.ExitFailed
+	}
+	code := b.serve(ctx, stdin)
+	if code != bridge.ExitDied {
+		if err := b.store.save(ctx, b.server); err != nil {
+			fmt.Fprintf(b.stderr, "opencode bridge: %v\n", err)
+		}
+	}
+	b.server.stop()
+	return code
+}
+
+// serve heeds commands and events until stdin or the agent ends.
+func (b *driver) serve(ctx context.Context, stdin io.Reader) int {
+	commands := bridge.Commands(ctx.Done(), stdin, b.stderr)
+	ticker := time.NewTicker(tick)
+	defer ticker.Stop()
+	for {
+		select {
+		case c, ok := <-commands:
+			if !ok {
+				return bridge.ExitDone
+			}
+			b.command(ctx, c)
+		case data, ok := <-b.server.events:
+			if !ok {
+				b.server.stop() // without its events it is of no use
+				b.out.Note(bridge.Note{Type: bridge.NoteDied, Message: b.server.child.Ended()})
+				return bridge.ExitDied
+			}
+			b.out.Raw(data)
+			b.event(ctx, data)
+		case <-b.server.child.Done():
+			for data := range b.server.events { // what it said last
+				b.out.Raw(data)
+			}
+			b.out.Note(bridge.Note{Type: bridge.NoteDied, Message: b.server.child.Ended()})
+			return bridge.ExitDied
+		case <-ticker.C:
+			b.look(ctx)
+		}
+		if b.out.Err() != nil {
+			return bridge.ExitFailed
+		}
+	}
+}
+
+// start starts the server and finds the session, or makes one.
+func (b *driver) start(ctx context.Context) error {
+	workspace, err := os.Getwd()
+	if err == nil {
+		err = withoutInstalls(os.Getenv("HOME"), workspace, os.Getenv("XDG_CONFIG_HOME"))
+	}
+	if err != nil {
+		fmt.Fprintf(b.stderr, "opencode bridge: %v\n", err) // it costs time, and nothing else
+	}
+	have, found := b.store.main()
+	fresh := found && !hasDatabase()
+	if fresh {
+		if err := importSession(ctx, b.program, have.file, b.config, b.stderr); err != nil {
+			fmt.Fprintf(b.stderr, "opencode bridge: %v\n", err)
+		}
+	}
+	if b.server, err = startServer(ctx, b.program, b.config, b.stderr); err != nil {
+		return err
+	}
+	if found && b.resumes(ctx, have, fresh) {
+		b.root, b.title = have.info.ID, have.info.Title
+		return nil
+	}
+	if b.root, err = b.server.createSession(ctx); err == nil {
+		b.store.touch(b.root)
+		err = b.store.save(ctx, b.server) // so that it is found again whatever happens
+	}
+	if err != nil {
+		b.server.stop()
+	}
+	return err
+}
+
+// resumes reports whether the server has the session that was saved, with all of its messages. It is
+// imported where it has not: its database may be gone, or older.
+func (b *driver) resumes(ctx context.Context, have kept, imported bool) bool {
+	has := func() bool {
+		messages, err := b.server.messages(ctx, have.info.ID)
+		return err == nil && len(messages) >= have.messages
+	}
+	if has() {
+		return true
+	}
+	if imported {
+		return false
+	}
+	if err := importSession(ctx, b.program, have.file, b.config, b.stderr); err != nil {
+		fmt.Fprintf(b.stderr, "opencode bridge: %v\n", err)
+		return false
+	}
+	return has()
+}
+
+// command heeds a line of stdin.
+func (b *driver) command(ctx context.Context, c bridge.Command) {
+	switch c.Type {
+	case bridge.Prompt:
+		b.queue = append(b.queue, c)
+		b.next(ctx)
+	case bridge.Answer:
+		b.answer(ctx, c)
+	case bridge.Interrupt:
+		b.interrupt(ctx, c.RunID)
+	default:
+		fmt.Fprintf(b.stderr, "opencode bridge: %q is no command\n", c.Type)
+	}
+}
+
+// answer tells the agent what somebody said to a question.
+func (b *driver) answer(ctx context.Context, c bridge.Command) {
+	var r reply
+	if err := json.Unmarshal(c.Data, &r); err != nil {
+		fmt.Fprintf(b.stderr, "opencode bridge: an answer cannot be read: %v\n", err)
+		return
+	}
+	verb := "/reply"
+	if r.Reject {
+		verb = "/reject"
+	}
+	if err := b.server.reply(ctx, r.Kind, c.ID, verb, r.Body); err != nil {
+		fmt.Fprintf(b.stderr, "opencode bridge: answer: %v\n", err) // it waits no more
+	}
+}
+
+func hasDatabase() bool {
+	_, err := os.Stat(databaseFile())
+	return err == nil
+}

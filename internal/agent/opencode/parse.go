@@ -1,0 +1,312 @@
+package opencode
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/json"
+	"errors"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/overwinter-dev/overwinter/internal/conversation"
+	"github.com/overwinter-dev/overwinter/internal/session"
+)
+
+// Parse reads exports of sessions: {"info":…,"messages":…}, as the agent's own export command writes
+// them and the bridge saves them. A bare list of messages, as the server answers, will do, and so
+// will lines of {"path":…,"response":…} with such answers. Of a file that was cut off the whole
+// messages count. A session without a parent is the main conversation; of several, as behind a new
+// beginning, one follows the other.
+func (Adapter) Parse(files []session.TranscriptFile) (conversation.Conversation, error) {
+	p := parser{byID: map[string]*transcript{}}
+	for _, f := range files {
+		p.read(f.Data)
+	}
+	return p.conversation(), nil
+}
+
+// transcript is a session as it was read.
+type transcript struct {
+	info     sessionInfo
+	messages []exported
+	places   map[string]int // of messages by their id
+}
+
+// exported is a message with its parts.
+type exported struct {
+	Info  message `json:"info"`
+	Parts []part  `json:"parts"`
+}
+
+type parser struct {
+	sessions []*transcript
+	byID     map[string]*transcript
+}
+
+// session returns the record of a session and makes it where it is new.
+func (p *parser) session(id string) *transcript {
+	if t, ok := p.byID[id]; ok {
+		return t
+	}
+	t := &transcript{info: sessionInfo{ID: id}, places: map[string]int{}}
+	p.byID[id] = t
+	p.sessions = append(p.sessions, t)
+	return t
+}
+
+// read reads one file.
+func (p *parser) read(data []byte) {
+	data = bytes.TrimSpace(data)
+	switch {
+	case len(data) == 0:
+	case data[0] == '[':
+		p.messages(data, sessionInfo{})
+	case isRecording(data):
+		for line := range bytes.Lines(data) {
+			p.recorded(line)
+		}
+	default:
+		p.export(data)
+	}
+}
+
+// export reads one export, or what is there of it. A part that came twice, as where two files are
+// of one session, counts once.
+func (p *parser) export(data []byte) {
+	var whole struct {
+		Info     json.RawMessage `json:"info"`
+		Messages json.RawMessage `json:"messages"`
+	}
+	if json.Unmarshal(data, &whole) == nil {
+		p.messages(whole.Messages, p.known(whole.Info))
+		return
+	}
+	// It was cut off, or is no JSON at all.
+	d := json.NewDecoder(bytes.NewReader(data))
+	if !opens(d, '{') {
+		return
+	}
+	var info sessionInfo
+	for d.More() {
+		key, err := d.Token()
+		if err != nil {
+			return
+		}
+		if key == "messages" {
+			p.messages(data[d.InputOffset():], info)
+			return
+		}
+		var raw json.RawMessage
+		if d.Decode(&raw) != nil {
+			return
+		}
+		if key == "info" {
+			info = p.known(raw)
+		}
+	}
+}
+
+// known notes a session by what is said of it.
+func (p *parser) known(raw json.RawMessage) sessionInfo {
+	var info sessionInfo
+	if json.Unmarshal(raw, &info) != nil || info.ID == "" {
+		return sessionInfo{}
+	}
+	p.session(info.ID).info = info
+	return info
+}
+
+// messages reads a list of messages as far as it goes.
+func (p *parser) messages(data []byte, info sessionInfo) {
+	data = bytes.TrimLeft(data, " \t\r\n:")
+	var all []exported
+	if json.Unmarshal(data, &all) != nil {
+		all = someMessages(data)
+	}
+	for _, m := range all {
+		if m.Info.SessionID == "" {
+			m.Info.SessionID = info.ID
+		}
+		if m.Info.ID == "" || m.Info.SessionID == "" {
+			continue
+		}
+		p.session(m.Info.SessionID).add(m)
+	}
+}
+
+// someMessages reads the messages of a list one after the other: those in front of where it was cut
+// off, without those of another form.
+func someMessages(data []byte) []exported {
+	d := json.NewDecoder(bytes.NewReader(data))
+	if !opens(d, '[') {
+		return nil
+	}
+	var all []exported
+	for d.More() {
+		var raw json.RawMessage
+		if d.Decode(&raw) != nil {
+			return all
+		}
+		var m exported
+		if json.Unmarshal(raw, &m) == nil {
+			all = append(all, m)
+		}
+	}
+	return all
+}
+
+// opens reads the bracket at the beginning.
+func opens(d *json.Decoder, bracket json.Delim) bool {
+	token, err := d.Token()
+	return err == nil && token == bracket
+}
+
+// add takes a message, in place of an older one with its id. Their order is that of the agent.
+func (t *transcript) add(m exported) {
+	if i, ok := t.places[m.Info.ID]; ok {
+		t.messages[i] = m
+		return
+	}
+	t.places[m.Info.ID] = len(t.messages)
+	t.messages = append(t.messages, m)
+}
+
+// isRecording reports whether a file has requests and responses of the server, one a line.
+func isRecording(data []byte) bool {
+	line, _, _ := bytes.Cut(data, []byte("\n"))
+	var r recorded
+	return json.Unmarshal(line, &r) == nil && r.Path != ""
+}
+
+type recorded struct {
+	Path     string          `json:"path"`
+	Response json.RawMessage `json:"response"`
+}
+
+// recorded reads one response.
+func (p *parser) recorded(line []byte) {
+	var r recorded
+	if json.Unmarshal(line, &r) != nil {
+		return
+	}
+	switch route, _, _ := strings.Cut(strings.TrimPrefix(r.Path, "/session"), "?"); {
+	case route == r.Path, len(r.Response) == 0:
+	case strings.HasSuffix(route, "/message") && r.Response[0] == '[':
+		p.messages(r.Response, sessionInfo{})
+	case strings.HasSuffix(route, "/children"), r.Response[0] == '[':
+		var children []json.RawMessage
+		if json.Unmarshal(r.Response, &children) == nil {
+			for _, c := range children {
+				p.known(c)
+			}
+		}
+	case strings.Count(route, "/") <= 1:
+		p.known(r.Response)
+	}
+}
+
+// conversation puts the sessions together.
+func (p *parser) conversation() conversation.Conversation {
+	var mains, others []*transcript
+	for _, t := range p.sessions {
+		switch {
+		case len(t.messages) == 0:
+		case t.info.ParentID == "":
+			mains = append(mains, t)
+		default:
+			others = append(others, t)
+		}
+	}
+	slices.SortStableFunc(mains, func(a, b *transcript) int { return a.begun().Compare(b.begun()) })
+	// Subagents in the order of their first part, as the stream has them.
+	slices.SortStableFunc(others, func(a, b *transcript) int {
+		return cmp.Or(strings.Compare(a.first(), b.first()), strings.Compare(a.info.ID, b.info.ID))
+	})
+	c := conversation.Conversation{Threads: []conversation.Thread{{ID: conversation.Main, Blocks: []conversation.Block{}}}}
+	for _, t := range mains {
+		c.Threads[0].Blocks = append(c.Threads[0].Blocks, t.blocks()...)
+	}
+	for _, t := range others {
+		if blocks := t.blocks(); len(blocks) > 0 {
+			c.Threads = append(c.Threads, conversation.Thread{ID: t.info.ID, Blocks: blocks})
+		}
+	}
+	return c
+}
+
+// begun is when the session's first message was.
+func (t *transcript) begun() time.Time { return t.messages[0].Info.created() }
+
+// first is the id of the session's first part that is shown.
+func (t *transcript) first() string {
+	for i := range t.messages {
+		m := &t.messages[i]
+		for j := range m.Parts {
+			if m.Parts[j].shown(&m.Info) {
+				return m.Parts[j].ID
+			}
+		}
+	}
+	return ""
+}
+
+func (t *transcript) blocks() []conversation.Block {
+	var out []conversation.Block
+	for i := range t.messages {
+		out = t.messages[i].blocks(out)
+	}
+	return out
+}
+
+// blocks appends those of a message. What is open in a transcript will never be closed.
+func (m *exported) blocks(out []conversation.Block) []conversation.Block {
+	for i := range m.Parts {
+		p := &m.Parts[i]
+		if !p.shown(&m.Info) {
+			continue
+		}
+		b := p.head(&m.Info)
+		if p.Type != partTool {
+			say(&b, p.Text)
+			b.Status = conversation.Complete
+			last := i == len(m.Parts)-1
+			if !m.Info.fromUser() && (!p.ended() || last && m.Info.Error != nil) {
+				b.Status = conversation.Aborted
+			}
+			out = append(out, b)
+			continue
+		}
+		p.call(&b)
+		status, over := p.State.outcome()
+		b.Status = status
+		if !over {
+			b.Status = conversation.Aborted
+		}
+		out = append(out, b)
+		if b.Status != conversation.Aborted {
+			out = append(out, p.result(b, status))
+		}
+	}
+	if e := m.Info.Error; e != nil && e.Name != aborted && !m.Info.fromUser() {
+		out = append(out, m.Info.failed(e))
+	}
+	return out
+}
+
+var errNoInfo = errors.New("an export without a session")
+
+// exportInfo reads what an export says of its session, and how many messages it has.
+func exportInfo(data []byte) (sessionInfo, int, error) {
+	var e struct {
+		Info     sessionInfo       `json:"info"`
+		Messages []json.RawMessage `json:"messages"`
+	}
+	if err := json.Unmarshal(data, &e); err != nil {
+		return sessionInfo{}, 0, err
+	}
+	if e.Info.ID == "" {
+		return sessionInfo{}, 0, errNoInfo
+	}
+	return e.Info, len(e.Messages), nil
+}

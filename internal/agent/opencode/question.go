@@ -1,0 +1,136 @@
+package opencode
+
+import (
+	"encoding/json"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/overwinter-dev/overwinter/internal/agent"
+	"github.com/overwinter-dev/overwinter/internal/conversation"
+)
+
+// toolRef says which call a question is about.
+type toolRef struct {
+	MessageID string `json:"messageID"`
+	CallID    string `json:"callID"`
+}
+
+type permissionEvent struct {
+	ID         string          `json:"id"`
+	Permission string          `json:"permission"`
+	Patterns   []string        `json:"patterns"`
+	Metadata   json.RawMessage `json:"metadata"`
+	Always     json.RawMessage `json:"always"`
+	Tool       *toolRef        `json:"tool"`
+}
+
+// permissionAsked reads that a call waits to be allowed.
+func (t *translator) permissionAsked(e permissionEvent, _ time.Time) {
+	q := agent.Question{
+		ID: e.ID, Kind: agent.Permission, ToolName: e.Permission, Input: e.Metadata, Suggestions: e.Always,
+		Title: bounded(strings.TrimSpace(e.Permission+": "+strings.Join(e.Patterns, ", ")), maxWords),
+	}
+	if len(e.Patterns) == 0 {
+		q.Title = e.Permission
+	}
+	if o := t.calling(e.Tool); o != nil {
+		q.ToolUseID = o.Block.ID
+		if o.Block.Type == conversation.ToolUse && families[o.Block.Name] == e.Permission {
+			q.ToolName = o.Block.Name
+		}
+		if len(o.Block.Input) > 0 {
+			q.Input = o.Block.Input
+		}
+	}
+	t.asked(q)
+}
+
+// families are the tools that OpenCode asks about under the name of another.
+var families = map[string]string{
+	"write": "edit", "patch": "edit", "apply_patch": "edit", "multiedit": "edit",
+}
+
+type questionEvent struct {
+	ID        string          `json:"id"`
+	Questions json.RawMessage `json:"questions"`
+	Tool      *toolRef        `json:"tool"`
+}
+
+type questionInfo struct {
+	Question string `json:"question"`
+	Header   string `json:"header"`
+	Multiple bool   `json:"multiple"`
+	Options  []struct {
+		Label       string `json:"label"`
+		Description string `json:"description"`
+	} `json:"options"`
+}
+
+// questionAsked reads that the agent asks the user something.
+func (t *translator) questionAsked(e questionEvent, _ time.Time) {
+	q := agent.Question{ID: e.ID, Kind: agent.Inquiry, ToolName: questionTool, Input: e.Questions}
+	var infos []questionInfo
+	if json.Unmarshal(e.Questions, &infos) != nil {
+		return // nobody could answer it
+	}
+	for _, info := range infos {
+		item := agent.InquiryItem{Question: info.Question, Header: info.Header, Multiple: info.Multiple}
+		for _, o := range info.Options {
+			item.Options = append(item.Options, agent.InquiryOption{Label: o.Label, Description: o.Description})
+		}
+		q.Inquiries = append(q.Inquiries, item)
+	}
+	if len(q.Inquiries) > 0 {
+		q.Title = q.Inquiries[0].Question
+	}
+	if o := t.calling(e.Tool); o != nil {
+		q.ToolUseID = o.Block.ID
+	}
+	t.asked(q)
+}
+
+// questionTool is the tool with which the agent asks the user something.
+const questionTool = "question"
+
+// calling is the call that a question is about, or nil.
+func (t *translator) calling(ref *toolRef) *openBlock {
+	if ref == nil || ref.CallID == "" {
+		return nil
+	}
+	for _, o := range slices.Backward(t.state.Open) {
+		if o.Call == ref.CallID && (ref.MessageID == "" || o.Message == ref.MessageID) {
+			return o
+		}
+	}
+	return nil
+}
+
+// maxWaiting bounds what is known of open questions; the agent has one for each call at work.
+const maxWaiting = 128
+
+func (t *translator) asked(q agent.Question) {
+	if q.ID == "" || slices.Contains(t.state.Waiting, q.ID) || len(t.state.Waiting) >= maxWaiting {
+		return
+	}
+	t.state.Waiting = append(t.state.Waiting, q.ID)
+	t.out.Questions = append(t.out.Questions, q)
+}
+
+type answeredEvent struct {
+	RequestID    string `json:"requestID"`
+	PermissionID string `json:"permissionID"`
+	ID           string `json:"id"`
+}
+
+// answered reads that a question waits no more.
+func (t *translator) answered(e answeredEvent, _ time.Time) {
+	before := len(t.state.Waiting)
+	for _, id := range []string{e.RequestID, e.PermissionID, e.ID} {
+		t.state.Waiting = slices.DeleteFunc(t.state.Waiting, func(w string) bool { return w == id })
+		if len(t.state.Waiting) < before {
+			t.out.Resolved = append(t.out.Resolved, id)
+			return
+		}
+	}
+}

@@ -1,0 +1,114 @@
+package opencode
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+)
+
+// store keeps the agent's sessions as files: each its own, whole at every moment.
+type store struct {
+	dir   string
+	dirty map[string]bool // sessions that have changed since they were saved
+	saved time.Time
+	took  time.Duration // the last time
+}
+
+const (
+	// saveInterval is how often a session is saved while a turn runs; one that takes long to save is
+	// saved seldom, so that it costs at most a twentieth of the time.
+	saveInterval = time.Second
+	saveShare    = 20
+)
+
+func (s *store) file(sessionID string) string {
+	return filepath.Join(s.dir, sessionID+transcriptSuffix)
+}
+
+// due reports whether it is time to save what has changed.
+func (s *store) due(now time.Time) bool {
+	return len(s.dirty) > 0 && now.Sub(s.saved) >= max(saveInterval, saveShare*s.took)
+}
+
+// touch notes that a session has changed.
+func (s *store) touch(sessionID string) {
+	if sessionID != "" && sessionID == filepath.Base(sessionID) {
+		s.dirty[sessionID] = true
+	}
+}
+
+// save writes all sessions that have changed. What fails is tried again with the next.
+func (s *store) save(ctx context.Context, from *server) error {
+	begun := time.Now()
+	var errs []error
+	for id := range s.dirty {
+		data, err := from.export(ctx, id)
+		var status *statusError
+		switch {
+		case errors.As(err, &status) && status.code == 404:
+			delete(s.dirty, id) // it has been deleted
+			continue
+		case err == nil:
+			err = s.write(id, data)
+		}
+		if err != nil {
+			errs = append(errs, fmt.Errorf("save session %s: %w", id, err))
+			continue
+		}
+		delete(s.dirty, id)
+	}
+	s.saved = time.Now()
+	s.took = s.saved.Sub(begun)
+	return errors.Join(errs...)
+}
+
+// write puts a file in its place at once.
+func (s *store) write(sessionID string, data []byte) error {
+	if err := os.MkdirAll(s.dir, 0o700); err != nil {
+		return err
+	}
+	temp, err := os.CreateTemp(s.dir, ".saving-*")
+	if err != nil {
+		return err
+	}
+	_, err = temp.Write(data)
+	if err := errors.Join(err, temp.Close()); err != nil {
+		_ = os.Remove(temp.Name())
+		return err
+	}
+	return os.Rename(temp.Name(), s.file(sessionID))
+}
+
+// kept is a session that was saved.
+type kept struct {
+	info     sessionInfo
+	messages int
+	file     string
+}
+
+// main is the newest saved session that is no subagent's; false where there is none that can be read.
+func (s *store) main() (kept, bool) {
+	names, err := filepath.Glob(filepath.Join(s.dir, "*"+transcriptSuffix))
+	if err != nil {
+		return kept{}, false
+	}
+	var best kept
+	for _, name := range names {
+		data, err := os.ReadFile(name)
+		if err != nil {
+			continue
+		}
+		info, messages, err := exportInfo(data)
+		if err != nil || info.ParentID != "" || strings.TrimSuffix(filepath.Base(name), transcriptSuffix) != info.ID {
+			continue
+		}
+		if best.file == "" || info.Time.Created > best.info.Time.Created {
+			best = kept{info: info, messages: messages, file: name}
+		}
+	}
+	return best, best.file != ""
+}

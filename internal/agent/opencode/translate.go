@@ -1,0 +1,508 @@
+package opencode
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/overwinter-dev/overwinter/internal/agent"
+	"github.com/overwinter-dev/overwinter/internal/agent/bridge"
+	"github.com/overwinter-dev/overwinter/internal/conversation"
+)
+
+// translator reads the lines of one run.
+type translator struct {
+	run   agent.RunContext
+	state state
+	out   agent.Translation // of the frame that is being read
+}
+
+type state struct {
+	ledger
+	turn
+	// Root is the session of the main conversation. Children are sessions that cannot be it, as long
+	// as it is not known.
+	Root     string   `json:"root,omitempty"`
+	Children []string `json:"children,omitempty"`
+	Title    string   `json:"title,omitempty"`
+	// Waiting are the questions that are open.
+	Waiting []string `json:"waiting,omitempty"`
+	// Retry is the id of the block that tells of a retry; Retries counts them.
+	Retry   string `json:"retry,omitempty"`
+	Retries int    `json:"retries,omitempty"`
+}
+
+const maxChildren = 64
+
+// NewTranslator starts a run, or goes on from a state. Without a run id it reads a captured stream,
+// in which a turn ends when the agent is idle.
+func (Adapter) NewTranslator(run agent.RunContext, from []byte) (agent.Translator, error) {
+	t := &translator{run: run}
+	if len(from) > 0 {
+		if err := json.Unmarshal(from, &t.state); err != nil {
+			return nil, fmt.Errorf("opencode translator of run %s: state: %w", run.RunID, err)
+		}
+	}
+	return t, nil
+}
+
+// State returns what a later translator needs.
+func (t *translator) State() ([]byte, error) { return json.Marshal(&t.state) }
+
+// Translate reads one frame. What comes behind the end of the turn means nothing.
+func (t *translator) Translate(f agent.Frame) (agent.Translation, error) {
+	if t.state.Ended {
+		return agent.Translation{}, nil
+	}
+	t.out = agent.Translation{}
+	switch f.Stream {
+	case agent.Stdout:
+		t.line(f)
+	case agent.Exit:
+		t.exit(f)
+	}
+	out := t.out
+	t.out = agent.Translation{}
+	return out, nil
+}
+
+// Cut closes what is open.
+func (t *translator) Cut(at time.Time) []conversation.Event { return t.state.cut(at.UTC()) }
+
+func (t *translator) emit(events ...conversation.Event) {
+	t.out.Events = append(t.out.Events, events...)
+}
+
+// The fields of a stream of server-sent events that are not data.
+var sseFields = [][]byte{[]byte("event:"), []byte("id:"), []byte("retry:"), []byte(":")}
+
+// line reads a line: an event of the server, raw or behind "data:", or a note of the bridge.
+func (t *translator) line(f agent.Frame) {
+	at := f.At.UTC()
+	data := bytes.TrimSpace(f.Data)
+	if rest, ok := bytes.CutPrefix(data, []byte("data:")); ok {
+		data = bytes.TrimSpace(rest)
+	}
+	if len(data) == 0 {
+		return
+	}
+	for _, field := range sseFields {
+		if bytes.HasPrefix(data, field) {
+			return
+		}
+	}
+	if note, ok := bridge.ParseNote(data); ok {
+		t.note(note, at)
+		return
+	}
+	var e envelope
+	if json.Unmarshal(data, &e) != nil || e.Type == "" || !t.event(e, at) {
+		t.unparsed(f, data, at)
+	}
+}
+
+// silent are events that mean nothing to a conversation. Those of a kind are told by what is in
+// front of the dot.
+var silent = []string{
+	"server", "plugin", "catalog", "reference", "integration", "file", "lsp", "mcp", "todo", "vcs", "pty", "project",
+	"installation", "models-dev", "command", "tui", "workspace", "worktree", "global", "storage", "ide",
+}
+
+// event reads an event and reports whether it is known.
+func (t *translator) event(e envelope, at time.Time) bool {
+	switch e.Type {
+	case "message.part.delta":
+		return decoded(e, at, t.delta)
+	case "message.part.updated":
+		return decoded(e, at, t.updated)
+	case "message.part.removed":
+		return decoded(e, at, t.partRemoved)
+	case "message.updated":
+		return decoded(e, at, t.message)
+	case "session.created", "session.updated":
+		return decoded(e, at, t.sessionInfo)
+	case "session.status":
+		return decoded(e, at, t.status)
+	case "session.idle":
+		return decoded(e, at, t.idle)
+	case "session.error":
+		return decoded(e, at, t.sessionError)
+	case "permission.asked":
+		return decoded(e, at, t.permissionAsked)
+	case "question.asked":
+		return decoded(e, at, t.questionAsked)
+	case "permission.replied", "question.replied", "question.rejected":
+		return decoded(e, at, t.answered)
+	}
+	kind, rest, _ := strings.Cut(e.Type, ".")
+	switch kind {
+	case "session":
+		return slices.Contains([]string{"diff", "deleted", "compacted"}, rest) || strings.HasPrefix(rest, "next.")
+	case "message":
+		return rest == "removed" || rest == "part.patched"
+	case "permission", "question":
+		return true // the same again, in the words of a newer interface
+	}
+	return slices.Contains(silent, kind)
+}
+
+// decoded reads the properties of an event and hands them over.
+func decoded[T any](e envelope, at time.Time, read func(T, time.Time)) bool {
+	var properties T
+	if len(e.Properties) == 0 || json.Unmarshal(e.Properties, &properties) != nil {
+		return false
+	}
+	read(properties, at)
+	return true
+}
+
+// unparsed keeps the beginning of a line that nobody here understands.
+func (t *translator) unparsed(f agent.Frame, data []byte, at time.Time) {
+	t.emit(whole(conversation.Main, conversation.Block{
+		ID: fmt.Sprintf("unparsed/%s/%d", t.run.RunID, f.No), Type: conversation.System,
+		Status: conversation.Complete, CreatedAt: at, Subtype: subtypeUnparsed, Message: bounded(string(data), maxWords),
+	}, at)...)
+}
+
+// conversationOf is where the blocks of a session go. The first that says something and is nobody's
+// child is the main one.
+func (t *translator) conversationOf(id string) string {
+	if t.state.Root == "" && !slices.Contains(t.state.Children, id) {
+		t.state.Root = id
+	}
+	if id == t.state.Root {
+		return conversation.Main
+	}
+	return id
+}
+
+type sessionEvent struct {
+	Info sessionInfo `json:"info"`
+}
+
+func (t *translator) sessionInfo(e sessionEvent, at time.Time) {
+	if e.Info.ID == "" {
+		return
+	}
+	if e.Info.ParentID != "" {
+		if t.state.Root == "" && !slices.Contains(t.state.Children, e.Info.ID) && len(t.state.Children) < maxChildren {
+			t.state.Children = append(t.state.Children, e.Info.ID)
+		}
+		return
+	}
+	if t.state.Root != "" && e.Info.ID != t.state.Root {
+		return
+	}
+	title := bounded(e.Info.Title, maxTitle)
+	if title == t.state.Title || isDefaultTitle(title) {
+		return
+	}
+	t.state.Title = title
+	t.emit(conversation.Event{Type: conversation.EventTitle, At: at, Data: conversation.Title{Title: title}})
+}
+
+// maxTitle is as long as a title may be.
+const maxTitle = 256
+
+// isDefaultTitle reports whether a title is the one that a session has before it has a name.
+func isDefaultTitle(title string) bool {
+	return title == "" || strings.HasPrefix(title, "New session - ") || strings.HasPrefix(title, "Child session - ")
+}
+
+type messageEvent struct {
+	Info message `json:"info"`
+}
+
+// message reads what is new about a message. One that was over before it was heard of belongs to
+// another turn.
+func (t *translator) message(e messageEvent, at time.Time) {
+	in := &e.Info
+	if in.ID == "" || in.SessionID == "" {
+		return
+	}
+	m := t.state.message(in.ID)
+	if m == nil {
+		if in.Time.Completed != 0 || in.Error != nil || (!in.fromUser() && in.Role != "assistant") {
+			return
+		}
+		if in.fromUser() && string(in.Summary) != "" && string(in.Summary) != "null" {
+			return // it is old: what has changed since was added up
+		}
+		m = &openMessage{
+			ID: in.ID, Conversation: t.conversationOf(in.SessionID), User: in.fromUser(), Summary: in.isSummary(), Created: in.created(),
+		}
+		t.state.begin(m)
+		t.state.Begun = true
+		if m.Conversation == conversation.Main {
+			t.state.Errored = nil // the agent has got over it
+		}
+	}
+	if m.User {
+		return
+	}
+	m.Summary = in.isSummary()
+	if model := in.model(); model != "" && m.Conversation == conversation.Main {
+		t.state.Model = bounded(model, maxTitle)
+	}
+	if in.Error != nil {
+		t.failed(m, in.Error, at)
+	}
+	if in.Time.Completed != 0 {
+		t.emit(t.state.settle(m, at)...)
+		t.state.finish(m)
+	}
+}
+
+// failed reads that an answer has come to nothing, which is told once.
+func (t *translator) failed(m *openMessage, e *nativeError, at time.Time) {
+	m.Failed = true
+	if m.Told || e.Name == aborted {
+		return
+	}
+	m.Told = true
+	b := m.native().failed(e)
+	t.emit(whole(m.Conversation, b, at)...)
+}
+
+type partEvent struct {
+	Part part `json:"part"`
+}
+
+// updated reads a part as it is now.
+func (t *translator) updated(e partEvent, at time.Time) {
+	p := &e.Part
+	m := t.state.message(p.MessageID)
+	if m == nil || p.ID == "" {
+		return
+	}
+	t.progressed(at)
+	isNew := m.saw(p.ID)
+	if isNew && !m.User {
+		t.emit(t.state.settle(m, at)...)
+	}
+	o := t.state.find(p.ID)
+	if o == nil && !isNew {
+		return // it is over
+	}
+	native := m.native()
+	switch {
+	case p.Type == partStepFinish && isNew:
+		t.spent(p, at)
+	case !p.shown(native):
+	case m.User:
+		b := p.head(native)
+		b.Status = conversation.Complete
+		say(&b, p.Text)
+		t.emit(whole(m.Conversation, t.signed(b, m), at)...)
+	case p.isText():
+		t.text(m, native, p, o, at)
+	default:
+		t.call(m, native, p, o, at)
+	}
+}
+
+// signed says whose message a block is, if it is the prompt of this run.
+func (t *translator) signed(b conversation.Block, m *openMessage) conversation.Block {
+	if t.run.RunID != "" && isMessageOf(m.ID, t.run.RunID) {
+		b.PromptID, b.Author = t.run.PromptID, t.run.Author
+	}
+	return b
+}
+
+// text reads a text of the model: empty at first, whole in the end.
+func (t *translator) text(m *openMessage, native *message, p *part, o *openBlock, at time.Time) {
+	if o == nil {
+		o = &openBlock{Conversation: m.Conversation, Message: m.ID, Block: p.head(native)}
+		t.emit(t.state.start(o, at)...)
+		if p.Text != "" && !p.ended() {
+			t.said(o, p.Text, at)
+		}
+	}
+	if !p.ended() {
+		return
+	}
+	if m.Last == p.ID && len(p.Text) <= maxKeptText {
+		// It may yet turn out that it was broken off.
+		o.Text, o.Whole, o.Cut = []byte(p.Text), true, false
+		if m.Failed {
+			t.emit(t.state.settle(m, at)...)
+		}
+		return
+	}
+	b := o.Block
+	say(&b, p.Text)
+	b.Status = conversation.Complete
+	t.emit(t.state.complete(o, b, at)...)
+}
+
+// said shows more of a text. What a compaction writes is shown when it is whole.
+func (t *translator) said(o *openBlock, delta string, at time.Time) {
+	t.state.append(o, delta)
+	if o.Block.Type == conversation.System {
+		return
+	}
+	t.emit(conversation.Event{
+		Type: conversation.EventTextDelta, ConversationID: o.Conversation, At: at,
+		Data: conversation.TextDelta{BlockID: o.Block.ID, Delta: delta},
+	})
+}
+
+type deltaEvent struct {
+	PartID string `json:"partID"`
+	Field  string `json:"field"`
+	Delta  string `json:"delta"`
+}
+
+func (t *translator) delta(e deltaEvent, at time.Time) {
+	o := t.state.find(e.PartID)
+	if o == nil || o.Whole || e.Field != "text" || e.Delta == "" || o.Call != "" || o.Block.Type == conversation.ToolResult {
+		return
+	}
+	t.progressed(at)
+	t.said(o, e.Delta, at)
+}
+
+// call reads how far a call has come. Its result has a place right behind it from the beginning, so
+// that results of calls that run side by side stand where the transcript has them.
+func (t *translator) call(m *openMessage, native *message, p *part, o *openBlock, at time.Time) {
+	if o == nil {
+		o = &openBlock{Conversation: m.Conversation, Message: m.ID, Block: p.head(native), Call: p.CallID}
+		t.emit(t.state.start(o, at)...)
+		t.emit(t.state.start(&openBlock{Conversation: m.Conversation, Message: m.ID, Block: conversation.Block{
+			ID: resultID(p.ID), Type: conversation.ToolResult, Status: conversation.Pending, CreatedAt: o.Block.CreatedAt, ToolUseID: p.ID,
+		}}, at)...)
+		t.state.ToolCalls++
+	}
+	now := o.Block
+	p.call(&now)
+	result := t.state.find(resultID(p.ID))
+	status, over := p.State.outcome()
+	if !over {
+		if p.State.Status == callRunning {
+			t.running(o, now, at)
+		}
+		t.printed(result, p.State, at)
+		return
+	}
+	now.Status = status
+	t.emit(t.state.complete(o, now, at)...)
+	switch {
+	case result == nil:
+	case status == conversation.Aborted:
+		t.emit(t.state.remove(result, at)...)
+	default:
+		t.emit(t.state.complete(result, p.result(now, status), at)...)
+	}
+}
+
+// running shows what has changed about a call at work.
+func (t *translator) running(o *openBlock, now conversation.Block, at time.Time) {
+	var u conversation.Updates
+	if o.Block.Status != conversation.Running {
+		u.Status, u.Input = conversation.Running, now.Input
+		t.state.keep(o, now.Input)
+		o.Block.Status = conversation.Running
+	}
+	if now.Name != o.Block.Name {
+		u.Name, o.Block.Name = now.Name, now.Name
+	}
+	if now.SubagentID != o.Block.SubagentID {
+		u.SubagentID, o.Block.SubagentID = now.SubagentID, now.SubagentID
+	}
+	if u.Status != "" || u.Name != "" || u.SubagentID != "" {
+		t.emit(update(o, u, at))
+	}
+}
+
+// printed shows what a call at work has printed. The agent repeats all of it each time; so that the
+// log does not grow with its square, it is shown when there is a good deal more.
+func (t *translator) printed(result *openBlock, s *toolState, at time.Time) {
+	if result == nil {
+		return
+	}
+	output := rawText(s.metadata().Output)
+	if len(output) == 0 || len(output)-result.Printed < max(1, result.Printed/4) {
+		return
+	}
+	result.Printed = len(output)
+	encoded, err := json.Marshal(output)
+	if err != nil {
+		return // strings always encode
+	}
+	t.emit(update(result, conversation.Updates{Output: encoded}, at))
+}
+
+type removedEvent struct {
+	PartID string `json:"partID"`
+}
+
+// partRemoved reads that the agent has taken a part back, with what came of it.
+func (t *translator) partRemoved(e removedEvent, at time.Time) {
+	for _, id := range []string{e.PartID, resultID(e.PartID)} {
+		if o := t.state.find(id); o != nil {
+			t.emit(t.state.remove(o, at)...)
+		}
+	}
+}
+
+type statusEvent struct {
+	SessionID string `json:"sessionID"`
+	Status    struct {
+		Type    string  `json:"type"`
+		Attempt float64 `json:"attempt"`
+		Message string  `json:"message"`
+	} `json:"status"`
+}
+
+// status reads that the agent is busy, or that it is about to try something again. That is shown
+// until it has come to an end; the transcript does not have it.
+func (t *translator) status(e statusEvent, at time.Time) {
+	switch e.Status.Type {
+	case "busy":
+		if e.SessionID == t.state.Root {
+			t.state.Begun = true
+		}
+	case "retry":
+		t.progressed(at)
+		t.state.Retries++
+		t.state.Retry = fmt.Sprintf("retry/%s/%d", t.run.RunID, t.state.Retries)
+		t.emit(t.state.start(&openBlock{Conversation: t.conversationOf(e.SessionID), Block: conversation.Block{
+			ID: t.state.Retry, Type: conversation.System, Status: conversation.Streaming, CreatedAt: at, Subtype: subtypeRetry,
+			Message: bounded(fmt.Sprintf("attempt %d failed: %s", int64(e.Status.Attempt), e.Status.Message), maxWords),
+		}}, at)...)
+	}
+}
+
+// progressed takes back what was said of a retry: it has come to something.
+func (t *translator) progressed(at time.Time) {
+	if t.state.Retry == "" {
+		return
+	}
+	if o := t.state.find(t.state.Retry); o != nil {
+		t.emit(t.state.remove(o, at)...)
+	}
+	t.state.Retry = ""
+}
+
+// spent adds up what an answer of the model has used.
+func (t *translator) spent(p *part, at time.Time) {
+	u, n := &t.state.Usage, p.tokens()
+	u.InputTokens += int64(n.Input + n.Cache.Read + n.Cache.Write)
+	u.OutputTokens += int64(n.Output + n.Reasoning)
+	u.CostUSD += p.cost()
+	t.emit(t.metadata(at))
+}
+
+func (t *translator) metadata(at time.Time) conversation.Event {
+	u := t.state.Usage
+	return conversation.Event{
+		Type: conversation.EventMetadataUpdate, ConversationID: conversation.Main, At: at,
+		Data: conversation.MetadataUpdate{
+			Usage:   conversation.Usage{InputTokens: u.InputTokens, OutputTokens: u.OutputTokens},
+			CostUSD: u.CostUSD, Model: t.state.Model,
+		},
+	}
+}
