@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/overwinter-dev/overwinter/internal/devstack"
+	"github.com/overwinter-dev/overwinter/internal/localmodal/box"
 	"github.com/overwinter-dev/overwinter/internal/postgres"
 )
 
@@ -23,6 +24,7 @@ type DevCmd struct {
 	TemporalPort      int    `default:"7233" placeholder:"N" help:"Port of Temporal; 0 for any. Default ${default}."`
 	TemporalUIPort    int    `name:"temporal-ui-port" default:"8233" placeholder:"N" help:"Port of Temporal's web UI; 0 for any. Default ${default}."`
 	LocalModalPort    int    `default:"0" placeholder:"N" help:"Port of the local Modal; 0 for any, the same each time if it can be. Default ${default}."`
+	Isolation         string `env:"OVERWINTER_LOCALMODAL_ISOLATION" default:"auto" placeholder:"LEVEL" help:"What keeps sandboxes of the local Modal apart: namespaces, chroot, directory, or auto for the best that works here. Default ${default}."`
 	DatabaseURL       string `name:"database-url" env:"OVERWINTER_DATABASE_URL" placeholder:"URL" help:"Use this Postgres. Default: run one."`
 	TemporalAddress   string `env:"TEMPORAL_ADDRESS" placeholder:"ADDR" help:"Use this Temporal. Default: run one."`
 	TemporalNamespace string `env:"TEMPORAL_NAMESPACE" default:"default" placeholder:"NAME" help:"Namespace of the sessions' workflows. Default ${default}."`
@@ -37,6 +39,9 @@ type DevCmd struct {
 
 // Validate checks what kong cannot.
 func (c *DevCmd) Validate() error {
+	if _, err := box.ParseIsolation(c.Isolation); err != nil {
+		return err
+	}
 	switch {
 	case (c.ModalTokenID == "") != (c.ModalTokenSecret == ""):
 		return fmt.Errorf("MODAL_TOKEN_ID and MODAL_TOKEN_SECRET belong together: set both, or none for a local Modal")
@@ -69,6 +74,7 @@ func (c *DevCmd) Run(ctx context.Context, logger *slog.Logger, s streams, all *c
 		TemporalUIPort:    c.TemporalUIPort,
 		Modal:             c.ModalTokenID != "",
 		LocalModalPort:    c.LocalModalPort,
+		Isolation:         c.Isolation,
 		SecretKey:         c.SecretKey,
 		LogLevel:          all.LogLevel,
 		Environment:       c.environment(os.Environ()),

@@ -36,6 +36,8 @@ func TestWrongUsageEndsWithTwoAndOneLine(t *testing.T) {
 		"bad level":       {"--log-level=loud", "version"},
 		"bad format":      {"--log-format=xml", "version"},
 		"half of a pair":  {"dev", "--modal-token-id=x"},
+		"bad isolation":   {"local-modal", "--isolation=walls"},
+		"the same in dev": {"dev", "--isolation=walls"},
 		"bad address":     {"dev", "--api-address=8080", "--runner-binary=/bin/true"},
 	} {
 		r := run(t.Context(), args...)

@@ -39,6 +39,9 @@ type Config struct {
 	Modal bool
 	// LocalModalPort is the port of the local Modal; 0 stands for any. Default 0.
 	LocalModalPort int
+	// Isolation is the level of the local Modal: one that box.ParseIsolation knows.
+	// Default: the best that works.
+	Isolation string
 	// SecretKey encrypts secrets in the database: 32 bytes in base64. Default: one is made at the
 	// first run and kept in DataDir.
 	SecretKey string

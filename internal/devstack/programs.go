@@ -22,11 +22,15 @@ func logEnvironment(c Config) []string {
 
 // localModalSpec runs the local Modal. It gets no secrets: sandboxes are its children.
 func localModalSpec(c Config, dir *dataDir, port int) child.Spec {
+	args := []string{"local-modal", "--address", loopbackAddress(port), "--data-dir", dir.join("modal")}
+	if c.Isolation != "" {
+		args = append(args, "--isolation", c.Isolation)
+	}
 	return child.Spec{
 		Name: "local-modal",
 		Command: child.Command{
 			Path: c.Executable,
-			Args: []string{"local-modal", "--address", loopbackAddress(port), "--data-dir", dir.join("modal")},
+			Args: args,
 			Env:  append(c.plainEnvironment(), logEnvironment(c)...),
 		},
 		Ready:       tcpReady(loopbackAddress(port)),

@@ -56,8 +56,6 @@ const (
 	OwnHostname Ability = "own host name"
 	// OwnRoot: a sandbox's user is root, with a root's power over its files.
 	OwnRoot Ability = "own root user"
-	// Mounts: volumes and images can be mounted into a sandbox.
-	Mounts Ability = "mounts"
 	// HiddenFiles: nothing that a process does shows it the machine's other files.
 	HiddenFiles Ability = "hidden files"
 	// Debuggers: ptrace works in a sandbox.
@@ -87,7 +85,6 @@ func (i Isolation) Lacks() []Lack {
 			{BlockedNetwork, "only a full set of namespaces has a network that can be left empty"},
 			{OwnHostname, "without a UTS namespace the host name is the machine's"},
 			{OwnRoot, "without a user namespace a sandbox's user is the user of the server"},
-			{Mounts, "without a mount namespace nothing can be mounted"},
 			{HiddenFiles, "paths are translated, not taken away: a program that means to can reach the machine's files"},
 			{Debuggers, "a process has one tracer, and that is the sandbox's"},
 		}
