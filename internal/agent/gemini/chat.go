@@ -156,7 +156,7 @@ func (s *news) gemini(chat func(json.RawMessage) bridge.Note, r record, line []b
 // replaced reads that the program has put other messages in the place of those that it had: that it
 // has forgotten some, or made a summary.
 func (s *news) replaced(conv string, messages []json.RawMessage) []item {
-	if conv != "" {
+	if conv != "" || messages == nil {
 		return nil
 	}
 	var ids []string
