@@ -7,10 +7,11 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/agent/claude"
 	"github.com/overwinter-dev/overwinter/internal/agent/codex"
 	"github.com/overwinter-dev/overwinter/internal/agent/demo"
+	"github.com/overwinter-dev/overwinter/internal/agent/opencode"
 	"github.com/overwinter-dev/overwinter/internal/agent/gemini"
 )
 
 // Agents are all agents, in the order in which people see them.
 func Agents() *agent.Registry {
-	return agent.NewRegistry(demo.New(), claude.New(), codex.New(), gemini.New())
+	return agent.NewRegistry(demo.New(), claude.New(), codex.New(), opencode.New(), gemini.New())
 }

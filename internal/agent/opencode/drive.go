@@ -17,17 +17,21 @@ import (
 const (
 	// settleTime is how long the agent may take, once it is idle, to write down what it has done.
 	settleTime = 3 * time.Second
-	// idleLooks is how often the agent must be found idle, without having said so, to count as idle.
-	idleLooks = 3
-	lookEvery = time.Second
+	// idleLooks is how often the agent must be found idle, without having said so, to count as idle:
+	// when it has begun with a prompt, or has said that it failed, and when it has not.
+	idleLooks  = 3
+	startLooks = 60
+	lookEvery  = time.Second
 )
 
 // running is the turn under way.
 type running struct {
 	runID string
-	// busy: the agent has begun with it. idle: it has ended, and may still write it down.
-	busy bool
-	idle time.Time
+	// busy: the agent has begun with it. errored: it has failed. idle: since when it has nothing more to
+	// do; it may still be writing down what it did.
+	busy    bool
+	errored bool
+	idle    time.Time
 	// interrupted and given up: why it was stopped.
 	interrupted bool
 	givenUp     bool
@@ -287,6 +291,10 @@ func (b *driver) event(ctx context.Context, data []byte) {
 		}
 	case "session.status":
 		b.status(ctx, e)
+	case "session.error":
+		if b.turn != nil && id == b.root {
+			b.turn.errored, b.turn.found = true, 0
+		}
 	case "session.idle":
 		if b.turn != nil && id == b.root && b.turn.busy && b.turn.idle.IsZero() {
 			b.turn.idle = time.Now()
@@ -312,7 +320,7 @@ func (b *driver) status(ctx context.Context, e seen) {
 	switch status := e.Properties.Status; status.Type {
 	case "busy":
 		if e.Properties.SessionID == b.root {
-			b.turn.busy, b.turn.idle = true, time.Time{}
+			b.turn.busy, b.turn.idle, b.turn.found = true, time.Time{}, 0
 		}
 	case "retry":
 		now := time.Now()
@@ -347,7 +355,8 @@ func (b *driver) look(ctx context.Context) {
 		case err != nil || busy:
 			b.turn.found = 0
 		default:
-			if b.turn.found++; b.turn.found >= idleLooks {
+			b.turn.found++
+			if b.turn.found >= startLooks || b.turn.found >= idleLooks && (b.turn.busy || b.turn.errored) {
 				b.turn.idle = now
 			}
 		}
