@@ -7,8 +7,8 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/agent/claude"
 	"github.com/overwinter-dev/overwinter/internal/agent/codex"
 	"github.com/overwinter-dev/overwinter/internal/agent/demo"
-	"github.com/overwinter-dev/overwinter/internal/agent/opencode"
 	"github.com/overwinter-dev/overwinter/internal/agent/gemini"
+	"github.com/overwinter-dev/overwinter/internal/agent/opencode"
 )
 
 // Agents are all agents, in the order in which people see them.
