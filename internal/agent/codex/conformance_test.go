@@ -33,8 +33,12 @@ func TestMain(m *testing.M) {
 // leaves nothing behind.
 const untilKilled = "tail --pid=$PPID -f /dev/null; echo late"
 
-// model has tools that are called one by one, without JavaScript around them.
-const model = "gpt-5.5"
+// Models have different tools: plain calls them one by one, newest calls most of them from JavaScript
+// and has subagents from the start.
+const (
+	plain  = "gpt-5.5"
+	newest = "gpt-6.1-sol"
+)
 
 var scripts = map[string][]modelserver.Step{
 	"hello":  {{Text: "Hello to you, and to all who are with you."}},
@@ -53,7 +57,7 @@ var scripts = map[string][]modelserver.Step{
 		{Text: "It is at work."},
 	},
 	"child": {
-		{Text: "I look around.", Calls: []modelserver.Call{modelserver.Exec("echo a subagent was here")}},
+		{Text: "I look around.", Calls: []modelserver.Call{modelserver.Script("text((await tools.exec_command({cmd: 'echo a subagent was here'})).output)")}},
 		{Text: "I have looked around."},
 	},
 	"long": {{Text: strings.Repeat("word ", 5000), Pause: 20 * time.Millisecond}},
@@ -97,6 +101,10 @@ func TestConformsToTheAdapterSuite(t *testing.T) {
 		Adapter: codex.New(),
 		Command: func(t *testing.T, launch agent.Launch) *exec.Cmd {
 			t.Helper()
+			model := plain
+			if strings.HasSuffix(t.Name(), "CallsASubagent") {
+				model = newest
+			}
 			return command(t, server, launch, "--model", model)
 		},
 		Prompts: agenttest.Prompts{

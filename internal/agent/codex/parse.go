@@ -96,9 +96,32 @@ func (p *parser) thread(id string) *thread {
 
 // record is a line of a rollout.
 type record struct {
-	At      string          `json:"timestamp"`
-	Type    string          `json:"type"`
-	Payload json.RawMessage `json:"payload"`
+	At      string  `json:"timestamp"`
+	Type    string  `json:"type"`
+	Payload payload `json:"payload"`
+}
+
+// payload is what lines of a rollout say, as far as it is of use. Which of it is there depends on
+// the type of the line and its own.
+type payload struct {
+	Type string `json:"type"`
+
+	ID     string `json:"id"` // of a thread
+	Parent string `json:"parent_thread_id"`
+
+	Turn      string          `json:"turn_id"`
+	Thread    string          `json:"thread_id"`
+	Item      json.RawMessage `json:"item"`
+	Started   int64           `json:"started_at_ms"`
+	Completed int64           `json:"completed_at_ms"`
+	Error     json.RawMessage `json:"error"`
+	Ended     int64           `json:"completed_at"`
+
+	Call      string          `json:"call_id"`
+	Name      string          `json:"name"`
+	Arguments string          `json:"arguments"`
+	Input     string          `json:"input"`
+	Output    json.RawMessage `json:"output"`
 }
 
 // rollout reads the file of a thread.
@@ -106,75 +129,68 @@ func (p *parser) rollout(data []byte) {
 	var t *thread
 	turn := ""
 	for line := range bytes.Lines(data) {
-		var l record
-		if skip(line) || json.Unmarshal(line, &l) != nil {
+		l, ok := decodeRecord(line)
+		if !ok {
 			continue
 		}
-		at, _ := time.Parse(time.RFC3339Nano, l.At)
-		ms := at.UnixMilli()
 		if l.Type == "session_meta" {
-			var meta struct {
-				ID     string `json:"id"`
-				Parent string `json:"parent_thread_id"`
-			}
 			// A fork begins with the lines of the thread that it was made of.
-			if t == nil && lenient(l.Payload, &meta) && meta.ID != "" {
-				t = p.thread(meta.ID)
-				t.parent = meta.Parent
+			if t == nil && l.Payload.ID != "" {
+				t = p.thread(l.Payload.ID)
+				t.parent = l.Payload.Parent
 			}
 			continue
 		}
 		if t == nil {
 			continue
 		}
+		at, _ := time.Parse(time.RFC3339Nano, l.At)
 		switch l.Type {
 		case "event_msg":
-			turn = t.event(l.Payload, turn, ms)
+			turn = t.event(l.Payload, turn, at.UnixMilli())
 		case "response_item":
-			t.response(l.Payload, turn, ms)
+			t.response(l.Payload, turn, at.UnixMilli())
 		}
 	}
 	t.uncompleted()
 }
 
-// skip reports whether a line is one of those that are long and say nothing here.
-func skip(line []byte) bool {
-	head := line[:min(len(line), 160)]
-	for _, kind := range []string{`"world_state"`, `"turn_context"`, `"token_usage_record"`, `"compacted"`} {
-		if bytes.Contains(head, []byte(kind)) {
-			return true
+// idle are the types of lines, and of what they carry, that say nothing here. Most of a rollout is
+// made of them.
+var idle = []string{
+	`"world_state"`, `"turn_context"`, `"token_usage_record"`, `"compacted"`, `"retained_context"`,
+	`"message"`, `"reasoning"`, `"agent_message"`, `"token_count"`, `"thread_settings_applied"`,
+}
+
+// decodeRecord reads a line; false means that it is broken, or says nothing here.
+func decodeRecord(line []byte) (record, bool) {
+	// What the types are stands at the beginning, in front of anything long.
+	const beginning = 160
+	head, ok := line[:min(len(line), beginning)], true
+	for range 2 {
+		var kind []byte
+		if _, head, ok = bytes.Cut(head, []byte(`"type":`)); !ok {
+			break
+		}
+		kind = bytes.TrimLeft(head, " ")
+		for _, k := range idle {
+			if bytes.HasPrefix(kind, []byte(k)) {
+				return record{}, false
+			}
 		}
 	}
-	return false
+	var l record
+	return l, lenient(line, &l)
 }
 
 // event reads a line about what happened and returns the turn that goes on.
-func (t *thread) event(raw []byte, turn string, ms int64) string {
-	var e struct {
-		Type      string          `json:"type"`
-		Turn      string          `json:"turn_id"`
-		Thread    string          `json:"thread_id"`
-		Item      json.RawMessage `json:"item"`
-		Started   int64           `json:"started_at_ms"`
-		Completed int64           `json:"completed_at_ms"`
-		Error     json.RawMessage `json:"error"`
-		Ended     int64           `json:"completed_at"`
-	}
-	if !lenient(raw, &e) {
-		return turn
-	}
+func (t *thread) event(e payload, turn string, ms int64) string {
 	switch e.Type {
 	case "task_started", "turn_started":
 		t.found = append(t.found, step{ms: ms, turn: e.Turn, what: stepTurn})
 		return e.Turn
-	case "task_complete", "turn_complete":
-		v := verdict{status: completed, ms: e.Ended * 1000}
-		if len(e.Error) > 0 && string(e.Error) != "null" {
-			v.status, v.message = failed, problem(e.Error)
-		}
-		t.over(e.Turn, v, ms)
-	case "turn_aborted":
-		t.over(e.Turn, verdict{status: interrupted, ms: e.Ended * 1000}, ms)
+	case "task_complete", "turn_complete", "turn_aborted":
+		t.over(e.Turn, e.verdict(), ms)
 	case "item_completed":
 		it, ok := decodeItem(e.Item)
 		if !ok || (e.Thread != "" && e.Thread != t.id) {
@@ -184,6 +200,18 @@ func (t *thread) event(raw []byte, turn string, ms int64) string {
 		t.add(it, e.Turn)
 	}
 	return turn
+}
+
+// verdict is how the turn ended whose end this is.
+func (e payload) verdict() verdict {
+	v := verdict{status: completed, ms: e.Ended * 1000}
+	switch {
+	case e.Type == "turn_aborted":
+		v.status = interrupted
+	case len(e.Error) > 0 && string(e.Error) != "null":
+		v.status, v.message = failed, problem(e.Error)
+	}
+	return v
 }
 
 func (t *thread) over(turn string, v verdict, ms int64) {
@@ -215,16 +243,8 @@ type call struct {
 }
 
 // response reads what model and agent told each other: of use are calls that never became an item.
-func (t *thread) response(raw []byte, turn string, ms int64) {
-	var r struct {
-		Type      string          `json:"type"`
-		Call      string          `json:"call_id"`
-		Name      string          `json:"name"`
-		Arguments string          `json:"arguments"`
-		Input     string          `json:"input"`
-		Output    json.RawMessage `json:"output"`
-	}
-	if !lenient(raw, &r) || r.Call == "" {
+func (t *thread) response(r payload, turn string, ms int64) {
+	if r.Call == "" {
 		return
 	}
 	switch r.Type {

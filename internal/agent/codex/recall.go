@@ -2,7 +2,6 @@ package codex
 
 import (
 	"bytes"
-	"encoding/json"
 	"os"
 	"path/filepath"
 	"slices"
@@ -47,15 +46,10 @@ func (p *program) recall(journal []byte) {
 }
 
 // owner is the thread of a rollout, and the one that has started it.
-func owner(data []byte) (id, parent string) {
-	line, _, _ := bytes.Cut(data, []byte("\n"))
-	var l struct {
-		Payload struct {
-			ID     string `json:"id"`
-			Parent string `json:"parent_thread_id"`
-		} `json:"payload"`
-	}
-	if !lenient(line, &l) {
+func owner(rollout []byte) (id, parent string) {
+	line, _, _ := bytes.Cut(rollout, []byte("\n"))
+	l, ok := decodeRecord(line)
+	if !ok || l.Type != "session_meta" {
 		return "", ""
 	}
 	return l.Payload.ID, l.Payload.Parent
@@ -65,39 +59,21 @@ func owner(data []byte) (id, parent string) {
 func (p *program) remember(rollout []byte) {
 	runs := map[string]string{} // by turn
 	for line := range bytes.Lines(rollout) {
-		var l record
-		if skip(line) || json.Unmarshal(line, &l) != nil || l.Type != "event_msg" {
+		l, ok := decodeRecord(line)
+		if !ok || l.Type != "event_msg" {
 			continue
 		}
-		var e struct {
-			Type  string          `json:"type"`
-			Turn  string          `json:"turn_id"`
-			Item  json.RawMessage `json:"item"`
-			Error json.RawMessage `json:"error"`
-		}
-		if !lenient(l.Payload, &e) {
-			continue
-		}
-		v := verdict{status: completed}
-		switch e.Type {
+		switch e := l.Payload; e.Type {
 		case "item_completed":
 			it, ok := decodeItem(e.Item)
 			if run, _, _ := parseClientID(it.client); ok && run != "" {
 				runs[e.Turn] = run
 				p.delivered[run] = &delivery{turn: e.Turn}
 			}
-			continue
-		case "turn_aborted":
-			v.status = interrupted
-		case "task_complete", "turn_complete":
-			if len(e.Error) > 0 && string(e.Error) != "null" {
-				v.status, v.message = failed, problem(e.Error)
+		case "task_complete", "turn_complete", "turn_aborted":
+			if d := p.delivered[runs[e.Turn]]; d != nil {
+				d.verdict = verdictOf(e.verdict())
 			}
-		default:
-			continue
-		}
-		if d := p.delivered[runs[e.Turn]]; d != nil {
-			d.verdict = verdictOf(v)
 		}
 	}
 }
