@@ -166,8 +166,11 @@ func (w *walk) run() (Place, error) {
 		if place, done := w.process(&name, last); done {
 			return place, nil
 		}
-		if name == "" { // a step to the root
+		switch name {
+		case "": // a step to the root
 			w.at = "/"
+			continue
+		case ".": // a step that has been made
 			continue
 		}
 		next := path.Join(w.at, name)
@@ -234,7 +237,25 @@ func (w *walk) process(name *string, last bool) (Place, bool) {
 		*name = ""
 		return Place{}, false
 	}
-	return w.place(path.Join(append([]string{w.at, *name}, w.rest...)...)), true
+	link := path.Join(w.at, *name)
+	if last && !w.follow {
+		return w.place(link), true
+	}
+	target, err := readlink(link)
+	if err != nil {
+		return Place{}, false // an ordinary entry
+	}
+	inside, ok := w.view.Inside(target)
+	switch {
+	case ok && !last: // a descriptor or a current directory to start from
+		w.at, *name = inside, "."
+		return Place{}, false
+	case ok:
+		_, access := w.view.locate(inside)
+		return Place{Outside: link, Access: access}, true
+	default: // what has no name in sight, or none at all
+		return Place{Outside: path.Join(append([]string{link}, w.rest...)...)}, true
+	}
 }
 
 func readlink(p string) (string, error) {
