@@ -159,13 +159,18 @@ func (s *Server) open(o Options, address string) error {
 	s.grpc = grpc.NewServer(
 		grpc.MaxRecvMsgSize(maxMessage), grpc.MaxSendMsgSize(maxMessage), grpc.WaitForHandlers(true),
 		grpc.ChainUnaryInterceptor(s.interceptUnary), grpc.ChainStreamInterceptor(s.interceptStream),
-		// The SDK pings every 30 s whatever it does. By default a server takes that for an
-		// attack, and after some minutes hangs up, on everything that the connection carries.
-		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: 10 * time.Second, PermitWithoutStream: true}),
+		patience(),
 	)
 	pb.RegisterModalClientServer(s.grpc, s)
 	pb.RegisterTaskCommandRouterServer(s.grpc, router.New(s))
 	return nil
+}
+
+// patience lets clients ping. The SDK does so every 30 s whatever it does; by
+// default a server takes that for an attack, and after some minutes hangs up, on
+// everything that the connection carries.
+func patience() grpc.ServerOption {
+	return grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: 10 * time.Second, PermitWithoutStream: true})
 }
 
 // URL is what MODAL_SERVER_URL must be for the SDK to use this server.
