@@ -36,6 +36,9 @@ type bench struct {
 	runs            []*run
 	killed          bool // a process was ended in the middle of something
 	launched        bool // there has been a process
+	permissions     session.Permissions
+	// answer is what the suite says to a question; nil where none is expected.
+	answer func(agent.Question) agent.Answer
 }
 
 // run is what one run's journal would hold.
@@ -45,6 +48,9 @@ type run struct {
 	events  []conversation.Event
 	end     *agent.TurnEnd
 	live    agent.Translator
+	// questions are those that the agent has asked, resolved those that wait no more.
+	questions []agent.Question
+	resolved  []string
 }
 
 func newBench(t *testing.T, h Harness) *bench {
@@ -60,7 +66,7 @@ func (b *bench) launch(t *testing.T) {
 		return
 	}
 	launch, err := b.Adapter.Launch(agent.LaunchInput{
-		SessionID: b.sessionID, Home: b.home, Workspace: b.workspace, Resume: b.launched,
+		SessionID: b.sessionID, Home: b.home, Workspace: b.workspace, Resume: b.launched, Permissions: b.permissions,
 	})
 	require.NoError(t, err)
 	cmd := b.Command(t, launch)
@@ -138,6 +144,10 @@ func (b *bench) until(t *testing.T, r *run, what string, found func(conversation
 		if len(tr.Input) > 0 {
 			b.process.write(t, tr.Input)
 		}
+		r.resolved = append(r.resolved, tr.Resolved...)
+		for _, q := range tr.Questions {
+			b.reply(t, r, q)
+		}
 		if f.Stream == agent.Exit {
 			b.process = nil
 			require.NotNil(t, r.end, "the exit of the agent must end its turn")
@@ -146,6 +156,23 @@ func (b *bench) until(t *testing.T, r *run, what string, found func(conversation
 			return
 		}
 	}
+}
+
+// reply answers a question of the agent.
+func (b *bench) reply(t *testing.T, r *run, q agent.Question) {
+	t.Helper()
+	require.NotNil(t, b.answer, "nobody expects this question: %+v", q)
+	require.NotEmpty(t, q.ID)
+	for _, other := range r.questions {
+		require.NotEqual(t, other.ID, q.ID, "two questions have one id")
+	}
+	r.questions = append(r.questions, q)
+	answerer, ok := b.Adapter.(agent.Answerer)
+	require.True(t, ok, "an agent that asks is an agent.Answerer")
+	data, err := answerer.Answer(q, b.answer(q))
+	require.NoError(t, err)
+	b.process.write(t, data)
+	b.process.write(t, data) // as by two workers that carry it out: the agent heeds it once
 }
 
 // interrupt breaks a run off as the adapter says.

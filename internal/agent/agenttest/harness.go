@@ -22,6 +22,10 @@ const (
 	// FileName and FileText are what Prompts.WriteFile must have written in the workspace.
 	FileName = "agenttest.txt"
 	FileText = "written by the agent"
+	// Choice is what the suite answers to the question that Prompts.Question asks, and Refusal what
+	// it says when it does not allow Prompts.Guarded.
+	Choice  = "Blue"
+	Refusal = "not today"
 )
 
 // Harness is an agent under test.
@@ -38,6 +42,9 @@ type Harness struct {
 	KillLosesText bool
 	// PromptsUnsigned says that the transcript does not tell which prompt a message was, nor whose.
 	PromptsUnsigned bool
+	// Untimed are subtypes of system blocks whose time the stream does not have: there it is the
+	// frame's.
+	Untimed []string
 	// GoesOnWithKnownPrompts says that a prompt which was delivered before is not run again, but
 	// that the agent is asked to go on with it and says so.
 	GoesOnWithKnownPrompts bool
@@ -55,6 +62,19 @@ type Prompts struct {
 	LongText    string // streams text for at least a minute
 	LongTool    string // has a tool at work for at least a minute
 	Recall      string // answers with the first prompt of the session
+	// Parallel has the model call two tools at once, then ends the turn as completed. Both succeed.
+	Parallel string
+	// Guarded writes FileText to FileName with a tool that wants permission where the agent asks for
+	// it, then ends the turn as completed, whether it was allowed or not.
+	Guarded string
+	// Question asks the user one thing, with Choice among the answers, then ends the turn as completed.
+	Question string
+	// Refused is a prompt whose request the model's server refuses for good.
+	Refused string
+	// Endless is one whose requests the model's server fails for ever, in a way that is worth
+	// trying again. The agent must give up within 30 seconds: where it takes longer by itself,
+	// Command tells it to hurry.
+	Endless string
 }
 
 // Run puts the adapter through every scenario.

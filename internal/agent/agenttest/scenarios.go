@@ -3,6 +3,7 @@ package agenttest
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -34,6 +35,12 @@ var scenarios = []struct {
 	{"ResumesFromItsTranscriptAlone", resumes},
 	{"RunsAPromptDeliveredTwiceOnce", deliveredTwice},
 	{"CutsWhatIsOpen", cuts},
+	{"CallsToolsInParallel", callsToolsInParallel},
+	{"DoesWhatItIsAllowed", doesWhatItIsAllowed},
+	{"LeavesWhatItIsDenied", leavesWhatItIsDenied},
+	{"AsksItsUser", asksItsUser},
+	{"SaysThatTheModelRefuses", saysThatTheModelRefuses},
+	{"GivesUpWhereTheModelFailsForEver", givesUp},
 }
 
 func saysWhatItIs(t *testing.T, b *bench) {
@@ -250,6 +257,115 @@ func cuts(t *testing.T, b *bench) {
 	b.check(t)
 }
 
+func callsToolsInParallel(t *testing.T, b *bench) {
+	r := b.turn(t, b.Prompts.Parallel)
+	require.Equal(t, session.OutcomeCompleted, r.end.Outcome, r.end.Reason)
+	results := map[string]conversation.Block{}
+	for _, result := range blocksOf(t, r, conversation.ToolResult) {
+		require.NotContains(t, results, result.ToolUseID)
+		results[result.ToolUseID] = result
+	}
+	uses := blocksOf(t, r, conversation.ToolUse)
+	require.Len(t, uses, 2)
+	for _, use := range uses {
+		require.Equal(t, conversation.Success, use.Status)
+		require.Contains(t, results, use.ToolUseID)
+		require.False(t, results[use.ToolUseID].IsError)
+	}
+	require.NotEqual(t, results[uses[0].ToolUseID].ID, results[uses[1].ToolUseID].ID)
+	require.EqualValues(t, 2, r.end.Usage.ToolCalls)
+	b.check(t)
+}
+
+// asking are permissions with which the agent asks before it acts.
+var asking = session.Permissions{Default: session.PolicyAsk}
+
+func doesWhatItIsAllowed(t *testing.T, b *bench) {
+	b.permissions = asking
+	b.answer = func(agent.Question) agent.Answer {
+		require.NoFileExists(t, filepath.Join(b.workspace, FileName), "it did not wait for the answer")
+		return agent.Answer{Decision: agent.DecisionOnce}
+	}
+	r := b.turn(t, b.Prompts.Guarded)
+	b.asked(t, r, agent.Permission)
+	require.Equal(t, session.OutcomeCompleted, r.end.Outcome, r.end.Reason)
+	data, err := os.ReadFile(filepath.Join(b.workspace, FileName))
+	require.NoError(t, err)
+	require.Equal(t, FileText, strings.TrimSpace(string(data)))
+	require.Equal(t, conversation.Success, only(t, r, conversation.ToolUse).Status)
+	require.False(t, only(t, r, conversation.ToolResult).IsError)
+	b.check(t)
+}
+
+func leavesWhatItIsDenied(t *testing.T, b *bench) {
+	b.permissions = asking
+	b.answer = func(agent.Question) agent.Answer {
+		return agent.Answer{Decision: agent.DecisionReject, Message: Refusal}
+	}
+	r := b.turn(t, b.Prompts.Guarded)
+	q := b.asked(t, r, agent.Permission)
+	require.Equal(t, session.OutcomeCompleted, r.end.Outcome, r.end.Reason)
+	require.NoFileExists(t, filepath.Join(b.workspace, FileName))
+	use := only(t, r, conversation.ToolUse)
+	require.Equal(t, conversation.Failed, use.Status)
+	require.Equal(t, use.Name, q.ToolName, "a policy by the name of the tool must meet its questions")
+	require.True(t, only(t, r, conversation.ToolResult).IsError)
+	b.check(t)
+}
+
+func asksItsUser(t *testing.T, b *bench) {
+	b.permissions = asking
+	b.answer = func(q agent.Question) agent.Answer {
+		a := agent.Answer{Decision: agent.DecisionOnce, Answers: map[string]string{}}
+		for _, item := range q.Inquiries {
+			a.Answers[item.Question] = Choice
+		}
+		return a
+	}
+	r := b.turn(t, b.Prompts.Question)
+	q := b.asked(t, r, agent.Inquiry)
+	require.Len(t, q.Inquiries, 1)
+	require.True(t, slices.ContainsFunc(q.Inquiries[0].Options, func(o agent.InquiryOption) bool { return o.Label == Choice }))
+	require.Equal(t, session.OutcomeCompleted, r.end.Outcome, r.end.Reason)
+	require.Contains(t, string(only(t, r, conversation.ToolResult).Output), Choice, "what was answered must be told")
+	b.check(t)
+}
+
+// asked is the one question of a run. It waits no more.
+func (b *bench) asked(t *testing.T, r *run, kind agent.QuestionKind) agent.Question {
+	t.Helper()
+	require.Len(t, r.questions, 1)
+	q := r.questions[0]
+	require.Equal(t, kind, q.Kind)
+	require.NotEmpty(t, q.Title)
+	require.NotEmpty(t, q.ToolName)
+	require.Equal(t, only(t, r, conversation.ToolUse).ID, q.ToolUseID)
+	require.Equal(t, []string{q.ID}, r.resolved, "a question must be resolved, once")
+	return q
+}
+
+func saysThatTheModelRefuses(t *testing.T, b *bench) {
+	b.fails(t, b.Prompts.Refused)
+}
+
+func givesUp(t *testing.T, b *bench) {
+	b.fails(t, b.Prompts.Endless)
+}
+
+// fails runs a prompt that comes to nothing, for a reason that is told, and another that succeeds.
+func (b *bench) fails(t *testing.T, content string) {
+	t.Helper()
+	r := b.turn(t, content)
+	require.Equal(t, session.OutcomeFailed, r.end.Outcome)
+	require.NotEmpty(t, r.end.Reason)
+	require.NotEqual(t, session.ReasonAgentCrashed, r.end.Reason)
+	require.Empty(t, blocksOf(t, r, conversation.AssistantText))
+	require.NotEmpty(t, blocksOf(t, r, conversation.System), "people must see what has failed")
+	after := b.turn(t, b.Prompts.Hello)
+	require.Equal(t, session.OutcomeCompleted, after.end.Outcome, "the agent must stay usable: %s", after.end.Reason)
+	b.check(t)
+}
+
 // recalls asks a new process for what the first one was told.
 func (b *bench) recalls(t *testing.T) {
 	t.Helper()
@@ -275,14 +391,21 @@ func mainBlocks(t *testing.T, r *run) []conversation.Block {
 // only is the one block of that type in the main conversation of a run.
 func only(t *testing.T, r *run, kind conversation.BlockType) conversation.Block {
 	t.Helper()
+	found := blocksOf(t, r, kind)
+	require.Len(t, found, 1, "blocks of type %s", kind)
+	return found[0]
+}
+
+// blocksOf are the blocks of that type in the main conversation of a run.
+func blocksOf(t *testing.T, r *run, kind conversation.BlockType) []conversation.Block {
+	t.Helper()
 	var found []conversation.Block
 	for _, b := range mainBlocks(t, r) {
 		if b.Type == kind {
 			found = append(found, b)
 		}
 	}
-	require.Len(t, found, 1, "blocks of type %s", kind)
-	return found[0]
+	return found
 }
 
 func count(r *run, kind conversation.EventType) int {

@@ -46,6 +46,16 @@ var scripts = map[string][]modelserver.Step{
 		{Text: "This takes long.", Calls: []modelserver.Call{modelserver.Bash(untilKilled)}},
 		{Text: "It took long."},
 	},
+	"parallel": {
+		{Text: "Two at once.", Calls: []modelserver.Call{modelserver.Bash("echo one"), modelserver.Bash("echo two")}},
+		{Text: "Both are done."},
+	},
+	"ask": {
+		{Text: "I have a question.", Calls: []modelserver.Call{modelserver.Ask("Which colour?", "Red", agenttest.Choice)}},
+		{Text: "Thank you."},
+	},
+	"refused": {{Status: 400}},
+	"endless": {{Status: 529}},
 }
 
 // command runs the real program of a launch against the model server, with nothing of this
@@ -70,7 +80,9 @@ func TestConformsToTheAdapterSuite(t *testing.T) {
 		Adapter: claude.New(),
 		Command: func(t *testing.T, launch agent.Launch) *exec.Cmd {
 			t.Helper()
-			return command(t, server, launch)
+			cmd := command(t, server, launch)
+			cmd.Env = append(cmd.Env, "CLAUDE_CODE_MAX_RETRIES=2") // ten take minutes
+			return cmd
 		},
 		Prompts: agenttest.Prompts{
 			Hello:       "{{hello}} hello to the " + agenttest.Word,
@@ -81,10 +93,16 @@ func TestConformsToTheAdapterSuite(t *testing.T) {
 			LongText:    "{{long}} story",
 			LongTool:    "{{wait}} for it",
 			Recall:      "{{recall}} the beginning",
+			Parallel:    "{{parallel}} please",
+			Guarded:     "{{write}} the file",
+			Question:    "{{ask}} me",
+			Refused:     "{{refused}} it",
+			Endless:     "{{endless}} it",
 		},
 		KillLosesText:          true,
 		PromptsUnsigned:        true,
 		GoesOnWithKnownPrompts: true,
+		Untimed:                []string{"retry"},
 		Unknown: []string{
 			`{"type":"stream_event"}`, `{"type":"stream_event","event":{"type":"content_block_start","index":"x"}}`,
 			`{"type":"system"}`, `{"type":"system","subtype":"never heard of"}`, `{"type":"transcript_mirror","entries":7}`,

@@ -65,6 +65,16 @@ var scripts = map[string][]modelserver.Step{
 		{Text: "This takes long.", Calls: []modelserver.Call{modelserver.Exec(untilKilled)}},
 		{Text: "It took long."},
 	},
+	"parallel": {
+		{Text: "Two at once.", Calls: []modelserver.Call{modelserver.Exec("echo one"), modelserver.Exec("echo two")}},
+		{Text: "Both are done."},
+	},
+	"ask": {
+		{Text: "I have a question.", Calls: []modelserver.Call{modelserver.AskUser("Which colour?", "Red", agenttest.Choice)}},
+		{Text: "Thank you."},
+	},
+	"refused": {{Status: 400}},
+	"endless": {{Status: 500}},
 }
 
 // binary is the real program.
@@ -105,7 +115,7 @@ func TestConformsToTheAdapterSuite(t *testing.T) {
 			if strings.HasSuffix(t.Name(), "CallsASubagent") {
 				model = newest
 			}
-			return command(t, server, launch, "--model", model)
+			return command(t, server, launch, "--model", model, "--patience", "2s")
 		},
 		Prompts: agenttest.Prompts{
 			Hello:       "{{hello}} hello to the " + agenttest.Word,
@@ -116,6 +126,11 @@ func TestConformsToTheAdapterSuite(t *testing.T) {
 			LongText:    "{{long}} story",
 			LongTool:    "{{wait}} for it",
 			Recall:      "{{recall}} the beginning",
+			Parallel:    "{{parallel}} please",
+			Guarded:     "{{write}} the file",
+			Question:    "{{ask}} me",
+			Refused:     "{{refused}} it",
+			Endless:     "{{endless}} it",
 		},
 		KillLosesText: true,
 		Unknown: []string{

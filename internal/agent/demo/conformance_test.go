@@ -49,6 +49,13 @@ func TestConformsToTheAdapterSuite(t *testing.T) {
 			LongText:    "slow 20ms: " + strings.Repeat("word ", 5000),
 			LongTool:    "sleep 5m",
 			Recall:      "recall",
+			Guarded:     "write " + agenttest.FileName + ": " + agenttest.FileText + "\nso much for that",
+			Question:    "ask: Which colour? | Red | " + agenttest.Choice,
+		},
+		Cannot: map[string]string{
+			"CallsToolsInParallel":             "it does one line of its script after the other",
+			"SaysThatTheModelRefuses":          "it has no model",
+			"GivesUpWhereTheModelFailsForEver": "it has no model",
 		},
 		KillLosesText: true,
 		Unknown:       []string{`{"type":"delta"}`, `{"type":"start","uuid":"x","kind":"video"}`, `{"type":"result","outcome":"great"}`, `{"type":"user","uuid":7}`},
