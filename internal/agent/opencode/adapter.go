@@ -61,9 +61,9 @@ func (Adapter) Describe() agent.Description {
 		Summary: "The open source coding agent, version " + Version + ". Works with the models of many providers; needs the key of one as a secret, such as " + secretKeys[0] + ".",
 		Models: []string{
 			defaultModel,
-			"anthropic/claude-opus-4-5", "anthropic/claude-sonnet-4-5", "anthropic/claude-haiku-4-5",
-			"openai/gpt-5.2", "openai/gpt-5.2-codex", "openai/gpt-5-mini",
-			"google/gemini-3-pro-preview", "google/gemini-2.5-pro", "google/gemini-2.5-flash",
+			"anthropic/claude-opus-5-5", "anthropic/claude-sonnet-5", "anthropic/claude-haiku-4-5",
+			"openai/gpt-6-sol", "openai/gpt-6-luna", "openai/gpt-5.3-codex",
+			"google/gemini-3.1-pro-preview", "google/gemini-3.8-flash", "google/gemini-2.5-pro",
 		},
 		Capabilities: []string{
 			"abort", "resume", "thinking", "subagents", "questions", "permissions", "usage", "cost", "model", "title", "commands", "profile",

@@ -2,6 +2,7 @@ package opencode
 
 import (
 	"encoding/json"
+	"strings"
 	"time"
 
 	"github.com/overwinter-dev/overwinter/internal/conversation"
@@ -106,10 +107,16 @@ func subagentName(input json.RawMessage) string {
 	return taskTool
 }
 
+// shellAborted ends the output of a command that was broken off.
+const shellAborted = "User aborted the command\n</shell_metadata>"
+
 // outcome is how a call has ended; false as long as it has not.
 func (s *toolState) outcome() (conversation.BlockStatus, bool) {
 	switch s.Status {
 	case callCompleted:
+		if strings.HasSuffix(s.Output, shellAborted) {
+			return conversation.Aborted, true
+		}
 		return conversation.Success, true
 	case callError:
 		if s.Error == callAborted || string(s.metadata().Interrupted) == "true" {
@@ -120,11 +127,15 @@ func (s *toolState) outcome() (conversation.BlockStatus, bool) {
 	return "", false
 }
 
-// result is the block with the result of a call that has ended and was not broken off.
+// result is the block with the result of a call that has ended. That of one that was broken off is
+// what it had printed.
 func (p *part) result(b conversation.Block, status conversation.BlockStatus) conversation.Block {
 	said := p.State.Output
-	if status == conversation.Failed {
+	if p.State.Status == callError {
 		said = p.State.Error
+		if printed := rawText(p.State.metadata().Output); status == conversation.Aborted && printed != "" {
+			said = printed
+		}
 	}
 	output, err := json.Marshal(said)
 	if err != nil {
@@ -132,7 +143,7 @@ func (p *part) result(b conversation.Block, status conversation.BlockStatus) con
 	}
 	return conversation.Block{
 		ID: resultID(p.ID), Type: conversation.ToolResult, Status: status, CreatedAt: b.CreatedAt,
-		ToolUseID: p.ID, Output: output, IsError: status == conversation.Failed,
+		ToolUseID: p.ID, Output: output, IsError: status != conversation.Success,
 	}
 }
 

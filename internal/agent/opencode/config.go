@@ -28,6 +28,15 @@ var secretKeys = []string{
 // take part of the work by itself, and send it to strangers.
 const secretZen = "OPENCODE_API_KEY"
 
+// defaults are the models that are taken where none is chosen, by the key that is there: OpenCode's own
+// choice is at times a model for images.
+var defaults = []struct{ secret, model string }{
+	{"ANTHROPIC_API_KEY", "anthropic/claude-sonnet-5"},
+	{"OPENAI_API_KEY", "openai/gpt-6-sol"},
+	{"GOOGLE_GENERATIVE_AI_API_KEY", "google/gemini-3.8-flash"},
+	{"GEMINI_API_KEY", "google/gemini-3.8-flash"},
+}
+
 // endpoints are the names of secrets with the addresses of providers' APIs.
 var endpoints = []struct {
 	secret, provider, version string
@@ -159,6 +168,14 @@ func withSecrets(launch string, getenv func(string) string) ([]byte, error) {
 	merge(config, map[string]any{"provider": providers})
 	if getenv(secretZen) == "" {
 		config["disabled_providers"] = []any{"opencode"}
+	}
+	if config["model"] == nil {
+		for _, d := range defaults {
+			if getenv(d.secret) != "" {
+				config["model"] = d.model
+				break
+			}
+		}
 	}
 	if own := getenv(SecretConfig); own != "" {
 		var more map[string]any

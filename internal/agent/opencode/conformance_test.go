@@ -36,6 +36,9 @@ const untilKilled = "tail --pid=$PPID -f /dev/null; echo late"
 // model is one of Anthropic's, whose API the model server speaks.
 const model = "anthropic/claude-sonnet-4-5"
 
+// thinking has that model think; by itself it does not.
+const thinking = `{"model":"` + model + `","provider":{"anthropic":{"models":{"claude-sonnet-4-5":{"options":{"thinking":{"type":"enabled","budgetTokens":2000}}}}}}}`
+
 func bash(command string) modelserver.Call {
 	return modelserver.Call{Tool: "bash", Input: map[string]any{"command": command, "description": "Run a command"}}
 }
@@ -85,7 +88,7 @@ func command(t *testing.T, server *modelserver.Server, launch agent.Launch) *exe
 	cmd := exec.Command(self, argv...)
 	cmd.Env = []string{
 		asBridge + "=1", "PATH=" + os.Getenv("PATH"), "LANG=C.UTF-8", "TMPDIR=" + t.TempDir(),
-		"ANTHROPIC_API_KEY=sk-ant-none", "ANTHROPIC_BASE_URL=" + server.URL(),
+		"ANTHROPIC_API_KEY=sk-ant-none", "ANTHROPIC_BASE_URL=" + server.URL(), opencode.SecretConfig + "=" + thinking,
 	}
 	return cmd
 }

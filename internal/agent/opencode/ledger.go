@@ -35,6 +35,8 @@ type openMessage struct {
 	// Failed: the agent has said that something went wrong with it; Told: and that has been shown.
 	Failed bool `json:"failed,omitempty"`
 	Told   bool `json:"told,omitempty"`
+	// Over: the agent has said that it is, though calls of it may still be open.
+	Over bool `json:"over,omitempty"`
 	// Last is the newest of its parts.
 	Last string `json:"last,omitempty"`
 }
@@ -95,6 +97,11 @@ func (l *ledger) newest(where string) *openMessage {
 	return nil
 }
 
+// writing reports whether an answer is not over yet.
+func (l *ledger) writing() bool {
+	return slices.ContainsFunc(l.Messages, func(m *openMessage) bool { return !m.User && !m.Over })
+}
+
 // begin notes a message.
 func (l *ledger) begin(m *openMessage) {
 	if len(l.Messages) >= maxMessages {
@@ -105,6 +112,7 @@ func (l *ledger) begin(m *openMessage) {
 
 // finish forgets a message whose parts have all come.
 func (l *ledger) finish(m *openMessage) {
+	m.Over = true
 	if slices.ContainsFunc(l.Open, func(o *openBlock) bool { return o.Message == m.ID }) {
 		return
 	}

@@ -279,14 +279,13 @@ func (m *exported) blocks(out []conversation.Block) []conversation.Block {
 		}
 		p.call(&b)
 		status, over := p.State.outcome()
-		b.Status = status
 		if !over {
 			b.Status = conversation.Aborted
+			out = append(out, b)
+			continue
 		}
-		out = append(out, b)
-		if b.Status != conversation.Aborted {
-			out = append(out, p.result(b, status))
-		}
+		b.Status = status
+		out = append(out, b, p.result(b, status))
 	}
 	if e := m.Info.Error; e != nil && e.Name != aborted && !m.Info.fromUser() {
 		out = append(out, m.Info.failed(e))

@@ -253,6 +253,9 @@ func (t *translator) message(e messageEvent, at time.Time) {
 	if in.Time.Completed != 0 {
 		t.emit(t.state.settle(m, at)...)
 		t.state.finish(m)
+		if t.state.Idle && !t.state.writing() {
+			t.end(t.verdict(endNote{}), at)
+		}
 	}
 }
 
@@ -389,11 +392,7 @@ func (t *translator) call(m *openMessage, native *message, p *part, o *openBlock
 	}
 	now.Status = status
 	t.emit(t.state.complete(o, now, at)...)
-	switch {
-	case result == nil:
-	case status == conversation.Aborted:
-		t.emit(t.state.remove(result, at)...)
-	default:
+	if result != nil {
 		t.emit(t.state.complete(result, p.result(now, status), at)...)
 	}
 }

@@ -33,6 +33,8 @@ type turn struct {
 	ToolCalls int64         `json:"toolCalls,omitempty"`
 	// Begun: something has happened; what a stream has left of another turn does not count.
 	Begun bool `json:"begun,omitempty"`
+	// Idle: the agent has nothing more to do, and may still write down what it did.
+	Idle bool `json:"idle,omitempty"`
 	// Noted: a bridge tells when the turn ends.
 	Noted bool `json:"noted,omitempty"`
 	// Errored is how the newest answer has failed. Verdict is why the bridge has given up.
@@ -119,9 +121,14 @@ type idleEvent struct {
 	SessionID string `json:"sessionID"`
 }
 
-// idle reads that a session has nothing more to do. It ends the turn only where no bridge does.
+// idle reads that a session has nothing more to do. It ends the turn only where no bridge does: at
+// once, or when the agent has written down how it broke off what it was doing.
 func (t *translator) idle(e idleEvent, at time.Time) {
 	if t.state.Noted || t.run.RunID != "" || !t.state.Begun || t.state.Root == "" || e.SessionID != t.state.Root {
+		return
+	}
+	if t.state.writing() && !t.state.Idle {
+		t.state.Idle = true
 		return
 	}
 	t.end(t.verdict(endNote{}), at)
