@@ -4,6 +4,7 @@ package catalog
 
 import (
 	"github.com/overwinter-dev/overwinter/internal/agent"
+	"github.com/overwinter-dev/overwinter/internal/agent/acp"
 	"github.com/overwinter-dev/overwinter/internal/agent/claude"
 	"github.com/overwinter-dev/overwinter/internal/agent/codex"
 	"github.com/overwinter-dev/overwinter/internal/agent/demo"
@@ -13,5 +14,5 @@ import (
 
 // Agents are all agents, in the order in which people see them.
 func Agents() *agent.Registry {
-	return agent.NewRegistry(demo.New(), claude.New(), codex.New(), opencode.New(), gemini.New())
+	return agent.NewRegistry(demo.New(), claude.New(), codex.New(), opencode.New(), gemini.New(), acp.New())
 }

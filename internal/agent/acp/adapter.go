@@ -1,0 +1,210 @@
+package acp
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"path"
+	"regexp"
+	"strings"
+	"time"
+
+	"github.com/overwinter-dev/overwinter/internal/agent"
+	"github.com/overwinter-dev/overwinter/internal/agent/bridge"
+	"github.com/overwinter-dev/overwinter/internal/session"
+)
+
+// Name is the agent's name in the API.
+const Name = "acp"
+
+// Command is the word that calls the bridge.
+const Command = "acp-bridge"
+
+// runner is where a sandbox has the runner, which brings the bridge.
+const runner = "/overwinter/bin/overwinter-runner"
+
+// The names of what configures the agent. They are looked for in the profile's environment; those
+// that are secrets of the installation reach the agent's environment as well.
+const (
+	// EnvCommand is the command line that starts the agent: a JSON array of words, or a line for the
+	// shell, such as "opencode acp".
+	EnvCommand = "OVERWINTER_ACP_COMMAND"
+	// EnvTranscripts are glob patterns of files that the agent remembers by, relative to its home
+	// and parted by colons. With them it goes on in a new sandbox by itself; else it is told anew
+	// what was said. It is looked for in the profile alone.
+	EnvTranscripts = "OVERWINTER_ACP_TRANSCRIPTS"
+)
+
+// What the adapter tells its bridge, as environment.
+const (
+	envServers      = "OVERWINTER_ACP_SERVERS"      // a JSON list for session/new
+	envInstructions = "OVERWINTER_ACP_INSTRUCTIONS" // for the first prompt
+)
+
+// secrets are what agents commonly look for, beside the command itself.
+var secrets = []string{
+	EnvCommand,
+	"ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "ANTHROPIC_BASE_URL", "CLAUDE_CODE_OAUTH_TOKEN",
+	"OPENAI_API_KEY", "OPENAI_BASE_URL", "GEMINI_API_KEY", "GOOGLE_API_KEY", "GOOGLE_GEMINI_BASE_URL",
+	"MISTRAL_API_KEY", "OPENROUTER_API_KEY", "GROQ_API_KEY", "XAI_API_KEY", "DEEPSEEK_API_KEY", "MOONSHOT_API_KEY",
+	"OPENCODE_CONFIG_CONTENT",
+}
+
+// interruptGrace is how long an agent may take to break off a turn.
+const interruptGrace = 10 * time.Second
+
+var sessionID = regexp.MustCompile(`^[A-Za-z0-9_-]{1,64}$`)
+
+// Adapter is any agent that speaks the Agent Client Protocol. The zero value is ready.
+type Adapter struct{}
+
+var (
+	_ agent.Adapter   = Adapter{}
+	_ agent.Answerer  = Adapter{}
+	_ agent.Companion = Adapter{}
+	_ agent.Profiled  = Adapter{}
+)
+
+// New returns the adapter.
+func New() Adapter { return Adapter{} }
+
+// Name is "acp".
+func (Adapter) Name() string { return Name }
+
+// Command is "acp-bridge".
+func (Adapter) Command() string { return Command }
+
+// Main is the bridge: see Main.
+func (Adapter) Main(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
+	return Main(args, stdin, stdout, stderr)
+}
+
+// Describe tells people what the agent is.
+func (Adapter) Describe() agent.Description {
+	return agent.Description{
+		Name:  Name,
+		Title: "ACP agent",
+		Summary: "Any agent that speaks the Agent Client Protocol. Its command line is " + EnvCommand +
+			", in the profile's environment or a secret.",
+		Models:       []string{},
+		Capabilities: []string{"abort", "resume", "thinking", "permissions", "usage", "model"},
+	}
+}
+
+// Launch starts the bridge, which starts the agent.
+func (Adapter) Launch(in agent.LaunchInput) (agent.Launch, error) {
+	if !sessionID.MatchString(in.SessionID) {
+		return agent.Launch{}, fmt.Errorf("launch the agent: %q cannot name a session's files", in.SessionID)
+	}
+	if in.Home == "" || in.Workspace == "" {
+		return agent.Launch{}, errors.New("launch the agent: home and workspace are needed")
+	}
+	argv := []string{runner, Command, "--session", in.SessionID}
+	if in.Permissions.Free() {
+		argv = append(argv, "--allow")
+	}
+	env := map[string]string{}
+	model := in.Model
+	transcripts := []string{journalPath(in.Home, in.SessionID)}
+	if p := in.Profile; p != nil {
+		maps.Copy(env, p.Environment)
+		if model == "" {
+			model = p.Model
+		}
+		if p.Instructions != "" {
+			env[envInstructions] = p.Instructions
+		}
+		if len(p.MCPServers) > 0 {
+			list, err := json.Marshal(servers(p.MCPServers))
+			if err != nil {
+				return agent.Launch{}, fmt.Errorf("launch the agent: MCP servers: %w", err)
+			}
+			env[envServers] = string(list)
+		}
+		for _, pattern := range strings.Split(p.Environment[EnvTranscripts], ":") {
+			if pattern == "" {
+				continue
+			}
+			pattern = path.Join(in.Home, path.Join("/", pattern)) // never above the home
+			if _, err := path.Match(pattern, ""); err != nil {
+				return agent.Launch{}, fmt.Errorf("launch the agent: %s: %q: %w", EnvTranscripts, pattern, err)
+			}
+			transcripts = append(transcripts, pattern)
+		}
+	}
+	if model != "" {
+		argv = append(argv, "--model", model)
+	}
+	env["HOME"] = in.Home
+	return agent.Launch{Argv: argv, Env: env, Dir: in.Workspace, Transcripts: transcripts, Secrets: secrets}, nil
+}
+
+// journalPath is where the transcript of a session is kept.
+func journalPath(home, id string) string {
+	return path.Join(home, ".overwinter", Name, id+".jsonl")
+}
+
+// server is an MCP server as the protocol has it.
+type server struct {
+	Type    string     `json:"type,omitempty"`
+	Name    string     `json:"name"`
+	Command string     `json:"command,omitempty"`
+	Args    []string   `json:"args,omitzero"`
+	Env     []variable `json:"env,omitzero"`
+	URL     string     `json:"url,omitempty"`
+	Headers []variable `json:"headers,omitzero"`
+}
+
+type variable struct {
+	Name  string `json:"name"`
+	Value string `json:"value"`
+}
+
+func servers(list []session.ProfileMCPServer) []server {
+	out := make([]server, len(list))
+	for i, s := range list {
+		if s.Command != "" {
+			out[i] = server{Name: s.Name, Command: s.Command, Args: append([]string{}, s.Args...), Env: variables(s.Environment)}
+		} else {
+			out[i] = server{Type: "http", Name: s.Name, URL: s.URL, Headers: variables(s.Headers)}
+		}
+	}
+	return out
+}
+
+func variables(m map[string]string) []variable {
+	out := []variable{}
+	for _, k := range sortedKeys(m) {
+		out = append(out, variable{k, m[k]})
+	}
+	return out
+}
+
+// ProfileFiles are none: the protocol has no place for skills, subagents and commands. Instructions
+// go with the first prompt, MCP servers with the session.
+func (Adapter) ProfileFiles(agent.LaunchInput) ([]session.TranscriptFile, error) { return nil, nil }
+
+// Prompt is the line that begins a run.
+func (Adapter) Prompt(in agent.PromptInput) ([]byte, error) {
+	if in.RunID == "" {
+		return nil, errors.New("prompt the agent: no run id")
+	}
+	return bridge.Command{
+		Type: bridge.Prompt, RunID: in.RunID, PromptID: in.PromptID, Content: in.Content, Author: in.Author,
+		At: in.At.UTC().Truncate(time.Millisecond),
+	}.Encode()
+}
+
+// Interrupt names the run, so that one that comes late hits no other.
+func (Adapter) Interrupt(runID string) agent.Interrupt {
+	b, err := bridge.Command{Type: bridge.Interrupt, RunID: runID}.Encode()
+	if err != nil {
+		panic(fmt.Sprintf("acp: encode interrupt: %v", err)) // two strings always encode
+	}
+	return agent.Interrupt{Stdin: b, Grace: interruptGrace}
+}
+
+// Answer tells the bridge which of the agent's options it is.
+func (Adapter) Answer(q agent.Question, a agent.Answer) ([]byte, error) { return Answer(q, a) }

@@ -1,0 +1,130 @@
+package acp_test
+
+import (
+	"encoding/json"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"github.com/overwinter-dev/overwinter/internal/agent"
+	"github.com/overwinter-dev/overwinter/internal/agent/acp"
+	"github.com/overwinter-dev/overwinter/internal/agent/agenttest"
+	"github.com/overwinter-dev/overwinter/internal/session"
+)
+
+// as makes this test's binary be the bridge or the scripted agent.
+const as = "OVERWINTER_TEST_AS"
+
+func TestMain(m *testing.M) {
+	if len(os.Args) > 1 && os.Args[1] == "scripted" {
+		os.Exit(runScripted(os.Args[2:], os.Stdin, os.Stdout))
+	}
+	if os.Getenv(as) == "bridge" {
+		os.Exit(acp.Main(os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
+	}
+	goleak.VerifyTestMain(m)
+}
+
+// profiled is the adapter with a profile in every launch, which says what the agent is.
+type profiled struct {
+	acp.Adapter
+	profile session.ProfileSpec
+}
+
+func (p profiled) Launch(in agent.LaunchInput) (agent.Launch, error) {
+	if in.Profile == nil {
+		in.Profile = &p.profile
+	}
+	return p.Adapter.Launch(in)
+}
+
+// withCommand is the adapter with an agent.
+func withCommand(t *testing.T, argv ...string) profiled {
+	t.Helper()
+	line, err := json.Marshal(argv)
+	require.NoError(t, err)
+	return profiled{profile: session.ProfileSpec{Environment: map[string]string{acp.EnvCommand: string(line)}}}
+}
+
+// scriptedAgent is the adapter with the scripted agent.
+func scriptedAgent(t *testing.T, flags ...string) profiled {
+	t.Helper()
+	self, err := os.Executable()
+	require.NoError(t, err)
+	return withCommand(t, append([]string{self, "scripted"}, flags...)...)
+}
+
+// command runs the bridge of a launch from this test's binary.
+func command(t *testing.T, launch agent.Launch) *exec.Cmd {
+	t.Helper()
+	return hasty(t, launch, acp.DefaultSilence)
+}
+
+// hasty is command with a bridge that loses its patience sooner.
+func hasty(t *testing.T, launch agent.Launch, silence time.Duration) *exec.Cmd {
+	t.Helper()
+	self, err := os.Executable()
+	require.NoError(t, err)
+	require.Equal(t, acp.Command, launch.Argv[1])
+	cmd := exec.Command(self, append([]string{"--silence", silence.String()}, launch.Argv[2:]...)...)
+	cmd.Env = []string{as + "=bridge", "PATH=" + os.Getenv("PATH")}
+	return cmd
+}
+
+var prompts = agenttest.Prompts{
+	Hello:       "hello to the " + agenttest.Word,
+	WriteFile:   "write " + agenttest.FileName + " " + agenttest.FileText,
+	FailingTool: "fail please",
+	Thinking:    "think about it",
+	LongText:    "long story",
+	LongTool:    "wait for it",
+	Recall:      "recall the beginning",
+	Parallel:    "parallel please",
+	Guarded:     "guarded " + agenttest.FileName + " " + agenttest.FileText,
+	Refused:     "error please",
+	Endless:     "silence please",
+}
+
+var cannot = map[string]string{
+	"CallsASubagent": "the protocol has no subagents: theirs are calls like any other",
+	"AsksItsUser":    "the protocol has no questions but for permission",
+}
+
+// impatient gives up soon where nothing is said for ever.
+func impatient(t *testing.T, launch agent.Launch) *exec.Cmd {
+	t.Helper()
+	if strings.HasSuffix(t.Name(), "GivesUpWhereTheModelFailsForEver") {
+		return hasty(t, launch, 2*time.Second)
+	}
+	return command(t, launch)
+}
+
+// unknown are lines that no agent should send.
+var unknown = []string{
+	`{"jsonrpc":"2.0","method":"session/update"}`, `{"jsonrpc":"2.0","method":"session/update","params":{"update":{"sessionUpdate":"never heard of"}}}`,
+	`{"jsonrpc":"2.0","method":"session/update","params":7}`, `{"jsonrpc":"2.0","method":"session/request_permission","params":{}}`,
+	`{"jsonrpc":"2.0","id":"x","result":{}}`, `{"jsonrpc":"2.0","method":"never/heard"}`,
+	`{"overwinter":{"type":"never heard of"}}`, `{"overwinter":{"type":"block","data":7}}`,
+}
+
+func TestConformsToTheAdapterSuite(t *testing.T) {
+	t.Parallel()
+	agenttest.Run(t, agenttest.Harness{
+		Adapter: scriptedAgent(t), Command: impatient, Prompts: prompts, Cannot: cannot, KillLosesText: true, Unknown: unknown,
+	})
+}
+
+// TestConformsWithAnAgentThatLoads has an agent that keeps sessions in files of its own.
+func TestConformsWithAnAgentThatLoads(t *testing.T) {
+	t.Parallel()
+	adapter := scriptedAgent(t, "--load")
+	adapter.profile.Environment[acp.EnvTranscripts] = strings.Join([]string{".scripted/*.json", "../../etc/passwd"}, ":")
+	agenttest.Run(t, agenttest.Harness{
+		Adapter: adapter, Command: impatient, Prompts: prompts, Cannot: cannot, KillLosesText: true, Unknown: unknown,
+	})
+}

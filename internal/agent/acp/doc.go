@@ -1,0 +1,75 @@
+// Package acp is the agent acp: any coding agent that speaks the Agent Client Protocol, version 1
+// (JSON-RPC 2.0, a message a line, over its stdio). [Adapter] is pure; [Main] is the bridge that
+// starts the agent as the command line says that the installation or a profile has for it.
+//
+//	stdin                      requests                           stdout
+//	prompt ─┐                ┌─ initialize, session/new|load|resume ─▶       session/update      ─┐
+//	abort  ─┼─▶ acp-bridge ──┼─ session/prompt, session/cancel      agent ─▶ request_permission  ├─▶ Translate
+//	answer ─┘       │        └─ outcomes of permission           ─▶       responses            ─┘
+//	                └─▶ notes, between the agent's own lines ─────────────────────────────────────┘
+//	                └─▶ ~/.overwinter/acp/<session>.jsonl, the notes again ────────────────────────▶ Parse
+//
+// # Command line
+//
+// OVERWINTER_ACP_COMMAND ([EnvCommand]) is looked for in the environment of the session's profile and
+// among the installation's secrets, the profile first. It is a JSON array of words, or a line for the
+// shell. The program itself has to be in the sandbox: this adapter installs nothing. What agents
+// commonly want for keys is passed on from the secrets of the same names; others belong into a
+// command line that fetches them.
+//
+// # Blocks
+//
+//	what the agent says                        block                      its id
+//	(the prompt)                               user_message               <run>/prompt
+//	agent_message_chunk, agent_thought_chunk   assistant_text, thinking   <run>/<count>
+//	tool_call, request_permission              tool_use                   the call's id
+//	its end                                    tool_result                <call>/result
+//	an error in place of an answer             system error               error/<run>/<ms>
+//	(memory that was told again)               system memory_retold       memory_retold/<run>/<ms>
+//
+// Text goes on until something else is said, or its messageId changes. A tool's name is what _meta
+// says, else its title where that is a word, else its kind; its input is rawInput, or the title. Its
+// output is rawOutput, or what its content shows. Subagents are calls like any other: the protocol
+// has nothing for them. Plans, modes and commands are left out.
+//
+// # Memory
+//
+// The transcript is the bridge's own: agents' files are their own affair. In the same sandbox, and in
+// a new one where OVERWINTER_ACP_TRANSCRIPTS ([EnvTranscripts]) names those files, the agent goes on by
+// session/resume or session/load. Where it cannot, it is told again what was said, the newest 200 KiB
+// of it, with the next prompt, and a system block says so. Instructions of a profile go with the first
+// prompt, MCP servers with the session; skills, subagents and commands have no place.
+//
+// A run is done once: a prompt that is delivered again after its turn has ended is answered with its
+// outcome, one that the agent had begun with is unknown, and one that it had not is done.
+//
+// # Stream and transcript
+//
+// Folding the translated stream gives the blocks that Parse finds. The exceptions:
+//
+//   - Text that was streaming when the process was killed is in the stream alone.
+//   - Lines that the translator does not understand are system blocks of subtype "unparsed" in the
+//     stream alone.
+//   - A stream that was captured without the bridge has no prompts, other ids of text, and no
+//     transcript.
+//
+// # Permissions
+//
+// Where everything is allowed, the bridge says so to whatever is asked. Else the core answers, by
+// policy or by people. Files and terminals of the client are declared to be unsupported: the agent
+// uses its own.
+//
+// # When things fail
+//
+//	what fails                        what follows
+//	there is no command line          the process ends with code 2, and says what to set
+//	the agent does not start          the turn failed, in the agent's words
+//	the model is not to be had        the turn failed: session/set_model was refused
+//	the model's server                the turn failed, in the agent's words
+//	nothing is said for 10 minutes    the turn is given up as failed; --silence sets the time. Tools at
+//	                                  work and questions that wait take as long as they take
+//	the process ends                  open blocks aborted; the turn failed, reason agent_crashed
+//	the runner had to kill it         open blocks aborted; the turn cancelled, reason aborted
+//	a line is broken or unknown       a system block holds its beginning; the turn goes on
+//	the transcript is cut off         whole lines count
+package acp

@@ -1,0 +1,117 @@
+package acp
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/overwinter-dev/overwinter/internal/agent/bridge"
+	"github.com/overwinter-dev/overwinter/internal/conversation"
+	"github.com/overwinter-dev/overwinter/internal/session"
+)
+
+// journal is the transcript of a session: the notes of its bridges, one a line. It only grows.
+type journal struct {
+	file    *os.File
+	out     *bridge.Output
+	session string // the agent's own id of it
+	runs    map[string]*pastRun
+	said    []conversation.Block
+}
+
+// pastRun is a run that the journal has.
+type pastRun struct {
+	ended    bool
+	end      endNote
+	answered bool // the agent had begun to do something
+}
+
+// openJournal opens the journal at name, or makes it.
+func openJournal(name string) (*journal, error) {
+	if err := os.MkdirAll(filepath.Dir(name), 0o700); err != nil {
+		return nil, fmt.Errorf("open the journal: %w", err)
+	}
+	past, err := os.ReadFile(name)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("open the journal: %w", err)
+	}
+	j := &journal{runs: map[string]*pastRun{}}
+	j.read(past)
+	parsed, err := Adapter{}.Parse([]session.TranscriptFile{{Path: name, Data: past}})
+	if err != nil {
+		return nil, fmt.Errorf("open the journal: %w", err)
+	}
+	j.said = parsed.Threads[0].Blocks
+	if j.file, err = os.OpenFile(name, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600); err != nil {
+		return nil, fmt.Errorf("open the journal: %w", err)
+	}
+	j.out = bridge.NewOutput(j.file)
+	if len(past) > 0 && past[len(past)-1] != '\n' {
+		j.out.Raw(nil) // ends the line that a kill has cut
+	}
+	return j, nil
+}
+
+func (j *journal) close() error { return errors.Join(j.out.Err(), j.file.Close()) }
+
+// read takes up what earlier bridges have noted.
+func (j *journal) read(past []byte) {
+	var run *pastRun
+	for line := range bytes.Lines(past) {
+		n, ok := bridge.ParseNote(line)
+		if !ok {
+			continue
+		}
+		switch n.Type {
+		case noteSession:
+			j.session = n.ID
+		case bridge.NoteRun:
+			run = &pastRun{}
+			j.runs[n.RunID] = run
+		case noteBlock:
+			var b conversation.Block
+			if run != nil && Decode(n.Data, &b) && b.Type != conversation.UserMessage && b.Type != conversation.System {
+				run.answered = true
+			}
+		case noteEnd:
+			if past := j.runs[n.RunID]; past != nil {
+				past.ended = Decode(n.Data, &past.end)
+			}
+		}
+	}
+}
+
+// maxRetold bounds what an agent is told of what was said before; the newest counts.
+const maxRetold = 200 << 10
+
+// retold is what was said before, for an agent that has forgotten it; empty where nothing was.
+func (j *journal) retold() string {
+	var lines []string
+	size := 0
+	for _, b := range slices.Backward(j.said) {
+		line := ""
+		switch b.Type {
+		case conversation.UserMessage:
+			line = "User: " + b.Content
+		case conversation.AssistantText:
+			line = "You: " + b.Content
+		case conversation.ToolUse:
+			line = fmt.Sprintf("You called the tool %s: %s", b.Name, bounded(string(b.Input), maxRaw))
+		case conversation.ToolResult:
+			line = "It gave: " + bounded(string(b.Output), maxRaw)
+		default:
+			continue
+		}
+		if size += len(line); size > maxRetold {
+			break
+		}
+		lines = append(lines, line)
+	}
+	slices.Reverse(lines)
+	return strings.Join(lines, "\n\n")
+}

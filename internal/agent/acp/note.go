@@ -1,0 +1,30 @@
+package acp
+
+import (
+	"time"
+
+	"github.com/overwinter-dev/overwinter/internal/agent/bridge"
+	"github.com/overwinter-dev/overwinter/internal/session"
+)
+
+// The notes of this bridge, beside those that all bridges have in common. All of them but
+// bridge.NoteKnown and bridge.NoteDied are lines of the journal as well, which is the session's
+// transcript.
+const (
+	// noteSession names the agent's session, in ID.
+	noteSession bridge.NoteType = "session"
+	// noteBlock is a block as it is now: whole when its status is final. Data is the block.
+	noteBlock bridge.NoteType = "block"
+	// noteAnswered says that the question ID has been answered.
+	noteAnswered bridge.NoteType = "answered"
+	// noteEnd ends a turn; data is endNote.
+	noteEnd bridge.NoteType = "end"
+)
+
+type endNote struct {
+	At      time.Time       `json:"at"`
+	Outcome session.Outcome `json:"outcome"`
+	Reason  string          `json:"reason,omitempty"`
+	Usage   session.Usage   `json:"usage,omitzero"`
+	Model   string          `json:"model,omitempty"`
+}

@@ -1,0 +1,266 @@
+package acp
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/overwinter-dev/overwinter/internal/agent"
+	"github.com/overwinter-dev/overwinter/internal/agent/bridge"
+	"github.com/overwinter-dev/overwinter/internal/session"
+)
+
+// Version is that of the Agent Client Protocol.
+const Version = 1
+
+// The methods that are spoken here.
+const (
+	MethodInitialize = "initialize"
+	MethodNew        = "session/new"
+	MethodLoad       = "session/load"
+	MethodResume     = "session/resume"
+	MethodModel      = "session/set_model"
+	MethodPrompt     = "session/prompt"
+	MethodCancel     = "session/cancel"
+	MethodUpdate     = "session/update"
+	MethodPermission = "session/request_permission"
+)
+
+// The kinds of update.
+const (
+	updateText     = "agent_message_chunk"
+	updateThought  = "agent_thought_chunk"
+	updateUser     = "user_message_chunk"
+	updateCall     = "tool_call"
+	updateCallMore = "tool_call_update"
+	updateUsage    = "usage_update"
+)
+
+// Message is a line of either side.
+type Message struct {
+	ID     json.RawMessage `json:"id"`
+	Method string          `json:"method"`
+	Params json.RawMessage `json:"params"`
+	Result json.RawMessage `json:"result"`
+	Error  *struct {
+		Message string `json:"message"`
+	} `json:"error"`
+}
+
+type updateParams struct {
+	SessionID string `json:"sessionId"`
+	Update    update `json:"update"`
+}
+
+// update is what the agent says of its work. Content is that of a message, or the list of what a
+// call has brought.
+type update struct {
+	Kind      string          `json:"sessionUpdate"`
+	Content   json.RawMessage `json:"content"`
+	MessageID string          `json:"messageId"`
+	toolCall
+	Cost *struct {
+		Amount float64 `json:"amount"`
+	} `json:"cost"`
+}
+
+// toolCall is a call as far as the agent has told of it: what it leaves out stays as it was.
+type toolCall struct {
+	ID        string          `json:"toolCallId"`
+	Title     string          `json:"title"`
+	ToolKind  string          `json:"kind"`
+	Status    string          `json:"status"`
+	Input     json.RawMessage `json:"rawInput"`
+	Output    json.RawMessage `json:"rawOutput"`
+	Locations json.RawMessage `json:"locations"`
+	Meta      json.RawMessage `json:"_meta"`
+}
+
+// Option is an answer to a request for permission.
+type Option struct {
+	ID   string `json:"optionId"`
+	Name string `json:"name"`
+	Kind string `json:"kind"`
+}
+
+// AnswerData is what the line that Answer makes tells a bridge.
+type AnswerData struct {
+	// Option is the one that was chosen; empty withdraws the question.
+	Option  string `json:"option,omitempty"`
+	Allowed bool   `json:"allowed"`
+}
+
+// Outcome is the result of a request for permission.
+func Outcome(option string) any {
+	outcome := map[string]string{"outcome": "cancelled"}
+	if option != "" {
+		outcome = map[string]string{"outcome": "selected", "optionId": option}
+	}
+	return map[string]any{"outcome": outcome}
+}
+
+// Answer is the line for a bridge that answers a request for permission, whose options are the
+// question's suggestions. The protocol takes no words with a rejection.
+func Answer(q agent.Question, a agent.Answer) ([]byte, error) {
+	var kinds []string
+	switch a.Decision {
+	case agent.DecisionReject:
+		kinds = []string{"reject_once", "reject_always"}
+	case agent.DecisionOnce:
+		kinds = []string{"allow_once"}
+	case agent.DecisionSession, agent.DecisionAlways:
+		kinds = []string{"allow_always", "allow_once"}
+	default:
+		return nil, fmt.Errorf("answer question %s: %q is no decision", q.ID, a.Decision)
+	}
+	var options []Option
+	if len(q.Suggestions) > 0 {
+		if err := json.Unmarshal(q.Suggestions, &options); err != nil {
+			return nil, fmt.Errorf("answer question %s: its options: %w", q.ID, err)
+		}
+	}
+	chosen, ok := choose(options, kinds, a.Decision == agent.DecisionAlways)
+	if !ok && a.Decision != agent.DecisionReject {
+		return nil, fmt.Errorf("answer question %s: the agent does not offer %q", q.ID, a.Decision)
+	}
+	return bridge.Command{
+		Type: bridge.Answer, ID: q.ID, Data: encode(AnswerData{Option: chosen, Allowed: a.Decision != agent.DecisionReject}),
+	}.Encode()
+}
+
+// choose returns the option of the first kind that there is. Where several last, the first does so
+// for the session and the last for ever.
+func choose(options []Option, kinds []string, forEver bool) (string, bool) {
+	for _, kind := range kinds {
+		var found []string
+		for _, o := range options {
+			if o.Kind == kind && o.ID != "" {
+				found = append(found, o.ID)
+			}
+		}
+		switch {
+		case len(found) == 0:
+		case forEver:
+			return found[len(found)-1], true
+		default:
+			return found[0], true
+		}
+	}
+	return "", false
+}
+
+// Stopped is the outcome that a stop reason means.
+func Stopped(reason string) (session.Outcome, string) {
+	switch reason {
+	case "end_turn":
+		return session.OutcomeCompleted, ""
+	case "cancelled":
+		return session.OutcomeCancelled, session.ReasonAborted
+	case "":
+		return session.OutcomeFailed, "the agent does not say how the turn ended"
+	}
+	return session.OutcomeFailed, reason
+}
+
+// usage is what a turn has used, as far as agents agree on how to say it.
+func usage(result json.RawMessage) session.Usage {
+	var r struct {
+		Usage struct {
+			Input  int64 `json:"inputTokens"`
+			Output int64 `json:"outputTokens"`
+			Read   int64 `json:"cachedReadTokens"`
+			Write  int64 `json:"cachedWriteTokens"`
+			// Thoughts are tokens of output beside the others.
+			Thoughts int64 `json:"thoughtTokens"`
+		} `json:"usage"`
+		Meta struct {
+			Quota struct {
+				Count struct {
+					Input  int64 `json:"input_tokens"`
+					Output int64 `json:"output_tokens"`
+				} `json:"token_count"`
+			} `json:"quota"`
+		} `json:"_meta"`
+	}
+	Decode(result, &r)
+	u := session.Usage{
+		InputTokens:  r.Usage.Input + r.Usage.Read + r.Usage.Write,
+		OutputTokens: r.Usage.Output + r.Usage.Thoughts,
+	}
+	if u.InputTokens == 0 && u.OutputTokens == 0 {
+		u.InputTokens, u.OutputTokens = r.Meta.Quota.Count.Input, r.Meta.Quota.Count.Output
+	}
+	return u
+}
+
+// Words are what a content says to people; what is no text in it is named.
+func Words(content json.RawMessage) string {
+	var c struct {
+		Type     string `json:"type"`
+		Text     string `json:"text"`
+		MimeType string `json:"mimeType"`
+		URI      string `json:"uri"`
+		Resource *struct {
+			URI  string `json:"uri"`
+			Text string `json:"text"`
+		} `json:"resource"`
+	}
+	if !Decode(content, &c) {
+		return ""
+	}
+	switch {
+	case c.Type == "text" || c.Text != "":
+		return c.Text
+	case c.Resource != nil && c.Resource.Text != "":
+		return c.Resource.Text
+	case c.Resource != nil:
+		return "[" + c.Resource.URI + "]"
+	case c.URI != "":
+		return "[" + c.URI + "]"
+	case c.MimeType != "":
+		return "[" + c.MimeType + "]"
+	}
+	return ""
+}
+
+// Shown is what a call has brought, in words: its content is a list.
+func Shown(content json.RawMessage) string {
+	var list []struct {
+		Type    string          `json:"type"`
+		Content json.RawMessage `json:"content"`
+		Path    string          `json:"path"`
+	}
+	if json.Unmarshal(content, &list) != nil {
+		return ""
+	}
+	var out []string
+	for _, c := range list {
+		switch c.Type {
+		case "content":
+			out = append(out, Words(c.Content))
+		case "diff":
+			out = append(out, c.Path)
+		}
+	}
+	return strings.Join(out, "\n")
+}
+
+// Decode reads as much of a JSON value as fits v: a field of another type is left out. It reports
+// whether raw was JSON of the right kind at all.
+func Decode(raw []byte, v any) bool {
+	err := json.Unmarshal(raw, v)
+	var wrong *json.UnmarshalTypeError
+	if errors.As(err, &wrong) {
+		return wrong.Field != ""
+	}
+	return err == nil
+}
+
+func encode(v any) json.RawMessage {
+	b, err := json.Marshal(v)
+	if err != nil {
+		panic(fmt.Sprintf("acp: encode %T: %v", v, err)) // made of strings, times, and JSON that was read
+	}
+	return b
+}

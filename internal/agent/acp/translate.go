@@ -1,0 +1,340 @@
+package acp
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/overwinter-dev/overwinter/internal/agent"
+	"github.com/overwinter-dev/overwinter/internal/agent/bridge"
+	"github.com/overwinter-dev/overwinter/internal/conversation"
+	"github.com/overwinter-dev/overwinter/internal/session"
+)
+
+// maxRaw bounds what is kept of lines that nobody here understands, and of messages for people.
+const maxRaw = 4 << 10
+
+// translator reads the lines of one run.
+type translator struct {
+	run   agent.RunContext
+	state state
+	out   agent.Translation // of the frame that is being read
+}
+
+type state struct {
+	recorder
+	// Bridged: the bridge notes every block, so what the agent says itself only streams.
+	Bridged bool     `json:"bridged,omitempty"`
+	Begun   bool     `json:"begun,omitempty"`
+	Waiting []string `json:"waiting,omitempty"` // questions that are open
+	Ended   bool     `json:"ended,omitempty"`
+}
+
+// NewTranslator starts a run, or goes on from a state. Without a run id it reads every turn of a
+// stream as one.
+func (Adapter) NewTranslator(run agent.RunContext, from []byte) (agent.Translator, error) {
+	t := &translator{run: run}
+	if len(from) > 0 {
+		if err := json.Unmarshal(from, &t.state); err != nil {
+			return nil, fmt.Errorf("acp translator of run %s: state: %w", run.RunID, err)
+		}
+	}
+	return t, nil
+}
+
+// State returns what a later translator needs.
+func (t *translator) State() ([]byte, error) { return json.Marshal(&t.state) }
+
+// Translate reads one frame. What comes behind the end of the turn means nothing.
+func (t *translator) Translate(f agent.Frame) (agent.Translation, error) {
+	if t.state.Ended {
+		return agent.Translation{}, nil
+	}
+	t.out = agent.Translation{}
+	switch f.Stream {
+	case agent.Stdout:
+		t.line(f)
+	case agent.Exit:
+		t.exit(f)
+	}
+	out := t.out
+	t.out = agent.Translation{}
+	return out, nil
+}
+
+// Cut closes what is open.
+func (t *translator) Cut(at time.Time) []conversation.Event { return t.state.cut(at.UTC()) }
+
+func (t *translator) emit(events ...conversation.Event) {
+	t.out.Events = append(t.out.Events, events...)
+}
+
+func (t *translator) line(f agent.Frame) {
+	at := f.At.UTC()
+	if len(bytes.TrimSpace(f.Data)) == 0 {
+		return
+	}
+	if n, ok := bridge.ParseNote(f.Data); ok {
+		t.note(n, at)
+		return
+	}
+	var m Message
+	understood := Decode(f.Data, &m)
+	switch {
+	case !understood:
+	case m.Method == MethodUpdate:
+		understood = t.update(f, m, at)
+	case m.Method == MethodPermission:
+		understood = t.asked(m, at)
+	case m.Method == "" && len(m.ID) > 0 && (m.Result != nil || m.Error != nil):
+		t.responded(f, m, at)
+	case m.Method != "" && t.state.Bridged:
+		// The bridge answers what it knows, and refuses the rest.
+	default:
+		understood = false
+	}
+	if !understood {
+		t.emit(whole(conversation.Block{
+			ID:   fmt.Sprintf("unparsed/%s/%d", t.run.RunID, f.No),
+			Type: conversation.System, Status: conversation.Complete, CreatedAt: at,
+			Subtype: "unparsed", Message: bounded(string(f.Data), maxRaw),
+		}, at)...)
+	}
+}
+
+// note reads a line of the bridge.
+func (t *translator) note(n bridge.Note, at time.Time) {
+	t.state.Bridged = true
+	mine := t.run.RunID == "" || n.RunID == t.run.RunID
+	switch n.Type {
+	case bridge.NoteRun:
+		if mine {
+			t.state.Begun, t.state.Prefix = true, n.RunID
+		}
+	case bridge.NoteKnown, noteEnd:
+		if mine {
+			var d endNote
+			Decode(n.Data, &d)
+			t.end(d, at)
+		}
+	case noteAnswered:
+		t.resolved(n.ID)
+	case noteBlock:
+		var b conversation.Block
+		if t.state.Begun && Decode(n.Data, &b) && b.ID != "" {
+			t.block(b, at)
+		}
+	}
+}
+
+// block shows a block as it is now.
+func (t *translator) block(b conversation.Block, at time.Time) {
+	o := t.state.find(b.ID)
+	switch {
+	case !b.Status.Open() && o != nil:
+		t.emit(t.state.settle(b, at))
+	case !b.Status.Open():
+		t.emit(whole(b, at)...)
+	case o == nil:
+		running := b.Status == conversation.Running
+		if running {
+			b.Status = conversation.Pending
+		}
+		o = &openBlock{Block: b}
+		t.emit(t.state.start(o, at))
+		if running {
+			o.Block.Status = conversation.Running
+			t.emit(event(conversation.EventBlockUpdate, conversation.BlockUpdate{BlockID: b.ID, Updates: conversation.Updates{Status: conversation.Running}}, at))
+		}
+	default:
+		o.Block = b
+		t.emit(event(conversation.EventBlockUpdate, conversation.BlockUpdate{BlockID: b.ID, Updates: conversation.Updates{Status: b.Status, Name: b.Name, Input: b.Input}}, at))
+	}
+}
+
+// update reads what the agent says of its work.
+func (t *translator) update(f agent.Frame, m Message, at time.Time) bool {
+	var p updateParams
+	if !Decode(m.Params, &p) || p.Update.Kind == "" {
+		return false
+	}
+	if !t.state.Bridged {
+		if t.state.Prefix == "" {
+			t.state.Prefix = fmt.Sprintf("%s/%d", p.SessionID, f.No)
+		}
+		if p.Update.Kind == updateUser {
+			t.emit(t.state.closeText(at)...)
+			if words := Words(p.Update.Content); words != "" {
+				t.emit(whole(conversation.Block{
+					ID: fmt.Sprintf("%s/%d", p.SessionID, f.No), Type: conversation.UserMessage, Status: conversation.Complete,
+					CreatedAt: at, Content: words,
+				}, at)...)
+			}
+			return true
+		}
+		events, ok := t.state.recorder.update(p.Update, at)
+		t.emit(events...)
+		return ok
+	}
+	switch p.Update.Kind {
+	case updateText, updateThought:
+		if t.state.Begun {
+			events, _ := t.state.recorder.update(p.Update, at)
+			t.emit(events...)
+		}
+		return true
+	}
+	_, ok := (&recorder{}).update(p.Update, at)
+	return ok
+}
+
+// asked reads that the agent wants permission for a call.
+func (t *translator) asked(m Message, at time.Time) bool {
+	var p struct {
+		Options  json.RawMessage `json:"options"`
+		ToolCall json.RawMessage `json:"toolCall"`
+	}
+	var u update
+	if !Decode(m.Params, &p) || !Decode(p.ToolCall, &u) || u.ID == "" {
+		return false
+	}
+	if !t.state.Bridged {
+		t.emit(t.state.call(u, true, at)...)
+	} else if !t.state.Begun {
+		return true
+	}
+	q := agent.Question{
+		ID: u.ID, Kind: agent.Permission, ToolName: u.name(), ToolUseID: u.ID, Input: u.input(), Title: u.Title, Suggestions: p.Options,
+	}
+	if o := t.state.find(u.ID); o != nil {
+		if u.Meta == nil || q.ToolName == "" {
+			q.ToolName = o.Block.Name
+		}
+		if !hasFields(u.Input) && len(o.Block.Input) > 0 {
+			q.Input = o.Block.Input
+		}
+	}
+	if q.Title == "" {
+		q.Title = q.ToolName
+	}
+	if !slices.Contains(t.state.Waiting, q.ID) {
+		t.state.Waiting = append(t.state.Waiting, q.ID)
+		t.out.Questions = append(t.out.Questions, q)
+	}
+	return true
+}
+
+func (t *translator) resolved(id string) {
+	before := len(t.state.Waiting)
+	t.state.Waiting = slices.DeleteFunc(t.state.Waiting, func(w string) bool { return w == id })
+	if len(t.state.Waiting) < before {
+		t.out.Resolved = append(t.out.Resolved, id)
+	}
+}
+
+// responded reads the answer to a request. Where there is no bridge to say so, the one to a prompt
+// ends the turn, and so does an error.
+func (t *translator) responded(f agent.Frame, m Message, at time.Time) {
+	if t.state.Bridged {
+		return
+	}
+	t.emit(t.state.closeText(at)...)
+	if m.Error != nil {
+		t.emit(whole(conversation.Block{
+			ID: fmt.Sprintf("error/%d", f.No), Type: conversation.System, Status: conversation.Complete, CreatedAt: at,
+			Subtype: "error", Message: bounded(m.Error.Message, maxRaw),
+		}, at)...)
+		t.end(endNote{Outcome: session.OutcomeFailed, Reason: bounded(m.Error.Message, maxRaw)}, at)
+		return
+	}
+	var result struct {
+		StopReason string `json:"stopReason"`
+	}
+	if Decode(m.Result, &result); result.StopReason == "" {
+		return
+	}
+	d := endNote{Usage: usage(m.Result)}
+	d.Outcome, d.Reason = Stopped(result.StopReason)
+	t.end(d, at)
+}
+
+// end closes what is open and ends the turn.
+func (t *translator) end(d endNote, at time.Time) {
+	switch d.Outcome {
+	case session.OutcomeCompleted, session.OutcomeFailed, session.OutcomeCancelled, session.OutcomeUnknown:
+	default:
+		d.Outcome, d.Reason = session.OutcomeUnknown, "the bridge does not say how the turn ended"
+	}
+	if !t.state.Bridged {
+		d.Usage.ToolCalls = t.state.Calls
+	}
+	t.out.Resolved = append(t.out.Resolved, t.state.Waiting...)
+	t.emit(t.state.cut(at)...)
+	t.emit(conversation.Event{
+		Type: conversation.EventMetadataUpdate, ConversationID: conversation.Main, At: at,
+		Data: conversation.MetadataUpdate{
+			Usage:   conversation.Usage{InputTokens: d.Usage.InputTokens, OutputTokens: d.Usage.OutputTokens},
+			CostUSD: d.Usage.CostUSD, Model: d.Model,
+		},
+	})
+	t.out.End = &agent.TurnEnd{Outcome: d.Outcome, Reason: d.Reason, Usage: d.Usage, Model: d.Model}
+	t.state = state{Ended: true}
+}
+
+// exit reads that the process has ended.
+func (t *translator) exit(f agent.Frame) {
+	at := f.At.UTC()
+	report, err := agent.ParseExit(f.Data)
+	if err != nil {
+		report = agent.ExitReport{Code: -1, Stderr: "the exit report cannot be read"}
+	}
+	if report.Interrupted {
+		t.end(endNote{Outcome: session.OutcomeCancelled, Reason: session.ReasonAborted}, at)
+		return
+	}
+	t.end(endNote{Outcome: session.OutcomeFailed, Reason: session.ReasonAgentCrashed}, at)
+	t.emit(conversation.Event{
+		Type: conversation.EventError, At: at,
+		Data: conversation.Problem{Code: session.ReasonAgentCrashed, Message: crashMessage(report)},
+	})
+}
+
+func crashMessage(r agent.ExitReport) string {
+	msg := fmt.Sprintf("the agent ended with exit code %d in the middle of a turn", r.Code)
+	if r.Signal != "" {
+		msg = fmt.Sprintf("the agent was ended by a signal (%s) in the middle of a turn", r.Signal)
+	}
+	if said := strings.TrimSpace(r.Stderr); said != "" {
+		if over := len(said) - maxRaw; over > 0 {
+			said = strings.ToValidUTF8(said[over:], "")
+		}
+		msg += ": " + said
+	}
+	return msg
+}
+
+// whole shows a block that is there all at once.
+func whole(b conversation.Block, at time.Time) []conversation.Event {
+	head := conversation.Block{
+		ID: b.ID, Type: b.Type, Status: conversation.Streaming, CreatedAt: b.CreatedAt,
+		PromptID: b.PromptID, Author: b.Author, Name: b.Name, ToolUseID: b.ToolUseID, Subtype: b.Subtype,
+	}
+	if b.Type == conversation.ToolUse || b.Type == conversation.ToolResult {
+		head.Status = conversation.Running
+	}
+	return []conversation.Event{
+		event(conversation.EventBlockStart, conversation.BlockStart{Block: head}, at),
+		event(conversation.EventBlockComplete, conversation.BlockComplete{Block: b}, at),
+	}
+}
+
+// bounded is at most n bytes of s.
+func bounded(s string, n int) string {
+	if len(s) <= n {
+		return strings.ToValidUTF8(s, "\ufffd")
+	}
+	return strings.ToValidUTF8(s[:n], "") + "…"
+}
