@@ -43,7 +43,7 @@ func Start(spec Spec) (*Child, error) {
 	if len(spec.Argv) == 0 {
 		return nil, errors.New("start the agent: no program")
 	}
-	cmd := exec.Command(spec.Argv[0], spec.Argv[1:]...)
+	cmd := exec.Command(spec.Argv[0], spec.Argv[1:]...) //nolint:noctx // Stop ends it in order, the kernel with the bridge
 	cmd.Env, cmd.Dir, cmd.Stderr = spec.Env, spec.Dir, spec.Stderr
 	if cmd.Stderr == nil {
 		cmd.Stderr = os.Stderr

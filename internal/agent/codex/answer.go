@@ -27,6 +27,9 @@ const askTool = "request_user_input"
 type waiting struct {
 	ID      string          `json:"id"`
 	Request json.RawMessage `json:"request"`
+	// Asks is the call of askTool that the question is.
+	Asks   string `json:"asks,omitempty"`
+	Thread string `json:"thread,omitempty"`
 }
 
 // request is what all questions have in common.
@@ -84,7 +87,7 @@ func question(l frame) (agent.Question, request, bool) {
 		}
 	case askUser:
 		q.Kind, q.ToolName = agent.Inquiry, askTool
-		q.Input = object("questions", orNull(r.Questions))
+		q.Input = askInput(r.Questions)
 		for _, item := range asksOf(r.Questions) {
 			q.Inquiries = append(q.Inquiries, item.inquiry())
 		}
@@ -112,8 +115,11 @@ type ask struct {
 	} `json:"options"`
 }
 
+// askInput is the input of askTool, without what the agent adds to it in its request.
+func askInput(questions []byte) json.RawMessage { return object("questions", asksOf(questions)) }
+
 func asksOf(raw []byte) []ask {
-	var asks []ask
+	asks := []ask{}
 	lenient(raw, &asks)
 	return asks
 }
@@ -132,20 +138,29 @@ func (t *translator) asked(l frame, at time.Time) {
 	if !ok {
 		return
 	}
-	if l.Method == askFiles {
-		if o := t.state.find(t.state.conversation(r.Thread), r.Item); o != nil && len(o.Block.Input) > 0 {
+	w := waiting{ID: q.ID, Request: l.ID}
+	where := t.state.conversation(r.Thread)
+	switch l.Method {
+	case askFiles:
+		if o := t.state.find(where, r.Item); o != nil && len(o.Block.Input) > 0 {
 			q.Input = o.Block.Input
 		}
-	}
-	if l.Method == askUser {
+	case askServer:
+		for _, o := range t.state.Open {
+			if o.Conversation == where && o.Block.Name == q.ToolName {
+				q.ToolUseID = o.Block.ID
+			}
+		}
+	case askUser:
+		w.Asks, w.Thread = r.Item, r.Thread
 		t.emit(t.state.begin(place{thread: r.Thread, turn: r.Turn, at: at}, askItem(r.Item, q.Input, 0))...)
 	}
-	t.state.Waiting = append(t.state.Waiting, waiting{ID: q.ID, Request: l.ID})
+	t.state.Waiting = append(t.state.Waiting, w)
 	t.out.Questions = append(t.out.Questions, q)
 }
 
 // resolved reads that a request waits no more.
-func (t *translator) resolved(raw []byte) {
+func (t *translator) resolved(raw []byte, at time.Time) {
 	var r struct {
 		Request json.RawMessage `json:"requestId"`
 	}
@@ -156,6 +171,9 @@ func (t *translator) resolved(raw []byte) {
 	for _, w := range t.state.Waiting {
 		if string(w.Request) == string(r.Request) {
 			t.out.Resolved = append(t.out.Resolved, w.ID)
+			if o := t.state.find(t.state.conversation(w.Thread), w.Asks); o != nil && !t.state.Noted {
+				t.emit(t.state.close(o, conversation.Success, at))
+			}
 			continue
 		}
 		kept = append(kept, w)
@@ -247,7 +265,11 @@ func answer(q agent.Question, a agent.Answer) (map[string]any, error) {
 		return inquiryAnswer(q, a, allowed)
 	case strings.HasPrefix(q.ToolName, "mcp__"):
 		action := map[bool]string{true: "accept", false: "decline"}[allowed]
-		return map[string]any{"action": action, "content": map[string]any{}}, nil
+		result := map[string]any{"action": action, "content": map[string]any{}}
+		if a.Decision == agent.DecisionSession || a.Decision == agent.DecisionAlways {
+			result["_meta"] = map[string]any{"persist": a.Decision}
+		}
+		return result, nil
 	case q.ToolName == "request_permissions":
 		granted := json.RawMessage(`{}`)
 		if allowed {

@@ -125,7 +125,7 @@ func (p *program) main(stdin io.Reader) int {
 		return bridge.ExitFailed
 	}
 	p.journal = file
-	defer p.journal.close() //nolint:errcheck // every line has been written, or its error told
+	defer p.closeJournal()
 	p.recall(have)
 	if err := p.start(); err != nil {
 		fmt.Fprintf(p.stderr, "codex bridge: %v\n", err)
@@ -133,8 +133,14 @@ func (p *program) main(stdin io.Reader) int {
 	}
 	code := p.serve(stdin)
 	p.child.Stop(stopGrace)
-	p.settleTimer()
+	p.succeeds()
 	return code
+}
+
+func (p *program) closeJournal() {
+	if err := p.journal.close(); err != nil {
+		fmt.Fprintf(p.stderr, "codex bridge: close the journal: %v\n", err)
+	}
 }
 
 // start starts the agent and says hello.
@@ -153,8 +159,13 @@ var appServer = []string{"app-server"}
 
 // serve reads prompts until stdin ends or the agent does.
 func (p *program) serve(stdin io.Reader) int {
-	gone, done := make(chan error, 1), make(chan struct{}) // gone has room for the reader's one error
-	go func() { gone <- p.peer.Read(p.child.Stdout, p.heard) }()
+	gone, done := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(gone)
+		if err := p.peer.Read(p.child.Stdout, p.heard); err != nil {
+			fmt.Fprintf(p.stderr, "codex bridge: read from the agent: %v\n", err)
+		}
+	}()
 	defer close(done)
 	ctx, cancel := context.WithTimeoutCause(context.Background(), startTimeout, errors.New("the agent does not answer"))
 	err := p.open(ctx)

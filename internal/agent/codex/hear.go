@@ -2,12 +2,11 @@ package codex
 
 import (
 	"bytes"
+	"encoding/json"
 	"io"
 	"os"
 	"slices"
 	"time"
-
-	"encoding/json"
 
 	"github.com/overwinter-dev/overwinter/internal/agent/bridge"
 	"github.com/overwinter-dev/overwinter/internal/session"
@@ -167,8 +166,6 @@ func (p *program) succeeds() {
 	defer p.mu.Unlock()
 	p.stopTimer()
 }
-
-func (p *program) settleTimer() { p.succeeds() }
 
 func (p *program) stopTimer() {
 	if p.failing != nil {

@@ -328,9 +328,6 @@ func (it *item) collab(w wire) {
 	it.input = object("prompt", w.Prompt, "threads", threads)
 }
 
-// tool reports whether the item is a call of a tool.
-func (it item) tool() bool { return it.name != "" && !it.subagent() }
-
 // subagent reports whether the item starts a subagent.
 func (it item) subagent() bool { return it.name == spawnAgent }
 

@@ -45,6 +45,7 @@ type parser struct {
 type thread struct {
 	id     string
 	parent string
+	cwd    string
 	items  map[string]item
 	// noted are the steps that the journal tells; found those that the rollout tells.
 	noted, found []step
@@ -108,6 +109,7 @@ type payload struct {
 
 	ID     string `json:"id"` // of a thread
 	Parent string `json:"parent_thread_id"`
+	Cwd    string `json:"cwd"`
 
 	Turn      string          `json:"turn_id"`
 	Thread    string          `json:"thread_id"`
@@ -137,7 +139,7 @@ func (p *parser) rollout(data []byte) {
 			// A fork begins with the lines of the thread that it was made of.
 			if t == nil && l.Payload.ID != "" {
 				t = p.thread(l.Payload.ID)
-				t.parent = l.Payload.Parent
+				t.parent, t.cwd = l.Payload.Parent, l.Payload.Cwd
 			}
 			continue
 		}
@@ -166,15 +168,15 @@ var idle = []string{
 func decodeRecord(line []byte) (record, bool) {
 	// What the types are stands at the beginning, in front of anything long.
 	const beginning = 160
-	head, ok := line[:min(len(line), beginning)], true
+	head := line[:min(len(line), beginning)]
 	for range 2 {
-		var kind []byte
-		if _, head, ok = bytes.Cut(head, []byte(`"type":`)); !ok {
+		_, kind, ok := bytes.Cut(head, []byte(`"type":`))
+		if !ok {
 			break
 		}
-		kind = bytes.TrimLeft(head, " ")
+		head = bytes.TrimLeft(kind, " ")
 		for _, k := range idle {
-			if bytes.HasPrefix(kind, []byte(k)) {
+			if bytes.HasPrefix(head, []byte(k)) {
 				return record{}, false
 			}
 		}
@@ -249,7 +251,7 @@ func (t *thread) response(r payload, turn string, ms int64) {
 	}
 	switch r.Type {
 	case "function_call", "custom_tool_call":
-		it, ok := called(r.Name, []byte(r.Arguments), r.Input)
+		it, ok := t.called(r.Name, []byte(r.Arguments), r.Input)
 		if !ok {
 			return
 		}
@@ -263,7 +265,7 @@ func (t *thread) response(r payload, turn string, ms int64) {
 }
 
 // called is the item that a call would have become.
-func called(name string, arguments []byte, input string) (item, bool) {
+func (t *thread) called(name string, arguments []byte, input string) (item, bool) {
 	var a struct {
 		Cmd       string          `json:"cmd"`
 		Targets   []string        `json:"targets"`
@@ -274,7 +276,7 @@ func called(name string, arguments []byte, input string) (item, bool) {
 	lenient(arguments, &a)
 	switch name {
 	case "exec_command":
-		return item{kind: kindCommand, name: name, input: object("command", a.Cmd, "cwd", a.Workdir)}, true
+		return item{kind: kindCommand, name: name, input: object("command", a.Cmd, "cwd", first(a.Workdir, t.cwd))}, true
 	case "apply_patch":
 		return item{kind: kindFiles, name: name, input: object("patch", input)}, true
 	case "wait_agent":
@@ -283,10 +285,13 @@ func called(name string, arguments []byte, input string) (item, bool) {
 		}
 		return item{kind: kindCollab, name: name, input: object("prompt", "", "threads", a.Targets)}, true
 	case askTool:
-		return item{kind: kindAsk, name: name, input: object("questions", orNull(a.Questions))}, true
+		return item{kind: kindAsk, name: name, input: askInput(a.Questions)}, true
 	}
 	return item{}, false
 }
+
+// running is in the result of a command that works on in the background.
+const running = "Process running with session ID"
 
 // uncompleted adds the calls that never became an item: they were not allowed, or broken off.
 func (t *thread) uncompleted() {
@@ -315,9 +320,9 @@ func (t *thread) uncompleted() {
 		case strings.Contains(c.output, rejected):
 			end.item.status, end.item.output = declined, rejected
 			steps = append(steps, end)
+		case strings.Contains(c.output, running):
 		default:
-			end.item.status, end.item.output = failed, c.output
-			steps = append(steps, end)
+			continue // the agent refused it before it began, and tells the model alone
 		}
 		t.found = slices.Insert(t.found, c.place, steps...)
 	}

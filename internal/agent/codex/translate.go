@@ -27,6 +27,8 @@ type state struct {
 	Turns []turn `json:"turns,omitempty"`
 	// Begun: a turn of the main conversation has begun.
 	Begun bool `json:"begun,omitempty"`
+	// Noted: the stream is one of a bridge, which tells what the agent does not.
+	Noted bool `json:"noted,omitempty"`
 	// Verdict is how it ended; subagents may still be at work.
 	Verdict *verdictState   `json:"verdict,omitempty"`
 	Waiting []waiting       `json:"waiting,omitempty"`
@@ -212,7 +214,7 @@ func (t *translator) notified(f agent.Frame, l frame, at time.Time) {
 			t.used(p, at)
 		}
 	case "serverRequest/resolved":
-		t.resolved(l.Params)
+		t.resolved(l.Params, at)
 	case "model/rerouted":
 		var r struct {
 			To string `json:"toModel"`
@@ -366,10 +368,11 @@ func (t *translator) named(raw []byte, p params, at time.Time) {
 		Name  string `json:"name"`
 		Other string `json:"threadName"`
 	}
-	if title := ""; lenient(raw, &n) && p.Thread == t.state.Root {
-		if title = first(n.Name, n.Other); title != "" {
-			t.emit(conversation.Event{Type: conversation.EventTitle, At: at, Data: conversation.Title{Title: title}})
-		}
+	if !lenient(raw, &n) || p.Thread != t.state.Root {
+		return
+	}
+	if title := first(n.Name, n.Other); title != "" {
+		t.emit(conversation.Event{Type: conversation.EventTitle, At: at, Data: conversation.Title{Title: title}})
 	}
 }
 
@@ -383,11 +386,12 @@ func (t *translator) note(n bridge.Note, at time.Time) {
 		}
 		var d runData
 		lenient(n.Data, &d)
+		t.state.Noted = true
 		t.state.Root, t.state.Model = n.ID, first(d.Model, t.state.Model)
 	case bridge.NoteKnown:
 		var d knownData
 		if lenient(n.Data, &d) && mine {
-			t.end(verdictState{Outcome: d.Outcome, Reason: d.Reason}, at)
+			t.end(verdictState(d), at)
 		}
 	case bridge.NoteFailed:
 		if mine {
