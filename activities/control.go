@@ -81,6 +81,8 @@ type Turns struct{ *work }
 
 type work struct {
 	Config
+
+	profiles installedProfiles
 }
 
 // New returns the activities of both queues.

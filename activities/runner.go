@@ -131,22 +131,7 @@ func (w *work) putTranscripts(ctx context.Context, sb *sandbox.Sandbox, sessionI
 	if len(chosen) == 0 {
 		return written, nil
 	}
-	process, err := sb.Exec(ctx, sandbox.ExecSpec{Argv: runner.DefaultPaths().Put(), Timeout: putTimeout})
-	if err != nil {
-		return nil, fmt.Errorf("put transcripts: %w", err)
-	}
-	defer process.Close() // only cuts the link
-	if err := runner.WritePut(process.Stdin, chosen); err != nil {
-		return nil, fmt.Errorf("put transcripts: %w", err)
-	}
-	if err := process.Stdin.Close(); err != nil {
-		return nil, fmt.Errorf("put transcripts: %w", err)
-	}
-	code, err := process.Wait(ctx)
-	if err == nil && code != runner.ExitOK {
-		err = fmt.Errorf("the runner's command ended with %d", code)
-	}
-	if err != nil {
+	if err := put(ctx, sb, chosen); err != nil {
 		return nil, fmt.Errorf("put transcripts: %w", err)
 	}
 	return written, nil

@@ -143,7 +143,7 @@ func (t *Turns) newTurn(in TurnRequest, start session.RunStart, token string) (*
 		work: t.work, in: in, start: start, token: token, adapter: adapter, translator: translator, end: end,
 		sandbox: t.Sandbox.Open(in.SandboxID), frame: start.Run.LastFrame,
 		mayHaveDelivered: start.Run.Attempt > 1,
-		permissions:      session.Permissions{Default: start.Options.Permissions},
+		permissions:      permissionsOf(start),
 	}, nil
 }
 
@@ -195,14 +195,9 @@ func (t *turn) deliver(ctx context.Context, link *turnLink) error {
 		}
 		return nil
 	}
-	paths := runner.DefaultPaths()
-	launch, err := t.adapter.Launch(agent.LaunchInput{
-		SessionID: t.in.SessionID, Model: t.start.Options.Model,
-		Home: paths.Home, Workspace: paths.Workspace, Resume: t.start.Resume,
-		Permissions: t.permissions,
-	})
+	launch, err := t.launch(ctx)
 	if err != nil {
-		return final(Refused, fmt.Errorf("launch %s: %w", t.start.Agent, err))
+		return err
 	}
 	input, err := t.adapter.Prompt(agent.PromptInput{
 		RunID: t.in.RunID, PromptID: t.start.Prompt.ID, Content: t.start.Prompt.Content,

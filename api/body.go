@@ -201,6 +201,20 @@ func (o *object) oneOf(name, fallback string, values ...string) string {
 	return text
 }
 
+// number takes a whole number.
+func (o *object) number(name string) (int64, bool) {
+	raw, ok := o.take(name)
+	if !ok {
+		return 0, false
+	}
+	n, err := strconv.ParseInt(string(raw), 10, 64)
+	if err != nil {
+		o.fault(name, "must be a whole number")
+		return 0, false
+	}
+	return n, true
+}
+
 // boolean takes true or false; false where there is none.
 func (o *object) boolean(name string) bool {
 	raw, ok := o.take(name)

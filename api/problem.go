@@ -25,6 +25,7 @@ var statuses = map[session.Code]int{
 	session.CodeNoRun:         http.StatusNotFound,
 	session.CodeNoBundle:      http.StatusNotFound,
 	session.CodeNoSecret:      http.StatusNotFound,
+	session.CodeNoProfile:     http.StatusNotFound,
 	session.CodeNoQuestion:    http.StatusNotFound,
 	session.CodeMethodUnknown: http.StatusMethodNotAllowed,
 	session.CodeTerminated:    http.StatusConflict,

@@ -19,6 +19,11 @@ func (s *Server) routes() {
 	e.GET("/openapi.yaml", s.openapiYAML)
 
 	e.GET("/api/agents", s.agentList)
+	e.GET("/api/profiles", s.profileList)
+	e.POST("/api/profiles", s.profileCreate)
+	e.GET("/api/profiles/:profileId", s.profileGet)
+	e.PUT("/api/profiles/:profileId", s.profilePut)
+	e.DELETE("/api/profiles/:profileId", s.profileDelete)
 	e.GET("/api/secrets", s.secretList)
 	e.PUT("/api/secrets/:name", s.secretPut)
 	e.DELETE("/api/secrets/:name", s.secretDelete)

@@ -114,7 +114,7 @@ func (s *Server) sessionCreate(c echo.Context) error {
 	if options, ok := body.options("options"); ok {
 		sess.Options = options
 	}
-	body.refuse("profile", "is not supported yet")
+	profile, hasProfile := body.profileRef("profile")
 	sess.Workspace = body.workspace("workspace")
 
 	var first *session.Prompt
@@ -139,6 +139,11 @@ func (s *Server) sessionCreate(c echo.Context) error {
 		idem = session.Idempotency{Key: key, Digest: digest(raw)}
 	}
 	ctx := c.Request().Context()
+	if hasProfile {
+		if sess.Profile, err = s.pinProfile(ctx, profile); err != nil {
+			return err
+		}
+	}
 	stored, created, err := s.cfg.Store.SessionCreate(ctx, sess, first, idem)
 	if err != nil {
 		return err
@@ -159,6 +164,20 @@ func (s *Server) sessionCreate(c echo.Context) error {
 		s.ring(ctx, stored.ID, "", 0)
 	}
 	return c.JSON(status, wire.Session(stored))
+}
+
+// pinProfile finds the profile that a request names and pins its version: what the session keeps
+// does not change when the profile does.
+func (s *Server) pinProfile(ctx context.Context, ref string) (string, error) {
+	name, version, err := session.ParseProfileRef(ref)
+	if err != nil {
+		return "", invalid("profile", "%s", err)
+	}
+	p, err := s.cfg.Store.ProfileGet(ctx, name, version)
+	if session.CodeOf(err) == session.CodeNoProfile {
+		return "", invalid("profile", "must be the id or the name of a profile: there is no %s", ref)
+	}
+	return p.Ref(), err
 }
 
 // digest is the same for bodies that say the same.
@@ -249,10 +268,18 @@ func (s *Server) sessionPatch(c echo.Context) error {
 	if options, ok := body.options("options"); ok {
 		patch.Options = &options
 	}
+	profile, hasProfile := body.profileRef("profile")
 	if err := body.done(); err != nil {
 		return err
 	}
 	ctx := c.Request().Context()
+	if hasProfile {
+		ref, err := s.pinProfile(ctx, profile)
+		if err != nil {
+			return err
+		}
+		patch.Profile = &ref
+	}
 	sess, err := s.cfg.Store.SessionPatch(ctx, id, patch)
 	if err != nil {
 		return err

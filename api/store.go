@@ -40,6 +40,17 @@ type Store interface {
 	// The answer is as durable then as the row: whichever worker has the turn hands it over.
 	QuestionAnswer(ctx context.Context, sessionID, questionID string, answer session.Answer) (session.Question, error)
 
+	// ProfileList is newest first, each in its newest version.
+	ProfileList(ctx context.Context, limit int, cursor string) (items []session.Profile, nextCursor string, err error)
+	// ProfileGet finds a profile by id or name, in its newest version where version is 0.
+	ProfileGet(ctx context.Context, idOrName string, version int64) (session.Profile, error)
+	// ProfileCreate stores version 1; illegal_state where the name is taken.
+	ProfileCreate(ctx context.Context, p session.Profile) (session.Profile, error)
+	// ProfileUpdate stores the next version; illegal_state where version is neither 0 nor the newest.
+	ProfileUpdate(ctx context.Context, p session.Profile, version int64) (session.Profile, error)
+	// ProfileDelete leaves its versions to the sessions that have them.
+	ProfileDelete(ctx context.Context, id string) error
+
 	// SecretPut stores the sealed value of a secret in place of an older one.
 	SecretPut(ctx context.Context, name string, sealed []byte) (info session.SecretInfo, created bool, err error)
 	// SecretsList is by name.

@@ -18,15 +18,16 @@ import (
 // Store is Postgres and the log in memory. It keeps the promises of api.Store and
 // api.Events, and has faults on demand.
 type Store struct {
-	mu      sync.Mutex
-	changed chan struct{} // closed and replaced by every append
-	rows    map[string]*Row
-	keys    map[string]session.Idempotency
-	made    map[string]string // key to session
-	readers int               // open now
-	faults  map[string]error  // by method
-	secrets map[string]secretRow
-	blocked chan struct{} // what Block returned to be closed
+	mu       sync.Mutex
+	changed  chan struct{} // closed and replaced by every append
+	rows     map[string]*Row
+	keys     map[string]session.Idempotency
+	made     map[string]string // key to session
+	readers  int               // open now
+	faults   map[string]error  // by method
+	secrets  map[string]secretRow
+	profiles []*profileRow
+	blocked  chan struct{} // what Block returned to be closed
 }
 
 // Row is all that the store has of one session.
@@ -280,6 +281,9 @@ func (m *Store) SessionPatch(_ context.Context, id string, p session.Patch) (ses
 	}
 	if p.Options != nil {
 		r.Session.Options = *p.Options
+	}
+	if p.Profile != nil {
+		r.Session.Profile = *p.Profile
 	}
 	return r.view(), nil
 }

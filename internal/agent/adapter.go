@@ -50,7 +50,7 @@ type LaunchInput struct {
 	Permissions session.Permissions
 	// Profile is what the agent is given beside its defaults; nil for none. Its files stand in the
 	// sandbox already: see Profiled.
-	Profile *session.Profile
+	Profile *session.ProfileSpec
 }
 
 // Launch starts the agent's process. One process serves many prompts; the runner

@@ -24,6 +24,7 @@ var violations = map[string]session.Fault{
 	"runs_pkey":                {Code: session.CodeIllegalState, Message: "the run id belongs to another session"},
 	"runs_one_open":            {Code: session.CodeIllegalState, Message: "the session has a run that is not over"},
 	"runs_outcome":             {Code: session.CodeInvalid, Message: "the outcome is not known"},
+	"profiles_name":            {Code: session.CodeIllegalState, Message: "another profile has this name"},
 	"bundles_pkey":             {Code: session.CodeIllegalState, Message: "the bundle id belongs to another session"},
 	"sandboxes_generation":     {Code: session.CodeInvalid, Message: "a generation is at least 1"},
 	"sandboxes_status":         {Code: session.CodeInvalid, Message: "the status of the sandbox is not known"},
@@ -99,6 +100,10 @@ func noSession(id string) *session.Fault {
 
 func noPrompt(id string) *session.Fault {
 	return session.Faultf(session.CodeNoPrompt, "there is no prompt %s in this session", id)
+}
+
+func noProfile(id string) *session.Fault {
+	return session.Faultf(session.CodeNoProfile, "there is no profile %s", id)
 }
 
 func noQuestion(id string) *session.Fault {

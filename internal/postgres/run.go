@@ -150,6 +150,9 @@ func (s *sessionTx) runStart(ctx context.Context, run dbsqlc.Run) (session.RunSt
 	if err := json.Unmarshal(view.Options, &start.Options); err != nil {
 		return start, err
 	}
+	if err := s.profileInto(ctx, view.Profile, &start); err != nil {
+		return start, err
+	}
 	box, err := s.q.SandboxGet(ctx, s, &dbsqlc.SandboxGetParams{SessionID: s.row.ID, Generation: run.Generation})
 	if err != nil && !isNoRows(err) {
 		return start, err

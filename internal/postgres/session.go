@@ -187,6 +187,7 @@ func (db *DB) SessionPatch(ctx context.Context, sessionID string, p session.Patc
 				return fmt.Errorf("options of a session: %w", err)
 			}
 		}
+		params.Profile = p.Profile
 		if err := s.q.SessionPatch(ctx, s, params); err != nil {
 			return err
 		}

@@ -18,6 +18,7 @@ const (
 	CodeNoRun         Code = "run_not_found"
 	CodeNoBundle      Code = "bundle_not_found"
 	CodeNoSecret      Code = "secret_not_found"
+	CodeNoProfile     Code = "profile_not_found"
 	CodeNoQuestion    Code = "question_not_found"
 	CodeTerminated    Code = "session_terminated"
 	CodePromptExists  Code = "prompt_conflict"

@@ -46,11 +46,14 @@ type RunVerdict struct {
 
 // RunStart is what a worker needs to carry on a run.
 type RunStart struct {
-	Run       Run
-	Prompt    Prompt
-	Agent     string
-	Options   Options
-	SandboxID string
+	Run     Run
+	Prompt  Prompt
+	Agent   string
+	Options Options
+	// Profile that the session has, as ID@VERSION, and what is in it; empty and nil for none.
+	ProfileRef string
+	Profile    *ProfileSpec
+	SandboxID  string
 	// Generation of the session now; the run may belong to an older one.
 	Generation int64
 	// Resume: the session has had a turn before this one.

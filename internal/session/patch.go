@@ -11,6 +11,7 @@ type Patch struct {
 	Metadata    json.RawMessage
 	IdleTimeout *time.Duration
 	Options     *Options
+	Profile     *string // ID@VERSION
 }
 
 // ListFilter chooses sessions, newest first. Zero fields choose all.

@@ -1,8 +1,52 @@
 package session
 
-// Profile is what an agent is given beside its own defaults. How each agent is given it is its
-// adapter's affair; what an agent has no place for, its adapter says.
+import (
+	"fmt"
+	"maps"
+	"path"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+	"unicode/utf8"
+)
+
+// Limits of a profile. A request is bounded as a whole beside them.
+const (
+	MaxProfileItems       = 100 // of each kind
+	MaxProfileDescription = 1000
+)
+
+// Profile is a named set of what agents are given, in one of its versions.
 type Profile struct {
+	ID          string
+	Name        string
+	Description string
+	Version     int64 // 1, 2, …
+	Spec        ProfileSpec
+	CreatedAt   time.Time
+	UpdatedAt   time.Time // of the newest version
+}
+
+// Ref names the profile in this version: ID@VERSION, which is what a session keeps.
+func (p Profile) Ref() string { return p.ID + "@" + strconv.FormatInt(p.Version, 10) }
+
+// ParseProfileRef reads the id, or the name, and the version of a profile; 0 where none is given.
+func ParseProfileRef(ref string) (profile string, version int64, err error) {
+	profile, number, found := strings.Cut(ref, "@")
+	if found {
+		version, err = strconv.ParseInt(number, 10, 64)
+		if err != nil || version < 1 {
+			return "", 0, fmt.Errorf("%q is no version of a profile: they count from 1", number)
+		}
+	}
+	return profile, version, nil
+}
+
+// ProfileSpec is what an agent is given beside its own defaults. How each agent is given it is its
+// adapter's affair; what an agent has no place for, its adapter says.
+type ProfileSpec struct {
 	// Instructions are added to what the agent is told at the start of every conversation.
 	Instructions string `json:"instructions,omitempty"`
 	// Skills, Subagents and Commands have names that are unique of their kind.
@@ -21,7 +65,7 @@ type Profile struct {
 
 // ProfileText is a skill, a subagent or a command.
 type ProfileText struct {
-	Name        string `json:"name"` // as ProfileName allows
+	Name        string `json:"name"` // lower-case letters, digits and hyphens
 	Description string `json:"description,omitempty"`
 	Content     string `json:"content"` // Markdown, without front matter
 }
@@ -41,4 +85,125 @@ type ProfileMCPServer struct {
 type ProfileFile struct {
 	Path    string `json:"path"` // relative to the workspace
 	Content string `json:"content"`
+}
+
+var (
+	profileItem = regexp.MustCompile(`^[a-z0-9][a-z0-9-]{0,63}$`)
+	variable    = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]{0,127}$`)
+)
+
+// profileName is a profile's own name: no id, and nothing that would read as a version.
+var profileName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9 ._-]{0,99}$`)
+
+// ValidProfileName reports whether a profile may be called that.
+func ValidProfileName(name string) bool {
+	return profileName.MatchString(name) && !strings.HasPrefix(name, ProfilePrefix)
+}
+
+// Check says what is wrong with the spec, field by field.
+func (s ProfileSpec) Check() []FieldFault {
+	var c profileCheck
+	if n := utf8.RuneCountInString(s.Model); n > MaxModelRunes {
+		c.fault("model", "is %d characters long; at most %d are allowed", n, MaxModelRunes)
+	}
+	c.texts("skills", s.Skills)
+	c.texts("subagents", s.Subagents)
+	c.texts("commands", s.Commands)
+	c.servers(s.MCPServers)
+	c.files(s.Files)
+	c.environment("environment", s.Environment)
+	if s.Permissions.Default != "" && !s.Permissions.Default.Known() {
+		c.fault("permissions.default", "must be one of: allow, ask, deny")
+	}
+	for _, tool := range slices.Sorted(maps.Keys(s.Permissions.Tools)) {
+		if tool == "" || !s.Permissions.Tools[tool].Known() {
+			c.fault("permissions.tools."+tool, "must be one of: allow, ask, deny, under the name of a tool")
+		}
+	}
+	return c.faults
+}
+
+type profileCheck struct{ faults []FieldFault }
+
+func (c *profileCheck) fault(field, format string, args ...any) {
+	c.faults = append(c.faults, FieldFault{Field: field, Message: fmt.Sprintf(format, args...)})
+}
+
+// name checks the i-th name of a list and tells whether it was there before.
+func (c *profileCheck) name(list string, i int, name string, seen map[string]bool) {
+	field := fmt.Sprintf("%s[%d].name", list, i)
+	switch {
+	case !profileItem.MatchString(name):
+		c.fault(field, "must be 1 to 64 of a-z 0-9 - and not begin with a hyphen")
+	case seen[name]:
+		c.fault(field, "is there twice: %s", name)
+	}
+	seen[name] = true
+}
+
+func (c *profileCheck) count(list string, n int) {
+	if n > MaxProfileItems {
+		c.fault(list, "has %d items; at most %d are allowed", n, MaxProfileItems)
+	}
+}
+
+func (c *profileCheck) texts(list string, items []ProfileText) {
+	c.count(list, len(items))
+	seen := map[string]bool{}
+	for i, item := range items {
+		c.name(list, i, item.Name, seen)
+		if n := utf8.RuneCountInString(item.Description); n > MaxProfileDescription || strings.ContainsAny(item.Description, "\r\n") {
+			c.fault(fmt.Sprintf("%s[%d].description", list, i), "must be one line of at most %d characters", MaxProfileDescription)
+		}
+		if strings.TrimSpace(item.Content) == "" {
+			c.fault(fmt.Sprintf("%s[%d].content", list, i), "must not be empty")
+		}
+	}
+}
+
+func (c *profileCheck) servers(servers []ProfileMCPServer) {
+	c.count("mcpServers", len(servers))
+	seen := map[string]bool{}
+	for i, s := range servers {
+		c.name("mcpServers", i, s.Name, seen)
+		field := fmt.Sprintf("mcpServers[%d]", i)
+		switch {
+		case (s.Command == "") == (s.URL == ""):
+			c.fault(field, "must have either a command or a url")
+		case s.URL != "" && !strings.HasPrefix(s.URL, "http://") && !strings.HasPrefix(s.URL, "https://"):
+			c.fault(field+".url", "must begin with http:// or https://")
+		case s.URL != "" && len(s.Args)+len(s.Environment) > 0:
+			c.fault(field, "has a url, so args and environment mean nothing")
+		case s.Command != "" && len(s.Headers) > 0:
+			c.fault(field, "has a command, so headers mean nothing")
+		}
+		c.environment(field+".environment", s.Environment)
+	}
+}
+
+func (c *profileCheck) files(files []ProfileFile) {
+	c.count("files", len(files))
+	seen := map[string]bool{}
+	for i, f := range files {
+		field := fmt.Sprintf("files[%d].path", i)
+		clean := path.Clean(f.Path)
+		switch {
+		case f.Path == "" || len(f.Path) > 1024 || clean != f.Path || path.IsAbs(clean) || clean == "." || clean == ".." || strings.HasPrefix(clean, "../"):
+			c.fault(field, "must be a path of at most 1024 bytes within the workspace, such as docs/notes.md")
+		case clean == ".git" || strings.HasPrefix(clean, ".git/"):
+			c.fault(field, "must not be within .git")
+		case seen[clean]:
+			c.fault(field, "is there twice: %s", clean)
+		}
+		seen[clean] = true
+	}
+}
+
+func (c *profileCheck) environment(field string, env map[string]string) {
+	c.count(field, len(env))
+	for _, name := range slices.Sorted(maps.Keys(env)) {
+		if !variable.MatchString(name) || strings.HasPrefix(name, "OVERWINTER_") {
+			c.fault(field+"."+name, "must be a name of a variable: letters, digits and _, not OVERWINTER_")
+		}
+	}
 }

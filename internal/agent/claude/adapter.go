@@ -80,6 +80,9 @@ func (Adapter) Launch(in agent.LaunchInput) (agent.Launch, error) {
 		"--include-partial-messages", "--forward-subagent-text", "--replay-user-messages", "--session-mirror",
 	}
 	argv = append(argv, permissionFlags(in.Permissions)...)
+	if in.Profile != nil && len(in.Profile.MCPServers) > 0 {
+		argv = append(argv, "--mcp-config", mcpConfigPath(in.Home))
+	}
 	if in.Model != "" && in.Model != "default" {
 		argv = append(argv, "--model", in.Model)
 	}

@@ -32,6 +32,22 @@ type program struct {
 	folder          conversation.Folder
 }
 
+// startWith is start with a profile, written as it is into a sandbox.
+func startWith(t *testing.T, profile session.ProfileSpec, scripts map[string][]modelserver.Step) *program {
+	t.Helper()
+	p := &program{server: modelserver.New(scripts), home: t.TempDir(), workspace: t.TempDir()}
+	t.Cleanup(p.server.Close)
+	in := agent.LaunchInput{SessionID: session.NewID(session.SessionPrefix), Profile: &profile, Permissions: profile.Permissions, Home: p.home, Workspace: p.workspace}
+	files, err := claude.New().ProfileFiles(in)
+	require.NoError(t, err)
+	for _, f := range files {
+		require.NoError(t, os.MkdirAll(filepath.Dir(f.Path), 0o700))
+		require.NoError(t, os.WriteFile(f.Path, f.Data, 0o600))
+	}
+	p.begin(t, in)
+	return p
+}
+
 func start(t *testing.T, permissions session.Permissions, scripts map[string][]modelserver.Step) *program {
 	t.Helper()
 	p := &program{server: modelserver.New(scripts), home: t.TempDir(), workspace: t.TempDir()}

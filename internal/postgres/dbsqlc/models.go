@@ -60,6 +60,23 @@ type Installation struct {
 	SandboxIsolation string
 }
 
+type Profile struct {
+	ID          string
+	Name        string
+	Description string
+	Version     int64
+	CreatedAt   time.Time
+	UpdatedAt   time.Time
+	DeletedAt   *time.Time
+}
+
+type ProfileVersion struct {
+	ProfileID string
+	Version   int64
+	Spec      []byte
+	CreatedAt time.Time
+}
+
 type Prompt struct {
 	SessionID string
 	ID        string

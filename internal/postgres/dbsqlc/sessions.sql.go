@@ -331,8 +331,9 @@ UPDATE sessions SET
     title_given = title_given OR $1::text IS NOT NULL,
     metadata = coalesce($2::json, metadata),
     idle_timeout_ns = coalesce($3, idle_timeout_ns),
-    options = coalesce($4::json, options)
-WHERE id = $5
+    options = coalesce($4::json, options),
+    profile = coalesce($5, profile)
+WHERE id = $6
 `
 
 type SessionPatchParams struct {
@@ -340,6 +341,7 @@ type SessionPatchParams struct {
 	Metadata      []byte
 	IdleTimeoutNs *int64
 	Options       []byte
+	Profile       *string
 	ID            string
 }
 
@@ -349,6 +351,7 @@ func (q *Queries) SessionPatch(ctx context.Context, db DBTX, arg *SessionPatchPa
 		arg.Metadata,
 		arg.IdleTimeoutNs,
 		arg.Options,
+		arg.Profile,
 		arg.ID,
 	)
 	return err

@@ -58,7 +58,8 @@ UPDATE sessions SET
     title_given = title_given OR sqlc.narg(title)::text IS NOT NULL,
     metadata = coalesce(sqlc.narg(metadata)::json, metadata),
     idle_timeout_ns = coalesce(sqlc.narg(idle_timeout_ns), idle_timeout_ns),
-    options = coalesce(sqlc.narg(options)::json, options)
+    options = coalesce(sqlc.narg(options)::json, options),
+    profile = coalesce(sqlc.narg(profile), profile)
 WHERE id = @id;
 
 -- name: SessionTransit :exec

@@ -1,8 +1,10 @@
 package modelserver
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -19,7 +21,11 @@ type Server struct {
 
 	mu       sync.Mutex
 	requests []Request
+	sent     [][]byte // the newest bodies, at most keptBodies
 }
+
+// keptBodies is how many requests Sent tells of.
+const keptBodies = 64
 
 // Request is what the server was sent for one answer.
 type Request struct {
@@ -56,8 +62,24 @@ func (s *Server) Requests() []Request {
 	return slices.Clone(s.requests)
 }
 
+// Sent is all that the newest requests have said, of whatever API, as it came: where to look for
+// what an agent tells its model.
+func (s *Server) Sent() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return string(bytes.Join(s.sent, []byte("\n")))
+}
+
 // ServeHTTP answers one request.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	body, err := io.ReadAll(r.Body)
+	if err != nil {
+		return // the agent has gone
+	}
+	r.Body = io.NopCloser(bytes.NewReader(body))
+	s.mu.Lock()
+	s.sent = append(s.sent[max(0, len(s.sent)+1-keptBodies):], body)
+	s.mu.Unlock()
 	switch {
 	case r.Method == http.MethodHead:
 	case strings.HasSuffix(r.URL.Path, "/messages/count_tokens"):
@@ -81,7 +103,8 @@ func (s *Server) messages(w http.ResponseWriter, r *http.Request) {
 		Thinking struct {
 			Type string `json:"type"`
 		} `json:"thinking"`
-		Messages []inMessage `json:"messages"`
+		System   json.RawMessage `json:"system"` // a text, or a list of parts
+		Messages []inMessage     `json:"messages"`
 		Tools    []struct {
 			Name string `json:"name"`
 		} `json:"tools"`
@@ -95,6 +118,7 @@ func (s *Server) messages(w http.ResponseWriter, r *http.Request) {
 	if request.Key == "" {
 		request.Key = strings.TrimPrefix(r.Header.Get("Authorization"), "Bearer ")
 	}
+	request.System = string(q.System)
 	for _, t := range q.Tools {
 		request.Tools = append(request.Tools, t.Name)
 	}

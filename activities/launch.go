@@ -1,0 +1,213 @@
+package activities
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"path"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/overwinter-dev/overwinter/internal/agent"
+	"github.com/overwinter-dev/overwinter/internal/runner"
+	"github.com/overwinter-dev/overwinter/internal/sandbox"
+	"github.com/overwinter-dev/overwinter/internal/session"
+)
+
+// launch says how the agent is started for this run. What the session's profile has for it is in
+// the sandbox when it returns.
+func (t *turn) launch(ctx context.Context) (agent.Launch, error) {
+	paths := runner.DefaultPaths()
+	in := agent.LaunchInput{
+		SessionID: t.in.SessionID, Model: t.start.Options.Model, Home: paths.Home, Workspace: paths.Workspace,
+		Resume: t.start.Resume, Permissions: t.permissions, Profile: t.start.Profile,
+	}
+	if in.Model == "" && in.Profile != nil {
+		in.Model = in.Profile.Model
+	}
+	launch, err := t.adapter.Launch(in)
+	if err != nil {
+		return agent.Launch{}, final(Refused, fmt.Errorf("launch %s: %w", t.start.Agent, err))
+	}
+	if in.Profile == nil {
+		return launch, nil
+	}
+	files, err := profileFiles(t.adapter, in)
+	if err != nil {
+		return agent.Launch{}, final(Refused, err)
+	}
+	if err := t.installProfile(ctx, t.sandbox, t.start.ProfileRef, files); err != nil {
+		return agent.Launch{}, err
+	}
+	// The variables of the profile, and its version, so that another one starts the agent anew.
+	env := maps.Clone(in.Profile.Environment)
+	if env == nil {
+		env = map[string]string{}
+	}
+	maps.Copy(env, launch.Env) // what the adapter sets is needed
+	env["OVERWINTER_PROFILE"] = t.start.ProfileRef
+	launch.Env = env
+	if launch.Key != "" {
+		launch.Key += " " + t.start.ProfileRef
+	}
+	return launch, nil
+}
+
+// permissionsOf are the session's own word, then its profile's.
+func permissionsOf(start session.RunStart) session.Permissions {
+	var p session.Permissions
+	if start.Profile != nil {
+		p = start.Profile.Permissions
+	}
+	if start.Options.Permissions != "" {
+		p.Default = start.Options.Permissions
+	}
+	return p
+}
+
+// profileFiles are the files that a profile comes to: those that the agent reads, and those of the
+// workspace, which are written once and then belong to whoever works there.
+func profileFiles(adapter agent.Adapter, in agent.LaunchInput) ([]session.TranscriptFile, error) {
+	var files []session.TranscriptFile
+	profiled, ok := adapter.(agent.Profiled)
+	if ok {
+		var err error
+		if files, err = profiled.ProfileFiles(in); err != nil {
+			return nil, fmt.Errorf("profile for %s: %w", adapter.Name(), err)
+		}
+	}
+	for _, f := range in.Profile.Files {
+		files = append(files, session.TranscriptFile{Path: path.Join(in.Workspace, f.Path), Data: []byte(f.Content)})
+	}
+	return files, nil
+}
+
+// profileMark is what a sandbox says of the profile that was written into it. It lies beside the
+// runner's state, so that a restored sandbox has it too.
+type profileMark struct {
+	Ref    string   `json:"ref"`
+	Digest string   `json:"digest"`
+	Paths  []string `json:"paths"`
+}
+
+func profileMarkPath() string { return path.Join(runner.DefaultPaths().State, "profile.json") }
+
+// installProfile writes the files of a profile into a sandbox that does not have them, and takes
+// away what another version had there outside of the workspace. The mark comes last, so that what
+// was interrupted is done again.
+func (w *work) installProfile(ctx context.Context, sb *sandbox.Sandbox, ref string, files []session.TranscriptFile) error {
+	mark := profileMark{Ref: ref, Digest: digestOf(files)}
+	if w.profiles.has(sb.ID(), mark) {
+		return nil
+	}
+	old, err := readProfileMark(ctx, sb)
+	if err != nil {
+		return fmt.Errorf("look for the profile: %w", err)
+	}
+	if old.Ref == mark.Ref && old.Digest == mark.Digest {
+		w.profiles.note(sb.ID(), mark)
+		return nil
+	}
+	workspace := runner.DefaultPaths().Workspace + "/"
+	for _, f := range files {
+		mark.Paths = append(mark.Paths, f.Path)
+	}
+	stale := slices.DeleteFunc(slices.Clone(old.Paths), func(p string) bool {
+		return strings.HasPrefix(p, workspace) || slices.Contains(mark.Paths, p)
+	})
+	if len(stale) > 0 {
+		result, err := sb.Run(ctx, sandbox.RunSpec{Argv: append([]string{"rm", "-f", "--"}, stale...), Timeout: commandTimeout})
+		if err == nil && result.Code != 0 {
+			err = fmt.Errorf("rm ended with %d: %s", result.Code, result.Stderr)
+		}
+		if err != nil {
+			return fmt.Errorf("take the old profile away: %w", err)
+		}
+	}
+	data, err := json.Marshal(mark)
+	if err != nil {
+		return err
+	}
+	written := append(slices.Clone(files), session.TranscriptFile{Path: profileMarkPath(), Data: data})
+	if err := put(ctx, sb, written); err != nil {
+		return fmt.Errorf("write the profile: %w", err)
+	}
+	w.profiles.note(sb.ID(), mark)
+	return nil
+}
+
+func digestOf(files []session.TranscriptFile) string {
+	h := sha256.New()
+	for _, f := range files {
+		fmt.Fprintf(h, "%d %s %d ", len(f.Path), f.Path, len(f.Data))
+		h.Write(f.Data)
+	}
+	return hex.EncodeToString(h.Sum(nil))
+}
+
+// readProfileMark returns an empty mark where there is none.
+func readProfileMark(ctx context.Context, sb *sandbox.Sandbox) (profileMark, error) {
+	script := `[ ! -e "$1" ] || cat "$1"`
+	result, err := sb.Run(ctx, sandbox.RunSpec{
+		Argv: []string{"sh", "-c", script, "mark", profileMarkPath()}, Timeout: commandTimeout, MaxOutput: 1 << 20,
+	})
+	if err != nil {
+		return profileMark{}, err
+	}
+	var mark profileMark
+	if result.Code != 0 || len(result.Stdout) == 0 || json.Unmarshal(result.Stdout, &mark) != nil {
+		return profileMark{}, nil // as good as none: everything is written again
+	}
+	return mark, nil
+}
+
+// installedProfiles remembers what sandboxes have, so that a turn need not ask. Forgetting costs a
+// question.
+type installedProfiles struct {
+	mu    sync.Mutex
+	known map[string]profileMark // by sandbox
+}
+
+// maxKnownProfiles bounds the memory for sandboxes that are long gone.
+const maxKnownProfiles = 4096
+
+func (p *installedProfiles) has(sandboxID string, m profileMark) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	known := p.known[sandboxID]
+	return known.Ref == m.Ref && known.Digest == m.Digest && m.Ref != ""
+}
+
+func (p *installedProfiles) note(sandboxID string, m profileMark) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.known == nil || len(p.known) >= maxKnownProfiles {
+		p.known = map[string]profileMark{}
+	}
+	p.known[sandboxID] = m
+}
+
+// put writes files into a sandbox, each whole or not at all.
+func put(ctx context.Context, sb *sandbox.Sandbox, files []session.TranscriptFile) error {
+	process, err := sb.Exec(ctx, sandbox.ExecSpec{Argv: runner.DefaultPaths().Put(), Timeout: putTimeout})
+	if err != nil {
+		return err
+	}
+	defer process.Close() // only cuts the link
+	if err := errors.Join(runner.WritePut(process.Stdin, files), process.Stdin.Close()); err != nil {
+		return err
+	}
+	waited, cancel := context.WithTimeout(ctx, putTimeout+time.Second)
+	defer cancel()
+	code, err := process.Wait(waited)
+	if err == nil && code != runner.ExitOK {
+		err = fmt.Errorf("the runner's command ended with %d", code)
+	}
+	return err
+}

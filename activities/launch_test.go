@@ -1,0 +1,86 @@
+package activities_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/overwinter-dev/overwinter/internal/session"
+)
+
+// profile gives the session a version of its profile.
+func (b *bundle) profile(t *testing.T, p session.Profile) session.Profile {
+	t.Helper()
+	var err error
+	if p.ID == "" {
+		p.ID = session.NewID(session.ProfilePrefix)
+		p, err = b.db.ProfileCreate(b.ctx, p)
+	} else {
+		p, err = b.db.ProfileUpdate(b.ctx, p, 0)
+	}
+	require.NoError(t, err)
+	ref := p.Ref()
+	_, err = b.db.SessionPatch(b.ctx, b.id, session.Patch{Profile: &ref})
+	require.NoError(t, err)
+	return p
+}
+
+// printed is what a turn's tools have printed.
+func (b *bundle) printed(t *testing.T, runID string) string {
+	t.Helper()
+	var out strings.Builder
+	for _, e := range b.of(t, runID, "block_complete") {
+		out.Write(e.Data)
+	}
+	return out.String()
+}
+
+func TestAProfileIsInTheSandboxBeforeTheAgentIs(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	p := b.profile(t, session.Profile{Name: "p", Spec: session.ProfileSpec{
+		Files:       []session.ProfileFile{{Path: "docs/note.md", Content: "from version one"}},
+		Environment: map[string]string{"LEVEL": "one"},
+	}})
+	ready := b.create(t)
+	first := b.claim(t, ready, "$ cat docs/note.md; echo level $LEVEL; echo edited > docs/note.md")
+	_, err := b.turn(first)
+	require.NoError(t, err)
+	require.Contains(t, b.printed(t, first.RunID), "from version one")
+	require.Contains(t, b.printed(t, first.RunID), "level one")
+
+	// Another worker, which has no memory of this sandbox, writes nothing again.
+	b.build()
+	second := b.claim(t, ready, "$ cat docs/note.md")
+	_, err = b.turn(second)
+	require.NoError(t, err)
+	require.Contains(t, b.printed(t, second.RunID), "edited", "what was worked on is not overwritten")
+
+	// Another version is written, and starts the agent with its variables.
+	p.Spec.Files[0].Content = "from version two"
+	p.Spec.Environment["LEVEL"] = "two"
+	b.profile(t, p)
+	third := b.claim(t, ready, "$ cat docs/note.md; echo level $LEVEL")
+	_, err = b.turn(third)
+	require.NoError(t, err)
+	require.Contains(t, b.printed(t, third.RunID), "from version two")
+	require.Contains(t, b.printed(t, third.RunID), "level two")
+}
+
+func TestAProfileDeniesATool(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.profile(t, session.Profile{Name: "p", Spec: session.ProfileSpec{
+		Permissions: session.Permissions{Tools: map[string]session.Policy{"write": session.PolicyDeny}},
+	}})
+	in := b.claim(t, b.create(t), "write a.txt: x\n$ ls")
+	result, err := b.turn(in)
+	require.NoError(t, err)
+	require.Equal(t, session.OutcomeCompleted, result.Outcome)
+	require.Contains(t, b.printed(t, in.RunID), "do not allow this")
+	require.NotContains(t, b.printed(t, in.RunID), "a.txt\\n")
+	items, _, err := b.db.QuestionList(b.ctx, b.id, "", 0, "")
+	require.NoError(t, err)
+	require.Empty(t, items, "nobody was asked")
+}

@@ -1,0 +1,118 @@
+package apitest
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/overwinter-dev/overwinter/internal/session"
+)
+
+// profileRow is a profile with all its versions, oldest first.
+type profileRow struct {
+	versions []session.Profile
+	deleted  bool
+}
+
+// ProfileList implements api.Store; everything is on one page.
+func (m *Store) ProfileList(context.Context, int, string) ([]session.Profile, string, error) {
+	leave, err := m.enter("ProfileList")
+	if err != nil {
+		return nil, "", err
+	}
+	defer leave()
+	var out []session.Profile
+	for _, row := range slices.Backward(m.profiles) {
+		if !row.deleted {
+			out = append(out, row.versions[len(row.versions)-1])
+		}
+	}
+	return out, "", nil
+}
+
+// ProfileGet implements api.Store.
+func (m *Store) ProfileGet(_ context.Context, idOrName string, version int64) (session.Profile, error) {
+	leave, err := m.enter("ProfileGet")
+	if err != nil {
+		return session.Profile{}, err
+	}
+	defer leave()
+	for _, row := range m.profiles {
+		newest := row.versions[len(row.versions)-1]
+		if newest.ID != idOrName && (newest.Name != idOrName || row.deleted) {
+			continue
+		}
+		switch {
+		case version == 0 && !row.deleted:
+			return newest, nil
+		case version > 0 && version <= newest.Version:
+			return row.versions[version-1], nil
+		}
+	}
+	return session.Profile{}, session.Faultf(session.CodeNoProfile, "there is no profile %s", idOrName)
+}
+
+// ProfileCreate implements api.Store.
+func (m *Store) ProfileCreate(_ context.Context, p session.Profile) (session.Profile, error) {
+	leave, err := m.enter("ProfileCreate")
+	if err != nil {
+		return session.Profile{}, err
+	}
+	defer leave()
+	if m.profileNamed(p.Name) != "" {
+		return session.Profile{}, session.Faultf(session.CodeIllegalState, "another profile has this name")
+	}
+	p.Version, p.CreatedAt, p.UpdatedAt = 1, time.Now(), time.Now()
+	m.profiles = append(m.profiles, &profileRow{versions: []session.Profile{p}})
+	return p, nil
+}
+
+// ProfileUpdate implements api.Store.
+func (m *Store) ProfileUpdate(_ context.Context, p session.Profile, version int64) (session.Profile, error) {
+	leave, err := m.enter("ProfileUpdate")
+	if err != nil {
+		return session.Profile{}, err
+	}
+	defer leave()
+	if id := m.profileNamed(p.Name); id != "" && id != p.ID {
+		return session.Profile{}, session.Faultf(session.CodeIllegalState, "another profile has this name")
+	}
+	for _, row := range m.profiles {
+		newest := row.versions[len(row.versions)-1]
+		if newest.ID != p.ID || row.deleted {
+			continue
+		}
+		if version != 0 && version != newest.Version {
+			return session.Profile{}, session.Faultf(session.CodeIllegalState, "somebody has changed it")
+		}
+		p.Version, p.CreatedAt, p.UpdatedAt = newest.Version+1, newest.CreatedAt, time.Now()
+		row.versions = append(row.versions, p)
+		return p, nil
+	}
+	return session.Profile{}, session.Faultf(session.CodeNoProfile, "there is no profile %s", p.ID)
+}
+
+// ProfileDelete implements api.Store.
+func (m *Store) ProfileDelete(_ context.Context, id string) error {
+	leave, err := m.enter("ProfileDelete")
+	if err != nil {
+		return err
+	}
+	defer leave()
+	for _, row := range m.profiles {
+		if row.versions[0].ID == id && !row.deleted {
+			row.deleted = true
+			return nil
+		}
+	}
+	return session.Faultf(session.CodeNoProfile, "there is no profile %s", id)
+}
+
+func (m *Store) profileNamed(name string) string {
+	for _, row := range m.profiles {
+		if newest := row.versions[len(row.versions)-1]; newest.Name == name && !row.deleted {
+			return newest.ID
+		}
+	}
+	return ""
+}

@@ -1,0 +1,206 @@
+package api
+
+import (
+	"bytes"
+	"encoding/json"
+	"maps"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/labstack/echo/v4"
+
+	"github.com/overwinter-dev/overwinter/internal/session"
+	"github.com/overwinter-dev/overwinter/internal/wire"
+)
+
+// profileJSON is a profile as clients see it.
+type profileJSON struct {
+	ID          string    `json:"id"`
+	Name        string    `json:"name"`
+	Description string    `json:"description,omitempty"`
+	Version     int64     `json:"version"`
+	Ref         string    `json:"ref"` // what a session that has it in this version says
+	CreatedAt   wire.Time `json:"createdAt"`
+	UpdatedAt   wire.Time `json:"updatedAt"`
+	session.ProfileSpec
+}
+
+func profileOf(p session.Profile) profileJSON {
+	return profileJSON{
+		ID: p.ID, Name: p.Name, Description: p.Description, Version: p.Version, Ref: p.Ref(),
+		CreatedAt: wire.Time(p.CreatedAt), UpdatedAt: wire.Time(p.UpdatedAt), ProfileSpec: p.Spec,
+	}
+}
+
+// profileID is the id, or the name, in the path.
+func profileID(c echo.Context) (string, error) {
+	id := c.Param("profileId")
+	if strings.Contains(id, "/") {
+		return "", echo.ErrNotFound
+	}
+	if !session.ValidID(session.ProfilePrefix, id) && !session.ValidProfileName(id) {
+		return "", invalid("profileId", "must be %s and 32 lower-case hexadecimal digits, or the name of a profile", session.ProfilePrefix)
+	}
+	return id, nil
+}
+
+func (s *Server) profileList(c echo.Context) error {
+	limit, cursor, err := listQuery(c)
+	if err != nil {
+		return err
+	}
+	profiles, next, err := s.cfg.Store.ProfileList(c.Request().Context(), limit, cursor)
+	if err != nil {
+		return err
+	}
+	items := make([]profileJSON, len(profiles))
+	for i, p := range profiles {
+		items[i] = profileOf(p)
+	}
+	return c.JSON(http.StatusOK, newPage(items, next))
+}
+
+func (s *Server) profileGet(c echo.Context) error {
+	id, err := profileID(c)
+	if err != nil {
+		return err
+	}
+	version := int64(0)
+	if text := c.QueryParam("version"); text != "" {
+		if version, err = strconv.ParseInt(text, 10, 64); err != nil || version < 1 {
+			return invalid("version", "must be a number from 1 on")
+		}
+	}
+	p, err := s.cfg.Store.ProfileGet(c.Request().Context(), id, version)
+	if err != nil {
+		return err
+	}
+	return c.JSON(http.StatusOK, profileOf(p))
+}
+
+func (s *Server) profileCreate(c echo.Context) error {
+	body, _, err := readBody(c, false)
+	if err != nil {
+		return err
+	}
+	body.required("name")
+	p := body.profile()
+	if err := body.done(); err != nil {
+		return err
+	}
+	p.ID = session.NewID(session.ProfilePrefix)
+	if p, err = s.cfg.Store.ProfileCreate(c.Request().Context(), p); err != nil {
+		return err
+	}
+	c.Response().Header().Set(echo.HeaderLocation, "/api/profiles/"+p.ID)
+	return c.JSON(http.StatusCreated, profileOf(p))
+}
+
+// profilePut stores the next version of a profile, whole.
+func (s *Server) profilePut(c echo.Context) error {
+	id, err := profileID(c)
+	if err != nil {
+		return err
+	}
+	body, _, err := readBody(c, false)
+	if err != nil {
+		return err
+	}
+	body.required("name")
+	p := body.profile()
+	version, given := body.number("version")
+	if given && version < 1 {
+		body.fault("version", "must be a number from 1 on: the newest that you have seen")
+	}
+	if err := body.done(); err != nil {
+		return err
+	}
+	ctx := c.Request().Context()
+	known, err := s.cfg.Store.ProfileGet(ctx, id, 0)
+	if err != nil {
+		return err
+	}
+	p.ID = known.ID
+	if p, err = s.cfg.Store.ProfileUpdate(ctx, p, version); err != nil {
+		return err
+	}
+	return c.JSON(http.StatusOK, profileOf(p))
+}
+
+func (s *Server) profileDelete(c echo.Context) error {
+	id, err := profileID(c)
+	if err != nil {
+		return err
+	}
+	ctx := c.Request().Context()
+	known, err := s.cfg.Store.ProfileGet(ctx, id, 0)
+	if err != nil {
+		return err
+	}
+	if err := s.cfg.Store.ProfileDelete(ctx, known.ID); err != nil {
+		return err
+	}
+	return c.NoContent(http.StatusNoContent)
+}
+
+// profile takes a profile: its name, its description and all that agents are given.
+func (o *object) profile() session.Profile {
+	var p session.Profile
+	if name, ok := o.text("name"); ok {
+		if p.Name = name; !session.ValidProfileName(name) {
+			o.fault("name", "must be 1 to 100 of A-Z a-z 0-9 space . _ - and not look like an id")
+		}
+	}
+	p.Description, _ = o.short("description", session.MaxProfileDescription)
+	spec := map[string]json.RawMessage{}
+	for _, name := range []string{
+		"instructions", "skills", "subagents", "commands", "mcpServers", "files", "model", "environment", "permissions",
+	} {
+		if raw, ok := o.take(name); ok {
+			spec[name] = raw
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(spec)) {
+		one, err := json.Marshal(map[string]json.RawMessage{name: spec[name]})
+		if err == nil {
+			dec := json.NewDecoder(bytes.NewReader(one))
+			dec.DisallowUnknownFields()
+			err = dec.Decode(&p.Spec)
+		}
+		if err != nil || string(spec[name]) == "null" || !utf8.Valid(spec[name]) {
+			o.fault(name, "%s", wrongShape(name, err))
+		} else if bytes.Contains(spec[name], []byte(`\u0000`)) {
+			o.fault(name, "must not contain the character U+0000")
+		}
+	}
+	for _, f := range p.Spec.Check() {
+		o.fault(f.Field, "%s", f.Message)
+	}
+	return p
+}
+
+// wrongShape says what a decoder did not like, without its own names for things.
+func wrongShape(name string, err error) string {
+	if err != nil {
+		if _, field, ok := strings.Cut(err.Error(), "unknown field "); ok {
+			return "has a field that is not known: " + strings.Trim(field, `"`)
+		}
+	}
+	return "is not of the shape that the API document gives for " + name
+}
+
+// profileRef takes the profile of a session: the id or the name of one, or ID@VERSION.
+func (o *object) profileRef(name string) (ref string, ok bool) {
+	if ref, ok = o.text(name); !ok {
+		return "", false
+	}
+	profile, _, err := session.ParseProfileRef(ref)
+	if err != nil || !session.ValidID(session.ProfilePrefix, profile) && !session.ValidProfileName(profile) {
+		o.fault(name, "must be the id or the name of a profile, with @ and a version where it is not to be the newest")
+		return "", false
+	}
+	return ref, true
+}

@@ -1,0 +1,86 @@
+package claude
+
+import (
+	"encoding/json"
+	"fmt"
+	"path"
+	"strconv"
+	"strings"
+
+	"github.com/overwinter-dev/overwinter/internal/agent"
+	"github.com/overwinter-dev/overwinter/internal/session"
+)
+
+var _ agent.Profiled = Adapter{}
+
+// ProfileFiles are the files of a profile where the program looks for those of its user, so that
+// nothing of it stands in the workspace. Its servers have a file of their own, which a flag names.
+func (Adapter) ProfileFiles(in agent.LaunchInput) ([]session.TranscriptFile, error) {
+	p := in.Profile
+	if p == nil {
+		return nil, nil
+	}
+	var files []session.TranscriptFile
+	add := func(name, content string) {
+		files = append(files, session.TranscriptFile{Path: path.Join(in.Home, ".claude", name), Data: []byte(content)})
+	}
+	if p.Instructions != "" {
+		add("CLAUDE.md", p.Instructions)
+	}
+	for _, s := range p.Skills {
+		add(path.Join("skills", s.Name, "SKILL.md"), withFrontMatter(s, true))
+	}
+	for _, s := range p.Subagents {
+		add(path.Join("agents", s.Name+".md"), withFrontMatter(s, true))
+	}
+	for _, s := range p.Commands {
+		add(path.Join("commands", s.Name+".md"), withFrontMatter(s, false))
+	}
+	if len(p.MCPServers) > 0 {
+		config, err := mcpConfig(p.MCPServers)
+		if err != nil {
+			return nil, err
+		}
+		files = append(files, session.TranscriptFile{Path: mcpConfigPath(in.Home), Data: config})
+	}
+	return files, nil
+}
+
+func mcpConfigPath(home string) string { return path.Join(home, ".claude", "overwinter-mcp.json") }
+
+// withFrontMatter puts a name, if it is wanted, and a description above a text.
+func withFrontMatter(t session.ProfileText, named bool) string {
+	var b strings.Builder
+	b.WriteString("---\n")
+	if named {
+		fmt.Fprintf(&b, "name: %s\n", t.Name)
+	}
+	description := t.Description
+	if description == "" {
+		description = t.Name
+	}
+	fmt.Fprintf(&b, "description: %s\n---\n\n%s\n", strconv.Quote(description), t.Content)
+	return b.String()
+}
+
+// mcpServer is a server as the program's configuration has it.
+type mcpServer struct {
+	Type    string            `json:"type"`
+	Command string            `json:"command,omitempty"`
+	Args    []string          `json:"args,omitempty"`
+	Env     map[string]string `json:"env,omitempty"`
+	URL     string            `json:"url,omitempty"`
+	Headers map[string]string `json:"headers,omitempty"`
+}
+
+func mcpConfig(servers []session.ProfileMCPServer) ([]byte, error) {
+	out := map[string]mcpServer{}
+	for _, s := range servers {
+		kind := "stdio"
+		if s.URL != "" {
+			kind = "http"
+		}
+		out[s.Name] = mcpServer{Type: kind, Command: s.Command, Args: s.Args, Env: s.Environment, URL: s.URL, Headers: s.Headers}
+	}
+	return json.Marshal(map[string]any{"mcpServers": out})
+}

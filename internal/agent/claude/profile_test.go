@@ -1,0 +1,75 @@
+package claude_test
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/overwinter-dev/overwinter/internal/agent"
+	"github.com/overwinter-dev/overwinter/internal/agent/agenttest/modelserver"
+	"github.com/overwinter-dev/overwinter/internal/agent/claude"
+	"github.com/overwinter-dev/overwinter/internal/session"
+)
+
+// echoServer is a server of the Model Context Protocol with one tool, in shell.
+const echoServer = `while read -r line; do
+  id=$(printf '%s' "$line" | sed -n 's/.*"id":\([0-9]*\).*/\1/p')
+  case "$line" in
+  *'"initialize"'*) printf '{"jsonrpc":"2.0","id":%s,"result":{"protocolVersion":"2024-11-05","capabilities":{"tools":{}},"serverInfo":{"name":"echo","version":"1"}}}\n' "$id" ;;
+  *'"tools/list"'*) printf '{"jsonrpc":"2.0","id":%s,"result":{"tools":[{"name":"echo","description":"says it again","inputSchema":{"type":"object"}}]}}\n' "$id" ;;
+  *'"id"'*) printf '{"jsonrpc":"2.0","id":%s,"result":{}}\n' "$id" ;;
+  esac
+done`
+
+// TestAProfileReachesTheModel looks for a marker of each part of a profile in what the real program
+// asks of the model.
+func TestAProfileReachesTheModel(t *testing.T) {
+	t.Parallel()
+	script := filepath.Join(t.TempDir(), "echo.sh")
+	require.NoError(t, os.WriteFile(script, []byte(echoServer), 0o600))
+	profile := session.ProfileSpec{
+		Instructions: "marker-instructions: be brief",
+		Skills:       []session.ProfileText{{Name: "skilled", Description: "marker-skill: use it", Content: "body of the skill"}},
+		Subagents:    []session.ProfileText{{Name: "helper", Description: `marker-subagent: "quoted"`, Content: "body of the subagent"}},
+		Commands:     []session.ProfileText{{Name: "greet", Content: "{{hello}} marker-command $ARGUMENTS"}},
+		MCPServers:   []session.ProfileMCPServer{{Name: "demo", Command: "sh", Args: []string{script}}},
+		Model:        "claude-haiku-4-5",
+		Permissions:  session.Permissions{Tools: map[string]session.Policy{"WebFetch": session.PolicyDeny}},
+	}
+	p := startWith(t, profile, map[string][]modelserver.Step{"hello": {{Text: "Hello."}}})
+	require.Equal(t, session.OutcomeCompleted, p.turn(t, "/greet you").end.Outcome)
+	require.Equal(t, session.OutcomeCompleted, p.turn(t, "{{hello}} again").end.Outcome)
+	requests := p.server.Requests()
+	last := requests[len(requests)-1]
+	sent := p.server.Sent()
+	for _, marker := range []string{"marker-instructions", "marker-skill", "marker-subagent", "marker-command you", "mcp__demo__echo"} {
+		require.True(t, strings.Contains(sent, marker), "%s is not in what was sent", marker)
+	}
+	require.NotContains(t, sent, "WebFetch\\n", "it is denied by name; WebSearch is in the same list")
+	require.Contains(t, sent, "WebSearch\\n")
+	require.Contains(t, last.Tools, "Bash")
+}
+
+func TestAProfileIsWrittenOutsideOfTheWorkspace(t *testing.T) {
+	t.Parallel()
+	files, err := claude.New().ProfileFiles(agent.LaunchInput{
+		Home: "/root", Workspace: "/workspace",
+		Profile: &session.ProfileSpec{
+			Instructions: "x", Skills: []session.ProfileText{{Name: "a", Content: "y"}},
+			MCPServers: []session.ProfileMCPServer{{Name: "web", URL: "https://example.com/mcp", Headers: map[string]string{"A": "b"}}},
+		},
+	})
+	require.NoError(t, err)
+	var paths []string
+	for _, f := range files {
+		paths = append(paths, f.Path)
+	}
+	require.Equal(t, []string{"/root/.claude/CLAUDE.md", "/root/.claude/skills/a/SKILL.md", "/root/.claude/overwinter-mcp.json"}, paths)
+	require.JSONEq(t, `{"mcpServers":{"web":{"type":"http","url":"https://example.com/mcp","headers":{"A":"b"}}}}`, string(files[2].Data))
+	none, err := claude.New().ProfileFiles(agent.LaunchInput{Home: "/root", Workspace: "/workspace"})
+	require.NoError(t, err)
+	require.Empty(t, none)
+}

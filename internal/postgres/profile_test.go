@@ -1,0 +1,83 @@
+package postgres_test
+
+import (
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/overwinter-dev/overwinter/internal/session"
+)
+
+func TestAProfileKeepsItsVersions(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	first, err := b.ProfileCreate(b.ctx, session.Profile{
+		ID: session.NewID(session.ProfilePrefix), Name: "reviewer", Spec: session.ProfileSpec{Instructions: "one"},
+	})
+	require.NoError(t, err)
+	require.EqualValues(t, 1, first.Version)
+	_, err = b.ProfileCreate(b.ctx, session.Profile{ID: session.NewID(session.ProfilePrefix), Name: "reviewer"})
+	requireCode(t, session.CodeIllegalState, err)
+
+	// Of many who have seen version 1, one makes version 2.
+	var all sync.WaitGroup
+	verdicts := make(chan error, 8) // one for each
+	for range 8 {
+		all.Go(func() {
+			next := first
+			next.Spec.Instructions = "two"
+			_, err := b.ProfileUpdate(b.ctx, next, 1)
+			verdicts <- err
+		})
+	}
+	all.Wait()
+	close(verdicts)
+	won := 0
+	for err := range verdicts {
+		if err == nil {
+			won++
+			continue
+		}
+		requireCode(t, session.CodeIllegalState, err)
+	}
+	require.Equal(t, 1, won)
+	got, err := b.ProfileGet(b.ctx, "reviewer", 0)
+	require.NoError(t, err)
+	require.EqualValues(t, 2, got.Version)
+	require.Equal(t, "two", got.Spec.Instructions)
+
+	require.NoError(t, b.ProfileDelete(b.ctx, first.ID))
+	_, err = b.ProfileGet(b.ctx, first.ID, 0)
+	requireCode(t, session.CodeNoProfile, err)
+	_, err = b.ProfileUpdate(b.ctx, first, 0)
+	requireCode(t, session.CodeNoProfile, err)
+	requireCode(t, session.CodeNoProfile, b.ProfileDelete(b.ctx, first.ID))
+	got, err = b.ProfileGet(b.ctx, first.ID, 1)
+	require.NoError(t, err)
+	require.Equal(t, first.Spec, got.Spec, "its versions stay with those who have them")
+	_, err = b.ProfileCreate(b.ctx, session.Profile{ID: session.NewID(session.ProfilePrefix), Name: "reviewer"})
+	require.NoError(t, err, "the name is free again")
+	items, next, err := b.ProfileList(b.ctx, 10, "")
+	require.NoError(t, err)
+	require.Len(t, items, 1)
+	require.Empty(t, next)
+}
+
+func TestATurnHasTheProfileOfItsSession(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	p, err := b.ProfileCreate(b.ctx, session.Profile{
+		ID: session.NewID(session.ProfilePrefix), Name: "x", Spec: session.ProfileSpec{Model: "opus"},
+	})
+	require.NoError(t, err)
+	ref := p.Ref()
+	_, err = b.SessionPatch(b.ctx, b.id, session.Patch{Profile: &ref})
+	require.NoError(t, err)
+	require.NoError(t, b.ProfileDelete(b.ctx, p.ID))
+	b.running(t)
+	start, err := b.RunAttach(b.ctx, b.begin(t, b.submit(t, "1")), "token")
+	require.NoError(t, err)
+	require.Equal(t, ref, start.ProfileRef)
+	require.Equal(t, &p.Spec, start.Profile)
+}

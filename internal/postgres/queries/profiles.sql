@@ -1,0 +1,30 @@
+-- name: ProfileInsert :exec
+INSERT INTO profiles (id, name, description, created_at, updated_at) VALUES (@id, @name, @description, @at, @at);
+
+-- name: ProfileVersionInsert :exec
+INSERT INTO profile_versions (profile_id, version, spec, created_at) VALUES (@profile_id, @version, @spec, @at);
+
+-- name: ProfileUpdate :one
+-- ProfileUpdate makes the next version of a profile; its row is the lock.
+UPDATE profiles SET name = @name, description = @description, version = version + 1, updated_at = @at
+WHERE id = @id AND deleted_at IS NULL
+RETURNING version;
+
+-- name: ProfileGet :one
+-- ProfileGet finds a version, the newest where it is 0. Versions outlive their profile.
+SELECT p.id, p.name, p.description, p.version AS newest, p.created_at, p.updated_at, p.deleted_at, v.version, v.spec
+FROM profiles p JOIN profile_versions v ON v.profile_id = p.id
+WHERE p.id = @id AND v.version = CASE WHEN @version::bigint = 0 THEN p.version ELSE @version END;
+
+-- name: ProfileFind :one
+-- ProfileFind finds the id of a profile that is not deleted by its name.
+SELECT id FROM profiles WHERE name = @name AND deleted_at IS NULL;
+
+-- name: ProfileList :many
+SELECT p.id, p.name, p.description, p.version AS newest, p.created_at, p.updated_at, p.deleted_at, v.version, v.spec
+FROM profiles p JOIN profile_versions v ON v.profile_id = p.id AND v.version = p.version
+WHERE p.deleted_at IS NULL AND (@before_id::text = '' OR p.id < @before_id)
+ORDER BY p.id DESC LIMIT @max_items;
+
+-- name: ProfileDelete :execrows
+UPDATE profiles SET deleted_at = @at::timestamptz WHERE id = @id AND deleted_at IS NULL;
