@@ -7,12 +7,16 @@ import (
 	"time"
 
 	"github.com/overwinter-dev/overwinter/internal/agent"
+	"github.com/overwinter-dev/overwinter/internal/agent/acp"
 	"github.com/overwinter-dev/overwinter/internal/conversation"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
 // modeTag opens what the program says as the model when its mode has been changed.
 const modeTag = "[MODE_UPDATE] "
+
+// responseTag opens what the program says as the user, when it repeats the past, for a result.
+const responseTag = "[Function Response: "
 
 // update is what session/update carries. Its content is that of a message, or a list of what a call
 // has brought.
@@ -70,6 +74,9 @@ func (t *translator) update(f agent.Frame, m frame, at time.Time) bool {
 		t.emit(t.state.closeText(at)...)
 		t.state.Text = ""
 		if u.Kind == "user_message_chunk" {
+			if strings.HasPrefix(words(u.Content), responseTag) {
+				return true // the result of a call, which the agent tells as well
+			}
 			t.emit(t.state.user(conversation.Main, record{ID: t.made(f), Content: u.Content}, at)...)
 			return true
 		}
@@ -119,41 +126,13 @@ func (t *translator) called(u update, at time.Time) bool {
 		if u.Status == "failed" {
 			status, key = "error", "error"
 		}
-		t.emit(t.state.ended(conversation.Main, toolCall{
+		use, result := t.state.ended(conversation.Main, toolCall{
 			ID: u.ID, Name: toolName(u.ID), Status: status,
-			Result: data([]map[string]response{{"functionResponse": {ID: u.ID, Response: data(map[string]string{key: shown(u.Content)})}}}),
-		}, at)...)
+			Result: data([]map[string]response{{"functionResponse": {ID: u.ID, Response: data(map[string]string{key: acp.Shown(u.Content)})}}}),
+		}, at)
+		t.emit(append(use, result...)...)
 	}
 	return true
-}
-
-// shown is what a call has brought, as people see it.
-func shown(content json.RawMessage) string {
-	var list []struct {
-		Type    string          `json:"type"`
-		Content json.RawMessage `json:"content"`
-		Path    string          `json:"path"`
-	}
-	if json.Unmarshal(content, &list) != nil {
-		return ""
-	}
-	var out []string
-	for _, c := range list {
-		switch c.Type {
-		case "content":
-			out = append(out, words(c.Content))
-		case "diff":
-			out = append(out, c.Path)
-		}
-	}
-	return strings.Join(out, "\n")
-}
-
-// option is an answer that the agent takes.
-type option struct {
-	ID   string `json:"optionId"`
-	Name string `json:"name"`
-	Kind string `json:"kind"`
 }
 
 // asked reads that the agent wants permission for a call.
@@ -226,6 +205,8 @@ func (t *translator) responded(f agent.Frame, m frame, at time.Time) {
 		return
 	}
 	if result.StopReason == "" {
+		t.emit(t.state.closeText(at)...)
+		t.state.Text = ""
 		return
 	}
 	q := result.Meta.Quota
@@ -236,17 +217,6 @@ func (t *translator) responded(f agent.Frame, m frame, at time.Time) {
 	if result.StopReason != "cancelled" {
 		t.emit(t.state.closeText(at)...)
 	}
-	outcome, reason := stopped(result.StopReason)
+	outcome, reason := acp.Stopped(result.StopReason)
 	t.end(outcome, reason, at)
-}
-
-// stopped is the outcome that a stop reason of the Agent Client Protocol means.
-func stopped(reason string) (session.Outcome, string) {
-	switch reason {
-	case "end_turn":
-		return session.OutcomeCompleted, ""
-	case "cancelled":
-		return session.OutcomeCancelled, session.ReasonAborted
-	}
-	return session.OutcomeFailed, reason
 }

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/overwinter-dev/overwinter/internal/agent"
+	"github.com/overwinter-dev/overwinter/internal/agent/acp"
 	"github.com/overwinter-dev/overwinter/internal/agent/bridge"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
@@ -152,58 +153,7 @@ func (Adapter) Interrupt(runID string) agent.Interrupt {
 
 // Answer tells the bridge which of the agent's options it is. The agent takes no words with a
 // rejection.
-func (Adapter) Answer(q agent.Question, a agent.Answer) ([]byte, error) {
-	var kinds []string
-	switch a.Decision {
-	case agent.DecisionReject:
-		kinds = []string{"reject_once", "reject_always"}
-	case agent.DecisionOnce:
-		kinds = []string{"allow_once"}
-	case agent.DecisionSession, agent.DecisionAlways:
-		kinds = []string{"allow_always", "allow_once"}
-	default:
-		return nil, fmt.Errorf("answer question %s: %q is no decision", q.ID, a.Decision)
-	}
-	var options []option
-	if err := json.Unmarshal(q.Suggestions, &options); err != nil {
-		return nil, fmt.Errorf("answer question %s: its options: %w", q.ID, err)
-	}
-	chosen, ok := choose(options, kinds, a.Decision == agent.DecisionAlways)
-	if !ok && a.Decision != agent.DecisionReject {
-		return nil, fmt.Errorf("answer question %s: the agent does not offer %q", q.ID, a.Decision)
-	}
-	return bridge.Command{
-		Type: bridge.Answer, ID: q.ID, Data: data(answerData{Option: chosen, Allowed: a.Decision != agent.DecisionReject}),
-	}.Encode()
-}
-
-// answerData is what an answer tells the bridge. No option means that the question is withdrawn,
-// which the agent takes for a rejection.
-type answerData struct {
-	Option  string `json:"option,omitempty"`
-	Allowed bool   `json:"allowed"`
-}
-
-// choose returns the option of the first kind that there is. Of several that last, the first lasts
-// for the session and the last for ever.
-func choose(options []option, kinds []string, forEver bool) (string, bool) {
-	for _, kind := range kinds {
-		var found []string
-		for _, o := range options {
-			if o.Kind == kind {
-				found = append(found, o.ID)
-			}
-		}
-		switch {
-		case len(found) == 0:
-		case forEver:
-			return found[len(found)-1], true
-		default:
-			return found[0], true
-		}
-	}
-	return "", false
-}
+func (Adapter) Answer(q agent.Question, a agent.Answer) ([]byte, error) { return acp.Answer(q, a) }
 
 // denied are the tools that may not be used at all.
 func denied(p session.Permissions) []string {

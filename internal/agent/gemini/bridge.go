@@ -13,6 +13,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/overwinter-dev/overwinter/internal/agent/acp"
 	"github.com/overwinter-dev/overwinter/internal/agent/bridge"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
@@ -233,8 +234,8 @@ func (b *talk) begin(ctx context.Context, memory string) started {
 			Version string `json:"version"`
 		} `json:"agentInfo"`
 	}
-	raw, err := b.peer.Call(ctx, "initialize", object{
-		"protocolVersion":    1,
+	raw, err := b.peer.Call(ctx, acp.MethodInitialize, object{
+		"protocolVersion":    acp.Version,
 		"clientCapabilities": object{"fs": object{"readTextFile": false, "writeTextFile": false}, "terminal": false},
 		"clientInfo":         object{"name": "overwinter", "version": "1"},
 	})
@@ -245,7 +246,7 @@ func (b *talk) begin(ctx context.Context, memory string) started {
 	s := started{version: hello.Info.Version}
 	where := object{"cwd": b.workspace, "mcpServers": []any{}}
 	if memory != "" {
-		_, err := b.peer.Call(ctx, "session/load", object{"sessionId": memory, "cwd": b.workspace, "mcpServers": []any{}})
+		_, err := b.peer.Call(ctx, acp.MethodLoad, object{"sessionId": memory, "cwd": b.workspace, "mcpServers": []any{}})
 		if err == nil {
 			s.session, s.loaded = memory, true
 			return s
@@ -255,7 +256,7 @@ func (b *talk) begin(ctx context.Context, memory string) started {
 		}
 		s.lost = err
 	}
-	raw, err = b.peer.Call(ctx, "session/new", where)
+	raw, err = b.peer.Call(ctx, acp.MethodNew, where)
 	if err != nil {
 		return started{err: err, lost: s.lost}
 	}
@@ -378,13 +379,11 @@ func (b *talk) deliver() {
 	text := b.expand(c.Content)
 	b.tasks.Go(func() {
 		// The answer is read where all lines are.
-		_, _ = b.peer.Call(context.Background(), promptMethod, map[string]any{
+		_, _ = b.peer.Call(context.Background(), acp.MethodPrompt, map[string]any{
 			"sessionId": b.session, "prompt": []map[string]string{{"type": "text", "text": text}},
 		})
 	})
 }
-
-const promptMethod = "session/prompt"
 
 // prompted notes that a turn begins.
 func (b *talk) prompted(c bridge.Command) {
@@ -421,14 +420,14 @@ func (b *talk) cancel() {
 		b.reply(id, "")
 		b.note(bridge.Note{Type: noteAnswered, ID: id, Data: data(false)})
 	}
-	if err := b.peer.Notify("session/cancel", map[string]string{"sessionId": b.session}); err != nil {
+	if err := b.peer.Notify(acp.MethodCancel, map[string]string{"sessionId": b.session}); err != nil {
 		fmt.Fprintf(b.stderr, "%s: %v\n", Command, err)
 	}
 }
 
 // answer answers a question of the program's. One that nobody asks any longer is left out.
 func (b *talk) answer(c bridge.Command) {
-	var d answerData
+	var d acp.AnswerData
 	if b.turn == nil || b.turn.asked[c.ID] == nil || !decode(c.Data, &d) {
 		return
 	}
@@ -442,13 +441,9 @@ func (b *talk) answer(c bridge.Command) {
 
 // reply answers a request for permission; no option withdraws the question.
 func (b *talk) reply(call, option string) {
-	outcome := map[string]string{"outcome": "cancelled"}
-	if option != "" {
-		outcome = map[string]string{"outcome": "selected", "optionId": option}
-	}
 	id := b.turn.asked[call]
 	delete(b.turn.asked, call)
-	if err := b.peer.Reply(id, map[string]any{"outcome": outcome}); err != nil {
+	if err := b.peer.Reply(id, acp.Outcome(option)); err != nil {
 		fmt.Fprintf(b.stderr, "%s: %v\n", Command, err)
 	}
 }
@@ -465,12 +460,12 @@ func (b *talk) frame(f said) {
 	b.poll()
 	var p updateParams
 	switch {
-	case f.Method == "session/update" && decode(f.Params, &p):
+	case f.Method == acp.MethodUpdate && decode(f.Params, &p):
 		b.emit(b.before(p.Update))
 		b.tool(p.Update.call, p.Update.Kind, false)
 		b.out.Raw(f.line)
 		b.emit(b.behind(p.Update))
-	case f.Method == "session/request_permission" && f.IsRequest():
+	case f.Method == acp.MethodPermission && f.IsRequest():
 		var asked struct {
 			ToolCall call `json:"toolCall"`
 		}
@@ -479,7 +474,7 @@ func (b *talk) frame(f said) {
 		b.turn.asked[asked.ToolCall.ID] = f.ID
 		b.tool(asked.ToolCall, "tool_call", true)
 		b.out.Raw(f.line)
-	case f.IsResponse() && strings.HasPrefix(string(f.ID), `"`+promptMethod+"#"):
+	case f.IsResponse() && strings.HasPrefix(string(f.ID), `"`+acp.MethodPrompt+"#"):
 		b.out.Raw(f.line)
 		b.finish(f.Message)
 	default:
@@ -501,7 +496,7 @@ func (b *talk) refuse(m bridge.Message) {
 // repeated counts what the program says of the past that it has loaded.
 func (b *talk) repeated(m bridge.Message) {
 	var p updateParams
-	if b.past == 0 || m.Method != "session/update" || !decode(m.Params, &p) {
+	if b.past == 0 || m.Method != acp.MethodUpdate || !decode(m.Params, &p) {
 		return
 	}
 	switch p.Update.Kind {
@@ -587,7 +582,7 @@ func (b *talk) finish(m bridge.Message) {
 		StopReason string `json:"stopReason"`
 	}
 	decode(m.Result, &result)
-	outcome, reason := stopped(result.StopReason)
+	outcome, reason := acp.Stopped(result.StopReason)
 	switch {
 	case b.turn.gaveUp != nil:
 		outcome, reason = session.OutcomeFailed, b.turn.gaveUp.Error()
@@ -596,8 +591,6 @@ func (b *talk) finish(m bridge.Message) {
 	case m.Error != nil:
 		b.failed(m.Error.Message)
 		return
-	case result.StopReason == "":
-		outcome, reason = session.OutcomeFailed, "the agent does not say how the turn ended"
 	}
 	b.partial(outcome == session.OutcomeCompleted)
 	b.end(outcome, reason)

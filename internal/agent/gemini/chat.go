@@ -136,7 +136,7 @@ func (s *news) gemini(chat func(json.RawMessage) bridge.Note, r record, line []b
 	var ids []string
 	for _, c := range all.Calls {
 		var call toolCall
-		if !decode(c, &call) || call.ID == "" || (call.Status != "success" && call.Status != "error" && call.Status != "cancelled") {
+		if !decode(c, &call) || !call.over() {
 			continue
 		}
 		if _, ok := s.calls[call.ID]; ok {

@@ -58,6 +58,12 @@ var scripts = map[string][]modelserver.Step{
 		{Text: "This takes long.", Calls: []modelserver.Call{modelserver.Shell(untilKilled)}},
 		{Text: "It took long."},
 	},
+	"parallel": {
+		{Text: "Two at once.", Calls: []modelserver.Call{modelserver.Shell("echo one"), modelserver.Shell("echo two")}},
+		{Text: "Both are done."},
+	},
+	"refused": {{Status: 400}},
+	"endless": {{Status: 500}},
 }
 
 // command runs the bridge of a launch from this test's binary, with the real program and nothing of
@@ -85,7 +91,11 @@ func TestConformsToTheAdapterSuite(t *testing.T) {
 		Adapter: gemini.New(),
 		Command: func(t *testing.T, launch agent.Launch) *exec.Cmd {
 			t.Helper()
-			return command(t, server, launch)
+			silence := gemini.DefaultSilence
+			if strings.HasSuffix(t.Name(), "GivesUpWhereTheModelFailsForEver") {
+				silence = 3 * time.Second
+			}
+			return command(t, server, launch, "--silence", silence.String())
 		},
 		Prompts: agenttest.Prompts{
 			Hello:       "{{hello}} hello to the " + agenttest.Word,
@@ -96,6 +106,13 @@ func TestConformsToTheAdapterSuite(t *testing.T) {
 			LongText:    "{{long}} story",
 			LongTool:    "{{wait}} for it",
 			Recall:      "{{recall}} the beginning",
+			Parallel:    "{{parallel}} please",
+			Guarded:     "{{write}} the file",
+			Refused:     "{{refused}} it",
+			Endless:     "{{endless}} it",
+		},
+		Cannot: map[string]string{
+			"AsksItsUser": "over ACP the program asks for permission alone",
 		},
 		KillLosesText: true,
 		Unknown: []string{

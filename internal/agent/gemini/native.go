@@ -128,6 +128,7 @@ func (t *translator) nativeResult(l nativeLine, at time.Time) bool {
 		answer = map[string]string{"error": said}
 	}
 	c.Result = data([]map[string]response{{"functionResponse": {ID: l.ToolID, Response: data(answer)}}})
-	t.emit(t.state.ended(conversation.Main, c, at)...)
+	use, result := t.state.ended(conversation.Main, c, at)
+	t.emit(append(use, result...)...)
 	return true
 }

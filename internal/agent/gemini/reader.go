@@ -164,18 +164,19 @@ func (r *reader) record(conv string, rec record, at time.Time) []conversation.Ev
 // calls: it leaves out those that were refused, and those that do not exist.
 func (r *reader) user(conv string, rec record, at time.Time) []conversation.Event {
 	if responses := rec.responses(); len(responses) > 0 {
-		var events []conversation.Event
+		var events, results []conversation.Event
 		for _, p := range responses {
 			status := "success"
 			if _, isError := p.output(); isError {
 				status = "error"
 			}
-			events = append(events, r.ended(conv, toolCall{
+			use, result := r.ended(conv, toolCall{
 				ID: p.ID, Name: p.Name, Status: status,
 				Result: data([]map[string]response{{"functionResponse": p}}),
-			}, at)...)
+			}, at)
+			events, results = append(events, use...), append(results, result...)
 		}
-		return events
+		return append(events, results...)
 	}
 	said := rec.said()
 	switch {
@@ -205,12 +206,14 @@ func (r *reader) gemini(conv string, rec record, at time.Time) []conversation.Ev
 		r.Last[conv] = rec.ID
 		events = append(events, r.response(conv, rec, at)...)
 	}
+	var results []conversation.Event
 	for _, c := range rec.ToolCalls {
-		if c.ID != "" && (c.Status == "success" || c.Status == "error" || c.Status == "cancelled") {
-			events = append(events, r.ended(conv, c, at)...)
+		if c.over() {
+			use, result := r.ended(conv, c, at)
+			events, results = append(events, use...), append(results, result...)
 		}
 	}
-	return events
+	return append(events, results...)
 }
 
 // response shows what the model has said.
@@ -309,51 +312,51 @@ func (r *reader) running(o *openBlock, at time.Time) []conversation.Event {
 	return []conversation.Event{change(o, conversation.Updates{Status: conversation.Running}, at)}
 }
 
-// ended shows a call that has ended, and its result.
-func (r *reader) ended(conv string, c toolCall, at time.Time) []conversation.Event {
+// ended shows a call that has ended, and its result, which stands behind all calls that were made
+// with it.
+func (r *reader) ended(conv string, c toolCall, at time.Time) (use, result []conversation.Event) {
 	if c.ID == "" || !r.once("call/"+c.ID) {
-		return nil
+		return nil, nil
 	}
 	at = when(c.Timestamp, at)
 	output, isError := c.output()
-	use := conversation.Block{
+	block := conversation.Block{
 		ID: c.ID, Type: conversation.ToolUse, Status: conversation.Success, CreatedAt: at,
 		Name: c.Name, Input: c.Args, ToolUseID: c.ID,
 	}
-	if use.Name == "" {
-		use.Name = toolName(c.ID)
+	if block.Name == "" {
+		block.Name = toolName(c.ID)
 	}
 	switch {
 	case c.Status == "cancelled", r.Interrupted:
-		use.Status = conversation.Aborted
+		block.Status = conversation.Aborted
 	case c.Status == "error", isError:
-		use.Status = conversation.Failed
+		block.Status = conversation.Failed
 	}
 	if c.Name == subagentTool {
 		var args struct {
 			AgentName string `json:"agent_name"`
 		}
 		decode(c.Args, &args)
-		use.Type, use.Name, use.ToolUseID, use.SubagentID = conversation.Subagent, args.AgentName, "", c.AgentID
+		block.Type, block.Name, block.ToolUseID, block.SubagentID = conversation.Subagent, args.AgentName, "", c.AgentID
 	}
 	if o := r.find(c.ID); o != nil {
-		use.CreatedAt = o.Block.CreatedAt
-		if use.SubagentID == "" {
-			use.SubagentID = o.Block.SubagentID
+		block.CreatedAt = o.Block.CreatedAt
+		if block.SubagentID == "" {
+			block.SubagentID = o.Block.SubagentID
 		}
-		if use.Type == conversation.Subagent && use.Name == "" {
-			use.Name = o.Block.Name
+		if block.Type == conversation.Subagent && block.Name == "" {
+			block.Name = o.Block.Name
 		}
-		if len(use.Input) == 0 {
-			use.Input = o.Block.Input
+		if len(block.Input) == 0 {
+			block.Input = o.Block.Input
 		}
 	}
 	r.Usage.ToolCalls++
-	events := r.settle(conv, use, at)
-	return append(events, whole(conv, conversation.Block{
-		ID: resultID(c.ID), Type: conversation.ToolResult, Status: use.Status, CreatedAt: at,
-		ToolUseID: c.ID, Output: output, IsError: use.Status == conversation.Failed,
-	}, at)...)
+	return r.settle(conv, block, at), whole(conv, conversation.Block{
+		ID: resultID(c.ID), Type: conversation.ToolResult, Status: block.Status, CreatedAt: at,
+		ToolUseID: c.ID, Output: output, IsError: block.Status == conversation.Failed,
+	}, at)
 }
 
 // says shows a piece of what the model is saying. Space at both ends waits until more follows.

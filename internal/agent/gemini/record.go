@@ -70,6 +70,11 @@ type toolCall struct {
 	AgentID   string          `json:"agentId"` // of the subagent that it was
 }
 
+// over reports whether the call has ended.
+func (c toolCall) over() bool {
+	return c.ID != "" && (c.Status == "success" || c.Status == "error" || c.Status == "cancelled")
+}
+
 // part is a part of a message.
 type part struct {
 	Text     string          `json:"text"`

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/overwinter-dev/overwinter/internal/agent"
+	"github.com/overwinter-dev/overwinter/internal/agent/acp"
 	"github.com/overwinter-dev/overwinter/internal/agent/bridge"
 	"github.com/overwinter-dev/overwinter/internal/conversation"
 	"github.com/overwinter-dev/overwinter/internal/session"
@@ -92,11 +93,11 @@ func (t *translator) line(f agent.Frame) {
 	switch {
 	case !decode(f.Data, &m):
 		t.unparsed(f, at)
-	case m.Method == "session/update":
+	case m.Method == acp.MethodUpdate:
 		if !t.update(f, m, at) {
 			t.unparsed(f, at)
 		}
-	case m.Method == "session/request_permission":
+	case m.Method == acp.MethodPermission:
 		if !t.asked(m, at) {
 			t.unparsed(f, at)
 		}
