@@ -27,13 +27,21 @@ type openBlock struct {
 	Long bool `json:"long,omitempty"`
 }
 
+// maxBlocks bounds how many blocks are open at once. No agent has so many: the oldest then counts as
+// broken off.
+const maxBlocks = 64
+
 // start opens a block.
-func (l *ledger) start(o *openBlock, at time.Time) conversation.Event {
+func (l *ledger) start(o *openBlock, at time.Time) []conversation.Event {
+	var events []conversation.Event
+	if len(l.Open) >= maxBlocks {
+		events = append(events, l.close(l.Open[0], conversation.Aborted, at))
+	}
 	l.Open = append(l.Open, o)
-	return conversation.Event{
+	return append(events, conversation.Event{
 		Type: conversation.EventBlockStart, ConversationID: o.Conversation, At: at,
 		Data: conversation.BlockStart{Block: o.Block},
-	}
+	})
 }
 
 // find returns the open block of that id, or nil.

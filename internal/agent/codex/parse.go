@@ -304,9 +304,17 @@ func (t *thread) uncompleted() {
 			ids = append(ids, id)
 		}
 	}
-	slices.SortFunc(ids, func(a, b string) int { return cmp.Compare(t.calls[b].place, t.calls[a].place) })
+	if len(ids) == 0 {
+		return
+	}
+	slices.SortFunc(ids, func(a, b string) int {
+		return cmp.Or(cmp.Compare(t.calls[a].place, t.calls[b].place), strings.Compare(a, b))
+	})
+	var found []step
+	taken := 0
 	for _, id := range ids {
 		c := t.calls[id]
+		found, taken = append(found, t.found[taken:c.place]...), c.place
 		steps := []step{{ms: c.ms, turn: c.turn, what: stepBegin, item: c.item}}
 		end := step{ms: c.ended, turn: c.turn, what: stepEnd, item: c.item}
 		end.item.completed = c.ended
@@ -324,8 +332,9 @@ func (t *thread) uncompleted() {
 		default:
 			continue // the agent refused it before it began, and tells the model alone
 		}
-		t.found = slices.Insert(t.found, c.place, steps...)
+		found = append(found, steps...)
 	}
+	t.found = append(found, t.found[taken:]...)
 }
 
 // journal reads what the bridge has written down.

@@ -64,7 +64,7 @@ func (r *reader) begin(p place, it item) []conversation.Event {
 	case kindText, kindPlan:
 		b.Type = conversation.AssistantText
 	case kindThinking:
-		r.Thoughts = append(r.Thoughts, thought{ID: it.id, Turn: p.turn, Created: b.CreatedAt})
+		r.Thoughts = append(r.Thoughts[max(0, len(r.Thoughts)-maxBlocks):], thought{ID: it.id, Turn: p.turn, Created: b.CreatedAt})
 		return nil
 	case kindCompaction:
 		b.Type, b.Subtype, b.Message = conversation.System, "compaction", compacted
@@ -76,7 +76,7 @@ func (r *reader) begin(p place, it item) []conversation.Event {
 	default:
 		return r.call(p, it)
 	}
-	return []conversation.Event{r.start(&openBlock{Conversation: where, Turn: p.turn, Block: b}, p.at)}
+	return r.start(&openBlock{Conversation: where, Turn: p.turn, Block: b}, p.at)
 }
 
 const compacted = "The conversation was compacted."
@@ -91,10 +91,7 @@ func (r *reader) call(p place, it item) []conversation.Event {
 	if it.subagent() {
 		o.Block.Type, o.Block.ToolUseID = conversation.Subagent, ""
 	}
-	return []conversation.Event{
-		r.start(o, p.at),
-		o.running(conversation.Updates{Input: it.input, SubagentID: it.child}, p.at),
-	}
+	return append(r.start(o, p.at), o.running(conversation.Updates{Input: it.input, SubagentID: it.child}, p.at))
 }
 
 // say reads more of a message or of thinking. Part numbers the parts of a summary.
@@ -113,7 +110,7 @@ func (r *reader) say(p place, id, words string, part int) []conversation.Event {
 		o = &openBlock{Conversation: where, Turn: p.turn, Part: part, Block: conversation.Block{
 			ID: id, Type: conversation.Thinking, Status: conversation.Streaming, CreatedAt: t.Created,
 		}}
-		events = append(events, r.start(o, p.at))
+		events = append(events, r.start(o, p.at)...)
 	}
 	if o.Block.Type != conversation.AssistantText && o.Block.Type != conversation.Thinking {
 		return nil

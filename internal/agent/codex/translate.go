@@ -261,7 +261,7 @@ func (t *translator) started(p params) {
 		return // of a run before
 	}
 	if this := (turn{p.Thread, info.ID}); !slices.Contains(t.state.Turns, this) {
-		t.state.Turns = append(t.state.Turns, this)
+		t.state.Turns = append(t.state.Turns[max(0, len(t.state.Turns)-maxBlocks):], this)
 	}
 }
 
