@@ -27,6 +27,7 @@ var statuses = map[session.Code]int{
 	session.CodeNoSecret:      http.StatusNotFound,
 	session.CodeNoProfile:     http.StatusNotFound,
 	session.CodeNoQuestion:    http.StatusNotFound,
+	session.CodeNoFile:        http.StatusNotFound,
 	session.CodeMethodUnknown: http.StatusMethodNotAllowed,
 	session.CodeTerminated:    http.StatusConflict,
 	session.CodePromptExists:  http.StatusConflict,

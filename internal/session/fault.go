@@ -20,6 +20,7 @@ const (
 	CodeNoSecret      Code = "secret_not_found"
 	CodeNoProfile     Code = "profile_not_found"
 	CodeNoQuestion    Code = "question_not_found"
+	CodeNoFile        Code = "file_not_found"
 	CodeTerminated    Code = "session_terminated"
 	CodePromptExists  Code = "prompt_conflict"
 	CodeIdempotency   Code = "idempotency_conflict"

@@ -1,0 +1,132 @@
+package session
+
+import "time"
+
+// Bounds of what is kept of a workspace.
+const (
+	// MaxWatchedFiles is how many files of a workspace are listed; others are not seen.
+	MaxWatchedFiles = 20_000
+	// MaxFileBytes is the largest file whose content is kept.
+	MaxFileBytes = 1 << 20
+	// MaxSavedBytes bounds the content that is kept of all files of a session together.
+	MaxSavedBytes = 64 << 20
+	// MaxFilePath bounds a path; a file with a longer one is not seen.
+	MaxFilePath = 1024
+	// MaxPatchBytes bounds the text of a diff; what is beyond is cut off.
+	MaxPatchBytes = 1 << 20
+)
+
+// Change is what happened to a file of the workspace.
+type Change string
+
+// The changes.
+const (
+	FileCreated  Change = "created"
+	FileModified Change = "modified"
+	FileDeleted  Change = "deleted"
+)
+
+// Unsaved is why the content of a file is not kept; empty when it is.
+type Unsaved string
+
+// The reasons.
+const (
+	// UnsavedTooLarge: it is larger than MaxFileBytes.
+	UnsavedTooLarge Unsaved = "too_large"
+	// UnsavedFull: with it the session's files would be more than MaxSavedBytes.
+	UnsavedFull Unsaved = "session_full"
+	// UnsavedUnreadable: the runner could not read it.
+	UnsavedUnreadable Unsaved = "unreadable"
+)
+
+// FilesPosition is how much of the history of a workspace is stored. A runner
+// numbers the changes that it finds from 1 in a lineage, a name that it makes up
+// whenever what it knows of the workspace does not go on from what is stored.
+type FilesPosition struct {
+	Lineage string `json:"lineage,omitempty"` // empty: nothing has been stored
+	Seq     int64  `json:"seq,omitempty"`
+	// Base is the commit that diffs are taken against; empty when the workspace
+	// was no repository, or had no commit, at the session's beginning.
+	Base string `json:"base,omitempty"`
+	// DiffKey names the newest diff that is stored.
+	DiffKey string `json:"diffKey,omitempty"`
+}
+
+// FileInfo describes a file of the workspace.
+type FileInfo struct {
+	Path string // relative to the workspace, with slashes
+	Size int64
+	// SHA256 of the content as hexadecimal digits; empty where it was not read to its end.
+	SHA256     string
+	Mode       uint32 // permission bits
+	ModifiedAt time.Time
+	Unsaved    Unsaved
+}
+
+// Saved reports whether the content is kept.
+func (f FileInfo) Saved() bool { return f.Unsaved == "" }
+
+// FileContent is a file with its content, which is nil where it is not saved.
+type FileContent struct {
+	FileInfo
+	Data []byte
+}
+
+// FileChange is one change as a runner tells it.
+type FileChange struct {
+	FileContent
+	Seq    int64
+	Change Change
+	// Initial: the file was there before the session's agent was, which is no event.
+	Initial bool
+}
+
+// FilesBatch is what a worker has learned of a workspace, written together or
+// not at all. What is stored already, by lineage and seq, is skipped.
+type FilesBatch struct {
+	SessionID  string
+	Generation int64
+	// RunID and Token are of the run that found the changes; both are empty where
+	// they are found between runs, and then the generation alone fences.
+	RunID, Token string
+
+	Lineage string
+	Base    string
+	Changes []FileChange // seq rises
+	// BoundedSeq is the number under which the runner told that the workspace has
+	// more than MaxWatchedFiles; 0 when it did not.
+	BoundedSeq int64
+	Diff       *WorkspaceDiff // nil when it has not changed
+}
+
+// WorkspaceDiff is how a workspace differs from the session's beginning.
+type WorkspaceDiff struct {
+	Key       string      `json:"key"` // names what was compared
+	Base      string      `json:"base,omitempty"`
+	Files     []FileDelta `json:"files"`
+	Additions int64       `json:"additions"`
+	Deletions int64       `json:"deletions"`
+	// FilesChanged counts all files, also those beyond the bound of Files.
+	FilesChanged int       `json:"filesChanged"`
+	Git          *GitState `json:"git,omitempty"` // nil where the workspace is no repository
+	Patch        []byte    `json:"patch,omitempty"`
+	// Truncated: the patch, or the list of files, is cut off at its bound.
+	Truncated bool      `json:"truncated,omitempty"`
+	At        time.Time `json:"at"`
+}
+
+// FileDelta is how one file differs. Binary files have no lines to count.
+type FileDelta struct {
+	Path      string `json:"path"`
+	Change    Change `json:"change"`
+	Additions int64  `json:"additions"`
+	Deletions int64  `json:"deletions"`
+	Binary    bool   `json:"binary,omitempty"`
+}
+
+// GitState is where a repository stands.
+type GitState struct {
+	Branch string `json:"branch,omitempty"` // empty when the head is detached
+	Head   string `json:"head,omitempty"`   // empty before the first commit
+	Dirty  bool   `json:"dirty"`            // something is not committed
+}
