@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"io"
-	"strings"
 	"testing"
 	"time"
 
@@ -78,7 +77,9 @@ func TestExecTimeoutKills(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	sb := b.create(nil)
-	process, err := sb.Exec(b.ctx, []string{"sleep", "60"}, &modal.SandboxExecParams{Timeout: time.Second})
+	marker := "sleep-" + sb.SandboxID
+	b.sh(sb, "cp /usr/bin/sleep /tmp/"+marker)
+	process, err := sb.Exec(b.ctx, []string{"/tmp/" + marker, "60"}, &modal.SandboxExecParams{Timeout: time.Second})
 	require.NoError(t, err)
 	started := time.Now()
 	code, err := process.Wait(b.ctx, nil)
@@ -86,7 +87,7 @@ func TestExecTimeoutKills(t *testing.T) {
 		require.Equal(t, 137, code)
 	}
 	require.Less(t, time.Since(started), 10*time.Second)
-	require.Eventually(t, func() bool { return !strings.Contains(b.sh(sb, "cat /proc/*/comm"), "sleep") }, 5*time.Second, 20*time.Millisecond)
+	require.Eventually(t, func() bool { return processes(t, marker) == 0 }, 5*time.Second, 20*time.Millisecond)
 }
 
 func TestProcessOutlivesItsClient(t *testing.T) {
@@ -128,6 +129,7 @@ func TestOrphansAreReaped(t *testing.T) {
 	sb := b.create(nil)
 	b.sh(sb, "for i in 1 2 3; do (setsid sh -c 'exit 0' &) ; done")
 	require.Eventually(t, func() bool {
-		return !strings.Contains(b.sh(sb, "cat /proc/[0-9]*/stat 2>/dev/null || true"), ") Z ")
+		// The shell's parent is the sandbox's init, which orphans go to.
+		return b.sh(sb, `cat /proc/[0-9]*/stat 2>/dev/null | grep -c ") Z $PPID " || true`) == "0\n"
 	}, 5*time.Second, 20*time.Millisecond)
 }

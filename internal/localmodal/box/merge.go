@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"golang.org/x/sys/unix"
 )
@@ -42,7 +43,7 @@ func (r *Runtime) copyLayers(ctx context.Context, layers []string, dst string) e
 	for i, l := range layers {
 		roots[i] = r.layerPath(l)
 	}
-	m := &merger{copier: newCopier(nil, nil), flat: true}
+	m := &merger{copier: newCopier(nil, nil), flat: true, base: r.layerPath(BaseLayer) + "/"}
 	m.copier.flat = true
 	defer r.lockLayers()()
 	if err := m.dir(ctx, roots, dst, false); err != nil {
@@ -64,7 +65,8 @@ func (r *Runtime) lockLayers() func() {
 // merger sees layers as overlayfs does.
 type merger struct {
 	copier *copier
-	flat   bool // copy files, and leave out what is for overlays alone
+	flat   bool   // copy files, and leave out what is for overlays alone
+	base   string // the base layer, whose symbolic links flat copies share
 }
 
 // dir merges directories, top first, into dst. closed says that something ended
@@ -164,6 +166,13 @@ func (m *merger) leaf(src, dst string) error {
 	}
 	if isWhiteout(&st) {
 		return nil
+	}
+	if st.Mode&unix.S_IFMT == unix.S_IFLNK && strings.HasPrefix(src, m.base) {
+		// The base has hundreds of links to certificates, and to make one takes many
+		// times as long as to name one.
+		if err := os.Link(src, dst); !errors.Is(err, unix.EMLINK) {
+			return err
+		}
 	}
 	return m.copier.leaf(src, dst, "", &st)
 }

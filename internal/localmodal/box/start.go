@@ -74,9 +74,10 @@ func describeTree(root string) (entries []startEntry, newest unix.Timespec, err 
 				return &fs.PathError{Op: "lstat", Path: path, Err: err}
 			}
 		}
+		print := fingerprintOf(&st)
 		entries = append(entries, startEntry{
-			Path: rel, Dev: st.Dev, Ino: st.Ino, Size: st.Size, Modified: st.Mtim.Sec, ModifiedNano: st.Mtim.Nsec,
-			Changed: st.Ctim.Sec, ChangedNano: st.Ctim.Nsec,
+			Path: rel, Dev: print.dev, Ino: print.ino, Size: print.size, Modified: print.modified.Sec, ModifiedNano: print.modified.Nsec,
+			Changed: print.tick.Sec, ChangedNano: print.tick.Nsec,
 		})
 		if st.Ctim.Nano() > newest.Nano() {
 			newest = st.Ctim

@@ -136,7 +136,7 @@ func (v *View) Resolve(p string, follow bool, who Process) (Place, error) {
 	slash := strings.HasSuffix(p, "/") && strings.Trim(p, "/") != ""
 	w := walk{view: v, who: who, at: "/", rest: strings.Split(p, "/"), follow: follow || slash}
 	place, err := w.run()
-	if slash && err == nil {
+	if slash && err == nil && !strings.HasSuffix(place.Outside, "/") {
 		place.Outside += "/"
 	}
 	return place, err
@@ -194,7 +194,9 @@ func (w *walk) run() (Place, error) {
 		case errors.Is(err, unix.EINVAL): // no link
 			w.at = next
 		default: // the kernel shall say it
-			return w.place(path.Join(append([]string{next}, w.rest...)...)), nil
+			place := w.place(next)
+			place.Outside = join(place.Outside, w.rest)
+			return place, nil
 		}
 	}
 	return w.place(w.at), nil
@@ -254,9 +256,12 @@ func (w *walk) process(name *string, last bool) (Place, bool) {
 		_, access := w.view.locate(inside)
 		return Place{Outside: link, Access: access}, true
 	default: // what has no name in sight, or none at all
-		return Place{Outside: path.Join(append([]string{link}, w.rest...)...)}, true
+		return Place{Outside: join(link, w.rest)}, true
 	}
 }
+
+// join leaves "a/.." as it is: whether there is an "a" matters.
+func join(p string, rest []string) string { return strings.Join(append([]string{p}, rest...), "/") }
 
 func readlink(p string) (string, error) {
 	buf := make([]byte, unix.PathMax)

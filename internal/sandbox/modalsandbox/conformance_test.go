@@ -9,6 +9,7 @@ import (
 	"google.golang.org/grpc/codes"
 
 	"github.com/overwinter-dev/overwinter/internal/localmodal"
+	"github.com/overwinter-dev/overwinter/internal/localmodal/box"
 	"github.com/overwinter-dev/overwinter/internal/localmodal/localmodaltest"
 	"github.com/overwinter-dev/overwinter/internal/sandbox/drivertest"
 	"github.com/overwinter-dev/overwinter/internal/sandbox/modalsandbox"
@@ -19,18 +20,29 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// TestConformance runs the suite on the SDK against a server on this machine.
+// TestConformance runs the suite on the SDK against a server on this machine, on
+// each level of isolation. What a level declares that it cannot do is printed; none
+// of it is something that the suite asks for.
 func TestConformance(t *testing.T) {
 	t.Parallel()
-	shared := localmodaltest.Start(t, localmodal.Options{})
-	drivertest.Run(t, func(t *testing.T) drivertest.Harness {
-		t.Helper()
-		return harness(t, shared)
-	})
-	drivertest.RunFaults(t, func(t *testing.T) drivertest.Harness {
-		t.Helper()
-		return harness(t, localmodaltest.Start(t, localmodal.Options{})) // a fault strikes whoever calls
-	})
+	for _, level := range box.Levels() {
+		t.Run(string(level), func(t *testing.T) {
+			t.Parallel()
+			o := localmodal.Options{Isolation: level}
+			shared := localmodaltest.Start(t, o)
+			for _, lack := range shared.Isolation().Lacks() {
+				t.Logf("isolation %q cannot, as declared: %s", shared.Isolation(), lack)
+			}
+			drivertest.Run(t, func(t *testing.T) drivertest.Harness {
+				t.Helper()
+				return harness(t, shared)
+			})
+			drivertest.RunFaults(t, func(t *testing.T) drivertest.Harness {
+				t.Helper()
+				return harness(t, localmodaltest.Start(t, o)) // a fault strikes whoever calls
+			})
+		})
+	}
 }
 
 func harness(t *testing.T, server *localmodal.Server) drivertest.Harness {

@@ -1,0 +1,109 @@
+package localmodal_test
+
+import (
+	"bytes"
+	"log/slog"
+	"os"
+	"os/exec"
+	"regexp"
+	"syscall"
+	"testing"
+
+	modal "github.com/modal-labs/modal-client/go"
+	"github.com/stretchr/testify/require"
+
+	"github.com/overwinter-dev/overwinter/internal/localmodal"
+	"github.com/overwinter-dev/overwinter/internal/localmodal/box"
+	"github.com/overwinter-dev/overwinter/internal/localmodal/localmodaltest"
+)
+
+// A machine changes, and so may what it allows: what was snapshotted on one level
+// is restored on any other.
+func TestSnapshotsAreForEveryLevel(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	var im *modal.Image
+	want := ""
+	// An overlay does not count the links of its directories.
+	counts := regexp.MustCompile(`(?m)^(\S+ d \d+) [\d ]+ `)
+	describe := func(b *bundle, sb *modal.Sandbox) string {
+		return counts.ReplaceAllString(b.sh(sb, describeTree), "$1 ")
+	}
+	levels := append(box.Levels(), box.Levels()...)
+	for i, level := range levels {
+		s, err := localmodal.New(localmodal.Options{DataDir: dir, Isolation: level})
+		require.NoError(t, err)
+		stop := localmodaltest.Run(t, s)
+		b := connect(t, s)
+		sb := b.create(nil)
+		if im != nil {
+			sb = b.createFrom(im, nil)
+			require.Equal(t, want, describe(b, sb), "%s, after %s", level, levels[i-1])
+		}
+		b.sh(sb, `mkdir -p /work/d && cd /work && echo `+string(level)+` >> log && rm -rf /etc/profile old && mkdir old && mv d old/ && mkdir d &&
+			echo x > d/f && ln -sf d/f link && chmod 700 log && touch -d 2001-02-03 d`)
+		want = describe(b, sb)
+		im = b.snapshot(sb)
+		stop()
+	}
+}
+
+// testExpected is the level that a process of TestBestLevelIsTaken shall end up with.
+const testExpected = "LOCALMODAL_TEST_EXPECTED_ISOLATION"
+
+// Machines that forbid one thing after the other are user namespaces of which it
+// has been forbidden.
+func TestBestLevelIsTaken(t *testing.T) {
+	t.Parallel()
+	if os.Getenv(testLevel) != "" {
+		return // that is about one level
+	}
+	if expected := os.Getenv(testExpected); expected != "" {
+		requireTaken(t, box.Isolation(expected))
+		return
+	}
+	requireTaken(t, box.Namespaces)
+	for expected, forbidden := range map[box.Isolation]string{
+		box.Chroot:    "echo 0 > /proc/sys/user/max_user_namespaces",
+		box.Directory: "echo 0 > /proc/sys/user/max_user_namespaces && echo 0 > /proc/sys/user/max_mnt_namespaces",
+	} {
+		t.Run(string(expected), func(t *testing.T) {
+			t.Parallel()
+			cmd := exec.Command("sh", "-c", forbidden+` && exec "$0" -test.v -test.run=^TestBestLevelIsTaken$`, os.Args[0])
+			cmd.Env = append(os.Environ(), testExpected+"="+string(expected))
+			uids, gids := []syscall.SysProcIDMap{{HostID: os.Geteuid(), Size: 1}}, []syscall.SysProcIDMap{{HostID: os.Getegid(), Size: 1}}
+			cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWUSER, UidMappings: uids, GidMappings: gids}
+			requirePass(t, cmd)
+		})
+	}
+}
+
+// requireTaken starts a server without saying what it shall do.
+func requireTaken(t *testing.T, expected box.Isolation) {
+	t.Helper()
+	var log bytes.Buffer
+	s, err := localmodal.New(localmodal.Options{DataDir: t.TempDir(), Logger: slog.New(slog.NewTextHandler(&log, nil))})
+	require.NoError(t, err)
+	stop := localmodaltest.Run(t, s)
+	b := connect(t, s)
+	require.Equal(t, expected, s.Isolation())
+	sb := b.create(nil)
+	b.sh(sb, "echo kept > /workspace")
+	require.Equal(t, "kept\n", b.sh(b.createFrom(b.snapshot(sb), nil), "cat /workspace"))
+	stop()
+	require.Contains(t, log.String(), "isolation="+string(expected))
+
+	for _, level := range box.Levels() {
+		if level == expected {
+			break
+		}
+		require.Contains(t, log.String(), `refused="`+string(level), "the log tells why not")
+		_, err := localmodal.New(localmodal.Options{DataDir: t.TempDir(), Isolation: level})
+		var unsupported *box.UnsupportedError
+		require.ErrorAs(t, err, &unsupported, "no other level is taken in its place")
+		require.ErrorContains(t, err, string(level))
+	}
+	for _, l := range expected.Lacks() {
+		require.Contains(t, log.String(), string(l.Ability))
+	}
+}
