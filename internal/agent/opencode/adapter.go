@@ -99,21 +99,13 @@ func (Adapter) Launch(in agent.LaunchInput) (agent.Launch, error) {
 	if model != "" {
 		argv = append(argv, "--model", model)
 	}
-	env := map[string]string{}
-	if in.Profile != nil {
-		for k, v := range in.Profile.Environment {
-			env[k] = v
-		}
-	}
-	for k, v := range map[string]string{
+	env := map[string]string{
 		"HOME":            in.Home,
 		"XDG_CONFIG_HOME": path.Join(in.Home, ".config"),
 		"XDG_DATA_HOME":   path.Join(in.Home, ".local/share"),
 		"XDG_STATE_HOME":  path.Join(in.Home, ".local/state"),
 		"XDG_CACHE_HOME":  path.Join(in.Home, ".cache"),
 		settingsVariable:  string(settings),
-	} {
-		env[k] = v
 	}
 	return agent.Launch{
 		Argv: argv, Env: env, Dir: in.Workspace,

@@ -49,6 +49,16 @@ func task(prompt string) modelserver.Call {
 	}}
 }
 
+func question(words string, options ...string) modelserver.Call {
+	list := make([]map[string]any, len(options))
+	for i, o := range options {
+		list[i] = map[string]any{"label": o, "description": "It is " + o}
+	}
+	return modelserver.Call{Tool: "question", Input: map[string]any{"questions": []map[string]any{{
+		"question": words, "header": "Choice", "options": list,
+	}}}}
+}
+
 var scripts = map[string][]modelserver.Step{
 	"hello":  {{Text: "Hello to you, and to all who are with you."}},
 	"recall": {{Text: "I remember ", Recall: true}},
@@ -74,10 +84,20 @@ var scripts = map[string][]modelserver.Step{
 		{Text: "This takes long.", Calls: []modelserver.Call{bash(untilKilled)}},
 		{Text: "It took long."},
 	},
+	"parallel": {
+		{Text: "Two at once.", Calls: []modelserver.Call{bash("echo one"), bash("echo two")}},
+		{Text: "Both are done."},
+	},
+	"ask": {
+		{Text: "I have a question.", Calls: []modelserver.Call{question("Which colour?", "Red", agenttest.Choice)}},
+		{Text: "Thank you."},
+	},
+	"refused": {{Status: 400}},
+	"endless": {{Status: 529}},
 }
 
 // command runs the bridge of a launch with the real program against the model server.
-func command(t *testing.T, server *modelserver.Server, launch agent.Launch) *exec.Cmd {
+func command(t *testing.T, server *modelserver.Server, launch agent.Launch, flags ...string) *exec.Cmd {
 	t.Helper()
 	self, err := os.Executable()
 	require.NoError(t, err)
@@ -85,7 +105,7 @@ func command(t *testing.T, server *modelserver.Server, launch agent.Launch) *exe
 	argv := slices.Clone(launch.Argv[2:])
 	program := filepath.Join(npmtest.Directory(t, opencode.New().Packages()[0]), "bin/opencode")
 	argv[slices.Index(argv, opencode.Binary)] = program
-	cmd := exec.Command(self, argv...)
+	cmd := exec.Command(self, append(argv, flags...)...)
 	cmd.Env = []string{
 		asBridge + "=1", "PATH=" + os.Getenv("PATH"), "LANG=C.UTF-8", "TMPDIR=" + t.TempDir(),
 		"ANTHROPIC_API_KEY=sk-ant-none", "ANTHROPIC_BASE_URL=" + server.URL(), opencode.SecretConfig + "=" + thinking,
@@ -101,7 +121,7 @@ func TestConformsToTheAdapterSuite(t *testing.T) {
 		Adapter: opencode.New(),
 		Command: func(t *testing.T, launch agent.Launch) *exec.Cmd {
 			t.Helper()
-			return command(t, server, launch)
+			return command(t, server, launch, "--retries", "2")
 		},
 		Prompts: agenttest.Prompts{
 			Hello:       "{{hello}} hello to the " + agenttest.Word,
@@ -112,6 +132,11 @@ func TestConformsToTheAdapterSuite(t *testing.T) {
 			LongText:    "{{long}} story",
 			LongTool:    "{{wait}} for it",
 			Recall:      "{{recall}} the beginning",
+			Parallel:    "{{parallel}} please",
+			Guarded:     "{{write}} the file",
+			Question:    "{{ask}} me",
+			Refused:     "{{refused}} it",
+			Endless:     "{{endless}} it",
 		},
 		KillLosesText:   true,
 		PromptsUnsigned: true,

@@ -1,1 +1,103 @@
+// Package opencode is the agent opencode: OpenCode, driven over the HTTP interface of its own server.
+// [Adapter] is pure; [Main] is the bridge, which runs in the sandbox; the program itself is the
+// pinned npm package of [Adapter.Packages].
+//
+//	        stdin                                      HTTP
+//	prompt ─▶ {"type":"prompt",…}                  ┌─▶ POST …/prompt_async, …/command, …/summarize
+//	abort  ─▶ {"type":"interrupt",…} ──▶ bridge ───┼─▶ POST …/abort                         opencode
+//	answer ─▶ {"type":"answer",…}          │ ▲     ├─▶ POST /permission/…, /question/…         serve
+//	                                       │ │     └─▶ GET  /session/…, …/message                │
+//	                              stdout   │ └──────── GET  /event, a stream ◀───────────────────┘
+//	Translate ◀── events, as they came ────┤
+//	          ◀── {"overwinter":{…}} ──────┤
+//	Parse     ◀── <session>.json, each session's export, whenever something has changed
+//
+// # Process and ids
+//
+// One bridge, with one server, serves the prompts of an awake session. The server listens on a free
+// port of loopback and lets in only who has its password, which is new each time. The bridge saves
+// the session and those of its subagents as files of the form that OpenCode's own export has:
+// every second while a turn runs, and before it lets the end of the turn out. Where a new sandbox
+// has the files and not OpenCode's database, or an older one, the newest session without a parent is
+// imported. Sessions of subagents stay files.
+//
+// A message is given an id that ends with a mark of its run, and begins with the time, because
+// OpenCode orders messages by it. So a prompt that is delivered again is found again: what had been
+// answered is only reported; what was cut off is given once more under the same ids, on which
+// OpenCode goes on with it. Prompts that are commands of OpenCode, "/name arguments", run as such;
+// a /compact that is delivered twice compacts twice.
+//
+// OpenCode tries for ever to reach a model that fails. The bridge gives a turn up after ten attempts
+// or five minutes of them, and notes why beside the sessions, in failures.json.
+//
+// # Keys and configuration
+//
+// Keys of providers come as environment variables out of secrets of the same name, ANTHROPIC_API_KEY,
+// OPENAI_API_KEY and so on, as do addresses, ANTHROPIC_BASE_URL, OPENAI_BASE_URL and so on. The secret
+// OPENCODE_CONFIG_CONTENT may have configuration in OpenCode's own form, for other providers. The
+// bridge makes of all this, and of what Launch says of permissions and the profile, the configuration
+// that it hands to the server in its environment. OpenCode's own provider is left out where there is
+// no key for it. Nothing is fetched: no updates, no list of models, no library for plugins.
+//
+// # Blocks
+//
+//	what OpenCode has                        block                      its id
+//	text of a user                           user_message               the part's
+//	text, reasoning                          assistant_text, thinking   the part's
+//	tool                                     tool_use                   the part's
+//	tool task                                subagent                   the part's
+//	output or error of a tool                tool_result                <part>/result
+//	text of a message that is a summary      system compaction          the part's
+//	error of a message                       system error               <message>/error
+//	failure that the bridge has noted        system error               <message>/error
+//	status retry                             system retry               retry/<run>/<number>
+//
+// A subagent's conversation has the id of its session. A result stands right behind its call, for
+// which it is opened with it; it is taken back when the call is cut off, and has what was printed
+// when the call is aborted. What a tool prints while it is at work is shown as updates of the result.
+// A retry is shown as long as it lasts, and taken back when it has come to something. Texts that
+// OpenCode writes in a user's name are left out.
+//
+// # Turns
+//
+// A turn ends when the bridge says so: when the main session is idle, all answers are written down
+// and the files are saved. In a captured stream, which no bridge has printed, it ends when the main
+// session is idle. Its usage is the sum of all steps, those of subagents included; input tokens are
+// those read from and written to the cache as well, output tokens those of reasoning.
+//
+// # Permissions
+//
+// Where everything is allowed OpenCode is told so, and has no tool for questions to the user. Else it
+// asks, but for tools that only read; what is denied by name it denies by itself. It asks about all
+// tools that change files as one, edit: where they are to be treated differently it asks, and the
+// question has the name of the tool. Rejections always have words, because without any OpenCode ends
+// the turn. "For the session" and "always" both last as long as the server.
+//
+// # Stream and transcript
+//
+// Folding the translated stream gives the blocks that Parse finds: ids, order, content, status,
+// time. The exceptions:
+//
+//   - What the model was writing when the process was killed is in the stream alone; the transcript
+//     has an empty block for it, or none.
+//   - What was saved less than a second before a kill may be in the stream alone.
+//   - Of a text of more than 32 KiB that was broken off by a kill, the stream's last word is its
+//     beginning; the same goes for the input of calls of more than 12 KiB in all, which is missing.
+//   - promptId and author are known to the stream alone.
+//   - Lines that the translator does not understand are system blocks of subtype "unparsed" in the
+//     stream alone; Parse skips what it does not understand.
+//
+// # When things fail
+//
+//	what fails                            what follows
+//	the model's server, for good          a system error; the turn failed, in the agent's words
+//	the model's server, again and again   retries are shown; given up in the end, the turn failed
+//	the server cannot be started          the bridge ends with code 1; the turn failed, agent_crashed
+//	the server dies, or its event stream  open blocks aborted; the bridge ends with code 3; agent_crashed
+//	the bridge is killed                  the kernel kills the server; open blocks aborted; agent_crashed
+//	the runner had to kill it             open blocks aborted; the turn cancelled, reason aborted
+//	an event is missed                    the session is found idle by asking; the turn ends
+//	a line is broken or unknown           a system block holds its beginning; the turn goes on
+//	a file is cut off                     whole messages count; it is not imported, the agent begins anew
+//	the files are gone                    the agent begins anew, and remembers nothing
 package opencode

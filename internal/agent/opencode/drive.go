@@ -32,6 +32,8 @@ type running struct {
 	busy    bool
 	errored bool
 	idle    time.Time
+	// answer is the id of the newest answer in the session.
+	answer string
 	// interrupted and given up: why it was stopped.
 	interrupted bool
 	givenUp     bool
@@ -57,13 +59,17 @@ func (b *driver) next(ctx context.Context) {
 
 // begin gives the agent a prompt.
 func (b *driver) begin(ctx context.Context, c bridge.Command) {
-	data, err := json.Marshal(runNote{Title: b.title})
-	if err != nil {
+	note := runNote{Title: b.title}
+	messages, err := b.server.messages(ctx, b.root)
+	if err == nil {
+		note.Removed, err = b.reverted(ctx, messages)
+	}
+	data, encodeErr := json.Marshal(note)
+	if encodeErr != nil {
 		data = nil // strings always encode
 	}
 	b.out.Note(bridge.Note{Type: bridge.NoteRun, RunID: c.RunID, ID: b.root, Data: data})
 	b.turn = &running{runID: c.RunID, looked: time.Now()}
-	messages, err := b.server.messages(ctx, b.root)
 	if err != nil {
 		b.fail(ctx, err)
 		return
@@ -278,6 +284,9 @@ func (b *driver) event(ctx context.Context, data []byte) {
 	case "message.updated":
 		b.store.touch(id)
 		if m := e.Properties.Info; m.Role == "assistant" {
+			if b.turn != nil && id == b.root {
+				b.turn.answer = m.ID
+			}
 			if m.Time.Completed == 0 {
 				b.incomplete[m.ID] = true
 			} else {
@@ -339,9 +348,13 @@ func (b *driver) status(ctx context.Context, e seen) {
 // giveUp ends a turn whose attempts at the model fail again and again.
 func (b *driver) giveUp(ctx context.Context, message string) {
 	b.turn.givenUp = true
-	b.out.Note(bridge.Note{
-		Type: bridge.NoteDeadline, RunID: b.turn.runID, Message: "the model does not answer, after many attempts: " + message,
-	})
+	message = bounded("the model does not answer, after many attempts: "+message, maxWords)
+	if b.turn.answer != "" {
+		if err := b.store.fail(failure{MessageID: b.turn.answer, Message: message}); err != nil {
+			fmt.Fprintf(b.stderr, "opencode bridge: %v\n", err)
+		}
+	}
+	b.out.Note(bridge.Note{Type: bridge.NoteDeadline, RunID: b.turn.runID, ID: b.turn.answer, Message: message})
 	b.abort(ctx)
 }
 

@@ -193,6 +193,8 @@ func (b *driver) command(ctx context.Context, c bridge.Command) {
 		b.answer(ctx, c)
 	case bridge.Interrupt:
 		b.interrupt(ctx, c.RunID)
+	case commandRevert:
+		b.revert(ctx, c)
 	default:
 		fmt.Fprintf(b.stderr, "opencode bridge: %q is no command\n", c.Type)
 	}

@@ -23,6 +23,14 @@ type sessionInfo struct {
 	ParentID string    `json:"parentID"`
 	Title    string    `json:"title"`
 	Time     stampPair `json:"time"`
+	Revert   *revert   `json:"revert"`
+}
+
+// revert is from where on a session is taken back: the message, or only what follows a part of it.
+// What is taken back goes with the next prompt.
+type revert struct {
+	MessageID string `json:"messageID"`
+	PartID    string `json:"partID,omitempty"`
 }
 
 // message is a message without its parts.
@@ -60,6 +68,15 @@ const aborted = "MessageAbortedError"
 type nativeError struct {
 	Name string          `json:"name"`
 	Data json.RawMessage `json:"data"`
+}
+
+// gaveUp is the error of an answer that the bridge gave up.
+func gaveUp(message string) *nativeError {
+	data, err := json.Marshal(map[string]string{"message": message})
+	if err != nil {
+		data = nil // strings always encode
+	}
+	return &nativeError{Name: "GaveUp", Data: data}
 }
 
 // words are what went wrong, for people.

@@ -19,7 +19,7 @@ import (
 // messages count. A session without a parent is the main conversation; of several, as behind a new
 // beginning, one follows the other.
 func (Adapter) Parse(files []session.TranscriptFile) (conversation.Conversation, error) {
-	p := parser{byID: map[string]*transcript{}}
+	p := parser{failed: map[string]string{}, byID: map[string]*transcript{}}
 	for _, f := range files {
 		p.read(f.Data)
 	}
@@ -40,6 +40,7 @@ type exported struct {
 }
 
 type parser struct {
+	failed   map[string]string // why answers were given up, by the message's id
 	sessions []*transcript
 	byID     map[string]*transcript
 }
@@ -77,8 +78,12 @@ func (p *parser) export(data []byte) {
 	var whole struct {
 		Info     json.RawMessage `json:"info"`
 		Messages json.RawMessage `json:"messages"`
+		failures
 	}
 	if json.Unmarshal(data, &whole) == nil {
+		for _, f := range whole.Failures {
+			p.failed[f.MessageID] = f.Message
+		}
 		p.messages(whole.Messages, p.known(whole.Info))
 		return
 	}
@@ -225,10 +230,10 @@ func (p *parser) conversation() conversation.Conversation {
 	})
 	c := conversation.Conversation{Threads: []conversation.Thread{{ID: conversation.Main, Blocks: []conversation.Block{}}}}
 	for _, t := range mains {
-		c.Threads[0].Blocks = append(c.Threads[0].Blocks, t.blocks()...)
+		c.Threads[0].Blocks = append(c.Threads[0].Blocks, t.blocks(p.failed)...)
 	}
 	for _, t := range others {
-		if blocks := t.blocks(); len(blocks) > 0 {
+		if blocks := t.blocks(p.failed); len(blocks) > 0 {
 			c.Threads = append(c.Threads, conversation.Thread{ID: t.info.ID, Blocks: blocks})
 		}
 	}
@@ -251,10 +256,20 @@ func (t *transcript) first() string {
 	return ""
 }
 
-func (t *transcript) blocks() []conversation.Block {
+func (t *transcript) blocks(failed map[string]string) []conversation.Block {
 	var out []conversation.Block
 	for i := range t.messages {
-		out = t.messages[i].blocks(out)
+		m := &t.messages[i]
+		if r := t.info.Revert; r != nil && r.MessageID == m.Info.ID {
+			from := slices.IndexFunc(m.Parts, func(p part) bool { return p.ID == r.PartID })
+			m.Parts = m.Parts[:max(0, from)]
+			m.Info.Error = nil
+			return m.blocks(out)
+		}
+		if why, ok := failed[m.Info.ID]; ok && (m.Info.Error == nil || m.Info.Error.Name == aborted) {
+			m.Info.Error = gaveUp(why)
+		}
+		out = m.blocks(out)
 	}
 	return out
 }

@@ -64,7 +64,7 @@ func environment(config []byte, password string) []string {
 
 // startServer starts the server and follows its events. stderr gets what it says there.
 func startServer(ctx context.Context, program string, config []byte, stderr io.Writer) (*server, error) {
-	port, err := freePort()
+	port, err := freePort(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -115,8 +115,9 @@ func startServer(ctx context.Context, program string, config []byte, stderr io.W
 }
 
 // freePort is a port that nobody listens on: OpenCode chooses none by itself.
-func freePort() (int, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+func freePort(ctx context.Context) (int, error) {
+	var config net.ListenConfig
+	l, err := config.Listen(ctx, "tcp", "127.0.0.1:0")
 	if err != nil {
 		return 0, fmt.Errorf("find a port: %w", err)
 	}
@@ -137,7 +138,7 @@ func (s *server) follow(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	resp, err := s.client.Do(r)
+	resp, err := s.client.Do(r) //nolint:bodyclose // who reads it closes it
 	if err != nil {
 		return fmt.Errorf("follow the events of OpenCode: %w", err)
 	}

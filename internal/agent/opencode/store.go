@@ -2,6 +2,7 @@ package opencode
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -16,6 +17,50 @@ type store struct {
 	dirty map[string]bool // sessions that have changed since they were saved
 	saved time.Time
 	took  time.Duration // the last time
+
+	failures []failure // that OpenCode does not note
+}
+
+// failure is why the bridge gave up an answer. OpenCode notes only that it was broken off.
+type failure struct {
+	MessageID string `json:"messageID"`
+	Message   string `json:"message"`
+}
+
+// failures are the content of a file beside the sessions.
+type failures struct {
+	Failures []failure `json:"failures"`
+}
+
+const failuresFile = "failures" + transcriptSuffix
+
+// fail notes a failure.
+func (s *store) fail(f failure) error {
+	if s.failures == nil {
+		s.failures = s.failed()
+	}
+	s.failures = append(s.failures, f)
+	data, err := json.Marshal(failures{s.failures})
+	if err != nil {
+		return fmt.Errorf("note a failure: %w", err)
+	}
+	if err := s.write(failuresFile, append(data, '\n')); err != nil {
+		return fmt.Errorf("note a failure: %w", err)
+	}
+	return nil
+}
+
+// failed are the failures that were noted before.
+func (s *store) failed() []failure {
+	data, err := os.ReadFile(filepath.Join(s.dir, failuresFile))
+	if err != nil {
+		return nil
+	}
+	var f failures
+	if json.Unmarshal(data, &f) != nil {
+		return nil
+	}
+	return f.Failures
 }
 
 const (
@@ -24,10 +69,6 @@ const (
 	saveInterval = time.Second
 	saveShare    = 20
 )
-
-func (s *store) file(sessionID string) string {
-	return filepath.Join(s.dir, sessionID+transcriptSuffix)
-}
 
 // due reports whether it is time to save what has changed.
 func (s *store) due(now time.Time) bool {
@@ -53,7 +94,7 @@ func (s *store) save(ctx context.Context, from *server) error {
 			delete(s.dirty, id) // it has been deleted
 			continue
 		case err == nil:
-			err = s.write(id, data)
+			err = s.write(id+transcriptSuffix, data)
 		}
 		if err != nil {
 			errs = append(errs, fmt.Errorf("save session %s: %w", id, err))
@@ -67,7 +108,7 @@ func (s *store) save(ctx context.Context, from *server) error {
 }
 
 // write puts a file in its place at once.
-func (s *store) write(sessionID string, data []byte) error {
+func (s *store) write(name string, data []byte) error {
 	if err := os.MkdirAll(s.dir, 0o700); err != nil {
 		return err
 	}
@@ -80,7 +121,7 @@ func (s *store) write(sessionID string, data []byte) error {
 		_ = os.Remove(temp.Name())
 		return err
 	}
-	return os.Rename(temp.Name(), s.file(sessionID))
+	return os.Rename(temp.Name(), filepath.Join(s.dir, name))
 }
 
 // kept is a session that was saved.

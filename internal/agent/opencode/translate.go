@@ -98,10 +98,45 @@ func (t *translator) line(f agent.Frame) {
 		t.note(note, at)
 		return
 	}
-	var e envelope
-	if json.Unmarshal(data, &e) != nil || e.Type == "" || !t.event(e, at) {
+	e, ok := opened(data)
+	if !ok || !t.event(e, at) {
 		t.unparsed(f, data, at)
 	}
+}
+
+// The form in which the server writes its events.
+var (
+	eventStart      = []byte(`{"id":"`)
+	eventType       = []byte(`","type":"`)
+	eventProperties = []byte(`","properties":`)
+	eventEnd        = []byte(`}`)
+)
+
+// maxHead is as far as the properties of an event are looked for.
+const maxHead = 256
+
+// opened reads the outside of an event. Where it has the form in which the server writes it, the
+// inside is not looked at yet.
+func opened(data []byte) (envelope, bool) {
+	head, ok := bytes.CutPrefix(data[:min(len(data), maxHead)], eventStart)
+	if ok {
+		id, rest, ok := bytes.Cut(head, eventType)
+		kind, _, found := bytes.Cut(rest, eventProperties)
+		if ok && found && plain(id) && plain(kind) && bytes.HasSuffix(data, eventEnd) {
+			from := len(eventStart) + len(id) + len(eventType) + len(kind) + len(eventProperties)
+			return envelope{Type: string(kind), Properties: data[from : len(data)-1]}, len(kind) > 0
+		}
+	}
+	var e envelope
+	if json.Unmarshal(data, &e) != nil {
+		return envelope{}, false
+	}
+	return e, e.Type != ""
+}
+
+// plain reports whether a string has nothing in it that JSON would write in another way.
+func plain(s []byte) bool {
+	return bytes.IndexFunc(s, func(r rune) bool { return r < ' ' || r == '"' || r == '\\' || r == '{' || r == '}' }) < 0
 }
 
 // silent are events that mean nothing to a conversation. Those of a kind are told by what is in

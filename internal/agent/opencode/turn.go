@@ -18,6 +18,8 @@ const noteEnd bridge.NoteType = "end"
 // runNote is the data of the note that a run begins; its ID is the session of the main conversation.
 type runNote struct {
 	Title string `json:"title,omitempty"`
+	// Removed are the blocks that were taken back before, of which the stream has not told yet.
+	Removed []string `json:"removed,omitempty"`
 }
 
 // endNote is the data of the note that a run is over.
@@ -59,9 +61,18 @@ func (t *translator) note(n bridge.Note, at time.Time) {
 		if data.Title != "" {
 			t.state.Title = data.Title
 		}
+		for _, id := range data.Removed {
+			t.emit(conversation.Event{
+				Type: conversation.EventBlockRemoved, ConversationID: conversation.Main, At: at,
+				Data: conversation.BlockRemoved{BlockID: id},
+			})
+		}
 	case bridge.NoteDeadline, bridge.NoteFailed:
 		t.state.Noted = true
 		t.state.Verdict = &endNote{Outcome: session.OutcomeFailed, Reason: bounded(n.Message, maxWords)}
+		if m := t.state.message(n.ID); m != nil {
+			t.failed(m, gaveUp(n.Message), at)
+		}
 	case noteEnd:
 		var data endNote
 		if json.Unmarshal(n.Data, &data) != nil {

@@ -1,0 +1,62 @@
+package opencode_test
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/overwinter-dev/overwinter/internal/agent"
+	"github.com/overwinter-dev/overwinter/internal/agent/opencode"
+	"github.com/overwinter-dev/overwinter/internal/session"
+)
+
+// grown repeats what the program said until there are size bytes, with ids of its own each time.
+func grown(data []byte, size int) []byte {
+	var out []byte
+	for n := 0; len(out) < size; n++ {
+		one := data
+		for _, kind := range []string{"msg", "prt", "ses"} {
+			one = bytes.ReplaceAll(one, []byte(kind+"_"), fmt.Appendf(nil, "%s_%06x", kind, n))
+		}
+		out = append(out, one...)
+	}
+	return out
+}
+
+func BenchmarkParse(b *testing.B) {
+	data, err := os.ReadFile("testdata/captures/tool/http.jsonl")
+	require.NoError(b, err)
+	data = grown(data, 4<<20)
+	b.SetBytes(int64(len(data)))
+	b.ReportAllocs()
+	for b.Loop() {
+		_, err := opencode.New().Parse([]session.TranscriptFile{{Path: "a.jsonl", Data: data}})
+		require.NoError(b, err)
+	}
+}
+
+func BenchmarkTranslate(b *testing.B) {
+	data, err := os.ReadFile("testdata/captures/tool/events.sse")
+	require.NoError(b, err)
+	var all []agent.Frame
+	for line := range bytes.Lines(grown(data, 4<<20)) {
+		all = append(all, agent.Frame{No: int64(len(all)), Stream: agent.Stdout, At: begun, Data: line[:len(line)-1]})
+	}
+	b.SetBytes(4 << 20)
+	b.ReportAllocs()
+	for b.Loop() {
+		tr, err := opencode.New().NewTranslator(agent.RunContext{}, nil)
+		require.NoError(b, err)
+		for _, f := range all {
+			out, err := tr.Translate(f)
+			require.NoError(b, err)
+			if out.End != nil {
+				tr, err = opencode.New().NewTranslator(agent.RunContext{}, nil)
+				require.NoError(b, err)
+			}
+		}
+	}
+}
