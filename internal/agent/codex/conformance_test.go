@@ -26,6 +26,10 @@ func TestMain(m *testing.M) {
 	if os.Getenv(asBridge) != "" {
 		os.Exit(codex.Main(os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
 	}
+	if os.Getenv(asServer) != "" {
+		serveTool(os.Stdin, os.Stdout)
+		return
+	}
 	goleak.VerifyTestMain(m)
 }
 

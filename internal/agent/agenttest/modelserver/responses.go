@@ -83,7 +83,8 @@ type responsesRequest struct {
 	Model        string          `json:"model"`
 	Instructions string          `json:"instructions"`
 	Input        []responsesItem `json:"input"`
-	Tools        []responsesTool `json:"tools"`
+	RawTools     json.RawMessage `json:"tools"`
+	tools        []responsesTool
 }
 
 // offer is where the tools on offer are, by name.
@@ -99,7 +100,7 @@ func (q responsesRequest) offer() map[string]offered {
 			out[t.Name] = offered{kind: t.Type, namespace: namespace}
 		}
 	}
-	add("", q.Tools)
+	add("", q.tools)
 	for _, i := range q.Input {
 		add("", i.Tools)
 	}
@@ -144,8 +145,12 @@ func (s *Server) responses(w http.ResponseWriter, r *http.Request) {
 		failResponses(w, http.StatusBadRequest, err.Error())
 		return
 	}
+	if err := json.Unmarshal(q.RawTools, &q.tools); len(q.RawTools) > 0 && err != nil {
+		failResponses(w, http.StatusBadRequest, err.Error())
+		return
+	}
 	history, system := q.turns()
-	request := Request{Model: q.Model, Key: strings.TrimPrefix(r.Header.Get("Authorization"), "Bearer "), System: system}
+	request := Request{Model: q.Model, Key: strings.TrimPrefix(r.Header.Get("Authorization"), "Bearer "), System: system, Offered: string(q.RawTools)}
 	offer := q.offer()
 	for name := range offer {
 		request.Tools = append(request.Tools, name)

@@ -33,6 +33,7 @@ type Request struct {
 	Key     string   // of the API, or the bearer token
 	System  string   // what the agent was told before anybody spoke, where its API is read for that
 	Tools   []string // that were on offer
+	Offered string   // the tools as they were described, where the agent's API is read for that
 	Prompts []string // what people said so far, with what the agent has added
 	Answers int      // of the model so far
 	Results int      // of tools so far

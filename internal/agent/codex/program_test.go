@@ -1,0 +1,410 @@
+package codex_test
+
+import (
+	"bufio"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/stretchr/testify/require"
+
+	"github.com/overwinter-dev/overwinter/internal/agent"
+	"github.com/overwinter-dev/overwinter/internal/agent/agenttest"
+	"github.com/overwinter-dev/overwinter/internal/agent/agenttest/modelserver"
+	"github.com/overwinter-dev/overwinter/internal/agent/codex"
+	"github.com/overwinter-dev/overwinter/internal/conversation"
+	"github.com/overwinter-dev/overwinter/internal/session"
+)
+
+// old is a model that the program does not know: it has its subagents and the tools of MCP servers
+// from the start.
+const old = "some-model"
+
+// program is the real Codex behind its bridge, with a model server of its own.
+type program struct {
+	server *modelserver.Server
+	in     agent.LaunchInput
+	launch agent.Launch
+	cmd    *exec.Cmd
+	stdin  io.WriteCloser
+	frames chan []byte // lines of stdout; closed when the process has gone
+	events []conversation.Event
+}
+
+// played is a turn that has ended.
+type played struct {
+	events    []conversation.Event
+	questions []agent.Question
+	end       *agent.TurnEnd
+}
+
+func start(t *testing.T, in agent.LaunchInput, scripts map[string][]modelserver.Step, flags ...string) *program {
+	t.Helper()
+	p := &program{server: modelserver.New(scripts), in: in}
+	t.Cleanup(p.server.Close)
+	p.in.SessionID, p.in.Home, p.in.Workspace = session.NewID(session.SessionPrefix), t.TempDir(), t.TempDir()
+	files, err := codex.New().ProfileFiles(p.in)
+	require.NoError(t, err)
+	for _, f := range files {
+		require.NoError(t, os.MkdirAll(filepath.Dir(f.Path), 0o700))
+		require.NoError(t, os.WriteFile(f.Path, f.Data, 0o600))
+	}
+	p.begin(t, flags...)
+	return p
+}
+
+// begin starts the bridge's process.
+func (p *program) begin(t *testing.T, flags ...string) {
+	t.Helper()
+	launch, err := codex.New().Launch(p.in)
+	require.NoError(t, err)
+	p.launch, p.frames = launch, make(chan []byte, 16) // some slack
+	p.cmd = command(t, p.server, launch, flags...)
+	p.cmd.Dir = launch.Dir
+	for k, v := range launch.Env {
+		p.cmd.Env = append(p.cmd.Env, k+"="+v)
+	}
+	p.stdin, err = p.cmd.StdinPipe()
+	require.NoError(t, err)
+	stdout, err := p.cmd.StdoutPipe()
+	require.NoError(t, err)
+	require.NoError(t, p.cmd.Start())
+	done, frames, cmd := make(chan struct{}), p.frames, p.cmd
+	go func() {
+		defer close(done)
+		defer close(frames)
+		r := bufio.NewReader(stdout)
+		for {
+			line, err := r.ReadBytes('\n')
+			if err != nil {
+				break
+			}
+			select {
+			case frames <- line[:len(line)-1]:
+			case <-t.Context().Done():
+			}
+		}
+		_ = cmd.Wait() // its end is told by ProcessState
+	}()
+	t.Cleanup(func() {
+		_ = cmd.Process.Kill() // mostly gone already
+		<-done
+	})
+}
+
+// turn runs a prompt to its end and answers what is asked meanwhile. Each event is shown to saw.
+func (p *program) turn(t *testing.T, content string, saw func(conversation.Event), answers ...agent.Answer) played {
+	t.Helper()
+	run := agent.RunContext{RunID: session.NewID(session.RunPrefix), PromptID: "prm_1", Author: "ada"}
+	line, err := codex.New().Prompt(agent.PromptInput{RunID: run.RunID, PromptID: run.PromptID, Author: run.Author, Content: content})
+	require.NoError(t, err)
+	p.write(t, line)
+	tr, err := codex.New().NewTranslator(run, nil)
+	require.NoError(t, err)
+	var out played
+	for no := int64(0); out.end == nil; no++ {
+		var data []byte
+		var ok bool
+		select {
+		case data, ok = <-p.frames:
+			require.True(t, ok, "the process is gone")
+		case <-time.After(30 * time.Second):
+			require.FailNow(t, "the agent does nothing")
+		}
+		got, err := tr.Translate(agent.Frame{No: no, Stream: agent.Stdout, At: time.Now(), Data: data})
+		require.NoError(t, err)
+		out.events = append(out.events, got.Events...)
+		out.end = got.End
+		for _, q := range got.Questions {
+			require.Greater(t, len(answers), len(out.questions), "nobody expects this question: %+v", q)
+			line, err := codex.New().Answer(q, answers[len(out.questions)])
+			require.NoError(t, err)
+			out.questions = append(out.questions, q)
+			p.write(t, line)
+		}
+		for _, e := range got.Events {
+			if saw != nil {
+				saw(e)
+			}
+		}
+	}
+	p.events = append(p.events, out.events...)
+	require.Len(t, out.questions, len(answers))
+	return out
+}
+
+func (p *program) write(t *testing.T, data []byte) {
+	t.Helper()
+	_, err := p.stdin.Write(data)
+	require.NoError(t, err)
+}
+
+// stop ends the program.
+func (p *program) stop(t *testing.T) {
+	t.Helper()
+	require.NoError(t, p.stdin.Close())
+	for range p.frames { // until it has gone
+	}
+}
+
+// agree ends the program and holds its transcript to what it said.
+func (p *program) agree(t *testing.T) {
+	t.Helper()
+	p.stop(t)
+	var files []session.TranscriptFile
+	for _, pattern := range p.launch.Transcripts {
+		names, err := filepath.Glob(pattern)
+		require.NoError(t, err)
+		for _, name := range names {
+			data, err := os.ReadFile(name)
+			require.NoError(t, err)
+			files = append(files, session.TranscriptFile{Path: name, Data: data})
+		}
+	}
+	parsed, err := codex.New().Parse(files)
+	require.NoError(t, err)
+	require.Empty(t, cmp.Diff(lines(parsed), lines(agenttest.Fold(t, p.events))), "- parsed, + streamed")
+}
+
+func (r played) blocks(t *testing.T, kind conversation.BlockType) []conversation.Block {
+	t.Helper()
+	var found []conversation.Block
+	for _, b := range agenttest.Fold(t, r.events).Threads[0].Blocks {
+		if b.Type == kind {
+			found = append(found, b)
+		}
+	}
+	return found
+}
+
+var asking = session.Permissions{Default: session.PolicyAsk}
+
+func TestAnAnswerHoldsAsLongAsItSays(t *testing.T) {
+	t.Parallel()
+	p := start(t, agent.LaunchInput{Permissions: asking, Model: plain}, map[string][]modelserver.Step{
+		"touch": {{Calls: []modelserver.Call{modelserver.Exec("touch permitted && echo touched")}}, {Text: "So be it."}},
+	})
+	no := p.turn(t, "{{touch}} it", nil, agent.Answer{Decision: agent.DecisionReject, Message: "not now"})
+	require.NoFileExists(t, filepath.Join(p.in.Workspace, "permitted"))
+	require.Equal(t, "exec_command", no.questions[0].ToolName)
+	require.Contains(t, no.questions[0].Title, "touch permitted && echo touched")
+	require.JSONEq(t, fmt.Sprintf(`{"command":"touch permitted && echo touched","cwd":%q}`, p.in.Workspace), string(no.questions[0].Input))
+	said := no.blocks(t, conversation.UserMessage)
+	require.Equal(t, "not now", said[len(said)-1].Content, "why it was rejected is told to the agent")
+
+	p.turn(t, "{{touch}} it", nil, agent.Answer{Decision: agent.DecisionSession})
+	require.FileExists(t, filepath.Join(p.in.Workspace, "permitted"))
+	p.turn(t, "{{touch}} it", nil) // not asked any more
+	p.agree(t)
+}
+
+func TestAToolThatIsDeniedIsTakenAway(t *testing.T) {
+	t.Parallel()
+	p := start(t, agent.LaunchInput{
+		Model: plain, Permissions: session.Permissions{Tools: map[string]session.Policy{"exec_command": session.PolicyDeny, "web_search": session.PolicyDeny}},
+	}, map[string][]modelserver.Step{"hello": {{Text: "Hello."}}})
+	p.turn(t, "{{hello}}", nil)
+	tools := p.server.Requests()[0].Tools
+	require.Contains(t, tools, "apply_patch")
+	require.NotContains(t, tools, "exec_command")
+	require.NotContains(t, tools, "web_search")
+	p.agree(t)
+}
+
+func TestASubagentOfAnOldModelIsAConversation(t *testing.T) {
+	t.Parallel()
+	spawn := modelserver.Call{Tool: "spawn_agent", Input: map[string]any{"message": "{{child}} look around"}}
+	p := start(t, agent.LaunchInput{Model: old}, map[string][]modelserver.Step{
+		"delegate": {{Text: "A subagent shall do it.", Calls: []modelserver.Call{spawn}}, {Text: "It is at work."}},
+		"child":    {{Text: "I look.", Calls: []modelserver.Call{modelserver.Exec("sleep 0.5; echo here")}}, {Text: "I have looked."}},
+	})
+	r := p.turn(t, "{{delegate}}", nil)
+	require.Equal(t, session.OutcomeCompleted, r.end.Outcome)
+	require.EqualValues(t, 2, r.end.Usage.ToolCalls)
+	require.EqualValues(t, 4*42, r.end.Usage.OutputTokens, "those of the subagent count")
+	sub := r.blocks(t, conversation.Subagent)[0]
+	require.Equal(t, conversation.Success, sub.Status)
+	c := agenttest.Fold(t, r.events)
+	require.Equal(t, sub.SubagentID, c.Threads[1].ID)
+	last := c.Threads[1].Blocks[len(c.Threads[1].Blocks)-1]
+	require.Equal(t, "I have looked.", last.Content, "the turn waits for the subagent")
+	p.agree(t)
+}
+
+func TestAnInterruptReachesSubagents(t *testing.T) {
+	t.Parallel()
+	p := start(t, agent.LaunchInput{Model: newest}, map[string][]modelserver.Step{
+		"delegate": {{Calls: []modelserver.Call{modelserver.Spawn("helper", "{{child}}")}}, {Calls: []modelserver.Call{modelserver.AwaitAgents()}}, {Text: "Done."}},
+		"child":    {{Text: strings.Repeat("word ", 5000), Pause: 20 * time.Millisecond}},
+	})
+	done := false
+	r := p.turn(t, "{{delegate}}", func(e conversation.Event) {
+		if e.Type == conversation.EventTextDelta && e.ConversationID != conversation.Main && !done {
+			done = true
+			p.write(t, codex.New().Interrupt("").Stdin)
+		}
+	})
+	require.Equal(t, session.OutcomeCancelled, r.end.Outcome)
+	require.Equal(t, conversation.Aborted, r.blocks(t, conversation.Subagent)[0].Status)
+	p.agree(t)
+}
+
+func TestWhatRunsInTheBackgroundIsNotWaitedFor(t *testing.T) {
+	t.Parallel()
+	run := modelserver.Call{Tool: "exec_command", Input: map[string]any{"cmd": "while [ ! -e stop ]; do sleep 0.05; done; echo stopped > done", "yield_time_ms": 250}}
+	p := start(t, agent.LaunchInput{Model: plain}, map[string][]modelserver.Step{
+		"serve": {{Calls: []modelserver.Call{run}}, {Text: "It runs."}},
+		"hello": {{Text: "Hello."}},
+	})
+	r := p.turn(t, "{{serve}}", nil)
+	require.Equal(t, session.OutcomeCompleted, r.end.Outcome)
+	require.Equal(t, conversation.Success, r.blocks(t, conversation.ToolUse)[0].Status)
+	require.NoError(t, os.WriteFile(filepath.Join(p.in.Workspace, "stop"), nil, 0o600))
+	require.Eventually(t, func() bool {
+		_, err := os.Stat(filepath.Join(p.in.Workspace, "done"))
+		return err == nil
+	}, 10*time.Second, 10*time.Millisecond)
+	p.turn(t, "{{hello}}", nil)
+	p.agree(t)
+}
+
+func TestPatienceWithTheModelRunsOut(t *testing.T) {
+	t.Parallel()
+	p := start(t, agent.LaunchInput{Model: plain}, map[string][]modelserver.Step{
+		"endless": {{Status: 503}}, "hello": {{Text: "Hello."}},
+	}, "--patience", "1s", "--retries", "50")
+	r := p.turn(t, "{{endless}}", nil)
+	require.Equal(t, session.OutcomeFailed, r.end.Outcome)
+	require.Equal(t, "The model's server has been failing for 1s.", r.end.Reason)
+	require.Equal(t, session.OutcomeCompleted, p.turn(t, "{{hello}}", nil).end.Outcome)
+	p.agree(t)
+}
+
+// asServer makes this test's binary be an MCP server with one tool.
+const asServer = "OVERWINTER_TEST_AS_MCP_SERVER"
+
+// serveTool answers requests of an MCP client until stdin ends.
+func serveTool(stdin io.Reader, stdout io.Writer) {
+	in := bufio.NewScanner(stdin)
+	for in.Scan() {
+		var m struct {
+			ID     json.RawMessage `json:"id"`
+			Method string          `json:"method"`
+		}
+		if json.Unmarshal(in.Bytes(), &m) != nil || len(m.ID) == 0 {
+			continue
+		}
+		result := map[string]any{}
+		switch m.Method {
+		case "initialize":
+			result = map[string]any{
+				"protocolVersion": "2025-06-18", "capabilities": map[string]any{"tools": map[string]any{}},
+				"serverInfo": map[string]any{"name": "mirror", "version": "1"},
+			}
+		case "tools/list":
+			result = map[string]any{"tools": []any{map[string]any{
+				"name": "reflect", "description": "Say " + os.Getenv("MARK"), "inputSchema": map[string]any{"type": "object"},
+			}}}
+		case "tools/call":
+			result = map[string]any{"content": []any{map[string]any{"type": "text", "text": "reflected " + os.Getenv("MARK")}}}
+		}
+		b, err := json.Marshal(map[string]any{"jsonrpc": "2.0", "id": m.ID, "result": result})
+		if err != nil {
+			return
+		}
+		fmt.Fprintf(stdout, "%s\n", b)
+	}
+}
+
+func TestReadsItsProfile(t *testing.T) {
+	t.Parallel()
+	self, err := os.Executable()
+	require.NoError(t, err)
+	p := start(t, agent.LaunchInput{Permissions: asking, Profile: &session.ProfileSpec{
+		Instructions: "Mark of the instructions: MI-1.",
+		Skills:       []session.ProfileText{{Name: "greeter", Description: "Mark of the \"skill\": MS-2.", Content: "Greet."}},
+		Subagents:    []session.ProfileText{{Name: "reviewer", Description: "Mark of the subagent: MA-3.", Content: "Review.\nWell."}},
+		Commands:     []session.ProfileText{{Name: "greet", Content: "{{reflect}} Mark of the command: MC-4, $ARGUMENTS."}},
+		MCPServers: []session.ProfileMCPServer{{
+			Name: "mirror", Command: self, Args: []string{"-test.run", "none"}, Environment: map[string]string{asServer: "1", "MARK": "MM-5"},
+		}},
+		Model:       old,
+		Environment: map[string]string{"OVERWINTER_TEST_MARK": "ME-6"},
+	}}, map[string][]modelserver.Step{
+		"reflect": {
+			{Calls: []modelserver.Call{{Tool: "reflect", Input: map[string]any{}}}},
+			{Calls: []modelserver.Call{modelserver.Exec("echo $OVERWINTER_TEST_MARK")}},
+			{Text: "Done."},
+		},
+	})
+	yes := agent.Answer{Decision: agent.DecisionOnce}
+	r := p.turn(t, "/greet to you", nil, yes, yes)
+	require.Equal(t, session.OutcomeCompleted, r.end.Outcome, r.end.Reason)
+	request := p.server.Requests()[0]
+	require.Contains(t, request.System, "MI-1")
+	require.Contains(t, request.System, "MS-2")
+	require.Equal(t, old, request.Model)
+	require.Contains(t, request.Prompts[0], "Mark of the command: MC-4, to you.")
+	require.Contains(t, request.Tools, "reflect")
+	require.Contains(t, request.Offered, "MA-3", "the tool that starts subagents names them")
+	require.Equal(t, "mcp__mirror__reflect", r.questions[0].ToolName)
+	uses := r.blocks(t, conversation.ToolUse)
+	require.Equal(t, "mcp__mirror__reflect", uses[0].Name)
+	require.Equal(t, uses[0].ID, r.questions[0].ToolUseID)
+	results := r.blocks(t, conversation.ToolResult)
+	require.JSONEq(t, `"reflected MM-5"`, string(results[0].Output))
+	require.JSONEq(t, `"ME-6\n"`, string(results[1].Output))
+	p.agree(t)
+}
+
+func TestGoesOnWithWhatItWasTornOutOf(t *testing.T) {
+	t.Parallel()
+	p := start(t, agent.LaunchInput{Model: plain}, map[string][]modelserver.Step{
+		"long":  {{Text: "First.", Calls: []modelserver.Call{modelserver.Exec(untilKilled)}}, {Text: "That was cut short."}},
+		"hello": {{Text: "Hello."}},
+	})
+	run := agent.RunContext{RunID: session.NewID(session.RunPrefix), PromptID: "prm_1", Author: "ada"}
+	line, err := codex.New().Prompt(agent.PromptInput{RunID: run.RunID, PromptID: run.PromptID, Author: run.Author, Content: "{{long}}"})
+	require.NoError(t, err)
+	p.write(t, line)
+	for data := range p.frames {
+		if strings.Contains(string(data), `"item/started"`) && strings.Contains(string(data), "commandExecution") {
+			break
+		}
+	}
+	require.NoError(t, p.cmd.Process.Kill())
+	for range p.frames { // until it has gone
+	}
+	p.in.Resume = true
+	p.begin(t)
+	p.write(t, line)
+	tr, err := codex.New().NewTranslator(run, nil)
+	require.NoError(t, err)
+	var end *agent.TurnEnd
+	said := ""
+	for data := range p.frames {
+		got, err := tr.Translate(agent.Frame{Stream: agent.Stdout, At: time.Now(), Data: data})
+		require.NoError(t, err)
+		for _, e := range got.Events {
+			if d, ok := e.Data.(conversation.BlockComplete); ok {
+				said += d.Block.Content
+			}
+		}
+		if end = got.End; end != nil {
+			break
+		}
+	}
+	require.Equal(t, session.OutcomeCompleted, end.Outcome)
+	require.Equal(t, "That was cut short.", said)
+	requests := p.server.Requests()
+	last := requests[len(requests)-1]
+	require.Len(t, last.Prompts, 1, "the prompt stands there once")
+	p.stop(t)
+}
