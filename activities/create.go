@@ -45,7 +45,11 @@ func (c *Control) RestoreSandbox(ctx context.Context, in SandboxRequest) (Sandbo
 	if err != nil {
 		return SandboxReady{}, stored(err)
 	}
-	if ready, ok, err := c.living(ctx, in, bundle.Generation); ok || err != nil {
+	saved := bundle.Generation
+	if bundle.Checkpoint {
+		saved = 0 // of it there is another bundle to come
+	}
+	if ready, ok, err := c.living(ctx, in, saved); ok || err != nil {
 		return ready, err
 	}
 	base, err := c.image(ctx, in.SessionID)
@@ -67,7 +71,7 @@ func (c *Control) RestoreSandbox(ctx context.Context, in SandboxRequest) (Sandbo
 	if err != nil {
 		return SandboxReady{}, err
 	}
-	if bundle.ID == "" { // it never got as far as a bundle: as new
+	if fresh { // none of its files are left: as new
 		if err := c.furnish(ctx, in.SessionID, sb); err != nil {
 			return SandboxReady{}, c.spentOr(ctx, in, sb, err)
 		}

@@ -62,6 +62,8 @@ type SaveRequest struct {
 	Generation int64  `json:"generation"`
 	SandboxID  string `json:"sandboxId"`
 	BundleID   string `json:"bundleId"`
+	// Checkpoint: the sandbox is to work on, and will be saved again.
+	Checkpoint bool `json:"checkpoint,omitempty"`
 }
 
 // Saved tells what a session can wake from. An empty BundleID means that there

@@ -46,9 +46,47 @@ func (c *Control) SaveBundle(ctx context.Context, in SaveRequest) (Saved, error)
 		return Saved{}, fmt.Errorf("snapshot %s was made and does not resolve", snapshot)
 	}
 	return c.commit(ctx, session.Bundle{
-		ID: in.BundleID, SessionID: in.SessionID, Generation: in.Generation,
+		ID: in.BundleID, SessionID: in.SessionID, Generation: in.Generation, Checkpoint: in.Checkpoint,
 		SnapshotID: snapshot, Manifest: manifest, Verified: true, CreatedAt: time.Now().UTC(),
 	})
+}
+
+// DropSandbox saves what was said and gives up the rest: a bundle without a snapshot, from which the
+// session wakes in a fresh sandbox. The agent is stopped first where it still can be, so that its last
+// words are stored.
+func (c *Control) DropSandbox(ctx context.Context, in SaveRequest) (Saved, error) {
+	stop := beat(ctx)
+	defer stop()
+	if saved, ok, err := c.savedBefore(ctx, in); ok || err != nil {
+		return saved, err
+	}
+	if _, err := c.seal(ctx, in.SessionID, in.Generation, c.Sandbox.Open(in.SandboxID), 2*time.Second); err != nil {
+		c.Logger.WarnContext(ctx, "the last words of a sandbox that is given up are lost",
+			slog.String("session_id", in.SessionID), slog.Any("error", err))
+	}
+	bundle := session.Bundle{
+		ID: in.BundleID, SessionID: in.SessionID, Generation: in.Generation, CreatedAt: time.Now().UTC(),
+	}
+	if err := c.storedManifest(ctx, &bundle); err != nil {
+		return Saved{}, err
+	}
+	return c.commit(ctx, bundle)
+}
+
+// storedManifest lists the transcripts that are stored.
+func (w *work) storedManifest(ctx context.Context, b *session.Bundle) error {
+	files, err := w.Store.TranscriptFiles(ctx, b.SessionID)
+	if err != nil {
+		return stored(err)
+	}
+	for _, f := range files {
+		sum := sha256.Sum256(f.Data)
+		b.Manifest.AgentFiles = append(b.Manifest.AgentFiles, session.ManifestFile{
+			Path: f.Path, Size: int64(len(f.Data)), SHA256: hex.EncodeToString(sum[:]),
+		})
+	}
+	b.Manifest.LastSeq, err = w.Log.Position(ctx, b.SessionID)
+	return stored(err)
 }
 
 // RescueBundle saves what is left of a sandbox that has ended: the files as the
@@ -75,21 +113,11 @@ func (c *Control) RescueBundle(ctx context.Context, in SaveRequest) (Saved, erro
 		}
 		bundle.SnapshotID = head.SnapshotID
 	}
-	files, err := c.Store.TranscriptFiles(ctx, in.SessionID)
-	if err != nil {
-		return Saved{}, stored(err)
+	if err := c.storedManifest(ctx, &bundle); err != nil {
+		return Saved{}, err
 	}
-	if bundle.SnapshotID == "" && len(files) == 0 {
+	if bundle.SnapshotID == "" && len(bundle.Manifest.AgentFiles) == 0 {
 		return Saved{}, nil
-	}
-	for _, f := range files {
-		sum := sha256.Sum256(f.Data)
-		bundle.Manifest.AgentFiles = append(bundle.Manifest.AgentFiles, session.ManifestFile{
-			Path: f.Path, Size: int64(len(f.Data)), SHA256: hex.EncodeToString(sum[:]),
-		})
-	}
-	if bundle.Manifest.LastSeq, err = c.Log.Position(ctx, in.SessionID); err != nil {
-		return Saved{}, stored(err)
 	}
 	return c.commit(ctx, bundle)
 }
@@ -103,7 +131,8 @@ func (w *work) savedBefore(ctx context.Context, in SaveRequest) (Saved, bool, er
 	if err != nil {
 		return Saved{}, false, stored(err)
 	}
-	return Saved{BundleID: head.ID, Verified: head.Verified}, head.Generation == in.Generation, nil
+	done := head.ID == in.BundleID || head.Generation == in.Generation && !head.Checkpoint
+	return Saved{BundleID: head.ID, Verified: head.Verified}, done, nil
 }
 
 func (w *work) commit(ctx context.Context, b session.Bundle) (Saved, error) {

@@ -51,6 +51,20 @@ var stop = command{
 	send: func(o Orchestrator, ctx context.Context, id string, _ bool) error { return o.Stop(ctx, id) },
 }
 
+// ofASandbox judges what is done with the sandbox of a session that is awake. What sleeps has none,
+// and is saved.
+func ofASandbox(s session.Session) verdict {
+	switch s.Status {
+	case session.Hibernating, session.Hibernated:
+		return alreadyThere
+	case session.Initializing:
+		return refused("the session has no sandbox yet; wait until it is running")
+	case session.Error:
+		return refused(leaveError)
+	}
+	return accepted
+}
+
 // commands are all of them, each POST /api/sessions/:id/NAME.
 var commands = []command{
 	stop,
@@ -86,6 +100,32 @@ var commands = []command{
 		},
 		send: func(o Orchestrator, ctx context.Context, id string, force bool) error {
 			return o.Hibernate(ctx, id, force)
+		},
+		forced: true,
+	},
+	{
+		name:  "sync",
+		judge: ofASandbox,
+		send:  func(o Orchestrator, ctx context.Context, id string, _ bool) error { return o.Sync(ctx, id) },
+	},
+	{
+		name:  "environment/terminate",
+		judge: ofASandbox,
+		send: func(o Orchestrator, ctx context.Context, id string, force bool) error {
+			return o.DropSandbox(ctx, id, force)
+		},
+		forced: true,
+	},
+	{
+		name: "environment/restart",
+		judge: func(s session.Session) verdict {
+			if s.Status == session.Hibernating || s.Status == session.Hibernated {
+				return refused("the session is %s and has no sandbox to restart; POST wake or a prompt to wake it", s.Status)
+			}
+			return ofASandbox(s)
+		},
+		send: func(o Orchestrator, ctx context.Context, id string, force bool) error {
+			return o.Restart(ctx, id, force)
 		},
 		forced: true,
 	},

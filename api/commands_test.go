@@ -1,6 +1,7 @@
 package api_test
 
 import (
+	"cmp"
 	"net/http"
 	"testing"
 
@@ -27,6 +28,9 @@ func TestCommandsInEveryState(t *testing.T) {
 	}{
 		{"wake", told, there, there, told, told, there, illegal, over},
 		{"hibernate", illegal, illegal, told, there, there, told, illegal, over},
+		{"sync", illegal, illegal, told, there, there, told, illegal, over},
+		{"environment/terminate", illegal, illegal, told, there, there, told, illegal, over},
+		{"environment/restart", illegal, illegal, told, illegal, illegal, told, illegal, over},
 		{"stop", told, told, told, told, told, told, told, there},
 		{"abort", there, there, there, there, there, there, there, over},
 		{"recover", illegal, illegal, there, illegal, illegal, there, told, over},
@@ -53,7 +57,8 @@ func TestCommandsInEveryState(t *testing.T) {
 			case told:
 				require.Equal(t, http.StatusAccepted, a.status, "%s: %s", what, a.body)
 				require.Len(t, heard, 1, what)
-				require.Contains(t, heard[0], tt.command+" "+id)
+				heardAs := map[string]string{"environment/terminate": "drop", "environment/restart": "restart"}
+				require.Contains(t, heard[0], cmp.Or(heardAs[tt.command], tt.command)+" "+id)
 				require.Equal(t, in.state, a.session().Status)
 			case there:
 				require.Equal(t, http.StatusOK, a.status, "%s: %s", what, a.body)

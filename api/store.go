@@ -76,6 +76,11 @@ type Orchestrator interface {
 	Ring(ctx context.Context, sessionID, promptID string, ordinal int64) error
 	Wake(ctx context.Context, sessionID string) error
 	Hibernate(ctx context.Context, sessionID string, force bool) error
+	// DropSandbox has the session sleep without its files; Restart moves it to a new sandbox with
+	// them; Sync saves what it has and goes on.
+	DropSandbox(ctx context.Context, sessionID string, force bool) error
+	Restart(ctx context.Context, sessionID string, force bool) error
+	Sync(ctx context.Context, sessionID string) error
 	Stop(ctx context.Context, sessionID string) error
 	Abort(ctx context.Context, sessionID string) error
 	Recover(ctx context.Context, sessionID string) error

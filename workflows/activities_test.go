@@ -204,7 +204,7 @@ func (w *world) receipt() session.ReceiptKind {
 
 func (f *fakes) SaveBundle(ctx context.Context, in activities.SaveRequest) (activities.Saved, error) {
 	return take(ctx, f, "SaveBundle", func(w *world) (activities.Saved, error) {
-		if saved, ok := w.savedBefore(in.Generation); ok {
+		if saved, ok := w.savedBefore(in); ok {
 			return saved, nil
 		}
 		s := w.sandbox(in.Generation)
@@ -218,7 +218,7 @@ func (f *fakes) SaveBundle(ctx context.Context, in activities.SaveRequest) (acti
 
 func (f *fakes) RescueBundle(ctx context.Context, in activities.SaveRequest) (activities.Saved, error) {
 	return take(ctx, f, "RescueBundle", func(w *world) (activities.Saved, error) {
-		if saved, ok := w.savedBefore(in.Generation); ok {
+		if saved, ok := w.savedBefore(in); ok {
 			return saved, nil
 		}
 		// Something is left where a turn has run or a bundle was made.
@@ -235,28 +235,44 @@ func (f *fakes) RescueBundle(ctx context.Context, in activities.SaveRequest) (ac
 	})
 }
 
-func (w *world) savedBefore(generation int64) (activities.Saved, bool) {
+func (f *fakes) DropSandbox(ctx context.Context, in activities.SaveRequest) (activities.Saved, error) {
+	return take(ctx, f, "DropSandbox", func(w *world) (activities.Saved, error) {
+		if saved, ok := w.savedBefore(in); ok {
+			return saved, nil
+		}
+		w.say("what was said in generation %d is stored", in.Generation)
+		return w.commit(in, false), nil
+	})
+}
+
+func (w *world) savedBefore(in activities.SaveRequest) (activities.Saved, bool) {
 	head := w.head()
-	if head == nil || head.generation != generation {
+	if head == nil || head.id != in.BundleID && (head.generation != in.Generation || head.checkpoint) {
 		return activities.Saved{}, false
 	}
 	return activities.Saved{BundleID: head.id, Verified: head.verified}, true
 }
 
 func (w *world) commit(in activities.SaveRequest, verified bool) activities.Saved {
-	w.bundles = append(w.bundles, bundleRow{id: in.BundleID, generation: in.Generation, verified: verified})
+	w.bundles = append(w.bundles, bundleRow{
+		id: in.BundleID, generation: in.Generation, verified: verified, checkpoint: in.Checkpoint,
+	})
 	kind := "verified"
 	if !verified {
 		kind = "unverified"
 	}
-	w.say("saved a bundle of generation %d, %s", in.Generation, kind)
+	what := "bundle"
+	if in.Checkpoint {
+		what = "checkpoint"
+	}
+	w.say("saved a %s of generation %d, %s", what, in.Generation, kind)
 	return activities.Saved{BundleID: in.BundleID, Verified: verified}
 }
 
 func (f *fakes) TerminateSandbox(ctx context.Context, in activities.SandboxRef) error {
 	_, err := take(ctx, f, "TerminateSandbox", func(w *world) (nothing, error) {
 		for _, s := range w.sandboxes {
-			if s.alive && in.Reason == "hibernated" && (w.head() == nil || w.head().generation != s.generation) {
+			if s.alive && in.Reason == "hibernated" && (w.head() == nil || w.head().generation != s.generation || w.head().checkpoint) {
 				w.violate("sandbox of generation %d terminated before it was saved", s.generation)
 			}
 			w.terminate(s)

@@ -36,6 +36,11 @@ func (l *life) save(ctx workflow.Context) (saved activities.Saved, err error) {
 	if err := encoded.Get(&request.BundleID); err != nil {
 		return saved, err
 	}
+	if l.reason == session.ReasonDropped {
+		// Nothing of it is wanted but what was said; whether it still lives makes no difference.
+		err = l.doUnlessStopped(ctx, "store what was said", saveOptions, control.DropSandbox, request, &saved)
+		return saved, err
+	}
 	if !l.sandboxLost() {
 		err = l.doUnlessStopped(ctx, "save a bundle", saveOptions, control.SaveBundle, request, &saved)
 		if activities.TypeOf(err) != activities.SandboxLost {
@@ -44,6 +49,29 @@ func (l *life) save(ctx workflow.Context) (saved activities.Saved, err error) {
 	}
 	err = l.doUnlessStopped(ctx, "rescue what is left", saveOptions, control.RescueBundle, request, &saved)
 	return saved, err
+}
+
+// checkpoint saves a bundle of a sandbox that works on. The agent is stopped for it and starts again
+// with the next prompt. One that cannot be saved goes on all the same: nothing is lost that was not
+// lost without it.
+func (l *life) checkpoint(ctx workflow.Context) error {
+	request := activities.SaveRequest{SessionID: l.id, Generation: l.generation, SandboxID: l.sandboxID, Checkpoint: true}
+	encoded := workflow.SideEffect(ctx, func(workflow.Context) any { return session.NewID(session.BundlePrefix) })
+	if err := encoded.Get(&request.BundleID); err != nil {
+		return err
+	}
+	var saved activities.Saved
+	err := l.doUnlessStopped(ctx, "save a checkpoint", saveOptions, control.SaveBundle, request, &saved)
+	switch {
+	case l.wants.Stop:
+	case activities.TypeOf(err) == activities.SandboxLost:
+		l.loseSandbox()
+	case err != nil:
+		workflow.GetLogger(ctx).Warn("a checkpoint was not saved", "session_id", l.id, "error", err)
+	default:
+		l.bundleID = saved.BundleID
+	}
+	return nil
 }
 
 // release terminates the sandbox, and insists.

@@ -23,8 +23,18 @@ func (l *life) serve(ctx workflow.Context) error {
 	case l.sandboxLost():
 		return l.transit(ctx, session.EventHibernate, session.ReasonLost, nil)
 	case l.wants.Hibernate:
-		l.wants.Hibernate, l.wants.Force = false, false
-		return l.transit(ctx, session.EventHibernate, session.ReasonRequested, nil)
+		reason := session.ReasonRequested
+		switch {
+		case l.wants.Drop:
+			reason = session.ReasonDropped
+		case l.wants.Restart:
+			reason, l.wants.Wake = session.ReasonRestart, true
+		}
+		l.wants.Hibernate, l.wants.Force, l.wants.Drop, l.wants.Restart, l.wants.Sync = false, false, false, false, false
+		return l.transit(ctx, session.EventHibernate, reason, nil)
+	case l.wants.Sync:
+		l.wants.Sync = false
+		return l.checkpoint(ctx)
 	case l.outlived(now):
 		// Not an end: the session moves to the next generation.
 		l.wants.Wake = true

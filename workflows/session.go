@@ -113,6 +113,9 @@ func (l *life) forget() {
 	l.wants.Recover = l.wants.Recover && l.state == session.Error
 	l.wants.Hibernate = l.wants.Hibernate && (l.state == session.Running || l.state == session.Restoring)
 	l.wants.Force = l.wants.Force && l.wants.Hibernate
+	l.wants.Drop = l.wants.Drop && l.wants.Hibernate
+	l.wants.Restart = l.wants.Restart && l.wants.Hibernate
+	l.wants.Sync = l.wants.Sync && (l.state == session.Running || l.state == session.Restoring)
 	l.wants.Wake = l.wants.Wake && l.state != session.Running && l.state != session.Error
 }
 

@@ -9,7 +9,7 @@ import (
 )
 
 type signals struct {
-	prompt, wake, hibernate, stop, abort, recover, settings, sandbox workflow.ReceiveChannel
+	prompt, wake, hibernate, stop, abort, recover, settings, sandbox, sync, restart workflow.ReceiveChannel
 }
 
 // handle registers every handler before anything can block.
@@ -23,6 +23,8 @@ func (l *life) handle(ctx workflow.Context) error {
 		recover:   workflow.GetSignalChannel(ctx, session.SignalRecover),
 		settings:  workflow.GetSignalChannel(ctx, session.SignalSettings),
 		sandbox:   workflow.GetSignalChannel(ctx, session.SignalSandbox),
+		sync:      workflow.GetSignalChannel(ctx, session.SignalSync),
+		restart:   workflow.GetSignalChannel(ctx, session.SignalRestart),
 	}
 	return workflow.SetQueryHandlerWithOptions(ctx, session.QueryState, l.view, workflow.QueryHandlerOptions{
 		Description: "What the session is, wants and waits for, as its workflow sees it.",
@@ -44,6 +46,12 @@ func (l *life) receivers(ctx workflow.Context) []receiver {
 			c.Receive(ctx, &s)
 			l.askHibernate(s)
 		}},
+		{l.signals.restart, func(c workflow.ReceiveChannel) {
+			var s session.RestartSignal
+			c.Receive(ctx, &s)
+			l.askRestart(s)
+		}},
+		{l.signals.sync, func(c workflow.ReceiveChannel) { c.Receive(ctx, nil); l.askSync() }},
 		{l.signals.wake, func(c workflow.ReceiveChannel) { c.Receive(ctx, nil); l.askWake() }},
 		{l.signals.recover, func(c workflow.ReceiveChannel) { c.Receive(ctx, nil); l.askRecover() }},
 		{l.signals.prompt, func(c workflow.ReceiveChannel) {
@@ -91,7 +99,7 @@ func (l *life) ring(s session.PromptSignal, now time.Time) {
 // askWake wants the session awake; the later of wake and hibernate wins. Until
 // the session is opened its state is not known and the wish is kept as it is.
 func (l *life) askWake() {
-	l.wants.Hibernate, l.wants.Force = false, false
+	l.wants.Hibernate, l.wants.Force, l.wants.Drop, l.wants.Restart = false, false, false, false
 	l.wants.Wake = !l.opened || (l.state != session.Running && l.state != session.Error)
 }
 
@@ -101,7 +109,21 @@ func (l *life) askHibernate(s session.HibernateSignal) {
 	l.wants.Wake = false
 	if !l.opened || l.state == session.Running || l.state == session.Restoring {
 		l.wants.Hibernate, l.wants.Force = true, l.wants.Force || s.Force
+		l.wants.Drop, l.wants.Restart = l.wants.Drop || s.Drop, false
 	}
+}
+
+// askRestart wants the session in a new sandbox. One that has none needs no other.
+func (l *life) askRestart(s session.RestartSignal) {
+	if !l.opened || l.state == session.Running || l.state == session.Restoring {
+		l.wants.Hibernate, l.wants.Force = true, l.wants.Force || s.Force
+		l.wants.Restart, l.wants.Drop = true, false
+	}
+}
+
+// askSync wants a bundle of what is there now. What sleeps is saved already.
+func (l *life) askSync() {
+	l.wants.Sync = !l.opened || l.state == session.Running || l.state == session.Restoring
 }
 
 func (l *life) askRecover() {

@@ -11,14 +11,14 @@ import (
 
 // sleep keeps a hibernated session asleep until a prompt or a call wakes it.
 func (l *life) sleep(ctx workflow.Context) error {
-	l.wants.Hibernate, l.wants.Force = false, false
+	l.wants.Hibernate, l.wants.Force, l.wants.Drop, l.wants.Restart, l.wants.Sync = false, false, false, false, false
 	switch {
 	case l.queue.Len() > 0:
 		return l.transit(ctx, session.EventWake, session.ReasonPrompt, nil)
 	case l.wants.Wake:
 		reason := session.ReasonRequested
-		if l.reason == session.ReasonLifetime {
-			reason = session.ReasonLifetime
+		if l.reason == session.ReasonLifetime || l.reason == session.ReasonRestart {
+			reason = l.reason
 		}
 		return l.transit(ctx, session.EventWake, reason, nil)
 	}
@@ -59,7 +59,8 @@ func (l *life) restore(ctx workflow.Context) error {
 // waitForHelp keeps a failed session as it is until a person recovers or stops
 // it. Prompts are accepted and wait.
 func (l *life) waitForHelp(ctx workflow.Context) error {
-	l.wants.Hibernate, l.wants.Force, l.wants.Wake = false, false, false
+	l.wants.Hibernate, l.wants.Force, l.wants.Drop, l.wants.Restart, l.wants.Sync = false, false, false, false, false
+	l.wants.Wake = false
 	if l.wants.Recover {
 		l.wants.Recover = false
 		return l.transit(ctx, session.EventRecover, session.ReasonRequested, nil)

@@ -85,6 +85,7 @@ type bundleRow struct {
 	id         string
 	generation int64
 	verified   bool
+	checkpoint bool // the sandbox worked on
 }
 
 // alarm is something that happens at the provider at a time, whatever the

@@ -77,6 +77,21 @@ func (o *Orchestrator) Hibernate(ctx context.Context, id string, force bool) err
 	return o.tell(ctx, "hibernate %s %t", id, force)
 }
 
+// DropSandbox notes the call.
+func (o *Orchestrator) DropSandbox(ctx context.Context, id string, force bool) error {
+	return o.tell(ctx, "drop %s %t", id, force)
+}
+
+// Restart notes the call.
+func (o *Orchestrator) Restart(ctx context.Context, id string, force bool) error {
+	return o.tell(ctx, "restart %s %t", id, force)
+}
+
+// Sync notes the call.
+func (o *Orchestrator) Sync(ctx context.Context, id string) error {
+	return o.tell(ctx, "sync %s", id)
+}
+
 // Stop notes the call.
 func (o *Orchestrator) Stop(ctx context.Context, id string) error {
 	return o.tell(ctx, "stop %s", id)

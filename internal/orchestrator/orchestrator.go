@@ -46,6 +46,21 @@ func (o *Orchestrator) Hibernate(ctx context.Context, sessionID string, force bo
 	return o.signal(ctx, sessionID, session.SignalHibernate, session.HibernateSignal{Force: force})
 }
 
+// DropSandbox asks a running session to sleep without its files, after its turn or at once with force.
+func (o *Orchestrator) DropSandbox(ctx context.Context, sessionID string, force bool) error {
+	return o.signal(ctx, sessionID, session.SignalHibernate, session.HibernateSignal{Force: force, Drop: true})
+}
+
+// Restart asks a running session to move to a new sandbox, after its turn or at once with force.
+func (o *Orchestrator) Restart(ctx context.Context, sessionID string, force bool) error {
+	return o.signal(ctx, sessionID, session.SignalRestart, session.RestartSignal{Force: force})
+}
+
+// Sync asks a running session to save what it has, after its turn.
+func (o *Orchestrator) Sync(ctx context.Context, sessionID string) error {
+	return o.signal(ctx, sessionID, session.SignalSync, nil)
+}
+
 // Stop ends a session.
 func (o *Orchestrator) Stop(ctx context.Context, sessionID string) error {
 	return o.signalWithStart(ctx, sessionID, session.SignalStop, nil)

@@ -83,7 +83,7 @@ func (db *DB) BundleCommit(ctx context.Context, b session.Bundle) error {
 		}
 		err = s.q.BundleInsert(ctx, s, &dbsqlc.BundleInsertParams{
 			ID: b.ID, SessionID: b.SessionID, ParentID: b.ParentID, Generation: b.Generation, SnapshotID: b.SnapshotID,
-			Manifest: manifest, Verified: b.Verified, CreatedAt: b.CreatedAt.UTC(),
+			Manifest: manifest, Verified: b.Verified, Checkpoint: b.Checkpoint, CreatedAt: b.CreatedAt.UTC(),
 		})
 		if err != nil {
 			return err
@@ -121,7 +121,7 @@ func (db *DB) BundleHead(ctx context.Context, sessionID string) (session.Bundle,
 	}
 	b := session.Bundle{
 		ID: row.ID, SessionID: row.SessionID, ParentID: row.ParentID, Generation: row.Generation,
-		SnapshotID: row.SnapshotID, Verified: row.Verified, CreatedAt: row.CreatedAt.UTC(),
+		SnapshotID: row.SnapshotID, Verified: row.Verified, Checkpoint: row.Checkpoint, CreatedAt: row.CreatedAt.UTC(),
 	}
 	if err := json.Unmarshal(row.Manifest, &b.Manifest); err != nil {
 		return session.Bundle{}, fmt.Errorf("manifest of bundle %s: %w", row.ID, err)

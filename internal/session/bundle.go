@@ -10,6 +10,7 @@ type Bundle struct {
 	Generation int64  // the sandbox it was taken from
 	SnapshotID string // image at the provider; empty when only transcripts are left
 	Manifest   Manifest
+	Checkpoint bool // the sandbox worked on behind it, so that its generation has another one to come
 	Verified   bool // the snapshot resolved at the provider when the bundle was committed
 	CreatedAt  time.Time
 }

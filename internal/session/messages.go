@@ -23,6 +23,8 @@ const (
 	SignalRecover   = "recover"
 	SignalSettings  = "settings"
 	SignalSandbox   = "sandbox"
+	SignalSync      = "sync"
+	SignalRestart   = "restart"
 	QueryState      = "state"
 )
 
@@ -56,8 +58,13 @@ type Wants struct {
 	Stop      bool `json:"stop,omitempty"`
 	Hibernate bool `json:"hibernate,omitempty"`
 	Force     bool `json:"force,omitempty"`
-	Wake      bool `json:"wake,omitempty"`
-	Recover   bool `json:"recover,omitempty"`
+	// Drop and Restart say what a hibernation that is wanted is for: to give the sandbox up without
+	// a snapshot, or to wake at once in a new one.
+	Drop    bool `json:"drop,omitempty"`
+	Restart bool `json:"restart,omitempty"`
+	Sync    bool `json:"sync,omitempty"` // save a bundle and work on
+	Wake    bool `json:"wake,omitempty"`
+	Recover bool `json:"recover,omitempty"`
 }
 
 // PromptSignal rings for a prompt whose row is in Postgres.
@@ -69,6 +76,13 @@ type PromptSignal struct {
 
 // HibernateSignal asks for hibernation: after the running turn, or at once with Force.
 type HibernateSignal struct {
+	Force bool `json:"force,omitempty"`
+	Drop  bool `json:"drop,omitempty"` // without a snapshot
+}
+
+// RestartSignal asks for a new sandbox with all that is in the old one: after the running turn, or
+// at once with Force.
+type RestartSignal struct {
 	Force bool `json:"force,omitempty"`
 }
 

@@ -63,6 +63,8 @@ const (
 	ReasonRequested         = "requested"
 	ReasonLost              = "lost"
 	ReasonLifetime          = "lifetime"
+	ReasonRestart           = "restart" // in a new sandbox, as it is
+	ReasonDropped           = "dropped" // its sandbox was given up with all files in it
 	ReasonPrompt            = "prompt"
 	ReasonAborted           = "aborted"
 	ReasonWithdrawn         = "withdrawn"

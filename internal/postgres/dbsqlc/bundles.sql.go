@@ -11,7 +11,7 @@ import (
 )
 
 const bundleGet = `-- name: BundleGet :one
-SELECT id, no, session_id, parent_id, generation, snapshot_id, manifest, verified, created_at, proved_at FROM bundles WHERE id = $1
+SELECT id, no, session_id, parent_id, generation, snapshot_id, manifest, verified, created_at, proved_at, checkpoint FROM bundles WHERE id = $1
 `
 
 func (q *Queries) BundleGet(ctx context.Context, db DBTX, id string) (Bundle, error) {
@@ -28,12 +28,13 @@ func (q *Queries) BundleGet(ctx context.Context, db DBTX, id string) (Bundle, er
 		&i.Verified,
 		&i.CreatedAt,
 		&i.ProvedAt,
+		&i.Checkpoint,
 	)
 	return i, err
 }
 
 const bundleGetHead = `-- name: BundleGetHead :one
-SELECT b.id, b.no, b.session_id, b.parent_id, b.generation, b.snapshot_id, b.manifest, b.verified, b.created_at, b.proved_at FROM bundles b JOIN sessions s ON s.head_bundle_id = b.id WHERE s.id = $1
+SELECT b.id, b.no, b.session_id, b.parent_id, b.generation, b.snapshot_id, b.manifest, b.verified, b.created_at, b.proved_at, b.checkpoint FROM bundles b JOIN sessions s ON s.head_bundle_id = b.id WHERE s.id = $1
 `
 
 func (q *Queries) BundleGetHead(ctx context.Context, db DBTX, sessionID string) (Bundle, error) {
@@ -50,13 +51,14 @@ func (q *Queries) BundleGetHead(ctx context.Context, db DBTX, sessionID string) 
 		&i.Verified,
 		&i.CreatedAt,
 		&i.ProvedAt,
+		&i.Checkpoint,
 	)
 	return i, err
 }
 
 const bundleInsert = `-- name: BundleInsert :exec
-INSERT INTO bundles (id, session_id, parent_id, generation, snapshot_id, manifest, verified, created_at)
-VALUES ($1, $2, $3, $4, $5, $6, $7, $8)
+INSERT INTO bundles (id, session_id, parent_id, generation, snapshot_id, manifest, verified, checkpoint, created_at)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)
 `
 
 type BundleInsertParams struct {
@@ -67,6 +69,7 @@ type BundleInsertParams struct {
 	SnapshotID string
 	Manifest   []byte
 	Verified   bool
+	Checkpoint bool
 	CreatedAt  time.Time
 }
 
@@ -79,6 +82,7 @@ func (q *Queries) BundleInsert(ctx context.Context, db DBTX, arg *BundleInsertPa
 		arg.SnapshotID,
 		arg.Manifest,
 		arg.Verified,
+		arg.Checkpoint,
 		arg.CreatedAt,
 	)
 	return err

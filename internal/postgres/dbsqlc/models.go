@@ -31,6 +31,7 @@ type Bundle struct {
 	Verified   bool
 	CreatedAt  time.Time
 	ProvedAt   *time.Time
+	Checkpoint bool
 }
 
 type Event struct {

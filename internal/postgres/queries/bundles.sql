@@ -30,8 +30,8 @@ RETURNING n.id;
 UPDATE snapshots SET deleted_at = coalesce(deleted_at, now()), condemned_at = coalesce(condemned_at, now()) WHERE id = @id;
 
 -- name: BundleInsert :exec
-INSERT INTO bundles (id, session_id, parent_id, generation, snapshot_id, manifest, verified, created_at)
-VALUES (@id, @session_id, @parent_id, @generation, @snapshot_id, @manifest, @verified, @created_at);
+INSERT INTO bundles (id, session_id, parent_id, generation, snapshot_id, manifest, verified, checkpoint, created_at)
+VALUES (@id, @session_id, @parent_id, @generation, @snapshot_id, @manifest, @verified, @checkpoint, @created_at);
 
 -- name: BundleGet :one
 SELECT * FROM bundles WHERE id = @id;
