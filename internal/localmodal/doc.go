@@ -6,10 +6,16 @@
 //	SDK ──gRPC──▶ one listener ──▶ control plane (this package) ──▶ store: DIR/records
 //	                   │                  │ create, end
 //	                   │                  ▼
-//	                   └────────▶ router ─▶ task ─▶ box ──namespaces──▶ boxinit ─▶ processes
-//	                              exec,     streams,  overlay, layers    PID 1      filetools
-//	                              files,    tunnels
+//	                   └────────▶ router ─▶ task ─▶ box ──isolation──▶ boxinit ─▶ processes
+//	                              exec,     streams,  layers            init,      filetools
+//	                              files,    tunnels                     tracer
 //	                              snapshots
+//
+// What keeps sandboxes apart is the best that this machine allows: namespaces, a
+// root directory alone (chroot), or a plain directory; package box tells what each
+// of them is. The server says at its start which one it is, what stood in the way of
+// a better one and what it cannot do, and names it in a header of every answer
+// (IsolationHeader).
 //
 // A sandbox's way, each step told apart by what a client sees:
 //
@@ -35,17 +41,20 @@
 //	client leaves during a create      the sandbox is started; the repeated call gets it
 //	client leaves during a snapshot    the snapshot is given up, the sandbox runs on
 //	server stops (Run's ctx ends)      sandboxes end with 137; exit images are made
-//	server is killed                   the kernel kills the sandboxes; the next server shows them
+//	server is killed                   the sandboxes die with it; the next server shows them
 //	                                   ended with 137 and makes their exit images from what is on disk
 //	machine loses power                as above; images survive, being synced before they are known
 //	two servers on one directory       the second refuses to start
-//	no namespaces on this machine      New says what is missing (box.UnsupportedError)
+//	no namespaces on this machine      a fall-back is taken; if Options.Isolation forbids that, or none
+//	                                   works, New says what is missing (box.UnsupportedError)
+//	more is asked for than the level   the call fails with Unimplemented and names the level
+//	can do
 //	disk full                          creates and snapshots fail; what runs, runs on
 //
 // What is unlike Modal: every registry image is the same base, made from this
 // machine's /usr and /opt, which stay read-only; tunnels are plain TCP on the
 // loopback interface; sandboxes share the machine's network unless they block it;
 // CPU and memory requests and limits are ignored; an image mounted over a directory
-// lives in memory. GPUs, memory snapshots, sidecars, network allow-lists, proxies
+// lives in memory where anything can be mounted. GPUs, memory snapshots, sidecars, network allow-lists, proxies
 // and cloud buckets are refused. It keeps honest programs apart, not hostile ones.
 package localmodal

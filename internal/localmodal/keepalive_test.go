@@ -38,6 +38,6 @@ func TestPingsDoNotEndTheConnection(t *testing.T) {
 		require.False(t, conn.WaitForStateChange(ctx, connectivity.Ready), "the connection has become %v", conn.GetState())
 		require.NoError(t, conn.Close())
 		server.Stop()
-		<-served
+		require.NoError(t, <-served)
 	})
 }

@@ -11,9 +11,15 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/localmodal/box"
 )
 
-// leveled are the tests that depend on how sandboxes are kept.
-const leveled = "^Test(Exec|OutputArrives|Process|Background|Orphans|Filesystem|Snapshot|ExitSnapshot|DirectorySnapshot|DeletedImage|" +
-	"SandboxSees|HostEnvironment|HostNetwork|SystemFiles|KilledServer|StoppedServer|Ports|Secrets|ImageIs|Terminate|SandboxEnds)"
+// leveled are the tests that depend on how sandboxes are kept, and privileged those
+// of them that depend on what a user may do. Together, root and an ordinary user run
+// all of them on each level.
+const (
+	privileged = "^Test(ExecPasses|ExecHasATerminal|FilesystemErrors|SnapshotIsExact|SnapshotStops|ExitSnapshot|DirectorySnapshot|" +
+		"SandboxSees|HostNetwork|SystemFiles|KilledServer|PortsAre|SecretsAnd|ImageIs)"
+	leveled = privileged + "|^Test(ExecMoves|ExecTimeout|OutputArrives|ProcessOutlives|BackgroundChild|OrphansAre|FilesystemCalls|FilesystemWatch|" +
+		"DeletedImage|HostEnvironment|StoppedServer|TerminateKills|SandboxEnds)"
+)
 
 // The fall-backs are held to the same tests as the best level.
 func TestOnEachFallBack(t *testing.T) {
@@ -21,10 +27,10 @@ func TestOnEachFallBack(t *testing.T) {
 	if os.Getenv(testLevel) != "" {
 		return // this is one
 	}
-	for _, level := range box.Levels()[1:] {
+	for level, tests := range map[box.Isolation]string{box.Chroot: leveled, box.Directory: privileged} {
 		t.Run(string(level), func(t *testing.T) {
 			t.Parallel()
-			cmd := exec.Command(os.Args[0], "-test.v", "-test.run="+leveled)
+			cmd := exec.Command(os.Args[0], "-test.v", "-test.run="+tests)
 			cmd.Env = append(os.Environ(), testLevel+"="+string(level))
 			requirePass(t, cmd)
 		})

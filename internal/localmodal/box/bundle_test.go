@@ -21,7 +21,7 @@ type bundle struct {
 
 // onEachWay runs a test on every way to keep a box.
 func onEachWay(t *testing.T, test func(t *testing.T, b *bundle)) {
-	t.Parallel()
+	t.Helper()
 	for name, o := range map[string]Options{
 		"overlay":   {Isolation: Namespaces},
 		"copies":    {Isolation: Namespaces, Copies: true},

@@ -1,34 +1,52 @@
-// Package box runs sandboxes as local processes on copy-on-write roots, each in
-// user, mount, PID, IPC and UTS namespaces of its own.
+// Package box runs sandboxes as local processes, at the best level of isolation
+// that the machine allows. Open tries them out by starting a box.
+//
+//	level        root                        processes                       what it takes
+//	namespaces   overlay, or a copy, in a    PID namespace: hidden, and      user namespaces (with overlayfs
+//	             mount namespace             killed by the kernel            in them for the overlay)
+//	chroot       a copy, in a mount          the machine's, visible;         root that may mount, or a user
+//	             namespace                   init ends its family            namespace; no PID namespace
+//	directory    a copy, shown to its        the machine's, visible;         ptrace and seccomp on one's own
+//	             processes by a tracer       traced, and killed by the       children; no privilege (amd64)
+//	                                         kernel with their tracer
+//
+// What a level cannot do, Isolation.Lacks tells, and asking for it is a *LackError.
+// All levels show the machine's programs read-only and none of its other files (of
+// the last one, package tracer tells more), leave the machine's environment behind,
+// and make the same images, each of which starts on any level.
 //
 //	DIR/layers/base        made from this machine at every start (HostBase)
 //	DIR/layers/ly-…        one snapshot's changes: files, whiteouts, opaque directories
-//	DIR/boxes/ID/upper     what the sandbox ID has changed since it started
+//	DIR/boxes/ID/upper     of an overlay: what the sandbox ID has changed since it started
+//	DIR/boxes/ID/tree      or its copied root,
+//	DIR/boxes/ID/start     and what that was when it started
 //	DIR/building/…         layers in the making
 //	DIR/trash/…            trees on their way out
 //
 //	   upper ──copy while frozen──▶ layer ──lower of──▶ the next sandbox's overlay
-//	   upper ──rename when dead───▶ layer
+//	   upper ──rename when dead───▶ layer ──copied to─▶ the next sandbox's tree
+//	   tree ───what differs from start, copied────▶ layer
 //
 // Invariants:
 //
 //   - A layer is complete, synced to disk and never written again once it has its
 //     final name; it appears there by one rename.
-//   - A regular file may be shared between layers by hard links, never between an
-//     upper directory and a layer.
-//   - The overlay is mounted inside the sandbox's mount namespace alone: it goes
-//     with PID 1, and nothing on the host has to be unmounted.
-//   - PID 1 is killed by the kernel when this process dies (parent-death signal,
-//     and the end of its control socket), and everything else with PID 1.
+//   - A regular file may be shared between layers by hard links, never between a
+//     box and a layer. Copied roots share the symbolic links of the base.
+//   - Whatever is mounted is mounted inside the sandbox's mount namespace alone: it
+//     goes with the last process in it, and nothing on the host has to be unmounted.
+//   - No process of a box outlives this process. In a PID namespace and under a
+//     tracer it is the kernel that sees to it, by the parent-death signal of init.
+//     Without either, init ends its descendants, whom it is the subreaper of, when its
+//     control socket ends; what an init that was itself killed leaves is found by its
+//     root directory, at once, or at the next Open.
 //
 // When things fail:
 //
-//	this process is killed        no process is left; uppers stay and are claimed or removed at the next start
+//	this process is killed        no process is left; boxes' files stay and are claimed or removed at the next start
 //	killed during a snapshot      an unfinished tree stays in building, deleted at the next start
 //	a process will not stop       the snapshot fails after five seconds, everything runs on
 //	disk full during a snapshot   the snapshot fails, everything runs on
-//	PID 1 dies                    Box.Gone is closed, every Process ends with SIGKILL
-//
-// Only namespaces are implemented as a way of isolation; Isolation names the kind
-// that a Runtime uses, and Open says what is missing where they cannot be had.
+//	init dies                     Box.Gone is closed, every Process ends with SIGKILL
+//	a level stops to work         with the next Open another is taken, or it fails if one was asked for
 package box

@@ -15,6 +15,7 @@ const describe = `cd / && find work etc/ssl var -printf '%p %y %m %s %l\n' | sor
 // A merged layer shows what the layers it stands for showed, whatever was done
 // to the same few names in them.
 func TestMergedLayerStandsForItsLayers(t *testing.T) {
+	t.Parallel()
 	onEachWay(t, func(t *testing.T, b *bundle) {
 		steps := []string{
 			"mkdir -p work/a/b", "rm -rf work/a", "rm -rf work/a/b", "echo $i > work/f", "rm -f work/f", "rm -rf work/a && echo $i > work/a",
@@ -49,6 +50,7 @@ func TestMergedLayerStandsForItsLayers(t *testing.T) {
 }
 
 func TestDeadBoxIsClaimedWithoutCopying(t *testing.T) {
+	t.Parallel()
 	onEachWay(t, func(t *testing.T, b *bundle) {
 		bx := b.start()
 		b.sh(bx, "echo x > /root/f && rm /etc/profile")

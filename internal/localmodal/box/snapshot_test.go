@@ -15,6 +15,7 @@ import (
 )
 
 func TestUnchangedFilesAreSharedBetweenSnapshots(t *testing.T) {
+	t.Parallel()
 	onEachWay(t, func(t *testing.T, b *bundle) {
 		bx := b.start()
 		b.sh(bx, "cd /root && echo same > same && echo old > written && echo mode > mode && echo gone > gone && ln same twin")
@@ -43,6 +44,7 @@ func TestUnchangedFilesAreSharedBetweenSnapshots(t *testing.T) {
 }
 
 func TestHolesStayHoles(t *testing.T) {
+	t.Parallel()
 	onEachWay(t, func(t *testing.T, b *bundle) {
 		bx := b.start()
 		b.sh(bx, "cd /root && truncate -s 100G hole && truncate -s 10G f && printf begin | dd of=f conv=notrunc && printf middle | dd of=f conv=notrunc seek=1000000 bs=4096")
@@ -54,6 +56,7 @@ func TestHolesStayHoles(t *testing.T) {
 }
 
 func TestJustChangedFilesAreNotTrusted(t *testing.T) {
+	t.Parallel()
 	onEachWay(t, func(t *testing.T, b *bundle) {
 		bx := b.start()
 		for i := range 20 { // as many chances for a change within one tick of the clock
@@ -67,6 +70,7 @@ func TestJustChangedFilesAreNotTrusted(t *testing.T) {
 }
 
 func TestStoresThroughAMappingAreSeen(t *testing.T) {
+	t.Parallel()
 	onEachWay(t, func(t *testing.T, b *bundle) {
 		bx := b.start()
 		b.sh(bx, "head -c 4096 /dev/zero > /root/mapped")
@@ -93,6 +97,7 @@ func TestStoresThroughAMappingAreSeen(t *testing.T) {
 }
 
 func TestCancelledSnapshotLeavesNothingAndLetsTheBoxRunOn(t *testing.T) {
+	t.Parallel()
 	onEachWay(t, func(t *testing.T, b *bundle) {
 		bx := b.start()
 		ctx, cancel := context.WithCancel(t.Context())
@@ -107,6 +112,7 @@ func TestCancelledSnapshotLeavesNothingAndLetsTheBoxRunOn(t *testing.T) {
 }
 
 func TestStoppedProcessStaysStoppedAfterASnapshot(t *testing.T) {
+	t.Parallel()
 	onEachWay(t, func(t *testing.T, b *bundle) {
 		bx := b.start()
 		state := `cut -d')' -f2 /proc/$(cat /root/pid)/stat | cut -d' ' -f2`

@@ -1,6 +1,7 @@
 package boxinit
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 
@@ -21,7 +22,8 @@ func dropCapabilities() error {
 		if slices.Contains(kept, c) {
 			continue
 		}
-		if err := unix.Prctl(unix.PR_CAPBSET_DROP, c, 0, 0, 0); err != nil && err != unix.EINVAL { //nolint:errorlint // a bare errno; the kernel may be older than our list
+		// The kernel may be older than our list.
+		if err := unix.Prctl(unix.PR_CAPBSET_DROP, c, 0, 0, 0); err != nil && !errors.Is(err, unix.EINVAL) {
 			return fmt.Errorf("drop capability %d: %w", c, err)
 		}
 	}

@@ -13,19 +13,16 @@ import (
 
 // stop is a thread that stands before a system call.
 type stop struct {
-	task *task
-	regs unix.PtraceRegs
-	used uint64 // of the slot
-	// What has become of the call.
-	changed bool
-	skipped bool
+	task    *task
+	regs    unix.PtraceRegs
+	used    uint64 // of the slot
+	changed bool   // an argument has been replaced
 }
 
-// outcome tells what a handler wants.
+// outcome is what a handler makes of a call. With neither it is made.
 type outcome struct {
-	err    error // the call fails with it
-	value  *uint64
-	repeat bool // scratch memory was missing
+	err   error   // it fails with that
+	value *uint64 // it is not made, and gives that
 }
 
 var proceed = outcome{}
