@@ -19,7 +19,7 @@ import (
 const (
 	maxState = 64 << 10 // of a translator's state, which is written with every commit
 	allCuts  = 8 << 10  // a file up to this size is cut at every byte, a longer one as often
-	cutBytes = 64 << 20 // but no oftener than that this much is parsed
+	cutBytes = 24 << 20 // but no oftener than that this much is parsed, all files together
 )
 
 // check holds everything that was recorded to the promises. It ends the process first, so that
@@ -215,8 +215,12 @@ func (b *bench) checkUnknown(t *testing.T, r *run) {
 // checkCuts parses the transcripts with one of them cut short.
 func (b *bench) checkCuts(t *testing.T, files []session.TranscriptFile) {
 	t.Helper()
+	total := 0
+	for _, f := range files {
+		total += len(f.Data)
+	}
 	for i, f := range files {
-		stride := max(1, len(f.Data)/allCuts, len(f.Data)*len(f.Data)/cutBytes)
+		stride := max(1, len(f.Data)/allCuts, total*total/cutBytes)
 		for n := 0; n < len(f.Data); n += stride {
 			cut := append([]session.TranscriptFile(nil), files...)
 			cut[i].Data = bytes.Clone(f.Data[:n])

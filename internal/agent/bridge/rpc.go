@@ -11,7 +11,7 @@ import (
 	"sync"
 )
 
-// ErrGone is what calls fail with once the agent has closed its end.
+// ErrGone is what calls fail with once the agent has closed one of its ends.
 var ErrGone = errors.New("the agent is gone")
 
 // Message is what a side of JSON-RPC 2.0 says: a request has Method and ID, a notification Method
@@ -154,8 +154,10 @@ func (p *Peer) send(m Message, params any) error {
 	}
 	p.writing.Lock()
 	defer p.writing.Unlock()
-	_, err = p.w.Write(append(line, '\n'))
-	return err
+	if _, err = p.w.Write(append(line, '\n')); err != nil {
+		return fmt.Errorf("%w: %w", ErrGone, err)
+	}
+	return nil
 }
 
 // expect makes the id of a request and the channel of its response, closed when there is none.

@@ -275,9 +275,9 @@ func answer(q agent.Question, a agent.Answer) (map[string]any, error) {
 		if allowed {
 			granted = orNull(q.Suggestions)
 		}
-		scope := "turn"
-		if a.Decision != agent.DecisionOnce {
-			scope = "session"
+		scope := "session"
+		if a.Decision == agent.DecisionOnce || !allowed {
+			scope = "turn"
 		}
 		return map[string]any{"permissions": granted, "scope": scope}, nil
 	}

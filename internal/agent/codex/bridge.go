@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/overwinter-dev/overwinter/internal/agent/bridge"
@@ -170,7 +171,10 @@ func (p *program) serve(stdin io.Reader) int {
 	ctx, cancel := context.WithTimeoutCause(context.Background(), startTimeout, errors.New("the agent does not answer"))
 	err := p.open(ctx)
 	cancel()
-	if err != nil && !errors.Is(err, bridge.ErrGone) {
+	switch {
+	case errors.Is(err, bridge.ErrGone):
+		p.child.Signal(syscall.SIGKILL) // if it lives it hears no more
+	case err != nil:
 		fmt.Fprintf(p.stderr, "codex bridge: %v\n", err)
 		p.child.Stop(stopGrace)
 		<-gone
@@ -262,7 +266,8 @@ func (p *program) settings() map[string]any {
 			"name": "OpenAI", "base_url": url, "env_key": SecretKey, "wire_api": "responses", "supports_websockets": false,
 			"stream_max_retries": p.retries,
 		}},
-		"features":                           map[string]any{"default_mode_request_user_input": true},
+		// A snapshot of the shell would write the environment, and with it the key, to the disk.
+		"features":                           map[string]any{"default_mode_request_user_input": true, "shell_snapshot": false},
 		"suppress_unstable_features_warning": true,
 		"check_for_update_on_startup":        false,
 		"analytics":                          map[string]any{"enabled": false},
@@ -337,6 +342,7 @@ func (p *program) prompt(ctx context.Context, c bridge.Command) {
 	params := map[string]any{"threadId": thread, "input": input, "clientUserMessageId": clientID(c.RunID, c.PromptID, c.Author)}
 	result, err := p.peer.Call(ctx, "turn/start", params)
 	if errors.Is(err, bridge.ErrGone) {
+		p.child.Signal(syscall.SIGKILL) // if it lives it hears no more; its end is told by itself
 		return
 	}
 	var r struct {

@@ -1,2 +1,122 @@
-// Package codex is the agent codex: OpenAI's Codex, driven over its app-server.
+// Package codex is the agent codex: OpenAI's Codex, driven over its app-server as its own editors
+// drive it. [Adapter] is pure; [Main] is the bridge that stands between the runner, which knows
+// lines alone, and codex app-server, which wants to be spoken to in JSON-RPC. The program itself is
+// the pinned npm package of [Adapter.Packages]; it needs nothing else, not even Node.
+//
+//	         stdin                     JSON-RPC
+//	prompt ─▶         ─ thread/start ──▶           ┌▶ ~/.codex/sessions/*/*/*/rollout-*-<thread>.jsonl ─┐
+//	answer ─▶  bridge ─ turn/start ────▶  codex  ──┤                                                   ├─▶ Parse
+//	abort  ─▶    │    ─ turn/interrupt ▶ app-server│  ~/.codex/overwinter/<session>.jsonl  (journal) ──┘
+//	             │    ◀─ item/started, …           │           ▲
+//	             │    ◀─ requestApproval, …        │           │
+//	             ├─────────────────────────────────┼───────────┘
+//	             └▶ every line of the agent as it is, and notes {"overwinter":{…}} ──▶ Translate
+//
+// # Process and ids
+//
+// One bridge with one app-server serves the prompts of an awake session. The session's thread has
+// an id of the agent's choice: the journal names it, and where the journal is lost, the newest
+// rollout that is nobody's subagent does. In a fresh sandbox both are put back, and thread/resume
+// goes on with the history; where the thread is lost, a new one begins and remembers nothing.
+//
+// A prompt is sent with an id made of its run, its prompt and its author, which the agent keeps with
+// the message. So a run that is delivered again is known: what its turn came to is told again and
+// nothing runs; a turn that was torn out of its process is gone on with, without the prompt being
+// said twice.
+//
+// The bridge sets up a model provider of its own in the thread's configuration, because the
+// built-in one wants a login: the key is read by the agent from OPENAI_API_KEY, the address from
+// OPENAI_BASE_URL where it is set. Neither is ever an argument or in a file. Checks for updates and
+// everything that reports to others are off.
+//
+// # Blocks
+//
+//	item of Codex                             block                      its id
+//	userMessage                               user_message               the item's
+//	agentMessage, plan                        assistant_text             the item's
+//	reasoning                                 thinking                   the item's; none without words
+//	commandExecution                          tool_use exec_command      the item's, which is the call's
+//	fileChange                                tool_use apply_patch       the item's
+//	mcpToolCall                               tool_use mcp__<server>__<tool>
+//	dynamicToolCall, webSearch, imageView,    tool_use                   the item's
+//	imageGeneration, sleep
+//	collabAgentToolCall spawnAgent,           subagent                   the item's
+//	subAgentActivity started
+//	other collabAgentToolCall                 tool_use wait_agent, …     the item's
+//	their results                             tool_result                <item>/result
+//	a question to the user                    tool_use request_user_input   the call's
+//	contextCompaction                         system compaction          the item's
+//	a request that is sent again              system retry               <turn>/retry/<n>
+//	a turn that failed                        system error               <turn>/error
+//	a turn that was given up                  system error               <turn>/deadline
+//
+// A subagent's conversation has its thread's id. Its block ends with the first turn of its thread,
+// however the agent was told of it. Commands are shown without the shell around them; a result is
+// the command's output, behind its exit code where that is not 0. Diffs are the agent's own.
+// Models that call their tools from JavaScript have the calls shown, not the code.
+//
+// # Turns
+//
+// A turn ends when the main thread's has ended and those of all subagents that it started. An
+// interrupt reaches them all, and what they run in the background. What runs in the background when
+// a turn ends by itself runs on; its call counts as successful and has no result. Usage is the sum
+// of all threads. The agent's cost is not known.
+//
+// # Questions
+//
+// With permissions that do not allow everything the agent asks before every command that it does
+// not know to be harmless, before changes of files, and before calls of MCP servers. "Session" holds as
+// long as the process lives; "always" of a command also writes a rule of the agent's own, which
+// lives as long as the sandbox. A rejection with a message is told to the agent as a message of its
+// user. Of the tools, exec_command and web_search are taken away where they are denied by name; the
+// others are asked for, and rejected. Questions to the user may be asked in every session.
+//
+// # Profiles
+//
+// Instructions are ~/.codex/AGENTS.md, skills ~/.codex/skills/<name>/SKILL.md, subagents
+// ~/.codex/agents/<name>.toml, MCP servers ~/.codex/config.toml. Commands are files in
+// ~/.codex/prompts, which the bridge puts in the place of a prompt that begins with /<name>;
+// $ARGUMENTS in them is what follows.
+//
+// # Stream and transcript
+//
+// Folding the translated stream gives the blocks that Parse finds: ids, order, content, status,
+// time, whose prompt it was. A rollout has items when they have ended. What it lacks the bridge
+// writes into the journal before it prints it: where each item began, calls that never end, requests
+// that are sent again, what was being written when a turn was broken off, answers. The exceptions:
+//
+//   - What the model was writing when the process was killed is in the stream alone.
+//   - Lines that the translator does not understand are system blocks of subtype "unparsed" in the
+//     stream alone; Parse skips what it does not understand.
+//   - A run that was only known has its blocks where it was carried out.
+//   - A stream longer than 8 KiB that is broken off has its state changed at the end, and is not
+//     shown whole once more.
+//   - Calls that the agent refuses before they begin, such as of a tool that is not there or of a
+//     patch that does not fit, are in neither: it tells the model alone.
+//
+// Without a journal, as with files of other clients, the order of items is that of their times, and:
+//
+//   - What was being written when a turn was broken off, and requests that were sent again, are in
+//     the stream alone.
+//   - A call that never ended, or was not allowed, has the time of the model's own call in the
+//     transcript, and a question has the time of its frame in the stream.
+//   - What was answered to a question is in the transcript alone.
+//
+// # When things fail
+//
+//	what fails                         what follows
+//	the model refuses                  the turn failed, in the model's words
+//	the model's server, for a while    the agent sends the request again, which is shown
+//	the model's server, for long       after 10 broken streams, or 5 minutes without anything, the turn
+//	                                   failed for that reason; the agent stays usable
+//	the stream of the model            what was written is taken back, the next attempt follows
+//	codex ends                         the bridge says so and ends with code 3: open blocks aborted; the
+//	                                   turn failed, reason agent_crashed; the next prompt starts both
+//	the bridge is killed               the kernel kills codex; the same follows
+//	the runner had to kill it          open blocks aborted; the turn cancelled, reason aborted
+//	a line is broken or unknown        a system block holds its beginning; the turn goes on
+//	the journal cannot be written      it is told on stderr; the transcript lacks a line
+//	a transcript is cut off            whole lines count
+//	the journal is gone                the thread is found by its rollout
+//	the rollouts are gone              a new thread begins, and remembers nothing
 package codex

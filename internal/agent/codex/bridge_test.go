@@ -1,0 +1,122 @@
+package codex_test
+
+import (
+	"bytes"
+	"io"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/overwinter-dev/overwinter/internal/agent"
+	"github.com/overwinter-dev/overwinter/internal/agent/agenttest/modelserver"
+	"github.com/overwinter-dev/overwinter/internal/agent/bridge"
+	"github.com/overwinter-dev/overwinter/internal/agent/codex"
+	"github.com/overwinter-dev/overwinter/internal/session"
+)
+
+// children are the processes that a process has started.
+func children(t *testing.T, pid int) []int {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join("/proc", strconv.Itoa(pid), "task/*/children"))
+	require.NoError(t, err)
+	var pids []int
+	for _, name := range files {
+		data, err := os.ReadFile(name)
+		require.NoError(t, err)
+		for _, field := range strings.Fields(string(data)) {
+			child, err := strconv.Atoi(field)
+			require.NoError(t, err)
+			pids = append(pids, child)
+		}
+	}
+	return pids
+}
+
+func TestTheBridgeTellsThatTheAgentHasDied(t *testing.T) {
+	t.Parallel()
+	p := start(t, agent.LaunchInput{Model: plain}, map[string][]modelserver.Step{"hello": {{Text: "Hello."}}})
+	p.turn(t, "{{hello}}", nil)
+	codexes := children(t, p.cmd.Process.Pid)
+	require.Len(t, codexes, 1)
+	require.NoError(t, syscall.Kill(codexes[0], syscall.SIGKILL))
+	var last bridge.Note
+	for line := range p.frames {
+		if n, ok := bridge.ParseNote(line); ok {
+			last = n
+		}
+	}
+	require.Equal(t, bridge.Note{Type: bridge.NoteDied, Message: "signal: killed"}, last)
+	require.Eventually(t, func() bool { return p.cmd.ProcessState != nil }, 10*time.Second, time.Millisecond)
+	require.Equal(t, bridge.ExitDied, p.cmd.ProcessState.ExitCode())
+
+	p.in.Resume = true
+	p.begin(t)
+	p.turn(t, "{{hello}}", nil)
+	p.agree(t)
+}
+
+func TestTheAgentDiesWithItsBridge(t *testing.T) {
+	t.Parallel()
+	p := start(t, agent.LaunchInput{Model: plain}, map[string][]modelserver.Step{"hello": {{Text: "Hello."}}})
+	p.turn(t, "{{hello}}", nil)
+	codexes := children(t, p.cmd.Process.Pid)
+	require.Len(t, codexes, 1)
+	require.NoError(t, p.cmd.Process.Kill())
+	require.Eventually(t, func() bool { return syscall.Kill(codexes[0], 0) != nil || zombie(codexes[0]) },
+		10*time.Second, 5*time.Millisecond)
+}
+
+// zombie reports whether a process has ended and nobody has noticed yet.
+func zombie(pid int) bool {
+	data, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "stat"))
+	return err != nil || bytes.Contains(data, []byte(") Z "))
+}
+
+func TestAThreadIsFoundWithoutAJournal(t *testing.T) {
+	t.Parallel()
+	p := start(t, agent.LaunchInput{Model: newest}, map[string][]modelserver.Step{
+		"delegate": {{Calls: []modelserver.Call{modelserver.Spawn("helper", "{{child}}")}}, {Text: "It is at work."}},
+		"child":    {{Text: "I have looked."}},
+		"recall":   {{Recall: true}},
+	})
+	p.turn(t, "{{delegate}} it", nil)
+	p.stop(t)
+	require.NoError(t, os.Remove(p.launch.Transcripts[1]))
+	p.in.Resume = true
+	p.begin(t)
+	r := p.turn(t, "{{recall}}", nil)
+	require.Contains(t, r.blocks(t, "assistant_text")[0].Content, "2 prompts; the first was: {{delegate}} it")
+	p.stop(t)
+}
+
+func TestAThreadThatIsLostIsBegunAnew(t *testing.T) {
+	t.Parallel()
+	p := start(t, agent.LaunchInput{Model: plain}, map[string][]modelserver.Step{"recall": {{Recall: true}}})
+	p.turn(t, "{{recall}} first", nil)
+	p.stop(t)
+	require.NoError(t, os.RemoveAll(filepath.Join(p.in.Home, ".codex/sessions")))
+	p.in.Resume = true
+	p.begin(t)
+	r := p.turn(t, "{{recall}} second", nil)
+	require.Equal(t, session.OutcomeCompleted, r.end.Outcome)
+	require.Contains(t, r.blocks(t, "assistant_text")[0].Content, "1 prompts; the first was: {{recall}} second")
+	p.stop(t)
+}
+
+func TestTheBridgeRefusesWhatItCannotDo(t *testing.T) {
+	t.Setenv("CODEX_HOME", t.TempDir())
+	var stderr bytes.Buffer
+	run := func(args ...string) int { return codex.Main(args, strings.NewReader(""), io.Discard, &stderr) }
+	require.Equal(t, bridge.ExitUsage, run())
+	require.Equal(t, bridge.ExitUsage, run("--session", "../x"))
+	require.Equal(t, bridge.ExitUsage, run("--no-such-flag"))
+	require.Equal(t, bridge.ExitFailed, run("--session", "ses_1", "--program", filepath.Join(t.TempDir(), "none")))
+	require.Contains(t, stderr.String(), "no such file")
+	require.Equal(t, bridge.ExitDied, run("--session", "ses_1", "--program", "/bin/false"))
+}
