@@ -382,16 +382,8 @@ func (b *talk) command(c bridge.Command) {
 	}
 }
 
-// prompt begins a turn, unless the run is known: it is done once.
+// prompt begins a turn, as soon as that can be.
 func (b *talk) prompt(c bridge.Command) {
-	if past, ok := b.journal.runs[c.RunID]; ok && (past.ended || past.answered) {
-		end := past.end
-		if !past.ended {
-			end = endNote{At: now(), Outcome: session.OutcomeUnknown, Reason: reasonDelivered}
-		}
-		b.out.Note(bridge.Note{Type: bridge.NoteKnown, RunID: c.RunID, Data: encode(end)})
-		return
-	}
 	if b.turn != nil || b.queued != nil {
 		fmt.Fprintf(b.stderr, "%s: the prompt of run %s comes while another is at work\n", Command, c.RunID)
 		return
@@ -406,6 +398,10 @@ func (b *talk) deliver() {
 		return
 	}
 	c := *b.queued
+	if b.known(c) {
+		b.queued = nil
+		return
+	}
 	b.prompted(c)
 	if b.lost != nil {
 		b.system("memory_retold", fmt.Sprintf("The agent has forgotten what was said before (%v) and has been told again.", b.lost))
@@ -425,6 +421,19 @@ func (b *talk) deliver() {
 		// The answer is read where all lines are.
 		_, _ = b.peer.Call(context.Background(), MethodPrompt, params)
 	})
+}
+
+// known reports whether the run is known, and says what has become of it: it is done once.
+func (b *talk) known(c bridge.Command) bool {
+	if past, ok := b.journal.runs[c.RunID]; ok && (past.ended || past.answered) {
+		end := past.end
+		if !past.ended {
+			end = endNote{At: now(), Outcome: session.OutcomeUnknown, Reason: reasonDelivered}
+		}
+		b.out.Note(bridge.Note{Type: bridge.NoteKnown, RunID: c.RunID, Data: encode(end)})
+		return true
+	}
+	return false
 }
 
 // prompted notes that a turn begins.
@@ -447,6 +456,8 @@ func (b *talk) prompted(c bridge.Command) {
 // interrupt breaks the turn off.
 func (b *talk) interrupt(run string) {
 	switch {
+	case b.queued != nil && b.queued.RunID == run && b.known(*b.queued):
+		b.queued = nil
 	case b.queued != nil && b.queued.RunID == run:
 		b.prompted(*b.queued)
 		b.end(session.OutcomeCancelled, session.ReasonAborted, session.Usage{})
@@ -564,8 +575,7 @@ func (b *talk) permission(l said) {
 		b.out.Raw(l.line)
 		return
 	}
-	chosen, _ := choose(p.Options, []string{"allow_always", "allow_once"}, false)
-	if err := b.peer.Reply(l.ID, Outcome(chosen)); err != nil {
+	if err := b.peer.Reply(l.ID, Outcome(Allow(p.Options))); err != nil {
 		fmt.Fprintf(b.stderr, "%s: %v\n", Command, err)
 	}
 	b.running(id)

@@ -129,6 +129,12 @@ func Answer(q agent.Question, a agent.Answer) ([]byte, error) {
 	}.Encode()
 }
 
+// Allow is the option that lets a call run, where whatever is asked is allowed.
+func Allow(options []Option) string {
+	id, _ := choose(options, []string{"allow_once", "allow_always"}, false)
+	return id
+}
+
 // choose returns the option of the first kind that there is. Where several last, the first does so
 // for the session and the last for ever.
 func choose(options []Option, kinds []string, forEver bool) (string, bool) {

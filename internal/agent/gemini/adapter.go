@@ -114,15 +114,14 @@ func (Adapter) Launch(in agent.LaunchInput) (agent.Launch, error) {
 		"GEMINI_CLI_TRUST_WORKSPACE": "true",
 		"GEMINI_TELEMETRY_ENABLED":   "false",
 	})
+	argv := []string{runner, Command, "--session", in.SessionID}
 	mode := "default"
 	if in.Permissions.Free() {
-		mode = "yolo"
+		argv, mode = append(argv, "--allow"), "yolo"
 	}
 	return agent.Launch{
-		Argv: []string{
-			runner, Command, "--session", in.SessionID, "--", "node", Program, "--acp", "--model", model, "--approval-mode", mode,
-		},
-		Env: env, Dir: in.Workspace,
+		Argv: append(argv, "--", "node", Program, "--acp", "--model", model, "--approval-mode", mode),
+		Env:  env, Dir: in.Workspace,
 		Transcripts: []string{journalPath(in.Home, in.SessionID)},
 		Secrets:     []string{SecretKey, SecretBaseURL, secretGoogle, secretVertex},
 	}, nil

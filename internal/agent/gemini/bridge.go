@@ -48,6 +48,7 @@ func Main(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	flags := flag.NewFlagSet(Command, flag.ContinueOnError)
 	flags.SetOutput(stderr)
 	id := flags.String("session", "", "the session, whose journal it is")
+	allow := flags.Bool("allow", false, "allow whatever the program asks for")
 	silence := flags.Duration("silence", DefaultSilence, "how long the model may give no answer")
 	if err := flags.Parse(args); err != nil {
 		return bridge.ExitUsage
@@ -57,7 +58,7 @@ func Main(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 		return bridge.ExitUsage
 	}
 	b := &talk{
-		silence: *silence, out: bridge.NewOutput(stdout), stderr: stderr, home: os.Getenv("HOME"),
+		allow: *allow, silence: *silence, out: bridge.NewOutput(stdout), stderr: stderr, home: os.Getenv("HOME"),
 		done: make(chan struct{}), frames: make(chan said), ready: make(chan started),
 	}
 	code, err := b.main(*id, flags.Args(), stdin)
@@ -70,6 +71,7 @@ func Main(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 // talk is the conversation with the program. Everything but the reader of its stdout and the
 // requests that wait runs in one goroutine.
 type talk struct {
+	allow     bool
 	silence   time.Duration
 	out       *bridge.Output
 	stderr    io.Writer
@@ -347,16 +349,8 @@ func (b *talk) command(c bridge.Command) {
 	}
 }
 
-// prompt begins a turn, unless the run is known: it is done once.
+// prompt begins a turn, as soon as that can be.
 func (b *talk) prompt(c bridge.Command) {
-	if past, ok := b.journal.runs[c.RunID]; ok && (past.ended || past.answered) {
-		end := endNote{At: now(), Outcome: past.outcome, Reason: past.reason}
-		if !past.ended {
-			end.Outcome, end.Reason = session.OutcomeUnknown, reasonDelivered
-		}
-		b.out.Note(bridge.Note{Type: bridge.NoteKnown, RunID: c.RunID, Data: data(end)})
-		return
-	}
 	if b.turn != nil || b.queued != nil {
 		fmt.Fprintf(b.stderr, "%s: the prompt of run %s comes while another is at work\n", Command, c.RunID)
 		return
@@ -375,6 +369,10 @@ func (b *talk) deliver() {
 		return
 	}
 	c := *b.queued
+	if b.known(c) {
+		b.queued = nil
+		return
+	}
 	b.prompted(c)
 	text := b.expand(c.Content)
 	b.tasks.Go(func() {
@@ -383,6 +381,19 @@ func (b *talk) deliver() {
 			"sessionId": b.session, "prompt": []map[string]string{{"type": "text", "text": text}},
 		})
 	})
+}
+
+// known reports whether the run is known, and says what has become of it: it is done once.
+func (b *talk) known(c bridge.Command) bool {
+	if past, ok := b.journal.runs[c.RunID]; ok && (past.ended || past.answered) {
+		end := endNote{At: now(), Outcome: past.outcome, Reason: past.reason}
+		if !past.ended {
+			end.Outcome, end.Reason = session.OutcomeUnknown, reasonDelivered
+		}
+		b.out.Note(bridge.Note{Type: bridge.NoteKnown, RunID: c.RunID, Data: data(end)})
+		return true
+	}
+	return false
 }
 
 // prompted notes that a turn begins.
@@ -403,6 +414,8 @@ func (b *talk) prompted(c bridge.Command) {
 // interrupt breaks the turn off.
 func (b *talk) interrupt(run string) {
 	switch {
+	case b.queued != nil && b.queued.RunID == run && b.known(*b.queued):
+		b.queued = nil
 	case b.queued != nil && b.queued.RunID == run:
 		b.prompted(*b.queued)
 		b.note(bridge.Note{Type: noteInterrupt, RunID: run})
@@ -466,20 +479,33 @@ func (b *talk) frame(f said) {
 		b.out.Raw(f.line)
 		b.emit(b.behind(p.Update))
 	case f.Method == acp.MethodPermission && f.IsRequest():
-		var asked struct {
-			ToolCall call `json:"toolCall"`
-		}
-		decode(f.Params, &asked)
-		b.emit(b.answers())
-		b.turn.asked[asked.ToolCall.ID] = f.ID
-		b.tool(asked.ToolCall, "tool_call", true)
-		b.out.Raw(f.line)
+		b.permission(f)
 	case f.IsResponse() && strings.HasPrefix(string(f.ID), `"`+acp.MethodPrompt+"#"):
 		b.out.Raw(f.line)
 		b.finish(f.Message)
 	default:
 		b.out.Raw(f.line)
 		b.refuse(f.Message)
+	}
+}
+
+// permission passes a question on. Where everything is allowed it is answered here: a program that has
+// loaded a session asks in spite of its mode.
+func (b *talk) permission(f said) {
+	var p struct {
+		Options  []acp.Option `json:"options"`
+		ToolCall call         `json:"toolCall"`
+	}
+	decode(f.Params, &p)
+	b.emit(b.answers())
+	b.tool(p.ToolCall, "tool_call", !b.allow)
+	if !b.allow && p.ToolCall.ID != "" {
+		b.turn.asked[p.ToolCall.ID] = f.ID
+		b.out.Raw(f.line)
+		return
+	}
+	if err := b.peer.Reply(f.ID, acp.Outcome(acp.Allow(p.Options))); err != nil {
+		fmt.Fprintf(b.stderr, "%s: %v\n", Command, err)
 	}
 }
 

@@ -42,7 +42,7 @@ type state struct {
 // NewTranslator starts a run, or goes on from a state. Without a run id it reads every turn of a
 // stream as one.
 func (Adapter) NewTranslator(run agent.RunContext, from []byte) (agent.Translator, error) {
-	t := &translator{run: run}
+	t := &translator{run: run, state: state{Bridged: run.RunID != ""}}
 	if len(from) > 0 {
 		if err := json.Unmarshal(from, &t.state); err != nil {
 			return nil, fmt.Errorf("gemini translator of run %s: state: %w", run.RunID, err)
