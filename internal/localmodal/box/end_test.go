@@ -1,0 +1,53 @@
+package box
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/stretchr/testify/require"
+)
+
+// running counts this machine's processes whose command line contains text.
+func running(t *testing.T, text string) int {
+	t.Helper()
+	paths, err := filepath.Glob("/proc/[0-9]*/cmdline")
+	require.NoError(t, err)
+	n := 0
+	for _, path := range paths {
+		if line, err := os.ReadFile(path); err == nil && strings.Contains(string(line), text) {
+			n++
+		}
+	}
+	return n
+}
+
+// daemon leaves a process behind that has nothing to do with who started it.
+func (b *bundle) daemon(bx *Box) string {
+	b.t.Helper()
+	name := "sleep-" + uuid.NewString()
+	b.sh(bx, "cp /usr/bin/sleep /tmp/"+name+" && (setsid setsid /tmp/"+name+" 1000 </dev/null >/dev/null 2>&1 &)")
+	require.Eventually(b.t, func() bool { return running(b.t, name) == 1 }, 10*time.Second, 5*time.Millisecond)
+	return name
+}
+
+func TestNothingOutlivesABox(t *testing.T) {
+	t.Parallel()
+	onEachWay(t, func(t *testing.T, b *bundle) {
+		killed, crashed, other := b.start(), b.start(), b.start()
+		one, two, three := b.daemon(killed), b.daemon(crashed), b.daemon(other)
+		killed.Kill()
+		require.Zero(t, running(t, one))
+
+		require.NoError(t, syscall.Kill(crashed.PID(), syscall.SIGKILL))
+		<-crashed.Gone()
+		require.Eventually(t, func() bool { return running(t, two) == 0 }, 10*time.Second, time.Millisecond)
+		require.Equal(t, 1, running(t, three), "another's")
+		_, err := crashed.Snapshot(t.Context(), "never")
+		require.ErrorIs(t, err, ErrGone)
+	})
+}
