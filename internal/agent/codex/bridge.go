@@ -156,7 +156,8 @@ func (p *program) start() error {
 }
 
 // appServer has the agent speak JSON-RPC over its stdio.
-var appServer = []string{"app-server"}
+// It takes no snapshots of its shell: they would write the environment, and with it the key, to the disk.
+var appServer = []string{"-c", "features.shell_snapshot=false", "app-server"}
 
 // serve reads prompts until stdin ends or the agent does.
 func (p *program) serve(stdin io.Reader) int {
