@@ -39,7 +39,8 @@ type state struct {
 
 type serveCmd struct {
 	state
-	Home string `help:"The agent's home directory." default:"${home}" type:"path"`
+	Home      string `help:"The agent's home directory." default:"${home}" type:"path"`
+	Workspace string `help:"The agent's working directory, whose files are looked after." default:"${workspace}" type:"path"`
 }
 
 type attachCmd struct {
@@ -75,7 +76,7 @@ func (c *serveCmd) Run(ctx context.Context, p *program) error {
 		}
 	}
 	return supervisor.Serve(ctx, supervisor.Config{
-		Dir: c.Dir, Home: c.Home, TokenHash: hash, Log: slog.New(slog.NewJSONHandler(p.stderr, nil)),
+		Dir: c.Dir, Home: c.Home, Workspace: c.Workspace, TokenHash: hash, Log: slog.New(slog.NewJSONHandler(p.stderr, nil)),
 	})
 }
 
@@ -113,7 +114,7 @@ func (p *program) run(ctx context.Context, args []string) int {
 	parser, err := kong.New(&c,
 		kong.Name("overwinter-runner"),
 		kong.Description("Owns the agent in a sandbox and connects workers to it."),
-		kong.Vars{"state": runner.DefaultState, "home": runner.DefaultHome},
+		kong.Vars{"state": runner.DefaultState, "home": runner.DefaultHome, "workspace": runner.DefaultWorkspace},
 		kong.Writers(p.stdout, p.stderr),
 		kong.BindTo(ctx, (*context.Context)(nil)),
 		kong.Bind(p),

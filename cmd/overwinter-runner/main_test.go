@@ -145,8 +145,10 @@ func (b *sandbox) seal(r runner.SealRequest) (runner.Seal, []runner.Segment) {
 	b.t.Helper()
 	r.Token = b.token
 	var segments []runner.Segment
-	s, err := runner.ReadSeal(bytes.NewReader(b.ok(b.paths.Seal(r))), func(s runner.Segment) error {
-		segments = append(segments, s)
+	s, err := runner.ReadSeal(bytes.NewReader(b.ok(b.paths.Seal(r))), func(m runner.Message) error {
+		if s, ok := m.(*runner.Segment); ok {
+			segments = append(segments, *s)
+		}
 		return nil
 	})
 	require.NoError(b.t, err)

@@ -26,7 +26,18 @@ type Ping struct {
 	AgentPID int    `json:"agentPid,omitempty"`
 	Run      string `json:"run,omitempty"` // that is open
 	Sealed   bool   `json:"sealed"`
+	// Watch says how the workspace is looked after; empty while no worker wants to know.
+	Watch Watch `json:"watch,omitempty"`
 }
+
+// Watch is how a runner learns that something has happened in the workspace.
+type Watch string
+
+// The ways.
+const (
+	WatchInotify Watch = "inotify"
+	WatchPoll    Watch = "poll"
+)
 
 // Ping asks whether the runner serves.
 func (p Paths) Ping(r PingRequest) Exec {
@@ -72,6 +83,10 @@ type SealRequest struct {
 	Grace time.Duration `json:"grace,omitempty"` // nanoseconds
 	// Workspace is where a repository is looked for. Paths.Seal fills it in.
 	Workspace string `json:"workspace,omitempty"`
+	// Files says how much is stored of what happened in the workspace, and
+	// KnownFiles what is stored; nil where nothing is to be handed over.
+	Files      *session.FilesPosition `json:"files,omitempty"`
+	KnownFiles []session.KnownFile    `json:"knownFiles,omitempty"`
 }
 
 // Seal is what a sealed sandbox holds.
@@ -90,15 +105,38 @@ func (p Paths) Seal(r SealRequest) Exec {
 	return Exec{Argv: []string{p.Binary, "seal", "--dir", p.State}, Stdin: mustJSON(r)}
 }
 
-// SealLine is one line of the stdout of seal: segments, then the seal.
+// SealLine is one line of the stdout of seal: segments, what has happened in the
+// workspace, then the seal.
 type SealLine struct {
-	Segment *Segment `json:"segment,omitempty"`
-	Seal    *Seal    `json:"seal,omitempty"`
+	Segment *Segment      `json:"segment,omitempty"`
+	Begun   *FilesBegun   `json:"begun,omitempty"`
+	Changed *FileChanged  `json:"changed,omitempty"`
+	Bounded *FilesBounded `json:"bounded,omitempty"`
+	Diff    *Diff         `json:"diff,omitempty"`
+	Seal    *Seal         `json:"seal,omitempty"`
 }
 
-// ReadSeal reads the stdout of seal to its end and hands every segment to store
-// in order. It fails when the seal at the end is missing.
-func ReadSeal(stdout io.Reader, store func(Segment) error) (Seal, error) {
+// message is what a line holds beside the seal; nil when it is nothing.
+func (l SealLine) message() Message {
+	switch {
+	case l.Segment != nil:
+		return l.Segment
+	case l.Begun != nil:
+		return l.Begun
+	case l.Changed != nil:
+		return l.Changed
+	case l.Bounded != nil:
+		return l.Bounded
+	case l.Diff != nil:
+		return l.Diff
+	}
+	return nil
+}
+
+// ReadSeal reads the stdout of seal to its end and hands every message to store
+// in order: Segment, and FilesBegun, FileChanged, FilesBounded and Diff. It fails
+// when the seal at the end is missing.
+func ReadSeal(stdout io.Reader, store func(Message) error) (Seal, error) {
 	d := json.NewDecoder(bufio.NewReader(stdout))
 	var seal *Seal
 	for {
@@ -108,8 +146,8 @@ func ReadSeal(stdout io.Reader, store func(Segment) error) (Seal, error) {
 		} else if err != nil {
 			return Seal{}, fmt.Errorf("read answer of seal: %w", err)
 		}
-		if line.Segment != nil {
-			if err := store(*line.Segment); err != nil {
+		if m := line.message(); m != nil {
+			if err := store(m); err != nil {
 				return Seal{}, err
 			}
 		}

@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"io"
 	"sync"
+
+	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
 // ErrDisplaced is the end of a link that a newer one has taken over from.
@@ -74,8 +76,11 @@ func (l *Link) Interrupt(i Interrupt) error { return l.send(&i) }
 // interrupt has set. A worker settles every turn whose end it has seen.
 func (l *Link) Settle() error { return l.send(&Settle{}) }
 
-// Flush asks for everything that the transcript files hold; Flushed with this id
-// comes behind it.
+// ListFiles answers a welcome that asks for the files that are stored.
+func (l *Link) ListFiles(known []session.KnownFile) error { return l.send(&FilesKnown{Files: known}) }
+
+// Flush asks for everything that the transcript files hold, and what has happened
+// in the workspace; Flushed with this id comes behind it.
 func (l *Link) Flush(id int64) error { return l.send(&Flush{ID: id}) }
 
 // Next returns the next message: *DeliveryChanged, *Frame, *Segment, *Flushed or

@@ -168,7 +168,7 @@ func TestReadSealWantsAManifestAtTheEnd(t *testing.T) {
 	t.Parallel()
 	line := `{"segment":{"Path":"/a","Version":1,"Offset":2,"Data":"aGk="}}` + "\n"
 	var got []Segment
-	keep := func(s Segment) error { got = append(got, s); return nil }
+	keep := func(m Message) error { got = append(got, *m.(*Segment)); return nil }
 	_, err := ReadSeal(bytes.NewBufferString(line), keep)
 	require.ErrorContains(t, err, "without a manifest")
 	require.Equal(t, []Segment{{Path: "/a", Version: 1, Offset: 2, Data: []byte("hi")}}, got)
@@ -180,6 +180,6 @@ func TestReadSealWantsAManifestAtTheEnd(t *testing.T) {
 	_, err = ReadSeal(bytes.NewBufferString(line+`{"se`), keep)
 	require.Error(t, err)
 	full := errors.New("full")
-	_, err = ReadSeal(bytes.NewBufferString(line), func(Segment) error { return full })
+	_, err = ReadSeal(bytes.NewBufferString(line), func(Message) error { return full })
 	require.ErrorIs(t, err, full)
 }

@@ -24,6 +24,9 @@ type Hello struct {
 	Attempt int64 `json:"attempt,omitempty"`
 	// Known says how much of each transcript file is stored.
 	Known []session.TranscriptPosition `json:"known,omitempty"`
+	// Files says how much is stored of what happened in the workspace; nil for a
+	// link that is not to tell of it.
+	Files *session.FilesPosition `json:"files,omitempty"`
 }
 
 // Start asks for the delivery of a run's prompt.
@@ -95,6 +98,8 @@ type Welcome struct {
 	Open bool `json:"open"`
 	// Agent: its process runs.
 	Agent bool `json:"agent"`
+	// ListFiles: nothing is told of the workspace until FilesKnown has come.
+	ListFiles bool `json:"listFiles,omitempty"`
 }
 
 // DeliveryChanged reports the delivery after a start.
@@ -196,6 +201,12 @@ type End struct {
 	Files int `json:"files"`
 }
 
+func (*FilesKnown) messageType() messageType      { return typeKnown }
+func (*FilesBegun) messageType() messageType      { return typeBegun }
+func (*FileChanged) messageType() messageType     { return typeChanged }
+func (*FilesBounded) messageType() messageType    { return typeBounded }
+func (*Survey) messageType() messageType          { return typeSurvey }
+func (*Diff) messageType() messageType            { return typeDiff }
 func (*Hello) messageType() messageType           { return typeHello }
 func (*Start) messageType() messageType           { return typeStart }
 func (*Input) messageType() messageType           { return typeInput }

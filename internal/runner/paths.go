@@ -34,7 +34,7 @@ type Exec struct {
 
 // Serve is the sandbox's entry command. TokenVariable must be in its environment.
 func (p Paths) Serve() []string {
-	return []string{p.Binary, "serve", "--dir", p.State, "--home", p.Home}
+	return []string{p.Binary, "serve", "--dir", p.State, "--home", p.Home, "--workspace", p.Workspace}
 }
 
 // Attach is the command line whose stdin and stdout Dial is given. Run and frame

@@ -70,6 +70,7 @@ const (
 	typeSettle    messageType = 5
 	typeFlush     messageType = 6
 	typeCommand   messageType = 7
+	typeKnown     messageType = 8
 
 	typeWelcome   messageType = 65
 	typeDelivery  messageType = 66
@@ -80,6 +81,11 @@ const (
 	typeDisplaced messageType = 71
 	typeError     messageType = 72
 	typeResult    messageType = 73
+	typeBegun     messageType = 74
+	typeChanged   messageType = 75
+	typeBounded   messageType = 76
+	typeSurvey    messageType = 77
+	typeDiff      messageType = 78
 
 	typeFile messageType = 96
 	typeData messageType = 97

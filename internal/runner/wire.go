@@ -79,6 +79,9 @@ func encode(m Message) (head, body []byte, err error) {
 			flags |= flagTruncated
 		}
 		return append(head, stream, flags), m.Data, nil
+	case *FileChanged:
+		h, err := m.encode()
+		return append(head, h...), m.Data, err
 	case *Segment:
 		if len(m.Path) > 0xffff {
 			return nil, nil, fmt.Errorf("path of %d bytes is too long", len(m.Path))
@@ -144,6 +147,8 @@ func decode(t messageType, p []byte) (Message, error) {
 		return decodeFrame(p)
 	case typeSegment:
 		return decodeSegment(p)
+	case typeChanged:
+		return decodeFile(p)
 	case typeHello:
 		m = &Hello{}
 	case typeStart:
@@ -156,6 +161,16 @@ func decode(t messageType, p []byte) (Message, error) {
 		m = &Flush{}
 	case typeCommand:
 		m = &Command{}
+	case typeKnown:
+		m = &FilesKnown{}
+	case typeBegun:
+		m = &FilesBegun{}
+	case typeBounded:
+		m = &FilesBounded{}
+	case typeSurvey:
+		m = &Survey{}
+	case typeDiff:
+		m = &Diff{}
 	case typeWelcome:
 		m = &Welcome{}
 	case typeDelivery:

@@ -18,7 +18,25 @@ import (
 func everyMessage() []Message {
 	position := session.TranscriptPosition{Path: "/root/a", Version: 2, Size: 3}
 	return []Message{
-		&Hello{Version: 1, Token: "t", Run: "run_1", From: 4, Attempt: 2, Known: []session.TranscriptPosition{position}},
+		&Hello{
+			Version: 1, Token: "t", Run: "run_1", From: 4, Attempt: 2, Known: []session.TranscriptPosition{position},
+			Files: &session.FilesPosition{Session: "ses_1", Lineage: "l", Seq: 9, Base: "b", DiffKey: "k"},
+		},
+		&FilesKnown{Files: []session.KnownFile{{Path: "a", Size: 1, SHA256: "s", Mode: 0o644, Unsaved: session.UnsavedFull}}},
+		&FilesBegun{Lineage: "l", Base: "b"},
+		&FileChanged{session.FileChange{Seq: 3, Change: session.FileCreated, Initial: true, FileContent: session.FileContent{
+			FileInfo: session.FileInfo{Path: "a/b", Size: 3, SHA256: "s", Mode: 0o755, ModifiedAt: time.Unix(1, 2).UTC()}, Data: []byte("a\x00b"),
+		}}},
+		&FileChanged{session.FileChange{Seq: 4, Change: session.FileModified, FileContent: session.FileContent{
+			FileInfo: session.FileInfo{Path: "big", Size: 3, ModifiedAt: time.Unix(1, 2).UTC(), Unsaved: session.UnsavedTooLarge},
+		}}},
+		&FilesBounded{Seq: 5},
+		&Survey{Key: "k", Workspace: "/w"},
+		&Diff{session.WorkspaceDiff{
+			Key: "k", Base: "b", Files: []session.FileDelta{{Path: "a", Change: session.FileDeleted, Deletions: 1, Binary: true}},
+			Additions: 1, Deletions: 2, FilesChanged: 3, Git: &session.GitState{Branch: "main", Head: "h", Dirty: true},
+			Patch: []byte("p"), Truncated: true, At: time.Unix(1, 2).UTC(),
+		}},
 		&Start{
 			Launch:  Launch{Argv: []string{"a", "b"}, Env: map[string]string{"K": "v"}, Dir: "/w", Transcripts: []string{"/x"}, Key: "k"},
 			Input:   []byte("prompt\n\x00\xff"),
@@ -29,7 +47,7 @@ func everyMessage() []Message {
 		&Settle{},
 		&Flush{ID: 5},
 		&Command{Version: 1, Token: "t", Ping: true, Abort: &AbortRequest{Run: "run_1"}, Seal: &SealRequest{Workspace: "/w"}},
-		&Welcome{Version: 1, Delivery: Delivered, LastFrame: 7, Open: true, Agent: true},
+		&Welcome{Version: 1, Delivery: Delivered, LastFrame: 7, Open: true, Agent: true, ListFiles: true},
 		&DeliveryChanged{Delivery: Cut},
 		&Frame{No: 8, Stream: Stderr, At: time.Unix(1, 2).UTC(), Data: []byte("line"), Truncated: true},
 		&Segment{Path: "/root/a", Version: 2, Offset: 1 << 40, Data: []byte("bytes")},

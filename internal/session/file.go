@@ -43,6 +43,7 @@ const (
 // numbers the changes that it finds from 1 in a lineage, a name that it makes up
 // whenever what it knows of the workspace does not go on from what is stored.
 type FilesPosition struct {
+	Session string `json:"session"`
 	Lineage string `json:"lineage,omitempty"` // empty: nothing has been stored
 	Seq     int64  `json:"seq,omitempty"`
 	// Base is the commit that diffs are taken against; empty when the workspace
@@ -65,6 +66,15 @@ type FileInfo struct {
 
 // Saved reports whether the content is kept.
 func (f FileInfo) Saved() bool { return f.Unsaved == "" }
+
+// KnownFile is what a runner must know of a file that is stored.
+type KnownFile struct {
+	Path    string  `json:"path"`
+	Size    int64   `json:"size"`
+	SHA256  string  `json:"sha256,omitempty"`
+	Mode    uint32  `json:"mode"`
+	Unsaved Unsaved `json:"unsaved,omitempty"`
+}
 
 // FileContent is a file with its content, which is nil where it is not saved.
 type FileContent struct {

@@ -9,11 +9,13 @@ import (
 	"io"
 	"io/fs"
 	"net"
+	"os"
 	"time"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/overwinter-dev/overwinter/internal/runner"
+	"github.com/overwinter-dev/overwinter/internal/runner/workspace"
 )
 
 const (
@@ -95,7 +97,7 @@ func Attach(ctx context.Context, dir, run string, from int64, stdin io.Reader, s
 		_ = conn.CloseWrite()
 	}()
 	bridged := make(chan error, 1)
-	go func() { bridged <- bridge(conn, stdout) }()
+	go func() { bridged <- bridge(ctx, dir, conn, stdout) }()
 	hung := make(chan struct{})
 	go func() {
 		awaitHangup(conn)
@@ -116,9 +118,9 @@ func Attach(ctx context.Context, dir, run string, from int64, stdin io.Reader, s
 	}
 }
 
-// bridge copies messages from the runner to the worker and looks out for the
-// one that ends the link.
-func bridge(conn io.Reader, stdout io.Writer) error {
+// bridge copies messages from the runner to the worker, puts diffs where they are
+// asked for, and looks out for the one that ends the link.
+func bridge(ctx context.Context, dir string, conn io.Reader, stdout io.Writer) error {
 	r, w := bufio.NewReaderSize(conn, 64<<10), bufio.NewWriterSize(stdout, 64<<10)
 	for {
 		m, err := runner.ReadMessage(r)
@@ -126,6 +128,14 @@ func bridge(conn io.Reader, stdout io.Writer) error {
 			return w.Flush()
 		} else if err != nil {
 			return fmt.Errorf("read from runner: %w", err)
+		}
+		if survey, ok := m.(*runner.Survey); ok {
+			diff, err := workspace.TakeDiff(ctx, survey.Workspace, filesDir(dir), survey.Key)
+			if err != nil {
+				fmt.Fprintln(os.Stderr, "overwinter-runner: no diff of the workspace:", err)
+				continue
+			}
+			m = &runner.Diff{WorkspaceDiff: diff}
 		}
 		if err := runner.WriteMessage(w, m); err != nil {
 			return fmt.Errorf("write to worker: %w", err)
@@ -163,8 +173,9 @@ func awaitHangup(conn *net.UnixConn) {
 	})
 }
 
-// command sends a command, hands its segments to segment, and returns its result.
-func command(ctx context.Context, dir string, wait time.Duration, c *runner.Command, segment func(*runner.Segment) error) ([]byte, error) {
+// command sends a command, hands what comes before its result to each, and
+// returns the result.
+func command(ctx context.Context, dir string, wait time.Duration, c *runner.Command, each func(runner.Message) error) ([]byte, error) {
 	conn, err := dial(ctx, dir, wait)
 	if err != nil {
 		return nil, err
@@ -184,21 +195,19 @@ func command(ctx context.Context, dir string, wait time.Duration, c *runner.Comm
 			return nil, fmt.Errorf("read answer: %w", err)
 		}
 		switch m := m.(type) {
-		case *runner.Segment:
-			if err := segment(m); err != nil {
-				return nil, err
-			}
 		case *runner.Result:
 			return m.Data, nil
 		case *runner.Error:
 			return nil, refusal(m)
 		default:
-			return nil, fmt.Errorf("runner answered %T", m)
+			if err := each(m); err != nil {
+				return nil, err
+			}
 		}
 	}
 }
 
-func noSegments(*runner.Segment) error { return errors.New("runner answered with a segment") }
+func nothingElse(m runner.Message) error { return fmt.Errorf("runner answered %T", m) }
 
 // request reads the JSON on a command's stdin. It does not wait for its end.
 func request(stdin io.Reader, into any) error {
@@ -214,7 +223,7 @@ func PingCommand(ctx context.Context, dir string, stdin io.Reader, stdout io.Wri
 	if err := request(stdin, &r); err != nil {
 		return err
 	}
-	data, err := command(ctx, dir, r.Wait, &runner.Command{Token: r.Token, Ping: true}, noSegments)
+	data, err := command(ctx, dir, r.Wait, &runner.Command{Token: r.Token, Ping: true}, nothingElse)
 	if err != nil {
 		return err
 	}
@@ -232,7 +241,7 @@ func AbortCommand(ctx context.Context, dir, run string, stdin io.Reader, stdout 
 		return &ExitError{runner.ExitUsage, errors.New("the request on stdin is not of the run on the command line")}
 	}
 	c := &runner.Command{Token: r.Token, Abort: &r}
-	data, err := command(ctx, dir, dialBudget, c, noSegments)
+	data, err := command(ctx, dir, dialBudget, c, nothingElse)
 	if err != nil {
 		return err
 	}
@@ -249,8 +258,12 @@ func SealCommand(ctx context.Context, dir string, stdin io.Reader, stdout io.Wri
 	}
 	out := bufio.NewWriterSize(stdout, 64<<10)
 	lines := json.NewEncoder(out)
-	data, err := command(ctx, dir, dialBudget, &runner.Command{Token: r.Token, Seal: &r}, func(s *runner.Segment) error {
-		return lines.Encode(runner.SealLine{Segment: s})
+	data, err := command(ctx, dir, dialBudget, &runner.Command{Token: r.Token, Seal: &r}, func(m runner.Message) error {
+		line, err := sealLine(m)
+		if err != nil {
+			return err
+		}
+		return lines.Encode(line)
 	})
 	if err != nil {
 		return errors.Join(err, out.Flush())
@@ -263,6 +276,32 @@ func SealCommand(ctx context.Context, dir string, stdin io.Reader, stdout io.Wri
 	if err != nil {
 		return errors.Join(fmt.Errorf("take manifest: %w", err), out.Flush())
 	}
+	if s.DiffKey != "" {
+		diff, err := workspace.TakeDiff(ctx, r.Workspace, filesDir(dir), s.DiffKey)
+		if err == nil {
+			err = lines.Encode(runner.SealLine{Diff: &runner.Diff{WorkspaceDiff: diff}})
+		} else {
+			fmt.Fprintln(os.Stderr, "overwinter-runner: no diff of the workspace:", err)
+			err = nil // the one before stays: no snapshot fails for it
+		}
+		if err != nil {
+			return errors.Join(err, out.Flush())
+		}
+	}
 	err = lines.Encode(runner.SealLine{Seal: &runner.Seal{Manifest: m, Run: s.Run, LastFrame: s.LastFrame}})
 	return errors.Join(err, out.Flush())
+}
+
+func sealLine(m runner.Message) (runner.SealLine, error) {
+	switch m := m.(type) {
+	case *runner.Segment:
+		return runner.SealLine{Segment: m}, nil
+	case *runner.FilesBegun:
+		return runner.SealLine{Begun: m}, nil
+	case *runner.FileChanged:
+		return runner.SealLine{Changed: m}, nil
+	case *runner.FilesBounded:
+		return runner.SealLine{Bounded: m}, nil
+	}
+	return runner.SealLine{}, nothingElse(m)
 }

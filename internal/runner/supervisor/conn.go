@@ -116,7 +116,7 @@ func (s *Supervisor) serveCommand(conn net.Conn, c *runner.Command) {
 		result = runner.Abort{Reached: reached}
 	case c.Seal != nil:
 		w := bufio.NewWriterSize(conn, 64<<10)
-		result, err = s.seal(c.Seal, func(seg *runner.Segment) error { return runner.WriteMessage(w, seg) })
+		result, err = s.seal(c.Seal, func(m runner.Message) error { return runner.WriteMessage(w, m) })
 		if ferr := w.Flush(); err == nil {
 			err = ferr
 		}
@@ -146,6 +146,9 @@ func (s *Supervisor) ping() runner.Ping {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	p := runner.Ping{Version: runner.ProtocolVersion, PID: os.Getpid(), Agent: s.agent.running(), Sealed: s.sealed}
+	if s.link != nil {
+		p.Watch, _ = s.link.watch.Load().(runner.Watch)
+	}
 	if p.Agent {
 		p.AgentPID = s.agent.child.pid
 	}

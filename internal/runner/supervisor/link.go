@@ -9,10 +9,12 @@ import (
 	"log/slog"
 	"net"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/overwinter-dev/overwinter/internal/runner"
 	"github.com/overwinter-dev/overwinter/internal/runner/journal"
+	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
 // partingBudget is how long the last message of a link may take: its reader may
@@ -31,7 +33,14 @@ type link struct {
 	// changed holds one word that the delivery may have changed: who sends the
 	// message looks how far it has got by then.
 	changed chan struct{}
-	tasks   sync.WaitGroup
+	// known brings the files that are stored, where the welcome has asked for them.
+	known chan []session.KnownFile
+	// surveyed is closed when the workspace was looked through for the first time:
+	// no prompt is delivered before.
+	surveyed chan struct{}
+	diffKey  string       // of the diff that the worker has
+	watch    atomic.Value // runner.Watch, once it looks after the workspace
+	tasks    sync.WaitGroup
 
 	mu     sync.Mutex // held around every message
 	w      *bufio.Writer
@@ -50,7 +59,7 @@ func (s *Supervisor) serveLink(conn net.Conn, r *bufio.Reader, hello *runner.Hel
 		invalid("there is no frame %d of run %q", hello.From, hello.Run)
 		return
 	}
-	l := &link{s: s, conn: conn, run: hello.Run, from: hello.From, flush: make(chan int64, 16), changed: make(chan struct{}, 1), w: bufio.NewWriterSize(conn, 64<<10)}
+	l := &link{s: s, conn: conn, run: hello.Run, from: hello.From, flush: make(chan int64, 16), changed: make(chan struct{}, 1), known: make(chan []session.KnownFile, 1), surveyed: make(chan struct{}), w: bufio.NewWriterSize(conn, 64<<10)}
 	l.ctx, l.stop = context.WithCancel(context.Background())
 	if err := s.replace(l, hello.Attempt); err != nil {
 		answer(conn, err)
@@ -73,13 +82,21 @@ func (s *Supervisor) serveLink(conn net.Conn, r *bufio.Reader, hello *runner.Hel
 	s.mu.Lock()
 	welcome.Agent = s.agent.running()
 	s.mu.Unlock()
+	if hello.Files != nil {
+		welcome.ListFiles = s.files.wantsList(*hello.Files)
+	}
 	if l.send(welcome, true) != nil {
 		return
 	}
 	if j != nil {
 		l.follow(j)
 	}
-	l.tasks.Go(func() { l.transcripts(newFollower(hello.Known, s.versions)) })
+	if hello.Files != nil {
+		l.tasks.Go(func() { l.files(*hello.Files, welcome.ListFiles) })
+	} else {
+		close(l.surveyed)
+	}
+	l.tasks.Go(func() { l.transcripts(newFollower(hello.Known, s.versions), hello.Files != nil) })
 	l.tasks.Go(l.alive)
 	l.read(r)
 }
@@ -181,6 +198,7 @@ func (l *link) obey(m runner.Message) error {
 		seals := l.s.seals
 		l.s.mu.Unlock()
 		l.tasks.Go(func() {
+			l.awaitSurvey()
 			if err := l.s.begin(l.run, m, seals, l.told); err != nil {
 				l.s.log.Error("start failed", slog.String("run_id", l.run), slog.Any("error", err))
 				refusal, ok := errors.AsType[*runner.Error](err)
@@ -200,6 +218,12 @@ func (l *link) obey(m runner.Message) error {
 		return err
 	case *runner.Settle:
 		l.s.settle(l.run)
+	case *runner.FilesKnown:
+		select {
+		case l.known <- m.Files:
+		default:
+			return errors.New("the files were not asked for")
+		}
 	case *runner.Flush:
 		select {
 		case l.flush <- m.ID:
@@ -257,8 +281,8 @@ func (l *link) frames(j *journal.Journal) {
 	}
 }
 
-// transcripts sends what is new in the agent's files.
-func (l *link) transcripts(f *follower) {
+// transcripts sends what is new in the agent's files, and answers flushes.
+func (l *link) transcripts(f *follower, withFiles bool) {
 	t := time.NewTicker(pollInterval)
 	defer t.Stop()
 	for {
@@ -274,6 +298,9 @@ func (l *link) transcripts(f *follower) {
 		patterns := l.s.patterns
 		l.s.mu.Unlock()
 		err := f.poll(patterns, flushed, func(s *runner.Segment) error { return l.send(s, true) })
+		if err == nil && flushed && withFiles {
+			err = l.flushFiles()
+		}
 		if err == nil && flushed {
 			err = l.send(&runner.Flushed{ID: id}, true)
 		}

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/overwinter-dev/overwinter/internal/runner"
+	"github.com/overwinter-dev/overwinter/internal/runner/workspace"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
@@ -24,7 +25,7 @@ import (
 const gitBudget = time.Minute
 
 // takeManifest describes the agent's files and the repository in the workspace.
-func takeManifest(ctx context.Context, files []string, workspace string) (session.Manifest, error) {
+func takeManifest(ctx context.Context, files []string, dir string) (session.Manifest, error) {
 	m := session.Manifest{AgentFiles: []session.ManifestFile{}}
 	for _, path := range files {
 		f, err := describe(path)
@@ -33,7 +34,7 @@ func takeManifest(ctx context.Context, files []string, workspace string) (sessio
 		}
 		m.AgentFiles = append(m.AgentFiles, f)
 	}
-	git, err := describeGit(ctx, workspace)
+	git, err := describeGit(ctx, dir)
 	m.Git = git
 	return m, err
 }
@@ -53,11 +54,11 @@ func describe(path string) (session.ManifestFile, error) {
 }
 
 // describeGit returns nil where the workspace is no repository or there is no git.
-func describeGit(ctx context.Context, workspace string) (*session.ManifestGit, error) {
-	if workspace == "" {
+func describeGit(ctx context.Context, dir string) (*session.ManifestGit, error) {
+	if dir == "" {
 		return nil, nil
 	}
-	if _, err := os.Stat(filepath.Join(workspace, ".git")); errors.Is(err, fs.ErrNotExist) {
+	if _, err := os.Stat(filepath.Join(dir, ".git")); errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
 	if _, err := exec.LookPath("git"); err != nil {
@@ -65,32 +66,32 @@ func describeGit(ctx context.Context, workspace string) (*session.ManifestGit, e
 	}
 	ctx, cancel := context.WithTimeout(ctx, gitBudget)
 	defer cancel()
-	head, err := git(ctx, workspace, "rev-parse", "--verify", "--quiet", "HEAD")
+	head, err := workspace.Git(ctx, dir, "rev-parse", "--verify", "--quiet", "HEAD")
 	if exit, ok := errors.AsType[*exec.ExitError](err); ok && exit.ExitCode() == 1 {
 		head, err = nil, nil // no commit yet
 	}
 	if err != nil {
 		return nil, err
 	}
-	status, err := git(ctx, workspace, "status", "--porcelain=v1", "-z", "--untracked-files=all", "--no-renames")
+	status, err := workspace.Git(ctx, dir, "status", "--porcelain=v1", "-z", "--untracked-files=all", "--no-renames")
 	if err != nil {
 		return nil, err
 	}
 	g := &session.ManifestGit{Head: strings.TrimSpace(string(head))}
 	if len(status) > 0 {
-		g.DirtyHash, err = dirtyHash(workspace, status)
+		g.DirtyHash, err = dirtyHash(dir, status)
 	}
 	return g, err
 }
 
 // dirtyHash covers what git calls changed: how, and what stands there now.
-func dirtyHash(workspace string, status []byte) (string, error) {
+func dirtyHash(dir string, status []byte) (string, error) {
 	sum := sha256.New()
 	for entry := range bytes.SplitSeq(status, []byte{0}) {
 		if len(entry) < 4 {
 			continue
 		}
-		path := filepath.Join(workspace, string(entry[3:]))
+		path := filepath.Join(dir, string(entry[3:]))
 		info, err := os.Lstat(path)
 		switch {
 		case errors.Is(err, fs.ErrNotExist):
@@ -115,23 +116,6 @@ func dirtyHash(workspace string, status []byte) (string, error) {
 		_, _ = fmt.Fprintf(sum, "%q %s %q\n", entry, info.Mode(), content)
 	}
 	return hex.EncodeToString(sum.Sum(nil)), nil
-}
-
-// git runs git so that it neither writes to the repository nor starts what the
-// repository's own configuration names.
-func git(ctx context.Context, dir string, args ...string) ([]byte, error) {
-	cmd := exec.CommandContext(ctx, "git", append([]string{
-		"-c", "safe.directory=*", "-c", "core.fsmonitor=false", "-c", "core.hooksPath=/dev/null", "-C", dir,
-	}, args...)...)
-	cmd.Env = append(os.Environ(), "GIT_OPTIONAL_LOCKS=0", "GIT_TERMINAL_PROMPT=0", "LC_ALL=C")
-	var stderr bytes.Buffer
-	cmd.Stderr = &stderr
-	cmd.WaitDelay = time.Second
-	out, err := cmd.Output()
-	if err != nil {
-		return nil, fmt.Errorf("git %s: %w: %s", args[0], err, bytes.TrimSpace(stderr.Bytes()))
-	}
-	return out, nil
 }
 
 // VerifyCommand compares the sandbox with the manifest on stdin.

@@ -260,11 +260,12 @@ type sealed struct {
 	Files     []string `json:"files"`
 	Run       string   `json:"run"`
 	LastFrame int64    `json:"lastFrame"`
+	DiffKey   string   `json:"diffKey,omitempty"` // of the diff that is to be taken
 }
 
-// seal stops the agent, hands the rest of the transcripts to send, and puts
-// everything on disk.
-func (s *Supervisor) seal(r *runner.SealRequest, send func(*runner.Segment) error) (sealed, error) {
+// seal stops the agent, hands the rest of the transcripts and what has happened
+// in the workspace to send, and puts everything on disk.
+func (s *Supervisor) seal(r *runner.SealRequest, send func(runner.Message) error) (sealed, error) {
 	s.life.Lock()
 	defer s.life.Unlock()
 	s.mu.Lock()
@@ -280,10 +281,17 @@ func (s *Supervisor) seal(r *runner.SealRequest, send func(*runner.Segment) erro
 	if a != nil {
 		a.stop(runner.StoppedSeal, grace)
 	}
-	if err := newFollower(r.Known, s.versions).poll(patterns, true, send); err != nil {
+	segment := func(seg *runner.Segment) error { return send(seg) }
+	if err := newFollower(r.Known, s.versions).poll(patterns, true, segment); err != nil {
 		return sealed{}, fmt.Errorf("hand over transcripts: %w", err)
 	}
 	answer := sealed{Files: expand(patterns), LastFrame: -1}
+	if r.Files != nil {
+		var err error
+		if answer.DiffKey, err = s.files.seal(*r.Files, r.KnownFiles, send); err != nil {
+			return sealed{}, fmt.Errorf("hand over the workspace: %w", err)
+		}
+	}
 	if err := syncFiles(answer.Files); err != nil {
 		return sealed{}, err
 	}

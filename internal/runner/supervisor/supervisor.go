@@ -29,6 +29,7 @@ const (
 type Config struct {
 	Dir       string // state directory; made if it is missing
 	Home      string // the agent's HOME
+	Workspace string // whose files are looked after
 	TokenHash string // SHA-256 of the token, as hexadecimal digits
 	Log       *slog.Logger
 }
@@ -39,6 +40,7 @@ type Supervisor struct {
 	log      *slog.Logger
 	reaper   *reaper
 	versions *versions
+	files    *fileKeeper
 	lock     *os.File
 
 	// life is held while the agent is started, stopped or sealed.
@@ -106,6 +108,7 @@ func Serve(ctx context.Context, cfg Config) error {
 func open(cfg Config) (*Supervisor, error) {
 	s := &Supervisor{
 		cfg: cfg, log: cfg.Log, versions: &versions{newest: map[string]int64{}},
+		files: &fileKeeper{root: cfg.Workspace, dir: filesDir(cfg.Dir)},
 		conns: map[net.Conn]struct{}{}, attempts: map[string]int64{}, journals: map[string]*journal.Journal{},
 	}
 	if err := os.MkdirAll(s.runs(), 0o700); err != nil {

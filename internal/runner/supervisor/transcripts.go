@@ -19,7 +19,10 @@ import (
 )
 
 const (
-	pollInterval = 100 * time.Millisecond
+	// pollInterval is how often the files are looked at while a turn runs: often
+	// enough for little to be lost with a sandbox, and nothing to a hundred of them.
+	// The flush at the end of a turn waits for no poll.
+	pollInterval = time.Second
 	// edge is how much of both ends of what was read is compared at each change:
 	// enough to notice a file that was written anew, cheap enough for every poll.
 	edge = 4 << 10

@@ -1,0 +1,96 @@
+package runner
+
+import (
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/overwinter-dev/overwinter/internal/session"
+)
+
+// FilesKnown are the files of the workspace as they are stored, for a runner whose
+// own record does not continue from there.
+type FilesKnown struct {
+	Files []session.KnownFile `json:"files"`
+}
+
+// FilesBegun says that a lineage has begun: what follows is numbered in it.
+type FilesBegun struct {
+	Lineage string `json:"lineage"`
+	Base    string `json:"base,omitempty"` // the commit that diffs are taken against
+}
+
+// FileChanged is one change of a file in the workspace.
+type FileChanged struct{ session.FileChange }
+
+// FilesBounded says that there are more files than session.MaxWatchedFiles. It has
+// a number as a change has.
+type FilesBounded struct {
+	Seq int64 `json:"seq"`
+}
+
+// Diff is how the workspace differs from the session's beginning. It comes before
+// the answer to a flush, when it is another than the one that is stored.
+type Diff struct {
+	session.WorkspaceDiff
+}
+
+// Survey goes from serve to attach alone, which puts a Diff in its place: taking
+// one starts processes.
+type Survey struct {
+	Key       string `json:"key"`
+	Workspace string `json:"workspace"`
+}
+
+// fileHeader is what stands before the content of a change, in JSON.
+type fileHeader struct {
+	Seq        int64           `json:"seq"`
+	Change     session.Change  `json:"change"`
+	Initial    bool            `json:"initial,omitempty"`
+	Path       string          `json:"path"`
+	Size       int64           `json:"size"`
+	SHA256     string          `json:"sha256,omitempty"`
+	Mode       uint32          `json:"mode"`
+	ModifiedAt time.Time       `json:"modifiedAt"`
+	Unsaved    session.Unsaved `json:"unsaved,omitempty"`
+	Content    bool            `json:"content,omitempty"` // it follows, and may be empty
+}
+
+func (f *FileChanged) encode() ([]byte, error) {
+	h, err := json.Marshal(fileHeader{
+		Seq: f.Seq, Change: f.Change, Initial: f.Initial, Path: f.Path, Size: f.Size, SHA256: f.SHA256,
+		Mode: f.Mode, ModifiedAt: f.ModifiedAt, Unsaved: f.Unsaved, Content: f.Data != nil,
+	})
+	if err != nil {
+		return nil, err
+	}
+	return append(binary.BigEndian.AppendUint32(nil, uint32(len(h))), h...), nil
+}
+
+func decodeFile(p []byte) (Message, error) {
+	if len(p) < 4 {
+		return nil, fmt.Errorf("file change of %d bytes is too short", len(p))
+	}
+	n := binary.BigEndian.Uint32(p)
+	p = p[4:]
+	if uint64(n) > uint64(len(p)) {
+		return nil, fmt.Errorf("file change with a header of %d bytes is too short", n)
+	}
+	var h fileHeader
+	if err := json.Unmarshal(p[:n], &h); err != nil {
+		return nil, fmt.Errorf("decode file change: %w", err)
+	}
+	f := &FileChanged{session.FileChange{Seq: h.Seq, Change: h.Change, Initial: h.Initial}}
+	f.FileInfo = session.FileInfo{
+		Path: h.Path, Size: h.Size, SHA256: h.SHA256, Mode: h.Mode, ModifiedAt: h.ModifiedAt, Unsaved: h.Unsaved,
+	}
+	p = p[n:]
+	if h.Content {
+		f.Data = p
+	} else if len(p) > 0 {
+		return nil, errors.New("file change with content that its header does not know of")
+	}
+	return f, nil
+}

@@ -1,0 +1,264 @@
+package workspace
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/overwinter-dev/overwinter/internal/session"
+)
+
+const (
+	// diffBudget bounds what git may take over a large workspace. A link is silent
+	// meanwhile, so it is well below what a worker waits for.
+	diffBudget = 10 * time.Second
+	// maxDeltas bounds the list of changed files of a diff; all of them are counted.
+	maxDeltas = 2000
+)
+
+// emptyTree is what git calls a tree without files.
+const emptyTree = "4b825dc642cb6eb9a060e54bf8d69288fbee4904"
+
+// DiffKey names what a diff of now would compare: as long as it stays the same, so
+// does the diff. Empty: there is nothing to compare yet.
+func (i *Index) DiffKey() string {
+	h := HeadOf(i.root)
+	if !h.Repository && i.s.Seq == 0 {
+		return ""
+	}
+	sum := sha256.Sum256(fmt.Appendf(nil, "%s %d %s %s", i.s.Lineage, i.s.Seq, i.s.Base, h.sign))
+	return hex.EncodeToString(sum[:16])
+}
+
+// TakeDiff compares a workspace with its beginning, by the index that is kept in
+// dir. It starts processes: never call it where the agent's are reaped.
+func TakeDiff(ctx context.Context, root, dir, key string) (session.WorkspaceDiff, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, diffBudget, errors.New("git took too long"))
+	defer cancel()
+	i := Open(root, dir)
+	d := session.WorkspaceDiff{Key: key, Base: i.s.Base, Files: []session.FileDelta{}, At: time.Now().UTC()}
+	_, noGit := exec.LookPath("git")
+	repository := HeadOf(root).Repository && noGit == nil
+	var err error
+	if repository {
+		if d.Git, err = gitState(ctx, root); err != nil {
+			return d, err
+		}
+	}
+	if repository && d.Base != "" {
+		err = i.gitDiff(ctx, &d)
+	} else {
+		i.ownDiff(&d)
+	}
+	d.Patch, d.Truncated = bounded(d.Patch, d.Truncated)
+	d.FilesChanged = len(d.Files)
+	for _, f := range d.Files {
+		d.Additions += f.Additions
+		d.Deletions += f.Deletions
+	}
+	if len(d.Files) > maxDeltas {
+		d.Files, d.Truncated = d.Files[:maxDeltas], true
+	}
+	return d, err
+}
+
+// bounded cuts a patch at the last line within its bound.
+func bounded(patch []byte, truncated bool) ([]byte, bool) {
+	if len(patch) > session.MaxPatchBytes {
+		patch, truncated = patch[:session.MaxPatchBytes], true
+	}
+	if truncated {
+		patch = patch[:bytes.LastIndexByte(patch, '\n')+1]
+	}
+	return patch, truncated
+}
+
+func gitState(ctx context.Context, root string) (*session.GitState, error) {
+	out, err := Git(ctx, root, "status", "--porcelain=v2", "--branch", "-z", "--untracked-files=normal", "--ignore-submodules=all")
+	if err != nil {
+		return nil, err
+	}
+	var s session.GitState
+	for field := range strings.SplitSeq(string(out), "\x00") {
+		if oid, ok := strings.CutPrefix(field, "# branch.oid "); ok {
+			if isCommit(oid) {
+				s.Head = oid
+			}
+		} else if name, ok := strings.CutPrefix(field, "# branch.head "); ok {
+			if name != "(detached)" {
+				s.Branch = name
+			}
+		} else if field != "" && !strings.HasPrefix(field, "# ") {
+			s.Dirty = true
+		}
+	}
+	return &s, nil
+}
+
+// gitDiff compares the working tree with the base by git. What is not tracked is
+// made known to a copy of the index, so that it counts as added; the repository
+// itself is not written to.
+func (i *Index) gitDiff(ctx context.Context, d *session.WorkspaceDiff) error {
+	gitDir, common, ok := gitDirs(i.root)
+	if !ok {
+		return errors.New("the repository is gone")
+	}
+	temp, err := os.MkdirTemp(i.dir, "diff-*")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(temp) //nolint:errcheck // the next sandbox image has it at worst
+	index := filepath.Join(temp, "index")
+	data, err := os.ReadFile(filepath.Join(gitDir, "index"))
+	if err == nil {
+		err = os.WriteFile(index, data, 0o600)
+	}
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("copy the index of the repository: %w", err)
+	}
+	objects := filepath.Join(temp, "objects")
+	if err := os.Mkdir(objects, 0o700); err != nil {
+		return err
+	}
+	env := []string{
+		"GIT_INDEX_FILE=" + index, "GIT_OBJECT_DIRECTORY=" + objects,
+		"GIT_ALTERNATE_OBJECT_DIRECTORIES=" + filepath.Join(common, "objects"),
+	}
+	base := d.Base
+	if _, _, err := runGit(ctx, i.root, env, 0, "cat-file", "-e", base+"^{commit}"); err != nil {
+		// The history was rewritten, or the clone is another.
+		if base = HeadOf(i.root).Commit; base == "" {
+			base = emptyTree
+		}
+		d.Base = base
+	}
+	paths := []string{"--", ".", ":(exclude,glob)**/node_modules/**"}
+	if _, _, err := runGit(ctx, i.root, env, 0, append([]string{"add", "--intent-to-add", "--ignore-errors"}, paths...)...); err != nil {
+		return err
+	}
+	how := []string{"--no-ext-diff", "--no-textconv", "--no-renames", "--no-color", "--ignore-submodules=all", base}
+	out, _, err := runGit(ctx, i.root, env, 0, append(append([]string{"diff", "--raw", "--numstat", "-z"}, how...), paths...)...)
+	if err != nil {
+		return err
+	}
+	d.Files = parseDeltas(out)
+	if len(d.Files) == 0 {
+		return nil
+	}
+	d.Patch, d.Truncated, err = runGit(ctx, i.root, env, session.MaxPatchBytes, append(append([]string{"diff", "--patch"}, how...), paths...)...)
+	return err
+}
+
+// parseDeltas reads what git diff prints with --raw --numstat -z.
+func parseDeltas(out []byte) []session.FileDelta {
+	changes := map[string]session.Change{}
+	files := []session.FileDelta{}
+	fields := strings.Split(string(out), "\x00")
+	for j := 0; j < len(fields); j++ {
+		field := fields[j]
+		if strings.HasPrefix(field, ":") {
+			words := strings.Fields(field)
+			if j++; j >= len(fields) || len(words) < 5 {
+				break
+			}
+			switch words[4][0] {
+			case 'A':
+				changes[fields[j]] = session.FileCreated
+			case 'D':
+				changes[fields[j]] = session.FileDeleted
+			default:
+				changes[fields[j]] = session.FileModified
+			}
+			continue
+		}
+		parts := strings.SplitN(field, "\t", 3)
+		if len(parts) != 3 {
+			continue
+		}
+		f := session.FileDelta{Path: parts[2], Change: changes[parts[2]], Binary: parts[0] == "-"}
+		f.Additions, _ = strconv.ParseInt(parts[0], 10, 64) // - where it is binary
+		f.Deletions, _ = strconv.ParseInt(parts[1], 10, 64)
+		files = append(files, f)
+	}
+	slices.SortFunc(files, func(a, b session.FileDelta) int { return strings.Compare(a.Path, b.Path) })
+	return files
+}
+
+// ownDiff compares the files with the copies of what was there first.
+func (i *Index) ownDiff(d *session.WorkspaceDiff) {
+	var patch bytes.Buffer
+	for _, path := range slices.Sorted(maps.Keys(i.s.Entries)) {
+		e := i.s.Entries[path]
+		if e.Deleted && !e.There || e.There && !e.Deleted && (e.Initial || e.First != "" && e.First == e.SHA256) {
+			continue
+		}
+		f := session.FileDelta{Path: path, Change: session.FileModified}
+		switch {
+		case e.Deleted:
+			f.Change = session.FileDeleted
+		case !e.There:
+			f.Change = session.FileCreated
+		}
+		before, okBefore := i.firstContent(e)
+		after, okAfter := i.content(path, e)
+		if f.Change == session.FileModified && okBefore && okAfter && bytes.Equal(before, after) {
+			continue
+		}
+		f.Binary = !okBefore || !okAfter || isBinary(before) || isBinary(after)
+		switch {
+		case f.Binary:
+			fmt.Fprintf(&patch, "diff --git a/%s b/%s\nBinary files differ\n", path, path)
+		case patch.Len() <= session.MaxPatchBytes:
+			f.Additions, f.Deletions = unified(&patch, path, before, after)
+		default:
+			f.Additions, f.Deletions = unified(&bytes.Buffer{}, path, before, after)
+		}
+		d.Files = append(d.Files, f)
+	}
+	d.Patch = patch.Bytes()
+}
+
+// firstContent is what a file held at the beginning, nil where it was not there;
+// false where there is no copy.
+func (i *Index) firstContent(e *entry) ([]byte, bool) {
+	if !e.There {
+		return nil, true
+	}
+	if e.First == "" {
+		return nil, false
+	}
+	data, err := os.ReadFile(i.firstFile(e.First))
+	return notNil(data), err == nil
+}
+
+// content is what a file holds now, nil where it is not there; false where it is
+// too large to be compared.
+func (i *Index) content(path string, e *entry) ([]byte, bool) {
+	if e.Deleted {
+		return nil, true
+	}
+	got, err := i.read(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, true
+	}
+	return notNil(got.data), err == nil && got.data != nil
+}
+
+func notNil(data []byte) []byte {
+	if data == nil {
+		return []byte{}
+	}
+	return data
+}

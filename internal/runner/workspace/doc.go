@@ -1,0 +1,56 @@
+// Package workspace knows the files of an agent's working directory: what is
+// there, what has changed since a worker was last told, and how all of it differs
+// from the session's beginning.
+//
+//	inotify ──▶ Watcher ──wake──▶ (package supervisor) ──▶ Index.Pass ──▶ Index.Tell ──▶ worker
+//	polling ───────────────────▶                             │
+//	                                                    walk, ignore rules
+//
+// # What is seen
+//
+// Regular files below the directory, by their path relative to it. Not seen are
+// symbolic links, which nothing here follows, and whatever else is no file; names
+// that are not UTF-8 or longer than session.MaxFilePath; everything called .git or
+// in a directory called node_modules; and, inside a repository, what its ignore
+// files name. Of those, .gitignore files and .git/info/exclude count with git's
+// own rules: the last match decides, ! takes back, a / at the end means
+// directories, one before it ties the pattern to the file's directory, ** stands
+// for any directories. A file that is tracked although a pattern names it is not
+// seen either. session.MaxWatchedFiles files are seen at most; which ones a full
+// workspace shows is left open, but those that were seen stay.
+//
+// # Index
+//
+// The index has what the worker was told of each file, and what the disk said
+// then. A pass compares it with the disk by size, times and inode, and reads only
+// what differs. What was written so shortly before it was read that its time
+// could not tell a later write apart is read again in the next pass.
+//
+// Every change is told with a number, in the index's lineage. A worker that says
+// up to which number it has stored gets everything behind it again. A worker whose
+// position the index does not continue, because the sandbox is another or its
+// disk is of another time, says what files it knows, and a new lineage begins
+// with the difference.
+//
+// # Invariants
+//
+//   - No change is lost: its number rises above what the worker has only when it
+//     was told, and whoever says a lower number is told again.
+//   - Content is sent whole, with the sum of exactly these bytes, or not at all.
+//   - Nothing is opened that a symbolic link leads to.
+//   - What is there before the first prompt is delivered is never called a change.
+//
+// # Diff
+//
+// A diff is against the commit that the repository had at the beginning, by git,
+// or against copies of what was there first. It is taken in a process of its own,
+// never in the one that owns the agent, whose children are the agent's alone.
+//
+//	what fails                       what follows
+//	inotify is not there, or full    polling
+//	inotify says nothing             the net of polling finds it, and takes over
+//	a file cannot be read            it is listed as unreadable, without content
+//	a file changes while it is read  it is read again in the next pass
+//	the index file is lost           the worker says what it knows
+//	git fails or takes too long      no diff this time; the one before stays
+package workspace

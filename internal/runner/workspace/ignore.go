@@ -1,0 +1,130 @@
+package workspace
+
+import (
+	"path"
+	"strings"
+)
+
+// Bounds of one ignore file; what is beyond is not read.
+const (
+	maxIgnoreBytes = 64 << 10
+	maxRules       = 2000
+)
+
+// rule is one line of an ignore file.
+type rule struct {
+	parts    []string // of the pattern
+	negated  bool
+	dirsOnly bool
+	anchored bool // to the directory of the file; otherwise it is about names at any depth
+}
+
+// rules are those of one ignore file, about what is below dir.
+type rules struct {
+	dir  string // relative to the workspace; "" is itself
+	list []rule
+}
+
+// parseRules reads an ignore file. Lines that mean nothing are left out.
+func parseRules(dir, text string) rules {
+	out := rules{dir: dir}
+	for line := range strings.SplitSeq(text, "\n") {
+		if r, ok := parseRule(strings.TrimSuffix(line, "\r")); ok && len(out.list) < maxRules {
+			out.list = append(out.list, r)
+		}
+	}
+	return out
+}
+
+func parseRule(line string) (rule, bool) {
+	if strings.HasPrefix(line, "#") {
+		return rule{}, false
+	}
+	for strings.HasSuffix(line, " ") && !strings.HasSuffix(line, `\ `) {
+		line = line[:len(line)-1]
+	}
+	var r rule
+	if rest, ok := strings.CutPrefix(line, "!"); ok {
+		r.negated, line = true, rest
+	}
+	if rest, ok := strings.CutSuffix(line, "/"); ok {
+		r.dirsOnly, line = true, rest
+	}
+	r.anchored = strings.Contains(line, "/")
+	line = strings.TrimPrefix(line, "/")
+	if line == "" {
+		return rule{}, false
+	}
+	line = strings.ReplaceAll(line, "[!", "[^")
+	r.parts = strings.Split(line, "/")
+	for _, p := range r.parts {
+		if _, err := path.Match(p, ""); err != nil {
+			return rule{}, false
+		}
+	}
+	return r, true
+}
+
+// ignored reports what the rules say of a path that is below their directory;
+// said is false where none of them matches.
+func (r rules) ignored(name string, isDir bool) (ignored, said bool) {
+	if r.dir != "" {
+		name = strings.TrimPrefix(name, r.dir+"/")
+	}
+	parts := strings.Split(name, "/")
+	for i := len(r.list) - 1; i >= 0; i-- {
+		one := r.list[i]
+		if one.dirsOnly && !isDir {
+			continue
+		}
+		matches := false
+		if one.anchored {
+			matches = matchPath(one.parts, parts)
+		} else {
+			matches, _ = path.Match(one.parts[0], parts[len(parts)-1])
+		}
+		if matches {
+			return !one.negated, true
+		}
+	}
+	return false, false
+}
+
+// matchPath matches a whole path. ** stands for any number of directories, and at
+// the end for at least one name.
+func matchPath(pattern, parts []string) bool {
+	if len(pattern) == 0 {
+		return len(parts) == 0
+	}
+	if pattern[0] == "**" {
+		if len(pattern) == 1 {
+			return len(parts) > 0
+		}
+		for len(pattern) > 2 && pattern[1] == "**" {
+			pattern = pattern[1:]
+		}
+		for i := range parts {
+			if matchPath(pattern[1:], parts[i:]) {
+				return true
+			}
+		}
+		return false
+	}
+	if len(parts) == 0 {
+		return false
+	}
+	ok, _ := path.Match(pattern[0], parts[0])
+	return ok && matchPath(pattern[1:], parts[1:])
+}
+
+// ignores are the rules that hold in a directory, the innermost last.
+type ignores []rules
+
+func (i ignores) ignored(name string, isDir bool) bool {
+	for j := len(i) - 1; j >= 0; j-- {
+		if ignored, said := i[j].ignored(name, isDir); said {
+			return ignored
+		}
+	}
+	return false
+}

@@ -1,0 +1,146 @@
+package workspace
+
+import (
+	"errors"
+	"io"
+	"os"
+	"path"
+	"slices"
+	"time"
+	"unicode/utf8"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/overwinter-dev/overwinter/internal/session"
+)
+
+const (
+	maxDirs  = 20_000
+	maxDepth = 100
+)
+
+// stat is what the disk says of a file without reading it.
+type stat struct {
+	Size     int64  `json:"size"`
+	Modified int64  `json:"mtime"` // in Unix nanoseconds
+	Changed  int64  `json:"ctime"`
+	Inode    uint64 `json:"ino"`
+	Mode     uint32 `json:"mode"` // permission bits
+}
+
+func statOf(st *unix.Stat_t) stat {
+	return stat{
+		Size: st.Size, Modified: st.Mtim.Nano(), Changed: st.Ctim.Nano(), Inode: st.Ino, Mode: st.Mode & 0o777,
+	}
+}
+
+// racy reports whether a write after now could leave the file with the same times:
+// the clock of file systems is no finer than a tick.
+func (s stat) racy(now time.Time) bool {
+	return now.UnixNano()-max(s.Modified, s.Changed) < int64(100*time.Millisecond)
+}
+
+// walker lists the files of a workspace.
+type walker struct {
+	limit int
+	dir   func(path string) // called before a directory is read; may be nil
+	root  string
+
+	files   map[string]stat
+	dirs    int
+	bounded bool // there is more than was listed
+}
+
+// walk lists the files below root, as the package documentation says which.
+func walk(root string, limit int, dir func(path string)) (*walker, error) {
+	w := &walker{limit: limit, dir: dir, root: root, files: map[string]stat{}}
+	if dir != nil {
+		dir(root)
+	}
+	fd, err := unix.Open(root, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, &os.PathError{Op: "open", Path: root, Err: err}
+	}
+	return w, w.read(fd, "", nil, false, 0)
+}
+
+// read lists the directory that fd is, and closes it.
+func (w *walker) read(fd int, rel string, above ignores, inRepository bool, depth int) error {
+	f := os.NewFile(uintptr(fd), rel)
+	defer f.Close() // only read
+	names, err := f.Readdirnames(-1)
+	if err != nil {
+		return nil //nolint:nilerr // it went away meanwhile, or cannot be read: nothing is in it
+	}
+	slices.Sort(names)
+	inRepository = inRepository || slices.Contains(names, ".git")
+	if inRepository {
+		above = slices.Clip(above)
+		if slices.Contains(names, ".git") {
+			above = append(above, w.rules(fd, rel, ".git/info/exclude"))
+		}
+		if slices.Contains(names, ".gitignore") {
+			above = append(above, w.rules(fd, rel, ".gitignore"))
+		}
+	}
+	for _, name := range names {
+		if name == ".git" || !utf8.ValidString(name) {
+			continue
+		}
+		var st unix.Stat_t
+		if unix.Fstatat(fd, name, &st, unix.AT_SYMLINK_NOFOLLOW) != nil {
+			continue
+		}
+		p := path.Join(rel, name)
+		if len(p) > session.MaxFilePath {
+			continue
+		}
+		switch st.Mode & unix.S_IFMT {
+		case unix.S_IFREG:
+			if above.ignored(p, false) {
+				continue
+			}
+			if len(w.files) >= w.limit {
+				w.bounded = true
+				return nil
+			}
+			w.files[p] = statOf(&st)
+		case unix.S_IFDIR:
+			if name == "node_modules" || above.ignored(p, true) {
+				continue
+			}
+			if w.dirs >= maxDirs || depth >= maxDepth {
+				w.bounded = true
+				continue
+			}
+			w.dirs++
+			if w.dir != nil {
+				w.dir(path.Join(w.root, p))
+			}
+			child, err := unix.Openat(fd, name, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+			if err != nil {
+				continue
+			}
+			if err := w.read(child, p, above, inRepository, depth+1); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// rules reads an ignore file of the directory that fd is. One that cannot be read
+// ignores nothing.
+func (w *walker) rules(fd int, rel, name string) rules {
+	file, err := unix.Openat(fd, name, unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return rules{dir: rel}
+	}
+	f := os.NewFile(uintptr(file), name)
+	defer f.Close() // only read
+	text, err := io.ReadAll(io.LimitReader(f, maxIgnoreBytes))
+	if err != nil && !errors.Is(err, io.EOF) {
+		return rules{dir: rel}
+	}
+	return parseRules(rel, string(text))
+}

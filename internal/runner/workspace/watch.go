@@ -1,0 +1,119 @@
+package workspace
+
+import (
+	"os"
+	"sync"
+	"sync/atomic"
+
+	"golang.org/x/sys/unix"
+)
+
+// maxWatches is how many directories are watched; where there are more, the
+// kernel's bookkeeping would cost more than polling does.
+const maxWatches = 8192
+
+const watched = unix.IN_CREATE | unix.IN_DELETE | unix.IN_MODIFY | unix.IN_CLOSE_WRITE | unix.IN_ATTRIB |
+	unix.IN_MOVED_FROM | unix.IN_MOVED_TO | unix.IN_DELETE_SELF | unix.IN_MOVE_SELF | unix.IN_ONLYDIR | unix.IN_DONT_FOLLOW
+
+// Watcher wakes whoever looks after a workspace when something happens in it. It
+// does not say what: a pass over the workspace finds that out.
+type Watcher struct {
+	file *os.File
+	wake chan struct{} // one is enough
+	arm  chan struct{}
+	done sync.WaitGroup
+	stop chan struct{}
+	once sync.Once
+
+	watches atomic.Int64
+	broken  atomic.Bool
+}
+
+// NewWatcher fails where there is no inotify to be had.
+func NewWatcher() (*Watcher, error) {
+	fd, err := unix.InotifyInit1(unix.IN_CLOEXEC | unix.IN_NONBLOCK)
+	if err != nil {
+		return nil, os.NewSyscallError("inotify_init1", err)
+	}
+	w := &Watcher{
+		file: os.NewFile(uintptr(fd), "inotify"), wake: make(chan struct{}, 1), arm: make(chan struct{}, 1), stop: make(chan struct{}),
+	}
+	w.done.Go(w.run)
+	return w, nil
+}
+
+// Add watches a directory; again changes nothing. When it cannot, the watcher is
+// broken, and its owner has to poll.
+func (w *Watcher) Add(dir string) {
+	if w.broken.Load() {
+		return
+	}
+	wd := -1
+	raw, err := w.file.SyscallConn()
+	if err == nil {
+		cerr := raw.Control(func(fd uintptr) { wd, err = unix.InotifyAddWatch(int(fd), dir, watched) })
+		if cerr != nil {
+			err = cerr
+		}
+	}
+	switch err { //nolint:errorlint // errors of the system call itself
+	case nil:
+		// Descriptors count upwards, so the newest says how many there have been.
+		if int64(wd) > w.watches.Load() {
+			w.watches.Store(int64(wd))
+		}
+		if wd > maxWatches {
+			w.broken.Store(true)
+		}
+	case unix.ENOENT, unix.ENOTDIR, unix.ELOOP: // it went away; its parent tells
+	default:
+		w.broken.Store(true)
+	}
+}
+
+// Broken reports whether not everything is watched.
+func (w *Watcher) Broken() bool { return w.broken.Load() }
+
+// Wake is sent to when something has happened since Rearm.
+func (w *Watcher) Wake() <-chan struct{} { return w.wake }
+
+// Rearm is called before a pass: what happens from then on wakes again.
+func (w *Watcher) Rearm() {
+	select {
+	case <-w.wake:
+	default:
+	}
+	select {
+	case w.arm <- struct{}{}:
+	default:
+	}
+}
+
+// Close ends the watcher. It may be called twice.
+func (w *Watcher) Close() {
+	w.once.Do(func() {
+		close(w.stop)
+		_ = w.file.Close() // ends the read that waits
+	})
+	w.done.Wait()
+}
+
+// run reads what the kernel has gathered and wakes, then reads no more until the
+// next pass: a burst costs one wake-up, and the kernel merges what repeats.
+func (w *Watcher) run() {
+	buf := make([]byte, 64<<10)
+	for {
+		if _, err := w.file.Read(buf); err != nil {
+			return
+		}
+		select {
+		case w.wake <- struct{}{}:
+		default:
+		}
+		select {
+		case <-w.arm:
+		case <-w.stop:
+			return
+		}
+	}
+}
