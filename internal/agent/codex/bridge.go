@@ -155,8 +155,7 @@ func (p *program) start() error {
 	return nil
 }
 
-// appServer has the agent speak JSON-RPC over its stdio.
-// It takes no snapshots of its shell: they would write the environment, and with it the key, to the disk.
+// appServer has the agent speak JSON-RPC over its stdio. It takes no snapshots of its shell: they would write the environment, and with it the key, to the disk.
 var appServer = []string{"-c", "features.shell_snapshot=false", "app-server"}
 
 // serve reads prompts until stdin ends or the agent does.
@@ -268,7 +267,8 @@ func (p *program) settings() map[string]any {
 			"stream_max_retries": p.retries,
 		}},
 		// A snapshot of the shell would write the environment, and with it the key, to the disk.
-		"features":                           map[string]any{"default_mode_request_user_input": true, "shell_snapshot": false},
+		"features":                           map[string]any{"default_mode_request_user_input": true},
+		"shell_environment_policy":           map[string]any{"exclude": []string{SecretKey, SecretBaseURL}},
 		"suppress_unstable_features_warning": true,
 		"check_for_update_on_startup":        false,
 		"analytics":                          map[string]any{"enabled": false},

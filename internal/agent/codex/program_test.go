@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -215,6 +216,39 @@ func TestAToolThatIsDeniedIsTakenAway(t *testing.T) {
 	require.Contains(t, tools, "apply_patch")
 	require.NotContains(t, tools, "exec_command")
 	require.NotContains(t, tools, "web_search")
+	p.agree(t)
+}
+
+func TestToolsDoNotGetTheKey(t *testing.T) {
+	t.Parallel()
+	p := start(t, agent.LaunchInput{Model: plain}, map[string][]modelserver.Step{
+		"look": {{Calls: []modelserver.Call{modelserver.Exec("echo key=$OPENAI_API_KEY. home=$HOME")}}, {Text: "So."}},
+	})
+	r := p.turn(t, "{{look}}", nil)
+	require.JSONEq(t, fmt.Sprintf("%q", "key=. home="+p.in.Home+"\n"), string(r.blocks(t, conversation.ToolResult)[0].Output))
+	require.Equal(t, "sk-none", p.server.Requests()[0].Key)
+	p.agree(t)
+	require.NoError(t, filepath.WalkDir(p.in.Home, func(name string, d fs.DirEntry, err error) error {
+		if err != nil || !d.Type().IsRegular() {
+			return err
+		}
+		data, err := os.ReadFile(name)
+		require.NotContains(t, string(data), "sk-none", name)
+		return err
+	}))
+}
+
+func TestCallsFromJavaScriptAreShown(t *testing.T) {
+	t.Parallel()
+	p := start(t, agent.LaunchInput{}, map[string][]modelserver.Step{
+		"look": {{Calls: []modelserver.Call{modelserver.Exec("echo here")}}, {Text: "So."}},
+	})
+	r := p.turn(t, "{{look}}", nil)
+	require.Equal(t, newest, p.server.Requests()[0].Model, "the agent's own choice")
+	use := r.blocks(t, conversation.ToolUse)[0]
+	require.Equal(t, "exec_command", use.Name)
+	require.JSONEq(t, fmt.Sprintf(`{"command":"echo here","cwd":%q}`, p.in.Workspace), string(use.Input))
+	require.JSONEq(t, `"here\n"`, string(r.blocks(t, conversation.ToolResult)[0].Output))
 	p.agree(t)
 }
 

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// Exec calls the shell of Codex.
+// Exec calls the shell of Codex. Where the model has it in JavaScript alone, it is called from there.
 func Exec(command string) Call {
 	return Call{Tool: "exec_command", Input: map[string]any{"cmd": command}}
 }
@@ -263,7 +263,10 @@ func (a *responsesAnswer) say(step Step) {
 }
 
 func (a *responsesAnswer) call(n int, c Call) {
-	tool := a.offer[c.Tool]
+	tool, ok := a.offer[c.Tool]
+	if script, can := a.offer["exec"]; !ok && can {
+		c, tool = fromScript(c), script
+	}
 	item := object{
 		"id": fmt.Sprintf("fc_%s_%d", a.id, len(a.items)), "type": "function_call", "status": "completed",
 		"call_id": fmt.Sprintf("call_%s_%d", a.id, n), "name": c.Tool,
@@ -282,6 +285,15 @@ func (a *responsesAnswer) call(n int, c Call) {
 	}
 	a.event("response.output_item.added", object{"output_index": len(a.items), "item": item})
 	a.done(item)
+}
+
+// fromScript is a call from JavaScript, for models that have most of their tools there.
+func fromScript(c Call) Call {
+	input, err := json.Marshal(c.Input)
+	if err != nil {
+		panic(fmt.Sprintf("modelserver: input of %s: %v", c.Tool, err)) // a script that is no JSON
+	}
+	return Script("text(JSON.stringify(await tools." + c.Tool + "(" + string(input) + ")))")
 }
 
 // failResponses answers as OpenAI's API does when it refuses.
