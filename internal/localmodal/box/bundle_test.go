@@ -19,15 +19,24 @@ type bundle struct {
 	rt *Runtime
 }
 
-// onEachWay runs a test on every way to keep a box.
-func onEachWay(t *testing.T, test func(t *testing.T, b *bundle)) {
-	t.Helper()
-	for name, o := range map[string]Options{
+// The ways to keep a box. What matters to layers is only whether roots are copies.
+var (
+	storages = map[string]Options{
+		"overlay": {Isolation: Namespaces},
+		"copies":  {Isolation: Namespaces, Copies: true},
+	}
+	ways = map[string]Options{
 		"overlay":   {Isolation: Namespaces},
 		"copies":    {Isolation: Namespaces, Copies: true},
 		"chroot":    {Isolation: Chroot},
 		"directory": {Isolation: Directory},
-	} {
+	}
+)
+
+// onEach runs a test on each of some ways.
+func onEach(t *testing.T, some map[string]Options, test func(t *testing.T, b *bundle)) {
+	t.Helper()
+	for name, o := range some {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			test(t, setup(t, o))

@@ -37,7 +37,7 @@ func (b *bundle) daemon(bx *Box) string {
 
 func TestNothingOutlivesABox(t *testing.T) {
 	t.Parallel()
-	onEachWay(t, func(t *testing.T, b *bundle) {
+	onEach(t, ways, func(t *testing.T, b *bundle) {
 		killed, crashed, other := b.start(), b.start(), b.start()
 		one, two, three := b.daemon(killed), b.daemon(crashed), b.daemon(other)
 		killed.Kill()

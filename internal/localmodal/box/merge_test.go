@@ -16,7 +16,7 @@ const describe = `cd / && find work etc/ssl var -printf '%p %y %m %s %l\n' | sor
 // to the same few names in them.
 func TestMergedLayerStandsForItsLayers(t *testing.T) {
 	t.Parallel()
-	onEachWay(t, func(t *testing.T, b *bundle) {
+	onEach(t, storages, func(t *testing.T, b *bundle) {
 		steps := []string{
 			"mkdir -p work/a/b", "rm -rf work/a", "rm -rf work/a/b", "echo $i > work/f", "rm -f work/f", "rm -rf work/a && echo $i > work/a",
 			"rm -rf etc/ssl", "mkdir -p etc/ssl && echo $i > etc/ssl/mine", "rm -rf var && mkdir var", "mkdir -p work/a; echo $i > work/a/f$i",
@@ -51,7 +51,7 @@ func TestMergedLayerStandsForItsLayers(t *testing.T) {
 
 func TestDeadBoxIsClaimedWithoutCopying(t *testing.T) {
 	t.Parallel()
-	onEachWay(t, func(t *testing.T, b *bundle) {
+	onEach(t, storages, func(t *testing.T, b *bundle) {
 		bx := b.start()
 		b.sh(bx, "echo x > /root/f && rm /etc/profile")
 		bx.Kill()

@@ -16,7 +16,7 @@ import (
 
 func TestUnchangedFilesAreSharedBetweenSnapshots(t *testing.T) {
 	t.Parallel()
-	onEachWay(t, func(t *testing.T, b *bundle) {
+	onEach(t, ways, func(t *testing.T, b *bundle) {
 		bx := b.start()
 		b.sh(bx, "cd /root && echo same > same && echo old > written && echo mode > mode && echo gone > gone && ln same twin")
 		b.settle(bx, "root/same", "root/written", "root/mode", "root/gone")
@@ -45,7 +45,7 @@ func TestUnchangedFilesAreSharedBetweenSnapshots(t *testing.T) {
 
 func TestHolesStayHoles(t *testing.T) {
 	t.Parallel()
-	onEachWay(t, func(t *testing.T, b *bundle) {
+	onEach(t, ways, func(t *testing.T, b *bundle) {
 		bx := b.start()
 		b.sh(bx, "cd /root && truncate -s 100G hole && truncate -s 10G f && printf begin | dd of=f conv=notrunc && printf middle | dd of=f conv=notrunc seek=1000000 bs=4096")
 		want := b.sh(bx, "cd /root && stat -c '%n %s' *; head -c 8 f; dd if=f bs=4096 skip=1000000 count=1 status=none")
@@ -57,7 +57,7 @@ func TestHolesStayHoles(t *testing.T) {
 
 func TestJustChangedFilesAreNotTrusted(t *testing.T) {
 	t.Parallel()
-	onEachWay(t, func(t *testing.T, b *bundle) {
+	onEach(t, ways, func(t *testing.T, b *bundle) {
 		bx := b.start()
 		for i := range 20 { // as many chances for a change within one tick of the clock
 			b.sh(bx, fmt.Sprintf("printf %%02d %d > /root/f", i))
@@ -71,7 +71,7 @@ func TestJustChangedFilesAreNotTrusted(t *testing.T) {
 
 func TestStoresThroughAMappingAreSeen(t *testing.T) {
 	t.Parallel()
-	onEachWay(t, func(t *testing.T, b *bundle) {
+	onEach(t, ways, func(t *testing.T, b *bundle) {
 		bx := b.start()
 		b.sh(bx, "head -c 4096 /dev/zero > /root/mapped")
 		p := b.exec(bx, wire.ExecSpec{Args: []string{"/proc/self/exe"}, Env: []string{mapperFile + "=/root/mapped"}})
@@ -98,7 +98,7 @@ func TestStoresThroughAMappingAreSeen(t *testing.T) {
 
 func TestCancelledSnapshotLeavesNothingAndLetsTheBoxRunOn(t *testing.T) {
 	t.Parallel()
-	onEachWay(t, func(t *testing.T, b *bundle) {
+	onEach(t, ways, func(t *testing.T, b *bundle) {
 		bx := b.start()
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
@@ -113,7 +113,7 @@ func TestCancelledSnapshotLeavesNothingAndLetsTheBoxRunOn(t *testing.T) {
 
 func TestStoppedProcessStaysStoppedAfterASnapshot(t *testing.T) {
 	t.Parallel()
-	onEachWay(t, func(t *testing.T, b *bundle) {
+	onEach(t, ways, func(t *testing.T, b *bundle) {
 		bx := b.start()
 		state := `cut -d')' -f2 /proc/$(cat /root/pid)/stat | cut -d' ' -f2`
 		// Stopped any sooner, it would still hold our end of its output.
