@@ -32,51 +32,32 @@ type waiting struct {
 	Thread string `json:"thread,omitempty"`
 }
 
-// request is what all questions have in common.
-type request struct {
-	Thread      string          `json:"threadId"`
-	Turn        string          `json:"turnId"`
-	Item        string          `json:"itemId"`
-	Command     string          `json:"command"`
-	Cwd         string          `json:"cwd"`
-	Reason      string          `json:"reason"`
-	Amendment   json.RawMessage `json:"proposedExecpolicyAmendment"`
-	Questions   json.RawMessage `json:"questions"`
-	Permissions json.RawMessage `json:"permissions"`
-	Server      string          `json:"serverName"`
-	Message     string          `json:"message"`
-	Meta        json.RawMessage `json:"_meta"`
-}
-
 // questionID is what a question is called outside: request ids begin anew with each process.
 func questionID(turn string, id json.RawMessage) string {
 	return turn + "/" + strings.Trim(string(id), `"`)
 }
 
 // question reads a request of the agent as a question; false means that it is none.
-func question(l frame) (agent.Question, request, bool) {
-	var r request
-	if !lenient(l.Params, &r) {
-		return agent.Question{}, r, false
-	}
-	q := agent.Question{ID: questionID(r.Turn, l.ID), Kind: agent.Permission, ToolUseID: r.Item}
+func question(l frame) (agent.Question, bool) {
+	r := l.Params
+	q := agent.Question{ID: questionID(r.Turn, l.ID), Kind: agent.Permission, ToolUseID: r.ItemID}
 	switch l.Method {
 	case askCommand:
 		command, err := json.Marshal(r.Command)
 		if err != nil {
-			return q, r, false
+			return q, false
 		}
 		q.ToolName = "exec_command"
 		q.Input = object("command", script(command), "cwd", filePath(r.Cwd))
 		q.Title = "Run " + script(command)
 		q.Suggestions = r.Amendment
 	case askFiles:
-		q.ToolName, q.Input, q.Title = "apply_patch", object("item", r.Item), "Change files"
+		q.ToolName, q.Input, q.Title = "apply_patch", object("item", r.ItemID), "Change files"
 	case askPermissions:
 		q.ToolName, q.Input, q.Title = "request_permissions", object("permissions", orNull(r.Permissions)), "Get more permissions"
 		q.Suggestions = r.Permissions
 	case askServer:
-		q.ToolName, q.Input, q.Title = "mcp__"+r.Server, l.Params, r.Message
+		q.ToolName, q.Input, q.Title = "mcp__"+r.Server, object("message", r.Message), r.Message
 		var meta struct {
 			Tool   string          `json:"tool_name"`
 			Params json.RawMessage `json:"tool_params"`
@@ -92,16 +73,16 @@ func question(l frame) (agent.Question, request, bool) {
 			q.Inquiries = append(q.Inquiries, item.inquiry())
 		}
 		if len(q.Inquiries) == 0 {
-			return q, r, false
+			return q, false
 		}
 		q.Title = q.Inquiries[0].Question
 	default:
-		return q, r, false
+		return q, false
 	}
 	if r.Reason != "" {
 		q.Title += ": " + r.Reason
 	}
-	return q, r, true
+	return q, true
 }
 
 // ask is a question to the user, as the agent writes it.
@@ -134,7 +115,8 @@ func (a ask) inquiry() agent.InquiryItem {
 
 // asked reads a request of the agent. Those that are no questions are the bridge's affair.
 func (t *translator) asked(l frame, at time.Time) {
-	q, r, ok := question(l)
+	r := l.Params
+	q, ok := question(l)
 	if !ok {
 		return
 	}
@@ -142,7 +124,7 @@ func (t *translator) asked(l frame, at time.Time) {
 	where := t.state.conversation(r.Thread)
 	switch l.Method {
 	case askFiles:
-		if o := t.state.find(where, r.Item); o != nil && len(o.Block.Input) > 0 {
+		if o := t.state.find(where, r.ItemID); o != nil && len(o.Block.Input) > 0 {
 			q.Input = o.Block.Input
 		}
 	case askServer:
@@ -152,24 +134,18 @@ func (t *translator) asked(l frame, at time.Time) {
 			}
 		}
 	case askUser:
-		w.Asks, w.Thread = r.Item, r.Thread
-		t.emit(t.state.begin(place{thread: r.Thread, turn: r.Turn, at: at}, askItem(r.Item, q.Input, 0))...)
+		w.Asks, w.Thread = r.ItemID, r.Thread
+		t.emit(t.state.begin(place{thread: r.Thread, turn: r.Turn, at: at}, askItem(r.ItemID, q.Input, 0))...)
 	}
 	t.state.Waiting = append(t.state.Waiting, w)
 	t.out.Questions = append(t.out.Questions, q)
 }
 
 // resolved reads that a request waits no more.
-func (t *translator) resolved(raw []byte, at time.Time) {
-	var r struct {
-		Request json.RawMessage `json:"requestId"`
-	}
-	if !lenient(raw, &r) {
-		return
-	}
+func (t *translator) resolved(request []byte, at time.Time) {
 	kept := t.state.Waiting[:0]
 	for _, w := range t.state.Waiting {
-		if string(w.Request) == string(r.Request) {
+		if string(w.Request) == string(request) {
 			t.out.Resolved = append(t.out.Resolved, w.ID)
 			if o := t.state.find(t.state.conversation(w.Thread), w.Asks); o != nil && !t.state.Noted {
 				t.emit(t.state.close(o, conversation.Success, at))

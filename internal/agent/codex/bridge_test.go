@@ -112,7 +112,11 @@ func TestAThreadThatIsLostIsBegunAnew(t *testing.T) {
 func TestTheBridgeRefusesWhatItCannotDo(t *testing.T) {
 	t.Setenv("CODEX_HOME", t.TempDir())
 	var stderr bytes.Buffer
-	run := func(args ...string) int { return codex.Main(args, strings.NewReader(""), io.Discard, &stderr) }
+	run := func(args ...string) int {
+		stdin, runner := io.Pipe() // which stays open
+		defer runner.Close()
+		return codex.Main(args, stdin, io.Discard, &stderr)
+	}
 	require.Equal(t, bridge.ExitUsage, run())
 	require.Equal(t, bridge.ExitUsage, run("--session", "../x"))
 	require.Equal(t, bridge.ExitUsage, run("--no-such-flag"))

@@ -18,13 +18,12 @@ func (p *program) heard(line []byte, m bridge.Message) {
 		p.out.Raw(line)
 		return
 	}
-	f := frame{ID: m.ID, Method: m.Method, Params: m.Params}
-	if m.IsRequest() {
-		p.request(line, f)
-		return
-	}
 	var n params
 	lenient(m.Params, &n)
+	if m.IsRequest() {
+		p.request(line, frame{ID: m.ID, Method: m.Method, Params: n})
+		return
+	}
 	switch m.Method {
 	case "thread/started":
 		p.threadStarted(m.Params)
@@ -49,17 +48,18 @@ func (p *program) heard(line []byte, m bridge.Message) {
 
 // request notes a question, or refuses what nobody here can do.
 func (p *program) request(line []byte, f frame) {
-	q, r, ok := question(f)
+	r := f.Params
+	q, ok := question(f)
 	if !ok {
 		p.out.Raw(line)
 		_ = p.peer.Refuse(f.ID, bridge.CodeMethodNotFound, "overwinter does not do that") // it may have gone
 		return
 	}
 	p.mu.Lock()
-	p.asked[q.ID] = pending{id: f.ID, method: f.Method, turn: turn{r.Thread, r.Turn}, item: r.Item}
+	p.asked[q.ID] = pending{id: f.ID, method: f.Method, turn: turn{r.Thread, r.Turn}, item: r.ItemID}
 	p.mu.Unlock()
 	if f.Method == askUser {
-		n := bridge.Note{Type: noteAsked, ID: r.Item, Data: data(askData{Thread: r.Thread, Turn: r.Turn, At: now(), Input: q.Input})}
+		n := bridge.Note{Type: noteAsked, ID: r.ItemID, Data: data(askData{Thread: r.Thread, Turn: r.Turn, At: now(), Input: q.Input})}
 		p.note(n)
 		p.out.Note(n)
 	}

@@ -349,8 +349,7 @@ func (p *parser) journal(data []byte) {
 		if len(line) == 0 || !lenient(line, &l) || l.Method == "" {
 			continue
 		}
-		var f params
-		lenient(l.Params, &f)
+		f := l.Params
 		if f.Thread == "" {
 			continue
 		}

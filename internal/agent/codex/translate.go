@@ -102,15 +102,14 @@ func (t *translator) emit(events ...conversation.Event) {
 type frame struct {
 	ID     json.RawMessage `json:"id"`
 	Method string          `json:"method"`
-	Params json.RawMessage `json:"params"`
+	Params params          `json:"params"`
 	Result json.RawMessage `json:"result"`
 	Error  json.RawMessage `json:"error"`
 	Sent   int64           `json:"emittedAtMs"`
-	// Type is there instead of Method in what codex exec --json prints.
-	Type string `json:"type"`
 }
 
-// params are what notifications have in common.
+// params are what notifications and requests are about, as far as it is of use. Which of them are
+// there depends on the method.
 type params struct {
 	Thread string          `json:"threadId"`
 	Turn   string          `json:"turnId"`
@@ -122,6 +121,21 @@ type params struct {
 	Retry  bool            `json:"willRetry"`
 	Info   json.RawMessage `json:"turn"`
 	Usage  json.RawMessage `json:"tokenUsage"`
+
+	Request json.RawMessage `json:"requestId"`
+	Model   string          `json:"toModel"`
+	Name    string          `json:"name"`
+	NewName string          `json:"threadName"`
+
+	Command     string          `json:"command"`
+	Cwd         string          `json:"cwd"`
+	Reason      string          `json:"reason"`
+	Amendment   json.RawMessage `json:"proposedExecpolicyAmendment"`
+	Questions   json.RawMessage `json:"questions"`
+	Permissions json.RawMessage `json:"permissions"`
+	Server      string          `json:"serverName"`
+	Message     string          `json:"message"`
+	Meta        json.RawMessage `json:"_meta"`
 }
 
 // line reads a line of stdout.
@@ -180,8 +194,7 @@ func (t *translator) replied(l frame) {
 
 // notified reads a notification.
 func (t *translator) notified(f agent.Frame, l frame, at time.Time) {
-	var p params
-	lenient(l.Params, &p)
+	p := l.Params
 	where := place{thread: p.Thread, turn: p.Turn, at: at}
 	mine := p.Turn != "" && slices.Contains(t.state.Turns, turn{p.Thread, p.Turn})
 	switch l.Method {
@@ -214,16 +227,15 @@ func (t *translator) notified(f agent.Frame, l frame, at time.Time) {
 			t.used(p, at)
 		}
 	case "serverRequest/resolved":
-		t.resolved(l.Params, at)
+		t.resolved(p.Request, at)
 	case "model/rerouted":
-		var r struct {
-			To string `json:"toModel"`
-		}
-		if lenient(l.Params, &r) && r.To != "" && p.Thread == t.state.Root {
-			t.state.Model = r.To
+		if p.Model != "" && p.Thread == t.state.Root {
+			t.state.Model = p.Model
 		}
 	case "thread/name/updated":
-		t.named(l.Params, p, at)
+		if title := first(p.Name, p.NewName); title != "" && p.Thread == t.state.Root {
+			t.emit(conversation.Event{Type: conversation.EventTitle, At: at, Data: conversation.Title{Title: title}})
+		}
 	default:
 		if !known(l.Method) {
 			t.unparsed(f, at)
@@ -360,20 +372,6 @@ func (t *translator) used(p params, at time.Time) {
 			Model: t.state.Model,
 		},
 	})
-}
-
-// named reads a title.
-func (t *translator) named(raw []byte, p params, at time.Time) {
-	var n struct {
-		Name  string `json:"name"`
-		Other string `json:"threadName"`
-	}
-	if !lenient(raw, &n) || p.Thread != t.state.Root {
-		return
-	}
-	if title := first(n.Name, n.Other); title != "" {
-		t.emit(conversation.Event{Type: conversation.EventTitle, At: at, Data: conversation.Title{Title: title}})
-	}
 }
 
 // note reads a line of the bridge.
