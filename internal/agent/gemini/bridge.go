@@ -18,13 +18,6 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
-// The environment of the bridge.
-const (
-	// envSettings has the program's settings, as JSON; they are written where envSystem says.
-	envSettings = "OVERWINTER_GEMINI_SETTINGS"
-	envSystem   = "GEMINI_CLI_SYSTEM_SETTINGS_PATH"
-)
-
 const (
 	// DefaultSilence is how long the program may say nothing while it waits for the model. It tries
 	// again without a word, and without an end that anybody has seen.
@@ -164,8 +157,7 @@ func (b *talk) start(argv []string) (int, error) {
 	if err != nil {
 		return bridge.ExitFailed, err
 	}
-	settings := filepath.Join(dir, journalDir, "settings.json")
-	env, err := environment(settings)
+	env, err := environment(dir)
 	if err != nil {
 		return bridge.ExitFailed, err
 	}
@@ -203,29 +195,6 @@ func (b *talk) start(argv []string) (int, error) {
 		}
 	})
 	return bridge.ExitDone, nil
-}
-
-// environment is that of the program: the bridge's own, and the file that has its settings.
-func environment(settings string) ([]string, error) {
-	var env []string
-	raw := ""
-	for _, e := range os.Environ() {
-		if value, ok := strings.CutPrefix(e, envSettings+"="); ok {
-			raw = value
-			continue
-		}
-		env = append(env, e)
-	}
-	if raw == "" {
-		return env, nil
-	}
-	if os.Getenv(secretVertex) == "true" {
-		raw = strings.Replace(raw, `"selectedType":"gemini-api-key"`, `"selectedType":"vertex-ai"`, 1)
-	}
-	if err := os.WriteFile(settings, []byte(raw), 0o600); err != nil {
-		return nil, fmt.Errorf("write the settings: %w", err)
-	}
-	return append(env, envSystem+"="+settings), nil
 }
 
 // begin shakes hands and goes on with the session of memory, or begins a new one.

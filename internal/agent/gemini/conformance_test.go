@@ -23,6 +23,9 @@ import (
 const asBridge = "OVERWINTER_TEST_AS_GEMINI_BRIDGE"
 
 func TestMain(m *testing.M) {
+	if os.Getenv(asBridge) == "mcp" {
+		os.Exit(serveMCP(os.Stdin, os.Stdout))
+	}
 	if os.Getenv(asBridge) != "" {
 		os.Exit(gemini.Main(os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
 	}

@@ -1,3 +1,104 @@
 // Package gemini is the agent gemini-cli: Google's Gemini CLI, driven over the Agent Client Protocol
-// for what streams, with its own chat files for what they alone know.
+// for what streams, with its own chat files for what they alone know: the names, arguments and
+// results of calls, and everything that subagents do. [Adapter] is pure; [Main] is the bridge; the
+// program itself is the pinned npm package of [Adapter.Packages], which Node 20 or newer runs.
+//
+//	stdin                        ACP                                stdout
+//	prompt ─┐                  ┌─ session/load|new, prompt ─▶      session/update, …  ─┐
+//	abort  ─┼─▶ gemini-bridge ─┼─ session/cancel           gemini                      ├─▶ Translate
+//	answer ─┘     ▲    │       └─ outcomes of permission ─▶  │                         │
+//	              │    └─▶ notes, between the program's own lines ─────────────────────┘
+//	              │    └─▶ ~/.gemini/overwinter/<session>.jsonl, the notes again ──────────▶ Parse
+//	              └────────── new lines ── ~/.gemini/tmp/overwinter/chats/session-*.jsonl ◀─┘
+//	                                       …/chats/<session>/<subagent>.jsonl
+//
+// # The journal
+//
+// The transcript of a session is the bridge's journal, which only grows: what the chat files gained,
+// as far as it is new, and notes of what they lack (prompts with their ids, calls that have begun,
+// answers that were broken off, ends of turns). Every line stands in the journal before it is
+// printed, so the transcript is whole when the turn ends. Records wait until everything has been
+// printed that they are about: the program's stdout may be read later than its files.
+//
+// Its own chat file is no transcript to rely on: session/load begins a second file for the same
+// session, the next start deletes the first, and the session is gone. So at each start the bridge
+// takes away what chats there are and puts one in their place, made from the journal under a name
+// that is older than any, which the program then loads and appends to. In that file every call stands
+// once, behind the answer that made it; the program itself keeps the calls of a session in one record,
+// and tells the model each result twice.
+//
+// # Process and ids
+//
+// One process serves the prompts of an awake session. A run is done once: the journal has it. One
+// that is delivered again after its turn has ended is answered with its outcome; one that the program
+// had begun with before it died is unknown (already_delivered), for it keeps no id to go on by; one
+// that it had not begun with is done.
+//
+// # Blocks
+//
+//	what there is                          block                      its id
+//	the prompt                             user_message               <run>/prompt
+//	thoughts, content of an answer         thinking, assistant_text   <run>/<count>/thinking/<place>, …/text
+//	  of a subagent                                                   <record>/thinking/<place>, …/text
+//	first prompt of a subagent             user_message               the record's id
+//	tool_call, toolCalls                   tool_use                   the call's id
+//	  of invoke_agent                      subagent                   the call's id
+//	its result                             tool_result                <call>/result
+//	an error in place of an answer         system error               error/<run>/<ms>
+//	a summary in place of the past         system compaction          the summary's id
+//	a session that could not be loaded     system memory_lost         memory_lost/<run>/<ms>
+//
+// A subagent's conversation has the subagent's id. The name of a tool is the beginning of a call's id.
+// What a call is called with is known when it has ended; before, and of one that was refused for ever,
+// its title stands there. The program reports commands that fail as calls that succeed. What it tells
+// the model by itself (session_context, hook_context) is left out. A prompt that begins with a slash
+// and names a command of the user or the workspace is sent as that command's prompt: over ACP the
+// program knows its own commands alone.
+//
+// Chat files of the program's own, without a journal, parse as well: as logs, in which what was said
+// stays although the program has forgotten it, but for what a rewind takes back. There text and
+// prompts have the ids of their records.
+//
+// # Stream and transcript
+//
+// Folding the stream of the bridge gives the blocks that Parse finds in its journal. The exceptions:
+//
+//   - Text that was streaming when the process was killed is in the stream alone.
+//   - Lines that the translator does not understand are system blocks of subtype "unparsed" in the
+//     stream alone.
+//
+// Streams without the bridge translate as far as they go. Those of ACP have no prompts, no arguments,
+// no results but what a person would be shown, and no subagents; those of --output-format stream-json
+// have no thoughts either, and neither has ids of text, prompts or the times of records. What they
+// have in common with chat files are answers, calls with their ids, names and states, and their order.
+//
+// # Permissions
+//
+// Where everything is allowed the program is started to ask nothing (yolo), and the bridge allows what
+// it asks nevertheless, as in a session that it has loaded. Else the core answers, by policy or by
+// people; an answer for the session is kept by the program. Tools that are denied by name are not
+// offered. It asks its user nothing else over ACP.
+//
+// # Profiles
+//
+// Instructions are ~/.gemini/GEMINI.md, skills, subagents and commands stand below ~/.gemini, MCP
+// servers in its settings, which the bridge writes over the user's. The model is named always: without
+// one, the program asks a model which it shall take. Secrets come as environment variables.
+//
+// # When things fail
+//
+//	what fails                        what follows
+//	the program does not start        the turn failed, in its words
+//	the model's server refuses        the turn failed, in the program's words
+//	the model's server fails for ever the program tries again without a word; after 5 minutes in which
+//	                                  nothing was heard the turn is given up as failed (--silence; six
+//	                                  times that while a subagent works). Tools at work and questions
+//	                                  that wait take as long as they take
+//	the turn is broken off            what was said is noted as aborted; the program forgets the prompt
+//	the session cannot be loaded      a new one is begun, and people are told that memory is lost
+//	the process ends                  open blocks aborted; the turn failed, reason agent_crashed
+//	the runner had to kill it         open blocks aborted; the turn cancelled, reason aborted
+//	a line is broken or unknown       a system block holds its beginning; the turn goes on
+//	the journal is cut off            whole lines count
+//	the journal is gone               the program begins anew, and remembers nothing
 package gemini

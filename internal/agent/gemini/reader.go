@@ -299,6 +299,10 @@ func (r *reader) began(id string, d toolNote, created, at time.Time) []conversat
 			b.Name = m[1]
 		}
 	}
+	if d.Title != "" {
+		// What it is called with is written down at its end.
+		b.Input = data(map[string]string{"title": d.Title})
+	}
 	o := &openBlock{Conversation: conversation.Main, Block: b}
 	events := []conversation.Event{r.start(o, at)}
 	if !d.Asked {

@@ -56,7 +56,8 @@ type geminiRequest struct {
 	SystemInstruction geminiContent   `json:"systemInstruction"`
 	Tools             []struct {
 		FunctionDeclarations []struct {
-			Name string `json:"name"`
+			Name        string `json:"name"`
+			Description string `json:"description"`
 		} `json:"functionDeclarations"`
 	} `json:"tools"`
 	GenerationConfig struct {
@@ -116,6 +117,7 @@ func (s *Server) gemini(w http.ResponseWriter, r *http.Request) {
 	for _, t := range q.Tools {
 		for _, f := range t.FunctionDeclarations {
 			request.Tools = append(request.Tools, f.Name)
+			request.System += "\n" + f.Name + ": " + f.Description
 		}
 	}
 	for _, t := range history {

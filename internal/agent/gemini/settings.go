@@ -1,0 +1,109 @@
+package gemini
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+// envSettings is the variable in which the bridge gets the program's settings, as JSON.
+const envSettings = "OVERWINTER_GEMINI_SETTINGS"
+
+// environment is that of the program: the bridge's own, but for the settings, which are written where
+// the program finds them, in its directory dir.
+func environment(dir string) ([]string, error) {
+	var env []string
+	raw := ""
+	for _, e := range os.Environ() {
+		if value, ok := strings.CutPrefix(e, envSettings+"="); ok {
+			raw = value
+		} else {
+			env = append(env, e)
+		}
+	}
+	if raw == "" {
+		return env, nil
+	}
+	if os.Getenv(secretVertex) == "true" {
+		raw = strings.Replace(raw, `"selectedType":"gemini-api-key"`, `"selectedType":"vertex-ai"`, 1)
+	}
+	if err := writeSettings(dir, []byte(raw)); err != nil {
+		return nil, fmt.Errorf("write the settings: %w", err)
+	}
+	return env, nil
+}
+
+// writeSettings puts settings over those that the user has in dir. What the user had is kept beside
+// the journals, so that settings of an earlier launch do not stay. The program has a place for
+// settings above the user's as well, but reads it only where no directory above can be written by
+// others.
+func writeSettings(dir string, settings []byte) error {
+	name := filepath.Join(dir, "settings.json")
+	own := filepath.Join(dir, journalDir, "settings.json")
+	users := filepath.Join(dir, journalDir, "settings-of-user.json")
+	have, err := readIfThere(name)
+	if err != nil {
+		return err
+	}
+	last, err := readIfThere(own)
+	if err != nil {
+		return err
+	}
+	if last == nil || !bytes.Equal(have, last) {
+		if have == nil {
+			have = []byte("{}")
+		}
+		if err := os.WriteFile(users, have, 0o600); err != nil {
+			return err
+		}
+	}
+	base, err := readIfThere(users)
+	if err != nil {
+		return err
+	}
+	var under, over map[string]any
+	_ = json.Unmarshal(base, &under) // settings that cannot be read count for nothing, as with the program
+	if err := json.Unmarshal(settings, &over); err != nil {
+		return err
+	}
+	merged, err := json.Marshal(merge(under, over))
+	if err != nil {
+		return err
+	}
+	for _, file := range []string{own, name} {
+		if err := os.WriteFile(file, merged, 0o600); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func readIfThere(name string) ([]byte, error) {
+	b, err := os.ReadFile(name)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	return b, err
+}
+
+// merge puts over over under, object by object.
+func merge(under, over map[string]any) map[string]any {
+	out := map[string]any{}
+	for k, v := range under {
+		out[k] = v
+	}
+	for k, v := range over {
+		a, isObject := out[k].(map[string]any)
+		b, alike := v.(map[string]any)
+		if isObject && alike {
+			v = merge(a, b)
+		}
+		out[k] = v
+	}
+	return out
+}
