@@ -51,6 +51,45 @@ func TestCaptures(t *testing.T) {
 	}
 }
 
+// TestAMessageMayBeToldAsItIsInTheEnd holds the translator to what the server does under load: it
+// writes an event down late, so that the first word of an answer may be what the last one is.
+func TestAMessageMayBeToldAsItIsInTheEnd(t *testing.T) {
+	t.Parallel()
+	dirs, err := filepath.Glob("testdata/captures/*")
+	require.NoError(t, err)
+	for _, dir := range dirs {
+		t.Run(filepath.Base(dir), func(t *testing.T) {
+			t.Parallel()
+			told := frames(t, filepath.Join(dir, "events.sse"))
+			last := map[string][]byte{}
+			id := func(f agent.Frame) string {
+				var e struct {
+					Type       string
+					Properties struct{ Info struct{ ID, Role string } }
+				}
+				data, _ := bytes.CutPrefix(f.Data, []byte("data: "))
+				if json.Unmarshal(data, &e) != nil || e.Type != "message.updated" || e.Properties.Info.Role != "assistant" {
+					return ""
+				}
+				return e.Properties.Info.ID
+			}
+			for _, f := range told {
+				last[id(f)] = f.Data
+			}
+			late := 0
+			for i, f := range told {
+				if message := id(f); message != "" {
+					told[i].Data = last[message]
+					late++
+				}
+			}
+			require.Positive(t, late)
+			streamed, _ := fold(t, told)
+			require.Empty(t, cmp.Diff(lines(parse(t, filepath.Join(dir, "http.jsonl"))), lines(streamed)), "- parsed, + streamed")
+		})
+	}
+}
+
 // lines are the blocks of a conversation, one a line.
 func lines(c conversation.Conversation) []string {
 	var out []string
@@ -82,11 +121,17 @@ func frames(t testing.TB, name string) []agent.Frame {
 // stream folds a captured stream and says how its turns ended.
 func stream(t *testing.T, name string) (conversation.Conversation, []string) {
 	t.Helper()
+	return fold(t, frames(t, name))
+}
+
+// fold folds frames.
+func fold(t *testing.T, frames []agent.Frame) (conversation.Conversation, []string) {
+	t.Helper()
 	var f conversation.Folder
 	var ends []string
 	tr, err := opencode.New().NewTranslator(agent.RunContext{}, nil)
 	require.NoError(t, err)
-	for _, frame := range frames(t, name) {
+	for _, frame := range frames {
 		out, err := tr.Translate(frame)
 		require.NoError(t, err)
 		for _, e := range out.Events {

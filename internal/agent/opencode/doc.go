@@ -17,7 +17,7 @@
 // One bridge, with one server, serves the prompts of an awake session. The server listens on a free
 // port of loopback and lets in only who has its password, which is new each time. The bridge saves
 // the session and those of its subagents as files of the form that OpenCode's own export has:
-// every second while a turn runs, and before it lets the end of the turn out. Where a new sandbox
+// every second or so while a turn runs, and before it lets the end of the turn out. Where a new sandbox
 // has the files and not OpenCode's database, or an older one, the newest session without a parent is
 // imported. Sessions of subagents stay files.
 //

@@ -32,8 +32,8 @@ type running struct {
 	busy    bool
 	errored bool
 	idle    time.Time
-	// answer is the id of the newest answer in the session.
-	answer string
+	// last is the newest id in the session when the turn began, answer that of the newest answer since.
+	last, answer string
 	// interrupted and given up: why it was stopped.
 	interrupted bool
 	givenUp     bool
@@ -47,6 +47,9 @@ type running struct {
 	// cancel breaks that request off.
 	cancel context.CancelFunc
 }
+
+// begun reports whether something has come of the prompt.
+func (t *running) begun() bool { return t.answer != "" || t.errored }
 
 // next begins with the next prompt when nothing is under way.
 func (b *driver) next(ctx context.Context) {
@@ -64,20 +67,21 @@ func (b *driver) begin(ctx context.Context, c bridge.Command) {
 	if err == nil {
 		note.Removed, err = b.reverted(ctx, messages)
 	}
+	for i := range messages {
+		note.Before = max(note.Before, messages[i].Info.ID)
+	}
 	data, encodeErr := json.Marshal(note)
 	if encodeErr != nil {
 		data = nil // strings always encode
 	}
 	b.out.Note(bridge.Note{Type: bridge.NoteRun, RunID: c.RunID, ID: b.root, Data: data})
-	b.turn = &running{runID: c.RunID, looked: time.Now()}
+	b.turn = &running{runID: c.RunID, looked: time.Now(), last: note.Before}
 	if err != nil {
 		b.fail(ctx, err)
 		return
 	}
-	last := ""
 	for i := range messages {
 		m := &messages[i]
-		last = max(last, m.Info.ID)
 		if !m.Info.fromUser() || !isMessageOf(m.Info.ID, c.RunID) {
 			continue
 		}
@@ -95,10 +99,10 @@ func (b *driver) begin(ctx context.Context, c bridge.Command) {
 		return
 	}
 	now := time.Now()
-	if b.special(ctx, c, newID("msg", c.RunID, now, last)) {
-		return
+	messageID := newID("msg", c.RunID, now, b.turn.last)
+	if !b.special(ctx, c, messageID) {
+		b.post(ctx, c, messageID, newID("prt", c.RunID, now, ""))
 	}
-	b.post(ctx, c, newID("msg", c.RunID, now, last), newID("prt", c.RunID, now, ""))
 }
 
 // outcomeOf is how a message was answered; false as long as it has not been, to the end.
@@ -284,7 +288,7 @@ func (b *driver) event(ctx context.Context, data []byte) {
 	case "message.updated":
 		b.store.touch(id)
 		if m := e.Properties.Info; m.Role == "assistant" {
-			if b.turn != nil && id == b.root {
+			if b.turn != nil && id == b.root && m.ID > b.turn.last {
 				b.turn.answer = m.ID
 			}
 			if m.Time.Completed == 0 {
@@ -305,8 +309,9 @@ func (b *driver) event(ctx context.Context, data []byte) {
 			b.turn.errored, b.turn.found = true, 0
 		}
 	case "session.idle":
-		if b.turn != nil && id == b.root && b.turn.busy && b.turn.idle.IsZero() {
-			b.turn.idle = time.Now()
+		// It may be the end of the turn before, said once more.
+		if t := b.turn; t != nil && id == b.root && t.busy && t.begun() && t.idle.IsZero() {
+			t.idle = time.Now()
 		}
 	}
 	b.settle(ctx)
@@ -412,8 +417,11 @@ func (b *driver) settle(ctx context.Context) {
 		}
 	}
 	var end endNote
-	if t.interrupted {
+	switch {
+	case t.interrupted:
 		end = endNote{Outcome: session.OutcomeCancelled, Reason: session.ReasonAborted}
+	case !t.begun():
+		end = endNote{Outcome: session.OutcomeFailed, Reason: "the agent stopped without an answer"}
 	}
 	b.end(ctx, end)
 }

@@ -30,7 +30,9 @@ func runMark(runID string) string {
 }
 
 // isMessageOf reports whether a message is the prompt of a run.
-func isMessageOf(messageID, runID string) bool { return strings.HasSuffix(messageID, runMark(runID)) }
+func isMessageOf(messageID, runID string) bool {
+	return runID != "" && strings.HasSuffix(messageID, runMark(runID))
+}
 
 // newID is an id of a run that stands behind all ids up to last, as far as the time goes.
 func newID(kind, runID string, now time.Time, last string) string {

@@ -35,7 +35,7 @@ type openMessage struct {
 	// Failed: the agent has said that something went wrong with it; Told: and that has been shown.
 	Failed bool `json:"failed,omitempty"`
 	Told   bool `json:"told,omitempty"`
-	// Over: the agent has said that it is, though calls of it may still be open.
+	// Over: the agent has said that it is, though it may be that not all of its parts have come.
 	Over bool `json:"over,omitempty"`
 	// Last is the newest of its parts.
 	Last string `json:"last,omitempty"`
@@ -102,21 +102,15 @@ func (l *ledger) writing() bool {
 	return slices.ContainsFunc(l.Messages, func(m *openMessage) bool { return !m.User && !m.Over })
 }
 
-// begin notes a message.
+// begin notes a message. Where there are too many, one that is over is forgotten.
 func (l *ledger) begin(m *openMessage) {
 	if len(l.Messages) >= maxMessages {
-		l.Messages = slices.Delete(l.Messages, 0, 1)
+		i := slices.IndexFunc(l.Messages, func(x *openMessage) bool {
+			return x.Over && !slices.ContainsFunc(l.Open, func(o *openBlock) bool { return o.Message == x.ID })
+		})
+		l.Messages = slices.Delete(l.Messages, max(0, i), max(0, i)+1)
 	}
 	l.Messages = append(l.Messages, m)
-}
-
-// finish forgets a message whose parts have all come.
-func (l *ledger) finish(m *openMessage) {
-	m.Over = true
-	if slices.ContainsFunc(l.Open, func(o *openBlock) bool { return o.Message == m.ID }) {
-		return
-	}
-	l.Messages = slices.DeleteFunc(l.Messages, func(x *openMessage) bool { return x == m })
 }
 
 // saw notes a part and reports whether it is new. The ids of a message's parts ascend.
@@ -200,13 +194,9 @@ func (l *ledger) forget(o *openBlock) {
 	l.Open = slices.DeleteFunc(l.Open, func(x *openBlock) bool { return x == o })
 }
 
-// settle closes the texts of a message that are whole: as complete where something has come behind
-// them, or as broken off where the message was.
-func (l *ledger) settle(m *openMessage, at time.Time) []conversation.Event {
-	status := conversation.Complete
-	if m.Failed {
-		status = conversation.Aborted
-	}
+// settle closes the texts of a message that are whole, and of which it has now turned out whether
+// they were broken off.
+func (l *ledger) settle(m *openMessage, status conversation.BlockStatus, at time.Time) []conversation.Event {
 	var events []conversation.Event
 	for _, o := range slices.Clone(l.Open) {
 		if o.Message == m.ID && o.Whole {
@@ -216,11 +206,32 @@ func (l *ledger) settle(m *openMessage, at time.Time) []conversation.Event {
 	return events
 }
 
+// fate is what has become of the last text of a message.
+func (m *openMessage) fate() conversation.BlockStatus {
+	if m.Failed {
+		return conversation.Aborted
+	}
+	return conversation.Complete
+}
+
+// abandon takes back the texts of a message that were being written: the attempt has failed, and
+// another begins.
+func (l *ledger) abandon(m *openMessage, at time.Time) []conversation.Event {
+	var events []conversation.Event
+	for _, o := range slices.Clone(l.Open) {
+		text := o.Block.Type != conversation.ToolResult && o.Block.Status == conversation.Streaming
+		if o.Message == m.ID && text && !o.Whole {
+			events = append(events, l.remove(o, at)...)
+		}
+	}
+	return events
+}
+
 // cut closes everything.
 func (l *ledger) cut(at time.Time) []conversation.Event {
 	var events []conversation.Event
 	for _, m := range l.Messages {
-		events = append(events, l.settle(m, at)...)
+		events = append(events, l.settle(m, m.fate(), at)...)
 	}
 	for len(l.Open) > 0 {
 		o := l.Open[0]

@@ -115,6 +115,7 @@ const (
 	partText       = "text"
 	partReasoning  = "reasoning"
 	partTool       = "tool"
+	partStepStart  = "step-start" // of an attempt at the model; a message has another after a failure
 	partStepFinish = "step-finish"
 )
 

@@ -276,10 +276,16 @@ func (t *transcript) blocks(failed map[string]string) []conversation.Block {
 
 // blocks appends those of a message. What is open in a transcript will never be closed.
 func (m *exported) blocks(out []conversation.Block) []conversation.Block {
+	attempt := -1 // where the last one begins
+	for i := range m.Parts {
+		if m.Parts[i].Type == partStepStart {
+			attempt = i
+		}
+	}
 	for i := range m.Parts {
 		p := &m.Parts[i]
-		if !p.shown(&m.Info) {
-			continue
+		if !p.shown(&m.Info) || p.isText() && !p.ended() && !m.Info.fromUser() && i < attempt {
+			continue // what was written of an attempt that failed is taken back
 		}
 		b := p.head(&m.Info)
 		if p.Type != partTool {

@@ -64,15 +64,16 @@ func (s *store) failed() []failure {
 }
 
 const (
-	// saveInterval is how often a session is saved while a turn runs; one that takes long to save is
-	// saved seldom, so that it costs at most a twentieth of the time.
-	saveInterval = time.Second
-	saveShare    = 20
+	// saveInterval is how often a session is saved while a turn runs. One that takes long to save is
+	// saved less often, so that it costs at most a twentieth of the time, within reason.
+	saveInterval    = time.Second
+	maxSaveInterval = 10 * time.Second
+	saveShare       = 20
 )
 
 // due reports whether it is time to save what has changed.
 func (s *store) due(now time.Time) bool {
-	return len(s.dirty) > 0 && now.Sub(s.saved) >= max(saveInterval, saveShare*s.took)
+	return len(s.dirty) > 0 && now.Sub(s.saved) >= min(max(saveInterval, saveShare*s.took), maxSaveInterval)
 }
 
 // touch notes that a session has changed.

@@ -251,8 +251,7 @@ type messageEvent struct {
 	Info message `json:"info"`
 }
 
-// message reads what is new about a message. One that was over before it was heard of belongs to
-// another turn.
+// message reads what is new about a message.
 func (t *translator) message(e messageEvent, at time.Time) {
 	in := &e.Info
 	if in.ID == "" || in.SessionID == "" {
@@ -260,11 +259,8 @@ func (t *translator) message(e messageEvent, at time.Time) {
 	}
 	m := t.state.message(in.ID)
 	if m == nil {
-		if in.Time.Completed != 0 || in.Error != nil || (!in.fromUser() && in.Role != "assistant") {
+		if !t.isNew(in) {
 			return
-		}
-		if in.fromUser() && string(in.Summary) != "" && string(in.Summary) != "null" {
-			return // it is old: what has changed since was added up
 		}
 		m = &openMessage{
 			ID: in.ID, Conversation: t.conversationOf(in.SessionID), User: in.fromUser(), Summary: in.isSummary(), Created: in.created(),
@@ -286,12 +282,29 @@ func (t *translator) message(e messageEvent, at time.Time) {
 		t.failed(m, in.Error, at)
 	}
 	if in.Time.Completed != 0 {
-		t.emit(t.state.settle(m, at)...)
-		t.state.finish(m)
+		t.emit(t.state.settle(m, m.fate(), at)...)
+		m.Over = true
 		if t.state.Idle && !t.state.writing() {
 			t.end(t.verdict(endNote{}), at)
 		}
 	}
+}
+
+// isNew reports whether a message that has not been heard of belongs to this turn. The agent says more
+// of old ones later, and may say everything of a new one at once: it writes an event down as things
+// are by then.
+func (t *translator) isNew(in *message) bool {
+	switch {
+	case !in.fromUser() && in.Role != "assistant":
+		return false
+	case t.state.Noted:
+		return in.ID > t.state.Before || isMessageOf(in.ID, t.run.RunID)
+	case in.fromUser():
+		return len(in.Summary) == 0 || string(in.Summary) == "null" // of what was done about it
+	case in.Time.Completed == 0 && in.Error == nil:
+		return true
+	}
+	return t.state.message(in.ParentID) != nil
 }
 
 // failed reads that an answer has come to nothing, which is told once.
@@ -319,7 +332,7 @@ func (t *translator) updated(e partEvent, at time.Time) {
 	t.progressed(at)
 	isNew := m.saw(p.ID)
 	if isNew && !m.User {
-		t.emit(t.state.settle(m, at)...)
+		t.emit(t.state.settle(m, conversation.Complete, at)...)
 	}
 	o := t.state.find(p.ID)
 	if o == nil && !isNew {
@@ -327,6 +340,8 @@ func (t *translator) updated(e partEvent, at time.Time) {
 	}
 	native := m.native()
 	switch {
+	case p.Type == partStepStart && isNew:
+		t.emit(t.state.abandon(m, at)...)
 	case p.Type == partStepFinish && isNew:
 		t.spent(p, at)
 	case !p.shown(native):
@@ -344,7 +359,7 @@ func (t *translator) updated(e partEvent, at time.Time) {
 
 // signed says whose message a block is, if it is the prompt of this run.
 func (t *translator) signed(b conversation.Block, m *openMessage) conversation.Block {
-	if t.run.RunID != "" && isMessageOf(m.ID, t.run.RunID) {
+	if isMessageOf(m.ID, t.run.RunID) {
 		b.PromptID, b.Author = t.run.PromptID, t.run.Author
 	}
 	return b
@@ -355,19 +370,13 @@ func (t *translator) text(m *openMessage, native *message, p *part, o *openBlock
 	if o == nil {
 		o = &openBlock{Conversation: m.Conversation, Message: m.ID, Block: p.head(native)}
 		t.emit(t.state.start(o, at)...)
-		if p.Text != "" && !p.ended() {
-			t.said(o, p.Text, at)
-		}
 	}
-	if !p.ended() {
+	if !p.ended() { // what it has by then comes in pieces as well
 		return
 	}
 	if m.Last == p.ID && len(p.Text) <= maxKeptText {
 		// It may yet turn out that it was broken off.
 		o.Text, o.Whole, o.Cut = []byte(p.Text), true, false
-		if m.Failed {
-			t.emit(t.state.settle(m, at)...)
-		}
 		return
 	}
 	b := o.Block

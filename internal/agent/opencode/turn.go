@@ -18,6 +18,8 @@ const noteEnd bridge.NoteType = "end"
 // runNote is the data of the note that a run begins; its ID is the session of the main conversation.
 type runNote struct {
 	Title string `json:"title,omitempty"`
+	// Before is the newest message there was.
+	Before string `json:"before,omitempty"`
 	// Removed are the blocks that were taken back before, of which the stream has not told yet.
 	Removed []string `json:"removed,omitempty"`
 }
@@ -39,6 +41,8 @@ type turn struct {
 	Idle bool `json:"idle,omitempty"`
 	// Noted: a bridge tells when the turn ends.
 	Noted bool `json:"noted,omitempty"`
+	// Before is the newest message of the turn before.
+	Before string `json:"before,omitempty"`
 	// Errored is how the newest answer has failed. Verdict is why the bridge has given up.
 	Errored *endNote `json:"errored,omitempty"`
 	Verdict *endNote `json:"verdict,omitempty"`
@@ -57,7 +61,7 @@ func (t *translator) note(n bridge.Note, at time.Time) {
 			_ = json.Unmarshal(n.Data, &data) // a run without a title
 		}
 		t.state.Noted = true
-		t.state.Root, t.state.Children = n.ID, nil
+		t.state.Root, t.state.Children, t.state.Before = n.ID, nil, bounded(data.Before, maxTitle)
 		if data.Title != "" {
 			t.state.Title = data.Title
 		}
@@ -68,7 +72,6 @@ func (t *translator) note(n bridge.Note, at time.Time) {
 			})
 		}
 	case bridge.NoteDeadline, bridge.NoteFailed:
-		t.state.Noted = true
 		t.state.Verdict = &endNote{Outcome: session.OutcomeFailed, Reason: bounded(n.Message, maxWords)}
 		if m := t.state.message(n.ID); m != nil {
 			t.failed(m, gaveUp(n.Message), at)
