@@ -11,6 +11,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/apiclient"
 	"github.com/overwinter-dev/overwinter/internal/conversation"
 	"github.com/overwinter-dev/overwinter/internal/session"
+	"github.com/overwinter-dev/overwinter/internal/terminal"
 	"github.com/overwinter-dev/overwinter/internal/wire"
 )
 
@@ -95,7 +96,7 @@ func (c *SessionPromptCmd) wait(ctx context.Context, client *apiclient.Client, p
 		}
 	}
 	if final.Status != session.PromptCompleted {
-		return fmt.Errorf("prompt %s ended %s%s", final.ID, final.Status, inBrackets(oneLine(final.Reason, 200)))
+		return fmt.Errorf("prompt %s ended %s%s", final.ID, final.Status, inBrackets(terminal.OneLine(final.Reason, 200)))
 	}
 	return nil
 }
@@ -173,7 +174,7 @@ func (a *answer) block(b conversation.Block) error {
 func (a *answer) print(text string) error {
 	a.printed += len(text)
 	if a.clean {
-		text = printable(text)
+		text = terminal.Printable(text)
 	}
 	if text == "" {
 		return nil

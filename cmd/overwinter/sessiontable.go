@@ -6,8 +6,8 @@ import (
 	"strings"
 	"text/tabwriter"
 	"time"
-	"unicode"
 
+	"github.com/overwinter-dev/overwinter/internal/terminal"
 	"github.com/overwinter-dev/overwinter/internal/wire"
 )
 
@@ -18,7 +18,7 @@ func (c *SessionCmd) printSession(w io.Writer, s wire.SessionJSON) error {
 	}
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	row := func(name, format string, args ...any) {
-		fmt.Fprintf(t, "%s\t%s\n", name, oneLine(fmt.Sprintf(format, args...), 0)) // tabwriter tells with Flush
+		fmt.Fprintf(t, "%s\t%s\n", name, terminal.OneLine(fmt.Sprintf(format, args...), 0)) // tabwriter tells with Flush
 	}
 	row("id", "%s", s.ID)
 	row("status", "%s%s", s.Status, inBrackets(s.StatusReason))
@@ -46,6 +46,9 @@ func (c *SessionCmd) printSession(w io.Writer, s wire.SessionJSON) error {
 	return t.Flush()
 }
 
+// lineRunes is how much of a reason, an input or a question one line shows.
+const lineRunes = 160
+
 // titleRunes is how much of a title a list shows.
 const titleRunes = 40
 
@@ -54,8 +57,8 @@ func printSessions(w io.Writer, sessions []wire.SessionJSON) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(t, "ID\tSTATUS\tAGENT\tQUEUE\tLAST ACTIVITY\tTITLE")
 	for _, s := range sessions {
-		fmt.Fprintf(t, "%s\t%s\t%s\t%d\t%s\t%s\n", s.ID, s.Status, oneLine(s.Agent, titleRunes),
-			s.Queue.Queued+s.Queue.Processing, s.LastActivity, oneLine(s.Title, titleRunes))
+		fmt.Fprintf(t, "%s\t%s\t%s\t%d\t%s\t%s\n", s.ID, s.Status, terminal.OneLine(s.Agent, titleRunes),
+			s.Queue.Queued+s.Queue.Processing, s.LastActivity, terminal.OneLine(s.Title, titleRunes))
 	}
 	return t.Flush()
 }
@@ -65,23 +68,4 @@ func inBrackets(text string) string {
 		return ""
 	}
 	return " (" + text + ")"
-}
-
-// printable drops what could command a terminal: text of agents is not to be trusted.
-func printable(text string) string {
-	return strings.Map(func(r rune) rune {
-		if r != '\n' && r != '\t' && (unicode.IsControl(r) || unicode.Is(unicode.Bidi_Control, r)) {
-			return -1
-		}
-		return r
-	}, text)
-}
-
-// oneLine makes a line of a text, cut to most runes where most is not 0.
-func oneLine(text string, most int) string {
-	line := strings.Join(strings.Fields(printable(text)), " ")
-	if runes := []rune(line); most > 0 && len(runes) > most {
-		return string(runes[:most-1]) + "…"
-	}
-	return line
 }

@@ -1,0 +1,121 @@
+package terminal
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/overwinter-dev/overwinter/internal/session"
+	"github.com/overwinter-dev/overwinter/internal/wire"
+)
+
+// Dialog makes the answer to a question out of the lines that a person types.
+type Dialog struct {
+	question wire.QuestionJSON
+	answer   session.Answer
+	item     int // the one that is asked now
+}
+
+// NewDialog begins to ask.
+func NewDialog(q wire.QuestionJSON) *Dialog { return &Dialog{question: q} }
+
+// Question is the question that is being answered.
+func (d *Dialog) Question() wire.QuestionJSON { return d.question }
+
+// Answer is what was said, once Line has reported that it is complete.
+func (d *Dialog) Answer() session.Answer { return d.answer }
+
+// inWords reports whether words are asked for, not a decision.
+func (d *Dialog) inWords() bool {
+	return d.question.Kind != session.Permission && len(d.question.Questions) > 0
+}
+
+// Prompt is what stands in front of the line that is to be typed next.
+func (d *Dialog) Prompt() string {
+	if !d.inWords() {
+		return OneLine(d.question.Title, labelRunes) + ": once, session, always or reject? "
+	}
+	item := d.question.Questions[d.item]
+	var what string
+	switch {
+	case len(item.Options) == 0:
+		what = "your answer"
+	case item.Multiple:
+		what = fmt.Sprintf("1-%d, several with commas, or your own words", len(item.Options))
+	default:
+		what = fmt.Sprintf("1-%d, or your own words", len(item.Options))
+	}
+	if len(d.question.Questions) > 1 {
+		what = fmt.Sprintf("%d/%d, %s: %s", d.item+1, len(d.question.Questions), OneLine(item.Question, labelRunes), what)
+	}
+	return what + "> "
+}
+
+// rejects begins a line that refuses to answer in words.
+const rejects = "/reject"
+
+// Line takes one typed line. Done is true when the answer is complete. A hint says why a line could
+// not be taken; the same prompt comes again.
+func (d *Dialog) Line(line string) (done bool, hint string) {
+	line = strings.TrimSpace(Printable(line))
+	if !d.inWords() {
+		return d.decide(line)
+	}
+	if word, message, _ := strings.Cut(line, " "); word == rejects {
+		d.answer = session.Answer{Decision: session.DecisionReject, Message: strings.TrimSpace(message)}
+		return true, ""
+	}
+	item := d.question.Questions[d.item]
+	text, hint := choose(item, line)
+	if hint != "" {
+		return false, hint
+	}
+	if d.answer.Answers == nil {
+		d.answer = session.Answer{Decision: session.DecisionOnce, Answers: map[string]string{}}
+	}
+	d.answer.Answers[item.Question] = text
+	d.item++
+	return d.item == len(d.question.Questions), ""
+}
+
+// decide takes the answer to a request for permission: a decision, or its first letter, and with a
+// rejection what the agent is told.
+func (d *Dialog) decide(line string) (bool, string) {
+	word, message, _ := strings.Cut(line, " ")
+	word = strings.ToLower(strings.TrimPrefix(word, "/"))
+	for _, decision := range session.Decisions() {
+		if word == "" || (word != string(decision) && word != string(decision)[:1]) {
+			continue
+		}
+		message = strings.TrimSpace(message)
+		if message != "" && decision != session.DecisionReject {
+			break
+		}
+		d.answer = session.Answer{Decision: decision, Message: message}
+		return true, ""
+	}
+	return false, "say once, session, always, or reject and why; o, s, a and r will do"
+}
+
+// choose takes the answer to one question in words: numbers of options, or the words themselves.
+func choose(item wire.QuestionItem, line string) (text, hint string) {
+	if line == "" {
+		return "", "say something, or " + rejects + " and why"
+	}
+	numbers := strings.Split(line, ",")
+	if !item.Multiple {
+		numbers = []string{line}
+	}
+	var labels []string
+	for _, number := range numbers {
+		n, err := strconv.Atoi(strings.TrimSpace(number))
+		if err != nil || len(item.Options) == 0 {
+			return line, ""
+		}
+		if n < 1 || n > len(item.Options) {
+			return "", fmt.Sprintf("there is no option %d", n)
+		}
+		labels = append(labels, item.Options[n-1].Label)
+	}
+	return strings.Join(labels, ", "), ""
+}

@@ -1,0 +1,74 @@
+package terminal_test
+
+import (
+	"fmt"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// command is one of the only commands that a view may give a terminal.
+var command = regexp.MustCompile(`^\x1b\[(\d*)([ADJKm])`)
+
+// emulate is what a terminal of so many columns shows in the end, all that has scrolled away
+// included. Anything that commands a terminal and is none of the view's few commands fails the test,
+// and so does a cursor that is moved above the first row or left of the first column.
+func emulate(t *testing.T, width int, output string) string {
+	t.Helper()
+	rows, y, x := [][]rune{nil}, 0, 0
+	for output != "" {
+		if m := command.FindStringSubmatch(output); m != nil {
+			output = output[len(m[0]):]
+			n, _ := strconv.Atoi(m[1]) //nolint:errcheck // 0 where there is none
+			switch m[2] {
+			case "A":
+				y -= n
+				require.GreaterOrEqual(t, y, 0, "above the first row")
+			case "D":
+				x -= n
+				require.GreaterOrEqual(t, x, 0, "left of the first column")
+			case "J":
+				rows = rows[:y+1]
+				rows[y] = rows[y][:min(x, len(rows[y]))]
+			case "K":
+				rows[y] = rows[y][:min(x, len(rows[y]))]
+			}
+			continue
+		}
+		r := []rune(output[:min(len(output), 4)])[0]
+		output = output[len(string(r)):]
+		switch r {
+		case '\r':
+			x = 0
+			continue
+		case '\n':
+			x = 0
+			if y++; y == len(rows) {
+				rows = append(rows, nil)
+			}
+			continue
+		}
+		require.GreaterOrEqual(t, r, ' ', "a control character before %q", output[:min(len(output), 20)])
+		require.NotEqual(t, '\x7f', r)
+		require.False(t, r >= 0x80 && r < 0xa0, "a control character before %q", output[:min(len(output), 20)])
+		if x == width {
+			x = 0
+			if y++; y == len(rows) {
+				rows = append(rows, nil)
+			}
+		}
+		for len(rows[y]) <= x {
+			rows[y] = append(rows[y], ' ')
+		}
+		rows[y][x] = r
+		x++
+	}
+	var b strings.Builder
+	for _, row := range rows {
+		fmt.Fprintln(&b, strings.TrimRight(string(row), " "))
+	}
+	return strings.TrimRight(b.String(), "\n") + "\n"
+}

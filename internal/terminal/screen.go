@@ -1,0 +1,268 @@
+package terminal
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+)
+
+// style is what a text looks like where there are colours: parameters of SGR. The empty style is
+// the terminal's own.
+type style string
+
+const (
+	plain  style = ""
+	bold   style = "1"
+	dim    style = "2"
+	red    style = "31"
+	green  style = "32"
+	yellow style = "33"
+	cyan   style = "36"
+)
+
+// span is a piece of a line in one style.
+type span struct {
+	style style
+	text  string
+}
+
+// screen is the part of a terminal that is written to: lines that stay, one that a text streams
+// into, and below them a footer that is written anew whenever something changes. The footer is not
+// shown while a text stands in the middle of its line.
+//
+// All text that it is given is made printable; the only commands to the terminal are its own. They
+// are gathered and written by flush in one piece.
+type screen struct {
+	out     io.Writer
+	buffer  bytes.Buffer
+	rewrite bool       // footer and word wrap are possible
+	color   bool       //
+	width   func() int // columns; 0 where it is not known
+
+	begun  bool   // the line that a text streams into has its margin
+	column int    // of the cursor in that line
+	word   string // the last characters of that line that belong together
+	owed   bool   // a blank that came at the edge waits for what follows it
+
+	footer []string // rows to be shown
+	prompt string   // in front of what a person types, in the last row
+	shown  []string // rows that are shown now
+	asked  string   // the prompt that is shown now
+	typed  int      // rows that what was typed has added below the footer
+}
+
+// edge is the last column to be used, where lines are broken at all. One column stays free, since
+// terminals differ in where the cursor stands behind the last.
+func (s *screen) edge() int {
+	if !s.rewrite || s.width == nil {
+		return 0
+	}
+	if w := s.width(); w > minWidth {
+		return w - 1
+	}
+	return minWidth
+}
+
+// minWidth is the narrowest terminal that lines are broken for.
+const minWidth = 20
+
+// paint writes one piece, printable, in its style.
+func (s *screen) paint(st style, text string) {
+	if text == "" {
+		return
+	}
+	if !s.color || st == plain {
+		s.buffer.WriteString(text)
+		return
+	}
+	fmt.Fprintf(&s.buffer, "\x1b[%sm%s\x1b[0m", st, text)
+}
+
+// erase takes the footer away, so that what is written next stands in its place.
+func (s *screen) erase() {
+	if len(s.shown) == 0 && s.asked == "" && s.typed == 0 {
+		return
+	}
+	s.buffer.WriteByte('\r')
+	if up := len(s.shown) + s.typed; up > 0 {
+		fmt.Fprintf(&s.buffer, "\x1b[%dA", up)
+	}
+	s.buffer.WriteString("\x1b[J")
+	s.shown, s.asked, s.typed = nil, "", 0
+}
+
+// line ends the line that a text streams into and writes a whole one: the margin, and the spans
+// behind it. Where it is too long for the terminal it goes on below, indented.
+func (s *screen) line(margin []span, spans ...span) {
+	s.newline()
+	s.erase()
+	for _, m := range margin {
+		s.paint(m.style, m.text)
+		s.column += textColumns(m.text)
+	}
+	s.begun = true
+	below := append(slices.Clone(margin), span{plain, "  "})
+	for _, p := range spans {
+		s.stream(p.style, below, strings.Map(onOneLine, Printable(p.text)))
+	}
+	s.column = max(s.column, 1) // an empty line is one too
+	s.newline()
+}
+
+func onOneLine(r rune) rune {
+	if r == '\n' || r == '\t' {
+		return ' '
+	}
+	return r
+}
+
+// newline ends the line that a text streams into, if there is one.
+func (s *screen) newline() {
+	if s.column > 0 {
+		s.buffer.WriteByte('\n')
+	}
+	s.begun, s.column, s.word, s.owed = false, 0, "", false
+}
+
+// stream writes text as it comes, breaking lines between words at the edge. Each line begins with
+// the margin.
+func (s *screen) stream(st style, margin []span, text string) {
+	s.erase()
+	edge := s.edge()
+	var run strings.Builder // printable, in one line
+	flush := func() {
+		s.paint(st, run.String())
+		run.Reset()
+	}
+	begin := func() {
+		flush()
+		for _, m := range margin {
+			s.paint(m.style, m.text)
+			s.column += textColumns(m.text)
+		}
+		s.begun = true
+	}
+	for _, r := range Printable(text) {
+		switch {
+		case r == '\n':
+			if !s.begun && strings.TrimSpace(marginText(margin)) != "" {
+				begin() // an empty line has its margin too
+			}
+			flush()
+			s.buffer.WriteByte('\n')
+			s.begun, s.column, s.word, s.owed = false, 0, "", false
+			continue
+		case r == '\t':
+			r = ' '
+		}
+		if edge > 0 && s.column > 0 && s.column+columns(r) > edge || s.owed {
+			if r == ' ' {
+				s.owed = true
+				continue
+			}
+			word := s.word
+			if s.owed || textColumns(word)+textColumns(marginText(margin)) >= s.column {
+				word = "" // it fills the line from its beginning: it is broken where it stands
+			}
+			flush()
+			if word != "" {
+				fmt.Fprintf(&s.buffer, "\x1b[%dD\x1b[K", textColumns(word))
+			}
+			s.buffer.WriteByte('\n')
+			s.column, s.owed, s.word = 0, false, word
+			begin()
+			run.WriteString(word)
+			s.column += textColumns(word)
+		}
+		if !s.begun {
+			begin()
+		}
+		run.WriteRune(r)
+		s.column += columns(r)
+		if r == ' ' {
+			s.word = ""
+		} else if edge > 0 {
+			s.word += string(r)
+		}
+	}
+	flush()
+}
+
+func marginText(margin []span) string {
+	var b strings.Builder
+	for _, m := range margin {
+		b.WriteString(m.text)
+	}
+	return b.String()
+}
+
+// settle shows the footer where it may be shown and is not.
+func (s *screen) settle() {
+	if !s.rewrite || s.column > 0 {
+		return
+	}
+	if slices.Equal(s.shown, s.footer) && s.asked == s.prompt && s.typed == 0 {
+		return
+	}
+	s.erase()
+	for _, row := range s.footer {
+		s.buffer.WriteString(row)
+		s.buffer.WriteByte('\n')
+	}
+	s.paint(bold, s.prompt)
+	s.shown, s.asked = slices.Clone(s.footer), s.prompt
+}
+
+// row is a line for the footer: it takes one row of the terminal, whatever it says.
+func (s *screen) row(spans ...span) string {
+	left := s.edge()
+	var keep bytes.Buffer
+	keep, s.buffer = s.buffer, keep
+	for _, p := range spans {
+		text := strings.Map(onOneLine, Printable(p.text))
+		if n := textColumns(text); left > 0 && n > left {
+			s.paint(p.style, fit(text, left))
+			break
+		} else if left > 0 {
+			if left -= n; left == 0 {
+				s.paint(p.style, text)
+				break
+			}
+		}
+		s.paint(p.style, text)
+	}
+	row := s.buffer.String()
+	s.buffer = keep
+	return row
+}
+
+// entered says that a person has ended a line of some text: the terminal has shown it and gone to
+// the beginning of the next row.
+func (s *screen) entered(text string) {
+	if !s.rewrite {
+		return
+	}
+	if s.column > 0 {
+		s.begun, s.column, s.word, s.owed = false, 0, "", false // the text goes on behind what was typed
+		return
+	}
+	s.typed++
+	if edge := s.edge(); edge > 0 {
+		s.typed += (textColumns(s.asked) + textColumns(Printable(text))) / (edge + 1)
+	}
+}
+
+// flush hands over what was gathered.
+func (s *screen) flush() error {
+	if s.buffer.Len() == 0 {
+		return nil
+	}
+	_, err := s.out.Write(s.buffer.Bytes())
+	s.buffer.Reset()
+	if err != nil {
+		return fmt.Errorf("write to the terminal: %w", err)
+	}
+	return nil
+}

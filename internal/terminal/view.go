@@ -1,0 +1,526 @@
+package terminal
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/overwinter-dev/overwinter/internal/conversation"
+	"github.com/overwinter-dev/overwinter/internal/session"
+	"github.com/overwinter-dev/overwinter/internal/wire"
+)
+
+// Options are the choices of a view. The zero value is plain text.
+type Options struct {
+	// Rewrite: the writer is a terminal, whose last rows may be written again.
+	Rewrite bool
+	// Color: styles may be used.
+	Color bool
+	// Width is how many columns the terminal has, 0 where that is not known. Lines are broken
+	// where there is Rewrite too. Default: not known.
+	Width func() int
+	// Full shows results, inputs and lists whole.
+	Full bool
+	// Times, where it is not nil, is the zone of the time that lines begin with.
+	Times *time.Location
+}
+
+// How much is shown where not all is.
+const (
+	lineRunes    = 160 // of a title, a reason, or an input, where the terminal does not say
+	resultLines  = 6   // of a result
+	resultRunes  = 400 // of each of them
+	changedFiles = 8   // in a row
+	labelRunes   = 40  // of the name of a subagent
+)
+
+// View renders the events of one session. Its methods are for one goroutine. After an error of the
+// writer, which every method returns, it is of no use.
+type View struct {
+	options Options
+	screen  screen
+
+	threads map[string]*thread
+	labels  map[string]int // how many subagents have that name
+	running []*block       // calls and subagents that are not over, oldest first
+
+	open    *block   // the text that is being written
+	waiting []*block // texts of others that have begun meanwhile
+
+	last      *block  // the call whose line is the last that was written
+	blank     bool    // the last line that was written is empty, or there is none
+	spoken    bool    // the last line that was written is of a text
+	current   *thread // the conversation of the last line that was of one
+	files     int     // lines about files that have been written in a row
+	moreFiles int     // that were not
+
+	prompts    map[string]wire.PromptJSON // that are not over
+	told       string                     // the prompt that was shown last
+	processing string                     // the prompt that has its turn
+	runs       map[string]*turn
+	waits      int // prompts that wait, as it was told last
+	stamp      string
+}
+
+// thread is a conversation.
+type thread struct {
+	label  string // of a subagent
+	depth  int    // 0 for the main one
+	of     *block // that stands for the subagent
+	blocks map[string]*block
+}
+
+// block is what is known of a block that events are still expected for.
+type block struct {
+	conversation.Block // Content is what was streamed so far
+
+	thread    *thread
+	label     string              // of a subagent
+	heard     bool                // it has said something
+	printed   int                 // bytes of Content
+	begun     bool                // something of it was shown
+	newlines  int                 // that are printed once something follows them
+	announced bool                // the line that says that it runs was written
+	result    *conversation.Block // that came before it was over
+}
+
+// turn is a run that is not over.
+type turn struct {
+	start time.Time
+	usage conversation.MetadataUpdate
+}
+
+// New returns a view that writes to w.
+func New(w io.Writer, o Options) *View {
+	return &View{
+		options: o,
+		screen:  screen{out: w, rewrite: o.Rewrite, color: o.Color, width: o.Width},
+		threads: map[string]*thread{}, labels: map[string]int{},
+		prompts: map[string]wire.PromptJSON{}, runs: map[string]*turn{}, blank: true,
+	}
+}
+
+// The markers of a stream, which have no seq.
+const (
+	markerCaughtUp = "caught_up"
+	markerGap      = "gap"
+	markerEnd      = "end"
+)
+
+// Event shows what an event, or a marker of the stream, changes. An event whose data is not what
+// its type says is an error, and changes nothing.
+func (v *View) Event(e wire.EventJSON) error {
+	v.stamp = ""
+	if v.options.Times != nil && e.Seq > 0 {
+		v.stamp = time.Time(e.At).In(v.options.Times).Format("15:04:05.000  ")
+	}
+	if err := v.event(e); err != nil {
+		return fmt.Errorf("show event %d, %s: %w", e.Seq, OneLine(e.Type, lineRunes), err)
+	}
+	return v.done()
+}
+
+// Notice shows a line that is not the session's.
+func (v *View) Notice(text string) error {
+	v.stamp = ""
+	for _, line := range lines(text) {
+		v.line(nil, span{yellow, line})
+	}
+	return v.done()
+}
+
+// Prompt shows text in the last row of a terminal, for a person to type behind it; "" shows none.
+func (v *View) Prompt(text string) error {
+	v.screen.prompt = text
+	return v.done()
+}
+
+// Entered says that a person has typed a line, which the terminal itself has shown.
+func (v *View) Entered(text string) error {
+	v.screen.entered(text)
+	return v.done()
+}
+
+// Close takes away what is shown only for now, and ends the last line.
+func (v *View) Close() error {
+	v.flushFiles()
+	v.screen.newline()
+	v.screen.erase()
+	v.screen.footer, v.screen.prompt = nil, ""
+	return v.screen.flush()
+}
+
+func (v *View) done() error {
+	v.footer()
+	v.screen.settle()
+	return v.screen.flush()
+}
+
+// rich reports whether signs, margins and empty lines are used in place of words.
+func (v *View) rich() bool { return v.options.Rewrite || v.options.Color }
+
+// line writes one line of a conversation, or of none.
+func (v *View) line(t *thread, spans ...span) {
+	v.flushFiles()
+	v.put(t, spans...)
+}
+
+func (v *View) put(t *thread, spans ...span) {
+	v.enter(t)
+	v.screen.line(v.margin(t), spans...)
+	v.last, v.blank, v.spoken = nil, false, false
+}
+
+// enter says whose lines follow where they are another conversation's than those before.
+func (v *View) enter(t *thread) {
+	if t == nil || t == v.current {
+		return
+	}
+	v.current = t
+	if t.depth > 0 && v.rich() && (t.of == nil || v.last != t.of) {
+		v.screen.line(nil, span{dim, v.stamp + strings.Repeat("│ ", t.depth-1) + "╭ "}, span{cyan, t.label})
+		v.last, v.blank, v.spoken = nil, true, false // it sets apart as an empty line does
+	}
+}
+
+// gap writes an empty line where there is none and signs are used.
+func (v *View) gap(t *thread) {
+	if !v.rich() {
+		return
+	}
+	v.flushFiles()
+	v.enter(t)
+	if !v.blank {
+		v.put(t)
+		v.blank = true
+	}
+}
+
+// margin is what every line of a conversation begins with.
+func (v *View) margin(t *thread) []span {
+	var out []span
+	if v.stamp != "" {
+		out = append(out, span{dim, v.stamp})
+	}
+	switch {
+	case t == nil || t.depth == 0:
+	case v.rich():
+		out = append(out, span{dim, strings.Repeat("│ ", t.depth)})
+	default:
+		out = append(out, span{plain, "[" + t.label + "] "})
+	}
+	return out
+}
+
+// event sorts out what an event is about.
+func (v *View) event(e wire.EventJSON) error {
+	switch e.Type {
+	case markerCaughtUp:
+		return nil
+	case markerGap:
+		return with(e.Data, func(d struct{ From, To int64 }) {
+			v.line(nil, span{yellow, fmt.Sprintf("events %d to %d have been deleted", d.From, d.To)})
+		})
+	case markerEnd:
+		v.line(nil, span{dim, "the session is over"})
+		return nil
+	case wire.EventStatus:
+		return with(e.Data, v.status)
+	case wire.EventPrompt:
+		return with(e.Data, func(d wire.PromptData) { v.prompt(d.Prompt) })
+	case wire.EventQueue:
+		return with(e.Data, v.queue)
+	case wire.EventTurnStart:
+		return with(e.Data, func(d wire.TurnStartData) { v.turnStart(d, time.Time(e.At)) })
+	case wire.EventTurnEnd:
+		return with(e.Data, func(d wire.TurnEndData) { v.turnEnd(d, time.Time(e.At)) })
+	case wire.EventQuestion:
+		return with(e.Data, func(d wire.QuestionData) { v.question(d.Question) })
+	case wire.EventQuestionResolved:
+		return with(e.Data, v.resolved)
+	case eventFile:
+		return with(e.Data, v.file)
+	case string(conversation.EventBlockStart):
+		return with(e.Data, func(d conversation.BlockStart) { v.blockStart(v.thread(e.ConversationID), d.Block) })
+	case string(conversation.EventTextDelta):
+		return with(e.Data, func(d conversation.TextDelta) { v.textDelta(v.thread(e.ConversationID), d) })
+	case string(conversation.EventBlockUpdate):
+		return with(e.Data, func(d conversation.BlockUpdate) { v.blockUpdate(v.thread(e.ConversationID), d) })
+	case string(conversation.EventBlockComplete):
+		return with(e.Data, func(d conversation.BlockComplete) { v.blockComplete(v.thread(e.ConversationID), d.Block) })
+	case string(conversation.EventBlockRemoved):
+		return with(e.Data, func(d conversation.BlockRemoved) { v.blockRemoved(v.thread(e.ConversationID), d.BlockID) })
+	case string(conversation.EventMetadataUpdate):
+		return with(e.Data, func(d conversation.MetadataUpdate) { v.metadata(e.RunID, d) })
+	case string(conversation.EventTitle):
+		return with(e.Data, func(d conversation.Title) {
+			v.line(nil, span{dim, "title: "}, span{bold, OneLine(d.Title, lineRunes)})
+		})
+	case string(conversation.EventError):
+		return with(e.Data, func(d conversation.Problem) {
+			v.line(nil, span{red, fmt.Sprintf("error %s: %s", OneLine(d.Code, lineRunes), v.shorten(d.Message))})
+		})
+	}
+	v.line(nil, span{dim, OneLine(e.Type+" "+string(e.Data), lineRunes)}) // of a server that is newer
+	return nil
+}
+
+// with calls use with the data of an event.
+func with[T any](data json.RawMessage, use func(T)) error {
+	var d T
+	if err := json.Unmarshal(data, &d); err != nil {
+		return err
+	}
+	use(d)
+	return nil
+}
+
+// shorten makes one line of a text.
+func (v *View) shorten(text string) string {
+	if v.options.Full {
+		return OneLine(text, 0)
+	}
+	return OneLine(text, lineRunes)
+}
+
+func (v *View) status(d wire.StatusData) {
+	st := dim
+	if d.Status == session.Error {
+		st = red
+	}
+	v.line(nil, span{st, fmt.Sprintf("session %s%s%s", OneLine(string(d.Status), lineRunes), inBrackets(v.shorten(d.Reason)), receipt(d.Receipt))})
+}
+
+// receipt says how much of a session came back.
+func receipt(r *wire.ReceiptJSON) string {
+	if r == nil {
+		return ""
+	}
+	text := ", restored: " + OneLine(string(r.Kind), lineRunes)
+	if len(r.Missing) > 0 {
+		text += ", without " + OneLine(strings.Join(r.Missing, ", "), lineRunes)
+	}
+	return text
+}
+
+func inBrackets(text string) string {
+	if text == "" {
+		return ""
+	}
+	return " (" + text + ")"
+}
+
+func (v *View) prompt(p wire.PromptJSON) {
+	known, seen := v.prompts[p.ID]
+	switch {
+	case !p.Status.Over():
+		v.prompts[p.ID] = p
+		if p.Status == session.PromptProcessing {
+			v.processing = p.ID
+		} else if !seen && (v.processing != "" || len(v.prompts) > 1) {
+			v.line(nil, span{dim, "queued: " + v.shorten(p.Content)})
+		}
+	default:
+		delete(v.prompts, p.ID)
+		if v.processing == p.ID {
+			v.processing = ""
+		} else if seen && known.Status == session.PromptQueued {
+			v.line(nil, span{dim, fmt.Sprintf("%s%s: %s", p.Status, inBrackets(v.shorten(p.Reason)), v.shorten(p.Content))})
+		}
+	}
+}
+
+// queue tells how many prompts wait behind the one that has its turn.
+func (v *View) queue(d wire.QueueData) {
+	waits := 0
+	for _, item := range d.Items {
+		if item.Status == session.PromptQueued {
+			waits++
+		}
+	}
+	if waits != v.waits && waits > 1 && !v.options.Rewrite {
+		v.line(nil, span{dim, fmt.Sprintf("%d prompts wait", waits)})
+	}
+	v.waits = waits
+}
+
+func (v *View) turnStart(d wire.TurnStartData, at time.Time) {
+	if d.Attempt > 1 {
+		v.line(nil, span{dim, fmt.Sprintf("the turn goes on, attempt %d", d.Attempt)})
+		return
+	}
+	v.runs[d.RunID] = &turn{start: at}
+	v.processing = d.PromptID
+	if p, ok := v.prompts[d.PromptID]; ok {
+		v.said(v.thread(conversation.Main), p.Content)
+		v.told = d.PromptID
+	}
+}
+
+// said shows what a person, or an agent to its subagent, has said.
+func (v *View) said(t *thread, content string) {
+	v.gap(t)
+	all := lines(content)
+	for i, line := range all {
+		if !v.options.Full && i == resultLines && len(all) > resultLines+1 {
+			v.line(t, span{dim, fmt.Sprintf("  … %d more lines", len(all)-i)})
+			break
+		}
+		mark := "  "
+		if i == 0 && v.rich() {
+			mark = "❯ "
+		} else if i == 0 {
+			mark = "prompt: "
+		}
+		v.line(t, span{cyan, mark}, span{bold, v.cut(line)})
+	}
+	v.gap(t)
+}
+
+// cut bounds a line of a text of many.
+func (v *View) cut(line string) string {
+	if v.options.Full {
+		return line
+	}
+	if runes := []rune(line); len(runes) > resultRunes {
+		return string(runes[:resultRunes-1]) + "…"
+	}
+	return line
+}
+
+func (v *View) metadata(runID string, d conversation.MetadataUpdate) {
+	if t := v.runs[runID]; t != nil && (d.Usage != conversation.Usage{} || d.CostUSD > 0) {
+		d.Model = cmp.Or(d.Model, t.usage.Model)
+		t.usage = d
+	}
+}
+
+func (v *View) turnEnd(d wire.TurnEndData, at time.Time) {
+	text := string(d.Outcome) + inBrackets(v.shorten(d.Reason))
+	st := map[session.Outcome]style{session.OutcomeCompleted: green, session.OutcomeCancelled: yellow}[d.Outcome]
+	parts := []string{}
+	if t := v.runs[d.RunID]; t != nil {
+		if u := t.usage.Usage; u.InputTokens+u.OutputTokens > 0 {
+			parts = append(parts, fmt.Sprintf("%d tokens in, %d out", u.InputTokens, u.OutputTokens))
+		}
+		if t.usage.CostUSD > 0 {
+			parts = append(parts, fmt.Sprintf("$%.4f", t.usage.CostUSD))
+		}
+		if took := at.Sub(t.start); took > 0 {
+			parts = append(parts, roundTime(took).String())
+		}
+		if t.usage.Model != "" {
+			parts = append(parts, OneLine(t.usage.Model, lineRunes))
+		}
+		delete(v.runs, d.RunID)
+	}
+	v.finishTexts()
+	v.gap(nil)
+	v.line(nil, span{cmp.Or(st, red), v.sign("turn ", "── ") + text}, span{dim, tail(parts)})
+	v.gap(nil)
+	v.forget()
+}
+
+func roundTime(d time.Duration) time.Duration {
+	if d < 10*time.Second {
+		return d.Round(100 * time.Millisecond)
+	}
+	return d.Round(time.Second)
+}
+
+// tail joins what stands behind the words of a line.
+func tail(parts []string) string {
+	if len(parts) == 0 {
+		return ""
+	}
+	return " · " + strings.Join(parts, " · ")
+}
+
+// sign is the word or, in a terminal, the sign for something.
+func (v *View) sign(word, sign string) string {
+	if v.rich() {
+		return sign
+	}
+	return word
+}
+
+// forget drops what no event will be about any more; background work may go on.
+func (v *View) forget() {
+	for _, t := range v.threads {
+		for id, b := range t.blocks {
+			if !b.Status.Open() {
+				delete(t.blocks, id)
+			}
+		}
+	}
+}
+
+// eventFile is the type of an event about a file of the workspace.
+const eventFile = "file"
+
+// fileData is its data.
+type fileData struct {
+	Path   string `json:"path"`
+	Change string `json:"change"` // created, modified or deleted
+	Size   int64  `json:"size"`   // bytes
+}
+
+func (v *View) file(d fileData) {
+	if v.files++; v.files > changedFiles && !v.options.Full {
+		v.moreFiles++
+		return
+	}
+	text := OneLine(d.Path, lineRunes)
+	if d.Change != "deleted" {
+		text += " (" + size(d.Size) + ")"
+	}
+	v.put(nil, span{dim, fmt.Sprintf("file %s: %s", OneLine(d.Change, lineRunes), text)})
+}
+
+// flushFiles tells of the files that were left out.
+func (v *View) flushFiles() {
+	more := v.moreFiles
+	v.files, v.moreFiles = 0, 0
+	if more > 0 {
+		v.put(nil, span{dim, fmt.Sprintf("and %d more files", more)})
+	}
+}
+
+// thread returns the conversation of that id and makes it where it is new.
+func (v *View) thread(id string) *thread {
+	id = cmp.Or(id, conversation.Main)
+	t := v.threads[id]
+	if t == nil {
+		t = &thread{blocks: map[string]*block{}}
+		if id != conversation.Main {
+			t.depth, t.label = 1, OneLine(id, labelRunes)
+		}
+		v.threads[id] = t
+	}
+	return t
+}
+
+// footer shows the calls that are not over, the newest last, as far as there is room.
+func (v *View) footer() {
+	v.screen.footer = nil
+	if !v.options.Rewrite {
+		return
+	}
+	rows := v.running
+	if len(rows) > footerRows {
+		v.screen.footer = append(v.screen.footer, v.screen.row(span{dim, fmt.Sprintf("  … and %d more", len(rows)-footerRows)}))
+		rows = rows[len(rows)-footerRows:]
+	}
+	for _, b := range rows {
+		v.screen.footer = append(v.screen.footer, v.screen.row(append(v.margin(b.thread), v.call(b)...)...))
+	}
+	if v.waits > 0 && v.processing != "" {
+		v.screen.footer = append(v.screen.footer, v.screen.row(span{dim, fmt.Sprintf("  in the queue: %d", v.waits)}))
+	}
+}
+
+// footerRows is how many calls are shown at once while they run.
+const footerRows = 8
