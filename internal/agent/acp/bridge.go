@@ -333,7 +333,7 @@ func (b *talk) system(subtype, message string) {
 	at := now()
 	b.block(conversation.Block{
 		ID: fmt.Sprintf("%s/%s/%d", subtype, b.turn.run, at.UnixMilli()), Type: conversation.System, Status: conversation.Complete,
-		CreatedAt: at, Subtype: subtype, Message: bounded(message, maxRaw),
+		CreatedAt: at, Subtype: subtype, Message: bounded(message),
 	})
 }
 
@@ -526,7 +526,7 @@ func (b *talk) line(l said) {
 			if p.Update.Cost != nil {
 				b.cost = p.Update.Cost.Amount
 			}
-			events, _ := b.recorder.update(p.Update, now())
+			events, _ := b.update(p.Update, now())
 			b.tell(events)
 		}
 		b.out.Raw(l.line)
@@ -642,7 +642,7 @@ func (b *talk) finish(m bridge.Message) {
 func (b *talk) failed(message string) {
 	b.tell(b.cut(now()))
 	b.system("error", message)
-	b.end(session.OutcomeFailed, bounded(message, maxRaw), session.Usage{})
+	b.end(session.OutcomeFailed, bounded(message), session.Usage{})
 }
 
 // end is the last line of a turn: the journal is whole before it is printed.

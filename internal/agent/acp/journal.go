@@ -94,16 +94,16 @@ func (j *journal) retold() string {
 	var lines []string
 	size := 0
 	for _, b := range slices.Backward(j.said) {
-		line := ""
+		var line string
 		switch b.Type {
 		case conversation.UserMessage:
 			line = "User: " + b.Content
 		case conversation.AssistantText:
 			line = "You: " + b.Content
 		case conversation.ToolUse:
-			line = fmt.Sprintf("You called the tool %s: %s", b.Name, bounded(string(b.Input), maxRaw))
+			line = fmt.Sprintf("You called the tool %s: %s", b.Name, bounded(string(b.Input)))
 		case conversation.ToolResult:
-			line = "It gave: " + bounded(string(b.Output), maxRaw)
+			line = "It gave: " + bounded(string(b.Output))
 		default:
 			continue
 		}

@@ -61,7 +61,9 @@ func runScripted(args []string, r io.Reader, w io.Writer) int {
 		}
 		if m.Method == "" {
 			a.mu.Lock()
-			a.waiting[string(m.ID)] <- m.Result
+			if answer := a.waiting[string(m.ID)]; answer != nil {
+				answer <- m.Result
+			}
 			a.mu.Unlock()
 			continue
 		}
@@ -168,7 +170,8 @@ func (a *scripted) ask(ctx context.Context, call object) bool {
 	a.waiting[id] = answer
 	a.mu.Unlock()
 	params, err := json.Marshal(object{"sessionId": a.session, "toolCall": call, "options": []object{
-		{"optionId": "yes-ever", "name": "Always", "kind": "allow_always"}, {"optionId": "yes", "name": "Yes", "kind": "allow_once"},
+		{"optionId": "yes-ever", "name": "Always", "kind": "allow_always"},
+		{"optionId": "yes", "name": "Yes", "kind": "allow_once"},
 		{"optionId": "no", "name": "No", "kind": "reject_once"},
 	}})
 	if err != nil {

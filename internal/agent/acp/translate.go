@@ -100,7 +100,7 @@ func (t *translator) line(f agent.Frame) {
 		t.emit(whole(conversation.Block{
 			ID:   fmt.Sprintf("unparsed/%s/%d", t.run.RunID, f.No),
 			Type: conversation.System, Status: conversation.Complete, CreatedAt: at,
-			Subtype: "unparsed", Message: bounded(string(f.Data), maxRaw),
+			Subtype: "unparsed", Message: bounded(string(f.Data)),
 		}, at)...)
 	}
 }
@@ -175,14 +175,14 @@ func (t *translator) update(f agent.Frame, m Message, at time.Time) bool {
 			}
 			return true
 		}
-		events, ok := t.state.recorder.update(p.Update, at)
+		events, ok := t.state.update(p.Update, at)
 		t.emit(events...)
 		return ok
 	}
 	switch p.Update.Kind {
 	case updateText, updateThought:
 		if t.state.Begun {
-			events, _ := t.state.recorder.update(p.Update, at)
+			events, _ := t.state.update(p.Update, at)
 			t.emit(events...)
 		}
 		return true
@@ -245,9 +245,9 @@ func (t *translator) responded(f agent.Frame, m Message, at time.Time) {
 	if m.Error != nil {
 		t.emit(whole(conversation.Block{
 			ID: fmt.Sprintf("error/%d", f.No), Type: conversation.System, Status: conversation.Complete, CreatedAt: at,
-			Subtype: "error", Message: bounded(m.Error.Message, maxRaw),
+			Subtype: "error", Message: bounded(m.Error.Message),
 		}, at)...)
-		t.end(endNote{Outcome: session.OutcomeFailed, Reason: bounded(m.Error.Message, maxRaw)}, at)
+		t.end(endNote{Outcome: session.OutcomeFailed, Reason: bounded(m.Error.Message)}, at)
 		return
 	}
 	var result struct {
@@ -331,10 +331,10 @@ func whole(b conversation.Block, at time.Time) []conversation.Event {
 	}
 }
 
-// bounded is at most n bytes of s.
-func bounded(s string, n int) string {
-	if len(s) <= n {
+// bounded is at most maxRaw bytes of s.
+func bounded(s string) string {
+	if len(s) <= maxRaw {
 		return strings.ToValidUTF8(s, "\ufffd")
 	}
-	return strings.ToValidUTF8(s[:n], "") + "…"
+	return strings.ToValidUTF8(s[:maxRaw], "") + "…"
 }

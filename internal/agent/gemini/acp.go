@@ -96,14 +96,14 @@ func (t *translator) made(f agent.Frame) string {
 // says shows a piece of an answer.
 func (t *translator) says(f agent.Frame, text string, at time.Time) {
 	if t.state.Bridged {
-		t.emit(t.state.reader.says(textID(t.state.current()), text, at)...)
+		t.emit(t.state.says(textID(t.state.current()), text, at)...)
 		return
 	}
 	if t.state.Text == "" {
 		t.emit(t.state.closeText(at)...)
 		t.state.Text = textID(t.made(f))
 	}
-	t.emit(t.state.reader.says(t.state.Text, text, at)...)
+	t.emit(t.state.says(t.state.Text, text, at)...)
 }
 
 // called reads a call, which without the bridge has a title alone.
@@ -199,9 +199,9 @@ func (t *translator) responded(f agent.Frame, m frame, at time.Time) {
 		decode(m.Error, &e)
 		t.emit(whole(conversation.Main, conversation.Block{
 			ID: "error/" + t.made(f), Type: conversation.System, Status: conversation.Complete, CreatedAt: at,
-			Subtype: "error", Message: bounded(e.Message, maxRaw),
+			Subtype: "error", Message: bounded(e.Message),
 		}, at)...)
-		t.end(session.OutcomeFailed, bounded(e.Message, maxRaw), at)
+		t.end(session.OutcomeFailed, bounded(e.Message), at)
 		return
 	}
 	if result.StopReason == "" {

@@ -595,7 +595,7 @@ func (b *talk) finish(m bridge.Message) {
 func (b *talk) failed(message string) {
 	b.partial(false)
 	b.note(bridge.Note{Type: bridge.NoteFailed, RunID: b.turn.run, Message: message, Data: data(stamp{At: now()})})
-	b.end(session.OutcomeFailed, bounded(message, maxRaw))
+	b.end(session.OutcomeFailed, bounded(message))
 }
 
 // partial notes what the agent has said without writing it down.

@@ -49,14 +49,14 @@ func (t *translator) native(f agent.Frame, at time.Time) bool {
 	case "init":
 		t.state.Session, t.state.Model = l.SessionID, l.Model
 	case "message":
-		switch {
-		case l.Role == "user":
+		switch l.Role {
+		case "user":
 			t.emit(t.state.user(conversation.Main, record{ID: id, Content: quoted(l.Content)}, at)...)
-		case l.Role == "assistant":
+		case "assistant":
 			if t.state.Text == "" {
 				t.state.Text = textID(id)
 			}
-			t.emit(t.state.reader.says(t.state.Text, l.Content, at)...)
+			t.emit(t.state.says(t.state.Text, l.Content, at)...)
 		default:
 			return false
 		}
@@ -68,7 +68,7 @@ func (t *translator) native(f agent.Frame, at time.Time) bool {
 		t.state.Failure = l.Message
 		t.emit(whole(conversation.Main, conversation.Block{
 			ID: "error/" + id, Type: conversation.System, Status: conversation.Complete, CreatedAt: at,
-			Subtype: "error", Message: bounded(l.Message, maxRaw),
+			Subtype: "error", Message: bounded(l.Message),
 		}, at)...)
 	case "result":
 		t.state.Usage.InputTokens, t.state.Usage.OutputTokens = l.Stats.Input, l.Stats.Output
@@ -83,7 +83,7 @@ func (t *translator) native(f agent.Frame, at time.Time) bool {
 		if reason == "" {
 			reason = "the agent does not say why"
 		}
-		t.end(session.OutcomeFailed, bounded(reason, maxRaw), at)
+		t.end(session.OutcomeFailed, bounded(reason), at)
 	default:
 		return false
 	}

@@ -168,7 +168,7 @@ func (o *order) behind(u update) []bridge.Note {
 		}
 	case "tool_call", "tool_call_update":
 		if u.Status == "completed" || u.Status == "failed" {
-			o.finished[u.call.ID] = struct{}{}
+			o.finished[u.ID] = struct{}{}
 		}
 	}
 	return o.flush()

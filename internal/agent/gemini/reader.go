@@ -128,7 +128,7 @@ func (r *reader) system(subtype string, n bridge.Note, at time.Time) []conversat
 	id := fmt.Sprintf("%s/%s/%d", subtype, r.Run, created.UnixMilli())
 	return r.settle(conversation.Main, conversation.Block{
 		ID: id, Type: conversation.System, Status: conversation.Complete, CreatedAt: created,
-		Subtype: subtype, Message: bounded(n.Message, maxRaw),
+		Subtype: subtype, Message: bounded(n.Message),
 	}, at)
 }
 
@@ -144,7 +144,7 @@ func (r *reader) compacted(n bridge.Note, at time.Time) []conversation.Event {
 	}
 	return r.settle(conversation.Main, conversation.Block{
 		ID: rec.ID, Type: conversation.System, Status: conversation.Complete, CreatedAt: stamped(d.At, at),
-		Subtype: "compaction", Message: bounded(words(rec.Content), maxRaw),
+		Subtype: "compaction", Message: bounded(words(rec.Content)),
 	}, at)
 }
 
@@ -472,10 +472,10 @@ var madeID = regexp.MustCompile(`^(.+)-\d{10,}-\d+$`)
 // isSpace is what JavaScript trims.
 func isSpace(c rune) bool { return unicode.IsSpace(c) || c == '\ufeff' }
 
-// bounded is at most n bytes of s.
-func bounded(s string, n int) string {
-	if len(s) <= n {
+// bounded is at most maxRaw bytes of s.
+func bounded(s string) string {
+	if len(s) <= maxRaw {
 		return strings.ToValidUTF8(s, "\ufffd")
 	}
-	return strings.ToValidUTF8(s[:n], "") + "…"
+	return strings.ToValidUTF8(s[:maxRaw], "") + "…"
 }

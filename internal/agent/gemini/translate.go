@@ -127,7 +127,7 @@ func (t *translator) unparsed(f agent.Frame, at time.Time) {
 	t.emit(whole(conversation.Main, conversation.Block{
 		ID:   fmt.Sprintf("unparsed/%s/%d", t.run.RunID, f.No),
 		Type: conversation.System, Status: conversation.Complete, CreatedAt: at,
-		Subtype: "unparsed", Message: bounded(string(f.Data), maxRaw),
+		Subtype: "unparsed", Message: bounded(string(f.Data)),
 	}, at)...)
 }
 

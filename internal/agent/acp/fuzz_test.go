@@ -1,0 +1,101 @@
+package acp_test
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/overwinter-dev/overwinter/internal/agent"
+	"github.com/overwinter-dev/overwinter/internal/agent/acp"
+	"github.com/overwinter-dev/overwinter/internal/conversation"
+	"github.com/overwinter-dev/overwinter/internal/session"
+)
+
+var seeds = []string{
+	`{"jsonrpc":"2.0","method":"session/update","params":{"sessionId":"s","update":{"sessionUpdate":"agent_message_chunk","content":{"type":"text","text":"x"}}}}
+{"jsonrpc":"2.0","method":"session/update","params":{"sessionId":"s","update":{"sessionUpdate":"tool_call","toolCallId":"c","title":"x","rawInput":{"a":1}}}}
+{"jsonrpc":"2.0","id":1,"method":"session/request_permission","params":{"toolCall":{"toolCallId":"c"},"options":[]}}
+{"jsonrpc":"2.0","method":"session/update","params":{"sessionId":"s","update":{"sessionUpdate":"tool_call_update","toolCallId":"c","status":"completed","rawOutput":{"b":2}}}}
+{"jsonrpc":"2.0","id":2,"result":{"stopReason":"end_turn","usage":{"inputTokens":1,"outputTokens":2}}}`,
+	`{"overwinter":{"type":"run","runId":"run_1"}}
+{"overwinter":{"type":"block","data":{"id":"c","type":"tool_use","status":"running","name":"x"}}}
+{"jsonrpc":"2.0","method":"session/update","params":{"update":{"sessionUpdate":"agent_thought_chunk","content":{"type":"text","text":"x"}}}}
+{"overwinter":{"type":"block","data":{"id":"run_1/0","type":"thinking","status":"complete","content":"x"}}}
+{"overwinter":{"type":"block","data":{"id":"c","type":"tool_use","status":"success","name":"x"}}}
+{"overwinter":{"type":"end","runId":"run_1","data":{"outcome":"completed"}}}`,
+}
+
+// requireSound checks that every block of a conversation is closed and can be written down.
+func requireSound(t *testing.T, c conversation.Conversation) {
+	t.Helper()
+	_, err := json.Marshal(c)
+	require.NoError(t, err)
+	for _, thread := range c.Threads {
+		for _, b := range thread.Blocks {
+			require.False(t, b.Status.Open(), "block %s is %s", b.ID, b.Status)
+		}
+	}
+}
+
+// FuzzTranslate holds the translator and the parser to their word on any input: they never fail, a
+// state is enough to go on from, and a cut closes every block.
+func FuzzTranslate(f *testing.F) {
+	for _, s := range seeds {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, data string) {
+		for _, run := range []agent.RunContext{{RunID: "run_1"}, {}} {
+			tr, err := acp.New().NewTranslator(run, nil)
+			require.NoError(t, err)
+			var folder conversation.Folder
+			fold := func(events []conversation.Event) {
+				for _, e := range events {
+					data, err := json.Marshal(e.Data)
+					require.NoError(t, err)
+					require.NoError(t, folder.Apply(e.Type, e.ConversationID, data))
+				}
+			}
+			for i, line := range strings.Split(data, "\n") {
+				out, err := tr.Translate(agent.Frame{No: int64(i), Stream: agent.Stdout, At: time.Unix(1, 0), Data: []byte(line)})
+				require.NoError(t, err)
+				fold(out.Events)
+				state, err := tr.State()
+				require.NoError(t, err)
+				tr, err = acp.New().NewTranslator(run, state)
+				require.NoError(t, err)
+			}
+			fold(tr.Cut(time.Unix(2, 0)))
+			requireSound(t, folder.Conversation())
+		}
+		c, err := acp.New().Parse([]session.TranscriptFile{{Path: "/x.jsonl", Data: []byte(data)}})
+		require.NoError(t, err)
+		requireSound(t, c)
+	})
+}
+
+// TestAStreamWithoutTheBridge gives the blocks that there are, and the end of the turn.
+func TestAStreamWithoutTheBridge(t *testing.T) {
+	t.Parallel()
+	tr, err := acp.New().NewTranslator(agent.RunContext{}, nil)
+	require.NoError(t, err)
+	var folder conversation.Folder
+	var end *agent.TurnEnd
+	for i, line := range strings.Split(seeds[0], "\n") {
+		out, err := tr.Translate(agent.Frame{No: int64(i), Stream: agent.Stdout, At: time.Unix(1, 0), Data: []byte(line)})
+		require.NoError(t, err)
+		for _, e := range out.Events {
+			folder.Add(e)
+		}
+		end = out.End
+	}
+	var got []string
+	for _, b := range folder.Conversation().Threads[0].Blocks {
+		got = append(got, strings.Join([]string{string(b.Type), string(b.Status), b.Content, b.Name, string(b.Input), string(b.Output)}, " "))
+	}
+	require.Equal(t, []string{`assistant_text complete x   `, `tool_use success  x {"a":1} `, `tool_result success    {"b":2}`}, got)
+	require.Equal(t, session.OutcomeCompleted, end.Outcome)
+	require.Equal(t, session.Usage{InputTokens: 1, OutputTokens: 2, ToolCalls: 1}, end.Usage)
+}
