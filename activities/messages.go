@@ -66,6 +66,14 @@ type SaveRequest struct {
 	Checkpoint bool `json:"checkpoint,omitempty"`
 }
 
+// RevertRequest asks for the agent of an idle session to be taken back to before a prompt.
+type RevertRequest struct {
+	SessionID  string `json:"sessionId"`
+	Generation int64  `json:"generation"`
+	SandboxID  string `json:"sandboxId"`
+	PromptID   string `json:"promptId"`
+}
+
 // Saved tells what a session can wake from. An empty BundleID means that there
 // is nothing to wake from.
 type Saved struct {

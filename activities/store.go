@@ -61,6 +61,12 @@ type Store interface {
 	// PromptRequeue puts a prompt whose outcome is unknown back in the queue, as its policy asks.
 	PromptRequeue(ctx context.Context, sessionID, promptID string) error
 
+	// RunsFrom are the runs of a prompt and of all that came after it, oldest first.
+	RunsFrom(ctx context.Context, sessionID, promptID string) ([]string, error)
+	// SessionRevert replaces the stored transcripts and removes the blocks of runs and of what
+	// followed them. illegal_state while a run is under way.
+	SessionRevert(ctx context.Context, sessionID string, generation int64, runIDs []string, files []session.TranscriptFile) error
+
 	// QuestionsPending are the questions of a run that its agent has not been told the end of,
 	// open ones included.
 	QuestionsPending(ctx context.Context, runID string) ([]session.Question, error)
@@ -73,6 +79,14 @@ type Store interface {
 	TranscriptAppend(ctx context.Context, segments []session.TranscriptSegment) error
 	TranscriptPositions(ctx context.Context, sessionID string) ([]session.TranscriptPosition, error)
 	TranscriptFiles(ctx context.Context, sessionID string) ([]session.TranscriptFile, error)
+
+	// FilesAppend stores what has happened in a workspace, with its events; what is stored already is
+	// skipped. eventlog.ErrFenced when a newer generation or attempt has taken over.
+	FilesAppend(ctx context.Context, b session.FilesBatch) error
+	// FilesPosition says how much of what has happened in a workspace is stored.
+	FilesPosition(ctx context.Context, sessionID string) (session.FilesPosition, error)
+	// FilesKnown are the files that are stored, for a runner that does not know.
+	FilesKnown(ctx context.Context, sessionID string) ([]session.KnownFile, error)
 
 	// SnapshotRecord stores that an image exists at the provider, before anything depends on it.
 	SnapshotRecord(ctx context.Context, sessionID string, generation int64, snapshotID string) error

@@ -45,7 +45,7 @@ type agents struct{}
 
 func (agents) Names() []string { return []string{"demo", "other"} }
 func (agents) Describe() []agent.Description {
-	return []agent.Description{{Name: "demo", Title: "Demo", Summary: "A demo."}, {Name: "other", Models: []string{"m1"}}}
+	return []agent.Description{{Name: "demo", Title: "Demo", Summary: "A demo.", Capabilities: []string{"revert"}}, {Name: "other", Models: []string{"m1"}}}
 }
 
 func setup(t *testing.T, change ...func(*api.Config)) *bundle {

@@ -35,6 +35,7 @@ func (s *Server) routes() {
 	for _, cmd := range commands {
 		e.POST("/api/sessions/:id/"+cmd.name, s.command(cmd))
 	}
+	e.POST("/api/sessions/:id/revert", s.revert)
 	for _, name := range []string{"prompts", "messages"} {
 		prompts := "/api/sessions/:id/" + name
 		e.POST(prompts, s.promptSubmit)
@@ -45,6 +46,9 @@ func (s *Server) routes() {
 	e.GET("/api/sessions/:id/questions", s.questionList)
 	e.GET("/api/sessions/:id/questions/:questionId", s.questionGet)
 	e.POST("/api/sessions/:id/questions/:questionId/answer", s.questionAnswer)
+	e.GET("/api/sessions/:id/files", s.fileList)
+	e.GET("/api/sessions/:id/files/*", s.fileGet)
+	e.GET("/api/sessions/:id/diff", s.diff)
 	e.GET("/api/sessions/:id/blocks", s.blocks)
 	e.GET("/api/sessions/:id/transcript", s.transcript)
 	e.GET(eventsRoute, s.events)

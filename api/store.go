@@ -40,6 +40,14 @@ type Store interface {
 	// The answer is as durable then as the row: whichever worker has the turn hands it over.
 	QuestionAnswer(ctx context.Context, sessionID, questionID string, answer session.Answer) (session.Question, error)
 
+	// FileList is by path.
+	FileList(ctx context.Context, sessionID, prefix string, limit int, cursor string) (items []session.FileInfo, nextCursor string, err error)
+	// FileGet returns a file of the workspace with its content, if that is saved; file_not_found
+	// when there is none, or none any more.
+	FileGet(ctx context.Context, sessionID, path string) (session.FileContent, error)
+	// DiffGet returns the newest diff of the workspace; nil when none was taken yet.
+	DiffGet(ctx context.Context, sessionID string) (*session.WorkspaceDiff, error)
+
 	// ProfileList is newest first, each in its newest version.
 	ProfileList(ctx context.Context, limit int, cursor string) (items []session.Profile, nextCursor string, err error)
 	// ProfileGet finds a profile by id or name, in its newest version where version is 0.
@@ -81,6 +89,8 @@ type Orchestrator interface {
 	DropSandbox(ctx context.Context, sessionID string, force bool) error
 	Restart(ctx context.Context, sessionID string, force bool) error
 	Sync(ctx context.Context, sessionID string) error
+	// Revert takes the agent back to before a prompt, and wakes the session for it.
+	Revert(ctx context.Context, sessionID, promptID string, force bool) error
 	Stop(ctx context.Context, sessionID string) error
 	Abort(ctx context.Context, sessionID string) error
 	Recover(ctx context.Context, sessionID string) error

@@ -37,6 +37,29 @@ var agentsUnderTest = []agentUnderTest{
 		},
 		run: modelserver.Bash,
 	},
+	{
+		name: "codex",
+		secrets: func(models *modelserver.Server) map[string]string {
+			return map[string]string{"OPENAI_API_KEY": plantedKey, "OPENAI_BASE_URL": models.URL() + "/v1"}
+		},
+		run: modelserver.Exec,
+	},
+	{
+		name: "opencode",
+		secrets: func(models *modelserver.Server) map[string]string {
+			return map[string]string{"ANTHROPIC_API_KEY": plantedKey, "ANTHROPIC_BASE_URL": models.URL()}
+		},
+		run: func(command string) modelserver.Call {
+			return modelserver.Call{Tool: "bash", Input: object{"command": command, "description": "Run a command"}}
+		},
+	},
+	{
+		name: "gemini-cli",
+		secrets: func(models *modelserver.Server) map[string]string {
+			return map[string]string{"GEMINI_API_KEY": plantedKey, "GOOGLE_GEMINI_BASE_URL": models.URL()}
+		},
+		run: modelserver.Shell,
+	},
 }
 
 // scripts are the answers of the model, each for one agent's tools.

@@ -245,6 +245,24 @@ func (f *fakes) DropSandbox(ctx context.Context, in activities.SaveRequest) (act
 	})
 }
 
+func (f *fakes) RevertSession(ctx context.Context, in activities.RevertRequest) error {
+	_, err := take(ctx, f, "RevertSession", func(w *world) (nothing, error) {
+		s := w.sandbox(in.Generation)
+		if s == nil || !s.alive {
+			w.say("RevertSession finds the sandbox gone")
+			return nothing{}, final(activities.SandboxLost, "the sandbox has ended")
+		}
+		for _, r := range w.runs {
+			if r.outcome == "" && r.delivered {
+				w.violate("taken back while %s runs", r.promptID)
+			}
+		}
+		w.say("taken back to before %s", in.PromptID)
+		return nothing{}, nil
+	})
+	return err
+}
+
 func (w *world) savedBefore(in activities.SaveRequest) (activities.Saved, bool) {
 	head := w.head()
 	if head == nil || head.id != in.BundleID && (head.generation != in.Generation || head.checkpoint) {

@@ -21,7 +21,7 @@ var faulty = map[string][]string{
 	"RequeuePrompt": {"passing"}, "CancelPrompts": {"passing"}, "TerminateSandbox": {"passing"},
 	"CreateSandbox": {"passing", "refused", "spent"}, "RestoreSandbox": {"passing", "refused", "spent"},
 	"SaveBundle": {"passing", "refused"}, "RescueBundle": {"passing", "refused"},
-	"DropSandbox":  {"passing", "refused"},
+	"DropSandbox": {"passing", "refused"}, "RevertSession": {"passing", "refused"},
 	"FlushSandbox": {"passing"}, "AbortRun": {"passing", "refused"}, "RunTurn": {"passing", "unknown", "refused"},
 }
 
@@ -34,7 +34,7 @@ func TestRandomLivesKeepThePromises(t *testing.T) {
 	t.Parallel()
 	activities := rapid.SampledFrom([]string{
 		"BeginRun", "RecordTransition", "OpenSession", "CloseSession", "SettleRun", "ReturnRun", "RequeuePrompt",
-		"CancelPrompts", "TerminateSandbox", "CreateSandbox", "RestoreSandbox", "SaveBundle", "RescueBundle", "DropSandbox",
+		"CancelPrompts", "TerminateSandbox", "CreateSandbox", "RestoreSandbox", "SaveBundle", "RescueBundle", "DropSandbox", "RevertSession",
 		"FlushSandbox", "AbortRun", "RunTurn",
 	})
 	durations := rapid.SampledFrom([]string{"1ms", "4ms", "7ms", "60ms", "300ms", "1s", "3s", "10s", "40s", "5m", "1h", "25h"})
@@ -47,7 +47,7 @@ func TestRandomLivesKeepThePromises(t *testing.T) {
 		prompts := 0
 		for range rapid.IntRange(1, 14).Draw(t, "commands") {
 			switch command := rapid.SampledFrom([]string{
-				"prompt", "prompt", "prompt", "ring", "wake", "hibernate", "hibernate force", "drop", "drop force", "relocate", "relocate force", "sync", "abort", "recover",
+				"prompt", "prompt", "prompt", "ring", "wake", "hibernate", "hibernate force", "drop", "drop force", "relocate", "relocate force", "sync", "revert p1", "revert p1 force", "abort", "recover",
 				"idle", "report", "kill", "fail", "fail", "slow", "history 2000", "restart",
 			}).Draw(t, "command"); command {
 			case "prompt":

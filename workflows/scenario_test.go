@@ -25,7 +25,7 @@ var update = flag.Bool("update", false, "write the transcripts of scenarios as t
 //	create [lazy] [idle=15m] [lifetime=24h] [closed] [status=… generation=N sandbox=alive|dead bundle=N]
 //	run ID generation=N [policy=hold|fail|retry] [ends=1m]   a run is under way
 //	prompt ID [takes=1m] [policy=hold|fail|retry] [crashes] [stubborn]
-//	withdraw ID · ring ID · wake · hibernate [force] · drop [force] · relocate [force] · sync · stop · abort · recover · idle 1m · report N
+//	withdraw ID · ring ID · wake · hibernate [force] · drop [force] · relocate [force] · sync · revert ID [force] · stop · abort · recover · idle 1m · report N
 //	kill · ended N · fail ACTIVITY KIND [times=N] · slow ACTIVITY 1m · history N · cancel · restart
 //	state · wait 1m
 func TestScenarios(t *testing.T) {
@@ -220,6 +220,8 @@ func (c *cast) do(words []string) error {
 		c.tell(session.SignalRestart, session.RestartSignal{Force: a.has("force")})
 	case "sync":
 		c.tell(session.SignalSync, nil)
+	case "revert":
+		s.signal(session.SignalRevert, session.RevertSignal{PromptID: first, Force: a.has("force")}, true)
 	case "abort":
 		c.tell(session.SignalAbort, session.AbortSignal{})
 	case "idle":

@@ -32,6 +32,8 @@ func (l *life) serve(ctx workflow.Context) error {
 		}
 		l.wants.Hibernate, l.wants.Force, l.wants.Drop, l.wants.Restart, l.wants.Sync = false, false, false, false, false
 		return l.transit(ctx, session.EventHibernate, reason, nil)
+	case l.wants.Revert != "":
+		return l.revert(ctx)
 	case l.wants.Sync:
 		l.wants.Sync = false
 		return l.checkpoint(ctx)

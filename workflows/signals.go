@@ -9,7 +9,7 @@ import (
 )
 
 type signals struct {
-	prompt, wake, hibernate, stop, abort, recover, settings, sandbox, sync, restart workflow.ReceiveChannel
+	prompt, wake, hibernate, stop, abort, recover, settings, sandbox, sync, restart, revert workflow.ReceiveChannel
 }
 
 // handle registers every handler before anything can block.
@@ -25,6 +25,7 @@ func (l *life) handle(ctx workflow.Context) error {
 		sandbox:   workflow.GetSignalChannel(ctx, session.SignalSandbox),
 		sync:      workflow.GetSignalChannel(ctx, session.SignalSync),
 		restart:   workflow.GetSignalChannel(ctx, session.SignalRestart),
+		revert:    workflow.GetSignalChannel(ctx, session.SignalRevert),
 	}
 	return workflow.SetQueryHandlerWithOptions(ctx, session.QueryState, l.view, workflow.QueryHandlerOptions{
 		Description: "What the session is, wants and waits for, as its workflow sees it.",
@@ -50,6 +51,11 @@ func (l *life) receivers(ctx workflow.Context) []receiver {
 			var s session.RestartSignal
 			c.Receive(ctx, &s)
 			l.askRestart(s)
+		}},
+		{l.signals.revert, func(c workflow.ReceiveChannel) {
+			var s session.RevertSignal
+			c.Receive(ctx, &s)
+			l.askRevert(s)
 		}},
 		{l.signals.sync, func(c workflow.ReceiveChannel) { c.Receive(ctx, nil); l.askSync() }},
 		{l.signals.wake, func(c workflow.ReceiveChannel) { c.Receive(ctx, nil); l.askWake() }},
@@ -118,6 +124,18 @@ func (l *life) askRestart(s session.RestartSignal) {
 	if !l.opened || l.state == session.Running || l.state == session.Restoring {
 		l.wants.Hibernate, l.wants.Force = true, l.wants.Force || s.Force
 		l.wants.Restart, l.wants.Drop = true, false
+	}
+}
+
+// askRevert wants the agent taken back; the newest wish counts. It needs the session awake.
+func (l *life) askRevert(s session.RevertSignal) {
+	if s.PromptID == "" || (l.opened && l.state == session.Error) {
+		return
+	}
+	l.wants.Revert = s.PromptID
+	l.abort = l.abort || s.Force && l.turn != nil
+	if l.opened && l.state == session.Hibernated {
+		l.wants.Wake = true
 	}
 }
 

@@ -15,7 +15,7 @@ func (l *life) sleep(ctx workflow.Context) error {
 	switch {
 	case l.queue.Len() > 0:
 		return l.transit(ctx, session.EventWake, session.ReasonPrompt, nil)
-	case l.wants.Wake:
+	case l.wants.Wake || l.wants.Revert != "":
 		reason := session.ReasonRequested
 		if l.reason == session.ReasonLifetime || l.reason == session.ReasonRestart {
 			reason = l.reason
@@ -60,7 +60,7 @@ func (l *life) restore(ctx workflow.Context) error {
 // it. Prompts are accepted and wait.
 func (l *life) waitForHelp(ctx workflow.Context) error {
 	l.wants.Hibernate, l.wants.Force, l.wants.Drop, l.wants.Restart, l.wants.Sync = false, false, false, false, false
-	l.wants.Wake = false
+	l.wants.Wake, l.wants.Revert = false, ""
 	if l.wants.Recover {
 		l.wants.Recover = false
 		return l.transit(ctx, session.EventRecover, session.ReasonRequested, nil)

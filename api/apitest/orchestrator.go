@@ -92,6 +92,11 @@ func (o *Orchestrator) Sync(ctx context.Context, id string) error {
 	return o.tell(ctx, "sync %s", id)
 }
 
+// Revert notes the call.
+func (o *Orchestrator) Revert(ctx context.Context, id, promptID string, force bool) error {
+	return o.tell(ctx, "revert %s %s %t", id, promptID, force)
+}
+
 // Stop notes the call.
 func (o *Orchestrator) Stop(ctx context.Context, id string) error {
 	return o.tell(ctx, "stop %s", id)

@@ -61,6 +61,12 @@ func (o *Orchestrator) Sync(ctx context.Context, sessionID string) error {
 	return o.signal(ctx, sessionID, session.SignalSync, nil)
 }
 
+// Revert asks for the agent to be taken back to before a prompt, after the running turn or at once
+// with force; a session that sleeps wakes for it.
+func (o *Orchestrator) Revert(ctx context.Context, sessionID, promptID string, force bool) error {
+	return o.signalWithStart(ctx, sessionID, session.SignalRevert, session.RevertSignal{PromptID: promptID, Force: force})
+}
+
 // Stop ends a session.
 func (o *Orchestrator) Stop(ctx context.Context, sessionID string) error {
 	return o.signalWithStart(ctx, sessionID, session.SignalStop, nil)

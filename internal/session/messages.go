@@ -25,6 +25,7 @@ const (
 	SignalSandbox   = "sandbox"
 	SignalSync      = "sync"
 	SignalRestart   = "restart"
+	SignalRevert    = "revert"
 	QueryState      = "state"
 )
 
@@ -63,8 +64,10 @@ type Wants struct {
 	Drop    bool `json:"drop,omitempty"`
 	Restart bool `json:"restart,omitempty"`
 	Sync    bool `json:"sync,omitempty"` // save a bundle and work on
-	Wake    bool `json:"wake,omitempty"`
-	Recover bool `json:"recover,omitempty"`
+	// Revert is the prompt to before which the agent is to be taken back.
+	Revert  string `json:"revert,omitempty"`
+	Wake    bool   `json:"wake,omitempty"`
+	Recover bool   `json:"recover,omitempty"`
 }
 
 // PromptSignal rings for a prompt whose row is in Postgres.
@@ -84,6 +87,13 @@ type HibernateSignal struct {
 // at once with Force.
 type RestartSignal struct {
 	Force bool `json:"force,omitempty"`
+}
+
+// RevertSignal asks for the agent to be taken back to before a prompt, after the running turn, or
+// at once with Force. A session that sleeps wakes for it.
+type RevertSignal struct {
+	PromptID string `json:"promptId"`
+	Force    bool   `json:"force,omitempty"`
 }
 
 // SettingsSignal tells the workflow of a changed setting.

@@ -68,6 +68,7 @@ const (
 	ReasonPrompt            = "prompt"
 	ReasonAborted           = "aborted"
 	ReasonWithdrawn         = "withdrawn"
+	ReasonReverted          = "reverted" // the agent was taken back to before it
 	ReasonSessionTerminated = "session_terminated"
 	ReasonSandboxLost       = "sandbox_lost"
 	ReasonAgentCrashed      = "agent_crashed"

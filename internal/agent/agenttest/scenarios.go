@@ -35,6 +35,7 @@ var scenarios = []struct {
 	{"ResumesFromItsTranscriptAlone", resumes},
 	{"RunsAPromptDeliveredTwiceOnce", deliveredTwice},
 	{"CutsWhatIsOpen", cuts},
+	{"GoesBackToBeforeAPrompt", goesBack},
 	{"CallsToolsInParallel", callsToolsInParallel},
 	{"DoesWhatItIsAllowed", doesWhatItIsAllowed},
 	{"LeavesWhatItIsDenied", leavesWhatItIsDenied},
@@ -416,4 +417,43 @@ func count(r *run, kind conversation.EventType) int {
 		}
 	}
 	return n
+}
+
+// goesBack takes the agent back to before its second prompt: its transcript has the first turn as
+// it was, and a new process knows nothing of what came behind.
+func goesBack(t *testing.T, b *bench) {
+	reverter, ok := b.Adapter.(agent.Reverter)
+	if !ok {
+		require.NotContains(t, b.Adapter.Describe().Capabilities, "revert")
+		t.Skip(b.Adapter.Name() + " does not say that it can be taken back")
+	}
+	require.Contains(t, b.Adapter.Describe().Capabilities, "revert")
+	first := b.turn(t, b.Prompts.Hello)
+	b.turn(t, b.Prompts.WriteFile)
+	second := b.runs[1]
+	b.turn(t, b.Prompts.Subagent)
+	b.close(t)
+	before := b.transcripts(t)
+	_, err := reverter.Revert(before, session.NewID(session.RunPrefix))
+	require.Error(t, err, "a run that is not in it")
+	reverted, err := reverter.Revert(before, second.context.RunID)
+	require.NoError(t, err)
+	again, err := reverter.Revert(before, second.context.RunID)
+	require.NoError(t, err)
+	require.Equal(t, reverted, again, "it is pure")
+	for _, f := range before {
+		require.NoError(t, os.Remove(f.Path))
+	}
+	for _, name := range reverted.Remove {
+		require.NoError(t, os.RemoveAll(name))
+	}
+	for _, f := range reverted.Files {
+		require.NoError(t, os.WriteFile(f.Path, f.Data, 0o600))
+	}
+	b.runs = b.runs[:1]
+	r := b.turn(t, b.Prompts.Recall)
+	require.Equal(t, session.OutcomeCompleted, r.end.Outcome, r.end.Reason)
+	require.Contains(t, only(t, r, conversation.AssistantText).Content, "2 prompts", "the first, and the one that asks")
+	require.NotEmpty(t, mainBlocks(t, first))
+	b.check(t)
 }

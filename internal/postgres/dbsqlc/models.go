@@ -258,3 +258,27 @@ type Transcript struct {
 	Data       []byte
 	RecordedAt time.Time
 }
+
+type Workspace struct {
+	SessionID  string
+	Lineage    string
+	Seq        int64
+	Base       string
+	Files      int64
+	SavedBytes int64
+	Diff       []byte
+	Patch      []byte
+	UpdatedAt  time.Time
+}
+
+type WorkspaceFile struct {
+	SessionID  string
+	Path       string
+	Size       int64
+	Sha256     string
+	Mode       int32
+	ModifiedAt time.Time
+	Content    []byte
+	Unsaved    string
+	DeletedAt  *time.Time
+}

@@ -1,0 +1,96 @@
+package activities
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"slices"
+	"time"
+
+	"github.com/overwinter-dev/overwinter/internal/agent"
+	"github.com/overwinter-dev/overwinter/internal/sandbox"
+	"github.com/overwinter-dev/overwinter/internal/session"
+)
+
+// RevertSession takes the agent of an idle session back to before a prompt: it is stopped, its
+// memory is rewritten as if the prompt had never been, in the store and in the sandbox, and the
+// blocks that came of it are removed. The agent goes on from there with the next prompt. Files of
+// the workspace stay as they are.
+//
+// The store comes last: until then nothing has happened that the next attempt would not find as it was.
+func (c *Control) RevertSession(ctx context.Context, in RevertRequest) error {
+	stop := beat(ctx)
+	defer stop()
+	s, err := c.Store.SessionGet(ctx, in.SessionID)
+	if err != nil {
+		return stored(err)
+	}
+	adapter, err := c.Agents.Get(s.Agent)
+	if err != nil {
+		return final(Refused, err)
+	}
+	reverter, ok := adapter.(agent.Reverter)
+	if !ok {
+		return final(Refused, fmt.Errorf("the agent %s cannot be taken back", s.Agent))
+	}
+	sb := c.Sandbox.Open(in.SandboxID)
+	if _, err := c.seal(ctx, in.SessionID, in.Generation, sb, 2*time.Second); err != nil {
+		return c.lostOr(ctx, sb, err)
+	}
+	runs, err := c.Store.RunsFrom(ctx, in.SessionID, in.PromptID)
+	if err != nil {
+		return stored(err)
+	}
+	files, err := c.Store.TranscriptFiles(ctx, in.SessionID)
+	if err != nil {
+		return stored(err)
+	}
+	reverted, err := revert(reverter, files, runs)
+	if err != nil {
+		return final(Refused, err)
+	}
+	if err := c.rewrite(ctx, sb, files, reverted); err != nil {
+		return c.lostOr(ctx, sb, err)
+	}
+	if err := c.Store.SessionRevert(ctx, in.SessionID, in.Generation, runs, reverted.Files); err != nil {
+		return stored(err)
+	}
+	c.Logger.InfoContext(ctx, "took a conversation back", slog.String("session_id", in.SessionID),
+		slog.String("prompt_id", in.PromptID), slog.Int("runs", len(runs)))
+	return nil
+}
+
+// revert finds the first run that the agent knows of: one may have ended before it got there.
+func revert(r agent.Reverter, files []session.TranscriptFile, runs []string) (agent.Reverted, error) {
+	err := fmt.Errorf("the prompt has had no run")
+	for _, run := range runs {
+		var out agent.Reverted
+		if out, err = r.Revert(files, run); err == nil {
+			return out, nil
+		}
+	}
+	return agent.Reverted{}, err
+}
+
+// rewrite makes the agent's files in the sandbox what they are to be.
+func (w *work) rewrite(ctx context.Context, sb *sandbox.Sandbox, before []session.TranscriptFile, to agent.Reverted) error {
+	gone := slices.Clone(to.Remove)
+	for _, f := range before {
+		if !slices.ContainsFunc(to.Files, func(k session.TranscriptFile) bool { return k.Path == f.Path }) {
+			gone = append(gone, f.Path)
+		}
+	}
+	if len(gone) > 0 {
+		result, err := sb.Run(ctx, sandbox.RunSpec{Argv: append([]string{"rm", "-rf", "--"}, gone...), Timeout: commandTimeout})
+		if err == nil && result.Code != 0 {
+			err = fmt.Errorf("rm ended with %d: %s", result.Code, result.Stderr)
+		}
+		if err != nil {
+			return fmt.Errorf("take memory away: %w", err)
+		}
+	}
+	if len(to.Files) == 0 {
+		return nil
+	}
+	return put(ctx, sb, to.Files)
+}

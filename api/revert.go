@@ -1,0 +1,74 @@
+package api
+
+import (
+	"net/http"
+	"slices"
+
+	"github.com/labstack/echo/v4"
+
+	"github.com/overwinter-dev/overwinter/internal/agent"
+	"github.com/overwinter-dev/overwinter/internal/session"
+	"github.com/overwinter-dev/overwinter/internal/wire"
+)
+
+// revertCapability is what an agent that can be taken back says of itself.
+const revertCapability = "revert"
+
+// revert has the agent taken back to before a prompt.
+func (s *Server) revert(c echo.Context) error {
+	id, err := sessionID(c)
+	if err != nil {
+		return err
+	}
+	body, _, err := readBody(c, false)
+	if err != nil {
+		return err
+	}
+	body.required("promptId")
+	promptID, given := body.text("promptId")
+	if given && !session.ValidPromptID(promptID) {
+		body.fault("promptId", "must be 1 to 64 of A-Z a-z 0-9 _ -")
+	}
+	force := body.boolean("force")
+	if err := body.done(); err != nil {
+		return err
+	}
+	ctx := c.Request().Context()
+	sess, err := s.cfg.Store.SessionGet(ctx, id)
+	if err != nil {
+		return err
+	}
+	prompt, err := s.cfg.Store.PromptGet(ctx, id, promptID)
+	if err != nil {
+		return err
+	}
+	if fault := s.cannotRevert(sess, prompt); fault != nil {
+		return fault
+	}
+	if err := s.cfg.Orchestrator.Revert(ctx, id, promptID, force); err != nil {
+		return err
+	}
+	return c.JSON(http.StatusAccepted, wire.Session(sess))
+}
+
+// cannotRevert says why the agent of a session cannot be taken back to before a prompt; nil when it can.
+func (s *Server) cannotRevert(sess session.Session, p session.Prompt) *session.Fault {
+	can := slices.ContainsFunc(s.cfg.Agents.Describe(), func(d agent.Description) bool {
+		return d.Name == sess.Agent && slices.Contains(d.Capabilities, revertCapability)
+	})
+	switch {
+	case sess.Status.Final():
+		return session.Faultf(session.CodeTerminated, "the session is terminated; nothing can be done with it any more")
+	case sess.Status == session.Error:
+		return session.Faultf(session.CodeIllegalState, leaveError)
+	case !can:
+		return session.Faultf(session.CodeIllegalState, "the agent %s cannot be taken back", sess.Agent)
+	case p.Status == session.PromptQueued:
+		return session.Faultf(session.CodeIllegalState, "the prompt is queued and has not been run; withdraw it")
+	case p.RunID == "":
+		return session.Faultf(session.CodeIllegalState, "the prompt has never been run")
+	case p.Reason == session.ReasonReverted:
+		return session.Faultf(session.CodeIllegalState, "the agent has been taken back to before this prompt already")
+	}
+	return nil
+}

@@ -1,0 +1,45 @@
+package api_test
+
+import (
+	"net/http"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/overwinter-dev/overwinter/api/apitest"
+	"github.com/overwinter-dev/overwinter/internal/session"
+)
+
+func TestAPromptMayBeTakenBack(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	prompts := []session.Prompt{
+		{ID: "done", Status: session.PromptCompleted, RunID: "run_1"}, {ID: "waits", Status: session.PromptQueued},
+		{ID: "never", Status: session.PromptCancelled}, {ID: "gone", Status: session.PromptCompleted, RunID: "run_2", Reason: session.ReasonReverted},
+	}
+	in := func(state session.State, agent string) string {
+		id := b.store.Put(state, func(s *session.Session) { s.Agent = agent })
+		b.store.With(id, func(r *apitest.Row) { r.Prompts = prompts })
+		return "/api/sessions/" + id
+	}
+	for _, state := range []session.State{session.Running, session.Hibernated, session.Hibernating, session.Restoring} {
+		path := in(state, "demo")
+		a := b.do("POST", path+"/revert", `{"promptId":"done"}`)
+		require.Equal(t, http.StatusAccepted, a.status, "%s: %s", state, a.body)
+		require.Equal(t, []string{"revert " + a.session().ID + " done false"}, b.temp.Heard())
+	}
+	path := in(session.Running, "demo")
+	require.Equal(t, http.StatusAccepted, b.do("POST", path+"/revert", `{"promptId":"done","force":true}`).status)
+	require.Contains(t, b.temp.Heard()[0], "true")
+	for _, prompt := range []string{"waits", "never", "gone"} {
+		b.do("POST", path+"/revert", `{"promptId":"`+prompt+`"}`).problem(http.StatusConflict, "illegal_state")
+	}
+	b.do("POST", path+"/revert", `{"promptId":"nobody"}`).problem(http.StatusNotFound, "prompt_not_found")
+	for _, body := range []string{`{}`, `{"promptId":7}`, `{"promptId":"a/b"}`, `{"promptId":"done","x":1}`, `{"promptId":"done","force":1}`} {
+		b.do("POST", path+"/revert", body).problem(http.StatusBadRequest, "invalid_request")
+	}
+	b.do("POST", in(session.Running, "stiff")+"/revert", `{"promptId":"done"}`).problem(http.StatusConflict, "illegal_state")
+	b.do("POST", in(session.Error, "demo")+"/revert", `{"promptId":"done"}`).problem(http.StatusConflict, "illegal_state")
+	b.do("POST", in(session.Terminated, "demo")+"/revert", `{"promptId":"done"}`).problem(http.StatusConflict, "session_terminated")
+	require.Empty(t, b.temp.Heard())
+}

@@ -1,0 +1,70 @@
+package claude
+
+import (
+	"bytes"
+	"fmt"
+	"path"
+	"strings"
+
+	"github.com/overwinter-dev/overwinter/internal/agent"
+	"github.com/overwinter-dev/overwinter/internal/session"
+)
+
+var _ agent.Reverter = Adapter{}
+
+// Revert cuts the transcript before the run's first message, by its uuid, and drops the files of
+// subagents that were called behind it: those that nothing before it names. The program goes on from
+// the last line that is left.
+func (Adapter) Revert(files []session.TranscriptFile, runID string) (agent.Reverted, error) {
+	var out agent.Reverted
+	var kept []byte
+	found := false
+	uuid := []byte(messageUUID(runID, 0))
+	for _, f := range files {
+		if isSubagentFile(f.Path) {
+			continue
+		}
+		at := 0
+		for raw := range bytes.Lines(f.Data) {
+			if bytes.Contains(raw, uuid) && isMessage(raw, uuid) {
+				found = true
+				break
+			}
+			at += len(raw)
+		}
+		f.Data = f.Data[:at]
+		kept = append(kept, f.Data...)
+		out.Files = append(out.Files, f)
+	}
+	if !found {
+		return agent.Reverted{}, fmt.Errorf("revert Claude Code: run %s is not in its transcript", runID)
+	}
+	for _, f := range files {
+		if isSubagentFile(f.Path) && bytes.Contains(kept, []byte(subagentOf(f.Path))) {
+			out.Files = append(out.Files, f)
+		}
+	}
+	return out, nil
+}
+
+// isMessage reports whether a line is the message of that uuid: sent by itself, or while the agent
+// was at work.
+func isMessage(raw, uuid []byte) bool {
+	kind := field(raw, "type")
+	switch {
+	case is(kind, "user"):
+		return is(field(raw, "uuid"), string(uuid))
+	case is(kind, "attachment"):
+		return is(field(field(raw, "attachment"), "source_uuid"), string(uuid))
+	}
+	return false
+}
+
+func isSubagentFile(name string) bool { return path.Base(path.Dir(name)) == subagentDir }
+
+// subagentOf is the id of the subagent that a file is about.
+func subagentOf(name string) string {
+	base := path.Base(name)
+	base = strings.TrimSuffix(strings.TrimSuffix(base, metaSuffix), ".jsonl")
+	return strings.TrimPrefix(base, "agent-")
+}

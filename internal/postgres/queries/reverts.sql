@@ -1,0 +1,22 @@
+-- name: RunsFrom :many
+-- RunsFrom are the runs of a prompt and of all that came after it, oldest first.
+SELECT r.id FROM runs r
+WHERE r.session_id = @session_id
+  AND r.started_at >= (SELECT min(f.started_at) FROM runs f WHERE f.session_id = @session_id AND f.prompt_id = @prompt_id)
+ORDER BY r.started_at, r.id;
+
+-- name: RunsFirstSeq :one
+-- RunsFirstSeq is the oldest event of runs that is left; 0 where none is.
+SELECT coalesce(min(seq), 0)::bigint FROM events WHERE session_id = @session_id AND run_id = ANY(@run_ids::text[]);
+
+-- name: BlocksRemove :many
+UPDATE blocks SET removed = true, live = false
+WHERE session_id = @session_id AND first_seq >= @first_seq AND NOT removed
+RETURNING conversation_id, block_id, first_seq;
+
+-- name: PromptsRevert :many
+-- PromptsRevert marks the prompts that runs have had; their outcome stays.
+UPDATE prompts p SET reason = @reason
+WHERE p.session_id = @session_id AND p.id IN (SELECT r.prompt_id FROM runs r WHERE r.id = ANY(@run_ids::text[]))
+  AND p.status NOT IN ('queued', 'processing') AND p.reason <> @reason
+RETURNING p.*;

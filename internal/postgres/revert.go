@@ -1,0 +1,95 @@
+package postgres
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"slices"
+
+	"github.com/overwinter-dev/overwinter/internal/conversation"
+	"github.com/overwinter-dev/overwinter/internal/postgres/dbsqlc"
+	"github.com/overwinter-dev/overwinter/internal/session"
+	"github.com/overwinter-dev/overwinter/internal/wire"
+)
+
+// RunsFrom returns the runs of a prompt and of all that came after it, oldest first; none where
+// the prompt has had no run.
+func (db *DB) RunsFrom(ctx context.Context, sessionID, promptID string) ([]string, error) {
+	ids, err := db.q.RunsFrom(ctx, db.pool, &dbsqlc.RunsFromParams{SessionID: sessionID, PromptID: promptID})
+	return ids, fault("find the runs of a prompt", err)
+}
+
+// SessionRevert takes a conversation back: the agent's memory becomes files, in new versions, the
+// blocks of runs, and what followed them, are removed with an event each, and their prompts say
+// so. Files that are stored and not among them become empty. Again with the same changes nothing
+// but versions. illegal_state while a run is under way, or where the generation is not the newest.
+func (db *DB) SessionRevert(ctx context.Context, sessionID string, generation int64, runIDs []string, files []session.TranscriptFile) error {
+	return db.inSession(ctx, "take a conversation back", sessionID, func(s *sessionTx) error {
+		if generation != s.row.Generation {
+			return illegal("generation %d is not the newest, which is %d", generation, s.row.Generation)
+		}
+		if _, err := s.q.RunGetOpen(ctx, s, sessionID); err == nil {
+			return illegal("a turn is under way")
+		} else if !isNoRows(err) {
+			return err
+		}
+		if err := s.transcriptsReplace(ctx, db, files); err != nil {
+			return err
+		}
+		return s.blocksRemove(ctx, runIDs)
+	})
+}
+
+// transcriptsReplace stores files as the next versions of what is there.
+func (s *sessionTx) transcriptsReplace(ctx context.Context, db *DB, files []session.TranscriptFile) error {
+	positions, err := transcriptPositions(ctx, s.q, s, s.row.ID)
+	if err != nil {
+		return err
+	}
+	var segments []session.TranscriptSegment
+	for _, p := range positions {
+		segment := session.TranscriptSegment{SessionID: s.row.ID, Path: p.Path, Version: p.Version + 1}
+		if i := slices.IndexFunc(files, func(f session.TranscriptFile) bool { return f.Path == p.Path }); i >= 0 {
+			segment.Data = files[i].Data
+		}
+		segments = append(segments, segment)
+	}
+	return s.transcriptAppend(ctx, db, segments)
+}
+
+func (s *sessionTx) blocksRemove(ctx context.Context, runIDs []string) error {
+	first, err := s.q.RunsFirstSeq(ctx, s, &dbsqlc.RunsFirstSeqParams{SessionID: s.row.ID, RunIds: runIDs})
+	if err != nil {
+		return err
+	}
+	if first > 0 {
+		removed, err := s.q.BlocksRemove(ctx, s, &dbsqlc.BlocksRemoveParams{SessionID: s.row.ID, FirstSeq: first})
+		if err != nil {
+			return err
+		}
+		slices.SortFunc(removed, func(a, b dbsqlc.BlocksRemoveRow) int { return cmp.Compare(b.FirstSeq, a.FirstSeq) }) // the newest first
+		for _, r := range removed {
+			data, err := json.Marshal(conversation.BlockRemoved{BlockID: r.BlockID})
+			if err != nil {
+				return err
+			}
+			s.row.LastSeq++
+			s.log.add(eventRow{
+				SessionID: s.row.ID, Seq: s.row.LastSeq, Type: string(conversation.EventBlockRemoved),
+				ConversationID: r.ConversationID, Frame: noFrame, At: s.now, Data: string(data),
+			})
+		}
+	}
+	prompts, err := s.q.PromptsRevert(ctx, s, &dbsqlc.PromptsRevertParams{
+		SessionID: s.row.ID, RunIds: runIDs, Reason: session.ReasonReverted,
+	})
+	if err != nil {
+		return err
+	}
+	for _, row := range prompts {
+		if err := s.add(wire.EventPrompt, row.RunID, wire.PromptData{Prompt: wire.Prompt(promptOf(row))}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
