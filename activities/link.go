@@ -7,6 +7,8 @@ import (
 	"io"
 	"time"
 
+	"golang.org/x/sync/semaphore"
+
 	"github.com/overwinter-dev/overwinter/internal/runner"
 	"github.com/overwinter-dev/overwinter/internal/sandbox"
 )
@@ -15,6 +17,9 @@ const (
 	// linkBacklog is how many messages wait for the commit under way. What does
 	// not fit waits in the runner's journal.
 	linkBacklog = 1024
+	// linkBytes is how much content waits or is being committed: files of the
+	// workspace come a megabyte at a time.
+	linkBytes = 16 << 20
 	// linkSilence is how long a link may say nothing before it counts as broken:
 	// the runner speaks every AliveInterval.
 	linkSilence = 4 * runner.AliveInterval
@@ -27,7 +32,9 @@ type turnLink struct {
 	link     *runner.Link
 	process  *sandbox.Process
 	messages chan runner.Message
-	failed   error // set before messages is closed
+	room     *semaphore.Weighted // of linkBytes
+	held     int64               // by the messages that take returned last
+	failed   error               // set before messages is closed
 	cancel   context.CancelFunc
 	done     chan struct{}
 }
@@ -37,7 +44,7 @@ func (t *turn) attach(ctx context.Context) (*turnLink, error) {
 	paths := runner.DefaultPaths()
 	hello := runner.Hello{
 		Token: t.runnerToken(t.in.SessionID, t.in.Generation), Run: t.in.RunID,
-		From: t.frame + 1, Attempt: t.start.Run.Attempt, Known: t.start.Transcripts,
+		From: t.frame + 1, Attempt: t.start.Run.Attempt, Known: t.start.Transcripts, Files: &t.start.Files,
 	}
 	dialCtx, cancelDial := context.WithTimeoutCause(ctx, dialTimeout, errors.New("the runner did not answer in time"))
 	defer cancelDial()
@@ -49,9 +56,14 @@ func (t *turn) attach(ctx context.Context) (*turnLink, error) {
 	if err != nil {
 		return nil, errors.Join(err, process.Close())
 	}
+	if link.Welcome().ListFiles {
+		if err := t.listFiles(ctx, link); err != nil {
+			return nil, errors.Join(err, link.Close(), process.Close())
+		}
+	}
 	readCtx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	l := &turnLink{
-		link: link, process: process, cancel: cancel,
+		link: link, process: process, cancel: cancel, room: semaphore.NewWeighted(linkBytes),
 		messages: make(chan runner.Message, linkBacklog), done: make(chan struct{}),
 	}
 	go l.read(readCtx)
@@ -74,6 +86,10 @@ func (l *turnLink) read(ctx context.Context) {
 			l.failed = err
 			return
 		}
+		if err := l.room.Acquire(ctx, weight(m)); err != nil {
+			l.failed = err
+			return
+		}
 		select {
 		case l.messages <- m:
 		case <-ctx.Done():
@@ -83,11 +99,31 @@ func (l *turnLink) read(ctx context.Context) {
 	}
 }
 
+// weight is what a message holds of the room for content.
+func weight(m runner.Message) int64 {
+	n := 0
+	switch m := m.(type) {
+	case *runner.FileChanged:
+		n = len(m.Data)
+	case *runner.Segment:
+		n = len(m.Data)
+	}
+	return int64(min(n, linkBytes))
+}
+
 var errSilent = fmt.Errorf("the runner has said nothing for %s", linkSilence)
 
 // take waits for a message, the tick, a change or the end of ctx, and returns all messages
 // that are there. What came before the link broke is returned before the error is.
+// Calling it says that what it returned before is done with.
 func (l *turnLink) take(ctx context.Context, tick <-chan time.Time, change <-chan struct{}) (out []runner.Message, changed bool, err error) {
+	l.room.Release(l.held)
+	l.held = 0
+	defer func() {
+		for _, m := range out {
+			l.held += weight(m)
+		}
+	}()
 	select {
 	case m, ok := <-l.messages:
 		if !ok {

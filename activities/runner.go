@@ -58,14 +58,26 @@ func (w *work) awake(ctx context.Context, sb *sandbox.Sandbox, sessionID string,
 	return err
 }
 
-// seal stops the agent, stores the rest of its transcripts and returns the manifest.
+// sealBatch is how much content of files is stored at a time while a sandbox is sealed.
+const sealBatch = 8 << 20
+
+// seal stops the agent, stores the rest of its transcripts and of its files, and
+// returns the manifest.
 func (w *work) seal(ctx context.Context, sessionID string, generation int64, sb *sandbox.Sandbox, grace time.Duration) (session.Manifest, error) {
 	known, err := w.Store.TranscriptPositions(ctx, sessionID)
 	if err != nil {
 		return session.Manifest{}, stored(err)
 	}
+	position, err := w.Store.FilesPosition(ctx, sessionID)
+	if err != nil {
+		return session.Manifest{}, stored(err)
+	}
+	files, err := w.Store.FilesKnown(ctx, sessionID)
+	if err != nil {
+		return session.Manifest{}, stored(err)
+	}
 	e := runner.DefaultPaths().Seal(runner.SealRequest{
-		Token: w.runnerToken(sessionID, generation), Known: known, Grace: grace,
+		Token: w.runnerToken(sessionID, generation), Known: known, Grace: grace, Files: &position, KnownFiles: files,
 	})
 	process, err := sb.Exec(ctx, sandbox.ExecSpec{Argv: e.Argv, Timeout: sealTimeout})
 	if err != nil {
@@ -78,11 +90,27 @@ func (w *work) seal(ctx context.Context, sessionID string, generation int64, sb 
 	if err := process.Stdin.Close(); err != nil {
 		return session.Manifest{}, fmt.Errorf("seal: %w", err)
 	}
-	sealed, err := runner.ReadSeal(process.Stdout, func(s runner.Segment) error {
-		return w.Store.TranscriptAppend(ctx, []session.TranscriptSegment{{
-			SessionID: sessionID, Path: s.Path, Version: s.Version, Offset: s.Offset, Data: s.Data,
-		}})
+	gatherer := newFileGatherer(position, generation)
+	storeFiles := func() error {
+		if b, any := gatherer.take(); any {
+			return w.Store.FilesAppend(ctx, b)
+		}
+		return nil
+	}
+	sealed, err := runner.ReadSeal(process.Stdout, func(m runner.Message) error {
+		if s, ok := m.(*runner.Segment); ok {
+			return w.Store.TranscriptAppend(ctx, []session.TranscriptSegment{{
+				SessionID: sessionID, Path: s.Path, Version: s.Version, Offset: s.Offset, Data: s.Data,
+			}})
+		}
+		if gatherer.gather(m) && gatherer.bytes >= sealBatch {
+			return storeFiles()
+		}
+		return nil
 	})
+	if err == nil {
+		err = storeFiles()
+	}
 	if err != nil {
 		return session.Manifest{}, fmt.Errorf("seal: %w", err)
 	}

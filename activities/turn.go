@@ -128,6 +128,7 @@ type turn struct {
 
 	permissions session.Permissions
 	waiting     waiting
+	files       fileGatherer
 }
 
 func (t *Turns) newTurn(in TurnRequest, start session.RunStart, token string) (*turn, error) {
@@ -144,6 +145,7 @@ func (t *Turns) newTurn(in TurnRequest, start session.RunStart, token string) (*
 		sandbox: t.Sandbox.Open(in.SandboxID), frame: start.Run.LastFrame,
 		mayHaveDelivered: start.Run.Attempt > 1,
 		permissions:      permissionsOf(start),
+		files:            newFileGatherer(start.Files, in.Generation),
 	}, nil
 }
 
@@ -249,7 +251,7 @@ func (t *turn) follow(ctx context.Context, link *turnLink, done func([]runner.Me
 	return nil
 }
 
-// commit stores what the messages mean: transcript segments, and the events of
+// commit stores what the messages mean: transcript segments, files, and the events of
 // frames with the translator's state behind the last of them. What the frames ask
 // to be written to the agent is written first: twice does no harm, never does.
 func (t *turn) commit(ctx context.Context, link *turnLink, messages []runner.Message) error {
@@ -257,6 +259,9 @@ func (t *turn) commit(ctx context.Context, link *turnLink, messages []runner.Mes
 		if err := t.Store.TranscriptAppend(ctx, segments); err != nil {
 			return kept(err)
 		}
+	}
+	if err := t.commitFiles(ctx, messages); err != nil {
+		return err
 	}
 	add := eventlog.Append{
 		SessionID: t.in.SessionID, RunID: t.in.RunID, Generation: t.in.Generation, Token: t.token,

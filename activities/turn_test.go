@@ -73,7 +73,7 @@ func TestAnEndThatWasNotCommittedIsNoEnd(t *testing.T) {
 func TestATranscriptWithAGapIsFilledByTheNextAttempt(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	in := b.claim(t, b.create(t), "slow 20ms: to be remembered: "+strings.Repeat("word ", 30))
+	in := b.claim(t, b.create(t), "slow 60ms: to be remembered: "+strings.Repeat("word ", 40))
 	b.steps.set(func(step string, _ *eventlog.Append) error {
 		if step == stepTranscript {
 			return session.Faultf(session.CodeIllegalState, "the segment starts behind the end")

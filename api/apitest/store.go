@@ -39,6 +39,8 @@ type Row struct {
 	First        int64 // oldest seq that is still there
 	Conversation conversation.Conversation
 	Transcripts  []session.TranscriptFile
+	Files        []session.FileContent // by path
+	Diff         *session.WorkspaceDiff
 }
 
 // NewStore returns an empty store.

@@ -162,7 +162,10 @@ func (s *sessionTx) runStart(ctx context.Context, run dbsqlc.Run) (session.RunSt
 	if err != nil {
 		return start, err
 	}
-	start.Transcripts, err = transcriptPositions(ctx, s.q, s, s.row.ID)
+	if start.Transcripts, err = transcriptPositions(ctx, s.q, s, s.row.ID); err != nil {
+		return start, err
+	}
+	start.Files, err = filesPosition(ctx, s.q, s, s.row.ID)
 	return start, err
 }
 

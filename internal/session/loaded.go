@@ -60,6 +60,8 @@ type RunStart struct {
 	Resume bool
 	// Transcripts says how much of each native file is stored already.
 	Transcripts []TranscriptPosition
+	// Files says how much of what happened in the workspace is stored.
+	Files FilesPosition
 }
 
 // RunEnding is the end of a run as its worker, or the workflow in its place, saw it.

@@ -18,6 +18,8 @@ const (
 
 	EventQuestion         = "question"
 	EventQuestionResolved = "question_resolved"
+
+	EventFile = "file"
 )
 
 // EventJSON is an event as streams carry it.
@@ -79,4 +81,11 @@ type TurnEndData struct {
 	PromptID string          `json:"promptId"`
 	Outcome  session.Outcome `json:"outcome"`
 	Reason   string          `json:"reason,omitempty"`
+}
+
+// FileData is the data of a file event. Size is 0 for a file that is gone.
+type FileData struct {
+	Path   string         `json:"path"` // relative to the workspace
+	Change session.Change `json:"change"`
+	Size   int64          `json:"size"`
 }

@@ -1,0 +1,79 @@
+package activities
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/overwinter-dev/overwinter/internal/runner"
+	"github.com/overwinter-dev/overwinter/internal/session"
+)
+
+// fileGatherer makes batches of what a runner tells of the workspace.
+type fileGatherer struct {
+	batch session.FilesBatch
+	bytes int
+	any   bool
+}
+
+// gather reports whether the message is about the workspace.
+func (g *fileGatherer) gather(m runner.Message) bool {
+	switch m := m.(type) {
+	case *runner.FilesBegun:
+		g.batch.Lineage, g.batch.Base = m.Lineage, m.Base
+	case *runner.FileChanged:
+		g.batch.Changes = append(g.batch.Changes, m.FileChange)
+		g.bytes += len(m.Data)
+	case *runner.FilesBounded:
+		g.batch.BoundedSeq = m.Seq
+	case *runner.Diff:
+		g.batch.Diff = &m.WorkspaceDiff
+	default:
+		return false
+	}
+	g.any = true
+	return true
+}
+
+// take returns the batch and begins the next, in the same lineage.
+func (g *fileGatherer) take() (session.FilesBatch, bool) {
+	b, any := g.batch, g.any
+	g.batch.Changes, g.batch.BoundedSeq, g.batch.Diff = nil, 0, nil
+	g.bytes, g.any = 0, false
+	return b, any
+}
+
+// listFiles tells a runner that begins anew what is stored.
+func (t *turn) listFiles(ctx context.Context, link *runner.Link) error {
+	known, err := t.Store.FilesKnown(ctx, t.in.SessionID)
+	if err != nil {
+		return stored(err)
+	}
+	if err := link.ListFiles(known); err != nil {
+		return fmt.Errorf("tell the runner of stored files: %w", err)
+	}
+	return nil
+}
+
+// commitFiles stores what the messages say of the workspace. A lineage that begins
+// anew begins with the next batch that has it.
+func (t *turn) commitFiles(ctx context.Context, messages []runner.Message) error {
+	for _, m := range messages {
+		t.files.gather(m)
+	}
+	b, any := t.files.take()
+	if !any {
+		return nil
+	}
+	b.RunID, b.Token = t.in.RunID, t.token
+	if err := t.Store.FilesAppend(ctx, b); err != nil {
+		return kept(err)
+	}
+	return nil
+}
+
+// newFileGatherer gathers for a session whose stored files are at a position.
+func newFileGatherer(p session.FilesPosition, generation int64) fileGatherer {
+	return fileGatherer{batch: session.FilesBatch{
+		SessionID: p.Session, Generation: generation, Lineage: p.Lineage, Base: p.Base,
+	}}
+}

@@ -1,0 +1,61 @@
+package apitest
+
+import (
+	"context"
+	"slices"
+	"strings"
+
+	"github.com/overwinter-dev/overwinter/internal/session"
+)
+
+// FileList implements api.Store; everything is on one page.
+func (m *Store) FileList(_ context.Context, id, prefix string, _ int, _ string) ([]session.FileInfo, string, error) {
+	leave, err := m.enter("FileList")
+	if err != nil {
+		return nil, "", err
+	}
+	defer leave()
+	r, err := m.get(id)
+	if err != nil {
+		return nil, "", err
+	}
+	out := []session.FileInfo{}
+	for _, f := range r.Files {
+		if strings.HasPrefix(f.Path, prefix) {
+			out = append(out, f.FileInfo)
+		}
+	}
+	return out, "", nil
+}
+
+// FileGet implements api.Store.
+func (m *Store) FileGet(_ context.Context, id, path string) (session.FileContent, error) {
+	leave, err := m.enter("FileGet")
+	if err != nil {
+		return session.FileContent{}, err
+	}
+	defer leave()
+	r, err := m.get(id)
+	if err != nil {
+		return session.FileContent{}, err
+	}
+	i := slices.IndexFunc(r.Files, func(f session.FileContent) bool { return f.Path == path })
+	if i < 0 {
+		return session.FileContent{}, session.Faultf(session.CodeNoFile, "there is no such file in the workspace")
+	}
+	return r.Files[i], nil
+}
+
+// DiffGet implements api.Store.
+func (m *Store) DiffGet(_ context.Context, id string) (*session.WorkspaceDiff, error) {
+	leave, err := m.enter("DiffGet")
+	if err != nil {
+		return nil, err
+	}
+	defer leave()
+	r, err := m.get(id)
+	if err != nil {
+		return nil, err
+	}
+	return r.Diff, nil
+}

@@ -1,0 +1,145 @@
+package api
+
+import (
+	"bytes"
+	"fmt"
+	"mime"
+	"net/http"
+	"net/url"
+	"path"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/labstack/echo/v4"
+
+	"github.com/overwinter-dev/overwinter/internal/session"
+	"github.com/overwinter-dev/overwinter/internal/wire"
+)
+
+// fileTypes are the types by extension that say more than the bytes do. The
+// machine's own table has no part in it: an answer is the same everywhere.
+var fileTypes = map[string]string{
+	".css": "text/css; charset=utf-8", ".csv": "text/csv; charset=utf-8", ".gif": "image/gif",
+	".htm": "text/html; charset=utf-8", ".html": "text/html; charset=utf-8", ".jpeg": "image/jpeg", ".jpg": "image/jpeg",
+	".js": "text/javascript; charset=utf-8", ".json": "application/json", ".jsonl": "application/x-ndjson",
+	".md": "text/markdown; charset=utf-8", ".mjs": "text/javascript; charset=utf-8", ".pdf": "application/pdf",
+	".png": "image/png", ".svg": "image/svg+xml", ".webp": "image/webp", ".xml": "application/xml",
+}
+
+// shown are the types that a browser shows in place. None of them runs anything.
+var shown = []string{"image/png", "image/jpeg", "image/gif", "image/webp", "text/plain; charset=utf-8"}
+
+// fileType is what a file is, by its name or else by its bytes.
+func fileType(name string, data []byte) string {
+	byName, known := fileTypes[strings.ToLower(path.Ext(name))]
+	sniffed := http.DetectContentType(data)
+	switch {
+	case strings.HasPrefix(byName, "image/") && byName != "image/svg+xml" && byName != sniffed:
+		// What calls itself an image and is none is not shown as one.
+		return echo.MIMEOctetStream
+	case known:
+		return byName
+	case strings.HasPrefix(sniffed, "text/") && utf8.Valid(data):
+		return "text/plain; charset=utf-8" // also what looks like HTML and is not called so
+	case strings.HasPrefix(sniffed, "text/"):
+		return echo.MIMEOctetStream
+	}
+	return sniffed
+}
+
+func (s *Server) fileList(c echo.Context) error {
+	id, err := sessionID(c)
+	if err != nil {
+		return err
+	}
+	limit, cursor, err := listQuery(c)
+	if err != nil {
+		return err
+	}
+	prefix, err := filter(c, "prefix")
+	if err != nil {
+		return err
+	}
+	items, next, err := s.cfg.Store.FileList(c.Request().Context(), id, prefix, limit, cursor)
+	if err != nil {
+		return err
+	}
+	return c.JSON(http.StatusOK, newPage(wire.Files(items), next))
+}
+
+// filePath is the path of the file in the path of the request: with its slashes as
+// they are or percent-encoded.
+func filePath(c echo.Context) (string, error) {
+	// Echo decodes a parameter only where the request has an encoding that Go would not choose.
+	_, rest, _ := strings.Cut(strings.TrimPrefix(c.Request().URL.EscapedPath(), "/api/sessions/"), "/files/")
+	name, err := url.PathUnescape(rest)
+	if err != nil || !utf8.ValidString(name) || strings.ContainsRune(name, 0) {
+		return "", invalid("path", "must be UTF-8 without the character U+0000")
+	}
+	if len(name) > session.MaxFilePath {
+		return "", invalid("path", "is %d bytes long; at most %d are allowed", len(name), session.MaxFilePath)
+	}
+	return name, nil
+}
+
+func (s *Server) fileGet(c echo.Context) error {
+	id, err := sessionID(c)
+	if err != nil {
+		return err
+	}
+	name, err := filePath(c)
+	if err != nil {
+		return err
+	}
+	f, err := s.cfg.Store.FileGet(c.Request().Context(), id, name)
+	if err != nil {
+		return err
+	}
+	if err := unsaved(f.FileInfo); err != nil {
+		return err
+	}
+	kind := fileType(f.Path, f.Data)
+	disposition := "attachment"
+	if slices.Contains(shown, kind) && c.QueryParam("download") == "" {
+		disposition = "inline"
+	}
+	h := c.Response().Header()
+	h.Set(echo.HeaderContentType, kind)
+	h.Set(echo.HeaderContentDisposition, mime.FormatMediaType(disposition, map[string]string{"filename": path.Base(f.Path)}))
+	h.Set("ETag", fmt.Sprintf("%q", f.SHA256))
+	h.Set("Cache-Control", "private, no-cache")
+	h.Set(echo.HeaderXContentTypeOptions, "nosniff")
+	h.Set(echo.HeaderContentSecurityPolicy, "default-src 'none'; sandbox")
+	h.Set("Cross-Origin-Resource-Policy", "same-origin")
+	http.ServeContent(c.Response(), c.Request(), "", f.ModifiedAt, bytes.NewReader(f.Data))
+	return nil
+}
+
+// unsaved is why the content of a file cannot be read; nil when it can.
+func unsaved(f session.FileInfo) error {
+	switch f.Unsaved {
+	case "":
+		return nil
+	case session.UnsavedTooLarge:
+		return session.Faultf(session.CodeTooLarge,
+			"the file has %d bytes; the content of files over %d bytes is not saved", f.Size, session.MaxFileBytes)
+	case session.UnsavedFull:
+		return session.Faultf(session.CodeIllegalState,
+			"the content was not saved: with it the session's files would be more than %d bytes", session.MaxSavedBytes)
+	case session.UnsavedUnreadable:
+	}
+	return session.Faultf(session.CodeIllegalState, "the content was not saved: the file could not be read in the sandbox")
+}
+
+func (s *Server) diff(c echo.Context) error {
+	id, err := sessionID(c)
+	if err != nil {
+		return err
+	}
+	d, err := s.cfg.Store.DiffGet(c.Request().Context(), id)
+	if err != nil {
+		return err
+	}
+	return c.JSON(http.StatusOK, wire.Diff(d))
+}

@@ -1,0 +1,342 @@
+package postgres
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"path"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/overwinter-dev/overwinter/internal/conversation"
+	"github.com/overwinter-dev/overwinter/internal/eventlog"
+	"github.com/overwinter-dev/overwinter/internal/postgres/dbsqlc"
+	"github.com/overwinter-dev/overwinter/internal/session"
+	"github.com/overwinter-dev/overwinter/internal/wire"
+)
+
+// keepDeleted is how many files that are gone a session remembers.
+const keepDeleted = 1000
+
+// fileCursor is the last file of a page.
+type fileCursor struct {
+	Path string `json:"p"`
+}
+
+// FilesAppend stores what has happened in a workspace, with a file event for each
+// change that readers can see. What is stored already, by lineage and seq, is
+// skipped; a lineage that is not known begins anew. eventlog.ErrFenced where a
+// newer generation or attempt has the session, or the run or the session is over.
+//
+// The sandbox is not trusted: content beyond the bounds is left out, files beyond
+// session.MaxWatchedFiles and paths that lead elsewhere are not stored.
+func (db *DB) FilesAppend(ctx context.Context, b session.FilesBatch) error {
+	fenced := false
+	err := db.inSession(ctx, "store files", b.SessionID, func(s *sessionTx) error {
+		var err error
+		if fenced, err = s.fenced(ctx, b.RunID, b.Token, b.Generation); err != nil || fenced {
+			return err
+		}
+		return s.filesAppend(ctx, db, b)
+	})
+	if err == nil && fenced {
+		return eventlog.ErrFenced
+	}
+	return err
+}
+
+// fenced reports whether somebody who writes with that run, token and generation
+// has been taken over from.
+func (s *sessionTx) fenced(ctx context.Context, runID, token string, generation int64) (bool, error) {
+	if s.row.Generation > generation || session.State(s.row.Status).Final() {
+		return true, nil
+	}
+	if runID == "" {
+		return false, nil
+	}
+	run, err := s.q.RunGet(ctx, s, runID)
+	if isNoRows(err) || err == nil && run.SessionID != s.row.ID {
+		return false, noRun(runID)
+	}
+	return run.EndedAt != nil || token == "" || run.Token != token, err
+}
+
+func (s *sessionTx) filesAppend(ctx context.Context, db *DB, b session.FilesBatch) error {
+	w, err := s.q.WorkspaceCounts(ctx, s, s.row.ID)
+	if err != nil && !isNoRows(err) {
+		return err
+	}
+	if b.Lineage != "" && b.Lineage != w.Lineage {
+		w.Lineage, w.Seq, w.Base = text(b.Lineage), 0, text(b.Base)
+	}
+	var fresh []session.FileChange
+	for _, c := range b.Changes {
+		if c.Seq > w.Seq && storablePath(c.Path) {
+			fresh = append(fresh, c)
+		}
+	}
+	if err := s.filesWrite(ctx, db, &w, b.RunID, fresh); err != nil {
+		return err
+	}
+	if b.BoundedSeq > w.Seq {
+		err := s.add(string(conversation.EventError), b.RunID, conversation.Problem{
+			Code:    "workspace_too_large",
+			Message: fmt.Sprintf("the workspace has more than %d files; those beyond are not watched", session.MaxWatchedFiles),
+		})
+		if err != nil {
+			return err
+		}
+	}
+	for _, c := range b.Changes {
+		w.Seq = max(w.Seq, c.Seq)
+	}
+	w.Seq = max(w.Seq, b.BoundedSeq)
+	put := &dbsqlc.WorkspacePutParams{
+		SessionID: s.row.ID, Lineage: w.Lineage, Seq: w.Seq, Base: w.Base, Files: w.Files, SavedBytes: w.SavedBytes, UpdatedAt: s.now,
+	}
+	if b.Diff != nil {
+		d := *b.Diff
+		patch := d.Patch
+		d.Patch = nil
+		if put.Diff, err = json.Marshal(d); err != nil {
+			return err
+		}
+		put.Diff = storable(put.Diff)
+		put.Patch = db.zip.EncodeAll(patch[:min(len(patch), session.MaxPatchBytes)], []byte{})
+	}
+	return s.q.WorkspacePut(ctx, s, put)
+}
+
+// storablePath refuses what no runner of ours would say.
+func storablePath(p string) bool {
+	return p != "" && len(p) <= session.MaxFilePath && utf8.ValidString(p) && strings.IndexByte(p, 0) < 0 &&
+		!path.IsAbs(p) && path.Clean(p) == p && p != "." && p != ".." && !strings.HasPrefix(p, "../")
+}
+
+// filesWrite writes changes and their events. Of several changes of one file, the
+// newest is what is stored, and each is told.
+func (s *sessionTx) filesWrite(ctx context.Context, db *DB, w *dbsqlc.WorkspaceCountsRow, runID string, changes []session.FileChange) error {
+	if len(changes) == 0 {
+		return nil
+	}
+	paths := make([]string, len(changes))
+	for i, c := range changes {
+		paths[i] = c.Path
+	}
+	rows, err := s.q.FilesSizes(ctx, s, &dbsqlc.FilesSizesParams{SessionID: s.row.ID, Paths: sortedSet(paths)})
+	if err != nil {
+		return err
+	}
+	stored := map[string]dbsqlc.FilesSizesRow{}
+	for _, row := range rows {
+		stored[row.Path] = row
+	}
+	newest := map[string]session.FileChange{}
+	for _, c := range changes {
+		row, known := stored[c.Path]
+		there := known && !row.Deleted
+		switch {
+		case c.Change == session.FileDeleted && !there:
+			continue // nobody has heard of it
+		case c.Change == session.FileDeleted:
+		case there:
+			c.Change = session.FileModified
+		default:
+			if w.Files >= session.MaxWatchedFiles {
+				continue
+			}
+			c.Change = session.FileCreated
+		}
+		account(w, row, there, &c)
+		stored[c.Path] = dbsqlc.FilesSizesRow{Path: c.Path, Size: c.Size, Unsaved: string(c.Unsaved), Deleted: c.Change == session.FileDeleted}
+		newest[c.Path] = c
+		if c.Initial {
+			continue
+		}
+		if err := s.add(wire.EventFile, runID, wire.FileData{Path: c.Path, Change: c.Change, Size: c.Size}); err != nil {
+			return err
+		}
+	}
+	put := &dbsqlc.FilesPutParams{SessionID: s.row.ID}
+	var gone []string
+	for _, p := range slices.Sorted(maps.Keys(newest)) {
+		c := newest[p]
+		if c.Change == session.FileDeleted {
+			gone = append(gone, p)
+			continue
+		}
+		content := []byte{}
+		if c.Saved() {
+			content = db.zip.EncodeAll(c.Data, content)
+		}
+		put.Paths = append(put.Paths, p)
+		put.Sizes = append(put.Sizes, c.Size)
+		put.Sums = append(put.Sums, text(c.SHA256))
+		put.Modes = append(put.Modes, int32(c.Mode&0o777))
+		put.Modified = append(put.Modified, c.ModifiedAt.UTC())
+		put.Contents = append(put.Contents, content)
+		put.Unsaved = append(put.Unsaved, string(c.Unsaved))
+	}
+	if len(put.Paths) > 0 {
+		if err := s.q.FilesPut(ctx, s, put); err != nil {
+			return err
+		}
+	}
+	if len(gone) == 0 {
+		return nil
+	}
+	if err := s.q.FilesDelete(ctx, s, &dbsqlc.FilesDeleteParams{SessionID: s.row.ID, Paths: gone, At: s.now}); err != nil {
+		return err
+	}
+	return s.q.FilesForget(ctx, s, &dbsqlc.FilesForgetParams{SessionID: s.row.ID, Keep: keepDeleted})
+}
+
+// account counts a change, and leaves its content out where there is no room for it.
+func account(w *dbsqlc.WorkspaceCountsRow, row dbsqlc.FilesSizesRow, there bool, c *session.FileChange) {
+	if there {
+		w.Files--
+		if row.Unsaved == "" {
+			w.SavedBytes -= row.Size
+		}
+	}
+	if c.Change == session.FileDeleted {
+		c.FileInfo, c.Data = session.FileInfo{Path: c.Path}, nil
+		return
+	}
+	w.Files++
+	c.Size = max(c.Size, 0)
+	switch {
+	case c.Unsaved == session.UnsavedTooLarge, c.Unsaved == session.UnsavedFull, c.Unsaved == session.UnsavedUnreadable:
+	case len(c.Data) > session.MaxFileBytes:
+		c.Unsaved = session.UnsavedTooLarge
+	case w.SavedBytes+int64(len(c.Data)) > session.MaxSavedBytes:
+		c.Unsaved = session.UnsavedFull
+	default:
+		c.Unsaved, c.Size = "", int64(len(c.Data))
+		w.SavedBytes += c.Size
+	}
+}
+
+func filesPosition(ctx context.Context, q *dbsqlc.Queries, tx dbsqlc.DBTX, sessionID string) (session.FilesPosition, error) {
+	p := session.FilesPosition{Session: sessionID}
+	row, err := q.WorkspacePosition(ctx, tx, sessionID)
+	if isNoRows(err) {
+		return p, nil
+	}
+	p.Lineage, p.Seq, p.Base, p.DiffKey = row.Lineage, row.Seq, row.Base, row.DiffKey
+	return p, err
+}
+
+// FilesPosition says how much of what has happened in a workspace is stored.
+func (db *DB) FilesPosition(ctx context.Context, sessionID string) (session.FilesPosition, error) {
+	p, err := filesPosition(ctx, db.q, db.pool, sessionID)
+	return p, fault("read the position of a workspace", err)
+}
+
+// FilesKnown returns what a runner must know of the files that are stored, by path.
+func (db *DB) FilesKnown(ctx context.Context, sessionID string) ([]session.KnownFile, error) {
+	rows, err := db.q.FilesKnown(ctx, db.pool, sessionID)
+	if err != nil {
+		return nil, fault("read known files", err)
+	}
+	out := make([]session.KnownFile, len(rows))
+	for i, row := range rows {
+		out[i] = session.KnownFile{
+			Path: row.Path, Size: row.Size, SHA256: row.Sha256, Mode: uint32(row.Mode), Unsaved: session.Unsaved(row.Unsaved),
+		}
+	}
+	return out, nil
+}
+
+// FileList lists the files of a workspace whose path begins with prefix, by path.
+func (db *DB) FileList(
+	ctx context.Context, sessionID, prefix string, limit int, cursor string,
+) (items []session.FileInfo, nextCursor string, err error) {
+	const doing = "list files"
+	var from fileCursor
+	if cursor != "" {
+		if err := cursorDecode(cursor, &from); err != nil {
+			return nil, "", err
+		}
+	}
+	limit = pageLimit(limit)
+	rows, err := db.q.FilesList(ctx, db.pool, &dbsqlc.FilesListParams{
+		SessionID: sessionID, Prefix: prefix, After: from.Path, MaxItems: int32(limit) + 1,
+	})
+	if err != nil {
+		return nil, "", fault(doing, err)
+	}
+	if len(rows) == 0 {
+		if _, err := db.SessionGet(ctx, sessionID); err != nil {
+			return nil, "", err
+		}
+	}
+	if len(rows) > limit {
+		rows = rows[:limit]
+		nextCursor = cursorEncode(fileCursor{Path: rows[limit-1].Path})
+	}
+	items = make([]session.FileInfo, len(rows))
+	for i, row := range rows {
+		items[i] = session.FileInfo{
+			Path: row.Path, Size: row.Size, SHA256: row.Sha256, Mode: uint32(row.Mode),
+			ModifiedAt: row.ModifiedAt.UTC(), Unsaved: session.Unsaved(row.Unsaved),
+		}
+	}
+	return items, nextCursor, nil
+}
+
+// FileGet returns a file of a workspace with its content, if that is saved;
+// file_not_found when there is none, or none any more.
+func (db *DB) FileGet(ctx context.Context, sessionID, name string) (session.FileContent, error) {
+	const doing = "read a file"
+	row, err := db.q.FileGet(ctx, db.pool, &dbsqlc.FileGetParams{SessionID: sessionID, Path: name})
+	if isNoRows(err) {
+		if _, err := db.SessionGet(ctx, sessionID); err != nil {
+			return session.FileContent{}, err
+		}
+		return session.FileContent{}, session.Faultf(session.CodeNoFile, "there is no such file in the workspace")
+	}
+	if err != nil {
+		return session.FileContent{}, fault(doing, err)
+	}
+	if row.DeletedAt != nil {
+		return session.FileContent{}, session.Faultf(session.CodeNoFile, "the file is gone since %s", wire.Time(*row.DeletedAt))
+	}
+	f := session.FileContent{FileInfo: session.FileInfo{
+		Path: row.Path, Size: row.Size, SHA256: row.Sha256, Mode: uint32(row.Mode),
+		ModifiedAt: row.ModifiedAt.UTC(), Unsaved: session.Unsaved(row.Unsaved),
+	}}
+	if !f.Saved() {
+		return f, nil
+	}
+	if f.Data, err = db.unzip.DecodeAll(row.Content, []byte{}); err != nil {
+		return f, fault(doing, session.Faultf(session.CodeInternal, "content of %s: %v", row.Path, err))
+	}
+	return f, nil
+}
+
+// DiffGet returns the newest diff of a workspace; nil when none was taken yet.
+func (db *DB) DiffGet(ctx context.Context, sessionID string) (*session.WorkspaceDiff, error) {
+	const doing = "read a diff"
+	row, err := db.q.WorkspaceDiff(ctx, db.pool, sessionID)
+	if isNoRows(err) {
+		_, err := db.SessionGet(ctx, sessionID)
+		return nil, err
+	}
+	if err != nil {
+		return nil, fault(doing, err)
+	}
+	if row.Diff == "" {
+		return nil, nil
+	}
+	var d session.WorkspaceDiff
+	if err := json.Unmarshal([]byte(row.Diff), &d); err != nil {
+		return nil, fault(doing, session.Faultf(session.CodeInternal, "diff of %s: %v", sessionID, err))
+	}
+	if d.Patch, err = db.unzip.DecodeAll(row.Patch, []byte{}); err != nil {
+		return nil, fault(doing, session.Faultf(session.CodeInternal, "patch of %s: %v", sessionID, err))
+	}
+	return &d, nil
+}

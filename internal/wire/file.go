@@ -1,0 +1,60 @@
+package wire
+
+import "github.com/overwinter-dev/overwinter/internal/session"
+
+// FileJSON is a file of a workspace in JSON.
+type FileJSON struct {
+	Path       string `json:"path"`
+	Size       int64  `json:"size"`
+	SHA256     string `json:"sha256,omitempty"`
+	Mode       uint32 `json:"mode"`
+	ModifiedAt Time   `json:"modifiedAt"`
+	Saved      bool   `json:"saved"`
+	// Unsaved is why the content is not kept; empty where it is.
+	Unsaved session.Unsaved `json:"unsaved,omitempty"`
+}
+
+// Files converts files.
+func Files(files []session.FileInfo) []FileJSON {
+	out := make([]FileJSON, len(files))
+	for i, f := range files {
+		out[i] = FileJSON{
+			Path: f.Path, Size: f.Size, SHA256: f.SHA256, Mode: f.Mode, ModifiedAt: Time(f.ModifiedAt),
+			Saved: f.Saved(), Unsaved: f.Unsaved,
+		}
+	}
+	return out
+}
+
+// DiffJSON is how a workspace differs from its beginning. Everything is empty
+// while nothing has been compared.
+type DiffJSON struct {
+	Base         *string             `json:"base"` // the commit that it is taken against; null without one
+	Git          *session.GitState   `json:"git"`
+	Files        []session.FileDelta `json:"files"`
+	FilesChanged int                 `json:"filesChanged"`
+	Additions    int64               `json:"additions"`
+	Deletions    int64               `json:"deletions"`
+	Patch        string              `json:"patch"`
+	Truncated    bool                `json:"truncated"`
+	ComputedAt   *Time               `json:"computedAt"`
+}
+
+// Diff converts a diff; nil is one that was never taken.
+func Diff(d *session.WorkspaceDiff) DiffJSON {
+	if d == nil {
+		return DiffJSON{Files: []session.FileDelta{}}
+	}
+	at := Time(d.At)
+	out := DiffJSON{
+		Git: d.Git, Files: d.Files, FilesChanged: d.FilesChanged, Additions: d.Additions, Deletions: d.Deletions,
+		Patch: string(d.Patch), Truncated: d.Truncated, ComputedAt: &at,
+	}
+	if d.Base != "" {
+		out.Base = &d.Base
+	}
+	if out.Files == nil {
+		out.Files = []session.FileDelta{}
+	}
+	return out
+}
