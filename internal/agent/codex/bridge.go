@@ -304,12 +304,7 @@ func (p *program) command(c bridge.Command) {
 	case bridge.Answer:
 		p.answer(ctx, c)
 	case bridge.Interrupt:
-		p.mu.Lock()
-		d := p.delivered[c.RunID]
-		p.mu.Unlock()
-		if c.RunID == "" || (d != nil && d.verdict == nil) {
-			p.interrupt(ctx)
-		}
+		p.interrupt(ctx, c.RunID)
 	}
 }
 
@@ -415,20 +410,59 @@ func (p *program) answer(ctx context.Context, c bridge.Command) {
 	}
 }
 
-// interrupt breaks off all that goes on, subagents first, and what they run in the background.
-func (p *program) interrupt(ctx context.Context) {
-	p.mu.Lock()
-	turns := slices.Clone(p.turns)
-	p.mu.Unlock()
+// interrupt breaks off all that goes on for a run, subagents first, and what they run in the
+// background. Without a run it is whatever goes on.
+func (p *program) interrupt(ctx context.Context, run string) {
+	turns := p.goingOn(run)
 	for _, t := range slices.Backward(turns) {
-		if _, err := p.peer.Call(ctx, "turn/interrupt", map[string]any{"threadId": t.Thread, "turnId": t.ID}); err != nil {
+		for {
+			_, err := p.peer.Call(ctx, "turn/interrupt", map[string]any{"threadId": t.Thread, "turnId": t.ID})
+			if err == nil {
+				break
+			}
 			fmt.Fprintf(p.stderr, "codex bridge: interrupt: %v\n", err)
+			if !p.again(ctx, run, t) {
+				break
+			}
 		}
 	}
 	for _, t := range slices.Backward(turns) {
 		if _, err := p.peer.Call(ctx, "thread/backgroundTerminals/clean", map[string]any{"threadId": t.Thread}); err != nil {
 			fmt.Fprintf(p.stderr, "codex bridge: end what runs in the background: %v\n", err)
 		}
+	}
+}
+
+// goingOn are the turns that go on for a run. That of the run itself counts from when the agent has
+// taken its prompt, which is a little before it begins.
+func (p *program) goingOn(run string) []turn {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	turns := slices.Clone(p.turns)
+	if run == "" {
+		return turns
+	}
+	d := p.delivered[run]
+	if d == nil || d.verdict != nil {
+		return nil
+	}
+	if main := (turn{p.thread, d.turn}); d.turn != "" && !slices.Contains(turns, main) {
+		turns = slices.Insert(turns, 0, main)
+	}
+	return turns
+}
+
+// again waits before a turn that could not be broken off is broken off again; false means that there
+// is no need any more, or no time. A turn can be broken off once it has really begun.
+func (p *program) again(ctx context.Context, run string, t turn) bool {
+	const pause = 50 * time.Millisecond
+	timer := time.NewTimer(pause)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-timer.C:
+		return slices.Contains(p.goingOn(run), t)
 	}
 }
 
@@ -453,7 +487,7 @@ func (p *program) giveUp() {
 	p.out.Note(n)
 	ctx, cancel := context.WithTimeoutCause(context.Background(), callTimeout, errors.New("the agent does not answer"))
 	defer cancel()
-	p.interrupt(ctx)
+	p.interrupt(ctx, run)
 }
 
 // note writes a note into the journal. Where that fails the transcript lacks a line; the turn goes on.

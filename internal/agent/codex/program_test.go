@@ -37,6 +37,7 @@ type program struct {
 	stdin  io.WriteCloser
 	frames chan []byte // lines of stdout; closed when the process has gone
 	events []conversation.Event
+	hasty  bool // each prompt is broken off as soon as it is written
 }
 
 // played is a turn that has ended.
@@ -107,6 +108,9 @@ func (p *program) turn(t *testing.T, content string, saw func(conversation.Event
 	line, err := codex.New().Prompt(agent.PromptInput{RunID: run.RunID, PromptID: run.PromptID, Author: run.Author, Content: content})
 	require.NoError(t, err)
 	p.write(t, line)
+	if p.hasty {
+		p.write(t, codex.New().Interrupt(run.RunID).Stdin)
+	}
 	tr, err := codex.New().NewTranslator(run, nil)
 	require.NoError(t, err)
 	var out played
@@ -287,6 +291,19 @@ func TestAnInterruptReachesSubagents(t *testing.T) {
 	})
 	require.Equal(t, session.OutcomeCancelled, r.end.Outcome)
 	require.Equal(t, conversation.Aborted, r.blocks(t, conversation.Subagent)[0].Status)
+	p.agree(t)
+}
+
+func TestAnInterruptMayComeAtOnce(t *testing.T) {
+	t.Parallel()
+	p := start(t, agent.LaunchInput{Model: plain}, map[string][]modelserver.Step{
+		"long": {{Text: strings.Repeat("word ", 5000), Pause: 20 * time.Millisecond}}, "hello": {{Text: "Hello."}},
+	})
+	p.hasty = true
+	require.Equal(t, session.OutcomeCancelled, p.turn(t, "{{long}}", nil).end.Outcome)
+	require.Equal(t, session.OutcomeCancelled, p.turn(t, "{{long}}", nil).end.Outcome)
+	p.hasty = false
+	require.Equal(t, session.OutcomeCompleted, p.turn(t, "{{hello}}", nil).end.Outcome)
 	p.agree(t)
 }
 
