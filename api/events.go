@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math"
 	"net/http"
 	"os"
 	"regexp"
@@ -40,7 +41,10 @@ const (
 
 var position = regexp.MustCompile(`^[0-9]{1,18}$`)
 
-// startPosition is the seq that the stream starts behind; the header, which a
+// latest is where a stream starts that is to tell only what happens from now on. No log is that long.
+const latest = math.MaxInt64
+
+// startPosition is the seq that the stream starts behind, or latest; the header, which a
 // client sends when it comes back, goes before the query of its first address.
 func startPosition(c echo.Context) (int64, error) {
 	name, text := "after", c.QueryParam("after")
@@ -50,6 +54,9 @@ func startPosition(c echo.Context) (int64, error) {
 	}
 	if !given {
 		return 0, nil
+	}
+	if name == "after" && text == "latest" {
+		return latest, nil
 	}
 	if !position.MatchString(text) {
 		return 0, invalid(name, "must be the seq of an event, or 0")
@@ -87,6 +94,10 @@ func (s *Server) events(c echo.Context) error {
 		return err
 	}
 	reader, err := s.cfg.Events.Follow(ctx, id, after)
+	if future, ok := errors.AsType[*eventlog.FuturePositionError](err); ok && after == latest {
+		after = future.Newest
+		reader, err = s.cfg.Events.Follow(ctx, id, after)
+	}
 	if err != nil {
 		return err
 	}

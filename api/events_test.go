@@ -148,6 +148,11 @@ func TestAStreamResumesBehindItsPosition(t *testing.T) {
 	require.Equal(t, []string{"4 text_delta", `caught_up {"seq":4}`}, b.stream(path, "Last-Event-ID", "3").brief(2))
 	require.Equal(t, []string{"4 text_delta", `caught_up {"seq":4}`}, b.stream(path+"?after=1", "Last-Event-ID", "3").brief(2), "the header goes first")
 	require.Equal(t, []string{`caught_up {"seq":4}`}, b.stream(path+"?after=4").brief(1))
+	live := b.stream(path + "?after=latest")
+	require.Equal(t, []string{`caught_up {"seq":4}`}, live.brief(1))
+	require.Equal(t, []string{"4 text_delta", `caught_up {"seq":4}`}, b.stream(path+"?after=latest", "Last-Event-ID", "3").brief(2))
+	b.store.Text(id, "y")
+	require.Equal(t, []string{"5 text_delta"}, live.brief(1))
 }
 
 func TestPositionsThatCannotBe(t *testing.T) {

@@ -66,7 +66,7 @@ func TestPostgresASessionFromCreateToEnd(t *testing.T) {
 	patched := b.do("PATCH", path, `{"title":"B","metadata":{}}`).session()
 	require.Equal(t, "B", patched.Title)
 	require.JSONEq(t, `{}`, string(patched.Metadata))
-	require.JSONEq(t, `{"conversations":[{"id":"main","blocks":[]}]}`, string(b.do("GET", path+"/blocks", "").body))
+	require.JSONEq(t, `{"conversations":[{"id":"main","blocks":[]}],"seq":7}`, string(b.do("GET", path+"/blocks", "").body))
 	require.JSONEq(t, `{"files":[]}`, string(b.do("GET", path+"/transcript", "").body))
 
 	s := b.stream(path + "/events")

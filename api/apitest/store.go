@@ -389,7 +389,7 @@ func (m *Store) PromptWithdraw(_ context.Context, id, promptID string) (session.
 	return *p, nil
 }
 
-// Conversation implements api.Store.
+// Conversation implements api.Store: what the row has, else what its events add up to.
 func (m *Store) Conversation(_ context.Context, id string) (conversation.Conversation, error) {
 	leave, err := m.enter("Conversation")
 	if err != nil {
@@ -400,7 +400,18 @@ func (m *Store) Conversation(_ context.Context, id string) (conversation.Convers
 	if err != nil {
 		return conversation.Conversation{}, err
 	}
-	return r.Conversation, nil
+	c := r.Conversation
+	if len(c.Threads) == 0 {
+		var folder conversation.Folder
+		for _, e := range r.Events {
+			if err := folder.Apply(conversation.EventType(e.Type), e.ConversationID, e.Data); err != nil {
+				return conversation.Conversation{}, err
+			}
+		}
+		c = folder.Conversation()
+	}
+	c.Seq = r.First + int64(len(r.Events)) - 1
+	return c, nil
 }
 
 // TranscriptFiles implements api.Store.

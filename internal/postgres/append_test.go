@@ -104,6 +104,7 @@ func TestWhatAgentsPrintSurvives(t *testing.T) {
 	}
 	c, err := b.Conversation(b.ctx, b.id)
 	require.NoError(t, err)
+	require.Equal(t, events[len(events)-1].Seq, c.Seq, "the position that it is the state at")
 	require.Equal(t, "a\x00b", c.Threads[0].Blocks[0].ID)
 	require.JSONEq(t, `"x\u0000y"`, string(c.Threads[0].Blocks[0].Output))
 }

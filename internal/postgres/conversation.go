@@ -18,7 +18,8 @@ import (
 func (db *DB) Conversation(ctx context.Context, sessionID string) (c conversation.Conversation, err error) {
 	// One snapshot: what is not in the blocks is in the deltas, and nothing in both.
 	err = db.inTx(ctx, "read a conversation", pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}, func(tx pgx.Tx) error {
-		if _, err := db.q.EventsBounds(ctx, tx, sessionID); isNoRows(err) {
+		bounds, err := db.q.EventsBounds(ctx, tx, sessionID)
+		if isNoRows(err) {
 			return noSession(sessionID)
 		} else if err != nil {
 			return err
@@ -33,6 +34,7 @@ func (db *DB) Conversation(ctx context.Context, sessionID string) (c conversatio
 			return err
 		}
 		c, err = threads(rows)
+		c.Seq = bounds.LastSeq
 		return err
 	})
 	return c, err
