@@ -1,0 +1,170 @@
+package test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// content reads a file of a session's workspace.
+func (s *stack) content(t *testing.T, sessionID, path string, headers ...string) (*http.Response, string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+s.api+"/api/sessions/"+sessionID+"/files/"+path, nil)
+	require.NoError(t, err)
+	for i := 0; i < len(headers); i += 2 {
+		request.Header.Set(headers[i], headers[i+1])
+	}
+	response, err := http.DefaultClient.Do(request)
+	require.NoError(t, err)
+	defer response.Body.Close()
+	body, err := io.ReadAll(response.Body)
+	require.NoError(t, err)
+	return response, string(body)
+}
+
+// paths are the files of a session's workspace.
+func (s *stack) paths(t *testing.T, sessionID string) []string {
+	t.Helper()
+	page := s.must(t, http.StatusOK, "GET", "/api/sessions/"+sessionID+"/files", nil)
+	paths := []string{}
+	for _, raw := range page["items"].([]any) {
+		paths = append(paths, raw.(object)["path"].(string))
+	}
+	return paths
+}
+
+// changes are the file events of a run, as "CHANGE PATH".
+func changes(t *testing.T, events []event) []string {
+	t.Helper()
+	var out []string
+	for _, e := range events {
+		if e.Type == "file" {
+			var d struct{ Path, Change string }
+			require.NoError(t, json.Unmarshal(e.Data, &d))
+			out = append(out, d.Change+" "+d.Path)
+		}
+	}
+	return out
+}
+
+// TestWorkspaceFiles reads what the agent has written while it works, after its
+// worker was killed, and while its session sleeps.
+func TestWorkspaceFiles(t *testing.T) {
+	t.Parallel()
+	s := startStack(t)
+	id := s.create(t, object{"prompt": object{"id": "first", "content": strings.Join([]string{
+		"write notes.txt: one", "$ mkdir -p src && printf 'package main\\n' > src/main.go && ln -s /etc/passwd link",
+		"sleep 3s", "write notes.txt: two", "$ printf '\\211PNG\\r\\n\\032\\n' > shot.png",
+	}, "\n")}})
+	stream := s.follow(t, id)
+
+	// The file can be read while the turn runs.
+	eventually(t, 60*time.Second, "the file is told of in the turn", func() error {
+		if got := changes(t, stream.all(t)); len(got) < 2 {
+			return fmt.Errorf("only %v", got)
+		}
+		return nil
+	})
+	_, body := s.content(t, id, "notes.txt")
+	require.Equal(t, "one", body)
+	prompt := s.must(t, http.StatusOK, "GET", "/api/sessions/"+id+"/prompts/first", nil)
+	require.Equal(t, "processing", prompt["status"], "the turn was over before its file was read")
+
+	require.Equal(t, "completed", s.waitPrompt(t, id, "first", 60*time.Second)["status"])
+	require.Equal(t, []string{"notes.txt", "shot.png", "src/main.go"}, s.paths(t, id), "a link is no file")
+	require.ElementsMatch(t, []string{"created notes.txt", "created src/main.go", "modified notes.txt", "created shot.png"},
+		changes(t, stream.all(t)))
+	ended := false
+	for _, e := range stream.all(t) {
+		ended = ended || e.Type == "turn_end"
+		require.False(t, ended && e.Type == "file", "a file event behind the end of its turn")
+	}
+
+	// A worker is killed in the middle of a turn that writes: each change is told once.
+	s.prompt(t, id, "second", "write a.txt: a\nsleep 2s\nwrite b.txt: b\n$ rm notes.txt\nsleep 2s\nwrite c.txt: c")
+	stream.wait(t, 60*time.Second, "the first file is told", func(e event) bool {
+		return e.Type == "file" && strings.Contains(string(e.Data), "a.txt")
+	})
+	require.NoError(t, syscall.Kill(s.child(t, "overwinter", "worker"), syscall.SIGKILL))
+	require.Equal(t, "completed", s.waitPrompt(t, id, "second", 90*time.Second)["status"])
+	require.ElementsMatch(t, []string{"created a.txt", "created b.txt", "created c.txt", "deleted notes.txt"},
+		changes(t, stream.all(t))[4:])
+
+	diff := s.must(t, http.StatusOK, "GET", "/api/sessions/"+id+"/diff", nil)
+	require.EqualValues(t, 5, diff["filesChanged"])
+	require.Contains(t, diff["patch"], "+++ b/a.txt\n@@ -0,0 +1 @@\n+a\n\\ No newline at end of file\n")
+	require.NotContains(t, diff["patch"], "notes.txt", "it was not there at the beginning, and is not now")
+	require.Nil(t, diff["git"])
+
+	// A repository that the agent makes is no beginning, but has a state.
+	s.prompt(t, id, "third", strings.Join([]string{
+		"$ git init -q -b trunk . && printf 'ignored/\\n' > .gitignore && mkdir ignored && echo x > ignored/x",
+		"$ git add src && git -c user.name=a -c user.email=a@example.com commit -q -m first",
+	}, "\n"))
+	require.Equal(t, "completed", s.waitPrompt(t, id, "third", 60*time.Second)["status"])
+	require.Equal(t, []string{".gitignore", "a.txt", "b.txt", "c.txt", "shot.png", "src/main.go"}, s.paths(t, id))
+
+	s.must(t, http.StatusAccepted, "POST", "/api/sessions/"+id+"/hibernate", nil)
+	s.waitStatus(t, id, "hibernated", 60*time.Second)
+	diff = s.must(t, http.StatusOK, "GET", "/api/sessions/"+id+"/diff", nil)
+	git := diff["git"].(object)
+	require.Equal(t, "trunk", git["branch"])
+	require.Equal(t, true, git["dirty"])
+	require.Len(t, git["head"], 40)
+	response, body := s.content(t, id, "src/main.go")
+	require.Equal(t, "package main\n", body)
+	require.Equal(t, "nosniff", response.Header.Get("X-Content-Type-Options"))
+	response, _ = s.content(t, id, "src%2Fmain.go", "If-None-Match", response.Header.Get("ETag"))
+	require.Equal(t, http.StatusNotModified, response.StatusCode)
+	response, _ = s.content(t, id, "shot.png")
+	require.Equal(t, "image/png", response.Header.Get("Content-Type"))
+	response, body = s.content(t, id, "notes.txt")
+	require.Equal(t, http.StatusNotFound, response.StatusCode)
+	require.Contains(t, body, "file_not_found")
+	s.waitStatus(t, id, "hibernated", time.Second) // reading wakes nobody
+
+	// What was written before it slept is not told again when it wakes.
+	before := len(changes(t, stream.all(t)))
+	s.prompt(t, id, "fourth", "write a.txt: changed")
+	require.Equal(t, "completed", s.waitPrompt(t, id, "fourth", 60*time.Second)["status"])
+	require.Equal(t, []string{"modified a.txt"}, changes(t, stream.all(t))[before:])
+}
+
+// TestWorkspaceDiffOfARepository compares with the commit that was cloned.
+func TestWorkspaceDiffOfARepository(t *testing.T) {
+	t.Parallel()
+	s := startStack(t)
+	base, _ := gitServer(t)
+	s.must(t, http.StatusCreated, "PUT", "/api/secrets/git:"+strings.TrimPrefix(base, "http://"), object{"value": "robot:" + plantedPassword})
+	id := s.create(t, object{
+		"workspace": object{"repoUrl": base + "/repo.git"},
+		"prompt": object{"id": "first", "content": strings.Join([]string{
+			"$ echo second line >> README; echo new > new.txt; mkdir node_modules; echo x > node_modules/x",
+			"$ git -c user.name=a -c user.email=a@example.com commit -qam changed",
+		}, "\n")},
+	})
+	stream := s.follow(t, id)
+	require.Equal(t, "completed", s.waitPrompt(t, id, "first", 60*time.Second)["status"])
+	require.Equal(t, []string{"README", "new.txt"}, s.paths(t, id), "what was cloned is listed")
+	require.ElementsMatch(t, []string{"modified README", "created new.txt"}, changes(t, stream.all(t)), "what was cloned is no change")
+	diff := s.must(t, http.StatusOK, "GET", "/api/sessions/"+id+"/diff", nil)
+	require.EqualValues(t, 2, diff["filesChanged"], "%v", diff)
+	require.EqualValues(t, 2, diff["additions"])
+	require.EqualValues(t, 0, diff["deletions"])
+	require.Contains(t, diff["patch"], "+second line")
+	require.NotContains(t, diff["patch"], "node_modules")
+	git := diff["git"].(object)
+	require.Equal(t, "main", git["branch"])
+	require.NotEqual(t, diff["base"], git["head"], "the agent has committed since")
+	require.Equal(t, true, git["dirty"])
+}
