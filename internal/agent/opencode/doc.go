@@ -27,6 +27,9 @@
 // OpenCode goes on with it. Prompts that are commands of OpenCode, "/name arguments", run as such;
 // a /compact that is delivered twice compacts twice.
 //
+// To be taken back to before a prompt, the main session is cut before its message, and OpenCode's
+// database removed, so that what is left is imported. Files of the workspace stay as they are.
+//
 // OpenCode tries for ever to reach a model that fails. The bridge gives a turn up after ten attempts
 // or five minutes of them, and notes why beside the sessions, in failures.json.
 //

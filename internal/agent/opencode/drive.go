@@ -64,9 +64,6 @@ func (b *driver) next(ctx context.Context) {
 func (b *driver) begin(ctx context.Context, c bridge.Command) {
 	note := runNote{Title: b.title}
 	messages, err := b.server.messages(ctx, b.root)
-	if err == nil {
-		note.Removed, err = b.reverted(ctx, messages)
-	}
 	for i := range messages {
 		note.Before = max(note.Before, messages[i].Info.ID)
 	}

@@ -193,8 +193,6 @@ func (b *driver) command(ctx context.Context, c bridge.Command) {
 		b.answer(ctx, c)
 	case bridge.Interrupt:
 		b.interrupt(ctx, c.RunID)
-	case commandRevert:
-		b.revert(ctx, c)
 	default:
 		fmt.Fprintf(b.stderr, "opencode bridge: %q is no command\n", c.Type)
 	}

@@ -2,7 +2,6 @@ package opencode_test
 
 import (
 	"bufio"
-	"encoding/json"
 	"io"
 	"os"
 	"os/exec"
@@ -16,7 +15,6 @@ import (
 
 	"github.com/overwinter-dev/overwinter/internal/agent"
 	"github.com/overwinter-dev/overwinter/internal/agent/agenttest/modelserver"
-	"github.com/overwinter-dev/overwinter/internal/agent/bridge"
 	"github.com/overwinter-dev/overwinter/internal/agent/opencode"
 	"github.com/overwinter-dev/overwinter/internal/conversation"
 	"github.com/overwinter-dev/overwinter/internal/session"
@@ -243,7 +241,9 @@ func TestAProfileReachesTheModel(t *testing.T) {
 	require.Equal(t, "anthropic/claude-haiku-4-5", r.end.Model)
 	sent := p.server.Sent()
 	for _, marker := range []string{"marker-instructions", "marker-skill", "marker-subagent", "marker-command you", "demo_echo"} {
-		require.True(t, strings.Contains(sent, marker), "%s is not in what was sent", marker)
+		if !strings.Contains(sent, marker) { // what was sent is too long to be shown
+			require.Failf(t, "the model is not told", "%s is not in what was sent", marker)
+		}
 	}
 	requests := p.server.Requests()
 	last := requests[len(requests)-1]
@@ -262,38 +262,15 @@ func TestAProfileReachesTheModel(t *testing.T) {
 	p.close(t)
 }
 
-func TestCompactsAndGoesBack(t *testing.T) {
+func TestCompactsBehindAnAttemptThatFailed(t *testing.T) {
 	t.Parallel()
 	p := newProgram(t, map[string][]modelserver.Step{
-		"hello": {{Text: "Hello."}}, "recall": {{Recall: true}},
-		"cut": {{Text: strings.Repeat("word ", 40), Cut: true, Pause: 2 * time.Millisecond}},
+		"hello": {{Text: "Hello."}},
+		"cut":   {{Text: strings.Repeat("word ", 40), Cut: true, Pause: 2 * time.Millisecond}},
 	})
 	p.begin(t, agent.LaunchInput{}, "--retries", "2")
 	p.turn(t, "{{hello}} to the zebra")
-	second := p.turn(t, "{{hello}} to the lion")
-	p.agree(t)
-
-	revert, err := opencode.New().Revert("req_1", second.only(t, conversation.UserMessage).ID)
-	require.NoError(t, err)
-	p.write(t, revert)
-	for {
-		note, ok := bridge.ParseNote(p.next(t))
-		if !ok {
-			continue
-		}
-		require.Equal(t, bridge.NoteType("reverted"), note.Type, note.Message)
-		require.Equal(t, "req_1", note.RunID)
-		var data struct{ Removed []string }
-		require.NoError(t, json.Unmarshal(note.Data, &data))
-		require.Len(t, data.Removed, 2)
-		break
-	}
-	require.Len(t, parse(t, p.files(t)...).Threads[0].Blocks, 2, "the saved session lacks what was taken back")
-	r := p.turn(t, "{{recall}} it")
-	require.Contains(t, r.only(t, conversation.AssistantText).Content, "2 prompts", "the model is not told of what was taken back")
-	p.agree(t)
-
-	r = p.turn(t, "{{cut}} it")
+	r := p.turn(t, "{{cut}} it")
 	require.Equal(t, session.OutcomeFailed, r.end.Outcome)
 	p.agree(t)
 

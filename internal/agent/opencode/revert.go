@@ -1,98 +1,98 @@
 package opencode
 
 import (
-	"context"
+	"bytes"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"net/http"
-	"slices"
+	"path"
 
-	"github.com/overwinter-dev/overwinter/internal/agent/bridge"
+	"github.com/overwinter-dev/overwinter/internal/agent"
+	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
-// commandRevert has the bridge take the conversation back, to before the message that has the part ID.
-const commandRevert bridge.CommandType = "revert"
+var _ agent.Reverter = Adapter{}
 
-// noteReverted says that it has; its data is a revertedNote.
-const noteReverted bridge.NoteType = "reverted"
-
-type revertedNote struct {
-	Removed []string `json:"removed"` // ids of the blocks that are no more
-}
-
-// Revert is what is written to the agent's stdin, between two turns, to take the conversation back to
-// before a user_message, with what was done to files since then where the workspace is a repository.
-// The bridge answers with the note "reverted", or "failed" with the reason, under the request's id.
-// The saved session then lacks what was taken back.
-func (Adapter) Revert(requestID, blockID string) ([]byte, error) {
-	if requestID == "" || blockID == "" {
-		return nil, errors.New("revert OpenCode: a request id and a block are needed")
-	}
-	return bridge.Command{Type: commandRevert, RunID: requestID, ID: blockID}.Encode()
-}
-
-// revert takes the conversation back.
-func (b *driver) revert(ctx context.Context, c bridge.Command) {
-	if err := b.tryRevert(ctx, c); err != nil {
-		b.out.Note(bridge.Note{Type: bridge.NoteFailed, RunID: c.RunID, ID: c.ID, Message: err.Error()})
-	}
-}
-
-func (b *driver) tryRevert(ctx context.Context, c bridge.Command) error {
-	if b.turn != nil {
-		return errors.New("a turn is under way")
-	}
-	messages, err := b.server.messages(ctx, b.root)
-	if err != nil {
-		return err
-	}
-	i := slices.IndexFunc(messages, func(m exported) bool {
-		return m.Info.fromUser() && slices.ContainsFunc(m.Parts, func(p part) bool { return p.ID == c.ID })
-	})
-	if i < 0 {
-		return fmt.Errorf("there is no message %s", c.ID)
-	}
-	if _, err := b.server.quick(ctx, http.MethodPost, route(b.root, "/revert"), revert{MessageID: messages[i].Info.ID}); err != nil {
-		return err
-	}
-	removed, err := b.reverted(ctx, messages)
-	if err != nil {
-		return err
-	}
-	data, err := json.Marshal(revertedNote{Removed: removed})
-	if err != nil {
-		return err
-	}
-	b.store.touch(b.root)
-	b.save(ctx)
-	b.out.Note(bridge.Note{Type: noteReverted, RunID: c.RunID, ID: c.ID, Data: data})
-	return nil
-}
-
-// reverted are the ids of the blocks that were taken back and are still with the session.
-func (b *driver) reverted(ctx context.Context, messages []exported) ([]string, error) {
-	data, err := b.server.quick(ctx, http.MethodGet, route(b.root, ""), nil)
-	if err != nil {
-		return nil, err
-	}
-	var info sessionInfo
-	if err := json.Unmarshal(data, &info); err != nil {
-		return nil, fmt.Errorf("session %s: %w", b.root, err)
-	}
-	if info.Revert == nil {
-		return nil, nil
-	}
-	left := map[string]bool{}
-	for _, block := range (&transcript{info: info, messages: slices.Clone(messages)}).blocks(nil) {
-		left[block.ID] = true
-	}
-	info.Revert = nil
-	var removed []string
-	for _, block := range (&transcript{info: info, messages: messages}).blocks(nil) {
-		if !left[block.ID] {
-			removed = append(removed, block.ID)
+// Revert cuts the main session before the run's message and drops the sessions of subagents that were
+// begun behind it. OpenCode's database goes, so that the session is imported anew.
+func (Adapter) Revert(files []session.TranscriptFile, runID string) (agent.Reverted, error) {
+	cut := -1
+	var from message
+	for i, f := range files {
+		if at, m, ok := messageOf(f.Data, runID); ok {
+			cut, from = i, m
+			files = replaced(files, i, at)
+			break
 		}
 	}
-	return removed, nil
+	if cut < 0 {
+		return agent.Reverted{}, fmt.Errorf("revert OpenCode: run %s is not in its sessions", runID)
+	}
+	gone := map[string]bool{}
+	for more := true; more; { // a subagent's own subagents go with it
+		more = false
+		for _, f := range files {
+			info, _, err := exportInfo(f.Data)
+			later := info.ParentID == from.SessionID && info.Time.Created >= from.Time.Created
+			if err == nil && info.ParentID != "" && !gone[info.ID] && (later || gone[info.ParentID]) {
+				gone[info.ID], more = true, true
+			}
+		}
+	}
+	var out agent.Reverted
+	for _, f := range files {
+		if info, _, err := exportInfo(f.Data); err == nil && gone[info.ID] {
+			continue
+		}
+		out.Files = append(out.Files, f)
+	}
+	// The files are in <data>/overwinter/opencode/<session>.
+	data := path.Dir(path.Dir(path.Dir(path.Dir(files[cut].Path))))
+	for _, suffix := range []string{"", "-wal", "-shm"} {
+		out.Remove = append(out.Remove, path.Join(data, databaseName+suffix))
+	}
+	return out, nil
+}
+
+// rawExport is an export whose messages are left as they are.
+type rawExport struct {
+	Info     json.RawMessage   `json:"info"`
+	Messages []json.RawMessage `json:"messages"`
+}
+
+// messageOf finds the message of a run in an export, and returns the export without it and all
+// behind it.
+func messageOf(data []byte, runID string) (shortened []byte, m message, ok bool) {
+	var e rawExport
+	if json.Unmarshal(data, &e) != nil {
+		return nil, message{}, false
+	}
+	for i, raw := range e.Messages {
+		var x exported
+		if json.Unmarshal(raw, &x) != nil || !x.Info.fromUser() || !isMessageOf(x.Info.ID, runID) {
+			continue
+		}
+		var b bytes.Buffer
+		b.WriteString(`{"info":`)
+		b.Write(e.Info)
+		b.WriteString(`,"messages":[`)
+		b.Write(bytes.Join(rawBytes(e.Messages[:i]), []byte(",")))
+		b.WriteString("]}\n")
+		return b.Bytes(), x.Info, true
+	}
+	return nil, message{}, false
+}
+
+func rawBytes(raws []json.RawMessage) [][]byte {
+	out := make([][]byte, len(raws))
+	for i, r := range raws {
+		out[i] = r
+	}
+	return out
+}
+
+// replaced are the files with other data in one of them.
+func replaced(files []session.TranscriptFile, i int, data []byte) []session.TranscriptFile {
+	out := append([]session.TranscriptFile(nil), files...)
+	out[i].Data = data
+	return out
 }

@@ -323,11 +323,14 @@ func (s *server) reply(ctx context.Context, kind, id, verb string, body json.Raw
 	return err
 }
 
-// databaseFile is where OpenCode keeps its sessions.
+// databaseName is the file, below the directory for data, in which OpenCode keeps its sessions.
+const databaseName = "opencode/opencode.db"
+
+// databaseFile is that file.
 func databaseFile() string {
 	data := os.Getenv("XDG_DATA_HOME")
 	if data == "" {
 		data = filepath.Join(os.Getenv("HOME"), ".local/share")
 	}
-	return filepath.Join(data, "opencode", "opencode.db")
+	return filepath.Join(data, databaseName)
 }

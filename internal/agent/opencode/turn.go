@@ -20,8 +20,6 @@ type runNote struct {
 	Title string `json:"title,omitempty"`
 	// Before is the newest message there was.
 	Before string `json:"before,omitempty"`
-	// Removed are the blocks that were taken back before, of which the stream has not told yet.
-	Removed []string `json:"removed,omitempty"`
 }
 
 // endNote is the data of the note that a run is over.
@@ -64,12 +62,6 @@ func (t *translator) note(n bridge.Note, at time.Time) {
 		t.state.Root, t.state.Children, t.state.Before = n.ID, nil, bounded(data.Before, maxTitle)
 		if data.Title != "" {
 			t.state.Title = data.Title
-		}
-		for _, id := range data.Removed {
-			t.emit(conversation.Event{
-				Type: conversation.EventBlockRemoved, ConversationID: conversation.Main, At: at,
-				Data: conversation.BlockRemoved{BlockID: id},
-			})
 		}
 	case bridge.NoteDeadline, bridge.NoteFailed:
 		t.state.Verdict = &endNote{Outcome: session.OutcomeFailed, Reason: bounded(n.Message, maxWords)}
