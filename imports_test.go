@@ -126,6 +126,9 @@ var importRules = []importRule{
 // echoHome is the one package that may know echo.
 const echoHome = "api"
 
+// What below internal/agent is no agent: anybody may know it.
+var notAgents = []string{"agenttest", "bridge", "catalog", "npm"}
+
 func ours(pkg string) string { return module + "/" + pkg }
 
 func TestImports(t *testing.T) {
@@ -141,6 +144,10 @@ func TestImports(t *testing.T) {
 	t.Run("echo", func(t *testing.T) {
 		t.Parallel()
 		require.Empty(t, echoOutsideItsHome(files))
+	})
+	t.Run("agents", func(t *testing.T) {
+		t.Parallel()
+		require.Empty(t, agentsOutsideTheCatalog(files))
 	})
 }
 
@@ -170,11 +177,39 @@ func TestImportRulesBite(t *testing.T) {
 			}
 		})
 	}
+	require.Len(t, agentsOutsideTheCatalog(imports{
+		"activities/a.go":              {ours("internal/agent/codex"), ours("internal/agent/bridge"), ours("internal/agent")},
+		"internal/agent/catalog/b.go":  {ours("internal/agent/codex")},
+		"internal/agent/claude/c.go":   {ours("internal/agent/bridge"), ours("internal/agent/npm")},
+		"internal/agent/opencode/d.go": {ours("internal/agent/codex/deep")},
+	}), 3, "an agent, the bridge and another agent")
 	require.Len(t, echoOutsideItsHome(imports{"worker/a.go": {echo + "/v4"}, "api/b.go": {echo + "/v4"}}), 1)
 }
 
 // imports are the import paths of the files that are not tests, by the file's slash-separated path.
 type imports map[string][]string
+
+// agentsOutsideTheCatalog says who names an agent beside its own package and the catalog, and who
+// but an agent uses what bridges are made of.
+func agentsOutsideTheCatalog(files imports) []string {
+	var found []string
+	root := ours("internal/agent")
+	for _, file := range slices.Sorted(maps.Keys(files)) {
+		for _, imported := range files[file] {
+			name, _, _ := strings.Cut(strings.TrimPrefix(imported, root+"/"), "/")
+			own := under(ours(file), path.Join(root, name))
+			switch {
+			case !under(imported, root) || imported == root || own:
+			case name == "bridge" && !under(file, "internal/agent"):
+				found = append(found, fmt.Sprintf("%s imports %s: bridges are part of agents", file, imported))
+			case name == "acp" && under(file, "internal/agent"): // an agent may be driven by that protocol
+			case !slices.Contains(notAgents, name) && !under(file, "internal/agent/catalog"):
+				found = append(found, fmt.Sprintf("%s imports %s: nothing but the catalog names an agent", file, imported))
+			}
+		}
+	}
+	return found
+}
 
 // readImports reads the files of this module: not those of the modules inside it, nor what the go
 // tool ignores. Build tags make no difference.
