@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"time"
 
 	"github.com/overwinter-dev/overwinter/internal/agent/bridge"
@@ -138,6 +139,11 @@ func (b *driver) start(ctx context.Context) error {
 	}
 	if err != nil {
 		fmt.Fprintf(b.stderr, "opencode bridge: %v\n", err) // it costs time, and nothing else
+	}
+	if shell, err := writeShell(filepath.Join(filepath.Dir(b.store.dir), ".shell")); err != nil {
+		return err
+	} else if err := os.Setenv("SHELL", shell); err != nil {
+		return fmt.Errorf("choose the shell: %w", err)
 	}
 	have, found := b.store.main()
 	fresh := found && !hasDatabase()

@@ -266,12 +266,20 @@ func TestCompactsBehindAnAttemptThatFailed(t *testing.T) {
 	t.Parallel()
 	p := newProgram(t, map[string][]modelserver.Step{
 		"hello": {{Text: "Hello."}},
+		"env":   {{Calls: []modelserver.Call{bash("env; echo \"$0\"")}}, {Text: "There it is."}},
 		"cut":   {{Text: strings.Repeat("word ", 40), Cut: true, Pause: 2 * time.Millisecond}},
 	})
 	p.begin(t, agent.LaunchInput{}, "--retries", "2")
 	p.turn(t, "{{hello}} to the zebra")
 	r := p.turn(t, "{{cut}} it")
 	require.Equal(t, session.OutcomeFailed, r.end.Outcome)
+	p.agree(t)
+
+	r = p.turn(t, "{{env}} of your tools")
+	printed := string(r.only(t, conversation.ToolResult).Output)
+	require.Contains(t, printed, "HOME=")
+	require.NotContains(t, printed, "sk-ant-none", "tools have the key")
+	require.NotContains(t, printed, "PASSWORD")
 	p.agree(t)
 
 	r = p.turn(t, "/compact")

@@ -1,0 +1,31 @@
+package opencode
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+)
+
+// writeShell writes a shell that has no secrets in its environment, for the commands of the agent, and
+// returns its name. OpenCode itself hands on all that it has.
+func writeShell(dir string) (string, error) {
+	shell, err := exec.LookPath("bash")
+	if err != nil {
+		if shell, err = exec.LookPath("sh"); err != nil {
+			return "", fmt.Errorf("find a shell: %w", err)
+		}
+	}
+	hidden := append(secrets(), "OPENCODE_SERVER_PASSWORD")
+	script := fmt.Sprintf("#!/bin/sh\nunset %s\nexec '%s' \"$@\"\n", strings.Join(hidden, " "), shell)
+	// OpenCode tells shells apart by their names.
+	name := filepath.Join(dir, filepath.Base(shell))
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return "", fmt.Errorf("write a shell: %w", err)
+	}
+	if err := os.WriteFile(name, []byte(script), 0o755); err != nil {
+		return "", fmt.Errorf("write a shell: %w", err)
+	}
+	return name, nil
+}
