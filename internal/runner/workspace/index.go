@@ -39,8 +39,9 @@ type Index struct {
 	used    int64 // bytes of content that were told
 	unsaved bool  // it differs from its file
 	todo    []string
-	force   bool // the pass under way holds nothing back
-	held    bool // something was held back
+	gone    map[string]bool // of those, what is not seen any more
+	force   bool            // the pass under way holds nothing back
+	held    bool            // something was held back
 }
 
 // saved is the form of the index on disk.
@@ -189,7 +190,7 @@ func (i *Index) Pass(force bool, watch func(dir string)) (bool, error) {
 	if err != nil {
 		return false, fmt.Errorf("look through the workspace: %w", err)
 	}
-	i.todo, i.force, i.held = i.todo[:0], force, false
+	i.todo, i.gone, i.force, i.held = i.todo[:0], map[string]bool{}, force, false
 	live := 0
 	for path, e := range i.s.Entries {
 		now, there := w.files[path]
@@ -205,6 +206,7 @@ func (i *Index) Pass(force bool, watch func(dir string)) (bool, error) {
 				i.consider(path, e)
 			}
 		case !e.Deleted || !e.Known:
+			i.gone[path] = true
 			i.consider(path, e)
 		}
 	}
@@ -395,6 +397,9 @@ func (i *Index) Tell(send func(session.FileChange) error, bounded func(seq int64
 
 func (i *Index) tell(path string, send func(session.FileChange) error) error {
 	e := i.s.Entries[path]
+	if i.gone[path] { // or ignored since
+		return i.tellDeleted(path, e, send)
+	}
 	got, err := i.read(path)
 	switch {
 	case errors.Is(err, errMoving) && !i.force:

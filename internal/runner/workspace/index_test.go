@@ -1,0 +1,435 @@
+package workspace
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+
+	"github.com/overwinter-dev/overwinter/internal/session"
+)
+
+// bundle is a workspace with an index, and a worker that stores what it is told.
+type bundle struct {
+	t     *testing.T
+	root  string
+	dir   string
+	index *Index
+	told  []session.FileChange // by the last look
+	p     session.FilesPosition
+	files map[string]session.FileContent
+	fail  error // of every send
+	notes int
+}
+
+func setup(t *testing.T) *bundle {
+	t.Helper()
+	b := &bundle{
+		t: t, root: t.TempDir(), dir: filepath.Join(t.TempDir(), "state"),
+		p: session.FilesPosition{Session: "ses_1"}, files: map[string]session.FileContent{},
+	}
+	b.index = Open(b.root, b.dir)
+	return b
+}
+
+// attach is a worker that comes with what it has stored.
+func (b *bundle) attach() {
+	b.t.Helper()
+	if b.index.Continues(b.p) {
+		b.index.Resume(b.p)
+		return
+	}
+	var known []session.KnownFile
+	for _, f := range b.files {
+		known = append(known, session.KnownFile{Path: f.Path, Size: f.Size, SHA256: f.SHA256, Mode: f.Mode, Unsaved: f.Unsaved})
+	}
+	b.index.Begin(b.p, known)
+}
+
+func (b *bundle) send(c session.FileChange) error {
+	if b.fail != nil {
+		return b.fail
+	}
+	b.told = append(b.told, c)
+	return nil
+}
+
+// look makes a pass and tells, and returns what was told as "CHANGE PATH".
+func (b *bundle) look() []string {
+	b.t.Helper()
+	b.told = nil
+	_, err := b.index.Pass(true, nil)
+	require.NoError(b.t, err)
+	err = b.index.Tell(b.send, func(int64) error { b.notes++; return b.fail })
+	require.ErrorIs(b.t, err, b.fail)
+	var out []string
+	for _, c := range b.told {
+		word := string(c.Change)
+		if c.Initial {
+			word = "initial"
+		}
+		out = append(out, word+" "+c.Path)
+	}
+	slices.Sort(out)
+	return out
+}
+
+// store makes the worker keep what it was told.
+func (b *bundle) store() {
+	b.p.Lineage, b.p.Base = b.index.Lineage(), b.index.Base()
+	for _, c := range b.told {
+		b.p.Seq = c.Seq
+		if c.Change == session.FileDeleted {
+			delete(b.files, c.Path)
+		} else {
+			b.files[c.Path] = c.FileContent
+		}
+	}
+}
+
+func (b *bundle) sync() []string {
+	b.t.Helper()
+	out := b.look()
+	b.store()
+	return out
+}
+
+func (b *bundle) write(name, text string) {
+	b.t.Helper()
+	path := filepath.Join(b.root, name)
+	require.NoError(b.t, os.MkdirAll(filepath.Dir(path), 0o755))
+	require.NoError(b.t, os.WriteFile(path, []byte(text), 0o644))
+}
+
+func (b *bundle) remove(name string) {
+	b.t.Helper()
+	require.NoError(b.t, os.RemoveAll(filepath.Join(b.root, name)))
+}
+
+func TestTellsWhatChangedSinceTheBeginning(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.write("there", "1")
+	b.attach()
+	_, err := b.index.Pass(true, nil)
+	require.NoError(t, err)
+	b.write("dir/new", "2")
+	require.Equal(t, []string{"created dir/new", "initial there"}, b.sync())
+	require.Equal(t, "2", string(b.files["dir/new"].Data))
+	require.Empty(t, b.sync(), "nothing has happened")
+
+	b.write("there", "changed")
+	b.remove("dir")
+	b.write("fleeting", "x")
+	b.remove("fleeting")
+	require.Equal(t, []string{"deleted dir/new", "modified there"}, b.sync())
+	b.write("dir/new", "again")
+	require.Equal(t, []string{"created dir/new"}, b.sync())
+
+	b.write("there", "changed") // the same bytes
+	require.NoError(t, os.Chtimes(filepath.Join(b.root, "there"), time.Now(), time.Now()))
+	require.Empty(t, b.sync(), "to touch is not to change")
+	require.NoError(t, os.Chmod(filepath.Join(b.root, "there"), 0o755))
+	require.Equal(t, []string{"modified there"}, b.sync())
+	require.EqualValues(t, 0o755, b.files["there"].Mode)
+
+	require.NoError(t, os.Rename(filepath.Join(b.root, "dir"), filepath.Join(b.root, "moved")))
+	require.Equal(t, []string{"created moved/new", "deleted dir/new"}, b.sync())
+	b.remove("there")
+	require.NoError(t, os.Mkdir(filepath.Join(b.root, "there"), 0o755))
+	require.Equal(t, []string{"deleted there"}, b.sync(), "a directory is no file")
+}
+
+func TestAWriteWithinTheClocksTickIsFound(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.attach()
+	for n := range 200 {
+		text := fmt.Sprintf("%03d", n)
+		b.write("same-size", text)
+		b.sync()
+		require.Equal(t, text, string(b.files["same-size"].Data))
+	}
+}
+
+func TestWhatTheWorkerDidNotStoreIsToldAgain(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.write("initial", "i")
+	b.attach()
+	b.look() // and the worker dies before it has stored anything
+	b.attach()
+	require.Equal(t, []string{"initial initial"}, b.sync())
+	b.write("a", "1")
+	b.write("b", "1")
+	b.sync()
+
+	b.write("a", "2")
+	b.write("c", "2")
+	b.remove("b")
+	b.look() // lost
+	b.write("c", "3")
+	b.attach()
+	require.Equal(t, []string{"deleted b", "modified a", "modified c"}, b.sync())
+	require.Equal(t, "3", string(b.files["c"].Data))
+	b.attach()
+	require.Empty(t, b.sync())
+}
+
+func TestASendThatFailsLosesNothing(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.attach()
+	b.sync()
+	b.write("a", "1")
+	b.write("b", "1")
+	b.fail = errors.New("the link is gone")
+	require.Empty(t, b.look())
+	b.fail = nil
+	b.attach()
+	require.Equal(t, []string{"created a", "created b"}, b.sync())
+}
+
+func TestARestoredDiskGoesOnWhereItStood(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.write("a", "1")
+	b.attach()
+	b.sync()
+	require.NoError(t, b.index.Save())
+	lineage := b.p.Lineage
+
+	b.index = Open(b.root, b.dir) // the snapshot is started
+	b.write("b", "1")
+	b.attach()
+	require.Equal(t, []string{"created b"}, b.sync())
+	require.Equal(t, lineage, b.p.Lineage)
+	require.NoError(t, b.index.Save())
+	older, err := os.ReadFile(b.index.file())
+	require.NoError(t, err)
+
+	// A disk that is older than what is stored: the worker says what it knows.
+	b.write("b", "2")
+	b.write("c", "2")
+	b.sync()
+	require.NoError(t, os.WriteFile(b.index.file(), older, 0o600))
+	b.write("b", "1")
+	b.remove("c")
+	b.index = Open(b.root, b.dir)
+	require.False(t, b.index.Continues(b.p))
+	b.attach()
+	require.Equal(t, []string{"deleted c", "modified b"}, b.sync())
+	require.NotEqual(t, lineage, b.p.Lineage)
+	require.Equal(t, "1", string(b.files["b"].Data))
+
+	// A disk that has nothing.
+	b.remove("a")
+	b.remove("b")
+	b.index = Open(b.root, t.TempDir())
+	b.attach()
+	require.Equal(t, []string{"deleted a", "deleted b"}, b.sync())
+
+	// The disk of another session begins anew.
+	b.write("a", "1")
+	b.p, b.files = session.FilesPosition{Session: "ses_2"}, map[string]session.FileContent{}
+	b.attach()
+	require.Equal(t, []string{"initial a"}, b.sync())
+}
+
+func TestContentHasBounds(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.attach()
+	b.sync()
+	b.write("max", strings.Repeat("x", session.MaxFileBytes))
+	b.write("over", strings.Repeat("x", session.MaxFileBytes+1))
+	b.write("empty", "")
+	b.sync()
+	require.Len(t, b.files["max"].Data, session.MaxFileBytes)
+	require.Equal(t, session.UnsavedTooLarge, b.files["over"].Unsaved)
+	require.Nil(t, b.files["over"].Data)
+	require.Len(t, b.files["over"].SHA256, 64, "it is read to be compared")
+	require.NotNil(t, b.files["empty"].Data)
+
+	// 64 MiB of content in all; one of them is there already.
+	for n := range 64 {
+		b.write(fmt.Sprintf("file%02d", n), strings.Repeat("y", session.MaxFileBytes))
+	}
+	b.sync()
+	require.Equal(t, session.UnsavedFull, b.files["file63"].Unsaved)
+	require.True(t, b.files["file62"].Saved())
+	b.remove("file00")
+	b.sync()
+	b.write("file63", "small")
+	b.sync()
+	require.True(t, b.files["file63"].Saved(), "what is deleted makes room")
+}
+
+func TestAFullWorkspaceIsToldOnce(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.index.limit = 5
+	b.attach()
+	b.sync()
+	for n := range 5 {
+		b.write(fmt.Sprintf("m%d", n), "1")
+	}
+	require.Len(t, b.sync(), 5)
+	require.Zero(t, b.notes)
+	b.write("a", "pushes in before the others")
+	require.Empty(t, b.sync())
+	require.Equal(t, 1, b.notes)
+	b.write("m4", "2")
+	require.Equal(t, []string{"modified m4"}, b.sync(), "those that are watched stay watched")
+	require.Equal(t, 1, b.notes)
+	b.remove("m0")
+	require.Equal(t, []string{"created a", "deleted m0"}, b.sync(), "there is room again")
+}
+
+func TestLinksAndOtherThingsAreNoFiles(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	outside := t.TempDir()
+	require.NoError(t, os.WriteFile(filepath.Join(outside, "secret"), []byte("s"), 0o600))
+	b.attach()
+	b.sync()
+	in := func(name string) string { return filepath.Join(b.root, name) }
+	require.NoError(t, os.Symlink(filepath.Join(outside, "secret"), in("file-link")))
+	require.NoError(t, os.Symlink(outside, in("dir-link")))
+	require.NoError(t, unix.Mkfifo(in("fifo"), 0o644))
+	require.NoError(t, os.WriteFile(in("not\xffutf8"), nil, 0o600))
+	b.write("node_modules/x", "1")
+	b.write("deep/node_modules/x", "1")
+	b.write("real", "1")
+	require.Equal(t, []string{"created real"}, b.sync())
+
+	// A file that becomes a link between the look and the reading.
+	b.write("dir/a", "1")
+	_, err := b.index.Pass(true, nil)
+	require.NoError(t, err)
+	b.remove("dir")
+	require.NoError(t, os.Symlink(outside, in("dir")))
+	require.NoError(t, os.WriteFile(filepath.Join(outside, "a"), []byte("not yours"), 0o600))
+	b.told = nil
+	require.NoError(t, b.index.Tell(b.send, nil))
+	require.Empty(t, b.told)
+}
+
+func TestIgnoreFilesCountInRepositoriesAlone(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.attach()
+	b.sync()
+	b.write(".gitignore", "*.log\n")
+	b.write("a.log", "1")
+	b.write("lib/.git/HEAD", "ref: refs/heads/main\n")
+	b.write("lib/.gitignore", "out/\n!out/kept\n")
+	b.write("lib/out/x", "1")
+	b.write("lib/b.log", "1")
+	b.write("lib/.git/info/exclude", "private\n")
+	b.write("lib/private", "1")
+	b.write("lib/sub/.gitignore", "*\n!.gitignore\n")
+	b.write("lib/sub/x", "1")
+	require.Equal(t, []string{
+		"created .gitignore", "created a.log", "created lib/.gitignore", "created lib/b.log", "created lib/sub/.gitignore",
+	}, b.sync())
+	b.write(".git/HEAD", "ref: refs/heads/main\n")
+	require.Equal(t, []string{"deleted a.log", "deleted lib/b.log"}, b.sync(), "what is ignored is not seen any more")
+}
+
+func TestAFileThatGoesOnChangingIsHeldBack(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.attach()
+	b.sync()
+	b.write("log", "1")
+	b.sync()
+	b.write("log", "12")
+	found, err := b.index.Pass(false, nil)
+	require.NoError(t, err)
+	require.False(t, found)
+	require.True(t, b.index.Held())
+	b.write("other", "1")
+	found, err = b.index.Pass(false, nil)
+	require.NoError(t, err)
+	require.True(t, found, "others are not held back")
+	require.Equal(t, []string{"created other", "modified log"}, b.sync(), "a flush holds nothing back")
+}
+
+func TestAWatcherWakesForWhatHappensBelow(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.write("dir/a", "1")
+	b.attach()
+	w, err := NewWatcher()
+	require.NoError(t, err)
+	defer w.Close()
+	pass := func() {
+		w.Rearm()
+		_, err := b.index.Pass(true, w.Add)
+		require.NoError(t, err)
+		require.False(t, w.Broken())
+	}
+	woken := func(what string, do func()) {
+		t.Helper()
+		do()
+		select {
+		case <-w.Wake():
+		case <-time.After(10 * time.Second):
+			t.Fatal("nobody was woken: " + what)
+		}
+		pass()
+		for { // what it took up between the wake-up and the pass
+			select {
+			case <-w.Wake():
+				pass()
+				continue
+			case <-time.After(50 * time.Millisecond):
+			}
+			break
+		}
+	}
+	pass()
+	woken("write", func() { b.write("dir/a", "2") })
+	woken("create", func() { b.write("new", "1") })
+	woken("new directory", func() { require.NoError(t, os.Mkdir(filepath.Join(b.root, "dir", "deep"), 0o755)) })
+	woken("write in it", func() { b.write("dir/deep/x", "1") })
+	woken("chmod", func() { require.NoError(t, os.Chmod(filepath.Join(b.root, "new"), 0o755)) })
+	woken("rename", func() { require.NoError(t, os.Rename(filepath.Join(b.root, "dir"), filepath.Join(b.root, "moved"))) })
+	woken("write in what was renamed", func() { b.write("moved/deep/x", "2") })
+	woken("remove", func() { b.remove("moved") })
+}
+
+func BenchmarkPassOverALargeWorkspace(b *testing.B) {
+	root := b.TempDir()
+	for n := range 10_000 {
+		dir := filepath.Join(root, fmt.Sprintf("d%03d", n/100))
+		if err := os.MkdirAll(dir, 0o755); err != nil {
+			b.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(dir, fmt.Sprintf("f%03d", n)), []byte("x"), 0o644); err != nil {
+			b.Fatal(err)
+		}
+	}
+	i := Open(root, b.TempDir())
+	i.Begin(session.FilesPosition{Session: "ses_1"}, nil)
+	_, err := i.Pass(true, nil)
+	if err == nil {
+		err = i.Tell(func(session.FileChange) error { return nil }, nil)
+	}
+	if err != nil {
+		b.Fatal(err)
+	}
+	for b.Loop() {
+		if _, err := i.Pass(true, nil); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
