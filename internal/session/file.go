@@ -85,7 +85,9 @@ type FileContent struct {
 // FileChange is one change as a runner tells it.
 type FileChange struct {
 	FileContent
-	Seq    int64
+	Seq int64
+	// Change as the runner sees it. A file whose creation was told and not stored is
+	// told again as modified: the store, which knows better, says that it is created.
 	Change Change
 	// Initial: the file was there before the session's agent was, which is no event.
 	Initial bool
