@@ -71,6 +71,8 @@ type item struct {
 	says *record
 	// calls are those that have ended.
 	calls []string
+	// person: somebody has said something, or the program has in the name of the user.
+	person bool
 }
 
 // read returns what is new in a line of the chat file of a conversation.
@@ -105,7 +107,7 @@ func (s *news) user(chat func(json.RawMessage) bridge.Note, r record, line []byt
 			return nil
 		}
 		s.kept = append(s.kept, r.ID)
-		return []item{{note: chat(line)}}
+		return []item{{note: chat(line), person: true}}
 	}
 	var unknown []map[string]response
 	for _, p := range responses {

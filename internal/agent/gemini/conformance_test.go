@@ -1,6 +1,7 @@
 package gemini_test
 
 import (
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -36,6 +37,15 @@ func TestMain(m *testing.M) {
 // leaves nothing behind.
 const untilKilled = "tail --pid=$PPID -f /dev/null; echo late"
 
+// long is a text that takes long to write. The program breaks off one that repeats itself.
+func long() string {
+	var s strings.Builder
+	for i := range 5000 {
+		fmt.Fprintf(&s, "word%d ", i)
+	}
+	return s.String()
+}
+
 var scripts = map[string][]modelserver.Step{
 	"hello":  {{Text: "Hello to you, and to all who are with you."}},
 	"recall": {{Text: "I remember ", Recall: true}},
@@ -56,7 +66,7 @@ var scripts = map[string][]modelserver.Step{
 		{Text: "I look around.", Calls: []modelserver.Call{modelserver.Shell("echo a subagent was here")}},
 		{Text: "I have looked around."},
 	},
-	"long": {{Text: strings.Repeat("word ", 5000), Pause: 20 * time.Millisecond}},
+	"long": {{Text: long(), Pause: 20 * time.Millisecond}},
 	"wait": {
 		{Text: "This takes long.", Calls: []modelserver.Call{modelserver.Shell(untilKilled)}},
 		{Text: "It took long."},

@@ -46,6 +46,7 @@
 //	its result                             tool_result                <call>/result
 //	an error in place of an answer         system error               error/<run>/<ms>
 //	a summary in place of the past         system compaction          the summary's id
+//	what it tells itself as the user       system reminder            the record's id
 //	a session that could not be loaded     system memory_lost         memory_lost/<run>/<ms>
 //
 // A subagent's conversation has the subagent's id. The name of a tool is the beginning of a call's id.

@@ -111,6 +111,12 @@ func (o *order) ended(calls []string) bool {
 func (o *order) next() []bridge.Note {
 	head := o.waiting[0]
 	o.waiting = o.waiting[1:]
+	if text, thoughts := o.unwritten(); head.person && (text != "" || len(thoughts) > 0) {
+		// The answer that was under way has been given up for this.
+		o.text.Reset()
+		o.thoughts = nil
+		return []bridge.Note{{Type: notePartial, Data: data(partialNote{At: now(), Text: text, Thoughts: thoughts})}, head.note}
+	}
 	if head.says == nil {
 		return []bridge.Note{head.note}
 	}

@@ -136,7 +136,7 @@ func (p *parser) journal(c *chatFile) {
 		if decode(n.Data, &d) && !d.At.IsZero() {
 			p.at = d.At.UTC()
 		}
-		p.fold(p.note(n, p.at))
+		p.fold(p.heed(n, p.at))
 	}
 	p.fold(p.cut(p.at))
 }

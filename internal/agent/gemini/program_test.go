@@ -304,7 +304,8 @@ func TestTextIsShownAsItWasSaid(t *testing.T) {
 	const text = "A family \U0001f469\u200d\U0001f469\u200d\U0001f467 and <!-- a comment --> a tail."
 	p := start(t, map[string][]modelserver.Step{
 		"odd":   {{Text: text + "\n\n", Calls: []modelserver.Call{modelserver.Shell("true")}}, {Text: "  over "}},
-		"slow":  {{Text: strings.Repeat("word ", 5000), Pause: 20 * time.Millisecond}},
+		"slow":  {{Text: long(), Pause: 20 * time.Millisecond}},
+		"loop":  {{Text: strings.Repeat("over and over ", 200)}},
 		"plain": {{Text: "Plain."}},
 	}, agent.LaunchInput{})
 	got := p.turn(t, "{{odd}} one")
@@ -317,6 +318,11 @@ func TestTextIsShownAsItWasSaid(t *testing.T) {
 	}
 	require.Equal(t, []string{text, "over"}, said)
 	require.Positive(t, got.end.Usage.OutputTokens)
+
+	got = p.turn(t, "{{loop}} it")
+	require.Equal(t, session.OutcomeFailed, got.end.Outcome)
+	require.Equal(t, "max_turn_requests", got.end.Reason, "the program does not go in circles twice")
+	require.Equal(t, "reminder", got.only(t, conversation.System).Subtype)
 
 	run := agent.RunContext{RunID: session.NewID(session.RunPrefix)}
 	line, err := gemini.New().Prompt(agent.PromptInput{RunID: run.RunID, Content: "{{slow}} now"})

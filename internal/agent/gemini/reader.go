@@ -45,9 +45,9 @@ type reader struct {
 	seen map[string]struct{}
 }
 
-// note reads a line of the bridge's own. The end of a turn is the caller's affair, but for what is
+// heed reads a line of the bridge's own. The end of a turn is the caller's affair, but for what is
 // open then.
-func (r *reader) note(n bridge.Note, at time.Time) []conversation.Event {
+func (r *reader) heed(n bridge.Note, at time.Time) []conversation.Event {
 	switch n.Type {
 	case notePrompt:
 		return r.prompt(n, at)
@@ -187,6 +187,12 @@ func (r *reader) user(conv string, rec record, at time.Time) []conversation.Even
 		return nil
 	case !r.once("record/" + conv + "/" + rec.ID):
 		return nil
+	case conv == conversation.Main && r.Run != "":
+		// In the name of the user, the program itself: that it goes in circles, or is to go on.
+		return whole(conv, conversation.Block{
+			ID: rec.ID, Type: conversation.System, Status: conversation.Complete, CreatedAt: at,
+			Subtype: "reminder", Message: bounded(said),
+		}, at)
 	}
 	return whole(conv, conversation.Block{
 		ID: rec.ID, Type: conversation.UserMessage, Status: conversation.Complete, CreatedAt: at, Content: said,

@@ -157,7 +157,7 @@ func (t *translator) note(n bridge.Note, at time.Time) {
 			return
 		}
 	}
-	t.emit(t.state.reader.note(n, at)...)
+	t.emit(t.state.heed(n, at)...)
 }
 
 func (t *translator) resolved(id string) {
