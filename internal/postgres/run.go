@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 
+	"github.com/overwinter-dev/overwinter/internal/conversation"
 	"github.com/overwinter-dev/overwinter/internal/postgres/dbsqlc"
 	"github.com/overwinter-dev/overwinter/internal/session"
 	"github.com/overwinter-dev/overwinter/internal/wire"
@@ -238,10 +239,29 @@ func (s *sessionTx) runEnd(ctx context.Context, run dbsqlc.Run, ending session.R
 	if err != nil {
 		return session.Run{}, err
 	}
+	if ending.Outcome == session.OutcomeCompleted {
+		if err := s.titleFrom(ctx, p.Content); err != nil {
+			return session.Run{}, err
+		}
+	}
 	if err := s.tellTurnEnd(run); err != nil {
 		return session.Run{}, err
 	}
 	return runOf(run), s.tellPrompt(ctx, p)
+}
+
+// titleFrom gives a session that has been given none, by people or by its agent, the beginning of
+// its first prompt that was completed.
+func (s *sessionTx) titleFrom(ctx context.Context, content string) error {
+	title := session.TitleOf(content)
+	if s.row.Title != "" || title == "" {
+		return nil
+	}
+	s.row.Title = title
+	if err := s.q.SessionSetTitle(ctx, s, &dbsqlc.SessionSetTitleParams{ID: s.row.ID, Title: title}); err != nil {
+		return err
+	}
+	return s.add(string(conversation.EventTitle), "", conversation.Title{Title: title})
 }
 
 // RunReturn puts the prompt of a run that never reached the agent back in its

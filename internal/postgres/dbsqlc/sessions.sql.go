@@ -414,6 +414,20 @@ func (q *Queries) SessionSetOrdinal(ctx context.Context, db DBTX, arg *SessionSe
 	return err
 }
 
+const sessionSetTitle = `-- name: SessionSetTitle :exec
+UPDATE sessions SET title = $1 WHERE id = $2 AND NOT title_given
+`
+
+type SessionSetTitleParams struct {
+	Title string
+	ID    string
+}
+
+func (q *Queries) SessionSetTitle(ctx context.Context, db DBTX, arg *SessionSetTitleParams) error {
+	_, err := db.Exec(ctx, sessionSetTitle, arg.Title, arg.ID)
+	return err
+}
+
 const sessionTouch = `-- name: SessionTouch :exec
 UPDATE sessions SET last_activity_at = greatest(last_activity_at, $1::timestamptz) WHERE id = $2
 `

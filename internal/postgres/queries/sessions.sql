@@ -109,3 +109,6 @@ INSERT INTO installation (id) VALUES (@id) ON CONFLICT (single) DO NOTHING;
 
 -- name: InstallationGet :one
 SELECT id FROM installation;
+
+-- name: SessionSetTitle :exec
+UPDATE sessions SET title = @title WHERE id = @id AND NOT title_given;

@@ -1,0 +1,271 @@
+package postgres_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/overwinter-dev/overwinter/internal/eventlog"
+	"github.com/overwinter-dev/overwinter/internal/session"
+)
+
+// filing is a session with a run, and a batch of its worker.
+func filing(t *testing.T) (b *bundle, batch session.FilesBatch) {
+	t.Helper()
+	b = setup(t)
+	b.running(t)
+	run := b.begin(t, b.submit(t, "1"))
+	return b, session.FilesBatch{SessionID: b.id, Generation: b.generation(t), RunID: run, Token: "t1", Lineage: "l1"}
+}
+
+func written(seq int64, path, text string) session.FileChange {
+	c := session.FileChange{Seq: seq, Change: session.FileModified}
+	c.FileInfo = session.FileInfo{
+		Path: path, Size: int64(len(text)), SHA256: "sum of " + text, Mode: 0o644, ModifiedAt: time.Unix(1000, 5000).UTC(),
+	}
+	c.Data = []byte(text)
+	return c
+}
+
+func removed(seq int64, path string) session.FileChange {
+	c := session.FileChange{Seq: seq, Change: session.FileDeleted}
+	c.Path = path
+	return c
+}
+
+// fileEvents are the file events of the session, as "CHANGE PATH SIZE".
+func (b *bundle) fileEvents(t *testing.T) []string {
+	t.Helper()
+	var out []string
+	for _, e := range b.events(t) {
+		if e.Type == "file" {
+			var d struct {
+				Path, Change string
+				Size         int64
+			}
+			require.NoError(t, json.Unmarshal(e.Data, &d))
+			out = append(out, fmt.Sprintf("%s %s %d", d.Change, d.Path, d.Size))
+		}
+	}
+	return out
+}
+
+func (b *bundle) paths(t *testing.T, prefix string) []string {
+	t.Helper()
+	items, _, err := b.FileList(b.ctx, b.id, prefix, 200, "")
+	require.NoError(t, err)
+	var out []string
+	for _, f := range items {
+		out = append(out, f.Path)
+	}
+	return out
+}
+
+func TestFilesAreStoredAndToldOnce(t *testing.T) {
+	t.Parallel()
+	b, batch := filing(t)
+	initial := written(1, "initial", "i")
+	initial.Initial = true
+	large := written(3, "dir/large", "")
+	large.Size, large.Unsaved, large.Data = 5<<20, session.UnsavedTooLarge, nil
+	batch.Changes = []session.FileChange{initial, written(2, "a", "one"), large, written(4, "empty", "")}
+	require.NoError(t, b.FilesAppend(b.ctx, batch))
+	position := b.position(t)
+	require.NoError(t, b.FilesAppend(b.ctx, batch), "as after a lost answer")
+	require.Equal(t, position, b.position(t))
+	want := []string{"created a 3", "created dir/large 5242880", "created empty 0"}
+	require.Equal(t, want, b.fileEvents(t), "what was there first is no event")
+	require.Equal(t, []string{"a", "dir/large", "empty", "initial"}, b.paths(t, ""))
+	require.Equal(t, []string{"dir/large"}, b.paths(t, "dir/"))
+
+	f, err := b.FileGet(b.ctx, b.id, "a")
+	require.NoError(t, err)
+	require.Equal(t, written(2, "a", "one").FileContent, f)
+	f, err = b.FileGet(b.ctx, b.id, "empty")
+	require.NoError(t, err)
+	require.True(t, f.Saved())
+	require.Empty(t, f.Data)
+	f, err = b.FileGet(b.ctx, b.id, "dir/large")
+	require.NoError(t, err)
+	require.Equal(t, session.UnsavedTooLarge, f.Unsaved)
+	_, err = b.FileGet(b.ctx, b.id, "A")
+	require.Equal(t, session.CodeNoFile, session.CodeOf(err))
+
+	// The store knows what is new: what was told and lost comes as modified, what
+	// came and went between two batches not at all.
+	batch.Changes = []session.FileChange{
+		written(4, "empty", "not again"), written(5, "new", "1"), written(6, "a", "two!"), removed(7, "never"), removed(8, "initial"),
+		removed(9, "new"), written(10, "new", "22"),
+	}
+	require.NoError(t, b.FilesAppend(b.ctx, batch))
+	require.Equal(t, append(want, "created new 1", "modified a 4", "deleted initial 0", "deleted new 0", "created new 2"), b.fileEvents(t))
+	_, err = b.FileGet(b.ctx, b.id, "initial")
+	require.Equal(t, session.CodeNoFile, session.CodeOf(err))
+	require.ErrorContains(t, err, "gone since")
+	f, err = b.FileGet(b.ctx, b.id, "new")
+	require.NoError(t, err)
+	require.Equal(t, "22", string(f.Data))
+	p, err := b.FilesPosition(b.ctx, b.id)
+	require.NoError(t, err)
+	require.Equal(t, session.FilesPosition{Session: b.id, Lineage: "l1", Seq: 10}, p)
+	known, err := b.FilesKnown(b.ctx, b.id)
+	require.NoError(t, err)
+	require.Len(t, known, 4)
+	require.Equal(t, session.KnownFile{Path: "a", Size: 4, SHA256: "sum of two!", Mode: 0o644}, known[0])
+
+	// A lineage that begins anew counts from the beginning.
+	batch.Lineage, batch.Base = "l2", "c0ffee"
+	batch.Changes = []session.FileChange{removed(1, "new")}
+	require.NoError(t, b.FilesAppend(b.ctx, batch))
+	require.Equal(t, []string{"a", "dir/large", "empty"}, b.paths(t, ""))
+	start, err := b.RunAttach(b.ctx, batch.RunID, "t2")
+	require.NoError(t, err)
+	require.Equal(t, session.FilesPosition{Session: b.id, Lineage: "l2", Seq: 1, Base: "c0ffee"}, start.Files)
+}
+
+func TestFilesOfAnOlderAttemptAreNotStored(t *testing.T) {
+	t.Parallel()
+	b, batch := filing(t)
+	batch.Changes = []session.FileChange{written(1, "a", "1")}
+	refused := func(what string, batch session.FilesBatch) {
+		t.Helper()
+		require.ErrorIs(t, b.FilesAppend(b.ctx, batch), eventlog.ErrFenced, what)
+	}
+	other := batch
+	other.Token = "older"
+	refused("token", other)
+	other.Token = ""
+	refused("no token", other)
+	other = batch
+	other.SessionID = b.session(t)
+	other.Generation = 9
+	require.Equal(t, session.CodeNoRun, session.CodeOf(b.FilesAppend(b.ctx, other)))
+
+	require.NoError(t, b.FilesAppend(b.ctx, batch))
+	_, err := b.RunEnd(b.ctx, session.RunEnding{RunID: batch.RunID, Token: "t1", Outcome: session.OutcomeCompleted})
+	require.NoError(t, err)
+	batch.Changes = []session.FileChange{written(2, "a", "2")}
+	refused("the run is over", batch)
+	batch.RunID, batch.Token = "", ""
+	require.NoError(t, b.FilesAppend(b.ctx, batch), "as a seal does")
+	b.reserve(t, batch.Generation+1)
+	batch.Changes = []session.FileChange{written(3, "a", "3")}
+	refused("generation", batch)
+	require.Equal(t, []string{"created a 1", "modified a 1"}, b.fileEvents(t))
+}
+
+func TestASandboxCannotFillTheDatabase(t *testing.T) {
+	t.Parallel()
+	b, batch := filing(t)
+	big := strings.Repeat("x", session.MaxFileBytes)
+	over := written(1, "over", big+"x")
+	batch.Changes = []session.FileChange{
+		over, written(2, "../escape", "1"), written(3, "/abs", "1"), written(4, "a//b", "1"), written(5, "", "1"),
+		written(6, strings.Repeat("p", session.MaxFilePath+1), "1"), written(7, "nul\x00", "1"), written(8, "bad\xff", "1"),
+	}
+	require.NoError(t, b.FilesAppend(b.ctx, batch))
+	require.Equal(t, []string{"over"}, b.paths(t, ""))
+	f, err := b.FileGet(b.ctx, b.id, "over")
+	require.NoError(t, err)
+	require.Equal(t, session.UnsavedTooLarge, f.Unsaved)
+
+	batch.Changes = nil
+	for n := range int64(65) {
+		batch.Changes = append(batch.Changes, written(10+n, fmt.Sprintf("f%02d", n), big))
+	}
+	require.NoError(t, b.FilesAppend(b.ctx, batch))
+	f, err = b.FileGet(b.ctx, b.id, "f64")
+	require.NoError(t, err)
+	require.Equal(t, session.UnsavedFull, f.Unsaved)
+	batch.Changes = []session.FileChange{removed(100, "f00"), written(101, "f64", big)}
+	require.NoError(t, b.FilesAppend(b.ctx, batch))
+	f, err = b.FileGet(b.ctx, b.id, "f64")
+	require.NoError(t, err)
+	require.True(t, f.Saved(), "what is deleted makes room")
+
+	batch.Changes = nil
+	for n := range int64(1500) {
+		batch.Changes = append(batch.Changes, written(200+2*n, fmt.Sprintf("t%04d", n), "1"))
+	}
+	require.NoError(t, b.FilesAppend(b.ctx, batch))
+	for n := range batch.Changes {
+		batch.Changes[n] = removed(10_000+int64(n), batch.Changes[n].Path)
+	}
+	require.NoError(t, b.FilesAppend(b.ctx, batch))
+	_, err = b.FileGet(b.ctx, b.id, "t0000")
+	require.ErrorContains(t, err, "gone since")
+	_, err = b.FileGet(b.ctx, b.id, "t1499")
+	require.NotContains(t, err.Error(), "gone since", "not all that is gone is remembered")
+}
+
+func TestAFullWorkspaceIsAnErrorEvent(t *testing.T) {
+	t.Parallel()
+	b, batch := filing(t)
+	batch.BoundedSeq = 3
+	require.NoError(t, b.FilesAppend(b.ctx, batch))
+	require.NoError(t, b.FilesAppend(b.ctx, batch))
+	var notes []string
+	for _, e := range b.events(t) {
+		if e.Type == "error" {
+			notes = append(notes, string(e.Data))
+		}
+	}
+	require.Len(t, notes, 1)
+	require.Contains(t, notes[0], "workspace_too_large")
+	require.Contains(t, notes[0], "20000")
+}
+
+func TestADiffIsStoredBesideTheFiles(t *testing.T) {
+	t.Parallel()
+	b, batch := filing(t)
+	d, err := b.DiffGet(b.ctx, b.id)
+	require.NoError(t, err)
+	require.Nil(t, d, "none was taken yet")
+	batch.Diff = &session.WorkspaceDiff{
+		Key: "k1", Base: "c0ffee", Files: []session.FileDelta{{Path: "a\x00", Change: session.FileCreated, Additions: 2}}, Additions: 2,
+		FilesChanged: 1, Git: &session.GitState{Branch: "main", Dirty: true}, Patch: []byte("+a\n\xff"), At: time.Unix(1000, 0).UTC(),
+	}
+	require.NoError(t, b.FilesAppend(b.ctx, batch))
+	want := *batch.Diff
+	batch.Diff, batch.Changes = nil, []session.FileChange{written(1, "a", "1")}
+	require.NoError(t, b.FilesAppend(b.ctx, batch), "which leaves the diff as it is")
+	d, err = b.DiffGet(b.ctx, b.id)
+	require.NoError(t, err)
+	require.Equal(t, &want, d)
+	p, err := b.FilesPosition(b.ctx, b.id)
+	require.NoError(t, err)
+	require.Equal(t, "k1", p.DiffKey)
+	_, err = b.DiffGet(b.ctx, session.NewID(session.SessionPrefix))
+	require.Equal(t, session.CodeNoSession, session.CodeOf(err))
+}
+
+func TestFilesAreListedInPages(t *testing.T) {
+	t.Parallel()
+	b, batch := filing(t)
+	for n, p := range []string{"b", "a/%", "a/x", "B", "ä", "a_"} {
+		batch.Changes = append(batch.Changes, written(int64(n+1), p, "1"))
+	}
+	require.NoError(t, b.FilesAppend(b.ctx, batch))
+	var all []string
+	for cursor := ""; ; {
+		items, next, err := b.FileList(b.ctx, b.id, "", 2, cursor)
+		require.NoError(t, err)
+		for _, f := range items {
+			all = append(all, f.Path)
+		}
+		if cursor = next; cursor == "" {
+			break
+		}
+		require.Len(t, items, 2)
+	}
+	require.Equal(t, []string{"B", "a/%", "a/x", "a_", "b", "ä"}, all, "by their bytes")
+	require.Equal(t, []string{"a/%"}, b.paths(t, "a/%"), "a prefix is no pattern")
+	_, _, err := b.FileList(b.ctx, b.id, "", 2, "nonsense!")
+	require.Equal(t, session.CodeInvalid, session.CodeOf(err))
+	_, _, err = b.FileList(b.ctx, session.NewID(session.SessionPrefix), "", 2, "")
+	require.Equal(t, session.CodeNoSession, session.CodeOf(err))
+}
