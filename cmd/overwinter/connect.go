@@ -9,9 +9,6 @@ import (
 	"os"
 	"path/filepath"
 
-	"go.temporal.io/sdk/client"
-	"go.temporal.io/sdk/log"
-
 	"github.com/overwinter-dev/overwinter/internal/postgres"
 	"github.com/overwinter-dev/overwinter/internal/secret"
 	"github.com/overwinter-dev/overwinter/internal/session"
@@ -24,20 +21,6 @@ type databaseFlags struct {
 
 func (f databaseFlags) open(ctx context.Context, logger *slog.Logger) (*postgres.DB, error) {
 	return postgres.Open(ctx, f.DatabaseURL, postgres.Options{Logger: logger})
-}
-
-// temporalFlags say where Temporal is.
-type temporalFlags struct {
-	TemporalAddress   string `env:"TEMPORAL_ADDRESS" default:"127.0.0.1:7233" placeholder:"ADDR" help:"Temporal's frontend. Default ${default}."`
-	TemporalNamespace string `env:"TEMPORAL_NAMESPACE" default:"default" placeholder:"NAME" help:"Namespace of the sessions' workflows. Default ${default}."`
-}
-
-// dial returns a client that connects when it is first used, so that a part
-// starts, and says so, while Temporal is away.
-func (f temporalFlags) dial(logger *slog.Logger) (client.Client, error) {
-	return client.NewLazyClient(client.Options{
-		HostPort: f.TemporalAddress, Namespace: f.TemporalNamespace, Logger: log.NewStructuredLogger(logger),
-	})
 }
 
 // secretFlags hold the key of the installation.

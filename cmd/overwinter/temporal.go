@@ -1,0 +1,67 @@
+package main
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"fmt"
+	"log/slog"
+	"os"
+
+	"go.temporal.io/sdk/client"
+	"go.temporal.io/sdk/log"
+)
+
+// temporalFlags say where Temporal is. The variables have the names that Temporal's own tools read.
+type temporalFlags struct {
+	TemporalAddress   string `env:"TEMPORAL_ADDRESS" default:"127.0.0.1:7233" placeholder:"ADDR" help:"Temporal's frontend. Default ${default}."`
+	TemporalNamespace string `env:"TEMPORAL_NAMESPACE" default:"default" placeholder:"NAME" help:"Namespace of the sessions' workflows. Default ${default}."`
+
+	TemporalAPIKey     string `name:"temporal-api-key" env:"TEMPORAL_API_KEY" placeholder:"KEY" help:"Key of Temporal; better by TEMPORAL_API_KEY, since others can read arguments. It goes over TLS."`
+	TemporalTLS        bool   `name:"temporal-tls" env:"TEMPORAL_TLS" help:"Speak TLS; so it is with a key or any of the files."`
+	TemporalServerCA   string `name:"temporal-tls-server-ca" env:"TEMPORAL_TLS_SERVER_CA_CERT_PATH" placeholder:"FILE" help:"Certificates that vouch for Temporal, PEM. Default: the machine's."`
+	TemporalServerName string `name:"temporal-tls-server-name" env:"TEMPORAL_TLS_SERVER_NAME" placeholder:"NAME" help:"Name in Temporal's certificate. Default: the host of the address."`
+	TemporalClientCert string `name:"temporal-tls-client-cert" env:"TEMPORAL_TLS_CLIENT_CERT_PATH" placeholder:"FILE" help:"Certificate to show, PEM; with --temporal-tls-client-key."`
+	TemporalClientKey  string `name:"temporal-tls-client-key" env:"TEMPORAL_TLS_CLIENT_KEY_PATH" placeholder:"FILE" help:"Its key, PEM."`
+}
+
+// dial returns a client that connects when it is first used, so that a part
+// starts, and says so, while Temporal is away.
+func (f temporalFlags) dial(logger *slog.Logger) (client.Client, error) {
+	options := client.Options{
+		HostPort: f.TemporalAddress, Namespace: f.TemporalNamespace, Logger: log.NewStructuredLogger(logger),
+	}
+	var err error
+	if options.ConnectionOptions.TLS, err = f.tls(); err != nil {
+		return nil, err
+	}
+	if f.TemporalAPIKey != "" {
+		options.Credentials = client.NewAPIKeyStaticCredentials(f.TemporalAPIKey)
+	}
+	return client.NewLazyClient(options)
+}
+
+// tls is nil where nothing asks for TLS.
+func (f temporalFlags) tls() (*tls.Config, error) {
+	if !f.TemporalTLS && f == (temporalFlags{TemporalAddress: f.TemporalAddress, TemporalNamespace: f.TemporalNamespace}) {
+		return nil, nil //nolint:nilnil // no TLS
+	}
+	config := &tls.Config{MinVersion: tls.VersionTLS12, ServerName: f.TemporalServerName}
+	if f.TemporalServerCA != "" {
+		pem, err := os.ReadFile(f.TemporalServerCA)
+		if err != nil {
+			return nil, fmt.Errorf("certificates that vouch for Temporal: %w", err)
+		}
+		config.RootCAs = x509.NewCertPool()
+		if !config.RootCAs.AppendCertsFromPEM(pem) {
+			return nil, usageError{fmt.Sprintf("--temporal-tls-server-ca: %s holds no certificate in PEM", f.TemporalServerCA)}
+		}
+	}
+	if f.TemporalClientCert != "" || f.TemporalClientKey != "" {
+		pair, err := tls.LoadX509KeyPair(f.TemporalClientCert, f.TemporalClientKey)
+		if err != nil {
+			return nil, usageError{fmt.Sprintf("--temporal-tls-client-cert and --temporal-tls-client-key: %s", err)}
+		}
+		config.Certificates = []tls.Certificate{pair}
+	}
+	return config, nil
+}

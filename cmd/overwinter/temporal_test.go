@@ -1,0 +1,86 @@
+package main
+
+import (
+	"context"
+	"crypto/tls"
+	"encoding/pem"
+	"errors"
+	"log/slog"
+	"net"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.temporal.io/sdk/client"
+)
+
+func TestTemporalIsSpokenToInTheClearUnlessSomethingAsksForMore(t *testing.T) {
+	t.Parallel()
+	config, err := temporalFlags{TemporalAddress: "a:1", TemporalNamespace: "n"}.tls()
+	require.NoError(t, err)
+	require.Nil(t, config)
+	for _, f := range []temporalFlags{{TemporalTLS: true}, {TemporalAPIKey: "k"}, {TemporalServerName: "temporal"}} {
+		config, err := f.tls()
+		require.NoError(t, err)
+		require.NotNil(t, config)
+	}
+	dir := t.TempDir()
+	empty := filepath.Join(dir, "empty.pem")
+	require.NoError(t, os.WriteFile(empty, nil, 0o600))
+	for _, f := range []temporalFlags{
+		{TemporalServerCA: filepath.Join(dir, "none")}, {TemporalServerCA: empty},
+		{TemporalClientCert: empty}, {TemporalClientCert: empty, TemporalClientKey: empty},
+	} {
+		_, err := f.dial(slog.New(slog.DiscardHandler))
+		require.Error(t, err)
+	}
+}
+
+// TestTheKeyGoesOverTLSAlone: a listener that speaks TLS sees the client come, and one whose
+// certificate nobody vouches for is not told anything.
+func TestTheKeyGoesOverTLSAlone(t *testing.T) {
+	t.Parallel()
+	server := httptest.NewUnstartedServer(nil)
+	server.StartTLS() // for its certificate
+	defer server.Close()
+	ca := filepath.Join(t.TempDir(), "ca.pem")
+	require.NoError(t, os.WriteFile(ca, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw}), 0o600))
+	ln, err := tls.Listen("tcp", "127.0.0.1:0", &tls.Config{Certificates: server.TLS.Certificates, NextProtos: []string{"h2"}}) //nolint:gosec // a test's
+	require.NoError(t, err)
+	defer ln.Close()
+	shaken := make(chan error, 8) // more than the client tries
+	go func() {
+		for {
+			conn, err := ln.Accept()
+			if err != nil {
+				return
+			}
+			shaken <- conn.(*tls.Conn).HandshakeContext(t.Context()) //nolint:forcetypeassert // tls.Listen's
+			conn.Close()
+		}
+	}()
+	try := func(f temporalFlags) error {
+		f.TemporalAddress, f.TemporalNamespace, f.TemporalAPIKey = ln.Addr().String(), "default", "key"
+		c, err := f.dial(slog.New(slog.DiscardHandler))
+		require.NoError(t, err)
+		defer c.Close()
+		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+		defer cancel()
+		_, err = c.CheckHealth(ctx, &client.CheckHealthRequest{})
+		require.Error(t, err, "it is no Temporal")
+		select {
+		case err := <-shaken:
+			return err
+		case <-ctx.Done():
+			return errors.New("nobody came")
+		}
+	}
+	require.NoError(t, try(temporalFlags{TemporalServerCA: ca, TemporalServerName: "example.com"}))
+	err = try(temporalFlags{})
+	require.Error(t, err)
+	var network *net.OpError
+	require.ErrorAs(t, err, &network, "the client refuses the certificate")
+}
