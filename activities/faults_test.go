@@ -134,6 +134,7 @@ func (s *steps) take(step string, a *eventlog.Append, do func() error) error {
 const (
 	stepAttach     = "attach"
 	stepTranscript = "transcript"
+	stepFiles      = "files"
 	stepAppend     = "append"
 	stepEnd        = "end"
 )
@@ -148,6 +149,10 @@ func (s *steps) RunAttach(ctx context.Context, runID, token string) (start sessi
 
 func (s *steps) TranscriptAppend(ctx context.Context, segments []session.TranscriptSegment) error {
 	return s.take(stepTranscript, nil, func() error { return s.Store.TranscriptAppend(ctx, segments) })
+}
+
+func (s *steps) FilesAppend(ctx context.Context, b session.FilesBatch) error {
+	return s.take(stepFiles, nil, func() error { return s.Store.FilesAppend(ctx, b) })
 }
 
 func (s *steps) RunEnd(ctx context.Context, ending session.RunEnding) (run session.Run, err error) {

@@ -103,7 +103,7 @@ func (s *sessionTx) filesAppend(ctx context.Context, db *DB, b session.FilesBatc
 		if put.Diff, err = json.Marshal(d); err != nil {
 			return err
 		}
-		put.Diff = storable(put.Diff)
+		put.Diff, put.DiffKey = storable(put.Diff), text(d.Key)
 		put.Patch = db.zip.EncodeAll(patch[:min(len(patch), session.MaxPatchBytes)], []byte{})
 	}
 	return s.q.WorkspacePut(ctx, s, put)

@@ -285,7 +285,7 @@ func (q *Queries) WorkspaceDiff(ctx context.Context, db DBTX, sessionID string) 
 }
 
 const workspacePosition = `-- name: WorkspacePosition :one
-SELECT lineage, seq, base, coalesce(diff ->> 'key', '')::text AS diff_key FROM workspaces WHERE session_id = $1
+SELECT lineage, seq, base, diff_key FROM workspaces WHERE session_id = $1
 `
 
 type WorkspacePositionRow struct {
@@ -309,12 +309,13 @@ func (q *Queries) WorkspacePosition(ctx context.Context, db DBTX, sessionID stri
 }
 
 const workspacePut = `-- name: WorkspacePut :exec
-INSERT INTO workspaces (session_id, lineage, seq, base, files, saved_bytes, diff, patch, updated_at)
-VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)
+INSERT INTO workspaces (session_id, lineage, seq, base, files, saved_bytes, diff, diff_key, patch, updated_at)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)
 ON CONFLICT (session_id) DO UPDATE SET
     lineage = excluded.lineage, seq = excluded.seq, base = excluded.base, files = excluded.files,
     saved_bytes = excluded.saved_bytes, updated_at = excluded.updated_at,
     diff = CASE WHEN excluded.diff IS NULL THEN workspaces.diff ELSE excluded.diff END,
+    diff_key = CASE WHEN excluded.diff IS NULL THEN workspaces.diff_key ELSE excluded.diff_key END,
     patch = CASE WHEN excluded.diff IS NULL THEN workspaces.patch ELSE excluded.patch END
 `
 
@@ -326,6 +327,7 @@ type WorkspacePutParams struct {
 	Files      int64
 	SavedBytes int64
 	Diff       []byte
+	DiffKey    string
 	Patch      []byte
 	UpdatedAt  time.Time
 }
@@ -340,6 +342,7 @@ func (q *Queries) WorkspacePut(ctx context.Context, db DBTX, arg *WorkspacePutPa
 		arg.Files,
 		arg.SavedBytes,
 		arg.Diff,
+		arg.DiffKey,
 		arg.Patch,
 		arg.UpdatedAt,
 	)

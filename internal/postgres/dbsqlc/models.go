@@ -267,6 +267,7 @@ type Workspace struct {
 	Files      int64
 	SavedBytes int64
 	Diff       []byte
+	DiffKey    string
 	Patch      []byte
 	UpdatedAt  time.Time
 }

@@ -10,6 +10,7 @@ CREATE TABLE workspaces (
     files       bigint      NOT NULL DEFAULT 0,  -- that are not deleted
     saved_bytes bigint      NOT NULL DEFAULT 0,  -- of content, before compression
     diff        json,                            -- without its patch
+    diff_key    text        NOT NULL DEFAULT '', -- names what the diff has compared
     patch       bytea,                           -- one zstd frame
     updated_at  timestamptz NOT NULL,
     CONSTRAINT workspaces_pkey PRIMARY KEY (session_id),

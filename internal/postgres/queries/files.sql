@@ -6,16 +6,17 @@ SELECT lineage, seq, base, files, saved_bytes FROM workspaces WHERE session_id =
 
 -- name: WorkspacePosition :one
 -- WorkspacePosition is how much of a workspace is stored, and by what its diff was taken.
-SELECT lineage, seq, base, coalesce(diff ->> 'key', '')::text AS diff_key FROM workspaces WHERE session_id = @session_id;
+SELECT lineage, seq, base, diff_key FROM workspaces WHERE session_id = @session_id;
 
 -- name: WorkspacePut :exec
 -- WorkspacePut leaves the diff as it is where none is given.
-INSERT INTO workspaces (session_id, lineage, seq, base, files, saved_bytes, diff, patch, updated_at)
-VALUES (@session_id, @lineage, @seq, @base, @files, @saved_bytes, @diff, @patch, @updated_at)
+INSERT INTO workspaces (session_id, lineage, seq, base, files, saved_bytes, diff, diff_key, patch, updated_at)
+VALUES (@session_id, @lineage, @seq, @base, @files, @saved_bytes, @diff, @diff_key, @patch, @updated_at)
 ON CONFLICT (session_id) DO UPDATE SET
     lineage = excluded.lineage, seq = excluded.seq, base = excluded.base, files = excluded.files,
     saved_bytes = excluded.saved_bytes, updated_at = excluded.updated_at,
     diff = CASE WHEN excluded.diff IS NULL THEN workspaces.diff ELSE excluded.diff END,
+    diff_key = CASE WHEN excluded.diff IS NULL THEN workspaces.diff_key ELSE excluded.diff_key END,
     patch = CASE WHEN excluded.diff IS NULL THEN workspaces.patch ELSE excluded.patch END;
 
 -- name: FilesSizes :many

@@ -1,0 +1,112 @@
+package activities_test
+
+import (
+	"encoding/json"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/overwinter-dev/overwinter/activities"
+	"github.com/overwinter-dev/overwinter/internal/eventlog"
+	"github.com/overwinter-dev/overwinter/internal/session"
+)
+
+// fileEvents are the file events of the session, as "CHANGE PATH".
+func (b *bundle) fileEvents(t *testing.T) []string {
+	t.Helper()
+	var out []string
+	for _, e := range b.events(t) {
+		if e.Type == "file" {
+			var d struct{ Path, Change string }
+			require.NoError(t, json.Unmarshal(e.Data, &d))
+			out = append(out, d.Change+" "+d.Path)
+		}
+	}
+	return out
+}
+
+func (b *bundle) fileText(t *testing.T, path string) string {
+	t.Helper()
+	f, err := b.db.FileGet(b.ctx, b.id, path)
+	require.NoError(t, err)
+	return string(f.Data)
+}
+
+func TestATurnStoresWhatItsAgentWrites(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	ready := b.create(t)
+	b.shell(t, ready.SandboxID, "echo there > /workspace/there")
+	_, err := b.turn(b.claim(t, ready, "write a.txt: one\nwrite a.txt: two"))
+	require.NoError(t, err)
+	require.Equal(t, []string{"created a.txt"}, b.fileEvents(t)[:1])
+	require.Equal(t, "two", b.fileText(t, "a.txt"))
+	require.Equal(t, "there\n", b.fileText(t, "there"))
+	events := b.events(t)
+	require.NotEqual(t, "file", events[len(events)-1].Type, "files belong to the turn")
+	diff, err := b.db.DiffGet(b.ctx, b.id)
+	require.NoError(t, err)
+	require.Equal(t, 1, diff.FilesChanged)
+
+	// What happens between two turns is found by the next, and by a seal.
+	told := len(b.fileEvents(t))
+	b.shell(t, ready.SandboxID, "rm /workspace/there")
+	_, err = b.turn(b.claim(t, ready, "hello"))
+	require.NoError(t, err)
+	require.Equal(t, []string{"deleted there"}, b.fileEvents(t)[told:])
+	b.shell(t, ready.SandboxID, "echo late > /workspace/late")
+	_, err = b.save(ready)
+	require.NoError(t, err)
+	require.Equal(t, []string{"deleted there", "created late"}, b.fileEvents(t)[told:])
+	require.Equal(t, "late\n", b.fileText(t, "late"))
+	diff, err = b.db.DiffGet(b.ctx, b.id)
+	require.NoError(t, err)
+	require.Equal(t, 3, diff.FilesChanged)
+
+	// It wakes and goes on, without a word about what was stored.
+	b.terminate(t, ready)
+	woken, err := b.restore(2)
+	require.NoError(t, err)
+	_, err = b.turn(b.claim(t, woken, "write a.txt: three"))
+	require.NoError(t, err)
+	require.Equal(t, []string{"deleted there", "created late", "modified a.txt"}, b.fileEvents(t)[told:])
+}
+
+func TestFilesOfALostCommitAreToldByTheNextAttempt(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	in := b.claim(t, b.create(t), "write a.txt: one\nsleep 1s\nwrite b.txt: two")
+	b.steps.set(func(step string, _ *eventlog.Append) error {
+		if step == stepFiles {
+			return errInjected
+		}
+		return nil
+	}, nil)
+	_, err := b.turn(in)
+	require.ErrorContains(t, err, errInjected.Error())
+	require.Empty(t, b.fileEvents(t))
+	b.steps.set(nil, nil)
+	_, err = b.turn(in)
+	require.NoError(t, err)
+	require.ElementsMatch(t, []string{"created a.txt", "created b.txt"}, b.fileEvents(t))
+}
+
+func TestAFreshSandboxIsComparedWithWhatIsStored(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	ready := b.create(t)
+	_, err := b.turn(b.claim(t, ready, "write a.txt: one\nwrite b.txt: two"))
+	require.NoError(t, err)
+	told := len(b.fileEvents(t))
+	// The sandbox is lost with its disk.
+	require.NoError(t, b.provider.Open(ready.SandboxID).Terminate(b.ctx))
+	b.terminate(t, ready)
+	fresh, err := do(b, attempt{}, b.control.CreateSandbox, activities.SandboxRequest{SessionID: b.id, Generation: 2})
+	require.NoError(t, err)
+	_, err = b.turn(b.claim(t, fresh, "write b.txt: two"))
+	require.NoError(t, err)
+	require.Subset(t, b.fileEvents(t)[told:], []string{"deleted a.txt"})
+	require.Equal(t, "two", b.fileText(t, "b.txt"))
+	_, err = b.db.FileGet(b.ctx, b.id, "a.txt")
+	require.Equal(t, session.CodeNoFile, session.CodeOf(err))
+}
