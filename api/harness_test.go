@@ -181,6 +181,9 @@ func conforms(t *testing.T, req *http.Request, resp *http.Response, body []byte)
 	_, router := specification()
 	bare := req.Clone(req.Context())
 	bare.URL.Host, bare.URL.Scheme, bare.Host = "", "", ""
+	if before, _, ok := strings.Cut(bare.URL.Path, "/files/"); ok { // a parameter of the document has no slashes
+		bare.URL.Path, bare.URL.RawPath = before+"/files/path", ""
+	}
 	route, params, err := router.FindRoute(bare)
 	if err != nil || strings.HasSuffix(req.URL.Path, "/") { // which the router overlooks
 		require.Contains(t, []int{http.StatusNotFound, http.StatusMethodNotAllowed, http.StatusUnauthorized, http.StatusForbidden, http.StatusNoContent}, resp.StatusCode, "%s %s is not in the document", req.Method, req.URL)
