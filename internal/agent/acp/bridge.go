@@ -25,6 +25,7 @@ const (
 	DefaultSilence = 10 * time.Minute
 	tickInterval   = 100 * time.Millisecond
 	startTimeout   = 2 * time.Minute
+	cancelInterval = 500 * time.Millisecond // between two times that the agent is told to break off
 	quiet          = 300 * time.Millisecond // behind what an agent repeats when it has loaded a session
 	stopGrace      = 2 * time.Second        // to end in order
 	giveUpGrace    = 10 * time.Second       // to heed that a turn is given up
@@ -129,6 +130,7 @@ type turn struct {
 	run         string
 	heard       time.Time
 	interrupted bool
+	cancelled   time.Time // when the agent was last told to break off
 	gaveUp      error
 	giveUpBy    time.Time
 	asked       map[string]json.RawMessage // ids of requests for permission, by call
@@ -467,8 +469,10 @@ func (b *talk) interrupt(run string) {
 	}
 }
 
-// cancel tells the agent to break off, and to ask no longer.
+// cancel tells the agent to break off, and to ask no longer. One that comes before it has taken the
+// prompt up may be lost, so it is told until it has ended the turn.
 func (b *talk) cancel() {
+	b.turn.cancelled = time.Now()
 	for id := range b.turn.asked {
 		b.reply(id, "")
 	}
@@ -594,6 +598,9 @@ func (b *talk) refuse(m bridge.Message) {
 // tick looks at the clock. False means that the agent does not heed that the turn is given up.
 func (b *talk) tick() bool {
 	b.deliver()
+	if t := b.turn; t != nil && (t.interrupted || t.gaveUp != nil) && time.Since(t.cancelled) > cancelInterval {
+		b.cancel()
+	}
 	switch {
 	case b.turn == nil || b.session == "":
 	case b.turn.gaveUp != nil:

@@ -27,9 +27,11 @@ const (
 	// pollInterval is how often chat files are looked at, beside every time that the program speaks.
 	pollInterval = 50 * time.Millisecond
 	startTimeout = 2 * time.Minute
-	pastTimeout  = 3 * time.Second  // for what the program repeats when it has loaded a session
-	stopGrace    = 2 * time.Second  // to end in order
-	giveUpGrace  = 10 * time.Second // to heed that a turn is given up
+	// cancelInterval is how often the program is told to break off.
+	cancelInterval = 500 * time.Millisecond
+	pastTimeout    = 3 * time.Second  // for what the program repeats when it has loaded a session
+	stopGrace      = 2 * time.Second  // to end in order
+	giveUpGrace    = 10 * time.Second // to heed that a turn is given up
 )
 
 // errSilent is why a turn is given up.
@@ -108,6 +110,7 @@ type turn struct {
 	run         string
 	heard       time.Time // when the program last did something
 	interrupted bool
+	cancelled   time.Time // when the program was last told to break off
 	gaveUp      error
 	giveUpBy    time.Time
 	asked       map[string]json.RawMessage // ids of requests for permission, by call
@@ -396,8 +399,10 @@ func (b *talk) interrupt(run string) {
 	}
 }
 
-// cancel tells the program to break off, and to ask no longer.
+// cancel tells the program to break off, and to ask no longer. It does not heed one that comes before
+// it has taken the prompt up, so it is told until it does.
 func (b *talk) cancel() {
+	b.turn.cancelled = time.Now()
 	for id := range b.turn.asked {
 		b.reply(id, "")
 		b.note(bridge.Note{Type: noteAnswered, ID: id, Data: data(false)})
@@ -546,6 +551,9 @@ func (b *talk) tick() bool {
 		return true
 	}
 	b.poll()
+	if (b.turn.interrupted || b.turn.gaveUp != nil) && time.Since(b.turn.cancelled) > cancelInterval {
+		b.cancel()
+	}
 	if b.turn.gaveUp != nil {
 		if time.Now().Before(b.turn.giveUpBy) {
 			return true
