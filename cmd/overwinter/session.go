@@ -23,12 +23,15 @@ type SessionCmd struct {
 	List      SessionListCmd      `cmd:"" help:"List sessions, newest first."`
 	Show      SessionShowCmd      `cmd:"" help:"Show one session."`
 	Prompt    SessionPromptCmd    `cmd:"" help:"Send a prompt, which wakes a session that sleeps."`
-	Follow    SessionFollowCmd    `cmd:"" help:"Print what happens in a session, from its beginning on."`
+	Follow    SessionFollowCmd    `cmd:"" help:"Show the conversation of a session as it goes on, from its beginning."`
+	Attach    SessionAttachCmd    `cmd:"" help:"Show the newest of a conversation, and send what is typed as prompts."`
 	Wake      SessionWakeCmd      `cmd:"" help:"Wake a session."`
 	Hibernate SessionHibernateCmd `cmd:"" help:"Hibernate a session after its turn."`
 	Stop      SessionStopCmd      `cmd:"" help:"End a session for good."`
 	Abort     SessionAbortCmd     `cmd:"" help:"Interrupt the running turn."`
 	Recover   SessionRecoverCmd   `cmd:"" help:"Try again with a session in error."`
+	Files     SessionFilesCmd     `cmd:"" help:"List the files of the workspace, or print one."`
+	Diff      SessionDiffCmd      `cmd:"" help:"Print how the workspace differs from its beginning."`
 	Questions SessionQuestionsCmd `cmd:"" help:"List what the agent asks."`
 	Answer    SessionAnswerCmd    `cmd:"" help:"Answer a question of the agent."`
 }

@@ -37,29 +37,41 @@ func (c *SessionPromptCmd) Run(ctx context.Context, logger *slog.Logger, s strea
 		return err
 	}
 	return parent.with(func(client *apiclient.Client) error {
-		prompt, position, err := client.PromptSubmit(ctx, c.ID, apiclient.Submit{Content: text, ID: c.PromptID, OnUnknown: c.OnUnknown})
+		// The newest event before the prompt: everything about it comes behind.
+		var after int64
+		if c.Wait {
+			if after, err = client.Position(ctx, c.ID); err != nil {
+				return err
+			}
+		}
+		submitted, err := client.PromptSubmit(ctx, c.ID, apiclient.Submit{Content: text, ID: c.PromptID, OnUnknown: c.OnUnknown})
 		if err != nil {
 			return err
 		}
 		if !c.Wait {
-			return parent.printPrompt(s.stdout, prompt, position)
+			return parent.printPrompt(s.stdout, submitted)
+		}
+		if !submitted.Created {
+			after = 0 // it was sent before: its turn may be anywhere in the log
 		}
 		logger.DebugContext(ctx, "prompt accepted",
-			slog.String("session_id", c.ID), slog.String("prompt_id", prompt.ID), slog.Int64("position", position))
-		return c.wait(ctx, client, prompt, s.stdout, parent)
+			slog.String("session_id", c.ID), slog.String("prompt_id", submitted.Prompt.ID), slog.Int64("position", submitted.Position))
+		return c.wait(ctx, logger, client, submitted.Prompt, after, s.stdout, parent)
 	})
 }
 
-func (c *SessionCmd) printPrompt(w io.Writer, prompt wire.PromptJSON, position int64) error {
+func (c *SessionCmd) printPrompt(w io.Writer, p apiclient.Submitted) error {
 	if c.json() {
-		return printJSON(w, map[string]any{"prompt": prompt, "position": position})
+		return printJSON(w, p)
 	}
-	_, err := fmt.Fprintf(w, "%s  %s, position %d\n", prompt.ID, prompt.Status, position)
+	_, err := fmt.Fprintf(w, "%s  %s, position %d\n", p.Prompt.ID, p.Prompt.Status, p.Position)
 	return err
 }
 
-// wait follows the session until the prompt is over.
-func (c *SessionPromptCmd) wait(ctx context.Context, client *apiclient.Client, prompt wire.PromptJSON, w io.Writer, parent *SessionCmd) error {
+// wait follows the session from a position before the prompt's turn until the prompt is over.
+func (c *SessionPromptCmd) wait(
+	ctx context.Context, logger *slog.Logger, client *apiclient.Client, prompt wire.PromptJSON, after int64, w io.Writer, parent *SessionCmd,
+) error {
 	live := w
 	var text strings.Builder
 	if parent.json() {
@@ -67,9 +79,12 @@ func (c *SessionPromptCmd) wait(ctx context.Context, client *apiclient.Client, p
 	}
 	a := answer{promptID: prompt.ID, out: io.MultiWriter(live, &text), clean: !parent.json()}
 	final := prompt
-	for e, err := range client.Follow(ctx, prompt.SessionID, 0) {
+	for e, err := range client.Follow(ctx, prompt.SessionID, after) {
 		if err != nil {
 			return fmt.Errorf("wait for prompt %s: %w", prompt.ID, err)
+		}
+		if err := warnOfQuestion(ctx, logger, e, a.runID); err != nil {
+			return err
 		}
 		over, err := a.take(e)
 		if err != nil {
@@ -95,8 +110,29 @@ func (c *SessionPromptCmd) wait(ctx context.Context, client *apiclient.Client, p
 			return err
 		}
 	}
-	if final.Status != session.PromptCompleted {
-		return fmt.Errorf("prompt %s ended %s%s", final.ID, final.Status, inBrackets(terminal.OneLine(final.Reason, 200)))
+	return outcome(final)
+}
+
+// outcome is nil for a prompt that was completed, else an error that says how it ended.
+func outcome(p wire.PromptJSON) error {
+	if p.Status == session.PromptCompleted {
+		return nil
+	}
+	return fmt.Errorf("prompt %s ended %s%s", p.ID, p.Status, inBrackets(terminal.OneLine(p.Reason, 200)))
+}
+
+// warnOfQuestion tells whoever waits for a run that it waits for an answer.
+func warnOfQuestion(ctx context.Context, logger *slog.Logger, e apiclient.Event, runID string) error {
+	if e.Type != wire.EventQuestion {
+		return nil
+	}
+	var data wire.QuestionData
+	if err := json.Unmarshal(e.Data, &data); err != nil {
+		return fmt.Errorf("read event %d: %w", e.Seq, err)
+	}
+	if q := data.Question; runID != "" && q.RunID == runID {
+		logger.WarnContext(ctx, "the agent asks; answer with overwinter session answer",
+			slog.String("session_id", q.SessionID), slog.String("question_id", q.ID), slog.String("question", terminal.OneLine(q.Title, lineRunes)))
 	}
 	return nil
 }

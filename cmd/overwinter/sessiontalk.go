@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"slices"
 	"strings"
 
@@ -30,6 +31,7 @@ type talk struct {
 	calls []call        // to be made
 
 	asked  []wire.QuestionJSON // open questions that are not being answered, oldest first
+	aside  []wire.QuestionJSON // open questions that the person has skipped
 	closed map[string]bool     // questions that are not open any more
 	dialog *terminal.Dialog    // with the person, about one that was in asked
 
@@ -48,20 +50,24 @@ func newTalk(ctx context.Context, client *apiclient.Client, id string, view *ter
 	return &talk{ctx: ctx, client: client, id: id, view: view, closed: map[string]bool{}}
 }
 
-// listen reads lines of standard input. The goroutine ends with the input, or with the program:
-// a read of a terminal cannot be called off.
+// listen takes lines that are typed in a terminal, or come from a file.
 func (t *talk) listen(s streams, tty bool) {
-	lines := make(chan string)
-	t.lines, t.tty = lines, tty
+	t.lines, t.tty = readLines(t.ctx, s.stdin), tty
+}
+
+// readLines reads lines until the input ends, which closes the channel. The goroutine ends with the
+// input, or with the program: a read of a terminal cannot be called off.
+func readLines(ctx context.Context, r io.Reader) <-chan string {
+	lines := make(chan string) // a script is not read ahead
 	go func() {
 		defer close(lines)
-		in := bufio.NewReader(s.stdin)
+		in := bufio.NewReader(r)
 		for {
 			line, err := in.ReadString('\n')
 			if line != "" {
 				select {
 				case lines <- strings.TrimRight(line, "\r\n"):
-				case <-t.ctx.Done():
+				case <-ctx.Done():
 					return
 				}
 			}
@@ -70,12 +76,30 @@ func (t *talk) listen(s streams, tty bool) {
 			}
 		}
 	}()
+	return lines
 }
 
 // received is what the stream has yielded.
 type received struct {
 	event apiclient.Event
 	err   error
+}
+
+// followAll reads a stream beside its caller. The channel is closed when the stream has ended, or
+// soon after ctx.
+func followAll(ctx context.Context, client *apiclient.Client, id string, after int64) <-chan received {
+	events := make(chan received) // the stream waits for who reads it
+	go func() {
+		defer close(events)
+		for e, err := range client.Follow(ctx, id, after) {
+			select {
+			case events <- received{e, err}:
+			case <-ctx.Done():
+				return
+			}
+		}
+	}()
+	return events
 }
 
 // errLeave ends a talk in order.
@@ -85,17 +109,7 @@ var errLeave = errors.New("leave")
 func (t *talk) run(after int64) error {
 	ctx, cancel := context.WithCancel(t.ctx)
 	defer cancel()
-	events := make(chan received)
-	go func() {
-		defer close(events)
-		for e, err := range t.client.Follow(ctx, t.id, after) {
-			select {
-			case events <- received{e, err}:
-			case <-ctx.Done():
-				return
-			}
-		}
-	}()
+	events := followAll(ctx, t.client, t.id, after)
 	todo, through := make(chan call), make(chan func() error)
 	go func() {
 		defer close(through)
@@ -209,7 +223,8 @@ func (t *talk) open(q wire.QuestionJSON) bool {
 
 func (t *talk) resolved(id string) {
 	t.closed[id] = true
-	t.asked = slices.DeleteFunc(t.asked, func(q wire.QuestionJSON) bool { return q.ID == id })
+	gone := func(q wire.QuestionJSON) bool { return q.ID == id }
+	t.asked, t.aside = slices.DeleteFunc(t.asked, gone), slices.DeleteFunc(t.aside, gone)
 	if t.dialog != nil && t.dialog.Question().ID == id {
 		t.dialog = nil
 	}
@@ -323,6 +338,3 @@ func (t *talk) answered(q wire.QuestionJSON, err error) error {
 	t.asked = append([]wire.QuestionJSON{q}, t.asked...)
 	return t.view.Notice("the answer was not taken: " + err.Error())
 }
-
-// isCommand reports whether a typed line is a command of attach.
-func isCommand(line string) bool { return strings.HasPrefix(line, "/") }

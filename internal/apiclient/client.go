@@ -177,17 +177,24 @@ type Submit struct {
 	OnUnknown string `json:"onUnknown,omitempty"` // hold, retry or fail
 }
 
-// PromptSubmit stores a prompt at the end of the queue and returns its place there.
-func (c *Client) PromptSubmit(ctx context.Context, sessionID string, p Submit) (wire.PromptJSON, int64, error) {
+// Submitted is a prompt that was stored.
+type Submitted struct {
+	Prompt   wire.PromptJSON `json:"prompt"`
+	Position int64           `json:"position"` // in the queue
+	// Created is false where the same prompt had been stored before, by whoever it was: then its
+	// events may stand anywhere in the log.
+	Created bool `json:"-"`
+}
+
+// PromptSubmit stores a prompt at the end of the queue.
+func (c *Client) PromptSubmit(ctx context.Context, sessionID string, p Submit) (Submitted, error) {
 	if p.ID == "" {
 		p.ID = session.NewID(session.PromptPrefix) // ours, so that a second try finds the first
 	}
-	var answer struct {
-		Prompt   wire.PromptJSON `json:"prompt"`
-		Position int64           `json:"position"`
-	}
-	_, err := c.call(ctx, http.MethodPost, sessionPath(sessionID)+"/prompts", p, &answer)
-	return answer.Prompt, answer.Position, err
+	var answer Submitted
+	status, err := c.call(ctx, http.MethodPost, sessionPath(sessionID)+"/prompts", p, &answer)
+	answer.Created = status == http.StatusAccepted
+	return answer, err
 }
 
 // PromptGet shows a prompt.
@@ -197,7 +204,7 @@ func (c *Client) PromptGet(ctx context.Context, sessionID, promptID string) (wir
 	return p, err
 }
 
-// Blocks returns the conversation.
+// Blocks returns the conversation; Follow behind its Seq goes on from there.
 func (c *Client) Blocks(ctx context.Context, sessionID string) (conversation.Conversation, error) {
 	var conv conversation.Conversation
 	_, err := c.call(ctx, http.MethodGet, sessionPath(sessionID)+"/blocks", nil, &conv)
@@ -206,7 +213,8 @@ func (c *Client) Blocks(ctx context.Context, sessionID string) (conversation.Con
 
 func sessionPath(id string) string { return "/api/sessions/" + url.PathEscape(id) }
 
-// call sends a request until it is answered, and reads the answer into out.
+// call sends a request until it is answered, and reads the answer into out: JSON, or into a *[]byte
+// whatever it is.
 func (c *Client) call(ctx context.Context, method, path string, body, out any, header ...string) (status int, err error) {
 	var data []byte
 	if body != nil {
@@ -276,6 +284,10 @@ func (c *Client) once(ctx context.Context, method, path string, body []byte, out
 	data, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer))
 	if err != nil {
 		return resp.StatusCode, fmt.Errorf("read answer: %w", err)
+	}
+	if raw, ok := out.(*[]byte); ok {
+		*raw = data
+		return resp.StatusCode, nil
 	}
 	if err := json.Unmarshal(data, out); err != nil {
 		return resp.StatusCode, fmt.Errorf("%s does not answer like overwinter: %w", c.base, err)

@@ -40,6 +40,26 @@ type Event struct {
 // Marker reports whether the event is a marker.
 func (e Event) Marker() bool { return e.Seq == 0 }
 
+// Position is the seq of the newest event of a session, 0 before the first.
+func (c *Client) Position(ctx context.Context, sessionID string) (int64, error) {
+	for e, err := range c.Follow(ctx, sessionID, latest) {
+		if err != nil {
+			return 0, err
+		}
+		if e.Type == MarkerCaughtUp { // the first, since nothing is behind the newest
+			var at struct{ Seq int64 }
+			if err := json.Unmarshal(e.Data, &at); err != nil {
+				return 0, fmt.Errorf("read position: %w", err)
+			}
+			return at.Seq, nil
+		}
+	}
+	return 0, errors.New("the stream ended before it told its position")
+}
+
+// latest is the position of whoever wants to know only where the log ends.
+const latest = -1
+
 // Follow yields the events of a session behind the position after, in order and
 // each once, until the session is over (the last is then the marker end), the
 // server refuses, or ctx is done. It connects again when a connection that once
@@ -147,7 +167,11 @@ func (f *follower) open(ctx context.Context) (*http.Response, error) {
 }
 
 func (f *follower) dial(ctx context.Context) (*http.Response, error) {
-	req, err := f.client.request(ctx, http.MethodGet, sessionPath(f.sessionID)+"/events", nil)
+	path := sessionPath(f.sessionID) + "/events"
+	if f.last == latest {
+		path += "?after=latest"
+	}
+	req, err := f.client.request(ctx, http.MethodGet, path, nil)
 	if err != nil {
 		return nil, err
 	}

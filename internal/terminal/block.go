@@ -90,8 +90,12 @@ func (v *View) blockComplete(t *thread, whole conversation.Block) {
 	}
 }
 
+// blockRemoved drops a block, and counts those that have been shown.
 func (v *View) blockRemoved(t *thread, id string) {
 	b := t.blocks[id]
+	if b == nil || b.begun || !b.Status.Open() {
+		v.removed++
+	}
 	if b == nil {
 		return
 	}
@@ -100,7 +104,7 @@ func (v *View) blockRemoved(t *thread, id string) {
 	v.waiting = slices.DeleteFunc(v.waiting, func(x *block) bool { return x == b })
 	if v.open == b {
 		v.open = nil
-		v.line(t, span{dim, "(taken back by the agent)"})
+		v.screen.newline()
 		v.next()
 	}
 }
@@ -183,7 +187,7 @@ func (v *View) writeOpen(b *block) {
 		b.newlines += len(text)
 		return
 	}
-	v.flushFiles()
+	v.flushCounts()
 	if of := b.thread.of; of != nil && b.Type == conversation.AssistantText {
 		of.heard = true
 	}

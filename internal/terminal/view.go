@@ -56,12 +56,13 @@ type View struct {
 	current   *thread // the conversation of the last line that was of one
 	files     int     // lines about files that have been written in a row
 	moreFiles int     // that were not
+	removed   int     // blocks that were taken back in a row
 
 	prompts    map[string]wire.PromptJSON // that are not over
 	told       string                     // the prompt that was shown last
 	processing string                     // the prompt that has its turn
 	runs       map[string]*turn
-	waits      int // prompts that wait, as it was told last
+	queued     []string // ids of the prompts that wait
 	stamp      string
 }
 
@@ -146,7 +147,7 @@ func (v *View) Entered(text string) error {
 
 // Close takes away what is shown only for now, and ends the last line.
 func (v *View) Close() error {
-	v.flushFiles()
+	v.flushCounts()
 	v.screen.newline()
 	v.screen.erase()
 	v.screen.footer, v.screen.prompt = nil, ""
@@ -164,7 +165,7 @@ func (v *View) rich() bool { return v.options.Rewrite || v.options.Color }
 
 // line writes one line of a conversation, or of none.
 func (v *View) line(t *thread, spans ...span) {
-	v.flushFiles()
+	v.flushCounts()
 	v.put(t, spans...)
 }
 
@@ -191,7 +192,7 @@ func (v *View) gap(t *thread) {
 	if !v.rich() {
 		return
 	}
-	v.flushFiles()
+	v.flushCounts()
 	v.enter(t)
 	if !v.blank {
 		v.put(t)
@@ -241,7 +242,7 @@ func (v *View) event(e wire.EventJSON) error {
 		return with(e.Data, func(d wire.QuestionData) { v.question(d.Question) })
 	case wire.EventQuestionResolved:
 		return with(e.Data, v.resolved)
-	case eventFile:
+	case wire.EventFile:
 		return with(e.Data, v.file)
 	case string(conversation.EventBlockStart):
 		return with(e.Data, func(d conversation.BlockStart) { v.blockStart(v.thread(e.ConversationID), d.Block) })
@@ -333,18 +334,29 @@ func (v *View) prompt(p wire.PromptJSON) {
 	}
 }
 
-// queue tells how many prompts wait behind the one that has its turn.
+// queue takes the prompts that wait. Plain text tells of them; a terminal has them in the footer.
 func (v *View) queue(d wire.QueueData) {
-	waits := 0
+	before := v.behind()
+	v.queued = v.queued[:0]
 	for _, item := range d.Items {
 		if item.Status == session.PromptQueued {
-			waits++
+			v.queued = append(v.queued, item.PromptID)
 		}
 	}
-	if waits != v.waits && waits > 1 && !v.options.Rewrite {
-		v.line(nil, span{dim, fmt.Sprintf("%d prompts wait", waits)})
+	if n := v.behind(); n != before && n > 1 && !v.options.Rewrite {
+		v.line(nil, span{dim, fmt.Sprintf("in the queue: %d", n)})
 	}
-	v.waits = waits
+}
+
+// behind is how many prompts wait for the one that has its turn.
+func (v *View) behind() int {
+	n := 0
+	for _, id := range v.queued {
+		if id != v.processing {
+			n++
+		}
+	}
+	return n
 }
 
 func (v *View) turnStart(d wire.TurnStartData, at time.Time) {
@@ -458,30 +470,31 @@ func (v *View) forget() {
 	}
 }
 
-// eventFile is the type of an event about a file of the workspace.
-const eventFile = "file"
-
-// fileData is its data.
-type fileData struct {
-	Path   string `json:"path"`
-	Change string `json:"change"` // created, modified or deleted
-	Size   int64  `json:"size"`   // bytes
-}
-
-func (v *View) file(d fileData) {
+func (v *View) file(d wire.FileData) {
+	v.flushRemoved()
 	if v.files++; v.files > changedFiles && !v.options.Full {
 		v.moreFiles++
 		return
 	}
 	text := OneLine(d.Path, lineRunes)
-	if d.Change != "deleted" {
+	if d.Change != session.FileDeleted {
 		text += " (" + size(d.Size) + ")"
 	}
-	v.put(nil, span{dim, fmt.Sprintf("file %s: %s", OneLine(d.Change, lineRunes), text)})
+	v.put(nil, span{dim, fmt.Sprintf("file %s: %s", OneLine(string(d.Change), lineRunes), text)})
 }
 
-// flushFiles tells of the files that were left out.
-func (v *View) flushFiles() {
+// flushRemoved tells of the blocks that the agent has taken back.
+func (v *View) flushRemoved() {
+	n := v.removed
+	v.removed = 0
+	if n > 0 {
+		v.put(nil, span{yellow, fmt.Sprintf("taken back: %d blocks", n)})
+	}
+}
+
+// flushCounts tells of what was only counted.
+func (v *View) flushCounts() {
+	v.flushRemoved()
 	more := v.moreFiles
 	v.files, v.moreFiles = 0, 0
 	if more > 0 {
@@ -517,8 +530,8 @@ func (v *View) footer() {
 	for _, b := range rows {
 		v.screen.footer = append(v.screen.footer, v.screen.row(append(v.margin(b.thread), v.call(b)...)...))
 	}
-	if v.waits > 0 && v.processing != "" {
-		v.screen.footer = append(v.screen.footer, v.screen.row(span{dim, fmt.Sprintf("  in the queue: %d", v.waits)}))
+	if n := v.behind(); n > 0 && v.processing != "" {
+		v.screen.footer = append(v.screen.footer, v.screen.row(span{dim, fmt.Sprintf("  in the queue: %d", n)}))
 	}
 }
 

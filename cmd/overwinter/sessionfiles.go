@@ -1,0 +1,125 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"text/tabwriter"
+
+	"github.com/overwinter-dev/overwinter/internal/apiclient"
+	"github.com/overwinter-dev/overwinter/internal/terminal"
+	"github.com/overwinter-dev/overwinter/internal/wire"
+)
+
+// SessionFilesCmd lists the files of a workspace, or prints one. It wakes nobody.
+type SessionFilesCmd struct {
+	sessionArg
+	Path   string `arg:"" optional:"" help:"The file to print. Default: all are listed."`
+	Prefix string `placeholder:"TEXT" help:"List only paths that begin so, such as src/."`
+}
+
+// Validate checks what kong cannot.
+func (c *SessionFilesCmd) Validate() error {
+	if c.Path != "" && c.Prefix != "" {
+		return usageError{"name a file or a --prefix, not both"}
+	}
+	return nil
+}
+
+// Run prints one line for each file, or the bytes of one.
+func (c *SessionFilesCmd) Run(ctx context.Context, s streams, parent *SessionCmd) error {
+	return parent.with(func(client *apiclient.Client) error {
+		if c.Path != "" {
+			data, err := client.FileGet(ctx, c.ID, c.Path)
+			if err != nil {
+				return err
+			}
+			return printFile(s.stdout, data)
+		}
+		files, err := client.FileList(ctx, c.ID, c.Prefix)
+		if err != nil {
+			return err
+		}
+		if parent.json() {
+			return printJSON(s.stdout, files)
+		}
+		t := tabwriter.NewWriter(s.stdout, 0, 0, 2, ' ', 0)
+		fmt.Fprintln(t, "SIZE\tMODIFIED\tPATH") // tabwriter tells with Flush
+		for _, f := range files {
+			path := terminal.OneLine(f.Path, 0)
+			if !f.Saved {
+				path += inBrackets("not saved: " + terminal.OneLine(string(f.Unsaved), lineRunes))
+			}
+			fmt.Fprintf(t, "%d\t%s\t%s\n", f.Size, f.ModifiedAt, path)
+		}
+		return t.Flush()
+	})
+}
+
+// printFile writes the bytes as they are, but nothing to a terminal that could command it.
+func printFile(w io.Writer, data []byte) error {
+	if onTerminal(w) {
+		data = []byte(terminal.Printable(string(data)))
+	}
+	_, err := w.Write(data)
+	return err
+}
+
+// SessionDiffCmd prints what has changed in a workspace. It wakes nobody.
+type SessionDiffCmd struct {
+	sessionArg
+	Stat bool `help:"Only which files, and how much."`
+}
+
+// Run prints the patch, which git apply understands, or what it does.
+func (c *SessionDiffCmd) Run(ctx context.Context, s streams, parent *SessionCmd) error {
+	return parent.with(func(client *apiclient.Client) error {
+		d, err := client.Diff(ctx, c.ID)
+		if err != nil {
+			return err
+		}
+		switch {
+		case parent.json():
+			return printJSON(s.stdout, d)
+		case c.Stat:
+			return printStat(s.stdout, d)
+		}
+		if err := printFile(s.stdout, []byte(d.Patch)); err != nil {
+			return err
+		}
+		if d.Truncated {
+			return fmt.Errorf("the diff is longer than what is kept of it: it was cut at %d bytes", len(d.Patch))
+		}
+		return nil
+	})
+}
+
+// printStat writes one line for each file that differs, and one for all.
+func printStat(w io.Writer, d wire.DiffJSON) error {
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	for _, f := range d.Files {
+		lines := fmt.Sprintf("+%d -%d", f.Additions, f.Deletions)
+		if f.Binary {
+			lines = "binary"
+		}
+		fmt.Fprintf(t, "%s\t%s\t%s\n", f.Change, lines, terminal.OneLine(f.Path, 0)) // tabwriter tells with Flush
+	}
+	fmt.Fprintf(t, "files changed: %d, +%d -%d%s\n", d.FilesChanged, d.Additions, d.Deletions, gitState(d))
+	return t.Flush()
+}
+
+// gitState says where the repository stands, if there is one.
+func gitState(d wire.DiffJSON) string {
+	if d.Git == nil {
+		return ""
+	}
+	state := "clean"
+	if d.Git.Dirty {
+		state = "not committed"
+	}
+	at := terminal.OneLine(d.Git.Branch, titleRunes)
+	if head := terminal.OneLine(d.Git.Head, titleRunes+1); head != "" {
+		at += " at " + head[:min(len(head), 12)]
+	}
+	return inBrackets(at + ", " + state)
+}
