@@ -33,6 +33,7 @@
 //	TerminateSandbox                the open rows of the session; gone is gone
 //	BeginRun                        the run's id: the same claim is granted again
 //	RunTurn                         the newest frame that is committed, then the run's outcome
+//	  files of the workspace        lineage and number of the newest change that is committed
 //	SettleRun, CancelPrompts        the run's outcome: the first stays
 //	ReturnRun                       the run is over, and its id is spent
 //	RecordTransition                the transition's number
@@ -56,6 +57,7 @@
 //	a paused worker wakes up late      its token is old: nothing is written, it tells the run's end
 //	the link to the runner ends        tried again; the provider then says whether the sandbox lives
 //	the worker is lost behind the end  the end stands beside the translator's state; RunEnd follows
+//	a commit of files is lost          the runner tells them again to the next attempt
 //	Postgres is away                   the agent goes on; the journal keeps what it says
 //	the answer to a create is lost     the next attempt adopts what it made
 //	the runner never answers           the sandbox is ended, the generation spent

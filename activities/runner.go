@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
+	"log/slog"
 	"time"
 
 	"github.com/overwinter-dev/overwinter/internal/runner"
@@ -92,8 +93,16 @@ func (w *work) seal(ctx context.Context, sessionID string, generation int64, sb 
 	}
 	gatherer := newFileGatherer(position, generation)
 	storeFiles := func() error {
-		if b, any := gatherer.take(); any {
-			return w.Store.FilesAppend(ctx, b)
+		b, any := gatherer.take()
+		if !any {
+			return nil
+		}
+		err := w.Store.FilesAppend(ctx, b)
+		if session.CodeOf(err) == session.CodeUnavailable {
+			return err
+		}
+		if err != nil { // a session must be able to sleep without them
+			w.Logger.WarnContext(ctx, "files of a sealed workspace are not stored", slog.String("session_id", sessionID), slog.Any("error", err))
 		}
 		return nil
 	}

@@ -14,8 +14,14 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// content reads a file of a session's workspace.
-func (s *stack) content(t *testing.T, sessionID, path string, headers ...string) (*http.Response, string) {
+// served is a file of a session's workspace as it was answered.
+type served struct {
+	status int
+	header http.Header
+	body   string
+}
+
+func (s *stack) content(t *testing.T, sessionID, path string, headers ...string) served {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
@@ -29,7 +35,7 @@ func (s *stack) content(t *testing.T, sessionID, path string, headers ...string)
 	defer response.Body.Close()
 	body, err := io.ReadAll(response.Body)
 	require.NoError(t, err)
-	return response, string(body)
+	return served{response.StatusCode, response.Header, string(body)}
 }
 
 // paths are the files of a session's workspace.
@@ -75,8 +81,7 @@ func TestWorkspaceFiles(t *testing.T) {
 		}
 		return nil
 	})
-	_, body := s.content(t, id, "notes.txt")
-	require.Equal(t, "one", body)
+	require.Equal(t, "one", s.content(t, id, "notes.txt").body)
 	prompt := s.must(t, http.StatusOK, "GET", "/api/sessions/"+id+"/prompts/first", nil)
 	require.Equal(t, "processing", prompt["status"], "the turn was over before its file was read")
 
@@ -121,16 +126,14 @@ func TestWorkspaceFiles(t *testing.T) {
 	require.Equal(t, "trunk", git["branch"])
 	require.Equal(t, true, git["dirty"])
 	require.Len(t, git["head"], 40)
-	response, body := s.content(t, id, "src/main.go")
-	require.Equal(t, "package main\n", body)
-	require.Equal(t, "nosniff", response.Header.Get("X-Content-Type-Options"))
-	response, _ = s.content(t, id, "src%2Fmain.go", "If-None-Match", response.Header.Get("ETag"))
-	require.Equal(t, http.StatusNotModified, response.StatusCode)
-	response, _ = s.content(t, id, "shot.png")
-	require.Equal(t, "image/png", response.Header.Get("Content-Type"))
-	response, body = s.content(t, id, "notes.txt")
-	require.Equal(t, http.StatusNotFound, response.StatusCode)
-	require.Contains(t, body, "file_not_found")
+	source := s.content(t, id, "src/main.go")
+	require.Equal(t, "package main\n", source.body)
+	require.Equal(t, "nosniff", source.header.Get("X-Content-Type-Options"))
+	require.Equal(t, http.StatusNotModified, s.content(t, id, "src%2Fmain.go", "If-None-Match", source.header.Get("ETag")).status)
+	require.Equal(t, "image/png", s.content(t, id, "shot.png").header.Get("Content-Type"))
+	gone := s.content(t, id, "notes.txt")
+	require.Equal(t, http.StatusNotFound, gone.status)
+	require.Contains(t, gone.body, "file_not_found")
 	s.waitStatus(t, id, "hibernated", time.Second) // reading wakes nobody
 
 	// What was written before it slept is not told again when it wakes.

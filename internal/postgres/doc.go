@@ -36,6 +36,8 @@
 //   - A block's row holds its text up to text_seq. What is behind it is in text_delta
 //     events until the agent closes the block or its run ends, so that neither a
 //     delta nor a read costs as much as the whole text or the whole log.
+//   - A change in a workspace is written with its event, and once: its number in the
+//     lineage is the row's. What a sandbox says of its files is held to their bounds.
 //   - A snapshot that was chosen for deletion can not become part of a bundle; one
 //     that a bundle needs is never chosen.
 //

@@ -28,11 +28,12 @@
 //
 // A message is its type (1 byte), the length of its payload (4 bytes, big
 // endian, at most MaxMessage) and the payload. Payloads are JSON but for the
-// three that carry bulk:
+// four that carry bulk:
 //
 //	input    the bytes for the agent's stdin
 //	frame    number (8) time in Unix nanoseconds (8) stream (1) flags (1) data
 //	segment  length of path (2) path version (8) offset (8) data
+//	changed  length of the description (4) description in JSON, content
 //
 // A link begins with hello; the answer is welcome or error. Then, to the runner:
 //
@@ -40,13 +41,18 @@
 //	input      more bytes for the agent's stdin: answers to its questions
 //	interrupt  break the turn off; what still runs after the grace is killed
 //	settle     the turn has ended: the kill that an interrupt set is called off
-//	flush      send what the transcript files hold now, then flushed
+//	flush      send what the transcript files and the workspace hold now, then flushed
+//	known      the files that are stored, where the welcome has asked for them
 //
 // and from it:
 //
 //	delivery   how far the prompt has got, after start and at every change
 //	frame      the next record of the run's journal
 //	segment    bytes of a transcript file that the worker does not have
+//	begun      a lineage of changes in the workspace has begun
+//	changed    a file of the workspace is there, is another, or is gone
+//	bounded    the workspace has more files than are watched
+//	diff       how the workspace differs from the session's beginning
 //	flushed    everything that was on disk at the flush has been sent
 //	alive      nothing else to say; sent every AliveInterval
 //	displaced  a newer link has taken over; the last message
@@ -98,6 +104,23 @@
 // lies beyond the positions that hello gave as stored. A file that was
 // rewritten rather than appended to gets the next version and is sent whole.
 //
+// # Workspace
+//
+// A link whose hello has a position in the workspace's history is told what
+// happens to its files, with their content within the bounds of package session,
+// and before each answer to a flush how the workspace differs from the session's
+// beginning. Changes are numbered; a number behind the position of the next hello
+// is told again. Where the runner cannot go on from a position, as in a sandbox
+// that is fresh or of another time, the welcome asks for the files that are stored
+// and the difference begins a new lineage. A prompt is delivered once the runner
+// knows what was there before it. Package workspace says what is seen and how.
+//
+// While a link lives, inotify tells the runner when to look; where it does not,
+// because the file system gives no events or the kernel's watches are used up, the
+// workspace is polled, and ping says which. One look follows a burst, a pause of
+// fifty times its cost follows the look, and a file that goes on changing is told
+// ever more rarely until the flush. Without a link nothing is done.
+//
 // # Durability
 //
 // Frames reach the disk within a second (fsync by timer), marks at once, and
@@ -110,6 +133,7 @@
 //	the agent does not read      delivery stays delivering; interrupt kills after its grace
 //	the runner dies              its sandbox ends with it; the agent is killed in any case,
 //	                             and the next serve marks the open run cut
+//	the workspace cannot be read nothing is told of it; the turn goes on
 //	a torn record                cut off when the journal is opened again
 //	the disk is full             link ends with journal_failed, the agent is killed
 //	snapshot without a seal      as if the runner had died

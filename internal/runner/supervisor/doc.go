@@ -5,6 +5,7 @@
 //	                                 │    ▲ frames of journal, transcripts
 //	                                 └─▶ command
 //	agent.stdout ─▶ journal ─▶ (readers: links)
+//	workspace ─▶ index ─▶ link
 //
 // Invariants:
 //   - One serve per state directory (flock), one agent process, one live link.
@@ -13,8 +14,12 @@
 //     interrupt waits for none of them.
 //   - Every descendant of the process belongs to the agent. Nothing else is ever
 //     started here, so killing all descendants kills the agent and nothing else.
-//   - The reaper is the only one who waits for children.
+//   - The reaper is the only one who waits for children. So what needs git runs in
+//     attach and seal, which are processes of their own: serve sends attach a survey,
+//     and attach puts the diff in its place.
+//   - The live link alone has the index of the workspace; it is changed under one lock.
 //
 // The state directory holds runner.sock, lock, open (the name of the open run),
-// transcripts.json (the newest launch's patterns) and runs/ with the journals.
+// transcripts.json (the newest launch's patterns), runs/ with the journals, and
+// workspace/ with the index of the workspace and copies of what was in it first.
 package supervisor

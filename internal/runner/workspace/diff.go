@@ -119,7 +119,7 @@ func (i *Index) gitDiff(ctx context.Context, d *session.WorkspaceDiff) error {
 	if err != nil {
 		return err
 	}
-	defer os.RemoveAll(temp) //nolint:errcheck // the next sandbox image has it at worst
+	defer os.RemoveAll(temp)
 	index := filepath.Join(temp, "index")
 	data, err := os.ReadFile(filepath.Join(gitDir, "index"))
 	if err == nil {

@@ -142,7 +142,7 @@ func TestDiffAgainstTheCommitAtTheBeginning(t *testing.T) {
 	b.git("init", "-q", "-b", "main")
 	d = b.diff()
 	require.Equal(t, &session.GitState{Branch: "main", Dirty: true}, d.Git)
-	require.EqualValues(t, len(d.Files), d.FilesChanged)
+	require.Len(t, d.Files, d.FilesChanged)
 	require.Contains(t, deltas(d), "a", "everything is new to an empty repository")
 }
 
@@ -216,7 +216,7 @@ func TestEditsLeadFromOneTextToTheOther(t *testing.T) {
 		last := 0
 		for _, e := range edits {
 			require.GreaterOrEqual(t, e.a0, last)
-			require.Greater(t, e.a1-e.a0+e.b1-e.b0, 0)
+			require.Positive(t, e.a1-e.a0+e.b1-e.b0)
 			last = e.a1
 		}
 	})

@@ -77,17 +77,19 @@ func (r rules) ignored(name string, isDir bool) (ignored, said bool) {
 		if one.dirsOnly && !isDir {
 			continue
 		}
-		matches := false
-		if one.anchored {
-			matches = matchPath(one.parts, parts)
-		} else {
-			matches, _ = path.Match(one.parts[0], parts[len(parts)-1])
-		}
-		if matches {
+		if one.matches(parts) {
 			return !one.negated, true
 		}
 	}
 	return false, false
+}
+
+func (r rule) matches(parts []string) bool {
+	if r.anchored {
+		return matchPath(r.parts, parts)
+	}
+	ok, _ := path.Match(r.parts[0], parts[len(parts)-1])
+	return ok
 }
 
 // matchPath matches a whole path. ** stands for any number of directories, and at

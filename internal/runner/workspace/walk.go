@@ -70,7 +70,7 @@ func (w *walker) read(fd int, rel string, above ignores, inRepository bool, dept
 	defer f.Close() // only read
 	names, err := f.Readdirnames(-1)
 	if err != nil {
-		return nil //nolint:nilerr // it went away meanwhile, or cannot be read: nothing is in it
+		return nil // it went away meanwhile, or cannot be read: nothing is in it
 	}
 	slices.Sort(names)
 	inRepository = inRepository || slices.Contains(names, ".git")

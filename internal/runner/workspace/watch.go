@@ -1,6 +1,7 @@
 package workspace
 
 import (
+	"errors"
 	"os"
 	"sync"
 	"sync/atomic"
@@ -56,8 +57,8 @@ func (w *Watcher) Add(dir string) {
 			err = cerr
 		}
 	}
-	switch err { //nolint:errorlint // errors of the system call itself
-	case nil:
+	switch {
+	case err == nil:
 		// Descriptors count upwards, so the newest says how many there have been.
 		if int64(wd) > w.watches.Load() {
 			w.watches.Store(int64(wd))
@@ -65,7 +66,7 @@ func (w *Watcher) Add(dir string) {
 		if wd > maxWatches {
 			w.broken.Store(true)
 		}
-	case unix.ENOENT, unix.ENOTDIR, unix.ELOOP: // it went away; its parent tells
+	case errors.Is(err, unix.ENOENT), errors.Is(err, unix.ENOTDIR), errors.Is(err, unix.ELOOP): // it went away; its parent tells
 	default:
 		w.broken.Store(true)
 	}
