@@ -380,9 +380,6 @@ func (b *driver) look(ctx context.Context) {
 		b.giveUp(ctx, "its server fails")
 	}
 	b.settle(ctx)
-	if b.store.due(now) {
-		b.save(ctx)
-	}
 }
 
 func (b *driver) save(ctx context.Context) {

@@ -9,6 +9,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"sync"
 	"time"
 
 	"github.com/overwinter-dev/overwinter/internal/agent/bridge"
@@ -40,7 +41,6 @@ func Main(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 		fmt.Fprintln(stderr, "opencode bridge: --transcripts is needed")
 		return bridge.ExitUsage
 	}
-	b.store.dirty = map[string]bool{}
 	var err error
 	if b.config, err = withSecrets(os.Getenv(settingsVariable), os.Getenv); err != nil {
 		// The cause may have parts of a secret in it.
@@ -86,7 +86,12 @@ func (b *driver) run(ctx context.Context, stdin io.Reader) int {
 		b.out.Note(bridge.Note{Type: bridge.NoteDied, Message: err.Error()})
 		return bridge.ExitFailed
 	}
+	saving, stop := context.WithCancel(ctx)
+	var done sync.WaitGroup
+	done.Go(func() { b.store.keepSaving(saving, b.server, b.stderr) })
 	code := b.serve(ctx, stdin)
+	stop()
+	done.Wait()
 	if code != bridge.ExitDied {
 		if err := b.store.save(ctx, b.server); err != nil {
 			fmt.Fprintf(b.stderr, "opencode bridge: %v\n", err)

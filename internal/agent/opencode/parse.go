@@ -99,7 +99,7 @@ func (p *parser) export(data []byte) {
 			return
 		}
 		if key == "messages" {
-			p.messages(data[d.InputOffset():], info)
+			p.take(someMessages(bytes.TrimLeft(data[d.InputOffset():], " \t\r\n:")), info)
 			return
 		}
 		var raw json.RawMessage
@@ -124,11 +124,15 @@ func (p *parser) known(raw json.RawMessage) sessionInfo {
 
 // messages reads a list of messages as far as it goes.
 func (p *parser) messages(data []byte, info sessionInfo) {
-	data = bytes.TrimLeft(data, " \t\r\n:")
 	var all []exported
 	if json.Unmarshal(data, &all) != nil {
 		all = someMessages(data)
 	}
+	p.take(all, info)
+}
+
+// take adds messages to their sessions.
+func (p *parser) take(all []exported, info sessionInfo) {
 	for _, m := range all {
 		if m.Info.SessionID == "" {
 			m.Info.SessionID = info.ID
@@ -149,13 +153,13 @@ func someMessages(data []byte) []exported {
 	}
 	var all []exported
 	for d.More() {
-		var raw json.RawMessage
-		if d.Decode(&raw) != nil {
-			return all
-		}
 		var m exported
-		if json.Unmarshal(raw, &m) == nil {
+		var form *json.UnmarshalTypeError
+		switch err := d.Decode(&m); {
+		case err == nil:
 			all = append(all, m)
+		case !errors.As(err, &form):
+			return all
 		}
 	}
 	return all

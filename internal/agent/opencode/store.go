@@ -5,20 +5,27 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"time"
 )
 
-// store keeps the agent's sessions as files: each its own, whole at every moment.
+// store keeps the agent's sessions as files: each its own, whole at every moment. It is safe for
+// concurrent use.
 type store struct {
-	dir   string
+	dir string
+
+	mu    sync.Mutex
 	dirty map[string]bool // sessions that have changed since they were saved
 	saved time.Time
 	took  time.Duration // the last time
 
-	failures []failure // that OpenCode does not note
+	saving   sync.Mutex // held by whoever saves
+	failures []failure  // that OpenCode does not note
 }
 
 // failure is why the bridge gave up an answer. OpenCode notes only that it was broken off.
@@ -36,6 +43,8 @@ const failuresFile = "failures" + transcriptSuffix
 
 // fail notes a failure.
 func (s *store) fail(f failure) error {
+	s.saving.Lock()
+	defer s.saving.Unlock()
 	if s.failures == nil {
 		s.failures = s.failed()
 	}
@@ -73,36 +82,70 @@ const (
 
 // due reports whether it is time to save what has changed.
 func (s *store) due(now time.Time) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	return len(s.dirty) > 0 && now.Sub(s.saved) >= min(max(saveInterval, saveShare*s.took), maxSaveInterval)
 }
 
 // touch notes that a session has changed.
 func (s *store) touch(sessionID string) {
-	if sessionID != "" && sessionID == filepath.Base(sessionID) {
-		s.dirty[sessionID] = true
+	if sessionID == "" || sessionID != filepath.Base(sessionID) {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.dirty == nil {
+		s.dirty = map[string]bool{}
+	}
+	s.dirty[sessionID] = true
+}
+
+// keepSaving saves what has changed whenever it is time, until ctx is over. It does not wait for
+// anybody to read what the bridge prints.
+func (s *store) keepSaving(ctx context.Context, from *server, stderr io.Writer) {
+	ticker := time.NewTicker(tick)
+	defer ticker.Stop()
+	for {
+		select {
+		case now := <-ticker.C:
+			if !s.due(now) {
+				continue
+			}
+			if err := s.save(ctx, from); err != nil && ctx.Err() == nil {
+				fmt.Fprintf(stderr, "opencode bridge: %v\n", err)
+			}
+		case <-ctx.Done():
+			return
+		}
 	}
 }
 
 // save writes all sessions that have changed. What fails is tried again with the next.
 func (s *store) save(ctx context.Context, from *server) error {
+	s.saving.Lock()
+	defer s.saving.Unlock()
+	s.mu.Lock()
+	dirty := s.dirty
+	s.dirty = nil
+	s.mu.Unlock()
 	begun := time.Now()
 	var errs []error
-	for id := range s.dirty {
+	for id := range dirty {
 		data, err := from.export(ctx, id)
 		var status *statusError
 		switch {
-		case errors.As(err, &status) && status.code == 404:
-			delete(s.dirty, id) // it has been deleted
-			continue
+		case errors.As(err, &status) && status.code == http.StatusNotFound:
+			continue // it has been deleted
 		case err == nil:
 			err = s.write(id+transcriptSuffix, data)
 		}
 		if err != nil {
 			errs = append(errs, fmt.Errorf("save session %s: %w", id, err))
-			continue
+			s.touch(id)
 		}
-		delete(s.dirty, id)
 	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	s.saved = time.Now()
 	s.took = s.saved.Sub(begun)
 	return errors.Join(errs...)
