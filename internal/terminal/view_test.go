@@ -1,0 +1,363 @@
+package terminal_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/overwinter-dev/overwinter/internal/conversation"
+	"github.com/overwinter-dev/overwinter/internal/session"
+	"github.com/overwinter-dev/overwinter/internal/terminal"
+	"github.com/overwinter-dev/overwinter/internal/wire"
+)
+
+// event makes an event of the main conversation.
+func event(t *testing.T, kind string, data any) wire.EventJSON {
+	t.Helper()
+	raw, err := json.Marshal(data)
+	require.NoError(t, err)
+	return wire.EventJSON{Seq: 1, Type: kind, RunID: "run_1", ConversationID: conversation.Main, Data: raw}
+}
+
+func start(t *testing.T, b conversation.Block) wire.EventJSON {
+	t.Helper()
+	return event(t, "block_start", conversation.BlockStart{Block: b})
+}
+
+func complete(t *testing.T, b conversation.Block) wire.EventJSON {
+	t.Helper()
+	return event(t, "block_complete", conversation.BlockComplete{Block: b})
+}
+
+func delta(t *testing.T, id, text string) wire.EventJSON {
+	t.Helper()
+	return event(t, "text_delta", conversation.TextDelta{BlockID: id, Delta: text})
+}
+
+// in moves an event to another conversation.
+func in(id string, e wire.EventJSON) wire.EventJSON {
+	e.ConversationID = id
+	return e
+}
+
+func text(id, content string, status conversation.BlockStatus) conversation.Block {
+	return conversation.Block{ID: id, Type: conversation.AssistantText, Status: status, Content: content}
+}
+
+func tool(id string, status conversation.BlockStatus) conversation.Block {
+	return conversation.Block{
+		ID: id, Type: conversation.ToolUse, Status: status, Name: "shell", ToolUseID: id, Input: json.RawMessage(`{"command":"run ` + id + `"}`),
+	}
+}
+
+func output(of, text string) conversation.Block {
+	raw, _ := json.Marshal(text) //nolint:errcheck,errchkjson // a string
+	return conversation.Block{ID: "r-" + of, Type: conversation.ToolResult, Status: conversation.Success, ToolUseID: of, Output: raw}
+}
+
+func subagent(id string, status conversation.BlockStatus, conversationID string) conversation.Block {
+	return conversation.Block{ID: id, Type: conversation.Subagent, Status: status, Name: "reader", SubagentID: conversationID}
+}
+
+// rewriting are the options of a terminal of 40 columns without colours, so that its output is easy
+// to read in a test.
+func rewriting() terminal.Options {
+	return terminal.Options{Rewrite: true, Width: func() int { return 40 }}
+}
+
+func TestTextIsShownAsItComes(t *testing.T) {
+	t.Parallel()
+	var out bytes.Buffer
+	v := terminal.New(&out, terminal.Options{})
+	require.NoError(t, v.Event(start(t, text("a", "", conversation.Streaming))))
+	for _, piece := range []string{"\n\nHel", "lo ", "there\n", "\nand", "\n\n"} {
+		before := out.Len()
+		require.NoError(t, v.Event(delta(t, "a", piece)))
+		require.Contains(t, out.String()[before:], strings.TrimSpace(piece))
+	}
+	require.Equal(t, "agent: Hello there\n\n  and", out.String(), "empty lines at its ends are left out")
+	require.NoError(t, v.Event(complete(t, text("a", "\n\nHello there\n\nand\n\n", conversation.Complete))))
+	require.NoError(t, v.Close())
+	require.Equal(t, "agent: Hello there\n\n  and\n", out.String())
+}
+
+func TestACallChangesItsStateInPlace(t *testing.T) {
+	t.Parallel()
+	var out bytes.Buffer
+	v := terminal.New(&out, rewriting())
+	var states []string
+	for _, e := range []wire.EventJSON{
+		start(t, tool("1", conversation.Pending)), start(t, tool("2", conversation.Pending)),
+		event(t, "block_update", conversation.BlockUpdate{BlockID: "1", Updates: conversation.Updates{Status: conversation.Running}}),
+		event(t, "block_update", conversation.BlockUpdate{BlockID: "2", Updates: conversation.Updates{Status: conversation.Running}}),
+		complete(t, tool("2", conversation.Failed)), complete(t, output("2", "no")), complete(t, tool("1", conversation.Success)),
+	} {
+		require.NoError(t, v.Event(e))
+		states = append(states, emulate(t, 40, out.String()))
+	}
+	require.Equal(t, []string{
+		"○ shell  run 1\n",
+		"○ shell  run 1\n○ shell  run 2\n",
+		"◐ shell  run 1\n○ shell  run 2\n",
+		"◐ shell  run 1\n◐ shell  run 2\n",
+		"✗ shell  run 2\n◐ shell  run 1\n",
+		"✗ shell  run 2\n  no\n◐ shell  run 1\n",
+		"✗ shell  run 2\n  no\n✓ shell  run 1\n",
+	}, states)
+}
+
+func TestWordsAreNotBroken(t *testing.T) {
+	t.Parallel()
+	words := "The quick brown fox jumps over the lazy dog, 狐狸跳过懒狗 again and again, until averyveryveryverylongwordthatfitsnowhere ends it. "
+	for size := 1; size < 9; size++ {
+		events := []wire.EventJSON{start(t, text("a", "", conversation.Streaming))}
+		for rest := []rune(words); len(rest) > 0; rest = rest[min(size, len(rest)):] {
+			events = append(events, delta(t, "a", string(rest[:min(size, len(rest))])))
+		}
+		got := emulate(t, 40, show(t, append(events, complete(t, text("a", words, conversation.Complete))), rewriting()))
+		require.Equal(t, "The quick brown fox jumps over the lazy\ndog, 狐狸跳过懒狗 again and again,\n"+
+			"until\naveryveryveryverylongwordthatfitsnowher\ne ends it.\n", got, size)
+	}
+}
+
+func TestWhatComesBetweenDoesNotBreakAText(t *testing.T) {
+	t.Parallel()
+	events := []wire.EventJSON{
+		start(t, text("a", "", conversation.Streaming)), delta(t, "a", "one "),
+		event(t, "title", conversation.Title{Title: "T"}),
+		delta(t, "a", "two\n"),
+		in("sub", start(t, text("b", "", conversation.Streaming))), in("sub", delta(t, "b", "from below")),
+		event(t, "title", conversation.Title{Title: "U"}),
+		delta(t, "a", "three"),
+		in("sub", complete(t, text("b", "from below", conversation.Complete))),
+		complete(t, text("a", "one two\nthree", conversation.Complete)),
+	}
+	require.Equal(t, "agent: one \ntitle: T\n  two\ntitle: U\n  three\n[sub] agent: from below\n", show(t, events, terminal.Options{}))
+	require.Equal(t, "one\ntitle: T\ntwo\ntitle: U\nthree\n╭ sub\n│ from below\n", emulate(t, 40, show(t, events, rewriting())))
+}
+
+func TestATextThatWasAnotherIsShownAnew(t *testing.T) {
+	t.Parallel()
+	require.Equal(t, "agent: one t\nagent: one and two\n", show(t, []wire.EventJSON{
+		start(t, text("a", "", conversation.Streaming)), delta(t, "a", "one t"), complete(t, text("a", "one and two", conversation.Complete)),
+	}, terminal.Options{}))
+	require.Equal(t, "agent: one\ntaken back: 1 blocks\nagent: two\n", show(t, []wire.EventJSON{
+		start(t, text("a", "", conversation.Streaming)), delta(t, "a", "one"),
+		event(t, "block_removed", conversation.BlockRemoved{BlockID: "a"}),
+		delta(t, "a", "ghost"),
+		complete(t, text("b", "two", conversation.Complete)),
+	}, terminal.Options{}))
+}
+
+func TestALateReaderSeesWhatCompletes(t *testing.T) {
+	t.Parallel()
+	require.Equal(t, "agent: whole\ntool shell success: run 1\n  out\nresult\n  of what?\nprompt: hi\nturn completed\n", show(t, []wire.EventJSON{
+		delta(t, "a", "ole"), complete(t, text("a", "whole", conversation.Complete)),
+		event(t, "block_update", conversation.BlockUpdate{BlockID: "1", Updates: conversation.Updates{Status: conversation.Running}}),
+		complete(t, tool("1", conversation.Success)), complete(t, output("1", "out")), complete(t, output("unseen", "of what?")),
+		event(t, "turn_start", wire.TurnStartData{RunID: "run_1", PromptID: "p", Attempt: 1}),
+		complete(t, conversation.Block{ID: "u", Type: conversation.UserMessage, Status: conversation.Complete, Content: "hi", PromptID: "p"}),
+		event(t, "turn_end", wire.TurnEndData{RunID: "run_1", PromptID: "p", Outcome: session.OutcomeCompleted}),
+	}, terminal.Options{}))
+}
+
+func TestResultsAreShortened(t *testing.T) {
+	t.Parallel()
+	var long strings.Builder
+	for i := range 20 {
+		fmt.Fprintf(&long, "line %d\n", i)
+	}
+	events := []wire.EventJSON{complete(t, tool("1", conversation.Success)), complete(t, output("1", long.String()))}
+	short := show(t, events, terminal.Options{})
+	require.Contains(t, short, "  line 5\n  … 14 more lines\n")
+	require.Contains(t, show(t, events, terminal.Options{Full: true}), "  line 19\n")
+	require.Contains(t, show(t, []wire.EventJSON{complete(t, output("1", "10%\r50%\r100%\r\ndone"))}, terminal.Options{}), "\n  100%\n  done\n")
+
+	var files []wire.EventJSON
+	for i := range 20 {
+		files = append(files, event(t, "file", wire.FileData{Path: fmt.Sprint(i), Change: session.FileCreated, Size: 1500}))
+	}
+	files = append(files, event(t, "file", wire.FileData{Path: "gone", Change: session.FileDeleted}))
+	got := show(t, files, terminal.Options{})
+	require.Contains(t, got, "file created: 7 (1.5 kB)\nand 13 more files\n")
+	require.NotContains(t, got, "gone")
+	require.Contains(t, show(t, files, terminal.Options{Full: true}), "file deleted: gone\n")
+}
+
+func TestASubagentsResultIsWhatItSaid(t *testing.T) {
+	t.Parallel()
+	early := []wire.EventJSON{
+		start(t, subagent("s", conversation.Pending, "")),
+		event(t, "block_update", conversation.BlockUpdate{BlockID: "s", Updates: conversation.Updates{Status: conversation.Running, SubagentID: "sub"}}),
+		complete(t, output("s", "begun in the background")), // before it is over
+	}
+	done := complete(t, subagent("s", conversation.Success, "sub"))
+	said := in("sub", complete(t, text("x", "it is so", conversation.Complete)))
+	require.Equal(t, "subagent reader running\n[reader] agent: it is so\nsubagent reader success\n",
+		show(t, append(early, said, done), terminal.Options{}))
+	require.Equal(t, "subagent reader running\nsubagent reader success\n  begun in the background\n",
+		show(t, append(early[:3:3], done), terminal.Options{}), "where it said nothing the result is all there is")
+}
+
+func TestResumeGoesOnWithoutGapOrRepeat(t *testing.T) {
+	t.Parallel()
+	for _, log := range []string{"testdata/demo.ndjson", "testdata/claude.ndjson"} {
+		events := slices.DeleteFunc(readLog(t, log), func(e wire.EventJSON) bool { return e.Type == wire.EventPrompt }) // one comes in the middle of a text
+		whole := show(t, events, terminal.Options{})
+		for cut := range events {
+			var folder conversation.Folder
+			for _, e := range events[:cut] {
+				require.NoError(t, folder.Apply(conversation.EventType(e.Type), e.ConversationID, e.Data))
+			}
+			var out bytes.Buffer
+			v := terminal.New(&out, terminal.Options{})
+			require.NoError(t, v.Resume(folder.Conversation(), 1000))
+			for _, e := range events[cut:] {
+				require.NoError(t, v.Event(e))
+			}
+			require.NoError(t, v.Close())
+			// What the agent says is there once, wherever the cut is.
+			require.Equal(t, agentLines(whole), agentLines(out.String()), "%s cut at %d", log, cut)
+		}
+	}
+}
+
+// agentLines are the lines of what the agent itself says.
+func agentLines(shown string) []string {
+	var out []string
+	for line := range strings.Lines(shown) {
+		if said, ok := strings.CutPrefix(strings.TrimSpace(line), "agent: "); ok {
+			out = append(out, strings.TrimSuffix(strings.TrimSpace(said), " (aborted)"))
+		}
+	}
+	return out
+}
+
+func TestResumeShowsTheLastBlocks(t *testing.T) {
+	t.Parallel()
+	blocks := []conversation.Block{text("1", "one", conversation.Complete), text("2", "two", conversation.Complete), text("3", "thr", conversation.Streaming)}
+	c := conversation.Conversation{Threads: []conversation.Thread{{ID: conversation.Main, Blocks: blocks}}}
+	var out bytes.Buffer
+	v := terminal.New(&out, terminal.Options{})
+	require.NoError(t, v.Resume(c, 2))
+	require.NoError(t, v.Event(delta(t, "3", "ee")))
+	require.Equal(t, "… 1 blocks before\nagent: two\nagent: three", out.String())
+}
+
+func TestATypedLineLeavesNoTrace(t *testing.T) {
+	t.Parallel()
+	var out bytes.Buffer
+	v := terminal.New(&out, rewriting())
+	require.NoError(t, v.Event(start(t, tool("1", conversation.Running))))
+	require.NoError(t, v.Prompt("> "))
+	require.Equal(t, "◐ shell  run 1\n>\n", emulate(t, 40, out.String()))
+	typed := strings.Repeat("words ", 12)
+	out.WriteString(typed + "\r\n") // as the terminal shows it
+	require.NoError(t, v.Entered(typed))
+	require.NoError(t, v.Notice("taken"))
+	require.Equal(t, "taken\n◐ shell  run 1\n>\n", emulate(t, 40, out.String()))
+	require.NoError(t, v.Close())
+	require.Equal(t, "taken\n", emulate(t, 40, out.String()))
+}
+
+func TestUnknownAndBrokenEvents(t *testing.T) {
+	t.Parallel()
+	require.Equal(t, "weather {\"sky\":\"clear\\u001b[2J\"}\nposter\nthe session is over\n", show(t, []wire.EventJSON{
+		event(t, "weather", map[string]string{"sky": "clear\x1b[2J"}),
+		complete(t, conversation.Block{ID: "x", Type: "poster", Status: conversation.Complete}),
+		{Type: "end", Data: json.RawMessage(`{}`)},
+	}, terminal.Options{}))
+	var out bytes.Buffer
+	v := terminal.New(&out, terminal.Options{})
+	require.ErrorContains(t, v.Event(wire.EventJSON{Seq: 7, Type: "status", Data: json.RawMessage(`[]`)}), "show event 7, status")
+	require.Empty(t, out.String())
+}
+
+type brokenWriter struct{}
+
+func (brokenWriter) Write([]byte) (int, error) { return 0, errors.New("gone") }
+
+func TestABrokenTerminalIsTold(t *testing.T) {
+	t.Parallel()
+	require.ErrorContains(t, terminal.New(brokenWriter{}, terminal.Options{}).Notice("x"), "write to the terminal: gone")
+}
+
+// FuzzNothingCommandsTheTerminal puts hostile text wherever an event has room for text.
+func FuzzNothingCommandsTheTerminal(f *testing.F) {
+	f.Add("\x1b[2J\x1b]0;title\x07", uint8(40))
+	f.Add("\u009b2J\u202e back \u2066", uint8(1))
+	f.Add("a\rb\bc\x7f\x00\t\n\n wide 狐狸 \u0301", uint8(21))
+	f.Add(`{"command":"\u001b[31m"}`, uint8(200))
+	f.Fuzz(func(t *testing.T, hostile string, width uint8) {
+		raw, err := json.Marshal(hostile)
+		require.NoError(t, err)
+		block := conversation.Block{
+			ID: "b", Status: conversation.Running, Name: hostile, Content: hostile, ToolUseID: "b", Input: raw, Output: raw,
+			Subtype: hostile, Message: hostile, SubagentID: hostile,
+		}
+		question := wire.QuestionJSON{ID: hostile, Kind: session.Permission, Title: hostile, ToolName: hostile, Input: raw, Questions: []wire.QuestionItem{
+			{Question: hostile, Options: []wire.QuestionOption{{Label: hostile, Description: hostile}}},
+		}}
+		events := []wire.EventJSON{
+			event(t, "status", wire.StatusData{Status: session.State(hostile), Reason: hostile, Receipt: &wire.ReceiptJSON{Kind: session.ReceiptKind(hostile), Missing: []string{hostile}}}),
+			event(t, "prompt", wire.PromptData{Prompt: wire.PromptJSON{ID: "p", Status: session.PromptQueued, Content: hostile}}),
+			event(t, "turn_start", wire.TurnStartData{RunID: "run_1", PromptID: "p"}),
+			event(t, "prompt", wire.PromptData{Prompt: wire.PromptJSON{ID: "q", Status: session.PromptQueued, Content: hostile}}),
+			event(t, "prompt", wire.PromptData{Prompt: wire.PromptJSON{ID: "q", Status: session.PromptStatus(hostile), Reason: hostile}}),
+			event(t, "metadata_update", conversation.MetadataUpdate{CostUSD: 1, Model: hostile}),
+			event(t, "question", wire.QuestionData{Question: question}),
+			event(t, "question_resolved", wire.QuestionResolvedData{Answer: session.Decision(hostile), Message: hostile}),
+			event(t, "question_resolved", wire.QuestionResolvedData{Answers: map[string]string{hostile: hostile}, Reason: hostile}),
+			event(t, "file", wire.FileData{Path: hostile, Change: session.Change(hostile)}),
+			event(t, "title", conversation.Title{Title: hostile}),
+			event(t, "error", conversation.Problem{Code: hostile, Message: hostile}),
+			event(t, hostile, hostile),
+		}
+		for i, kind := range []conversation.BlockType{
+			conversation.Subagent, conversation.AssistantText, conversation.Thinking, conversation.ToolUse, conversation.ToolResult,
+			conversation.System, conversation.UserMessage, conversation.BlockType(hostile),
+		} {
+			for _, in := range []string{conversation.Main, hostile} {
+				b := block
+				b.Type, b.ID = kind, fmt.Sprint(i, in)
+				for _, e := range []wire.EventJSON{
+					start(t, b), delta(t, b.ID, hostile),
+					event(t, "block_update", conversation.BlockUpdate{BlockID: b.ID, Updates: conversation.Updates{Name: hostile, Input: raw, SubagentID: hostile}}),
+				} {
+					e.ConversationID = in
+					events = append(events, e)
+				}
+				b.Content += hostile
+				for _, status := range []conversation.BlockStatus{conversation.BlockStatus(hostile), conversation.Aborted} {
+					b.Status = status
+					e := complete(t, b)
+					e.ConversationID = in
+					events = append(events, e)
+				}
+			}
+		}
+		events = append(events, event(t, "turn_end", wire.TurnEndData{RunID: "run_1", Outcome: session.Outcome(hostile), Reason: hostile}))
+		for _, o := range []terminal.Options{
+			{}, {Full: true}, {Color: true}, {Rewrite: true}, {Rewrite: true, Color: true, Width: func() int { return int(width) }},
+		} {
+			shown := show(t, events, o)
+			if !o.Rewrite && !o.Color {
+				require.NotContains(t, shown, "\x1b")
+			}
+			// It fails where anything else than the few commands of a view is in there. The
+			// emulated terminal is wide: that it is a column short is the view's own affair.
+			emulate(t, 1<<20, shown)
+		}
+		d := terminal.NewDialog(question)
+		require.NotContains(t, d.Prompt(), "\x1b")
+		if _, hint := d.Line(hostile); hint != "" {
+			require.NotContains(t, hint, "\x1b")
+		}
+	})
+}
