@@ -359,6 +359,7 @@ func TestTheDocumentAndTheRoutesAgree(t *testing.T) {
 	require.NoError(t, err)
 	served := api.RoutesOf(s)
 	for i, r := range served {
+		r = strings.Replace(r, "/files/*", "/files/:path", 1) // the one parameter with slashes
 		served[i] = regexp.MustCompile(`:(\w+)`).ReplaceAllString(r, "{$1}")
 	}
 	slices.Sort(documented)
