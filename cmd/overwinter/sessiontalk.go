@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -184,8 +185,9 @@ func (t *talk) event(r received) error {
 	}
 	switch e.Type {
 	case apiclient.MarkerCaughtUp:
-		t.live = true
-		t.calls = append(t.calls, t.openQuestions)
+		if t.live = t.lines == nil; !t.live {
+			t.calls = append(t.calls, t.openQuestions)
+		}
 	case apiclient.MarkerEnd:
 		return errLeave
 	case wire.EventQuestion:
@@ -218,6 +220,7 @@ func (t *talk) open(q wire.QuestionJSON) bool {
 		return false
 	}
 	t.asked = append(t.asked, q)
+	slices.SortFunc(t.asked, func(a, b wire.QuestionJSON) int { return cmp.Compare(a.ID, b.ID) }) // ids are in the order of time
 	return true
 }
 
@@ -234,8 +237,9 @@ func (t *talk) resolved(id string) {
 func (t *talk) openQuestions(ctx context.Context) func() error {
 	questions, err := t.client.QuestionList(ctx, t.id, session.QuestionOpen)
 	return func() error {
+		t.live = true
 		if err != nil {
-			return fmt.Errorf("read the questions of %s: %w", t.id, err)
+			return t.view.Notice("what the agent has asked before could not be read: " + err.Error())
 		}
 		for _, q := range slices.Backward(questions) { // newest first
 			if !t.open(q) {

@@ -1,0 +1,170 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/overwinter-dev/overwinter/api/apitest"
+	"github.com/overwinter-dev/overwinter/internal/session"
+	"github.com/overwinter-dev/overwinter/internal/wire"
+)
+
+// typing runs the program with what standard input holds.
+func typing(ctx context.Context, stdin string, args ...string) result {
+	var stdout, stderr bytes.Buffer
+	code := program{args: args, stdin: strings.NewReader(stdin), stdout: &stdout, stderr: &stderr}.Run(ctx)
+	return result{code: code, stdout: stdout.String(), stderr: stderr.String()}
+}
+
+func TestAttachAnswersTheLinesOfAScript(t *testing.T) {
+	t.Parallel()
+	store, _, url := sessionServer(t, "")
+	id := store.Put(session.Running)
+	require.Equal(t, exitDone, run(t.Context(), "session", "prompt", id, "of before", "--wait", "--api-url", url).code)
+	r := typing(t.Context(), "hello there\n\n\"\"\"\nfrom\nfour\n\n\"\"\"\n/quit is\\\nsent", "session", "attach", id, "--api-url", url)
+	require.Equal(t, exitDone, r.code, r.stderr)
+	require.Equal(t, "hello there\nsecond[31m block\nfrom\nfour\nsecond[31m block\n/quit is\nsent\nsecond[31m block\n", r.stdout)
+	require.Empty(t, r.stderr)
+
+	r = typing(t.Context(), "fail here\nwell\nlose it\n", "session", "attach", id, "--api-url", url, "-o", "json")
+	require.Equal(t, exitFailed, r.code)
+	require.Regexp(t, `^overwinter: prompt prm_\w+ ended failed \(agent_crashed\); prompt prm_\w+ ended unknown \(sandbox_lost\)\n$`, r.stderr)
+	var answers []string
+	for line := range strings.Lines(r.stdout) {
+		var a promptAnswer
+		require.NoError(t, json.Unmarshal([]byte(line), &a))
+		answers = append(answers, string(a.Prompt.Status)+" "+a.Answer)
+	}
+	require.Equal(t, []string{"failed I will\n", "completed well\nsecond\x1b[31m block\n", "unknown "}, answers)
+
+	require.Equal(t, result{code: exitDone}, typing(t.Context(), "", "session", "attach", id, "--api-url", url))
+	r = typing(t.Context(), "x\n", "session", "attach", store.Put(session.Terminated), "--api-url", url)
+	require.Equal(t, exitFailed, r.code)
+}
+
+func TestAttachToASessionThatEnds(t *testing.T) {
+	t.Parallel()
+	store, temporal, url := sessionServer(t, "")
+	temporal.Set(func(o *apitest.Orchestrator) {
+		o.OnRing = func(id, _ string) {
+			store.Status(id, session.Terminated)
+			store.With(id, func(r *apitest.Row) { r.Prompts[0].Status = session.PromptCancelled }) // and no event of it
+		}
+	})
+	r := typing(t.Context(), "hello\n", "session", "attach", store.Put(session.Running), "--api-url", url)
+	require.Equal(t, exitFailed, r.code)
+	require.Regexp(t, `prompt prm_\w+ ended cancelled; the session is over`, r.stderr)
+}
+
+// TestPromptWaitsFromItsOwnPositionOn has a log whose beginning cannot be read.
+func TestPromptWaitsFromItsOwnPositionOn(t *testing.T) {
+	t.Parallel()
+	store, _, url := sessionServer(t, "")
+	id := store.Put(session.Running)
+	store.With(id, func(r *apitest.Row) { store.Append(r, wire.EventPrompt, []string{"not a prompt"}) })
+	r := run(t.Context(), "session", "prompt", id, "hello", "--id=p", "--wait", "--api-url", url)
+	require.Equal(t, exitDone, r.code, r.stderr)
+	require.Equal(t, "hello\nsecond[31m block\n", r.stdout)
+	r = run(t.Context(), "session", "prompt", id, "hello", "--id=p", "--wait", "--api-url", url)
+	require.Contains(t, r.stderr, "read event 1", "that of a prompt that was sent before may be anywhere")
+}
+
+func TestWhoeverWaitsIsToldOfQuestions(t *testing.T) {
+	t.Parallel()
+	store, temporal, url := sessionServer(t, "")
+	temporal.Set(func(o *apitest.Orchestrator) {
+		o.OnRing = func(id, promptID string) {
+			store.With(id, func(r *apitest.Row) {
+				store.Append(r, wire.EventTurnStart, wire.TurnStartData{RunID: "run_1", PromptID: promptID, Attempt: 1})
+				store.Append(r, wire.EventQuestion, wire.QuestionData{Question: wire.QuestionJSON{ID: "que_1", RunID: "run_1", Title: "May\x1b I?"}})
+			})
+			store.Prompt(id, promptID, session.PromptCompleted)
+		}
+	})
+	id := store.Put(session.Running)
+	for _, args := range [][]string{{"prompt", id, "x", "--wait"}, {"attach", id}} {
+		r := typing(t.Context(), "x\n", append([]string{"session", "--api-url", url}, args...)...)
+		require.Equal(t, exitDone, r.code, r.stderr)
+		require.Contains(t, r.stderr, `question_id=que_1 question="May I?"`)
+	}
+}
+
+func TestFollowTakesAnswersFromAFile(t *testing.T) {
+	t.Parallel()
+	store, _, url := sessionServer(t, "")
+	id := store.Put(session.Running)
+	permission := session.Asked{Kind: session.Permission, Title: "Bash: ls", ToolName: "Bash"}
+	store.Ask(id, session.Asked{Kind: session.Inquiry, Title: "Why?", Inquiries: []session.InquiryItem{{Question: "Why?"}}}, time.Minute)
+	store.Ask(id, permission, -time.Second) // nobody can answer it any more
+	store.Ask(id, permission, time.Minute)
+	done := make(chan result, 1)
+	go func() {
+		// The first question comes before the position that is followed from.
+		done <- typing(t.Context(), "because\nonce\nmaybe\nr why not\n", "session", "follow", id, "--answer", "--after=1", "--api-url", url)
+	}()
+	require.Eventually(t, func() bool {
+		questions := store.Row(id).Questions
+		return questions[0].Answer != nil && questions[2].Answer != nil
+	}, eventuallyTimeout, eventuallyTick)
+	store.Status(id, session.Terminated)
+	r := <-done
+	require.Equal(t, exitDone, r.code, r.stderr)
+	require.Contains(t, r.stdout, "the agent asks: Why?\n")
+	require.Contains(t, r.stdout, "answered: Why? because\n")
+	require.Contains(t, r.stdout, "the answer came too late: the question is not open any more\n")
+	require.Contains(t, r.stdout, "say once, session, always, or reject")
+	require.Contains(t, r.stdout, "answered: reject: why not\n")
+	require.Equal(t, session.DecisionReject, store.Row(id).Questions[2].Answer.Decision)
+}
+
+func TestFilesAndDiff(t *testing.T) {
+	t.Parallel()
+	store, _, url := sessionServer(t, "")
+	id := store.Put(session.Running)
+	at := time.Date(2026, 3, 4, 5, 6, 7, 0, time.UTC)
+	store.With(id, func(r *apitest.Row) {
+		r.Files = []session.FileContent{
+			{FileInfo: session.FileInfo{Path: "a/b\x1b c.txt", Size: 5, SHA256: "x", ModifiedAt: at}, Data: []byte("by\x1btes")},
+			{FileInfo: session.FileInfo{Path: "big", Size: 9e6, ModifiedAt: at, Unsaved: session.UnsavedTooLarge}},
+		}
+	})
+	program := func(args ...string) result {
+		return run(t.Context(), append([]string{"session", "--api-url", url}, args...)...)
+	}
+	require.Equal(t, "SIZE     MODIFIED                  PATH\n"+
+		"5        2026-03-04T05:06:07.000Z  a/b c.txt\n9000000  2026-03-04T05:06:07.000Z  big (not saved: "+string(session.UnsavedTooLarge)+")\n",
+		program("files", id).stdout)
+	require.NotContains(t, program("files", id, "--prefix=a/").stdout, "big")
+	require.Contains(t, program("files", id, "-o", "json").stdout, `"path": "big"`)
+	require.Equal(t, result{stdout: "by\x1btes"}, program("files", id, "a/b\x1b c.txt"), "the bytes as they are where no terminal is")
+	require.Contains(t, program("files", id, "big").stderr, "too_large")
+	require.Contains(t, program("files", id, "none").stderr, "file_not_found")
+	require.Equal(t, exitUsage, program("files", id, "big", "--prefix=b").code)
+
+	require.Equal(t, result{}, program("diff", id), "nothing was compared yet")
+	store.With(id, func(r *apitest.Row) {
+		r.Diff = &session.WorkspaceDiff{
+			Files:        []session.FileDelta{{Path: "a", Change: session.FileModified, Additions: 2, Deletions: 1}, {Path: "p.png", Change: session.FileCreated, Binary: true}},
+			FilesChanged: 2, Additions: 2, Deletions: 1, Patch: []byte("--- a\n+++ b\n"),
+			Git: &session.GitState{Branch: "main", Head: "0123456789abcdef0123456789abcdef01234567", Dirty: true},
+		}
+	})
+	require.Equal(t, result{stdout: "--- a\n+++ b\n"}, program("diff", id))
+	require.Equal(t, "modified  +2 -1   a\ncreated   binary  p.png\n", firstLines(program("diff", id, "--stat").stdout, 2))
+	require.Contains(t, program("diff", id, "--stat").stdout, "files changed: 2, +2 -1 (main at 0123456789ab, not committed)\n")
+	require.Contains(t, program("diff", id, "-o", "json").stdout, `"filesChanged": 2`)
+	store.With(id, func(r *apitest.Row) { r.Diff.Truncated = true })
+	r := program("diff", id)
+	require.Equal(t, exitFailed, r.code)
+	require.Contains(t, r.stderr, "cut at 12 bytes")
+}
+
+func firstLines(text string, n int) string {
+	return strings.Join(strings.SplitAfter(text, "\n")[:n], "")
+}

@@ -1,0 +1,217 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+
+	"github.com/overwinter-dev/overwinter/api/apitest"
+	"github.com/overwinter-dev/overwinter/internal/session"
+	"github.com/overwinter-dev/overwinter/internal/wire"
+)
+
+// programArgs makes TestAsProgram the program itself, with these arguments, one a line.
+const programArgs = "OVERWINTER_TEST_PROGRAM_ARGS"
+
+// TestAsProgram is main, in a process that another test has started for it.
+func TestAsProgram(t *testing.T) {
+	t.Parallel()
+	args, ok := os.LookupEnv(programArgs)
+	if !ok {
+		return
+	}
+	os.Args = append([]string{"overwinter"}, strings.Split(args, "\n")...)
+	main()
+}
+
+// terminalOf is a program in a terminal of 80 columns.
+type terminalOf struct {
+	t      *testing.T
+	master *os.File
+	done   chan struct{} // closed when the program has ended
+	code   int           // then
+
+	mu     sync.Mutex
+	output bytes.Buffer
+	seen   int // up to where await has read
+}
+
+// inTerminal starts the program as a shell does: its input, output and controlling terminal are one.
+func inTerminal(t *testing.T, args ...string) *terminalOf {
+	t.Helper()
+	master, err := os.OpenFile("/dev/ptmx", os.O_RDWR|unix.O_NOCTTY, 0)
+	require.NoError(t, err)
+	require.NoError(t, unix.IoctlSetPointerInt(int(master.Fd()), unix.TIOCSPTLCK, 0))
+	number, err := unix.IoctlGetInt(int(master.Fd()), unix.TIOCGPTN)
+	require.NoError(t, err)
+	slave, err := os.OpenFile(fmt.Sprintf("/dev/pts/%d", number), os.O_RDWR|unix.O_NOCTTY, 0)
+	require.NoError(t, err)
+	require.NoError(t, unix.IoctlSetWinsize(int(slave.Fd()), unix.TIOCSWINSZ, &unix.Winsize{Row: 40, Col: 80}))
+
+	self, err := os.Executable()
+	require.NoError(t, err)
+	cmd := exec.Command(self, "-test.run=^TestAsProgram$") //nolint:gosec,noctx // this very program; it is killed in the end
+	cmd.Env = append(os.Environ(), programArgs+"="+strings.Join(args, "\n"), "TERM=xterm", "NO_COLOR=")
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = slave, slave, slave
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
+	require.NoError(t, cmd.Start())
+	require.NoError(t, slave.Close())
+
+	p := &terminalOf{t: t, master: master, done: make(chan struct{})}
+	read := make(chan struct{})
+	go func() {
+		defer close(read)
+		piece := make([]byte, 4096)
+		for {
+			n, err := master.Read(piece)
+			p.mu.Lock()
+			p.output.Write(piece[:n])
+			p.mu.Unlock()
+			if err != nil {
+				return // the program has ended
+			}
+		}
+	}()
+	go func() {
+		defer close(p.done)
+		cmd.Wait() //nolint:errcheck // the code tells
+		p.code = cmd.ProcessState.ExitCode()
+	}()
+	t.Cleanup(func() {
+		cmd.Process.Kill() //nolint:errcheck // it may have ended
+		<-p.done
+		<-read
+		master.Close()
+	})
+	return p
+}
+
+// await waits until the terminal has been given a text, behind what was awaited before.
+func (p *terminalOf) await(text string) {
+	p.t.Helper()
+	require.Eventually(p.t, func() bool {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		i := strings.Index(p.output.String()[p.seen:], text)
+		if i >= 0 {
+			p.seen += i + len(text)
+		}
+		return i >= 0
+	}, eventuallyTimeout, eventuallyTick, "%q is not shown", text)
+}
+
+func (p *terminalOf) keys(text string) {
+	p.t.Helper()
+	_, err := io.WriteString(p.master, text)
+	require.NoError(p.t, err)
+}
+
+func (p *terminalOf) ends(code int) {
+	p.t.Helper()
+	select {
+	case <-p.done:
+		require.Equal(p.t, code, p.code)
+	case <-time.After(eventuallyTimeout):
+		require.Fail(p.t, "the program does not end")
+	}
+}
+
+func TestAttachInATerminal(t *testing.T) {
+	t.Parallel()
+	store, temporal, url := sessionServer(t, "")
+	id := store.Put(session.Running, func(s *session.Session) { s.Title = "Dormouse" })
+	require.Equal(t, exitDone, run(t.Context(), "session", "prompt", id, "of before", "--wait", "--api-url", url).code)
+
+	p := inTerminal(t, "session", "attach", id, "--api-url", url)
+	p.await("Dormouse, demo, running")
+	p.await("✓ ")
+	p.await("of before")
+	p.await("> ")
+	p.keys("hello\n")
+	p.await("❯ ")
+	p.await("hello")
+	p.await("completed")
+	p.keys("one\\\ntwo\n")
+	p.await("two")
+	p.await("completed")
+	require.Equal(t, "one\ntwo", store.Row(id).Prompts[2].Content)
+	p.keys("//compact\n")
+	p.await("completed")
+	require.Equal(t, "/compact", store.Row(id).Prompts[3].Content)
+	p.keys("/dance\n")
+	p.await("there is no command /dance")
+
+	// A question is answered where it is asked.
+	question := store.Ask(id, session.Asked{
+		Kind: session.Inquiry, Title: "Which colour?",
+		Inquiries: []session.InquiryItem{{Question: "Which colour?", Options: []session.InquiryOption{{Label: "Red"}, {Label: "Blue"}}}},
+	}, time.Minute)
+	p.await("2. Blue")
+	p.await("own words> ")
+	p.keys("3\n")
+	p.await("there is no option 3")
+	p.keys("2\n")
+	p.await("answered: Which colour? Blue")
+	require.Equal(t, question, store.Row(id).Questions[0].ID)
+	require.Equal(t, map[string]string{"Which colour?": "Blue"}, store.Row(id).Questions[0].Answer.Answers)
+
+	// Ctrl-C aborts the turn, and pressed again leaves.
+	p.keys("wait for it\n")
+	require.Eventually(t, func() bool { return len(store.Row(id).Prompts) == 5 }, eventuallyTimeout, eventuallyTick)
+	waiting := store.Row(id).Prompts[4].ID
+	store.With(id, func(r *apitest.Row) {
+		store.Append(r, wire.EventTurnStart, wire.TurnStartData{RunID: "run_1", PromptID: waiting, Attempt: 1})
+	})
+	store.Prompt(id, waiting, session.PromptProcessing)
+	p.await("❯ ")
+	temporal.Heard()
+	p.keys("\x03")
+	p.await("interrupting the turn")
+	require.Eventually(t, func() bool { return strings.Contains(strings.Join(temporal.Heard(), "\n"), "abort "+id) }, eventuallyTimeout, eventuallyTick)
+	p.keys("\x03")
+	p.ends(exitDone)
+	require.Zero(t, store.OpenReaders(), "nothing is left of it at the server")
+}
+
+func TestFollowInATerminal(t *testing.T) {
+	t.Parallel()
+	store, _, url := sessionServer(t, "")
+	id := store.Put(session.Running)
+	p := inTerminal(t, "session", "follow", id, "--api-url", url)
+	require.Eventually(t, func() bool { return store.OpenReaders() == 1 }, eventuallyTimeout, eventuallyTick)
+	store.Ask(id, session.Asked{Kind: session.Permission, Title: "Bash: rm -rf", ToolName: "Bash"}, time.Minute)
+	p.await("always or reject? ")
+	p.keys("reject not today\n")
+	p.await("answered: reject: not today")
+
+	// One that was answered too late: the follow goes on.
+	store.Ask(id, session.Asked{Kind: session.Permission, Title: "Bash: ls", ToolName: "Bash"}, -time.Second)
+	p.await("always or reject? ")
+	p.keys("once\n")
+	p.await("the answer came too late")
+	store.Status(id, session.Terminated)
+	p.await("the session is over")
+	p.ends(exitDone)
+}
+
+func TestTheEndOfInputLeaves(t *testing.T) {
+	t.Parallel()
+	store, _, url := sessionServer(t, "")
+	id := store.Put(session.Running)
+	p := inTerminal(t, "session", "attach", id, "--api-url", url)
+	p.await("> ")
+	p.keys("\x03")
+	p.await("Ctrl-C once more leaves")
+	p.keys("\x04")
+	p.ends(exitDone)
+}
