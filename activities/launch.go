@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"maps"
 	"path"
 	"slices"
@@ -106,7 +107,7 @@ func (w *work) installProfile(ctx context.Context, sb *sandbox.Sandbox, ref stri
 	if w.profiles.has(sb.ID(), mark) {
 		return nil
 	}
-	old, err := readProfileMark(ctx, sb)
+	old, err := w.readProfileMark(ctx, sb)
 	if err != nil {
 		return fmt.Errorf("look for the profile: %w", err)
 	}
@@ -152,7 +153,7 @@ func digestOf(files []session.TranscriptFile) string {
 }
 
 // readProfileMark returns an empty mark where there is none.
-func readProfileMark(ctx context.Context, sb *sandbox.Sandbox) (profileMark, error) {
+func (w *work) readProfileMark(ctx context.Context, sb *sandbox.Sandbox) (profileMark, error) {
 	script := `[ ! -e "$1" ] || cat "$1"`
 	result, err := sb.Run(ctx, sandbox.RunSpec{
 		Argv: []string{"sh", "-c", script, "mark", profileMarkPath()}, Timeout: commandTimeout, MaxOutput: 1 << 20,
@@ -161,8 +162,13 @@ func readProfileMark(ctx context.Context, sb *sandbox.Sandbox) (profileMark, err
 		return profileMark{}, err
 	}
 	var mark profileMark
-	if result.Code != 0 || len(result.Stdout) == 0 || json.Unmarshal(result.Stdout, &mark) != nil {
-		return profileMark{}, nil // as good as none: everything is written again
+	if result.Code != 0 || len(result.Stdout) == 0 {
+		return mark, nil
+	}
+	if err := json.Unmarshal(result.Stdout, &mark); err != nil {
+		w.Logger.WarnContext(ctx, "the mark of a profile cannot be read; everything is written again",
+			slog.String("sandbox_id", sb.ID()), slog.Any("error", err))
+		return profileMark{}, nil
 	}
 	return mark, nil
 }

@@ -14,8 +14,10 @@ func TestAPromptMayBeTakenBack(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	prompts := []session.Prompt{
-		{ID: "done", Status: session.PromptCompleted, RunID: "run_1"}, {ID: "waits", Status: session.PromptQueued},
-		{ID: "never", Status: session.PromptCancelled}, {ID: "gone", Status: session.PromptCompleted, RunID: "run_2", Reason: session.ReasonReverted},
+		{ID: "done", Status: session.PromptCompleted, RunID: "run_1"},
+		{ID: "waits", Status: session.PromptQueued},
+		{ID: "never", Status: session.PromptCancelled},
+		{ID: "gone", Status: session.PromptCompleted, RunID: "run_2", Reason: session.ReasonReverted},
 	}
 	in := func(state session.State, agent string) string {
 		id := b.store.Put(state, func(s *session.Session) { s.Agent = agent })

@@ -4,14 +4,24 @@ import "github.com/overwinter-dev/overwinter/internal/session"
 
 // What agents ask and what they are answered is told to people, so its types stand with those of
 // sessions; here they have the names that adapters use.
-type (
-	Question      = session.Asked
-	QuestionKind  = session.QuestionKind
-	InquiryItem   = session.InquiryItem
-	InquiryOption = session.InquiryOption
-	Decision      = session.Decision
-	Answer        = session.Answer
-)
+
+// Question is what an agent waits for an answer to.
+type Question = session.Asked
+
+// QuestionKind says what an agent waits for.
+type QuestionKind = session.QuestionKind
+
+// InquiryItem is one thing that an Inquiry asks.
+type InquiryItem = session.InquiryItem
+
+// InquiryOption is an answer that the agent offers.
+type InquiryOption = session.InquiryOption
+
+// Decision is the answer to a question in one word.
+type Decision = session.Decision
+
+// Answer is what somebody said to a question.
+type Answer = session.Answer
 
 // The kinds of question and the decisions.
 const (

@@ -3,7 +3,6 @@ package claude_test
 import (
 	"os"
 	"path/filepath"
-	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -46,7 +45,7 @@ func TestAProfileReachesTheModel(t *testing.T) {
 	last := requests[len(requests)-1]
 	sent := p.server.Sent()
 	for _, marker := range []string{"marker-instructions", "marker-skill", "marker-subagent", "marker-command you", "mcp__demo__echo"} {
-		require.True(t, strings.Contains(sent, marker), "%s is not in what was sent", marker)
+		require.Contains(t, sent, marker)
 	}
 	require.NotContains(t, sent, "WebFetch\\n", "it is denied by name; WebSearch is in the same list")
 	require.Contains(t, sent, "WebSearch\\n")

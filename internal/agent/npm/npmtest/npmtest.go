@@ -3,12 +3,14 @@ package npmtest
 
 import (
 	"bytes"
+	"context"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/overwinter-dev/overwinter/internal/agent/npm"
 )
@@ -36,7 +38,9 @@ func Install(p npm.Package) (string, error) {
 	}
 	argv := p.Install(dir)
 	var stderr bytes.Buffer
-	cmd := exec.Command(argv[0], argv[1:]...) // minutes at most, and only the first time
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Minute)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
 	cmd.Stderr = &stderr
 	if err := cmd.Run(); err != nil {
 		return "", fmt.Errorf("%w: %s", err, strings.TrimSpace(stderr.String()))
