@@ -31,8 +31,10 @@ func TestTemporalIsSpokenToInTheClearUnlessSomethingAsksForMore(t *testing.T) {
 	empty := filepath.Join(dir, "empty.pem")
 	require.NoError(t, os.WriteFile(empty, nil, 0o600))
 	for _, f := range []temporalFlags{
-		{TemporalServerCA: filepath.Join(dir, "none")}, {TemporalServerCA: empty},
-		{TemporalClientCert: empty}, {TemporalClientCert: empty, TemporalClientKey: empty},
+		{TemporalServerCA: filepath.Join(dir, "none")},
+		{TemporalServerCA: empty},
+		{TemporalClientCert: empty},
+		{TemporalClientCert: empty, TemporalClientKey: empty},
 	} {
 		_, err := f.dial(slog.New(slog.DiscardHandler))
 		require.Error(t, err)
