@@ -126,7 +126,7 @@ func (m *Store) Row(id string) Row {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	r := *m.rows[id]
-	r.Prompts, r.Events = slices.Clone(r.Prompts), slices.Clone(r.Events)
+	r.Prompts, r.Questions, r.Events = slices.Clone(r.Prompts), slices.Clone(r.Questions), slices.Clone(r.Events)
 	return r
 }
 

@@ -43,6 +43,8 @@ func TestAttachAnswersTheLinesOfAScript(t *testing.T) {
 	}
 	require.Equal(t, []string{"failed I will\n", "completed well\nsecond\x1b[31m block\n", "unknown "}, answers)
 
+	r = typing(t.Context(), "cut \\", "session", "attach", id, "--api-url", url)
+	require.Equal(t, "cut \nsecond[31m block\n", r.stdout, "the end of the input ends a prompt")
 	require.Equal(t, result{code: exitDone}, typing(t.Context(), "", "session", "attach", id, "--api-url", url))
 	r = typing(t.Context(), "x\n", "session", "attach", store.Put(session.Terminated), "--api-url", url)
 	require.Equal(t, exitFailed, r.code)

@@ -55,7 +55,7 @@ func (r *script) run(lines <-chan string, after int64) error {
 	events := followAll(ctx, r.client, r.id, after)
 	defer func() {
 		cancel()
-		for range events { //nolint:revive // the goroutine ends before run does
+		for range events { // the goroutine ends before run does
 		}
 	}()
 	var text composer
@@ -67,12 +67,14 @@ func (r *script) run(lines <-chan string, after int64) error {
 		select {
 		case line, ok := <-in:
 			var prompt string
-			if whole := true; ok {
-				if prompt, whole = text.add(line); !whole {
-					continue
-				}
+			whole := true
+			if ok {
+				prompt, whole = text.add(line)
 			} else {
 				lines, prompt = nil, text.rest()
+			}
+			if !whole {
+				continue
 			}
 			if strings.TrimSpace(prompt) == "" {
 				continue

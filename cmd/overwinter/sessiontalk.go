@@ -125,9 +125,9 @@ func (t *talk) run(after int64) error {
 	err := t.loop(events, todo, through)
 	cancel()
 	close(todo)
-	for range events { //nolint:revive // both goroutines end before run does
+	for range events { // both goroutines end before run does
 	}
-	for range through { //nolint:revive // as above
+	for range through { // as above
 	}
 	if closeErr := t.view.Close(); err == nil || errors.Is(err, errLeave) {
 		err = closeErr

@@ -28,7 +28,7 @@ func emulate(t *testing.T, width int, output string) string {
 		}
 		if m != nil {
 			output = output[len(m[0]):]
-			n, _ := strconv.Atoi(m[1]) //nolint:errcheck // 0 where there is none
+			n, _ := strconv.Atoi(m[1]) // 0 where there is none
 			switch m[2] {
 			case "A":
 				y -= n

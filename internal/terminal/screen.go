@@ -145,8 +145,8 @@ func (s *screen) stream(st style, margin []span, text string) {
 		s.begun = true
 	}
 	for _, r := range Printable(text) {
-		switch {
-		case r == '\n':
+		switch r {
+		case '\n':
 			if !s.begun && strings.TrimSpace(marginText(margin)) != "" {
 				begin() // an empty line has its margin too
 			}
@@ -154,7 +154,7 @@ func (s *screen) stream(st style, margin []span, text string) {
 			s.buffer.WriteByte('\n')
 			s.begun, s.column, s.word, s.owed = false, 0, "", false
 			continue
-		case r == '\t':
+		case '\t':
 			r = ' '
 		}
 		if edge > 0 && s.column > 0 && s.column+columns(r) > edge || s.owed {

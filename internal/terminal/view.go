@@ -421,8 +421,8 @@ func (v *View) turnEnd(d wire.TurnEndData, at time.Time) {
 		if t.usage.CostUSD > 0 {
 			parts = append(parts, fmt.Sprintf("$%.4f", t.usage.CostUSD))
 		}
-		if took := at.Sub(t.start); took > 0 {
-			parts = append(parts, roundTime(took).String())
+		if took := roundTime(at.Sub(t.start)); took > 0 {
+			parts = append(parts, took.String())
 		}
 		if t.usage.Model != "" {
 			parts = append(parts, OneLine(t.usage.Model, lineRunes))

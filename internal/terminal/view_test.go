@@ -57,7 +57,7 @@ func tool(id string, status conversation.BlockStatus) conversation.Block {
 }
 
 func output(of, text string) conversation.Block {
-	raw, _ := json.Marshal(text) //nolint:errcheck,errchkjson // a string
+	raw, _ := json.Marshal(text) //nolint:errchkjson // a string
 	return conversation.Block{ID: "r-" + of, Type: conversation.ToolResult, Status: conversation.Success, ToolUseID: of, Output: raw}
 }
 
