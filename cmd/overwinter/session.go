@@ -30,6 +30,10 @@ type SessionCmd struct {
 	Stop      SessionStopCmd      `cmd:"" help:"End a session for good."`
 	Abort     SessionAbortCmd     `cmd:"" help:"Interrupt the running turn."`
 	Recover   SessionRecoverCmd   `cmd:"" help:"Try again with a session in error."`
+	Sync      SessionSyncCmd      `cmd:"" help:"Save what a session has after its turn, and go on."`
+	Restart   SessionRestartCmd   `cmd:"" help:"Move a session to a new sandbox, with everything in it."`
+	Drop      SessionDropCmd      `cmd:"" help:"Give a session's sandbox up with all its files, and keep the session."`
+	Revert    SessionRevertCmd    `cmd:"" help:"Take the agent back to before a prompt."`
 	Files     SessionFilesCmd     `cmd:"" help:"List the files of the workspace, or print one."`
 	Diff      SessionDiffCmd      `cmd:"" help:"Print how the workspace differs from its beginning."`
 	Questions SessionQuestionsCmd `cmd:"" help:"List what the agent asks."`

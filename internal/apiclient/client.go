@@ -147,7 +147,7 @@ func (c *Client) SessionList(ctx context.Context, l List) ([]wire.SessionJSON, e
 	}
 }
 
-// Command is one of wake, hibernate, stop, abort and recover.
+// Command is one of those below.
 type Command string
 
 // The commands.
@@ -157,10 +157,14 @@ const (
 	Stop      Command = "stop"
 	Abort     Command = "abort"
 	Recover   Command = "recover"
+	Sync      Command = "sync"
+	// RestartEnvironment moves a session to a new sandbox; TerminateEnvironment gives its sandbox up.
+	RestartEnvironment   Command = "environment/restart"
+	TerminateEnvironment Command = "environment/terminate"
 )
 
 // Command tells a session what to do. Accepted is false where there was nothing to do.
-// Force is for Hibernate alone.
+// Force is for Hibernate, RestartEnvironment and TerminateEnvironment.
 func (c *Client) Command(ctx context.Context, id string, cmd Command, force bool) (s wire.SessionJSON, accepted bool, err error) {
 	body := map[string]bool{}
 	if force {

@@ -2,6 +2,7 @@ package apiclient_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -100,6 +101,14 @@ func TestEveryCallAnswers(t *testing.T) {
 	_, accepted, err = b.client.Command(ctx, s.ID, apiclient.Wake, false)
 	require.NoError(t, err)
 	require.False(t, accepted, "running already")
+	_, accepted, err = b.client.Command(ctx, s.ID, apiclient.RestartEnvironment, true)
+	require.NoError(t, err)
+	require.True(t, accepted)
+	require.Equal(t, []string{"restart " + s.ID + " true"}, b.temp.Heard())
+	_, err = b.client.Revert(ctx, s.ID, "nobody", false)
+	problem, ok := errors.AsType[*apiclient.Error](err)
+	require.True(t, ok)
+	require.Equal(t, session.CodeNoPrompt, problem.Code)
 }
 
 func TestAListGoesOverAllPages(t *testing.T) {
