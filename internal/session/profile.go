@@ -123,6 +123,9 @@ func (s ProfileSpec) Check() []FieldFault {
 	return c.faults
 }
 
+// acpVariables begin the names of what the agent acp is told by its profile.
+const acpVariables = "OVERWINTER_ACP_"
+
 type profileCheck struct{ faults []FieldFault }
 
 func (c *profileCheck) fault(field, format string, args ...any) {
@@ -202,8 +205,8 @@ func (c *profileCheck) files(files []ProfileFile) {
 func (c *profileCheck) environment(field string, env map[string]string) {
 	c.count(field, len(env))
 	for _, name := range slices.Sorted(maps.Keys(env)) {
-		if !variable.MatchString(name) || strings.HasPrefix(name, "OVERWINTER_") {
-			c.fault(field+"."+name, "must be a name of a variable: letters, digits and _, not OVERWINTER_")
+		if !variable.MatchString(name) || strings.HasPrefix(name, "OVERWINTER_") && !strings.HasPrefix(name, acpVariables) {
+			c.fault(field+"."+name, "must be a name of a variable: letters, digits and _, not OVERWINTER_ but for %s…", acpVariables)
 		}
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"maps"
 	"path"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 
@@ -89,7 +90,7 @@ func (Adapter) Describe() agent.Description {
 		Summary: "Any agent that speaks the Agent Client Protocol. Its command line is " + EnvCommand +
 			", in the profile's environment or a secret.",
 		Models:       []string{},
-		Capabilities: []string{"abort", "resume", "thinking", "permissions", "usage", "model"},
+		Capabilities: []string{"abort", "resume", "thinking", "permissions", "usage", "model", "profiles"},
 	}
 }
 
@@ -138,7 +139,9 @@ func (Adapter) Launch(in agent.LaunchInput) (agent.Launch, error) {
 		argv = append(argv, "--model", model)
 	}
 	env["HOME"] = in.Home
-	return agent.Launch{Argv: argv, Env: env, Dir: in.Workspace, Transcripts: transcripts, Secrets: secrets}, nil
+	// What the profile says counts: secrets would be put over it.
+	wanted := slices.DeleteFunc(slices.Clone(secrets), func(name string) bool { return env[name] != "" })
+	return agent.Launch{Argv: argv, Env: env, Dir: in.Workspace, Transcripts: transcripts, Secrets: wanted}, nil
 }
 
 // journalPath is where the transcript of a session is kept.

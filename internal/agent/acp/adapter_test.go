@@ -34,6 +34,7 @@ func TestLaunchHandsTheProfileToTheBridge(t *testing.T) {
 	require.NoError(t, err)
 	require.False(t, slices.Contains(got.Argv, "--allow"))
 	require.Equal(t, "opencode acp", got.Env[acp.EnvCommand])
+	require.NotContains(t, got.Secrets, acp.EnvCommand, "a secret would be put over it")
 	require.Equal(t, []string{"/root/.overwinter/acp/ses_1.jsonl", "/root/.local/share/opencode/*", "/root/etc/*"}, got.Transcripts)
 	var servers []map[string]any
 	require.NoError(t, json.Unmarshal([]byte(got.Env["OVERWINTER_ACP_SERVERS"]), &servers))

@@ -60,7 +60,7 @@ func (Adapter) Describe() agent.Description {
 		Summary: "Anthropic's coding agent, version " + Version + ". Needs the secret " + SecretKey + ".",
 		Models:  []string{"default", "opus", "sonnet", "haiku"},
 		Capabilities: []string{
-			"abort", "resume", "revert", "thinking", "subagents", "questions", "permissions", "usage", "cost", "model", "profile",
+			"abort", "resume", "revert", "thinking", "subagents", "questions", "permissions", "usage", "cost", "model", "profiles",
 		},
 	}
 }

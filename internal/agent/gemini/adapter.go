@@ -79,7 +79,7 @@ func (Adapter) Describe() agent.Description {
 		Summary: "Google's coding agent, version " + Version + ". Needs the secret " + SecretKey + ".",
 		Models:  slices.Clone(models),
 		Capabilities: []string{
-			"abort", "resume", "thinking", "subagents", "permissions", "usage", "model", "profiles",
+			"abort", "resume", "revert", "thinking", "subagents", "permissions", "usage", "model", "profiles",
 		},
 	}
 }

@@ -1,0 +1,35 @@
+package gemini
+
+import (
+	"bytes"
+	"fmt"
+
+	"github.com/overwinter-dev/overwinter/internal/agent"
+	"github.com/overwinter-dev/overwinter/internal/agent/bridge"
+	"github.com/overwinter-dev/overwinter/internal/session"
+)
+
+var _ agent.Reverter = Adapter{}
+
+// Revert cuts the journal before the run's first note: it only grows, and at each start the bridge
+// makes the program's chat of it.
+func (Adapter) Revert(files []session.TranscriptFile, runID string) (agent.Reverted, error) {
+	var out agent.Reverted
+	found := false
+	for _, f := range files {
+		kept := 0
+		for line := range bytes.Lines(f.Data) {
+			if n, ok := bridge.ParseNote(line); ok && n.RunID == runID {
+				found = true
+				break
+			}
+			kept += len(line)
+		}
+		f.Data = f.Data[:kept]
+		out.Files = append(out.Files, f)
+	}
+	if !found {
+		return agent.Reverted{}, fmt.Errorf("revert Gemini CLI: run %s is not in its journal", runID)
+	}
+	return out, nil
+}
