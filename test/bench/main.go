@@ -19,14 +19,14 @@ import (
 type options struct {
 	Bin      string        `default:"bin" type:"path" help:"Directory with the three programs. Default ${default}."`
 	Out      string        `default:"docs/benchmarks.md" type:"path" help:"The document to write; - for stdout. Default ${default}."`
-	Rounds   int           `default:"150" help:"Prompts per load, each beside one sample of every floor. Default ${default}."`
-	Sleeps   int           `default:"20" help:"Hibernations and wakes per load. Default ${default}."`
-	Limit    time.Duration `default:"2m" help:"When prompts, and then sleeps, of a load end early, however many there were. Default ${default}."`
+	Rounds   int           `default:"100" help:"Prompts per load, each beside one sample of every floor. Default ${default}."`
+	Sleeps   int           `default:"15" help:"Hibernations and wakes per load. Default ${default}."`
+	Limit    time.Duration `default:"1m" help:"When prompts, and then sleeps, of a load end early, however many there were. Default ${default}."`
 	Starts   int           `default:"3" help:"Starts with an empty data directory, and as many with a used one. Default ${default}."`
 	Sessions int           `default:"100" help:"Sessions at work under load. Default ${default}."`
-	Pause    time.Duration `default:"20ms" help:"Between two words of a session at work. Default ${default}."`
-	Calm     time.Duration `default:"100ms" help:"Between two words under the lighter of two loads of all sessions. Default ${default}."`
-	Burst    int           `default:"500" help:"Words that every session says without a pause to find the throughput. Default ${default}."`
+	Pause    time.Duration `default:"100ms" help:"Between two words of a session at work. Default ${default}."`
+	Calm     time.Duration `default:"200ms" help:"Between two words under the lighter of two loads of all sessions. Default ${default}."`
+	Burst    int           `default:"100" help:"Words that every session says without a pause to find the throughput. Default ${default}."`
 }
 
 func main() {
