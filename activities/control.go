@@ -81,8 +81,6 @@ type Turns struct{ *work }
 
 type work struct {
 	Config
-
-	profiles installedProfiles
 }
 
 // New returns the activities of both queues.

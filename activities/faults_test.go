@@ -134,6 +134,7 @@ func (s *steps) take(step string, a *eventlog.Append, do func() error) error {
 const (
 	stepAttach     = "attach"
 	stepTranscript = "transcript"
+	stepRevert     = "revert"
 	stepFiles      = "files"
 	stepAppend     = "append"
 	stepEnd        = "end"
@@ -149,6 +150,10 @@ func (s *steps) RunAttach(ctx context.Context, runID, token string) (start sessi
 
 func (s *steps) TranscriptAppend(ctx context.Context, segments []session.TranscriptSegment) error {
 	return s.take(stepTranscript, nil, func() error { return s.Store.TranscriptAppend(ctx, segments) })
+}
+
+func (s *steps) SessionRevert(ctx context.Context, sessionID string, generation int64, runIDs []string, files []session.TranscriptFile) error {
+	return s.take(stepRevert, nil, func() error { return s.Store.SessionRevert(ctx, sessionID, generation, runIDs, files) })
 }
 
 func (s *steps) FilesAppend(ctx context.Context, b session.FilesBatch) error {

@@ -12,7 +12,6 @@ import (
 	"path"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/overwinter-dev/overwinter/internal/agent"
@@ -90,38 +89,39 @@ func profileFiles(adapter agent.Adapter, in agent.LaunchInput) ([]session.Transc
 }
 
 // profileMark is what a sandbox says of the profile that was written into it. It lies beside the
-// runner's state, so that a restored sandbox has it too.
+// runner's state, so that a restored sandbox has it too. It is read with every delivery: another
+// worker may have written another version since.
 type profileMark struct {
-	Ref    string   `json:"ref"`
-	Digest string   `json:"digest"`
-	Paths  []string `json:"paths"`
+	Ref   string            `json:"ref"`
+	Files map[string]string `json:"files"` // SHA-256 of what was written, by path
 }
 
 func profileMarkPath() string { return path.Join(runner.DefaultPaths().State, "profile.json") }
 
 // installProfile writes the files of a profile into a sandbox that does not have them, and takes
-// away what another version had there outside of the workspace. The mark comes last, so that what
-// was interrupted is done again.
+// away what another version had there outside of the workspace. A file of the workspace is written
+// when the profile's own content of it has changed, and else left to whoever works on it. The mark
+// comes last, so that what was interrupted is done again.
 func (w *work) installProfile(ctx context.Context, sb *sandbox.Sandbox, ref string, files []session.TranscriptFile) error {
-	mark := profileMark{Ref: ref, Digest: digestOf(files)}
-	if w.profiles.has(sb.ID(), mark) {
-		return nil
+	mark := profileMark{Ref: ref, Files: map[string]string{}}
+	for _, f := range files {
+		sum := sha256.Sum256(f.Data)
+		mark.Files[f.Path] = hex.EncodeToString(sum[:])
 	}
 	old, err := w.readProfileMark(ctx, sb)
 	if err != nil {
 		return fmt.Errorf("look for the profile: %w", err)
 	}
-	if old.Ref == mark.Ref && old.Digest == mark.Digest {
-		w.profiles.note(sb.ID(), mark)
+	if old.Ref == mark.Ref && maps.Equal(old.Files, mark.Files) {
 		return nil
 	}
 	workspace := runner.DefaultPaths().Workspace + "/"
-	for _, f := range files {
-		mark.Paths = append(mark.Paths, f.Path)
+	var stale []string
+	for _, p := range slices.Sorted(maps.Keys(old.Files)) {
+		if _, kept := mark.Files[p]; !kept && !strings.HasPrefix(p, workspace) {
+			stale = append(stale, p)
+		}
 	}
-	stale := slices.DeleteFunc(slices.Clone(old.Paths), func(p string) bool {
-		return strings.HasPrefix(p, workspace) || slices.Contains(mark.Paths, p)
-	})
 	if len(stale) > 0 {
 		result, err := sb.Run(ctx, sandbox.RunSpec{Argv: append([]string{"rm", "-f", "--"}, stale...), Timeout: commandTimeout})
 		if err == nil && result.Code != 0 {
@@ -135,21 +135,14 @@ func (w *work) installProfile(ctx context.Context, sb *sandbox.Sandbox, ref stri
 	if err != nil {
 		return err
 	}
-	written := append(slices.Clone(files), session.TranscriptFile{Path: profileMarkPath(), Data: data})
+	written := slices.DeleteFunc(slices.Clone(files), func(f session.TranscriptFile) bool {
+		return strings.HasPrefix(f.Path, workspace) && old.Files[f.Path] == mark.Files[f.Path]
+	})
+	written = append(written, session.TranscriptFile{Path: profileMarkPath(), Data: data})
 	if err := put(ctx, sb, written); err != nil {
 		return fmt.Errorf("write the profile: %w", err)
 	}
-	w.profiles.note(sb.ID(), mark)
 	return nil
-}
-
-func digestOf(files []session.TranscriptFile) string {
-	h := sha256.New()
-	for _, f := range files {
-		fmt.Fprintf(h, "%d %s %d ", len(f.Path), f.Path, len(f.Data))
-		h.Write(f.Data)
-	}
-	return hex.EncodeToString(h.Sum(nil))
 }
 
 // readProfileMark returns an empty mark where there is none.
@@ -171,32 +164,6 @@ func (w *work) readProfileMark(ctx context.Context, sb *sandbox.Sandbox) (profil
 		return profileMark{}, nil
 	}
 	return mark, nil
-}
-
-// installedProfiles remembers what sandboxes have, so that a turn need not ask. Forgetting costs a
-// question.
-type installedProfiles struct {
-	mu    sync.Mutex
-	known map[string]profileMark // by sandbox
-}
-
-// maxKnownProfiles bounds the memory for sandboxes that are long gone.
-const maxKnownProfiles = 4096
-
-func (p *installedProfiles) has(sandboxID string, m profileMark) bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	known := p.known[sandboxID]
-	return known.Ref == m.Ref && known.Digest == m.Digest && m.Ref != ""
-}
-
-func (p *installedProfiles) note(sandboxID string, m profileMark) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.known == nil || len(p.known) >= maxKnownProfiles {
-		p.known = map[string]profileMark{}
-	}
-	p.known[sandboxID] = m
 }
 
 // put writes files into a sandbox, each whole or not at all.

@@ -57,14 +57,22 @@ func TestAProfileIsInTheSandboxBeforeTheAgentIs(t *testing.T) {
 	require.NoError(t, err)
 	require.Contains(t, b.printed(t, second.RunID), "edited", "what was worked on is not overwritten")
 
-	// Another version is written, and starts the agent with its variables.
-	p.Spec.Files[0].Content = "from version two"
+	// Another version starts the agent with its variables; a file that is as it was stays edited.
 	p.Spec.Environment["LEVEL"] = "two"
+	p = b.profile(t, p)
+	kept := b.claim(t, ready, "$ cat docs/note.md; echo level $LEVEL")
+	_, err = b.turn(kept)
+	require.NoError(t, err)
+	require.Contains(t, b.printed(t, kept.RunID), "edited")
+	require.Contains(t, b.printed(t, kept.RunID), "level two")
+
+	// One that has changed is written.
+	p.Spec.Files[0].Content = "from version three"
 	b.profile(t, p)
 	third := b.claim(t, ready, "$ cat docs/note.md; echo level $LEVEL")
 	_, err = b.turn(third)
 	require.NoError(t, err)
-	require.Contains(t, b.printed(t, third.RunID), "from version two")
+	require.Contains(t, b.printed(t, third.RunID), "from version three")
 	require.Contains(t, b.printed(t, third.RunID), "level two")
 }
 

@@ -30,14 +30,13 @@ type waiting struct {
 	expires time.Time       // when the first of them does
 	looked  time.Time       // when the rows were read last
 	due     bool            // they are to be read now
+	again   bool            // an earlier attempt may have told answers to a link that did not carry them
 }
 
-// ask sorts what a frame asks: permissions that the session's policy decides are answered at once,
-// the rest is for people. What is written here may be written again by the next worker; the agent
-// heeds the first.
-func (t *turn) ask(link *turnLink, questions []agent.Question, frame int64) ([]eventlog.Question, error) {
-	answerer, ok := t.adapter.(agent.Answerer)
-	if !ok {
+// ask sorts what a frame asks: permissions that the session's policy decides have their answer, the
+// rest is for people. Both are stored with the frame, and told behind it.
+func (t *turn) ask(questions []agent.Question, frame int64) ([]eventlog.Question, error) {
+	if _, ok := t.adapter.(agent.Answerer); !ok {
 		return nil, nil
 	}
 	var out []eventlog.Question
@@ -52,17 +51,18 @@ func (t *turn) ask(link *turnLink, questions []agent.Question, frame int64) ([]e
 			answer = agent.Answer{Decision: agent.DecisionReject, Message: deniedByPolicy}
 		case session.PolicyAllow:
 		default:
-			now := time.Now()
-			timeout := time.Duration(t.start.Options.QuestionTimeout)
-			if timeout <= 0 {
-				timeout = session.DefaultQuestionTimeout
-			}
-			out = append(out, eventlog.Question{Frame: frame, Asked: q, At: now, ExpiresAt: now.Add(timeout)})
-			continue
+			policy = session.PolicyAsk
 		}
-		if err := t.answer(link, answerer, q, answer); err != nil {
-			return nil, err
+		now := time.Now()
+		timeout := time.Duration(t.start.Options.QuestionTimeout)
+		if timeout <= 0 {
+			timeout = session.DefaultQuestionTimeout
 		}
+		asked := eventlog.Question{Frame: frame, Asked: q, At: now, ExpiresAt: now.Add(timeout)}
+		if policy != session.PolicyAsk {
+			asked.Decided = &answer
+		}
+		out = append(out, asked)
 	}
 	return out, nil
 }
@@ -111,11 +111,11 @@ func (t *turn) tellAnswers(ctx context.Context, link *turnLink) error {
 		t.stopWatching()
 		return nil
 	}
-	pending, err := t.Store.QuestionsPending(ctx, t.in.RunID)
+	pending, err := t.Store.QuestionsPending(ctx, t.in.RunID, w.again)
 	if err != nil {
 		return stored(err)
 	}
-	w.due, w.looked, w.expires = false, now, time.Time{}
+	w.due, w.again, w.looked, w.expires = false, false, now, time.Time{}
 	var told []string
 	for _, q := range pending {
 		if q.Status == session.QuestionOpen && !now.Before(q.ExpiresAt) {
@@ -139,7 +139,7 @@ func (t *turn) tellAnswers(ctx context.Context, link *turnLink) error {
 		told = append(told, q.ID)
 	}
 	if len(told) > 0 {
-		if err := t.Store.QuestionsDelivered(ctx, told); err != nil {
+		if err := t.Store.QuestionsDelivered(ctx, t.token, told); err != nil {
 			return stored(err)
 		}
 	}

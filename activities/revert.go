@@ -2,6 +2,7 @@ package activities
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"slices"
@@ -17,7 +18,7 @@ import (
 // blocks that came of it are removed. The agent goes on from there with the next prompt. Files of
 // the workspace stay as they are.
 //
-// The store comes last: until then nothing has happened that the next attempt would not find as it was.
+// The store comes last. An attempt that finds the memory rewritten already only does the rest.
 func (c *Control) RevertSession(ctx context.Context, in RevertRequest) error {
 	stop := beat(ctx)
 	defer stop()
@@ -45,11 +46,16 @@ func (c *Control) RevertSession(ctx context.Context, in RevertRequest) error {
 	if err != nil {
 		return stored(err)
 	}
+	if len(runs) == 0 {
+		return final(Refused, errors.New("the prompt has had no run"))
+	}
 	reverted, err := revert(reverter, files, runs)
 	if err != nil {
-		return final(Refused, err)
-	}
-	if err := c.rewrite(ctx, sb, files, reverted); err != nil {
+		// The agent knows of none of them: an earlier attempt has got as far as its memory, or they
+		// ended before they got there.
+		c.Logger.InfoContext(ctx, "the agent remembers none of what is taken back", slog.String("session_id", in.SessionID), slog.Any("error", err))
+		reverted = agent.Reverted{Files: files}
+	} else if err := c.rewrite(ctx, sb, files, reverted); err != nil {
 		return c.lostOr(ctx, sb, err)
 	}
 	if err := c.Store.SessionRevert(ctx, in.SessionID, in.Generation, runs, reverted.Files); err != nil {
@@ -61,10 +67,8 @@ func (c *Control) RevertSession(ctx context.Context, in RevertRequest) error {
 }
 
 // revert finds the first run that the agent knows of: one may have ended before it got there.
-func revert(r agent.Reverter, files []session.TranscriptFile, runs []string) (agent.Reverted, error) {
-	err := fmt.Errorf("the prompt has had no run")
+func revert(r agent.Reverter, files []session.TranscriptFile, runs []string) (out agent.Reverted, err error) {
 	for _, run := range runs {
-		var out agent.Reverted
 		if out, err = r.Revert(files, run); err == nil {
 			return out, nil
 		}

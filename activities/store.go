@@ -68,12 +68,13 @@ type Store interface {
 	SessionRevert(ctx context.Context, sessionID string, generation int64, runIDs []string, files []session.TranscriptFile) error
 
 	// QuestionsPending are the questions of a run that its agent has not been told the end of,
-	// open ones included.
-	QuestionsPending(ctx context.Context, runID string) ([]session.Question, error)
+	// open ones included; with again also those that it has been told by an earlier attempt.
+	QuestionsPending(ctx context.Context, runID string, again bool) ([]session.Question, error)
 	// QuestionExpire ends an open question whose time is over and returns it as it is then.
 	QuestionExpire(ctx context.Context, sessionID, questionID string) (session.Question, error)
 	// QuestionsDelivered notes that the agent has been told how questions ended.
-	QuestionsDelivered(ctx context.Context, questionIDs []string) error
+	// It counts only while token is the run's newest.
+	QuestionsDelivered(ctx context.Context, token string, questionIDs []string) error
 
 	// TranscriptAppend stores segments; what is stored already is skipped, a gap is illegal_state.
 	TranscriptAppend(ctx context.Context, segments []session.TranscriptSegment) error

@@ -162,10 +162,14 @@ func (t *turn) run(ctx context.Context) error {
 	defer link.close()
 	if t.start.Run.Attempt > 1 {
 		t.watchAnswers() // what was asked before this attempt may have been answered since
+		t.waiting.again = true
 	}
 	defer t.stopWatching()
 	if t.end == nil {
-		if err := t.deliver(ctx, link); err != nil {
+		stop := beat(ctx) // a profile may have to be written first
+		err := t.deliver(ctx, link)
+		stop()
+		if err != nil {
 			return err
 		}
 		over := func([]runner.Message) bool { return t.end != nil || t.exhausted() }
@@ -288,7 +292,7 @@ func (t *turn) commit(ctx context.Context, link *turnLink, messages []runner.Mes
 				return fmt.Errorf("tell the agent to go on: %w", err)
 			}
 		}
-		questions, err := t.ask(link, translated.Questions, f.No)
+		questions, err := t.ask(translated.Questions, f.No)
 		if err != nil {
 			return err
 		}

@@ -133,7 +133,7 @@ func (l *life) askRevert(s session.RevertSignal) {
 		return
 	}
 	l.wants.Revert = s.PromptID
-	l.abort = l.abort || s.Force && l.turn != nil
+	l.abort = l.abort || s.Force && (!l.opened || l.turn != nil || l.processing != nil)
 	if l.opened && l.state == session.Hibernated {
 		l.wants.Wake = true
 	}

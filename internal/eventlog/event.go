@@ -55,6 +55,9 @@ type Question struct {
 	Asked     session.Asked
 	At        time.Time
 	ExpiresAt time.Time
+	// Decided is the answer where nobody needs to be asked; nil otherwise. It is kept so that the next
+	// attempt can give it again.
+	Decided *session.Answer
 }
 
 // Resolution is a frame's word that the agent does not wait for an answer any more.

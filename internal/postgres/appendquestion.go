@@ -2,6 +2,8 @@ package postgres
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"slices"
 
@@ -47,32 +49,55 @@ func (b *questionBatch) find(runID, agentID string) *dbsqlc.QuestionsAskedRow {
 	return &b.asked[i]
 }
 
+// maxAgentID bounds what an agent's own id may take in an index.
+const maxAgentID = 512
+
+// agentIDOf is an agent's id of a question as it is stored: agents choose what they like.
+func agentIDOf(id string) string {
+	id = text(id)
+	if len(id) <= maxAgentID {
+		return id
+	}
+	sum := sha256.Sum256([]byte(id))
+	return hex.EncodeToString(sum[:])
+}
+
 // ask takes in a question that a frame has brought. One that is known is not asked again.
 func (b *appendTx) ask(s *appendSession, a eventlog.Append, asked eventlog.Question) error {
-	if b.questions.find(a.RunID, asked.Asked.ID) != nil {
+	agentID := agentIDOf(asked.Asked.ID)
+	if b.questions.find(a.RunID, agentID) != nil {
 		return nil
 	}
 	q := session.Question{
 		ID: session.NewID(session.QuestionPrefix), SessionID: s.ID, RunID: a.RunID, Asked: asked.Asked,
 		Status: session.QuestionOpen, CreatedAt: asked.At.UTC(), ExpiresAt: asked.ExpiresAt.UTC(),
 	}
+	if asked.Decided != nil {
+		q.Status = session.QuestionAnswered
+	}
 	data, err := json.Marshal(q.Asked)
 	if err != nil {
 		return err
 	}
 	b.questions.asked = append(b.questions.asked, dbsqlc.QuestionsAskedRow{
-		ID: q.ID, RunID: a.RunID, AgentID: asked.Asked.ID, Status: string(q.Status),
+		ID: q.ID, RunID: a.RunID, AgentID: agentID, Status: string(q.Status),
 	})
-	b.questions.fresh = append(b.questions.fresh, &dbsqlc.QuestionInsertParams{
-		ID: q.ID, SessionID: s.ID, RunID: a.RunID, AgentID: asked.Asked.ID, Asked: storable(data),
+	row := &dbsqlc.QuestionInsertParams{
+		ID: q.ID, SessionID: s.ID, RunID: a.RunID, AgentID: agentID, Asked: storable(data), Status: string(q.Status),
 		CreatedAt: q.CreatedAt, ExpiresAt: q.ExpiresAt,
-	})
+	}
+	b.questions.fresh = append(b.questions.fresh, row)
+	if asked.Decided != nil {
+		row.Reason, row.ResolvedAt = session.ReasonPolicy, &b.now
+		row.Answer, err = json.Marshal(asked.Decided)
+		return err
+	}
 	return b.tell(s, a, wire.EventQuestion, wire.QuestionData{Question: wire.Question(q)})
 }
 
 // resolve takes in that the agent does not wait for an answer any more: it has one, or gave up.
 func (b *appendTx) resolve(s *appendSession, a eventlog.Append, agentID string) error {
-	known := b.questions.find(a.RunID, agentID)
+	known := b.questions.find(a.RunID, agentIDOf(agentID))
 	if known == nil {
 		return nil // it was answered without asking anybody
 	}

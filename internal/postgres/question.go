@@ -119,18 +119,22 @@ func (db *DB) QuestionExpire(ctx context.Context, sessionID, questionID string) 
 }
 
 // QuestionsPending returns the questions of a run that its agent has not been told the end of,
-// open ones included, oldest first.
-func (db *DB) QuestionsPending(ctx context.Context, runID string) ([]session.Question, error) {
-	rows, err := db.q.QuestionsPending(ctx, db.pool, runID)
+// open ones included, oldest first. With again it returns also those that it has been told: a write
+// to a link says nothing of whether it arrived, so whoever takes a run over tells everything again.
+func (db *DB) QuestionsPending(ctx context.Context, runID string, again bool) ([]session.Question, error) {
+	rows, err := db.q.QuestionsPending(ctx, db.pool, &dbsqlc.QuestionsPendingParams{RunID: runID, Again: again})
 	if err != nil {
 		return nil, fault("read pending questions", err)
 	}
 	return questionsOf(rows)
 }
 
-// QuestionsDelivered notes that the agent has been told how questions ended.
-func (db *DB) QuestionsDelivered(ctx context.Context, questionIDs []string) error {
-	return fault("note delivered answers", db.q.QuestionsDeliver(ctx, db.pool, &dbsqlc.QuestionsDeliverParams{Ids: questionIDs, At: now()}))
+// QuestionsDelivered notes that the agent has been told how questions ended. The word of an attempt
+// that has been overtaken does not count: its link is another's.
+func (db *DB) QuestionsDelivered(ctx context.Context, token string, questionIDs []string) error {
+	return fault("note delivered answers", db.q.QuestionsDeliver(ctx, db.pool, &dbsqlc.QuestionsDeliverParams{
+		Ids: questionIDs, Token: token, At: now(),
+	}))
 }
 
 func (s *sessionTx) questionResolve(

@@ -2,6 +2,7 @@ package postgres_test
 
 import (
 	"encoding/json"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -84,11 +85,11 @@ func TestAQuestionIsAskedOnceAndAnsweredOnce(t *testing.T) {
 	require.Equal(t, session.QuestionAnswered, got.Status)
 	require.Equal(t, &session.Answer{Decision: session.DecisionOnce}, got.Answer)
 
-	pending, err := b.QuestionsPending(b.ctx, run)
+	pending, err := b.QuestionsPending(b.ctx, run, false)
 	require.NoError(t, err)
 	require.Len(t, pending, 2, "the agent has heard of neither")
-	require.NoError(t, b.QuestionsDelivered(b.ctx, []string{q.ID, list[0].ID}))
-	pending, err = b.QuestionsPending(b.ctx, run)
+	require.NoError(t, b.QuestionsDelivered(b.ctx, "token", []string{q.ID, list[0].ID}))
+	pending, err = b.QuestionsPending(b.ctx, run, false)
 	require.NoError(t, err)
 	require.Len(t, pending, 1, "one that is open is not delivered")
 	require.Equal(t, inquiry.ID, pending[0].Asked.ID)
@@ -133,7 +134,7 @@ func TestALateAnswerIsRefusedAndTheQuestionExpires(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, session.QuestionExpired, got.Status)
 	require.Equal(t, []string{wire.EventQuestionResolved}, b.types(t, position), "told once, whoever noticed")
-	pending, err := b.QuestionsPending(b.ctx, run)
+	pending, err := b.QuestionsPending(b.ctx, run, false)
 	require.NoError(t, err)
 	require.Len(t, pending, 1, "the agent is still to be told")
 }
@@ -161,7 +162,7 @@ func TestTheAgentGivesAQuestionUp(t *testing.T) {
 	require.Equal(t, session.QuestionCancelled, list[0].Status)
 	require.Equal(t, session.ReasonWithdrawn, list[0].Reason)
 	require.Equal(t, session.QuestionAnswered, list[1].Status)
-	pending, err := b.QuestionsPending(b.ctx, run)
+	pending, err := b.QuestionsPending(b.ctx, run, false)
 	require.NoError(t, err)
 	require.Empty(t, pending)
 }
@@ -178,6 +179,53 @@ func TestAQuestionEndsWithItsTurn(t *testing.T) {
 	require.Equal(t, session.ReasonTurnEnded, q.Reason)
 	_, err = b.QuestionAnswer(b.ctx, b.id, q.ID, session.Answer{Decision: session.DecisionOnce})
 	requireCode(t, session.CodeIllegalState, err)
+}
+
+// TestAnAttemptThatIsOvertakenTellsNobody: what it wrote to its link may have reached no one, so the
+// next attempt finds the answer to be told, and may find again what was told before.
+func TestAnAttemptThatIsOvertakenTellsNobody(t *testing.T) {
+	t.Parallel()
+	b, run, _ := asking(t, time.Hour, permission)
+	q := b.questions(t)[0]
+	_, err := b.RunAttach(b.ctx, run, "newer")
+	require.NoError(t, err)
+	_, err = b.QuestionAnswer(b.ctx, b.id, q.ID, session.Answer{Decision: session.DecisionOnce})
+	require.NoError(t, err)
+	require.NoError(t, b.QuestionsDelivered(b.ctx, "token", []string{q.ID}))
+	pending, err := b.QuestionsPending(b.ctx, run, false)
+	require.NoError(t, err)
+	require.Len(t, pending, 1)
+	require.NoError(t, b.QuestionsDelivered(b.ctx, "newer", []string{q.ID}))
+	pending, err = b.QuestionsPending(b.ctx, run, false)
+	require.NoError(t, err)
+	require.Empty(t, pending)
+	pending, err = b.QuestionsPending(b.ctx, run, true)
+	require.NoError(t, err)
+	require.Len(t, pending, 1)
+}
+
+func TestWhatPolicyDecidesIsKeptForTheNextAttemptAndShownToNobody(t *testing.T) {
+	t.Parallel()
+	b, run, add := asking(t, time.Hour)
+	position := b.position(t)
+	long := permission
+	long.ID = strings.Repeat("\x00x", 3000)
+	add.Events, add.LastFrame = nil, 4
+	add.Questions = []eventlog.Question{{Frame: 4, Asked: long, At: time.Now(), ExpiresAt: time.Now(), Decided: &session.Answer{Decision: session.DecisionReject}}}
+	require.NoError(t, b.appendOne(t, add), "agents choose their ids as they like")
+	require.Empty(t, b.questions(t))
+	require.Equal(t, position, b.position(t), "no event")
+	pending, err := b.QuestionsPending(b.ctx, run, false)
+	require.NoError(t, err)
+	require.Len(t, pending, 1)
+	require.Equal(t, session.DecisionReject, pending[0].Answer.Decision)
+	add.Questions, add.LastFrame = nil, 5
+	add.Resolved = []eventlog.Resolution{{Frame: 5, AgentID: long.ID}}
+	require.NoError(t, b.appendOne(t, add))
+	pending, err = b.QuestionsPending(b.ctx, run, false)
+	require.NoError(t, err)
+	require.Empty(t, pending)
+	require.Equal(t, position, b.position(t))
 }
 
 func TestQuestionsComeInPages(t *testing.T) {

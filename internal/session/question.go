@@ -47,6 +47,7 @@ const (
 const (
 	ReasonQuestionExpired = "expired"
 	ReasonTurnEnded       = "turn_ended" // with the turn, whatever ended it
+	ReasonPolicy          = "policy"     // decided by the session's permissions; not shown to people
 )
 
 // Asked is what an agent wants to know, as its adapter understands it.

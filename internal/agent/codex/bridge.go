@@ -337,8 +337,10 @@ func (p *program) prompt(ctx context.Context, c bridge.Command) {
 	p.out.Note(note)
 	params := map[string]any{"threadId": thread, "input": input, "clientUserMessageId": clientID(c.RunID, c.PromptID, c.Author)}
 	result, err := p.peer.Call(ctx, "turn/start", params)
-	if errors.Is(err, bridge.ErrGone) {
-		p.child.Signal(syscall.SIGKILL) // if it lives it hears no more; its end is told by itself
+	if _, refused := errors.AsType[*bridge.RPCError](err); err != nil && !refused {
+		// It may have begun all the same. If it lives it must not go on with what is told to have
+		// failed; its end is told by itself.
+		p.child.Signal(syscall.SIGKILL)
 		return
 	}
 	var r struct {

@@ -478,7 +478,11 @@ func (b *talk) permission(f said) {
 		b.out.Raw(f.line)
 		return
 	}
-	if err := b.peer.Reply(f.ID, acp.Outcome(acp.Allow(p.Options))); err != nil {
+	choice := ""
+	if b.allow {
+		choice = acp.Allow(p.Options)
+	} // else it names no call, so that nobody can be asked about it
+	if err := b.peer.Reply(f.ID, acp.Outcome(choice)); err != nil {
 		fmt.Fprintf(b.stderr, "%s: %v\n", Command, err)
 	}
 }

@@ -61,19 +61,23 @@ func (q *Queries) QuestionGet(ctx context.Context, db DBTX, arg *QuestionGetPara
 }
 
 const questionInsert = `-- name: QuestionInsert :exec
-INSERT INTO questions (id, session_id, run_id, agent_id, asked, created_at, expires_at)
-VALUES ($1, $2, $3, $4, $5, $6, $7)
+INSERT INTO questions (id, session_id, run_id, agent_id, asked, status, answer, reason, created_at, expires_at, resolved_at)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)
 ON CONFLICT (run_id, agent_id) DO NOTHING
 `
 
 type QuestionInsertParams struct {
-	ID        string
-	SessionID string
-	RunID     string
-	AgentID   string
-	Asked     []byte
-	CreatedAt time.Time
-	ExpiresAt time.Time
+	ID         string
+	SessionID  string
+	RunID      string
+	AgentID    string
+	Asked      []byte
+	Status     string
+	Answer     []byte
+	Reason     string
+	CreatedAt  time.Time
+	ExpiresAt  time.Time
+	ResolvedAt *time.Time
 }
 
 // QuestionInsert keeps the first of two: an agent may repeat what it asks.
@@ -84,15 +88,19 @@ func (q *Queries) QuestionInsert(ctx context.Context, db DBTX, arg *QuestionInse
 		arg.RunID,
 		arg.AgentID,
 		arg.Asked,
+		arg.Status,
+		arg.Answer,
+		arg.Reason,
 		arg.CreatedAt,
 		arg.ExpiresAt,
+		arg.ResolvedAt,
 	)
 	return err
 }
 
 const questionList = `-- name: QuestionList :many
 SELECT id, session_id, run_id, agent_id, asked, status, answer, reason, created_at, expires_at, resolved_at, delivered_at FROM questions
-WHERE session_id = $1 AND ($2::text = '' OR status = $2) AND ($3::text = '' OR id < $3)
+WHERE session_id = $1 AND reason <> 'policy' AND ($2::text = '' OR status = $2) AND ($3::text = '' OR id < $3)
 ORDER BY id DESC LIMIT $4
 `
 
@@ -103,6 +111,7 @@ type QuestionListParams struct {
 	MaxItems  int32
 }
 
+// QuestionList leaves out what nobody was asked.
 func (q *Queries) QuestionList(ctx context.Context, db DBTX, arg *QuestionListParams) ([]Question, error) {
 	rows, err := db.Query(ctx, questionList,
 		arg.SessionID,
@@ -252,26 +261,38 @@ func (q *Queries) QuestionsClose(ctx context.Context, db DBTX, arg *QuestionsClo
 }
 
 const questionsDeliver = `-- name: QuestionsDeliver :exec
-UPDATE questions SET delivered_at = $1::timestamptz WHERE id = ANY($2::text[]) AND delivered_at IS NULL AND status <> 'open'
+UPDATE questions q SET delivered_at = $1::timestamptz FROM runs r
+WHERE q.id = ANY($2::text[]) AND q.delivered_at IS NULL AND q.status <> 'open'
+  AND r.id = q.run_id AND r.token = $3::text AND r.token <> ''
 `
 
 type QuestionsDeliverParams struct {
-	At  time.Time
-	Ids []string
+	At    time.Time
+	Ids   []string
+	Token string
 }
 
+// QuestionsDeliver counts for the attempt alone that has the run.
 func (q *Queries) QuestionsDeliver(ctx context.Context, db DBTX, arg *QuestionsDeliverParams) error {
-	_, err := db.Exec(ctx, questionsDeliver, arg.At, arg.Ids)
+	_, err := db.Exec(ctx, questionsDeliver, arg.At, arg.Ids, arg.Token)
 	return err
 }
 
 const questionsPending = `-- name: QuestionsPending :many
-SELECT id, session_id, run_id, agent_id, asked, status, answer, reason, created_at, expires_at, resolved_at, delivered_at FROM questions WHERE run_id = $1 AND delivered_at IS NULL ORDER BY id
+SELECT id, session_id, run_id, agent_id, asked, status, answer, reason, created_at, expires_at, resolved_at, delivered_at FROM questions
+WHERE run_id = $1 AND (delivered_at IS NULL OR $2::boolean AND status IN ('answered', 'expired'))
+ORDER BY id
 `
 
-// QuestionsPending are those that the agent of a run has not been told the end of.
-func (q *Queries) QuestionsPending(ctx context.Context, db DBTX, runID string) ([]Question, error) {
-	rows, err := db.Query(ctx, questionsPending, runID)
+type QuestionsPendingParams struct {
+	RunID string
+	Again bool
+}
+
+// QuestionsPending are those that the agent of a run has not been told the end of;
+// with again, also those that it was, maybe over a link that had broken.
+func (q *Queries) QuestionsPending(ctx context.Context, db DBTX, arg *QuestionsPendingParams) ([]Question, error) {
+	rows, err := db.Query(ctx, questionsPending, arg.RunID, arg.Again)
 	if err != nil {
 		return nil, err
 	}

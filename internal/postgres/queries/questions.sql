@@ -1,20 +1,24 @@
 -- name: QuestionInsert :exec
 -- QuestionInsert keeps the first of two: an agent may repeat what it asks.
-INSERT INTO questions (id, session_id, run_id, agent_id, asked, created_at, expires_at)
-VALUES (@id, @session_id, @run_id, @agent_id, @asked, @created_at, @expires_at)
+INSERT INTO questions (id, session_id, run_id, agent_id, asked, status, answer, reason, created_at, expires_at, resolved_at)
+VALUES (@id, @session_id, @run_id, @agent_id, @asked, @status, @answer, @reason, @created_at, @expires_at, @resolved_at)
 ON CONFLICT (run_id, agent_id) DO NOTHING;
 
 -- name: QuestionGet :one
 SELECT * FROM questions WHERE session_id = @session_id AND id = @id;
 
 -- name: QuestionList :many
+-- QuestionList leaves out what nobody was asked.
 SELECT * FROM questions
-WHERE session_id = @session_id AND (@status::text = '' OR status = @status) AND (@before_id::text = '' OR id < @before_id)
+WHERE session_id = @session_id AND reason <> 'policy' AND (@status::text = '' OR status = @status) AND (@before_id::text = '' OR id < @before_id)
 ORDER BY id DESC LIMIT @max_items;
 
 -- name: QuestionsPending :many
--- QuestionsPending are those that the agent of a run has not been told the end of.
-SELECT * FROM questions WHERE run_id = @run_id AND delivered_at IS NULL ORDER BY id;
+-- QuestionsPending are those that the agent of a run has not been told the end of;
+-- with again, also those that it was, maybe over a link that had broken.
+SELECT * FROM questions
+WHERE run_id = @run_id AND (delivered_at IS NULL OR @again::boolean AND status IN ('answered', 'expired'))
+ORDER BY id;
 
 -- name: QuestionsAsked :many
 -- QuestionsAsked are all questions of runs, with what an append must know of them.
@@ -41,4 +45,7 @@ WHERE run_id = @run_id AND status = 'open'
 RETURNING id;
 
 -- name: QuestionsDeliver :exec
-UPDATE questions SET delivered_at = @at::timestamptz WHERE id = ANY(@ids::text[]) AND delivered_at IS NULL AND status <> 'open';
+-- QuestionsDeliver counts for the attempt alone that has the run.
+UPDATE questions q SET delivered_at = @at::timestamptz FROM runs r
+WHERE q.id = ANY(@ids::text[]) AND q.delivered_at IS NULL AND q.status <> 'open'
+  AND r.id = q.run_id AND r.token = @token::text AND r.token <> '';

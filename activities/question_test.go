@@ -1,0 +1,77 @@
+package activities_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/overwinter-dev/overwinter/activities"
+	"github.com/overwinter-dev/overwinter/internal/session"
+)
+
+// asked starts a turn that asks and returns when its question is there.
+func (b *bundle) asked(t *testing.T) (activities.TurnRequest, *pending[activities.TurnResult], session.Question) {
+	t.Helper()
+	in := b.claim(t, b.create(t), "ask: Which colour? | Red | Blue")
+	turn := b.begin(t, in)
+	b.await(t, in.RunID, "question")
+	items, _, err := b.db.QuestionList(b.ctx, b.id, session.QuestionOpen, 0, "")
+	require.NoError(t, err)
+	require.Len(t, items, 1)
+	return in, turn, items[0]
+}
+
+func (b *bundle) answer(t *testing.T, q session.Question) {
+	t.Helper()
+	_, err := b.db.QuestionAnswer(b.ctx, b.id, q.ID, session.Answer{
+		Decision: session.DecisionOnce, Answers: map[string]string{"Which colour?": "Green"},
+	})
+	require.NoError(t, err)
+}
+
+func TestAnAnswerGivenWhileNobodyIsUpIsHandedOver(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	in, turn, q := b.asked(t)
+	close(turn.stop) // the worker stops
+	_, err := turn.wait(t)
+	require.Equal(t, activities.HandOver, activities.TypeOf(err))
+	b.answer(t, q)
+	result, err := b.turn(in)
+	require.NoError(t, err)
+	require.Equal(t, session.OutcomeCompleted, result.Outcome)
+	require.Contains(t, b.printed(t, in.RunID), "Green")
+}
+
+// TestAnAnswerThatWasToldToABrokenLinkIsToldAgain: the row says that the agent has it, and it has not.
+func TestAnAnswerThatWasToldToABrokenLinkIsToldAgain(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	in, turn, q := b.asked(t)
+	close(turn.stop)
+	_, err := turn.wait(t)
+	require.Equal(t, activities.HandOver, activities.TypeOf(err))
+	b.answer(t, q)
+	b.sql(t, "UPDATE questions SET delivered_at = now() WHERE id = $1", q.ID)
+	result, err := b.turn(in)
+	require.NoError(t, err)
+	require.Equal(t, session.OutcomeCompleted, result.Outcome)
+	require.Contains(t, b.printed(t, in.RunID), "Green")
+}
+
+func TestAQuestionThatNobodyAnswersEndsInTime(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	_, err := b.db.SessionPatch(b.ctx, b.id, session.Patch{Options: &session.Options{QuestionTimeout: session.Duration(time.Second)}})
+	require.NoError(t, err)
+	in := b.claim(t, b.create(t), "ask: Which colour? | Red | Blue\nso be it")
+	result, err := b.turn(in)
+	require.NoError(t, err)
+	require.Equal(t, session.OutcomeCompleted, result.Outcome)
+	require.Contains(t, b.printed(t, in.RunID), "Nobody has answered in time")
+	require.Contains(t, b.said(t, in.RunID), "so be it")
+	items, _, err := b.db.QuestionList(b.ctx, b.id, session.QuestionExpired, 0, "")
+	require.NoError(t, err)
+	require.Len(t, items, 1)
+}

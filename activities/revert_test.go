@@ -1,0 +1,56 @@
+package activities_test
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/overwinter-dev/overwinter/activities"
+	"github.com/overwinter-dev/overwinter/internal/eventlog"
+	"github.com/overwinter-dev/overwinter/internal/session"
+)
+
+func (b *bundle) revert(s activities.SandboxReady, promptID string) error {
+	_, err := do(b, attempt{}, plain(b.control.RevertSession), activities.RevertRequest{
+		SessionID: b.id, Generation: s.Generation, SandboxID: s.SandboxID, PromptID: promptID,
+	})
+	return err
+}
+
+// TestARevertGoesOnWhereAnAttemptEnded: the first attempt rewrites the agent's memory and then loses
+// its store; the next one finds it rewritten and does the rest.
+func TestARevertGoesOnWhereAnAttemptEnded(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	ready := b.create(t)
+	for _, content := range []string{"the first thing", "the second thing"} {
+		in := b.claim(t, ready, content)
+		_, err := b.turn(in)
+		require.NoError(t, err)
+	}
+	prompts, _, err := b.db.PromptList(b.ctx, b.id, 0, "")
+	require.NoError(t, err)
+	b.steps.set(func(step string, _ *eventlog.Append) error {
+		if step == stepRevert {
+			return errInjected
+		}
+		return nil
+	}, nil)
+	require.Error(t, b.revert(ready, prompts[1].ID))
+	b.steps.set(nil, nil)
+	require.NoError(t, b.revert(ready, prompts[1].ID))
+	require.NoError(t, b.revert(ready, prompts[1].ID), "and again")
+
+	conversation, err := b.db.Conversation(b.ctx, b.id)
+	require.NoError(t, err)
+	require.Len(t, conversation.Threads[0].Blocks, 2, "the first prompt and its answer")
+	second, err := b.db.PromptGet(b.ctx, b.id, prompts[1].ID)
+	require.NoError(t, err)
+	require.Equal(t, session.ReasonReverted, second.Reason)
+	in := b.claim(t, ready, "recall")
+	_, err = b.turn(in)
+	require.NoError(t, err)
+	require.Contains(t, b.said(t, in.RunID), "2 prompts")
+
+	require.Equal(t, activities.Refused, activities.TypeOf(b.revert(ready, "nobody")))
+}
