@@ -35,9 +35,9 @@ type waiting struct {
 
 // ask sorts what a frame asks: permissions that the session's policy decides have their answer, the
 // rest is for people. Both are stored with the frame, and told behind it.
-func (t *turn) ask(questions []agent.Question, frame int64) ([]eventlog.Question, error) {
+func (t *turn) ask(questions []agent.Question, frame int64) []eventlog.Question {
 	if _, ok := t.adapter.(agent.Answerer); !ok {
-		return nil, nil
+		return nil
 	}
 	var out []eventlog.Question
 	for _, q := range questions {
@@ -64,7 +64,7 @@ func (t *turn) ask(questions []agent.Question, frame int64) ([]eventlog.Question
 		}
 		out = append(out, asked)
 	}
-	return out, nil
+	return out
 }
 
 func (t *turn) answer(link *turnLink, answerer agent.Answerer, q agent.Question, answer agent.Answer) error {

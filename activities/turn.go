@@ -292,12 +292,8 @@ func (t *turn) commit(ctx context.Context, link *turnLink, messages []runner.Mes
 				return fmt.Errorf("tell the agent to go on: %w", err)
 			}
 		}
-		questions, err := t.ask(translated.Questions, f.No)
-		if err != nil {
-			return err
-		}
 		add.Events = append(add.Events, events...)
-		add.Questions = append(add.Questions, questions...)
+		add.Questions = append(add.Questions, t.ask(translated.Questions, f.No)...)
 		for _, id := range translated.Resolved {
 			add.Resolved = append(add.Resolved, eventlog.Resolution{Frame: f.No, AgentID: id})
 		}
