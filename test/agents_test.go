@@ -68,12 +68,15 @@ func (a agentUnderTest) scripts() map[string][]modelserver.Step {
 		"file":   {{Text: "I write it.", Calls: []modelserver.Call{a.run("echo from the agent > made.txt && cat made.txt")}}, {Text: "Written."}},
 		"wait":   {{Calls: []modelserver.Call{a.run("echo waited >> waited.txt; sleep 4; cat waited.txt")}}, {Text: "Waited."}},
 		"recall": {{Text: "I know: ", Recall: true}},
+		"guard":  {{Calls: []modelserver.Call{a.run("touch guarded-file && echo it was allowed")}}, {Text: "So be it."}},
+		"long":   {{Text: strings.Repeat("word ", 3000), Pause: 20 * time.Millisecond}},
 	}
 }
 
-// TestEveryAgentKeepsItsMemory takes each agent through a worker that is killed while a tool runs, a
-// hibernation, and the loss of its snapshot: it wakes in a fresh sandbox, the receipt says so, and
-// what it sends to its model holds the conversation. The key of its model stands nowhere.
+// TestEveryAgentKeepsItsMemory takes each agent through a worker that is killed while a tool runs,
+// permissions that people refuse and give, an abort, a hibernation, and the loss of its snapshot: it
+// wakes in a fresh sandbox, the receipt says so, and what it sends to its model holds the
+// conversation. The key of its model stands nowhere.
 func TestEveryAgentKeepsItsMemory(t *testing.T) {
 	t.Parallel()
 	for _, a := range agentsUnderTest {
@@ -108,6 +111,8 @@ func keepsItsMemory(t *testing.T, a agentUnderTest) {
 	require.Equal(t, "completed", s.waitPrompt(t, id, "wait", 90*time.Second)["status"])
 	require.Equal(t, 1, strings.Count(s.text(t, id), `waited`+"\n"), "the tool ran once")
 
+	s.asksAndHeeds(t, id, stream)
+
 	s.must(t, http.StatusAccepted, "POST", "/api/sessions/"+id+"/hibernate", nil)
 	s.waitStatus(t, id, "hibernated", 60*time.Second)
 	s.loseSnapshots(t, database, id)
@@ -130,6 +135,28 @@ func keepsItsMemory(t *testing.T, a agentUnderTest) {
 	databaseIsClean(t, database, plantedKey)
 	s.stop(t)
 	s.filesAreClean(t, plantedKey)
+}
+
+// asksAndHeeds has the agent ask for permission, which is refused and then given, and breaks it off
+// in the middle of what it says.
+func (s *stack) asksAndHeeds(t *testing.T, id string, stream *follower) {
+	t.Helper()
+	s.must(t, http.StatusOK, "PATCH", "/api/sessions/"+id, object{"options": object{"permissions": "ask"}})
+	s.prompt(t, id, "refused", "{{guard}} it")
+	s.answer(t, id, s.asked(t, id), object{"answer": "reject", "message": "not today"})
+	require.Equal(t, "completed", s.waitPrompt(t, id, "refused", 60*time.Second)["status"])
+	require.NotContains(t, s.text(t, id), "it was allowed\n")
+	s.prompt(t, id, "allowed", "{{guard}} it again")
+	s.answer(t, id, s.asked(t, id), object{"answer": "once"})
+	require.Equal(t, "completed", s.waitPrompt(t, id, "allowed", 60*time.Second)["status"])
+	require.Contains(t, s.text(t, id), "it was allowed")
+
+	s.must(t, http.StatusOK, "PATCH", "/api/sessions/"+id, object{"options": object{}})
+	s.prompt(t, id, "long", "A {{long}} story")
+	run := s.promptRun(t, id, "long")
+	stream.wait(t, 60*time.Second, "the agent speaks", func(e event) bool { return e.RunID == run && e.Type == "text_delta" })
+	s.must(t, http.StatusAccepted, "POST", "/api/sessions/"+id+"/abort", nil)
+	require.Equal(t, "cancelled", s.waitPrompt(t, id, "long", 60*time.Second)["status"])
 }
 
 // loseSnapshots deletes the session's snapshots at the provider.
