@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"net"
 	"net/http"
 	"os"
@@ -190,12 +191,36 @@ func program(t *testing.T, name string) string {
 	return path
 }
 
+// Ports that this run of the tests has given out; the rest is below.
+var ports struct {
+	sync.Mutex
+	given map[int]bool
+}
+
+// freePort is a port that nobody listens on and that the kernel gives to nobody who asks it for any:
+// it lies below those. Between now and its use other programs of the tests ask for many.
 func freePort(t *testing.T) int {
 	t.Helper()
-	l, err := (&net.ListenConfig{}).Listen(context.Background(), "tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	defer l.Close()
-	return l.Addr().(*net.TCPAddr).Port
+	ports.Lock()
+	defer ports.Unlock()
+	if ports.given == nil {
+		ports.given = map[int]bool{}
+	}
+	for range 1000 {
+		port := 10000 + rand.IntN(20000) //nolint:gosec // any will do
+		if ports.given[port] {
+			continue
+		}
+		l, err := (&net.ListenConfig{}).Listen(context.Background(), "tcp", fmt.Sprintf("127.0.0.1:%d", port))
+		if err != nil {
+			continue
+		}
+		ports.given[port] = true
+		require.NoError(t, l.Close())
+		return port
+	}
+	require.FailNow(t, "there is no free port")
+	return 0
 }
 
 // eventually tries until try succeeds, with a pause between, and fails with its
