@@ -27,6 +27,8 @@ type agentUnderTest struct {
 	secrets func(models *modelserver.Server) map[string]string
 	// run has the model call the agent's shell.
 	run func(command string) modelserver.Call
+	// delegate has the model call a subagent.
+	delegate func(prompt string) modelserver.Call
 }
 
 var agentsUnderTest = []agentUnderTest{
@@ -35,14 +37,16 @@ var agentsUnderTest = []agentUnderTest{
 		secrets: func(models *modelserver.Server) map[string]string {
 			return map[string]string{"ANTHROPIC_API_KEY": plantedKey, "ANTHROPIC_BASE_URL": models.URL()}
 		},
-		run: modelserver.Bash,
+		run:      modelserver.Bash,
+		delegate: func(prompt string) modelserver.Call { return modelserver.Subagent(prompt, false) },
 	},
 	{
 		name: "codex",
 		secrets: func(models *modelserver.Server) map[string]string {
 			return map[string]string{"OPENAI_API_KEY": plantedKey, "OPENAI_BASE_URL": models.URL() + "/v1"}
 		},
-		run: modelserver.Exec,
+		run:      modelserver.Exec,
+		delegate: func(prompt string) modelserver.Call { return modelserver.Spawn("helper", prompt) },
 	},
 	{
 		name: "opencode",
@@ -52,13 +56,17 @@ var agentsUnderTest = []agentUnderTest{
 		run: func(command string) modelserver.Call {
 			return modelserver.Call{Tool: "bash", Input: object{"command": command, "description": "Run a command"}}
 		},
+		delegate: func(prompt string) modelserver.Call {
+			return modelserver.Call{Tool: "task", Input: object{"description": "Look", "prompt": prompt, "subagent_type": "general"}}
+		},
 	},
 	{
 		name: "gemini-cli",
 		secrets: func(models *modelserver.Server) map[string]string {
 			return map[string]string{"GEMINI_API_KEY": plantedKey, "GOOGLE_GEMINI_BASE_URL": models.URL()}
 		},
-		run: modelserver.Shell,
+		run:      modelserver.Shell,
+		delegate: func(prompt string) modelserver.Call { return modelserver.Delegate("generalist", prompt) },
 	},
 }
 
@@ -68,13 +76,18 @@ func (a agentUnderTest) scripts() map[string][]modelserver.Step {
 		"file":   {{Text: "I write it.", Calls: []modelserver.Call{a.run("echo from the agent > made.txt && cat made.txt")}}, {Text: "Written."}},
 		"wait":   {{Calls: []modelserver.Call{a.run("echo waited >> waited.txt; sleep 4; cat waited.txt")}}, {Text: "Waited."}},
 		"recall": {{Text: "I know: ", Recall: true}},
+		"both":   {{Calls: []modelserver.Call{a.run("echo one of two"), a.run("echo two of two")}}, {Text: "Both."}},
+		"fail":   {{Calls: []modelserver.Call{a.run("echo broken >&2; exit 7")}}, {Text: "That failed."}},
+		"refuse": {{Status: http.StatusBadRequest}},
+		"spawn":  {{Calls: []modelserver.Call{a.delegate("{{child}} look around")}}, {Text: "Delegated."}, {Text: "Done indeed."}},
+		"child":  {{Text: "The subagent has looked."}},
 		"guard":  {{Calls: []modelserver.Call{a.run("touch guarded-file && echo it was allowed")}}, {Text: "So be it."}},
 		"long":   {{Text: strings.Repeat("word ", 3000), Pause: 20 * time.Millisecond}},
 	}
 }
 
-// TestEveryAgentKeepsItsMemory takes each agent through a worker that is killed while a tool runs,
-// permissions that people refuse and give, an abort, a hibernation, and the loss of its snapshot: it
+// TestEveryAgentKeepsItsMemory takes each agent through tools that run side by side and that fail, a
+// subagent, a model that refuses, a worker that is killed while a tool runs, permissions that people refuse and give, an abort, a hibernation, and the loss of its snapshot: it
 // wakes in a fresh sandbox, the receipt says so, and what it sends to its model holds the
 // conversation. The key of its model stands nowhere.
 func TestEveryAgentKeepsItsMemory(t *testing.T) {
@@ -111,6 +124,7 @@ func keepsItsMemory(t *testing.T, a agentUnderTest) {
 	require.Equal(t, "completed", s.waitPrompt(t, id, "wait", 90*time.Second)["status"])
 	require.Equal(t, 1, strings.Count(s.text(t, id), `waited`+"\n"), "the tool ran once")
 
+	s.worksAndFails(t, id)
 	s.asksAndHeeds(t, id, stream)
 
 	s.must(t, http.StatusAccepted, "POST", "/api/sessions/"+id+"/hibernate", nil)
@@ -135,6 +149,25 @@ func keepsItsMemory(t *testing.T, a agentUnderTest) {
 	databaseIsClean(t, database, plantedKey)
 	s.stop(t)
 	s.filesAreClean(t, plantedKey)
+}
+
+// worksAndFails has the agent call tools side by side, one that fails and a subagent, and its model
+// refuse to answer.
+func (s *stack) worksAndFails(t *testing.T, id string) {
+	t.Helper()
+	for _, script := range []string{"both", "fail", "spawn"} {
+		s.prompt(t, id, script, "{{"+script+"}} it")
+		require.Equal(t, "completed", s.waitPrompt(t, id, script, 90*time.Second)["status"], script)
+	}
+	text := s.text(t, id)
+	for _, said := range []string{"one of two", "two of two", "broken", "That failed.", "Delegated."} {
+		require.Contains(t, text, said)
+	}
+	got := s.must(t, http.StatusOK, "GET", "/api/sessions/"+id+"/blocks", nil)
+	require.Greater(t, len(got["conversations"].([]any)), 1, "the subagent has a conversation of its own")
+	require.Contains(t, fmt.Sprint(got["conversations"].([]any)[1]), "The subagent has looked.")
+	s.prompt(t, id, "refuse", "{{refuse}} it")
+	require.Equal(t, "failed", s.waitPrompt(t, id, "refuse", 90*time.Second)["status"])
 }
 
 // asksAndHeeds has the agent ask for permission, which is refused and then given, and breaks it off
