@@ -22,17 +22,23 @@
 //   - A snapshot is recorded before anything depends on it, and a bundle is verified
 //     only when its snapshot resolves at the provider.
 //   - A sandbox is taken up again only while it is the newest generation's and has
-//     no bundle.
+//     no bundle but checkpoints.
+//   - What an agent is told to a question stands in a row first.
 //   - Inputs and results hold ids and small state: no text of a prompt, no secret.
 //
 // # What makes an activity safe to run twice
 //
 //	CreateSandbox, RestoreSandbox   the sandbox's name, which is the session and its generation
 //	  with a workspace to furnish   marks of its stages in the sandbox
-//	SaveBundle, RescueBundle        the generation: it has one bundle
+//	SaveBundle, RescueBundle,       the generation: it has one bundle
+//	  DropSandbox
+//	  of a checkpoint               the bundle's id: a generation may have many
+//	RevertSession                   the agent's memory: what it does not know is taken back already
 //	TerminateSandbox                the open rows of the session; gone is gone
 //	BeginRun                        the run's id: the same claim is granted again
 //	RunTurn                         the newest frame that is committed, then the run's outcome
+//	  answers to questions          told again by every new attempt; the agent heeds the first
+//	  a profile                     its mark in the sandbox
 //	  files of the workspace        lineage and number of the newest change that is committed
 //	SettleRun, CancelPrompts        the run's outcome: the first stays
 //	ReturnRun                       the run is over, and its id is spent

@@ -30,7 +30,7 @@ func (l *life) serve(ctx workflow.Context) error {
 		case l.wants.Restart:
 			reason, l.wants.Wake = session.ReasonRestart, true
 		}
-		l.wants.Hibernate, l.wants.Force, l.wants.Drop, l.wants.Restart, l.wants.Sync = false, false, false, false, false
+		l.wants.ForgetSandbox()
 		return l.transit(ctx, session.EventHibernate, reason, nil)
 	case l.wants.Revert != "":
 		return l.revert(ctx)

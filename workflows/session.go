@@ -116,6 +116,9 @@ func (l *life) forget() {
 	l.wants.Drop = l.wants.Drop && l.wants.Hibernate
 	l.wants.Restart = l.wants.Restart && l.wants.Hibernate
 	l.wants.Sync = l.wants.Sync && (l.state == session.Running || l.state == session.Restoring)
+	if !l.revertible() {
+		l.wants.Revert = ""
+	}
 	l.wants.Wake = l.wants.Wake && l.state != session.Running && l.state != session.Error
 }
 

@@ -127,9 +127,10 @@ func (l *life) askRestart(s session.RestartSignal) {
 	}
 }
 
-// askRevert wants the agent taken back; the newest wish counts. It needs the session awake.
+// askRevert wants the agent taken back; the newest wish counts. It needs the session awake. One that
+// has failed must recover first, and one that has never run has nothing to take back.
 func (l *life) askRevert(s session.RevertSignal) {
-	if s.PromptID == "" || (l.opened && l.state == session.Error) {
+	if s.PromptID == "" || l.opened && !l.revertible() {
 		return
 	}
 	l.wants.Revert = s.PromptID
@@ -138,6 +139,8 @@ func (l *life) askRevert(s session.RevertSignal) {
 		l.wants.Wake = true
 	}
 }
+
+func (l *life) revertible() bool { return l.state != session.Error && l.state != session.Initializing }
 
 // askSync wants a bundle of what is there now. What sleeps is saved already.
 func (l *life) askSync() {

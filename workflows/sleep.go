@@ -11,7 +11,7 @@ import (
 
 // sleep keeps a hibernated session asleep until a prompt or a call wakes it.
 func (l *life) sleep(ctx workflow.Context) error {
-	l.wants.Hibernate, l.wants.Force, l.wants.Drop, l.wants.Restart, l.wants.Sync = false, false, false, false, false
+	l.wants.ForgetSandbox()
 	switch {
 	case l.queue.Len() > 0:
 		return l.transit(ctx, session.EventWake, session.ReasonPrompt, nil)
@@ -59,7 +59,7 @@ func (l *life) restore(ctx workflow.Context) error {
 // waitForHelp keeps a failed session as it is until a person recovers or stops
 // it. Prompts are accepted and wait.
 func (l *life) waitForHelp(ctx workflow.Context) error {
-	l.wants.Hibernate, l.wants.Force, l.wants.Drop, l.wants.Restart, l.wants.Sync = false, false, false, false, false
+	l.wants.ForgetSandbox()
 	l.wants.Wake, l.wants.Revert = false, ""
 	if l.wants.Recover {
 		l.wants.Recover = false

@@ -70,6 +70,12 @@ type Wants struct {
 	Recover bool   `json:"recover,omitempty"`
 }
 
+// ForgetSandbox drops every wish that is about leaving the sandbox, or saving what is in it: it has been
+// fulfilled, or there is no sandbox.
+func (w *Wants) ForgetSandbox() {
+	w.Hibernate, w.Force, w.Drop, w.Restart, w.Sync = false, false, false, false, false
+}
+
 // PromptSignal rings for a prompt whose row is in Postgres.
 type PromptSignal struct {
 	PromptID string    `json:"promptId"`
