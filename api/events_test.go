@@ -169,7 +169,7 @@ func TestPositionsThatCannotBe(t *testing.T) {
 	require.Equal(t, "Last-Event-ID", p.Errors[0].Field)
 	p = b.do("GET", path+"?after=2", "").problem(http.StatusBadRequest, "invalid_request")
 	require.Contains(t, p.Detail, "newest event is 1", "in the future")
-	require.Zero(t, b.store.OpenReaders())
+	eventually(t, "no reader is left", func() bool { return b.store.OpenReaders() == 0 })
 }
 
 func TestADeletedPositionIsGone(t *testing.T) {

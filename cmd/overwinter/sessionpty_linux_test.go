@@ -180,7 +180,7 @@ func TestAttachInATerminal(t *testing.T) {
 	require.Eventually(t, func() bool { return strings.Contains(strings.Join(temporal.Heard(), "\n"), "abort "+id) }, eventuallyTimeout, eventuallyTick)
 	p.keys("\x03")
 	p.ends(exitDone)
-	require.Zero(t, store.OpenReaders(), "nothing is left of it at the server")
+	require.Eventually(t, func() bool { return store.OpenReaders() == 0 }, eventuallyTimeout, eventuallyTick, "something is left of it at the server")
 }
 
 func TestFollowInATerminal(t *testing.T) {
