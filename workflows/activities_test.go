@@ -2,9 +2,11 @@ package workflows_test
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"time"
 
+	"go.temporal.io/sdk/activity"
 	"go.temporal.io/sdk/temporal"
 
 	"github.com/overwinter-dev/overwinter/activities"
@@ -62,20 +64,34 @@ func (w *world) begin(activity string) error {
 }
 
 // take runs an activity that takes its time and then does what it does.
-func take[T any](ctx context.Context, f *fakes, activity string, do func(*world) (T, error)) (T, error) {
-	return during(ctx, f, activity, func(w *world) error { return w.begin(activity) }, do)
+func take[T any](ctx context.Context, f *fakes, name string, do func(*world) (T, error)) (T, error) {
+	return during(ctx, f, name, func(w *world) error { return w.begin(name) }, do)
 }
 
 // during is take for one that does something already when it begins.
-func during[T any](ctx context.Context, f *fakes, activity string, first func(*world) error, do func(*world) (T, error)) (none T, err error) {
+func during[T any](ctx context.Context, f *fakes, name string, first func(*world) error, do func(*world) (T, error)) (none T, err error) {
 	w := f.w
 	w.mu.Lock()
-	if err = first(w); err != nil {
+	inTask := activity.GetInfo(ctx).IsLocalActivity
+	if inTask && w.inTask == "slow" {
+		err = errTooSlow
+	} else {
+		err = first(w)
+	}
+	if err != nil {
 		w.mu.Unlock()
 		return none, err
 	}
-	o := w.operate(activity)
-	takes := w.takes[activity]
+	if inTask {
+		defer w.mu.Unlock()
+		result, err := do(w)
+		if err == nil && w.inTask == "lost" {
+			return none, errTooSlow
+		}
+		return result, err
+	}
+	o := w.operate(name)
+	takes := w.takes[name]
 	if takes == 0 {
 		takes = recordTakes
 	}
@@ -104,6 +120,9 @@ func await[T any](ctx context.Context, f *fakes, o *operation) (none T, err erro
 	}
 	return result.(T), nil
 }
+
+// errTooSlow is the end of a record that the workflow's task had no time for.
+var errTooSlow = errors.New("it takes too long")
 
 type nothing = struct{}
 

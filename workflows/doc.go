@@ -56,6 +56,8 @@
 //     without hearing signals. What arrives twice changes nothing the second time. What arrives
 //     before the session is loaded counts as if it had come after.
 //   - No sandbox is terminated for hibernation before a bundle of it is committed (promise 4).
+//   - Records are tried once within the workflow's own task, and behind that as activities without
+//     end. Each may be done twice, also with another id proposed: the row decides.
 //   - A prompt is delivered at most once, unless its policy is retry (promise 2): the row decides
 //     who has it, never the queue in here.
 //   - One sandbox per session: the generation rises with each, and one that is spent is not asked
@@ -68,6 +70,7 @@
 //
 //	what fails                                what the workflow does                      the prompt in hand
 //	Postgres away                             records are retried until it is back        waits
+//	workflow task lost behind a record        the next task does it again                 carried on
 //	create, restore, snapshot: passing        six attempts, then error with the reason    waits
 //	create, restore, snapshot: refused        error with the reason                       waits
 //	generation spent or fenced                the next one, five in a row, then error     waits

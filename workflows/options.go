@@ -11,7 +11,7 @@ import (
 )
 
 // maxHistoryEvents is where a workflow continues as new even if the server has
-// not suggested it: about 150 prompts.
+// not suggested it: about 160 prompts.
 const maxHistoryEvents = 2000
 
 // putAwayAfter is how long a session hibernates, or waits for its first prompt,
@@ -21,6 +21,10 @@ const putAwayAfter = 24 * time.Hour
 // snapshotBudget is the time that saving a bundle may take; a sandbox is moved
 // to a new generation so long before its provider ends it.
 const snapshotBudget = 10 * time.Minute
+
+// recordsInTask is the change since which records are tried within the workflow's task first. Workflows
+// that began before it go on as they did until they continue as new.
+const recordsInTask = "records-in-task"
 
 // control and turns name the activities; they are never called here.
 var (
@@ -40,6 +44,12 @@ var (
 			BackoffCoefficient: 2,
 			MaximumInterval:    5 * time.Second,
 		},
+	}
+	// inTaskOptions are for the one attempt within the workflow's task, which must end long before the
+	// task's ten seconds do.
+	inTaskOptions = workflow.LocalActivityOptions{
+		StartToCloseTimeout: 2 * time.Second,
+		RetryPolicy:         &temporal.RetryPolicy{MaximumAttempts: 1},
 	}
 	provisionOptions = workflow.ActivityOptions{
 		TaskQueue:           session.ControlQueue,

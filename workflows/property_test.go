@@ -41,7 +41,8 @@ func TestRandomLivesKeepThePromises(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		script := &strings.Builder{}
 		write := func(format string, args ...any) { fmt.Fprintf(script, format+"\n", args...) }
-		write("create%s idle=%s lifetime=%s", rapid.SampledFrom([]string{"", " lazy"}).Draw(t, "lazy"),
+		write("create%s%s idle=%s lifetime=%s", rapid.SampledFrom([]string{"", " lazy"}).Draw(t, "lazy"),
+			rapid.SampledFrom([]string{"", " records=slow", " records=lost"}).Draw(t, "records"),
 			rapid.SampledFrom([]string{"5s", "15m", "48h"}).Draw(t, "idle"),
 			rapid.SampledFrom([]string{"1h", "4h", "24h"}).Draw(t, "lifetime"))
 		prompts := 0

@@ -22,7 +22,7 @@ var update = flag.Bool("update", false, "write the transcripts of scenarios as t
 // followed by ---- and the transcript of what came of them until the next block;
 // times are since the beginning. Commands, see cast.do:
 //
-//	create [lazy] [idle=15m] [lifetime=24h] [closed] [status=… generation=N sandbox=alive|dead bundle=N]
+//	create [lazy] [idle=15m] [lifetime=24h] [closed] [records=slow|lost] [status=… generation=N sandbox=alive|dead bundle=N]
 //	run ID generation=N [policy=hold|fail|retry] [ends=1m]   a run is under way
 //	prompt ID [takes=1m] [policy=hold|fail|retry] [crashes] [stubborn]
 //	withdraw ID · ring ID · wake · hibernate [force] · drop [force] · relocate [force] · sync · revert ID [force] · stop · abort · recover · idle 1m · report N
@@ -277,7 +277,7 @@ func (c *cast) tell(name string, arg any) {
 // left it, and starts its workflow unless it is to be closed.
 func (c *cast) create(a args) (err error) {
 	w := c.stage.world
-	w.lazy = a.has("lazy")
+	w.lazy, w.inTask = a.has("lazy"), a.get("records")
 	if w.idleTimeout, err = a.duration("idle", w.idleTimeout); err != nil {
 		return err
 	}

@@ -66,7 +66,7 @@ func (l *life) next(ctx workflow.Context) error {
 	claim := activities.ClaimRequest{SessionID: l.id, PromptID: p.ID, RunID: run.RunID, Generation: l.generation}
 	var verdict session.RunVerdict
 	l.turn = &run // an abort that comes during the claim is meant for it
-	err := l.do(ctx, "claim the prompt", recordOptions, control.BeginRun, claim, &verdict)
+	err := l.record(ctx, "claim the prompt", control.BeginRun, claim, &verdict)
 	l.turn = nil
 	if err != nil {
 		return err

@@ -86,7 +86,7 @@ func newLife(ctx workflow.Context, in session.WorkflowInput) *life {
 // merged in, not overwritten.
 func (l *life) open(ctx workflow.Context) error {
 	var o activities.OpenedSession
-	if err := l.do(ctx, "load the session", recordOptions, control.OpenSession, activities.SessionRef{SessionID: l.id}, &o); err != nil {
+	if err := l.record(ctx, "load the session", control.OpenSession, activities.SessionRef{SessionID: l.id}, &o); err != nil {
 		return err
 	}
 	l.state, l.reason = o.Status, o.StatusReason
@@ -168,10 +168,10 @@ func (l *life) step(ctx workflow.Context) error {
 // race against the stop end as cancelled.
 func (l *life) put(ctx workflow.Context) error {
 	cancel := activities.PromptsRequest{SessionID: l.id, Reason: session.ReasonSessionTerminated}
-	if err := l.do(ctx, "cancel what is queued", recordOptions, control.CancelPrompts, cancel, nil); err != nil {
+	if err := l.record(ctx, "cancel what is queued", control.CancelPrompts, cancel, nil); err != nil {
 		return err
 	}
-	if err := l.do(ctx, "close the session", recordOptions, control.CloseSession, activities.SessionRef{SessionID: l.id}, nil); err != nil {
+	if err := l.record(ctx, "close the session", control.CloseSession, activities.SessionRef{SessionID: l.id}, nil); err != nil {
 		return err
 	}
 	l.drain(ctx)

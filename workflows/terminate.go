@@ -12,7 +12,7 @@ import (
 // only then is the session terminated.
 func (l *life) terminate(ctx workflow.Context) error {
 	cancel := activities.PromptsRequest{SessionID: l.id, Reason: session.ReasonSessionTerminated}
-	if err := l.do(ctx, "cancel what is queued", recordOptions, control.CancelPrompts, cancel, nil); err != nil {
+	if err := l.record(ctx, "cancel what is queued", control.CancelPrompts, cancel, nil); err != nil {
 		return err
 	}
 	if l.sandboxID != "" && !l.sandboxLost() {
@@ -33,7 +33,7 @@ func (l *life) terminate(ctx workflow.Context) error {
 // before it, so that nothing follows the last status; put cancels what is later still.
 func (l *life) over(ctx workflow.Context, event session.Event, reason string) error {
 	cancel := activities.PromptsRequest{SessionID: l.id, Reason: session.ReasonSessionTerminated}
-	if err := l.do(ctx, "cancel what is queued", recordOptions, control.CancelPrompts, cancel, nil); err != nil {
+	if err := l.record(ctx, "cancel what is queued", control.CancelPrompts, cancel, nil); err != nil {
 		return err
 	}
 	if err := l.transit(ctx, event, reason, nil); err != nil || !l.state.Final() {

@@ -30,7 +30,7 @@ func (l *life) transit(ctx workflow.Context, event session.Event, reason string,
 		Reason: reason, Generation: l.generation, Receipt: receipt, At: workflow.Now(ctx),
 	}
 	doing := fmt.Sprintf("record %s → %s", l.state, to)
-	err = l.do(ctx, doing, recordOptions, control.RecordTransition, t, nil)
+	err = l.record(ctx, doing, control.RecordTransition, t, nil)
 	if activities.TypeOf(err) == activities.Fenced {
 		// The session stands elsewhere: a step that a workflow before this one had
 		// begun to record was committed after we had read the row.

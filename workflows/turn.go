@@ -34,7 +34,7 @@ func (l *life) carry(ctx workflow.Context, run session.Processing) error {
 	case activities.PromptNotDelivered:
 		l.loseSandbox()
 		ref := activities.SettleRequest{RunID: run.RunID, Reason: session.ReasonSandboxLost}
-		if err := l.do(ctx, "put the prompt back", recordOptions, control.ReturnRun, ref, nil); err != nil {
+		if err := l.record(ctx, "put the prompt back", control.ReturnRun, ref, nil); err != nil {
 			return err
 		}
 		l.queue.Requeue(session.QueuedPrompt{ID: run.PromptID, Ordinal: run.Ordinal})
@@ -85,7 +85,7 @@ func (l *life) watch(ctx workflow.Context, run session.Processing) error {
 			// The prompt's outcome first, so that the interrupted turn cannot give it another.
 			stopping, doing = true, "stop the turn"
 			cancelled := activities.PromptsRequest{SessionID: l.id, Reason: session.ReasonSessionTerminated}
-			if err := l.do(ctx, "cancel the prompts", recordOptions, control.CancelPrompts, cancelled, nil); err != nil {
+			if err := l.record(ctx, "cancel the prompts", control.CancelPrompts, cancelled, nil); err != nil {
 				return err
 			}
 			interrupting = abort()
@@ -142,7 +142,7 @@ func (l *life) settleUnknown(ctx workflow.Context, run session.Processing, reaso
 		return nil
 	}
 	ref := activities.PromptRef{SessionID: l.id, PromptID: run.PromptID}
-	if err := l.do(ctx, "queue the prompt again", recordOptions, control.RequeuePrompt, ref, nil); err != nil {
+	if err := l.record(ctx, "queue the prompt again", control.RequeuePrompt, ref, nil); err != nil {
 		return err
 	}
 	l.queue.Requeue(session.QueuedPrompt{ID: run.PromptID, Ordinal: run.Ordinal})
@@ -151,5 +151,5 @@ func (l *life) settleUnknown(ctx workflow.Context, run session.Processing, reaso
 
 func (l *life) settle(ctx workflow.Context, run session.Processing, outcome session.Outcome, reason string) error {
 	request := activities.SettleRequest{RunID: run.RunID, Outcome: outcome, Reason: reason}
-	return l.do(ctx, "settle the run", recordOptions, control.SettleRun, request, nil)
+	return l.record(ctx, "settle the run", control.SettleRun, request, nil)
 }

@@ -4,6 +4,8 @@ import (
 	"time"
 
 	"go.temporal.io/sdk/workflow"
+
+	"github.com/overwinter-dev/overwinter/activities"
 )
 
 // wait blocks until one of futures is ready, a signal has come in, or the time
@@ -35,6 +37,26 @@ func (l *life) do(ctx workflow.Context, doing string, o workflow.ActivityOptions
 		l.wait(ctx, doing, time.Time{}, f)
 	}
 	return f.Get(ctx, out)
+}
+
+// record is do for a record in Postgres. It is tried once within the workflow's own task, which spares
+// a round through the engine each time, and where that fails as an activity that is retried. When the
+// task is lost behind it, the next task does it again with what it proposes then: a run with another
+// id is told who has the prompt.
+func (l *life) record(ctx workflow.Context, doing string, activity, in, out any) error {
+	if workflow.GetVersion(ctx, recordsInTask, workflow.DefaultVersion, 1) == workflow.DefaultVersion {
+		return l.do(ctx, doing, recordOptions, activity, in, out)
+	}
+	o := inTaskOptions
+	o.Summary = doing
+	f := workflow.ExecuteLocalActivity(workflow.WithLocalActivityOptions(ctx, o), activity, in)
+	for !f.IsReady() {
+		l.wait(ctx, doing, time.Time{}, f)
+	}
+	if err := f.Get(ctx, out); err == nil || activities.TypeOf(err) != "" {
+		return err
+	}
+	return l.do(ctx, doing, recordOptions, activity, in, out)
 }
 
 // doUnlessStopped is do for work that a stop makes pointless: it is cancelled

@@ -36,6 +36,7 @@ type world struct {
 	sandboxes    []*sandboxRow
 	bundles      []bundleRow
 
+	inTask     string        // what becomes of records within the workflow's task: done; slow: not tried; lost: done, and it is not known
 	lifetime   time.Duration // of a sandbox at the provider
 	takes      map[string]time.Duration
 	faults     map[string][]error
