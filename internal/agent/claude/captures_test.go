@@ -33,7 +33,6 @@ type exception string
 const (
 	killed   exception = "what was being written when the process was killed is in the stream alone"
 	silent   exception = "the stream was made without --replay-user-messages and has no prompts"
-	stopped  exception = "what a stopped subagent leaves behind is in the transcript alone"
 	repeated exception = "a prompt that had no answer is read again, and has the time of that"
 )
 
@@ -41,7 +40,6 @@ const (
 var exceptions = map[string][]exception{
 	"killed-in-text":                  {killed},
 	"known-prompt-that-had-no-answer": {killed, repeated},
-	"interrupted-with-a-subagent":     {stopped},
 	"plain-compact":                   {silent},
 	"plain-fail":                      {silent},
 	"plain-hello":                     {silent},
@@ -108,10 +106,6 @@ func except(e exception, parsed, streamed conversation.Conversation) (p, s conve
 		return without(parsed, func(thread int, b conversation.Block) bool {
 			return thread == 0 && b.Type == conversation.UserMessage && !in(streamed, thread, b.ID)
 		}), streamed
-	case stopped:
-		return without(parsed, func(thread int, b conversation.Block) bool {
-			return thread > 0 && !in(streamed, thread, b.ID)
-		}), streamed
 	case repeated:
 		for _, c := range []conversation.Conversation{parsed, streamed} {
 			for i := range c.Threads[0].Blocks {
@@ -131,7 +125,7 @@ func forgetTimes(cs ...conversation.Conversation) {
 		for _, t := range c.Threads {
 			for i := range t.Blocks {
 				switch t.Blocks[i].Subtype {
-				case "retry", "task", "compaction":
+				case "retry", "task", "compaction", "notice":
 					t.Blocks[i].CreatedAt = time.Time{}
 				}
 			}

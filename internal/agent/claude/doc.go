@@ -36,11 +36,13 @@
 //	output of a command such as /cost         system command_output      the line's uuid
 //	end of a command in the background        system task                task/<task id>
 //	mark of an interrupt                      system interrupted         the line's uuid
+//	remark to people, words of a hook         system notice              the line's uuid
 //
 // A subagent's conversation has the subagent's id. Results of calls stand behind all parts of the
 // message that made them. Images in results are described, not carried. What the program writes for
 // the model alone is left out: reminders, "No response requested.", results that it makes up when
-// a session goes on after a kill; the calls of those are aborted.
+// a session goes on after a kill, or for a subagent that is stopped; the calls of those are aborted.
+// So are texts without a word, which the stream does not have whole.
 //
 // # Turns
 //
@@ -57,9 +59,8 @@
 //
 //   - What the model was writing when the process was killed, with what of that message the program
 //     had not noted yet, is in the stream alone.
-//   - What a subagent leaves behind when it is stopped is in its transcript alone.
-//   - Blocks of retries, of tasks and of compactions have the time of their frame in the stream.
-//     So does a block that was never finished.
+//   - Blocks of retries, of tasks, of compactions and of notices have the time of their frame in the
+//     stream. So does a block that was never finished.
 //   - A prompt that had no answer before the process was killed is read again, and has the time of
 //     that in the stream.
 //   - promptId and author are known to the stream alone.

@@ -225,14 +225,18 @@ func (f *fileReader) line(l record) {
 	case is(l.kind, "attachment"):
 		if q := queued(l); len(q.uuid) > 0 {
 			f.fold(f.user(q, f.at))
+		} else if words := hooked(l.body); words != "" {
+			f.fold(f.system(f.conversationOf(l), text(l.uuid), "notice", words, l, f.at))
 		}
 	case is(l.subtype, "compact_boundary"):
 		f.held = append(f.held, l)
 	case is(l.subtype, "api_error"):
 		f.failed(l)
+	case l.noted():
+		f.fold(f.system(f.conversationOf(l), text(l.uuid), "notice", text(l.content), l, f.at))
 	case is(l.subtype, "local_command"):
 		if words, ok := printed(text(l.content)); ok {
-			f.fold(f.system(f.conversationOf(l), text(l.uuid), "command_output", words, l, f.at))
+			f.fold(f.commandOutput(f.conversationOf(l), text(l.uuid), words, l, f.at))
 		}
 	}
 }

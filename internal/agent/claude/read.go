@@ -14,6 +14,9 @@ import (
 // of the agent's words for a failure.
 const maxRaw = 1 << 10
 
+// maxMark bounds the mark of an interrupt, so that it is told from what people write.
+const maxMark = 256
+
 // maxGone bounds reader.Gone.
 const maxGone = 256
 
@@ -22,6 +25,7 @@ const maxGone = 256
 type reader struct {
 	ledger
 	Writing string            `json:"writing,omitempty"` // the newest message that the main model streamed
+	Part    int               `json:"part,omitempty"`    // how many of its parts have begun
 	Of      map[string]string `json:"of,omitempty"`      // by conversation, the newest message …
 	Next    map[string]int    `json:"next,omitempty"`    // … and the place of its next part
 	Agents  []*subagent       `json:"agents,omitempty"`
@@ -110,6 +114,15 @@ func (r *reader) system(where, id, subtype, words string, l record, at time.Time
 	}, at)
 }
 
+// commandOutput shows what a command such as /cost has printed, if it has.
+func (r *reader) commandOutput(where, id, words string, l record, at time.Time) []conversation.Event {
+	words = strings.TrimSpace(words)
+	if words == "" {
+		return nil
+	}
+	return r.system(where, id, "command_output", words, l, at)
+}
+
 // assistant reads a part, or several, that a model has finished.
 func (r *reader) assistant(l record, at time.Time) []conversation.Event {
 	m := decodeMessage(l.message)
@@ -122,7 +135,7 @@ func (r *reader) assistant(l record, at time.Time) []conversation.Event {
 			events = r.void(where, at)
 			return append(events, r.system(where, text(l.uuid), "error", words, l, at)...)
 		case l.localCommand:
-			return r.system(where, text(l.uuid), "command_output", words, l, at)
+			return r.commandOutput(where, text(l.uuid), words, l, at)
 		case words == noReply:
 			return nil // said to the model alone, when a session goes on after a kill
 		}
@@ -149,12 +162,17 @@ func (r *reader) assistant(l record, at time.Time) []conversation.Event {
 // part reads the n-th part of an assistant line.
 func (r *reader) part(where string, l record, m message, p part, n int, at time.Time) []conversation.Event {
 	if p.isTool() {
+		r.place(where, l, m, n)
 		return r.call(where, l, p, at)
 	}
 	b := conversation.Block{CreatedAt: l.time(at), Status: conversation.Complete}
 	switch {
 	case is(p.kind, "text"):
 		b.Type, b.Content = conversation.AssistantText, text(p.text)
+		if strings.TrimSpace(b.Content) == "" {
+			r.place(where, l, m, n)
+			return nil // the agent does not pass it on
+		}
 	case is(p.kind, "thinking"), is(p.kind, "redacted_thinking"):
 		b.Type, b.Content = conversation.Thinking, text(p.text)
 	case p.isResult(): // of a tool on the model's side
@@ -197,20 +215,32 @@ func (r *reader) partID(where string, l record, m message, n int) string {
 		}
 		return text(l.uuid) + "/" + strconv.Itoa(n)
 	}
-	id := text(m.id)
-	index, err := strconv.Atoi(string(l.index))
-	if err == nil {
-		index += n
-	} else if r.Of[where] == id {
-		index = r.Next[where]
-	} else {
-		index = 0
-	}
-	r.counted(where, m, index+1)
-	return partID(id, index)
+	return partID(text(m.id), r.place(where, l, m, n))
 }
 
 func partID(message string, index int) string { return message + "/" + strconv.Itoa(index) }
+
+// place is the place in its message of the n-th part of an assistant line of the main conversation:
+// the line says it, or the model is just writing that part, or it is the next one.
+func (r *reader) place(where string, l record, m message, n int) int {
+	if where != conversation.Main {
+		return 0
+	}
+	id := text(m.id)
+	index, err := strconv.Atoi(string(l.index))
+	switch {
+	case err == nil:
+		index += n
+	case r.Part > 0 && r.Writing == id:
+		index = r.Part - 1 + n
+	case r.Of[where] == id:
+		index = r.Next[where]
+	default:
+		index = 0
+	}
+	r.counted(where, m, index+1)
+	return index
+}
 
 func (r *reader) counted(where string, m message, next int) {
 	if r.Of == nil {
@@ -284,9 +314,12 @@ func (r *reader) words(where, id, s string, l record, at time.Time) []conversati
 		return r.notice(where, parseNotice(s), l, at)
 	}
 	if out, ok := printed(s); ok {
-		return r.system(where, id, "command_output", out, l, at)
+		return r.commandOutput(where, id, out, l, at)
 	}
 	if interrupts(s) {
+		if where != conversation.Main {
+			return nil // like the results of what a subagent was stopped in
+		}
 		return r.system(where, id, "interrupted", s, l, at)
 	}
 	if where != conversation.Main {
@@ -303,14 +336,16 @@ func (r *reader) words(where, id, s string, l record, at time.Time) []conversati
 }
 
 // interrupts reports whether s is the mark of an interrupt.
-func interrupts(s string) bool { return strings.HasPrefix(s, interruptMark) && len(s) < 64 }
+func interrupts(s string) bool {
+	return strings.HasPrefix(s, interruptMark) && strings.HasSuffix(s, "]") && len(s) < maxMark
+}
 
 // result reads what a call came to.
 func (r *reader) result(where, id string, l record, p part, at time.Time) []conversation.Event {
 	call := text(p.toolUseID)
 	status := conversation.Success
 	switch {
-	case l.interrupted, p.isError && aborts(p.content):
+	case p.isError && begins(p.content, notAllowedMark, interruptMark, unfinishedMark, lostMark, uncopiedMark):
 		status = conversation.Aborted
 	case p.isError:
 		status = conversation.Failed
@@ -320,8 +355,11 @@ func (r *reader) result(where, id string, l record, p part, at time.Time) []conv
 		r.left(call)
 		events = append(events, r.close(o, status, at))
 	}
-	if l.interrupted {
+	if p.isError && begins(p.content, lostMark, uncopiedMark) {
 		return events // nobody saw it: it was made up when the session went on
+	}
+	if status == conversation.Aborted && where != conversation.Main {
+		return events // made up when the subagent was stopped; the stream may or may not have it
 	}
 	b := conversation.Block{
 		ID: id, Type: conversation.ToolResult, Status: status, CreatedAt: l.time(at),
@@ -343,10 +381,11 @@ func (r *reader) stays(o *openBlock, l record) bool {
 	return l.async || (a != nil && a.Background)
 }
 
-// aborts reports whether a result says that the user has broken its call off.
-func aborts(content []byte) bool {
-	const n = len(notAllowedMark) + 1
-	return len(content) > n && string(content[1:n]) == notAllowedMark
+// begins reports whether the content of a result is a text that begins with one of the marks.
+func begins(content []byte, marks ...string) bool {
+	return slices.ContainsFunc(marks, func(mark string) bool {
+		return len(content) > len(mark)+1 && content[0] == '"' && string(content[1:1+len(mark)]) == mark
+	})
 }
 
 // notice reads the end of a background task.
@@ -355,7 +394,7 @@ func (r *reader) notice(where string, n notice, l record, at time.Time) []conver
 		r.left(n.toolUseID)
 		return []conversation.Event{r.close(o, outcome(n.status), at)}
 	}
-	if n.summary == "" || slices.Contains(r.Gone, n.task) || r.agentOf(n.toolUseID) != nil {
+	if n.summary == "" || isSubagent(n.task) || slices.Contains(r.Gone, n.task) || r.agentOf(n.toolUseID) != nil {
 		return nil
 	}
 	return r.system(where, "task/"+n.task, "task", n.summary, l, at)
@@ -443,9 +482,10 @@ func (r *reader) retried(l record, attempt, limit, status string, at time.Time) 
 		words += " with status " + status
 	}
 	words += "; attempt " + attempt + " of " + limit + " to send it again."
-	id := r.Last + "/retry/" + attempt
-	events := r.system(where, id, "retry", words, l, at)
-	r.Last = id[:len(id)-len("/retry/")-len(attempt)]
+	events := r.release(where, at)
+	last := r.Last
+	events = append(events, r.system(where, last+"/retry/"+attempt, "retry", words, l, at)...)
+	r.Last = last
 	return events
 }
 

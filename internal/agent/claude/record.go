@@ -34,7 +34,6 @@ type record struct {
 	apiError     bool   // assistant: the model's server failed
 	localCommand bool   // assistant: the output of a command such as /cost
 	notice       bool   // user: a background task has ended
-	interrupted  bool   // user: the result of a call that died with its process, made up later
 	async        bool   // user: the result says that the subagent works on in the background
 }
 
@@ -81,8 +80,6 @@ func decode(line []byte) (record, bool) {
 			r.localCommand = len(value) > 0 && value[0] == '"'
 		case "origin":
 			r.notice = is(field(value, "kind"), "task-notification")
-		case "toolDenialKind":
-			r.interrupted = is(value, "interrupted")
 		case "tool_use_result", "toolUseResult":
 			r.async = bytes.HasPrefix(value, []byte(`{"isAsync":true`)) || (value[0] == '{' && isTrue(field(value, "isAsync")))
 		}
@@ -246,8 +243,11 @@ func appendWithout(out, raw, source []byte) []byte {
 
 // What the agent writes into user lines for itself.
 const (
-	interruptMark  = "[Request interrupted by user"
+	interruptMark  = "[Request interrupted"
 	notAllowedMark = "The user doesn't want to proceed with this tool use."
+	unfinishedMark = "[Tool call did not complete"
+	lostMark       = "[Tool call interrupted: the session ended"
+	uncopiedMark   = "[Tool call result not in this copy"
 	noReply        = "No response requested."
 	stdoutTag      = "local-command-stdout"
 	stderrTag      = "local-command-stderr"
@@ -290,7 +290,7 @@ func printed(s string) (string, bool) {
 	for _, tag := range []string{stdoutTag, stderrTag} {
 		if opens(s, tag) {
 			if inside, ok := tagged(s, tag); ok {
-				return inside, true
+				return strings.TrimSpace(inside), true
 			}
 		}
 	}
@@ -309,6 +309,38 @@ func parseNotice(s string) notice {
 	n.status, _ = tagged(s, "status")
 	n.summary, _ = tagged(s, "summary")
 	return n
+}
+
+// isSubagent reports whether a task has an id as subagents have: an a, a name perhaps, and 16 hex
+// digits. A notice of its end may come when nothing else is known of it any more.
+func isSubagent(task string) bool {
+	const digits = 16
+	name, ok := strings.CutPrefix(task, "a")
+	if !ok || len(name) < digits || (len(name) > digits && name[len(name)-digits-1] != '-') {
+		return false
+	}
+	return strings.Trim(name[len(name)-digits:], "0123456789abcdef") == ""
+}
+
+// noted reports whether a system line is a remark to people: its words are a block.
+func (r record) noted() bool {
+	switch string(r.subtype) {
+	case `"informational"`, `"model_fallback"`, `"model_consent_fallback"`, `"model_refusal_fallback"`, `"model_refusal_no_fallback"`:
+		return len(r.content) > 2 && r.content[0] == '"' && !r.isMeta
+	}
+	return false
+}
+
+// hooked is what an attachment says in the name of a hook, as the stream words it; empty for others.
+func hooked(attachment []byte) string {
+	if !is(field(attachment, "type"), "hook_system_message") {
+		return ""
+	}
+	words := text(field(attachment, "content"))
+	if words == "" {
+		return ""
+	}
+	return text(field(attachment, "hookName")) + " says: " + words
 }
 
 // outcome is the status that the end of a task gives its block.

@@ -112,7 +112,7 @@ func (t *translator) line(f agent.Frame) {
 		t.lifecycle(l, at)
 	case "transcript_mirror":
 		t.mirror(l, at)
-	case "rate_limit_event", "tool_progress", "tool_use_summary", "auth_status", "keep_alive", "prompt_suggestion":
+	case "rate_limit_event", "conversation_reset", "tool_progress", "tool_use_summary", "auth_status", "keep_alive", "prompt_suggestion":
 	default:
 		t.unparsed(f, at)
 	}
@@ -131,6 +131,11 @@ func (t *translator) unparsed(f agent.Frame, at time.Time) {
 func (t *translator) system(f agent.Frame, l record, at time.Time) {
 	if len(l.subtype) < 2 {
 		t.unparsed(f, at)
+		return
+	}
+	if l.noted() {
+		t.owed(at)
+		t.emit(t.state.system(t.state.conversationOf(l), text(l.uuid), "notice", text(l.content), l, at)...)
 		return
 	}
 	switch string(l.subtype[1 : len(l.subtype)-1]) {
@@ -159,10 +164,13 @@ func (t *translator) system(f agent.Frame, l record, at time.Time) {
 	case "local_command":
 		if words, ok := printed(text(l.content)); ok {
 			t.owed(at)
-			t.emit(t.state.system(conversation.Main, text(l.uuid), "command_output", words, l, at)...)
+			t.emit(t.state.commandOutput(conversation.Main, text(l.uuid), words, l, at)...)
 		}
-	case "status", "thinking_tokens", "task_progress", "task_updated", "background_tasks_changed",
-		"hook_started", "hook_progress", "hook_response", "files_persisted", "elicitation_complete":
+	case "status", "thinking_tokens", "task_progress", "task_updated", "task_summary", "background_tasks_changed",
+		"hook_started", "hook_progress", "hook_response", "files_persisted", "elicitation_complete",
+		"permission_denied", "control_request_progress", "session_title_changed", "stop_hook_summary", "turn_duration",
+		"turn_starting", "post_turn_summary", "notification", "commands_changed", "memory_saved", "memory_recall",
+		"plugin_install", "vcs_state_changed", "session_metadata", "agents_killed", "worker_shutting_down":
 	default:
 		t.unparsed(f, at)
 	}
@@ -312,9 +320,11 @@ func (t *translator) partial(l record, at time.Time) {
 			t.emit(t.state.void(conversation.Main, at)...)
 		}
 		t.emit(t.state.release(conversation.Main, at)...)
-		t.state.Writing, t.state.Holding = id, true
+		t.state.Writing, t.state.Part, t.state.Holding = id, 0, true
 	case is(e.kind, "content_block_start"):
 		t.opened(e, at)
+	case is(e.kind, "content_block_stop"):
+		t.closed(e, at)
 	case is(e.kind, "message_stop"):
 		from := 0
 		if abandoned := field(l.raw, "abandoned_blocks"); len(abandoned) > 0 {
@@ -352,6 +362,7 @@ func (t *translator) opened(e event, at time.Time) {
 	if err != nil || t.state.Writing == "" || t.state.written([]byte(t.state.Writing), index) != nil {
 		return
 	}
+	t.state.Part = index + 1
 	p := decodePart(e.block)
 	o := &openBlock{
 		Conversation: conversation.Main, Message: t.state.Writing, Index: index,
@@ -375,6 +386,18 @@ func (t *translator) opened(e event, at time.Time) {
 	t.owed(at)
 	t.emit(t.state.summarized(conversation.Main, at)...)
 	t.emit(t.state.start(o, at))
+}
+
+// closed takes back a text without words: the agent does not pass it on.
+func (t *translator) closed(e event, at time.Time) {
+	index, err := strconv.Atoi(string(e.index))
+	if err != nil {
+		return
+	}
+	o := t.state.written([]byte(t.state.Writing), index)
+	if o != nil && o.Block.Type == conversation.AssistantText && len(bytes.TrimSpace(o.Text)) == 0 {
+		t.emit(t.state.remove(o, at))
+	}
 }
 
 // delta reads more of a part. The input of a call is shown when it is whole.
