@@ -1,12 +1,16 @@
 package child
 
 import (
+	"bufio"
 	"log/slog"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 )
@@ -27,6 +31,39 @@ func stray(t *testing.T, script string) (record, <-chan error) {
 	go func() { ended <- cmd.Wait() }()
 	t.Cleanup(func() { _ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) })
 	return r, ended
+}
+
+// A process that ends is without its executable before it is without its files. One whose first
+// thread has ended alone stays like that.
+func TestWaitsForThePortsOfWhatEnds(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	self, err := os.Executable()
+	require.NoError(t, err)
+	cmd := exec.CommandContext(t.Context(), self, "headless")
+	stdout, err := cmd.StdoutPipe()
+	require.NoError(t, err)
+	stdin, err := cmd.StdinPipe()
+	require.NoError(t, err)
+	require.NoError(t, cmd.Start())
+	ended := make(chan error, 1) // so that the goroutine ends though nobody asks
+	address, err := bufio.NewReader(stdout).ReadString('\n')
+	require.NoError(t, err)
+	r, err := recordOf(cmd.Process.Pid, syscall.SIGTERM)
+	require.NoError(t, err)
+	require.NoError(t, r.write(recordPath(dir, "one")))
+	_, err = stdin.Write([]byte{'\n'})
+	require.NoError(t, err)
+	require.Eventually(t, func() bool { return !r.running() }, 2*time.Minute, time.Millisecond)
+	_, err = net.Listen("tcp", strings.TrimSpace(address))
+	require.ErrorIs(t, err, syscall.EADDRINUSE)
+	go func() { ended <- cmd.Wait() }()
+
+	require.NoError(t, EndLeftovers(t.Context(), dir, quiet()))
+	listener, err := net.Listen("tcp", strings.TrimSpace(address))
+	require.NoError(t, err, "the port is free")
+	require.NoError(t, listener.Close())
+	require.Error(t, <-ended)
 }
 
 func quiet() *slog.Logger { return slog.New(slog.DiscardHandler) }

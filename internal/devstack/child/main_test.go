@@ -4,10 +4,12 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"net"
 	"os"
 	"os/exec"
 	"os/signal"
 	"path/filepath"
+	"runtime"
 	"strconv"
 	"strings"
 	"syscall"
@@ -19,6 +21,13 @@ import (
 
 	"github.com/overwinter-dev/overwinter/internal/devstack/child"
 )
+
+// patience bounds every wait of a test. What it waits for takes a moment where the machine is free;
+// all packages' tests share it.
+const patience = 2 * time.Minute
+
+// The first thread is that of TestMain, for the role that ends it.
+func init() { runtime.LockOSThread() }
 
 // TestMain lets this program play the children, and a supervisor that is to be killed.
 func TestMain(m *testing.M) {
@@ -73,6 +82,16 @@ func play(role string, args []string) int {
 		}
 		_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
 		select {}
+	case "headless": // says where it listens, and when told to loses its first thread but not its port
+		listener, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			return 1
+		}
+		defer listener.Close()
+		_, _ = fmt.Fprintln(os.Stdout, listener.Addr())
+		_, _ = os.Stdin.Read(make([]byte, 1))
+		signal.Reset(syscall.SIGTERM)
+		_, _, _ = syscall.RawSyscall(syscall.SYS_EXIT, 0, 0, 0) // of this thread, which is the first: see init
 	case "stdin": // ends with its stdin
 		_, _ = io.Copy(io.Discard, os.Stdin)
 		return 0
@@ -121,7 +140,7 @@ func alive(pid int) bool {
 
 func eventually(t *testing.T, condition func() bool, what string) {
 	t.Helper()
-	require.Eventually(t, condition, 15*time.Second, 5*time.Millisecond, what)
+	require.Eventually(t, condition, patience, 5*time.Millisecond, what)
 }
 
 // readPID waits for a file with a process id.

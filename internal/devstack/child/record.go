@@ -3,7 +3,9 @@ package child
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -22,6 +24,21 @@ type record struct {
 
 // recordOf describes a running process.
 func recordOf(pid int, stop syscall.Signal) (record, error) {
+	r, err := startOf(pid, stop)
+	if err != nil {
+		return record{}, err
+	}
+	executable, err := os.Readlink(fmt.Sprintf("/proc/%d/exe", pid))
+	if err != nil {
+		return record{}, fmt.Errorf("read executable of process %d: %w", pid, err)
+	}
+	// A program that was built anew is still the one that was started.
+	r.Executable = strings.TrimSuffix(executable, " (deleted)")
+	return r, nil
+}
+
+// startOf is the part of a record that stays true to the end of a process, of its last thread.
+func startOf(pid int, stop syscall.Signal) (record, error) {
 	boot, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	if err != nil {
 		return record{}, fmt.Errorf("read boot id: %w", err)
@@ -30,24 +47,26 @@ func recordOf(pid int, stop syscall.Signal) (record, error) {
 	if err != nil {
 		return record{}, err
 	}
-	executable, err := os.Readlink(fmt.Sprintf("/proc/%d/exe", pid))
-	if err != nil {
-		return record{}, fmt.Errorf("read executable of process %d: %w", pid, err)
-	}
-	return record{
-		PID:        pid,
-		BootID:     strings.TrimSpace(string(boot)),
-		StartTicks: ticks,
-		// A program that was built anew is still the one that was started.
-		Executable: strings.TrimSuffix(executable, " (deleted)"),
-		StopSignal: int(stop),
-	}, nil
+	return record{PID: pid, BootID: strings.TrimSpace(string(boot)), StartTicks: ticks, StopSignal: int(stop)}, nil
 }
 
 // running tells whether the recorded process, and no other, is there. A zombie is not.
 func (r record) running() bool {
 	now, err := recordOf(r.PID, syscall.Signal(r.StopSignal))
 	return err == nil && now == r
+}
+
+// there tells whether the recorded process, and no other, is there or about to end. A process that
+// ends has no executable any more, while it has its files still: the ports that it listens on.
+func (r record) there() bool {
+	now, err := startOf(r.PID, syscall.Signal(r.StopSignal))
+	if err != nil {
+		return false
+	}
+	_, err = os.Readlink(fmt.Sprintf("/proc/%d/exe", r.PID))
+	ending := r
+	ending.Executable = ""
+	return errors.Is(err, fs.ErrNotExist) && now == ending || r.running()
 }
 
 // write saves the record so that a reader sees all of it or none.
