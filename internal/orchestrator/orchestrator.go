@@ -21,11 +21,12 @@ const timeout = 2 * time.Second
 type Orchestrator struct {
 	temporal  client.Client
 	namespace string
+	timeout   time.Duration
 }
 
 // New returns an orchestrator on a client of the namespace, which stays the caller's.
 func New(c client.Client, namespace string) *Orchestrator {
-	return &Orchestrator{temporal: c, namespace: namespace}
+	return &Orchestrator{temporal: c, namespace: namespace, timeout: timeout}
 }
 
 // Ring tells the session's workflow, started if need be, of a prompt. With an
@@ -97,7 +98,7 @@ func (o *Orchestrator) SandboxEnded(ctx context.Context, sessionID string, s ses
 // Revive starts the workflow of a session again if it is not open, and tells
 // whether it did.
 func (o *Orchestrator) Revive(ctx context.Context, sessionID string) (bool, error) {
-	described, cancel := context.WithTimeout(ctx, timeout)
+	described, cancel := context.WithTimeout(ctx, o.timeout)
 	defer cancel()
 	d, err := o.temporal.DescribeWorkflowExecution(described, sessionID, "")
 	err = interpret(err)
@@ -113,7 +114,7 @@ func (o *Orchestrator) Revive(ctx context.Context, sessionID string) (bool, erro
 
 // State is the workflow's own view of the session, a session.StateView as JSON.
 func (o *Orchestrator) State(ctx context.Context, sessionID string) (json.RawMessage, error) {
-	ctx, cancel := context.WithTimeout(ctx, timeout)
+	ctx, cancel := context.WithTimeout(ctx, o.timeout)
 	defer cancel()
 	answer, err := o.temporal.QueryWorkflowWithOptions(ctx, &client.QueryWorkflowWithOptionsRequest{
 		WorkflowID: sessionID, QueryType: session.QueryState,
@@ -134,14 +135,14 @@ func (o *Orchestrator) State(ctx context.Context, sessionID string) (json.RawMes
 
 // Ping reports whether Temporal answers for the namespace.
 func (o *Orchestrator) Ping(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, timeout)
+	ctx, cancel := context.WithTimeout(ctx, o.timeout)
 	defer cancel()
 	_, err := o.temporal.WorkflowService().DescribeNamespace(ctx, &workflowservice.DescribeNamespaceRequest{Namespace: o.namespace})
 	return interpret(err)
 }
 
 func (o *Orchestrator) signal(ctx context.Context, sessionID, name string, arg any) error {
-	ctx, cancel := context.WithTimeout(ctx, timeout)
+	ctx, cancel := context.WithTimeout(ctx, o.timeout)
 	defer cancel()
 	err := interpret(o.temporal.SignalWorkflow(ctx, sessionID, "", name, arg))
 	if session.CodeOf(err) == session.CodeNoSession {
@@ -151,7 +152,7 @@ func (o *Orchestrator) signal(ctx context.Context, sessionID, name string, arg a
 }
 
 func (o *Orchestrator) signalWithStart(ctx context.Context, sessionID, name string, arg any) error {
-	ctx, cancel := context.WithTimeout(ctx, timeout)
+	ctx, cancel := context.WithTimeout(ctx, o.timeout)
 	defer cancel()
 	_, err := o.temporal.SignalWithStartWorkflow(ctx, sessionID, name, arg, client.StartWorkflowOptions{
 		ID:        sessionID,

@@ -7,6 +7,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -16,10 +17,15 @@ import (
 	"go.temporal.io/sdk/testsuite"
 	"go.temporal.io/sdk/worker"
 	"go.temporal.io/sdk/workflow"
+	"google.golang.org/grpc"
 
 	"github.com/overwinter-dev/overwinter/internal/orchestrator"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
+
+// patience bounds every wait of a test. What it waits for takes a moment where the machine is free;
+// all packages' tests share it.
+const patience = 2 * time.Minute
 
 // engine is the Temporal of this package's tests.
 var engine client.Client
@@ -36,7 +42,7 @@ func run(m *testing.M) int {
 		logger.Error("the tests need bin/overwinter-temporal: run make build", slog.Any("error", err))
 		return 1
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	server, err := testsuite.StartDevServer(ctx, testsuite.DevServerOptions{
 		ExistingPath: path, LogLevel: "error", Stdout: os.Stderr, Stderr: os.Stderr,
@@ -90,7 +96,7 @@ func stub(ctx workflow.Context, in session.WorkflowInput) ([]heard, error) {
 
 func setup(t *testing.T) (context.Context, *orchestrator.Orchestrator, string) {
 	t.Helper()
-	return t.Context(), orchestrator.New(engine, "default"), session.NewID(session.SessionPrefix)
+	return t.Context(), orchestrator.New(engine, "default").Patient(patience), session.NewID(session.SessionPrefix)
 }
 
 func TestEveryCallReachesTheWorkflow(t *testing.T) {
@@ -158,12 +164,27 @@ func TestATemporalThatDoesNotAnswerIsUnavailableInTime(t *testing.T) {
 	hangs, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0") // nobody accepts
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, hangs.Close()) })
+	var left atomic.Int64 // the most that any call was given, when it went out
+	look := func(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
+		given := time.Hour
+		if deadline, ok := ctx.Deadline(); ok {
+			given = time.Until(deadline)
+		}
+		for most := left.Load(); int64(given) > most && !left.CompareAndSwap(most, int64(given)); most = left.Load() {
+		}
+		return invoke(ctx, method, req, reply, cc, opts...)
+	}
 	c, err := client.NewLazyClient(client.Options{
 		HostPort: hangs.Addr().String(), Logger: log.NewStructuredLogger(slog.New(slog.DiscardHandler)),
+		ConnectionOptions: client.ConnectionOptions{DialOptions: []grpc.DialOption{grpc.WithChainUnaryInterceptor(look)}},
 	})
 	require.NoError(t, err)
 	t.Cleanup(c.Close)
 	ctx, o, id := t.Context(), orchestrator.New(c, "default"), session.NewID(session.SessionPrefix)
+	t.Cleanup(func() {
+		require.Positive(t, left.Load())
+		require.LessOrEqual(t, time.Duration(left.Load()), orchestrator.Timeout)
+	})
 	for name, call := range map[string]func() error{
 		"ping":      func() error { return o.Ping(ctx) },
 		"ring":      func() error { return o.Ring(ctx, id, "p", 1) },
@@ -174,9 +195,7 @@ func TestATemporalThatDoesNotAnswerIsUnavailableInTime(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			began := time.Now()
 			require.Equal(t, session.CodeUnavailable, session.CodeOf(call()))
-			require.Less(t, time.Since(began), 2500*time.Millisecond)
 		})
 	}
 }
@@ -185,5 +204,5 @@ func TestPingAnswers(t *testing.T) {
 	t.Parallel()
 	ctx, o, _ := setup(t)
 	require.NoError(t, o.Ping(ctx))
-	require.Equal(t, session.CodeUnavailable, session.CodeOf(orchestrator.New(engine, "nowhere").Ping(ctx)))
+	require.Equal(t, session.CodeUnavailable, session.CodeOf(orchestrator.New(engine, "nowhere").Patient(patience).Ping(ctx)))
 }
