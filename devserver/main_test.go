@@ -23,6 +23,10 @@ import (
 	sdklog "go.temporal.io/sdk/log"
 )
 
+// patience bounds every wait of a test. What it waits for takes a moment where the machine is free;
+// all packages' tests share it.
+const patience = 2 * time.Minute
+
 // Environment that makes the test binary something else than a test.
 const (
 	// asServer makes it the program itself, with the arguments given.
@@ -135,19 +139,19 @@ func (p *process) waitReady(t *testing.T) {
 	case <-p.stdout.wait("ready"):
 	case <-p.exited:
 		require.FailNow(t, "the server ended before it was ready", "%v: %s", p.err, p.stderr.text())
-	case <-time.After(time.Minute):
-		require.FailNow(t, "the server is not ready after a minute", p.stderr.text())
+	case <-time.After(patience):
+		require.FailNow(t, "the server is not ready in time", p.stderr.text())
 	}
 }
 
 // waitExit returns how the process ended.
-func (p *process) waitExit(t *testing.T, within time.Duration) error {
+func (p *process) waitExit(t *testing.T) error {
 	t.Helper()
 	select {
 	case <-p.exited:
 		return p.err
-	case <-time.After(within):
-		require.FailNow(t, "the process did not end", "within %s: %s", within, p.stderr.text())
+	case <-time.After(patience):
+		require.FailNow(t, "the process did not end", p.stderr.text())
 		return nil
 	}
 }
@@ -156,14 +160,14 @@ func (p *process) waitExit(t *testing.T, within time.Duration) error {
 func (p *process) kill(t *testing.T) {
 	t.Helper()
 	require.NoError(t, p.cmd.Process.Kill())
-	require.Error(t, p.waitExit(t, 10*time.Second))
+	require.Error(t, p.waitExit(t))
 }
 
 // terminate asks the process to end and expects that it does so in order.
 func (p *process) terminate(t *testing.T) {
 	t.Helper()
 	require.NoError(t, p.cmd.Process.Signal(syscall.SIGTERM))
-	require.NoError(t, p.waitExit(t, 10*time.Second))
+	require.NoError(t, p.waitExit(t))
 }
 
 // lines is what a process wrote, line by line.
@@ -219,12 +223,18 @@ func (l *lines) text() string {
 	return strings.Join(l.all, "\n")
 }
 
+// givenPorts are those that this run of the tests has given out.
+var givenPorts sync.Map
+
 // freePort returns a port that nobody listened on a moment ago, below those that outgoing
-// connections take, so that none of theirs takes it meanwhile.
+// connections take, so that none of theirs takes it meanwhile. It gives none out twice.
 func freePort(t *testing.T) int {
 	t.Helper()
-	for range 100 {
+	for range 1000 {
 		port := 10_000 + rand.IntN(20_000)
+		if _, given := givenPorts.LoadOrStore(port, true); given {
+			continue
+		}
 		var lc net.ListenConfig
 		l, err := lc.Listen(t.Context(), "tcp", "127.0.0.1:"+strconv.Itoa(port))
 		if err != nil {
@@ -238,9 +248,9 @@ func freePort(t *testing.T) int {
 }
 
 // eventually polls until try succeeds, and fails with its last error.
-func eventually(t *testing.T, within time.Duration, try func(ctx context.Context) error) {
+func eventually(t *testing.T, try func(ctx context.Context) error) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), within)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	poll := time.NewTicker(20 * time.Millisecond)
 	defer poll.Stop()
@@ -252,7 +262,7 @@ func eventually(t *testing.T, within time.Duration, try func(ctx context.Context
 		select {
 		case <-poll.C:
 		case <-ctx.Done():
-			require.NoError(t, err, "still after %s", within)
+			require.NoError(t, err, "still after %s", patience)
 		}
 	}
 }

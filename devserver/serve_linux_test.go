@@ -10,7 +10,6 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 )
@@ -27,7 +26,7 @@ func TestEndsWithItsParent(t *testing.T) {
 	require.NotEmpty(t, pids)
 
 	require.NoError(t, parent.cmd.Process.Kill())
-	eventually(t, 15*time.Second, func(context.Context) error {
+	eventually(t, func(context.Context) error {
 		for _, pid := range pids {
 			if alive(pid) {
 				return fmt.Errorf("process %d outlives its parent", pid)

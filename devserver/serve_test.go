@@ -36,15 +36,14 @@ func TestAcknowledgedSignalsOutliveAKill(t *testing.T) {
 
 			const killAfter = 50
 			half := make(chan struct{})
-			acknowledged := make(chan []int)
+			acknowledged := make(chan []int, 1) // so that the goroutine ends though nobody asks
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
 			go func() {
 				var numbers []int
 				for n := 0; ; n++ {
-					// A fresh deadline each: the SDK retries an unavailable server until then.
-					ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
-					err := c.SignalWorkflow(ctx, run.GetID(), "", countSignal, n)
-					cancel()
-					if err != nil {
+					// The SDK tries a server again that is not there, until it is told to end.
+					if err := c.SignalWorkflow(ctx, run.GetID(), "", countSignal, n); err != nil {
 						acknowledged <- numbers
 						return
 					}
@@ -54,8 +53,13 @@ func TestAcknowledgedSignalsOutliveAKill(t *testing.T) {
 					}
 				}
 			}()
-			<-half
+			select {
+			case <-half:
+			case numbers := <-acknowledged:
+				require.FailNow(t, "signals are refused", "after %d", len(numbers))
+			}
 			server.kill(t)
+			cancel()
 			sent := <-acknowledged
 			require.GreaterOrEqual(t, len(sent), killAfter)
 
@@ -79,7 +83,7 @@ func TestKillDuringTheFirstStartLeavesNoHalfDatabase(t *testing.T) {
 			t.Parallel()
 			b := setup(t)
 			first := launch(t, asServer, b.args())
-			eventually(t, 30*time.Second, func(context.Context) error {
+			eventually(t, func(context.Context) error {
 				_, err := os.Stat(b.dbFile + suffix)
 				return err
 			})
@@ -95,43 +99,43 @@ func TestKillDuringTheFirstStartLeavesNoHalfDatabase(t *testing.T) {
 	}
 }
 
-// TestLoneSignalDoesNotWaitForAQueueRead compares the time from sending a lone signal to the
-// workflow handling it with the same on a server that reads its queues 20 times a second, as it
-// does by default and where 50 ms are the floor.
+// TestLoneSignalDoesNotWaitForAQueueRead measures the time from sending a lone signal to the
+// workflow handling it. A server that reads its queues 20 times a second, as it does by default,
+// takes 50 ms for each; how fast one can be on a machine that is free, the quickest tell.
 func TestLoneSignalDoesNotWaitForAQueueRead(t *testing.T) {
 	t.Parallel()
-	// A server that reads its queues rarely has a few reads to spare after its start.
-	const warmUp = 40
-	median := func(settings ...string) time.Duration {
-		b := setup(t)
-		server := b.start(t, settings...)
-		c := b.client(t, "default")
-		counters := work(t, c)
-		run := startCounter(t, c, "lone")
-
-		var took []time.Duration
-		for n := range warmUp + 31 {
-			handled := counters.handle(n)
-			start := time.Now()
-			require.NoError(t, c.SignalWorkflow(t.Context(), run.GetID(), "", countSignal, n))
-			select {
-			case <-handled:
-			case <-time.After(10 * time.Second):
-				require.FailNow(t, "signal not handled", "number %d", n)
-			}
-			if n >= warmUp {
-				took = append(took, time.Since(start))
-			}
+	const (
+		warmUp = 40 // a server that reads its queues rarely has a few reads to spare after its start
+		floor  = 50 * time.Millisecond
+		enough = 20
+	)
+	b := setup(t)
+	b.start(t)
+	c := b.client(t, "default")
+	counters := work(t, c)
+	run := startCounter(t, c, "lone")
+	deadline := time.Now().Add(patience)
+	var took []time.Duration
+	for n, quick := 0, 0; quick < enough; n++ {
+		require.True(t, time.Now().Before(deadline), "of %d signals, %d took less than half of %s", len(took), quick, floor)
+		handled := counters.handle(n)
+		start := time.Now()
+		require.NoError(t, c.SignalWorkflow(t.Context(), run.GetID(), "", countSignal, n))
+		select {
+		case <-handled:
+		case <-time.After(patience):
+			require.FailNow(t, "signal not handled", "number %d", n)
 		}
-		server.kill(t)
-		slices.Sort(took)
-		t.Logf("signal to handled with %v: p50 %s, p90 %s", settings, took[len(took)/2], took[len(took)*9/10])
-		return took[len(took)/2]
+		if n < warmUp {
+			continue
+		}
+		took = append(took, time.Since(start))
+		if took[len(took)-1] < floor/2 {
+			quick++
+		}
 	}
-
-	tuned := median()
-	untuned := median("--dynamic-config-value", "history.transferProcessorMaxPollRPS=20")
-	require.Less(t, tuned*3, untuned, "tuned %s, untuned %s", tuned, untuned)
+	slices.Sort(took)
+	t.Logf("signal to handled: p50 %s, p90 %s", took[len(took)/2], took[len(took)*9/10])
 }
 
 func TestSearchAttributesAreThereFromTheStart(t *testing.T) {
@@ -144,7 +148,7 @@ func TestSearchAttributesAreThereFromTheStart(t *testing.T) {
 
 	list := func(query string, want ...string) {
 		t.Helper()
-		eventually(t, 20*time.Second, func(ctx context.Context) error {
+		eventually(t, func(ctx context.Context) error {
 			found, err := c.ListWorkflow(ctx, &workflowservice.ListWorkflowExecutionsRequest{Query: query})
 			if err != nil {
 				return err
@@ -191,7 +195,7 @@ func TestSearchAttributesAreThereFromTheStart(t *testing.T) {
 	// An attribute does not change its type, and being asked to changes nothing.
 	server.terminate(t)
 	refused := launch(t, asServer, b.args("--search-attribute", "OverwinterTries=Keyword"))
-	require.Error(t, refused.waitExit(t, 20*time.Second))
+	require.Error(t, refused.waitExit(t))
 	require.Contains(t, refused.stderr.text(), "search attribute OverwinterTries: exists as Int, wanted as Keyword")
 
 	// Another namespace in the same file has attributes of its own.
@@ -302,7 +306,7 @@ func TestRefusesWithOneSentence(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			p := launch(t, asServer, append([]string{"serve"}, tt.args...))
-			require.Error(t, p.waitExit(t, 20*time.Second))
+			require.Error(t, p.waitExit(t))
 			require.Equal(t, tt.code, p.cmd.ProcessState.ExitCode())
 			require.Contains(t, p.stderr.text(), "overwinter-temporal: ")
 			require.Contains(t, p.stderr.text(), tt.want)
@@ -329,7 +333,7 @@ func TestFileOfAnotherSchemaIsRefused(t *testing.T) {
 	version := temporalSchemaVersion(t, string(content))
 	require.NoError(t, os.WriteFile(b.dbFile, []byte(strings.ReplaceAll(string(content), version, "9"+version[1:])), 0o600))
 	p := launch(t, asServer, b.args())
-	require.Error(t, p.waitExit(t, 20*time.Second))
+	require.Error(t, p.waitExit(t))
 	require.Contains(t, p.stderr.text(), "has schema 9"+version[1:]+", this program needs "+version)
 }
 
@@ -365,7 +369,7 @@ func TestStopsInOrderBeforeItIsUp(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	server := launch(t, asServer, b.args())
-	eventually(t, 30*time.Second, func(context.Context) error { // signals are awaited from before that
+	eventually(t, func(context.Context) error { // signals are awaited from before that
 		_, err := os.Stat(b.dbFile)
 		return err
 	})
@@ -378,7 +382,7 @@ func TestEndsWithStdin(t *testing.T) {
 	b := setup(t)
 	server := b.start(t, "--exit-with-stdin")
 	require.NoError(t, server.stdin.Close())
-	require.NoError(t, server.waitExit(t, 10*time.Second))
+	require.NoError(t, server.waitExit(t))
 }
 
 func TestWithoutFileNothingIsKept(t *testing.T) {
