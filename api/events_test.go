@@ -73,6 +73,22 @@ func (s *sse) next() (f frame, ok bool) {
 	return frame{}, false
 }
 
+// heartbeats reads up to the nth heartbeat and returns the rest of what came. On a machine with much
+// to do one may come before anything else does.
+func (s *sse) heartbeats(n int) (others []string) {
+	s.t.Helper()
+	for n > 0 {
+		for _, frame := range s.brief(1) {
+			if frame == ":heartbeat" {
+				n--
+			} else {
+				others = append(others, frame)
+			}
+		}
+	}
+	return others
+}
+
 // brief reads n frames, each as "id event" or its comment; markers with their data.
 func (s *sse) brief(n int) []string {
 	s.t.Helper()
@@ -229,13 +245,13 @@ func TestAStreamEndsWhenAllIsSaid(t *testing.T) {
 
 func TestAStreamDoesNotEndBeforeItsPrompts(t *testing.T) {
 	t.Parallel()
-	b := setup(t, func(c *api.Config) { c.Heartbeat = 150 * time.Millisecond })
+	b := setup(t, func(c *api.Config) { c.Heartbeat = 50 * time.Millisecond })
 	id := b.store.Put(session.Terminated)
 	b.store.With(id, func(r *apitest.Row) {
 		r.Prompts = []session.Prompt{{ID: "p", SessionID: id, Status: session.PromptProcessing, Ordinal: 1}}
 	})
 	s := b.stream("/api/sessions/" + id + "/events")
-	require.Equal(t, []string{`caught_up {"seq":0}`, ":heartbeat", ":heartbeat"}, s.brief(3))
+	require.Equal(t, []string{`caught_up {"seq":0}`}, s.heartbeats(5))
 	b.store.Prompt(id, "p", session.PromptCancelled)
 	for {
 		f, ok := s.next()
@@ -251,19 +267,24 @@ func TestSilenceHasAHeartbeat(t *testing.T) {
 	t.Parallel()
 	b := setup(t, func(c *api.Config) { c.Heartbeat = 20 * time.Millisecond })
 	s := b.stream("/api/sessions/" + b.store.Put(session.Running) + "/events")
-	require.Equal(t, []string{`caught_up {"seq":0}`, ":heartbeat", ":heartbeat", ":heartbeat"}, s.brief(4))
+	require.Equal(t, []string{`caught_up {"seq":0}`}, s.heartbeats(5))
 }
 
 func TestStreamsEndWhenTheServerStops(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
+	b := setup(t, func(c *api.Config) { c.ShutdownTimeout = time.Hour })
 	id := b.store.Put(session.Running)
 	s := b.stream("/api/sessions/" + id + "/events")
 	s.brief(1)
-	start := time.Now()
-	require.NoError(t, b.stop())
-	require.Less(t, time.Since(start), 5*time.Second, "no stream holds the server up")
+	stopped := make(chan error, 1)
+	go func() { stopped <- b.stop() }()
 	s.ended()
+	select {
+	case err := <-stopped:
+		require.NoError(t, err)
+	case <-time.After(patience):
+		require.Fail(t, "the stream holds the server up")
+	}
 	require.Zero(t, b.store.OpenReaders())
 }
 
@@ -294,7 +315,7 @@ func TestAStreamEndsWhenTheLogFails(t *testing.T) {
 
 func TestASlowReaderIsDropped(t *testing.T) {
 	t.Parallel()
-	b := setup(t, func(c *api.Config) { c.WriteTimeout = 100 * time.Millisecond })
+	b := setup(t, func(c *api.Config) { c.WriteTimeout = time.Second })
 	id := b.store.Put(session.Running)
 	conn, err := net.Dial("tcp", strings.TrimPrefix(b.url, "http://"))
 	require.NoError(t, err)
@@ -307,7 +328,7 @@ func TestASlowReaderIsDropped(t *testing.T) {
 		b.store.Text(id, big)
 	}
 	eventually(t, "the stream is cut", func() bool { return b.store.OpenReaders() == 0 })
-	require.Contains(t, b.logs.String(), "stream dropped")
+	eventually(t, "it is logged", func() bool { return strings.Contains(b.logs.String(), "stream dropped") })
 	_, err = io.Copy(io.Discard, conn)
 	_ = err // reset or end: either way it is over
 	require.Contains(t, string(b.do("GET", "/metrics", "").body), "overwinter_api_streams_dropped_total 1")
@@ -317,8 +338,8 @@ func TestAStreamOutlivesTheDeadlinesOfRequests(t *testing.T) {
 	t.Parallel()
 	b := setup(t, func(c *api.Config) {
 		c.RequestTimeout = 50 * time.Millisecond
-		c.Heartbeat = 100 * time.Millisecond
+		c.Heartbeat = 50 * time.Millisecond
 	})
 	s := b.stream("/api/sessions/" + b.store.Put(session.Running) + "/events")
-	require.Equal(t, []string{`caught_up {"seq":0}`, ":heartbeat", ":heartbeat"}, s.brief(3))
+	require.Equal(t, []string{`caught_up {"seq":0}`}, s.heartbeats(3))
 }

@@ -27,6 +27,10 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/wire"
 )
 
+// patience bounds every wait of a test. What it waits for takes a moment where the machine is free;
+// all packages' tests share it.
+const patience = 2 * time.Minute
+
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // bundle is one server on a port of its own, over fakes.
@@ -57,6 +61,9 @@ func setup(t *testing.T, change ...func(*api.Config)) *bundle {
 		Sandbox: func(context.Context) api.SandboxInfo { return api.SandboxInfo{Driver: "mem", Isolation: "none"} },
 		Logger:  slog.New(slog.NewJSONHandler(b.logs, &slog.HandlerOptions{Level: slog.LevelDebug})),
 		Version: "v1",
+		// None of these is to end what merely has no processor yet.
+		RingTimeout: patience, StateTimeout: patience, RequestTimeout: patience, WriteTimeout: patience,
+		ShutdownTimeout: patience,
 	}
 	for _, f := range change {
 		f(&cfg)
@@ -70,7 +77,7 @@ func setup(t *testing.T, change ...func(*api.Config)) *bundle {
 	go func() { done <- server.Run(ctx, ln) }()
 	b.stop = sync.OnceValue(func() error { cancel(); return <-done })
 	transport := &http.Transport{}
-	b.client = &http.Client{Transport: transport, Timeout: 20 * time.Second}
+	b.client = &http.Client{Transport: transport, Timeout: patience}
 	b.url = "http://" + ln.Addr().String()
 	t.Cleanup(func() {
 		transport.CloseIdleConnections()
@@ -219,5 +226,5 @@ func (b *syncBuffer) String() string {
 // eventually waits for what another goroutine brings about.
 func eventually(t *testing.T, what string, ok func() bool) {
 	t.Helper()
-	require.Eventually(t, ok, 5*time.Second, 5*time.Millisecond, what)
+	require.Eventually(t, ok, patience, 5*time.Millisecond, what)
 }

@@ -23,7 +23,7 @@ func TestHangupEndsInOrder(t *testing.T) {
 	require.NoError(t, syscall.Kill(os.Getpid(), syscall.SIGHUP))
 	select {
 	case <-ctx.Done():
-	case <-time.After(5 * time.Second):
+	case <-time.After(eventuallyTimeout):
 		t.Fatal("the hangup was not heard")
 	}
 	require.NoError(t, syscall.Kill(os.Getpid(), syscall.SIGHUP), "once more, by the kernel after the shell")

@@ -102,9 +102,9 @@ func TestFollowTakesAnswersFromAFile(t *testing.T) {
 	store, _, url := sessionServer(t, "")
 	id := store.Put(session.Running)
 	permission := session.Asked{Kind: session.Permission, Title: "Bash: ls", ToolName: "Bash"}
-	store.Ask(id, session.Asked{Kind: session.Inquiry, Title: "Why?", Inquiries: []session.InquiryItem{{Question: "Why?"}}}, time.Minute)
+	store.Ask(id, session.Asked{Kind: session.Inquiry, Title: "Why?", Inquiries: []session.InquiryItem{{Question: "Why?"}}}, time.Hour)
 	store.Ask(id, permission, -time.Second) // nobody can answer it any more
-	store.Ask(id, permission, time.Minute)
+	store.Ask(id, permission, time.Hour)
 	done := make(chan result, 1)
 	go func() {
 		// The first question comes before the position that is followed from.

@@ -10,7 +10,9 @@ import (
 )
 
 const (
-	eventuallyTimeout = 10 * time.Second
+	// eventuallyTimeout bounds every wait of a test. What it waits for takes a moment where the machine
+	// is free; all packages' tests share it.
+	eventuallyTimeout = 2 * time.Minute
 	eventuallyTick    = 5 * time.Millisecond
 )
 

@@ -155,7 +155,7 @@ func TestAttachInATerminal(t *testing.T) {
 	question := store.Ask(id, session.Asked{
 		Kind: session.Inquiry, Title: "Which colour?",
 		Inquiries: []session.InquiryItem{{Question: "Which colour?", Options: []session.InquiryOption{{Label: "Red"}, {Label: "Blue"}}}},
-	}, time.Minute)
+	}, time.Hour)
 	p.await("2. Blue")
 	p.await("own words> ")
 	p.keys("3\n")
@@ -189,7 +189,7 @@ func TestFollowInATerminal(t *testing.T) {
 	id := store.Put(session.Running)
 	p := inTerminal(t, "session", "follow", id, "--api-url", url)
 	require.Eventually(t, func() bool { return store.OpenReaders() == 1 }, eventuallyTimeout, eventuallyTick)
-	store.Ask(id, session.Asked{Kind: session.Permission, Title: "Bash: rm -rf", ToolName: "Bash"}, time.Minute)
+	store.Ask(id, session.Asked{Kind: session.Permission, Title: "Bash: rm -rf", ToolName: "Bash"}, time.Hour)
 	p.await("always or reject? ")
 	p.keys("reject not today\n")
 	p.await("answered: reject: not today")

@@ -50,38 +50,46 @@ func TestTheKeyGoesOverTLSAlone(t *testing.T) {
 	defer server.Close()
 	ca := filepath.Join(t.TempDir(), "ca.pem")
 	require.NoError(t, os.WriteFile(ca, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw}), 0o600))
-	ln, err := tls.Listen("tcp", "127.0.0.1:0", &tls.Config{Certificates: server.TLS.Certificates, NextProtos: []string{"h2"}}) //nolint:gosec // a test's
-	require.NoError(t, err)
-	defer ln.Close()
-	shaken := make(chan error, 8) // more than the client tries
-	go func() {
-		for {
+	try := func(f temporalFlags) error {
+		ln, err := tls.Listen("tcp", "127.0.0.1:0", &tls.Config{Certificates: server.TLS.Certificates, NextProtos: []string{"h2"}}) //nolint:gosec // a test's
+		require.NoError(t, err)
+		shaken := make(chan error, 1)
+		accepting := make(chan struct{})
+		go func() {
+			defer close(accepting)
 			conn, err := ln.Accept()
 			if err != nil {
+				shaken <- err
 				return
 			}
 			shaken <- conn.(*tls.Conn).HandshakeContext(t.Context()) //nolint:forcetypeassert // tls.Listen's
 			conn.Close()
-		}
-	}()
-	try := func(f temporalFlags) error {
+		}()
 		f.TemporalAddress, f.TemporalNamespace, f.TemporalAPIKey = ln.Addr().String(), "default", "key"
 		c, err := f.dial(slog.New(slog.DiscardHandler))
 		require.NoError(t, err)
 		defer c.Close()
-		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
-		defer cancel()
-		_, err = c.CheckHealth(ctx, &client.CheckHealthRequest{})
-		require.Error(t, err, "it is no Temporal")
+		ctx, cancel := context.WithCancel(t.Context())
+		checked := make(chan error, 1)
+		go func() {
+			_, err := c.CheckHealth(ctx, &client.CheckHealthRequest{})
+			checked <- err
+		}()
+		defer func() {
+			ln.Close()
+			cancel() // until then the client tries again
+			<-accepting
+			require.Error(t, <-checked, "it is no Temporal")
+		}()
 		select {
 		case err := <-shaken:
 			return err
-		case <-ctx.Done():
+		case <-time.After(eventuallyTimeout):
 			return errors.New("nobody came")
 		}
 	}
 	require.NoError(t, try(temporalFlags{TemporalServerCA: ca, TemporalServerName: "example.com"}))
-	err = try(temporalFlags{})
+	err := try(temporalFlags{})
 	require.Error(t, err)
 	var network *net.OpError
 	require.ErrorAs(t, err, &network, "the client refuses the certificate")

@@ -105,8 +105,10 @@ func (c *WorkerCmd) Run(ctx context.Context, logger *slog.Logger) error {
 	if err != nil {
 		return err
 	}
+	links := activities.NewLinks()
+	defer links.Close()
 	control, turns := activities.New(activities.Config{
-		Store: db, Log: appender, Agents: catalog.Agents(), Sandbox: provider,
+		Links: links, Store: db, Log: appender, Agents: catalog.Agents(), Sandbox: provider,
 		Image: newImages(provider, binary, logger), Tell: bell, Changes: changes, Secrets: storedSecrets{db, box},
 		RunnerSecret: key, SandboxTimeout: c.SandboxTimeout, Logger: logger,
 	})
