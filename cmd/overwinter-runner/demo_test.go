@@ -59,7 +59,7 @@ func TestTheDemoAgentWorksUnderTheRunner(t *testing.T) {
 	_, end = b.turn("run_2", "sleep 60s", true, func(w *worker) {
 		w.delivery(runner.Delivered)
 		i := demo.New().Interrupt("run_2")
-		require.True(t, b.abort("run_2", runner.Interrupt{Stdin: i.Stdin, Signal: i.Signal, Grace: i.Grace}))
+		require.True(t, b.abort("run_2", runner.Interrupt{Stdin: i.Stdin, Signal: i.Signal, Grace: 2 * deadline}))
 	})
 	require.Equal(t, "cancelled", string(end.Outcome))
 	require.Equal(t, pid, b.ping().AgentPID, "an abort leaves the agent as it is")

@@ -327,10 +327,63 @@ func TestManyRunsHoldNeitherFilesNorFramesForEver(t *testing.T) {
 			first = files()
 		}
 	}
-	require.LessOrEqual(t, files(), first+2)
+	require.Eventually(t, func() bool { return files() <= first+2 }, deadline, poll, "the runner learns of a link's end later")
 	w := b.attach(runner.Hello{Run: "run_0"})
 	require.Equal(t, runner.Welcome{Version: runner.ProtocolVersion, Delivery: runner.Delivered, LastFrame: -1, Agent: true}, w.Welcome())
 	require.NoError(t, w.Start(runner.Start{Launch: launch, Input: []byte("again\n")}))
 	w.delivery(runner.Delivered)
 	require.EqualValues(t, 20, b.attach(runner.Hello{Run: "run_10"}).Welcome().LastFrame)
+}
+
+func TestADetachedLinkServesTheNextRun(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	script := `n=0; while read -r line; do n=$((n+1)); echo "$n $line"; done`
+	w := b.started("run_1", script, "hello\n")
+	w.line("1 hello")
+	require.NoError(t, w.Settle())
+	require.NoError(t, w.Detach(t.Context()))
+	require.Equal(t, runner.Watch(""), b.ping().Watch, "nobody looks after the workspace")
+	require.False(t, w.Ended())
+
+	// Another worker meets nothing of it.
+	other := b.started("run_2", script, "from another\n")
+	other.line("2 from another")
+
+	require.NoError(t, w.Reattach(t.Context(), runner.Hello{Run: "run_3", Token: b.token}))
+	require.Equal(t, runner.Welcome{Version: runner.ProtocolVersion, Delivery: runner.NotStarted, LastFrame: -1, Agent: true}, w.Welcome())
+	other.displaced()
+	require.NoError(t, w.Start(runner.Start{Launch: b.shell(script), Input: []byte("again\n")}))
+	require.Zero(t, w.line("3 again").No)
+
+	require.NoError(t, w.Detach(t.Context()))
+	err := w.Reattach(t.Context(), runner.Hello{Run: "run_3", Token: "another"})
+	refusal, ok := errors.AsType[*runner.Error](err)
+	require.True(t, ok, "error: %v", err)
+	require.Equal(t, runner.CodeToken, refusal.Code)
+	require.Equal(t, runner.ExitRefused, w.exitCode())
+}
+
+func TestADetachedLinkThatAFloodFillsIsWhole(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	const flood = `while read -r x; do i=0; while [ $i -lt 3000 ]; do echo "line $i of a flood"; i=$((i+1)); done; echo over; done`
+	w := b.started("run_0", flood, "go\n")
+	for i := range 20 {
+		w.line(fmt.Sprintf("line %d of a flood", 100*i)) // in the middle of it
+		require.NoError(t, w.Detach(t.Context()))
+		require.NoError(t, w.Reattach(t.Context(), runner.Hello{Run: "run_0", Token: b.token, From: int64(100 * i)}))
+		require.EqualValues(t, 100*i, w.line(fmt.Sprintf("line %d of a flood", 100*i)).No)
+	}
+	w.line("over")
+}
+
+func TestADetachedAttachEndsWithItsWorker(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	w := b.started("run_1", echo, "one\n")
+	w.line("got one")
+	require.NoError(t, w.Detach(t.Context()))
+	require.NoError(t, w.Close())
+	require.Equal(t, runner.ExitOK, w.exitCode())
 }

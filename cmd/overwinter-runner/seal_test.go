@@ -38,7 +38,7 @@ func TestSealStopsEverythingAndDescribesWhatIsThere(t *testing.T) {
 	require.Equal(t, "hello\n", string(s[path].Data))
 	require.NoError(t, w.Close())
 
-	seal, segments := b.seal(runner.SealRequest{Known: s.positions()})
+	seal, segments := b.seal(runner.SealRequest{Known: s.positions(), Grace: deadline})
 	for _, seg := range segments {
 		s.add(t, seg)
 	}
@@ -108,7 +108,7 @@ func TestAStartThatHadToWaitForASealIsRefused(t *testing.T) {
 	agent := b.ping().AgentPID
 	sealed := make(chan int, 1)
 	go func() {
-		_, _, code := b.run(b.paths.Seal(runner.SealRequest{Token: b.token, Grace: time.Minute}))
+		_, _, code := b.run(b.paths.Seal(runner.SealRequest{Token: b.token, Grace: 2 * deadline}))
 		sealed <- code
 	}()
 	require.Eventually(t, func() bool { // the first thing that a seal does is to close it

@@ -178,7 +178,7 @@ func TestEndsAPostgresThatNobodyOwns(t *testing.T) {
 	select {
 	case err := <-ended:
 		require.NoError(t, err, "it was shut down, not killed")
-	case <-time.After(10 * time.Second):
+	case <-time.After(patience):
 		require.Fail(t, "the stray Postgres is still there")
 	}
 }
@@ -192,7 +192,7 @@ func TestKillEndsAllAtOnce(t *testing.T) {
 	select {
 	case err := <-r.ended:
 		require.EqualError(t, err, "killed before everything had stopped; state is kept")
-	case <-time.After(5 * time.Second):
+	case <-time.After(patience):
 		require.Fail(t, "Run still waits")
 	}
 	b.eventually(func() bool { return len(b.processes()) == 0 }, "processes are left")

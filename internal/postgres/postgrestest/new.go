@@ -4,7 +4,6 @@ import (
 	"context"
 	"log/slog"
 	"testing"
-	"time"
 
 	"github.com/overwinter-dev/overwinter/internal/postgres"
 )
@@ -20,7 +19,9 @@ func New(t testing.TB) *postgres.DB {
 // the test ends.
 func Open(t testing.TB, url string) *postgres.DB {
 	t.Helper()
-	db, err := postgres.Open(t.Context(), url, postgres.Options{Logger: slog.New(slog.DiscardHandler), MaxConns: 8})
+	db, err := postgres.Open(t.Context(), url, postgres.Options{
+		Logger: slog.New(slog.DiscardHandler), MaxConns: 8, ConnectTimeout: startTimeout,
+	})
 	if err != nil {
 		t.Fatalf("open the test's database: %v", err)
 	}
@@ -52,7 +53,7 @@ func create(t testing.TB, from string) string {
 		t.Fatalf("create the test's database: %v", err)
 	}
 	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+		ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
 		defer cancel()
 		if err := s.dropDatabase(ctx, name); err != nil {
 			t.Errorf("drop the test's database: %v", err)

@@ -72,5 +72,5 @@ func TestTheServerEndsWithAKilledProcess(t *testing.T) {
 	require.Eventually(t, func() bool {
 		_, err := os.Stat(servers[0])
 		return os.IsNotExist(err)
-	}, 20*time.Second, 20*time.Millisecond, "the server's directory is removed once the server has ended")
+	}, 2*time.Minute, 20*time.Millisecond, "the server's directory is removed once the server has ended")
 }

@@ -24,7 +24,7 @@ import (
 const (
 	superuser    = "overwinter"
 	template     = "overwinter_template"
-	startTimeout = 60 * time.Second
+	startTimeout = 2 * time.Minute
 )
 
 // keeper starts the server and stops it when standard input, the pipe, closes.
