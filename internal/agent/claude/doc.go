@@ -68,8 +68,14 @@
 //     transcript where the model was told of it.
 //   - Lines that the translator does not understand are system blocks of subtype "unparsed" in the
 //     stream alone; Parse skips what it does not understand.
-//   - A stream made without --replay-user-messages and --session-mirror has no prompts; one made
-//     without --forward-subagent-text lacks what subagents in the foreground say.
+//
+// Streams made without the flags that the adapter gives lack more:
+//
+//   - Without --replay-user-messages there are no prompts, and a retry before anything else has an
+//     id without one. With --session-mirror instead, a prompt stands where the mirror told of it.
+//   - Without --forward-subagent-text there is nothing of what subagents in the foreground say and
+//     think, and nothing at all of those that they start.
+//   - Without --include-partial-messages the places in ids skip texts without a word.
 //
 // # When things fail
 //

@@ -144,6 +144,9 @@ func (r *reader) assistant(l record, at time.Time) []conversation.Event {
 	if where == conversation.Main && r.Writing != "" && text(m.id) != r.Writing {
 		events = r.void(where, at)
 	}
+	if where == conversation.Main && r.Writing == "" {
+		r.Holding = true // nothing tells when a message is whole
+	}
 	if where == conversation.Main && text(m.id) != r.Current {
 		events = append(events, r.release(where, at)...)
 		r.Current = text(m.id)
