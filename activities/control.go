@@ -26,6 +26,8 @@ type Config struct {
 	Changes Changes
 	// Secrets opens the installation's secrets. Default: there are none.
 	Secrets Secrets
+	// Links keeps links open between turns. Default: none is kept.
+	Links *Links
 	// RunnerSecret is the key that the tokens of runner links are derived from,
 	// the same on every worker; at least 32 bytes.
 	RunnerSecret []byte

@@ -10,6 +10,9 @@
 //	RunAttach ─▶ exec attach ─▶ start ─▶ frames ─▶ append ─▶ … ─▶ append with end ─▶ RunEnd
 //	(token)      (displaces)    (unless the runner has it)        (translator's state beside it)
 //
+// The exec of a link is kept for a minute behind its turn (Links): the next turn on this worker goes
+// over it with a hello of its own. Between the two it holds no place at the runner.
+//
 // # Invariants
 //
 //   - What a run said is in the log before the run is over. An end that was not

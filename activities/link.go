@@ -41,20 +41,15 @@ type turnLink struct {
 
 // attach opens the link of a run behind the last frame that is committed.
 func (t *turn) attach(ctx context.Context) (*turnLink, error) {
-	paths := runner.DefaultPaths()
 	hello := runner.Hello{
 		Token: t.runnerToken(t.in.SessionID, t.in.Generation), Run: t.in.RunID,
 		From: t.frame + 1, Attempt: t.start.Run.Attempt, Known: t.start.Transcripts, Files: &t.start.Files,
 	}
 	dialCtx, cancelDial := context.WithTimeoutCause(ctx, dialTimeout, errors.New("the runner did not answer in time"))
 	defer cancelDial()
-	process, err := t.sandbox.Exec(dialCtx, sandbox.ExecSpec{Argv: paths.Attach(hello), Timeout: sandbox.MaxTimeout})
+	link, process, err := t.dial(dialCtx, hello)
 	if err != nil {
 		return nil, err
-	}
-	link, err := runner.Dial(dialCtx, process.Stdin, readCloser{process}, hello)
-	if err != nil {
-		return nil, errors.Join(err, process.Close())
 	}
 	if link.Welcome().ListFiles {
 		if err := t.listFiles(ctx, link); err != nil {
@@ -68,6 +63,27 @@ func (t *turn) attach(ctx context.Context) (*turnLink, error) {
 	}
 	go l.read(readCtx)
 	return l, nil
+}
+
+// dial opens a link over the exec that the turn before has left, or over a new one.
+// Where the one that was left fails this attempt does: the hello may be on its way,
+// and must not displace a link of the same attempt.
+func (t *turn) dial(ctx context.Context, hello runner.Hello) (*runner.Link, *sandbox.Process, error) {
+	if kept := t.Links.take(ctx, t.in.SandboxID); kept != nil {
+		if err := kept.link.Reattach(ctx, hello); err != nil {
+			return nil, nil, errors.Join(err, kept.process.Close())
+		}
+		return kept.link, kept.process, nil
+	}
+	process, err := t.sandbox.Exec(ctx, sandbox.ExecSpec{Argv: runner.DefaultPaths().Attach(hello), Timeout: sandbox.MaxTimeout})
+	if err != nil {
+		return nil, nil, err
+	}
+	link, err := runner.Dial(ctx, process.Stdin, readCloser{process}, hello)
+	if err != nil {
+		return nil, nil, errors.Join(err, process.Close())
+	}
+	return link, process, nil
 }
 
 // readCloser closes a process's link when its output is closed.
@@ -163,6 +179,13 @@ func (l *turnLink) close() {
 	l.link.Close() // the agent goes on either way
 	<-l.done
 	l.process.Close() // only cuts the link
+}
+
+// release ends the reading of a link whose turn is over, for others to use it.
+func (l *turnLink) release() (*runner.Link, *sandbox.Process) {
+	l.cancel()
+	<-l.done
+	return l.link, l.process
 }
 
 // isStale reports whether the runner has heard of a newer attempt at the run.

@@ -50,6 +50,7 @@ type bundle struct {
 	image    activities.Image
 	tell     *told
 	config   activities.Config
+	links    *activities.Links
 	control  *activities.Control
 	turns    *activities.Turns
 }
@@ -109,8 +110,10 @@ func newBundle(t *testing.T, drv driver.Driver) *bundle {
 	t.Cleanup(func() { b.endSandboxes(t) })
 	b.image = runnerImage(b.provider)
 	b.steps = &steps{Store: b.db, log: appender, driver: b.driver}
+	b.links = activities.NewLinks()
+	t.Cleanup(b.links.Close)
 	b.config = activities.Config{
-		Store: b.steps, Log: logSteps{b.steps}, Agents: agent.NewRegistry(demo.New()), Sandbox: b.provider,
+		Links: b.links, Store: b.steps, Log: logSteps{b.steps}, Agents: agent.NewRegistry(demo.New()), Sandbox: b.provider,
 		Image: b.image, Tell: b.tell, RunnerSecret: runnerSecret, SandboxTimeout: time.Hour,
 		SnapshotTimeout: time.Minute, Logger: slog.New(slog.DiscardHandler),
 	}

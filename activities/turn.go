@@ -151,7 +151,7 @@ func (t *Turns) newTurn(in TurnRequest, start session.RunStart, token string) (*
 
 // run attaches, delivers where that is needed, and follows the frames to the end
 // of the turn.
-func (t *turn) run(ctx context.Context) error {
+func (t *turn) run(ctx context.Context) (err error) {
 	// A provider may be slow to start the exec, and then it is no worker that is lost.
 	stop := beat(ctx)
 	link, err := t.attach(ctx)
@@ -159,7 +159,14 @@ func (t *turn) run(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("attach to the runner: %w", err)
 	}
-	defer link.close()
+	defer func() {
+		if err != nil {
+			link.close()
+			return
+		}
+		open, process := link.release()
+		t.Links.keep(ctx, t.in.SandboxID, open, process)
+	}()
 	if t.start.Run.Attempt > 1 {
 		t.watchAnswers() // what was asked before this attempt may have been answered since
 		t.waiting.again = true

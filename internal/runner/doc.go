@@ -13,9 +13,12 @@
 //
 // # Links and commands
 //
-// A link is one exec of `attach`: its stdin carries messages to the runner, its
-// stdout messages from it. It serves one run. There is one link at a time: a
-// newer one displaces it, and the displaced exec ends with ExitDisplaced. What
+// A link goes through an exec of `attach`: its stdin carries messages to the
+// runner, its stdout messages from it. It serves one run. There is one link at a
+// time: a newer one displaces it, and the displaced exec ends with ExitDisplaced.
+// A worker may detach its link and begin another over the same exec, of whatever
+// run; meanwhile the exec holds no connection to the runner, and ends by itself
+// after MaxDetached. What
 // needs no link is a command, an exec of its own whose request goes in by stdin
 // and whose answer comes out as JSON: ping, abort, seal, verify, put. Prompts,
 // secrets, the token and aborts never stand in argv.
@@ -43,6 +46,7 @@
 //	settle     the turn has ended: the kill that an interrupt set is called off
 //	flush      send what the transcript files and the workspace hold now, then flushed
 //	known      the files that are stored, where the welcome has asked for them
+//	detach     the link ends, its exec waits for another hello; attach itself answers
 //
 // and from it:
 //
@@ -54,6 +58,7 @@
 //	bounded    the workspace has more files than are watched
 //	diff       how the workspace differs from the session's beginning
 //	flushed    everything that was on disk at the flush has been sent
+//	detached   the link has ended as asked; the last message
 //	alive      nothing else to say; sent every AliveInterval
 //	displaced  a newer link has taken over; the last message
 //	error      the link ends for this reason; the last message

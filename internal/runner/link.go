@@ -18,15 +18,16 @@ var ErrDisplaced = errors.New("runner: a newer link has taken over")
 var errClosed = errors.New("runner: link is closed")
 
 // Link is a worker's end of an attach. Its methods are safe for concurrent use;
-// Next is for one caller at a time.
+// Next, Detach and Reattach are for one caller at a time.
 type Link struct {
 	welcome Welcome
 	stdin   io.WriteCloser
 	stdout  io.ReadCloser
 
 	write    sync.Mutex
-	messages chan Message // 64 messages are in flight while their reader works
-	readErr  error        // why messages was closed; set before it is
+	messages chan Message  // 64 messages are in flight while their reader works
+	readErr  error         // why messages was closed; set before it is
+	ended    chan struct{} // closed with messages
 	closed   chan struct{}
 	close    sync.Once
 }
@@ -36,19 +37,27 @@ type Link struct {
 // refused. When ctx ends before the runner has answered, Dial fails with its
 // cause; later ctx has no effect.
 func Dial(ctx context.Context, stdin io.WriteCloser, stdout io.ReadCloser, hello Hello) (*Link, error) {
-	hello.Version = ProtocolVersion
 	l := &Link{
 		stdin: stdin, stdout: stdout,
-		messages: make(chan Message, 64), closed: make(chan struct{}),
+		messages: make(chan Message, 64), ended: make(chan struct{}), closed: make(chan struct{}),
 	}
 	go l.read()
+	if err := l.greet(ctx, hello); err != nil {
+		return nil, err
+	}
+	return l, nil
+}
+
+// greet says hello and hears the welcome. Where it fails the link is closed.
+func (l *Link) greet(ctx context.Context, hello Hello) error {
+	hello.Version = ProtocolVersion
 	sent := make(chan error, 1) // the writer never waits for us
 	go func() { sent <- l.send(&hello) }()
 	m, err := l.Next(ctx)
 	if err == nil {
 		if w, ok := m.(*Welcome); ok {
 			l.welcome = *w
-			return l, <-sent
+			return <-sent
 		}
 		err = fmt.Errorf("runner answered %T", m)
 	}
@@ -56,10 +65,42 @@ func Dial(ctx context.Context, stdin io.WriteCloser, stdout io.ReadCloser, hello
 	if werr := <-sent; werr != nil && errors.Is(err, io.EOF) {
 		err = errors.Join(io.ErrUnexpectedEOF, werr)
 	}
-	return nil, fmt.Errorf("attach to run %s: %w", hello.Run, err)
+	return fmt.Errorf("attach to run %s: %w", hello.Run, err)
 }
 
-// Welcome is what the runner said when the link was opened.
+// Detach ends the service of the link's run and keeps the exec, for Reattach
+// within MaxDetached. What was under way is dropped. A link that fails to detach
+// is to be closed.
+func (l *Link) Detach(ctx context.Context) error {
+	if err := l.send(&Detach{}); err != nil {
+		return err
+	}
+	for {
+		m, err := l.Next(ctx)
+		if err != nil {
+			return fmt.Errorf("detach: %w", err)
+		}
+		if _, ok := m.(*Detached); ok {
+			return nil
+		}
+	}
+}
+
+// Reattach opens the next link over the exec of one that was detached, like Dial
+// over a new one. Where it fails the link is closed.
+func (l *Link) Reattach(ctx context.Context, hello Hello) error { return l.greet(ctx, hello) }
+
+// Ended reports whether the exec has ended, as far as is known here.
+func (l *Link) Ended() bool {
+	select {
+	case <-l.ended:
+		return true
+	default:
+		return false
+	}
+}
+
+// Welcome is what the runner said when the link was opened, last of all by Reattach.
 func (l *Link) Welcome() Welcome { return l.welcome }
 
 // Start asks for the delivery of the run's prompt. A runner that has a journal of
@@ -126,6 +167,7 @@ func (l *Link) send(m Message) error {
 
 func (l *Link) read() {
 	defer close(l.messages)
+	defer close(l.ended)
 	r := bufio.NewReaderSize(l.stdout, 64<<10)
 	for {
 		m, err := ReadMessage(r)

@@ -77,6 +77,13 @@ type Flush struct {
 	ID int64 `json:"id"`
 }
 
+// Detach ends the link and keeps its exec: Detached answers, and then another
+// Hello begins another link over it, of any run.
+type Detach struct{}
+
+// Detached answers Detach. Nothing of the link follows it.
+type Detached struct{}
+
 // Delivery says how far a run's prompt has got; doc.go has the diagram.
 type Delivery string
 
@@ -213,6 +220,8 @@ func (*Input) messageType() messageType           { return typeInput }
 func (*Interrupt) messageType() messageType       { return typeInterrupt }
 func (*Settle) messageType() messageType          { return typeSettle }
 func (*Flush) messageType() messageType           { return typeFlush }
+func (*Detach) messageType() messageType          { return typeDetach }
+func (*Detached) messageType() messageType        { return typeDetached }
 func (*Command) messageType() messageType         { return typeCommand }
 func (*Welcome) messageType() messageType         { return typeWelcome }
 func (*DeliveryChanged) messageType() messageType { return typeDelivery }

@@ -21,6 +21,9 @@ const (
 	// AliveInterval is the longest that a link stays silent. A worker that has
 	// heard nothing for a few of these has lost its exec.
 	AliveInterval = 5 * time.Second
+	// MaxDetached is how long an exec of attach waits for the next hello once its
+	// link was detached.
+	MaxDetached = 2 * time.Minute
 )
 
 // Exit codes of the runner's commands.
@@ -71,6 +74,7 @@ const (
 	typeFlush     messageType = 6
 	typeCommand   messageType = 7
 	typeKnown     messageType = 8
+	typeDetach    messageType = 9
 
 	typeWelcome   messageType = 65
 	typeDelivery  messageType = 66
@@ -86,6 +90,7 @@ const (
 	typeBounded   messageType = 76
 	typeSurvey    messageType = 77
 	typeDiff      messageType = 78
+	typeDetached  messageType = 79
 
 	typeFile messageType = 96
 	typeData messageType = 97

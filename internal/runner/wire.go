@@ -159,6 +159,10 @@ func decode(t messageType, p []byte) (Message, error) {
 		m = &Settle{}
 	case typeFlush:
 		m = &Flush{}
+	case typeDetach:
+		m = &Detach{}
+	case typeDetached:
+		m = &Detached{}
 	case typeCommand:
 		m = &Command{}
 	case typeKnown:

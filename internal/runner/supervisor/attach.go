@@ -10,6 +10,7 @@ import (
 	"io/fs"
 	"net"
 	"os"
+	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -68,36 +69,121 @@ func refusal(e *runner.Error) error {
 	}
 }
 
-// Attach carries messages between a worker and the runner until either ends.
-// run and from are what the command line says; the hello must say the same.
+// Attach carries messages between a worker and the runner: one link after the
+// other, each from a hello to its end. run and from are what the command line
+// says; the first hello must say the same.
 func Attach(ctx context.Context, dir, run string, from int64, stdin io.Reader, stdout io.Writer) error {
-	in := bufio.NewReaderSize(stdin, 64<<10)
-	first, err := runner.ReadMessage(in)
-	if err != nil {
-		return fmt.Errorf("read hello: %w", err)
+	a := &attachment{
+		dir: dir, stdin: make(chan runner.Message), stdinErr: make(chan error, 1), stdout: bufio.NewWriterSize(stdout, 64<<10),
 	}
-	hello, ok := first.(*runner.Hello)
-	if !ok || hello.Run != run || hello.From != from {
-		return &ExitError{runner.ExitRefused, errors.New("the hello on stdin is not of the run and frame on the command line")}
-	}
-	conn, err := dial(ctx, dir, dialBudget)
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	go a.listen(ctx, bufio.NewReaderSize(stdin, 64<<10))
+	hello, err := a.hello(ctx, nil)
 	if err != nil {
 		return err
 	}
-	defer func() {
+	if hello.Run != run || hello.From != from {
+		return &ExitError{runner.ExitRefused, errors.New("the hello on stdin is not of the run and frame on the command line")}
+	}
+	for {
+		detached, err := a.link(ctx, hello)
+		if err != nil || !detached {
+			return err
+		}
+		if err := errors.Join(runner.WriteMessage(a.stdout, &runner.Detached{}), a.stdout.Flush()); err != nil {
+			return fmt.Errorf("write to worker: %w", err)
+		}
+		patience := time.NewTimer(runner.MaxDetached)
+		hello, err = a.hello(ctx, patience.C)
+		patience.Stop()
+		if err != nil || hello == nil {
+			return err
+		}
+	}
+}
+
+// attachment is one exec of attach.
+type attachment struct {
+	dir      string
+	stdin    chan runner.Message // of the worker; closed at its end
+	stdinErr chan error          // why stdin was closed, if not by its end
+	stdout   *bufio.Writer       // of one goroutine at a time
+}
+
+// listen reads what the worker says.
+func (a *attachment) listen(ctx context.Context, r io.Reader) {
+	defer close(a.stdin)
+	for {
+		m, err := runner.ReadMessage(r)
+		if err != nil {
+			if !errors.Is(err, io.EOF) {
+				a.stdinErr <- err
+			}
+			return
+		}
+		select {
+		case a.stdin <- m:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// hello waits for the worker to begin a link. It is nil where none came in time,
+// or the worker has gone.
+func (a *attachment) hello(ctx context.Context, patience <-chan time.Time) (*runner.Hello, error) {
+	select {
+	case m, ok := <-a.stdin:
+		if hello, is := m.(*runner.Hello); is {
+			return hello, nil
+		}
+		if ok {
+			return nil, &ExitError{runner.ExitRefused, fmt.Errorf("a link cannot begin with %T", m)}
+		}
+		select {
+		case err := <-a.stdinErr:
+			return nil, fmt.Errorf("read hello: %w", err)
+		default:
+		}
+		if patience == nil {
+			return nil, fmt.Errorf("read hello: %w", io.EOF)
+		}
+		return nil, nil
+	case <-patience:
+		return nil, nil
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+}
+
+// link carries the messages of one link until either end has ended it, or the
+// worker detaches it.
+func (a *attachment) link(ctx context.Context, hello *runner.Hello) (detached bool, err error) {
+	conn, err := dial(ctx, a.dir, dialBudget)
+	if err != nil {
+		return false, err
+	}
+	hangUp := sync.OnceFunc(func() {
 		_ = errors.Join(conn.CloseRead(), conn.CloseWrite()) // ends awaitHangup, for which Close would wait
 		_ = conn.Close()
-	}()
+	})
+	defer hangUp()
 	w := bufio.NewWriter(conn)
 	if err := errors.Join(runner.WriteMessage(w, hello), w.Flush()); err != nil {
-		return fmt.Errorf("send hello: %w", err)
+		return false, fmt.Errorf("send hello: %w", err)
 	}
+	detach, over := make(chan struct{}), make(chan struct{})
+	defer close(over)
 	go func() {
-		_, _ = io.Copy(conn, in) // both ends tell the other by closing
-		_ = conn.CloseWrite()
+		if a.forward(w, over) {
+			close(detach)
+		} else {
+			_ = conn.CloseWrite() // both ends tell the other by closing
+		}
 	}()
 	bridged := make(chan error, 1)
-	go func() { bridged <- bridge(ctx, dir, conn, stdout) }()
+	go func() { bridged <- a.bridge(ctx, conn) }()
 	hung := make(chan struct{})
 	go func() {
 		awaitHangup(conn)
@@ -105,32 +191,61 @@ func Attach(ctx context.Context, dir, run string, from int64, stdin io.Reader, s
 	}()
 	select {
 	case err := <-bridged:
-		return err
+		return false, err
+	case <-detach:
+		hangUp()
+		err := <-bridged // the worker reads until it has its answer
+		if _, ended := errors.AsType[*ExitError](err); ended {
+			return false, err
+		}
+		return true, nil
 	case <-hung:
 	case <-ctx.Done():
-		return context.Cause(ctx)
+		return false, context.Cause(ctx)
 	}
 	select {
 	case err := <-bridged:
-		return err
+		return false, err
 	case <-time.After(hangBudget):
-		return errors.New("the runner closed the link, and nobody reads what it sent")
+		return false, errors.New("the runner closed the link, and nobody reads what it sent")
+	}
+}
+
+// forward passes on what the worker says and reports whether it detaches the
+// link. It ends when the worker or the link does.
+func (a *attachment) forward(w *bufio.Writer, over <-chan struct{}) (detach bool) {
+	for {
+		select {
+		case m, ok := <-a.stdin:
+			if !ok {
+				return false
+			}
+			if _, detach := m.(*runner.Detach); detach {
+				return true
+			}
+			if errors.Join(runner.WriteMessage(w, m), w.Flush()) != nil {
+				return false // the runner has gone, as its end of the link will tell
+			}
+		case <-over:
+			return false
+		}
 	}
 }
 
 // bridge copies messages from the runner to the worker, puts diffs where they are
-// asked for, and looks out for the one that ends the link.
-func bridge(ctx context.Context, dir string, conn io.Reader, stdout io.Writer) error {
-	r, w := bufio.NewReaderSize(conn, 64<<10), bufio.NewWriterSize(stdout, 64<<10)
+// asked for, and looks out for the one that ends the link. Every message that it
+// has begun to write is whole when it returns.
+func (a *attachment) bridge(ctx context.Context, conn io.Reader) error {
+	r, w := bufio.NewReaderSize(conn, 64<<10), a.stdout
 	for {
 		m, err := runner.ReadMessage(r)
 		if errors.Is(err, io.EOF) {
 			return w.Flush()
 		} else if err != nil {
-			return fmt.Errorf("read from runner: %w", err)
+			return errors.Join(fmt.Errorf("read from runner: %w", err), w.Flush())
 		}
 		if survey, ok := m.(*runner.Survey); ok {
-			diff, err := workspace.TakeDiff(ctx, survey.Workspace, filesDir(dir), survey.Key)
+			diff, err := workspace.TakeDiff(ctx, survey.Workspace, filesDir(a.dir), survey.Key)
 			if err != nil {
 				fmt.Fprintln(os.Stderr, "overwinter-runner: no diff of the workspace:", err)
 				continue

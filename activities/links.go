@@ -1,0 +1,134 @@
+package activities
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/overwinter-dev/overwinter/internal/runner"
+	"github.com/overwinter-dev/overwinter/internal/sandbox"
+)
+
+const (
+	// linkKept is how long a link is kept behind a turn. It must be shorter than
+	// runner.MaxDetached.
+	linkKept = time.Minute
+	// maxLinksKept is how many are kept at a time: each holds a small process in
+	// its sandbox and two streams to the provider.
+	maxLinksKept = 1000
+	// detachTimeout bounds the detaching of a link.
+	detachTimeout = 5 * time.Second
+)
+
+// Links keeps the execs of links behind the ends of their turns, so that a turn
+// that follows soon needs no exec of its own. A kept link serves no run: whoever
+// attaches meanwhile meets nothing of it. Only this worker's next turn in the
+// sandbox uses it; it ends by itself after a minute, with the sandbox, or with
+// the worker. A nil *Links keeps none.
+type Links struct {
+	mu     sync.Mutex
+	kept   map[string]*keptLink // by sandbox
+	closed bool
+	tasks  sync.WaitGroup
+}
+
+// NewLinks returns an empty Links. Close it behind the last turn.
+func NewLinks() *Links { return &Links{kept: map[string]*keptLink{}} }
+
+// keptLink is a link that serves no run.
+type keptLink struct {
+	link     *runner.Link
+	process  *sandbox.Process
+	timer    *time.Timer
+	detached chan struct{} // closed once detaching has ended
+	failed   bool          // it has ended badly; read behind detached
+}
+
+func (k *keptLink) close() {
+	k.link.Close()
+	k.process.Close() // only cuts the link
+}
+
+// keep detaches a link, beside the caller, and keeps it for the next turn in the sandbox.
+func (l *Links) keep(ctx context.Context, sandboxID string, link *runner.Link, process *sandbox.Process) {
+	k := &keptLink{link: link, process: process, detached: make(chan struct{})}
+	if l == nil || !l.put(sandboxID, k) {
+		k.close()
+		return
+	}
+	go func() {
+		defer l.tasks.Done()
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), detachTimeout)
+		defer cancel()
+		k.failed = link.Detach(ctx) != nil
+		close(k.detached)
+		if k.failed {
+			l.drop(sandboxID, k)
+		}
+	}()
+}
+
+// put counts the task that detaches k.
+func (l *Links) put(sandboxID string, k *keptLink) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.closed || l.kept[sandboxID] != nil || len(l.kept) >= maxLinksKept {
+		return false
+	}
+	k.timer = time.AfterFunc(linkKept, func() { l.drop(sandboxID, k) })
+	l.kept[sandboxID] = k
+	l.tasks.Add(1)
+	return true
+}
+
+// take returns the link that is kept for a sandbox; nil where there is none that
+// is whole.
+func (l *Links) take(ctx context.Context, sandboxID string) *keptLink {
+	if l == nil {
+		return nil
+	}
+	l.mu.Lock()
+	k := l.kept[sandboxID]
+	delete(l.kept, sandboxID)
+	l.mu.Unlock()
+	if k == nil {
+		return nil
+	}
+	k.timer.Stop()
+	select {
+	case <-k.detached:
+		if !k.failed && !k.link.Ended() {
+			return k
+		}
+	case <-ctx.Done():
+	}
+	k.close()
+	return nil
+}
+
+// drop gives up a link that nobody has taken.
+func (l *Links) drop(sandboxID string, k *keptLink) {
+	l.mu.Lock()
+	mine := l.kept[sandboxID] == k
+	if mine {
+		delete(l.kept, sandboxID)
+	}
+	l.mu.Unlock()
+	if mine {
+		k.timer.Stop()
+		k.close()
+	}
+}
+
+// Close gives up every link, also those that are kept later.
+func (l *Links) Close() {
+	l.mu.Lock()
+	kept := l.kept
+	l.kept, l.closed = map[string]*keptLink{}, true
+	l.mu.Unlock()
+	for _, k := range kept {
+		k.timer.Stop()
+		k.close()
+	}
+	l.tasks.Wait()
+}

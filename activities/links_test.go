@@ -1,0 +1,71 @@
+package activities_test
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/overwinter-dev/overwinter/activities"
+	"github.com/overwinter-dev/overwinter/internal/session"
+)
+
+// attaches counts the execs of a link.
+func (b *bundle) attaches() int {
+	n := 0
+	for _, argv := range b.driver.argvs() {
+		if slices.Contains(argv, "attach") {
+			n++
+		}
+	}
+	return n
+}
+
+func TestATurnGoesOverTheLinkOfTheOneBefore(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	ready := b.create(t)
+	for _, text := range []string{"one", "two", "three"} {
+		require.Equal(t, text, b.say(t, ready, text))
+	}
+	require.Equal(t, 1, b.attaches())
+
+	// Another worker has links of its own, and this one's is whole behind it.
+	mine := b.turns
+	config := b.config
+	config.Links = nil
+	_, b.turns = activities.New(config)
+	require.Equal(t, "four", b.say(t, ready, "four"))
+	require.Equal(t, 2, b.attaches())
+	b.turns = mine
+	require.Equal(t, "five", b.say(t, ready, "five"))
+	require.Equal(t, 2, b.attaches())
+}
+
+func TestALinkThatBreaksBetweenTurnsCostsNothing(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	ready := b.create(t)
+	require.Equal(t, "one", b.say(t, ready, "one"))
+	// Whether the worker has heard of it by the next turn is open; either way nothing is lost or done twice.
+	b.shell(t, ready.SandboxID, `for p in /proc/[0-9]*; do tr '\0' ' ' < $p/cmdline 2>/dev/null | grep -q '[r]unner attach' && kill -9 ${p#/proc/}; done; true`)
+	in := b.claim(t, ready, "two")
+	result, err := b.untilFinal(t, in, b.begin(t, in))
+	require.NoError(t, err)
+	require.Equal(t, session.OutcomeCompleted, result.Outcome)
+	require.Equal(t, "two", b.said(t, in.RunID))
+}
+
+func TestNoLinkIsKeptBehindTheEndOfAWorker(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	ready := b.create(t)
+	require.Equal(t, "one", b.say(t, ready, "one"))
+	b.links.Close()
+	const count = `n=0; for p in /proc/[0-9]*; do tr '\0' ' ' < $p/cmdline 2>/dev/null | grep -q '[r]unner attach' && n=$((n+1)); done; echo $n`
+	require.Eventually(t, func() bool { return b.shell(t, ready.SandboxID, count) == "0\n" }, patience, 20*time.Millisecond, "the exec of the link goes on")
+	require.Equal(t, "two", b.say(t, ready, "two"), "it is a worker all the same")
+	require.Equal(t, 2, b.attaches())
+	b.links.Close()
+}
