@@ -51,6 +51,7 @@ var exceptions = map[string][]exception{
 	"plain-subagent":                  {silent},
 	"plain-think":                     {silent},
 	"plain-tool":                      {silent},
+	"without-partial-messages":        {silent},
 }
 
 // TestCaptures reads what the real program wrote: its stream and its transcript must give the same
