@@ -15,6 +15,13 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/localmodal/localmodaltest"
 )
 
+// patience bounds every wait of a test, and longLife a test as a whole. What they wait for takes a
+// moment where the machine is free; all packages' tests share it.
+const (
+	patience = 2 * time.Minute
+	longLife = 10 * time.Minute
+)
+
 // bundle is a server of the test's own, with the SDK's client for it.
 type bundle struct {
 	t      testing.TB
@@ -57,11 +64,7 @@ func (b *bundle) lacks(a box.Ability) bool {
 
 func connect(t testing.TB, s *localmodal.Server) *bundle {
 	t.Helper()
-	patience := time.Minute
-	if _, ok := t.(*testing.B); ok {
-		patience = 10 * time.Minute
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), longLife)
 	t.Cleanup(cancel)
 	b := &bundle{t: t, ctx: ctx, server: s, client: localmodaltest.Client(t, s.URL())}
 	app, err := b.client.Apps.FromName(ctx, "test", &modal.AppFromNameParams{CreateIfMissing: true})
@@ -123,11 +126,30 @@ func (b *bundle) sh(sb *modal.Sandbox, script string) string {
 	return r.stdout
 }
 
+// try runs a process whether or not the sandbox lives to its end.
+func (b *bundle) try(sb *modal.Sandbox, args ...string) {
+	if process, err := sb.Exec(b.ctx, args, nil); err == nil {
+		_, _ = process.Wait(b.ctx, nil)
+	}
+}
+
 func (b *bundle) snapshot(sb *modal.Sandbox) *modal.Image {
 	b.t.Helper()
-	im, err := sb.SnapshotFilesystem(b.ctx, &modal.SandboxSnapshotFilesystemParams{Timeout: time.Minute, TTL: modal.NoExpiryTTL})
+	im, err := sb.SnapshotFilesystem(b.ctx, &modal.SandboxSnapshotFilesystemParams{Timeout: patience, TTL: modal.NoExpiryTTL})
 	require.NoError(b.t, err)
 	return im
+}
+
+// hurry does what a time limit of whole seconds of a provider leaves little time for, with a longer
+// and longer limit until it was done in time. What came of the tries before that does not count.
+func hurry(do func(limit time.Duration)) {
+	for limit := time.Second; ; limit *= 2 {
+		began := time.Now()
+		do(limit)
+		if time.Since(began) < limit {
+			return
+		}
+	}
 }
 
 func (b *bundle) terminate(sb *modal.Sandbox) {

@@ -79,15 +79,14 @@ func TestExecTimeoutKills(t *testing.T) {
 	sb := b.create(nil)
 	marker := "sleep-" + sb.SandboxID
 	b.sh(sb, "cp /usr/bin/sleep /tmp/"+marker)
-	process, err := sb.Exec(b.ctx, []string{"/tmp/" + marker, "60"}, &modal.SandboxExecParams{Timeout: time.Second})
+	process, err := sb.Exec(b.ctx, []string{"/tmp/" + marker, "1000"}, &modal.SandboxExecParams{Timeout: time.Second})
 	require.NoError(t, err)
-	started := time.Now()
 	code, err := process.Wait(b.ctx, nil)
 	if err == nil {
 		require.Equal(t, 137, code)
 	}
-	require.Less(t, time.Since(started), 10*time.Second)
-	require.Eventually(t, func() bool { return processes(t, marker) == 0 }, 5*time.Second, 20*time.Millisecond)
+	require.NoError(t, b.ctx.Err())
+	require.Eventually(t, func() bool { return processes(t, marker) == 0 }, patience, 20*time.Millisecond)
 }
 
 func TestProcessOutlivesItsClient(t *testing.T) {
@@ -111,16 +110,14 @@ func TestProcessOutlivesItsClient(t *testing.T) {
 	require.Eventually(t, func() bool {
 		text, err := other.Filesystem.ReadText(again.ctx, "/root/done", nil)
 		return err == nil && text == "done\n"
-	}, 10*time.Second, 20*time.Millisecond)
+	}, patience, 20*time.Millisecond)
 }
 
 func TestBackgroundChildDoesNotHoldTheOutputOpen(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	sb := b.create(nil)
-	started := time.Now()
-	require.Equal(t, "said\n", b.sh(sb, "sleep 30 & echo said"))
-	require.Less(t, time.Since(started), 10*time.Second)
+	require.Equal(t, "said\n", b.sh(sb, "sleep 1000 & echo said"))
 }
 
 func TestOrphansAreReaped(t *testing.T) {
@@ -131,5 +128,5 @@ func TestOrphansAreReaped(t *testing.T) {
 	require.Eventually(t, func() bool {
 		// The shell's parent is the sandbox's init, which orphans go to.
 		return b.sh(sb, `cat /proc/[0-9]*/stat 2>/dev/null | grep -c ") Z $PPID " || true`) == "0\n"
-	}, 5*time.Second, 20*time.Millisecond)
+	}, patience, 20*time.Millisecond)
 }

@@ -3,7 +3,6 @@ package localmodal_test
 import (
 	"bytes"
 	"testing"
-	"time"
 
 	modal "github.com/modal-labs/modal-client/go"
 	"github.com/stretchr/testify/require"
@@ -80,7 +79,7 @@ func TestFilesystemWatch(t *testing.T) {
 	b := setup(t)
 	sb := b.create(nil)
 	b.sh(sb, "mkdir -p /work/sub")
-	timeout := 20 * time.Second
+	timeout := patience
 	events, err := sb.Filesystem.Watch(b.ctx, "/work", &modal.SandboxFilesystemWatchParams{
 		Timeout: &timeout, Recursive: true, Filter: []modal.FileWatchEventType{modal.FileWatchEventTypeCreate},
 	})

@@ -3,6 +3,7 @@ package localmodal_test
 import (
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"net"
 	"net/http"
 	"strconv"
@@ -30,12 +31,7 @@ func (b *bundle) webServer() (*modal.Sandbox, int) {
 	b.t.Helper()
 	port, blocked := 8080, true
 	if b.lacks(box.BlockedNetwork) {
-		listener, err := net.Listen("tcp", "127.0.0.1:0")
-		require.NoError(b.t, err)
-		address, ok := listener.Addr().(*net.TCPAddr)
-		require.True(b.t, ok)
-		require.NoError(b.t, listener.Close())
-		port, blocked = address.Port, false
+		port, blocked = freePort(b.t), false
 	}
 	probe, err := modal.NewTCPProbe(port, nil)
 	require.NoError(b.t, err)
@@ -43,8 +39,24 @@ func (b *bundle) webServer() (*modal.Sandbox, int) {
 		Command: []string{"python3", "-c", serveHTTP, strconv.Itoa(port)}, BlockNetwork: blocked,
 		UnencryptedPorts: []int{port}, ReadinessProbe: probe,
 	})
-	require.NoError(b.t, sb.WaitUntilReady(b.ctx, 20*time.Second, nil))
+	require.NoError(b.t, sb.WaitUntilReady(b.ctx, patience, nil))
 	return sb, port
+}
+
+// freePort is a port that nobody listens on and that the kernel gives to nobody who asks it for any:
+// it lies below those.
+func freePort(t testing.TB) int {
+	t.Helper()
+	for range 1000 {
+		port := 10_000 + rand.IntN(20_000) //nolint:gosec // any will do
+		listener, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
+		if err == nil {
+			require.NoError(t, listener.Close())
+			return port
+		}
+	}
+	require.FailNow(t, "there is no free port")
+	return 0
 }
 
 func get(t *testing.T, url, token string) (int, string) {
@@ -68,7 +80,7 @@ func TestPortsAreReachable(t *testing.T) {
 	b := setup(t)
 	sb, inside := b.webServer()
 
-	tunnels, err := sb.Tunnels(b.ctx, 10*time.Second, nil)
+	tunnels, err := sb.Tunnels(b.ctx, patience, nil)
 	require.NoError(t, err)
 	host, port, err := tunnels[inside].TCPSocket()
 	require.NoError(t, err)
@@ -86,7 +98,7 @@ func TestPortsAreReachable(t *testing.T) {
 	conn, err := net.Dial("tcp", address)
 	require.NoError(t, err)
 	b.terminate(sb)
-	require.NoError(t, conn.SetReadDeadline(time.Now().Add(10*time.Second)))
+	require.NoError(t, conn.SetReadDeadline(time.Now().Add(patience)))
 	_, err = conn.Read(make([]byte, 1))
 	require.ErrorIs(t, err, io.EOF, "an open connection ends with the sandbox")
 	require.NoError(t, conn.Close())
@@ -102,6 +114,6 @@ func TestExecProbe(t *testing.T) {
 	sb := b.create(&modal.SandboxCreateParams{
 		Command: []string{"sh", "-c", "sleep 0.1; touch /root/ready; sleep 60"}, ReadinessProbe: probe,
 	})
-	require.NoError(t, sb.WaitUntilReady(b.ctx, 20*time.Second, nil))
+	require.NoError(t, sb.WaitUntilReady(b.ctx, patience, nil))
 	require.Zero(t, b.exec(sb, nil, "", "test", "-e", "/root/ready").code)
 }

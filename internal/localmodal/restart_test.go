@@ -61,7 +61,7 @@ func startChildServer(t *testing.T, dir string) (url string, kill func()) {
 
 func connectTo(t *testing.T, url string) *bundle {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), longLife)
 	t.Cleanup(cancel)
 	b := &bundle{t: t, ctx: ctx, client: localmodaltest.Client(t, url)}
 	app, err := b.client.Apps.FromName(ctx, "test", &modal.AppFromNameParams{CreateIfMissing: true})
@@ -85,10 +85,10 @@ func TestKilledServerLeavesNoProcessAndLosesNothing(t *testing.T) {
 	im := b.snapshot(sb)
 	require.NoError(t, im.Publish(b.ctx, "kept:1", nil))
 	b.sh(sb, "echo two > /root/f")
-	require.Eventually(t, func() bool { return processes(t, marker) == 1 }, 5*time.Second, 10*time.Millisecond)
+	require.Eventually(t, func() bool { return processes(t, marker) == 1 }, patience, 10*time.Millisecond)
 
 	kill()
-	require.Eventually(t, func() bool { return processes(t, marker) == 0 }, 5*time.Second, 10*time.Millisecond)
+	require.Eventually(t, func() bool { return processes(t, marker) == 0 }, patience, 10*time.Millisecond)
 	unfinished := filepath.Join(dir, "building", "left-by-the-kill")
 	require.NoError(t, os.MkdirAll(unfinished, 0o755))
 

@@ -120,9 +120,14 @@ func TestManySandboxesAtOnceAreListedOnceEach(t *testing.T) {
 func TestLifetimeEndsASandbox(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	sb := b.create(&modal.SandboxCreateParams{Timeout: time.Second, Command: []string{"sleep", "60"}})
-	code, err := sb.Poll(b.ctx, nil)
-	require.NoError(t, err)
+	var sb *modal.Sandbox
+	var code *int
+	hurry(func(limit time.Duration) {
+		var err error
+		sb = b.create(&modal.SandboxCreateParams{Timeout: limit, Command: []string{"sleep", "1000"}})
+		code, err = sb.Poll(b.ctx, nil)
+		require.NoError(t, err)
+	})
 	require.Nil(t, code)
 	ended, err := sb.Wait(b.ctx, nil)
 	require.NoError(t, err)
@@ -132,9 +137,18 @@ func TestLifetimeEndsASandbox(t *testing.T) {
 func TestIdleTimeoutEndsAnUnusedSandboxOnly(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	sb := b.create(&modal.SandboxCreateParams{IdleTimeout: time.Second, Command: []string{"sleep", "60"}})
-	require.Zero(t, b.exec(sb, nil, "", "sleep", "1.5").code, "a process is a use")
-	code, err := sb.Wait(b.ctx, nil)
+	var sb *modal.Sandbox
+	var use *modal.ContainerProcess
+	var err error
+	hurry(func(limit time.Duration) {
+		sb = b.create(&modal.SandboxCreateParams{IdleTimeout: limit, Command: []string{"sleep", "1000"}})
+		use, err = sb.Exec(b.ctx, []string{"sleep", fmt.Sprint(1.5 * limit.Seconds())}, nil)
+	})
+	require.NoError(t, err)
+	code, err := use.Wait(b.ctx, nil)
+	require.NoError(t, err)
+	require.Zero(t, code, "a process is a use")
+	code, err = sb.Wait(b.ctx, nil)
 	require.NoError(t, err)
 	require.Equal(t, 137, code)
 }
@@ -157,7 +171,7 @@ func TestTerminateKillsEverything(t *testing.T) {
 	sb := b.create(nil)
 	marker := "sleep-" + sb.SandboxID
 	b.sh(sb, "cp /usr/bin/sleep /tmp/"+marker+"; setsid /tmp/"+marker+" 1000 >/dev/null 2>&1 </dev/null & ")
-	require.Eventually(t, func() bool { return processes(t, marker) == 1 }, 5*time.Second, 10*time.Millisecond)
+	require.Eventually(t, func() bool { return processes(t, marker) == 1 }, patience, 10*time.Millisecond)
 	b.terminate(sb)
 	require.Zero(t, processes(t, marker))
 	code, err := sb.Terminate(b.ctx, &modal.SandboxTerminateParams{Wait: true})

@@ -88,15 +88,20 @@ func TestExpiredSnapshotIsGone(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	sb := b.create(nil)
-	im, err := sb.SnapshotFilesystem(b.ctx, &modal.SandboxSnapshotFilesystemParams{TTL: time.Second})
-	require.NoError(t, err)
-	_, err = b.client.Images.FromID(b.ctx, im.ImageID, nil)
-	require.NoError(t, err)
+	var im *modal.Image
+	var found error
+	hurry(func(limit time.Duration) {
+		var err error
+		im, err = sb.SnapshotFilesystem(b.ctx, &modal.SandboxSnapshotFilesystemParams{TTL: limit})
+		require.NoError(t, err)
+		_, found = b.client.Images.FromID(b.ctx, im.ImageID, nil)
+	})
+	require.NoError(t, found)
 	require.Eventually(t, func() bool {
 		_, err := b.client.Images.FromID(b.ctx, im.ImageID, nil)
 		var notFound modal.NotFoundError
 		return errors.As(err, &notFound)
-	}, 5*time.Second, 50*time.Millisecond)
+	}, patience, 50*time.Millisecond)
 }
 
 func TestExitSnapshotKeepsWhatWasLeft(t *testing.T) {
@@ -108,16 +113,22 @@ func TestExitSnapshotKeepsWhatWasLeft(t *testing.T) {
 		code   int
 	}{
 		"terminated": {modal.SandboxCreateParams{}, b.terminate, 137},
-		"timed out":  {modal.SandboxCreateParams{Timeout: 2 * time.Second}, func(*modal.Sandbox) {}, 124},
+		"timed out":  {modal.SandboxCreateParams{Timeout: 1}, func(*modal.Sandbox) {}, 124}, // see below
 		"finished": {
 			modal.SandboxCreateParams{Command: []string{"sh", "-c", "while ! test -e /root/f; do sleep 0.01; done; exit 3"}},
 			func(*modal.Sandbox) {}, 3,
 		},
 	} {
 		c.params.ExperimentalOptions = map[string]any{"enable_exit_snapshot": true}
-		sb := b.create(&c.params)
-		b.sh(sb, "echo kept > /root/g")
-		b.exec(sb, nil, "", "touch", "/root/f") // its exit code may be that of a killed process
+		var sb *modal.Sandbox
+		hurry(func(limit time.Duration) {
+			if c.params.Timeout > 0 {
+				c.params.Timeout = limit
+			}
+			sb = b.create(&c.params)
+			// Its exit code may be that of a killed process.
+			b.try(sb, "sh", "-c", "echo kept > /root/g; touch /root/f")
+		})
 		c.end(sb)
 		code, err := sb.Wait(b.ctx, nil)
 		require.NoError(t, err)

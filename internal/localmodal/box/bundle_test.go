@@ -14,6 +14,10 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/localmodal/wire"
 )
 
+// patience bounds every wait of a test. What it waits for takes a moment where the machine is free;
+// all packages' tests share it.
+const patience = 2 * time.Minute
+
 type bundle struct {
 	t  *testing.T
 	rt *Runtime
@@ -119,7 +123,7 @@ func (b *bundle) settle(bx *Box, names ...string) {
 			}
 		}
 		return true
-	}, 5*time.Second, 10*time.Millisecond)
+	}, patience, 10*time.Millisecond)
 }
 
 func (b *bundle) inode(layer, name string) inode {

@@ -122,6 +122,6 @@ func TestStoppedProcessStaysStoppedAfterASnapshot(t *testing.T) {
 		b.snapshot(bx)
 		require.Equal(t, "T\n", strings.ToUpper(b.sh(bx, state)), "stopped, traced or not")
 		b.sh(bx, "kill -CONT $(cat /root/pid)")
-		require.Eventually(t, func() bool { return b.sh(bx, state) == "S\n" }, 10*time.Second, 5*time.Millisecond)
+		require.Eventually(t, func() bool { return b.sh(bx, state) == "S\n" }, patience, 5*time.Millisecond)
 	})
 }

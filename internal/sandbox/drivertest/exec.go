@@ -104,7 +104,7 @@ func runTruncates(t *testing.T, b *bench) {
 	// A caller who gives up leaves no process that it waits for.
 	ctx, cancel := context.WithTimeout(b.ctx(t), 100*time.Millisecond)
 	defer cancel()
-	_, err = sb.Run(ctx, sandbox.RunSpec{Argv: b.Commands.Sleep(time.Minute)})
+	_, err = sb.Run(ctx, sandbox.RunSpec{Argv: b.Commands.Sleep(time.Hour)})
 	requireCode(t, sandbox.Timeout, err)
 	require.ErrorIs(t, err, context.DeadlineExceeded)
 
@@ -134,7 +134,7 @@ func execNotFound(t *testing.T, b *bench) {
 func execTimeout(t *testing.T, b *bench) {
 	sb := b.sandbox(t)
 	began := time.Now()
-	_, err := sb.Run(b.ctx(t), sandbox.RunSpec{Argv: b.Commands.Sleep(time.Minute), Timeout: time.Second})
+	_, err := sb.Run(b.ctx(t), sandbox.RunSpec{Argv: b.Commands.Sleep(time.Hour), Timeout: time.Second})
 	requireCode(t, sandbox.Timeout, err)
 	require.GreaterOrEqual(t, time.Since(began), 900*time.Millisecond)
 	b.run(t, sb, b.Commands.Exit(0))

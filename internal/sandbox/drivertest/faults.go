@@ -52,11 +52,9 @@ func lostSnapshot(t *testing.T, b *bench) {
 func snapshotBudget(t *testing.T, b *bench) {
 	sb := b.sandbox(t)
 	b.write(t, sb, "/work/f", "x")
-	b.Faults.Delay(t, Snapshot, 5*time.Second)
-	began := time.Now()
+	b.Faults.Delay(t, Snapshot, time.Hour)
 	_, err := sb.Snapshot(b.ctx(t), sandbox.SnapshotSpec{Timeout: time.Second})
 	requireCode(t, sandbox.Timeout, err)
-	require.Less(t, time.Since(began), 4*time.Second)
 	require.Equal(t, "x", b.read(t, sb, "/work/f"))
 }
 

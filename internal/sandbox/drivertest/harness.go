@@ -28,7 +28,7 @@ type Harness struct {
 	Faults Faults
 	// Unsupported are the abilities that the driver does not have.
 	Unsupported []Ability
-	// Patience is how long the provider may take for anything. Default 20 s.
+	// Patience is how long the provider may take for anything. Default 2 min.
 	Patience time.Duration
 }
 
@@ -118,7 +118,7 @@ func setup(t *testing.T, make func(t *testing.T) Harness) *bench {
 	t.Helper()
 	h := make(t)
 	if h.Patience == 0 {
-		h.Patience = 20 * time.Second
+		h.Patience = 2 * time.Minute
 	}
 	id := session.NewID("")
 	const poll = 100 * time.Millisecond

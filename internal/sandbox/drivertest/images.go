@@ -153,7 +153,7 @@ func preparesFails(t *testing.T, b *bench) {
 		}
 	}})
 	recipe = b.recipe(t)
-	recipe.Commands = [][]string{b.Commands.Sleep(time.Minute)}
+	recipe.Commands = [][]string{b.Commands.Sleep(time.Hour)}
 	ctx, cancel := context.WithCancel(b.ctx(t))
 	failed := make(chan error, 1)
 	go func() {

