@@ -107,7 +107,7 @@ func translateLines(adapter agent.Adapter, lines *bufio.Reader, at time.Time, ou
 				return err
 			}
 			if translated.End != nil {
-				if translator, err = adapter.NewTranslator(agent.RunContext{}, nil); err != nil {
+				if translator, err = agent.NextTurn(adapter, translator); err != nil {
 					return err
 				}
 			}

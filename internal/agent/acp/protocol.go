@@ -27,6 +27,12 @@ const (
 	MethodPermission = "session/request_permission"
 )
 
+// OfClient reports whether a method is one by which an agent makes use of its client's files and
+// terminals. What comes of it the agent tells as that of a call.
+func OfClient(method string) bool {
+	return strings.HasPrefix(method, "fs/") || strings.HasPrefix(method, "terminal/")
+}
+
 // The kinds of update.
 const (
 	updateText     = "agent_message_chunk"

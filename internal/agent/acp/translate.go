@@ -91,7 +91,7 @@ func (t *translator) line(f agent.Frame) {
 		understood = t.asked(m, at)
 	case m.Method == "" && len(m.ID) > 0 && (m.Result != nil || m.Error != nil):
 		t.responded(f, m, at)
-	case m.Method != "" && t.state.Bridged:
+	case m.Method != "" && t.state.Bridged, OfClient(m.Method):
 		// The bridge answers what it knows, and refuses the rest.
 	default:
 		understood = false

@@ -65,6 +65,7 @@ func (t *translator) update(f agent.Frame, m frame, at time.Time) bool {
 				return true
 			}
 			t.emit(t.state.closeText(at)...)
+			t.state.Text = ""
 			t.emit(t.state.thinks(t.made(f), text, at)...)
 		}
 	case "user_message_chunk", "tool_call", "tool_call_update":

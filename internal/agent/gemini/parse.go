@@ -3,6 +3,7 @@ package gemini
 import (
 	"bytes"
 	"cmp"
+	"encoding/json"
 	"path"
 	"slices"
 	"strings"
@@ -14,8 +15,8 @@ import (
 )
 
 // Parse reads the journal of a session, as the bridge writes it. Where there is none it reads the
-// agent's own chat files: <…>/session-*.jsonl, in the order in which they were begun, with those of
-// subagents where they were called. Lines that it does not understand are skipped; it never fails.
+// agent's own chat files: <…>/session-*.jsonl, or those of older releases, session-*.json, in the order
+// in which they were begun, with those of subagents where they were called. Lines that it does not understand are skipped; it never fails.
 func (Adapter) Parse(files []session.TranscriptFile) (conversation.Conversation, error) {
 	p := parser{reader: reader{seen: map[string]struct{}{}}, agents: map[string]*chatFile{}}
 	var journals, chats []*chatFile
@@ -73,7 +74,13 @@ func open(f session.TranscriptFile) *chatFile {
 	if path.Ext(f.Path) != ".jsonl" && path.Ext(f.Path) != ".json" {
 		return c
 	}
-	for line := range bytes.Lines(f.Data) {
+	if path.Ext(f.Path) == ".json" { // one object, on many lines
+		var line bytes.Buffer
+		if json.Compact(&line, f.Data) == nil {
+			c.data = line.Bytes()
+		}
+	}
+	for line := range bytes.Lines(c.data) {
 		if n, ok := bridge.ParseNote(line); ok {
 			c.kind, c.id = journalFile, n.ID
 			return c
@@ -157,14 +164,20 @@ func (p *parser) chat(conv string, c *chatFile) {
 				p.rewind(r.RewindTo)
 			}
 		case r.Set != nil:
-			for _, raw := range r.Set.Messages {
-				var m record
-				if decode(raw, &m) {
-					p.message(conv, m)
-				}
-			}
+			p.messages(conv, r.Set.Messages)
+		case r.ID == "":
+			p.messages(conv, r.Messages)
 		default:
 			p.message(conv, r)
+		}
+	}
+}
+
+func (p *parser) messages(conv string, list []json.RawMessage) {
+	for _, raw := range list {
+		var m record
+		if decode(raw, &m) {
+			p.message(conv, m)
 		}
 	}
 }
@@ -177,7 +190,7 @@ func (p *parser) message(conv string, r record) {
 	p.at = when(r.Timestamp, p.at)
 	events := p.record(conv, r, p.at)
 	p.fold(events)
-	if conv == conversation.Main && len(events) > 0 {
+	if conv == conversation.Main {
 		m := shownMessage{id: r.ID}
 		for _, e := range events {
 			if d, ok := e.Data.(conversation.BlockComplete); ok {
@@ -203,12 +216,10 @@ func (p *parser) subagent(c *chatFile) {
 	p.at = at
 }
 
-// rewind takes back a message with all that came behind it.
+// rewind takes back a message with all that came behind it. One that is not known takes back
+// everything, as it does for the agent.
 func (p *parser) rewind(id string) {
-	i := slices.IndexFunc(p.shown, func(m shownMessage) bool { return m.id == id })
-	if i < 0 {
-		return
-	}
+	i := max(0, slices.IndexFunc(p.shown, func(m shownMessage) bool { return m.id == id }))
 	for _, m := range p.shown[i:] {
 		for _, b := range m.blocks {
 			p.fold([]conversation.Event{{

@@ -17,6 +17,9 @@ import (
 // subagentTool is the tool that calls subagents.
 const subagentTool = "invoke_agent"
 
+// reminderTag opens what the program tells itself as the user.
+const reminderTag = "System: "
+
 // maxRaw bounds what is kept of lines that nobody here understands, and of messages for people.
 const maxRaw = 4 << 10
 
@@ -156,8 +159,22 @@ func (r *reader) record(conv string, rec record, at time.Time) []conversation.Ev
 		return r.user(conv, rec, at)
 	case geminiRecord:
 		return r.gemini(conv, rec, at)
+	case errorRecord, warningRecord:
+		return r.told(conv, rec, at)
 	}
 	return nil
+}
+
+// told reads what the program itself has told the person in front of it, in its terminal.
+func (r *reader) told(conv string, rec record, at time.Time) []conversation.Event {
+	said := words(rec.Content)
+	if said == "" || rec.ID == "" || !r.once("record/"+conv+"/"+rec.ID) {
+		return nil
+	}
+	return whole(conv, conversation.Block{
+		ID: rec.ID, Type: conversation.System, Status: conversation.Complete, CreatedAt: at,
+		Subtype: rec.Type, Message: bounded(said),
+	}, at)
 }
 
 // user reads what a person has told the model, or tools that the agent has not written down as
@@ -187,7 +204,7 @@ func (r *reader) user(conv string, rec record, at time.Time) []conversation.Even
 		return nil
 	case !r.once("record/" + conv + "/" + rec.ID):
 		return nil
-	case conv == conversation.Main && r.Run != "":
+	case conv == conversation.Main && r.Run != "", strings.HasPrefix(said, reminderTag):
 		// In the name of the user, the program itself: that it goes in circles, or is to go on.
 		return whole(conv, conversation.Block{
 			ID: rec.ID, Type: conversation.System, Status: conversation.Complete, CreatedAt: at,
@@ -236,6 +253,9 @@ func (r *reader) response(conv string, rec record, at time.Time) []conversation.
 	content := words(rec.Content)
 	if r.Said != "" && conv == conversation.Main {
 		content, r.Said = r.Said, ""
+	}
+	if strings.TrimFunc(content, isSpace) == "" {
+		content = ""
 	}
 	if content == "" && len(rec.Thoughts) == 0 {
 		return events

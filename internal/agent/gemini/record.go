@@ -10,8 +10,10 @@ import (
 
 // The types of record that a chat file has blocks for. There are others, such as info.
 const (
-	userRecord   = "user"
-	geminiRecord = "gemini"
+	userRecord    = "user"
+	geminiRecord  = "gemini"
+	errorRecord   = "error"
+	warningRecord = "warning"
 )
 
 // record is a line of a chat file: its header, a message, or a patch of what stands before.
@@ -31,6 +33,8 @@ type record struct {
 	SessionID string `json:"sessionId"`
 	Kind      string `json:"kind"`
 	StartTime string `json:"startTime"`
+	// Messages are those that a header brings along; in older files, all that there are.
+	Messages []json.RawMessage `json:"messages"`
 
 	// Of a patch.
 	Set *struct {

@@ -107,6 +107,7 @@ func (t *translator) line(f agent.Frame) {
 		if !t.native(f, at) {
 			t.unparsed(f, at)
 		}
+	case acp.OfClient(m.Method):
 	default:
 		t.unparsed(f, at)
 	}

@@ -139,7 +139,7 @@ func fold(t *testing.T, frames []agent.Frame) (conversation.Conversation, []stri
 		}
 		if out.End != nil {
 			ends = append(ends, fmt.Sprintf("%d %+v", frame.No, *out.End))
-			tr, err = opencode.New().NewTranslator(agent.RunContext{}, nil)
+			tr, err = agent.NextTurn(opencode.New(), tr)
 			require.NoError(t, err)
 		}
 	}

@@ -28,6 +28,7 @@ type ledger struct {
 // openMessage is a message whose parts are still coming.
 type openMessage struct {
 	ID           string    `json:"id"`
+	Session      string    `json:"session"`
 	Conversation string    `json:"conversation"`
 	User         bool      `json:"user,omitempty"`
 	Summary      bool      `json:"summary,omitempty"`
@@ -97,16 +98,18 @@ func (l *ledger) newest(where string) *openMessage {
 	return nil
 }
 
-// writing reports whether an answer is not over yet.
+// writing reports whether an answer of the main conversation is not over yet.
 func (l *ledger) writing() bool {
-	return slices.ContainsFunc(l.Messages, func(m *openMessage) bool { return !m.User && !m.Over })
+	return slices.ContainsFunc(l.Messages, func(m *openMessage) bool {
+		return !m.User && !m.Over && m.Conversation == conversation.Main
+	})
 }
 
-// begin notes a message. Where there are too many, one that is over is forgotten.
+// begin notes a message. Where there are too many, one to which nothing more belongs is forgotten.
 func (l *ledger) begin(m *openMessage) {
 	if len(l.Messages) >= maxMessages {
 		i := slices.IndexFunc(l.Messages, func(x *openMessage) bool {
-			return x.Over && !slices.ContainsFunc(l.Open, func(o *openBlock) bool { return o.Message == x.ID })
+			return (x.Over || x.User) && !slices.ContainsFunc(l.Open, func(o *openBlock) bool { return o.Message == x.ID })
 		})
 		l.Messages = slices.Delete(l.Messages, max(0, i), max(0, i)+1)
 	}

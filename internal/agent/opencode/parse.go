@@ -7,7 +7,6 @@ import (
 	"errors"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/overwinter-dev/overwinter/internal/conversation"
 	"github.com/overwinter-dev/overwinter/internal/session"
@@ -16,8 +15,8 @@ import (
 // Parse reads exports of sessions: {"info":…,"messages":…}, as the agent's own export command writes
 // them and the bridge saves them. A bare list of messages, as the server answers, will do, and so
 // will lines of {"path":…,"response":…} with such answers. Of a file that was cut off the whole
-// messages count. A session without a parent is the main conversation; of several, as behind a new
-// beginning, one follows the other.
+// messages count. The main conversation is the first session without a parent, and every such session
+// that the bridge has saved: behind a new beginning, one follows the other.
 func (Adapter) Parse(files []session.TranscriptFile) (conversation.Conversation, error) {
 	p := parser{failed: map[string]string{}, byID: map[string]*transcript{}}
 	for _, f := range files {
@@ -29,6 +28,7 @@ func (Adapter) Parse(files []session.TranscriptFile) (conversation.Conversation,
 // transcript is a session as it was read.
 type transcript struct {
 	info     sessionInfo
+	saved    bool // by the bridge, which has one session at a time
 	messages []exported
 	places   map[string]int // of messages by their id
 }
@@ -76,6 +76,7 @@ func (p *parser) read(data []byte) {
 // of one session, counts once.
 func (p *parser) export(data []byte) {
 	var whole struct {
+		Saved    json.RawMessage `json:"overwinter"`
 		Info     json.RawMessage `json:"info"`
 		Messages json.RawMessage `json:"messages"`
 		failures
@@ -84,7 +85,7 @@ func (p *parser) export(data []byte) {
 		for _, f := range whole.Failures {
 			p.failed[f.MessageID] = f.Message
 		}
-		p.messages(whole.Messages, p.known(whole.Info))
+		p.messages(whole.Messages, p.known(whole.Info, len(whole.Saved) > 0))
 		return
 	}
 	// It was cut off, or is no JSON at all.
@@ -93,6 +94,7 @@ func (p *parser) export(data []byte) {
 		return
 	}
 	var info sessionInfo
+	saved := false
 	for d.More() {
 		key, err := d.Token()
 		if err != nil {
@@ -106,19 +108,23 @@ func (p *parser) export(data []byte) {
 		if d.Decode(&raw) != nil {
 			return
 		}
-		if key == "info" {
-			info = p.known(raw)
+		switch key {
+		case "overwinter":
+			saved = true
+		case "info":
+			info = p.known(raw, saved)
 		}
 	}
 }
 
 // known notes a session by what is said of it.
-func (p *parser) known(raw json.RawMessage) sessionInfo {
+func (p *parser) known(raw json.RawMessage, saved bool) sessionInfo {
 	var info sessionInfo
 	if json.Unmarshal(raw, &info) != nil || info.ID == "" {
 		return sessionInfo{}
 	}
-	p.session(info.ID).info = info
+	t := p.session(info.ID)
+	t.info, t.saved = info, t.saved || saved
 	return info
 }
 
@@ -207,11 +213,11 @@ func (p *parser) recorded(line []byte) {
 		var children []json.RawMessage
 		if json.Unmarshal(r.Response, &children) == nil {
 			for _, c := range children {
-				p.known(c)
+				p.known(c, false)
 			}
 		}
 	case strings.Count(route, "/") <= 1:
-		p.known(r.Response)
+		p.known(r.Response, false)
 	}
 }
 
@@ -219,15 +225,22 @@ func (p *parser) recorded(line []byte) {
 func (p *parser) conversation() conversation.Conversation {
 	var mains, others []*transcript
 	for _, t := range p.sessions {
-		switch {
-		case len(t.messages) == 0:
-		case t.info.ParentID == "":
+		if t.info.ParentID == "" {
 			mains = append(mains, t)
-		default:
+		} else {
 			others = append(others, t)
 		}
 	}
-	slices.SortStableFunc(mains, func(a, b *transcript) int { return a.begun().Compare(b.begun()) })
+	slices.SortStableFunc(mains, func(a, b *transcript) int { return cmp.Compare(a.begun(), b.begun()) })
+	if len(mains) > 0 && !slices.ContainsFunc(mains, func(t *transcript) bool { return t.saved }) {
+		mains[0].saved = true // it has no other mark
+	}
+	mains = slices.DeleteFunc(mains, func(t *transcript) bool {
+		if !t.saved {
+			others = append(others, t)
+		}
+		return !t.saved
+	})
 	// Subagents in the order of their first part, as the stream has them.
 	slices.SortStableFunc(others, func(a, b *transcript) int {
 		return cmp.Or(strings.Compare(a.first(), b.first()), strings.Compare(a.info.ID, b.info.ID))
@@ -244,8 +257,13 @@ func (p *parser) conversation() conversation.Conversation {
 	return c
 }
 
-// begun is when the session's first message was.
-func (t *transcript) begun() time.Time { return t.messages[0].Info.created() }
+// begun is when a session was begun, as far as that is known.
+func (t *transcript) begun() stamp {
+	if t.info.Time.Created == 0 && len(t.messages) > 0 {
+		return t.messages[0].Info.Time.Created
+	}
+	return t.info.Time.Created
+}
 
 // first is the id of the session's first part that is shown.
 func (t *transcript) first() string {

@@ -72,7 +72,7 @@ func messageOf(data []byte, runID string) (shortened []byte, m message, ok bool)
 			continue
 		}
 		var b bytes.Buffer
-		b.WriteString(`{"info":`)
+		b.WriteString(`{"overwinter":true,"info":`)
 		b.Write(e.Info)
 		b.WriteString(`,"messages":[`)
 		b.Write(bytes.Join(rawBytes(e.Messages[:i]), []byte(",")))

@@ -265,7 +265,7 @@ func (s *server) messages(ctx context.Context, sessionID string) ([]exported, er
 	return all, nil
 }
 
-// export is a session as OpenCode's own export command writes it.
+// export is a session as OpenCode's own export command writes it, with a mark that it is ours.
 func (s *server) export(ctx context.Context, sessionID string) ([]byte, error) {
 	info, err := s.quick(ctx, http.MethodGet, route(sessionID, ""), nil)
 	if err != nil {
@@ -276,7 +276,7 @@ func (s *server) export(ctx context.Context, sessionID string) ([]byte, error) {
 		return nil, err
 	}
 	var b bytes.Buffer
-	b.WriteString(`{"info":`)
+	b.WriteString(`{"overwinter":true,"info":`) // the mark is for Parse; OpenCode leaves it out
 	b.Write(bytes.TrimSpace(info))
 	b.WriteString(`,"messages":`)
 	b.Write(bytes.TrimSpace(messages))

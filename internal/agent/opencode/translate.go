@@ -15,9 +15,10 @@ import (
 
 // translator reads the lines of one run.
 type translator struct {
-	run   agent.RunContext
-	state state
-	out   agent.Translation // of the frame that is being read
+	run     agent.RunContext
+	state   state
+	capture *capture          // nil for a run of the bridge
+	out     agent.Translation // of the frame that is being read
 }
 
 type state struct {
@@ -41,6 +42,9 @@ const maxChildren = 64
 // in which a turn ends when the agent is idle.
 func (Adapter) NewTranslator(run agent.RunContext, from []byte) (agent.Translator, error) {
 	t := &translator{run: run}
+	if run.RunID == "" {
+		t.capture = &capture{}
+	}
 	if len(from) > 0 {
 		if err := json.Unmarshal(from, &t.state); err != nil {
 			return nil, fmt.Errorf("opencode translator of run %s: state: %w", run.RunID, err)
@@ -70,7 +74,10 @@ func (t *translator) Translate(f agent.Frame) (agent.Translation, error) {
 }
 
 // Cut closes what is open.
-func (t *translator) Cut(at time.Time) []conversation.Event { return t.state.cut(at.UTC()) }
+func (t *translator) Cut(at time.Time) []conversation.Event {
+	at = at.UTC()
+	return append(t.state.cut(at), t.settleReverts(at)...)
+}
 
 func (t *translator) emit(events ...conversation.Event) {
 	t.out.Events = append(t.out.Events, events...)
@@ -155,9 +162,13 @@ func (t *translator) event(e envelope, at time.Time) bool {
 		return decoded(e, at, t.updated)
 	case "message.part.removed":
 		return decoded(e, at, t.partRemoved)
+	case "message.removed":
+		return decoded(e, at, t.messageRemoved)
 	case "message.updated":
 		return decoded(e, at, t.message)
-	case "session.created", "session.updated":
+	case "session.created":
+		return decoded(e, at, t.created)
+	case "session.updated":
 		return decoded(e, at, t.sessionInfo)
 	case "session.status":
 		return decoded(e, at, t.status)
@@ -177,7 +188,7 @@ func (t *translator) event(e envelope, at time.Time) bool {
 	case "session":
 		return slices.Contains([]string{"diff", "deleted", "compacted"}, rest) || strings.HasPrefix(rest, "next.")
 	case "message":
-		return rest == "removed" || rest == "part.patched"
+		return rest == "part.patched"
 	case "permission", "question":
 		return true // the same again, in the words of a newer interface
 	}
@@ -202,8 +213,8 @@ func (t *translator) unparsed(f agent.Frame, data []byte, at time.Time) {
 	}, at)...)
 }
 
-// conversationOf is where the blocks of a session go. The first that says something and is nobody's
-// child is the main one.
+// conversationOf is where the blocks of a session go. The first that is heard of and is nobody's child
+// is the main one.
 func (t *translator) conversationOf(id string) string {
 	if t.state.Root == "" && !slices.Contains(t.state.Children, id) {
 		t.state.Root = id
@@ -222,6 +233,7 @@ func (t *translator) sessionInfo(e sessionEvent, at time.Time) {
 	if e.Info.ID == "" {
 		return
 	}
+	t.reverted(&e.Info)
 	if e.Info.ParentID != "" {
 		if t.state.Root == "" && !slices.Contains(t.state.Children, e.Info.ID) && len(t.state.Children) < maxChildren {
 			t.state.Children = append(t.state.Children, e.Info.ID)
@@ -259,14 +271,16 @@ func (t *translator) message(e messageEvent, at time.Time) {
 	}
 	m := t.state.message(in.ID)
 	if m == nil {
-		if !t.isNew(in) {
+		isNew := t.isNew(in)
+		if !isNew && !t.capture.copies(in) {
 			return
 		}
 		m = &openMessage{
-			ID: in.ID, Conversation: t.conversationOf(in.SessionID), User: in.fromUser(), Summary: in.isSummary(), Created: in.created(),
+			ID: in.ID, Session: in.SessionID, Conversation: t.conversationOf(in.SessionID),
+			User: in.fromUser(), Summary: in.isSummary(), Created: in.created(),
 		}
 		t.state.begin(m)
-		t.state.Begun = true
+		t.state.Begun = t.state.Begun || isNew
 		if m.Conversation == conversation.Main {
 			t.state.Errored = nil // the agent has got over it
 		}
@@ -315,6 +329,7 @@ func (t *translator) failed(m *openMessage, e *nativeError, at time.Time) {
 	}
 	m.Told = true
 	b := m.native().failed(e)
+	t.capture.noted(shownBlock{conversation: m.Conversation, session: m.Session, message: m.ID, id: b.ID})
 	t.emit(whole(m.Conversation, b, at)...)
 }
 
@@ -349,6 +364,7 @@ func (t *translator) updated(e partEvent, at time.Time) {
 		b := p.head(native)
 		b.Status = conversation.Complete
 		say(&b, p.Text)
+		t.capture.noted(m.shows(p, b.ID))
 		t.emit(whole(m.Conversation, t.signed(b, m), at)...)
 	case p.isText():
 		t.text(m, native, p, o, at)
@@ -369,6 +385,7 @@ func (t *translator) signed(b conversation.Block, m *openMessage) conversation.B
 func (t *translator) text(m *openMessage, native *message, p *part, o *openBlock, at time.Time) {
 	if o == nil {
 		o = &openBlock{Conversation: m.Conversation, Message: m.ID, Block: p.head(native)}
+		t.capture.noted(m.shows(p, p.ID))
 		t.emit(t.state.start(o, at)...)
 	}
 	if !p.ended() { // what it has by then comes in pieces as well
@@ -421,9 +438,11 @@ func (t *translator) call(m *openMessage, native *message, p *part, o *openBlock
 		t.emit(t.state.start(&openBlock{Conversation: m.Conversation, Message: m.ID, Block: conversation.Block{
 			ID: resultID(p.ID), Type: conversation.ToolResult, Status: conversation.Pending, CreatedAt: o.Block.CreatedAt, ToolUseID: p.ID,
 		}}, at)...)
+		t.capture.noted(m.shows(p, p.ID))
+		t.capture.noted(m.shows(p, resultID(p.ID)))
 		t.state.ToolCalls++
 	}
-	now := o.Block
+	now := p.head(native) // a call of a tool that there is not gets another name
 	p.call(&now)
 	result := t.state.find(resultID(p.ID))
 	status, over := p.State.outcome()
@@ -484,6 +503,7 @@ type removedEvent struct {
 
 // partRemoved reads that the agent has taken a part back, with what came of it.
 func (t *translator) partRemoved(e removedEvent, at time.Time) {
+	t.emit(t.takeBack(func(b shownBlock) bool { return b.part != "" && b.part == e.PartID }, at)...)
 	for _, id := range []string{e.PartID, resultID(e.PartID)} {
 		if o := t.state.find(id); o != nil {
 			t.emit(t.state.remove(o, at)...)
@@ -500,23 +520,19 @@ type statusEvent struct {
 	} `json:"status"`
 }
 
-// status reads that the agent is busy, or that it is about to try something again. That is shown
-// until it has come to an end; the transcript does not have it.
+// status reads that the agent is about to try something again. That is shown until it has come to
+// something; the transcript does not have it.
 func (t *translator) status(e statusEvent, at time.Time) {
-	switch e.Status.Type {
-	case "busy":
-		if e.SessionID == t.state.Root {
-			t.state.Begun = true
-		}
-	case "retry":
-		t.progressed(at)
-		t.state.Retries++
-		t.state.Retry = fmt.Sprintf("retry/%s/%d", t.run.RunID, t.state.Retries)
-		t.emit(t.state.start(&openBlock{Conversation: t.conversationOf(e.SessionID), Block: conversation.Block{
-			ID: t.state.Retry, Type: conversation.System, Status: conversation.Streaming, CreatedAt: at, Subtype: subtypeRetry,
-			Message: bounded(fmt.Sprintf("attempt %d failed: %s", int64(e.Status.Attempt), e.Status.Message), maxWords),
-		}}, at)...)
+	if e.Status.Type != "retry" {
+		return
 	}
+	t.progressed(at)
+	t.state.Retries++
+	t.state.Retry = fmt.Sprintf("retry/%s/%d", t.run.RunID, t.state.Retries)
+	t.emit(t.state.start(&openBlock{Conversation: t.conversationOf(e.SessionID), Block: conversation.Block{
+		ID: t.state.Retry, Type: conversation.System, Status: conversation.Streaming, CreatedAt: at, Subtype: subtypeRetry,
+		Message: bounded(fmt.Sprintf("attempt %d failed: %s", int64(e.Status.Attempt), e.Status.Message), maxWords),
+	}}, at)...)
 }
 
 // progressed takes back what was said of a retry: it has come to something.

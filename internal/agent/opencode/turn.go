@@ -161,11 +161,19 @@ func (t *translator) exit(f agent.Frame) {
 // end closes what is open and ends the turn.
 func (t *translator) end(v endNote, at time.Time) {
 	t.out.Resolved = append(t.out.Resolved, t.state.Waiting...)
-	t.emit(t.state.cut(at)...)
+	// In a captured stream the agent goes on, and says itself what has become of what is open.
+	goesOn := t.capture != nil && !t.state.Noted
+	if !goesOn {
+		t.emit(t.state.cut(at)...)
+	}
 	t.emit(t.metadata(at))
 	usage := t.state.Usage
 	usage.ToolCalls = t.state.ToolCalls
 	t.out.End = &agent.TurnEnd{Outcome: v.Outcome, Reason: v.Reason, Usage: usage, Model: t.state.Model}
+	if goesOn {
+		t.state.turn = turn{Ended: true}
+		return
+	}
 	t.state = state{turn: turn{Ended: true}}
 }
 
