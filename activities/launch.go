@@ -11,6 +11,7 @@ import (
 	"maps"
 	"path"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -98,7 +99,7 @@ type profileMark struct {
 
 func profileMarkPath() string { return path.Join(runner.DefaultPaths().State, "profile.json") }
 
-// installProfile writes the files of a profile into a sandbox that does not have them, and takes
+// installProfile writes the files of a profile into a sandbox that does not have them all, and takes
 // away what another version had there outside of the workspace. A file of the workspace is written
 // when the profile's own content of it has changed, and else left to whoever works on it. The mark
 // comes last, so that what was interrupted is done again.
@@ -108,14 +109,14 @@ func (w *work) installProfile(ctx context.Context, sb *sandbox.Sandbox, ref stri
 		sum := sha256.Sum256(f.Data)
 		mark.Files[f.Path] = hex.EncodeToString(sum[:])
 	}
-	old, err := w.readProfileMark(ctx, sb)
+	workspace := runner.DefaultPaths().Workspace + "/"
+	old, whole, err := w.readProfileMark(ctx, sb, files, workspace)
 	if err != nil {
 		return fmt.Errorf("look for the profile: %w", err)
 	}
-	if old.Ref == mark.Ref && maps.Equal(old.Files, mark.Files) {
+	if whole && old.Ref == mark.Ref && maps.Equal(old.Files, mark.Files) {
 		return nil
 	}
-	workspace := runner.DefaultPaths().Workspace + "/"
 	var stale []string
 	for _, p := range slices.Sorted(maps.Keys(old.Files)) {
 		if _, kept := mark.Files[p]; !kept && !strings.HasPrefix(p, workspace) {
@@ -145,25 +146,35 @@ func (w *work) installProfile(ctx context.Context, sb *sandbox.Sandbox, ref stri
 	return nil
 }
 
-// readProfileMark returns an empty mark where there is none.
-func (w *work) readProfileMark(ctx context.Context, sb *sandbox.Sandbox) (profileMark, error) {
-	script := `[ ! -e "$1" ] || cat "$1"`
-	result, err := sb.Run(ctx, sandbox.RunSpec{
-		Argv: []string{"sh", "-c", script, "mark", profileMarkPath()}, Timeout: commandTimeout, MaxOutput: 1 << 20,
-	})
-	if err != nil {
-		return profileMark{}, err
+// profileGap is how the look at the mark ends where a file is missing.
+const profileGap = 3
+
+// readProfileMark returns an empty mark where there is none, and whether the files outside of the
+// workspace are all there: an agent that cleans its home up takes them away, and without one of them it may
+// not even start.
+func (w *work) readProfileMark(
+	ctx context.Context, sb *sandbox.Sandbox, files []session.TranscriptFile, workspace string,
+) (mark profileMark, whole bool, err error) {
+	script := `[ ! -e "$1" ] || cat "$1" || exit; shift; for f; do [ -e "$f" ] || exit ` + strconv.Itoa(profileGap) + `; done`
+	argv := []string{"sh", "-c", script, "mark", profileMarkPath()}
+	for _, f := range files {
+		if !strings.HasPrefix(f.Path, workspace) {
+			argv = append(argv, f.Path)
+		}
 	}
-	var mark profileMark
-	if result.Code != 0 || len(result.Stdout) == 0 {
-		return mark, nil
+	result, err := sb.Run(ctx, sandbox.RunSpec{Argv: argv, Timeout: commandTimeout, MaxOutput: 1 << 20})
+	if err != nil {
+		return profileMark{}, false, err
+	}
+	if result.Code != 0 && result.Code != profileGap || len(result.Stdout) == 0 {
+		return profileMark{}, false, nil
 	}
 	if err := json.Unmarshal(result.Stdout, &mark); err != nil {
 		w.Logger.WarnContext(ctx, "the mark of a profile cannot be read; everything is written again",
 			slog.String("sandbox_id", sb.ID()), slog.Any("error", err))
-		return profileMark{}, nil
+		return profileMark{}, false, nil
 	}
-	return mark, nil
+	return mark, result.Code == 0, nil
 }
 
 // put writes files into a sandbox, each whole or not at all.

@@ -120,8 +120,9 @@ type turn struct {
 	end   *agent.TurnEnd // set once the frame that ended the turn is committed
 	// closed: the journal gets no more frames than lastFrame, because the runner
 	// was interrupted while it had the run.
-	closed    bool
-	lastFrame int64
+	closed     bool
+	lastFrame  int64
+	handedOver bool // the prompt went with the hello
 	// mayHaveDelivered is false only while it is certain that no attempt at this
 	// run has handed the prompt to a runner.
 	mayHaveDelivered bool
@@ -198,8 +199,12 @@ func (t *turn) run(ctx context.Context) (err error) {
 	return t.follow(ctx, link, flushed)
 }
 
-// deliver hands the prompt over unless the runner has it from an earlier attempt.
+// deliver hands the prompt over unless the runner has it: from an earlier attempt, or
+// since it went with the hello.
 func (t *turn) deliver(ctx context.Context, link *turnLink) error {
+	if t.handedOver {
+		return nil
+	}
 	welcome := link.link.Welcome()
 	if welcome.Delivery != runner.NotStarted {
 		t.mayHaveDelivered = true
@@ -208,31 +213,40 @@ func (t *turn) deliver(ctx context.Context, link *turnLink) error {
 		}
 		return nil
 	}
-	launch, err := t.launch(ctx)
+	start, err := t.prompt(ctx)
 	if err != nil {
 		return err
+	}
+	t.mayHaveDelivered = true
+	if err := link.link.Start(start); err != nil {
+		return fmt.Errorf("hand the prompt over: %w", err)
+	}
+	return nil
+}
+
+// prompt is what the runner is told to start. The profile is in the sandbox when it
+// returns.
+func (t *turn) prompt(ctx context.Context) (runner.Start, error) {
+	launch, err := t.launch(ctx)
+	if err != nil {
+		return runner.Start{}, err
 	}
 	input, err := t.adapter.Prompt(agent.PromptInput{
 		RunID: t.in.RunID, PromptID: t.start.Prompt.ID, Content: t.start.Prompt.Content,
 		Author: t.start.Prompt.Author, At: t.start.Run.StartedAt,
 	})
 	if err != nil {
-		return final(Refused, fmt.Errorf("prompt for %s: %w", t.start.Agent, err))
+		return runner.Start{}, final(Refused, fmt.Errorf("prompt for %s: %w", t.start.Agent, err))
 	}
 	secrets, err := t.environment(ctx, launch.Secrets)
 	if err != nil {
-		return err
+		return runner.Start{}, err
 	}
-	t.mayHaveDelivered = true
-	err = link.link.Start(runner.Start{
+	return runner.Start{
 		Input:   input,
 		Secrets: secrets,
 		Launch:  runner.Launch{Argv: launch.Argv, Env: launch.Env, Dir: launch.Dir, Transcripts: launch.Transcripts, Key: launch.Key},
-	})
-	if err != nil {
-		return fmt.Errorf("hand the prompt over: %w", err)
-	}
-	return nil
+	}, nil
 }
 
 // exhausted reports whether every frame that there will ever be is committed.

@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"log/slog"
 	"os"
+	"slices"
 	"time"
 
 	"github.com/overwinter-dev/overwinter/internal/runner"
@@ -70,7 +71,8 @@ func (s *Supervisor) begin(run string, start *runner.Start, seals int, told func
 		s.beginning = false
 		s.mu.Unlock()
 	}()
-	if j, err = s.openRun(run, start.Launch.Transcripts); err != nil {
+	j, before, err := s.openRun(run, start.Launch.Transcripts)
+	if err != nil {
 		return err
 	}
 	told(j)
@@ -79,7 +81,7 @@ func (s *Supervisor) begin(run string, start *runner.Start, seals int, told func
 		_, err = j.Append(runner.Exit, time.Now(), encodeReport(runner.ExitReport{Code: 127, Stderr: err.Error()}), false)
 	}
 	s.interruptEarly(run, a)
-	return err
+	return errors.Join(err, s.closeRun(before))
 }
 
 // interruptEarly ends the beginning of a run and obeys the interrupt that came
@@ -137,42 +139,50 @@ func (s *Supervisor) deliver(j *journal.Journal, a *agent, start *runner.Start, 
 	return a, nil // where it has ended its exit frame is on its way
 }
 
-// openRun closes the run before and makes the journal of the next, marked as
-// delivering and on disk.
-func (s *Supervisor) openRun(run string, patterns []string) (*journal.Journal, error) {
-	if len(patterns) > 0 {
+// openRun makes the journal of the next run, marked as delivering and on disk, and
+// returns that of the run before, nil where there is none.
+func (s *Supervisor) openRun(run string, patterns []string) (j, before *journal.Journal, err error) {
+	s.mu.Lock()
+	known := slices.Equal(patterns, s.patterns)
+	s.mu.Unlock()
+	if len(patterns) > 0 && !known {
 		data, err := json.Marshal(patterns)
 		if err == nil {
 			err = writeDurably(s.patternsFile(), data)
 		}
 		if err != nil {
-			return nil, fmt.Errorf("keep transcript patterns: %w", err)
+			return nil, nil, fmt.Errorf("keep transcript patterns: %w", err)
 		}
 	}
 	if err := writeDurably(s.openFile(), []byte(run+"\n")); err != nil {
-		return nil, fmt.Errorf("name open run: %w", err)
+		return nil, nil, fmt.Errorf("name open run: %w", err)
 	}
-	j, err := journal.Create(s.runs(), run)
-	if err != nil {
-		return nil, err
+	if j, err = journal.Create(s.runs(), run); err != nil {
+		return nil, nil, err
 	}
 	if err := j.Mark(journal.Delivering); err != nil {
-		return nil, errors.Join(err, j.Close())
+		return nil, nil, errors.Join(err, j.Close())
 	}
 	s.mu.Lock()
-	before := s.open
+	defer s.mu.Unlock()
+	before = s.open
 	s.open, s.journals[run], s.sealed, s.beginning = j, j, false, true
 	if len(patterns) > 0 {
 		s.patterns = patterns
 	}
-	s.mu.Unlock()
-	if before != nil { // only now: until here the agent may have said something
+	return j, before, nil
+}
+
+// closeRun closes the run before the open one, whose agent has no more to say. The
+// prompt of the open one does not wait for it.
+func (s *Supervisor) closeRun(before *journal.Journal) error {
+	if before != nil {
 		if err := before.Mark(journal.Closed); err != nil && !errors.Is(err, journal.ErrFinal) {
-			return nil, err
+			return err
 		}
 	}
 	s.forget()
-	return j, nil
+	return nil
 }
 
 // forget closes the journals that nobody needs and gives up the frames of old runs.
