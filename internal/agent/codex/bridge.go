@@ -255,15 +255,17 @@ func (p *program) opened(result json.RawMessage) error {
 
 // settings are those of the session's thread.
 func (p *program) settings() map[string]any {
-	url := os.Getenv(SecretBaseURL)
+	// By the name the agent knows whose server it is: OpenAI's own has a way to compact conversations
+	// that others do not have, and those are asked for a summary.
+	url, name := os.Getenv(SecretBaseURL), "overwinter"
 	if url == "" {
-		url = "https://api.openai.com/v1"
+		url, name = "https://api.openai.com/v1", "OpenAI"
 	}
 	// A provider of our own: the built-in one wants a login, not a key.
 	config := map[string]any{
 		"model_provider": "overwinter",
 		"model_providers": map[string]any{"overwinter": map[string]any{
-			"name": "OpenAI", "base_url": url, "env_key": SecretKey, "wire_api": "responses", "supports_websockets": false,
+			"name": name, "base_url": url, "env_key": SecretKey, "wire_api": "responses", "supports_websockets": false,
 			"stream_max_retries": p.retries,
 		}},
 		// A snapshot of the shell would write the environment, and with it the key, to the disk.
