@@ -116,7 +116,7 @@ func (Adapter) Launch(in agent.LaunchInput) (agent.Launch, error) {
 	})
 	argv := []string{runner, Command, "--session", in.SessionID}
 	mode := "default"
-	if in.Permissions.Free() {
+	if !asks(in.Permissions) {
 		argv, mode = append(argv, "--allow"), "yolo"
 	}
 	return agent.Launch{
@@ -153,6 +153,20 @@ func (Adapter) Interrupt(runID string) agent.Interrupt {
 // Answer tells the bridge which of the agent's options it is. The agent takes no words with a
 // rejection.
 func (Adapter) Answer(q agent.Question, a agent.Answer) ([]byte, error) { return acp.Answer(q, a) }
+
+// asks reports whether somebody must be asked about any tool. The program knows by itself which are
+// denied; and where it asks, it lets no subagent work.
+func asks(p session.Permissions) bool {
+	if p.Of("") != session.PolicyAllow {
+		return true
+	}
+	for _, policy := range p.Tools {
+		if policy == session.PolicyAsk {
+			return true
+		}
+	}
+	return false
+}
 
 // denied are the tools that may not be used at all.
 func denied(p session.Permissions) []string {

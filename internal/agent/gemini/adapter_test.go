@@ -30,8 +30,13 @@ func TestLaunchStartsTheBridgeWithTheProgram(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, first, second, "a process that runs takes the next prompt")
 
-	in.Permissions.Default = session.PolicyAsk
 	in.Permissions.Tools = map[string]session.Policy{"write_file": session.PolicyDeny}
+	denying, err := gemini.New().Launch(in)
+	require.NoError(t, err)
+	require.Equal(t, first.Argv, denying.Argv, "nobody is asked about what is denied")
+	require.Contains(t, denying.Env["OVERWINTER_GEMINI_SETTINGS"], `"exclude":["write_file"]`)
+
+	in.Permissions.Default = session.PolicyAsk
 	in.Model = "gemini-3.8-flash"
 	in.Profile = &session.ProfileSpec{
 		Model: "gemini-2.5-pro", Environment: map[string]string{"A": "b", "HOME": "/elsewhere"},

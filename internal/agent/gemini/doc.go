@@ -75,10 +75,11 @@
 //
 // # Permissions
 //
-// Where everything is allowed the program is started to ask nothing (yolo), and the bridge allows what
+// Where nobody is to be asked the program is started to ask nothing (yolo), and the bridge allows what
 // it asks nevertheless, as in a session that it has loaded. Else the core answers, by policy or by
 // people; an answer for the session is kept by the program. Tools that are denied by name are not
-// offered. It asks its user nothing else over ACP.
+// offered. It asks its user nothing else over ACP. Where it asks, it refuses its model every subagent
+// ("denied by policy"), because over ACP it cannot ask in the name of one.
 //
 // # Profiles
 //
