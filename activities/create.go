@@ -20,7 +20,7 @@ func (c *Control) CreateSandbox(ctx context.Context, in SandboxRequest) (Sandbox
 	if err != nil {
 		return SandboxReady{}, err
 	}
-	ready, sb, err := c.start(ctx, in, image)
+	ready, sb, err := c.start(ctx, in, image, nothing)
 	if err != nil {
 		return SandboxReady{}, err
 	}
@@ -52,31 +52,33 @@ func (c *Control) RestoreSandbox(ctx context.Context, in SandboxRequest) (Sandbo
 	if ready, ok, err := c.living(ctx, in, saved); ok || err != nil {
 		return ready, err
 	}
-	base, err := c.image(ctx, in.SessionID)
+	image, fresh, err := c.origin(ctx, in.SessionID, bundle)
 	if err != nil {
 		return SandboxReady{}, err
 	}
-	image, fresh := bundle.SnapshotID, false
-	if image != "" {
-		exists, err := c.Sandbox.ImageExists(ctx, image)
-		if err != nil {
-			return SandboxReady{}, fmt.Errorf("look for snapshot %s: %w", image, err)
-		}
-		fresh = !exists
+	var missing []string
+	compare := func(ctx context.Context, sb *sandbox.Sandbox) (err error) {
+		missing, err = c.verify(ctx, sb, bundle.Manifest)
+		return err
 	}
-	if image == "" || fresh {
-		image, fresh = base, true
+	beside := compare
+	if fresh {
+		beside = nothing
 	}
-	ready, sb, err := c.start(ctx, in, image)
+	ready, sb, err := c.start(ctx, in, image, beside)
 	if err != nil {
 		return SandboxReady{}, err
 	}
 	if fresh { // none of its files are left: as new
-		if err := c.furnish(ctx, in.SessionID, sb); err != nil {
+		err = c.furnish(ctx, in.SessionID, sb)
+		if err == nil && bundle.ID != "" {
+			err = compare(ctx, sb)
+		}
+		if err != nil {
 			return SandboxReady{}, c.spentOr(ctx, in, sb, err)
 		}
 	}
-	receipt, err := c.bringBack(ctx, sb, bundle, fresh)
+	receipt, err := c.bringBack(ctx, sb, bundle, missing, fresh)
 	if err != nil {
 		return SandboxReady{}, c.spentOr(ctx, in, sb, err)
 	}
@@ -87,6 +89,22 @@ func (c *Control) RestoreSandbox(ctx context.Context, in SandboxRequest) (Sandbo
 		}
 	}
 	return ready, nil
+}
+
+// origin is what a session's next sandbox starts from: the snapshot of its bundle, or,
+// fresh, what every sandbox of its agent does.
+func (w *work) origin(ctx context.Context, sessionID string, bundle session.Bundle) (image string, fresh bool, err error) {
+	if bundle.SnapshotID != "" {
+		exists, err := w.Sandbox.ImageExists(ctx, bundle.SnapshotID)
+		if err != nil {
+			return "", false, fmt.Errorf("look for snapshot %s: %w", bundle.SnapshotID, err)
+		}
+		if exists {
+			return bundle.SnapshotID, false, nil
+		}
+	}
+	image, err = w.image(ctx, sessionID)
+	return image, true, err
 }
 
 // image prepares what the session's sandbox starts from where it has no snapshot.
@@ -127,10 +145,14 @@ func (w *work) living(ctx context.Context, in SandboxRequest, saved int64) (Sand
 	return SandboxReady{}, false, nil
 }
 
+// nothing is what there is to do in a sandbox that is looked at later.
+func nothing(context.Context, *sandbox.Sandbox) error { return nil }
+
 // start makes the sandbox of a generation, or adopts the one that an earlier
-// attempt made, and ends whatever sandbox the session had before. GenerationSpent when
-// the name belongs to something that is not ours.
-func (w *work) start(ctx context.Context, in SandboxRequest, image string) (SandboxReady, *sandbox.Sandbox, error) {
+// attempt made, and ends whatever sandbox the session had before. What needs no
+// runner is done by beside while it starts. GenerationSpent when the name belongs to
+// something that is not ours, or the sandbox came to nothing.
+func (w *work) start(ctx context.Context, in SandboxRequest, image string, beside func(context.Context, *sandbox.Sandbox) error) (SandboxReady, *sandbox.Sandbox, error) {
 	deadline, err := w.reserve(ctx, in, image)
 	if err != nil {
 		return SandboxReady{}, nil, err
@@ -153,11 +175,18 @@ func (w *work) start(ctx context.Context, in SandboxRequest, image string) (Sand
 	if err := w.endOlder(ctx, in.SessionID, in.Generation); err != nil {
 		return SandboxReady{}, nil, err
 	}
-	if err := w.awake(ctx, sb, in.SessionID, in.Generation, 30*time.Second); err != nil {
+	other := make(chan error, 1)
+	go func() { other <- beside(ctx, sb) }()
+	err = w.awake(ctx, sb, in.SessionID, in.Generation, 30*time.Second)
+	failed := <-other
+	if err != nil {
 		if ctx.Err() != nil || unreached(err) {
 			return SandboxReady{}, nil, err // the next attempt finds it
 		}
 		return SandboxReady{}, nil, w.notAwake(ctx, in, sb, err)
+	}
+	if failed != nil {
+		return SandboxReady{}, nil, w.spentOr(ctx, in, sb, failed)
 	}
 	if err := w.Store.SandboxRecord(ctx, in.SessionID, in.Generation, sb.ID(), session.SandboxReady, deadline); err != nil {
 		return SandboxReady{}, nil, stored(err)
@@ -242,17 +271,13 @@ func (w *work) endOlder(ctx context.Context, sessionID string, generation int64)
 	return nil
 }
 
-// bringBack compares a restored sandbox with its bundle, mends what the stored
+// bringBack mends of what is missing in a restored sandbox what the stored
 // transcripts can mend, and says honestly what came back.
-func (w *work) bringBack(ctx context.Context, sb *sandbox.Sandbox, bundle session.Bundle, fresh bool) (session.Receipt, error) {
+func (w *work) bringBack(ctx context.Context, sb *sandbox.Sandbox, bundle session.Bundle, missing []string, fresh bool) (session.Receipt, error) {
 	receipt := session.Receipt{Kind: session.ReceiptFull, Missing: []string{}}
 	if bundle.ID == "" {
 		receipt.Kind = session.ReceiptFresh
 		return receipt, nil
-	}
-	missing, err := w.verify(ctx, sb, bundle.Manifest)
-	if err != nil {
-		return receipt, err
 	}
 	if len(missing) > 0 {
 		written, err := w.putTranscripts(ctx, sb, bundle.SessionID, missing)
