@@ -68,6 +68,11 @@ func (o *openBlock) delta(words string, at time.Time) conversation.Event {
 	}
 }
 
+// wordless reports whether the block is of a text that has begun and has no words.
+func (o *openBlock) wordless() bool {
+	return o.Block.Type == conversation.AssistantText && len(o.Text) == 0 && !o.Long
+}
+
 // running shows what a call is called with.
 func (o *openBlock) running(u conversation.Updates, at time.Time) conversation.Event {
 	u.Status = conversation.Running

@@ -51,8 +51,10 @@
 //	a turn that was given up                  system error               <turn>/deadline
 //
 // A subagent's conversation has its thread's id. Its block ends with the first turn of its thread,
-// however the agent was told of it. Commands are shown without the shell around them; a result is
-// the command's output, behind its exit code where that is not 0. Diffs are the agent's own.
+// however the agent was told of it. A fork, or a thread that goes on in the place of a lost one, is
+// the main conversation as well; what a review does stands in the one that asked for it. Commands are shown without the shell around them; a result is
+// the command's output, behind its exit code where that is not 0; of more than 64 KiB the middle is
+// left out, as the agent does in its rollout. Diffs are the agent's own.
 // Models that call their tools from JavaScript have the calls shown, not the code.
 //
 // # Turns
@@ -101,6 +103,9 @@
 //   - A call that never ended, or was not allowed, has the time of the model's own call in the
 //     transcript, and a question has the time of its frame in the stream.
 //   - What was answered to a question is in the transcript alone.
+//   - A call whose approval was answered with cancel counts as broken off in the transcript, and as
+//     rejected in the stream; of a patch that was broken off the transcript has the model's own text.
+//   - Texts that a reviewer writes on its way are in the rollout of the review, which neither shows.
 //
 // # When things fail
 //

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/overwinter-dev/overwinter/internal/conversation"
 )
@@ -179,7 +180,7 @@ const paragraph = "\n\n"
 func (it *item) command(w wire) {
 	it.name = "exec_command"
 	it.input = object("command", script(w.Command), "cwd", filePath(w.Cwd))
-	it.output = first(w.Output, w.OutputSnake)
+	it.output = persisted(first(w.Output, w.OutputSnake))
 	exit := w.Exit
 	if exit == nil {
 		exit = w.ExitSnake
@@ -190,6 +191,26 @@ func (it *item) command(w wire) {
 	case exit != nil && *exit != 0:
 		it.output = "Process exited with code " + strconv.Itoa(*exit) + "\nOutput:\n" + it.output
 	}
+}
+
+// persisted is the output of a command as a rollout has it: of a long one the middle is left out.
+func persisted(s string) string {
+	const (
+		limit = 64 << 10
+		mark  = "\n... command output truncated for persistence ...\n"
+		side  = (limit - len(mark)) / 2
+	)
+	if len(s) <= limit {
+		return s
+	}
+	head, tail := side, len(s)-side
+	for !utf8.RuneStart(s[head]) {
+		head--
+	}
+	for tail < len(s) && !utf8.RuneStart(s[tail]) {
+		tail++
+	}
+	return s[:head] + mark + s[tail:]
 }
 
 // change is what a patch does to a file.

@@ -18,11 +18,22 @@ import (
 // Without a journal, as with files that another client made, it works out the order of things from
 // their times.
 func (Adapter) Parse(files []session.TranscriptFile) (conversation.Conversation, error) {
-	p := parser{threads: map[string]*thread{}}
+	p := parser{threads: map[string]*thread{}, reviews: map[string]bool{}, told: map[string]bool{}}
 	files = slices.Clone(files)
 	slices.SortFunc(files, func(a, b session.TranscriptFile) int { return strings.Compare(path.Base(a.Path), path.Base(b.Path)) })
+	heads := map[string]payload{}
 	for _, f := range files {
 		if !isJournal(f.Path) {
+			head := owner(f.Data)
+			heads[head.ID] = head
+		}
+	}
+	for id, head := range heads {
+		_, known := heads[head.Parent]
+		p.reviews[id] = known && head.reviews()
+	}
+	for _, f := range files {
+		if !isJournal(f.Path) && !p.reviews[owner(f.Data).ID] {
 			p.rollout(f.Data)
 		}
 	}
@@ -39,12 +50,15 @@ type parser struct {
 	threads map[string]*thread
 	order   []*thread // as they were met
 	root    string
+	// reviews are the threads of reviews: what they did stands in the rollout of the one that asked.
+	reviews map[string]bool
+	told    map[string]bool // items of the main conversation that have ended
 }
 
 // thread is what was said in one.
 type thread struct {
 	id     string
-	parent string
+	main   bool // nobody's subagent
 	cwd    string
 	items  map[string]item
 	// noted are the steps that the journal tells; found those that the rollout tells.
@@ -110,6 +124,8 @@ type payload struct {
 	ID     string `json:"id"` // of a thread
 	Parent string `json:"parent_thread_id"`
 	Cwd    string `json:"cwd"`
+	// Source is what has started the thread: a word, or {"subagent": …}.
+	Source json.RawMessage `json:"source"`
 
 	Turn      string          `json:"turn_id"`
 	Thread    string          `json:"thread_id"`
@@ -126,6 +142,24 @@ type payload struct {
 	Output    json.RawMessage `json:"output"`
 }
 
+// owner is what the first line of a rollout says of its thread.
+func owner(rollout []byte) payload {
+	line, _, _ := bytes.Cut(rollout, []byte("\n"))
+	l, ok := decodeRecord(line)
+	if !ok || l.Type != "session_meta" {
+		return payload{}
+	}
+	return l.Payload
+}
+
+// reviews reports whether the thread is the review of another's work.
+func (p payload) reviews() bool {
+	var by struct {
+		Subagent json.RawMessage `json:"subagent"`
+	}
+	return p.Parent != "" && lenient(p.Source, &by) && str(by.Subagent) == "review"
+}
+
 // rollout reads the file of a thread.
 func (p *parser) rollout(data []byte) {
 	var t *thread
@@ -139,7 +173,7 @@ func (p *parser) rollout(data []byte) {
 			// A fork begins with the lines of the thread that it was made of.
 			if t == nil && l.Payload.ID != "" {
 				t = p.thread(l.Payload.ID)
-				t.parent, t.cwd = l.Payload.Parent, l.Payload.Cwd
+				t.main, t.cwd = l.Payload.Parent == "", l.Payload.Cwd
 			}
 			continue
 		}
@@ -149,7 +183,7 @@ func (p *parser) rollout(data []byte) {
 		at, _ := time.Parse(time.RFC3339Nano, l.At)
 		switch l.Type {
 		case "event_msg":
-			turn = t.event(l.Payload, turn, at.UnixMilli())
+			turn = p.event(t, l.Payload, turn, at.UnixMilli())
 		case "response_item":
 			t.response(l.Payload, turn, at.UnixMilli())
 		}
@@ -186,7 +220,7 @@ func decodeRecord(line []byte) (record, bool) {
 }
 
 // event reads a line about what happened and returns the turn that goes on.
-func (t *thread) event(e payload, turn string, ms int64) string {
+func (p *parser) event(t *thread, e payload, turn string, ms int64) string {
 	switch e.Type {
 	case "task_started", "turn_started":
 		t.found = append(t.found, step{ms: ms, turn: e.Turn, what: stepTurn})
@@ -195,7 +229,7 @@ func (t *thread) event(e payload, turn string, ms int64) string {
 		t.over(e.Turn, e.verdict(), ms)
 	case "item_completed":
 		it, ok := decodeItem(e.Item)
-		if !ok || (e.Thread != "" && e.Thread != t.id) {
+		if !ok || (e.Thread != "" && e.Thread != t.id && !p.reviews[e.Thread]) {
 			return turn
 		}
 		it.started, it.completed = e.Started, e.Completed
@@ -446,19 +480,16 @@ func (t *thread) steps() []step {
 
 // conversation puts the threads together, the main one first.
 func (p *parser) conversation() conversation.Conversation {
-	if p.threads[p.root] == nil {
-		p.root = ""
-	}
-	for _, t := range p.order {
-		if p.root == "" && t.parent == "" {
-			p.root = t.id
-		}
-	}
 	var folder conversation.Folder
 	told := make([][]conversation.Event, 0, len(p.order))
 	for _, t := range p.order {
+		// Threads that nobody has started are the main conversation: it may go on in a new one, or a fork.
 		r := reader{Root: p.root}
-		told = append(told, p.tell(&r, t))
+		done := map[string]bool{}
+		if t.main || t.id == p.root {
+			r.Root, done = t.id, p.told
+		}
+		told = append(told, p.tell(&r, t, done))
 	}
 	order := make([]int, len(p.order))
 	for i := range order {
@@ -473,10 +504,10 @@ func (p *parser) conversation() conversation.Conversation {
 	return folder.Conversation()
 }
 
-// tell makes the blocks of a thread.
-func (p *parser) tell(r *reader, t *thread) []conversation.Event {
+// tell makes the blocks of a thread. Done are the items of its conversation that have ended, one way
+// or the other.
+func (p *parser) tell(r *reader, t *thread, done map[string]bool) []conversation.Event {
 	var events []conversation.Event
-	done := map[string]bool{} // items that have ended, one way or the other
 	var at time.Time
 	for _, s := range t.steps() {
 		at = time.UnixMilli(s.ms).UTC()

@@ -258,6 +258,9 @@ func (r *reader) over(p place, v verdict) []conversation.Event {
 		}
 		status := conversation.Aborted
 		switch {
+		case o.wordless():
+			events = append(events, r.remove(o, p.at))
+			continue
 		case o.Block.Type == conversation.System:
 			status = conversation.Complete
 		case o.Block.Type == conversation.ToolUse && v.status == completed:
@@ -301,6 +304,10 @@ func (r *reader) cut(at time.Time) []conversation.Event {
 	var events []conversation.Event
 	for len(r.Open) > 0 {
 		o := r.Open[len(r.Open)-1]
+		if o.wordless() {
+			events = append(events, r.remove(o, at))
+			continue
+		}
 		status := conversation.Aborted
 		if o.Block.Type == conversation.System {
 			status = conversation.Complete

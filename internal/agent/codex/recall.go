@@ -34,25 +34,15 @@ func (p *program) recall(journal []byte) {
 		if err != nil {
 			continue
 		}
-		id, parent := owner(data)
-		if id == "" || parent != "" {
+		head := owner(data)
+		if head.ID == "" || head.Parent != "" {
 			continue
 		}
-		p.thread = id
+		p.thread = head.ID
 		p.remember(data)
 		return
 	}
 	p.thread = ""
-}
-
-// owner is the thread of a rollout, and the one that has started it.
-func owner(rollout []byte) (id, parent string) {
-	line, _, _ := bytes.Cut(rollout, []byte("\n"))
-	l, ok := decodeRecord(line)
-	if !ok || l.Type != "session_meta" {
-		return "", ""
-	}
-	return l.Payload.ID, l.Payload.Parent
 }
 
 // remember reads which prompts a rollout has, and what became of them.

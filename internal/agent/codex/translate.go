@@ -259,7 +259,8 @@ func known(method string) bool {
 // has said which that is.
 func (t *translator) started(p params) {
 	var info struct {
-		ID string `json:"id"`
+		ID   string `json:"id"`
+		Root string `json:"rootTurnId"`
 	}
 	if !lenient(p.Info, &info) || info.ID == "" || p.Thread == "" {
 		return
@@ -269,6 +270,7 @@ func (t *translator) started(p params) {
 	}
 	if p.Thread == t.state.Root {
 		t.state.Begun = true
+		info.ID = first(info.Root, info.ID) // a review's items and end are told of the turn that asked for it
 	} else if !t.state.Begun {
 		return // of a run before
 	}
