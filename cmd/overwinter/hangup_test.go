@@ -11,12 +11,20 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
+// heedHangups undoes what has been said of them, also by who started the tests. Only to be notified
+// of a signal undoes that it is ignored.
+func heedHangups() {
+	signal.Notify(make(chan os.Signal, 1), syscall.SIGHUP)
+	signal.Reset(syscall.SIGHUP)
+}
+
 // TestHangupEndsInOrder: a closed terminal asks the program to end; it does not kill it, however
 // often it is told.
 //
 //nolint:paralleltest // signals are the whole process's
 func TestHangupEndsInOrder(t *testing.T) {
-	t.Cleanup(func() { signal.Reset(syscall.SIGHUP) })
+	heedHangups()
+	t.Cleanup(heedHangups)
 	ctx := untilHangup(t.Context())
 	require.NoError(t, ctx.Err())
 
@@ -34,7 +42,7 @@ func TestHangupEndsInOrder(t *testing.T) {
 //nolint:paralleltest // as above
 func TestHangupIsIgnoredUnderNohup(t *testing.T) {
 	signal.Ignore(syscall.SIGHUP)
-	t.Cleanup(func() { signal.Reset(syscall.SIGHUP) })
+	t.Cleanup(heedHangups)
 	ctx := untilHangup(context.Background())
 
 	require.NoError(t, syscall.Kill(os.Getpid(), syscall.SIGHUP))
