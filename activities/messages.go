@@ -81,6 +81,13 @@ type Saved struct {
 	Verified bool   `json:"verified"`
 }
 
+// Problem is what a command of the session came to that could not be done.
+type Problem struct {
+	SessionID string `json:"sessionId"`
+	Code      string `json:"code"`
+	Message   string `json:"message"`
+}
+
 // ClaimRequest claims a prompt for a run.
 type ClaimRequest struct {
 	SessionID  string `json:"sessionId"`

@@ -38,6 +38,11 @@ func (c *Control) RecordTransition(ctx context.Context, t session.Transition) er
 	return stored(c.Store.TransitionRecord(ctx, t))
 }
 
+// TellProblem tells those who read the session's events what could not be done.
+func (c *Control) TellProblem(ctx context.Context, in Problem) error {
+	return stored(c.Store.ProblemTell(ctx, in.SessionID, in.Code, in.Message))
+}
+
 // BeginRun claims a prompt for a run.
 func (c *Control) BeginRun(ctx context.Context, in ClaimRequest) (session.RunVerdict, error) {
 	v, err := c.Store.RunBegin(ctx, in.SessionID, in.PromptID, in.RunID, in.Generation)

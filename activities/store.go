@@ -24,6 +24,9 @@ type Store interface {
 	// transition with the same number and the same ends changes nothing.
 	TransitionRecord(ctx context.Context, t session.Transition) error
 
+	// ProblemTell adds an error event to the session's log.
+	ProblemTell(ctx context.Context, sessionID, code, message string) error
+
 	// GenerationReserve records the intent to make the sandbox of a generation.
 	GenerationReserve(ctx context.Context, sessionID string, generation int64, imageID string) error
 	// SandboxRecord stores which sandbox the generation got and when its life ends.

@@ -448,6 +448,14 @@ func (f *fakes) SettleRun(ctx context.Context, in activities.SettleRequest) erro
 	return err
 }
 
+func (f *fakes) TellProblem(ctx context.Context, in activities.Problem) error {
+	_, err := take(ctx, f, "TellProblem", func(w *world) (nothing, error) {
+		w.say("told: %s: %s", in.Code, in.Message)
+		return nothing{}, nil
+	})
+	return err
+}
+
 func (f *fakes) ReturnRun(ctx context.Context, in activities.SettleRequest) error {
 	_, err := take(ctx, f, "ReturnRun", func(w *world) (nothing, error) {
 		run := w.runs[in.RunID]

@@ -67,7 +67,7 @@ func (l *life) checkpoint(ctx workflow.Context) error {
 	case activities.TypeOf(err) == activities.SandboxLost:
 		l.loseSandbox()
 	case err != nil:
-		workflow.GetLogger(ctx).Warn("a checkpoint was not saved", "session_id", l.id, "error", err)
+		return l.tell(ctx, session.ProblemSyncFailed, err)
 	default:
 		l.bundleID = saved.BundleID
 	}

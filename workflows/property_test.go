@@ -17,7 +17,7 @@ import (
 // environment has patience.
 var faulty = map[string][]string{
 	"BeginRun": {"passing"}, "RecordTransition": {"passing"}, "OpenSession": {"passing"},
-	"CloseSession": {"passing"}, "SettleRun": {"passing"}, "ReturnRun": {"passing"},
+	"CloseSession": {"passing"}, "SettleRun": {"passing"}, "ReturnRun": {"passing"}, "TellProblem": {"passing"},
 	"RequeuePrompt": {"passing"}, "CancelPrompts": {"passing"}, "TerminateSandbox": {"passing"},
 	"CreateSandbox": {"passing", "refused", "spent"}, "RestoreSandbox": {"passing", "refused", "spent"},
 	"SaveBundle": {"passing", "refused"}, "RescueBundle": {"passing", "refused"},
@@ -33,7 +33,7 @@ var faulty = map[string][]string{
 func TestRandomLivesKeepThePromises(t *testing.T) {
 	t.Parallel()
 	activities := rapid.SampledFrom([]string{
-		"BeginRun", "RecordTransition", "OpenSession", "CloseSession", "SettleRun", "ReturnRun", "RequeuePrompt",
+		"BeginRun", "RecordTransition", "OpenSession", "CloseSession", "SettleRun", "ReturnRun", "RequeuePrompt", "TellProblem",
 		"CancelPrompts", "TerminateSandbox", "CreateSandbox", "RestoreSandbox", "SaveBundle", "RescueBundle", "DropSandbox", "RevertSession",
 		"FlushSandbox", "AbortRun", "RunTurn",
 	})

@@ -4,10 +4,11 @@ import (
 	"go.temporal.io/sdk/workflow"
 
 	"github.com/overwinter-dev/overwinter/activities"
+	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
 // revert takes the agent back to before a prompt, while no turn runs. What cannot be done leaves
-// everything as it is; who asked sees it from the blocks that stay.
+// everything as it is, and is told in the session's events.
 func (l *life) revert(ctx workflow.Context) error {
 	request := activities.RevertRequest{
 		SessionID: l.id, Generation: l.generation, SandboxID: l.sandboxID, PromptID: l.wants.Revert,
@@ -20,7 +21,9 @@ func (l *life) revert(ctx workflow.Context) error {
 		l.loseSandbox() // and again when it is back
 		return nil
 	case err != nil:
-		workflow.GetLogger(ctx).Warn("the agent was not taken back", "session_id", l.id, "prompt_id", request.PromptID, "error", err)
+		if err := l.tell(ctx, session.ProblemRevertFailed, err); err != nil {
+			return err
+		}
 	}
 	if l.wants.Revert == request.PromptID {
 		l.wants.Revert = ""
