@@ -157,11 +157,13 @@ func (t *translator) resolved(request []byte, at time.Time) {
 	t.state.Waiting = kept
 }
 
-// Notes of this bridge beside those that all have: a question to the user has begun to wait, and
-// what was answered. The agent itself says neither in its stream.
+// Notes of this bridge beside those that all have: a question to the user has begun to wait, what was
+// answered, and that subagents are broken off whose main turn is over. The agent itself says none of
+// it in its stream.
 const (
 	noteAsked    bridge.NoteType = "asked"
 	noteAnswered bridge.NoteType = "answered"
+	noteAborted  bridge.NoteType = "aborted"
 )
 
 // askData is the data of noteAsked and noteAnswered, whose ID is that of the call.

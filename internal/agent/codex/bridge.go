@@ -86,6 +86,7 @@ type program struct {
 	limit           chan struct{} // one token: the turn has used up its patience
 
 	mu        sync.Mutex
+	run       string // the newest
 	thread    string // the main one
 	started   string // its model
 	delivered map[string]*delivery
@@ -333,7 +334,7 @@ func (p *program) prompt(ctx context.Context, c bridge.Command) {
 		input = append(input, map[string]any{"type": "text", "text": p.expand(c.Content)})
 	}
 	p.mu.Lock()
-	p.delivered[c.RunID] = &delivery{live: true}
+	p.run, p.delivered[c.RunID] = c.RunID, &delivery{live: true}
 	p.mu.Unlock()
 	p.note(note)
 	p.out.Note(note)
@@ -418,6 +419,9 @@ func (p *program) answer(ctx context.Context, c bridge.Command) {
 // background. Without a run it is whatever goes on.
 func (p *program) interrupt(ctx context.Context, run string) {
 	turns := p.goingOn(run)
+	if len(turns) > 0 && p.subagentsAlone(run) {
+		p.out.Note(bridge.Note{Type: noteAborted, RunID: run})
+	}
 	for _, t := range slices.Backward(turns) {
 		for {
 			_, err := p.peer.Call(ctx, "turn/interrupt", map[string]any{"threadId": t.Thread, "turnId": t.ID})
@@ -447,13 +451,24 @@ func (p *program) goingOn(run string) []turn {
 		return turns
 	}
 	d := p.delivered[run]
-	if d == nil || d.verdict != nil {
+	switch {
+	case d == nil, d.verdict != nil && run != p.run:
 		return nil
+	case d.verdict != nil:
+		return turns // of subagents: the main turn is over
 	}
 	if main := (turn{p.thread, d.turn}); d.turn != "" && !slices.Contains(turns, main) {
 		turns = slices.Insert(turns, 0, main)
 	}
 	return turns
+}
+
+// subagentsAlone reports whether the main turn of a run is over.
+func (p *program) subagentsAlone(run string) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	d := p.delivered[run]
+	return d != nil && d.verdict != nil
 }
 
 // again waits before a turn that could not be broken off is broken off again; false means that there

@@ -24,6 +24,7 @@ const (
 	kindMCP        = "mcpToolCall"
 	kindDynamic    = "dynamicToolCall"
 	kindCollab     = "collabAgentToolCall"
+	kindExecCollab = "collabToolCall" // the same in the stream of codex exec
 	kindSubagent   = "subAgentActivity"
 	kindSearch     = "webSearch"
 	kindImage      = "imageView"
@@ -131,6 +132,9 @@ func decodeItem(raw []byte) (item, bool) {
 		kind: camel(w.Type), id: w.ID, status: camel(w.Status), started: w.StartedAt, completed: w.CompletedAt,
 		text: w.Text,
 	}
+	if it.kind == kindExecCollab {
+		it.kind = kindCollab
+	}
 	switch it.kind {
 	case kindUser:
 		it.client, it.text = first(w.Client, w.ClientSnake), texts(w.Content)
@@ -139,7 +143,7 @@ func decodeItem(raw []byte) (item, bool) {
 			it.text = texts(w.Content)
 		}
 	case kindThinking:
-		it.text = strings.Join(slices.Concat(w.Summary, w.SummarySnake), paragraph)
+		it.text = first(strings.Join(slices.Concat(w.Summary, w.SummarySnake), paragraph), w.Text)
 		if it.text == "" {
 			it.text = first(texts(w.Content), texts(w.Raw))
 		}
@@ -245,26 +249,27 @@ func (it *item) files(w wire) {
 
 func streamChanges(raw []byte) []change {
 	var list []struct {
-		Path string `json:"path"`
-		Diff string `json:"diff"`
-		Kind struct {
-			Type string `json:"type"`
-			Move string `json:"move_path"`
-		} `json:"kind"`
+		Path string          `json:"path"`
+		Diff string          `json:"diff"`
+		Kind json.RawMessage `json:"kind"` // an object, or its type alone
 	}
 	if json.Unmarshal(raw, &list) != nil {
 		return nil
 	}
 	out := make([]change, 0, len(list))
 	for _, c := range list {
-		if c.Kind.Type == "" {
+		kind := struct {
+			Type string `json:"type"`
+			Move string `json:"move_path"`
+		}{Type: str(c.Kind)}
+		if kind.Type == "" && (!lenient(c.Kind, &kind) || kind.Type == "") {
 			continue
 		}
 		diff := c.Diff
-		if c.Kind.Move != "" {
+		if kind.Move != "" {
 			diff, _, _ = strings.Cut(diff, "\n\nMoved to: ")
 		}
-		out = append(out, change{Path: c.Path, Kind: c.Kind.Type, Move: c.Kind.Move, Diff: diff})
+		out = append(out, change{Path: c.Path, Kind: kind.Type, Move: kind.Move, Diff: diff})
 	}
 	return out
 }

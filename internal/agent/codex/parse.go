@@ -57,10 +57,10 @@ type parser struct {
 
 // thread is what was said in one.
 type thread struct {
-	id     string
-	main   bool // nobody's subagent
-	cwd    string
-	items  map[string]item
+	id    string
+	main  bool // nobody's subagent
+	cwd   string
+	items map[string]item
 	// noted are the steps that the journal tells; found those that the rollout tells.
 	noted, found []step
 	began        map[string]bool // items in noted

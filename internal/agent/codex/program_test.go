@@ -37,7 +37,8 @@ type program struct {
 	stdin  io.WriteCloser
 	frames chan []byte // lines of stdout; closed when the process has gone
 	events []conversation.Event
-	hasty  bool // each prompt is broken off as soon as it is written
+	hasty  bool   // each prompt is broken off as soon as it is written
+	run    string // the newest
 }
 
 // played is a turn that has ended.
@@ -105,6 +106,7 @@ func (p *program) begin(t *testing.T, flags ...string) {
 func (p *program) turn(t *testing.T, content string, saw func(conversation.Event), answers ...agent.Answer) played {
 	t.Helper()
 	run := agent.RunContext{RunID: session.NewID(session.RunPrefix), PromptID: "prm_1", Author: "ada"}
+	p.run = run.RunID
 	line, err := codex.New().Prompt(agent.PromptInput{RunID: run.RunID, PromptID: run.PromptID, Author: run.Author, Content: content})
 	require.NoError(t, err)
 	p.write(t, line)
@@ -291,6 +293,31 @@ func TestAnInterruptReachesSubagents(t *testing.T) {
 	})
 	require.Equal(t, session.OutcomeCancelled, r.end.Outcome)
 	require.Equal(t, conversation.Aborted, r.blocks(t, conversation.Subagent)[0].Status)
+	p.agree(t)
+}
+
+// TestAnInterruptReachesASubagentThatWorksAlone: the main turn is over, the run is not.
+func TestAnInterruptReachesASubagentThatWorksAlone(t *testing.T) {
+	t.Parallel()
+	p := start(t, agent.LaunchInput{Model: newest}, map[string][]modelserver.Step{
+		"delegate": {{Calls: []modelserver.Call{modelserver.Spawn("helper", "{{child}}")}}, {Text: "It is at work."}},
+		"child":    {{Text: strings.Repeat("word ", 5000), Pause: 20 * time.Millisecond}},
+		"hello":    {{Text: "Hello."}},
+	})
+	said, words := false, 0
+	r := p.turn(t, "{{delegate}}", func(e conversation.Event) {
+		said = said || e.Type == conversation.EventBlockComplete && strings.Contains(fmt.Sprint(e.Data), "It is at work.")
+		if !said || e.Type != conversation.EventTextDelta || e.ConversationID == conversation.Main {
+			return
+		}
+		if words++; words == 20 { // by now the main turn is over
+			p.write(t, codex.New().Interrupt(p.run).Stdin)
+		}
+	})
+	require.Equal(t, session.OutcomeCancelled, r.end.Outcome)
+	require.Equal(t, session.ReasonAborted, r.end.Reason)
+	require.Equal(t, conversation.Aborted, r.blocks(t, conversation.Subagent)[0].Status)
+	require.Equal(t, session.OutcomeCompleted, p.turn(t, "{{hello}}", nil).end.Outcome)
 	p.agree(t)
 }
 

@@ -30,14 +30,17 @@ type state struct {
 	// Noted: the stream is one of a bridge, which tells what the agent does not.
 	Noted bool `json:"noted,omitempty"`
 	// Verdict is how it ended; subagents may still be at work.
-	Verdict *verdictState   `json:"verdict,omitempty"`
-	Waiting []waiting       `json:"waiting,omitempty"`
-	Usage   session.Usage   `json:"usage,omitzero"`
-	Model   string          `json:"model,omitempty"`
-	Died    string          `json:"died,omitempty"` // what the bridge said of the agent's end
+	Verdict *verdictState `json:"verdict,omitempty"`
+	Waiting []waiting     `json:"waiting,omitempty"`
+	Usage   session.Usage `json:"usage,omitzero"`
+	Model   string        `json:"model,omitempty"`
+	Died    string        `json:"died,omitempty"` // what the bridge said of the agent's end
+	// Aborted: subagents were broken off that were still at work when the main turn was over.
+	Aborted bool            `json:"aborted,omitempty"`
 	Ended   bool            `json:"ended,omitempty"`
 	Limit   string          `json:"limit,omitempty"` // why the bridge has broken the turn off
 	Counted map[string]base `json:"counted,omitempty"`
+	Exec    string          `json:"exec,omitempty"` // what stands before the ids of a stream of codex exec
 }
 
 // turn is one that is going on.
@@ -158,10 +161,12 @@ func (t *translator) line(f agent.Frame) {
 		t.asked(l, at)
 	case l.Method != "":
 		t.notified(f, l, at)
-	case len(l.Result) > 0 || len(l.Error) > 0:
+	case len(l.ID) > 0 && (len(l.Result) > 0 || len(l.Error) > 0):
 		t.replied(l)
 	default:
-		t.unparsed(f, at)
+		if !t.exec(f, at) {
+			t.unparsed(f, at)
+		}
 	}
 }
 
@@ -326,7 +331,11 @@ func (t *translator) settle(at time.Time) {
 			return // it has not begun yet
 		}
 	}
-	t.end(*t.state.Verdict, at)
+	v := *t.state.Verdict
+	if t.state.Aborted && v.Outcome == session.OutcomeCompleted {
+		v = verdictState{Outcome: session.OutcomeCancelled, Reason: session.ReasonAborted}
+	}
+	t.end(v, at)
 }
 
 // end ends the run.
@@ -404,6 +413,8 @@ func (t *translator) note(n bridge.Note, at time.Time) {
 		}
 	case bridge.NoteDied:
 		t.state.Died = bounded(n.Message)
+	case noteAborted:
+		t.state.Aborted = t.state.Aborted || mine
 	case noteAsked, noteAnswered:
 		t.emit(t.state.question(n, at)...)
 	}
