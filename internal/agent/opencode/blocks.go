@@ -119,7 +119,7 @@ func (s *toolState) outcome() (conversation.BlockStatus, bool) {
 		}
 		return conversation.Success, true
 	case callError:
-		if s.Error == callAborted || string(s.metadata().Interrupted) == "true" {
+		if s.Error == callAborted || s.Error == taskAborted || string(s.metadata().Interrupted) == "true" {
 			return conversation.Aborted, true
 		}
 		return conversation.Failed, true

@@ -142,6 +142,9 @@ const (
 // callAborted is the error of a call that was broken off, in releases that do not mark it otherwise.
 const callAborted = "Tool execution aborted"
 
+// taskAborted is the error of a call of a subagent that was broken off.
+const taskAborted = "Task cancelled"
+
 // toolMetadata is what tools tell beside their output.
 type toolMetadata struct {
 	Output      json.RawMessage `json:"output"`
