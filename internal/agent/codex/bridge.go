@@ -52,7 +52,7 @@ func Main(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	flags.StringVar(&o.model, "model", "", "model to use; empty is the agent's own choice")
 	flags.BoolVar(&o.ask, "ask", false, "ask before everything that is not known to be harmless")
 	flags.BoolVar(&o.resume, "resume", false, "there should be a thread to go on with")
-	flags.DurationVar(&o.patience, "patience", defaultPatience, "how long a turn may go on with nothing but failed requests")
+	flags.DurationVar(&o.patience, "patience", bridge.Patience(defaultPatience), "how long a turn may go on with nothing but failed requests")
 	flags.IntVar(&o.retries, "retries", defaultRetries, "how often a request is sent again whose stream has broken")
 	flags.Func("deny", "a tool that is taken away, where the agent can do without it", func(tool string) error {
 		o.deny = append(o.deny, tool)

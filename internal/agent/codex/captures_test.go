@@ -35,6 +35,7 @@ const (
 	lost    exception = "what was being written when the turn was broken off is in the stream alone"
 	untimed exception = "a call that never ended has the time of the model's call in the transcript"
 	retried exception = "requests that were sent again are in the stream alone"
+	refused exception = "a call that was cancelled counts as broken off in the transcript"
 	unheard exception = "what was answered to a question is in the transcript alone"
 )
 
@@ -42,6 +43,7 @@ const (
 var exceptions = map[string][]exception{
 	"asks-its-user":         {unheard, untimed},
 	"interrupted-in-a-tool": {untimed},
+	"is-cancelled":          {refused, untimed},
 	"is-denied":             {untimed},
 	"killed-in-a-tool":      {untimed},
 	"killed-in-text":        {lost},
@@ -94,6 +96,17 @@ func except(e exception, parsed, streamed conversation.Conversation) (p, s conve
 		})
 	case retried:
 		return parsed, without(streamed, func(b conversation.Block) bool { return b.Subtype == "retry" })
+	case refused:
+		for _, c := range []conversation.Conversation{parsed, streamed} {
+			for _, thread := range c.Threads {
+				for i := range thread.Blocks {
+					if b := &thread.Blocks[i]; b.Type == conversation.ToolUse {
+						b.Status, b.Input = conversation.Aborted, nil
+					}
+				}
+			}
+		}
+		return parsed, without(streamed, func(b conversation.Block) bool { return b.Type == conversation.ToolResult })
 	case unheard:
 		return without(parsed, func(b conversation.Block) bool {
 			return b.Type == conversation.ToolResult && strings.Contains(string(b.Output), "answers")

@@ -105,6 +105,8 @@
 //   - What was answered to a question is in the transcript alone.
 //   - A call whose approval was answered with cancel counts as broken off in the transcript, and as
 //     rejected in the stream; of a patch that was broken off the transcript has the model's own text.
+//   - In a stream of codex exec --json items have ids of their own and no times, there are no
+//     prompts, no diffs, no directories of commands, and nothing of what subagents do.
 //   - Texts that a reviewer writes on its way are in the rollout of the review, which neither shows.
 //
 // # When things fail

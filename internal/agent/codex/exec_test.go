@@ -1,0 +1,62 @@
+package codex_test
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/stretchr/testify/require"
+)
+
+// TestExec reads what codex exec --json wrote. Its items have ids and an order of their own, so
+// there is a golden file alone, rewritten with go test -run Exec -update.
+func TestExec(t *testing.T) {
+	t.Parallel()
+	dirs, err := filepath.Glob("testdata/exec/*")
+	require.NoError(t, err)
+	require.NotEmpty(t, dirs)
+	for _, dir := range dirs {
+		t.Run(filepath.Base(dir), func(t *testing.T) {
+			t.Parallel()
+			streamed, ends := stream(t, dir)
+			var golden strings.Builder
+			for _, l := range append(lines(streamed), ends...) {
+				fmt.Fprintln(&golden, l)
+			}
+			file := filepath.Join(dir, "blocks")
+			if *update {
+				require.NoError(t, os.WriteFile(file, []byte(golden.String()), 0o644))
+			}
+			want, err := os.ReadFile(file)
+			require.NoError(t, err)
+			require.Empty(t, cmp.Diff(strings.Split(string(want), "\n"), strings.Split(golden.String(), "\n")), "- golden, + now")
+			require.Len(t, ends, 1)
+			require.NotContains(t, golden.String(), "unparsed")
+		})
+	}
+}
+
+func TestLongOutputIsWhatTheRolloutKeeps(t *testing.T) {
+	t.Parallel()
+	const mark = `\n... command output truncated for persistence ...\n`
+	for name, c := range map[string]struct{ said, want string }{
+		"as much as there is room for": {strings.Repeat("a", 65536), strings.Repeat("a", 65536)},
+		"one byte more":                {strings.Repeat("b", 65537), strings.Repeat("b", 32743) + mark + strings.Repeat("b", 32743)},
+		"between letters":              {"a" + strings.Repeat("€", 40000) + "bc", "a" + strings.Repeat("€", 10914) + mark + strings.Repeat("€", 10913) + "bc"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			dir := t.TempDir()
+			require.NoError(t, os.WriteFile(filepath.Join(dir, "stdout.jsonl"), []byte(`{"method":"turn/started","params":{"threadId":"t","turn":{"id":"u"}}}
+{"method":"item/completed","params":{"threadId":"t","turnId":"u","item":{"type":"commandExecution","id":"c","command":"x","cwd":"/","status":"completed","exitCode":0,"aggregatedOutput":"`+c.said+`"}}}
+`), 0o600))
+			streamed, _ := stream(t, dir)
+			require.Len(t, streamed.Threads, 1)
+			require.Len(t, streamed.Threads[0].Blocks, 2)
+			require.Equal(t, `"`+c.want+`"`, string(streamed.Threads[0].Blocks[1].Output))
+		})
+	}
+}
