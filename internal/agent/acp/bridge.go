@@ -43,7 +43,7 @@ func Main(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	id := flags.String("session", "", "the session, whose journal it is")
 	model := flags.String("model", "", "the model; empty leaves it to the agent")
 	allow := flags.Bool("allow", false, "allow whatever the agent asks for")
-	silence := flags.Duration("silence", DefaultSilence, "how long the agent may say nothing")
+	silence := flags.Duration("silence", bridge.Patience(DefaultSilence), "how long the agent may say nothing")
 	if err := flags.Parse(args); err != nil {
 		return bridge.ExitUsage
 	}

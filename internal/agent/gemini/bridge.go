@@ -44,7 +44,7 @@ func Main(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	flags.SetOutput(stderr)
 	id := flags.String("session", "", "the session, whose journal it is")
 	allow := flags.Bool("allow", false, "allow whatever the program asks for")
-	silence := flags.Duration("silence", DefaultSilence, "how long the model may give no answer")
+	silence := flags.Duration("silence", bridge.Patience(DefaultSilence), "how long the model may give no answer")
 	if err := flags.Parse(args); err != nil {
 		return bridge.ExitUsage
 	}
