@@ -66,8 +66,17 @@
 //
 // A turn ends when the bridge says so: when the main session is idle, all answers are written down
 // and the files are saved. In a captured stream, which no bridge has printed, it ends when the main
-// session is idle. Its usage is the sum of all steps, those of subagents included; input tokens are
+// session is idle; what else the server does goes on. Its usage is the sum of all steps, those of subagents included; input tokens are
 // those read from and written to the cache as well, output tokens those of reasoning.
+//
+// # Captures
+//
+// The server's events, as they come or behind "data:", fold to what its sessions give, as exports,
+// as lists of messages, or as requests with their responses, one a line. There may be several sessions
+// without a parent: the first that was begun is the main conversation, and every other one its own,
+// with the id of the session. Files that the bridge has saved have a mark: of those, as behind a new
+// beginning, one follows the other in the main conversation. What is taken back, deleted or reverted is
+// left out; a revert counts when the stream ends, because until the next prompt it may be undone.
 //
 // # Permissions
 //
@@ -88,6 +97,9 @@
 //   - Of a text of more than 32 KiB that was broken off by a kill, the stream's last word is its
 //     beginning; the same goes for the input of calls of more than 12 KiB in all, which is missing.
 //   - promptId and author are known to the stream alone.
+//   - Two prompts that the agent is given before it has taken up the first may stand the other way
+//     round in the stream of a capture: there they are in the order in which they were taken up.
+//   - Of a session that was open before a captured stream began, the stream has what is new.
 //   - Lines that the translator does not understand are system blocks of subtype "unparsed" in the
 //     stream alone; Parse skips what it does not understand.
 //
@@ -101,6 +113,9 @@
 //	the bridge is killed                  the kernel kills the server; open blocks aborted; agent_crashed
 //	the runner had to kill it             open blocks aborted; the turn cancelled, reason aborted
 //	an event is missed                    the session is found idle by asking; the turn ends
+//	a prompt is not acknowledged          the agent is asked whether it works; where nothing comes of it
+//	                                      for a minute, the server is ended; agent_crashed
+//	the server answers no more            after two minutes it is ended; agent_crashed
 //	a line is broken or unknown           a system block holds its beginning; the turn goes on
 //	a file is cut off                     whole messages count; it is not imported, the agent begins anew
 //	the files are gone                    the agent begins anew, and remembers nothing

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"slices"
@@ -22,6 +23,10 @@ const (
 	idleLooks  = 3
 	startLooks = 60
 	lookEvery  = time.Second
+	// lookPatience is how long the agent may take to say whether it works, and silencePatience how long
+	// it may leave such questions open before it is taken for hung.
+	lookPatience    = 10 * time.Second
+	silencePatience = 2 * time.Minute
 )
 
 // running is the turn under way.
@@ -39,9 +44,13 @@ type running struct {
 	givenUp     bool
 	// retrying is since when attempts at the model fail.
 	retrying time.Time
-	// looked is when the agent was asked last whether it works, found how often it did not.
+	// looked is when the agent was asked last whether it works, found how often it did not, silent since
+	// when it does not answer.
 	looked time.Time
 	found  int
+	silent time.Time
+	// unsure is why it is not known whether the agent has taken the prompt.
+	unsure error
 	// failed gets what became of a request that lasts as long as the turn.
 	failed chan error
 	// cancel breaks that request off.
@@ -151,13 +160,19 @@ func (b *driver) chosen() *modelRef {
 	return &modelRef{ProviderID: provider, ModelID: model}
 }
 
-// post gives the agent a prompt, which it works on behind our back.
+// post gives the agent a prompt, which it works on behind our back. Where it does not say that it has
+// taken it, it may have nevertheless: that shows later.
 func (b *driver) post(ctx context.Context, c bridge.Command, messageID, partID string) {
 	_, err := b.server.quick(ctx, http.MethodPost, route(b.root, "/prompt_async"), promptBody{
 		MessageID: messageID, Model: b.chosen(), Parts: []textPart{{ID: partID, Type: partText, Text: c.Content}},
 	})
-	if err != nil {
+	var refused *statusError
+	switch {
+	case errors.As(err, &refused):
 		b.fail(ctx, err)
+	case err != nil:
+		fmt.Fprintf(b.stderr, "opencode bridge: %v\n", err)
+		b.turn.unsure = err
 	}
 }
 
@@ -331,7 +346,7 @@ func (b *driver) status(ctx context.Context, e seen) {
 	switch status := e.Properties.Status; status.Type {
 	case "busy":
 		if e.Properties.SessionID == b.root {
-			b.turn.busy, b.turn.idle, b.turn.found = true, time.Time{}, 0
+			b.turn.busy, b.turn.idle, b.turn.found, b.turn.unsure = true, time.Time{}, 0, nil
 		}
 	case "retry":
 		now := time.Now()
@@ -363,23 +378,51 @@ func (b *driver) giveUp(ctx context.Context, message string) {
 // look does what is due by the clock.
 func (b *driver) look(ctx context.Context) {
 	now := time.Now()
-	if b.turn != nil && b.turn.idle.IsZero() && now.Sub(b.turn.looked) >= lookEvery {
+	if b.turn != nil && b.turn.idle.IsZero() && now.Sub(b.turn.looked) >= b.lookEvery {
 		b.turn.looked = now
-		busy, err := b.server.busy(ctx, b.root)
-		switch {
-		case err != nil || busy:
-			b.turn.found = 0
-		default:
-			b.turn.found++
-			if b.turn.found >= startLooks || b.turn.found >= idleLooks && (b.turn.busy || b.turn.errored) {
-				b.turn.idle = now
-			}
-		}
+		b.lookWhetherBusy(ctx)
 	}
 	if t := b.turn; t != nil && !t.retrying.IsZero() && !t.givenUp && !t.interrupted && now.Sub(t.retrying) >= b.retryTime {
 		b.giveUp(ctx, "its server fails")
 	}
 	b.settle(ctx)
+}
+
+// lookWhetherBusy asks the agent whether it works, as it may have ended without having said so.
+func (b *driver) lookWhetherBusy(ctx context.Context) {
+	t := b.turn
+	asked := time.Now()
+	busy, err := b.server.busy(ctx, b.root)
+	switch {
+	case err != nil:
+		t.found = 0
+		if t.silent.IsZero() {
+			t.silent = asked
+		}
+		if time.Since(t.silent) >= b.silence {
+			b.hung(err)
+		}
+		return
+	case busy:
+		t.found, t.unsure = 0, nil
+	default:
+		t.found++
+		switch {
+		case t.found < startLooks && (t.found < idleLooks || !t.busy && !t.errored):
+		case t.unsure != nil && !t.begun():
+			b.hung(t.unsure)
+		default:
+			t.idle = time.Now()
+		}
+	}
+	t.silent = time.Time{}
+}
+
+// hung ends an agent that leaves open what it does, so that what it is told to have done is all that it
+// will ever do.
+func (b *driver) hung(err error) {
+	b.why = fmt.Sprintf("OpenCode does not answer: %v", err)
+	b.server.stop()
 }
 
 func (b *driver) save(ctx context.Context) {

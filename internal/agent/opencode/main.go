@@ -28,12 +28,15 @@ var errConfig = errors.New("the secret " + SecretConfig + " is no JSON object")
 func Main(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	flags := flag.NewFlagSet(Command, flag.ContinueOnError)
 	flags.SetOutput(stderr)
-	b := driver{out: bridge.NewOutput(stdout), stderr: stderr, incomplete: map[string]bool{}}
+	b := driver{
+		out: bridge.NewOutput(stdout), stderr: stderr, incomplete: map[string]bool{},
+		lookEvery: lookEvery, silence: silencePatience,
+	}
 	flags.StringVar(&b.program, "program", Binary, "OpenCode itself")
 	flags.StringVar(&b.store.dir, "transcripts", "", "directory for the saved sessions")
 	flags.StringVar(&b.model, "model", "", "model of the prompts, as provider/model; OpenCode's choice when empty")
 	flags.IntVar(&b.retries, "retries", defaultRetries, "attempts at the model before a turn is given up")
-	flags.DurationVar(&b.retryTime, "retry-time", defaultRetryTime, "how long attempts at the model may fail before a turn is given up")
+	flags.DurationVar(&b.retryTime, "retry-time", bridge.Patience(defaultRetryTime), "how long attempts at the model may fail before a turn is given up")
 	if err := flags.Parse(args); err != nil {
 		return bridge.ExitUsage
 	}
@@ -75,6 +78,9 @@ type driver struct {
 	queue  []bridge.Command // prompts that came while a turn was under way
 	// incomplete are the answers that are being written, by their ids.
 	incomplete map[string]bool
+	// lookEvery is how often the agent is asked whether it works, silence how long it may not answer.
+	lookEvery, silence time.Duration
+	why                string // the bridge has ended the agent
 }
 
 // tick is how often the bridge looks whether there is something to do that nobody has told it.
@@ -116,8 +122,7 @@ func (b *driver) serve(ctx context.Context, stdin io.Reader) int {
 		case data, ok := <-b.server.events:
 			if !ok {
 				b.server.stop() // without its events it is of no use
-				b.out.Note(bridge.Note{Type: bridge.NoteDied, Message: b.server.child.Ended()})
-				return bridge.ExitDied
+				return b.died()
 			}
 			b.out.Raw(data)
 			b.event(ctx, data)
@@ -125,8 +130,7 @@ func (b *driver) serve(ctx context.Context, stdin io.Reader) int {
 			for data := range b.server.events { // what it said last
 				b.out.Raw(data)
 			}
-			b.out.Note(bridge.Note{Type: bridge.NoteDied, Message: b.server.child.Ended()})
-			return bridge.ExitDied
+			return b.died()
 		case <-ticker.C:
 			b.look(ctx)
 		}
@@ -134,6 +138,16 @@ func (b *driver) serve(ctx context.Context, stdin io.Reader) int {
 			return bridge.ExitFailed
 		}
 	}
+}
+
+// died says that the agent has ended, and how.
+func (b *driver) died() int {
+	why := b.why
+	if why == "" {
+		why = b.server.child.Ended()
+	}
+	b.out.Note(bridge.Note{Type: bridge.NoteDied, Message: why})
+	return bridge.ExitDied
 }
 
 // start starts the server and finds the session, or makes one.

@@ -39,7 +39,8 @@ type server struct {
 	base     string
 	password string
 	client   *http.Client
-	events   chan []byte // the data of its events; closed when their stream has ended
+	patience time.Duration // for an answer that is no turn
+	events   chan []byte   // the data of its events; closed when their stream has ended
 }
 
 // environment is that of OpenCode's processes.
@@ -70,6 +71,7 @@ func startServer(ctx context.Context, program string, config []byte, stderr io.W
 	}
 	s := &server{
 		password: rand.Text(),
+		patience: requestPatience,
 		client:   &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 4}},
 		events:   make(chan []byte, 256), // some slack while a request of ours is under way
 	}
@@ -231,7 +233,7 @@ func (s *server) call(ctx context.Context, method, path string, body any) ([]byt
 
 // quick is call for what takes no time.
 func (s *server) quick(ctx context.Context, method, path string, body any) ([]byte, error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, requestPatience, errors.New("OpenCode does not answer"))
+	ctx, cancel := context.WithTimeoutCause(ctx, s.patience, errors.New("it takes too long"))
 	defer cancel()
 	return s.call(ctx, method, path, body)
 }
@@ -286,6 +288,8 @@ func (s *server) export(ctx context.Context, sessionID string) ([]byte, error) {
 
 // busy reports whether the agent works on a session.
 func (s *server) busy(ctx context.Context, sessionID string) (bool, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, lookPatience, errors.New("OpenCode does not say whether it works"))
+	defer cancel()
 	data, err := s.quick(ctx, http.MethodGet, "/session/status", nil)
 	if err != nil {
 		return false, err
