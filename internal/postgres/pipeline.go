@@ -63,13 +63,32 @@ func (l *lookups) Query(_ context.Context, sql string, args ...any) (pgx.Rows, e
 	return l.rows.Query()
 }
 
-// QueryRow is there for the generated code's interface and always fails.
-func (l *lookups) QueryRow(context.Context, string, ...any) pgx.Row { return noRow{} }
+// QueryRow is Query for one row.
+func (l *lookups) QueryRow(_ context.Context, sql string, args ...any) pgx.Row {
+	if l.rows == nil {
+		l.batch.Queue(sql, args...)
+		return collectedRow{}
+	}
+	return l.rows.QueryRow()
+}
 
-// send runs the queries of ask on conn, behind a statement that returns no rows.
-// Every query of ask must go on to the next when it fails with errCollected.
+type collectedRow struct{}
+
+func (collectedRow) Scan(...any) error { return errCollected }
+
+// send runs the queries of ask on conn, behind the statement first, which returns no
+// rows. Every query of ask must go on to the next when it fails with errCollected.
 func (l *lookups) send(ctx context.Context, conn *pgx.Conn, first string, ask func(*lookups) error) (err error) {
 	l.batch.Queue(first)
+	return l.ask(ctx, conn, 1, ask)
+}
+
+// also is send within a transaction that has begun.
+func (l *lookups) also(ctx context.Context, conn *pgx.Conn, ask func(*lookups) error) error {
+	return l.ask(ctx, conn, 0, ask)
+}
+
+func (l *lookups) ask(ctx context.Context, conn *pgx.Conn, statements int, ask func(*lookups) error) (err error) {
 	if err := ask(l); !errors.Is(err, errCollected) {
 		return err
 	}
@@ -79,8 +98,10 @@ func (l *lookups) send(ctx context.Context, conn *pgx.Conn, first string, ask fu
 			err = closeErr
 		}
 	}()
-	if _, err := l.rows.Exec(); err != nil {
-		return err
+	for range statements {
+		if _, err := l.rows.Exec(); err != nil {
+			return err
+		}
 	}
 	return ask(l)
 }

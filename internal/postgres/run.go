@@ -1,6 +1,7 @@
 package postgres
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 
@@ -136,38 +137,36 @@ func (s *sessionTx) runTake(ctx context.Context, run dbsqlc.Run, token string, a
 	return s.runStart(ctx, run)
 }
 
+// runStart reads what a worker needs, in one round trip: a prompt waits for it.
 func (s *sessionTx) runStart(ctx context.Context, run dbsqlc.Run) (session.RunStart, error) {
 	start := session.RunStart{Run: runOf(run), Generation: s.row.Generation}
-	p, err := s.promptGet(ctx, run.PromptID)
+	var launch dbsqlc.SessionLaunchRow
+	var in lookups
+	err := in.also(ctx, s.Conn(), func(in *lookups) error {
+		p, promptErr := s.q.PromptGet(ctx, in, &dbsqlc.PromptGetParams{SessionID: s.row.ID, ID: run.PromptID})
+		if isNoRows(promptErr) {
+			promptErr = noPrompt(run.PromptID)
+		}
+		var launchErr, resumeErr, transcriptsErr, filesErr error
+		launch, launchErr = s.q.SessionLaunch(ctx, in, s.row.ID)
+		box, boxErr := s.q.SandboxGet(ctx, in, &dbsqlc.SandboxGetParams{SessionID: s.row.ID, Generation: run.Generation})
+		if isNoRows(boxErr) {
+			boxErr = nil
+		}
+		start.Prompt, start.SandboxID = promptOf(p), box.SandboxID
+		start.Resume, resumeErr = s.q.RunReachedAgent(ctx, in, &dbsqlc.RunReachedAgentParams{SessionID: s.row.ID, ID: run.ID})
+		start.Transcripts, transcriptsErr = transcriptPositions(ctx, s.q, in, s.row.ID)
+		start.Files, filesErr = filesPosition(ctx, s.q, in, s.row.ID)
+		return cmp.Or(promptErr, launchErr, boxErr, resumeErr, transcriptsErr, filesErr)
+	})
 	if err != nil {
 		return start, err
 	}
-	start.Prompt = promptOf(p)
-	view, err := s.q.SessionGet(ctx, s, s.row.ID)
-	if err != nil {
+	start.Agent = launch.Agent
+	if err := json.Unmarshal(launch.Options, &start.Options); err != nil {
 		return start, err
 	}
-	start.Agent = view.Agent
-	if err := json.Unmarshal(view.Options, &start.Options); err != nil {
-		return start, err
-	}
-	if err := s.profileInto(ctx, view.Profile, &start); err != nil {
-		return start, err
-	}
-	box, err := s.q.SandboxGet(ctx, s, &dbsqlc.SandboxGetParams{SessionID: s.row.ID, Generation: run.Generation})
-	if err != nil && !isNoRows(err) {
-		return start, err
-	}
-	start.SandboxID = box.SandboxID
-	start.Resume, err = s.q.RunReachedAgent(ctx, s, &dbsqlc.RunReachedAgentParams{SessionID: s.row.ID, ID: run.ID})
-	if err != nil {
-		return start, err
-	}
-	if start.Transcripts, err = transcriptPositions(ctx, s.q, s, s.row.ID); err != nil {
-		return start, err
-	}
-	start.Files, err = filesPosition(ctx, s.q, s, s.row.ID)
-	return start, err
+	return start, s.profileInto(ctx, launch.Profile, &start)
 }
 
 // RunOpen returns the id of the session's run that is not over; "" when there is none.

@@ -210,6 +210,24 @@ func (q *Queries) SessionInsert(ctx context.Context, db DBTX, arg *SessionInsert
 	return err
 }
 
+const sessionLaunch = `-- name: SessionLaunch :one
+SELECT agent, profile, options FROM sessions WHERE id = $1
+`
+
+type SessionLaunchRow struct {
+	Agent   string
+	Profile string
+	Options []byte
+}
+
+// SessionLaunch is how the agent of a session is started.
+func (q *Queries) SessionLaunch(ctx context.Context, db DBTX, id string) (SessionLaunchRow, error) {
+	row := db.QueryRow(ctx, sessionLaunch, id)
+	var i SessionLaunchRow
+	err := row.Scan(&i.Agent, &i.Profile, &i.Options)
+	return i, err
+}
+
 const sessionList = `-- name: SessionList :many
 SELECT id, status, status_reason, agent, profile, title, workspace, parent_id, forked_from, lazy, created_at, last_activity_at, idle_timeout_ns, metadata, options, generation, transition_no, receipt, loaded, active_seconds, messages, tool_calls, input_tokens, output_tokens, cost_usd, queued, processing, sandbox_id, sandbox_status, sandbox_seen_at FROM session_views
 WHERE ($1::text = '' OR status = $1)

@@ -7,6 +7,10 @@ VALUES (@id, 'initializing', @agent, @profile, @title, @title::text <> '', @work
 -- name: SessionGet :one
 SELECT * FROM session_views WHERE id = @id;
 
+-- name: SessionLaunch :one
+-- SessionLaunch is how the agent of a session is started.
+SELECT agent, profile, options FROM sessions WHERE id = @id;
+
 -- name: SessionList :many
 SELECT * FROM session_views
 WHERE (@status::text = '' OR status = @status)
