@@ -29,6 +29,9 @@
 // OPENAI_BASE_URL where it is set. Neither is ever an argument or in a file. Checks for updates and
 // everything that reports to others are off.
 //
+// The agent is taken back by cutting its rollouts, and the journal, before the turn of a prompt, those
+// of its subagents where they stood at that time; the databases that the agent has made of them go.
+//
 // # Blocks
 //
 //	item of Codex                             block                      its id

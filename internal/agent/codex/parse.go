@@ -180,12 +180,11 @@ func (p *parser) rollout(data []byte) {
 		if t == nil {
 			continue
 		}
-		at, _ := time.Parse(time.RFC3339Nano, l.At)
-		switch l.Type {
+		switch ms := l.time().UnixMilli(); l.Type {
 		case "event_msg":
-			turn = p.event(t, l.Payload, turn, at.UnixMilli())
+			turn = p.event(t, l.Payload, turn, ms)
 		case "response_item":
-			t.response(l.Payload, turn, at.UnixMilli())
+			t.response(l.Payload, turn, ms)
 		}
 	}
 	t.uncompleted()

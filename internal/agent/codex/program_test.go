@@ -165,17 +165,7 @@ func (p *program) stop(t *testing.T) {
 func (p *program) agree(t *testing.T) {
 	t.Helper()
 	p.stop(t)
-	var files []session.TranscriptFile
-	for _, pattern := range p.launch.Transcripts {
-		names, err := filepath.Glob(pattern)
-		require.NoError(t, err)
-		for _, name := range names {
-			data, err := os.ReadFile(name)
-			require.NoError(t, err)
-			files = append(files, session.TranscriptFile{Path: name, Data: data})
-		}
-	}
-	parsed, err := codex.New().Parse(files)
+	parsed, err := codex.New().Parse(p.saved(t))
 	require.NoError(t, err)
 	require.Empty(t, cmp.Diff(lines(parsed), lines(agenttest.Fold(t, p.events))), "- parsed, + streamed")
 }

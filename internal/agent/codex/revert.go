@@ -1,0 +1,132 @@
+package codex
+
+import (
+	"bytes"
+	"fmt"
+	"path"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/overwinter-dev/overwinter/internal/agent"
+	"github.com/overwinter-dev/overwinter/internal/agent/bridge"
+	"github.com/overwinter-dev/overwinter/internal/session"
+)
+
+var _ agent.Reverter = Adapter{}
+
+// databases are what the agent keeps beside its rollouts: an index, which it makes anew, and what
+// threads want and wait for, which may be of turns that are taken back. A fresh sandbox has none.
+var databases = []string{"state_5", "thread_history_1", "goals_1", "memories_1", "queue_1"}
+
+// Revert cuts every rollout before the first turn that began with the run's or later, so those of
+// subagents too, and the journal before its note of the run. Rollouts in which no turn is left are
+// dropped. The agent reads what is left as it reads the rollouts of any thread.
+func (Adapter) Revert(files []session.TranscriptFile, runID string) (agent.Reverted, error) {
+	cut, ok := begunAt(files, runID)
+	if !ok {
+		return agent.Reverted{}, fmt.Errorf("revert Codex: run %s is not in its rollouts", runID)
+	}
+	var out agent.Reverted
+	homes := map[string]bool{}
+	for _, f := range files {
+		if isJournal(f.Path) {
+			f.Data = f.Data[:journalled(f.Data, runID)]
+		} else {
+			home, _, _ := strings.Cut(filepath.ToSlash(f.Path), "/sessions/")
+			if !homes[home] {
+				homes[home] = true
+				out.Remove = append(out.Remove, indexes(home)...)
+			}
+			f.Data = f.Data[:turnsBefore(f.Data, cut)]
+		}
+		if len(f.Data) > 0 {
+			out.Files = append(out.Files, f)
+		}
+	}
+	return out, nil
+}
+
+// indexes are the files of the agent's databases.
+func indexes(home string) []string {
+	var names []string
+	for _, d := range databases {
+		for _, suffix := range []string{"", "-shm", "-wal"} {
+			names = append(names, path.Join(home, d+".sqlite"+suffix))
+		}
+	}
+	return names
+}
+
+// begunAt is when the turn of a run began.
+func begunAt(files []session.TranscriptFile, runID string) (time.Time, bool) {
+	for _, f := range files {
+		if isJournal(f.Path) {
+			continue
+		}
+		began := map[string]time.Time{} // by turn
+		for line := range bytes.Lines(f.Data) {
+			l, ok := decodeRecord(line)
+			if !ok || l.Type != "event_msg" {
+				continue
+			}
+			switch {
+			case l.begins():
+				began[l.Payload.Turn] = l.time()
+			case l.Payload.Type == "item_completed" && bytes.Contains(line, []byte(runID)):
+				it, ok := decodeItem(l.Payload.Item)
+				if run, _, _ := parseClientID(it.client); !ok || run != runID {
+					continue
+				}
+				if at, ok := began[l.Payload.Turn]; ok {
+					return at, true
+				}
+				return l.time(), true
+			}
+		}
+	}
+	return time.Time{}, false
+}
+
+// turnsBefore is the length of a rollout up to the first turn that began at that time or later; 0
+// where no turn is left.
+func turnsBefore(rollout []byte, cut time.Time) int {
+	at, turns := 0, 0
+	for line := range bytes.Lines(rollout) {
+		if l, ok := decodeRecord(line); ok && l.Type == "event_msg" && l.begins() {
+			if !l.time().Before(cut) {
+				break
+			}
+			turns++
+		}
+		at += len(line)
+	}
+	if turns == 0 {
+		return 0
+	}
+	return at
+}
+
+// journalled is the length of a journal up to the note of a run; 0 where it has none, for then
+// nobody knows what of it is left.
+func journalled(journal []byte, runID string) int {
+	at := 0
+	for line := range bytes.Lines(journal) {
+		if n, ok := bridge.ParseNote(bytes.TrimSpace(line)); ok && n.Type == bridge.NoteRun && n.RunID == runID {
+			return at
+		}
+		at += len(line)
+	}
+	return 0
+}
+
+// begins reports whether a line of a rollout says that a turn has begun.
+func (l record) begins() bool {
+	return l.Payload.Type == "task_started" || l.Payload.Type == "turn_started"
+}
+
+// time is when the line was written.
+func (l record) time() time.Time {
+	at, _ := time.Parse(time.RFC3339Nano, l.At) // zero where it does not say
+	return at
+}
