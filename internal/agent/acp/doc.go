@@ -24,13 +24,16 @@
 //	agent_message_chunk, agent_thought_chunk   assistant_text, thinking   <run>/<count>
 //	tool_call, request_permission              tool_use                   the call's id
 //	its end                                    tool_result                <call>/result
+//	plan                                       system plan                <run>/plan
 //	an error in place of an answer             system error               error/<run>/<ms>
 //	(memory that was told again)               system memory_retold       memory_retold/<run>/<ms>
 //
 // Text goes on until something else is said, or its messageId changes. A tool's name is what _meta
 // says, else its title where that is a word, else its kind; its input is rawInput, or the title. Its
-// output is rawOutput, or what its content shows. Subagents are calls like any other: the protocol
-// has nothing for them. Plans, modes and commands are left out.
+// output are the words of rawOutput, where it has some, with what else the content shows; else rawOutput
+// as it is, or what the content shows: of a file that has changed, the lines that have. What is no text is
+// named. Subagents are calls like any other: the protocol has nothing for them. Modes and commands are
+// left out.
 //
 // # Memory
 //

@@ -41,6 +41,7 @@ const (
 	updateCall     = "tool_call"
 	updateCallMore = "tool_call_update"
 	updateUsage    = "usage_update"
+	updatePlan     = "plan"
 )
 
 // Message is a line of either side.
@@ -66,9 +67,16 @@ type update struct {
 	Content   json.RawMessage `json:"content"`
 	MessageID string          `json:"messageId"`
 	toolCall
-	Cost *struct {
+	Entries []planEntry `json:"entries"`
+	Cost    *struct {
 		Amount float64 `json:"amount"`
 	} `json:"cost"`
+}
+
+// planEntry is a line of a plan.
+type planEntry struct {
+	Content string `json:"content"`
+	Status  string `json:"status"`
 }
 
 // toolCall is a call as far as the agent has told of it: what it leaves out stays as it was.
@@ -204,58 +212,6 @@ func usage(result json.RawMessage) session.Usage {
 		u.InputTokens, u.OutputTokens = r.Meta.Quota.Count.Input, r.Meta.Quota.Count.Output
 	}
 	return u
-}
-
-// Words are what a content says to people; what is no text in it is named.
-func Words(content json.RawMessage) string {
-	var c struct {
-		Type     string `json:"type"`
-		Text     string `json:"text"`
-		MimeType string `json:"mimeType"`
-		URI      string `json:"uri"`
-		Resource *struct {
-			URI  string `json:"uri"`
-			Text string `json:"text"`
-		} `json:"resource"`
-	}
-	if !Decode(content, &c) {
-		return ""
-	}
-	switch {
-	case c.Type == "text" || c.Text != "":
-		return c.Text
-	case c.Resource != nil && c.Resource.Text != "":
-		return c.Resource.Text
-	case c.Resource != nil:
-		return "[" + c.Resource.URI + "]"
-	case c.URI != "":
-		return "[" + c.URI + "]"
-	case c.MimeType != "":
-		return "[" + c.MimeType + "]"
-	}
-	return ""
-}
-
-// Shown is what a call has brought, in words: its content is a list.
-func Shown(content json.RawMessage) string {
-	var list []struct {
-		Type    string          `json:"type"`
-		Content json.RawMessage `json:"content"`
-		Path    string          `json:"path"`
-	}
-	if json.Unmarshal(content, &list) != nil {
-		return ""
-	}
-	var out []string
-	for _, c := range list {
-		switch c.Type {
-		case "content":
-			out = append(out, Words(c.Content))
-		case "diff":
-			out = append(out, c.Path)
-		}
-	}
-	return strings.Join(out, "\n")
 }
 
 // Decode reads as much of a JSON value as fits v: a field of another type is left out. It reports

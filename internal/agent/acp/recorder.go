@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"regexp"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/overwinter-dev/overwinter/internal/conversation"
@@ -29,6 +30,7 @@ type openBlock struct {
 	MessageID string             `json:"messageId,omitempty"`
 	Shown     json.RawMessage    `json:"shown,omitempty"` // what a call has brought so far
 	Output    json.RawMessage    `json:"output,omitempty"`
+	Given     bool               `json:"given,omitempty"` // the agent has told what the call is made with
 }
 
 func (r *recorder) find(id string) *openBlock {
@@ -99,7 +101,9 @@ func (r *recorder) update(u update, at time.Time) ([]conversation.Event, bool) {
 			return nil, false
 		}
 		return r.call(u, false, at), true
-	case updateUser, updateUsage, "plan", "available_commands_update", "current_mode_update", "session_info_update", "config_option_update":
+	case updatePlan:
+		return append(r.closeText(at), r.plan(u.Entries, at)...), true
+	case updateUser, updateUsage, "available_commands_update", "current_mode_update", "session_info_update", "config_option_update":
 		return nil, true
 	}
 	return nil, false
@@ -143,8 +147,12 @@ func (r *recorder) call(u update, asked bool, at time.Time) []conversation.Event
 	if name := u.name(); u.Meta != nil && name != o.Block.Name && name != "" {
 		o.Block.Name, changed.Name = name, name
 	}
-	if input := u.input(); hasFields(u.Input) && string(input) != string(o.Block.Input) {
-		o.Block.Input, changed.Input = input, input
+	// A question may show its call in other words, for people.
+	if hasFields(u.Input) && !(asked && o.Given) {
+		if string(u.Input) != string(o.Block.Input) {
+			o.Block.Input, changed.Input = u.Input, u.Input
+		}
+		o.Given = !asked
 	}
 	if o.Block.Status == conversation.Pending && !asked && (u.Status == "in_progress" || u.Kind == updateCall && u.Status != "pending") {
 		o.Block.Status, changed.Status = conversation.Running, conversation.Running
@@ -172,15 +180,11 @@ func (r *recorder) ended(o *openBlock, status conversation.BlockStatus, at time.
 	if r.Interrupted {
 		status = conversation.Aborted
 	}
-	output := o.Output
-	if output == nil {
-		output = encode(Shown(o.Shown))
-	}
 	result := conversation.Block{
 		ID: o.Block.ID + "/result", Type: conversation.ToolResult, Status: conversation.Running, CreatedAt: at, ToolUseID: o.Block.ID,
 	}
 	head := event(conversation.EventBlockStart, conversation.BlockStart{Block: result}, at)
-	result.Status, result.Output, result.IsError = status, output, status == conversation.Failed
+	result.Status, result.Output, result.IsError = status, output(o.Output, o.Shown), status == conversation.Failed
 	return []conversation.Event{r.close(o, status, at), head, event(conversation.EventBlockComplete, conversation.BlockComplete{Block: result}, at)}
 }
 
@@ -219,6 +223,28 @@ func (c toolCall) input() json.RawMessage {
 		Title     string          `json:"title"`
 		Locations json.RawMessage `json:"locations,omitempty"`
 	}{c.Title, c.Locations})
+}
+
+// plan shows what the agent is going to do. There is one of a turn, as it is now.
+func (r *recorder) plan(entries []planEntry, at time.Time) []conversation.Event {
+	if len(entries) == 0 {
+		return nil
+	}
+	var said []string
+	for _, e := range entries {
+		mark := "[ ] "
+		switch e.Status {
+		case "in_progress":
+			mark = "[~] "
+		case "completed":
+			mark = "[x] "
+		}
+		said = append(said, mark+e.Content)
+	}
+	return whole(conversation.Block{
+		ID: r.Prefix + "/plan", Type: conversation.System, Status: conversation.Complete, CreatedAt: at,
+		Subtype: "plan", Message: strings.Join(said, "\n"),
+	}, at)
 }
 
 // hasFields reports whether raw says anything.

@@ -1,0 +1,136 @@
+package acp
+
+import (
+	"encoding/json"
+	"strings"
+)
+
+// Words are what a content says to people; what is no text in it is named.
+func Words(content json.RawMessage) string {
+	words, _ := wordsOf(content)
+	return words
+}
+
+// wordsOf is Words, and whether they are the content's own.
+func wordsOf(content json.RawMessage) (words string, own bool) {
+	var c struct {
+		Type     string `json:"type"`
+		Text     string `json:"text"`
+		MimeType string `json:"mimeType"`
+		URI      string `json:"uri"`
+		Resource *struct {
+			URI  string `json:"uri"`
+			Text string `json:"text"`
+		} `json:"resource"`
+	}
+	if !Decode(content, &c) {
+		return "", true
+	}
+	switch {
+	case c.Type == "text" || c.Text != "":
+		return c.Text, true
+	case c.Resource != nil && c.Resource.Text != "":
+		return c.Resource.Text, true
+	case c.Resource != nil:
+		return "[" + c.Resource.URI + "]", false
+	case c.URI != "":
+		return "[" + c.URI + "]", false
+	case c.MimeType != "":
+		return "[" + c.MimeType + "]", false
+	}
+	return "", true
+}
+
+// Shown is what a call has brought, in words: its content is a list.
+func Shown(content json.RawMessage) string {
+	words, others := shown(content)
+	return strings.Join(append(words, others...), "\n")
+}
+
+// shown is what a call has brought: in words, and what else there is.
+func shown(content json.RawMessage) (words, others []string) {
+	var list []struct {
+		Type     string          `json:"type"`
+		Content  json.RawMessage `json:"content"`
+		Terminal string          `json:"terminalId"`
+		change
+	}
+	if len(content) == 0 || json.Unmarshal(content, &list) != nil {
+		return nil, nil
+	}
+	for _, c := range list {
+		switch c.Type {
+		case "content":
+			if said, own := wordsOf(c.Content); own {
+				words = append(words, said)
+			} else {
+				others = append(others, said)
+			}
+		case "diff":
+			others = append(others, c.change.String())
+		case "terminal":
+			others = append(others, "[terminal "+c.Terminal+"]")
+		}
+	}
+	return words, others
+}
+
+// change is what has become of a file.
+type change struct {
+	Path string `json:"path"`
+	Old  string `json:"oldText"`
+	New  string `json:"newText"`
+}
+
+// String is the path and, below it, the lines that have gone and those that have come. What is the same
+// at both ends is left out.
+func (c change) String() string {
+	var b strings.Builder
+	b.WriteString(c.Path)
+	old, now := lines(c.Old), lines(c.New)
+	for len(old) > 0 && len(now) > 0 && old[0] == now[0] {
+		old, now = old[1:], now[1:]
+	}
+	for len(old) > 0 && len(now) > 0 && old[len(old)-1] == now[len(now)-1] {
+		old, now = old[:len(old)-1], now[:len(now)-1]
+	}
+	for _, line := range old {
+		b.WriteString("\n-" + line)
+	}
+	for _, line := range now {
+		b.WriteString("\n+" + line)
+	}
+	return b.String()
+}
+
+// lines are those of a text; the newline behind the last one makes no other.
+func lines(text string) []string {
+	if text == "" {
+		return nil
+	}
+	return strings.Split(strings.TrimSuffix(text, "\n"), "\n")
+}
+
+// output is what a call has given, of what the agent tells of it: its words where it has some, named
+// as agents name them, with whatever else it shows; else the value as it is.
+func output(raw, content json.RawMessage) json.RawMessage {
+	if len(raw) == 0 {
+		return encode(Shown(content))
+	}
+	var fields struct {
+		Output *string `json:"output"`
+		Error  *string `json:"error"`
+	}
+	if raw[0] != '{' || !Decode(raw, &fields) {
+		return raw
+	}
+	said := fields.Output
+	if said == nil {
+		said = fields.Error
+	}
+	if said == nil {
+		return raw
+	}
+	_, others := shown(content)
+	return encode(strings.Join(append([]string{*said}, others...), "\n"))
+}
