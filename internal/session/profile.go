@@ -123,8 +123,13 @@ func (s ProfileSpec) Check() []FieldFault {
 	return c.faults
 }
 
-// acpVariables begin the names of what the agent acp is told by its profile.
-const acpVariables = "OVERWINTER_ACP_"
+// Of our own variables a profile may set those that tell agents something: acpVariables begin the
+// names of what the agent acp is told, patienceVariable says how long a turn may go on while the model's
+// server does nothing but fail.
+const (
+	acpVariables     = "OVERWINTER_ACP_"
+	patienceVariable = "OVERWINTER_PATIENCE"
+)
 
 type profileCheck struct{ faults []FieldFault }
 
@@ -205,8 +210,10 @@ func (c *profileCheck) files(files []ProfileFile) {
 func (c *profileCheck) environment(field string, env map[string]string) {
 	c.count(field, len(env))
 	for _, name := range slices.Sorted(maps.Keys(env)) {
-		if !variable.MatchString(name) || strings.HasPrefix(name, "OVERWINTER_") && !strings.HasPrefix(name, acpVariables) {
-			c.fault(field+"."+name, "must be a name of a variable: letters, digits and _, not OVERWINTER_ but for %s…", acpVariables)
+		ours := strings.HasPrefix(name, "OVERWINTER_") && !strings.HasPrefix(name, acpVariables) && name != patienceVariable
+		if ours || !variable.MatchString(name) {
+			c.fault(field+"."+name, "must be a name of a variable: letters, digits and _, not OVERWINTER_ but for %s… and %s",
+				acpVariables, patienceVariable)
 		}
 	}
 }
