@@ -4,6 +4,7 @@ import (
 	"context"
 	"io"
 	"os"
+	"strings"
 	"testing"
 	"time"
 
@@ -22,17 +23,28 @@ const (
 	longLife = 10 * time.Minute
 )
 
-// bundle is a server of the test's own, with the SDK's client for it.
+// bundle is a server, with a client of the SDK's for it and an app of the test's own.
 type bundle struct {
 	t      testing.TB
 	ctx    context.Context
 	server *localmodal.Server
+	shared bool // by other tests
 	client *modal.Client
 	app    *modal.App
 	image  *modal.Image
 }
 
 func setup(t testing.TB) *bundle {
+	t.Helper()
+	s, err := shared.get()
+	require.NoError(t, err)
+	b := connect(t, s)
+	b.shared = true
+	return b
+}
+
+// alone is setup with a server that no other test uses.
+func alone(t testing.TB) *bundle {
 	t.Helper()
 	return connect(t, localmodaltest.Start(t, options(t, "")))
 }
@@ -67,11 +79,14 @@ func connect(t testing.TB, s *localmodal.Server) *bundle {
 	ctx, cancel := context.WithTimeout(context.Background(), longLife)
 	t.Cleanup(cancel)
 	b := &bundle{t: t, ctx: ctx, server: s, client: localmodaltest.Client(t, s.URL())}
-	app, err := b.client.Apps.FromName(ctx, "test", &modal.AppFromNameParams{CreateIfMissing: true})
+	app, err := b.client.Apps.FromName(ctx, appOf(t), &modal.AppFromNameParams{CreateIfMissing: true})
 	require.NoError(t, err)
 	b.app, b.image = app, b.client.Images.FromRegistry("debian:12", nil)
 	return b
 }
+
+// appOf is the name of the test's app.
+func appOf(t testing.TB) string { return strings.ReplaceAll(t.Name(), "/", "-") }
 
 func (b *bundle) create(p *modal.SandboxCreateParams) *modal.Sandbox {
 	b.t.Helper()
@@ -88,9 +103,15 @@ func (b *bundle) createFrom(im *modal.Image, p *modal.SandboxCreateParams) *moda
 	return b.handle(sb)
 }
 
-// handle makes sure that the handle's connection does not outlive the test.
+// handle makes sure that the handle's connection does not outlive the test, nor its sandbox where
+// the server does.
 func (b *bundle) handle(sb *modal.Sandbox) *modal.Sandbox {
-	b.t.Cleanup(func() { require.NoError(b.t, sb.Detach()) })
+	b.t.Cleanup(func() {
+		if b.shared {
+			_, _ = sb.Terminate(b.ctx, nil) // it may have ended, or never been
+		}
+		require.NoError(b.t, sb.Detach())
+	})
 	return sb
 }
 

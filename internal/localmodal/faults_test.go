@@ -14,7 +14,7 @@ import (
 
 func TestLostAnswersAreMadeUpFor(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
+	b := alone(t)
 	b.server.Inject(localmodal.Fault{Method: "SandboxCreateV2", Code: codes.Unavailable, N: 2, After: true})
 	sb := b.create(&modal.SandboxCreateParams{Name: "once"})
 	require.Equal(t, []string{sb.SandboxID}, b.list(&modal.SandboxListParams{AppID: b.app.AppID}))
@@ -32,21 +32,21 @@ func TestLostAnswersAreMadeUpFor(t *testing.T) {
 
 func TestLostCreateIsAdoptedByName(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
+	b := alone(t)
 	b.server.Inject(localmodal.Fault{Method: "SandboxCreateV2", Code: codes.PermissionDenied, After: true})
 	_, err := b.client.Sandboxes.Create(b.ctx, b.app, b.image, &modal.SandboxCreateParams{Name: "s-g1"})
 	require.Error(t, err)
 	_, err = b.client.Sandboxes.Create(b.ctx, b.app, b.image, &modal.SandboxCreateParams{Name: "s-g1"})
 	var exists modal.AlreadyExistsError
 	require.ErrorAs(t, err, &exists)
-	sb, err := b.client.Sandboxes.FromName(b.ctx, "test", "s-g1", nil)
+	sb, err := b.client.Sandboxes.FromName(b.ctx, appOf(t), "s-g1", nil)
 	require.NoError(t, err)
 	require.Equal(t, "x\n", b.sh(b.handle(sb), "echo x"))
 }
 
 func TestFaultsStrikeAsManyCallsAsTheyAreMeantFor(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
+	b := alone(t)
 	b.server.Inject(localmodal.Fault{Method: "SandboxCreateV2", Code: codes.ResourceExhausted})
 	_, err := b.client.Sandboxes.Create(b.ctx, b.app, b.image, nil)
 	require.Equal(t, codes.ResourceExhausted, status.Code(err))

@@ -50,7 +50,7 @@ func TestSandboxSeesNothingOfTheHostButPrograms(t *testing.T) {
 
 func TestHostEnvironmentDoesNotLeak(t *testing.T) {
 	t.Setenv("LOCALMODAL_TEST_SECRET", "very-secret-value")
-	b := setup(t)
+	b := alone(t)
 	sb := b.create(&modal.SandboxCreateParams{Env: map[string]string{"MINE": "1"}})
 	all := b.sh(sb, "env; cat /proc/*/environ 2>/dev/null | tr '\\0' '\\n'")
 	require.NotContains(t, all, "very-secret-value")

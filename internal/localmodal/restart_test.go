@@ -64,7 +64,7 @@ func connectTo(t *testing.T, url string) *bundle {
 	ctx, cancel := context.WithTimeout(context.Background(), longLife)
 	t.Cleanup(cancel)
 	b := &bundle{t: t, ctx: ctx, client: localmodaltest.Client(t, url)}
-	app, err := b.client.Apps.FromName(ctx, "test", &modal.AppFromNameParams{CreateIfMissing: true})
+	app, err := b.client.Apps.FromName(ctx, appOf(t), &modal.AppFromNameParams{CreateIfMissing: true})
 	require.NoError(t, err)
 	b.app, b.image = app, b.client.Images.FromRegistry("debian:12", nil)
 	return b
@@ -102,9 +102,9 @@ func TestKilledServerLeavesNoProcessAndLosesNothing(t *testing.T) {
 		require.Equal(t, new(137), code, name)
 	}
 	require.Empty(t, again.list(&modal.SandboxListParams{AppID: again.app.AppID}))
-	_, err := again.client.Sandboxes.FromName(again.ctx, "test", "mine", nil)
+	_, err := again.client.Sandboxes.FromName(again.ctx, appOf(t), "mine", nil)
 	require.Error(t, err)
-	ended, err := again.client.Sandboxes.FromName(again.ctx, "test", "mine", &modal.SandboxFromNameParams{IncludeTerminated: true})
+	ended, err := again.client.Sandboxes.FromName(again.ctx, appOf(t), "mine", &modal.SandboxFromNameParams{IncludeTerminated: true})
 	require.NoError(t, err)
 	again.handle(ended)
 	tags, err := ended.GetTags(again.ctx, nil)

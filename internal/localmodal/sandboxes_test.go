@@ -39,15 +39,15 @@ func TestNamesAreUniqueAmongRunningSandboxes(t *testing.T) {
 	require.NoError(t, err)
 	b.handle(elsewhere)
 
-	found, err := b.client.Sandboxes.FromName(b.ctx, "test", "s-g1", nil)
+	found, err := b.client.Sandboxes.FromName(b.ctx, appOf(t), "s-g1", nil)
 	require.NoError(t, err)
 	require.Equal(t, sb.SandboxID, b.handle(found).SandboxID)
 
 	b.terminate(sb)
-	_, err = b.client.Sandboxes.FromName(b.ctx, "test", "s-g1", nil)
+	_, err = b.client.Sandboxes.FromName(b.ctx, appOf(t), "s-g1", nil)
 	var notFound modal.NotFoundError
 	require.ErrorAs(t, err, &notFound)
-	found, err = b.client.Sandboxes.FromName(b.ctx, "test", "s-g1", &modal.SandboxFromNameParams{IncludeTerminated: true})
+	found, err = b.client.Sandboxes.FromName(b.ctx, appOf(t), "s-g1", &modal.SandboxFromNameParams{IncludeTerminated: true})
 	require.NoError(t, err)
 	require.Equal(t, sb.SandboxID, b.handle(found).SandboxID)
 	b.create(&modal.SandboxCreateParams{Name: "s-g1"})
@@ -79,7 +79,7 @@ func TestOneOfManyCreatesGetsTheName(t *testing.T) {
 
 func TestTags(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
+	b := alone(t)
 	one := b.create(&modal.SandboxCreateParams{Tags: map[string]string{"session": "1", "gen": "1"}})
 	two := b.create(&modal.SandboxCreateParams{Tags: map[string]string{"session": "2", "gen": "1"}})
 	require.Equal(t, []string{one.SandboxID}, b.list(&modal.SandboxListParams{AppID: b.app.AppID, Tags: map[string]string{"session": "1"}}))
@@ -96,7 +96,7 @@ func TestTags(t *testing.T) {
 // Fifty at a time, and more in all than one page holds.
 func TestManySandboxesAtOnceAreListedOnceEach(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
+	b := alone(t)
 	_, err := b.image.Build(b.ctx, b.app, nil)
 	require.NoError(t, err)
 	const count = 105

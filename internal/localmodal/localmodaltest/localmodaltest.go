@@ -24,7 +24,11 @@ func Start(t testing.TB, o localmodal.Options) *localmodal.Server {
 	t.Helper()
 	if o.DataDir == "" {
 		o.DataDir = t.TempDir()
-		t.Cleanup(func() { unlock(t, o.DataDir) })
+		t.Cleanup(func() {
+			if err := Unlock(o.DataDir); err != nil {
+				t.Errorf("local Modal: unlock data directory: %v", err)
+			}
+		})
 	}
 	s, err := localmodal.New(o)
 	require.NoError(t, err)
@@ -32,18 +36,14 @@ func Start(t testing.TB, o localmodal.Options) *localmodal.Server {
 	return s
 }
 
-// unlock lets an ordinary user delete directories that a sandbox has locked.
-func unlock(t testing.TB, dir string) {
-	t.Helper()
-	err := filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {
+// Unlock lets an ordinary user delete directories that a sandbox has locked.
+func Unlock(dir string) error {
+	return filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {
 		if err == nil && entry.IsDir() {
 			return os.Chmod(path, 0o700)
 		}
 		return err
 	})
-	if err != nil {
-		t.Errorf("local Modal: unlock data directory: %v", err)
-	}
 }
 
 // Run runs a server until the test ends, or until the returned function is called.
