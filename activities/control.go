@@ -28,6 +28,9 @@ type Config struct {
 	Secrets Secrets
 	// Links keeps links open between turns. Default: none is kept.
 	Links *Links
+	// Runner is put in the place of another build that a snapshot has. Default: every snapshot
+	// starts with what it has.
+	Runner Runner
 	// RunnerSecret is the key that the tokens of runner links are derived from,
 	// the same on every worker; at least 32 bytes.
 	RunnerSecret []byte

@@ -20,7 +20,7 @@ func (c *Control) CreateSandbox(ctx context.Context, in SandboxRequest) (Sandbox
 	if err != nil {
 		return SandboxReady{}, err
 	}
-	ready, sb, err := c.start(ctx, in, image, nothing)
+	ready, sb, err := c.start(ctx, in, origin{image: image})
 	if err != nil {
 		return SandboxReady{}, err
 	}
@@ -52,7 +52,7 @@ func (c *Control) RestoreSandbox(ctx context.Context, in SandboxRequest) (Sandbo
 	if ready, ok, err := c.living(ctx, in, saved); ok || err != nil {
 		return ready, err
 	}
-	image, fresh, err := c.origin(ctx, in.SessionID, bundle)
+	from, err := c.origin(ctx, in.SessionID, bundle)
 	if err != nil {
 		return SandboxReady{}, err
 	}
@@ -61,15 +61,14 @@ func (c *Control) RestoreSandbox(ctx context.Context, in SandboxRequest) (Sandbo
 		missing, err = c.verify(ctx, sb, bundle.Manifest)
 		return err
 	}
-	beside := compare
-	if fresh {
-		beside = nothing
+	if from.snapshot {
+		from.beside = compare
 	}
-	ready, sb, err := c.start(ctx, in, image, beside)
+	ready, sb, err := c.start(ctx, in, from)
 	if err != nil {
 		return SandboxReady{}, err
 	}
-	if fresh { // none of its files are left: as new
+	if !from.snapshot { // none of its files are left: as new
 		err = c.furnish(ctx, in.SessionID, sb)
 		if err == nil && bundle.ID != "" {
 			err = compare(ctx, sb)
@@ -78,7 +77,7 @@ func (c *Control) RestoreSandbox(ctx context.Context, in SandboxRequest) (Sandbo
 			return SandboxReady{}, c.spentOr(ctx, in, sb, err)
 		}
 	}
-	receipt, err := c.bringBack(ctx, sb, bundle, missing, fresh)
+	receipt, err := c.bringBack(ctx, sb, bundle, missing, !from.snapshot)
 	if err != nil {
 		return SandboxReady{}, c.spentOr(ctx, in, sb, err)
 	}
@@ -91,20 +90,29 @@ func (c *Control) RestoreSandbox(ctx context.Context, in SandboxRequest) (Sandbo
 	return ready, nil
 }
 
-// origin is what a session's next sandbox starts from: the snapshot of its bundle, or,
-// fresh, what every sandbox of its agent does.
-func (w *work) origin(ctx context.Context, sessionID string, bundle session.Bundle) (image string, fresh bool, err error) {
+// origin is what a sandbox starts from.
+type origin struct {
+	image    string
+	snapshot bool // of the session; else it is what every sandbox of its agent starts from
+	outdated bool // the runner in it is not this worker's
+	// beside does what needs no runner that serves while it starts; nil for nothing.
+	beside func(context.Context, *sandbox.Sandbox) error
+}
+
+// origin finds what a session's next sandbox starts from: the snapshot of its bundle
+// where that is left.
+func (w *work) origin(ctx context.Context, sessionID string, bundle session.Bundle) (origin, error) {
 	if bundle.SnapshotID != "" {
 		exists, err := w.Sandbox.ImageExists(ctx, bundle.SnapshotID)
 		if err != nil {
-			return "", false, fmt.Errorf("look for snapshot %s: %w", bundle.SnapshotID, err)
+			return origin{}, fmt.Errorf("look for snapshot %s: %w", bundle.SnapshotID, err)
 		}
 		if exists {
-			return bundle.SnapshotID, false, nil
+			return origin{image: bundle.SnapshotID, snapshot: true, outdated: w.outdated(bundle.Manifest.Runner)}, nil
 		}
 	}
-	image, err = w.image(ctx, sessionID)
-	return image, true, err
+	image, err := w.image(ctx, sessionID)
+	return origin{image: image}, err
 }
 
 // image prepares what the session's sandbox starts from where it has no snapshot.
@@ -145,21 +153,21 @@ func (w *work) living(ctx context.Context, in SandboxRequest, saved int64) (Sand
 	return SandboxReady{}, false, nil
 }
 
-// nothing is what there is to do in a sandbox that is looked at later.
-func nothing(context.Context, *sandbox.Sandbox) error { return nil }
-
 // start makes the sandbox of a generation, or adopts the one that an earlier
-// attempt made, and ends whatever sandbox the session had before. What needs no
-// runner is done by beside while it starts. GenerationSpent when the name belongs to
-// something that is not ours, or the sandbox came to nothing.
-func (w *work) start(ctx context.Context, in SandboxRequest, image string, beside func(context.Context, *sandbox.Sandbox) error) (SandboxReady, *sandbox.Sandbox, error) {
-	deadline, err := w.reserve(ctx, in, image)
+// attempt made, and ends whatever sandbox the session had before. GenerationSpent when
+// the name belongs to something that is not ours, or the sandbox came to nothing.
+func (w *work) start(ctx context.Context, in SandboxRequest, from origin) (SandboxReady, *sandbox.Sandbox, error) {
+	deadline, err := w.reserve(ctx, in, from.image)
 	if err != nil {
 		return SandboxReady{}, nil, err
 	}
+	command := w.serveCommand()
+	if from.outdated {
+		command = w.awaitingCommand(in.Generation)
+	}
 	sb, adopted, err := w.Sandbox.Create(ctx, sandbox.Spec{
-		Session: in.SessionID, Generation: in.Generation, Image: image, Timeout: w.SandboxTimeout,
-		Command: w.serveCommand(), Env: w.serveEnv(in.SessionID, in.Generation),
+		Session: in.SessionID, Generation: in.Generation, Image: from.image, Timeout: w.SandboxTimeout,
+		Command: command, Env: w.serveEnv(in.SessionID, in.Generation),
 	})
 	if errors.Is(err, sandbox.ErrNameForeign) {
 		return SandboxReady{}, nil, final(GenerationSpent, err)
@@ -175,23 +183,39 @@ func (w *work) start(ctx context.Context, in SandboxRequest, image string, besid
 	if err := w.endOlder(ctx, in.SessionID, in.Generation); err != nil {
 		return SandboxReady{}, nil, err
 	}
-	other := make(chan error, 1)
-	go func() { other <- beside(ctx, sb) }()
-	err = w.awake(ctx, sb, in.SessionID, in.Generation, 30*time.Second)
-	failed := <-other
-	if err != nil {
-		if ctx.Err() != nil || unreached(err) {
-			return SandboxReady{}, nil, err // the next attempt finds it
+	if from.outdated {
+		if err := w.replaceRunner(ctx, sb, in.Generation); err != nil {
+			return SandboxReady{}, nil, w.spentOr(ctx, in, sb, err)
 		}
-		return SandboxReady{}, nil, w.notAwake(ctx, in, sb, err)
 	}
-	if failed != nil {
-		return SandboxReady{}, nil, w.spentOr(ctx, in, sb, failed)
+	if err := w.settleIn(ctx, in, sb, from.beside); err != nil {
+		return SandboxReady{}, nil, err
 	}
 	if err := w.Store.SandboxRecord(ctx, in.SessionID, in.Generation, sb.ID(), session.SandboxReady, deadline); err != nil {
 		return SandboxReady{}, nil, stored(err)
 	}
 	return SandboxReady{Generation: in.Generation, SandboxID: sb.ID(), Deadline: deadline}, sb, nil
+}
+
+// settleIn waits for the runner of a sandbox, and for what is done beside.
+func (w *work) settleIn(ctx context.Context, in SandboxRequest, sb *sandbox.Sandbox, beside func(context.Context, *sandbox.Sandbox) error) error {
+	other := make(chan error, 1)
+	go func() {
+		var err error
+		if beside != nil {
+			err = beside(ctx, sb)
+		}
+		other <- err
+	}()
+	err := w.awake(ctx, sb, in.SessionID, in.Generation, 30*time.Second)
+	besideErr := <-other
+	switch {
+	case err != nil && (ctx.Err() != nil || unreached(err)):
+		return err // the next attempt finds it
+	case err != nil:
+		return w.notAwake(ctx, in, sb, err)
+	}
+	return w.spentOr(ctx, in, sb, besideErr)
 }
 
 // reserve records the intent to make the sandbox of a generation and returns when

@@ -24,6 +24,7 @@
 //     only when the provider says that the sandbox is gone.
 //   - A snapshot is recorded before anything depends on it, and a bundle is verified
 //     only when its snapshot resolves at the provider.
+//   - A snapshot starts with this worker's runner, put there first where it has another.
 //   - A sandbox is taken up again only while it is the newest generation's and has
 //     no bundle but checkpoints.
 //   - What an agent is told to a question stands in a row first.

@@ -47,6 +47,44 @@ func TestARestoreThatMatchesIsFull(t *testing.T) {
 	require.Contains(t, answer, "my name is Robin")
 }
 
+// TestASnapshotOfAnotherBuildWakes: what a deploy has changed between worker and runner must not keep
+// what sleeps from waking.
+func TestASnapshotOfAnotherBuildWakes(t *testing.T) {
+	t.Parallel()
+	for name, build := range map[string]string{"older": "older", "unknown": ""} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := asleep(t, func(b *bundle, id string) error {
+				script := `rm /overwinter/bin/overwinter-runner; printf '#!/bin/sh\nexit 64\n' > /overwinter/bin/overwinter-runner; chmod 755 /overwinter/bin/overwinter-runner`
+				_, err := b.provider.Open(id).Run(b.ctx, runOf(script))
+				return err
+			})
+			require.NotEmpty(t, b.head(t).Manifest.Runner)
+			b.sql(t, `UPDATE bundles SET manifest = jsonb_set(manifest::jsonb, '{runner}', to_jsonb($1::text))::json WHERE session_id = $2`, build, b.id)
+			first, err := b.restore(2)
+			require.NoError(t, err)
+			require.Equal(t, session.ReceiptFull, first.Receipt.Kind)
+			second, err := b.restore(2)
+			require.NoError(t, err)
+			require.Equal(t, first, second)
+			require.Contains(t, b.say(t, first, "recall"), "my name is Robin")
+
+			// What is saved now has the runner of today.
+			saved, err := b.save(first)
+			require.NoError(t, err)
+			require.True(t, saved.Verified)
+			b.terminate(t, first)
+			execs := len(b.driver.argvs())
+			third, err := b.restore(3)
+			require.NoError(t, err)
+			require.Equal(t, session.ReceiptFull, third.Receipt.Kind)
+			for _, argv := range b.driver.argvs()[execs:] {
+				require.NotContains(t, argv, "replace-runner")
+			}
+		})
+	}
+}
+
 func TestAnAgentFileThatChangedIsPutBackAndTheRestoreIsNotFull(t *testing.T) {
 	t.Parallel()
 	b := asleep(t, func(b *bundle, id string) error {

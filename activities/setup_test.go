@@ -74,6 +74,8 @@ func setupMemory(t *testing.T) *bundle {
 	drv.Handle("mkdir", func(context.Context, *memsandbox.Proc) int { return 0 })
 	b := newBundle(t, drv)
 	b.memory = drv
+	b.config.Runner = activities.Runner{} // there is none to replace
+	b.build()
 	return b
 }
 
@@ -112,8 +114,11 @@ func newBundle(t *testing.T, drv driver.Driver) *bundle {
 	b.steps = &steps{Store: b.db, log: appender, driver: b.driver}
 	b.links = activities.NewLinks()
 	t.Cleanup(b.links.Close)
+	program, err := activities.FindRunner(runnerBinary)
+	require.NoError(t, err)
 	b.config = activities.Config{
-		Links: b.links, Store: b.steps, Log: logSteps{b.steps}, Agents: agent.NewRegistry(demo.New()), Sandbox: b.provider,
+		Runner: program,
+		Links:  b.links, Store: b.steps, Log: logSteps{b.steps}, Agents: agent.NewRegistry(demo.New()), Sandbox: b.provider,
 		Image: b.image, Tell: b.tell, RunnerSecret: runnerSecret, SandboxTimeout: time.Hour,
 		SnapshotTimeout: time.Minute, Logger: slog.New(slog.DiscardHandler),
 	}

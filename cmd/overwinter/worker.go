@@ -105,12 +105,16 @@ func (c *WorkerCmd) Run(ctx context.Context, logger *slog.Logger) error {
 	if err != nil {
 		return err
 	}
+	runner, err := activities.FindRunner(binary)
+	if err != nil {
+		return err
+	}
 	links := activities.NewLinks()
 	defer links.Close()
 	control, turns := activities.New(activities.Config{
 		Links: links, Store: db, Log: appender, Agents: catalog.Agents(), Sandbox: provider,
 		Image: newImages(provider, binary, logger), Tell: bell, Changes: changes, Secrets: storedSecrets{db, box},
-		RunnerSecret: key, SandboxTimeout: c.SandboxTimeout, Logger: logger,
+		Runner: runner, RunnerSecret: key, SandboxTimeout: c.SandboxTimeout, Logger: logger,
 	})
 	w := worker.New(worker.Config{
 		Temporal: temporal, Control: control, Turns: turns,

@@ -23,6 +23,8 @@ type Manifest struct {
 	Git *ManifestGit `json:"git,omitempty"`
 	// LastSeq is the newest event of the session when the manifest was taken.
 	LastSeq int64 `json:"lastSeq"`
+	// Runner is the build of the runner that is in the sandbox; empty where it is not known.
+	Runner string `json:"runner,omitempty"`
 }
 
 // ManifestFile is one file with what proves it is the same.

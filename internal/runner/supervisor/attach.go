@@ -391,6 +391,9 @@ func SealCommand(ctx context.Context, dir string, stdin io.Reader, stdout io.Wri
 	if err != nil {
 		return errors.Join(fmt.Errorf("take manifest: %w", err), out.Flush())
 	}
+	if m.Runner, err = runner.Build("/proc/self/exe"); err != nil {
+		fmt.Fprintln(os.Stderr, "overwinter-runner:", err) // then it is replaced at the next wake
+	}
 	if s.DiffKey != "" {
 		diff, err := workspace.TakeDiff(ctx, r.Workspace, filesDir(dir), s.DiffKey)
 		if err == nil {

@@ -1,0 +1,69 @@
+package activities
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"os"
+
+	"github.com/overwinter-dev/overwinter/internal/runner"
+	"github.com/overwinter-dev/overwinter/internal/sandbox"
+)
+
+// Runner is the runner's program as this worker puts it into sandboxes.
+type Runner struct {
+	Program string // its path on this machine
+	Build   string // see runner.Build
+}
+
+// FindRunner returns the runner at a path of this machine.
+func FindRunner(program string) (Runner, error) {
+	build, err := runner.Build(program)
+	return Runner{Program: program, Build: build}, err
+}
+
+// A snapshot brings the runner of its time along, and a deploy may have changed what a
+// worker says to it. So a sandbox whose runner is of another build, or of an unknown
+// one, is started with a command that waits until this worker's runner is in its
+// place. It names nothing that only some runners know.
+const awaitRunner = `until [ -e "$1" ]; do sleep 0.05; done; shift; exec "$@"`
+
+// readyMark says in a sandbox that its runner may start. A snapshot has those of the
+// generations before it.
+func readyMark(generation int64) string {
+	return fmt.Sprintf("%s.ready-%d", runner.DefaultPaths().Binary, generation)
+}
+
+// awaitingCommand is serveCommand for a sandbox whose runner is to be replaced first.
+func (w *work) awaitingCommand(generation int64) []string {
+	return append([]string{"sh", "-c", awaitRunner, "await-runner", readyMark(generation)}, w.serveCommand()...)
+}
+
+// outdated reports whether the runner that a snapshot has is not this worker's.
+func (w *work) outdated(build string) bool { return w.Runner.Program != "" && build != w.Runner.Build }
+
+// replaceRunner puts this worker's runner into a sandbox that waits for it. Again it
+// changes nothing that matters: the running program stays as it was.
+func (w *work) replaceRunner(ctx context.Context, sb *sandbox.Sandbox, generation int64) error {
+	program, err := os.ReadFile(w.Runner.Program)
+	if err != nil {
+		return fmt.Errorf("read the runner: %w", err)
+	}
+	paths := runner.DefaultPaths()
+	fresh := paths.Binary + ".new"
+	if err := sb.WriteFile(ctx, fresh, program, 0o755); err != nil {
+		return fmt.Errorf("replace the runner: %w", err)
+	}
+	script := `mv -f "$1" "$2" && : > "$3"`
+	result, err := sb.Run(ctx, sandbox.RunSpec{
+		Argv: []string{"sh", "-c", script, "replace-runner", fresh, paths.Binary, readyMark(generation)}, Timeout: commandTimeout,
+	})
+	if err == nil && result.Code != 0 {
+		err = fmt.Errorf("mv ended with %d: %s", result.Code, result.Stderr)
+	}
+	if err != nil {
+		return fmt.Errorf("replace the runner: %w", err)
+	}
+	w.Logger.InfoContext(ctx, "replaced the runner of a snapshot", slog.String("sandbox_id", sb.ID()), slog.String("build", w.Runner.Build))
+	return nil
+}

@@ -1,0 +1,40 @@
+package runner
+
+import (
+	"bytes"
+	"debug/elf"
+	"encoding/binary"
+	"errors"
+	"fmt"
+)
+
+// noteHeader is the size of the three lengths before the name in a note.
+const noteHeader = 12
+
+// Build returns what tells one build of a program from another: the id that Go's
+// linker has put into the file, which follows from all that went into it.
+func Build(program string) (string, error) {
+	f, err := elf.Open(program)
+	if err != nil {
+		return "", fmt.Errorf("read the build of %s: %w", program, err)
+	}
+	defer f.Close() // only read
+	section := f.Section(".note.go.buildid")
+	if section == nil {
+		return "", fmt.Errorf("read the build of %s: it has none", program)
+	}
+	note, err := section.Data()
+	if err == nil && len(note) < noteHeader {
+		err = errors.New("its note is cut off")
+	}
+	if err != nil {
+		return "", fmt.Errorf("read the build of %s: %w", program, err)
+	}
+	name := uint64(binary.NativeEndian.Uint32(note))
+	size := uint64(binary.NativeEndian.Uint32(note[4:]))
+	begin := noteHeader + (name+3)&^3
+	if begin+size > uint64(len(note)) || size == 0 {
+		return "", fmt.Errorf("read the build of %s: its note is cut off", program)
+	}
+	return string(bytes.Clone(note[begin : begin+size])), nil
+}
