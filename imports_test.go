@@ -127,7 +127,7 @@ var importRules = []importRule{
 const echoHome = "api"
 
 // What below internal/agent is no agent: anybody may know it.
-var notAgents = []string{"agenttest", "bridge", "catalog", "npm"}
+var notAgents = []string{"agenttest", "bridge", "catalog", "jsonscan", "npm"}
 
 func ours(pkg string) string { return module + "/" + pkg }
 

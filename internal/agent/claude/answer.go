@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/overwinter-dev/overwinter/internal/agent"
+	"github.com/overwinter-dev/overwinter/internal/agent/jsonscan"
 )
 
 // askTool is the tool with which the agent asks the user something.
@@ -18,21 +19,21 @@ const rejected = "The user does not allow this."
 
 // asked reads a request of the agent. Those that are no questions are none of ours.
 func (t *translator) asked(l record) {
-	q := agent.Question{ID: text(field(l.raw, "request_id")), Kind: agent.Permission}
+	q := agent.Question{ID: jsonscan.Text(jsonscan.Field(l.raw, "request_id")), Kind: agent.Permission}
 	asks := false
 	var description, display []byte
-	fields(l.body, func(key, value []byte) {
+	jsonscan.Fields(l.body, func(key, value []byte) {
 		switch string(key) {
 		case "subtype":
-			asks = is(value, "can_use_tool")
+			asks = jsonscan.Is(value, "can_use_tool")
 		case "tool_name":
-			q.ToolName = text(value)
+			q.ToolName = jsonscan.Text(value)
 		case "tool_use_id":
-			q.ToolUseID = text(value)
+			q.ToolUseID = jsonscan.Text(value)
 		case "input":
-			q.Input = clone(value)
+			q.Input = jsonscan.Clone(value)
 		case "permission_suggestions":
-			q.Suggestions = clone(value)
+			q.Suggestions = jsonscan.Clone(value)
 		case "description":
 			description = value
 		case "display_name":
@@ -42,9 +43,9 @@ func (t *translator) asked(l record) {
 	if !asks || q.ID == "" {
 		return
 	}
-	q.Title = strings.TrimSpace(text(display) + ": " + text(description))
-	if text(description) == "" {
-		q.Title = text(display)
+	q.Title = strings.TrimSpace(jsonscan.Text(display) + ": " + jsonscan.Text(description))
+	if jsonscan.Text(description) == "" {
+		q.Title = jsonscan.Text(display)
 	}
 	if q.Title == "" {
 		q.Title = q.ToolName
@@ -62,20 +63,20 @@ func (t *translator) asked(l record) {
 
 func inquiries(input []byte) []agent.InquiryItem {
 	var items []agent.InquiryItem
-	elements(field(input, "questions"), func(raw []byte) {
+	jsonscan.Elements(jsonscan.Field(input, "questions"), func(raw []byte) {
 		var item agent.InquiryItem
-		fields(raw, func(key, value []byte) {
+		jsonscan.Fields(raw, func(key, value []byte) {
 			switch string(key) {
 			case "question":
-				item.Question = text(value)
+				item.Question = jsonscan.Text(value)
 			case "header":
-				item.Header = text(value)
+				item.Header = jsonscan.Text(value)
 			case "multiSelect":
-				item.Multiple = isTrue(value)
+				item.Multiple = jsonscan.IsTrue(value)
 			case "options":
-				elements(value, func(o []byte) {
+				jsonscan.Elements(value, func(o []byte) {
 					item.Options = append(item.Options, agent.InquiryOption{
-						Label: text(field(o, "label")), Description: text(field(o, "description")),
+						Label: jsonscan.Text(jsonscan.Field(o, "label")), Description: jsonscan.Text(jsonscan.Field(o, "description")),
 					})
 				})
 			}
@@ -89,21 +90,21 @@ func inquiries(input []byte) []agent.InquiryItem {
 func (t *translator) responded(l record) {
 	var id, response []byte
 	success := false
-	fields(l.body, func(key, value []byte) {
+	jsonscan.Fields(l.body, func(key, value []byte) {
 		switch string(key) {
 		case "request_id":
 			id = value
 		case "subtype":
-			success = is(value, "success")
+			success = jsonscan.Is(value, "success")
 		case "response":
 			response = value
 		}
 	})
-	if success && (is(id, interruptID(t.run.RunID)) || (t.run.RunID == "" && field(response, "still_queued") != nil)) {
+	if success && (jsonscan.Is(id, interruptID(t.run.RunID)) || (t.run.RunID == "" && jsonscan.Field(response, "still_queued") != nil)) {
 		t.state.Interrupted = true
 		return
 	}
-	t.resolved(text(id))
+	t.resolved(jsonscan.Text(id))
 }
 
 // answered notes that calls have their results, whatever became of the questions about them.
@@ -111,10 +112,10 @@ func (t *translator) answered(l record) {
 	if len(t.state.Waiting) == 0 {
 		return
 	}
-	elements(decodeMessage(l.message).content, func(raw []byte) {
+	jsonscan.Elements(decodeMessage(l.message).content, func(raw []byte) {
 		p := decodePart(raw)
 		for _, w := range slices.Clone(t.state.Waiting) {
-			if p.isResult() && is(p.toolUseID, w.ToolUseID) {
+			if p.isResult() && jsonscan.Is(p.toolUseID, w.ToolUseID) {
 				t.resolved(w.ID)
 			}
 		}
@@ -224,7 +225,7 @@ func permissionUpdates(q agent.Question, d agent.Decision) ([]json.RawMessage, e
 		}
 	}
 	suggested = slices.DeleteFunc(suggested, func(s map[string]json.RawMessage) bool {
-		return !is(s["type"], "addRules") && !is(s["type"], "addDirectories")
+		return !jsonscan.Is(s["type"], "addRules") && !jsonscan.Is(s["type"], "addDirectories")
 	})
 	if len(suggested) == 0 {
 		suggested = []map[string]json.RawMessage{{

@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/overwinter-dev/overwinter/internal/agent/jsonscan"
 	"github.com/overwinter-dev/overwinter/internal/conversation"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
@@ -109,12 +110,12 @@ func transcriptOf(name string) (string, fileKind) {
 
 // meta reads what the agent notes of a subagent.
 func (t *transcript) meta(data []byte) {
-	fields(data, func(key, value []byte) {
+	jsonscan.Fields(data, func(key, value []byte) {
 		switch string(key) {
 		case "toolUseId":
-			t.call = text(value)
+			t.call = jsonscan.Text(value)
 		case "finished":
-			t.finished = isTrue(value)
+			t.finished = jsonscan.IsTrue(value)
 		}
 	})
 }
@@ -175,7 +176,7 @@ func (p *parser) subagent(t *transcript, call string, created time.Time) {
 func (f *fileReader) first(t *transcript, call string, created time.Time) {
 	for raw := range bytes.Lines(t.data) {
 		l, ok := decode(raw)
-		if !ok || !is(l.kind, "user") {
+		if !ok || !jsonscan.Is(l.kind, "user") {
 			continue
 		}
 		if prompt := words(decodeMessage(l.message).content); prompt != "" && !l.isMeta {
@@ -216,27 +217,27 @@ func (f *fileReader) line(l record) {
 		return
 	}
 	switch {
-	case is(l.kind, "assistant"):
+	case jsonscan.Is(l.kind, "assistant"):
 		f.fold(f.assistant(l, f.at))
 		f.children(l)
-	case is(l.kind, "user"):
+	case jsonscan.Is(l.kind, "user"):
 		f.launched(l)
 		f.fold(f.user(l, f.at))
-	case is(l.kind, "attachment"):
+	case jsonscan.Is(l.kind, "attachment"):
 		if q := queued(l); len(q.uuid) > 0 {
 			f.fold(f.user(q, f.at))
 		} else if words := hooked(l.body); words != "" {
-			f.fold(f.system(f.conversationOf(l), text(l.uuid), "notice", words, l, f.at))
+			f.fold(f.system(f.conversationOf(l), jsonscan.Text(l.uuid), "notice", words, l, f.at))
 		}
-	case is(l.subtype, "compact_boundary"):
+	case jsonscan.Is(l.subtype, "compact_boundary"):
 		f.held = append(f.held, l)
-	case is(l.subtype, "api_error"):
+	case jsonscan.Is(l.subtype, "api_error"):
 		f.failed(l)
 	case l.noted():
-		f.fold(f.system(f.conversationOf(l), text(l.uuid), "notice", text(l.content), l, f.at))
-	case is(l.subtype, "local_command"):
-		if words, ok := printed(text(l.content)); ok {
-			f.fold(f.commandOutput(f.conversationOf(l), text(l.uuid), words, l, f.at))
+		f.fold(f.system(f.conversationOf(l), jsonscan.Text(l.uuid), "notice", jsonscan.Text(l.content), l, f.at))
+	case jsonscan.Is(l.subtype, "local_command"):
+		if words, ok := printed(jsonscan.Text(l.content)); ok {
+			f.fold(f.commandOutput(f.conversationOf(l), jsonscan.Text(l.uuid), words, l, f.at))
 		}
 	}
 }
@@ -248,9 +249,9 @@ func (f *fileReader) hold(l record) bool {
 	case l.isSummary:
 		f.held = append(f.held, l)
 		return false
-	case l.isMeta, is(l.kind, "attachment"):
+	case l.isMeta, jsonscan.Is(l.kind, "attachment"):
 		return true
-	case is(l.kind, "user") && opens(words(decodeMessage(l.message).content), commandTag):
+	case jsonscan.Is(l.kind, "user") && opens(words(decodeMessage(l.message).content), commandTag):
 		f.fold(f.user(l, f.at))
 		f.unhold()
 		return false
@@ -273,14 +274,14 @@ func (f *fileReader) unhold() {
 // failed reads that a request to the model failed and was sent again.
 func (f *fileReader) failed(l record) {
 	var attempt, limit, status []byte
-	fields(l.raw, func(key, value []byte) {
+	jsonscan.Fields(l.raw, func(key, value []byte) {
 		switch string(key) {
 		case "retryAttempt":
 			attempt = value
 		case "maxRetries":
 			limit = value
 		case "error":
-			status = field(value, "status")
+			status = jsonscan.Field(value, "status")
 		}
 	})
 	if len(attempt) == 0 {
@@ -291,30 +292,30 @@ func (f *fileReader) failed(l record) {
 
 // children reads the subagents that an assistant line calls.
 func (f *fileReader) children(l record) {
-	elements(decodeMessage(l.message).content, func(raw []byte) {
+	jsonscan.Elements(decodeMessage(l.message).content, func(raw []byte) {
 		p := decodePart(raw)
 		if !p.isTool() {
 			return
 		}
-		if t, ok := f.calls[text(p.id)]; ok {
-			f.child(t, text(p.id))
+		if t, ok := f.calls[jsonscan.Text(p.id)]; ok {
+			f.child(t, jsonscan.Text(p.id))
 		}
 	})
 }
 
 // launched reads the subagent that a result names, where nothing else has said whose call it was.
 func (f *fileReader) launched(l record) {
-	result := field(l.raw, "toolUseResult")
+	result := jsonscan.Field(l.raw, "toolUseResult")
 	if len(result) == 0 || result[0] != '{' {
 		return
 	}
-	t, ok := f.byID[text(field(result, "agentId"))]
+	t, ok := f.byID[jsonscan.Text(jsonscan.Field(result, "agentId"))]
 	if !ok {
 		return
 	}
-	elements(decodeMessage(l.message).content, func(raw []byte) {
+	jsonscan.Elements(decodeMessage(l.message).content, func(raw []byte) {
 		if p := decodePart(raw); p.isResult() {
-			f.child(t, text(p.toolUseID))
+			f.child(t, jsonscan.Text(p.toolUseID))
 		}
 	})
 }

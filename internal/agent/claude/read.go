@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/overwinter-dev/overwinter/internal/agent/jsonscan"
 	"github.com/overwinter-dev/overwinter/internal/conversation"
 )
 
@@ -53,10 +54,10 @@ type subagent struct {
 // conversationOf says who speaks in a line.
 func (r *reader) conversationOf(l record) string {
 	if len(l.agent) > 2 {
-		return text(l.agent)
+		return jsonscan.Text(l.agent)
 	}
 	if len(l.parent) > 2 && l.parent[0] == '"' {
-		id := text(l.parent)
+		id := jsonscan.Text(l.parent)
 		if a := r.agentOf(id); a != nil {
 			return a.ID
 		}
@@ -128,31 +129,31 @@ func (r *reader) assistant(l record, at time.Time) []conversation.Event {
 	m := decodeMessage(l.message)
 	where := r.conversationOf(l)
 	var events []conversation.Event
-	if l.apiError || l.localCommand || is(m.model, "<synthetic>") {
+	if l.apiError || l.localCommand || jsonscan.Is(m.model, "<synthetic>") {
 		words := words(m.content)
 		switch {
 		case l.apiError:
 			events = r.void(where, at)
-			return append(events, r.system(where, text(l.uuid), "error", words, l, at)...)
+			return append(events, r.system(where, jsonscan.Text(l.uuid), "error", words, l, at)...)
 		case l.localCommand:
-			return r.commandOutput(where, text(l.uuid), words, l, at)
+			return r.commandOutput(where, jsonscan.Text(l.uuid), words, l, at)
 		case words == noReply:
 			return nil // said to the model alone, when a session goes on after a kill
 		}
-		return r.system(where, text(l.uuid), "notice", words, l, at)
+		return r.system(where, jsonscan.Text(l.uuid), "notice", words, l, at)
 	}
-	if where == conversation.Main && r.Writing != "" && text(m.id) != r.Writing {
+	if where == conversation.Main && r.Writing != "" && jsonscan.Text(m.id) != r.Writing {
 		events = r.void(where, at)
 	}
 	if where == conversation.Main && r.Writing == "" {
 		r.Holding = true // nothing tells when a message is whole
 	}
-	if where == conversation.Main && text(m.id) != r.Current {
+	if where == conversation.Main && jsonscan.Text(m.id) != r.Current {
 		events = append(events, r.release(where, at)...)
-		r.Current = text(m.id)
+		r.Current = jsonscan.Text(m.id)
 	}
 	n := 0
-	elements(m.content, func(raw []byte) {
+	jsonscan.Elements(m.content, func(raw []byte) {
 		events = append(events, r.part(where, l, m, decodePart(raw), n, at)...)
 		n++
 	})
@@ -170,14 +171,14 @@ func (r *reader) part(where string, l record, m message, p part, n int, at time.
 	}
 	b := conversation.Block{CreatedAt: l.time(at), Status: conversation.Complete}
 	switch {
-	case is(p.kind, "text"):
-		b.Type, b.Content = conversation.AssistantText, text(p.text)
+	case jsonscan.Is(p.kind, "text"):
+		b.Type, b.Content = conversation.AssistantText, jsonscan.Text(p.text)
 		if strings.TrimSpace(b.Content) == "" {
 			r.place(where, l, m, n)
 			return nil // the agent does not pass it on
 		}
-	case is(p.kind, "thinking"), is(p.kind, "redacted_thinking"):
-		b.Type, b.Content = conversation.Thinking, text(p.text)
+	case jsonscan.Is(p.kind, "thinking"), jsonscan.Is(p.kind, "redacted_thinking"):
+		b.Type, b.Content = conversation.Thinking, jsonscan.Text(p.text)
 	case p.isResult(): // of a tool on the model's side
 		return r.result(where, r.partID(where, l, m, n), l, p, at)
 	default:
@@ -200,7 +201,7 @@ func (r *reader) part(where string, l record, m message, p part, n int, at time.
 
 // streamed returns the oldest open block of that type of the message that is being written.
 func (r *reader) streamed(m message, kind conversation.BlockType) *openBlock {
-	id := text(m.id)
+	id := jsonscan.Text(m.id)
 	for _, o := range r.Open {
 		if o.Message != "" && o.Message == id && o.Block.Type == kind {
 			return o
@@ -214,11 +215,11 @@ func (r *reader) streamed(m message, kind conversation.BlockType) *openBlock {
 func (r *reader) partID(where string, l record, m message, n int) string {
 	if where != conversation.Main {
 		if n == 0 {
-			return text(l.uuid)
+			return jsonscan.Text(l.uuid)
 		}
-		return text(l.uuid) + "/" + strconv.Itoa(n)
+		return jsonscan.Text(l.uuid) + "/" + strconv.Itoa(n)
 	}
-	return partID(text(m.id), r.place(where, l, m, n))
+	return partID(jsonscan.Text(m.id), r.place(where, l, m, n))
 }
 
 func partID(message string, index int) string { return message + "/" + strconv.Itoa(index) }
@@ -229,7 +230,7 @@ func (r *reader) place(where string, l record, m message, n int) int {
 	if where != conversation.Main {
 		return 0
 	}
-	id := text(m.id)
+	id := jsonscan.Text(m.id)
 	index, err := strconv.Atoi(string(l.index))
 	switch {
 	case err == nil:
@@ -249,24 +250,24 @@ func (r *reader) counted(where string, m message, next int) {
 	if r.Of == nil {
 		r.Of, r.Next = map[string]string{}, map[string]int{}
 	}
-	r.Of[where], r.Next[where] = text(m.id), next
+	r.Of[where], r.Next[where] = jsonscan.Text(m.id), next
 }
 
 // call reads a call of a tool or of a subagent, with its whole input.
 func (r *reader) call(where string, l record, p part, at time.Time) []conversation.Event {
-	id := text(p.id)
+	id := jsonscan.Text(p.id)
 	r.ToolCalls++
 	r.kept(where, id)
 	o := r.find(id)
 	var events []conversation.Event
 	if o == nil {
 		events = r.summarized(where, at)
-		o = &openBlock{Conversation: where, Block: toolBlock(id, text(p.name))}
+		o = &openBlock{Conversation: where, Block: toolBlock(id, jsonscan.Text(p.name))}
 		o.Block.CreatedAt = l.time(at)
 		events = append(events, r.start(o, at))
 	}
 	o.Message, o.Index = "", 0
-	o.Block.CreatedAt, o.Block.Input, o.Block.Status = l.time(at), clone(p.input), conversation.Running
+	o.Block.CreatedAt, o.Block.Input, o.Block.Status = l.time(at), jsonscan.Clone(p.input), conversation.Running
 	return append(events, update(o, conversation.Updates{Status: conversation.Running, Input: o.Block.Input}, at))
 }
 
@@ -288,13 +289,13 @@ func (r *reader) user(l record, at time.Time) []conversation.Event {
 	}
 	var events []conversation.Event
 	results, others := 0, len(m.content) > 0 && m.content[0] == '"'
-	elements(m.content, func(raw []byte) {
+	jsonscan.Elements(m.content, func(raw []byte) {
 		p := decodePart(raw)
 		if !p.isResult() {
 			others = true
 			return
 		}
-		id := text(l.uuid)
+		id := jsonscan.Text(l.uuid)
 		if results > 0 {
 			id += "/" + strconv.Itoa(results)
 		}
@@ -304,7 +305,7 @@ func (r *reader) user(l record, at time.Time) []conversation.Event {
 	if !others || l.isMeta || l.isSynthetic {
 		return events
 	}
-	id := text(l.uuid)
+	id := jsonscan.Text(l.uuid)
 	if results > 0 {
 		id += "/text"
 	}
@@ -345,7 +346,7 @@ func interrupts(s string) bool {
 
 // result reads what a call came to.
 func (r *reader) result(where, id string, l record, p part, at time.Time) []conversation.Event {
-	call := text(p.toolUseID)
+	call := jsonscan.Text(p.toolUseID)
 	status := conversation.Success
 	switch {
 	case p.isError && begins(p.content, notAllowedMark, interruptMark, unfinishedMark, lostMark, uncopiedMark):
@@ -439,7 +440,7 @@ func (r *reader) compacted(l record, at time.Time) []conversation.Event {
 	where := r.conversationOf(l)
 	events := append(r.release(where, at), r.summarized(where, at)...)
 	o := &openBlock{Conversation: where, Block: conversation.Block{
-		ID: text(l.uuid), Type: conversation.System, Status: conversation.Streaming, CreatedAt: l.time(at),
+		ID: jsonscan.Text(l.uuid), Type: conversation.System, Status: conversation.Streaming, CreatedAt: l.time(at),
 		Subtype: "compaction", Message: "The conversation was compacted.",
 	}}
 	r.kept(where, o.Block.ID)

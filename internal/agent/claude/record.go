@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/overwinter-dev/overwinter/internal/agent/jsonscan"
 	"github.com/overwinter-dev/overwinter/internal/conversation"
 )
 
@@ -40,7 +41,7 @@ type record struct {
 // decode opens a line. It reports false where the line is not a JSON object with a type.
 func decode(line []byte) (record, bool) {
 	r := record{raw: line}
-	ok := fields(line, func(key, value []byte) {
+	ok := jsonscan.Fields(line, func(key, value []byte) {
 		switch string(key) {
 		case "type":
 			r.kind = value
@@ -65,23 +66,23 @@ func decode(line []byte) (record, bool) {
 		case "apiBlockIndex":
 			r.index = value
 		case "isMeta":
-			r.isMeta = isTrue(value)
+			r.isMeta = jsonscan.IsTrue(value)
 		case "isReplay":
-			r.isReplay = isTrue(value)
+			r.isReplay = jsonscan.IsTrue(value)
 		case "isSynthetic":
-			r.isSynthetic = isTrue(value)
+			r.isSynthetic = jsonscan.IsTrue(value)
 		case "isCompactSummary":
-			r.isSummary = isTrue(value)
+			r.isSummary = jsonscan.IsTrue(value)
 		case "aborted", "isAbortedMidStream":
-			r.aborted = isTrue(value)
+			r.aborted = jsonscan.IsTrue(value)
 		case "is_api_error_message", "isApiErrorMessage":
-			r.apiError = isTrue(value)
+			r.apiError = jsonscan.IsTrue(value)
 		case "local_command_source":
 			r.localCommand = len(value) > 0 && value[0] == '"'
 		case "origin":
-			r.notice = is(field(value, "kind"), "task-notification")
+			r.notice = jsonscan.Is(jsonscan.Field(value, "kind"), "task-notification")
 		case "tool_use_result", "toolUseResult":
-			r.async = bytes.HasPrefix(value, []byte(`{"isAsync":true`)) || (value[0] == '{' && isTrue(field(value, "isAsync")))
+			r.async = bytes.HasPrefix(value, []byte(`{"isAsync":true`)) || (value[0] == '{' && jsonscan.IsTrue(jsonscan.Field(value, "isAsync")))
 		}
 	})
 	return r, ok && len(r.kind) > 2 && r.kind[0] == '"'
@@ -106,7 +107,7 @@ type message struct {
 
 func decodeMessage(raw []byte) message {
 	var m message
-	fields(raw, func(key, value []byte) {
+	jsonscan.Fields(raw, func(key, value []byte) {
 		switch string(key) {
 		case "id":
 			m.id = value
@@ -134,7 +135,7 @@ type part struct {
 
 func decodePart(raw []byte) part {
 	p := part{raw: raw}
-	fields(raw, func(key, value []byte) {
+	jsonscan.Fields(raw, func(key, value []byte) {
 		switch string(key) {
 		case "type":
 			p.kind = value
@@ -151,7 +152,7 @@ func decodePart(raw []byte) part {
 		case "content":
 			p.content = value
 		case "is_error":
-			p.isError = isTrue(value)
+			p.isError = jsonscan.IsTrue(value)
 		}
 	})
 	return p
@@ -159,7 +160,7 @@ func decodePart(raw []byte) part {
 
 // isTool reports whether the part is a call, of a tool here or on the model's side.
 func (p part) isTool() bool {
-	return is(p.kind, "tool_use") || is(p.kind, "server_tool_use") || is(p.kind, "mcp_tool_use")
+	return jsonscan.Is(p.kind, "tool_use") || jsonscan.Is(p.kind, "server_tool_use") || jsonscan.Is(p.kind, "mcp_tool_use")
 }
 
 // isResult reports whether the part is what a call came to.
@@ -170,13 +171,13 @@ func (p part) isResult() bool {
 // words are the texts of a message's content; images and the like are named. Results are left out.
 func words(content []byte) string {
 	if len(content) > 0 && content[0] == '"' {
-		return text(content)
+		return jsonscan.Text(content)
 	}
 	var out []string
-	elements(content, func(raw []byte) {
+	jsonscan.Elements(content, func(raw []byte) {
 		switch p := decodePart(raw); {
-		case is(p.kind, "text"):
-			out = append(out, text(p.text))
+		case jsonscan.Is(p.kind, "text"):
+			out = append(out, jsonscan.Text(p.text))
 		case !p.isResult():
 			out = append(out, describe(raw))
 		}
@@ -187,15 +188,15 @@ func words(content []byte) string {
 // describe names a part that is no text.
 func describe(raw []byte) string {
 	kind, size := "attachment", 0
-	fields(raw, func(key, value []byte) {
+	jsonscan.Fields(raw, func(key, value []byte) {
 		switch string(key) {
 		case "type":
-			kind = text(value)
+			kind = jsonscan.Text(value)
 		case "source":
-			if t := field(value, "media_type"); len(t) > 2 {
-				kind += " " + text(t)
+			if t := jsonscan.Field(value, "media_type"); len(t) > 2 {
+				kind += " " + jsonscan.Text(t)
 			}
-			size = len(field(value, "data"))
+			size = len(jsonscan.Field(value, "data"))
 		}
 	})
 	if size > 0 {
@@ -208,19 +209,19 @@ func describe(raw []byte) string {
 // of images left out.
 func output(content []byte) json.RawMessage {
 	if len(content) == 0 || content[0] != '[' || !bytes.Contains(content, []byte(`"base64"`)) {
-		return clone(content)
+		return jsonscan.Clone(content)
 	}
 	var out []byte
-	ok := elements(content, func(raw []byte) {
+	ok := jsonscan.Elements(content, func(raw []byte) {
 		out = append(out, ',')
-		if source := field(raw, "source"); is(field(source, "type"), "base64") {
+		if source := jsonscan.Field(raw, "source"); jsonscan.Is(jsonscan.Field(source, "type"), "base64") {
 			out = appendWithout(out, raw, source)
 			return
 		}
 		out = append(out, raw...)
 	})
 	if !ok || len(out) == 0 {
-		return clone(content)
+		return jsonscan.Clone(content)
 	}
 	out[0] = '['
 	return append(out, ']')
@@ -231,13 +232,13 @@ func appendWithout(out, raw, source []byte) []byte {
 	at := bytes.Index(raw, source)
 	out = append(out, raw[:at]...)
 	out = append(out, `{"type":"omitted","media_type":`...)
-	if t := field(source, "media_type"); len(t) > 2 {
+	if t := jsonscan.Field(source, "media_type"); len(t) > 2 {
 		out = append(out, t...)
 	} else {
 		out = append(out, "null"...)
 	}
 	out = append(out, `,"bytes":`...)
-	out = strconv.AppendInt(out, int64(len(field(source, "data"))/4*3), 10)
+	out = strconv.AppendInt(out, int64(len(jsonscan.Field(source, "data"))/4*3), 10)
 	return append(append(out, '}'), raw[at+len(source):]...)
 }
 
@@ -333,14 +334,14 @@ func (r record) noted() bool {
 
 // hooked is what an attachment says in the name of a hook, as the stream words it; empty for others.
 func hooked(attachment []byte) string {
-	if !is(field(attachment, "type"), "hook_system_message") {
+	if !jsonscan.Is(jsonscan.Field(attachment, "type"), "hook_system_message") {
 		return ""
 	}
-	words := text(field(attachment, "content"))
+	words := jsonscan.Text(jsonscan.Field(attachment, "content"))
 	if words == "" {
 		return ""
 	}
-	return text(field(attachment, "hookName")) + " says: " + words
+	return jsonscan.Text(jsonscan.Field(attachment, "hookName")) + " says: " + words
 }
 
 // outcome is the status that the end of a task gives its block.

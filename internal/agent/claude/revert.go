@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/overwinter-dev/overwinter/internal/agent"
+	"github.com/overwinter-dev/overwinter/internal/agent/jsonscan"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
@@ -50,12 +51,12 @@ func (Adapter) Revert(files []session.TranscriptFile, runID string) (agent.Rever
 // isMessage reports whether a line is the message of that uuid: sent by itself, or while the agent
 // was at work.
 func isMessage(raw, uuid []byte) bool {
-	kind := field(raw, "type")
+	kind := jsonscan.Field(raw, "type")
 	switch {
-	case is(kind, "user"):
-		return is(field(raw, "uuid"), string(uuid))
-	case is(kind, "attachment"):
-		return is(field(field(raw, "attachment"), "source_uuid"), string(uuid))
+	case jsonscan.Is(kind, "user"):
+		return jsonscan.Is(jsonscan.Field(raw, "uuid"), string(uuid))
+	case jsonscan.Is(kind, "attachment"):
+		return jsonscan.Is(jsonscan.Field(jsonscan.Field(raw, "attachment"), "source_uuid"), string(uuid))
 	}
 	return false
 }

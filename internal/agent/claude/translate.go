@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/overwinter-dev/overwinter/internal/agent"
+	"github.com/overwinter-dev/overwinter/internal/agent/jsonscan"
 	"github.com/overwinter-dev/overwinter/internal/conversation"
 )
 
@@ -105,7 +106,7 @@ func (t *translator) line(f agent.Frame) {
 	case "control_request":
 		t.asked(l)
 	case "control_cancel_request":
-		t.resolved(text(field(l.raw, "request_id")))
+		t.resolved(jsonscan.Text(jsonscan.Field(l.raw, "request_id")))
 	case "control_response":
 		t.responded(l)
 	case "command_lifecycle":
@@ -135,19 +136,19 @@ func (t *translator) system(f agent.Frame, l record, at time.Time) {
 	}
 	if l.noted() {
 		t.owed(at)
-		t.emit(t.state.system(t.state.conversationOf(l), text(l.uuid), "notice", text(l.content), l, at)...)
+		t.emit(t.state.system(t.state.conversationOf(l), jsonscan.Text(l.uuid), "notice", jsonscan.Text(l.content), l, at)...)
 		return
 	}
 	switch string(l.subtype[1 : len(l.subtype)-1]) {
 	case "init":
 		t.state.Begun = true
 		t.worked()
-		if model := field(l.raw, "model"); len(model) > 2 {
-			t.state.Model = text(model)
+		if model := jsonscan.Field(l.raw, "model"); len(model) > 2 {
+			t.state.Model = jsonscan.Text(model)
 		}
 	case "session_state_changed":
 		t.state.States = true
-		if is(field(l.raw, "state"), "idle") {
+		if jsonscan.Is(jsonscan.Field(l.raw, "state"), "idle") {
 			t.idle(at)
 		}
 	case "compact_boundary":
@@ -155,16 +156,16 @@ func (t *translator) system(f agent.Frame, l record, at time.Time) {
 		t.emit(t.state.compacted(l, at)...)
 	case "api_retry":
 		t.owed(at)
-		t.emit(t.state.retried(l, string(field(l.raw, "attempt")), string(field(l.raw, "max_retries")),
-			string(field(l.raw, "error_status")), at)...)
+		t.emit(t.state.retried(l, string(jsonscan.Field(l.raw, "attempt")), string(jsonscan.Field(l.raw, "max_retries")),
+			string(jsonscan.Field(l.raw, "error_status")), at)...)
 	case "task_started":
 		t.started(l, at)
 	case "task_notification":
 		t.notified(l, at)
 	case "local_command":
-		if words, ok := printed(text(l.content)); ok {
+		if words, ok := printed(jsonscan.Text(l.content)); ok {
 			t.owed(at)
-			t.emit(t.state.commandOutput(conversation.Main, text(l.uuid), words, l, at)...)
+			t.emit(t.state.commandOutput(conversation.Main, jsonscan.Text(l.uuid), words, l, at)...)
 		}
 	case "status", "thinking_tokens", "task_progress", "task_updated", "task_summary", "background_tasks_changed",
 		"hook_started", "hook_progress", "hook_response", "files_persisted", "elicitation_complete",
@@ -181,42 +182,42 @@ func (t *translator) system(f agent.Frame, l record, at time.Time) {
 func (t *translator) started(l record, at time.Time) {
 	var a subagent
 	var kind, prompt []byte
-	fields(l.raw, func(key, value []byte) {
+	jsonscan.Fields(l.raw, func(key, value []byte) {
 		switch string(key) {
 		case "task_id":
-			a.ID = text(value)
+			a.ID = jsonscan.Text(value)
 		case "tool_use_id":
-			a.ToolUseID = text(value)
+			a.ToolUseID = jsonscan.Text(value)
 		case "is_backgrounded":
-			a.Background = isTrue(value)
+			a.Background = jsonscan.IsTrue(value)
 		case "task_type":
 			kind = value
 		case "prompt":
 			prompt = value
 		}
 	})
-	if !is(kind, "local_agent") || a.ID == "" || a.ToolUseID == "" || t.state.agentOf(a.ToolUseID) != nil {
+	if !jsonscan.Is(kind, "local_agent") || a.ID == "" || a.ToolUseID == "" || t.state.agentOf(a.ToolUseID) != nil {
 		return
 	}
-	t.emit(t.state.enters(a, text(prompt), at)...)
+	t.emit(t.state.enters(a, jsonscan.Text(prompt), at)...)
 }
 
 // notified reads that a background task has ended. A command in the foreground has no output file.
 func (t *translator) notified(l record, at time.Time) {
 	var n notice
 	file := ""
-	fields(l.raw, func(key, value []byte) {
+	jsonscan.Fields(l.raw, func(key, value []byte) {
 		switch string(key) {
 		case "task_id":
-			n.task = text(value)
+			n.task = jsonscan.Text(value)
 		case "tool_use_id":
-			n.toolUseID = text(value)
+			n.toolUseID = jsonscan.Text(value)
 		case "status":
-			n.status = text(value)
+			n.status = jsonscan.Text(value)
 		case "summary":
-			n.summary = text(value)
+			n.summary = jsonscan.Text(value)
 		case "output_file":
-			file = text(value)
+			file = jsonscan.Text(value)
 		}
 	})
 	if o := t.state.find(n.toolUseID); o != nil && o.Block.Type == conversation.ToolUse {
@@ -235,7 +236,7 @@ func (t *translator) user(l record, at time.Time) {
 		t.emit(t.state.user(l, at)...)
 		return
 	}
-	id := text(l.uuid)
+	id := jsonscan.Text(l.uuid)
 	if l.isReplay && id == t.awaited() {
 		t.state.Replayed = true
 	}
@@ -309,26 +310,26 @@ func (t *translator) partial(l record, at time.Time) {
 		return
 	}
 	var e event
-	fields(l.event, e.set)
+	jsonscan.Fields(l.event, e.set)
 	switch {
-	case is(e.kind, "content_block_delta"):
+	case jsonscan.Is(e.kind, "content_block_delta"):
 		t.delta(e, at)
-	case is(e.kind, "message_start"):
-		id := text(field(e.message, "id"))
+	case jsonscan.Is(e.kind, "message_start"):
+		id := jsonscan.Text(jsonscan.Field(e.message, "id"))
 		t.owed(at)
 		if id != t.state.Writing {
 			t.emit(t.state.void(conversation.Main, at)...)
 		}
 		t.emit(t.state.release(conversation.Main, at)...)
 		t.state.Writing, t.state.Part, t.state.Holding = id, 0, true
-	case is(e.kind, "content_block_start"):
+	case jsonscan.Is(e.kind, "content_block_start"):
 		t.opened(e, at)
-	case is(e.kind, "content_block_stop"):
+	case jsonscan.Is(e.kind, "content_block_stop"):
 		t.closed(e, at)
-	case is(e.kind, "message_stop"):
+	case jsonscan.Is(e.kind, "message_stop"):
 		from := 0
-		if abandoned := field(l.raw, "abandoned_blocks"); len(abandoned) > 0 {
-			from, _ = strconv.Atoi(string(field(abandoned, "from_block_index")))
+		if abandoned := jsonscan.Field(l.raw, "abandoned_blocks"); len(abandoned) > 0 {
+			from, _ = strconv.Atoi(string(jsonscan.Field(abandoned, "from_block_index")))
 		}
 		t.emit(t.state.voidFrom(conversation.Main, from, at)...)
 		t.state.Holding = false
@@ -369,12 +370,12 @@ func (t *translator) opened(e event, at time.Time) {
 		Block: conversation.Block{ID: partID(t.state.Writing, index), Status: conversation.Streaming},
 	}
 	switch {
-	case is(p.kind, "text"):
-		o.Block.Type, o.Text = conversation.AssistantText, []byte(text(p.text))
-	case is(p.kind, "thinking"), is(p.kind, "redacted_thinking"):
-		o.Block.Type, o.Text = conversation.Thinking, []byte(text(p.text))
+	case jsonscan.Is(p.kind, "text"):
+		o.Block.Type, o.Text = conversation.AssistantText, []byte(jsonscan.Text(p.text))
+	case jsonscan.Is(p.kind, "thinking"), jsonscan.Is(p.kind, "redacted_thinking"):
+		o.Block.Type, o.Text = conversation.Thinking, []byte(jsonscan.Text(p.text))
 	case p.isTool():
-		o.Block = toolBlock(text(p.id), text(p.name))
+		o.Block = toolBlock(jsonscan.Text(p.id), jsonscan.Text(p.name))
 	default:
 		return
 	}
@@ -403,7 +404,7 @@ func (t *translator) closed(e event, at time.Time) {
 // delta reads more of a part. The input of a call is shown when it is whole.
 func (t *translator) delta(e event, at time.Time) {
 	var kind, words []byte
-	fields(e.delta, func(key, value []byte) {
+	jsonscan.Fields(e.delta, func(key, value []byte) {
 		switch string(key) {
 		case "type":
 			kind = value
@@ -411,7 +412,7 @@ func (t *translator) delta(e event, at time.Time) {
 			words = value
 		}
 	})
-	if !is(kind, "text_delta") && !is(kind, "thinking_delta") {
+	if !jsonscan.Is(kind, "text_delta") && !jsonscan.Is(kind, "thinking_delta") {
 		return
 	}
 	index, err := strconv.Atoi(string(e.index))
@@ -422,7 +423,7 @@ func (t *translator) delta(e event, at time.Time) {
 	if o == nil || (o.Block.Type != conversation.AssistantText && o.Block.Type != conversation.Thinking) {
 		return
 	}
-	delta := text(words)
+	delta := jsonscan.Text(words)
 	if delta == "" {
 		return
 	}
@@ -436,15 +437,15 @@ func (t *translator) delta(e event, at time.Time) {
 // mirror reads lines of the transcript, which come a little later. Of use are messages of people
 // that were not repeated, and titles.
 func (t *translator) mirror(l record, at time.Time) {
-	elements(l.body, func(raw []byte) {
+	jsonscan.Elements(l.body, func(raw []byte) {
 		e, ok := decode(raw)
 		switch {
 		case !ok:
-		case is(e.kind, "user") && t.state.conversationOf(e) == conversation.Main && !e.isSummary:
+		case jsonscan.Is(e.kind, "user") && t.state.conversationOf(e) == conversation.Main && !e.isSummary:
 			t.mirrored(e, at)
-		case is(e.kind, "attachment"):
+		case jsonscan.Is(e.kind, "attachment"):
 			t.mirrored(queued(e), at)
-		case is(e.kind, "ai-title"), is(e.kind, "custom-title"):
+		case jsonscan.Is(e.kind, "ai-title"), jsonscan.Is(e.kind, "custom-title"):
 			t.title(raw, at)
 		}
 	})
@@ -452,13 +453,13 @@ func (t *translator) mirror(l record, at time.Time) {
 
 // mirrored shows a message of a person that the stream has not shown.
 func (t *translator) mirrored(l record, at time.Time) {
-	id := text(l.uuid)
+	id := jsonscan.Text(l.uuid)
 	if id == "" || l.isMeta || l.notice || slices.Contains(t.state.Shown, id) {
 		return
 	}
 	m := decodeMessage(l.message)
 	results := false
-	elements(m.content, func(raw []byte) { results = results || decodePart(raw).isResult() })
+	jsonscan.Elements(m.content, func(raw []byte) { results = results || decodePart(raw).isResult() })
 	s := words(m.content)
 	if _, out := printed(s); results || out || s == "" || opens(s, noticeTag) || interrupts(s) {
 		return
@@ -469,7 +470,7 @@ func (t *translator) mirrored(l record, at time.Time) {
 
 func (t *translator) title(raw []byte, at time.Time) {
 	for _, name := range []string{"aiTitle", "customTitle", "title"} {
-		if title := text(field(raw, name)); title != "" {
+		if title := jsonscan.Text(jsonscan.Field(raw, name)); title != "" {
 			t.emit(conversation.Event{
 				Type: conversation.EventTitle, At: at, Data: conversation.Title{Title: title},
 			})
@@ -481,20 +482,20 @@ func (t *translator) title(raw []byte, at time.Time) {
 // queued is the user line that a message became which somebody wrote while the agent worked. A
 // record without a uuid stands for any other attachment.
 func queued(l record) record {
-	if !is(field(l.body, "type"), "queued_command") {
+	if !jsonscan.Is(jsonscan.Field(l.body, "type"), "queued_command") {
 		return record{}
 	}
 	q := record{raw: l.raw, kind: []byte(`"user"`), uuid: l.uuid, at: l.at, agent: l.agent}
-	fields(l.body, func(key, value []byte) {
+	jsonscan.Fields(l.body, func(key, value []byte) {
 		switch string(key) {
 		case "source_uuid":
 			if len(value) > 2 {
 				q.uuid = value
 			}
 		case "commandMode":
-			q.notice = is(value, "task-notification")
+			q.notice = jsonscan.Is(value, "task-notification")
 		case "isMeta":
-			q.isMeta = isTrue(value)
+			q.isMeta = jsonscan.IsTrue(value)
 		case "prompt":
 			q.message = slices.Concat([]byte(`{"content":`), value, []byte(`}`))
 		}

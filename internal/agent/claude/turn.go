@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/overwinter-dev/overwinter/internal/agent"
+	"github.com/overwinter-dev/overwinter/internal/agent/jsonscan"
 	"github.com/overwinter-dev/overwinter/internal/conversation"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
@@ -66,7 +67,7 @@ func (t *translator) worked() {
 func (t *translator) lifecycle(l record, at time.Time) {
 	t.state.Lifecycle = true
 	var id, what []byte
-	fields(l.raw, func(key, value []byte) {
+	jsonscan.Fields(l.raw, func(key, value []byte) {
 		switch string(key) {
 		case "command_uuid":
 			id = value
@@ -74,16 +75,16 @@ func (t *translator) lifecycle(l record, at time.Time) {
 			what = value
 		}
 	})
-	mine := t.run.RunID != "" && is(id, t.awaited())
+	mine := t.run.RunID != "" && jsonscan.Is(id, t.awaited())
 	switch {
-	case is(what, "started"):
-		if message := text(id); !slices.Contains(t.state.Shown, message) && !slices.Contains(t.state.Owed, message) && t.state.find(message) == nil {
+	case jsonscan.Is(what, "started"):
+		if message := jsonscan.Text(id); !slices.Contains(t.state.Shown, message) && !slices.Contains(t.state.Owed, message) && t.state.find(message) == nil {
 			t.state.Owed = append(t.state.Owed, message)
 		}
 		t.state.Taken = t.state.Taken || mine
-	case is(what, "completed") && mine:
+	case jsonscan.Is(what, "completed") && mine:
 		t.known(at)
-	case is(what, "cancelled") && mine && t.state.Result == nil:
+	case jsonscan.Is(what, "cancelled") && mine && t.state.Result == nil:
 		t.state.Result = &verdict{Outcome: session.OutcomeCancelled, Reason: session.ReasonAborted}
 	}
 }
@@ -113,12 +114,12 @@ func (t *translator) known(at time.Time) bool {
 func (t *translator) result(l record, at time.Time) {
 	var words, errs, subtype, reason, usage, models, total []byte
 	isError := false
-	fields(l.raw, func(key, value []byte) {
+	jsonscan.Fields(l.raw, func(key, value []byte) {
 		switch string(key) {
 		case "subtype":
 			subtype = value
 		case "is_error":
-			isError = isTrue(value)
+			isError = jsonscan.IsTrue(value)
 		case "result":
 			words = value
 		case "errors":
@@ -140,9 +141,9 @@ func (t *translator) result(l record, at time.Time) {
 	t.worked()
 	v := verdict{Outcome: session.OutcomeCompleted}
 	switch {
-	case strings.HasPrefix(text(reason), "aborted"):
+	case strings.HasPrefix(jsonscan.Text(reason), "aborted"):
 		v = verdict{Outcome: session.OutcomeCancelled, Reason: session.ReasonAborted}
-	case isError, strings.HasPrefix(text(subtype), "error"):
+	case isError, strings.HasPrefix(jsonscan.Text(subtype), "error"):
 		v = verdict{Outcome: session.OutcomeFailed, Reason: failure(words, errs, subtype)}
 	}
 	t.state.Result = &v
@@ -153,14 +154,14 @@ func (t *translator) result(l record, at time.Time) {
 
 // failure is why a turn failed, in the agent's words.
 func failure(words, errs, subtype []byte) string {
-	said := strings.TrimSpace(text(words))
+	said := strings.TrimSpace(jsonscan.Text(words))
 	if said == "" {
 		var all []string
-		elements(errs, func(e []byte) { all = append(all, text(e)) })
+		jsonscan.Elements(errs, func(e []byte) { all = append(all, jsonscan.Text(e)) })
 		said = strings.TrimSpace(strings.Join(all, "; "))
 	}
 	if said == "" {
-		said = text(subtype)
+		said = jsonscan.Text(subtype)
 	}
 	return bounded([]byte(said), maxRaw)
 }
@@ -174,7 +175,7 @@ func (t *translator) background() bool {
 func (t *translator) spent(usage, models, total []byte, at time.Time) {
 	sum := number(total)
 	if len(models) > 0 {
-		fields(models, func(_, model []byte) { t.use(model) })
+		jsonscan.Fields(models, func(_, model []byte) { t.use(model) })
 	} else {
 		t.use(usage)
 		t.state.Usage.CostUSD += max(0, sum-t.state.Total)
@@ -186,7 +187,7 @@ func (t *translator) spent(usage, models, total []byte, at time.Time) {
 // use adds the tokens, and the cost where it is told, of one model.
 func (t *translator) use(usage []byte) {
 	u := &t.state.Usage
-	fields(usage, func(key, value []byte) {
+	jsonscan.Fields(usage, func(key, value []byte) {
 		switch string(key) {
 		case "inputTokens", "cacheReadInputTokens", "cacheCreationInputTokens",
 			"input_tokens", "cache_read_input_tokens", "cache_creation_input_tokens":

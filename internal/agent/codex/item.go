@@ -10,6 +10,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"github.com/overwinter-dev/overwinter/internal/agent/jsonscan"
 	"github.com/overwinter-dev/overwinter/internal/conversation"
 )
 
@@ -65,54 +66,118 @@ type item struct {
 	child string
 }
 
-// wire is an item as the stream writes it, in camel case, or a rollout, in snake case.
+// wire is an item as the stream writes it, in camel case, or a rollout, in snake case. Raw values are
+// inside the line.
 type wire struct {
-	Type        string          `json:"type"`
-	ID          string          `json:"id"`
-	Status      string          `json:"status"`
-	StartedAt   int64           `json:"startedAtMs"`
-	CompletedAt int64           `json:"completedAtMs"`
-	Client      string          `json:"clientId"`
-	ClientSnake string          `json:"client_id"`
-	Content     json.RawMessage `json:"content"`
-	Text        string          `json:"text"`
+	kind, id, status   string
+	started, completed int64
+	client, text       string
+	content, raw       []byte
+	summary            []string
 
-	Summary      []string        `json:"summary"`
-	SummarySnake []string        `json:"summary_text"`
-	Raw          json.RawMessage `json:"raw_content"`
+	command     []byte
+	cwd, output string
+	exit        string // the number
 
-	Command     json.RawMessage `json:"command"`
-	Cwd         string          `json:"cwd"`
-	Output      string          `json:"aggregatedOutput"`
-	OutputSnake string          `json:"aggregated_output"`
-	Exit        *int            `json:"exitCode"`
-	ExitSnake   *int            `json:"exit_code"`
+	changes []byte
 
-	Changes json.RawMessage `json:"changes"`
+	server, tool, namespace       string
+	arguments, result, err, items []byte
 
-	Server    string          `json:"server"`
-	Tool      string          `json:"tool"`
-	Namespace string          `json:"namespace"`
-	Arguments json.RawMessage `json:"arguments"`
-	Result    json.RawMessage `json:"result"`
-	Error     json.RawMessage `json:"error"`
-	Items     json.RawMessage `json:"contentItems"`
+	receivers []string
+	prompt    string
 
-	Receivers      []string `json:"receiverThreadIds"`
-	ReceiversSnake []string `json:"receiver_thread_ids"`
-	Prompt         string   `json:"prompt"`
+	action, thread, agentPath string
 
-	Kind        string `json:"kind"`
-	Thread      string `json:"agentThreadId"`
-	ThreadSnake string `json:"agent_thread_id"`
-	Path        string `json:"agentPath"`
-	PathSnake   string `json:"agent_path"`
+	query, file, revised string
+	duration             []byte
+}
 
-	Query    string          `json:"query"`
-	Action   json.RawMessage `json:"action"`
-	File     string          `json:"path"`
-	Duration json.RawMessage `json:"durationMs"`
-	Revised  string          `json:"revisedPrompt"`
+func (w *wire) set(key, value []byte) {
+	switch string(key) {
+	case "type":
+		w.kind = jsonscan.Text(value)
+	case "id":
+		w.id = jsonscan.Text(value)
+	case "status":
+		w.status = jsonscan.Text(value)
+	case "startedAtMs":
+		w.started = number(value)
+	case "completedAtMs":
+		w.completed = number(value)
+	case "clientId", "client_id":
+		w.client = jsonscan.Text(value)
+	case "content":
+		w.content = value
+	case "text":
+		w.text = jsonscan.Text(value)
+	case "summary", "summary_text":
+		w.summary = append(w.summary, strs(value)...)
+	case "raw_content":
+		w.raw = value
+	case "command":
+		w.command = value
+	case "cwd":
+		w.cwd = jsonscan.Text(value)
+	case "aggregatedOutput", "aggregated_output":
+		w.output = jsonscan.Text(value)
+	case "exitCode", "exit_code":
+		w.exit = string(value)
+	case "changes":
+		w.changes = value
+	case "server":
+		w.server = jsonscan.Text(value)
+	case "tool":
+		w.tool = jsonscan.Text(value)
+	case "namespace":
+		w.namespace = jsonscan.Text(value)
+	case "arguments":
+		w.arguments = value
+	case "result":
+		w.result = value
+	case "error":
+		w.err = value
+	case "contentItems":
+		w.items = value
+	case "receiverThreadIds", "receiver_thread_ids":
+		w.receivers = strs(value)
+	case "prompt":
+		w.prompt = jsonscan.Text(value)
+	case "kind":
+		w.action = jsonscan.Text(value)
+	case "agentThreadId", "agent_thread_id":
+		w.thread = jsonscan.Text(value)
+	case "agentPath", "agent_path":
+		w.agentPath = jsonscan.Text(value)
+	case "query":
+		w.query = jsonscan.Text(value)
+	case "path":
+		w.file = jsonscan.Text(value)
+	case "durationMs":
+		w.duration = value
+	case "revisedPrompt":
+		w.revised = jsonscan.Text(value)
+	}
+}
+
+// strs are the strings in a list.
+func strs(raw []byte) []string {
+	var out []string
+	jsonscan.Elements(raw, func(value []byte) {
+		if len(value) > 0 && value[0] == '"' {
+			out = append(out, jsonscan.Text(value))
+		}
+	})
+	return out
+}
+
+// number is a whole number, or 0.
+func number(raw []byte) int64 {
+	n, err := strconv.ParseInt(string(raw), 10, 64)
+	if err != nil {
+		return 0
+	}
+	return n
 }
 
 // lenient decodes JSON and bears fields that are not of the type that is wanted.
@@ -125,27 +190,26 @@ func lenient(data []byte, v any) bool {
 // decodeItem reads an item; false means that it is none, or of no use.
 func decodeItem(raw []byte) (item, bool) {
 	var w wire
-	if !lenient(raw, &w) || w.ID == "" || w.Type == "" {
+	if !jsonscan.Fields(raw, w.set) || w.id == "" || w.kind == "" {
 		return item{}, false
 	}
 	it := item{
-		kind: camel(w.Type), id: w.ID, status: camel(w.Status), started: w.StartedAt, completed: w.CompletedAt,
-		text: w.Text,
+		kind: camel(w.kind), id: w.id, status: camel(w.status), started: w.started, completed: w.completed, text: w.text,
 	}
 	if it.kind == kindExecCollab {
 		it.kind = kindCollab
 	}
 	switch it.kind {
 	case kindUser:
-		it.client, it.text = first(w.Client, w.ClientSnake), texts(w.Content)
+		it.client, it.text = w.client, texts(w.content)
 	case kindText, kindPlan:
 		if it.text == "" {
-			it.text = texts(w.Content)
+			it.text = texts(w.content)
 		}
 	case kindThinking:
-		it.text = first(strings.Join(slices.Concat(w.Summary, w.SummarySnake), paragraph), w.Text)
+		it.text = first(strings.Join(w.summary, paragraph), w.text)
 		if it.text == "" {
-			it.text = first(texts(w.Content), texts(w.Raw))
+			it.text = first(texts(w.content), texts(w.raw))
 		}
 	case kindCommand:
 		it.command(w)
@@ -157,17 +221,17 @@ func decodeItem(raw []byte) (item, bool) {
 		it.collab(w)
 	case kindSubagent:
 		it.name = spawnAgent
-		it.child = first(w.Thread, w.ThreadSnake)
-		it.input = object("path", first(w.Path, w.PathSnake))
-		it.status = camel(w.Kind)
+		it.child = w.thread
+		it.input = object("path", w.agentPath)
+		it.status = camel(w.action)
 	case kindSearch:
-		it.name, it.input = "web_search", object("query", w.Query)
+		it.name, it.input = "web_search", object("query", w.query)
 	case kindImage:
-		it.name, it.input = "view_image", object("path", filePath(w.File))
+		it.name, it.input = "view_image", object("path", filePath(w.file))
 	case kindGenerate:
-		it.name, it.input = "image_generation", object("prompt", w.Revised)
+		it.name, it.input = "image_generation", object("prompt", w.revised)
 	case kindSleep:
-		it.name, it.input = "sleep", object("durationMs", orNull(w.Duration))
+		it.name, it.input = "sleep", object("durationMs", orNull(w.duration))
 	case kindCompaction:
 	default:
 		return item{}, false
@@ -183,17 +247,13 @@ const paragraph = "\n\n"
 
 func (it *item) command(w wire) {
 	it.name = "exec_command"
-	it.input = object("command", script(w.Command), "cwd", filePath(w.Cwd))
-	it.output = persisted(first(w.Output, w.OutputSnake))
-	exit := w.Exit
-	if exit == nil {
-		exit = w.ExitSnake
-	}
-	switch {
+	it.input = object("command", script(w.command), "cwd", filePath(w.cwd))
+	it.output = persisted(w.output)
+	switch exit, err := strconv.Atoi(w.exit); {
 	case it.status == declined:
 		it.output = rejected
-	case exit != nil && *exit != 0:
-		it.output = "Process exited with code " + strconv.Itoa(*exit) + "\nOutput:\n" + it.output
+	case err == nil && exit != 0:
+		it.output = "Process exited with code " + strconv.Itoa(exit) + "\nOutput:\n" + it.output
 	}
 }
 
@@ -227,9 +287,9 @@ type change struct {
 
 func (it *item) files(w wire) {
 	it.name = "apply_patch"
-	changes := streamChanges(w.Changes)
+	changes := streamChanges(w.changes)
 	if changes == nil {
-		changes = rolloutChanges(w.Changes)
+		changes = rolloutChanges(w.changes)
 	}
 	slices.SortFunc(changes, func(a, b change) int { return strings.Compare(a.Path, b.Path) })
 	it.input = object("changes", changes)
@@ -261,7 +321,7 @@ func streamChanges(raw []byte) []change {
 		kind := struct {
 			Type string `json:"type"`
 			Move string `json:"move_path"`
-		}{Type: str(c.Kind)}
+		}{Type: jsonscan.Text(c.Kind)}
 		if kind.Type == "" && (!lenient(c.Kind, &kind) || kind.Type == "") {
 			continue
 		}
@@ -294,35 +354,21 @@ func rolloutChanges(raw []byte) []change {
 }
 
 func (it *item) call(w wire) {
-	it.name = w.Tool
+	it.name = w.tool
 	switch {
 	case it.kind == kindMCP:
-		it.name = "mcp__" + w.Server + "__" + w.Tool
-	case w.Namespace != "":
-		it.name = w.Namespace + "." + w.Tool
+		it.name = "mcp__" + w.server + "__" + w.tool
+	case w.namespace != "":
+		it.name = w.namespace + "." + w.tool
 	}
-	it.input = orNull(w.Arguments)
-	result := w.Result
+	it.input = orNull(jsonscan.Clone(w.arguments))
+	result, failure := w.result, w.err
 	// A rollout says {"Ok": …} or {"Err": …} where the stream has one of two fields.
-	var either struct {
-		OK  json.RawMessage `json:"Ok"`
-		Err json.RawMessage `json:"Err"`
+	if ok, err := jsonscan.Field(result, "Ok"), jsonscan.Field(result, "Err"); ok != nil || err != nil {
+		result, failure = ok, err
 	}
-	if lenient(result, &either) && (either.OK != nil || either.Err != nil) {
-		result, w.Error = either.OK, either.Err
-	}
-	var content struct {
-		Content json.RawMessage `json:"content"`
-		IsError bool            `json:"isError"`
-	}
-	lenient(result, &content)
-	it.output = first(texts(content.Content), texts(w.Items))
-	var message struct {
-		Message string `json:"message"`
-	}
-	if lenient(w.Error, &message) && message.Message != "" {
-		it.output = message.Message
-	} else if s := str(w.Error); s != "" {
+	it.output = first(texts(jsonscan.Field(result, "content")), texts(w.items))
+	if s := first(jsonscan.Text(jsonscan.Field(failure, "message")), jsonscan.Text(failure)); s != "" {
 		it.output = s
 	}
 }
@@ -335,14 +381,14 @@ var collabNames = map[string]string{
 }
 
 func (it *item) collab(w wire) {
-	tool := camel(w.Tool)
+	tool := camel(w.tool)
 	it.name = collabNames[tool]
 	if it.name == "" {
 		it.name = tool
 	}
-	threads := slices.Concat(w.Receivers, w.ReceiversSnake)
+	threads := w.receivers
 	if it.name == spawnAgent {
-		it.input = object("prompt", w.Prompt)
+		it.input = object("prompt", w.prompt)
 		if len(threads) > 0 {
 			it.child = threads[0]
 		}
@@ -351,7 +397,7 @@ func (it *item) collab(w wire) {
 	if threads == nil {
 		threads = []string{}
 	}
-	it.input = object("prompt", w.Prompt, "threads", threads)
+	it.input = object("prompt", w.prompt, "threads", threads)
 }
 
 // subagent reports whether the item starts a subagent.
@@ -370,45 +416,44 @@ func (it item) outcome() conversation.BlockStatus {
 
 // texts are the words in a list of parts, a line for each; what is no text is described.
 func texts(raw []byte) string {
-	var parts []json.RawMessage
-	if json.Unmarshal(raw, &parts) != nil {
-		return ""
-	}
 	var out []string
-	for _, p := range parts {
-		if s := str(p); s != "" {
+	jsonscan.Elements(raw, func(part []byte) {
+		if s := jsonscan.Text(part); s != "" {
 			out = append(out, s)
-			continue
+			return
 		}
-		var part struct {
-			Type string `json:"type"`
-			Text string `json:"text"`
-			Name string `json:"name"`
-		}
-		if !lenient(p, &part) {
-			continue
-		}
-		switch kind := strings.ToLower(part.Type); {
-		case part.Text != "":
-			out = append(out, part.Text)
+		var kind, words, name []byte
+		jsonscan.Fields(part, func(key, value []byte) {
+			switch string(key) {
+			case "type":
+				kind = value
+			case "text":
+				words = value
+			case "name":
+				name = value
+			}
+		})
+		switch kind := strings.ToLower(jsonscan.Text(kind)); {
+		case len(words) > 2:
+			out = append(out, jsonscan.Text(words))
 		case strings.Contains(kind, "image"):
 			out = append(out, "[image]")
 		case strings.Contains(kind, "audio"):
 			out = append(out, "[audio]")
-		case part.Name != "":
-			out = append(out, "["+part.Name+"]")
+		case len(name) > 2:
+			out = append(out, "["+jsonscan.Text(name)+"]")
 		}
-	}
+	})
 	return strings.Join(out, "\n")
 }
 
 // script is what a command runs, without the shell around it.
 func script(raw []byte) string {
-	var argv []string
-	if json.Unmarshal(raw, &argv) != nil {
-		argv = split(str(raw))
-		if argv == nil {
-			return str(raw)
+	argv := strs(raw)
+	if argv == nil {
+		words := jsonscan.Text(raw)
+		if argv = split(words); argv == nil {
+			return words
 		}
 	}
 	if len(argv) == 3 && (argv[1] == "-lc" || argv[1] == "-c") {
@@ -523,14 +568,6 @@ func object(pairs ...any) json.RawMessage {
 	}
 	b.WriteByte('}')
 	return b.Bytes()
-}
-
-func str(raw []byte) string {
-	var s string
-	if len(raw) == 0 || raw[0] != '"' || json.Unmarshal(raw, &s) != nil {
-		return ""
-	}
-	return s
 }
 
 func first(a, b string) string {

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/overwinter-dev/overwinter/internal/agent/bridge"
+	"github.com/overwinter-dev/overwinter/internal/agent/jsonscan"
 	"github.com/overwinter-dev/overwinter/internal/conversation"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
@@ -111,35 +112,74 @@ func (p *parser) thread(id string) *thread {
 
 // record is a line of a rollout.
 type record struct {
-	At      string  `json:"timestamp"`
-	Type    string  `json:"type"`
-	Payload payload `json:"payload"`
+	At      string
+	Type    string
+	Payload payload
 }
 
 // payload is what lines of a rollout say, as far as it is of use. Which of it is there depends on
-// the type of the line and its own.
+// the type of the line and its own. Raw values are inside the line.
 type payload struct {
-	Type string `json:"type"`
+	Type string
 
-	ID     string `json:"id"` // of a thread
-	Parent string `json:"parent_thread_id"`
-	Cwd    string `json:"cwd"`
+	ID     string // of a thread
+	Parent string
+	Cwd    string
 	// Source is what has started the thread: a word, or {"subagent": …}.
-	Source json.RawMessage `json:"source"`
+	Source []byte
 
-	Turn      string          `json:"turn_id"`
-	Thread    string          `json:"thread_id"`
-	Item      json.RawMessage `json:"item"`
-	Started   int64           `json:"started_at_ms"`
-	Completed int64           `json:"completed_at_ms"`
-	Error     json.RawMessage `json:"error"`
-	Ended     int64           `json:"completed_at"`
+	Turn      string
+	Thread    string
+	Item      []byte
+	Started   int64
+	Completed int64
+	Error     []byte
+	Ended     int64
 
-	Call      string          `json:"call_id"`
-	Name      string          `json:"name"`
-	Arguments string          `json:"arguments"`
-	Input     string          `json:"input"`
-	Output    json.RawMessage `json:"output"`
+	Call      string
+	Name      string
+	Arguments string
+	Input     string
+	Output    []byte
+}
+
+func (p *payload) set(key, value []byte) {
+	switch string(key) {
+	case "type":
+		p.Type = jsonscan.Text(value)
+	case "id":
+		p.ID = jsonscan.Text(value)
+	case "parent_thread_id":
+		p.Parent = jsonscan.Text(value)
+	case "cwd":
+		p.Cwd = jsonscan.Text(value)
+	case "source":
+		p.Source = value
+	case "turn_id":
+		p.Turn = jsonscan.Text(value)
+	case "thread_id":
+		p.Thread = jsonscan.Text(value)
+	case "item":
+		p.Item = value
+	case "started_at_ms":
+		p.Started = number(value)
+	case "completed_at_ms":
+		p.Completed = number(value)
+	case "error":
+		p.Error = value
+	case "completed_at":
+		p.Ended = number(value)
+	case "call_id":
+		p.Call = jsonscan.Text(value)
+	case "name":
+		p.Name = jsonscan.Text(value)
+	case "arguments":
+		p.Arguments = jsonscan.Text(value)
+	case "input":
+		p.Input = jsonscan.Text(value)
+	case "output":
+		p.Output = value
+	}
 }
 
 // owner is what the first line of a rollout says of its thread.
@@ -154,10 +194,7 @@ func owner(rollout []byte) payload {
 
 // reviews reports whether the thread is the review of another's work.
 func (p payload) reviews() bool {
-	var by struct {
-		Subagent json.RawMessage `json:"subagent"`
-	}
-	return p.Parent != "" && lenient(p.Source, &by) && str(by.Subagent) == "review"
+	return p.Parent != "" && jsonscan.Is(jsonscan.Field(p.Source, "subagent"), "review")
 }
 
 // rollout reads the file of a thread.
@@ -215,7 +252,17 @@ func decodeRecord(line []byte) (record, bool) {
 		}
 	}
 	var l record
-	return l, lenient(line, &l)
+	ok := jsonscan.Fields(line, func(key, value []byte) {
+		switch string(key) {
+		case "timestamp":
+			l.At = jsonscan.Text(value)
+		case "type":
+			l.Type = jsonscan.Text(value)
+		case "payload":
+			jsonscan.Fields(value, l.Payload.set)
+		}
+	})
+	return l, ok
 }
 
 // event reads a line about what happened and returns the turn that goes on.
@@ -292,7 +339,7 @@ func (t *thread) response(r payload, turn string, ms int64) {
 		t.calls[r.Call] = &call{item: it, turn: turn, ms: ms, place: len(t.found)}
 	case "function_call_output", "custom_tool_call_output":
 		if c := t.calls[r.Call]; c != nil {
-			c.output, c.ended = first(str(r.Output), texts(r.Output)), ms
+			c.output, c.ended = first(jsonscan.Text(r.Output), texts(r.Output)), ms
 		}
 	}
 }
@@ -378,8 +425,8 @@ func (p *parser) journal(data []byte) {
 			p.note(n)
 			continue
 		}
-		var l frame
-		if len(line) == 0 || !lenient(line, &l) || l.Method == "" {
+		l, ok := decodeFrame(line)
+		if !ok || l.Method == "" {
 			continue
 		}
 		f := l.Params

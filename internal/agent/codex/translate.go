@@ -10,6 +10,7 @@ import (
 
 	"github.com/overwinter-dev/overwinter/internal/agent"
 	"github.com/overwinter-dev/overwinter/internal/agent/bridge"
+	"github.com/overwinter-dev/overwinter/internal/agent/jsonscan"
 	"github.com/overwinter-dev/overwinter/internal/conversation"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
@@ -103,12 +104,41 @@ func (t *translator) emit(events ...conversation.Event) {
 
 // frame is a line of the agent.
 type frame struct {
-	ID     json.RawMessage `json:"id"`
-	Method string          `json:"method"`
-	Params params          `json:"params"`
-	Result json.RawMessage `json:"result"`
-	Error  json.RawMessage `json:"error"`
-	Sent   int64           `json:"emittedAtMs"`
+	ID     json.RawMessage
+	Method string
+	Params params
+	Result json.RawMessage
+	Error  json.RawMessage
+	Sent   int64 // milliseconds of Unix time
+}
+
+// decodeFrame reads a line of the agent; false means that it is no JSON object. What a request says
+// is its own, for questions are kept; everything else is inside the line.
+func decodeFrame(line []byte) (frame, bool) {
+	var l frame
+	var params []byte
+	ok := jsonscan.Fields(line, func(key, value []byte) {
+		switch string(key) {
+		case "id":
+			l.ID = jsonscan.Clone(value)
+		case "method":
+			l.Method = jsonscan.Text(value)
+		case "params":
+			params = value
+		case "result":
+			l.Result = value
+		case "error":
+			l.Error = value
+		case "emittedAtMs":
+			l.Sent = number(value)
+		}
+	})
+	if l.Method != "" && len(l.ID) > 0 {
+		lenient(params, &l.Params)
+	} else {
+		jsonscan.Fields(params, l.Params.set)
+	}
+	return l, ok
 }
 
 // params are what notifications and requests are about, as far as it is of use. Which of them are
@@ -141,6 +171,40 @@ type params struct {
 	Meta        json.RawMessage `json:"_meta"`
 }
 
+// set reads what a notification may have.
+func (p *params) set(key, value []byte) {
+	switch string(key) {
+	case "threadId":
+		p.Thread = jsonscan.Text(value)
+	case "turnId":
+		p.Turn = jsonscan.Text(value)
+	case "item":
+		p.Item = value
+	case "itemId":
+		p.ItemID = jsonscan.Text(value)
+	case "delta":
+		p.Delta = jsonscan.Text(value)
+	case "summaryIndex":
+		p.Part = int(number(value))
+	case "error":
+		p.Error = value
+	case "willRetry":
+		p.Retry = jsonscan.IsTrue(value)
+	case "turn":
+		p.Info = value
+	case "tokenUsage":
+		p.Usage = value
+	case "requestId":
+		p.Request = value
+	case "toModel":
+		p.Model = jsonscan.Text(value)
+	case "name":
+		p.Name = jsonscan.Text(value)
+	case "threadName":
+		p.NewName = jsonscan.Text(value)
+	}
+}
+
 // line reads a line of stdout.
 func (t *translator) line(f agent.Frame) {
 	if len(bytes.TrimSpace(f.Data)) == 0 {
@@ -151,8 +215,8 @@ func (t *translator) line(f agent.Frame) {
 		t.note(note, at)
 		return
 	}
-	var l frame
-	if f.Data[0] != '{' || !lenient(f.Data, &l) {
+	l, ok := decodeFrame(f.Data)
+	if !ok {
 		t.unparsed(f, at)
 		return
 	}

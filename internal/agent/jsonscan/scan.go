@@ -1,4 +1,4 @@
-package claude
+package jsonscan
 
 import (
 	"bytes"
@@ -8,17 +8,13 @@ import (
 	"unicode/utf8"
 )
 
-// A line of Claude Code is mostly bulk that nobody asks for. The functions of this file read JSON
-// in place: they check all of it and copy nothing, so that a line costs one pass for its outside
-// and one more for each part that is opened.
-
 // maxDepth is how deep values may nest. Beyond it a line counts as broken.
 const maxDepth = 512
 
-// fields calls f with the key and the raw value of each member of a JSON object, in order. It
+// Fields calls f with the key and the raw value of each member of a JSON object, in order. It
 // reports whether raw is one valid object and nothing else. Keys are handed over as they are
-// written; those that the package knows have no escapes.
-func fields(raw []byte, f func(key, value []byte)) bool {
+// written: a key that has escapes is no word of an agent.
+func Fields(raw []byte, f func(key, value []byte)) bool {
 	i := space(raw, 0)
 	if i >= len(raw) || raw[i] != '{' {
 		return false
@@ -61,8 +57,8 @@ func fields(raw []byte, f func(key, value []byte)) bool {
 	}
 }
 
-// elements calls f with each raw element of a JSON array and reports whether raw is one.
-func elements(raw []byte, f func(value []byte)) bool {
+// Elements calls f with each raw element of a JSON array and reports whether raw is one.
+func Elements(raw []byte, f func(value []byte)) bool {
 	i := space(raw, 0)
 	if i >= len(raw) || raw[i] != '[' {
 		return false
@@ -274,9 +270,9 @@ func hex4(d []byte, i int) (rune, bool) {
 	return r, true
 }
 
-// text returns the string that raw stands for; anything else is the empty string. Raw has been
-// checked by fields or elements.
-func text(raw []byte) string {
+// Text returns the string that raw stands for; anything else is the empty string. Raw has been
+// checked by Fields or Elements.
+func Text(raw []byte) string {
 	if len(raw) < 2 || raw[0] != '"' {
 		return ""
 	}
@@ -337,18 +333,18 @@ func appendEscape(out, raw []byte) ([]byte, int) {
 	return append(out, raw[1]), 2
 }
 
-// is reports whether raw is that string, which has no escapes.
-func is(raw []byte, word string) bool {
+// Is reports whether raw is that string, which has no escapes.
+func Is(raw []byte, word string) bool {
 	return len(raw) == len(word)+2 && raw[0] == '"' && string(raw[1:len(raw)-1]) == word
 }
 
-// isTrue reports whether raw is true.
-func isTrue(raw []byte) bool { return string(raw) == "true" }
+// IsTrue reports whether raw is true.
+func IsTrue(raw []byte) bool { return string(raw) == "true" }
 
-// field returns the raw value of one member of an object, or nil.
-func field(raw []byte, name string) []byte {
+// Field returns the raw value of one member of an object, or nil.
+func Field(raw []byte, name string) []byte {
 	var found []byte
-	fields(raw, func(key, value []byte) {
+	Fields(raw, func(key, value []byte) {
 		if string(key) == name {
 			found = value
 		}
@@ -356,8 +352,8 @@ func field(raw []byte, name string) []byte {
 	return found
 }
 
-// clone copies raw JSON out of a frame or file, whose memory is not the block's to keep.
-func clone(raw []byte) []byte {
+// Clone copies raw JSON out of a frame or file, whose memory is not the block's to keep.
+func Clone(raw []byte) []byte {
 	if len(raw) == 0 || string(raw) == "null" {
 		return nil
 	}
