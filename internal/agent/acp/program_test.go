@@ -18,6 +18,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/agent/agenttest/modelserver"
 	"github.com/overwinter-dev/overwinter/internal/agent/gemini"
 	"github.com/overwinter-dev/overwinter/internal/agent/npm/npmtest"
+	"github.com/overwinter-dev/overwinter/internal/agent/opencode"
 	"github.com/overwinter-dev/overwinter/internal/conversation"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
@@ -33,6 +34,8 @@ type talk struct {
 	frames  chan []byte // lines of stdout; closed when the process has gone
 	process *exec.Cmd
 	folder  conversation.Folder
+	// seen, where it is set, is told of all events of a turn, with the run.
+	seen func(runID string, e conversation.Event)
 }
 
 // begin starts the agent's process as in describes, in a new home.
@@ -138,6 +141,9 @@ func (k *talk) turn(t *testing.T, content string, answers ...agent.Answer) playe
 		for _, e := range got.Events {
 			k.folder.Add(e)
 			turn.Add(e)
+			if k.seen != nil {
+				k.seen(run.RunID, e)
+			}
 		}
 		for _, q := range got.Questions {
 			out.questions = append(out.questions, q)
@@ -226,6 +232,95 @@ func TestARealAgent(t *testing.T) {
 	require.Contains(t, requests[len(requests)-1].Prompts[0], "{{hello}} to the zebra")
 	require.Zero(t, k.close(t))
 	k.requireSame(t)
+}
+
+// TestAnAgentThatRemembers has OpenCode for any agent, with the files that it remembers by: it asks,
+// heeds an abort, says that its model fails, and goes on in a home that has those files alone.
+func TestAnAgentThatRemembers(t *testing.T) {
+	t.Parallel()
+	bash := func(command string) []modelserver.Call {
+		return []modelserver.Call{{Tool: "bash", Input: map[string]any{"command": command, "description": "Run a command"}}}
+	}
+	server := modelserver.New(map[string][]modelserver.Step{
+		"write":   {{Text: "I write.", Calls: bash("echo a >a.txt")}, {Text: "Written."}},
+		"wait":    {{Text: "This takes long.", Calls: bash("tail --pid=$PPID -f /dev/null")}, {Text: "It took long."}},
+		"refused": {{Status: 400}},
+		"recall":  {{Text: "I remember ", Recall: true}},
+	})
+	t.Cleanup(server.Close)
+	adapter := withCommand(t, filepath.Join(npmtest.Directory(t, opencode.New().Packages()[0]), "bin", "opencode"), "acp")
+	maps.Copy(adapter.profile.Environment, map[string]string{
+		acp.EnvTranscripts: ".local/share/opencode/opencode.db*",
+		"OPENCODE_CONFIG_CONTENT": `{"provider":{"anthropic":{"options":{"baseURL":"` + server.URL() + `/v1","apiKey":"none"}}},` +
+			`"model":"anthropic/claude-sonnet-4-5","permission":{"bash":"ask"},"share":"disabled","autoupdate":false}`,
+		"OPENCODE_DISABLE_AUTOUPDATE": "1", "OPENCODE_DISABLE_MODELS_FETCH": "1", "OPENCODE_DISABLE_LSP_DOWNLOAD": "1",
+	})
+	k := begin(t, adapter, agent.LaunchInput{
+		Permissions: session.Permissions{Default: session.PolicyAsk}, Model: "anthropic/claude-haiku-4-5",
+	})
+	got := k.turn(t, "{{write}} for the zebra", agent.Answer{Decision: agent.DecisionOnce})
+	require.Equal(t, session.OutcomeCompleted, got.end.Outcome, got.end.Reason)
+	require.Positive(t, got.end.Usage.OutputTokens)
+	require.Len(t, got.questions, 1)
+	require.Equal(t, "bash", got.questions[0].ToolName)
+	use := got.only(t, conversation.ToolUse)
+	require.Equal(t, conversation.Success, use.Status)
+	require.Contains(t, string(use.Input), `"description"`, "the question knows less of it than the call")
+	require.FileExists(t, filepath.Join(k.input.Workspace, "a.txt"))
+	require.Equal(t, "claude-haiku-4-5", server.Requests()[0].Model)
+
+	got = k.turn(t, "{{write}} again", agent.Answer{Decision: agent.DecisionReject})
+	require.Equal(t, conversation.Failed, got.only(t, conversation.ToolUse).Status)
+
+	got = k.turn(t, "{{refused}} it")
+	require.Equal(t, session.OutcomeFailed, got.end.Outcome)
+	require.NotEmpty(t, got.end.Reason)
+
+	k.seen = func(runID string, e conversation.Event) {
+		if u, ok := e.Data.(conversation.BlockUpdate); ok && u.Updates.Status == conversation.Running {
+			_, err := k.stdin.Write(k.adapter.Interrupt(runID).Stdin)
+			require.NoError(t, err)
+		}
+	}
+	got = k.turn(t, "{{wait}} for it", agent.Answer{Decision: agent.DecisionOnce})
+	require.Equal(t, session.OutcomeCancelled, got.end.Outcome, got.end.Reason)
+	require.Equal(t, conversation.Aborted, got.only(t, conversation.ToolUse).Status)
+	k.seen = nil
+	require.Zero(t, k.close(t))
+	k.requireSame(t)
+
+	k.move(t)
+	k.start(t)
+	got = k.turn(t, "{{recall}} it")
+	require.Equal(t, session.OutcomeCompleted, got.end.Outcome, got.end.Reason)
+	require.Contains(t, got.only(t, conversation.AssistantText).Content, "zebra")
+	for _, b := range got.blocks {
+		require.NotEqual(t, conversation.System, b.Type, "it has not forgotten: %s", b.Message)
+	}
+	require.Zero(t, k.close(t))
+	k.requireSame(t)
+}
+
+// move gives the session a fresh home that has its transcripts and nothing else.
+func (k *talk) move(t *testing.T) {
+	t.Helper()
+	launch, err := k.adapter.Launch(k.input)
+	require.NoError(t, err)
+	home := t.TempDir()
+	for _, pattern := range launch.Transcripts {
+		names, err := filepath.Glob(pattern)
+		require.NoError(t, err)
+		require.NotEmpty(t, names, "there is nothing at %s", pattern)
+		for _, name := range names {
+			rel, err := filepath.Rel(k.input.Home, name)
+			require.NoError(t, err)
+			data, err := os.ReadFile(name)
+			require.NoError(t, err)
+			require.NoError(t, os.MkdirAll(filepath.Dir(filepath.Join(home, rel)), 0o700))
+			require.NoError(t, os.WriteFile(filepath.Join(home, rel), data, 0o600))
+		}
+	}
+	k.input.Home = home
 }
 
 func TestWhatGoesWrongIsSaid(t *testing.T) {
