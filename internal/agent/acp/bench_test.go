@@ -1,0 +1,58 @@
+package acp_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"os"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/overwinter-dev/overwinter/internal/agent/acp"
+	"github.com/overwinter-dev/overwinter/internal/conversation"
+	"github.com/overwinter-dev/overwinter/internal/session"
+)
+
+// benchSize is about how many bytes are read.
+const benchSize = 4 << 20
+
+// grown repeats what an agent said until there are benchSize bytes, with other ids each time.
+func grown(b *testing.B) []byte {
+	b.Helper()
+	data, err := os.ReadFile("testdata/captures/opencode-tool/stdout.jsonl")
+	require.NoError(b, err)
+	var out []byte
+	for n := 0; len(out) < benchSize; n++ {
+		out = append(out, bytes.ReplaceAll(data, []byte(`"toolCallId":"`), fmt.Appendf(nil, `"toolCallId":"%d-`, n))...)
+	}
+	return out
+}
+
+func BenchmarkTranslate(b *testing.B) {
+	data := grown(b)
+	b.SetBytes(int64(len(data)))
+	b.ReportAllocs()
+	for b.Loop() {
+		translate(b, data, func([]conversation.Event) {})
+	}
+}
+
+func BenchmarkParse(b *testing.B) {
+	var journal []byte
+	translate(b, grown(b), func(events []conversation.Event) {
+		for _, e := range events {
+			if d, ok := e.Data.(conversation.BlockComplete); ok {
+				block, err := json.Marshal(d.Block)
+				require.NoError(b, err)
+				journal = fmt.Appendf(journal, `{"overwinter":{"type":"block","data":%s}}`+"\n", block)
+			}
+		}
+	})
+	b.SetBytes(int64(len(journal)))
+	b.ReportAllocs()
+	for b.Loop() {
+		_, err := acp.New().Parse([]session.TranscriptFile{{Path: "a.jsonl", Data: journal}})
+		require.NoError(b, err)
+	}
+}
