@@ -82,6 +82,9 @@ func (b *driver) begin(ctx context.Context, c bridge.Command) {
 	}
 	b.out.Note(bridge.Note{Type: bridge.NoteRun, RunID: c.RunID, ID: b.root, Data: data})
 	b.turn = &running{runID: c.RunID, looked: time.Now(), last: note.Before}
+	if err != nil && b.server.dies() {
+		return // serve tells it
+	}
 	if err != nil {
 		b.fail(ctx, err)
 		return

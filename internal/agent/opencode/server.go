@@ -127,6 +127,21 @@ func freePort(ctx context.Context) (int, error) {
 	return l.Addr().(*net.TCPAddr).Port, nil
 }
 
+// dying is how long a server may take to end that lets nobody in any more.
+const dying = time.Second
+
+// dies reports whether the server has ended, or is just about to.
+func (s *server) dies() bool {
+	timer := time.NewTimer(dying)
+	defer timer.Stop()
+	select {
+	case <-s.child.Done():
+		return true
+	case <-timer.C:
+		return false
+	}
+}
+
 // stop ends the server.
 func (s *server) stop() {
 	s.child.Signal(syscall.SIGTERM)
