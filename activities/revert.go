@@ -34,6 +34,12 @@ func (c *Control) RevertSession(ctx context.Context, in RevertRequest) error {
 	if !ok {
 		return final(Refused, fmt.Errorf("the agent %s cannot be taken back", s.Agent))
 	}
+	// The workflow that asked may have been terminated by hand since, and the one after it runs a turn.
+	if open, err := c.Store.RunOpen(ctx, in.SessionID); err != nil {
+		return stored(err)
+	} else if open != "" {
+		return final(Fenced, fmt.Errorf("run %s is under way", open))
+	}
 	sb := c.Sandbox.Open(in.SandboxID)
 	if _, err := c.seal(ctx, in.SessionID, in.Generation, sb, 2*time.Second); err != nil {
 		return c.lostOr(ctx, sb, err)

@@ -54,3 +54,18 @@ func TestARevertGoesOnWhereAnAttemptEnded(t *testing.T) {
 
 	require.Equal(t, activities.Refused, activities.TypeOf(b.revert(ready, "nobody")))
 }
+
+// TestARevertLeavesATurnAlone: the workflow that asked may be another than the one that runs the turn.
+func TestARevertLeavesATurnAlone(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	ready := b.create(t)
+	first := b.claim(t, ready, "the first thing")
+	_, err := b.turn(first)
+	require.NoError(t, err)
+	in := b.claim(t, ready, "the second thing")
+	requireType(t, activities.Fenced, b.revert(ready, first.PromptID))
+	result, err := b.turn(in)
+	require.NoError(t, err)
+	require.Equal(t, session.OutcomeCompleted, result.Outcome)
+}

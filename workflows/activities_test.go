@@ -271,9 +271,14 @@ func (f *fakes) RevertSession(ctx context.Context, in activities.RevertRequest) 
 			w.say("RevertSession finds the sandbox gone")
 			return nothing{}, final(activities.SandboxLost, "the sandbox has ended")
 		}
+		asked := slices.ContainsFunc(w.operations, func(o *operation) bool { return o.activity == "RevertSession" })
 		for _, r := range w.runs {
-			if r.outcome == "" && r.delivered {
+			switch {
+			case r.outcome != "" || !r.delivered:
+			case asked:
 				w.violate("taken back while %s runs", r.promptID)
+			default: // the workflow that asked was thrown away, and the next one knows nothing of it
+				return nothing{}, final(activities.Fenced, "a turn is under way")
 			}
 		}
 		w.say("taken back to before %s", in.PromptID)

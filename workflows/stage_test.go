@@ -100,12 +100,15 @@ func (s *stage) run(input session.WorkflowInput) (session.WorkflowInput, bool) {
 	suite.SetDisableRegistrationAliasing(true)
 	env := suite.NewTestWorkflowEnvironment()
 	env.SetStartTime(s.at)
-	env.SetWorkerOptions(worker.Options{Interceptors: []interceptor.WorkerInterceptor{&engine{stage: s}}})
+	env.SetWorkerOptions(worker.Options{
+		Interceptors:             []interceptor.WorkerInterceptor{&engine{stage: s}},
+		DeadlockDetectionTimeout: time.Minute, // a machine may be busy with other tests
+	})
 	env.RegisterWorkflowWithOptions(workflows.Session, workflow.RegisterOptions{Name: session.WorkflowName})
 	env.RegisterActivity(&fakes{w: s.world, answer: s.answer})
 	limit := s.limit()
 	env.SetWorkflowRunTimeout(limit.Sub(s.at))
-	env.SetTestTimeout(10 * time.Second)
+	env.SetTestTimeout(time.Minute)
 	s.env, s.timers.pending, s.activities = env, nil, nil
 	s.world.adopt(s)
 
