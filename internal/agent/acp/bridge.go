@@ -525,7 +525,7 @@ func (b *talk) line(l said) {
 	b.turn.heard = time.Now()
 	switch {
 	case l.Method == MethodUpdate:
-		var p updateParams
+		var p params
 		if Decode(l.Params, &p) {
 			if p.Update.Cost != nil {
 				b.cost = p.Update.Cost.Amount
@@ -565,10 +565,7 @@ func (b *talk) tell(events []conversation.Event) {
 
 // permission passes a question on, unless everything is allowed.
 func (b *talk) permission(l said) {
-	var p struct {
-		Options  []Option `json:"options"`
-		ToolCall update   `json:"toolCall"`
-	}
+	var p params
 	Decode(l.Params, &p)
 	id := p.ToolCall.ID
 	if id != "" {
@@ -579,7 +576,7 @@ func (b *talk) permission(l said) {
 		b.out.Raw(l.line)
 		return
 	}
-	if err := b.peer.Reply(l.ID, Outcome(Allow(p.Options))); err != nil {
+	if err := b.peer.Reply(l.ID, Outcome(Allow(options(p.Options)))); err != nil {
 		fmt.Fprintf(b.stderr, "%s: %v\n", Command, err)
 	}
 	b.running(id)

@@ -44,20 +44,23 @@ const (
 	updatePlan     = "plan"
 )
 
-// Message is a line of either side.
-type Message struct {
+// message is a line of the agent.
+type message struct {
 	ID     json.RawMessage `json:"id"`
 	Method string          `json:"method"`
-	Params json.RawMessage `json:"params"`
+	Params params          `json:"params"`
 	Result json.RawMessage `json:"result"`
 	Error  *struct {
 		Message string `json:"message"`
 	} `json:"error"`
 }
 
-type updateParams struct {
-	SessionID string `json:"sessionId"`
-	Update    update `json:"update"`
+// params are those of an update, and of a request for permission.
+type params struct {
+	SessionID string          `json:"sessionId"`
+	Update    update          `json:"update"`
+	ToolCall  update          `json:"toolCall"`
+	Options   json.RawMessage `json:"options"`
 }
 
 // update is what the agent says of its work. Content is that of a message, or the list of what a
@@ -141,6 +144,13 @@ func Answer(q agent.Question, a agent.Answer) ([]byte, error) {
 	return bridge.Command{
 		Type: bridge.Answer, ID: q.ID, Data: encode(AnswerData{Option: chosen, Allowed: a.Decision != agent.DecisionReject}),
 	}.Encode()
+}
+
+// options are those of a request; there are none where they are no list.
+func options(raw json.RawMessage) []Option {
+	var list []Option
+	Decode(raw, &list)
+	return list
 }
 
 // Allow is the option that lets a call run, where whatever is asked is allowed.

@@ -81,7 +81,7 @@ func (t *translator) line(f agent.Frame) {
 		t.note(n, at)
 		return
 	}
-	var m Message
+	var m message
 	understood := Decode(f.Data, &m)
 	switch {
 	case !understood:
@@ -156,9 +156,9 @@ func (t *translator) block(b conversation.Block, at time.Time) {
 }
 
 // update reads what the agent says of its work.
-func (t *translator) update(f agent.Frame, m Message, at time.Time) bool {
-	var p updateParams
-	if !Decode(m.Params, &p) || p.Update.Kind == "" {
+func (t *translator) update(f agent.Frame, m message, at time.Time) bool {
+	p := &m.Params
+	if p.Update.Kind == "" {
 		return false
 	}
 	if !t.state.Bridged {
@@ -192,13 +192,9 @@ func (t *translator) update(f agent.Frame, m Message, at time.Time) bool {
 }
 
 // asked reads that the agent wants permission for a call.
-func (t *translator) asked(m Message, at time.Time) bool {
-	var p struct {
-		Options  json.RawMessage `json:"options"`
-		ToolCall json.RawMessage `json:"toolCall"`
-	}
-	var u update
-	if !Decode(m.Params, &p) || !Decode(p.ToolCall, &u) || u.ID == "" {
+func (t *translator) asked(m message, at time.Time) bool {
+	u := m.Params.ToolCall
+	if u.ID == "" {
 		return false
 	}
 	if !t.state.Bridged {
@@ -207,7 +203,7 @@ func (t *translator) asked(m Message, at time.Time) bool {
 		return true
 	}
 	q := agent.Question{
-		ID: u.ID, Kind: agent.Permission, ToolName: u.name(), ToolUseID: u.ID, Input: u.input(), Title: u.Title, Suggestions: p.Options,
+		ID: u.ID, Kind: agent.Permission, ToolName: u.name(), ToolUseID: u.ID, Input: u.input(), Title: u.Title, Suggestions: m.Params.Options,
 	}
 	if o := t.state.find(u.ID); o != nil {
 		if u.Meta == nil || q.ToolName == "" {
@@ -237,7 +233,7 @@ func (t *translator) resolved(id string) {
 
 // responded reads the answer to a request. Where there is no bridge to say so, the one to a prompt
 // ends the turn, and so does an error.
-func (t *translator) responded(f agent.Frame, m Message, at time.Time) {
+func (t *translator) responded(f agent.Frame, m message, at time.Time) {
 	if t.state.Bridged {
 		return
 	}

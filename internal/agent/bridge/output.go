@@ -34,6 +34,7 @@ const (
 var (
 	noteStart = []byte(`{"overwinter":`)
 	noteEnd   = []byte(`}`)
+	dataKey   = []byte(`,"data":`)
 )
 
 // ParseNote reads a line as a note; false means that it is the agent's.
@@ -47,6 +48,12 @@ func ParseNote(line []byte) (Note, bool) {
 		return Note{}, false
 	}
 	var n Note
+	// The data, which may be long, comes last, and whoever wants it reads it. Only a key can look like
+	// this: within a string its quotes have backslashes.
+	if head, data, ok := bytes.Cut(inner, dataKey); ok && len(data) > 1 && data[len(data)-1] == '}' {
+		n.Data = data[: len(data)-1 : len(data)-1]
+		inner = append(head[:len(head):len(head)], '}')
+	}
 	if json.Unmarshal(inner, &n) != nil || n.Type == "" {
 		return Note{}, false
 	}

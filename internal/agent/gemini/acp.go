@@ -35,15 +35,18 @@ type call struct {
 	Locations json.RawMessage `json:"locations"`
 }
 
+// updateParams are the params of an update, and of a request for permission.
 type updateParams struct {
-	SessionID string `json:"sessionId"`
-	Update    update `json:"update"`
+	SessionID string          `json:"sessionId"`
+	Update    update          `json:"update"`
+	Options   json.RawMessage `json:"options"`
+	ToolCall  json.RawMessage `json:"toolCall"`
 }
 
 // update reads what the agent is doing. It reports whether it made sense.
 func (t *translator) update(f agent.Frame, m frame, at time.Time) bool {
-	var p updateParams
-	if !decode(m.Params, &p) || p.Update.Kind == "" {
+	p := &m.Params
+	if p.Update.Kind == "" {
 		return false
 	}
 	if t.state.Bridged && (!t.state.Begun || t.state.Run == "") {
@@ -138,12 +141,9 @@ func (t *translator) called(u update, at time.Time) bool {
 
 // asked reads that the agent wants permission for a call.
 func (t *translator) asked(m frame, at time.Time) bool {
-	var p struct {
-		Options  json.RawMessage `json:"options"`
-		ToolCall json.RawMessage `json:"toolCall"`
-	}
+	p := &m.Params
 	var u update
-	if !decode(m.Params, &p) || !decode(p.ToolCall, &u) || u.ID == "" {
+	if !decode(p.ToolCall, &u) || u.ID == "" {
 		return false
 	}
 	if t.state.Bridged && t.state.Run == "" {
@@ -193,11 +193,7 @@ func (t *translator) responded(f agent.Frame, m frame, at time.Time) {
 	if result.SessionID != "" {
 		t.state.Session = result.SessionID
 	}
-	if len(m.Error) > 0 && string(m.Error) != "null" {
-		var e struct {
-			Message string `json:"message"`
-		}
-		decode(m.Error, &e)
+	if e := m.Error; e != nil {
 		t.emit(whole(conversation.Main, conversation.Block{
 			ID: "error/" + t.made(f), Type: conversation.System, Status: conversation.Complete, CreatedAt: at,
 			Subtype: "error", Message: bounded(e.Message),

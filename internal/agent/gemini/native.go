@@ -24,21 +24,14 @@ type nativeLine struct {
 	Status    string          `json:"status"`
 	Output    string          `json:"output"`
 	Message   string          `json:"message"`
-	Error     *struct {
-		Message string `json:"message"`
-	} `json:"error"`
-	Stats struct {
+	Stats     struct {
 		Input  int64 `json:"input_tokens"`
 		Output int64 `json:"output_tokens"`
 	} `json:"stats"`
 }
 
 // native reads such a line. It reports whether it made sense.
-func (t *translator) native(f agent.Frame, at time.Time) bool {
-	var l nativeLine
-	if !decode(f.Data, &l) {
-		return false
-	}
+func (t *translator) native(f agent.Frame, l frame, at time.Time) bool {
 	at = when(l.Timestamp, at)
 	id := fmt.Sprintf("%s/%s/%d", t.state.Session, l.Timestamp, f.No)
 	if l.Type != "message" || l.Role != "assistant" {
@@ -90,7 +83,7 @@ func (t *translator) native(f agent.Frame, at time.Time) bool {
 	return true
 }
 
-func (t *translator) nativeCall(l nativeLine, at time.Time) bool {
+func (t *translator) nativeCall(l frame, at time.Time) bool {
 	if l.ToolID == "" || t.state.find(l.ToolID) != nil {
 		return false
 	}
@@ -109,7 +102,7 @@ func (t *translator) nativeCall(l nativeLine, at time.Time) bool {
 	return true
 }
 
-func (t *translator) nativeResult(l nativeLine, at time.Time) bool {
+func (t *translator) nativeResult(l frame, at time.Time) bool {
 	o := t.state.find(l.ToolID)
 	if o == nil {
 		return false

@@ -140,7 +140,7 @@ func (p *parser) journal(c *chatFile) {
 			continue
 		}
 		var d stamp
-		if decode(n.Data, &d) && !d.At.IsZero() {
+		if n.Type != noteChat && decode(n.Data, &d) && !d.At.IsZero() {
 			p.at = d.At.UTC()
 		}
 		p.fold(p.heed(n, p.at))

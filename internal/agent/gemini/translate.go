@@ -101,10 +101,10 @@ func (t *translator) line(f agent.Frame) {
 		if !t.asked(m, at) {
 			t.unparsed(f, at)
 		}
-	case m.Method == "" && len(m.ID) > 0 && (len(m.Result) > 0 || len(m.Error) > 0):
+	case m.Method == "" && len(m.ID) > 0 && (len(m.Result) > 0 || m.Error != nil):
 		t.responded(f, m, at)
 	case m.Method == "" && m.Type != "":
-		if !t.native(f, at) {
+		if !t.native(f, m, at) {
 			t.unparsed(f, at)
 		}
 	case acp.OfClient(m.Method):
@@ -117,10 +117,12 @@ func (t *translator) line(f agent.Frame) {
 type frame struct {
 	ID     json.RawMessage `json:"id"`
 	Method string          `json:"method"`
-	Params json.RawMessage `json:"params"`
+	Params updateParams    `json:"params"`
 	Result json.RawMessage `json:"result"`
-	Error  json.RawMessage `json:"error"`
-	Type   string          `json:"type"`
+	Error  *struct {
+		Message string `json:"message"`
+	} `json:"error"`
+	nativeLine
 }
 
 // unparsed keeps the beginning of a line that nobody here understands.
