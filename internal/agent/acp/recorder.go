@@ -31,6 +31,34 @@ type openBlock struct {
 	Shown     json.RawMessage    `json:"shown,omitempty"` // what a call has brought so far
 	Output    json.RawMessage    `json:"output,omitempty"`
 	Given     bool               `json:"given,omitempty"` // the agent has told what the call is made with
+	Cut       bool               `json:"cut,omitempty"`   // there was more text than a state may have
+}
+
+const (
+	maxKept = 32 << 10 // bytes of open blocks in a state
+	maxOpen = 64       // blocks in a state
+)
+
+// kept is what a state has of open blocks: the newest ones, and of those as much as there is room for.
+func kept(open []*openBlock) []*openBlock {
+	open = open[max(0, len(open)-maxOpen):]
+	out := make([]*openBlock, len(open))
+	room := maxKept
+	for i, o := range slices.Backward(open) {
+		short := *o
+		if len(short.Text) > room {
+			short.Text, short.Cut = short.Text[:room], true
+		}
+		room -= len(short.Text)
+		for _, raw := range []*json.RawMessage{&short.Block.Input, &short.Shown, &short.Output} {
+			if len(*raw) > room {
+				*raw = nil
+			}
+			room -= len(*raw)
+		}
+		out[i] = &short
+	}
+	return out
 }
 
 func (r *recorder) find(id string) *openBlock {
@@ -127,7 +155,9 @@ func (r *recorder) chunk(kind conversation.BlockType, u update, at time.Time) []
 		r.Texts++
 		events = append(events, r.start(o, at))
 	}
-	o.Text = append(o.Text, words...)
+	if !o.Cut {
+		o.Text = append(o.Text, words...)
+	}
 	return append(events, event(conversation.EventTextDelta, conversation.TextDelta{BlockID: o.Block.ID, Delta: words}, at))
 }
 

@@ -20,6 +20,32 @@ type openBlock struct {
 	// Space ends what has come so far and is shown when more follows: the agent keeps its answers
 	// without it.
 	Space string `json:"space,omitempty"`
+	Cut   bool   `json:"cut,omitempty"` // there was more text than a state may have
+}
+
+const (
+	maxKept = 32 << 10 // bytes of open blocks in a state
+	maxOpen = 64       // blocks in a state
+)
+
+// kept is what a state has of open blocks: the newest ones, and of those as much as there is room for.
+func kept(open []*openBlock) []*openBlock {
+	open = open[max(0, len(open)-maxOpen):]
+	out := make([]*openBlock, len(open))
+	room := maxKept
+	for i, o := range slices.Backward(open) {
+		short := *o
+		if len(short.Text) > room {
+			short.Text, short.Cut = short.Text[:room], true
+		}
+		room -= len(short.Text)
+		if len(short.Block.Input) > room {
+			short.Block.Input = nil
+		}
+		room -= len(short.Block.Input)
+		out[i] = &short
+	}
+	return out
 }
 
 func (l *ledger) start(o *openBlock, at time.Time) conversation.Event {

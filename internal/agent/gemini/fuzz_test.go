@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -89,4 +90,42 @@ func FuzzParse(f *testing.F) {
 		require.NoError(t, err)
 		requireClosed(t, c)
 	})
+}
+
+// TestAStateIsSmall holds the state to its bound while a long text streams, and a later translator to
+// what the bridge tells of it in the end.
+func TestAStateIsSmall(t *testing.T) {
+	t.Parallel()
+	run := agent.RunContext{RunID: "run_1"}
+	tr, err := gemini.New().NewTranslator(run, nil)
+	require.NoError(t, err)
+	var folder conversation.Folder
+	no := int64(0)
+	translate := func(line string) {
+		out, err := tr.Translate(agent.Frame{No: no, Stream: agent.Stdout, At: time.Unix(1, 0), Data: []byte(line)})
+		require.NoError(t, err)
+		for _, e := range out.Events {
+			folder.Add(e)
+		}
+		no++
+	}
+	translate(`{"overwinter":{"type":"prompt","runId":"run_1","data":{"at":"2026-11-21T00:00:00Z","content":"x"}}}`)
+	piece, long := strings.Repeat("word ", 500), ""
+	for range 100 {
+		long += piece
+		translate(`{"jsonrpc":"2.0","method":"session/update","params":{"sessionId":"s","update":{"sessionUpdate":"agent_message_chunk","content":{"type":"text","text":"` + piece + `"}}}}`)
+		state, err := tr.State()
+		require.NoError(t, err)
+		require.Less(t, len(state), 64<<10)
+		tr, err = gemini.New().NewTranslator(run, state)
+		require.NoError(t, err)
+	}
+	last := func() conversation.Block {
+		blocks := folder.Conversation().Threads[0].Blocks
+		return blocks[len(blocks)-1]
+	}
+	require.Equal(t, strings.TrimSpace(long), strings.TrimSpace(last().Content), "what streams is whole")
+	translate(`{"overwinter":{"type":"chat","data":{"id":"r","type":"gemini","content":"` + strings.TrimSpace(long) + `"}}}`)
+	require.Equal(t, conversation.Complete, last().Status)
+	require.Equal(t, strings.TrimSpace(long), last().Content)
 }

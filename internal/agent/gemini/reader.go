@@ -411,7 +411,9 @@ func (r *reader) more(o *openBlock, piece string, at time.Time) []conversation.E
 	if text == "" {
 		return nil
 	}
-	o.Text = append(o.Text, text...)
+	if !o.Cut {
+		o.Text = append(o.Text, text...)
+	}
 	return []conversation.Event{delta(o, text, at)}
 }
 

@@ -51,8 +51,13 @@ func (Adapter) NewTranslator(run agent.RunContext, from []byte) (agent.Translato
 	return t, nil
 }
 
-// State returns what a later translator needs.
-func (t *translator) State() ([]byte, error) { return json.Marshal(&t.state) }
+// State returns what a later translator needs. What is long of the texts that stream is left out: the
+// bridge tells them whole in the end.
+func (t *translator) State() ([]byte, error) {
+	s := t.state
+	s.Open = kept(s.Open)
+	return json.Marshal(&s)
+}
 
 // Translate reads one frame. What comes behind the end of the turn means nothing.
 func (t *translator) Translate(f agent.Frame) (agent.Translation, error) {
