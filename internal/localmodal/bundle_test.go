@@ -86,7 +86,10 @@ func connect(t testing.TB, s *localmodal.Server) *bundle {
 }
 
 // appOf is the name of the test's app.
-func appOf(t testing.TB) string { return strings.ReplaceAll(t.Name(), "/", "-") }
+func appOf(t testing.TB) string {
+	t.Helper()
+	return strings.ReplaceAll(t.Name(), "/", "-")
+}
 
 func (b *bundle) create(p *modal.SandboxCreateParams) *modal.Sandbox {
 	b.t.Helper()
