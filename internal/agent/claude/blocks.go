@@ -10,8 +10,17 @@ import (
 // ledger keeps the blocks that are open, whole, because closing a block shows it whole. What it
 // does to them it tells as events.
 type ledger struct {
-	Open []*openBlock `json:"open,omitempty"` // in the order they were opened
+	Open []*openBlock `json:"open,omitempty"` // in the order they were opened; nil for those closed meanwhile
+	// What follows is made of Open when it is needed, so that many open blocks cost no more each than few.
+	byID    map[string]*openBlock
+	writing []*openBlock // those that the model is still writing
+	closed  int          // how many of Open are nil
+	// compactions is how many compactions are open.
+	compactions int
 }
+
+// maxWriting bounds how many parts the model writes at once. There is one, unless a stream is broken.
+const maxWriting = 256
 
 type openBlock struct {
 	Conversation string             `json:"conversation"`
@@ -21,11 +30,39 @@ type openBlock struct {
 	// model is still writing it. Message is empty once the agent has passed the part on whole.
 	Message string `json:"message,omitempty"`
 	Index   int    `json:"index,omitempty"`
+	place   int    // in ledger.Open
+}
+
+// prepare makes what a ledger keeps of its open blocks.
+func (l *ledger) prepare() {
+	if l.byID != nil {
+		return
+	}
+	open := l.Open
+	l.Open, l.byID = nil, map[string]*openBlock{}
+	for _, o := range open {
+		if o != nil {
+			l.enter(o)
+		}
+	}
+}
+
+func (l *ledger) enter(o *openBlock) {
+	o.place = len(l.Open)
+	l.Open = append(l.Open, o)
+	l.byID[o.Block.ID] = o
+	if o.Message != "" {
+		l.writing = append(l.writing, o)
+	}
+	if o.Block.Subtype == "compaction" {
+		l.compactions++
+	}
 }
 
 // start opens a block.
 func (l *ledger) start(o *openBlock, at time.Time) conversation.Event {
-	l.Open = append(l.Open, o)
+	l.prepare()
+	l.enter(o)
 	return conversation.Event{
 		Type: conversation.EventBlockStart, ConversationID: o.Conversation, At: at,
 		Data: conversation.BlockStart{Block: o.Block},
@@ -34,18 +71,45 @@ func (l *ledger) start(o *openBlock, at time.Time) conversation.Event {
 
 // find returns the open block of that id, or nil.
 func (l *ledger) find(id string) *openBlock {
-	for _, o := range slices.Backward(l.Open) {
-		if o.Block.ID == id {
+	l.prepare()
+	return l.byID[id]
+}
+
+// last returns the block that was opened last, or nil.
+func (l *ledger) last() *openBlock {
+	l.prepare()
+	if len(l.Open) == 0 {
+		return nil
+	}
+	return l.Open[len(l.Open)-1]
+}
+
+// written returns the block of a part that the model is still writing, or nil.
+func (l *ledger) written(message string, index int) *openBlock {
+	l.prepare()
+	for _, o := range slices.Backward(l.writing) {
+		if o.Index == index && o.Message == message {
 			return o
 		}
 	}
 	return nil
 }
 
-// written returns the block of a part that the model is still writing, or nil.
-func (l *ledger) written(message []byte, index int) *openBlock {
-	for _, o := range slices.Backward(l.Open) {
-		if o.Index == index && o.Message != "" && len(message) == len(o.Message) && string(message) == o.Message {
+// passed notes that the agent has passed the block's part on whole.
+func (l *ledger) passed(o *openBlock) {
+	l.prepare()
+	o.Message, o.Index = "", 0
+	l.writing = slices.DeleteFunc(l.writing, func(x *openBlock) bool { return x == o })
+}
+
+// compaction returns the open block of a compaction, or nil.
+func (l *ledger) compaction(where string) *openBlock {
+	l.prepare()
+	if l.compactions == 0 {
+		return nil
+	}
+	for _, o := range l.Open {
+		if o != nil && o.Block.Subtype == "compaction" && o.Conversation == where {
 			return o
 		}
 	}
@@ -72,7 +136,28 @@ func (l *ledger) remove(o *openBlock, at time.Time) conversation.Event {
 }
 
 func (l *ledger) forget(o *openBlock) {
-	l.Open = slices.DeleteFunc(l.Open, func(x *openBlock) bool { return x == o })
+	l.prepare()
+	l.passed(o)
+	if l.byID[o.Block.ID] == o {
+		delete(l.byID, o.Block.ID)
+	}
+	if o.Block.Subtype == "compaction" {
+		l.compactions--
+	}
+	l.Open[o.place] = nil
+	l.closed++
+	for len(l.Open) > 0 && l.Open[len(l.Open)-1] == nil {
+		l.Open = l.Open[:len(l.Open)-1]
+		l.closed--
+	}
+	const few = 16
+	if l.closed > few && l.closed > len(l.Open)/2 {
+		l.Open = slices.DeleteFunc(l.Open, func(x *openBlock) bool { return x == nil })
+		l.closed = 0
+		for i, x := range l.Open {
+			x.place = i
+		}
+	}
 }
 
 func update(o *openBlock, u conversation.Updates, at time.Time) conversation.Event {

@@ -202,8 +202,9 @@ func (r *reader) part(where string, l record, m message, p part, n int, at time.
 // streamed returns the oldest open block of that type of the message that is being written.
 func (r *reader) streamed(m message, kind conversation.BlockType) *openBlock {
 	id := jsonscan.Text(m.id)
-	for _, o := range r.Open {
-		if o.Message != "" && o.Message == id && o.Block.Type == kind {
+	r.prepare()
+	for _, o := range r.writing {
+		if o.Message == id && o.Block.Type == kind {
 			return o
 		}
 	}
@@ -266,7 +267,7 @@ func (r *reader) call(where string, l record, p part, at time.Time) []conversati
 		o.Block.CreatedAt = l.time(at)
 		events = append(events, r.start(o, at))
 	}
-	o.Message, o.Index = "", 0
+	r.passed(o)
 	o.Block.CreatedAt, o.Block.Input, o.Block.Status = l.time(at), jsonscan.Clone(p.input), conversation.Running
 	return append(events, update(o, conversation.Updates{Status: conversation.Running, Input: o.Block.Input}, at))
 }
@@ -447,16 +448,6 @@ func (r *reader) compacted(l record, at time.Time) []conversation.Event {
 	return append(events, r.start(o, at))
 }
 
-// compaction returns the open block of a compaction, or nil.
-func (r *reader) compaction(where string) *openBlock {
-	for _, o := range r.Open {
-		if o.Block.Subtype == "compaction" && o.Conversation == where {
-			return o
-		}
-	}
-	return nil
-}
-
 // summary closes a compaction with what is left of the conversation.
 func (r *reader) summary(where, words string, at time.Time) []conversation.Event {
 	o := r.compaction(where)
@@ -501,8 +492,9 @@ func (r *reader) void(where string, at time.Time) []conversation.Event {
 
 func (r *reader) voidFrom(where string, index int, at time.Time) []conversation.Event {
 	var events []conversation.Event
-	for _, o := range slices.Clone(r.Open) {
-		if o.Message != "" && o.Conversation == where && o.Index >= index {
+	r.prepare()
+	for _, o := range slices.Clone(r.writing) {
+		if o.Conversation == where && o.Index >= index {
 			events = append(events, r.remove(o, at))
 		}
 	}
@@ -512,8 +504,8 @@ func (r *reader) voidFrom(where string, index int, at time.Time) []conversation.
 // cut closes what is open, the innermost first: a subagent ends before its block.
 func (r *reader) cut(at time.Time) []conversation.Event {
 	events := r.release(conversation.Main, at)
-	for len(r.Open) > 0 {
-		switch o := r.Open[len(r.Open)-1]; o.Block.Type {
+	for o := r.last(); o != nil; o = r.last() {
+		switch o.Block.Type {
 		case conversation.UserMessage:
 			events = append(events, r.remove(o, at)) // the agent never read it
 		case conversation.System:

@@ -360,7 +360,10 @@ func (e *event) set(key, value []byte) {
 // opened reads the start of a part.
 func (t *translator) opened(e event, at time.Time) {
 	index, err := strconv.Atoi(string(e.index))
-	if err != nil || t.state.Writing == "" || t.state.written([]byte(t.state.Writing), index) != nil {
+	if err != nil || t.state.Writing == "" || t.state.written(t.state.Writing, index) != nil {
+		return
+	}
+	if len(t.state.writing) >= maxWriting {
 		return
 	}
 	t.state.Part = index + 1
@@ -395,7 +398,7 @@ func (t *translator) closed(e event, at time.Time) {
 	if err != nil {
 		return
 	}
-	o := t.state.written([]byte(t.state.Writing), index)
+	o := t.state.written(t.state.Writing, index)
 	if o != nil && o.Block.Type == conversation.AssistantText && len(bytes.TrimSpace(o.Text)) == 0 {
 		t.emit(t.state.remove(o, at))
 	}
@@ -419,7 +422,7 @@ func (t *translator) delta(e event, at time.Time) {
 	if err != nil {
 		return
 	}
-	o := t.state.written([]byte(t.state.Writing), index)
+	o := t.state.written(t.state.Writing, index)
 	if o == nil || (o.Block.Type != conversation.AssistantText && o.Block.Type != conversation.Thinking) {
 		return
 	}
