@@ -2,10 +2,7 @@ package orchestrator
 
 import "time"
 
-// Timeout bounds every call.
-const Timeout = timeout
-
-// Patient is o with another bound.
+// Patient is o with another bound for every call.
 func (o *Orchestrator) Patient(d time.Duration) *Orchestrator {
 	patient := *o
 	patient.timeout = d

@@ -180,10 +180,11 @@ func TestATemporalThatDoesNotAnswerIsUnavailableInTime(t *testing.T) {
 	})
 	require.NoError(t, err)
 	t.Cleanup(c.Close)
-	ctx, o, id := t.Context(), orchestrator.New(c, "default"), session.NewID(session.SessionPrefix)
+	const timeout = 300 * time.Millisecond
+	ctx, o, id := t.Context(), orchestrator.New(c, "default").Patient(timeout), session.NewID(session.SessionPrefix)
 	t.Cleanup(func() {
 		require.Positive(t, left.Load())
-		require.LessOrEqual(t, time.Duration(left.Load()), orchestrator.Timeout)
+		require.LessOrEqual(t, time.Duration(left.Load()), timeout)
 	})
 	for name, call := range map[string]func() error{
 		"ping":      func() error { return o.Ping(ctx) },
