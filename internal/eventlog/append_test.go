@@ -3,6 +3,7 @@ package eventlog_test
 import (
 	"context"
 	"errors"
+	"flag"
 	"strconv"
 	"sync"
 	"testing"
@@ -16,7 +17,14 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+// TestMain has properties tried less often than by default, since each try writes to a database.
+// -rapid.checks says otherwise.
+func TestMain(m *testing.M) {
+	if err := flag.Set("rapid.checks", "30"); err != nil {
+		panic(err)
+	}
+	goleak.VerifyTestMain(m)
+}
 
 // scriptedStore answers commits as its function says and remembers them.
 type scriptedStore struct {
