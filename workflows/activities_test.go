@@ -6,7 +6,6 @@ import (
 	"slices"
 	"time"
 
-	"go.temporal.io/sdk/activity"
 	"go.temporal.io/sdk/temporal"
 
 	"github.com/overwinter-dev/overwinter/activities"
@@ -72,7 +71,7 @@ func take[T any](ctx context.Context, f *fakes, name string, do func(*world) (T,
 func during[T any](ctx context.Context, f *fakes, name string, first func(*world) error, do func(*world) (T, error)) (none T, err error) {
 	w := f.w
 	w.mu.Lock()
-	inTask := activity.GetInfo(ctx).IsLocalActivity
+	inTask := runsInTask(ctx)
 	if inTask && w.inTask == "slow" {
 		err = errTooSlow
 	} else {
