@@ -253,8 +253,13 @@ func (it *item) command(w wire) {
 	case it.status == declined:
 		it.output = rejected
 	case err == nil && exit != 0:
-		it.output = "Process exited with code " + strconv.Itoa(exit) + "\nOutput:\n" + it.output
+		it.output = exited(exit, it.output)
 	}
+}
+
+// exited is the output of a command that has failed.
+func exited(code int, output string) string {
+	return "Process exited with code " + strconv.Itoa(code) + "\nOutput:\n" + output
 }
 
 // persisted is the output of a command as a rollout has it: of a long one the middle is left out.

@@ -34,7 +34,11 @@ func (Adapter) Parse(files []session.TranscriptFile) (conversation.Conversation,
 		p.reviews[id] = known && head.reviews()
 	}
 	for _, f := range files {
-		if !isJournal(f.Path) && !p.reviews[owner(f.Data).ID] {
+		switch {
+		case isJournal(f.Path), p.reviews[owner(f.Data).ID]:
+		case legacy(f.Data):
+			p.legacy(f.Data)
+		default:
 			p.rollout(f.Data)
 		}
 	}
@@ -141,6 +145,11 @@ type payload struct {
 	Arguments string
 	Input     string
 	Output    []byte
+	// Of older versions:
+	Role    string
+	Content []byte
+	Summary []byte
+	Action  []byte
 }
 
 func (p *payload) set(key, value []byte) {
@@ -179,6 +188,14 @@ func (p *payload) set(key, value []byte) {
 		p.Input = jsonscan.Text(value)
 	case "output":
 		p.Output = value
+	case "role":
+		p.Role = jsonscan.Text(value)
+	case "content":
+		p.Content = value
+	case "summary":
+		p.Summary = value
+	case "action":
+		p.Action = value
 	}
 }
 
