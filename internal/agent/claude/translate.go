@@ -37,6 +37,8 @@ type waiting struct {
 	ToolUseID string `json:"toolUseId"`
 }
 
+var _ agent.Listener = (*translator)(nil)
+
 // maxShown bounds state.Shown; the agent repeats a message soon or never.
 const maxShown = 256
 

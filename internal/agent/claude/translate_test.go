@@ -219,6 +219,34 @@ func TestAKnownPromptIsGoneOnWith(t *testing.T) {
 	}
 }
 
+// TestWhatTheAgentWasToldIsKnownUntilItHasHeard: a link may break behind a write, and the frame that
+// asked for it is committed all the same.
+func TestWhatTheAgentWasToldIsKnownUntilItHasHeard(t *testing.T) {
+	t.Parallel()
+	tr, err := claude.New().NewTranslator(testRun, nil)
+	require.NoError(t, err)
+	no := int64(0)
+	next := func(line string) (input, unheard string) {
+		out, err := tr.Translate(agent.Frame{No: no, Stream: agent.Stdout, At: begun, Data: []byte(line)})
+		require.NoError(t, err)
+		no++
+		state, err := tr.State()
+		require.NoError(t, err)
+		tr, err = claude.New().NewTranslator(testRun, state)
+		require.NoError(t, err)
+		return string(out.Input), string(tr.(agent.Listener).Unheard())
+	}
+	_, unheard := next(acknowledged(ours(t)))
+	require.Empty(t, unheard)
+	input, unheard := next(idle)
+	require.NotEmpty(t, input)
+	require.Equal(t, input, unheard)
+	_, unheard = next(running)
+	require.Equal(t, input, unheard, "it may be at something else")
+	_, unheard = next(lifecycle(uuidOf(t, []byte(input)), "started"))
+	require.Empty(t, unheard)
+}
+
 func TestAPromptThatIsOnlyEverAcknowledgedHasAnUnknownOutcome(t *testing.T) {
 	t.Parallel()
 	lines := []string{acknowledged(ours(t)), idle}

@@ -101,12 +101,21 @@ func (t *translator) known(at time.Time) bool {
 	}
 	t.state.Continues++
 	t.state.Replayed = false
+	t.out.Input = t.Unheard()
+	return true
+}
+
+// Unheard asks the agent to go on, as long as it has not taken that up. Its uuid is the same each time.
+func (t *translator) Unheard() []byte {
+	s := &t.state
+	if s.Continues == 0 || s.Replayed || s.Taken || s.Worked || s.Result != nil {
+		return nil
+	}
 	input, err := userLine(t.awaited(), "Continue.")
 	if err != nil {
 		panic(fmt.Sprintf("claude: encode a message of ours: %v", err)) // strings always encode
 	}
-	t.out.Input = input
-	return true
+	return input
 }
 
 // result reads how a stretch of work ended. There are several in a turn whose subagents work in the
