@@ -19,11 +19,11 @@ import (
 	"github.com/getkin/kin-openapi/routers"
 	"github.com/getkin/kin-openapi/routers/legacy"
 	"github.com/stretchr/testify/require"
-	"go.uber.org/goleak"
 
 	"github.com/overwinter-dev/overwinter/api"
 	"github.com/overwinter-dev/overwinter/api/apitest"
 	"github.com/overwinter-dev/overwinter/internal/agent"
+	"github.com/overwinter-dev/overwinter/internal/leaktest"
 	"github.com/overwinter-dev/overwinter/internal/wire"
 )
 
@@ -31,7 +31,7 @@ import (
 // all packages' tests share it.
 const patience = 2 * time.Minute
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { leaktest.Main(m) }
 
 // bundle is one server on a port of its own, over fakes.
 type bundle struct {

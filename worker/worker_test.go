@@ -14,9 +14,9 @@ import (
 	"go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/log"
 	"go.temporal.io/sdk/testsuite"
-	"go.uber.org/goleak"
 
 	"github.com/overwinter-dev/overwinter/activities"
+	"github.com/overwinter-dev/overwinter/internal/leaktest"
 	"github.com/overwinter-dev/overwinter/internal/postgres/postgrestest"
 	"github.com/overwinter-dev/overwinter/internal/session"
 	"github.com/overwinter-dev/overwinter/worker"
@@ -56,7 +56,7 @@ func run(m *testing.M) int {
 	code := m.Run()
 	server.Client().Close()
 	server.Stop() //nolint:errcheck // killed, it says so
-	if err := goleak.Find(); code == 0 && err != nil {
+	if err := leaktest.Find(); code == 0 && err != nil {
 		logger.Error("goroutines leak", slog.Any("error", err))
 		return 1
 	}

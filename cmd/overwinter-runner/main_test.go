@@ -17,8 +17,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
-	"go.uber.org/goleak"
 
+	"github.com/overwinter-dev/overwinter/internal/leaktest"
 	"github.com/overwinter-dev/overwinter/internal/runner"
 )
 
@@ -31,7 +31,7 @@ func TestMain(m *testing.M) {
 		_ = os.Unsetenv(asRunner)
 		main()
 	}
-	goleak.VerifyTestMain(m)
+	leaktest.Main(m)
 }
 
 // poll is how often a test looks again at what gives no signal.

@@ -22,12 +22,12 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
-	"go.uber.org/goleak"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/health"
 	"google.golang.org/grpc/health/grpc_health_v1"
 
 	"github.com/overwinter-dev/overwinter/internal/devstack"
+	"github.com/overwinter-dev/overwinter/internal/leaktest"
 )
 
 // patience bounds every wait of a test. What it waits for takes a moment where the machine is free;
@@ -44,7 +44,7 @@ func TestMain(m *testing.M) {
 		}
 		return
 	}
-	goleak.VerifyTestMain(m)
+	leaktest.Main(m)
 }
 
 // note is where played programs write what happens to them: beside the program.

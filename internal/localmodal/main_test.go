@@ -5,8 +5,7 @@ import (
 	"os"
 	"testing"
 
-	"go.uber.org/goleak"
-
+	"github.com/overwinter-dev/overwinter/internal/leaktest"
 	"github.com/overwinter-dev/overwinter/internal/localmodal"
 )
 
@@ -19,7 +18,7 @@ func TestMain(m *testing.M) {
 		}
 		return
 	}
-	goleak.VerifyTestMain(tests{m})
+	leaktest.Main(tests{m})
 }
 
 // tests ends the shared server behind the tests.

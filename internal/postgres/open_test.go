@@ -7,14 +7,14 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
-	"go.uber.org/goleak"
 
+	"github.com/overwinter-dev/overwinter/internal/leaktest"
 	"github.com/overwinter-dev/overwinter/internal/postgres"
 	"github.com/overwinter-dev/overwinter/internal/postgres/postgrestest"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { leaktest.Main(m) }
 
 func TestManyProcessesMayMigrateAtOnce(t *testing.T) {
 	t.Parallel()

@@ -17,9 +17,9 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
-	"go.uber.org/goleak"
 
 	"github.com/overwinter-dev/overwinter/internal/devstack/child"
+	"github.com/overwinter-dev/overwinter/internal/leaktest"
 )
 
 // patience bounds every wait of a test. What it waits for takes a moment where the machine is free;
@@ -34,7 +34,7 @@ func TestMain(m *testing.M) {
 	if len(os.Args) > 1 && !strings.HasPrefix(os.Args[1], "-") {
 		os.Exit(play(os.Args[1], os.Args[2:]))
 	}
-	goleak.VerifyTestMain(m)
+	leaktest.Main(m)
 }
 
 // play is one of the programs that tests run.

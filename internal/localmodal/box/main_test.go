@@ -4,8 +4,7 @@ import (
 	"os"
 	"testing"
 
-	"go.uber.org/goleak"
-
+	"github.com/overwinter-dev/overwinter/internal/leaktest"
 	"github.com/overwinter-dev/overwinter/internal/localmodal/boxinit"
 )
 
@@ -14,5 +13,5 @@ func TestMain(m *testing.M) {
 	if path := os.Getenv(mapperFile); path != "" {
 		os.Exit(runMapper(path))
 	}
-	goleak.VerifyTestMain(m)
+	leaktest.Main(m)
 }

@@ -5,9 +5,9 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
-	"go.uber.org/goleak"
 	"google.golang.org/grpc/codes"
 
+	"github.com/overwinter-dev/overwinter/internal/leaktest"
 	"github.com/overwinter-dev/overwinter/internal/localmodal"
 	"github.com/overwinter-dev/overwinter/internal/localmodal/box"
 	"github.com/overwinter-dev/overwinter/internal/localmodal/localmodaltest"
@@ -17,7 +17,7 @@ import (
 
 func TestMain(m *testing.M) {
 	localmodal.ReexecMain()
-	goleak.VerifyTestMain(m)
+	leaktest.Main(m)
 }
 
 // TestConformance runs the suite on the SDK against a server on this machine, on
