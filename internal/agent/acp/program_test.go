@@ -248,12 +248,14 @@ func TestAnAgentThatRemembers(t *testing.T) {
 		"recall":  {{Text: "I remember ", Recall: true}},
 	})
 	t.Cleanup(server.Close)
+	models, err := filepath.Abs("../opencode/testdata/models.json")
+	require.NoError(t, err)
 	adapter := withCommand(t, filepath.Join(npmtest.Directory(t, opencode.New().Packages()[0]), "bin", "opencode"), "acp")
 	maps.Copy(adapter.profile.Environment, map[string]string{
 		acp.EnvTranscripts: ".local/share/opencode/opencode.db*",
 		"OPENCODE_CONFIG_CONTENT": `{"provider":{"anthropic":{"options":{"baseURL":"` + server.URL() + `/v1","apiKey":"none"}}},` +
 			`"model":"anthropic/claude-sonnet-4-5","permission":{"bash":"ask"},"share":"disabled","autoupdate":false}`,
-		"OPENCODE_DISABLE_AUTOUPDATE": "1", "OPENCODE_DISABLE_MODELS_FETCH": "1", "OPENCODE_DISABLE_LSP_DOWNLOAD": "1",
+		"OPENCODE_MODELS_PATH": models, "OPENCODE_DISABLE_DEFAULT_PLUGINS": "1", "OPENCODE_DISABLE_AUTOUPDATE": "1", "OPENCODE_DISABLE_MODELS_FETCH": "1", "OPENCODE_DISABLE_LSP_DOWNLOAD": "1",
 	})
 	k := begin(t, adapter, agent.LaunchInput{
 		Permissions: session.Permissions{Default: session.PolicyAsk}, Model: "anthropic/claude-haiku-4-5",

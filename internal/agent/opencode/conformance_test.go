@@ -113,6 +113,14 @@ func command(t *testing.T, server *modelserver.Server, launch agent.Launch, flag
 	return cmd
 }
 
+// fewModels has OpenCode know a few models only, as its own list takes it seconds to read.
+func fewModels(t *testing.T) string {
+	t.Helper()
+	file, err := filepath.Abs("testdata/models.json")
+	require.NoError(t, err)
+	return "OPENCODE_MODELS_PATH=" + file
+}
+
 func TestConformsToTheAdapterSuite(t *testing.T) {
 	t.Parallel()
 	server := modelserver.New(scripts)
@@ -121,7 +129,9 @@ func TestConformsToTheAdapterSuite(t *testing.T) {
 		Adapter: opencode.New(),
 		Command: func(t *testing.T, launch agent.Launch) *exec.Cmd {
 			t.Helper()
-			return command(t, server, launch, "--retries", "2")
+			cmd := command(t, server, launch, "--retries", "2")
+			cmd.Env = append(cmd.Env, fewModels(t))
+			return cmd
 		},
 		Prompts: agenttest.Prompts{
 			Hello:       "{{hello}} hello to the " + agenttest.Word,

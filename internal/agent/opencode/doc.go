@@ -39,7 +39,8 @@
 // OPENAI_API_KEY and so on, as do addresses, ANTHROPIC_BASE_URL, OPENAI_BASE_URL and so on. The secret
 // OPENCODE_CONFIG_CONTENT may have configuration in OpenCode's own form, for other providers. The
 // bridge makes of all this, and of what Launch says of permissions and the profile, the configuration
-// that it hands to the server in its environment. OpenCode's own provider is left out where there is
+// that it hands to the server in its environment. OPENCODE_MODELS_PATH may name a file with the models
+// that there are, in place of the long list within OpenCode. OpenCode's own provider is left out where there is
 // no key for it. Nothing is fetched: no updates, no list of models, no library for plugins. Commands
 // that the agent runs have none of the secrets in their environment: their shell takes them out.
 //

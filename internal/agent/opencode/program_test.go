@@ -33,6 +33,8 @@ type program struct {
 	stdin           io.WriteCloser
 	frames          chan []byte // lines of stdout; closed when the process has gone
 	folder          conversation.Folder
+	// allModels has it know all models that it knows by itself.
+	allModels bool
 }
 
 func newProgram(t *testing.T, scripts map[string][]modelserver.Step) *program {
@@ -50,6 +52,9 @@ func (p *program) begin(t *testing.T, in agent.LaunchInput, flags ...string) {
 	require.NoError(t, err)
 	cmd := command(t, p.server, launch, flags...)
 	cmd.Dir = launch.Dir
+	if !p.allModels {
+		cmd.Env = append(cmd.Env, fewModels(t))
+	}
 	for k, v := range launch.Env {
 		cmd.Env = append(cmd.Env, k+"="+v)
 	}
@@ -228,6 +233,7 @@ func TestAProfileReachesTheModel(t *testing.T) {
 			{Text: "It is written."},
 		},
 	})
+	p.allModels = true
 	in := agent.LaunchInput{Home: p.home, Profile: &profile, Permissions: profile.Permissions}
 	files, err := opencode.New().ProfileFiles(in)
 	require.NoError(t, err)

@@ -43,12 +43,17 @@ type server struct {
 	events   chan []byte   // the data of its events; closed when their stream has ended
 }
 
-// environment is that of OpenCode's processes.
+// modelsVariable names a file with the models that there are, in the form of models.dev, in place of
+// the long list that OpenCode has within it.
+const modelsVariable = "OPENCODE_MODELS_PATH"
+
+// environment is that of OpenCode's processes. Of OpenCode's own variables it has what we say and little
+// else.
 func environment(config []byte, password string) []string {
 	env := []string{}
 	for _, e := range os.Environ() {
 		name, _, _ := strings.Cut(e, "=")
-		if name != settingsVariable && !strings.HasPrefix(name, "OPENCODE_") || name == secretZen {
+		if name != settingsVariable && !strings.HasPrefix(name, "OPENCODE_") || name == secretZen || name == modelsVariable {
 			env = append(env, e)
 		}
 	}
@@ -59,6 +64,7 @@ func environment(config []byte, password string) []string {
 		"OPENCODE_DISABLE_MODELS_FETCH=1",
 		"OPENCODE_DISABLE_LSP_DOWNLOAD=1",
 		"OPENCODE_DISABLE_SHARE=1",
+		"OPENCODE_DISABLE_DEFAULT_PLUGINS=1", // they log people in to providers, and here there are keys
 		"OPENCODE_DISABLE_EMBEDDED_WEB_UI=1",
 	)
 }
