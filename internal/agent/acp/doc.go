@@ -50,11 +50,13 @@
 //
 // Folding the translated stream gives the blocks that Parse finds. The exceptions:
 //
-//   - Text that was streaming when the process was killed is in the stream alone.
+//   - Text that was streaming when the process was killed is in the stream alone; of more than 32 KiB
+//     its last word may be the beginning. Of a call that was at work then, the input may be missing in
+//     the stream where it is as long.
 //   - Lines that the translator does not understand are system blocks of subtype "unparsed" in the
 //     stream alone.
 //   - A stream that was captured without the bridge has no prompts, other ids of text, and no
-//     transcript.
+//     transcript. A session that was loaded repeats its past in it.
 //
 // # Permissions
 //

@@ -64,7 +64,8 @@
 //
 // Folding the stream of the bridge gives the blocks that Parse finds in its journal. The exceptions:
 //
-//   - Text that was streaming when the process was killed is in the stream alone.
+//   - Text that was streaming when the process was killed is in the stream alone; of more than 32 KiB
+//     its last word may be the beginning.
 //   - Lines that the translator does not understand are system blocks of subtype "unparsed" in the
 //     stream alone.
 //
@@ -72,6 +73,18 @@
 // no results but what a person would be shown, and no subagents; those of --output-format stream-json
 // have no thoughts either, and neither has ids of text, prompts or the times of records. What they
 // have in common with chat files are answers, calls with their ids, names and states, and their order.
+// Between these, too, there are exceptions:
+//
+//   - What was broken off, by a kill, an abort or because the program goes in circles, is in the stream
+//     alone: answers, calls at work, and prompts to which there is no answer.
+//   - So are errors, and what the program answers by itself, such as /help.
+//   - In the chat alone are errors and warnings that somebody saw in a terminal, and over ACP calls of
+//     tools that there are not.
+//   - A call that was refused is aborted, without a result, in a stream of ACP; the chat has an error.
+//   - Comments (<!-- -->) and characters without a width are left out of what is written down, as is
+//     text that is all space.
+//   - A session that was loaded repeats its past in the stream. Of several sessions that take turns in
+//     one stream all is in the order in which it came; their chats stand one behind the other.
 //
 // # Permissions
 //
