@@ -65,7 +65,7 @@
 //     that in the stream.
 //   - promptId and author are known to the stream alone.
 //   - The end of a command in the background stands where it ended in the stream, and in the
-//     transcript where the model was told of it.
+//     transcript where the model was told of it, if it was.
 //   - Lines that the translator does not understand are system blocks of subtype "unparsed" in the
 //     stream alone; Parse skips what it does not understand.
 //

@@ -96,6 +96,7 @@
 //   - A run that was only known has its blocks where it was carried out.
 //   - A stream longer than 8 KiB that is broken off has its state changed at the end, and is not
 //     shown whole once more.
+//   - Of a result of an MCP server longer than 64 KiB the transcript lacks the middle.
 //   - Calls that the agent refuses before they begin, such as of a tool that is not there or of a
 //     patch that does not fit, are in neither: it tells the model alone.
 //
