@@ -64,16 +64,18 @@ func (t *turn) attach(ctx context.Context) (*turnLink, error) {
 }
 
 // dial opens a link over the exec that the turn before has left, or over a new one.
+// Where the one that was left fails this attempt does: its hello may be on its way, and
+// must not displace a link of the same attempt.
 func (t *turn) dial(ctx context.Context, hello runner.Hello) (*runner.Link, *sandbox.Process, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, dialTimeout, errNoAnswer)
+	defer cancel()
 	if kept := t.Links.take(ctx, t.in.SandboxID); kept != nil {
-		if err := t.reattach(ctx, kept.link, hello); err != nil {
+		if err := kept.link.Reattach(ctx, hello); err != nil {
 			kept.close()
 			return nil, nil, err
 		}
 		return kept.link, kept.process, nil
 	}
-	ctx, cancel := context.WithTimeoutCause(ctx, dialTimeout, errNoAnswer)
-	defer cancel()
 	process, err := t.sandbox.Exec(ctx, sandbox.ExecSpec{Argv: runner.DefaultPaths().Attach(hello), Timeout: sandbox.MaxTimeout})
 	if err != nil {
 		return nil, nil, err
@@ -83,24 +85,6 @@ func (t *turn) dial(ctx context.Context, hello runner.Hello) (*runner.Link, *san
 		return nil, nil, errors.Join(err, process.Close())
 	}
 	return link, process, nil
-}
-
-// reattach opens a link over an exec that was kept. The first attempt at a run need not
-// hear how far the prompt has got, and sends it along. Where reattach fails this
-// attempt does: its hello may be on its way, and must not displace a link of the same
-// attempt.
-func (t *turn) reattach(ctx context.Context, link *runner.Link, hello runner.Hello) error {
-	var start *runner.Start
-	if hello.Attempt == 1 && t.end == nil {
-		s, err := t.prompt(ctx)
-		if err != nil {
-			return err
-		}
-		start, t.mayHaveDelivered, t.handedOver = &s, true, true
-	}
-	ctx, cancel := context.WithTimeoutCause(ctx, dialTimeout, errNoAnswer)
-	defer cancel()
-	return link.Reattach(ctx, hello, start)
 }
 
 // readCloser closes a process's link when its output is closed.

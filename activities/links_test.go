@@ -57,6 +57,19 @@ func TestALinkThatBreaksBetweenTurnsCostsNothing(t *testing.T) {
 	require.Equal(t, "two", b.said(t, in.RunID))
 }
 
+// TestASandboxThatDiesBetweenTurnsHasNotHadTheNextPrompt: that the link of the turn before is broken must
+// not leave open whether the agent got the prompt.
+func TestASandboxThatDiesBetweenTurnsHasNotHadTheNextPrompt(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	ready := b.create(t)
+	require.Equal(t, "one", b.say(t, ready, "one"))
+	in := b.claim(t, ready, "never heard")
+	require.NoError(t, b.provider.Open(ready.SandboxID).Terminate(b.ctx))
+	_, err := b.turn(in)
+	requireType(t, activities.PromptNotDelivered, err)
+}
+
 func TestNoLinkIsKeptBehindTheEndOfAWorker(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

@@ -120,9 +120,8 @@ type turn struct {
 	end   *agent.TurnEnd // set once the frame that ended the turn is committed
 	// closed: the journal gets no more frames than lastFrame, because the runner
 	// was interrupted while it had the run.
-	closed     bool
-	lastFrame  int64
-	handedOver bool // the prompt went with the hello
+	closed    bool
+	lastFrame int64
 	// mayHaveDelivered is false only while it is certain that no attempt at this
 	// run has handed the prompt to a runner.
 	mayHaveDelivered bool
@@ -199,12 +198,8 @@ func (t *turn) run(ctx context.Context) (err error) {
 	return t.follow(ctx, link, flushed)
 }
 
-// deliver hands the prompt over unless the runner has it: from an earlier attempt, or
-// since it went with the hello.
+// deliver hands the prompt over unless the runner has it from an earlier attempt.
 func (t *turn) deliver(ctx context.Context, link *turnLink) error {
-	if t.handedOver {
-		return nil
-	}
 	welcome := link.link.Welcome()
 	if welcome.Delivery != runner.NotStarted {
 		t.mayHaveDelivered = true

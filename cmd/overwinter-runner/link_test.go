@@ -350,14 +350,14 @@ func TestADetachedLinkServesTheNextRun(t *testing.T) {
 	other := b.started("run_2", script, "from another\n")
 	other.line("2 from another")
 
-	start := &runner.Start{Launch: b.shell(script), Input: []byte("again\n")}
-	require.NoError(t, w.Reattach(t.Context(), runner.Hello{Run: "run_3", Token: b.token}, start))
+	require.NoError(t, w.Reattach(t.Context(), runner.Hello{Run: "run_3", Token: b.token}))
 	require.Equal(t, runner.Welcome{Version: runner.ProtocolVersion, Delivery: runner.NotStarted, LastFrame: -1, Agent: true}, w.Welcome())
 	other.displaced()
+	require.NoError(t, w.Start(runner.Start{Launch: b.shell(script), Input: []byte("again\n")}))
 	require.Zero(t, w.line("3 again").No)
 
 	require.NoError(t, w.Detach(t.Context()))
-	err := w.Reattach(t.Context(), runner.Hello{Run: "run_3", Token: "another"}, nil)
+	err := w.Reattach(t.Context(), runner.Hello{Run: "run_3", Token: "another"})
 	refusal, ok := errors.AsType[*runner.Error](err)
 	require.True(t, ok, "error: %v", err)
 	require.Equal(t, runner.CodeToken, refusal.Code)
@@ -372,7 +372,7 @@ func TestADetachedLinkThatAFloodFillsIsWhole(t *testing.T) {
 	for i := range 20 {
 		w.line(fmt.Sprintf("line %d of a flood", 100*i)) // in the middle of it
 		require.NoError(t, w.Detach(t.Context()))
-		require.NoError(t, w.Reattach(t.Context(), runner.Hello{Run: "run_0", Token: b.token, From: int64(100 * i)}, nil))
+		require.NoError(t, w.Reattach(t.Context(), runner.Hello{Run: "run_0", Token: b.token, From: int64(100 * i)}))
 		require.EqualValues(t, 100*i, w.line(fmt.Sprintf("line %d of a flood", 100*i)).No)
 	}
 	w.line("over")

@@ -45,7 +45,7 @@ func TestSealStopsEverythingAndDescribesWhatIsThere(t *testing.T) {
 	text := "hello\nlast words\n"
 	require.Equal(t, text, string(s[path].Data), "what the agent wrote while it was stopped is handed over")
 	want := runner.Seal{
-		Manifest:  session.Manifest{AgentFiles: []session.ManifestFile{{Path: path, Size: int64(len(text)), SHA256: hashOf(text)}}},
+		Manifest:  session.Manifest{AgentFiles: []session.ManifestFile{{Path: path, Size: int64(len(text)), SHA256: hashOf(text)}}, Runner: build(t)},
 		Run:       "run_1",
 		LastFrame: 1, // the answer and the exit
 	}
@@ -95,7 +95,7 @@ func TestSealOfASandboxThatNeverRan(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	seal, segments := b.seal(runner.SealRequest{})
-	require.Equal(t, runner.Seal{Manifest: session.Manifest{AgentFiles: []session.ManifestFile{}}, LastFrame: -1}, seal)
+	require.Equal(t, runner.Seal{Manifest: session.Manifest{AgentFiles: []session.ManifestFile{}, Runner: build(t)}, LastFrame: -1}, seal)
 	require.Empty(t, segments)
 }
 
@@ -229,4 +229,14 @@ func TestARepositoryCannotMakeTheManifestRunItsCommands(t *testing.T) {
 	gitIn(t, dir, "config", "core.fsmonitor", "touch "+filepath.Join(dir, "ran")+"; false")
 	b.seal(runner.SealRequest{})
 	require.NoFileExists(t, filepath.Join(dir, "ran"))
+}
+
+// build is of this program, which the tests run as the runner.
+func build(t *testing.T) string {
+	t.Helper()
+	program, err := os.Executable()
+	require.NoError(t, err)
+	build, err := runner.Build(program)
+	require.NoError(t, err)
+	return build
 }

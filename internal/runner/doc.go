@@ -87,7 +87,7 @@
 //	                        cut
 //
 // delivering is on disk (fsync) before the first byte goes to the agent, and
-// delivered after the last. A start may come with the hello, before the welcome. A start for a run that has a journal delivers nothing
+// delivered after the last. A start for a run that has a journal delivers nothing
 // and only reports where it stands. A run that was open when the runner died is
 // cut: whether the agent had the prompt, and what it did, only the frames in the
 // journal tell; no more will come. So cut without the end of a turn in its

@@ -48,12 +48,11 @@ func Dial(ctx context.Context, stdin io.WriteCloser, stdout io.ReadCloser, hello
 	return l, nil
 }
 
-// greet says hello, with what is to follow it at once, and hears the welcome. Where
-// it fails the link is closed.
-func (l *Link) greet(ctx context.Context, hello *Hello, behind ...Message) error {
+// greet says hello and hears the welcome. Where it fails the link is closed.
+func (l *Link) greet(ctx context.Context, hello *Hello) error {
 	hello.Version = ProtocolVersion
 	sent := make(chan error, 1) // the writer never waits for us
-	go func() { sent <- l.send(append([]Message{hello}, behind...)...) }()
+	go func() { sent <- l.send(hello) }()
 	m, err := l.Next(ctx)
 	if err == nil {
 		if w, ok := m.(*Welcome); ok {
@@ -88,14 +87,8 @@ func (l *Link) Detach(ctx context.Context) error {
 }
 
 // Reattach opens the next link over the exec of one that was detached, like Dial
-// over a new one. A start that is not nil goes with the hello. Where Reattach
-// fails the link is closed, and the start may have been obeyed.
-func (l *Link) Reattach(ctx context.Context, hello Hello, start *Start) error {
-	if start == nil {
-		return l.greet(ctx, &hello)
-	}
-	return l.greet(ctx, &hello, start)
-}
+// over a new one. Where it fails the link is closed.
+func (l *Link) Reattach(ctx context.Context, hello Hello) error { return l.greet(ctx, &hello) }
 
 // Ended reports whether the exec has ended, as far as is known here.
 func (l *Link) Ended() bool {
@@ -159,14 +152,12 @@ func (l *Link) Close() error {
 	return err
 }
 
-func (l *Link) send(messages ...Message) error {
+func (l *Link) send(m Message) error {
 	l.write.Lock()
 	defer l.write.Unlock()
-	w := bufio.NewWriter(l.stdin) // one write for what is small: an exec's stdin is a request each
-	for _, m := range messages {
-		if err := WriteMessage(w, m); err != nil {
-			return fmt.Errorf("send to runner: %w", err)
-		}
+	w := bufio.NewWriter(l.stdin) // one write per small message: an exec's stdin is a request each
+	if err := WriteMessage(w, m); err != nil {
+		return fmt.Errorf("send to runner: %w", err)
 	}
 	if err := w.Flush(); err != nil {
 		return fmt.Errorf("send to runner: %w", err)
