@@ -287,34 +287,9 @@ func (t *translator) end(d endNote, at time.Time) {
 
 // exit reads that the process has ended.
 func (t *translator) exit(f agent.Frame) {
-	at := f.At.UTC()
-	report, err := agent.ParseExit(f.Data)
-	if err != nil {
-		report = agent.ExitReport{Code: -1, Stderr: "the exit report cannot be read"}
-	}
-	if report.Interrupted {
-		t.end(endNote{Outcome: session.OutcomeCancelled, Reason: session.ReasonAborted}, at)
-		return
-	}
-	t.end(endNote{Outcome: session.OutcomeFailed, Reason: session.ReasonAgentCrashed}, at)
-	t.emit(conversation.Event{
-		Type: conversation.EventError, At: at,
-		Data: conversation.Problem{Code: session.ReasonAgentCrashed, Message: crashMessage(report)},
-	})
-}
-
-func crashMessage(r agent.ExitReport) string {
-	msg := fmt.Sprintf("the agent ended with exit code %d in the middle of a turn", r.Code)
-	if r.Signal != "" {
-		msg = fmt.Sprintf("the agent was ended by a signal (%s) in the middle of a turn", r.Signal)
-	}
-	if said := strings.TrimSpace(r.Stderr); said != "" {
-		if over := len(said) - maxRaw; over > 0 {
-			said = strings.ToValidUTF8(said[over:], "")
-		}
-		msg += ": " + said
-	}
-	return msg
+	end, events := agent.ReadExit(f)
+	t.end(endNote{Outcome: end.Outcome, Reason: end.Reason}, f.At.UTC())
+	t.emit(events...)
 }
 
 // whole shows a block that is there all at once.

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/overwinter-dev/overwinter/internal/agent"
@@ -192,32 +191,7 @@ func (t *translator) end(outcome session.Outcome, reason string, at time.Time) {
 
 // exit reads that the process has ended.
 func (t *translator) exit(f agent.Frame) {
-	at := f.At.UTC()
-	report, err := agent.ParseExit(f.Data)
-	if err != nil {
-		report = agent.ExitReport{Code: -1, Stderr: "the exit report cannot be read"}
-	}
-	if report.Interrupted {
-		t.end(session.OutcomeCancelled, session.ReasonAborted, at)
-		return
-	}
-	t.end(session.OutcomeFailed, session.ReasonAgentCrashed, at)
-	t.emit(conversation.Event{
-		Type: conversation.EventError, At: at,
-		Data: conversation.Problem{Code: session.ReasonAgentCrashed, Message: crashMessage(report)},
-	})
-}
-
-func crashMessage(r agent.ExitReport) string {
-	msg := fmt.Sprintf("the agent ended with exit code %d in the middle of a turn", r.Code)
-	if r.Signal != "" {
-		msg = fmt.Sprintf("the agent was ended by a signal (%s) in the middle of a turn", r.Signal)
-	}
-	if said := strings.TrimSpace(r.Stderr); said != "" {
-		if over := len(said) - maxRaw; over > 0 {
-			said = strings.ToValidUTF8(said[over:], "")
-		}
-		msg += ": " + said
-	}
-	return msg
+	end, events := agent.ReadExit(f)
+	t.end(end.Outcome, end.Reason, f.At.UTC())
+	t.emit(events...)
 }

@@ -1,0 +1,43 @@
+package agent
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/overwinter-dev/overwinter/internal/conversation"
+	"github.com/overwinter-dev/overwinter/internal/session"
+)
+
+// maxSaid bounds what is told of the last words of a process.
+const maxSaid = 4 << 10
+
+// ReadExit is how a turn ends with whose process an exit frame is about: broken off, where the runner
+// has ended it for that, else failed, with an event that says what is known of it.
+func ReadExit(f Frame) (TurnEnd, []conversation.Event) {
+	report, err := ParseExit(f.Data)
+	if err != nil {
+		report = ExitReport{Code: -1, Stderr: "the exit report cannot be read"}
+	}
+	if report.Interrupted {
+		return TurnEnd{Outcome: session.OutcomeCancelled, Reason: session.ReasonAborted}, nil
+	}
+	return TurnEnd{Outcome: session.OutcomeFailed, Reason: session.ReasonAgentCrashed}, []conversation.Event{{
+		Type: conversation.EventError, At: f.At.UTC(),
+		Data: conversation.Problem{Code: session.ReasonAgentCrashed, Message: report.message()},
+	}}
+}
+
+// message tells people of a process that has ended too early.
+func (r ExitReport) message() string {
+	msg := fmt.Sprintf("the agent ended with exit code %d in the middle of a turn", r.Code)
+	if r.Signal != "" {
+		msg = fmt.Sprintf("the agent was ended by a signal (%s) in the middle of a turn", r.Signal)
+	}
+	if said := strings.TrimSpace(r.Stderr); said != "" {
+		if over := len(said) - maxSaid; over > 0 {
+			said = strings.ToValidUTF8(said[over:], "")
+		}
+		msg += ": " + said
+	}
+	return msg
+}
