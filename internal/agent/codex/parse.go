@@ -302,13 +302,13 @@ func (p *parser) event(t *thread, e payload, turn string, ms int64) string {
 }
 
 // verdict is how the turn ended whose end this is.
-func (e payload) verdict() verdict {
-	v := verdict{status: completed, ms: e.Ended * 1000}
+func (p payload) verdict() verdict {
+	v := verdict{status: completed, ms: p.Ended * 1000}
 	switch {
-	case e.Type == "turn_aborted":
+	case p.Type == "turn_aborted":
 		v.status = interrupted
-	case len(e.Error) > 0 && string(e.Error) != "null":
-		v.status, v.message = failed, problem(e.Error)
+	case len(p.Error) > 0 && string(p.Error) != "null":
+		v.status, v.message = failed, problem(p.Error)
 	}
 	return v
 }
