@@ -50,10 +50,8 @@ type builder struct {
 	started int
 }
 
-// build returns an image that is not recorded yet.
+// build returns an image that is not recorded yet. The caller holds s.layers for reading until it is.
 func (s *Server) build(ctx context.Context, parent imageRecord, commands []string, env map[string]string) (imageRecord, error) {
-	s.layers.RLock()
-	defer s.layers.RUnlock()
 	b := &builder{server: s, env: env, id: newID("build"), root: root{
 		Layers: parent.Root.Layers, Env: maps.Clone(parent.Root.Env), Workdir: parent.Root.Workdir,
 	}}

@@ -44,12 +44,13 @@ func (s *Server) ImageGetOrCreate(ctx context.Context, q *pb.ImageGetOrCreateReq
 		return nil, err
 	}
 	recipe := recipeOf(parent.ID, definition.GetDockerfileCommands(), env)
-	if !q.GetForceBuild() && !q.GetIgnoreCache() {
-		known, ok := s.records.images.Find(func(i imageRecord) bool { return i.Recipe == recipe })
-		if ok {
-			return built(known.ID), nil
-		}
+	defer s.recipes.lock(recipe)() // who wants the same meanwhile gets the same
+	known, ok := s.records.images.Find(func(i imageRecord) bool { return i.Recipe == recipe })
+	if ok && !q.GetForceBuild() && !q.GetIgnoreCache() {
+		return built(known.ID), nil
 	}
+	s.layers.RLock()
+	defer s.layers.RUnlock()
 	im, err := s.build(ctx, parent, definition.GetDockerfileCommands(), env)
 	var failed *buildError
 	if errors.As(err, &failed) {
@@ -62,6 +63,12 @@ func (s *Server) ImageGetOrCreate(ctx context.Context, q *pb.ImageGetOrCreateReq
 	}
 	if err != nil {
 		return nil, statusOf(err)
+	}
+	if ok { // from now on the new one is found
+		known.Recipe = ""
+		if err := s.records.images.Put(known.ID, known); err != nil {
+			return nil, status.Error(codes.Internal, err.Error())
+		}
 	}
 	im.Recipe = recipe
 	if err := s.records.images.Put(im.ID, im); err != nil {

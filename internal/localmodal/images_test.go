@@ -5,6 +5,7 @@ import (
 
 	modal "github.com/modal-labs/modal-client/go"
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sync/errgroup"
 )
 
 func TestImageIsBuiltFromCommands(t *testing.T) {
@@ -27,6 +28,34 @@ func TestImageIsBuiltFromCommands(t *testing.T) {
 
 	// What the image sets holds for what is restored from it.
 	require.Equal(t, "1 2 /work\n", b.sh(b.createFrom(b.snapshot(sb), nil), "echo $A $PWD"))
+}
+
+func TestOneImageIsBuiltForAllWhoWantTheSame(t *testing.T) {
+	t.Parallel()
+	b := alone(t)
+	ids := make([]string, 8)
+	var g errgroup.Group
+	for i := range ids {
+		g.Go(func() error {
+			im, err := b.client.Images.FromRegistry("debian:12", nil).DockerfileCommands([]string{"RUN echo built > /root/f"}, nil).Build(b.ctx, b.app, nil)
+			if err == nil {
+				ids[i] = im.ImageID
+			}
+			return err
+		})
+	}
+	require.NoError(t, g.Wait())
+	for _, id := range ids {
+		require.Equal(t, ids[0], id)
+	}
+	forced, err := b.image.DockerfileCommands([]string{"RUN echo built > /root/f"}, &modal.ImageDockerfileCommandsParams{ForceBuild: true}).Build(b.ctx, b.app, nil)
+	require.NoError(t, err)
+	require.NotEqual(t, ids[0], forced.ImageID)
+	for range 8 {
+		again, err := b.image.DockerfileCommands([]string{"RUN echo built > /root/f"}, nil).Build(b.ctx, b.app, nil)
+		require.NoError(t, err)
+		require.Equal(t, forced.ImageID, again.ImageID, "the newest is found")
+	}
 }
 
 func TestFailedBuildTellsWhy(t *testing.T) {

@@ -71,6 +71,7 @@ type Server struct {
 
 	naming       sync.Mutex // held around find-or-create by name
 	snapshotKeys keyedLocks
+	recipes      keyedLocks // of images, held around find-or-build
 	// layers is held for reading while a layer is in use or in the making that no
 	// record refers to, and for writing while unused ones are looked for.
 	layers sync.RWMutex
