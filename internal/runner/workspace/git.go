@@ -116,8 +116,10 @@ func isCommit(s string) bool {
 	return (len(s) == 40 || len(s) == 64) && strings.Trim(s, "0123456789abcdef") == ""
 }
 
-// Git runs git so that it neither writes to the repository nor starts what the
-// repository's own configuration names.
+// Git runs git so that it does not write to the repository and starts no hook, no
+// monitor and no external diff that the repository's configuration names. Its filters
+// run, for without them every file that has one would count as changed; they run in the
+// sandbox, where the agent may run anything.
 func Git(ctx context.Context, dir string, args ...string) ([]byte, error) {
 	out, _, err := runGit(ctx, dir, nil, 0, args...)
 	return out, err
