@@ -22,16 +22,12 @@ func (db *DB) RunBegin(ctx context.Context, sessionID, promptID, runID string, g
 		if generation != s.row.Generation {
 			return illegal("generation %d is not the newest, which is %d", generation, s.row.Generation)
 		}
-		p, err := s.promptGet(ctx, promptID)
+		p, open, first, err := s.claimable(ctx, promptID)
 		if err != nil {
 			return err
 		}
-		if verdict, err = s.verdict(ctx, p, runID); err != nil || verdict.Granted || verdict.HeldBy != "" ||
+		if verdict, err = s.verdict(ctx, p, open, runID); err != nil || verdict.Granted || verdict.HeldBy != "" ||
 			verdict.Status != session.PromptQueued || session.State(s.row.Status).Final() {
-			return err
-		}
-		first, err := s.q.PromptFirst(ctx, s, sessionID)
-		if err != nil {
 			return err
 		}
 		if first.Ordinal < p.Ordinal {
@@ -42,13 +38,13 @@ func (db *DB) RunBegin(ctx context.Context, sessionID, promptID, runID string, g
 		if err != nil {
 			return err
 		}
-		err = s.q.RunInsert(ctx, s, &dbsqlc.RunInsertParams{
+		err = s.q.RunInsert(ctx, &s.later, &dbsqlc.RunInsertParams{
 			ID: runID, SessionID: sessionID, PromptID: promptID, Generation: generation, StartedAt: s.now,
 		})
 		if err != nil {
 			return err
 		}
-		err = s.q.SessionTouch(ctx, s, &dbsqlc.SessionTouchParams{ID: sessionID, At: s.now})
+		err = s.q.SessionTouch(ctx, &s.later, &dbsqlc.SessionTouchParams{ID: sessionID, At: s.now})
 		if err != nil {
 			return err
 		}
@@ -64,22 +60,42 @@ func (db *DB) RunBegin(ctx context.Context, sessionID, promptID, runID string, g
 	return verdict, nil
 }
 
+// claimable reads what a claim is decided by, in one round trip: the prompt, the open
+// run of the session and the first prompt that waits; the last two are zero where there
+// is none.
+func (s *sessionTx) claimable(ctx context.Context, promptID string) (p dbsqlc.Prompt, open dbsqlc.Run, first dbsqlc.PromptFirstRow, err error) {
+	var in lookups
+	err = in.also(ctx, s.Conn(), func(in *lookups) error {
+		var promptErr, openErr, firstErr error
+		p, promptErr = s.q.PromptGet(ctx, in, &dbsqlc.PromptGetParams{SessionID: s.row.ID, ID: promptID})
+		if isNoRows(promptErr) {
+			promptErr = noPrompt(promptID)
+		}
+		if open, openErr = s.q.RunGetOpen(ctx, in, s.row.ID); isNoRows(openErr) {
+			openErr = nil
+		}
+		if first, firstErr = s.q.PromptFirst(ctx, in, s.row.ID); isNoRows(firstErr) {
+			firstErr = nil
+		}
+		return cmp.Or(promptErr, openErr, firstErr)
+	})
+	return p, open, first, err
+}
+
 // verdict says who has the prompt. One that waits is held up by the run that
 // another prompt of the session has, if there is one: one turn at a time.
-func (s *sessionTx) verdict(ctx context.Context, p dbsqlc.Prompt, runID string) (session.RunVerdict, error) {
+func (s *sessionTx) verdict(ctx context.Context, p dbsqlc.Prompt, open dbsqlc.Run, runID string) (session.RunVerdict, error) {
 	v := session.RunVerdict{Status: session.PromptStatus(p.Status), OnUnknown: session.OnUnknown(p.OnUnknown)}
-	var holder dbsqlc.Run
-	var err error
-	if v.Status == session.PromptQueued {
-		holder, err = s.q.RunGetOpen(ctx, s, s.row.ID)
-	} else {
+	holder := open
+	if v.Status != session.PromptQueued {
+		var err error
 		holder, err = s.q.RunGet(ctx, s, p.RunID)
+		if err != nil && !isNoRows(err) {
+			return v, err
+		}
 	}
-	if isNoRows(err) {
+	if holder.ID == "" {
 		return v, nil
-	}
-	if err != nil {
-		return v, err
 	}
 	if v.Status == session.PromptProcessing && holder.ID == runID {
 		v.Granted = true
@@ -231,7 +247,7 @@ func (s *sessionTx) runEnd(ctx context.Context, run dbsqlc.Run, ending session.R
 	if err != nil {
 		return session.Run{}, err
 	}
-	err = s.q.SessionCount(ctx, s, &dbsqlc.SessionCountParams{
+	err = s.q.SessionCount(ctx, &s.later, &dbsqlc.SessionCountParams{
 		ID: s.row.ID, ToolCalls: ending.Usage.ToolCalls, InputTokens: ending.Usage.InputTokens,
 		OutputTokens: ending.Usage.OutputTokens, CostUsd: ending.Usage.CostUSD, At: s.now,
 	})

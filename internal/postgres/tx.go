@@ -1,6 +1,7 @@
 package postgres
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -70,6 +71,9 @@ type sessionTx struct {
 	row dbsqlc.SessionLockRow // as it was when it was locked; callers keep it true
 	now time.Time
 	log eventRows
+	// later takes statements that nothing else in the transaction waits for: they
+	// are sent with the events.
+	later pipeline
 }
 
 // inSession locks the session, runs do, and writes the events that do has added
@@ -128,16 +132,20 @@ func (s *sessionTx) add(kind, runID string, data any) error {
 }
 
 func (s *sessionTx) flush(ctx context.Context) error {
-	if len(s.log.Seqs) == 0 {
+	if len(s.log.Seqs) > 0 {
+		err := cmp.Or(
+			s.q.SessionAdvance(ctx, &s.later, &dbsqlc.SessionAdvanceParams{ID: s.row.ID, LastSeq: s.row.LastSeq}),
+			s.q.EventsInsert(ctx, &s.later, s.log.params()),
+			s.q.EventsNotify(ctx, &s.later, &dbsqlc.EventsNotifyParams{Channel: channel, Payload: s.row.ID}),
+		)
+		if err != nil {
+			return err
+		}
+	}
+	if s.later.batch.Len() == 0 {
 		return nil
 	}
-	if err := s.q.SessionAdvance(ctx, s, &dbsqlc.SessionAdvanceParams{ID: s.row.ID, LastSeq: s.row.LastSeq}); err != nil {
-		return err
-	}
-	if err := s.q.EventsInsert(ctx, s, s.log.params()); err != nil {
-		return err
-	}
-	return s.q.EventsNotify(ctx, s, &dbsqlc.EventsNotifyParams{Channel: channel, Payload: s.row.ID})
+	return s.later.send(ctx, s.Conn())
 }
 
 // now is the time that is stored: in UTC and as fine as Postgres keeps it.
