@@ -26,6 +26,7 @@ type openBlock struct {
 	Conversation string             `json:"conversation"`
 	Block        conversation.Block `json:"block"`
 	Text         []byte             `json:"text,omitempty"` // deltas so far; the block's content is empty meanwhile
+	Long         bool               `json:"long,omitempty"` // they are more than maxText, and not kept
 	// Message and Index say which part of which message of the model the block is, as long as the
 	// model is still writing it. Message is empty once the agent has passed the part on whole.
 	Message string `json:"message,omitempty"`
@@ -116,9 +117,30 @@ func (l *ledger) compaction(where string) *openBlock {
 	return nil
 }
 
-// close completes an open block.
+// maxText bounds the deltas that are kept of an open block, because a translator's state is written
+// often. They are of use only where the model is broken off and the agent does not pass on what there is.
+const maxText = 16 << 10
+
+// say appends to an open block.
+func (o *openBlock) say(words string) {
+	if o.Long || len(o.Text)+len(words) > maxText {
+		o.Long, o.Text = true, nil
+		return
+	}
+	o.Text = append(o.Text, words...)
+}
+
+// whole gives an open block its content, whatever was said before.
+func (o *openBlock) whole(content string) {
+	o.Block.Content, o.Text, o.Long = content, nil, false
+}
+
+// close completes an open block, or changes its state where the whole is not known.
 func (l *ledger) close(o *openBlock, status conversation.BlockStatus, at time.Time) conversation.Event {
 	l.forget(o)
+	if o.Long {
+		return update(o, conversation.Updates{Status: status}, at)
+	}
 	if len(o.Text) > 0 {
 		o.Block.Content = string(o.Text)
 	}

@@ -58,12 +58,14 @@
 // time. The exceptions:
 //
 //   - What the model was writing when the process was killed, with what of that message the program
-//     had not noted yet, is in the stream alone.
+//     had not noted yet, is in the stream alone. More than 16 KiB of it is not shown whole once more.
 //   - Blocks of retries, of tasks, of compactions and of notices have the time of their frame in the
 //     stream. So does a block that was never finished.
 //   - A prompt that had no answer before the process was killed is read again, and has the time of
 //     that in the stream.
 //   - promptId and author are known to the stream alone.
+//   - /clear begins a conversation under an id of the program's own. It lasts as long as its process,
+//     and is in the stream alone where its file is not at hand.
 //   - The end of a command in the background stands where it ended in the stream, and in the
 //     transcript where the model was told of it, if it was.
 //   - Lines that the translator does not understand are system blocks of subtype "unparsed" in the

@@ -189,7 +189,8 @@ func (r *reader) part(where string, l record, m message, p part, n int, at time.
 	}
 	if where == conversation.Main && r.Writing != "" {
 		if o := r.streamed(m, b.Type); o != nil {
-			o.Block.Content, o.Block.CreatedAt, o.Text = b.Content, b.CreatedAt, nil
+			o.whole(b.Content)
+			o.Block.CreatedAt = b.CreatedAt
 			r.kept(where, o.Block.ID)
 			r.counted(where, m, o.Index+1)
 			return []conversation.Event{r.close(o, b.Status, at)}

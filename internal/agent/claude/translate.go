@@ -401,7 +401,7 @@ func (t *translator) closed(e event, at time.Time) {
 		return
 	}
 	o := t.state.written(t.state.Writing, index)
-	if o != nil && o.Block.Type == conversation.AssistantText && len(bytes.TrimSpace(o.Text)) == 0 {
+	if o != nil && o.Block.Type == conversation.AssistantText && !o.Long && len(bytes.TrimSpace(o.Text)) == 0 {
 		t.emit(t.state.remove(o, at))
 	}
 }
@@ -432,7 +432,7 @@ func (t *translator) delta(e event, at time.Time) {
 	if delta == "" {
 		return
 	}
-	o.Text = append(o.Text, delta...)
+	o.say(delta)
 	t.emit(conversation.Event{
 		Type: conversation.EventTextDelta, ConversationID: o.Conversation, At: at,
 		Data: conversation.TextDelta{BlockID: o.Block.ID, Delta: delta},

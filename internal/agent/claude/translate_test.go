@@ -219,6 +219,39 @@ func TestAKnownPromptIsGoneOnWith(t *testing.T) {
 	}
 }
 
+func TestALongTextDoesNotMakeALargeState(t *testing.T) {
+	t.Parallel()
+	tr, err := claude.New().NewTranslator(testRun, nil)
+	require.NoError(t, err)
+	var folder conversation.Folder
+	no := int64(0)
+	next := func(line string) {
+		out, err := tr.Translate(agent.Frame{No: no, Stream: agent.Stdout, At: begun, Data: []byte(line)})
+		require.NoError(t, err)
+		no++
+		for _, e := range out.Events {
+			folder.Add(e)
+		}
+		state, err := tr.State()
+		require.NoError(t, err)
+		require.Less(t, len(state), 64<<10)
+		tr, err = claude.New().NewTranslator(testRun, state)
+		require.NoError(t, err)
+	}
+	next(`{"type":"stream_event","event":{"type":"message_start","message":{"id":"m"}}}`)
+	next(`{"type":"stream_event","event":{"type":"content_block_start","index":0,"content_block":{"type":"text","text":""}}}`)
+	words := strings.Repeat("word ", 200)
+	for range 200 {
+		next(`{"type":"stream_event","event":{"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":"` + words + `"}}}`)
+	}
+	for _, e := range tr.Cut(begun) {
+		folder.Add(e)
+	}
+	b := folder.Conversation().Threads[0].Blocks[0]
+	require.Equal(t, strings.Repeat(words, 200), b.Content)
+	require.Equal(t, conversation.Aborted, b.Status)
+}
+
 // TestWhatTheAgentWasToldIsKnownUntilItHasHeard: a link may break behind a write, and the frame that
 // asked for it is committed all the same.
 func TestWhatTheAgentWasToldIsKnownUntilItHasHeard(t *testing.T) {
