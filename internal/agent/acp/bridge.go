@@ -11,7 +11,6 @@ import (
 	"os"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/overwinter-dev/overwinter/internal/agent/bridge"
@@ -24,11 +23,7 @@ const (
 	// question to answer.
 	DefaultSilence = 10 * time.Minute
 	tickInterval   = 100 * time.Millisecond
-	startTimeout   = 2 * time.Minute
-	cancelInterval = 500 * time.Millisecond // between two times that the agent is told to break off
 	quiet          = 300 * time.Millisecond // behind what an agent repeats when it has loaded a session
-	stopGrace      = 2 * time.Second        // to end in order
-	giveUpGrace    = 10 * time.Second       // to heed that a turn is given up
 )
 
 // reasonDelivered: the agent had begun with the prompt before it died. The protocol gives a prompt
@@ -57,8 +52,8 @@ func Main(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 		return bridge.ExitUsage
 	}
 	b := &talk{
-		model: *model, allow: *allow, silence: *silence, out: bridge.NewOutput(stdout), stderr: stderr,
-		done: make(chan struct{}), lines: make(chan said), ready: make(chan started),
+		Client: Client{Name: Command, Stderr: stderr},
+		model:  *model, allow: *allow, silence: *silence, out: bridge.NewOutput(stdout),
 	}
 	code, err := b.main(journalPath(os.Getenv("HOME"), *id), argv, stdin)
 	if err != nil {
@@ -86,55 +81,20 @@ func commandLine(line string) ([]string, error) {
 // talk is the conversation with the agent. Everything but the reader of its stdout and the requests
 // that wait runs in one goroutine.
 type talk struct {
+	Client
 	model   string
 	allow   bool
 	silence time.Duration
 	out     *bridge.Output
-	stderr  io.Writer
-
 	journal *journal
-	child   *bridge.Child
-	peer    *bridge.Peer
-	tasks   sync.WaitGroup
-	done    chan struct{} // closed when nobody listens any more
-	lines   chan said     // taken one by one, so that what is printed is in order
-	ready   chan started
 
-	session string // the agent's own id of it; empty until it is ready
 	quietBy time.Time
-	queued  *bridge.Command // a prompt that waits for that
-	preface []string        // what the next prompt is to be led in by
-	lost    error           // why it has forgotten what was said before, until people are told
-	cost    float64         // of the session, as the agent says
+	preface []string // what the next prompt is to be led in by
+	lost    error    // why it has forgotten what was said before, until people are told
+	cost    float64  // of the session, as the agent says
+	before  float64  // what it was before the turn
 
 	recorder
-	turn *turn
-}
-
-// said is a line of the agent.
-type said struct {
-	line []byte
-	bridge.Message
-}
-
-// started is what has become of the agent's start.
-type started struct {
-	session string
-	loaded  bool
-	lost    error // why it could not load what was said before
-	err     error
-}
-
-// turn is what is under way.
-type turn struct {
-	run         string
-	heard       time.Time
-	interrupted bool
-	cancelled   time.Time // when the agent was last told to break off
-	gaveUp      error
-	giveUpBy    time.Time
-	asked       map[string]json.RawMessage // ids of requests for permission, by call
-	cost        float64                    // of the session before it
 }
 
 func now() time.Time { return time.Now().UTC().Truncate(time.Millisecond) }
@@ -149,24 +109,10 @@ func (b *talk) main(name string, argv []string, stdin io.Reader) (int, error) {
 	code := bridge.ExitFailed
 	if err = b.start(argv); err == nil {
 		b.out.Note(bridge.Note{Type: noteSession, ID: b.journal.session})
-		code = b.listen(bridge.Commands(b.done, stdin, b.stderr))
-		go drain(b.lines, b.done)
-		b.child.Stop(stopGrace)
-		close(b.done)
-		b.tasks.Wait()
+		code = b.listen(b.Commands(stdin))
+		b.Stop()
 	}
 	return code, errors.Join(err, b.out.Err(), b.journal.close())
-}
-
-// drain lets the reader go on until it ends.
-func drain(lines <-chan said, done <-chan struct{}) {
-	for {
-		select {
-		case <-lines:
-		case <-done:
-			return
-		}
-	}
 }
 
 func (b *talk) start(argv []string) error {
@@ -184,109 +130,45 @@ func (b *talk) start(argv []string) error {
 	if s := os.Getenv(envServers); s != "" {
 		mcp = json.RawMessage(s)
 	}
-	if b.child, err = bridge.Start(bridge.Spec{Argv: argv, Env: env, Stderr: b.stderr}); err != nil {
-		return err
-	}
-	b.peer = bridge.NewPeer(b.child.Stdin)
-	b.tasks.Go(func() {
-		err := b.peer.Read(b.child.Stdout, func(line []byte, m bridge.Message) {
-			select {
-			case b.lines <- said{line, m}:
-			case <-b.done:
-			}
-		})
-		if err != nil {
-			fmt.Fprintf(b.stderr, "%s: read from the agent: %v\n", Command, err)
-		}
-	})
+	where := Where{Dir: workspace, Servers: mcp}
 	memory := b.journal.session
-	b.tasks.Go(func() {
-		ctx, cancel := context.WithTimeoutCause(context.Background(), startTimeout, errors.New("the agent takes too long to start"))
-		defer cancel()
-		s := begin(ctx, b.peer, memory, b.model, map[string]any{"cwd": workspace, "mcpServers": mcp})
-		select {
-		case b.ready <- s:
-		case <-b.done:
-		}
+	return b.Start(bridge.Spec{Argv: argv, Env: env, Stderr: b.Stderr}, func(ctx context.Context, peer *bridge.Peer) Started {
+		return begin(ctx, peer, where, memory, b.model)
 	})
-	return nil
 }
 
 // begin shakes hands and goes on with the session of memory, or begins a new one.
-func begin(ctx context.Context, peer *bridge.Peer, memory, model string, where map[string]any) started {
-	type object = map[string]any
-	raw, err := peer.Call(ctx, MethodInitialize, object{
-		"protocolVersion":    Version,
-		"clientCapabilities": object{"fs": object{"readTextFile": false, "writeTextFile": false}, "terminal": false},
-		"clientInfo":         object{"name": "overwinter", "version": "1"},
-	})
+func begin(ctx context.Context, peer *bridge.Peer, where Where, memory, model string) Started {
+	can, err := Initialize(ctx, peer)
 	if err != nil {
-		return started{err: err}
+		return Started{Err: err}
 	}
-	var can struct {
-		Version      int `json:"protocolVersion"`
-		Capabilities struct {
-			Load    bool `json:"loadSession"`
-			Session struct {
-				Resume json.RawMessage `json:"resume"`
-			} `json:"sessionCapabilities"`
-		} `json:"agentCapabilities"`
-	}
-	if Decode(raw, &can); can.Version != Version {
-		return started{err: fmt.Errorf("the agent speaks version %d of the protocol, not %d", can.Version, Version)}
-	}
-	var s started
+	var s Started
 	if memory != "" {
-		s = recall(ctx, peer, memory, can.Capabilities.Load, hasValue(can.Capabilities.Session.Resume), where)
-		if s.err != nil {
+		var methods []string
+		if can.Resume {
+			methods = append(methods, MethodResume)
+		}
+		if can.Load {
+			methods = append(methods, MethodLoad)
+		}
+		past := where
+		past.SessionID = memory
+		if s = Recall(ctx, peer, past, methods...); s.Err != nil {
 			return s
 		}
 	}
-	if s.session == "" {
-		var made struct {
-			SessionID string `json:"sessionId"`
+	if s.Session == "" {
+		if s.Session, err = NewSession(ctx, peer, where); err != nil {
+			return Started{Err: err}
 		}
-		raw, err := peer.Call(ctx, MethodNew, where)
-		if err != nil {
-			return started{err: err}
-		}
-		if Decode(raw, &made); made.SessionID == "" {
-			return started{err: errors.New(MethodNew + ": the agent names no session")}
-		}
-		s.session = made.SessionID
 	}
 	if model != "" {
-		if _, err := peer.Call(ctx, MethodModel, object{"sessionId": s.session, "modelId": model}); err != nil {
-			return started{err: fmt.Errorf("take the model %s: %w", model, err)}
+		if _, err := peer.Call(ctx, MethodModel, map[string]string{"sessionId": s.Session, "modelId": model}); err != nil {
+			return Started{Err: fmt.Errorf("take the model %s: %w", model, err)}
 		}
 	}
 	return s
-}
-
-func hasValue(raw json.RawMessage) bool {
-	s := string(raw)
-	return s != "" && s != "null" && s != "false"
-}
-
-// recall has the agent go on with a session, where it can.
-func recall(ctx context.Context, peer *bridge.Peer, memory string, load, resume bool, where map[string]any) started {
-	params := maps.Clone(where)
-	params["sessionId"] = memory
-	lost := errors.New("it cannot load sessions")
-	for _, method := range []string{MethodResume, MethodLoad} {
-		if method == MethodResume && !resume || method == MethodLoad && !load {
-			continue
-		}
-		_, err := peer.Call(ctx, method, params)
-		if err == nil {
-			return started{session: memory, loaded: true}
-		}
-		if errors.Is(err, bridge.ErrGone) || ctx.Err() != nil {
-			return started{err: err}
-		}
-		lost = err
-	}
-	return started{lost: lost}
 }
 
 // listen serves the runner until stdin ends or the agent does.
@@ -300,9 +182,9 @@ func (b *talk) listen(commands <-chan bridge.Command) int {
 				return bridge.ExitDone
 			}
 			b.command(c)
-		case l := <-b.lines:
+		case l := <-b.Lines:
 			b.line(l)
-		case s := <-b.ready:
+		case s := <-b.Ready:
 			if !b.begun(s) {
 				return bridge.ExitFailed
 			}
@@ -310,8 +192,8 @@ func (b *talk) listen(commands <-chan bridge.Command) int {
 			if !b.tick() {
 				return bridge.ExitFailed
 			}
-		case <-b.child.Done():
-			b.out.Note(bridge.Note{Type: bridge.NoteDied, Message: "the agent has ended: " + b.child.Ended()})
+		case <-b.Child.Done():
+			b.out.Note(bridge.Note{Type: bridge.NoteDied, Message: "the agent has ended: " + b.Child.Ended()})
 			return bridge.ExitDied
 		}
 		if b.out.Err() != nil {
@@ -334,36 +216,36 @@ func (b *talk) block(block conversation.Block) {
 func (b *talk) system(subtype, message string) {
 	at := now()
 	b.block(conversation.Block{
-		ID: fmt.Sprintf("%s/%s/%d", subtype, b.turn.run, at.UnixMilli()), Type: conversation.System, Status: conversation.Complete,
+		ID: fmt.Sprintf("%s/%s/%d", subtype, b.Turn.Run, at.UnixMilli()), Type: conversation.System, Status: conversation.Complete,
 		CreatedAt: at, Subtype: subtype, Message: bounded(message),
 	})
 }
 
 // begun takes up that the agent is ready, or not.
-func (b *talk) begun(s started) bool {
-	if s.err != nil {
-		if b.queued != nil {
-			b.prompted(*b.queued)
-			b.failed(fmt.Sprintf("the agent does not start: %v", s.err))
+func (b *talk) begun(s Started) bool {
+	if s.Err != nil {
+		if b.Queued != nil {
+			b.prompted(*b.Queued)
+			b.failed(fmt.Sprintf("the agent does not start: %v", s.Err))
 		} else {
-			fmt.Fprintf(b.stderr, "%s: the agent does not start: %v\n", Command, s.err)
+			fmt.Fprintf(b.Stderr, "%s: the agent does not start: %v\n", Command, s.Err)
 		}
 		return false
 	}
-	b.session = s.session
-	b.note(bridge.Note{Type: noteSession, ID: s.session})
-	if !s.loaded {
+	b.Session = s.Session
+	b.note(bridge.Note{Type: noteSession, ID: s.Session})
+	if !s.Loaded {
 		if instructions := os.Getenv(envInstructions); instructions != "" {
 			b.preface = append(b.preface, "Instructions for this conversation:\n\n"+instructions)
 		}
 	}
-	if s.lost != nil {
+	if s.Lost != nil {
 		if past := b.journal.retold(); past != "" {
 			b.preface = append(b.preface, "What was said in this conversation before, which you no longer remember:\n\n"+past)
-			b.lost = s.lost
+			b.lost = s.Lost
 		}
 	}
-	if s.loaded {
+	if s.Loaded {
 		b.quietBy = time.Now().Add(quiet)
 	}
 	b.deliver()
@@ -380,28 +262,25 @@ func (b *talk) command(c bridge.Command) {
 	case bridge.Answer:
 		b.answer(c)
 	default:
-		fmt.Fprintf(b.stderr, "%s: no such command: %s\n", Command, c.Type)
+		fmt.Fprintf(b.Stderr, "%s: no such command: %s\n", Command, c.Type)
 	}
 }
 
 // prompt begins a turn, as soon as that can be.
 func (b *talk) prompt(c bridge.Command) {
-	if b.turn != nil || b.queued != nil {
-		fmt.Fprintf(b.stderr, "%s: the prompt of run %s comes while another is at work\n", Command, c.RunID)
-		return
+	if b.Queue(c) {
+		b.deliver()
 	}
-	b.queued = &c
-	b.deliver()
 }
 
 // deliver hands the prompt over that waits, once the agent is ready for it.
 func (b *talk) deliver() {
-	if b.queued == nil || b.session == "" || time.Now().Before(b.quietBy) {
+	if b.Queued == nil || b.Session == "" || time.Now().Before(b.quietBy) {
 		return
 	}
-	c := *b.queued
+	c := *b.Queued
 	if b.known(c) {
-		b.queued = nil
+		b.Queued = nil
 		return
 	}
 	b.prompted(c)
@@ -409,20 +288,12 @@ func (b *talk) deliver() {
 		b.system("memory_retold", fmt.Sprintf("The agent has forgotten what was said before (%v) and has been told again.", b.lost))
 		b.lost = nil
 	}
-	type text struct {
-		Type string `json:"type"`
-		Text string `json:"text"`
-	}
-	var parts []text
+	var texts []string
 	for _, p := range b.preface {
-		parts = append(parts, text{"text", p + "\n\n"})
+		texts = append(texts, p+"\n\n")
 	}
 	b.preface = nil
-	params := map[string]any{"sessionId": b.session, "prompt": append(parts, text{"text", c.Content})}
-	b.tasks.Go(func() {
-		// The answer is read where all lines are.
-		_, _ = b.peer.Call(context.Background(), MethodPrompt, params)
-	})
+	b.Prompt(append(texts, c.Content)...)
 }
 
 // known reports whether the run is known, and says what has become of it: it is done once.
@@ -440,8 +311,8 @@ func (b *talk) known(c bridge.Command) bool {
 
 // prompted notes that a turn begins.
 func (b *talk) prompted(c bridge.Command) {
-	b.queued = nil
-	b.turn = &turn{run: c.RunID, heard: time.Now(), asked: map[string]json.RawMessage{}, cost: b.cost}
+	b.Begin(c.RunID)
+	b.before = b.cost
 	b.recorder = recorder{Prefix: c.RunID}
 	b.journal.runs[c.RunID] = &pastRun{}
 	at := c.At
@@ -458,13 +329,13 @@ func (b *talk) prompted(c bridge.Command) {
 // interrupt breaks the turn off.
 func (b *talk) interrupt(run string) {
 	switch {
-	case b.queued != nil && b.queued.RunID == run && b.known(*b.queued):
-		b.queued = nil
-	case b.queued != nil && b.queued.RunID == run:
-		b.prompted(*b.queued)
+	case b.Queued != nil && b.Queued.RunID == run && b.known(*b.Queued):
+		b.Queued = nil
+	case b.Queued != nil && b.Queued.RunID == run:
+		b.prompted(*b.Queued)
 		b.end(session.OutcomeCancelled, session.ReasonAborted, session.Usage{})
-	case b.turn != nil && b.turn.run == run && !b.turn.interrupted:
-		b.turn.interrupted, b.Interrupted = true, true
+	case b.Turn != nil && b.Turn.Run == run && !b.Turn.Interrupted:
+		b.Turn.Interrupted, b.Interrupted = true, true
 		b.cancel()
 	}
 }
@@ -472,19 +343,16 @@ func (b *talk) interrupt(run string) {
 // cancel tells the agent to break off, and to ask no longer. One that comes before it has taken the
 // prompt up may be lost, so it is told until it has ended the turn.
 func (b *talk) cancel() {
-	b.turn.cancelled = time.Now()
-	for id := range b.turn.asked {
+	for id := range b.Turn.Asked {
 		b.reply(id, "")
 	}
-	if err := b.peer.Notify(MethodCancel, map[string]string{"sessionId": b.session}); err != nil {
-		fmt.Fprintf(b.stderr, "%s: %v\n", Command, err)
-	}
+	b.Cancel()
 }
 
 // answer answers a question of the agent's. One that nobody asks any longer is left out.
 func (b *talk) answer(c bridge.Command) {
 	var d AnswerData
-	if b.turn == nil || b.turn.asked[c.ID] == nil || !Decode(c.Data, &d) {
+	if b.Turn == nil || b.Turn.Asked[c.ID] == nil || !Decode(c.Data, &d) {
 		return
 	}
 	b.reply(c.ID, d.Option)
@@ -503,26 +371,22 @@ func (b *talk) running(call string) {
 
 // reply answers a request for permission; no option withdraws the question.
 func (b *talk) reply(call, option string) {
-	id := b.turn.asked[call]
-	delete(b.turn.asked, call)
-	b.turn.heard = time.Now()
+	b.Turn.Heard = time.Now()
 	b.note(bridge.Note{Type: noteAnswered, ID: call})
-	if err := b.peer.Reply(id, Outcome(option)); err != nil {
-		fmt.Fprintf(b.stderr, "%s: %v\n", Command, err)
-	}
+	b.Reply(call, option)
 }
 
 // line prints a line of the agent, behind the blocks that it completes.
-func (b *talk) line(l said) {
-	if b.turn == nil || b.session == "" {
+func (b *talk) line(l Said) {
+	if b.Turn == nil || b.Session == "" {
 		if time.Now().Before(b.quietBy) {
 			b.quietBy = time.Now().Add(quiet) // it still tells of the past
 		}
-		b.out.Raw(l.line)
-		b.refuse(l.Message)
+		b.out.Raw(l.Line)
+		b.Refuse(l.Message)
 		return
 	}
-	b.turn.heard = time.Now()
+	b.Turn.Heard = time.Now()
 	switch {
 	case l.Method == MethodUpdate:
 		var p params
@@ -533,15 +397,15 @@ func (b *talk) line(l said) {
 			events, _ := b.update(p.Update, now())
 			b.tell(events)
 		}
-		b.out.Raw(l.line)
+		b.out.Raw(l.Line)
 	case l.Method == MethodPermission && l.IsRequest():
 		b.permission(l)
-	case l.IsResponse() && strings.HasPrefix(string(l.ID), `"`+MethodPrompt+"#"):
-		b.out.Raw(l.line)
+	case l.IsEnd():
+		b.out.Raw(l.Line)
 		b.finish(l.Message)
 	default:
-		b.out.Raw(l.line)
-		b.refuse(l.Message)
+		b.out.Raw(l.Line)
+		b.Refuse(l.Message)
 	}
 }
 
@@ -564,7 +428,7 @@ func (b *talk) tell(events []conversation.Event) {
 }
 
 // permission passes a question on, unless everything is allowed.
-func (b *talk) permission(l said) {
+func (b *talk) permission(l Said) {
 	var p params
 	Decode(l.Params, &p)
 	id := p.ToolCall.ID
@@ -572,43 +436,34 @@ func (b *talk) permission(l said) {
 		b.tell(b.call(p.ToolCall, true, now()))
 	}
 	if !b.allow && id != "" {
-		b.turn.asked[id] = l.ID
-		b.out.Raw(l.line)
+		b.Turn.Asked[id] = l.ID
+		b.out.Raw(l.Line)
 		return
 	}
-	if err := b.peer.Reply(l.ID, Outcome(Allow(options(p.Options)))); err != nil {
-		fmt.Fprintf(b.stderr, "%s: %v\n", Command, err)
+	if !b.allow { // it names no call, so that nobody can be asked about it
+		b.Withdraw(l.ID)
+		return
 	}
+	b.Permit(l.ID, p.Options)
 	b.running(id)
-}
-
-// refuse answers requests that this bridge has not said that it takes.
-func (b *talk) refuse(m bridge.Message) {
-	if !m.IsRequest() {
-		return
-	}
-	if err := b.peer.Refuse(m.ID, bridge.CodeMethodNotFound, "there is no method "+m.Method); err != nil {
-		fmt.Fprintf(b.stderr, "%s: %v\n", Command, err)
-	}
 }
 
 // tick looks at the clock. False means that the agent does not heed that the turn is given up.
 func (b *talk) tick() bool {
 	b.deliver()
-	if t := b.turn; t != nil && (t.interrupted || t.gaveUp != nil) && time.Since(t.cancelled) > cancelInterval {
-		b.cancel()
+	if b.Turn == nil || b.Session == "" {
+		return true
 	}
+	again, over := b.Turn.Look()
 	switch {
-	case b.turn == nil || b.session == "":
-	case b.turn.gaveUp != nil:
-		if time.Now().After(b.turn.giveUpBy) {
-			b.finish(bridge.Message{})
-			return false
-		}
-	case len(b.turn.asked) > 0 || b.turn.interrupted || b.busy() || time.Since(b.turn.heard) <= b.silence:
+	case over:
+		b.finish(bridge.Message{})
+		return false
+	case again:
+		b.cancel()
+	case b.Turn.GaveUp != nil || len(b.Turn.Asked) > 0 || b.Turn.Interrupted || b.busy() || time.Since(b.Turn.Heard) <= b.silence:
 	default:
-		b.turn.gaveUp = fmt.Errorf("the agent says nothing within %s", b.silence)
-		b.turn.giveUpBy = time.Now().Add(giveUpGrace)
+		b.GiveUp(fmt.Errorf("the agent says nothing within %s", b.silence))
 		b.cancel()
 	}
 	return true
@@ -621,19 +476,9 @@ func (b *talk) busy() bool {
 
 // finish ends the turn, as the answer to its prompt says.
 func (b *talk) finish(m bridge.Message) {
-	var result struct {
-		StopReason string `json:"stopReason"`
-	}
-	Decode(m.Result, &result)
-	outcome, reason := Stopped(result.StopReason)
-	switch {
-	case b.turn.gaveUp != nil:
-		b.failed(b.turn.gaveUp.Error())
-		return
-	case b.turn.interrupted:
-		outcome, reason = session.OutcomeCancelled, session.ReasonAborted
-	case m.Error != nil:
-		b.failed(m.Error.Message)
+	outcome, reason, failed := b.Turn.Ended(m)
+	if failed {
+		b.failed(reason)
 		return
 	}
 	if outcome == session.OutcomeCompleted {
@@ -652,10 +497,10 @@ func (b *talk) failed(message string) {
 // end is the last line of a turn: the journal is whole before it is printed.
 func (b *talk) end(outcome session.Outcome, reason string, used session.Usage) {
 	b.tell(b.cut(now()))
-	used.ToolCalls, used.CostUSD = b.Calls, max(0, b.cost-b.turn.cost)
+	used.ToolCalls, used.CostUSD = b.Calls, max(0, b.cost-b.before)
 	end := endNote{At: now(), Outcome: outcome, Reason: reason, Usage: used, Model: b.model}
-	past := b.journal.runs[b.turn.run]
+	past := b.journal.runs[b.Turn.Run]
 	past.ended, past.end = true, end
-	b.note(bridge.Note{Type: noteEnd, RunID: b.turn.run, Data: encode(end)})
-	b.turn = nil
+	b.note(bridge.Note{Type: noteEnd, RunID: b.Turn.Run, Data: encode(end)})
+	b.Turn = nil
 }

@@ -9,6 +9,9 @@
 //	                └─▶ notes, between the agent's own lines ─────────────────────────────────────┘
 //	                └─▶ ~/.overwinter/acp/<session>.jsonl, the notes again ────────────────────────▶ Parse
 //
+// What every bridge to such an agent has in common, the agent's process, the handshake, answers to its
+// requests, and how a turn is broken off or given up, is [Client].
+//
 // # Command line
 //
 // OVERWINTER_ACP_COMMAND ([EnvCommand]) is looked for in the environment of the session's profile and

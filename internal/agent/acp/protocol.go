@@ -94,8 +94,8 @@ type toolCall struct {
 	Meta      json.RawMessage `json:"_meta"`
 }
 
-// Option is an answer to a request for permission.
-type Option struct {
+// option is an answer to a request for permission.
+type option struct {
 	ID   string `json:"optionId"`
 	Name string `json:"name"`
 	Kind string `json:"kind"`
@@ -108,13 +108,13 @@ type AnswerData struct {
 	Allowed bool   `json:"allowed"`
 }
 
-// Outcome is the result of a request for permission.
-func Outcome(option string) any {
-	outcome := map[string]string{"outcome": "cancelled"}
+// outcome is the result of a request for permission.
+func outcome(option string) any {
+	chosen := map[string]string{"outcome": "cancelled"}
 	if option != "" {
-		outcome = map[string]string{"outcome": "selected", "optionId": option}
+		chosen = map[string]string{"outcome": "selected", "optionId": option}
 	}
-	return map[string]any{"outcome": outcome}
+	return map[string]any{"outcome": chosen}
 }
 
 // Answer is the line for a bridge that answers a request for permission, whose options are the
@@ -131,7 +131,7 @@ func Answer(q agent.Question, a agent.Answer) ([]byte, error) {
 	default:
 		return nil, fmt.Errorf("answer question %s: %q is no decision", q.ID, a.Decision)
 	}
-	var options []Option
+	var options []option
 	if len(q.Suggestions) > 0 {
 		if err := json.Unmarshal(q.Suggestions, &options); err != nil {
 			return nil, fmt.Errorf("answer question %s: its options: %w", q.ID, err)
@@ -146,22 +146,17 @@ func Answer(q agent.Question, a agent.Answer) ([]byte, error) {
 	}.Encode()
 }
 
-// options are those of a request; there are none where they are no list.
-func options(raw json.RawMessage) []Option {
-	var list []Option
-	Decode(raw, &list)
-	return list
-}
-
-// Allow is the option that lets a call run, where whatever is asked is allowed.
-func Allow(options []Option) string {
-	id, _ := choose(options, []string{"allow_once", "allow_always"}, false)
+// allow is the option that lets a call run, of the list that a request has.
+func allow(options json.RawMessage) string {
+	var list []option
+	Decode(options, &list)
+	id, _ := choose(list, []string{"allow_once", "allow_always"}, false)
 	return id
 }
 
 // choose returns the option of the first kind that there is. Where several last, the first does so
 // for the session and the last for ever.
-func choose(options []Option, kinds []string, forEver bool) (string, bool) {
+func choose(options []option, kinds []string, forEver bool) (string, bool) {
 	for _, kind := range kinds {
 		var found []string
 		for _, o := range options {

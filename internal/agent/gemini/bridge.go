@@ -9,8 +9,6 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"strings"
-	"sync"
 	"time"
 
 	"github.com/overwinter-dev/overwinter/internal/agent/acp"
@@ -26,12 +24,7 @@ const (
 	delegated = 6
 	// pollInterval is how often chat files are looked at, beside every time that the program speaks.
 	pollInterval = 50 * time.Millisecond
-	startTimeout = 2 * time.Minute
-	// cancelInterval is how often the program is told to break off.
-	cancelInterval = 500 * time.Millisecond
-	pastTimeout    = 3 * time.Second  // for what the program repeats when it has loaded a session
-	stopGrace      = 2 * time.Second  // to end in order
-	giveUpGrace    = 10 * time.Second // to heed that a turn is given up
+	pastTimeout  = 3 * time.Second // for what the program repeats when it has loaded a session
 )
 
 // errSilent is why a turn is given up.
@@ -53,8 +46,8 @@ func Main(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 		return bridge.ExitUsage
 	}
 	b := &talk{
-		allow: *allow, silence: *silence, out: bridge.NewOutput(stdout), stderr: stderr, home: os.Getenv("HOME"),
-		done: make(chan struct{}), frames: make(chan said), ready: make(chan started),
+		Client: acp.Client{Name: Command, Stderr: stderr},
+		allow:  *allow, silence: *silence, out: bridge.NewOutput(stdout), home: os.Getenv("HOME"),
 	}
 	code, err := b.main(*id, flags.Args(), stdin)
 	if err != nil {
@@ -66,54 +59,18 @@ func Main(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 // talk is the conversation with the program. Everything but the reader of its stdout and the
 // requests that wait runs in one goroutine.
 type talk struct {
+	acp.Client
 	allow     bool
 	silence   time.Duration
 	out       *bridge.Output
-	stderr    io.Writer
 	home      string
 	workspace string
+	journal   *journal
 
-	journal *journal
-	child   *bridge.Child
-	peer    *bridge.Peer
-	tasks   sync.WaitGroup
-	done    chan struct{} // closed when nobody listens any more
-	frames  chan said     // taken one by one, so that what is printed is in order
-	ready   chan started
-
-	session string // the program's own id of it; empty until it is ready
-	past    int    // updates that are still to come of what it has loaded
-	pastBy  time.Time
-	queued  *bridge.Command // a prompt that waits for that
+	past   int // updates that are still to come of what it has loaded
+	pastBy time.Time
 
 	order
-	turn *turn
-}
-
-// said is a line of the program.
-type said struct {
-	line []byte
-	bridge.Message
-}
-
-// started is what has become of the program's start.
-type started struct {
-	session string
-	version string
-	loaded  bool
-	lost    error // why its memory could not be loaded
-	err     error
-}
-
-// turn is what is under way.
-type turn struct {
-	run         string
-	heard       time.Time // when the program last did something
-	interrupted bool
-	cancelled   time.Time // when the program was last told to break off
-	gaveUp      error
-	giveUpBy    time.Time
-	asked       map[string]json.RawMessage // ids of requests for permission, by call
 }
 
 func now() time.Time { return time.Now().UTC().Truncate(time.Millisecond) }
@@ -127,47 +84,26 @@ func (b *talk) main(id string, argv []string, stdin io.Reader) (int, error) {
 	if b.journal, err = openJournal(journalPath(b.home, id)); err != nil {
 		return bridge.ExitFailed, err
 	}
-	code, err := b.start(argv)
-	if err == nil {
+	code := bridge.ExitFailed
+	if err = b.start(argv); err == nil {
 		b.out.Note(bridge.Note{Type: noteSession, ID: b.journal.session})
-		commands := bridge.Commands(b.done, stdin, b.stderr)
-		code = b.listen(commands)
-		if b.child != nil {
-			go drain(b.frames, b.done)
-			b.child.Stop(stopGrace)
-		}
-		close(b.done)
-		b.tasks.Wait()
+		code = b.listen(b.Commands(stdin))
+		b.Stop()
 	}
 	return code, errors.Join(err, b.out.Err(), b.journal.close())
 }
 
-// drain lets the reader go on until it ends.
-func drain(frames <-chan said, done <-chan struct{}) {
-	for {
-		select {
-		case <-frames:
-		case <-done:
-			return
-		}
-	}
-}
-
 // start starts the program with nothing but the memory of the journal.
-func (b *talk) start(argv []string) (int, error) {
+func (b *talk) start(argv []string) error {
 	dir := filepath.Join(b.home, ".gemini")
 	restored, err := b.journal.memory.restore(dir, b.workspace, b.journal.session)
 	if err != nil {
-		return bridge.ExitFailed, err
+		return err
 	}
 	env, err := environment(dir)
 	if err != nil {
-		return bridge.ExitFailed, err
+		return err
 	}
-	if b.child, err = bridge.Start(bridge.Spec{Argv: argv, Env: env, Stderr: b.stderr}); err != nil {
-		return bridge.ExitFailed, err
-	}
-	b.peer = bridge.NewPeer(b.child.Stdin)
 	b.order = order{news: newNews(), finished: map[string]struct{}{}, open: map[string]bool{}}
 	if restored != "" {
 		b.past = b.journal.memory.frames()
@@ -176,71 +112,29 @@ func (b *talk) start(argv []string) (int, error) {
 			b.chats = &tail{name: restored, offset: info.Size()}
 		}
 	}
-	b.tasks.Go(func() {
-		err := b.peer.Read(b.child.Stdout, func(line []byte, m bridge.Message) {
-			select {
-			case b.frames <- said{line, m}:
-			case <-b.done:
-			}
-		})
-		if err != nil {
-			fmt.Fprintf(b.stderr, "%s: read from the program: %v\n", Command, err)
-		}
-	})
+	where := acp.Where{Dir: b.workspace, Servers: json.RawMessage("[]")}
 	memory := b.journal.session
-	b.tasks.Go(func() {
-		ctx, cancel := context.WithTimeoutCause(context.Background(), startTimeout, errors.New("the program takes too long to start"))
-		defer cancel()
-		s := b.begin(ctx, memory)
-		select {
-		case b.ready <- s:
-		case <-b.done:
-		}
+	return b.Start(bridge.Spec{Argv: argv, Env: env, Stderr: b.Stderr}, func(ctx context.Context, peer *bridge.Peer) acp.Started {
+		return begin(ctx, peer, where, memory)
 	})
-	return bridge.ExitDone, nil
 }
 
 // begin shakes hands and goes on with the session of memory, or begins a new one.
-func (b *talk) begin(ctx context.Context, memory string) started {
-	type object = map[string]any
-	var hello struct {
-		Info struct {
-			Version string `json:"version"`
-		} `json:"agentInfo"`
-	}
-	raw, err := b.peer.Call(ctx, acp.MethodInitialize, object{
-		"protocolVersion":    acp.Version,
-		"clientCapabilities": object{"fs": object{"readTextFile": false, "writeTextFile": false}, "terminal": false},
-		"clientInfo":         object{"name": "overwinter", "version": "1"},
-	})
+func begin(ctx context.Context, peer *bridge.Peer, where acp.Where, memory string) acp.Started {
+	can, err := acp.Initialize(ctx, peer)
 	if err != nil {
-		return started{err: err}
+		return acp.Started{Err: err}
 	}
-	decode(raw, &hello)
-	s := started{version: hello.Info.Version}
-	where := object{"cwd": b.workspace, "mcpServers": []any{}}
+	var s acp.Started
 	if memory != "" {
-		_, err := b.peer.Call(ctx, acp.MethodLoad, object{"sessionId": memory, "cwd": b.workspace, "mcpServers": []any{}})
-		if err == nil {
-			s.session, s.loaded = memory, true
-			return s
-		}
-		if errors.Is(err, bridge.ErrGone) || ctx.Err() != nil {
-			return started{err: err}
-		}
-		s.lost = err
+		past := where
+		past.SessionID = memory
+		s = acp.Recall(ctx, peer, past, acp.MethodLoad)
 	}
-	raw, err = b.peer.Call(ctx, acp.MethodNew, where)
-	if err != nil {
-		return started{err: err, lost: s.lost}
+	if s.Session == "" && s.Err == nil {
+		s.Session, s.Err = acp.NewSession(ctx, peer, where)
 	}
-	var made struct {
-		SessionID string `json:"sessionId"`
-	}
-	if decode(raw, &made); made.SessionID == "" {
-		return started{err: errors.New("session/new: the program names no session")}
-	}
-	s.session = made.SessionID
+	s.Version = can.Version
 	return s
 }
 
@@ -255,9 +149,9 @@ func (b *talk) listen(commands <-chan bridge.Command) int {
 				return bridge.ExitDone
 			}
 			b.command(c)
-		case f := <-b.frames:
+		case f := <-b.Lines:
 			b.frame(f)
-		case s := <-b.ready:
+		case s := <-b.Ready:
 			if !b.begun(s) {
 				return bridge.ExitFailed
 			}
@@ -265,7 +159,7 @@ func (b *talk) listen(commands <-chan bridge.Command) int {
 			if !b.tick() {
 				return bridge.ExitFailed
 			}
-		case <-b.child.Done():
+		case <-b.Child.Done():
 			b.died()
 			return bridge.ExitDied
 		}
@@ -282,25 +176,25 @@ func (b *talk) note(n bridge.Note) {
 }
 
 // begun takes up that the program is ready, or not.
-func (b *talk) begun(s started) bool {
-	if s.err != nil {
-		if b.queued != nil {
-			b.prompted(*b.queued)
-			b.failed(fmt.Sprintf("the program does not start: %v", s.err))
+func (b *talk) begun(s acp.Started) bool {
+	if s.Err != nil {
+		if b.Queued != nil {
+			b.prompted(*b.Queued)
+			b.failed(fmt.Sprintf("the program does not start: %v", s.Err))
 		}
 		return false
 	}
-	b.session = s.session
-	if !s.loaded {
+	b.Session = s.Session
+	if !s.Loaded {
 		b.past = 0
 		b.chats = nil
 		b.news = newNews()
 	}
-	if s.session != b.journal.session || s.loaded {
-		b.note(bridge.Note{Type: noteSession, ID: s.session, Data: data(sessionNote{At: now(), Version: s.version, Loaded: s.loaded})})
+	if s.Session != b.journal.session || s.Loaded {
+		b.note(bridge.Note{Type: noteSession, ID: s.Session, Data: data(sessionNote{At: now(), Version: s.Version, Loaded: s.Loaded})})
 	}
-	if s.lost != nil {
-		b.note(bridge.Note{Type: noteLost, Message: fmt.Sprintf("The agent could not load what was said before, and begins anew: %v", s.lost), Data: data(stamp{At: now()})})
+	if s.Lost != nil {
+		b.note(bridge.Note{Type: noteLost, Message: fmt.Sprintf("The agent could not load what was said before, and begins anew: %v", s.Lost), Data: data(stamp{At: now()})})
 	}
 	b.pastBy = time.Now().Add(pastTimeout)
 	b.deliver()
@@ -317,18 +211,15 @@ func (b *talk) command(c bridge.Command) {
 	case bridge.Answer:
 		b.answer(c)
 	default:
-		fmt.Fprintf(b.stderr, "%s: no such command: %s\n", Command, c.Type)
+		fmt.Fprintf(b.Stderr, "%s: no such command: %s\n", Command, c.Type)
 	}
 }
 
 // prompt begins a turn, as soon as that can be.
 func (b *talk) prompt(c bridge.Command) {
-	if b.turn != nil || b.queued != nil {
-		fmt.Fprintf(b.stderr, "%s: the prompt of run %s comes while another is at work\n", Command, c.RunID)
-		return
+	if b.Queue(c) {
+		b.deliver()
 	}
-	b.queued = &c
-	b.deliver()
 }
 
 // reasonDelivered: the agent had begun with the prompt before it died. It keeps no id of it by
@@ -337,22 +228,16 @@ const reasonDelivered = "already_delivered"
 
 // deliver hands the prompt over that waits, once the program is ready for it.
 func (b *talk) deliver() {
-	if b.queued == nil || b.session == "" || (b.past > 0 && time.Now().Before(b.pastBy)) {
+	if b.Queued == nil || b.Session == "" || (b.past > 0 && time.Now().Before(b.pastBy)) {
 		return
 	}
-	c := *b.queued
+	c := *b.Queued
 	if b.known(c) {
-		b.queued = nil
+		b.Queued = nil
 		return
 	}
 	b.prompted(c)
-	text := b.expand(c.Content)
-	b.tasks.Go(func() {
-		// The answer is read where all lines are.
-		_, _ = b.peer.Call(context.Background(), acp.MethodPrompt, map[string]any{
-			"sessionId": b.session, "prompt": []map[string]string{{"type": "text", "text": text}},
-		})
-	})
+	b.Prompt(b.expand(c.Content))
 }
 
 // known reports whether the run is known, and says what has become of it: it is done once.
@@ -370,8 +255,7 @@ func (b *talk) known(c bridge.Command) bool {
 
 // prompted notes that a turn begins.
 func (b *talk) prompted(c bridge.Command) {
-	b.queued = nil
-	b.turn = &turn{run: c.RunID, heard: time.Now(), asked: map[string]json.RawMessage{}}
+	b.Begin(c.RunID)
 	b.journal.runs[c.RunID] = &pastRun{}
 	b.order.begin()
 	at := c.At
@@ -386,14 +270,14 @@ func (b *talk) prompted(c bridge.Command) {
 // interrupt breaks the turn off.
 func (b *talk) interrupt(run string) {
 	switch {
-	case b.queued != nil && b.queued.RunID == run && b.known(*b.queued):
-		b.queued = nil
-	case b.queued != nil && b.queued.RunID == run:
-		b.prompted(*b.queued)
+	case b.Queued != nil && b.Queued.RunID == run && b.known(*b.Queued):
+		b.Queued = nil
+	case b.Queued != nil && b.Queued.RunID == run:
+		b.prompted(*b.Queued)
 		b.note(bridge.Note{Type: noteInterrupt, RunID: run})
 		b.end(session.OutcomeCancelled, session.ReasonAborted)
-	case b.turn != nil && b.turn.run == run && !b.turn.interrupted:
-		b.turn.interrupted = true
+	case b.Turn != nil && b.Turn.Run == run && !b.Turn.Interrupted:
+		b.Turn.Interrupted = true
 		b.note(bridge.Note{Type: noteInterrupt, RunID: run})
 		b.cancel()
 	}
@@ -402,98 +286,72 @@ func (b *talk) interrupt(run string) {
 // cancel tells the program to break off, and to ask no longer. It does not heed one that comes before
 // it has taken the prompt up, so it is told until it does.
 func (b *talk) cancel() {
-	b.turn.cancelled = time.Now()
-	for id := range b.turn.asked {
-		b.reply(id, "")
+	for id := range b.Turn.Asked {
+		b.Reply(id, "")
 		b.note(bridge.Note{Type: noteAnswered, ID: id, Data: data(false)})
 	}
-	if err := b.peer.Notify(acp.MethodCancel, map[string]string{"sessionId": b.session}); err != nil {
-		fmt.Fprintf(b.stderr, "%s: %v\n", Command, err)
-	}
+	b.Cancel()
 }
 
 // answer answers a question of the program's. One that nobody asks any longer is left out.
 func (b *talk) answer(c bridge.Command) {
 	var d acp.AnswerData
-	if b.turn == nil || b.turn.asked[c.ID] == nil || !decode(c.Data, &d) {
+	if b.Turn == nil || b.Turn.Asked[c.ID] == nil || !decode(c.Data, &d) {
 		return
 	}
-	b.turn.heard = time.Now()
+	b.Turn.Heard = time.Now()
 	b.note(bridge.Note{Type: noteAnswered, ID: c.ID, Data: data(d.Allowed)})
 	if !d.Allowed {
 		delete(b.open, c.ID) // nothing more is said of it
 	}
-	b.reply(c.ID, d.Option)
-}
-
-// reply answers a request for permission; no option withdraws the question.
-func (b *talk) reply(call, option string) {
-	id := b.turn.asked[call]
-	delete(b.turn.asked, call)
-	if err := b.peer.Reply(id, acp.Outcome(option)); err != nil {
-		fmt.Fprintf(b.stderr, "%s: %v\n", Command, err)
-	}
+	b.Reply(c.ID, d.Option)
 }
 
 // frame prints a line of the program, between what its chat file has before and behind it.
-func (b *talk) frame(f said) {
-	if b.session == "" || b.turn == nil {
-		b.out.Raw(f.line)
+func (b *talk) frame(f acp.Said) {
+	if b.Session == "" || b.Turn == nil {
+		b.out.Raw(f.Line)
 		b.repeated(f.Message)
-		b.refuse(f.Message)
+		b.Refuse(f.Message)
 		return
 	}
-	b.turn.heard = time.Now()
+	b.Turn.Heard = time.Now()
 	b.poll()
 	var p updateParams
 	switch {
 	case f.Method == acp.MethodUpdate && decode(f.Params, &p):
 		b.emit(b.before(p.Update))
 		b.tool(p.Update.call, p.Update.Kind, false)
-		b.out.Raw(f.line)
+		b.out.Raw(f.Line)
 		b.emit(b.behind(p.Update))
 	case f.Method == acp.MethodPermission && f.IsRequest():
 		b.permission(f)
-	case f.IsResponse() && strings.HasPrefix(string(f.ID), `"`+acp.MethodPrompt+"#"):
-		b.out.Raw(f.line)
+	case f.IsEnd():
+		b.out.Raw(f.Line)
 		b.finish(f.Message)
 	default:
-		b.out.Raw(f.line)
-		b.refuse(f.Message)
+		b.out.Raw(f.Line)
+		b.Refuse(f.Message)
 	}
 }
 
 // permission passes a question on. Where everything is allowed it is answered here: a program that has
 // loaded a session asks in spite of its mode.
-func (b *talk) permission(f said) {
-	var p struct {
-		Options  []acp.Option `json:"options"`
-		ToolCall call         `json:"toolCall"`
-	}
+func (b *talk) permission(f acp.Said) {
+	var p updateParams
 	decode(f.Params, &p)
+	var c call
+	decode(p.ToolCall, &c)
 	b.emit(b.answers())
-	b.tool(p.ToolCall, "tool_call", !b.allow)
-	if !b.allow && p.ToolCall.ID != "" {
-		b.turn.asked[p.ToolCall.ID] = f.ID
-		b.out.Raw(f.line)
-		return
-	}
-	choice := ""
-	if b.allow {
-		choice = acp.Allow(p.Options)
-	} // else it names no call, so that nobody can be asked about it
-	if err := b.peer.Reply(f.ID, acp.Outcome(choice)); err != nil {
-		fmt.Fprintf(b.stderr, "%s: %v\n", Command, err)
-	}
-}
-
-// refuse answers requests that this bridge has not said that it takes.
-func (b *talk) refuse(m bridge.Message) {
-	if !m.IsRequest() {
-		return
-	}
-	if err := b.peer.Refuse(m.ID, bridge.CodeMethodNotFound, "there is no method "+m.Method); err != nil {
-		fmt.Fprintf(b.stderr, "%s: %v\n", Command, err)
+	b.tool(c, "tool_call", !b.allow)
+	switch {
+	case b.allow:
+		b.Permit(f.ID, p.Options)
+	case c.ID == "": // so that nobody can be asked about it
+		b.Withdraw(f.ID)
+	default:
+		b.Turn.Asked[c.ID] = f.ID
+		b.out.Raw(f.Line)
 	}
 }
 
@@ -535,14 +393,14 @@ func (b *talk) emit(notes []bridge.Note) {
 
 // poll reads what the chat files have gained.
 func (b *talk) poll() {
-	if b.chats == nil && b.session != "" {
-		if name := chatOf(filepath.Join(b.home, ".gemini"), b.session); name != "" {
+	if b.chats == nil && b.Session != "" {
+		if name := chatOf(filepath.Join(b.home, ".gemini"), b.Session); name != "" {
 			b.chats = &tail{name: name}
 		}
 	}
-	notes, heard := b.gained(filepath.Join(b.home, ".gemini", "tmp", slug, "chats", b.session))
-	if heard && b.turn != nil {
-		b.turn.heard = time.Now()
+	notes, heard := b.gained(filepath.Join(b.home, ".gemini", "tmp", slug, "chats", b.Session))
+	if heard && b.Turn != nil {
+		b.Turn.Heard = time.Now()
 	}
 	b.emit(notes)
 }
@@ -551,19 +409,20 @@ func (b *talk) poll() {
 // the turn is given up.
 func (b *talk) tick() bool {
 	b.deliver()
-	if b.turn == nil || b.session == "" {
+	if b.Turn == nil || b.Session == "" {
 		return true
 	}
 	b.poll()
-	if (b.turn.interrupted || b.turn.gaveUp != nil) && time.Since(b.turn.cancelled) > cancelInterval {
-		b.cancel()
-	}
-	if b.turn.gaveUp != nil {
-		if time.Now().Before(b.turn.giveUpBy) {
-			return true
-		}
+	again, over := b.Turn.Look()
+	switch {
+	case over:
 		b.finish(bridge.Message{})
 		return false
+	case again:
+		b.cancel()
+	}
+	if b.Turn.GaveUp != nil {
+		return true
 	}
 	limit := b.silence
 	for _, subagent := range b.open {
@@ -572,10 +431,9 @@ func (b *talk) tick() bool {
 		}
 		limit = delegated * b.silence
 	}
-	if len(b.turn.asked) == 0 && !b.turn.interrupted && time.Since(b.turn.heard) > limit {
-		b.turn.gaveUp = fmt.Errorf("%w within %s", errSilent, limit)
-		b.turn.giveUpBy = time.Now().Add(giveUpGrace)
-		b.note(bridge.Note{Type: bridge.NoteDeadline, RunID: b.turn.run, Message: b.turn.gaveUp.Error(), Data: data(stamp{At: now()})})
+	if len(b.Turn.Asked) == 0 && !b.Turn.Interrupted && time.Since(b.Turn.Heard) > limit {
+		b.GiveUp(fmt.Errorf("%w within %s", errSilent, limit))
+		b.note(bridge.Note{Type: bridge.NoteDeadline, RunID: b.Turn.Run, Message: b.Turn.GaveUp.Error(), Data: data(stamp{At: now()})})
 		b.cancel()
 	}
 	return true
@@ -585,18 +443,9 @@ func (b *talk) tick() bool {
 func (b *talk) finish(m bridge.Message) {
 	b.poll()
 	b.emit(b.rest())
-	var result struct {
-		StopReason string `json:"stopReason"`
-	}
-	decode(m.Result, &result)
-	outcome, reason := acp.Stopped(result.StopReason)
-	switch {
-	case b.turn.gaveUp != nil:
-		outcome, reason = session.OutcomeFailed, b.turn.gaveUp.Error()
-	case b.turn.interrupted:
-		outcome, reason = session.OutcomeCancelled, session.ReasonAborted
-	case m.Error != nil:
-		b.failed(m.Error.Message)
+	outcome, reason, failed := b.Turn.Ended(m)
+	if failed && b.Turn.GaveUp == nil { // else the deadline has been noted
+		b.failed(reason)
 		return
 	}
 	b.partial(outcome == session.OutcomeCompleted)
@@ -606,7 +455,7 @@ func (b *talk) finish(m bridge.Message) {
 // failed ends the turn with what went wrong.
 func (b *talk) failed(message string) {
 	b.partial(false)
-	b.note(bridge.Note{Type: bridge.NoteFailed, RunID: b.turn.run, Message: message, Data: data(stamp{At: now()})})
+	b.note(bridge.Note{Type: bridge.NoteFailed, RunID: b.Turn.Run, Message: message, Data: data(stamp{At: now()})})
 	b.end(session.OutcomeFailed, bounded(message))
 }
 
@@ -622,13 +471,13 @@ func (b *talk) partial(whole bool) {
 // end is the last line of a turn: the journal is whole before it is printed.
 func (b *talk) end(outcome session.Outcome, reason string) {
 	end := endNote{At: now(), Outcome: outcome, Reason: reason}
-	past := b.journal.runs[b.turn.run]
+	past := b.journal.runs[b.Turn.Run]
 	past.ended, past.outcome, past.reason = true, outcome, reason
-	b.note(bridge.Note{Type: noteEnd, RunID: b.turn.run, Data: data(end)})
-	b.turn = nil
+	b.note(bridge.Note{Type: noteEnd, RunID: b.Turn.Run, Data: data(end)})
+	b.Turn = nil
 }
 
 // died says that the program has ended by itself.
 func (b *talk) died() {
-	b.out.Note(bridge.Note{Type: bridge.NoteDied, Message: "the program has ended: " + b.child.Ended()})
+	b.out.Note(bridge.Note{Type: bridge.NoteDied, Message: "the program has ended: " + b.Child.Ended()})
 }
