@@ -24,6 +24,8 @@ const (
 	startTimeout = 60 * time.Second
 	// callTimeout bounds every other request: the agent answers at once.
 	callTimeout = 20 * time.Second
+	// toldTimeout is how long an abort waits for the agent to say that it has the prompt.
+	toldTimeout = 5 * time.Second
 	// stopGrace is how long the agent may take to end in order, and again to heed SIGTERM.
 	stopGrace = 3 * time.Second
 	// defaultPatience is how long a turn may go on with nothing but failed requests to the model.
@@ -102,6 +104,7 @@ type delivery struct {
 	turn    string
 	verdict *knownData // nil while it goes on
 	live    bool       // it was delivered by this process
+	told    bool       // the agent has said that it has the prompt
 }
 
 // written is a message or thinking as far as it is written.
@@ -334,7 +337,7 @@ func (p *program) prompt(ctx context.Context, c bridge.Command) {
 		input = append(input, map[string]any{"type": "text", "text": p.expand(c.Content)})
 	}
 	p.mu.Lock()
-	p.run, p.delivered[c.RunID] = c.RunID, &delivery{live: true}
+	p.run, p.delivered[c.RunID] = c.RunID, &delivery{live: true, told: len(input) == 0}
 	p.mu.Unlock()
 	p.note(note)
 	p.out.Note(note)
@@ -418,6 +421,7 @@ func (p *program) answer(ctx context.Context, c bridge.Command) {
 // interrupt breaks off all that goes on for a run, subagents first, and what they run in the
 // background. Without a run it is whatever goes on.
 func (p *program) interrupt(ctx context.Context, run string) {
+	p.awaitPrompt(ctx, run)
 	turns := p.goingOn(run)
 	if len(turns) > 0 && p.subagentsAlone(run) {
 		p.out.Note(bridge.Note{Type: noteAborted, RunID: run})
@@ -439,6 +443,30 @@ func (p *program) interrupt(ctx context.Context, run string) {
 			fmt.Fprintf(p.stderr, "codex bridge: end what runs in the background: %v\n", err)
 		}
 	}
+}
+
+// awaitPrompt waits until the agent has said that it has the prompt of a run, but not for ever. A turn that
+// is broken off before has its prompt in the agent's own file alone.
+func (p *program) awaitPrompt(ctx context.Context, run string) {
+	ctx, cancel := context.WithTimeout(ctx, toldTimeout)
+	defer cancel()
+	poll := time.NewTicker(flushPoll)
+	defer poll.Stop()
+	for !p.told(run) {
+		select {
+		case <-ctx.Done():
+			return
+		case <-poll.C:
+		}
+	}
+}
+
+// told reports whether nothing needs to be awaited any more before a run is broken off.
+func (p *program) told(run string) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	d := p.delivered[run]
+	return d == nil || d.told || d.verdict != nil
 }
 
 // goingOn are the turns that go on for a run. That of the run itself counts from when the agent has

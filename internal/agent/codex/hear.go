@@ -120,6 +120,9 @@ func (p *program) itemCompleted(line []byte, n params) {
 	}
 	p.mu.Lock()
 	p.writing = slices.DeleteFunc(p.writing, func(w *written) bool { return w.item == it.id })
+	if d := p.delivered[p.run]; d != nil && it.kind == kindUser && n.Thread == p.thread {
+		d.told = true
+	}
 	p.mu.Unlock()
 	if it.status == declined {
 		p.keep(line) // the agent's own file has it in other words, or not at all
