@@ -2,6 +2,7 @@ package codex_test
 
 import (
 	"bytes"
+	"fmt"
 	"path/filepath"
 	"testing"
 
@@ -17,7 +18,14 @@ func BenchmarkParse(b *testing.B) {
 	files := transcript(b, "testdata/captures/plain-tool")
 	require.Len(b, files, 1)
 	meta, rest, _ := bytes.Cut(files[0].Data, []byte("\n"))
-	data := append(append(bytes.Clone(meta), '\n'), bytes.Repeat(rest, 100)...)
+	data := append(bytes.Clone(meta), '\n')
+	for n := range 100 {
+		one := rest
+		for _, id := range []string{`"id":"`, `"call_id":"`, `"turn_id":"`} {
+			one = bytes.ReplaceAll(one, []byte(id), fmt.Appendf(nil, "%s%x-", id, n)) // of its own each time
+		}
+		data = append(data, one...)
+	}
 	b.SetBytes(int64(len(data)))
 	for b.Loop() {
 		_, err := codex.New().Parse([]session.TranscriptFile{{Path: files[0].Path, Data: data}})
