@@ -62,9 +62,9 @@ func (p *parser) legacy(data []byte) {
 			t.add(it, "")
 		case it.status == inProgress:
 			calls[it.id] = it
-			t.found = append(t.found, step{ms: ms, what: stepBegin, item: it})
+			t.found = append(t.found, &step{ms: ms, what: stepBegin, item: it})
 		default:
-			t.found = append(t.found, step{ms: ms, what: stepEnd, item: it})
+			t.found = append(t.found, &step{ms: ms, what: stepEnd, item: it})
 		}
 	}
 }

@@ -67,7 +67,7 @@ type thread struct {
 	cwd   string
 	items map[string]item
 	// noted are the steps that the journal tells; found those that the rollout tells.
-	noted, found []step
+	noted, found []*step
 	began        map[string]bool // items in noted
 	ended        map[string]bool
 	turns        map[string]bool // turns whose end is in noted
@@ -286,7 +286,7 @@ func decodeRecord(line []byte) (record, bool) {
 func (p *parser) event(t *thread, e payload, turn string, ms int64) string {
 	switch e.Type {
 	case "task_started", "turn_started":
-		t.found = append(t.found, step{ms: ms, turn: e.Turn, what: stepTurn})
+		t.found = append(t.found, &step{ms: ms, turn: e.Turn, what: stepTurn})
 		return e.Turn
 	case "task_complete", "turn_complete", "turn_aborted":
 		t.over(e.Turn, e.verdict(), ms)
@@ -317,7 +317,7 @@ func (t *thread) over(turn string, v verdict, ms int64) {
 	if !t.hasLast {
 		t.last, t.hasLast = v, true
 	}
-	t.found = append(t.found, step{ms: ms, turn: turn, what: stepOver, end: v})
+	t.found = append(t.found, &step{ms: ms, turn: turn, what: stepOver, end: v})
 }
 
 // add notes an item that has ended.
@@ -327,8 +327,8 @@ func (t *thread) add(it item, turn string) {
 	}
 	t.items[it.id] = it
 	t.found = append(t.found,
-		step{ms: it.started, turn: turn, what: stepBegin, item: it},
-		step{ms: it.completed, turn: turn, what: stepEnd, item: it})
+		&step{ms: it.started, turn: turn, what: stepBegin, item: it},
+		&step{ms: it.completed, turn: turn, what: stepEnd, item: it})
 }
 
 // call is a call of a tool as the model wrote it.
@@ -407,13 +407,13 @@ func (t *thread) uncompleted() {
 	slices.SortFunc(ids, func(a, b string) int {
 		return cmp.Or(cmp.Compare(t.calls[a].place, t.calls[b].place), strings.Compare(a, b))
 	})
-	var found []step
+	var found []*step
 	taken := 0
 	for _, id := range ids {
 		c := t.calls[id]
 		found, taken = append(found, t.found[taken:c.place]...), c.place
-		steps := []step{{ms: c.ms, turn: c.turn, what: stepBegin, item: c.item}}
-		end := step{ms: c.ended, turn: c.turn, what: stepEnd, item: c.item}
+		steps := []*step{{ms: c.ms, turn: c.turn, what: stepBegin, item: c.item}}
+		end := &step{ms: c.ended, turn: c.turn, what: stepEnd, item: c.item}
 		end.item.completed = c.ended
 		switch {
 		case c.ended == 0, strings.Contains(c.output, "aborted by user"):
@@ -457,7 +457,7 @@ func (p *parser) journal(data []byte) {
 			if !ok {
 				continue
 			}
-			s := step{ms: it.started, turn: f.Turn, what: stepBegin, item: it}
+			s := &step{ms: it.started, turn: f.Turn, what: stepBegin, item: it}
 			if l.Method == "item/completed" {
 				s.ms, s.what = it.completed, stepEnd
 				t.ended[it.id] = true
@@ -466,7 +466,7 @@ func (p *parser) journal(data []byte) {
 			}
 			t.noted = append(t.noted, s)
 		case "error":
-			t.noted = append(t.noted, step{ms: l.Sent, turn: f.Turn, what: stepRetry, words: problem(f.Error)})
+			t.noted = append(t.noted, &step{ms: l.Sent, turn: f.Turn, what: stepRetry, words: problem(f.Error)})
 		case "turn/completed":
 			var info struct {
 				ID     string          `json:"id"`
@@ -476,7 +476,7 @@ func (p *parser) journal(data []byte) {
 			}
 			if lenient(f.Info, &info) {
 				t.turns[info.ID] = true
-				t.noted = append(t.noted, step{ms: l.Sent, turn: info.ID, what: stepOver, end: verdict{
+				t.noted = append(t.noted, &step{ms: l.Sent, turn: info.ID, what: stepOver, end: verdict{
 					status: info.Status, message: problem(info.Error), ms: info.Ended * 1000,
 				}})
 			}
@@ -495,7 +495,7 @@ func (p *parser) note(n bridge.Note) {
 		return
 	}
 	t := p.thread(d.Thread)
-	s := step{ms: d.At, turn: d.Turn, note: n}
+	s := &step{ms: d.At, turn: d.Turn, note: n}
 	switch n.Type {
 	case noteBegan:
 		s.what, s.item = stepBegin, item{kind: d.Kind, id: n.ID, started: d.At}
@@ -518,8 +518,8 @@ func (p *parser) note(n bridge.Note) {
 
 // steps are all that happened in a thread, in order. What the journal tells is in its order; what
 // only the rollout tells is put between by its time.
-func (t *thread) steps() []step {
-	var found []step
+func (t *thread) steps() []*step {
+	var found []*step
 	for _, s := range t.found {
 		switch {
 		case s.what == stepBegin && t.began[s.item.id], s.what == stepEnd && t.ended[s.item.id], s.what == stepOver && t.turns[s.turn]:
@@ -527,8 +527,8 @@ func (t *thread) steps() []step {
 		}
 		found = append(found, s)
 	}
-	slices.SortStableFunc(found, func(a, b step) int { return cmp.Compare(a.ms, b.ms) })
-	out := make([]step, 0, len(found)+len(t.noted))
+	slices.SortStableFunc(found, func(a, b *step) int { return cmp.Compare(a.ms, b.ms) })
+	out := make([]*step, 0, len(found)+len(t.noted))
 	for _, s := range t.noted {
 		for len(found) > 0 && found[0].ms < s.ms {
 			out, found = append(out, found[0]), found[1:]
