@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"github.com/overwinter-dev/overwinter/internal/localmodal/wire"
 )
@@ -153,6 +154,8 @@ func copyReadable(ctx context.Context, src, dst string) error {
 		switch {
 		case info.IsDir():
 			return os.MkdirAll(to, 0o755)
+		case info.Mode()&fs.ModeSymlink != 0 && strings.HasSuffix(rel, ".gz"):
+			return nil // a manual page's: most of the alternatives, and of the whole base
 		case info.Mode()&fs.ModeSymlink != 0:
 			target, err := os.Readlink(path)
 			if err != nil {
