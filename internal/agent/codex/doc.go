@@ -90,7 +90,8 @@
 // writes into the journal before it prints it: where each item began, calls that never end, requests
 // that are sent again, what was being written when a turn was broken off, answers. The exceptions:
 //
-//   - What the model was writing when the process was killed is in the stream alone.
+//   - What the model was writing when the process was killed is in the stream alone; a call that it
+//     had made by then, and the agent had not begun, is in the transcript alone.
 //   - Lines that the translator does not understand are system blocks of subtype "unparsed" in the
 //     stream alone; Parse skips what it does not understand.
 //   - A run that was only known has its blocks where it was carried out.
