@@ -67,7 +67,7 @@ func shown(content json.RawMessage) (words, others []string) {
 				others = append(others, said)
 			}
 		case "diff":
-			others = append(others, c.change.String())
+			others = append(others, c.String())
 		case "terminal":
 			others = append(others, "[terminal "+c.Terminal+"]")
 		}

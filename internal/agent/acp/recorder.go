@@ -178,7 +178,7 @@ func (r *recorder) call(u update, asked bool, at time.Time) []conversation.Event
 		o.Block.Name, changed.Name = name, name
 	}
 	// A question may show its call in other words, for people.
-	if hasFields(u.Input) && !(asked && o.Given) {
+	if hasFields(u.Input) && (!asked || !o.Given) {
 		if string(u.Input) != string(o.Block.Input) {
 			o.Block.Input, changed.Input = u.Input, u.Input
 		}
