@@ -168,7 +168,10 @@ func (s *stack) worksAndFails(t *testing.T, id string) {
 	require.Greater(t, len(got["conversations"].([]any)), 1, "the subagent has a conversation of its own")
 	require.Contains(t, fmt.Sprint(got["conversations"].([]any)[1]), "The subagent has looked.")
 	s.prompt(t, id, "refuse", "{{refuse}} it")
-	require.Equal(t, "failed", s.waitPrompt(t, id, "refuse", 90*time.Second)["status"])
+	refused := s.waitPrompt(t, id, "refuse", 90*time.Second)
+	require.Equal(t, "failed", refused["status"])
+	require.Contains(t, refused["reason"], "scripted error 400")
+	require.NotContains(t, refused["reason"], "{", "people shall read it")
 }
 
 // asksAndHeeds has the agent ask for permission, which is refused and then given, and breaks it off

@@ -257,7 +257,7 @@ func (b *talk) known(c bridge.Command) bool {
 func (b *talk) prompted(c bridge.Command) {
 	b.Begin(c.RunID)
 	b.journal.runs[c.RunID] = &pastRun{}
-	b.order.begin()
+	b.begin()
 	at := c.At
 	if at.IsZero() {
 		at = now()
@@ -445,11 +445,24 @@ func (b *talk) finish(m bridge.Message) {
 	b.emit(b.rest())
 	outcome, reason, failed := b.Turn.Ended(m)
 	if failed && b.Turn.GaveUp == nil { // else the deadline has been noted
-		b.failed(reason)
+		b.failed(plain(reason))
 		return
 	}
 	b.partial(outcome == session.OutcomeCompleted)
 	b.end(outcome, reason)
+}
+
+// plain is what the model's server has said when it refused, which the program hands on as it came.
+func plain(reason string) string {
+	var answer struct {
+		Error struct {
+			Message string `json:"message"`
+		} `json:"error"`
+	}
+	if json.Unmarshal([]byte(reason), &answer) == nil && answer.Error.Message != "" {
+		return answer.Error.Message
+	}
+	return reason
 }
 
 // failed ends the turn with what went wrong.
