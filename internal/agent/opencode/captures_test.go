@@ -90,6 +90,32 @@ func TestAMessageMayBeToldAsItIsInTheEnd(t *testing.T) {
 	}
 }
 
+// TestRunsOfTheCommandLine holds what opencode run prints to the export of its session, which has the
+// prompt as well.
+func TestRunsOfTheCommandLine(t *testing.T) {
+	t.Parallel()
+	dirs, err := filepath.Glob("testdata/run/*")
+	require.NoError(t, err)
+	require.NotEmpty(t, dirs)
+	for _, dir := range dirs {
+		streamed, _ := stream(t, filepath.Join(dir, "stdout.jsonl"))
+		parsed := parse(t, filepath.Join(dir, "export.json"))
+		require.Equal(t, conversation.UserMessage, parsed.Threads[0].Blocks[0].Type)
+		parsed.Threads[0].Blocks = parsed.Threads[0].Blocks[1:]
+		require.Empty(t, cmp.Diff(lines(parsed), lines(streamed)), "- parsed, + streamed")
+	}
+}
+
+func TestAnErrorOfTheCommandLineIsShown(t *testing.T) {
+	t.Parallel()
+	c, ends := fold(t, []agent.Frame{{Stream: agent.Stdout, At: begun, Data: []byte(
+		`{"type":"error","timestamp":1795262646461,"sessionID":"ses_1","error":{"name":"APIError","data":{"message":"no such model"}}}`)}})
+	require.Len(t, c.Threads[0].Blocks, 1)
+	require.Equal(t, "no such model", c.Threads[0].Blocks[0].Message)
+	require.Equal(t, "error", c.Threads[0].Blocks[0].Subtype)
+	require.Len(t, ends, 1)
+}
+
 // lines are the blocks of a conversation, one a line.
 func lines(c conversation.Conversation) []string {
 	var out []string

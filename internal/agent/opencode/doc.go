@@ -79,6 +79,9 @@
 // beginning, one follows the other in the main conversation. What is taken back, deleted or reverted is
 // left out; a revert counts when the stream ends, because until the next prompt it may be undone.
 //
+// OpenCode's database itself is not read. What opencode run --format json prints is. It has no prompts, and of subagents their calls
+// alone; an error in it has an id of its own.
+//
 // # Permissions
 //
 // Where everything is allowed OpenCode is told so, and has no tool for questions to the user. Else it

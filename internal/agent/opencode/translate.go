@@ -106,7 +106,7 @@ func (t *translator) line(f agent.Frame) {
 		return
 	}
 	e, ok := opened(data)
-	if !ok || !t.event(e, at) {
+	if (!ok || !t.event(e, at)) && !t.runLine(data, at) {
 		t.unparsed(f, data, at)
 	}
 }

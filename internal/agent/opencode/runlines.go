@@ -1,0 +1,49 @@
+package opencode
+
+import (
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/overwinter-dev/overwinter/internal/conversation"
+	"github.com/overwinter-dev/overwinter/internal/session"
+)
+
+// runLine is a line of opencode run --format json: a part when it is whole, or an error. There is
+// nothing of prompts, and nothing of subagents but their calls.
+type runLine struct {
+	Type      string       `json:"type"`
+	Timestamp stamp        `json:"timestamp"`
+	SessionID string       `json:"sessionID"`
+	Part      *part        `json:"part"`
+	Error     *nativeError `json:"error"`
+}
+
+// runLine reads such a line of a captured stream. It reports whether it was one.
+func (t *translator) runLine(data []byte, at time.Time) bool {
+	var l runLine
+	if t.capture == nil || json.Unmarshal(data, &l) != nil || l.SessionID == "" {
+		return false
+	}
+	if l.Timestamp > 0 {
+		at = l.Timestamp.time()
+	}
+	switch {
+	case l.Error != nil:
+		t.emit(whole(t.conversationOf(l.SessionID), conversation.Block{
+			ID: fmt.Sprintf("error/%s/%d", l.SessionID, at.UnixMilli()), Type: conversation.System, Status: conversation.Complete,
+			CreatedAt: at, Subtype: subtypeError, Message: l.Error.words(),
+		}, at)...)
+		t.end(endNote{Outcome: session.OutcomeFailed, Reason: l.Error.words()}, at)
+	case l.Part == nil || l.Part.ID == "" || l.Part.MessageID == "":
+		return false
+	default:
+		if t.state.message(l.Part.MessageID) == nil {
+			t.state.begin(&openMessage{
+				ID: l.Part.MessageID, Session: l.SessionID, Conversation: t.conversationOf(l.SessionID), Created: idTime(l.Part.MessageID, at),
+			})
+		}
+		t.updated(partEvent{*l.Part}, at)
+	}
+	return true
+}
