@@ -97,6 +97,7 @@ type program struct {
 	writing   []*written         // messages that are being written
 	asked     map[string]pending // by questionID
 	failing   *time.Timer        // runs while requests to the model fail
+	hopeless  string             // why they will go on to fail
 }
 
 // delivery is a prompt that has reached the agent.
@@ -522,12 +523,13 @@ func (p *program) giveUp() {
 			run, at = id, turn{p.thread, d.turn}
 		}
 	}
+	message := first(p.hopeless, "The model's server has been failing for "+p.patience.String()+".")
 	p.mu.Unlock()
 	if run == "" {
 		return
 	}
 	n := bridge.Note{
-		Type: bridge.NoteDeadline, RunID: run, Message: "The model's server has been failing for " + p.patience.String() + ".",
+		Type: bridge.NoteDeadline, RunID: run, Message: message,
 		Data: data(askData{Thread: at.Thread, Turn: at.ID, At: now()}),
 	}
 	p.note(n)

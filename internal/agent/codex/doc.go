@@ -121,6 +121,7 @@
 //	the model's server, for a while    the agent sends the request again, which is shown
 //	the model's server, for long       after 10 broken streams, or 5 minutes without anything, the turn
 //	                                   failed for that reason; the agent stays usable
+//	the key is wrong (401, 403)        the turn failed for that reason, at the first attempt
 //	the stream of the model            what was written is taken back, the next attempt follows
 //	codex ends                         the bridge says so and ends with code 3: open blocks aborted; the
 //	                                   turn failed, reason agent_crashed; the next prompt starts both

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"io"
+	"net/http"
 	"os"
 	"slices"
 	"time"
@@ -38,7 +39,7 @@ func (p *program) heard(line []byte, m bridge.Message) {
 	case "error":
 		if n.Retry {
 			p.keep(line)
-			p.fails()
+			p.fails(refusal(n.Error))
 		}
 	case "turn/completed":
 		p.turnCompleted(line, n)
@@ -148,18 +149,43 @@ func (p *program) wrote(n params) {
 	}
 }
 
-// fails has the patience with the model's server run out, unless something succeeds.
-func (p *program) fails() {
+// refusal is why requests will not succeed however often they are sent again: the model's server does
+// not let us in. It is empty for other failures.
+func refusal(raw json.RawMessage) string {
+	var e struct {
+		Info struct {
+			Broken struct {
+				Status int `json:"httpStatusCode"`
+			} `json:"responseStreamDisconnected"`
+		} `json:"codexErrorInfo"`
+		Details string `json:"additionalDetails"`
+	}
+	if !lenient(raw, &e) || e.Info.Broken.Status != http.StatusUnauthorized && e.Info.Broken.Status != http.StatusForbidden {
+		return ""
+	}
+	return bounded("The model's server does not let us in: " + e.Details)
+}
+
+// fails has the patience with the model's server run out, unless something succeeds; at once where that
+// is hopeless.
+func (p *program) fails(hopeless string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.writing = nil // it is written anew
-	if p.failing == nil {
-		p.failing = time.AfterFunc(p.patience, func() {
-			select {
-			case p.limit <- struct{}{}:
-			default: // it is known
-			}
-		})
+	switch {
+	case p.hopeless != "": // the turn is being broken off
+	case hopeless != "":
+		p.hopeless = hopeless
+		p.reachLimit()
+	case p.failing == nil:
+		p.failing = time.AfterFunc(p.patience, p.reachLimit)
+	}
+}
+
+func (p *program) reachLimit() {
+	select {
+	case p.limit <- struct{}{}:
+	default: // it is known
 	}
 }
 
@@ -171,6 +197,7 @@ func (p *program) succeeds() {
 }
 
 func (p *program) stopTimer() {
+	p.hopeless = ""
 	if p.failing != nil {
 		p.failing.Stop()
 		p.failing = nil

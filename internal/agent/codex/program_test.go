@@ -355,6 +355,20 @@ func TestPatienceWithTheModelRunsOut(t *testing.T) {
 	p.agree(t)
 }
 
+func TestAKeyThatIsRefusedIsNotTriedForLong(t *testing.T) {
+	t.Parallel()
+	p := start(t, agent.LaunchInput{Model: plain}, map[string][]modelserver.Step{
+		"refused": {{Status: 401}}, "endless": {{Status: 503}},
+	}, "--patience", "5s", "--retries", "50")
+	r := p.turn(t, "{{refused}}", nil)
+	require.Equal(t, session.OutcomeFailed, r.end.Outcome)
+	require.Contains(t, r.end.Reason, "does not let us in")
+	require.Contains(t, r.end.Reason, "scripted error 401")
+	r = p.turn(t, "{{endless}}", nil)
+	require.Equal(t, "The model's server has been failing for 5s.", r.end.Reason)
+	p.agree(t)
+}
+
 // asServer makes this test's binary be an MCP server with one tool.
 const asServer = "OVERWINTER_TEST_AS_MCP_SERVER"
 
