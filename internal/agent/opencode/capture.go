@@ -17,6 +17,53 @@ type capture struct {
 	shown   []shownBlock
 	reverts map[string]revert // by session, as long as they may be undone
 	created map[string]bool   // sessions that were begun in the stream
+	// held are prompts that came while an answer was being written, behind which they stand.
+	held []heldPrompt
+}
+
+// heldPrompt is a prompt that is not shown yet.
+type heldPrompt struct {
+	from  shownBlock
+	block conversation.Block
+}
+
+// holds reports whether a prompt has to wait, and then keeps it.
+func (t *translator) holds(m *openMessage, p *part, b conversation.Block) bool {
+	if t.capture == nil || !slices.ContainsFunc(t.state.Messages, func(x *openMessage) bool {
+		return x.Conversation == m.Conversation && !x.User && !x.Over && x.ID < m.ID
+	}) {
+		return false
+	}
+	t.capture.held = append(t.capture.held, heldPrompt{m.shows(p, b.ID), b})
+	return true
+}
+
+// release shows the prompts of a conversation that have waited.
+func (t *translator) release(where string, at time.Time) {
+	if t.capture == nil || len(t.capture.held) == 0 {
+		return
+	}
+	t.capture.held = slices.DeleteFunc(t.capture.held, func(h heldPrompt) bool {
+		if h.from.conversation != where {
+			return false
+		}
+		t.capture.noted(h.from)
+		t.emit(whole(where, h.block, at)...)
+		return true
+	})
+}
+
+// waiting are the conversations that have prompts that wait.
+func (c *capture) waiting() []string {
+	var out []string
+	if c != nil {
+		for _, h := range c.held {
+			if !slices.Contains(out, h.from.conversation) {
+				out = append(out, h.from.conversation)
+			}
+		}
+	}
+	return out
 }
 
 // created reads that there is a new session. The first one of a captured stream is the main one.
@@ -75,6 +122,7 @@ func (t *translator) takeBack(chosen func(shownBlock) bool, at time.Time) []conv
 	if t.capture == nil {
 		return nil
 	}
+	t.capture.held = slices.DeleteFunc(t.capture.held, func(h heldPrompt) bool { return chosen(h.from) })
 	var events []conversation.Event
 	t.capture.shown = slices.DeleteFunc(t.capture.shown, func(b shownBlock) bool {
 		if !chosen(b) {

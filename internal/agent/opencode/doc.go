@@ -40,9 +40,10 @@
 // OPENCODE_CONFIG_CONTENT may have configuration in OpenCode's own form, for other providers. The
 // bridge makes of all this, and of what Launch says of permissions and the profile, the configuration
 // that it hands to the server in its environment. OPENCODE_MODELS_PATH may name a file with the models
-// that there are, in place of the long list within OpenCode. OpenCode's own provider is left out where there is
-// no key for it. Nothing is fetched: no updates, no list of models, no library for plugins. Commands
-// that the agent runs have none of the secrets in their environment: their shell takes them out.
+// that there are, in place of the long list within OpenCode. OpenCode's own provider is left out where
+// there is no key for it, and so are the plugins that it has for logging in. Nothing is fetched: no
+// updates, no list of models, no library for plugins. Commands that the agent runs have none of the
+// secrets in their environment: their shell takes them out.
 //
 // # Blocks
 //
@@ -79,8 +80,10 @@
 // beginning, one follows the other in the main conversation. What is taken back, deleted or reverted is
 // left out; a revert counts when the stream ends, because until the next prompt it may be undone.
 //
-// OpenCode's database itself is not read. What opencode run --format json prints is. It has no prompts, and of subagents their calls
-// alone; an error in it has an id of its own.
+// A prompt that comes while an answer is being written is shown behind that, where the transcript has it.
+//
+// OpenCode's database itself is not read. What opencode run --format json prints is: it has no prompts,
+// and of subagents their calls alone; an error in it has an id of its own.
 //
 // # Permissions
 //

@@ -76,7 +76,13 @@ func (t *translator) Translate(f agent.Frame) (agent.Translation, error) {
 // Cut closes what is open.
 func (t *translator) Cut(at time.Time) []conversation.Event {
 	at = at.UTC()
-	return append(t.state.cut(at), t.settleReverts(at)...)
+	t.out = agent.Translation{}
+	for _, where := range t.capture.waiting() {
+		t.release(where, at)
+	}
+	events := append(t.out.Events, t.state.cut(at)...)
+	t.out = agent.Translation{}
+	return append(events, t.settleReverts(at)...)
 }
 
 func (t *translator) emit(events ...conversation.Event) {
@@ -279,6 +285,9 @@ func (t *translator) message(e messageEvent, at time.Time) {
 			ID: in.ID, Session: in.SessionID, Conversation: t.conversationOf(in.SessionID),
 			User: in.fromUser(), Summary: in.isSummary(), Created: in.created(),
 		}
+		if !m.User {
+			t.release(m.Conversation, at)
+		}
 		t.state.begin(m)
 		t.state.Begun = t.state.Begun || isNew
 		if m.Conversation == conversation.Main {
@@ -298,6 +307,7 @@ func (t *translator) message(e messageEvent, at time.Time) {
 	if in.Time.Completed != 0 {
 		t.emit(t.state.settle(m, m.fate(), at)...)
 		m.Over = true
+		t.release(m.Conversation, at)
 		if t.state.Idle && !t.state.writing() {
 			t.end(t.verdict(endNote{}), at)
 		}
@@ -364,6 +374,9 @@ func (t *translator) updated(e partEvent, at time.Time) {
 		b := p.head(native)
 		b.Status = conversation.Complete
 		say(&b, p.Text)
+		if t.holds(m, p, b) {
+			return
+		}
 		t.capture.noted(m.shows(p, b.ID))
 		t.emit(whole(m.Conversation, t.signed(b, m), at)...)
 	case p.isText():
