@@ -58,6 +58,9 @@ func TestAMessageMayBeToldAsItIsInTheEnd(t *testing.T) {
 	dirs, err := filepath.Glob("testdata/captures/*")
 	require.NoError(t, err)
 	for _, dir := range dirs {
+		if filepath.Base(dir) == "queued" {
+			continue // where a prompt waits for an answer, it is the answer's end that says so
+		}
 		t.Run(filepath.Base(dir), func(t *testing.T) {
 			t.Parallel()
 			told := frames(t, filepath.Join(dir, "events.sse"))

@@ -105,7 +105,8 @@
 //     beginning; the same goes for the input of calls of more than 12 KiB in all, which is missing.
 //   - promptId and author are known to the stream alone.
 //   - Two prompts that the agent is given before it has taken up the first may stand the other way
-//     round in the stream of a capture: there they are in the order in which they were taken up.
+//     round in the stream of a capture: there they are in the order in which they were taken up. So may
+//     a prompt and what was written while it waited, where the server tells of both late.
 //   - Of a session that was open before a captured stream began, the stream has what is new.
 //   - Lines that the translator does not understand are system blocks of subtype "unparsed" in the
 //     stream alone; Parse skips what it does not understand.
