@@ -179,6 +179,9 @@ func (t *turn) run(ctx context.Context) (err error) {
 		if err != nil {
 			return err
 		}
+		if err := t.tellAgain(link); err != nil {
+			return err
+		}
 		over := func([]runner.Message) bool { return t.end != nil || t.exhausted() }
 		if err := t.follow(ctx, link, over); err != nil {
 			return err
@@ -215,6 +218,23 @@ func (t *turn) deliver(ctx context.Context, link *turnLink) error {
 	t.mayHaveDelivered = true
 	if err := link.link.Start(start); err != nil {
 		return fmt.Errorf("hand the prompt over: %w", err)
+	}
+	return nil
+}
+
+// tellAgain tells the agent what an earlier attempt may have told a broken link: the frame that asked
+// for it is committed, and none will ask again.
+func (t *turn) tellAgain(link *turnLink) error {
+	listener, ok := t.translator.(agent.Listener)
+	if !ok || t.closed {
+		return nil
+	}
+	input := listener.Unheard()
+	if len(input) == 0 {
+		return nil
+	}
+	if err := link.link.Input(input); err != nil {
+		return fmt.Errorf("tell the agent again to go on: %w", err)
 	}
 	return nil
 }
