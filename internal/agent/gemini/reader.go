@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"regexp"
-	"slices"
 	"strings"
 	"time"
 	"unicode"
@@ -460,10 +459,13 @@ func (r *reader) once(id string) bool {
 // closeText completes text and thoughts that stream, where nothing else says that they have ended.
 func (r *reader) closeText(at time.Time) []conversation.Event {
 	var events []conversation.Event
-	for _, o := range slices.Clone(r.Open) {
-		if o.Block.Type == conversation.AssistantText || o.Block.Type == conversation.Thinking {
-			events = append(events, r.close(o, conversation.Complete, at))
+	for i := 0; i < len(r.Open); {
+		o := r.Open[i]
+		if o.Block.Type != conversation.AssistantText && o.Block.Type != conversation.Thinking {
+			i++
+			continue
 		}
+		events = append(events, r.close(o, conversation.Complete, at)) // which takes it out
 	}
 	return events
 }
