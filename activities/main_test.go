@@ -10,8 +10,7 @@ import (
 	"sync"
 	"testing"
 
-	"go.uber.org/goleak"
-
+	"github.com/overwinter-dev/overwinter/internal/leaktest"
 	"github.com/overwinter-dev/overwinter/internal/localmodal"
 )
 
@@ -55,7 +54,7 @@ func run(m *testing.M) (code int, err error) {
 	cancel()
 	serving.Wait()
 	if served == nil && code == 0 {
-		served = goleak.Find()
+		served = leaktest.Find()
 	}
 	return code, served
 }

@@ -10,13 +10,13 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
-	"go.uber.org/goleak"
 
 	"github.com/overwinter-dev/overwinter/internal/agent"
 	"github.com/overwinter-dev/overwinter/internal/agent/agenttest"
 	"github.com/overwinter-dev/overwinter/internal/agent/agenttest/modelserver"
 	"github.com/overwinter-dev/overwinter/internal/agent/codex"
 	"github.com/overwinter-dev/overwinter/internal/agent/npm/npmtest"
+	"github.com/overwinter-dev/overwinter/internal/leaktest"
 )
 
 // asBridge makes this test's binary be the bridge.
@@ -30,7 +30,7 @@ func TestMain(m *testing.M) {
 		serveTool(os.Stdin, os.Stdout)
 		return
 	}
-	goleak.VerifyTestMain(m)
+	leaktest.Main(m)
 }
 
 // untilKilled runs until the agent that has started it is gone, so that a kill of the agent alone

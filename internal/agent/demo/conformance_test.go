@@ -7,11 +7,11 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
-	"go.uber.org/goleak"
 
 	"github.com/overwinter-dev/overwinter/internal/agent"
 	"github.com/overwinter-dev/overwinter/internal/agent/agenttest"
 	"github.com/overwinter-dev/overwinter/internal/agent/demo"
+	"github.com/overwinter-dev/overwinter/internal/leaktest"
 )
 
 // asAgent makes this test's binary be the agent.
@@ -21,7 +21,7 @@ func TestMain(m *testing.M) {
 	if os.Getenv(asAgent) != "" {
 		os.Exit(demo.Main(os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
 	}
-	goleak.VerifyTestMain(m)
+	leaktest.Main(m)
 }
 
 // command runs the agent of a launch from this test's binary.
