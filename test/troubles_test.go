@@ -64,7 +64,9 @@ func troubledAgents() []troubled {
 			agentUnderTest: agentsUnderTest[3], process: "node /overwinter/agents/gemini/", mark: "86403",
 			models: [2]string{"gemini-2.5-flash", "gemini-2.5-pro"}, served: [2]string{"gemini-2.5-flash", "gemini-2.5-pro"},
 			arguments: "{{args}}", denied: "write_file", // over ACP it asks for permission alone
-			write: modelserver.Call{Tool: "write_file", Input: object{"file_path": "denied.txt", "content": "x"}}, hurry: patience,
+			write: modelserver.Call{Tool: "write_file", Input: object{"file_path": "denied.txt", "content": "x"}},
+			// It says nothing of failures, so that its bridge cannot tell them from an answer that takes its time.
+			hurry: map[string]string{"OVERWINTER_PATIENCE": "20s"},
 		},
 	}
 }
