@@ -9,11 +9,11 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
-	"go.uber.org/goleak"
 
 	"github.com/overwinter-dev/overwinter/internal/agent"
 	"github.com/overwinter-dev/overwinter/internal/agent/acp"
 	"github.com/overwinter-dev/overwinter/internal/agent/agenttest"
+	"github.com/overwinter-dev/overwinter/internal/leaktest"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
@@ -27,7 +27,7 @@ func TestMain(m *testing.M) {
 	if os.Getenv(as) == "bridge" {
 		os.Exit(acp.Main(os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
 	}
-	goleak.VerifyTestMain(m)
+	leaktest.Main(m)
 }
 
 // profiled is the adapter with a profile in every launch, which says what the agent is.

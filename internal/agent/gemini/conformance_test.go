@@ -11,13 +11,13 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
-	"go.uber.org/goleak"
 
 	"github.com/overwinter-dev/overwinter/internal/agent"
 	"github.com/overwinter-dev/overwinter/internal/agent/agenttest"
 	"github.com/overwinter-dev/overwinter/internal/agent/agenttest/modelserver"
 	"github.com/overwinter-dev/overwinter/internal/agent/gemini"
 	"github.com/overwinter-dev/overwinter/internal/agent/npm/npmtest"
+	"github.com/overwinter-dev/overwinter/internal/leaktest"
 )
 
 // asBridge makes this test's binary be the bridge.
@@ -30,7 +30,7 @@ func TestMain(m *testing.M) {
 	if os.Getenv(asBridge) != "" {
 		os.Exit(gemini.Main(os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
 	}
-	goleak.VerifyTestMain(m)
+	leaktest.Main(m)
 }
 
 // untilKilled runs until the program that has started it is gone, so that a kill of the bridge alone

@@ -10,13 +10,13 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
-	"go.uber.org/goleak"
 
 	"github.com/overwinter-dev/overwinter/internal/agent"
 	"github.com/overwinter-dev/overwinter/internal/agent/agenttest"
 	"github.com/overwinter-dev/overwinter/internal/agent/agenttest/modelserver"
 	"github.com/overwinter-dev/overwinter/internal/agent/npm/npmtest"
 	"github.com/overwinter-dev/overwinter/internal/agent/opencode"
+	"github.com/overwinter-dev/overwinter/internal/leaktest"
 )
 
 // asBridge makes this test's binary be the bridge.
@@ -26,7 +26,7 @@ func TestMain(m *testing.M) {
 	if os.Getenv(asBridge) != "" {
 		os.Exit(opencode.Main(os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
 	}
-	goleak.VerifyTestMain(m)
+	leaktest.Main(m)
 }
 
 // untilKilled runs until the agent that has started it is gone, so that a kill of the agent alone
