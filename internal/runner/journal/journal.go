@@ -42,8 +42,9 @@ type Journal struct {
 	onChange chan struct{} // closed at the next change; nil while nobody waits
 }
 
-// Create makes the journal of a run. It fails with fs.ErrExist where there is one.
-func Create(dir, run string) (*Journal, error) {
+// Create makes the journal of a run, with its first mark, on disk. It fails with
+// fs.ErrExist where there is one.
+func Create(dir, run string, first Mark) (*Journal, error) {
 	if !ValidRun(run) {
 		return nil, fmt.Errorf("create journal: %q does not name a run", run)
 	}
@@ -52,10 +53,16 @@ func Create(dir, run string) (*Journal, error) {
 		return nil, fmt.Errorf("create journal: %w", err)
 	}
 	_, err := j.log.WriteAt([]byte(magic), 0)
-	if err := errors.Join(err, j.idx.Truncate(0), syncDir(dir)); err != nil {
+	j.end = int64(len(magic))
+	if err == nil {
+		err = errors.Join(j.idx.Truncate(0), j.mark(first))
+	}
+	if err == nil { // the index is rebuilt where it is lost
+		err = errors.Join(j.log.Sync(), syncDir(dir))
+	}
+	if err != nil {
 		return nil, errors.Join(fmt.Errorf("create journal: %w", err), j.Close())
 	}
-	j.end = int64(len(magic))
 	return j, nil
 }
 

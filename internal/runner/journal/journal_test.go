@@ -25,7 +25,7 @@ func TestMain(m *testing.M) { leaktest.Main(m) }
 func setup(t *testing.T) (*Journal, string) {
 	t.Helper()
 	dir := t.TempDir()
-	j, err := Create(dir, "run_1")
+	j, err := Create(dir, "run_1", Delivering)
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = j.Close() })
 	return j, dir
@@ -231,7 +231,7 @@ func TestTheNameOfARunIsNoPath(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	for _, run := range []string{"", "..", "a/b", "a.b", "x\x00"} {
-		_, err := Create(dir, run)
+		_, err := Create(dir, run, Delivering)
 		require.Error(t, err)
 		_, err = Open(dir, run)
 		require.ErrorIs(t, err, fs.ErrNotExist)
@@ -243,7 +243,7 @@ func TestTheNameOfARunIsNoPath(t *testing.T) {
 func TestARunHasOneJournal(t *testing.T) {
 	t.Parallel()
 	_, dir := setup(t)
-	_, err := Create(dir, "run_1")
+	_, err := Create(dir, "run_1", Delivering)
 	require.ErrorIs(t, err, fs.ErrExist)
 }
 
@@ -252,7 +252,7 @@ func TestForgetsOldFramesButNeverARun(t *testing.T) {
 	dir := t.TempDir()
 	const total = 6
 	for i := range total {
-		j, err := Create(dir, fmt.Sprint("run_", i))
+		j, err := Create(dir, fmt.Sprint("run_", i), Delivering)
 		require.NoError(t, err)
 		require.NoError(t, j.Mark(Delivering))
 		if i != 1 {
@@ -285,7 +285,7 @@ func TestForgetsOldFramesButNeverARun(t *testing.T) {
 
 func FuzzOpen(f *testing.F) {
 	dir := f.TempDir()
-	j, err := Create(dir, "run_1")
+	j, err := Create(dir, "run_1", Delivering)
 	require.NoError(f, err)
 	_, err = j.Append(runner.Stdout, time.Unix(1, 1), []byte("hello"), true)
 	require.NoError(f, err)
@@ -313,7 +313,7 @@ func FuzzOpen(f *testing.F) {
 }
 
 func BenchmarkAppend(b *testing.B) {
-	j, err := Create(b.TempDir(), "run_1")
+	j, err := Create(b.TempDir(), "run_1", Delivering)
 	require.NoError(b, err)
 	line := make([]byte, 200)
 	for b.Loop() {

@@ -154,14 +154,15 @@ func (s *Supervisor) openRun(run string, patterns []string) (j, before *journal.
 			return nil, nil, fmt.Errorf("keep transcript patterns: %w", err)
 		}
 	}
-	if err := writeDurably(s.openFile(), []byte(run+"\n")); err != nil {
+	if err := replaceFile(s.openFile(), []byte(run+"\n"), false); err != nil {
 		return nil, nil, fmt.Errorf("name open run: %w", err)
 	}
-	if j, err = journal.Create(s.runs(), run); err != nil {
+	if j, err = journal.Create(s.runs(), run, journal.Delivering); err != nil {
 		return nil, nil, err
 	}
-	if err := j.Mark(journal.Delivering); err != nil {
-		return nil, nil, errors.Join(err, j.Close())
+	// Behind the journal, with which most file systems have written it: a prompt waits for this.
+	if err := errors.Join(syncPath(s.openFile()), syncPath(s.cfg.Dir)); err != nil {
+		return nil, nil, errors.Join(fmt.Errorf("name open run: %w", err), j.Close())
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()

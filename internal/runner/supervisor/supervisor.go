@@ -307,20 +307,27 @@ func (s *Supervisor) closeJournals() error {
 	return errors.Join(errs...)
 }
 
-// writeDurably replaces a file, whole or not at all.
+// writeDurably replaces a file, whole or not at all, and has it on disk.
 func writeDurably(path string, data []byte) error {
-	dir := filepath.Dir(path)
-	f, err := os.CreateTemp(dir, ".new-*")
+	return errors.Join(replaceFile(path, data, true), syncPath(filepath.Dir(path)))
+}
+
+// replaceFile replaces a file, whole or not at all. With sync that holds on disk too.
+func replaceFile(path string, data []byte, sync bool) error {
+	f, err := os.CreateTemp(filepath.Dir(path), ".new-*")
 	if err != nil {
 		return err
 	}
 	_, err = f.Write(data)
-	err = errors.Join(err, f.Sync(), f.Close())
+	if err == nil && sync {
+		err = f.Sync()
+	}
+	err = errors.Join(err, f.Close())
 	if err == nil {
 		err = os.Rename(f.Name(), path)
 	}
 	if err != nil {
 		return errors.Join(err, os.Remove(f.Name()))
 	}
-	return syncPath(dir)
+	return nil
 }
