@@ -65,7 +65,7 @@ func (db *DB) RunBegin(ctx context.Context, sessionID, promptID, runID string, g
 // is none.
 func (s *sessionTx) claimable(ctx context.Context, promptID string) (p dbsqlc.Prompt, open dbsqlc.Run, first dbsqlc.PromptFirstRow, err error) {
 	var in lookups
-	err = in.also(ctx, s.Conn(), func(in *lookups) error {
+	err = in.also(ctx, s.Conn, func(in *lookups) error {
 		var promptErr, openErr, firstErr error
 		p, promptErr = s.q.PromptGet(ctx, in, &dbsqlc.PromptGetParams{SessionID: s.row.ID, ID: promptID})
 		if isNoRows(promptErr) {
@@ -158,7 +158,7 @@ func (s *sessionTx) runStart(ctx context.Context, run dbsqlc.Run) (session.RunSt
 	start := session.RunStart{Run: runOf(run), Generation: s.row.Generation}
 	var launch dbsqlc.SessionLaunchRow
 	var in lookups
-	err := in.also(ctx, s.Conn(), func(in *lookups) error {
+	err := in.also(ctx, s.Conn, func(in *lookups) error {
 		p, promptErr := s.q.PromptGet(ctx, in, &dbsqlc.PromptGetParams{SessionID: s.row.ID, ID: run.PromptID})
 		if isNoRows(promptErr) {
 			promptErr = noPrompt(run.PromptID)

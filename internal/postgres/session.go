@@ -108,7 +108,7 @@ func (db *DB) promptFirst(ctx context.Context, tx pgx.Tx, sessionID string, p se
 	if err != nil {
 		return err
 	}
-	s := &sessionTx{Tx: tx, q: db.q, row: row, now: now()}
+	s := &sessionTx{Conn: tx.Conn(), q: db.q, row: row, now: now()}
 	p.SessionID = sessionID
 	if _, err := s.promptInsert(ctx, p); err != nil {
 		return err

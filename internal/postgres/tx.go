@@ -56,17 +56,21 @@ func (db *DB) inTwoTrips(ctx context.Context, doing string, read func(*lookups) 
 		err = out.send(ctx, conn.Conn())
 	}
 	if err != nil {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), rollbackTimeout)
-		defer cancel()
-		conn.Exec(ctx, "rollback") //nolint:errcheck // what broke the transaction is told
+		rollback(ctx, conn.Conn())
 	}
 	return fault(doing, err)
+}
+
+func rollback(ctx context.Context, conn *pgx.Conn) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), rollbackTimeout)
+	defer cancel()
+	conn.Exec(ctx, "rollback") //nolint:errcheck // what broke the transaction is told
 }
 
 // sessionTx is a transaction that holds the lock of one session and may add to
 // its log.
 type sessionTx struct {
-	pgx.Tx
+	*pgx.Conn
 	q   *dbsqlc.Queries
 	row dbsqlc.SessionLockRow // as it was when it was locked; callers keep it true
 	now time.Time
@@ -77,23 +81,43 @@ type sessionTx struct {
 }
 
 // inSession locks the session, runs do, and writes the events that do has added
-// in the same transaction. session_not_found where there is no such session.
+// in the same transaction. session_not_found where there is no such session. The
+// lock goes with the begin, the events with the commit, a round trip each.
 func (db *DB) inSession(ctx context.Context, doing, sessionID string, do func(*sessionTx) error) error {
-	return db.inTx(ctx, doing, pgx.TxOptions{}, func(tx pgx.Tx) error {
-		row, err := db.q.SessionLock(ctx, tx, sessionID)
-		if isNoRows(err) {
-			return noSession(sessionID)
-		}
-		if err != nil {
-			return err
-		}
-		// The clock is read under the lock, so that times follow the order of events.
-		s := &sessionTx{Tx: tx, q: db.q, row: row, now: now()}
-		if err := do(s); err != nil {
-			return err
-		}
-		return s.flush(ctx)
+	conn, err := db.pool.Acquire(ctx)
+	if err != nil {
+		return fault(doing, err)
+	}
+	defer conn.Release() // a connection that is still in a transaction is closed by it
+	s := &sessionTx{Conn: conn.Conn(), q: db.q}
+	var in lookups
+	err = in.send(ctx, s.Conn, "begin", func(in *lookups) (err error) {
+		s.row, err = db.q.SessionLock(ctx, in, sessionID)
+		return err
 	})
+	if isNoRows(err) {
+		err = noSession(sessionID)
+	}
+	if err == nil {
+		s.now = now() // under the lock, so that times follow the order of events
+		err = do(s)
+	}
+	if err == nil {
+		err = s.commit(ctx)
+	}
+	if err != nil {
+		rollback(ctx, s.Conn)
+	}
+	return fault(doing, err)
+}
+
+// commit writes what is left to be written, and commits.
+func (s *sessionTx) commit(ctx context.Context) error {
+	if err := s.queueEvents(ctx); err != nil {
+		return err
+	}
+	s.later.batch.Queue("commit")
+	return s.later.send(ctx, s.Conn)
 }
 
 // inRun is inSession for the session of a run, with the run as it stands.
@@ -132,20 +156,21 @@ func (s *sessionTx) add(kind, runID string, data any) error {
 }
 
 func (s *sessionTx) flush(ctx context.Context) error {
-	if len(s.log.Seqs) > 0 {
-		err := cmp.Or(
-			s.q.SessionAdvance(ctx, &s.later, &dbsqlc.SessionAdvanceParams{ID: s.row.ID, LastSeq: s.row.LastSeq}),
-			s.q.EventsInsert(ctx, &s.later, s.log.params()),
-			s.q.EventsNotify(ctx, &s.later, &dbsqlc.EventsNotifyParams{Channel: channel, Payload: s.row.ID}),
-		)
-		if err != nil {
-			return err
-		}
+	if err := s.queueEvents(ctx); err != nil || s.later.batch.Len() == 0 {
+		return err
 	}
-	if s.later.batch.Len() == 0 {
+	return s.later.send(ctx, s.Conn)
+}
+
+func (s *sessionTx) queueEvents(ctx context.Context) error {
+	if len(s.log.Seqs) == 0 {
 		return nil
 	}
-	return s.later.send(ctx, s.Conn())
+	return cmp.Or(
+		s.q.SessionAdvance(ctx, &s.later, &dbsqlc.SessionAdvanceParams{ID: s.row.ID, LastSeq: s.row.LastSeq}),
+		s.q.EventsInsert(ctx, &s.later, s.log.params()),
+		s.q.EventsNotify(ctx, &s.later, &dbsqlc.EventsNotifyParams{Channel: channel, Payload: s.row.ID}),
+	)
 }
 
 // now is the time that is stored: in UTC and as fine as Postgres keeps it.
