@@ -57,7 +57,11 @@ func (l *Link) greet(ctx context.Context, hello *Hello) error {
 	if err == nil {
 		if w, ok := m.(*Welcome); ok {
 			l.welcome = *w
-			return <-sent
+			if err = <-sent; err == nil {
+				return nil
+			}
+			_ = l.Close()
+			return err
 		}
 		err = fmt.Errorf("runner answered %T", m)
 	}

@@ -88,6 +88,18 @@ func TestDialFailsWithTheRunnersRefusal(t *testing.T) {
 	require.ErrorIs(t, err, io.ErrClosedPipe, "a link that failed is closed")
 }
 
+func TestDialClosesALinkWhoseHelloWasCutOff(t *testing.T) {
+	t.Parallel()
+	p, stdin, stdout := setup(t)
+	go func() {
+		_ = WriteMessage(p.out, &Welcome{Version: ProtocolVersion})
+		_ = p.in.CloseWithError(io.ErrClosedPipe)
+	}()
+	_, err := Dial(t.Context(), stdin, stdout, Hello{Run: "run_1"})
+	require.ErrorIs(t, err, io.ErrClosedPipe)
+	require.ErrorIs(t, WriteMessage(p.out, &Alive{}), io.ErrClosedPipe)
+}
+
 func TestDialEndsWithItsContext(t *testing.T) {
 	t.Parallel()
 	_, stdin, stdout := setup(t)
