@@ -387,3 +387,22 @@ func TestADetachedAttachEndsWithItsWorker(t *testing.T) {
 	require.NoError(t, w.Close())
 	require.Equal(t, runner.ExitOK, w.exitCode())
 }
+
+// TestALinkThatMeetsABeginningLeavesItOpen: the worker that started a run is gone at once, and the next one
+// comes while its journal is being made.
+func TestALinkThatMeetsABeginningLeavesItOpen(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	next := b.started("run_0", echo, "zero\n")
+	next.line("got zero")
+	for i := range 40 {
+		run := fmt.Sprintf("run_%d", i+1)
+		first := b.attach(runner.Hello{Run: run})
+		require.NoError(t, first.Start(runner.Start{Launch: b.shell(echo), Input: []byte(run + "\n")}))
+		next = b.attach(runner.Hello{Run: run})
+		if next.Welcome().Delivery == runner.NotStarted {
+			continue
+		}
+		require.True(t, next.Welcome().Open, "%s is closed before it has begun", run)
+	}
+}

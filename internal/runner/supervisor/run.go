@@ -157,6 +157,9 @@ func (s *Supervisor) openRun(run string, patterns []string) (j, before *journal.
 	if err := replaceFile(s.openFile(), []byte(run+"\n"), false); err != nil {
 		return nil, nil, fmt.Errorf("name open run: %w", err)
 	}
+	// Whoever meets the journal of a run that nobody has open takes it for one that was left.
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	if j, err = journal.Create(s.runs(), run, journal.Delivering); err != nil {
 		return nil, nil, err
 	}
@@ -164,8 +167,6 @@ func (s *Supervisor) openRun(run string, patterns []string) (j, before *journal.
 	if err := errors.Join(syncPath(s.openFile()), syncPath(s.cfg.Dir)); err != nil {
 		return nil, nil, errors.Join(fmt.Errorf("name open run: %w", err), j.Close())
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	before = s.open
 	s.open, s.journals[run], s.sealed, s.beginning = j, j, false, true
 	if len(patterns) > 0 {
