@@ -57,6 +57,7 @@
 //	DeliveryUnknown       the runner lost the run, the sandbox lives  the prompt is unknown
 //	GenerationSpent       this generation gets no sandbox         the next generation
 //	Refused               the same again would be refused         the prompt fails; else error
+//	SessionMissing        the session has no row                  completes
 //	Fenced                a newer attempt or generation has it    reads the row again
 //	HandOver              the worker stops                        the engine starts another attempt
 //	anything else         it may pass                             the engine tries again

@@ -6,13 +6,15 @@ import (
 	"go.temporal.io/sdk/temporal"
 )
 
-// Types of the errors of activities. But for HandOver they are final, since to do
-// the same again cannot help, and workflows act on them. Everything else is
-// retried by the engine.
+// Kinds of the errors of activities: the types that they have at the engine. All but
+// HandOver are final: the same call again cannot succeed, so the engine does not retry it and
+// the workflow acts on it. An error of any other type may pass and is retried, whatever its
+// type is called: the engine names errors without one after their Go type.
 const (
 	// SandboxLost: the provider says that the sandbox has ended.
 	SandboxLost = "SandboxLost"
-	// PromptNotDelivered: the sandbox was lost before the agent got the prompt.
+	// PromptNotDelivered: the attempt ended before the agent got the prompt, and no other
+	// attempt had handed it over.
 	PromptNotDelivered = "PromptNotDelivered"
 	// DeliveryUnknown: the sandbox lives, but its runner lost the run: whether
 	// the agent got the prompt, or how far it came, cannot be told.
@@ -23,11 +25,26 @@ const (
 	GenerationSpent = "GenerationSpent"
 	// Refused: the provider or the store will never accept this.
 	Refused = "Refused"
+	// SessionMissing: Postgres has no row of the session.
+	SessionMissing = "SessionMissing"
 	// HandOver: the worker stops; the engine gives the turn to another.
 	HandOver = "HandOver"
-	// Fenced: a newer generation or attempt has taken over.
+	// Fenced: a newer generation or attempt has taken over, or the session has moved on.
 	Fenced = "Fenced"
 )
+
+// IsFinal reports whether doing the same again cannot help. Everything else may pass.
+func IsFinal(err error) bool {
+	app, ok := errors.AsType[*temporal.ApplicationError](err)
+	if !ok {
+		return false
+	}
+	switch app.Type() {
+	case SandboxLost, PromptNotDelivered, DeliveryUnknown, GenerationSpent, Refused, SessionMissing, Fenced:
+		return true
+	}
+	return app.NonRetryable()
+}
 
 func final(kind string, err error) error {
 	return temporal.NewNonRetryableApplicationError(err.Error(), kind, err)

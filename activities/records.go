@@ -91,6 +91,8 @@ func stored(err error) error {
 		return final(Fenced, err)
 	case session.CodeInternal, session.CodeUnavailable:
 		return err
+	case session.CodeNoSession:
+		return final(SessionMissing, err)
 	}
 	return final(Refused, err)
 }

@@ -2,10 +2,10 @@ package workflows_test
 
 import (
 	"context"
-	"errors"
 	"slices"
 	"time"
 
+	"go.temporal.io/api/enums/v1"
 	"go.temporal.io/sdk/temporal"
 
 	"github.com/overwinter-dev/overwinter/activities"
@@ -121,7 +121,7 @@ func await[T any](ctx context.Context, f *fakes, o *operation) (none T, err erro
 }
 
 // errTooSlow is the end of a record that the workflow's task had no time for.
-var errTooSlow = errors.New("it takes too long")
+var errTooSlow = temporal.NewTimeoutError(enums.TIMEOUT_TYPE_START_TO_CLOSE, nil)
 
 type nothing = struct{}
 

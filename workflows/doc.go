@@ -87,7 +87,9 @@
 //	workflow terminated or reset by hand      the next one reads Postgres: runs are       carried on
 //	                                          carried on; a stop, wake, hibernate or
 //	                                          recover not yet acted on is forgotten
-//	step fenced off                           the row is read again                       waits
+//	record refused for good                   the row is read again, after a pause of     waits
+//	                                          up to 30s where refusals repeat
+//	no row of the session                     the workflow completes                      –
 //
 // # Limits
 //

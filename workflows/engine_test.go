@@ -7,6 +7,7 @@ import (
 
 	"go.temporal.io/sdk/activity"
 	"go.temporal.io/sdk/interceptor"
+	"go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/workflow"
 )
 
@@ -84,12 +85,18 @@ func (o *outbound) ExecuteLocalActivity(ctx workflow.Context, activity string, a
 		out := method.Call(in)
 		err, _ := out[len(out)-1].Interface().(error)
 		if len(out) == 1 || err != nil {
-			set.Set(nil, err)
+			set.Set(nil, recorded(err))
 		} else {
 			set.SetValue(out[0].Interface())
 		}
 	}, time.Nanosecond)
 	return future
+}
+
+// recorded is an error as the workflow gets it: written to history and read back.
+func recorded(err error) error {
+	convert := temporal.GetDefaultFailureConverter()
+	return convert.FailureToError(convert.ErrorToFailure(err))
 }
 
 // inTask is the key of what says that an activity runs within the workflow's task.

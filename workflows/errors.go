@@ -1,10 +1,76 @@
 package workflows
 
 import (
+	"errors"
+	"time"
+
 	"go.temporal.io/sdk/temporal"
+	"go.temporal.io/sdk/workflow"
 
 	"github.com/overwinter-dev/overwinter/activities"
 )
+
+// maxPause is the longest pause before something that failed is tried again.
+const maxPause = 30 * time.Second
+
+// pausesBetweenRefusals is the change since which repeated refusals are answered with a pause.
+const pausesBetweenRefusals = "pauses-between-refusals"
+
+// refusals counts how often in a row the store has refused what the workflow proposed.
+type refusals struct {
+	times int
+	last  time.Time
+}
+
+// refused reports whether err is an activity's answer. Such an error never ends a session: its row
+// says where the session stands and what is left to do.
+func refused(err error) bool {
+	if _, ok := errors.AsType[*temporal.ApplicationError](err); ok {
+		return true
+	}
+	if _, ok := errors.AsType[*temporal.ActivityError](err); ok {
+		return true
+	}
+	_, ok := errors.AsType[*temporal.TimeoutError](err)
+	return ok
+}
+
+// reconsider reads the session again after the store has refused a record: another run of this
+// workflow, or a worker that was paused, has moved it on. Where refusals repeat it pauses first,
+// longer each time.
+func (l *life) reconsider(ctx workflow.Context, cause error) error {
+	for {
+		workflow.GetLogger(ctx).Warn("store refused a record; reading the session again", "session_id", l.id, "error", cause)
+		if activities.TypeOf(cause) == activities.SessionMissing {
+			l.closed = true // there is nothing to keep alive
+			return nil
+		}
+		l.pause(ctx)
+		err := l.open(ctx)
+		if err == nil || !refused(err) {
+			return err
+		}
+		cause = err
+	}
+}
+
+// pause lets time pass between refusals: none before the first is answered, then 1s, 2s, 4s and so
+// on up to maxPause. Signals are heard meanwhile and acted on afterwards.
+func (l *life) pause(ctx workflow.Context) {
+	now := workflow.Now(ctx)
+	if now.Sub(l.refusals.last) > 2*maxPause {
+		l.refusals.times = 0
+	}
+	l.refusals.times++
+	times := l.refusals.times
+	if times > 1 && workflow.GetVersion(ctx, pausesBetweenRefusals, workflow.DefaultVersion, 1) != workflow.DefaultVersion {
+		until := now.Add(min(time.Second<<min(times-2, 5), maxPause))
+		for workflow.Now(ctx).Before(until) {
+			l.wait(ctx, "wait after a refusal by the store", until)
+		}
+	}
+	l.refusals.last = workflow.Now(ctx)
+}
 
 // lostError is what a turn ends with when the provider has said, to somebody
 // else, that its sandbox is gone.

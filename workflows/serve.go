@@ -30,8 +30,7 @@ func (l *life) serve(ctx workflow.Context) error {
 		case l.wants.Restart:
 			reason, l.wants.Wake = session.ReasonRestart, true
 		}
-		l.wants.ForgetSandbox()
-		return l.transit(ctx, session.EventHibernate, reason, nil)
+		return l.leave(ctx, reason)
 	case l.wants.Revert != "":
 		return l.revert(ctx)
 	case l.wants.Sync:
@@ -52,6 +51,20 @@ func (l *life) serve(ctx workflow.Context) error {
 	}
 	l.wait(ctx, fmt.Sprintf("idle; hibernates after %s", l.idleTimeout), until)
 	return nil
+}
+
+// leave begins the hibernation that was asked for. If the step is refused the wish stays, unless
+// a later command has taken its place.
+func (l *life) leave(ctx workflow.Context, reason string) error {
+	wanted := l.wants
+	l.wants.ForgetSandbox()
+	err := l.transit(ctx, session.EventHibernate, reason, nil)
+	if err != nil && !l.wants.Hibernate && (!l.wants.Wake || wanted.Wake) {
+		stop := l.wants.Stop
+		l.wants = wanted
+		l.wants.Stop = l.wants.Stop || stop
+	}
+	return err
 }
 
 // next claims the first prompt of the queue and runs it. A prompt that was

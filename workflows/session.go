@@ -21,7 +21,12 @@ func Session(ctx workflow.Context, in session.WorkflowInput) error {
 		return err
 	}
 	if err := l.open(ctx); err != nil {
-		return err
+		if !refused(err) {
+			return err
+		}
+		if err := l.reconsider(ctx, err); err != nil || l.closed {
+			return err
+		}
 	}
 	return l.run(ctx)
 }
@@ -60,6 +65,7 @@ type life struct {
 	timer     pendingTimer
 	signals   signals
 	canceled  workflow.ReceiveChannel // nil once it has been heard
+	refusals  refusals
 	continued int64
 	closed    bool
 }
@@ -123,27 +129,29 @@ func (l *life) forget() {
 }
 
 // run tells the life of a session, a state at a time, until it is over or has
-// slept so long that it is put away.
+// slept so long that it is put away. What the store refuses makes it read the session again.
 func (l *life) run(ctx workflow.Context) error {
-	for {
+	for !l.closed {
 		l.drain(ctx)
-		if l.state.Final() {
-			return l.put(ctx)
-		}
 		if l.shouldContinue(ctx) {
 			return l.continueAsNew(ctx)
 		}
-		if err := l.step(ctx); err != nil {
+		err := l.step(ctx)
+		if refused(err) {
+			err = l.reconsider(ctx, err)
+		}
+		if err != nil {
 			return err
 		}
-		if l.closed {
-			return nil
-		}
 	}
+	return nil
 }
 
 func (l *life) step(ctx workflow.Context) error {
-	if l.wants.Stop {
+	switch {
+	case l.state.Final():
+		return l.put(ctx)
+	case l.wants.Stop:
 		return l.terminate(ctx)
 	}
 	switch l.state {
@@ -182,6 +190,9 @@ func (l *life) put(ctx workflow.Context) error {
 // shouldContinue reports whether history has grown so long that the workflow
 // goes on in a new run. It is asked only between steps, with nothing in flight.
 func (l *life) shouldContinue(ctx workflow.Context) bool {
+	if l.state.Final() && l.refusals.times == 0 {
+		return false // two more records and it completes
+	}
 	info := workflow.GetInfo(ctx)
 	return info.GetContinueAsNewSuggested() || info.GetCurrentHistoryLength() >= maxHistoryEvents
 }

@@ -62,8 +62,9 @@ func (l *life) waitForHelp(ctx workflow.Context) error {
 	l.wants.ForgetSandbox()
 	l.wants.Wake, l.wants.Revert = false, ""
 	if l.wants.Recover {
-		l.wants.Recover = false
-		return l.transit(ctx, session.EventRecover, session.ReasonRequested, nil)
+		err := l.transit(ctx, session.EventRecover, session.ReasonRequested, nil)
+		l.wants.Recover = err != nil
+		return err
 	}
 	l.wait(ctx, "wait for recover or stop", time.Time{})
 	return nil

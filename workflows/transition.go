@@ -6,7 +6,6 @@ import (
 	"go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/workflow"
 
-	"github.com/overwinter-dev/overwinter/activities"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
@@ -18,25 +17,20 @@ var (
 )
 
 // transit takes one step of the table: recorded in Postgres first, then ours,
-// then shown in the search attributes and the current details. Where the session
-// stands elsewhere, it is taken up from there, and the step is not taken.
+// then shown in the search attributes and the current details. The error is Fenced where the
+// session stands elsewhere: a step that an earlier run had begun to record was committed after
+// this run had read the row.
 func (l *life) transit(ctx workflow.Context, event session.Event, reason string, receipt *session.Receipt) error {
 	to, err := session.Next(l.state, event)
 	if err != nil {
-		return err // a broken promise between our own lines
+		return err // a programming error
 	}
 	t := session.Transition{
 		SessionID: l.id, No: l.transitionNo + 1, From: l.state, To: to, Event: event,
 		Reason: reason, Generation: l.generation, Receipt: receipt, At: workflow.Now(ctx),
 	}
 	doing := fmt.Sprintf("record %s → %s", l.state, to)
-	err = l.record(ctx, doing, control.RecordTransition, t, nil)
-	if activities.TypeOf(err) == activities.Fenced {
-		// The session stands elsewhere: a step that a workflow before this one had
-		// begun to record was committed after we had read the row.
-		return l.open(ctx)
-	}
-	if err != nil {
+	if err := l.record(ctx, doing, control.RecordTransition, t, nil); err != nil {
 		return err
 	}
 	l.state, l.reason, l.transitionNo = to, reason, t.No

@@ -39,10 +39,10 @@ func (l *life) do(ctx workflow.Context, doing string, o workflow.ActivityOptions
 	return f.Get(ctx, out)
 }
 
-// record is do for a record in Postgres. It is tried once within the workflow's own task, which spares
-// a round through the engine each time, and where that fails as an activity that is retried. When the
-// task is lost behind it, the next task does it again with what it proposes then: a run with another
-// id is told who has the prompt.
+// record writes to Postgres. It first runs as a local activity, which saves a round trip through
+// Temporal, and falls back to an activity that is retried without end, unless the store has given
+// a final answer. If the workflow task is lost after the write, the next task repeats it, possibly
+// with different arguments; BeginRun then reports the existing owner.
 func (l *life) record(ctx workflow.Context, doing string, activity, in, out any) error {
 	if workflow.GetVersion(ctx, recordsInTask, workflow.DefaultVersion, 1) == workflow.DefaultVersion {
 		return l.do(ctx, doing, recordOptions, activity, in, out)
@@ -53,7 +53,7 @@ func (l *life) record(ctx workflow.Context, doing string, activity, in, out any)
 	for !f.IsReady() {
 		l.wait(ctx, doing, time.Time{}, f)
 	}
-	if err := f.Get(ctx, out); err == nil || activities.TypeOf(err) != "" {
+	if err := f.Get(ctx, out); err == nil || activities.IsFinal(err) {
 		return err
 	}
 	return l.do(ctx, doing, recordOptions, activity, in, out)

@@ -376,7 +376,9 @@ func (w *world) inject(activity string, times int, err error) {
 func fault(kind string) (err error, known bool) { //nolint:revive // the error is what was asked for
 	switch kind {
 	case "passing":
-		return errors.New("it is not to be had just now"), true
+		return &session.Fault{
+			Code: session.CodeUnavailable, Message: "the database is not available", Err: errors.New("connection refused"),
+		}, true
 	case "refused":
 		return final(activities.Refused, "it will never be had"), true
 	case "lost":
@@ -387,6 +389,8 @@ func fault(kind string) (err error, known bool) { //nolint:revive // the error i
 		return final(activities.DeliveryUnknown, "the runner lost the run"), true
 	case "spent":
 		return final(activities.GenerationSpent, "the name is taken"), true
+	case "missing":
+		return final(activities.SessionMissing, "there is no such session"), true
 	case "fenced":
 		return final(activities.Fenced, "somebody else has it"), true
 	}
