@@ -1,6 +1,14 @@
 package api
 
-import "github.com/overwinter-dev/overwinter/internal/session"
+import (
+	"context"
+	"time"
+
+	"github.com/overwinter-dev/overwinter/internal/session"
+)
+
+// WithoutKeyDelay makes a server answer wrong keys at once.
+func WithoutKeyDelay(c *Config) { c.keyDelay = func(context.Context, time.Duration) {} }
 
 // RoutesOf lists method and path of every route.
 func RoutesOf(s *Server) []string {

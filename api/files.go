@@ -109,9 +109,7 @@ func (s *Server) fileGet(c echo.Context) error {
 	h.Set(echo.HeaderContentDisposition, mime.FormatMediaType(disposition, map[string]string{"filename": path.Base(f.Path)}))
 	h.Set("ETag", fmt.Sprintf("%q", f.SHA256))
 	h.Set("Cache-Control", "private, no-cache")
-	h.Set(echo.HeaderXContentTypeOptions, "nosniff")
 	h.Set(echo.HeaderContentSecurityPolicy, "default-src 'none'; sandbox")
-	h.Set("Cross-Origin-Resource-Policy", "same-origin")
 	http.ServeContent(c.Response(), c.Request(), "", f.ModifiedAt, bytes.NewReader(f.Data))
 	return nil
 }

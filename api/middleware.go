@@ -2,8 +2,6 @@ package api
 
 import (
 	"context"
-	"crypto/sha256"
-	"crypto/subtle"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -139,17 +137,23 @@ func (s *Server) refuseForeignOrigins(next echo.HandlerFunc) echo.HandlerFunc {
 	}
 }
 
-// authorize wants the key where there is one.
+// authorize requires the key where the server has one.
 func (s *Server) authorize(next echo.HandlerFunc) echo.HandlerFunc {
-	want := sha256.Sum256([]byte(s.cfg.Key)) // of one length, so that comparing tells nothing of the key's
+	guard := newKeyGuard(s.cfg.Key, s.cfg.keyDelay)
 	return func(c echo.Context) error {
 		if s.cfg.Key == "" || open[c.Request().URL.Path] {
 			return next(c)
 		}
 		scheme, key, _ := strings.Cut(c.Request().Header.Get(echo.HeaderAuthorization), " ")
-		got := sha256.Sum256([]byte(key))
-		if !strings.EqualFold(scheme, "Bearer") || subtle.ConstantTimeCompare(got[:], want[:]) != 1 {
-			return session.Faultf(session.CodeUnauthorized, "the key is missing or wrong; send it as Authorization: Bearer KEY")
+		if !strings.EqualFold(scheme, "Bearer") {
+			return session.Faultf(session.CodeUnauthorized, "the API key is missing; send it as Authorization: Bearer KEY")
+		}
+		switch guard.check(c.Request().Context(), c.RealIP(), key) {
+		case keyWrong:
+			return session.Faultf(session.CodeUnauthorized, "the API key is wrong; send it as Authorization: Bearer KEY")
+		case keyBusy:
+			return session.Faultf(session.CodeRateLimited, "too many requests with a wrong API key from this address; wait a few seconds")
+		case keyRight:
 		}
 		return next(c)
 	}

@@ -9,7 +9,7 @@ const (
 var open = map[string]bool{"/healthz": true, "/readyz": true, "/openapi.json": true, "/openapi.yaml": true}
 
 func (s *Server) routes() {
-	s.echo.Use(s.identify, s.observe, s.recoverPanics, s.refuseForeignHosts, s.refuseForeignOrigins, s.authorize, s.bound)
+	s.echo.Use(s.identify, s.secureHeaders, s.observe, s.recoverPanics, s.refuseForeignHosts, s.refuseForeignOrigins, s.authorize, s.bound)
 
 	e := s.echo
 	e.GET("/healthz", s.health)

@@ -63,7 +63,7 @@ type Config struct {
 	Secrets Sealer
 	// Sandbox describes the sandboxes for /readyz. Default: driver and isolation unknown.
 	Sandbox func(context.Context) SandboxInfo
-	// Key that callers must show. Empty lets everybody in.
+	// Key that callers must send, at least MinKeyLength bytes. Empty: no key is required.
 	Key string
 	// Logger for requests and failures. Default: none.
 	Logger *slog.Logger
@@ -84,6 +84,8 @@ type Config struct {
 	WriteTimeout time.Duration
 	// ShutdownTimeout is what requests have to end when the server stops. Default 10 s.
 	ShutdownTimeout time.Duration
+
+	keyDelay func(context.Context, time.Duration) // waits after a wrong key; replaced in tests
 }
 
 func (c Config) withDefaults() (Config, error) {
@@ -96,6 +98,8 @@ func (c Config) withDefaults() (Config, error) {
 		return c, errors.New("api: Events is required")
 	case c.Agents == nil:
 		return c, errors.New("api: Agents is required")
+	case c.Key != "" && len(c.Key) < MinKeyLength:
+		return c, fmt.Errorf("api: Key has %d bytes; at least %d are required", len(c.Key), MinKeyLength)
 	}
 	if c.Sandbox == nil {
 		c.Sandbox = func(context.Context) SandboxInfo { return SandboxInfo{Driver: "unknown", Isolation: "unknown"} }
@@ -105,6 +109,9 @@ func (c Config) withDefaults() (Config, error) {
 	}
 	if c.Version == "" {
 		c.Version = "dev"
+	}
+	if c.keyDelay == nil {
+		c.keyDelay = sleep
 	}
 	if c.Registry == nil {
 		c.Registry = prometheus.NewRegistry()

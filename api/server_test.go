@@ -184,15 +184,15 @@ func TestUnknownPathsAndMethods(t *testing.T) {
 
 func TestTheKey(t *testing.T) {
 	t.Parallel()
-	b := setup(t, func(c *api.Config) { c.Key = "let-me-in" })
+	b := setup(t, api.WithoutKeyDelay, func(c *api.Config) { c.Key = "let-me-in-please-or-not" })
 	id := b.store.Put(session.Running)
 	closed := []string{"/api/sessions", "/api/sessions/" + id, "/api/sessions/" + id + "/events", "/api/agents", "/metrics", "/api/nothing"}
 	for _, path := range closed {
-		for _, header := range []string{"", "let-me-in", "Bearer", "Bearer ", "Bearer wrong", "Bearer let-me-i", "Bearer let-me-in2", "Basic let-me-in", "Bearer  let-me-in"} {
+		for _, header := range []string{"", "let-me-in-please-or-not", "Bearer", "Bearer ", "Bearer wrong", "Bearer let-me-in-please-or-no", "Bearer let-me-in-please-or-not2", "Basic let-me-in-please-or-not", "Bearer  let-me-in-please-or-not"} {
 			a := b.do("GET", path, "", "Authorization", header)
 			p := a.problem(http.StatusUnauthorized, "unauthorized")
 			require.Contains(t, a.header.Get("WWW-Authenticate"), "Bearer")
-			require.NotContains(t, p.Detail, "let-me-in")
+			require.NotContains(t, p.Detail, "let-me-in-please-or-not")
 		}
 	}
 	b.do("POST", "/api/sessions", `{"agent":"demo"}`).problem(http.StatusUnauthorized, "unauthorized")
@@ -200,9 +200,34 @@ func TestTheKey(t *testing.T) {
 	for _, path := range []string{"/healthz", "/readyz", "/openapi.json", "/openapi.yaml"} {
 		require.Equal(t, http.StatusOK, b.do("GET", path, "").status, path)
 	}
-	require.Equal(t, http.StatusOK, b.do("GET", "/api/sessions", "", "Authorization", "Bearer let-me-in").status)
-	require.Equal(t, http.StatusOK, b.do("GET", "/metrics", "", "Authorization", "bearer let-me-in").status)
-	require.NotContains(t, b.logs.String(), "let-me-in")
+	require.Equal(t, http.StatusOK, b.do("GET", "/api/sessions", "", "Authorization", "Bearer let-me-in-please-or-not").status)
+	require.Equal(t, http.StatusOK, b.do("GET", "/metrics", "", "Authorization", "bearer let-me-in-please-or-not").status)
+	require.NotContains(t, b.logs.String(), "let-me-in-please-or-not")
+}
+
+// Every answer tells browsers and caches to leave it alone: data, problems, streams and unknown paths.
+func TestEveryAnswerHasSecurityHeaders(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	id := b.store.Put(session.Terminated)
+	for _, path := range []string{
+		"/api/sessions", "/api/sessions/" + id, "/api/sessions/" + id + "/blocks", "/api/sessions/" + id + "/events",
+		"/api/sessions/ses_x", "/api/nothing", "/healthz", "/readyz", "/metrics", "/openapi.json",
+	} {
+		request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, b.url+path, http.NoBody)
+		require.NoError(t, err)
+		answer, err := b.client.Do(request)
+		require.NoError(t, err)
+		require.NoError(t, answer.Body.Close())
+		header := answer.Header
+		require.Equal(t, "nosniff", header.Get("X-Content-Type-Options"), path)
+		require.Equal(t, "no-store", header.Get("Cache-Control"), path)
+		require.Contains(t, header.Get("Content-Security-Policy"), "default-src 'none'", path)
+		require.Equal(t, "DENY", header.Get("X-Frame-Options"), path)
+		require.Equal(t, "no-referrer", header.Get("Referrer-Policy"), path)
+		require.Equal(t, "same-origin", header.Get("Cross-Origin-Resource-Policy"), path)
+	}
+	require.Equal(t, "nosniff", b.do("GET", "/api/sessions", "", "Host", "evil.example").header.Get("X-Content-Type-Options"))
 }
 
 func TestPagesOfOthersMayNotCommand(t *testing.T) {
@@ -227,8 +252,8 @@ func TestAServerWithoutAKeyAnswersToThisMachineOnly(t *testing.T) {
 	for _, host := range []string{"localhost:8080", "LOCALHOST", "127.0.0.1", "127.9.9.9:1", "[::1]:8080", "[::1]"} {
 		require.Equal(t, http.StatusOK, b.do("GET", "/api/sessions", "", "Host", host).status, host)
 	}
-	keyed := setup(t, func(c *api.Config) { c.Key = "let-me-in" })
-	require.Equal(t, http.StatusOK, keyed.do("GET", "/api/sessions", "", "Host", "api.example", "Authorization", "Bearer let-me-in").status)
+	keyed := setup(t, func(c *api.Config) { c.Key = "let-me-in-please-or-not" })
+	require.Equal(t, http.StatusOK, keyed.do("GET", "/api/sessions", "", "Host", "api.example", "Authorization", "Bearer let-me-in-please-or-not").status)
 }
 
 func TestRequestsHaveAnIdAndOneLine(t *testing.T) {

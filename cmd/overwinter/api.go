@@ -20,7 +20,7 @@ type APICmd struct {
 	temporalFlags
 
 	Address string `env:"OVERWINTER_API_ADDRESS" default:"127.0.0.1:8080" placeholder:"ADDR" help:"Where to listen. Default ${default}."`
-	Key     string `name:"api-key" env:"OVERWINTER_API_KEY" placeholder:"KEY" help:"Key that callers show as a bearer token. Required, unless --allow-loopback-without-key."`
+	Key     string `name:"api-key" env:"OVERWINTER_API_KEY" placeholder:"KEY" help:"Key that callers send as a bearer token, at least 20 characters. Required unless --allow-loopback-without-key is set."`
 
 	SecretKey string `env:"OVERWINTER_SECRET_KEY" placeholder:"BASE64" help:"Key of this installation, as the workers have it: 32 bytes in base64. Without it secrets cannot be stored."`
 
@@ -30,10 +30,13 @@ type APICmd struct {
 // Validate checks what kong cannot.
 func (c *APICmd) Validate() error {
 	if c.Key != "" {
+		if len(c.Key) < api.MinKeyLength {
+			return fmt.Errorf("--api-key (OVERWINTER_API_KEY) has %d characters; at least %d are required (openssl rand -hex 24 makes one)", len(c.Key), api.MinKeyLength)
+		}
 		return nil
 	}
 	if !c.AllowLoopbackWithoutKey {
-		return errors.New("OVERWINTER_API_KEY is not set: the API serves nobody without a key")
+		return errors.New("OVERWINTER_API_KEY is required (or pass --allow-loopback-without-key)")
 	}
 	host, _, err := net.SplitHostPort(c.Address)
 	if err != nil {

@@ -63,7 +63,7 @@ func TestSessionScripts(t *testing.T) {
 			if neg {
 				ts.Fatalf("say fails or misuse")
 			}
-			all := []string{"session", "--api-url=" + ts.Getenv("URL"), "--api-key=key"}
+			all := []string{"session", "--api-url=" + ts.Getenv("URL"), "--api-key=key-of-the-session-tests"}
 			for _, arg := range args {
 				for _, name := range []string{"ID", "SLEEPER", "GONE", "KEPT"} {
 					arg = strings.ReplaceAll(arg, "{"+name+"}", ts.Getenv(name))
@@ -85,7 +85,7 @@ func TestSessionScripts(t *testing.T) {
 		Dir:                 "testdata/session",
 		RequireExplicitExec: true,
 		Setup: func(env *testscript.Env) error {
-			store, _, url := sessionServer(t, "key")
+			store, _, url := sessionServer(t, "key-of-the-session-tests")
 			env.Setenv("URL", url)
 			env.Setenv("ID", store.Put(session.Running))
 			env.Setenv("SLEEPER", store.Put(session.Hibernated, func(s *session.Session) { s.Title = "Dormouse\x1b[2J" }))

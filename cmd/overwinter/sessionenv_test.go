@@ -17,15 +17,15 @@ const (
 )
 
 func TestSessionCommandsReadTheEnvironment(t *testing.T) {
-	store, _, url := sessionServer(t, "secret-key")
+	store, _, url := sessionServer(t, "secret-key-of-a-test")
 	store.Put(session.Running)
 	t.Setenv("OVERWINTER_API_URL", url)
 	r := run(t.Context(), "session", "list")
 	require.Equal(t, exitFailed, r.code)
 	require.Contains(t, r.stderr, "unauthorized")
-	t.Setenv("OVERWINTER_API_KEY", "secret-key")
+	t.Setenv("OVERWINTER_API_KEY", "secret-key-of-a-test")
 	r = run(t.Context(), "session", "list", "-o", "json")
 	require.Equal(t, exitDone, r.code, r.stderr)
 	require.Contains(t, r.stdout, `"status": "running"`)
-	require.NotContains(t, run(t.Context(), "session", "list", "--help").stdout, "secret-key")
+	require.NotContains(t, run(t.Context(), "session", "list", "--help").stdout, "secret-key-of-a-test")
 }

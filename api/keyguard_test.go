@@ -1,0 +1,80 @@
+package api
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/overwinter-dev/overwinter/internal/session"
+)
+
+func TestShortKeysAreRefused(t *testing.T) {
+	t.Parallel()
+	full := Config{Store: struct{ Store }{}, Orchestrator: struct{ Orchestrator }{}, Events: struct{ Events }{}, Agents: struct{ Agents }{}}
+	full.Key = "nineteen-characters"
+	_, err := New(full)
+	require.ErrorContains(t, err, "at least 20")
+	full.Key += "!"
+	_, err = New(full)
+	require.NoError(t, err)
+}
+
+// A caller that guesses waits longer each time; other callers and the right key do not wait.
+func TestWrongKeysSlowTheirCallerDown(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		g := newKeyGuard("right", sleep)
+		start := time.Now()
+		took := func(caller, key string, want keyVerdict) time.Duration {
+			began := time.Now()
+			require.Equal(t, want, g.check(t.Context(), caller, key))
+			return time.Since(began)
+		}
+		var delays []time.Duration
+		for range 8 {
+			delays = append(delays, took("a", "guess", keyWrong))
+		}
+		require.Equal(t, []time.Duration{
+			100 * time.Millisecond, 200 * time.Millisecond, 400 * time.Millisecond, 800 * time.Millisecond,
+			1600 * time.Millisecond, 3200 * time.Millisecond, 5 * time.Second, 5 * time.Second,
+		}, delays)
+		require.Zero(t, took("a", "right", keyRight))
+		require.Equal(t, 100*time.Millisecond, took("b", "guess", keyWrong))
+		time.Sleep(keyMemory + time.Second)
+		require.Equal(t, 100*time.Millisecond, took("a", "guess", keyWrong), "forgotten after a minute without a wrong key")
+		require.Less(t, time.Since(start), 2*time.Minute)
+	})
+}
+
+func TestGuessesPerSecondAreBounded(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		g := newKeyGuard("right", sleep)
+		ctx, cancel := context.WithCancelCause(t.Context())
+		verdicts := make(chan keyVerdict, maxDelayed)
+		for range maxDelayed {
+			go func() { verdicts <- g.check(ctx, "a", "guess") }()
+		}
+		synctest.Wait()
+		require.Equal(t, keyBusy, g.check(ctx, "a", "right"), "no key is compared while the bound is reached")
+		require.Equal(t, keyRight, g.check(ctx, "b", "right"))
+		cancel(errors.New("the clients have left"))
+		for range maxDelayed {
+			require.Equal(t, keyWrong, <-verdicts)
+		}
+		require.Equal(t, keyRight, g.check(t.Context(), "a", "right"))
+	})
+}
+
+func TestManyCallersAreRememberedInBoundedMemory(t *testing.T) {
+	t.Parallel()
+	g := newKeyGuard("right", func(context.Context, time.Duration) {})
+	for i := range 3 * maxCallers {
+		g.check(t.Context(), session.NewID("caller-")+string(rune('a'+i%26)), "guess")
+	}
+	require.LessOrEqual(t, len(g.callers), maxCallers+1)
+}
