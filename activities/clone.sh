@@ -3,20 +3,24 @@
 set -eu
 workspace=$1 mark=$2/workspace-cloned url=$3 ref=${4:-}
 [ ! -e "$mark" ] || exit 0
+# One attempt clones; the others wait for it and for every git that it started.
+exec 9>>"$2/workspace-clone-lock"
+flock 9
+[ ! -e "$mark" ] || exit 0
 IFS= read -r OVERWINTER_GIT_USER || :
 IFS= read -r OVERWINTER_GIT_PASSWORD || :
 export OVERWINTER_GIT_USER OVERWINTER_GIT_PASSWORD GIT_TERMINAL_PROMPT=0
 command -v git >/dev/null || { echo "there is no git in the image" >&2; exit 69; }
 
-# What an attempt before this one left is taken away.
+# Remove what an earlier attempt left.
 find "$workspace" -mindepth 1 -delete
 
 # The helper reads the credentials from the environment, so that no argv holds them.
 git_with_credentials() {
 	if [ -n "$OVERWINTER_GIT_USER$OVERWINTER_GIT_PASSWORD" ]; then
-		git -c credential.helper= -c 'credential.helper=!f() { test "$1" = get && printf "username=%s\npassword=%s\n" "$OVERWINTER_GIT_USER" "$OVERWINTER_GIT_PASSWORD"; }; f' "$@"
+		git -c gc.auto=0 -c credential.helper= -c 'credential.helper=!f() { test "$1" = get && printf "username=%s\npassword=%s\n" "$OVERWINTER_GIT_USER" "$OVERWINTER_GIT_PASSWORD"; }; f' "$@"
 	else
-		git -c credential.helper= "$@"
+		git -c gc.auto=0 -c credential.helper= "$@"
 	fi
 }
 

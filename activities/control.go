@@ -39,6 +39,10 @@ type Config struct {
 	SandboxTimeout time.Duration
 	// SnapshotTimeout bounds one snapshot. Default 5m.
 	SnapshotTimeout time.Duration
+	// SetupTimeout bounds a session's setup script, in whole seconds. Default 10m.
+	SetupTimeout time.Duration
+	// Operation identifies an activity across its attempts, in letters, digits and "-". Default: from Temporal's ids.
+	Operation func(context.Context) string
 	// OrphanAge is how old a sandbox, or a snapshot, that nobody owns must be
 	// before the reconciler ends it. Default 1m for sandboxes; snapshots wait an hour.
 	OrphanAge time.Duration
@@ -96,6 +100,12 @@ func New(c Config) (*Control, *Turns) {
 	if c.SnapshotTimeout == 0 {
 		c.SnapshotTimeout = 5 * time.Minute
 	}
+	if c.SetupTimeout == 0 {
+		c.SetupTimeout = 10 * time.Minute
+	}
+	if c.Operation == nil {
+		c.Operation = operation
+	}
 	if c.OrphanAge == 0 {
 		c.OrphanAge = time.Minute
 	}
@@ -104,6 +114,12 @@ func New(c Config) (*Control, *Turns) {
 	}
 	w := &work{Config: c}
 	return &Control{w}, &Turns{w}
+}
+
+// operation is the id of the activity in its workflow's run, which all of its attempts share.
+func operation(ctx context.Context) string {
+	info := activity.GetInfo(ctx)
+	return info.WorkflowExecution.RunID + "-" + info.ActivityID
 }
 
 // beat heartbeats until the returned function is called, so that the engine

@@ -33,7 +33,7 @@
 // # What makes an activity safe to run twice
 //
 //	CreateSandbox, RestoreSandbox   the sandbox's name, which is the session and its generation
-//	  with a workspace to furnish   marks of its stages in the sandbox
+//	  with a workspace to furnish   marks of its stages in the sandbox; a lock that another attempt waits for
 //	SaveBundle, RescueBundle,       the generation: it has one bundle
 //	  DropSandbox
 //	  of a checkpoint               the bundle's id: a generation may have many

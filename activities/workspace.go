@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/url"
+	"strconv"
 	"strings"
 	"time"
 
@@ -17,9 +18,10 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
-// The stages of a workspace, each a script that does nothing when it was done
-// before in this sandbox. Their marks are beside the runner's state, so a restored
-// sandbox has them too.
+// The stages of a workspace. Each is a script that does nothing if the stage is complete in this
+// sandbox. A lock admits one attempt at a time: the exec of an attempt outlives its worker, and the
+// next worker's attempt waits for it. The marks are stored with the runner's state, so that a
+// restored sandbox has them too.
 var (
 	//go:embed clone.sh
 	cloneScript string
@@ -29,12 +31,14 @@ var (
 
 const (
 	cloneTimeout = 10 * time.Minute
-	setupTimeout = 10 * time.Minute
+	// setupSlack is what the exec of a setup may take beyond two time limits: it may have to wait for an
+	// earlier activity's script before it runs its own.
+	setupSlack = 30 * time.Second
+	// A setup script that does not arrive whole is not run.
+	exitTruncated  = 75
+	truncatedInput = "the setup script arrived truncated"
 	// outputTail is how much of what a failed stage printed goes into the reason.
 	outputTail = 1000
-	// exitBegunBefore is the exit code of a setup that was begun before and did not
-	// end: whether it may be run twice only its author knows.
-	exitBegunBefore = 70
 )
 
 // environment opens the secrets of an agent.
@@ -96,18 +100,22 @@ func (w *work) clone(ctx context.Context, sb *sandbox.Sandbox, ws session.Worksp
 	return err
 }
 
-// setUp runs the session's script, once to its end. A failure is for a person to
-// look at: recover runs it again.
+// setUp runs the session's setup script. All attempts at one activity run it once and get the same
+// result, even if the worker that started it is gone. A failure, or a script that was killed at its time
+// limit, is for a person to look at: recover is another activity and runs the script again.
 func (w *work) setUp(ctx context.Context, sb *sandbox.Sandbox, ws session.Workspace) error {
 	if ws.Setup == "" {
 		return nil
 	}
-	err := w.stage(ctx, sb, stage{script: setupScript, stdin: []byte(ws.Setup), timeout: setupTimeout})
+	err := w.stage(ctx, sb, stage{
+		script: setupScript, stdin: []byte(ws.Setup), timeout: 2*w.SetupTimeout + setupSlack,
+		args: []string{w.Operation(ctx), strconv.Itoa(int(w.SetupTimeout.Seconds())), strconv.Itoa(len(ws.Setup))},
+	})
 	if err == nil {
 		return nil
 	}
 	err = fmt.Errorf("set the workspace up: %w", err)
-	if _, failed := errors.AsType[*stageError](err); failed {
+	if failed, ok := errors.AsType[*stageError](err); ok && !failed.truncated() {
 		return final(Refused, err)
 	}
 	return err
@@ -128,9 +136,6 @@ type stageError struct {
 }
 
 func (e *stageError) Error() string {
-	if e.code == exitBegunBefore {
-		return "the setup script was interrupted before it ended, and is not run twice"
-	}
 	return fmt.Sprintf("exit code %d: %s", e.code, e.output)
 }
 
@@ -138,6 +143,9 @@ func (e *stageError) Error() string {
 func (e *stageError) refused() bool {
 	return strings.Contains(e.output, "Authentication failed") || strings.Contains(e.output, "could not read Username")
 }
+
+// truncated reports whether the stage did nothing because its input was cut short on the way.
+func (e *stageError) truncated() bool { return e.code == exitTruncated && e.output == truncatedInput }
 
 func (w *work) stage(ctx context.Context, sb *sandbox.Sandbox, s stage) error {
 	paths := runner.DefaultPaths()

@@ -8,7 +8,9 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -113,4 +115,46 @@ func TestWorkspaceAtCreation(t *testing.T) { //nolint:tparallel // one after the
 	require.NotContains(t, s.text(t, id), plantedPassword)
 	s.stop(t)
 	s.filesAreClean(t, plantedPassword)
+}
+
+// TestAWorkerKilledDuringSetupChangesNothing kills the worker while a setup script runs: the next one
+// waits for the same script, and the session never shows an error.
+func TestAWorkerKilledDuringSetupChangesNothing(t *testing.T) {
+	t.Parallel()
+	s := startStack(t)
+	// The setup of a sandbox sees this machine's network, so a server tells when it runs and lets it end.
+	began, proceed := make(chan struct{}), make(chan struct{})
+	var runs atomic.Int64
+	server := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+		if runs.Add(1) == 1 {
+			close(began)
+		}
+		<-proceed
+	}))
+	release := sync.OnceFunc(func() { close(proceed) })
+	t.Cleanup(func() {
+		release()
+		server.Close()
+	})
+	id := s.create(t, object{
+		"workspace": object{"setup": "curl -fsS " + server.URL + " && echo prepared >prepared"},
+		"prompt":    object{"id": "first", "content": "$ cat prepared"},
+	})
+	select {
+	case <-began:
+	case <-time.After(60 * time.Second):
+		require.FailNow(t, "the setup script did not start")
+	}
+	old := s.child(t, "overwinter worker")
+	require.NoError(t, syscall.Kill(old, syscall.SIGKILL))
+	require.Eventually(t, func() bool { return s.child(t, "overwinter worker") != old }, 60*time.Second, 50*time.Millisecond)
+	release()
+	require.Equal(t, "completed", s.waitPrompt(t, id, "first", 120*time.Second)["status"])
+	require.Contains(t, s.text(t, id), "prepared")
+	require.EqualValues(t, 1, runs.Load(), "the script ran once")
+	stream := s.follow(t, id)
+	stream.status(t, "running", 1)
+	for _, e := range stream.all(t) {
+		require.NotContains(t, string(e.Data), `"status":"error"`)
+	}
 }
