@@ -207,7 +207,7 @@ func (s *stack) loseSnapshots(t *testing.T, database, sessionID string) {
 	ids, err := pgx.CollectRows(rows, pgx.RowTo[string])
 	require.NoError(t, err)
 	require.NotEmpty(t, ids)
-	drv, err := modalsandbox.New(modalsandbox.Config{ServerURL: s.modalURL(t), TokenID: "test", TokenSecret: "test"})
+	drv, err := modalsandbox.New(s.modalConfig(t))
 	require.NoError(t, err)
 	defer drv.Close()
 	for _, id := range ids {

@@ -69,6 +69,7 @@ func composeVariables() map[string]string {
 		"OVERWINTER_API_KEY":    "a long random word",
 		"OVERWINTER_SECRET_KEY": base64.StdEncoding.EncodeToString(bytes.Repeat([]byte{7}, 32)),
 		"POSTGRES_PASSWORD":     "secret",
+		"MODAL_TOKEN_SECRET":    "another long random word",
 	}
 }
 
@@ -150,6 +151,8 @@ func TestComposeFileFitsThePrograms(t *testing.T) {
 		require.Equal(t, worker.NetworkMode, modal.NetworkMode, "the local Modal listens on loopback only")
 		require.Equal(t, worker.Environment["OVERWINTER_SECRET_KEY"], c.Services["api"].Environment["OVERWINTER_SECRET_KEY"])
 		require.NotContains(t, modal.Environment, "OVERWINTER_DATABASE_URL", "sandboxes are its children")
+		require.Equal(t, worker.Environment["MODAL_TOKEN_ID"], modal.Environment["OVERWINTER_LOCALMODAL_TOKEN_ID"])
+		require.Equal(t, worker.Environment["MODAL_TOKEN_SECRET"], modal.Environment["OVERWINTER_LOCALMODAL_TOKEN_SECRET"])
 		require.Contains(t, worker.Healthcheck.Test, "http://"+flagValue(t, worker.Command, "--health-address")+"/readyz")
 		require.Contains(t, c.Services["temporal"].Ports, "127.0.0.1:8233:"+flagValue(t, images["temporal"].command, "--ui-port"))
 	})

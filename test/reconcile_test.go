@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -13,6 +14,7 @@ import (
 	"go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/log"
 
+	"github.com/overwinter-dev/overwinter/internal/localmodal/access"
 	"github.com/overwinter-dev/overwinter/internal/sandbox"
 	"github.com/overwinter-dev/overwinter/internal/sandbox/driver"
 	"github.com/overwinter-dev/overwinter/internal/sandbox/modalsandbox"
@@ -30,7 +32,7 @@ func TestReconcilerEndsWhatNobodyOwns(t *testing.T) {
 	id := s.create(t, object{"prompt": object{"id": "p", "content": "write kept.txt: still here"}})
 	require.Equal(t, "completed", s.waitPrompt(t, id, "p", 60*time.Second)["status"])
 
-	drv, err := modalsandbox.New(modalsandbox.Config{ServerURL: s.modalURL(t), TokenID: "test", TokenSecret: "test"})
+	drv, err := modalsandbox.New(s.modalConfig(t))
 	require.NoError(t, err)
 	defer drv.Close()
 	listed, err := drv.List(ctx, map[string]string{sandbox.TagSession: id})
@@ -90,6 +92,14 @@ func ended(ctx context.Context, sb *sandbox.Sandbox) error {
 		return fmt.Errorf("sandbox %s runs", sb.ID())
 	}
 	return nil
+}
+
+// modalConfig is how the worker reaches the stack's local Modal.
+func (s *stack) modalConfig(t *testing.T) modalsandbox.Config {
+	t.Helper()
+	token, err := access.Load(filepath.Join(s.dir, "modal"))
+	require.NoError(t, err)
+	return modalsandbox.Config{ServerURL: s.modalURL(t), TokenID: token.ID, TokenSecret: token.Secret}
 }
 
 // modalURL is where the stack's local Modal listens.

@@ -46,7 +46,7 @@ func (c *DevCmd) Validate() error {
 	case (c.ModalTokenID == "") != (c.ModalTokenSecret == ""):
 		return fmt.Errorf("MODAL_TOKEN_ID and MODAL_TOKEN_SECRET belong together: set both, or none for a local Modal")
 	case c.ModalServerURL != "" && c.ModalTokenID == "":
-		return fmt.Errorf("MODAL_SERVER_URL is set: set MODAL_TOKEN_ID and MODAL_TOKEN_SECRET too (any word will do for a local Modal), or none of them")
+		return fmt.Errorf("MODAL_SERVER_URL is set: set MODAL_TOKEN_ID and MODAL_TOKEN_SECRET too, or none of them")
 	}
 	return nil
 }

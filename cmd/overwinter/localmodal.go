@@ -5,20 +5,27 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"strings"
 
 	"github.com/overwinter-dev/overwinter/internal/localmodal"
+	"github.com/overwinter-dev/overwinter/internal/localmodal/access"
 	"github.com/overwinter-dev/overwinter/internal/localmodal/box"
 )
 
 // LocalModalCmd serves Modal's API on this machine.
 type LocalModalCmd struct {
-	Address   string `default:"127.0.0.1:9900" placeholder:"ADDR" help:"Where to listen: 127.0.0.1, ::1 or localhost, with a port; 0 for any. Default ${default}."`
-	DataDir   string `default:"${data_dir}/local-modal" type:"path" placeholder:"DIR" help:"Where sandboxes, images and snapshots are kept. Default ${default}."`
-	Isolation string `env:"OVERWINTER_LOCALMODAL_ISOLATION" default:"auto" placeholder:"LEVEL" help:"What keeps sandboxes apart: namespaces, chroot, directory, or auto for the best that works here. Default ${default}."`
+	Address     string `default:"127.0.0.1:9900" placeholder:"ADDR" help:"Where to listen: 127.0.0.1, ::1 or localhost, with a port; 0 for any. Default ${default}."`
+	DataDir     string `default:"${data_dir}/local-modal" type:"path" placeholder:"DIR" help:"Where sandboxes, images and snapshots are kept. Default ${default}."`
+	TokenID     string `env:"OVERWINTER_LOCALMODAL_TOKEN_ID" placeholder:"ID" help:"ID of the token that clients must show. Default: a token made once and kept in the data directory."`
+	TokenSecret string `env:"OVERWINTER_LOCALMODAL_TOKEN_SECRET" placeholder:"SECRET" help:"Secret of that token, at least 16 characters."`
+	Isolation   string `env:"OVERWINTER_LOCALMODAL_ISOLATION" default:"auto" placeholder:"LEVEL" help:"What keeps sandboxes apart: namespaces, chroot, directory, or auto for the best that works here. Default ${default}."`
 }
 
 // Validate checks what kong cannot.
 func (c *LocalModalCmd) Validate() error {
+	if (c.TokenID == "") != (c.TokenSecret == "") {
+		return errors.New("--token-id and --token-secret belong together: set both, or neither")
+	}
 	_, err := box.ParseIsolation(c.Isolation)
 	return err
 }
@@ -29,12 +36,26 @@ func (c *LocalModalCmd) Run(ctx context.Context, logger *slog.Logger, s streams)
 	if err != nil {
 		return err
 	}
-	server, err := localmodal.New(localmodal.Options{Address: c.Address, DataDir: c.DataDir, Isolation: isolation, Logger: logger})
+	server, err := localmodal.New(localmodal.Options{
+		Address: c.Address, DataDir: c.DataDir, Isolation: isolation, Logger: logger,
+		Token: access.Token{ID: c.TokenID, Secret: c.TokenSecret},
+	})
 	if err != nil {
 		return err
 	}
 	if _, err := fmt.Fprintln(s.stdout, server.URL()); err != nil {
 		return errors.Join(fmt.Errorf("print the URL: %w", err), server.Close())
 	}
+	// On the other stream: programs read the URL from stdout.
+	_, _ = fmt.Fprint(s.stderr, c.usage(server.URL()))
 	return server.Run(ctx)
+}
+
+// usage says how a client gets at the server without showing the token itself.
+func (c *LocalModalCmd) usage(url string) string {
+	if c.TokenID != "" {
+		return fmt.Sprintf("Clients need MODAL_SERVER_URL=%s and the token that this server was given.\n", url)
+	}
+	return fmt.Sprintf("Clients need this server's token:\n  export MODAL_SERVER_URL=%s; set -a; . '%s'; set +a\n",
+		url, strings.ReplaceAll(access.Path(c.DataDir), "'", `'\''`))
 }

@@ -37,8 +37,8 @@ type WorkerCmd struct {
 // modalFlags say where sandboxes come from.
 type modalFlags struct {
 	ModalServerURL   string `env:"MODAL_SERVER_URL" placeholder:"URL" help:"Modal's API. Default: Modal itself."`
-	ModalTokenID     string `env:"MODAL_TOKEN_ID" required:"" placeholder:"ID" help:"Modal's token id; any word for the local Modal."`
-	ModalTokenSecret string `env:"MODAL_TOKEN_SECRET" required:"" placeholder:"SECRET" help:"Modal's token secret; any word for the local Modal."`
+	ModalTokenID     string `env:"MODAL_TOKEN_ID" required:"" placeholder:"ID" help:"ID of Modal's token, or of the local Modal's."`
+	ModalTokenSecret string `env:"MODAL_TOKEN_SECRET" required:"" placeholder:"SECRET" help:"Secret of that token."`
 	ModalEnvironment string `env:"MODAL_ENVIRONMENT" placeholder:"NAME" help:"Modal environment. Default: the account's."`
 	ModalApp         string `env:"OVERWINTER_MODAL_APP" default:"overwinter" placeholder:"NAME" help:"Modal app that sandboxes belong to. Default ${default}."`
 }

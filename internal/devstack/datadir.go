@@ -14,6 +14,8 @@ import (
 	"syscall"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/overwinter-dev/overwinter/internal/privatedir"
 )
 
 // dataDir is the stack's directory, locked for this process.
@@ -40,17 +42,29 @@ func openDataDir(path string) (_ *dataDir, err error) {
 	case err != nil:
 		return nil, fmt.Errorf("data directory %s cannot be read: %w", path, reason(err))
 	}
+	if err := privatedir.Make(path, dataDirMode()); err != nil {
+		return nil, fmt.Errorf("data directory: %w", err)
+	}
 
 	d := &dataDir{path: path}
 	if err := d.takeLock(); err != nil {
 		return nil, err
 	}
 	for _, sub := range []string{"logs", "run", "temporal", "modal"} {
-		if err := os.MkdirAll(d.join(sub), 0o700); err != nil {
+		if err := privatedir.Make(d.join(sub), 0o700); err != nil {
 			return nil, errors.Join(fmt.Errorf("data directory %s is broken: %w", path, err), d.close())
 		}
 	}
 	return d, nil
+}
+
+// dataDirMode is private, but root's lets other users pass: Postgres refuses to run as root, and its
+// directory is below. Everything else below is private.
+func dataDirMode() fs.FileMode {
+	if os.Geteuid() == 0 {
+		return 0o711
+	}
+	return 0o700
 }
 
 // takeLock makes this process the only one that uses the directory. The kernel drops the lock with

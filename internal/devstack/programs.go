@@ -9,18 +9,13 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/devstack/child"
 )
 
-// The local Modal asks nobody who they are; the SDK wants to say something all the same.
-const (
-	localTokenID     = "ak-local"
-	localTokenSecret = "as-local"
-)
-
 // logEnvironment makes overwinter's own programs log so that their lines can be told apart.
 func logEnvironment(c Config) []string {
 	return []string{"OVERWINTER_LOG_FORMAT=json", "OVERWINTER_LOG_LEVEL=" + strings.ToLower(c.LogLevel.String())}
 }
 
-// localModalSpec runs the local Modal. It gets no secrets: sandboxes are its children.
+// localModalSpec runs the local Modal. It gets no secrets: sandboxes are its children. Its token is in
+// its data directory.
 func localModalSpec(c Config, dir *dataDir, port int) child.Spec {
 	args := []string{"local-modal", "--address", loopbackAddress(port), "--data-dir", dir.join("modal")}
 	if c.Isolation != "" {

@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/overwinter-dev/overwinter/internal/devstack/child"
+	"github.com/overwinter-dev/overwinter/internal/localmodal/access"
 )
 
 // Stack is the whole system on one machine.
@@ -179,6 +180,7 @@ type layout struct {
 	temporalPort    int
 	temporalUIPort  int
 	localModalPort  int
+	localModalToken access.Token
 	workerPort      int
 	postgresPort    int
 	apiAddress      string
@@ -196,6 +198,11 @@ func (s *Stack) layOut(ctx context.Context, dir *dataDir) (_ *layout, err error)
 	}
 	if err := l.choosePorts(ctx, dir); err != nil {
 		return nil, err
+	}
+	if !c.Modal {
+		if l.localModalToken, err = access.Load(dir.join("modal")); err != nil {
+			return nil, err
+		}
 	}
 	if c.TemporalAddress == "" {
 		if l.temporalBinary, err = findTemporal(c); err != nil {
@@ -277,8 +284,8 @@ func (l *layout) settings() map[string]string {
 	}
 	if !l.config.Modal {
 		settings["MODAL_SERVER_URL"] = "http://" + loopbackAddress(l.localModalPort)
-		settings["MODAL_TOKEN_ID"] = localTokenID
-		settings["MODAL_TOKEN_SECRET"] = localTokenSecret
+		settings["MODAL_TOKEN_ID"] = l.localModalToken.ID
+		settings["MODAL_TOKEN_SECRET"] = l.localModalToken.Secret
 	}
 	return settings
 }

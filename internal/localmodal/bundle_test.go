@@ -78,7 +78,7 @@ func connect(t testing.TB, s *localmodal.Server) *bundle {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), longLife)
 	t.Cleanup(cancel)
-	b := &bundle{t: t, ctx: ctx, server: s, client: localmodaltest.Client(t, s.URL())}
+	b := &bundle{t: t, ctx: ctx, server: s, client: localmodaltest.Client(t, s.URL(), s.Token())}
 	app, err := b.client.Apps.FromName(ctx, appOf(t), &modal.AppFromNameParams{CreateIfMissing: true})
 	require.NoError(t, err)
 	b.app, b.image = app, b.client.Images.FromRegistry("debian:12", nil)

@@ -33,6 +33,8 @@
 //     answer happens once. Creates and snapshots are known even after a restart.
 //   - A layer is deleted only when no image and no running sandbox is made of it,
 //     and no layer is in the making.
+//   - A call is answered only if it carries the installation's token (package access),
+//     or, for what happens in a sandbox, a token issued for that sandbox alone.
 //   - No process of a sandbox outlives the server, however the server ends.
 //   - A process in a sandbox does not depend on the client that started it.
 //

@@ -25,7 +25,10 @@ func (s *Server) interceptUnary(ctx context.Context, request any, info *grpc.Una
 		return nil, err
 	}
 	var response any
-	err := s.around(ctx, info.FullMethod, func() (err error) {
+	err := s.around(ctx, info.FullMethod, func(scope string) (err error) {
+		if scope != "" && taskOf(request) != scope {
+			return errForeignTask
+		}
 		response, err = handler(ctx, request)
 		return err
 	})
@@ -33,13 +36,53 @@ func (s *Server) interceptUnary(ctx context.Context, request any, info *grpc.Una
 }
 
 func (s *Server) interceptStream(srv any, stream grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
-	return s.around(stream.Context(), info.FullMethod, func() error { return handler(srv, stream) })
+	return s.around(stream.Context(), info.FullMethod, func(scope string) error {
+		if scope != "" {
+			stream = &scopedStream{ServerStream: stream, scope: scope}
+		}
+		return handler(srv, stream)
+	})
+}
+
+// scopedStream refuses messages about another task than the one that the caller's
+// token is for.
+type scopedStream struct {
+	grpc.ServerStream
+	scope string
+	begun bool
+}
+
+// RecvMsg checks the first message: it names the task, those that follow carry data.
+func (s *scopedStream) RecvMsg(m any) error {
+	if err := s.ServerStream.RecvMsg(m); err != nil {
+		return err
+	}
+	if !s.begun && taskOf(m) != s.scope {
+		return errForeignTask
+	}
+	s.begun = true
+	return nil
+}
+
+var errForeignTask = status.Error(codes.PermissionDenied, "this command router token is for another task")
+
+// taskOf is the task that a request to the router is about, empty if it names none.
+func taskOf(request any) string {
+	switch q := request.(type) {
+	case interface{ GetTaskId() string }:
+		return q.GetTaskId()
+	case *pb.TaskExecStdinWriteStreamRequest:
+		return q.GetStart().GetTaskId()
+	default:
+		return ""
+	}
 }
 
 // around is what every call goes through: authentication, faults, one log line.
-func (s *Server) around(ctx context.Context, fullMethod string, call func() error) error {
+func (s *Server) around(ctx context.Context, fullMethod string, handle func(scope string) error) error {
 	method, started := path.Base(fullMethod), time.Now()
-	err := s.authenticate(ctx, fullMethod)
+	scope, err := s.authenticate(ctx, fullMethod)
+	call := func() error { return handle(scope) }
 	if err == nil {
 		if fault, ok := s.faults.take(method); ok {
 			err = fault.strike(ctx, call)
@@ -55,21 +98,26 @@ func (s *Server) around(ctx context.Context, fullMethod string, call func() erro
 	return err
 }
 
-// authenticate wants any API token at the control plane, because there are no
-// accounts here, and a token of ours at the router.
-func (s *Server) authenticate(ctx context.Context, fullMethod string) error {
+// authenticate checks the installation's token at the control plane, and a token
+// that it issued for one task at the router. Scope is that task.
+func (s *Server) authenticate(ctx context.Context, fullMethod string) (scope string, err error) {
 	md, _ := metadata.FromIncomingContext(ctx)
 	if !strings.HasPrefix(fullMethod, "/"+pb.TaskCommandRouter_ServiceDesc.ServiceName+"/") {
-		if first(md.Get("x-modal-token-id")) == "" {
-			return status.Error(codes.Unauthenticated, "no API token: set MODAL_TOKEN_ID and MODAL_TOKEN_SECRET to anything")
+		if !s.token.Matches(first(md.Get("x-modal-token-id")), first(md.Get("x-modal-token-secret"))) {
+			return "", status.Error(codes.Unauthenticated,
+				"invalid token: set MODAL_TOKEN_ID and MODAL_TOKEN_SECRET to those in the file \"token\" of the local Modal's data directory")
 		}
-		return nil
+		return "", nil
 	}
 	token, _ := strings.CutPrefix(first(md.Get("authorization")), "Bearer ")
-	if _, err := s.signer.check(token); err != nil {
-		return status.Error(codes.Unauthenticated, "no valid command router token")
+	task, ok := "", false
+	if subject, err := s.signer.check(token); err == nil {
+		task, ok = strings.CutPrefix(subject, routerSubject)
 	}
-	return nil
+	if !ok || task == "" {
+		return "", status.Error(codes.Unauthenticated, "no valid command router token")
+	}
+	return task, nil
 }
 
 func first(values []string) string {

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/overwinter-dev/overwinter/internal/privatedir"
 )
 
 const (
@@ -15,13 +17,13 @@ const (
 	lockPoll     = 10 * time.Millisecond
 )
 
-// lockDir makes the data directory and takes it for this process. The lock goes
+// lockDir makes the data directory private and takes it for this process. The lock goes
 // with unlockDir, at the latest with the process.
 func lockDir(dir string) (*os.File, error) {
 	if dir == "" {
 		return nil, errors.New("the data directory is not set")
 	}
-	if err := os.MkdirAll(dir, 0o755); err != nil {
+	if err := privatedir.Make(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("make data directory: %w", err)
 	}
 	f, err := os.OpenFile(filepath.Join(dir, "lock"), os.O_CREATE|os.O_RDWR, 0o600)

@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/overwinter-dev/overwinter/internal/localmodal"
+	"github.com/overwinter-dev/overwinter/internal/localmodal/access"
 	"github.com/overwinter-dev/overwinter/internal/localmodal/box"
 	"github.com/overwinter-dev/overwinter/internal/localmodal/localmodaltest"
 )
@@ -59,11 +60,13 @@ func startChildServer(t *testing.T, dir string) (url string, kill func()) {
 	return strings.TrimSpace(line), kill
 }
 
-func connectTo(t *testing.T, url string) *bundle {
+func connectTo(t *testing.T, url, dir string) *bundle {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), longLife)
 	t.Cleanup(cancel)
-	b := &bundle{t: t, ctx: ctx, client: localmodaltest.Client(t, url)}
+	token, err := access.Load(dir)
+	require.NoError(t, err)
+	b := &bundle{t: t, ctx: ctx, client: localmodaltest.Client(t, url, token)}
 	app, err := b.client.Apps.FromName(ctx, appOf(t), &modal.AppFromNameParams{CreateIfMissing: true})
 	require.NoError(t, err)
 	b.app, b.image = app, b.client.Images.FromRegistry("debian:12", nil)
@@ -74,7 +77,7 @@ func TestKilledServerLeavesNoProcessAndLosesNothing(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	url, kill := startChildServer(t, dir)
-	b := connectTo(t, url)
+	b := connectTo(t, url, dir)
 	sb := b.create(&modal.SandboxCreateParams{
 		Name: "mine", Tags: map[string]string{"a": "b"},
 		ExperimentalOptions: map[string]any{"enable_exit_snapshot": true},

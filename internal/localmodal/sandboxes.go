@@ -37,7 +37,7 @@ func (s *Server) snapshotOfSandboxes() []*sandbox {
 }
 
 func (s *Server) routerAccess(sb *sandbox) (*pb.CommandRouterAccess, error) {
-	token, err := s.signer.issue(sb.record().ID, routerTokenLife)
+	token, err := s.signer.issue(routerSubject+sb.record().TaskID, routerTokenLife)
 	if err != nil {
 		return nil, status.Error(codes.Internal, err.Error())
 	}

@@ -16,9 +16,11 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/keepalive"
 
+	"github.com/overwinter-dev/overwinter/internal/localmodal/access"
 	"github.com/overwinter-dev/overwinter/internal/localmodal/box"
 	"github.com/overwinter-dev/overwinter/internal/localmodal/router"
 	"github.com/overwinter-dev/overwinter/internal/localmodal/task"
+	"github.com/overwinter-dev/overwinter/internal/privatedir"
 )
 
 const (
@@ -32,11 +34,14 @@ const (
 
 // Options configure a Server.
 type Options struct {
-	// Address to listen on. Only loopback addresses are accepted: whoever reaches
-	// the server can run programs as its user. Default 127.0.0.1:0.
+	// Address to listen on. Only loopback addresses are accepted: the SDK speaks
+	// plaintext to these alone. Default 127.0.0.1:0.
 	Address string
 	// DataDir holds everything that outlives the server. Required; one server at a time.
 	DataDir string
+	// Token is what clients must show. Default: the one kept in DataDir, which is made
+	// at the first start.
+	Token access.Token
 	// Logger. Default: discarded.
 	Logger *slog.Logger
 	// Isolation is the level to use; New fails where that does not work. Default
@@ -58,6 +63,7 @@ type Server struct {
 	lock     *os.File
 	records  *records
 	runtime  *box.Runtime
+	token    access.Token // of clients
 	signer   signer
 	listener net.Listener
 	grpc     *grpc.Server
@@ -129,18 +135,26 @@ func loopback(address string) (string, error) {
 	}
 	// Not every loopback address: the SDK speaks plaintext to these hosts alone.
 	if host != "127.0.0.1" && host != "::1" && host != "localhost" {
-		return "", fmt.Errorf("address %q is refused: the local Modal has no access control and listens on 127.0.0.1, ::1 or localhost only", address)
+		return "", fmt.Errorf("address %q is refused: the local Modal speaks plaintext and listens on 127.0.0.1, ::1 or localhost only", address)
 	}
 	return net.JoinHostPort(host, port), nil
 }
 
 func (s *Server) open(o Options, address string) error {
 	for _, d := range []string{"archives", "scratch", "volumes"} {
-		if err := os.MkdirAll(filepath.Join(s.dataDir, d), 0o755); err != nil {
+		if err := privatedir.Make(filepath.Join(s.dataDir, d), 0o700); err != nil {
 			return fmt.Errorf("make data directory: %w", err)
 		}
 	}
 	var err error
+	if s.token = o.Token; s.token == (access.Token{}) {
+		s.token, err = access.Load(s.dataDir)
+	} else {
+		err = s.token.Validate()
+	}
+	if err != nil {
+		return err
+	}
 	if s.records, err = openRecords(filepath.Join(s.dataDir, "records")); err != nil {
 		return err
 	}
@@ -176,6 +190,9 @@ func patience() grpc.ServerOption {
 
 // URL is what MODAL_SERVER_URL must be for the SDK to use this server.
 func (s *Server) URL() string { return "http://" + s.listener.Addr().String() }
+
+// Token is what clients of this server must show.
+func (s *Server) Token() access.Token { return s.token }
 
 // routerURL names the same listener: the SDK insists on https here, and speaks
 // plaintext nevertheless because the server's host is a loopback one.

@@ -15,6 +15,9 @@ import (
 const (
 	clientTokenLife = 20 * time.Minute
 	routerTokenLife = time.Hour
+	// routerSubject precedes the task id in the subject of a router token, so that no
+	// other token passes for one.
+	routerSubject = "router:"
 )
 
 // signer issues and checks the JSON web tokens that the SDK expects. Its key

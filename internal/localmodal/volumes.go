@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 
 	pb "github.com/modal-labs/modal-client/go/proto/modal_proto"
 	"google.golang.org/grpc/codes"
@@ -37,7 +38,7 @@ func (s *Server) VolumeGetOrCreate(_ context.Context, q *pb.VolumeGetOrCreateReq
 		}
 	}
 	v := volumeRecord{ID: newID("vo"), Name: name, Environment: env}
-	err := os.MkdirAll(s.volumePath(v.ID), 0o755)
+	err := os.MkdirAll(s.volumePath(v.ID), 0o755) //nolint:gosec // what a sandbox sees; its parent is private
 	if err == nil {
 		err = s.records.volumes.Put(v.ID, v)
 	}
@@ -70,11 +71,12 @@ func (s *Server) volumeMounts(mounts []*pb.VolumeMount) ([]wire.Mount, error) {
 			return nil, status.Errorf(codes.NotFound, "volume %s not found", m.GetVolumeId())
 		}
 		sub := filepath.Join("/", m.GetSubPath()) // cannot lead out
-		source := filepath.Join(s.volumePath(m.GetVolumeId()), sub)
 		if err := makeBelow(s.volumePath(m.GetVolumeId()), sub); err != nil {
 			return nil, status.Errorf(codes.InvalidArgument, "volume %s: %v", m.GetVolumeId(), err)
 		}
-		out = append(out, wire.Mount{Source: source, Target: m.GetMountPath(), ReadOnly: m.GetReadOnly()})
+		out = append(out, wire.Mount{
+			Source: s.volumePath(m.GetVolumeId()), Sub: strings.TrimPrefix(sub, "/"), Target: m.GetMountPath(), ReadOnly: m.GetReadOnly(),
+		})
 	}
 	return out, nil
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"path/filepath"
 	"strings"
 	"time"
 
@@ -15,6 +16,7 @@ import (
 	"go.temporal.io/sdk/worker"
 	"go.temporal.io/sdk/workflow"
 
+	"github.com/overwinter-dev/overwinter/internal/localmodal/access"
 	"github.com/overwinter-dev/overwinter/internal/sandbox"
 	"github.com/overwinter-dev/overwinter/internal/sandbox/driver"
 	"github.com/overwinter-dev/overwinter/internal/sandbox/modalsandbox"
@@ -65,7 +67,11 @@ func openBare(ctx context.Context, s *stack) (_ *bare, err error) {
 	if err := b.openTemporal(ctx, s); err != nil {
 		return nil, fmt.Errorf("temporal: %w", err)
 	}
-	b.modal, err = modalsandbox.New(modalsandbox.Config{ServerURL: s.modal, TokenID: "bench", TokenSecret: "bench"})
+	token, err := access.Load(filepath.Join(s.parent, "data", "modal"))
+	if err != nil {
+		return nil, err
+	}
+	b.modal, err = modalsandbox.New(modalsandbox.Config{ServerURL: s.modal, TokenID: token.ID, TokenSecret: token.Secret})
 	if err != nil {
 		return nil, fmt.Errorf("modal: %w", err)
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/overwinter-dev/overwinter/internal/localmodal/wire"
+	"github.com/overwinter-dev/overwinter/internal/privatedir"
 )
 
 // Options configure a Runtime.
@@ -56,7 +57,7 @@ func Open(ctx context.Context, o Options) (*Runtime, error) {
 		return nil, fmt.Errorf("resolve data directory: %w", err)
 	}
 	for _, name := range []string{"layers", "boxes", "building", "trash"} {
-		if err := os.MkdirAll(filepath.Join(dir, name), 0o755); err != nil {
+		if err := privatedir.Make(filepath.Join(dir, name), 0o700); err != nil {
 			return nil, fmt.Errorf("make data directory: %w", err)
 		}
 	}

@@ -57,7 +57,8 @@ func openDirectory(p *initProcess, spec wire.RootSpec) (*directory, error) {
 
 // mount shows m and returns where, free of links.
 func (d *directory) mount(m wire.Mount) (string, error) {
-	info, err := os.Stat(m.Source)
+	source := filepath.Join(m.Source, m.Sub)
+	info, err := os.Stat(source)
 	if err != nil {
 		return "", fmt.Errorf("mount %s: %w", m.Target, err)
 	}
@@ -72,7 +73,7 @@ func (d *directory) mount(m wire.Mount) (string, error) {
 	if !ok {
 		return "", fmt.Errorf("mount %s: it leads outside", m.Target)
 	}
-	mapping := tracer.Mapping{Inside: inside, Outside: m.Source}
+	mapping := tracer.Mapping{Inside: inside, Outside: source}
 	if m.ReadOnly {
 		mapping.Access = tracer.ReadOnly
 	}

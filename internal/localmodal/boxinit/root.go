@@ -114,13 +114,9 @@ func pickUp(mounts []wire.Mount) ([]tree, error) {
 	all = append(all, mounts...)
 	trees := make([]tree, 0, len(all))
 	for _, m := range all {
-		info, err := os.Stat(m.Source)
+		fd, isDir, err := pickUpOne(m)
 		if err != nil {
 			return nil, fmt.Errorf("mount %s: %w", m.Target, err)
-		}
-		fd, err := unix.OpenTree(unix.AT_FDCWD, m.Source, unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC|unix.AT_RECURSIVE)
-		if err != nil {
-			return nil, fmt.Errorf("pick up %s: %w", m.Source, err)
 		}
 		if m.ReadOnly {
 			attr := unix.MountAttr{Attr_set: unix.MOUNT_ATTR_RDONLY | unix.MOUNT_ATTR_NOSUID | unix.MOUNT_ATTR_NODEV}
@@ -128,9 +124,48 @@ func pickUp(mounts []wire.Mount) ([]tree, error) {
 				return nil, fmt.Errorf("make %s read-only: %w", m.Source, err)
 			}
 		}
-		trees = append(trees, tree{fd: fd, target: m.Target, isDir: info.IsDir()})
+		trees = append(trees, tree{fd: fd, target: m.Target, isDir: isDir})
 	}
 	return trees, nil
+}
+
+// pickUpOne resolves the source once: what is checked is what is mounted.
+func pickUpOne(m wire.Mount) (fd int, isDir bool, err error) {
+	source, err := openSource(m)
+	if err != nil {
+		return -1, false, err
+	}
+	defer unix.Close(source)
+	var st unix.Stat_t
+	if err := unix.Fstat(source, &st); err != nil {
+		return -1, false, fmt.Errorf("look at %s: %w", m.Source, err)
+	}
+	fd, err = unix.OpenTree(source, "", unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC|unix.AT_RECURSIVE|unix.AT_EMPTY_PATH)
+	if err != nil {
+		return -1, false, fmt.Errorf("pick up %s: %w", m.Source, err)
+	}
+	return fd, st.Mode&unix.S_IFMT == unix.S_IFDIR, nil
+}
+
+// openSource returns a descriptor of what is to be mounted. Below Source no link is
+// followed, whatever a sandbox that has it mounted does meanwhile.
+func openSource(m wire.Mount) (int, error) {
+	root, err := unix.Open(m.Source, unix.O_PATH|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return -1, fmt.Errorf("open %s: %w", m.Source, err)
+	}
+	if m.Sub == "" {
+		return root, nil
+	}
+	defer unix.Close(root)
+	sub, err := unix.Openat2(root, m.Sub, &unix.OpenHow{
+		Flags:   unix.O_PATH | unix.O_CLOEXEC | unix.O_DIRECTORY,
+		Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_MAGICLINKS,
+	})
+	if err != nil {
+		return -1, fmt.Errorf("open %s below %s: %w", m.Sub, m.Source, err)
+	}
+	return sub, nil
 }
 
 func (t tree) putDown() error {

@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/overwinter-dev/overwinter/internal/localmodal"
+	"github.com/overwinter-dev/overwinter/internal/localmodal/access"
 )
 
 // Start runs a server until the test ends. Its data directory is temporary
@@ -68,9 +69,9 @@ func Run(t testing.TB, s *localmodal.Server) (stop func()) {
 }
 
 // Client returns an SDK client for the server at url.
-func Client(t testing.TB, url string) *modal.Client {
+func Client(t testing.TB, url string, token access.Token) *modal.Client {
 	t.Helper()
-	p := &modal.ClientParams{TokenID: "ak-test", TokenSecret: "as-test"}
+	p := &modal.ClientParams{TokenID: token.ID, TokenSecret: token.Secret}
 	config := allocate(&p.Config)
 	require.NoError(t, configure(config, url))
 	c, err := modal.NewClientWithOptions(p)

@@ -82,6 +82,7 @@ type RootSpec struct {
 // Mount is a bind mount from the host into a sandbox.
 type Mount struct {
 	Source   string
+	Sub      string // what to mount below Source, which sandboxes can write to: no symbolic link is followed there
 	Target   string
 	ReadOnly bool
 }

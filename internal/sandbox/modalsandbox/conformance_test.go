@@ -48,15 +48,22 @@ func TestConformance(t *testing.T) {
 func harness(t *testing.T, server *localmodal.Server) drivertest.Harness {
 	t.Helper()
 	return drivertest.Harness{
-		Driver: connect(t, server.URL()), Second: connect(t, server.URL()),
+		Driver: connect(t, server), Second: connect(t, server),
 		Image: "debian:12", OtherImage: "debian:13",
 		Commands: drivertest.Shell(), Faults: faults{server},
 	}
 }
 
-func connect(t *testing.T, url string) *modalsandbox.Driver {
+func connect(t *testing.T, server *localmodal.Server) *modalsandbox.Driver {
 	t.Helper()
-	drv, err := modalsandbox.New(modalsandbox.Config{ServerURL: url, TokenID: "ak-test", TokenSecret: "as-test"})
+	return connectWith(t, modalsandbox.Config{
+		ServerURL: server.URL(), TokenID: server.Token().ID, TokenSecret: server.Token().Secret,
+	})
+}
+
+func connectWith(t *testing.T, c modalsandbox.Config) *modalsandbox.Driver {
+	t.Helper()
+	drv, err := modalsandbox.New(c)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, drv.Close()) })
 	return drv

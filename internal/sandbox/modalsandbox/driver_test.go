@@ -22,7 +22,7 @@ func request(name string) driver.CreateRequest {
 func TestListingCostsOneCall(t *testing.T) {
 	t.Parallel()
 	server := localmodaltest.Start(t, localmodal.Options{})
-	drv := connect(t, server.URL())
+	drv := connect(t, server)
 	for _, name := range []string{"one", "two"} {
 		_, err := drv.Create(t.Context(), request(name))
 		require.NoError(t, err)
@@ -41,7 +41,7 @@ func TestListingCostsOneCall(t *testing.T) {
 func TestThrottlingIsSleptOffForAWhileOnly(t *testing.T) {
 	t.Parallel()
 	server := localmodaltest.Start(t, localmodal.Options{})
-	drv := connect(t, server.URL())
+	drv := connect(t, server)
 	server.Inject(localmodal.Fault{Method: "SandboxCreateV2", Code: codes.ResourceExhausted, RetryAfter: 100 * time.Millisecond})
 	_, err := drv.Create(t.Context(), request("soon"))
 	require.NoError(t, err)
@@ -54,7 +54,7 @@ func TestThrottlingIsSleptOffForAWhileOnly(t *testing.T) {
 func TestAShortFailureIsMendedByTheSDK(t *testing.T) {
 	t.Parallel()
 	server := localmodaltest.Start(t, localmodal.Options{})
-	drv := connect(t, server.URL())
+	drv := connect(t, server)
 	server.Inject(localmodal.Fault{Method: "SandboxCreateV2", Code: codes.Unavailable, N: 2, After: true})
 	id, err := drv.Create(t.Context(), request("once"))
 	require.NoError(t, err)
@@ -66,7 +66,7 @@ func TestAShortFailureIsMendedByTheSDK(t *testing.T) {
 
 func TestAServerThatIsNotThereIsUnavailable(t *testing.T) {
 	t.Parallel()
-	drv := connect(t, "http://127.0.0.1:1")
+	drv := connectWith(t, modalsandbox.Config{ServerURL: "http://127.0.0.1:1", TokenID: "ak", TokenSecret: "as"})
 	_, err := drv.List(t.Context(), nil)
 	require.Equal(t, driver.Unavailable, driver.CodeOf(err), "error: %v", err)
 	_, err = drv.Create(t.Context(), request("x"))
@@ -97,7 +97,7 @@ func TestConfig(t *testing.T) {
 func TestIsolationIsWhatTheServerSays(t *testing.T) {
 	t.Parallel()
 	server := localmodaltest.Start(t, localmodal.Options{})
-	drv := connect(t, server.URL())
+	drv := connect(t, server)
 	require.Equal(t, "local", drv.Describe().Isolation)
 	_, err := drv.List(t.Context(), map[string]string{"some": "tag"})
 	require.NoError(t, err)
@@ -119,6 +119,6 @@ func TestConfigThatTheEnvironmentContradicts(t *testing.T) {
 func TestConfigUnderAnotherProfile(t *testing.T) {
 	server := localmodaltest.Start(t, localmodal.Options{})
 	t.Setenv("MODAL_PROFILE", "somebody")
-	_, err := connect(t, server.URL()).List(t.Context(), nil)
+	_, err := connect(t, server).List(t.Context(), nil)
 	require.NoError(t, err)
 }
