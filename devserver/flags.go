@@ -35,6 +35,7 @@ type serveOptions struct {
 	IP            string        `name:"ip" default:"127.0.0.1" placeholder:"IP" help:"Address to listen on. There is no authentication. Default ${default}."`
 	Port          int           `default:"7233" placeholder:"N" help:"Port of the frontend (gRPC). Default ${default}."`
 	UIPort        int           `name:"ui-port" default:"8233" placeholder:"N" help:"Port of the web UI, 0 for none. Default ${default}."`
+	UIHost        []string      `name:"ui-host" placeholder:"NAME" help:"Host name under which browsers may call the web UI, besides localhost and IP addresses; repeatable."`
 	Headless      bool          `help:"No web UI, whatever --ui-port says."`
 	DBFile        string        `name:"db-file" aliases:"db-filename" placeholder:"FILE" help:"SQLite file, created when missing. Default: in memory."`
 	Sync          string        `default:"normal" enum:"normal,full" placeholder:"normal|full" help:"When a commit reaches the disk: normal outlives the death of the process, full also that of the machine. Default ${default}."`
@@ -81,6 +82,7 @@ func (o serveOptions) config() (temporald.Config, error) {
 		IP:               ip,
 		Port:             o.Port,
 		UIPort:           uiPort,
+		UIHosts:          lower(o.UIHost),
 		DatabaseFile:     o.DBFile,
 		Sync:             o.Sync,
 		Namespace:        o.Namespace,
@@ -88,6 +90,14 @@ func (o serveOptions) config() (temporald.Config, error) {
 		SearchAttributes: attributes,
 		DynamicConfig:    settings,
 	}, nil
+}
+
+func lower(names []string) []string {
+	var out []string
+	for _, name := range names {
+		out = append(out, strings.ToLower(name))
+	}
+	return out
 }
 
 // logger writes Temporal's log to stderr.

@@ -228,6 +228,35 @@ func TestUIShowsTheNamespace(t *testing.T) {
 	}
 }
 
+// A web page of another origin whose name resolves to this machine must not reach the UI's API, which
+// can terminate and signal every workflow.
+func TestUIRefusesForeignHostNames(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.start(t, "--ui-port", fmt.Sprint(b.uiPort), "--ui-host", "Temporal.Internal")
+	url := fmt.Sprintf("http://127.0.0.1:%d/api/v1/namespaces/default/workflows", b.uiPort)
+	for host, want := range map[string]int{
+		"evil.example":           http.StatusForbidden,
+		"evil.example:8233":      http.StatusForbidden,
+		"127.0.0.1.evil.example": http.StatusForbidden,
+		"localhost.evil.example": http.StatusForbidden,
+		"localhost:8233":         http.StatusOK,
+		"LOCALHOST":              http.StatusOK,
+		"127.0.0.1:8233":         http.StatusOK,
+		"[::1]:8233":             http.StatusOK,
+		"10.1.2.3":               http.StatusOK,
+		"temporal.internal:8233": http.StatusOK,
+	} {
+		request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, http.NoBody)
+		require.NoError(t, err)
+		request.Host = host
+		response, err := http.DefaultClient.Do(request)
+		require.NoError(t, err)
+		require.NoError(t, response.Body.Close())
+		require.Equal(t, want, response.StatusCode, host)
+	}
+}
+
 func TestRefusesWithOneSentence(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

@@ -46,6 +46,9 @@ type Config struct {
 	Port int
 	// UIPort is the web UI's TCP port, 0 for no UI. Default 0.
 	UIPort int
+	// UIHosts are host names, in lower case, under which browsers may call the UI besides localhost
+	// and IP addresses. Default none.
+	UIHosts []string
 	// DatabaseFile is the path of the SQLite file, created when missing, in a directory that
 	// exists. Default "", which keeps everything in memory.
 	DatabaseFile string

@@ -90,7 +90,9 @@ func Start(ctx context.Context, c Config, logger log.Logger) (_ *Server, err err
 	}
 	s.temporal = server
 	if c.UIPort != 0 {
-		s.ui = startUI(c)
+		if s.ui, err = startUI(ctx, c); err != nil {
+			return nil, err
+		}
 	}
 	if err := s.waitReady(ctx, log.NewSlogLogger(logger)); err != nil {
 		return nil, err

@@ -2,10 +2,12 @@ package temporald
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
+	"net/netip"
 	"strconv"
 	"time"
 
@@ -14,28 +16,36 @@ import (
 	"github.com/temporalio/ui-server/v2/server/server_options"
 )
 
-// webUI is Temporal's web interface.
+// webUI is Temporal's web interface, behind a proxy that checks the Host header.
 type webUI struct {
 	server *uiserver.Server
-	done   chan error // one value: what Start returned
+	proxy  *http.Server
+	done   chan error // two values: what the UI's Start and the proxy's Serve returned
 	url    string
 }
 
 // startUI serves the UI in the background.
-func startUI(c Config) *webUI {
-	host := c.IP.String()
-	if c.IP.Is6() {
-		host = "[" + host + "]" // the UI joins host and port with a colon
+func startUI(ctx context.Context, c Config) (*webUI, error) {
+	listener, err := listen(ctx, c.IP, c.UIPort)
+	if err != nil {
+		return nil, fmt.Errorf("listen for the UI: %w", err)
 	}
+	hidden := hiddenLoopback()
+	free, err := freePorts(ctx, hidden, 1)
+	if err != nil {
+		return nil, errors.Join(err, listener.Close())
+	}
+	inner := netip.AddrPortFrom(hidden, uint16(free[0])) //nolint:gosec // a port
 	reach := c.IP
 	if reach.IsUnspecified() {
 		reach = c.loopback()
 	}
 	ui := &webUI{
+		proxy: uiProxy(inner, c.UIHosts),
 		server: uiserver.NewServer(server_options.WithConfigProvider(&uiconfig.Config{
 			TemporalGRPCAddress: c.frontendAddress(),
-			Host:                host,
-			Port:                c.UIPort,
+			Host:                inner.Addr().String(),
+			Port:                int(inner.Port()),
 			EnableUI:            true,
 			DefaultNamespace:    c.Namespace,
 			// No look-ups at other hosts.
@@ -45,11 +55,18 @@ func startUI(c Config) *webUI {
 			// Served over plain HTTP: browsers drop a secure cookie, and every button with it.
 			CORS: uiconfig.CORS{CookieInsecure: true},
 		})),
-		done: make(chan error, 1), // so that Start's goroutine ends though nobody asks
+		done: make(chan error, 2), // room for both, so that neither goroutine waits for a reader
 		url:  "http://" + net.JoinHostPort(reach.String(), strconv.Itoa(c.UIPort)),
 	}
 	go func() { ui.done <- ui.server.Start() }()
-	return ui
+	go func() {
+		err := ui.proxy.Serve(listener)
+		if errors.Is(err, http.ErrServerClosed) {
+			err = nil
+		}
+		ui.done <- err
+	}()
+	return ui, nil
 }
 
 // waitReady returns when the UI answers.
@@ -90,11 +107,15 @@ func (u *webUI) probe(ctx context.Context) error {
 
 // stop ends the UI and waits for it.
 func (u *webUI) stop(ctx context.Context) error {
+	err := u.proxy.Close()
 	u.server.Stop()
-	select {
-	case err := <-u.done:
-		return err
-	case <-ctx.Done():
-		return fmt.Errorf("stop the UI: %w", ctx.Err())
+	for range cap(u.done) {
+		select {
+		case ended := <-u.done:
+			err = errors.Join(err, ended)
+		case <-ctx.Done():
+			return errors.Join(err, fmt.Errorf("stop the UI: %w", ctx.Err()))
+		}
 	}
+	return err
 }
