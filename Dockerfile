@@ -9,7 +9,15 @@ COPY go.mod go.sum ./
 RUN go mod download
 COPY devserver/go.mod devserver/go.sum ./devserver/
 RUN cd devserver && go mod download
-COPY . .
+# By name: nothing else of the directory, such as .env, reaches a layer or the build cache.
+COPY Makefile ./
+COPY activities ./activities
+COPY api ./api
+COPY cmd ./cmd
+COPY devserver ./devserver
+COPY internal ./internal
+COPY worker ./worker
+COPY workflows ./workflows
 RUN make programs
 
 FROM debian:12-slim AS temporal
@@ -24,8 +32,11 @@ CMD ["serve", "--ip", "0.0.0.0", "--port", "7233", "--ui-port", "8233", "--db-fi
 FROM debian:12-slim AS overwinter
 # git and the rest of /usr are what sandboxes of the local Modal see.
 RUN apt-get update && apt-get install -y --no-install-recommends ca-certificates git curl \
-    && rm -rf /var/lib/apt/lists/*
+    && rm -rf /var/lib/apt/lists/* \
+    && useradd --system --no-create-home overwinter
 COPY --from=build /src/bin/overwinter /src/bin/overwinter-runner /usr/local/bin/
+# The local Modal alone needs root, and says so in docker-compose.yml.
+USER overwinter
 EXPOSE 8080
 ENTRYPOINT ["overwinter"]
 CMD ["--help"]

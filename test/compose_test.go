@@ -49,7 +49,12 @@ type service struct {
 		Interval string
 		Retries  int
 	}
+	User            string
 	Privileged      bool
+	ReadOnly        bool `yaml:"read_only"`
+	Tmpfs           []string
+	CapDrop         []string `yaml:"cap_drop"`
+	SecurityOpt     []string `yaml:"security_opt"`
 	Init            bool
 	StopGracePeriod string `yaml:"stop_grace_period"`
 }
@@ -59,6 +64,7 @@ type image struct {
 	base       string
 	entrypoint []string
 	command    []string
+	user       string
 	copied     []string // what COPY takes from other stages
 	volumes    []string
 }
@@ -66,7 +72,7 @@ type image struct {
 // composeVariables are what a person gives docker compose.
 func composeVariables() map[string]string {
 	return map[string]string{
-		"OVERWINTER_API_KEY":    "a long random word",
+		"OVERWINTER_API_KEY":    "a key of at least twenty characters",
 		"OVERWINTER_SECRET_KEY": base64.StdEncoding.EncodeToString(bytes.Repeat([]byte{7}, 32)),
 		"POSTGRES_PASSWORD":     "secret",
 		"MODAL_TOKEN_SECRET":    "another long random word",
@@ -155,6 +161,35 @@ func TestComposeFileFitsThePrograms(t *testing.T) {
 		require.Equal(t, worker.Environment["MODAL_TOKEN_SECRET"], modal.Environment["OVERWINTER_LOCALMODAL_TOKEN_SECRET"])
 		require.Contains(t, worker.Healthcheck.Test, "http://"+flagValue(t, worker.Command, "--health-address")+"/readyz")
 		require.Contains(t, c.Services["temporal"].Ports, "127.0.0.1:8233:"+flagValue(t, images["temporal"].command, "--ui-port"))
+	})
+
+	t.Run("only the local Modal has privileges", func(t *testing.T) {
+		t.Parallel()
+		for name, s := range c.Services {
+			for _, port := range s.Ports {
+				require.True(t, strings.HasPrefix(port, "127.0.0.1:"), "%s publishes %s beyond this machine", name, port)
+			}
+			if s.Build.Target != "overwinter" {
+				continue
+			}
+			if name == "local-modal" {
+				require.True(t, s.Privileged)
+				require.Equal(t, "root", s.User)
+				continue
+			}
+			require.False(t, s.Privileged, name)
+			require.Empty(t, s.User, "%s runs as the image's user", name)
+			require.True(t, s.ReadOnly, name)
+			require.Equal(t, []string{"ALL"}, s.CapDrop, name)
+			require.Equal(t, []string{"no-new-privileges:true"}, s.SecurityOpt, name)
+		}
+		require.NotContains(t, []string{"", "root"}, images["overwinter"].user)
+		require.NotContains(t, []string{"", "root"}, images["temporal"].user)
+		for _, file := range []string{".gitignore", ".dockerignore"} {
+			raw, err := os.ReadFile(filepath.Join("..", file))
+			require.NoError(t, err)
+			require.Contains(t, strings.Split(string(raw), "\n"), ".env", file)
+		}
 	})
 
 	t.Run("real Modal takes the place of the local one", func(t *testing.T) {
@@ -346,7 +381,9 @@ func readDockerfile(t *testing.T) map[string]*image {
 		instruction, rest, _ := strings.Cut(strings.TrimSpace(line), " ")
 		words := strings.Fields(rest)
 		switch instruction {
-		case "", "#", "WORKDIR", "USER", "EXPOSE":
+		case "", "#", "WORKDIR", "EXPOSE":
+		case "USER":
+			stage.user = rest
 		case "FROM":
 			require.Len(t, words, 3, line)
 			require.Equal(t, "AS", words[1])
@@ -365,6 +402,7 @@ func readDockerfile(t *testing.T) map[string]*image {
 				continue
 			}
 			for _, source := range words[:len(words)-1] {
+				require.NotEqual(t, ".", source, "files are copied by name: a .env file must not reach a layer")
 				_, err := os.Stat(filepath.Join("..", source))
 				require.NoError(t, err, line)
 			}
