@@ -19,7 +19,8 @@
 //     committed is no end.
 //   - A prompt is handed over at most once: the runner's journal knows of the run.
 //   - An attempt writes only while its token is the newest. Whoever settles a run
-//     takes the token first.
+//     takes the token first. Attempts are ordered by the dispatch that the workflow was allotted and
+//     Temporal's attempt: an older one never takes a newer one's token.
 //   - The row of a generation is written before its sandbox is made, and closed
 //     only when the provider says that the sandbox is gone.
 //   - A snapshot is recorded before anything depends on it, and a bundle is verified

@@ -140,9 +140,9 @@ const (
 	stepEnd        = "end"
 )
 
-func (s *steps) RunAttach(ctx context.Context, runID, token string) (start session.RunStart, err error) {
+func (s *steps) RunAttach(ctx context.Context, runID, token string, by session.Dispatch) (start session.RunStart, err error) {
 	err = s.take(stepAttach, nil, func() error {
-		start, err = s.Store.RunAttach(ctx, runID, token)
+		start, err = s.Store.RunAttach(ctx, runID, token, by)
 		return err
 	})
 	return start, err

@@ -98,6 +98,8 @@ type ClaimRequest struct {
 
 // TurnRequest asks for a run to be carried to its end.
 type TurnRequest struct {
+	// Dispatch is the number that the workflow was allotted for this request.
+	Dispatch   int64  `json:"dispatch,omitempty"`
 	SessionID  string `json:"sessionId"`
 	RunID      string `json:"runId"`
 	PromptID   string `json:"promptId"`

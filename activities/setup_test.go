@@ -7,6 +7,7 @@ import (
 	"io"
 	"log/slog"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -53,6 +54,8 @@ type bundle struct {
 	links    *activities.Links
 	control  *activities.Control
 	turns    *activities.Turns
+
+	dispatches atomic.Int64 // allotted to turns
 }
 
 // setup has real sandboxes, of the local Modal, with the real runner in them.
@@ -177,8 +180,12 @@ type attempt struct {
 	beat func()          // called with every heartbeat that reaches the engine
 }
 
-// do runs an activity as the engine does: input, result and error are encoded on the way.
+// do runs an activity as the engine does: input, result and error are encoded on the way. A turn is
+// dispatched anew each time unless its request has a number.
 func do[I, O any](b *bundle, a attempt, act func(context.Context, I) (O, error), in I) (O, error) {
+	if turn, ok := any(&in).(*activities.TurnRequest); ok && turn.Dispatch == 0 {
+		turn.Dispatch = b.dispatches.Add(1)
+	}
 	var suite testsuite.WorkflowTestSuite
 	suite.SetLogger(log.NewStructuredLogger(slog.New(slog.DiscardHandler)))
 	env := suite.NewTestActivityEnvironment()

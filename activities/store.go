@@ -13,7 +13,8 @@ import (
 // what can be told: session_not_found, illegal_state for a call that is fenced
 // off by a newer generation, attempt or transition.
 type Store interface {
-	// SessionOpen marks the session loaded and returns all a workflow must know.
+	// SessionOpen marks the session loaded and returns all a workflow must know, with a
+	// new dispatch for a run that is open.
 	SessionOpen(ctx context.Context, sessionID string) (session.Loaded, error)
 	// SessionGet returns the session as it is stored.
 	SessionGet(ctx context.Context, sessionID string) (session.Session, error)
@@ -43,8 +44,9 @@ type Store interface {
 	// with the events turn_start, prompt and queue.
 	RunBegin(ctx context.Context, sessionID, promptID, runID string, generation int64) (session.RunVerdict, error)
 	// RunAttach makes token the attempt whose appends count and returns what the
-	// worker needs. illegal_state when the run is over.
-	RunAttach(ctx context.Context, runID, token string) (session.RunStart, error)
+	// worker needs. illegal_state when the run is over, or another attempt that is
+	// not older than by has it.
+	RunAttach(ctx context.Context, runID, token string, by session.Dispatch) (session.RunStart, error)
 	// RunFence makes token the only one that counts, so that no worker can add to
 	// the run any more, and returns it like RunAttach, without counting an attempt.
 	RunFence(ctx context.Context, runID, token string) (session.RunStart, error)

@@ -27,7 +27,10 @@ var errHandOver = errors.New("this worker stops; another carries the turn on")
 // at the next frame. See the package documentation for how each loss is told.
 func (t *Turns) RunTurn(ctx context.Context, in TurnRequest) (TurnResult, error) {
 	token := newToken()
-	start, err := t.Store.RunAttach(ctx, in.RunID, token)
+	by := session.Dispatch{No: in.Dispatch, Attempt: int64(activity.GetInfo(ctx).Attempt)}
+	start, err := recorded(ctx, func(ctx context.Context) (session.RunStart, error) {
+		return t.Store.RunAttach(ctx, in.RunID, token, by)
+	})
 	if session.CodeOf(err) == session.CodeIllegalState {
 		return t.superseded(ctx, in.RunID, err)
 	}
@@ -64,8 +67,10 @@ func (t *Turns) RunTurn(ctx context.Context, in TurnRequest) (TurnResult, error)
 		turn.log().WarnContext(ctx, "the transcripts were not flushed at the end of a turn", slog.Any("error", err))
 	}
 	end := turn.end
-	run, err := t.Store.RunEnd(ctx, session.RunEnding{
-		RunID: in.RunID, Token: token, Outcome: end.Outcome, Reason: end.Reason, Usage: end.Usage, Model: end.Model,
+	run, err := recorded(ctx, func(ctx context.Context) (session.Run, error) {
+		return t.Store.RunEnd(ctx, session.RunEnding{
+			RunID: in.RunID, Token: token, Outcome: end.Outcome, Reason: end.Reason, Usage: end.Usage, Model: end.Model,
+		})
 	})
 	if session.CodeOf(err) == session.CodeIllegalState {
 		return t.superseded(ctx, in.RunID, err)
@@ -76,12 +81,25 @@ func (t *Turns) RunTurn(ctx context.Context, in TurnRequest) (TurnResult, error)
 	return result(run), nil
 }
 
+// recordTimeout bounds one statement of a turn on its run: shorter than the heartbeat's timeout, so
+// that an attempt which meets a store that hangs ends by itself.
+const recordTimeout = 5 * time.Second
+
+// recorded makes one such statement, heartbeating meanwhile.
+func recorded[T any](ctx context.Context, do func(context.Context) (T, error)) (T, error) {
+	stop := beat(ctx)
+	defer stop()
+	ctx, cancel := context.WithTimeout(ctx, recordTimeout)
+	defer cancel()
+	return do(ctx)
+}
+
 func result(r session.Run) TurnResult {
 	return TurnResult{Outcome: r.Outcome, Reason: r.Reason, Usage: r.Usage, LastFrame: r.LastFrame}
 }
 
-// superseded tells apart whether the run is over, which is as good as an own
-// end since an earlier attempt's answer may have been lost, or in newer hands.
+// superseded reports the end of a run that is over, since the answer of the attempt that ended it
+// may have been lost. Fenced while it is open: the workflow reads the row again.
 func (w *work) superseded(ctx context.Context, runID string, cause error) (TurnResult, error) {
 	run, err := w.Store.RunGet(ctx, runID)
 	if err != nil {

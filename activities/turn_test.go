@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 
 	"github.com/overwinter-dev/overwinter/activities"
@@ -135,6 +136,55 @@ func TestAStoppedWorkerHandsOverAndTheAgentGoesOn(t *testing.T) {
 	require.Equal(t, "and that was that", b.said(t, in.RunID))
 	require.Len(t, b.of(t, in.RunID, "turn_end"), 1)
 	require.EqualValues(t, 2, b.run(t, in.RunID).Attempt)
+}
+
+// TestAnAttemptThatWasPausedBeforeItAttachedComesTooLate: its worker is frozen between the start of the
+// attempt and its first statement. The engine starts another attempt, which works when the first wakes up.
+func TestAnAttemptThatWasPausedBeforeItAttachedComesTooLate(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	in := b.claim(t, b.create(t), "slow 20ms: one two three four five six seven eight nine ten eleven twelve")
+	var frozen atomic.Bool
+	reached, thaw := make(chan struct{}), make(chan struct{})
+	b.steps.set(func(step string, _ *eventlog.Append) error {
+		if step == stepAttach && frozen.CompareAndSwap(false, true) {
+			close(reached)
+			<-thaw
+		}
+		return nil
+	}, nil)
+	paused := b.begin(t, in)
+	<-reached
+	newer := b.begin(t, in)
+	b.await(t, in.RunID, "text_delta")
+	close(thaw)
+	_, err := paused.wait(t)
+	require.Error(t, err)
+	result, err := newer.wait(t)
+	require.NoError(t, err, "the attempt that works is not disturbed")
+	require.Equal(t, session.OutcomeCompleted, result.Outcome)
+	require.EqualValues(t, 1, b.run(t, in.RunID).Attempt)
+	require.Len(t, b.of(t, in.RunID, "turn_start"), 1)
+}
+
+// TestAnAttemptDoesNotHangInAStoreThatDoes: somebody else holds the session's row and does not go on.
+func TestAnAttemptDoesNotHangInAStoreThatDoes(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	in := b.claim(t, b.create(t), "hello")
+	conn, err := pgx.Connect(b.ctx, b.url)
+	require.NoError(t, err)
+	defer conn.Close(context.Background()) //nolint:errcheck // it ends with the test's database
+	tx, err := conn.Begin(b.ctx)
+	require.NoError(t, err)
+	_, err = tx.Exec(b.ctx, `SELECT FROM sessions WHERE id = $1 FOR UPDATE`, b.id)
+	require.NoError(t, err)
+	_, err = b.turn(in)
+	requirePassing(t, err)
+	require.NoError(t, tx.Rollback(b.ctx))
+	result, err := b.turn(in)
+	require.NoError(t, err)
+	require.Equal(t, session.OutcomeCompleted, result.Outcome)
 }
 
 func TestTwoWorkersOnOneRunEndWithOne(t *testing.T) {

@@ -137,9 +137,11 @@ func (f *fakes) OpenSession(ctx context.Context, _ activities.SessionRef) (activ
 			case session.PromptQueued:
 				o.Waiting = append(o.Waiting, p.QueuedPrompt)
 			case session.PromptProcessing:
+				run := w.runs[p.runID]
+				run.dispatch++
 				o.Processing = &session.Processing{
 					PromptID: p.ID, Ordinal: p.Ordinal, RunID: p.runID,
-					Generation: w.runs[p.runID].generation, OnUnknown: p.policy,
+					Generation: run.generation, Dispatch: run.dispatch, OnUnknown: p.policy,
 				}
 			}
 		}
@@ -344,7 +346,7 @@ func (f *fakes) BeginRun(ctx context.Context, in activities.ClaimRequest) (sessi
 		}
 		switch {
 		case holder != nil && holder.id == in.RunID && p.status == session.PromptProcessing:
-			v.Granted = true
+			v.Granted, v.Dispatch = true, holder.dispatch
 		case holder != nil:
 			v.HeldBy, v.Generation = holder.id, holder.generation
 		case p.status == session.PromptQueued && !w.state.Final() && w.firstQueued() != p:
@@ -352,9 +354,9 @@ func (f *fakes) BeginRun(ctx context.Context, in activities.ClaimRequest) (sessi
 			v.Earlier = &session.QueuedPrompt{ID: first.ID, Ordinal: first.Ordinal}
 		case p.status == session.PromptQueued && !w.state.Final():
 			p.status, p.runID = session.PromptProcessing, in.RunID
-			w.runs[in.RunID] = &runRow{id: in.RunID, promptID: p.ID, generation: in.Generation}
+			w.runs[in.RunID] = &runRow{id: in.RunID, promptID: p.ID, generation: in.Generation, dispatch: 1}
 			w.touch()
-			v.Granted, v.Status = true, p.status
+			v.Granted, v.Dispatch, v.Status = true, 1, p.status
 		}
 		return v, nil
 	})
@@ -374,6 +376,9 @@ func (f *fakes) RunTurn(ctx context.Context, in activities.TurnRequest) (activit
 		return fail(err)
 	}
 	s := w.sandbox(in.Generation)
+	if in.Dispatch != run.dispatch && w.inTask != "lost" {
+		w.violate("dispatch %d of %s, which was allotted %d", in.Dispatch, p.ID, run.dispatch)
+	}
 	switch {
 	case run.outcome != "":
 		w.mu.Unlock()

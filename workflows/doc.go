@@ -76,6 +76,7 @@
 //	generation spent or fenced                the next one, five in a row, then error     waits
 //	terminate                                 retried without end                         –
 //	worker lost in a turn                     the next worker attaches                    carried on
+//	attempt fenced off, the run open          the row is read, the run dispatched again    carried on
 //	agent crashes                             nothing: the turn has ended                 failed
 //	runner lost the run                       the session goes on                         unknown; its policy
 //	sandbox lost before delivery              rescue, hibernate (lost), wake              run after the wake

@@ -21,7 +21,7 @@ var faulty = map[string][]string{
 	"CreateSandbox":    {"passing", "refused", "spent"}, "RestoreSandbox": {"passing", "refused", "spent"},
 	"SaveBundle": {"passing", "refused"}, "RescueBundle": {"passing", "refused"},
 	"DropSandbox": {"passing", "refused"}, "RevertSession": {"passing", "refused"},
-	"FlushSandbox": {"passing"}, "AbortRun": {"passing", "refused"}, "RunTurn": {"passing", "unknown", "refused"},
+	"FlushSandbox": {"passing"}, "AbortRun": {"passing", "refused"}, "RunTurn": {"passing", "unknown", "refused", "fenced"},
 }
 
 var stores = []string{"passing", "fenced", "refused"}

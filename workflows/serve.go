@@ -86,7 +86,7 @@ func (l *life) next(ctx workflow.Context) error {
 	}
 	switch {
 	case verdict.Granted:
-		run.OnUnknown = verdict.OnUnknown
+		run.OnUnknown, run.Dispatch = verdict.OnUnknown, verdict.Dispatch
 		return l.carry(ctx, run)
 	case verdict.Earlier != nil:
 		// Its bell was not heard, or not yet.

@@ -14,6 +14,9 @@ import (
 // runner kills the agent's processes well before.
 const abortPatience = 30 * time.Second
 
+// rereadsFencedRuns is the change since which a run whose attempt was fenced off is read again.
+const rereadsFencedRuns = "rereads-fenced-runs"
+
 // carry carries a run to its end, whoever began it.
 func (l *life) carry(ctx workflow.Context, run session.Processing) error {
 	l.turn = &run
@@ -45,7 +48,10 @@ func (l *life) carry(ctx workflow.Context, run session.Processing) error {
 	case activities.DeliveryUnknown:
 		return l.settleUnknown(ctx, run, activities.ReasonOf(err))
 	case activities.Fenced:
-		return nil // whoever fenced this run has settled it
+		if workflow.GetVersion(ctx, rereadsFencedRuns, workflow.DefaultVersion, 1) == workflow.DefaultVersion {
+			return nil
+		}
+		return err // the row says whether the run is over; if not, it is dispatched again
 	case activities.Refused:
 		return l.settle(ctx, run, session.OutcomeFailed, activities.ReasonOf(err))
 	}
@@ -59,7 +65,7 @@ func (l *life) watch(ctx workflow.Context, run session.Processing) error {
 	turnCtx, cancel := workflow.WithCancel(ctx)
 	defer cancel()
 	request := activities.TurnRequest{
-		SessionID: l.id, RunID: run.RunID, PromptID: run.PromptID,
+		Dispatch: run.Dispatch, SessionID: l.id, RunID: run.RunID, PromptID: run.PromptID,
 		Generation: l.generation, SandboxID: l.sandboxID,
 	}
 	doing := fmt.Sprintf("run prompt %s", run.PromptID)

@@ -67,6 +67,7 @@ type promptRow struct {
 type runRow struct {
 	id, promptID string
 	generation   int64
+	dispatch     int64 // allotted last
 	delivered    bool
 	aborted      bool
 	endsAt       time.Time // of the agent's work, once delivered

@@ -70,7 +70,7 @@ func (b *logBundle) run(t testingT, sessionID string) string {
 	v, err := b.db.RunBegin(ctx, sessionID, p.ID, runID, 1)
 	require.NoError(t, err)
 	require.True(t, v.Granted)
-	_, err = b.db.RunAttach(ctx, runID, "t1")
+	_, err = b.db.RunAttach(ctx, runID, "t1", session.Dispatch{No: 1, Attempt: 1})
 	require.NoError(t, err)
 	return runID
 }

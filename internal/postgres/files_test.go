@@ -122,7 +122,7 @@ func TestFilesAreStoredAndToldOnce(t *testing.T) {
 	batch.Changes = []session.FileChange{removed(1, "new")}
 	require.NoError(t, b.FilesAppend(b.ctx, batch))
 	require.Equal(t, []string{"a", "dir/large", "empty"}, b.paths(t, ""))
-	start, err := b.RunAttach(b.ctx, batch.RunID, "t2")
+	start, err := b.RunAttach(b.ctx, batch.RunID, "t2", session.Dispatch{No: 1, Attempt: 2})
 	require.NoError(t, err)
 	require.Equal(t, session.FilesPosition{Session: b.id, Lineage: "l2", Seq: 1, Base: "c0ffee"}, start.Files)
 }

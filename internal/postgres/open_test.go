@@ -39,7 +39,7 @@ func TestManyProcessesMayMigrateAtOnce(t *testing.T) {
 	status, err = db.MigrationStatus(t.Context())
 	require.NoError(t, err)
 	for i, m := range status {
-		require.EqualValues(t, i+1, m.Version, "numbered without holes")
+		require.True(t, i == 0 || m.Version > status[i-1].Version, "in order")
 		require.False(t, m.AppliedAt.IsZero(), m.Name)
 	}
 }

@@ -20,7 +20,7 @@ func asking(t *testing.T, expires time.Duration, asked ...session.Asked) (b *bun
 	b = setup(t)
 	b.running(t)
 	run = b.begin(t, b.submit(t, "1"))
-	start, err := b.RunAttach(b.ctx, run, "token")
+	start, err := b.RunAttach(b.ctx, run, "token", session.Dispatch{No: 1, Attempt: 2})
 	require.NoError(t, err)
 	add = eventlog.Append{SessionID: b.id, RunID: run, Generation: start.Run.Generation, Token: "token", State: []byte(`{}`), LastFrame: 3}
 	add.Events = []eventlog.Draft{draft("title", 2, 0, `{"title":"before"}`), draft("title", 3, 0, `{"title":"after"}`)}
@@ -187,7 +187,7 @@ func TestAnAttemptThatIsOvertakenTellsNobody(t *testing.T) {
 	t.Parallel()
 	b, run, _ := asking(t, time.Hour, permission)
 	q := b.questions(t)[0]
-	_, err := b.RunAttach(b.ctx, run, "newer")
+	_, err := b.RunAttach(b.ctx, run, "newer", session.Dispatch{No: 1, Attempt: 3})
 	require.NoError(t, err)
 	_, err = b.QuestionAnswer(b.ctx, b.id, q.ID, session.Answer{Decision: session.DecisionOnce})
 	require.NoError(t, err)

@@ -39,7 +39,7 @@ func (db *DB) RunBegin(ctx context.Context, sessionID, promptID, runID string, g
 			return err
 		}
 		err = s.q.RunInsert(ctx, &s.later, &dbsqlc.RunInsertParams{
-			ID: runID, SessionID: sessionID, PromptID: promptID, Generation: generation, StartedAt: s.now,
+			ID: runID, SessionID: sessionID, PromptID: promptID, Generation: generation, Dispatch: 1, StartedAt: s.now,
 		})
 		if err != nil {
 			return err
@@ -48,7 +48,7 @@ func (db *DB) RunBegin(ctx context.Context, sessionID, promptID, runID string, g
 		if err != nil {
 			return err
 		}
-		verdict.Granted, verdict.Status = true, session.PromptProcessing
+		verdict.Granted, verdict.Dispatch, verdict.Status = true, 1, session.PromptProcessing
 		if err := s.add(wire.EventTurnStart, runID, wire.TurnStartData{RunID: runID, PromptID: promptID, Attempt: 1}); err != nil {
 			return err
 		}
@@ -98,7 +98,7 @@ func (s *sessionTx) verdict(ctx context.Context, p dbsqlc.Prompt, open dbsqlc.Ru
 		return v, nil
 	}
 	if v.Status == session.PromptProcessing && holder.ID == runID {
-		v.Granted = true
+		v.Granted, v.Dispatch = true, holder.Dispatch
 		return v, nil
 	}
 	v.HeldBy, v.Generation = holder.ID, holder.Generation
@@ -107,12 +107,17 @@ func (s *sessionTx) verdict(ctx context.Context, p dbsqlc.Prompt, open dbsqlc.Ru
 
 // RunAttach makes token the attempt whose appends count and returns what the
 // worker needs. The same token again changes nothing. From the second attempt on
-// a turn_start event tells that the run goes on elsewhere. illegal_state when the
-// run is over or belongs to an older generation.
-func (db *DB) RunAttach(ctx context.Context, runID, token string) (start session.RunStart, err error) {
+// a turn_start event tells that the run continues elsewhere. illegal_state when the
+// run is over, belongs to an older generation, or another attempt that is not older than by has it:
+// one that was paused before it attached comes too late.
+func (db *DB) RunAttach(ctx context.Context, runID, token string, by session.Dispatch) (start session.RunStart, err error) {
 	err = db.inRun(ctx, "attach to a run", runID, func(s *sessionTx, run dbsqlc.Run) error {
 		if run.Generation < s.row.Generation && run.EndedAt == nil {
 			return illegal("run %s belongs to generation %d, the newest is %d", runID, run.Generation, s.row.Generation)
+		}
+		held := heldBy(run)
+		if run.Token != token && !by.After(held) {
+			return illegal("run %s is held by attempt %d of dispatch %d", runID, held.Attempt, held.No)
 		}
 		if run.EndedAt == nil && run.Token != token && run.Attempt > 0 {
 			err := s.add(wire.EventTurnStart, runID, wire.TurnStartData{RunID: runID, PromptID: run.PromptID, Attempt: run.Attempt + 1})
@@ -120,10 +125,14 @@ func (db *DB) RunAttach(ctx context.Context, runID, token string) (start session
 				return err
 			}
 		}
-		start, err = s.runTake(ctx, run, token, run.Attempt+1)
+		start, err = s.runTake(ctx, run, token, run.Attempt+1, by)
 		return err
 	})
 	return start, err
+}
+
+func heldBy(run dbsqlc.Run) session.Dispatch {
+	return session.Dispatch{No: run.HeldDispatch, Attempt: run.HeldAttempt}
 }
 
 // RunFence makes token the only one that counts, so that no worker can add to the
@@ -131,13 +140,13 @@ func (db *DB) RunAttach(ctx context.Context, runID, token string) (start session
 // without counting an attempt.
 func (db *DB) RunFence(ctx context.Context, runID, token string) (start session.RunStart, err error) {
 	err = db.inRun(ctx, "fence a run", runID, func(s *sessionTx, run dbsqlc.Run) error {
-		start, err = s.runTake(ctx, run, token, run.Attempt)
+		start, err = s.runTake(ctx, run, token, run.Attempt, heldBy(run))
 		return err
 	})
 	return start, err
 }
 
-func (s *sessionTx) runTake(ctx context.Context, run dbsqlc.Run, token string, attempt int64) (session.RunStart, error) {
+func (s *sessionTx) runTake(ctx context.Context, run dbsqlc.Run, token string, attempt int64, by session.Dispatch) (session.RunStart, error) {
 	if run.EndedAt != nil {
 		return session.RunStart{}, illegal("run %s is over", run.ID)
 	}
@@ -145,10 +154,13 @@ func (s *sessionTx) runTake(ctx context.Context, run dbsqlc.Run, token string, a
 		return session.RunStart{}, session.Faultf(session.CodeInvalid, "an attempt needs a token")
 	}
 	if run.Token != token {
-		if err := s.q.RunAttach(ctx, s, &dbsqlc.RunAttachParams{ID: run.ID, Token: token, Attempt: attempt}); err != nil {
+		err := s.q.RunAttach(ctx, s, &dbsqlc.RunAttachParams{
+			ID: run.ID, Token: token, Attempt: attempt, HeldDispatch: by.No, HeldAttempt: by.Attempt,
+		})
+		if err != nil {
 			return session.RunStart{}, err
 		}
-		run.Token, run.Attempt = token, attempt
+		run.Token, run.Attempt, run.HeldDispatch, run.HeldAttempt = token, attempt, by.No, by.Attempt
 	}
 	return s.runStart(ctx, run)
 }
@@ -313,7 +325,7 @@ func (s *sessionTx) tellTurnEnd(run dbsqlc.Run) error {
 func runOf(row dbsqlc.Run) session.Run {
 	return session.Run{
 		ID: row.ID, SessionID: row.SessionID, PromptID: row.PromptID, Generation: row.Generation,
-		Attempt: row.Attempt, Token: row.Token, LastFrame: row.LastFrame, Translator: row.Translator,
+		Attempt: row.Attempt, Held: heldBy(row), Token: row.Token, LastFrame: row.LastFrame, Translator: row.Translator,
 		Outcome: session.Outcome(row.Outcome), Reason: row.Reason,
 		Usage: session.Usage{
 			InputTokens: row.InputTokens, OutputTokens: row.OutputTokens, CostUSD: row.CostUsd, ToolCalls: row.ToolCalls,

@@ -72,7 +72,7 @@ func TestAnOldGenerationBeginsAndAttachesNothing(t *testing.T) {
 	b.reserve(t, 2)
 	_, err := b.RunBegin(b.ctx, b.id, b.submit(t, "2"), session.NewID(session.RunPrefix), 1)
 	requireCode(t, session.CodeIllegalState, err)
-	_, err = b.RunAttach(b.ctx, run, "t2")
+	_, err = b.RunAttach(b.ctx, run, "t2", session.Dispatch{No: 1, Attempt: 2})
 	requireCode(t, session.CodeIllegalState, err)
 	start, err := b.RunFence(b.ctx, run, "fence")
 	require.NoError(t, err)
@@ -86,13 +86,43 @@ func TestAnOldGenerationBeginsAndAttachesNothing(t *testing.T) {
 	require.ErrorIs(t, b.appendOne(t, a), eventlog.ErrFenced)
 }
 
+func TestAnOlderAttemptNeverTakesTheRun(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.running(t)
+	run := b.begin(t, b.submit(t, "hello")) // attaches as attempt 1 of dispatch 1
+	attach := func(token string, no, attempt int64) error {
+		_, err := b.RunAttach(b.ctx, run, token, session.Dispatch{No: no, Attempt: attempt})
+		return err
+	}
+	require.NoError(t, attach("second", 1, 2))
+	position := b.position(t)
+	requireCode(t, session.CodeIllegalState, attach("first, paused", 1, 1))
+	requireCode(t, session.CodeIllegalState, attach("equal", 1, 2))
+	require.NoError(t, attach("second", 1, 2), "the same attempt again")
+	require.Equal(t, position, b.position(t), "nobody was told of them")
+
+	loaded, err := b.SessionOpen(b.ctx, b.id)
+	require.NoError(t, err)
+	require.EqualValues(t, 2, loaded.Processing.Dispatch)
+	require.NoError(t, attach("dispatched again", 2, 1))
+	requireCode(t, session.CodeIllegalState, attach("of the dispatch before", 1, 9))
+	start, err := b.RunFence(b.ctx, run, "fence")
+	require.NoError(t, err)
+	require.Equal(t, session.Dispatch{No: 2, Attempt: 1}, start.Run.Held)
+	requireCode(t, session.CodeIllegalState, attach("of the dispatch before", 1, 10))
+	_, err = b.RunEnd(b.ctx, session.RunEnding{RunID: run, Outcome: session.OutcomeCancelled})
+	require.NoError(t, err)
+	requireCode(t, session.CodeIllegalState, attach("newest", 3, 1))
+}
+
 func TestAnAttemptTakesTheRunOver(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.running(t)
 	run := b.begin(t, b.submit(t, "hello"))
 	before := b.position(t)
-	start, err := b.RunAttach(b.ctx, run, "t1")
+	start, err := b.RunAttach(b.ctx, run, "t1", session.Dispatch{No: 1, Attempt: 1})
 	require.NoError(t, err)
 	require.EqualValues(t, 1, start.Run.Attempt, "the same attempt again")
 	require.Equal(t, before, b.position(t))
@@ -102,7 +132,7 @@ func TestAnAttemptTakesTheRunOver(t *testing.T) {
 	require.Equal(t, "hello", start.Prompt.Content)
 	require.EqualValues(t, -1, start.Run.LastFrame)
 
-	start, err = b.RunAttach(b.ctx, run, "t2")
+	start, err = b.RunAttach(b.ctx, run, "t2", session.Dispatch{No: 1, Attempt: 2})
 	require.NoError(t, err)
 	require.EqualValues(t, 2, start.Run.Attempt)
 	events := b.events(t)
@@ -119,7 +149,7 @@ func TestAnAttemptTakesTheRunOver(t *testing.T) {
 
 	_, err = b.RunEnd(b.ctx, session.RunEnding{RunID: run, Token: "t2", Outcome: session.OutcomeCompleted})
 	require.NoError(t, err)
-	_, err = b.RunAttach(b.ctx, run, "t3")
+	_, err = b.RunAttach(b.ctx, run, "t3", session.Dispatch{No: 1, Attempt: 3})
 	requireCode(t, session.CodeIllegalState, err)
 	open, err = b.RunOpen(b.ctx, b.id)
 	require.NoError(t, err)
@@ -127,13 +157,13 @@ func TestAnAttemptTakesTheRunOver(t *testing.T) {
 	next := session.NewID(session.RunPrefix)
 	_, err = b.RunBegin(b.ctx, b.id, b.submit(t, "again"), next, 1)
 	require.NoError(t, err)
-	start, err = b.RunAttach(b.ctx, next, "t1")
+	start, err = b.RunAttach(b.ctx, next, "t1", session.Dispatch{No: 1, Attempt: 1})
 	require.NoError(t, err)
 	require.True(t, start.Resume)
 
-	_, err = b.RunAttach(b.ctx, next, "")
+	_, err = b.RunAttach(b.ctx, next, "", session.Dispatch{No: 1, Attempt: 2})
 	requireCode(t, session.CodeInvalid, err)
-	_, err = b.RunAttach(b.ctx, "run_nobody", "t")
+	_, err = b.RunAttach(b.ctx, "run_nobody", "t", session.Dispatch{No: 1, Attempt: 2})
 	requireCode(t, session.CodeNoRun, err)
 	_, err = b.RunGet(b.ctx, "run_nobody")
 	requireCode(t, session.CodeNoRun, err)

@@ -203,7 +203,8 @@ func (db *DB) SessionPatch(ctx context.Context, sessionID string, p session.Patc
 	return patched, err
 }
 
-// SessionOpen marks the session loaded and returns all a workflow must know.
+// SessionOpen marks the session loaded and returns all a workflow must know. A run that is open is
+// allotted a new dispatch: who opens the session carries it on.
 func (db *DB) SessionOpen(ctx context.Context, sessionID string) (loaded session.Loaded, err error) {
 	err = db.inSession(ctx, "open a session", sessionID, func(s *sessionTx) error {
 		if err := s.q.SessionSetLoaded(ctx, s, &dbsqlc.SessionSetLoadedParams{ID: sessionID, Loaded: true}); err != nil {
@@ -244,12 +245,12 @@ func (s *sessionTx) loadQueue(ctx context.Context, loaded *session.Loaded) error
 			loaded.Waiting = append(loaded.Waiting, session.QueuedPrompt{ID: p.ID, Ordinal: p.Ordinal})
 			continue
 		}
-		run, err := s.q.RunGet(ctx, s, p.RunID)
+		run, err := s.q.RunDispatch(ctx, s, p.RunID)
 		if err != nil {
 			return err
 		}
 		loaded.Processing = &session.Processing{
-			PromptID: p.ID, Ordinal: p.Ordinal, RunID: p.RunID, Generation: run.Generation,
+			PromptID: p.ID, Ordinal: p.Ordinal, RunID: p.RunID, Generation: run.Generation, Dispatch: run.Dispatch,
 			OnUnknown: session.OnUnknown(p.OnUnknown),
 		}
 	}

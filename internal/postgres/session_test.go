@@ -205,7 +205,7 @@ func TestOpenReturnsWhatIsUnderWay(t *testing.T) {
 	require.NoError(t, err)
 	require.True(t, loaded.Loaded)
 	require.Equal(t, []session.QueuedPrompt{{ID: second, Ordinal: 2}, {ID: third, Ordinal: 3}}, loaded.Waiting)
-	require.Equal(t, &session.Processing{PromptID: first, Ordinal: 1, RunID: run, Generation: 1, OnUnknown: session.Hold}, loaded.Processing)
+	require.Equal(t, &session.Processing{PromptID: first, Ordinal: 1, RunID: run, Generation: 1, Dispatch: 2, OnUnknown: session.Hold}, loaded.Processing)
 	require.Nil(t, loaded.Head)
 	require.Equal(t, "sb-1", loaded.SandboxID)
 	require.False(t, loaded.Deadline.IsZero())

@@ -19,7 +19,9 @@ type Processing struct {
 	Ordinal    int64
 	RunID      string
 	Generation int64 // of the sandbox that the run was dispatched to
-	OnUnknown  OnUnknown
+	// Dispatch is the number to give the run to a worker with.
+	Dispatch  int64
+	OnUnknown OnUnknown
 }
 
 // BundleRef names a bundle and where its files are.
@@ -32,6 +34,8 @@ type BundleRef struct {
 type RunVerdict struct {
 	// Granted: the run has the prompt, now or since an earlier call with its id.
 	Granted bool
+	// Dispatch is the number to give a granted run to a worker with.
+	Dispatch int64
 	// Status of the prompt, and who has it where it was not granted.
 	Status PromptStatus
 	HeldBy string

@@ -24,6 +24,21 @@ type Usage struct {
 	ToolCalls    int64   `json:"toolCalls"`
 }
 
+// Dispatch orders the attempts at a run. A workflow is allotted a new number each time it gives the
+// run to a worker; Attempt counts the engine's attempts under that number.
+type Dispatch struct {
+	No      int64
+	Attempt int64
+}
+
+// After reports whether d was made later than other.
+func (d Dispatch) After(other Dispatch) bool {
+	if d.No != other.No {
+		return d.No > other.No
+	}
+	return d.Attempt > other.Attempt
+}
+
 // Run is one attempt of an agent at one prompt. It belongs to the generation of
 // the sandbox it was dispatched to and can be finished by nobody else.
 type Run struct {
@@ -31,10 +46,11 @@ type Run struct {
 	SessionID  string
 	PromptID   string
 	Generation int64
-	Attempt    int64  // 1, 2, …: how many workers have attached to it
-	Token      string // of the newest attempt; appends with an older one are fenced off
-	LastFrame  int64  // newest frame whose events are committed; -1 before the first
-	Translator []byte // the translator's state behind LastFrame
+	Attempt    int64    // 1, 2, …: how many workers have attached to it
+	Held       Dispatch // of the attempt that attached last
+	Token      string   // of the newest attempt; appends with an older one are fenced off
+	LastFrame  int64    // newest frame whose events are committed; -1 before the first
+	Translator []byte   // the translator's state behind LastFrame
 	Outcome    Outcome
 	Reason     string
 	Usage      Usage

@@ -127,6 +127,9 @@ type Run struct {
 	ToolCalls    int64
 	StartedAt    time.Time
 	EndedAt      *time.Time
+	Dispatch     int64
+	HeldDispatch int64
+	HeldAttempt  int64
 }
 
 type Sandbox struct {

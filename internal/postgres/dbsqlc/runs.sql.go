@@ -11,18 +11,59 @@ import (
 )
 
 const runAttach = `-- name: RunAttach :exec
-UPDATE runs SET token = $1, attempt = $2 WHERE id = $3
+UPDATE runs SET token = $1, attempt = $2, held_dispatch = $3, held_attempt = $4 WHERE id = $5
 `
 
 type RunAttachParams struct {
-	Token   string
-	Attempt int64
-	ID      string
+	Token        string
+	Attempt      int64
+	HeldDispatch int64
+	HeldAttempt  int64
+	ID           string
 }
 
 func (q *Queries) RunAttach(ctx context.Context, db DBTX, arg *RunAttachParams) error {
-	_, err := db.Exec(ctx, runAttach, arg.Token, arg.Attempt, arg.ID)
+	_, err := db.Exec(ctx, runAttach,
+		arg.Token,
+		arg.Attempt,
+		arg.HeldDispatch,
+		arg.HeldAttempt,
+		arg.ID,
+	)
 	return err
+}
+
+const runDispatch = `-- name: RunDispatch :one
+UPDATE runs SET dispatch = dispatch + 1 WHERE id = $1 RETURNING id, session_id, prompt_id, generation, attempt, token, last_frame, translator, outcome, reason, model, input_tokens, output_tokens, cost_usd, tool_calls, started_at, ended_at, dispatch, held_dispatch, held_attempt
+`
+
+// RunDispatch allots the next dispatch of a run and returns the run.
+func (q *Queries) RunDispatch(ctx context.Context, db DBTX, id string) (Run, error) {
+	row := db.QueryRow(ctx, runDispatch, id)
+	var i Run
+	err := row.Scan(
+		&i.ID,
+		&i.SessionID,
+		&i.PromptID,
+		&i.Generation,
+		&i.Attempt,
+		&i.Token,
+		&i.LastFrame,
+		&i.Translator,
+		&i.Outcome,
+		&i.Reason,
+		&i.Model,
+		&i.InputTokens,
+		&i.OutputTokens,
+		&i.CostUsd,
+		&i.ToolCalls,
+		&i.StartedAt,
+		&i.EndedAt,
+		&i.Dispatch,
+		&i.HeldDispatch,
+		&i.HeldAttempt,
+	)
+	return i, err
 }
 
 const runEnd = `-- name: RunEnd :one
@@ -30,7 +71,7 @@ UPDATE runs SET outcome = $1, reason = $2, model = $3, token = '',
     input_tokens = $4, output_tokens = $5, cost_usd = $6, tool_calls = $7,
     ended_at = $8::timestamptz
 WHERE id = $9 AND ended_at IS NULL
-RETURNING id, session_id, prompt_id, generation, attempt, token, last_frame, translator, outcome, reason, model, input_tokens, output_tokens, cost_usd, tool_calls, started_at, ended_at
+RETURNING id, session_id, prompt_id, generation, attempt, token, last_frame, translator, outcome, reason, model, input_tokens, output_tokens, cost_usd, tool_calls, started_at, ended_at, dispatch, held_dispatch, held_attempt
 `
 
 type RunEndParams struct {
@@ -77,12 +118,15 @@ func (q *Queries) RunEnd(ctx context.Context, db DBTX, arg *RunEndParams) (Run, 
 		&i.ToolCalls,
 		&i.StartedAt,
 		&i.EndedAt,
+		&i.Dispatch,
+		&i.HeldDispatch,
+		&i.HeldAttempt,
 	)
 	return i, err
 }
 
 const runGet = `-- name: RunGet :one
-SELECT id, session_id, prompt_id, generation, attempt, token, last_frame, translator, outcome, reason, model, input_tokens, output_tokens, cost_usd, tool_calls, started_at, ended_at FROM runs WHERE id = $1
+SELECT id, session_id, prompt_id, generation, attempt, token, last_frame, translator, outcome, reason, model, input_tokens, output_tokens, cost_usd, tool_calls, started_at, ended_at, dispatch, held_dispatch, held_attempt FROM runs WHERE id = $1
 `
 
 func (q *Queries) RunGet(ctx context.Context, db DBTX, id string) (Run, error) {
@@ -106,12 +150,15 @@ func (q *Queries) RunGet(ctx context.Context, db DBTX, id string) (Run, error) {
 		&i.ToolCalls,
 		&i.StartedAt,
 		&i.EndedAt,
+		&i.Dispatch,
+		&i.HeldDispatch,
+		&i.HeldAttempt,
 	)
 	return i, err
 }
 
 const runGetOpen = `-- name: RunGetOpen :one
-SELECT id, session_id, prompt_id, generation, attempt, token, last_frame, translator, outcome, reason, model, input_tokens, output_tokens, cost_usd, tool_calls, started_at, ended_at FROM runs WHERE session_id = $1 AND ended_at IS NULL
+SELECT id, session_id, prompt_id, generation, attempt, token, last_frame, translator, outcome, reason, model, input_tokens, output_tokens, cost_usd, tool_calls, started_at, ended_at, dispatch, held_dispatch, held_attempt FROM runs WHERE session_id = $1 AND ended_at IS NULL
 `
 
 func (q *Queries) RunGetOpen(ctx context.Context, db DBTX, sessionID string) (Run, error) {
@@ -135,13 +182,16 @@ func (q *Queries) RunGetOpen(ctx context.Context, db DBTX, sessionID string) (Ru
 		&i.ToolCalls,
 		&i.StartedAt,
 		&i.EndedAt,
+		&i.Dispatch,
+		&i.HeldDispatch,
+		&i.HeldAttempt,
 	)
 	return i, err
 }
 
 const runInsert = `-- name: RunInsert :exec
-INSERT INTO runs (id, session_id, prompt_id, generation, started_at)
-VALUES ($1, $2, $3, $4, $5)
+INSERT INTO runs (id, session_id, prompt_id, generation, dispatch, started_at)
+VALUES ($1, $2, $3, $4, $5, $6)
 `
 
 type RunInsertParams struct {
@@ -149,6 +199,7 @@ type RunInsertParams struct {
 	SessionID  string
 	PromptID   string
 	Generation int64
+	Dispatch   int64
 	StartedAt  time.Time
 }
 
@@ -158,6 +209,7 @@ func (q *Queries) RunInsert(ctx context.Context, db DBTX, arg *RunInsertParams) 
 		arg.SessionID,
 		arg.PromptID,
 		arg.Generation,
+		arg.Dispatch,
 		arg.StartedAt,
 	)
 	return err

@@ -1,6 +1,6 @@
 -- name: RunInsert :exec
-INSERT INTO runs (id, session_id, prompt_id, generation, started_at)
-VALUES (@id, @session_id, @prompt_id, @generation, @started_at);
+INSERT INTO runs (id, session_id, prompt_id, generation, dispatch, started_at)
+VALUES (@id, @session_id, @prompt_id, @generation, @dispatch, @started_at);
 
 -- name: RunGet :one
 SELECT * FROM runs WHERE id = @id;
@@ -9,7 +9,11 @@ SELECT * FROM runs WHERE id = @id;
 SELECT * FROM runs WHERE session_id = @session_id AND ended_at IS NULL;
 
 -- name: RunAttach :exec
-UPDATE runs SET token = @token, attempt = @attempt WHERE id = @id;
+UPDATE runs SET token = @token, attempt = @attempt, held_dispatch = @held_dispatch, held_attempt = @held_attempt WHERE id = @id;
+
+-- name: RunDispatch :one
+-- RunDispatch allots the next dispatch of a run and returns the run.
+UPDATE runs SET dispatch = dispatch + 1 WHERE id = @id RETURNING *;
 
 -- name: RunEnd :one
 -- RunEnd clears the token, so that whoever still holds it cannot append.
