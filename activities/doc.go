@@ -81,7 +81,7 @@
 // # Timeouts
 //
 // They belong to classes, which workflows/options.go sets: records (10s, retried
-// without end), provision (30m, six attempts), save (10m, six attempts), terminate
+// without end), provision (30m, four attempts, repeated by the workflow), save (10m, the same), terminate
 // (1m, without end), flush (15s, once), abort (10s, five attempts), turn (25h, a
 // heartbeat every 8s at least, without end), reconcile (5m, once). Within them an
 // attach takes at most 20s and a link may say nothing for 20s.

@@ -2,6 +2,7 @@ package activities
 
 import (
 	"errors"
+	"strings"
 
 	"go.temporal.io/sdk/temporal"
 )
@@ -58,13 +59,19 @@ func TypeOf(err error) string {
 	return ""
 }
 
+// maxReason bounds what is kept of an error's words, in bytes.
+const maxReason = 2000
+
 // ReasonOf is what went wrong in words for people, without the engine's wrapping.
 func ReasonOf(err error) string {
+	reason := err.Error()
 	if app, ok := errors.AsType[*temporal.ApplicationError](err); ok {
-		return app.Message()
+		reason = app.Message()
+	} else if timeout, ok := errors.AsType[*temporal.TimeoutError](err); ok {
+		reason = timeout.Error()
 	}
-	if timeout, ok := errors.AsType[*temporal.TimeoutError](err); ok {
-		return timeout.Error()
+	if len(reason) > maxReason {
+		reason = strings.ToValidUTF8(reason[:maxReason], "") + "…"
 	}
-	return err.Error()
+	return reason
 }

@@ -71,9 +71,12 @@
 //	what fails                                what the workflow does                      the prompt in hand
 //	Postgres away                             records are retried until it is back        waits
 //	workflow task lost behind a record        the next task does it again                 carried on
-//	create, restore, snapshot: passing        six attempts, then error with the reason    waits
+//	create, restore, snapshot: passing        repeated until it succeeds or is refused,   waits
+//	                                          with pauses up to 30s and an event that
+//	                                          says so at most once a minute
 //	create, restore, snapshot: refused        error with the reason                       waits
-//	generation spent or fenced                the next one, five in a row, then error     waits
+//	generation spent or fenced                the next one; a pause after five in a row,  waits
+//	                                          error after seven times five
 //	terminate                                 retried without end                         –
 //	worker lost in a turn                     the next worker attaches                    carried on
 //	attempt fenced off, the run open          the row is read, the run dispatched again    carried on

@@ -15,6 +15,9 @@ func (l *life) hibernate(ctx workflow.Context) error {
 	case l.wants.Stop:
 		return nil
 	case err != nil:
+		if delayed, tellErr := l.delayed(ctx, session.ProblemSavingDelayed, "save the session", err); delayed || tellErr != nil {
+			return tellErr
+		}
 		return l.transit(ctx, session.EventFail, activities.ReasonOf(err), nil)
 	}
 	if saved.BundleID == "" {
@@ -61,7 +64,7 @@ func (l *life) checkpoint(ctx workflow.Context) error {
 		return err
 	}
 	var saved activities.Saved
-	err := l.doUnlessStopped(ctx, "save a checkpoint", saveOptions, control.SaveBundle, request, &saved)
+	err := l.doUnlessStopped(ctx, "save a checkpoint", commandOptions, control.SaveBundle, request, &saved)
 	switch {
 	case l.wants.Stop:
 	case activities.TypeOf(err) == activities.SandboxLost:

@@ -13,28 +13,45 @@ func (l *life) initialize(ctx workflow.Context) error {
 	if l.lazy && l.queue.Len() == 0 && !l.wants.Wake {
 		return l.rest(ctx, "wait for the first prompt")
 	}
-	return l.provision(ctx, "create the sandbox", control.CreateSandbox)
+	return l.provision(ctx, session.ProblemProvisioningDelayed, "create the sandbox", control.CreateSandbox)
 }
 
-// maxGenerations is how many generations one create or restore may use up.
-const maxGenerations = 5
+const (
+	// maxGenerations is how many generations one create or restore may use up in a row.
+	maxGenerations = 5
+	// maxRounds is how often that is repeated, with pauses, before the session is in error: what spends
+	// every generation costs a sandbox each time.
+	maxRounds = 6
+)
 
 // provision makes the sandbox of the next generation. Where that one is spent, its
 // name taken, its sandbox stillborn or ended since, the one after it is tried. What
-// is spent stays so: recover goes on behind it.
-func (l *life) provision(ctx workflow.Context, doing string, activity any) error {
+// is spent stays so: recover continues after it. After an error that may pass, or when
+// maxGenerations are spent, it pauses and leaves the state as it is, to be tried again.
+func (l *life) provision(ctx workflow.Context, delayed, doing string, activity any) error {
 	for tried := 1; ; tried++ {
 		var ready activities.SandboxReady
 		request := activities.SandboxRequest{SessionID: l.id, Generation: l.generation + 1}
 		err := l.doUnlessStopped(ctx, doing, provisionOptions, activity, request, &ready)
 		kind := activities.TypeOf(err)
 		if l.wants.Stop || (kind != activities.GenerationSpent && kind != activities.Fenced) {
+			if err != nil {
+				if again, tellErr := l.delayed(ctx, delayed, doing, err); again || tellErr != nil {
+					return tellErr
+				}
+			}
 			return l.up(ctx, ready, err)
 		}
 		l.generation, l.sandboxID = request.Generation, ""
-		if tried == maxGenerations {
-			return l.up(ctx, ready, err)
+		if tried < maxGenerations {
+			continue
 		}
+		if l.delay.times < maxRounds {
+			if again, tellErr := l.putOff(ctx, delayed, doing, err); again || tellErr != nil {
+				return tellErr
+			}
+		}
+		return l.up(ctx, ready, err)
 	}
 }
 

@@ -32,9 +32,9 @@ var (
 	turns   *activities.Turns
 )
 
-// The classes of activity. Records are retried for as long as it takes: without
-// Postgres a session can do nothing. Provisioning, snapshots and restores give
-// up after their attempts and the session ends in error, with the reason.
+// The classes of activity. Records are retried for as long as it takes: without Postgres a session
+// can do nothing. Provisioning, saving and restoring have a few attempts each time; the workflow
+// repeats them, with pauses and an event that says so, until they succeed or are refused.
 var (
 	recordOptions = workflow.ActivityOptions{
 		TaskQueue:           session.ControlQueue,
@@ -59,8 +59,8 @@ var (
 		RetryPolicy: &temporal.RetryPolicy{
 			InitialInterval:    500 * time.Millisecond,
 			BackoffCoefficient: 2,
-			MaximumInterval:    15 * time.Second,
-			MaximumAttempts:    6,
+			MaximumInterval:    5 * time.Second,
+			MaximumAttempts:    4,
 		},
 	}
 	saveOptions = workflow.ActivityOptions{
@@ -71,8 +71,22 @@ var (
 		RetryPolicy: &temporal.RetryPolicy{
 			InitialInterval:    500 * time.Millisecond,
 			BackoffCoefficient: 2,
+			MaximumInterval:    5 * time.Second,
+			MaximumAttempts:    4,
+		},
+	}
+	// commandOptions are for what was asked for and is not needed to go on: a checkpoint, a revert.
+	// They give up, and the session is told.
+	commandOptions = workflow.ActivityOptions{
+		TaskQueue:           session.ControlQueue,
+		StartToCloseTimeout: snapshotBudget,
+		HeartbeatTimeout:    15 * time.Second,
+		WaitForCancellation: true,
+		RetryPolicy: &temporal.RetryPolicy{
+			InitialInterval:    500 * time.Millisecond,
+			BackoffCoefficient: 2,
 			MaximumInterval:    15 * time.Second,
-			MaximumAttempts:    6,
+			MaximumAttempts:    10, // for one and a half minutes
 		},
 	}
 	// terminateOptions retry without end: a sandbox that is not gone costs money.

@@ -26,7 +26,7 @@ var faulty = map[string][]string{
 
 var stores = []string{"passing", "fenced", "refused"}
 
-// TestRandomLivesKeepThePromises plays random scripts: whatever is asked for and
+// TestRandomLivesKeepThePromises plays random scripts, with outages that last an hour among them: whatever is asked for and
 // whatever fails, every step is in the table, at most one sandbox lives and none
 // while the session sleeps or is over, no prompt is delivered twice unless its
 // policy is retry, one timer is pending at most, and after a stop every prompt
@@ -67,7 +67,7 @@ func TestRandomLivesKeepThePromises(t *testing.T) {
 				write("report %d", rapid.IntRange(0, 4).Draw(t, "generation"))
 			case "fail":
 				activity := activities.Draw(t, "activity")
-				write("fail %s %s times=%d", activity, rapid.SampledFrom(faulty[activity]).Draw(t, "fault"), rapid.IntRange(1, 7).Draw(t, "times"))
+				write("fail %s %s times=%d", activity, rapid.SampledFrom(faulty[activity]).Draw(t, "fault"), rapid.SampledFrom([]int{1, 2, 7, 60}).Draw(t, "times"))
 			case "slow":
 				write("slow %s %s", activities.Draw(t, "activity"), rapid.SampledFrom([]string{"20ms", "2s", "1m"}).Draw(t, "takes"))
 			default:

@@ -13,7 +13,7 @@ func (l *life) revert(ctx workflow.Context) error {
 	request := activities.RevertRequest{
 		SessionID: l.id, Generation: l.generation, SandboxID: l.sandboxID, PromptID: l.wants.Revert,
 	}
-	err := l.doUnlessStopped(ctx, "take the agent back to before prompt "+request.PromptID, saveOptions, control.RevertSession, request, nil)
+	err := l.doUnlessStopped(ctx, "take the agent back to before prompt "+request.PromptID, commandOptions, control.RevertSession, request, nil)
 	switch {
 	case l.wants.Stop:
 		return nil

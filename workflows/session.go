@@ -66,6 +66,7 @@ type life struct {
 	signals   signals
 	canceled  workflow.ReceiveChannel // nil once it has been heard
 	refusals  refusals
+	delay     delay
 	continued int64
 	closed    bool
 }

@@ -53,7 +53,7 @@ func (l *life) rest(ctx workflow.Context, doing string) error {
 
 // restore makes a sandbox from the newest bundle.
 func (l *life) restore(ctx workflow.Context) error {
-	return l.provision(ctx, "restore the sandbox", control.RestoreSandbox)
+	return l.provision(ctx, session.ProblemRestoringDelayed, "restore the sandbox", control.RestoreSandbox)
 }
 
 // waitForHelp keeps a failed session as it is until a person recovers or stops

@@ -34,6 +34,7 @@ func (l *life) transit(ctx workflow.Context, event session.Event, reason string,
 		return err
 	}
 	l.state, l.reason, l.transitionNo = to, reason, t.No
+	l.inTime()
 	if to == session.Running {
 		l.lastActivity = t.At
 	}

@@ -27,6 +27,10 @@ func (l *life) view() (session.StateView, error) {
 // shows; they cost no history.
 func (l *life) say(ctx workflow.Context, doing string) {
 	l.doing = doing
+	if l.delay.code != "" {
+		doing += "; " + l.delay.String()
+		l.doing = doing
+	}
 	head := fmt.Sprintf("**%s**", l.state)
 	if l.reason != "" {
 		head += fmt.Sprintf(" (%s)", l.reason)

@@ -365,10 +365,15 @@ func (w *world) transit(t session.Transition) error {
 	return nil
 }
 
-// inject makes the next calls of an activity fail, one each, and no more in a row
-// than the environment has patience: it gives even endless retries ten attempts.
+// inject makes the next calls of an activity fail, one each. Where the engine alone retries them it is no
+// more in a row than the environment has patience: it gives even endless retries ten attempts.
 func (w *world) inject(activity string, times int, err error) {
-	for range min(times, 9-len(w.faults[activity])) {
+	switch activity {
+	case "CreateSandbox", "RestoreSandbox", "SaveBundle", "RescueBundle", "DropSandbox":
+	default:
+		times = min(times, 9-len(w.faults[activity]))
+	}
+	for range times {
 		w.faults[activity] = append(w.faults[activity], err)
 	}
 }

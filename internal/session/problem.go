@@ -1,7 +1,13 @@
 package session
 
-// Codes of the error events that tell what a command came to that could not be done.
+// Codes of the error events that tell what the session could not do.
 const (
 	ProblemSyncFailed   = "sync_failed"   // the checkpoint was not saved; the session goes on
 	ProblemRevertFailed = "revert_failed" // the agent was not taken back; everything is as it was
+
+	// What keeps failing for reasons that may pass is repeated until it succeeds. It is told at most
+	// once a minute, with what is failing and since when.
+	ProblemProvisioningDelayed = "provisioning_delayed"
+	ProblemSavingDelayed       = "saving_delayed"
+	ProblemRestoringDelayed    = "restoring_delayed"
 )

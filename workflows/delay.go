@@ -1,0 +1,81 @@
+package workflows
+
+import (
+	"fmt"
+	"hash/fnv"
+	"time"
+
+	"go.temporal.io/sdk/workflow"
+
+	"github.com/overwinter-dev/overwinter/activities"
+)
+
+// retriesPassingErrors is the change since which create, restore and save are repeated until they succeed
+// or are refused. Before it they led to error after six attempts.
+const retriesPassingErrors = "retries-passing-errors"
+
+const (
+	// firstDelay is the pause before the first repetition; it doubles up to maxPause.
+	firstDelay = 2 * time.Second
+	// tellEvery is how often at most the session's events say that an operation is delayed.
+	tellEvery = time.Minute
+)
+
+// delay is an operation that keeps failing for reasons that may pass.
+type delay struct {
+	code  string // of its events; empty while nothing is delayed
+	times int
+	since time.Time
+	told  time.Time
+	cause string
+}
+
+func (d delay) String() string {
+	return fmt.Sprintf("delayed since %s: %s", d.since.UTC().Format(time.RFC3339), d.cause)
+}
+
+// delayed pauses after an operation has failed for a reason that may pass, so that the state's step can be
+// repeated, and reports whether it did: not where the error is final, and not for a stop. The session's
+// events say what is failing and since when.
+func (l *life) delayed(ctx workflow.Context, code, doing string, cause error) (bool, error) {
+	if activities.IsFinal(cause) || l.wants.Stop {
+		return false, nil
+	}
+	return l.putOff(ctx, code, doing, cause)
+}
+
+func (l *life) putOff(ctx workflow.Context, code, doing string, cause error) (bool, error) {
+	if workflow.GetVersion(ctx, retriesPassingErrors, workflow.DefaultVersion, 1) == workflow.DefaultVersion {
+		return false, nil
+	}
+	now := workflow.Now(ctx)
+	if l.delay.code != code {
+		l.delay = delay{code: code, since: now}
+	}
+	l.delay.times++
+	l.delay.cause = activities.ReasonOf(cause)
+	if l.delay.told.IsZero() || now.Sub(l.delay.told) >= tellEvery {
+		l.delay.told = now
+		problem := activities.Problem{SessionID: l.id, Code: code, Message: fmt.Sprintf("%s: %s", doing, l.delay)}
+		if err := l.record(ctx, "report the delay", control.TellProblem, problem, nil); err != nil {
+			return false, err
+		}
+	}
+	until := workflow.Now(ctx).Add(l.backoff(l.delay.times))
+	for workflow.Now(ctx).Before(until) && !l.wants.Stop {
+		l.wait(ctx, doing, until)
+	}
+	return true, nil
+}
+
+// backoff is the pause before the n-th repetition, between three quarters and all of its nominal length:
+// sessions that fail together do not all come back in the same moment.
+func (l *life) backoff(n int) time.Duration {
+	nominal := min(firstDelay<<min(n-1, 4), maxPause)
+	h := fnv.New32a()
+	fmt.Fprintf(h, "%s/%d", l.id, n)
+	return nominal - time.Duration(h.Sum32()%256)*nominal/4/256
+}
+
+// inTime ends the delay of an operation that has succeeded.
+func (l *life) inTime() { l.delay = delay{} }
