@@ -43,6 +43,9 @@ type Config struct {
 	SetupTimeout time.Duration
 	// Operation identifies an activity across its attempts, in letters, digits and "-". Default: from Temporal's ids.
 	Operation func(context.Context) string
+	// TurnStall is how long the loop of a turn may make no progress before its attempt is
+	// handed over. Waiting for the agent is progress. Default 1m.
+	TurnStall time.Duration
 	// OrphanAge is how old a sandbox, or a snapshot, that nobody owns must be
 	// before the reconciler ends it. Default 1m for sandboxes; snapshots wait an hour.
 	OrphanAge time.Duration
@@ -106,6 +109,9 @@ func New(c Config) (*Control, *Turns) {
 	if c.Operation == nil {
 		c.Operation = operation
 	}
+	if c.TurnStall == 0 {
+		c.TurnStall = time.Minute
+	}
 	if c.OrphanAge == 0 {
 		c.OrphanAge = time.Minute
 	}
@@ -120,27 +126,4 @@ func New(c Config) (*Control, *Turns) {
 func operation(ctx context.Context) string {
 	info := activity.GetInfo(ctx)
 	return info.WorkflowExecution.RunID + "-" + info.ActivityID
-}
-
-// beat heartbeats until the returned function is called, so that the engine
-// notices a lost worker, and the activity a cancellation, within seconds.
-func beat(ctx context.Context) (stop func()) {
-	done, finished := make(chan struct{}), make(chan struct{})
-	go func() {
-		defer close(finished)
-		ticker := time.NewTicker(2 * time.Second)
-		defer ticker.Stop()
-		for {
-			activity.RecordHeartbeat(ctx)
-			select {
-			case <-ticker.C:
-			case <-done:
-				return
-			}
-		}
-	}()
-	return func() {
-		close(done)
-		<-finished
-	}
 }

@@ -83,6 +83,15 @@
 // They belong to classes, which workflows/options.go sets: records (10s, retried
 // without end), provision (30m, four attempts, repeated by the workflow), save (10m, the same), terminate
 // (1m, without end), flush (15s, once), abort (10s, five attempts), turn (25h, a
-// heartbeat every 8s at least, without end), reconcile (5m, once). Within them an
+// heartbeat every 16s at least, without end), reconcile (5m, once). Within them an
 // attach takes at most 20s and a link may say nothing for 20s.
+//
+// # Heartbeats
+//
+// A turn sends its heartbeats from a goroutine of its own (pulse), five per timeout.
+// Frames never wait for one, and one that fails is sent again: a Temporal server that
+// does not answer for ten seconds costs no attempt, and a turn continues without
+// Temporal until another attempt takes the run's token. They stop, and the attempt
+// ends as HandOver, when the turn's loop makes no progress for Config.TurnStall:
+// waiting for the agent is progress, a commit, a delivery or a lock that is stuck is not.
 package activities

@@ -26,6 +26,8 @@ var errHandOver = errors.New("this worker stops; another carries the turn on")
 // the run its outcome. Whatever it did is committed, so another worker goes on
 // at the next frame. See the package documentation for how each loss is told.
 func (t *Turns) RunTurn(ctx context.Context, in TurnRequest) (TurnResult, error) {
+	ctx, pulse := startPulse(ctx, t.TurnStall, t.Logger.With(slog.String("session_id", in.SessionID), slog.String("run_id", in.RunID)))
+	defer pulse.stop()
 	token := newToken()
 	by := session.Dispatch{No: in.Dispatch, Attempt: int64(activity.GetInfo(ctx).Attempt)}
 	start, err := recorded(ctx, func(ctx context.Context) (session.RunStart, error) {
@@ -50,6 +52,7 @@ func (t *Turns) RunTurn(ctx context.Context, in TurnRequest) (TurnResult, error)
 	if err != nil {
 		return TurnResult{}, err
 	}
+	turn.pulse = pulse
 	err = turn.run(ctx)
 	switch {
 	case errors.Is(context.Cause(ctx), errHandOver):
@@ -133,6 +136,7 @@ type turn struct {
 	adapter    agent.Adapter
 	translator agent.Translator
 	sandbox    *sandbox.Sandbox
+	pulse      *pulse
 
 	frame int64          // the newest frame whose events are committed
 	end   *agent.TurnEnd // set once the frame that ended the turn is committed
@@ -170,13 +174,14 @@ func (t *Turns) newTurn(in TurnRequest, start session.RunStart, token string) (*
 // run attaches, delivers where that is needed, and follows the frames to the end
 // of the turn.
 func (t *turn) run(ctx context.Context) (err error) {
-	// A provider may be slow to start the exec, and then it is no worker that is lost.
-	stop := beat(ctx)
 	link, err := t.attach(ctx)
-	stop()
 	if err != nil {
 		return fmt.Errorf("attach to the runner: %w", err)
 	}
+	t.pulse.progress()
+	// A write to a runner that does not read takes no context: what ends it is the end of its exec's link.
+	unblock := context.AfterFunc(ctx, func() { link.process.Close() })
+	defer unblock()
 	defer func() {
 		if err != nil {
 			link.close()
@@ -191,17 +196,15 @@ func (t *turn) run(ctx context.Context) (err error) {
 	}
 	defer t.stopWatching()
 	if t.end == nil {
-		stop := beat(ctx) // a profile may have to be written first
-		err := t.deliver(ctx, link)
-		stop()
-		if err != nil {
+		if err := t.deliver(ctx, link); err != nil {
 			return err
 		}
+		t.pulse.progress()
 		if err := t.tellAgain(link); err != nil {
 			return err
 		}
 		over := func([]runner.Message) bool { return t.end != nil || t.exhausted() }
-		if err := t.follow(ctx, link, over); err != nil {
+		if err := t.follow(ctx, link, over, t.pulse.waiting); err != nil {
 			return err
 		}
 	}
@@ -216,7 +219,7 @@ func (t *turn) run(ctx context.Context) (err error) {
 	if err := link.link.Flush(flushAtEnd); err != nil {
 		return fmt.Errorf("flush the transcripts: %w", err)
 	}
-	return t.follow(ctx, link, flushed)
+	return t.follow(ctx, link, flushed, func() {})
 }
 
 // deliver hands the prompt over unless the runner has it from an earlier attempt.
@@ -286,17 +289,21 @@ func (t *turn) prompt(ctx context.Context) (runner.Start, error) {
 func (t *turn) exhausted() bool { return t.closed && t.frame >= t.lastFrame }
 
 // follow turns frames into events until done. What has come in while a commit
-// was under way is committed together next.
-func (t *turn) follow(ctx context.Context, link *turnLink, done func([]runner.Message) bool) error {
+// was under way is committed together next. It calls waiting before it waits for the
+// next message; a loop in which that does nothing must make progress by itself.
+func (t *turn) follow(ctx context.Context, link *turnLink, done func([]runner.Message) bool, waiting func()) error {
 	ticker := time.NewTicker(time.Second)
 	defer ticker.Stop()
 	var messages []runner.Message
 	for !done(messages) {
-		activity.RecordHeartbeat(ctx, t.frame)
+		waiting()
 		var err error
 		var changed bool
 		if messages, changed, err = link.take(ctx, ticker.C, t.waiting.changed); err != nil {
 			return err
+		}
+		if len(messages) > 0 || t.pulse.isWaiting() {
+			t.pulse.progress()
 		}
 		t.waiting.due = t.waiting.due || changed
 		if err := t.commit(ctx, link, messages); err != nil {

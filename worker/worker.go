@@ -78,9 +78,8 @@ func New(c Config) *Worker {
 		DisableRegistrationAliasing:        true,
 		WorkerStopTimeout:                  c.StopTimeout,
 		MaxConcurrentActivityExecutionSize: c.MaxTurns,
-		// How late, at most, a turn hears that it was cancelled. An abort does not wait for it. Each
-		// heartbeat is a write of Temporal's, and with a hundred turns at work they were most of
-		// what it had to do; some must fail in a row before a turn counts as lost.
+		// Turns send their own heartbeats. The SDK's is used once, when Temporal has taken an
+		// attempt back, and this bounds that call.
 		MaxHeartbeatThrottleInterval: 2500 * time.Millisecond,
 		OnFatalError:                 fatal,
 	})

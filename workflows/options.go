@@ -120,7 +120,9 @@ var (
 	turnOptions = workflow.ActivityOptions{
 		TaskQueue:           session.TurnsQueue,
 		StartToCloseTimeout: 25 * time.Hour, // longer than any sandbox lives
-		HeartbeatTimeout:    8 * time.Second,
+		// A Temporal server that stalls for ten seconds costs no attempt, and another worker
+		// takes over within twenty seconds of a kill: see activities.pulse.
+		HeartbeatTimeout:    16 * time.Second,
 		WaitForCancellation: true,
 		RetryPolicy: &temporal.RetryPolicy{
 			InitialInterval:    200 * time.Millisecond,

@@ -1,0 +1,161 @@
+package activities
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync/atomic"
+	"time"
+
+	"go.temporal.io/api/serviceerror"
+	"go.temporal.io/api/workflowservice/v1"
+	"go.temporal.io/sdk/activity"
+)
+
+const (
+	// heartbeatsPerTimeout is how many heartbeats fit into an activity's heartbeat
+	// timeout: one that is lost, or a Temporal server that stalls for most of the
+	// timeout, does not cost the attempt.
+	heartbeatsPerTimeout = 5
+	// heartbeatCall bounds one call. A call that the server answers late is as good
+	// as one that it answers in time, so it is longer than the interval.
+	heartbeatCall = 5 * time.Second
+	// heartbeatRetry is the pause after a call that failed.
+	heartbeatRetry = 500 * time.Millisecond
+	// defaultHeartbeatTimeout is assumed for an activity without a heartbeat timeout.
+	defaultHeartbeatTimeout = 15 * time.Second
+)
+
+// errStalled ends an attempt whose loop is stuck. The next attempt, on any worker,
+// resumes after the last committed frame.
+var errStalled = fmt.Errorf("%w: the turn has made no progress", errHandOver)
+
+// pulse sends the heartbeats of one attempt at an activity from its own goroutine.
+//
+// The SDK's own RecordHeartbeat cancels the activity as soon as one call fails or
+// takes longer than the throttle interval. A pulse tries again instead: only an
+// answer that says so ends the attempt (cancelled, paused, reset, not found). While
+// Temporal does not answer, the attempt continues. If another one was started
+// meanwhile, the run's attempt token fences this one off.
+type pulse struct {
+	cancel context.CancelCauseFunc // of the attempt
+	logger *slog.Logger
+	stall  time.Duration // heartbeats stop after so long without progress; 0 for never
+
+	began time.Time
+	// progressed is when the attempt last made progress, after began; negative while
+	// it waits for the agent, which may take as long as it likes.
+	progressed atomic.Int64
+
+	stopped context.CancelFunc
+	done    chan struct{}
+}
+
+// startPulse sends heartbeats until stop is called. The context it returns ends with
+// the cause errStalled after stall without progress, or when Temporal takes the
+// attempt back.
+func startPulse(ctx context.Context, stall time.Duration, logger *slog.Logger) (context.Context, *pulse) {
+	beating, stopped := context.WithCancel(ctx)
+	p := &pulse{stall: stall, logger: logger, began: time.Now(), stopped: stopped, done: make(chan struct{})}
+	ctx, p.cancel = context.WithCancelCause(ctx)
+	go p.run(beating)
+	return ctx, p
+}
+
+// beat sends the heartbeats of a short activity until stop is called.
+func beat(ctx context.Context) (stop func()) {
+	_, p := startPulse(ctx, 0, slog.New(slog.DiscardHandler))
+	return p.stop
+}
+
+func (p *pulse) stop() {
+	p.stopped()
+	<-p.done
+	p.cancel(nil)
+}
+
+// progress reports that the attempt has finished a step.
+func (p *pulse) progress() { p.progressed.Store(int64(time.Since(p.began))) }
+
+// waiting reports that the attempt waits for the agent until the next progress.
+func (p *pulse) waiting() { p.progressed.Store(-1) }
+
+func (p *pulse) isWaiting() bool { return p.progressed.Load() < 0 }
+
+func (p *pulse) stalled() bool {
+	at := p.progressed.Load()
+	return p.stall > 0 && at >= 0 && time.Since(p.began)-time.Duration(at) >= p.stall
+}
+
+func (p *pulse) run(ctx context.Context) {
+	defer close(p.done)
+	timeout := activity.GetInfo(ctx).HeartbeatTimeout
+	if timeout <= 0 {
+		timeout = defaultHeartbeatTimeout
+	}
+	interval := timeout / heartbeatsPerTimeout
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	var look <-chan time.Time
+	if p.stall > 0 {
+		ticker := time.NewTicker(p.stall / 20)
+		defer ticker.Stop()
+		look = ticker.C
+	}
+	for failing := false; ; {
+		due := false
+		select {
+		case <-timer.C:
+			due = true
+		case <-look:
+		case <-ctx.Done():
+			return
+		}
+		switch {
+		case p.stalled():
+			p.logger.WarnContext(ctx, "turn makes no progress; another attempt takes over", slog.Duration("stalled_for", p.stall))
+			p.cancel(errStalled)
+			return
+		case !due:
+			continue
+		}
+		taken, err := p.send(ctx)
+		switch {
+		case ctx.Err() != nil:
+			return
+		case taken:
+			// The SDK hears the same answer and cancels the activity with what it means.
+			activity.RecordHeartbeat(ctx)
+			p.cancel(context.Canceled)
+			return
+		case err != nil:
+			if !failing {
+				p.logger.WarnContext(ctx, "heartbeat failed; retrying", slog.Any("error", err))
+			}
+			failing = true
+			timer.Reset(min(interval, heartbeatRetry))
+		default:
+			failing = false
+			timer.Reset(interval)
+		}
+	}
+}
+
+// send sends one heartbeat and reports whether Temporal has taken the attempt back. An
+// error says that it is not known.
+func (p *pulse) send(ctx context.Context) (taken bool, err error) {
+	ctx, cancel := context.WithTimeout(ctx, heartbeatCall)
+	defer cancel()
+	info := activity.GetInfo(ctx)
+	answer, err := activity.GetClient(ctx).WorkflowService().RecordActivityTaskHeartbeat(ctx, &workflowservice.RecordActivityTaskHeartbeatRequest{
+		Namespace: info.Namespace, TaskToken: info.TaskToken,
+	})
+	if gone, ok := errors.AsType[*serviceerror.NotFound](err); ok {
+		return true, gone
+	}
+	if err != nil {
+		return false, err
+	}
+	return answer.GetCancelRequested() || answer.GetActivityPaused() || answer.GetActivityReset(), nil
+}

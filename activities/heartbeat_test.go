@@ -1,0 +1,59 @@
+package activities_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/stretchr/testify/require"
+
+	"github.com/overwinter-dev/overwinter/activities"
+	"github.com/overwinter-dev/overwinter/internal/session"
+)
+
+// TestATurnWhoseCommitIsStuckIsHandedOver holds the lock of the session's row while a turn wants to
+// commit: its attempt ends by itself, and the next one finishes the turn once the lock is free.
+func TestATurnWhoseCommitIsStuckIsHandedOver(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.config.TurnStall = 500 * time.Millisecond
+	b.build()
+	in := b.claim(t, b.create(t), "slow 20ms: "+"one two three four five six seven eight nine ten eleven twelve")
+	turn := b.begin(t, in)
+	b.await(t, in.RunID, "text_delta")
+
+	conn, err := pgx.Connect(b.ctx, b.url)
+	require.NoError(t, err)
+	defer conn.Close(context.Background())
+	_, err = conn.Exec(b.ctx, "begin")
+	require.NoError(t, err)
+	_, err = conn.Exec(b.ctx, "SELECT id FROM sessions WHERE id = $1 FOR UPDATE", b.id)
+	require.NoError(t, err)
+	_, err = turn.wait(t) // while the lock is held
+	requireType(t, activities.HandOver, err)
+	requirePassing(t, err)
+	_, err = conn.Exec(b.ctx, "rollback")
+	require.NoError(t, err)
+
+	b.config.TurnStall = time.Minute
+	b.build()
+	result, err := b.turn(in)
+	require.NoError(t, err)
+	require.Equal(t, session.OutcomeCompleted, result.Outcome)
+	require.Equal(t, "one two three four five six seven eight nine ten eleven twelve", b.said(t, in.RunID))
+	require.Len(t, b.of(t, in.RunID, "turn_end"), 1)
+}
+
+// TestWaitingForTheAgentIsProgress has an agent say nothing for longer than a turn may stall.
+func TestWaitingForTheAgentIsProgress(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.config.TurnStall = time.Second
+	b.build()
+	in := b.claim(t, b.create(t), "$ sleep 3; echo done")
+	result, err := b.turn(in)
+	require.NoError(t, err)
+	require.Equal(t, session.OutcomeCompleted, result.Outcome)
+	require.EqualValues(t, 1, b.run(t, in.RunID).Attempt)
+}
