@@ -109,7 +109,7 @@ func (w *work) translator(start session.RunStart) (agent.Translator, *agent.Turn
 func drafts(events []conversation.Event, frame int64, n int) ([]eventlog.Draft, error) {
 	out := make([]eventlog.Draft, len(events))
 	for i, e := range events {
-		data, err := json.Marshal(e.Data)
+		data, err := conversation.Encode(e.Data)
 		if err != nil {
 			return nil, fmt.Errorf("event %s of frame %d: %w", e.Type, frame, err)
 		}

@@ -164,7 +164,7 @@ func (m *Store) Prompt(id, promptID string, status session.PromptStatus) {
 		for i := range r.Prompts {
 			if r.Prompts[i].ID == promptID {
 				r.Prompts[i].Status = status
-				m.Append(r, wire.EventPrompt, wire.PromptData{Prompt: wire.Prompt(r.Prompts[i])})
+				m.Append(r, wire.EventPrompt, wire.PromptChanged(r.Prompts[i]))
 			}
 		}
 	})
@@ -204,7 +204,7 @@ func (m *Store) SessionCreate(_ context.Context, s session.Session, first *sessi
 	}
 	if first != nil {
 		r.Prompts = append(r.Prompts, *first)
-		m.Append(r, wire.EventPrompt, wire.PromptData{Prompt: wire.Prompt(*first)})
+		m.Append(r, wire.EventPrompt, wire.PromptSubmitted(*first))
 		m.Append(r, wire.EventQueue, r.queue())
 	}
 	return r.view(), true, nil
@@ -314,7 +314,7 @@ func (m *Store) PromptSubmit(_ context.Context, p session.Prompt) (session.Promp
 	}
 	p.Ordinal = int64(len(r.Prompts) + 1)
 	r.Prompts = append(r.Prompts, p)
-	m.Append(r, wire.EventPrompt, wire.PromptData{Prompt: wire.Prompt(p)})
+	m.Append(r, wire.EventPrompt, wire.PromptSubmitted(p))
 	m.Append(r, wire.EventQueue, r.queue())
 	return p, r.view().Queue.Queued, true, nil
 }

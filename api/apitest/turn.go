@@ -32,7 +32,7 @@ func (m *Store) Turn(id, promptID string, end session.PromptStatus, reason strin
 		}
 		move := func(to session.PromptStatus) {
 			p.Status, p.RunID = to, runID
-			write(wire.EventPrompt, wire.PromptData{Prompt: wire.Prompt(*p)})
+			write(wire.EventPrompt, wire.PromptChanged(*p))
 			write(wire.EventQueue, r.queue())
 		}
 		complete := func(b conversation.Block, pieces ...string) {
@@ -75,11 +75,22 @@ func (m *Store) Turn(id, promptID string, end session.PromptStatus, reason strin
 
 // queue is the data of a queue event.
 func (r *Row) queue() wire.QueueData {
-	items := []wire.QueueItem{}
+	data := wire.QueueData{Items: []wire.QueueItem{}}
 	for _, p := range r.Prompts {
-		if !p.Status.Over() {
-			items = append(items, wire.QueueItem{PromptID: p.ID, Ordinal: p.Ordinal, Status: p.Status})
+		item := wire.QueueItem{PromptID: p.ID, Ordinal: p.Ordinal, Status: p.Status}
+		change := wire.QueueUpdated
+		switch {
+		case p.Status.Over():
+			change = wire.QueueRemoved
+		case p.Status == session.PromptQueued:
+			data.Queued++
+		default:
+			data.Processing++
+		}
+		data.Changes = append(data.Changes, wire.QueueChange{Change: change, QueueItem: item})
+		if change != wire.QueueRemoved && len(data.Items) < wire.MaxQueueItems {
+			data.Items = append(data.Items, item)
 		}
 	}
-	return wire.QueueData{Items: items}
+	return data
 }

@@ -93,7 +93,9 @@ func (c *SessionPromptCmd) wait(
 		if over == nil || (over.Status == session.PromptUnknown && over.OnUnknown == session.Retry) {
 			continue // a prompt that is retried runs again
 		}
+		content := final.Content // which the event does not have
 		final = *over
+		final.Content = content
 		break
 	}
 	if !final.Status.Over() { // the session is over and the stream did not say
@@ -158,7 +160,8 @@ func (a *answer) take(e apiclient.Event) (over *wire.PromptJSON, err error) {
 			return nil, fmt.Errorf("read event %d: %w", e.Seq, err)
 		}
 		if data.Prompt.ID == a.promptID && data.Prompt.Status.Over() {
-			return &data.Prompt, nil
+			whole := data.Prompt.Whole()
+			return &whole, nil
 		}
 	case wire.EventTurnStart:
 		var data wire.TurnStartData

@@ -1,6 +1,7 @@
 package conversation
 
 import (
+	"bytes"
 	"encoding/json"
 )
 
@@ -11,39 +12,39 @@ func (b Block) MarshalJSON() ([]byte, error) {
 	head := blockHead{ID: b.ID, Type: b.Type, Status: b.Status, CreatedAt: b.CreatedAt.UTC().Format(milliseconds)}
 	switch b.Type {
 	case UserMessage:
-		return json.Marshal(struct {
+		return Encode(struct {
 			blockHead
 			Content  string `json:"content"`
 			PromptID string `json:"promptId,omitempty"`
 			Author   string `json:"author,omitempty"`
 		}{head, b.Content, b.PromptID, b.Author})
 	case AssistantText, Thinking:
-		return json.Marshal(struct {
+		return Encode(struct {
 			blockHead
 			Content string `json:"content"`
 		}{head, b.Content})
 	case ToolUse:
-		return json.Marshal(struct {
+		return Encode(struct {
 			blockHead
 			Name      string          `json:"name"`
 			Input     json.RawMessage `json:"input"`
 			ToolUseID string          `json:"toolUseId"`
 		}{head, b.Name, orNull(b.Input), b.ToolUseID})
 	case ToolResult:
-		return json.Marshal(struct {
+		return Encode(struct {
 			blockHead
 			ToolUseID string          `json:"toolUseId"`
 			Output    json.RawMessage `json:"output"`
 			IsError   bool            `json:"isError"`
 		}{head, b.ToolUseID, orNull(b.Output), b.IsError})
 	case System:
-		return json.Marshal(struct {
+		return Encode(struct {
 			blockHead
 			Subtype string `json:"subtype"`
 			Message string `json:"message"`
 		}{head, b.Subtype, b.Message})
 	case Subagent:
-		return json.Marshal(struct {
+		return Encode(struct {
 			blockHead
 			SubagentID string          `json:"subagentId"`
 			Name       string          `json:"name"`
@@ -51,7 +52,19 @@ func (b Block) MarshalJSON() ([]byte, error) {
 		}{head, b.SubagentID, b.Name, orNull(b.Input)})
 	}
 	type plain Block // a type of the future is passed on with what it has
-	return json.Marshal(plain(b))
+	return Encode(plain(b))
+}
+
+// Encode is json.Marshal without the escapes for HTML, which make six bytes of a < and
+// serve no reader of events.
+func Encode(v any) ([]byte, error) {
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	if err := e.Encode(v); err != nil {
+		return nil, err
+	}
+	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), nil
 }
 
 // UnmarshalJSON reads what MarshalJSON wrote. A null where JSON of the agent could stand is its

@@ -1,7 +1,9 @@
 package postgres
 
 import (
+	"cmp"
 	"context"
+	"slices"
 
 	"github.com/overwinter-dev/overwinter/internal/postgres/dbsqlc"
 	"github.com/overwinter-dev/overwinter/internal/session"
@@ -77,7 +79,11 @@ func (s *sessionTx) promptInsert(ctx context.Context, p session.Prompt) (session
 	if err != nil {
 		return session.Prompt{}, err
 	}
-	return promptOf(row), s.tellPrompt(ctx, row)
+	stored := promptOf(row)
+	if err := s.add(wire.EventPrompt, "", wire.PromptSubmitted(stored)); err != nil {
+		return session.Prompt{}, err
+	}
+	return stored, s.tellQueue(ctx, queueChange(wire.QueueAdded, row.ID, row.Ordinal, row.Status))
 }
 
 func withDefaults(p session.Prompt) session.Prompt {
@@ -90,24 +96,31 @@ func withDefaults(p session.Prompt) session.Prompt {
 	return p
 }
 
-// tellPrompt appends the events that follow a change of one prompt.
-func (s *sessionTx) tellPrompt(ctx context.Context, row dbsqlc.Prompt) error {
-	if err := s.add(wire.EventPrompt, row.RunID, wire.PromptData{Prompt: wire.Prompt(promptOf(row))}); err != nil {
+// tellPrompt appends the events that follow a change of a prompt after its first.
+func (s *sessionTx) tellPrompt(ctx context.Context, row dbsqlc.Prompt, change wire.QueueChangeKind) error {
+	if err := s.add(wire.EventPrompt, row.RunID, wire.PromptChanged(promptOf(row))); err != nil {
 		return err
 	}
-	return s.tellQueue(ctx)
+	return s.tellQueue(ctx, queueChange(change, row.ID, row.Ordinal, row.Status))
 }
 
-func (s *sessionTx) tellQueue(ctx context.Context) error {
-	unfinished, err := s.q.PromptUnfinished(ctx, s, s.row.ID)
+func queueChange(kind wire.QueueChangeKind, promptID string, ordinal int64, status string) wire.QueueChange {
+	return wire.QueueChange{Change: kind, QueueItem: wire.QueueItem{PromptID: promptID, Ordinal: ordinal, Status: session.PromptStatus(status)}}
+}
+
+// tellQueue appends a queue event with what changed and the head of the queue: its
+// size does not depend on how many prompts wait.
+func (s *sessionTx) tellQueue(ctx context.Context, changes ...wire.QueueChange) error {
+	head, err := s.q.PromptHead(ctx, s, &dbsqlc.PromptHeadParams{SessionID: s.row.ID, MaxItems: wire.MaxQueueItems})
 	if err != nil {
 		return err
 	}
-	items := make([]wire.QueueItem, len(unfinished))
-	for i, p := range unfinished {
-		items[i] = wire.QueueItem{PromptID: p.ID, Ordinal: p.Ordinal, Status: session.PromptStatus(p.Status)}
+	data := wire.QueueData{Changes: changes, Items: make([]wire.QueueItem, len(head))}
+	for i, p := range head {
+		data.Items[i] = wire.QueueItem{PromptID: p.ID, Ordinal: p.Ordinal, Status: session.PromptStatus(p.Status)}
+		data.Queued, data.Processing = p.Queued, p.Processing
 	}
-	return s.add(wire.EventQueue, "", wire.QueueData{Items: items})
+	return s.add(wire.EventQueue, "", data)
 }
 
 // PromptGet returns a prompt as it is; session_not_found or prompt_not_found.
@@ -173,44 +186,74 @@ func (db *DB) PromptWithdraw(ctx context.Context, sessionID, promptID string) (w
 			return err
 		}
 		withdrawn = promptOf(p)
-		return s.tellPrompt(ctx, p)
+		return s.tellPrompt(ctx, p, wire.QueueRemoved)
 	})
 	return withdrawn, err
 }
 
+// cancelChunk is how many prompts one transaction of PromptsCancel ends.
+const cancelChunk = 200
+
 // PromptsCancel ends every prompt of the session that is not over, the running
-// one with its run, and returns how many there were.
+// one with its run, and returns how many there were. It commits them in chunks: a
+// call that fails in between has made progress, and the next one continues.
 func (db *DB) PromptsCancel(ctx context.Context, sessionID, reason string) (cancelled int64, err error) {
-	err = db.inSession(ctx, "cancel prompts", sessionID, func(s *sessionTx) error {
-		cancelled, err = s.cancelAll(ctx, text(reason))
-		return err
-	})
-	return cancelled, err
+	for {
+		var chunk int64
+		more := false
+		err := db.inSession(ctx, "cancel prompts", sessionID, func(s *sessionTx) error {
+			chunk, more, err = s.cancelSome(ctx, text(reason))
+			return err
+		})
+		if err != nil {
+			return cancelled, err
+		}
+		cancelled += chunk
+		if !more {
+			return cancelled, nil
+		}
+	}
 }
 
-func (s *sessionTx) cancelAll(ctx context.Context, reason string) (int64, error) {
-	cancelled := int64(0)
+// cancelAll is PromptsCancel within a transaction that has to end them all.
+func (s *sessionTx) cancelAll(ctx context.Context, reason string) (cancelled int64, err error) {
+	for more := true; more; {
+		var chunk int64
+		if chunk, more, err = s.cancelSome(ctx, reason); err != nil {
+			return cancelled, err
+		}
+		cancelled += chunk
+	}
+	return cancelled, nil
+}
+
+// cancelSome ends the run under way and up to cancelChunk prompts, and reports whether
+// there may be more.
+func (s *sessionTx) cancelSome(ctx context.Context, reason string) (cancelled int64, more bool, err error) {
 	run, err := s.q.RunGetOpen(ctx, s, s.row.ID)
 	switch {
 	case err == nil:
 		ending := session.RunEnding{RunID: run.ID, Outcome: session.OutcomeCancelled, Reason: reason}
 		if _, err := s.runEnd(ctx, run, ending); err != nil {
-			return 0, err
+			return 0, false, err
 		}
 		cancelled++
 	case !isNoRows(err):
-		return 0, err
+		return 0, false, err
 	}
-	rows, err := s.q.PromptsEnd(ctx, s, &dbsqlc.PromptsEndParams{SessionID: s.row.ID, Reason: reason, At: s.now})
+	rows, err := s.q.PromptsEnd(ctx, s, &dbsqlc.PromptsEndParams{SessionID: s.row.ID, Reason: reason, At: s.now, MaxItems: cancelChunk})
 	if err != nil || len(rows) == 0 {
-		return cancelled, err
+		return cancelled, false, err
 	}
-	for _, row := range rows {
-		if err := s.add(wire.EventPrompt, row.RunID, wire.PromptData{Prompt: wire.Prompt(promptOf(row))}); err != nil {
-			return 0, err
+	slices.SortFunc(rows, func(a, b dbsqlc.PromptsEndRow) int { return cmp.Compare(a.Ordinal, b.Ordinal) })
+	changes := make([]wire.QueueChange, len(rows))
+	for i, row := range rows {
+		if err := s.add(wire.EventPrompt, row.RunID, wire.PromptChanged(promptChanged(dbsqlc.PromptsRevertRow(row)))); err != nil {
+			return 0, false, err
 		}
+		changes[i] = queueChange(wire.QueueRemoved, row.ID, row.Ordinal, row.Status)
 	}
-	return cancelled + int64(len(rows)), s.tellQueue(ctx)
+	return cancelled + int64(len(rows)), len(rows) == cancelChunk, s.tellQueue(ctx, changes...)
 }
 
 // PromptRequeue puts a prompt whose outcome is unknown back at its place in the
@@ -241,7 +284,7 @@ func (s *sessionTx) promptQueue(ctx context.Context, promptID, reason string) er
 	if err != nil {
 		return err
 	}
-	return s.tellPrompt(ctx, p)
+	return s.tellPrompt(ctx, p, wire.QueueAdded)
 }
 
 func (s *sessionTx) promptGet(ctx context.Context, promptID string) (dbsqlc.Prompt, error) {
@@ -259,4 +302,12 @@ func promptOf(row dbsqlc.Prompt) session.Prompt {
 		Author: row.Author, RunID: row.RunID, Reason: row.Reason,
 		CreatedAt: row.CreatedAt.UTC(), StartedAt: orZero(row.StartedAt), EndedAt: orZero(row.EndedAt),
 	}
+}
+
+// promptChanged is a prompt that was read without its content.
+func promptChanged(row dbsqlc.PromptsRevertRow) session.Prompt {
+	return promptOf(dbsqlc.Prompt{
+		SessionID: row.SessionID, ID: row.ID, Ordinal: row.Ordinal, Status: row.Status, Mode: row.Mode, OnUnknown: row.OnUnknown,
+		Author: row.Author, RunID: row.RunID, Reason: row.Reason, CreatedAt: row.CreatedAt, StartedAt: row.StartedAt, EndedAt: row.EndedAt,
+	})
 }

@@ -3,6 +3,8 @@ package postgres_test
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
+	"strings"
 	"sync"
 	"testing"
 
@@ -64,7 +66,10 @@ func TestTheQueueIsTold(t *testing.T) {
 	require.Equal(t, session.PromptCancelled, withdrawn.Status)
 	require.Equal(t, session.ReasonWithdrawn, withdrawn.Reason)
 	events = b.events(t)
-	require.JSONEq(t, fmt.Sprintf(`{"items":[{"promptId":%q,"ordinal":2,"status":"queued"}]}`, second), string(events[len(events)-1].Data))
+	require.JSONEq(t, fmt.Sprintf(`{
+		"changes":[{"change":"removed","promptId":%q,"ordinal":1,"status":"cancelled"}],
+		"items":[{"promptId":%q,"ordinal":2,"status":"queued"}],"queued":1,"processing":0
+	}`, first, second), string(events[len(events)-1].Data))
 	var told wire.PromptData
 	require.NoError(t, json.Unmarshal(events[len(events)-2].Data, &told))
 	require.Equal(t, wire.Prompt(withdrawn).ID, told.Prompt.ID)
@@ -200,4 +205,108 @@ func TestAFaultDoesNotShowTheDriver(t *testing.T) {
 	require.ErrorAs(t, err, &f)
 	require.NotContains(t, f.Message, "SQLSTATE")
 	require.ErrorContains(t, f.Err, "SQLSTATE", "the log has it all")
+}
+
+// TestAFullQueueOfLargePromptsIsCancelled cancels prompts whose content would be hundreds of megabytes
+// of events, in more than one transaction.
+func TestAFullQueueOfLargePromptsIsCancelled(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	const prompts = 450
+	content := strings.Repeat("<", 256<<10)
+	for i := range prompts {
+		_, _, _, err := b.PromptSubmit(b.ctx, session.Prompt{ID: fmt.Sprintf("p%d", i), SessionID: b.id, Content: content})
+		require.NoError(t, err)
+	}
+	before := b.events(t)
+	var submitted int
+	for _, e := range before {
+		submitted += len(e.Data)
+	}
+	require.Less(t, submitted, prompts*(300<<10), "content is stored as it is, without escapes for HTML")
+
+	cancelled, err := b.PromptsCancel(b.ctx, b.id, session.ReasonSessionTerminated)
+	require.NoError(t, err)
+	require.EqualValues(t, prompts, cancelled)
+	events := b.events(t)[len(before):]
+	total, told := 0, 0
+	var queue wire.Queue
+	for _, e := range events {
+		total += len(e.Data)
+		if e.Type == wire.EventPrompt {
+			told++
+			require.NotContains(t, string(e.Data), `"content"`)
+		}
+	}
+	require.Equal(t, prompts, told)
+	require.Less(t, total, 1<<20, "what cancelling writes does not depend on the content")
+	for _, e := range b.events(t) {
+		if e.Type == wire.EventQueue {
+			var data wire.QueueData
+			require.NoError(t, json.Unmarshal(e.Data, &data))
+			require.LessOrEqual(t, len(data.Changes), 200)
+			queue.Apply(data)
+		}
+	}
+	require.Empty(t, queue.Items())
+	again, err := b.PromptsCancel(b.ctx, b.id, session.ReasonSessionTerminated)
+	require.NoError(t, err)
+	require.Zero(t, again)
+	require.Len(t, b.events(t), len(before)+len(events), "nothing is told twice")
+}
+
+// TestAReaderRebuildsTheQueueFromItsChanges does at random what changes a queue. Whoever reads all
+// queue events has the queue, and each event is small however many prompts wait.
+func TestAReaderRebuildsTheQueueFromItsChanges(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	var queue wire.Queue
+	read := 0
+	check := func() {
+		var want []wire.QueueItem
+		for cursor := ""; ; {
+			page, next, err := b.PromptList(b.ctx, b.id, 200, cursor)
+			require.NoError(t, err)
+			for _, p := range page {
+				if !p.Status.Over() {
+					want = append(want, wire.QueueItem{PromptID: p.ID, Ordinal: p.Ordinal, Status: p.Status})
+				}
+			}
+			if cursor = next; next == "" {
+				break
+			}
+		}
+		events := b.events(t)
+		for _, e := range events[read:] {
+			if e.Type != wire.EventQueue {
+				continue
+			}
+			require.Less(t, len(e.Data), 4<<10)
+			var data wire.QueueData
+			require.NoError(t, json.Unmarshal(e.Data, &data))
+			require.LessOrEqual(t, len(data.Items), wire.MaxQueueItems)
+			queue.Apply(data)
+		}
+		read = len(events)
+		require.Equal(t, want, queue.Items())
+		var last wire.QueueData
+		for _, e := range slices.Backward(events) {
+			if e.Type == wire.EventQueue {
+				require.NoError(t, json.Unmarshal(e.Data, &last))
+				break
+			}
+		}
+		require.EqualValues(t, len(want), last.Queued+last.Processing)
+		require.Equal(t, want[:min(len(want), wire.MaxQueueItems)], last.Items)
+	}
+	var ids []string
+	for range 60 {
+		ids = append(ids, b.submit(t, "x"))
+	}
+	check()
+	for _, i := range []int{59, 0, 30, 1} {
+		_, err := b.PromptWithdraw(b.ctx, b.id, ids[i])
+		require.NoError(t, err)
+	}
+	check()
 }

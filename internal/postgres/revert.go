@@ -87,7 +87,7 @@ func (s *sessionTx) blocksRemove(ctx context.Context, runIDs []string) error {
 		return err
 	}
 	for _, row := range prompts {
-		if err := s.add(wire.EventPrompt, row.RunID, wire.PromptData{Prompt: wire.Prompt(promptOf(row))}); err != nil {
+		if err := s.add(wire.EventPrompt, row.RunID, wire.PromptChanged(promptChanged(row))); err != nil {
 			return err
 		}
 	}

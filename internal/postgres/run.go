@@ -52,7 +52,7 @@ func (db *DB) RunBegin(ctx context.Context, sessionID, promptID, runID string, g
 		if err := s.add(wire.EventTurnStart, runID, wire.TurnStartData{RunID: runID, PromptID: promptID, Attempt: 1}); err != nil {
 			return err
 		}
-		return s.tellPrompt(ctx, p)
+		return s.tellPrompt(ctx, p, wire.QueueUpdated)
 	})
 	if err != nil {
 		return session.RunVerdict{}, err
@@ -274,7 +274,7 @@ func (s *sessionTx) runEnd(ctx context.Context, run dbsqlc.Run, ending session.R
 	if err := s.tellTurnEnd(run); err != nil {
 		return session.Run{}, err
 	}
-	return runOf(run), s.tellPrompt(ctx, p)
+	return runOf(run), s.tellPrompt(ctx, p, wire.QueueRemoved)
 }
 
 // titleFrom gives a session that has been given none, by people or by its agent, the beginning of

@@ -3,7 +3,6 @@ package postgres
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"fmt"
 	"strings"
 	"time"
@@ -11,6 +10,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/overwinter-dev/overwinter/internal/conversation"
 	"github.com/overwinter-dev/overwinter/internal/postgres/dbsqlc"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
@@ -144,7 +144,7 @@ func (s *sessionTx) add(kind, runID string, data any) error {
 	if session.State(s.row.Status).Final() {
 		return nil
 	}
-	body, err := json.Marshal(data)
+	body, err := conversation.Encode(data)
 	if err != nil {
 		return fmt.Errorf("data of a %s event: %w", kind, err)
 	}

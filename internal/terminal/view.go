@@ -62,7 +62,9 @@ type View struct {
 	told       string                     // the prompt that was shown last
 	processing string                     // the prompt that has its turn
 	runs       map[string]*turn
-	queued     []string // ids of the prompts that wait
+	queue      wire.Queue
+	queued     []string // ids of the prompts that wait, as far as events have named them
+	unseen     int      // how many more wait
 	stamp      string
 }
 
@@ -231,9 +233,9 @@ func (v *View) event(e wire.EventJSON) error {
 	case wire.EventStatus:
 		return with(e.Data, v.status)
 	case wire.EventPrompt:
-		return with(e.Data, func(d wire.PromptData) { v.prompt(d.Prompt) })
+		return with(e.Data, func(d wire.PromptData) { v.prompt(d.Prompt.Whole()) })
 	case wire.EventQueue:
-		return with(e.Data, v.queue)
+		return with(e.Data, v.takeQueue)
 	case wire.EventTurnStart:
 		return with(e.Data, func(d wire.TurnStartData) { v.turnStart(d, time.Time(e.At)) })
 	case wire.EventTurnEnd:
@@ -316,6 +318,9 @@ func inBrackets(text string) string {
 
 func (v *View) prompt(p wire.PromptJSON) {
 	known, seen := v.prompts[p.ID]
+	if p.Content == "" { // only the first event of a prompt has it
+		p.Content = known.Content
+	}
 	switch {
 	case !p.Status.Over():
 		v.prompts[p.ID] = p
@@ -334,15 +339,17 @@ func (v *View) prompt(p wire.PromptJSON) {
 	}
 }
 
-// queue takes the prompts that wait. Plain text tells of them; a terminal has them in the footer.
-func (v *View) queue(d wire.QueueData) {
+// takeQueue takes the prompts that wait. Plain text tells of them; a terminal has them in the footer.
+func (v *View) takeQueue(d wire.QueueData) {
 	before := v.behind()
+	v.queue.Apply(d)
 	v.queued = v.queued[:0]
-	for _, item := range d.Items {
+	for _, item := range v.queue.Items() {
 		if item.Status == session.PromptQueued {
 			v.queued = append(v.queued, item.PromptID)
 		}
 	}
+	v.unseen = max(0, int(d.Queued)-len(v.queued))
 	if n := v.behind(); n != before && n > 1 && !v.options.Rewrite {
 		v.line(nil, span{dim, fmt.Sprintf("in the queue: %d", n)})
 	}
@@ -356,7 +363,7 @@ func (v *View) behind() int {
 			n++
 		}
 	}
-	return n
+	return n + v.unseen
 }
 
 func (v *View) turnStart(d wire.TurnStartData, at time.Time) {

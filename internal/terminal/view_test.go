@@ -306,10 +306,10 @@ func FuzzNothingCommandsTheTerminal(f *testing.F) {
 		}}
 		events := []wire.EventJSON{
 			event(t, "status", wire.StatusData{Status: session.State(hostile), Reason: hostile, Receipt: &wire.ReceiptJSON{Kind: session.ReceiptKind(hostile), Missing: []string{hostile}}}),
-			event(t, "prompt", wire.PromptData{Prompt: wire.PromptJSON{ID: "p", Status: session.PromptQueued, Content: hostile}}),
+			event(t, "prompt", wire.PromptData{Prompt: wire.PromptChange{PromptJSON: wire.PromptJSON{ID: "p", Status: session.PromptQueued}, Content: hostile}}),
 			event(t, "turn_start", wire.TurnStartData{RunID: "run_1", PromptID: "p"}),
-			event(t, "prompt", wire.PromptData{Prompt: wire.PromptJSON{ID: "q", Status: session.PromptQueued, Content: hostile}}),
-			event(t, "prompt", wire.PromptData{Prompt: wire.PromptJSON{ID: "q", Status: session.PromptStatus(hostile), Reason: hostile}}),
+			event(t, "prompt", wire.PromptData{Prompt: wire.PromptChange{PromptJSON: wire.PromptJSON{ID: "q", Status: session.PromptQueued}, Content: hostile}}),
+			event(t, "prompt", wire.PromptData{Prompt: wire.PromptChange{PromptJSON: wire.PromptJSON{ID: "q", Status: session.PromptStatus(hostile), Reason: hostile}}}),
 			event(t, "metadata_update", conversation.MetadataUpdate{CostUSD: 1, Model: hostile}),
 			event(t, "question", wire.QuestionData{Question: question}),
 			event(t, "question_resolved", wire.QuestionResolvedData{Answer: session.Decision(hostile), Message: hostile}),

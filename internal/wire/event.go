@@ -1,7 +1,9 @@
 package wire
 
 import (
+	"cmp"
 	"encoding/json"
+	"slices"
 
 	"github.com/overwinter-dev/overwinter/internal/eventlog"
 	"github.com/overwinter-dev/overwinter/internal/session"
@@ -50,17 +52,99 @@ type StatusData struct {
 	Receipt    *ReceiptJSON  `json:"receipt,omitempty"`
 }
 
-// PromptData is the data of a prompt event.
+// PromptData is the data of a prompt event. The first event of a prompt carries its
+// content, later ones do not.
 type PromptData struct {
-	Prompt PromptJSON `json:"prompt"`
+	Prompt PromptChange `json:"prompt"`
 }
 
-// QueueData is the data of a queue event: the prompts that are not over, in order.
+// PromptChange is a prompt as an event reports it.
+type PromptChange struct {
+	PromptJSON
+	Content string `json:"content,omitempty"` // in the place of the prompt's, which is always present
+}
+
+// Whole is the prompt as far as the event has it.
+func (c PromptChange) Whole() PromptJSON {
+	p := c.PromptJSON
+	p.Content = c.Content
+	return p
+}
+
+// PromptSubmitted is the data of the first event of a prompt.
+func PromptSubmitted(p session.Prompt) PromptData {
+	return PromptData{Prompt: PromptChange{PromptJSON: Prompt(p), Content: p.Content}}
+}
+
+// PromptChanged is the data of an event of a prompt after its first.
+func PromptChanged(p session.Prompt) PromptData {
+	return PromptData{Prompt: PromptChange{PromptJSON: Prompt(p)}}
+}
+
+// MaxQueueItems bounds the items of a queue event.
+const MaxQueueItems = 20
+
+// QueueData is the data of a queue event: what changed, and the head of the queue.
+// Applying the changes of all events in order, sorted by ordinal, gives the whole
+// queue. Events of earlier versions have no Changes: their Items are the whole queue.
 type QueueData struct {
-	Items []QueueItem `json:"items"`
+	Changes []QueueChange `json:"changes,omitempty"`
+	// Items are the first prompts that are not over, at most MaxQueueItems, in order.
+	Items      []QueueItem `json:"items"`
+	Queued     int64       `json:"queued"`
+	Processing int64       `json:"processing"`
 }
 
-// QueueItem is one prompt in a session's queue.
+// QueueChange is one prompt that joined the queue, changed in it or left it.
+type QueueChange struct {
+	Change QueueChangeKind `json:"change"`
+	QueueItem
+}
+
+// QueueChangeKind says what happened to a prompt in the queue.
+type QueueChangeKind string
+
+// A prompt is added when it is submitted or returns to the queue, updated while it
+// stays in it, and removed when it is over.
+const (
+	QueueAdded   QueueChangeKind = "added"
+	QueueUpdated QueueChangeKind = "updated"
+	QueueRemoved QueueChangeKind = "removed"
+)
+
+// Queue is the queue of a session as its events describe it. The zero value is empty.
+type Queue struct {
+	items []QueueItem // by ordinal
+}
+
+// Apply takes the data of the next queue event.
+func (q *Queue) Apply(d QueueData) {
+	if len(d.Changes) == 0 { // of an earlier version
+		q.items = slices.Clone(d.Items)
+		return
+	}
+	for _, c := range d.Changes {
+		at, found := slices.BinarySearchFunc(q.items, c.Ordinal, func(i QueueItem, ordinal int64) int { return cmp.Compare(i.Ordinal, ordinal) })
+		switch {
+		case c.Change == QueueRemoved && found:
+			q.items = slices.Delete(q.items, at, at+1)
+		case c.Change == QueueRemoved:
+		case found:
+			q.items[at] = c.QueueItem
+		default:
+			q.items = slices.Insert(q.items, at, c.QueueItem)
+		}
+	}
+	// A reader that started late knows the head of the queue from here on.
+	if d.Queued+d.Processing == int64(len(d.Items)) {
+		q.items = slices.Clone(d.Items)
+	}
+}
+
+// Items are the prompts that are not over, in order, as far as the events have told.
+func (q *Queue) Items() []QueueItem { return slices.Clone(q.items) }
+
+// QueueItem is one prompt in a session's queue. Its ordinal is its place.
 type QueueItem struct {
 	PromptID string               `json:"promptId"`
 	Ordinal  int64                `json:"ordinal"`

@@ -149,6 +149,52 @@ func (q *Queries) PromptGet(ctx context.Context, db DBTX, arg *PromptGetParams) 
 	return i, err
 }
 
+const promptHead = `-- name: PromptHead :many
+SELECT id, ordinal, status, count(*) FILTER (WHERE status = 'queued') OVER ()::bigint AS queued,
+    count(*) FILTER (WHERE status = 'processing') OVER ()::bigint AS processing
+FROM prompts WHERE session_id = $1 AND status IN ('queued', 'processing') ORDER BY ordinal LIMIT $2
+`
+
+type PromptHeadParams struct {
+	SessionID string
+	MaxItems  int32
+}
+
+type PromptHeadRow struct {
+	ID         string
+	Ordinal    int64
+	Status     string
+	Queued     int64
+	Processing int64
+}
+
+// PromptHead is the head of the queue, each row with the counts of the whole queue.
+func (q *Queries) PromptHead(ctx context.Context, db DBTX, arg *PromptHeadParams) ([]PromptHeadRow, error) {
+	rows, err := db.Query(ctx, promptHead, arg.SessionID, arg.MaxItems)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []PromptHeadRow
+	for rows.Next() {
+		var i PromptHeadRow
+		if err := rows.Scan(
+			&i.ID,
+			&i.Ordinal,
+			&i.Status,
+			&i.Queued,
+			&i.Processing,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const promptInsert = `-- name: PromptInsert :exec
 INSERT INTO prompts (session_id, id, ordinal, status, content, mode, on_unknown, author, created_at)
 VALUES ($1, $2, $3, 'queued', $4, $5, $6, $7, $8)
@@ -316,32 +362,57 @@ func (q *Queries) PromptUnfinished(ctx context.Context, db DBTX, sessionID strin
 }
 
 const promptsEnd = `-- name: PromptsEnd :many
-UPDATE prompts SET status = 'cancelled', reason = $1, ended_at = $2::timestamptz
-WHERE session_id = $3 AND status IN ('queued', 'processing')
-RETURNING session_id, id, ordinal, status, content, mode, on_unknown, author, run_id, reason, created_at, started_at, ended_at
+UPDATE prompts p SET status = 'cancelled', reason = $1, ended_at = $2::timestamptz
+WHERE p.session_id = $3 AND p.id IN (
+    SELECT o.id FROM prompts o WHERE o.session_id = $3 AND o.status IN ('queued', 'processing')
+    ORDER BY o.ordinal LIMIT $4
+)
+RETURNING p.session_id, p.id, p.ordinal, p.status, p.mode, p.on_unknown, p.author, p.run_id, p.reason, p.created_at, p.started_at, p.ended_at
 `
 
 type PromptsEndParams struct {
 	Reason    string
 	At        time.Time
 	SessionID string
+	MaxItems  int32
 }
 
-func (q *Queries) PromptsEnd(ctx context.Context, db DBTX, arg *PromptsEndParams) ([]Prompt, error) {
-	rows, err := db.Query(ctx, promptsEnd, arg.Reason, arg.At, arg.SessionID)
+type PromptsEndRow struct {
+	SessionID string
+	ID        string
+	Ordinal   int64
+	Status    string
+	Mode      string
+	OnUnknown string
+	Author    string
+	RunID     string
+	Reason    string
+	CreatedAt time.Time
+	StartedAt *time.Time
+	EndedAt   *time.Time
+}
+
+// PromptsEnd cancels the first prompts that are not over. It does not read their
+// content, which is what makes prompts large.
+func (q *Queries) PromptsEnd(ctx context.Context, db DBTX, arg *PromptsEndParams) ([]PromptsEndRow, error) {
+	rows, err := db.Query(ctx, promptsEnd,
+		arg.Reason,
+		arg.At,
+		arg.SessionID,
+		arg.MaxItems,
+	)
 	if err != nil {
 		return nil, err
 	}
 	defer rows.Close()
-	var items []Prompt
+	var items []PromptsEndRow
 	for rows.Next() {
-		var i Prompt
+		var i PromptsEndRow
 		if err := rows.Scan(
 			&i.SessionID,
 			&i.ID,
 			&i.Ordinal,
 			&i.Status,
-			&i.Content,
 			&i.Mode,
 			&i.OnUnknown,
 			&i.Author,

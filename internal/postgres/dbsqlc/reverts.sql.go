@@ -7,6 +7,7 @@ package dbsqlc
 
 import (
 	"context"
+	"time"
 )
 
 const blocksRemove = `-- name: BlocksRemove :many
@@ -50,7 +51,7 @@ const promptsRevert = `-- name: PromptsRevert :many
 UPDATE prompts p SET reason = $1
 WHERE p.session_id = $2 AND p.id IN (SELECT r.prompt_id FROM runs r WHERE r.id = ANY($3::text[]))
   AND p.status NOT IN ('queued', 'processing') AND p.reason <> $1
-RETURNING p.session_id, p.id, p.ordinal, p.status, p.content, p.mode, p.on_unknown, p.author, p.run_id, p.reason, p.created_at, p.started_at, p.ended_at
+RETURNING p.session_id, p.id, p.ordinal, p.status, p.mode, p.on_unknown, p.author, p.run_id, p.reason, p.created_at, p.started_at, p.ended_at
 `
 
 type PromptsRevertParams struct {
@@ -59,22 +60,36 @@ type PromptsRevertParams struct {
 	RunIds    []string
 }
 
+type PromptsRevertRow struct {
+	SessionID string
+	ID        string
+	Ordinal   int64
+	Status    string
+	Mode      string
+	OnUnknown string
+	Author    string
+	RunID     string
+	Reason    string
+	CreatedAt time.Time
+	StartedAt *time.Time
+	EndedAt   *time.Time
+}
+
 // PromptsRevert marks the prompts that runs have had; their outcome stays.
-func (q *Queries) PromptsRevert(ctx context.Context, db DBTX, arg *PromptsRevertParams) ([]Prompt, error) {
+func (q *Queries) PromptsRevert(ctx context.Context, db DBTX, arg *PromptsRevertParams) ([]PromptsRevertRow, error) {
 	rows, err := db.Query(ctx, promptsRevert, arg.Reason, arg.SessionID, arg.RunIds)
 	if err != nil {
 		return nil, err
 	}
 	defer rows.Close()
-	var items []Prompt
+	var items []PromptsRevertRow
 	for rows.Next() {
-		var i Prompt
+		var i PromptsRevertRow
 		if err := rows.Scan(
 			&i.SessionID,
 			&i.ID,
 			&i.Ordinal,
 			&i.Status,
-			&i.Content,
 			&i.Mode,
 			&i.OnUnknown,
 			&i.Author,

@@ -39,9 +39,20 @@ WHERE session_id = @session_id AND id = @id
 RETURNING *;
 
 -- name: PromptsEnd :many
-UPDATE prompts SET status = 'cancelled', reason = @reason, ended_at = @at::timestamptz
-WHERE session_id = @session_id AND status IN ('queued', 'processing')
-RETURNING *;
+-- PromptsEnd cancels the first prompts that are not over. It does not read their
+-- content, which is what makes prompts large.
+UPDATE prompts p SET status = 'cancelled', reason = @reason, ended_at = @at::timestamptz
+WHERE p.session_id = @session_id AND p.id IN (
+    SELECT o.id FROM prompts o WHERE o.session_id = @session_id AND o.status IN ('queued', 'processing')
+    ORDER BY o.ordinal LIMIT @max_items
+)
+RETURNING p.session_id, p.id, p.ordinal, p.status, p.mode, p.on_unknown, p.author, p.run_id, p.reason, p.created_at, p.started_at, p.ended_at;
+
+-- name: PromptHead :many
+-- PromptHead is the head of the queue, each row with the counts of the whole queue.
+SELECT id, ordinal, status, count(*) FILTER (WHERE status = 'queued') OVER ()::bigint AS queued,
+    count(*) FILTER (WHERE status = 'processing') OVER ()::bigint AS processing
+FROM prompts WHERE session_id = @session_id AND status IN ('queued', 'processing') ORDER BY ordinal LIMIT @max_items;
 
 -- name: Unclaimed :many
 -- Unclaimed finds who should be rung for. A ring too many is ignored by the
