@@ -39,6 +39,11 @@ type Config struct {
 	SandboxTimeout time.Duration
 	// SnapshotTimeout bounds one snapshot. Default 5m.
 	SnapshotTimeout time.Duration
+	// RunnerGrace is how long a restore waits for the runner of a sandbox that still runs, before it saves
+	// the files without the runner and moves on. Default 1m.
+	RunnerGrace time.Duration
+	// ConfirmPause is the time between two questions about an image that was not found. Default 2s.
+	ConfirmPause time.Duration
 	// SetupTimeout bounds a session's setup script, in whole seconds. Default 10m.
 	SetupTimeout time.Duration
 	// Operation identifies an activity across its attempts, in letters, digits and "-". Default: from Temporal's ids.
@@ -102,6 +107,12 @@ func New(c Config) (*Control, *Turns) {
 	}
 	if c.SnapshotTimeout == 0 {
 		c.SnapshotTimeout = 5 * time.Minute
+	}
+	if c.RunnerGrace == 0 {
+		c.RunnerGrace = time.Minute
+	}
+	if c.ConfirmPause == 0 {
+		c.ConfirmPause = 2 * time.Second
 	}
 	if c.SetupTimeout == 0 {
 		c.SetupTimeout = 10 * time.Minute

@@ -30,66 +30,6 @@ func (c *Control) CreateSandbox(ctx context.Context, in SandboxRequest) (Sandbox
 	return ready, nil
 }
 
-// RestoreSandbox makes the sandbox of a generation from the session's newest
-// bundle and compares what came back with the bundle's manifest. Agent files
-// that did not come back are written from the stored transcripts. A sandbox of
-// the session that never went away, as after a failed snapshot, is taken up
-// again as it is.
-func (c *Control) RestoreSandbox(ctx context.Context, in SandboxRequest) (SandboxReady, error) {
-	stop := beat(ctx)
-	defer stop()
-	bundle, err := c.Store.BundleHead(ctx, in.SessionID)
-	if session.CodeOf(err) == session.CodeNoBundle {
-		bundle, err = session.Bundle{}, nil
-	}
-	if err != nil {
-		return SandboxReady{}, stored(err)
-	}
-	saved := bundle.Generation
-	if bundle.Checkpoint {
-		saved = 0 // of it there is another bundle to come
-	}
-	if ready, ok, err := c.living(ctx, in, saved); ok || err != nil {
-		return ready, err
-	}
-	from, err := c.origin(ctx, in.SessionID, bundle)
-	if err != nil {
-		return SandboxReady{}, err
-	}
-	var missing []string
-	compare := func(ctx context.Context, sb *sandbox.Sandbox) (err error) {
-		missing, err = c.verify(ctx, sb, bundle.Manifest)
-		return err
-	}
-	if from.snapshot {
-		from.beside = compare
-	}
-	ready, sb, err := c.start(ctx, in, from)
-	if err != nil {
-		return SandboxReady{}, err
-	}
-	if !from.snapshot { // none of its files are left: as new
-		err = c.furnish(ctx, in.SessionID, sb)
-		if err == nil && bundle.ID != "" {
-			err = compare(ctx, sb)
-		}
-		if err != nil {
-			return SandboxReady{}, c.spentOr(ctx, in, sb, err)
-		}
-	}
-	receipt, err := c.bringBack(ctx, sb, bundle, missing, !from.snapshot)
-	if err != nil {
-		return SandboxReady{}, c.spentOr(ctx, in, sb, err)
-	}
-	ready.Receipt = &receipt
-	if receipt.Kind == session.ReceiptFull {
-		if err := c.Store.BundleProve(ctx, bundle.ID); err != nil {
-			return SandboxReady{}, stored(err)
-		}
-	}
-	return ready, nil
-}
-
 // origin is what a sandbox starts from.
 type origin struct {
 	image    string
@@ -97,22 +37,6 @@ type origin struct {
 	outdated bool // the runner in it is not this worker's
 	// beside does what needs no runner that serves while it starts; nil for nothing.
 	beside func(context.Context, *sandbox.Sandbox) error
-}
-
-// origin finds what a session's next sandbox starts from: the snapshot of its bundle
-// where that is left.
-func (w *work) origin(ctx context.Context, sessionID string, bundle session.Bundle) (origin, error) {
-	if bundle.SnapshotID != "" {
-		exists, err := w.Sandbox.ImageExists(ctx, bundle.SnapshotID)
-		if err != nil {
-			return origin{}, fmt.Errorf("look for snapshot %s: %w", bundle.SnapshotID, err)
-		}
-		if exists {
-			return origin{image: bundle.SnapshotID, snapshot: true, outdated: w.outdated(bundle.Manifest.Runner)}, nil
-		}
-	}
-	image, err := w.image(ctx, sessionID)
-	return origin{image: image}, err
 }
 
 // image prepares what the session's sandbox starts from where it has no snapshot.
@@ -126,31 +50,6 @@ func (w *work) image(ctx context.Context, sessionID string) (string, error) {
 		return "", refusedOr(fmt.Errorf("prepare the image: %w", err))
 	}
 	return image, nil
-}
-
-// living finds the session's newest sandbox where it still runs and its runner
-// still answers. The activity asks for one generation more than the session has.
-// The one that was saved is not taken up: its generation has its bundle, and what
-// it did from now on would be in none.
-func (w *work) living(ctx context.Context, in SandboxRequest, saved int64) (SandboxReady, bool, error) {
-	rows, err := w.Store.SandboxesOpen(ctx, in.SessionID)
-	if err != nil {
-		return SandboxReady{}, false, stored(err)
-	}
-	for _, row := range rows {
-		if !row.Current || row.Generation != in.Generation-1 || row.Generation == saved || row.SandboxID == "" || row.ReadyAt.IsZero() {
-			continue
-		}
-		sb := w.Sandbox.Open(row.SandboxID)
-		if err := w.awake(ctx, sb, row.SessionID, row.Generation, time.Second); err != nil {
-			continue // restored from the bundle like any other
-		}
-		if err := w.furnish(ctx, row.SessionID, sb); err != nil {
-			return SandboxReady{}, false, w.lostOr(ctx, sb, err)
-		}
-		return SandboxReady{Generation: row.Generation, SandboxID: row.SandboxID, Deadline: row.Deadline}, true, nil
-	}
-	return SandboxReady{}, false, nil
 }
 
 // start makes the sandbox of a generation, or adopts the one that an earlier
@@ -293,38 +192,4 @@ func (w *work) endOlder(ctx context.Context, sessionID string, generation int64)
 		}
 	}
 	return nil
-}
-
-// bringBack mends of what is missing in a restored sandbox what the stored
-// transcripts can mend, and says honestly what came back.
-func (w *work) bringBack(ctx context.Context, sb *sandbox.Sandbox, bundle session.Bundle, missing []string, fresh bool) (session.Receipt, error) {
-	receipt := session.Receipt{Kind: session.ReceiptFull, Missing: []string{}}
-	if bundle.ID == "" {
-		receipt.Kind = session.ReceiptFresh
-		return receipt, nil
-	}
-	if len(missing) > 0 {
-		written, err := w.putTranscripts(ctx, sb, bundle.SessionID, missing)
-		if err != nil {
-			return receipt, err
-		}
-		for _, path := range missing {
-			if !written[path] {
-				receipt.Missing = append(receipt.Missing, path)
-			}
-		}
-	}
-	switch {
-	case fresh:
-		receipt.Missing = append(receipt.Missing, "workspace")
-		receipt.Kind = session.ReceiptPartial
-		if len(bundle.Manifest.AgentFiles) == 0 {
-			receipt.Kind = session.ReceiptFresh
-		}
-	case len(receipt.Missing) > 0:
-		receipt.Kind = session.ReceiptPartial
-	case !bundle.Verified, len(missing) > 0:
-		receipt.Kind = session.ReceiptUnverified
-	}
-	return receipt, nil
 }

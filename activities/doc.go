@@ -75,8 +75,10 @@
 //	the runner never answers           the sandbox is ended, the generation spent
 //	the provider is away               nothing is ended or spent for it
 //	a snapshot fails or is not found   no bundle; the sandbox stays
-//	a restored file differs            put back from the stored transcripts; the receipt is not full
-//	the snapshot is gone               a fresh sandbox with the transcripts; partial
+//	a restored agent file differs      the newer of it and the stored transcript is used; the receipt is not full
+//	work that no bundle covers         saved or rescued before its sandbox is ended or replaced
+//	the snapshot is gone or damaged    confirmed; then an older one, or a fresh sandbox with the transcripts; partial
+//	no image of ours is known          refused: it is the wrong account or environment
 //
 // # Timeouts
 //

@@ -21,6 +21,9 @@ var runnerBinary string
 // installation there, so that none sees what belongs to another.
 var modal *localmodal.Server
 
+// modalDir is its data directory.
+var modalDir string
+
 func TestMain(m *testing.M) {
 	localmodal.ReexecMain()
 	code, err := run(m)
@@ -43,7 +46,8 @@ func run(m *testing.M) (code int, err error) {
 	if out, err := build.CombinedOutput(); err != nil {
 		return 1, fmt.Errorf("build the runner: %w: %s", err, out)
 	}
-	if modal, err = localmodal.New(localmodal.Options{DataDir: filepath.Join(dir, "modal")}); err != nil {
+	modalDir = filepath.Join(dir, "modal")
+	if modal, err = localmodal.New(localmodal.Options{DataDir: modalDir}); err != nil {
 		return 1, err
 	}
 	ctx, cancel := context.WithCancel(context.Background())

@@ -36,6 +36,9 @@ type OpenedSession struct {
 type SandboxRequest struct {
 	SessionID  string `json:"sessionId"`
 	Generation int64  `json:"generation"`
+	// Fresh asks a restore for a new sandbox with the stored transcripts, without the files of the
+	// old one. The snapshot is kept for a while.
+	Fresh bool `json:"fresh,omitempty"`
 }
 
 // SandboxReady is a sandbox whose runner answers.

@@ -1,13 +1,16 @@
 package activities_test
 
 import (
+	"encoding/json"
+	"os"
+	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/overwinter-dev/overwinter/activities"
 	"github.com/overwinter-dev/overwinter/internal/sandbox/driver"
-	"github.com/overwinter-dev/overwinter/internal/sandbox/memsandbox"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
@@ -146,30 +149,280 @@ func TestASandboxThatWasSavedIsNotTakenUpAgain(t *testing.T) {
 	require.False(t, b.running(t, first.SandboxID))
 }
 
-// TestARestoreThatBeganIsNotGoneBackOn: once the next generation is reserved, the
-// one before it is fenced off, however alive it looks.
-func TestARestoreThatBeganIsNotGoneBackOn(t *testing.T) {
+// working has a session whose newest bundle is of generation 1, and that has worked in generation 2 since.
+func working(t *testing.T) (*bundle, activities.SandboxReady) {
+	t.Helper()
+	b := asleep(t, nil)
+	ready, err := b.restore(2)
+	require.NoError(t, err)
+	require.Equal(t, session.ReceiptFull, ready.Receipt.Kind)
+	b.say(t, ready, "my dog is Rex\nwrite later: unsaved")
+	return b, ready
+}
+
+// TestASandboxThatRunsIsNotGivenUpForOneFailedCall: it has work that no bundle covers.
+func TestASandboxThatRunsIsNotGivenUpForOneFailedCall(t *testing.T) {
 	t.Parallel()
-	b := setupMemory(t)
-	first := b.create(t)
-	pings := 0
+	b, second := working(t)
 	b.driver.set(func(f *faulty) {
 		f.exec = func(r driver.ExecRequest) error {
 			if has("ping")(r) {
-				if pings++; pings == 1 { // it looked dead for a moment
-					return driver.Errorf(driver.Unavailable, "exec", "", "injected")
-				}
+				return driver.Errorf(driver.Unavailable, "exec", "", "injected")
 			}
 			return nil
 		}
 	})
-	b.memory.Inject(memsandbox.Fault{Op: memsandbox.OpTerminate, Code: driver.Unavailable, N: 2})
-	_, err := b.restore(2)
-	requirePassing(t, err)
+	for range 3 {
+		_, err := b.restore(3)
+		requirePassing(t, err)
+		require.True(t, b.running(t, second.SandboxID))
+	}
 	b.driver.mend()
-	b.memory.ClearFaults()
+	ready, err := b.restore(3)
+	require.NoError(t, err)
+	require.Equal(t, second.SandboxID, ready.SandboxID)
+	require.Nil(t, ready.Receipt, "nothing was restored")
+	require.Equal(t, "unsaved", b.shell(t, ready.SandboxID, "cat /workspace/later"))
+	require.Contains(t, b.say(t, ready, "recall"), "3 prompts")
+}
+
+// TestASandboxWhoseRunnerIsFrozenIsSavedBeforeItIsEnded: its files need no runner.
+func TestASandboxWhoseRunnerIsFrozenIsSavedBeforeItIsEnded(t *testing.T) {
+	t.Parallel()
+	b, second := working(t)
+	b.config.RunnerGrace = time.Nanosecond
+	b.build()
+	b.shell(t, second.SandboxID, `for p in /proc/[0-9]*; do
+		case "$(tr '\0' ' ' 2>/dev/null <$p/cmdline)" in "/overwinter/bin/overwinter-runner serve"*) kill -STOP ${p#/proc/};; esac; done`)
+	ready, err := b.restore(3)
+	require.NoError(t, err)
+	require.NotEqual(t, second.SandboxID, ready.SandboxID)
+	require.False(t, b.running(t, second.SandboxID))
+	require.Equal(t, session.ReceiptUnverified, ready.Receipt.Kind, "%+v", ready.Receipt)
+	require.Equal(t, "unsaved", b.shell(t, ready.SandboxID, "cat /workspace/later"))
+	require.Contains(t, b.say(t, ready, "recall"), "3 prompts")
+	saved, err := b.save(ready)
+	require.NoError(t, err)
+	require.True(t, saved.Verified)
+}
+
+// TestASandboxThatIsFencedOffIsSavedBeforeItIsEnded: the next generation was reserved, as by a worker of
+// the version before.
+func TestASandboxThatIsFencedOffIsSavedBeforeItIsEnded(t *testing.T) {
+	t.Parallel()
+	b, second := working(t)
+	require.NoError(t, b.db.GenerationReserve(b.ctx, b.id, 3, "any"))
+	ready, err := b.restore(3)
+	require.NoError(t, err)
+	require.EqualValues(t, 3, ready.Generation)
+	require.False(t, b.running(t, second.SandboxID))
+	require.Equal(t, session.ReceiptUnverified, ready.Receipt.Kind)
+	require.Equal(t, "unsaved", b.shell(t, ready.SandboxID, "cat /workspace/later"))
+	saved, err := b.save(ready)
+	require.NoError(t, err)
+	require.True(t, saved.Verified, "generation 3 gets its own bundle")
+	require.Equal(t, saved.BundleID, b.head(t).ID)
+}
+
+// TestUnsavedWorkOfASandboxThatDiedIsRescued: as one that dies while its session is in error.
+func TestUnsavedWorkOfASandboxThatDiedIsRescued(t *testing.T) {
+	t.Parallel()
+	b, second := working(t)
+	require.NoError(t, b.provider.Open(second.SandboxID).Terminate(b.ctx))
+	ready, err := b.restore(3)
+	require.NoError(t, err)
+	require.Equal(t, session.ReceiptUnverified, ready.Receipt.Kind)
+	require.Equal(t, "unsaved", b.shell(t, ready.SandboxID, "cat /workspace/later"))
+	require.Contains(t, b.say(t, ready, "recall"), "3 prompts")
+}
+
+// TestUnsavedWorkThatIsLostIsSaidToBe: no exit snapshot is left, so the files are of the bundle before, and
+// the memory is the stored one.
+func TestUnsavedWorkThatIsLostIsSaidToBe(t *testing.T) {
+	t.Parallel()
+	b, second := working(t)
+	before := b.head(t)
+	sb := b.provider.Open(second.SandboxID)
+	require.NoError(t, sb.Terminate(b.ctx))
+	exit, err := sb.ExitSnapshot(b.ctx)
+	require.NoError(t, err)
+	require.NoError(t, b.provider.DeleteImage(b.ctx, exit))
+	ready, err := b.restore(3)
+	require.NoError(t, err)
+	require.Equal(t, session.ReceiptPartial, ready.Receipt.Kind)
+	require.Equal(t, []string{"workspace changes since " + before.CreatedAt.Format(time.RFC3339)}, ready.Receipt.Missing)
+	require.Equal(t, "kept", b.shell(t, ready.SandboxID, "cat /workspace/notes"))
+	answer := b.say(t, ready, "recall")
+	require.Contains(t, answer, "my name is Robin")
+	require.Contains(t, answer, "3 prompts", "the stored transcript is newer than the snapshot")
+	files, err := b.db.TranscriptFiles(b.ctx, b.id)
+	require.NoError(t, err)
+	require.Contains(t, string(files[0].Data), "my dog is Rex")
+}
+
+// TestATranscriptThatIsNewerInTheSnapshotStays: a worker was lost before it stored the last of it.
+func TestATranscriptThatIsNewerInTheSnapshotStays(t *testing.T) {
+	t.Parallel()
+	b, second := working(t)
+	find := "find /root/.overwinter-demo -name '*.jsonl'"
+	b.shell(t, second.SandboxID, "echo '{}' >> $("+find+")")
+	require.NoError(t, b.provider.Open(second.SandboxID).Terminate(b.ctx))
+	ready, err := b.restore(3)
+	require.NoError(t, err)
+	require.Equal(t, session.ReceiptUnverified, ready.Receipt.Kind)
+	require.Equal(t, "{}\n", b.shell(t, ready.SandboxID, "tail -n 1 $("+find+")"))
+}
+
+// TestTwoVersionsOfATranscriptAreBothKept: neither continues the other.
+func TestTwoVersionsOfATranscriptAreBothKept(t *testing.T) {
+	t.Parallel()
+	b, second := working(t)
+	find := "find /root/.overwinter-demo -name '*.jsonl'"
+	b.shell(t, second.SandboxID, "f=$("+find+"); { echo '{}'; cat $f; } > /tmp/new && cat /tmp/new > $f")
+	require.NoError(t, b.provider.Open(second.SandboxID).Terminate(b.ctx))
+	ready, err := b.restore(3)
+	require.NoError(t, err)
+	require.Equal(t, session.ReceiptUnverified, ready.Receipt.Kind)
+	require.Len(t, ready.Receipt.Unchecked, 1)
+	require.Contains(t, ready.Receipt.Unchecked[0], ".before-restore-3")
+	require.Equal(t, "{}\n", b.shell(t, ready.SandboxID, "head -n 1 /root/.overwinter-demo/*.before-restore-3 || head -n 1 $(find /root -name '*.before-restore-3')"))
+	require.Contains(t, b.say(t, ready, "recall"), "3 prompts")
+}
+
+// damage removes the topmost layer of an image from the disk of the local Modal.
+func damage(t *testing.T, image string) {
+	t.Helper()
+	names, err := filepath.Glob(filepath.Join(modalDir, "records", "images", image+".*"))
+	require.NoError(t, err)
+	require.Len(t, names, 1)
+	data, err := os.ReadFile(names[0])
+	require.NoError(t, err)
+	var record struct{ Root struct{ Layers []string } }
+	require.NoError(t, json.Unmarshal(data, &record))
+	require.NoError(t, os.RemoveAll(filepath.Join(modalDir, "layers", record.Root.Layers[0])))
+}
+
+func TestADamagedSnapshotFallsBackToTheStoredTranscripts(t *testing.T) {
+	t.Parallel()
+	b := asleep(t, nil)
+	lost := b.head(t).SnapshotID
+	damage(t, lost)
 	ready, err := b.restore(2)
 	require.NoError(t, err)
-	require.EqualValues(t, 2, ready.Generation)
-	require.False(t, b.running(t, first.SandboxID))
+	require.Equal(t, session.Receipt{Kind: session.ReceiptPartial, Missing: []string{"workspace"}}, *ready.Receipt)
+	require.Contains(t, b.say(t, ready, "recall"), "my name is Robin")
+
+	// A later bundle that is proved does not have the old snapshot deleted yet.
+	_, err = b.save(ready)
+	require.NoError(t, err)
+	b.terminate(t, ready)
+	third, err := b.restore(3)
+	require.NoError(t, err)
+	require.Equal(t, session.ReceiptFull, third.Receipt.Kind)
+	unneeded, err := b.db.SnapshotsUnreferenced(b.ctx, 0, 100)
+	require.NoError(t, err)
+	require.NotContains(t, unneeded, lost)
+	b.sql(t, `UPDATE snapshots SET kept_until = now() - interval '1 second' WHERE id = $1`, lost)
+	unneeded, err = b.db.SnapshotsUnreferenced(b.ctx, 0, 100)
+	require.NoError(t, err)
+	require.Contains(t, unneeded, lost)
+}
+
+func TestADamagedSnapshotFallsBackToAnOlderOne(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	first := b.create(t)
+	b.say(t, first, "my name is Robin\nwrite notes: kept")
+	request := b.saveRequest(first)
+	request.Checkpoint = true
+	_, err := do(b, attempt{}, b.control.SaveBundle, request)
+	require.NoError(t, err)
+	older := b.head(t)
+	b.say(t, first, "my dog is Rex\nwrite later: lost")
+	_, err = b.save(first)
+	require.NoError(t, err)
+	b.terminate(t, first)
+	require.NotEqual(t, older.SnapshotID, b.head(t).SnapshotID)
+	damage(t, b.head(t).SnapshotID)
+
+	ready, err := b.restore(2)
+	require.NoError(t, err)
+	require.Equal(t, session.ReceiptPartial, ready.Receipt.Kind)
+	require.Equal(t, []string{"workspace changes since " + older.CreatedAt.Format(time.RFC3339)}, ready.Receipt.Missing)
+	require.Equal(t, "kept", b.shell(t, ready.SandboxID, "cat /workspace/notes; cat /workspace/later 2>/dev/null || :"))
+	require.Contains(t, b.say(t, ready, "recall"), "3 prompts")
+}
+
+// TestASnapshotWhoseRunnerDoesNotStartCountsAsDamaged: the image is there, a sandbox starts, and nothing
+// answers in it.
+func TestASnapshotWhoseRunnerDoesNotStartCountsAsDamaged(t *testing.T) {
+	t.Parallel()
+	b := asleep(t, func(b *bundle, id string) error {
+		script := `rm /overwinter/bin/overwinter-runner; printf '#!/bin/sh\n[ "$1" = serve ] && exec sleep 1000; exit 3\n' > /overwinter/bin/overwinter-runner; chmod 755 /overwinter/bin/overwinter-runner`
+		_, err := b.provider.Open(id).Run(b.ctx, runOf(script))
+		return err
+	})
+	for generation := int64(2); generation < 4; generation++ {
+		_, err := b.restore(generation)
+		requireType(t, activities.GenerationSpent, err)
+	}
+	ready, err := b.restore(4)
+	require.NoError(t, err)
+	require.Equal(t, session.Receipt{Kind: session.ReceiptPartial, Missing: []string{"workspace"}}, *ready.Receipt)
+	require.Contains(t, b.say(t, ready, "recall"), "my name is Robin")
+}
+
+// TestOneAnswerThatASnapshotIsGoneIsNotBelieved: a lagging replica, or one that restarts.
+func TestOneAnswerThatASnapshotIsGoneIsNotBelieved(t *testing.T) {
+	t.Parallel()
+	for name, refusals := range map[string]int{"once": 1, "by every lookup": 100} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := asleep(t, nil)
+			snapshot := b.head(t).SnapshotID
+			b.driver.set(func(f *faulty) {
+				f.imageExists = func(id string) error {
+					if id != snapshot || refusals == 0 {
+						return nil
+					}
+					refusals--
+					return driver.Errorf(driver.Gone, "look up image", id, "injected")
+				}
+			})
+			ready, err := b.restore(2)
+			require.NoError(t, err, "a create is asked as well")
+			require.Equal(t, session.ReceiptFull, ready.Receipt.Kind)
+			require.Equal(t, "kept", b.shell(t, ready.SandboxID, "cat /workspace/notes"))
+		})
+	}
+}
+
+// TestAProviderThatKnowsNoImageAtAllIsTheWrongOne: nothing of the session is given up for it.
+func TestAProviderThatKnowsNoImageAtAllIsTheWrongOne(t *testing.T) {
+	t.Parallel()
+	b := asleep(t, nil)
+	head := b.head(t)
+	b.driver.set(func(f *faulty) {
+		f.imageExists = func(id string) error { return driver.Errorf(driver.Gone, "look up image", id, "injected") }
+	})
+	_, err := b.restore(2)
+	requireType(t, activities.Refused, err)
+	require.ErrorContains(t, err, "check the provider's account and environment")
+	require.Equal(t, head, b.head(t))
+	b.driver.mend()
+	ready, err := b.restore(2)
+	require.NoError(t, err)
+	require.Equal(t, session.ReceiptFull, ready.Receipt.Kind)
+}
+
+// TestARestoreMayBeAskedForAFreshSandbox: as environment/terminate does for a session in error.
+func TestARestoreMayBeAskedForAFreshSandbox(t *testing.T) {
+	t.Parallel()
+	b, second := working(t)
+	ready, err := do(b, attempt{}, b.control.RestoreSandbox, activities.SandboxRequest{SessionID: b.id, Generation: 3, Fresh: true})
+	require.NoError(t, err)
+	require.False(t, b.running(t, second.SandboxID))
+	require.Equal(t, session.Receipt{Kind: session.ReceiptPartial, Missing: []string{"workspace"}}, *ready.Receipt)
+	require.Equal(t, "gone\n", b.shell(t, ready.SandboxID, "test -e /workspace/notes || echo gone"))
+	require.Contains(t, b.say(t, ready, "recall"), "3 prompts")
 }

@@ -133,47 +133,6 @@ func (w *work) seal(ctx context.Context, sessionID string, generation int64, sb 
 	return sealed.Manifest, nil
 }
 
-// verify returns what of a manifest is not in the sandbox as it was.
-func (w *work) verify(ctx context.Context, sb *sandbox.Sandbox, m session.Manifest) ([]string, error) {
-	stdout, err := command(ctx, sb, runner.DefaultPaths().Verify(m), putTimeout)
-	if err != nil {
-		return nil, fmt.Errorf("verify: %w", err)
-	}
-	v, err := runner.ParseVerify(stdout)
-	if err != nil {
-		return nil, fmt.Errorf("verify: %w", err)
-	}
-	return append(v.Missing, v.Mismatched...), nil
-}
-
-// putTranscripts writes the stored transcripts at paths back and returns which
-// ones there were.
-func (w *work) putTranscripts(ctx context.Context, sb *sandbox.Sandbox, sessionID string, paths []string) (map[string]bool, error) {
-	files, err := w.Store.TranscriptFiles(ctx, sessionID)
-	if err != nil {
-		return nil, stored(err)
-	}
-	wanted := make(map[string]bool, len(paths))
-	for _, p := range paths {
-		wanted[p] = true
-	}
-	var chosen []session.TranscriptFile
-	written := map[string]bool{}
-	for _, f := range files {
-		if wanted[f.Path] {
-			chosen = append(chosen, f)
-			written[f.Path] = true
-		}
-	}
-	if len(chosen) == 0 {
-		return written, nil
-	}
-	if err := put(ctx, sb, chosen); err != nil {
-		return nil, fmt.Errorf("put transcripts: %w", err)
-	}
-	return written, nil
-}
-
 // FlushSandbox has the agent stopped and the rest of its transcripts stored
 // before its sandbox is terminated for good.
 func (c *Control) FlushSandbox(ctx context.Context, in SandboxRef) error {

@@ -2,8 +2,6 @@ package activities
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -80,46 +78,58 @@ func (w *work) storedManifest(ctx context.Context, b *session.Bundle) error {
 		return stored(err)
 	}
 	for _, f := range files {
-		sum := sha256.Sum256(f.Data)
-		b.Manifest.AgentFiles = append(b.Manifest.AgentFiles, session.ManifestFile{
-			Path: f.Path, Size: int64(len(f.Data)), SHA256: hex.EncodeToString(sum[:]),
-		})
+		b.Manifest.AgentFiles = append(b.Manifest.AgentFiles, manifestFile(f.Path, f.Data))
 	}
 	b.Manifest.LastSeq, err = w.Log.Position(ctx, b.SessionID)
 	return stored(err)
 }
 
-// RescueBundle saves what is left of a sandbox that has ended: the files as the
-// provider kept them, or else as of the bundle before, with the transcripts that
-// were stored while the agent worked. Nothing of it is verified. Where there is
-// nothing at all, no bundle is made.
+// RescueBundle saves what is left of a sandbox that has ended: the files as the provider kept them, or
+// those of the previous bundle, with the transcripts that were stored while the agent worked. The
+// result is not verified. If nothing is left, no bundle is made.
 func (c *Control) RescueBundle(ctx context.Context, in SaveRequest) (Saved, error) {
 	stop := beat(ctx)
 	defer stop()
 	if saved, ok, err := c.savedBefore(ctx, in); ok || err != nil {
 		return saved, err
 	}
-	bundle := session.Bundle{
+	return c.rescue(ctx, in, session.Bundle{
 		ID: in.BundleID, SessionID: in.SessionID, Generation: in.Generation, CreatedAt: time.Now().UTC(),
-	}
+	})
+}
+
+// rescue commits a bundle of a sandbox that has ended.
+func (w *work) rescue(ctx context.Context, in SaveRequest, bundle session.Bundle) (Saved, error) {
 	var err error
-	if bundle.SnapshotID, err = c.exitSnapshot(ctx, in); err != nil {
+	if bundle.SnapshotID, err = w.exitSnapshot(ctx, in); err != nil {
 		return Saved{}, err
 	}
 	if bundle.SnapshotID == "" {
-		head, err := c.Store.BundleHead(ctx, in.SessionID)
+		head, err := w.Store.BundleHead(ctx, in.SessionID)
 		if err != nil && session.CodeOf(err) != session.CodeNoBundle {
 			return Saved{}, stored(err)
 		}
-		bundle.SnapshotID = head.SnapshotID
+		if head.SnapshotID != "" {
+			bundle.SnapshotID, bundle.Manifest = head.SnapshotID, head.Manifest
+			bundle.Manifest.AgentFiles = nil
+			bundle.Manifest.Lost = lostSince(head)
+		}
 	}
-	if err := c.storedManifest(ctx, &bundle); err != nil {
+	if err := w.storedManifest(ctx, &bundle); err != nil {
 		return Saved{}, err
 	}
 	if bundle.SnapshotID == "" && len(bundle.Manifest.AgentFiles) == 0 {
 		return Saved{}, nil
 	}
-	return c.commit(ctx, bundle)
+	return w.commit(ctx, bundle)
+}
+
+// lostSince is what is lost if a session falls back to the files of a bundle.
+func lostSince(b session.Bundle) []string {
+	if len(b.Manifest.Lost) > 0 {
+		return b.Manifest.Lost // of an even older time
+	}
+	return []string{"workspace changes since " + b.CreatedAt.UTC().Format(time.RFC3339)}
 }
 
 // savedBefore finds the bundle that an earlier attempt made of this generation.
@@ -162,7 +172,7 @@ func (w *work) exitSnapshot(ctx context.Context, in SaveRequest) (string, error)
 	if err := w.Store.SnapshotRecord(ctx, in.SessionID, in.Generation, image); err != nil {
 		return "", stored(err)
 	}
-	exists, err := w.Sandbox.ImageExists(ctx, image)
+	exists, err := w.resolves(ctx, image)
 	if err != nil || !exists {
 		return "", err
 	}

@@ -40,6 +40,13 @@ type Store interface {
 	// an empty id of all.
 	SandboxesOpen(ctx context.Context, sessionID string) ([]session.SandboxRow, error)
 
+	// SandboxUnsaved returns the newest sandbox in which the session has worked and that its newest
+	// bundle does not cover, ended or not; false if there is none.
+	SandboxUnsaved(ctx context.Context, sessionID string) (session.SandboxRow, bool, error)
+	// SandboxesFailed counts the sandboxes of a session that were made of an image and ended before
+	// their runner ever answered.
+	SandboxesFailed(ctx context.Context, sessionID, imageID string) (int64, error)
+
 	// RunBegin claims a prompt for a run: queued to processing in one statement,
 	// with the events turn_start, prompt and queue.
 	RunBegin(ctx context.Context, sessionID, promptID, runID string, generation int64) (session.RunVerdict, error)
@@ -108,6 +115,14 @@ type Store interface {
 	BundleHead(ctx context.Context, sessionID string) (session.Bundle, error)
 	// BundleProve records that a restore has matched the bundle's manifest.
 	BundleProve(ctx context.Context, bundleID string) error
+
+	// BundlesRestorable lists older bundles of a session whose snapshot is kept and is not snapshotID,
+	// newest first.
+	BundlesRestorable(ctx context.Context, sessionID, snapshotID string) ([]session.Bundle, error)
+	// SnapshotKeep puts off the deletion of a snapshot that could not be restored.
+	SnapshotKeep(ctx context.Context, snapshotID string, age time.Duration) error
+	// ImagesKnown lists other images that this installation has made and that should exist at the provider.
+	ImagesKnown(ctx context.Context, except string) ([]string, error)
 
 	// Unclaimed lists sessions and queued prompts older than age that no workflow
 	// seems to know of: not loaded, or rung for and not taken.

@@ -172,7 +172,10 @@ func TestVerifyFindsWhatIsChangedAndWhatIsMissing(t *testing.T) {
 	require.NoError(t, os.Remove(a))
 	b.write("log/c.jsonl", "cccX", 0)
 	b.write("one.txt", "d", os.O_APPEND)
-	require.Equal(t, runner.Verification{Missing: []string{a}, Mismatched: []string{c, d}}, b.verify(seal.Manifest))
+	require.Equal(t, runner.Verification{
+		Missing: []string{a}, Mismatched: []string{c}, Longer: []string{d},
+		Found: []session.ManifestFile{{Path: c, Size: 4, SHA256: hashOf("cccX")}},
+	}, b.verify(seal.Manifest))
 }
 
 func TestTheManifestKnowsTheRepository(t *testing.T) {

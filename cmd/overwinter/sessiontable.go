@@ -33,6 +33,9 @@ func (c *SessionCmd) printSession(w io.Writer, s wire.SessionJSON) error {
 	row("generation", "%d", s.Generation)
 	if s.Receipt != nil {
 		row("last restore", "%s%s", s.Receipt.Kind, inBrackets(strings.Join(s.Receipt.Missing, ", ")))
+		if len(s.Receipt.Unchecked) > 0 {
+			row("not compared", "%s", strings.Join(s.Receipt.Unchecked, ", "))
+		}
 	}
 	if s.Runtime.Sandbox != nil {
 		row("sandbox", "%s%s", s.Runtime.Sandbox.SandboxID, inBrackets(string(s.Runtime.Sandbox.Status)))

@@ -203,6 +203,9 @@ func (s *Server) start(ctx context.Context, sb *sandbox, d *pb.Sandbox, mounts [
 	if _, err := s.image(r.ImageID); err != nil { // deleted since we looked, its layers perhaps too
 		return err
 	}
+	if missing := s.runtime.Missing(r.Root.Layers); missing != "" {
+		return status.Errorf(codes.DataLoss, "image %s is damaged: layer %s is missing", r.ImageID, missing)
+	}
 	recorded := make(chan error, 1)
 	go func() { recorded <- s.records.sandboxes.Put(r.ID, r) }()
 	bx, err := s.runtime.Start(ctx, box.Spec{

@@ -1,11 +1,18 @@
 package localmodal_test
 
 import (
+	"os"
+	"path/filepath"
+	"slices"
 	"testing"
 
 	modal "github.com/modal-labs/modal-client/go"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sync/errgroup"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/overwinter-dev/overwinter/internal/localmodal/localmodaltest"
 )
 
 func TestImageIsBuiltFromCommands(t *testing.T) {
@@ -67,6 +74,34 @@ func TestFailedBuildTellsWhy(t *testing.T) {
 	require.ErrorContains(t, err, "told")
 	_, err = b.image.DockerfileCommands([]string{"USER nobody"}, nil).Build(b.ctx, b.app, nil)
 	require.ErrorContains(t, err, "USER")
+}
+
+// TestADamagedImageHasACodeOfItsOwn, so that a client does not try for ever.
+func TestADamagedImageHasACodeOfItsOwn(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	t.Cleanup(func() { require.NoError(t, localmodaltest.Unlock(dir)) })
+	b := connect(t, localmodaltest.Start(t, options(t, dir)))
+	list := func() (names []string) {
+		entries, err := os.ReadDir(filepath.Join(dir, "layers"))
+		require.NoError(t, err)
+		for _, e := range entries {
+			names = append(names, e.Name())
+		}
+		return names
+	}
+	sb := b.create(nil)
+	b.sh(sb, "echo kept > /root/f")
+	before := list()
+	im := b.snapshot(sb)
+	for _, layer := range list() {
+		if !slices.Contains(before, layer) {
+			require.NoError(t, os.Rename(filepath.Join(dir, "layers", layer), filepath.Join(dir, "lost")))
+		}
+	}
+	_, err := b.client.Sandboxes.Create(b.ctx, b.app, im, nil)
+	require.Equal(t, codes.DataLoss, status.Code(err), "%v", err)
+	require.ErrorContains(t, err, "is damaged")
 }
 
 func TestNamedThings(t *testing.T) {

@@ -119,6 +119,10 @@ func (db *DB) BundleHead(ctx context.Context, sessionID string) (session.Bundle,
 	if err != nil {
 		return session.Bundle{}, fault(doing, err)
 	}
+	return bundleOf(row)
+}
+
+func bundleOf(row dbsqlc.Bundle) (session.Bundle, error) {
 	b := session.Bundle{
 		ID: row.ID, SessionID: row.SessionID, ParentID: row.ParentID, Generation: row.Generation,
 		SnapshotID: row.SnapshotID, Verified: row.Verified, Checkpoint: row.Checkpoint, CreatedAt: row.CreatedAt.UTC(),
@@ -127,6 +131,34 @@ func (db *DB) BundleHead(ctx context.Context, sessionID string) (session.Bundle,
 		return session.Bundle{}, fmt.Errorf("manifest of bundle %s: %w", row.ID, err)
 	}
 	return b, nil
+}
+
+// BundlesRestorable lists up to five older bundles of a session whose snapshot is kept and is not
+// snapshotID, newest first.
+func (db *DB) BundlesRestorable(ctx context.Context, sessionID, snapshotID string) ([]session.Bundle, error) {
+	rows, err := db.q.BundlesRestorable(ctx, db.pool, &dbsqlc.BundlesRestorableParams{SessionID: sessionID, ExceptID: snapshotID})
+	if err != nil {
+		return nil, fault("list older bundles", err)
+	}
+	out := make([]session.Bundle, len(rows))
+	for i, row := range rows {
+		if out[i], err = bundleOf(row); err != nil {
+			return nil, err
+		}
+	}
+	return out, nil
+}
+
+// SnapshotKeep puts off the deletion of a snapshot that could not be restored, for as long as its
+// session is not terminated.
+func (db *DB) SnapshotKeep(ctx context.Context, snapshotID string, age time.Duration) error {
+	return fault("keep a snapshot", db.q.SnapshotKeep(ctx, db.pool, &dbsqlc.SnapshotKeepParams{ID: snapshotID, Seconds: age.Seconds()}))
+}
+
+// ImagesKnown lists up to six other images that this installation has made and that should exist at the provider.
+func (db *DB) ImagesKnown(ctx context.Context, except string) ([]string, error) {
+	ids, err := db.q.ImagesKnown(ctx, db.pool, except)
+	return ids, fault("list known images", err)
 }
 
 // BundleProve records that a restore has matched the bundle's manifest.

@@ -94,3 +94,27 @@ func (db *DB) SandboxesOpen(ctx context.Context, sessionID string) ([]session.Sa
 	}
 	return out, nil
 }
+
+// SandboxUnsaved returns the newest sandbox in which the session has worked and that its newest bundle
+// does not cover, ended or not; false if there is none.
+func (db *DB) SandboxUnsaved(ctx context.Context, sessionID string) (session.SandboxRow, bool, error) {
+	row, err := db.q.SandboxUnsaved(ctx, db.pool, sessionID)
+	if isNoRows(err) {
+		return session.SandboxRow{}, false, nil
+	}
+	if err != nil {
+		return session.SandboxRow{}, false, fault("look for unsaved work", err)
+	}
+	return session.SandboxRow{
+		SessionID: row.SessionID, Generation: row.Generation, SandboxID: row.SandboxID,
+		Status: session.State(row.Status), Current: row.IsCurrent,
+		ReservedAt: row.ReservedAt.UTC(), ReadyAt: orZero(row.ReadyAt), Deadline: orZero(row.Deadline),
+	}, true, nil
+}
+
+// SandboxesFailed counts the sandboxes of a session that were made of an image and ended before their
+// runner ever answered.
+func (db *DB) SandboxesFailed(ctx context.Context, sessionID, imageID string) (int64, error) {
+	n, err := db.q.SandboxesFailed(ctx, db.pool, &dbsqlc.SandboxesFailedParams{SessionID: sessionID, ImageID: imageID})
+	return n, fault("count failed sandboxes", err)
+}

@@ -173,11 +173,14 @@ const (
 	GitChanges = "git:changes" // its uncommitted changes
 )
 
-// Verification is how a sandbox differs from a manifest; both lists are empty
-// and never nil when it does not.
+// Verification is how a sandbox differs from a manifest. Missing and Mismatched are never nil.
 type Verification struct {
 	Missing    []string `json:"missing"`    // paths, or GitHead where the repository is gone
 	Mismatched []string `json:"mismatched"` // paths, GitHead, GitChanges
+	// Longer are files that begin with exactly the bytes that the manifest describes.
+	Longer []string `json:"longer,omitempty"`
+	// Found describes the mismatched files as they are.
+	Found []session.ManifestFile `json:"found,omitempty"`
 }
 
 // Verify compares the sandbox with a manifest.

@@ -24,6 +24,7 @@ const (
 	Throttled   = driver.Throttled
 	Timeout     = driver.Timeout
 	Unavailable = driver.Unavailable
+	Damaged     = driver.Damaged
 	Unsupported = driver.Unsupported
 )
 

@@ -25,6 +25,9 @@ type Manifest struct {
 	LastSeq int64 `json:"lastSeq"`
 	// Runner is the build of the runner that is in the sandbox; empty where it is not known.
 	Runner string `json:"runner,omitempty"`
+	// Lost says what the bundle is known to lack, in words for people, such as changes made after
+	// the snapshot that it fell back to.
+	Lost []string `json:"lost,omitempty"`
 }
 
 // ManifestFile is one file with what proves it is the same.

@@ -306,6 +306,9 @@ func receipt(r *wire.ReceiptJSON) string {
 	if len(r.Missing) > 0 {
 		text += ", without " + OneLine(strings.Join(r.Missing, ", "), lineRunes)
 	}
+	if len(r.Unchecked) > 0 {
+		text += ", not compared: " + OneLine(strings.Join(r.Unchecked, ", "), lineRunes)
+	}
 	return text
 }
 

@@ -47,6 +47,8 @@ type SandboxJSON struct {
 type ReceiptJSON struct {
 	Kind    session.ReceiptKind `json:"kind"`
 	Missing []string            `json:"missing"`
+	// Unchecked says what was not compared.
+	Unchecked []string `json:"unchecked,omitempty"`
 }
 
 // Session converts s.
@@ -94,5 +96,5 @@ func Receipt(r *session.Receipt) *ReceiptJSON {
 	if missing == nil {
 		missing = []string{}
 	}
-	return &ReceiptJSON{Kind: r.Kind, Missing: missing}
+	return &ReceiptJSON{Kind: r.Kind, Missing: missing, Unchecked: r.Unchecked}
 }

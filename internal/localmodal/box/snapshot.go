@@ -79,6 +79,17 @@ func (r *Runtime) publish(tree, id string) error {
 // RemoveLayer deletes a layer in the background. No box may be using it.
 func (r *Runtime) RemoveLayer(id string) error { return r.trash.put(r.layerPath(id)) }
 
+// Missing returns the first of layers that is not a directory on disk; "" if all are.
+func (r *Runtime) Missing(layers []string) string {
+	for _, id := range layers {
+		info, err := os.Stat(r.layerPath(id))
+		if errors.Is(err, fs.ErrNotExist) || err == nil && !info.IsDir() {
+			return id
+		}
+	}
+	return ""
+}
+
 // Layers lists the layers on disk, the base left out.
 func (r *Runtime) Layers() ([]string, error) {
 	entries, err := os.ReadDir(r.layerPath(""))

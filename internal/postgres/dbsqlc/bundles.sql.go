@@ -100,6 +100,87 @@ func (q *Queries) BundleProve(ctx context.Context, db DBTX, id string) (int64, e
 	return result.RowsAffected(), nil
 }
 
+const bundlesRestorable = `-- name: BundlesRestorable :many
+SELECT b.id, b.no, b.session_id, b.parent_id, b.generation, b.snapshot_id, b.manifest, b.verified, b.created_at, b.proved_at, b.checkpoint FROM bundles b JOIN snapshots n ON n.id = b.snapshot_id
+WHERE b.session_id = $1 AND n.deleted_at IS NULL AND n.condemned_at IS NULL
+  AND (n.kept_until IS NULL OR n.kept_until < clock_timestamp()) AND b.snapshot_id <> $2
+ORDER BY b.no DESC
+LIMIT 5
+`
+
+type BundlesRestorableParams struct {
+	SessionID string
+	ExceptID  string
+}
+
+// BundlesRestorable lists the bundles of a session that have another snapshot than one that could not
+// be restored, newest first.
+func (q *Queries) BundlesRestorable(ctx context.Context, db DBTX, arg *BundlesRestorableParams) ([]Bundle, error) {
+	rows, err := db.Query(ctx, bundlesRestorable, arg.SessionID, arg.ExceptID)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []Bundle
+	for rows.Next() {
+		var i Bundle
+		if err := rows.Scan(
+			&i.ID,
+			&i.No,
+			&i.SessionID,
+			&i.ParentID,
+			&i.Generation,
+			&i.SnapshotID,
+			&i.Manifest,
+			&i.Verified,
+			&i.CreatedAt,
+			&i.ProvedAt,
+			&i.Checkpoint,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const imagesKnown = `-- name: ImagesKnown :many
+(SELECT n.id FROM snapshots n
+ WHERE n.deleted_at IS NULL AND n.condemned_at IS NULL AND n.kept_until IS NULL AND n.id <> $1
+ ORDER BY n.created_at DESC LIMIT 3)
+UNION ALL
+(SELECT i.image_id FROM (
+    SELECT b.image_id, max(b.reserved_at) AS used FROM (SELECT image_id, reserved_at FROM sandboxes ORDER BY reserved_at DESC LIMIT 1000) b
+    WHERE b.image_id <> '' AND b.image_id <> $1 AND NOT EXISTS (SELECT FROM snapshots n WHERE n.id = b.image_id)
+    GROUP BY b.image_id) i
+ ORDER BY i.used DESC LIMIT 3)
+`
+
+// ImagesKnown lists images that should exist at the provider besides one: the newest snapshots that
+// are kept, and the newest images that sandboxes were made of and that are no snapshots.
+func (q *Queries) ImagesKnown(ctx context.Context, db DBTX, exceptID string) ([]string, error) {
+	rows, err := db.Query(ctx, imagesKnown, exceptID)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []string
+	for rows.Next() {
+		var id string
+		if err := rows.Scan(&id); err != nil {
+			return nil, err
+		}
+		items = append(items, id)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const snapshotForget = `-- name: SnapshotForget :exec
 UPDATE snapshots SET deleted_at = coalesce(deleted_at, now()), condemned_at = coalesce(condemned_at, now()) WHERE id = $1
 `
@@ -125,8 +206,23 @@ func (q *Queries) SnapshotInsert(ctx context.Context, db DBTX, arg *SnapshotInse
 	return err
 }
 
+const snapshotKeep = `-- name: SnapshotKeep :exec
+UPDATE snapshots SET kept_until = greatest(kept_until, clock_timestamp() + make_interval(secs => $1)) WHERE id = $2
+`
+
+type SnapshotKeepParams struct {
+	Seconds float64
+	ID      string
+}
+
+// SnapshotKeep puts off the deletion of a snapshot that could not be restored.
+func (q *Queries) SnapshotKeep(ctx context.Context, db DBTX, arg *SnapshotKeepParams) error {
+	_, err := db.Exec(ctx, snapshotKeep, arg.Seconds, arg.ID)
+	return err
+}
+
 const snapshotLock = `-- name: SnapshotLock :one
-SELECT id, session_id, generation, created_at, condemned_at, deleted_at FROM snapshots WHERE id = $1 FOR UPDATE
+SELECT id, session_id, generation, created_at, condemned_at, deleted_at, kept_until FROM snapshots WHERE id = $1 FOR UPDATE
 `
 
 func (q *Queries) SnapshotLock(ctx context.Context, db DBTX, id string) (Snapshot, error) {
@@ -139,6 +235,7 @@ func (q *Queries) SnapshotLock(ctx context.Context, db DBTX, id string) (Snapsho
 		&i.CreatedAt,
 		&i.CondemnedAt,
 		&i.DeletedAt,
+		&i.KeptUntil,
 	)
 	return i, err
 }

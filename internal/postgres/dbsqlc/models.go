@@ -239,6 +239,7 @@ type Snapshot struct {
 	CreatedAt   time.Time
 	CondemnedAt *time.Time
 	DeletedAt   *time.Time
+	KeptUntil   *time.Time
 }
 
 type SnapshotUse struct {

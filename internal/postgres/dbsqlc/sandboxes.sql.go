@@ -135,6 +135,69 @@ func (q *Queries) SandboxSeen(ctx context.Context, db DBTX, arg *SandboxSeenPara
 	return err
 }
 
+const sandboxUnsaved = `-- name: SandboxUnsaved :one
+SELECT b.session_id, b.generation, b.sandbox_id, s.status, (b.generation = s.generation)::boolean AS is_current,
+    b.reserved_at, b.ready_at, b.deadline
+FROM sandboxes b
+JOIN sessions s ON s.id = b.session_id
+LEFT JOIN bundles h ON h.id = s.head_bundle_id
+WHERE b.session_id = $1 AND b.sandbox_id <> ''
+  AND (h.id IS NULL OR b.generation > h.generation OR b.generation = h.generation AND h.checkpoint)
+  AND (EXISTS (SELECT FROM runs r WHERE r.session_id = b.session_id AND r.generation = b.generation)
+    OR EXISTS (SELECT FROM session_transitions t
+        WHERE t.session_id = b.session_id AND t.generation = b.generation AND t.to_status = 'running'))
+ORDER BY b.generation DESC
+LIMIT 1
+`
+
+type SandboxUnsavedRow struct {
+	SessionID  string
+	Generation int64
+	SandboxID  string
+	Status     string
+	IsCurrent  bool
+	ReservedAt time.Time
+	ReadyAt    *time.Time
+	Deadline   *time.Time
+}
+
+// SandboxUnsaved finds the newest generation in which the session has worked and
+// that its newest bundle does not cover. Its sandbox may have ended.
+func (q *Queries) SandboxUnsaved(ctx context.Context, db DBTX, sessionID string) (SandboxUnsavedRow, error) {
+	row := db.QueryRow(ctx, sandboxUnsaved, sessionID)
+	var i SandboxUnsavedRow
+	err := row.Scan(
+		&i.SessionID,
+		&i.Generation,
+		&i.SandboxID,
+		&i.Status,
+		&i.IsCurrent,
+		&i.ReservedAt,
+		&i.ReadyAt,
+		&i.Deadline,
+	)
+	return i, err
+}
+
+const sandboxesFailed = `-- name: SandboxesFailed :one
+SELECT count(*) FROM sandboxes
+WHERE session_id = $1 AND image_id = $2 AND sandbox_id <> '' AND ready_at IS NULL AND ended_at IS NOT NULL
+`
+
+type SandboxesFailedParams struct {
+	SessionID string
+	ImageID   string
+}
+
+// SandboxesFailed counts the sandboxes of a session that were made of an image and ended before
+// their runner ever answered.
+func (q *Queries) SandboxesFailed(ctx context.Context, db DBTX, arg *SandboxesFailedParams) (int64, error) {
+	row := db.QueryRow(ctx, sandboxesFailed, arg.SessionID, arg.ImageID)
+	var count int64
+	err := row.Scan(&count)
+	return count, err
+}
+
 const sandboxesOpen = `-- name: SandboxesOpen :many
 SELECT b.session_id, b.generation, b.sandbox_id, s.status, (b.generation = s.generation)::boolean AS is_current, b.reserved_at, b.ready_at, b.deadline
 FROM sandboxes b JOIN sessions s ON s.id = b.session_id

@@ -118,6 +118,18 @@ func dirtyHash(dir string, status []byte) (string, error) {
 	return hex.EncodeToString(sum.Sum(nil)), nil
 }
 
+// beginsWith reports whether the file at a path begins with the bytes that are described.
+func beginsWith(want session.ManifestFile) bool {
+	f, err := os.Open(want.Path)
+	if err != nil {
+		return false
+	}
+	defer f.Close() // only read
+	sum := sha256.New()
+	n, err := io.CopyN(sum, f, want.Size)
+	return err == nil && n == want.Size && hex.EncodeToString(sum.Sum(nil)) == want.SHA256
+}
+
 // VerifyCommand compares the sandbox with the manifest on stdin.
 func VerifyCommand(ctx context.Context, stdin io.Reader, stdout io.Writer) error {
 	var r runner.VerifyRequest
@@ -140,8 +152,12 @@ func verify(ctx context.Context, r runner.VerifyRequest) (runner.Verification, e
 			v.Missing = append(v.Missing, want.Path)
 		case err != nil:
 			return v, err
-		case got != want:
+		case got == want:
+		case got.Size > want.Size && beginsWith(want):
+			v.Longer = append(v.Longer, want.Path)
+		default:
 			v.Mismatched = append(v.Mismatched, want.Path)
+			v.Found = append(v.Found, got)
 		}
 	}
 	if want := r.Manifest.Git; want != nil {

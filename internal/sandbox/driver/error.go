@@ -29,6 +29,8 @@ const (
 	Timeout Code = "timeout"
 	// Unavailable: no answer came; what was asked for may have been done.
 	Unavailable Code = "unavailable"
+	// Damaged: the image exists, but its contents are incomplete: no sandbox can be made of it.
+	Damaged Code = "damaged"
 	// Unsupported: this driver can not do it at all.
 	Unsupported Code = "unsupported"
 )
@@ -36,7 +38,7 @@ const (
 // Final reports whether the same call would fail the same way again.
 func (c Code) Final() bool {
 	switch c {
-	case Gone, NameTaken, NoFile, Invalid, Denied, Unsupported:
+	case Gone, NameTaken, NoFile, Invalid, Denied, Damaged, Unsupported:
 		return true
 	case Conflict, Throttled, Timeout, Unavailable:
 		return false

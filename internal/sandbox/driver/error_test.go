@@ -15,7 +15,7 @@ import (
 func TestFinalErrorsAreThoseThatARetryDoesNotHelp(t *testing.T) {
 	t.Parallel()
 	for code, final := range map[driver.Code]bool{
-		driver.Gone: true, driver.NameTaken: true, driver.NoFile: true, driver.Invalid: true, driver.Denied: true, driver.Unsupported: true,
+		driver.Gone: true, driver.NameTaken: true, driver.NoFile: true, driver.Invalid: true, driver.Denied: true, driver.Damaged: true, driver.Unsupported: true,
 		driver.Conflict: false, driver.Throttled: false, driver.Timeout: false, driver.Unavailable: false,
 	} {
 		require.Equal(t, final, code.Final(), code)

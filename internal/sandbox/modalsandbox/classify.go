@@ -76,7 +76,9 @@ func classify(err error) driver.Code {
 		return driver.Throttled
 	case codes.DeadlineExceeded:
 		return driver.Timeout
-	case codes.OK, codes.Canceled, codes.Unknown, codes.Internal, codes.Unavailable, codes.DataLoss:
+	case codes.DataLoss:
+		return driver.Damaged
+	case codes.OK, codes.Canceled, codes.Unknown, codes.Internal, codes.Unavailable:
 	}
 	return driver.Unavailable
 }

@@ -42,6 +42,7 @@ func TestClassify(t *testing.T) {
 			status.Error(codes.Unavailable, ""),
 			status.Error(codes.Internal, ""), status.Error(codes.Canceled, ""), status.Error(codes.Unknown, ""),
 		},
+		driver.Damaged:     {status.Error(codes.DataLoss, "")},
 		driver.Unsupported: {status.Error(codes.Unimplemented, "")},
 	} {
 		for _, err := range errs {

@@ -1,0 +1,525 @@
+package activities
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"time"
+
+	"go.temporal.io/sdk/activity"
+
+	"github.com/overwinter-dev/overwinter/internal/runner"
+	"github.com/overwinter-dev/overwinter/internal/sandbox"
+	"github.com/overwinter-dev/overwinter/internal/session"
+)
+
+const (
+	// confirmQuestions is how often the provider is asked about an image that it does not find.
+	confirmQuestions = 3
+	// maxFailedSandboxes is how many sandboxes of a snapshot may end before their runner answers; then
+	// the snapshot counts as damaged.
+	maxFailedSandboxes = 2
+	// maxFallbacks bounds the bundles that one restore falls back to.
+	maxFallbacks = 6
+	// keepUnrestorable is how long a snapshot is kept that could not be restored.
+	keepUnrestorable = 7 * 24 * time.Hour
+)
+
+// RestoreSandbox makes the sandbox of a generation from the session's newest bundle and compares the
+// result with the bundle's manifest. Agent files are brought up to date from the stored transcripts.
+//
+// Work that no bundle covers comes first, as after a failed snapshot: a sandbox that still runs is used
+// again, or saved if its runner does not answer; one that has ended is rescued. Only the provider's
+// word counts for which of the two it is. A snapshot that is gone or damaged is replaced by an older
+// one, or by a fresh sandbox, once that was confirmed.
+func (c *Control) RestoreSandbox(ctx context.Context, in SandboxRequest) (SandboxReady, error) {
+	stop := beat(ctx)
+	defer stop()
+	if !in.Fresh {
+		if ready, ok, err := c.settleUnsaved(ctx, in); ok || err != nil {
+			return ready, err
+		}
+	}
+	for range maxFallbacks {
+		bundle, err := c.Store.BundleHead(ctx, in.SessionID)
+		if session.CodeOf(err) == session.CodeNoBundle {
+			bundle, err = session.Bundle{}, nil
+		}
+		if err != nil {
+			return SandboxReady{}, stored(err)
+		}
+		if in.Fresh && bundle.SnapshotID != "" {
+			if err := c.fallBack(ctx, in, bundle, session.Bundle{}); err != nil {
+				return SandboxReady{}, err
+			}
+			continue
+		}
+		ready, err := c.restoreFrom(ctx, in, bundle)
+		unusable, ok := errors.AsType[*unusableError](err)
+		if !ok {
+			return ready, err
+		}
+		older, err := c.fallbackFor(ctx, in, bundle, unusable)
+		if err != nil {
+			return SandboxReady{}, err
+		}
+		if err := c.fallBack(ctx, in, bundle, older); err != nil {
+			return SandboxReady{}, err
+		}
+	}
+	return SandboxReady{}, fmt.Errorf("restore %s: more than %d snapshots could not be restored", in.SessionID, maxFallbacks)
+}
+
+// restoreFrom makes the sandbox from one bundle. *unusableError: its snapshot cannot be restored.
+func (w *work) restoreFrom(ctx context.Context, in SandboxRequest, bundle session.Bundle) (SandboxReady, error) {
+	from := origin{image: bundle.SnapshotID, snapshot: bundle.SnapshotID != "", outdated: w.outdated(bundle.Manifest.Runner)}
+	var found verification
+	compare := func(ctx context.Context, sb *sandbox.Sandbox) (err error) {
+		found, err = w.verify(ctx, sb, bundle.Manifest)
+		return err
+	}
+	var ready SandboxReady
+	var sb *sandbox.Sandbox
+	var err error
+	if from.snapshot {
+		from.beside = compare
+		ready, sb, err = w.startFromSnapshot(ctx, in, from)
+	} else {
+		from = origin{}
+		if from.image, err = w.image(ctx, in.SessionID); err == nil {
+			ready, sb, err = w.start(ctx, in, from)
+		}
+	}
+	if err != nil {
+		return SandboxReady{}, err
+	}
+	if !from.snapshot { // the workspace is set up again, as at creation
+		err = w.furnish(ctx, in.SessionID, sb)
+		if err == nil && bundle.ID != "" {
+			err = compare(ctx, sb)
+		}
+		if err != nil {
+			return SandboxReady{}, w.spentOr(ctx, in, sb, err)
+		}
+	}
+	receipt, err := w.bringBack(ctx, in, sb, bundle, found, !from.snapshot)
+	if err != nil {
+		return SandboxReady{}, w.spentOr(ctx, in, sb, err)
+	}
+	ready.Receipt = &receipt
+	if receipt.Kind == session.ReceiptFull {
+		if err := w.Store.BundleProve(ctx, bundle.ID); err != nil {
+			return SandboxReady{}, stored(err)
+		}
+	}
+	return ready, nil
+}
+
+// settleUnsaved deals with what the session's newest bundle does not cover. It returns true with the
+// sandbox that has the work, if that one is to be used again.
+func (w *work) settleUnsaved(ctx context.Context, in SandboxRequest) (SandboxReady, bool, error) {
+	row, worked, err := w.Store.SandboxUnsaved(ctx, in.SessionID)
+	if err != nil {
+		return SandboxReady{}, false, stored(err)
+	}
+	if !worked { // there may be a sandbox whose setup has failed; nothing is lost with it
+		var found bool
+		if row, found, err = w.unused(ctx, in); err != nil || !found {
+			return SandboxReady{}, false, err
+		}
+	}
+	sb := w.Sandbox.Open(row.SandboxID)
+	status, err := sb.Poll(ctx)
+	if err != nil && !sandbox.IsGone(err) {
+		return SandboxReady{}, false, fmt.Errorf("ask for sandbox %s: %w", row.SandboxID, err)
+	}
+	running := err == nil && status.Running
+	// Once the next generation is reserved, the one before is fenced off, however alive it is.
+	if running && row.Current && row.Generation == in.Generation-1 {
+		if err = w.awake(ctx, sb, row.SessionID, row.Generation, time.Second); err == nil {
+			if err := w.furnish(ctx, row.SessionID, sb); err != nil {
+				return SandboxReady{}, false, w.passingIfLost(ctx, sb, err)
+			}
+			return SandboxReady{Generation: row.Generation, SandboxID: row.SandboxID, Deadline: row.Deadline}, true, nil
+		}
+		if time.Since(activity.GetInfo(ctx).ScheduledTime) < w.RunnerGrace {
+			return SandboxReady{}, false, fmt.Errorf("sandbox %s runs, but its runner does not answer: %w", row.SandboxID, err)
+		}
+	}
+	if !worked {
+		return SandboxReady{}, false, nil
+	}
+	return SandboxReady{}, false, w.saveUnsaved(ctx, in, row, running)
+}
+
+// passingIfLost is lostOr for a sandbox with unsaved work: if it has ended, the next attempt rescues it.
+func (w *work) passingIfLost(ctx context.Context, sb *sandbox.Sandbox, err error) error {
+	if lost := w.lostOr(ctx, sb, err); TypeOf(lost) != SandboxLost {
+		return lost
+	}
+	return fmt.Errorf("sandbox %s has ended meanwhile: %w", sb.ID(), err)
+}
+
+// unused finds the newest sandbox that became ready and in which the session has not worked.
+func (w *work) unused(ctx context.Context, in SandboxRequest) (session.SandboxRow, bool, error) {
+	rows, err := w.Store.SandboxesOpen(ctx, in.SessionID)
+	if err != nil {
+		return session.SandboxRow{}, false, stored(err)
+	}
+	head, err := w.Store.BundleHead(ctx, in.SessionID)
+	if err != nil && session.CodeOf(err) != session.CodeNoBundle {
+		return session.SandboxRow{}, false, stored(err)
+	}
+	for _, row := range rows {
+		saved := row.Generation == head.Generation && !head.Checkpoint
+		if row.Current && row.Generation == in.Generation-1 && !saved && row.SandboxID != "" && !row.ReadyAt.IsZero() {
+			return row, true, nil
+		}
+	}
+	return session.SandboxRow{}, false, nil
+}
+
+// saveUnsaved commits a bundle of a sandbox that is not going to be used again: of its files as they are
+// if it runs, else of what is left.
+func (w *work) saveUnsaved(ctx context.Context, in SandboxRequest, row session.SandboxRow, running bool) error {
+	bundle := session.Bundle{
+		ID: session.NewID(session.BundlePrefix), SessionID: in.SessionID, Generation: row.Generation, CreatedAt: time.Now().UTC(),
+	}
+	if !row.Current { // only the newest generation may have a bundle; it gets another one when it is left
+		bundle.Generation, bundle.Checkpoint = in.Generation, true
+	}
+	w.Logger.WarnContext(ctx, "saving work that no bundle covers", slog.String("session_id", in.SessionID),
+		slog.Int64("generation", row.Generation), slog.String("sandbox_id", row.SandboxID), slog.Bool("running", running))
+	if !running {
+		_, err := w.rescue(ctx, SaveRequest{SessionID: in.SessionID, Generation: row.Generation, SandboxID: row.SandboxID}, bundle)
+		return err
+	}
+	sb := w.Sandbox.Open(row.SandboxID)
+	var err error
+	if bundle.SnapshotID, err = sb.Snapshot(ctx, sandbox.SnapshotSpec{Timeout: w.SnapshotTimeout}); err != nil {
+		return w.passingIfLost(ctx, sb, fmt.Errorf("snapshot: %w", err))
+	}
+	if err := w.Store.SnapshotRecord(ctx, in.SessionID, row.Generation, bundle.SnapshotID); err != nil {
+		return stored(err)
+	}
+	if exists, err := w.resolves(ctx, bundle.SnapshotID); err != nil {
+		return err
+	} else if !exists {
+		return fmt.Errorf("snapshot %s was made and does not resolve", bundle.SnapshotID)
+	}
+	if err := w.storedManifest(ctx, &bundle); err != nil {
+		return err
+	}
+	_, err = w.commit(ctx, bundle)
+	return err
+}
+
+// resolves reports whether the provider has an image. A single answer that it does not exist may be
+// wrong: it is asked again after a pause.
+func (w *work) resolves(ctx context.Context, image string) (bool, error) {
+	for asked := 1; ; asked++ {
+		exists, err := w.Sandbox.ImageExists(ctx, image)
+		if err != nil {
+			return false, fmt.Errorf("look for image %s: %w", image, err)
+		}
+		if exists || asked == confirmQuestions {
+			return exists, nil
+		}
+		if err := w.pause(ctx); err != nil {
+			return false, err
+		}
+	}
+}
+
+func (w *work) pause(ctx context.Context) error {
+	timer := time.NewTimer(w.ConfirmPause)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// unusableError says that no sandbox can be made of a snapshot.
+type unusableError struct{ cause error }
+
+func (e *unusableError) Error() string { return e.cause.Error() }
+func (e *unusableError) Unwrap() error { return e.cause }
+
+// blamesImage reports whether err, of a create, may be the fault of the image.
+func blamesImage(err error) bool {
+	e, ok := errors.AsType[*sandbox.Error](err)
+	return ok && (e.Code == sandbox.Gone || e.Code == sandbox.Damaged || e.Code == sandbox.Invalid)
+}
+
+// startFromSnapshot is start from a snapshot. A failure that may be the snapshot's fault is confirmed by
+// another create after a pause.
+func (w *work) startFromSnapshot(ctx context.Context, in SandboxRequest, from origin) (SandboxReady, *sandbox.Sandbox, error) {
+	failed, err := w.Store.SandboxesFailed(ctx, in.SessionID, from.image)
+	if err != nil {
+		return SandboxReady{}, nil, stored(err)
+	}
+	if failed >= maxFailedSandboxes {
+		return SandboxReady{}, nil, &unusableError{fmt.Errorf("the runner did not start in %d sandboxes of snapshot %s", failed, from.image)}
+	}
+	exists, err := w.resolves(ctx, from.image)
+	if err != nil {
+		return SandboxReady{}, nil, err
+	}
+	if !exists {
+		if err := w.checkEnvironment(ctx, from.image); err != nil {
+			return SandboxReady{}, nil, err
+		}
+	}
+	ready, sb, err := w.start(ctx, in, from)
+	if !blamesImage(err) {
+		return ready, sb, err
+	}
+	if err := w.pause(ctx); err != nil {
+		return SandboxReady{}, nil, err
+	}
+	ready, sb, err = w.start(ctx, in, from)
+	if blamesImage(err) {
+		err = &unusableError{err}
+	}
+	return ready, sb, err
+}
+
+// checkEnvironment refuses to go on if none of the installation's images is known to the provider: then
+// it is the wrong account or environment that was asked, and nothing is lost.
+func (w *work) checkEnvironment(ctx context.Context, except string) error {
+	images, err := w.Store.ImagesKnown(ctx, except)
+	if err != nil {
+		return stored(err)
+	}
+	for _, image := range images {
+		exists, err := w.Sandbox.ImageExists(ctx, image)
+		if err != nil {
+			return fmt.Errorf("look for image %s: %w", image, err)
+		}
+		if exists {
+			return nil
+		}
+	}
+	if len(images) == 0 {
+		return nil
+	}
+	return final(Refused, fmt.Errorf("snapshot %s does not exist at the provider, and neither does any of %d other images of this installation; "+
+		"check the provider's account and environment, then recover", except, len(images)))
+}
+
+// fallbackFor chooses the bundle whose files take the place of those of a bundle that cannot be
+// restored; the zero bundle stands for none. It makes sure that a sandbox of this session can be created at all.
+func (w *work) fallbackFor(ctx context.Context, in SandboxRequest, bundle session.Bundle, cause *unusableError) (session.Bundle, error) {
+	older, err := w.Store.BundlesRestorable(ctx, in.SessionID, bundle.SnapshotID)
+	if err != nil {
+		return session.Bundle{}, stored(err)
+	}
+	for _, b := range older {
+		exists, err := w.resolves(ctx, b.SnapshotID)
+		if err != nil {
+			return session.Bundle{}, err
+		}
+		if exists {
+			return b, nil
+		}
+	}
+	image, err := w.image(ctx, in.SessionID)
+	if err != nil {
+		return session.Bundle{}, err
+	}
+	sb, _, err := w.Sandbox.Create(ctx, sandbox.Spec{
+		Session: in.SessionID, Generation: in.Generation, Image: image, Timeout: w.SandboxTimeout,
+		Command: w.serveCommand(), Env: w.serveEnv(in.SessionID, in.Generation),
+	})
+	if blamesImage(err) {
+		return session.Bundle{}, final(Refused, fmt.Errorf("%w; a sandbox without the snapshot fails as well: %w", cause, err))
+	}
+	if err != nil {
+		return session.Bundle{}, fmt.Errorf("create: %w", err)
+	}
+	if err := sb.Terminate(ctx); err != nil {
+		return session.Bundle{}, fmt.Errorf("end the trial sandbox: %w", err)
+	}
+	return session.Bundle{}, nil
+}
+
+// fallBack commits a bundle with the files of an older one, or with none, and the stored transcripts. It
+// says what is lost. The snapshot that could not be restored is kept for a while.
+func (w *work) fallBack(ctx context.Context, in SandboxRequest, bundle, older session.Bundle) error {
+	if err := w.Store.SnapshotKeep(ctx, bundle.SnapshotID, keepUnrestorable); err != nil {
+		return stored(err)
+	}
+	next := session.Bundle{
+		ID: session.NewID(session.BundlePrefix), SessionID: in.SessionID, Generation: in.Generation, Checkpoint: true,
+		SnapshotID: older.SnapshotID, CreatedAt: time.Now().UTC(),
+	}
+	if older.ID != "" {
+		next.Manifest = older.Manifest
+		next.Manifest.AgentFiles = nil
+		next.Manifest.Lost = lostSince(older)
+	}
+	if err := w.storedManifest(ctx, &next); err != nil {
+		return err
+	}
+	w.Logger.ErrorContext(ctx, "a snapshot is not restored", slog.String("session_id", in.SessionID),
+		slog.String("snapshot_id", bundle.SnapshotID), slog.String("fallback_snapshot_id", older.SnapshotID), slog.Bool("requested", in.Fresh))
+	_, err := w.commit(ctx, next)
+	return err
+}
+
+// bringBack repairs what the stored transcripts can repair in a restored sandbox, and says honestly what
+// came back.
+func (w *work) bringBack(ctx context.Context, in SandboxRequest, sb *sandbox.Sandbox, bundle session.Bundle, found verification, fresh bool) (session.Receipt, error) {
+	receipt := session.Receipt{Kind: session.ReceiptFull, Missing: []string{}}
+	if bundle.ID == "" {
+		receipt.Kind = session.ReceiptFresh
+		return receipt, nil
+	}
+	agent, err := w.updateTranscripts(ctx, sb, in, bundle.Manifest, found.differing)
+	if err != nil {
+		return receipt, err
+	}
+	receipt.Missing = append(receipt.Missing, agent.missing...)
+	receipt.Unchecked = agent.kept
+	switch {
+	case fresh:
+		receipt.Missing = append(receipt.Missing, "workspace")
+		receipt.Kind = session.ReceiptPartial
+		if len(bundle.Manifest.AgentFiles) == 0 {
+			receipt.Kind = session.ReceiptFresh
+		}
+		return receipt, nil
+	case len(receipt.Missing) > 0 || len(bundle.Manifest.Lost) > 0:
+		receipt.Kind = session.ReceiptPartial
+	case !bundle.Verified, agent.changed, len(receipt.Unchecked) > 0:
+		receipt.Kind = session.ReceiptUnverified
+	}
+	receipt.Missing = append(receipt.Missing, bundle.Manifest.Lost...)
+	return receipt, nil
+}
+
+// agentFiles is what became of the agent's files in a restore.
+type agentFiles struct {
+	missing []string // what could not be brought back
+	kept    []string // versions that neither continue nor precede the stored ones
+	changed bool     // files were written, or are newer than the manifest
+}
+
+// updateTranscripts makes the agent's files in a sandbox at least as new as those that are stored: a file
+// that is missing or is the beginning of the stored one is written, one that continues it stays. Of two that
+// have gone different ways the stored one is used and the other is kept next to it.
+func (w *work) updateTranscripts(ctx context.Context, sb *sandbox.Sandbox, in SandboxRequest, m session.Manifest, differing []string) (agentFiles, error) {
+	var out agentFiles
+	positions, err := w.Store.TranscriptPositions(ctx, in.SessionID)
+	if err != nil {
+		return out, stored(err)
+	}
+	sizes := make(map[string]int64, len(m.AgentFiles))
+	for _, f := range m.AgentFiles {
+		sizes[f.Path] = f.Size
+	}
+	doubtful := slices.Clone(differing)
+	for _, p := range positions {
+		if size, ok := sizes[p.Path]; (!ok || size != p.Size) && !slices.Contains(doubtful, p.Path) {
+			doubtful = append(doubtful, p.Path) // stored since the manifest was taken
+		}
+	}
+	if len(doubtful) == 0 {
+		return out, nil
+	}
+	files, err := w.Store.TranscriptFiles(ctx, in.SessionID)
+	if err != nil {
+		return out, stored(err)
+	}
+	files = slices.DeleteFunc(files, func(f session.TranscriptFile) bool { return !slices.Contains(doubtful, f.Path) })
+	var want session.Manifest
+	for _, f := range files {
+		want.AgentFiles = append(want.AgentFiles, manifestFile(f.Path, f.Data))
+	}
+	for _, path := range doubtful {
+		if !slices.ContainsFunc(files, func(f session.TranscriptFile) bool { return f.Path == path }) {
+			out.missing = append(out.missing, path)
+		}
+	}
+	v, err := w.verifyFiles(ctx, sb, want)
+	if err != nil {
+		return out, err
+	}
+	out.changed = len(doubtful) > 0
+	var write []session.TranscriptFile
+	for _, f := range files {
+		if slices.Contains(v.Missing, f.Path) {
+			write = append(write, f)
+			continue
+		}
+		if !slices.Contains(v.Mismatched, f.Path) {
+			continue // the same, or it continues what is stored
+		}
+		have := slices.IndexFunc(v.Found, func(m session.ManifestFile) bool { return m.Path == f.Path })
+		older := have >= 0 && v.Found[have].Size <= int64(len(f.Data)) && v.Found[have] == manifestFile(f.Path, f.Data[:v.Found[have].Size])
+		if !older {
+			kept := fmt.Sprintf("%s.before-restore-%d", f.Path, in.Generation)
+			if err := w.copyFile(ctx, sb, f.Path, kept); err != nil {
+				return out, err
+			}
+			out.kept = append(out.kept, fmt.Sprintf("%s: differs from the stored transcript, which is used; the sandbox's version is %s", f.Path, kept))
+		}
+		write = append(write, f)
+	}
+	if len(write) == 0 {
+		return out, nil
+	}
+	if err := put(ctx, sb, write); err != nil {
+		return out, fmt.Errorf("put transcripts: %w", err)
+	}
+	return out, nil
+}
+
+func manifestFile(path string, data []byte) session.ManifestFile {
+	sum := sha256.Sum256(data)
+	return session.ManifestFile{Path: path, Size: int64(len(data)), SHA256: hex.EncodeToString(sum[:])}
+}
+
+// copyFile copies a file in a sandbox. A copy that is there already stays: it is of an earlier attempt,
+// which may have replaced the file since.
+func (w *work) copyFile(ctx context.Context, sb *sandbox.Sandbox, from, to string) error {
+	script := `[ -e "$2" ] || { cp -p -- "$1" "$2.new" && mv -- "$2.new" "$2"; }`
+	result, err := sb.Run(ctx, sandbox.RunSpec{Argv: []string{"sh", "-c", script, "keep", from, to}, Timeout: commandTimeout})
+	if err == nil && result.Code != 0 {
+		err = fmt.Errorf("cp ended with %d: %s", result.Code, result.Stderr)
+	}
+	if err != nil {
+		return fmt.Errorf("keep %s: %w", from, err)
+	}
+	return nil
+}
+
+// verification is how a sandbox differs from a manifest.
+type verification struct {
+	differing []string // agent files that are missing or another, and what git says
+}
+
+// verify compares a sandbox with a bundle's manifest.
+func (w *work) verify(ctx context.Context, sb *sandbox.Sandbox, m session.Manifest) (verification, error) {
+	v, err := w.verifyFiles(ctx, sb, m)
+	return verification{differing: slices.Concat(v.Missing, v.Mismatched, v.Longer)}, err
+}
+
+func (w *work) verifyFiles(ctx context.Context, sb *sandbox.Sandbox, m session.Manifest) (runner.Verification, error) {
+	stdout, err := command(ctx, sb, runner.DefaultPaths().Verify(m), putTimeout)
+	if err != nil {
+		return runner.Verification{}, fmt.Errorf("verify: %w", err)
+	}
+	v, err := runner.ParseVerify(stdout)
+	if err != nil {
+		return v, fmt.Errorf("verify: %w", err)
+	}
+	return v, nil
+}
