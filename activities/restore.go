@@ -388,6 +388,10 @@ func (w *work) bringBack(ctx context.Context, in SandboxRequest, sb *sandbox.San
 	}
 	receipt.Missing = append(receipt.Missing, agent.missing...)
 	receipt.Unchecked = agent.kept
+	if !fresh {
+		receipt.Missing = append(receipt.Missing, found.workspace...)
+		receipt.Unchecked = append(receipt.Unchecked, found.unchecked...)
+	}
 	switch {
 	case fresh:
 		receipt.Missing = append(receipt.Missing, "workspace")
@@ -504,12 +508,26 @@ func (w *work) copyFile(ctx context.Context, sb *sandbox.Sandbox, from, to strin
 // verification is how a sandbox differs from a manifest.
 type verification struct {
 	differing []string // agent files that are missing or another, and what git says
+	workspace []string // entries of the workspace that are missing, changed or added
+	unchecked []string // what was not compared
 }
 
 // verify compares a sandbox with a bundle's manifest.
 func (w *work) verify(ctx context.Context, sb *sandbox.Sandbox, m session.Manifest) (verification, error) {
 	v, err := w.verifyFiles(ctx, sb, m)
-	return verification{differing: slices.Concat(v.Missing, v.Mismatched, v.Longer)}, err
+	out := verification{differing: slices.Concat(v.Missing, v.Mismatched, v.Longer)}
+	switch {
+	case m.Tree == nil:
+		out.unchecked = []string{"workspace: the bundle has no index of it"}
+	case v.Tree == nil:
+		out.unchecked = []string{"workspace: the runner does not compare it"}
+	default:
+		out.workspace, out.unchecked = v.Tree.Paths, v.Tree.Unchecked
+		if v.Tree.More > 0 {
+			out.workspace = append(out.workspace, fmt.Sprintf("%d more entries of the workspace", v.Tree.More))
+		}
+	}
+	return out, err
 }
 
 func (w *work) verifyFiles(ctx context.Context, sb *sandbox.Sandbox, m session.Manifest) (runner.Verification, error) {

@@ -283,7 +283,7 @@ func TestTwoVersionsOfATranscriptAreBothKept(t *testing.T) {
 	ready, err := b.restore(3)
 	require.NoError(t, err)
 	require.Equal(t, session.ReceiptUnverified, ready.Receipt.Kind)
-	require.Len(t, ready.Receipt.Unchecked, 1)
+	require.Len(t, ready.Receipt.Unchecked, 2, "the workspace was not sealed either: %v", ready.Receipt.Unchecked)
 	require.Contains(t, ready.Receipt.Unchecked[0], ".before-restore-3")
 	require.Equal(t, "{}\n", b.shell(t, ready.SandboxID, "head -n 1 /root/.overwinter-demo/*.before-restore-3 || head -n 1 $(find /root -name '*.before-restore-3')"))
 	require.Contains(t, b.say(t, ready, "recall"), "3 prompts")
@@ -292,6 +292,12 @@ func TestTwoVersionsOfATranscriptAreBothKept(t *testing.T) {
 // damage removes the topmost layer of an image from the disk of the local Modal.
 func damage(t *testing.T, image string) {
 	t.Helper()
+	require.NoError(t, os.RemoveAll(layerOf(t, image)))
+}
+
+// layerOf is the topmost layer of an image on the disk of the local Modal.
+func layerOf(t *testing.T, image string) string {
+	t.Helper()
 	names, err := filepath.Glob(filepath.Join(modalDir, "records", "images", image+".*"))
 	require.NoError(t, err)
 	require.Len(t, names, 1)
@@ -299,7 +305,66 @@ func damage(t *testing.T, image string) {
 	require.NoError(t, err)
 	var record struct{ Root struct{ Layers []string } }
 	require.NoError(t, json.Unmarshal(data, &record))
-	require.NoError(t, os.RemoveAll(filepath.Join(modalDir, "layers", record.Root.Layers[0])))
+	return filepath.Join(modalDir, "layers", record.Root.Layers[0])
+}
+
+// TestFilesOfTheWorkspaceThatChangedInTheSnapshotAreNamed tampers with the snapshot's layer on disk, in a
+// workspace without a repository.
+func TestFilesOfTheWorkspaceThatChangedInTheSnapshotAreNamed(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		tamper  func(workspace string) error
+		missing []string
+	}{
+		"overwritten": {func(dir string) error { return os.WriteFile(filepath.Join(dir, "notes"), []byte("tampered"), 0o600) }, []string{"/workspace/notes (changed)"}},
+		"removed":     {func(dir string) error { return os.Remove(filepath.Join(dir, "notes")) }, []string{"/workspace/notes"}},
+		"added":       {func(dir string) error { return os.WriteFile(filepath.Join(dir, "planted"), nil, 0o600) }, []string{"/workspace/planted (added)"}},
+		"same size": {func(dir string) error {
+			return os.WriteFile(filepath.Join(dir, "notes"), []byte("KEPT"), 0o600)
+		}, []string{"/workspace/notes (changed)"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := asleep(t, nil)
+			require.NoError(t, c.tamper(filepath.Join(layerOf(t, b.head(t).SnapshotID), "workspace")))
+			ready, err := b.restore(2)
+			require.NoError(t, err)
+			require.Equal(t, session.Receipt{Kind: session.ReceiptPartial, Missing: c.missing}, *ready.Receipt)
+			again, err := b.restore(2)
+			require.NoError(t, err)
+			require.Equal(t, ready, again)
+		})
+	}
+}
+
+// TestABundleOfTheVersionBeforeIsUnverified: it has no index of its workspace.
+func TestABundleOfTheVersionBeforeIsUnverified(t *testing.T) {
+	t.Parallel()
+	b := asleep(t, nil)
+	b.sql(t, `UPDATE bundles SET manifest = (manifest::jsonb - 'tree')::json WHERE session_id = $1`, b.id)
+	ready, err := b.restore(2)
+	require.NoError(t, err)
+	require.Equal(t, session.Receipt{
+		Kind: session.ReceiptUnverified, Missing: []string{}, Unchecked: []string{"workspace: the bundle has no index of it"},
+	}, *ready.Receipt)
+}
+
+// TestAWorkspaceBeyondTheBoundsIsUnverified: its manifest says why it was not described.
+func TestAWorkspaceBeyondTheBoundsIsUnverified(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	first := b.create(t)
+	b.say(t, first, "my name is Robin")
+	b.shell(t, first.SandboxID, `cd /workspace; for n in $(seq 402); do mkdir d && cd d || exit 1; done`)
+	saved, err := b.save(first)
+	require.NoError(t, err)
+	require.True(t, saved.Verified)
+	b.terminate(t, first)
+	ready, err := b.restore(2)
+	require.NoError(t, err)
+	require.Equal(t, session.Receipt{
+		Kind: session.ReceiptUnverified, Missing: []string{}, Unchecked: []string{"workspace: deeper than 400 directories"},
+	}, *ready.Receipt)
 }
 
 func TestADamagedSnapshotFallsBackToTheStoredTranscripts(t *testing.T) {

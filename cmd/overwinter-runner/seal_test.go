@@ -49,6 +49,8 @@ func TestSealStopsEverythingAndDescribesWhatIsThere(t *testing.T) {
 		Run:       "run_1",
 		LastFrame: 1, // the answer and the exit
 	}
+	require.EqualValues(t, 1, seal.Manifest.Tree.Entries)
+	want.Manifest.Tree = seal.Manifest.Tree
 	require.Equal(t, want, seal)
 	child, err := strconv.Atoi(strings.TrimSpace(b.file("child")))
 	require.NoError(t, err)
@@ -95,6 +97,8 @@ func TestSealOfASandboxThatNeverRan(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	seal, segments := b.seal(runner.SealRequest{})
+	require.NotEmpty(t, seal.Manifest.Tree.Digest)
+	seal.Manifest.Tree = nil
 	require.Equal(t, runner.Seal{Manifest: session.Manifest{AgentFiles: []session.ManifestFile{}, Runner: build(t)}, LastFrame: -1}, seal)
 	require.Empty(t, segments)
 }
@@ -167,14 +171,15 @@ func TestVerifyFindsWhatIsChangedAndWhatIsMissing(t *testing.T) {
 	b.agentFiles("run_1", nil)
 	seal, _ := b.seal(runner.SealRequest{})
 	require.Len(t, seal.Manifest.AgentFiles, 3)
-	require.Equal(t, runner.Verification{Missing: []string{}, Mismatched: []string{}}, b.verify(seal.Manifest))
+	same := &session.TreeDifference{}
+	require.Equal(t, runner.Verification{Missing: []string{}, Mismatched: []string{}, Tree: same}, b.verify(seal.Manifest))
 
 	require.NoError(t, os.Remove(a))
 	b.write("log/c.jsonl", "cccX", 0)
 	b.write("one.txt", "d", os.O_APPEND)
 	require.Equal(t, runner.Verification{
 		Missing: []string{a}, Mismatched: []string{c}, Longer: []string{d},
-		Found: []session.ManifestFile{{Path: c, Size: 4, SHA256: hashOf("cccX")}},
+		Found: []session.ManifestFile{{Path: c, Size: 4, SHA256: hashOf("cccX")}}, Tree: same,
 	}, b.verify(seal.Manifest))
 }
 

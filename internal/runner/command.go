@@ -165,6 +165,7 @@ func ReadSeal(stdout io.Reader, store func(Message) error) (Seal, error) {
 type VerifyRequest struct {
 	Manifest  session.Manifest `json:"manifest"`
 	Workspace string           `json:"workspace"` // Paths.Verify fills it in
+	State     string           `json:"state"`     // the same
 }
 
 // What Verification names beside paths of files.
@@ -181,13 +182,15 @@ type Verification struct {
 	Longer []string `json:"longer,omitempty"`
 	// Found describes the mismatched files as they are.
 	Found []session.ManifestFile `json:"found,omitempty"`
+	// Tree is how the workspace differs from the manifest's tree; nil where the manifest has none.
+	Tree *session.TreeDifference `json:"tree,omitempty"`
 }
 
 // Verify compares the sandbox with a manifest.
 func (p Paths) Verify(m session.Manifest) Exec {
 	return Exec{
 		Argv:  []string{p.Binary, "verify"},
-		Stdin: mustJSON(VerifyRequest{Manifest: m, Workspace: p.Workspace}),
+		Stdin: mustJSON(VerifyRequest{Manifest: m, Workspace: p.Workspace, State: p.State}),
 	}
 }
 

@@ -21,6 +21,9 @@ type Manifest struct {
 	AgentFiles []ManifestFile `json:"agentFiles"`
 	// Git is the state of the workspace's repository; nil where there is none.
 	Git *ManifestGit `json:"git,omitempty"`
+	// Tree describes every entry of the workspace; nil in bundles of earlier versions, and of
+	// sandboxes that were not sealed.
+	Tree *ManifestTree `json:"tree,omitempty"`
 	// LastSeq is the newest event of the session when the manifest was taken.
 	LastSeq int64 `json:"lastSeq"`
 	// Runner is the build of the runner that is in the sandbox; empty where it is not known.
@@ -41,6 +44,26 @@ type ManifestFile struct {
 type ManifestGit struct {
 	Head      string `json:"head"`
 	DirtyHash string `json:"dirtyHash"` // hash over the uncommitted changes; empty when clean
+}
+
+// ManifestTree is the digest of a workspace. The index that it was made of is in the snapshot.
+type ManifestTree struct {
+	Digest  string `json:"digest,omitempty"` // SHA-256 over path, type, permissions, size, modification time and link target of each entry
+	Index   string `json:"index,omitempty"`  // SHA-256 of the index, which tells which entries differ
+	Entries int64  `json:"entries"`
+	Bytes   int64  `json:"bytes"`
+	// Unchecked says why there is no digest.
+	Unchecked string `json:"unchecked,omitempty"`
+}
+
+// TreeDifference is how a workspace differs from a ManifestTree.
+type TreeDifference struct {
+	// Paths are absolute: of entries that are missing, and with a remark of those that have changed or
+	// were added. There are at most 50; More counts the rest.
+	Paths []string `json:"paths,omitempty"`
+	More  int      `json:"more,omitempty"`
+	// Unchecked says what was not compared.
+	Unchecked []string `json:"unchecked,omitempty"`
 }
 
 // TranscriptSegment is a piece of one of the agent's native transcript files.

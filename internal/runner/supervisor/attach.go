@@ -17,6 +17,7 @@ import (
 
 	"github.com/overwinter-dev/overwinter/internal/runner"
 	"github.com/overwinter-dev/overwinter/internal/runner/workspace"
+	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
 const (
@@ -405,6 +406,14 @@ func SealCommand(ctx context.Context, dir string, stdin io.Reader, stdout io.Wri
 		if err != nil {
 			return errors.Join(err, out.Flush())
 		}
+	}
+	if r.Workspace != "" { // last: nothing that writes below it may follow
+		tree, err := workspace.TakeTree(ctx, r.Workspace, filesDir(dir))
+		if err != nil { // a session must be able to sleep without it
+			fmt.Fprintln(os.Stderr, "overwinter-runner: no index of the workspace:", err)
+			tree = session.ManifestTree{Unchecked: "no index was written"}
+		}
+		m.Tree = &tree
 	}
 	err = lines.Encode(runner.SealLine{Seal: &runner.Seal{Manifest: m, Run: s.Run, LastFrame: s.LastFrame}})
 	return errors.Join(err, out.Flush())

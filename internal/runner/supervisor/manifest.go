@@ -176,6 +176,10 @@ func verify(ctx context.Context, r runner.VerifyRequest) (runner.Verification, e
 			}
 		}
 	}
+	if want := r.Manifest.Tree; want != nil && r.Workspace != "" {
+		d := workspace.CompareTree(ctx, r.Workspace, filesDir(r.State), *want)
+		v.Tree = &d
+	}
 	slices.Sort(v.Missing)
 	slices.Sort(v.Mismatched)
 	return v, nil

@@ -40,6 +40,16 @@
 //   - Nothing is opened that a symbolic link leads to.
 //   - What is there before the first prompt is delivered is never called a change.
 //
+// # Tree
+//
+// A tree describes every entry of the workspace, ignored files and .git included, by what the disk says
+// without reading it. It is taken when a sandbox is sealed: its digest goes into the manifest, its index
+// stays in the state directory, and so in the snapshot, with the sums of contents that the index of
+// changes has and those of up to 1,000 other files, the newest, of 16 MiB together. A restore compares the digest, and only if it differs entry by entry. Content is read only
+// of a file whose modification time alone differs. A file that was changed and has the same size and
+// time is not noticed. At 100,000 files a comparison takes about 0.6 s, alongside the runner's start;
+// the bounds are 200,000 entries, 400 directories of depth and 10 s.
+//
 // # Diff
 //
 // A diff is against the commit that the repository had at the beginning, by git,
@@ -52,5 +62,6 @@
 //	a file cannot be read            it is listed as unreadable, without content
 //	a file changes while it is read  it is read again in the next pass
 //	the index file is lost           the worker says what it knows
+//	the index of a tree is lost      the workspace as a whole is said to differ, if its digest does
 //	git fails or takes too long      no diff this time; the one before stays
 package workspace

@@ -1,0 +1,408 @@
+package workspace
+
+import (
+	"bufio"
+	"bytes"
+	"cmp"
+	"compress/gzip"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/overwinter-dev/overwinter/internal/session"
+)
+
+// Bounds of a tree. What lies beyond is said to be unchecked.
+const (
+	maxTreeEntries = 200_000
+	maxTreeDepth   = 400
+	// treeBudget is how long listing a workspace may take, and hashBudget how much is read of files whose
+	// size is the same and whose modification time is not.
+	treeBudget = 10 * time.Second
+	hashBudget = 256 << 20
+	// A tree has the sums of the index of changes. Of the files without one, the newest are read.
+	maxSummed, maxSummedBytes = 1000, 16 << 20
+	// maxDifferences is how many paths a comparison names.
+	maxDifferences = 50
+)
+
+// treeEntry is one file, directory, symbolic link or other entry of a workspace.
+type treeEntry struct {
+	path     string // relative to the workspace
+	mode     uint32 // type and permission bits
+	size     int64  // 0 for a directory, whose size depends on the file system
+	modified int64  // in Unix nanoseconds; 0 for a directory, which changes with its entries
+	target   string // of a symbolic link, or the device number of a device
+	sum      string // SHA-256 of the content, as far as it is known
+}
+
+// line is the form of an entry that the digest covers and the index has.
+func (e *treeEntry) line(b []byte) []byte {
+	b = strconv.AppendUint(b, uint64(e.mode), 8)
+	b = strconv.AppendInt(append(b, ' '), e.size, 10)
+	b = strconv.AppendInt(append(b, ' '), e.modified, 10)
+	b = strconv.AppendQuote(append(b, ' '), e.path)
+	return strconv.AppendQuote(append(b, ' '), e.target)
+}
+
+func (e *treeEntry) regular() bool { return e.mode&unix.S_IFMT == unix.S_IFREG }
+
+// tooMuchError ends a listing that exceeds a bound.
+type tooMuchError string
+
+func (e tooMuchError) Error() string { return string(e) }
+
+// listTree lists everything below root, .git and ignored files included, in a fixed order. It follows no
+// symbolic link. tooMuchError: a bound was exceeded.
+func listTree(ctx context.Context, root string, limit int) ([]treeEntry, error) {
+	ctx, cancel := context.WithTimeout(ctx, treeBudget)
+	defer cancel()
+	fd, err := unix.Open(root, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if errors.Is(err, unix.ENOENT) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, &os.PathError{Op: "open", Path: root, Err: err}
+	}
+	l := &lister{ctx: ctx, limit: limit}
+	err = l.read(fd, "", 0)
+	return l.entries, err
+}
+
+type lister struct {
+	ctx     context.Context //nolint:containedctx // lives as long as one call
+	limit   int
+	entries []treeEntry
+}
+
+// read lists the directory that fd is, and closes it.
+func (l *lister) read(fd int, rel string, depth int) error {
+	f := os.NewFile(uintptr(fd), rel)
+	defer f.Close() // only read
+	if depth > maxTreeDepth {
+		return tooMuchError(fmt.Sprintf("deeper than %d directories", maxTreeDepth))
+	}
+	names, err := f.Readdirnames(-1)
+	if err != nil {
+		return err
+	}
+	slices.Sort(names)
+	for _, name := range names {
+		if len(l.entries) >= l.limit {
+			return tooMuchError(fmt.Sprintf("more than %d files and directories", l.limit))
+		}
+		if len(l.entries)%256 == 0 && l.ctx.Err() != nil {
+			return tooMuchError(fmt.Sprintf("could not be listed within %s", treeBudget))
+		}
+		e, err := statEntry(fd, name, rel)
+		if errors.Is(err, unix.ENOENT) {
+			continue // removed meanwhile
+		}
+		if err != nil {
+			return err
+		}
+		l.entries = append(l.entries, e)
+		if e.mode&unix.S_IFMT != unix.S_IFDIR {
+			continue
+		}
+		child, err := unix.Openat(fd, name, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+		if err != nil {
+			return &os.PathError{Op: "open", Path: e.path, Err: err}
+		}
+		if err := l.read(child, e.path, depth+1); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func statEntry(dir int, name, rel string) (treeEntry, error) {
+	var st unix.Stat_t
+	if err := unix.Fstatat(dir, name, &st, unix.AT_SYMLINK_NOFOLLOW); err != nil {
+		return treeEntry{}, &os.PathError{Op: "stat", Path: rel + "/" + name, Err: err}
+	}
+	e := treeEntry{path: name, mode: st.Mode, size: st.Size, modified: st.Mtim.Nano()}
+	if rel != "" {
+		e.path = rel + "/" + name
+	}
+	switch st.Mode & unix.S_IFMT {
+	case unix.S_IFDIR:
+		e.size, e.modified = 0, 0
+	case unix.S_IFLNK:
+		b := make([]byte, unix.PathMax)
+		n, err := unix.Readlinkat(dir, name, b)
+		if err != nil {
+			return e, &os.PathError{Op: "readlink", Path: e.path, Err: err}
+		}
+		e.target = string(b[:n])
+	case unix.S_IFCHR, unix.S_IFBLK:
+		e.target = strconv.FormatUint(st.Rdev, 10)
+	}
+	return e, nil
+}
+
+// treeFile is where the index of the newest tree is kept.
+func treeFile(dir string) string { return filepath.Join(dir, "tree.gz") }
+
+// TakeTree describes everything in the workspace root and writes the index of it into dir. A workspace
+// that exceeds the bounds gets no digest, and Unchecked says why.
+func TakeTree(ctx context.Context, root, dir string) (session.ManifestTree, error) {
+	return takeTree(ctx, root, dir, maxTreeEntries)
+}
+
+func takeTree(ctx context.Context, root, dir string, limit int) (session.ManifestTree, error) {
+	entries, err := listTree(ctx, root, limit)
+	if err != nil {
+		return session.ManifestTree{Unchecked: err.Error()}, nil // it is said, and no reason not to hibernate
+	}
+	addSums(ctx, root, entries, Open(root, dir).s.Entries)
+	t := session.ManifestTree{Entries: int64(len(entries))}
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return t, err
+	}
+	f, err := os.CreateTemp(dir, ".tree-*")
+	if err != nil {
+		return t, err
+	}
+	defer os.Remove(f.Name()) // renamed, or not needed
+	digest, index := sha256.New(), sha256.New()
+	compressed, _ := gzip.NewWriterLevel(f, gzip.BestSpeed) // the level is valid
+	w := bufio.NewWriterSize(io.MultiWriter(compressed, index), 64<<10)
+	var line []byte
+	for i := range entries {
+		e := &entries[i]
+		t.Bytes += e.size
+		line = append(e.line(line[:0]), '\n')
+		digest.Write(line)
+		sum := e.sum
+		if sum == "" {
+			sum = "-"
+		}
+		_, _ = w.WriteString(sum) // Flush has the error
+		_ = w.WriteByte(' ')
+		_, _ = w.Write(line)
+	}
+	if err := errors.Join(w.Flush(), compressed.Close(), f.Sync(), f.Close()); err != nil {
+		return t, fmt.Errorf("write the index of the workspace: %w", err)
+	}
+	if err := os.Rename(f.Name(), treeFile(dir)); err != nil {
+		return t, fmt.Errorf("write the index of the workspace: %w", err)
+	}
+	t.Digest, t.Index = hex.EncodeToString(digest.Sum(nil)), hex.EncodeToString(index.Sum(nil))
+	return t, nil
+}
+
+// addSums sets the sums that the index of changes knows, and those of the newest of the other files.
+func addSums(ctx context.Context, root string, entries []treeEntry, known map[string]*entry) {
+	var without []*treeEntry
+	for i := range entries {
+		e := &entries[i]
+		if !e.regular() {
+			continue
+		}
+		if k := known[e.path]; k != nil && k.SHA256 != "" && !k.Racy && k.Stat.Size == e.size && k.Stat.Modified == e.modified {
+			e.sum = k.SHA256
+			continue
+		}
+		without = append(without, e)
+	}
+	slices.SortFunc(without, func(a, b *treeEntry) int { return cmp.Compare(b.modified, a.modified) })
+	room := int64(maxSummedBytes)
+	for _, e := range without[:min(len(without), maxSummed)] {
+		if e.size > room || ctx.Err() != nil {
+			continue
+		}
+		room -= e.size
+		if sum, err := sumOf(root, e.path); err == nil { // else its content is not known
+			e.sum = sum
+		}
+	}
+}
+
+// CompareTree compares the workspace root with a tree whose index is in dir. Type, size, permissions,
+// modification time and link target are compared; content only of files whose modification time differs.
+func CompareTree(ctx context.Context, root, dir string, want session.ManifestTree) session.TreeDifference {
+	return compareTree(ctx, root, dir, want, maxTreeEntries)
+}
+
+func compareTree(ctx context.Context, root, dir string, want session.ManifestTree, limit int) session.TreeDifference {
+	if want.Digest == "" {
+		return unchecked(want.Unchecked)
+	}
+	entries, err := listTree(ctx, root, limit)
+	if err != nil {
+		return unchecked(err.Error())
+	}
+	digest := sha256.New()
+	var line []byte
+	for i := range entries {
+		line = append(entries[i].line(line[:0]), '\n')
+		digest.Write(line)
+	}
+	if hex.EncodeToString(digest.Sum(nil)) == want.Digest {
+		return session.TreeDifference{}
+	}
+	index, err := readTree(dir, want)
+	if err != nil { // the workspace differs, and nothing tells where
+		return session.TreeDifference{Paths: []string{root + " (differs; its index cannot be read)"}}
+	}
+	c := &comparison{ctx: ctx, root: root, room: hashBudget}
+	for _, e := range entries {
+		was, ok := index[e.path]
+		delete(index, e.path)
+		if !ok {
+			c.differs(e.path, " (added)")
+			continue
+		}
+		c.compare(was, e)
+	}
+	for path := range index {
+		c.differs(path, "")
+	}
+	return c.result()
+}
+
+func unchecked(why string) session.TreeDifference {
+	if why == "" {
+		why = "no index"
+	}
+	return session.TreeDifference{Unchecked: []string{"workspace: " + why}}
+}
+
+type comparison struct {
+	ctx       context.Context //nolint:containedctx // lives as long as one call
+	root      string
+	room      int64 // of content that may still be read
+	paths     []string
+	unchecked int // files whose content was not compared
+}
+
+func (c *comparison) differs(path, remark string) {
+	c.paths = append(c.paths, strings.ToValidUTF8(filepath.Join(c.root, path), "\uFFFD")+remark)
+}
+
+func (c *comparison) compare(was, is treeEntry) {
+	switch {
+	case was.mode != is.mode || was.size != is.size || was.target != is.target:
+		c.differs(is.path, " (changed)")
+	case sameTime(was.modified, is.modified):
+	case !is.regular():
+		c.differs(is.path, " (changed)")
+	case was.sum == "" || is.size > c.room || c.ctx.Err() != nil:
+		c.unchecked++
+	default:
+		c.room -= is.size
+		if sum, err := sumOf(c.root, is.path); err != nil || sum != was.sum {
+			c.differs(is.path, " (changed)")
+		}
+	}
+}
+
+// sameTime also accepts a time that has lost its fraction of a second in the snapshot.
+func sameTime(was, is int64) bool {
+	second := int64(time.Second)
+	return was == is || is%second == 0 && is/second == was/second
+}
+
+func sumOf(root, path string) (string, error) {
+	dir, err := os.OpenRoot(root)
+	if err != nil {
+		return "", err
+	}
+	defer dir.Close() // only read
+	f, err := openFile(dir, path)
+	if err != nil {
+		return "", err
+	}
+	defer f.Close() // only read
+	sum := sha256.New()
+	if _, err := io.Copy(sum, f); err != nil {
+		return "", err
+	}
+	return hex.EncodeToString(sum.Sum(nil)), nil
+}
+
+func (c *comparison) result() session.TreeDifference {
+	var d session.TreeDifference
+	slices.Sort(c.paths)
+	d.Paths = c.paths
+	if len(d.Paths) > maxDifferences {
+		d.Paths, d.More = d.Paths[:maxDifferences], len(d.Paths)-maxDifferences
+	}
+	if c.unchecked > 0 {
+		d.Unchecked = []string{fmt.Sprintf("workspace: content of %d files whose modification time differs", c.unchecked)}
+	}
+	return d
+}
+
+// readTree reads the index that belongs to a tree.
+func readTree(dir string, want session.ManifestTree) (map[string]treeEntry, error) {
+	f, err := os.Open(treeFile(dir))
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close() // only read
+	compressed, err := gzip.NewReader(f)
+	if err != nil {
+		return nil, err
+	}
+	sum := sha256.New()
+	entries := make(map[string]treeEntry, min(want.Entries, maxTreeEntries))
+	if err := parseTree(io.TeeReader(compressed, sum), entries); err != nil {
+		return nil, err
+	}
+	if hex.EncodeToString(sum.Sum(nil)) != want.Index {
+		return nil, errors.New("the index is of another tree")
+	}
+	return entries, nil
+}
+
+func parseTree(r io.Reader, entries map[string]treeEntry) error {
+	lines := bufio.NewScanner(r)
+	lines.Buffer(nil, 64<<10)
+	for lines.Scan() {
+		e, err := parseEntry(lines.Bytes())
+		if err != nil {
+			return err
+		}
+		entries[e.path] = e
+	}
+	return lines.Err()
+}
+
+func parseEntry(line []byte) (e treeEntry, err error) {
+	fields := bytes.SplitN(line, []byte{' '}, 5)
+	if len(fields) != 5 {
+		return e, fs.ErrInvalid
+	}
+	if e.sum = string(fields[0]); e.sum == "-" {
+		e.sum = ""
+	}
+	mode, modeErr := strconv.ParseUint(string(fields[1]), 8, 32)
+	size, sizeErr := strconv.ParseInt(string(fields[2]), 10, 64)
+	modified, timeErr := strconv.ParseInt(string(fields[3]), 10, 64)
+	if err := errors.Join(modeErr, sizeErr, timeErr); err != nil {
+		return e, err
+	}
+	e.mode, e.size, e.modified = uint32(mode), size, modified
+	quoted, err := strconv.QuotedPrefix(string(fields[4]))
+	if err != nil || len(quoted) >= len(fields[4]) {
+		return e, fs.ErrInvalid
+	}
+	path, pathErr := strconv.Unquote(quoted)
+	target, targetErr := strconv.Unquote(string(fields[4][len(quoted)+1:]))
+	e.path, e.target = path, target
+	return e, errors.Join(pathErr, targetErr)
+}

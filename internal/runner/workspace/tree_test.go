@@ -1,0 +1,212 @@
+package workspace
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+
+	"github.com/overwinter-dev/overwinter/internal/session"
+)
+
+// tree is a workspace whose tree was taken.
+type tree struct {
+	root, dir string
+	taken     session.ManifestTree
+}
+
+func takenTree(t *testing.T) *tree {
+	t.Helper()
+	w := &tree{root: t.TempDir(), dir: t.TempDir()}
+	w.write(t, "a.txt", "first")
+	w.write(t, "src/b.go", "package b")
+	w.write(t, ".git/config", "[core]")
+	w.write(t, "node_modules/x/index.js", "x")
+	w.write(t, "odd \n\xff name", "odd")
+	require.NoError(t, os.Symlink("a.txt", filepath.Join(w.root, "link")))
+	require.NoError(t, unix.Mkfifo(filepath.Join(w.root, "fifo"), 0o600))
+	w.take(t)
+	return w
+}
+
+func (w *tree) write(t *testing.T, name, content string) {
+	t.Helper()
+	path := filepath.Join(w.root, name)
+	require.NoError(t, os.MkdirAll(filepath.Dir(path), 0o755)) //nolint:gosec // a test's own directory
+	require.NoError(t, os.WriteFile(path, []byte(content), 0o600))
+	// As old as files are whose sum the watcher's index trusts.
+	old := time.Now().Add(-time.Hour).Truncate(time.Millisecond).Add(123 * time.Microsecond)
+	require.NoError(t, os.Chtimes(path, old, old))
+}
+
+func (w *tree) take(t *testing.T) {
+	t.Helper()
+	var err error
+	w.taken, err = TakeTree(t.Context(), w.root, w.dir)
+	require.NoError(t, err)
+	require.Empty(t, w.taken.Unchecked)
+}
+
+func (w *tree) compare(t *testing.T) session.TreeDifference {
+	t.Helper()
+	return CompareTree(t.Context(), w.root, w.dir, w.taken)
+}
+
+func TestATreeEqualsItselfHoweverOftenItIsTaken(t *testing.T) {
+	t.Parallel()
+	w := takenTree(t)
+	require.Zero(t, w.compare(t))
+	require.EqualValues(t, 11, w.taken.Entries)
+	before := w.taken
+	w.take(t)
+	require.Equal(t, before, w.taken)
+}
+
+func TestATreeTellsEveryDifference(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		change func(t *testing.T, w *tree)
+		want   string
+	}{
+		"overwritten":       {func(t *testing.T, w *tree) { w.write(t, "a.txt", "another size") }, "a.txt (changed)"},
+		"removed":           {func(t *testing.T, w *tree) { require.NoError(t, os.Remove(filepath.Join(w.root, "src/b.go"))) }, "src/b.go"},
+		"ignored directory": {func(t *testing.T, w *tree) { w.write(t, "node_modules/x/index.js", "yy") }, "node_modules/x/index.js (changed)"},
+		"repository":        {func(t *testing.T, w *tree) { w.write(t, ".git/config", "[evil]!") }, ".git/config (changed)"},
+		"added":             {func(t *testing.T, w *tree) { w.write(t, "src/new", "") }, "src/new (added)"},
+		"permissions":       {func(t *testing.T, w *tree) { require.NoError(t, os.Chmod(filepath.Join(w.root, "a.txt"), 0o700)) }, "a.txt (changed)"}, //nolint:gosec // a test's own file
+		"name":              {func(t *testing.T, w *tree) { require.NoError(t, os.Remove(filepath.Join(w.root, "odd \n\xff name"))) }, "odd \n\uFFFD name"},
+		"link": {func(t *testing.T, w *tree) {
+			require.NoError(t, os.Remove(filepath.Join(w.root, "link")))
+			require.NoError(t, os.Symlink("b.txt", filepath.Join(w.root, "link")))
+		}, "link (changed)"},
+		"type": {func(t *testing.T, w *tree) {
+			require.NoError(t, os.Remove(filepath.Join(w.root, "fifo")))
+			w.write(t, "fifo", "")
+		}, "fifo (changed)"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := takenTree(t)
+			c.change(t, w)
+			require.Equal(t, session.TreeDifference{Paths: []string{filepath.Join(w.root, "") + "/" + c.want}}, w.compare(t))
+		})
+	}
+}
+
+// TestOnlyTheTimeOfAFileDiffers: its content decides, where that is known.
+func TestOnlyTheTimeOfAFileDiffers(t *testing.T) {
+	t.Parallel()
+	w := takenTree(t)
+	file := filepath.Join(w.root, "a.txt")
+	touch := func(at time.Time) { require.NoError(t, os.Chtimes(file, at, at)) }
+	info, err := os.Stat(file)
+	require.NoError(t, err)
+	touch(info.ModTime().Truncate(time.Second))
+	require.Zero(t, w.compare(t), "a snapshot may keep no fractions of seconds")
+	touch(time.Now())
+	require.Zero(t, w.compare(t), "touched alone")
+	require.NoError(t, os.WriteFile(file, []byte("FIRST"), 0o600))
+	require.Equal(t, []string{file + " (changed)"}, w.compare(t).Paths)
+
+	// A file that is too large to be read gets no sum.
+	large := filepath.Join(w.root, "large")
+	require.NoError(t, os.WriteFile(large, nil, 0o600))
+	require.NoError(t, os.Truncate(large, maxSummedBytes+1))
+	w.take(t)
+	require.Zero(t, w.compare(t))
+	require.NoError(t, os.Chtimes(large, time.Time{}, time.Now().Add(time.Minute)))
+	require.Equal(t, session.TreeDifference{Unchecked: []string{"workspace: content of 1 files whose modification time differs"}}, w.compare(t))
+}
+
+// TestATreeTakesTheSumsOfTheIndexOfChanges, which has them of files that it would not read again.
+func TestATreeTakesTheSumsOfTheIndexOfChanges(t *testing.T) {
+	t.Parallel()
+	w := takenTree(t)
+	large := filepath.Join(w.root, "large")
+	require.NoError(t, os.WriteFile(large, nil, 0o600))
+	require.NoError(t, os.Truncate(large, maxSummedBytes+1))
+	i := Open(w.root, w.dir)
+	i.Begin(session.FilesPosition{Session: "s"}, nil)
+	_, err := i.Pass(true, nil)
+	require.NoError(t, err)
+	require.NoError(t, i.Tell(func(session.FileChange) error { return nil }, func(int64) error { return nil }))
+	for _, e := range i.s.Entries {
+		e.Racy, i.unsaved = false, true // it was written a moment ago
+	}
+	require.NoError(t, i.Save())
+	w.take(t)
+	require.NoError(t, os.Chtimes(large, time.Time{}, time.Now().Add(time.Minute)))
+	require.Zero(t, w.compare(t))
+}
+
+func TestATreeBeyondItsBoundsIsUnchecked(t *testing.T) {
+	t.Parallel()
+	w := takenTree(t)
+	large, err := takeTree(t.Context(), w.root, w.dir, 5)
+	require.NoError(t, err)
+	require.Equal(t, session.ManifestTree{Unchecked: "more than 5 files and directories"}, large)
+	want := []string{"workspace: more than 5 files and directories"}
+	require.Equal(t, want, CompareTree(t.Context(), w.root, w.dir, large).Unchecked)
+	require.Equal(t, want, compareTree(t.Context(), w.root, w.dir, w.taken, 5).Unchecked)
+
+	deep := t.TempDir()
+	require.NoError(t, os.MkdirAll(filepath.Join(deep, strings.Repeat("d/", maxTreeDepth+2)), 0o755)) //nolint:gosec // a test's own directory
+	got, err := TakeTree(t.Context(), deep, w.dir)
+	require.NoError(t, err)
+	require.Equal(t, "deeper than 400 directories", got.Unchecked)
+}
+
+func TestATreeNamesNoMoreThanSomeDifferences(t *testing.T) {
+	t.Parallel()
+	w := takenTree(t)
+	for n := range 60 {
+		w.write(t, fmt.Sprintf("new/%02d", n), "")
+	}
+	got := w.compare(t)
+	require.Len(t, got.Paths, maxDifferences)
+	require.Equal(t, 61-maxDifferences, got.More)
+}
+
+// TestAnIndexThatIsNotTheTreesIsNotBelieved: it lies on the same disk as the files.
+func TestAnIndexThatIsNotTheTreesIsNotBelieved(t *testing.T) {
+	t.Parallel()
+	w := takenTree(t)
+	taken := w.taken
+	w.write(t, "a.txt", "another size")
+	w.take(t)
+	w.taken = taken
+	require.Equal(t, []string{w.root + " (differs; its index cannot be read)"}, w.compare(t).Paths)
+	require.NoError(t, os.Remove(treeFile(w.dir)))
+	require.Equal(t, []string{w.root + " (differs; its index cannot be read)"}, w.compare(t).Paths)
+}
+
+func BenchmarkTree(b *testing.B) {
+	for _, n := range []int{100, 10_000, 100_000} {
+		root, dir := b.TempDir(), b.TempDir()
+		for i := range n {
+			path := filepath.Join(root, fmt.Sprintf("d%03d", i/100), fmt.Sprintf("file-%06d.txt", i))
+			if i%100 == 0 {
+				require.NoError(b, os.MkdirAll(filepath.Dir(path), 0o755)) //nolint:gosec // a test's own directory
+			}
+			require.NoError(b, os.WriteFile(path, nil, 0o600))
+		}
+		var taken session.ManifestTree
+		b.Run(fmt.Sprintf("take/%d", n), func(b *testing.B) {
+			for b.Loop() {
+				var err error
+				taken, err = TakeTree(b.Context(), root, dir)
+				require.NoError(b, err)
+			}
+		})
+		b.Run(fmt.Sprintf("compare/%d", n), func(b *testing.B) {
+			for b.Loop() {
+				require.Zero(b, CompareTree(b.Context(), root, dir, taken))
+			}
+		})
+	}
+}
