@@ -5,8 +5,6 @@ import (
 	"log/slog"
 	"time"
 
-	"go.temporal.io/sdk/activity"
-
 	"github.com/overwinter-dev/overwinter/internal/agent"
 	"github.com/overwinter-dev/overwinter/internal/sandbox"
 	"github.com/overwinter-dev/overwinter/internal/secret"
@@ -39,15 +37,13 @@ type Config struct {
 	SandboxTimeout time.Duration
 	// SnapshotTimeout bounds one snapshot. Default 5m.
 	SnapshotTimeout time.Duration
-	// RunnerGrace is how long a restore waits for the runner of a sandbox that still runs, before it saves
-	// the files without the runner and moves on. Default 1m.
+	// RunnerGrace is how long a session may be restoring while a sandbox with unsaved work runs and its
+	// runner does not answer. Then its files are saved without the runner. Default 1m.
 	RunnerGrace time.Duration
 	// ConfirmPause is the time between two questions about an image that was not found. Default 2s.
 	ConfirmPause time.Duration
 	// SetupTimeout bounds a session's setup script, in whole seconds. Default 10m.
 	SetupTimeout time.Duration
-	// Operation identifies an activity across its attempts, in letters, digits and "-". Default: from Temporal's ids.
-	Operation func(context.Context) string
 	// TurnStall is how long the loop of a turn may make no progress before its attempt is
 	// handed over. Waiting for the agent is progress. Default 1m.
 	TurnStall time.Duration
@@ -117,9 +113,6 @@ func New(c Config) (*Control, *Turns) {
 	if c.SetupTimeout == 0 {
 		c.SetupTimeout = 10 * time.Minute
 	}
-	if c.Operation == nil {
-		c.Operation = operation
-	}
 	if c.TurnStall == 0 {
 		c.TurnStall = time.Minute
 	}
@@ -131,10 +124,4 @@ func New(c Config) (*Control, *Turns) {
 	}
 	w := &work{Config: c}
 	return &Control{w}, &Turns{w}
-}
-
-// operation is the id of the activity in its workflow's run, which all of its attempts share.
-func operation(ctx context.Context) string {
-	info := activity.GetInfo(ctx)
-	return info.WorkflowExecution.RunID + "-" + info.ActivityID
 }

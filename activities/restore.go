@@ -10,8 +10,6 @@ import (
 	"slices"
 	"time"
 
-	"go.temporal.io/sdk/activity"
-
 	"github.com/overwinter-dev/overwinter/internal/runner"
 	"github.com/overwinter-dev/overwinter/internal/sandbox"
 	"github.com/overwinter-dev/overwinter/internal/session"
@@ -122,10 +120,11 @@ func (w *work) restoreFrom(ctx context.Context, in SandboxRequest, bundle sessio
 // settleUnsaved deals with what the session's newest bundle does not cover. It returns true with the
 // sandbox that has the work, if that one is to be used again.
 func (w *work) settleUnsaved(ctx context.Context, in SandboxRequest) (SandboxReady, bool, error) {
-	row, worked, err := w.Store.SandboxUnsaved(ctx, in.SessionID)
+	unsaved, worked, err := w.Store.SandboxUnsaved(ctx, in.SessionID)
 	if err != nil {
 		return SandboxReady{}, false, stored(err)
 	}
+	row := unsaved.SandboxRow
 	if !worked { // there may be a sandbox whose setup has failed; nothing is lost with it
 		var found bool
 		if row, found, err = w.unused(ctx, in); err != nil || !found {
@@ -146,7 +145,7 @@ func (w *work) settleUnsaved(ctx context.Context, in SandboxRequest) (SandboxRea
 			}
 			return SandboxReady{Generation: row.Generation, SandboxID: row.SandboxID, Deadline: row.Deadline}, true, nil
 		}
-		if time.Since(activity.GetInfo(ctx).ScheduledTime) < w.RunnerGrace {
+		if worked && unsaved.Waited < w.RunnerGrace || unreached(err) {
 			return SandboxReady{}, false, fmt.Errorf("sandbox %s runs, but its runner does not answer: %w", row.SandboxID, err)
 		}
 	}

@@ -190,10 +190,15 @@ func TestASandboxThatRunsIsNotGivenUpForOneFailedCall(t *testing.T) {
 func TestASandboxWhoseRunnerIsFrozenIsSavedBeforeItIsEnded(t *testing.T) {
 	t.Parallel()
 	b, second := working(t)
-	b.config.RunnerGrace = time.Nanosecond
-	b.build()
+	b.transit(t, session.EventReady)
+	b.transit(t, session.EventHibernate)
+	b.recover(t)
 	b.shell(t, second.SandboxID, `for p in /proc/[0-9]*; do
 		case "$(tr '\0' ' ' 2>/dev/null <$p/cmdline)" in "/overwinter/bin/overwinter-runner serve"*) kill -STOP ${p#/proc/};; esac; done`)
+	_, err := b.restore(3)
+	requirePassing(t, err)
+	require.True(t, b.running(t, second.SandboxID), "it may answer yet")
+	b.sql(t, `UPDATE session_transitions SET at = at - interval '1 minute'`)
 	ready, err := b.restore(3)
 	require.NoError(t, err)
 	require.NotEqual(t, second.SandboxID, ready.SandboxID)

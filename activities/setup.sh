@@ -2,8 +2,9 @@
 # Arguments: workspace, state directory, operation, time limit in seconds, size of the script. Stdin: the script.
 #
 # One attempt runs the script; the others wait for the lock and return its result. The lock belongs to
-# this shell, not to the script, so that a daemon started by the script does not hold it. An attempt
-# of the same operation never runs the script again; a new operation, such as recover, does.
+# this shell, not to the script, so that a daemon started by the script does not hold it. The operation is
+# the number of the session's transition: an attempt of the same one never runs the script again, one after
+# a recover does.
 #
 #   workspace-set-up        the script succeeded
 #   workspace-setup-begun   "operation pid start-time" of the script that was started

@@ -42,7 +42,7 @@ type Store interface {
 
 	// SandboxUnsaved returns the newest sandbox in which the session has worked and that its newest
 	// bundle does not cover, ended or not; false if there is none.
-	SandboxUnsaved(ctx context.Context, sessionID string) (session.SandboxRow, bool, error)
+	SandboxUnsaved(ctx context.Context, sessionID string) (session.UnsavedSandbox, bool, error)
 	// SandboxesFailed counts the sandboxes of a session that were made of an image and ended before
 	// their runner ever answered.
 	SandboxesFailed(ctx context.Context, sessionID, imageID string) (int64, error)

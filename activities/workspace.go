@@ -68,7 +68,7 @@ func (w *work) furnish(ctx context.Context, sessionID string, sb *sandbox.Sandbo
 	if err := w.clone(ctx, sb, *s.Workspace); err != nil {
 		return err
 	}
-	return w.setUp(ctx, sb, *s.Workspace)
+	return w.setUp(ctx, sb, *s.Workspace, s.TransitionNo)
 }
 
 // clone fetches the repository. Its credentials go in by stdin and stand in the
@@ -100,16 +100,17 @@ func (w *work) clone(ctx context.Context, sb *sandbox.Sandbox, ws session.Worksp
 	return err
 }
 
-// setUp runs the session's setup script. All attempts at one activity run it once and get the same
-// result, even if the worker that started it is gone. A failure, or a script that was killed at its time
-// limit, is for a person to look at: recover is another activity and runs the script again.
-func (w *work) setUp(ctx context.Context, sb *sandbox.Sandbox, ws session.Workspace) error {
+// setUp runs the session's setup script. While the session stays in its state, which transition is the
+// number of, all attempts run the script once and get the same result, even if the worker that started it
+// is gone. A failure, or a script that was killed at its time limit, is for a person to look at: recover
+// changes the state and has the script run again.
+func (w *work) setUp(ctx context.Context, sb *sandbox.Sandbox, ws session.Workspace, transition int64) error {
 	if ws.Setup == "" {
 		return nil
 	}
 	err := w.stage(ctx, sb, stage{
 		script: setupScript, stdin: []byte(ws.Setup), timeout: 2*w.SetupTimeout + setupSlack,
-		args: []string{w.Operation(ctx), strconv.Itoa(int(w.SetupTimeout.Seconds())), strconv.Itoa(len(ws.Setup))},
+		args: []string{strconv.FormatInt(transition, 10), strconv.Itoa(int(w.SetupTimeout.Seconds())), strconv.Itoa(len(ws.Setup))},
 	})
 	if err == nil {
 		return nil

@@ -14,20 +14,24 @@ import (
 )
 
 // withSetup returns a bundle whose session has a setup script. Each run of the script adds a line to
-// /workspace/runs. The returned function chooses the operation that the next attempts belong to.
-func withSetup(t *testing.T, script string) (b *bundle, operation func(string)) {
+// /workspace/runs.
+func withSetup(t *testing.T, script string) *bundle {
 	t.Helper()
-	b = setup(t)
-	current := "first"
-	b.config.Operation = func(context.Context) string { return current }
-	b.build()
+	b := setup(t)
 	s, _, err := b.db.SessionCreate(b.ctx, session.Session{
 		ID: session.NewID(session.SessionPrefix), Agent: demo.Name, Lazy: true,
 		Workspace: &session.Workspace{Setup: "echo run >>runs\n" + script},
 	}, nil, session.Idempotency{})
 	require.NoError(t, err)
 	b.id = s.ID
-	return b, func(name string) { current = name }
+	return b
+}
+
+// recover takes the session to error and on to restoring, as a person does.
+func (b *bundle) recover(t *testing.T) {
+	t.Helper()
+	b.transit(t, session.EventFail)
+	b.transit(t, session.EventRecover)
 }
 
 // beginCreate starts an attempt at creating the session's sandbox.
@@ -67,7 +71,7 @@ const waitForGo = "until [ -e go ]; do sleep 0.05; done\n"
 
 func TestASetupScriptSurvivesTheLossOfItsWorker(t *testing.T) {
 	t.Parallel()
-	b, _ := withSetup(t, waitForGo+"echo prepared >prepared")
+	b := withSetup(t, waitForGo+"echo prepared >prepared")
 	first := b.beginCreate(t)
 	id := b.awaitSetup(t)
 	first.cancel()
@@ -93,7 +97,7 @@ func (b *bundle) waitsForSetup(id string) bool {
 
 func TestASetupScriptThatFailsWithoutItsWorkerRunsOnceUntilRecover(t *testing.T) {
 	t.Parallel()
-	b, operation := withSetup(t, waitForGo+"[ -e fixed ] || { echo no such tool; exit 9; }")
+	b := withSetup(t, waitForGo+"[ -e fixed ] || { echo no such tool; exit 9; }")
 	first := b.beginCreate(t)
 	id := b.awaitSetup(t)
 	first.cancel()
@@ -110,7 +114,7 @@ func TestASetupScriptThatFailsWithoutItsWorkerRunsOnceUntilRecover(t *testing.T)
 	require.Equal(t, "run\n", b.shell(t, id, "cat /workspace/runs"))
 
 	b.shell(t, id, "touch /workspace/fixed")
-	operation("recover")
+	b.recover(t)
 	ready, err := b.restore(2)
 	require.NoError(t, err)
 	require.Equal(t, id, ready.SandboxID)
@@ -119,7 +123,7 @@ func TestASetupScriptThatFailsWithoutItsWorkerRunsOnceUntilRecover(t *testing.T)
 
 func TestASetupScriptOverItsTimeLimitIsKilledAndRecoverRunsItAgain(t *testing.T) {
 	t.Parallel()
-	b, operation := withSetup(t, "[ -e fixed ] || { echo begun; (while :; do date >>alive; sleep 0.05; done) & wait; }")
+	b := withSetup(t, "[ -e fixed ] || { echo begun; (while :; do date >>alive; sleep 0.05; done) & wait; }")
 	b.config.SetupTimeout = 2 * time.Second
 	b.build()
 	_, err := b.beginCreate(t).wait(t)
@@ -127,11 +131,11 @@ func TestASetupScriptOverItsTimeLimitIsKilledAndRecoverRunsItAgain(t *testing.T)
 	require.ErrorContains(t, err, "begun")
 	require.ErrorContains(t, err, "did not end within 2 seconds and was killed")
 	id := b.awaitSetup(t)
-	require.Equal(t, "", b.shell(t, id, `for p in /proc/[0-9]*; do tr '\0' ' ' <$p/cmdline 2>/dev/null; done | grep "/tmp/[t]mp" || :`),
+	require.Empty(t, b.shell(t, id, `for p in /proc/[0-9]*; do tr '\0' ' ' <$p/cmdline 2>/dev/null; done | grep "/tmp/[t]mp" || :`),
 		"nothing of the script is left")
 
 	b.shell(t, id, "touch /workspace/fixed")
-	operation("recover")
+	b.recover(t)
 	ready, err := b.restore(2)
 	require.NoError(t, err)
 	require.Equal(t, id, ready.SandboxID)
@@ -142,7 +146,7 @@ func TestASetupScriptOverItsTimeLimitIsKilledAndRecoverRunsItAgain(t *testing.T)
 // provider does at the timeout of an exec or a kernel without memory.
 func TestASetupWhoseShellIsKilledIsToldFromOneThatWorks(t *testing.T) {
 	t.Parallel()
-	b, operation := withSetup(t, "[ -e fixed ] || sleep 1000")
+	b := withSetup(t, "[ -e fixed ] || sleep 1000")
 	first := b.beginCreate(t)
 	id := b.awaitSetup(t)
 	b.shell(t, id, `for p in /proc/[0-9]*; do if tr '\0' ' ' 2>/dev/null <$p/cmdline | grep -q "^sh -c # [R]uns the session"; then kill -9 ${p#/proc/}; fi; done`)
@@ -155,7 +159,7 @@ func TestASetupWhoseShellIsKilledIsToldFromOneThatWorks(t *testing.T) {
 	require.NotContains(t, strings.Split(left, "\n"), "sleep 1000 ")
 
 	b.shell(t, id, "touch /workspace/fixed")
-	operation("recover")
+	b.recover(t)
 	_, err = b.restore(2)
 	require.NoError(t, err)
 	require.Equal(t, "run\nrun\n", b.shell(t, id, "cat /workspace/runs"))
@@ -164,7 +168,7 @@ func TestASetupWhoseShellIsKilledIsToldFromOneThatWorks(t *testing.T) {
 // TestASetupOfTheVersionBeforeIsNotRunTwiceByOneActivity: that version recorded only that the script had begun.
 func TestASetupOfTheVersionBeforeIsNotRunTwiceByOneActivity(t *testing.T) {
 	t.Parallel()
-	b, operation := withSetup(t, "")
+	b := withSetup(t, "")
 	old := runnerImage(b.provider)
 	old.recipe.Commands = append(old.recipe.Commands, []string{"touch", "/overwinter/state/workspace-setup-begun"})
 	b.config.Image = old
@@ -174,7 +178,7 @@ func TestASetupOfTheVersionBeforeIsNotRunTwiceByOneActivity(t *testing.T) {
 		requireType(t, activities.Refused, err)
 		require.ErrorContains(t, err, "was killed before it ended")
 	}
-	operation("recover")
+	b.recover(t)
 	ready, err := b.restore(2)
 	require.NoError(t, err)
 	require.Equal(t, "run\n", b.shell(t, ready.SandboxID, "cat /workspace/runs"))

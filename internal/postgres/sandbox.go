@@ -97,18 +97,21 @@ func (db *DB) SandboxesOpen(ctx context.Context, sessionID string) ([]session.Sa
 
 // SandboxUnsaved returns the newest sandbox in which the session has worked and that its newest bundle
 // does not cover, ended or not; false if there is none.
-func (db *DB) SandboxUnsaved(ctx context.Context, sessionID string) (session.SandboxRow, bool, error) {
+func (db *DB) SandboxUnsaved(ctx context.Context, sessionID string) (session.UnsavedSandbox, bool, error) {
 	row, err := db.q.SandboxUnsaved(ctx, db.pool, sessionID)
 	if isNoRows(err) {
-		return session.SandboxRow{}, false, nil
+		return session.UnsavedSandbox{}, false, nil
 	}
 	if err != nil {
-		return session.SandboxRow{}, false, fault("look for unsaved work", err)
+		return session.UnsavedSandbox{}, false, fault("look for unsaved work", err)
 	}
-	return session.SandboxRow{
-		SessionID: row.SessionID, Generation: row.Generation, SandboxID: row.SandboxID,
-		Status: session.State(row.Status), Current: row.IsCurrent,
-		ReservedAt: row.ReservedAt.UTC(), ReadyAt: orZero(row.ReadyAt), Deadline: orZero(row.Deadline),
+	return session.UnsavedSandbox{
+		SandboxRow: session.SandboxRow{
+			SessionID: row.SessionID, Generation: row.Generation, SandboxID: row.SandboxID,
+			Status: session.State(row.Status), Current: row.IsCurrent,
+			ReservedAt: row.ReservedAt.UTC(), ReadyAt: orZero(row.ReadyAt), Deadline: orZero(row.Deadline),
+		},
+		Waited: time.Duration(row.Waited * float64(time.Second)),
 	}, true, nil
 }
 

@@ -91,6 +91,12 @@ type SandboxRow struct {
 	Deadline   time.Time // when the provider ends it; zero while its creation is under way
 }
 
+// UnsavedSandbox is a sandbox with work that no bundle covers.
+type UnsavedSandbox struct {
+	SandboxRow
+	Waited time.Duration // how long the session has been restoring
+}
+
 // Ring is a session that has work and nobody who has claimed it.
 type Ring struct {
 	SessionID string

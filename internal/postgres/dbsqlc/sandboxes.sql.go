@@ -137,7 +137,9 @@ func (q *Queries) SandboxSeen(ctx context.Context, db DBTX, arg *SandboxSeenPara
 
 const sandboxUnsaved = `-- name: SandboxUnsaved :one
 SELECT b.session_id, b.generation, b.sandbox_id, s.status, (b.generation = s.generation)::boolean AS is_current,
-    b.reserved_at, b.ready_at, b.deadline
+    b.reserved_at, b.ready_at, b.deadline,
+    coalesce((SELECT extract(epoch FROM clock_timestamp() - t.at) FROM session_transitions t
+        WHERE t.session_id = s.id AND t.no = s.transition_no AND t.to_status = 'restoring'), 0)::float8 AS waited
 FROM sandboxes b
 JOIN sessions s ON s.id = b.session_id
 LEFT JOIN bundles h ON h.id = s.head_bundle_id
@@ -159,10 +161,12 @@ type SandboxUnsavedRow struct {
 	ReservedAt time.Time
 	ReadyAt    *time.Time
 	Deadline   *time.Time
+	Waited     float64
 }
 
 // SandboxUnsaved finds the newest generation in which the session has worked and
-// that its newest bundle does not cover. Its sandbox may have ended.
+// that its newest bundle does not cover. Its sandbox may have ended. waited is how long the session
+// has been restoring, in seconds.
 func (q *Queries) SandboxUnsaved(ctx context.Context, db DBTX, sessionID string) (SandboxUnsavedRow, error) {
 	row := db.QueryRow(ctx, sandboxUnsaved, sessionID)
 	var i SandboxUnsavedRow
@@ -175,6 +179,7 @@ func (q *Queries) SandboxUnsaved(ctx context.Context, db DBTX, sessionID string)
 		&i.ReservedAt,
 		&i.ReadyAt,
 		&i.Deadline,
+		&i.Waited,
 	)
 	return i, err
 }

@@ -27,9 +27,12 @@ ORDER BY b.session_id, b.generation;
 
 -- name: SandboxUnsaved :one
 -- SandboxUnsaved finds the newest generation in which the session has worked and
--- that its newest bundle does not cover. Its sandbox may have ended.
+-- that its newest bundle does not cover. Its sandbox may have ended. waited is how long the session
+-- has been restoring, in seconds.
 SELECT b.session_id, b.generation, b.sandbox_id, s.status, (b.generation = s.generation)::boolean AS is_current,
-    b.reserved_at, b.ready_at, b.deadline
+    b.reserved_at, b.ready_at, b.deadline,
+    coalesce((SELECT extract(epoch FROM clock_timestamp() - t.at) FROM session_transitions t
+        WHERE t.session_id = s.id AND t.no = s.transition_no AND t.to_status = 'restoring'), 0)::float8 AS waited
 FROM sandboxes b
 JOIN sessions s ON s.id = b.session_id
 LEFT JOIN bundles h ON h.id = s.head_bundle_id
