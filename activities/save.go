@@ -18,6 +18,10 @@ import (
 func (c *Control) SaveBundle(ctx context.Context, in SaveRequest) (Saved, error) {
 	stop := beat(ctx)
 	defer stop()
+	return c.save(ctx, in)
+}
+
+func (c *Control) save(ctx context.Context, in SaveRequest) (Saved, error) {
 	if saved, ok, err := c.savedBefore(ctx, in); ok || err != nil {
 		return saved, err
 	}
@@ -86,16 +90,21 @@ func (w *work) storedManifest(ctx context.Context, b *session.Bundle) error {
 
 // RescueBundle saves what is left of a sandbox that has ended: the files as the provider kept them, or
 // those of the previous bundle, with the transcripts that were stored while the agent worked. The
-// result is not verified. If nothing is left, no bundle is made.
+// result is not verified. If nothing is left, no bundle is made. A sandbox that turns out to run is saved
+// like any other.
 func (c *Control) RescueBundle(ctx context.Context, in SaveRequest) (Saved, error) {
 	stop := beat(ctx)
 	defer stop()
 	if saved, ok, err := c.savedBefore(ctx, in); ok || err != nil {
 		return saved, err
 	}
-	return c.rescue(ctx, in, session.Bundle{
+	saved, err := c.rescue(ctx, in, session.Bundle{
 		ID: in.BundleID, SessionID: in.SessionID, Generation: in.Generation, CreatedAt: time.Now().UTC(),
 	})
+	if sandbox.CodeOf(err) == sandbox.Conflict { // it was reported lost by mistake
+		return c.save(ctx, in)
+	}
+	return saved, err
 }
 
 // rescue commits a bundle of a sandbox that has ended.

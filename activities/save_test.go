@@ -137,6 +137,22 @@ func TestRescueTakesTheFilesOfTheEnd(t *testing.T) {
 	require.Equal(t, session.ReceiptUnverified, restored.Receipt.Kind, "it matches, and still nobody has seen it whole")
 }
 
+// TestRescueOfASandboxThatRunsSavesIt: it was reported lost by mistake.
+func TestRescueOfASandboxThatRunsSavesIt(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	ready := b.create(t)
+	b.say(t, ready, "my name is Robin\nwrite notes: kept")
+	saved, err := b.rescue(ready)
+	require.NoError(t, err)
+	require.True(t, saved.Verified)
+	b.terminate(t, ready)
+	restored, err := b.restore(2)
+	require.NoError(t, err)
+	require.Equal(t, session.ReceiptFull, restored.Receipt.Kind)
+	require.Equal(t, "kept", b.shell(t, restored.SandboxID, "cat /workspace/notes"))
+}
+
 func TestRescueFallsBackOnTheBundleBefore(t *testing.T) {
 	t.Parallel()
 	b := setupMemory(t)
