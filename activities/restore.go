@@ -140,8 +140,10 @@ func (w *work) settleUnsaved(ctx context.Context, in SandboxRequest) (SandboxRea
 	// Once the next generation is reserved, the one before is fenced off, however alive it is.
 	if running && row.Current && row.Generation == in.Generation-1 {
 		if err = w.awake(ctx, sb, row.SessionID, row.Generation, time.Second); err == nil {
-			if err := w.furnish(ctx, row.SessionID, sb); err != nil {
-				return SandboxReady{}, false, w.passingIfLost(ctx, sb, err)
+			if !worked { // else the workspace was complete before the first turn
+				if err := w.furnish(ctx, row.SessionID, sb); err != nil {
+					return SandboxReady{}, false, w.passingIfLost(ctx, sb, err)
+				}
 			}
 			return SandboxReady{Generation: row.Generation, SandboxID: row.SandboxID, Deadline: row.Deadline}, true, nil
 		}

@@ -28,6 +28,10 @@ type Store interface {
 	// ProblemTell adds an error event to the session's log.
 	ProblemTell(ctx context.Context, sessionID, code, message string) error
 
+	// SetupRecord adds a setup event to the session's log: a stage of its workspace (clone, setup) is
+	// started, completed or failed.
+	SetupRecord(ctx context.Context, sessionID, stage, status string) error
+
 	// GenerationReserve records the intent to make the sandbox of a generation.
 	GenerationReserve(ctx context.Context, sessionID string, generation int64, imageID string) error
 	// SandboxRecord stores which sandbox the generation got and when its life ends.

@@ -56,7 +56,7 @@ func (w *work) environment(ctx context.Context, names []string) (map[string]stri
 	return out, nil
 }
 
-// furnish brings the workspace of a new session into its sandbox.
+// furnish clones and sets up the workspace of a session in its sandbox, as far as that is not done.
 func (w *work) furnish(ctx context.Context, sessionID string, sb *sandbox.Sandbox) error {
 	s, err := w.Store.SessionGet(ctx, sessionID)
 	if err != nil {
@@ -65,18 +65,40 @@ func (w *work) furnish(ctx context.Context, sessionID string, sb *sandbox.Sandbo
 	if s.Workspace == nil {
 		return nil
 	}
-	if err := w.clone(ctx, sb, *s.Workspace); err != nil {
+	if s.Workspace.RepoURL != "" {
+		if err := w.reportStage(ctx, s.ID, "clone", func() error { return w.clone(ctx, sb, *s.Workspace) }); err != nil {
+			return err
+		}
+	}
+	if s.Workspace.Setup == "" {
+		return nil
+	}
+	return w.reportStage(ctx, s.ID, "setup", func() error { return w.setUp(ctx, sb, *s.Workspace, s.TransitionNo) })
+}
+
+// reportStage runs a stage and reports its progress in the session's log. A stage that passing errors
+// interrupt is reported again by the next attempt.
+func (w *work) reportStage(ctx context.Context, sessionID, stage string, run func() error) error {
+	if err := w.Store.SetupRecord(ctx, sessionID, stage, "started"); err != nil {
+		return stored(err)
+	}
+	err := run()
+	status := "completed"
+	switch {
+	case TypeOf(err) == Refused:
+		status = "failed"
+	case err != nil:
 		return err
 	}
-	return w.setUp(ctx, sb, *s.Workspace, s.TransitionNo)
+	if recordErr := w.Store.SetupRecord(ctx, sessionID, stage, status); recordErr != nil {
+		return stored(recordErr) // the next attempt gets the same result of the stage
+	}
+	return err
 }
 
 // clone fetches the repository. Its credentials go in by stdin and stand in the
 // environment of git alone; a failure is tried again, since most are the network's.
 func (w *work) clone(ctx context.Context, sb *sandbox.Sandbox, ws session.Workspace) error {
-	if ws.RepoURL == "" {
-		return nil
-	}
 	u, err := url.Parse(ws.RepoURL)
 	if err != nil {
 		return final(Refused, err)
@@ -105,9 +127,6 @@ func (w *work) clone(ctx context.Context, sb *sandbox.Sandbox, ws session.Worksp
 // is gone. A failure, or a script that was killed at its time limit, is for a person to look at: recover
 // changes the state and has the script run again.
 func (w *work) setUp(ctx context.Context, sb *sandbox.Sandbox, ws session.Workspace, transition int64) error {
-	if ws.Setup == "" {
-		return nil
-	}
 	err := w.stage(ctx, sb, stage{
 		script: setupScript, stdin: []byte(ws.Setup), timeout: 2*w.SetupTimeout + setupSlack,
 		args: []string{strconv.FormatInt(transition, 10), strconv.Itoa(int(w.SetupTimeout.Seconds())), strconv.Itoa(len(ws.Setup))},

@@ -2,6 +2,7 @@ package activities_test
 
 import (
 	"context"
+	"encoding/json"
 	"strings"
 	"testing"
 	"time"
@@ -86,6 +87,18 @@ func TestASetupScriptSurvivesTheLossOfItsWorker(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, id, ready.SandboxID)
 	require.Equal(t, "run\nprepared\n", b.shell(t, id, "cat /workspace/runs /workspace/prepared"))
+	require.Equal(t, []string{"setup started", "setup started", "setup completed"}, b.stages(t), "each attempt reports")
+}
+
+// stages are the setup events of the session.
+func (b *bundle) stages(t *testing.T) (out []string) {
+	t.Helper()
+	for _, e := range b.of(t, "", "setup") {
+		var data struct{ Stage, Status string }
+		require.NoError(t, json.Unmarshal(e.Data, &data))
+		out = append(out, data.Stage+" "+data.Status)
+	}
+	return out
 }
 
 // waitsForSetup reports whether a process in the sandbox waits for the lock of the setup.
@@ -130,6 +143,7 @@ func TestASetupScriptOverItsTimeLimitIsKilledAndRecoverRunsItAgain(t *testing.T)
 	requireType(t, activities.Refused, err)
 	require.ErrorContains(t, err, "begun")
 	require.ErrorContains(t, err, "did not end within 2 seconds and was killed")
+	require.Equal(t, []string{"setup started", "setup failed"}, b.stages(t))
 	id := b.awaitSetup(t)
 	require.Empty(t, b.shell(t, id, `for p in /proc/[0-9]*; do tr '\0' ' ' <$p/cmdline 2>/dev/null; done | grep "/tmp/[t]mp" || :`),
 		"nothing of the script is left")

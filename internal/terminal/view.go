@@ -246,6 +246,10 @@ func (v *View) event(e wire.EventJSON) error {
 		return with(e.Data, v.resolved)
 	case wire.EventFile:
 		return with(e.Data, v.file)
+	case wire.EventSetup:
+		return with(e.Data, func(d wire.SetupData) {
+			v.line(nil, span{dim, fmt.Sprintf("workspace %s %s", OneLine(d.Stage, lineRunes), OneLine(d.Status, lineRunes))})
+		})
 	case string(conversation.EventBlockStart):
 		return with(e.Data, func(d conversation.BlockStart) { v.blockStart(v.thread(e.ConversationID), d.Block) })
 	case string(conversation.EventTextDelta):

@@ -21,7 +21,8 @@ const (
 	EventQuestion         = "question"
 	EventQuestionResolved = "question_resolved"
 
-	EventFile = "file"
+	EventFile  = "file"
+	EventSetup = "setup"
 )
 
 // EventJSON is an event as streams carry it.
@@ -50,6 +51,13 @@ type StatusData struct {
 	Transition int64         `json:"transition"` // its number in the session's life
 	Sandbox    *SandboxJSON  `json:"sandbox"`
 	Receipt    *ReceiptJSON  `json:"receipt,omitempty"`
+}
+
+// SetupData is the data of a setup event: a stage of a workspace has started or is complete. A stage may
+// be started again by another attempt.
+type SetupData struct {
+	Stage  string `json:"stage"`  // clone, setup
+	Status string `json:"status"` // started, completed, failed
 }
 
 // PromptData is the data of a prompt event. The first event of a prompt carries its
