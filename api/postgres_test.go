@@ -6,9 +6,11 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 
 	"github.com/overwinter-dev/overwinter/api"
@@ -178,4 +180,62 @@ func TestPostgresListsPages(t *testing.T) {
 		b.do("GET", "/api/sessions?cursor="+cursor, "").problem(http.StatusBadRequest, "invalid_request")
 		b.do("GET", "/api/sessions/"+ids[0]+"/prompts?cursor="+cursor, "").problem(http.StatusBadRequest, "invalid_request")
 	}
+}
+
+func TestFiftyPromptsToALockedSessionDelayNoOther(t *testing.T) {
+	t.Parallel()
+	url := postgrestest.URL(t)
+	const wait = 2 * time.Minute
+	db, err := postgres.Open(t.Context(), url, postgres.Options{MaxConns: 4, LockTimeout: wait, CallTimeout: wait, StatementTimeout: wait})
+	require.NoError(t, err)
+	t.Cleanup(db.Close)
+	b := setup(t, func(c *api.Config) { c.Store, c.RequestTimeout = db, wait })
+	locked := b.do("POST", "/api/sessions", `{"agent":"demo"}`).session().ID
+	other := b.do("POST", "/api/sessions", `{"agent":"demo"}`).session().ID
+	conn, err := pgx.Connect(t.Context(), url)
+	require.NoError(t, err)
+	defer conn.Close(context.Background())
+	_, err = conn.Exec(t.Context(), "BEGIN")
+	require.NoError(t, err)
+	_, err = conn.Exec(t.Context(), "SELECT FROM sessions WHERE id = $1 FOR UPDATE", locked)
+	require.NoError(t, err)
+
+	var all sync.WaitGroup
+	answers := make(chan int, 50) // one each
+	for range 50 {
+		all.Go(func() { answers <- b.do("POST", "/api/sessions/"+locked+"/prompts", `{"content":"x"}`).status })
+	}
+	for n := range 10 {
+		require.Equal(t, http.StatusAccepted, b.do("POST", "/api/sessions/"+other+"/prompts", fmt.Sprintf(`{"content":"%d"}`, n)).status)
+		require.Equal(t, http.StatusOK, b.do("GET", "/api/sessions/"+locked, "").status, "reading does not wait")
+	}
+	require.Empty(t, answers, "the session is still locked")
+	_, err = conn.Exec(t.Context(), "COMMIT")
+	require.NoError(t, err)
+	all.Wait()
+	close(answers)
+	for status := range answers {
+		require.Equal(t, http.StatusAccepted, status)
+	}
+}
+
+func TestAPromptToASessionThatStaysLockedIsRefusedInTime(t *testing.T) {
+	t.Parallel()
+	url := postgrestest.URL(t)
+	db, err := postgres.Open(t.Context(), url, postgres.Options{LockTimeout: 50 * time.Millisecond})
+	require.NoError(t, err)
+	t.Cleanup(db.Close)
+	b := setup(t, func(c *api.Config) { c.Store = db })
+	id := b.do("POST", "/api/sessions", `{"agent":"demo"}`).session().ID
+	conn, err := pgx.Connect(t.Context(), url)
+	require.NoError(t, err)
+	defer conn.Close(context.Background())
+	_, err = conn.Exec(t.Context(), "BEGIN")
+	require.NoError(t, err)
+	_, err = conn.Exec(t.Context(), "SELECT FROM sessions WHERE id = $1 FOR UPDATE", id)
+	require.NoError(t, err)
+	a := b.do("POST", "/api/sessions/"+id+"/prompts", `{"content":"x"}`)
+	a.problem(http.StatusServiceUnavailable, "unavailable")
+	require.Contains(t, string(a.body), "locked by another transaction")
+	require.Equal(t, "1", a.header.Get("Retry-After"))
 }

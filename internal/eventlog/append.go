@@ -10,12 +10,16 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
-// Store commits batches of appends. EventsAppend writes all of them in one
-// transaction, save those that its first result has an error for. The second
-// result means that nothing was written; a fault of code unavailable may pass.
-// Repeating a batch whose answer was lost writes nothing twice.
+// Store commits batches of appends. Both methods write a batch in one transaction, except for the
+// appends that the first result has an error for. The second result means that nothing was
+// written; a fault of code unavailable may pass. Repeating a batch whose answer was lost writes
+// nothing twice.
 type Store interface {
+	// EventsAppend waits, for a few seconds at most, for a session that another transaction holds.
 	EventsAppend(ctx context.Context, appends []Append) ([]error, error)
+	// EventsTryAppend waits for no session: appends to one that another transaction holds, or that
+	// does not exist, get ErrBusy.
+	EventsTryAppend(ctx context.Context, appends []Append) ([]error, error)
 	EventsPosition(ctx context.Context, sessionID string) (int64, error)
 }
 
@@ -25,33 +29,56 @@ var ErrStopped = errors.New("eventlog: the appender is stopped")
 
 // AppenderOptions are the choices of an appender.
 type AppenderOptions struct {
-	// Interval is how long a commit waits at most for as much company as the one
+	// Interval is how long a commit waits at most for as many appends as the one
 	// before it had; an append on its own never waits. Default 3ms.
 	Interval time.Duration
 	// MaxBatch bounds the appends of one commit. Default 256.
 	MaxBatch int
-	// MaxQueued bounds the appends that wait for a commit; further callers wait
-	// until there is room. Default 1024.
-	MaxQueued int
 	// MaxEvents bounds the events of one commit; a single append may have more.
 	// Default 4096.
 	MaxEvents int
-	// Logger gets retries. Default: nothing is logged.
+	// MaxBytes bounds the data of one commit; a single append may have more.
+	// Default 8 MiB.
+	MaxBytes int
+	// MaxQueued and MaxQueuedBytes bound what waits for a commit in one session; further calls of
+	// Append for that session wait until there is room, other sessions are unaffected. Default
+	// 64 appends, 16 MiB; a single append may have more.
+	MaxQueued      int
+	MaxQueuedBytes int
+	// MaxCommits is how many commits may be under way at once. A second one begins only while the
+	// first is slow. Default 4.
+	MaxCommits int
+	// MaxLockWaits is how many further commits may wait for a session that another transaction
+	// holds, each for a single session. Default 2.
+	MaxLockWaits int
+	// CommitTimeout bounds one commit; the connection is closed then. Default 15s.
+	CommitTimeout time.Duration
+	// Logger receives retries. Default: nothing is logged.
 	Logger *slog.Logger
 }
 
 func (o AppenderOptions) withDefaults() AppenderOptions {
+	for _, d := range []struct {
+		value    *int
+		fallback int
+	}{
+		{&o.MaxBatch, 256},
+		{&o.MaxEvents, 4096},
+		{&o.MaxBytes, 8 << 20},
+		{&o.MaxQueued, 64},
+		{&o.MaxQueuedBytes, 16 << 20},
+		{&o.MaxCommits, 4},
+		{&o.MaxLockWaits, 2},
+	} {
+		if *d.value == 0 {
+			*d.value = d.fallback
+		}
+	}
 	if o.Interval == 0 {
 		o.Interval = 3 * time.Millisecond
 	}
-	if o.MaxBatch == 0 {
-		o.MaxBatch = 256
-	}
-	if o.MaxQueued == 0 {
-		o.MaxQueued = 1024
-	}
-	if o.MaxEvents == 0 {
-		o.MaxEvents = 4096
+	if o.CommitTimeout == 0 {
+		o.CommitTimeout = 15 * time.Second
 	}
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
@@ -59,11 +86,16 @@ func (o AppenderOptions) withDefaults() AppenderOptions {
 	return o
 }
 
-// commitTimeout bounds one commit: a server that does not answer for that long is
-// as good as away, and the connection is given up.
-const commitTimeout = 30 * time.Second
+const (
+	// slowCommit is how long a commit is under way before another may begin beside it. Below it
+	// batches grow instead, which costs the server less.
+	slowCommit = 100 * time.Millisecond
+	// stalledCommit tells a commit that failed because something in it was stuck from one that was
+	// refused: the next attempt has half the sessions.
+	stalledCommit = 2 * time.Second
+)
 
-// Backoff of a commit that failed and may pass.
+// Backoff of a commit that failed and may pass, and of a session that is busy.
 const (
 	minBackoff = 10 * time.Millisecond
 	maxBackoff = time.Second
@@ -72,11 +104,15 @@ const (
 // Appender commits events of many sessions together. Appends of one session are
 // committed in the order in which Append was called, as long as its caller waits
 // for one before it makes the next. It is safe for concurrent use. Appends wait
-// until Start is called.
+// until Start is called. See the package documentation for what sessions share.
 type Appender struct {
 	store   Store
 	options AppenderOptions
-	queue   chan *pending
+	// wake has room for one: the loop looks at everything when it wakes.
+	wake chan struct{}
+
+	mu       sync.Mutex
+	schedule schedule
 
 	lifecycle sync.Mutex
 	cancel    context.CancelCauseFunc // nil before Start
@@ -88,7 +124,13 @@ type Appender struct {
 type pending struct {
 	ctx    context.Context //nolint:containedctx // it is the caller's, who waits for as long as it lasts
 	append Append
-	result chan error // room for one: the loop never waits for a caller that has left
+	bytes  int
+	result chan error // room for one: a commit never waits for a caller that has left
+
+	// most is how many sessions may share its next commit; 0 for no limit.
+	most int
+	// alone: no other append shares its next commit, since it may be the one that is refused.
+	alone bool
 }
 
 // NewAppender returns an appender that is not started.
@@ -96,10 +138,10 @@ func NewAppender(store Store, options AppenderOptions) *Appender {
 	options = options.withDefaults()
 	return &Appender{
 		store: store, options: options,
-		// The loop takes batches from here while callers fill it: this is the backpressure.
-		queue:   make(chan *pending, options.MaxQueued),
-		stopped: make(chan struct{}),
-		done:    make(chan struct{}),
+		schedule: schedule{options: options, queues: map[string]*queue{}},
+		wake:     make(chan struct{}, 1),
+		stopped:  make(chan struct{}),
+		done:     make(chan struct{}),
 	}
 }
 
@@ -138,14 +180,7 @@ func (a *Appender) Stop(ctx context.Context) {
 	}
 }
 
-func (a *Appender) isStopped() bool {
-	select {
-	case <-a.stopped:
-		return true
-	default:
-		return false
-	}
-}
+func (a *Appender) isStopped() bool { return isClosed(a.stopped) }
 
 // Append returns when the events are committed, or ErrFenced when a newer
 // generation or attempt has taken over and nothing was written. When Postgres
@@ -155,17 +190,27 @@ func (a *Appender) Append(ctx context.Context, add Append) error {
 	if err := context.Cause(ctx); err != nil {
 		return err
 	}
-	if a.isStopped() {
-		return ErrStopped
+	p := &pending{ctx: ctx, append: add, bytes: add.size(), result: make(chan error, 1)}
+	for {
+		a.mu.Lock()
+		if a.isStopped() {
+			a.mu.Unlock()
+			return ErrStopped
+		}
+		room := a.schedule.add(p, time.Now())
+		a.mu.Unlock()
+		if room == nil {
+			break
+		}
+		select {
+		case <-room:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-a.stopped:
+			return ErrStopped
+		}
 	}
-	p := &pending{ctx: ctx, append: add, result: make(chan error, 1)}
-	select {
-	case a.queue <- p:
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	case <-a.stopped:
-		return ErrStopped
-	}
+	a.signal()
 	select {
 	case err := <-p.result:
 		return err
@@ -182,149 +227,102 @@ func (a *Appender) Append(ctx context.Context, add Append) error {
 	}
 }
 
+// signal has the loop look at the schedule.
+func (a *Appender) signal() {
+	select {
+	case a.wake <- struct{}{}:
+	default: // it is going to look
+	}
+}
+
 // Position is the newest seq of a session; 0 before the first event.
 func (a *Appender) Position(ctx context.Context, sessionID string) (int64, error) {
 	return a.store.EventsPosition(ctx, sessionID)
 }
 
-// run commits batch after batch. While one is under way the next gathers by
-// itself. Callers that were answered together come back one after the other, so
-// it waits for as many again, though not for long; an append on its own is
-// committed at once.
+// run starts commits as the schedule has them, until Stop and the last commit.
 func (a *Appender) run(ctx context.Context) {
+	var commits sync.WaitGroup
 	defer close(a.done)
-	company := 1
+	defer commits.Wait()
+	timer := time.NewTimer(0)
+	defer timer.Stop()
 	for {
-		var batch []*pending
-		select {
-		case p := <-a.queue:
-			batch = append(batch, p)
-		case <-a.stopped:
-			a.drain(ctx)
-			return
-		}
-		batch = a.gather(batch, company)
-		company = len(batch)
-		a.commit(ctx, batch)
-	}
-}
-
-func (a *Appender) drain(ctx context.Context) {
-	for {
-		select {
-		case p := <-a.queue:
-			a.commit(ctx, a.gather([]*pending{p}, 1))
-		default:
-			return
-		}
-	}
-}
-
-// gather adds what waits to the batch, and what comes within the interval until
-// there are as many as wanted.
-func (a *Appender) gather(batch []*pending, wanted int) []*pending {
-	events := len(batch[0].append.Events)
-	var timeout <-chan time.Time
-	if wanted > 1 {
-		timer := time.NewTimer(a.options.Interval)
-		defer timer.Stop()
-		timeout = timer.C
-	}
-	for len(batch) < a.options.MaxBatch && events < a.options.MaxEvents {
-		select {
-		case p := <-a.queue:
-			batch = append(batch, p)
-			events += len(p.append.Events)
+		a.mu.Lock()
+		stopping := a.isStopped()
+		next, wait := a.schedule.next(time.Now(), stopping)
+		idle := a.schedule.idle()
+		a.mu.Unlock()
+		if next != nil {
+			commits.Go(func() { a.commit(ctx, next) })
 			continue
-		default:
 		}
-		if timeout == nil || len(batch) >= wanted {
-			return batch
+		if stopping && idle {
+			return
 		}
+		stopped := a.stopped
+		if stopping {
+			stopped = nil // it is known
+		}
+		timer.Reset(wait)
 		select {
-		case p := <-a.queue:
-			batch = append(batch, p)
-			events += len(p.append.Events)
-		case <-timeout:
-			return batch
-		case <-a.stopped:
-			timeout = nil
-		}
-	}
-	return batch
-}
-
-// commit answers every caller of the batch. It tries for as long as anybody waits.
-func (a *Appender) commit(ctx context.Context, batch []*pending) {
-	backoff := minBackoff
-	for {
-		batch = waiting(batch)
-		if len(batch) == 0 {
-			return
-		}
-		appends := make([]Append, len(batch))
-		for i, p := range batch {
-			appends[i] = p.append
-		}
-		verdicts, err := a.tryCommit(ctx, appends)
-		switch {
-		case err == nil:
-			for i, p := range batch {
-				p.result <- verdicts[i]
-			}
-			return
-		case ctx.Err() != nil:
-			answer(batch, context.Cause(ctx))
-			return
-		case session.CodeOf(err) != session.CodeUnavailable:
-			a.refused(ctx, batch, err)
-			return
-		}
-		a.options.Logger.WarnContext(ctx, "events could not be committed; trying again",
-			slog.Any("error", err), slog.Int("appends", len(batch)), slog.Duration("backoff", backoff))
-		timer := time.NewTimer(backoff)
-		select {
+		case <-a.wake:
 		case <-timer.C:
+		case <-stopped:
 		case <-ctx.Done():
-			timer.Stop()
-			answer(batch, context.Cause(ctx))
+			a.abandon(context.Cause(ctx))
 			return
 		}
-		backoff = min(2*backoff, maxBackoff)
 	}
 }
 
-func (a *Appender) tryCommit(ctx context.Context, appends []Append) ([]error, error) {
-	ctx, cancel := context.WithTimeout(ctx, commitTimeout)
-	defer cancel()
-	return a.store.EventsAppend(ctx, appends)
-}
-
-// refused answers a batch that will not be committed as it is. One append that
-// cannot be stored must not take others with it: each is tried alone.
-func (a *Appender) refused(ctx context.Context, batch []*pending, err error) {
-	if len(batch) == 1 {
-		answer(batch, err)
-		return
-	}
-	for _, p := range batch {
-		a.commit(ctx, []*pending{p})
+// abandon answers everything that waits; commits under way answer their own.
+func (a *Appender) abandon(cause error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for _, p := range a.schedule.drain() {
+		p.result <- cause
 	}
 }
 
-// waiting drops the appends whose callers have left before they were committed.
-func waiting(batch []*pending) []*pending {
-	var out []*pending
-	for _, p := range batch {
-		if p.ctx.Err() == nil {
-			out = append(out, p)
+// commit tries a batch once and hands its appends back to their callers or to the schedule.
+func (a *Appender) commit(ctx context.Context, b *batch) {
+	appends := make([]Append, len(b.pending))
+	for i, p := range b.pending {
+		appends[i] = p.append
+	}
+	try := a.store.EventsTryAppend
+	if b.waitsForLock {
+		try = a.store.EventsAppend
+	}
+	limited, cancel := context.WithTimeout(ctx, a.options.CommitTimeout)
+	verdicts, err := try(limited, appends)
+	cancel()
+	if err != nil && ctx.Err() == nil && session.CodeOf(err) == session.CodeUnavailable {
+		a.options.Logger.WarnContext(ctx, "could not commit events; trying again", slog.Any("error", err),
+			slog.Int("appends", len(b.pending)), slog.Int("sessions", len(b.queues)), slog.Bool("lock_wait", b.waitsForLock))
+	}
+	a.mu.Lock()
+	if ctx.Err() != nil && err != nil {
+		for _, p := range b.pending {
+			p.result <- context.Cause(ctx)
 		}
+		b.pending, err, verdicts = nil, nil, nil
 	}
-	return out
+	a.schedule.finished(b, verdicts, err, time.Now())
+	a.mu.Unlock()
+	a.signal()
 }
 
-func answer(batch []*pending, err error) {
-	for _, p := range batch {
-		p.result <- err
+// size is roughly what an append takes in memory and on its way to the server.
+func (a *Append) size() int {
+	const overhead = 128 // ids, times, columns
+	n := overhead + len(a.State)
+	for i := range a.Events {
+		n += overhead + len(a.Events[i].Data)
 	}
+	for i := range a.Questions {
+		n += overhead + len(a.Questions[i].Asked.Input)
+	}
+	return n
 }

@@ -44,6 +44,10 @@ func (s *scriptedStore) EventsAppend(_ context.Context, batch []eventlog.Append)
 	return s.answer(n, batch)
 }
 
+func (s *scriptedStore) EventsTryAppend(ctx context.Context, batch []eventlog.Append) ([]error, error) {
+	return s.EventsAppend(ctx, batch)
+}
+
 func (s *scriptedStore) EventsPosition(context.Context, string) (int64, error) { return 42, nil }
 
 func (s *scriptedStore) sizes() []int {

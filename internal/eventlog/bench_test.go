@@ -74,3 +74,35 @@ func bareCommit(b *testing.B, url string) time.Duration {
 	}
 	return time.Since(begin) / rounds
 }
+
+// BenchmarkWake measures from the commit of an append to its arrival at a reader that waits.
+func BenchmarkWake(b *testing.B) {
+	url := postgrestest.URL(b)
+	l := &logBundle{db: postgrestest.Open(b, url), url: url}
+	appender := eventlog.NewAppender(l.db, eventlog.AppenderOptions{})
+	appender.Start()
+	defer appender.Stop(context.Background())
+	follower := eventlog.NewFollower(l.db, eventlog.FollowerOptions{Poll: time.Hour})
+	follower.Start()
+	defer follower.Stop()
+	id := l.session(b)
+	runID := l.run(b, id)
+	start, err := l.db.EventsPosition(b.Context(), id)
+	require.NoError(b, err)
+	r, err := follower.Follow(b.Context(), id, start)
+	require.NoError(b, err)
+	defer r.Close()
+	_, _, err = r.Next(b.Context())
+	require.NoError(b, err)
+	time.Sleep(100 * time.Millisecond) // it listens
+	var waited time.Duration
+	b.ResetTimer()
+	for no := range int64(b.N) {
+		require.NoError(b, appender.Append(b.Context(), frame(id, runID, no, 1)))
+		begin := time.Now()
+		_, _, err := r.Next(b.Context())
+		require.NoError(b, err)
+		waited += time.Since(begin)
+	}
+	b.ReportMetric(float64(waited.Microseconds())/float64(b.N), "us/wake")
+}

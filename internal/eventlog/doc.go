@@ -24,7 +24,11 @@
 //   - Publishing never waits for a reader. The hub holds no events: a slow reader
 //     is behind, it never overflows.
 //   - An append on its own is committed at once. Batches form while a commit is
-//     under way.
+//     under way; a second commit begins only while the first is slow.
+//   - No session waits for another one's lock: a commit leaves out sessions that
+//     other transactions hold, and these are committed alone. Sessions take turns in
+//     every commit, and each has one under way at most, so that its appends stay in
+//     order. What waits is bounded for each session, in appends and bytes.
 //
 // # When things fail
 //
@@ -33,6 +37,10 @@
 //	Postgres is away                Append tries again until its ctx ends; readers likewise
 //	a commit's answer is lost       the batch is tried again; what was written is skipped by frame
 //	one append cannot be stored     each of its batch is tried alone; only that one fails
+//	a session is locked             its appends wait, alone, for the lock in turn with other such
+//	                                sessions, and are tried without waiting meanwhile
+//	a commit hangs                  it ends after 15 s and is tried again with half the sessions;
+//	                                the other sessions are committed beside it
 //	the caller of Append leaves     its events may be committed or not; appending again is safe
 //	a worker is lost in a turn      the next attempt's token fences it off; it goes on at the next frame
 //	the LISTEN connection is lost   it is made anew with backoff, then every reader looks once;

@@ -69,6 +69,9 @@ type Resolution struct {
 // ErrFenced means that a newer generation or attempt owns the run now.
 var ErrFenced = errors.New("eventlog: fenced off by a newer generation or attempt")
 
+// ErrBusy means that another transaction holds the session, so that nothing was written.
+var ErrBusy = errors.New("eventlog: another transaction holds the session")
+
 // PositionGoneError means that events behind the position asked for have been
 // deleted.
 type PositionGoneError struct {

@@ -22,23 +22,37 @@ import (
 // error per append: eventlog.ErrFenced where a newer generation or attempt owns
 // the run, or the run or the session is over; invalid_request where data is not
 // JSON. Such an append is left out alone. The second is set when the transaction
-// failed and nothing was written.
+// failed and nothing was written. Sessions that other transactions hold are
+// waited for.
 //
 // Frames that are committed already are skipped, so that an append may be
 // repeated when its answer was lost.
 func (db *DB) EventsAppend(ctx context.Context, appends []eventlog.Append) ([]error, error) {
-	b := &appendTx{q: db.q, appends: appends, fold: newBlockFold(appends), questions: newQuestionBatch(appends)}
+	return db.eventsAppend(ctx, appends, []string{"begin", "set local lock_timeout = " + milliseconds(lockTurn)}, false)
+}
+
+// EventsTryAppend is EventsAppend that waits for no session: the appends to one that another
+// transaction holds, or that does not exist, are left out with eventlog.ErrBusy.
+func (db *DB) EventsTryAppend(ctx context.Context, appends []eventlog.Append) ([]error, error) {
+	return db.eventsAppend(ctx, appends, []string{"begin"}, true)
+}
+
+func (db *DB) eventsAppend(ctx context.Context, appends []eventlog.Append, begin []string, skipLocked bool) ([]error, error) {
+	b := &appendTx{
+		q: db.q, appends: appends, skipLocked: skipLocked, fold: newBlockFold(appends), questions: newQuestionBatch(appends),
+	}
 	var verdicts []error
-	err := db.inTwoTrips(ctx, "append events",
+	err := db.inTwoTrips(ctx, "append events", begin,
 		func(in *lookups) error { return b.read(ctx, in) },
 		func(out *pipeline) error {
-			b.now = now() // under the lock, so that times follow the order of events
 			verdicts = make([]error, len(appends))
 			for i, a := range appends {
 				verdicts[i] = b.append(a, b.fold.drafts[i])
 			}
 			return b.flush(ctx, out)
 		})
+	// Also after an error: the answer to a commit may have been lost.
+	db.readers.notify(b.grown...)
 	if err != nil {
 		return nil, err
 	}
@@ -47,13 +61,16 @@ func (db *DB) EventsAppend(ctx context.Context, appends []eventlog.Append) ([]er
 
 // appendTx is a transaction that holds the locks of the sessions of a batch.
 type appendTx struct {
-	q        *dbsqlc.Queries
-	appends  []eventlog.Append
-	now      time.Time
-	sessions map[string]*appendSession
-	runs     map[string]*appendRun
-	log      eventRows
-	fold     *blockFold
+	q       *dbsqlc.Queries
+	appends []eventlog.Append
+	now     time.Time
+	// skipLocked leaves out the sessions that other transactions hold.
+	skipLocked bool
+	sessions   map[string]*appendSession
+	runs       map[string]*appendRun
+	log        eventRows
+	fold       *blockFold
+	grown      []string // sessions that got events
 
 	questions *questionBatch
 }
@@ -79,13 +96,15 @@ func (b *appendTx) read(ctx context.Context, in *lookups) error {
 			runIDs = append(runIDs, a.RunID)
 		}
 	}
-	sessions, lockErr := b.q.SessionsLock(ctx, in, sortedSet(sessionIDs))
+	sessions, lockErr := b.lock(ctx, in, sortedSet(sessionIDs))
+	now, clockErr := clock(ctx, b.q, in) // after the locks, so that times follow the order of events
 	runs, runsErr := b.q.RunsForAppend(ctx, in, sortedSet(runIDs))
 	blocksErr := b.fold.read(ctx, b.q, in)
 	questionsErr := b.questions.read(ctx, b.q, in)
-	if err := cmp.Or(lockErr, runsErr, blocksErr, questionsErr); err != nil {
+	if err := cmp.Or(lockErr, clockErr, runsErr, blocksErr, questionsErr); err != nil {
 		return err
 	}
+	b.now = now
 	b.sessions = make(map[string]*appendSession, len(sessions))
 	for _, row := range sessions {
 		b.sessions[row.ID] = &appendSession{SessionsLockRow: row}
@@ -97,9 +116,24 @@ func (b *appendTx) read(ctx context.Context, in *lookups) error {
 	return nil
 }
 
+func (b *appendTx) lock(ctx context.Context, in *lookups, ids []string) ([]dbsqlc.SessionsLockRow, error) {
+	if !b.skipLocked {
+		return b.q.SessionsLock(ctx, in, ids)
+	}
+	rows, err := b.q.SessionsTryLock(ctx, in, ids)
+	locked := make([]dbsqlc.SessionsLockRow, len(rows))
+	for i, row := range rows {
+		locked[i] = dbsqlc.SessionsLockRow(row)
+	}
+	return locked, err
+}
+
 // append takes one append in, or says why not.
 func (b *appendTx) append(a eventlog.Append, folds []foldDraft) error {
 	s := b.sessions[a.SessionID]
+	if s == nil && b.skipLocked {
+		return eventlog.ErrBusy
+	}
 	if s == nil {
 		return noSession(a.SessionID)
 	}
@@ -239,11 +273,7 @@ func (b *appendTx) flush(ctx context.Context, out *pipeline) error {
 	if err := b.fold.flush(ctx, b.q, out); err != nil {
 		return err
 	}
-	for _, payload := range notices(advance.Ids) {
-		if err := b.q.EventsNotify(ctx, out, &dbsqlc.EventsNotifyParams{Channel: channel, Payload: payload}); err != nil {
-			return err
-		}
-	}
+	b.grown = advance.Ids
 	return nil
 }
 

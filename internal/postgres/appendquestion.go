@@ -70,7 +70,7 @@ func (b *appendTx) ask(s *appendSession, a eventlog.Append, asked eventlog.Quest
 	}
 	q := session.Question{
 		ID: session.NewID(session.QuestionPrefix), SessionID: s.ID, RunID: a.RunID, Asked: asked.Asked,
-		Status: session.QuestionOpen, CreatedAt: asked.At.UTC(), ExpiresAt: asked.ExpiresAt.UTC(),
+		Status: session.QuestionOpen, CreatedAt: b.now, ExpiresAt: b.now.Add(asked.ExpiresAt.Sub(asked.At)), // by the clock that answers are judged by
 	}
 	if asked.Decided != nil {
 		q.Status = session.QuestionAnswered

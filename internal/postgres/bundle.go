@@ -26,8 +26,12 @@ func (db *DB) SnapshotRecord(ctx context.Context, sessionID string, generation i
 // until it is forgotten, and no bundle can be made of it any more.
 func (db *DB) SnapshotsUnreferenced(ctx context.Context, age time.Duration, limit int) (ids []string, err error) {
 	err = db.inTx(ctx, "choose snapshots to delete", pgx.TxOptions{}, func(tx pgx.Tx) error {
+		at, err := clock(ctx, db.q, tx)
+		if err != nil {
+			return err
+		}
 		found, err := db.q.SnapshotsUnneeded(ctx, tx, &dbsqlc.SnapshotsUnneededParams{
-			Before: now().Add(-age), MaxItems: int32(limit),
+			Before: at.Add(-age), MaxItems: int32(limit),
 		})
 		if err != nil || len(found) == 0 {
 			return err

@@ -23,8 +23,13 @@
 //     writers of many sessions lock them in the order of ids. So there are no
 //     deadlocks, and ordinals, seqs, transition numbers and generations have neither
 //     holes nor doubles.
-//   - What changes and the events that tell of it are committed together, with the
-//     notification that wakes readers.
+//   - What changes and the events that tell of it are committed together. Readers
+//     are notified after the commit, by one connection per process: Postgres commits
+//     transactions that notify one at a time.
+//   - Every call has a deadline. One call per process at a time writes to a session,
+//     and a quarter of the pool at most waits for sessions that others hold.
+//   - Times are the server's, read after the lock, so that they follow the order of
+//     events whatever the clocks of the writers say.
 //   - A session's status moves along the table of package session only, one
 //     transition number after the other.
 //   - A prompt is queued, processing, or over. One run has it while it is processing,
@@ -52,6 +57,9 @@
 //	text that cannot be stored (NUL)        invalid_request from a client; from an agent it
 //	                                        is stored with U+FFFD in its place
 //	data of an event that is not JSON       that append is refused, the rest of the batch goes in
-//	a process stops inside a transaction    the server ends it after 30 s and frees the lock
+//	a process stops inside a transaction    the server ends it after 5 s and frees the lock
+//	another transaction holds a session     unavailable after 10 s, naming the session
+//	Postgres freezes or vanishes            unavailable after 15 s; 60 s for bulk data
+//	a notification is lost                  nothing: readers poll
 //	a violation nobody has thought of       internal; the cause is for the log
 package postgres

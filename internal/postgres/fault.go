@@ -79,6 +79,12 @@ func isTransient(code string) bool {
 	return false
 }
 
+// isLockTimeout reports whether a statement waited for a lock longer than it may.
+func isLockTimeout(err error) bool {
+	pgErr, ok := errors.AsType[*pgconn.PgError](err)
+	return ok && pgErr.Code == "55P03"
+}
+
 func isNoRows(err error) bool { return errors.Is(err, pgx.ErrNoRows) }
 
 // cause is what a log shows of a driver's error. Of the error itself only the end

@@ -28,3 +28,19 @@ func (db *DB) SandboxesDescription(ctx context.Context) (driver, isolation strin
 	}
 	return row.SandboxDriver, row.SandboxIsolation, nil
 }
+
+// LegacyQueues reports whether the installation was made by a release whose queues had no id in
+// their names, and was not found drained since.
+func (db *DB) LegacyQueues(ctx context.Context) (bool, error) {
+	legacy, err := db.q.InstallationLegacyQueues(ctx, db.pool)
+	if isNoRows(err) {
+		return false, nil
+	}
+	return legacy, fault("read the installation's queues", err)
+}
+
+// LegacyQueuesDrained records that no workflow is open on the queues of an earlier release. It has
+// no effect on the first day.
+func (db *DB) LegacyQueuesDrained(ctx context.Context) error {
+	return fault("record drained queues", db.q.InstallationQueuesDrained(ctx, db.pool))
+}

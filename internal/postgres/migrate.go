@@ -4,12 +4,16 @@ import (
 	"context"
 	"database/sql"
 	"embed"
+	"errors"
 	"fmt"
 	"io/fs"
 	"log/slog"
 	"path"
+	"slices"
 	"time"
 
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/stdlib"
 	"github.com/pressly/goose/v3"
 
@@ -33,8 +37,21 @@ type Migration struct {
 	AppliedAt time.Time // zero while it is pending
 }
 
+// Limits of locks while migrating.
+const (
+	// ddlLockTimeout is how long a step waits for a table. Statements that come after it queue
+	// behind it for that long at most, whatever holds the table.
+	ddlLockTimeout = 3 * time.Second
+	// ddlPause is between two attempts of a step, in which the others get their turn.
+	ddlPause = 2 * time.Second
+	// ddlPatience is how long a step is tried again before Migrate fails.
+	ddlPatience = 10 * time.Minute
+)
+
 // Migrate brings the schema up to date. Any number of processes may call it at
-// once. Each step is one transaction; a failed one changes nothing.
+// once. Each step is one transaction; a failed one changes nothing. A step that
+// cannot lock its tables within seconds, because of a backup for example, lets the
+// statements that queue behind it pass and is tried again.
 func (db *DB) Migrate(ctx context.Context) error {
 	return db.withMigrations("migrate", func(conn *sql.DB, p *goose.Provider) error {
 		lock, err := conn.Conn(ctx)
@@ -50,17 +67,99 @@ func (db *DB) Migrate(ctx context.Context) error {
 		if version < minServerVersion {
 			return session.Faultf(session.CodeUnavailable, "Postgres 15 or newer is needed, the server is version %d", version/10000)
 		}
-		if _, err := lock.ExecContext(ctx, "SELECT pg_advisory_lock($1)", int64(migrationLock)); err != nil {
+		if err := db.lockMigrations(ctx, lock); err != nil {
 			return err
 		}
 		defer lock.ExecContext(context.WithoutCancel(ctx), "SELECT pg_advisory_unlock($1)", int64(migrationLock)) //nolint:errcheck // see above
-		applied, err := p.Up(ctx)
-		for _, m := range applied {
-			db.logger.InfoContext(ctx, "migrated the schema", slog.Int64("version", m.Source.Version),
-				slog.String("name", path.Base(m.Source.Path)), slog.Duration("took", m.Duration))
+		for begun := time.Now(); ; {
+			applied, err := p.Up(ctx)
+			if failed, ok := errors.AsType[*goose.PartialError](err); ok {
+				applied = failed.Applied
+			}
+			for _, m := range applied {
+				db.logger.InfoContext(ctx, "migrated the schema", slog.Int64("version", m.Source.Version),
+					slog.String("name", path.Base(m.Source.Path)), slog.Duration("took", m.Duration))
+			}
+			if !isLockTimeout(err) || time.Since(begun) > ddlPatience {
+				return err
+			}
+			db.logger.WarnContext(ctx, "a migration waits for a lock; trying again", slog.Any("error", err), slog.Duration("backoff", ddlPause))
+			if err := pause(ctx, ddlPause); err != nil {
+				return err
+			}
 		}
-		return err
 	})
+}
+
+// lockMigrations waits until no other process migrates.
+func (db *DB) lockMigrations(ctx context.Context, conn *sql.Conn) error {
+	for told := false; ; told = true {
+		var got bool
+		if err := conn.QueryRowContext(ctx, "SELECT pg_try_advisory_lock($1)", int64(migrationLock)).Scan(&got); err != nil || got {
+			return err
+		}
+		if !told {
+			db.logger.InfoContext(ctx, "waiting for another process that migrates")
+		}
+		if err := pause(ctx, 100*time.Millisecond); err != nil {
+			return err
+		}
+	}
+}
+
+func pause(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// SchemaCheck reports whether the schema is the one that this program was built for: illegal_state
+// when migrations are missing, or when a newer program has added some, unless Options allow that.
+func (db *DB) SchemaCheck(ctx context.Context) error {
+	want, err := embeddedVersions()
+	if err != nil {
+		return err
+	}
+	rows, err := db.pool.Query(ctx, "SELECT DISTINCT version_id FROM goose_db_version WHERE is_applied AND version_id > 0 ORDER BY version_id")
+	var have []int64
+	if err == nil {
+		have, err = pgx.CollectRows(rows, pgx.RowTo[int64])
+	}
+	if pgErr, ok := errors.AsType[*pgconn.PgError](err); ok && pgErr.Code == "42P01" { // no such table
+		have, err = nil, nil
+	}
+	if err != nil {
+		return fault("read the version of the schema", err)
+	}
+	newest := want[len(want)-1]
+	if i := slices.IndexFunc(want, func(v int64) bool { return !slices.Contains(have, v) }); i >= 0 {
+		return illegal("the schema is too old: migration %d of this program (schema version %d) is not applied; run overwinter migrate up", want[i], newest)
+	}
+	if has := have[len(have)-1]; has > newest && !db.options.AllowNewerSchema {
+		return illegal("the schema is too new: it has version %d, this program knows %d; run the release that migrated it", has, newest)
+	}
+	return nil
+}
+
+// embeddedVersions are the versions of the migrations of this program, in order.
+func embeddedVersions() ([]int64, error) {
+	files, err := fs.Glob(migrations, "migrations/*.sql")
+	if err != nil {
+		return nil, fmt.Errorf("embedded migrations: %w", err)
+	}
+	versions := make([]int64, len(files))
+	for i, file := range files {
+		if versions[i], err = goose.NumericComponent(file); err != nil {
+			return nil, fmt.Errorf("embedded migrations: %w", err)
+		}
+	}
+	slices.Sort(versions)
+	return versions, nil
 }
 
 // MigrationStatus lists every step in order, done or pending.
@@ -82,10 +181,15 @@ func (db *DB) withMigrations(doing string, do func(*sql.DB, *goose.Provider) err
 		return fmt.Errorf("embedded migrations: %w", err)
 	}
 	config := db.conn.Copy()
+	// A step may take long; only its locks must not.
 	delete(config.RuntimeParams, "idle_in_transaction_session_timeout")
+	delete(config.RuntimeParams, "statement_timeout")
+	config.RuntimeParams["lock_timeout"] = milliseconds(ddlLockTimeout)
 	conn := stdlib.OpenDB(*config)
 	defer conn.Close()
-	p, err := goose.NewProvider(goose.DialectPostgres, conn, files, goose.WithDisableGlobalRegistry(true))
+	p, err := goose.NewProvider(goose.DialectPostgres, conn, files, goose.WithDisableGlobalRegistry(true),
+		// A step that was merged after a newer one is applied late.
+		goose.WithAllowOutofOrder(true))
 	if err != nil {
 		return fmt.Errorf("embedded migrations: %w", err)
 	}

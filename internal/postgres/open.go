@@ -1,69 +1,124 @@
 package postgres
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/klauspost/compress/zstd"
+	"golang.org/x/sync/semaphore"
 
 	"github.com/overwinter-dev/overwinter/internal/postgres/dbsqlc"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
-// Options are the choices of a pool of connections.
+// Options are the choices of a pool of connections. A zero value takes the parameter of the same
+// meaning from the URL if it has one, else the default.
 type Options struct {
-	// Logger gets what cannot be returned. Default: nothing is logged.
+	// Logger receives what no caller is told. Default: nothing is logged.
 	Logger *slog.Logger
-	// MaxConns is how many connections the pool holds at most. Default 16.
+	// MaxConns bounds the connections of the pool. The notifier and each listener use one more.
+	// URL: pool_max_conns. Default 16.
 	MaxConns int32
-	// ConnectTimeout bounds one attempt to connect. Default 5s.
+	// ConnectTimeout bounds one attempt to connect. URL: connect_timeout. Default 5s.
 	ConnectTimeout time.Duration
+	// CallTimeout bounds every call, including the time it waits for a connection or a lock.
+	// Default 15s.
+	CallTimeout time.Duration
+	// BulkTimeout is CallTimeout for calls that move whole files or histories. Default 60s.
+	BulkTimeout time.Duration
+	// StatementTimeout bounds one statement at the server, in case this process can no longer
+	// cancel it. Migrations are exempt. URL: statement_timeout. Default 15s.
+	StatementTimeout time.Duration
+	// LockTimeout bounds how long a call waits for a session that another transaction holds. It
+	// exceeds IdleInTransactionTimeout, so that a call outlives a process that froze inside a
+	// transaction. URL: lock_timeout. Default 10s.
+	LockTimeout time.Duration
+	// IdleInTransactionTimeout bounds how long a process that stopped inside a transaction keeps
+	// its locks. A live process sends the next statement within milliseconds. URL:
+	// idle_in_transaction_session_timeout. Default 5s.
+	IdleInTransactionTimeout time.Duration
+	// UnansweredTimeout bounds how long a peer may leave TCP segments or keepalives unanswered
+	// before the connection counts as broken, on either side. Default 10s.
+	UnansweredTimeout time.Duration
+	// AllowNewerSchema accepts a schema that a newer program has migrated. Default: SchemaCheck and
+	// Ready refuse it.
+	AllowNewerSchema bool
 }
 
-// DB is everything that is stored, behind a pool of connections. It is safe for
+func (o Options) withDefaults(url string) (Options, error) {
+	given, err := pgx.ParseConfig(url)
+	if err != nil {
+		return o, err
+	}
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	if _, ok := given.RuntimeParams["pool_max_conns"]; o.MaxConns == 0 && !ok {
+		o.MaxConns = 16
+	}
+	if o.ConnectTimeout == 0 {
+		o.ConnectTimeout = cmp.Or(given.ConnectTimeout, 5*time.Second)
+	}
+	for _, d := range []struct {
+		value    *time.Duration
+		fallback time.Duration
+	}{
+		{&o.CallTimeout, 15 * time.Second},
+		{&o.BulkTimeout, time.Minute},
+		{&o.UnansweredTimeout, 10 * time.Second},
+	} {
+		*d.value = cmp.Or(*d.value, d.fallback)
+	}
+	return o, nil
+}
+
+// DB is everything that is stored, on a pool of connections. It is safe for
 // concurrent use. Its methods return *session.Fault and no error of the driver:
 // not found, illegal_state and the like where the rows say no, unavailable where
 // Postgres cannot be reached or asks to try again, internal for the rest.
 type DB struct {
-	pool   *pgxpool.Pool
-	conn   *pgx.ConnConfig // for connections outside of the pool
-	q      *dbsqlc.Queries
-	logger *slog.Logger
-	zip    *zstd.Encoder
-	unzip  *zstd.Decoder
+	pool     *boundedPool
+	conn     *pgx.ConnConfig // for connections outside of the pool
+	q        *dbsqlc.Queries
+	logger   *slog.Logger
+	zip      *zstd.Encoder
+	unzip    *zstd.Decoder
+	options  Options
+	gates    gates               // one writer per session
+	lockWait *semaphore.Weighted // connections that may wait for a lock at once
+	readers  *notifier
+	prober   prober
 }
 
 // Open makes a pool for the database at url, a postgres:// address or a keyword
 // string. It does not connect: a Postgres that is away shows with the first call.
 // An address that cannot be read is an error.
 func Open(ctx context.Context, url string, o Options) (*DB, error) {
-	if o.Logger == nil {
-		o.Logger = slog.New(slog.DiscardHandler)
-	}
-	if o.MaxConns == 0 {
-		o.MaxConns = 16
-	}
-	if o.ConnectTimeout == 0 {
-		o.ConnectTimeout = 5 * time.Second
-	}
 	config, err := pgxpool.ParseConfig(url)
+	if err == nil {
+		o, err = o.withDefaults(url)
+	}
 	if err != nil {
 		// The driver's text repeats the address, and with it the password.
 		return nil, session.Faultf(session.CodeInvalid, "the database URL cannot be read")
 	}
-	config.MaxConns = o.MaxConns
+	if o.MaxConns != 0 {
+		config.MaxConns = o.MaxConns
+	}
+	o.MaxConns = config.MaxConns
 	config.ConnConfig.ConnectTimeout = o.ConnectTimeout
-	params := config.ConnConfig.RuntimeParams
-	setDefault(params, "application_name", "overwinter")
-	setDefault(params, "timezone", "UTC")
-	// A process that stops in the middle of a transaction holds the lock of a
-	// session; nothing of ours thinks for that long between two statements.
-	setDefault(params, "idle_in_transaction_session_timeout", "30s")
-	pool, err := pgxpool.NewWithConfig(ctx, config)
+	config.ConnConfig.DialFunc = o.dialer().DialContext
+	if o.LockTimeout, err = o.serverParams(config.ConnConfig.RuntimeParams); err != nil {
+		return nil, err
+	}
+	pool, err := newBoundedPool(ctx, config, o)
 	if err != nil {
 		return nil, fault("open the database", err)
 	}
@@ -79,8 +134,57 @@ func Open(ctx context.Context, url string, o Options) (*DB, error) {
 	}
 	return &DB{
 		pool: pool, conn: config.ConnConfig.Copy(), q: dbsqlc.New(), logger: o.Logger,
-		zip: zip, unzip: unzip,
+		zip: zip, unzip: unzip, options: o,
+		lockWait: semaphore.NewWeighted(int64(max(1, o.MaxConns/4))),
+		readers:  newNotifier(config.ConnConfig, o.Logger),
 	}, nil
+}
+
+// MaxConns is the size of the pool.
+func (db *DB) MaxConns() int { return int(db.options.MaxConns) }
+
+// serverParams completes what a connection asks of the server, and returns the lock timeout that
+// results.
+func (o Options) serverParams(params map[string]string) (lock time.Duration, err error) {
+	setDefault(params, "application_name", "overwinter")
+	setDefault(params, "timezone", "UTC")
+	for _, p := range []struct {
+		name     string
+		given    time.Duration
+		fallback time.Duration
+	}{
+		{"statement_timeout", o.StatementTimeout, 15 * time.Second},
+		{"lock_timeout", o.LockTimeout, 10 * time.Second},
+		{"idle_in_transaction_session_timeout", o.IdleInTransactionTimeout, 5 * time.Second},
+	} {
+		if p.given != 0 {
+			params[p.name] = milliseconds(p.given)
+		}
+		setDefault(params, p.name, milliseconds(p.fallback))
+	}
+	// The server too has to notice a peer that vanished: it holds locks for it. These apply to TCP
+	// only and are ignored on a Unix socket; the last one ends a statement whose client is gone.
+	idle, interval := o.keepAlive()
+	setDefault(params, "tcp_keepalives_idle", strconv.Itoa(int(idle.Seconds())))
+	setDefault(params, "tcp_keepalives_interval", strconv.Itoa(int(interval.Seconds())))
+	setDefault(params, "tcp_keepalives_count", strconv.Itoa(keepAliveProbes))
+	setDefault(params, "tcp_user_timeout", milliseconds(o.UnansweredTimeout))
+	setDefault(params, "client_connection_check_interval", milliseconds(o.UnansweredTimeout/2))
+	lock, err = postgresDuration(params["lock_timeout"])
+	if err != nil {
+		return 0, session.Faultf(session.CodeInvalid, "the lock_timeout of the database URL cannot be read")
+	}
+	return lock, nil
+}
+
+func milliseconds(d time.Duration) string { return strconv.FormatInt(d.Milliseconds(), 10) }
+
+// postgresDuration reads a duration as Postgres does: a number of milliseconds, or one with a unit.
+func postgresDuration(text string) (time.Duration, error) {
+	if ms, err := strconv.ParseInt(text, 10, 64); err == nil {
+		return time.Duration(ms) * time.Millisecond, nil
+	}
+	return time.ParseDuration(strings.ReplaceAll(strings.Replace(text, "min", "m", 1), " ", ""))
 }
 
 func setDefault(params map[string]string, name, value string) {
@@ -92,6 +196,8 @@ func setDefault(params map[string]string, name, value string) {
 // Close returns when every connection is closed; calls under way end first. It
 // may be called twice.
 func (db *DB) Close() {
+	db.prober.close()
+	db.readers.close()
 	db.pool.Close()
 	db.unzip.Close()
 }

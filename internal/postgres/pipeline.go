@@ -76,11 +76,13 @@ type collectedRow struct{}
 
 func (collectedRow) Scan(...any) error { return errCollected }
 
-// send runs the queries of ask on conn, behind the statement first, which returns no
+// send runs the queries of ask on conn, after the statements first, which return no
 // rows. Every query of ask must go on to the next when it fails with errCollected.
-func (l *lookups) send(ctx context.Context, conn *pgx.Conn, first string, ask func(*lookups) error) (err error) {
-	l.batch.Queue(first)
-	return l.ask(ctx, conn, 1, ask)
+func (l *lookups) send(ctx context.Context, conn *pgx.Conn, first []string, ask func(*lookups) error) (err error) {
+	for _, statement := range first {
+		l.batch.Queue(statement)
+	}
+	return l.ask(ctx, conn, len(first), ask)
 }
 
 // also is send within a transaction that has begun.

@@ -22,11 +22,14 @@ func (db *DB) ProfileCreate(ctx context.Context, p session.Profile) (session.Pro
 		return session.Profile{}, fault("store a profile", err)
 	}
 	err = db.inTx(ctx, "store a profile", pgx.TxOptions{}, func(tx pgx.Tx) error {
-		at := now()
+		at, err := clock(ctx, db.q, tx)
+		if err != nil {
+			return err
+		}
 		if err := db.q.ProfileInsert(ctx, tx, &dbsqlc.ProfileInsertParams{ID: p.ID, Name: p.Name, Description: p.Description, At: at}); err != nil {
 			return err
 		}
-		err := db.q.ProfileVersionInsert(ctx, tx, &dbsqlc.ProfileVersionInsertParams{ProfileID: p.ID, Version: 1, Spec: spec, At: at})
+		err = db.q.ProfileVersionInsert(ctx, tx, &dbsqlc.ProfileVersionInsertParams{ProfileID: p.ID, Version: 1, Spec: spec, At: at})
 		if err != nil {
 			return err
 		}
@@ -44,7 +47,10 @@ func (db *DB) ProfileUpdate(ctx context.Context, p session.Profile, version int6
 		return session.Profile{}, fault("change a profile", err)
 	}
 	err = db.inTx(ctx, "change a profile", pgx.TxOptions{}, func(tx pgx.Tx) error {
-		at := now()
+		at, err := clock(ctx, db.q, tx)
+		if err != nil {
+			return err
+		}
 		next, err := db.q.ProfileUpdate(ctx, tx, &dbsqlc.ProfileUpdateParams{ID: p.ID, Name: p.Name, Description: p.Description, At: at})
 		if isNoRows(err) {
 			return noProfile(p.ID)
@@ -111,7 +117,7 @@ func (db *DB) ProfileList(ctx context.Context, limit int, cursor string) (items 
 
 // ProfileDelete deletes a profile. Sessions that have one of its versions keep it.
 func (db *DB) ProfileDelete(ctx context.Context, id string) error {
-	n, err := db.q.ProfileDelete(ctx, db.pool, &dbsqlc.ProfileDeleteParams{ID: id, At: now()})
+	n, err := db.q.ProfileDelete(ctx, db.pool, id)
 	if err == nil && n == 0 {
 		return noProfile(id)
 	}

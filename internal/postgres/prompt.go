@@ -61,9 +61,7 @@ func (s *sessionTx) promptInsert(ctx context.Context, p session.Prompt) (session
 	p = withDefaults(p)
 	s.row.LastOrdinal++
 	p.Ordinal, p.Status = s.row.LastOrdinal, session.PromptQueued
-	if p.CreatedAt.IsZero() {
-		p.CreatedAt = s.now
-	}
+	p.CreatedAt = s.now // in the order of ordinals, whichever process stored it
 	err := s.q.PromptInsert(ctx, s, &dbsqlc.PromptInsertParams{
 		SessionID: p.SessionID, ID: p.ID, Ordinal: p.Ordinal, Content: p.Content, Mode: string(p.Mode),
 		OnUnknown: string(p.OnUnknown), Author: p.Author, CreatedAt: p.CreatedAt.UTC(),

@@ -133,7 +133,7 @@ func (db *DB) QuestionsPending(ctx context.Context, runID string, again bool) ([
 // that has been overtaken does not count: its link is another's.
 func (db *DB) QuestionsDelivered(ctx context.Context, token string, questionIDs []string) error {
 	return fault("note delivered answers", db.q.QuestionsDeliver(ctx, db.pool, &dbsqlc.QuestionsDeliverParams{
-		Ids: questionIDs, Token: token, At: now(),
+		Ids: questionIDs, Token: token,
 	}))
 }
 

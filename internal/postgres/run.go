@@ -39,7 +39,9 @@ func (db *DB) RunBegin(ctx context.Context, sessionID, promptID, runID string, g
 			return err
 		}
 		err = s.q.RunInsert(ctx, &s.later, &dbsqlc.RunInsertParams{
-			ID: runID, SessionID: sessionID, PromptID: promptID, Generation: generation, Dispatch: 1, StartedAt: s.now,
+			ID: runID, SessionID: sessionID, PromptID: promptID, Generation: generation, Dispatch: 1,
+			BeganSeq:  s.row.LastSeq + 1, // of its turn_start
+			StartedAt: s.now,
 		})
 		if err != nil {
 			return err

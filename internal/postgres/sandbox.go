@@ -63,7 +63,7 @@ func (db *DB) SandboxRecord(ctx context.Context, sessionID string, generation in
 // ended nothing changes.
 func (db *DB) SandboxSeen(ctx context.Context, sessionID string, generation int64, status session.SandboxStatus) error {
 	return fault("record the health of a sandbox", db.q.SandboxSeen(ctx, db.pool, &dbsqlc.SandboxSeenParams{
-		SessionID: sessionID, Generation: generation, Status: string(status), At: now(),
+		SessionID: sessionID, Generation: generation, Status: string(status),
 	}))
 }
 

@@ -24,7 +24,10 @@ const keyLife = 24 * time.Hour
 func (db *DB) SessionCreate(ctx context.Context, s session.Session, first *session.Prompt, idem session.Idempotency) (stored session.Session, created bool, err error) {
 	const doing = "create a session"
 	err = db.inTx(ctx, doing, pgx.TxOptions{}, func(tx pgx.Tx) error {
-		at := now()
+		at, err := clock(ctx, db.q, tx)
+		if err != nil {
+			return err
+		}
 		if idem.Key != "" {
 			earlier, err := db.keyTake(ctx, tx, idem, s.ID, at)
 			if err != nil {
@@ -39,7 +42,7 @@ func (db *DB) SessionCreate(ctx context.Context, s session.Session, first *sessi
 			return err
 		}
 		if first != nil {
-			if err := db.promptFirst(ctx, tx, s.ID, *first); err != nil {
+			if err := db.promptFirst(ctx, tx, s.ID, *first, at); err != nil {
 				return err
 			}
 		}
@@ -103,12 +106,12 @@ func (db *DB) sessionInsert(ctx context.Context, tx pgx.Tx, s session.Session, a
 }
 
 // promptFirst queues the first prompt of a session made in the same transaction.
-func (db *DB) promptFirst(ctx context.Context, tx pgx.Tx, sessionID string, p session.Prompt) error {
+func (db *DB) promptFirst(ctx context.Context, tx pgx.Tx, sessionID string, p session.Prompt, at time.Time) error {
 	row, err := db.q.SessionLock(ctx, tx, sessionID)
 	if err != nil {
 		return err
 	}
-	s := &sessionTx{Conn: tx.Conn(), q: db.q, row: row, now: now()}
+	s := &sessionTx{Conn: tx.Conn(), q: db.q, row: row, now: at}
 	p.SessionID = sessionID
 	if _, err := s.promptInsert(ctx, p); err != nil {
 		return err

@@ -3,6 +3,7 @@ package postgres
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -20,6 +21,8 @@ const rollbackTimeout = 5 * time.Second
 
 // inTx runs do in one transaction and commits it if do returns nil.
 func (db *DB) inTx(ctx context.Context, doing string, o pgx.TxOptions, do func(pgx.Tx) error) error {
+	ctx, cancel := within(ctx, db.options.CallTimeout)
+	defer cancel()
 	tx, err := db.pool.BeginTx(ctx, o)
 	if err != nil {
 		return fault(doing, err)
@@ -29,6 +32,11 @@ func (db *DB) inTx(ctx context.Context, doing string, o pgx.TxOptions, do func(p
 		defer cancel()
 		tx.Rollback(ctx) //nolint:errcheck // after a commit there is nothing to roll back
 	}()
+	if limit := db.statementLimit(ctx); limit != "" {
+		if _, err := tx.Exec(ctx, limit); err != nil {
+			return fault(doing, err)
+		}
+	}
 	if err := do(tx); err != nil {
 		return fault(doing, err)
 	}
@@ -36,10 +44,13 @@ func (db *DB) inTx(ctx context.Context, doing string, o pgx.TxOptions, do func(p
 }
 
 // inTwoTrips runs a transaction in two round trips: read asks for all that it
-// must know, which goes with the begin, and write queues all that it changes,
-// which goes with the commit. Locks are held from the one to the other, and with
-// them everybody else who wants them: under load it is round trips that cost.
-func (db *DB) inTwoTrips(ctx context.Context, doing string, read func(*lookups) error, write func(*pipeline) error) error {
+// must know, which goes with the statements that begin the transaction, and write
+// queues all that it changes, which goes with the commit. Locks are held from the
+// one to the other, and with them everybody else who wants them: under load it is
+// round trips that cost.
+func (db *DB) inTwoTrips(ctx context.Context, doing string, begin []string, read func(*lookups) error, write func(*pipeline) error) error {
+	ctx, cancel := within(ctx, db.options.CallTimeout)
+	defer cancel()
 	conn, err := db.pool.Acquire(ctx)
 	if err != nil {
 		return fault(doing, err)
@@ -47,7 +58,7 @@ func (db *DB) inTwoTrips(ctx context.Context, doing string, read func(*lookups) 
 	defer conn.Release() // a connection that is still in a transaction is closed by it
 	var in lookups
 	var out pipeline
-	err = in.send(ctx, conn.Conn(), "begin", read)
+	err = in.send(ctx, conn.Conn(), begin, read)
 	if err == nil {
 		err = write(&out)
 	}
@@ -78,37 +89,133 @@ type sessionTx struct {
 	// later takes statements that nothing else in the transaction waits for: they
 	// are sent with the events.
 	later pipeline
+	// grown: events were written, which readers are to be told of after the commit.
+	grown bool
 }
+
+// errLocked means that another transaction holds the session.
+var errLocked = errors.New("the session is locked")
+
+// Waiting for a session that another transaction holds.
+const (
+	minLockPause = 2 * time.Millisecond
+	maxLockPause = 100 * time.Millisecond
+	// lockTurn is how long a connection waits for one lock before it lets another call wait.
+	lockTurn = 2 * time.Second
+)
 
 // inSession locks the session, runs do, and writes the events that do has added
 // in the same transaction. session_not_found where there is no such session. The
 // lock goes with the begin, the events with the commit, a round trip each.
+//
+// A session that another transaction holds is waited for without harm to other
+// sessions: a quarter of the pool's connections at most wait for locks, the other
+// calls look again after a pause and hold none meanwhile. It must not be nested.
 func (db *DB) inSession(ctx context.Context, doing, sessionID string, do func(*sessionTx) error) error {
-	conn, err := db.pool.Acquire(ctx)
+	ctx, cancel := within(ctx, db.options.CallTimeout)
+	defer cancel()
+	leave, err := db.gates.enter(ctx, sessionID)
 	if err != nil {
 		return fault(doing, err)
 	}
+	defer leave()
+	err = db.trySession(ctx, sessionID, 0, do)
+	if !errors.Is(err, errLocked) {
+		return fault(doing, err)
+	}
+	limit, turn := ctx, lockTurn
+	if db.options.LockTimeout > 0 {
+		limit, cancel = context.WithTimeout(ctx, db.options.LockTimeout)
+		defer cancel()
+		turn = min(turn, db.options.LockTimeout)
+	}
+	for pause := minLockPause; ; pause = min(2*pause, maxLockPause) {
+		if db.lockWait.TryAcquire(1) {
+			err = db.trySession(ctx, sessionID, turn, do)
+			db.lockWait.Release(1)
+		} else {
+			err = db.trySession(ctx, sessionID, 0, do)
+		}
+		if !errors.Is(err, errLocked) {
+			return fault(doing, err)
+		}
+		timer := time.NewTimer(pause)
+		select {
+		case <-timer.C:
+		case <-limit.Done():
+			timer.Stop()
+			return busy(sessionID, err)
+		}
+	}
+}
+
+// trySession is inSession for a session that is free, or becomes free within wait; else errLocked,
+// and nothing was done.
+func (db *DB) trySession(ctx context.Context, sessionID string, wait time.Duration, do func(*sessionTx) error) error {
+	conn, err := db.pool.Acquire(ctx)
+	if err != nil {
+		return err
+	}
 	defer conn.Release() // a connection that is still in a transaction is closed by it
 	s := &sessionTx{Conn: conn.Conn(), q: db.q}
-	var in lookups
-	err = in.send(ctx, s.Conn, "begin", func(in *lookups) (err error) {
-		s.row, err = db.q.SessionLock(ctx, in, sessionID)
-		return err
-	})
-	if isNoRows(err) {
-		err = noSession(sessionID)
+	begin := []string{"begin"}
+	if limit := db.statementLimit(ctx); limit != "" {
+		begin = append(begin, limit)
 	}
-	if err == nil {
-		s.now = now() // under the lock, so that times follow the order of events
+	if wait > 0 {
+		begin = append(begin, "set local lock_timeout = "+milliseconds(wait))
+	}
+	var in lookups
+	err = in.send(ctx, s.Conn, begin, func(in *lookups) error {
+		var lockErr, clockErr error
+		if wait > 0 {
+			s.row, lockErr = db.q.SessionLock(ctx, in, sessionID)
+		} else {
+			var row dbsqlc.SessionTryLockRow
+			row, lockErr = db.q.SessionTryLock(ctx, in, sessionID)
+			s.row = dbsqlc.SessionLockRow(row)
+		}
+		s.now, clockErr = clock(ctx, db.q, in) // after the lock, so that times follow the order of events
+		return cmp.Or(lockErr, clockErr)
+	})
+	switch {
+	case err == nil:
 		err = do(s)
+	case isNoRows(err) && wait == 0:
+		err = db.lockedOrNone(ctx, s.Conn, sessionID)
+	case isNoRows(err):
+		err = noSession(sessionID)
+	case wait > 0 && isLockTimeout(err):
+		err = errLocked
 	}
 	if err == nil {
 		err = s.commit(ctx)
+		if s.grown { // also after an error: the answer to the commit may have been lost
+			db.readers.notify(sessionID)
+		}
 	}
 	if err != nil {
 		rollback(ctx, s.Conn)
 	}
-	return fault(doing, err)
+	return err
+}
+
+// lockedOrNone says why a session could not be locked.
+func (db *DB) lockedOrNone(ctx context.Context, conn *pgx.Conn, sessionID string) error {
+	exists, err := db.q.SessionExists(ctx, conn, sessionID)
+	switch {
+	case err != nil:
+		return err
+	case exists:
+		return errLocked
+	}
+	return noSession(sessionID)
+}
+
+// clock is the server's time, in UTC and as fine as Postgres keeps it.
+func clock(ctx context.Context, q *dbsqlc.Queries, db dbsqlc.DBTX) (time.Time, error) {
+	at, err := q.Clock(ctx, db)
+	return at.UTC(), err
 }
 
 // commit writes what is left to be written, and commits.
@@ -122,6 +229,8 @@ func (s *sessionTx) commit(ctx context.Context) error {
 
 // inRun is inSession for the session of a run, with the run as it stands.
 func (db *DB) inRun(ctx context.Context, doing, runID string, do func(*sessionTx, dbsqlc.Run) error) error {
+	ctx, cancel := within(ctx, db.options.CallTimeout)
+	defer cancel()
 	found, err := db.q.RunGet(ctx, db.pool, runID)
 	if isNoRows(err) {
 		return noRun(runID)
@@ -166,15 +275,12 @@ func (s *sessionTx) queueEvents(ctx context.Context) error {
 	if len(s.log.Seqs) == 0 {
 		return nil
 	}
+	s.grown = true
 	return cmp.Or(
 		s.q.SessionAdvance(ctx, &s.later, &dbsqlc.SessionAdvanceParams{ID: s.row.ID, LastSeq: s.row.LastSeq}),
 		s.q.EventsInsert(ctx, &s.later, s.log.params()),
-		s.q.EventsNotify(ctx, &s.later, &dbsqlc.EventsNotifyParams{Channel: channel, Payload: s.row.ID}),
 	)
 }
-
-// now is the time that is stored: in UTC and as fine as Postgres keeps it.
-func now() time.Time { return time.Now().UTC().Truncate(time.Microsecond) }
 
 // text makes foreign words storable: Postgres takes no NUL in a text and no
 // invalid UTF-8.

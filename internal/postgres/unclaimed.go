@@ -12,7 +12,7 @@ import (
 // know of: not loaded, or rung for and not taken. One ring per session. The
 // query's comment gives the reasons.
 func (db *DB) Unclaimed(ctx context.Context, age time.Duration, limit int) ([]session.Ring, error) {
-	rows, err := db.q.Unclaimed(ctx, db.pool, &dbsqlc.UnclaimedParams{Before: now().Add(-age), MaxItems: int32(limit)})
+	rows, err := db.q.Unclaimed(ctx, db.pool, &dbsqlc.UnclaimedParams{AgeSeconds: age.Seconds(), MaxItems: int32(limit)})
 	if err != nil {
 		return nil, fault("list unclaimed work", err)
 	}

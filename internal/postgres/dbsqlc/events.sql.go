@@ -100,20 +100,6 @@ func (q *Queries) EventsInsert(ctx context.Context, db DBTX, arg *EventsInsertPa
 	return err
 }
 
-const eventsNotify = `-- name: EventsNotify :exec
-SELECT pg_notify($1, $2)
-`
-
-type EventsNotifyParams struct {
-	Channel string
-	Payload string
-}
-
-func (q *Queries) EventsNotify(ctx context.Context, db DBTX, arg *EventsNotifyParams) error {
-	_, err := db.Exec(ctx, eventsNotify, arg.Channel, arg.Payload)
-	return err
-}
-
 const eventsPage = `-- name: EventsPage :many
 SELECT seq, type, conversation_id, run_id, at, data FROM events
 WHERE session_id = $1 AND seq > $2 ORDER BY seq LIMIT $3

@@ -38,3 +38,23 @@ func (q *Queries) InstallationDescription(ctx context.Context, db DBTX) (Install
 	err := row.Scan(&i.SandboxDriver, &i.SandboxIsolation)
 	return i, err
 }
+
+const installationLegacyQueues = `-- name: InstallationLegacyQueues :one
+SELECT (legacy_queues_since IS NOT NULL)::boolean AS legacy FROM installation
+`
+
+func (q *Queries) InstallationLegacyQueues(ctx context.Context, db DBTX) (bool, error) {
+	row := db.QueryRow(ctx, installationLegacyQueues)
+	var legacy bool
+	err := row.Scan(&legacy)
+	return legacy, err
+}
+
+const installationQueuesDrained = `-- name: InstallationQueuesDrained :exec
+UPDATE installation SET legacy_queues_since = NULL WHERE legacy_queues_since < now() - interval '1 day'
+`
+
+func (q *Queries) InstallationQueuesDrained(ctx context.Context, db DBTX) error {
+	_, err := db.Exec(ctx, installationQueuesDrained)
+	return err
+}

@@ -54,11 +54,12 @@ type IdempotencyKey struct {
 }
 
 type Installation struct {
-	Single           bool
-	ID               string
-	CreatedAt        time.Time
-	SandboxDriver    string
-	SandboxIsolation string
+	Single            bool
+	ID                string
+	CreatedAt         time.Time
+	SandboxDriver     string
+	SandboxIsolation  string
+	LegacyQueuesSince *time.Time
 }
 
 type Profile struct {
@@ -130,6 +131,7 @@ type Run struct {
 	Dispatch     int64
 	HeldDispatch int64
 	HeldAttempt  int64
+	BeganSeq     int64
 }
 
 type Sandbox struct {
@@ -286,4 +288,9 @@ type WorkspaceFile struct {
 	Content    []byte
 	Unsaved    string
 	DeletedAt  *time.Time
+}
+
+type WriteProbe struct {
+	Single bool
+	At     time.Time
 }

@@ -11,16 +11,11 @@ import (
 )
 
 const profileDelete = `-- name: ProfileDelete :execrows
-UPDATE profiles SET deleted_at = $1::timestamptz WHERE id = $2 AND deleted_at IS NULL
+UPDATE profiles SET deleted_at = clock_timestamp() WHERE id = $1 AND deleted_at IS NULL
 `
 
-type ProfileDeleteParams struct {
-	At time.Time
-	ID string
-}
-
-func (q *Queries) ProfileDelete(ctx context.Context, db DBTX, arg *ProfileDeleteParams) (int64, error) {
-	result, err := db.Exec(ctx, profileDelete, arg.At, arg.ID)
+func (q *Queries) ProfileDelete(ctx context.Context, db DBTX, id string) (int64, error) {
+	result, err := db.Exec(ctx, profileDelete, id)
 	if err != nil {
 		return 0, err
 	}

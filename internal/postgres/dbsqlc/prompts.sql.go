@@ -451,11 +451,11 @@ WHERE s.id IN (
 AND s.status <> 'terminated'
 AND (
     NOT s.loaded AND (
-        q.created_at < $1::timestamptz
-        OR r.started_at < $1::timestamptz
-        OR s.status IN ('initializing', 'running', 'hibernating', 'restoring') AND s.last_activity_at < $1::timestamptz
+        q.created_at < statement_timestamp() - make_interval(secs => $1::double precision)
+        OR r.started_at < statement_timestamp() - make_interval(secs => $1::double precision)
+        OR s.status IN ('initializing', 'running', 'hibernating', 'restoring') AND s.last_activity_at < statement_timestamp() - make_interval(secs => $1::double precision)
     )
-    OR s.loaded AND q.created_at < $1::timestamptz AND (
+    OR s.loaded AND q.created_at < statement_timestamp() - make_interval(secs => $1::double precision) AND (
         s.status IN ('initializing', 'hibernated')
         OR s.status = 'running' AND r.started_at IS NULL
     )
@@ -465,8 +465,8 @@ LIMIT $2
 `
 
 type UnclaimedParams struct {
-	Before   time.Time
-	MaxItems int32
+	AgeSeconds float64
+	MaxItems   int32
 }
 
 type UnclaimedRow struct {
@@ -497,7 +497,7 @@ type UnclaimedRow struct {
 // One ring per session, for its oldest queued prompt: the workflow reads the
 // rest when it opens, and takes them in order of ordinals.
 func (q *Queries) Unclaimed(ctx context.Context, db DBTX, arg *UnclaimedParams) ([]UnclaimedRow, error) {
-	rows, err := db.Query(ctx, unclaimed, arg.Before, arg.MaxItems)
+	rows, err := db.Query(ctx, unclaimed, arg.AgeSeconds, arg.MaxItems)
 	if err != nil {
 		return nil, err
 	}

@@ -261,20 +261,19 @@ func (q *Queries) QuestionsClose(ctx context.Context, db DBTX, arg *QuestionsClo
 }
 
 const questionsDeliver = `-- name: QuestionsDeliver :exec
-UPDATE questions q SET delivered_at = $1::timestamptz FROM runs r
-WHERE q.id = ANY($2::text[]) AND q.delivered_at IS NULL AND q.status <> 'open'
-  AND r.id = q.run_id AND r.token = $3::text AND r.token <> ''
+UPDATE questions q SET delivered_at = clock_timestamp() FROM runs r
+WHERE q.id = ANY($1::text[]) AND q.delivered_at IS NULL AND q.status <> 'open'
+  AND r.id = q.run_id AND r.token = $2::text AND r.token <> ''
 `
 
 type QuestionsDeliverParams struct {
-	At    time.Time
 	Ids   []string
 	Token string
 }
 
 // QuestionsDeliver counts for the attempt alone that has the run.
 func (q *Queries) QuestionsDeliver(ctx context.Context, db DBTX, arg *QuestionsDeliverParams) error {
-	_, err := db.Exec(ctx, questionsDeliver, arg.At, arg.Ids, arg.Token)
+	_, err := db.Exec(ctx, questionsDeliver, arg.Ids, arg.Token)
 	return err
 }
 

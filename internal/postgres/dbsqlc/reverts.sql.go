@@ -129,8 +129,12 @@ func (q *Queries) RunsFirstSeq(ctx context.Context, db DBTX, arg *RunsFirstSeqPa
 const runsFrom = `-- name: RunsFrom :many
 SELECT r.id FROM runs r
 WHERE r.session_id = $1
-  AND r.started_at >= (SELECT min(f.started_at) FROM runs f WHERE f.session_id = $1 AND f.prompt_id = $2)
-ORDER BY r.started_at, r.id
+  AND (r.began_seq, r.started_at) >= (
+    SELECT f.began_seq, f.started_at FROM runs f
+    WHERE f.session_id = $1 AND f.prompt_id = $2
+    ORDER BY f.began_seq, f.started_at LIMIT 1
+  )
+ORDER BY r.began_seq, r.started_at, r.id
 `
 
 type RunsFromParams struct {
@@ -138,7 +142,8 @@ type RunsFromParams struct {
 	PromptID  string
 }
 
-// RunsFrom are the runs of a prompt and of all that came after it, oldest first.
+// RunsFrom are the runs of a prompt and of all that came after it, oldest first. Their order is
+// that of the log; runs of releases that did not record it come first, by time.
 func (q *Queries) RunsFrom(ctx context.Context, db DBTX, arg *RunsFromParams) ([]string, error) {
 	rows, err := db.Query(ctx, runsFrom, arg.SessionID, arg.PromptID)
 	if err != nil {

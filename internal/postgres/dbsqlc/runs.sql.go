@@ -34,7 +34,7 @@ func (q *Queries) RunAttach(ctx context.Context, db DBTX, arg *RunAttachParams) 
 }
 
 const runDispatch = `-- name: RunDispatch :one
-UPDATE runs SET dispatch = dispatch + 1 WHERE id = $1 RETURNING id, session_id, prompt_id, generation, attempt, token, last_frame, translator, outcome, reason, model, input_tokens, output_tokens, cost_usd, tool_calls, started_at, ended_at, dispatch, held_dispatch, held_attempt
+UPDATE runs SET dispatch = dispatch + 1 WHERE id = $1 RETURNING id, session_id, prompt_id, generation, attempt, token, last_frame, translator, outcome, reason, model, input_tokens, output_tokens, cost_usd, tool_calls, started_at, ended_at, dispatch, held_dispatch, held_attempt, began_seq
 `
 
 // RunDispatch allots the next dispatch of a run and returns the run.
@@ -62,6 +62,7 @@ func (q *Queries) RunDispatch(ctx context.Context, db DBTX, id string) (Run, err
 		&i.Dispatch,
 		&i.HeldDispatch,
 		&i.HeldAttempt,
+		&i.BeganSeq,
 	)
 	return i, err
 }
@@ -71,7 +72,7 @@ UPDATE runs SET outcome = $1, reason = $2, model = $3, token = '',
     input_tokens = $4, output_tokens = $5, cost_usd = $6, tool_calls = $7,
     ended_at = $8::timestamptz
 WHERE id = $9 AND ended_at IS NULL
-RETURNING id, session_id, prompt_id, generation, attempt, token, last_frame, translator, outcome, reason, model, input_tokens, output_tokens, cost_usd, tool_calls, started_at, ended_at, dispatch, held_dispatch, held_attempt
+RETURNING id, session_id, prompt_id, generation, attempt, token, last_frame, translator, outcome, reason, model, input_tokens, output_tokens, cost_usd, tool_calls, started_at, ended_at, dispatch, held_dispatch, held_attempt, began_seq
 `
 
 type RunEndParams struct {
@@ -121,12 +122,13 @@ func (q *Queries) RunEnd(ctx context.Context, db DBTX, arg *RunEndParams) (Run, 
 		&i.Dispatch,
 		&i.HeldDispatch,
 		&i.HeldAttempt,
+		&i.BeganSeq,
 	)
 	return i, err
 }
 
 const runGet = `-- name: RunGet :one
-SELECT id, session_id, prompt_id, generation, attempt, token, last_frame, translator, outcome, reason, model, input_tokens, output_tokens, cost_usd, tool_calls, started_at, ended_at, dispatch, held_dispatch, held_attempt FROM runs WHERE id = $1
+SELECT id, session_id, prompt_id, generation, attempt, token, last_frame, translator, outcome, reason, model, input_tokens, output_tokens, cost_usd, tool_calls, started_at, ended_at, dispatch, held_dispatch, held_attempt, began_seq FROM runs WHERE id = $1
 `
 
 func (q *Queries) RunGet(ctx context.Context, db DBTX, id string) (Run, error) {
@@ -153,12 +155,13 @@ func (q *Queries) RunGet(ctx context.Context, db DBTX, id string) (Run, error) {
 		&i.Dispatch,
 		&i.HeldDispatch,
 		&i.HeldAttempt,
+		&i.BeganSeq,
 	)
 	return i, err
 }
 
 const runGetOpen = `-- name: RunGetOpen :one
-SELECT id, session_id, prompt_id, generation, attempt, token, last_frame, translator, outcome, reason, model, input_tokens, output_tokens, cost_usd, tool_calls, started_at, ended_at, dispatch, held_dispatch, held_attempt FROM runs WHERE session_id = $1 AND ended_at IS NULL
+SELECT id, session_id, prompt_id, generation, attempt, token, last_frame, translator, outcome, reason, model, input_tokens, output_tokens, cost_usd, tool_calls, started_at, ended_at, dispatch, held_dispatch, held_attempt, began_seq FROM runs WHERE session_id = $1 AND ended_at IS NULL
 `
 
 func (q *Queries) RunGetOpen(ctx context.Context, db DBTX, sessionID string) (Run, error) {
@@ -185,13 +188,14 @@ func (q *Queries) RunGetOpen(ctx context.Context, db DBTX, sessionID string) (Ru
 		&i.Dispatch,
 		&i.HeldDispatch,
 		&i.HeldAttempt,
+		&i.BeganSeq,
 	)
 	return i, err
 }
 
 const runInsert = `-- name: RunInsert :exec
-INSERT INTO runs (id, session_id, prompt_id, generation, dispatch, started_at)
-VALUES ($1, $2, $3, $4, $5, $6)
+INSERT INTO runs (id, session_id, prompt_id, generation, dispatch, began_seq, started_at)
+VALUES ($1, $2, $3, $4, $5, $6, $7)
 `
 
 type RunInsertParams struct {
@@ -200,6 +204,7 @@ type RunInsertParams struct {
 	PromptID   string
 	Generation int64
 	Dispatch   int64
+	BeganSeq   int64
 	StartedAt  time.Time
 }
 
@@ -210,6 +215,7 @@ func (q *Queries) RunInsert(ctx context.Context, db DBTX, arg *RunInsertParams) 
 		arg.PromptID,
 		arg.Generation,
 		arg.Dispatch,
+		arg.BeganSeq,
 		arg.StartedAt,
 	)
 	return err

@@ -114,24 +114,18 @@ func (q *Queries) SandboxReserve(ctx context.Context, db DBTX, arg *SandboxReser
 }
 
 const sandboxSeen = `-- name: SandboxSeen :exec
-UPDATE sandboxes SET status = $1, seen_at = $2::timestamptz
-WHERE session_id = $3 AND generation = $4 AND ended_at IS NULL
+UPDATE sandboxes SET status = $1, seen_at = clock_timestamp()
+WHERE session_id = $2 AND generation = $3 AND ended_at IS NULL
 `
 
 type SandboxSeenParams struct {
 	Status     string
-	At         time.Time
 	SessionID  string
 	Generation int64
 }
 
 func (q *Queries) SandboxSeen(ctx context.Context, db DBTX, arg *SandboxSeenParams) error {
-	_, err := db.Exec(ctx, sandboxSeen,
-		arg.Status,
-		arg.At,
-		arg.SessionID,
-		arg.Generation,
-	)
+	_, err := db.Exec(ctx, sandboxSeen, arg.Status, arg.SessionID, arg.Generation)
 	return err
 }
 

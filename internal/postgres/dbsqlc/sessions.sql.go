@@ -10,6 +10,19 @@ import (
 	"time"
 )
 
+const clock = `-- name: Clock :one
+SELECT clock_timestamp()::timestamptz AS now
+`
+
+// Clock is the server's time now. Every time that is stored is taken from it, after the lock, so
+// that order and ages do not depend on the clocks of the processes that write.
+func (q *Queries) Clock(ctx context.Context, db DBTX) (time.Time, error) {
+	row := db.QueryRow(ctx, clock)
+	var now time.Time
+	err := row.Scan(&now)
+	return now, err
+}
+
 const idempotencyGet = `-- name: IdempotencyGet :one
 SELECT key, digest, session_id, created_at FROM idempotency_keys WHERE key = $1
 `
@@ -126,6 +139,17 @@ func (q *Queries) SessionCount(ctx context.Context, db DBTX, arg *SessionCountPa
 		arg.ID,
 	)
 	return err
+}
+
+const sessionExists = `-- name: SessionExists :one
+SELECT EXISTS (SELECT FROM sessions WHERE id = $1)
+`
+
+func (q *Queries) SessionExists(ctx context.Context, db DBTX, id string) (bool, error) {
+	row := db.QueryRow(ctx, sessionExists, id)
+	var exists bool
+	err := row.Scan(&exists)
+	return exists, err
 }
 
 const sessionGet = `-- name: SessionGet :one
@@ -495,6 +519,41 @@ func (q *Queries) SessionTransit(ctx context.Context, db DBTX, arg *SessionTrans
 	return err
 }
 
+const sessionTryLock = `-- name: SessionTryLock :one
+SELECT id, status, generation, transition_no, last_ordinal, last_seq, head_bundle_id, loaded, title
+FROM sessions WHERE id = $1 FOR NO KEY UPDATE SKIP LOCKED
+`
+
+type SessionTryLockRow struct {
+	ID           string
+	Status       string
+	Generation   int64
+	TransitionNo int64
+	LastOrdinal  int64
+	LastSeq      int64
+	HeadBundleID *string
+	Loaded       bool
+	Title        string
+}
+
+// SessionTryLock is SessionLock that returns no row at once when another transaction holds the lock.
+func (q *Queries) SessionTryLock(ctx context.Context, db DBTX, id string) (SessionTryLockRow, error) {
+	row := db.QueryRow(ctx, sessionTryLock, id)
+	var i SessionTryLockRow
+	err := row.Scan(
+		&i.ID,
+		&i.Status,
+		&i.Generation,
+		&i.TransitionNo,
+		&i.LastOrdinal,
+		&i.LastSeq,
+		&i.HeadBundleID,
+		&i.Loaded,
+		&i.Title,
+	)
+	return i, err
+}
+
 const sessionsAdvance = `-- name: SessionsAdvance :exec
 UPDATE sessions s SET last_seq = a.last_seq, last_activity_at = greatest(s.last_activity_at, a.at), title = a.title
 FROM (SELECT unnest($1::text[]) AS id, unnest($2::bigint[]) AS last_seq, unnest($3::timestamptz[]) AS at, unnest($4::text[]) AS title) a
@@ -544,6 +603,48 @@ func (q *Queries) SessionsLock(ctx context.Context, db DBTX, ids []string) ([]Se
 	var items []SessionsLockRow
 	for rows.Next() {
 		var i SessionsLockRow
+		if err := rows.Scan(
+			&i.ID,
+			&i.Status,
+			&i.Generation,
+			&i.LastSeq,
+			&i.Title,
+			&i.TitleGiven,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const sessionsTryLock = `-- name: SessionsTryLock :many
+SELECT id, status, generation, last_seq, title, title_given
+FROM sessions WHERE id = ANY($1::text[]) ORDER BY id FOR NO KEY UPDATE SKIP LOCKED
+`
+
+type SessionsTryLockRow struct {
+	ID         string
+	Status     string
+	Generation int64
+	LastSeq    int64
+	Title      string
+	TitleGiven bool
+}
+
+// SessionsTryLock is SessionsLock that leaves out the sessions that other transactions hold.
+func (q *Queries) SessionsTryLock(ctx context.Context, db DBTX, ids []string) ([]SessionsTryLockRow, error) {
+	rows, err := db.Query(ctx, sessionsTryLock, ids)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []SessionsTryLockRow
+	for rows.Next() {
+		var i SessionsTryLockRow
 		if err := rows.Scan(
 			&i.ID,
 			&i.Status,

@@ -21,6 +21,9 @@ func Open(t testing.TB, url string) *postgres.DB {
 	t.Helper()
 	db, err := postgres.Open(t.Context(), url, postgres.Options{
 		Logger: slog.New(slog.DiscardHandler), MaxConns: 8, ConnectTimeout: startTimeout,
+		// All packages' tests share the machine: no test fails because it was slow.
+		CallTimeout: startTimeout, BulkTimeout: startTimeout, StatementTimeout: startTimeout,
+		LockTimeout: startTimeout, IdleInTransactionTimeout: startTimeout,
 	})
 	if err != nil {
 		t.Fatalf("open the test's database: %v", err)

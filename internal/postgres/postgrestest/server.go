@@ -51,7 +51,10 @@ type server struct {
 // shared is started once and then belongs to the process, as the server does.
 var shared = sync.OnceValues(startServer)
 
-func startServer() (*server, error) {
+func startServer() (*server, error) { return startServerIn("") }
+
+// startServerIn starts a server in a directory of its own under parent; "" is the system's.
+func startServerIn(parent string) (*server, error) {
 	bin, err := binDir()
 	if err != nil {
 		return nil, err
@@ -60,7 +63,7 @@ func startServer() (*server, error) {
 	if err != nil {
 		return nil, err
 	}
-	dir, err := os.MkdirTemp("", "owpg")
+	dir, err := os.MkdirTemp(parent, "owpg")
 	if err != nil {
 		return nil, fmt.Errorf("directory for Postgres: %w", err)
 	}

@@ -8,9 +8,6 @@ FROM (SELECT unnest(@session_ids::text[]) AS session_id, unnest(@seqs::bigint[])
     unnest(@conversation_ids::text[]) AS conversation_id, unnest(@run_ids::text[]) AS run_id, unnest(@frames::bigint[]) AS frame,
     unnest(@ns::integer[]) AS n, unnest(@ats::timestamptz[]) AS at, unnest(@datas::text[]) AS data) a;
 
--- name: EventsNotify :exec
-SELECT pg_notify(@channel, @payload);
-
 -- name: EventsPage :many
 SELECT seq, type, conversation_id, run_id, at, data FROM events
 WHERE session_id = @session_id AND seq > @after_seq ORDER BY seq LIMIT @max_items;

@@ -27,4 +27,4 @@ WHERE p.deleted_at IS NULL AND (@before_id::text = '' OR p.id < @before_id)
 ORDER BY p.id DESC LIMIT @max_items;
 
 -- name: ProfileDelete :execrows
-UPDATE profiles SET deleted_at = @at::timestamptz WHERE id = @id AND deleted_at IS NULL;
+UPDATE profiles SET deleted_at = clock_timestamp() WHERE id = @id AND deleted_at IS NULL;

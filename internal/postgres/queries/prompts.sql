@@ -94,11 +94,11 @@ WHERE s.id IN (
 AND s.status <> 'terminated'
 AND (
     NOT s.loaded AND (
-        q.created_at < @before::timestamptz
-        OR r.started_at < @before::timestamptz
-        OR s.status IN ('initializing', 'running', 'hibernating', 'restoring') AND s.last_activity_at < @before::timestamptz
+        q.created_at < statement_timestamp() - make_interval(secs => @age_seconds::double precision)
+        OR r.started_at < statement_timestamp() - make_interval(secs => @age_seconds::double precision)
+        OR s.status IN ('initializing', 'running', 'hibernating', 'restoring') AND s.last_activity_at < statement_timestamp() - make_interval(secs => @age_seconds::double precision)
     )
-    OR s.loaded AND q.created_at < @before::timestamptz AND (
+    OR s.loaded AND q.created_at < statement_timestamp() - make_interval(secs => @age_seconds::double precision) AND (
         s.status IN ('initializing', 'hibernated')
         OR s.status = 'running' AND r.started_at IS NULL
     )

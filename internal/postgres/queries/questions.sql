@@ -46,6 +46,6 @@ RETURNING id;
 
 -- name: QuestionsDeliver :exec
 -- QuestionsDeliver counts for the attempt alone that has the run.
-UPDATE questions q SET delivered_at = @at::timestamptz FROM runs r
+UPDATE questions q SET delivered_at = clock_timestamp() FROM runs r
 WHERE q.id = ANY(@ids::text[]) AND q.delivered_at IS NULL AND q.status <> 'open'
   AND r.id = q.run_id AND r.token = @token::text AND r.token <> '';

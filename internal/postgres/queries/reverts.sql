@@ -1,9 +1,14 @@
 -- name: RunsFrom :many
--- RunsFrom are the runs of a prompt and of all that came after it, oldest first.
+-- RunsFrom are the runs of a prompt and of all that came after it, oldest first. Their order is
+-- that of the log; runs of releases that did not record it come first, by time.
 SELECT r.id FROM runs r
 WHERE r.session_id = @session_id
-  AND r.started_at >= (SELECT min(f.started_at) FROM runs f WHERE f.session_id = @session_id AND f.prompt_id = @prompt_id)
-ORDER BY r.started_at, r.id;
+  AND (r.began_seq, r.started_at) >= (
+    SELECT f.began_seq, f.started_at FROM runs f
+    WHERE f.session_id = @session_id AND f.prompt_id = @prompt_id
+    ORDER BY f.began_seq, f.started_at LIMIT 1
+  )
+ORDER BY r.began_seq, r.started_at, r.id;
 
 -- name: RunsFirstSeq :one
 -- RunsFirstSeq is the oldest event of runs that is left; 0 where none is.

@@ -1,6 +1,6 @@
 -- name: RunInsert :exec
-INSERT INTO runs (id, session_id, prompt_id, generation, dispatch, started_at)
-VALUES (@id, @session_id, @prompt_id, @generation, @dispatch, @started_at);
+INSERT INTO runs (id, session_id, prompt_id, generation, dispatch, began_seq, started_at)
+VALUES (@id, @session_id, @prompt_id, @generation, @dispatch, @began_seq, @started_at);
 
 -- name: RunGet :one
 SELECT * FROM runs WHERE id = @id;

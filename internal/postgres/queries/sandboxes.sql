@@ -12,7 +12,7 @@ UPDATE sandboxes SET sandbox_id = @sandbox_id, status = @status, deadline = @dea
 WHERE session_id = @session_id AND generation = @generation AND ended_at IS NULL;
 
 -- name: SandboxSeen :exec
-UPDATE sandboxes SET status = @status, seen_at = @at::timestamptz
+UPDATE sandboxes SET status = @status, seen_at = clock_timestamp()
 WHERE session_id = @session_id AND generation = @generation AND ended_at IS NULL;
 
 -- name: SandboxEnd :exec

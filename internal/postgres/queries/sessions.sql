@@ -116,3 +116,21 @@ SELECT id FROM installation;
 
 -- name: SessionSetTitle :exec
 UPDATE sessions SET title = @title WHERE id = @id AND NOT title_given;
+
+-- name: SessionTryLock :one
+-- SessionTryLock is SessionLock that returns no row at once when another transaction holds the lock.
+SELECT id, status, generation, transition_no, last_ordinal, last_seq, head_bundle_id, loaded, title
+FROM sessions WHERE id = @id FOR NO KEY UPDATE SKIP LOCKED;
+
+-- name: SessionsTryLock :many
+-- SessionsTryLock is SessionsLock that leaves out the sessions that other transactions hold.
+SELECT id, status, generation, last_seq, title, title_given
+FROM sessions WHERE id = ANY(@ids::text[]) ORDER BY id FOR NO KEY UPDATE SKIP LOCKED;
+
+-- name: SessionExists :one
+SELECT EXISTS (SELECT FROM sessions WHERE id = @id);
+
+-- name: Clock :one
+-- Clock is the server's time now. Every time that is stored is taken from it, after the lock, so
+-- that order and ages do not depend on the clocks of the processes that write.
+SELECT clock_timestamp()::timestamptz AS now;

@@ -1,0 +1,362 @@
+package eventlog
+
+import (
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/overwinter-dev/overwinter/internal/session"
+)
+
+// schedule decides which appends share the next commit. Every session has a queue; the queues take
+// turns, and one has a single commit under way at most, so that its appends stay in order. It does
+// no I/O, knows no clock, and is not safe for concurrent use.
+type schedule struct {
+	options AppenderOptions
+	queues  map[string]*queue
+	ready   []*queue // to be committed, in turn
+	busy    []*queue // left out of a commit, or stuck in one
+	waiting int      // appends in ready
+
+	running   []*batch // without those that wait for a lock
+	lockWaits int
+
+	company    int       // appends of the commit that began last
+	firstReady time.Time // since when anything waits in ready
+
+	backoff     time.Duration // of all commits, while Postgres is away
+	pausedUntil time.Time
+}
+
+// queue holds the appends of one session.
+type queue struct {
+	id      string
+	pending []*pending // not in a commit
+	held    int        // appends, with those in a commit
+	bytes   int        // of held
+	state   queueState
+	room    chan struct{} // closed when an append has left; nil while no caller waits for that
+
+	pause  time.Duration // between two attempts while it is busy
+	tryAt  time.Time     // when a commit without lock wait may include it again
+	lockAt time.Time     // when a commit may wait for its lock
+}
+
+type queueState int
+
+const (
+	queueIdle queueState = iota
+	queueReady
+	queueBusy
+	queueCommitting
+)
+
+// batch is what one commit writes.
+type batch struct {
+	queues       []*queue
+	pending      []*pending // those of one queue in order
+	of           []*queue   // as pending
+	events       int
+	bytes        int
+	most         int // queues; 0 for no limit
+	alone        bool
+	waitsForLock bool
+	begun        time.Time
+}
+
+// never is when nothing is due.
+const never = time.Hour
+
+// add queues an append, or returns what to wait for while its session's queue is full.
+func (s *schedule) add(p *pending, now time.Time) (room <-chan struct{}) {
+	q := s.queues[p.append.SessionID]
+	if q == nil {
+		q = &queue{id: p.append.SessionID}
+		s.queues[q.id] = q
+	}
+	if q.held > 0 && (q.held >= s.options.MaxQueued || q.bytes+p.bytes > s.options.MaxQueuedBytes) {
+		if q.room == nil {
+			q.room = make(chan struct{})
+		}
+		return q.room
+	}
+	q.pending = append(q.pending, p)
+	q.held++
+	q.bytes += p.bytes
+	switch q.state {
+	case queueIdle:
+		s.toReady(q, now)
+	case queueReady:
+		s.waiting++
+	case queueBusy, queueCommitting:
+	}
+	return nil
+}
+
+func (s *schedule) toReady(q *queue, now time.Time) {
+	if len(q.pending) == 0 {
+		q.state = queueIdle
+		if q.held == 0 {
+			delete(s.queues, q.id)
+		}
+		return
+	}
+	if s.waiting == 0 {
+		s.firstReady = now
+	}
+	q.state = queueReady
+	s.waiting += len(q.pending)
+	s.ready = append(s.ready, q)
+}
+
+// toBusy puts a queue aside. Its pause grows with every time.
+func (s *schedule) toBusy(q *queue, now time.Time) {
+	q.state = queueBusy
+	q.pause = min(max(2*q.pause, minBackoff), maxBackoff)
+	q.tryAt = now.Add(q.pause)
+	s.busy = append(s.busy, q)
+}
+
+// release forgets an append that was answered.
+func (s *schedule) release(q *queue, p *pending) {
+	q.held--
+	q.bytes -= p.bytes
+	if q.room != nil {
+		close(q.room)
+		q.room = nil
+	}
+}
+
+// idle reports whether nothing waits and no commit is under way.
+func (s *schedule) idle() bool {
+	return len(s.ready)+len(s.busy)+len(s.running)+s.lockWaits == 0
+}
+
+// drain empties the queues.
+func (s *schedule) drain() []*pending {
+	var all []*pending
+	for _, q := range s.queues {
+		for _, p := range q.pending {
+			s.release(q, p)
+		}
+		all = append(all, q.pending...)
+		q.pending = nil
+	}
+	s.ready, s.busy, s.waiting = nil, nil, 0
+	return all
+}
+
+// next returns the commit to begin now, or how long until there may be one.
+func (s *schedule) next(now time.Time, stopping bool) (*batch, time.Duration) {
+	if pause := s.pausedUntil.Sub(now); pause > 0 {
+		return nil, pause
+	}
+	wait := s.retryBusy(now)
+	if b := s.lockWait(now); b != nil {
+		return b, 0
+	}
+	for len(s.ready) > 0 {
+		if pause := s.mayBegin(now, stopping); pause > 0 {
+			return nil, min(wait, pause)
+		}
+		if b := s.gather(now); b != nil {
+			s.running = append(s.running, b)
+			s.company = len(b.pending)
+			return b, 0
+		}
+	}
+	return nil, wait
+}
+
+// retryBusy makes queues ready whose pause is over and returns when to look again.
+func (s *schedule) retryBusy(now time.Time) time.Duration {
+	wait := never
+	all := s.busy
+	s.busy = nil
+	for _, q := range all {
+		if !now.Before(q.tryAt) {
+			s.toReady(q, now)
+			continue
+		}
+		s.busy = append(s.busy, q)
+		wait = min(wait, q.tryAt.Sub(now))
+		if s.lockWaits < s.options.MaxLockWaits && q.lockAt.After(now) {
+			wait = min(wait, q.lockAt.Sub(now))
+		}
+	}
+	return wait
+}
+
+// lockWait returns a commit for one busy queue that waits for its session's lock. Without it a
+// session that others lock again and again would never be found free.
+func (s *schedule) lockWait(now time.Time) *batch {
+	if s.lockWaits >= s.options.MaxLockWaits {
+		return nil
+	}
+	for i, q := range s.busy {
+		if now.Before(q.lockAt) || !s.dropLeft(q) {
+			continue
+		}
+		s.busy = slices.Delete(s.busy, i, i+1)
+		b := &batch{waitsForLock: true, begun: now}
+		for len(q.pending) > 0 && s.fits(b, q, q.pending[0]) {
+			b.take(q)
+		}
+		s.lockWaits++
+		return b
+	}
+	return nil
+}
+
+// mayBegin returns how long the next commit has to wait. Commits follow one another, for the longer
+// one takes the more appends share the next; only a slow one is not waited for. Callers that were
+// answered together come back one after the other, so a commit waits for as many appends as the
+// last one had, though not for long.
+func (s *schedule) mayBegin(now time.Time, stopping bool) time.Duration {
+	if len(s.running) >= s.options.MaxCommits {
+		return never
+	}
+	for _, b := range s.running {
+		if slow := b.begun.Add(slowCommit).Sub(now); slow > 0 {
+			return slow
+		}
+	}
+	if s.company > 1 && s.waiting < s.company && !stopping {
+		return s.firstReady.Add(s.options.Interval).Sub(now)
+	}
+	return 0
+}
+
+// gather takes one append of each ready queue in turn, as often as there is room; nil if the callers
+// of all of them have left.
+func (s *schedule) gather(now time.Time) *batch {
+	b := &batch{begun: now}
+	all := s.ready
+	s.ready, s.waiting, s.firstReady = nil, 0, now
+	for _, q := range all {
+		switch {
+		case !s.dropLeft(q):
+			s.toReady(q, now) // which forgets it
+		case s.fits(b, q, q.pending[0]):
+			b.take(q)
+		default:
+			s.toReady(q, now)
+		}
+	}
+	for took := true; took; {
+		took = false
+		for _, q := range b.queues {
+			if len(q.pending) > 0 && s.fits(b, q, q.pending[0]) {
+				b.take(q)
+				took = true
+			}
+		}
+	}
+	if len(b.pending) == 0 {
+		return nil
+	}
+	return b
+}
+
+// dropLeft removes the appends whose callers have left, and reports whether any is left to commit.
+func (s *schedule) dropLeft(q *queue) bool {
+	q.pending = slices.DeleteFunc(q.pending, func(p *pending) bool {
+		left := p.ctx.Err() != nil
+		if left {
+			s.release(q, p)
+		}
+		return left
+	})
+	return len(q.pending) > 0
+}
+
+// fits reports whether a batch has room for the next append of a queue.
+func (s *schedule) fits(b *batch, q *queue, p *pending) bool {
+	if len(b.pending) == 0 {
+		return true
+	}
+	if b.alone || p.alone || len(b.pending) >= s.options.MaxBatch ||
+		b.events+len(p.append.Events) > s.options.MaxEvents || b.bytes+p.bytes > s.options.MaxBytes {
+		return false
+	}
+	most := b.most
+	if p.most > 0 && (most == 0 || p.most < most) {
+		most = p.most
+	}
+	sessions := len(b.queues)
+	if q.state != queueCommitting {
+		sessions++
+	}
+	return most == 0 || sessions <= most
+}
+
+// take moves the next append of a queue into the batch.
+func (b *batch) take(q *queue) {
+	p := q.pending[0]
+	q.pending = q.pending[1:]
+	if q.state != queueCommitting {
+		b.queues = append(b.queues, q)
+		q.state = queueCommitting
+	}
+	b.pending = append(b.pending, p)
+	b.of = append(b.of, q)
+	b.events += len(p.append.Events)
+	b.bytes += p.bytes
+	b.alone = b.alone || p.alone
+	if p.most > 0 && (b.most == 0 || p.most < b.most) {
+		b.most = p.most
+	}
+}
+
+// finished takes in how a commit ended.
+func (s *schedule) finished(b *batch, verdicts []error, err error, now time.Time) {
+	if b.waitsForLock {
+		s.lockWaits--
+	} else {
+		s.running = slices.DeleteFunc(s.running, func(r *batch) bool { return r == b })
+	}
+	again := map[*queue][]*pending{}
+	busy := map[*queue]bool{}
+	stalled := now.Sub(b.begun) >= stalledCommit
+	for i, p := range b.pending {
+		q := b.of[i]
+		verdict := err
+		if err == nil {
+			verdict = verdicts[i]
+		}
+		switch {
+		case err == nil && !errors.Is(verdict, ErrBusy),
+			err != nil && session.CodeOf(err) != session.CodeUnavailable && len(b.pending) == 1:
+			p.result <- verdict
+			s.release(q, p)
+			continue
+		case err == nil:
+			busy[q] = true
+			q.lockAt = now
+		case session.CodeOf(err) != session.CodeUnavailable:
+			p.alone = true // one of them is refused; which one shows when each is tried alone
+		case b.waitsForLock || stalled && len(b.queues) == 1:
+			busy[q] = true
+			q.lockAt = now.Add(max(q.pause, minBackoff))
+		case stalled:
+			p.most = len(b.queues) / 2 // one of them is stuck; the others must not be stuck with it
+		}
+		again[q] = append(again[q], p)
+	}
+	switch {
+	case err == nil:
+		s.backoff, s.pausedUntil = 0, time.Time{}
+	case session.CodeOf(err) == session.CodeUnavailable && !b.waitsForLock && !stalled:
+		s.backoff = min(max(2*s.backoff, minBackoff), maxBackoff)
+		s.pausedUntil = now.Add(s.backoff)
+	}
+	for _, q := range b.queues {
+		q.pending = append(again[q], q.pending...)
+		if busy[q] {
+			s.toBusy(q, now)
+			continue
+		}
+		q.pause = 0
+		s.toReady(q, now)
+	}
+}

@@ -1,0 +1,71 @@
+package postgres
+
+import (
+	"context"
+	"net"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+)
+
+// HoldSession locks a session as every write does and calls held under the lock.
+func HoldSession(ctx context.Context, db *DB, sessionID string, held func()) error {
+	return db.inSession(ctx, "hold a session", sessionID, func(*sessionTx) error {
+		held()
+		return nil
+	})
+}
+
+// Settings are the server's settings of a connection of the pool.
+func (db *DB) Settings(ctx context.Context, t *testing.T, names ...string) []string {
+	t.Helper()
+	var out []string
+	for _, name := range names {
+		var value string
+		require.NoError(t, db.pool.QueryRow(ctx, "SELECT current_setting($1)", name).Scan(&value))
+		out = append(out, value)
+	}
+	return out
+}
+
+// ServerTimeouts are the limits that the server applies to a connection of the pool.
+func (db *DB) ServerTimeouts(ctx context.Context, t *testing.T) map[string]string {
+	t.Helper()
+	names := []string{"statement_timeout", "lock_timeout", "idle_in_transaction_session_timeout"}
+	out := map[string]string{}
+	for i, value := range db.Settings(ctx, t, names...) {
+		out[names[i]] = value
+	}
+	return out
+}
+
+// SocketOptions are those of a TCP connection of the pool.
+func SocketOptions(ctx context.Context, t *testing.T, db *DB) map[string]int {
+	t.Helper()
+	conn, err := db.pool.Acquire(ctx)
+	require.NoError(t, err)
+	defer conn.Release()
+	tcp, ok := conn.Conn().PgConn().Conn().(*net.TCPConn)
+	require.True(t, ok)
+	raw, err := tcp.SyscallConn()
+	require.NoError(t, err)
+	out := map[string]int{}
+	require.NoError(t, raw.Control(func(fd uintptr) {
+		for name, option := range map[string][2]int{
+			"user timeout": {unix.IPPROTO_TCP, unix.TCP_USER_TIMEOUT},
+			"idle":         {unix.IPPROTO_TCP, unix.TCP_KEEPIDLE},
+			"interval":     {unix.IPPROTO_TCP, unix.TCP_KEEPINTVL},
+			"count":        {unix.IPPROTO_TCP, unix.TCP_KEEPCNT},
+			"keepalive":    {unix.SOL_SOCKET, unix.SO_KEEPALIVE},
+		} {
+			value, err := unix.GetsockoptInt(int(fd), option[0], option[1])
+			require.NoError(t, err)
+			out[name] = value
+		}
+	}))
+	return out
+}
+
+// ConnsInUse are the connections of the pool that calls hold.
+func (db *DB) ConnsInUse() int { return int(db.pool.Stat().AcquiredConns()) }

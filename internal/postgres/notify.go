@@ -1,0 +1,182 @@
+package postgres
+
+import (
+	"context"
+	"log/slog"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// notifier wakes readers of sessions whose logs have grown. It runs after the commits rather than
+// within them: Postgres lets one transaction that notifies commit at a time, in all databases of a
+// server, so that every append would wait for every other one's flush to disk. One connection
+// sends what has gathered while the notification before was under way.
+//
+// A notification may be lost, with the process or the connection. Readers poll.
+type notifier struct {
+	connect func(context.Context) (*pgx.Conn, error)
+	logger  *slog.Logger
+
+	mu      sync.Mutex
+	grown   map[string]struct{}
+	all     bool // more sessions than are worth naming
+	stopped bool
+	stop    context.CancelFunc // nil until the first notification
+	done    chan struct{}
+	// wake has room for one: the loop takes everything when it wakes.
+	wake chan struct{}
+}
+
+const (
+	// notifyTimeout bounds connecting, and one notification.
+	notifyTimeout = 5 * time.Second
+	// maxGrown bounds the sessions that are named; beyond it every reader looks.
+	maxGrown = maxNotices * maxNotify / 40
+	// Backoff of connecting.
+	minNotifyBackoff = 100 * time.Millisecond
+	maxNotifyBackoff = 5 * time.Second
+)
+
+func newNotifier(config *pgx.ConnConfig, logger *slog.Logger) *notifier {
+	config = config.Copy()
+	config.RuntimeParams["application_name"] += " (notify)"
+	config.RuntimeParams["synchronous_commit"] = "off" // there is nothing to flush
+	return &notifier{
+		connect: func(ctx context.Context) (*pgx.Conn, error) { return pgx.ConnectConfig(ctx, config) },
+		logger:  logger, grown: map[string]struct{}{}, wake: make(chan struct{}, 1),
+	}
+}
+
+// notify has readers of the sessions look. It never blocks.
+func (n *notifier) notify(sessionIDs ...string) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.stopped || len(sessionIDs) == 0 {
+		return
+	}
+	for _, id := range sessionIDs {
+		n.grown[id] = struct{}{}
+	}
+	if len(n.grown) > maxGrown {
+		n.all = true
+		clear(n.grown)
+	}
+	if n.stop == nil {
+		var ctx context.Context
+		ctx, n.stop = context.WithCancel(context.Background())
+		n.done = make(chan struct{})
+		go n.run(ctx)
+	}
+	n.signal()
+}
+
+func (n *notifier) signal() {
+	select {
+	case n.wake <- struct{}{}:
+	default: // it is going to look
+	}
+}
+
+// close returns when the loop has ended. What was not sent yet is lost: readers poll.
+func (n *notifier) close() {
+	n.mu.Lock()
+	n.stopped = true
+	stop, done := n.stop, n.done
+	n.mu.Unlock()
+	if stop != nil {
+		stop()
+		<-done
+	}
+}
+
+// take returns the payloads for what has gathered.
+func (n *notifier) take() []string {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	defer func() { n.all = false; clear(n.grown) }()
+	switch {
+	case n.all:
+		return []string{everySession}
+	case len(n.grown) == 0:
+		return nil
+	}
+	return notices(slices.Sorted(maps.Keys(n.grown)))
+}
+
+// lost has every reader look with the next notification: some were not sent.
+func (n *notifier) lost() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.all = true
+	n.signal()
+}
+
+func (n *notifier) run(ctx context.Context) {
+	defer close(n.done)
+	var conn *pgx.Conn
+	defer func() {
+		if conn != nil {
+			hangUp(ctx, conn)
+		}
+	}()
+	backoff := minNotifyBackoff
+	for {
+		select {
+		case <-n.wake:
+		case <-ctx.Done():
+			return
+		}
+		var err error
+		if conn == nil {
+			bounded, cancel := context.WithTimeout(ctx, notifyTimeout)
+			conn, err = n.connect(bounded)
+			cancel()
+		}
+		if err == nil {
+			if err = n.send(ctx, conn); err != nil {
+				hangUp(ctx, conn)
+				conn = nil
+			}
+		}
+		if err == nil {
+			backoff = minNotifyBackoff
+			continue
+		}
+		if ctx.Err() != nil {
+			return
+		}
+		n.logger.WarnContext(ctx, "could not notify readers; they poll", slog.Any("error", err), slog.Duration("backoff", backoff))
+		timer := time.NewTimer(backoff)
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			timer.Stop()
+			return
+		}
+		backoff = min(2*backoff, maxNotifyBackoff)
+		n.lost()
+	}
+}
+
+// send sends what has gathered, one after the other, each a transaction of a few microseconds.
+func (n *notifier) send(ctx context.Context, conn *pgx.Conn) error {
+	ctx, cancel := context.WithTimeout(ctx, notifyTimeout)
+	defer cancel()
+	for _, payload := range n.take() {
+		if _, err := conn.Exec(ctx, "SELECT pg_notify($1, $2)", channel, payload); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// hangUp closes a connection that is of no use any more.
+func hangUp(ctx context.Context, conn *pgx.Conn) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), rollbackTimeout)
+	defer cancel()
+	conn.Close(ctx) //nolint:errcheck // it is given up either way
+}

@@ -1,0 +1,135 @@
+package postgres_test
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/stretchr/testify/require"
+
+	"github.com/overwinter-dev/overwinter/internal/eventlog"
+	"github.com/overwinter-dev/overwinter/internal/postgres/postgrestest"
+)
+
+// listen collects what one listener is told until the test ends.
+func (b *bundle) listen(t *testing.T) (told func() []string) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	var mu sync.Mutex
+	var sessions []string
+	ready, done := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(done)
+		b.EventsListen(ctx, func() { close(ready) }, func(ids []string) { //nolint:errcheck // it ends with ctx
+			mu.Lock()
+			defer mu.Unlock()
+			if ids == nil {
+				ids = []string{"*"}
+			}
+			sessions = append(sessions, ids...)
+		})
+	}()
+	t.Cleanup(func() { cancel(); <-done })
+	<-ready
+	return func() []string {
+		mu.Lock()
+		defer mu.Unlock()
+		return append([]string(nil), sessions...)
+	}
+}
+
+func TestReadersAreNotifiedAfterTheCommit(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	told := b.listen(t)
+	b.submit(t, "hello")
+	require.Eventually(t, func() bool { return len(told()) > 0 }, patience, time.Millisecond)
+	require.Contains(t, told(), b.id)
+
+	other := b.session(t)
+	require.NoError(t, b.appendOne(t, eventlog.Append{SessionID: other, Events: []eventlog.Draft{draft("x", 0, 0, `{}`)}}))
+	require.Eventually(t, func() bool { return slices.Contains(told(), other) }, patience, time.Millisecond)
+}
+
+// TestCommitsDoNotWaitForOthersToNotify has a transaction that notifies hang in its commit, for want
+// of a standby. Postgres admits one such transaction at a time, in all databases of a server.
+func TestCommitsDoNotWaitForOthersToNotify(t *testing.T) {
+	t.Parallel()
+	server := postgrestest.StartServer(t, shortDir(t))
+	b := &bundle{url: server.URL(t) + "&synchronous_commit=local", ctx: t.Context()}
+	b.DB = postgrestest.Open(t, b.url)
+	b.id = b.session(t)
+	b.sql(t, "CREATE TABLE other (id int)")
+	b.sql(t, "ALTER SYSTEM SET synchronous_standby_names = 'nobody'")
+	b.sql(t, "SELECT pg_reload_conf()")
+	conn, err := pgx.Connect(t.Context(), b.url)
+	require.NoError(t, err)
+	require.Eventually(t, func() bool {
+		var names string
+		err := conn.QueryRow(b.ctx, "SELECT current_setting('synchronous_standby_names')").Scan(&names)
+		return err == nil && names == "nobody"
+	}, patience, 10*time.Millisecond)
+	hangs := make(chan error, 1) // one send
+	go func() {
+		defer conn.Close(context.Background())
+		_, err := conn.Exec(context.Background(), "BEGIN; SET LOCAL synchronous_commit = on; INSERT INTO other VALUES (1); NOTIFY elsewhere; COMMIT")
+		hangs <- err
+	}()
+	require.Eventually(t, func() bool {
+		return b.count(t, "pg_locks WHERE locktype = 'object' AND classid = 1262 AND objid = 0 AND granted") > 0
+	},
+		patience, 10*time.Millisecond)
+
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	for range 5 {
+		_, _, _, err := b.PromptSubmit(ctx, prompt(b.id))
+		require.NoError(t, err)
+		verdicts, err := b.EventsAppend(ctx, []eventlog.Append{{SessionID: b.id, Events: []eventlog.Draft{draft("x", 0, 0, `{}`)}}})
+		require.NoError(t, err)
+		require.NoError(t, verdicts[0])
+	}
+	select {
+	case err := <-hangs:
+		require.Fail(t, "the other commit does not hang", "%v", err)
+	default:
+	}
+	b.sql(t, "ALTER SYSTEM RESET synchronous_standby_names")
+	b.sql(t, "SELECT pg_reload_conf()")
+	require.NoError(t, <-hangs)
+}
+
+// count counts rows.
+func (b *bundle) count(t *testing.T, from string) (n int) {
+	t.Helper()
+	conn, err := pgx.Connect(b.ctx, b.url)
+	require.NoError(t, err)
+	defer conn.Close(b.ctx)
+	require.NoError(t, conn.QueryRow(b.ctx, "SELECT count(*) FROM "+from).Scan(&n))
+	return n
+}
+
+func TestALostNotificationIsFoundByPolling(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	f := eventlog.NewFollower(b.DB, eventlog.FollowerOptions{Poll: 20 * time.Millisecond})
+	f.Start()
+	t.Cleanup(f.Stop)
+	r, err := f.Follow(b.ctx, b.id, 0)
+	require.NoError(t, err)
+	t.Cleanup(r.Close)
+	_, caughtUp, err := r.Next(b.ctx)
+	require.NoError(t, err)
+	require.True(t, caughtUp)
+	// Written without a notification, as by a process that ends right after its commit.
+	b.sql(t, "UPDATE sessions SET last_seq = 1 WHERE id = $1", b.id)
+	b.sql(t, "INSERT INTO events (session_id, seq, type, conversation_id, run_id, at, data) VALUES ($1, 1, 'x', '', '', now(), '{}')", b.id)
+	ctx, cancel := context.WithTimeout(b.ctx, patience)
+	defer cancel()
+	events, _, err := r.Next(ctx)
+	require.NoError(t, err)
+	require.Len(t, events, 1)
+}

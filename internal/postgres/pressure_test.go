@@ -1,0 +1,457 @@
+package postgres_test
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/stretchr/testify/require"
+
+	"github.com/overwinter-dev/overwinter/internal/eventlog"
+	"github.com/overwinter-dev/overwinter/internal/postgres"
+	"github.com/overwinter-dev/overwinter/internal/postgres/postgrestest"
+	"github.com/overwinter-dev/overwinter/internal/session"
+)
+
+// patience bounds every wait of a test.
+const patience = 2 * time.Minute
+
+// open opens the bundle's database with options of the test's.
+func (b *bundle) open(t *testing.T, o postgres.Options) *postgres.DB {
+	t.Helper()
+	db, err := postgres.Open(t.Context(), b.url, o)
+	require.NoError(t, err)
+	t.Cleanup(db.Close)
+	return db
+}
+
+// lock holds the rows of sessions, as psql or a stuck process would, until release is called.
+func (b *bundle) lock(t *testing.T, ids ...string) (release func()) {
+	t.Helper()
+	conn, err := pgx.Connect(context.Background(), b.url)
+	require.NoError(t, err)
+	_, err = conn.Exec(t.Context(), "BEGIN")
+	require.NoError(t, err)
+	_, err = conn.Exec(t.Context(), "SELECT FROM sessions WHERE id = ANY($1) ORDER BY id FOR UPDATE", ids)
+	require.NoError(t, err)
+	release = sync.OnceFunc(func() { require.NoError(t, conn.Close(context.Background())) })
+	t.Cleanup(release)
+	return release
+}
+
+func prompt(sessionID string) session.Prompt {
+	return session.Prompt{ID: session.NewID(session.PromptPrefix), SessionID: sessionID, Content: "hello"}
+}
+
+func TestWritesToALockedSessionLeaveThePoolToOthers(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	other := b.session(t)
+	db := b.open(t, postgres.Options{MaxConns: 4, CallTimeout: patience, LockTimeout: patience, StatementTimeout: patience})
+	release := b.lock(t, b.id)
+	var all sync.WaitGroup
+	var mu sync.Mutex
+	var failed []error
+	for range 50 {
+		all.Go(func() {
+			if _, _, _, err := db.PromptSubmit(t.Context(), prompt(b.id)); err != nil {
+				mu.Lock()
+				defer mu.Unlock()
+				failed = append(failed, err)
+			}
+		})
+	}
+	require.Eventually(t, func() bool { return b.waitsForLock(t) }, patience, 5*time.Millisecond)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	for range 20 {
+		_, _, _, err := db.PromptSubmit(ctx, prompt(other))
+		require.NoError(t, err)
+		_, err = db.SessionGet(ctx, b.id)
+		require.NoError(t, err, "a locked session can be read")
+	}
+	release()
+	all.Wait()
+	require.Empty(t, failed)
+	prompts, _, err := b.PromptList(t.Context(), b.id, 100, "")
+	require.NoError(t, err)
+	require.Len(t, prompts, 50)
+	for i, p := range prompts {
+		require.EqualValues(t, i+1, p.Ordinal)
+	}
+}
+
+// waitsForLock reports whether a connection of the database waits for a lock.
+func (b *bundle) waitsForLock(t *testing.T) bool {
+	t.Helper()
+	conn, err := pgx.Connect(b.ctx, b.url)
+	require.NoError(t, err)
+	defer conn.Close(b.ctx)
+	var waits bool
+	err = conn.QueryRow(b.ctx, "SELECT EXISTS (SELECT FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock')").Scan(&waits)
+	require.NoError(t, err)
+	return waits
+}
+
+func TestManyLockedSessionsLeaveThePoolToOthers(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	db := b.open(t, postgres.Options{MaxConns: 4, CallTimeout: patience, LockTimeout: patience, StatementTimeout: patience})
+	var locked []string
+	for range 12 {
+		locked = append(locked, b.session(t))
+	}
+	release := b.lock(t, locked...)
+	var all sync.WaitGroup
+	errs := make(chan error, len(locked))
+	for _, id := range locked {
+		all.Go(func() {
+			_, _, _, err := db.PromptSubmit(t.Context(), prompt(id))
+			errs <- err
+		})
+	}
+	require.Eventually(t, func() bool { return b.waitsForLock(t) }, patience, 5*time.Millisecond)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	for range 20 {
+		_, _, _, err := db.PromptSubmit(ctx, prompt(b.id))
+		require.NoError(t, err)
+	}
+	release()
+	all.Wait()
+	close(errs)
+	for err := range errs {
+		require.NoError(t, err)
+	}
+}
+
+func TestALockedSessionIsGivenUpInTime(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	db := b.open(t, postgres.Options{LockTimeout: 50 * time.Millisecond, CallTimeout: patience, StatementTimeout: patience})
+	release := b.lock(t, b.id)
+	_, _, _, err := db.PromptSubmit(t.Context(), prompt(b.id))
+	requireCode(t, session.CodeUnavailable, err)
+	require.ErrorContains(t, err, b.id, "the session is named")
+	release()
+	_, _, _, err = db.PromptSubmit(t.Context(), prompt(b.id))
+	require.NoError(t, err)
+	_, _, _, err = db.PromptSubmit(t.Context(), prompt("ses_none"))
+	requireCode(t, session.CodeNoSession, err)
+}
+
+func TestOnlySoManyCallsWaitForOneSession(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	held, letGo := make(chan struct{}), make(chan struct{})
+	var all sync.WaitGroup
+	all.Go(func() {
+		require.NoError(t, postgres.HoldSession(t.Context(), b.DB, b.id, func() { close(held); <-letGo }))
+	})
+	<-held
+	const callers = 400
+	errs := make(chan error, callers)
+	for range callers {
+		all.Go(func() {
+			_, _, _, err := b.PromptSubmit(t.Context(), prompt(b.id))
+			errs <- err
+		})
+	}
+	refused := 0
+	for range callers - 128 { // the others wait
+		err := <-errs
+		requireCode(t, session.CodeUnavailable, err)
+		require.ErrorContains(t, err, "128 requests are waiting for session "+b.id)
+		refused++
+	}
+	close(letGo)
+	all.Wait()
+	close(errs)
+	for err := range errs {
+		require.NoError(t, err)
+	}
+	require.Equal(t, callers-128, refused)
+}
+
+// TestHelperThatHoldsASession is the process that the next test freezes.
+func TestHelperThatHoldsASession(t *testing.T) { //nolint:paralleltest // a process of its own
+	address, id := os.Getenv("POSTGRES_TEST_URL"), os.Getenv("POSTGRES_TEST_SESSION")
+	if address == "" {
+		t.Skip("it is run by TestAProcessThatFreezesInATransactionReleasesItsSession")
+	}
+	db, err := postgres.Open(t.Context(), address, postgres.Options{IdleInTransactionTimeout: time.Second})
+	require.NoError(t, err)
+	defer db.Close()
+	err = postgres.HoldSession(t.Context(), db, id, func() {
+		fmt.Println("held")
+		syscall.Kill(os.Getpid(), syscall.SIGSTOP) //nolint:errcheck // it is this process
+		select {}
+	})
+	require.NoError(t, err)
+}
+
+func TestAProcessThatFreezesInATransactionReleasesItsSession(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	self, err := os.Executable()
+	require.NoError(t, err)
+	cmd := exec.CommandContext(t.Context(), self, "-test.run=^TestHelperThatHoldsASession$")
+	cmd.Env = append(os.Environ(), "POSTGRES_TEST_URL="+b.url, "POSTGRES_TEST_SESSION="+b.id)
+	out, err := cmd.StdoutPipe()
+	require.NoError(t, err)
+	require.NoError(t, cmd.Start())
+	defer func() {
+		require.NoError(t, cmd.Process.Kill())
+		cmd.Wait() //nolint:errcheck // it was killed
+	}()
+	line := make([]byte, 4)
+	_, err = out.Read(line)
+	require.NoError(t, err)
+	require.Equal(t, "held", string(line))
+	db := b.open(t, postgres.Options{LockTimeout: patience, CallTimeout: patience, StatementTimeout: patience})
+	_, _, _, err = db.PromptSubmit(t.Context(), prompt(b.id))
+	require.NoError(t, err, "the server ended the transaction of the frozen process")
+}
+
+// TestTheServerEndsAFrozenTransactionBeforeItsWaitersGiveUp compares the defaults.
+func TestTheServerEndsAFrozenTransactionBeforeItsWaitersGiveUp(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	have := b.open(t, postgres.Options{}).ServerTimeouts(t.Context(), t)
+	require.Equal(t, map[string]string{
+		"idle_in_transaction_session_timeout": "5s", "lock_timeout": "10s", "statement_timeout": "15s",
+	}, have)
+	u, err := url.Parse(b.url)
+	require.NoError(t, err)
+	q := u.Query()
+	q.Set("statement_timeout", "7s")
+	q.Set("pool_max_conns", "3")
+	u.RawQuery = q.Encode()
+	db, err := postgres.Open(t.Context(), u.String(), postgres.Options{LockTimeout: 3 * time.Second})
+	require.NoError(t, err)
+	t.Cleanup(db.Close)
+	require.Equal(t, 3, db.MaxConns(), "the URL's")
+	require.Equal(t, map[string]string{
+		"idle_in_transaction_session_timeout": "5s", "lock_timeout": "3s", "statement_timeout": "7s",
+	}, db.ServerTimeouts(t.Context(), t))
+	db, err = postgres.Open(t.Context(), u.String(), postgres.Options{MaxConns: 5})
+	require.NoError(t, err)
+	t.Cleanup(db.Close)
+	require.Equal(t, 5, db.MaxConns(), "the option's")
+}
+
+// everyCall is one call of each kind.
+func everyCall(ctx context.Context, db *postgres.DB, id string) map[string]error {
+	calls := map[string]func() error{
+		"read":  func() error { _, err := db.SessionGet(ctx, id); return err },
+		"list":  func() error { _, _, err := db.SessionList(ctx, session.ListFilter{}); return err },
+		"write": func() error { _, _, _, err := db.PromptSubmit(ctx, prompt(id)); return err },
+		"create": func() error {
+			_, _, err := db.SessionCreate(ctx, session.Session{ID: session.NewID(session.SessionPrefix), Agent: "demo"}, nil, session.Idempotency{})
+			return err
+		},
+		"append": func() error { _, err := db.EventsTryAppend(ctx, []eventlog.Append{{SessionID: id}}); return err },
+		"attach": func() error {
+			_, err := db.RunAttach(ctx, "run_none", "t", session.Dispatch{No: 1, Attempt: 1})
+			return err
+		},
+		"end": func() error { _, err := db.RunEnd(ctx, session.RunEnding{RunID: "run_none"}); return err },
+		"transcript": func() error {
+			return db.TranscriptAppend(ctx, []session.TranscriptSegment{{SessionID: id, Path: "p", Version: 1, Data: []byte("x")}})
+		},
+		"files":        func() error { return db.FilesAppend(ctx, session.FilesBatch{SessionID: id}) },
+		"conversation": func() error { _, err := db.Conversation(ctx, id); return err },
+		"execute":      func() error { return db.SandboxSeen(ctx, id, 1, session.SandboxReady) },
+		"ping":         func() error { return db.Ping(ctx) },
+	}
+	var mu sync.Mutex
+	out := map[string]error{}
+	var all sync.WaitGroup
+	for name, call := range calls {
+		all.Go(func() {
+			err := call()
+			mu.Lock()
+			defer mu.Unlock()
+			out[name] = err
+		})
+	}
+	all.Wait()
+	return out
+}
+
+// requireBounded requires that every call on db fails by itself, then heals, then that all work.
+func requireBounded(t *testing.T, db *postgres.DB, id string, heal func()) {
+	t.Helper()
+	for name, err := range everyCall(context.Background(), db, id) { // no deadline of the caller's
+		require.Error(t, err, name)
+		require.Equal(t, session.CodeUnavailable, session.CodeOf(err), "%s: %v", name, err)
+	}
+	heal()
+	require.Eventually(t, func() bool {
+		for _, err := range everyCall(context.Background(), db, id) {
+			if session.CodeOf(err) == session.CodeUnavailable {
+				return false
+			}
+		}
+		return true
+	}, patience, 50*time.Millisecond)
+}
+
+func TestEveryCallEndsWhilePostgresIsFrozen(t *testing.T) {
+	t.Parallel()
+	server := postgrestest.StartServer(t, shortDir(t))
+	b := &bundle{url: server.URL(t), ctx: t.Context()}
+	b.DB = postgrestest.Open(t, b.url)
+	b.id = b.session(t)
+	db := b.open(t, postgres.Options{CallTimeout: 2 * time.Second, BulkTimeout: 2 * time.Second, ConnectTimeout: 2 * time.Second})
+	everyCall(t.Context(), db, b.id) // connections that are open when it freezes
+	thaw := server.Freeze(t)
+	requireBounded(t, db, b.id, thaw)
+}
+
+func TestEveryCallEndsWhenPostgresVanishesWithoutAReset(t *testing.T) {
+	t.Parallel()
+	server := postgrestest.StartServer(t, shortDir(t))
+	b := &bundle{url: server.URL(t), ctx: t.Context()}
+	b.DB = postgrestest.Open(t, b.url)
+	b.id = b.session(t)
+	proxy := startProxy(t, server.Socket())
+	u, err := url.Parse(b.url)
+	require.NoError(t, err)
+	q := u.Query()
+	q.Del("host")
+	u.Host, u.RawQuery = proxy.listener.Addr().String(), q.Encode()
+	b.url = u.String()
+	db := b.open(t, postgres.Options{CallTimeout: 2 * time.Second, BulkTimeout: 2 * time.Second, ConnectTimeout: 2 * time.Second})
+	everyCall(t.Context(), db, b.id)
+	proxy.swallow(true)
+	// The old connections stay dead, as behind a failover: only new ones lead anywhere.
+	requireBounded(t, db, b.id, func() { proxy.swallow(false) })
+}
+
+// shortDir is a directory that a socket's path fits behind, open to the user that Postgres runs as.
+func shortDir(t *testing.T) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "owpg") //nolint:usetesting // see above
+	require.NoError(t, err)
+	t.Cleanup(func() {
+		require.Eventually(t, func() bool { // the server's keeper removes what it made
+			left, err := filepath.Glob(filepath.Join(dir, "*"))
+			return err == nil && len(left) == 0
+		}, patience, 20*time.Millisecond)
+		require.NoError(t, os.RemoveAll(dir))
+	})
+	require.NoError(t, os.Chmod(dir, 0o777|os.ModeSticky))
+	return dir
+}
+
+// proxy passes bytes between TCP and a Unix socket, or swallows them.
+type proxy struct {
+	listener net.Listener
+	socket   string
+	mu       sync.Mutex
+	swallows bool
+	dead     chan struct{} // closed when the connections of now are to be silent for good
+}
+
+func startProxy(t *testing.T, socket string) *proxy {
+	t.Helper()
+	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	p := &proxy{listener: listener, socket: socket, dead: make(chan struct{})}
+	var all sync.WaitGroup
+	ctx, cancel := context.WithCancel(context.Background())
+	t.Cleanup(func() { cancel(); listener.Close(); all.Wait() })
+	all.Go(func() {
+		for {
+			client, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			all.Go(func() { p.serve(ctx, client) })
+		}
+	})
+	return p
+}
+
+func (p *proxy) swallow(on bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.swallows = on
+	if on {
+		close(p.dead)
+		p.dead = make(chan struct{})
+	}
+}
+
+func (p *proxy) serve(ctx context.Context, client net.Conn) {
+	defer client.Close()
+	p.mu.Lock()
+	swallows, dead := p.swallows, p.dead
+	p.mu.Unlock()
+	if swallows {
+		<-ctx.Done()
+		return
+	}
+	server, err := (&net.Dialer{}).DialContext(ctx, "unix", p.socket)
+	if err != nil {
+		return
+	}
+	defer server.Close()
+	over := make(chan struct{}, 2) // one for each direction
+	var both sync.WaitGroup
+	defer both.Wait()
+	defer client.Close()
+	defer server.Close()
+	for _, d := range [][2]net.Conn{{client, server}, {server, client}} {
+		both.Go(func() {
+			defer func() { over <- struct{}{} }()
+			buffer := make([]byte, 64<<10)
+			for {
+				n, err := d[0].Read(buffer)
+				if err != nil {
+					return
+				}
+				select {
+				case <-dead:
+					<-ctx.Done() // it keeps the connection, and nothing passes any more
+					return
+				default:
+				}
+				if _, err := d[1].Write(buffer[:n]); err != nil {
+					return
+				}
+			}
+		})
+	}
+	select {
+	case <-ctx.Done():
+	case <-over:
+	}
+}
+
+func TestConnectionsBreakWhenNobodyAnswers(t *testing.T) {
+	t.Parallel()
+	server := postgrestest.StartServer(t, shortDir(t))
+	proxy := startProxy(t, server.Socket())
+	u, err := url.Parse(server.URL(t))
+	require.NoError(t, err)
+	u.Host, u.RawQuery = proxy.listener.Addr().String(), "user=overwinter&sslmode=disable"
+	db, err := postgres.Open(t.Context(), u.String(), postgres.Options{UnansweredTimeout: 10 * time.Second})
+	require.NoError(t, err)
+	t.Cleanup(db.Close)
+	options := postgres.SocketOptions(t.Context(), t, db)
+	require.Equal(t, map[string]int{"user timeout": 10000, "idle": 4, "interval": 2, "count": 3, "keepalive": 1}, options)
+	settings := strings.Join(db.Settings(t.Context(), t, "client_connection_check_interval"), "")
+	require.Equal(t, "5s", settings)
+}

@@ -1,0 +1,130 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/overwinter-dev/overwinter/internal/session"
+)
+
+const (
+	// probeTimeout bounds one look at the database.
+	probeTimeout = 5 * time.Second
+	// probeEvery is how long the answer counts whether the database can be written to.
+	probeEvery = 10 * time.Second
+)
+
+// prober finds out whether the database can be worked with. There is one look at a time, on its
+// own deadline, and all callers share it: checks do not pile up while Postgres hangs.
+type prober struct {
+	mu      sync.Mutex
+	looking *look // nil while there is none
+	looks   sync.WaitGroup
+	closed  bool
+
+	// Of the looking goroutine alone.
+	wroteAt time.Time
+	wrote   error // of the last probe that got an answer
+}
+
+type look struct {
+	done chan struct{} // closed when err is set
+	err  error
+}
+
+// Ready reports whether the database answers, has the schema of this program, and can be written
+// to. The last two are looked at every ten seconds; every call asks whether it answers. The
+// message of the fault names the reason, and is fit for anyone.
+func (db *DB) Ready(ctx context.Context) error {
+	p := &db.prober
+	p.mu.Lock()
+	if p.closed {
+		p.mu.Unlock()
+		return session.Faultf(session.CodeUnavailable, "is closed")
+	}
+	at := p.looking
+	if at == nil {
+		at = &look{done: make(chan struct{})}
+		p.looking = at
+		// It outlives the caller: the next one may share it.
+		bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), probeTimeout)
+		p.looks.Go(func() {
+			defer cancel()
+			at.err = db.look(bounded)
+			p.mu.Lock()
+			p.looking = nil
+			p.mu.Unlock()
+			close(at.done)
+		})
+	}
+	p.mu.Unlock()
+	select {
+	case <-at.done:
+		return at.err
+	case <-ctx.Done():
+		return &session.Fault{Code: session.CodeUnavailable, Message: "does not answer", Err: ctx.Err()}
+	}
+}
+
+func (p *prober) close() {
+	p.mu.Lock()
+	p.closed = true
+	p.mu.Unlock()
+	p.looks.Wait()
+}
+
+func (db *DB) look(ctx context.Context) error {
+	if err := db.Ping(ctx); err != nil {
+		return &session.Fault{Code: session.CodeUnavailable, Message: "does not answer", Err: err}
+	}
+	p := &db.prober
+	if !p.wroteAt.IsZero() && time.Since(p.wroteAt) < probeEvery {
+		return p.wrote
+	}
+	err := db.SchemaCheck(ctx)
+	if err == nil {
+		err = db.writeProbe(ctx)
+	}
+	if ctx.Err() != nil {
+		return &session.Fault{Code: session.CodeUnavailable, Message: "does not answer", Err: err}
+	}
+	if err != nil && p.wrote == nil {
+		db.logger.ErrorContext(ctx, "the database cannot be worked with", slog.Any("error", err))
+	}
+	p.wroteAt, p.wrote = time.Now(), err
+	return err
+}
+
+// writeStatements commit a change of a row, which goes through the write-ahead log, and make a file
+// longer: a full disk still takes changes in pages that exist. The file belongs to a temporary
+// table that is emptied with each commit, so that it has to grow again with the next probe.
+const writeStatements = `BEGIN;
+SET LOCAL lock_timeout = '2s';
+CREATE TEMPORARY TABLE IF NOT EXISTS overwinter_write_probe (filler text) ON COMMIT DELETE ROWS;
+INSERT INTO pg_temp.overwinter_write_probe SELECT repeat('x', 1900) FROM generate_series(1, 40);
+UPDATE write_probe SET at = clock_timestamp();
+COMMIT`
+
+func (db *DB) writeProbe(ctx context.Context) error {
+	conn, err := db.pool.Acquire(ctx)
+	if err != nil {
+		return fault("probe writing", err)
+	}
+	defer conn.Release() // a connection that is still in a transaction is closed by it
+	_, err = conn.Conn().PgConn().Exec(ctx, writeStatements).ReadAll()
+	pgErr, ok := errors.AsType[*pgconn.PgError](err)
+	switch {
+	case err == nil:
+		return nil
+	case ok && pgErr.Code == "53100":
+		return &session.Fault{Code: session.CodeUnavailable, Message: "cannot be written to: its disk is full", Err: err}
+	case ok && pgErr.Code == "25006":
+		return &session.Fault{Code: session.CodeUnavailable, Message: "cannot be written to: it is read-only", Err: err}
+	}
+	return &session.Fault{Code: session.CodeUnavailable, Message: "cannot be written to", Err: err}
+}
