@@ -2,12 +2,15 @@ package api
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"net/http"
 	"sync"
 	"time"
 
 	"github.com/labstack/echo/v4"
+
+	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
 // checkTimeout bounds each check of /readyz.
@@ -28,14 +31,14 @@ type checks struct {
 	Sandbox  SandboxInfo `json:"sandbox"`
 }
 
-// ready answers 503 where something that the server needs does not answer, and
-// while it stops. Causes stay in the log: anybody may ask.
+// ready answers 503 if something that the server needs does not work, and while it stops. Causes
+// stay in the log, except for what the store says in words meant for anyone.
 func (s *Server) ready(c echo.Context) error {
 	ctx, cancel := context.WithTimeout(c.Request().Context(), checkTimeout)
 	defer cancel()
 	r := readiness{Status: "ready", Checks: checks{Sandbox: s.cfg.Sandbox(ctx)}}
 	var both sync.WaitGroup
-	both.Go(func() { r.Checks.Postgres = s.check(ctx, "postgres", s.cfg.Store.Ping) })
+	both.Go(func() { r.Checks.Postgres = s.check(ctx, "postgres", s.cfg.Store.Ready) })
 	both.Go(func() { r.Checks.Temporal = s.check(ctx, "temporal", s.cfg.Orchestrator.Ping) })
 	both.Wait()
 	status := http.StatusOK
@@ -50,6 +53,9 @@ const checkPassed = "ok"
 func (s *Server) check(ctx context.Context, name string, ping func(context.Context) error) string {
 	if err := ping(ctx); err != nil {
 		s.log.WarnContext(ctx, "check failed", slog.String("check", name), slog.Any("error", err))
+		if f, ok := errors.AsType[*session.Fault](err); ok && name == "postgres" {
+			return f.Message
+		}
 		return "does not answer"
 	}
 	return checkPassed

@@ -123,13 +123,18 @@ func TestHealthAndReadiness(t *testing.T) {
 	require.Equal(t, http.StatusOK, a.status)
 	require.JSONEq(t, `{"status":"ready","checks":{"postgres":"ok","temporal":"ok","sandbox":{"driver":"mem","isolation":"none"}}}`, string(a.body))
 
-	b.store.Fail("Ping", errors.New("password=hunter2"))
+	b.store.Fail("Ready", errors.New("password=hunter2"))
 	a = b.do("GET", "/readyz", "")
 	require.Equal(t, http.StatusServiceUnavailable, a.status)
 	require.JSONEq(t, `{"status":"unready","checks":{"postgres":"does not answer","temporal":"ok","sandbox":{"driver":"mem","isolation":"none"}}}`, string(a.body))
 	require.Equal(t, http.StatusOK, b.do("GET", "/healthz", "").status)
 
-	b.store.Fail("Ping", nil)
+	b.store.Fail("Ready", session.Faultf(session.CodeUnavailable, "cannot be written to: its disk is full"))
+	a = b.do("GET", "/readyz", "")
+	require.Equal(t, http.StatusServiceUnavailable, a.status)
+	require.Contains(t, string(a.body), `"postgres":"cannot be written to: its disk is full"`)
+
+	b.store.Fail("Ready", nil)
 	b.temp.Set(func(o *apitest.Orchestrator) { o.Hang = true })
 	a = b.do("GET", "/readyz", "")
 	require.Equal(t, http.StatusServiceUnavailable, a.status)

@@ -68,8 +68,9 @@ type Store interface {
 
 	Conversation(ctx context.Context, sessionID string) (conversation.Conversation, error)
 	TranscriptFiles(ctx context.Context, sessionID string) ([]session.TranscriptFile, error)
-	// Ping reports whether Postgres answers.
-	Ping(ctx context.Context) error
+	// Ready reports whether Postgres can be worked with: it answers, has the right schema and can be
+	// written to. The message of a fault says why not, and is shown to anyone who asks.
+	Ready(ctx context.Context) error
 }
 
 // Idempotency is a client's key for a create and the digest of its body. The

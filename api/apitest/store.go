@@ -428,9 +428,9 @@ func (m *Store) TranscriptFiles(_ context.Context, id string) ([]session.Transcr
 	return r.Transcripts, nil
 }
 
-// Ping implements api.Store.
-func (m *Store) Ping(context.Context) error {
-	leave, err := m.enter("Ping")
+// Ready implements api.Store.
+func (m *Store) Ready(context.Context) error {
+	leave, err := m.enter("Ready")
 	if err != nil {
 		return err
 	}
