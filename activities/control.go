@@ -29,6 +29,9 @@ type Config struct {
 	// Runner is put in the place of another build that a snapshot has. Default: every snapshot
 	// starts with what it has.
 	Runner Runner
+	// Queue is the task queue of this installation's workflows. Workflows on another one move to it
+	// when they continue as new. Default: they stay where they are.
+	Queue string
 	// RunnerSecret is the key that the tokens of runner links are derived from,
 	// the same on every worker; at least 32 bytes.
 	RunnerSecret []byte

@@ -30,6 +30,8 @@ type OpenedSession struct {
 	BundleID     string                 `json:"bundleId,omitempty"` // the bundle to wake from
 	SandboxID    string                 `json:"sandboxId,omitempty"`
 	Deadline     time.Time              `json:"deadline,omitzero"`
+	// Queue is where the workflow continues as new; "" is where it is.
+	Queue string `json:"queue,omitempty"`
 }
 
 // SandboxRequest asks for the sandbox of a generation.

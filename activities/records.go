@@ -17,10 +17,10 @@ func (c *Control) OpenSession(ctx context.Context, in SessionRef) (OpenedSession
 		IdleTimeout: l.IdleTimeout, LastActivity: l.LastActivity,
 		Generation: l.Generation, TransitionNo: l.TransitionNo,
 		Waiting: l.Waiting, Processing: l.Processing,
-		SandboxID: l.SandboxID, Deadline: l.Deadline,
+		SandboxID: l.SandboxID, Deadline: l.Deadline, Queue: c.Queue,
 	}
 	if l.Workspace != nil {
-		o.Workspace = l.Workspace.RepoURL
+		o.Workspace = keyword(l.Workspace.RepoURL)
 	}
 	if l.Head != nil {
 		o.BundleID = l.Head.ID

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"go.temporal.io/api/enums/v1"
+	"go.temporal.io/api/serviceerror"
 	"go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/temporal"
 
@@ -34,12 +35,12 @@ func (w *Worker) schedule(ctx context.Context) error {
 func (w *Worker) ensureSchedule(ctx context.Context) error {
 	spec := client.ScheduleSpec{Intervals: []client.ScheduleIntervalSpec{{Every: w.config.ReconcileEvery}}}
 	_, err := w.config.Temporal.ScheduleClient().Create(ctx, client.ScheduleOptions{
-		ID:   workflows.ReconcileSchedule,
+		ID:   session.ScheduleOf(w.config.Installation),
 		Spec: spec,
 		Action: &client.ScheduleWorkflowAction{
-			ID:                       workflows.ReconcileSchedule,
+			ID:                       session.ScheduleOf(w.config.Installation),
 			Workflow:                 workflows.ReconcileName,
-			TaskQueue:                session.ControlQueue,
+			TaskQueue:                w.queues.Control,
 			WorkflowExecutionTimeout: 10 * time.Minute,
 		},
 		Overlap: enums.SCHEDULE_OVERLAP_POLICY_SKIP,
@@ -49,7 +50,7 @@ func (w *Worker) ensureSchedule(ctx context.Context) error {
 	if err == nil || !errors.Is(err, temporal.ErrScheduleAlreadyRunning) {
 		return err
 	}
-	handle := w.config.Temporal.ScheduleClient().GetHandle(ctx, workflows.ReconcileSchedule)
+	handle := w.config.Temporal.ScheduleClient().GetHandle(ctx, session.ScheduleOf(w.config.Installation))
 	return handle.Update(ctx, client.ScheduleUpdateOptions{
 		DoUpdate: func(in client.ScheduleUpdateInput) (*client.ScheduleUpdate, error) {
 			s := in.Description.Schedule
@@ -57,4 +58,13 @@ func (w *Worker) ensureSchedule(ctx context.Context) error {
 			return &client.ScheduleUpdate{Schedule: &s}, nil
 		},
 	})
+}
+
+// deleteSchedule deletes a schedule, if it is there.
+func (w *Worker) deleteSchedule(ctx context.Context, id string) error {
+	err := w.config.Temporal.ScheduleClient().GetHandle(ctx, id).Delete(ctx)
+	if _, ok := errors.AsType[*serviceerror.NotFound](err); ok {
+		return nil
+	}
+	return err
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -24,6 +25,13 @@ type Config struct {
 	Control  *activities.Control
 	Turns    *activities.Turns
 	Relay    Relay
+	// Installation is the id in the names of the task queues and of the schedule.
+	Installation string
+	// Legacy is set while workflows may be open that were started on the queues of QueuesOf(""). The
+	// worker polls these too, until none is open.
+	Legacy Legacy
+	// LegacyEvery is how often it looks whether one is. Default 1m.
+	LegacyEvery time.Duration
 	// ReconcileEvery is the interval of the reconciler's schedule. Default 30s.
 	ReconcileEvery time.Duration
 	// MaxTurns is how many turns run on this worker at once. Default 1000.
@@ -37,8 +45,8 @@ type Config struct {
 // Worker polls both queues. Use New.
 type Worker struct {
 	config  Config
-	control worker.Worker
-	turns   worker.Worker
+	queues  session.Queues
+	pollers []worker.Worker
 	failed  chan error
 	polling atomic.Bool
 }
@@ -48,63 +56,88 @@ func New(c Config) *Worker {
 	if c.ReconcileEvery == 0 {
 		c.ReconcileEvery = 30 * time.Second
 	}
+	if c.LegacyEvery == 0 {
+		c.LegacyEvery = time.Minute
+	}
 	if c.MaxTurns == 0 {
 		c.MaxTurns = 1000
 	}
 	if c.StopTimeout == 0 {
 		c.StopTimeout = 5 * time.Second
 	}
-	w := &Worker{config: c, failed: make(chan error, 2)} // one place for each of the two pollers
+	w := &Worker{config: c, queues: session.QueuesOf(c.Installation), failed: make(chan error, 1)} // the first one counts
+	w.pollers = w.newPollers(w.queues)
+	return w
+}
+
+// newPollers returns the pollers of an installation's queues.
+func (w *Worker) newPollers(q session.Queues) []worker.Worker {
 	fatal := func(err error) {
 		select {
 		case w.failed <- err:
 		default:
 		}
 	}
-	w.control = worker.New(c.Temporal, session.ControlQueue, worker.Options{
+	control := worker.New(w.config.Temporal, q.Control, worker.Options{
 		DisableRegistrationAliasing:        true,
-		WorkerStopTimeout:                  c.StopTimeout,
+		WorkerStopTimeout:                  w.config.StopTimeout,
 		MaxConcurrentActivityExecutionSize: 500,
 		// A session whose worker was killed waits this long for it before any other takes over.
 		StickyScheduleToStartTimeout: 2 * time.Second,
 		OnFatalError:                 fatal,
 	})
-	w.control.RegisterWorkflowWithOptions(workflows.Session, workflow.RegisterOptions{Name: session.WorkflowName})
-	w.control.RegisterWorkflowWithOptions(workflows.Reconcile, workflow.RegisterOptions{Name: workflows.ReconcileName})
-	w.control.RegisterActivity(c.Control)
+	control.RegisterWorkflowWithOptions(workflows.Session, workflow.RegisterOptions{Name: session.WorkflowName})
+	control.RegisterWorkflowWithOptions(workflows.Reconcile, workflow.RegisterOptions{Name: workflows.ReconcileName})
+	control.RegisterActivity(w.config.Control)
 
-	w.turns = worker.New(c.Temporal, session.TurnsQueue, worker.Options{
+	turns := worker.New(w.config.Temporal, q.Turns, worker.Options{
 		DisableWorkflowWorker:              true,
 		DisableRegistrationAliasing:        true,
-		WorkerStopTimeout:                  c.StopTimeout,
-		MaxConcurrentActivityExecutionSize: c.MaxTurns,
+		WorkerStopTimeout:                  w.config.StopTimeout,
+		MaxConcurrentActivityExecutionSize: w.config.MaxTurns,
 		// Turns send their own heartbeats. The SDK's is used once, when Temporal has taken an
 		// attempt back, and this bounds that call.
 		MaxHeartbeatThrottleInterval: 2500 * time.Millisecond,
 		OnFatalError:                 fatal,
 	})
-	w.turns.RegisterActivity(c.Turns)
-	return w
+	turns.RegisterActivity(w.config.Turns)
+	return []worker.Worker{control, turns}
+}
+
+// start has pollers poll until stop is called.
+func start(pollers []worker.Worker) (stop func(), err error) {
+	var started []worker.Worker
+	stop = func() {
+		for _, p := range slices.Backward(started) {
+			p.Stop()
+		}
+	}
+	for _, p := range pollers {
+		if err := p.Start(); err != nil {
+			stop()
+			return nil, fmt.Errorf("start polling: %w", err)
+		}
+		started = append(started, p)
+	}
+	return stop, nil
 }
 
 // Run works until ctx ends, then hands over what is running and returns nil. An
 // error means that it could not start or that Temporal has refused it for good.
 func (w *Worker) Run(ctx context.Context) error {
-	if err := w.control.Start(); err != nil {
-		return fmt.Errorf("start polling %s: %w", session.ControlQueue, err)
+	stop, err := start(w.pollers)
+	if err != nil {
+		return err
 	}
-	defer w.control.Stop()
-	if err := w.turns.Start(); err != nil {
-		return fmt.Errorf("start polling %s: %w", session.TurnsQueue, err)
-	}
-	defer w.turns.Stop()
+	defer stop()
 	w.polling.Store(true)
 	defer w.polling.Store(false)
-	w.config.Logger.InfoContext(ctx, "worker polls", slog.String("control_queue", session.ControlQueue), slog.String("turns_queue", session.TurnsQueue))
+	w.config.Logger.InfoContext(ctx, "worker polls", slog.String("control_queue", w.queues.Control), slog.String("turns_queue", w.queues.Turns))
 
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return w.config.Relay.run(ctx, w.config.Logger) })
 	group.Go(func() error { return w.schedule(ctx) })
+	group.Go(func() error { return w.drainLegacy(ctx) })
 	group.Go(func() error {
 		select {
 		case err := <-w.failed:

@@ -108,7 +108,9 @@ func (b *bell) heard() []session.Ring {
 // start runs a worker until the test ends or stop is called, which returns what it ended with.
 func start(t *testing.T, c worker.Config) (w *worker.Worker, stop func() error) {
 	t.Helper()
-	c.Control, c.Turns = activities.New(activities.Config{Logger: slog.New(slog.DiscardHandler)})
+	if c.Control == nil {
+		c.Control, c.Turns = activities.New(activities.Config{Logger: slog.New(slog.DiscardHandler)})
+	}
 	c.Logger = slog.New(slog.DiscardHandler)
 	c.StopTimeout = time.Second
 	w = worker.New(c)
@@ -191,15 +193,15 @@ func TestTheScheduleTakesTheIntervalOfTheWorkerThatCameLast(t *testing.T) { //no
 			Temporal: c, ReconcileEvery: every, Relay: worker.Relay{Rows: nothing{}, Bell: &bell{}},
 		})
 		require.Eventually(t, func() bool {
-			d, err := c.ScheduleClient().GetHandle(t.Context(), workflows.ReconcileSchedule).Describe(t.Context())
+			d, err := c.ScheduleClient().GetHandle(t.Context(), session.ScheduleOf("")).Describe(t.Context())
 			return err == nil && len(d.Schedule.Spec.Intervals) == 1 && d.Schedule.Spec.Intervals[0].Every == every
 		}, patience, 20*time.Millisecond)
 		require.NoError(t, stop())
 	}
-	d, err := c.ScheduleClient().GetHandle(t.Context(), workflows.ReconcileSchedule).Describe(t.Context())
+	d, err := c.ScheduleClient().GetHandle(t.Context(), session.ScheduleOf("")).Describe(t.Context())
 	require.NoError(t, err)
 	action, ok := d.Schedule.Action.(*client.ScheduleWorkflowAction)
 	require.True(t, ok)
 	require.Equal(t, workflows.ReconcileName, action.Workflow)
-	require.Equal(t, session.ControlQueue, action.TaskQueue)
+	require.Equal(t, session.QueuesOf("").Control, action.TaskQueue)
 }

@@ -130,7 +130,7 @@ func (f *fakes) OpenSession(ctx context.Context, _ activities.SessionRef) (activ
 		w.loaded = true
 		o := activities.OpenedSession{
 			Status: w.state, StatusReason: w.reason, Agent: "demo", Lazy: w.lazy, IdleTimeout: w.idleTimeout,
-			LastActivity: w.lastActivity, Generation: w.generation, TransitionNo: w.transitionNo,
+			LastActivity: w.lastActivity, Generation: w.generation, TransitionNo: w.transitionNo, Queue: w.taskQueue,
 		}
 		for _, p := range w.prompts {
 			switch p.status {

@@ -26,18 +26,25 @@ const snapshotBudget = 10 * time.Minute
 // that began before it go on as they did until they continue as new.
 const recordsInTask = "records-in-task"
 
+// turnOptionsAt are turnOptions on the queue that goes with the workflow's.
+func turnOptionsAt(ctx workflow.Context) workflow.ActivityOptions {
+	o := turnOptions
+	o.TaskQueue = session.QueuesAt(workflow.GetInfo(ctx).TaskQueueName).Turns
+	return o
+}
+
 // control and turns name the activities; they are never called here.
 var (
 	control *activities.Control
 	turns   *activities.Turns
 )
 
-// The classes of activity. Records are retried for as long as it takes: without Postgres a session
-// can do nothing. Provisioning, saving and restoring have a few attempts each time; the workflow
-// repeats them, with pauses and an event that says so, until they succeed or are refused.
+// The classes of activity. All but turns run on the queue of their workflow. Records are retried
+// for as long as it takes: without Postgres a session can do nothing. Provisioning, saving and
+// restoring have a few attempts each time; the workflow repeats them, with pauses and an event that
+// says so, until they succeed or are refused.
 var (
 	recordOptions = workflow.ActivityOptions{
-		TaskQueue:           session.ControlQueue,
 		StartToCloseTimeout: 10 * time.Second,
 		RetryPolicy: &temporal.RetryPolicy{
 			InitialInterval:    100 * time.Millisecond,
@@ -52,7 +59,6 @@ var (
 		RetryPolicy:         &temporal.RetryPolicy{MaximumAttempts: 1},
 	}
 	provisionOptions = workflow.ActivityOptions{
-		TaskQueue:           session.ControlQueue,
 		StartToCloseTimeout: 30 * time.Minute, // a repository may be cloned and set up in it
 		HeartbeatTimeout:    15 * time.Second,
 		WaitForCancellation: true,
@@ -64,7 +70,6 @@ var (
 		},
 	}
 	saveOptions = workflow.ActivityOptions{
-		TaskQueue:           session.ControlQueue,
 		StartToCloseTimeout: snapshotBudget,
 		HeartbeatTimeout:    15 * time.Second,
 		WaitForCancellation: true,
@@ -78,7 +83,6 @@ var (
 	// commandOptions are for what was asked for and is not needed to go on: a checkpoint, a revert.
 	// They give up, and the session is told.
 	commandOptions = workflow.ActivityOptions{
-		TaskQueue:           session.ControlQueue,
 		StartToCloseTimeout: snapshotBudget,
 		HeartbeatTimeout:    15 * time.Second,
 		WaitForCancellation: true,
@@ -91,7 +95,6 @@ var (
 	}
 	// terminateOptions retry without end: a sandbox that is not gone costs money.
 	terminateOptions = workflow.ActivityOptions{
-		TaskQueue:           session.ControlQueue,
 		StartToCloseTimeout: time.Minute,
 		RetryPolicy: &temporal.RetryPolicy{
 			InitialInterval:    200 * time.Millisecond,
@@ -102,12 +105,10 @@ var (
 	// flushOptions are for the last words of a sandbox that is about to be
 	// terminated anyway: tried, not insisted on.
 	flushOptions = workflow.ActivityOptions{
-		TaskQueue:           session.ControlQueue,
 		StartToCloseTimeout: 15 * time.Second,
 		RetryPolicy:         &temporal.RetryPolicy{MaximumAttempts: 1},
 	}
 	abortOptions = workflow.ActivityOptions{
-		TaskQueue:           session.ControlQueue,
 		StartToCloseTimeout: 10 * time.Second,
 		RetryPolicy: &temporal.RetryPolicy{
 			InitialInterval:    100 * time.Millisecond,
@@ -118,7 +119,6 @@ var (
 	// turnOptions have no attempts to run out of: a worker that is lost is
 	// followed by another. What ends a turn is the agent, an abort, or the sandbox.
 	turnOptions = workflow.ActivityOptions{
-		TaskQueue:           session.TurnsQueue,
 		StartToCloseTimeout: 25 * time.Hour, // longer than any sandbox lives
 		// A Temporal server that stalls for ten seconds costs no attempt, and another worker
 		// takes over within twenty seconds of a kill: see activities.pulse.
@@ -132,7 +132,6 @@ var (
 	}
 	// reconcileOptions try once: the schedule looks again soon.
 	reconcileOptions = workflow.ActivityOptions{
-		TaskQueue:           session.ControlQueue,
 		StartToCloseTimeout: 5 * time.Minute,
 		HeartbeatTimeout:    15 * time.Second,
 		RetryPolicy:         &temporal.RetryPolicy{MaximumAttempts: 1},

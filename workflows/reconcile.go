@@ -6,11 +6,8 @@ import (
 	"github.com/overwinter-dev/overwinter/activities"
 )
 
-// The name of the reconciling workflow and of the schedule that starts it.
-const (
-	ReconcileName     = "Reconcile"
-	ReconcileSchedule = "overwinter-reconcile"
-)
+// ReconcileName is the name of the reconciling workflow.
+const ReconcileName = "Reconcile"
 
 // Reconcile compares, once, what runs at the provider with what sessions own.
 func Reconcile(ctx workflow.Context) (activities.Reconciled, error) {

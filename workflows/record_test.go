@@ -27,6 +27,9 @@ import (
 	"github.com/overwinter-dev/overwinter/workflows"
 )
 
+// recordedQueues are the queues of the installation whose histories are recorded.
+var recordedQueues = session.QueuesOf("")
+
 var record = flag.Bool("record", false, "run the recorded paths again on bin/overwinter-temporal and write their histories")
 
 // TestRecord writes testdata/histories from real runs: the engine, a worker and
@@ -168,13 +171,13 @@ func setupRecorder(t *testing.T, name string) *recorder {
 	for activity := range r.world.takes {
 		r.world.takes[activity] = 30 * time.Millisecond
 	}
-	for _, queue := range []string{session.ControlQueue, session.TurnsQueue} {
+	for _, queue := range []string{recordedQueues.Control, recordedQueues.Turns} {
 		w := worker.New(server.Client(), queue, worker.Options{
-			Identity: "recorder", DisableRegistrationAliasing: true, DisableWorkflowWorker: queue == session.TurnsQueue,
+			Identity: "recorder", DisableRegistrationAliasing: true, DisableWorkflowWorker: queue == recordedQueues.Turns,
 			MaxHeartbeatThrottleInterval: 50 * time.Millisecond,
 		})
 		w.RegisterActivity(&fakes{w: r.world, answer: inRealTime})
-		if queue == session.ControlQueue {
+		if queue == recordedQueues.Control {
 			w.RegisterWorkflowWithOptions(workflows.Session, workflow.RegisterOptions{Name: session.WorkflowName})
 		}
 		require.NoError(t, w.Start())
@@ -211,7 +214,7 @@ func inRealTime(ctx context.Context, w *world, o *operation) (result any, err er
 
 func (r *recorder) start() {
 	run, err := r.client.SignalWithStartWorkflow(r.t.Context(), r.world.id, session.SignalPrompt, session.PromptSignal{},
-		client.StartWorkflowOptions{ID: r.world.id, TaskQueue: session.ControlQueue},
+		client.StartWorkflowOptions{ID: r.world.id, TaskQueue: recordedQueues.Control},
 		session.WorkflowName, session.WorkflowInput{SessionID: r.world.id})
 	require.NoError(r.t, err)
 	r.first = run.GetRunID()

@@ -69,6 +69,7 @@ type life struct {
 	delay     delay
 	continued int64
 	closed    bool
+	taskQueue string // where it continues as new; "" is where it is
 }
 
 func newLife(ctx workflow.Context, in session.WorkflowInput) *life {
@@ -100,6 +101,7 @@ func (l *life) open(ctx workflow.Context) error {
 	l.agent, l.workspace, l.lazy = o.Agent, o.Workspace, o.Lazy
 	l.generation, l.transitionNo = o.Generation, o.TransitionNo
 	l.sandboxID, l.bundleID = o.SandboxID, o.BundleID
+	l.taskQueue = o.Queue
 	l.plan(o.Deadline, workflow.Now(ctx))
 	l.idleTimeout, l.processing = o.IdleTimeout, o.Processing
 	if o.LastActivity.After(l.lastActivity) || l.continued == 0 {
@@ -201,6 +203,9 @@ func (l *life) shouldContinue(ctx workflow.Context) bool {
 func (l *life) continueAsNew(ctx workflow.Context) error {
 	l.timer.stop()
 	l.drain(ctx)
+	if l.taskQueue != "" {
+		ctx = workflow.WithWorkflowTaskQueue(ctx, l.taskQueue)
+	}
 	return workflow.NewContinueAsNewError(ctx, session.WorkflowName, session.WorkflowInput{
 		SessionID: l.id,
 		Carry:     &session.Carry{Wants: l.wants, Seen: l.queue.Seen(), Runs: l.continued + 1},

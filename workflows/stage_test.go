@@ -54,6 +54,7 @@ func newStage() *stage {
 	s := &stage{at: epoch}
 	s.world = newWorld(func(string, ...any) {})
 	s.world.clock = s
+	s.world.taskQueue = session.QueuesOf("0123").Control
 	return s
 }
 
@@ -180,6 +181,9 @@ func isTimeout(err error) bool {
 func (s *stage) continued(next *workflow.ContinueAsNewError) (input session.WorkflowInput) {
 	if err := converter.GetDefaultDataConverter().FromPayloads(next.Input, &input); err != nil {
 		s.world.violate("the input of the next run: %s", err)
+	}
+	if next.TaskQueueName != s.world.taskQueue {
+		s.world.violate("continues on queue %s, not on the installation's %s", next.TaskQueueName, s.world.taskQueue)
 	}
 	for _, pending := range s.activities {
 		if pending() {

@@ -69,7 +69,7 @@ func (l *life) watch(ctx workflow.Context, run session.Processing) error {
 		Generation: l.generation, SandboxID: l.sandboxID,
 	}
 	doing := fmt.Sprintf("run prompt %s", run.PromptID)
-	turn := l.begin(turnCtx, doing, turnOptions, turns.RunTurn, request)
+	turn := l.begin(turnCtx, doing, turnOptionsAt(ctx), turns.RunTurn, request)
 	// An abort that is still on its way when the turn ends has nothing to do any more.
 	abortCtx, forgetAbort := workflow.WithCancel(ctx)
 	defer forgetAbort()

@@ -23,6 +23,7 @@ type world struct {
 	say   func(format string, args ...any) // the transcript
 
 	id           string
+	taskQueue    string // of the installation; "" is where the workflow runs
 	state        session.State
 	reason       string
 	lazy         bool

@@ -6,6 +6,10 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
 
 	"github.com/overwinter-dev/overwinter/api"
 	"github.com/overwinter-dev/overwinter/internal/agent/catalog"
@@ -55,6 +59,12 @@ func (c *APICmd) Run(ctx context.Context, logger *slog.Logger, s streams) error 
 		return err
 	}
 	defer db.Close()
+	early, cancel := context.WithTimeout(ctx, schemaAtStart)
+	err = db.SchemaCheck(early)
+	cancel()
+	if schemaRefused(err) {
+		return err
+	}
 	temporal, err := c.dial(logger)
 	if err != nil {
 		return fmt.Errorf("connect to Temporal: %w", err)
@@ -66,7 +76,7 @@ func (c *APICmd) Run(ctx context.Context, logger *slog.Logger, s streams) error 
 	defer follower.Stop()
 
 	config := api.Config{
-		Store: db, Orchestrator: orchestrator.New(temporal, c.TemporalNamespace), Events: events{follower},
+		Store: db, Orchestrator: orchestrator.New(temporal, c.TemporalNamespace, installationQueue(db)), Events: events{follower},
 		Agents: catalog.Agents(), Sandbox: sandboxInfo(db, logger), Key: c.Key, Logger: logger, Version: buildVersion(),
 	}
 	if c.SecretKey != "" {
@@ -85,7 +95,20 @@ func (c *APICmd) Run(ctx context.Context, logger *slog.Logger, s streams) error 
 	if _, err := fmt.Fprintf(s.stdout, "http://%s\n", listener.Addr()); err != nil {
 		return err
 	}
-	return server.Run(ctx, listener)
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error { return server.Run(ctx, listener) })
+	group.Go(func() error { return ignoreCanceled(awaitSchema(ctx, db, logger)) })
+	return group.Wait()
+}
+
+// schemaAtStart is how long an api waits for the database before it listens.
+const schemaAtStart = 2 * time.Second
+
+func ignoreCanceled(err error) error {
+	if errors.Is(err, context.Canceled) {
+		return nil
+	}
+	return err
 }
 
 // events gives the api the log's followers.
@@ -96,14 +119,33 @@ func (e events) Follow(ctx context.Context, sessionID string, after int64) (api.
 	return e.follower.Follow(ctx, sessionID, after)
 }
 
+// sandboxInfoEvery is how often the workers' description of their sandboxes is read.
+const sandboxInfoEvery = time.Second
+
 // sandboxInfo is what the workers last said of their sandboxes.
 func sandboxInfo(db *postgres.DB, logger *slog.Logger) func(context.Context) api.SandboxInfo {
+	var mu sync.Mutex
+	var readAt time.Time
+	info := api.SandboxInfo{Driver: "unknown", Isolation: "unknown"}
 	return func(ctx context.Context) api.SandboxInfo {
+		// One caller at a time asks, now and then: health checks must not pile up in the pool.
+		mu.Lock()
+		last, due := info, time.Since(readAt) >= sandboxInfoEvery
+		if due {
+			readAt = time.Now()
+		}
+		mu.Unlock()
+		if !due {
+			return last
+		}
 		driver, isolation, err := db.SandboxesDescription(ctx)
 		if err != nil {
-			logger.WarnContext(ctx, "what sandboxes there are could not be read", slog.Any("error", err))
-			return api.SandboxInfo{Driver: "unknown", Isolation: "unknown"}
+			logger.WarnContext(ctx, "could not read what sandboxes there are", slog.Any("error", err))
+			return last
 		}
-		return api.SandboxInfo{Driver: driver, Isolation: isolation}
+		mu.Lock()
+		defer mu.Unlock()
+		info = api.SandboxInfo{Driver: driver, Isolation: isolation}
+		return info
 	}
 }

@@ -8,19 +8,116 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"sync/atomic"
+	"time"
 
+	"github.com/overwinter-dev/overwinter/internal/orchestrator"
 	"github.com/overwinter-dev/overwinter/internal/postgres"
 	"github.com/overwinter-dev/overwinter/internal/secret"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
-// databaseFlags say where Postgres is.
+// databaseFlags say where Postgres is and how long a call may take.
 type databaseFlags struct {
 	DatabaseURL string `env:"OVERWINTER_DATABASE_URL" required:"" placeholder:"URL" help:"Postgres, as postgres://user:password@host:port/database."`
+
+	MaxConns                 int32         `name:"database-max-conns" env:"OVERWINTER_DATABASE_MAX_CONNS" placeholder:"N" help:"Connections in the pool. Default: pool_max_conns of the URL, else 16."`
+	ConnectTimeout           time.Duration `name:"database-connect-timeout" env:"OVERWINTER_DATABASE_CONNECT_TIMEOUT" placeholder:"DURATION" help:"Limit for connecting. Default: connect_timeout of the URL, else 5s."`
+	CallTimeout              time.Duration `name:"database-call-timeout" env:"OVERWINTER_DATABASE_CALL_TIMEOUT" default:"15s" placeholder:"DURATION" help:"Limit for a call, including waits for a connection or a lock. Default ${default}."`
+	BulkTimeout              time.Duration `name:"database-bulk-timeout" env:"OVERWINTER_DATABASE_BULK_TIMEOUT" default:"1m" placeholder:"DURATION" help:"Limit for a call that moves whole files or histories. Default ${default}."`
+	StatementTimeout         time.Duration `name:"database-statement-timeout" env:"OVERWINTER_DATABASE_STATEMENT_TIMEOUT" placeholder:"DURATION" help:"Limit for one statement, enforced by the server. Default: statement_timeout of the URL, else 15s."`
+	LockTimeout              time.Duration `name:"database-lock-timeout" env:"OVERWINTER_DATABASE_LOCK_TIMEOUT" placeholder:"DURATION" help:"Limit for waiting for a session that another transaction holds. Default: lock_timeout of the URL, else 10s."`
+	IdleInTransactionTimeout time.Duration `name:"database-idle-in-transaction-timeout" env:"OVERWINTER_DATABASE_IDLE_IN_TRANSACTION_TIMEOUT" placeholder:"DURATION" help:"How long a process that froze inside a transaction keeps its locks. Default: idle_in_transaction_session_timeout of the URL, else 5s."`
+	AllowNewerSchema         bool          `name:"database-allow-newer-schema" env:"OVERWINTER_DATABASE_ALLOW_NEWER_SCHEMA" help:"Work with a schema that a newer release has migrated, if its notes say that this one can. Default: refuse it."`
+	UnansweredTimeout        time.Duration `name:"database-unanswered-timeout" env:"OVERWINTER_DATABASE_UNANSWERED_TIMEOUT" default:"10s" placeholder:"DURATION" help:"How long a peer may leave TCP data or keepalives unanswered before a connection counts as broken. Default ${default}."`
+}
+
+// check refuses values that make no sense together with others or at all.
+func (f databaseFlags) check() error {
+	if f.MaxConns != 0 && f.MaxConns < 2 || f.MaxConns > 1000 {
+		return fmt.Errorf("--database-max-conns is %d; it must be from 2 to 1000", f.MaxConns)
+	}
+	for _, d := range []struct {
+		name  string
+		value time.Duration
+		least time.Duration
+	}{
+		{"connect", f.ConnectTimeout, 100 * time.Millisecond},
+		{"call", f.CallTimeout, time.Second},
+		{"bulk", f.BulkTimeout, f.CallTimeout},
+		{"statement", f.StatementTimeout, 100 * time.Millisecond},
+		{"lock", f.LockTimeout, 100 * time.Millisecond},
+		{"idle-in-transaction", f.IdleInTransactionTimeout, 100 * time.Millisecond},
+		{"unanswered", f.UnansweredTimeout, 5 * time.Second},
+	} {
+		if d.value != 0 && d.value < d.least {
+			return fmt.Errorf("--database-%s-timeout is %s; it must be at least %s", d.name, d.value, d.least)
+		}
+	}
+	return nil
 }
 
 func (f databaseFlags) open(ctx context.Context, logger *slog.Logger) (*postgres.DB, error) {
-	return postgres.Open(ctx, f.DatabaseURL, postgres.Options{Logger: logger})
+	if err := f.check(); err != nil {
+		return nil, usageError{err.Error()}
+	}
+	return postgres.Open(ctx, f.DatabaseURL, postgres.Options{
+		Logger: logger, MaxConns: f.MaxConns, ConnectTimeout: f.ConnectTimeout, CallTimeout: f.CallTimeout,
+		BulkTimeout: f.BulkTimeout, StatementTimeout: f.StatementTimeout, LockTimeout: f.LockTimeout,
+		IdleInTransactionTimeout: f.IdleInTransactionTimeout, UnansweredTimeout: f.UnansweredTimeout,
+		AllowNewerSchema: f.AllowNewerSchema,
+	})
+}
+
+// schemaRefused is a usage of the wrong schema: no time will heal it.
+func schemaRefused(err error) bool { return session.CodeOf(err) == session.CodeIllegalState }
+
+// awaitSchema returns when the database answers and has the schema of this program, or with the
+// reason why it never will.
+func awaitSchema(ctx context.Context, db *postgres.DB, logger *slog.Logger) error {
+	for wait := 100 * time.Millisecond; ; wait = min(2*wait, 5*time.Second) {
+		err := db.SchemaCheck(ctx)
+		if err == nil || schemaRefused(err) {
+			return err
+		}
+		logger.WarnContext(ctx, "postgres does not answer; waiting for it", slog.Any("error", err))
+		select {
+		case <-time.After(wait):
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// awaitInstallation returns the id of the installation once the database is there and fit for it.
+func awaitInstallation(ctx context.Context, db *postgres.DB, logger *slog.Logger) (string, error) {
+	for {
+		if err := awaitSchema(ctx, db, logger); err != nil {
+			return "", err
+		}
+		id, err := db.Installation(ctx)
+		if err == nil || session.CodeOf(err) != session.CodeUnavailable {
+			return id, err
+		}
+	}
+}
+
+// installationQueue is the task queue of the installation's workflows; Postgres is asked for the
+// installation until it has answered once.
+func installationQueue(db *postgres.DB) orchestrator.Queue {
+	var known atomic.Pointer[string]
+	return func(ctx context.Context) (string, error) {
+		if queue := known.Load(); queue != nil {
+			return *queue, nil
+		}
+		id, err := db.Installation(ctx)
+		if err != nil {
+			return "", err
+		}
+		queue := session.QueuesOf(id).Control
+		known.Store(&queue)
+		return queue, nil
+	}
 }
 
 // secretFlags hold the key of the installation.

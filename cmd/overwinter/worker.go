@@ -5,8 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"sync/atomic"
 	"time"
 
+	"go.temporal.io/sdk/client"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/overwinter-dev/overwinter/activities"
@@ -17,6 +19,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/sandbox"
 	"github.com/overwinter-dev/overwinter/internal/sandbox/modalsandbox"
 	"github.com/overwinter-dev/overwinter/internal/secret"
+	"github.com/overwinter-dev/overwinter/internal/session"
 	"github.com/overwinter-dev/overwinter/worker"
 )
 
@@ -71,10 +74,49 @@ func (c *WorkerCmd) Run(ctx context.Context, logger *slog.Logger) error {
 		return err
 	}
 	defer db.Close()
-	installation, err := db.Installation(ctx)
+	temporal, err := c.dial(logger)
 	if err != nil {
-		return fmt.Errorf("read the installation's id: %w", err)
+		return fmt.Errorf("connect to Temporal: %w", err)
 	}
+	defer temporal.Close()
+
+	var polls polling
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error {
+		installation, err := awaitInstallation(ctx, db, logger)
+		if err != nil {
+			return err
+		}
+		return c.run(ctx, db, temporal, installation, key, binary, &polls, logger)
+	})
+	if c.HealthAddress != "" {
+		bell := orchestrator.New(temporal, c.TemporalNamespace, installationQueue(db)) // for Ping alone
+		group.Go(func() error {
+			return serveHealth(ctx, c.HealthAddress, map[string]func(context.Context) error{
+				"postgres": db.Ready, "temporal": bell.Ping, "worker": polls.ready,
+			}, logger)
+		})
+	}
+	if err := group.Wait(); !errors.Is(err, context.Canceled) {
+		return err
+	}
+	return nil
+}
+
+// polling is the worker, once there is one.
+type polling struct{ worker atomic.Pointer[worker.Worker] }
+
+func (p *polling) ready(ctx context.Context) error {
+	if w := p.worker.Load(); w != nil {
+		return w.Ready(ctx)
+	}
+	return errors.New("the worker waits for the database")
+}
+
+// run works for an installation until ctx ends.
+func (c *WorkerCmd) run(
+	ctx context.Context, db *postgres.DB, temporal client.Client, installation string, key []byte, binary string, polls *polling, logger *slog.Logger,
+) error {
 	driver, err := modalsandbox.New(modalsandbox.Config{
 		ServerURL: c.ModalServerURL, TokenID: c.ModalTokenID, TokenSecret: c.ModalTokenSecret,
 		Environment: c.ModalEnvironment, AppName: c.ModalApp, Logger: logger,
@@ -86,16 +128,18 @@ func (c *WorkerCmd) Run(ctx context.Context, logger *slog.Logger) error {
 	provider := sandbox.NewProvider(driver, sandbox.Options{
 		Installation: installation, Logger: logger, PollInterval: 2 * time.Second,
 	})
-	temporal, err := c.dial(logger)
-	if err != nil {
-		return fmt.Errorf("connect to Temporal: %w", err)
-	}
-	defer temporal.Close()
-	bell := orchestrator.New(temporal, c.TemporalNamespace)
+	queue := session.QueuesOf(installation).Control
+	bell := orchestrator.New(temporal, c.TemporalNamespace, orchestrator.At(queue))
 
-	appender := eventlog.NewAppender(db, eventlog.AppenderOptions{Logger: logger})
+	appender := eventlog.NewAppender(db, eventlog.AppenderOptions{
+		Logger: logger, MaxCommits: max(1, db.MaxConns()/4), MaxLockWaits: max(1, db.MaxConns()/8),
+	})
 	appender.Start()
-	defer appender.Stop(context.WithoutCancel(ctx))
+	defer func() {
+		last, cancel := context.WithTimeout(context.WithoutCancel(ctx), appendAtStop)
+		defer cancel()
+		appender.Stop(last)
+	}()
 
 	changes := eventlog.NewFollower(db, eventlog.FollowerOptions{Logger: logger})
 	changes.Start()
@@ -114,25 +158,23 @@ func (c *WorkerCmd) Run(ctx context.Context, logger *slog.Logger) error {
 	control, turns := activities.New(activities.Config{
 		Links: links, Store: db, Log: appender, Agents: catalog.Agents(), Sandbox: provider,
 		Image: newImages(provider, binary, logger), Tell: bell, Changes: changes, Secrets: storedSecrets{db, box},
-		Runner: runner, RunnerSecret: key, SandboxTimeout: c.SandboxTimeout, Logger: logger,
+		Runner: runner, Queue: queue, RunnerSecret: key, SandboxTimeout: c.SandboxTimeout, Logger: logger,
 	})
 	w := worker.New(worker.Config{
 		Temporal: temporal, Control: control, Turns: turns,
-		Relay:          worker.Relay{Rows: db, Bell: bell},
+		Relay: worker.Relay{Rows: db, Bell: bell}, Installation: installation, Legacy: db,
 		ReconcileEvery: c.ReconcileEvery, MaxTurns: c.MaxTurns, Logger: logger,
 	})
+	polls.worker.Store(w)
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return c.work(ctx, w, bell, logger) })
 	group.Go(func() error { return describeSandboxes(ctx, db, provider, logger) })
-	if c.HealthAddress != "" {
-		group.Go(func() error {
-			return serveHealth(ctx, c.HealthAddress, map[string]func(context.Context) error{
-				"postgres": db.Ping, "temporal": bell.Ping, "worker": w.Ready,
-			}, logger)
-		})
-	}
 	return group.Wait()
 }
+
+// appendAtStop is how long a worker that stops tries to commit what it has. Agents work on, and
+// what is not committed is read again from the journals in their sandboxes.
+const appendAtStop = 5 * time.Second
 
 // work runs the worker once Temporal answers.
 func (c *WorkerCmd) work(ctx context.Context, w *worker.Worker, bell *orchestrator.Orchestrator, logger *slog.Logger) error {

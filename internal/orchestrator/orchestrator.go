@@ -21,12 +21,20 @@ const timeout = 2 * time.Second
 type Orchestrator struct {
 	temporal  client.Client
 	namespace string
+	queue     Queue
 	timeout   time.Duration
 }
 
-// New returns an orchestrator on a client of the namespace, which stays the caller's.
-func New(c client.Client, namespace string) *Orchestrator {
-	return &Orchestrator{temporal: c, namespace: namespace, timeout: timeout}
+// Queue returns the task queue of the installation's workflows. A client may have to ask Postgres
+// for the installation first.
+type Queue func(context.Context) (string, error)
+
+// At is the queue of that name.
+func At(name string) Queue { return func(context.Context) (string, error) { return name, nil } }
+
+// New returns an orchestrator on a client of the namespace, which stays the caller's. It starts workflows on the queue.
+func New(c client.Client, namespace string, queue Queue) *Orchestrator {
+	return &Orchestrator{temporal: c, namespace: namespace, queue: queue, timeout: timeout}
 }
 
 // Ring tells the session's workflow, started if need be, of a prompt. With an
@@ -154,9 +162,13 @@ func (o *Orchestrator) signal(ctx context.Context, sessionID, name string, arg a
 func (o *Orchestrator) signalWithStart(ctx context.Context, sessionID, name string, arg any) error {
 	ctx, cancel := context.WithTimeout(ctx, o.timeout)
 	defer cancel()
-	_, err := o.temporal.SignalWithStartWorkflow(ctx, sessionID, name, arg, client.StartWorkflowOptions{
+	queue, err := o.queue(ctx)
+	if err != nil {
+		return err
+	}
+	_, err = o.temporal.SignalWithStartWorkflow(ctx, sessionID, name, arg, client.StartWorkflowOptions{
 		ID:        sessionID,
-		TaskQueue: session.ControlQueue,
+		TaskQueue: queue,
 		// A session may be put away and started again, and one whose workflow
 		// was terminated by hand must come back: Postgres has its state.
 		WorkflowIDReusePolicy: enums.WORKFLOW_ID_REUSE_POLICY_ALLOW_DUPLICATE,

@@ -30,6 +30,9 @@ const patience = 2 * time.Minute
 // engine is the Temporal of this package's tests.
 var engine client.Client
 
+// queue is where this package's tests run workflows.
+var queue = session.QueuesOf("0123456789abcdef0123456789abcdef").Control
+
 func TestMain(m *testing.M) { os.Exit(run(m)) }
 
 func run(m *testing.M) int {
@@ -54,7 +57,7 @@ func run(m *testing.M) int {
 	}
 	defer server.Stop() //nolint:errcheck // killed, it says so
 	engine = server.Client()
-	w := worker.New(engine, session.ControlQueue, worker.Options{})
+	w := worker.New(engine, queue, worker.Options{})
 	w.RegisterWorkflowWithOptions(stub, workflow.RegisterOptions{Name: session.WorkflowName})
 	if err := w.Start(); err != nil {
 		logger.Error("start the worker", slog.Any("error", err))
@@ -96,7 +99,7 @@ func stub(ctx workflow.Context, in session.WorkflowInput) ([]heard, error) {
 
 func setup(t *testing.T) (context.Context, *orchestrator.Orchestrator, string) {
 	t.Helper()
-	return t.Context(), orchestrator.New(engine, "default").Patient(patience), session.NewID(session.SessionPrefix)
+	return t.Context(), orchestrator.New(engine, "default", orchestrator.At(queue)).Patient(patience), session.NewID(session.SessionPrefix)
 }
 
 func TestEveryCallReachesTheWorkflow(t *testing.T) {
@@ -181,7 +184,7 @@ func TestATemporalThatDoesNotAnswerIsUnavailableInTime(t *testing.T) {
 	require.NoError(t, err)
 	t.Cleanup(c.Close)
 	const timeout = 300 * time.Millisecond
-	ctx, o, id := t.Context(), orchestrator.New(c, "default").Patient(timeout), session.NewID(session.SessionPrefix)
+	ctx, o, id := t.Context(), orchestrator.New(c, "default", orchestrator.At(queue)).Patient(timeout), session.NewID(session.SessionPrefix)
 	t.Cleanup(func() {
 		require.Positive(t, left.Load())
 		require.LessOrEqual(t, time.Duration(left.Load()), timeout)
@@ -205,5 +208,5 @@ func TestPingAnswers(t *testing.T) {
 	t.Parallel()
 	ctx, o, _ := setup(t)
 	require.NoError(t, o.Ping(ctx))
-	require.Equal(t, session.CodeUnavailable, session.CodeOf(orchestrator.New(engine, "nowhere").Patient(patience).Ping(ctx)))
+	require.Equal(t, session.CodeUnavailable, session.CodeOf(orchestrator.New(engine, "nowhere", orchestrator.At(queue)).Patient(patience).Ping(ctx)))
 }

@@ -1,17 +1,55 @@
 package session
 
-import "time"
+import (
+	"strings"
+	"time"
+)
 
 // WorkflowName is the registered name of the session workflow; the workflow id
 // is the session id.
 const WorkflowName = "Session"
 
-// Task queues. Control holds short work that must never wait behind turns;
-// turns holds the long, heartbeating ones. Workflows run on control.
+// Names that all installations share, completed by the id of one.
 const (
-	ControlQueue = "overwinter-control"
-	TurnsQueue   = "overwinter-turns"
+	controlQueue      = "overwinter-control"
+	turnsQueue        = "overwinter-turns"
+	reconcileSchedule = "overwinter-reconcile"
 )
+
+// Queues are the task queues of an installation. Control holds short work that must never wait
+// behind turns; turns holds the long, heartbeating activities. Workflows run on control.
+//
+// The names contain the installation's id, so that installations may share a namespace and take
+// none of each other's tasks.
+type Queues struct {
+	Control, Turns string
+}
+
+// QueuesOf are the queues of an installation. Those of "" are the ones that releases before
+// installations had queues of their own used, and that the workflows they started still use.
+func QueuesOf(installation string) Queues {
+	return Queues{Control: named(controlQueue, installation), Turns: named(turnsQueue, installation)}
+}
+
+// QueuesAt are the queues that go with the one that a workflow runs on.
+func QueuesAt(control string) Queues {
+	installation := strings.TrimPrefix(strings.TrimPrefix(control, controlQueue), "-")
+	if control != named(controlQueue, installation) {
+		return QueuesOf("") // no queue of ours, such as a test's
+	}
+	return QueuesOf(installation)
+}
+
+// ScheduleOf is the id of the schedule of an installation's reconciler, and the prefix of its
+// workflow's. That of "" was used as QueuesOf says.
+func ScheduleOf(installation string) string { return named(reconcileSchedule, installation) }
+
+func named(name, installation string) string {
+	if installation == "" {
+		return name
+	}
+	return name + "-" + installation
+}
 
 // Names of the messages that the workflow takes.
 const (

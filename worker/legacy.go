@@ -1,0 +1,78 @@
+package worker
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"go.temporal.io/api/workflowservice/v1"
+
+	"github.com/overwinter-dev/overwinter/internal/session"
+)
+
+// Legacy knows whether an installation was upgraded from a release whose installations shared the
+// names of queues and schedule. The zero interface means that it was not.
+type Legacy interface {
+	// LegacyQueues reports whether workflows may be open on the old queues.
+	LegacyQueues(ctx context.Context) (bool, error)
+	// LegacyQueuesDrained records that none is.
+	LegacyQueuesDrained(ctx context.Context) error
+}
+
+// drainLegacy polls the queues of earlier releases until no workflow is open on them: sessions
+// leave them when their workflow continues as new, or is completed and started again. Without a
+// poller they would stand still. It is over at once in an installation that never had them.
+func (w *Worker) drainLegacy(ctx context.Context) error {
+	if w.config.Legacy == nil {
+		return nil
+	}
+	var stop func()
+	defer func() {
+		if stop != nil {
+			stop()
+		}
+	}()
+	for wait := time.Second; ; {
+		legacy, err := w.config.Legacy.LegacyQueues(ctx)
+		if err == nil && !legacy {
+			return nil
+		}
+		if err == nil && stop == nil {
+			stop, err = start(w.newPollers(session.QueuesOf("")))
+		}
+		if err == nil {
+			wait = w.config.LegacyEvery
+			err = w.retireLegacy(ctx)
+		}
+		if err != nil && ctx.Err() == nil {
+			w.config.Logger.WarnContext(ctx, "could not look after the queues of an earlier release; trying again", slog.Any("error", err))
+		}
+		timer := time.NewTimer(wait)
+		select {
+		case <-timer.C:
+			wait = min(2*wait, w.config.LegacyEvery)
+		case <-ctx.Done():
+			timer.Stop()
+			return ctx.Err()
+		}
+	}
+}
+
+// retireLegacy deletes the old schedule, which this installation has replaced, and records when the
+// old queues are drained. The next look ends the polling then.
+func (w *Worker) retireLegacy(ctx context.Context) error {
+	if err := w.deleteSchedule(ctx, session.ScheduleOf("")); err != nil {
+		return err
+	}
+	open, err := w.config.Temporal.CountWorkflow(ctx, &workflowservice.CountWorkflowExecutionsRequest{
+		Query: fmt.Sprintf("TaskQueue = '%s' AND ExecutionStatus = 'Running'", session.QueuesOf("").Control),
+	})
+	if err != nil {
+		return fmt.Errorf("count the workflows on the old queue: %w", err)
+	}
+	if open.GetCount() > 0 {
+		return nil
+	}
+	return w.config.Legacy.LegacyQueuesDrained(ctx)
+}
