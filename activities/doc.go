@@ -35,6 +35,7 @@
 //
 //	CreateSandbox, RestoreSandbox   the sandbox's name, which is the session and its generation
 //	  with a workspace to furnish   marks of its stages in the sandbox; a lock that another attempt waits for
+//	  with work that is unsaved     the generation: once it has a bundle, nothing is unsaved
 //	SaveBundle, RescueBundle,       the generation: it has one bundle
 //	  DropSandbox
 //	  of a checkpoint               the bundle's id: a generation may have many

@@ -34,8 +34,9 @@ const (
 	hashBudget = 256 << 20
 	// A tree has the sums of the index of changes. Of the files without one, the newest are read.
 	maxSummed, maxSummedBytes = 1000, 16 << 20
-	// maxDifferences is how many paths a comparison names.
+	// maxDifferences is how many paths a comparison names, and maxShownPath how many bytes of each.
 	maxDifferences = 50
+	maxShownPath   = 256
 )
 
 // treeEntry is one file, directory, symbolic link or other entry of a workspace.
@@ -290,7 +291,11 @@ type comparison struct {
 }
 
 func (c *comparison) differs(path, remark string) {
-	c.paths = append(c.paths, strings.ToValidUTF8(filepath.Join(c.root, path), "\uFFFD")+remark)
+	path = filepath.Join(c.root, path)
+	if over := len(path) - maxShownPath; over > 0 { // its end says more than its middle
+		path = path[:maxShownPath/4] + "…" + path[maxShownPath/4+over:]
+	}
+	c.paths = append(c.paths, strings.ToValidUTF8(path, "\uFFFD")+remark)
 }
 
 func (c *comparison) compare(was, is treeEntry) {

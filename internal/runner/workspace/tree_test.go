@@ -170,6 +170,13 @@ func TestATreeNamesNoMoreThanSomeDifferences(t *testing.T) {
 	got := w.compare(t)
 	require.Len(t, got.Paths, maxDifferences)
 	require.Equal(t, 61-maxDifferences, got.More)
+
+	w = takenTree(t)
+	w.write(t, strings.Repeat("long/", 100)+"name", "")
+	for _, p := range w.compare(t).Paths {
+		require.LessOrEqual(t, len(p), maxShownPath+len("…")+len(" (added)"))
+		require.True(t, strings.HasPrefix(p, w.root[:maxShownPath/8]), p)
+	}
 }
 
 // TestAnIndexThatIsNotTheTreesIsNotBelieved: it lies on the same disk as the files.
