@@ -11,11 +11,11 @@
 //	                              files,    tunnels                     tracer
 //	                              snapshots
 //
-// What keeps sandboxes apart is the best that this machine allows: namespaces, a
-// root directory alone (chroot), or a plain directory; package box tells what each
-// of them is. The server says at its start which one it is, what stood in the way of
-// a better one and what it cannot do, and names it in a header of every answer
-// (IsolationHeader).
+// Sandboxes are isolated by namespaces. Where those do not work, the server does not
+// start, unless it is in a container or was told to use a weaker level: a root
+// directory alone (chroot), or a plain directory. Package box describes them. The
+// server logs its level and what the level lacks, and names it in a header of every
+// answer (IsolationHeader).
 //
 // A sandbox's way, each step told apart by what a client sees:
 //
@@ -47,8 +47,8 @@
 //	                                   ended with 137 and makes their exit images from what is on disk
 //	machine loses power                as above; images survive, being synced before they are known
 //	two servers on one directory       the second refuses to start
-//	no namespaces on this machine      a fall-back is taken; if Options.Isolation forbids that, or none
-//	                                   works, New says what is missing (box.UnsupportedError)
+//	no namespaces on this machine      New fails and names the command that enables them
+//	                                   (box.UnsupportedError); in a container a weaker level is used
 //	more is asked for than the level   the call fails with Unimplemented and names the level
 //	can do
 //	disk full                          creates and snapshots fail; what runs, runs on
@@ -58,5 +58,5 @@
 // loopback interface; sandboxes share the machine's network unless they block it;
 // CPU and memory requests and limits are ignored; an image mounted over a directory
 // lives in memory where anything can be mounted. GPUs, memory snapshots, sidecars, network allow-lists, proxies
-// and cloud buckets are refused. It keeps honest programs apart, not hostile ones.
+// and cloud buckets are refused.
 package localmodal

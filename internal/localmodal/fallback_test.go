@@ -82,7 +82,12 @@ func TestBestLevelIsTaken(t *testing.T) {
 func requireTaken(t *testing.T, expected box.Isolation) {
 	t.Helper()
 	var log bytes.Buffer
-	s, err := localmodal.New(localmodal.Options{DataDir: t.TempDir(), Logger: slog.New(slog.NewTextHandler(&log, nil))})
+	if expected != box.Namespaces {
+		requireRefused(t)
+	}
+	s, err := localmodal.New(localmodal.Options{
+		DataDir: t.TempDir(), Logger: slog.New(slog.NewTextHandler(&log, nil)), Container: "docker",
+	})
 	require.NoError(t, err)
 	stop := localmodaltest.Run(t, s)
 	b := connect(t, s)
@@ -92,6 +97,7 @@ func requireTaken(t *testing.T, expected box.Isolation) {
 	require.Equal(t, "kept\n", b.sh(b.createFrom(b.snapshot(sb), nil), "cat /workspace"))
 	stop()
 	require.Contains(t, log.String(), "isolation="+string(expected))
+	require.Contains(t, log.String(), "container=docker")
 
 	for _, level := range box.Levels() {
 		if level == expected {
@@ -105,5 +111,19 @@ func requireTaken(t *testing.T, expected box.Isolation) {
 	}
 	for _, l := range expected.Lacks() {
 		require.Contains(t, log.String(), string(l.Ability))
+	}
+}
+
+// requireRefused starts a server as on a person's machine: no level without a boundary
+// is chosen for him.
+func requireRefused(t *testing.T) {
+	t.Helper()
+	_, err := localmodal.New(localmodal.Options{DataDir: t.TempDir()})
+	var unsupported *box.UnsupportedError
+	require.ErrorAs(t, err, &unsupported)
+	require.ErrorContains(t, err, "run: sudo sysctl -w user.max_user_namespaces=")
+	require.ErrorContains(t, err, "--isolation chroot")
+	for _, refusal := range unsupported.Refusals {
+		require.Equal(t, box.Namespaces, refusal.Isolation, "no other level is tried")
 	}
 }

@@ -165,5 +165,5 @@ func TestNewRefusesWhatCannotWork(t *testing.T) {
 
 	// A program that is no init stands for a machine on which none can run.
 	_, err = localmodal.New(localmodal.Options{DataDir: t.TempDir(), InitPath: "/bin/false"})
-	require.ErrorContains(t, err, "sandboxes cannot be had on this machine")
+	require.ErrorContains(t, err, "does not let sandboxes have namespaces")
 }

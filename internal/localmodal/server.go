@@ -45,8 +45,10 @@ type Options struct {
 	// Logger. Default: discarded.
 	Logger *slog.Logger
 	// Isolation is the level to use; New fails where that does not work. Default
-	// box.Auto: the best that works.
+	// box.Auto: namespaces, and in a container the best that works.
 	Isolation box.Isolation
+	// Container is the kind of container that the server is in. Default: detected.
+	Container string
 	// Copies has sandboxes' roots copied even where they could be overlays.
 	Copies bool
 	// InitPath is the program that sandboxes run as their init; its main must call
@@ -159,10 +161,15 @@ func (s *Server) open(o Options, address string) error {
 		return err
 	}
 	s.runtime, err = box.Open(s.ctx, box.Options{
-		Dir: s.dataDir, Isolation: o.Isolation, Copies: o.Copies, InitPath: o.InitPath, Logger: s.logger,
+		Dir: s.dataDir, Isolation: o.Isolation, Container: o.Container, Copies: o.Copies, InitPath: o.InitPath, Logger: s.logger,
 	})
 	if err != nil {
 		return err
+	}
+	for _, v := range s.records.volumes.All() {
+		if err := s.runtime.Adopt(s.volumePath(v.ID)); err != nil {
+			return err
+		}
 	}
 	if err := s.recover(s.ctx); err != nil {
 		return err
@@ -238,7 +245,7 @@ func (s *Server) announce(ctx context.Context) {
 		files = "copies"
 	}
 	s.logger.InfoContext(ctx, "local Modal serves", slog.String("url", s.URL()), slog.String("isolation", string(s.Isolation())),
-		slog.String("files", files), slog.Any("cannot", cannot), slog.String("data_dir", s.dataDir))
+		slog.String("files", files), slog.String("container", s.runtime.Container()), slog.Any("cannot", cannot), slog.String("data_dir", s.dataDir))
 }
 
 // Close ends every sandbox and frees what the server holds. It may be called

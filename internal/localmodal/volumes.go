@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -40,6 +41,9 @@ func (s *Server) VolumeGetOrCreate(_ context.Context, q *pb.VolumeGetOrCreateReq
 	v := volumeRecord{ID: newID("vo"), Name: name, Environment: env}
 	err := os.MkdirAll(s.volumePath(v.ID), 0o755) //nolint:gosec // what a sandbox sees; its parent is private
 	if err == nil {
+		err = s.runtime.Adopt(s.volumePath(v.ID))
+	}
+	if err == nil {
 		err = s.records.volumes.Put(v.ID, v)
 	}
 	if err != nil {
@@ -71,7 +75,7 @@ func (s *Server) volumeMounts(mounts []*pb.VolumeMount) ([]wire.Mount, error) {
 			return nil, status.Errorf(codes.NotFound, "volume %s not found", m.GetVolumeId())
 		}
 		sub := filepath.Join("/", m.GetSubPath()) // cannot lead out
-		if err := makeBelow(s.volumePath(m.GetVolumeId()), sub); err != nil {
+		if err := s.makeBelow(s.volumePath(m.GetVolumeId()), sub); err != nil {
 			return nil, status.Errorf(codes.InvalidArgument, "volume %s: %v", m.GetVolumeId(), err)
 		}
 		out = append(out, wire.Mount{
@@ -83,17 +87,35 @@ func (s *Server) volumeMounts(mounts []*pb.VolumeMount) ([]wire.Mount, error) {
 
 // makeBelow makes a directory inside root, refusing symbolic links that sandboxes
 // may have put there to lead out of it.
-func makeBelow(root, sub string) error {
+func (s *Server) makeBelow(root, sub string) error {
 	r, err := os.OpenRoot(root)
 	if err != nil {
 		return err
 	}
-	err = r.MkdirAll("."+sub, 0o755)
-	if err == nil {
-		var info os.FileInfo
-		if info, err = r.Stat("." + sub); err == nil && !info.IsDir() {
-			err = fmt.Errorf("%s is not a directory", sub)
+	return errors.Join(s.makeIn(r, sub), r.Close())
+}
+
+func (s *Server) makeIn(r *os.Root, sub string) error {
+	path := "."
+	for part := range strings.SplitSeq(strings.Trim(sub, "/"), "/") {
+		if part == "" {
+			continue
+		}
+		path = filepath.Join(path, part)
+		err := r.Mkdir(path, 0o755)
+		if errors.Is(err, fs.ErrExist) {
+			continue
+		}
+		if uid, gid := s.runtime.Owner(); err == nil && uid >= 0 {
+			err = r.Lchown(path, uid, gid)
+		}
+		if err != nil {
+			return err
 		}
 	}
-	return errors.Join(err, r.Close())
+	info, err := r.Stat(path)
+	if err == nil && !info.IsDir() {
+		err = fmt.Errorf("%s is not a directory", sub)
+	}
+	return err
 }

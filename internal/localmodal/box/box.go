@@ -53,7 +53,16 @@ func (r *Runtime) Start(ctx context.Context, spec Spec) (*Box, error) {
 		}
 	}
 	b := &Box{id: spec.ID, rt: r, layers: spec.Layers}
-	root := wire.RootSpec{Level: string(r.isolation), Hostname: spec.Hostname, Workdir: spec.Workdir, Loopback: spec.BlockNetwork}
+	root := wire.RootSpec{
+		Level: string(r.isolation), Hostname: spec.Hostname, Workdir: spec.Workdir, Loopback: spec.BlockNetwork,
+		Layers: wire.Place{Path: r.layerPath("")}, Box: wire.Place{Path: r.boxPath(spec.ID)},
+	}
+	if r.isolation == Namespaces {
+		root.IDs = 1
+		if r.ids.count > 0 {
+			root.IDs = int(r.ids.count)
+		}
+	}
 	if root.Hostname == "" {
 		root.Hostname = "modal"
 	}
@@ -64,8 +73,7 @@ func (r *Runtime) Start(ctx context.Context, spec Spec) (*Box, error) {
 	if !spec.Bare && !spec.BlockNetwork {
 		root.Mounts = append(root.Mounts, resolverMounts()...)
 	}
-	dir := r.boxPath(spec.ID)
-	if err := os.Mkdir(dir, 0o755); err != nil {
+	if err := r.makeOwned(r.boxPath(spec.ID), 0o700); err != nil {
 		return nil, fmt.Errorf("start sandbox: %w", err)
 	}
 	err := b.prepareRoot(ctx, &root)
@@ -81,17 +89,15 @@ func (r *Runtime) Start(ctx context.Context, spec Spec) (*Box, error) {
 // prepareRoot makes what init builds the root from.
 func (b *Box) prepareRoot(ctx context.Context, root *wire.RootSpec) error {
 	if b.rt.copies {
-		root.Tree = b.rt.treePath(b.id)
-		if err := b.rt.copyLayers(ctx, b.layers, root.Tree); err != nil {
+		root.Tree = true
+		if err := b.rt.copyLayers(ctx, b.layers, b.rt.treePath(b.id)); err != nil {
 			return err
 		}
-		return recordStart(root.Tree, b.rt.startPath(b.id))
+		return recordStart(b.rt.treePath(b.id), b.rt.startPath(b.id))
 	}
-	dir := b.rt.boxPath(b.id)
-	root.Root, root.Work = filepath.Join(dir, "root"), filepath.Join(dir, "work")
-	root.Lower, root.Upper = b.layers, b.rt.upperPath(b.id)
-	for _, d := range []string{root.Root, root.Upper, root.Work} {
-		if err := os.Mkdir(d, 0o755); err != nil {
+	root.Lower = b.layers
+	for _, name := range []string{"root", "upper", "work"} {
+		if err := b.rt.makeOwned(filepath.Join(b.rt.boxPath(b.id), name), 0o755); err != nil {
 			return err
 		}
 	}
@@ -103,22 +109,25 @@ func (b *Box) launch(ctx context.Context, root wire.RootSpec, ownNetwork bool) e
 	if err != nil {
 		return err
 	}
+	mounts, err := b.rt.pickUp(&root)
+	if err != nil {
+		return errors.Join(err, conn.Close(), remote.Close())
+	}
 	spec, err := wire.MemoryFile(root)
 	if err != nil {
+		wire.CloseAll(mounts)
 		return errors.Join(err, conn.Close(), remote.Close())
 	}
 
 	complaints := &initLog{logger: b.rt.logger, box: b.id}
 	cmd := exec.Command(b.rt.initPath) //nolint:noctx // the box outlives the call that makes it; Kill ends it
 	cmd.Args = []string{wire.InitName}
-	// Lower layers are named relative to here: the kernel takes a page of mount
-	// options and no more.
-	cmd.Dir = filepath.Join(b.rt.dir, "layers")
+	cmd.Dir = "/"
 	cmd.Env = []string{"PATH=" + DefaultPath, "GOMAXPROCS=2"}
 	cmd.Stderr = complaints
 	cmd.WaitDelay = time.Second
-	cmd.ExtraFiles = []*os.File{remote, spec}
-	cmd.SysProcAttr = b.rt.isolation.attributes(ownNetwork)
+	cmd.ExtraFiles = append([]*os.File{remote, spec}, mounts...)
+	cmd.SysProcAttr = b.rt.attributes(ownNetwork)
 	err = b.rt.spawner.start(cmd)
 	wire.CloseAll(cmd.ExtraFiles) // the end of init must be the end of the socket
 	if err != nil {
@@ -165,18 +174,17 @@ func awaitReady(ctx context.Context, conn *wire.Conn) error {
 	return conn.SetReadDeadline(time.Time{})
 }
 
-// attributes start init with what the level gives it of its own. Root maps a
-// range of ids onto themselves, so that a sandbox can have several users; anyone
-// else may map only himself.
-func (i Isolation) attributes(network bool) *syscall.SysProcAttr {
+// attributes start init with what the level gives it of its own. Root's sandboxes
+// have a range of users that are nobody on the machine; an ordinary user may map only
+// himself.
+func (r *Runtime) attributes(network bool) *syscall.SysProcAttr {
 	attr := &syscall.SysProcAttr{Setsid: true}
-	root := os.Geteuid() == 0
-	switch i {
+	switch r.isolation {
 	case Chroot:
 		// Its death would set the others free, so it is not killed with us: it ends
 		// them and itself when the control socket does.
 		attr.Cloneflags = syscall.CLONE_NEWNS
-		if root {
+		if os.Geteuid() == 0 {
 			return attr // the user namespace may be what is not to be had
 		}
 		attr.Cloneflags |= syscall.CLONE_NEWUSER
@@ -191,12 +199,12 @@ func (i Isolation) attributes(network bool) *syscall.SysProcAttr {
 			attr.Cloneflags |= syscall.CLONE_NEWNET
 		}
 	}
-	size := 1
-	if root {
-		size, attr.GidMappingsEnableSetgroups = 65536, true
+	if r.ids.count > 0 {
+		r.ids.mapInto(attr)
+		return attr
 	}
-	attr.UidMappings = []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Geteuid(), Size: size}}
-	attr.GidMappings = []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getegid(), Size: size}}
+	attr.UidMappings = []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Geteuid(), Size: 1}}
+	attr.GidMappings = []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getegid(), Size: 1}}
 	return attr
 }
 

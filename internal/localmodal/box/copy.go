@@ -24,76 +24,63 @@ type copier struct {
 	current  map[string]fingerprint
 	layer    func(id string) string // where the previous layer lies
 
-	src, dst string
-	links    map[inode]string // where a file with several names was put first
-	root     bool
-	noClone  bool // the file system cannot share blocks
-	flat     bool // the copy is a root of its own, no layer: directories hide nothing
+	dst     string
+	links   map[inode]string    // where a file with several names was put first
+	owner   func(uint32) uint32 // of the copy, by that of the original
+	root    bool
+	noClone bool // the file system cannot share blocks
+	flat    bool // the copy is a root of its own, no layer: directories hide nothing
 }
 
-func newCopier(previous *manifest, layer func(string) string) *copier {
+func newCopier(previous *manifest, layer func(string) string, owner func(uint32) uint32) *copier {
 	return &copier{
-		previous: previous, current: map[string]fingerprint{}, layer: layer,
+		previous: previous, current: map[string]fingerprint{}, layer: layer, owner: owner,
 		links: map[inode]string{}, root: os.Geteuid() == 0,
 	}
 }
 
+// copyTree copies a tree of a sandbox. Every file is opened once, by its name in a
+// directory that is open, without following a link; what is then looked at and copied
+// is what was opened. So nothing outside the tree is ever read, whatever is renamed
+// meanwhile.
 func (c *copier) copyTree(ctx context.Context, src, dst string) error {
-	c.src, c.dst = src, dst
-	var st unix.Stat_t
-	if err := unix.Lstat(src, &st); err != nil {
-		return &fs.PathError{Op: "lstat", Path: src, Err: err}
+	c.dst = dst
+	root, err := openRoot(src)
+	if err != nil {
+		return err
 	}
-	return c.dir(ctx, ".", &st)
+	defer root.close()
+	return c.dir(ctx, ".", root)
 }
 
-func (c *copier) paths(rel string) (string, string) {
-	return filepath.Join(c.src, rel), filepath.Join(c.dst, rel)
-}
-
-func (c *copier) dir(ctx context.Context, rel string, st *unix.Stat_t) error {
+func (c *copier) dir(ctx context.Context, rel string, src *source) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	src, dst := c.paths(rel)
+	dst := filepath.Join(c.dst, rel)
 	if err := os.Mkdir(dst, 0o700); err != nil {
 		return err
 	}
-	err := whileOpen(src, st, func() error { return c.entries(ctx, rel, src) })
+	err := src.eachEntry(func(name string, entry *source) error {
+		return c.entry(ctx, filepath.Join(rel, name), entry)
+	})
 	if err != nil {
 		return err
 	}
-	return c.attributes(src, dst, st)
+	return c.attributes(src.path, dst, &src.st)
 }
 
-func (c *copier) entries(ctx context.Context, rel, src string) error {
-	entries, err := os.ReadDir(src)
-	if err != nil {
-		return err
+func (c *copier) entry(ctx context.Context, rel string, src *source) error {
+	if src.isDir() {
+		return c.dir(ctx, rel, src)
 	}
-	for _, e := range entries {
-		if err := c.entry(ctx, filepath.Join(rel, e.Name())); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func (c *copier) entry(ctx context.Context, rel string) error {
-	src, dst := c.paths(rel)
-	var st unix.Stat_t
-	if err := unix.Lstat(src, &st); err != nil {
-		return &fs.PathError{Op: "lstat", Path: src, Err: err}
-	}
-	if st.Mode&unix.S_IFMT == unix.S_IFDIR {
-		return c.dir(ctx, rel, &st)
-	}
-	return c.leaf(src, dst, rel, &st)
+	return c.leaf(src, filepath.Join(c.dst, rel), rel)
 }
 
 // leaf copies anything but a directory. With an empty rel it stays out of the
 // manifest.
-func (c *copier) leaf(src, dst, rel string, st *unix.Stat_t) error {
+func (c *copier) leaf(src *source, dst, rel string) error {
+	st := &src.st
 	if st.Nlink > 1 {
 		key := inode{st.Dev, st.Ino}
 		if first, ok := c.links[key]; ok {
@@ -107,11 +94,11 @@ func (c *copier) leaf(src, dst, rel string, st *unix.Stat_t) error {
 		if shared || err != nil {
 			return err
 		}
-		if err := c.data(src, dst, rel, st); err != nil {
+		if err := c.data(src.path, dst, rel, st); err != nil {
 			return err
 		}
 	case unix.S_IFLNK:
-		target, err := os.Readlink(src)
+		target, err := src.readlink()
 		if err != nil {
 			return err
 		}
@@ -125,14 +112,14 @@ func (c *copier) leaf(src, dst, rel string, st *unix.Stat_t) error {
 			return &fs.PathError{Op: "mknod", Path: dst, Err: err}
 		}
 	}
-	return c.attributes(src, dst, st)
+	return c.attributes(src.path, dst, st)
 }
 
 // data copies a regular file, letting the file system share blocks if it can.
 func (c *copier) data(src, dst, rel string, st *unix.Stat_t) error {
 	var in *os.File
 	err := whileOpen(src, st, func() (err error) {
-		in, err = os.Open(src)
+		in, err = os.OpenFile(src, os.O_RDONLY|unix.O_NONBLOCK, 0)
 		return err
 	})
 	if err != nil {
@@ -193,18 +180,21 @@ func fillSparse(out, in *os.File, size int64) (int64, error) {
 	return copied, out.Truncate(size)
 }
 
-// attributes makes dst what src is, beyond its content. The times come last:
-// everything before changes them.
+// attributes makes dst what src is, beyond its content. src leads to the file itself:
+// it is no symbolic link. The times come last: everything before changes them.
 func (c *copier) attributes(src, dst string, st *unix.Stat_t) error {
 	if c.root {
-		if err := unix.Lchown(dst, int(st.Uid), int(st.Gid)); err != nil {
+		if err := unix.Lchown(dst, int(c.owner(st.Uid)), int(c.owner(st.Gid))); err != nil {
 			return &fs.PathError{Op: "chown", Path: dst, Err: err}
 		}
 	}
-	if err := whileOpen(src, st, func() error { return c.extended(src, dst) }); err != nil {
-		return err
+	kind := st.Mode & unix.S_IFMT
+	if kind == unix.S_IFREG || kind == unix.S_IFDIR { // no other can have any that are kept
+		if err := whileOpen(src, st, func() error { return c.extended(src, dst) }); err != nil {
+			return err
+		}
 	}
-	if st.Mode&unix.S_IFMT != unix.S_IFLNK {
+	if kind != unix.S_IFLNK {
 		if err := unix.Chmod(dst, st.Mode&0o7777); err != nil {
 			return &fs.PathError{Op: "chmod", Path: dst, Err: err}
 		}
@@ -229,6 +219,9 @@ func (c *copier) extended(src, dst string) error {
 		if err != nil {
 			return err
 		}
+		if value = translateAttribute(name, value, c.owner); value == nil {
+			continue
+		}
 		if err := unix.Lsetxattr(dst, name, value, 0); err != nil {
 			return fmt.Errorf("set attribute %s of %s: %w", name, dst, err)
 		}
@@ -244,7 +237,7 @@ func (c *copier) keeps(name string) bool {
 		return name == opaqueAttr && !c.flat
 	case strings.HasPrefix(name, "user."), strings.HasPrefix(name, "system.posix_acl_"):
 		return true
-	case name == "security.capability":
+	case name == capabilityAttr:
 		return c.root
 	default:
 		return false
@@ -252,13 +245,13 @@ func (c *copier) keeps(name string) bool {
 }
 
 func listAttributes(path string) ([]string, error) {
-	n, err := unix.Llistxattr(path, nil)
+	n, err := unix.Listxattr(path, nil)
 	if errors.Is(err, unix.ENOTSUP) || errors.Is(err, unix.EACCES) || err == nil && n == 0 {
 		return nil, nil
 	}
 	buf := make([]byte, n)
 	if err == nil {
-		n, err = unix.Llistxattr(path, buf)
+		n, err = unix.Listxattr(path, buf)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("list attributes of %s: %w", path, err)
@@ -267,10 +260,10 @@ func listAttributes(path string) ([]string, error) {
 }
 
 func getAttribute(path, name string) ([]byte, error) {
-	n, err := unix.Lgetxattr(path, name, nil)
+	n, err := unix.Getxattr(path, name, nil)
 	if err == nil {
 		buf := make([]byte, n)
-		if n, err = unix.Lgetxattr(path, name, buf); err == nil {
+		if n, err = unix.Getxattr(path, name, buf); err == nil {
 			return buf[:n], nil
 		}
 	}

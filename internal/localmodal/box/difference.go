@@ -13,16 +13,17 @@ import (
 // copyChanges copies what differs in src from the record into dst, in the form of
 // an overlay's upper directory: that is what a layer is, whatever it is made from.
 func (c *copier) copyChanges(ctx context.Context, start *startRecord, src, dst string) error {
-	c.src, c.dst = src, dst
+	c.dst = dst
 	d := &difference{copier: c, start: start, made: map[string]bool{}}
-	var st unix.Stat_t
-	if err := unix.Lstat(src, &st); err != nil {
-		return &fs.PathError{Op: "lstat", Path: src, Err: err}
+	root, err := openRoot(src)
+	if err != nil {
+		return err
 	}
+	defer root.close()
 	if err := d.make("."); err != nil { // a layer without any change is a directory all the same
 		return err
 	}
-	return d.dir(ctx, ".", &st)
+	return d.dir(ctx, ".", root)
 }
 
 // difference finds out what has changed.
@@ -42,9 +43,8 @@ func (d *difference) make(rel string) error {
 			return err
 		}
 	}
-	_, dst := d.copier.paths(rel)
 	d.made[rel] = true
-	return os.Mkdir(dst, 0o700)
+	return os.Mkdir(filepath.Join(d.copier.dst, rel), 0o700)
 }
 
 func (d *difference) unchanged(rel string, st *unix.Stat_t) bool {
@@ -52,36 +52,32 @@ func (d *difference) unchanged(rel string, st *unix.Stat_t) bool {
 	return known && print == fingerprintOf(st)
 }
 
-func (d *difference) dir(ctx context.Context, rel string, st *unix.Stat_t) error {
+func (d *difference) dir(ctx context.Context, rel string, src *source) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	src, dst := d.copier.paths(rel)
-	if !d.unchanged(rel, st) {
+	if !d.unchanged(rel, &src.st) {
 		if err := d.make(rel); err != nil {
 			return err
 		}
 	}
-	if err := whileOpen(src, st, func() error { return d.entries(ctx, rel, src) }); err != nil {
+	if err := d.entries(ctx, rel, src); err != nil {
 		return err
 	}
 	if !d.made[rel] {
 		return nil
 	}
-	return d.copier.attributes(src, dst, st)
+	return d.copier.attributes(src.path, filepath.Join(d.copier.dst, rel), &src.st)
 }
 
-func (d *difference) entries(ctx context.Context, rel, src string) error {
-	entries, err := os.ReadDir(src)
+func (d *difference) entries(ctx context.Context, rel string, src *source) error {
+	present := map[string]bool{}
+	err := src.eachEntry(func(name string, entry *source) error {
+		present[name] = true
+		return d.entry(ctx, rel, name, entry)
+	})
 	if err != nil {
 		return err
-	}
-	present := make(map[string]bool, len(entries))
-	for _, e := range entries {
-		present[e.Name()] = true
-		if err := d.entry(ctx, rel, e.Name()); err != nil {
-			return err
-		}
 	}
 	for _, name := range d.start.names[rel] {
 		if present[name] {
@@ -97,23 +93,18 @@ func (d *difference) entries(ctx context.Context, rel, src string) error {
 	return nil
 }
 
-func (d *difference) entry(ctx context.Context, rel, name string) error {
+func (d *difference) entry(ctx context.Context, rel, name string, src *source) error {
 	path := filepath.Join(rel, name)
-	src, _ := d.copier.paths(path)
-	var st unix.Stat_t
-	if err := unix.Lstat(src, &st); err != nil {
-		return &fs.PathError{Op: "lstat", Path: src, Err: err}
+	if src.isDir() {
+		return d.dir(ctx, path, src)
 	}
-	if st.Mode&unix.S_IFMT == unix.S_IFDIR {
-		return d.dir(ctx, path, &st)
-	}
-	if d.unchanged(path, &st) {
+	if d.unchanged(path, &src.st) {
 		return nil
 	}
 	if err := d.make(rel); err != nil {
 		return err
 	}
-	return d.copier.entry(ctx, path)
+	return d.copier.entry(ctx, path, src)
 }
 
 // makeWhiteout hides what lower layers have under that name.

@@ -1,5 +1,5 @@
-// Package box runs sandboxes as local processes, at the best level of isolation
-// that the machine allows. Open tries them out by starting a box.
+// Package box runs sandboxes as local processes, at a level of isolation that Open
+// tries out by starting a box.
 //
 //	level        root                        processes                       what it takes
 //	namespaces   overlay, or a copy, in a    PID namespace: hidden, and      user namespaces (with overlayfs
@@ -14,6 +14,12 @@
 // All levels show the machine's programs read-only and none of its other files (of
 // the last one, package tracer tells more), leave the machine's environment behind,
 // and make the same images, each of which starts on any level.
+//
+// Where the server is root, the users of a sandbox are ids that belong to nobody on the
+// machine, and files in layers and boxes belong to those (idRange). Init has its root in
+// a user namespace that maps them; what it runs is in a second one below, in which the
+// kernel has locked the mounts. Init may not enter DIR then: the mounts it needs are
+// made by the server and handed to it.
 //
 //	DIR/layers/base        made from this machine at every start (HostBase)
 //	DIR/layers/ly-…        one snapshot's changes: files, whiteouts, opaque directories
@@ -33,6 +39,10 @@
 //     final name; it appears there by one rename.
 //   - A regular file may be shared between layers by hard links, never between a
 //     box and a layer. Copied roots share the symbolic links of the base.
+//   - A snapshot reads nothing but the box's own files: each is opened once, without
+//     following a link, and what was opened is what is looked at and copied.
+//   - With root's server, no file of a sandbox belongs to an id that means anything on
+//     the machine, and a file's capabilities count in its sandbox's user namespace only.
 //   - Whatever is mounted is mounted inside the sandbox's mount namespace alone: it
 //     goes with the last process in it, and nothing on the host has to be unmounted.
 //   - No process of a box outlives this process. In a PID namespace and under a

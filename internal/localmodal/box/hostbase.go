@@ -48,7 +48,11 @@ var (
 // overlay has it mounted yet.
 func (r *Runtime) buildHostBase(ctx context.Context) error {
 	building := r.buildPlace()
-	if err := fillHostBase(ctx, building); err != nil {
+	err := fillHostBase(ctx, building)
+	if err == nil && r.ids.count > 0 {
+		err = shiftTree(building, r.ids.shifted)
+	}
+	if err != nil {
 		return errors.Join(fmt.Errorf("make base image: %w", err), os.RemoveAll(building))
 	}
 	final := r.layerPath(BaseLayer)

@@ -2,6 +2,7 @@ package box
 
 import (
 	"fmt"
+	"os"
 	"strings"
 
 	"github.com/overwinter-dev/overwinter/internal/localmodal/wire"
@@ -22,7 +23,7 @@ const (
 	Directory Isolation = wire.LevelDirectory
 )
 
-// Auto stands for the best level that works.
+// Auto stands for namespaces, or in a container for the best level that works.
 const Auto Isolation = "auto"
 
 // Levels are all of them, best first.
@@ -60,7 +61,19 @@ const (
 	HiddenFiles Ability = "hidden files"
 	// Debuggers: ptrace works in a sandbox.
 	Debuggers Ability = "debuggers"
+	// OwnNetwork: a sandbox does not reach what listens on this machine alone.
+	OwnNetwork Ability = "own network"
+	// SeparateSandboxes: a sandbox does not reach another's processes and files.
+	SeparateSandboxes Ability = "separate sandboxes"
+	// PrivateIDs: no file of a sandbox belongs to a user of the machine.
+	PrivateIDs Ability = "private ids"
+	// Boundary: a hostile program stays in its sandbox.
+	Boundary Ability = "boundary"
 )
+
+var sharedNetwork = Lack{OwnNetwork, "a sandbox shares the machine's network: what listens on loopback, and abstract sockets"}
+
+var rootsIDs = Lack{PrivateIDs, "a sandbox's root is the machine's: its set-user-ID programs are real, behind the private data directory"}
 
 // Lack is an ability that a level does not have, and why.
 type Lack struct {
@@ -74,13 +87,21 @@ func (l Lack) String() string { return string(l.Ability) + ": " + l.Reason }
 func (i Isolation) Lacks() []Lack {
 	switch i {
 	case Chroot:
-		return []Lack{
+		lacks := []Lack{
+			sharedNetwork,
 			{HiddenProcesses, "without a PID namespace a sandbox sees the machine's processes, and can signal those of the same user"},
 			{BlockedNetwork, "only a full set of namespaces has a network that can be left empty"},
 			{OwnHostname, "without a UTS namespace the host name is the machine's"},
 		}
+		if os.Geteuid() == 0 {
+			lacks = append(lacks, rootsIDs, Lack{SeparateSandboxes, "without user namespaces all sandboxes are one user, and look into each other's processes and files"})
+		}
+		return lacks
 	case Directory:
-		return []Lack{
+		lacks := []Lack{
+			{Boundary, "only paths are translated: a program that means to acts as the user of the server"},
+			{SeparateSandboxes, "all sandboxes are the user of the server"},
+			sharedNetwork,
 			{HiddenProcesses, "without a PID namespace a sandbox sees the machine's processes, and can signal those of the same user"},
 			{BlockedNetwork, "only a full set of namespaces has a network that can be left empty"},
 			{OwnHostname, "without a UTS namespace the host name is the machine's"},
@@ -88,8 +109,12 @@ func (i Isolation) Lacks() []Lack {
 			{HiddenFiles, "paths are translated, not taken away: a program that means to can reach the machine's files"},
 			{Debuggers, "a process has one tracer, and that is the sandbox's"},
 		}
+		if os.Geteuid() == 0 {
+			lacks = append(lacks, rootsIDs)
+		}
+		return lacks
 	default:
-		return nil
+		return []Lack{sharedNetwork}
 	}
 }
 

@@ -25,7 +25,7 @@ func (r *Runtime) Merge(ctx context.Context, layers []string, id string) error {
 	for i, l := range layers {
 		roots[i] = r.layerPath(l)
 	}
-	m := &merger{copier: newCopier(nil, nil)}
+	m := &merger{copier: newCopier(nil, nil, same)}
 	defer r.lockLayers()()
 	err := m.dir(ctx, roots, building, false)
 	if err == nil {
@@ -43,7 +43,7 @@ func (r *Runtime) copyLayers(ctx context.Context, layers []string, dst string) e
 	for i, l := range layers {
 		roots[i] = r.layerPath(l)
 	}
-	m := &merger{copier: newCopier(nil, nil), flat: true, base: r.layerPath(BaseLayer) + "/"}
+	m := &merger{copier: newCopier(nil, nil, r.treeOwner()), flat: true, base: r.layerPath(BaseLayer) + "/"}
 	m.copier.flat = true
 	defer r.lockLayers()()
 	if err := m.dir(ctx, roots, dst, false); err != nil {
@@ -160,11 +160,12 @@ func (m *merger) leaf(src, dst string) error {
 	if !m.flat {
 		return os.Link(src, dst) // whiteouts too
 	}
-	var st unix.Stat_t
-	if err := unix.Lstat(src, &st); err != nil {
-		return &fs.PathError{Op: "lstat", Path: src, Err: err}
+	file, err := layerSource(src)
+	if err != nil {
+		return err
 	}
-	if isWhiteout(&st) {
+	st := &file.st
+	if isWhiteout(st) {
 		return nil
 	}
 	if st.Mode&unix.S_IFMT == unix.S_IFLNK && strings.HasPrefix(src, m.base) {
@@ -174,7 +175,7 @@ func (m *merger) leaf(src, dst string) error {
 			return err
 		}
 	}
-	return m.copier.leaf(src, dst, "", &st)
+	return m.copier.leaf(file, dst, "")
 }
 
 func isOpaque(dir string) bool {

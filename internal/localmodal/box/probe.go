@@ -2,8 +2,11 @@ package box
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
+	"slices"
 	"strings"
 )
 
@@ -36,14 +39,21 @@ func (f Refusal) String() string {
 type UnsupportedError struct {
 	Isolation Isolation // what was asked for
 	Refusals  []Refusal // of each way that was tried
+	Remedies  []string  // commands that are known to help
 }
 
 func (e *UnsupportedError) Error() string {
 	var b strings.Builder
 	if e.Isolation == Auto {
-		b.WriteString("sandboxes cannot be had on this machine")
+		b.WriteString("this machine does not let sandboxes have namespaces, without which nothing keeps an agent away from your files")
 	} else {
-		fmt.Fprintf(&b, "isolation %q cannot be had on this machine", e.Isolation)
+		fmt.Fprintf(&b, "isolation %q does not work on this machine", e.Isolation)
+	}
+	for _, remedy := range e.Remedies {
+		b.WriteString("; run: " + remedy)
+	}
+	if e.Isolation == Auto {
+		b.WriteString("; or choose a weaker level yourself with --isolation chroot or --isolation directory, for agents that you trust with your account")
 	}
 	for _, r := range e.Refusals {
 		b.WriteString("; " + r.String())
@@ -64,6 +74,9 @@ func (e *UnsupportedError) Unwrap() []error {
 func (r *Runtime) ways() []Refusal {
 	all := []Refusal{{Isolation: Namespaces}, {Isolation: Namespaces, Copies: true}}
 	for _, level := range Levels()[1:] {
+		if r.isolation == Auto && r.container == "" {
+			break // no boundary: that is for a person to choose
+		}
 		all = append(all, Refusal{Isolation: level, Copies: true})
 	}
 	var asked []Refusal
@@ -88,8 +101,18 @@ func (r *Runtime) probe(ctx context.Context) error {
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
-		w.Cause, w.Missing = err, missing(w)
+		w.Cause = err
+		var remedies []string
+		w.Missing, remedies = missing(w)
+		if errors.Is(err, fs.ErrPermission) && os.Geteuid() == 0 {
+			w.Missing = append(w.Missing, notExecutable()...)
+		}
 		unsupported.Refusals = append(unsupported.Refusals, w)
+		for _, remedy := range remedies {
+			if !slices.Contains(unsupported.Remedies, remedy) {
+				unsupported.Remedies = append(unsupported.Remedies, remedy)
+			}
+		}
 	}
 	return unsupported
 }
@@ -98,6 +121,9 @@ const probeID = "probe"
 
 // try starts a box as any other would be started: the only honest test.
 func (r *Runtime) try(ctx context.Context) error {
+	if r.isolation == Namespaces && r.idsErr != nil {
+		return r.idsErr // root's own ids would be no boundary
+	}
 	if err := r.Discard(probeID); err != nil { // of a start that was killed
 		return err
 	}
@@ -114,34 +140,71 @@ func (r *Runtime) try(ctx context.Context) error {
 	return b.try()
 }
 
-// missing reads the switches that are usually to blame.
-func missing(w Refusal) []string {
-	var reasons []string
+// missing reads the switches that are usually to blame, and says what turns them.
+func missing(w Refusal) (reasons, remedies []string) {
 	switch {
 	case w.Isolation == Directory:
-		return traceMissing()
+		return traceMissing(), nil
 	case w.Isolation == Chroot && os.Geteuid() == 0:
-		return nil // it takes no user namespace, and the cause says what root may not do
+		return nil, nil // it takes no user namespace, and the cause says what root may not do
 	}
-	for _, s := range []struct{ path, bad, reason string }{
-		{"/proc/sys/user/max_user_namespaces", "0", "user namespaces are switched off (sysctl user.max_user_namespaces is 0)"},
-		{"/proc/sys/kernel/unprivileged_userns_clone", "0", "user namespaces are for root only (sysctl kernel.unprivileged_userns_clone is 0)"},
-		{"/proc/sys/kernel/apparmor_restrict_unprivileged_userns", "1", "AppArmor restricts user namespaces (sysctl kernel.apparmor_restrict_unprivileged_userns is 1)"},
-	} {
+	for _, s := range switches {
 		if b, err := os.ReadFile(s.path); err == nil && strings.TrimSpace(string(b)) == s.bad {
-			reasons = append(reasons, s.reason)
+			reasons, remedies = append(reasons, s.reason), append(remedies, s.remedy())
 		}
 	}
 	if _, err := os.Stat("/proc/self/ns/user"); err != nil {
 		reasons = append(reasons, "the kernel has no user namespaces")
 	}
 	if b, err := os.ReadFile("/proc/filesystems"); err == nil && !w.Copies && !strings.Contains(string(b), "\toverlay\n") {
-		reasons = append(reasons, "the kernel has no overlayfs loaded (try: modprobe overlay)")
+		reasons, remedies = append(reasons, "the kernel has no overlayfs loaded"), append(remedies, "sudo modprobe overlay")
 	}
-	if _, err := os.Stat("/.dockerenv"); err == nil {
-		reasons = append(reasons, "this looks like a Docker container, whose default seccomp profile forbids new namespaces (run it with --privileged)")
+	if container := detectContainer(); container != "" {
+		reasons = append(reasons, "this is a container ("+container+"), whose seccomp profile may forbid new namespaces (Docker: run it with --privileged)")
 	}
-	return reasons
+	return reasons, remedies
+}
+
+// switches are the settings by which a machine denies namespaces to its users.
+var switches = []struct {
+	path, bad, reason string
+	remedy            func() string
+}{
+	{
+		"/proc/sys/user/max_user_namespaces", "0", "user namespaces are switched off (sysctl user.max_user_namespaces is 0)",
+		func() string { return "sudo sysctl -w user.max_user_namespaces=15000" },
+	},
+	{
+		"/proc/sys/kernel/unprivileged_userns_clone", "0", "user namespaces are for root only (sysctl kernel.unprivileged_userns_clone is 0)",
+		func() string { return "sudo sysctl -w kernel.unprivileged_userns_clone=1" },
+	},
+	{
+		"/proc/sys/kernel/apparmor_restrict_unprivileged_userns", "1",
+		"AppArmor restricts user namespaces (sysctl kernel.apparmor_restrict_unprivileged_userns is 1)", appArmorProfile,
+	},
+}
+
+// appArmorProfile lets this program alone make user namespaces.
+func appArmorProfile() string {
+	program, err := os.Executable()
+	if err != nil {
+		return "sudo sysctl -w kernel.apparmor_restrict_unprivileged_userns=0"
+	}
+	return fmt.Sprintf(`printf 'abi <abi/4.0>,\ninclude <tunables/global>\nprofile overwinter "%s" flags=(unconfined) {\n  userns,\n}\n' | `+
+		"sudo tee /etc/apparmor.d/overwinter && sudo apparmor_parser -r /etc/apparmor.d/overwinter", program)
+}
+
+// notExecutable tells when sandboxes, whose root is nobody here, may not run init.
+func notExecutable() []string {
+	program, err := os.Executable()
+	if err != nil {
+		return nil
+	}
+	info, err := os.Stat(program)
+	if err != nil || info.Mode()&0o001 != 0 {
+		return nil
+	}
+	return []string{fmt.Sprintf("sandboxes may not execute %s (run: chmod a+rx %s)", program, program)}
 }
 
 // traceMissing is for a level that needs nothing but leave to trace one's own children.

@@ -10,6 +10,7 @@ import (
 	"sync"
 
 	"github.com/google/uuid"
+	"golang.org/x/sys/unix"
 
 	"github.com/overwinter-dev/overwinter/internal/localmodal/wire"
 	"github.com/overwinter-dev/overwinter/internal/privatedir"
@@ -22,8 +23,11 @@ type Options struct {
 	// cost what has changed; elsewhere files are copied.
 	Dir string
 	// Isolation is the level to use; Open fails where that does not work. Default
-	// Auto: the best that works.
+	// Auto: namespaces, and in a container, which is a boundary itself, the best that
+	// works.
 	Isolation Isolation
+	// Container is the kind of container that this process is in. Default: detected.
+	Container string
 	// Copies has roots copied even where they could be overlays.
 	Copies bool
 	// InitPath is the program that sandboxes run as PID 1; its main must call
@@ -39,10 +43,15 @@ type Runtime struct {
 	initPath   string
 	logger     *slog.Logger
 	isolation  Isolation
-	copies     bool // roots are copies of their layers; else overlays of them
+	container  string // that we are in; empty outside
+	copies     bool   // roots are copies of their layers; else overlays of them
 	better     []Refusal
 	unlocking  sync.Mutex // see lockLayers
 	hostMounts []wire.Mount
+	ids        idRange         // of root's sandboxes
+	idsErr     error           // why there are none although we are root
+	idmap      *os.File        // a user namespace that has them; nil without
+	mappable   map[string]bool // the sources in hostMounts that can be shown with them
 	spawner    *spawner
 	trash      *trash
 }
@@ -56,12 +65,10 @@ func Open(ctx context.Context, o Options) (*Runtime, error) {
 	if err != nil {
 		return nil, fmt.Errorf("resolve data directory: %w", err)
 	}
-	for _, name := range []string{"layers", "boxes", "building", "trash"} {
-		if err := privatedir.Make(filepath.Join(dir, name), 0o700); err != nil {
-			return nil, fmt.Errorf("make data directory: %w", err)
-		}
+	r := &Runtime{dir: dir, initPath: o.InitPath, logger: o.Logger, isolation: o.Isolation, container: o.Container, copies: o.Copies}
+	if r.container == "" {
+		r.container = detectContainer()
 	}
-	r := &Runtime{dir: dir, initPath: o.InitPath, logger: o.Logger, isolation: o.Isolation, copies: o.Copies}
 	if r.isolation == "" {
 		r.isolation = Auto
 	}
@@ -71,8 +78,17 @@ func Open(ctx context.Context, o Options) (*Runtime, error) {
 	if r.logger == nil {
 		r.logger = slog.New(slog.DiscardHandler)
 	}
+	for _, name := range []string{"layers", "boxes", "building", "trash"} {
+		if err := r.makePrivate(name); err != nil {
+			return nil, fmt.Errorf("make data directory: %w", err)
+		}
+	}
 	r.trash = newTrash(filepath.Join(dir, "trash"), r.logger)
 	r.spawner = newSpawner()
+	r.ids, r.idsErr = chooseIDs()
+	if r.idsErr != nil && !errors.Is(r.idsErr, errNoIDs) {
+		return nil, errors.Join(r.idsErr, r.Close())
+	}
 	if err := r.prepare(ctx); err != nil {
 		return nil, errors.Join(err, r.Close())
 	}
@@ -86,14 +102,34 @@ func (r *Runtime) prepare(ctx context.Context) error {
 	if err := r.discardUnfinished(); err != nil {
 		return err
 	}
+	if err := r.migrate(); err != nil {
+		return err
+	}
 	if err := r.buildHostBase(ctx); err != nil {
+		return err
+	}
+	if err := r.findMappable(); err != nil {
 		return err
 	}
 	return r.probe(ctx)
 }
 
+// makePrivate makes one of our directories, or tightens it. That of layers belongs to
+// the sandboxes' root when we are root.
+func (r *Runtime) makePrivate(name string) error {
+	path := filepath.Join(r.dir, name)
+	var st unix.Stat_t
+	if err := unix.Lstat(path, &st); err == nil && st.Mode&unix.S_IFMT == unix.S_IFDIR && (idRange{firstID, countIDs}).holds(st.Uid) && os.Geteuid() == 0 {
+		return os.Chmod(path, 0o700)
+	}
+	return privatedir.Make(path, 0o700)
+}
+
 // Isolation tells how boxes are isolated.
 func (r *Runtime) Isolation() Isolation { return r.isolation }
+
+// Container is the kind of container that sandboxes are in, empty outside of any.
+func (r *Runtime) Container() string { return r.container }
 
 // Copies tells whether the files of a box are copies, not an overlay.
 func (r *Runtime) Copies() bool { return r.copies }
@@ -106,6 +142,9 @@ func (r *Runtime) Better() []Refusal { return r.better }
 func (r *Runtime) Close() error {
 	r.spawner.close()
 	r.trash.close()
+	if r.idmap != nil {
+		return r.idmap.Close()
+	}
 	return nil
 }
 

@@ -23,7 +23,7 @@ func (b *Box) Snapshot(ctx context.Context, id string) (SnapshotStats, error) {
 	b.snapshots.Lock()
 	defer b.snapshots.Unlock()
 	building := b.rt.buildPlace()
-	c := newCopier(b.previous, b.rt.layerPath)
+	c := newCopier(b.previous, b.rt.layerPath, b.rt.ids.shifted)
 	started := time.Now()
 	err := b.whileFrozen(func() error { return b.rt.copyBox(ctx, c, b.id, building) })
 	c.stats.Frozen = time.Since(started)
@@ -55,7 +55,7 @@ func (r *Runtime) Claim(ctx context.Context, boxID, id string) error {
 	changes := r.upperPath(boxID)
 	if _, err := os.Lstat(r.treePath(boxID)); err == nil {
 		changes = r.buildPlace()
-		if err := r.copyBox(ctx, newCopier(nil, nil), boxID, changes); err != nil {
+		if err := r.copyBox(ctx, newCopier(nil, nil, r.ids.shifted), boxID, changes); err != nil {
 			return errors.Join(fmt.Errorf("claim files of %s: %w", boxID, err), r.trash.put(changes))
 		}
 	}

@@ -23,15 +23,16 @@ type directory struct {
 	images map[string]string // where each is mounted, by where it is kept
 }
 
-// openDirectory lets the processes of p have spec.Tree for their root. Whoever it
+// openDirectory lets the processes of p have a tree for their root. Whoever it
 // is that serves them keeps its own.
 func openDirectory(p *initProcess, spec wire.RootSpec) (*directory, error) {
-	beside := filepath.Dir(spec.Tree)
+	tree := filepath.Join(spec.Box.Path, "tree")
+	beside := spec.Box.Path
 	shared := filepath.Join(beside, "shm")
 	if err := os.Mkdir(shared, 0o700); err != nil {
 		return nil, fmt.Errorf("make shared memory: %w", err)
 	}
-	if err := os.Chdir(spec.Tree); err != nil { // so that the tree has a short name
+	if err := os.Chdir(tree); err != nil { // so that the tree has a short name
 		return nil, err
 	}
 	mappings := []tracer.Mapping{
@@ -44,7 +45,7 @@ func openDirectory(p *initProcess, spec wire.RootSpec) (*directory, error) {
 		mappings = append(mappings, tracer.Mapping{Inside: path, Outside: path, Access: tracer.ReadOnly})
 	}
 	d := &directory{beside: beside, images: map[string]string{}}
-	d.view = tracer.NewView(spec.Tree, "/proc/"+strconv.Itoa(os.Getpid())+"/cwd", mappings...)
+	d.view = tracer.NewView(tree, "/proc/"+strconv.Itoa(os.Getpid())+"/cwd", mappings...)
 	for _, m := range spec.Mounts {
 		if _, err := d.mount(m); err != nil {
 			return nil, err

@@ -15,6 +15,9 @@
 //     process table locked.
 //   - In a plain directory init itself stays outside, and resolves paths as the
 //     tracer does; on all other levels the sandbox's root is its own.
+//   - With namespaces, processes live in a user and a mount namespace below init's: no
+//     capability of theirs counts for init, for the mounts that form the root, or for
+//     what init finds in /proc.
 //   - Between freeze and thaw nothing but init runs: every thread has been seen
 //     stopped, and no process is started.
 //   - Nothing of the host's environment and no descriptor of the host but the

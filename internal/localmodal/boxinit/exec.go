@@ -10,6 +10,8 @@ import (
 	"strings"
 	"syscall"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/overwinter-dev/overwinter/internal/localmodal/wire"
 )
 
@@ -23,25 +25,16 @@ func (p *initProcess) exec(id uint64, files []*os.File) error {
 	if err := json.NewDecoder(files[0]).Decode(&spec); err != nil {
 		return fmt.Errorf("read exec spec: %w", err)
 	}
-	path, args, err := p.program(spec)
+	path, args, dir, err := p.resolve(spec)
 	if err != nil {
 		return err
-	}
-	dir, err := p.outside(spec.Dir)
-	if err != nil {
-		return err
-	}
-	if info, err := os.Stat(dir); err != nil {
-		return fmt.Errorf("working directory: %w", err)
-	} else if !info.IsDir() {
-		return fmt.Errorf("working directory %s is not a directory", spec.Dir)
 	}
 	attr := &syscall.ProcAttr{Dir: dir, Env: spec.Env, Sys: &syscall.SysProcAttr{Setsid: true}}
 	if !spec.Terminal {
 		attr.Files = []uintptr{files[1].Fd(), files[2].Fd(), files[3].Fd()}
 		return p.fork(id, path, args, attr)
 	}
-	term, err := openTerminal(spec.Rows, spec.Cols)
+	term, err := p.openTerminal(spec.Rows, spec.Cols)
 	if err != nil {
 		return err
 	}
@@ -67,6 +60,9 @@ func (p *initProcess) fork(id uint64, path string, args []string, attr *syscall.
 	if p.ending.Load() {
 		return errors.New("the sandbox is ending")
 	}
+	if p.inner != nil {
+		return p.forkInside(id, path, args, attr)
+	}
 	if p.family {
 		// The process has what the thread has that forks it; the thread ends with
 		// this request.
@@ -74,6 +70,9 @@ func (p *initProcess) fork(id uint64, path string, args []string, attr *syscall.
 		if err := dropCapabilities(); err != nil {
 			return err
 		}
+		// Nor has it the keyring of the user who started the server. A kernel without
+		// keyrings has none to keep.
+		_, _ = unix.KeyctlInt(unix.KEYCTL_JOIN_SESSION_KEYRING, 0, 0, 0, 0)
 	}
 	pid, err := syscall.ForkExec(path, args, attr)
 	if err != nil {
@@ -82,6 +81,74 @@ func (p *initProcess) fork(id uint64, path string, args []string, attr *syscall.
 	p.execs[pid], p.pids[id] = id, pid
 	p.send(wire.Response{ID: id, Op: wire.OpStarted, PID: pid})
 	return nil
+}
+
+// resolve finds the program and the directory. In a mount namespace of their own,
+// processes may see others than init does, so there the process itself looks for them.
+func (p *initProcess) resolve(spec wire.ExecSpec) (path string, args []string, dir string, err error) {
+	if p.inner != nil {
+		if spec.FileTools != "" {
+			return self, []string{wire.FileToolsName, spec.FileTools}, spec.Dir, nil
+		}
+		if len(spec.Args) == 0 || spec.Args[0] == "" {
+			return "", nil, "", errors.New("exec: empty command")
+		}
+		return spec.Args[0], spec.Args, spec.Dir, nil
+	}
+	if path, args, err = p.program(spec); err != nil {
+		return "", nil, "", err
+	}
+	if dir, err = p.outside(spec.Dir); err != nil {
+		return "", nil, "", err
+	}
+	if info, err := os.Stat(dir); err != nil {
+		return "", nil, "", fmt.Errorf("working directory: %w", err)
+	} else if !info.IsDir() {
+		return "", nil, "", fmt.Errorf("working directory %s is not a directory", spec.Dir)
+	}
+	return path, args, dir, nil
+}
+
+// forkInside starts a process in the inner namespaces. The caller holds p.mu.
+func (p *initProcess) forkInside(id uint64, path string, args []string, attr *syscall.ProcAttr) error {
+	file, programs := noFile, []string(nil)
+	if path == self {
+		file = p.self
+	} else if programs = candidates(path, lookupEnv(attr.Env, "PATH"), attr.Dir); len(programs) == 0 {
+		return fmt.Errorf("exec: %q: executable file not found in $PATH", path)
+	}
+	s, err := newSpawn(p.inner, file, programs, args, attr)
+	if err != nil {
+		return fmt.Errorf("exec %s: %w", path, err)
+	}
+	pid, err := s.start()
+	var failed *spawnError
+	switch {
+	case errors.As(err, &failed) && failed.stage == stageDirectory:
+		return fmt.Errorf("working directory %s: %w", attr.Dir, failed.errno)
+	case errors.As(err, &failed) && failed.stage == stageExecute && !strings.Contains(path, "/"):
+		return fmt.Errorf("exec: %q: executable file not found in $PATH: %w", path, failed.errno)
+	case err != nil:
+		return fmt.Errorf("exec %s: %w", path, err)
+	}
+	p.execs[pid], p.pids[id] = id, pid
+	p.send(wire.Response{ID: id, Op: wire.OpStarted, PID: pid})
+	return nil
+}
+
+// candidates are the files that may be meant by a program's name, as for execvp.
+func candidates(name, path, dir string) []string {
+	if strings.Contains(name, "/") {
+		return []string{name}
+	}
+	var found []string
+	for _, d := range filepath.SplitList(path) {
+		if !filepath.IsAbs(d) {
+			d = filepath.Join(dir, d)
+		}
+		found = append(found, filepath.Join(d, name))
+	}
+	return found
 }
 
 // started is told of a process before its end can be.

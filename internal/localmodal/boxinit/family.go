@@ -24,19 +24,15 @@ func adoptOrphans() error {
 }
 
 // descendants lists the living processes below this one.
-func descendants() ([]int, error) {
-	entries, err := os.ReadDir("/proc")
+func descendants(proc *os.Root) ([]int, error) {
+	pids, err := numbers(proc, ".")
 	if err != nil {
 		return nil, fmt.Errorf("list processes: %w", err)
 	}
 	children := map[int][]int{}
 	dead := map[int]bool{}
-	for _, e := range entries {
-		pid, err := strconv.Atoi(e.Name())
-		if err != nil {
-			continue
-		}
-		data, err := os.ReadFile("/proc/" + e.Name() + "/stat")
+	for _, pid := range pids {
+		data, err := proc.ReadFile(strconv.Itoa(pid) + "/stat")
 		if err != nil {
 			continue // it has ended meanwhile
 		}
@@ -74,7 +70,7 @@ func (p *initProcess) endFamily() {
 	p.ending.Store(true) // nothing is started any more
 	stopped := map[int]bool{}
 	for deadline := time.Now().Add(endTimeout); time.Now().Before(deadline); {
-		alive, err := descendants()
+		alive, err := descendants(p.proc)
 		if err != nil || len(alive) == 0 && p.childless() {
 			return
 		}

@@ -1,9 +1,9 @@
 package boxinit
 
 import (
+	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -115,37 +115,50 @@ func (p *initProcess) processes() (map[int]processState, error) {
 	}
 	found := make(map[int]processState, len(pids))
 	for _, pid := range pids {
-		found[pid] = stateOf(pid)
+		found[pid] = stateOf(p.proc, pid)
 	}
 	return found, nil
 }
 
 func (p *initProcess) list() ([]int, error) {
 	if p.family {
-		return descendants()
+		return descendants(p.proc)
 	}
-	entries, err := os.ReadDir("/proc") // shows our PID namespace
+	all, err := numbers(p.proc, ".") // it shows our PID namespace
 	if err != nil {
 		return nil, fmt.Errorf("list processes: %w", err)
 	}
-	var pids []int
-	for _, e := range entries {
-		if pid, err := strconv.Atoi(e.Name()); err == nil && pid != os.Getpid() {
-			pids = append(pids, pid)
+	return slices.DeleteFunc(all, func(pid int) bool { return pid == os.Getpid() }), nil
+}
+
+// numbers are the names in a directory of /proc that are numbers.
+func numbers(proc *os.Root, dir string) ([]int, error) {
+	d, err := proc.Open(dir)
+	if err != nil {
+		return nil, err
+	}
+	names, err := d.Readdirnames(-1)
+	if err := errors.Join(err, d.Close()); err != nil {
+		return nil, err
+	}
+	var found []int
+	for _, name := range names {
+		if n, err := strconv.Atoi(name); err == nil {
+			found = append(found, n)
 		}
 	}
-	return pids, nil
+	return found, nil
 }
 
 // stateOf is that of the liveliest thread. What has vanished has ended.
-func stateOf(pid int) processState {
-	threads, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", pid))
+func stateOf(proc *os.Root, pid int) processState {
+	threads, err := numbers(proc, fmt.Sprintf("%d/task", pid))
 	if err != nil || len(threads) == 0 {
 		return ended
 	}
 	state := ended
-	for _, path := range threads {
-		b, err := os.ReadFile(path)
+	for _, thread := range threads {
+		b, err := proc.ReadFile(fmt.Sprintf("%d/task/%d/stat", pid, thread))
 		if err != nil {
 			continue
 		}

@@ -12,6 +12,9 @@ import (
 	"sync/atomic"
 	"syscall"
 
+	"golang.org/x/sys/unix"
+
+	"github.com/overwinter-dev/overwinter/internal/localmodal/hostmount"
 	"github.com/overwinter-dev/overwinter/internal/localmodal/wire"
 )
 
@@ -32,6 +35,11 @@ type initProcess struct {
 	running sync.RWMutex
 	frozen  []int // PIDs that freeze stopped; guarded by running
 
+	inner     *innerNamespaces // where processes live, on the level of namespaces
+	self      uintptr          // a descriptor of this program
+	proc      *os.Root         // /proc, opened before the first process
+	terminals int              // a descriptor of /dev/pts, likewise; 0 where the root is a plain directory
+
 	mu    sync.Mutex // held around fork, so that the reaper cannot miss a PID
 	execs map[int]uint64
 	pids  map[uint64]int
@@ -51,7 +59,10 @@ func runInit() error {
 		signal.Notify(children, syscall.SIGCHLD)
 	}
 	// Caught and dropped rather than ignored: processes would inherit the latter.
-	signal.Notify(make(chan os.Signal, 1), syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP, syscall.SIGPIPE)
+	// Those that would end a Go program may be sent by any process of the sandbox.
+	signal.Notify(make(chan os.Signal, 1), syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP, syscall.SIGPIPE,
+		syscall.SIGQUIT, syscall.SIGABRT, syscall.SIGTRAP, syscall.SIGSYS, syscall.SIGUSR1, syscall.SIGUSR2,
+		syscall.SIGALRM, syscall.SIGVTALRM, syscall.SIGXCPU, syscall.SIGXFSZ, syscall.SIGSTKFLT)
 	go func() {
 		for range children {
 			p.reap()
@@ -71,12 +82,18 @@ func (p *initProcess) setup() error {
 		return fmt.Errorf("read root spec: %w", err)
 	}
 	syscall.Umask(0o022)
+	if p.self, err = openSelf(); err != nil {
+		return err
+	}
 	if spec.Level == wire.LevelDirectory {
 		p.directory, err = openDirectory(p, spec)
 	} else {
 		err = buildRoot(spec)
 	}
 	if err != nil {
+		return err
+	}
+	if err := p.openSystem(); err != nil {
 		return err
 	}
 	if spec.Workdir != "" {
@@ -98,9 +115,48 @@ func (p *initProcess) setup() error {
 		return fmt.Errorf("set host name: %w", err)
 	}
 	if spec.Loopback {
-		return loopbackUp()
+		if err := loopbackUp(); err != nil {
+			return err
+		}
+	}
+	if p.inner, err = makeInner(spec.IDs); err != nil {
+		return err
+	}
+	// From here on no process in the sandbox may look into this one, nor into one that
+	// it has forked and that has not executed its program yet: whoever is not dumpable
+	// is a matter of the namespace that it was executed in, which is the outer one.
+	if err := unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0); err != nil {
+		return fmt.Errorf("protect init: %w", err)
 	}
 	return nil
+}
+
+// openSelf opens this program. Processes that run it show it to all others in the
+// sandbox: where it belongs to their user, it must not be writable.
+func openSelf() (uintptr, error) {
+	if path, err := os.Readlink(self); err == nil {
+		if t, err := hostmount.PickUp(wire.Mount{Source: path, ReadOnly: true}, -1); err == nil {
+			return uintptr(t.FD), nil
+		}
+	}
+	fd, err := unix.Open(self, unix.O_PATH|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return 0, fmt.Errorf("open %s: %w", self, err)
+	}
+	return uintptr(fd), nil
+}
+
+// openSystem opens what init needs of the system's file systems later, when the
+// sandbox's processes may have put something else in their places.
+func (p *initProcess) openSystem() (err error) {
+	if p.proc, err = os.OpenRoot("/proc"); err != nil {
+		return err
+	}
+	if p.directory != nil {
+		return nil
+	}
+	p.terminals, err = unix.Open("/dev/pts", unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	return err
 }
 
 // serve answers until the host side is gone, or says that it is the end; what is

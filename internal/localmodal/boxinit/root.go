@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/overwinter-dev/overwinter/internal/localmodal/hostmount"
 	"github.com/overwinter-dev/overwinter/internal/localmodal/wire"
 )
 
@@ -17,15 +18,17 @@ import (
 // namespace.
 var devices = []string{"null", "zero", "full", "random", "urandom", "tty"}
 
-// Files below /proc that reach the whole machine, which a root with the identity
-// mapping could write to.
-var masked = []string{"/proc/sys", "/proc/sysrq-trigger", "/proc/irq", "/proc/bus"}
+var (
+	// Files below /proc that reach the whole machine are read-only.
+	masked = []string{"/proc/sys", "/proc/sysrq-trigger", "/proc/irq", "/proc/bus", "/proc/fs", "/proc/acpi", "/proc/scsi"}
+	// Those that tell about the user outside are empty.
+	hidden = []string{"/proc/keys", "/proc/key-users", "/proc/timer_list", "/proc/kcore"}
+)
 
 // tree is a mount that has been picked up on the host and not yet put down.
 type tree struct {
-	fd     int
+	hostmount.Tree
 	target string
-	isDir  bool
 }
 
 // buildRoot mounts the overlay, or the tree, and makes it our root. Everything that is mounted
@@ -35,15 +38,15 @@ func buildRoot(spec wire.RootSpec) error {
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
 		return fmt.Errorf("make mounts private: %w", err)
 	}
-	root, err := mountRoot(spec)
-	if err != nil {
-		return err
-	}
 	mounts := spec.Mounts
 	if spec.Level != wire.LevelNamespaces { // the machine's processes are ours as well
 		mounts = append([]wire.Mount{{Source: "/proc", Target: "/proc"}}, mounts...)
 	}
 	trees, err := pickUp(mounts)
+	if err != nil {
+		return err
+	}
+	root, err := mountRoot(spec)
 	if err != nil {
 		return err
 	}
@@ -70,29 +73,70 @@ func buildRoot(spec wire.RootSpec) error {
 			return err
 		}
 	}
-	if err := mask(); err != nil {
+	if err := errors.Join(mask(), hide()); err != nil {
 		return err
 	}
 	return dropOldRoot(old)
 }
 
+// staging is where the host side's mounts are put until the root is complete. It is a
+// directory that every machine has and nobody needs any more: devices have been
+// picked up before.
+const staging = "/dev"
+
+// openPlaces returns the directories of layers and of the sandbox by names that lead
+// there for us: as root of a user namespace we may not pass the host's directories.
+func openPlaces(spec wire.RootSpec) (layers, box string, err error) {
+	if spec.Box.FD == 0 {
+		return spec.Layers.Path, spec.Box.Path, nil
+	}
+	if err := unix.Mount("tmpfs", staging, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV, "mode=700"); err != nil {
+		return "", "", fmt.Errorf("mount stage: %w", err)
+	}
+	places := map[string]wire.Place{"layers": spec.Layers, "box": spec.Box}
+	for name, place := range places {
+		if place.FD == 0 {
+			continue
+		}
+		at := filepath.Join(staging, name)
+		if err := os.Mkdir(at, 0o700); err != nil {
+			return "", "", fmt.Errorf("make stage: %w", err)
+		}
+		if err := (tree{Tree: hostmount.Tree{FD: place.FD, IsDir: true}, target: at}).putDown(); err != nil {
+			return "", "", err
+		}
+	}
+	return filepath.Join(staging, "layers"), filepath.Join(staging, "box"), nil
+}
+
 // mountRoot returns where the root is mounted now.
 func mountRoot(spec wire.RootSpec) (string, error) {
-	if spec.Tree != "" {
-		if err := unix.Mount(spec.Tree, spec.Tree, "", unix.MS_BIND, ""); err != nil {
+	layers, box, err := openPlaces(spec)
+	if err != nil {
+		return "", err
+	}
+	if spec.Tree {
+		root := filepath.Join(box, "tree")
+		if err := unix.Mount(root, root, "", unix.MS_BIND, ""); err != nil {
 			return "", fmt.Errorf("mount root: %w", err)
 		}
 		attr := unix.MountAttr{Attr_set: unix.MOUNT_ATTR_NOSUID | unix.MOUNT_ATTR_NODEV}
-		if err := unix.MountSetattr(unix.AT_FDCWD, spec.Tree, 0, &attr); err != nil {
+		if err := unix.MountSetattr(unix.AT_FDCWD, root, 0, &attr); err != nil {
 			return "", fmt.Errorf("protect root: %w", err)
 		}
-		return spec.Tree, nil
+		return root, nil
 	}
-	options := "userxattr,lowerdir=" + strings.Join(spec.Lower, ":") + ",upperdir=" + spec.Upper + ",workdir=" + spec.Work
-	if err := unix.Mount("overlay", spec.Root, "overlay", unix.MS_NOSUID|unix.MS_NODEV, options); err != nil {
+	// Lower layers are named relative to here: the kernel takes a page of mount
+	// options and no more.
+	if err := unix.Chdir(layers); err != nil {
+		return "", fmt.Errorf("enter layers: %w", err)
+	}
+	root := filepath.Join(box, "root")
+	options := "userxattr,lowerdir=" + strings.Join(spec.Lower, ":") + ",upperdir=" + filepath.Join(box, "upper") + ",workdir=" + filepath.Join(box, "work")
+	if err := unix.Mount("overlay", root, "overlay", unix.MS_NOSUID|unix.MS_NODEV, options); err != nil {
 		return "", fmt.Errorf("mount overlay of %d layers: %w", len(spec.Lower), err)
 	}
-	return spec.Root, nil
+	return root, nil
 }
 
 func dropOldRoot(old int) error {
@@ -114,66 +158,24 @@ func pickUp(mounts []wire.Mount) ([]tree, error) {
 	all = append(all, mounts...)
 	trees := make([]tree, 0, len(all))
 	for _, m := range all {
-		fd, isDir, err := pickUpOne(m)
-		if err != nil {
-			return nil, fmt.Errorf("mount %s: %w", m.Target, err)
-		}
-		if m.ReadOnly {
-			attr := unix.MountAttr{Attr_set: unix.MOUNT_ATTR_RDONLY | unix.MOUNT_ATTR_NOSUID | unix.MOUNT_ATTR_NODEV}
-			if err := unix.MountSetattr(fd, "", unix.AT_EMPTY_PATH|unix.AT_RECURSIVE, &attr); err != nil {
-				return nil, fmt.Errorf("make %s read-only: %w", m.Source, err)
+		picked := hostmount.Tree{FD: m.FD, IsDir: m.IsDir}
+		if m.FD == 0 {
+			var err error
+			if picked, err = hostmount.PickUp(m, -1); err != nil {
+				return nil, fmt.Errorf("mount %s: %w", m.Target, err)
 			}
 		}
-		trees = append(trees, tree{fd: fd, target: m.Target, isDir: isDir})
+		trees = append(trees, tree{Tree: picked, target: m.Target})
 	}
 	return trees, nil
 }
 
-// pickUpOne resolves the source once: what is checked is what is mounted.
-func pickUpOne(m wire.Mount) (fd int, isDir bool, err error) {
-	source, err := openSource(m)
-	if err != nil {
-		return -1, false, err
-	}
-	defer unix.Close(source)
-	var st unix.Stat_t
-	if err := unix.Fstat(source, &st); err != nil {
-		return -1, false, fmt.Errorf("look at %s: %w", m.Source, err)
-	}
-	fd, err = unix.OpenTree(source, "", unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC|unix.AT_RECURSIVE|unix.AT_EMPTY_PATH)
-	if err != nil {
-		return -1, false, fmt.Errorf("pick up %s: %w", m.Source, err)
-	}
-	return fd, st.Mode&unix.S_IFMT == unix.S_IFDIR, nil
-}
-
-// openSource returns a descriptor of what is to be mounted. Below Source no link is
-// followed, whatever a sandbox that has it mounted does meanwhile.
-func openSource(m wire.Mount) (int, error) {
-	root, err := unix.Open(m.Source, unix.O_PATH|unix.O_CLOEXEC, 0)
-	if err != nil {
-		return -1, fmt.Errorf("open %s: %w", m.Source, err)
-	}
-	if m.Sub == "" {
-		return root, nil
-	}
-	defer unix.Close(root)
-	sub, err := unix.Openat2(root, m.Sub, &unix.OpenHow{
-		Flags:   unix.O_PATH | unix.O_CLOEXEC | unix.O_DIRECTORY,
-		Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_MAGICLINKS,
-	})
-	if err != nil {
-		return -1, fmt.Errorf("open %s below %s: %w", m.Sub, m.Source, err)
-	}
-	return sub, nil
-}
-
 func (t tree) putDown() error {
-	if err := mountPoint(t.target, t.isDir); err != nil {
+	if err := mountPoint(t.target, t.IsDir); err != nil {
 		return fmt.Errorf("mount %s: %w", t.target, err)
 	}
-	err := unix.MoveMount(t.fd, "", unix.AT_FDCWD, t.target, unix.MOVE_MOUNT_F_EMPTY_PATH)
-	if err := errors.Join(err, unix.Close(t.fd)); err != nil {
+	err := unix.MoveMount(t.FD, "", unix.AT_FDCWD, t.target, unix.MOVE_MOUNT_F_EMPTY_PATH)
+	if err := errors.Join(err, unix.Close(t.FD)); err != nil {
 		return fmt.Errorf("mount %s: %w", t.target, err)
 	}
 	return nil
@@ -247,6 +249,19 @@ func mask() error {
 		attr := unix.MountAttr{Attr_set: unix.MOUNT_ATTR_RDONLY}
 		if err := unix.MountSetattr(unix.AT_FDCWD, path, unix.AT_RECURSIVE, &attr); err != nil {
 			return fmt.Errorf("mask %s: %w", path, err)
+		}
+	}
+	return nil
+}
+
+// hide puts /dev/null over files.
+func hide() error {
+	for _, path := range hidden {
+		if _, err := os.Stat(path); errors.Is(err, os.ErrNotExist) {
+			continue // depends on how the kernel was built
+		}
+		if err := unix.Mount("/dev/null", path, "", unix.MS_BIND, ""); err != nil {
+			return fmt.Errorf("hide %s: %w", path, err)
 		}
 	}
 	return nil

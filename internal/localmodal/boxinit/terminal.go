@@ -22,14 +22,14 @@ type terminal struct {
 	master, slave *os.File
 }
 
-func openTerminal(rows, cols int) (*terminal, error) {
+func (p *initProcess) openTerminal(rows, cols int) (*terminal, error) {
 	if rows <= 0 {
 		rows = 24
 	}
 	if cols <= 0 {
 		cols = 80
 	}
-	master, err := os.OpenFile("/dev/ptmx", os.O_RDWR|syscall.O_NOCTTY, 0)
+	master, err := p.openPTS("ptmx")
 	if err != nil {
 		return nil, fmt.Errorf("open terminal: %w", err)
 	}
@@ -45,11 +45,26 @@ func openTerminal(rows, cols int) (*terminal, error) {
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("set up terminal: %w", err), master.Close())
 	}
-	slave, err := os.OpenFile("/dev/pts/"+strconv.Itoa(number), os.O_RDWR|syscall.O_NOCTTY, 0)
+	slave, err := p.openPTS(strconv.Itoa(number))
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("open terminal: %w", err), master.Close())
 	}
 	return &terminal{master: master, slave: slave}, nil
+}
+
+// openPTS opens a file of the devpts that was mounted at the start.
+func (p *initProcess) openPTS(name string) (*os.File, error) {
+	if p.directory != nil {
+		if name == "ptmx" {
+			return os.OpenFile("/dev/ptmx", os.O_RDWR|syscall.O_NOCTTY, 0)
+		}
+		return os.OpenFile("/dev/pts/"+name, os.O_RDWR|syscall.O_NOCTTY, 0)
+	}
+	fd, err := unix.Openat(p.terminals, name, unix.O_RDWR|unix.O_NOCTTY|unix.O_CLOEXEC|unix.O_NOFOLLOW, 0)
+	if err != nil {
+		return nil, err
+	}
+	return os.NewFile(uintptr(fd), name), nil
 }
 
 func (t *terminal) closeSlave()  { wire.CloseAll([]*os.File{t.slave}) }

@@ -17,6 +17,7 @@ const (
 const (
 	ControlFD = 3 // the control socket
 	SpecFD    = 4 // a memory file holding a RootSpec
+	MountFD   = 5 // the first of the mounts that it names by descriptor
 )
 
 // Op names a request to init, or an answer from it.
@@ -68,19 +69,28 @@ type Response struct {
 // RootSpec tells init which root to build.
 type RootSpec struct {
 	Level    string   // one of those above
-	Tree     string   // the root itself; when empty, the root is an overlay of the following
-	Root     string   // an empty directory to mount the root on
-	Lower    []string // overlay layers, top first, relative to the working directory
-	Upper    string
-	Work     string
+	Layers   Place    // the directory of layers
+	Box      Place    // the sandbox's own directory
+	Tree     bool     // the root is the directory "tree" of Box; else an overlay of the following, in "root"
+	Lower    []string // overlay layers, top first, relative to Layers; "upper" and "work" of Box are above
+	IDs      int      // users and groups of the sandbox's user namespace; 0 where it has none
 	Hostname string
 	Workdir  string // made if missing; empty for none
 	Mounts   []Mount
 	Loopback bool // bring up the loopback interface of a network namespace of our own
 }
 
+// Place is a directory of the host's: by name, or, where init may not find it by
+// that, as a mount that the host side has made for it.
+type Place struct {
+	Path string
+	FD   int `json:",omitempty"` // an inherited descriptor, if not zero
+}
+
 // Mount is a bind mount from the host into a sandbox.
 type Mount struct {
+	FD       int  `json:",omitempty"` // an inherited descriptor of a mount that is ready, if not zero; else:
+	IsDir    bool `json:",omitempty"` // of that mount
 	Source   string
 	Sub      string // what to mount below Source, which sandboxes can write to: no symbolic link is followed there
 	Target   string

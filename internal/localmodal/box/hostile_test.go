@@ -1,0 +1,100 @@
+package box
+
+import (
+	"bytes"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+)
+
+// uidOf is who a process of this machine runs as, whose command line contains text.
+func uidOf(t *testing.T, text string) int {
+	t.Helper()
+	dirs, err := filepath.Glob("/proc/[0-9]*")
+	require.NoError(t, err)
+	for _, dir := range dirs {
+		line, err := os.ReadFile(filepath.Join(dir, "cmdline"))
+		if err != nil || !strings.Contains(string(line), text) {
+			continue
+		}
+		status, err := os.ReadFile(filepath.Join(dir, "status"))
+		require.NoError(t, err)
+		for line := range strings.Lines(string(status)) {
+			if fields := strings.Fields(line); len(fields) > 1 && fields[0] == "Uid:" {
+				uid, err := strconv.Atoi(fields[1])
+				require.NoError(t, err)
+				return uid
+			}
+		}
+	}
+	require.FailNow(t, "no such process", text)
+	return 0
+}
+
+// TestCopiesNothingFromOutsideWhateverIsSwapped copies a tree in which files and
+// directories are swapped for links that lead out of it, as if nothing had been stopped.
+func TestCopiesNothingFromOutsideWhateverIsSwapped(t *testing.T) {
+	t.Parallel()
+	outside, tree := t.TempDir(), filepath.Join(t.TempDir(), "tree")
+	secret := []byte("a file of the machine's")
+	require.NoError(t, os.WriteFile(filepath.Join(outside, "f"), secret, 0o600))
+	require.NoError(t, os.MkdirAll(filepath.Join(tree, "d"), 0o755)) //nolint:gosec // a sandbox's
+	const names = 20
+	for i := range names {
+		n := strconv.Itoa(i)
+		require.NoError(t, os.WriteFile(filepath.Join(tree, "f"+n), []byte("mine"), 0o600))
+		require.NoError(t, os.Symlink(filepath.Join(outside, "f"), filepath.Join(tree, "fl"+n)))
+		require.NoError(t, os.Mkdir(filepath.Join(tree, "d"+n), 0o755)) //nolint:gosec // a sandbox's
+		require.NoError(t, os.WriteFile(filepath.Join(tree, "d"+n, "f"), []byte("mine"), 0o600))
+		require.NoError(t, os.Symlink(outside, filepath.Join(tree, "dl"+n)))
+	}
+	before, err := os.Stat(outside)
+	require.NoError(t, err)
+
+	stop := make(chan struct{})
+	var swapping sync.WaitGroup
+	swapping.Go(func() {
+		for {
+			for i := range names {
+				select {
+				case <-stop:
+					return
+				default:
+				}
+				n := strconv.Itoa(i)
+				for _, pair := range [][2]string{{"f" + n, "fl" + n}, {"d" + n, "dl" + n}} {
+					_ = unix.Renameat2(unix.AT_FDCWD, filepath.Join(tree, pair[0]), unix.AT_FDCWD, filepath.Join(tree, pair[1]), unix.RENAME_EXCHANGE)
+				}
+			}
+		}
+	})
+	defer swapping.Wait()
+	defer close(stop)
+
+	for range 200 {
+		dst := filepath.Join(t.TempDir(), "copy")
+		err := newCopier(nil, nil, same).copyTree(t.Context(), tree, dst)
+		if err != nil { // a name that is gone for a moment; nothing has been copied for it
+			require.True(t, errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrExist), "%v", err)
+		}
+		require.NoError(t, filepath.WalkDir(dst, func(path string, entry fs.DirEntry, err error) error {
+			if err != nil || !entry.Type().IsRegular() {
+				return err
+			}
+			content, err := os.ReadFile(path)
+			require.False(t, bytes.Contains(content, secret), "%s holds a file from outside", path)
+			return err
+		}))
+	}
+	after, err := os.Stat(outside)
+	require.NoError(t, err)
+	require.Equal(t, before.Mode(), after.Mode(), "nothing outside was unlocked")
+}

@@ -1,0 +1,1 @@
+// This file lets spawn.go declare functions of the runtime without bodies.
