@@ -25,7 +25,7 @@ func main() {
 	context.AfterFunc(ctx, restore)
 	ctx = untilHangup(ctx)
 
-	p := program{args: os.Args[1:], stdin: os.Stdin, stdout: os.Stdout, stderr: os.Stderr}
+	p := program{args: os.Args[1:], stdin: os.Stdin, stdout: os.Stdout, stderr: os.Stderr, protect: protectProcess}
 	os.Exit(p.Run(ctx))
 }
 

@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"os"
 	"strings"
 	"testing"
 
@@ -12,6 +13,9 @@ import (
 // TestMain lets this program be the init of local sandboxes, as main does.
 func TestMain(m *testing.M) {
 	localmodal.ReexecMain()
+	if os.Getenv(protectedChild) != "" {
+		os.Exit(reportProtection())
+	}
 	m.Run()
 }
 

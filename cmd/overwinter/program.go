@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"slices"
 	"strings"
 
 	"github.com/alecthomas/kong"
@@ -24,7 +25,13 @@ type program struct {
 	stdin  io.Reader
 	stdout io.Writer // data
 	stderr io.Writer // logs, and what went wrong
+	// protect keeps other processes out of this one, for commands that hold secrets.
+	// Default: they are not kept out.
+	protect func() error
 }
+
+// secretive are the commands that hold secrets.
+var secretive = []string{"api", "worker", "dev"}
 
 // commands are the flags and subcommands of the program.
 type commands struct {
@@ -88,6 +95,11 @@ func (p program) Run(ctx context.Context) (code int) {
 		return p.fail(exitUsage, err)
 	}
 
+	if p.protect != nil && slices.Contains(secretive, command.Command()) {
+		if err := p.protect(); err != nil {
+			return p.fail(exitFailed, err)
+		}
+	}
 	command.BindTo(ctx, (*context.Context)(nil))
 	err = command.Run(p.logger(&c), streams{stdin: p.stdin, stdout: p.stdout, stderr: p.stderr}, &c)
 	var usage usageError

@@ -140,7 +140,7 @@ func config(dataDir string, output io.Writer) devstack.Config {
 		Executable:     self,
 		TemporalBinary: self,
 		APIAddress:     "127.0.0.1:0",
-		Environment:    append(os.Environ(), "OF_THE_USER=yes"),
+		Environment:    append(os.Environ(), "OF_THE_USER=yes", "HTTPS_PROXY=http://proxy.invalid:3128", "OVERWINTER_MAX_TURNS=7"),
 		Output:         output,
 		Migrate: func(ctx context.Context, url string) error {
 			_, err := query[int](ctx, url, `WITH x AS (SELECT 1) SELECT 1`)

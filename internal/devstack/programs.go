@@ -33,9 +33,32 @@ func localModalSpec(c Config, dir *dataDir, port int) child.Spec {
 	}
 }
 
+// What worker and api get of the user's environment: their own settings by prefix, and by name what
+// changes how programs reach the network, find their files and use the machine. A shell holds keys of
+// its user that are none of their business.
+var (
+	ownPrefixes  = []string{"OVERWINTER_", "TEMPORAL_", "MODAL_"}
+	passedByName = []string{
+		"PATH", "HOME", "USER", "LOGNAME", "TMPDIR", "TZ", "LANG", "LC_ALL", "XDG_CACHE_HOME",
+		"HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "ALL_PROXY", "http_proxy", "https_proxy", "no_proxy", "all_proxy",
+		"SSL_CERT_FILE", "SSL_CERT_DIR", "NODE_EXTRA_CA_CERTS", "npm_config_registry", "npm_config_cache", "npm_config_userconfig",
+		"GOMAXPROCS", "GOMEMLIMIT", "GOGC", "GODEBUG", "GOTRACEBACK",
+		"PGSSLMODE", "PGSSLROOTCERT", "PGSSLCERT", "PGSSLKEY", "PGPASSFILE", "PGSERVICE", "PGSERVICEFILE",
+	}
+)
+
+// passedOn are the variables that worker and api get.
+func (c Config) passedOn() []string {
+	return slices.DeleteFunc(slices.Clone(c.Environment), func(pair string) bool {
+		name, _, _ := strings.Cut(pair, "=")
+		own := slices.ContainsFunc(ownPrefixes, func(prefix string) bool { return strings.HasPrefix(name, prefix) })
+		return !own && !slices.Contains(passedByName, name)
+	})
+}
+
 // programEnvironment is what worker and api share.
 func programEnvironment(c Config, settings map[string]string) []string {
-	env := append(slices.Clone(c.Environment), logEnvironment(c)...)
+	env := append(c.passedOn(), logEnvironment(c)...)
 	for _, name := range slices.Sorted(maps.Keys(settings)) {
 		env = append(env, name+"="+settings[name])
 	}

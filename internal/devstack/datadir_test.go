@@ -1,0 +1,28 @@
+package devstack_test
+
+import (
+	"os"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// What a version before, or the user, left open to others is closed at the start.
+func TestDataDirectoryIsTightened(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	require.NoError(t, os.MkdirAll(b.dataDir, 0o755)) //nolint:gosec // as it was
+	require.NoError(t, os.Chmod(b.dataDir, 0o755))    //nolint:gosec // as it was
+	modal := b.dataDir + "/modal"
+	require.NoError(t, os.Mkdir(modal, 0o755)) //nolint:gosec // as it was
+	b.run(b.config()).end()
+	want := os.FileMode(0o700)
+	if os.Geteuid() == 0 {
+		want = 0o711 // Postgres runs as another user below it
+	}
+	for path, want := range map[string]os.FileMode{b.dataDir: want, modal: 0o700} {
+		info, err := os.Stat(path)
+		require.NoError(t, err)
+		require.Equal(t, want, info.Mode().Perm(), path)
+	}
+}
