@@ -17,6 +17,7 @@ import (
 
 func TestMain(m *testing.M) {
 	localmodal.ReexecMain()
+	drivertest.Attack()
 	leaktest.Main(m)
 }
 

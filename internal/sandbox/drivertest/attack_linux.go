@@ -1,0 +1,372 @@
+package drivertest
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// attackWord is the first argument of a test binary that is to attack.
+const attackWord = "overwinter-escape-attack"
+
+// What an attack ends with.
+const (
+	attackHeld    = 40
+	attackEscaped = 41
+	attackFailed  = 42
+)
+
+// Attack runs this process as a hostile program if it was started as one in a
+// sandbox, and then does not return. Call it first in TestMain.
+func Attack() {
+	if len(os.Args) < 3 || os.Args[1] != attackWord {
+		return
+	}
+	e, args := Escape(os.Args[2]), os.Args[3:]
+	run, ok := attacks[e]
+	if !ok {
+		fmt.Fprintln(os.Stderr, "no such attack:", e)
+		os.Exit(attackFailed)
+	}
+	escaped, how := run(args)
+	_, _ = fmt.Fprintln(os.Stdout, how)
+	if escaped {
+		os.Exit(attackEscaped)
+	}
+	os.Exit(attackHeld)
+}
+
+var attacks = map[Escape]func(args []string) (escaped bool, how string){
+	WritePrograms:     attackPrograms,
+	WriteKernel:       attackKernel,
+	BlindSnapshot:     attackProc,
+	TraceInit:         attackInit,
+	StealDescriptors:  attackDescriptors,
+	ReachDevices:      attackDevices,
+	ReachSockets:      attackSockets,
+	ReadThroughLink:   attackLinks,
+	LeaveCapabilities: attackCapabilities,
+	ReachKeys:         attackKeys,
+	SeeProcesses:      attackProcesses,
+	SeeSandboxes:      attackProcesses,
+	ReadSandboxes:     attackFiles,
+}
+
+// nested runs an attack again as root of namespaces of its own.
+const nested = "nested"
+
+// alsoNested reports whether the attack succeeds here, or in new namespaces.
+func alsoNested(e Escape, args []string, here func() (bool, string)) (bool, string) {
+	escaped, how := here()
+	if escaped || len(args) > 0 && args[len(args)-1] == nested {
+		return escaped, how
+	}
+	cmd := exec.CommandContext(context.Background(), "/proc/self/exe", append(append([]string{attackWord, string(e)}, args...), nested)...)
+	ids := []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Geteuid(), Size: 1}}
+	groups := []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getegid(), Size: 1}}
+	cmd.SysProcAttr = &syscall.SysProcAttr{
+		Cloneflags: syscall.CLONE_NEWUSER | syscall.CLONE_NEWNS | syscall.CLONE_NEWPID, UidMappings: ids, GidMappings: groups,
+	}
+	out, err := cmd.Output()
+	var exit *exec.ExitError
+	switch {
+	case err == nil, errors.As(err, &exit):
+		return cmd.ProcessState.ExitCode() == attackEscaped, how + "; nested: " + strings.TrimSpace(string(out))
+	default:
+		return false, how + "; nested: " + err.Error()
+	}
+}
+
+// steps tries several ways and says what came of each.
+type steps struct{ said []string }
+
+func (s *steps) note(what string, err error) bool {
+	s.said = append(s.said, fmt.Sprintf("%s: %v", what, err))
+	return err == nil
+}
+
+func (s *steps) String() string { return strings.Join(s.said, ", ") }
+
+func attackPrograms(args []string) (bool, string) {
+	return alsoNested(WritePrograms, args, func() (bool, string) {
+		var s steps
+		probe := fmt.Sprintf("/usr/.overwinter-escape-%d", os.Getpid())
+		write := func(path string) bool {
+			f, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
+			if !s.note("write "+path, err) {
+				return false
+			}
+			_ = f.Close()
+			_ = os.Remove(path)
+			return true
+		}
+		s.note("remount", unix.Mount("", "/usr", "", unix.MS_REMOUNT|unix.MS_BIND, ""))
+		s.note("clear read-only", unix.MountSetattr(unix.AT_FDCWD, "/usr", unix.AT_RECURSIVE, &unix.MountAttr{Attr_clr: unix.MOUNT_ATTR_RDONLY}))
+		if write(probe) {
+			return true, s.String()
+		}
+		other := "/tmp/usr-of-the-machine"
+		if os.MkdirAll(other, 0o755) == nil && s.note("bind", unix.Mount("/usr", other, "", unix.MS_BIND|unix.MS_REC, "")) {
+			s.note("remount the other", unix.Mount("", other, "", unix.MS_REMOUNT|unix.MS_BIND, ""))
+			if write(filepath.Join(other, filepath.Base(probe))) {
+				return true, s.String()
+			}
+			_ = unix.Unmount(other, unix.MNT_DETACH)
+		}
+		return false, s.String()
+	})
+}
+
+func attackKernel(args []string) (bool, string) {
+	return alsoNested(WriteKernel, args, func() (bool, string) {
+		var s steps
+		for _, path := range []string{"/proc/sys", "/proc/sysrq-trigger"} {
+			s.note("unmount "+path, unix.Unmount(path, unix.MNT_DETACH))
+			s.note("remount "+path, unix.Mount("", path, "", unix.MS_REMOUNT|unix.MS_BIND, ""))
+		}
+		fresh := "/tmp/proc-of-my-own"
+		_ = os.MkdirAll(fresh, 0o755)
+		s.note("mount proc", unix.Mount("proc", fresh, "proc", 0, ""))
+		for _, root := range []string{"/proc", fresh} {
+			for _, file := range []string{"sys/kernel/core_pattern", "sys/kernel/modprobe", "sysrq-trigger"} {
+				f, err := os.OpenFile(filepath.Join(root, file), os.O_WRONLY, 0) // opened, never written
+				if s.note("open "+filepath.Join(root, file), err) {
+					_ = f.Close()
+					return true, s.String()
+				}
+			}
+		}
+		return false, s.String()
+	})
+}
+
+// attackProc only prepares: whether it helped, a snapshot shows.
+func attackProc([]string) (bool, string) {
+	var s steps
+	s.note("mount over /proc", unix.Mount("tmpfs", "/proc", "tmpfs", 0, ""))
+	return false, s.String()
+}
+
+// inits are the processes above this one.
+func inits() []int {
+	var found []int
+	for pid := os.Getppid(); pid > 0 && len(found) < 4; {
+		found = append(found, pid)
+		data, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+		if err != nil {
+			break
+		}
+		fields := strings.Fields(string(data[bytes.LastIndexByte(data, ')')+1:]))
+		if len(fields) < 2 {
+			break
+		}
+		if pid, err = strconv.Atoi(fields[1]); err != nil {
+			break
+		}
+	}
+	return found
+}
+
+func attackInit([]string) (bool, string) {
+	var s steps
+	for _, pid := range inits()[:1] {
+		// Seizing stops nothing.
+		_, _, errno := unix.Syscall6(unix.SYS_PTRACE, unix.PTRACE_SEIZE, uintptr(pid), 0, 0, 0, 0)
+		if errno == 0 {
+			_, _, _ = unix.Syscall6(unix.SYS_PTRACE, unix.PTRACE_DETACH, uintptr(pid), 0, 0, 0, 0)
+			return true, fmt.Sprintf("traced %d", pid)
+		}
+		s.note("ptrace", errno)
+		for _, file := range []string{"mem", "environ", "maps"} {
+			f, err := os.Open(fmt.Sprintf("/proc/%d/%s", pid, file))
+			if err == nil {
+				_, err = io.ReadFull(f, make([]byte, 1))
+				_ = f.Close()
+				if file == "mem" { // it is enough that it opens
+					err = nil
+				}
+			}
+			if s.note("read "+file, err) {
+				return true, s.String()
+			}
+		}
+		if _, err := os.ReadDir(fmt.Sprintf("/proc/%d/root/", pid)); s.note("enter root", err) {
+			return true, s.String()
+		}
+	}
+	return false, s.String()
+}
+
+func attackDescriptors([]string) (bool, string) {
+	var s steps
+	for _, pid := range inits()[:1] {
+		fd, err := unix.PidfdOpen(pid, 0)
+		if !s.note("pidfd_open", err) {
+			continue
+		}
+		for n := 3; n < 12; n++ {
+			if got, err := unix.PidfdGetfd(fd, n, 0); s.note(fmt.Sprintf("pidfd_getfd %d", n), err) {
+				_ = unix.Close(got)
+				return true, s.String()
+			}
+		}
+		for n := range 12 {
+			if f, err := os.Open(fmt.Sprintf("/proc/%d/fd/%d", pid, n)); s.note(fmt.Sprintf("open descriptor %d", n), err) {
+				_ = f.Close()
+				return true, s.String()
+			}
+		}
+	}
+	return false, s.String()
+}
+
+func attackDevices(args []string) (bool, string) {
+	return alsoNested(ReachDevices, args, func() (bool, string) {
+		var s steps
+		dev, err := strconv.Atoi(args[0])
+		if err != nil {
+			return false, err.Error()
+		}
+		for name, d := range map[string]struct {
+			kind uint32
+			dev  int
+		}{"disk": {unix.S_IFBLK, dev}, "memory": {unix.S_IFCHR, int(unix.Mkdev(1, 1))}} {
+			for _, dir := range []string{"/root", "/tmp", "/dev", "/dev/shm"} {
+				path := filepath.Join(dir, fmt.Sprintf("escape-%s-%d", name, os.Getpid()))
+				if !s.note("mknod "+path, unix.Mknod(path, d.kind|0o600, d.dev)) {
+					continue
+				}
+				f, err := os.Open(path)
+				_ = os.Remove(path)
+				if s.note("open "+path, err) {
+					_ = f.Close()
+					return true, s.String()
+				}
+			}
+		}
+		return false, s.String()
+	})
+}
+
+func attackSockets(args []string) (bool, string) {
+	conn, err := (&net.Dialer{}).DialContext(context.Background(), "unix", args[0])
+	if err != nil {
+		return false, err.Error()
+	}
+	_ = conn.Close()
+	return true, "connected"
+}
+
+// attackLinks never ends. It ignores what stops it as far as it can, and swaps.
+func attackLinks(args []string) (bool, string) {
+	target, dir := args[0], "/root/swap"
+	for i := range 50 {
+		name := filepath.Join(dir, fmt.Sprintf("f%d", i))
+		if err := os.MkdirAll(dir, 0o755); err != nil {
+			return false, err.Error()
+		}
+		_ = os.WriteFile(name+".file", []byte("mine"), 0o600)
+		_ = os.Symlink(target, name+".link")
+		_ = os.WriteFile(name, []byte("mine"), 0o600)
+		_ = os.Mkdir(name+".dir", 0o755)
+		_ = os.WriteFile(filepath.Join(name+".dir", filepath.Base(target)), []byte("mine"), 0o600)
+		_ = os.Symlink(filepath.Dir(target), name+".dirlink")
+	}
+	_ = os.WriteFile("/root/swapping", nil, 0o600)
+	const exchange = 2 // RENAME_EXCHANGE
+	for end := time.Now().Add(10 * time.Minute); time.Now().Before(end); {
+		for i := range 50 {
+			name := filepath.Join(dir, fmt.Sprintf("f%d", i))
+			_ = unix.Renameat2(unix.AT_FDCWD, name, unix.AT_FDCWD, name+".link", exchange)
+			_ = unix.Renameat2(unix.AT_FDCWD, name+".dir", unix.AT_FDCWD, name+".dirlink", exchange)
+		}
+	}
+	return false, "swapped"
+}
+
+// attackCapabilities gives a file every capability.
+func attackCapabilities(args []string) (bool, string) {
+	value := []byte{1, 0, 0, 2, 0xff, 0xff, 0xff, 0xff, 0, 0, 0, 0, 0xff, 0x01, 0, 0, 0, 0, 0, 0}
+	if err := unix.Setxattr(args[0], "security.capability", value, 0); err != nil {
+		return false, err.Error()
+	}
+	return true, "set"
+}
+
+func attackKeys(args []string) (bool, string) {
+	var s steps
+	for name, ring := range map[string]int{
+		"session": unix.KEY_SPEC_SESSION_KEYRING, "user": unix.KEY_SPEC_USER_KEYRING, "user session": unix.KEY_SPEC_USER_SESSION_KEYRING,
+	} {
+		if id, err := unix.KeyctlSearch(ring, "user", args[0], 0); s.note("search "+name, err) && id != 0 {
+			return true, s.String()
+		}
+	}
+	id, err := strconv.Atoi(args[1])
+	if err != nil {
+		return false, err.Error()
+	}
+	buf := make([]byte, 64)
+	if _, err := unix.KeyctlBuffer(unix.KEYCTL_READ, id, buf, 0); s.note("read", err) {
+		return true, s.String()
+	}
+	if data, err := os.ReadFile("/proc/keys"); s.note("list", err) && strings.Contains(string(data), args[0]) {
+		return true, s.String()
+	}
+	return false, s.String()
+}
+
+// attackPatience is how long an attack looks for what may not have started yet.
+const attackPatience = 3 * time.Second
+
+func attackProcesses(args []string) (bool, string) {
+	return lookFor(func(pid string) bool {
+		line, err := os.ReadFile(filepath.Join("/proc", pid, "cmdline"))
+		return err == nil && strings.Contains(string(line), args[0])
+	})
+}
+
+func attackFiles(args []string) (bool, string) {
+	return lookFor(func(pid string) bool {
+		data, err := os.ReadFile(filepath.Join("/proc", pid, "root", "root", args[0]))
+		return err == nil && len(data) > 0
+	})
+}
+
+// lookFor tries all processes but this one and those above it, whose arguments hold
+// what is looked for as well.
+func lookFor(found func(pid string) bool) (bool, string) {
+	mine := map[string]bool{strconv.Itoa(os.Getpid()): true}
+	for _, pid := range inits() {
+		mine[strconv.Itoa(pid)] = true
+	}
+	seen := 0
+	for end := time.Now().Add(attackPatience); time.Now().Before(end); {
+		entries, err := os.ReadDir("/proc")
+		if err != nil {
+			return false, err.Error()
+		}
+		for _, e := range entries {
+			if _, err := strconv.Atoi(e.Name()); err != nil || mine[e.Name()] {
+				continue
+			}
+			seen++
+			if found(e.Name()) {
+				return true, "found in process " + e.Name()
+			}
+		}
+	}
+	return false, fmt.Sprintf("not found, in %d looks at processes", seen)
+}

@@ -1,0 +1,375 @@
+package drivertest
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+
+	"github.com/overwinter-dev/overwinter/internal/sandbox"
+)
+
+// Escape is something that a hostile program in a sandbox tries to do.
+type Escape string
+
+// What the suite tries.
+const (
+	WritePrograms     Escape = "write the machine's programs (remount /usr)"
+	WriteKernel       Escape = "write kernel settings (unmask /proc/sys)"
+	BlindSnapshot     Escape = "keep running during a snapshot (mount over /proc)"
+	TraceInit         Escape = "trace the sandbox's init (ptrace)"
+	StealDescriptors  Escape = "take init's sockets (pidfd_getfd)"
+	ReachDevices      Escape = "read the machine's disks (mknod)"
+	ReachSockets      Escape = "connect to abstract sockets of the machine"
+	ReadThroughLink   Escape = "read the machine's files (swap symbolic links during a snapshot)"
+	LeaveSetID        Escape = "leave a set-user-ID program on the machine"
+	LeaveCapabilities Escape = "leave a program with capabilities on the machine"
+	ReachKeys         Escape = "use the kernel keys of the server's user"
+	SeeProcesses      Escape = "see the machine's processes"
+	SeeSandboxes      Escape = "see another sandbox's processes"
+	ReadSandboxes     Escape = "read another sandbox's files"
+)
+
+// Escapes are all that the suite tries.
+func Escapes() []Escape {
+	var all []Escape
+	for _, c := range escapeCases() {
+		all = append(all, c.escape)
+	}
+	return all
+}
+
+// EscapeHarness is a provider on this machine whose sandboxes are attacked.
+type EscapeHarness struct {
+	Harness
+	// Open are the escapes that the provider declares that it does not prevent.
+	Open []Escape
+	// Untested are those of them for which the suite knows no way.
+	Untested []Escape
+	// DataDir is where the provider keeps the files of sandboxes.
+	DataDir string
+}
+
+func (h EscapeHarness) open(e Escape) bool { return slices.Contains(h.Open, e) }
+
+// attacker is a bench with a sandbox in which attacks are run.
+type attacker struct {
+	*bench
+	harness EscapeHarness
+	sb      *sandbox.Sandbox
+}
+
+type escapeCase struct {
+	escape Escape
+	try    func(t *testing.T, a *attacker) (escaped bool, how string)
+	// harmful attacks change the machine where they succeed: where a provider
+	// declares that they do, they are not tried.
+	harmful bool
+}
+
+func escapeCases() []escapeCase {
+	return []escapeCase{
+		{WritePrograms, direct(WritePrograms), true},
+		{WriteKernel, direct(WriteKernel), true},
+		{BlindSnapshot, blindSnapshot, true},
+		{TraceInit, direct(TraceInit), true},
+		{StealDescriptors, direct(StealDescriptors), true},
+		{ReachDevices, direct(ReachDevices), true},
+		{ReachSockets, reachSockets, false},
+		{ReadThroughLink, readThroughLink, false},
+		{LeaveSetID, leaveSetID, false},
+		{LeaveCapabilities, leaveCapabilities, false},
+		{ReachKeys, reachKeys, true},
+		{SeeProcesses, seeProcesses, false},
+		{SeeSandboxes, seeSandboxes, false},
+		{ReadSandboxes, readSandboxes, false},
+	}
+}
+
+// RunEscapes attacks sandboxes of a provider on this machine: what it prevents must
+// fail, and what it declares not to prevent must succeed, else the declaration is
+// out of date. The test binary's TestMain must call Attack before anything else.
+func RunEscapes(t *testing.T, harness func(t *testing.T) EscapeHarness) {
+	t.Helper()
+	image := attackImage(t, harness)
+	for _, c := range escapeCases() {
+		t.Run(string(c.escape), func(t *testing.T) {
+			t.Parallel()
+			h := harness(t)
+			h.Image = image
+			if h.open(c.escape) && (c.harmful || slices.Contains(h.Untested, c.escape)) {
+				t.Log("not prevented, as declared; not tried")
+				return
+			}
+			a := &attacker{bench: setup(t, func(*testing.T) Harness { return h.Harness }), harness: h}
+			a.sb = a.sandbox(t)
+			escaped, how := c.try(t, a)
+			if h.open(c.escape) {
+				require.True(t, escaped, "the provider declares that it does not prevent this, but it does: %s", how)
+				t.Logf("not prevented, as declared: %s", how)
+				return
+			}
+			require.False(t, escaped, "escaped: %s", how)
+			t.Logf("prevented: %s", how)
+		})
+	}
+}
+
+// attackImage has this test binary in it.
+func attackImage(t *testing.T, harness func(t *testing.T) EscapeHarness) string {
+	t.Helper()
+	program, err := os.ReadFile("/proc/self/exe")
+	require.NoError(t, err)
+	h := harness(t)
+	b := setup(t, func(*testing.T) Harness { return h.Harness })
+	sb := b.sandbox(t)
+	require.NoError(t, sb.WriteFile(b.ctx(t), attackProgram, program, 0o755))
+	return b.snapshot(t, sb)
+}
+
+// attackProgram is where the test binary lies in a sandbox.
+const attackProgram = "/root/attack"
+
+// attack runs a part of Attack in the sandbox.
+func (a *attacker) attack(t *testing.T, e Escape, args ...string) (escaped bool, how string) {
+	t.Helper()
+	res, err := a.sb.Run(a.ctx(t), sandbox.RunSpec{Argv: append([]string{attackProgram, attackWord, string(e)}, args...)})
+	require.NoError(t, err)
+	how = strings.TrimSpace(string(res.Stdout) + string(res.Stderr))
+	switch res.Code {
+	case attackEscaped:
+		return true, how
+	case attackHeld:
+		return false, how
+	default:
+		require.FailNow(t, "the attack could not be carried out", "%s: code %d: %s", e, res.Code, how)
+		return false, ""
+	}
+}
+
+// direct is an attack that needs nothing outside of the sandbox.
+func direct(e Escape) func(t *testing.T, a *attacker) (bool, string) {
+	return func(t *testing.T, a *attacker) (bool, string) {
+		t.Helper()
+		var root unix.Stat_t
+		require.NoError(t, unix.Stat("/", &root))
+		return a.attack(t, e, fmt.Sprint(root.Dev))
+	}
+}
+
+// reachSockets listens on an abstract socket of the machine's.
+func reachSockets(t *testing.T, a *attacker) (bool, string) {
+	t.Helper()
+	name := "@overwinter-escape-" + uuid.NewString()
+	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "unix", name)
+	require.NoError(t, err)
+	defer listener.Close()
+	return a.attack(t, ReachSockets, name)
+}
+
+// secret makes a file of the machine's that no sandbox may read, though every user may.
+func secret(t *testing.T) (path, content string) {
+	t.Helper()
+	path, content = filepath.Join(t.TempDir(), "secret"), "secret-"+uuid.NewString()
+	require.NoError(t, os.WriteFile(path, []byte(content), 0o644))
+	return path, content
+}
+
+// readThroughLink swaps files and directories for links to a file of the machine's
+// while snapshots are taken, and looks for its content in what is restored.
+func readThroughLink(t *testing.T, a *attacker) (bool, string) {
+	t.Helper()
+	path, content := secret(t)
+	a.background(t, a.sb, []string{attackProgram, attackWord, string(ReadThroughLink), path})
+	require.Eventually(t, func() bool {
+		_, err := a.sb.ReadFile(t.Context(), "/root/swapping")
+		return err == nil
+	}, a.Patience, 20*time.Millisecond)
+	for range 5 {
+		image, err := a.sb.Snapshot(a.ctx(t), sandbox.SnapshotSpec{})
+		require.NoError(t, err)
+		spec := a.spec()
+		spec.Image = image
+		restored := a.create(t, spec)
+		// Links lead nowhere here: what is found was copied.
+		res, err := restored.Run(a.ctx(t), sandbox.RunSpec{Argv: []string{"grep", "-r", "-l", content, "/root/swap"}})
+		require.NoError(t, err)
+		if res.Code == 0 {
+			return true, "a snapshot holds the machine's file: " + string(res.Stdout)
+		}
+		require.NoError(t, restored.Terminate(a.ctx(t)))
+		a.deleteAfter(t, image)
+	}
+	return false, "no snapshot held the machine's file"
+}
+
+// blindSnapshot hides /proc from whatever looks there from inside, and writes two
+// files in turn: in a snapshot of one moment they differ by one at most.
+func blindSnapshot(t *testing.T, a *attacker) (bool, string) {
+	t.Helper()
+	_, how := a.attack(t, BlindSnapshot)
+	tick := append([]string{"setsid"}, a.Commands.Tick("/root/a", "/root/b")...)
+	a.background(t, a.sb, tick)
+	number := func(sb *sandbox.Sandbox, path string) (n int) {
+		data, err := sb.ReadFile(t.Context(), path)
+		if err == nil {
+			_, _ = fmt.Sscan(string(data), &n)
+		}
+		return n
+	}
+	for range 5 {
+		before := number(a.sb, "/root/b")
+		require.Eventually(t, func() bool { return number(a.sb, "/root/b") > before }, a.Patience, time.Millisecond)
+		image := a.snapshot(t, a.sb)
+		spec := a.spec()
+		spec.Image = image
+		restored := a.create(t, spec)
+		x, y := number(restored, "/root/a"), number(restored, "/root/b")
+		// A file that is being written is empty for a moment.
+		if x != 0 && y != 0 && (y > x || x-y > 1) {
+			return true, fmt.Sprintf("a snapshot holds two moments: %d, %d (%s)", x, y, how)
+		}
+		require.NoError(t, restored.Terminate(a.ctx(t)))
+	}
+	return false, "snapshots are of one moment (" + how + ")"
+}
+
+// leaveSetID makes a set-user-ID program and looks at it as another user of the machine would.
+func leaveSetID(t *testing.T, a *attacker) (bool, string) {
+	t.Helper()
+	name := "setid-" + uuid.NewString()
+	a.run(t, a.sb, []string{"sh", "-c", "cp /usr/bin/id /root/" + name + " && chmod 4755 /root/" + name})
+	a.snapshot(t, a.sb)
+	found := a.find(t, name)
+	require.NotEmpty(t, found)
+	for _, path := range found {
+		info, err := os.Lstat(path)
+		require.NoError(t, err)
+		st, ok := info.Sys().(*syscall.Stat_t)
+		require.True(t, ok)
+		if info.Mode()&fs.ModeSetuid != 0 && int(st.Uid) == os.Geteuid() && reachable(path) {
+			return true, path + " is a set-user-ID program that others can reach"
+		}
+		if info.Mode()&fs.ModeSetuid != 0 && st.Uid == 0 && os.Geteuid() == 0 {
+			return true, path + " is a set-user-ID program of root's"
+		}
+	}
+	return false, "what is left belongs to nobody, or others cannot reach it"
+}
+
+// reachable tells whether another user could get at the path.
+func reachable(path string) bool {
+	for dir := filepath.Dir(path); dir != "/"; dir = filepath.Dir(dir) {
+		info, err := os.Stat(dir)
+		if err != nil || info.Mode().Perm()&0o001 == 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// leaveCapabilities gives a program capabilities and looks at what they are worth outside.
+func leaveCapabilities(t *testing.T, a *attacker) (bool, string) {
+	t.Helper()
+	name := "caps-" + uuid.NewString()
+	a.run(t, a.sb, []string{"cp", "/usr/bin/id", "/root/" + name})
+	if set, how := a.attack(t, LeaveCapabilities, "/root/"+name); !set {
+		return false, how
+	}
+	a.snapshot(t, a.sb)
+	for _, path := range a.find(t, name) {
+		value := make([]byte, 64)
+		n, err := unix.Lgetxattr(path, "security.capability", value)
+		if errors.Is(err, unix.ENODATA) {
+			continue
+		}
+		require.NoError(t, err)
+		// A reader on the machine is shown version 2 if they count here.
+		if value = value[:n]; len(value) < 24 || binary.LittleEndian.Uint32(value[20:]) == 0 {
+			return true, fmt.Sprintf("%s has capabilities on the machine: %x", path, value)
+		}
+	}
+	return false, "they count only in the sandbox's user namespace, or are gone"
+}
+
+// find returns the files of that name below the data directory.
+func (a *attacker) find(t *testing.T, name string) []string {
+	t.Helper()
+	var found []string
+	require.NoError(t, filepath.WalkDir(a.harness.DataDir, func(path string, entry fs.DirEntry, err error) error {
+		if err == nil && entry.Name() == name {
+			found = append(found, path)
+		}
+		if errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission) {
+			return nil
+		}
+		return err
+	}))
+	return found
+}
+
+// reachKeys gives this process's session a key.
+func reachKeys(t *testing.T, a *attacker) (bool, string) {
+	t.Helper()
+	name := "overwinter-escape-" + uuid.NewString()
+	id, err := unix.AddKey("user", name, []byte("a secret"), unix.KEY_SPEC_SESSION_KEYRING)
+	if err != nil {
+		return false, "the machine has no keyrings: " + err.Error()
+	}
+	defer func() { _, _ = unix.KeyctlInt(unix.KEYCTL_UNLINK, id, unix.KEY_SPEC_SESSION_KEYRING, 0, 0) }()
+	return a.attack(t, ReachKeys, name, fmt.Sprint(id))
+}
+
+// seeProcesses runs a process on the machine with a name of its own.
+func seeProcesses(t *testing.T, a *attacker) (bool, string) {
+	t.Helper()
+	name := "overwinter-escape-" + uuid.NewString()
+	cmd := exec.CommandContext(t.Context(), "sleep", "1000")
+	cmd.Args[0] = name
+	require.NoError(t, cmd.Start())
+	defer func() { _ = cmd.Wait() }()
+	defer func() { _ = cmd.Process.Kill() }()
+	return a.attack(t, SeeProcesses, name)
+}
+
+// neighbor is another sandbox with a process and a file that have a name of their own.
+func (a *attacker) neighbor(t *testing.T) (name string) {
+	t.Helper()
+	name = "overwinter-escape-" + uuid.NewString()
+	other := a.sandbox(t)
+	require.NoError(t, other.WriteFile(a.ctx(t), "/root/"+name, []byte("a secret"), 0o600))
+	script := fmt.Sprintf("cp /usr/bin/sleep /tmp/%s && exec /tmp/%s 1000", name, name)
+	a.background(t, other, []string{"sh", "-c", script})
+	return name
+}
+
+// background starts a process that ends with its sandbox.
+func (a *attacker) background(t *testing.T, sb *sandbox.Sandbox, argv []string) {
+	t.Helper()
+	p, err := sb.Exec(a.ctx(t), sandbox.ExecSpec{Argv: argv})
+	require.NoError(t, err)
+	require.NoError(t, p.Close())
+}
+
+func seeSandboxes(t *testing.T, a *attacker) (bool, string) {
+	t.Helper()
+	return a.attack(t, SeeSandboxes, a.neighbor(t))
+}
+
+func readSandboxes(t *testing.T, a *attacker) (bool, string) {
+	t.Helper()
+	return a.attack(t, ReadSandboxes, a.neighbor(t))
+}

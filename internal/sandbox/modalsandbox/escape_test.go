@@ -1,0 +1,120 @@
+package modalsandbox_test
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/overwinter-dev/overwinter/internal/localmodal"
+	"github.com/overwinter-dev/overwinter/internal/localmodal/box"
+	"github.com/overwinter-dev/overwinter/internal/localmodal/localmodaltest"
+	"github.com/overwinter-dev/overwinter/internal/sandbox/drivertest"
+)
+
+// unprevented is what follows from each lack of a level.
+var unprevented = map[box.Ability][]drivertest.Escape{
+	box.OwnNetwork:        {drivertest.ReachSockets},
+	box.HiddenProcesses:   {drivertest.SeeProcesses, drivertest.SeeSandboxes},
+	box.SeparateSandboxes: {drivertest.ReadSandboxes},
+	box.PrivateIDs:        {drivertest.LeaveSetID},
+	box.Boundary: {
+		drivertest.WritePrograms, drivertest.WriteKernel, drivertest.BlindSnapshot, drivertest.TraceInit, drivertest.StealDescriptors,
+		drivertest.ReachDevices, drivertest.ReachKeys,
+	},
+}
+
+func open(level box.Isolation) []drivertest.Escape {
+	var escapes []drivertest.Escape
+	for _, lack := range level.Lacks() {
+		escapes = append(escapes, unprevented[lack.Ability]...)
+	}
+	if level == box.Directory && os.Geteuid() == 0 { // an ordinary user cannot give a file any
+		escapes = append(escapes, drivertest.LeaveCapabilities)
+	}
+	return escapes
+}
+
+// untested are escapes from the plain directory for which the suite would have to deceive
+// the tracer.
+func untested(level box.Isolation) []drivertest.Escape {
+	if level == box.Directory {
+		return []drivertest.Escape{drivertest.ReadSandboxes}
+	}
+	return nil
+}
+
+// TestEscapes attacks sandboxes on each level of isolation.
+func TestEscapes(t *testing.T) {
+	t.Parallel()
+	for _, level := range box.Levels() {
+		t.Run(string(level), func(t *testing.T) {
+			t.Parallel()
+			o := localmodal.Options{Isolation: level, DataDir: t.TempDir()}
+			t.Cleanup(func() { require.NoError(t, localmodaltest.Unlock(o.DataDir)) })
+			shared := localmodaltest.Start(t, o)
+			drivertest.RunEscapes(t, func(t *testing.T) drivertest.EscapeHarness {
+				t.Helper()
+				return drivertest.EscapeHarness{Harness: harness(t, shared), Open: open(level), Untested: untested(level), DataDir: o.DataDir}
+			})
+		})
+	}
+}
+
+// TestEscapesAsAnOrdinaryUser does so where the server is not root.
+func TestEscapesAsAnOrdinaryUser(t *testing.T) {
+	t.Parallel()
+	if os.Geteuid() != 0 {
+		t.Skip("TestEscapes runs as one")
+	}
+	const nobody = 65534
+	dir, err := os.MkdirTemp("", "ordinary-user-*") //nolint:usetesting // its parents must be open to another user
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, os.RemoveAll(dir)) })
+	require.NoError(t, os.Chown(dir, nobody, nobody))
+	program := filepath.Join(dir, "modalsandbox.test")
+	content, err := os.ReadFile("/proc/self/exe")
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(program, content, 0o755)) //nolint:gosec // for that user
+	cmd := exec.Command(program, "-test.v", "-test.run=^TestEscapes$")
+	cmd.Dir = dir
+	cmd.Env = []string{"TMPDIR=" + dir, "HOME=" + dir, "PATH=" + os.Getenv("PATH")}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: nobody, Gid: nobody}}
+	out, err := cmd.CombinedOutput()
+	require.NoError(t, err, "%s", out)
+}
+
+// TestSecurityDocumentSaysWhatIsTried holds the table of SECURITY.md to the suite and to
+// what the levels declare for a server that runs as root.
+func TestSecurityDocumentSaysWhatIsTried(t *testing.T) {
+	t.Parallel()
+	if os.Geteuid() != 0 {
+		t.Skip("the table is that of root; an ordinary user's level of chroot keeps sandboxes apart as well")
+	}
+	var table strings.Builder
+	table.WriteString("| what a hostile program tries |")
+	for _, level := range box.Levels() {
+		fmt.Fprintf(&table, " `%s` |", level)
+	}
+	table.WriteString("\n|---|---|---|---|\n")
+	for _, e := range drivertest.Escapes() {
+		fmt.Fprintf(&table, "| %s |", e)
+		for _, level := range box.Levels() {
+			verdict := "prevented"
+			if slices.Contains(open(level), e) {
+				verdict = "**possible**"
+			}
+			fmt.Fprintf(&table, " %s |", verdict)
+		}
+		table.WriteString("\n")
+	}
+	document, err := os.ReadFile("../../../SECURITY.md")
+	require.NoError(t, err)
+	require.Contains(t, string(document), table.String())
+}
