@@ -42,9 +42,9 @@ bin/overwinter-temporal: devserver/go.mod devserver/go.sum $(shell find devserve
 	@mkdir -p bin
 	cd devserver && go build -ldflags '-s -w' -o ../$@ .
 
-# The last line is the summary of all modules' tests. They fetch agents with npm and serve a
-# repository with git.
-test: NEEDS = npm git
+# The last line is the summary of all modules' tests. They fetch agents with npm, serve a
+# repository with git, and count prompts with curl.
+test: NEEDS = npm git curl
 test: setup agents check programs
 	@$(TOOL) gotestsum --format pkgname --format-hide-empty-pkg --raw-command -- \
 		sh -c 'status=0; go test -json $(TESTARGS) ./... || status=1; cd devserver && go test -json $(TESTARGS) ./... || status=1; exit $$status'

@@ -154,10 +154,11 @@ func (s *stack) text(t *testing.T, sessionID string) string {
 
 // event is one event of a stream.
 type event struct {
-	Seq   int64           `json:"seq"`
-	Type  string          `json:"type"`
-	RunID string          `json:"runId"`
-	Data  json.RawMessage `json:"data"`
+	Seq            int64           `json:"seq"`
+	Type           string          `json:"type"`
+	ConversationID string          `json:"conversationId"`
+	RunID          string          `json:"runId"`
+	Data           json.RawMessage `json:"data"`
 }
 
 // follower reads a session's stream for as long as the test goes on, connecting
@@ -262,7 +263,28 @@ func (f *follower) take(kind, data string) {
 		f.broken = fmt.Errorf("event %d came where %d was due", e.Seq, want)
 		return
 	}
+	e.shorten()
 	f.events = append(f.events, e)
+}
+
+// shorten forgets the bulk of an event that nobody looks at: what waits, and the text of prompts.
+func (e *event) shorten() {
+	const enough = 4 << 10
+	if len(e.Data) <= enough {
+		return
+	}
+	switch e.Type {
+	case "queue":
+		e.Data = nil
+	case "prompt":
+		var data struct{ Prompt object }
+		if json.Unmarshal(e.Data, &data) == nil && data.Prompt != nil {
+			delete(data.Prompt, "content")
+			if short, err := json.Marshal(object{"prompt": data.Prompt}); err == nil {
+				e.Data = short
+			}
+		}
+	}
 }
 
 func (f *follower) all(t *testing.T) []event {

@@ -37,7 +37,12 @@ type stack struct {
 // it is left, when the test ends.
 func startStack(t *testing.T, extra ...string) *stack {
 	t.Helper()
-	dir := stackDir(t)
+	return startStackIn(t, stackDir(t), extra...)
+}
+
+// startStackIn is startStack with a data directory of choice.
+func startStackIn(t *testing.T, dir string, extra ...string) *stack {
+	t.Helper()
 	apiPort, temporalPort, uiPort := freePort(t), freePort(t), freePort(t)
 	s := &stack{dir: dir, api: fmt.Sprintf("127.0.0.1:%d", apiPort), engine: fmt.Sprintf("127.0.0.1:%d", temporalPort), ui: uiPort}
 	s.args = append([]string{

@@ -1,0 +1,377 @@
+package test
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/stretchr/testify/require"
+
+	"github.com/overwinter-dev/overwinter/internal/conversation"
+	"github.com/overwinter-dev/overwinter/internal/sandbox"
+	"github.com/overwinter-dev/overwinter/internal/sandbox/modalsandbox"
+	"github.com/overwinter-dev/overwinter/internal/session"
+)
+
+// An audit compares what a client of a session was promised with what every view of it says: rows,
+// events, blocks, hits outside the sandbox, and the workflow's own state. It returns what disagrees.
+type audit struct {
+	s      *subject
+	conn   *pgx.Conn
+	faults []string
+
+	status, reason string // of the session
+	receipts       []string
+	rows           map[string]promptRow
+	runs           []runRow
+	events         []event
+}
+
+type promptRow struct {
+	ID, Status, Reason, RunID, OnUnknown string
+	Ordinal                              int64
+}
+
+type runRow struct {
+	ID, PromptID, Outcome, Reason string
+	Attempt                       int64
+}
+
+// audit fails the test with everything that disagrees. The session must have settled.
+func (s *subject) audit(t *testing.T) {
+	t.Helper()
+	a := &audit{s: s, conn: s.connect(t)}
+	a.load(t)
+	a.checkStream(t)
+	a.checkTransitions(t)
+	a.checkPrompts()
+	a.checkBlocks(t)
+	a.checkState(t)
+	if len(a.faults) > 0 {
+		t.Errorf("session %s (%s %s):\n  %s", s.id, a.status, a.reason, strings.Join(a.faults, "\n  "))
+	}
+}
+
+func (a *audit) wrong(format string, args ...any) {
+	a.faults = append(a.faults, fmt.Sprintf(format, args...))
+}
+
+// load reads the rows, and the stream until it has them all.
+func (a *audit) load(t *testing.T) {
+	t.Helper()
+	ctx, id := t.Context(), a.s.id
+	var last, first int64
+	require.NoError(t, a.conn.QueryRow(ctx, "SELECT status, status_reason, last_seq, first_seq FROM sessions WHERE id = $1", id).
+		Scan(&a.status, &a.reason, &last, &first))
+	rows, err := a.conn.Query(ctx, "SELECT id, status, reason, run_id, on_unknown, ordinal FROM prompts WHERE session_id = $1 ORDER BY ordinal", id)
+	require.NoError(t, err)
+	prompts, err := pgx.CollectRows(rows, pgx.RowToStructByPos[promptRow])
+	require.NoError(t, err)
+	a.rows = map[string]promptRow{}
+	for _, p := range prompts {
+		a.rows[p.ID] = p
+	}
+	rows, err = a.conn.Query(ctx, "SELECT id, prompt_id, outcome, reason, attempt FROM runs WHERE session_id = $1 ORDER BY started_at", id)
+	require.NoError(t, err)
+	a.runs, err = pgx.CollectRows(rows, pgx.RowToStructByPos[runRow])
+	require.NoError(t, err)
+	rows, err = a.conn.Query(ctx, "SELECT seq FROM events WHERE session_id = $1 ORDER BY seq", id)
+	require.NoError(t, err)
+	seqs, err := pgx.CollectRows(rows, pgx.RowTo[int64])
+	require.NoError(t, err)
+	for i, seq := range seqs {
+		if seq != first+int64(i) {
+			a.wrong("event row %d where %d is due", seq, first+int64(i))
+			break
+		}
+	}
+	if want := last - first + 1; int64(len(seqs)) < want {
+		a.wrong("%d event rows, the session has %d", len(seqs), want)
+	}
+	eventually(t, 60*time.Second, "the reader has every event", func() error {
+		if a.s.stream.last() < last {
+			return fmt.Errorf("%d of %d", a.s.stream.last(), last)
+		}
+		return nil
+	})
+	a.events = a.s.stream.all(t)
+}
+
+// checkStream compares the events of prompts and turns with their rows.
+func (a *audit) checkStream(t *testing.T) {
+	t.Helper()
+	newest, started, ended := map[string]string{}, map[string]int{}, map[string]string{}
+	for _, e := range a.events {
+		var d struct {
+			RunID, PromptID, Outcome, Status string
+			Prompt                           struct{ ID, Status string }
+		}
+		switch e.Type {
+		case "prompt", "turn_start", "turn_end":
+			require.NoError(t, json.Unmarshal(e.Data, &d))
+		}
+		switch e.Type {
+		case "prompt":
+			newest[d.Prompt.ID] = d.Prompt.Status
+		case "turn_start":
+			if _, over := ended[d.RunID]; over {
+				a.wrong("turn_start of run %s after its turn_end (seq %d)", d.RunID, e.Seq)
+			}
+			started[d.RunID]++
+		case "turn_end":
+			if outcome, twice := ended[d.RunID]; twice {
+				a.wrong("run %s ended twice: %s, %s (seq %d)", d.RunID, outcome, d.Outcome, e.Seq)
+			}
+			ended[d.RunID] = d.Outcome
+		}
+	}
+	for id, p := range a.rows {
+		if newest[id] != p.Status {
+			a.wrong("prompt %s is %s, the stream says %q", id, p.Status, newest[id])
+		}
+	}
+	for _, r := range a.runs {
+		if ended[r.ID] != r.Outcome {
+			a.wrong("run %s of %s ended %q, the stream says %q", r.ID, r.PromptID, r.Outcome, ended[r.ID])
+		}
+	}
+}
+
+// checkTransitions holds the chain of transitions to the table and to the stream.
+func (a *audit) checkTransitions(t *testing.T) {
+	t.Helper()
+	rows, err := a.conn.Query(t.Context(),
+		"SELECT no, from_status, to_status, coalesce(receipt::text, '') FROM session_transitions WHERE session_id = $1 ORDER BY no", a.s.id)
+	require.NoError(t, err)
+	type transition struct {
+		No                int64
+		From, To, Receipt string
+	}
+	chain, err := pgx.CollectRows(rows, pgx.RowToStructByPos[transition])
+	require.NoError(t, err)
+	at := "initializing"
+	var reached []string
+	for i, step := range chain {
+		if step.No != int64(i+1) || step.From != at || !session.Legal(session.State(step.From), session.State(step.To)) {
+			a.wrong("transition %d from %s to %s follows %d to %s", step.No, step.From, step.To, i, at)
+		}
+		at = step.To
+		reached = append(reached, step.To)
+		if step.Receipt != "" {
+			a.receipts = append(a.receipts, step.Receipt)
+		}
+	}
+	if at != a.status {
+		a.wrong("the row says %s, the transitions end at %s", a.status, at)
+	}
+	if shown := statuses(t, a.events); !slices.Equal(shown, reached) {
+		a.wrong("the stream shows %v, the transitions are %v", shown, reached)
+	}
+	code, view, err := a.s.call("GET", "/api/sessions/"+a.s.id, nil)
+	require.NoError(t, err)
+	if code != http.StatusOK || view["status"] != a.status {
+		a.wrong("GET says %d %v, the row %s", code, view["status"], a.status)
+	}
+}
+
+// checkPrompts holds every prompt to its promise.
+func (a *audit) checkPrompts() {
+	a.s.mu.Lock()
+	defer a.s.mu.Unlock()
+	runs := map[string]int{} // that may have reached the agent
+	for _, r := range a.runs {
+		if r.Outcome != "cancelled" || r.Reason != session.ReasonSandboxLost {
+			runs[r.PromptID]++
+		}
+	}
+	for _, p := range a.s.prompts {
+		row, ok := a.rows[p.id]
+		if p.accepted && !ok {
+			a.wrong("prompt %s was accepted and has no row", p.id)
+		}
+		if !ok {
+			continue
+		}
+		hits := a.s.hits.count(a.s.name(p.id))
+		switch row.Status {
+		case "completed":
+			if hits == 0 {
+				a.wrong("prompt %s is completed and never ran", p.id)
+			}
+		case "failed", "cancelled", "unknown":
+		default:
+			if a.status != "error" {
+				a.wrong("prompt %s is %s", p.id, row.Status)
+			}
+		}
+		switch {
+		case row.OnUnknown != "retry" && (hits > 1 || runs[p.id] > 1):
+			a.wrong("prompt %s ran %d times in %d runs, its policy is %s", p.id, hits, runs[p.id], row.OnUnknown)
+		case hits > max(runs[p.id], 1):
+			a.wrong("prompt %s ran %d times in %d runs", p.id, hits, runs[p.id])
+		}
+		if row.Status == "cancelled" && row.Reason == "session_terminated" && !a.s.stopped {
+			a.wrong("prompt %s is cancelled as by a stop, and nobody asked for one", p.id)
+		}
+	}
+}
+
+// checkBlocks compares the blocks with those that the stream adds up to, and with the prompts.
+func (a *audit) checkBlocks(t *testing.T) {
+	t.Helper()
+	code, got, err := a.s.call("GET", "/api/sessions/"+a.s.id+"/blocks", nil)
+	require.NoError(t, err)
+	require.Equal(t, http.StatusOK, code)
+	var folder conversation.Folder
+	for _, e := range a.events {
+		require.NoError(t, folder.Apply(conversation.EventType(e.Type), e.ConversationID, e.Data))
+	}
+	folded, err := json.Marshal(folder.Conversation().Threads)
+	require.NoError(t, err)
+	shown, err := json.Marshal(got["conversations"])
+	require.NoError(t, err)
+	var want, have []struct {
+		ID     string
+		Blocks []any
+	}
+	require.NoError(t, json.Unmarshal(folded, &want))
+	require.NoError(t, json.Unmarshal(shown, &have))
+	if len(want) != len(have) {
+		a.wrong("%d conversations, the stream adds up to %d", len(have), len(want))
+		return
+	}
+	users := map[string]int{}
+	for i, c := range have {
+		if len(c.Blocks) != len(want[i].Blocks) {
+			a.wrong("conversation %s has %d blocks, the stream adds up to %d", c.ID, len(c.Blocks), len(want[i].Blocks))
+			return
+		}
+		for j, block := range c.Blocks {
+			b := block.(object)
+			switch b["status"] {
+			case "pending", "running", "streaming":
+				a.wrong("block %v is open and no turn is", b)
+			}
+			if b["type"] == "user_message" {
+				id, _ := b["promptId"].(string)
+				users[id]++
+			}
+			if !reflect.DeepEqual(block, want[i].Blocks[j]) {
+				a.wrong("block %v, the stream adds up to %v", block, want[i].Blocks[j])
+			}
+		}
+	}
+	for id, p := range a.rows {
+		if p.Status == "completed" && users[id] == 0 {
+			a.wrong("prompt %s is completed and not among the blocks", id)
+		}
+	}
+}
+
+// checkState compares the workflow's own view with the row.
+func (a *audit) checkState(t *testing.T) {
+	t.Helper()
+	eventually(t, settleWithin, "the workflow agrees with the row", func() error {
+		code, view, err := a.s.call("GET", "/api/sessions/"+a.s.id+"/state", nil)
+		switch {
+		case err != nil:
+			return err
+		case code == http.StatusNotFound: // terminated, or put away
+			return nil
+		case code != http.StatusOK:
+			return fmt.Errorf("%d %v", code, view)
+		}
+		queue, _ := view["queue"].([]any)
+		if view["status"] != a.status || a.status != "error" && len(queue) > 0 || view["runId"] != nil {
+			return fmt.Errorf("the row says %s, the workflow %v", a.status, view)
+		}
+		return nil
+	})
+}
+
+// checkLedger asks the agent for the file that every prompt added a line to. Where no restore said
+// otherwise, each completed prompt is in it once.
+func (s *subject) checkLedger(t *testing.T) {
+	t.Helper()
+	a := &audit{s: s, conn: s.connect(t)}
+	a.load(t)
+	a.checkTransitions(t)
+	var want []string
+	for _, p := range s.prompts {
+		if a.rows[p.id].Status == "completed" {
+			want = append(want, p.id)
+		}
+	}
+	s.run(t, "ledger", "$ cat ledger")
+	for _, receipt := range a.receipts {
+		if !strings.Contains(receipt, `"full"`) {
+			return // said so
+		}
+	}
+	lines := s.outputs(t)
+	for _, id := range want {
+		if n := count(lines, id); n != 1 {
+			t.Errorf("session %s: completed prompt %s stands %d times in the workspace's ledger; receipts %v", s.id, id, n, a.receipts)
+		}
+	}
+}
+
+// outputs are the lines that the demo agent's commands have printed.
+func (s *subject) outputs(t *testing.T) (lines []string) {
+	t.Helper()
+	got := s.must(t, http.StatusOK, "GET", "/api/sessions/"+s.id+"/blocks", nil)
+	for _, block := range got["conversations"].([]any)[0].(object)["blocks"].([]any) {
+		if result, ok := block.(object)["output"].(object); ok {
+			output, _ := result["output"].(string)
+			lines = append(lines, strings.Split(output, "\n")...)
+		}
+	}
+	return lines
+}
+
+func count(lines []string, line string) (n int) {
+	for _, l := range lines {
+		if l == line {
+			n++
+		}
+	}
+	return n
+}
+
+// nothingIsLeft waits until no sandbox of the rig runs and no snapshot of an ended session is kept. All
+// sessions must have been stopped.
+func (r *rig) nothingIsLeft(t *testing.T, within time.Duration) {
+	t.Helper()
+	conn := r.connect(t)
+	drv, err := modalsandbox.New(r.modalConfig(t))
+	require.NoError(t, err)
+	defer drv.Close()
+	eventually(t, within, "nothing is left of the sessions", func() error {
+		var open, kept int
+		if err := conn.QueryRow(t.Context(), `SELECT
+			(SELECT count(*) FROM sandboxes WHERE ended_at IS NULL),
+			(SELECT count(*) FROM snapshots n JOIN sessions s ON s.id = n.session_id WHERE s.status = 'terminated' AND n.deleted_at IS NULL)`,
+		).Scan(&open, &kept); err != nil {
+			return err
+		}
+		listed, err := drv.List(t.Context(), map[string]string{})
+		if err != nil {
+			return err
+		}
+		var running []string
+		for _, l := range listed {
+			running = append(running, l.Tags[sandbox.TagSession])
+		}
+		if open+kept+len(running) > 0 || len(r.sandboxTree()) > 0 {
+			return fmt.Errorf("%d sandbox rows open, %d snapshots kept, %d processes, sandboxes of %v",
+				open, kept, len(r.sandboxTree()), running)
+		}
+		return nil
+	})
+}

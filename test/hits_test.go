@@ -1,0 +1,57 @@
+package test
+
+import (
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+// hits counts, outside every sandbox, how often the commands of a prompt ran.
+type hits struct {
+	server *httptest.Server
+	mu     sync.Mutex
+	counts map[string]int
+}
+
+func newHits(t *testing.T) *hits {
+	t.Helper()
+	h := &hits{counts: map[string]int{}}
+	h.server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		name := strings.TrimPrefix(r.URL.Path, "/")
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		h.counts[name]++
+		fmt.Fprintln(w, "counted")
+	}))
+	t.Cleanup(h.server.Close)
+	return h
+}
+
+// line is a line of a demo script that counts once.
+func (h *hits) line(name string) string { return "$ " + h.command(name) }
+
+// command is the shell command that counts once. It fails if the name is refused.
+func (h *hits) command(name string) string {
+	return fmt.Sprintf("curl -sfS --max-time 60 %s/%s", h.server.URL, name)
+}
+
+func (h *hits) count(name string) int {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.counts[name]
+}
+
+// wait waits until a name has been counted.
+func (h *hits) wait(t *testing.T, name string, within time.Duration) {
+	t.Helper()
+	eventually(t, within, name+" is counted", func() error {
+		if h.count(name) == 0 {
+			return fmt.Errorf("no hit")
+		}
+		return nil
+	})
+}

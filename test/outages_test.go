@@ -1,0 +1,125 @@
+package test
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// outage is longer than any timeout after which a part takes another for lost.
+const outage = 22 * time.Second
+
+// TestOutages takes a part away for longer than any timeout of those that need it, while sessions
+// are in every state in which that may hurt. Nobody helps: every prompt ends by itself.
+func TestOutages(t *testing.T) { //nolint:tparallel // one outage after the other, all of one system
+	t.Parallel()
+	r := startRig(t, 2)
+	t.Run("workers frozen at the begin of turns", func(t *testing.T) { r.workersFrozenAtTheBegin(t) }) //nolint:paralleltest // see above
+	t.Run("Postgres refused", func(t *testing.T) { r.postgresRefused(t) })                             //nolint:paralleltest // see above
+	r.nothingIsLeft(t, settleWithin)
+}
+
+// workersFrozenAtTheBegin stops first one worker and then all of them in the moments in which they take up
+// turns, until their heartbeats have timed out. An attempt that wakes late takes no turn from the one that
+// has replaced it.
+func (r *rig) workersFrozenAtTheBegin(t *testing.T) {
+	t.Helper()
+	const sessions = 8
+	subjects := make([]*subject, sessions)
+	for i := range subjects {
+		subjects[i] = r.newSubject(t, object{"prompt": object{"id": "first", "content": "hello"}})
+	}
+	for _, s := range subjects {
+		require.Equal(t, "completed", s.waitPrompt(t, s.id, "first", settleWithin)["status"])
+	}
+	workers := r.pids(partWorker)
+	require.Len(t, workers, 2)
+	for round, frozen := range [][]int{workers[:1], workers} {
+		prompt := fmt.Sprintf("frozen%d", round)
+		var sending sync.WaitGroup
+		for i, s := range subjects {
+			policy := ""
+			if i%2 == 1 {
+				policy = "retry"
+			}
+			sending.Go(func() {
+				<-time.After(time.Duration(i*10) * time.Millisecond)
+				s.send(t.Context(), prompt, policy, "sleep 4s")
+				if i%4 > 1 {
+					s.order("POST", "hibernate", nil)
+				}
+			})
+		}
+		subjects[0].stream.wait(t, settleWithin, "the first of them is claimed", func(e event) bool {
+			return e.Type == "prompt" && strings.Contains(string(e.Data), `"`+prompt+`"`) && strings.Contains(string(e.Data), `"processing"`)
+		})
+		freeze(frozen, outage)
+		sending.Wait()
+		for _, s := range subjects {
+			s.settled(t, settleWithin)
+		}
+	}
+	r.finish(t, subjects)
+}
+
+// postgresRefused closes Postgres's port while sessions are made, wake, hibernate and
+// work, and while prompts arrive.
+func (r *rig) postgresRefused(t *testing.T) {
+	t.Helper()
+	waking, sleeping, working, idle := r.newSubject(t, nil), r.newSubject(t, nil), r.newSubject(t, nil), r.newSubject(t, nil)
+	subjects := []*subject{waking, sleeping, working, idle}
+	for _, s := range subjects {
+		s.run(t, "first")
+	}
+	waking.sleep(t)
+	working.send(t.Context(), "working", "", "slow 500ms: "+strings.Repeat("word ", 60))
+	r.hits.wait(t, working.name("working"), settleWithin)
+	working.send(t.Context(), "behind", "")
+
+	after := waking.stream.last()
+	waking.send(t.Context(), "waking", "")
+	sleeping.order("POST", "hibernate", nil)
+	created := r.newSubject(t, object{"sandbox": "eager"})
+	created.send(t.Context(), "created", "")
+	subjects = append(subjects, created)
+	waking.reaches(t, "restoring", after)
+	var fault sync.WaitGroup
+	fault.Go(func() { r.database.refuse(t, outage) })
+	for i, s := range subjects { // each sent again until it is accepted
+		s.send(t.Context(), fmt.Sprintf("during%d", i), "")
+	}
+	fault.Wait()
+	for _, s := range subjects {
+		s.settled(t, settleWithin)
+	}
+	for _, s := range subjects {
+		for _, p := range s.prompts {
+			require.Equal(t, "completed", s.waitPrompt(t, s.id, p.id, time.Second)["status"], p.id)
+		}
+	}
+	r.finish(t, subjects)
+}
+
+// finish audits sessions that have settled, and stops them.
+func (r *rig) finish(t *testing.T, subjects []*subject) {
+	t.Helper()
+	for _, s := range subjects {
+		s.audit(t)
+	}
+	var ending sync.WaitGroup
+	for _, s := range subjects {
+		if s.order("GET", "", nil) == http.StatusOK && !s.stopped {
+			s.checkLedger(t)
+		}
+		ending.Go(func() { s.order("POST", "stop", nil) })
+	}
+	ending.Wait()
+	for _, s := range subjects {
+		s.waitStatus(t, s.id, "terminated", settleWithin)
+	}
+}

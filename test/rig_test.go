@@ -1,0 +1,289 @@
+package test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/stretchr/testify/require"
+	"go.temporal.io/sdk/client"
+	"go.temporal.io/sdk/log"
+
+	"github.com/overwinter-dev/overwinter/internal/postgres/postgrestest"
+)
+
+// rig is a stack whose Postgres and Temporal are the test's own, each behind a proxy, so that every
+// part and every connection between parts can be made to fail.
+//
+//	api, worker ──▶ database ──▶ Postgres
+//	           └──▶ engine ────▶ Temporal
+//
+// More workers may have a proxy to Postgres each.
+type rig struct {
+	*stack
+	postgres postgresServer
+	temporal *temporalServer
+	database *proxy
+	engine   *proxy
+	hits     *hits
+	extra    []*supervised // further workers
+}
+
+// startRig starts a rig with so many workers.
+func startRig(t *testing.T, workers int) *rig {
+	t.Helper()
+	r := &rig{postgres: startPostgres(t), hits: newHits(t)}
+	r.database = newProxy(t, r.dialPostgres)
+	r.temporal = startTemporal(t)
+	r.engine = newProxy(t, func() (net.Conn, error) { return net.Dial("tcp", r.temporal.address) })
+	r.stack = startStack(t, "--database-url", r.databaseURL(r.database), "--temporal-address", r.engine.address)
+	for range workers - 1 {
+		r.addWorker(t, r.database)
+	}
+	return r
+}
+
+func (r *rig) dialPostgres() (net.Conn, error) { return net.Dial("unix", r.postgres.socket) }
+
+func (r *rig) databaseURL(through *proxy) string {
+	return fmt.Sprintf("postgres://%s@%s/%s?sslmode=disable", r.postgres.user, through.address, r.postgres.database)
+}
+
+// addWorker starts another worker, which reaches Postgres through a proxy of choice.
+func (r *rig) addWorker(t *testing.T, through *proxy) {
+	t.Helper()
+	first := r.child(t, "overwinter", "worker")
+	raw, err := os.ReadFile(fmt.Sprintf("/proc/%d/environ", first))
+	require.NoError(t, err)
+	env := slices.DeleteFunc(strings.Split(strings.TrimRight(string(raw), "\x00"), "\x00"), func(v string) bool {
+		return strings.HasPrefix(v, "OVERWINTER_DATABASE_URL=")
+	})
+	health := fmt.Sprintf("127.0.0.1:%d", freePort(t))
+	logs, err := os.Create(filepath.Join(r.dir, "logs", fmt.Sprintf("worker%d.log", len(r.extra)+2)))
+	require.NoError(t, err)
+	t.Cleanup(func() { logs.Close() })
+	path := program(t, "overwinter")
+	r.extra = append(r.extra, supervise(t, func() *exec.Cmd {
+		cmd := exec.Command(path, "worker", "--health-address", health) //nolint:gosec // our own program
+		cmd.Env = append(slices.Clone(env), "OVERWINTER_DATABASE_URL="+r.databaseURL(through))
+		cmd.Stdout, cmd.Stderr = logs, logs
+		return cmd
+	}))
+	eventually(t, 60*time.Second, "the worker is ready", func() error { return isReady("http://" + health + "/readyz") })
+}
+
+func isReady(url string) error {
+	response, err := http.Get(url) //nolint:gosec // loopback
+	if err != nil {
+		return err
+	}
+	defer response.Body.Close()
+	if response.StatusCode != http.StatusOK {
+		return fmt.Errorf("%s: %d", url, response.StatusCode)
+	}
+	return nil
+}
+
+// connect opens a connection of the test's own to Postgres, which no fault of a proxy affects.
+func (r *rig) connect(t *testing.T) *pgx.Conn {
+	t.Helper()
+	conn, err := pgx.Connect(t.Context(), r.postgres.url)
+	require.NoError(t, err)
+	t.Cleanup(func() { conn.Close(context.WithoutCancel(t.Context())) })
+	return conn
+}
+
+// A part of a rig, by what its processes do.
+type part string
+
+const (
+	partAPI        part = "api"
+	partWorker     part = "worker"
+	partLocalModal part = "local-modal"
+	partTemporal   part = "temporal"
+	partPostgres   part = "postgres"
+	partRunner     part = "runner" // in the sandboxes
+	partAgent      part = "agent"
+	partAttach     part = "attach" // the sandbox's end of a link
+)
+
+// pids are the processes of a part.
+func (r *rig) pids(p part) []int {
+	table := processTable()
+	var out []int
+	for pid, process := range table {
+		if r.partOf(table, pid, process) == p {
+			out = append(out, pid)
+		}
+	}
+	slices.Sort(out)
+	return out
+}
+
+func (r *rig) partOf(table processes, pid int, p process) part {
+	switch {
+	case table.descends(pid, r.postgres.pid):
+		return partPostgres
+	case pid == r.temporal.pid():
+		return partTemporal
+	case slices.ContainsFunc(r.extra, func(w *supervised) bool { return w.pid() == pid }):
+		return partWorker
+	case !table.descends(pid, r.cmd.Process.Pid):
+		return ""
+	case strings.Contains(p.line, "overwinter api"):
+		return partAPI
+	case strings.Contains(p.line, "overwinter worker"):
+		return partWorker
+	case strings.Contains(p.line, "overwinter local-modal"):
+		return partLocalModal
+	case strings.Contains(p.line, "runner demo-agent"):
+		return partAgent
+	case strings.Contains(p.line, "runner attach"):
+		return partAttach
+	case strings.Contains(p.line, "runner serve"):
+		return partRunner
+	}
+	return ""
+}
+
+// freeze stops processes for d, as a paused virtual machine or a starved host does.
+func freeze(pids []int, d time.Duration) {
+	for _, pid := range pids {
+		syscall.Kill(pid, syscall.SIGSTOP) //nolint:errcheck // it may have ended
+	}
+	<-time.After(d)
+	for _, pid := range pids {
+		syscall.Kill(pid, syscall.SIGCONT) //nolint:errcheck // it may have ended
+	}
+}
+
+// supervised is a program that is started again whenever it ends, until the test is over.
+type supervised struct {
+	mu    sync.Mutex
+	cmd   *exec.Cmd
+	over  bool
+	done  chan struct{}
+	start func() *exec.Cmd
+}
+
+// supervise starts a program. It ends with this process, however that ends.
+func supervise(t *testing.T, start func() *exec.Cmd) *supervised {
+	t.Helper()
+	s := &supervised{start: start, done: make(chan struct{})}
+	started := make(chan error, 1)
+	go func() {
+		defer close(s.done)
+		runtime.LockOSThread() // the kernel kills the program when the thread that started it ends
+		err := s.again()
+		started <- err
+		for err == nil {
+			s.cmd.Wait() //nolint:errcheck // killed, mostly
+			err = s.again()
+		}
+	}()
+	require.NoError(t, <-started)
+	t.Cleanup(func() {
+		s.mu.Lock()
+		s.over = true
+		s.cmd.Process.Signal(syscall.SIGCONT) //nolint:errcheck // it may have ended
+		s.cmd.Process.Kill()                  //nolint:errcheck // it may have ended
+		s.mu.Unlock()
+		<-s.done
+	})
+	return s
+}
+
+func (s *supervised) again() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.over {
+		return errors.New("the test is over")
+	}
+	cmd := s.start()
+	cmd.SysProcAttr = dieWithParent()
+	if err := cmd.Start(); err != nil {
+		return err
+	}
+	s.cmd = cmd
+	return nil
+}
+
+func (s *supervised) pid() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.cmd.Process.Pid
+}
+
+// postgresServer is a Postgres of the test's own, with one database.
+type postgresServer struct {
+	pid                         int // of the postmaster, the parent of all its processes
+	url, socket, user, database string
+}
+
+func startPostgres(t *testing.T) postgresServer {
+	t.Helper()
+	server := postgrestest.StartServer(t, os.TempDir())
+	s := postgresServer{url: server.URL(t), socket: server.Socket()}
+	config, err := pgx.ParseConfig(s.url)
+	require.NoError(t, err)
+	s.user, s.database = config.User, config.Database
+	content, err := os.ReadFile(filepath.Join(filepath.Dir(s.socket), "data", "postmaster.pid"))
+	require.NoError(t, err)
+	first, _, _ := strings.Cut(string(content), "\n")
+	s.pid, err = strconv.Atoi(first)
+	require.NoError(t, err)
+	return s
+}
+
+// temporalServer is a Temporal of the test's own.
+type temporalServer struct {
+	*supervised
+	address string
+	client  client.Client
+}
+
+func startTemporal(t *testing.T) *temporalServer {
+	t.Helper()
+	port, uiPort := freePort(t), freePort(t)
+	dir, path, out := t.TempDir(), program(t, "overwinter-temporal"), &safeBuffer{}
+	t.Cleanup(func() {
+		if t.Failed() {
+			text := out.String()
+			t.Logf("output of Temporal:\n%s", text[max(0, len(text)-8<<10):])
+		}
+	})
+	s := &temporalServer{address: fmt.Sprintf("127.0.0.1:%d", port)}
+	s.supervised = supervise(t, func() *exec.Cmd {
+		cmd := exec.Command(path, "serve", "--ip", "127.0.0.1", //nolint:gosec // our own program
+			"--port", strconv.Itoa(port), "--ui-port", strconv.Itoa(uiPort),
+			"--db-file", filepath.Join(dir, "temporal.db"), "--namespace", "default", "--log-level", "warn")
+		cmd.Stdout, cmd.Stderr = out, out
+		return cmd
+	})
+	c, err := client.NewLazyClient(client.Options{HostPort: s.address, Logger: log.NewStructuredLogger(slog.New(slog.DiscardHandler))})
+	require.NoError(t, err)
+	s.client = c
+	t.Cleanup(c.Close)
+	eventually(t, 60*time.Second, "Temporal answers", func() error {
+		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+		defer cancel()
+		_, err := c.CheckHealth(ctx, &client.CheckHealthRequest{})
+		return err
+	})
+	return s
+}
