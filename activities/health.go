@@ -50,7 +50,7 @@ func (w *work) check(ctx context.Context, row session.SandboxRow, running map[st
 		}
 		out.Reported++
 		return w.Tell.SandboxEnded(ctx, row.SessionID, session.SandboxSignal{
-			Generation: row.Generation, Reason: "the provider does not list it any more",
+			Generation: row.Generation, SandboxID: row.SandboxID, Reason: "the provider does not list it any more",
 		})
 	}
 	return nil

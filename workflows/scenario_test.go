@@ -25,7 +25,7 @@ var update = flag.Bool("update", false, "write the transcripts of scenarios as t
 //	create [lazy] [idle=15m] [lifetime=24h] [closed] [records=slow|lost] [status=… generation=N sandbox=alive|dead bundle=N]
 //	run ID generation=N [policy=hold|fail|retry] [ends=1m]   a run is under way
 //	prompt ID [takes=1m] [policy=hold|fail|retry] [crashes] [stubborn]
-//	withdraw ID · ring ID · wake · hibernate [force] · drop [force] · relocate [force] · sync · revert ID [force] · stop · abort · recover · idle 1m · report N
+//	withdraw ID · ring ID · wake · hibernate [force] · drop [force] · relocate [force] · sync · revert ID [force] · stop · abort · recover · idle 1m · report N [sandbox=ID]
 //	kill · ended N · fail ACTIVITY KIND [times=N] · slow ACTIVITY 1m · history N · cancel · restart
 //	state · wait 1m
 func TestScenarios(t *testing.T) {
@@ -231,7 +231,7 @@ func (c *cast) do(words []string) error {
 		return err
 	case "report":
 		n, err := strconv.ParseInt(first, 10, 64)
-		c.tell(session.SignalSandbox, session.SandboxSignal{Generation: n, Reason: "not listed"})
+		c.tell(session.SignalSandbox, session.SandboxSignal{Generation: n, SandboxID: a.get("sandbox"), Reason: "not listed"})
 		return err
 	case "kill":
 		for _, sandbox := range w.alive() {

@@ -167,10 +167,12 @@ func (l *life) set(s session.SettingsSignal) {
 	}
 }
 
-// noteSandbox takes in that the provider calls a sandbox dead; serve and turns
-// look whether it is the one they use.
+// noteSandbox records that the provider calls a sandbox dead; serve and turns check whether it is the
+// one they use. A report about a sandbox that another one of the same generation has replaced is late.
 func (l *life) noteSandbox(s session.SandboxSignal) {
-	if s.Generation > l.lost.Generation {
+	late := s.Generation == l.generation && s.SandboxID != "" && l.sandboxID != "" && s.SandboxID != l.sandboxID
+	another := s.SandboxID != "" && l.lost.SandboxID != "" && s.SandboxID != l.lost.SandboxID
+	if !late && (s.Generation > l.lost.Generation || s.Generation == l.lost.Generation && another) {
 		l.lost = s
 	}
 }
@@ -181,5 +183,9 @@ func (l *life) loseSandbox() {
 	l.lost = session.SandboxSignal{Generation: l.generation, Reason: session.ReasonLost}
 }
 
-// sandboxLost reports whether the sandbox of this generation is believed gone.
-func (l *life) sandboxLost() bool { return l.lost.Generation == l.generation && l.generation > 0 }
+// sandboxLost reports whether the sandbox of this generation is believed gone. One that was created
+// after the report, under the same generation, is not.
+func (l *life) sandboxLost() bool {
+	replaced := l.lost.SandboxID != "" && l.sandboxID != "" && l.lost.SandboxID != l.sandboxID
+	return l.lost.Generation == l.generation && l.generation > 0 && !replaced
+}

@@ -154,6 +154,9 @@ type AbortSignal struct {
 type SandboxSignal struct {
 	Generation int64  `json:"generation"`
 	Reason     string `json:"reason"`
+	// SandboxID tells the sandbox that ended from a later one of the same generation: a generation whose
+	// sandbox never became ready is created again. Reports of earlier versions do not have it.
+	SandboxID string `json:"sandboxId,omitempty"`
 }
 
 // StateView is the answer to the query `state`: the workflow's own view.
