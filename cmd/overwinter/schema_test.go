@@ -1,7 +1,12 @@
 package main
 
 import (
+	"context"
+	"io"
+	"net"
+	"net/http"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
@@ -51,4 +56,36 @@ func TestDatabaseLimitsAreChecked(t *testing.T) {
 		require.Equal(t, exitUsage, r.code, "%s: %s", flag, r.stderr)
 		require.Contains(t, r.stderr, want)
 	}
+}
+
+func TestAWorkerWaitsForADatabaseThatIsAway(t *testing.T) {
+	t.Parallel()
+	free, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	address := free.Addr().String()
+	require.NoError(t, free.Close())
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan result, 1) // one send
+	go func() {
+		ended <- run(ctx, "worker", "--secret-key=AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=", "--modal-token-id=x",
+			"--modal-token-secret=x", "--runner-binary=/bin/true", "--temporal-address=127.0.0.1:1",
+			"--database-url=postgres://u@127.0.0.1:1/d", "--health-address="+address)
+	}()
+	require.Eventually(t, func() bool {
+		request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+address+"/readyz", nil)
+		require.NoError(t, err)
+		answer, err := http.DefaultClient.Do(request)
+		if err != nil {
+			return false
+		}
+		defer answer.Body.Close()
+		body, err := io.ReadAll(answer.Body)
+		require.NoError(t, err)
+		require.Equal(t, http.StatusServiceUnavailable, answer.StatusCode)
+		require.Contains(t, string(body), `"worker":"the worker waits for the database"`)
+		return true
+	}, 2*time.Minute, 20*time.Millisecond)
+	stop()
+	r := <-ended
+	require.Equal(t, exitDone, r.code, r.stderr)
 }

@@ -94,7 +94,14 @@ func BenchmarkWake(b *testing.B) {
 	defer r.Close()
 	_, _, err = r.Next(b.Context())
 	require.NoError(b, err)
-	time.Sleep(100 * time.Millisecond) // it listens
+	conn, err := pgx.Connect(b.Context(), url)
+	require.NoError(b, err)
+	defer conn.Close(context.Background())
+	require.Eventually(b, func() bool {
+		var listens bool
+		err := conn.QueryRow(b.Context(), "SELECT EXISTS (SELECT FROM pg_stat_activity WHERE datname = current_database() AND query LIKE 'LISTEN %')").Scan(&listens)
+		return err == nil && listens
+	}, patience, 10*time.Millisecond)
 	var waited time.Duration
 	b.ResetTimer()
 	for no := range int64(b.N) {

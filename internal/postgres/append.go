@@ -52,7 +52,7 @@ func (db *DB) eventsAppend(ctx context.Context, appends []eventlog.Append, begin
 			return b.flush(ctx, out)
 		})
 	// Also after an error: the answer to a commit may have been lost.
-	db.readers.notify(b.grown...)
+	db.readers.notify(b.grown...) //nolint:contextcheck // the notifier outlives the call
 	if err != nil {
 		return nil, err
 	}

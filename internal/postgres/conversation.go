@@ -16,6 +16,8 @@ import (
 // Conversation returns everything that was said in a session so far. It reads
 // the stored blocks and, of those that are still being written, the text since.
 func (db *DB) Conversation(ctx context.Context, sessionID string) (c conversation.Conversation, err error) {
+	ctx, cancel := db.bulk(ctx)
+	defer cancel()
 	// One snapshot: what is not in the blocks is in the deltas, and nothing in both.
 	err = db.inTx(ctx, "read a conversation", pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}, func(tx pgx.Tx) error {
 		bounds, err := db.q.EventsBounds(ctx, tx, sessionID)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"net"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
@@ -69,3 +70,21 @@ func SocketOptions(ctx context.Context, t *testing.T, db *DB) map[string]int {
 
 // ConnsInUse are the connections of the pool that calls hold.
 func (db *DB) ConnsInUse() int { return int(db.pool.Stat().AcquiredConns()) }
+
+// InBulk returns the limit of statements in a bulk call and what is left of the call's time.
+func InBulk(ctx context.Context, t *testing.T, db *DB, sessionID string) (limit string, left time.Duration) {
+	t.Helper()
+	ctx, cancel := db.bulk(ctx)
+	defer cancel()
+	deadline, _ := ctx.Deadline()
+	return InCall(ctx, t, db, sessionID), time.Until(deadline)
+}
+
+// InCall returns the limit of statements in a call.
+func InCall(ctx context.Context, t *testing.T, db *DB, sessionID string) (limit string) {
+	t.Helper()
+	require.NoError(t, db.inSession(ctx, "look at limits", sessionID, func(s *sessionTx) error {
+		return s.QueryRow(ctx, "SELECT current_setting('statement_timeout')").Scan(&limit)
+	}))
+	return limit
+}

@@ -33,6 +33,8 @@ type fileCursor struct {
 // The sandbox is not trusted: content beyond the bounds is left out, files beyond
 // session.MaxWatchedFiles and paths that lead elsewhere are not stored.
 func (db *DB) FilesAppend(ctx context.Context, b session.FilesBatch) error {
+	ctx, cancel := db.bulk(ctx)
+	defer cancel()
 	fenced := false
 	err := db.inSession(ctx, "store files", b.SessionID, func(s *sessionTx) error {
 		var err error

@@ -70,6 +70,8 @@ func (db *DB) EventsPositions(ctx context.Context, sessionIDs []string) (map[str
 // EventsPrune deletes a session's events up to and with a position. Readers
 // behind it are told that their position is gone. The newest event stays.
 func (db *DB) EventsPrune(ctx context.Context, sessionID string, through int64) error {
+	ctx, cancel := db.bulk(ctx)
+	defer cancel()
 	return db.inSession(ctx, "prune events", sessionID, func(s *sessionTx) error {
 		through = min(through, s.row.LastSeq-1)
 		if through < 1 {

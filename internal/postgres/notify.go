@@ -178,5 +178,5 @@ func (n *notifier) send(ctx context.Context, conn *pgx.Conn) error {
 func hangUp(ctx context.Context, conn *pgx.Conn) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), rollbackTimeout)
 	defer cancel()
-	conn.Close(ctx) //nolint:errcheck // it is given up either way
+	conn.Close(ctx) // it is given up either way
 }

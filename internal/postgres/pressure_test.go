@@ -2,7 +2,6 @@ package postgres_test
 
 import (
 	"context"
-	"fmt"
 	"net"
 	"net/url"
 	"os"
@@ -193,7 +192,7 @@ func TestHelperThatHoldsASession(t *testing.T) { //nolint:paralleltest // a proc
 	require.NoError(t, err)
 	defer db.Close()
 	err = postgres.HoldSession(t.Context(), db, id, func() {
-		fmt.Println("held")
+		os.Stdout.WriteString("held")
 		syscall.Kill(os.Getpid(), syscall.SIGSTOP) //nolint:errcheck // it is this process
 		select {}
 	})
@@ -454,4 +453,38 @@ func TestConnectionsBreakWhenNobodyAnswers(t *testing.T) {
 	require.Equal(t, map[string]int{"user timeout": 10000, "idle": 4, "interval": 2, "count": 3, "keepalive": 1}, options)
 	settings := strings.Join(db.Settings(t.Context(), t, "client_connection_check_interval"), "")
 	require.Equal(t, "5s", settings)
+}
+
+func TestBulkCallsMayTakeLonger(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	db := b.open(t, postgres.Options{CallTimeout: 10 * time.Second, StatementTimeout: 10 * time.Second, BulkTimeout: 77 * time.Second})
+	limit, left := postgres.InBulk(t.Context(), t, db, b.id)
+	require.Equal(t, "77s", limit)
+	require.Greater(t, left, 20*time.Second)
+	require.Equal(t, "10s", postgres.InCall(t.Context(), t, db, b.id))
+}
+
+func TestALockedSessionIsLeftOutOfAnAppend(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	other := b.session(t)
+	release := b.lock(t, b.id)
+	event := []eventlog.Draft{draft("x", 0, 0, `{}`)}
+	appends := []eventlog.Append{
+		{SessionID: b.id, Events: event}, {SessionID: other, Events: event}, {SessionID: b.id, Events: event}, {SessionID: "ses_none", Events: event},
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	verdicts, err := b.EventsTryAppend(ctx, appends)
+	require.NoError(t, err)
+	require.Equal(t, []error{eventlog.ErrBusy, nil, eventlog.ErrBusy, eventlog.ErrBusy}, verdicts)
+	_, err = b.open(t, postgres.Options{CallTimeout: patience}).EventsAppend(ctx, appends[:1])
+	requireCode(t, session.CodeUnavailable, err)
+	release()
+	verdicts, err = b.EventsAppend(ctx, appends)
+	require.NoError(t, err)
+	require.Equal(t, []error{nil, nil, nil}, verdicts[:3])
+	requireCode(t, session.CodeNoSession, verdicts[3])
+	require.EqualValues(t, 2, b.position(t))
 }

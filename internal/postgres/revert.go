@@ -24,6 +24,8 @@ func (db *DB) RunsFrom(ctx context.Context, sessionID, promptID string) ([]strin
 // so. Files that are stored and not among them become empty. Again with the same changes nothing
 // but versions. illegal_state while a run is under way, or where the generation is not the newest.
 func (db *DB) SessionRevert(ctx context.Context, sessionID string, generation int64, runIDs []string, files []session.TranscriptFile) error {
+	ctx, cancel := db.bulk(ctx)
+	defer cancel()
 	return db.inSession(ctx, "take a conversation back", sessionID, func(s *sessionTx) error {
 		if generation != s.row.Generation {
 			return illegal("generation %d is not the newest, which is %d", generation, s.row.Generation)

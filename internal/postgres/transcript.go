@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/jackc/pgx/v5"
+
 	"github.com/overwinter-dev/overwinter/internal/postgres/dbsqlc"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
@@ -110,9 +112,15 @@ func (db *DB) TranscriptFiles(ctx context.Context, sessionID string) ([]session.
 	if _, err := db.EventsPosition(ctx, sessionID); err != nil {
 		return nil, err
 	}
-	rows, err := db.q.TranscriptSegments(ctx, db.pool, sessionID)
+	ctx, cancel := db.bulk(ctx)
+	defer cancel()
+	var rows []dbsqlc.TranscriptSegmentsRow
+	err := db.inTx(ctx, doing, pgx.TxOptions{AccessMode: pgx.ReadOnly}, func(tx pgx.Tx) (err error) {
+		rows, err = db.q.TranscriptSegments(ctx, tx, sessionID)
+		return err
+	})
 	if err != nil {
-		return nil, fault(doing, err)
+		return nil, err
 	}
 	files := []session.TranscriptFile{}
 	for _, row := range rows {

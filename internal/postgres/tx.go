@@ -191,7 +191,7 @@ func (db *DB) trySession(ctx context.Context, sessionID string, wait time.Durati
 	if err == nil {
 		err = s.commit(ctx)
 		if s.grown { // also after an error: the answer to the commit may have been lost
-			db.readers.notify(sessionID)
+			db.readers.notify(sessionID) //nolint:contextcheck // the notifier outlives the call
 		}
 	}
 	if err != nil {
