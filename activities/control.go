@@ -5,6 +5,8 @@ import (
 	"log/slog"
 	"time"
 
+	"golang.org/x/sync/semaphore"
+
 	"github.com/overwinter-dev/overwinter/internal/agent"
 	"github.com/overwinter-dev/overwinter/internal/sandbox"
 	"github.com/overwinter-dev/overwinter/internal/secret"
@@ -50,6 +52,9 @@ type Config struct {
 	// TurnStall is how long the loop of a turn may make no progress before its attempt is
 	// handed over. Waiting for the agent is progress. Default 1m.
 	TurnStall time.Duration
+	// ReadAhead is how many bytes of what agents have said may wait in memory for commits, of all
+	// turns together and beyond a small share of each. Default 256 MiB.
+	ReadAhead int64
 	// OrphanAge is how old a sandbox, or a snapshot, that nobody owns must be
 	// before the reconciler ends it. Default 1m for sandboxes; snapshots wait an hour.
 	OrphanAge time.Duration
@@ -97,6 +102,7 @@ type Turns struct{ *work }
 
 type work struct {
 	Config
+	readAhead *semaphore.Weighted
 }
 
 // New returns the activities of both queues.
@@ -125,6 +131,9 @@ func New(c Config) (*Control, *Turns) {
 	if c.Secrets == nil {
 		c.Secrets = noSecrets{}
 	}
-	w := &work{Config: c}
+	if c.ReadAhead == 0 {
+		c.ReadAhead = defaultReadAhead
+	}
+	w := &work{Config: c, readAhead: semaphore.NewWeighted(max(c.ReadAhead, linkBytes))}
 	return &Control{w}, &Turns{w}
 }

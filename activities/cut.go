@@ -30,7 +30,7 @@ func (w *work) settle(ctx context.Context, ending session.RunEnding) error {
 	if err != nil {
 		return stored(err)
 	}
-	translator, end, err := w.translator(start)
+	translator, limits, end, err := w.translator(start)
 	switch {
 	case err != nil:
 		// Blocks stay open rather than the session stuck.
@@ -39,7 +39,7 @@ func (w *work) settle(ctx context.Context, ending session.RunEnding) error {
 	case end != nil:
 		ending.Outcome, ending.Reason, ending.Usage, ending.Model = end.Outcome, end.Reason, end.Usage, end.Model
 	default:
-		if err := w.cut(ctx, start, translator, token); err != nil {
+		if err := w.cut(ctx, start, translator, limits, token); err != nil {
 			return err
 		}
 	}
@@ -48,13 +48,13 @@ func (w *work) settle(ctx context.Context, ending session.RunEnding) error {
 }
 
 // cut closes every block that a run left open: no frame of it will come any more.
-func (w *work) cut(ctx context.Context, start session.RunStart, translator agent.Translator, token string) error {
+func (w *work) cut(ctx context.Context, start session.RunStart, translator agent.Translator, limits *conversation.Limiter, token string) error {
 	frame := start.Run.LastFrame + 1
-	drafts, err := drafts(translator.Cut(time.Now().UTC()), frame, 0)
+	drafts, err := drafts(limits, translator.Cut(time.Now().UTC()), frame)
 	if err != nil {
 		return err
 	}
-	state, err := encodeState(translator, nil)
+	state, err := encodeState(translator, limits, nil)
 	if err != nil {
 		return fmt.Errorf("state of run %s: %w", start.Run.ID, err)
 	}
@@ -74,47 +74,51 @@ func (w *work) cut(ctx context.Context, start session.RunStart, translator agent
 type turnState struct {
 	Translator []byte         `json:"translator"`
 	End        *agent.TurnEnd `json:"end,omitempty"`
+	// Limits is how much the turn has said. Runs of an earlier version have none.
+	Limits conversation.Limiter `json:"limits"`
 }
 
-func encodeState(t agent.Translator, end *agent.TurnEnd) ([]byte, error) {
+func encodeState(t agent.Translator, limits *conversation.Limiter, end *agent.TurnEnd) ([]byte, error) {
 	state, err := t.State()
 	if err != nil {
 		return nil, err
 	}
-	return json.Marshal(turnState{Translator: state, End: end})
+	return json.Marshal(turnState{Translator: state, End: end, Limits: *limits})
 }
 
 // translator goes on where the run's last commit stood.
-func (w *work) translator(start session.RunStart) (agent.Translator, *agent.TurnEnd, error) {
+func (w *work) translator(start session.RunStart) (agent.Translator, *conversation.Limiter, *agent.TurnEnd, error) {
 	adapter, err := w.Agents.Get(start.Agent)
 	if err != nil {
-		return nil, nil, final(Refused, err)
+		return nil, nil, nil, final(Refused, err)
 	}
 	var state turnState
 	if len(start.Run.Translator) > 0 {
 		if err := json.Unmarshal(start.Run.Translator, &state); err != nil {
-			return nil, nil, final(Refused, fmt.Errorf("state of run %s: %w", start.Run.ID, err))
+			return nil, nil, nil, final(Refused, fmt.Errorf("state of run %s: %w", start.Run.ID, err))
 		}
 	}
 	t, err := adapter.NewTranslator(agent.RunContext{
 		RunID: start.Run.ID, PromptID: start.Prompt.ID, Author: start.Prompt.Author,
 	}, state.Translator)
 	if err != nil {
-		return nil, nil, final(Refused, fmt.Errorf("go on with run %s: %w", start.Run.ID, err))
+		return nil, nil, nil, final(Refused, fmt.Errorf("go on with run %s: %w", start.Run.ID, err))
 	}
-	return t, state.End, nil
+	return t, &state.Limits, state.End, nil
 }
 
-// drafts writes the events of a frame down, numbered from n.
-func drafts(events []conversation.Event, frame int64, n int) ([]eventlog.Draft, error) {
-	out := make([]eventlog.Draft, len(events))
-	for i, e := range events {
-		data, err := conversation.Encode(e.Data)
+// drafts encodes the events of a frame, within the limits of the turn.
+func drafts(limits *conversation.Limiter, events []conversation.Event, frame int64) ([]eventlog.Draft, error) {
+	var out []eventlog.Draft
+	for _, e := range events {
+		encoded, err := limits.Encode(e)
 		if err != nil {
-			return nil, fmt.Errorf("event %s of frame %d: %w", e.Type, frame, err)
+			return nil, fmt.Errorf("frame %d: %w", frame, err)
 		}
-		out[i] = eventlog.Draft{
-			Type: string(e.Type), ConversationID: e.ConversationID, At: e.At, Data: data, Frame: frame, N: n + i,
+		for _, e := range encoded {
+			out = append(out, eventlog.Draft{
+				Type: string(e.Type), ConversationID: e.ConversationID, At: e.At, Data: e.JSON, Frame: frame, N: len(out),
+			})
 		}
 	}
 	return out, nil

@@ -17,9 +17,16 @@ const (
 	// linkBacklog is how many messages wait for the commit under way. What does
 	// not fit waits in the runner's journal.
 	linkBacklog = 1024
-	// linkBytes is how much content waits or is being committed: files of the
-	// workspace come a megabyte at a time.
-	linkBytes = 16 << 20
+	// linkBytes bounds what of a turn waits or is being committed.
+	linkBytes = 8 << 20
+	// linkShare is how much of it every turn may have at any time. What is beyond
+	// comes from the room that all turns of a worker share, so that a turn that is
+	// stuck, or one with much to read, keeps no other from reading.
+	linkShare = 256 << 10
+	// messageCost is what a message takes besides its content.
+	messageCost = 256
+	// defaultReadAhead is the room that all turns of a worker share.
+	defaultReadAhead = 256 << 20
 	// linkSilence is how long a link may say nothing before it counts as broken:
 	// the runner speaks every AliveInterval.
 	linkSilence = 4 * runner.AliveInterval
@@ -31,9 +38,11 @@ const (
 type turnLink struct {
 	link     *runner.Link
 	process  *sandbox.Process
-	messages chan runner.Message
+	messages chan heldMessage
 	room     *semaphore.Weighted // of linkBytes
-	held     int64               // by the messages that take returned last
+	share    *semaphore.Weighted // of linkShare
+	common   *semaphore.Weighted // of all turns of the worker
+	held     []heldMessage       // that take returned last
 	failed   error               // set before messages is closed
 	cancel   context.CancelFunc
 	done     chan struct{}
@@ -56,8 +65,9 @@ func (t *turn) attach(ctx context.Context) (*turnLink, error) {
 	}
 	readCtx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	l := &turnLink{
-		link: link, process: process, cancel: cancel, room: semaphore.NewWeighted(linkBytes),
-		messages: make(chan runner.Message, linkBacklog), done: make(chan struct{}),
+		link: link, process: process, cancel: cancel,
+		room: semaphore.NewWeighted(linkBytes), share: semaphore.NewWeighted(linkShare), common: t.readAhead,
+		messages: make(chan heldMessage, linkBacklog), done: make(chan struct{}),
 	}
 	go l.read(readCtx)
 	return l, nil
@@ -103,27 +113,70 @@ func (l *turnLink) read(ctx context.Context) {
 			l.failed = err
 			return
 		}
-		if err := l.room.Acquire(ctx, weight(m)); err != nil {
+		held, err := l.hold(ctx, m)
+		if err != nil {
 			l.failed = err
 			return
 		}
 		select {
-		case l.messages <- m:
+		case l.messages <- held:
 		case <-ctx.Done():
+			l.giveBack(held)
 			l.failed = ctx.Err()
 			return
 		}
 	}
 }
 
-// weight is what a message holds of the room for content.
+// heldMessage is a message with the room that it takes.
+type heldMessage struct {
+	message runner.Message
+	weight  int64
+	common  bool // of the room of all turns, else of the turn's share
+}
+
+// hold waits until there is room for a message.
+func (l *turnLink) hold(ctx context.Context, m runner.Message) (heldMessage, error) {
+	h := heldMessage{message: m, weight: weight(m)}
+	if err := l.room.Acquire(ctx, h.weight); err != nil {
+		return h, err
+	}
+	var err error
+	switch {
+	case l.share.TryAcquire(h.weight):
+	case l.common.TryAcquire(h.weight):
+		h.common = true
+	case h.weight <= linkShare:
+		err = l.share.Acquire(ctx, h.weight) // freed by this turn's own commits
+	default:
+		h.common = true
+		err = l.common.Acquire(ctx, h.weight)
+	}
+	if err != nil {
+		l.room.Release(h.weight)
+	}
+	return h, err
+}
+
+func (l *turnLink) giveBack(h heldMessage) {
+	l.room.Release(h.weight)
+	if h.common {
+		l.common.Release(h.weight)
+	} else {
+		l.share.Release(h.weight)
+	}
+}
+
+// weight is how much room a message takes.
 func weight(m runner.Message) int64 {
-	n := 0
+	n := messageCost
 	switch m := m.(type) {
+	case *runner.Frame:
+		n += len(m.Data)
 	case *runner.FileChanged:
-		n = len(m.Data)
+		n += len(m.Data)
 	case *runner.Segment:
-		n = len(m.Data)
+		n += len(m.Data)
 	}
 	return int64(min(n, linkBytes))
 }
@@ -136,19 +189,16 @@ var errSilent = fmt.Errorf("the runner has said nothing for %s", linkSilence)
 // that are there. What came before the link broke is returned before the error is.
 // Calling it says that what it returned before is done with.
 func (l *turnLink) take(ctx context.Context, tick <-chan time.Time, change <-chan struct{}) (out []runner.Message, changed bool, err error) {
-	l.room.Release(l.held)
-	l.held = 0
-	defer func() {
-		for _, m := range out {
-			l.held += weight(m)
-		}
-	}()
+	l.free()
+	take := func(h heldMessage) {
+		l.held, out = append(l.held, h), append(out, h.message)
+	}
 	select {
 	case m, ok := <-l.messages:
 		if !ok {
 			return nil, false, l.err()
 		}
-		out = append(out, m)
+		take(m)
 	case <-tick:
 		return nil, false, nil
 	case <-change:
@@ -162,12 +212,29 @@ func (l *turnLink) take(ctx context.Context, tick <-chan time.Time, change <-cha
 			if !ok {
 				return out, false, nil
 			}
-			out = append(out, m)
+			take(m)
 		default:
 			return out, false, nil
 		}
 	}
 	return out, false, nil
+}
+
+// free gives back the room of the messages that take returned last.
+func (l *turnLink) free() {
+	for _, h := range l.held {
+		l.giveBack(h)
+	}
+	clear(l.held)
+	l.held = l.held[:0]
+}
+
+// drain gives back all room: no one takes messages any more.
+func (l *turnLink) drain() {
+	l.free()
+	for h := range l.messages {
+		l.giveBack(h)
+	}
 }
 
 func (l *turnLink) err() error {
@@ -181,6 +248,7 @@ func (l *turnLink) close() {
 	l.cancel()
 	l.link.Close() // the agent goes on either way
 	<-l.done
+	l.drain()
 	l.process.Close() // only cuts the link
 }
 
@@ -188,6 +256,7 @@ func (l *turnLink) close() {
 func (l *turnLink) release() (*runner.Link, *sandbox.Process) {
 	l.cancel()
 	<-l.done
+	l.drain()
 	return l.link, l.process
 }
 

@@ -2,6 +2,7 @@ package activities
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -11,6 +12,7 @@ import (
 	"go.temporal.io/sdk/temporal"
 
 	"github.com/overwinter-dev/overwinter/internal/agent"
+	"github.com/overwinter-dev/overwinter/internal/conversation"
 	"github.com/overwinter-dev/overwinter/internal/eventlog"
 	"github.com/overwinter-dev/overwinter/internal/runner"
 	"github.com/overwinter-dev/overwinter/internal/sandbox"
@@ -135,6 +137,7 @@ type turn struct {
 	token      string
 	adapter    agent.Adapter
 	translator agent.Translator
+	limits     *conversation.Limiter
 	sandbox    *sandbox.Sandbox
 	pulse      *pulse
 
@@ -158,12 +161,12 @@ func (t *Turns) newTurn(in TurnRequest, start session.RunStart, token string) (*
 	if err != nil {
 		return nil, final(Refused, err)
 	}
-	translator, end, err := t.translator(start)
+	translator, limits, end, err := t.translator(start)
 	if err != nil {
 		return nil, err
 	}
 	return &turn{
-		work: t.work, in: in, start: start, token: token, adapter: adapter, translator: translator, end: end,
+		work: t.work, in: in, start: start, token: token, adapter: adapter, translator: translator, limits: limits, end: end,
 		sandbox: t.Sandbox.Open(in.SandboxID), frame: start.Run.LastFrame,
 		mayHaveDelivered: start.Run.Attempt > 1,
 		permissions:      permissionsOf(start),
@@ -317,34 +320,32 @@ func (t *turn) follow(ctx context.Context, link *turnLink, done func([]runner.Me
 }
 
 // commit stores what the messages mean: transcript segments, files, and the events of
-// frames with the translator's state behind the last of them. What the frames ask
+// frames with the translator's state after the last of them. What the frames ask
 // to be written to the agent is written first: twice does no harm, never does.
 func (t *turn) commit(ctx context.Context, link *turnLink, messages []runner.Message) error {
 	if segments := t.segments(messages); len(segments) > 0 {
 		if err := t.Store.TranscriptAppend(ctx, segments); err != nil {
 			return kept(err)
 		}
+		t.pulse.progress()
 	}
 	if err := t.commitFiles(ctx, messages); err != nil {
 		return err
 	}
-	add := eventlog.Append{
-		SessionID: t.in.SessionID, RunID: t.in.RunID, Generation: t.in.Generation, Token: t.token,
-	}
-	frame, end := t.frame, t.end
+	next := t.newBatch()
 	for _, m := range messages {
 		f, ok := m.(*runner.Frame)
-		if !ok || end != nil {
-			continue // frames behind the end wait in the journal; nobody has asked for them
+		if !ok || next.end != nil {
+			continue // frames after the end wait in the journal; no one has asked for them
 		}
-		if f.No <= frame {
+		if f.No <= next.frame {
 			continue
 		}
 		translated, err := t.translator.Translate(agent.Frame{No: f.No, Stream: agent.Stream(f.Stream), At: f.At, Data: f.Data})
 		if err != nil {
 			return final(Refused, fmt.Errorf("frame %d of run %s: %w", f.No, t.in.RunID, err))
 		}
-		events, err := drafts(translated.Events, f.No, 0)
+		events, err := drafts(t.limits, translated.Events, f.No)
 		if err != nil {
 			return err
 		}
@@ -353,31 +354,124 @@ func (t *turn) commit(ctx context.Context, link *turnLink, messages []runner.Mes
 				return fmt.Errorf("tell the agent to go on: %w", err)
 			}
 		}
-		add.Events = append(add.Events, events...)
-		add.Questions = append(add.Questions, t.ask(translated.Questions, f.No)...)
+		next.addEvents(events)
+		next.add.Questions = append(next.add.Questions, t.ask(translated.Questions, f.No)...)
 		for _, id := range translated.Resolved {
-			add.Resolved = append(add.Resolved, eventlog.Resolution{Frame: f.No, AgentID: id})
+			next.add.Resolved = append(next.add.Resolved, eventlog.Resolution{Frame: f.No, AgentID: id})
 		}
-		frame, end = f.No, translated.End
+		next.frame, next.end = f.No, translated.End
+		if next.full() {
+			if err := t.append(ctx, next); err != nil {
+				return err
+			}
+			next = t.newBatch()
+		}
 	}
-	if frame == t.frame {
+	return t.append(ctx, next)
+}
+
+const (
+	// maxBatchBytes and maxBatchEvents are where a commit is divided. The events of one
+	// frame stay together.
+	maxBatchBytes  = 1 << 20
+	maxBatchEvents = 1024
+	// maxDelta bounds the deltas that are joined to one.
+	maxDelta = 32 << 10
+	// refusals is how often the store refuses a batch before its turn fails.
+	refusals = 3
+)
+
+// batch is what frames are committed together as.
+type batch struct {
+	add   eventlog.Append
+	bytes int
+	frame int64
+	end   *agent.TurnEnd
+	delta *conversation.TextDelta // the last event, if it is one
+}
+
+func (t *turn) newBatch() *batch {
+	return &batch{frame: t.frame, end: t.end, add: eventlog.Append{
+		SessionID: t.in.SessionID, RunID: t.in.RunID, Generation: t.in.Generation, Token: t.token,
+	}}
+}
+
+func (b *batch) full() bool { return b.bytes >= maxBatchBytes || len(b.add.Events) >= maxBatchEvents }
+
+// addEvents adds the events of a frame. A delta that follows one of the same block is joined to
+// it: they are read together anyway, and an agent that prints as fast as it can makes thousands.
+func (b *batch) addEvents(events []eventlog.Draft) {
+	for _, e := range events {
+		b.bytes += len(e.Data)
+		if !b.join(e) {
+			b.add.Events = append(b.add.Events, e)
+		}
+	}
+}
+
+func (b *batch) join(e eventlog.Draft) bool {
+	var d conversation.TextDelta
+	if e.Type != string(conversation.EventTextDelta) || json.Unmarshal(e.Data, &d) != nil {
+		b.delta = nil
+		return false
+	}
+	before := b.delta
+	b.delta = &d
+	if before == nil || before.BlockID != d.BlockID || len(before.Delta)+len(d.Delta) > maxDelta {
+		return false
+	}
+	last := &b.add.Events[len(b.add.Events)-1]
+	if last.ConversationID != e.ConversationID {
+		return false
+	}
+	d.Delta = before.Delta + d.Delta
+	data, err := conversation.Encode(d)
+	if err != nil {
+		return false
+	}
+	last.Data, last.Frame, last.N = data, e.Frame, e.N
+	return true
+}
+
+// append commits a batch. A store that refuses it for what is in it would refuse it again in every
+// later attempt, so the turn fails after a few refusals.
+func (t *turn) append(ctx context.Context, b *batch) error {
+	if b.frame == t.frame {
 		return nil
 	}
-	state, err := encodeState(t.translator, end)
+	state, err := encodeState(t.translator, t.limits, b.end)
 	if err != nil {
 		return fmt.Errorf("state of run %s: %w", t.in.RunID, err)
 	}
-	add.LastFrame, add.State = frame, state
-	if err := t.Log.Append(ctx, add); err != nil {
-		return err
+	b.add.LastFrame, b.add.State = b.frame, state
+	for refused := 1; ; refused++ {
+		err := t.Log.Append(ctx, b.add)
+		if err == nil {
+			break
+		}
+		if session.CodeOf(err) != session.CodeInvalid {
+			return err
+		}
+		if refused == refusals {
+			return final(Refused, fmt.Errorf("the events of frames %d to %d cannot be stored: %w", t.frame+1, b.frame, err))
+		}
+		select {
+		case <-time.After(refusedPause):
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
 	}
-	if len(add.Questions) > 0 {
+	t.pulse.progress()
+	if len(b.add.Questions) > 0 {
 		t.watchAnswers()
 	}
 	// Only now: an end that is not in the log must not end the run.
-	t.frame, t.end = frame, end
+	t.frame, t.end = b.frame, b.end
 	return nil
 }
+
+// refusedPause is the time between two tries of a batch that was refused.
+const refusedPause = 200 * time.Millisecond
 
 func (t *turn) segments(messages []runner.Message) []session.TranscriptSegment {
 	var out []session.TranscriptSegment

@@ -63,6 +63,9 @@ type Block struct {
 	Message string `json:"message,omitempty"` // system
 
 	SubagentID string `json:"subagentId,omitempty"` // subagent: the id of its conversation
+
+	// TruncatedBytes is how much of the block was left out because it is beyond MaxBlockBytes.
+	TruncatedBytes int64 `json:"truncatedBytes,omitempty"`
 }
 
 // Thread is one conversation: the main one, or a subagent's.

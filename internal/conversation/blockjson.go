@@ -9,7 +9,7 @@ import (
 // others: a reader of a tool_result always finds isError, one of a text always
 // finds content.
 func (b Block) MarshalJSON() ([]byte, error) {
-	head := blockHead{ID: b.ID, Type: b.Type, Status: b.Status, CreatedAt: b.CreatedAt.UTC().Format(milliseconds)}
+	head := blockHead{ID: b.ID, Type: b.Type, Status: b.Status, CreatedAt: b.CreatedAt.UTC().Format(milliseconds), TruncatedBytes: b.TruncatedBytes}
 	switch b.Type {
 	case UserMessage:
 		return Encode(struct {
@@ -83,6 +83,8 @@ type blockHead struct {
 	Type      BlockType   `json:"type"`
 	Status    BlockStatus `json:"status"`
 	CreatedAt string      `json:"createdAt"`
+
+	TruncatedBytes int64 `json:"truncatedBytes,omitempty"`
 }
 
 // milliseconds is RFC 3339 with exactly three decimals, as times look everywhere outside.

@@ -53,6 +53,8 @@ type Updates struct {
 	Output json.RawMessage `json:"output,omitempty"`
 	// SubagentID is known only once the agent has started the subagent.
 	SubagentID string `json:"subagentId,omitempty"`
+	// TruncatedBytes is how much of the block was left out because it is beyond MaxBlockBytes.
+	TruncatedBytes int64 `json:"truncatedBytes,omitempty"`
 }
 
 // BlockComplete closes a block and carries it whole: a reader that missed the

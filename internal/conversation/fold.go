@@ -152,6 +152,9 @@ func (u Updates) apply(b *Block) {
 	if u.SubagentID != "" {
 		b.SubagentID = u.SubagentID
 	}
+	if u.TruncatedBytes > 0 {
+		b.TruncatedBytes = u.TruncatedBytes
+	}
 }
 
 func decode[T any](kind EventType, data json.RawMessage) (T, error) {

@@ -55,6 +55,8 @@ func fault(doing string, err error) error {
 		switch {
 		case pgErr.Code == "22021", pgErr.Code == "22P05", pgErr.Code == "22P02": // NUL or bad UTF-8 in a text, bad JSON
 			return &session.Fault{Code: session.CodeInvalid, Message: "a text holds characters that cannot be stored", Err: cause{doing, err}}
+		case strings.HasPrefix(pgErr.Code, "54"): // an index entry that is too long, JSON nested too deep
+			return &session.Fault{Code: session.CodeInvalid, Message: "a value is beyond a limit of the database", Err: cause{doing, err}}
 		case isTransient(pgErr.Code):
 			return &session.Fault{Code: session.CodeUnavailable, Message: "the database is not available", Err: cause{doing, err}}
 		}

@@ -25,7 +25,7 @@ type Link struct {
 	stdout  io.ReadCloser
 
 	write    sync.Mutex
-	messages chan Message  // 64 messages are in flight while their reader works
+	messages chan Message  // a few are in flight while their reader works; each may be of MaxMessage
 	readErr  error         // why messages was closed; set before it is
 	ended    chan struct{} // closed with messages
 	closed   chan struct{}
@@ -39,7 +39,7 @@ type Link struct {
 func Dial(ctx context.Context, stdin io.WriteCloser, stdout io.ReadCloser, hello Hello) (*Link, error) {
 	l := &Link{
 		stdin: stdin, stdout: stdout,
-		messages: make(chan Message, 64), ended: make(chan struct{}), closed: make(chan struct{}),
+		messages: make(chan Message, 4), ended: make(chan struct{}), closed: make(chan struct{}),
 	}
 	go l.read()
 	if err := l.greet(ctx, &hello); err != nil {

@@ -156,7 +156,7 @@ func (r *recorder) chunk(kind conversation.BlockType, u update, at time.Time) []
 		events = append(events, r.start(o, at))
 	}
 	if !o.Cut {
-		o.Text = append(o.Text, words...)
+		o.Text = conversation.AppendText(o.Text, words)
 	}
 	return append(events, event(conversation.EventTextDelta, conversation.TextDelta{BlockID: o.Block.ID, Delta: words}, at))
 }

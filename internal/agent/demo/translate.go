@@ -224,7 +224,7 @@ func (t *translator) delta(l line, at time.Time) []conversation.Event {
 		return nil
 	}
 	o := &t.state.Open[i]
-	o.Block.Content += l.Content
+	o.Block.Content = string(conversation.AppendText([]byte(o.Block.Content), l.Content))
 	return []conversation.Event{{
 		Type: conversation.EventTextDelta, ConversationID: o.Conversation, At: at.UTC(),
 		Data: conversation.TextDelta{BlockID: l.UUID, Delta: l.Content},

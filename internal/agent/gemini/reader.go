@@ -411,7 +411,7 @@ func (r *reader) more(o *openBlock, piece string, at time.Time) []conversation.E
 		return nil
 	}
 	if !o.Cut {
-		o.Text = append(o.Text, text...)
+		o.Text = conversation.AppendText(o.Text, text)
 	}
 	return []conversation.Event{delta(o, text, at)}
 }

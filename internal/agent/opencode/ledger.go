@@ -148,7 +148,7 @@ func (l *ledger) append(o *openBlock, delta string) {
 		o.Cut = true
 		return
 	}
-	o.Text = append(o.Text, delta...)
+	o.Text = conversation.AppendText(o.Text, delta)
 }
 
 // keep notes the input of a call, which is shown once more when the call is broken off.

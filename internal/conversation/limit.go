@@ -1,0 +1,247 @@
+package conversation
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"unicode/utf8"
+)
+
+// Bounds of what the events of one turn carry. An agent may say as much as it likes;
+// what is beyond them is counted and left out.
+const (
+	// MaxBlockBytes bounds the content, message, input and output of a block, each.
+	MaxBlockBytes = 1 << 20
+	// MaxTurnBytes bounds the data of all events of a turn. Beyond it the blocks that
+	// are open are closed as they end, and nothing else is recorded.
+	MaxTurnBytes = 64 << 20
+	// MaxIDBytes bounds ids that agents choose. A longer one is replaced by its
+	// beginning and a hash.
+	MaxIDBytes = 256
+	// maxLabelBytes bounds names and titles.
+	maxLabelBytes = 4 << 10
+	// maxLimited bounds the open blocks whose text is counted.
+	maxLimited = 1000
+)
+
+// CodeTurnTruncated is the code of the error event that says that a turn has reached
+// MaxTurnBytes.
+const CodeTurnTruncated = "turn_truncated"
+
+// Limiter keeps the events of a turn within the bounds. Its fields are its state,
+// which continues in another process. The zero value is for a new turn.
+type Limiter struct {
+	Bytes int64          `json:"bytes,omitempty"` // of the data of events so far
+	Full  bool           `json:"full,omitempty"`  // MaxTurnBytes was reached, and an event has said so
+	Open  []limitedBlock `json:"open,omitempty"`
+}
+
+// limitedBlock is an open block.
+type limitedBlock struct {
+	Conversation string `json:"c,omitempty"`
+	ID           string `json:"b"`
+	Text         int64  `json:"n,omitempty"` // bytes that its deltas had, with those left out
+}
+
+// Encoded is an event with its data in JSON.
+type Encoded struct {
+	Event
+	JSON json.RawMessage
+}
+
+// Encode returns the events that stand for e within the bounds, usually one, encoded.
+func (l *Limiter) Encode(e Event) ([]Encoded, error) {
+	var out []Encoded
+	if !l.Full && l.Bytes >= MaxTurnBytes {
+		l.Full = true
+		out = append(out, Encoded{Event: Event{Type: EventError, ConversationID: e.ConversationID, At: e.At, Data: Problem{
+			Code:    CodeTurnTruncated,
+			Message: fmt.Sprintf("The turn has made more than %d bytes of events. What follows is not recorded.", MaxTurnBytes),
+		}}})
+	}
+	if e, ok := l.limit(e); ok {
+		out = append(out, Encoded{Event: e})
+	}
+	for i := range out {
+		data, err := Encode(out[i].Data)
+		if err != nil {
+			return nil, fmt.Errorf("%s event: %w", out[i].Type, err)
+		}
+		out[i].JSON = data
+		l.Bytes += int64(len(data))
+	}
+	return out, nil
+}
+
+// limit returns e within the bounds, and false where it is to be left out.
+func (l *Limiter) limit(e Event) (Event, bool) {
+	e.ConversationID = BoundedID(e.ConversationID)
+	switch d := e.Data.(type) {
+	case BlockStart:
+		if l.Full {
+			return e, false
+		}
+		d.Block = bounded(d.Block, 0)
+		at := l.find(e.ConversationID, d.Block.ID)
+		if at < 0 {
+			at = l.open(e.ConversationID, d.Block.ID)
+		}
+		l.Open[at].Text = int64(len(d.Block.Content)) + d.Block.TruncatedBytes
+		e.Data = d
+	case TextDelta:
+		if l.Full {
+			return e, false
+		}
+		d.BlockID = BoundedID(d.BlockID)
+		at := l.find(e.ConversationID, d.BlockID)
+		if at < 0 {
+			at = l.open(e.ConversationID, d.BlockID)
+		}
+		room := max(0, MaxBlockBytes-l.Open[at].Text)
+		l.Open[at].Text += int64(len(d.Delta))
+		if int64(len(d.Delta)) > room {
+			d.Delta = head(d.Delta, int(room))
+		}
+		e.Data = d
+		return e, d.Delta != ""
+	case BlockUpdate:
+		d.BlockID = BoundedID(d.BlockID)
+		at := l.find(e.ConversationID, d.BlockID)
+		closes := d.Updates.Status != "" && !d.Updates.Status.Open()
+		if l.Full && (at < 0 || !closes) {
+			return e, false
+		}
+		var left int64
+		d.Updates.Input, left = boundedJSON(d.Updates.Input)
+		d.Updates.TruncatedBytes += left
+		d.Updates.Output, left = boundedJSON(d.Updates.Output)
+		d.Updates.TruncatedBytes += left
+		d.Updates.Name, d.Updates.SubagentID = head(d.Updates.Name, maxLabelBytes), BoundedID(d.Updates.SubagentID)
+		if closes && at >= 0 {
+			d.Updates.TruncatedBytes += max(0, l.Open[at].Text-MaxBlockBytes)
+			l.Open = slices.Delete(l.Open, at, at+1)
+		}
+		e.Data = d
+	case BlockComplete:
+		at := l.find(e.ConversationID, BoundedID(d.Block.ID))
+		if l.Full && at < 0 {
+			return e, false
+		}
+		var said int64
+		if at >= 0 {
+			said = l.Open[at].Text
+			l.Open = slices.Delete(l.Open, at, at+1)
+		}
+		d.Block = bounded(d.Block, said)
+		e.Data = d
+	case BlockRemoved:
+		d.BlockID = BoundedID(d.BlockID)
+		at := l.find(e.ConversationID, d.BlockID)
+		if l.Full && at < 0 {
+			return e, false
+		}
+		if at >= 0 {
+			l.Open = slices.Delete(l.Open, at, at+1)
+		}
+		e.Data = d
+	case Title:
+		d.Title = head(d.Title, maxLabelBytes)
+		e.Data = d
+		return e, !l.Full
+	case Problem:
+		d.Code, d.Message = head(d.Code, maxLabelBytes), head(d.Message, MaxBlockBytes)
+		e.Data = d
+		return e, !l.Full
+	case MetadataUpdate:
+		d.Model = head(d.Model, maxLabelBytes)
+		e.Data = d
+		return e, !l.Full
+	}
+	return e, true
+}
+
+func (l *Limiter) find(conversation, id string) int {
+	for i := range slices.Backward(l.Open) {
+		if l.Open[i].ID == id && l.Open[i].Conversation == conversation {
+			return i
+		}
+	}
+	return -1
+}
+
+func (l *Limiter) open(conversation, id string) int {
+	if len(l.Open) >= maxLimited {
+		l.Open = slices.Delete(l.Open, 0, 1)
+	}
+	l.Open = append(l.Open, limitedBlock{Conversation: conversation, ID: id})
+	return len(l.Open) - 1
+}
+
+// bounded is a block within the bounds; said is how much text its deltas had.
+func bounded(b Block, said int64) Block {
+	b.ID, b.ToolUseID, b.SubagentID = BoundedID(b.ID), BoundedID(b.ToolUseID), BoundedID(b.SubagentID)
+	b.Name, b.Subtype, b.Author = head(b.Name, maxLabelBytes), head(b.Subtype, maxLabelBytes), head(b.Author, maxLabelBytes)
+	if whole := max(int64(len(b.Content)), said); whole > MaxBlockBytes {
+		b.Content = head(b.Content, MaxBlockBytes)
+		b.TruncatedBytes += whole - int64(len(b.Content))
+	}
+	if len(b.Message) > MaxBlockBytes {
+		whole := len(b.Message)
+		b.Message = head(b.Message, MaxBlockBytes)
+		b.TruncatedBytes += int64(whole - len(b.Message))
+	}
+	var left int64
+	b.Input, left = boundedJSON(b.Input)
+	b.TruncatedBytes += left
+	b.Output, left = boundedJSON(b.Output)
+	b.TruncatedBytes += left
+	return b
+}
+
+// boundedJSON is raw where it is within the bound, else a JSON string of its beginning,
+// with how many bytes were left out.
+func boundedJSON(raw json.RawMessage) (json.RawMessage, int64) {
+	if len(raw) <= MaxBlockBytes {
+		return raw, 0
+	}
+	text := string(raw)
+	if raw[0] == '"' {
+		_ = json.Unmarshal(raw, &text) // what is no string stays as it is written
+	}
+	kept := head(text, MaxBlockBytes)
+	short, err := Encode(kept)
+	if err != nil { // a string can be encoded
+		return nil, int64(len(raw))
+	}
+	return short, int64(len(text) - len(kept))
+}
+
+// BoundedID is an agent's id as events have it.
+func BoundedID(id string) string {
+	if len(id) <= MaxIDBytes {
+		return id
+	}
+	sum := sha256.Sum256([]byte(id))
+	return head(id, MaxIDBytes-1-2*len(sum)) + "~" + hex.EncodeToString(sum[:])
+}
+
+// head is at most n bytes of s, not cut within a character.
+func head(s string, n int) string {
+	if len(s) <= n {
+		return s
+	}
+	for n > 0 && !utf8.RuneStart(s[n]) {
+		n--
+	}
+	return strings.Clone(s[:n]) // what is left out must not stay in memory
+}
+
+// AppendText appends to the text of an open block as much as a Limiter lets through: what is
+// beyond it need not be kept.
+func AppendText(text []byte, words string) []byte {
+	room := MaxBlockBytes + utf8.UTFMax - len(text) // so that it can tell where the last character ends
+	return append(text, words[:min(len(words), max(0, room))]...)
+}
