@@ -323,11 +323,18 @@ func (b *bundle) say(t *testing.T, s activities.SandboxReady, content string) st
 // events is the log of the session; its positions are contiguous from 1.
 func (b *bundle) events(t *testing.T) []eventlog.Event {
 	t.Helper()
-	events, err := b.db.EventsPage(b.ctx, b.id, 0, 100_000)
-	for session.CodeOf(err) == session.CodeUnavailable { // a test has cut connections
-		events, err = b.db.EventsPage(b.ctx, b.id, 0, 100_000)
+	var events []eventlog.Event
+	for {
+		page, err := b.db.EventsPage(b.ctx, b.id, int64(len(events)), 100_000)
+		if session.CodeOf(err) == session.CodeUnavailable {
+			continue // a test has cut connections
+		}
+		require.NoError(t, err)
+		if len(page) == 0 {
+			break
+		}
+		events = append(events, page...)
 	}
-	require.NoError(t, err)
 	for i, e := range events {
 		require.EqualValues(t, i+1, e.Seq)
 	}

@@ -13,8 +13,9 @@ import (
 
 // Source is where followers read.
 type Source interface {
-	// EventsPage returns at most limit events behind a position, in order and
-	// without a gap; fewer than limit mean that these are all there are.
+	// EventsPage returns at most limit events after a position, in order and
+	// without a gap. It ends with the event that brings their data to PageBytes. A
+	// page that reaches neither bound has all there are.
 	// *PositionGoneError, *FuturePositionError or session_not_found where there
 	// is nothing to read from.
 	EventsPage(ctx context.Context, sessionID string, after int64, limit int) ([]Event, error)
@@ -24,6 +25,19 @@ type Source interface {
 	// returns an error then. It calls ready when nothing can be missed from then
 	// on, and changed with the sessions that have grown, or none for all.
 	EventsListen(ctx context.Context, ready func(), changed func(sessionIDs []string)) error
+}
+
+// PageBytes is where a page of events ends: it has less data than that, or one event
+// more than would fit.
+const PageBytes = 1 << 20
+
+// isFull reports whether there may be more after a page.
+func isFull(page []Event, limit int) bool {
+	bytes := 0
+	for _, e := range page {
+		bytes += len(e.Data)
+	}
+	return len(page) >= limit || bytes >= PageBytes
 }
 
 // FollowerOptions are the choices of a follower.
@@ -167,7 +181,7 @@ func (f *Follower) Follow(ctx context.Context, sessionID string, after int64) (*
 		r.Close()
 		return nil, err
 	}
-	r.page, r.more = first, len(first) == f.options.Page
+	r.page, r.more = first, isFull(first, f.options.Page)
 	r.fetched = true
 	return r, nil
 }
@@ -251,7 +265,7 @@ func (r *Reader) fetch(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	r.page, r.fetched, r.more = page, true, len(page) == limit
+	r.page, r.fetched, r.more = page, true, isFull(page, limit)
 	return nil
 }
 

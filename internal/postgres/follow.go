@@ -11,12 +11,12 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/postgres/dbsqlc"
 )
 
-// EventsPage returns at most limit events behind a position, in order and without
-// a gap. A *eventlog.PositionGoneError or *eventlog.FuturePositionError says that
+// EventsPage returns at most limit events after a position, in order and without
+// a gap, and ends with the one that brings their data to eventlog.PageBytes. A *eventlog.PositionGoneError or *eventlog.FuturePositionError says that
 // the position is not one to read from; session_not_found that there is no log.
 func (db *DB) EventsPage(ctx context.Context, sessionID string, after int64, limit int) ([]eventlog.Event, error) {
 	const doing = "read events"
-	rows, err := db.q.EventsPage(ctx, db.pool, &dbsqlc.EventsPageParams{SessionID: sessionID, AfterSeq: after, MaxItems: int32(limit)})
+	rows, err := db.q.EventsPage(ctx, db.pool, &dbsqlc.EventsPageParams{SessionID: sessionID, AfterSeq: after, MaxItems: int32(limit), MaxBytes: eventlog.PageBytes})
 	if err != nil {
 		return nil, fault(doing, err)
 	}

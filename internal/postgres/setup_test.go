@@ -103,9 +103,15 @@ func (b *bundle) generation(t *testing.T) int64 {
 // events is the whole log of the session.
 func (b *bundle) events(t *testing.T) []eventlog.Event {
 	t.Helper()
-	events, err := b.EventsPage(b.ctx, b.id, 0, 100_000)
-	require.NoError(t, err)
-	return events
+	var events []eventlog.Event
+	for {
+		page, err := b.EventsPage(b.ctx, b.id, int64(len(events)), 100_000)
+		require.NoError(t, err)
+		if len(page) == 0 {
+			return events
+		}
+		events = append(events, page...)
+	}
 }
 
 // types are the types of the events behind a position.

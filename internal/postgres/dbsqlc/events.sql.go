@@ -63,9 +63,9 @@ func (q *Queries) EventsDeltas(ctx context.Context, db DBTX, arg *EventsDeltasPa
 }
 
 const eventsInsert = `-- name: EventsInsert :exec
-INSERT INTO events (session_id, seq, type, conversation_id, run_id, frame, n, at, data)
+INSERT INTO events (session_id, seq, type, conversation_id, run_id, frame, n, at, data, size)
 SELECT a.session_id, a.seq, a.type, a.conversation_id, a.run_id,
-    nullif(a.frame, -1), CASE WHEN a.frame >= 0 THEN a.n END, a.at, a.data::json
+    nullif(a.frame, -1), CASE WHEN a.frame >= 0 THEN a.n END, a.at, a.data::json, octet_length(a.data)
 FROM (SELECT unnest($1::text[]) AS session_id, unnest($2::bigint[]) AS seq, unnest($3::text[]) AS type,
     unnest($4::text[]) AS conversation_id, unnest($5::text[]) AS run_id, unnest($6::bigint[]) AS frame,
     unnest($7::integer[]) AS n, unnest($8::timestamptz[]) AS at, unnest($9::text[]) AS data) a
@@ -101,14 +101,22 @@ func (q *Queries) EventsInsert(ctx context.Context, db DBTX, arg *EventsInsertPa
 }
 
 const eventsPage = `-- name: EventsPage :many
-SELECT seq, type, conversation_id, run_id, at, data FROM events
-WHERE session_id = $1 AND seq > $2 ORDER BY seq LIMIT $3
+SELECT p.seq, p.type, p.conversation_id, p.run_id, p.at, p.data
+FROM (
+    SELECT e.seq, e.type, e.conversation_id, e.run_id, e.at, e.data,
+        sum(coalesce(e.size, octet_length(e.data::text))) OVER (ORDER BY e.seq ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS before
+    FROM events e
+    WHERE e.session_id = $1 AND e.seq > $2 ORDER BY e.seq LIMIT $3
+) p
+WHERE p.before IS NULL OR p.before < $4::bigint
+ORDER BY p.seq
 `
 
 type EventsPageParams struct {
 	SessionID string
 	AfterSeq  int64
 	MaxItems  int32
+	MaxBytes  int64
 }
 
 type EventsPageRow struct {
@@ -120,8 +128,14 @@ type EventsPageRow struct {
 	Data           []byte
 }
 
+// EventsPage ends with the event that brings its data to max_bytes or more.
 func (q *Queries) EventsPage(ctx context.Context, db DBTX, arg *EventsPageParams) ([]EventsPageRow, error) {
-	rows, err := db.Query(ctx, eventsPage, arg.SessionID, arg.AfterSeq, arg.MaxItems)
+	rows, err := db.Query(ctx, eventsPage,
+		arg.SessionID,
+		arg.AfterSeq,
+		arg.MaxItems,
+		arg.MaxBytes,
+	)
 	if err != nil {
 		return nil, err
 	}

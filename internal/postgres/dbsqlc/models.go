@@ -44,6 +44,7 @@ type Event struct {
 	N              *int32
 	At             time.Time
 	Data           []byte
+	Size           *int32
 }
 
 type IdempotencyKey struct {

@@ -1,16 +1,24 @@
 -- name: EventsInsert :exec
 -- EventsInsert is the one way into the log. Data goes over as text: json keeps it
 -- as it is, the escape \u0000 included. A frame below zero means none.
-INSERT INTO events (session_id, seq, type, conversation_id, run_id, frame, n, at, data)
+INSERT INTO events (session_id, seq, type, conversation_id, run_id, frame, n, at, data, size)
 SELECT a.session_id, a.seq, a.type, a.conversation_id, a.run_id,
-    nullif(a.frame, -1), CASE WHEN a.frame >= 0 THEN a.n END, a.at, a.data::json
+    nullif(a.frame, -1), CASE WHEN a.frame >= 0 THEN a.n END, a.at, a.data::json, octet_length(a.data)
 FROM (SELECT unnest(@session_ids::text[]) AS session_id, unnest(@seqs::bigint[]) AS seq, unnest(@types::text[]) AS type,
     unnest(@conversation_ids::text[]) AS conversation_id, unnest(@run_ids::text[]) AS run_id, unnest(@frames::bigint[]) AS frame,
     unnest(@ns::integer[]) AS n, unnest(@ats::timestamptz[]) AS at, unnest(@datas::text[]) AS data) a;
 
 -- name: EventsPage :many
-SELECT seq, type, conversation_id, run_id, at, data FROM events
-WHERE session_id = @session_id AND seq > @after_seq ORDER BY seq LIMIT @max_items;
+-- EventsPage ends with the event that brings its data to max_bytes or more.
+SELECT p.seq, p.type, p.conversation_id, p.run_id, p.at, p.data
+FROM (
+    SELECT e.seq, e.type, e.conversation_id, e.run_id, e.at, e.data,
+        sum(coalesce(e.size, octet_length(e.data::text))) OVER (ORDER BY e.seq ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS before
+    FROM events e
+    WHERE e.session_id = @session_id AND e.seq > @after_seq ORDER BY e.seq LIMIT @max_items
+) p
+WHERE p.before IS NULL OR p.before < @max_bytes::bigint
+ORDER BY p.seq;
 
 -- name: EventsBounds :one
 SELECT first_seq, last_seq FROM sessions WHERE id = @id;
