@@ -55,8 +55,18 @@ func (q *Queries) TranscriptInsert(ctx context.Context, db DBTX, arg *Transcript
 }
 
 const transcriptPositions = `-- name: TranscriptPositions :many
-SELECT path, version, max(start + size)::bigint AS size FROM transcripts
-WHERE session_id = $1 GROUP BY path, version ORDER BY path, version
+WITH RECURSIVE paths AS (
+    (SELECT f.path FROM transcripts f WHERE f.session_id = $1 ORDER BY f.path LIMIT 1)
+    UNION ALL
+    SELECT (SELECT n.path FROM transcripts n WHERE n.session_id = $1 AND n.path > p.path ORDER BY n.path LIMIT 1)
+    FROM paths p WHERE p.path IS NOT NULL
+)
+SELECT newest.path, newest.version, (newest.start + newest.size)::bigint AS size
+FROM paths CROSS JOIN LATERAL (
+    SELECT t.path, t.version, t.start, t.size FROM transcripts t
+    WHERE t.session_id = $1 AND t.path = paths.path ORDER BY t.version DESC, t.start DESC LIMIT 1
+) newest
+ORDER BY newest.path
 `
 
 type TranscriptPositionsRow struct {
@@ -65,6 +75,8 @@ type TranscriptPositionsRow struct {
 	Size    int64
 }
 
+// TranscriptPositions walks the index from path to path and reads the last segment of
+// each: what it costs does not grow with the age of the session.
 func (q *Queries) TranscriptPositions(ctx context.Context, db DBTX, sessionID string) ([]TranscriptPositionsRow, error) {
 	rows, err := db.Query(ctx, transcriptPositions, sessionID)
 	if err != nil {

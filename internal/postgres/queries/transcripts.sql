@@ -1,6 +1,18 @@
 -- name: TranscriptPositions :many
-SELECT path, version, max(start + size)::bigint AS size FROM transcripts
-WHERE session_id = @session_id GROUP BY path, version ORDER BY path, version;
+-- TranscriptPositions walks the index from path to path and reads the last segment of
+-- each: what it costs does not grow with the age of the session.
+WITH RECURSIVE paths AS (
+    (SELECT f.path FROM transcripts f WHERE f.session_id = @session_id ORDER BY f.path LIMIT 1)
+    UNION ALL
+    SELECT (SELECT n.path FROM transcripts n WHERE n.session_id = @session_id AND n.path > p.path ORDER BY n.path LIMIT 1)
+    FROM paths p WHERE p.path IS NOT NULL
+)
+SELECT newest.path, newest.version, (newest.start + newest.size)::bigint AS size
+FROM paths CROSS JOIN LATERAL (
+    SELECT t.path, t.version, t.start, t.size FROM transcripts t
+    WHERE t.session_id = @session_id AND t.path = paths.path ORDER BY t.version DESC, t.start DESC LIMIT 1
+) newest
+ORDER BY newest.path;
 
 -- name: TranscriptInsert :exec
 -- TranscriptInsert meets a segment at the same place only where that one is empty.
