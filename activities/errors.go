@@ -8,7 +8,7 @@ import (
 )
 
 // Kinds of the errors of activities: the types that they have at the engine. All but
-// HandOver are final: the same call again cannot succeed, so the engine does not retry it and
+// NotHandedOver and HandOver are final: the same call again cannot succeed, so the engine does not retry it and
 // the workflow acts on it. An error of any other type may pass and is retried, whatever its
 // type is called: the engine names errors without one after their Go type.
 const (
@@ -28,6 +28,10 @@ const (
 	Refused = "Refused"
 	// SessionMissing: Postgres has no row of the session.
 	SessionMissing = "SessionMissing"
+	// NotHandedOver: the attempt was cancelled before the agent got the prompt, and no other attempt
+	// had handed it over. Not final: where nobody has asked for the cancellation, as when a heartbeat
+	// was not answered, the engine starts another attempt.
+	NotHandedOver = "NotHandedOver"
 	// HandOver: the worker stops; the engine gives the turn to another.
 	HandOver = "HandOver"
 	// Fenced: a newer generation or attempt has taken over, or the session has moved on.

@@ -29,6 +29,7 @@ type OpenedSession struct {
 	Processing   *session.Processing    `json:"processing,omitempty"`
 	BundleID     string                 `json:"bundleId,omitempty"` // the bundle to wake from
 	SandboxID    string                 `json:"sandboxId,omitempty"`
+	SandboxSince time.Time              `json:"sandboxSince,omitzero"` // when its life began
 	Deadline     time.Time              `json:"deadline,omitzero"`
 	// Queue is where the workflow continues as new; "" is where it is.
 	Queue string `json:"queue,omitempty"`
@@ -46,10 +47,12 @@ type SandboxRequest struct {
 // SandboxReady is a sandbox whose runner answers.
 type SandboxReady struct {
 	// Generation is the one asked for, or that of a living sandbox that a restore took up again.
-	Generation int64            `json:"generation"`
-	SandboxID  string           `json:"sandboxId"`
-	Deadline   time.Time        `json:"deadline,omitzero"` // when the provider ends it
-	Receipt    *session.Receipt `json:"receipt,omitempty"` // of a restore
+	Generation int64     `json:"generation"`
+	SandboxID  string    `json:"sandboxId"`
+	Deadline   time.Time `json:"deadline,omitzero"` // when the provider ends it
+	// Since is when its life began, of one that was taken up again.
+	Since   time.Time        `json:"since,omitzero"`
+	Receipt *session.Receipt `json:"receipt,omitempty"` // of a restore
 }
 
 // SandboxRef names the sandbox of a session.
@@ -122,9 +125,19 @@ type TurnResult struct {
 
 // SettleRequest ends a run that no worker can end any more.
 type SettleRequest struct {
-	RunID   string          `json:"runId"`
-	Outcome session.Outcome `json:"outcome"`
-	Reason  string          `json:"reason"`
+	// ReturnUntouched: if no attempt has ever attached, the prompt returns to its place in the queue
+	// instead.
+	ReturnUntouched bool            `json:"returnUntouched,omitempty"`
+	RunID           string          `json:"runId"`
+	Outcome         session.Outcome `json:"outcome"`
+	Reason          string          `json:"reason"`
+}
+
+// Settled is what became of a run that was settled. A run that was over keeps its outcome.
+type Settled struct {
+	Outcome session.Outcome `json:"outcome,omitempty"`
+	// Returned: its prompt is queued again.
+	Returned bool `json:"returned,omitempty"`
 }
 
 // PromptsRequest is about every prompt of a session that is not over.

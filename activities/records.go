@@ -17,7 +17,7 @@ func (c *Control) OpenSession(ctx context.Context, in SessionRef) (OpenedSession
 		IdleTimeout: l.IdleTimeout, LastActivity: l.LastActivity,
 		Generation: l.Generation, TransitionNo: l.TransitionNo,
 		Waiting: l.Waiting, Processing: l.Processing,
-		SandboxID: l.SandboxID, Deadline: l.Deadline, Queue: c.Queue,
+		SandboxID: l.SandboxID, SandboxSince: l.SandboxSince, Deadline: l.Deadline, Queue: c.Queue,
 	}
 	if l.Workspace != nil {
 		o.Workspace = keyword(l.Workspace.RepoURL)
@@ -51,13 +51,24 @@ func (c *Control) BeginRun(ctx context.Context, in ClaimRequest) (session.RunVer
 
 // ReturnRun puts the prompt of a run that never reached the agent back.
 func (c *Control) ReturnRun(ctx context.Context, in SettleRequest) error {
-	return stored(c.Store.RunReturn(ctx, in.RunID, in.Reason))
+	_, err := c.Store.RunReturn(ctx, in.RunID, in.Reason, false)
+	return stored(err)
 }
 
-// SettleRun ends a run that no worker can end any more. A run that is over keeps
-// its outcome.
-func (c *Control) SettleRun(ctx context.Context, in SettleRequest) error {
-	return c.settle(ctx, session.RunEnding{RunID: in.RunID, Outcome: in.Outcome, Reason: in.Reason})
+// SettleRun ends a run that no worker can end any more, or returns its prompt to the queue. A run
+// that is over keeps its outcome.
+func (c *Control) SettleRun(ctx context.Context, in SettleRequest) (Settled, error) {
+	if in.ReturnUntouched {
+		returned, err := c.Store.RunReturn(ctx, in.RunID, in.Reason, true)
+		if err != nil || returned {
+			return Settled{Returned: returned}, stored(err)
+		}
+	}
+	if err := c.settle(ctx, session.RunEnding{RunID: in.RunID, Outcome: in.Outcome, Reason: in.Reason}); err != nil {
+		return Settled{}, err
+	}
+	run, err := c.Store.RunGet(ctx, in.RunID)
+	return Settled{Outcome: run.Outcome}, stored(err)
 }
 
 // RequeuePrompt puts a prompt with a lost outcome back in the queue.

@@ -33,6 +33,19 @@ func TestAClaimMadeTwiceIsGrantedTwice(t *testing.T) {
 	require.Equal(t, in.RunID, verdict.HeldBy)
 }
 
+func TestARunThatNobodyHadReturnsItsPrompt(t *testing.T) {
+	t.Parallel()
+	b := setupMemory(t)
+	in := b.claim(t, b.create(t), "claimed")
+	request := activities.SettleRequest{RunID: in.RunID, Outcome: session.OutcomeUnknown, Reason: session.ReasonSandboxLost, ReturnUntouched: true}
+	for range 2 {
+		settled, err := do(b, attempt{}, b.control.SettleRun, request)
+		require.NoError(t, err)
+		require.Equal(t, activities.Settled{Returned: true}, settled, "and so when it is done again")
+	}
+	require.Equal(t, session.PromptQueued, b.prompt(t, in.PromptID).Status)
+}
+
 func TestCancelEndsEveryPromptOnce(t *testing.T) {
 	t.Parallel()
 	b := setupMemory(t)
@@ -56,7 +69,7 @@ func TestARunThatIsOverKeepsItsOutcome(t *testing.T) {
 	in := b.claim(t, b.create(t), "done")
 	_, err := b.turn(in)
 	require.NoError(t, err)
-	_, err = do(b, attempt{}, plain(b.control.SettleRun), activities.SettleRequest{RunID: in.RunID, Outcome: session.OutcomeUnknown, Reason: "late"})
+	_, err = do(b, attempt{}, b.control.SettleRun, activities.SettleRequest{RunID: in.RunID, Outcome: session.OutcomeUnknown, Reason: "late"})
 	require.NoError(t, err)
 	require.Equal(t, session.OutcomeCompleted, b.run(t, in.RunID).Outcome)
 }
@@ -77,7 +90,7 @@ func TestAnEndThatOnlyTheLogHasStands(t *testing.T) {
 	require.Error(t, err)
 	b.steps.set(nil, nil)
 	require.Empty(t, b.run(t, in.RunID).Outcome)
-	_, err = do(b, attempt{}, plain(b.control.SettleRun), activities.SettleRequest{RunID: in.RunID, Outcome: session.OutcomeUnknown, Reason: "lost"})
+	_, err = do(b, attempt{}, b.control.SettleRun, activities.SettleRequest{RunID: in.RunID, Outcome: session.OutcomeUnknown, Reason: "lost"})
 	require.NoError(t, err)
 	require.Equal(t, session.OutcomeCompleted, b.run(t, in.RunID).Outcome)
 	require.Equal(t, session.PromptCompleted, b.prompt(t, in.PromptID).Status)

@@ -145,7 +145,7 @@ func (w *work) settleUnsaved(ctx context.Context, in SandboxRequest) (SandboxRea
 					return SandboxReady{}, false, w.passingIfLost(ctx, sb, err)
 				}
 			}
-			return SandboxReady{Generation: row.Generation, SandboxID: row.SandboxID, Deadline: row.Deadline}, true, nil
+			return SandboxReady{Generation: row.Generation, SandboxID: row.SandboxID, Since: row.ReservedAt, Deadline: row.Deadline}, true, nil
 		}
 		if worked && unsaved.Waited < w.RunnerGrace || unreached(err) {
 			return SandboxReady{}, false, fmt.Errorf("sandbox %s runs, but its runner does not answer: %w", row.SandboxID, err)

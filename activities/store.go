@@ -69,9 +69,10 @@ type Store interface {
 	// and queue, and counts metrics. A run that is over keeps its outcome, which
 	// is returned either way.
 	RunEnd(ctx context.Context, ending session.RunEnding) (session.Run, error)
-	// RunReturn puts the prompt of a run that never reached the agent back in
-	// its place in the queue.
-	RunReturn(ctx context.Context, runID, reason string) error
+	// RunReturn puts the prompt of a run that never reached the agent back in its place in the
+	// queue; with untouched only if no attempt has ever attached. It reports whether the prompt is
+	// queued.
+	RunReturn(ctx context.Context, runID, reason string, untouched bool) (bool, error)
 	// PromptsCancel ends every prompt that is not over.
 	PromptsCancel(ctx context.Context, sessionID, reason string) (int64, error)
 	// PromptRequeue puts a prompt whose outcome is unknown back in the queue, as its policy asks.

@@ -61,6 +61,8 @@ func (t *Turns) RunTurn(ctx context.Context, in TurnRequest) (TurnResult, error)
 		return TurnResult{}, temporal.NewApplicationErrorWithOptions(errHandOver.Error(), HandOver, temporal.ApplicationErrorOptions{
 			Category: temporal.ApplicationErrorCategoryBenign, // it happens with every deploy
 		})
+	case ctx.Err() != nil && !turn.mayHaveDelivered:
+		return TurnResult{}, temporal.NewApplicationError("cancelled before the agent got the prompt", NotHandedOver)
 	case ctx.Err() != nil:
 		return TurnResult{}, ctx.Err()
 	case errors.Is(err, eventlog.ErrFenced), errors.Is(err, runner.ErrDisplaced), isStale(err):

@@ -187,6 +187,25 @@ func TestAnAttemptDoesNotHangInAStoreThatDoes(t *testing.T) {
 	require.Equal(t, session.OutcomeCompleted, result.Outcome)
 }
 
+func TestAnAttemptThatIsCancelledInTheDialHasNotHandedThePromptOver(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	in := b.claim(t, b.create(t), "hello")
+	ctx, cancel := context.WithCancel(b.ctx)
+	b.driver.set(func(f *faulty) {
+		f.exec = func(driver.ExecRequest) error {
+			cancel()
+			return driver.Errorf(driver.Unavailable, "exec", "", "injected")
+		}
+	})
+	_, err := do(b, attempt{ctx: ctx}, b.turns.RunTurn, in)
+	requireType(t, activities.NotHandedOver, err)
+	b.driver.mend()
+	result, err := b.turn(in)
+	require.NoError(t, err, "where nobody had asked for it, the next attempt goes on")
+	require.Equal(t, session.OutcomeCompleted, result.Outcome)
+}
+
 func TestTwoWorkersOnOneRunEndWithOne(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -251,7 +270,7 @@ func TestASandboxThatDiesInATurnIsLost(t *testing.T) {
 
 	settle := activities.SettleRequest{RunID: in.RunID, Outcome: session.OutcomeUnknown, Reason: session.ReasonSandboxLost}
 	for range 2 {
-		_, err = do(b, attempt{}, plain(b.control.SettleRun), settle)
+		_, err = do(b, attempt{}, b.control.SettleRun, settle)
 		require.NoError(t, err)
 	}
 	require.Equal(t, session.PromptUnknown, b.prompt(t, in.PromptID).Status)

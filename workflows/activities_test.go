@@ -24,7 +24,8 @@ type fakes struct {
 // operation is an activity under way.
 type operation struct {
 	activity string
-	run      *runRow // of a turn
+	run      *runRow                 // of a turn
+	waiting  *activities.TurnRequest // of a turn that no worker has room for
 	over     bool
 	complete func(result any, err error)
 }
@@ -363,43 +364,84 @@ func (f *fakes) BeginRun(ctx context.Context, in activities.ClaimRequest) (sessi
 }
 
 // RunTurn delivers the prompt unless an attempt before has, and ends when the
-// agent does, is interrupted, or loses its sandbox.
+// agent does, is interrupted, or loses its sandbox. Where no worker has room it waits.
 func (f *fakes) RunTurn(ctx context.Context, in activities.TurnRequest) (activities.TurnResult, error) {
 	w := f.w
 	w.mu.Lock()
-	run, p := w.runs[in.RunID], w.prompt(in.PromptID)
-	fail := func(err error) (activities.TurnResult, error) {
+	if w.canceling["RunTurn"] {
 		w.mu.Unlock()
-		return activities.TurnResult{}, err
+		return activities.TurnResult{}, temporal.NewCanceledError()
 	}
+	if w.busy {
+		w.say("turn of %s waits for a worker", in.PromptID)
+		o := w.operate("RunTurn")
+		o.waiting = &in
+		return await[activities.TurnResult](ctx, f, o)
+	}
+	over, err := w.attach(in)
+	if err != nil || over != nil {
+		w.mu.Unlock()
+		if over == nil {
+			over = new(activities.TurnResult)
+		}
+		return *over, err
+	}
+	o := w.operate("RunTurn")
+	o.run = w.runs[in.RunID]
+	w.endTurnAt(o, o.run.endsAt)
+	return await[activities.TurnResult](ctx, f, o)
+}
+
+// attach begins an attempt, unless it ends at once with a result or an error.
+func (w *world) attach(in activities.TurnRequest) (*activities.TurnResult, error) {
+	run, p := w.runs[in.RunID], w.prompt(in.PromptID)
+	run.attached = true
 	if err := w.begin("RunTurn"); err != nil {
-		return fail(err)
+		return nil, err
 	}
-	s := w.sandbox(in.Generation)
 	if in.Dispatch != run.dispatch && w.inTask != "lost" {
 		w.violate("dispatch %d of %s, which was allotted %d", in.Dispatch, p.ID, run.dispatch)
 	}
+	s := w.sandbox(in.Generation)
 	switch {
 	case run.outcome != "":
-		w.mu.Unlock()
-		return activities.TurnResult{Outcome: run.outcome}, nil
+		return &activities.TurnResult{Outcome: run.outcome}, nil
 	case s == nil || s.id != in.SandboxID:
 		w.violate("a turn in sandbox %q of generation %d, which is not there", in.SandboxID, in.Generation)
-		return fail(final(activities.Refused, "no such sandbox"))
+		return nil, final(activities.Refused, "no such sandbox")
 	case !s.alive && !run.delivered:
 		w.say("turn of %s finds no sandbox", p.ID)
-		return fail(final(activities.PromptNotDelivered, "the sandbox has ended"))
+		return nil, final(activities.PromptNotDelivered, "the sandbox has ended")
 	case !s.alive:
-		return fail(final(activities.SandboxLost, "the sandbox has ended"))
+		return nil, final(activities.SandboxLost, "the sandbox has ended")
 	case run.delivered:
 		w.say("turn of %s goes on in generation %d", p.ID, in.Generation)
 	default:
 		w.deliver(run, p)
 	}
-	o := w.operate("RunTurn")
-	o.run = run
-	w.endTurnAt(o, run.endsAt)
-	return await[activities.TurnResult](ctx, f, o)
+	return nil, nil
+}
+
+// free gives every turn that waits a worker.
+func (w *world) free() {
+	w.busy = false
+	for _, o := range slices.Clone(w.operations) {
+		if o.waiting == nil {
+			continue
+		}
+		in := *o.waiting
+		o.waiting = nil
+		result, err := w.attach(in)
+		switch {
+		case err != nil:
+			w.finish(o, nil, err)
+		case result != nil:
+			w.finish(o, *result, nil)
+		default:
+			o.run = w.runs[in.RunID]
+			w.endTurnAt(o, o.run.endsAt)
+		}
+	}
 }
 
 func (w *world) deliver(run *runRow, p *promptRow) {
@@ -449,12 +491,19 @@ func (f *fakes) AbortRun(ctx context.Context, in activities.AbortRequest) error 
 	return err
 }
 
-func (f *fakes) SettleRun(ctx context.Context, in activities.SettleRequest) error {
-	_, err := take(ctx, f, "SettleRun", func(w *world) (nothing, error) {
-		w.endRun(w.runs[in.RunID], in.Outcome, in.Reason)
-		return nothing{}, nil
+func (f *fakes) SettleRun(ctx context.Context, in activities.SettleRequest) (activities.Settled, error) {
+	return take(ctx, f, "SettleRun", func(w *world) (activities.Settled, error) {
+		run := w.runs[in.RunID]
+		if in.ReturnUntouched && !run.attached {
+			if run.outcome == "" {
+				run.outcome = session.OutcomeCancelled
+				w.queue(w.prompt(run.promptID), in.Reason)
+			}
+			return activities.Settled{Returned: w.prompt(run.promptID).status == session.PromptQueued}, nil
+		}
+		w.endRun(run, in.Outcome, in.Reason)
+		return activities.Settled{Outcome: run.outcome}, nil
 	})
-	return err
 }
 
 func (f *fakes) TellProblem(ctx context.Context, in activities.Problem) error {

@@ -78,6 +78,9 @@
 //	generation spent or fenced                the next one; a pause after five in a row,  waits
 //	                                          error after seven times five
 //	terminate                                 retried without end                         –
+//	a run that is open though no turn runs    carried on in running and hibernating, else  unknown; its policy
+//	                                          settled
+//	no attempt ever had the run               its prompt returns to its place             run later
 //	worker lost in a turn                     the next worker attaches                    carried on
 //	attempt fenced off, the run open          the row is read, the run dispatched again    carried on
 //	agent crashes                             nothing: the turn has ended                 failed

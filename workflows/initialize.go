@@ -73,6 +73,6 @@ func (l *life) up(ctx workflow.Context, ready activities.SandboxReady, err error
 	}
 	l.wants.Wake = false
 	l.generation, l.sandboxID = ready.Generation, ready.SandboxID
-	l.plan(ready.Deadline, workflow.Now(ctx))
+	l.plan(orNow(ctx, ready.Since), ready.Deadline)
 	return l.transit(ctx, session.EventReady, reason, ready.Receipt)
 }

@@ -50,7 +50,7 @@ func TestRandomLivesKeepThePromises(t *testing.T) {
 		for range rapid.IntRange(1, 14).Draw(t, "commands") {
 			switch command := rapid.SampledFrom([]string{
 				"prompt", "prompt", "prompt", "ring", "wake", "hibernate", "hibernate force", "drop", "drop force", "relocate", "relocate force", "sync", "revert p1", "revert p1 force", "abort", "recover",
-				"idle", "report", "kill", "fail", "fail", "slow", "history 2000", "restart",
+				"idle", "report", "kill", "busy", "free", "fail", "fail", "slow", "history 2000", "restart",
 			}).Draw(t, "command"); command {
 			case "prompt":
 				prompts++

@@ -26,6 +26,8 @@ var update = flag.Bool("update", false, "write the transcripts of scenarios as t
 //	run ID generation=N [policy=hold|fail|retry] [ends=1m]   a run is under way
 //	prompt ID [takes=1m] [policy=hold|fail|retry] [crashes] [stubborn]
 //	withdraw ID · ring ID · wake · hibernate [force] · drop [force] · relocate [force] · sync · revert ID [force] · stop · abort · recover · idle 1m · report N [sandbox=ID]
+//	busy · free                                   no worker has room for a turn
+//	putback ID                                    a prompt that was over is queued again
 //	kill · ended N · fail ACTIVITY KIND [times=N] · slow ACTIVITY 1m · history N · cancel · restart
 //	state · wait 1m
 func TestScenarios(t *testing.T) {
@@ -251,6 +253,12 @@ func (c *cast) do(words []string) error {
 		d, err := time.ParseDuration(a[1])
 		w.takes[first] = d
 		return err
+	case "busy":
+		w.busy = true
+	case "free":
+		w.free()
+	case "putback":
+		w.queue(w.prompt(first), "")
 	case "history":
 		n, err := strconv.Atoi(first)
 		if s.env != nil {
@@ -316,7 +324,7 @@ func (c *cast) run(id string, a args) error {
 	p.status, p.runID, p.deliveries = session.PromptProcessing, "run_"+id, 1
 	w.runs[p.runID] = &runRow{
 		id: p.runID, promptID: id, generation: a.number("generation"),
-		delivered: true, endsAt: w.clock.now().Add(ends),
+		attached: true, delivered: true, endsAt: w.clock.now().Add(ends),
 	}
 	return nil
 }

@@ -125,9 +125,9 @@ func (l *life) interruptAt() time.Time {
 
 // plan sets the end of the sandbox's life and how long before it the session
 // moves: long enough to end a turn and to save a bundle, half of a short life.
-func (l *life) plan(deadline, now time.Time) {
+func (l *life) plan(since, deadline time.Time) {
 	l.deadline = deadline
-	l.margin = min(2*snapshotBudget, max(0, deadline.Sub(now)/2))
+	l.margin = min(2*snapshotBudget, max(0, deadline.Sub(since)/2))
 }
 
 func (l *life) outlived(now time.Time) bool {

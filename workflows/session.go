@@ -60,6 +60,7 @@ type life struct {
 	lost  session.SandboxSignal // the sandbox that is believed gone; zero while none is
 
 	opened    bool                // the fields above are Postgres's, not guesses
+	stale     bool                // somebody has reason to believe that Postgres has more than this workflow knows
 	turn      *session.Processing // the run under way
 	doing     string
 	timer     pendingTimer
@@ -93,6 +94,7 @@ func newLife(ctx workflow.Context, in session.WorkflowInput) *life {
 // open takes the session up from Postgres. Signals that came before it are
 // merged in, not overwritten.
 func (l *life) open(ctx workflow.Context) error {
+	l.stale = false
 	var o activities.OpenedSession
 	if err := l.record(ctx, "load the session", control.OpenSession, activities.SessionRef{SessionID: l.id}, &o); err != nil {
 		return err
@@ -102,7 +104,7 @@ func (l *life) open(ctx workflow.Context) error {
 	l.generation, l.transitionNo = o.Generation, o.TransitionNo
 	l.sandboxID, l.bundleID = o.SandboxID, o.BundleID
 	l.taskQueue = o.Queue
-	l.plan(o.Deadline, workflow.Now(ctx))
+	l.plan(orNow(ctx, o.SandboxSince), o.Deadline)
 	l.idleTimeout, l.processing = o.IdleTimeout, o.Processing
 	if o.LastActivity.After(l.lastActivity) || l.continued == 0 {
 		l.lastActivity = o.LastActivity
@@ -139,7 +141,10 @@ func (l *life) run(ctx workflow.Context) error {
 		if l.shouldContinue(ctx) {
 			return l.continueAsNew(ctx)
 		}
-		err := l.step(ctx)
+		err := l.freshen(ctx)
+		if err == nil {
+			err = l.step(ctx)
+		}
 		if refused(err) {
 			err = l.reconsider(ctx, err)
 		}
@@ -150,7 +155,35 @@ func (l *life) run(ctx workflow.Context) error {
 	return nil
 }
 
+// rereadsOnWake is the change since which a wake, and a ring for what the workflow does not know of, make it
+// read the session again, and a run that it did not begin is settled or carried on in every state.
+const rereadsOnWake = "rereads-on-wake"
+
+// freshen reads the session again where somebody has asked for that.
+func (l *life) freshen(ctx workflow.Context) error {
+	if !l.stale || workflow.GetVersion(ctx, rereadsOnWake, workflow.DefaultVersion, 1) == workflow.DefaultVersion {
+		l.stale = false
+		return nil
+	}
+	return l.open(ctx)
+}
+
+// settleEarlier ends what an earlier run of this workflow, or a claim whose answer was lost, has left open in a
+// state in which no turn runs. While hibernating the turn ends first, in the sandbox that is still there.
+func (l *life) settleEarlier(ctx workflow.Context) error {
+	run := *l.processing
+	l.processing = nil
+	if l.state == session.Hibernating && l.sandboxID != "" {
+		return l.carry(ctx, run)
+	}
+	return l.settleUnknown(ctx, run, session.ReasonSandboxLost)
+}
+
 func (l *life) step(ctx workflow.Context) error {
+	if l.processing != nil && l.state != session.Running && !l.state.Final() && !l.wants.Stop &&
+		workflow.GetVersion(ctx, rereadsOnWake, workflow.DefaultVersion, 1) != workflow.DefaultVersion {
+		return l.settleEarlier(ctx)
+	}
 	switch {
 	case l.state.Final():
 		return l.put(ctx)

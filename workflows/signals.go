@@ -92,13 +92,16 @@ func (l *life) drain(ctx workflow.Context) {
 	}
 }
 
-// ring takes in that a prompt is waiting in Postgres. An empty id only opens the workflow.
+// ring takes in that a prompt is waiting in Postgres. An empty id opens the workflow, or makes an open one
+// read the session again; so does a prompt that was taken before and is not in hand.
 func (l *life) ring(s session.PromptSignal, now time.Time) {
-	if s.PromptID == "" {
-		return
-	}
-	if l.queue.Push(session.QueuedPrompt{ID: s.PromptID, Ordinal: s.Ordinal}) {
+	switch {
+	case s.PromptID == "":
+		l.stale = l.opened
+	case l.queue.Push(session.QueuedPrompt{ID: s.PromptID, Ordinal: s.Ordinal}):
 		l.lastActivity = now
+	case !l.queue.Has(s.PromptID) && (l.turn == nil || l.turn.PromptID != s.PromptID):
+		l.stale = l.opened
 	}
 }
 
@@ -106,6 +109,7 @@ func (l *life) ring(s session.PromptSignal, now time.Time) {
 // the session is opened its state is not known and the wish is kept as it is.
 func (l *life) askWake() {
 	l.wants.Hibernate, l.wants.Force, l.wants.Drop, l.wants.Restart = false, false, false, false
+	l.stale = l.opened
 	l.wants.Wake = !l.opened || (l.state != session.Running && l.state != session.Error)
 }
 

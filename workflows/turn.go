@@ -17,6 +17,10 @@ const abortPatience = 30 * time.Second
 // rereadsFencedRuns is the change since which a run whose attempt was fenced off is read again.
 const rereadsFencedRuns = "rereads-fenced-runs"
 
+// believesAttempts is the change since which an attempt that was cancelled is believed that it had not handed
+// the prompt over.
+const believesAttempts = "believes-attempts"
+
 // carry carries a run to its end, whoever began it.
 func (l *life) carry(ctx workflow.Context, run session.Processing) error {
 	l.turn = &run
@@ -36,12 +40,7 @@ func (l *life) carry(ctx workflow.Context, run session.Processing) error {
 	switch activities.TypeOf(err) {
 	case activities.PromptNotDelivered:
 		l.loseSandbox()
-		ref := activities.SettleRequest{RunID: run.RunID, Reason: session.ReasonSandboxLost}
-		if err := l.record(ctx, "put the prompt back", control.ReturnRun, ref, nil); err != nil {
-			return err
-		}
-		l.queue.Requeue(session.QueuedPrompt{ID: run.PromptID, Ordinal: run.Ordinal})
-		return nil
+		return l.giveBack(ctx, run, session.ReasonSandboxLost)
 	case activities.SandboxLost:
 		l.loseSandbox()
 		return l.settleUnknown(ctx, run, session.ReasonSandboxLost)
@@ -53,9 +52,20 @@ func (l *life) carry(ctx workflow.Context, run session.Processing) error {
 		}
 		return err // the row says whether the run is over; if not, it is dispatched again
 	case activities.Refused:
-		return l.settle(ctx, run, session.OutcomeFailed, activities.ReasonOf(err))
+		_, err := l.settle(ctx, run, session.OutcomeFailed, activities.ReasonOf(err), false)
+		return err
 	}
 	return l.settleUnknown(ctx, run, activities.ReasonOf(err))
+}
+
+// giveBack returns the prompt of a run that the agent never got to its place in the queue.
+func (l *life) giveBack(ctx workflow.Context, run session.Processing, reason string) error {
+	ref := activities.SettleRequest{RunID: run.RunID, Reason: reason}
+	if err := l.record(ctx, "put the prompt back", control.ReturnRun, ref, nil); err != nil {
+		return err
+	}
+	l.queue.Requeue(session.QueuedPrompt{ID: run.PromptID, Ordinal: run.Ordinal})
+	return nil
 }
 
 // watch runs the turn's activity and, beside it, whatever abort, stop, a forced
@@ -123,29 +133,41 @@ func (l *life) watch(ctx workflow.Context, run session.Processing) error {
 	if err == nil || turnCtx.Err() == nil {
 		return err
 	}
-	// It was cancelled here. What it ended with then says little: a worker that is
-	// gone lets a cancelled activity run into its heartbeat timeout.
+	// It was cancelled here. What it ended with then says little, but for one thing: a worker that is
+	// gone lets a cancelled activity run into its heartbeat timeout. What is not known of the attempt the
+	// row decides: a run that nobody ever attached to is returned to the queue.
+	kind := activities.TypeOf(err)
+	undelivered := (kind == activities.NotHandedOver || kind == activities.PromptNotDelivered) &&
+		workflow.GetVersion(ctx, believesAttempts, workflow.DefaultVersion, 1) != workflow.DefaultVersion
 	switch {
+	case l.sandboxLost() && undelivered:
+		return l.giveBack(ctx, run, session.ReasonSandboxLost)
 	case l.sandboxLost():
 		return l.lostError()
-	case !giveUp.IsZero():
-		return l.settle(ctx, run, session.OutcomeCancelled, session.ReasonAborted)
+	case giveUp.IsZero():
+		return err
+	case undelivered && !l.abort:
+		return l.giveBack(ctx, run, session.ReasonAborted)
 	}
+	_, err = l.settle(ctx, run, session.OutcomeCancelled, session.ReasonAborted, !l.abort)
 	return err
 }
 
 // settleUnknown gives a run whose outcome was lost the outcome unknown, and its
 // prompt what its policy says: hold leaves it to a person, fail ends it as
-// failed, retry puts it back in its place.
+// failed, retry puts it back in its place. A run that no attempt ever had is no loss: its prompt is
+// queued again whatever the policy.
 func (l *life) settleUnknown(ctx workflow.Context, run session.Processing, reason string) error {
+	outcome := session.OutcomeUnknown
 	if run.OnUnknown == session.Fail {
-		return l.settle(ctx, run, session.OutcomeFailed, reason)
+		outcome = session.OutcomeFailed
 	}
-	if err := l.settle(ctx, run, session.OutcomeUnknown, reason); err != nil {
+	settled, err := l.settle(ctx, run, outcome, reason, true)
+	if err != nil || settled.Returned || run.OnUnknown != session.Retry {
 		return err
 	}
-	if run.OnUnknown != session.Retry {
-		return nil
+	if settled.Outcome != session.OutcomeUnknown && settled.Outcome != "" {
+		return nil // it had ended by itself
 	}
 	ref := activities.PromptRef{SessionID: l.id, PromptID: run.PromptID}
 	if err := l.record(ctx, "queue the prompt again", control.RequeuePrompt, ref, nil); err != nil {
@@ -155,7 +177,12 @@ func (l *life) settleUnknown(ctx workflow.Context, run session.Processing, reaso
 	return nil
 }
 
-func (l *life) settle(ctx workflow.Context, run session.Processing, outcome session.Outcome, reason string) error {
-	request := activities.SettleRequest{RunID: run.RunID, Outcome: outcome, Reason: reason}
-	return l.record(ctx, "settle the run", control.SettleRun, request, nil)
+func (l *life) settle(ctx workflow.Context, run session.Processing, outcome session.Outcome, reason string, returnUntouched bool) (activities.Settled, error) {
+	request := activities.SettleRequest{RunID: run.RunID, Outcome: outcome, Reason: reason, ReturnUntouched: returnUntouched}
+	var settled activities.Settled
+	err := l.record(ctx, "settle the run", control.SettleRun, request, &settled)
+	if settled.Returned {
+		l.queue.Requeue(session.QueuedPrompt{ID: run.PromptID, Ordinal: run.Ordinal})
+	}
+	return settled, err
 }

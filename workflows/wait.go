@@ -30,6 +30,13 @@ func (l *life) wait(ctx workflow.Context, doing string, until time.Time, futures
 	l.drain(ctx)
 }
 
+func orNow(ctx workflow.Context, t time.Time) time.Time {
+	if t.IsZero() {
+		return workflow.Now(ctx)
+	}
+	return t
+}
+
 // do runs one activity to its end while signals keep coming in.
 func (l *life) do(ctx workflow.Context, doing string, o workflow.ActivityOptions, activity, in, out any) error {
 	f := l.begin(ctx, doing, o, activity, in)

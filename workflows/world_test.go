@@ -38,6 +38,7 @@ type world struct {
 	bundles      []bundleRow
 
 	inTask     string        // what becomes of records within the workflow's task: done; slow: not tried; lost: done, and it is not known
+	busy       bool          // no worker has room for a turn
 	lifetime   time.Duration // of a sandbox at the provider
 	takes      map[string]time.Duration
 	faults     map[string][]error
@@ -69,6 +70,7 @@ type runRow struct {
 	id, promptID string
 	generation   int64
 	dispatch     int64 // allotted last
+	attached     bool  // an attempt has had it
 	delivered    bool
 	aborted      bool
 	endsAt       time.Time // of the agent's work, once delivered

@@ -294,12 +294,18 @@ func (s *sessionTx) titleFrom(ctx context.Context, content string) error {
 }
 
 // RunReturn puts the prompt of a run that never reached the agent back in its
-// place in the queue. The run is over then, as cancelled, and its id is spent. A
+// place in the queue and reports whether it is queued. The run is over then, as cancelled, and its id is
+// spent. With untouched, a run that an attempt has attached to stays as it is. A
 // run that is over already changes nothing; one with frames is illegal_state,
 // since the agent may have done the work.
-func (db *DB) RunReturn(ctx context.Context, runID, reason string) error {
-	return db.inRun(ctx, "return a run", runID, func(s *sessionTx, run dbsqlc.Run) error {
+func (db *DB) RunReturn(ctx context.Context, runID, reason string, untouched bool) (queued bool, err error) {
+	err = db.inRun(ctx, "return a run", runID, func(s *sessionTx, run dbsqlc.Run) error {
 		if run.EndedAt != nil {
+			p, err := s.promptGet(ctx, run.PromptID)
+			queued = p.Status == string(session.PromptQueued)
+			return err
+		}
+		if untouched && run.Attempt > 0 {
 			return nil
 		}
 		if run.LastFrame >= 0 {
@@ -314,8 +320,10 @@ func (db *DB) RunReturn(ctx context.Context, runID, reason string) error {
 		if err := s.tellTurnEnd(run); err != nil {
 			return err
 		}
+		queued = true
 		return s.promptQueue(ctx, run.PromptID, text(reason))
 	})
+	return queued && err == nil, err
 }
 
 func (s *sessionTx) tellTurnEnd(run dbsqlc.Run) error {

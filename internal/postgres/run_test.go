@@ -204,8 +204,14 @@ func TestARunThatNeverReachedTheAgentGivesItsPromptBack(t *testing.T) {
 	b.submit(t, "2")
 	run := b.begin(t, p)
 	before := b.position(t)
-	require.NoError(t, b.RunReturn(b.ctx, run, "the sandbox was gone"))
-	require.NoError(t, b.RunReturn(b.ctx, run, "again"))
+	queued, err := b.RunReturn(b.ctx, run, "nobody had it", true)
+	require.NoError(t, err)
+	require.False(t, queued, "an attempt has attached")
+	for range 2 {
+		queued, err = b.RunReturn(b.ctx, run, "the sandbox was gone", false)
+		require.NoError(t, err)
+		require.True(t, queued)
+	}
 	require.Equal(t, []string{"turn_end", "prompt", "queue"}, b.types(t, before))
 	got, err := b.PromptGet(b.ctx, b.id, p)
 	require.NoError(t, err)
@@ -220,5 +226,23 @@ func TestARunThatNeverReachedTheAgentGivesItsPromptBack(t *testing.T) {
 
 	run = b.begin(t, p)
 	require.NoError(t, b.appendOne(t, eventlog.Append{SessionID: b.id, RunID: run, Generation: 1, Token: "t1", LastFrame: 0}))
-	requireCode(t, session.CodeIllegalState, b.RunReturn(b.ctx, run, "too late"))
+	_, err = b.RunReturn(b.ctx, run, "too late", false)
+	requireCode(t, session.CodeIllegalState, err)
+}
+
+func TestARunThatNobodyAttachedToGivesItsPromptBack(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.running(t)
+	p, run := b.submit(t, "1"), session.NewID(session.RunPrefix)
+	verdict, err := b.RunBegin(b.ctx, b.id, p, run, 1)
+	require.NoError(t, err)
+	require.True(t, verdict.Granted)
+	for range 2 {
+		queued, err := b.RunReturn(b.ctx, run, "the sandbox was gone", true)
+		require.NoError(t, err)
+		require.True(t, queued, "the same answer again")
+	}
+	_, err = b.RunAttach(b.ctx, run, "late", session.Dispatch{No: 1, Attempt: 1})
+	requireCode(t, session.CodeIllegalState, err)
 }

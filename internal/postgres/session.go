@@ -229,7 +229,7 @@ func (db *DB) SessionOpen(ctx context.Context, sessionID string) (loaded session
 		box, err := s.q.SandboxGet(ctx, s, &dbsqlc.SandboxGetParams{SessionID: sessionID, Generation: s.row.Generation})
 		switch {
 		case err == nil && box.EndedAt == nil:
-			loaded.SandboxID, loaded.Deadline = box.SandboxID, orZero(box.Deadline)
+			loaded.SandboxID, loaded.SandboxSince, loaded.Deadline = box.SandboxID, box.ReservedAt.UTC(), orZero(box.Deadline)
 		case err != nil && !isNoRows(err):
 			return err
 		}

@@ -6,11 +6,12 @@ import "time"
 // has it, with everything that is under way.
 type Loaded struct {
 	Session
-	Waiting    []QueuedPrompt // queued prompts by ordinal
-	Processing *Processing    // the prompt that a run has; nil when none
-	Head       *BundleRef     // the bundle to wake from; nil when none was ever made
-	SandboxID  string         // of Generation; empty when none is recorded
-	Deadline   time.Time      // end of that sandbox's life at the provider; zero when there is none
+	Waiting      []QueuedPrompt // queued prompts by ordinal
+	Processing   *Processing    // the prompt that a run has; nil when none
+	Head         *BundleRef     // the bundle to wake from; nil when none was ever made
+	SandboxID    string         // of Generation; empty when none is recorded
+	SandboxSince time.Time      // when that sandbox's life began
+	Deadline     time.Time      // end of that sandbox's life at the provider; zero when there is none
 }
 
 // Processing is a prompt in the hands of a run.

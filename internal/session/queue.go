@@ -41,7 +41,7 @@ func (q *Queue) Push(p QueuedPrompt) bool {
 }
 
 func (q *Queue) insert(p QueuedPrompt) bool {
-	if slices.ContainsFunc(q.waiting, func(w QueuedPrompt) bool { return w.ID == p.ID }) {
+	if q.Has(p.ID) {
 		return false
 	}
 	at, _ := slices.BinarySearchFunc(q.waiting, p, func(a, b QueuedPrompt) int { return cmp.Compare(a.Ordinal, b.Ordinal) })
@@ -68,6 +68,11 @@ func (q *Queue) Pop() (QueuedPrompt, bool) {
 func (q *Queue) Requeue(p QueuedPrompt) {
 	q.seen = slices.DeleteFunc(q.seen, func(id string) bool { return id == p.ID })
 	q.insert(p)
+}
+
+// Has reports whether the prompt waits.
+func (q *Queue) Has(id string) bool {
+	return slices.ContainsFunc(q.waiting, func(w QueuedPrompt) bool { return w.ID == id })
 }
 
 // Len is the number of prompts that wait.
