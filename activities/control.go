@@ -86,9 +86,10 @@ func (noSecrets) Secret(context.Context, string) (secret.Value, bool, error) {
 
 // Tell reaches the workflows of sessions.
 type Tell interface {
-	// Revive starts the workflow of a session again if it is not open: one that
-	// was terminated by hand, or has failed, left its session to nobody.
-	Revive(ctx context.Context, sessionID string) (revived bool, err error)
+	// Revive starts the workflow of a session again if it is not open: one that was terminated by hand
+	// left its session to nobody. An open one that does not have run in hand is told to read the session
+	// again; an empty run is not asked for.
+	Revive(ctx context.Context, sessionID, run string) (revived bool, err error)
 	// SandboxEnded reports what was found out about a sandbox. No open workflow is
 	// no error.
 	SandboxEnded(ctx context.Context, sessionID string, s session.SandboxSignal) error

@@ -181,9 +181,10 @@ func (l logSteps) Position(ctx context.Context, sessionID string) (int64, error)
 
 // told remembers what workflows were told.
 type told struct {
-	mu      sync.Mutex
-	signals []session.SandboxSignal
-	closed  map[string]bool // sessions whose workflow is not open
+	mu        sync.Mutex
+	signals   []session.SandboxSignal
+	closed    map[string]bool // sessions whose workflow is not open
+	forgotten map[string]bool // runs that their workflow does not know of
 }
 
 func (t *told) SandboxEnded(_ context.Context, _ string, s session.SandboxSignal) error {
@@ -193,12 +194,13 @@ func (t *told) SandboxEnded(_ context.Context, _ string, s session.SandboxSignal
 	return nil
 }
 
-// Revive opens a workflow that was closed.
-func (t *told) Revive(_ context.Context, sessionID string) (bool, error) {
+// Revive opens a workflow that was closed, and reminds one of a run that it does not know of.
+func (t *told) Revive(_ context.Context, sessionID, run string) (bool, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	closed := t.closed[sessionID]
+	closed := t.closed[sessionID] || run != "" && t.forgotten[run]
 	delete(t.closed, sessionID)
+	delete(t.forgotten, run)
 	return closed, nil
 }
 

@@ -8,16 +8,11 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
-// health looks whether the sessions that own a sandbox have a workflow, and
-// whether their sandboxes run.
+// health looks whether the sandboxes run that sessions own.
 func (w *work) health(ctx context.Context, rows []session.SandboxRow, running map[string]bool, out *Reconciled) error {
 	var failed error
 	for _, row := range rows {
 		if w.forsaken(row) {
-			continue
-		}
-		if err := w.revive(ctx, row, out); err != nil {
-			failed = errors.Join(failed, err)
 			continue
 		}
 		failed = errors.Join(failed, w.check(ctx, row, running, out))

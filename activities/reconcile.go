@@ -35,6 +35,7 @@ func (c *Control) Reconcile(ctx context.Context) (Reconciled, error) {
 		c.reapRows(ctx, rows, &out),
 		c.reap(ctx, rows, listed, &out),
 		c.deleteSnapshots(ctx, &out),
+		c.revive(ctx, &out), // before reports, which only an open workflow hears
 		c.health(ctx, rows, running, &out),
 	)
 	if failed == nil && (out.Reported > 0 || out.Terminated > 0 || out.Deleted > 0) {

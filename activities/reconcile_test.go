@@ -76,12 +76,39 @@ func TestReconcileRevivesAWorkflowThatIsGone(t *testing.T) {
 	b := setupMemory(t)
 	b.create(t)
 	b.transit(t, session.EventReady)
-	b.tell.closed = map[string]bool{b.id: true}
-	for _, revived := range []int{1, 0} {
-		found, err := b.reconcile()
+	for _, event := range []session.Event{"", session.EventHibernate, session.EventSaved, session.EventWake, session.EventFail} {
+		if event != "" {
+			b.transit(t, event)
+		}
+		_, err := b.db.SessionOpen(b.ctx, b.id)
 		require.NoError(t, err)
-		require.Equal(t, activities.Reconciled{Listed: 1, Revived: revived}, found)
+		b.tell.closed = map[string]bool{b.id: true}
+		want := 1
+		if event == session.EventSaved {
+			want = 0 // it sleeps; whoever wakes it starts its workflow
+		}
+		for _, revived := range []int{want, 0} {
+			found, err := b.reconcile()
+			require.NoError(t, err)
+			require.Equal(t, revived, found.Revived, event)
+		}
 	}
+}
+
+func TestReconcileRemindsAWorkflowOfARunThatItHasForgotten(t *testing.T) {
+	t.Parallel()
+	b := setupMemory(t)
+	in := b.claim(t, b.create(t), "forgotten")
+	_, err := b.db.SessionOpen(b.ctx, b.id)
+	require.NoError(t, err)
+	b.tell.forgotten = map[string]bool{in.RunID: true}
+	found, err := b.reconcile()
+	require.NoError(t, err)
+	require.Zero(t, found.Revived, "it was heard of just now")
+	b.sql(t, `UPDATE sessions SET last_activity_at = now() - interval '1 minute'`)
+	found, err = b.reconcile()
+	require.NoError(t, err)
+	require.Equal(t, 1, found.Revived)
 }
 
 func TestReconcileAsksBeforeItCallsAnybodyDead(t *testing.T) {

@@ -2,20 +2,55 @@ package activities
 
 import (
 	"context"
+	"errors"
 	"log/slog"
+	"sync"
+	"time"
 
-	"github.com/overwinter-dev/overwinter/internal/session"
+	"golang.org/x/sync/errgroup"
 )
 
-// revive starts the workflow of a session again if it is not open.
-func (w *work) revive(ctx context.Context, row session.SandboxRow, out *Reconciled) error {
-	revived, err := w.Tell.Revive(ctx, row.SessionID)
-	if err != nil {
-		return err
+const (
+	// attendedPage is how many sessions are read at a time.
+	attendedPage = 500
+	// attendedAtOnce is how many workflows are asked for at a time.
+	attendedAtOnce = 16
+	// quietRun is how long nothing may be heard of an open run before its workflow is asked about it.
+	quietRun = 20 * time.Second
+)
+
+// revive looks whether every loaded session that has something to do has an open workflow, which knows of the
+// session's open run. It starts those that are closed and tells the others to read their session again.
+func (w *work) revive(ctx context.Context, out *Reconciled) error {
+	var (
+		mu     sync.Mutex
+		failed error
+		after  string
+	)
+	for {
+		page, err := w.Store.Attended(ctx, after, quietRun, attendedPage)
+		if err != nil {
+			return errors.Join(failed, stored(err))
+		}
+		var all errgroup.Group
+		all.SetLimit(attendedAtOnce)
+		for _, s := range page {
+			all.Go(func() error {
+				revived, err := w.Tell.Revive(ctx, s.SessionID, s.RunID)
+				mu.Lock()
+				defer mu.Unlock()
+				failed = errors.Join(failed, err)
+				if revived {
+					out.Revived++
+					w.Logger.WarnContext(ctx, "revived a session's workflow", slog.String("session_id", s.SessionID), slog.String("run_id", s.RunID))
+				}
+				return nil
+			})
+		}
+		all.Wait() //nolint:errcheck // errors are joined, so that one does not stop the others
+		if len(page) < attendedPage || ctx.Err() != nil {
+			return failed
+		}
+		after = page[len(page)-1].SessionID
 	}
-	if revived {
-		out.Revived++
-		w.Logger.WarnContext(ctx, "a session had lost its workflow", slog.String("session_id", row.SessionID))
-	}
-	return nil
 }

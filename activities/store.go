@@ -129,9 +129,10 @@ type Store interface {
 	// ImagesKnown lists other images that this installation has made and that should exist at the provider.
 	ImagesKnown(ctx context.Context, except string) ([]string, error)
 
-	// Unclaimed lists sessions and queued prompts older than age that no workflow
-	// seems to know of: not loaded, or rung for and not taken.
-	Unclaimed(ctx context.Context, age time.Duration, limit int) ([]session.Ring, error)
+	// Attended lists, a page at a time in order of ids, loaded sessions that have something to do, with
+	// an open run that nothing has been heard of for as long as quiet.
+	Attended(ctx context.Context, after string, quiet time.Duration, limit int) ([]session.Attended, error)
+
 	// Installation is the id of this database's installation, for tags at the provider.
 	Installation(ctx context.Context) (string, error)
 }

@@ -2,16 +2,19 @@ package worker
 
 import (
 	"context"
+	"errors"
 	"log/slog"
+	"sync"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
-// Relay rings again for what nobody has claimed: the row is the promise, the
-// signal only rings the bell, and a bell may go unheard when Temporal was away
-// or the api died between the two. Every worker has one; that two ring for the
-// same prompt changes nothing.
+// Relay signals workflows again for work that nobody has claimed: the row is the promise, the
+// signal only notifies, and it may be lost when Temporal was away or the api died between the two.
+// Every worker has one; that two signal for the same prompt changes nothing.
 type Relay struct {
 	Rows Unclaimed
 	Bell Bell
@@ -23,15 +26,22 @@ type Relay struct {
 	Batch int
 }
 
-// Unclaimed lists what nobody has claimed.
+// Unclaimed lists what nobody has claimed, in order of sessions, after one of them.
 type Unclaimed interface {
-	Unclaimed(ctx context.Context, age time.Duration, limit int) ([]session.Ring, error)
+	Unclaimed(ctx context.Context, after string, age time.Duration, limit int) ([]session.Ring, error)
 }
 
 // Bell reaches the workflow of a session, started if need be.
 type Bell interface {
 	Ring(ctx context.Context, sessionID, promptID string, ordinal int64) error
 }
+
+const (
+	// ringsAtOnce bounds the signals of a relay that are under way.
+	ringsAtOnce = 8
+	// lookTimeout bounds one look: what it did not get to is signalled in a later one.
+	lookTimeout = 10 * time.Second
+)
 
 func (r Relay) run(ctx context.Context, logger *slog.Logger) error {
 	if r.Every == 0 {
@@ -45,10 +55,12 @@ func (r Relay) run(ctx context.Context, logger *slog.Logger) error {
 	}
 	ticker := time.NewTicker(r.Every)
 	defer ticker.Stop()
-	patience := patience{}
+	pauses := newPatience(r.Age)
+	after := ""
 	for {
-		if err := r.look(ctx, logger, patience); err != nil && ctx.Err() == nil {
-			logger.WarnContext(ctx, "the relay could not look; it will look again", slog.Any("error", err))
+		var err error
+		if after, err = r.look(ctx, logger, after, pauses); err != nil && ctx.Err() == nil {
+			logger.WarnContext(ctx, "relay could not signal every workflow", slog.Any("error", err))
 		}
 		select {
 		case <-ticker.C:
@@ -58,55 +70,91 @@ func (r Relay) run(ctx context.Context, logger *slog.Logger) error {
 	}
 }
 
-// look rings once for everything unclaimed. It stops at the first ring that
-// fails: where one does, the rest would only wait for the same deadline.
-func (r Relay) look(ctx context.Context, logger *slog.Logger, patience patience) error {
-	rings, err := r.Rows.Unclaimed(ctx, r.Age, r.Batch)
+// look signals once for a page of unclaimed work and returns where the next page begins. A signal that fails delays
+// no other: each session has a pause of its own.
+func (r Relay) look(ctx context.Context, logger *slog.Logger, after string, pauses *patience) (next string, err error) {
+	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
+	defer cancel()
+	rings, err := r.Rows.Unclaimed(ctx, after, r.Age, r.Batch)
 	if err != nil {
-		return err
+		return after, err
 	}
-	for _, ring := range patience.due(rings, time.Now(), r.Age) {
-		if err := r.Bell.Ring(ctx, ring.SessionID, ring.PromptID, ring.Ordinal); err != nil {
-			return err
-		}
-		logger.InfoContext(ctx, "rang again", slog.String("session_id", ring.SessionID), slog.String("prompt_id", ring.PromptID))
+	if len(rings) == r.Batch {
+		next = rings[len(rings)-1].SessionID
 	}
-	return nil
+	var (
+		all    errgroup.Group
+		mu     sync.Mutex
+		failed error
+	)
+	all.SetLimit(ringsAtOnce)
+	for _, ring := range pauses.due(rings, time.Now()) {
+		all.Go(func() error {
+			if ctx.Err() != nil {
+				return nil // not tried: nothing is charged
+			}
+			err := r.Bell.Ring(ctx, ring.SessionID, ring.PromptID, ring.Ordinal)
+			pauses.tried(ring, time.Now())
+			if err != nil {
+				mu.Lock()
+				defer mu.Unlock()
+				failed = errors.Join(failed, err)
+				return nil
+			}
+			logger.InfoContext(ctx, "re-sent prompt signal", slog.String("session_id", ring.SessionID), slog.String("prompt_id", ring.PromptID))
+			return nil
+		})
+	}
+	all.Wait() //nolint:errcheck // errors are joined, so that one does not stop the others
+	return next, failed
 }
 
-// maxPatience is the longest pause between two rings for the same row.
-const maxPatience = time.Minute
+// maxPatience is the longest pause between two signals for the same row.
+const maxPatience = 30 * time.Second
 
-// patience remembers what was rung for: the pause doubles with every ring, so that
-// a system that is slow to answer is not rung down.
-type patience map[session.Ring]pause
+// patience remembers what was signalled for: the pause doubles with every signal, so that
+// a system that is slow to answer is not flooded. It is safe for concurrent use.
+type patience struct {
+	first time.Duration
+
+	mu     sync.Mutex
+	pauses map[session.Ring]pause
+}
 
 type pause struct {
 	until time.Time
 	next  time.Duration
 }
 
-// due returns the rings whose pause is over, and forgets what nobody waits for any more.
-func (p patience) due(rings []session.Ring, now time.Time, first time.Duration) []session.Ring {
-	waiting := make(map[session.Ring]bool, len(rings))
+func newPatience(first time.Duration) *patience {
+	return &patience{first: first, pauses: map[session.Ring]pause{}}
+}
+
+// due returns the rings whose pause is over. Rows that were not signalled for in a long time are forgotten.
+func (p *patience) due(rings []session.Ring, now time.Time) []session.Ring {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for ring, was := range p.pauses {
+		if now.Sub(was.until) > 2*maxPatience {
+			delete(p.pauses, ring)
+		}
+	}
 	var due []session.Ring
 	for _, ring := range rings {
-		waiting[ring] = true
-		was, known := p[ring]
-		if known && now.Before(was.until) {
-			continue
-		}
-		next := first
-		if known {
-			next = min(2*was.next, maxPatience)
-		}
-		p[ring] = pause{until: now.Add(next), next: next}
-		due = append(due, ring)
-	}
-	for ring := range p {
-		if !waiting[ring] {
-			delete(p, ring)
+		if was, known := p.pauses[ring]; !known || !now.Before(was.until) {
+			due = append(due, ring)
 		}
 	}
 	return due
+}
+
+// tried notes that a signal was sent, whatever came of it.
+func (p *patience) tried(ring session.Ring, now time.Time) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	next := p.first
+	if was, known := p.pauses[ring]; known {
+		next = min(2*was.next, maxPatience)
+	}
+	p.pauses[ring] = pause{until: now.Add(next), next: next}
 }

@@ -1,6 +1,7 @@
 package worker_test
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -76,7 +77,7 @@ func dial(t *testing.T) client.Client {
 // nothing is unclaimed, and nobody hears.
 type nothing struct{}
 
-func (nothing) Unclaimed(context.Context, time.Duration, int) ([]session.Ring, error) {
+func (nothing) Unclaimed(context.Context, string, time.Duration, int) ([]session.Ring, error) {
 	return nil, nil
 }
 
@@ -84,7 +85,7 @@ func (nothing) Unclaimed(context.Context, time.Duration, int) ([]session.Ring, e
 type bell struct {
 	mu      sync.Mutex
 	rings   []session.Ring
-	refuses bool // every ring
+	refuses string // rings for this session; "*" for every one
 }
 
 var errDeaf = errors.New("deaf")
@@ -93,7 +94,7 @@ func (b *bell) Ring(_ context.Context, sessionID, promptID string, ordinal int64
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.rings = append(b.rings, session.Ring{SessionID: sessionID, PromptID: promptID, Ordinal: ordinal})
-	if b.refuses {
+	if b.refuses == "*" || b.refuses == sessionID {
 		return errDeaf
 	}
 	return nil
@@ -152,21 +153,36 @@ func TestTheRelayRingsForWhatNobodyHasClaimed(t *testing.T) {
 	}
 }
 
-func TestTheRelayStopsALookAtTheFirstRingThatFails(t *testing.T) {
+// TestASignalThatFailsDelaysNoOther: more sessions wait than one look takes, and the first one's signal always fails.
+func TestASignalThatFailsDelaysNoOther(t *testing.T) {
 	t.Parallel()
 	db := postgrestest.New(t)
-	var ids []string
-	for range 3 {
+	waiting := map[string]bool{}
+	first := ""
+	for range 5 {
 		s, _, err := db.SessionCreate(t.Context(), session.Session{ID: session.NewID(session.SessionPrefix), Agent: "demo"}, nil, session.Idempotency{})
 		require.NoError(t, err)
-		ids = append(ids, s.ID)
+		waiting[s.ID] = true
+		first = cmp.Or(first, s.ID)
 	}
-	deaf := &bell{refuses: true}
-	start(t, worker.Config{Temporal: dial(t), Relay: worker.Relay{Rows: db, Bell: deaf, Every: 20 * time.Millisecond, Age: time.Millisecond}})
-	require.Eventually(t, func() bool { return len(deaf.heard()) >= 3 }, patience, 5*time.Millisecond, "it looks again")
-	for _, ring := range deaf.heard() {
-		require.Equal(t, ids[0], ring.SessionID, "the others would only wait for the same deadline")
-	}
+	heard := &bell{refuses: first}
+	start(t, worker.Config{Temporal: dial(t), Relay: worker.Relay{Rows: db, Bell: heard, Every: 20 * time.Millisecond, Age: time.Millisecond, Batch: 2}})
+	require.Eventually(t, func() bool {
+		reached := map[string]bool{}
+		for _, ring := range heard.heard() {
+			reached[ring.SessionID] = true
+		}
+		return len(reached) == len(waiting)
+	}, patience, 5*time.Millisecond, "every page is looked at")
+	rings := len(heard.heard())
+	require.Eventually(t, func() bool {
+		for _, ring := range heard.heard()[rings:] {
+			if ring.SessionID == first {
+				return true
+			}
+		}
+		return false
+	}, patience, 5*time.Millisecond, "and the one that fails again")
 }
 
 func TestAWorkerIsReadyWhileItPolls(t *testing.T) {

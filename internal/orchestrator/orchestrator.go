@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"time"
 
 	"go.temporal.io/api/enums/v1"
@@ -103,9 +104,10 @@ func (o *Orchestrator) SandboxEnded(ctx context.Context, sessionID string, s ses
 	return ignoreClosed(o.signal(ctx, sessionID, session.SignalSandbox, s))
 }
 
-// Revive starts the workflow of a session again if it is not open, and tells
-// whether it did.
-func (o *Orchestrator) Revive(ctx context.Context, sessionID string) (bool, error) {
+// Revive starts the workflow of a session again if it is not open, and reports
+// whether it did. An open one that does not have run in hand is told to read the session
+// again, which counts as well; an empty run is not asked for.
+func (o *Orchestrator) Revive(ctx context.Context, sessionID, run string) (bool, error) {
 	described, cancel := context.WithTimeout(ctx, o.timeout)
 	defer cancel()
 	d, err := o.temporal.DescribeWorkflowExecution(described, sessionID, "")
@@ -115,7 +117,20 @@ func (o *Orchestrator) Revive(ctx context.Context, sessionID string) (bool, erro
 	case err != nil:
 		return false, err
 	case d.GetWorkflowExecutionInfo().GetStatus() == enums.WORKFLOW_EXECUTION_STATUS_RUNNING:
-		return false, nil
+		if run == "" {
+			return false, nil
+		}
+		encoded, err := o.State(ctx, sessionID)
+		if err != nil {
+			return false, err
+		}
+		var view session.StateView
+		if err := json.Unmarshal(encoded, &view); err != nil {
+			return false, fmt.Errorf("read the state of session %s: %w", sessionID, err)
+		}
+		if view.RunID == run {
+			return false, nil
+		}
 	}
 	return true, o.Ring(ctx, sessionID, "", 0)
 }

@@ -148,10 +148,10 @@ func TestCallsThatNeedAWorkflowSayWhenThereIsNone(t *testing.T) {
 		require.NoError(t, o.SandboxEnded(ctx, id, session.SandboxSignal{}))
 	}
 	for _, id := range []string{never, closed} {
-		revived, err := o.Revive(ctx, id)
+		revived, err := o.Revive(ctx, id, "")
 		require.NoError(t, err)
 		require.True(t, revived)
-		revived, err = o.Revive(ctx, id)
+		revived, err = o.Revive(ctx, id, "")
 		require.NoError(t, err)
 		require.False(t, revived, "it is open now")
 	}

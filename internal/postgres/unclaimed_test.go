@@ -29,6 +29,14 @@ func TestWhoIsRungFor(t *testing.T) { //nolint:tparallel // the rows share a dat
 	prompt := func(b *bundle, t *testing.T) { b.submit(t, "first") }
 	turn := func(b *bundle, t *testing.T) { b.begin(t, b.submit(t, "in hand")) }
 	running := func(b *bundle, t *testing.T) { b.running(t) }
+	eager := func(b *bundle, t *testing.T) {
+		b.sql(t, "UPDATE sessions SET lazy = false WHERE id = $1", b.id)
+	}
+	closed := func(b *bundle, t *testing.T) { require.NoError(t, b.SessionClose(b.ctx, b.id)) }
+	asleep := func(b *bundle, t *testing.T) {
+		b.transit(t, session.EventHibernate, session.ReasonIdle)
+		b.transit(t, session.EventSaved, session.ReasonIdle)
+	}
 	stopped := func(b *bundle, t *testing.T) { b.transit(t, session.EventStop, "") }
 	type steps []func(*bundle, *testing.T)
 	const nobody, session1, prompt1 = "nobody", "session", "prompt"
@@ -36,7 +44,10 @@ func TestWhoIsRungFor(t *testing.T) { //nolint:tparallel // the rows share a dat
 		steps steps
 		want  string
 	}{
-		"the start was never heard":              {steps{}, session1},
+		"lazy, and nobody wants it yet":          {steps{}, nobody},
+		"the start was never heard":              {steps{eager}, session1},
+		"put away before its first prompt":       {steps{open, closed}, nobody},
+		"put away, a run was left open":          {steps{running, turn, asleep, open, closed}, session1},
 		"the first prompt was never heard":       {steps{prompt}, prompt1},
 		"the workflow was lost while running":    {steps{running}, session1},
 		"the workflow was lost in a turn":        {steps{running, turn}, session1},
@@ -84,7 +95,7 @@ func TestWhoIsRungFor(t *testing.T) { //nolint:tparallel // the rows share a dat
 // rings are those for this session that are older than an hour.
 func (b *bundle) rings(t *testing.T) []session.Ring {
 	t.Helper()
-	all, err := b.Unclaimed(b.ctx, time.Hour, 1000)
+	all, err := b.Unclaimed(b.ctx, "", time.Hour, 1000)
 	require.NoError(t, err)
 	return slices.DeleteFunc(all, func(r session.Ring) bool { return r.SessionID != b.id })
 }
@@ -95,10 +106,60 @@ func TestOneRingPerSessionAndNoMoreThanAsked(t *testing.T) {
 	first := b.submit(t, "1")
 	b.submit(t, "2")
 	other := b.session(t)
-	rings, err := b.Unclaimed(b.ctx, -time.Second, 10)
+	b.sql(t, "UPDATE sessions SET lazy = false WHERE id = $1", other)
+	rings, err := b.Unclaimed(b.ctx, "", -time.Second, 10)
 	require.NoError(t, err)
-	require.ElementsMatch(t, []session.Ring{{SessionID: b.id, PromptID: first, Ordinal: 1}, {SessionID: other}}, rings)
-	rings, err = b.Unclaimed(b.ctx, -time.Second, 1)
+	want := []session.Ring{{SessionID: b.id, PromptID: first, Ordinal: 1}, {SessionID: other}}
+	require.Equal(t, want, rings, "in order of ids")
+	var paged []session.Ring
+	after := ""
+	for {
+		rings, err = b.Unclaimed(b.ctx, after, -time.Second, 1)
+		require.NoError(t, err)
+		if len(rings) == 0 {
+			break
+		}
+		require.Len(t, rings, 1)
+		paged, after = append(paged, rings...), rings[0].SessionID
+	}
+	require.Equal(t, want, paged)
+}
+
+// TestSessionsThatRestDoNotHideOthers: more of them than one look takes, with ids that come first.
+func TestSessionsThatRestDoNotHideOthers(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.sql(t, `INSERT INTO sessions (id, status, agent, lazy, created_at, last_activity_at, idle_timeout_ns, metadata, options)
+		SELECT 'ses_0000' || n, CASE WHEN n % 2 = 0 THEN 'hibernated' ELSE 'initializing' END, 'demo', true,
+			now() - interval '25 hours', now() - interval '25 hours', 1, '{}', '{}' FROM generate_series(1, 100) n`)
+	prompt := b.submit(t, "nobody has heard of this")
+	rings, err := b.Unclaimed(b.ctx, "", -time.Second, 10)
 	require.NoError(t, err)
-	require.Len(t, rings, 1)
+	require.Equal(t, []session.Ring{{SessionID: b.id, PromptID: prompt, Ordinal: 1}}, rings)
+}
+
+func TestWhoseWorkflowMustBeOpen(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	attended := func(quiet time.Duration) []session.Attended {
+		all, err := b.Attended(b.ctx, "", quiet, 10)
+		require.NoError(t, err)
+		return all
+	}
+	_, err := b.SessionOpen(b.ctx, b.id)
+	require.NoError(t, err)
+	require.Empty(t, attended(0), "a lazy session that rests")
+	b.running(t)
+	require.Equal(t, []session.Attended{{SessionID: b.id}}, attended(0))
+	run := b.begin(t, b.submit(t, "1"))
+	require.Equal(t, []session.Attended{{SessionID: b.id}}, attended(time.Hour), "its run was heard of lately")
+	require.Equal(t, []session.Attended{{SessionID: b.id, RunID: run}}, attended(-time.Second))
+	page, err := b.Attended(b.ctx, b.id, 0, 10)
+	require.NoError(t, err)
+	require.Empty(t, page)
+	b.transit(t, session.EventHibernate, session.ReasonIdle)
+	b.transit(t, session.EventSaved, session.ReasonIdle)
+	require.Len(t, attended(-time.Second), 1, "asleep, and a run is open")
+	require.NoError(t, b.SessionClose(b.ctx, b.id))
+	require.Empty(t, attended(0), "the relay sees to what is not loaded")
 }

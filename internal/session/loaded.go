@@ -104,3 +104,9 @@ type Ring struct {
 	PromptID  string // empty when the session itself has not been taken up
 	Ordinal   int64
 }
+
+// Attended is a loaded session that has something to do.
+type Attended struct {
+	SessionID string
+	RunID     string // an open run that nothing has been heard of lately; empty for none
+}

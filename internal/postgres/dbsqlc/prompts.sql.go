@@ -10,6 +10,56 @@ import (
 	"time"
 )
 
+const attended = `-- name: Attended :many
+SELECT s.id AS session_id, coalesce(r.id, '')::text AS run_id
+FROM (
+    SELECT u.session_id AS id FROM prompts u WHERE u.status IN ('queued', 'processing') AND u.session_id > $1::text
+    UNION
+    SELECT o.id FROM sessions o
+    WHERE o.loaded AND (o.status IN ('running', 'hibernating', 'restoring', 'error') OR o.status = 'initializing' AND NOT o.lazy)
+      AND o.id > $1::text
+) c
+JOIN sessions s ON s.id = c.id
+LEFT JOIN runs r ON r.session_id = s.id AND r.ended_at IS NULL AND s.last_activity_at < statement_timestamp() - make_interval(secs => $2::double precision)
+WHERE s.loaded AND s.status <> 'terminated'
+ORDER BY s.id
+LIMIT $3
+`
+
+type AttendedParams struct {
+	After        string
+	QuietSeconds float64
+	MaxItems     int32
+}
+
+type AttendedRow struct {
+	SessionID string
+	RunID     string
+}
+
+// Attended lists loaded sessions after an id that have something to do: an unfinished prompt, or a state that only
+// a workflow leads out of. Their workflow must be open. The run is one that is open although nothing has been
+// heard of it since a time: its workflow must know of it.
+func (q *Queries) Attended(ctx context.Context, db DBTX, arg *AttendedParams) ([]AttendedRow, error) {
+	rows, err := db.Query(ctx, attended, arg.After, arg.QuietSeconds, arg.MaxItems)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []AttendedRow
+	for rows.Next() {
+		var i AttendedRow
+		if err := rows.Scan(&i.SessionID, &i.RunID); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const promptClaim = `-- name: PromptClaim :one
 UPDATE prompts SET status = 'processing', run_id = $1, reason = '', started_at = $2::timestamptz
 WHERE session_id = $3 AND id = $4 AND status = 'queued'
@@ -434,7 +484,14 @@ func (q *Queries) PromptsEnd(ctx context.Context, db DBTX, arg *PromptsEndParams
 
 const unclaimed = `-- name: Unclaimed :many
 SELECT s.id AS session_id, coalesce(q.id, '')::text AS prompt_id, coalesce(q.ordinal, 0)::bigint AS ordinal
-FROM sessions s
+FROM (
+    SELECT u.session_id AS id FROM prompts u WHERE u.status IN ('queued', 'processing') AND u.session_id > $1::text
+    UNION
+    SELECT o.id FROM sessions o
+    WHERE NOT o.loaded AND (o.status IN ('running', 'hibernating', 'restoring') OR o.status = 'initializing' AND NOT o.lazy)
+      AND o.id > $1::text
+) c
+JOIN sessions s ON s.id = c.id
 LEFT JOIN LATERAL (
     SELECT p.id, p.ordinal, p.created_at FROM prompts p
     WHERE p.session_id = s.id AND p.status = 'queued' ORDER BY p.ordinal LIMIT 1
@@ -443,28 +500,24 @@ LEFT JOIN LATERAL (
     SELECT p.started_at FROM prompts p
     WHERE p.session_id = s.id AND p.status = 'processing' ORDER BY p.ordinal LIMIT 1
 ) r ON true
-WHERE s.id IN (
-    SELECT o.id FROM sessions o WHERE NOT o.loaded AND o.status <> 'terminated'
-    UNION
-    SELECT u.session_id FROM prompts u WHERE u.status IN ('queued', 'processing')
-)
-AND s.status <> 'terminated'
+WHERE s.status <> 'terminated'
 AND (
     NOT s.loaded AND (
-        q.created_at < statement_timestamp() - make_interval(secs => $1::double precision)
-        OR r.started_at < statement_timestamp() - make_interval(secs => $1::double precision)
-        OR s.status IN ('initializing', 'running', 'hibernating', 'restoring') AND s.last_activity_at < statement_timestamp() - make_interval(secs => $1::double precision)
+        q.created_at < statement_timestamp() - make_interval(secs => $2::double precision)
+        OR r.started_at < statement_timestamp() - make_interval(secs => $2::double precision)
+        OR q.id IS NULL AND r.started_at IS NULL AND s.last_activity_at < statement_timestamp() - make_interval(secs => $2::double precision)
     )
-    OR s.loaded AND q.created_at < statement_timestamp() - make_interval(secs => $1::double precision) AND (
+    OR s.loaded AND q.created_at < statement_timestamp() - make_interval(secs => $2::double precision) AND (
         s.status IN ('initializing', 'hibernated')
         OR s.status = 'running' AND r.started_at IS NULL
     )
 )
 ORDER BY s.id
-LIMIT $2
+LIMIT $3
 `
 
 type UnclaimedParams struct {
+	After      string
 	AgeSeconds float64
 	MaxItems   int32
 }
@@ -475,29 +528,23 @@ type UnclaimedRow struct {
 	Ordinal   int64
 }
 
-// Unclaimed finds who should be rung for. A ring too many is ignored by the
-// workflow, but each one costs it history, so those are left out who are known
-// to be at it:
+// Unclaimed finds sessions after an id whose workflow should be signalled. A signal too many is ignored by the
+// workflow, but each costs it history, so sessions that are known to be at work are left out:
 //
-//   - Not loaded: no workflow is open, or none has been yet. Work of any kind is
-//     a reason to ring: a prompt that waits; a prompt that a run has, which only a
-//     workflow can settle; a session that stands in a state which nobody but a
-//     workflow leads out of (initializing, running, hibernating, restoring: its
-//     row was written and the start was never heard). Hibernated, error and
-//     terminated sessions without prompts rest as they are.
-//   - Loaded: the workflow is open and was signalled when the prompt came. The
-//     signal may have been lost, as when the api died between row and signal. A
-//     prompt that is still queued after a while where it should have been taken is
-//     rung for: in initializing and hibernated always, since there a prompt alone
-//     moves the session; in running if no turn is under way, since behind a turn
-//     prompts wait rightly and the end of the turn does not need a bell. While
-//     hibernating and restoring the queue waits for the next state, and in error
-//     for a person.
+//   - Not loaded: no workflow is open, or none has been yet. Reasons are a prompt that waits; a prompt that a
+//     run has, which only a workflow can settle; and a state that only a workflow leads out of (running,
+//     hibernating, restoring, initializing unless lazy). All others rest as they are.
+//   - Loaded: the workflow is open and was signalled when the prompt came. The signal may have been lost, as when
+//     the api died between row and signal. A prompt that is still queued after a while where it should have been
+//     taken is a reason: in initializing and hibernated always, since there a prompt alone moves the session; in
+//     running if no turn is under way, since behind a turn prompts wait rightly. While hibernating and restoring
+//     the queue waits for the next state, and in error for a person.
 //
-// One ring per session, for its oldest queued prompt: the workflow reads the
-// rest when it opens, and takes them in order of ordinals.
+// It starts from unfinished prompts and from sessions_unloaded, so that what it costs does not depend on how many
+// sessions sleep. One row per session, with its oldest queued prompt: the workflow reads the rest when it opens,
+// and takes them in order of ordinals.
 func (q *Queries) Unclaimed(ctx context.Context, db DBTX, arg *UnclaimedParams) ([]UnclaimedRow, error) {
-	rows, err := db.Query(ctx, unclaimed, arg.AgeSeconds, arg.MaxItems)
+	rows, err := db.Query(ctx, unclaimed, arg.After, arg.AgeSeconds, arg.MaxItems)
 	if err != nil {
 		return nil, err
 	}
