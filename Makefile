@@ -3,6 +3,7 @@
 # make check   the fast part of it: formatting, vet, lint, determinism, generated code
 # make build   the three programs in bin/
 # make bench   measures the system on this machine and writes docs/benchmarks.md; ARGS="--rounds 50 ..."
+# make chaos   injects faults at random; ARGS="-minutes 20 -seed 1234" say how long and which
 # make agents  installs the agents that tests run, into a cache of the user
 # make fmt, make generate, make clean
 
@@ -22,7 +23,7 @@ SQLC     = CGO_ENABLED=0 $(TOOL) sqlc
 LINT     = golangci-lint
 TESTARGS ?= -timeout 20m
 
-.PHONY: dev build test agents bench check setup programs fmt generate clean \
+.PHONY: dev build test agents bench chaos check setup programs fmt generate clean \
 	check-format check-vet check-lint check-workflows check-generated
 
 dev: setup programs
@@ -56,6 +57,12 @@ agents:
 # Nothing else should run meanwhile; the document says what did.
 bench: setup programs
 	@go run ./test/bench $(ARGS)
+
+# One round after the other until the minutes are over, or until one fails: it prints its seed.
+chaos: NEEDS = curl
+chaos: ARGS ?= -minutes 10
+chaos: setup programs
+	@go test ./test -count 1 -timeout 0 -v -run '^TestStorm$$' $(ARGS)
 
 check: setup-go check-format check-vet check-workflows check-generated check-lint
 

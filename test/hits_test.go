@@ -15,16 +15,21 @@ type hits struct {
 	server *httptest.Server
 	mu     sync.Mutex
 	counts map[string]int
+	refuse map[string]bool // names that are answered 503
 }
 
 func newHits(t *testing.T) *hits {
 	t.Helper()
-	h := &hits{counts: map[string]int{}}
+	h := &hits{counts: map[string]int{}, refuse: map[string]bool{}}
 	h.server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		name := strings.TrimPrefix(r.URL.Path, "/")
 		h.mu.Lock()
 		defer h.mu.Unlock()
 		h.counts[name]++
+		if h.refuse[name] {
+			http.Error(w, "refused", http.StatusServiceUnavailable)
+			return
+		}
 		fmt.Fprintln(w, "counted")
 	}))
 	t.Cleanup(h.server.Close)
@@ -43,6 +48,13 @@ func (h *hits) count(name string) int {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.counts[name]
+}
+
+// answer says whether a name is refused.
+func (h *hits) answer(name string, ok bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.refuse[name] = !ok
 }
 
 // wait waits until a name has been counted.

@@ -108,6 +108,18 @@ func (r *rig) connect(t *testing.T) *pgx.Conn {
 	return conn
 }
 
+// lockRow locks the row of a session for d, as a stuck transaction of another program would.
+func (r *rig) lockRow(t *testing.T, sessionID string, d time.Duration) {
+	t.Helper()
+	conn := r.connect(t)
+	tx, err := conn.Begin(t.Context())
+	require.NoError(t, err)
+	_, err = tx.Exec(t.Context(), "SELECT FROM sessions WHERE id = $1 FOR UPDATE", sessionID)
+	require.NoError(t, err)
+	<-time.After(d)
+	require.NoError(t, tx.Rollback(t.Context()))
+}
+
 // A part of a rig, by what its processes do.
 type part string
 
@@ -227,6 +239,13 @@ func (s *supervised) pid() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.cmd.Process.Pid
+}
+
+// kill ends processes with no chance to clean up.
+func kill(pids []int) {
+	for _, pid := range pids {
+		syscall.Kill(pid, syscall.SIGKILL) //nolint:errcheck // it may have ended
+	}
 }
 
 // postgresServer is a Postgres of the test's own, with one database.

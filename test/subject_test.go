@@ -179,3 +179,15 @@ func (s *subject) unsettled(mayBeInError bool) error {
 	}
 	return nil
 }
+
+// end stops the session and waits until it is terminated.
+func (s *subject) end(t *testing.T) {
+	t.Helper()
+	eventually(t, settleWithin, "the session takes a stop", func() error {
+		if status := s.order("POST", "stop", nil); status >= 300 || status == 0 {
+			return fmt.Errorf("%d", status)
+		}
+		return nil
+	})
+	s.waitStatus(t, s.id, "terminated", settleWithin)
+}

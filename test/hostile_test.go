@@ -1,0 +1,219 @@
+package test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// TestHostileSessions has sessions, clients and operators do what harms a system that trusts them. Each
+// session ends as its client was told, and the others notice nothing.
+func TestHostileSessions(t *testing.T) { //nolint:tparallel // all of one system
+	t.Parallel()
+	r := startRig(t, 1)
+	for _, c := range []struct { //nolint:paralleltest // see above
+		name string
+		try  func(*testing.T)
+	}{
+		{"a worker killed in a setup script", r.workerKilledInSetup},
+		{"a snapshot damaged on disk", r.damagedSnapshot},
+		{"a locked session row", r.lockedRow},
+		{"Temporal frozen in a turn", r.temporalFrozen},
+		{"a queue full of large prompts", r.fullQueue},
+	} {
+		t.Run(c.name, c.try)
+	}
+	r.nothingIsLeft(t, settleWithin)
+}
+
+// workerKilledInSetup loses the worker while a setup script runs in the sandbox. The script goes on and is
+// not run again.
+func (r *rig) workerKilledInSetup(t *testing.T) {
+	name := "setup-killed"
+	setup := r.hits.command(name+"-begin") + " && sleep 8 && " + r.hits.command(name+"-end") + " && echo made by the setup > setup.txt"
+	s := r.newSubject(t, object{"workspace": object{"setup": setup}})
+	s.send(t.Context(), "first", "", "$ cat setup.txt")
+	r.hits.wait(t, name+"-begin", settleWithin)
+	kill(r.pids(partWorker))
+	require.Equal(t, "completed", s.waitPrompt(t, s.id, "first", settleWithin)["status"])
+	require.Contains(t, s.text(t, s.id), "made by the setup")
+	require.Equal(t, []int{1, 1}, []int{r.hits.count(name + "-begin"), r.hits.count(name + "-end")}, "the script ran once")
+	r.finish(t, []*subject{s})
+}
+
+// damagedSnapshot deletes the files of a snapshot behind the provider's back. The session wakes all the
+// same, with its memory, and says what is missing.
+func (r *rig) damagedSnapshot(t *testing.T) {
+	s := r.newSubject(t, nil)
+	s.run(t, "first", "write kept.txt: kept")
+	s.sleep(t)
+	var snapshot string
+	require.NoError(t, r.connect(t).QueryRow(t.Context(),
+		"SELECT b.snapshot_id FROM sessions s JOIN bundles b ON b.id = s.head_bundle_id WHERE s.id = $1", s.id).Scan(&snapshot))
+	raw, err := os.ReadFile(filepath.Join(r.dir, "modal", "records", "images", snapshot+".json"))
+	require.NoError(t, err)
+	var image struct{ Root struct{ Layers []string } }
+	require.NoError(t, json.Unmarshal(raw, &image))
+	require.NotEmpty(t, image.Root.Layers)
+	require.NoError(t, os.RemoveAll(filepath.Join(r.dir, "modal", "layers", image.Root.Layers[0])))
+
+	s.send(t.Context(), "recall", "", "recall")
+	require.Equal(t, "completed", s.waitPrompt(t, s.id, "recall", settleWithin)["status"])
+	require.Contains(t, s.text(t, s.id), "2 prompts", "the agent has its memory")
+	woken := s.waitStatus(t, s.id, "running", settleWithin)
+	require.Contains(t, []any{"partial", "fresh"}, woken["receipt"].(object)["kind"], "%v", woken["receipt"])
+	r.finish(t, []*subject{s})
+}
+
+// lockedRow holds the row of a session until others have worked and been prompted. The locked one goes on
+// when the lock is gone.
+func (r *rig) lockedRow(t *testing.T) {
+	locked, others := r.newSubject(t, nil), []*subject{r.newSubject(t, nil), r.newSubject(t, nil), r.newSubject(t, nil)}
+	all := append([]*subject{locked}, others...)
+	for _, s := range all {
+		s.run(t, "first")
+		s.send(t.Context(), "working", "", "slow 200ms: "+strings.Repeat("word ", 40))
+	}
+	for _, s := range all {
+		r.hits.wait(t, s.name("working"), settleWithin)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), settleWithin)
+	defer cancel()
+	conn := r.connect(t)
+	tx, err := conn.Begin(ctx)
+	require.NoError(t, err)
+	_, err = tx.Exec(ctx, "SELECT FROM sessions WHERE id = $1 FOR UPDATE", locked.id)
+	require.NoError(t, err)
+	for range 20 { // more than there are connections
+		locked.senders.Go(func() {
+			locked.call("POST", "/api/sessions/"+locked.id+"/prompts", object{"content": "waits for the lock"})
+		}) //nolint:errcheck // refused or late, both are fine
+	}
+	for _, s := range others {
+		s.send(t.Context(), "meanwhile", "")
+	}
+	for _, s := range others {
+		for _, id := range []string{"working", "meanwhile"} {
+			require.Equal(t, "completed", s.waitPrompt(t, s.id, id, settleWithin)["status"], "with another session's row locked")
+		}
+	}
+	require.NoError(t, tx.Rollback(ctx))
+	for _, s := range all {
+		s.settled(t, settleWithin)
+	}
+	for _, s := range others {
+		for _, e := range s.stream.all(t) {
+			if e.Type == "turn_start" {
+				require.Contains(t, string(e.Data), `"attempt":1`, "no turn of another session was interrupted")
+			}
+		}
+	}
+	r.finish(t, all)
+}
+
+// temporalFrozen stops Temporal for longer than a heartbeat may take. A worker that is up keeps its turn.
+func (r *rig) temporalFrozen(t *testing.T) {
+	s := r.newSubject(t, nil)
+	s.run(t, "first")
+	s.send(t.Context(), "working", "", "slow 200ms: "+strings.Repeat("word ", 80))
+	r.hits.wait(t, s.name("working"), settleWithin)
+	freeze(r.pids(partTemporal), 10*time.Second)
+	require.Equal(t, "completed", s.waitPrompt(t, s.id, "working", settleWithin)["status"])
+	s.settled(t, settleWithin)
+	for _, e := range s.stream.all(t) {
+		if e.Type == "turn_start" {
+			require.Contains(t, string(e.Data), `"attempt":1`)
+		}
+	}
+	r.finish(t, []*subject{s})
+}
+
+// fullQueue stops a session with a queue of the largest prompts.
+func (r *rig) fullQueue(t *testing.T) {
+	s, other := r.newSubject(t, nil), r.newSubject(t, nil)
+	other.run(t, "first")
+	s.send(t.Context(), "long", "", "sleep 30m")
+	r.hits.wait(t, s.name("long"), settleWithin)
+	const many, size = 300, 256 << 10
+	accepted := s.sendMany(t, many, strings.Repeat("<", size))
+	require.Equal(t, many, accepted)
+	other.run(t, "meanwhile")
+	require.Equal(t, http.StatusAccepted, s.order("POST", "stop", nil))
+	other.send(t.Context(), "stopping", "")
+	s.waitStatus(t, s.id, "terminated", settleWithin)
+	require.Equal(t, "completed", other.waitPrompt(t, other.id, "stopping", settleWithin)["status"])
+	s.settled(t, settleWithin)
+	s.audit(t)
+	for _, p := range []part{partWorker, partAPI} {
+		require.Less(t, r.peak(t, p), 1<<30, "memory of the %s", p)
+	}
+	r.finish(t, []*subject{other})
+}
+
+var highWater = regexp.MustCompile(`VmHWM:\s+(\d+) kB`)
+
+// peak is the most memory that a part has had, in bytes.
+func (r *rig) peak(t *testing.T, p part) (most int) {
+	t.Helper()
+	for _, pid := range r.pids(p) {
+		raw, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+		require.NoError(t, err)
+		kib, err := strconv.Atoi(string(highWater.FindSubmatch(raw)[1]))
+		require.NoError(t, err)
+		most = max(most, kib<<10)
+	}
+	return most
+}
+
+// sendMany sends prompts and returns how many were accepted.
+func (s *subject) sendMany(t *testing.T, n int, content string) (accepted int) {
+	t.Helper()
+	var sending sync.WaitGroup
+	var mu sync.Mutex
+	next := make(chan int)
+	for range 4 {
+		sending.Go(func() {
+			for i := range next {
+				if s.sendRaw(fmt.Sprintf("many%d", i), content) == http.StatusAccepted {
+					mu.Lock()
+					accepted++
+					mu.Unlock()
+				}
+			}
+		})
+	}
+	for i := range n {
+		next <- i
+	}
+	close(next)
+	sending.Wait()
+	return accepted
+}
+
+// sendRaw sends a prompt whose text JSON does not escape.
+func (s *subject) sendRaw(id, content string) int {
+	var body bytes.Buffer
+	encoder := json.NewEncoder(&body)
+	encoder.SetEscapeHTML(false)
+	if encoder.Encode(object{"id": id, "content": content}) != nil {
+		return 0
+	}
+	response, err := http.Post("http://"+s.api+"/api/sessions/"+s.id+"/prompts", "application/json", &body)
+	if err != nil {
+		return 0
+	}
+	response.Body.Close()
+	return response.StatusCode
+}
