@@ -86,7 +86,7 @@ func TestRootsSandboxesAreNobody(t *testing.T) {
 			name := b.daemon(bx)
 			require.Equal(t, 1, running(t, name))
 			require.Equal(t, firstID, uidOf(t, name))
-			uid, gid := 0, 0
+			var uid, gid int
 			if b.rt.Copies() {
 				uid, gid, _ = owner(t, filepath.Join(b.rt.treePath(bx.id), "root/f"))
 			} else {
