@@ -20,7 +20,7 @@ import (
 
 // TestHostileSessions has sessions, clients and operators do what harms a system that trusts them. Each
 // session ends as its client was told, and the others notice nothing.
-func TestHostileSessions(t *testing.T) { //nolint:tparallel // all of one system
+func TestHostileSessions(t *testing.T) {
 	t.Parallel()
 	r := startRig(t, 1)
 	for _, c := range []struct { //nolint:paralleltest // see above
@@ -97,9 +97,9 @@ func (r *rig) lockedRow(t *testing.T) {
 	_, err = tx.Exec(ctx, "SELECT FROM sessions WHERE id = $1 FOR UPDATE", locked.id)
 	require.NoError(t, err)
 	for range 20 { // more than there are connections
-		locked.senders.Go(func() {
-			locked.call("POST", "/api/sessions/"+locked.id+"/prompts", object{"content": "waits for the lock"})
-		}) //nolint:errcheck // refused or late, both are fine
+		locked.senders.Go(func() { // refused or late, both are fine
+			_, _, _ = locked.call("POST", "/api/sessions/"+locked.id+"/prompts", object{"content": "waits for the lock"})
+		})
 	}
 	for _, s := range others {
 		s.send(t.Context(), "meanwhile", "")
@@ -207,7 +207,7 @@ func (s *subject) sendRaw(id, content string) int {
 	var body bytes.Buffer
 	encoder := json.NewEncoder(&body)
 	encoder.SetEscapeHTML(false)
-	if encoder.Encode(object{"id": id, "content": content}) != nil {
+	if err := encoder.Encode(map[string]string{"id": id, "content": content}); err != nil {
 		return 0
 	}
 	response, err := http.Post("http://"+s.api+"/api/sessions/"+s.id+"/prompts", "application/json", &body)
