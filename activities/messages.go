@@ -33,6 +33,40 @@ type OpenedSession struct {
 	Deadline     time.Time              `json:"deadline,omitzero"`
 	// Queue is where the workflow continues as new; "" is where it is.
 	Queue string `json:"queue,omitempty"`
+	// Commands are pending.
+	Commands []PendingCommand `json:"commands,omitempty"`
+}
+
+// PendingCommand is a command that the session is to carry out.
+type PendingCommand struct {
+	ID       string              `json:"id"`
+	Kind     session.CommandKind `json:"kind"`
+	Force    bool                `json:"force,omitempty"`
+	PromptID string              `json:"promptId,omitempty"`
+	RunID    string              `json:"runId,omitempty"`
+	Reason   string              `json:"reason,omitempty"`
+}
+
+// Waiting is what waits for a workflow: pending commands and the first of the queued prompts.
+type Waiting struct {
+	Commands    []PendingCommand       `json:"commands,omitempty"`
+	Next        []session.QueuedPrompt `json:"prompts,omitempty"`
+	Queued      int64                  `json:"queued,omitempty"` // how many prompts wait in all
+	IdleTimeout time.Duration          `json:"idleTimeout"`
+}
+
+// CommandEnding is the end of a command that no transition ends.
+type CommandEnding struct {
+	SessionID string                `json:"sessionId"`
+	CommandID string                `json:"commandId"`
+	Status    session.CommandStatus `json:"status"`
+	Reason    string                `json:"reason,omitempty"`
+}
+
+// StopRequest stores a stop that no client asked for.
+type StopRequest struct {
+	SessionID string `json:"sessionId"`
+	Reason    string `json:"reason"`
 }
 
 // SandboxRequest asks for the sandbox of a generation.

@@ -80,7 +80,7 @@ func TestReconcileRevivesAWorkflowThatIsGone(t *testing.T) {
 		if event != "" {
 			b.transit(t, event)
 		}
-		_, err := b.db.SessionOpen(b.ctx, b.id)
+		_, err := b.db.SessionOpen(b.ctx, b.id, "w1")
 		require.NoError(t, err)
 		b.tell.closed = map[string]bool{b.id: true}
 		want := 1
@@ -99,7 +99,7 @@ func TestReconcileRemindsAWorkflowOfARunThatItHasForgotten(t *testing.T) {
 	t.Parallel()
 	b := setupMemory(t)
 	in := b.claim(t, b.create(t), "forgotten")
-	_, err := b.db.SessionOpen(b.ctx, b.id)
+	_, err := b.db.SessionOpen(b.ctx, b.id, "w1")
 	require.NoError(t, err)
 	b.tell.forgotten = map[string]bool{in.RunID: true}
 	found, err := b.reconcile()

@@ -3,12 +3,14 @@ package activities
 import (
 	"context"
 
+	"go.temporal.io/sdk/activity"
+
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
 // OpenSession marks the session loaded and returns what its workflow must know.
 func (c *Control) OpenSession(ctx context.Context, in SessionRef) (OpenedSession, error) {
-	l, err := c.Store.SessionOpen(ctx, in.SessionID)
+	l, err := c.Store.SessionOpen(ctx, in.SessionID, activity.GetInfo(ctx).WorkflowExecution.RunID)
 	if err != nil {
 		return OpenedSession{}, stored(err)
 	}
@@ -22,6 +24,7 @@ func (c *Control) OpenSession(ctx context.Context, in SessionRef) (OpenedSession
 	if l.Workspace != nil {
 		o.Workspace = keyword(l.Workspace.RepoURL)
 	}
+	o.Commands = pendingCommands(l.Pending)
 	if l.Head != nil {
 		o.BundleID = l.Head.ID
 	}

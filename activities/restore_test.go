@@ -190,7 +190,6 @@ func TestASandboxThatRunsIsNotGivenUpForOneFailedCall(t *testing.T) {
 func TestASandboxWhoseRunnerIsFrozenIsSavedBeforeItIsEnded(t *testing.T) {
 	t.Parallel()
 	b, second := working(t)
-	b.transit(t, session.EventReady)
 	b.transit(t, session.EventHibernate)
 	b.recover(t)
 	b.shell(t, second.SandboxID, `for p in /proc/[0-9]*; do

@@ -255,6 +255,23 @@ func (b *bundle) terminate(t *testing.T, s activities.SandboxReady) {
 	require.NoError(t, err)
 }
 
+// awake records that the session is up, as its workflow does once a sandbox is.
+func (b *bundle) awake(t *testing.T) {
+	t.Helper()
+	for {
+		s, err := b.db.SessionGet(b.ctx, b.id)
+		require.NoError(t, err)
+		event, ok := map[session.State]session.Event{
+			session.Initializing: session.EventReady, session.Hibernating: session.EventSaved,
+			session.Hibernated: session.EventWake, session.Restoring: session.EventReady, session.Error: session.EventRecover,
+		}[s.Status]
+		if !ok {
+			return
+		}
+		b.transit(t, event)
+	}
+}
+
 // claim queues a prompt and claims it for a run in a sandbox.
 func (b *bundle) claim(t *testing.T, s activities.SandboxReady, content string) activities.TurnRequest {
 	t.Helper()
@@ -263,6 +280,7 @@ func (b *bundle) claim(t *testing.T, s activities.SandboxReady, content string) 
 	in := activities.TurnRequest{
 		SessionID: b.id, PromptID: p.ID, RunID: session.NewID(session.RunPrefix), Generation: s.Generation, SandboxID: s.SandboxID,
 	}
+	b.awake(t)
 	verdict, err := do(b, attempt{}, b.control.BeginRun, activities.ClaimRequest{
 		SessionID: b.id, PromptID: in.PromptID, RunID: in.RunID, Generation: in.Generation,
 	})

@@ -14,8 +14,14 @@ import (
 // off by a newer generation, attempt or transition.
 type Store interface {
 	// SessionOpen marks the session loaded and returns all a workflow must know, with a
-	// new dispatch for a run that is open.
-	SessionOpen(ctx context.Context, sessionID string) (session.Loaded, error)
+	// new dispatch for a run that is open. workflowRunID is the run of the workflow that does.
+	SessionOpen(ctx context.Context, sessionID, workflowRunID string) (session.Loaded, error)
+	// SessionLook returns what waits for a session's workflow, and records that the run has read it.
+	SessionLook(ctx context.Context, sessionID, workflowRunID string) (session.Look, error)
+	// CommandSubmit stores a command as pending; one that no client sent, with its reason.
+	CommandSubmit(ctx context.Context, c session.Command) (session.Commanded, error)
+	// CommandEnd ends a command that was carried out, or could not be, without a transition.
+	CommandEnd(ctx context.Context, sessionID, commandID string, status session.CommandStatus, reason string) error
 	// SessionGet returns the session as it is stored.
 	SessionGet(ctx context.Context, sessionID string) (session.Session, error)
 	// SessionClose marks it not loaded: its workflow is about to complete.

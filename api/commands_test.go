@@ -1,12 +1,13 @@
 package api_test
 
 import (
-	"cmp"
 	"net/http"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/overwinter-dev/overwinter/api"
 	"github.com/overwinter-dev/overwinter/api/apitest"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
@@ -57,9 +58,14 @@ func TestCommandsInEveryState(t *testing.T) {
 			case told:
 				require.Equal(t, http.StatusAccepted, a.status, "%s: %s", what, a.body)
 				require.Len(t, heard, 1, what)
-				heardAs := map[string]string{"environment/terminate": "drop", "environment/restart": "restart"}
-				require.Contains(t, heard[0], cmp.Or(heardAs[tt.command], tt.command)+" "+id)
+				signal := "notify"
+				if tt.command == "stop" {
+					signal = "stop"
+				}
+				require.Equal(t, signal+" "+id, heard[0])
 				require.Equal(t, in.state, a.session().Status)
+				require.Len(t, a.session().PendingCommands, 1)
+				require.EqualValues(t, tt.command, a.session().PendingCommands[0].Kind)
 			case there:
 				require.Equal(t, http.StatusOK, a.status, "%s: %s", what, a.body)
 				require.Empty(t, heard, what)
@@ -79,9 +85,20 @@ func TestAbortOfARunningTurn(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	id := b.store.Put(session.Running)
-	b.store.With(id, func(r *apitest.Row) { r.Prompts = []session.Prompt{{ID: "p", Status: session.PromptProcessing}} })
-	require.Equal(t, http.StatusAccepted, b.do("POST", "/api/sessions/"+id+"/abort", `{}`).status)
-	require.Equal(t, []string{"abort " + id}, b.temp.Heard())
+	run := session.NewID(session.RunPrefix)
+	b.store.With(id, func(r *apitest.Row) {
+		r.Prompts = []session.Prompt{{ID: "p", Status: session.PromptProcessing, RunID: run}}
+	})
+	path := "/api/sessions/" + id + "/abort"
+	for _, body := range []string{``, `{}`, `{"runId":"` + run + `"}`} {
+		a := b.do("POST", path, body)
+		require.Equal(t, http.StatusAccepted, a.status, "%s", a.body)
+		require.Equal(t, run, a.session().PendingCommands[0].RunID, "the run at the time of the request")
+		require.Equal(t, []string{"notify " + id}, b.temp.Heard())
+	}
+	b.do("POST", path, `{"runId":"`+session.NewID(session.RunPrefix)+`"}`).problem(http.StatusNotFound, "run_not_found")
+	b.do("POST", path, `{"runId":"x"}`).problem(http.StatusBadRequest, "invalid_request")
+	b.do("POST", path, `{"force":true}`).problem(http.StatusBadRequest, "invalid_request")
 }
 
 func TestDeleteIsStop(t *testing.T) {
@@ -101,7 +118,9 @@ func TestHibernateTakesForceAndNothingElse(t *testing.T) {
 	path := "/api/sessions/" + id + "/hibernate"
 	for body, force := range map[string]string{``: "false", `{}`: "false", `{"force":false}`: "false", `{"force":true}`: "true"} {
 		require.Equal(t, http.StatusAccepted, b.do("POST", path, body).status, body)
-		require.Equal(t, []string{"hibernate " + id + " " + force}, b.temp.Heard(), body)
+		require.Equal(t, []string{"notify " + id}, b.temp.Heard(), body)
+		require.Equal(t, force == "true", b.store.Row(id).Session.Pending[0].Force, body)
+		b.store.With(id, func(r *apitest.Row) { r.Session.Pending = nil })
 	}
 	for _, body := range []string{`{"force":"yes"}`, `{"force":1}`, `{"force":null}`, `{"now":true}`, `[]`, `true`, `{}{}`} {
 		b.do("POST", path, body).problem(http.StatusBadRequest, "invalid_request")
@@ -110,25 +129,51 @@ func TestHibernateTakesForceAndNothingElse(t *testing.T) {
 	require.Empty(t, b.temp.Heard())
 }
 
-func TestCommandsSayWhenTemporalDoesNotAnswer(t *testing.T) {
+// With Temporal away a command is stored and answered; the relay signals it later.
+func TestACommandIsAcceptedWhileTemporalIsAway(t *testing.T) {
+	t.Parallel()
+	b := setup(t, func(c *api.Config) { c.SignalWait, c.RingTimeout = time.Millisecond, 10*time.Millisecond })
+	for _, set := range []func(o *apitest.Orchestrator){
+		func(o *apitest.Orchestrator) {
+			o.Err = session.Faultf(session.CodeUnavailable, "temporal does not answer")
+		},
+		func(o *apitest.Orchestrator) { o.Err, o.Hang = nil, true },
+	} {
+		b.temp.Set(set)
+		for range 3 {
+			id := b.store.Put(session.Hibernated)
+			a := b.do("POST", "/api/sessions/"+id+"/wake", "")
+			require.Equal(t, http.StatusAccepted, a.status, "%s", a.body)
+			require.Equal(t, session.CommandWake, a.session().PendingCommands[0].Kind)
+		}
+	}
+}
+
+// A Temporal that hangs holds up no request for longer than SignalWait, and takes no more than a bounded
+// number of goroutines.
+func TestSignalsThatHangAreBounded(t *testing.T) {
+	t.Parallel()
+	b := setup(t, func(c *api.Config) { c.SignalWait = time.Millisecond })
+	until := make(chan struct{})
+	defer close(until)
+	b.temp.Set(func(o *apitest.Orchestrator) { o.Hang, o.Until = true, until })
+	id := b.store.Put(session.Running)
+	for range 100 {
+		require.Equal(t, http.StatusAccepted, b.do("POST", "/api/sessions/"+id+"/hibernate", "").status)
+	}
+	require.LessOrEqual(t, len(b.temp.Heard()), 64)
+	require.Contains(t, b.logs.String(), "too many signals")
+}
+
+func TestAStoreThatIsAwayRefusesACommand(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	id := b.store.Put(session.Hibernated)
-	b.temp.Set(func(o *apitest.Orchestrator) {
-		o.Err = session.Faultf(session.CodeUnavailable, "temporal does not answer")
-	})
+	b.store.Fail("CommandSubmit", session.Faultf(session.CodeUnavailable, "the database is not available"))
 	a := b.do("POST", "/api/sessions/"+id+"/wake", "")
 	a.problem(http.StatusServiceUnavailable, "unavailable")
 	require.Equal(t, "1", a.header.Get("Retry-After"))
-}
-
-func TestALostWorkflowIsOpenedAgain(t *testing.T) {
-	t.Parallel()
-	b := setup(t)
-	id := b.store.Put(session.Running)
-	b.temp.Set(func(o *apitest.Orchestrator) { o.Err = session.Faultf(session.CodeNoSession, "no workflow is open") })
-	b.do("POST", "/api/sessions/"+id+"/hibernate", "").problem(http.StatusServiceUnavailable, "unavailable")
-	require.Equal(t, []string{"hibernate " + id + " false", "ring " + id + "  0"}, b.temp.Heard())
+	require.Empty(t, b.temp.Heard())
 }
 
 func TestIdsOfTheWrongShapeAndOfNothing(t *testing.T) {

@@ -62,7 +62,7 @@ func setup(t *testing.T, change ...func(*api.Config)) *bundle {
 		Logger:  slog.New(slog.NewJSONHandler(b.logs, &slog.HandlerOptions{Level: slog.LevelDebug})),
 		Version: "v1",
 		// None of these is to end what merely has no processor yet.
-		RingTimeout: patience, StateTimeout: patience, RequestTimeout: patience, WriteTimeout: patience,
+		SignalWait: patience, RingTimeout: patience, StateTimeout: patience, RequestTimeout: patience, WriteTimeout: patience,
 		ShutdownTimeout: patience,
 	}
 	for _, f := range change {

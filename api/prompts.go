@@ -55,7 +55,7 @@ func (s *Server) promptSubmit(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	if stored.Status == session.PromptQueued { // also for a repeat: the first bell may have been lost
+	if stored.Notify {
 		s.ring(ctx, id, stored.ID, stored.Ordinal)
 	}
 	status := http.StatusOK

@@ -1,14 +1,12 @@
 package api
 
 import (
-	"net/http"
 	"slices"
 
 	"github.com/labstack/echo/v4"
 
 	"github.com/overwinter-dev/overwinter/internal/agent"
 	"github.com/overwinter-dev/overwinter/internal/session"
-	"github.com/overwinter-dev/overwinter/internal/wire"
 )
 
 // revertCapability is what an agent that can be taken back says of itself.
@@ -45,10 +43,7 @@ func (s *Server) revert(c echo.Context) error {
 	if fault := s.cannotRevert(sess, prompt); fault != nil {
 		return fault
 	}
-	if err := s.cfg.Orchestrator.Revert(ctx, id, promptID, force); err != nil {
-		return err
-	}
-	return c.JSON(http.StatusAccepted, wire.Session(sess))
+	return s.submit(c, session.Command{SessionID: id, Kind: session.CommandRevert, PromptID: promptID, Force: force})
 }
 
 // cannotRevert says why the agent of a session cannot be taken back to before a prompt; nil when it can.
@@ -63,12 +58,6 @@ func (s *Server) cannotRevert(sess session.Session, p session.Prompt) *session.F
 		return session.Faultf(session.CodeIllegalState, leaveError)
 	case !can:
 		return session.Faultf(session.CodeIllegalState, "the agent %s cannot be taken back", sess.Agent)
-	case p.Status == session.PromptQueued:
-		return session.Faultf(session.CodeIllegalState, "the prompt is queued and has not been run; withdraw it")
-	case p.RunID == "":
-		return session.Faultf(session.CodeIllegalState, "the prompt has never been run")
-	case p.Reason == session.ReasonReverted:
-		return session.Faultf(session.CodeIllegalState, "the agent has been taken back to before this prompt already")
 	}
-	return nil
+	return session.JudgeRevert(p)
 }

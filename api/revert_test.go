@@ -28,11 +28,12 @@ func TestAPromptMayBeTakenBack(t *testing.T) {
 		path := in(state, "demo")
 		a := b.do("POST", path+"/revert", `{"promptId":"done"}`)
 		require.Equal(t, http.StatusAccepted, a.status, "%s: %s", state, a.body)
-		require.Equal(t, []string{"revert " + a.session().ID + " done false"}, b.temp.Heard())
+		require.Equal(t, []string{"notify " + a.session().ID}, b.temp.Heard())
+		require.Equal(t, "done", a.session().PendingCommands[0].PromptID)
 	}
 	path := in(session.Running, "demo")
 	require.Equal(t, http.StatusAccepted, b.do("POST", path+"/revert", `{"promptId":"done","force":true}`).status)
-	require.Contains(t, b.temp.Heard()[0], "true")
+	require.Len(t, b.temp.Heard(), 1)
 	for _, prompt := range []string{"waits", "never", "gone"} {
 		b.do("POST", path+"/revert", `{"promptId":"`+prompt+`"}`).problem(http.StatusConflict, "illegal_state")
 	}

@@ -1,5 +1,7 @@
 package api
 
+import "github.com/overwinter-dev/overwinter/internal/session"
+
 const (
 	eventsRoute  = "/api/sessions/:id/events"
 	metricsRoute = "/metrics"
@@ -31,11 +33,14 @@ func (s *Server) routes() {
 	e.GET("/api/sessions", s.sessionList)
 	e.GET("/api/sessions/:id", s.sessionGet)
 	e.PATCH("/api/sessions/:id", s.sessionPatch)
-	e.DELETE("/api/sessions/:id", s.command(stop))
-	for _, cmd := range commands {
-		e.POST("/api/sessions/:id/"+cmd.name, s.command(cmd))
+	e.DELETE("/api/sessions/:id", s.command(session.CommandStop))
+	for _, kind := range session.CommandKinds {
+		handler := s.command(kind)
+		if kind == session.CommandRevert {
+			handler = s.revert
+		}
+		e.POST("/api/sessions/:id/"+string(kind), handler)
 	}
-	e.POST("/api/sessions/:id/revert", s.revert)
 	for _, name := range []string{"prompts", "messages"} {
 		prompts := "/api/sessions/:id/" + name
 		e.POST(prompts, s.promptSubmit)

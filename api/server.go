@@ -72,7 +72,9 @@ type Config struct {
 	// Registry that /metrics shows and the server's metrics are added to. Default: a fresh one.
 	Registry *prometheus.Registry
 
-	// RingTimeout bounds ringing for a prompt that is stored already. Default 1 s.
+	// SignalWait is how long a request waits for the signal that it causes. Default 250 ms.
+	SignalWait time.Duration
+	// RingTimeout bounds a signal for what is stored already. Default 1 s.
 	RingTimeout time.Duration
 	// StateTimeout bounds asking a workflow for its state. Default 2 s.
 	StateTimeout time.Duration
@@ -120,6 +122,7 @@ func (c Config) withDefaults() (Config, error) {
 		value    *time.Duration
 		fallback time.Duration
 	}{
+		{&c.SignalWait, 250 * time.Millisecond},
 		{&c.RingTimeout, time.Second},
 		{&c.StateTimeout, 2 * time.Second},
 		{&c.RequestTimeout, 15 * time.Second},
@@ -144,10 +147,14 @@ type Server struct {
 	spec    specification
 	known   map[string]bool // method and path of every route
 
+	signals signals // under way
+
 	// streams is cancelled when the server stops: no stream outlives it.
 	streams    context.Context
 	endStreams context.CancelCauseFunc
 }
+
+var errSignalsFull = errors.New("api: too many signals are under way")
 
 // errStopping is why streams end when the server stops.
 var errStopping = errors.New("api: the server is stopping")
@@ -167,6 +174,7 @@ func New(cfg Config) (*Server, error) {
 		return nil, err
 	}
 	s := &Server{cfg: cfg, log: cfg.Logger, echo: echo.New(), metrics: m, origins: http.NewCrossOriginProtection(), spec: spec}
+	s.signals.slots = make(chan struct{}, signalsAtOnce)
 	s.streams, s.endStreams = context.WithCancelCause(context.Background())
 	s.echo.HTTPErrorHandler = s.writeError
 	s.echo.IPExtractor = echo.ExtractIPDirect()
@@ -205,6 +213,7 @@ func (s *Server) Run(ctx context.Context, ln net.Listener) error {
 	if err != nil {
 		err = errors.Join(fmt.Errorf("api: requests were cut off: %w", err), srv.Close())
 	}
+	s.signals.running.Wait()
 	<-served //nolint:errcheck // Shutdown has said it
 	return err
 }

@@ -303,11 +303,12 @@ func TestAPanicIsAnInternalError(t *testing.T) {
 	b := setup(t)
 	id := b.store.Put(session.Hibernated)
 	b.temp.Set(func(o *apitest.Orchestrator) { o.Panic = "a secret went wrong" })
-	a := b.do("POST", "/api/sessions/"+id+"/wake", "")
+	a := b.do("GET", "/api/sessions/"+id+"/state", "")
 	a.problem(http.StatusInternalServerError, "internal")
 	require.NotContains(t, string(a.body), "secret")
 	require.Contains(t, b.logs.String(), "a secret went wrong")
-	require.Contains(t, b.logs.String(), "commands.go", "with its stack")
+	require.Contains(t, b.logs.String(), "reading.go", "with its stack")
+	require.Equal(t, http.StatusAccepted, b.do("POST", "/api/sessions/"+id+"/wake", "").status, "its signal panics, the command is stored")
 	require.Equal(t, http.StatusOK, b.do("GET", "/healthz", "").status, "the server lives on")
 }
 

@@ -6,7 +6,6 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
-	"log/slog"
 	"net/http"
 	"regexp"
 	"slices"
@@ -194,16 +193,12 @@ func digest(body []byte) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// ring tells the session's workflow of work that is stored. Failing is no error:
-// the row is the promise, and a relay rings again for rows that nobody claims. It
-// goes on when the client has left, since the row is there.
+// ring tells the session's workflow of work that is stored. Failing is no error: the row is the promise,
+// and a relay signals again for rows that no workflow claims.
 func (s *Server) ring(ctx context.Context, sessionID, promptID string, ordinal int64) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.cfg.RingTimeout)
-	defer cancel()
-	if err := s.cfg.Orchestrator.Ring(ctx, sessionID, promptID, ordinal); err != nil {
-		s.metrics.rings.Inc()
-		s.log.WarnContext(ctx, "ring failed; the relay rings again", slog.String("session_id", sessionID), slog.String("prompt_id", promptID), slog.Any("error", err))
-	}
+	s.signal(ctx, sessionID, func(ctx context.Context) error {
+		return s.cfg.Orchestrator.Ring(ctx, sessionID, promptID, ordinal)
+	})
 }
 
 func (s *Server) sessionList(c echo.Context) error {
@@ -284,7 +279,7 @@ func (s *Server) sessionPatch(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	if patch.IdleTimeout != nil && !sess.Status.Final() {
+	if sess.Notify {
 		if err := s.cfg.Orchestrator.Settings(ctx, id, sess.IdleTimeout); err != nil {
 			return &session.Fault{
 				Code:    session.CodeUnavailable,

@@ -192,7 +192,7 @@ func TestACreateIsPromisedWithoutTemporal(t *testing.T) {
 	b := setup(t)
 	b.temp.Set(func(o *apitest.Orchestrator) { o.Err = session.Faultf(session.CodeUnavailable, "down") })
 	require.Equal(t, http.StatusCreated, b.do("POST", "/api/sessions", `{"agent":"demo"}`).status)
-	require.Contains(t, b.logs.String(), "ring failed")
+	require.Contains(t, b.logs.String(), "signal failed")
 }
 
 func TestListIsPagedAndFiltered(t *testing.T) {

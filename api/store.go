@@ -32,6 +32,11 @@ type Store interface {
 	// PromptWithdraw cancels a queued prompt; illegal_state when it is not queued any more.
 	PromptWithdraw(ctx context.Context, sessionID, promptID string) (session.Prompt, error)
 
+	// CommandSubmit judges a command by the session's row and stores it as pending. The result's command is
+	// nil where there was nothing to do. session_not_found, session_terminated, illegal_state,
+	// prompt_not_found for a revert, run_not_found for an abort.
+	CommandSubmit(ctx context.Context, c session.Command) (session.Commanded, error)
+
 	// QuestionList is newest first, of one status or with none of all.
 	QuestionList(ctx context.Context, sessionID string, status session.QuestionStatus, limit int, cursor string) (items []session.Question, nextCursor string, err error)
 	QuestionGet(ctx context.Context, sessionID, questionID string) (session.Question, error)
@@ -83,18 +88,10 @@ type Orchestrator interface {
 	// Ring tells the session's workflow, started if need be, of a prompt; with
 	// an empty prompt id it only makes sure that the workflow is open.
 	Ring(ctx context.Context, sessionID, promptID string, ordinal int64) error
-	Wake(ctx context.Context, sessionID string) error
-	Hibernate(ctx context.Context, sessionID string, force bool) error
-	// DropSandbox has the session sleep without its files; Restart moves it to a new sandbox with
-	// them; Sync saves what it has and goes on.
-	DropSandbox(ctx context.Context, sessionID string, force bool) error
-	Restart(ctx context.Context, sessionID string, force bool) error
-	Sync(ctx context.Context, sessionID string) error
-	// Revert takes the agent back to before a prompt, and wakes the session for it.
-	Revert(ctx context.Context, sessionID, promptID string, force bool) error
+	// Notify tells the session's workflow, started if need be, that commands are pending for it; Stop,
+	// that one of them is a stop.
+	Notify(ctx context.Context, sessionID string) error
 	Stop(ctx context.Context, sessionID string) error
-	Abort(ctx context.Context, sessionID string) error
-	Recover(ctx context.Context, sessionID string) error
 	// Settings tells an open workflow of a changed idle timeout; none open is no error.
 	Settings(ctx context.Context, sessionID string, idleTimeout time.Duration) error
 	// State is the workflow's own view, as JSON.

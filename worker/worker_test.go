@@ -138,9 +138,12 @@ func TestTheRelayRingsForWhatNobodyHasClaimed(t *testing.T) {
 	}
 	waiting, prompt := prompted("nobody has heard of this")
 	claimed, other := prompted("somebody works on this")
-	_, err := db.SessionOpen(t.Context(), claimed)
+	_, err := db.SessionOpen(t.Context(), claimed, "w1")
 	require.NoError(t, err)
 	require.NoError(t, db.GenerationReserve(t.Context(), claimed, 1, "im-1"))
+	require.NoError(t, db.TransitionRecord(t.Context(), session.Transition{
+		SessionID: claimed, No: 1, From: session.Initializing, To: session.Running, Event: session.EventReady,
+	}))
 	verdict, err := db.RunBegin(t.Context(), claimed, other, session.NewID(session.RunPrefix), 1)
 	require.NoError(t, err)
 	require.True(t, verdict.Granted)

@@ -128,9 +128,10 @@ type nothing = struct{}
 
 func (f *fakes) OpenSession(ctx context.Context, _ activities.SessionRef) (activities.OpenedSession, error) {
 	return take(ctx, f, "OpenSession", func(w *world) (activities.OpenedSession, error) {
-		w.loaded = true
+		w.loaded, w.signalled = true, false
 		o := activities.OpenedSession{
-			Status: w.state, StatusReason: w.reason, Agent: "demo", Lazy: w.lazy, IdleTimeout: w.idleTimeout,
+			Commands: w.waiting(),
+			Status:   w.state, StatusReason: w.reason, Agent: "demo", Lazy: w.lazy, IdleTimeout: w.idleTimeout,
 			LastActivity: w.lastActivity, Generation: w.generation, TransitionNo: w.transitionNo, Queue: w.taskQueue,
 		}
 		for _, p := range w.prompts {
@@ -350,10 +351,15 @@ func (f *fakes) BeginRun(ctx context.Context, in activities.ClaimRequest) (sessi
 			v.Granted, v.Dispatch = true, holder.dispatch
 		case holder != nil:
 			v.HeldBy, v.Generation = holder.id, holder.generation
+		case p.status == session.PromptQueued && !w.state.Final() && w.state != session.Running:
+			return v, final(activities.Fenced, "the session is %s, not running", w.state)
+		case p.status == session.PromptQueued && slices.ContainsFunc(w.pendingCommands(), func(c session.Command) bool { return c.Kind.BeforePrompts() }):
+			return v, final(activities.Fenced, "a pending command comes first")
 		case p.status == session.PromptQueued && !w.state.Final() && w.firstQueued() != p:
 			first := w.firstQueued()
 			v.Earlier = &session.QueuedPrompt{ID: first.ID, Ordinal: first.Ordinal}
 		case p.status == session.PromptQueued && !w.state.Final():
+			w.signalled, w.loaded = false, true
 			p.status, p.runID = session.PromptProcessing, in.RunID
 			w.runs[in.RunID] = &runRow{id: in.RunID, promptID: p.ID, generation: in.Generation, dispatch: 1}
 			w.touch()

@@ -91,9 +91,8 @@
 //	sandbox lost while being saved            rescue: the bundle is unverified            waits
 //	nothing to rescue                         terminated (nothing_to_restore)             cancelled
 //	interrupted turn does not end             cancelled after 30 s                        cancelled
-//	workflow terminated or reset by hand      the next one reads Postgres: runs are       carried on
-//	                                          carried on; a stop, wake, hibernate or
-//	                                          recover not yet acted on is forgotten
+//	workflow terminated or reset by hand      the next one reads Postgres: runs and       carried on
+//	                                          pending commands are carried on
 //	record refused for good                   the row is read again, after a pause of     waits
 //	                                          up to 30s where refusals repeat
 //	no row of the session                     the workflow completes                      –
@@ -106,7 +105,8 @@
 //   - A sandbox is left 20 minutes before its provider ends it, or at half of what is left of a
 //     shorter life; a turn is interrupted for that at half of this margin. Saving a bundle may
 //     take 10 minutes.
-//   - Signals are at most 10,000 per run at the server. A turn is not interrupted to continue as
-//     new, so they add up while it runs; at most session.MaxQueued prompts wait at a time.
+//   - Signals are at most 10,000 per run at the server, and a turn is not interrupted to continue as new.
+//     At most one signal is unanswered, prompts and settings are not signalled during a turn, and after
+//     100 signals in one turn the workflow answers one every 30 seconds.
 //   - Timeouts and retries stand in options.go, by class.
 package workflows

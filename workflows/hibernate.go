@@ -63,6 +63,7 @@ func (l *life) checkpoint(ctx workflow.Context) error {
 	if err := encoded.Get(&request.BundleID); err != nil {
 		return err
 	}
+	command := l.pendingID(session.CommandSync)
 	var saved activities.Saved
 	err := l.doUnlessStopped(ctx, "save a checkpoint", commandOptions, control.SaveBundle, request, &saved)
 	switch {
@@ -70,9 +71,13 @@ func (l *life) checkpoint(ctx workflow.Context) error {
 	case activities.TypeOf(err) == activities.SandboxLost:
 		l.loseSandbox()
 	case err != nil:
-		return l.tell(ctx, session.ProblemSyncFailed, err)
+		if err := l.tell(ctx, session.ProblemSyncFailed, err); err != nil {
+			return err
+		}
+		return l.endCommand(ctx, command, err)
 	default:
 		l.bundleID = saved.BundleID
+		return l.endCommand(ctx, command, nil)
 	}
 	return nil
 }

@@ -68,7 +68,7 @@ func (l *life) up(ctx workflow.Context, ready activities.SandboxReady, err error
 	switch {
 	case l.queue.Len() > 0:
 		reason = session.ReasonPrompt
-	case l.wants.Wake:
+	case l.wants.Wake || l.wants.Revert != "":
 		reason = session.ReasonRequested
 	}
 	l.wants.Wake = false

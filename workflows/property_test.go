@@ -18,7 +18,8 @@ var faulty = map[string][]string{
 	"BeginRun": stores, "RecordTransition": stores, "OpenSession": stores, "CloseSession": stores, "SettleRun": stores,
 	"ReturnRun": stores, "TellProblem": stores, "RequeuePrompt": stores, "CancelPrompts": stores,
 	"TerminateSandbox": stores,
-	"CreateSandbox":    {"passing", "refused", "spent"}, "RestoreSandbox": {"passing", "refused", "spent"},
+	"ReadWaiting":      stores, "EndCommand": stores,
+	"CreateSandbox": {"passing", "refused", "spent"}, "RestoreSandbox": {"passing", "refused", "spent"},
 	"SaveBundle": {"passing", "refused"}, "RescueBundle": {"passing", "refused"},
 	"DropSandbox": {"passing", "refused"}, "RevertSession": {"passing", "refused"},
 	"FlushSandbox": {"passing"}, "AbortRun": {"passing", "refused"}, "RunTurn": {"passing", "unknown", "refused", "fenced"},
@@ -36,13 +37,13 @@ func TestRandomLivesKeepThePromises(t *testing.T) {
 	activities := rapid.SampledFrom([]string{
 		"BeginRun", "RecordTransition", "OpenSession", "CloseSession", "SettleRun", "ReturnRun", "RequeuePrompt", "TellProblem",
 		"CancelPrompts", "TerminateSandbox", "CreateSandbox", "RestoreSandbox", "SaveBundle", "RescueBundle", "DropSandbox", "RevertSession",
-		"FlushSandbox", "AbortRun", "RunTurn",
+		"FlushSandbox", "AbortRun", "RunTurn", "ReadWaiting", "EndCommand",
 	})
 	durations := rapid.SampledFrom([]string{"1ms", "4ms", "7ms", "60ms", "300ms", "1s", "3s", "10s", "40s", "5m", "1h", "25h"})
 	rapid.Check(t, func(t *rapid.T) {
 		script := &strings.Builder{}
 		write := func(format string, args ...any) { fmt.Fprintf(script, format+"\n", args...) }
-		write("create%s%s idle=%s lifetime=%s", rapid.SampledFrom([]string{"", " lazy"}).Draw(t, "lazy"),
+		write("create%s%s%s idle=%s lifetime=%s", rapid.SampledFrom([]string{"", "", " signals=old"}).Draw(t, "signals"), rapid.SampledFrom([]string{"", " lazy"}).Draw(t, "lazy"),
 			rapid.SampledFrom([]string{"", " records=slow", " records=lost"}).Draw(t, "records"),
 			rapid.SampledFrom([]string{"5s", "15m", "48h"}).Draw(t, "idle"),
 			rapid.SampledFrom([]string{"1h", "4h", "24h"}).Draw(t, "lifetime"))

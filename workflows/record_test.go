@@ -97,6 +97,23 @@ var paths = map[string]func(*recorder){
 		}
 		r.stop()
 	},
+	"commands": func(r *recorder) {
+		r.start()
+		r.prompt("p1", time.Hour, session.Hold)
+		r.delivered("p1")
+		r.command(session.CommandAbort)
+		r.over("p1")
+		r.command(session.CommandSync)
+		r.settled()
+		r.command(session.CommandHibernate)
+		r.reach(session.Hibernated)
+		r.command(session.CommandWake)
+		r.reach(session.Running)
+		r.command(session.CommandRestart)
+		r.settled()
+		r.command(session.CommandStop)
+		r.reach(session.Terminated)
+	},
 	"stop_in_a_turn": func(r *recorder) {
 		r.start()
 		r.prompt("p1", time.Hour, session.Hold)
@@ -222,6 +239,24 @@ func (r *recorder) start() {
 
 func (r *recorder) signal(name string, arg any) {
 	require.NoError(r.t, r.client.SignalWorkflow(r.t.Context(), r.world.id, "", name, arg))
+}
+
+// command stores a command and signals the workflow, as the api does.
+func (r *recorder) command(kind session.CommandKind) {
+	r.world.mu.Lock()
+	accepted, _ := r.world.submit(session.Command{Kind: kind})
+	r.world.mu.Unlock()
+	require.True(r.t, accepted)
+	name := session.SignalCommands
+	if kind == session.CommandStop {
+		name = session.SignalStop
+	}
+	r.signal(name, nil)
+}
+
+// settled waits until no command is pending.
+func (r *recorder) settled() {
+	r.wait("the end of every command", func() bool { return len(r.world.pendingCommands()) == 0 })
 }
 
 func (r *recorder) prompt(id string, takes time.Duration, policy session.OnUnknown) {

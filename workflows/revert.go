@@ -13,6 +13,7 @@ func (l *life) revert(ctx workflow.Context) error {
 	request := activities.RevertRequest{
 		SessionID: l.id, Generation: l.generation, SandboxID: l.sandboxID, PromptID: l.wants.Revert,
 	}
+	command := l.pendingID(session.CommandRevert)
 	err := l.doUnlessStopped(ctx, "take the agent back to before prompt "+request.PromptID, commandOptions, control.RevertSession, request, nil)
 	switch {
 	case l.wants.Stop:
@@ -29,5 +30,5 @@ func (l *life) revert(ctx workflow.Context) error {
 		l.wants.Revert = ""
 	}
 	l.lastActivity = workflow.Now(ctx)
-	return nil
+	return l.endCommand(ctx, command, err)
 }

@@ -22,7 +22,7 @@ var update = flag.Bool("update", false, "write the transcripts of scenarios as t
 // followed by ---- and the transcript of what came of them until the next block;
 // times are since the beginning. Commands, see cast.do:
 //
-//	create [lazy] [idle=15m] [lifetime=24h] [closed] [records=slow|lost] [status=… generation=N sandbox=alive|dead bundle=N]
+//	create [lazy] [idle=15m] [lifetime=24h] [closed] [records=slow|lost] [signals=old] [status=… generation=N sandbox=alive|dead bundle=N]
 //	run ID generation=N [policy=hold|fail|retry] [ends=1m]   a run is under way
 //	prompt ID [takes=1m] [policy=hold|fail|retry] [crashes] [stubborn]
 //	withdraw ID · ring ID · wake · hibernate [force] · drop [force] · relocate [force] · sync · revert ID [force] · stop · abort · recover · idle 1m · report N [sandbox=ID]
@@ -208,29 +208,40 @@ func (c *cast) do(words []string) error {
 		if p := w.prompt(first); p != nil {
 			s.signal(session.SignalPrompt, session.PromptSignal{PromptID: p.ID, Ordinal: p.Ordinal}, true)
 		}
-	case "wake":
-		s.signal(session.SignalWake, nil, true)
-	case "stop":
-		s.signal(session.SignalStop, nil, true)
-	case "recover":
-		s.signal(session.SignalRecover, nil, true)
-	case "hibernate":
-		c.tell(session.SignalHibernate, session.HibernateSignal{Force: a.has("force")})
-	case "drop":
-		c.tell(session.SignalHibernate, session.HibernateSignal{Force: a.has("force"), Drop: true})
-	case "relocate":
-		c.tell(session.SignalRestart, session.RestartSignal{Force: a.has("force")})
-	case "sync":
-		c.tell(session.SignalSync, nil)
-	case "revert":
-		s.signal(session.SignalRevert, session.RevertSignal{PromptID: first, Force: a.has("force")}, true)
-	case "abort":
-		c.tell(session.SignalAbort, session.AbortSignal{})
+	case "wake", "stop", "recover", "hibernate", "drop", "relocate", "sync", "revert", "abort":
+		kind := session.CommandKind(words[0])
+		switch kind {
+		case "drop":
+			kind = session.CommandDrop
+		case "relocate":
+			kind = session.CommandRestart
+		}
+		prompt := ""
+		if kind == session.CommandRevert {
+			prompt = first
+		}
+		if w.oldSignals {
+			c.oldSignal(kind, a.has("force"), prompt)
+		} else {
+			c.command(kind, a.has("force"), prompt)
+		}
 	case "idle":
 		d, err := time.ParseDuration(first)
 		w.idleTimeout = d
-		s.signal(session.SignalSettings, session.SettingsSignal{IdleTimeout: d}, false)
+		if w.oldSignals {
+			s.signal(session.SignalSettings, session.SettingsSignal{IdleTimeout: d}, false)
+		} else {
+			c.settings()
+		}
 		return err
+	case "storm":
+		n, err := strconv.Atoi(first)
+		if err != nil {
+			return err
+		}
+		return c.storm(n)
+	case "nudge":
+		s.signal(session.SignalCommands, nil, false)
 	case "report":
 		n, err := strconv.ParseInt(first, 10, 64)
 		c.tell(session.SignalSandbox, session.SandboxSignal{Generation: n, SandboxID: a.get("sandbox"), Reason: "not listed"})
@@ -285,7 +296,7 @@ func (c *cast) tell(name string, arg any) {
 // left it, and starts its workflow unless it is to be closed.
 func (c *cast) create(a args) (err error) {
 	w := c.stage.world
-	w.lazy, w.inTask = a.has("lazy"), a.get("records")
+	w.lazy, w.inTask, w.oldSignals = a.has("lazy"), a.get("records"), a.get("signals") == "old"
 	if w.idleTimeout, err = a.duration("idle", w.idleTimeout); err != nil {
 		return err
 	}
@@ -346,7 +357,10 @@ func (c *cast) prompt(id string, a args) error {
 		c.stage.world.say("%s is refused: the session is terminated", id)
 		return nil
 	}
-	c.stage.signal(session.SignalPrompt, session.PromptSignal{PromptID: p.ID, Ordinal: p.Ordinal, At: c.stage.now()}, true)
+	if w := c.stage.world; w.mark(false) || w.oldSignals || !c.stage.open() {
+		w.signals++
+		c.stage.signal(session.SignalPrompt, session.PromptSignal{PromptID: p.ID, Ordinal: p.Ordinal, At: c.stage.now()}, true)
+	}
 	return nil
 }
 

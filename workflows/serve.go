@@ -42,6 +42,10 @@ func (l *life) serve(ctx workflow.Context) error {
 		return l.transit(ctx, session.EventHibernate, session.ReasonLifetime, nil)
 	case l.queue.Len() > 0:
 		return l.next(ctx)
+	case !now.Before(l.idleAt()) && !l.rechecked && l.looksForWork(ctx):
+		// A signal of a prompt, a command or a longer timeout may have been lost.
+		l.rechecked = true
+		return l.look(ctx)
 	case !now.Before(l.idleAt()):
 		return l.transit(ctx, session.EventHibernate, session.ReasonIdle, nil)
 	}
@@ -49,6 +53,7 @@ func (l *life) serve(ctx workflow.Context) error {
 	if move := l.moveAt(); !move.IsZero() && move.Before(until) {
 		until = move
 	}
+	l.rechecked = false
 	l.wait(ctx, fmt.Sprintf("idle; hibernates after %s", l.idleTimeout), until)
 	return nil
 }
@@ -86,6 +91,7 @@ func (l *life) next(ctx workflow.Context) error {
 	}
 	switch {
 	case verdict.Granted:
+		l.rung = false // the claim has answered it
 		run.OnUnknown, run.Dispatch = verdict.OnUnknown, verdict.Dispatch
 		return l.carry(ctx, run)
 	case verdict.Earlier != nil:

@@ -55,9 +55,18 @@ type life struct {
 	processing   *session.Processing // a run to carry on, found when the workflow started
 
 	// What has been asked for and not been done.
-	wants session.Wants
-	abort bool                  // interrupt the running turn
-	lost  session.SandboxSignal // the sandbox that is believed gone; zero while none is
+	wants      session.Wants
+	pending    []activities.PendingCommand // as they were read last; what they ask for is in wants too
+	stopReason string                      // why the session stops, unless a client asked for it
+	signalled  bool                        // something may have been submitted since
+	rung       bool                        // a signal of a prompt is unanswered
+	moved      bool                        // a turn or a transition has ended since
+	cancelled  bool                        // in Temporal, and not stored yet
+	rechecked  bool                        // what waits was read after the session became idle
+	looks      int                         // in this turn
+	lookedAt   time.Time
+	abort      bool                  // interrupt the running turn
+	lost       session.SandboxSignal // the sandbox that is believed gone; zero while none is
 
 	opened    bool                // the fields above are Postgres's, not guesses
 	stale     bool                // somebody has reason to believe that Postgres has more than this workflow knows
@@ -95,6 +104,7 @@ func newLife(ctx workflow.Context, in session.WorkflowInput) *life {
 // merged in, not overwritten.
 func (l *life) open(ctx workflow.Context) error {
 	l.stale = false
+	l.signalled, l.moved, l.rung = false, false, false
 	var o activities.OpenedSession
 	if err := l.record(ctx, "load the session", control.OpenSession, activities.SessionRef{SessionID: l.id}, &o); err != nil {
 		return err
@@ -113,6 +123,7 @@ func (l *life) open(ctx workflow.Context) error {
 		l.queue.Requeue(p)
 	}
 	l.opened = true
+	l.hear(o.Commands)
 	l.forget()
 	return l.project(ctx)
 }
@@ -138,7 +149,7 @@ func (l *life) forget() {
 func (l *life) run(ctx workflow.Context) error {
 	for !l.closed {
 		l.drain(ctx)
-		if l.shouldContinue(ctx) {
+		if !l.cancelled && l.shouldContinue(ctx) {
 			return l.continueAsNew(ctx)
 		}
 		err := l.freshen(ctx)
@@ -187,8 +198,12 @@ func (l *life) step(ctx workflow.Context) error {
 	switch {
 	case l.state.Final():
 		return l.put(ctx)
+	case l.cancelled:
+		return l.recordCancel(ctx)
 	case l.wants.Stop:
 		return l.terminate(ctx)
+	case l.lookDue(ctx):
+		return l.look(ctx)
 	}
 	switch l.state {
 	case session.Initializing:
@@ -235,7 +250,7 @@ func (l *life) shouldContinue(ctx workflow.Context) bool {
 
 func (l *life) continueAsNew(ctx workflow.Context) error {
 	l.timer.stop()
-	l.drain(ctx)
+	l.hear(nil) // the next run reads them again
 	if l.taskQueue != "" {
 		ctx = workflow.WithWorkflowTaskQueue(ctx, l.taskQueue)
 	}

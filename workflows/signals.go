@@ -9,7 +9,7 @@ import (
 )
 
 type signals struct {
-	prompt, wake, hibernate, stop, abort, recover, settings, sandbox, sync, restart, revert workflow.ReceiveChannel
+	prompt, wake, hibernate, stop, abort, recover, settings, sandbox, sync, restart, revert, commands workflow.ReceiveChannel
 }
 
 // handle registers every handler before anything can block.
@@ -26,6 +26,7 @@ func (l *life) handle(ctx workflow.Context) error {
 		sync:      workflow.GetSignalChannel(ctx, session.SignalSync),
 		restart:   workflow.GetSignalChannel(ctx, session.SignalRestart),
 		revert:    workflow.GetSignalChannel(ctx, session.SignalRevert),
+		commands:  workflow.GetSignalChannel(ctx, session.SignalCommands),
 	}
 	return workflow.SetQueryHandlerWithOptions(ctx, session.QueryState, l.view, workflow.QueryHandlerOptions{
 		Description: "What the session is, wants and waits for, as its workflow sees it.",
@@ -36,6 +37,7 @@ func (l *life) handle(ctx workflow.Context) error {
 // arrives twice changes nothing the second time.
 func (l *life) receivers(ctx workflow.Context) []receiver {
 	return []receiver{
+		{l.signals.commands, func(c workflow.ReceiveChannel) { c.Receive(ctx, nil); l.signalled = true }},
 		{l.signals.stop, func(c workflow.ReceiveChannel) { c.Receive(ctx, nil); l.wants.Stop = true }},
 		{l.signals.abort, func(c workflow.ReceiveChannel) {
 			var s session.AbortSignal
@@ -90,11 +92,18 @@ func (l *life) drain(ctx workflow.Context) {
 			r.receive(r.channel)
 		}
 	}
+	if l.canceled != nil {
+		// Also in the task that continues as new or completes.
+		if received, more := l.canceled.ReceiveAsyncWithMoreFlag(nil); !received && !more {
+			l.noteCancel()
+		}
+	}
 }
 
 // ring takes in that a prompt is waiting in Postgres. An empty id opens the workflow, or makes an open one
 // read the session again; so does a prompt that was taken before and is not in hand.
 func (l *life) ring(s session.PromptSignal, now time.Time) {
+	l.rung = l.rung || s.PromptID != ""
 	switch {
 	case s.PromptID == "":
 		l.stale = l.opened

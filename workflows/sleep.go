@@ -42,7 +42,7 @@ func (l *life) rest(ctx workflow.Context, doing string) error {
 		return err
 	}
 	l.drain(ctx)
-	if l.queue.Len() == 0 && l.wants == (session.Wants{}) {
+	if l.queue.Len() == 0 && l.wants == (session.Wants{}) && !l.signalled {
 		l.timer.stop()
 		l.closed = true
 		return nil

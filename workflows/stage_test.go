@@ -207,6 +207,9 @@ func (s *stage) answer(ctx context.Context, w *world, o *operation) (any, error)
 	return nil, activity.ErrResultPending
 }
 
+// open reports whether a workflow is open. Where none is, a relay signals for what waits.
+func (s *stage) open() bool { return s.env != nil && !s.env.IsWorkflowCompleted() }
+
 // signal reaches the open workflow. Where none is open it starts one if start is
 // set, and is lost otherwise, as it is with the orchestrator's calls.
 func (s *stage) signal(name string, arg any, start bool) bool {

@@ -1,6 +1,8 @@
 package workflows
 
 import (
+	"cmp"
+
 	"go.temporal.io/sdk/workflow"
 
 	"github.com/overwinter-dev/overwinter/activities"
@@ -26,7 +28,7 @@ func (l *life) terminate(ctx workflow.Context) error {
 			return err
 		}
 	}
-	return l.over(ctx, session.EventStop, session.ReasonRequested)
+	return l.over(ctx, session.EventStop, cmp.Or(l.stopReason, session.ReasonRequested))
 }
 
 // over takes the step into terminated. Prompts that came in since are cancelled

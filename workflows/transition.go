@@ -27,7 +27,7 @@ func (l *life) transit(ctx workflow.Context, event session.Event, reason string,
 	}
 	t := session.Transition{
 		SessionID: l.id, No: l.transitionNo + 1, From: l.state, To: to, Event: event,
-		Reason: reason, Generation: l.generation, Receipt: receipt, At: workflow.Now(ctx),
+		Reason: reason, Generation: l.generation, Receipt: receipt, At: workflow.Now(ctx), Command: l.cause(event, reason),
 	}
 	doing := fmt.Sprintf("record %s → %s", l.state, to)
 	if err := l.record(ctx, doing, control.RecordTransition, t, nil); err != nil {
@@ -35,6 +35,7 @@ func (l *life) transit(ctx workflow.Context, event session.Event, reason string,
 	}
 	l.state, l.reason, l.transitionNo = to, reason, t.No
 	l.inTime()
+	l.moved = true
 	if to == session.Running {
 		l.lastActivity = t.At
 	}

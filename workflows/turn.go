@@ -23,8 +23,8 @@ const believesAttempts = "believes-attempts"
 
 // carry carries a run to its end, whoever began it.
 func (l *life) carry(ctx workflow.Context, run session.Processing) error {
-	l.turn = &run
-	defer func() { l.turn, l.abort = nil, false }()
+	l.turn, l.looks = &run, 0
+	defer func() { l.turn, l.abort, l.moved = nil, false, true }()
 	if run.Generation != l.generation {
 		// Its sandbox is gone, and with it the only witness.
 		return l.settleUnknown(ctx, run, session.ReasonSandboxLost)
@@ -93,6 +93,9 @@ func (l *life) watch(ctx workflow.Context, run session.Processing) error {
 	var giveUp time.Time             // zero until the turn was interrupted
 	stopping := false
 	for !turn.IsReady() {
+		if err := l.attend(ctx); err != nil {
+			return err
+		}
 		now := workflow.Now(ctx)
 		interrupt := l.interruptAt()
 		outlived := !interrupt.IsZero() && !now.Before(interrupt)
@@ -122,6 +125,9 @@ func (l *life) watch(ctx workflow.Context, run session.Processing) error {
 		}
 		if turnCtx.Err() != nil {
 			until = time.Time{}
+		}
+		if at := l.answerAt(now); l.signalled && (until.IsZero() || at.Before(until)) {
+			until = at
 		}
 		futures := []workflow.Future{turn}
 		if interrupting != nil && !interrupting.IsReady() {

@@ -18,7 +18,7 @@ func (l *life) wait(ctx workflow.Context, doing string, until time.Time, futures
 		sel.AddReceive(r.channel, func(c workflow.ReceiveChannel, _ bool) { r.receive(c) })
 	}
 	if l.canceled != nil {
-		sel.AddReceive(l.canceled, func(workflow.ReceiveChannel, bool) { l.canceled, l.wants.Stop = nil, true })
+		sel.AddReceive(l.canceled, func(workflow.ReceiveChannel, bool) { l.noteCancel() })
 	}
 	for _, f := range futures {
 		sel.AddFuture(f, func(workflow.Future) {})

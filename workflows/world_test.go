@@ -34,6 +34,11 @@ type world struct {
 	loaded       bool
 	prompts      []*promptRow
 	runs         map[string]*runRow
+	commands     []session.Command // all of them, in order
+	signalled    bool              // a signal is under way that the workflow has not answered
+	oldSignals   bool              // commands are signals of their own, as by an api of an earlier version
+	signals      int               // sent for prompts and commands
+	reads        int               // of what waits
 	sandboxes    []*sandboxRow
 	bundles      []bundleRow
 
@@ -186,6 +191,7 @@ func (w *world) end(p *promptRow, outcome session.Outcome, reason string) {
 	}
 	if run := w.runs[p.runID]; run != nil && run.outcome == "" {
 		run.outcome = outcome
+		w.endAborts(run.id, outcome, reason)
 	}
 	p.status, p.reason = outcome.PromptStatus(), reason
 	w.touch()
@@ -197,6 +203,7 @@ func (w *world) endRun(run *runRow, outcome session.Outcome, reason string) {
 		return
 	}
 	run.outcome = outcome
+	w.endAborts(run.id, outcome, reason)
 	if p := w.prompt(run.promptID); p.runID == run.id {
 		w.end(p, outcome, reason)
 	}
@@ -350,9 +357,16 @@ func (w *world) transit(t session.Transition) error {
 	case t.No != w.transitionNo+1 || t.From != w.state:
 		return final(activities.Fenced, "transition %d from %s does not follow %d to %s", t.No, t.From, w.transitionNo, w.state)
 	}
+	if i := slices.IndexFunc(w.commands, func(c session.Command) bool { return c.ID == t.Command }); t.Command != "" && w.commands[i].Status != session.CommandPending {
+		return final(activities.Fenced, "command %s is not pending any more", t.Command)
+	}
+	if to == session.Hibernating && w.openRun() != nil {
+		return final(activities.Fenced, "a turn is under way")
+	}
 	if to.Final() {
 		w.cancelAll(session.ReasonSessionTerminated)
 	}
+	w.settleCommands(t)
 	if !to.HasSandbox() && len(w.alive()) > 0 {
 		w.violate("%s with a living sandbox", to)
 	}

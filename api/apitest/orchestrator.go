@@ -15,7 +15,8 @@ type Orchestrator struct {
 
 	// Change these in Set alone.
 	Err   error
-	Hang  bool // until the caller gives up
+	Hang  bool // until the caller gives up, or until Until is closed
+	Until <-chan struct{}
 	Panic any
 	View  string // the answer of State
 	// OnRing is called with every ring, if it is there: a workflow could begin its work.
@@ -25,14 +26,17 @@ type Orchestrator struct {
 func (o *Orchestrator) tell(ctx context.Context, format string, args ...any) error {
 	o.mu.Lock()
 	o.told = append(o.told, fmt.Sprintf(format, args...))
-	err, hang, p := o.Err, o.Hang, o.Panic
+	err, hang, until, p := o.Err, o.Hang, o.Until, o.Panic
 	o.mu.Unlock()
 	if p != nil {
 		panic(p)
 	}
 	if hang {
-		<-ctx.Done()
-		return ctx.Err()
+		select {
+		case <-until:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
 	}
 	return err
 }
@@ -67,52 +71,15 @@ func (o *Orchestrator) Ring(ctx context.Context, id, promptID string, ordinal in
 	return nil
 }
 
-// Wake notes the call.
-func (o *Orchestrator) Wake(ctx context.Context, id string) error {
-	return o.tell(ctx, "wake %s", id)
-}
-
-// Hibernate notes the call.
-func (o *Orchestrator) Hibernate(ctx context.Context, id string, force bool) error {
-	return o.tell(ctx, "hibernate %s %t", id, force)
-}
-
-// DropSandbox notes the call.
-func (o *Orchestrator) DropSandbox(ctx context.Context, id string, force bool) error {
-	return o.tell(ctx, "drop %s %t", id, force)
-}
-
-// Restart notes the call.
-func (o *Orchestrator) Restart(ctx context.Context, id string, force bool) error {
-	return o.tell(ctx, "restart %s %t", id, force)
-}
-
-// Sync notes the call.
-func (o *Orchestrator) Sync(ctx context.Context, id string) error {
-	return o.tell(ctx, "sync %s", id)
-}
-
-// Revert notes the call.
-func (o *Orchestrator) Revert(ctx context.Context, id, promptID string, force bool) error {
-	return o.tell(ctx, "revert %s %s %t", id, promptID, force)
+// Notify notes the call.
+func (o *Orchestrator) Notify(ctx context.Context, id string) error {
+	return o.tell(ctx, "notify %s", id)
 }
 
 // Stop notes the call.
 func (o *Orchestrator) Stop(ctx context.Context, id string) error {
 	return o.tell(ctx, "stop %s", id)
 }
-
-// Abort notes the call.
-func (o *Orchestrator) Abort(ctx context.Context, id string) error {
-	return o.tell(ctx, "abort %s", id)
-}
-
-// Recover notes the call.
-func (o *Orchestrator) Recover(ctx context.Context, id string) error {
-	return o.tell(ctx, "recover %s", id)
-}
-
-// Set changes how it behaves.
 
 // Settings notes the call.
 func (o *Orchestrator) Settings(ctx context.Context, id string, d time.Duration) error {

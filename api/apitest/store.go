@@ -287,7 +287,9 @@ func (m *Store) SessionPatch(_ context.Context, id string, p session.Patch) (ses
 	if p.Profile != nil {
 		r.Session.Profile = *p.Profile
 	}
-	return r.view(), nil
+	s := r.view()
+	s.Notify = p.IdleTimeout != nil && !s.Status.Final()
+	return s, nil
 }
 
 // PromptSubmit implements api.Store.
@@ -306,6 +308,7 @@ func (m *Store) PromptSubmit(_ context.Context, p session.Prompt) (session.Promp
 			if old.Content != p.Content || old.OnUnknown != p.OnUnknown {
 				return session.Prompt{}, 0, false, session.Faultf(session.CodePromptExists, "prompt %s has another body", p.ID)
 			}
+			old.Notify = old.Status == session.PromptQueued
 			return old, 0, false, nil
 		}
 	}
@@ -316,6 +319,7 @@ func (m *Store) PromptSubmit(_ context.Context, p session.Prompt) (session.Promp
 	r.Prompts = append(r.Prompts, p)
 	m.Append(r, wire.EventPrompt, wire.PromptSubmitted(p))
 	m.Append(r, wire.EventQueue, r.queue())
+	p.Notify = true
 	return p, r.view().Queue.Queued, true, nil
 }
 

@@ -163,6 +163,7 @@ func (c *WorkerCmd) run(
 	w := worker.New(worker.Config{
 		Temporal: temporal, Control: control, Turns: turns,
 		Relay: worker.Relay{Rows: db, Bell: bell}, Installation: installation, Legacy: db,
+		Commands:       worker.CommandRelay{Rows: db, Notifier: bell},
 		ReconcileEvery: c.ReconcileEvery, MaxTurns: c.MaxTurns, Logger: logger,
 	})
 	polls.worker.Store(w)

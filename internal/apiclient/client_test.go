@@ -21,6 +21,9 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
+// key of the API, as long as one must be.
+const key = "a key of twenty bytes"
+
 func TestMain(m *testing.M) { leaktest.Main(m) }
 
 type agents struct{}
@@ -39,14 +42,14 @@ type bundle struct {
 func setup(t *testing.T, front ...func(http.Handler) http.Handler) *bundle {
 	t.Helper()
 	b := &bundle{store: apitest.NewStore(), temp: &apitest.Orchestrator{}}
-	s, err := api.New(api.Config{Store: b.store, Orchestrator: b.temp, Events: b.store, Agents: agents{}, Key: "k"})
+	s, err := api.New(api.Config{Store: b.store, Orchestrator: b.temp, Events: b.store, Agents: agents{}, Key: key})
 	require.NoError(t, err)
 	var handler http.Handler = s
 	for _, f := range front {
 		handler = f(handler)
 	}
 	b.server = httptest.NewServer(handler)
-	b.client, err = apiclient.New(b.server.URL+"/", "k")
+	b.client, err = apiclient.New(b.server.URL+"/", key)
 	require.NoError(t, err)
 	t.Cleanup(func() {
 		b.client.Close()
@@ -97,14 +100,15 @@ func TestEveryCallAnswers(t *testing.T) {
 	_, accepted, err := b.client.Command(ctx, s.ID, apiclient.Hibernate, true)
 	require.NoError(t, err)
 	require.True(t, accepted)
-	require.Equal(t, []string{"hibernate " + s.ID + " true"}, b.temp.Heard())
+	require.Equal(t, []string{"notify " + s.ID}, b.temp.Heard())
 	_, accepted, err = b.client.Command(ctx, s.ID, apiclient.Wake, false)
 	require.NoError(t, err)
-	require.False(t, accepted, "running already")
+	require.True(t, accepted, "it ends the hibernate")
+	require.Equal(t, []string{"notify " + s.ID}, b.temp.Heard())
 	_, accepted, err = b.client.Command(ctx, s.ID, apiclient.RestartEnvironment, true)
 	require.NoError(t, err)
 	require.True(t, accepted)
-	require.Equal(t, []string{"restart " + s.ID + " true"}, b.temp.Heard())
+	require.Equal(t, []string{"notify " + s.ID}, b.temp.Heard())
 	_, err = b.client.Revert(ctx, s.ID, "nobody", false)
 	problem, ok := errors.AsType[*apiclient.Error](err)
 	require.True(t, ok)
@@ -236,7 +240,7 @@ func TestALostAnswerMakesNothingTwice(t *testing.T) {
 
 func TestNobodyThere(t *testing.T) {
 	t.Parallel()
-	nobody, err := apiclient.New("http://127.0.0.1:1", "k") // no port that anybody is given
+	nobody, err := apiclient.New("http://127.0.0.1:1", key) // no port that anybody is given
 	require.NoError(t, err)
 	defer nobody.Close()
 	_, err = nobody.SessionGet(t.Context(), "x")

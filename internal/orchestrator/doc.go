@@ -1,11 +1,11 @@
-// Package orchestrator is the typed client of the session workflow: it rings,
-// commands and asks. It holds no state and no policy; what a command means is
-// decided in the workflow, and whether it may be given, in api.
+// Package orchestrator is the typed client of the session workflow: it signals
+// and queries. It holds no state and no policy; what a command means is decided
+// by the session's row, before anything is signalled.
 //
-//	Ring, Wake, Stop, Recover   signal-with-start: they reach a session whose
-//	                            workflow was put away
-//	Hibernate, Abort, Settings  signal: nothing to do where no workflow is open
-//	State                       query, for debugging
+//	Ring, Notify, Stop  signal-with-start: they reach a session whose workflow
+//	                    has completed
+//	Settings            signal: nothing to do where no workflow is open
+//	State, CurrentRun   queries
 //
 // Every call has the deadline of its context and at most two seconds. An error is
 // a *session.Fault: unavailable when Temporal does not answer in time,

@@ -46,50 +46,14 @@ func (o *Orchestrator) Ring(ctx context.Context, sessionID, promptID string, ord
 	})
 }
 
-// Wake asks a session that sleeps, or has not begun, to run.
-func (o *Orchestrator) Wake(ctx context.Context, sessionID string) error {
-	return o.signalWithStart(ctx, sessionID, session.SignalWake, nil)
+// Notify tells the session's workflow, started if need be, that commands are pending for it.
+func (o *Orchestrator) Notify(ctx context.Context, sessionID string) error {
+	return o.signalWithStart(ctx, sessionID, session.SignalCommands, nil)
 }
 
-// Hibernate asks a running session to sleep, after its turn or at once with force.
-func (o *Orchestrator) Hibernate(ctx context.Context, sessionID string, force bool) error {
-	return o.signal(ctx, sessionID, session.SignalHibernate, session.HibernateSignal{Force: force})
-}
-
-// DropSandbox asks a running session to sleep without its files, after its turn or at once with force.
-func (o *Orchestrator) DropSandbox(ctx context.Context, sessionID string, force bool) error {
-	return o.signal(ctx, sessionID, session.SignalHibernate, session.HibernateSignal{Force: force, Drop: true})
-}
-
-// Restart asks a running session to move to a new sandbox, after its turn or at once with force.
-func (o *Orchestrator) Restart(ctx context.Context, sessionID string, force bool) error {
-	return o.signal(ctx, sessionID, session.SignalRestart, session.RestartSignal{Force: force})
-}
-
-// Sync asks a running session to save what it has, after its turn.
-func (o *Orchestrator) Sync(ctx context.Context, sessionID string) error {
-	return o.signal(ctx, sessionID, session.SignalSync, nil)
-}
-
-// Revert asks for the agent to be taken back to before a prompt, after the running turn or at once
-// with force; a session that sleeps wakes for it.
-func (o *Orchestrator) Revert(ctx context.Context, sessionID, promptID string, force bool) error {
-	return o.signalWithStart(ctx, sessionID, session.SignalRevert, session.RevertSignal{PromptID: promptID, Force: force})
-}
-
-// Stop ends a session.
+// Stop tells the session's workflow, started if need be, that the session is to end.
 func (o *Orchestrator) Stop(ctx context.Context, sessionID string) error {
 	return o.signalWithStart(ctx, sessionID, session.SignalStop, nil)
-}
-
-// Abort interrupts the running turn.
-func (o *Orchestrator) Abort(ctx context.Context, sessionID string) error {
-	return o.signal(ctx, sessionID, session.SignalAbort, session.AbortSignal{})
-}
-
-// Recover asks a session in error to try again.
-func (o *Orchestrator) Recover(ctx context.Context, sessionID string) error {
-	return o.signalWithStart(ctx, sessionID, session.SignalRecover, nil)
 }
 
 // Settings tells an open workflow of a changed idle timeout; none open is no
@@ -133,6 +97,22 @@ func (o *Orchestrator) Revive(ctx context.Context, sessionID, run string) (bool,
 		}
 	}
 	return true, o.Ring(ctx, sessionID, "", 0)
+}
+
+// CurrentRun returns the id of the session's open workflow run; empty when none is open.
+func (o *Orchestrator) CurrentRun(ctx context.Context, sessionID string) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, o.timeout)
+	defer cancel()
+	d, err := o.temporal.DescribeWorkflowExecution(ctx, sessionID, "")
+	err = interpret(err)
+	info := d.GetWorkflowExecutionInfo()
+	switch {
+	case session.CodeOf(err) == session.CodeNoSession:
+		return "", nil
+	case err != nil || info.GetStatus() != enums.WORKFLOW_EXECUTION_STATUS_RUNNING:
+		return "", err
+	}
+	return info.GetExecution().GetRunId(), nil
 }
 
 // State is the workflow's own view of the session, a session.StateView as JSON.

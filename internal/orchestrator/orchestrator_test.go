@@ -82,8 +82,7 @@ func stub(ctx workflow.Context, in session.WorkflowInput) ([]heard, error) {
 	}
 	selector := workflow.NewSelector(ctx)
 	for _, name := range []string{
-		session.SignalPrompt, session.SignalWake, session.SignalHibernate, session.SignalStop, session.SignalAbort,
-		session.SignalRecover, session.SignalSettings, session.SignalSandbox,
+		session.SignalPrompt, session.SignalCommands, session.SignalStop, session.SignalSettings, session.SignalSandbox,
 	} {
 		selector.AddReceive(workflow.GetSignalChannel(ctx, name), func(c workflow.ReceiveChannel, _ bool) {
 			var arg json.RawMessage
@@ -106,10 +105,7 @@ func TestEveryCallReachesTheWorkflow(t *testing.T) {
 	t.Parallel()
 	ctx, o, id := setup(t)
 	require.NoError(t, o.Ring(ctx, id, "p1", 7))
-	require.NoError(t, o.Wake(ctx, id))
-	require.NoError(t, o.Hibernate(ctx, id, true))
-	require.NoError(t, o.Abort(ctx, id))
-	require.NoError(t, o.Recover(ctx, id))
+	require.NoError(t, o.Notify(ctx, id))
 	require.NoError(t, o.Settings(ctx, id, time.Minute))
 	require.NoError(t, o.SandboxEnded(ctx, id, session.SandboxSignal{Generation: 3, Reason: "gone"}))
 	raw, err := o.State(ctx, id)
@@ -126,9 +122,8 @@ func TestEveryCallReachesTheWorkflow(t *testing.T) {
 	for _, h := range got {
 		names[h.Name] = string(h.Arg)
 	}
-	require.Len(t, names, 8, "%v", names)
+	require.Len(t, names, 5, "%v", names)
 	require.Contains(t, names[session.SignalPrompt], `"promptId":"p1","ordinal":7`)
-	require.JSONEq(t, `{"force":true}`, names[session.SignalHibernate])
 	require.JSONEq(t, `{"generation":3,"reason":"gone"}`, names[session.SignalSandbox])
 	require.JSONEq(t, `{"idleTimeout":60000000000}`, names[session.SignalSettings])
 }
@@ -141,9 +136,10 @@ func TestCallsThatNeedAWorkflowSayWhenThereIsNone(t *testing.T) {
 	require.NoError(t, engine.GetWorkflow(ctx, closed, "").Get(ctx, nil))
 	for _, id := range []string{never, closed} {
 		_, err := o.State(ctx, id)
-		for _, err := range []error{err, o.Hibernate(ctx, id, false), o.Abort(ctx, id)} {
-			require.Equal(t, session.CodeNoSession, session.CodeOf(err), "error: %v", err)
-		}
+		require.Equal(t, session.CodeNoSession, session.CodeOf(err), "error: %v", err)
+		current, err := o.CurrentRun(ctx, id)
+		require.NoError(t, err)
+		require.Empty(t, current)
 		require.NoError(t, o.Settings(ctx, id, time.Minute))
 		require.NoError(t, o.SandboxEnded(ctx, id, session.SandboxSignal{}))
 	}
@@ -157,9 +153,12 @@ func TestCallsThatNeedAWorkflowSayWhenThereIsNone(t *testing.T) {
 	}
 	require.NoError(t, o.Stop(ctx, closed))
 	require.NoError(t, engine.GetWorkflow(ctx, closed, "").Get(ctx, nil))
-	require.NoError(t, o.Wake(ctx, closed), "what was put away is started again")
+	require.NoError(t, o.Notify(ctx, closed), "a completed workflow is started again")
 	_, err := o.State(ctx, closed)
 	require.NoError(t, err)
+	current, err := o.CurrentRun(ctx, closed)
+	require.NoError(t, err)
+	require.NotEmpty(t, current)
 }
 
 func TestATemporalThatDoesNotAnswerIsUnavailableInTime(t *testing.T) {
@@ -190,12 +189,12 @@ func TestATemporalThatDoesNotAnswerIsUnavailableInTime(t *testing.T) {
 		require.LessOrEqual(t, time.Duration(left.Load()), timeout)
 	})
 	for name, call := range map[string]func() error{
-		"ping":      func() error { return o.Ping(ctx) },
-		"ring":      func() error { return o.Ring(ctx, id, "p", 1) },
-		"stop":      func() error { return o.Stop(ctx, id) },
-		"hibernate": func() error { return o.Hibernate(ctx, id, false) },
-		"settings":  func() error { return o.Settings(ctx, id, time.Minute) },
-		"state":     func() error { _, err := o.State(ctx, id); return err },
+		"ping":     func() error { return o.Ping(ctx) },
+		"ring":     func() error { return o.Ring(ctx, id, "p", 1) },
+		"stop":     func() error { return o.Stop(ctx, id) },
+		"notify":   func() error { return o.Notify(ctx, id) },
+		"settings": func() error { return o.Settings(ctx, id, time.Minute) },
+		"state":    func() error { _, err := o.State(ctx, id); return err },
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

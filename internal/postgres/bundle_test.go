@@ -45,7 +45,7 @@ func TestABundleBecomesTheHead(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, second.ID, head.ID)
 	require.Equal(t, first.ID, head.ParentID)
-	loaded, err := b.SessionOpen(b.ctx, b.id)
+	loaded, err := b.SessionOpen(b.ctx, b.id, "w1")
 	require.NoError(t, err)
 	require.Equal(t, &session.BundleRef{ID: second.ID, SnapshotID: "im-b"}, loaded.Head)
 	require.NoError(t, b.BundleProve(b.ctx, second.ID))

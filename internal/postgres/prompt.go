@@ -34,6 +34,11 @@ func (db *DB) PromptSubmit(ctx context.Context, p session.Prompt) (stored sessio
 			}
 		}
 		position, err = s.q.PromptPosition(ctx, s, &dbsqlc.PromptPositionParams{SessionID: p.SessionID, ID: p.ID})
+		if err != nil {
+			return err
+		}
+		// For a repeat too: its first signal may have been lost.
+		stored.Notify, err = s.signalFor(ctx, stored.Status == session.PromptQueued)
 		return err
 	})
 	if err != nil {

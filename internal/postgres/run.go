@@ -16,19 +16,28 @@ import (
 // as long as the run is not over. Not granted: the prompt is over, another run
 // has it, another prompt of the session is in hand, or an earlier one waits; the
 // verdict says which.
-// A generation that is not the session's newest is illegal_state.
+// A generation that is not the session's newest is illegal_state, as is a session that is not running, or
+// that has a pending command to carry out first: the workflow reads the session again.
 func (db *DB) RunBegin(ctx context.Context, sessionID, promptID, runID string, generation int64) (verdict session.RunVerdict, err error) {
 	err = db.inSession(ctx, "begin a run", sessionID, func(s *sessionTx) error {
 		if generation != s.row.Generation {
 			return illegal("generation %d is not the newest, which is %d", generation, s.row.Generation)
 		}
-		p, open, first, err := s.claimable(ctx, promptID)
+		p, open, first, commands, err := s.claimable(ctx, promptID)
 		if err != nil {
 			return err
 		}
 		if verdict, err = s.verdict(ctx, p, open, runID); err != nil || verdict.Granted || verdict.HeldBy != "" ||
 			verdict.Status != session.PromptQueued || session.State(s.row.Status).Final() {
 			return err
+		}
+		if s.row.Status != string(session.Running) {
+			return illegal("the session is %s, not running", s.row.Status)
+		}
+		for _, c := range commands {
+			if kind := session.CommandKind(c.Kind); kind.BeforePrompts() {
+				return illegal("a pending %s comes first", kind)
+			}
 		}
 		if first.Ordinal < p.Ordinal {
 			verdict.Earlier = &session.QueuedPrompt{ID: first.ID, Ordinal: first.Ordinal}
@@ -46,7 +55,7 @@ func (db *DB) RunBegin(ctx context.Context, sessionID, promptID, runID string, g
 		if err != nil {
 			return err
 		}
-		err = s.q.SessionTouch(ctx, &s.later, &dbsqlc.SessionTouchParams{ID: sessionID, At: s.now})
+		err = s.q.SessionClaimed(ctx, &s.later, &dbsqlc.SessionClaimedParams{ID: sessionID, At: s.now})
 		if err != nil {
 			return err
 		}
@@ -63,12 +72,12 @@ func (db *DB) RunBegin(ctx context.Context, sessionID, promptID, runID string, g
 }
 
 // claimable reads what a claim is decided by, in one round trip: the prompt, the open
-// run of the session and the first prompt that waits; the last two are zero where there
-// is none.
-func (s *sessionTx) claimable(ctx context.Context, promptID string) (p dbsqlc.Prompt, open dbsqlc.Run, first dbsqlc.PromptFirstRow, err error) {
+// run of the session and the first prompt that waits, which are zero where there is
+// none, and the pending commands.
+func (s *sessionTx) claimable(ctx context.Context, promptID string) (p dbsqlc.Prompt, open dbsqlc.Run, first dbsqlc.PromptFirstRow, commands []dbsqlc.SessionCommand, err error) {
 	var in lookups
 	err = in.also(ctx, s.Conn, func(in *lookups) error {
-		var promptErr, openErr, firstErr error
+		var promptErr, openErr, firstErr, commandsErr error
 		p, promptErr = s.q.PromptGet(ctx, in, &dbsqlc.PromptGetParams{SessionID: s.row.ID, ID: promptID})
 		if isNoRows(promptErr) {
 			promptErr = noPrompt(promptID)
@@ -79,9 +88,10 @@ func (s *sessionTx) claimable(ctx context.Context, promptID string) (p dbsqlc.Pr
 		if first, firstErr = s.q.PromptFirst(ctx, in, s.row.ID); isNoRows(firstErr) {
 			firstErr = nil
 		}
-		return cmp.Or(promptErr, openErr, firstErr)
+		commands, commandsErr = s.q.CommandsPending(ctx, in, s.row.ID)
+		return cmp.Or(promptErr, openErr, firstErr, commandsErr)
 	})
-	return p, open, first, err
+	return p, open, first, commands, err
 }
 
 // verdict says who has the prompt. One that waits is held up by the run that
@@ -276,6 +286,9 @@ func (s *sessionTx) runEnd(ctx context.Context, run dbsqlc.Run, ending session.R
 	if err := s.tellTurnEnd(run); err != nil {
 		return session.Run{}, err
 	}
+	if _, err := s.abortsEnd(ctx, run.ID, ending.Outcome, reason); err != nil {
+		return session.Run{}, err
+	}
 	return runOf(run), s.tellPrompt(ctx, p, wire.QueueRemoved)
 }
 
@@ -320,10 +333,27 @@ func (db *DB) RunReturn(ctx context.Context, runID, reason string, untouched boo
 		if err := s.tellTurnEnd(run); err != nil {
 			return err
 		}
+		aborted, err := s.abortsEnd(ctx, runID, session.OutcomeCancelled, session.ReasonAborted)
+		if err != nil {
+			return err
+		}
+		if aborted > 0 { // whoever asked for that did not mean a later run
+			return s.promptAborted(ctx, run.PromptID)
+		}
 		queued = true
 		return s.promptQueue(ctx, run.PromptID, text(reason))
 	})
 	return queued && err == nil, err
+}
+
+func (s *sessionTx) promptAborted(ctx context.Context, promptID string) error {
+	p, err := s.q.PromptEnd(ctx, s, &dbsqlc.PromptEndParams{
+		SessionID: s.row.ID, ID: promptID, Status: string(session.PromptCancelled), Reason: session.ReasonAborted, At: s.now,
+	})
+	if err != nil {
+		return err
+	}
+	return s.tellPrompt(ctx, p, wire.QueueRemoved)
 }
 
 func (s *sessionTx) tellTurnEnd(run dbsqlc.Run) error {

@@ -102,7 +102,7 @@ func TestAnOlderAttemptNeverTakesTheRun(t *testing.T) {
 	require.NoError(t, attach("second", 1, 2), "the same attempt again")
 	require.Equal(t, position, b.position(t), "nobody was told of them")
 
-	loaded, err := b.SessionOpen(b.ctx, b.id)
+	loaded, err := b.SessionOpen(b.ctx, b.id, "w1")
 	require.NoError(t, err)
 	require.EqualValues(t, 2, loaded.Processing.Dispatch)
 	require.NoError(t, attach("dispatched again", 2, 1))
@@ -216,7 +216,7 @@ func TestARunThatNeverReachedTheAgentGivesItsPromptBack(t *testing.T) {
 	got, err := b.PromptGet(b.ctx, b.id, p)
 	require.NoError(t, err)
 	require.Equal(t, session.PromptQueued, got.Status)
-	loaded, err := b.SessionOpen(b.ctx, b.id)
+	loaded, err := b.SessionOpen(b.ctx, b.id, "w1")
 	require.NoError(t, err)
 	require.Equal(t, p, loaded.Waiting[0].ID)
 	require.Nil(t, loaded.Processing)

@@ -125,7 +125,19 @@ func (db *DB) SessionGet(ctx context.Context, sessionID string) (session.Session
 	return s, fault("read a session", err)
 }
 
+// sessionGet reads a session with its pending commands.
 func (db *DB) sessionGet(ctx context.Context, tx dbsqlc.DBTX, sessionID string) (session.Session, error) {
+	s, err := db.sessionGetBare(ctx, tx, sessionID)
+	if err != nil {
+		return s, err
+	}
+	rows, err := db.q.CommandsPending(ctx, tx, sessionID)
+	s.Pending = commandsOf(rows)
+	return s, err
+}
+
+// sessionGetBare reads a session without its commands.
+func (db *DB) sessionGetBare(ctx context.Context, tx dbsqlc.DBTX, sessionID string) (session.Session, error) {
 	row, err := db.q.SessionGet(ctx, tx, sessionID)
 	if isNoRows(err) {
 		return session.Session{}, noSession(sessionID)
@@ -168,7 +180,25 @@ func (db *DB) SessionList(ctx context.Context, f session.ListFilter) (items []se
 			return nil, "", fault("list sessions", err)
 		}
 	}
-	return items, nextCursor, nil
+	return items, nextCursor, db.commandsInto(ctx, items)
+}
+
+// commandsInto reads the pending commands of the sessions of a list.
+func (db *DB) commandsInto(ctx context.Context, items []session.Session) error {
+	at := make(map[string]int, len(items))
+	ids := make([]string, len(items))
+	for i, s := range items {
+		ids[i], at[s.ID] = s.ID, i
+	}
+	rows, err := db.q.CommandsPendingOf(ctx, db.pool, ids)
+	if err != nil {
+		return fault("list pending commands", err)
+	}
+	for _, row := range rows {
+		s := &items[at[row.SessionID]]
+		s.Pending = append(s.Pending, commandOf(row))
+	}
+	return nil
 }
 
 var likeEscaper = strings.NewReplacer(`\`, `\\`, `%`, `\%`, `_`, `\_`)
@@ -199,18 +229,25 @@ func (db *DB) SessionPatch(ctx context.Context, sessionID string, p session.Patc
 				return err
 			}
 		}
-		var err error
+		notify, err := s.signalFor(ctx, p.IdleTimeout != nil)
+		if err != nil {
+			return err
+		}
 		patched, err = db.sessionGet(ctx, s, sessionID)
+		patched.Notify = notify
 		return err
 	})
 	return patched, err
 }
 
-// SessionOpen marks the session loaded and returns all a workflow must know. A run that is open is
-// allotted a new dispatch: who opens the session carries it on.
-func (db *DB) SessionOpen(ctx context.Context, sessionID string) (loaded session.Loaded, err error) {
+// SessionOpen marks the session loaded, records that the workflow run has read what waits, and returns all
+// a workflow must know. A run that is open is allotted a new dispatch: who opens the session carries it on.
+func (db *DB) SessionOpen(ctx context.Context, sessionID, workflowRunID string) (loaded session.Loaded, err error) {
 	err = db.inSession(ctx, "open a session", sessionID, func(s *sessionTx) error {
 		if err := s.q.SessionSetLoaded(ctx, s, &dbsqlc.SessionSetLoadedParams{ID: sessionID, Loaded: true}); err != nil {
+			return err
+		}
+		if err := s.heard(ctx, workflowRunID); err != nil {
 			return err
 		}
 		if loaded.Session, err = db.sessionGet(ctx, s, sessionID); err != nil {

@@ -201,7 +201,7 @@ func TestOpenReturnsWhatIsUnderWay(t *testing.T) {
 	b.running(t)
 	first, second, third := b.submit(t, "1"), b.submit(t, "2"), b.submit(t, "3")
 	run := b.begin(t, first)
-	loaded, err := b.SessionOpen(b.ctx, b.id)
+	loaded, err := b.SessionOpen(b.ctx, b.id, "w1")
 	require.NoError(t, err)
 	require.True(t, loaded.Loaded)
 	require.Equal(t, []session.QueuedPrompt{{ID: second, Ordinal: 2}, {ID: third, Ordinal: 3}}, loaded.Waiting)
@@ -215,6 +215,6 @@ func TestOpenReturnsWhatIsUnderWay(t *testing.T) {
 	s, err := b.SessionGet(b.ctx, b.id)
 	require.NoError(t, err)
 	require.False(t, s.Loaded)
-	_, err = b.SessionOpen(b.ctx, "ses_nobody")
+	_, err = b.SessionOpen(b.ctx, "ses_nobody", "w1")
 	requireCode(t, session.CodeNoSession, err)
 }

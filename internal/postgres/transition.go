@@ -3,6 +3,7 @@ package postgres
 import (
 	"context"
 	"encoding/json"
+	"slices"
 
 	"github.com/overwinter-dev/overwinter/internal/postgres/dbsqlc"
 	"github.com/overwinter-dev/overwinter/internal/session"
@@ -30,13 +31,41 @@ func (db *DB) TransitionRecord(ctx context.Context, t session.Transition) error 
 		if to, err := session.Next(t.From, t.Event); err != nil || to != t.To {
 			return illegal("%s does not lead from %s to %s", t.Event, t.From, t.To)
 		}
+		pending, err := s.transitable(ctx, t)
+		if err != nil {
+			return err
+		}
 		if t.To.Final() {
 			if _, err := s.cancelAll(ctx, session.ReasonSessionTerminated); err != nil {
 				return err
 			}
 		}
+		if err := s.commandsTransit(ctx, t, pending); err != nil {
+			return err
+		}
+		if err := s.q.SessionSetLoaded(ctx, &s.later, &dbsqlc.SessionSetLoadedParams{ID: t.SessionID, Loaded: true}); err != nil {
+			return err
+		}
 		return s.transit(ctx, db, t)
 	})
+}
+
+// transitable checks a transition against what may have changed since the workflow decided on it, and
+// returns the session's pending commands: the command that asks for it is still pending, and no turn runs
+// in a sandbox that is to be left.
+func (s *sessionTx) transitable(ctx context.Context, t session.Transition) ([]session.Command, error) {
+	p, err := s.commandable(ctx)
+	if err != nil {
+		return nil, err
+	}
+	asked := func(c session.Command) bool { return c.ID == t.Command }
+	if t.Command != "" && !slices.ContainsFunc(p.Commands, asked) {
+		return nil, illegal("command %s is not pending any more", t.Command)
+	}
+	if t.To == session.Hibernating && p.RunID != "" {
+		return nil, illegal("run %s is not over", p.RunID)
+	}
+	return p.Commands, nil
 }
 
 func (s *sessionTx) transitionRepeated(ctx context.Context, t session.Transition) error {
@@ -79,7 +108,7 @@ func (s *sessionTx) transit(ctx context.Context, db *DB, t session.Transition) e
 	if err != nil {
 		return err
 	}
-	after, err := db.sessionGet(ctx, s, t.SessionID)
+	after, err := db.sessionGetBare(ctx, s, t.SessionID)
 	if err != nil {
 		return err
 	}

@@ -17,6 +17,7 @@ const (
 	BundlePrefix   = "bun_"
 	QuestionPrefix = "que_"
 	ProfilePrefix  = "prf_"
+	CommandPrefix  = "cmd_"
 )
 
 // NewID returns a fresh id of the kind that prefix names.
@@ -26,7 +27,7 @@ func NewID(prefix string) string {
 }
 
 var (
-	ownID    = regexp.MustCompile(`^(ses|prm|run|bun|que|prf)_[0-9a-f]{32}$`)
+	ownID    = regexp.MustCompile(`^(ses|prm|run|bun|que|prf|cmd)_[0-9a-f]{32}$`)
 	promptID = regexp.MustCompile(`^[A-Za-z0-9_-]{1,64}$`)
 )
 

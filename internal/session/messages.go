@@ -64,7 +64,10 @@ const (
 	SignalSync      = "sync"
 	SignalRestart   = "restart"
 	SignalRevert    = "revert"
-	QueryState      = "state"
+	// SignalCommands says that commands of the session are pending in Postgres. Processes of earlier
+	// versions send a signal for each kind of command instead.
+	SignalCommands = "commands"
+	QueryState     = "state"
 )
 
 // Typed search attributes; registered by the Temporal server that dev runs and

@@ -55,6 +55,8 @@ type Prompt struct {
 	CreatedAt time.Time
 	StartedAt time.Time // zero until a run has it
 	EndedAt   time.Time // zero until it is over
+	// Notify is set by the store's PromptSubmit alone: the workflow is to be signalled.
+	Notify bool
 }
 
 // Reasons of transitions and of ended prompts that clients may rely on.

@@ -30,6 +30,9 @@ type Session struct {
 	Queue        QueueCounts
 	Loaded       bool // the workflow is open
 	Sandbox      *SandboxView
+	Pending      []Command // commands that were accepted and have not ended, oldest first
+	// Notify is set by the store's SessionPatch alone: the workflow is to be signalled.
+	Notify bool
 }
 
 // Workspace says what stands in the working directory of a new session.
@@ -130,5 +133,6 @@ type Transition struct {
 	Reason     string
 	Generation int64
 	Receipt    *Receipt // with transitions into running from restoring
+	Command    string   // id of the command that asks for it, which must still be pending; empty when none does
 	At         time.Time
 }

@@ -26,7 +26,9 @@ type SessionJSON struct {
 	Receipt      *ReceiptJSON        `json:"receipt,omitempty"`
 	Metrics      session.Metrics     `json:"metrics"`
 	Queue        session.QueueCounts `json:"queue"`
-	Runtime      RuntimeJSON         `json:"runtime"`
+	// PendingCommands were accepted and have not ended, oldest first.
+	PendingCommands []CommandJSON `json:"pendingCommands"`
+	Runtime         RuntimeJSON   `json:"runtime"`
 }
 
 // RuntimeJSON says what of a session is alive.
@@ -63,7 +65,7 @@ func Session(s session.Session) SessionJSON {
 		CreatedAt: Time(s.CreatedAt), LastActivity: Time(s.LastActivity), IdleTimeout: Duration(s.IdleTimeout),
 		Metadata: metadata, Options: s.Options, Generation: s.Generation, Receipt: Receipt(s.Receipt),
 		Metrics: s.Metrics, Queue: s.Queue,
-		Runtime: RuntimeJSON{IsLoaded: s.Loaded, Sandbox: Sandbox(s.Sandbox)},
+		PendingCommands: Commands(s.Pending), Runtime: RuntimeJSON{IsLoaded: s.Loaded, Sandbox: Sandbox(s.Sandbox)},
 	}
 }
 

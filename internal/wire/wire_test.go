@@ -20,6 +20,7 @@ func TestASessionHasEveryFieldThatClientsRelyOn(t *testing.T) {
 		ID: "ses_1", Status: session.Running, Agent: "demo", CreatedAt: at, LastActivity: at, IdleTimeout: 15 * time.Minute,
 		Receipt: &session.Receipt{Kind: session.ReceiptFull},
 		Loaded:  true,
+		Pending: []session.Command{{ID: "cmd_1", Kind: session.CommandStop, Status: session.CommandPending, CreatedAt: at}},
 		Sandbox: &session.SandboxView{SandboxID: "sb-1", Status: session.SandboxReady, LastHealthCheck: at},
 	}))
 	require.NoError(t, err)
@@ -30,6 +31,7 @@ func TestASessionHasEveryFieldThatClientsRelyOn(t *testing.T) {
 		"receipt": {"kind": "full", "missing": []},
 		"metrics": {"activeSeconds": 0, "messages": 0, "toolCalls": 0, "inputTokens": 0, "outputTokens": 0, "costUsd": 0},
 		"queue": {"queued": 0, "processing": 0},
+		"pendingCommands": [{"id": "cmd_1", "kind": "stop", "status": "pending", "createdAt": "2026-03-04T04:06:07.080Z"}],
 		"runtime": {"isLoaded": true, "sandbox": {"sandboxId": "sb-1", "status": "ready", "restartCount": 0, "lastHealthCheck": "2026-03-04T04:06:07.080Z"}}
 	}`, string(got))
 }

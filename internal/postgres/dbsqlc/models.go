@@ -188,6 +188,21 @@ type Session struct {
 	LastOrdinal    int64
 	FirstSeq       int64
 	LastSeq        int64
+	SignalledAt    *time.Time
+}
+
+type SessionCommand struct {
+	ID        string
+	SessionID string
+	Kind      string
+	Force     bool
+	PromptID  string
+	RunID     string
+	Status    string
+	Reason    string
+	HeardBy   string
+	CreatedAt time.Time
+	EndedAt   *time.Time
 }
 
 type SessionTransition struct {

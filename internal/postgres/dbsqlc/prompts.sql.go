@@ -482,6 +482,43 @@ func (q *Queries) PromptsEnd(ctx context.Context, db DBTX, arg *PromptsEndParams
 	return items, nil
 }
 
+const promptsFirst = `-- name: PromptsFirst :many
+SELECT id, ordinal, (count(*) OVER ())::bigint AS queued FROM prompts
+WHERE session_id = $1 AND status = 'queued' ORDER BY ordinal LIMIT $2
+`
+
+type PromptsFirstParams struct {
+	SessionID string
+	MaxItems  int32
+}
+
+type PromptsFirstRow struct {
+	ID      string
+	Ordinal int64
+	Queued  int64
+}
+
+// PromptsFirst are the prompts that are next, with how many wait in all.
+func (q *Queries) PromptsFirst(ctx context.Context, db DBTX, arg *PromptsFirstParams) ([]PromptsFirstRow, error) {
+	rows, err := db.Query(ctx, promptsFirst, arg.SessionID, arg.MaxItems)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []PromptsFirstRow
+	for rows.Next() {
+		var i PromptsFirstRow
+		if err := rows.Scan(&i.ID, &i.Ordinal, &i.Queued); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const unclaimed = `-- name: Unclaimed :many
 SELECT s.id AS session_id, coalesce(q.id, '')::text AS prompt_id, coalesce(q.ordinal, 0)::bigint AS ordinal
 FROM (

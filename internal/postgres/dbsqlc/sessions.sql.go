@@ -332,7 +332,7 @@ func (q *Queries) SessionList(ctx context.Context, db DBTX, arg *SessionListPara
 }
 
 const sessionLock = `-- name: SessionLock :one
-SELECT id, status, generation, transition_no, last_ordinal, last_seq, head_bundle_id, loaded, title
+SELECT id, status, generation, transition_no, last_ordinal, last_seq, head_bundle_id, loaded, title, lazy, signalled_at
 FROM sessions WHERE id = $1 FOR NO KEY UPDATE
 `
 
@@ -346,6 +346,8 @@ type SessionLockRow struct {
 	HeadBundleID *string
 	Loaded       bool
 	Title        string
+	Lazy         bool
+	SignalledAt  *time.Time
 }
 
 // SessionLock is how every write to a session begins. NO KEY, because the key
@@ -363,6 +365,8 @@ func (q *Queries) SessionLock(ctx context.Context, db DBTX, id string) (SessionL
 		&i.HeadBundleID,
 		&i.Loaded,
 		&i.Title,
+		&i.Lazy,
+		&i.SignalledAt,
 	)
 	return i, err
 }
@@ -520,7 +524,7 @@ func (q *Queries) SessionTransit(ctx context.Context, db DBTX, arg *SessionTrans
 }
 
 const sessionTryLock = `-- name: SessionTryLock :one
-SELECT id, status, generation, transition_no, last_ordinal, last_seq, head_bundle_id, loaded, title
+SELECT id, status, generation, transition_no, last_ordinal, last_seq, head_bundle_id, loaded, title, lazy, signalled_at
 FROM sessions WHERE id = $1 FOR NO KEY UPDATE SKIP LOCKED
 `
 
@@ -534,6 +538,8 @@ type SessionTryLockRow struct {
 	HeadBundleID *string
 	Loaded       bool
 	Title        string
+	Lazy         bool
+	SignalledAt  *time.Time
 }
 
 // SessionTryLock is SessionLock that returns no row at once when another transaction holds the lock.
@@ -550,6 +556,8 @@ func (q *Queries) SessionTryLock(ctx context.Context, db DBTX, id string) (Sessi
 		&i.HeadBundleID,
 		&i.Loaded,
 		&i.Title,
+		&i.Lazy,
+		&i.SignalledAt,
 	)
 	return i, err
 }

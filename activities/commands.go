@@ -1,0 +1,43 @@
+package activities
+
+import (
+	"context"
+
+	"go.temporal.io/sdk/activity"
+
+	"github.com/overwinter-dev/overwinter/internal/session"
+)
+
+// ReadWaiting returns what waits for the session's workflow and records that this run of it has read it.
+func (c *Control) ReadWaiting(ctx context.Context, in SessionRef) (Waiting, error) {
+	look, err := c.Store.SessionLook(ctx, in.SessionID, activity.GetInfo(ctx).WorkflowExecution.RunID)
+	if err != nil {
+		return Waiting{}, stored(err)
+	}
+	return Waiting{
+		Commands: pendingCommands(look.Commands), Next: look.Waiting, Queued: look.Queued, IdleTimeout: look.IdleTimeout,
+	}, nil
+}
+
+// EndCommand ends a command that no transition ends. One that has ended keeps its end.
+func (c *Control) EndCommand(ctx context.Context, in CommandEnding) error {
+	return stored(c.Store.CommandEnd(ctx, in.SessionID, in.CommandID, in.Status, in.Reason))
+}
+
+// RecordStop stores a stop that no client asked for, and returns the reason of the stop that is pending
+// then: a client may have asked for one before.
+func (c *Control) RecordStop(ctx context.Context, in StopRequest) (string, error) {
+	done, err := c.Store.CommandSubmit(ctx, session.Command{SessionID: in.SessionID, Kind: session.CommandStop, Reason: in.Reason})
+	if err != nil || done.Command == nil {
+		return in.Reason, stored(err)
+	}
+	return done.Command.Reason, nil
+}
+
+func pendingCommands(commands []session.Command) []PendingCommand {
+	var out []PendingCommand
+	for _, c := range commands {
+		out = append(out, PendingCommand{ID: c.ID, Kind: c.Kind, Force: c.Force, PromptID: c.PromptID, RunID: c.RunID, Reason: c.Reason})
+	}
+	return out
+}

@@ -1,0 +1,58 @@
+package apitest
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/overwinter-dev/overwinter/internal/session"
+	"github.com/overwinter-dev/overwinter/internal/wire"
+)
+
+// CommandSubmit implements api.Store, by the same verdicts as Postgres. Every command that is stored is to
+// be signalled.
+func (m *Store) CommandSubmit(_ context.Context, c session.Command) (session.Commanded, error) {
+	leave, err := m.enter("CommandSubmit")
+	if err != nil {
+		return session.Commanded{}, err
+	}
+	defer leave()
+	r, err := m.get(c.SessionID)
+	if err != nil {
+		return session.Commanded{}, err
+	}
+	p := session.Pending{Status: r.Session.Status, Lazy: r.Session.Lazy, Commands: r.Session.Pending}
+	for _, prompt := range r.Prompts {
+		if prompt.Status == session.PromptProcessing {
+			p.RunID = prompt.RunID
+		}
+	}
+	v := session.Judge(c.Kind, p)
+	if v.Refused != nil {
+		return session.Commanded{}, v.Refused
+	}
+	if c.Kind == session.CommandAbort && c.RunID != "" && c.RunID != p.RunID {
+		return session.Commanded{}, session.Faultf(session.CodeNoRun, "there is no run %s", c.RunID)
+	}
+	r.Session.Pending = slices.DeleteFunc(slices.Clone(r.Session.Pending), func(old session.Command) bool {
+		return slices.Contains(v.Supersedes, old.Kind)
+	})
+	if v.Already && len(v.Supersedes) == 0 {
+		return session.Commanded{Session: r.view()}, nil
+	}
+	c.ID, c.Status, c.CreatedAt = session.NewID(session.CommandPrefix), session.CommandPending, time.Now()
+	if c.Kind == session.CommandAbort {
+		c.RunID = p.RunID
+	}
+	switch i := slices.IndexFunc(r.Session.Pending, func(old session.Command) bool { return old.Kind == c.Kind }); {
+	case v.Already:
+		c.Status, c.EndedAt = session.CommandApplied, time.Now()
+	case i >= 0:
+		r.Session.Pending[i].Force = r.Session.Pending[i].Force || c.Force
+		c = r.Session.Pending[i]
+	default:
+		r.Session.Pending = append(r.Session.Pending, c)
+	}
+	m.Append(r, wire.EventCommand, wire.CommandData{Command: wire.Command(c)})
+	return session.Commanded{Session: r.view(), Command: &c, Notify: true}, nil
+}

@@ -1,0 +1,76 @@
+package api
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"runtime/debug"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// Bounds of signals. What is signalled is stored already, so a signal that is not sent is only late: the
+// relay of a worker sends it.
+const (
+	// signalsAtOnce bounds the signals under way when Temporal is slow. Further ones are left to the relay.
+	signalsAtOnce = 64
+	// signalPause is how long requests do not wait for signals after one has failed.
+	signalPause = time.Second
+)
+
+// signals sends signals to workflows next to the requests that cause them.
+type signals struct {
+	slots   chan struct{} // one place for each signal under way
+	failed  atomic.Int64  // when the last signal failed, in Unix nanoseconds; 0 after one that did not
+	running sync.WaitGroup
+}
+
+// signal sends one signal and waits for it as long as SignalWait, or not at all shortly after one has
+// failed. It continues when the client has left, since what it signals is stored.
+func (s *Server) signal(ctx context.Context, sessionID string, send func(context.Context) error) {
+	failed := func(err error) {
+		s.metrics.rings.Inc()
+		s.log.WarnContext(ctx, "signal failed; a relay sends it again", slog.String("session_id", sessionID), slog.Any("error", err))
+	}
+	select {
+	case s.signals.slots <- struct{}{}:
+	default:
+		failed(errSignalsFull)
+		return
+	}
+	sent := make(chan struct{})
+	s.signals.running.Go(func() {
+		defer close(sent)
+		defer func() { <-s.signals.slots }()
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.cfg.RingTimeout)
+		defer cancel()
+		err := safely(ctx, send)
+		if err == nil {
+			s.signals.failed.Store(0)
+			return
+		}
+		s.signals.failed.Store(time.Now().UnixNano())
+		failed(err)
+	})
+	if at := s.signals.failed.Load(); at != 0 && time.Since(time.Unix(0, at)) < signalPause {
+		return
+	}
+	timer := time.NewTimer(s.cfg.SignalWait)
+	defer timer.Stop()
+	select {
+	case <-sent:
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+}
+
+// safely turns a panic of send into an error: nothing else recovers it outside a request.
+func safely(ctx context.Context, send func(context.Context) error) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("panic: %v\n%s", p, debug.Stack())
+		}
+	}()
+	return send(ctx)
+}

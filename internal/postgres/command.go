@@ -1,0 +1,331 @@
+package postgres
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"time"
+
+	"github.com/overwinter-dev/overwinter/internal/postgres/dbsqlc"
+	"github.com/overwinter-dev/overwinter/internal/session"
+	"github.com/overwinter-dev/overwinter/internal/wire"
+)
+
+// signalAgain is how long a workflow may leave a signal unanswered before a request has it sent again. Relays
+// do so sooner. A turn of a day then takes at most 2,880 signals from a client that never rests.
+const signalAgain = 30 * time.Second
+
+// CommandSubmit judges a command under the session's lock and stores it as pending, with an event. A
+// command whose kind is pending already is merged with it. Commands that it supersedes end. The result's
+// command is nil where there was nothing to do. Faults: session_not_found, session_terminated,
+// illegal_state, prompt_not_found for a revert and run_not_found for an abort.
+func (db *DB) CommandSubmit(ctx context.Context, c session.Command) (result session.Commanded, err error) {
+	err = db.inSession(ctx, "submit a command", c.SessionID, func(s *sessionTx) error {
+		pending, err := s.commandable(ctx)
+		if err != nil {
+			return err
+		}
+		already, err := s.commandTarget(ctx, &c, pending)
+		if err != nil {
+			return err
+		}
+		verdict := session.Judge(c.Kind, pending)
+		if verdict.Refused != nil {
+			return verdict.Refused
+		}
+		verdict.Already = verdict.Already || already
+		if err := s.commandAccept(ctx, c, pending, verdict, &result); err != nil {
+			return err
+		}
+		result.Session, err = db.sessionGet(ctx, s, c.SessionID)
+		return err
+	})
+	if err != nil {
+		return session.Commanded{}, err
+	}
+	return result, nil
+}
+
+// commandable reads what a command is judged by.
+func (s *sessionTx) commandable(ctx context.Context) (session.Pending, error) {
+	p := session.Pending{Status: session.State(s.row.Status), Lazy: s.row.Lazy}
+	var in lookups
+	err := in.also(ctx, s.Conn, func(in *lookups) error {
+		open, openErr := s.q.RunGetOpen(ctx, in, s.row.ID)
+		if isNoRows(openErr) {
+			openErr = nil
+		}
+		rows, rowsErr := s.q.CommandsPending(ctx, in, s.row.ID)
+		p.RunID, p.Commands = open.ID, commandsOf(rows)
+		return cmp.Or(openErr, rowsErr)
+	})
+	return p, err
+}
+
+// commandTarget checks what a command names, and names the run that an abort is for. It reports whether
+// the run to interrupt is over.
+func (s *sessionTx) commandTarget(ctx context.Context, c *session.Command, p session.Pending) (already bool, err error) {
+	if p.Status.Final() {
+		return false, nil // nothing is possible any more, whatever it names
+	}
+	switch c.Kind {
+	case session.CommandRevert:
+		row, err := s.promptGet(ctx, c.PromptID)
+		if err != nil {
+			return false, err
+		}
+		if fault := session.JudgeRevert(promptOf(row)); fault != nil && p.Status != session.Error {
+			return false, fault
+		}
+	case session.CommandAbort:
+		if c.RunID == "" || c.RunID == p.RunID {
+			c.RunID = p.RunID
+			return false, nil
+		}
+		run, err := s.q.RunGet(ctx, s, c.RunID)
+		if isNoRows(err) || err == nil && run.SessionID != s.row.ID {
+			return false, noRun(c.RunID)
+		}
+		return true, err
+	}
+	return false, nil
+}
+
+// commandAccept stores what an accepted command changes.
+func (s *sessionTx) commandAccept(ctx context.Context, c session.Command, p session.Pending, v session.CommandVerdict, result *session.Commanded) error {
+	ended, err := s.commandsEnd(ctx, p.Commands, func(old session.Command) (session.CommandStatus, string) {
+		if slices.Contains(v.Supersedes, old.Kind) {
+			return session.CommandSuperseded, string(c.Kind)
+		}
+		return session.CommandPending, ""
+	})
+	if err != nil || v.Already && len(ended) == 0 {
+		return err
+	}
+	c.Status, c.CreatedAt, c.Reason = session.CommandPending, s.now, text(c.Reason)
+	if v.Already {
+		c.Status, c.EndedAt = session.CommandApplied, s.now
+	}
+	changed := true
+	i := slices.IndexFunc(p.Commands, func(old session.Command) bool { return old.Kind == c.Kind })
+	switch {
+	case i < 0 || v.Already:
+		c, err = s.commandInsert(ctx, c)
+	case p.Commands[i].PromptID != c.PromptID || p.Commands[i].RunID != c.RunID:
+		// It asks for something else: the newest one counts.
+		c.Force = c.Force || p.Commands[i].Force && c.Kind == session.CommandRevert
+		c, err = s.commandReplace(ctx, p.Commands[i], c)
+	case c.Force && !p.Commands[i].Force:
+		c, err = s.commandForce(ctx, p.Commands[i])
+	default:
+		c, changed = p.Commands[i], false
+	}
+	if err != nil {
+		return err
+	}
+	result.Command = &c
+	// A turn that is under way minds only what interrupts it.
+	forced := func(c session.Command) bool { return c.Force }
+	urgent := c.Force || c.Kind == session.CommandAbort || slices.ContainsFunc(ended, forced)
+	switch {
+	case c.Kind == session.CommandStop && changed:
+		result.Notify = true // once in the session's life, whatever was signalled before
+	case changed:
+		result.Notify = s.shouldSignal() && (urgent || p.RunID == "")
+	default:
+		result.Notify = s.row.SignalledAt != nil && s.shouldSignal()
+	}
+	return s.signalled(ctx, result.Notify)
+}
+
+// shouldSignal reports whether the workflow has answered the last signal, or should have by now. Whoever
+// signals says so by signalled, so that at most one signal is under way.
+func (s *sessionTx) shouldSignal() bool {
+	return s.row.SignalledAt == nil || s.row.SignalledAt.Before(s.now.Add(-signalAgain))
+}
+
+func (s *sessionTx) signalled(ctx context.Context, yes bool) error {
+	if !yes {
+		return nil
+	}
+	return s.q.SessionSignalled(ctx, &s.later, &dbsqlc.SessionSignalledParams{ID: s.row.ID, At: s.now})
+}
+
+func (s *sessionTx) commandInsert(ctx context.Context, c session.Command) (session.Command, error) {
+	params := &dbsqlc.CommandInsertParams{
+		ID: session.NewID(session.CommandPrefix), SessionID: s.row.ID, Kind: string(c.Kind), Force: c.Force,
+		PromptID: c.PromptID, RunID: c.RunID, Status: string(c.Status), Reason: c.Reason, CreatedAt: s.now,
+	}
+	if c.Status != session.CommandPending {
+		params.EndedAt = &s.now
+	}
+	row, err := s.q.CommandInsert(ctx, s, params)
+	if err != nil {
+		return c, err
+	}
+	err = s.q.CommandsForget(ctx, &s.later, &dbsqlc.CommandsForgetParams{SessionID: s.row.ID, Kept: session.MaxCommandsKept})
+	return commandOf(row), cmp.Or(err, s.commandEvent(row))
+}
+
+func (s *sessionTx) commandReplace(ctx context.Context, old, c session.Command) (session.Command, error) {
+	if _, err := s.commandEnd(ctx, old.ID, session.CommandSuperseded, string(c.Kind)); err != nil {
+		return c, err
+	}
+	return s.commandInsert(ctx, c)
+}
+
+func (s *sessionTx) commandForce(ctx context.Context, old session.Command) (session.Command, error) {
+	row, err := s.q.CommandForce(ctx, s, old.ID)
+	if err != nil {
+		return old, err
+	}
+	return commandOf(row), s.commandEvent(row)
+}
+
+func (s *sessionTx) commandEnd(ctx context.Context, id string, status session.CommandStatus, reason string) (session.Command, error) {
+	row, err := s.q.CommandEnd(ctx, s, &dbsqlc.CommandEndParams{ID: id, Status: string(status), Reason: text(reason), At: s.now})
+	if err != nil {
+		return session.Command{}, err
+	}
+	return commandOf(row), s.commandEvent(row)
+}
+
+func (s *sessionTx) commandEvent(row dbsqlc.SessionCommand) error {
+	return s.add(wire.EventCommand, row.RunID, wire.CommandData{Command: wire.Command(commandOf(row))})
+}
+
+// commandsEnd ends those of the pending commands that verdict gives another status, and returns them.
+func (s *sessionTx) commandsEnd(ctx context.Context, pending []session.Command, verdict func(session.Command) (session.CommandStatus, string)) ([]session.Command, error) {
+	var ended []session.Command
+	for _, c := range pending {
+		status, reason := verdict(c)
+		if status == session.CommandPending {
+			continue
+		}
+		switch c, err := s.commandEnd(ctx, c.ID, status, reason); {
+		case err == nil:
+			ended = append(ended, c)
+		case !isNoRows(err): // an abort may have ended with its run in this transaction
+			return nil, err
+		}
+	}
+	return ended, nil
+}
+
+// commandsTransit ends the commands that a transition ends. Where the session is to wake again at once, the
+// wake is a command from then on, so that it is not lost with the workflow.
+func (s *sessionTx) commandsTransit(ctx context.Context, t session.Transition, pending []session.Command) error {
+	ended, err := s.commandsEnd(ctx, pending, func(c session.Command) (session.CommandStatus, string) { return c.EndedBy(t) })
+	if err != nil || !t.Moves(ended) {
+		return err
+	}
+	for _, c := range pending {
+		if c.Kind == session.CommandWake || c.Kind == session.CommandStop {
+			return nil
+		}
+	}
+	reason := t.Reason
+	if reason == session.ReasonLost {
+		reason = session.ReasonRestart
+	}
+	_, err = s.commandInsert(ctx, session.Command{Kind: session.CommandWake, Status: session.CommandPending, Reason: reason})
+	return err
+}
+
+// abortsEnd ends the aborts of a run that is over.
+func (s *sessionTx) abortsEnd(ctx context.Context, runID string, outcome session.Outcome, reason string) (int, error) {
+	status, because := session.Command{Kind: session.CommandAbort}.EndedByRun(outcome, reason)
+	rows, err := s.q.CommandsEndAborts(ctx, s, &dbsqlc.CommandsEndAbortsParams{
+		SessionID: s.row.ID, RunID: runID, Status: string(status), Reason: because, At: s.now,
+	})
+	if err != nil {
+		return 0, err
+	}
+	for _, row := range rows {
+		if err := s.commandEvent(row); err != nil {
+			return 0, err
+		}
+	}
+	return len(rows), nil
+}
+
+// CommandEnd ends a command that a workflow has carried out, or could not carry out, without a
+// transition. A command that has ended keeps its end.
+func (db *DB) CommandEnd(ctx context.Context, sessionID, commandID string, status session.CommandStatus, reason string) error {
+	return db.inSession(ctx, "end a command", sessionID, func(s *sessionTx) error {
+		_, err := s.commandEnd(ctx, commandID, status, reason)
+		if isNoRows(err) {
+			return nil
+		}
+		return err
+	})
+}
+
+// SessionLook returns what waits for a session's workflow, and records that the workflow run has read it.
+func (db *DB) SessionLook(ctx context.Context, sessionID, workflowRunID string) (look session.Look, err error) {
+	err = db.inSession(ctx, "read what waits", sessionID, func(s *sessionTx) error {
+		var in lookups
+		err := in.also(ctx, s.Conn, func(in *lookups) error {
+			row, rowErr := s.q.SessionGet(ctx, in, sessionID)
+			commands, commandsErr := s.q.CommandsPending(ctx, in, sessionID)
+			first, firstErr := s.q.PromptsFirst(ctx, in, &dbsqlc.PromptsFirstParams{SessionID: sessionID, MaxItems: session.MaxWaitingSeen})
+			look = session.Look{Commands: commandsOf(commands), IdleTimeout: time.Duration(row.IdleTimeoutNs)}
+			for _, p := range first {
+				look.Waiting, look.Queued = append(look.Waiting, session.QueuedPrompt{ID: p.ID, Ordinal: p.Ordinal}), p.Queued
+			}
+			return cmp.Or(rowErr, commandsErr, firstErr)
+		})
+		return cmp.Or(err, s.heard(ctx, workflowRunID))
+	})
+	return look, err
+}
+
+// heard records that a workflow has read what waits.
+func (s *sessionTx) heard(ctx context.Context, workflowRunID string) error {
+	return cmp.Or(
+		s.q.SessionHeard(ctx, &s.later, s.row.ID),
+		s.q.CommandsHeard(ctx, &s.later, &dbsqlc.CommandsHeardParams{SessionID: s.row.ID, HeardBy: workflowRunID}),
+	)
+}
+
+// CommandsUnheard lists sessions with a command that has been pending for longer than age, those with a
+// command that no workflow has read first.
+func (db *DB) CommandsUnheard(ctx context.Context, age time.Duration, limit int) ([]session.Unheard, error) {
+	rows, err := db.q.CommandsUnheard(ctx, db.pool, &dbsqlc.CommandsUnheardParams{AgeSeconds: age.Seconds(), MaxItems: int32(limit)})
+	if err != nil {
+		return nil, fault("list pending commands", err)
+	}
+	unheard := make([]session.Unheard, len(rows))
+	for i, row := range rows {
+		unheard[i] = session.Unheard{SessionID: row.SessionID, Stop: row.Stop, HeardBy: row.HeardBy}
+	}
+	return unheard, nil
+}
+
+func commandsOf(rows []dbsqlc.SessionCommand) []session.Command {
+	var commands []session.Command
+	for _, row := range rows {
+		commands = append(commands, commandOf(row))
+	}
+	return commands
+}
+
+func commandOf(row dbsqlc.SessionCommand) session.Command {
+	return session.Command{
+		ID: row.ID, SessionID: row.SessionID, Kind: session.CommandKind(row.Kind), Force: row.Force,
+		PromptID: row.PromptID, RunID: row.RunID, Status: session.CommandStatus(row.Status), Reason: row.Reason,
+		CreatedAt: row.CreatedAt.UTC(), EndedAt: orZero(row.EndedAt),
+	}
+}
+
+// signalFor decides under the lock whether new work, that no running turn minds, is to be signalled: not
+// while a turn runs, after which the workflow looks by itself, and not while another signal is unanswered.
+func (s *sessionTx) signalFor(ctx context.Context, work bool) (bool, error) {
+	if !work || session.State(s.row.Status).Final() || !s.shouldSignal() {
+		return false, nil
+	}
+	if _, err := s.q.RunGetOpen(ctx, s, s.row.ID); err == nil || !isNoRows(err) {
+		return false, err
+	}
+	return true, s.signalled(ctx, true)
+}

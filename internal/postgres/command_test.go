@@ -1,0 +1,385 @@
+package postgres_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/stretchr/testify/require"
+
+	"github.com/overwinter-dev/overwinter/internal/session"
+	"github.com/overwinter-dev/overwinter/internal/wire"
+)
+
+// command submits a command that is accepted.
+func (b *bundle) command(t *testing.T, kind session.CommandKind, change ...func(*session.Command)) session.Commanded {
+	t.Helper()
+	c := session.Command{SessionID: b.id, Kind: kind}
+	for _, f := range change {
+		f(&c)
+	}
+	done, err := b.CommandSubmit(b.ctx, c)
+	require.NoError(t, err)
+	return done
+}
+
+func forced(c *session.Command) { c.Force = true }
+
+// told are the command events after a position, as "kind status reason".
+func (b *bundle) told(t *testing.T, after int64) (out []string) {
+	t.Helper()
+	for _, e := range b.events(t) {
+		if e.Seq > after && e.Type == wire.EventCommand {
+			var data wire.CommandData
+			require.NoError(t, json.Unmarshal(e.Data, &data))
+			out = append(out, fmt.Sprintf("%s %s %s", data.Command.Kind, data.Command.Status, data.Command.Reason))
+		}
+	}
+	return out
+}
+
+func (b *bundle) pending(t *testing.T) (kinds []session.CommandKind) {
+	t.Helper()
+	s, err := b.SessionGet(b.ctx, b.id)
+	require.NoError(t, err)
+	for _, c := range s.Pending {
+		kinds = append(kinds, c.Kind)
+	}
+	return kinds
+}
+
+func (b *bundle) look(t *testing.T) session.Look {
+	t.Helper()
+	look, err := b.SessionLook(b.ctx, b.id, "w1")
+	require.NoError(t, err)
+	return look
+}
+
+func TestACommandIsKeptUntilATransitionEndsIt(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.running(t)
+	before := b.position(t)
+	first := b.command(t, session.CommandHibernate)
+	require.True(t, first.Notify)
+	require.Equal(t, session.CommandPending, first.Command.Status)
+	require.Equal(t, []session.Command{*first.Command}, first.Session.Pending)
+
+	again := b.command(t, session.CommandHibernate)
+	require.Equal(t, first.Command.ID, again.Command.ID)
+	require.Equal(t, []string{"hibernate pending "}, b.told(t, before), "a repeat changes nothing")
+	forcedOne := b.command(t, session.CommandHibernate, forced)
+	require.Equal(t, first.Command.ID, forcedOne.Command.ID)
+	require.True(t, forcedOne.Command.Force)
+	require.True(t, b.command(t, session.CommandHibernate).Command.Force, "force stays")
+	require.Len(t, b.told(t, before), 2)
+
+	list, _, err := b.SessionList(b.ctx, session.ListFilter{Limit: 10})
+	require.NoError(t, err)
+	require.Len(t, list[0].Pending, 1)
+
+	step := b.next(t, session.EventHibernate, session.ReasonRequested)
+	step.Command = first.Command.ID
+	require.NoError(t, b.TransitionRecord(b.ctx, step))
+	require.NoError(t, b.TransitionRecord(b.ctx, step), "the workflow's task was lost after the record")
+	require.Equal(t, []string{"hibernate pending ", "hibernate pending ", "hibernate applied "}, b.told(t, before))
+	require.Empty(t, b.pending(t))
+}
+
+// A workflow that has read a command carries it out only where it is still pending.
+func TestASupersededCommandIsNotCarriedOut(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.running(t)
+	hibernate := b.command(t, session.CommandHibernate)
+	require.Len(t, b.look(t).Commands, 1)
+	before := b.position(t)
+	wake := b.command(t, session.CommandWake)
+	require.Equal(t, session.CommandApplied, wake.Command.Status)
+	require.True(t, wake.Notify, "the workflow has read the other one")
+	require.Equal(t, []string{"hibernate superseded wake", "wake applied "}, b.told(t, before))
+	step := b.next(t, session.EventHibernate, session.ReasonRequested)
+	step.Command = hibernate.Command.ID
+	requireCode(t, session.CodeIllegalState, b.TransitionRecord(b.ctx, step))
+	require.Empty(t, b.look(t).Commands)
+	require.Nil(t, b.command(t, session.CommandWake).Command, "there is nothing to do any more")
+}
+
+func TestStopEndsEveryOtherCommand(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.running(t)
+	b.command(t, session.CommandSync)
+	b.command(t, session.CommandHibernate)
+	before := b.position(t)
+	stop := b.command(t, session.CommandStop)
+	require.True(t, stop.Notify, "although another signal is unanswered")
+	require.False(t, b.command(t, session.CommandStop).Notify, "the relay sends it again")
+	require.Equal(t, []string{"sync superseded stop", "hibernate superseded stop", "stop pending "}, b.told(t, before))
+	_, err := b.CommandSubmit(b.ctx, session.Command{SessionID: b.id, Kind: session.CommandHibernate})
+	requireCode(t, session.CodeIllegalState, err)
+
+	b.transit(t, session.EventStop, session.ReasonRequested)
+	require.Contains(t, b.told(t, before), "stop applied ")
+	types := b.types(t, before)
+	require.Equal(t, wire.EventStatus, types[len(types)-1], "nothing follows the last status")
+	require.Nil(t, b.command(t, session.CommandStop).Command)
+	_, err = b.CommandSubmit(b.ctx, session.Command{SessionID: b.id, Kind: session.CommandWake})
+	requireCode(t, session.CodeTerminated, err)
+	_, err = b.CommandSubmit(b.ctx, session.Command{SessionID: "ses_nobody", Kind: session.CommandStop})
+	requireCode(t, session.CodeNoSession, err)
+}
+
+// The workflow task that recorded the transition was lost, and the next one decided to serve a prompt.
+func TestAPromptIsClaimedInARunningSessionOnly(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.running(t)
+	prompt := b.submit(t, "1")
+	claim := func() error {
+		_, err := b.RunBegin(b.ctx, b.id, prompt, session.NewID(session.RunPrefix), 1)
+		return err
+	}
+	b.command(t, session.CommandSync)
+	requireCode(t, session.CodeIllegalState, claim())
+	look := b.look(t)
+	require.NoError(t, b.CommandEnd(b.ctx, b.id, look.Commands[0].ID, session.CommandApplied, ""))
+	require.NoError(t, b.CommandEnd(b.ctx, b.id, look.Commands[0].ID, session.CommandRefused, "late"), "the first end counts")
+	b.transit(t, session.EventHibernate, session.ReasonIdle)
+	requireCode(t, session.CodeIllegalState, claim())
+	p, err := b.PromptGet(b.ctx, b.id, prompt)
+	require.NoError(t, err)
+	require.Equal(t, session.PromptQueued, p.Status)
+}
+
+// The workflow task that claimed a prompt was lost, and the next one decided to hibernate.
+func TestASessionDoesNotHibernateInATurn(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.running(t)
+	runID := b.begin(t, b.submit(t, "1"))
+	step := b.next(t, session.EventHibernate, session.ReasonRequested)
+	requireCode(t, session.CodeIllegalState, b.TransitionRecord(b.ctx, step))
+	_, err := b.RunEnd(b.ctx, session.RunEnding{RunID: runID, Outcome: session.OutcomeCompleted})
+	require.NoError(t, err)
+	require.NoError(t, b.TransitionRecord(b.ctx, step))
+}
+
+func TestAnAbortNeverHitsTheNextPrompt(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.running(t)
+	require.Nil(t, b.command(t, session.CommandAbort).Command, "nothing runs")
+	run1 := b.begin(t, b.submit(t, "1"))
+	before := b.position(t)
+	abort := b.command(t, session.CommandAbort)
+	require.Equal(t, run1, abort.Command.RunID, "the run at the time of the request")
+	require.True(t, abort.Notify)
+	_, err := b.RunEnd(b.ctx, session.RunEnding{RunID: run1, Outcome: session.OutcomeCompleted})
+	require.NoError(t, err)
+	require.Equal(t, []string{"abort pending ", "abort superseded run_ended"}, b.told(t, before))
+
+	run2 := b.begin(t, b.submit(t, "2"))
+	require.Empty(t, b.look(t).Commands)
+	late := b.command(t, session.CommandAbort, func(c *session.Command) { c.RunID = run1 })
+	require.Nil(t, late.Command, "that run is over")
+	_, err = b.CommandSubmit(b.ctx, session.Command{SessionID: b.id, Kind: session.CommandAbort, RunID: session.NewID(session.RunPrefix)})
+	requireCode(t, session.CodeNoRun, err)
+	before = b.position(t)
+	require.Equal(t, run2, b.command(t, session.CommandAbort, func(c *session.Command) { c.RunID = run2 }).Command.RunID)
+	_, err = b.RunEnd(b.ctx, session.RunEnding{RunID: run2, Outcome: session.OutcomeCancelled, Reason: session.ReasonAborted})
+	require.NoError(t, err)
+	require.Equal(t, []string{"abort pending ", "abort applied "}, b.told(t, before))
+}
+
+// The run went back to the queue before its agent had the prompt: the abort is for the prompt all the same.
+func TestAnAbortedPromptIsNotRunAgain(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.running(t)
+	prompt := b.submit(t, "1")
+	runID := b.begin(t, prompt)
+	before := b.position(t)
+	b.command(t, session.CommandAbort)
+	queued, err := b.RunReturn(b.ctx, runID, session.ReasonSandboxLost, false)
+	require.NoError(t, err)
+	require.False(t, queued)
+	p, err := b.PromptGet(b.ctx, b.id, prompt)
+	require.NoError(t, err)
+	require.Equal(t, session.PromptCancelled, p.Status)
+	require.Equal(t, session.ReasonAborted, p.Reason)
+	require.Equal(t, []string{"abort pending ", "abort applied "}, b.told(t, before))
+}
+
+func TestTheNewestRevertCounts(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.running(t)
+	var prompts []string
+	for i := range 2 {
+		prompts = append(prompts, b.submit(t, fmt.Sprint(i)))
+		_, err := b.RunEnd(b.ctx, session.RunEnding{RunID: b.begin(t, prompts[i]), Outcome: session.OutcomeCompleted})
+		require.NoError(t, err)
+	}
+	revert := func(id string) func(*session.Command) { return func(c *session.Command) { c.PromptID = id } }
+	before := b.position(t)
+	b.command(t, session.CommandRevert, revert(prompts[1]))
+	newest := b.command(t, session.CommandRevert, revert(prompts[0]))
+	require.Equal(t, prompts[0], newest.Command.PromptID)
+	require.Equal(t, []string{"revert pending ", "revert superseded revert", "revert pending "}, b.told(t, before))
+	_, err := b.CommandSubmit(b.ctx, session.Command{SessionID: b.id, Kind: session.CommandRevert, PromptID: "nothing"})
+	requireCode(t, session.CodeNoPrompt, err)
+	queued := b.submit(t, "queued")
+	_, err = b.CommandSubmit(b.ctx, session.Command{SessionID: b.id, Kind: session.CommandRevert, PromptID: queued})
+	requireCode(t, session.CodeIllegalState, err)
+}
+
+// A session that moves to a new sandbox wakes again although its workflow was lost while it hibernated.
+func TestARestartIsKeptAsAWake(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.running(t)
+	restart := b.command(t, session.CommandRestart)
+	step := b.next(t, session.EventHibernate, session.ReasonRestart)
+	step.Command = restart.Command.ID
+	require.NoError(t, b.TransitionRecord(b.ctx, step))
+	require.Equal(t, []session.CommandKind{session.CommandWake}, b.pending(t))
+	b.transit(t, session.EventSaved, session.ReasonRestart)
+	before := b.position(t)
+	b.transit(t, session.EventWake, session.ReasonRestart)
+	b.reserve(t, 2)
+	b.transit(t, session.EventReady, "")
+	require.Equal(t, []string{"wake applied restart"}, b.told(t, before))
+	b.transit(t, session.EventHibernate, session.ReasonLifetime)
+	require.Equal(t, []session.CommandKind{session.CommandWake}, b.pending(t))
+	require.Equal(t, session.CommandApplied, b.command(t, session.CommandHibernate).Command.Status)
+	require.Empty(t, b.pending(t), "a hibernate while it moves ends the move")
+}
+
+// At most one signal is unanswered, and work that waits for a turn needs none.
+func TestSignalsAreBounded(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.running(t)
+	submit := func() bool {
+		p, _, _, err := b.PromptSubmit(b.ctx, session.Prompt{ID: session.NewID(session.PromptPrefix), SessionID: b.id, Content: "x"})
+		require.NoError(t, err)
+		return p.Notify
+	}
+	settings := func() bool {
+		s, err := b.SessionPatch(b.ctx, b.id, session.Patch{IdleTimeout: new(time.Hour)})
+		require.NoError(t, err)
+		return s.Notify
+	}
+	require.True(t, submit())
+	for range 10 {
+		require.False(t, submit(), "the first signal is not answered yet")
+		require.False(t, settings())
+		require.False(t, b.command(t, session.CommandWake).Notify)
+	}
+	b.sql(t, "UPDATE sessions SET signalled_at = now() - interval '1 minute' WHERE id = $1", b.id)
+	require.True(t, submit(), "it was lost, as it seems")
+	look := b.look(t)
+	require.EqualValues(t, 12, look.Queued)
+	require.Len(t, look.Waiting, 12)
+	require.Equal(t, time.Hour, look.IdleTimeout)
+	require.True(t, settings())
+	require.False(t, settings())
+
+	b.begin(t, look.Waiting[0].ID) // answers the signal as well
+	for range 10 {
+		require.False(t, submit(), "the workflow looks at the end of the turn")
+		require.False(t, settings())
+		require.False(t, b.command(t, session.CommandHibernate).Notify)
+		b.command(t, session.CommandWake)
+		b.look(t)
+	}
+	require.True(t, b.command(t, session.CommandHibernate, forced).Notify)
+	require.False(t, b.command(t, session.CommandAbort).Notify, "that signal is not answered yet")
+	b.look(t)
+	require.True(t, b.command(t, session.CommandStop).Notify)
+}
+
+func TestALookNamesTheFirstPrompts(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	var first string
+	for i := range session.MaxWaitingSeen + 5 {
+		if id := b.submit(t, "x"); i == 0 {
+			first = id
+		}
+	}
+	look := b.look(t)
+	require.Len(t, look.Waiting, session.MaxWaitingSeen)
+	require.EqualValues(t, session.MaxWaitingSeen+5, look.Queued)
+	require.Equal(t, first, look.Waiting[0].ID)
+}
+
+func TestCommandsThatNoWorkflowHasReadAreFound(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.running(t)
+	unheard := func() []session.Unheard {
+		all, err := b.CommandsUnheard(b.ctx, time.Hour, 10)
+		require.NoError(t, err)
+		return all
+	}
+	b.command(t, session.CommandHibernate)
+	require.Empty(t, unheard(), "it is young")
+	b.sql(t, "UPDATE session_commands SET created_at = now() - interval '2 hours'")
+	require.Equal(t, []session.Unheard{{SessionID: b.id}}, unheard())
+	b.look(t)
+	require.Equal(t, []session.Unheard{{SessionID: b.id, HeardBy: "w1"}}, unheard())
+	b.command(t, session.CommandHibernate, forced)
+	require.Equal(t, []session.Unheard{{SessionID: b.id}}, unheard(), "it has changed")
+	b.command(t, session.CommandStop)
+	b.sql(t, "UPDATE session_commands SET created_at = now() - interval '2 hours'")
+	require.Equal(t, []session.Unheard{{SessionID: b.id, Stop: true}}, unheard())
+	b.transit(t, session.EventStop, session.ReasonRequested)
+	require.Empty(t, unheard())
+}
+
+func TestEndedCommandsAreBounded(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.running(t)
+	for range session.MaxCommandsKept {
+		b.command(t, session.CommandHibernate)
+		b.command(t, session.CommandWake)
+	}
+	require.LessOrEqual(t, b.number(t, "SELECT count(*) FROM session_commands WHERE session_id = $1"), int64(session.MaxCommandsKept+2))
+}
+
+// A workflow that was about to complete was not: whatever it records next shows that it is open.
+func TestWhatAWorkflowRecordsShowsThatItIsOpen(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	loaded := func() bool {
+		s, err := b.SessionGet(b.ctx, b.id)
+		require.NoError(t, err)
+		return s.Loaded
+	}
+	b.running(t)
+	for name, record := range []func(){
+		func() { b.look(t) },
+		func() { b.begin(t, b.submit(t, "1")) },
+		func() { b.transit(t, session.EventFail, "why") },
+	} {
+		require.NoError(t, b.SessionClose(b.ctx, b.id))
+		require.False(t, loaded())
+		record()
+		require.True(t, loaded(), name)
+	}
+}
+
+// number is what a query returns for the session.
+func (b *bundle) number(t *testing.T, query string) (n int64) {
+	t.Helper()
+	conn, err := pgx.Connect(b.ctx, b.url)
+	require.NoError(t, err)
+	defer conn.Close(b.ctx)
+	require.NoError(t, conn.QueryRow(b.ctx, query, b.id).Scan(&n))
+	return n
+}

@@ -1,0 +1,65 @@
+-- name: CommandInsert :one
+INSERT INTO session_commands (id, session_id, kind, force, prompt_id, run_id, status, reason, created_at, ended_at)
+VALUES (@id, @session_id, @kind, @force, @prompt_id, @run_id, @status, @reason, @created_at, @ended_at)
+RETURNING *;
+
+-- name: CommandsPending :many
+SELECT * FROM session_commands WHERE session_id = @session_id AND status = 'pending' ORDER BY id;
+
+-- name: CommandsPendingOf :many
+-- CommandsPendingOf is CommandsPending for the sessions of a list.
+SELECT * FROM session_commands WHERE session_id = ANY(@session_ids::text[]) AND status = 'pending' ORDER BY id;
+
+-- name: CommandForce :one
+-- CommandForce makes a pending command a forced one, which its workflow has not read yet.
+UPDATE session_commands SET force = true, heard_by = '' WHERE id = @id AND status = 'pending'
+RETURNING *;
+
+-- name: CommandEnd :one
+UPDATE session_commands SET status = @status, reason = @reason, ended_at = @at::timestamptz
+WHERE id = @id AND status = 'pending'
+RETURNING *;
+
+-- name: CommandsEndAborts :many
+-- CommandsEndAborts ends the aborts of a run.
+UPDATE session_commands SET status = @status, reason = CASE WHEN reason = '' THEN @reason::text ELSE reason END, ended_at = @at::timestamptz
+WHERE session_id = @session_id AND kind = 'abort' AND run_id = @run_id AND status = 'pending'
+RETURNING *;
+
+-- name: CommandsHeard :exec
+UPDATE session_commands SET heard_by = @heard_by
+WHERE session_id = @session_id AND status = 'pending' AND heard_by <> @heard_by;
+
+-- name: CommandsForget :exec
+-- CommandsForget deletes all but the newest commands of a session that have ended.
+DELETE FROM session_commands d
+WHERE d.session_id = @session_id AND d.status <> 'pending' AND d.id IN (
+    SELECT c.id FROM session_commands c
+    WHERE c.session_id = @session_id AND c.status <> 'pending'
+    ORDER BY c.ended_at DESC, c.id DESC OFFSET @kept LIMIT 100
+);
+
+-- name: CommandsUnheard :many
+-- CommandsUnheard finds sessions with a command that has waited for long: those with a command that no
+-- workflow has read first, in no order else, so that no session keeps others from being looked at.
+-- heard_by is the workflow run that has read them; empty where one of them was not read.
+SELECT c.session_id,
+    bool_or(c.kind = 'stop')::boolean AS stop,
+    (CASE WHEN bool_or(c.heard_by = '') THEN '' ELSE max(c.heard_by) END)::text AS heard_by
+FROM session_commands c
+WHERE c.status = 'pending' AND c.created_at < statement_timestamp() - make_interval(secs => @age_seconds::double precision)
+GROUP BY c.session_id
+ORDER BY (bool_or(c.heard_by = '')) DESC, random()
+LIMIT @max_items;
+
+-- name: SessionSignalled :exec
+UPDATE sessions SET signalled_at = @at::timestamptz WHERE id = @id;
+
+-- name: SessionHeard :exec
+-- SessionHeard records that an open workflow has read what waits.
+UPDATE sessions SET signalled_at = NULL, loaded = true WHERE id = @id AND (signalled_at IS NOT NULL OR NOT loaded);
+
+-- name: SessionClaimed :exec
+-- SessionClaimed is SessionHeard with the activity that a claim is.
+UPDATE sessions SET signalled_at = NULL, loaded = true, last_activity_at = greatest(last_activity_at, @at::timestamptz)
+WHERE id = @id;

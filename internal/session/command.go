@@ -1,0 +1,340 @@
+package session
+
+import (
+	"cmp"
+	"slices"
+	"time"
+)
+
+// CommandKind is what a session was asked to do. The name is the last part of the command's route.
+type CommandKind string
+
+// The commands of a session.
+const (
+	CommandStop      CommandKind = "stop"
+	CommandWake      CommandKind = "wake"
+	CommandHibernate CommandKind = "hibernate"
+	CommandSync      CommandKind = "sync"
+	CommandAbort     CommandKind = "abort"
+	CommandRevert    CommandKind = "revert"
+	CommandRecover   CommandKind = "recover"
+	CommandRestart   CommandKind = "environment/restart"
+	CommandDrop      CommandKind = "environment/terminate"
+)
+
+// CommandKinds lists every command.
+var CommandKinds = []CommandKind{
+	CommandStop, CommandWake, CommandHibernate, CommandSync, CommandAbort, CommandRevert, CommandRecover,
+	CommandRestart, CommandDrop,
+}
+
+// CommandStatus is the state of a command. Everything but pending is final.
+type CommandStatus string
+
+// The states of a command.
+const (
+	CommandPending CommandStatus = "pending"
+	// CommandApplied: the session did what was asked.
+	CommandApplied CommandStatus = "applied"
+	// CommandSuperseded: a later command or a later state of the session made it pointless.
+	CommandSuperseded CommandStatus = "superseded"
+	// CommandRefused: the session could not do it; the reason says why.
+	CommandRefused CommandStatus = "refused"
+)
+
+// Command is one request to a session. At most one of each kind is pending per session.
+type Command struct {
+	ID        string
+	SessionID string
+	Kind      CommandKind
+	Force     bool   // interrupt the running turn for it
+	PromptID  string // of a revert: the first prompt to undo
+	RunID     string // of an abort: the run to interrupt
+	Status    CommandStatus
+	// Reason says why a command ended as it did or, of a command that no client sent, where it comes
+	// from. It is empty where nothing needs to be said.
+	Reason    string
+	CreatedAt time.Time
+	EndedAt   time.Time // zero while it is pending
+}
+
+// Reasons of commands.
+const (
+	// ReasonCancelledInTemporal: the stop of a session whose workflow was cancelled in Temporal's UI or
+	// command line. It is also the reason of the transition that follows.
+	ReasonCancelledInTemporal = "cancelled_in_temporal"
+	// ReasonRunEnded: the run that was to be interrupted ended by itself.
+	ReasonRunEnded = "run_ended"
+	// ReasonInError: the session is in error, where only recover and stop are possible.
+	ReasonInError = "session_in_error"
+)
+
+// MaxCommandsKept bounds the commands of one session that have ended and are still stored.
+const MaxCommandsKept = 100
+
+// CommandVerdict says what follows from a command for a session as it is.
+type CommandVerdict struct {
+	// Refused says why the command is not possible; nil otherwise.
+	Refused *Fault
+	// Already: there is nothing to do. Where Supersedes is not empty, ending those commands is all that
+	// the command needed: it counts as applied.
+	Already bool
+	// Supersedes are the pending commands that end because of this one.
+	Supersedes []CommandKind
+}
+
+// Pending is what is known of a session where a command is judged.
+type Pending struct {
+	Status   State
+	Lazy     bool
+	RunID    string    // the run in progress; empty when there is none
+	Commands []Command // that are pending
+}
+
+func (p Pending) has(kinds ...CommandKind) []CommandKind {
+	var found []CommandKind
+	for _, c := range p.Commands {
+		if slices.Contains(kinds, c.Kind) {
+			found = append(found, c.Kind)
+		}
+	}
+	return found
+}
+
+const leaveError = "the session is in error; POST recover to try again, or stop to end it"
+
+func refuse(format string, args ...any) CommandVerdict {
+	return CommandVerdict{Refused: Faultf(CodeIllegalState, format, args...)}
+}
+
+// Judge decides what a command means for a session. A command whose kind is pending already is accepted
+// again and merged with the pending one.
+func Judge(kind CommandKind, p Pending) CommandVerdict {
+	switch {
+	case p.Status.Final() && kind == CommandStop:
+		return CommandVerdict{Already: true}
+	case p.Status.Final():
+		return CommandVerdict{Refused: Faultf(CodeTerminated, "the session is terminated; nothing can be done with it any more")}
+	case kind == CommandStop:
+		return CommandVerdict{Supersedes: p.has(slices.DeleteFunc(slices.Clone(CommandKinds), func(k CommandKind) bool { return k == CommandStop })...)}
+	case len(p.has(CommandStop)) > 0:
+		return refuse("the session is being stopped")
+	}
+	switch kind {
+	case CommandWake:
+		return judgeWake(p)
+	case CommandHibernate:
+		return judgeHibernate(p)
+	case CommandSync:
+		return judgeSandbox(p)
+	case CommandDrop:
+		return superseding(judgeSandbox(p), p.has(CommandHibernate, CommandRestart))
+	case CommandRestart:
+		return judgeRestart(p)
+	case CommandAbort:
+		return CommandVerdict{Already: p.RunID == ""}
+	case CommandRevert:
+		return judgeRevert(p)
+	case CommandRecover:
+		return judgeRecover(p)
+	default:
+		return refuse("there is no command %s", kind)
+	}
+}
+
+// superseding adds what an accepted command ends.
+func superseding(v CommandVerdict, kinds []CommandKind) CommandVerdict {
+	if v.Refused == nil && !v.Already {
+		v.Supersedes = kinds
+	}
+	return v
+}
+
+func judgeWake(p Pending) CommandVerdict {
+	switch p.Status {
+	case Running, Restoring:
+		return CommandVerdict{Already: true, Supersedes: p.has(CommandHibernate, CommandRestart, CommandDrop)}
+	case Initializing:
+		return CommandVerdict{Already: !p.Lazy} // a sandbox that is not lazy is being created
+	case Error:
+		return refuse(leaveError)
+	default:
+		return CommandVerdict{}
+	}
+}
+
+func judgeHibernate(p Pending) CommandVerdict {
+	switch p.Status {
+	case Hibernating, Hibernated:
+		return CommandVerdict{Already: true, Supersedes: p.has(CommandWake)}
+	case Initializing:
+		return refuse("the session has no sandbox yet that could hibernate; wait until it is running, or stop it")
+	case Error:
+		return refuse(leaveError)
+	default:
+		return CommandVerdict{Supersedes: p.has(CommandWake, CommandRestart, CommandDrop)}
+	}
+}
+
+// judgeSandbox judges a command about the sandbox of a running session. A sleeping session has none, and
+// is saved.
+func judgeSandbox(p Pending) CommandVerdict {
+	switch p.Status {
+	case Hibernating, Hibernated:
+		return CommandVerdict{Already: true}
+	case Initializing:
+		return refuse("the session has no sandbox yet; wait until it is running")
+	case Error:
+		return refuse(leaveError)
+	default:
+		return CommandVerdict{}
+	}
+}
+
+func judgeRestart(p Pending) CommandVerdict {
+	if p.Status == Hibernating || p.Status == Hibernated {
+		return refuse("the session is %s and has no sandbox to restart; POST wake or a prompt to wake it", p.Status)
+	}
+	return superseding(judgeSandbox(p), p.has(CommandHibernate, CommandDrop))
+}
+
+func judgeRevert(p Pending) CommandVerdict {
+	switch p.Status {
+	case Initializing:
+		return refuse("the session has not run yet")
+	case Error:
+		return refuse(leaveError)
+	default:
+		return CommandVerdict{}
+	}
+}
+
+func judgeRecover(p Pending) CommandVerdict {
+	switch p.Status {
+	case Error:
+		return CommandVerdict{}
+	case Running, Restoring:
+		return CommandVerdict{Already: true}
+	case Hibernated, Hibernating:
+		return refuse("the session is not in error but %s; POST wake or a prompt to wake it", p.Status)
+	default:
+		return refuse("the session is not in error but %s", p.Status)
+	}
+}
+
+// BeforePrompts reports whether a pending command of this kind is carried out before the next prompt.
+func (k CommandKind) BeforePrompts() bool {
+	switch k {
+	case CommandStop, CommandHibernate, CommandRestart, CommandDrop, CommandRevert, CommandSync:
+		return true
+	default:
+		return false
+	}
+}
+
+// EndedBy says how a transition ends a pending command; pending when it does not.
+func (c Command) EndedBy(t Transition) (status CommandStatus, reason string) {
+	switch t.To {
+	case Terminated:
+		if c.Kind == CommandStop {
+			return CommandApplied, c.Reason
+		}
+		return CommandSuperseded, ReasonSessionTerminated
+	case Error:
+		if c.Kind != CommandStop && c.Kind != CommandAbort {
+			return CommandRefused, ReasonInError
+		}
+	case Hibernating:
+		return c.endedByHibernation(t.Reason)
+	case Restoring:
+		if c.Kind == CommandRecover {
+			return CommandApplied, c.Reason
+		}
+	case Running:
+		if c.Kind == CommandWake || c.Kind == CommandRecover {
+			return CommandApplied, c.Reason
+		}
+	}
+	return CommandPending, ""
+}
+
+func (c Command) endedByHibernation(reason string) (CommandStatus, string) {
+	unsaved := reason == ReasonDropped || reason == ReasonLost
+	switch c.Kind {
+	case CommandHibernate, CommandRestart:
+		return CommandApplied, c.Reason // what the session needs after it is another command: see Moves
+	case CommandSync:
+		if unsaved {
+			return CommandSuperseded, reason
+		}
+		return CommandApplied, c.Reason
+	case CommandDrop:
+		if reason == ReasonDropped {
+			return CommandApplied, c.Reason
+		}
+		return CommandSuperseded, reason
+	default:
+		return CommandPending, ""
+	}
+}
+
+// Moves reports whether the session is to wake again as soon as it hibernates: it moves to a new sandbox.
+// ended are the commands that the transition ends.
+func (t Transition) Moves(ended []Command) bool {
+	if t.To != Hibernating {
+		return false
+	}
+	has := func(kind CommandKind) bool {
+		return slices.ContainsFunc(ended, func(c Command) bool { return c.Kind == kind })
+	}
+	return !has(CommandHibernate) && !has(CommandDrop) &&
+		(t.Reason == ReasonLifetime || t.Reason == ReasonRestart || has(CommandRestart))
+}
+
+// EndedByRun says how the end of a run ends an abort of it: the abort was in time where the run was
+// cancelled for it.
+func (c Command) EndedByRun(outcome Outcome, reason string) (status CommandStatus, because string) {
+	if outcome == OutcomeCancelled && reason == ReasonAborted {
+		return CommandApplied, c.Reason
+	}
+	return CommandSuperseded, cmp.Or(c.Reason, ReasonRunEnded)
+}
+
+// Look is what a workflow reads when there may be something new: everything that is pending, and the
+// prompts that wait, the first of them by name.
+type Look struct {
+	Commands    []Command
+	Waiting     []QueuedPrompt
+	Queued      int64 // how many prompts wait, those in Waiting included
+	IdleTimeout time.Duration
+}
+
+// MaxWaitingSeen bounds the prompts that a Look names.
+const MaxWaitingSeen = 16
+
+// Unheard is a session with a command that its workflow may not know of.
+type Unheard struct {
+	SessionID string
+	Stop      bool   // a stop is pending
+	HeardBy   string // the workflow run that has read its newest command; empty when none has
+}
+
+// Commanded is what became of a command that was submitted.
+type Commanded struct {
+	Session Session  // afterwards
+	Command *Command // nil where there was nothing to do
+	Notify  bool     // the workflow is to be signalled
+}
+
+// JudgeRevert says why an agent cannot be reverted to its state before a prompt; nil when it can.
+func JudgeRevert(p Prompt) *Fault {
+	switch {
+	case p.Status == PromptQueued:
+		return Faultf(CodeIllegalState, "the prompt is queued and has not been run; withdraw it")
+	case p.RunID == "":
+		return Faultf(CodeIllegalState, "the prompt has never been run")
+	case p.Reason == ReasonReverted:
+		return Faultf(CodeIllegalState, "the agent has been taken back to before this prompt already")
+	}
+	return nil
+}

@@ -1,0 +1,41 @@
+package wire
+
+import "github.com/overwinter-dev/overwinter/internal/session"
+
+// EventCommand is the type of the event of a command that was accepted, changed or ended.
+const EventCommand = "command"
+
+// CommandData is the data of a command event.
+type CommandData struct {
+	Command CommandJSON `json:"command"`
+}
+
+// CommandJSON is a command as clients see it.
+type CommandJSON struct {
+	ID        string                `json:"id"`
+	Kind      session.CommandKind   `json:"kind"`
+	Status    session.CommandStatus `json:"status"`
+	Reason    string                `json:"reason,omitempty"`
+	Force     bool                  `json:"force,omitempty"`
+	PromptID  string                `json:"promptId,omitempty"`
+	RunID     string                `json:"runId,omitempty"`
+	CreatedAt Time                  `json:"createdAt"`
+	EndedAt   *Time                 `json:"endedAt,omitempty"`
+}
+
+// Command converts c.
+func Command(c session.Command) CommandJSON {
+	return CommandJSON{
+		ID: c.ID, Kind: c.Kind, Status: c.Status, Reason: c.Reason, Force: c.Force, PromptID: c.PromptID, RunID: c.RunID,
+		CreatedAt: Time(c.CreatedAt), EndedAt: optionalTime(c.EndedAt),
+	}
+}
+
+// Commands converts a list; the result is never nil, so that it is [] in JSON.
+func Commands(commands []session.Command) []CommandJSON {
+	out := make([]CommandJSON, len(commands))
+	for i, c := range commands {
+		out[i] = Command(c)
+	}
+	return out
+}

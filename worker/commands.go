@@ -1,0 +1,128 @@
+package worker
+
+import (
+	"context"
+	"log/slog"
+	"time"
+
+	"github.com/overwinter-dev/overwinter/internal/session"
+)
+
+// CommandRelay signals workflows again for commands that have been pending for a while: the row is kept,
+// but its signal may have been lost, as may the workflow run that had read it. Every worker has one; two
+// signals for the same command change nothing.
+type CommandRelay struct {
+	Rows     Unheard
+	Notifier Notifier
+	// Every is the time between two looks. Default 2s.
+	Every time.Duration
+	// Age is how long a command may be pending before its workflow is looked at. Default 3s.
+	Age time.Duration
+	// Batch is how many sessions one look signals at most. Default 200.
+	Batch int
+}
+
+// Unheard lists sessions with commands that are pending for longer than age, those first of which no
+// workflow run has read all.
+type Unheard interface {
+	CommandsUnheard(ctx context.Context, age time.Duration, limit int) ([]session.Unheard, error)
+}
+
+// Notifier reaches the workflow of a session, started if need be.
+type Notifier interface {
+	Notify(ctx context.Context, sessionID string) error
+	Stop(ctx context.Context, sessionID string) error
+	// CurrentRun is the id of the session's open workflow run; empty when none is open.
+	CurrentRun(ctx context.Context, sessionID string) (string, error)
+}
+
+// failuresInARow end a look: Temporal does not answer, and every further session would wait for a deadline.
+const failuresInARow = 3
+
+func (r CommandRelay) run(ctx context.Context, logger *slog.Logger) error {
+	if r.Rows == nil {
+		return nil
+	}
+	if r.Every == 0 {
+		r.Every = 2 * time.Second
+	}
+	if r.Age == 0 {
+		r.Age = 3 * time.Second
+	}
+	if r.Batch == 0 {
+		r.Batch = 200
+	}
+	ticker := time.NewTicker(r.Every)
+	defer ticker.Stop()
+	waits := map[session.Unheard]pauseUntil{}
+	for {
+		if err := r.look(ctx, logger, waits); err != nil && ctx.Err() == nil {
+			logger.WarnContext(ctx, "could not signal for pending commands", slog.Any("error", err))
+		}
+		select {
+		case <-ticker.C:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// pauseUntil is when a session is looked at again, and the pause after that.
+type pauseUntil struct {
+	at   time.Time
+	next time.Duration
+}
+
+// maxCommandPause is the longest pause between two looks at the workflow of one session.
+const maxCommandPause = time.Minute
+
+func (r CommandRelay) look(ctx context.Context, logger *slog.Logger, waits map[session.Unheard]pauseUntil) error {
+	found, err := r.Rows.CommandsUnheard(ctx, r.Age, r.Batch)
+	if err != nil {
+		return err
+	}
+	seen := make(map[session.Unheard]bool, len(found))
+	failures := 0
+	for _, u := range found {
+		seen[u] = true
+		wait := waits[u]
+		if time.Now().Before(wait.at) {
+			continue
+		}
+		if err = r.signal(ctx, logger, u); err != nil {
+			if failures++; failures == failuresInARow {
+				return err
+			}
+			continue
+		}
+		failures = 0
+		wait.next = min(max(2*wait.next, r.Age), maxCommandPause)
+		wait.at = time.Now().Add(wait.next)
+		waits[u] = wait
+	}
+	for u := range waits {
+		if !seen[u] {
+			delete(waits, u)
+		}
+	}
+	return err
+}
+
+// signal signals the workflow unless the run that has read the session's commands is still open.
+func (r CommandRelay) signal(ctx context.Context, logger *slog.Logger, u session.Unheard) error {
+	if u.HeardBy != "" {
+		current, err := r.Notifier.CurrentRun(ctx, u.SessionID)
+		if err != nil || current == u.HeardBy {
+			return err
+		}
+	}
+	send := r.Notifier.Notify
+	if u.Stop {
+		send = r.Notifier.Stop
+	}
+	if err := send(ctx, u.SessionID); err != nil {
+		return err
+	}
+	logger.InfoContext(ctx, "signalled again for a pending command", slog.String("session_id", u.SessionID), slog.Bool("stop", u.Stop))
+	return nil
+}

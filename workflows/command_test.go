@@ -1,0 +1,273 @@
+package workflows_test
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/overwinter-dev/overwinter/activities"
+	"github.com/overwinter-dev/overwinter/internal/session"
+)
+
+// submit stores a command as Postgres does, and reports whether the workflow is to be signalled.
+func (w *world) submit(c session.Command) (accepted, notify bool) {
+	p := session.Pending{Status: w.state, Lazy: w.lazy, Commands: w.pendingCommands()}
+	if run := w.openRun(); run != nil {
+		p.RunID = run.id
+	}
+	v := session.Judge(c.Kind, p)
+	if v.Refused != nil {
+		w.say("%s is refused: %s", c.Kind, v.Refused.Message)
+		return false, false
+	}
+	ended, forced := false, false
+	for i := range w.commands {
+		old := &w.commands[i]
+		if old.Status == session.CommandPending && slices.Contains(v.Supersedes, old.Kind) {
+			w.endCommand(old, session.CommandSuperseded, string(c.Kind))
+			ended, forced = true, forced || old.Force
+		}
+	}
+	if v.Already {
+		return true, ended && w.mark(forced)
+	}
+	if c.Kind == session.CommandAbort {
+		c.RunID = p.RunID
+	}
+	for i := range w.commands {
+		old := &w.commands[i]
+		if old.Status != session.CommandPending || old.Kind != c.Kind {
+			continue
+		}
+		if old.PromptID == c.PromptID && old.RunID == c.RunID {
+			changed := c.Force && !old.Force
+			old.Force = old.Force || c.Force
+			return true, changed && w.mark(true)
+		}
+		c.Force = c.Force || old.Force
+		w.endCommand(old, session.CommandSuperseded, string(c.Kind))
+	}
+	c.ID, c.Status = fmt.Sprintf("cmd_%d", len(w.commands)+1), session.CommandPending
+	w.commands = append(w.commands, c)
+	switch {
+	case c.Kind == session.CommandStop:
+		return true, true
+	default:
+		return true, w.mark(forced || c.Force || c.Kind == session.CommandAbort)
+	}
+}
+
+// mark reports whether new work is to be signalled, and notes that it is. Work that a turn does not mind
+// waits for its end.
+func (w *world) mark(urgent bool) bool {
+	if w.signalled || w.state.Final() || !urgent && w.openRun() != nil {
+		return false
+	}
+	w.signalled = true
+	return true
+}
+
+func (w *world) endCommand(c *session.Command, status session.CommandStatus, reason string) {
+	c.Status, c.Reason = status, reason
+	w.say("%s is %s%s", c.Kind, status, because(reason))
+}
+
+func (w *world) pendingCommands() (pending []session.Command) {
+	for _, c := range w.commands {
+		if c.Status == session.CommandPending {
+			pending = append(pending, c)
+		}
+	}
+	return pending
+}
+
+func (w *world) settleCommands(t session.Transition) {
+	var ended []session.Command
+	for i := range w.commands {
+		c := &w.commands[i]
+		if c.Status != session.CommandPending {
+			continue
+		}
+		if status, reason := c.EndedBy(t); status != session.CommandPending {
+			w.endCommand(c, status, reason)
+			ended = append(ended, *c)
+		}
+	}
+	left := w.pendingCommands()
+	if !w.oldSignals && t.Moves(ended) && !slices.ContainsFunc(left, func(c session.Command) bool {
+		return c.Kind == session.CommandWake || c.Kind == session.CommandStop
+	}) {
+		w.commands = append(w.commands, session.Command{
+			ID: fmt.Sprintf("cmd_%d", len(w.commands)+1), Kind: session.CommandWake, Status: session.CommandPending, Reason: t.Reason,
+		})
+	}
+}
+
+func (w *world) endAborts(runID string, outcome session.Outcome, reason string) {
+	for i := range w.commands {
+		if c := &w.commands[i]; c.Status == session.CommandPending && c.RunID == runID {
+			status, because := c.EndedByRun(outcome, reason)
+			w.endCommand(c, status, because)
+		}
+	}
+}
+
+// waiting are the pending commands as the workflow gets them.
+func (w *world) waiting() (out []activities.PendingCommand) {
+	for _, c := range w.pendingCommands() {
+		out = append(out, activities.PendingCommand{ID: c.ID, Kind: c.Kind, Force: c.Force, PromptID: c.PromptID, RunID: c.RunID, Reason: c.Reason})
+	}
+	return out
+}
+
+func (f *fakes) ReadWaiting(ctx context.Context, _ activities.SessionRef) (activities.Waiting, error) {
+	return take(ctx, f, "ReadWaiting", func(w *world) (activities.Waiting, error) {
+		w.reads++
+		w.signalled, w.loaded = false, true
+		out := activities.Waiting{Commands: w.waiting(), IdleTimeout: w.idleTimeout}
+		for _, p := range w.prompts {
+			if p.status == session.PromptQueued {
+				out.Queued++
+				if out.Queued <= session.MaxWaitingSeen {
+					out.Next = append(out.Next, p.QueuedPrompt)
+				}
+			}
+		}
+		return out, nil
+	})
+}
+
+func (f *fakes) EndCommand(ctx context.Context, in activities.CommandEnding) error {
+	_, err := take(ctx, f, "EndCommand", func(w *world) (nothing, error) {
+		for i := range w.commands {
+			if c := &w.commands[i]; c.ID == in.CommandID && c.Status == session.CommandPending {
+				w.endCommand(c, in.Status, in.Reason)
+			}
+		}
+		return nothing{}, nil
+	})
+	return err
+}
+
+func (f *fakes) RecordStop(ctx context.Context, in activities.StopRequest) (string, error) {
+	return take(ctx, f, "RecordStop", func(w *world) (string, error) {
+		w.submit(session.Command{Kind: session.CommandStop, Reason: in.Reason})
+		for _, c := range w.pendingCommands() {
+			if c.Kind == session.CommandStop {
+				return c.Reason, nil
+			}
+		}
+		return in.Reason, nil
+	})
+}
+
+// command submits a command and signals the workflow, as the api does.
+func (c *cast) command(kind session.CommandKind, force bool, promptID string) {
+	w, s := c.stage.world, c.stage
+	_, notify := w.submit(session.Command{Kind: kind, Force: force, PromptID: promptID})
+	if !notify && (s.open() || len(w.pendingCommands()) == 0) {
+		return
+	}
+	w.signals++
+	name := session.SignalCommands
+	if kind == session.CommandStop {
+		name = session.SignalStop
+	}
+	s.signal(name, nil, true)
+}
+
+// oldSignal sends a command as an api of an earlier version does.
+func (c *cast) oldSignal(kind session.CommandKind, force bool, promptID string) {
+	s := c.stage
+	switch kind {
+	case session.CommandWake:
+		s.signal(session.SignalWake, nil, true)
+	case session.CommandStop:
+		s.signal(session.SignalStop, nil, true)
+	case session.CommandRecover:
+		s.signal(session.SignalRecover, nil, true)
+	case session.CommandHibernate, session.CommandDrop:
+		c.tell(session.SignalHibernate, session.HibernateSignal{Force: force, Drop: kind == session.CommandDrop})
+	case session.CommandRestart:
+		c.tell(session.SignalRestart, session.RestartSignal{Force: force})
+	case session.CommandSync:
+		c.tell(session.SignalSync, nil)
+	case session.CommandRevert:
+		s.signal(session.SignalRevert, session.RevertSignal{PromptID: promptID, Force: force}, true)
+	case session.CommandAbort:
+		c.tell(session.SignalAbort, session.AbortSignal{})
+	}
+}
+
+// storm has clients send n requests at once that change nothing in the end.
+func (c *cast) storm(n int) error {
+	w := c.stage.world
+	for i := range n {
+		var err error
+		switch i % 5 {
+		case 0:
+			c.command(session.CommandHibernate, false, "")
+		case 1:
+			c.command(session.CommandWake, false, "")
+		case 2:
+			c.command(session.CommandSync, false, "")
+		case 3:
+			id := fmt.Sprintf("s%d", len(w.prompts))
+			err = c.prompt(id, nil)
+			w.end(w.prompt(id), session.OutcomeCancelled, session.ReasonWithdrawn)
+		case 4:
+			w.idleTimeout++
+			c.settings()
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// settings tells the workflow of a changed idle timeout, as the api does.
+func (c *cast) settings() {
+	if c.stage.world.mark(false) {
+		c.stage.world.signals++
+		c.stage.signal(session.SignalCommands, nil, false)
+	}
+}
+
+// TestTenThousandCommandsInOneTurn: what clients send during a turn neither uses up the signals of the
+// workflow run nor keeps a stop from being heard.
+func TestTenThousandCommandsInOneTurn(t *testing.T) {
+	t.Parallel()
+	script := &strings.Builder{}
+	fmt.Fprintln(script, "create lifetime=240h\nprompt p1 takes=48h\nwait 10s")
+	for range 101 {
+		fmt.Fprint(script, "storm 100\nwait 100ms\n")
+	}
+	fmt.Fprintln(script, "\nstop\nwait 1m")
+	transcript, c := play(t, script.String())
+	w := c.stage.world
+	require.Empty(t, w.violations)
+	require.Equal(t, session.Terminated, w.state, "%.2000s", transcript)
+	require.LessOrEqual(t, w.signals, 10, "a turn is not signalled for what it does not mind")
+	require.Equal(t, session.PromptCancelled, w.prompt("p1").status)
+}
+
+// TestSignalsInATurnAreAnsweredAtIntervals: whatever sends them.
+func TestSignalsInATurnAreAnsweredAtIntervals(t *testing.T) {
+	t.Parallel()
+	script := &strings.Builder{}
+	fmt.Fprintln(script, "create lifetime=240h\nprompt p1 takes=2h\nwait 10s")
+	for range 300 {
+		fmt.Fprint(script, "nudge\nwait 10s\n")
+	}
+	fmt.Fprintln(script, "\nabort\nwait 1m")
+	_, c := play(t, script.String())
+	w := c.stage.world
+	require.Empty(t, w.violations)
+	require.Less(t, w.reads, 200, "of 300 signals")
+	require.Equal(t, session.PromptCancelled, w.prompt("p1").status, "the abort is heard all the same")
+}

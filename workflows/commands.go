@@ -1,0 +1,183 @@
+package workflows
+
+import (
+	"slices"
+	"time"
+
+	"go.temporal.io/sdk/workflow"
+
+	"github.com/overwinter-dev/overwinter/activities"
+	"github.com/overwinter-dev/overwinter/internal/session"
+)
+
+const (
+	// looksForWork is the change since which the workflow reads what waits after each turn and transition.
+	// What is submitted during a turn is not signalled.
+	looksForWork = "looks-for-work"
+	// recordsCancel is the change since which a cancellation in Temporal is stored as a stop.
+	recordsCancel = "records-cancel"
+)
+
+// Bounds of the signals that a turn answers at once. A workflow cannot continue as new during a turn, so
+// beyond them signals are answered at intervals: at most 2,880 a day.
+const (
+	maxLooksInATurn = 100
+	lookInterval    = 30 * time.Second
+)
+
+// look reads the pending commands and the prompts that wait. Until it has, at most one signal is under way.
+func (l *life) look(ctx workflow.Context) error {
+	l.signalled, l.moved, l.rung = false, false, false
+	l.queue = session.NewQueue(nil, l.queue.Seen()) // prompts that are signalled meanwhile stay in it
+	l.looks, l.lookedAt = l.looks+1, workflow.Now(ctx)
+	var found activities.Waiting
+	err := l.record(ctx, "read what waits", control.ReadWaiting, activities.SessionRef{SessionID: l.id}, &found)
+	if err != nil {
+		l.moved = true
+		return err
+	}
+	for _, p := range found.Next {
+		l.queue.Requeue(p)
+	}
+	l.idleTimeout = found.IdleTimeout
+	l.hear(found.Commands)
+	return nil
+}
+
+// lookDue reports whether the workflow may have missed something, or has not answered a signal: it was
+// signalled, or a turn or a transition is over. Where a prompt is known to wait, its claim does both.
+func (l *life) lookDue(ctx workflow.Context) bool {
+	idle := l.queue.Len() == 0 || l.state == session.Error // where no claim follows that would read it
+	return l.signalled || (l.moved || l.rung) && idle && l.looksForWork(ctx)
+}
+
+func (l *life) looksForWork(ctx workflow.Context) bool {
+	return workflow.GetVersion(ctx, looksForWork, workflow.DefaultVersion, 1) != workflow.DefaultVersion
+}
+
+// answerAt is when a signal that came during a turn is answered: at once, or after an interval when there
+// have been many.
+func (l *life) answerAt(now time.Time) time.Time {
+	if l.looks < maxLooksInATurn {
+		return now
+	}
+	return l.lookedAt.Add(lookInterval)
+}
+
+// hear replaces the commands that the workflow knows to be pending.
+func (l *life) hear(commands []activities.PendingCommand) {
+	for _, c := range l.pending {
+		l.forgetCommand(c.Kind)
+	}
+	l.pending = commands
+	for _, c := range commands {
+		l.want(c)
+	}
+}
+
+func (l *life) want(c activities.PendingCommand) {
+	switch c.Kind {
+	case session.CommandStop:
+		l.wants.Stop, l.stopReason = true, c.Reason
+	case session.CommandHibernate, session.CommandDrop, session.CommandRestart:
+		l.wants.Hibernate, l.wants.Force = true, l.wants.Force || c.Force
+		l.wants.Drop, l.wants.Restart = c.Kind == session.CommandDrop, c.Kind == session.CommandRestart
+	case session.CommandSync:
+		l.wants.Sync = true
+	case session.CommandWake:
+		l.wants.Wake = true
+	case session.CommandRecover:
+		l.wants.Recover = true
+	case session.CommandRevert:
+		l.wants.Revert = c.PromptID
+		l.abort = l.abort || c.Force && (l.turn != nil || l.processing != nil)
+	case session.CommandAbort:
+		l.askAbort(session.AbortSignal{RunID: c.RunID})
+	}
+}
+
+// forgetCommand drops what a command asked for that is not pending any more. A stop stays.
+func (l *life) forgetCommand(kind session.CommandKind) {
+	switch kind {
+	case session.CommandHibernate, session.CommandDrop, session.CommandRestart:
+		l.wants.Hibernate, l.wants.Force, l.wants.Drop, l.wants.Restart = false, false, false, false
+	case session.CommandSync:
+		l.wants.Sync = false
+	case session.CommandWake:
+		l.wants.Wake = false
+	case session.CommandRecover:
+		l.wants.Recover = false
+	case session.CommandRevert:
+		l.wants.Revert = ""
+	}
+}
+
+// pendingID is the id of the pending command of a kind; empty when there is none.
+func (l *life) pendingID(kind session.CommandKind) string {
+	i := slices.IndexFunc(l.pending, func(c activities.PendingCommand) bool { return c.Kind == kind })
+	if i < 0 {
+		return ""
+	}
+	return l.pending[i].ID
+}
+
+// cause is the command that asks for a transition, which is recorded only while it is pending.
+func (l *life) cause(event session.Event, reason string) string {
+	switch {
+	case event == session.EventHibernate && reason == session.ReasonRequested:
+		return l.pendingID(session.CommandHibernate)
+	case event == session.EventHibernate && reason == session.ReasonDropped:
+		return l.pendingID(session.CommandDrop)
+	case event == session.EventHibernate && reason == session.ReasonRestart:
+		return l.pendingID(session.CommandRestart)
+	case event == session.EventWake && reason != session.ReasonPrompt:
+		return l.pendingID(session.CommandWake)
+	case event == session.EventRecover:
+		return l.pendingID(session.CommandRecover)
+	}
+	return ""
+}
+
+// endCommand ends a command that was carried out, or could not be, without a transition. An empty id, of
+// what no command asked for, needs no end.
+func (l *life) endCommand(ctx workflow.Context, id string, failed error) error {
+	if id == "" {
+		return nil
+	}
+	end := activities.CommandEnding{SessionID: l.id, CommandID: id, Status: session.CommandApplied}
+	if failed != nil {
+		end.Status, end.Reason = session.CommandRefused, activities.ReasonOf(failed)
+	}
+	l.pending = slices.DeleteFunc(slices.Clone(l.pending), func(c activities.PendingCommand) bool { return c.ID == id })
+	l.moved = true
+	return l.record(ctx, "end the command", control.EndCommand, end, nil)
+}
+
+// noteCancel takes in that the workflow was cancelled in Temporal, which is a stop.
+func (l *life) noteCancel() {
+	l.canceled, l.cancelled, l.wants.Stop = nil, true, true
+}
+
+// recordCancel stores the cancellation as a stop, which outlives this workflow run.
+func (l *life) recordCancel(ctx workflow.Context) error {
+	l.cancelled = false
+	if workflow.GetVersion(ctx, recordsCancel, workflow.DefaultVersion, 1) == workflow.DefaultVersion {
+		return nil
+	}
+	l.stopReason = session.ReasonCancelledInTemporal
+	stop := activities.StopRequest{SessionID: l.id, Reason: session.ReasonCancelledInTemporal}
+	return l.record(ctx, "store the stop", control.RecordStop, stop, &l.stopReason)
+}
+
+// attend answers signals during a turn.
+func (l *life) attend(ctx workflow.Context) error {
+	if l.cancelled {
+		if err := l.recordCancel(ctx); err != nil {
+			return err
+		}
+	}
+	if !l.signalled || workflow.Now(ctx).Before(l.answerAt(workflow.Now(ctx))) {
+		return nil
+	}
+	return l.look(ctx)
+}
