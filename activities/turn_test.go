@@ -174,7 +174,7 @@ func TestAnAttemptDoesNotHangInAStoreThatDoes(t *testing.T) {
 	in := b.claim(t, b.create(t), "hello")
 	conn, err := pgx.Connect(b.ctx, b.url)
 	require.NoError(t, err)
-	defer conn.Close(context.Background()) //nolint:errcheck // it ends with the test's database
+	defer conn.Close(context.Background())
 	tx, err := conn.Begin(b.ctx)
 	require.NoError(t, err)
 	_, err = tx.Exec(b.ctx, `SELECT FROM sessions WHERE id = $1 FOR UPDATE`, b.id)

@@ -44,7 +44,7 @@ func TestWrongKeysSlowTheirCallerDown(t *testing.T) {
 		}, delays)
 		require.Zero(t, took("a", "right", keyRight))
 		require.Equal(t, 100*time.Millisecond, took("b", "guess", keyWrong))
-		time.Sleep(keyMemory + time.Second)
+		sleep(t.Context(), keyMemory+time.Second)
 		require.Equal(t, 100*time.Millisecond, took("a", "guess", keyWrong), "forgotten after a minute without a wrong key")
 		require.Less(t, time.Since(start), 2*time.Minute)
 	})
