@@ -13,6 +13,7 @@ import (
 	"path"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/overwinter-dev/overwinter/internal/localmodal/box"
 	"github.com/overwinter-dev/overwinter/internal/localmodal/task"
@@ -46,13 +47,14 @@ type builder struct {
 	root    root
 	env     map[string]string // of RUN alone
 	task    *task.Task
+	hold    *hold // of the root's layers, and of the one that is made
 	id      string
 	started int
 }
 
-// build returns an image that is not recorded yet. The caller holds s.layers for reading until it is.
-func (s *Server) build(ctx context.Context, parent imageRecord, commands []string, env map[string]string) (imageRecord, error) {
-	b := &builder{server: s, env: env, id: newID("build"), root: root{
+// build returns an image that is not recorded yet. The caller holds its layers until it is.
+func (s *Server) build(ctx context.Context, h *hold, parent imageRecord, commands []string, env map[string]string) (imageRecord, error) {
+	b := &builder{server: s, env: env, hold: h, id: newID("build"), root: root{
 		Layers: parent.Root.Layers, Env: maps.Clone(parent.Root.Env), Workdir: parent.Root.Workdir,
 	}}
 	if b.root.Env == nil {
@@ -80,13 +82,13 @@ func (b *builder) run(ctx context.Context, commands []string) (imageRecord, erro
 		}
 	}
 	if b.task == nil {
-		return imageRecord{ID: newID("im"), Root: b.root}, nil
+		return imageRecord{ID: newID("im"), Root: b.root, Created: time.Now()}, nil
 	}
-	layer := newID("ly")
+	layer := b.hold.newLayer()
 	if _, err := b.task.Box.Snapshot(ctx, layer); err != nil {
 		return imageRecord{}, err
 	}
-	return b.server.derive(ctx, b.root, layer)
+	return b.server.derive(ctx, b.hold, b.root, layer)
 }
 
 func (b *builder) step(ctx context.Context, command string) error {

@@ -197,10 +197,10 @@ func (s *Server) await(ctx context.Context, sb *sandbox) error {
 }
 
 func (s *Server) start(ctx context.Context, sb *sandbox, d *pb.Sandbox, mounts []wire.Mount) error {
-	s.layers.RLock()
-	defer s.layers.RUnlock()
 	r := sb.record()
-	if _, err := s.image(r.ImageID); err != nil { // deleted since we looked, its layers perhaps too
+	_, h, err := s.holdImage(r.ImageID)
+	defer h.release()
+	if err != nil { // deleted since we looked, its layers perhaps too
 		return err
 	}
 	if missing := s.runtime.Missing(r.Root.Layers); missing != "" {

@@ -31,8 +31,8 @@
 //   - Of one app, no two running sandboxes have the same name.
 //   - A create, an exec or a snapshot that the SDK repeats because it lost the
 //     answer happens once. Creates and snapshots are known even after a restart.
-//   - A layer is deleted only when no image and no running sandbox is made of it,
-//     and no layer is in the making.
+//   - A layer is deleted only when no image and no running sandbox is made of it, and
+//     no call that is under way has begun to use or to make it.
 //   - A call is answered only if it carries the installation's token (package access),
 //     or, for what happens in a sandbox, a token issued for that sandbox alone.
 //   - No process of a sandbox outlives the server, however the server ends.
@@ -51,7 +51,8 @@
 //	                                   (box.UnsupportedError); in a container a weaker level is used
 //	more is asked for than the level   the call fails with Unimplemented and names the level
 //	can do
-//	disk full                          creates and snapshots fail; what runs, runs on
+//	disk full                          creates and snapshots fail with ResourceExhausted and leave nothing;
+//	                                   what runs, runs on
 //
 // What is unlike Modal: every registry image is the same base, made from this
 // machine's /usr and /opt, which stay read-only; tunnels are plain TCP on the

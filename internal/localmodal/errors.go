@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 
+	"golang.org/x/sys/unix"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
@@ -22,6 +23,8 @@ func statusOf(err error) error {
 		return status.Error(codes.Unimplemented, err.Error())
 	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
 		return status.FromContextError(err).Err()
+	case errors.Is(err, unix.ENOSPC), errors.Is(err, unix.EDQUOT):
+		return status.Errorf(codes.ResourceExhausted, "the disk that holds the local Modal's data directory is full: %v", err)
 	case errors.Is(err, box.ErrGone), errors.Is(err, task.ErrClosed):
 		return status.Error(codes.NotFound, "the sandbox has ended")
 	default:

@@ -29,10 +29,11 @@ func (s *Server) image(id string) (imageRecord, error) {
 // Every registry image is the base made from this machine.
 func (s *Server) ImageGetOrCreate(ctx context.Context, q *pb.ImageGetOrCreateRequest) (*pb.ImageGetOrCreateResponse, error) {
 	definition := q.GetImage()
-	parent := imageRecord{Root: root{Layers: []string{box.BaseLayer}}}
+	parent, h := imageRecord{Root: root{Layers: []string{box.BaseLayer}}}, s.holdNothing()
+	defer func() { h.release() }()
 	if bases := definition.GetBaseImages(); len(bases) > 0 {
 		var err error
-		if parent, err = s.image(bases[0].GetImageId()); err != nil {
+		if parent, h, err = s.holdImage(bases[0].GetImageId()); err != nil {
 			return nil, err
 		}
 		if parent.Archive != "" {
@@ -49,9 +50,7 @@ func (s *Server) ImageGetOrCreate(ctx context.Context, q *pb.ImageGetOrCreateReq
 	if ok && !q.GetForceBuild() && !q.GetIgnoreCache() {
 		return built(known.ID), nil
 	}
-	s.layers.RLock()
-	defer s.layers.RUnlock()
-	im, err := s.build(ctx, parent, definition.GetDockerfileCommands(), env)
+	im, err := s.build(ctx, h, parent, definition.GetDockerfileCommands(), env)
 	var failed *buildError
 	if errors.As(err, &failed) {
 		return pb.ImageGetOrCreateResponse_builder{
@@ -67,12 +66,12 @@ func (s *Server) ImageGetOrCreate(ctx context.Context, q *pb.ImageGetOrCreateReq
 	if ok { // from now on the new one is found
 		known.Recipe = ""
 		if err := s.records.images.Put(known.ID, known); err != nil {
-			return nil, status.Error(codes.Internal, err.Error())
+			return nil, statusOf(err)
 		}
 	}
 	im.Recipe = recipe
 	if err := s.records.images.Put(im.ID, im); err != nil {
-		return nil, status.Error(codes.Internal, err.Error())
+		return nil, statusOf(err)
 	}
 	return built(im.ID), nil
 }
@@ -101,7 +100,7 @@ func (s *Server) ImageDelete(ctx context.Context, q *pb.ImageDeleteRequest) (*em
 		return nil, err
 	}
 	if err := s.records.images.Delete(im.ID); err != nil {
-		return nil, status.Error(codes.Internal, err.Error())
+		return nil, statusOf(err)
 	}
 	s.collect(ctx)
 	return &emptypb.Empty{}, nil
@@ -115,7 +114,7 @@ func (s *Server) ImagePublish(_ context.Context, q *pb.ImagePublishRequest) (*pb
 	}
 	tag := tagRecord{Name: q.GetTag(), Environment: environment(q.GetEnvironmentName()), ImageID: im.ID}
 	if err := s.records.tags.Put(tagKey(tag.Environment, tag.Name), tag); err != nil {
-		return nil, status.Error(codes.Internal, err.Error())
+		return nil, statusOf(err)
 	}
 	return &pb.ImagePublishResponse{}, nil
 }
@@ -136,13 +135,10 @@ func (s *Server) ImageGetByTag(_ context.Context, q *pb.ImageGetByTagRequest) (*
 func tagKey(env, name string) string { return env + "/" + name }
 
 // collect deletes what no image and no sandbox needs any more: expired images,
-// and layers and archives without a user. While a snapshot or a start is under
-// way, whose layer nobody refers to yet, it leaves things for another time.
+// and layers and archives without a user.
 func (s *Server) collect(ctx context.Context) {
-	if !s.layers.TryLock() {
-		return
-	}
-	defer s.layers.Unlock()
+	s.layers.mu.Lock()
+	defer s.layers.mu.Unlock()
 	if err := s.collectLocked(); err != nil {
 		s.logger.LogAttrs(ctx, slog.LevelWarn, "unused images could not all be deleted", slog.Any("error", err))
 	}
@@ -160,6 +156,9 @@ func (s *Server) collectLocked() error {
 			used[l] = true
 		}
 		archives[im.Archive] = true
+	}
+	for name := range s.layers.held {
+		used[name], archives[name] = true, true
 	}
 	for _, sb := range s.snapshotOfSandboxes() {
 		if r := sb.record(); !r.over() {
@@ -181,11 +180,12 @@ func (s *Server) collectLocked() error {
 	return errors.Join(failures...)
 }
 
-// derive makes the record of an image whose root is layer on top of r.
-func (s *Server) derive(ctx context.Context, r root, layer string) (imageRecord, error) {
+// derive makes the record of an image whose root is layer on top of r. The caller
+// holds all of them until it is stored.
+func (s *Server) derive(ctx context.Context, h *hold, r root, layer string) (imageRecord, error) {
 	layers := append([]string{layer}, r.Layers...)
 	if len(layers) > box.MaxLayers {
-		merged := newID("ly")
+		merged := h.newLayer()
 		if err := s.runtime.Merge(ctx, layers[:len(layers)-1], merged); err != nil {
 			return imageRecord{}, err
 		}
@@ -194,5 +194,7 @@ func (s *Server) derive(ctx context.Context, r root, layer string) (imageRecord,
 	return imageRecord{
 		ID:   newID("im"),
 		Root: root{Layers: slices.Clip(layers), Env: maps.Clone(r.Env), Workdir: r.Workdir},
+
+		Created: time.Now(),
 	}, nil
 }

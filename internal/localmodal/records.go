@@ -38,10 +38,13 @@ type root struct {
 type imageRecord struct {
 	ID      string
 	Root    root
-	Archive string    // of a directory: a tar file instead of a root
-	Recipe  string    // hash of what it was built from
-	Key     string    // the client's id of the snapshot
-	Expires time.Time // zero for never
+	Archive string            // of a directory: a tar file instead of a root
+	Recipe  string            // hash of what it was built from
+	Key     string            // the client's id of the snapshot
+	Expires time.Time         // zero for never
+	Created time.Time         // zero for one of an older release
+	Tags    map[string]string `json:",omitempty"` // of the sandbox that it was made of
+	Exit    bool              `json:",omitempty"` // made at the end of that sandbox
 }
 
 func (i imageRecord) expired(now time.Time) bool { return !i.Expires.IsZero() && now.After(i.Expires) }

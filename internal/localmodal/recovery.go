@@ -28,6 +28,9 @@ func (s *Server) recover(ctx context.Context) error {
 			failures = append(failures, s.records.sandboxes.Delete(r.ID))
 			continue
 		}
+		if err := s.describeExitImage(r); err != nil {
+			failures = append(failures, err)
+		}
 		sb := endedSandbox(s, r)
 		if !r.over() {
 			if !slices.Contains(left, r.ID) {
@@ -44,6 +47,17 @@ func (s *Server) recover(ctx context.Context) error {
 		failures = append(failures, s.runtime.Discard(id))
 	}
 	return errors.Join(failures...)
+}
+
+// describeExitImage notes with the image of an ended sandbox what it is, so that it
+// is listed. An older release did not.
+func (s *Server) describeExitImage(r sandboxRecord) error {
+	im, ok := s.records.images.Get(r.ExitImageID)
+	if !ok || im.Tags != nil {
+		return nil
+	}
+	im.Tags, im.Exit, im.Created = r.Tags, true, r.Ended
+	return s.records.images.Put(im.ID, im)
 }
 
 func (s *Server) adopt(sb *sandbox) {

@@ -128,17 +128,18 @@ func (s *Server) conclude(ctx context.Context, sb *sandbox, status pb.GenericRes
 
 // claim makes an image of what a dead sandbox left.
 func (s *Server) claim(ctx context.Context, r sandboxRecord) (string, error) {
-	s.layers.RLock()
-	defer s.layers.RUnlock()
-	layer := newID("ly")
+	h := s.holdNothing()
+	defer h.release()
+	layer := h.newLayer()
 	if err := s.runtime.Claim(ctx, r.ID, layer); err != nil {
 		return "", err
 	}
-	im, err := s.derive(ctx, r.Root, layer)
+	im, err := s.derive(ctx, h, r.Root, layer)
 	if err != nil {
 		return "", err
 	}
 	im.Expires = time.Now().Add(exitSnapshotLife)
+	im.Tags, im.Exit = r.Tags, true
 	return im.ID, s.records.images.Put(im.ID, im)
 }
 

@@ -80,9 +80,7 @@ type Server struct {
 	naming       sync.Mutex // held around find-or-create by name
 	snapshotKeys keyedLocks
 	recipes      keyedLocks // of images, held around find-or-build
-	// layers is held for reading while a layer is in use or in the making that no
-	// record refers to, and for writing while unused ones are looked for.
-	layers sync.RWMutex
+	layers       layerUse
 
 	mu             sync.Mutex
 	stopping       bool
@@ -184,6 +182,7 @@ func (s *Server) open(o Options, address string) error {
 		patience(),
 	)
 	pb.RegisterModalClientServer(s.grpc, s)
+	s.grpc.RegisterService(&imageServiceDesc, s)
 	pb.RegisterTaskCommandRouterServer(s.grpc, router.New(s))
 	return nil
 }

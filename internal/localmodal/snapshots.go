@@ -90,26 +90,38 @@ func (s *Server) Snapshot(ctx context.Context, q router.SnapshotRequest) (string
 	if err != nil {
 		return "", err
 	}
-	s.layers.RLock()
-	defer s.layers.RUnlock()
-	var im imageRecord
+	im, err := s.snapshot(ctx, sb, t, q)
+	if err != nil {
+		s.collect(ctx) // a layer may have been made that no image has
+		return "", statusOf(err)
+	}
+	return im.ID, nil
+}
+
+func (s *Server) snapshot(ctx context.Context, sb *sandbox, t *task.Task, q router.SnapshotRequest) (im imageRecord, err error) {
+	h, err := s.holdRoot(sb)
+	defer h.release()
+	if err != nil {
+		return imageRecord{}, err
+	}
+	r := sb.record()
 	if q.Directory == "" {
-		im, err = s.snapshotRoot(ctx, sb.record(), t)
+		im, err = s.snapshotRoot(ctx, h, r, t)
 	} else {
-		im, err = s.snapshotDirectory(t, q.Directory)
+		im, err = s.snapshotDirectory(h, t, q.Directory)
 	}
 	if err != nil {
-		return "", err
+		return imageRecord{}, err
 	}
-	im.Key = q.Key
+	im.Key, im.Tags = q.Key, r.Tags
 	if q.TTL > 0 {
 		im.Expires = time.Now().Add(q.TTL)
 	}
-	return im.ID, s.records.images.Put(im.ID, im)
+	return im, s.records.images.Put(im.ID, im)
 }
 
-func (s *Server) snapshotRoot(ctx context.Context, r sandboxRecord, t *task.Task) (imageRecord, error) {
-	layer := newID("ly")
+func (s *Server) snapshotRoot(ctx context.Context, h *hold, r sandboxRecord, t *task.Task) (imageRecord, error) {
+	layer := h.newLayer()
 	stats, err := t.Box.Snapshot(ctx, layer)
 	if err != nil {
 		return imageRecord{}, err
@@ -117,16 +129,18 @@ func (s *Server) snapshotRoot(ctx context.Context, r sandboxRecord, t *task.Task
 	s.logger.InfoContext(ctx, "snapshot taken", slog.String("sandbox_id", r.ID), slog.String("layer", layer),
 		slog.Any("files_copied", stats.Copied), slog.Any("files_linked", stats.Linked),
 		slog.Any("bytes_copied", stats.Bytes), slog.Any("frozen", stats.Frozen))
-	return s.derive(ctx, r.Root, layer)
+	return s.derive(ctx, h, r.Root, layer)
 }
 
 // archivePath is where the tar file of a directory's image lies.
 func (s *Server) archivePath(name string) string { return filepath.Join(s.dataDir, "archives", name) }
 
-func (s *Server) snapshotDirectory(t *task.Task, dir string) (imageRecord, error) {
-	im := imageRecord{ID: newID("im")}
+func (s *Server) snapshotDirectory(h *hold, t *task.Task, dir string) (imageRecord, error) {
+	im := imageRecord{ID: newID("im"), Created: time.Now()}
 	im.Archive = im.ID + ".tar"
-	f, err := os.CreateTemp(s.archivePath(""), "writing-*")
+	writing := "writing-" + im.ID
+	h.add(im.Archive, writing)
+	f, err := os.OpenFile(s.archivePath(writing), os.O_CREATE|os.O_EXCL|os.O_RDWR, 0o600)
 	if err != nil {
 		return imageRecord{}, err
 	}
@@ -175,9 +189,8 @@ func (s *Server) Mount(ctx context.Context, taskID, dir, imageID string) error {
 	if imageID == "" {
 		return t.Box.Mount(dir, nil)
 	}
-	s.layers.RLock()
-	defer s.layers.RUnlock()
-	im, err := s.image(imageID)
+	im, h, err := s.holdImage(imageID)
+	defer h.release()
 	if err != nil {
 		return err
 	}

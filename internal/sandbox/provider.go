@@ -198,6 +198,38 @@ func (p *Provider) List(ctx context.Context) ([]Listing, error) {
 	return list, nil
 }
 
+// ImageListing is an image of this installation.
+type ImageListing struct {
+	ID         string
+	Created    time.Time
+	Session    string // empty for one that is not of a session
+	Generation int64
+	Role       string // of the sandbox that it was made of; empty for that of a session
+	Exit       bool   // made at the end of its sandbox
+}
+
+// ListImages returns the images that were made of this installation's sandboxes.
+// Unsupported where the provider cannot list images.
+func (p *Provider) ListImages(ctx context.Context) ([]ImageListing, error) {
+	const op = "list images"
+	lister, ok := p.drv.(driver.ImageLister)
+	if !ok {
+		return nil, driver.Errorf(Unsupported, op, "", "the driver cannot list images")
+	}
+	found, err := lister.ListImages(ctx, map[string]string{TagInstallation: p.installation})
+	if err != nil {
+		return nil, fault(ctx, op, "", err)
+	}
+	list := make([]ImageListing, 0, len(found))
+	for _, f := range found {
+		generation, _ := strconv.ParseInt(f.Tags[TagGeneration], 10, 64) // a strange one is nobody's generation: 0
+		list = append(list, ImageListing{
+			ID: f.ID, Created: f.Created, Session: f.Tags[TagSession], Generation: generation, Role: f.Tags[TagRole], Exit: f.Exit,
+		})
+	}
+	return list, nil
+}
+
 // ImageExists reports whether a sandbox can be made of the image.
 func (p *Provider) ImageExists(ctx context.Context, imageID string) (bool, error) {
 	err := p.drv.ImageExists(ctx, imageID)

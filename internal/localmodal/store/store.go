@@ -112,7 +112,7 @@ func (c *Collection[T]) write(id string, b []byte) error {
 		return errors.Join(err, os.Remove(f.Name()))
 	}
 	if err := os.Rename(f.Name(), c.path(id)); err != nil {
-		return err
+		return errors.Join(err, os.Remove(f.Name()))
 	}
 	d, err := os.Open(c.dir)
 	if err != nil {

@@ -66,6 +66,21 @@ type Driver interface {
 	Close() error
 }
 
+// ImageLister is implemented by drivers that may be able to list images.
+type ImageLister interface {
+	// ListImages returns the images that were made of sandboxes with all these tags.
+	// Unsupported where the provider has no such list.
+	ListImages(ctx context.Context, tags map[string]string) ([]ImageListing, error)
+}
+
+// ImageListing is an image as a list shows it.
+type ImageListing struct {
+	ID      string
+	Created time.Time
+	Tags    map[string]string // of the sandbox that it was made of
+	Exit    bool              // the provider made it when the sandbox ended
+}
+
 // Description is what a health check shows of a driver.
 type Description struct {
 	Driver    string // "modal", "memory"

@@ -39,6 +39,7 @@ type Ability string
 const (
 	ExitSnapshots Ability = "exit snapshots"
 	ImageNames    Ability = "image names"
+	ImageLists    Ability = "image lists"
 )
 
 // Call is a call to the provider that Faults can break.

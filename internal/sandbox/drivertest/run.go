@@ -51,6 +51,7 @@ func Run(t *testing.T, harness func(t *testing.T) Harness) {
 		{"SnapshotOfTheDeadIsGone", snapshotDead},
 		{"DeletedImageIsGone", imageDeleted},
 		{"ExitSnapshotHasTheLastFiles", exitSnapshot},
+		{"ImagesOfTheInstallationAreListed", imagesListed},
 
 		{"NothingWorksAfterTerminate", afterTerminate},
 

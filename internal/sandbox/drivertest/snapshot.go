@@ -142,6 +142,44 @@ func imageDeleted(t *testing.T, b *bench) {
 	require.Equal(t, "x", b.read(t, restored, "/work/f"))
 }
 
+func imagesListed(t *testing.T, b *bench) {
+	if b.lacks(ImageLists) {
+		_, err := b.provider.ListImages(b.ctx(t))
+		requireCode(t, sandbox.Unsupported, err)
+		return
+	}
+	began := time.Now().Add(-time.Minute) // clocks differ
+	spec := b.spec()
+	sb := b.create(t, spec)
+	image := b.snapshot(t, sb)
+	require.NoError(t, sb.Terminate(b.ctx(t)))
+	listed := func(p *sandbox.Provider) map[string]sandbox.ImageListing {
+		t.Helper()
+		found, err := p.ListImages(b.ctx(t))
+		require.NoError(t, err)
+		images := map[string]sandbox.ImageListing{}
+		for _, image := range found {
+			require.True(t, image.Created.After(began), "%v", image)
+			images[image.ID] = image
+			image.ID, image.Created = "", time.Time{}
+			require.Equal(t, sandbox.ImageListing{Session: spec.Session, Generation: spec.Generation, Exit: image.Exit}, image)
+		}
+		return images
+	}
+	images := listed(b.second)
+	require.False(t, images[image].Exit)
+	require.Contains(t, images, image)
+	if !b.lacks(ExitSnapshots) {
+		exit, err := sb.ExitSnapshot(b.ctx(t))
+		require.NoError(t, err)
+		b.deleteAfter(t, exit)
+		require.True(t, listed(b.second)[exit].Exit)
+	}
+	require.Empty(t, listed(b.stranger))
+	require.NoError(t, b.provider.DeleteImage(b.ctx(t), image))
+	require.NotContains(t, listed(b.second), image)
+}
+
 func exitSnapshot(t *testing.T, b *bench) {
 	sb := b.sandbox(t)
 	b.write(t, sb, "/work/f", "the last words")

@@ -17,7 +17,8 @@ type Driver struct {
 	mu        sync.Mutex
 	sandboxes map[string]*box
 	images    map[string]files
-	names     map[string]string // image id by name
+	listings  map[string]driver.ImageListing // of images, by id
+	names     map[string]string              // image id by name
 	handlers  map[string]Handler
 	faults    []*Fault
 	calls     map[Op]int
@@ -26,12 +27,15 @@ type Driver struct {
 	running   sync.WaitGroup // processes
 }
 
-var _ driver.Driver = (*Driver)(nil)
+var (
+	_ driver.Driver      = (*Driver)(nil)
+	_ driver.ImageLister = (*Driver)(nil)
+)
 
 // New returns a provider with no sandboxes and no commands.
 func New() *Driver {
 	return &Driver{
-		sandboxes: map[string]*box{}, images: map[string]files{}, names: map[string]string{},
+		sandboxes: map[string]*box{}, images: map[string]files{}, listings: map[string]driver.ImageListing{}, names: map[string]string{},
 		handlers: map[string]Handler{}, calls: map[Op]int{},
 	}
 }
@@ -115,11 +119,7 @@ func (d *Driver) List(ctx context.Context, tags map[string]string) ([]driver.Lis
 		var list []driver.Listing
 		for _, id := range slices.Sorted(maps.Keys(d.sandboxes)) {
 			b := d.sandboxes[id]
-			has := !b.over
-			for k, v := range tags {
-				has = has && b.tags[k] == v
-			}
-			if has {
+			if !b.over && has(b.tags, tags) {
 				list = append(list, b.listing())
 			}
 		}
@@ -184,8 +184,7 @@ func (d *Driver) end(b *box, code int) {
 	b.over, b.code = true, code
 	b.life.Stop()
 	if b.keep {
-		b.exit = d.newID("im")
-		d.images[b.exit] = b.files.copy()
+		b.exit = d.keepFiles(b, true)
 	}
 	close(b.ended)
 }
@@ -201,10 +200,52 @@ func (d *Driver) Snapshot(ctx context.Context, id string, budget time.Duration) 
 		}
 		d.mu.Lock()
 		defer d.mu.Unlock()
-		image := d.newID("im")
-		d.images[image] = b.files.copy()
-		return image, nil
+		return d.keepFiles(b, false), nil
 	})
+}
+
+// keepFiles makes an image of a sandbox's files. It is called with mu held.
+func (d *Driver) keepFiles(b *box, exit bool) string {
+	image := d.newID("im")
+	d.images[image] = b.files.copy()
+	d.listings[image] = driver.ImageListing{ID: image, Created: time.Now(), Tags: maps.Clone(b.tags), Exit: exit}
+	return image
+}
+
+// AgeImages makes all images older.
+func (d *Driver) AgeImages(by time.Duration) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for id, l := range d.listings {
+		l.Created = l.Created.Add(-by)
+		d.listings[id] = l
+	}
+}
+
+// ListImages implements driver.ImageLister.
+func (d *Driver) ListImages(ctx context.Context, tags map[string]string) ([]driver.ImageListing, error) {
+	return call(ctx, d, OpListImages, "", func() ([]driver.ImageListing, error) {
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		var list []driver.ImageListing
+		for _, id := range slices.Sorted(maps.Keys(d.listings)) {
+			l := d.listings[id]
+			if has(l.Tags, tags) {
+				list = append(list, l)
+			}
+		}
+		return list, nil
+	})
+}
+
+// has reports whether there are all these tags.
+func has(tags, want map[string]string) bool {
+	for k, v := range want {
+		if tags[k] != v {
+			return false
+		}
+	}
+	return true
 }
 
 // ExitSnapshot implements driver.Driver.
@@ -244,6 +285,7 @@ func (d *Driver) DeleteImage(ctx context.Context, imageID string) error {
 		defer d.mu.Unlock()
 		err := d.image("delete", imageID)
 		delete(d.images, imageID)
+		delete(d.listings, imageID)
 		return struct{}{}, err
 	})
 	return err

@@ -28,6 +28,7 @@ const (
 	OpDeleteImage  Op = "delete_image"
 	OpNameImage    Op = "name_image"
 	OpImageByName  Op = "image_by_name"
+	OpListImages   Op = "list_images"
 )
 
 // Fault breaks calls. The faults of an op are used up in the order of injection.

@@ -72,7 +72,7 @@ func (c *Config) complete() error {
 // take the address from the process's environment or ~/.modal.toml, which two
 // drivers in one process can not share; its Config field takes it too, but has an
 // unexported type, so the value is built by inference.
-func newClient(c Config, noteIsolation func(string)) (*modal.Client, error) {
+func newClient(c Config, noteIsolation func(string), noteConn func(*grpc.ClientConn)) (*modal.Client, error) {
 	if env := os.Getenv("MODAL_SERVER_URL"); env != "" && env != c.ServerURL {
 		return nil, fmt.Errorf("MODAL_SERVER_URL is %q and the SDK would use it instead of %q", env, c.ServerURL)
 	}
@@ -83,7 +83,7 @@ func newClient(c Config, noteIsolation func(string)) (*modal.Client, error) {
 		Environment:           c.Environment,
 		Logger:                c.Logger,
 		MaxThrottleWait:       &wait,
-		GRPCUnaryInterceptors: []grpc.UnaryClientInterceptor{readListing, readIsolation(noteIsolation)},
+		GRPCUnaryInterceptors: []grpc.UnaryClientInterceptor{readListing, readIsolation(noteIsolation), keepConn(noteConn)},
 	}
 	if err := setProfiles(&params.Config, profiles{
 		"overwinter":               {ServerURL: c.ServerURL, Active: true},

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	modal "github.com/modal-labs/modal-client/go"
+	"google.golang.org/grpc"
 
 	"github.com/overwinter-dev/overwinter/internal/sandbox/driver"
 )
@@ -23,6 +24,7 @@ type Driver struct {
 	client *modal.Client
 	// isolation is what a server on this machine has said of itself.
 	isolation atomic.Pointer[string]
+	conn      atomic.Pointer[grpc.ClientConn] // of the SDK to the control plane
 
 	mu      sync.Mutex
 	app     *modal.App // nil until it was looked up
@@ -37,7 +39,7 @@ func New(c Config) (*Driver, error) {
 		return nil, driver.Errorf(driver.Invalid, "configure modal", "", "%w", err)
 	}
 	d := &Driver{cfg: c, handles: map[string]*modal.Sandbox{}}
-	client, err := newClient(c, func(word string) { d.isolation.Store(&word) })
+	client, err := newClient(c, func(word string) { d.isolation.Store(&word) }, func(conn *grpc.ClientConn) { d.conn.Store(conn) })
 	if err != nil {
 		return nil, fault("configure modal", "", err)
 	}

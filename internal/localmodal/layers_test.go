@@ -1,0 +1,182 @@
+package localmodal_test
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+	"time"
+
+	modal "github.com/modal-labs/modal-client/go"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sync/errgroup"
+	"golang.org/x/sys/unix"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/overwinter-dev/overwinter/internal/localmodal/localmodaltest"
+)
+
+// entries are what a directory of the data directory holds, the base layer left out.
+func entries(t testing.TB, path ...string) (names []string) {
+	t.Helper()
+	found, err := os.ReadDir(filepath.Join(path...))
+	require.NoError(t, err)
+	for _, e := range found {
+		names = append(names, e.Name())
+	}
+	return slices.DeleteFunc(names, func(name string) bool { return name == "base" })
+}
+
+// TestAnImageIsDeletedWhileItIsUsed: a start or a build that has begun has its files,
+// and afterwards nothing of it is left.
+func TestAnImageIsDeletedWhileItIsUsed(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	b := connect(t, localmodaltest.Start(t, options(t, dir)))
+	notFound := func(err error) bool {
+		var gone modal.NotFoundError
+		return errors.As(err, &gone) || status.Code(err) == codes.NotFound
+	}
+	for range 4 {
+		sb := b.create(nil)
+		b.sh(sb, "echo x > /root/f")
+		im := b.snapshot(sb)
+		b.terminate(sb)
+		var g errgroup.Group
+		for range 3 {
+			g.Go(func() error {
+				user, err := b.client.Sandboxes.Create(b.ctx, b.app, im, nil)
+				if err != nil {
+					if notFound(err) {
+						return nil
+					}
+					return err
+				}
+				process, err := b.handle(user).Exec(b.ctx, []string{"cat", "/root/f"}, nil)
+				if err != nil {
+					return err
+				}
+				code, err := process.Wait(b.ctx, nil)
+				if err == nil && code != 0 {
+					err = errors.New("a sandbox began without the files of its image")
+				}
+				_, ended := user.Terminate(b.ctx, &modal.SandboxTerminateParams{Wait: true})
+				return errors.Join(err, ended)
+			})
+			g.Go(func() error {
+				built, err := im.DockerfileCommands([]string{"RUN cat /root/f > /root/g"}, nil).Build(b.ctx, b.app, nil)
+				if err == nil {
+					err = b.client.Images.Delete(b.ctx, built.ImageID, nil)
+				}
+				if notFound(err) {
+					return nil
+				}
+				return err
+			})
+		}
+		g.Go(func() error { return b.client.Images.Delete(b.ctx, im.ImageID, nil) })
+		require.NoError(t, g.Wait())
+	}
+	// What a collection found in use goes with the next one.
+	sb := b.create(nil)
+	im := b.snapshot(sb)
+	b.terminate(sb)
+	require.NoError(t, b.client.Images.Delete(b.ctx, im.ImageID, nil))
+	require.Empty(t, entries(t, dir, "layers"))
+	require.Eventually(t, func() bool { return len(entries(t, dir, "trash")) == 0 }, patience, 10*time.Millisecond)
+	require.Empty(t, entries(t, dir, "building"))
+	require.Empty(t, entries(t, dir, "boxes"))
+}
+
+// TestLayersAreCollectedWhileSnapshotsAreMade: there is always one under way.
+func TestLayersAreCollectedWhileSnapshotsAreMade(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	b := connect(t, localmodaltest.Start(t, options(t, dir)))
+	other := b.create(nil)
+	b.sh(other, "for i in $(seq 3000); do echo $i > /root/f$i; done")
+	stop, done := make(chan struct{}), make(chan error, 1)
+	go func() {
+		var err error
+		for err == nil {
+			select {
+			case <-stop:
+				done <- nil
+				return
+			default:
+			}
+			_, err = other.SnapshotFilesystem(b.ctx, nil)
+		}
+		done <- err
+	}()
+	sb := b.create(nil)
+	for range 10 {
+		b.sh(sb, "date +%N > /root/f")
+		im := b.snapshot(sb)
+		before := entries(t, dir, "layers")
+		require.NoError(t, b.client.Images.Delete(b.ctx, im.ImageID, nil))
+		after := entries(t, dir, "layers")
+		require.True(t, slices.ContainsFunc(before, func(name string) bool { return !slices.Contains(after, name) }), "its layer is gone at once")
+	}
+	close(stop)
+	require.NoError(t, <-done)
+}
+
+func TestAFullDiskFailsSnapshotsAndLeavesNothing(t *testing.T) {
+	t.Parallel()
+	if os.Geteuid() != 0 {
+		t.Skip("a small file system can only be mounted by root")
+	}
+	dir := t.TempDir()
+	require.NoError(t, unix.Mount("tmpfs", dir, "tmpfs", 0, "size=48m"))
+	t.Cleanup(func() { require.NoError(t, unix.Unmount(dir, unix.MNT_DETACH)) })
+	b := connect(t, localmodaltest.Start(t, options(t, dir)))
+	exit := map[string]any{"enable_exit_snapshot": true}
+	sb := b.create(&modal.SandboxCreateParams{ExperimentalOptions: exit})
+	b.sh(sb, "dd if=/dev/urandom of=/root/big bs=1M count=20 2>/dev/null; echo kept > /root/f")
+	filler := filepath.Join(dir, "filler")
+	require.NoError(t, os.WriteFile(filler, make([]byte, 16<<20), 0o600))
+
+	full := func(err error) {
+		t.Helper()
+		require.ErrorContains(t, err, "is full")
+		require.Equal(t, codes.ResourceExhausted, status.Code(err), "%v", err)
+	}
+	_, err := sb.SnapshotFilesystem(b.ctx, nil)
+	full(err)
+	require.Empty(t, entries(t, dir, "layers"), "no part of a layer is left")
+	require.Empty(t, entries(t, dir, "building"))
+	require.Equal(t, "kept\n", b.sh(sb, "cat /root/f"), "the sandbox works on")
+
+	// To the last byte: nothing can be recorded either.
+	for size := 1 << 20; size > 0; size /= 16 {
+		for n := 0; ; n++ {
+			f, err := os.OpenFile(filler, os.O_APPEND|os.O_WRONLY, 0)
+			require.NoError(t, err)
+			_, err = f.Write(make([]byte, size))
+			require.NoError(t, f.Close())
+			if err != nil {
+				break
+			}
+		}
+	}
+	_, err = b.client.Sandboxes.Create(b.ctx, b.app, b.image, nil)
+	full(err)
+	_, err = sb.SnapshotFilesystem(b.ctx, nil)
+	full(err)
+	require.Empty(t, entries(t, dir, "layers"))
+	require.Len(t, entries(t, dir, "boxes"), 1)
+	require.Len(t, entries(t, dir, "records", "sandboxes"), 1)
+
+	require.NoError(t, os.Remove(filler))
+	im := b.snapshot(sb)
+	restored := b.createFrom(im, nil)
+	require.Equal(t, "kept\n", b.sh(restored, "cat /root/f"))
+	b.terminate(restored)
+
+	// A sandbox that ends while nothing can be written keeps its exit image.
+	b.sh(sb, "echo last > /root/f")
+	require.NoError(t, b.client.Images.Delete(b.ctx, im.ImageID, nil))
+}
