@@ -104,6 +104,7 @@ type Turns struct{ *work }
 type work struct {
 	Config
 	readAhead *semaphore.Weighted
+	cursors   cursors
 }
 
 // New returns the activities of both queues.

@@ -24,6 +24,7 @@ type faulty struct {
 	snapshot    func(id string) error            // before a snapshot is made
 	imageExists func(id string) error
 	list        func() error
+	deleteImage func(id string) error
 	unlisted    bool       // listings are empty
 	execs       [][]string // every argv there was
 }
@@ -35,7 +36,9 @@ func (f *faulty) set(change func(f *faulty)) {
 }
 
 func (f *faulty) mend() {
-	f.set(func(f *faulty) { f.exec, f.snapshot, f.imageExists, f.list, f.unlisted = nil, nil, nil, nil, false })
+	f.set(func(f *faulty) {
+		f.exec, f.snapshot, f.imageExists, f.list, f.deleteImage, f.unlisted = nil, nil, nil, nil, nil, false
+	})
 }
 
 func (f *faulty) argvs() [][]string {
@@ -81,6 +84,18 @@ func (f *faulty) ImageExists(ctx context.Context, id string) error {
 	return f.Driver.ImageExists(ctx, id)
 }
 
+func (f *faulty) DeleteImage(ctx context.Context, id string) error {
+	f.mu.Lock()
+	hook := f.deleteImage
+	f.mu.Unlock()
+	if hook != nil {
+		if err := hook(id); err != nil {
+			return err
+		}
+	}
+	return f.Driver.DeleteImage(ctx, id)
+}
+
 func (f *faulty) List(ctx context.Context, tags map[string]string) ([]driver.Listing, error) {
 	f.mu.Lock()
 	hook, unlisted := f.list, f.unlisted
@@ -94,6 +109,14 @@ func (f *faulty) List(ctx context.Context, tags map[string]string) ([]driver.Lis
 		}
 	}
 	return f.Driver.List(ctx, tags)
+}
+
+func (f *faulty) ListImages(ctx context.Context, tags map[string]string) ([]driver.ImageListing, error) {
+	lister, ok := f.Driver.(driver.ImageLister)
+	if !ok {
+		return nil, driver.Errorf(driver.Unsupported, "list images", "", "the driver cannot")
+	}
+	return lister.ListImages(ctx, tags)
 }
 
 // steps are the deeds by which a turn becomes durable, each with a hook before
@@ -138,6 +161,7 @@ const (
 	stepFiles      = "files"
 	stepAppend     = "append"
 	stepEnd        = "end"
+	stepSnapshot   = "snapshot" // its record
 )
 
 func (s *steps) RunAttach(ctx context.Context, runID, token string, by session.Dispatch) (start session.RunStart, err error) {
@@ -168,6 +192,10 @@ func (s *steps) RunEnd(ctx context.Context, ending session.RunEnding) (run sessi
 	return run, err
 }
 
+func (s *steps) SnapshotMade(ctx context.Context, intent session.ImageIntent, snapshotID string) error {
+	return s.take(stepSnapshot, nil, func() error { return s.Store.SnapshotMade(ctx, intent, snapshotID) })
+}
+
 // logSteps is the log of a bundle.
 type logSteps struct{ *steps }
 
@@ -185,11 +213,24 @@ type told struct {
 	signals   []session.SandboxSignal
 	closed    map[string]bool // sessions whose workflow is not open
 	forgotten map[string]bool // runs that their workflow does not know of
+	fail      func(sessionID string) error
 }
 
-func (t *told) SandboxEnded(_ context.Context, _ string, s session.SandboxSignal) error {
+// set makes calls about sessions fail.
+func (t *told) set(fail func(sessionID string) error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	t.fail = fail
+}
+
+func (t *told) SandboxEnded(_ context.Context, sessionID string, s session.SandboxSignal) error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.fail != nil {
+		if err := t.fail(sessionID); err != nil {
+			return err
+		}
+	}
 	t.signals = append(t.signals, s)
 	return nil
 }
@@ -198,6 +239,11 @@ func (t *told) SandboxEnded(_ context.Context, _ string, s session.SandboxSignal
 func (t *told) Revive(_ context.Context, sessionID, run string) (bool, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	if t.fail != nil {
+		if err := t.fail(sessionID); err != nil {
+			return false, err
+		}
+	}
 	closed := t.closed[sessionID] || run != "" && t.forgotten[run]
 	delete(t.closed, sessionID)
 	delete(t.forgotten, run)

@@ -3,43 +3,137 @@ package activities
 import (
 	"context"
 	"errors"
+	"fmt"
+	"sync"
+	"time"
 
 	"go.temporal.io/sdk/activity"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/overwinter-dev/overwinter/internal/sandbox"
+)
+
+const (
+	// The time of each part of a look. Together they are less than the activity may take.
+	reapBudget    = time.Minute
+	collectBudget = time.Minute
+	reviveBudget  = time.Minute
+	healthBudget  = time.Minute
+
+	// reconcilePage is how many rows one query returns.
+	reconcilePage = 5000
+	// reconcileParallel is how many calls to the provider, or to Temporal, are under
+	// way at once.
+	reconcileParallel = 16
+	// reconcileErrors is how many errors of one part are reported in full.
+	reconcileErrors = 5
 )
 
 // Reconcile lists the provider's sandboxes once and compares them with what the
 // sessions own. Sandboxes that no session owns are terminated first, then images
 // that nothing needs are deleted, then the health of what is left is looked at and
-// dead ones are reported to their workflows. A failure in one part does not keep
-// Reconcile from the others; all errors are returned together.
+// dead ones are reported to their workflows. Each part has its own time and
+// reports its own errors: a failure in one does not keep Reconcile from the others.
+// Rows are read in pages, so that memory does not grow with their number.
 func (c *Control) Reconcile(ctx context.Context) (Reconciled, error) {
 	stop := beat(ctx)
 	defer stop()
-	var out Reconciled
-	// The rows first: a sandbox that is created between the two looks is then
-	// listed without a row and young, rather than a row without a sandbox.
-	rows, err := c.Store.SandboxesOpen(ctx, "")
-	if err != nil {
-		return out, stored(err)
-	}
-	listed, err := c.Sandbox.List(ctx)
-	if err != nil {
-		return out, err
-	}
-	out.Listed = len(listed)
-	running := make(map[string]bool, len(listed))
-	for _, l := range listed {
-		running[l.ID] = true
-	}
+	l := &look{work: c.work}
+	listed, listErr := c.Sandbox.List(ctx)
+	l.out.Listed = len(listed)
 	failed := errors.Join(
-		c.reapRows(ctx, rows, &out),
-		c.reap(ctx, rows, listed, &out),
-		c.deleteSnapshots(ctx, &out),
-		c.revive(ctx, &out), // before reports, which only an open workflow hears
-		c.health(ctx, rows, running, &out),
+		listErr,
+		l.part(ctx, "reap", reapBudget, func(ctx context.Context) error {
+			if listErr != nil {
+				return nil //nolint:nilerr // reported above; a provider that does not answer terminates nothing either
+			}
+			return errors.Join(l.reap(ctx, listed), l.reapRows(ctx))
+		}),
+		l.part(ctx, "collect images", collectBudget, l.collect),
+		// Before reports, which only an open workflow hears.
+		l.part(ctx, "revive workflows", reviveBudget, func(ctx context.Context) error { return l.revive(ctx, &l.out) }),
+		l.part(ctx, "look at health", healthBudget, func(ctx context.Context) error {
+			if listErr != nil {
+				return nil //nolint:nilerr // reported above; nothing can be said about what was not listed
+			}
+			return l.health(ctx, listed)
+		}),
 	)
+	out := l.out
 	if failed == nil && (out.Reported > 0 || out.Terminated > 0 || out.Deleted > 0) {
 		activity.GetLogger(ctx).Info("reconciled", "reported", out.Reported, "terminated", out.Terminated, "deleted", out.Deleted)
 	}
 	return out, failed
+}
+
+// look is one reconciliation.
+type look struct {
+	*work
+
+	mu  sync.Mutex
+	out Reconciled
+}
+
+// count changes the result. Parts of a look run in parallel.
+func (l *look) count(change func(out *Reconciled)) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	change(&l.out)
+}
+
+// part runs one part of a look within its time.
+func (l *look) part(ctx context.Context, name string, budget time.Duration, do func(context.Context) error) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, budget, fmt.Errorf("%s took more than %v", name, budget))
+	defer cancel()
+	err := do(ctx)
+	if err != nil && ctx.Err() != nil {
+		return fmt.Errorf("%w: %w", context.Cause(ctx), err)
+	}
+	return err
+}
+
+// each calls do for every item, reconcileParallel at a time, and returns the first
+// errors and the number of the others.
+func each[T any](ctx context.Context, items []T, do func(context.Context, T) error) error {
+	var (
+		mu     sync.Mutex
+		failed []error
+		more   int
+		group  errgroup.Group
+	)
+	group.SetLimit(reconcileParallel)
+	for _, item := range items {
+		if ctx.Err() != nil {
+			failed = append(failed, context.Cause(ctx))
+			break
+		}
+		group.Go(func() error {
+			err := do(ctx, item)
+			mu.Lock()
+			defer mu.Unlock()
+			switch {
+			case err == nil:
+			case len(failed) < reconcileErrors:
+				failed = append(failed, err)
+			default:
+				more++
+			}
+			return nil
+		})
+	}
+	_ = group.Wait() // errors are collected above
+	if more > 0 {
+		failed = append(failed, fmt.Errorf("and %d more", more))
+	}
+	return errors.Join(failed...)
+}
+
+// away reports whether err says that the provider cannot serve now, rather than
+// something about what was asked for.
+func away(err error) bool {
+	switch sandbox.CodeOf(err) {
+	case sandbox.Unavailable, sandbox.Throttled, sandbox.Timeout, sandbox.Denied:
+		return true
+	}
+	return false
 }

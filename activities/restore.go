@@ -201,11 +201,8 @@ func (w *work) saveUnsaved(ctx context.Context, in SandboxRequest, row session.S
 	}
 	sb := w.Sandbox.Open(row.SandboxID)
 	var err error
-	if bundle.SnapshotID, err = sb.Snapshot(ctx, sandbox.SnapshotSpec{Timeout: w.SnapshotTimeout}); err != nil {
-		return w.passingIfLost(ctx, sb, fmt.Errorf("snapshot: %w", err))
-	}
-	if err := w.Store.SnapshotRecord(ctx, in.SessionID, row.Generation, bundle.SnapshotID); err != nil {
-		return stored(err)
+	if bundle.SnapshotID, err = w.snapshot(ctx, in.SessionID, row.Generation, sb, w.passingIfLost); err != nil {
+		return err
 	}
 	if exists, err := w.resolves(ctx, bundle.SnapshotID); err != nil {
 		return err

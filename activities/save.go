@@ -33,12 +33,9 @@ func (c *Control) save(ctx context.Context, in SaveRequest) (Saved, error) {
 	if manifest.LastSeq, err = c.Log.Position(ctx, in.SessionID); err != nil {
 		return Saved{}, stored(err)
 	}
-	snapshot, err := sb.Snapshot(ctx, sandbox.SnapshotSpec{Timeout: c.SnapshotTimeout})
+	snapshot, err := c.snapshot(ctx, in.SessionID, in.Generation, sb, c.lostOr)
 	if err != nil {
-		return Saved{}, c.lostOr(ctx, sb, fmt.Errorf("snapshot: %w", err))
-	}
-	if err := c.Store.SnapshotRecord(ctx, in.SessionID, in.Generation, snapshot); err != nil {
-		return Saved{}, stored(err)
+		return Saved{}, err
 	}
 	exists, err := c.Sandbox.ImageExists(ctx, snapshot)
 	if err != nil {

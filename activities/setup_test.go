@@ -453,6 +453,15 @@ func (b *bundle) sql(t *testing.T, statement string, args ...any) {
 	require.NoError(t, err)
 }
 
+// query reads one value.
+func (b *bundle) query(t *testing.T, to any, statement string, args ...any) {
+	t.Helper()
+	conn, err := pgx.Connect(b.ctx, b.url)
+	require.NoError(t, err)
+	defer conn.Close(b.ctx)
+	require.NoError(t, conn.QueryRow(b.ctx, statement, args...).Scan(to))
+}
+
 func requireType(t *testing.T, want string, err error) {
 	t.Helper()
 	require.Error(t, err)

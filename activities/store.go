@@ -42,13 +42,20 @@ type Store interface {
 	GenerationReserve(ctx context.Context, sessionID string, generation int64, imageID string) error
 	// SandboxRecord stores which sandbox the generation got and when its life ends.
 	SandboxRecord(ctx context.Context, sessionID string, generation int64, sandboxID string, status session.SandboxStatus, deadline time.Time) error
-	// SandboxSeen stores the health of a sandbox as it was found now.
-	SandboxSeen(ctx context.Context, sessionID string, generation int64, status session.SandboxStatus) error
+	// SandboxesSeen stores the health of sandboxes as it was found now. Nothing is
+	// written for one whose status is the same.
+	SandboxesSeen(ctx context.Context, seen []session.SandboxSeen) error
 	// SandboxEnd records that the sandbox of a generation is gone.
 	SandboxEnd(ctx context.Context, sessionID string, generation int64, reason string) error
 	// SandboxesOpen lists every sandbox not seen to end: of one session, or with
 	// an empty id of all.
 	SandboxesOpen(ctx context.Context, sessionID string) ([]session.SandboxRow, error)
+	// SandboxesPage lists open sandboxes after a key, in the order of their keys.
+	SandboxesPage(ctx context.Context, after session.SandboxKey, limit int) ([]session.SandboxRow, error)
+	// SandboxesForsaken lists those older than age whose session has moved on without them.
+	SandboxesForsaken(ctx context.Context, age time.Duration, after session.SandboxKey, limit int) ([]session.SandboxRow, error)
+	// SandboxesUnowned returns the indexes of the keys that no open sandbox has.
+	SandboxesUnowned(ctx context.Context, keys []session.SandboxKey) ([]int, error)
 
 	// SandboxUnsaved returns the newest sandbox in which the session has worked and that its newest
 	// bundle does not cover, ended or not; false if there is none.
@@ -112,14 +119,39 @@ type Store interface {
 	// FilesKnown are the files that are stored, for a runner that does not know.
 	FilesKnown(ctx context.Context, sessionID string) ([]session.KnownFile, error)
 
-	// SnapshotRecord stores that an image exists at the provider, before anything depends on it.
+	// ImageIntend records that an image is about to be made.
+	ImageIntend(ctx context.Context, intent session.ImageIntent) error
+	// ImageIntentEnd forgets an intent that came to nothing.
+	ImageIntentEnd(ctx context.Context, intentID string) error
+	// ImageIntentsForget forgets intents older than age.
+	ImageIntentsForget(ctx context.Context, age time.Duration) (int64, error)
+	// SnapshotMade stores the image that came of an intent, before anything depends on it.
+	SnapshotMade(ctx context.Context, intent session.ImageIntent, snapshotID string) error
+	// SnapshotRecord is SnapshotMade for an image that had no intent.
 	SnapshotRecord(ctx context.Context, sessionID string, generation int64, snapshotID string) error
-	// SnapshotsUnreferenced lists snapshots that no bundle needs: those of bundles
-	// behind a head that a restore has proved, of terminated sessions, and those
-	// older than age that no bundle was made of.
-	SnapshotsUnreferenced(ctx context.Context, age time.Duration, limit int) ([]string, error)
-	// SnapshotForget records that an image is deleted at the provider.
-	SnapshotForget(ctx context.Context, snapshotID string) error
+	// SnapshotsAge marks snapshots older than age that no bundle was made of as unneeded.
+	SnapshotsAge(ctx context.Context, age time.Duration) error
+	// SnapshotsAudit checks kept snapshots after an id for marks that were missed, and
+	// returns where to continue; "" at the end.
+	SnapshotsAudit(ctx context.Context, after string, limit int) (next string, err error)
+	// SnapshotsCondemn returns unneeded snapshots to delete, of which no bundle can be
+	// made any more. One that is not forgotten is returned again after a growing pause.
+	SnapshotsCondemn(ctx context.Context, limit int) ([]string, error)
+	// SnapshotsForget records that images are deleted at the provider.
+	SnapshotsForget(ctx context.Context, ids []string) error
+	// ExitImageExpect has the image of an ended sandbox looked for that no row names.
+	ExitImageExpect(ctx context.Context, e session.ExitImage) error
+	// ExitImagesDue returns ended sandboxes whose image is to be found. One that is
+	// not settled is returned again after a growing pause.
+	ExitImagesDue(ctx context.Context, limit int) ([]session.ExitImage, error)
+	// ExitImagesSettle stores what was found. Images without a bundle are unneeded.
+	ExitImagesSettle(ctx context.Context, found []session.ExitImage) error
+	// ImagesStray condemns listed images that nothing knows of, and returns how many.
+	ImagesStray(ctx context.Context, listed []session.ListedImage, age time.Duration) (int, error)
+	// BaseImagesCondemn returns base images that nothing uses, last used before age.
+	BaseImagesCondemn(ctx context.Context, age time.Duration, limit int) ([]string, error)
+	// BaseImagesForget records that base images are deleted at the provider.
+	BaseImagesForget(ctx context.Context, ids []string) error
 	// BundleCommit stores a bundle and makes it the session's head.
 	BundleCommit(ctx context.Context, b session.Bundle) error
 	// BundleHead returns the bundle to wake from; bundle_not_found when there is none.

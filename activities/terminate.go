@@ -36,6 +36,11 @@ func (w *work) end(ctx context.Context, row session.SandboxRow, reason string) e
 			return err
 		default:
 			id = found.ID()
+			// Its row does not name it: the image that it leaves is looked for all the same.
+			e := session.ExitImage{SandboxID: id, SessionID: row.SessionID, Generation: row.Generation}
+			if err := w.Store.ExitImageExpect(ctx, e); err != nil {
+				return stored(err)
+			}
 		}
 	}
 	if id != "" {

@@ -10,12 +10,13 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 )
 
 // serveHealth serves /healthz, /readyz and /metrics for a part that has no API
 // of its own, until ctx ends.
-func serveHealth(ctx context.Context, address string, checks map[string]func(context.Context) error, logger *slog.Logger) error {
+func serveHealth(ctx context.Context, address string, checks map[string]func(context.Context) error, metrics prometheus.Gatherer, logger *slog.Logger) error {
 	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", address)
 	if err != nil {
 		return fmt.Errorf("listen for health checks: %w", err)
@@ -25,7 +26,7 @@ func serveHealth(ctx context.Context, address string, checks map[string]func(con
 		writeJSON(w, http.StatusOK, map[string]string{"status": "ok"})
 	})
 	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, r *http.Request) { ready(w, r, checks) })
-	mux.Handle("GET /metrics", promhttp.Handler())
+	mux.Handle("GET /metrics", promhttp.HandlerFor(metrics, promhttp.HandlerOpts{}))
 	server := &http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second, ErrorLog: slog.NewLogLogger(logger.Handler(), slog.LevelWarn)}
 	stopped := make(chan struct{})
 	go func() {

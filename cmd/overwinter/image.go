@@ -6,9 +6,27 @@ import (
 
 	"github.com/overwinter-dev/overwinter/internal/agent"
 	"github.com/overwinter-dev/overwinter/internal/agent/catalog"
+	"github.com/overwinter-dev/overwinter/internal/postgres"
 	"github.com/overwinter-dev/overwinter/internal/runner"
 	"github.com/overwinter-dev/overwinter/internal/sandbox"
+	"github.com/overwinter-dev/overwinter/internal/session"
 )
+
+// imageLedger records base images in Postgres.
+type imageLedger struct{ db *postgres.DB }
+
+func (l imageLedger) Intend(ctx context.Context, name string) (string, error) {
+	intent := session.ImageIntent{ID: session.NewID("img_"), Source: name}
+	return intent.ID, l.db.ImageIntend(ctx, intent)
+}
+
+func (l imageLedger) End(ctx context.Context, intentID string) error {
+	return l.db.ImageIntentEnd(ctx, intentID)
+}
+
+func (l imageLedger) Use(ctx context.Context, name, imageID string) (bool, error) {
+	return l.db.BaseImageUse(ctx, name, imageID)
+}
 
 // images prepares what sessions start from: the runner, and the agent where it is
 // a program of its own.
@@ -18,12 +36,12 @@ type images struct {
 	agents *agent.Registry
 }
 
-func newImages(p *sandbox.Provider, runnerBinary string, logger *slog.Logger) images {
+func newImages(p *sandbox.Provider, db *postgres.DB, runnerBinary string, logger *slog.Logger) images {
 	progress := func(recipe, step string) {
 		logger.Info("image is being prepared", slog.String("recipe", recipe), slog.String("step", step))
 	}
 	return images{
-		images: sandbox.NewImages(p, sandbox.ImagesOptions{Logger: logger, Progress: progress}),
+		images: sandbox.NewImages(p, sandbox.ImagesOptions{Ledger: imageLedger{db}, Logger: logger, Progress: progress}),
 		runner: runnerBinary, agents: catalog.Agents(),
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"go.temporal.io/sdk/client"
 	"golang.org/x/sync/errgroup"
 
@@ -94,7 +95,7 @@ func (c *WorkerCmd) Run(ctx context.Context, logger *slog.Logger) error {
 		group.Go(func() error {
 			return serveHealth(ctx, c.HealthAddress, map[string]func(context.Context) error{
 				"postgres": db.Ready, "temporal": bell.Ping, "worker": polls.ready,
-			}, logger)
+			}, prometheus.Gatherers{prometheus.DefaultGatherer, imageMetrics(db)}, logger)
 		})
 	}
 	if err := group.Wait(); !errors.Is(err, context.Canceled) {
@@ -157,7 +158,7 @@ func (c *WorkerCmd) run(
 	defer links.Close()
 	control, turns := activities.New(activities.Config{
 		Links: links, Store: db, Log: appender, Agents: catalog.Agents(), Sandbox: provider,
-		Image: newImages(provider, binary, logger), Tell: bell, Changes: changes, Secrets: storedSecrets{db, box},
+		Image: newImages(provider, db, binary, logger), Tell: bell, Changes: changes, Secrets: storedSecrets{db, box},
 		Runner: runner, Queue: queue, RunnerSecret: key, SandboxTimeout: c.SandboxTimeout, Logger: logger,
 	})
 	w := worker.New(worker.Config{

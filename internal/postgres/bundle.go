@@ -12,47 +12,6 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
-// SnapshotRecord stores that an image exists at the provider, before anything
-// depends on it.
-func (db *DB) SnapshotRecord(ctx context.Context, sessionID string, generation int64, snapshotID string) error {
-	return fault("record a snapshot", db.q.SnapshotInsert(ctx, db.pool, &dbsqlc.SnapshotInsertParams{
-		ID: snapshotID, SessionID: sessionID, Generation: generation,
-	}))
-}
-
-// SnapshotsUnreferenced lists snapshots that no bundle needs: those of bundles
-// behind the newest that a restore has proved, of terminated sessions, and those
-// older than age that no bundle was made of. What it has returned once it returns
-// until it is forgotten, and no bundle can be made of it any more.
-func (db *DB) SnapshotsUnreferenced(ctx context.Context, age time.Duration, limit int) (ids []string, err error) {
-	err = db.inTx(ctx, "choose snapshots to delete", pgx.TxOptions{}, func(tx pgx.Tx) error {
-		at, err := clock(ctx, db.q, tx)
-		if err != nil {
-			return err
-		}
-		found, err := db.q.SnapshotsUnneeded(ctx, tx, &dbsqlc.SnapshotsUnneededParams{
-			Before: at.Add(-age), MaxItems: int32(limit),
-		})
-		if err != nil || len(found) == 0 {
-			return err
-		}
-		// A bundle may have been made of one since it was found. Locked, they are
-		// looked at again: a statement sees what was committed before it began.
-		locked, err := db.q.SnapshotsLock(ctx, tx, found)
-		if err != nil {
-			return err
-		}
-		ids, err = db.q.SnapshotsCondemn(ctx, tx, locked)
-		return err
-	})
-	return ids, err
-}
-
-// SnapshotForget records that an image is deleted at the provider.
-func (db *DB) SnapshotForget(ctx context.Context, snapshotID string) error {
-	return fault("forget a snapshot", db.q.SnapshotForget(ctx, db.pool, snapshotID))
-}
-
 // BundleCommit stores a bundle and makes it the session's head; the head before
 // it becomes its parent. The same id again changes nothing. illegal_state when a
 // newer generation has been reserved, or when the snapshot is not recorded or is
@@ -92,7 +51,10 @@ func (db *DB) BundleCommit(ctx context.Context, b session.Bundle) error {
 		if err != nil {
 			return err
 		}
-		return s.q.SessionSetHead(ctx, s, &dbsqlc.SessionSetHeadParams{ID: b.SessionID, HeadBundleID: &b.ID})
+		if err := s.q.SessionSetHead(ctx, s, &dbsqlc.SessionSetHeadParams{ID: b.SessionID, HeadBundleID: &b.ID}); err != nil {
+			return err
+		}
+		return s.q.SnapshotsRelease(ctx, s, b.SessionID)
 	})
 }
 
@@ -110,7 +72,7 @@ func (s *sessionTx) snapshotClaim(ctx context.Context, snapshotID string) error 
 	case snapshot.CondemnedAt != nil:
 		return illegal("snapshot %s is being deleted", snapshotID)
 	}
-	return nil
+	return s.q.SnapshotBundled(ctx, s, snapshotID)
 }
 
 // BundleHead returns the bundle to wake from; bundle_not_found when there is none.
@@ -165,14 +127,17 @@ func (db *DB) ImagesKnown(ctx context.Context, except string) ([]string, error) 
 	return ids, fault("list known images", err)
 }
 
-// BundleProve records that a restore has matched the bundle's manifest.
+// BundleProve records that a restore has matched the bundle's manifest. What is
+// older is then not needed any more.
 func (db *DB) BundleProve(ctx context.Context, bundleID string) error {
-	proved, err := db.q.BundleProve(ctx, db.pool, bundleID)
-	if err != nil {
-		return fault("prove a bundle", err)
-	}
-	if proved == 0 {
-		return session.Faultf(session.CodeNoBundle, "there is no bundle %s", bundleID)
-	}
-	return nil
+	return db.inTx(ctx, "prove a bundle", pgx.TxOptions{}, func(tx pgx.Tx) error {
+		sessionID, err := db.q.BundleProve(ctx, tx, bundleID)
+		if isNoRows(err) {
+			return session.Faultf(session.CodeNoBundle, "there is no bundle %s", bundleID)
+		}
+		if err != nil {
+			return err
+		}
+		return db.q.SnapshotsRelease(ctx, tx, sessionID)
+	})
 }

@@ -22,9 +22,11 @@ func (b *bundle) commit(t *testing.T, snapshotID string) session.Bundle {
 	return bundle
 }
 
-func (b *bundle) unreferenced(t *testing.T, age time.Duration) []string {
+// condemned are the snapshots that may be deleted now. All of them are due again.
+func (b *bundle) condemned(t *testing.T) []string {
 	t.Helper()
-	ids, err := b.SnapshotsUnreferenced(b.ctx, age, 100)
+	b.sql(t, "UPDATE snapshots SET delete_after = now()")
+	ids, err := b.SnapshotsCondemn(b.ctx, 100)
 	require.NoError(t, err)
 	return ids
 }
@@ -71,25 +73,100 @@ func TestASnapshotIsKeptWhileABundleNeedsIt(t *testing.T) {
 	b.commit(t, "im-a")
 	second := b.commit(t, "im-b")
 	third := b.commit(t, "im-c")
-	require.Empty(t, b.unreferenced(t, 0), "nothing has been proved yet")
+	require.Empty(t, b.condemned(t), "nothing has been proved yet")
 	require.NoError(t, b.BundleProve(b.ctx, second.ID))
-	require.Equal(t, []string{"im-a"}, b.unreferenced(t, 0))
-	require.Equal(t, []string{"im-a"}, b.unreferenced(t, time.Hour), "until it is forgotten")
-	require.NoError(t, b.SnapshotForget(b.ctx, "im-a"))
-	require.Empty(t, b.unreferenced(t, 0))
+	require.Equal(t, []string{"im-a"}, b.condemned(t))
+	require.Equal(t, []string{"im-a"}, b.condemned(t), "until it is forgotten")
+	require.NoError(t, b.SnapshotsForget(b.ctx, []string{"im-a"}))
+	require.Empty(t, b.condemned(t))
 	require.NoError(t, b.BundleProve(b.ctx, third.ID))
-	require.Equal(t, []string{"im-b"}, b.unreferenced(t, 0))
+	require.Equal(t, []string{"im-b"}, b.condemned(t))
 
 	// A rescue makes a new bundle of an old snapshot.
 	rescue := session.Bundle{ID: session.NewID(session.BundlePrefix), SessionID: b.id, Generation: 1, SnapshotID: "im-c"}
 	require.NoError(t, b.BundleCommit(b.ctx, rescue))
 	require.NoError(t, b.BundleProve(b.ctx, rescue.ID))
-	require.Equal(t, []string{"im-b"}, b.unreferenced(t, 0), "the older bundle of it does not count against it")
+	require.Equal(t, []string{"im-b"}, b.condemned(t), "the older bundle of it does not count against it")
 	rescue.ID, rescue.SnapshotID = session.NewID(session.BundlePrefix), "im-b"
 	requireCode(t, session.CodeIllegalState, b.BundleCommit(b.ctx, rescue))
 
 	b.transit(t, session.EventStop, "")
-	require.ElementsMatch(t, []string{"im-b", "im-c"}, b.unreferenced(t, time.Hour))
+	require.ElementsMatch(t, []string{"im-b", "im-c"}, b.condemned(t))
+	require.NoError(t, b.SnapshotRecord(b.ctx, b.id, 1, "im-late"))
+	require.ElementsMatch(t, []string{"im-b", "im-c", "im-late"}, b.condemned(t), "what is recorded after the end is not needed either")
+}
+
+func TestASessionWhoseRestoresNeverMatchKeepsThreeSnapshots(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.running(t)
+	first := b.commit(t, "im-1")
+	for _, id := range []string{"im-2", "im-3"} {
+		b.commit(t, id)
+	}
+	require.Empty(t, b.condemned(t))
+	b.commit(t, "im-4")
+	require.Equal(t, []string{"im-1"}, b.condemned(t))
+	require.NoError(t, b.SnapshotsForget(b.ctx, []string{"im-1"}))
+	b.commit(t, "im-5")
+	require.Equal(t, []string{"im-2"}, b.condemned(t))
+	require.NoError(t, b.SnapshotsForget(b.ctx, []string{"im-2"}))
+
+	// The newest that was proved is kept beyond the three.
+	require.NoError(t, b.BundleProve(b.ctx, first.ID))
+	b.sql(t, "UPDATE snapshots SET deleted_at = NULL, condemned_at = NULL, unneeded_at = NULL WHERE id = 'im-1'")
+	b.commit(t, "im-6")
+	require.Equal(t, []string{"im-3"}, b.condemned(t))
+}
+
+func TestAMarkOnASnapshotThatIsNeededIsTakenBack(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.running(t)
+	b.commit(t, "im-a")
+	b.sql(t, "UPDATE snapshots SET unneeded_at = now()")
+	require.Empty(t, b.condemned(t))
+	rescue := session.Bundle{ID: session.NewID(session.BundlePrefix), SessionID: b.id, Generation: 1, SnapshotID: "im-a"}
+	require.NoError(t, b.BundleCommit(b.ctx, rescue), "it is not condemned")
+	b.sql(t, "UPDATE snapshots SET delete_after = now()")
+	again, err := b.SnapshotsCondemn(b.ctx, 100)
+	require.NoError(t, err)
+	require.Empty(t, again)
+}
+
+func TestASnapshotThatIsKeptForAWhileIsNeeded(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.running(t)
+	b.commit(t, "im-a")
+	second := b.commit(t, "im-b")
+	b.sql(t, "UPDATE snapshots SET kept_until = now() + interval '1 hour' WHERE id = 'im-a'")
+	require.NoError(t, b.BundleProve(b.ctx, second.ID))
+	require.Empty(t, b.condemned(t))
+	b.sql(t, "UPDATE snapshots SET kept_until = now() WHERE id = 'im-a'")
+	_, err := b.SnapshotsAudit(b.ctx, "", 10)
+	require.NoError(t, err)
+	require.Equal(t, []string{"im-a"}, b.condemned(t))
+}
+
+func TestAMarkThatWasMissedIsMadeUpFor(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.running(t)
+	for _, id := range []string{"im-1", "im-2", "im-3"} {
+		b.commit(t, id)
+	}
+	b.transit(t, session.EventStop, "")
+	b.sql(t, "UPDATE snapshots SET unneeded_at = NULL")
+	require.Empty(t, b.condemned(t))
+	next, err := b.SnapshotsAudit(b.ctx, "", 2)
+	require.NoError(t, err)
+	require.Equal(t, "im-2", next)
+	require.Equal(t, []string{"im-1", "im-2"}, b.condemned(t))
+	next, err = b.SnapshotsAudit(b.ctx, next, 2)
+	require.NoError(t, err)
+	require.Empty(t, next)
+	require.Len(t, b.condemned(t), 3)
 }
 
 func TestASnapshotWithoutABundleIsGivenTime(t *testing.T) {
@@ -99,6 +176,47 @@ func TestASnapshotWithoutABundleIsGivenTime(t *testing.T) {
 	require.NoError(t, b.SnapshotRecord(b.ctx, b.id, 1, "im-old"))
 	require.NoError(t, b.SnapshotRecord(b.ctx, b.id, 1, "im-old"))
 	b.sql(t, "UPDATE snapshots SET created_at = now() - interval '2 hours' WHERE id = 'im-old'")
-	require.Equal(t, []string{"im-old"}, b.unreferenced(t, time.Hour))
+	require.NoError(t, b.SnapshotsAge(b.ctx, time.Hour))
+	require.Equal(t, []string{"im-old"}, b.condemned(t))
 	requireCode(t, session.CodeNoSession, b.SnapshotRecord(b.ctx, "ses_nobody", 1, "im-x"))
+}
+
+// TestABundleOfAnOlderReleaseIsNotAged: that release does not note the bundle with
+// the snapshot.
+func TestABundleOfAnOlderReleaseIsNotAged(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.running(t)
+	b.commit(t, "im-a")
+	b.sql(t, "UPDATE snapshots SET bundled = false, created_at = now() - interval '2 hours'")
+	require.NoError(t, b.SnapshotsAge(b.ctx, time.Hour))
+	b.sql(t, "UPDATE snapshots SET delete_after = now()")
+	ids, err := b.SnapshotsCondemn(b.ctx, 100)
+	require.NoError(t, err)
+	require.Empty(t, ids)
+}
+
+func TestAnImageThatCannotBeDeletedWaitsLongerEachTime(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.running(t)
+	b.commit(t, "im-a")
+	b.transit(t, session.EventStop, "")
+	var pauses []float64
+	for range 7 {
+		ids, err := b.SnapshotsCondemn(b.ctx, 100)
+		require.NoError(t, err)
+		require.Equal(t, []string{"im-a"}, ids)
+		ids, err = b.SnapshotsCondemn(b.ctx, 100)
+		require.NoError(t, err)
+		require.Empty(t, ids, "no other caller gets it meanwhile")
+		var pause float64
+		b.row(t, &pause, "SELECT round(extract(epoch FROM delete_after - now()) / 30) * 30 FROM snapshots")
+		pauses = append(pauses, pause)
+		b.sql(t, "UPDATE snapshots SET delete_after = now()")
+	}
+	require.Equal(t, []float64{30, 60, 120, 240, 480, 600, 600}, pauses)
+	counts, err := b.ImageCounts(b.ctx, time.Hour)
+	require.NoError(t, err)
+	require.Equal(t, session.ImageCounts{Unneeded: 1, Failing: 1}, counts)
 }

@@ -270,7 +270,7 @@ func everyCall(ctx context.Context, db *postgres.DB, id string) map[string]error
 		},
 		"files":        func() error { return db.FilesAppend(ctx, session.FilesBatch{SessionID: id}) },
 		"conversation": func() error { _, err := db.Conversation(ctx, id); return err },
-		"execute":      func() error { return db.SandboxSeen(ctx, id, 1, session.SandboxReady) },
+		"execute":      func() error { return db.SandboxesSeen(ctx, seen(id, 1, session.SandboxReady)) },
 		"ping":         func() error { return db.Ping(ctx) },
 	}
 	var mu sync.Mutex

@@ -59,16 +59,23 @@ func (db *DB) SandboxRecord(ctx context.Context, sessionID string, generation in
 	})
 }
 
-// SandboxSeen stores the health of a sandbox as it was found now. Of one that has
-// ended nothing changes.
-func (db *DB) SandboxSeen(ctx context.Context, sessionID string, generation int64, status session.SandboxStatus) error {
-	return fault("record the health of a sandbox", db.q.SandboxSeen(ctx, db.pool, &dbsqlc.SandboxSeenParams{
-		SessionID: sessionID, Generation: generation, Status: string(status),
-	}))
+// SandboxesSeen stores the health of sandboxes as it was found now. Nothing is
+// written for one that has ended or whose status is the same.
+func (db *DB) SandboxesSeen(ctx context.Context, seen []session.SandboxSeen) error {
+	if len(seen) == 0 {
+		return nil
+	}
+	p := &dbsqlc.SandboxesSeenParams{}
+	for _, x := range seen {
+		p.SessionIds, p.Generations = append(p.SessionIds, x.SessionID), append(p.Generations, x.Generation)
+		p.Statuses = append(p.Statuses, string(x.Status))
+	}
+	return fault("record the health of sandboxes", db.q.SandboxesSeen(ctx, db.pool, p))
 }
 
-// SandboxEnd records that the sandbox of a generation is gone. The first reason
-// stays; a generation that was never reserved has none to lose.
+// SandboxEnd records that the sandbox of a generation is gone, and has the image
+// looked for that the provider made of it at the end. The first reason stays; a
+// generation that was never reserved has none to lose.
 func (db *DB) SandboxEnd(ctx context.Context, sessionID string, generation int64, reason string) error {
 	return db.inSession(ctx, "record the end of a sandbox", sessionID, func(s *sessionTx) error {
 		return s.q.SandboxEnd(ctx, s, &dbsqlc.SandboxEndParams{
@@ -120,4 +127,60 @@ func (db *DB) SandboxUnsaved(ctx context.Context, sessionID string) (session.Uns
 func (db *DB) SandboxesFailed(ctx context.Context, sessionID, imageID string) (int64, error) {
 	n, err := db.q.SandboxesFailed(ctx, db.pool, &dbsqlc.SandboxesFailedParams{SessionID: sessionID, ImageID: imageID})
 	return n, fault("count failed sandboxes", err)
+}
+
+// SandboxesPage lists open sandboxes after a key, in the order of their keys.
+func (db *DB) SandboxesPage(ctx context.Context, after session.SandboxKey, limit int) ([]session.SandboxRow, error) {
+	rows, err := db.q.SandboxesPage(ctx, db.pool, &dbsqlc.SandboxesPageParams{
+		AfterSession: after.SessionID, AfterGeneration: after.Generation, MaxItems: int32(limit),
+	})
+	if err != nil {
+		return nil, fault("list sandboxes", err)
+	}
+	out := make([]session.SandboxRow, len(rows))
+	for i, row := range rows {
+		out[i] = session.SandboxRow{
+			SessionID: row.SessionID, Generation: row.Generation, SandboxID: row.SandboxID,
+			Status: session.State(row.Status), Health: session.SandboxStatus(row.Health), Current: row.IsCurrent,
+			ReservedAt: row.ReservedAt.UTC(), ReadyAt: orZero(row.ReadyAt), Deadline: orZero(row.Deadline),
+		}
+	}
+	return out, nil
+}
+
+// SandboxesForsaken lists open sandboxes older than age whose session has moved on
+// without them: to another generation, to sleep, or to its end.
+func (db *DB) SandboxesForsaken(ctx context.Context, age time.Duration, after session.SandboxKey, limit int) ([]session.SandboxRow, error) {
+	rows, err := db.q.SandboxesForsaken(ctx, db.pool, &dbsqlc.SandboxesForsakenParams{
+		AfterSession: after.SessionID, AfterGeneration: after.Generation, Seconds: age.Seconds(), MaxItems: int32(limit),
+	})
+	if err != nil {
+		return nil, fault("list forsaken sandboxes", err)
+	}
+	out := make([]session.SandboxRow, len(rows))
+	for i, row := range rows {
+		out[i] = session.SandboxRow{
+			SessionID: row.SessionID, Generation: row.Generation, SandboxID: row.SandboxID,
+			Status: session.State(row.Status), Current: row.IsCurrent,
+			ReservedAt: row.ReservedAt.UTC(), ReadyAt: orZero(row.ReadyAt), Deadline: orZero(row.Deadline),
+		}
+	}
+	return out, nil
+}
+
+// SandboxesUnowned returns the indexes of the keys that no open sandbox has.
+func (db *DB) SandboxesUnowned(ctx context.Context, keys []session.SandboxKey) ([]int, error) {
+	p := &dbsqlc.SandboxesUnownedParams{}
+	for _, k := range keys {
+		p.SessionIds, p.Generations = append(p.SessionIds, k.SessionID), append(p.Generations, k.Generation)
+	}
+	at, err := db.q.SandboxesUnowned(ctx, db.pool, p)
+	if err != nil {
+		return nil, fault("look for the owners of sandboxes", err)
+	}
+	out := make([]int, len(at))
+	for i, n := range at {
+		out[i] = int(n) - 1
+	}
+	return out, nil
 }

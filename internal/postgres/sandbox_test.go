@@ -1,6 +1,9 @@
 package postgres_test
 
 import (
+	"cmp"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -8,6 +11,64 @@ import (
 
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
+
+func seen(id string, generation int64, status session.SandboxStatus) []session.SandboxSeen {
+	return []session.SandboxSeen{{SandboxKey: session.SandboxKey{SessionID: id, Generation: generation}, Status: status}}
+}
+
+func TestHealthIsWrittenOnlyWhenItChanges(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.reserve(t, 1)
+	version := func() (xmin string) {
+		b.row(t, &xmin, "SELECT xmin::text FROM sandboxes")
+		return xmin
+	}
+	before := version()
+	require.NoError(t, b.SandboxesSeen(b.ctx, seen(b.id, 1, session.SandboxReady)))
+	require.Equal(t, before, version())
+	require.NoError(t, b.SandboxesSeen(b.ctx, seen(b.id, 1, session.SandboxUnhealthy)))
+	require.NotEqual(t, before, version())
+	require.NoError(t, b.SandboxesSeen(b.ctx, nil))
+}
+
+func TestSandboxesAreListedInPages(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	for range 4 {
+		b.id = b.session(t)
+		b.reserve(t, 1)
+	}
+	b.reserve(t, 2)
+	var got []session.SandboxKey
+	for after := (session.SandboxKey{}); ; {
+		rows, err := b.SandboxesPage(b.ctx, after, 2)
+		require.NoError(t, err)
+		for _, row := range rows {
+			require.Equal(t, session.SandboxReady, row.Health)
+			after = session.SandboxKey{SessionID: row.SessionID, Generation: row.Generation}
+			got = append(got, after)
+		}
+		if len(rows) < 2 {
+			break
+		}
+	}
+	require.Len(t, got, 5)
+	require.True(t, slices.IsSortedFunc(got, func(a, b session.SandboxKey) int {
+		return cmp.Or(strings.Compare(a.SessionID, b.SessionID), cmp.Compare(a.Generation, b.Generation))
+	}))
+	unowned, err := b.SandboxesUnowned(b.ctx, append([]session.SandboxKey{{SessionID: b.id, Generation: 3}}, got...))
+	require.NoError(t, err)
+	require.Equal(t, []int{0}, unowned)
+
+	forsaken, err := b.SandboxesForsaken(b.ctx, 0, session.SandboxKey{}, 10)
+	require.NoError(t, err)
+	require.Len(t, forsaken, 1)
+	require.EqualValues(t, 1, forsaken[0].Generation)
+	forsaken, err = b.SandboxesForsaken(b.ctx, time.Hour, session.SandboxKey{}, 10)
+	require.NoError(t, err)
+	require.Empty(t, forsaken, "it is young")
+}
 
 func TestAGenerationIsReservedBeforeItsSandboxIsMade(t *testing.T) {
 	t.Parallel()
@@ -35,7 +96,7 @@ func TestAGenerationIsReservedBeforeItsSandboxIsMade(t *testing.T) {
 	require.NoError(t, err)
 	require.False(t, rows[0].ReadyAt.IsZero())
 	require.Equal(t, deadline, rows[0].Deadline)
-	require.NoError(t, b.SandboxSeen(b.ctx, b.id, 1, session.SandboxUnhealthy))
+	require.NoError(t, b.SandboxesSeen(b.ctx, seen(b.id, 1, session.SandboxUnhealthy)))
 	s, err = b.SessionGet(b.ctx, b.id)
 	require.NoError(t, err)
 	require.Equal(t, session.SandboxUnhealthy, s.Sandbox.Status)
@@ -52,7 +113,7 @@ func TestAGenerationIsReservedBeforeItsSandboxIsMade(t *testing.T) {
 	require.NoError(t, b.SandboxEnd(b.ctx, b.id, 1, "lost"))
 	require.NoError(t, b.SandboxEnd(b.ctx, b.id, 1, "again"))
 	require.NoError(t, b.SandboxEnd(b.ctx, b.id, 7, "never was"))
-	require.NoError(t, b.SandboxSeen(b.ctx, b.id, 1, session.SandboxReady), "of one that has ended nothing changes")
+	require.NoError(t, b.SandboxesSeen(b.ctx, seen(b.id, 1, session.SandboxReady)), "of one that has ended nothing changes")
 	rows, err = b.SandboxesOpen(b.ctx, b.id)
 	require.NoError(t, err)
 	require.Len(t, rows, 1)

@@ -46,7 +46,10 @@ func (db *DB) TransitionRecord(ctx context.Context, t session.Transition) error 
 		if err := s.q.SessionSetLoaded(ctx, &s.later, &dbsqlc.SessionSetLoadedParams{ID: t.SessionID, Loaded: true}); err != nil {
 			return err
 		}
-		return s.transit(ctx, db, t)
+		if err := s.transit(ctx, db, t); err != nil || !t.To.Final() {
+			return err
+		}
+		return s.q.SnapshotsRelease(ctx, s, t.SessionID)
 	})
 }
 

@@ -61,8 +61,30 @@ type RecipeFile struct {
 	Source  string // a file on this machine that Content is read from; only one of the two
 }
 
+// Ledger records the images that are prepared, so that they can be deleted when
+// nothing uses them any more.
+type Ledger interface {
+	// Intend records that an image is about to be made under the name, and returns
+	// what ends the intent.
+	Intend(ctx context.Context, name string) (intentID string, err error)
+	// End ends an intent: its image is recorded, or none was made.
+	End(ctx context.Context, intentID string) error
+	// Use notes that a sandbox is about to start from the image, and reports whether it
+	// may: false when the image is being deleted.
+	Use(ctx context.Context, name, imageID string) (usable bool, err error)
+}
+
+// noLedger is for programs that delete no images.
+type noLedger struct{}
+
+func (noLedger) Intend(context.Context, string) (string, error)    { return "", nil }
+func (noLedger) End(context.Context, string) error                 { return nil }
+func (noLedger) Use(context.Context, string, string) (bool, error) { return true, nil }
+
 // ImagesOptions are the options of an Images.
 type ImagesOptions struct {
+	// Ledger records what is prepared. Default: nothing does.
+	Ledger Ledger
 	// Base is the image that recipes start from. Default DefaultBase.
 	Base string
 	// Logger is told of each step. Default: none.
@@ -82,6 +104,7 @@ type ImagesOptions struct {
 //	builder sandbox ─▶ write files ─▶ run commands ─▶ snapshot ─▶ name ─▶ terminate builder
 type Images struct {
 	p        *Provider
+	ledger   Ledger
 	base     string
 	log      *slog.Logger
 	progress func(recipe, step string)
@@ -103,8 +126,11 @@ type flight struct {
 // NewImages returns an Images that works with p.
 func NewImages(p *Provider, o ImagesOptions) *Images {
 	i := &Images{
-		p: p, base: o.Base, log: o.Logger, progress: o.Progress,
+		p: p, ledger: o.Ledger, base: o.Base, log: o.Logger, progress: o.Progress,
 		flights: map[string]*flight{}, nameless: map[string]string{},
+	}
+	if i.ledger == nil {
+		i.ledger = noLedger{}
 	}
 	if i.base == "" {
 		i.base = DefaultBase
@@ -190,13 +216,22 @@ func (i *Images) find(ctx context.Context, name string, r Recipe) (string, error
 	}
 	began := time.Now()
 	i.step(ctx, r.Name, "preparing image "+name)
+	intent, err := i.ledger.Intend(ctx, name)
+	if err != nil {
+		return "", fmt.Errorf("prepare image %s: %w", name, err)
+	}
 	built, err := i.build(ctx, name, r)
 	if err != nil {
+		i.settled(ctx, intent, err)
 		return "", fmt.Errorf("prepare image %s: %w", name, err)
 	}
 	if image, err = i.publish(ctx, name, built); err != nil {
 		return "", err
 	}
+	if usable, err := i.ledger.Use(ctx, name, image); err != nil || !usable {
+		return "", errors.Join(err, driver.Errorf(Unavailable, "prepare image", name, "the image was deleted before it was used"))
+	}
+	i.settled(ctx, intent, nil)
 	i.log.InfoContext(ctx, "image prepared",
 		slog.String("recipe", r.Name), slog.String("name", name), slog.String("image_id", image), slog.Duration("duration", time.Since(began)))
 	return image, nil
@@ -223,7 +258,21 @@ func (i *Images) named(ctx context.Context, name string) (string, error) {
 	if err != nil || !ok {
 		return "", err
 	}
+	if ok, err = i.ledger.Use(ctx, name, image); err != nil || !ok {
+		return "", err // one that is being deleted is as good as none
+	}
 	return image, nil
+}
+
+// settled ends an intent unless it may hide an image: one whose making gave no
+// clear answer.
+func (i *Images) settled(ctx context.Context, intent string, made error) {
+	if code := driver.CodeOf(made); made != nil && (code == Timeout || code == Unavailable) {
+		return
+	}
+	if err := i.ledger.End(context.WithoutCancel(ctx), intent); err != nil {
+		i.log.WarnContext(ctx, "the intent of an image stays recorded", slog.Any("error", err))
+	}
 }
 
 // publish names the image, unless another worker was faster: then that one is used.

@@ -130,3 +130,51 @@ func TestRecipeHashCoversEverything(t *testing.T) {
 		seen[image] = name
 	}
 }
+
+// ledger keeps what an Images records.
+type ledger struct {
+	open, used int
+	condemned  map[string]bool
+}
+
+func (l *ledger) Intend(context.Context, string) (string, error) {
+	l.open++
+	return "img_1", nil
+}
+
+func (l *ledger) End(context.Context, string) error {
+	l.open--
+	return nil
+}
+
+func (l *ledger) Use(_ context.Context, _, image string) (bool, error) {
+	l.used++
+	return !l.condemned[image], nil
+}
+
+func TestPrepareRecordsWhatItMakesAndUsesNothingThatIsBeingDeleted(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	kept := &ledger{condemned: map[string]bool{}}
+	images := sandbox.NewImages(b.provider, sandbox.ImagesOptions{Ledger: kept})
+	b.drv.Inject(memsandbox.Fault{Op: memsandbox.OpSnapshot, Code: driver.Invalid})
+	_, err := images.Prepare(t.Context(), recipe)
+	require.Error(t, err)
+	require.Zero(t, kept.open, "no image was made")
+	b.drv.Inject(memsandbox.Fault{Op: memsandbox.OpSnapshot, Code: driver.Unavailable, After: true})
+	_, err = images.Prepare(t.Context(), recipe)
+	require.Error(t, err)
+	require.Equal(t, 1, kept.open, "an image may have been made")
+
+	first, err := images.Prepare(t.Context(), recipe)
+	require.NoError(t, err)
+	again, err := images.Prepare(t.Context(), recipe)
+	require.NoError(t, err)
+	require.Equal(t, first, again)
+	require.Equal(t, 1, kept.open)
+	require.Equal(t, 2, kept.used, "every use counts")
+	kept.condemned[first] = true
+	other, err := images.Prepare(t.Context(), recipe)
+	require.NoError(t, err)
+	require.NotEqual(t, first, other)
+}

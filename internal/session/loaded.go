@@ -84,9 +84,10 @@ type RunEnding struct {
 type SandboxRow struct {
 	SessionID  string
 	Generation int64
-	SandboxID  string // empty while its creation is under way
-	Status     State  // of the session
-	Current    bool   // it is the session's newest generation
+	SandboxID  string        // empty while its creation is under way
+	Status     State         // of the session
+	Health     SandboxStatus // as it was seen last
+	Current    bool          // it is the session's newest generation
 	ReservedAt time.Time
 	ReadyAt    time.Time // zero until its runner answered
 	Deadline   time.Time // when the provider ends it; zero while its creation is under way

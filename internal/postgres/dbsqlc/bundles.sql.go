@@ -10,6 +10,84 @@ import (
 	"time"
 )
 
+const baseImageUse = `-- name: BaseImageUse :one
+INSERT INTO base_images AS b (id, name) VALUES ($1, $2)
+ON CONFLICT (id) DO UPDATE SET used_at = CASE WHEN b.condemned_at IS NULL THEN now() ELSE b.used_at END
+RETURNING (b.condemned_at IS NULL AND NOT EXISTS (SELECT FROM snapshots n WHERE n.id = b.id AND n.condemned_at IS NOT NULL))::boolean
+`
+
+type BaseImageUseParams struct {
+	ID   string
+	Name string
+}
+
+// BaseImageUse notes that a sandbox is about to start from the image, and says
+// whether it may.
+func (q *Queries) BaseImageUse(ctx context.Context, db DBTX, arg *BaseImageUseParams) (bool, error) {
+	row := db.QueryRow(ctx, baseImageUse, arg.ID, arg.Name)
+	var column_1 bool
+	err := row.Scan(&column_1)
+	return column_1, err
+}
+
+const baseImagesDue = `-- name: BaseImagesDue :many
+WITH due AS (
+    SELECT b.id FROM base_images b
+    WHERE b.delete_after <= now() AND (b.condemned_at IS NOT NULL OR (
+        b.used_at < clock_timestamp() - make_interval(secs => $1)
+        AND EXISTS (SELECT FROM base_images o WHERE split_part(o.name, ':', 1) = split_part(b.name, ':', 1) AND o.used_at > b.used_at)
+        AND NOT EXISTS (SELECT FROM sandboxes x WHERE x.image_id = b.id AND x.ended_at IS NULL)
+        AND NOT EXISTS (SELECT FROM snapshots n WHERE n.base_id = b.id AND n.deleted_at IS NULL)
+        AND NOT EXISTS (SELECT FROM snapshots n WHERE n.base_id IS NULL AND n.deleted_at IS NULL)
+    ))
+    ORDER BY b.id LIMIT $2
+    FOR UPDATE SKIP LOCKED
+)
+UPDATE base_images b SET
+    condemned_at = coalesce(b.condemned_at, now()),
+    delete_attempts = b.delete_attempts + 1,
+    delete_after = now() + least(30 * pow(2, least(b.delete_attempts, 10)), 600) * interval '1 second'
+FROM due WHERE b.id = due.id
+RETURNING b.id
+`
+
+type BaseImagesDueParams struct {
+	Seconds  float64
+	MaxItems int32
+}
+
+// BaseImagesDue condemns base images that nothing uses: no sandbox, no kept
+// snapshot (one of unknown base counts for all), no recent preparation, and
+// another one of the same recipe has been used since.
+func (q *Queries) BaseImagesDue(ctx context.Context, db DBTX, arg *BaseImagesDueParams) ([]string, error) {
+	rows, err := db.Query(ctx, baseImagesDue, arg.Seconds, arg.MaxItems)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []string
+	for rows.Next() {
+		var id string
+		if err := rows.Scan(&id); err != nil {
+			return nil, err
+		}
+		items = append(items, id)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const baseImagesForget = `-- name: BaseImagesForget :exec
+DELETE FROM base_images WHERE id = ANY($1::text[]) AND condemned_at IS NOT NULL
+`
+
+func (q *Queries) BaseImagesForget(ctx context.Context, db DBTX, ids []string) error {
+	_, err := db.Exec(ctx, baseImagesForget, ids)
+	return err
+}
+
 const bundleGet = `-- name: BundleGet :one
 SELECT id, no, session_id, parent_id, generation, snapshot_id, manifest, verified, created_at, proved_at, checkpoint FROM bundles WHERE id = $1
 `
@@ -88,16 +166,15 @@ func (q *Queries) BundleInsert(ctx context.Context, db DBTX, arg *BundleInsertPa
 	return err
 }
 
-const bundleProve = `-- name: BundleProve :execrows
-UPDATE bundles SET proved_at = coalesce(proved_at, now()) WHERE id = $1
+const bundleProve = `-- name: BundleProve :one
+UPDATE bundles SET proved_at = coalesce(proved_at, now()) WHERE id = $1 RETURNING session_id
 `
 
-func (q *Queries) BundleProve(ctx context.Context, db DBTX, id string) (int64, error) {
-	result, err := db.Exec(ctx, bundleProve, id)
-	if err != nil {
-		return 0, err
-	}
-	return result.RowsAffected(), nil
+func (q *Queries) BundleProve(ctx context.Context, db DBTX, id string) (string, error) {
+	row := db.QueryRow(ctx, bundleProve, id)
+	var session_id string
+	err := row.Scan(&session_id)
+	return session_id, err
 }
 
 const bundlesRestorable = `-- name: BundlesRestorable :many
@@ -147,6 +224,171 @@ func (q *Queries) BundlesRestorable(ctx context.Context, db DBTX, arg *BundlesRe
 	return items, nil
 }
 
+const exitImageExpect = `-- name: ExitImageExpect :exec
+INSERT INTO exit_images (sandbox_id, session_id, generation) VALUES ($1, $2, $3)
+ON CONFLICT (sandbox_id) DO NOTHING
+`
+
+type ExitImageExpectParams struct {
+	SandboxID  string
+	SessionID  string
+	Generation int64
+}
+
+func (q *Queries) ExitImageExpect(ctx context.Context, db DBTX, arg *ExitImageExpectParams) error {
+	_, err := db.Exec(ctx, exitImageExpect, arg.SandboxID, arg.SessionID, arg.Generation)
+	return err
+}
+
+const exitImagesDone = `-- name: ExitImagesDone :exec
+DELETE FROM exit_images WHERE sandbox_id = ANY($1::text[])
+`
+
+func (q *Queries) ExitImagesDone(ctx context.Context, db DBTX, sandboxIds []string) error {
+	_, err := db.Exec(ctx, exitImagesDone, sandboxIds)
+	return err
+}
+
+const exitImagesDue = `-- name: ExitImagesDue :many
+WITH due AS (
+    SELECT e.sandbox_id FROM exit_images e
+    WHERE e.next_at <= now() AND NOT EXISTS (SELECT FROM saved_generations u WHERE u.session_id = e.session_id AND u.generation < e.generation)
+    ORDER BY e.next_at, e.sandbox_id LIMIT $1
+    FOR UPDATE SKIP LOCKED
+)
+UPDATE exit_images e SET attempts = e.attempts + 1, next_at = now() + least(30 * pow(2, least(e.attempts, 10)), 600) * interval '1 second'
+FROM due WHERE e.sandbox_id = due.sandbox_id
+RETURNING e.sandbox_id, e.session_id, e.generation, e.ended_at
+`
+
+type ExitImagesDueRow struct {
+	SandboxID  string
+	SessionID  string
+	Generation int64
+	EndedAt    time.Time
+}
+
+// ExitImagesDue takes a page of ended sandboxes whose image is to be found, and
+// keeps other workers from them for a while. Until a bundle of its generation, or of
+// a later one, is committed, the image may be all that is left of it.
+func (q *Queries) ExitImagesDue(ctx context.Context, db DBTX, maxItems int32) ([]ExitImagesDueRow, error) {
+	rows, err := db.Query(ctx, exitImagesDue, maxItems)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []ExitImagesDueRow
+	for rows.Next() {
+		var i ExitImagesDueRow
+		if err := rows.Scan(
+			&i.SandboxID,
+			&i.SessionID,
+			&i.Generation,
+			&i.EndedAt,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const exitImagesRecord = `-- name: ExitImagesRecord :exec
+INSERT INTO snapshots (id, session_id, generation, unneeded_at, base_id)
+SELECT f.id, s.id, f.generation, now(), ''
+FROM (SELECT unnest($1::text[]) AS id, unnest($2::text[]) AS session_id, unnest($3::bigint[]) AS generation) f
+LEFT JOIN sessions s ON s.id = f.session_id
+ON CONFLICT (id) DO UPDATE SET unneeded_at = CASE WHEN snapshots.bundled THEN snapshots.unneeded_at ELSE coalesce(snapshots.unneeded_at, now()) END
+`
+
+type ExitImagesRecordParams struct {
+	Ids         []string
+	SessionIds  []string
+	Generations []int64
+}
+
+// ExitImagesRecord stores images of ended sandboxes. One that no bundle was made
+// of is unneeded: a sandbox is ended only when its session has taken what it wants.
+func (q *Queries) ExitImagesRecord(ctx context.Context, db DBTX, arg *ExitImagesRecordParams) error {
+	_, err := db.Exec(ctx, exitImagesRecord, arg.Ids, arg.SessionIds, arg.Generations)
+	return err
+}
+
+const imageCounts = `-- name: ImageCounts :one
+SELECT
+    (SELECT count(*) FROM snapshots n WHERE n.unneeded_at IS NOT NULL AND n.deleted_at IS NULL)::bigint AS unneeded,
+    (SELECT count(*) FROM snapshots n WHERE n.unneeded_at IS NOT NULL AND n.deleted_at IS NULL AND n.delete_attempts > 3)::bigint AS failing,
+    (SELECT count(*) FROM exit_images)::bigint AS exits,
+    (SELECT count(*) FROM image_intents i WHERE i.created_at < clock_timestamp() - make_interval(secs => $1))::bigint AS hidden
+`
+
+type ImageCountsRow struct {
+	Unneeded int64
+	Failing  int64
+	Exits    int64
+	Hidden   int64
+}
+
+// ImageCounts are the images that wait for something. What is kept is not counted:
+// that would walk it.
+func (q *Queries) ImageCounts(ctx context.Context, db DBTX, seconds float64) (ImageCountsRow, error) {
+	row := db.QueryRow(ctx, imageCounts, seconds)
+	var i ImageCountsRow
+	err := row.Scan(
+		&i.Unneeded,
+		&i.Failing,
+		&i.Exits,
+		&i.Hidden,
+	)
+	return i, err
+}
+
+const imageIntend = `-- name: ImageIntend :exec
+INSERT INTO image_intents (id, session_id, generation, source) VALUES ($1, $2, $3, $4)
+`
+
+type ImageIntendParams struct {
+	ID         string
+	SessionID  string
+	Generation int64
+	Source     string
+}
+
+func (q *Queries) ImageIntend(ctx context.Context, db DBTX, arg *ImageIntendParams) error {
+	_, err := db.Exec(ctx, imageIntend,
+		arg.ID,
+		arg.SessionID,
+		arg.Generation,
+		arg.Source,
+	)
+	return err
+}
+
+const imageIntentsAge = `-- name: ImageIntentsAge :execrows
+DELETE FROM image_intents WHERE created_at < clock_timestamp() - make_interval(secs => $1)
+`
+
+// ImageIntentsAge forgets intents so old that what they hide is gone.
+func (q *Queries) ImageIntentsAge(ctx context.Context, db DBTX, seconds float64) (int64, error) {
+	result, err := db.Exec(ctx, imageIntentsAge, seconds)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
+}
+
+const imageIntentsEnd = `-- name: ImageIntentsEnd :exec
+DELETE FROM image_intents WHERE id = $1
+`
+
+func (q *Queries) ImageIntentsEnd(ctx context.Context, db DBTX, id string) error {
+	_, err := db.Exec(ctx, imageIntentsEnd, id)
+	return err
+}
+
 const imagesKnown = `-- name: ImagesKnown :many
 (SELECT n.id FROM snapshots n
  WHERE n.deleted_at IS NULL AND n.condemned_at IS NULL AND n.kept_until IS NULL AND n.id <> $1
@@ -181,18 +423,77 @@ func (q *Queries) ImagesKnown(ctx context.Context, db DBTX, exceptID string) ([]
 	return items, nil
 }
 
-const snapshotForget = `-- name: SnapshotForget :exec
-UPDATE snapshots SET deleted_at = coalesce(deleted_at, now()), condemned_at = coalesce(condemned_at, now()) WHERE id = $1
+const imagesStray = `-- name: ImagesStray :many
+INSERT INTO snapshots (id, session_id, generation, unneeded_at, condemned_at, base_id)
+SELECT f.id, s.id, f.generation, now(), now(), ''
+FROM (SELECT unnest($1::text[]) AS id, unnest($2::text[]) AS session_id,
+             unnest($3::bigint[]) AS generation, unnest($4::boolean[]) AS exit) f
+LEFT JOIN sessions s ON s.id = f.session_id
+WHERE NOT EXISTS (SELECT FROM snapshots n WHERE n.id = f.id)
+  AND NOT EXISTS (SELECT FROM base_images b WHERE b.id = f.id)
+  AND NOT EXISTS (SELECT FROM sandboxes b WHERE b.image_id = f.id AND b.ended_at IS NULL)
+  AND NOT EXISTS (SELECT FROM snapshots n WHERE n.base_id = f.id AND n.deleted_at IS NULL)
+  AND NOT (f.exit AND EXISTS (SELECT FROM sandboxes b WHERE b.session_id = f.session_id AND b.generation = f.generation AND b.ended_at IS NULL))
+  AND NOT (f.exit AND EXISTS (SELECT FROM saved_generations u WHERE u.session_id = f.session_id AND u.generation < f.generation))
+  AND NOT (f.exit AND EXISTS (SELECT FROM exit_images e WHERE e.session_id = f.session_id AND e.generation = f.generation))
+ON CONFLICT (id) DO NOTHING
+RETURNING id
 `
 
-func (q *Queries) SnapshotForget(ctx context.Context, db DBTX, id string) error {
-	_, err := db.Exec(ctx, snapshotForget, id)
+type ImagesStrayParams struct {
+	Ids         []string
+	SessionIds  []string
+	Generations []int64
+	Exits       []bool
+}
+
+// ImagesStray condemns images that were found at the provider and that nothing
+// here knows of, and returns them. An exit image is known while its sandbox is not
+// ended, or its generation not saved: the session may still want it. Condemned first, an image cannot become a
+// bundle's any more when a late worker records it.
+func (q *Queries) ImagesStray(ctx context.Context, db DBTX, arg *ImagesStrayParams) ([]string, error) {
+	rows, err := db.Query(ctx, imagesStray,
+		arg.Ids,
+		arg.SessionIds,
+		arg.Generations,
+		arg.Exits,
+	)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []string
+	for rows.Next() {
+		var id string
+		if err := rows.Scan(&id); err != nil {
+			return nil, err
+		}
+		items = append(items, id)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const snapshotBundled = `-- name: SnapshotBundled :exec
+UPDATE snapshots SET bundled = true WHERE id = $1
+`
+
+func (q *Queries) SnapshotBundled(ctx context.Context, db DBTX, id string) error {
+	_, err := db.Exec(ctx, snapshotBundled, id)
 	return err
 }
 
-const snapshotInsert = `-- name: SnapshotInsert :exec
-INSERT INTO snapshots (id, session_id, generation) VALUES ($1, $2, $3)
-ON CONFLICT (id) DO NOTHING
+const snapshotInsert = `-- name: SnapshotInsert :one
+INSERT INTO snapshots (id, session_id, generation, base_id, unneeded_at)
+VALUES ($1, $2::text, $3,
+    (SELECT CASE WHEN p.id IS NULL THEN b.image_id ELSE p.base_id END
+     FROM sandboxes b LEFT JOIN snapshots p ON p.id = b.image_id
+     WHERE b.session_id = $2::text AND b.generation = $3),
+    (SELECT now() FROM sessions s WHERE s.id = $2::text AND s.status = 'terminated'))
+ON CONFLICT (id) DO UPDATE SET generation = snapshots.generation
+RETURNING (condemned_at IS NULL)::boolean
 `
 
 type SnapshotInsertParams struct {
@@ -201,9 +502,13 @@ type SnapshotInsertParams struct {
 	Generation int64
 }
 
-func (q *Queries) SnapshotInsert(ctx context.Context, db DBTX, arg *SnapshotInsertParams) error {
-	_, err := db.Exec(ctx, snapshotInsert, arg.ID, arg.SessionID, arg.Generation)
-	return err
+// SnapshotInsert also says whether the image is free to be used. One of a session
+// that is over is unneeded from the start.
+func (q *Queries) SnapshotInsert(ctx context.Context, db DBTX, arg *SnapshotInsertParams) (bool, error) {
+	row := db.QueryRow(ctx, snapshotInsert, arg.ID, arg.SessionID, arg.Generation)
+	var column_1 bool
+	err := row.Scan(&column_1)
+	return column_1, err
 }
 
 const snapshotKeep = `-- name: SnapshotKeep :exec
@@ -222,7 +527,7 @@ func (q *Queries) SnapshotKeep(ctx context.Context, db DBTX, arg *SnapshotKeepPa
 }
 
 const snapshotLock = `-- name: SnapshotLock :one
-SELECT id, session_id, generation, created_at, condemned_at, deleted_at, kept_until FROM snapshots WHERE id = $1 FOR UPDATE
+SELECT id, session_id, generation, created_at, condemned_at, deleted_at, kept_until, bundled, base_id, unneeded_at, delete_attempts, delete_after FROM snapshots WHERE id = $1 FOR UPDATE
 `
 
 func (q *Queries) SnapshotLock(ctx context.Context, db DBTX, id string) (Snapshot, error) {
@@ -236,20 +541,83 @@ func (q *Queries) SnapshotLock(ctx context.Context, db DBTX, id string) (Snapsho
 		&i.CondemnedAt,
 		&i.DeletedAt,
 		&i.KeptUntil,
+		&i.Bundled,
+		&i.BaseID,
+		&i.UnneededAt,
+		&i.DeleteAttempts,
+		&i.DeleteAfter,
 	)
 	return i, err
 }
 
+const snapshotsAge = `-- name: SnapshotsAge :exec
+UPDATE snapshots n SET
+    bundled = EXISTS (SELECT FROM bundles b WHERE b.snapshot_id = n.id),
+    unneeded_at = CASE WHEN NOT EXISTS (SELECT FROM bundles b WHERE b.snapshot_id = n.id) THEN now() END
+WHERE NOT n.bundled AND n.unneeded_at IS NULL AND n.deleted_at IS NULL AND n.created_at < clock_timestamp() - make_interval(secs => $1)
+`
+
+// SnapshotsAge marks snapshots that no bundle was made of in time. One whose
+// bundle was committed by an older release is noted as bundled instead.
+func (q *Queries) SnapshotsAge(ctx context.Context, db DBTX, seconds float64) error {
+	_, err := db.Exec(ctx, snapshotsAge, seconds)
+	return err
+}
+
+const snapshotsAudit = `-- name: SnapshotsAudit :many
+WITH page AS (
+    SELECT n.id FROM snapshots n
+    WHERE n.id > $1 AND n.unneeded_at IS NULL AND n.deleted_at IS NULL
+    ORDER BY n.id LIMIT $2
+), marked AS (
+    UPDATE snapshots n SET unneeded_at = now(), delete_after = now()
+    FROM snapshot_uses u
+    WHERE n.id IN (SELECT page.id FROM page) AND u.id = n.id AND n.unneeded_at IS NULL
+      AND (u.session_over OR n.bundled AND NOT u.needed)
+)
+SELECT page.id FROM page ORDER BY page.id
+`
+
+type SnapshotsAuditParams struct {
+	AfterID  string
+	MaxItems int32
+}
+
+// SnapshotsAudit looks at a page of what is kept, so that a mark that was missed is
+// made up for. It returns the ids that it looked at.
+func (q *Queries) SnapshotsAudit(ctx context.Context, db DBTX, arg *SnapshotsAuditParams) ([]string, error) {
+	rows, err := db.Query(ctx, snapshotsAudit, arg.AfterID, arg.MaxItems)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []string
+	for rows.Next() {
+		var id string
+		if err := rows.Scan(&id); err != nil {
+			return nil, err
+		}
+		items = append(items, id)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const snapshotsCondemn = `-- name: SnapshotsCondemn :many
-UPDATE snapshots n SET condemned_at = coalesce(n.condemned_at, now())
+UPDATE snapshots n SET
+    condemned_at = coalesce(n.condemned_at, now()),
+    delete_attempts = n.delete_attempts + 1,
+    delete_after = now() + least(30 * pow(2, least(n.delete_attempts, 10)), 600) * interval '1 second'
 FROM snapshot_uses u
-WHERE n.id = ANY($1::text[]) AND u.id = n.id AND n.deleted_at IS NULL
-  AND (n.condemned_at IS NOT NULL OR u.session_over OR NOT u.needed)
+WHERE n.id = ANY($1::text[]) AND u.id = n.id AND (n.condemned_at IS NOT NULL OR NOT u.needed)
 RETURNING n.id
 `
 
-// SnapshotsCondemn marks those of them that are still unneeded now that they are
-// locked. From here on no bundle can be made of them: the deletion is safe.
+// SnapshotsCondemn condemns those of them that are still unneeded now that they
+// are locked: from here on no bundle can be made of them. Others wait before they
+// are tried again, each time for longer.
 func (q *Queries) SnapshotsCondemn(ctx context.Context, db DBTX, ids []string) ([]string, error) {
 	rows, err := db.Query(ctx, snapshotsCondemn, ids)
 	if err != nil {
@@ -270,12 +638,16 @@ func (q *Queries) SnapshotsCondemn(ctx context.Context, db DBTX, ids []string) (
 	return items, nil
 }
 
-const snapshotsLock = `-- name: SnapshotsLock :many
-SELECT id FROM snapshots WHERE id = ANY($1::text[]) ORDER BY id FOR UPDATE SKIP LOCKED
+const snapshotsDue = `-- name: SnapshotsDue :many
+SELECT id FROM snapshots
+WHERE unneeded_at IS NOT NULL AND deleted_at IS NULL AND delete_after <= now()
+ORDER BY delete_after, id LIMIT $1
+FOR UPDATE SKIP LOCKED
 `
 
-func (q *Queries) SnapshotsLock(ctx context.Context, db DBTX, ids []string) ([]string, error) {
-	rows, err := db.Query(ctx, snapshotsLock, ids)
+// SnapshotsDue locks snapshots that are marked and whose turn it is.
+func (q *Queries) SnapshotsDue(ctx context.Context, db DBTX, maxItems int32) ([]string, error) {
+	rows, err := db.Query(ctx, snapshotsDue, maxItems)
 	if err != nil {
 		return nil, err
 	}
@@ -294,37 +666,50 @@ func (q *Queries) SnapshotsLock(ctx context.Context, db DBTX, ids []string) ([]s
 	return items, nil
 }
 
-const snapshotsUnneeded = `-- name: SnapshotsUnneeded :many
-SELECT u.id FROM snapshot_uses u
-WHERE u.deleted_at IS NULL
-  AND (u.condemned_at IS NOT NULL OR u.session_over OR NOT u.needed AND (u.bundled OR u.created_at < $1::timestamptz))
-ORDER BY u.created_at, u.id
-LIMIT $2
+const snapshotsForget = `-- name: SnapshotsForget :exec
+UPDATE snapshots SET deleted_at = coalesce(deleted_at, now()), condemned_at = coalesce(condemned_at, now()), unneeded_at = coalesce(unneeded_at, now())
+WHERE id = ANY($1::text[])
 `
 
-type SnapshotsUnneededParams struct {
-	Before   time.Time
-	MaxItems int32
+func (q *Queries) SnapshotsForget(ctx context.Context, db DBTX, ids []string) error {
+	_, err := db.Exec(ctx, snapshotsForget, ids)
+	return err
 }
 
-// SnapshotsUnneeded finds what may be deleted: what no bundle needs any more, what
-// no bundle was made of in time, and what was found so before.
-func (q *Queries) SnapshotsUnneeded(ctx context.Context, db DBTX, arg *SnapshotsUnneededParams) ([]string, error) {
-	rows, err := db.Query(ctx, snapshotsUnneeded, arg.Before, arg.MaxItems)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	var items []string
-	for rows.Next() {
-		var id string
-		if err := rows.Scan(&id); err != nil {
-			return nil, err
-		}
-		items = append(items, id)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	return items, nil
+const snapshotsKeep = `-- name: SnapshotsKeep :exec
+UPDATE snapshots SET unneeded_at = NULL WHERE id = ANY($1::text[]) AND condemned_at IS NULL
+`
+
+// SnapshotsKeep takes the mark from those that a bundle needs after all.
+func (q *Queries) SnapshotsKeep(ctx context.Context, db DBTX, ids []string) error {
+	_, err := db.Exec(ctx, snapshotsKeep, ids)
+	return err
+}
+
+const snapshotsRelease = `-- name: SnapshotsRelease :exec
+UPDATE snapshots n SET unneeded_at = now(), delete_after = now()
+FROM snapshot_uses u
+WHERE n.session_id = $1::text AND n.deleted_at IS NULL AND n.unneeded_at IS NULL
+  AND u.id = n.id AND (u.session_over OR n.bundled AND NOT u.needed)
+`
+
+// SnapshotsRelease marks the snapshots that the session does not need any more.
+func (q *Queries) SnapshotsRelease(ctx context.Context, db DBTX, sessionID string) error {
+	_, err := db.Exec(ctx, snapshotsRelease, sessionID)
+	return err
+}
+
+const snapshotsReturned = `-- name: SnapshotsReturned :exec
+UPDATE snapshots SET deleted_at = NULL, delete_after = now() WHERE id = ANY($1::text[]) AND deleted_at < clock_timestamp() - make_interval(secs => $2)
+`
+
+type SnapshotsReturnedParams struct {
+	Ids     []string
+	Seconds float64
+}
+
+// SnapshotsReturned has images deleted again that the provider still lists.
+func (q *Queries) SnapshotsReturned(ctx context.Context, db DBTX, arg *SnapshotsReturnedParams) error {
+	_, err := db.Exec(ctx, snapshotsReturned, arg.Ids, arg.Seconds)
+	return err
 }

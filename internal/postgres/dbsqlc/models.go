@@ -8,6 +8,15 @@ import (
 	"time"
 )
 
+type BaseImage struct {
+	ID             string
+	Name           string
+	UsedAt         time.Time
+	CondemnedAt    *time.Time
+	DeleteAttempts int32
+	DeleteAfter    time.Time
+}
+
 type Block struct {
 	SessionID      string
 	ConversationID string
@@ -47,11 +56,28 @@ type Event struct {
 	Size           *int32
 }
 
+type ExitImage struct {
+	SandboxID  string
+	SessionID  string
+	Generation int64
+	EndedAt    time.Time
+	Attempts   int32
+	NextAt     time.Time
+}
+
 type IdempotencyKey struct {
 	Key       string
 	Digest    string
 	SessionID string
 	CreatedAt time.Time
+}
+
+type ImageIntent struct {
+	ID         string
+	SessionID  string
+	Generation int64
+	Source     string
+	CreatedAt  time.Time
 }
 
 type Installation struct {
@@ -147,6 +173,11 @@ type Sandbox struct {
 	SeenAt     *time.Time
 	EndedAt    *time.Time
 	EndReason  string
+}
+
+type SavedGeneration struct {
+	SessionID  string
+	Generation int64
 }
 
 type Secret struct {
@@ -251,21 +282,22 @@ type SessionView struct {
 }
 
 type Snapshot struct {
-	ID          string
-	SessionID   string
-	Generation  int64
-	CreatedAt   time.Time
-	CondemnedAt *time.Time
-	DeletedAt   *time.Time
-	KeptUntil   *time.Time
+	ID             string
+	SessionID      *string
+	Generation     int64
+	CreatedAt      time.Time
+	CondemnedAt    *time.Time
+	DeletedAt      *time.Time
+	KeptUntil      *time.Time
+	Bundled        bool
+	BaseID         *string
+	UnneededAt     *time.Time
+	DeleteAttempts int32
+	DeleteAfter    time.Time
 }
 
 type SnapshotUse struct {
 	ID          string
-	CreatedAt   time.Time
-	CondemnedAt *time.Time
-	DeletedAt   *time.Time
-	Bundled     bool
 	Needed      bool
 	SessionOver bool
 }

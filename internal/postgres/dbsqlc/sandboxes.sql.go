@@ -11,23 +11,30 @@ import (
 )
 
 const sandboxEnd = `-- name: SandboxEnd :exec
-UPDATE sandboxes SET status = 'terminated', ended_at = $1::timestamptz, end_reason = $2
-WHERE session_id = $3 AND generation = $4 AND ended_at IS NULL
+WITH ended AS (
+    UPDATE sandboxes SET status = 'terminated', ended_at = $3::timestamptz, end_reason = $4
+    WHERE session_id = $1 AND generation = $2 AND ended_at IS NULL
+    RETURNING sandbox_id
+)
+INSERT INTO exit_images (sandbox_id, session_id, generation)
+SELECT ended.sandbox_id, $1, $2 FROM ended WHERE ended.sandbox_id <> ''
+ON CONFLICT (sandbox_id) DO NOTHING
 `
 
 type SandboxEndParams struct {
-	At         time.Time
-	Reason     string
 	SessionID  string
 	Generation int64
+	At         time.Time
+	Reason     string
 }
 
+// SandboxEnd also has the image looked for that the provider made at the end.
 func (q *Queries) SandboxEnd(ctx context.Context, db DBTX, arg *SandboxEndParams) error {
 	_, err := db.Exec(ctx, sandboxEnd,
-		arg.At,
-		arg.Reason,
 		arg.SessionID,
 		arg.Generation,
+		arg.At,
+		arg.Reason,
 	)
 	return err
 }
@@ -113,22 +120,6 @@ func (q *Queries) SandboxReserve(ctx context.Context, db DBTX, arg *SandboxReser
 	return err
 }
 
-const sandboxSeen = `-- name: SandboxSeen :exec
-UPDATE sandboxes SET status = $1, seen_at = clock_timestamp()
-WHERE session_id = $2 AND generation = $3 AND ended_at IS NULL
-`
-
-type SandboxSeenParams struct {
-	Status     string
-	SessionID  string
-	Generation int64
-}
-
-func (q *Queries) SandboxSeen(ctx context.Context, db DBTX, arg *SandboxSeenParams) error {
-	_, err := db.Exec(ctx, sandboxSeen, arg.Status, arg.SessionID, arg.Generation)
-	return err
-}
-
 const sandboxUnsaved = `-- name: SandboxUnsaved :one
 SELECT b.session_id, b.generation, b.sandbox_id, s.status, (b.generation = s.generation)::boolean AS is_current,
     b.reserved_at, b.ready_at, b.deadline,
@@ -197,6 +188,68 @@ func (q *Queries) SandboxesFailed(ctx context.Context, db DBTX, arg *SandboxesFa
 	return count, err
 }
 
+const sandboxesForsaken = `-- name: SandboxesForsaken :many
+SELECT b.session_id, b.generation, b.sandbox_id, s.status, (b.generation = s.generation)::boolean AS is_current, b.reserved_at, b.ready_at, b.deadline
+FROM sandboxes b JOIN sessions s ON s.id = b.session_id
+WHERE b.ended_at IS NULL AND (b.session_id, b.generation) > ($1::text, $2::bigint)
+  AND (b.generation <> s.generation OR s.status IN ('hibernated', 'terminated')) AND b.reserved_at < clock_timestamp() - make_interval(secs => $3)
+ORDER BY b.session_id, b.generation
+LIMIT $4
+`
+
+type SandboxesForsakenParams struct {
+	AfterSession    string
+	AfterGeneration int64
+	Seconds         float64
+	MaxItems        int32
+}
+
+type SandboxesForsakenRow struct {
+	SessionID  string
+	Generation int64
+	SandboxID  string
+	Status     string
+	IsCurrent  bool
+	ReservedAt time.Time
+	ReadyAt    *time.Time
+	Deadline   *time.Time
+}
+
+// SandboxesForsaken lists open sandboxes whose session has moved on without them.
+func (q *Queries) SandboxesForsaken(ctx context.Context, db DBTX, arg *SandboxesForsakenParams) ([]SandboxesForsakenRow, error) {
+	rows, err := db.Query(ctx, sandboxesForsaken,
+		arg.AfterSession,
+		arg.AfterGeneration,
+		arg.Seconds,
+		arg.MaxItems,
+	)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []SandboxesForsakenRow
+	for rows.Next() {
+		var i SandboxesForsakenRow
+		if err := rows.Scan(
+			&i.SessionID,
+			&i.Generation,
+			&i.SandboxID,
+			&i.Status,
+			&i.IsCurrent,
+			&i.ReservedAt,
+			&i.ReadyAt,
+			&i.Deadline,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const sandboxesOpen = `-- name: SandboxesOpen :many
 SELECT b.session_id, b.generation, b.sandbox_id, s.status, (b.generation = s.generation)::boolean AS is_current, b.reserved_at, b.ready_at, b.deadline
 FROM sandboxes b JOIN sessions s ON s.id = b.session_id
@@ -237,6 +290,113 @@ func (q *Queries) SandboxesOpen(ctx context.Context, db DBTX, sessionID string) 
 			return nil, err
 		}
 		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const sandboxesPage = `-- name: SandboxesPage :many
+SELECT b.session_id, b.generation, b.sandbox_id, s.status, b.status AS health, (b.generation = s.generation)::boolean AS is_current, b.reserved_at, b.ready_at, b.deadline
+FROM sandboxes b JOIN sessions s ON s.id = b.session_id
+WHERE b.ended_at IS NULL AND (b.session_id, b.generation) > ($1::text, $2::bigint)
+ORDER BY b.session_id, b.generation
+LIMIT $3
+`
+
+type SandboxesPageParams struct {
+	AfterSession    string
+	AfterGeneration int64
+	MaxItems        int32
+}
+
+type SandboxesPageRow struct {
+	SessionID  string
+	Generation int64
+	SandboxID  string
+	Status     string
+	Health     string
+	IsCurrent  bool
+	ReservedAt time.Time
+	ReadyAt    *time.Time
+	Deadline   *time.Time
+}
+
+// SandboxesPage lists open sandboxes in the order of their keys.
+func (q *Queries) SandboxesPage(ctx context.Context, db DBTX, arg *SandboxesPageParams) ([]SandboxesPageRow, error) {
+	rows, err := db.Query(ctx, sandboxesPage, arg.AfterSession, arg.AfterGeneration, arg.MaxItems)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []SandboxesPageRow
+	for rows.Next() {
+		var i SandboxesPageRow
+		if err := rows.Scan(
+			&i.SessionID,
+			&i.Generation,
+			&i.SandboxID,
+			&i.Status,
+			&i.Health,
+			&i.IsCurrent,
+			&i.ReservedAt,
+			&i.ReadyAt,
+			&i.Deadline,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const sandboxesSeen = `-- name: SandboxesSeen :exec
+UPDATE sandboxes b SET status = f.status, seen_at = clock_timestamp()
+FROM (SELECT unnest($1::text[]) AS session_id, unnest($2::bigint[]) AS generation, unnest($3::text[]) AS status) f
+WHERE b.session_id = f.session_id AND b.generation = f.generation AND b.ended_at IS NULL AND b.status <> f.status
+`
+
+type SandboxesSeenParams struct {
+	SessionIds  []string
+	Generations []int64
+	Statuses    []string
+}
+
+// SandboxesSeen stores the health of sandboxes whose status is another one now.
+func (q *Queries) SandboxesSeen(ctx context.Context, db DBTX, arg *SandboxesSeenParams) error {
+	_, err := db.Exec(ctx, sandboxesSeen, arg.SessionIds, arg.Generations, arg.Statuses)
+	return err
+}
+
+const sandboxesUnowned = `-- name: SandboxesUnowned :many
+SELECT f.at::bigint
+FROM (SELECT unnest($1::text[]) AS session_id, unnest($2::bigint[]) AS generation, generate_subscripts($1::text[], 1) AS at) f
+WHERE NOT EXISTS (SELECT FROM sandboxes b WHERE b.session_id = f.session_id AND b.generation = f.generation AND b.ended_at IS NULL)
+`
+
+type SandboxesUnownedParams struct {
+	SessionIds  []string
+	Generations []int64
+}
+
+// SandboxesUnowned returns the positions, from 1, of those that no open row has.
+func (q *Queries) SandboxesUnowned(ctx context.Context, db DBTX, arg *SandboxesUnownedParams) ([]int64, error) {
+	rows, err := db.Query(ctx, sandboxesUnowned, arg.SessionIds, arg.Generations)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []int64
+	for rows.Next() {
+		var f_at int64
+		if err := rows.Scan(&f_at); err != nil {
+			return nil, err
+		}
+		items = append(items, f_at)
 	}
 	if err := rows.Err(); err != nil {
 		return nil, err

@@ -1,33 +1,183 @@
--- name: SnapshotInsert :exec
-INSERT INTO snapshots (id, session_id, generation) VALUES (@id, @session_id, @generation)
-ON CONFLICT (id) DO NOTHING;
+-- name: SnapshotInsert :one
+-- SnapshotInsert also says whether the image is free to be used. One of a session
+-- that is over is unneeded from the start.
+INSERT INTO snapshots (id, session_id, generation, base_id, unneeded_at)
+VALUES (@id, @session_id::text, @generation,
+    (SELECT CASE WHEN p.id IS NULL THEN b.image_id ELSE p.base_id END
+     FROM sandboxes b LEFT JOIN snapshots p ON p.id = b.image_id
+     WHERE b.session_id = @session_id::text AND b.generation = @generation),
+    (SELECT now() FROM sessions s WHERE s.id = @session_id::text AND s.status = 'terminated'))
+ON CONFLICT (id) DO UPDATE SET generation = snapshots.generation
+RETURNING (condemned_at IS NULL)::boolean;
 
 -- name: SnapshotLock :one
 SELECT * FROM snapshots WHERE id = @id FOR UPDATE;
 
--- name: SnapshotsUnneeded :many
--- SnapshotsUnneeded finds what may be deleted: what no bundle needs any more, what
--- no bundle was made of in time, and what was found so before.
-SELECT u.id FROM snapshot_uses u
-WHERE u.deleted_at IS NULL
-  AND (u.condemned_at IS NOT NULL OR u.session_over OR NOT u.needed AND (u.bundled OR u.created_at < @before::timestamptz))
-ORDER BY u.created_at, u.id
-LIMIT @max_items;
+-- name: SnapshotBundled :exec
+UPDATE snapshots SET bundled = true WHERE id = @id;
 
--- name: SnapshotsLock :many
-SELECT id FROM snapshots WHERE id = ANY(@ids::text[]) ORDER BY id FOR UPDATE SKIP LOCKED;
+-- name: SnapshotsRelease :exec
+-- SnapshotsRelease marks the snapshots that the session does not need any more.
+UPDATE snapshots n SET unneeded_at = now(), delete_after = now()
+FROM snapshot_uses u
+WHERE n.session_id = @session_id::text AND n.deleted_at IS NULL AND n.unneeded_at IS NULL
+  AND u.id = n.id AND (u.session_over OR n.bundled AND NOT u.needed);
+
+-- name: SnapshotsAge :exec
+-- SnapshotsAge marks snapshots that no bundle was made of in time. One whose
+-- bundle was committed by an older release is noted as bundled instead.
+UPDATE snapshots n SET
+    bundled = EXISTS (SELECT FROM bundles b WHERE b.snapshot_id = n.id),
+    unneeded_at = CASE WHEN NOT EXISTS (SELECT FROM bundles b WHERE b.snapshot_id = n.id) THEN now() END
+WHERE NOT n.bundled AND n.unneeded_at IS NULL AND n.deleted_at IS NULL AND n.created_at < clock_timestamp() - make_interval(secs => @seconds);
+
+-- name: SnapshotsAudit :many
+-- SnapshotsAudit looks at a page of what is kept, so that a mark that was missed is
+-- made up for. It returns the ids that it looked at.
+WITH page AS (
+    SELECT n.id FROM snapshots n
+    WHERE n.id > @after_id AND n.unneeded_at IS NULL AND n.deleted_at IS NULL
+    ORDER BY n.id LIMIT @max_items
+), marked AS (
+    UPDATE snapshots n SET unneeded_at = now(), delete_after = now()
+    FROM snapshot_uses u
+    WHERE n.id IN (SELECT page.id FROM page) AND u.id = n.id AND n.unneeded_at IS NULL
+      AND (u.session_over OR n.bundled AND NOT u.needed)
+)
+SELECT page.id FROM page ORDER BY page.id;
+
+-- name: SnapshotsDue :many
+-- SnapshotsDue locks snapshots that are marked and whose turn it is.
+SELECT id FROM snapshots
+WHERE unneeded_at IS NOT NULL AND deleted_at IS NULL AND delete_after <= now()
+ORDER BY delete_after, id LIMIT @max_items
+FOR UPDATE SKIP LOCKED;
 
 -- name: SnapshotsCondemn :many
--- SnapshotsCondemn marks those of them that are still unneeded now that they are
--- locked. From here on no bundle can be made of them: the deletion is safe.
-UPDATE snapshots n SET condemned_at = coalesce(n.condemned_at, now())
+-- SnapshotsCondemn condemns those of them that are still unneeded now that they
+-- are locked: from here on no bundle can be made of them. Others wait before they
+-- are tried again, each time for longer.
+UPDATE snapshots n SET
+    condemned_at = coalesce(n.condemned_at, now()),
+    delete_attempts = n.delete_attempts + 1,
+    delete_after = now() + least(30 * pow(2, least(n.delete_attempts, 10)), 600) * interval '1 second'
 FROM snapshot_uses u
-WHERE n.id = ANY(@ids::text[]) AND u.id = n.id AND n.deleted_at IS NULL
-  AND (n.condemned_at IS NOT NULL OR u.session_over OR NOT u.needed)
+WHERE n.id = ANY(@ids::text[]) AND u.id = n.id AND (n.condemned_at IS NOT NULL OR NOT u.needed)
 RETURNING n.id;
 
--- name: SnapshotForget :exec
-UPDATE snapshots SET deleted_at = coalesce(deleted_at, now()), condemned_at = coalesce(condemned_at, now()) WHERE id = @id;
+-- name: SnapshotsKeep :exec
+-- SnapshotsKeep takes the mark from those that a bundle needs after all.
+UPDATE snapshots SET unneeded_at = NULL WHERE id = ANY(@ids::text[]) AND condemned_at IS NULL;
+
+-- name: SnapshotsForget :exec
+UPDATE snapshots SET deleted_at = coalesce(deleted_at, now()), condemned_at = coalesce(condemned_at, now()), unneeded_at = coalesce(unneeded_at, now())
+WHERE id = ANY(@ids::text[]);
+
+-- name: ExitImageExpect :exec
+INSERT INTO exit_images (sandbox_id, session_id, generation) VALUES (@sandbox_id, @session_id, @generation)
+ON CONFLICT (sandbox_id) DO NOTHING;
+
+-- name: ExitImagesDue :many
+-- ExitImagesDue takes a page of ended sandboxes whose image is to be found, and
+-- keeps other workers from them for a while. Until a bundle of its generation, or of
+-- a later one, is committed, the image may be all that is left of it.
+WITH due AS (
+    SELECT e.sandbox_id FROM exit_images e
+    WHERE e.next_at <= now() AND NOT EXISTS (SELECT FROM saved_generations u WHERE u.session_id = e.session_id AND u.generation < e.generation)
+    ORDER BY e.next_at, e.sandbox_id LIMIT @max_items
+    FOR UPDATE SKIP LOCKED
+)
+UPDATE exit_images e SET attempts = e.attempts + 1, next_at = now() + least(30 * pow(2, least(e.attempts, 10)), 600) * interval '1 second'
+FROM due WHERE e.sandbox_id = due.sandbox_id
+RETURNING e.sandbox_id, e.session_id, e.generation, e.ended_at;
+
+-- name: ExitImagesRecord :exec
+-- ExitImagesRecord stores images of ended sandboxes. One that no bundle was made
+-- of is unneeded: a sandbox is ended only when its session has taken what it wants.
+INSERT INTO snapshots (id, session_id, generation, unneeded_at, base_id)
+SELECT f.id, s.id, f.generation, now(), ''
+FROM (SELECT unnest(@ids::text[]) AS id, unnest(@session_ids::text[]) AS session_id, unnest(@generations::bigint[]) AS generation) f
+LEFT JOIN sessions s ON s.id = f.session_id
+ON CONFLICT (id) DO UPDATE SET unneeded_at = CASE WHEN snapshots.bundled THEN snapshots.unneeded_at ELSE coalesce(snapshots.unneeded_at, now()) END;
+
+-- name: ExitImagesDone :exec
+DELETE FROM exit_images WHERE sandbox_id = ANY(@sandbox_ids::text[]);
+
+-- name: ImageIntend :exec
+INSERT INTO image_intents (id, session_id, generation, source) VALUES (@id, @session_id, @generation, @source);
+
+-- name: ImageIntentsEnd :exec
+DELETE FROM image_intents WHERE id = @id;
+
+-- name: ImageIntentsAge :execrows
+-- ImageIntentsAge forgets intents so old that what they hide is gone.
+DELETE FROM image_intents WHERE created_at < clock_timestamp() - make_interval(secs => @seconds);
+
+-- name: ImagesStray :many
+-- ImagesStray condemns images that were found at the provider and that nothing
+-- here knows of, and returns them. An exit image is known while its sandbox is not
+-- ended, or its generation not saved: the session may still want it. Condemned first, an image cannot become a
+-- bundle's any more when a late worker records it.
+INSERT INTO snapshots (id, session_id, generation, unneeded_at, condemned_at, base_id)
+SELECT f.id, s.id, f.generation, now(), now(), ''
+FROM (SELECT unnest(@ids::text[]) AS id, unnest(@session_ids::text[]) AS session_id,
+             unnest(@generations::bigint[]) AS generation, unnest(@exits::boolean[]) AS exit) f
+LEFT JOIN sessions s ON s.id = f.session_id
+WHERE NOT EXISTS (SELECT FROM snapshots n WHERE n.id = f.id)
+  AND NOT EXISTS (SELECT FROM base_images b WHERE b.id = f.id)
+  AND NOT EXISTS (SELECT FROM sandboxes b WHERE b.image_id = f.id AND b.ended_at IS NULL)
+  AND NOT EXISTS (SELECT FROM snapshots n WHERE n.base_id = f.id AND n.deleted_at IS NULL)
+  AND NOT (f.exit AND EXISTS (SELECT FROM sandboxes b WHERE b.session_id = f.session_id AND b.generation = f.generation AND b.ended_at IS NULL))
+  AND NOT (f.exit AND EXISTS (SELECT FROM saved_generations u WHERE u.session_id = f.session_id AND u.generation < f.generation))
+  AND NOT (f.exit AND EXISTS (SELECT FROM exit_images e WHERE e.session_id = f.session_id AND e.generation = f.generation))
+ON CONFLICT (id) DO NOTHING
+RETURNING id;
+
+-- name: SnapshotsReturned :exec
+-- SnapshotsReturned has images deleted again that the provider still lists.
+UPDATE snapshots SET deleted_at = NULL, delete_after = now() WHERE id = ANY(@ids::text[]) AND deleted_at < clock_timestamp() - make_interval(secs => @seconds);
+
+-- name: BaseImageUse :one
+-- BaseImageUse notes that a sandbox is about to start from the image, and says
+-- whether it may.
+INSERT INTO base_images AS b (id, name) VALUES (@id, @name)
+ON CONFLICT (id) DO UPDATE SET used_at = CASE WHEN b.condemned_at IS NULL THEN now() ELSE b.used_at END
+RETURNING (b.condemned_at IS NULL AND NOT EXISTS (SELECT FROM snapshots n WHERE n.id = b.id AND n.condemned_at IS NOT NULL))::boolean;
+
+-- name: BaseImagesDue :many
+-- BaseImagesDue condemns base images that nothing uses: no sandbox, no kept
+-- snapshot (one of unknown base counts for all), no recent preparation, and
+-- another one of the same recipe has been used since.
+WITH due AS (
+    SELECT b.id FROM base_images b
+    WHERE b.delete_after <= now() AND (b.condemned_at IS NOT NULL OR (
+        b.used_at < clock_timestamp() - make_interval(secs => @seconds)
+        AND EXISTS (SELECT FROM base_images o WHERE split_part(o.name, ':', 1) = split_part(b.name, ':', 1) AND o.used_at > b.used_at)
+        AND NOT EXISTS (SELECT FROM sandboxes x WHERE x.image_id = b.id AND x.ended_at IS NULL)
+        AND NOT EXISTS (SELECT FROM snapshots n WHERE n.base_id = b.id AND n.deleted_at IS NULL)
+        AND NOT EXISTS (SELECT FROM snapshots n WHERE n.base_id IS NULL AND n.deleted_at IS NULL)
+    ))
+    ORDER BY b.id LIMIT @max_items
+    FOR UPDATE SKIP LOCKED
+)
+UPDATE base_images b SET
+    condemned_at = coalesce(b.condemned_at, now()),
+    delete_attempts = b.delete_attempts + 1,
+    delete_after = now() + least(30 * pow(2, least(b.delete_attempts, 10)), 600) * interval '1 second'
+FROM due WHERE b.id = due.id
+RETURNING b.id;
+
+-- name: BaseImagesForget :exec
+DELETE FROM base_images WHERE id = ANY(@ids::text[]) AND condemned_at IS NOT NULL;
+
+-- name: ImageCounts :one
+-- ImageCounts are the images that wait for something. What is kept is not counted:
+-- that would walk it.
+SELECT
+    (SELECT count(*) FROM snapshots n WHERE n.unneeded_at IS NOT NULL AND n.deleted_at IS NULL)::bigint AS unneeded,
+    (SELECT count(*) FROM snapshots n WHERE n.unneeded_at IS NOT NULL AND n.deleted_at IS NULL AND n.delete_attempts > 3)::bigint AS failing,
+    (SELECT count(*) FROM exit_images)::bigint AS exits,
+    (SELECT count(*) FROM image_intents i WHERE i.created_at < clock_timestamp() - make_interval(secs => @seconds))::bigint AS hidden;
 
 -- name: BundleInsert :exec
 INSERT INTO bundles (id, session_id, parent_id, generation, snapshot_id, manifest, verified, checkpoint, created_at)
@@ -38,9 +188,6 @@ SELECT * FROM bundles WHERE id = @id;
 
 -- name: BundleGetHead :one
 SELECT b.* FROM bundles b JOIN sessions s ON s.head_bundle_id = b.id WHERE s.id = @session_id;
-
--- name: BundleProve :execrows
-UPDATE bundles SET proved_at = coalesce(proved_at, now()) WHERE id = @id;
 
 -- name: SnapshotKeep :exec
 -- SnapshotKeep puts off the deletion of a snapshot that could not be restored.
@@ -67,3 +214,5 @@ WHERE b.session_id = @session_id AND n.deleted_at IS NULL AND n.condemned_at IS 
   AND (n.kept_until IS NULL OR n.kept_until < clock_timestamp()) AND b.snapshot_id <> @except_id
 ORDER BY b.no DESC
 LIMIT 5;
+-- name: BundleProve :one
+UPDATE bundles SET proved_at = coalesce(proved_at, now()) WHERE id = @id RETURNING session_id;

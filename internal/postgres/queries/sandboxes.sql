@@ -11,13 +11,22 @@ UPDATE sandboxes SET sandbox_id = @sandbox_id, status = @status, deadline = @dea
     ready_at = CASE WHEN @status = 'ready' THEN coalesce(ready_at, @at::timestamptz) ELSE ready_at END
 WHERE session_id = @session_id AND generation = @generation AND ended_at IS NULL;
 
--- name: SandboxSeen :exec
-UPDATE sandboxes SET status = @status, seen_at = clock_timestamp()
-WHERE session_id = @session_id AND generation = @generation AND ended_at IS NULL;
+-- name: SandboxesSeen :exec
+-- SandboxesSeen stores the health of sandboxes whose status is another one now.
+UPDATE sandboxes b SET status = f.status, seen_at = clock_timestamp()
+FROM (SELECT unnest(@session_ids::text[]) AS session_id, unnest(@generations::bigint[]) AS generation, unnest(@statuses::text[]) AS status) f
+WHERE b.session_id = f.session_id AND b.generation = f.generation AND b.ended_at IS NULL AND b.status <> f.status;
 
 -- name: SandboxEnd :exec
-UPDATE sandboxes SET status = 'terminated', ended_at = @at::timestamptz, end_reason = @reason
-WHERE session_id = @session_id AND generation = @generation AND ended_at IS NULL;
+-- SandboxEnd also has the image looked for that the provider made at the end.
+WITH ended AS (
+    UPDATE sandboxes SET status = 'terminated', ended_at = @at::timestamptz, end_reason = @reason
+    WHERE session_id = @session_id AND generation = @generation AND ended_at IS NULL
+    RETURNING sandbox_id
+)
+INSERT INTO exit_images (sandbox_id, session_id, generation)
+SELECT ended.sandbox_id, @session_id, @generation FROM ended WHERE ended.sandbox_id <> ''
+ON CONFLICT (sandbox_id) DO NOTHING;
 
 -- name: SandboxesOpen :many
 SELECT b.session_id, b.generation, b.sandbox_id, s.status, (b.generation = s.generation)::boolean AS is_current, b.reserved_at, b.ready_at, b.deadline
@@ -49,3 +58,26 @@ LIMIT 1;
 -- their runner ever answered.
 SELECT count(*) FROM sandboxes
 WHERE session_id = @session_id AND image_id = @image_id AND sandbox_id <> '' AND ready_at IS NULL AND ended_at IS NOT NULL;
+
+-- name: SandboxesPage :many
+-- SandboxesPage lists open sandboxes in the order of their keys.
+SELECT b.session_id, b.generation, b.sandbox_id, s.status, b.status AS health, (b.generation = s.generation)::boolean AS is_current, b.reserved_at, b.ready_at, b.deadline
+FROM sandboxes b JOIN sessions s ON s.id = b.session_id
+WHERE b.ended_at IS NULL AND (b.session_id, b.generation) > (@after_session::text, @after_generation::bigint)
+ORDER BY b.session_id, b.generation
+LIMIT @max_items;
+
+-- name: SandboxesForsaken :many
+-- SandboxesForsaken lists open sandboxes whose session has moved on without them.
+SELECT b.session_id, b.generation, b.sandbox_id, s.status, (b.generation = s.generation)::boolean AS is_current, b.reserved_at, b.ready_at, b.deadline
+FROM sandboxes b JOIN sessions s ON s.id = b.session_id
+WHERE b.ended_at IS NULL AND (b.session_id, b.generation) > (@after_session::text, @after_generation::bigint)
+  AND (b.generation <> s.generation OR s.status IN ('hibernated', 'terminated')) AND b.reserved_at < clock_timestamp() - make_interval(secs => @seconds)
+ORDER BY b.session_id, b.generation
+LIMIT @max_items;
+
+-- name: SandboxesUnowned :many
+-- SandboxesUnowned returns the positions, from 1, of those that no open row has.
+SELECT f.at::bigint
+FROM (SELECT unnest(@session_ids::text[]) AS session_id, unnest(@generations::bigint[]) AS generation, generate_subscripts(@session_ids::text[], 1) AS at) f
+WHERE NOT EXISTS (SELECT FROM sandboxes b WHERE b.session_id = f.session_id AND b.generation = f.generation AND b.ended_at IS NULL);

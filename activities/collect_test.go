@@ -1,0 +1,256 @@
+package activities_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/overwinter-dev/overwinter/activities"
+	"github.com/overwinter-dev/overwinter/internal/eventlog"
+	"github.com/overwinter-dev/overwinter/internal/runner"
+	"github.com/overwinter-dev/overwinter/internal/sandbox"
+	"github.com/overwinter-dev/overwinter/internal/sandbox/driver"
+	"github.com/overwinter-dev/overwinter/internal/sandbox/memsandbox"
+	"github.com/overwinter-dev/overwinter/internal/session"
+)
+
+// images are the images of the session at the provider.
+func (b *bundle) images(t *testing.T) (ids []string) {
+	t.Helper()
+	listed, err := b.provider.ListImages(b.ctx)
+	require.NoError(t, err)
+	for _, image := range listed {
+		if image.Role == "" {
+			ids = append(ids, image.ID)
+		}
+	}
+	return ids
+}
+
+// look reconciles; nothing waits for its turn, nothing is too young.
+func (b *bundle) look(t *testing.T) activities.Reconciled {
+	t.Helper()
+	b.sql(t, `UPDATE snapshots SET delete_after = now()`)
+	b.sql(t, `UPDATE exit_images SET next_at = now()`)
+	if b.memory != nil {
+		b.memory.AgeImages(10 * time.Minute)
+	}
+	found, err := b.reconcile()
+	require.NoError(t, err)
+	return found
+}
+
+// TestNothingIsLeftOfAStoppedSession goes through sleep and wake until the stop, at
+// the local Modal.
+func TestNothingIsLeftOfAStoppedSession(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.config.OrphanAge = time.Millisecond
+	b.build()
+	s := b.create(t)
+	const cycles = 3
+	for cycle := range cycles {
+		b.shell(t, s.SandboxID, "dd if=/dev/urandom of="+runner.DefaultPaths().Workspace+"/big bs=1M count=4 2>/dev/null")
+		for _, event := range []session.Event{session.EventReady, session.EventHibernate} {
+			if cycle == 0 || event == session.EventHibernate {
+				b.transit(t, event)
+			}
+		}
+		_, err := b.save(s)
+		require.NoError(t, err)
+		b.terminate(t, s)
+		b.transit(t, session.EventSaved)
+		b.look(t)
+		require.LessOrEqual(t, len(b.images(t)), 2, "the newest snapshot, and the one before it until it is proved")
+		b.transit(t, session.EventWake)
+		s, err = b.restore(int64(cycle + 2))
+		require.NoError(t, err)
+		b.transit(t, session.EventReady)
+	}
+	b.terminate(t, s)
+	b.transit(t, session.EventStop)
+	require.NotEmpty(t, b.images(t))
+	b.look(t)
+	require.Empty(t, b.images(t))
+	counts, err := b.db.ImageCounts(b.ctx, 0)
+	require.NoError(t, err)
+	require.Zero(t, counts)
+}
+
+// TestTheExitImageOfASavedSandboxIsDeleted and that of one whose session may still
+// want it is not.
+func TestTheExitImageOfASavedSandboxIsDeleted(t *testing.T) {
+	t.Parallel()
+	b := setupMemory(t)
+	s := b.create(t)
+	b.transit(t, session.EventReady)
+	b.transit(t, session.EventHibernate)
+	_, err := b.save(s)
+	require.NoError(t, err)
+	b.terminate(t, s)
+	b.transit(t, session.EventSaved)
+	require.Len(t, b.images(t), 2, "the snapshot and the exit image")
+	require.Equal(t, 1, b.look(t).Deleted)
+	require.Equal(t, []string{b.head(t).SnapshotID}, b.images(t))
+
+	// The next generation ends before it is saved.
+	b.transit(t, session.EventWake)
+	s, err = b.restore(2)
+	require.NoError(t, err)
+	b.transit(t, session.EventReady)
+	b.memory.Kill(s.SandboxID, 1)
+	b.look(t)
+	require.Len(t, b.images(t), 2, "its exit image is all that is left of it")
+	b.sql(t, `UPDATE sandboxes SET status = 'terminated', ended_at = now() WHERE generation = 2`)
+	b.look(t)
+	require.Len(t, b.images(t), 2, "whether or not its row is ended")
+	_, err = b.rescue(s)
+	require.NoError(t, err)
+	rescued := b.head(t).SnapshotID
+	b.terminate(t, s)
+	b.look(t)
+	require.Contains(t, b.images(t), rescued)
+}
+
+// TestAnImageThatACrashHidIsFound: the provider made it, and its id was lost.
+func TestAnImageThatACrashHidIsFound(t *testing.T) {
+	t.Parallel()
+	for name, fault := range map[string]func(b *bundle){
+		"the answer is lost": func(b *bundle) {
+			b.memory.Inject(memsandbox.Fault{Op: memsandbox.OpSnapshot, Code: driver.Unavailable, After: true})
+		},
+		"the worker dies": func(b *bundle) {
+			b.steps.set(func(step string, _ *eventlog.Append) error {
+				if step == stepSnapshot {
+					return context.Canceled
+				}
+				return nil
+			}, nil)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := setupMemory(t)
+			s := b.create(t)
+			b.transit(t, session.EventReady)
+			fault(b)
+			_, err := b.save(s)
+			require.Error(t, err)
+			b.steps.set(nil, nil)
+			counts, err := b.db.ImageCounts(b.ctx, 0)
+			require.NoError(t, err)
+			require.EqualValues(t, 1, counts.Hidden, "it is known that there may be an image")
+			require.Len(t, b.images(t), 1)
+			found, err := b.reconcile()
+			require.NoError(t, err)
+			require.Zero(t, found.Deleted, "a young one may be about to be recorded")
+			_, err = b.save(s)
+			require.NoError(t, err)
+			b.look(t)
+			require.Equal(t, []string{b.head(t).SnapshotID}, b.images(t))
+			b.sql(t, `UPDATE image_intents SET created_at = created_at - interval '2 hours'`)
+			b.look(t)
+			counts, err = b.db.ImageCounts(b.ctx, 0)
+			require.NoError(t, err)
+			require.Zero(t, counts.Hidden)
+		})
+	}
+}
+
+// TestAnImageThatWasFoundFirstIsNotUsed: a worker that was frozen between the
+// snapshot and its record makes another.
+func TestAnImageThatWasFoundFirstIsNotUsed(t *testing.T) {
+	t.Parallel()
+	b := setupMemory(t)
+	s := b.create(t)
+	b.transit(t, session.EventReady)
+	var once sync.Once
+	b.steps.set(func(step string, _ *eventlog.Append) error {
+		if step == stepSnapshot {
+			once.Do(func() { b.look(t) })
+		}
+		return nil
+	}, nil)
+	_, err := b.save(s)
+	requirePassing(t, err)
+	require.Empty(t, b.images(t))
+	_, err = b.save(s)
+	require.NoError(t, err)
+	require.Equal(t, []string{b.head(t).SnapshotID}, b.images(t))
+}
+
+// TestABacklogOfDeletionsIsDrained in one look, and images that cannot be deleted
+// do not keep it from the others.
+func TestABacklogOfDeletionsIsDrained(t *testing.T) {
+	t.Parallel()
+	b := setupMemory(t)
+	b.sql(t, `INSERT INTO snapshots (id, session_id, generation, unneeded_at) SELECT 'im-gone-' || n, $1, 1, now() FROM generate_series(1, 3000) n`, b.id)
+	b.driver.set(func(f *faulty) {
+		f.deleteImage = func(id string) error {
+			if strings.HasSuffix(id, "000") || strings.HasSuffix(id, "500") {
+				return driver.Errorf(driver.Conflict, "delete image", id, "it is in use")
+			}
+			return nil
+		}
+	})
+	found, err := b.reconcile()
+	require.NoError(t, err)
+	require.Equal(t, 2994, found.Deleted)
+	b.driver.mend()
+	require.Equal(t, 6, b.look(t).Deleted)
+}
+
+// TestAProviderThatIsAwayIsNotAskedForEveryImage: the pauses of the images do not
+// grow for what is not their fault.
+func TestAProviderThatIsAwayIsNotAskedForEveryImage(t *testing.T) {
+	t.Parallel()
+	b := setupMemory(t)
+	b.sql(t, `INSERT INTO snapshots (id, session_id, generation, unneeded_at) SELECT 'im-gone-' || n, $1, 1, now() FROM generate_series(1, 3000) n`, b.id)
+	b.memory.Inject(memsandbox.Fault{Op: memsandbox.OpDeleteImage, Code: driver.Unavailable, N: -1})
+	before := b.memory.Calls(memsandbox.OpDeleteImage)
+	_, err := b.reconcile()
+	requirePassing(t, err)
+	require.Less(t, b.memory.Calls(memsandbox.OpDeleteImage)-before, 100)
+	b.memory.ClearFaults()
+	found, err := b.reconcile()
+	require.NoError(t, err)
+	require.GreaterOrEqual(t, found.Deleted, 2500, "most were not tried and need not wait")
+}
+
+// TestOnePartOfALookDoesNotKeepItFromTheOthers.
+func TestOnePartOfALookDoesNotKeepItFromTheOthers(t *testing.T) {
+	t.Parallel()
+	b := setupMemory(t)
+	dead := b.create(t)
+	b.transit(t, session.EventReady)
+	b.sql(t, `INSERT INTO snapshots (id, session_id, generation, unneeded_at) VALUES ('im-gone', $1, 1, now())`, b.id)
+	b.driver.set(func(f *faulty) {
+		f.list = func() error { return driver.Errorf(driver.Unavailable, "list", "", "injected") }
+	})
+	_, err := b.reconcile()
+	requirePassing(t, err)
+	counts, err := b.db.ImageCounts(b.ctx, 0)
+	require.NoError(t, err)
+	require.Zero(t, counts.Unneeded, "what is unneeded is deleted although sandboxes could not be listed")
+
+	b.driver.mend()
+	b.memory.Kill(dead.SandboxID, 1)
+	orphan, _, err := b.provider.Create(b.ctx, sandbox.Spec{Session: session.NewID(session.SessionPrefix), Generation: 1, Image: "debian:12"})
+	require.NoError(t, err)
+	b.tell.set(func(string) error { return errors.New("temporal is away") })
+	_, err = b.reconcile()
+	require.ErrorContains(t, err, "temporal is away")
+	require.False(t, b.running(t, orphan.ID()))
+	b.tell.set(nil)
+	b.look(t)
+	listed, err := b.provider.ListImages(b.ctx)
+	require.NoError(t, err)
+	for _, image := range listed {
+		require.True(t, image.Session == b.id || image.Role != "", "the exit image of a sandbox that no row names is found as well: %v", image)
+	}
+}

@@ -1,0 +1,193 @@
+package postgres
+
+import (
+	"context"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/overwinter-dev/overwinter/internal/postgres/dbsqlc"
+	"github.com/overwinter-dev/overwinter/internal/session"
+)
+
+// The life of an image's record:
+//
+//	ImageIntend ─▶ SnapshotRecord ─▶ BundleCommit ─▶ unneeded ─▶ condemned ─▶ deleted
+//	SandboxEnd ──▶ ExitImagesDue ─▶ ExitImagesSettle ──▲
+//
+// A mark of unneeded may be wrong and may be missing for a while; condemning looks
+// at the need again, and BundleCommit refuses what is condemned.
+
+// ImageIntend records that an image is about to be made: of a sandbox of a
+// session, or, with an empty session, a base image. The intent ends when the image
+// is recorded, or when it is known that none was made.
+func (db *DB) ImageIntend(ctx context.Context, intent session.ImageIntent) error {
+	return fault("record the intent of an image", db.q.ImageIntend(ctx, db.pool, &dbsqlc.ImageIntendParams{
+		ID: intent.ID, SessionID: intent.SessionID, Generation: intent.Generation, Source: intent.Source,
+	}))
+}
+
+// ImageIntentEnd forgets an intent that came to nothing.
+func (db *DB) ImageIntentEnd(ctx context.Context, intentID string) error {
+	return fault("end the intent of an image", db.q.ImageIntentsEnd(ctx, db.pool, intentID))
+}
+
+// ImageIntentsForget forgets intents older than age.
+func (db *DB) ImageIntentsForget(ctx context.Context, age time.Duration) (int64, error) {
+	n, err := db.q.ImageIntentsAge(ctx, db.pool, age.Seconds())
+	return n, fault("forget old intents of images", err)
+}
+
+// SnapshotRecord stores that an image exists at the provider, before anything
+// depends on it. unavailable when the image was found first by the reconciler,
+// which took it for one that nothing knows of: it is being deleted.
+func (db *DB) SnapshotRecord(ctx context.Context, sessionID string, generation int64, snapshotID string) error {
+	return db.snapshotRecord(ctx, "", sessionID, generation, snapshotID)
+}
+
+// SnapshotMade is SnapshotRecord for an image whose intent was recorded.
+func (db *DB) SnapshotMade(ctx context.Context, intent session.ImageIntent, snapshotID string) error {
+	return db.snapshotRecord(ctx, intent.ID, intent.SessionID, intent.Generation, snapshotID)
+}
+
+func (db *DB) snapshotRecord(ctx context.Context, intentID, sessionID string, generation int64, snapshotID string) error {
+	return db.inTx(ctx, "record a snapshot", pgx.TxOptions{}, func(tx pgx.Tx) error {
+		usable, err := db.q.SnapshotInsert(ctx, tx, &dbsqlc.SnapshotInsertParams{
+			ID: snapshotID, SessionID: sessionID, Generation: generation,
+		})
+		if err != nil {
+			return err
+		}
+		if !usable {
+			return session.Faultf(session.CodeUnavailable, "snapshot %s is being deleted because it was recorded too late", snapshotID)
+		}
+		if intentID == "" {
+			return nil
+		}
+		return db.q.ImageIntentsEnd(ctx, tx, intentID)
+	})
+}
+
+// SnapshotsAge marks snapshots older than age that no bundle was made of.
+func (db *DB) SnapshotsAge(ctx context.Context, age time.Duration) error {
+	return fault("mark snapshots without a bundle", db.q.SnapshotsAge(ctx, db.pool, age.Seconds()))
+}
+
+// SnapshotsAudit checks up to limit kept snapshots after an id for marks that were
+// missed. It returns the last id that it looked at, "" at the end.
+func (db *DB) SnapshotsAudit(ctx context.Context, after string, limit int) (next string, err error) {
+	ids, err := db.q.SnapshotsAudit(ctx, db.pool, &dbsqlc.SnapshotsAuditParams{AfterID: after, MaxItems: int32(limit)})
+	if err != nil || len(ids) < limit {
+		return "", fault("audit snapshots", err)
+	}
+	return ids[len(ids)-1], nil
+}
+
+// SnapshotsCondemn returns up to limit snapshots to delete. No bundle can be made of
+// them any more. One that is not forgotten is returned again after a pause that
+// grows with each time; until then no other caller gets it.
+func (db *DB) SnapshotsCondemn(ctx context.Context, limit int) (ids []string, err error) {
+	err = db.inTx(ctx, "choose snapshots to delete", pgx.TxOptions{}, func(tx pgx.Tx) error {
+		due, err := db.q.SnapshotsDue(ctx, tx, int32(limit))
+		if err != nil || len(due) == 0 {
+			return err
+		}
+		// A bundle may have been made of one since it was marked. Locked, they are
+		// looked at again: a statement sees what was committed before it began.
+		if ids, err = db.q.SnapshotsCondemn(ctx, tx, due); err != nil {
+			return err
+		}
+		return db.q.SnapshotsKeep(ctx, tx, due)
+	})
+	return ids, err
+}
+
+// SnapshotsForget records that images are deleted at the provider.
+func (db *DB) SnapshotsForget(ctx context.Context, ids []string) error {
+	return fault("forget snapshots", db.q.SnapshotsForget(ctx, db.pool, ids))
+}
+
+// ExitImageExpect has the image looked for that the provider made of a sandbox
+// that no row names.
+func (db *DB) ExitImageExpect(ctx context.Context, e session.ExitImage) error {
+	return fault("expect an exit image", db.q.ExitImageExpect(ctx, db.pool, &dbsqlc.ExitImageExpectParams{
+		SandboxID: e.SandboxID, SessionID: e.SessionID, Generation: e.Generation,
+	}))
+}
+
+// ExitImagesDue returns up to limit ended sandboxes whose image is to be found.
+// One that is not settled is returned again after a pause that grows.
+func (db *DB) ExitImagesDue(ctx context.Context, limit int) ([]session.ExitImage, error) {
+	rows, err := db.q.ExitImagesDue(ctx, db.pool, int32(limit))
+	if err != nil {
+		return nil, fault("choose exit images", err)
+	}
+	out := make([]session.ExitImage, len(rows))
+	for i, r := range rows {
+		out[i] = session.ExitImage{SandboxID: r.SandboxID, SessionID: r.SessionID, Generation: r.Generation, EndedAt: r.EndedAt.UTC()}
+	}
+	return out, nil
+}
+
+// ExitImagesSettle stores what was found: the image of each, or none. Images that
+// no bundle was made of are unneeded.
+func (db *DB) ExitImagesSettle(ctx context.Context, found []session.ExitImage) error {
+	p := &dbsqlc.ExitImagesRecordParams{}
+	var sandboxes []string
+	for _, e := range found {
+		sandboxes = append(sandboxes, e.SandboxID)
+		if e.ImageID != "" {
+			p.Ids, p.SessionIds, p.Generations = append(p.Ids, e.ImageID), append(p.SessionIds, e.SessionID), append(p.Generations, e.Generation)
+		}
+	}
+	return db.inTx(ctx, "record exit images", pgx.TxOptions{}, func(tx pgx.Tx) error {
+		if len(p.Ids) > 0 {
+			if err := db.q.ExitImagesRecord(ctx, tx, p); err != nil {
+				return err
+			}
+		}
+		return db.q.ExitImagesDone(ctx, tx, sandboxes)
+	})
+}
+
+// ImagesStray condemns those of the images listed by the provider that nothing
+// here knows of, and returns how many they are. Images that count as deleted since
+// before age and are listed all the same are deleted again.
+func (db *DB) ImagesStray(ctx context.Context, listed []session.ListedImage, age time.Duration) (int, error) {
+	p := &dbsqlc.ImagesStrayParams{}
+	for _, l := range listed {
+		p.Ids, p.SessionIds = append(p.Ids, l.ID), append(p.SessionIds, l.SessionID)
+		p.Generations, p.Exits = append(p.Generations, l.Generation), append(p.Exits, l.Exit)
+	}
+	stray, err := db.q.ImagesStray(ctx, db.pool, p)
+	if err == nil {
+		err = db.q.SnapshotsReturned(ctx, db.pool, &dbsqlc.SnapshotsReturnedParams{Ids: p.Ids, Seconds: age.Seconds()})
+	}
+	return len(stray), fault("compare the provider's images", err)
+}
+
+// BaseImageUse notes that a sandbox is about to start from a base image, and
+// reports whether it may: it is not being deleted.
+func (db *DB) BaseImageUse(ctx context.Context, name, imageID string) (usable bool, err error) {
+	usable, err = db.q.BaseImageUse(ctx, db.pool, &dbsqlc.BaseImageUseParams{ID: imageID, Name: name})
+	return usable, fault("note the use of a base image", err)
+}
+
+// BaseImagesCondemn returns up to limit base images that nothing uses and whose
+// last use is older than age.
+func (db *DB) BaseImagesCondemn(ctx context.Context, age time.Duration, limit int) ([]string, error) {
+	ids, err := db.q.BaseImagesDue(ctx, db.pool, &dbsqlc.BaseImagesDueParams{Seconds: age.Seconds(), MaxItems: int32(limit)})
+	return ids, fault("choose base images to delete", err)
+}
+
+// BaseImagesForget records that base images are deleted at the provider.
+func (db *DB) BaseImagesForget(ctx context.Context, ids []string) error {
+	return fault("forget base images", db.q.BaseImagesForget(ctx, db.pool, ids))
+}
+
+// ImageCounts are the images that wait for something. An intent counts as hiding
+// an image once it is older than age.
+func (db *DB) ImageCounts(ctx context.Context, age time.Duration) (session.ImageCounts, error) {
+	c, err := db.q.ImageCounts(ctx, db.pool, age.Seconds())
+	return session.ImageCounts{Unneeded: c.Unneeded, Failing: c.Failing, Exits: c.Exits, Hidden: c.Hidden}, fault("count images", err)
+}

@@ -1,0 +1,205 @@
+package postgres_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/stretchr/testify/require"
+
+	"github.com/overwinter-dev/overwinter/internal/session"
+)
+
+func (b *bundle) intent(t *testing.T) session.ImageIntent {
+	t.Helper()
+	intent := session.ImageIntent{ID: session.NewID("img_"), SessionID: b.id, Generation: 1, Source: "sb-1"}
+	require.NoError(t, b.ImageIntend(b.ctx, intent))
+	return intent
+}
+
+func (b *bundle) counts(t *testing.T, age time.Duration) session.ImageCounts {
+	t.Helper()
+	counts, err := b.ImageCounts(b.ctx, age)
+	require.NoError(t, err)
+	return counts
+}
+
+func TestAnIntentThatStaysIsCountedAsHiddenImage(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	made, failed := b.intent(t), b.intent(t)
+	b.intent(t)
+	require.EqualValues(t, 3, b.counts(t, 0).Hidden)
+	require.NoError(t, b.SnapshotMade(b.ctx, made, "im-1"))
+	require.NoError(t, b.ImageIntentEnd(b.ctx, failed.ID))
+	require.EqualValues(t, 1, b.counts(t, 0).Hidden)
+	require.Zero(t, b.counts(t, time.Hour).Hidden, "a young one is under way")
+	forgotten, err := b.ImageIntentsForget(b.ctx, 0)
+	require.NoError(t, err)
+	require.EqualValues(t, 1, forgotten)
+}
+
+func TestTheImageOfAnEndedSandboxIsUnneededUnlessABundleHasIt(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.running(t)
+	due := func() []session.ExitImage {
+		t.Helper()
+		b.sql(t, "UPDATE exit_images SET next_at = now()")
+		due, err := b.ExitImagesDue(b.ctx, 10)
+		require.NoError(t, err)
+		return due
+	}
+	require.Empty(t, due(), "it runs")
+	require.NoError(t, b.SandboxEnd(b.ctx, b.id, 1, "lost"))
+	require.NoError(t, b.SandboxEnd(b.ctx, b.id, 1, "again"))
+	require.Empty(t, due(), "nothing was saved of it: the session may still want it")
+	b.reserve(t, 2)
+	require.Empty(t, due(), "nor was anything since")
+	b.commit(t, "im-later")
+	found := due()
+	require.Len(t, found, 1)
+	require.Equal(t, "sb-1", found[0].SandboxID)
+	again, err := b.ExitImagesDue(b.ctx, 10)
+	require.NoError(t, err)
+	require.Empty(t, again, "no other caller gets it meanwhile")
+	found[0].ImageID = "im-exit"
+	require.NoError(t, b.ExitImagesSettle(b.ctx, found))
+	require.NoError(t, b.ExitImagesSettle(b.ctx, found), "twice is once")
+	require.Empty(t, due())
+	require.Equal(t, []string{"im-exit"}, b.condemned(t))
+
+	// A rescue has made a bundle of the image before the sandbox's row was ended.
+	b.commit(t, "im-rescued")
+	require.NoError(t, b.SandboxEnd(b.ctx, b.id, 2, "lost"))
+	found = due()
+	found[0].ImageID = "im-rescued"
+	require.NoError(t, b.ExitImagesSettle(b.ctx, found))
+	require.Equal(t, []string{"im-exit"}, b.condemned(t))
+
+	// Of a sandbox that no row names, and a session that is not known.
+	require.NoError(t, b.ExitImageExpect(b.ctx, session.ExitImage{SandboxID: "sb-x", SessionID: "ses_nobody", Generation: 1}))
+	found = due()
+	require.Len(t, found, 1)
+	found[0].ImageID = "im-x"
+	require.NoError(t, b.ExitImagesSettle(b.ctx, found))
+	require.ElementsMatch(t, []string{"im-exit", "im-x"}, b.condemned(t))
+
+	// There is none.
+	require.NoError(t, b.ExitImageExpect(b.ctx, session.ExitImage{SandboxID: "sb-y", SessionID: b.id, Generation: 1}))
+	require.EqualValues(t, 1, b.counts(t, 0).Exits)
+	require.NoError(t, b.ExitImagesSettle(b.ctx, []session.ExitImage{{SandboxID: "sb-y"}}))
+	require.Zero(t, b.counts(t, 0).Exits)
+}
+
+func TestOnlyListedImagesThatNothingKnowsOfAreStray(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.running(t)
+	b.commit(t, "im-known")
+	_, err := b.BaseImageUse(b.ctx, "base:1", "im-base")
+	require.NoError(t, err)
+	listed := []session.ListedImage{
+		{ID: "im-known", SessionID: b.id, Generation: 1},
+		{ID: "im-base"},
+		{ID: "im-exit", SessionID: b.id, Generation: 1, Exit: true},
+		{ID: "im-stray", SessionID: b.id, Generation: 1},
+		{ID: "im-foreign", SessionID: "ses_nobody", Generation: 4, Exit: true},
+	}
+	stray := func(want int) {
+		t.Helper()
+		n, err := b.ImagesStray(b.ctx, listed, time.Hour)
+		require.NoError(t, err)
+		require.Equal(t, want, n)
+	}
+	stray(2)
+	stray(0)
+	require.ElementsMatch(t, []string{"im-stray", "im-foreign"}, b.condemned(t), "the sandbox of im-exit is not ended: its session may want it")
+	requireCode(t, session.CodeUnavailable, b.SnapshotRecord(b.ctx, b.id, 1, "im-stray"))
+	requireCode(t, session.CodeIllegalState, b.BundleCommit(b.ctx, session.Bundle{
+		ID: session.NewID(session.BundlePrefix), SessionID: b.id, Generation: 1, SnapshotID: "im-stray",
+	}))
+	require.NoError(t, b.SandboxEnd(b.ctx, b.id, 1, "lost"))
+	stray(0) // the look for its image is still to come
+	require.NoError(t, b.ExitImagesSettle(b.ctx, []session.ExitImage{{SandboxID: "sb-1"}}))
+	b.sql(t, "UPDATE bundles SET checkpoint = true")
+	stray(0) // nothing newer than a checkpoint was saved
+	b.sql(t, "UPDATE bundles SET checkpoint = false")
+	stray(1)
+
+	// One that counts as deleted and is listed all the same.
+	require.NoError(t, b.SnapshotsForget(b.ctx, []string{"im-stray", "im-foreign", "im-exit"}))
+	stray(0)
+	require.Empty(t, b.condemned(t), "the listing may be older than the deletion")
+	b.sql(t, "UPDATE snapshots SET deleted_at = now() - interval '2 hours' WHERE id = 'im-stray'")
+	stray(0)
+	require.Equal(t, []string{"im-stray"}, b.condemned(t))
+}
+
+func TestABaseImageIsDeletedOnlyWhenNothingUsesIt(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	use := func(name, id string) bool {
+		t.Helper()
+		usable, err := b.BaseImageUse(b.ctx, name, id)
+		require.NoError(t, err)
+		return usable
+	}
+	condemned := func() []string {
+		t.Helper()
+		b.sql(t, "UPDATE base_images SET delete_after = now()")
+		ids, err := b.BaseImagesCondemn(b.ctx, time.Hour, 10)
+		require.NoError(t, err)
+		return ids
+	}
+	old := func(id string) {
+		b.sql(t, "UPDATE base_images SET used_at = now() - interval '2 hours' WHERE id = $1", id)
+	}
+	require.True(t, use("base:1", "im-old"))
+	old("im-old")
+	require.Empty(t, condemned(), "it is the current one of its recipe")
+	require.True(t, use("codex:1", "im-codex"))
+	require.Empty(t, condemned(), "another recipe's is no successor")
+	require.True(t, use("base:2", "im-new"))
+
+	// A sandbox runs on it, then sleeps with a snapshot of it.
+	require.NoError(t, b.GenerationReserve(b.ctx, b.id, 1, "im-old"))
+	require.Empty(t, condemned())
+	require.NoError(t, b.SandboxRecord(b.ctx, b.id, 1, "sb-1", session.SandboxReady, time.Now().Add(time.Hour)))
+	b.transit(t, session.EventReady, "")
+	b.commit(t, "im-s1")
+	require.NoError(t, b.SandboxEnd(b.ctx, b.id, 1, "saved"))
+	require.Empty(t, condemned(), "a kept snapshot is made of it")
+	// The next generation starts from the snapshot, and so does its snapshot.
+	require.NoError(t, b.GenerationReserve(b.ctx, b.id, 2, "im-s1"))
+	second := b.commit(t, "im-s2")
+	require.NoError(t, b.BundleProve(b.ctx, second.ID))
+	require.NoError(t, b.SandboxEnd(b.ctx, b.id, 2, "saved"))
+	require.NoError(t, b.SnapshotsForget(b.ctx, []string{"im-s1"}))
+	require.Empty(t, condemned(), "so is the snapshot of the snapshot")
+	b.transit(t, session.EventStop, "")
+	require.NoError(t, b.SnapshotsForget(b.ctx, []string{"im-s2"}))
+
+	require.True(t, use("base:1", "im-old"), "a worker of the old release still creates from it")
+	require.Empty(t, condemned())
+	old("im-old")
+	b.sql(t, "INSERT INTO snapshots (id, session_id, generation) VALUES ('im-unknown', $1, 9)", b.id)
+	require.Empty(t, condemned(), "a kept snapshot whose base is not known may be made of it")
+	require.NoError(t, b.SnapshotsForget(b.ctx, []string{"im-unknown"}))
+	require.Equal(t, []string{"im-old"}, condemned())
+	require.False(t, use("base:1", "im-old"), "from here on nothing may start from it")
+	require.Equal(t, []string{"im-old"}, condemned(), "until it is forgotten")
+	require.NoError(t, b.BaseImagesForget(b.ctx, []string{"im-old", "im-new"}))
+	require.Empty(t, condemned())
+	require.True(t, use("base:1", "im-rebuilt"))
+	require.True(t, use("base:2", "im-new"))
+}
+
+// row reads one value.
+func (b *bundle) row(t *testing.T, to any, query string, args ...any) {
+	t.Helper()
+	conn, err := pgx.Connect(b.ctx, b.url)
+	require.NoError(t, err)
+	defer conn.Close(b.ctx)
+	require.NoError(t, conn.QueryRow(b.ctx, query, args...).Scan(to))
+}

@@ -1,0 +1,49 @@
+package session
+
+import "time"
+
+// ImageIntent says that an image is about to be made at the provider, so that one
+// whose id is lost is known of.
+type ImageIntent struct {
+	ID         string
+	SessionID  string // empty for a base image
+	Generation int64
+	Source     string // the sandbox that it is made of, or the name of the base image
+}
+
+// ExitImage is the image that a provider makes of a sandbox when that ends.
+type ExitImage struct {
+	SandboxID  string
+	SessionID  string
+	Generation int64
+	EndedAt    time.Time
+	ImageID    string // empty when there is none
+}
+
+// ListedImage is an image as a provider lists it.
+type ListedImage struct {
+	ID         string
+	SessionID  string // empty for one that is not of a session
+	Generation int64
+	Exit       bool // made at the end of its sandbox
+}
+
+// ImageCounts are the images that wait for something.
+type ImageCounts struct {
+	Unneeded int64 // to be deleted
+	Failing  int64 // of these, could not be deleted more than three times
+	Exits    int64 // of ended sandboxes, still to be found
+	Hidden   int64 // may exist at the provider although their id was lost
+}
+
+// SandboxKey names the sandbox of a generation.
+type SandboxKey struct {
+	SessionID  string
+	Generation int64
+}
+
+// SandboxSeen is the health of a sandbox as it was found.
+type SandboxSeen struct {
+	SandboxKey
+	Status SandboxStatus
+}
