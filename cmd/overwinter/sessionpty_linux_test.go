@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -128,7 +129,7 @@ func (p *terminalOf) ends(code int) {
 
 func TestAttachInATerminal(t *testing.T) {
 	t.Parallel()
-	store, temporal, url := sessionServer(t, "")
+	store, _, url := sessionServer(t, "")
 	id := store.Put(session.Running, func(s *session.Session) { s.Title = "Dormouse" })
 	require.Equal(t, exitDone, run(t.Context(), "session", "prompt", id, "of before", "--wait", "--api-url", url).code)
 
@@ -170,14 +171,18 @@ func TestAttachInATerminal(t *testing.T) {
 	require.Eventually(t, func() bool { return len(store.Row(id).Prompts) == 5 }, eventuallyTimeout, eventuallyTick)
 	waiting := store.Row(id).Prompts[4].ID
 	store.With(id, func(r *apitest.Row) {
+		r.Prompts[4].RunID = "run_1"
 		store.Append(r, wire.EventTurnStart, wire.TurnStartData{RunID: "run_1", PromptID: waiting, Attempt: 1})
 	})
 	store.Prompt(id, waiting, session.PromptProcessing)
 	p.await("❯ ")
-	temporal.Heard()
 	p.keys("\x03")
 	p.await("interrupting the turn")
-	require.Eventually(t, func() bool { return strings.Contains(strings.Join(temporal.Heard(), "\n"), "abort "+id) }, eventuallyTimeout, eventuallyTick)
+	require.Eventually(t, func() bool {
+		return slices.ContainsFunc(store.Row(id).Session.Pending, func(c session.Command) bool {
+			return c.Kind == session.CommandAbort && c.RunID == "run_1"
+		})
+	}, eventuallyTimeout, eventuallyTick)
 	p.keys("\x03")
 	p.ends(exitDone)
 	require.Eventually(t, func() bool { return store.OpenReaders() == 0 }, eventuallyTimeout, eventuallyTick, "something is left of it at the server")
