@@ -30,6 +30,7 @@ var statuses = map[session.Code]int{
 	session.CodeNoFile:        http.StatusNotFound,
 	session.CodeMethodUnknown: http.StatusMethodNotAllowed,
 	session.CodeTerminated:    http.StatusConflict,
+	session.CodeInError:       http.StatusConflict,
 	session.CodePromptExists:  http.StatusConflict,
 	session.CodeIdempotency:   http.StatusConflict,
 	session.CodeIllegalState:  http.StatusConflict,

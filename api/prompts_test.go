@@ -56,6 +56,9 @@ func TestTheSamePromptAgain(t *testing.T) {
 	require.Empty(t, b.temp.Heard())
 
 	b.do("POST", path, `{"id":"mine-1","content":"y"}`).problem(http.StatusConflict, "prompt_conflict")
+	b.store.Status(id, session.Error)
+	require.Contains(t, b.do("POST", path, `{"content":"late"}`).problem(http.StatusConflict, "session_in_error").Detail, "recover")
+	require.Equal(t, http.StatusOK, b.do("POST", path, `{"content":"x","id":"mine-1"}`).status, "accepted before")
 	b.store.Status(id, session.Terminated)
 	b.do("POST", path, `{"content":"late"}`).problem(http.StatusConflict, "session_terminated")
 }
@@ -138,7 +141,7 @@ func TestFaultsOfTheStoreAreToldByCode(t *testing.T) {
 	path := "/api/sessions/" + b.store.Put(session.Running) + "/prompts"
 	for code, status := range map[session.Code]int{
 		session.CodeQueueFull: 429, session.CodeRateLimited: 429, session.CodeUnavailable: 503,
-		session.CodeTerminated: 409, session.CodeInternal: 500,
+		session.CodeTerminated: 409, session.CodeInError: 409, session.CodeInternal: 500,
 	} {
 		b.store.Fail("PromptSubmit", &session.Fault{Code: code, Message: "told", Err: errors.New("never told")})
 		a := b.do("POST", path, `{"content":"x"}`)

@@ -24,7 +24,7 @@ type Store interface {
 	// PromptSubmit stores a prompt at the end of its session's queue with the
 	// events prompt and queue. The same id and body again returns the prompt as
 	// it is, with created false; another body is prompt_conflict. Others:
-	// session_not_found, session_terminated, queue_full.
+	// session_not_found, session_terminated, session_in_error, queue_full.
 	PromptSubmit(ctx context.Context, p session.Prompt) (stored session.Prompt, position int64, created bool, err error)
 	PromptGet(ctx context.Context, sessionID, promptID string) (session.Prompt, error)
 	// PromptList is oldest first.

@@ -315,6 +315,9 @@ func (m *Store) PromptSubmit(_ context.Context, p session.Prompt) (session.Promp
 	if r.Session.Status.Final() {
 		return session.Prompt{}, 0, false, session.Faultf(session.CodeTerminated, "the session is terminated")
 	}
+	if r.Session.Status == session.Error {
+		return session.Prompt{}, 0, false, session.Faultf(session.CodeInError, "the session is in error: test; recover it to go on, or stop it")
+	}
 	p.Ordinal = int64(len(r.Prompts) + 1)
 	r.Prompts = append(r.Prompts, p)
 	m.Append(r, wire.EventPrompt, wire.PromptSubmitted(p))

@@ -167,6 +167,33 @@ func TestPromptOfASessionThatEnds(t *testing.T) {
 	require.Contains(t, r.stderr, "prompt p ended cancelled")
 }
 
+func TestAPromptThatIsBlockedIsSaidToBe(t *testing.T) {
+	t.Parallel()
+	store, temporal, url := sessionServer(t, "")
+	temporal.Set(func(o *apitest.Orchestrator) {
+		o.OnRing = func(id, promptID string) {
+			store.With(id, func(r *apitest.Row) { r.Prompts[0].BlockedReason = "the disk is gone" })
+			store.Prompt(id, promptID, session.PromptQueued)
+			store.With(id, func(r *apitest.Row) { r.Prompts[0].BlockedReason = "" })
+			store.Turn(id, promptID, session.PromptCompleted, "", "after all")
+		}
+	})
+	id := store.Put(session.Running)
+	r := run(t.Context(), "session", "prompt", id, "x", "--wait", "--id=p", "--api-url", url)
+	require.Equal(t, exitDone, r.code, r.stderr)
+	require.Equal(t, "after all\n", r.stdout)
+	require.Contains(t, r.stderr, "the disk is gone")
+	require.Contains(t, r.stderr, "recover the session")
+
+	r = run(t.Context(), "session", "follow", id, "--until=idle", "--after=0", "--api-url", url)
+	require.Contains(t, r.stdout, "blocked (the disk is gone)")
+
+	store.Status(id, session.Error)
+	r = run(t.Context(), "session", "prompt", id, "y", "--api-url", url)
+	require.Equal(t, exitFailed, r.code)
+	require.Contains(t, r.stderr, "session is in error: test; recover it to go on, or stop it")
+}
+
 func TestFollowUntilIdleWaitsForTheQueue(t *testing.T) {
 	t.Parallel()
 	store, temporal, url := sessionServer(t, "")

@@ -86,6 +86,9 @@ func (c *SessionPromptCmd) wait(
 		if err := warnOfQuestion(ctx, logger, e, a.runID); err != nil {
 			return err
 		}
+		if err := warnOfBlock(ctx, logger, e, prompt.ID); err != nil {
+			return err
+		}
 		over, err := a.take(e)
 		if err != nil {
 			return err
@@ -135,6 +138,22 @@ func warnOfQuestion(ctx context.Context, logger *slog.Logger, e apiclient.Event,
 	if q := data.Question; runID != "" && q.RunID == runID {
 		logger.WarnContext(ctx, "the agent asks; answer with overwinter session answer",
 			slog.String("session_id", q.SessionID), slog.String("question_id", q.ID), slog.String("question", terminal.OneLine(q.Title, lineRunes)))
+	}
+	return nil
+}
+
+// warnOfBlock says that the prompt waits because its session is in error.
+func warnOfBlock(ctx context.Context, logger *slog.Logger, e apiclient.Event, promptID string) error {
+	if e.Type != wire.EventPrompt {
+		return nil
+	}
+	var data wire.PromptData
+	if err := json.Unmarshal(e.Data, &data); err != nil {
+		return fmt.Errorf("read event %d: %w", e.Seq, err)
+	}
+	if p := data.Prompt; p.ID == promptID && p.BlockedReason != "" {
+		logger.WarnContext(ctx, "the prompt is blocked: its session is in error; recover the session to go on, or stop it",
+			slog.String("session_id", p.SessionID), slog.String("prompt_id", p.ID), slog.String("reason", terminal.OneLine(p.BlockedReason, lineRunes)))
 	}
 	return nil
 }

@@ -13,7 +13,7 @@ import (
 // PromptSubmit stores a prompt at the end of its session's queue with the events
 // prompt and queue. The same id and body again returns the prompt as it is, with
 // created false, whatever has become of the session; another body is
-// prompt_conflict. Others: session_not_found, session_terminated, queue_full.
+// prompt_conflict. Others: session_not_found, session_terminated, session_in_error, queue_full.
 // Position counts the queued prompts up to and with this one; 0 once it has left the queue.
 func (db *DB) PromptSubmit(ctx context.Context, p session.Prompt) (stored session.Prompt, position int64, created bool, err error) {
 	err = db.inSession(ctx, "submit a prompt", p.SessionID, func(s *sessionTx) error {
@@ -27,7 +27,7 @@ func (db *DB) PromptSubmit(ctx context.Context, p session.Prompt) (stored sessio
 		case err != nil:
 			return err
 		default:
-			stored = promptOf(have)
+			stored = blocked(promptOf(have), s.row.Status, s.row.StatusReason)
 			want := withDefaults(p)
 			if stored.Content != want.Content || stored.Mode != want.Mode || stored.OnUnknown != want.OnUnknown {
 				return session.Faultf(session.CodePromptExists, "prompt %s was submitted with another body", p.ID)
@@ -50,6 +50,10 @@ func (db *DB) PromptSubmit(ctx context.Context, p session.Prompt) (stored sessio
 func (s *sessionTx) promptSubmit(ctx context.Context, p session.Prompt) (session.Prompt, error) {
 	if session.State(s.row.Status).Final() {
 		return session.Prompt{}, session.Faultf(session.CodeTerminated, "the session is terminated")
+	}
+	if session.State(s.row.Status) == session.Error {
+		return session.Prompt{}, session.Faultf(session.CodeInError,
+			"the session is in error: %s; recover it to go on, or stop it", cmp.Or(s.row.StatusReason, "no reason is known"))
 	}
 	queued, err := s.q.PromptCountQueued(ctx, s, p.SessionID)
 	if err != nil {
@@ -99,9 +103,39 @@ func withDefaults(p session.Prompt) session.Prompt {
 	return p
 }
 
+// blocked is a prompt with what keeps it from running: the error of its session.
+func blocked(p session.Prompt, status, reason string) session.Prompt {
+	if p.Status == session.PromptQueued && session.State(status) == session.Error {
+		p.BlockedReason = cmp.Or(reason, "the session is in error")
+	}
+	return p
+}
+
+// maxBlockedTold bounds the prompts that are reported when a session enters or leaves error. The others show
+// in the API alone.
+const maxBlockedTold = 100
+
+// tellBlocked appends an event for each of the first queued prompts: that they are blocked, or not any more.
+func (s *sessionTx) tellBlocked(ctx context.Context, status session.State, reason string) error {
+	rows, err := s.q.PromptsBlocked(ctx, s, &dbsqlc.PromptsBlockedParams{SessionID: s.row.ID, MaxItems: maxBlockedTold})
+	if err != nil {
+		return err
+	}
+	for _, row := range rows {
+		p := session.Prompt{
+			ID: row.ID, SessionID: s.row.ID, Ordinal: row.Ordinal, Status: session.PromptQueued, Mode: session.Mode(row.Mode),
+			OnUnknown: session.OnUnknown(row.OnUnknown), Author: row.Author, Reason: row.Reason, CreatedAt: row.CreatedAt.UTC(),
+		}
+		if err := s.add(wire.EventPrompt, "", wire.PromptChanged(blocked(p, string(status), reason))); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // tellPrompt appends the events that follow a change of a prompt after its first.
 func (s *sessionTx) tellPrompt(ctx context.Context, row dbsqlc.Prompt, change wire.QueueChangeKind) error {
-	if err := s.add(wire.EventPrompt, row.RunID, wire.PromptChanged(promptOf(row))); err != nil {
+	if err := s.add(wire.EventPrompt, row.RunID, wire.PromptChanged(blocked(promptOf(row), s.row.Status, s.row.StatusReason))); err != nil {
 		return err
 	}
 	return s.tellQueue(ctx, queueChange(change, row.ID, row.Ordinal, row.Status))
@@ -139,7 +173,15 @@ func (db *DB) PromptGet(ctx context.Context, sessionID, promptID string) (sessio
 	if err != nil {
 		return session.Prompt{}, fault(doing, err)
 	}
-	return promptOf(row), nil
+	p := promptOf(row)
+	if p.Status == session.PromptQueued {
+		owner, err := db.SessionGet(ctx, sessionID)
+		if err != nil {
+			return session.Prompt{}, err
+		}
+		p = blocked(p, string(owner.Status), owner.StatusReason)
+	}
+	return p, nil
 }
 
 // PromptList returns a session's prompts, oldest first, and the cursor of the
@@ -152,7 +194,8 @@ func (db *DB) PromptList(ctx context.Context, sessionID string, limit int, curso
 			return nil, "", err
 		}
 	}
-	if _, err := db.SessionGet(ctx, sessionID); err != nil {
+	owner, err := db.SessionGet(ctx, sessionID)
+	if err != nil {
 		return nil, "", err
 	}
 	rows, err := db.q.PromptList(ctx, db.pool, &dbsqlc.PromptListParams{
@@ -167,7 +210,7 @@ func (db *DB) PromptList(ctx context.Context, sessionID string, limit int, curso
 	}
 	items = make([]session.Prompt, len(rows))
 	for i, row := range rows {
-		items[i] = promptOf(row)
+		items[i] = blocked(promptOf(row), string(owner.Status), owner.StatusReason)
 	}
 	return items, nextCursor, nil
 }

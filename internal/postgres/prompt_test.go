@@ -142,6 +142,52 @@ func TestAQueueIsFullAtItsLimit(t *testing.T) {
 	require.EqualValues(t, session.MaxQueued, n)
 }
 
+func TestPromptsOfASessionInErrorAreBlocked(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.submit(t, "accepted")
+	reasons := func() (told []string) {
+		t.Helper()
+		for _, e := range b.events(t) {
+			var data wire.PromptData
+			if e.Type != wire.EventPrompt {
+				continue
+			}
+			require.NoError(t, json.Unmarshal(e.Data, &data))
+			require.Equal(t, session.PromptQueued, data.Prompt.Status)
+			told = append(told, data.Prompt.BlockedReason)
+		}
+		return told
+	}
+	stored := func() []string {
+		t.Helper()
+		list, _, err := b.PromptList(b.ctx, b.id, 10, "")
+		require.NoError(t, err)
+		require.Len(t, list, 1)
+		one, err := b.PromptGet(b.ctx, b.id, list[0].ID)
+		require.NoError(t, err)
+		again, _, created, err := b.PromptSubmit(b.ctx, session.Prompt{ID: one.ID, SessionID: b.id, Content: one.Content})
+		require.NoError(t, err)
+		require.False(t, created)
+		for _, p := range []session.Prompt{list[0], one, again} {
+			require.Equal(t, session.PromptQueued, p.Status)
+		}
+		return []string{list[0].BlockedReason, one.BlockedReason, again.BlockedReason}
+	}
+	require.Equal(t, []string{"", "", ""}, stored())
+
+	b.transit(t, session.EventFail, "the setup script failed")
+	_, _, _, err := b.PromptSubmit(b.ctx, session.Prompt{ID: "late", SessionID: b.id, Content: "late"})
+	requireCode(t, session.CodeInError, err)
+	require.ErrorContains(t, err, "the session is in error: the setup script failed; recover it to go on, or stop it")
+	require.Equal(t, []string{"the setup script failed", "the setup script failed", "the setup script failed"}, stored())
+
+	b.transit(t, session.EventRecover, session.ReasonRequested)
+	require.Equal(t, []string{"", "", ""}, stored())
+	require.Equal(t, []string{"", "the setup script failed", ""}, reasons(), "when it came, when it was blocked and when not any more")
+	b.submit(t, "later")
+}
+
 func TestAPromptThatCannotBeStoredIsRefused(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

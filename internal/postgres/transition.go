@@ -121,8 +121,11 @@ func (s *sessionTx) transit(ctx context.Context, db *DB, t session.Transition) e
 		Status: t.To, Reason: reason, Transition: t.No,
 		Sandbox: wire.Sandbox(after.Sandbox), Receipt: wire.Receipt(t.Receipt),
 	})
-	s.row.Status, s.row.TransitionNo = string(t.To), t.No
-	return err
+	s.row.Status, s.row.StatusReason, s.row.TransitionNo = string(t.To), reason, t.No
+	if err != nil || t.To != session.Error && t.From != session.Error {
+		return err
+	}
+	return s.tellBlocked(ctx, t.To, reason)
 }
 
 func receiptOf(data []byte) (*session.Receipt, error) {

@@ -22,6 +22,7 @@ const (
 	CodeNoQuestion    Code = "question_not_found"
 	CodeNoFile        Code = "file_not_found"
 	CodeTerminated    Code = "session_terminated"
+	CodeInError       Code = "session_in_error"
 	CodePromptExists  Code = "prompt_conflict"
 	CodeIdempotency   Code = "idempotency_conflict"
 	CodeIllegalState  Code = "illegal_state"

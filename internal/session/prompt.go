@@ -52,9 +52,11 @@ type Prompt struct {
 	Author    string
 	RunID     string // the run that has or had it
 	Reason    string // why it ended so; one of the Reason constants, or the agent's words
-	CreatedAt time.Time
-	StartedAt time.Time // zero until a run has it
-	EndedAt   time.Time // zero until it is over
+	// BlockedReason is why a queued prompt does not run: the reason of its session's error.
+	BlockedReason string
+	CreatedAt     time.Time
+	StartedAt     time.Time // zero until a run has it
+	EndedAt       time.Time // zero until it is over
 	// Notify is set by the store's PromptSubmit alone: the workflow is to be signalled.
 	Notify bool
 }

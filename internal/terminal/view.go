@@ -336,6 +336,9 @@ func (v *View) prompt(p wire.PromptJSON) {
 		} else if !seen && (v.processing != "" || len(v.prompts) > 1) {
 			v.line(nil, span{dim, "queued: " + v.shorten(p.Content)})
 		}
+		if p.BlockedReason != "" && p.BlockedReason != known.BlockedReason {
+			v.line(nil, span{red, fmt.Sprintf("blocked%s: %s", inBrackets(v.shorten(p.BlockedReason)), v.shorten(p.Content))})
+		}
 	default:
 		delete(v.prompts, p.ID)
 		if v.processing == p.ID {

@@ -16,16 +16,18 @@ type PromptJSON struct {
 	Author    string               `json:"author,omitempty"`
 	RunID     string               `json:"runId,omitempty"`
 	Reason    string               `json:"reason,omitempty"`
-	CreatedAt Time                 `json:"createdAt"`
-	StartedAt *Time                `json:"startedAt,omitempty"`
-	EndedAt   *Time                `json:"endedAt,omitempty"`
+	// BlockedReason is why a queued prompt does not run.
+	BlockedReason string `json:"blockedReason,omitempty"`
+	CreatedAt     Time   `json:"createdAt"`
+	StartedAt     *Time  `json:"startedAt,omitempty"`
+	EndedAt       *Time  `json:"endedAt,omitempty"`
 }
 
 // Prompt converts p.
 func Prompt(p session.Prompt) PromptJSON {
 	return PromptJSON{
 		ID: p.ID, SessionID: p.SessionID, Ordinal: p.Ordinal, Status: p.Status, Content: p.Content,
-		Mode: p.Mode, OnUnknown: p.OnUnknown, Author: p.Author, RunID: p.RunID, Reason: p.Reason,
+		Mode: p.Mode, OnUnknown: p.OnUnknown, Author: p.Author, RunID: p.RunID, Reason: p.Reason, BlockedReason: p.BlockedReason,
 		CreatedAt: Time(p.CreatedAt), StartedAt: optionalTime(p.StartedAt), EndedAt: optionalTime(p.EndedAt),
 	}
 }

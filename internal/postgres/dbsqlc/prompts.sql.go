@@ -411,6 +411,55 @@ func (q *Queries) PromptUnfinished(ctx context.Context, db DBTX, sessionID strin
 	return items, nil
 }
 
+const promptsBlocked = `-- name: PromptsBlocked :many
+SELECT id, ordinal, mode, on_unknown, author, reason, created_at FROM prompts
+WHERE session_id = $1 AND status = 'queued' ORDER BY ordinal LIMIT $2
+`
+
+type PromptsBlockedParams struct {
+	SessionID string
+	MaxItems  int32
+}
+
+type PromptsBlockedRow struct {
+	ID        string
+	Ordinal   int64
+	Mode      string
+	OnUnknown string
+	Author    string
+	Reason    string
+	CreatedAt time.Time
+}
+
+// PromptsBlocked are the first queued prompts of a session, without their content.
+func (q *Queries) PromptsBlocked(ctx context.Context, db DBTX, arg *PromptsBlockedParams) ([]PromptsBlockedRow, error) {
+	rows, err := db.Query(ctx, promptsBlocked, arg.SessionID, arg.MaxItems)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []PromptsBlockedRow
+	for rows.Next() {
+		var i PromptsBlockedRow
+		if err := rows.Scan(
+			&i.ID,
+			&i.Ordinal,
+			&i.Mode,
+			&i.OnUnknown,
+			&i.Author,
+			&i.Reason,
+			&i.CreatedAt,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const promptsEnd = `-- name: PromptsEnd :many
 UPDATE prompts p SET status = 'cancelled', reason = $1, ended_at = $2::timestamptz
 WHERE p.session_id = $3 AND p.id IN (

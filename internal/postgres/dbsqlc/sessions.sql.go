@@ -332,13 +332,14 @@ func (q *Queries) SessionList(ctx context.Context, db DBTX, arg *SessionListPara
 }
 
 const sessionLock = `-- name: SessionLock :one
-SELECT id, status, generation, transition_no, last_ordinal, last_seq, head_bundle_id, loaded, title, lazy, signalled_at
+SELECT id, status, status_reason, generation, transition_no, last_ordinal, last_seq, head_bundle_id, loaded, title, lazy, signalled_at
 FROM sessions WHERE id = $1 FOR NO KEY UPDATE
 `
 
 type SessionLockRow struct {
 	ID           string
 	Status       string
+	StatusReason string
 	Generation   int64
 	TransitionNo int64
 	LastOrdinal  int64
@@ -358,6 +359,7 @@ func (q *Queries) SessionLock(ctx context.Context, db DBTX, id string) (SessionL
 	err := row.Scan(
 		&i.ID,
 		&i.Status,
+		&i.StatusReason,
 		&i.Generation,
 		&i.TransitionNo,
 		&i.LastOrdinal,
@@ -524,13 +526,14 @@ func (q *Queries) SessionTransit(ctx context.Context, db DBTX, arg *SessionTrans
 }
 
 const sessionTryLock = `-- name: SessionTryLock :one
-SELECT id, status, generation, transition_no, last_ordinal, last_seq, head_bundle_id, loaded, title, lazy, signalled_at
+SELECT id, status, status_reason, generation, transition_no, last_ordinal, last_seq, head_bundle_id, loaded, title, lazy, signalled_at
 FROM sessions WHERE id = $1 FOR NO KEY UPDATE SKIP LOCKED
 `
 
 type SessionTryLockRow struct {
 	ID           string
 	Status       string
+	StatusReason string
 	Generation   int64
 	TransitionNo int64
 	LastOrdinal  int64
@@ -549,6 +552,7 @@ func (q *Queries) SessionTryLock(ctx context.Context, db DBTX, id string) (Sessi
 	err := row.Scan(
 		&i.ID,
 		&i.Status,
+		&i.StatusReason,
 		&i.Generation,
 		&i.TransitionNo,
 		&i.LastOrdinal,

@@ -120,6 +120,11 @@ WHERE s.loaded AND s.status <> 'terminated'
 ORDER BY s.id
 LIMIT @max_items;
 
+-- name: PromptsBlocked :many
+-- PromptsBlocked are the first queued prompts of a session, without their content.
+SELECT id, ordinal, mode, on_unknown, author, reason, created_at FROM prompts
+WHERE session_id = @session_id AND status = 'queued' ORDER BY ordinal LIMIT @max_items;
+
 -- name: PromptFirst :one
 -- PromptFirst is the prompt that is next.
 SELECT id, ordinal FROM prompts WHERE session_id = @session_id AND status = 'queued' ORDER BY ordinal LIMIT 1;

@@ -23,7 +23,7 @@ LIMIT @max_items;
 -- name: SessionLock :one
 -- SessionLock is how every write to a session begins. NO KEY, because the key
 -- never changes and foreign keys to it must not wait.
-SELECT id, status, generation, transition_no, last_ordinal, last_seq, head_bundle_id, loaded, title, lazy, signalled_at
+SELECT id, status, status_reason, generation, transition_no, last_ordinal, last_seq, head_bundle_id, loaded, title, lazy, signalled_at
 FROM sessions WHERE id = @id FOR NO KEY UPDATE;
 
 -- name: SessionsLock :many
@@ -119,7 +119,7 @@ UPDATE sessions SET title = @title WHERE id = @id AND NOT title_given;
 
 -- name: SessionTryLock :one
 -- SessionTryLock is SessionLock that returns no row at once when another transaction holds the lock.
-SELECT id, status, generation, transition_no, last_ordinal, last_seq, head_bundle_id, loaded, title, lazy, signalled_at
+SELECT id, status, status_reason, generation, transition_no, last_ordinal, last_seq, head_bundle_id, loaded, title, lazy, signalled_at
 FROM sessions WHERE id = @id FOR NO KEY UPDATE SKIP LOCKED;
 
 -- name: SessionsTryLock :many
