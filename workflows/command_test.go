@@ -53,12 +53,10 @@ func (w *world) submit(c session.Command) (accepted, notify bool) {
 	}
 	c.ID, c.Status = fmt.Sprintf("cmd_%d", len(w.commands)+1), session.CommandPending
 	w.commands = append(w.commands, c)
-	switch {
-	case c.Kind == session.CommandStop:
+	if c.Kind == session.CommandStop {
 		return true, true
-	default:
-		return true, w.mark(forced || c.Force || c.Kind == session.CommandAbort)
 	}
+	return true, w.mark(forced || c.Force || c.Kind == session.CommandAbort)
 }
 
 // mark reports whether new work is to be signalled, and notes that it is. Work that a turn does not mind
