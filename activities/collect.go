@@ -27,8 +27,16 @@ const (
 	// HiddenAge is how old the intent of an image must be to count as one whose
 	// image may exist although its id was lost.
 	HiddenAge = time.Hour
-	// intentAge is how long such an intent is kept where images cannot be listed.
-	intentAge = 400 * 24 * time.Hour
+	// snapshotLifetime is when a provider deletes a snapshot that we have not: one that
+	// a crash hid. Snapshots that are needed are renewed long before.
+	snapshotLifetime = 365 * 24 * time.Hour
+	// renewBefore is how long before its end a snapshot is renewed. An installation may
+	// be off for so long without losing one.
+	renewBefore = 120 * 24 * time.Hour
+	// renewAtOnce is how many snapshots one look renews.
+	renewAtOnce = 8
+	// intentAge is how long an intent is kept where images cannot be listed.
+	intentAge = snapshotLifetime
 	// auditPage is how many kept snapshots one look checks for a mark that was missed.
 	auditPage = 500
 	// collectPage is how many images are taken at once.
@@ -39,11 +47,11 @@ const (
 // recorded first, so that an image whose id is lost is known of. failed classifies an
 // error of the sandbox.
 func (w *work) snapshot(ctx context.Context, sessionID string, generation int64, sb *sandbox.Sandbox, failed func(context.Context, *sandbox.Sandbox, error) error) (string, error) {
-	intent := session.ImageIntent{ID: session.NewID("img_"), SessionID: sessionID, Generation: generation, Source: sb.ID()}
+	intent := session.ImageIntent{ID: session.NewID("img_"), SessionID: sessionID, Generation: generation, Source: sb.ID(), Lifetime: snapshotLifetime}
 	if err := w.Store.ImageIntend(ctx, intent); err != nil {
 		return "", stored(err)
 	}
-	image, err := sb.Snapshot(ctx, sandbox.SnapshotSpec{Timeout: w.SnapshotTimeout})
+	image, err := sb.Snapshot(ctx, sandbox.SnapshotSpec{Timeout: w.SnapshotTimeout, Lifetime: snapshotLifetime})
 	if err != nil {
 		switch sandbox.CodeOf(err) {
 		case sandbox.Timeout, sandbox.Unavailable: // it may still come to be
@@ -69,7 +77,37 @@ func (l *look) collect(ctx context.Context) error {
 		l.deleteImages(ctx, func(ctx context.Context) ([]string, error) {
 			return l.Store.BaseImagesCondemn(ctx, baseAge, collectPage)
 		}, l.Store.BaseImagesForget),
+		l.renew(ctx),
 	)
+}
+
+// renew copies the snapshots of sleeping sessions that would expire before long.
+// Sessions that are awake get a new snapshot when they go to sleep.
+func (l *look) renew(ctx context.Context) error {
+	due, err := l.Store.SnapshotsRenew(ctx, renewBefore, renewAtOnce)
+	if err != nil {
+		return err
+	}
+	return each(ctx, due, func(ctx context.Context, r session.Renewal) error {
+		intent := session.ImageIntent{
+			ID: session.NewID("img_"), SessionID: r.SessionID, Generation: r.Generation, Source: r.SnapshotID, Lifetime: snapshotLifetime,
+		}
+		if err := l.Store.ImageIntend(ctx, intent); err != nil {
+			return err
+		}
+		image, err := l.Sandbox.CopyImage(ctx, r.SnapshotID, r.SessionID, r.Generation, sandbox.SnapshotSpec{
+			Timeout: l.SnapshotTimeout, Lifetime: snapshotLifetime,
+		})
+		if err != nil {
+			return fmt.Errorf("renew snapshot %s of session %s: %w", r.SnapshotID, r.SessionID, err)
+		}
+		if err := l.Store.SnapshotReplace(ctx, intent, r.SnapshotID, image); err != nil {
+			return err
+		}
+		l.Logger.InfoContext(ctx, "renewed a snapshot", slog.String("session_id", r.SessionID),
+			slog.String("snapshot_id", image), slog.String("replaces", r.SnapshotID))
+		return nil
+	})
 }
 
 // settleExits looks for the images that the provider made of ended sandboxes. The

@@ -184,6 +184,54 @@ func TestAnImageThatWasFoundFirstIsNotUsed(t *testing.T) {
 	require.Equal(t, []string{b.head(t).SnapshotID}, b.images(t))
 }
 
+// TestASnapshotThatExpiresIsRenewed: its session sleeps on and wakes from the copy.
+func TestASnapshotThatExpiresIsRenewed(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	s := b.create(t)
+	b.transit(t, session.EventReady)
+	b.transit(t, session.EventHibernate)
+	b.shell(t, s.SandboxID, "echo kept > "+runner.DefaultPaths().Workspace+"/f")
+	_, err := b.save(s)
+	require.NoError(t, err)
+	b.terminate(t, s)
+	b.transit(t, session.EventSaved)
+	var days float64
+	b.query(t, &days, `SELECT round(extract(epoch FROM expires_at - now()) / 86400) FROM snapshots WHERE bundled`)
+	require.EqualValues(t, 365, days, "what a crash hides does not stay for ever")
+	before := b.head(t)
+	b.look(t)
+	require.Equal(t, before, b.head(t), "it is young")
+
+	b.sql(t, `UPDATE snapshots SET expires_at = now() + interval '100 days' WHERE bundled`)
+	b.look(t)
+	after := b.head(t)
+	require.NotEqual(t, before.SnapshotID, after.SnapshotID)
+	require.Equal(t, before.ID, after.ID)
+	listed, err := b.provider.List(b.ctx)
+	require.NoError(t, err)
+	require.Empty(t, listed, "the sandbox that it was copied in is gone")
+	b.query(t, &days, `SELECT round(extract(epoch FROM expires_at - now()) / 86400) FROM snapshots WHERE id = $1`, after.SnapshotID)
+	require.EqualValues(t, 365, days)
+	exists, err := b.provider.ImageExists(b.ctx, before.SnapshotID)
+	require.NoError(t, err)
+	require.True(t, exists, "a restore may have begun with it")
+	b.look(t)
+	require.Equal(t, after, b.head(t), "once is enough")
+
+	b.transit(t, session.EventWake)
+	restored, err := b.restore(2)
+	require.NoError(t, err)
+	require.Equal(t, session.ReceiptFull, restored.Receipt.Kind)
+	require.Equal(t, "kept\n", b.shell(t, restored.SandboxID, "cat "+runner.DefaultPaths().Workspace+"/f"))
+	b.sql(t, `UPDATE snapshots SET kept_until = now()`)
+	b.look(t)
+	b.look(t)
+	exists, err = b.provider.ImageExists(b.ctx, before.SnapshotID)
+	require.NoError(t, err)
+	require.False(t, exists)
+}
+
 // TestABacklogOfDeletionsIsDrained in one look, and images that cannot be deleted
 // do not keep it from the others.
 func TestABacklogOfDeletionsIsDrained(t *testing.T) {

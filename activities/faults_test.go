@@ -111,6 +111,23 @@ func (f *faulty) List(ctx context.Context, tags map[string]string) ([]driver.Lis
 	return f.Driver.List(ctx, tags)
 }
 
+// SnapshotFor implements driver.Expirer where the driver does.
+func (f *faulty) SnapshotFor(ctx context.Context, id string, budget, lifetime time.Duration) (string, error) {
+	expirer, ok := f.Driver.(driver.Expirer)
+	if !ok {
+		return f.Snapshot(ctx, id, budget)
+	}
+	f.mu.Lock()
+	hook := f.snapshot
+	f.mu.Unlock()
+	if hook != nil {
+		if err := hook(id); err != nil {
+			return "", err
+		}
+	}
+	return expirer.SnapshotFor(ctx, id, budget, lifetime)
+}
+
 func (f *faulty) ListImages(ctx context.Context, tags map[string]string) ([]driver.ImageListing, error) {
 	lister, ok := f.Driver.(driver.ImageLister)
 	if !ok {

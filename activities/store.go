@@ -139,6 +139,11 @@ type Store interface {
 	SnapshotsCondemn(ctx context.Context, limit int) ([]string, error)
 	// SnapshotsForget records that images are deleted at the provider.
 	SnapshotsForget(ctx context.Context, ids []string) error
+	// SnapshotsRenew returns snapshots that sleeping sessions wake from and that their
+	// provider deletes within the time.
+	SnapshotsRenew(ctx context.Context, within time.Duration, limit int) ([]session.Renewal, error)
+	// SnapshotReplace has a session wake from a copy of its snapshot, unless it has moved on.
+	SnapshotReplace(ctx context.Context, intent session.ImageIntent, oldID, newID string) error
 	// ExitImageExpect has the image of an ended sandbox looked for that no row names.
 	ExitImageExpect(ctx context.Context, e session.ExitImage) error
 	// ExitImagesDue returns ended sandboxes whose image is to be found. One that is

@@ -42,29 +42,63 @@ func (db *DB) ImageIntentsForget(ctx context.Context, age time.Duration) (int64,
 // depends on it. unavailable when the image was found first by the reconciler,
 // which took it for one that nothing knows of: it is being deleted.
 func (db *DB) SnapshotRecord(ctx context.Context, sessionID string, generation int64, snapshotID string) error {
-	return db.snapshotRecord(ctx, "", sessionID, generation, snapshotID)
+	return db.SnapshotMade(ctx, session.ImageIntent{SessionID: sessionID, Generation: generation}, snapshotID)
 }
 
 // SnapshotMade is SnapshotRecord for an image whose intent was recorded.
 func (db *DB) SnapshotMade(ctx context.Context, intent session.ImageIntent, snapshotID string) error {
-	return db.snapshotRecord(ctx, intent.ID, intent.SessionID, intent.Generation, snapshotID)
+	return db.inTx(ctx, "record a snapshot", pgx.TxOptions{}, func(tx pgx.Tx) error {
+		return db.snapshotMade(ctx, tx, intent, snapshotID)
+	})
 }
 
-func (db *DB) snapshotRecord(ctx context.Context, intentID, sessionID string, generation int64, snapshotID string) error {
-	return db.inTx(ctx, "record a snapshot", pgx.TxOptions{}, func(tx pgx.Tx) error {
-		usable, err := db.q.SnapshotInsert(ctx, tx, &dbsqlc.SnapshotInsertParams{
-			ID: snapshotID, SessionID: sessionID, Generation: generation,
-		})
+func (db *DB) snapshotMade(ctx context.Context, tx dbsqlc.DBTX, intent session.ImageIntent, snapshotID string) error {
+	p := &dbsqlc.SnapshotInsertParams{ID: snapshotID, SessionID: intent.SessionID, Generation: intent.Generation, Lifetime: intent.Lifetime.Seconds()}
+	usable, err := db.q.SnapshotInsert(ctx, tx, p)
+	if err != nil {
+		return err
+	}
+	if !usable {
+		return session.Faultf(session.CodeUnavailable, "snapshot %s is being deleted because it was recorded too late", snapshotID)
+	}
+	if intent.ID == "" {
+		return nil
+	}
+	return db.q.ImageIntentsEnd(ctx, tx, intent.ID)
+}
+
+// SnapshotsRenew returns up to limit snapshots that sleeping sessions wake from and
+// that their provider deletes within the time. No other caller gets them for an hour.
+func (db *DB) SnapshotsRenew(ctx context.Context, within time.Duration, limit int) ([]session.Renewal, error) {
+	rows, err := db.q.SnapshotsRenew(ctx, db.pool, &dbsqlc.SnapshotsRenewParams{Seconds: within.Seconds(), MaxItems: int32(limit)})
+	if err != nil {
+		return nil, fault("choose snapshots to renew", err)
+	}
+	out := make([]session.Renewal, len(rows))
+	for i, r := range rows {
+		out[i] = session.Renewal{SnapshotID: r.ID, SessionID: r.SessionID, Generation: r.Generation}
+	}
+	return out, nil
+}
+
+// SnapshotReplace has a session wake from a copy of its snapshot. If the session has
+// moved on meanwhile, the copy is unneeded.
+func (db *DB) SnapshotReplace(ctx context.Context, intent session.ImageIntent, oldID, newID string) error {
+	return db.inSession(ctx, "replace a snapshot", intent.SessionID, func(s *sessionTx) error {
+		if err := db.snapshotMade(ctx, s, intent, newID); err != nil {
+			return err
+		}
+		replaced, err := s.q.SnapshotReplace(ctx, s, &dbsqlc.SnapshotReplaceParams{SessionID: intent.SessionID, OldID: oldID, NewID: newID})
 		if err != nil {
 			return err
 		}
-		if !usable {
-			return session.Faultf(session.CodeUnavailable, "snapshot %s is being deleted because it was recorded too late", snapshotID)
+		if replaced == 0 {
+			return s.q.SnapshotUnneeded(ctx, s, newID)
 		}
-		if intentID == "" {
-			return nil
+		if err := s.q.SnapshotBundled(ctx, s, newID); err != nil {
+			return err
 		}
-		return db.q.ImageIntentsEnd(ctx, tx, intentID)
+		return s.q.SnapshotReplaced(ctx, s, oldID)
 	})
 }
 

@@ -14,6 +14,7 @@ import (
 	"os"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -341,6 +342,26 @@ func oneLine(argv []string) string {
 		words[i] = first
 	}
 	return strings.Join(words, " ")
+}
+
+// CopyImage makes another image of a session's snapshot, of a sandbox that starts
+// from it and does nothing.
+func (p *Provider) CopyImage(ctx context.Context, image, sessionID string, generation int64, spec SnapshotSpec) (copied string, err error) {
+	ctx, cancel := within(ctx, builderTimeout, "copy the image")
+	defer cancel()
+	request := driver.CreateRequest{
+		Name: "renewer-" + uuid.NewString(),
+		Tags: map[string]string{
+			TagRole: RoleRenewer, TagSession: sessionID, TagGeneration: strconv.FormatInt(generation, 10), TagImage: tagValue(image),
+		},
+		Image: image, Timeout: builderTimeout,
+	}
+	defer NewImages(p, ImagesOptions{Logger: p.log}).clear(ctx, request.Name)
+	sb, _, err := p.create(ctx, request)
+	if err != nil {
+		return "", err
+	}
+	return sb.Snapshot(ctx, spec)
 }
 
 // clear ends the builder, found by its name: the answer to its creation may be lost.

@@ -25,6 +25,9 @@ const (
 // RoleBuilder is the role of a sandbox that prepares an image.
 const RoleBuilder = "builder"
 
+// RoleRenewer is the role of a sandbox that copies an image.
+const RoleRenewer = "renewer"
+
 // MaxTimeout is the longest life of a sandbox, and the life of one that was
 // created without saying how long.
 const MaxTimeout = 24 * time.Hour

@@ -46,15 +46,24 @@ func (s *Sandbox) Poll(ctx context.Context) (Status, error) {
 type SnapshotSpec struct {
 	// Timeout is the time it may take. Default 5 min.
 	Timeout time.Duration
+	// Lifetime has the provider delete the image after it, where it can. Default: the
+	// image lives until it is deleted.
+	Lifetime time.Duration
 }
 
-// Snapshot makes an image of all files as they are at one moment. The image lives
-// until it is deleted. After a Timeout it may still come to be.
+// Snapshot makes an image of all files as they are at one moment. After a Timeout it
+// may still come to be.
 func (s *Sandbox) Snapshot(ctx context.Context, spec SnapshotSpec) (imageID string, err error) {
 	budget := wholeSeconds(spec.Timeout, DefaultSnapshotTimeout)
 	ctx, cancel := within(ctx, budget+grace, "snapshot")
 	defer cancel()
-	imageID, err = s.p.drv.Snapshot(ctx, s.id, budget)
+	expirer, ok := s.p.drv.(driver.Expirer)
+	if ok && spec.Lifetime > 0 {
+		imageID, err = expirer.SnapshotFor(ctx, s.id, budget, wholeSeconds(spec.Lifetime, 0))
+	}
+	if !ok || spec.Lifetime == 0 || refuses(err) {
+		imageID, err = s.p.drv.Snapshot(ctx, s.id, budget)
+	}
 	return imageID, s.settle(ctx, "snapshot", err)
 }
 
@@ -74,6 +83,16 @@ func (s *Sandbox) ExitSnapshot(ctx context.Context) (imageID string, err error) 
 	}
 	imageID, err = s.p.drv.ExitSnapshot(ctx, s.id, DefaultSnapshotTimeout)
 	return imageID, fault(ctx, op, s.id, err)
+}
+
+// refuses reports whether err says that a lifetime is not taken, rather than that the
+// sandbox or its provider cannot serve.
+func refuses(err error) bool {
+	switch driver.CodeOf(err) {
+	case Invalid, Conflict, Denied, Unsupported:
+		return true
+	}
+	return false
 }
 
 // Terminate ends the sandbox with everything in it and returns when the provider

@@ -8,7 +8,16 @@ type ImageIntent struct {
 	ID         string
 	SessionID  string // empty for a base image
 	Generation int64
-	Source     string // the sandbox that it is made of, or the name of the base image
+	Source     string        // the sandbox that it is made of, or the name of the base image
+	Lifetime   time.Duration // after which the provider deletes it; zero for never
+}
+
+// Renewal is a snapshot that its session still needs and that its provider would
+// delete before long.
+type Renewal struct {
+	SnapshotID string
+	SessionID  string
+	Generation int64
 }
 
 // ExitImage is the image that a provider makes of a sandbox when that ends.

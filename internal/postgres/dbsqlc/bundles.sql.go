@@ -486,8 +486,8 @@ func (q *Queries) SnapshotBundled(ctx context.Context, db DBTX, id string) error
 }
 
 const snapshotInsert = `-- name: SnapshotInsert :one
-INSERT INTO snapshots (id, session_id, generation, base_id, unneeded_at)
-VALUES ($1, $2::text, $3,
+INSERT INTO snapshots (id, session_id, generation, expires_at, base_id, unneeded_at)
+VALUES ($1, $2::text, $3, CASE WHEN $4::float8 > 0 THEN clock_timestamp() + make_interval(secs => $4::float8) END,
     (SELECT CASE WHEN p.id IS NULL THEN b.image_id ELSE p.base_id END
      FROM sandboxes b LEFT JOIN snapshots p ON p.id = b.image_id
      WHERE b.session_id = $2::text AND b.generation = $3),
@@ -500,12 +500,18 @@ type SnapshotInsertParams struct {
 	ID         string
 	SessionID  string
 	Generation int64
+	Lifetime   float64
 }
 
 // SnapshotInsert also says whether the image is free to be used. One of a session
 // that is over is unneeded from the start.
 func (q *Queries) SnapshotInsert(ctx context.Context, db DBTX, arg *SnapshotInsertParams) (bool, error) {
-	row := db.QueryRow(ctx, snapshotInsert, arg.ID, arg.SessionID, arg.Generation)
+	row := db.QueryRow(ctx, snapshotInsert,
+		arg.ID,
+		arg.SessionID,
+		arg.Generation,
+		arg.Lifetime,
+	)
 	var column_1 bool
 	err := row.Scan(&column_1)
 	return column_1, err
@@ -527,7 +533,7 @@ func (q *Queries) SnapshotKeep(ctx context.Context, db DBTX, arg *SnapshotKeepPa
 }
 
 const snapshotLock = `-- name: SnapshotLock :one
-SELECT id, session_id, generation, created_at, condemned_at, deleted_at, kept_until, bundled, base_id, unneeded_at, delete_attempts, delete_after FROM snapshots WHERE id = $1 FOR UPDATE
+SELECT id, session_id, generation, created_at, condemned_at, deleted_at, kept_until, bundled, base_id, unneeded_at, delete_attempts, delete_after, expires_at, renew_after FROM snapshots WHERE id = $1 FOR UPDATE
 `
 
 func (q *Queries) SnapshotLock(ctx context.Context, db DBTX, id string) (Snapshot, error) {
@@ -546,8 +552,51 @@ func (q *Queries) SnapshotLock(ctx context.Context, db DBTX, id string) (Snapsho
 		&i.UnneededAt,
 		&i.DeleteAttempts,
 		&i.DeleteAfter,
+		&i.ExpiresAt,
+		&i.RenewAfter,
 	)
 	return i, err
+}
+
+const snapshotReplace = `-- name: SnapshotReplace :execrows
+UPDATE bundles b SET snapshot_id = $1
+WHERE b.session_id = $2 AND b.snapshot_id = $3
+  AND EXISTS (SELECT FROM sessions s JOIN bundles h ON h.id = s.head_bundle_id
+              WHERE s.id = $2 AND s.status IN ('hibernated', 'error') AND h.snapshot_id = $3)
+`
+
+type SnapshotReplaceParams struct {
+	NewID     string
+	SessionID string
+	OldID     string
+}
+
+// SnapshotReplace has the bundles of a session restored from a copy of their snapshot.
+func (q *Queries) SnapshotReplace(ctx context.Context, db DBTX, arg *SnapshotReplaceParams) (int64, error) {
+	result, err := db.Exec(ctx, snapshotReplace, arg.NewID, arg.SessionID, arg.OldID)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
+}
+
+const snapshotReplaced = `-- name: SnapshotReplaced :exec
+UPDATE snapshots SET kept_until = now() + interval '1 day' WHERE id = $1
+`
+
+// SnapshotReplaced keeps the original for a while: a restore may have begun with it.
+func (q *Queries) SnapshotReplaced(ctx context.Context, db DBTX, id string) error {
+	_, err := db.Exec(ctx, snapshotReplaced, id)
+	return err
+}
+
+const snapshotUnneeded = `-- name: SnapshotUnneeded :exec
+UPDATE snapshots SET unneeded_at = now() WHERE id = $1
+`
+
+func (q *Queries) SnapshotUnneeded(ctx context.Context, db DBTX, id string) error {
+	_, err := db.Exec(ctx, snapshotUnneeded, id)
+	return err
 }
 
 const snapshotsAge = `-- name: SnapshotsAge :exec
@@ -697,6 +746,54 @@ WHERE n.session_id = $1::text AND n.deleted_at IS NULL AND n.unneeded_at IS NULL
 func (q *Queries) SnapshotsRelease(ctx context.Context, db DBTX, sessionID string) error {
 	_, err := db.Exec(ctx, snapshotsRelease, sessionID)
 	return err
+}
+
+const snapshotsRenew = `-- name: SnapshotsRenew :many
+WITH due AS (
+    SELECT n.id FROM snapshots n
+    JOIN sessions s ON s.id = n.session_id
+    JOIN bundles b ON b.id = s.head_bundle_id AND b.snapshot_id = n.id
+    WHERE n.expires_at < clock_timestamp() + make_interval(secs => $1) AND n.unneeded_at IS NULL AND n.deleted_at IS NULL AND n.renew_after <= now()
+      AND s.status IN ('hibernated', 'error')
+    ORDER BY n.expires_at LIMIT $2
+    FOR UPDATE OF n SKIP LOCKED
+)
+UPDATE snapshots n SET renew_after = now() + interval '1 hour'
+FROM due WHERE n.id = due.id
+RETURNING n.id, coalesce(n.session_id, '')::text AS session_id, n.generation
+`
+
+type SnapshotsRenewParams struct {
+	Seconds  float64
+	MaxItems int32
+}
+
+type SnapshotsRenewRow struct {
+	ID         string
+	SessionID  string
+	Generation int64
+}
+
+// SnapshotsRenew takes snapshots that sleeping sessions wake from and that expire
+// before long, and keeps other workers from them for an hour.
+func (q *Queries) SnapshotsRenew(ctx context.Context, db DBTX, arg *SnapshotsRenewParams) ([]SnapshotsRenewRow, error) {
+	rows, err := db.Query(ctx, snapshotsRenew, arg.Seconds, arg.MaxItems)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []SnapshotsRenewRow
+	for rows.Next() {
+		var i SnapshotsRenewRow
+		if err := rows.Scan(&i.ID, &i.SessionID, &i.Generation); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
 }
 
 const snapshotsReturned = `-- name: SnapshotsReturned :exec

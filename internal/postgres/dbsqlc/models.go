@@ -294,6 +294,8 @@ type Snapshot struct {
 	UnneededAt     *time.Time
 	DeleteAttempts int32
 	DeleteAfter    time.Time
+	ExpiresAt      *time.Time
+	RenewAfter     time.Time
 }
 
 type SnapshotUse struct {

@@ -1,8 +1,8 @@
 -- name: SnapshotInsert :one
 -- SnapshotInsert also says whether the image is free to be used. One of a session
 -- that is over is unneeded from the start.
-INSERT INTO snapshots (id, session_id, generation, base_id, unneeded_at)
-VALUES (@id, @session_id::text, @generation,
+INSERT INTO snapshots (id, session_id, generation, expires_at, base_id, unneeded_at)
+VALUES (@id, @session_id::text, @generation, CASE WHEN @lifetime::float8 > 0 THEN clock_timestamp() + make_interval(secs => @lifetime::float8) END,
     (SELECT CASE WHEN p.id IS NULL THEN b.image_id ELSE p.base_id END
      FROM sandboxes b LEFT JOIN snapshots p ON p.id = b.image_id
      WHERE b.session_id = @session_id::text AND b.generation = @generation),
@@ -72,6 +72,36 @@ UPDATE snapshots SET unneeded_at = NULL WHERE id = ANY(@ids::text[]) AND condemn
 -- name: SnapshotsForget :exec
 UPDATE snapshots SET deleted_at = coalesce(deleted_at, now()), condemned_at = coalesce(condemned_at, now()), unneeded_at = coalesce(unneeded_at, now())
 WHERE id = ANY(@ids::text[]);
+
+-- name: SnapshotsRenew :many
+-- SnapshotsRenew takes snapshots that sleeping sessions wake from and that expire
+-- before long, and keeps other workers from them for an hour.
+WITH due AS (
+    SELECT n.id FROM snapshots n
+    JOIN sessions s ON s.id = n.session_id
+    JOIN bundles b ON b.id = s.head_bundle_id AND b.snapshot_id = n.id
+    WHERE n.expires_at < clock_timestamp() + make_interval(secs => @seconds) AND n.unneeded_at IS NULL AND n.deleted_at IS NULL AND n.renew_after <= now()
+      AND s.status IN ('hibernated', 'error')
+    ORDER BY n.expires_at LIMIT @max_items
+    FOR UPDATE OF n SKIP LOCKED
+)
+UPDATE snapshots n SET renew_after = now() + interval '1 hour'
+FROM due WHERE n.id = due.id
+RETURNING n.id, coalesce(n.session_id, '')::text AS session_id, n.generation;
+
+-- name: SnapshotReplace :execrows
+-- SnapshotReplace has the bundles of a session restored from a copy of their snapshot.
+UPDATE bundles b SET snapshot_id = @new_id
+WHERE b.session_id = @session_id AND b.snapshot_id = @old_id
+  AND EXISTS (SELECT FROM sessions s JOIN bundles h ON h.id = s.head_bundle_id
+              WHERE s.id = @session_id AND s.status IN ('hibernated', 'error') AND h.snapshot_id = @old_id);
+
+-- name: SnapshotReplaced :exec
+-- SnapshotReplaced keeps the original for a while: a restore may have begun with it.
+UPDATE snapshots SET kept_until = now() + interval '1 day' WHERE id = @id;
+
+-- name: SnapshotUnneeded :exec
+UPDATE snapshots SET unneeded_at = now() WHERE id = @id;
 
 -- name: ExitImageExpect :exec
 INSERT INTO exit_images (sandbox_id, session_id, generation) VALUES (@sandbox_id, @session_id, @generation)

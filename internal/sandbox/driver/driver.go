@@ -81,6 +81,14 @@ type ImageListing struct {
 	Exit    bool              // the provider made it when the sandbox ended
 }
 
+// Expirer is implemented by drivers that can have a provider delete a snapshot when
+// its lifetime is over.
+type Expirer interface {
+	// SnapshotFor is Snapshot for an image with a lifetime of whole seconds. Invalid
+	// where the provider does not take such a lifetime.
+	SnapshotFor(ctx context.Context, id string, budget, lifetime time.Duration) (imageID string, err error)
+}
+
 // Description is what a health check shows of a driver.
 type Description struct {
 	Driver    string // "modal", "memory"

@@ -31,7 +31,10 @@ type Driver struct {
 	handles map[string]*modal.Sandbox
 }
 
-var _ driver.Driver = (*Driver)(nil)
+var (
+	_ driver.Driver  = (*Driver)(nil)
+	_ driver.Expirer = (*Driver)(nil)
+)
 
 // New returns a driver. It connects with the first call.
 func New(c Config) (*Driver, error) {
@@ -215,11 +218,16 @@ func (d *Driver) Terminate(ctx context.Context, id string) error {
 
 // Snapshot implements driver.Driver.
 func (d *Driver) Snapshot(ctx context.Context, id string, budget time.Duration) (string, error) {
+	return d.SnapshotFor(ctx, id, budget, modal.NoExpiryTTL)
+}
+
+// SnapshotFor implements driver.Expirer.
+func (d *Driver) SnapshotFor(ctx context.Context, id string, budget, lifetime time.Duration) (string, error) {
 	sb, err := d.handle(ctx, id)
 	if err != nil {
 		return "", fault("snapshot", id, err)
 	}
-	image, err := sb.SnapshotFilesystem(ctx, &modal.SandboxSnapshotFilesystemParams{Timeout: budget, TTL: modal.NoExpiryTTL})
+	image, err := sb.SnapshotFilesystem(ctx, &modal.SandboxSnapshotFilesystemParams{Timeout: budget, TTL: lifetime})
 	if err != nil {
 		return "", insideFault("snapshot", id, err)
 	}
