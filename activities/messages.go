@@ -106,6 +106,9 @@ type SaveRequest struct {
 	BundleID   string `json:"bundleId"`
 	// Checkpoint: the sandbox is to work on, and will be saved again.
 	Checkpoint bool `json:"checkpoint,omitempty"`
+	// Unsaved: save the sandbox only if the session has worked in it and no bundle covers that: one of a restore
+	// that failed half-way must not be saved. An error if an earlier generation has unsaved work.
+	Unsaved bool `json:"unsaved,omitempty"`
 }
 
 // RevertRequest asks for the agent of an idle session to be taken back to before a prompt.

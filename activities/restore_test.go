@@ -210,6 +210,28 @@ func TestASandboxWhoseRunnerIsFrozenIsSavedBeforeItIsEnded(t *testing.T) {
 	require.True(t, saved.Verified)
 }
 
+// TestOnlyWhatIsUnsavedIsSavedInError: of the sandboxes that a session in error has, the one that it has worked in,
+// and only once. One that a restore has left half-made is no state of the session.
+func TestOnlyWhatIsUnsavedIsSavedInError(t *testing.T) {
+	t.Parallel()
+	b, second := working(t)
+	request := b.saveRequest(second)
+	request.Unsaved, request.Generation = true, 3
+	_, err := do(b, attempt{}, b.control.SaveBundle, request)
+	requirePassing(t, err)
+	require.True(t, b.running(t, second.SandboxID))
+	request.Generation = second.Generation
+	saved, err := do(b, attempt{}, b.control.SaveBundle, request)
+	require.NoError(t, err)
+	require.True(t, saved.Verified)
+	require.EqualValues(t, second.Generation, b.head(t).Generation)
+	request.BundleID = session.NewID(session.BundlePrefix)
+	saved, err = do(b, attempt{}, b.control.SaveBundle, request)
+	require.NoError(t, err)
+	require.Empty(t, saved.BundleID)
+	require.EqualValues(t, second.Generation, b.head(t).Generation)
+}
+
 // TestASandboxThatIsFencedOffIsSavedBeforeItIsEnded: the next generation was reserved, as by a worker of
 // the version before.
 func TestASandboxThatIsFencedOffIsSavedBeforeItIsEnded(t *testing.T) {

@@ -22,6 +22,10 @@ func (c *Control) SaveBundle(ctx context.Context, in SaveRequest) (Saved, error)
 }
 
 func (c *Control) save(ctx context.Context, in SaveRequest) (Saved, error) {
+	in, wanted, err := c.unsavedOf(ctx, in)
+	if err != nil || !wanted {
+		return Saved{}, err
+	}
 	if saved, ok, err := c.savedBefore(ctx, in); ok || err != nil {
 		return saved, err
 	}
@@ -48,6 +52,22 @@ func (c *Control) save(ctx context.Context, in SaveRequest) (Saved, error) {
 		ID: in.BundleID, SessionID: in.SessionID, Generation: in.Generation, Checkpoint: in.Checkpoint,
 		SnapshotID: snapshot, Manifest: manifest, Verified: true, CreatedAt: time.Now().UTC(),
 	})
+}
+
+// unsavedOf names the sandbox that a request for what is unsaved means, and reports whether there is one.
+func (w *work) unsavedOf(ctx context.Context, in SaveRequest) (SaveRequest, bool, error) {
+	if !in.Unsaved {
+		return in, true, nil
+	}
+	row, worked, err := w.Store.SandboxUnsaved(ctx, in.SessionID)
+	if err != nil || !worked {
+		return in, false, stored(err)
+	}
+	if row.Generation != in.Generation { // fenced off: only a restore saves it
+		return in, false, fmt.Errorf("generation %d has unsaved work, which a restore saves", row.Generation)
+	}
+	in.SandboxID = row.SandboxID
+	return in, true, nil
 }
 
 // DropSandbox saves what was said and gives up the rest: a bundle without a snapshot, from which the
@@ -92,6 +112,10 @@ func (w *work) storedManifest(ctx context.Context, b *session.Bundle) error {
 func (c *Control) RescueBundle(ctx context.Context, in SaveRequest) (Saved, error) {
 	stop := beat(ctx)
 	defer stop()
+	in, wanted, err := c.unsavedOf(ctx, in)
+	if err != nil || !wanted {
+		return Saved{}, err
+	}
 	if saved, ok, err := c.savedBefore(ctx, in); ok || err != nil {
 		return saved, err
 	}

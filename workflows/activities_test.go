@@ -226,6 +226,10 @@ func (w *world) receipt() session.ReceiptKind {
 
 func (f *fakes) SaveBundle(ctx context.Context, in activities.SaveRequest) (activities.Saved, error) {
 	return take(ctx, f, "SaveBundle", func(w *world) (activities.Saved, error) {
+		if in.Unsaved && !w.unsaved(&in) {
+			w.say("nothing is unsaved")
+			return activities.Saved{}, nil
+		}
 		if saved, ok := w.savedBefore(in); ok {
 			return saved, nil
 		}
@@ -240,6 +244,10 @@ func (f *fakes) SaveBundle(ctx context.Context, in activities.SaveRequest) (acti
 
 func (f *fakes) RescueBundle(ctx context.Context, in activities.SaveRequest) (activities.Saved, error) {
 	return take(ctx, f, "RescueBundle", func(w *world) (activities.Saved, error) {
+		if in.Unsaved && !w.unsaved(&in) {
+			w.say("nothing is unsaved")
+			return activities.Saved{}, nil
+		}
 		if saved, ok := w.savedBefore(in); ok {
 			return saved, nil
 		}
@@ -290,6 +298,18 @@ func (f *fakes) RevertSession(ctx context.Context, in activities.RevertRequest) 
 	return err
 }
 
+// unsaved names the newest sandbox with work that no bundle covers.
+func (w *world) unsaved(in *activities.SaveRequest) bool {
+	head := w.head()
+	for _, s := range slices.Backward(w.sandboxes) {
+		if s.worked && s.id != "" && (head == nil || s.generation > head.generation || s.generation == head.generation && head.checkpoint) {
+			in.Generation, in.SandboxID = s.generation, s.id
+			return true
+		}
+	}
+	return false
+}
+
 func (w *world) savedBefore(in activities.SaveRequest) (activities.Saved, bool) {
 	head := w.head()
 	if head == nil || head.id != in.BundleID && (head.generation != in.Generation || head.checkpoint) {
@@ -317,7 +337,7 @@ func (w *world) commit(in activities.SaveRequest, verified bool) activities.Save
 func (f *fakes) TerminateSandbox(ctx context.Context, in activities.SandboxRef) error {
 	_, err := take(ctx, f, "TerminateSandbox", func(w *world) (nothing, error) {
 		for _, s := range w.sandboxes {
-			if s.alive && in.Reason == "hibernated" && (w.head() == nil || w.head().generation != s.generation || w.head().checkpoint) {
+			if s.alive && (in.Reason == "hibernated" || in.Reason == "in error" && s.worked) && (w.head() == nil || w.head().generation != s.generation || w.head().checkpoint) {
 				w.violate("sandbox of generation %d terminated before it was saved", s.generation)
 			}
 			w.terminate(s)

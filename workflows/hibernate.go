@@ -33,8 +33,12 @@ func (l *life) hibernate(ctx workflow.Context) error {
 	return l.transit(ctx, session.EventSaved, l.reason, nil)
 }
 
-func (l *life) save(ctx workflow.Context) (saved activities.Saved, err error) {
-	request := activities.SaveRequest{SessionID: l.id, Generation: l.generation, SandboxID: l.sandboxID}
+func (l *life) save(ctx workflow.Context) (activities.Saved, error) {
+	return l.saveOf(ctx, activities.SaveRequest{SessionID: l.id, Generation: l.generation, SandboxID: l.sandboxID}, l.sandboxLost())
+}
+
+// saveOf saves a bundle of a sandbox, or what is left of one that is lost.
+func (l *life) saveOf(ctx workflow.Context, request activities.SaveRequest, lost bool) (saved activities.Saved, err error) {
 	encoded := workflow.SideEffect(ctx, func(workflow.Context) any { return session.NewID(session.BundlePrefix) })
 	if err := encoded.Get(&request.BundleID); err != nil {
 		return saved, err
@@ -44,7 +48,7 @@ func (l *life) save(ctx workflow.Context) (saved activities.Saved, err error) {
 		err = l.doUnlessStopped(ctx, "store what was said", saveOptions, control.DropSandbox, request, &saved)
 		return saved, err
 	}
-	if !l.sandboxLost() {
+	if !lost {
 		err = l.doUnlessStopped(ctx, "save a bundle", saveOptions, control.SaveBundle, request, &saved)
 		if activities.TypeOf(err) != activities.SandboxLost {
 			return saved, err

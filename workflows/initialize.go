@@ -20,7 +20,7 @@ const (
 	// maxGenerations is how many generations one create or restore may use up in a row.
 	maxGenerations = 5
 	// maxRounds is how often that is repeated, with pauses, before the session is in error: what spends
-	// every generation costs a sandbox each time.
+	// every generation costs a sandbox each time. A session that has left error by itself has one round.
 	maxRounds = 6
 )
 
@@ -46,12 +46,12 @@ func (l *life) provision(ctx workflow.Context, delayed, doing string, activity a
 		if tried < maxGenerations {
 			continue
 		}
-		if l.delay.times < maxRounds {
+		if l.delay.times < maxRounds && l.trouble.tries == 0 {
 			if again, tellErr := l.putOff(ctx, delayed, doing, err); again || tellErr != nil {
 				return tellErr
 			}
 		}
-		return l.up(ctx, ready, err)
+		return l.transit(ctx, session.EventFail, spentReason+activities.ReasonOf(err), nil)
 	}
 }
 

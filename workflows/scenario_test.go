@@ -313,7 +313,7 @@ func (c *cast) create(a args) (err error) {
 		row := &sandboxRow{generation: w.generation}
 		w.sandboxes = append(w.sandboxes, row)
 		w.boot(row)
-		row.alive, row.ready = kind == "alive", true
+		row.alive, row.ready, row.worked = kind == "alive", true, true
 	}
 	if n := a.number("bundle"); n > 0 {
 		w.bundles = append(w.bundles, bundleRow{id: "bun_0", generation: n, verified: true})
@@ -354,7 +354,7 @@ func (c *cast) prompt(id string, a args) error {
 	}
 	p := c.stage.world.accept(row)
 	if p == nil {
-		c.stage.world.say("%s is refused: the session is terminated", id)
+		c.stage.world.say("%s is refused: the session is %s", id, c.stage.world.state)
 		return nil
 	}
 	if w := c.stage.world; w.mark(false) || w.oldSignals || !c.stage.open() {

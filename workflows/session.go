@@ -77,6 +77,7 @@ type life struct {
 	canceled  workflow.ReceiveChannel // nil once it has been heard
 	refusals  refusals
 	delay     delay
+	trouble   trouble
 	continued int64
 	closed    bool
 	taskQueue string // where it continues as new; "" is where it is
@@ -95,6 +96,7 @@ func newLife(ctx workflow.Context, in session.WorkflowInput) *life {
 	}
 	if c := in.Carry; c != nil {
 		l.wants, l.continued = c.Wants, c.Runs
+		l.trouble.tries = c.Retries
 		l.queue = session.NewQueue(nil, c.Seen)
 	}
 	return l
@@ -256,6 +258,6 @@ func (l *life) continueAsNew(ctx workflow.Context) error {
 	}
 	return workflow.NewContinueAsNewError(ctx, session.WorkflowName, session.WorkflowInput{
 		SessionID: l.id,
-		Carry:     &session.Carry{Wants: l.wants, Seen: l.queue.Seen(), Runs: l.continued + 1},
+		Carry:     &session.Carry{Wants: l.wants, Seen: l.queue.Seen(), Runs: l.continued + 1, Retries: l.trouble.tries},
 	})
 }

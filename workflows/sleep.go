@@ -56,15 +56,21 @@ func (l *life) restore(ctx workflow.Context) error {
 	return l.provision(ctx, session.ProblemRestoringDelayed, "restore the sandbox", control.RestoreSandbox)
 }
 
-// waitForHelp keeps a failed session as it is until a person recovers or stops
-// it. Prompts are accepted and wait.
+// waitForHelp keeps a failed session until a person recovers or stops it, or its error may have passed.
+// Prompts that were accepted before wait.
 func (l *life) waitForHelp(ctx workflow.Context) error {
 	l.wants.ForgetSandbox()
 	l.wants.Wake, l.wants.Revert = false, ""
 	if l.wants.Recover {
 		err := l.transit(ctx, session.EventRecover, session.ReasonRequested, nil)
 		l.wants.Recover = err != nil
+		if err == nil {
+			l.trouble = trouble{}
+		}
 		return err
+	}
+	if workflow.GetVersion(ctx, leavesError, workflow.DefaultVersion, 1) != workflow.DefaultVersion {
+		return l.lookAfter(ctx)
 	}
 	l.wait(ctx, "wait for recover or stop", time.Time{})
 	return nil

@@ -36,6 +36,12 @@ func (l *life) transit(ctx workflow.Context, event session.Event, reason string,
 	l.state, l.reason, l.transitionNo = to, reason, t.No
 	l.inTime()
 	l.moved = true
+	switch to {
+	case session.Error:
+		l.trouble = trouble{tries: l.trouble.tries}
+	case session.Running:
+		l.trouble = trouble{}
+	}
 	if to == session.Running {
 		l.lastActivity = t.At
 	}

@@ -87,6 +87,7 @@ type sandboxRow struct {
 	generation int64
 	alive      bool // at the provider
 	ready      bool // its runner has answered
+	worked     bool // the session was running in it
 	ended      bool // in Postgres
 	deadline   time.Time
 }
@@ -140,9 +141,9 @@ func (w *world) violate(format string, args ...any) {
 }
 
 // accept inserts the row of a prompt, as the api does before it rings. A session
-// that is over accepts none.
+// that is over or in error accepts none.
 func (w *world) accept(p promptRow) *promptRow {
-	if w.state.Final() {
+	if w.state.Final() || w.state == session.Error {
 		return nil
 	}
 	p.Ordinal, p.status = int64(len(w.prompts)+1), session.PromptQueued
@@ -372,6 +373,7 @@ func (w *world) transit(t session.Transition) error {
 	}
 	w.state, w.reason, w.transitionNo = to, t.Reason, t.No
 	if to == session.Running {
+		w.sandbox(t.Generation).worked = true
 		w.touch()
 	}
 	receipt := ""

@@ -93,6 +93,8 @@ type Carry struct {
 	Wants Wants    `json:"wants"`
 	Seen  []string `json:"seen,omitempty"` // prompt ids rung for lately, oldest first
 	Runs  int64    `json:"runs"`           // continue-as-new count
+	// Retries is how often the session has left error by itself since it last ran.
+	Retries int `json:"retries,omitempty"`
 }
 
 // Wants are the commands that were accepted and not yet carried out.

@@ -70,6 +70,7 @@ const (
 	ReasonRestart           = "restart" // in a new sandbox, as it is
 	ReasonDropped           = "dropped" // its sandbox was given up with all files in it
 	ReasonPrompt            = "prompt"
+	ReasonRetry             = "retry" // after an error that may have passed
 	ReasonAborted           = "aborted"
 	ReasonWithdrawn         = "withdrawn"
 	ReasonReverted          = "reverted" // the agent was taken back to before it
