@@ -196,9 +196,9 @@ func TestASnapshotThatExpiresIsRenewed(t *testing.T) {
 	require.NoError(t, err)
 	b.terminate(t, s)
 	b.transit(t, session.EventSaved)
-	var days float64
-	b.query(t, &days, `SELECT round(extract(epoch FROM expires_at - now()) / 86400) FROM snapshots WHERE bundled`)
-	require.EqualValues(t, 365, days, "what a crash hides does not stay for ever")
+	var days int
+	b.query(t, &days, `SELECT round(extract(epoch FROM expires_at - now()) / 86400)::int FROM snapshots WHERE bundled`)
+	require.Equal(t, 365, days, "what a crash hides does not stay for ever")
 	before := b.head(t)
 	b.look(t)
 	require.Equal(t, before, b.head(t), "it is young")
@@ -211,8 +211,8 @@ func TestASnapshotThatExpiresIsRenewed(t *testing.T) {
 	listed, err := b.provider.List(b.ctx)
 	require.NoError(t, err)
 	require.Empty(t, listed, "the sandbox that it was copied in is gone")
-	b.query(t, &days, `SELECT round(extract(epoch FROM expires_at - now()) / 86400) FROM snapshots WHERE id = $1`, after.SnapshotID)
-	require.EqualValues(t, 365, days)
+	b.query(t, &days, `SELECT round(extract(epoch FROM expires_at - now()) / 86400)::int FROM snapshots WHERE id = $1`, after.SnapshotID)
+	require.Equal(t, 365, days)
 	exists, err := b.provider.ImageExists(b.ctx, before.SnapshotID)
 	require.NoError(t, err)
 	require.True(t, exists, "a restore may have begun with it")

@@ -14,12 +14,8 @@ import (
 )
 
 const (
-	// The time of each part of a look. Together they are less than the activity may take.
-	reapBudget    = time.Minute
-	collectBudget = time.Minute
-	reviveBudget  = time.Minute
-	healthBudget  = time.Minute
-
+	// partBudget is the time of each part of a look. Together they are less than the activity may take.
+	partBudget = time.Minute
 	// reconcilePage is how many rows one query returns.
 	reconcilePage = 5000
 	// reconcileParallel is how many calls to the provider, or to Temporal, are under
@@ -43,16 +39,16 @@ func (c *Control) Reconcile(ctx context.Context) (Reconciled, error) {
 	l.out.Listed = len(listed)
 	failed := errors.Join(
 		listErr,
-		l.part(ctx, "reap", reapBudget, func(ctx context.Context) error {
+		l.part(ctx, "reap", func(ctx context.Context) error {
 			if listErr != nil {
 				return nil //nolint:nilerr // reported above; a provider that does not answer terminates nothing either
 			}
 			return errors.Join(l.reap(ctx, listed), l.reapRows(ctx))
 		}),
-		l.part(ctx, "collect images", collectBudget, l.collect),
+		l.part(ctx, "collect images", l.collect),
 		// Before reports, which only an open workflow hears.
-		l.part(ctx, "revive workflows", reviveBudget, func(ctx context.Context) error { return l.revive(ctx, &l.out) }),
-		l.part(ctx, "look at health", healthBudget, func(ctx context.Context) error {
+		l.part(ctx, "revive workflows", func(ctx context.Context) error { return l.revive(ctx, &l.out) }),
+		l.part(ctx, "look at health", func(ctx context.Context) error {
 			if listErr != nil {
 				return nil //nolint:nilerr // reported above; nothing can be said about what was not listed
 			}
@@ -82,8 +78,8 @@ func (l *look) count(change func(out *Reconciled)) {
 }
 
 // part runs one part of a look within its time.
-func (l *look) part(ctx context.Context, name string, budget time.Duration, do func(context.Context) error) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, budget, fmt.Errorf("%s took more than %v", name, budget))
+func (l *look) part(ctx context.Context, name string, do func(context.Context) error) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, partBudget, fmt.Errorf("%s took more than %v", name, partBudget))
 	defer cancel()
 	err := do(ctx)
 	if err != nil && ctx.Err() != nil {

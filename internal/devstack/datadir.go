@@ -43,6 +43,9 @@ func openDataDir(path string) (_ *dataDir, err error) {
 		return nil, fmt.Errorf("data directory %s cannot be read: %w", path, reason(err))
 	}
 	if err := privatedir.Make(path, dataDirMode()); err != nil {
+		if refused, ok := errors.AsType[*fs.PathError](err); ok {
+			return nil, fmt.Errorf("data directory %s is not writable: %w", path, reason(refused))
+		}
 		return nil, fmt.Errorf("data directory: %w", err)
 	}
 
