@@ -224,12 +224,12 @@ func TestOnlyWhatIsUnsavedIsSavedInError(t *testing.T) {
 	saved, err := do(b, attempt{}, b.control.SaveBundle, request)
 	require.NoError(t, err)
 	require.True(t, saved.Verified)
-	require.EqualValues(t, second.Generation, b.head(t).Generation)
+	require.Equal(t, second.Generation, b.head(t).Generation)
 	request.BundleID = session.NewID(session.BundlePrefix)
 	saved, err = do(b, attempt{}, b.control.SaveBundle, request)
 	require.NoError(t, err)
 	require.Empty(t, saved.BundleID)
-	require.EqualValues(t, second.Generation, b.head(t).Generation)
+	require.Equal(t, second.Generation, b.head(t).Generation)
 }
 
 // TestASandboxThatIsFencedOffIsSavedBeforeItIsEnded: the next generation was reserved, as by a worker of

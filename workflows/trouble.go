@@ -105,7 +105,7 @@ func (l *life) salvage(ctx workflow.Context, lost bool) error {
 	switch {
 	case l.wants.Stop:
 		return nil
-	case err != nil && !(lost && activities.IsFinal(err)):
+	case err != nil && (!lost || !activities.IsFinal(err)):
 		workflow.GetLogger(ctx).Warn("could not save the sandbox of a session in error", "session_id", l.id, "error", err)
 		l.trouble.since, l.lost = workflow.Now(ctx), session.SandboxSignal{}
 		return nil
