@@ -122,29 +122,36 @@ func (e events) Follow(ctx context.Context, sessionID string, after int64) (api.
 // sandboxInfoEvery is how often the workers' description of their sandboxes is read.
 const sandboxInfoEvery = time.Second
 
+// unknownSandbox is the driver and the isolation before a worker has described its sandboxes.
+const unknownSandbox = "unknown"
+
 // sandboxInfo is what the workers last said of their sandboxes.
 func sandboxInfo(db *postgres.DB, logger *slog.Logger) func(context.Context) api.SandboxInfo {
 	var mu sync.Mutex
 	var readAt time.Time
-	info := api.SandboxInfo{Driver: "unknown", Isolation: "unknown"}
+	var reading bool
+	info := api.SandboxInfo{Driver: unknownSandbox, Isolation: unknownSandbox}
 	return func(ctx context.Context) api.SandboxInfo {
-		// One caller at a time asks, now and then: health checks must not pile up in the pool.
+		// One caller at a time asks, so that health checks do not pile up in the pool, and only now and
+		// then once a worker has said what there is.
 		mu.Lock()
-		last, due := info, time.Since(readAt) >= sandboxInfoEvery
+		last := info
+		due := !reading && (info.Driver == unknownSandbox || time.Since(readAt) >= sandboxInfoEvery)
 		if due {
-			readAt = time.Now()
+			reading, readAt = true, time.Now()
 		}
 		mu.Unlock()
 		if !due {
 			return last
 		}
 		driver, isolation, err := db.SandboxesDescription(ctx)
+		mu.Lock()
+		defer mu.Unlock()
+		reading = false
 		if err != nil {
 			logger.WarnContext(ctx, "could not read what sandboxes there are", slog.Any("error", err))
 			return last
 		}
-		mu.Lock()
-		defer mu.Unlock()
 		info = api.SandboxInfo{Driver: driver, Isolation: isolation}
 		return info
 	}
