@@ -53,7 +53,7 @@ func TestWhoIsRungFor(t *testing.T) { //nolint:tparallel // the rows share a dat
 		"asleep with its workflow closed":        {steps{hibernated, lost}, nobody},
 		"a prompt for one asleep":                {steps{hibernated, lost, prompt}, prompt1},
 		"an error rests":                         {steps{failed, lost}, nobody},
-		"an error with a prompt has a workflow":  {steps{failed, lost, prompt}, prompt1},
+		"an error with a prompt has a workflow":  {steps{prompt, failed, lost}, prompt1},
 		"over":                                   {steps{prompt, stopped}, nobody},
 		"open and waiting for a prompt":          {steps{open}, nobody},
 		"open, the prompt's signal was lost":     {steps{open, prompt}, prompt1},
@@ -61,7 +61,7 @@ func TestWhoIsRungFor(t *testing.T) { //nolint:tparallel // the rows share a dat
 		"open, prompts wait behind a turn":       {steps{running, open, turn, prompt}, nobody},
 		"open and asleep, the signal was lost":   {steps{hibernated, open, prompt}, prompt1},
 		"open, prompts wait for the hibernation": {steps{hibernating, open, prompt}, nobody},
-		"open, prompts wait for a person":        {steps{failed, open, prompt}, nobody},
+		"open, prompts wait for a person":        {steps{prompt, failed, open}, nobody},
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := &bundle{DB: shared.DB, url: shared.url, ctx: shared.ctx}
