@@ -21,7 +21,7 @@ DEVTOOL  = go tool -modfile=../tools/go.mod
 # sqlc without cgo brings its parser ready made, instead of an hour's worth of C.
 SQLC     = CGO_ENABLED=0 $(TOOL) sqlc
 LINT     = golangci-lint
-TESTARGS ?= -timeout 20m
+TESTARGS ?= -timeout 40m
 
 .PHONY: dev build test agents bench chaos check setup programs fmt generate clean \
 	check-format check-vet check-lint check-workflows check-generated
