@@ -150,6 +150,9 @@ func TestWorkspaceFiles(t *testing.T) {
 	before := len(changes(t, stream.all(t)))
 	s.prompt(t, id, "fourth", "write a.txt: changed")
 	require.Equal(t, "completed", s.waitPrompt(t, id, "fourth", 60*time.Second)["status"])
+	stream.wait(t, 20*time.Second, "the stream has the last turn", func(e event) bool {
+		return e.Type == "turn_end" && strings.Contains(string(e.Data), `"promptId":"fourth"`)
+	})
 	require.Equal(t, []string{"modified a.txt"}, changes(t, stream.all(t))[before:])
 }
 
