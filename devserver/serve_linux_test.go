@@ -86,11 +86,14 @@ func TestListensOnItsAddressOnly(t *testing.T) {
 				continue
 			}
 			address, _, _ := strings.Cut(fields[1], ":")
-			require.Equal(t, "0100007F", address, "%s: %s", table, scanner.Text())
+			// The kernel prints an IPv4 address as a little-endian number: 127.x.y.z ends in 7F. The UI
+			// behind its proxy listens at a random address of that range.
+			require.Len(t, address, len("0100007F"), "%s: %s", table, scanner.Text())
+			require.Equal(t, "7F", address[6:], "%s: %s", table, scanner.Text())
 			loopback++
 		}
 		require.NoError(t, scanner.Err())
 		require.NoError(t, file.Close())
 	}
-	require.Equal(t, 5, loopback, "frontend, history, matching, worker and UI")
+	require.Equal(t, 6, loopback, "frontend, history, matching, worker, UI and the proxy in front of it")
 }
