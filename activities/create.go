@@ -16,7 +16,7 @@ import (
 func (c *Control) CreateSandbox(ctx context.Context, in SandboxRequest) (SandboxReady, error) {
 	stop := beat(ctx)
 	defer stop()
-	image, err := c.image(ctx, in.SessionID)
+	image, err := c.imageOf(ctx, in)
 	if err != nil {
 		return SandboxReady{}, err
 	}
@@ -37,6 +37,29 @@ type origin struct {
 	outdated bool // the runner in it is not this worker's
 	// beside does what needs no runner that serves while it starts; nil for nothing.
 	beside func(context.Context, *sandbox.Sandbox) error
+}
+
+// imageOf is the image that an earlier attempt reserved for this generation, if it still exists, else the
+// one that the agent has now. Two workers may have built the same image, or a new version of the agent
+// may have come since: the sandbox of the earlier attempt, with what its setup has done, is kept.
+func (w *work) imageOf(ctx context.Context, in SandboxRequest) (string, error) {
+	rows, err := w.Store.SandboxesOpen(ctx, in.SessionID)
+	if err != nil {
+		return "", stored(err)
+	}
+	for _, row := range rows {
+		if row.Generation != in.Generation || row.ImageID == "" {
+			continue
+		}
+		exists, err := w.Sandbox.ImageExists(ctx, row.ImageID)
+		if err != nil {
+			return "", refusedOr(fmt.Errorf("look up the image: %w", err))
+		}
+		if exists {
+			return row.ImageID, nil
+		}
+	}
+	return w.image(ctx, in.SessionID)
 }
 
 // image prepares what the session's sandbox starts from where it has no snapshot.

@@ -102,6 +102,38 @@ func TestACreateThatIsGivenUpLeavesItsSandboxToTheNext(t *testing.T) {
 	require.Equal(t, listed[0].ID, b.create(t).SandboxID)
 }
 
+// TestCreateAdoptsASandboxOfAnOlderImage: the agent's image may become another between two attempts.
+func TestCreateAdoptsASandboxOfAnOlderImage(t *testing.T) {
+	t.Parallel()
+	b := setupMemory(t)
+	first, err := b.image.Prepare(b.ctx, demo.Name)
+	require.NoError(t, err)
+	b.memory.Inject(memsandbox.Fault{Op: memsandbox.OpCreate, Code: driver.Unavailable, After: true})
+	_, err = do(b, attempt{}, b.control.CreateSandbox, activities.SandboxRequest{SessionID: b.id, Generation: 1})
+	requirePassing(t, err)
+
+	newer := runnerImage(b.provider)
+	newer.recipe.Env = map[string]string{"AGENT_VERSION": "2"}
+	second, err := newer.Prepare(b.ctx, demo.Name)
+	require.NoError(t, err)
+	require.NotEqual(t, first, second)
+	b.config.Image = newer
+	b.build()
+
+	ready := b.create(t)
+	require.EqualValues(t, 1, ready.Generation)
+	listed, err := b.provider.List(b.ctx)
+	require.NoError(t, err)
+	require.Len(t, listed, 1)
+	require.Equal(t, ready.SandboxID, listed[0].ID)
+
+	// Where the image is gone, the one of today takes its place.
+	other := b.session(t)
+	require.NoError(t, b.db.GenerationReserve(b.ctx, other, 1, "im-gone"))
+	_, err = do(b, attempt{}, b.control.CreateSandbox, activities.SandboxRequest{SessionID: other, Generation: 1})
+	require.NoError(t, err)
+}
+
 func TestANameThatIsNotOursSpendsTheGenerationAndHoldsNothingUp(t *testing.T) {
 	t.Parallel()
 	b := setupMemory(t)

@@ -95,7 +95,7 @@ func (db *DB) SandboxesOpen(ctx context.Context, sessionID string) ([]session.Sa
 	for i, row := range rows {
 		out[i] = session.SandboxRow{
 			SessionID: row.SessionID, Generation: row.Generation, SandboxID: row.SandboxID,
-			Status: session.State(row.Status), Current: row.IsCurrent,
+			ImageID: row.ImageID, Status: session.State(row.Status), Current: row.IsCurrent,
 			ReservedAt: row.ReservedAt.UTC(), ReadyAt: orZero(row.ReadyAt), Deadline: orZero(row.Deadline),
 		}
 	}

@@ -85,6 +85,7 @@ type SandboxRow struct {
 	SessionID  string
 	Generation int64
 	SandboxID  string        // empty while its creation is under way
+	ImageID    string        // what it starts from; of SandboxesOpen only
 	Status     State         // of the session
 	Health     SandboxStatus // as it was seen last
 	Current    bool          // it is the session's newest generation

@@ -251,7 +251,7 @@ func (q *Queries) SandboxesForsaken(ctx context.Context, db DBTX, arg *Sandboxes
 }
 
 const sandboxesOpen = `-- name: SandboxesOpen :many
-SELECT b.session_id, b.generation, b.sandbox_id, s.status, (b.generation = s.generation)::boolean AS is_current, b.reserved_at, b.ready_at, b.deadline
+SELECT b.session_id, b.generation, b.sandbox_id, b.image_id, s.status, (b.generation = s.generation)::boolean AS is_current, b.reserved_at, b.ready_at, b.deadline
 FROM sandboxes b JOIN sessions s ON s.id = b.session_id
 WHERE b.ended_at IS NULL AND ($1::text = '' OR b.session_id = $1)
 ORDER BY b.session_id, b.generation
@@ -261,6 +261,7 @@ type SandboxesOpenRow struct {
 	SessionID  string
 	Generation int64
 	SandboxID  string
+	ImageID    string
 	Status     string
 	IsCurrent  bool
 	ReservedAt time.Time
@@ -281,6 +282,7 @@ func (q *Queries) SandboxesOpen(ctx context.Context, db DBTX, sessionID string) 
 			&i.SessionID,
 			&i.Generation,
 			&i.SandboxID,
+			&i.ImageID,
 			&i.Status,
 			&i.IsCurrent,
 			&i.ReservedAt,
