@@ -3,7 +3,10 @@ package test
 import (
 	"encoding/json"
 	"fmt"
+	"io/fs"
 	"net/http"
+	"os"
+	"path/filepath"
 	"reflect"
 	"slices"
 	"strings"
@@ -344,8 +347,8 @@ func count(lines []string, line string) (n int) {
 	return n
 }
 
-// nothingIsLeft waits until no sandbox of the rig runs and no snapshot of an ended session is kept. All
-// sessions must have been stopped.
+// nothingIsLeft waits until no sandbox of the rig runs, no snapshot of an ended session is kept, and
+// the local Modal has no image but base images. All sessions must have been stopped.
 func (r *rig) nothingIsLeft(t *testing.T, within time.Duration) {
 	t.Helper()
 	conn := r.connect(t)
@@ -368,10 +371,42 @@ func (r *rig) nothingIsLeft(t *testing.T, within time.Duration) {
 		for _, l := range listed {
 			running = append(running, l.Tags[sandbox.TagSession])
 		}
-		if open+kept+len(running) > 0 || len(r.sandboxTree()) > 0 {
-			return fmt.Errorf("%d sandbox rows open, %d snapshots kept, %d processes, sandboxes of %v",
-				open, kept, len(r.sandboxTree()), running)
+		images, err := r.images()
+		if err != nil {
+			return err
+		}
+		if open+kept+len(running)+len(images) > 0 || len(r.sandboxTree()) > 0 {
+			return fmt.Errorf("%d sandbox rows open, %d snapshots kept, %d processes, sandboxes of %v, images %v",
+				open, kept, len(r.sandboxTree()), running, images)
 		}
 		return nil
 	})
+}
+
+// images are the images of sessions that the local Modal has a record of, as opposed to base images, which are
+// built from a recipe or by a sandbox with a role.
+func (s *stack) images() ([]string, error) {
+	var out []string
+	dir := filepath.Join(s.dir, "modal", "records", "images")
+	err := filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() {
+			return err
+		}
+		raw, err := os.ReadFile(path) //nolint:gosec // our own data directory
+		if err != nil {
+			return err
+		}
+		var record struct {
+			ID, Recipe string
+			Tags       map[string]string
+		}
+		if err := json.Unmarshal(raw, &record); err != nil {
+			return err
+		}
+		if record.Recipe == "" && record.Tags[sandbox.TagRole] == "" {
+			out = append(out, record.ID)
+		}
+		return nil
+	})
+	return out, err
 }

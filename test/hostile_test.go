@@ -28,7 +28,10 @@ func TestHostileSessions(t *testing.T) {
 		try  func(*testing.T)
 	}{
 		{"a worker killed in a setup script", r.workerKilledInSetup},
+		{"a setup script that fails", r.setupFails},
+		{"a stop whose workflow is terminated by hand", r.stopOutlivesItsWorkflow},
 		{"a snapshot damaged on disk", r.damagedSnapshot},
+		{"an abort at the end of its turn", r.abortAtTheEnd},
 		{"a locked session row", r.lockedRow},
 		{"Temporal frozen in a turn", r.temporalFrozen},
 		{"a queue full of large prompts", r.fullQueue},
@@ -53,6 +56,56 @@ func (r *rig) workerKilledInSetup(t *testing.T) {
 	r.finish(t, []*subject{s})
 }
 
+// setupFails has a session in error, which says so to those who send prompts, until what was wrong is
+// right.
+func (r *rig) setupFails(t *testing.T) {
+	name := "setup-fails"
+	r.hits.answer(name, false)
+	s := r.newSubject(t, object{"workspace": object{"setup": r.hits.command(name)}})
+	s.send(t.Context(), "first", "")
+	s.waitStatus(t, s.id, "error", settleWithin)
+	s.settled(t, settleWithin)
+	first := s.must(t, http.StatusOK, "GET", "/api/sessions/"+s.id+"/prompts/first", nil)
+	require.Equal(t, "queued", first["status"])
+	require.NotEmpty(t, first["blockedReason"], "%v", first)
+	refused := s.send(t.Context(), "refused", "")
+	s.senders.Wait()
+	require.Equal(t, http.StatusConflict, refused.verdict)
+	require.Equal(t, "session_in_error", refused.code)
+	s.audit(t)
+
+	r.hits.answer(name, true)
+	require.Equal(t, http.StatusAccepted, s.order("POST", "recover", nil))
+	require.Equal(t, "completed", s.waitPrompt(t, s.id, "first", settleWithin)["status"])
+	r.finish(t, []*subject{s})
+}
+
+// stopOutlivesItsWorkflow terminates workflows by hand just after a stop, or a hibernation, of a session in
+// a turn was accepted. Both are carried out.
+func (r *rig) stopOutlivesItsWorkflow(t *testing.T) {
+	stopped, hibernated := r.newSubject(t, nil), r.newSubject(t, nil)
+	stopped.send(t.Context(), "long", "", "sleep 10m")
+	hibernated.send(t.Context(), "long", "", "sleep 5s")
+	for _, s := range []*subject{stopped, hibernated} {
+		r.hits.wait(t, s.name("long"), settleWithin)
+	}
+	require.Equal(t, http.StatusAccepted, stopped.order("POST", "stop", nil))
+	require.Equal(t, http.StatusAccepted, hibernated.order("POST", "hibernate", nil))
+	for _, s := range []*subject{stopped, hibernated} {
+		// It may be over already, which leaves nothing to try.
+		if err := r.temporal.client.TerminateWorkflow(t.Context(), s.id, "", "by hand"); err != nil {
+			t.Logf("terminate the workflow of %s: %v", s.id, err)
+		}
+	}
+	stopped.waitStatus(t, stopped.id, "terminated", settleWithin)
+	hibernated.waitStatus(t, hibernated.id, "hibernated", settleWithin)
+	require.Equal(t, "completed", hibernated.waitPrompt(t, hibernated.id, "long", time.Second)["status"])
+	for _, s := range []*subject{stopped, hibernated} {
+		s.settled(t, settleWithin)
+	}
+	r.finish(t, []*subject{stopped, hibernated})
+}
+
 // damagedSnapshot deletes the files of a snapshot behind the provider's back. The session wakes all the
 // same, with its memory, and says what is missing.
 func (r *rig) damagedSnapshot(t *testing.T) {
@@ -75,6 +128,31 @@ func (r *rig) damagedSnapshot(t *testing.T) {
 	woken := s.waitStatus(t, s.id, "running", settleWithin)
 	require.Contains(t, []any{"partial", "fresh"}, woken["receipt"].(object)["kind"], "%v", woken["receipt"])
 	r.finish(t, []*subject{s})
+}
+
+// abortAtTheEnd asks for the abort of one turn at about the moment at which it ends. The next turn is never
+// hit.
+func (r *rig) abortAtTheEnd(t *testing.T) {
+	s := r.newSubject(t, nil)
+	s.run(t, "first")
+	for i := range 12 {
+		one, two := fmt.Sprintf("one%d", i), fmt.Sprintf("two%d", i)
+		s.send(t.Context(), one, "", "sleep 200ms")
+		s.senders.Wait()
+		s.send(t.Context(), two, "", "sleep 200ms")
+		run := s.promptRun(t, s.id, one)
+		s.stream.wait(t, settleWithin, "the turn is at its last line", func(e event) bool {
+			return e.RunID == run && e.Type == "block_start" && strings.Contains(string(e.Data), "ledger")
+		})
+		<-time.After(time.Duration(i) * 2 * time.Millisecond)
+		status := s.order("POST", "abort", object{"runId": run})
+		require.Contains(t, []int{http.StatusOK, http.StatusAccepted, http.StatusConflict}, status)
+		require.Equal(t, "completed", s.waitPrompt(t, s.id, two, settleWithin)["status"], "try %d", i)
+		require.Contains(t, []any{"completed", "cancelled"}, s.waitPrompt(t, s.id, one, time.Second)["status"])
+	}
+	s.settled(t, settleWithin)
+	s.audit(t)
+	s.end(t)
 }
 
 // lockedRow holds the row of a session until others have worked and been prompted. The locked one goes on

@@ -14,13 +14,14 @@ import (
 // outage is longer than any timeout after which a part takes another for lost.
 const outage = 22 * time.Second
 
-// TestOutages takes a part away for longer than any timeout of those that need it, while sessions
+// TestOutages takes each part away for longer than any timeout of those that need it, while sessions
 // are in every state in which that may hurt. Nobody helps: every prompt ends by itself.
 func TestOutages(t *testing.T) { //nolint:tparallel // one outage after the other, all of one system
 	t.Parallel()
 	r := startRig(t, 2)
 	t.Run("workers frozen at the begin of turns", func(t *testing.T) { r.workersFrozenAtTheBegin(t) }) //nolint:paralleltest // see above
 	t.Run("Postgres refused", func(t *testing.T) { r.postgresRefused(t) })                             //nolint:paralleltest // see above
+	t.Run("Temporal away", func(t *testing.T) { r.temporalAway(t) })                                   //nolint:paralleltest // see above
 	r.nothingIsLeft(t, settleWithin)
 }
 
@@ -101,6 +102,47 @@ func (r *rig) postgresRefused(t *testing.T) {
 		for _, p := range s.prompts {
 			require.Equal(t, "completed", s.waitPrompt(t, s.id, p.id, time.Second)["status"], p.id)
 		}
+	}
+	r.finish(t, subjects)
+}
+
+// temporalAway closes Temporal's port. Prompts and commands are accepted
+// meanwhile and carried out afterwards.
+func (r *rig) temporalAway(t *testing.T) {
+	t.Helper()
+	var subjects []*subject
+	for range 6 {
+		s := r.newSubject(t, nil)
+		s.run(t, "first")
+		subjects = append(subjects, s)
+	}
+	prompted, hibernated, stopped, waking, working, aborted := subjects[0], subjects[1], subjects[2], subjects[3], subjects[4], subjects[5]
+	waking.sleep(t)
+	aborted.send(t.Context(), "long", "", "sleep 10m")
+	r.hits.wait(t, aborted.name("long"), settleWithin)
+	working.send(t.Context(), "working", "", "slow 500ms: "+strings.Repeat("word ", 30))
+	r.hits.wait(t, working.name("working"), settleWithin)
+
+	var fault sync.WaitGroup
+	fault.Go(func() { r.engine.refuse(t, outage) })
+	prompted.send(t.Context(), "during", "")
+	working.send(t.Context(), "during", "")
+	for _, c := range []struct {
+		s       *subject
+		command string
+	}{{hibernated, "hibernate"}, {stopped, "stop"}, {waking, "wake"}, {aborted, "abort"}} {
+		require.Equal(t, http.StatusAccepted, c.s.order("POST", c.command, nil), "%s is accepted while Temporal is away", c.command)
+	}
+	fault.Wait()
+	for _, s := range subjects {
+		s.settled(t, settleWithin)
+	}
+	hibernated.waitStatus(t, hibernated.id, "hibernated", settleWithin)
+	stopped.waitStatus(t, stopped.id, "terminated", settleWithin)
+	waking.waitStatus(t, waking.id, "running", settleWithin)
+	require.Equal(t, "cancelled", aborted.waitPrompt(t, aborted.id, "long", settleWithin)["status"])
+	for _, s := range []*subject{prompted, working} {
+		require.Equal(t, "completed", s.waitPrompt(t, s.id, "during", settleWithin)["status"])
 	}
 	r.finish(t, subjects)
 }
