@@ -23,7 +23,7 @@ func statusOf(err error) error {
 		return status.Error(codes.Unimplemented, err.Error())
 	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
 		return status.FromContextError(err).Err()
-	case errors.Is(err, unix.ENOSPC), errors.Is(err, unix.EDQUOT):
+	case isFull(err):
 		return status.Errorf(codes.ResourceExhausted, "the disk that holds the local Modal's data directory is full: %v", err)
 	case errors.Is(err, box.ErrGone), errors.Is(err, task.ErrClosed):
 		return status.Error(codes.NotFound, "the sandbox has ended")
@@ -31,3 +31,6 @@ func statusOf(err error) error {
 		return status.Error(codes.Internal, err.Error())
 	}
 }
+
+// isFull reports whether err says that there is no space left on the disk.
+func isFull(err error) bool { return errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT) }

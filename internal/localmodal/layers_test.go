@@ -151,17 +151,7 @@ func TestAFullDiskFailsSnapshotsAndLeavesNothing(t *testing.T) {
 	require.Equal(t, "kept\n", b.sh(sb, "cat /root/f"), "the sandbox works on")
 
 	// To the last byte: nothing can be recorded either.
-	for size := 1 << 20; size > 0; size /= 16 {
-		for n := 0; ; n++ {
-			f, err := os.OpenFile(filler, os.O_APPEND|os.O_WRONLY, 0)
-			require.NoError(t, err)
-			_, err = f.Write(make([]byte, size))
-			require.NoError(t, f.Close())
-			if err != nil {
-				break
-			}
-		}
-	}
+	fill(t, filler)
 	_, err = b.client.Sandboxes.Create(b.ctx, b.app, b.image, nil)
 	full(err)
 	_, err = sb.SnapshotFilesystem(b.ctx, nil)
@@ -177,6 +167,29 @@ func TestAFullDiskFailsSnapshotsAndLeavesNothing(t *testing.T) {
 	b.terminate(restored)
 
 	// A sandbox that ends while nothing can be written keeps its exit image.
-	b.sh(sb, "echo last > /root/f")
 	require.NoError(t, b.client.Images.Delete(b.ctx, im.ImageID, nil))
+	b.sh(sb, "echo last > /root/f")
+	fill(t, filler)
+	b.terminate(sb)
+	pending := time.Second
+	_, err = sb.ExperimentalGetExitSnapshot(b.ctx, &modal.SandboxExperimentalGetExitSnapshotParams{Timeout: &pending})
+	require.Error(t, err, "it is not made yet")
+	require.NoError(t, os.Remove(filler))
+	exited, err := sb.ExperimentalGetExitSnapshot(b.ctx, nil)
+	require.NoError(t, err)
+	require.Equal(t, "last\n", b.sh(b.createFrom(exited, nil), "cat /root/f"))
+}
+
+// fill appends to a file until its disk is full, to the last byte.
+func fill(t *testing.T, path string) {
+	t.Helper()
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	require.NoError(t, err)
+	defer f.Close()
+	for size := 1 << 20; size > 0; size /= 16 {
+		for err = nil; err == nil; {
+			_, err = f.Write(make([]byte, size))
+		}
+		require.ErrorIs(t, err, unix.ENOSPC)
+	}
 }

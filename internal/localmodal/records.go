@@ -45,6 +45,7 @@ type imageRecord struct {
 	Created time.Time         // zero for one of an older release
 	Tags    map[string]string `json:",omitempty"` // of the sandbox that it was made of
 	Exit    bool              `json:",omitempty"` // made at the end of that sandbox
+	Sandbox string            `json:",omitempty"` // its id, of an exit image
 }
 
 func (i imageRecord) expired(now time.Time) bool { return !i.Expires.IsZero() && now.After(i.Expires) }

@@ -32,13 +32,19 @@ func (s *Server) recover(ctx context.Context) error {
 			failures = append(failures, err)
 		}
 		sb := endedSandbox(s, r)
-		if !r.over() {
-			if !slices.Contains(left, r.ID) {
+		if r.over() {
+			close(sb.kept)
+		} else {
+			if _, claimed := s.exitImage(r.ID); !claimed && !slices.Contains(left, r.ID) {
 				sb.rec.ExitSnapshot = false // it had not come as far as having files
 			}
 			s.logger.InfoContext(ctx, "sandbox ended with an earlier server", slog.String("sandbox_id", r.ID))
-			if err := s.conclude(ctx, sb, pb.GenericResult_GENERIC_STATUS_TERMINATED, exitTerminated); err != nil {
+			pending, err := s.conclude(ctx, sb, pb.GenericResult_GENERIC_STATUS_TERMINATED, exitTerminated)
+			if err != nil {
 				failures = append(failures, fmt.Errorf("recover sandbox %s: %w", r.ID, err))
+			}
+			if pending {
+				left = slices.DeleteFunc(left, func(id string) bool { return id == r.ID })
 			}
 		}
 		s.adopt(sb)

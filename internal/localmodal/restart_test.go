@@ -3,6 +3,7 @@ package localmodal_test
 import (
 	"bufio"
 	"context"
+	"encoding/json"
 	"fmt"
 	"net"
 	"os"
@@ -14,6 +15,7 @@ import (
 
 	modal "github.com/modal-labs/modal-client/go"
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
 
 	"github.com/overwinter-dev/overwinter/internal/localmodal"
 	"github.com/overwinter-dev/overwinter/internal/localmodal/access"
@@ -166,4 +168,53 @@ func TestNewRefusesWhatCannotWork(t *testing.T) {
 	// A program that is no init stands for a machine on which none can run.
 	_, err = localmodal.New(localmodal.Options{DataDir: t.TempDir(), InitPath: "/bin/false"})
 	require.ErrorContains(t, err, "does not let sandboxes have namespaces")
+}
+
+// TestAnExitImageSurvivesACrash: the server dies after the files of an ended sandbox have become an image and before
+// the sandbox's record says so, or while a full disk keeps it from making the image.
+func TestAnExitImageSurvivesACrash(t *testing.T) {
+	t.Parallel()
+	if os.Geteuid() != 0 {
+		t.Skip("a small file system can only be mounted by root")
+	}
+	dir := t.TempDir()
+	require.NoError(t, unix.Mount("tmpfs", dir, "tmpfs", 0, "size=48m"))
+	t.Cleanup(func() { require.NoError(t, unix.Unmount(dir, unix.MNT_DETACH)) })
+	s, err := localmodal.New(options(t, dir))
+	require.NoError(t, err)
+	stop := localmodaltest.Run(t, s)
+	b := connect(t, s)
+	var ids []string
+	filler := filepath.Join(dir, "filler")
+	for i := range 2 {
+		sb := b.create(&modal.SandboxCreateParams{ExperimentalOptions: map[string]any{"enable_exit_snapshot": true}})
+		b.sh(sb, "echo kept > /root/f")
+		if i == 1 {
+			fill(t, filler)
+		}
+		b.terminate(sb)
+		ids = append(ids, sb.SandboxID)
+	}
+	stop()
+	require.NoError(t, os.Remove(filler))
+	path := filepath.Join(dir, "records", "sandboxes", ids[0]+".json")
+	raw, err := os.ReadFile(path)
+	require.NoError(t, err)
+	var record map[string]any
+	require.NoError(t, json.Unmarshal(raw, &record))
+	require.NotEmpty(t, record["ExitImageID"])
+	delete(record, "ExitImageID")
+	delete(record, "Ended")
+	raw, err = json.Marshal(record)
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(path, raw, 0o600))
+
+	again := connect(t, localmodaltest.Start(t, options(t, dir)))
+	for _, id := range ids {
+		ended, err := again.client.Sandboxes.FromID(again.ctx, id, nil)
+		require.NoError(t, err)
+		left, err := again.handle(ended).ExperimentalGetExitSnapshot(again.ctx, nil)
+		require.NoError(t, err)
+		require.Equal(t, "kept\n", again.sh(again.createFrom(left, nil), "cat /root/f"))
+	}
 }

@@ -10,6 +10,7 @@ import (
 
 	pb "github.com/modal-labs/modal-client/go/proto/modal_proto"
 
+	"github.com/overwinter-dev/overwinter/internal/localmodal/box"
 	"github.com/overwinter-dev/overwinter/internal/localmodal/task"
 )
 
@@ -30,7 +31,8 @@ type sandbox struct {
 	env    map[string]string
 
 	started chan struct{} // closed when it runs, or never will
-	done    chan struct{} // closed when it has ended and its files are dealt with
+	done    chan struct{} // closed when it has ended
+	kept    chan struct{} // closed when its files are dealt with, which a full disk may delay
 
 	// Set before started is closed.
 	failure error // why it never ran
@@ -43,10 +45,10 @@ type sandbox struct {
 }
 
 func newSandbox(s *Server, r sandboxRecord) *sandbox {
-	return &sandbox{server: s, rec: r, started: make(chan struct{}), done: make(chan struct{})}
+	return &sandbox{server: s, rec: r, started: make(chan struct{}), done: make(chan struct{}), kept: make(chan struct{})}
 }
 
-// endedSandbox is one that an earlier server ran.
+// endedSandbox is one that an earlier server ran. Its files are dealt with, unless it is to be concluded.
 func endedSandbox(s *Server, r sandboxRecord) *sandbox {
 	sb := newSandbox(s, r)
 	close(sb.started)
@@ -105,42 +107,108 @@ func (sb *sandbox) finish(ctx context.Context, status pb.GenericResult_GenericSt
 	// Whoever asked may leave; what has begun is brought to its end.
 	ctx = context.WithoutCancel(ctx)
 	defer close(sb.done)
-	if err := errors.Join(sb.task.Close(), sb.server.conclude(ctx, sb, status, code)); err != nil {
+	err := sb.task.Close()
+	_, files := sb.server.conclude(ctx, sb, status, code)
+	if err = errors.Join(err, files); err != nil {
 		sb.server.logger.ErrorContext(ctx, "sandbox did not end cleanly", slog.String("sandbox_id", sb.record().ID), slog.Any("error", err))
 	}
 }
 
 // conclude deals with the files of a dead sandbox and records its end. The
-// result stands even when that fails.
-func (s *Server) conclude(ctx context.Context, sb *sandbox, status pb.GenericResult_GenericStatus, code int32) error {
+// result stands even when that fails. On a full disk the files stay until there is
+// space for their image: pending.
+func (s *Server) conclude(ctx context.Context, sb *sandbox, status pb.GenericResult_GenericStatus, code int32) (pending bool, err error) {
 	r := sb.record()
 	image, files := "", error(nil)
 	if r.ExitSnapshot {
 		image, files = s.claim(ctx, r)
 	}
+	if isFull(files) {
+		sb.mu.Lock() // not on disk: a server that starts meanwhile tries as well
+		sb.rec.Ended, sb.rec.Status, sb.rec.ExitCode = time.Now(), status, code
+		sb.mu.Unlock()
+		s.logger.WarnContext(ctx, "disk full; the exit image is made once there is space", slog.String("sandbox_id", r.ID), slog.Any("error", files))
+		s.background.Go(func() { s.concludeLater(sb) })
+		return true, nil
+	}
+	defer close(sb.kept)
 	if image == "" {
 		files = errors.Join(files, s.runtime.Discard(r.ID))
 	}
-	return errors.Join(files, sb.update(func(r *sandboxRecord) {
+	return false, errors.Join(files, sb.update(func(r *sandboxRecord) {
 		r.Ended, r.Status, r.ExitCode, r.ExitImageID = time.Now(), status, code, image
 	}))
 }
 
-// claim makes an image of what a dead sandbox left.
+// claimAgainAfter is how often a full disk is tried again.
+const claimAgainAfter = time.Second
+
+// concludeLater repeats what a full disk prevented until it succeeds or the server closes.
+func (s *Server) concludeLater(sb *sandbox) {
+	ticker := time.NewTicker(claimAgainAfter)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ticker.C:
+		case <-s.ctx.Done():
+			return
+		}
+		r := sb.record()
+		image, err := s.claim(s.ctx, r)
+		if isFull(err) || s.ctx.Err() != nil {
+			continue
+		}
+		if image == "" {
+			err = errors.Join(err, s.runtime.Discard(r.ID))
+		}
+		if err = errors.Join(err, sb.update(func(r *sandboxRecord) { r.ExitImageID = image })); err != nil {
+			s.logger.ErrorContext(s.ctx, "files of an ended sandbox could not be dealt with", slog.String("sandbox_id", r.ID), slog.Any("error", err))
+		}
+		close(sb.kept)
+		return
+	}
+}
+
+// claim makes an image of what a dead sandbox left. The record comes first: files that were
+// claimed without one would be lost with this process. A call that failed, or was cut
+// short by a crash, may be repeated.
 func (s *Server) claim(ctx context.Context, r sandboxRecord) (string, error) {
 	h := s.holdNothing()
 	defer h.release()
-	layer := h.newLayer()
-	if err := s.runtime.Claim(ctx, r.ID, layer); err != nil {
-		return "", err
+	im, begun := s.exitImage(r.ID)
+	if begun {
+		h.add(im.Root.Layers[0])
+	} else {
+		im = imageRecord{
+			ID: newID("im"), Created: time.Now(), Expires: time.Now().Add(exitSnapshotLife), Tags: r.Tags, Exit: true, Sandbox: r.ID,
+			Root: root{Layers: append([]string{h.newLayer()}, r.Root.Layers...), Env: maps.Clone(r.Root.Env), Workdir: r.Root.Workdir},
+		}
+		if err := s.records.images.Put(im.ID, im); err != nil {
+			return "", err
+		}
 	}
-	im, err := s.derive(ctx, h, r.Root, layer)
+	layers := im.Root.Layers
+	if s.runtime.Missing(layers[:1]) != "" {
+		if err := s.runtime.Claim(ctx, r.ID, layers[0]); isFull(err) {
+			return "", err
+		} else if err != nil {
+			return "", errors.Join(err, s.records.images.Delete(im.ID))
+		}
+	}
+	if len(layers) <= box.MaxLayers {
+		return im.ID, nil
+	}
+	merged, err := s.derive(ctx, h, r.Root, layers[0])
 	if err != nil {
 		return "", err
 	}
-	im.Expires = time.Now().Add(exitSnapshotLife)
-	im.Tags, im.Exit = r.Tags, true
+	im.Root = merged.Root
 	return im.ID, s.records.images.Put(im.ID, im)
+}
+
+// exitImage finds the image of an ended sandbox, which may not be finished.
+func (s *Server) exitImage(sandboxID string) (imageRecord, bool) {
+	return s.records.images.Find(func(i imageRecord) bool { return i.Sandbox == sandboxID })
 }
 
 // supervise ends the sandbox when its time is over, when nobody uses it, or when

@@ -103,15 +103,19 @@ var errStillRunning = errors.New("sandbox still runs")
 
 // waitDone waits for so many seconds.
 func waitDone(ctx context.Context, sb *sandbox, seconds float32) error {
+	return waitFor(ctx, sb.done, seconds)
+}
+
+func waitFor(ctx context.Context, done <-chan struct{}, seconds float32) error {
 	timer := time.NewTimer(time.Duration(float64(seconds) * float64(time.Second)))
 	defer timer.Stop()
 	select {
-	case <-sb.done:
+	case <-done:
 		return nil
 	default:
 	}
 	select {
-	case <-sb.done:
+	case <-done:
 		return nil
 	case <-timer.C:
 		return errStillRunning

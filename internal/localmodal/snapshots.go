@@ -236,7 +236,7 @@ func (s *Server) SandboxGetExitSnapshotV2(ctx context.Context, q *pb.SandboxGetE
 	if !sb.record().ExitSnapshot {
 		return nil, status.Error(codes.InvalidArgument, "exit snapshots were not enabled for this sandbox")
 	}
-	err = waitDone(ctx, sb, q.GetTimeout())
+	err = waitFor(ctx, sb.kept, q.GetTimeout())
 	if errors.Is(err, errStillRunning) {
 		return pb.SandboxGetExitSnapshotResponse_builder{Pending: &pb.SandboxGetExitSnapshotResponse_Pending{}}.Build(), nil
 	}
