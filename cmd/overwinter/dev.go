@@ -53,15 +53,35 @@ func (c *DevCmd) Validate() error {
 
 // Run keeps the system up until ctx ends. A second signal kills all of it at once.
 func (c *DevCmd) Run(ctx context.Context, logger *slog.Logger, s streams, all *commands) error {
-	executable, err := os.Executable()
-	if err != nil {
-		return fmt.Errorf("find this program: %w", err)
-	}
-	runner, err := runnerBinary(c.RunnerBinary)
+	config, err := c.config(logger, s, all)
 	if err != nil {
 		return err
 	}
-	stack, err := devstack.New(devstack.Config{
+	stack, err := devstack.New(config)
+	if err != nil {
+		return usageError{err.Error()}
+	}
+
+	signals := make(chan os.Signal, 2) // the first, which ended ctx as well, and the second
+	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
+	defer signal.Stop(signals)
+	watching, stopWatching := context.WithCancel(context.WithoutCancel(ctx))
+	defer stopWatching()
+	go killAtSecond(watching, signals, stack.Kill)
+	return stack.Run(ctx)
+}
+
+// config is what the flags say, with what this program knows of itself.
+func (c *DevCmd) config(logger *slog.Logger, s streams, all *commands) (devstack.Config, error) {
+	executable, err := os.Executable()
+	if err != nil {
+		return devstack.Config{}, fmt.Errorf("find this program: %w", err)
+	}
+	runner, err := runnerBinary(c.RunnerBinary)
+	if err != nil {
+		return devstack.Config{}, err
+	}
+	return devstack.Config{
 		DataDir:           c.DataDir,
 		Executable:        executable,
 		RunnerBinary:      runner,
@@ -82,18 +102,7 @@ func (c *DevCmd) Run(ctx context.Context, logger *slog.Logger, s streams, all *c
 		Output:            s.stderr,
 		Color:             isTerminal(s.stderr),
 		Logger:            logger,
-	})
-	if err != nil {
-		return usageError{err.Error()}
-	}
-
-	signals := make(chan os.Signal, 2) // the first, which ended ctx as well, and the second
-	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
-	defer signal.Stop(signals)
-	watching, stopWatching := context.WithCancel(context.WithoutCancel(ctx))
-	defer stopWatching()
-	go killAtSecond(watching, signals, stack.Kill)
-	return stack.Run(ctx)
+	}, nil
 }
 
 // killAtSecond calls kill when the second signal arrives.

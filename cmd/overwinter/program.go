@@ -39,6 +39,7 @@ type commands struct {
 	LogFormat string     `env:"OVERWINTER_LOG_FORMAT" default:"text" enum:"text,json" placeholder:"FORMAT" help:"How log lines look: text or json. Default ${default}."`
 
 	Dev        DevCmd        `cmd:"" help:"Run the whole system on this machine."`
+	Doctor     DoctorCmd     `cmd:"" help:"Say what this machine offers the whole system, what is missing, and what helps."`
 	API        APICmd        `cmd:"" name:"api" help:"Serve the HTTP API."`
 	Worker     WorkerCmd     `cmd:"" help:"Run workflows and activities."`
 	LocalModal LocalModalCmd `cmd:"" help:"Serve Modal's API on this machine, for any program that uses Modal's SDK."`
