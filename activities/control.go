@@ -34,9 +34,8 @@ type Config struct {
 	// Queue is the task queue of this installation's workflows. Workflows on another one move to it
 	// when they continue as new. Default: they stay where they are.
 	Queue string
-	// RunnerSecret is the key that the tokens of runner links are derived from,
-	// the same on every worker; at least 32 bytes.
-	RunnerSecret []byte
+	// Keys are the installation's, the same on every worker.
+	Keys Keys
 	// SandboxTimeout is how long the provider lets a sandbox live. Default 24h,
 	// which is the provider's limit.
 	SandboxTimeout time.Duration
@@ -78,6 +77,14 @@ type Secrets interface {
 	Secret(ctx context.Context, name string) (secret.Value, bool, error)
 }
 
+// Keys are the keys that the tokens of runner links are derived from.
+type Keys interface {
+	// KeyID names the one for new sandboxes.
+	KeyID() string
+	// LinkKey returns the key of an id; "" is that of releases without key ids.
+	LinkKey(id string) ([]byte, error)
+}
+
 type noSecrets struct{}
 
 func (noSecrets) Secret(context.Context, string) (secret.Value, bool, error) {
@@ -105,6 +112,7 @@ type work struct {
 	Config
 	readAhead *semaphore.Weighted
 	cursors   cursors
+	linkKeys  linkKeys
 }
 
 // New returns the activities of both queues.

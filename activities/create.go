@@ -87,9 +87,13 @@ func (w *work) start(ctx context.Context, in SandboxRequest, from origin) (Sandb
 	if from.outdated {
 		command = w.awaitingCommand(in.Generation)
 	}
+	env, err := w.serveEnv(ctx, in.SessionID, in.Generation)
+	if err != nil {
+		return SandboxReady{}, nil, err
+	}
 	sb, adopted, err := w.Sandbox.Create(ctx, sandbox.Spec{
 		Session: in.SessionID, Generation: in.Generation, Image: from.image, Timeout: w.SandboxTimeout,
-		Command: command, Env: w.serveEnv(in.SessionID, in.Generation),
+		Command: command, Env: env,
 	})
 	if errors.Is(err, sandbox.ErrNameForeign) {
 		return SandboxReady{}, nil, final(GenerationSpent, err)

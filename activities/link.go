@@ -50,8 +50,12 @@ type turnLink struct {
 
 // attach opens the link of a run behind the last frame that is committed.
 func (t *turn) attach(ctx context.Context) (*turnLink, error) {
+	token, err := t.runnerToken(ctx, t.in.SessionID, t.in.Generation)
+	if err != nil {
+		return nil, err
+	}
 	hello := runner.Hello{
-		Token: t.runnerToken(t.in.SessionID, t.in.Generation), Run: t.in.RunID,
+		Token: token, Run: t.in.RunID,
 		From: t.frame + 1, Attempt: t.start.Run.Attempt, Known: t.start.Transcripts, Files: &t.start.Files,
 	}
 	link, process, err := t.dial(ctx, hello)

@@ -102,18 +102,26 @@ func (b *bundle) ended(runID string) bool {
 	return err == nil && strings.Contains(string(r.Translator), `"end":`)
 }
 
+// token is the token of the runner of a generation.
+func (b *bundle) token(t *testing.T, keys activities.Keys, generation int64) string {
+	t.Helper()
+	id, err := b.db.SandboxLinkKey(b.ctx, b.id, generation)
+	require.NoError(t, err)
+	key, err := keys.LinkKey(id)
+	require.NoError(t, err)
+	mac := hmac.New(sha256.New, key)
+	mac.Write([]byte("runner link " + session.SandboxName(b.id, generation)))
+	return hex.EncodeToString(mac.Sum(nil))
+}
+
 // TestNoSecretStandsWhereItCanBeRead looks for the text of a prompt and the
 // token of the runner in what the engine keeps, and on every command line.
 func TestNoSecretStandsWhereItCanBeRead(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	mac := hmac.New(sha256.New, runnerSecret)
-	mac.Write([]byte("runner link " + session.SandboxName(b.id, 1)))
-	token := hex.EncodeToString(mac.Sum(nil))
-	secrets := []string{"a-secret-in-a-prompt", token, string(runnerSecret)}
-
 	var kept []any // inputs and results of activities
 	ready := b.create(t)
+	secrets := []string{"a-secret-in-a-prompt", b.token(t, b.config.Keys, 1), string(masterKey)}
 	in := b.claim(t, ready, "slow 20ms: "+strings.Repeat("a-secret-in-a-prompt ", 30))
 	turn := b.begin(t, in)
 	b.await(t, in.RunID, "text_delta")

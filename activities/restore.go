@@ -334,7 +334,7 @@ func (w *work) fallbackFor(ctx context.Context, in SandboxRequest, bundle sessio
 	}
 	sb, _, err := w.Sandbox.Create(ctx, sandbox.Spec{
 		Session: in.SessionID, Generation: in.Generation, Image: image, Timeout: w.SandboxTimeout,
-		Command: w.serveCommand(), Env: w.serveEnv(in.SessionID, in.Generation),
+		Command: w.serveCommand(), Env: map[string]string{runner.TokenVariable: runner.TokenHash(newToken())}, // no link to it is opened
 	})
 	if blamesImage(err) {
 		return session.Bundle{}, final(Refused, fmt.Errorf("%w; a sandbox without the snapshot fails as well: %w", cause, err))

@@ -7,6 +7,7 @@ import (
 	"encoding/hex"
 	"fmt"
 	"log/slog"
+	"sync"
 	"time"
 
 	"github.com/overwinter-dev/overwinter/internal/runner"
@@ -20,20 +21,74 @@ const (
 	sealTimeout    = 5 * time.Minute
 )
 
-// runnerToken is the token of the links to one generation's runner. It is derived,
-// so that every worker has it and nothing stores it.
-func (w *work) runnerToken(sessionID string, generation int64) string {
-	mac := hmac.New(sha256.New, w.RunnerSecret)
-	fmt.Fprintf(mac, "runner link %s", session.SandboxName(sessionID, generation))
-	return hex.EncodeToString(mac.Sum(nil))
+// linkKeys remembers the ids of the keys of sandboxes, which do not change.
+type linkKeys struct {
+	mu sync.Mutex
+	of map[session.SandboxKey]string
+}
+
+// maxLinkKeys bounds what is remembered.
+const maxLinkKeys = 10_000
+
+func (l *linkKeys) get(k session.SandboxKey) (string, bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	id, ok := l.of[k]
+	return id, ok
+}
+
+func (l *linkKeys) put(k session.SandboxKey, id string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.of == nil || len(l.of) >= maxLinkKeys {
+		l.of = map[session.SandboxKey]string{}
+	}
+	l.of[k] = id
+}
+
+// runnerToken is the token of the links to one generation's runner. It is derived, so that every
+// worker has it and nothing stores it. The store says from which key: it stays the same when the key of the
+// installation is replaced.
+func (w *work) runnerToken(ctx context.Context, sessionID string, generation int64) (string, error) {
+	sandboxKey := session.SandboxKey{SessionID: sessionID, Generation: generation}
+	id, known := w.linkKeys.get(sandboxKey)
+	if !known {
+		var err error
+		if id, err = w.Store.SandboxLinkKey(ctx, sessionID, generation); err != nil {
+			return "", stored(err)
+		}
+	}
+	token, err := w.deriveToken(sandboxKey, id)
+	if err == nil && id != "" {
+		w.linkKeys.put(sandboxKey, id)
+	}
+	return token, err
+}
+
+func (w *work) deriveToken(k session.SandboxKey, keyID string) (string, error) {
+	key, err := w.Keys.LinkKey(keyID)
+	if err != nil {
+		return "", fmt.Errorf("token of the runner of generation %d: %w", k.Generation, err)
+	}
+	mac := hmac.New(sha256.New, key)
+	fmt.Fprintf(mac, "runner link %s", session.SandboxName(k.SessionID, k.Generation))
+	return hex.EncodeToString(mac.Sum(nil)), nil
 }
 
 func (w *work) serveCommand() []string { return runner.DefaultPaths().Serve() }
 
-// serveEnv gives the runner what its token hashes to: the token itself never
-// stands in a sandbox.
-func (w *work) serveEnv(sessionID string, generation int64) map[string]string {
-	return map[string]string{runner.TokenVariable: runner.TokenHash(w.runnerToken(sessionID, generation))}
+// serveEnv gives the runner of a new sandbox the hash of its token: the token itself is never in a
+// sandbox.
+func (w *work) serveEnv(ctx context.Context, sessionID string, generation int64) (map[string]string, error) {
+	id, err := w.Store.SandboxLinkKeySet(ctx, sessionID, generation, w.Keys.KeyID())
+	if err != nil {
+		return nil, stored(err)
+	}
+	token, err := w.deriveToken(session.SandboxKey{SessionID: sessionID, Generation: generation}, id)
+	if err != nil {
+		return nil, err
+	}
+	return map[string]string{runner.TokenVariable: runner.TokenHash(token)}, nil
 }
 
 // command runs a command of the runner to its end.
@@ -50,7 +105,11 @@ func command(ctx context.Context, sb *sandbox.Sandbox, e runner.Exec, timeout ti
 
 // awake waits for the runner of a sandbox to serve.
 func (w *work) awake(ctx context.Context, sb *sandbox.Sandbox, sessionID string, generation int64, wait time.Duration) error {
-	request := runner.PingRequest{Token: w.runnerToken(sessionID, generation), Wait: wait}
+	token, err := w.runnerToken(ctx, sessionID, generation)
+	if err != nil {
+		return err
+	}
+	request := runner.PingRequest{Token: token, Wait: wait}
 	stdout, err := command(ctx, sb, runner.DefaultPaths().Ping(request), wait+commandTimeout)
 	if err != nil {
 		return err
@@ -65,6 +124,10 @@ const sealBatch = 8 << 20
 // seal stops the agent, stores the rest of its transcripts and of its files, and
 // returns the manifest.
 func (w *work) seal(ctx context.Context, sessionID string, generation int64, sb *sandbox.Sandbox, grace time.Duration) (session.Manifest, error) {
+	token, err := w.runnerToken(ctx, sessionID, generation)
+	if err != nil {
+		return session.Manifest{}, err
+	}
 	known, err := w.Store.TranscriptPositions(ctx, sessionID)
 	if err != nil {
 		return session.Manifest{}, stored(err)
@@ -78,7 +141,7 @@ func (w *work) seal(ctx context.Context, sessionID string, generation int64, sb 
 		return session.Manifest{}, stored(err)
 	}
 	e := runner.DefaultPaths().Seal(runner.SealRequest{
-		Token: w.runnerToken(sessionID, generation), Known: known, Grace: grace, Files: &position, KnownFiles: files,
+		Token: token, Known: known, Grace: grace, Files: &position, KnownFiles: files,
 	})
 	process, err := sb.Exec(ctx, sandbox.ExecSpec{Argv: e.Argv, Timeout: sealTimeout})
 	if err != nil {
@@ -147,9 +210,13 @@ func (c *Control) AbortRun(ctx context.Context, in AbortRequest) error {
 	if err != nil {
 		return final(Refused, err)
 	}
+	token, err := c.runnerToken(ctx, in.SessionID, in.Generation)
+	if err != nil {
+		return err
+	}
 	interrupt := adapter.Interrupt(in.RunID)
 	e := runner.DefaultPaths().Abort(runner.AbortRequest{
-		Token: c.runnerToken(in.SessionID, in.Generation), Run: in.RunID,
+		Token: token, Run: in.RunID,
 		Interrupt: runner.Interrupt{Stdin: interrupt.Stdin, Signal: interrupt.Signal, Grace: interrupt.Grace},
 	})
 	sb := c.Sandbox.Open(in.SandboxID)

@@ -29,11 +29,12 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/sandbox/driver"
 	"github.com/overwinter-dev/overwinter/internal/sandbox/memsandbox"
 	"github.com/overwinter-dev/overwinter/internal/sandbox/modalsandbox"
+	"github.com/overwinter-dev/overwinter/internal/secret"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
-// runnerSecret is what the tokens of runners are derived from in tests.
-var runnerSecret = []byte("a secret of thirty-two bytes ...")
+// masterKey is the key of the installation in tests.
+var masterKey = []byte("a secret of thirty-two bytes ...")
 
 // patience bounds every wait of a test.
 const patience = 30 * time.Second
@@ -120,10 +121,12 @@ func newBundle(t *testing.T, drv driver.Driver) *bundle {
 	t.Cleanup(b.links.Close)
 	program, err := activities.FindRunner(runnerBinary)
 	require.NoError(t, err)
+	keys, err := secret.NewBox(masterKey)
+	require.NoError(t, err)
 	b.config = activities.Config{
 		Runner: program,
 		Links:  b.links, Store: b.steps, Log: logSteps{b.steps}, Agents: agent.NewRegistry(demo.New()), Sandbox: b.provider,
-		Image: b.image, Tell: b.tell, RunnerSecret: runnerSecret, SandboxTimeout: time.Hour,
+		Image: b.image, Tell: b.tell, Keys: keys, SandboxTimeout: time.Hour,
 		SnapshotTimeout: time.Minute, ConfirmPause: 10 * time.Millisecond, Logger: slog.New(slog.DiscardHandler),
 	}
 	b.build()

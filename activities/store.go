@@ -40,6 +40,11 @@ type Store interface {
 
 	// GenerationReserve records the intent to make the sandbox of a generation.
 	GenerationReserve(ctx context.Context, sessionID string, generation int64, imageID string) error
+	// SandboxLinkKeySet records which key the token of a sandbox's runner is derived from, and returns
+	// the one that was recorded first.
+	SandboxLinkKeySet(ctx context.Context, sessionID string, generation int64, keyID string) (string, error)
+	// SandboxLinkKey returns it: "" if none is recorded.
+	SandboxLinkKey(ctx context.Context, sessionID string, generation int64) (string, error)
 	// SandboxRecord stores which sandbox the generation got and when its life ends.
 	SandboxRecord(ctx context.Context, sessionID string, generation int64, sandboxID string, status session.SandboxStatus, deadline time.Time) error
 	// SandboxesSeen stores the health of sandboxes as it was found now. Nothing is

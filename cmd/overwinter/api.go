@@ -27,6 +27,7 @@ type APICmd struct {
 	Key     string `name:"api-key" env:"OVERWINTER_API_KEY" placeholder:"KEY" help:"Key that callers send as a bearer token, at least 20 characters. Required unless --allow-loopback-without-key is set."`
 
 	SecretKey string `env:"OVERWINTER_SECRET_KEY" placeholder:"BASE64" help:"Key of this installation, as the workers have it: 32 bytes in base64. Without it secrets cannot be stored."`
+	previousKeys
 
 	AllowLoopbackWithoutKey bool `env:"OVERWINTER_ALLOW_LOOPBACK_WITHOUT_KEY" help:"Serve everybody on this machine, on a loopback address only. For development."`
 }
@@ -80,7 +81,7 @@ func (c *APICmd) Run(ctx context.Context, logger *slog.Logger, s streams) error 
 		Agents: catalog.Agents(), Sandbox: sandboxInfo(db, logger), Key: c.Key, Logger: logger, Version: buildVersion(),
 	}
 	if c.SecretKey != "" {
-		if config.Secrets, err = sealer(c.SecretKey); err != nil {
+		if config.Secrets, err = newBox(c.SecretKey, c.SecretKeyPrevious); err != nil {
 			return err
 		}
 	}

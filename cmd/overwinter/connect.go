@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -123,28 +124,45 @@ func installationQueue(db *postgres.DB) orchestrator.Queue {
 // secretFlags hold the key of the installation.
 type secretFlags struct {
 	SecretKey string `env:"OVERWINTER_SECRET_KEY" required:"" placeholder:"BASE64" help:"Key of this installation: 32 bytes in base64, the same for every worker."`
+	previousKeys
 }
 
-func (f secretFlags) key() ([]byte, error) { return decodeKey(f.SecretKey) }
+// previousKeys are other keys of the installation, while its key is being replaced.
+type previousKeys struct {
+	SecretKeyPrevious []string `env:"OVERWINTER_SECRET_KEY_PREVIOUS" sep:"," placeholder:"BASE64" help:"Other keys that open what they sealed, separated by commas: see 'overwinter secret rotate'. Default: none."`
+}
 
-func decodeKey(text string) ([]byte, error) {
+func (f secretFlags) box() (*secret.Box, error) { return newBox(f.SecretKey, f.SecretKeyPrevious) }
+
+func decodeKey(variable, text string) ([]byte, error) {
 	key, err := base64.StdEncoding.DecodeString(text)
 	if err != nil {
-		return nil, usageError{"OVERWINTER_SECRET_KEY is not base64"}
+		return nil, usageError{variable + " is not base64"}
 	}
 	if len(key) != secret.KeyBytes {
-		return nil, usageError{fmt.Sprintf("OVERWINTER_SECRET_KEY holds %d bytes; it must hold %d", len(key), secret.KeyBytes)}
+		return nil, usageError{fmt.Sprintf("%s holds %d bytes; it must hold %d", variable, len(key), secret.KeyBytes)}
 	}
 	return key, nil
 }
 
-// sealer seals and opens secrets with the key of the installation.
-func sealer(text string) (*secret.Box, error) {
-	key, err := decodeKey(text)
+// newBox seals with the current key of the installation and opens with all of them.
+func newBox(current string, previous []string) (*secret.Box, error) {
+	key, err := decodeKey("OVERWINTER_SECRET_KEY", current)
 	if err != nil {
 		return nil, err
 	}
-	return secret.NewBox(key)
+	var others [][]byte
+	for _, text := range previous {
+		if text = strings.TrimSpace(text); text == "" {
+			continue
+		}
+		other, err := decodeKey("OVERWINTER_SECRET_KEY_PREVIOUS", text)
+		if err != nil {
+			return nil, err
+		}
+		others = append(others, other)
+	}
+	return secret.NewBox(key, others...)
 }
 
 // storedSecrets opens the secrets in Postgres.

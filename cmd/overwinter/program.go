@@ -31,7 +31,7 @@ type program struct {
 }
 
 // secretive are the commands that hold secrets.
-var secretive = []string{"api", "worker", "dev"}
+var secretive = []string{"api", "worker", "dev", "secret rotate"}
 
 // commands are the flags and subcommands of the program.
 type commands struct {
@@ -44,6 +44,7 @@ type commands struct {
 	Worker     WorkerCmd     `cmd:"" help:"Run workflows and activities."`
 	LocalModal LocalModalCmd `cmd:"" help:"Serve Modal's API on this machine, for any program that uses Modal's SDK."`
 	Migrate    MigrateCmd    `cmd:"" help:"Look after the database's schema."`
+	Secret     SecretCmd     `cmd:"" help:"Manage the key that stored secrets are sealed with."`
 	Session    SessionCmd    `cmd:"" help:"Work with sessions through the API."`
 	Transcript TranscriptCmd `cmd:"" help:"Read what agents have written."`
 	Version    VersionCmd    `cmd:"" help:"Print the version."`

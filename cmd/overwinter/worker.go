@@ -62,7 +62,7 @@ func (c *WorkerCmd) Validate() error {
 
 // Run works until ctx ends.
 func (c *WorkerCmd) Run(ctx context.Context, logger *slog.Logger) error {
-	key, err := c.key()
+	box, err := c.box()
 	if err != nil {
 		return err
 	}
@@ -88,7 +88,7 @@ func (c *WorkerCmd) Run(ctx context.Context, logger *slog.Logger) error {
 		if err != nil {
 			return err
 		}
-		return c.run(ctx, db, temporal, installation, key, binary, &polls, logger)
+		return c.run(ctx, db, temporal, installation, box, binary, &polls, logger)
 	})
 	if c.HealthAddress != "" {
 		bell := orchestrator.New(temporal, c.TemporalNamespace, installationQueue(db)) // for Ping alone
@@ -116,7 +116,7 @@ func (p *polling) ready(ctx context.Context) error {
 
 // run works for an installation until ctx ends.
 func (c *WorkerCmd) run(
-	ctx context.Context, db *postgres.DB, temporal client.Client, installation string, key []byte, binary string, polls *polling, logger *slog.Logger,
+	ctx context.Context, db *postgres.DB, temporal client.Client, installation string, box *secret.Box, binary string, polls *polling, logger *slog.Logger,
 ) error {
 	driver, err := modalsandbox.New(modalsandbox.Config{
 		ServerURL: c.ModalServerURL, TokenID: c.ModalTokenID, TokenSecret: c.ModalTokenSecret,
@@ -146,10 +146,6 @@ func (c *WorkerCmd) run(
 	changes.Start()
 	defer changes.Stop()
 
-	box, err := secret.NewBox(key)
-	if err != nil {
-		return err
-	}
 	runner, err := activities.FindRunner(binary)
 	if err != nil {
 		return err
@@ -159,7 +155,7 @@ func (c *WorkerCmd) run(
 	control, turns := activities.New(activities.Config{
 		Links: links, Store: db, Log: appender, Agents: catalog.Agents(), Sandbox: provider,
 		Image: newImages(provider, db, binary, logger), Tell: bell, Changes: changes, Secrets: storedSecrets{db, box},
-		Runner: runner, Queue: queue, RunnerSecret: key, SandboxTimeout: c.SandboxTimeout, Logger: logger,
+		Runner: runner, Queue: queue, Keys: box, SandboxTimeout: c.SandboxTimeout, Logger: logger,
 	})
 	w := worker.New(worker.Config{
 		Temporal: temporal, Control: control, Turns: turns,

@@ -37,6 +37,32 @@ func (db *DB) GenerationReserve(ctx context.Context, sessionID string, generatio
 	})
 }
 
+// SandboxLinkKeySet records which key the token of a sandbox's runner is derived from, and returns the
+// one that was recorded first. illegal_state when the generation was not reserved.
+func (db *DB) SandboxLinkKeySet(ctx context.Context, sessionID string, generation int64, keyID string) (string, error) {
+	const doing = "record the key of a sandbox"
+	first, err := db.q.SandboxLinkKeySet(ctx, db.pool, &dbsqlc.SandboxLinkKeySetParams{
+		SessionID: sessionID, Generation: generation, LinkKey: &keyID,
+	})
+	if isNoRows(err) {
+		return "", fault(doing, illegal("generation %d was not reserved", generation))
+	}
+	if err != nil || first == nil {
+		return "", fault(doing, err)
+	}
+	return *first, nil
+}
+
+// SandboxLinkKey returns which key the token of a sandbox's runner is derived from: "" for one that a
+// release without key ids made, or that is not recorded.
+func (db *DB) SandboxLinkKey(ctx context.Context, sessionID string, generation int64) (string, error) {
+	id, err := db.q.SandboxLinkKey(ctx, db.pool, &dbsqlc.SandboxLinkKeyParams{SessionID: sessionID, Generation: generation})
+	if isNoRows(err) {
+		return "", nil
+	}
+	return id, fault("read the key of a sandbox", err)
+}
+
 // SandboxRecord stores which sandbox the generation got and when its life ends.
 // illegal_state when the generation is not the newest, was not reserved, or its
 // sandbox has ended.

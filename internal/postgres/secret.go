@@ -67,3 +67,10 @@ func (db *DB) SecretDelete(ctx context.Context, name string) error {
 func noSecret(name string) error {
 	return session.Faultf(session.CodeNoSecret, "there is no secret %s", name)
 }
+
+// SecretReseal replaces the sealed form of a secret by another of the same value. It reports false, and
+// changes nothing, if the secret is not what it was: a client has stored or deleted it.
+func (db *DB) SecretReseal(ctx context.Context, name string, was, sealed []byte) (bool, error) {
+	n, err := db.q.SecretReseal(ctx, db.pool, &dbsqlc.SecretResealParams{Name: name, Was: was, Sealed: sealed})
+	return n > 0, fault("seal a secret again", err)
+}

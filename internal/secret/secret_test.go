@@ -32,6 +32,7 @@ func TestSealsUnderKeyAndName(t *testing.T) {
 	require.NoError(t, err)
 	_, err = other.Open("API_KEY", sealed)
 	require.ErrorIs(t, err, secret.ErrSealed)
+	require.NotEqual(t, box.KeyID(), other.KeyID())
 	for i := range sealed {
 		changed := bytes.Clone(sealed)
 		changed[i] ^= 1

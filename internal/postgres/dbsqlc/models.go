@@ -173,6 +173,7 @@ type Sandbox struct {
 	SeenAt     *time.Time
 	EndedAt    *time.Time
 	EndReason  string
+	LinkKey    *string
 }
 
 type SavedGeneration struct {

@@ -40,7 +40,7 @@ func (q *Queries) SandboxEnd(ctx context.Context, db DBTX, arg *SandboxEndParams
 }
 
 const sandboxGet = `-- name: SandboxGet :one
-SELECT session_id, generation, sandbox_id, image_id, status, reserved_at, ready_at, deadline, seen_at, ended_at, end_reason FROM sandboxes WHERE session_id = $1 AND generation = $2
+SELECT session_id, generation, sandbox_id, image_id, status, reserved_at, ready_at, deadline, seen_at, ended_at, end_reason, link_key FROM sandboxes WHERE session_id = $1 AND generation = $2
 `
 
 type SandboxGetParams struct {
@@ -63,8 +63,44 @@ func (q *Queries) SandboxGet(ctx context.Context, db DBTX, arg *SandboxGetParams
 		&i.SeenAt,
 		&i.EndedAt,
 		&i.EndReason,
+		&i.LinkKey,
 	)
 	return i, err
+}
+
+const sandboxLinkKey = `-- name: SandboxLinkKey :one
+SELECT coalesce(link_key, '') FROM sandboxes WHERE session_id = $1 AND generation = $2
+`
+
+type SandboxLinkKeyParams struct {
+	SessionID  string
+	Generation int64
+}
+
+func (q *Queries) SandboxLinkKey(ctx context.Context, db DBTX, arg *SandboxLinkKeyParams) (string, error) {
+	row := db.QueryRow(ctx, sandboxLinkKey, arg.SessionID, arg.Generation)
+	var link_key string
+	err := row.Scan(&link_key)
+	return link_key, err
+}
+
+const sandboxLinkKeySet = `-- name: SandboxLinkKeySet :one
+UPDATE sandboxes SET link_key = coalesce(link_key, $1) WHERE session_id = $2 AND generation = $3
+RETURNING link_key
+`
+
+type SandboxLinkKeySetParams struct {
+	LinkKey    *string
+	SessionID  string
+	Generation int64
+}
+
+// SandboxLinkKeySet keeps the first key of a sandbox.
+func (q *Queries) SandboxLinkKeySet(ctx context.Context, db DBTX, arg *SandboxLinkKeySetParams) (*string, error) {
+	row := db.QueryRow(ctx, sandboxLinkKeySet, arg.LinkKey, arg.SessionID, arg.Generation)
+	var link_key *string
+	err := row.Scan(&link_key)
+	return link_key, err
 }
 
 const sandboxRecord = `-- name: SandboxRecord :execrows

@@ -63,6 +63,25 @@ func (q *Queries) SecretPut(ctx context.Context, db DBTX, arg *SecretPutParams) 
 	return i, err
 }
 
+const secretReseal = `-- name: SecretReseal :execrows
+UPDATE secrets SET sealed = $1 WHERE name = $2 AND sealed = $3
+`
+
+type SecretResealParams struct {
+	Sealed []byte
+	Name   string
+	Was    []byte
+}
+
+// SecretReseal changes nothing if the secret has been stored again meanwhile.
+func (q *Queries) SecretReseal(ctx context.Context, db DBTX, arg *SecretResealParams) (int64, error) {
+	result, err := db.Exec(ctx, secretReseal, arg.Sealed, arg.Name, arg.Was)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
+}
+
 const secretsCount = `-- name: SecretsCount :one
 SELECT count(*) FROM secrets
 `

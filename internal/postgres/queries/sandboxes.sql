@@ -81,3 +81,11 @@ LIMIT @max_items;
 SELECT f.at::bigint
 FROM (SELECT unnest(@session_ids::text[]) AS session_id, unnest(@generations::bigint[]) AS generation, generate_subscripts(@session_ids::text[], 1) AS at) f
 WHERE NOT EXISTS (SELECT FROM sandboxes b WHERE b.session_id = f.session_id AND b.generation = f.generation AND b.ended_at IS NULL);
+
+-- name: SandboxLinkKeySet :one
+-- SandboxLinkKeySet keeps the first key of a sandbox.
+UPDATE sandboxes SET link_key = coalesce(link_key, @link_key) WHERE session_id = @session_id AND generation = @generation
+RETURNING link_key;
+
+-- name: SandboxLinkKey :one
+SELECT coalesce(link_key, '') FROM sandboxes WHERE session_id = @session_id AND generation = @generation;

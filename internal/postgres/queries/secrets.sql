@@ -14,3 +14,7 @@ SELECT sealed FROM secrets WHERE name = @name;
 
 -- name: SecretDelete :execrows
 DELETE FROM secrets WHERE name = @name;
+
+-- name: SecretReseal :execrows
+-- SecretReseal changes nothing if the secret has been stored again meanwhile.
+UPDATE secrets SET sealed = @sealed WHERE name = @name AND sealed = @was;

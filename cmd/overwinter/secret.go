@@ -1,0 +1,95 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+
+	"github.com/overwinter-dev/overwinter/internal/postgres"
+	"github.com/overwinter-dev/overwinter/internal/secret"
+	"github.com/overwinter-dev/overwinter/internal/session"
+)
+
+// SecretCmd manages the key of the installation.
+type SecretCmd struct {
+	Rotate SecretRotateCmd `cmd:"" help:"Seal everything with OVERWINTER_SECRET_KEY that one of OVERWINTER_SECRET_KEY_PREVIOUS has sealed."`
+}
+
+// SecretRotateCmd seals what is stored again with the current key. It may be interrupted, repeated, and run
+// while the system works: what a client or a worker stores meanwhile is never replaced.
+type SecretRotateCmd struct {
+	databaseFlags
+	secretFlags
+}
+
+// Run prints what it did. It fails if something remains that the current key does not open.
+func (c *SecretRotateCmd) Run(ctx context.Context, logger *slog.Logger, s streams) error {
+	box, err := c.box()
+	if err != nil {
+		return err
+	}
+	db, err := c.open(ctx, logger)
+	if err != nil {
+		return err
+	}
+	defer db.Close()
+	if err := db.SchemaCheck(ctx); err != nil {
+		return err
+	}
+	secrets, err := rotateSecrets(ctx, db, box, logger)
+	if err != nil {
+		return err
+	}
+	if _, err := fmt.Fprintf(s.stdout, "key %s: %d secrets sealed again, %d were current, %d do not open\n",
+		box.KeyID(), secrets.changed, secrets.current, secrets.failed); err != nil {
+		return err
+	}
+	if secrets.failed > 0 {
+		return fmt.Errorf("%d secrets do not open with any key; pass the missing key in OVERWINTER_SECRET_KEY_PREVIOUS, or store them again",
+			secrets.failed)
+	}
+	return nil
+}
+
+// rotated counts what a rotation came to.
+type rotated struct{ changed, current, failed int }
+
+// rotateSecrets seals the stored secrets again. One that changes meanwhile is looked at again: it may have been
+// stored by a process that still has the previous key.
+func rotateSecrets(ctx context.Context, db *postgres.DB, box *secret.Box, logger *slog.Logger) (rotated, error) {
+	var n rotated
+	infos, err := db.SecretsList(ctx)
+	if err != nil {
+		return n, err
+	}
+	for _, info := range infos {
+		for {
+			sealed, err := db.SecretSealed(ctx, info.Name)
+			if session.CodeOf(err) == session.CodeNoSecret {
+				break
+			}
+			if err != nil {
+				return n, err
+			}
+			if box.Current(sealed) {
+				n.current++
+				break
+			}
+			value, err := box.Open(info.Name, sealed)
+			if err != nil {
+				n.failed++
+				logger.ErrorContext(ctx, "could not open secret", slog.String("secret", info.Name), slog.Any("error", err))
+				break
+			}
+			replaced, err := db.SecretReseal(ctx, info.Name, sealed, box.Seal(info.Name, value))
+			if err != nil {
+				return n, err
+			}
+			if replaced {
+				n.changed++
+				break
+			}
+		}
+	}
+	return n, nil
+}

@@ -1,0 +1,147 @@
+package main
+
+import (
+	"bytes"
+	"crypto/aes"
+	"crypto/cipher"
+	"crypto/rand"
+	"encoding/base64"
+	"fmt"
+	"log/slog"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/overwinter-dev/overwinter/internal/postgres/postgrestest"
+	"github.com/overwinter-dev/overwinter/internal/secret"
+)
+
+func keyText(b byte) string {
+	return base64.StdEncoding.EncodeToString(bytes.Repeat([]byte{b}, secret.KeyBytes))
+}
+
+func boxOf(t *testing.T, current string, previous ...string) *secret.Box {
+	t.Helper()
+	box, err := newBox(current, previous)
+	require.NoError(t, err)
+	return box
+}
+
+// sealedByFirstRelease is what releases without key ids stored.
+func sealedByFirstRelease(t *testing.T, b byte, name, text string) []byte {
+	t.Helper()
+	block, err := aes.NewCipher(bytes.Repeat([]byte{b}, secret.KeyBytes))
+	require.NoError(t, err)
+	aead, err := cipher.NewGCM(block)
+	require.NoError(t, err)
+	nonce := make([]byte, aead.NonceSize())
+	rand.Read(nonce)
+	return aead.Seal(append([]byte{1}, nonce...), nonce, []byte(text), []byte(name))
+}
+
+func TestSecretRotateSealsEverythingWithTheNewKey(t *testing.T) {
+	t.Parallel()
+	url := postgrestest.URL(t)
+	db := postgrestest.Open(t, url)
+	put := func(name string, sealed []byte) {
+		t.Helper()
+		_, _, err := db.SecretPut(t.Context(), name, sealed)
+		require.NoError(t, err)
+	}
+	old := boxOf(t, keyText(1))
+	put("FIRST_RELEASE", sealedByFirstRelease(t, 1, "FIRST_RELEASE", "value of FIRST_RELEASE"))
+	put("OLD_KEY", old.Seal("OLD_KEY", secret.NewValue("value of OLD_KEY")))
+	put("NEW_KEY", boxOf(t, keyText(2)).Seal("NEW_KEY", secret.NewValue("value of NEW_KEY")))
+
+	rotate := func(args ...string) result {
+		return run(t.Context(), append([]string{"secret", "rotate", "--database-url=" + url}, args...)...)
+	}
+	r := rotate("--secret-key="+keyText(2), "--secret-key-previous="+keyText(9)+","+keyText(1))
+	require.Equal(t, exitDone, r.code, r.stderr)
+	require.Contains(t, r.stdout, "2 secrets sealed again, 1 were current, 0 do not open")
+	fresh := boxOf(t, keyText(2))
+	for _, name := range []string{"FIRST_RELEASE", "OLD_KEY", "NEW_KEY"} {
+		sealed, err := db.SecretSealed(t.Context(), name)
+		require.NoError(t, err)
+		value, err := fresh.Open(name, sealed)
+		require.NoError(t, err, name)
+		require.Equal(t, "value of "+name, value.Reveal())
+	}
+	r = rotate("--secret-key=" + keyText(2))
+	require.Equal(t, exitDone, r.code, r.stderr)
+	require.Contains(t, r.stdout, "0 secrets sealed again, 3 were current")
+
+	// A key that is missing is named, and nothing is lost.
+	put("FOREIGN", boxOf(t, keyText(3)).Seal("FOREIGN", secret.NewValue("x")))
+	r = rotate("--secret-key=" + keyText(2))
+	require.Equal(t, exitFailed, r.code)
+	require.Contains(t, r.stderr, boxOf(t, keyText(3)).KeyID())
+	r = rotate("--secret-key="+keyText(2), "--secret-key-previous=short")
+	require.Equal(t, exitUsage, r.code)
+	require.Contains(t, r.stderr, "OVERWINTER_SECRET_KEY_PREVIOUS")
+}
+
+// Clients store values, some of them through processes that still have the previous key, while two rotations
+// run. No value may be lost, and a rotation after the last of them leaves nothing under the previous key.
+func TestSecretRotateNeverReplacesWhatIsStoredMeanwhile(t *testing.T) {
+	t.Parallel()
+	db := postgrestest.New(t)
+	old, both := boxOf(t, keyText(1)), boxOf(t, keyText(2), keyText(1))
+	const names, rounds = 5, 40
+	name := func(i int) string { return fmt.Sprintf("SECRET_%d", i) }
+	for i := range names {
+		_, _, err := db.SecretPut(t.Context(), name(i), old.Seal(name(i), secret.NewValue("first")))
+		require.NoError(t, err)
+	}
+	var writers, rotations sync.WaitGroup
+	done := make(chan struct{})
+	for i := range names {
+		writers.Go(func() {
+			for round := range rounds {
+				box := old
+				if round%2 == 0 {
+					box = both
+				}
+				_, _, err := db.SecretPut(t.Context(), name(i), box.Seal(name(i), secret.NewValue(fmt.Sprint("round ", round))))
+				if err != nil {
+					t.Error(err)
+				}
+				sealed, err := db.SecretSealed(t.Context(), name(i))
+				if err != nil {
+					t.Error(err)
+				}
+				if value, err := both.Open(name(i), sealed); err != nil || value.Reveal() != fmt.Sprint("round ", round) {
+					t.Errorf("%s has %q after round %d: %v", name(i), value.Reveal(), round, err)
+				}
+			}
+		})
+	}
+	for range 2 {
+		rotations.Go(func() {
+			for {
+				if _, err := rotateSecrets(t.Context(), db, both, slog.New(slog.DiscardHandler)); err != nil {
+					t.Error(err)
+				}
+				select {
+				case <-done:
+					return
+				default:
+				}
+			}
+		})
+	}
+	writers.Wait()
+	close(done)
+	rotations.Wait()
+	_, err := rotateSecrets(t.Context(), db, both, slog.New(slog.DiscardHandler))
+	require.NoError(t, err)
+	for i := range names {
+		sealed, err := db.SecretSealed(t.Context(), name(i))
+		require.NoError(t, err)
+		require.True(t, both.Current(sealed))
+		value, err := both.Open(name(i), sealed)
+		require.NoError(t, err)
+		require.Equal(t, fmt.Sprint("round ", rounds-1), value.Reveal())
+	}
+}

@@ -1,0 +1,213 @@
+package secret
+
+import (
+	"crypto/aes"
+	"crypto/cipher"
+	"crypto/hkdf"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"slices"
+)
+
+// KeyBytes is the length of an installation's key.
+const KeyBytes = 32
+
+// The versions of the sealed form, its first byte.
+const (
+	// versionPlainKey is what releases without key ids wrote: sealed with the installation's key itself.
+	versionPlainKey = 1
+	// versionDerived is sealed with a key derived from the one that the key id names.
+	versionDerived = 2
+)
+
+const (
+	keyIDBytes = 8
+	nonceBytes = 12
+	// headerBytes are the version, the key id and the nonce.
+	headerBytes = 1 + keyIDBytes + nonceBytes
+)
+
+// The uses that keys are derived for.
+const (
+	useKeyID   = "overwinter key id"
+	useSecrets = "overwinter secrets"
+	useLinks   = "overwinter runner links"
+	useData    = "overwinter data: "
+)
+
+// key is one key of an installation and what is derived from it.
+type key struct {
+	id      [keyIDBytes]byte
+	master  []byte
+	secrets cipher.AEAD
+	plain   cipher.AEAD // of versionPlainKey
+}
+
+func newKey(master []byte) (key, error) {
+	if len(master) != KeyBytes {
+		return key{}, fmt.Errorf("the key has %d bytes; it must have %d", len(master), KeyBytes)
+	}
+	k := key{master: slices.Clone(master)}
+	copy(k.id[:], k.derive(useKeyID))
+	var err error
+	if k.secrets, err = newAEAD(k.derive(useSecrets)); err != nil {
+		return key{}, err
+	}
+	k.plain, err = newAEAD(k.master)
+	return k, err
+}
+
+func (k key) derive(use string) []byte {
+	derived, err := hkdf.Key(sha256.New, k.master, nil, use, KeyBytes)
+	if err != nil { // only for lengths that SHA-256 cannot give
+		panic(fmt.Sprintf("secret: derive a key: %v", err))
+	}
+	return derived
+}
+
+func newAEAD(k []byte) (cipher.AEAD, error) {
+	block, err := aes.NewCipher(k)
+	if err != nil {
+		return nil, err
+	}
+	return cipher.NewGCM(block)
+}
+
+// Box seals with the current key of an installation and opens what any of its keys
+// has sealed. It is safe for concurrent use.
+type Box struct{ keys []key } // the current one first
+
+// NewBox returns a box for the current key and for other keys, such as the previous one.
+// Each has KeyBytes.
+func NewBox(current []byte, others ...[]byte) (*Box, error) {
+	b := &Box{}
+	for _, master := range append([][]byte{current}, others...) {
+		k, err := newKey(master)
+		if err != nil {
+			return nil, err
+		}
+		if !slices.ContainsFunc(b.keys, func(have key) bool { return have.id == k.id }) {
+			b.keys = append(b.keys, k)
+		}
+	}
+	return b, nil
+}
+
+// KeyID names the current key. It says nothing about the key itself.
+func (b *Box) KeyID() string { return hex.EncodeToString(b.keys[0].id[:]) }
+
+// Current reports whether sealed was sealed with the current key in the current form.
+func (b *Box) Current(sealed []byte) bool {
+	return len(sealed) >= headerBytes && sealed[0] == versionDerived && [keyIDBytes]byte(sealed[1:]) == b.keys[0].id
+}
+
+// Seal returns the sealed form of a value under its name.
+func (b *Box) Seal(name string, v Value) []byte {
+	return seal(b.keys[0], b.keys[0].secrets, name, []byte(v.text))
+}
+
+// Open returns what was sealed under the name.
+func (b *Box) Open(name string, sealed []byte) (Value, error) {
+	if len(sealed) > 0 && sealed[0] == versionPlainKey {
+		for _, k := range b.keys {
+			if text, err := open(k.plain, name, sealed[1:]); err == nil {
+				return Value{string(text)}, nil
+			}
+		}
+		return Value{}, ErrSealed
+	}
+	k, err := b.keyOf(sealed)
+	if err != nil {
+		return Value{}, err
+	}
+	text, err := open(k.secrets, name, sealed[1+keyIDBytes:])
+	return Value{string(text)}, err
+}
+
+// SealData seals data of an owner, such as the transcripts of a session, under a name. Each use
+// and owner have their own key.
+func (b *Box) SealData(use, owner, name string, data []byte) []byte {
+	return seal(b.keys[0], b.keys[0].data(use, owner), name, data)
+}
+
+// OpenData returns what SealData sealed for the same use, owner and name.
+func (b *Box) OpenData(use, owner, name string, sealed []byte) ([]byte, error) {
+	k, err := b.keyOf(sealed)
+	if err != nil {
+		return nil, err
+	}
+	return open(k.data(use, owner), name, sealed[1+keyIDBytes:])
+}
+
+// IsSealedData reports whether data can be what SealData returned, rather than data of a format that
+// does not begin with the byte 2.
+func IsSealedData(data []byte) bool { return len(data) >= headerBytes && data[0] == versionDerived }
+
+// LinkKey returns the key that the tokens of runner links are derived from: that of a key id, or with
+// none the one that releases without key ids used, which the oldest key of the box stands for.
+// ErrKeyMissing if the box does not have the key.
+func (b *Box) LinkKey(id string) ([]byte, error) {
+	if id == "" {
+		return slices.Clone(b.keys[len(b.keys)-1].master), nil
+	}
+	for _, k := range b.keys {
+		if hex.EncodeToString(k.id[:]) == id {
+			return k.derive(useLinks), nil
+		}
+	}
+	return nil, fmt.Errorf("%w: %s", ErrKeyMissing, id)
+}
+
+// ErrSealed means that something sealed does not open: it was sealed under another name, or it was
+// changed.
+var ErrSealed = errors.New("the secret does not open with this key")
+
+// ErrKeyMissing means that something was sealed with a key that the box does not have.
+var ErrKeyMissing = fmt.Errorf("%w: it was sealed with another key", ErrSealed)
+
+// keyOf finds the key that something of versionDerived was sealed with.
+func (b *Box) keyOf(sealed []byte) (key, error) {
+	if !IsSealedData(sealed) {
+		return key{}, ErrSealed
+	}
+	id := [keyIDBytes]byte(sealed[1:])
+	for _, k := range b.keys {
+		if k.id == id {
+			return k, nil
+		}
+	}
+	return key{}, fmt.Errorf("%w: %x", ErrKeyMissing, id)
+}
+
+// data is the cipher for the data of an owner.
+func (k key) data(use, owner string) cipher.AEAD {
+	aead, err := newAEAD(k.derive(useData + use + "\x00" + owner))
+	if err != nil { // the key has the right length
+		panic(fmt.Sprintf("secret: %v", err))
+	}
+	return aead
+}
+
+func seal(k key, aead cipher.AEAD, name string, text []byte) []byte {
+	sealed := make([]byte, headerBytes, headerBytes+len(text)+aead.Overhead())
+	sealed[0] = versionDerived
+	copy(sealed[1:], k.id[:])
+	nonce := sealed[1+keyIDBytes:]
+	rand.Read(nonce) // never fails
+	return aead.Seal(sealed, nonce, text, []byte(name))
+}
+
+// open opens a nonce and what follows it.
+func open(aead cipher.AEAD, name string, sealed []byte) ([]byte, error) {
+	if len(sealed) < nonceBytes {
+		return nil, ErrSealed
+	}
+	text, err := aead.Open(nil, sealed[:nonceBytes], sealed[nonceBytes:], []byte(name))
+	if err != nil {
+		return nil, ErrSealed
+	}
+	return text, nil
+}
