@@ -124,9 +124,9 @@ func (d *dataDir) secretKey() (string, error) {
 	return key, nil
 }
 
-// postgresPassword returns the password of the Postgres that is run, made at the first call.
-func (d *dataDir) postgresPassword() (string, error) {
-	return d.secret("postgres.password", func() string {
+// password returns the password that a file keeps, made at the first call.
+func (d *dataDir) password(file string) (string, error) {
+	return d.secret(file, func() string {
 		password := make([]byte, 24)
 		_, _ = rand.Read(password) // never fails
 		return hex.EncodeToString(password)

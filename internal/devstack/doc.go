@@ -15,8 +15,9 @@
 //	logs/NAME.log      a child's output; NAME.log.1 … .3 are those of earlier runs
 //	secret.key         encrypts secrets in the database
 //	postgres/          the database, owned by the user that Postgres runs as
-//	postgres.password  of its only role
-//	database-url       where the database is, for psql
+//	postgres.password  of its superuser, as which only the supervisor connects
+//	postgres-app.password  of the role of worker, api and migrations, which owns the database
+//	database-url       where the database is, for psql, as that role
 //	ports.json         ports that nobody chose, for the next run
 //	temporal/, modal/  state of Temporal and of the local Modal
 //

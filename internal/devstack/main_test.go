@@ -143,18 +143,19 @@ func config(dataDir string, output io.Writer) devstack.Config {
 		Environment:    append(os.Environ(), "OF_THE_USER=yes", "HTTPS_PROXY=http://proxy.invalid:3128", "OVERWINTER_MAX_TURNS=7"),
 		Output:         output,
 		Migrate: func(ctx context.Context, url string) error {
-			_, err := query[int](ctx, url, `WITH x AS (SELECT 1) SELECT 1`)
-			if err != nil {
-				return err
-			}
-			connection, err := pgx.Connect(ctx, url)
-			if err != nil {
-				return err
-			}
-			_, err = connection.Exec(ctx, `CREATE TABLE IF NOT EXISTS kept (n int)`)
-			return errors.Join(err, connection.Close(ctx))
+			return execute(ctx, url, `CREATE TABLE IF NOT EXISTS kept (n int)`)
 		},
 	}
+}
+
+// execute runs a statement.
+func execute(ctx context.Context, url, statement string) error {
+	connection, err := pgx.Connect(ctx, url)
+	if err != nil {
+		return err
+	}
+	_, err = connection.Exec(ctx, statement)
+	return errors.Join(err, connection.Close(ctx))
 }
 
 // query returns the one value of a statement.

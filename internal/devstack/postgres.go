@@ -20,17 +20,16 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/devstack/child"
 )
 
-// databaseName is the name of the database and of the role that owns it.
-const databaseName = "overwinter"
-
-// postgresServer is the Postgres that the stack runs: on loopback, one role with a password.
+// postgresServer is the Postgres that the stack runs: on loopback, a superuser for the supervisor and a
+// role for the rest, each with a password.
 type postgresServer struct {
 	install   pgInstall
 	user      pgUser
 	directory string
 	exists    bool // the directory was made by an earlier run
 	port      int
-	password  string
+	password  string // of the role
+	admin     string // the superuser's password
 	config    Config
 }
 
@@ -56,7 +55,10 @@ func newPostgresServer(ctx context.Context, c Config, dir *dataDir, port int) (*
 	if err := s.letThrough(dir); err != nil {
 		return nil, err
 	}
-	if s.password, err = dir.postgresPassword(); err != nil {
+	if s.admin, err = dir.password("postgres.password"); err != nil {
+		return nil, err
+	}
+	if s.password, err = dir.password("postgres-app.password"); err != nil {
 		return nil, err
 	}
 	return s, nil
@@ -127,7 +129,7 @@ func (s *postgresServer) create(ctx context.Context) error {
 		return err
 	}
 	initdb := exec.CommandContext(ctx, s.install.program("initdb"),
-		"--pgdata="+part, "--username="+databaseName, "--pwfile=/dev/stdin", "--auth=scram-sha-256",
+		"--pgdata="+part, "--username="+adminName, "--pwfile=/dev/stdin", "--auth=scram-sha-256",
 		"--encoding=UTF8", "--locale=C")
 	initdb.Env, initdb.Dir = s.config.plainEnvironment(), "/"
 	initdb.SysProcAttr = &syscall.SysProcAttr{Credential: s.user.credential}
@@ -147,14 +149,14 @@ func (s *postgresServer) create(ctx context.Context) error {
 	return nil
 }
 
-// passwordPipe returns a pipe that holds the password and nothing after it. It belongs to Postgres's
+// passwordPipe returns a pipe that holds the superuser's password and nothing after it. It belongs to Postgres's
 // user, since initdb opens its stdin once more by name.
 func (s *postgresServer) passwordPipe() (_ *os.File, err error) {
 	read, write, err := os.Pipe()
 	if err != nil {
 		return nil, err
 	}
-	_, err = write.WriteString(s.password + "\n") // fits into any pipe
+	_, err = write.WriteString(s.admin + "\n") // fits into any pipe
 	err = errors.Join(err, write.Close())
 	if err == nil && s.user.credential != nil {
 		err = read.Chown(int(s.user.credential.Uid), int(s.user.credential.Gid))
@@ -217,11 +219,18 @@ func (s *postgresServer) spec() child.Spec {
 	}
 }
 
-// url is where the database is.
-func (s *postgresServer) url(database string) string {
+// url is where the database is, for all but the supervisor.
+func (s *postgresServer) url() string { return s.urlOf(roleName, s.password, databaseName) }
+
+// adminURL is where a database is for the supervisor.
+func (s *postgresServer) adminURL(database string) string {
+	return s.urlOf(adminName, s.admin, database)
+}
+
+func (s *postgresServer) urlOf(role, password, database string) string {
 	u := url.URL{
 		Scheme:   "postgres",
-		User:     url.UserPassword(databaseName, s.password),
+		User:     url.UserPassword(role, password),
 		Host:     loopbackAddress(s.port),
 		Path:     "/" + database,
 		RawQuery: "sslmode=disable",
@@ -231,32 +240,11 @@ func (s *postgresServer) url(database string) string {
 
 // ready connects to the database that every server has.
 func (s *postgresServer) ready(ctx context.Context) error {
-	connection, err := pgx.Connect(ctx, s.url("postgres"))
+	connection, err := pgx.Connect(ctx, s.adminURL("postgres"))
 	if err != nil {
 		return err
 	}
 	return connection.Close(ctx)
-}
-
-// createDatabase makes overwinter's database when it is missing.
-func (s *postgresServer) createDatabase(ctx context.Context) (err error) {
-	connection, err := pgx.Connect(ctx, s.url("postgres"))
-	if err != nil {
-		return fmt.Errorf("connect to Postgres: %w", err)
-	}
-	defer func() { err = errors.Join(err, connection.Close(ctx)) }()
-	var exists bool
-	err = connection.QueryRow(ctx, "SELECT EXISTS (SELECT FROM pg_database WHERE datname = $1)", databaseName).Scan(&exists)
-	if err != nil {
-		return fmt.Errorf("look for the database: %w", err)
-	}
-	if exists {
-		return nil
-	}
-	if _, err := connection.Exec(ctx, "CREATE DATABASE "+databaseName); err != nil {
-		return fmt.Errorf("make the database: %w", err)
-	}
-	return nil
 }
 
 // postgresSeverity reads the severity in a line of the server's log. A statement that failed is its

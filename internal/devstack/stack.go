@@ -264,7 +264,7 @@ func (l *layout) findPostgres(ctx context.Context, dir *dataDir) (err error) {
 	if l.postgres, err = newPostgresServer(ctx, l.config, dir, l.postgresPort); err != nil {
 		return err
 	}
-	l.databaseURL = l.postgres.url(databaseName)
+	l.databaseURL = l.postgres.url()
 	// For psql and for programs beside the stack.
 	return dir.write("database-url", l.databaseURL+"\n")
 }

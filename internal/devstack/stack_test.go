@@ -93,7 +93,7 @@ func TestChildrenGetTheirEnvironment(t *testing.T) {
 	for _, secret := range []string{"OVERWINTER_SECRET_KEY", "OVERWINTER_DATABASE_URL", "OF_THE_USER"} {
 		require.NotContains(t, local, secret)
 	}
-	for _, secret := range []string{"secret.key", "postgres.password", "database-url"} {
+	for _, secret := range []string{"secret.key", "postgres.password", "postgres-app.password", "database-url"} {
 		info, err := os.Stat(filepath.Join(b.dataDir, secret))
 		require.NoError(t, err)
 		require.Equal(t, os.FileMode(0o600), info.Mode().Perm(), secret)
@@ -220,4 +220,52 @@ func TestStopsInTheMiddleOfTheStart(t *testing.T) {
 	}
 	require.NoError(t, b.stack(c).Run(ctx))
 	require.Empty(t, b.processes())
+}
+
+// TestTheDatabaseBelongsToARoleThatIsNoSuperuser, also where an earlier version gave it to the superuser.
+func TestTheDatabaseBelongsToARoleThatIsNoSuperuser(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	r := b.run(b.config())
+	requirePlainRole(t, b)
+
+	// As it was before there was that role.
+	password, err := os.ReadFile(filepath.Join(b.dataDir, "postgres.password"))
+	require.NoError(t, err)
+	admin, err := url.Parse(b.url())
+	require.NoError(t, err)
+	admin.User = url.UserPassword("overwinter", strings.TrimSpace(string(password)))
+	for _, statement := range []string{
+		"INSERT INTO kept VALUES (42)",
+		"CREATE TABLE counted (n bigserial, kind text)", "CREATE VIEW view_of_it AS SELECT n FROM counted", "CREATE TYPE mood AS ENUM ('calm')",
+		"CREATE SEQUENCE own", "CREATE FUNCTION one(int) RETURNS int LANGUAGE sql AS 'SELECT 1'",
+		"ALTER TABLE kept OWNER TO overwinter", "ALTER DATABASE overwinter OWNER TO overwinter", "ALTER SCHEMA public OWNER TO pg_database_owner",
+		"DROP OWNED BY overwinter_app", "DROP ROLE overwinter_app",
+	} {
+		require.NoError(t, execute(t.Context(), admin.String(), statement), statement)
+	}
+	r.end()
+
+	r = b.run(b.config())
+	requirePlainRole(t, b)
+	n, err := query[int](t.Context(), b.url(), "SELECT n FROM kept")
+	require.NoError(t, err)
+	require.Equal(t, 42, n)
+	for _, statement := range []string{
+		"INSERT INTO counted (kind) VALUES ('a')", "DROP VIEW view_of_it", "ALTER TABLE counted ADD COLUMN x int", "DROP TABLE counted",
+		"ALTER TYPE mood ADD VALUE 'loud'", "DROP SEQUENCE own", "DROP FUNCTION one(int)", "CREATE TABLE fresh (n int)",
+	} {
+		require.NoError(t, execute(t.Context(), b.url(), statement), statement)
+	}
+	r.end()
+}
+
+// requirePlainRole checks what the role of worker and api may not do.
+func requirePlainRole(t *testing.T, b bundle) {
+	t.Helper()
+	super, err := query[bool](t.Context(), b.url(), "SELECT rolsuper OR rolcreaterole OR rolcreatedb OR rolreplication FROM pg_roles WHERE rolname = current_user")
+	require.NoError(t, err)
+	require.False(t, super)
+	_, err = query[string](t.Context(), b.url(), "SELECT pg_read_file('PG_VERSION')")
+	require.ErrorContains(t, err, "permission denied")
 }
