@@ -3,6 +3,7 @@ package activities_test
 import (
 	"context"
 	"slices"
+	"sync"
 	"testing"
 	"time"
 
@@ -183,6 +184,29 @@ func TestTerminateInsistsUntilTheProviderSaysSo(t *testing.T) {
 	require.Len(t, rows, 1, "a row is closed only when its sandbox is gone")
 	b.terminate(t, ready)
 	require.False(t, b.running(t, ready.SandboxID))
+}
+
+func TestATerminationHeartbeats(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	ready := b.create(t)
+	beaten := make(chan struct{})
+	var once sync.Once
+	heard := false
+	b.driver.set(func(f *faulty) {
+		f.terminate = func(string) error {
+			select {
+			case <-beaten:
+				heard = true
+			case <-time.After(5 * time.Second):
+			}
+			return nil
+		}
+	})
+	ref := activities.SandboxRef{SessionID: b.id, Generation: 1, SandboxID: ready.SandboxID}
+	_, err := do(b, attempt{beat: func() { once.Do(func() { close(beaten) }) }}, plain(b.control.TerminateSandbox), ref)
+	require.NoError(t, err)
+	require.True(t, heard, "a worker that is lost meanwhile must be noticed before the activity's time is over")
 }
 
 func has(word string) func(driver.ExecRequest) bool {

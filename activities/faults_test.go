@@ -25,8 +25,9 @@ type faulty struct {
 	imageExists func(id string) error
 	list        func() error
 	deleteImage func(id string) error
-	unlisted    bool       // listings are empty
-	execs       [][]string // every argv there was
+	terminate   func(id string) error // before a sandbox is terminated
+	unlisted    bool                  // listings are empty
+	execs       [][]string            // every argv there was
 }
 
 func (f *faulty) set(change func(f *faulty)) {
@@ -37,7 +38,7 @@ func (f *faulty) set(change func(f *faulty)) {
 
 func (f *faulty) mend() {
 	f.set(func(f *faulty) {
-		f.exec, f.snapshot, f.imageExists, f.list, f.deleteImage, f.unlisted = nil, nil, nil, nil, nil, false
+		f.exec, f.snapshot, f.imageExists, f.list, f.deleteImage, f.terminate, f.unlisted = nil, nil, nil, nil, nil, nil, false
 	})
 }
 
@@ -271,4 +272,16 @@ func (t *told) all() []session.SandboxSignal {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return append([]session.SandboxSignal(nil), t.signals...)
+}
+
+func (f *faulty) Terminate(ctx context.Context, id string) error {
+	f.mu.Lock()
+	terminate := f.terminate
+	f.mu.Unlock()
+	if terminate != nil {
+		if err := terminate(id); err != nil {
+			return err
+		}
+	}
+	return f.Driver.Terminate(ctx, id)
 }

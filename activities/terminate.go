@@ -13,6 +13,8 @@ import (
 // and any that a create left behind whose answer was lost. It returns when they
 // are gone.
 func (c *Control) TerminateSandbox(ctx context.Context, in SandboxRef) error {
+	stop := beat(ctx)
+	defer stop()
 	rows, err := c.Store.SandboxesOpen(ctx, in.SessionID)
 	if err != nil {
 		return stored(err)

@@ -96,6 +96,7 @@ var (
 	// terminateOptions retry without end: a sandbox that is not gone costs money.
 	terminateOptions = workflow.ActivityOptions{
 		StartToCloseTimeout: time.Minute,
+		HeartbeatTimeout:    15 * time.Second, // nothing else of the session happens meanwhile
 		RetryPolicy: &temporal.RetryPolicy{
 			InitialInterval:    200 * time.Millisecond,
 			BackoffCoefficient: 2,

@@ -1,0 +1,25 @@
+package workflows
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.temporal.io/sdk/workflow"
+)
+
+// TestALostWorkerIsNoticedSoon: Temporal notices that a worker was killed when a heartbeat is missing, or else at the
+// end of the time that the activity may take.
+func TestALostWorkerIsNoticedSoon(t *testing.T) {
+	t.Parallel()
+	for name, o := range map[string]workflow.ActivityOptions{
+		"record": recordOptions, "provision": provisionOptions, "save": saveOptions, "command": commandOptions,
+		"terminate": terminateOptions, "flush": flushOptions, "abort": abortOptions, "turn": turnOptions, "reconcile": reconcileOptions,
+	} {
+		noticed := o.StartToCloseTimeout
+		if o.HeartbeatTimeout > 0 {
+			noticed = o.HeartbeatTimeout
+		}
+		require.LessOrEqual(t, noticed, 16*time.Second, name)
+	}
+}
