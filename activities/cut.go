@@ -54,7 +54,7 @@ func (w *work) cut(ctx context.Context, start session.RunStart, translator agent
 	if err != nil {
 		return err
 	}
-	state, err := encodeState(translator, limits, nil)
+	state, err := encodeTurn(translator, limits, nil)
 	if err != nil {
 		return fmt.Errorf("state of run %s: %w", start.Run.ID, err)
 	}
@@ -78,7 +78,29 @@ type turnState struct {
 	Limits conversation.Limiter `json:"limits"`
 }
 
-func encodeState(t agent.Translator, limits *conversation.Limiter, end *agent.TurnEnd) ([]byte, error) {
+// maxState bounds the state of a turn.
+const maxState = 8 << 20
+
+// encodeState encodes the state of a turn after a frame, whose events it returns. Where the state would
+// be too large, every open block is closed: what a translator keeps is mostly about those. One that is
+// still too large is refused.
+func encodeState(translator agent.Translator, limits *conversation.Limiter, end *agent.TurnEnd, events []eventlog.Draft, frame int64, at time.Time) ([]byte, []eventlog.Draft, error) {
+	state, err := encodeTurn(translator, limits, end)
+	if err == nil && len(state) > maxState {
+		if events, err = closeOpen(limits, translator, at, events, frame); err == nil {
+			state, err = encodeTurn(translator, limits, end)
+		}
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	if len(state) > maxState {
+		return nil, nil, final(Refused, fmt.Errorf("the turn has a state of %d bytes; at most %d are allowed", len(state), maxState))
+	}
+	return state, events, nil
+}
+
+func encodeTurn(t agent.Translator, limits *conversation.Limiter, end *agent.TurnEnd) ([]byte, error) {
 	state, err := t.State()
 	if err != nil {
 		return nil, err
@@ -107,6 +129,20 @@ func (w *work) translator(start session.RunStart) (agent.Translator, *conversati
 	return t, &state.Limits, state.End, nil
 }
 
+// translate reads a frame. Where the agent then has too many blocks open, all of them are closed: what is
+// known of each is in the state of the turn, and that is written with every commit.
+func translate(translator agent.Translator, limits *conversation.Limiter, f agent.Frame) (agent.Translation, []eventlog.Draft, error) {
+	translated, err := translator.Translate(f)
+	if err != nil {
+		return translated, nil, err
+	}
+	events, err := drafts(limits, translated.Events, f.No)
+	if err == nil && limits.Crowded() {
+		events, err = closeOpen(limits, translator, f.At, events, f.No)
+	}
+	return translated, events, err
+}
+
 // drafts encodes the events of a frame, within the limits of the turn.
 func drafts(limits *conversation.Limiter, events []conversation.Event, frame int64) ([]eventlog.Draft, error) {
 	var out []eventlog.Draft
@@ -122,6 +158,25 @@ func drafts(limits *conversation.Limiter, events []conversation.Event, frame int
 		}
 	}
 	return out, nil
+}
+
+// closeOpen closes every block that is open and adds the events to those of a frame.
+func closeOpen(limits *conversation.Limiter, translator agent.Translator, at time.Time, events []eventlog.Draft, frame int64) ([]eventlog.Draft, error) {
+	closing, err := drafts(limits, translator.Cut(at), frame)
+	if err != nil {
+		return nil, err
+	}
+	next := 0
+	for _, e := range events {
+		if e.Frame == frame {
+			next = e.N + 1
+		}
+	}
+	for _, e := range closing {
+		e.N += next
+		events = append(events, e)
+	}
+	return events, nil
 }
 
 // newToken names one attempt at a run.

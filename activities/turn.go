@@ -343,13 +343,9 @@ func (t *turn) commit(ctx context.Context, link *turnLink, messages []runner.Mes
 		if f.No <= next.frame {
 			continue
 		}
-		translated, err := t.translator.Translate(agent.Frame{No: f.No, Stream: agent.Stream(f.Stream), At: f.At, Data: f.Data})
+		translated, events, err := translate(t.translator, t.limits, agent.Frame{No: f.No, Stream: agent.Stream(f.Stream), At: f.At, Data: f.Data})
 		if err != nil {
 			return final(Refused, fmt.Errorf("frame %d of run %s: %w", f.No, t.in.RunID, err))
-		}
-		events, err := drafts(t.limits, translated.Events, f.No)
-		if err != nil {
-			return err
 		}
 		if len(translated.Input) > 0 {
 			if err := link.link.Input(translated.Input); err != nil {
@@ -361,7 +357,7 @@ func (t *turn) commit(ctx context.Context, link *turnLink, messages []runner.Mes
 		for _, id := range translated.Resolved {
 			next.add.Resolved = append(next.add.Resolved, eventlog.Resolution{Frame: f.No, AgentID: id})
 		}
-		next.frame, next.end = f.No, translated.End
+		next.frame, next.at, next.end = f.No, f.At, translated.End
 		if next.full() {
 			if err := t.append(ctx, next); err != nil {
 				return err
@@ -388,6 +384,7 @@ type batch struct {
 	add   eventlog.Append
 	bytes int
 	frame int64
+	at    time.Time // of the frame
 	end   *agent.TurnEnd
 	delta *conversation.TextDelta // the last event, if it is one
 }
@@ -441,11 +438,11 @@ func (t *turn) append(ctx context.Context, b *batch) error {
 	if b.frame == t.frame {
 		return nil
 	}
-	state, err := encodeState(t.translator, t.limits, b.end)
+	state, events, err := encodeState(t.translator, t.limits, b.end, b.add.Events, b.frame, b.at)
 	if err != nil {
 		return fmt.Errorf("state of run %s: %w", t.in.RunID, err)
 	}
-	b.add.LastFrame, b.add.State = b.frame, state
+	b.add.LastFrame, b.add.State, b.add.Events = b.frame, state, events
 	for refused := 1; ; refused++ {
 		err := t.Log.Append(ctx, b.add)
 		if err == nil {

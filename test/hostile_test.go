@@ -35,6 +35,7 @@ func TestHostileSessions(t *testing.T) {
 		{"a locked session row", r.lockedRow},
 		{"Temporal frozen in a turn", r.temporalFrozen},
 		{"a queue full of large prompts", r.fullQueue},
+		{"an agent that floods", r.flood},
 	} {
 		t.Run(c.name, c.try)
 	}
@@ -238,6 +239,68 @@ func (r *rig) fullQueue(t *testing.T) {
 		require.Less(t, r.peak(t, p), 1<<30, "memory of the %s", p)
 	}
 	r.finish(t, []*subject{other})
+}
+
+// babbler is an agent of the Agent Client Protocol. It answers prompts with as much as it can print: 80 MB of
+// one text, 80 MB of texts and thoughts that each begin a block, or 10,000 calls of tools that never end.
+const babbler = `
+chunk=$(head -c 2000 /dev/zero | tr '\0' x)
+say() { printf '{"jsonrpc":"2.0","method":"session/update","params":{"sessionId":"one","update":%s}}\n' "$1"; }
+text=$(say '{"sessionUpdate":"agent_message_chunk","content":{"type":"text","text":"'"$chunk"'"}}')
+thought=$(say '{"sessionUpdate":"agent_thought_chunk","content":{"type":"text","text":"'"$chunk"'"}}')
+call=$(say '{"sessionUpdate":"tool_call","toolCallId":"call&","title":"sleep","status":"in_progress","rawInput":{"text":"'"$chunk"'"}}')
+while read -r line; do
+  id=$(printf '%s' "$line" | sed -n 's/^{"jsonrpc":"2.0","id":\([^,]*\),.*/\1/p')
+  case "$line" in
+  *'"initialize"'*) printf '{"jsonrpc":"2.0","id":%s,"result":{"protocolVersion":1,"agentCapabilities":{},"authMethods":[]}}\n' "$id" ;;
+  *'"session/new"'*) printf '{"jsonrpc":"2.0","id":%s,"result":{"sessionId":"one"}}\n' "$id" ;;
+  *'"session/prompt"'*)
+    case "$line" in
+    *FLOOD-TEXT*) yes "$text" | head -n 40000 ;;
+    *FLOOD-BLOCKS*) yes "$text
+$thought" | head -n 40000 ;;
+    *FLOOD-CALLS*) seq 10000 | sed 's|.*|'"$call"'|' ;;
+    esac
+    printf '{"jsonrpc":"2.0","id":%s,"result":{"stopReason":"end_turn"}}\n' "$id" ;;
+  *'"id"'*) printf '{"jsonrpc":"2.0","id":%s,"result":{}}\n' "$id" ;;
+  esac
+done`
+
+// flood has an agent say far too much in one turn. Worker and api stay small, the turn ends, and another session is
+// served meanwhile.
+func (r *rig) flood(t *testing.T) {
+	command, err := json.Marshal([]string{"sh", "-c", babbler})
+	require.NoError(t, err)
+	r.must(t, http.StatusCreated, "POST", "/api/profiles", object{"name": "babbler", "environment": object{"OVERWINTER_ACP_COMMAND": string(command)}})
+	s, other := r.newSubject(t, object{"agent": "acp", "profile": "babbler"}), r.newSubject(t, nil)
+	other.run(t, "first")
+	for _, kind := range []string{"FLOOD-TEXT", "FLOOD-BLOCKS", "FLOOD-CALLS"} {
+		began := time.Now()
+		s.prompt(t, s.id, kind, kind)
+		served, slowest := 0, time.Duration(0)
+		eventually(t, settleWithin, "the flood ends", func() error {
+			served++
+			sent := time.Now()
+			other.run(t, fmt.Sprintf("%s-%d", kind, served))
+			slowest = max(slowest, time.Since(sent))
+			_, p, err := s.call("GET", "/api/sessions/"+s.id+"/prompts/"+kind, nil)
+			if err != nil || p["endedAt"] == nil {
+				return fmt.Errorf("%v %w", p["status"], err)
+			}
+			return nil
+		})
+		require.Equal(t, "completed", s.waitPrompt(t, s.id, kind, settleWithin)["status"])
+		t.Logf("%s: %v; %d prompts of another session, the slowest took %v; peak memory of worker %d MiB, api %d MiB", kind, time.Since(began).Round(time.Millisecond),
+			served, slowest.Round(time.Millisecond), r.peak(t, partWorker)>>20, r.peak(t, partAPI)>>20)
+	}
+	s.prompt(t, s.id, "after", "hello")
+	require.Equal(t, "completed", s.waitPrompt(t, s.id, "after", settleWithin)["status"])
+	for _, p := range []part{partWorker, partAPI} {
+		require.Less(t, r.peak(t, p), 1<<30, "memory of the %s", p)
+	}
+	other.settled(t, settleWithin)
+	r.finish(t, []*subject{other})
+	s.end(t)
 }
 
 var highWater = regexp.MustCompile(`VmHWM:\s+(\d+) kB`)

@@ -15,15 +15,19 @@ import (
 const (
 	// MaxBlockBytes bounds the content, message, input and output of a block, each.
 	MaxBlockBytes = 1 << 20
-	// MaxTurnBytes bounds the data of all events of a turn. Beyond it the blocks that
-	// are open are closed as they end, and nothing else is recorded.
+	// MaxTurnBytes bounds the data of all events of a turn. Beyond it only the
+	// status of the blocks that are open is recorded, as they end.
 	MaxTurnBytes = 64 << 20
 	// MaxIDBytes bounds ids that agents choose. A longer one is replaced by its
 	// beginning and a hash.
 	MaxIDBytes = 256
 	// maxLabelBytes bounds names and titles.
 	maxLabelBytes = 4 << 10
-	// maxLimited bounds the open blocks whose text is counted.
+	// MaxOpenBlocks is how many blocks an agent may have open at once. Beyond it all of them are closed
+	// as aborted; see Limiter.Crowded.
+	MaxOpenBlocks = 256
+	// maxLimited bounds the open blocks that a Limiter knows: MaxOpenBlocks and what one frame opens.
+	// Beyond it the oldest is closed as aborted.
 	maxLimited = 1000
 )
 
@@ -37,7 +41,14 @@ type Limiter struct {
 	Bytes int64          `json:"bytes,omitempty"` // of the data of events so far
 	Full  bool           `json:"full,omitempty"`  // MaxTurnBytes was reached, and an event has said so
 	Open  []limitedBlock `json:"open,omitempty"`
+
+	evicted []limitedBlock // by the event that is being limited
 }
+
+// Crowded reports whether more than MaxOpenBlocks blocks are open. The translator of the turn must then
+// close all of them (Translator.Cut): what it knows of each is written with every commit. A block that
+// the agent says more of later is opened again.
+func (l *Limiter) Crowded() bool { return len(l.Open) > MaxOpenBlocks }
 
 // limitedBlock is an open block.
 type limitedBlock struct {
@@ -62,8 +73,15 @@ func (l *Limiter) Encode(e Event) ([]Encoded, error) {
 			Message: fmt.Sprintf("The turn has made more than %d bytes of events. What follows is not recorded.", MaxTurnBytes),
 		}}})
 	}
-	if e, ok := l.limit(e); ok {
-		out = append(out, Encoded{Event: e})
+	limited, ok := l.limit(e)
+	for _, b := range l.evicted {
+		out = append(out, Encoded{Event: Event{Type: EventBlockUpdate, ConversationID: b.Conversation, At: e.At, Data: BlockUpdate{
+			BlockID: b.ID, Updates: Updates{Status: Aborted, TruncatedBytes: max(0, b.Text-MaxBlockBytes)},
+		}}})
+	}
+	l.evicted = nil
+	if ok {
+		out = append(out, Encoded{Event: limited})
 	}
 	for i := range out {
 		data, err := Encode(out[i].Data)
@@ -114,6 +132,9 @@ func (l *Limiter) limit(e Event) (Event, bool) {
 		if l.Full && (at < 0 || !closes) {
 			return e, false
 		}
+		if l.Full {
+			return l.shut(e, at, d.Updates.Status)
+		}
 		var left int64
 		d.Updates.Input, left = boundedJSON(d.Updates.Input)
 		d.Updates.TruncatedBytes += left
@@ -127,8 +148,8 @@ func (l *Limiter) limit(e Event) (Event, bool) {
 		e.Data = d
 	case BlockComplete:
 		at := l.find(e.ConversationID, BoundedID(d.Block.ID))
-		if l.Full && at < 0 {
-			return e, false
+		if l.Full {
+			return l.shut(e, at, d.Block.Status)
 		}
 		var said int64
 		if at >= 0 {
@@ -163,6 +184,17 @@ func (l *Limiter) limit(e Event) (Event, bool) {
 	return e, true
 }
 
+// shut is the end of a block in a turn that is full: its status, without what else the block has.
+func (l *Limiter) shut(e Event, at int, status BlockStatus) (Event, bool) {
+	if at < 0 {
+		return e, false
+	}
+	b := l.Open[at]
+	l.Open = slices.Delete(l.Open, at, at+1)
+	e.Type, e.Data = EventBlockUpdate, BlockUpdate{BlockID: b.ID, Updates: Updates{Status: status, TruncatedBytes: max(0, b.Text-MaxBlockBytes)}}
+	return e, true
+}
+
 func (l *Limiter) find(conversation, id string) int {
 	for i := range slices.Backward(l.Open) {
 		if l.Open[i].ID == id && l.Open[i].Conversation == conversation {
@@ -174,6 +206,7 @@ func (l *Limiter) find(conversation, id string) int {
 
 func (l *Limiter) open(conversation, id string) int {
 	if len(l.Open) >= maxLimited {
+		l.evicted = append(l.evicted, l.Open[0])
 		l.Open = slices.Delete(l.Open, 0, 1)
 	}
 	l.Open = append(l.Open, limitedBlock{Conversation: conversation, ID: id})

@@ -2,6 +2,7 @@ package conversation_test
 
 import (
 	"encoding/json"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -134,4 +135,42 @@ func TestTheStateOfALimiterIsBounded(t *testing.T) {
 	state, err := json.Marshal(l)
 	require.NoError(t, err)
 	require.Less(t, len(state), 400<<10)
+}
+
+// TestEveryBlockGetsItsEnd opens more blocks at once than a Limiter knows, in a turn that is full before
+// they end.
+func TestEveryBlockGetsItsEnd(t *testing.T) {
+	t.Parallel()
+	var l conversation.Limiter
+	var f conversation.Folder
+	const many = 1500
+	fold := func(e conversation.Event) (bytes int) {
+		out, err := l.Encode(e)
+		require.NoError(t, err)
+		for _, o := range out {
+			bytes += len(o.JSON)
+			require.NoError(t, f.Apply(o.Type, o.ConversationID, o.JSON))
+		}
+		return bytes
+	}
+	for i := range many {
+		fold(begin("main", text(strconv.Itoa(i), "", conversation.Streaming)))
+		require.Equal(t, i >= conversation.MaxOpenBlocks, l.Crowded())
+	}
+	l.Bytes = conversation.MaxTurnBytes
+	closing := 0
+	for i := range many {
+		closing += fold(complete("main", text(strconv.Itoa(i), strings.Repeat("x", 10<<10), conversation.Complete)))
+	}
+	require.Less(t, closing, 256<<10, "a turn that is full takes in the status alone")
+	blocks := f.Conversation().Threads[0].Blocks
+	require.Len(t, blocks, many)
+	for i, b := range blocks {
+		want := conversation.Complete
+		if i < 500 {
+			want = conversation.Aborted
+		}
+		require.Equal(t, want, b.Status, "block %d", i)
+	}
+	require.Empty(t, l.Open)
 }

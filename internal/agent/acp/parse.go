@@ -52,7 +52,7 @@ func (r *recorder) note(n bridge.Note) []conversation.Event {
 			o.Block = b
 			return []conversation.Event{event(conversation.EventBlockStart, conversation.BlockStart{Block: b}, b.CreatedAt)}
 		}
-		return []conversation.Event{r.start(&openBlock{Block: b}, b.CreatedAt)}
+		return r.start(&openBlock{Block: b}, b.CreatedAt)
 	}
 	return nil
 }

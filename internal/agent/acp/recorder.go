@@ -36,7 +36,7 @@ type openBlock struct {
 
 const (
 	maxKept = 32 << 10 // bytes of open blocks in a state
-	maxOpen = 64       // blocks in a state
+	maxOpen = 64       // blocks that are open at once
 )
 
 // kept is what a state has of open blocks: the newest ones, and of those as much as there is room for.
@@ -80,9 +80,14 @@ func (r *recorder) text() *openBlock {
 	return nil
 }
 
-func (r *recorder) start(o *openBlock, at time.Time) conversation.Event {
+// start opens a block. Where too many are open the oldest counts as broken off.
+func (r *recorder) start(o *openBlock, at time.Time) []conversation.Event {
+	var events []conversation.Event
+	if len(r.Open) >= maxOpen {
+		events = append(events, r.close(r.Open[0], conversation.Aborted, at))
+	}
 	r.Open = append(r.Open, o)
-	return event(conversation.EventBlockStart, conversation.BlockStart{Block: o.Block}, at)
+	return append(events, event(conversation.EventBlockStart, conversation.BlockStart{Block: o.Block}, at))
 }
 
 // close completes an open block with what it has.
@@ -153,7 +158,7 @@ func (r *recorder) chunk(kind conversation.BlockType, u update, at time.Time) []
 			ID: fmt.Sprintf("%s/%d", r.Prefix, r.Texts), Type: kind, Status: conversation.Streaming, CreatedAt: at,
 		}}
 		r.Texts++
-		events = append(events, r.start(o, at))
+		events = append(events, r.start(o, at)...)
 	}
 	if !o.Cut {
 		o.Text = conversation.AppendText(o.Text, words)
@@ -171,7 +176,7 @@ func (r *recorder) call(u update, asked bool, at time.Time) []conversation.Event
 			Input: u.input(),
 		}}
 		r.Calls++
-		events = append(events, r.start(o, at))
+		events = append(events, r.start(o, at)...)
 	}
 	var changed conversation.Updates
 	if name := u.name(); u.Meta != nil && name != o.Block.Name && name != "" {

@@ -149,7 +149,7 @@ func (t *translator) block(b conversation.Block, at time.Time) {
 			b.Status = conversation.Pending
 		}
 		o = &openBlock{Block: b}
-		t.emit(t.state.start(o, at))
+		t.emit(t.state.start(o, at)...)
 		if running {
 			o.Block.Status = conversation.Running
 			t.emit(event(conversation.EventBlockUpdate, conversation.BlockUpdate{BlockID: b.ID, Updates: conversation.Updates{Status: conversation.Running}}, at))

@@ -25,7 +25,7 @@ type openBlock struct {
 
 const (
 	maxKept = 32 << 10 // bytes of open blocks in a state
-	maxOpen = 64       // blocks in a state
+	maxOpen = 64       // blocks that are open at once
 )
 
 // kept is what a state has of open blocks: the newest ones, and of those as much as there is room for.
@@ -48,12 +48,17 @@ func kept(open []*openBlock) []*openBlock {
 	return out
 }
 
-func (l *ledger) start(o *openBlock, at time.Time) conversation.Event {
+// start opens a block. Where too many are open the oldest counts as broken off.
+func (l *ledger) start(o *openBlock, at time.Time) []conversation.Event {
+	var events []conversation.Event
+	if len(l.Open) >= maxOpen {
+		events = append(events, l.close(l.Open[0], conversation.Aborted, at))
+	}
 	l.Open = append(l.Open, o)
-	return conversation.Event{
+	return append(events, conversation.Event{
 		Type: conversation.EventBlockStart, ConversationID: o.Conversation, At: at,
 		Data: conversation.BlockStart{Block: o.Block},
-	}
+	})
 }
 
 // find returns the open block of that id, or nil.

@@ -329,7 +329,7 @@ func (r *reader) began(id string, d toolNote, created, at time.Time) []conversat
 		b.Input = data(map[string]string{"title": d.Title})
 	}
 	o := &openBlock{Conversation: conversation.Main, Block: b}
-	events := []conversation.Event{r.start(o, at)}
+	events := r.start(o, at)
 	if !d.Asked {
 		events = append(events, r.running(o, at)...)
 	}
@@ -398,7 +398,7 @@ func (r *reader) says(id, piece string, at time.Time) []conversation.Event {
 		o = &openBlock{Conversation: conversation.Main, Block: conversation.Block{
 			ID: id, Type: conversation.AssistantText, Status: conversation.Streaming, CreatedAt: at,
 		}}
-		return append([]conversation.Event{r.start(o, at)}, r.more(o, piece, at)...)
+		return append(r.start(o, at), r.more(o, piece, at)...)
 	}
 	return r.more(o, piece, at)
 }
@@ -425,7 +425,7 @@ func (r *reader) thinks(response, text string, at time.Time) []conversation.Even
 	o := &openBlock{Conversation: conversation.Main, Text: []byte(text), Block: conversation.Block{
 		ID: thinkingID(response, i), Type: conversation.Thinking, Status: conversation.Streaming, CreatedAt: at,
 	}}
-	return []conversation.Event{r.start(o, at), delta(o, text, at)}
+	return append(r.start(o, at), delta(o, text, at))
 }
 
 func delta(o *openBlock, text string, at time.Time) conversation.Event {

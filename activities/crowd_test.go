@@ -1,0 +1,118 @@
+package activities
+
+import (
+	"bytes"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/overwinter-dev/overwinter/internal/agent"
+	"github.com/overwinter-dev/overwinter/internal/agent/catalog"
+	"github.com/overwinter-dev/overwinter/internal/conversation"
+	"github.com/overwinter-dev/overwinter/internal/eventlog"
+)
+
+// openCalls are, by agent, lines that each begin a call which never ends. %d is the number of the call, %s
+// what it is called with.
+var openCalls = map[string]string{
+	"demo":       `{"type":"tool_use","uuid":"call%05d","name":"run","input":{"x":"%s"}}`,
+	"claude-sdk": `{"type":"assistant","uuid":"line%[1]d","session_id":"s","message":{"id":"msg%[1]d","role":"assistant","content":[{"type":"tool_use","id":"call%05[1]d","name":"Bash","input":{"x":"%[2]s"}}]}}`,
+	"codex":      `{"method":"item/started","params":{"threadId":"t","turnId":"u","item":{"type":"commandExecution","id":"call%05d","command":"%s","cwd":"/","status":"inProgress"}}}`,
+	"opencode":   `{"id":"e","type":"message.part.updated","properties":{"part":{"id":"call%05d","sessionID":"s","messageID":"m","type":"tool","callID":"c","tool":"bash","state":{"status":"running","input":{"x":"%s"}}}}}`,
+	"gemini-cli": `{"type":"tool_use","timestamp":"2026-01-02T03:04:05Z","tool_name":"run","tool_id":"call%05d","parameters":{"x":"%s"}}`,
+	"acp":        `{"jsonrpc":"2.0","method":"session/update","params":{"sessionId":"s","update":{"sessionUpdate":"tool_call","toolCallId":"call%05d","title":"run","status":"in_progress","rawInput":{"x":"%s"}}}}`,
+}
+
+// beginnings are the lines that come before.
+var beginnings = map[string][]string{
+	"codex":    {`{"method":"turn/started","params":{"threadId":"t","turn":{"id":"u"}}}`},
+	"opencode": {`{"id":"e","type":"message.updated","properties":{"info":{"id":"m","sessionID":"s","role":"assistant","time":{"created":1}}}}`},
+}
+
+// TestCallsThatNeverEndAreClosed has every agent begin calls without end. The state of the turn stays
+// small, and in the end every block is closed, also those beyond the bytes that a turn may have.
+func TestCallsThatNeverEndAreClosed(t *testing.T) {
+	t.Parallel()
+	for _, d := range catalog.Agents().Describe() {
+		for _, c := range []struct {
+			name        string
+			calls, size int
+		}{{"many", 3000, 10}, {"large", 64, 256 << 10}} {
+			t.Run(d.Name+"/"+c.name, func(t *testing.T) {
+				t.Parallel()
+				line, ok := openCalls[d.Name]
+				require.True(t, ok, "a hostile stream of %s", d.Name)
+				adapter, err := catalog.Agents().Get(d.Name)
+				require.NoError(t, err)
+				translator, err := adapter.NewTranslator(agent.RunContext{}, nil)
+				require.NoError(t, err)
+				limits := &conversation.Limiter{Bytes: conversation.MaxTurnBytes - 8<<20}
+				var folded conversation.Folder
+				fold := func(events []eventlog.Draft) {
+					seen := map[[2]int64]bool{}
+					for _, e := range events {
+						place := [2]int64{e.Frame, int64(e.N)}
+						require.False(t, seen[place], "two events at %v", place)
+						seen[place] = true
+						require.NoError(t, folded.Apply(conversation.EventType(e.Type), e.ConversationID, e.Data))
+					}
+				}
+				at := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+				lines := beginnings[d.Name]
+				input := strings.Repeat("x", c.size)
+				for i := range c.calls {
+					lines = append(lines, fmt.Sprintf(line, i, input))
+				}
+				for i, l := range lines {
+					frame := int64(i)
+					_, events, err := translate(translator, limits, agent.Frame{No: frame, Stream: agent.Stdout, At: at, Data: []byte(l)})
+					require.NoError(t, err)
+					if i%10 == 0 { // a commit
+						var state []byte
+						state, events, err = encodeState(translator, limits, nil, events, frame, at)
+						require.NoError(t, err)
+						require.LessOrEqual(t, len(state), maxState)
+						if c.name == "many" {
+							require.Less(t, len(state), 512<<10)
+						}
+					}
+					fold(events)
+				}
+				events, err := drafts(limits, translator.Cut(at), int64(len(lines)))
+				require.NoError(t, err)
+				fold(events)
+				shown := 0
+				for _, thread := range folded.Conversation().Threads {
+					for _, b := range thread.Blocks {
+						require.False(t, b.Status.Open(), "block %s is %s", b.ID, b.Status)
+						if strings.HasPrefix(b.ID, "call") {
+							shown++
+						}
+					}
+				}
+				require.GreaterOrEqual(t, shown, 20, "the calls are shown")
+				require.Equal(t, c.name == "large", limits.Full)
+			})
+		}
+	}
+}
+
+// TestAStateThatCannotBeMadeSmallerIsRefused has a translator that keeps more than a state may have.
+func TestAStateThatCannotBeMadeSmallerIsRefused(t *testing.T) {
+	t.Parallel()
+	large := largeState(bytes.Repeat([]byte("x"), maxState))
+	_, _, err := encodeState(large, &conversation.Limiter{}, nil, nil, 1, time.Now())
+	require.Equal(t, Refused, TypeOf(err))
+	require.ErrorContains(t, err, "at most 8388608 are allowed")
+}
+
+type largeState []byte
+
+func (largeState) Translate(agent.Frame) (agent.Translation, error) { return agent.Translation{}, nil }
+
+func (s largeState) State() ([]byte, error) { return s, nil }
+
+func (largeState) Cut(time.Time) []conversation.Event { return nil }
