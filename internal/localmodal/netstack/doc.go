@@ -1,0 +1,39 @@
+// Package netstack is the network of a sandbox: a TCP/IP stack in this process that
+// ends every connection of the sandbox's network namespace and, if the policy allows
+// its destination, opens another one with this machine's sockets. No privilege is
+// involved, and nothing in the sandbox has to cooperate: the namespace has no other
+// way out.
+//
+//	sandbox: kernel TCP/IP ── device ── link ── TCP/IP (gVisor) ── policy ──▶ socket ──▶ internet
+//	         nameserver 192.168.127.1 ─────────────▶ DNS ──────────────────▶ this machine's resolvers
+//	         host.overwinter.internal 192.168.127.254 ─▶ ports that are allowed ─▶ this machine's loopback
+//
+// The policy decides by the address of each connection, after any name has been
+// resolved: a name that resolves to a private address leads nowhere. It refuses
+// loopback, private, link-local, multicast and reserved addresses, these inside IPv6 as
+// well, and every address of this machine, which it asks for each time. A refused TCP
+// connection gets a reset, a refused UDP packet an ICMP message: both at once.
+//
+// The answers of DNS are not filtered, and a query can carry data out even where every
+// connection is refused. Names in a Refusal come from answers that the sandbox asked
+// for; they are no proof.
+//
+// Invariants:
+//
+//   - Nothing is read from the device before the policy is in place.
+//   - A connection counts against its limit until its last packet is acknowledged, or
+//     it is aborted.
+//   - Close returns after the last goroutine, socket and endpoint has ended.
+//
+// Limits, each per sandbox:
+//
+//	TCP connections                512; more are refused
+//	TCP buffers                    256 KiB in each direction of a connection
+//	UDP flows                      256; the one that was idle longest makes room
+//	DNS queries at once            64; more are dropped, as a busy resolver does
+//	DNS connections over TCP       16
+//	names remembered               1024
+//	refused destinations           1024 in a minute; more are counted as one
+//
+// An idle TCP connection ends after two hours, a UDP flow after a minute.
+package netstack

@@ -1,0 +1,53 @@
+package netstack
+
+import (
+	"net/netip"
+	"time"
+)
+
+// Redirect makes a destination of a sandbox lead to an address of this machine.
+func (c Config) Redirect(from, to netip.AddrPort) Config {
+	redirect := map[netip.AddrPort]netip.AddrPort{from: to}
+	for k, v := range c.redirect {
+		redirect[k] = v
+	}
+	c.redirect = redirect
+	return c
+}
+
+// Public and Own are the policy's two questions.
+var (
+	Public = public
+	Own    = own
+)
+
+// RefusalLog is what a network collects refusals in.
+type RefusalLog struct{ refusals }
+
+// NewRefusalLog returns one with a clock.
+func NewRefusalLog(now func() time.Time) *RefusalLog { return &RefusalLog{refusals{now: now}} }
+
+// Add counts a refusal.
+func (r *RefusalLog) Add(ip netip.Addr, port uint16) {
+	r.add(destination{ip: ip, port: port, protocol: TCP, verdict: Refused}, "")
+}
+
+// After returns what is new.
+func (r *RefusalLog) After(no int64) ([]Refusal, int64) { return r.after(no) }
+
+// The limits.
+const (
+	MaxConnections = maxConnections
+	MaxFlows       = maxFlows
+	MaxRefusals    = maxRefusals
+)
+
+// Open is how many connections there are.
+func (n *Network) Open() int {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.connections
+}
+
+// NameOf is what DNS called an address.
+func (n *Network) NameOf(ip netip.Addr) string { return n.names.of(ip) }

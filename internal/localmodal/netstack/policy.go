@@ -1,0 +1,93 @@
+package netstack
+
+import (
+	"context"
+	"net"
+	"net/netip"
+	"slices"
+
+	"github.com/overwinter-dev/overwinter/internal/localmodal/netdevice"
+)
+
+// reserved are the ranges that are not of the internet and that package netip does not
+// tell. Those for documentation and for benchmarks are not among them: they lead
+// nowhere, except where a network uses them for a proxy that is its way to the internet.
+var reserved = prefixes(
+	"0.0.0.0/8",      // this network
+	"100.64.0.0/10",  // shared by the customers of a provider; metadata of some clouds
+	"192.0.0.0/24",   // protocol assignments
+	"192.88.99.0/24", // relays of 6to4
+	"240.0.0.0/4",    // reserved, and broadcast
+	"::/96",          // IPv4-compatible
+	"64:ff9b:1::/48", // NAT64 within a network
+	"2001::/32",      // Teredo
+	"fec0::/10",      // site-local
+)
+
+// Ranges that embed an IPv4 address, which decides.
+var (
+	nat64  = netip.MustParsePrefix("64:ff9b::/96")
+	sixTo4 = netip.MustParsePrefix("2002::/16")
+)
+
+func prefixes(texts ...string) []netip.Prefix {
+	all := make([]netip.Prefix, 0, len(texts))
+	for _, text := range texts {
+		all = append(all, netip.MustParsePrefix(text))
+	}
+	return all
+}
+
+// public reports whether the address belongs to the internet.
+func public(ip netip.Addr) bool {
+	ip = ip.Unmap().WithZone("")
+	if ip.Is6() {
+		b := ip.As16()
+		if nat64.Contains(ip) && !public(netip.AddrFrom4([4]byte(b[12:]))) || sixTo4.Contains(ip) && !public(netip.AddrFrom4([4]byte(b[2:6]))) {
+			return false
+		}
+	}
+	return ip.IsGlobalUnicast() && !ip.IsPrivate() && !slices.ContainsFunc(reserved, func(p netip.Prefix) bool { return p.Contains(ip) })
+}
+
+// own reports whether this machine has the address now. The kernel answers packets to
+// such an address from that same address, whatever the reason that it is local.
+func own(ctx context.Context, ip netip.Addr) bool {
+	addresses, err := net.InterfaceAddrs()
+	if err != nil {
+		return true
+	}
+	for _, a := range addresses {
+		if prefix, err := netip.ParsePrefix(a.String()); err == nil && prefix.Addr().Unmap() == ip.Unmap() {
+			return true
+		}
+	}
+	conn, err := (&net.Dialer{}).DialContext(ctx, "udp", netip.AddrPortFrom(ip, 9).String()) // sends nothing
+	if err != nil {
+		return false // there is no route
+	}
+	local, ok := conn.LocalAddr().(*net.UDPAddr)
+	_ = conn.Close() // nothing was sent
+	return !ok || local.AddrPort().Addr().Unmap() == ip.Unmap()
+}
+
+// destination returns the addresses to dial for a connection to an address, none if it
+// is refused. There are two for the loopback of this machine, whose programs listen on
+// either.
+func (n *Network) destination(to netip.AddrPort) []netip.AddrPort {
+	if dial := n.config.redirect[to]; dial.IsValid() {
+		return []netip.AddrPort{dial}
+	}
+	if to.Addr() == netdevice.HostAddress {
+		if !n.config.HostPorts.Contains(to.Port()) {
+			return nil
+		}
+		return []netip.AddrPort{
+			netip.AddrPortFrom(netip.AddrFrom4([4]byte{127, 0, 0, 1}), to.Port()), netip.AddrPortFrom(netip.IPv6Loopback(), to.Port()),
+		}
+	}
+	if !public(to.Addr()) || own(n.ctx, to.Addr()) {
+		return nil
+	}
+	return []netip.AddrPort{to}
+}

@@ -1,0 +1,133 @@
+package netstack
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"net/netip"
+	"sync"
+	"time"
+
+	"gvisor.dev/gvisor/pkg/tcpip"
+	"gvisor.dev/gvisor/pkg/tcpip/adapters/gonet"
+	"gvisor.dev/gvisor/pkg/tcpip/transport/tcp"
+	"gvisor.dev/gvisor/pkg/waiter"
+)
+
+// forwardTCP serves one connection of the sandbox, from its first packet on.
+func (n *Network) forwardTCP(request *tcp.ForwarderRequest) {
+	to := target(request.ID())
+	addresses := n.destination(to)
+	if len(addresses) == 0 {
+		request.Complete(true) // a reset
+		n.refuse(to, TCP, Refused)
+		return
+	}
+	if !n.beginConnection() {
+		request.Complete(true)
+		n.refuse(to, TCP, Limited)
+		return
+	}
+	defer n.endConnection()
+	outside, err := dialTCP(n.ctx, addresses)
+	if err != nil {
+		// If no answer came, the sandbox gets none either, and retries until its own timeout.
+		silent, ok := errors.AsType[net.Error](err)
+		request.Complete(!ok || !silent.Timeout())
+		return
+	}
+	var queue waiter.Queue
+	endpoint, failed := request.CreateEndpoint(&queue)
+	request.Complete(failed != nil)
+	if failed != nil { // the sandbox has given up meanwhile
+		_ = outside.Close()
+		return
+	}
+	endpoint.SocketOptions().SetKeepAlive(true)
+	inside := gonet.NewTCPConn(&queue, endpoint)
+	n.relay(inside, outside, endpoint)
+	_ = inside.Close()
+	_ = outside.Close()
+	awaitEnd(endpoint)
+}
+
+// dialTCP tries the addresses in turn.
+func dialTCP(ctx context.Context, addresses []netip.AddrPort) (conn *net.TCPConn, err error) {
+	for _, address := range addresses {
+		if conn, err = (&net.Dialer{Timeout: dialTimeout}).DialTCP(ctx, "tcp", netip.AddrPort{}, address); err == nil {
+			return conn, nil
+		}
+	}
+	return nil, err
+}
+
+// relay copies both ways until both ends are done, one is broken, or nothing came for
+// a long time.
+func (n *Network) relay(inside *gonet.TCPConn, outside *net.TCPConn, endpoint tcpip.Endpoint) {
+	abort := func() { // a reset both ways
+		endpoint.Abort()
+		_ = outside.SetLinger(0)
+		_ = outside.Close()
+	}
+	defer context.AfterFunc(n.ctx, abort)()
+	idle := time.AfterFunc(tcpIdle, abort)
+	defer idle.Stop()
+	used := func() { idle.Reset(tcpIdle) }
+	var back sync.WaitGroup
+	back.Go(func() {
+		if pump(inside, outside, used) != nil {
+			abort()
+		}
+	})
+	if pump(outside, inside, used) != nil {
+		abort()
+	}
+	back.Wait()
+}
+
+var chunks = sync.Pool{New: func() any { return new(make([]byte, 64<<10)) }}
+
+// pump copies one way and passes on the end.
+func pump(to interface {
+	io.Writer
+	CloseWrite() error
+}, from io.Reader, used func(),
+) error {
+	chunk := chunks.Get().(*[]byte) //nolint:forcetypeassert // the pool holds nothing else
+	defer chunks.Put(chunk)
+	for {
+		size, err := from.Read(*chunk)
+		if size > 0 {
+			used()
+			if _, err := to.Write((*chunk)[:size]); err != nil {
+				return err
+			}
+		}
+		if errors.Is(err, io.EOF) {
+			_ = to.CloseWrite() // fails if the other direction has ended it all
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// awaitEnd returns when the endpoint holds nothing any more: the sandbox has
+// acknowledged everything, or does not and is cut off.
+func awaitEnd(endpoint tcpip.Endpoint) {
+	over := func() bool {
+		state := tcp.EndpointState(endpoint.State())
+		return state == tcp.StateClose || state == tcp.StateError
+	}
+	pause, deadline := time.Millisecond, time.Now().Add(lingering)
+	for !over() {
+		if time.Now().After(deadline) {
+			endpoint.Abort()
+			return
+		}
+		<-time.After(pause)
+		pause = min(2*pause, 20*time.Millisecond)
+	}
+}
