@@ -29,8 +29,9 @@ EXPOSE 7233 8233
 ENTRYPOINT ["overwinter-temporal"]
 CMD ["serve", "--ip", "0.0.0.0", "--port", "7233", "--ui-port", "8233", "--db-file", "/data/temporal.db"]
 
-FROM debian:12-slim AS overwinter
-# git and the rest of /usr are what sandboxes of the local Modal see.
+# Sandboxes of the local Modal see git, npm, Node and the rest of /usr: npm fetches the agents, and Node runs
+# those that need it.
+FROM node:22-bookworm-slim AS overwinter
 RUN apt-get update && apt-get install -y --no-install-recommends ca-certificates git curl \
     && rm -rf /var/lib/apt/lists/* \
     && useradd --system --no-create-home overwinter

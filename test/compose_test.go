@@ -31,6 +31,7 @@ type compose struct {
 	Shared   service            `yaml:"x-overwinter"`
 	Services map[string]service `yaml:"services"`
 	Volumes  map[string]any     `yaml:"volumes"`
+	Networks map[string]struct{ Internal bool }
 }
 
 type service struct {
@@ -42,6 +43,7 @@ type service struct {
 	Environment map[string]string
 	Volumes     []string
 	Ports       []string
+	Networks    []string
 	NetworkMode string                                `yaml:"network_mode"`
 	DependsOn   map[string]struct{ Condition string } `yaml:"depends_on"`
 	Healthcheck *struct {
@@ -131,6 +133,11 @@ func TestComposeFileFitsThePrograms(t *testing.T) {
 		for _, v := range s.Volumes {
 			volume, directory, ok := strings.Cut(v, ":")
 			require.True(t, ok, v)
+			if strings.HasPrefix(volume, "./") {
+				require.FileExists(t, filepath.Join("..", volume))
+				require.True(t, strings.HasSuffix(directory, ":ro"), v)
+				continue
+			}
 			require.Contains(t, c.Volumes, volume)
 			require.True(t, filepath.IsAbs(directory), v)
 			mounted[volume] = true
@@ -141,15 +148,18 @@ func TestComposeFileFitsThePrograms(t *testing.T) {
 	t.Run("the parts find each other", func(t *testing.T) {
 		t.Parallel()
 		postgres := c.Services["postgres"].Environment
+		role, err := os.ReadFile(filepath.Join("..", "docker", "postgres-role.sh"))
+		require.NoError(t, err)
 		for _, name := range []string{"migrate", "api", "worker"} {
 			env := c.Services[name].Environment
 			database, err := url.Parse(env["OVERWINTER_DATABASE_URL"])
 			require.NoError(t, err)
 			password, _ := database.User.Password()
 			require.Equal(t, "postgres:5432", database.Host)
-			require.Equal(t, postgres["POSTGRES_USER"], database.User.Username())
+			require.NotEqual(t, postgres["POSTGRES_USER"], database.User.Username(), "it is a superuser")
+			require.Contains(t, string(role), "CREATE ROLE "+database.User.Username()+" LOGIN NOSUPERUSER PASSWORD :'password'")
+			require.Contains(t, string(role), "CREATE DATABASE "+strings.TrimPrefix(database.Path, "/")+" OWNER "+database.User.Username())
 			require.Equal(t, postgres["POSTGRES_PASSWORD"], password)
-			require.Equal(t, "/"+postgres["POSTGRES_DB"], database.Path)
 			require.Equal(t, "temporal:"+flagValue(t, images["temporal"].command, "--port"), env["TEMPORAL_ADDRESS"])
 		}
 		worker, modal := c.Services["worker"], c.Services["local-modal"]
@@ -161,6 +171,24 @@ func TestComposeFileFitsThePrograms(t *testing.T) {
 		require.Equal(t, worker.Environment["MODAL_TOKEN_SECRET"], modal.Environment["OVERWINTER_LOCALMODAL_TOKEN_SECRET"])
 		require.Contains(t, worker.Healthcheck.Test, "http://"+flagValue(t, worker.Command, "--health-address")+"/readyz")
 		require.Contains(t, c.Services["temporal"].Ports, "127.0.0.1:8233:"+flagValue(t, images["temporal"].command, "--ui-port"))
+	})
+
+	t.Run("networks are as narrow as they can be", func(t *testing.T) {
+		t.Parallel()
+		networks := map[string][]string{}
+		for name, s := range c.Services {
+			require.Equal(t, s.NetworkMode == "", len(s.Networks) > 0, "%s names its networks, or whose it shares", name)
+			for _, n := range s.Networks {
+				require.Contains(t, c.Networks, n, name)
+				networks[n] = append(networks[n], name)
+			}
+			published := slices.ContainsFunc(s.Networks, func(n string) bool { return !c.Networks[n].Internal })
+			require.True(t, published || len(s.Ports) == 0, "%s: an internal network publishes no port", name)
+		}
+		require.True(t, c.Networks["database"].Internal)
+		require.ElementsMatch(t, []string{"postgres", "migrate", "api", "loopback"}, networks["database"])
+		require.Equal(t, []string{"database"}, c.Services["postgres"].Networks)
+		require.NotContains(t, networks["database"], "temporal")
 	})
 
 	t.Run("only the local Modal has privileges", func(t *testing.T) {
@@ -356,10 +384,12 @@ func interpolate(t *testing.T, text string, variables map[string]string) string 
 	out := reference.ReplaceAllStringFunc(text, func(match string) string {
 		parts := reference.FindStringSubmatch(match)
 		value := variables[parts[1]]
+		if parts[2] == ":?" {
+			require.NotEmpty(t, value, "%s is required and not given", parts[1])
+		}
 		if value == "" && parts[2] == ":-" {
 			value = parts[3]
 		}
-		require.NotEmpty(t, value, "%s is required and not given", parts[1])
 		return value
 	})
 	require.NotContains(t, out, "$", "a reference of a form that this test does not know")
