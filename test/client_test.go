@@ -159,6 +159,8 @@ type event struct {
 	ConversationID string          `json:"conversationId"`
 	RunID          string          `json:"runId"`
 	Data           json.RawMessage `json:"data"`
+
+	at time.Time // when it was read
 }
 
 // follower reads a session's stream for as long as the test goes on, connecting
@@ -264,6 +266,7 @@ func (f *follower) take(kind, data string) {
 		return
 	}
 	e.shorten()
+	e.at = time.Now()
 	f.events = append(f.events, e)
 }
 

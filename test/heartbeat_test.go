@@ -2,6 +2,9 @@ package test
 
 import (
 	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -47,20 +50,45 @@ func TestATurnOutlivesAStallOfTemporal(t *testing.T) {
 	require.Equal(t, words, strings.Fields(said(t, stream.all(t), slow["runId"].(string))))
 }
 
-// TestAKilledWorkersTurnIsTakenOver kills the worker in the middle of a turn that is silent: nothing
-// but the missing heartbeats says that it is gone.
+// TestAKilledWorkersTurnIsTakenOver kills the worker in the middle of turns that are silent: nothing
+// but the missing heartbeats says that it is gone. Another attempt has each of them within 20 s.
 func TestAKilledWorkersTurnIsTakenOver(t *testing.T) {
 	t.Parallel()
+	// A machine that is busy with other tests may exceed the promise by slack for some of the turns.
+	const turns, promise, slack = 5, 20 * time.Second, 10 * time.Second
+	release := make(chan struct{})
+	silence := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		select {
+		case <-release:
+		case <-r.Context().Done():
+		}
+	}))
+	t.Cleanup(silence.Close)
 	s := startStack(t)
-	id := s.create(t, object{})
-	stream := s.follow(t, id)
-	s.prompt(t, id, "long", "$ sleep 40; echo done")
-	stream.wait(t, 60*time.Second, "the tool runs", func(e event) bool { return e.Type == "block_start" })
+	var ids []string
+	var streams []*follower
+	for range turns {
+		id := s.create(t, object{})
+		stream := s.follow(t, id)
+		s.prompt(t, id, "silent", "$ curl -sS --max-time 120 "+silence.URL)
+		stream.wait(t, 60*time.Second, "the tool runs", func(e event) bool { return e.Type == "block_start" })
+		ids, streams = append(ids, id), append(streams, stream)
+	}
 	killed := time.Now()
 	require.NoError(t, syscall.Kill(s.child(t, "overwinter worker"), syscall.SIGKILL))
-	stream.wait(t, 60*time.Second, "a second attempt has the run", func(e event) bool {
-		return e.Type == "turn_start" && strings.Contains(string(e.Data), `"attempt":2`)
-	})
-	t.Logf("taken over after %s; the promise is 20s on a free machine", time.Since(killed))
-	require.Equal(t, "completed", s.waitPrompt(t, id, "long", 90*time.Second)["status"])
+	var took []time.Duration
+	for _, stream := range streams {
+		start := stream.wait(t, 60*time.Second, "a second attempt has the run", func(e event) bool {
+			return e.Type == "turn_start" && strings.Contains(string(e.Data), `"attempt":2`)
+		})
+		took = append(took, start.at.Sub(killed))
+	}
+	slices.Sort(took)
+	t.Logf("taken over after %s", took)
+	require.LessOrEqual(t, took[turns/2], promise, "most turns are taken over in time: %s", took)
+	require.LessOrEqual(t, took[turns-1], promise+slack, "all turns: %s", took)
+	close(release)
+	for _, id := range ids {
+		require.Equal(t, "completed", s.waitPrompt(t, id, "silent", 90*time.Second)["status"])
+	}
 }
