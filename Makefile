@@ -3,7 +3,7 @@
 # make check   the fast part of it: formatting, vet, lint, determinism, generated code
 # make build   the three programs in bin/
 # make bench   measures the system on this machine and writes docs/benchmarks.md; ARGS="--rounds 50 ..."
-# make chaos   injects faults at random; ARGS="-minutes 20 -seed 1234" say how long and which
+# make chaos   injects every fault in every state, then faults at random; ARGS="-minutes 20 -seed 1234" say how long and which
 # make agents  installs the agents that tests run, into a cache of the user
 # make fmt, make generate, make clean
 
@@ -58,11 +58,13 @@ agents:
 bench: setup programs
 	@go run ./test/bench $(ARGS)
 
-# One round after the other until the minutes are over, or until one fails: it prints its seed.
+# First the matrix, then one round of the storm after the other until the minutes are over, or until one
+# fails. Both print their seed.
+CHAOS ?= ^(TestEveryFaultInEveryState|TestStorm)$$
 chaos: NEEDS = curl
 chaos: ARGS ?= -minutes 10
 chaos: setup programs
-	@go test ./test -count 1 -timeout 0 -v -run '^TestStorm$$' $(ARGS)
+	@go test ./test -count 1 -parallel 1 -timeout 0 -v -run '$(CHAOS)' -all-faults $(ARGS)
 
 check: setup-go check-format check-vet check-workflows check-generated check-lint
 

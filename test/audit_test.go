@@ -1,6 +1,7 @@
 package test
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"io/fs"
@@ -50,6 +51,7 @@ type runRow struct {
 func (s *subject) audit(t *testing.T) {
 	t.Helper()
 	a := &audit{s: s, conn: s.connect(t)}
+	defer a.conn.Close(context.WithoutCancel(t.Context()))
 	a.load(t)
 	a.checkStream(t)
 	a.checkTransitions(t)
@@ -298,29 +300,47 @@ func (a *audit) checkState(t *testing.T) {
 	})
 }
 
-// checkLedger asks the agent for the file that every prompt added a line to. Where no restore said
-// otherwise, each completed prompt is in it once.
+// checkLedger asks the agent for the file that every prompt added a line to. Unless a restore said that
+// files are missing, each completed prompt is in it once.
 func (s *subject) checkLedger(t *testing.T) {
 	t.Helper()
-	a := &audit{s: s, conn: s.connect(t)}
-	a.load(t)
-	a.checkTransitions(t)
-	var want []string
-	for _, p := range s.prompts {
-		if a.rows[p.id].Status == "completed" {
-			want = append(want, p.id)
+	s.checkLedgers(t, []*subject{s})
+}
+
+// checkLedgers is checkLedger for many sessions at once.
+func (r *rig) checkLedgers(t *testing.T, subjects []*subject) {
+	t.Helper()
+	want := make([][]string, len(subjects))
+	var audits []*audit
+	conn := r.connect(t)
+	defer conn.Close(context.WithoutCancel(t.Context()))
+	for i, s := range subjects {
+		a := &audit{s: s, conn: conn}
+		a.load(t)
+		a.checkTransitions(t)
+		for _, p := range s.prompts {
+			if a.rows[p.id].Status == "completed" {
+				want[i] = append(want[i], p.id)
+			}
 		}
+		audits = append(audits, a)
 	}
-	s.run(t, "ledger", "$ cat ledger")
-	for _, receipt := range a.receipts {
-		if !strings.Contains(receipt, `"full"`) {
-			return // said so
+	for _, s := range subjects {
+		s.send(t.Context(), "ledger", "", "$ cat ledger")
+	}
+	for i, s := range subjects {
+		got := s.waitPrompt(t, s.id, "ledger", settleWithin)
+		require.Equal(t, "completed", got["status"], "%v", got)
+		if slices.ContainsFunc(audits[i].receipts, func(receipt string) bool {
+			return !strings.Contains(receipt, `"full"`) && !strings.Contains(receipt, `"unverified"`)
+		}) {
+			continue // said so
 		}
-	}
-	lines := s.outputs(t)
-	for _, id := range want {
-		if n := count(lines, id); n != 1 {
-			t.Errorf("session %s: completed prompt %s stands %d times in the workspace's ledger; receipts %v", s.id, id, n, a.receipts)
+		lines := s.outputs(t)
+		for _, id := range want[i] {
+			if n := count(lines, id); n != 1 {
+				t.Errorf("session %s: completed prompt %s stands %d times in the workspace's ledger; receipts %v", s.id, id, n, audits[i].receipts)
+			}
 		}
 	}
 }

@@ -150,14 +150,16 @@ func (r *rig) temporalAway(t *testing.T) {
 // finish audits sessions that have settled, and stops them.
 func (r *rig) finish(t *testing.T, subjects []*subject) {
 	t.Helper()
+	var alive []*subject
 	for _, s := range subjects {
 		s.audit(t)
-	}
-	var ending sync.WaitGroup
-	for _, s := range subjects {
-		if s.order("GET", "", nil) == http.StatusOK && !s.stopped {
-			s.checkLedger(t)
+		if !s.stopped {
+			alive = append(alive, s)
 		}
+	}
+	r.checkLedgers(t, alive)
+	var ending sync.WaitGroup
+	for _, s := range alive {
 		ending.Go(func() { s.order("POST", "stop", nil) })
 	}
 	ending.Wait()

@@ -372,11 +372,3 @@ func (s *storm) calm(t *testing.T) {
 	}
 	require.NotEmpty(t, s.pool)
 }
-
-// recoverFromError does what a person does who sees the session in error.
-func (a *actor) recoverFromError() {
-	_, view, err := a.call("GET", "/api/sessions/"+a.id, nil)
-	if err == nil && view["status"] == "error" {
-		a.order("POST", "recover", nil)
-	}
-}

@@ -1,0 +1,375 @@
+package test
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+var (
+	matrixAll  = flag.Bool("all-faults", false, "inject every fault of the matrix, instead of two that the seed selects")
+	matrixOnly = flag.String("fault", "", "inject only the faults of the matrix whose name contains this")
+)
+
+// TestEveryFaultInEveryState injects one fault at a time while sessions are in every state, with several
+// sessions, at different moments, in each state that passes quickly. Each prompt ends by itself
+// within settleWithin of the end of the fault, and runs once.
+//
+//	a round   sessions are prepared ─▶ each enters its state so that it is there ─▶ the fault, and a prompt
+//	          to each session meanwhile ─▶ every prompt ends ─▶ audit ─▶ stop
+//
+// A run of all tests injects two of the faults, in fewer sessions; with -all-faults it is all of them.
+func TestEveryFaultInEveryState(t *testing.T) { //nolint:tparallel // one fault after the other, all of one system
+	t.Parallel()
+	seed := *stormSeed
+	if seed == 0 {
+		seed = uint64(rand.Uint32()) //nolint:gosec // any will do
+	}
+	t.Logf("seed: -seed %d", seed)
+	rng := rand.New(rand.NewPCG(seed, 1)) //nolint:gosec // to be repeated
+	m := &matrix{rig: startRig(t, 2), rng: rng}
+	faults := m.faults()
+	switch {
+	case *matrixOnly != "":
+		faults = slices.DeleteFunc(faults, func(f matrixFault) bool { return !strings.Contains(f.name, *matrixOnly) })
+		require.NotEmpty(t, faults, "no fault is called %q", *matrixOnly)
+	case !*matrixAll:
+		faults = slices.DeleteFunc(faults, func(f matrixFault) bool { return f.long })
+		m.short = true
+		rng.Shuffle(len(faults), func(i, j int) { faults[i], faults[j] = faults[j], faults[i] })
+		faults = faults[:2]
+	}
+	for _, f := range faults { //nolint:paralleltest // see above
+		t.Run(f.name, func(t *testing.T) { m.round(t, f) })
+	}
+	m.nothingIsLeft(t, settleWithin)
+}
+
+type matrix struct {
+	*rig
+	rng   *rand.Rand
+	short bool // fewer sessions
+}
+
+// matrixFault is a fault that lasts until strike returns.
+type matrixFault struct {
+	name   string
+	strike func(t *testing.T, cells []*cell)
+	// losesSandboxes says that turns that run when it begins may end as unknown.
+	losesSandboxes bool
+	// long ones are left out of the short form.
+	long bool
+	// states replaces matrixStates.
+	states []matrixState
+}
+
+func (m *matrix) faults() []matrixFault {
+	frozen := func(p part, d time.Duration) func(*testing.T, []*cell) {
+		return func(*testing.T, []*cell) { freeze(m.pids(p), d) }
+	}
+	killed := func(p part) func(*testing.T, []*cell) {
+		return func(*testing.T, []*cell) { kill(m.pids(p)) }
+	}
+	return []matrixFault{
+		{name: "workers frozen for 10s", strike: frozen(partWorker, 10*time.Second)},
+		{name: "workers killed", strike: killed(partWorker)},
+		{name: "api killed", strike: killed(partAPI)},
+		{name: "Postgres refused for 20s", strike: func(t *testing.T, _ []*cell) { m.database.refuse(t, 20*time.Second) }},
+		{name: "Postgres frozen for 20s", strike: frozen(partPostgres, 20*time.Second)},
+		{name: "Temporal frozen for 20s", strike: frozen(partTemporal, 20*time.Second)},
+		{name: "Temporal killed", strike: killed(partTemporal)},
+		{name: "local Modal killed", strike: killed(partLocalModal), losesSandboxes: true},
+		{name: "local Modal frozen for 15s", strike: frozen(partLocalModal, 15*time.Second)},
+		{name: "runners frozen for 20s", strike: frozen(partRunner, 20*time.Second)},
+		{name: "rows locked for 20s", strike: func(t *testing.T, cells []*cell) { m.lockRows(t, cells, 20*time.Second) }},
+		{
+			name: "local Modal killed in snapshots", strike: killed(partLocalModal), losesSandboxes: true, long: true,
+			states: []matrixState{{stateLarge, 0, 1500 * time.Millisecond, 15}},
+		},
+		{name: "runners frozen for 80s", strike: frozen(partRunner, 80*time.Second), long: true},
+		{name: "api frozen for 30s", strike: frozen(partAPI, 30*time.Second), long: true},
+		{name: "agents and links frozen for 30s", strike: func(*testing.T, []*cell) {
+			freeze(append(m.pids(partAgent), m.pids(partAttach)...), 30*time.Second)
+		}, long: true},
+		{name: "local Modal frozen for 2m", strike: frozen(partLocalModal, 2*time.Minute), long: true},
+		{name: "Postgres refused for 3m", strike: func(t *testing.T, _ []*cell) { m.database.refuse(t, 3*time.Minute) }, long: true},
+		{name: "workers killed again and again", strike: func(*testing.T, []*cell) { m.killAgain(partWorker, 10, 4*time.Second) }, long: true},
+		{name: "Temporal killed again and again", strike: func(*testing.T, []*cell) { m.killAgain(partTemporal, 10, 4*time.Second) }, long: true},
+		{name: "workers frozen for 40s", strike: frozen(partWorker, 40*time.Second), long: true},
+		{name: "Postgres 300ms late for 2m", strike: func(*testing.T, []*cell) { m.database.slow(300*time.Millisecond, 2*time.Minute) }, long: true},
+		{name: "Temporal refused for 3m", strike: func(t *testing.T, _ []*cell) { m.engine.refuse(t, 3*time.Minute) }, long: true},
+	}
+}
+
+// killAgain kills a part so many times, with a pause between.
+func (m *matrix) killAgain(p part, times int, pause time.Duration) {
+	for range times {
+		kill(m.pids(p))
+		<-time.After(pause)
+	}
+}
+
+// lockRows locks the rows of all sessions for d, as a program would that updates the table.
+func (m *matrix) lockRows(t *testing.T, cells []*cell, d time.Duration) {
+	t.Helper()
+	var ids []string
+	for _, c := range cells {
+		ids = append(ids, c.id)
+	}
+	tx, err := m.connect(t).Begin(t.Context())
+	require.NoError(t, err)
+	_, err = tx.Exec(t.Context(), "SELECT FROM sessions WHERE id = ANY($1) ORDER BY id FOR UPDATE", ids)
+	require.NoError(t, err)
+	<-time.After(d)
+	require.NoError(t, tx.Rollback(t.Context()))
+}
+
+// cell is a session that is in a certain state when the fault begins.
+type cell struct {
+	*subject
+	state string
+	lead  time.Duration // how long before the fault it enters its state
+	setup string        // the name that its setup script is counted as
+	found string        // its status when the fault began
+	took  time.Duration // from the end of the fault until its last prompt had ended
+}
+
+type matrixState struct {
+	name        string
+	least, most time.Duration
+	sessions    int
+}
+
+// stateLarge is hibernating with a workspace that takes a while to save.
+const stateLarge = "hibernating with files"
+
+// matrixStates are the states of sessions, with the range of moments before the fault at which sessions are
+// sent into those that pass quickly. The others are entered in advance.
+var matrixStates = []matrixState{
+	{name: "error", sessions: 1},
+	{name: "idle", sessions: 1},
+	{name: "hibernated", sessions: 1},
+	{name: "in a setup script", sessions: 1},
+	{name: "in the middle of a turn", sessions: 1},
+	{"at the end of a turn", 1100 * time.Millisecond, 1800 * time.Millisecond, 2},
+	{"initializing", 0, 600 * time.Millisecond, 2},
+	{"hibernating", 0, 600 * time.Millisecond, 3},
+	{"restoring", 0, 600 * time.Millisecond, 3},
+	{"at the start of a turn", 0, 150 * time.Millisecond, 3},
+}
+
+// round brings sessions to their states and injects a fault.
+func (m *matrix) round(t *testing.T, f matrixFault) {
+	var cells []*cell
+	states := f.states
+	if states == nil {
+		states = matrixStates
+	}
+	for _, state := range states {
+		n := state.sessions
+		if m.short {
+			n = (n + 1) / 2
+		}
+		for i := range n {
+			// Spread over the range, at a place of the seed's in each part of it.
+			lead := state.least
+			if part := (state.most - state.least) / time.Duration(n); part > 0 {
+				lead += time.Duration(i)*part + time.Duration(m.rng.Int64N(int64(part)))
+			}
+			cells = append(cells, &cell{state: state.name, lead: lead})
+		}
+	}
+	m.prepare(t, cells)
+	var entering, sending sync.WaitGroup
+	ctx, cancel := context.WithTimeout(t.Context(), 6*time.Minute)
+	defer cancel()
+	at := time.Now().Add(2 * time.Second)
+	for _, c := range cells {
+		entering.Go(func() {
+			<-time.After(time.Until(at.Add(-c.lead)))
+			c.enter(ctx)
+		})
+	}
+	<-time.After(time.Until(at))
+	m.note(t, cells)
+	for i, c := range cells {
+		sending.Go(func() {
+			<-time.After(time.Duration(i) * 50 * time.Millisecond)
+			if c.state == "in a setup script" {
+				defer m.hits.answer(c.setup+"-end", true)
+			}
+			if c.state != "error" { // refuses prompts
+				c.send(ctx, "during", []string{"", "retry"}[i%2])
+			}
+		})
+	}
+	f.strike(t, cells)
+	over := time.Now()
+	entering.Wait()
+	sending.Wait()
+	m.settle(t, cells, over)
+	m.check(t, f, cells)
+}
+
+// prepare creates the sessions, as far as that can be done in advance.
+func (m *matrix) prepare(t *testing.T, cells []*cell) {
+	t.Helper()
+	for _, c := range cells {
+		switch c.state {
+		case "error":
+			c.setup = "setup-error-" + fmt.Sprint(m.rng.Uint32())
+			m.hits.answer(c.setup, false)
+			c.subject = m.newSubject(t, object{"workspace": object{"setup": m.hits.command(c.setup)}})
+		case "initializing": // created lazily: the prompt begins it
+			c.subject = m.newSubject(t, object{"sandbox": "lazy"})
+		case "in a setup script":
+			c.setup = "setup-" + fmt.Sprint(m.rng.Uint32())
+			c.subject = m.newSubject(t, object{"workspace": object{
+				"setup": m.hits.command(c.setup) + " && until " + m.hits.command(c.setup+"-end") + "; do sleep 0.3; done",
+			}})
+			m.hits.answer(c.setup+"-end", false)
+			c.send(t.Context(), "first", "")
+			continue
+		default:
+			c.subject = m.newSubject(t, nil)
+		}
+		switch c.state {
+		case "initializing":
+		case stateLarge:
+			c.send(t.Context(), "first", "", "$ mkdir d; for i in $(seq 400); do head -c 100000 /dev/urandom > d/$i; done")
+		default:
+			c.send(t.Context(), "first", "")
+		}
+	}
+	for _, c := range cells {
+		switch c.state {
+		case "initializing", "in a setup script":
+		case "error":
+			c.waitStatus(t, c.id, "error", settleWithin)
+		default:
+			require.Equal(t, "completed", c.waitPrompt(t, c.id, "first", settleWithin)["status"])
+		}
+		if c.state == "hibernated" || c.state == "restoring" {
+			require.Less(t, c.order("POST", "hibernate", nil), 300)
+		}
+		if c.state == "in the middle of a turn" {
+			c.send(t.Context(), "middle", "", "slow 200ms: "+strings.Repeat("word ", 40))
+		}
+	}
+	for _, c := range cells {
+		switch c.state {
+		case "hibernated", "restoring":
+			c.waitStatus(t, c.id, "hibernated", settleWithin)
+		case "in a setup script":
+			m.hits.wait(t, c.setup, settleWithin)
+		case "in the middle of a turn":
+			m.hits.wait(t, c.name("middle"), settleWithin)
+		}
+	}
+}
+
+// enter sends a session into a state that passes quickly.
+func (c *cell) enter(ctx context.Context) {
+	switch c.state {
+	case "at the end of a turn":
+		c.send(ctx, "entered", "", "sleep 1s")
+	case "initializing", "restoring", "at the start of a turn":
+		c.send(ctx, "entered", "")
+	case "hibernating", stateLarge:
+		c.order("POST", "hibernate", nil)
+	}
+}
+
+// note reads the status that each session has when the fault begins.
+func (m *matrix) note(t *testing.T, cells []*cell) {
+	t.Helper()
+	rows, err := m.connect(t).Query(t.Context(), `SELECT s.id,
+		s.status || CASE WHEN EXISTS (SELECT FROM runs r WHERE r.session_id = s.id AND r.outcome = '') THEN ', in a turn' ELSE '' END FROM sessions s`)
+	require.NoError(t, err)
+	defer rows.Close()
+	for rows.Next() {
+		var id, status string
+		require.NoError(t, rows.Scan(&id, &status))
+		for _, c := range cells {
+			if c.id == id {
+				c.found = status
+			}
+		}
+	}
+	require.NoError(t, rows.Err())
+}
+
+// settle waits until all prompts have ended. Of what follows only the recovery of the session in error is the
+// client's doing.
+func (m *matrix) settle(t *testing.T, cells []*cell, over time.Time) {
+	t.Helper()
+	var settling sync.WaitGroup
+	errs := make([]error, len(cells))
+	for i, c := range cells {
+		settling.Go(func() {
+			ticker := time.NewTicker(100 * time.Millisecond)
+			defer ticker.Stop()
+			c.senders.Wait()
+			if c.state == "error" {
+				m.hits.answer(c.setup, true)
+			}
+			for {
+				if c.state == "error" {
+					c.recoverFromError()
+				}
+				if errs[i] = c.unsettled(false); errs[i] == nil || time.Since(over) > settleWithin {
+					c.took = time.Since(over)
+					return
+				}
+				<-ticker.C
+			}
+		})
+	}
+	settling.Wait()
+	for i, c := range cells {
+		t.Logf("%-24s %6s before the fault: %-24s %s, settled after %s", c.state, c.lead.Round(time.Millisecond), c.found, c.id, c.took.Round(100*time.Millisecond))
+		if errs[i] != nil {
+			t.Errorf("%s (%s) has not settled within %s: %v", c.id, c.state, settleWithin, errs[i])
+		}
+	}
+	if t.Failed() {
+		t.FailNow()
+	}
+}
+
+// check audits the sessions, and stops them.
+func (m *matrix) check(t *testing.T, f matrixFault, cells []*cell) {
+	t.Helper()
+	var subjects []*subject
+	for _, c := range cells {
+		subjects = append(subjects, c.subject)
+		for _, p := range c.prompts {
+			got := c.waitPrompt(t, c.id, p.id, time.Second)
+			lost := f.losesSandboxes && p.onUnknown == "" && got["status"] == "unknown"
+			if got["status"] != "completed" && !lost {
+				t.Errorf("%s (%s): prompt %s ended %v (%v)", c.id, c.state, p.id, got["status"], got["reason"])
+			}
+		}
+		if n := m.hits.count(c.setup); c.state == "in a setup script" && n != 1 && !f.losesSandboxes {
+			t.Errorf("%s: its setup script ran %d times", c.id, n)
+		}
+	}
+	m.finish(t, subjects)
+}
+
+// recoverFromError does what a person does who sees the session in error.
+func (s *subject) recoverFromError() {
+	_, view, err := s.call(http.MethodGet, "/api/sessions/"+s.id, nil)
+	if err == nil && view["status"] == "error" {
+		s.order(http.MethodPost, "recover", nil)
+	}
+}
