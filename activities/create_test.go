@@ -11,9 +11,11 @@ import (
 
 	"github.com/overwinter-dev/overwinter/activities"
 	"github.com/overwinter-dev/overwinter/internal/agent/demo"
+	"github.com/overwinter-dev/overwinter/internal/eventlog"
 	"github.com/overwinter-dev/overwinter/internal/sandbox"
 	"github.com/overwinter-dev/overwinter/internal/sandbox/driver"
 	"github.com/overwinter-dev/overwinter/internal/sandbox/memsandbox"
+	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
 func TestCreateRunTwiceAdoptsTheFirstSandbox(t *testing.T) {
@@ -207,6 +209,29 @@ func TestATerminationHeartbeats(t *testing.T) {
 	_, err := do(b, attempt{beat: func() { once.Do(func() { close(beaten) }) }}, plain(b.control.TerminateSandbox), ref)
 	require.NoError(t, err)
 	require.True(t, heard, "a worker that is lost meanwhile must be noticed before the activity's time is over")
+}
+
+// TestTerminateNeedsNoDatabaseToEndTheSandboxThatIsNamed: its row is ended when the database answers again.
+func TestTerminateNeedsNoDatabaseToEndTheSandboxThatIsNamed(t *testing.T) {
+	t.Parallel()
+	b := setupMemory(t)
+	ready := b.create(t)
+	b.steps.set(func(step string, _ *eventlog.Append) error {
+		if step == stepSandboxes {
+			return session.Faultf(session.CodeUnavailable, "the database is not available")
+		}
+		return nil
+	}, nil)
+	ref := activities.SandboxRef{SessionID: b.id, Generation: 1, SandboxID: ready.SandboxID}
+	_, err := do(b, attempt{}, plain(b.control.TerminateSandbox), ref)
+	requirePassing(t, err)
+	require.False(t, b.running(t, ready.SandboxID))
+
+	b.steps.set(nil, nil)
+	b.terminate(t, ready)
+	rows, err := b.db.SandboxesOpen(b.ctx, b.id)
+	require.NoError(t, err)
+	require.Empty(t, rows)
 }
 
 func has(word string) func(driver.ExecRequest) bool {

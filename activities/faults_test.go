@@ -180,6 +180,7 @@ const (
 	stepAppend     = "append"
 	stepEnd        = "end"
 	stepSnapshot   = "snapshot" // its record
+	stepSandboxes  = "sandboxes"
 )
 
 func (s *steps) RunAttach(ctx context.Context, runID, token string, by session.Dispatch) (start session.RunStart, err error) {
@@ -208,6 +209,14 @@ func (s *steps) RunEnd(ctx context.Context, ending session.RunEnding) (run sessi
 		return err
 	})
 	return run, err
+}
+
+func (s *steps) SandboxesOpen(ctx context.Context, sessionID string) (rows []session.SandboxRow, err error) {
+	err = s.take(stepSandboxes, nil, func() error {
+		rows, err = s.Store.SandboxesOpen(ctx, sessionID)
+		return err
+	})
+	return rows, err
 }
 
 func (s *steps) SnapshotMade(ctx context.Context, intent session.ImageIntent, snapshotID string) error {

@@ -11,19 +11,33 @@ import (
 
 // TerminateSandbox ends every sandbox that the session still has: the one named,
 // and any that a create left behind whose answer was lost. It returns when they
-// are gone.
+// are gone. Without Postgres it terminates the one that is named and returns an
+// error, so that it is repeated for the rows.
 func (c *Control) TerminateSandbox(ctx context.Context, in SandboxRef) error {
 	stop := beat(ctx)
 	defer stop()
 	rows, err := c.Store.SandboxesOpen(ctx, in.SessionID)
 	if err != nil {
-		return stored(err)
+		return errors.Join(stored(err), c.terminateNamed(ctx, in))
 	}
 	var failed error
 	for _, row := range rows {
 		failed = errors.Join(failed, c.end(ctx, row, in.Reason))
 	}
 	return failed
+}
+
+// terminateNamed ends the sandbox that a request names, whose row cannot be read.
+func (c *Control) terminateNamed(ctx context.Context, in SandboxRef) error {
+	if in.SandboxID == "" {
+		return nil
+	}
+	if err := c.Sandbox.Open(in.SandboxID).Terminate(ctx); err != nil {
+		return err
+	}
+	c.Logger.InfoContext(ctx, "terminated a sandbox whose row could not be read", slog.String("session_id", in.SessionID),
+		slog.Int64("generation", in.Generation), slog.String("sandbox_id", in.SandboxID), slog.String("reason", in.Reason))
+	return nil
 }
 
 // end terminates the sandbox of a row and records that it is gone.

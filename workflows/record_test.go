@@ -121,6 +121,15 @@ var paths = map[string]func(*recorder){
 		r.prompt("p2", time.Hour, session.Hold)
 		r.stop()
 	},
+	"stop_first": func(r *recorder) {
+		r.world.takes["CancelPrompts"] = 300 * time.Millisecond
+		r.start()
+		r.prompt("p1", time.Hour, session.Hold)
+		r.delivered("p1")
+		r.prompt("p2", time.Hour, session.Hold)
+		r.command(session.CommandStop)
+		r.reach(session.Terminated)
+	},
 	"continue_as_new": func(r *recorder) {
 		r.start()
 		for i := range 8 {

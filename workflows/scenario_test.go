@@ -1,6 +1,7 @@
 package workflows_test
 
 import (
+	"cmp"
 	"errors"
 	"flag"
 	"fmt"
@@ -25,6 +26,7 @@ var update = flag.Bool("update", false, "write the transcripts of scenarios as t
 //	create [lazy] [idle=15m] [lifetime=24h] [closed] [records=slow|lost] [signals=old] [status=… generation=N sandbox=alive|dead bundle=N]
 //	run ID generation=N [policy=hold|fail|retry] [ends=1m]   a run is under way
 //	prompt ID [takes=1m] [policy=hold|fail|retry] [crashes] [stubborn]
+//	prompts N                                     prompts q1 to qN
 //	withdraw ID · ring ID · wake · hibernate [force] · drop [force] · relocate [force] · sync · revert ID [force] · stop · abort · recover · idle 1m · report N [sandbox=ID]
 //	busy · free                                   no worker has room for a turn
 //	putback ID                                    a prompt that was over is queued again
@@ -202,6 +204,12 @@ func (c *cast) do(words []string) error {
 		return c.run(first, a)
 	case "prompt":
 		return c.prompt(first, a)
+	case "prompts":
+		n, err := strconv.Atoi(first)
+		for i := range n {
+			err = cmp.Or(err, c.prompt(fmt.Sprintf("q%d", i+1), nil))
+		}
+		return err
 	case "withdraw":
 		w.end(w.prompt(first), session.OutcomeCancelled, session.ReasonWithdrawn)
 	case "ring":

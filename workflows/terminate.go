@@ -2,6 +2,7 @@ package workflows
 
 import (
 	"cmp"
+	"time"
 
 	"go.temporal.io/sdk/workflow"
 
@@ -9,13 +10,17 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
-// terminate ends the session from wherever it stands: the running turn is
-// settled, last words are saved if they come quickly, the sandbox is gone, and
-// only then is the session terminated.
+// releasesFirst is the change since which a stop terminates the sandbox before the session's prompts are
+// cancelled: neither a long queue nor a database that refuses the cancellations keeps a sandbox running.
+const releasesFirst = "releases-first"
+
+// terminate ends the session from whatever state it is in. The sandbox is flushed if that is quick, and
+// terminated. The prompts are cancelled after that, and the session is terminated last.
 func (l *life) terminate(ctx workflow.Context) error {
-	cancel := activities.PromptsRequest{SessionID: l.id, Reason: session.ReasonSessionTerminated}
-	if err := l.record(ctx, "cancel what is queued", control.CancelPrompts, cancel, nil); err != nil {
-		return err
+	if !l.releasesFirst(ctx) {
+		if err := l.cancelPrompts(ctx); err != nil {
+			return err
+		}
 	}
 	if l.sandboxID != "" && !l.sandboxLost() {
 		ref := activities.SandboxRef{SessionID: l.id, Generation: l.generation, SandboxID: l.sandboxID}
@@ -31,11 +36,39 @@ func (l *life) terminate(ctx workflow.Context) error {
 	return l.over(ctx, session.EventStop, cmp.Or(l.stopReason, session.ReasonRequested))
 }
 
+func (l *life) releasesFirst(ctx workflow.Context) bool {
+	return workflow.GetVersion(ctx, releasesFirst, workflow.DefaultVersion, 1) != workflow.DefaultVersion
+}
+
+// cancelPrompts ends every prompt of the session that is not over. The activity commits a bounded number of
+// them at a time.
+func (l *life) cancelPrompts(ctx workflow.Context) error {
+	cancel := activities.PromptsRequest{SessionID: l.id, Reason: session.ReasonSessionTerminated}
+	return l.record(ctx, "cancel what is queued", control.CancelPrompts, cancel, nil)
+}
+
+// cancelRun gives a run that a stop interrupts its outcome, so that the interrupted turn cannot give it
+// another. It is tried once, within the workflow's task: the stop waits for no database, and whatever is left
+// open is cancelled after the sandbox is gone.
+func (l *life) cancelRun(ctx workflow.Context, run session.Processing) {
+	o := inTaskOptions
+	o.Summary = "cancel the run"
+	request := activities.SettleRequest{
+		RunID: run.RunID, Outcome: session.OutcomeCancelled, Reason: session.ReasonSessionTerminated,
+	}
+	f := workflow.ExecuteLocalActivity(workflow.WithLocalActivityOptions(ctx, o), control.SettleRun, request)
+	for !f.IsReady() {
+		l.wait(ctx, o.Summary, time.Time{}, f)
+	}
+	if err := f.Get(ctx, nil); err != nil {
+		workflow.GetLogger(ctx).Info("could not cancel a run before its turn was interrupted", "session_id", l.id, "run_id", run.RunID, "error", err)
+	}
+}
+
 // over takes the step into terminated. Prompts that came in since are cancelled
 // before it, so that nothing follows the last status; put cancels what is later still.
 func (l *life) over(ctx workflow.Context, event session.Event, reason string) error {
-	cancel := activities.PromptsRequest{SessionID: l.id, Reason: session.ReasonSessionTerminated}
-	if err := l.record(ctx, "cancel what is queued", control.CancelPrompts, cancel, nil); err != nil {
+	if err := l.cancelPrompts(ctx); err != nil {
 		return err
 	}
 	if err := l.transit(ctx, event, reason, nil); err != nil || !l.state.Final() {

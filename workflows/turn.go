@@ -103,8 +103,7 @@ func (l *life) watch(ctx workflow.Context, run session.Processing) error {
 		case l.wants.Stop && !stopping:
 			// The prompt's outcome first, so that the interrupted turn cannot give it another.
 			stopping, doing = true, "stop the turn"
-			cancelled := activities.PromptsRequest{SessionID: l.id, Reason: session.ReasonSessionTerminated}
-			if err := l.record(ctx, "cancel the prompts", control.CancelPrompts, cancelled, nil); err != nil {
+			if err := l.cancelBeforeStop(ctx, run); err != nil {
 				return err
 			}
 			interrupting = abort()
@@ -157,6 +156,17 @@ func (l *life) watch(ctx workflow.Context, run session.Processing) error {
 	}
 	_, err = l.settle(ctx, run, session.OutcomeCancelled, session.ReasonAborted, !l.abort)
 	return err
+}
+
+// cancelBeforeStop ends the run, and in workflows of an earlier version every prompt, before its turn is interrupted
+// for a stop.
+func (l *life) cancelBeforeStop(ctx workflow.Context, run session.Processing) error {
+	if l.releasesFirst(ctx) {
+		l.cancelRun(ctx, run)
+		return nil
+	}
+	cancelled := activities.PromptsRequest{SessionID: l.id, Reason: session.ReasonSessionTerminated}
+	return l.record(ctx, "cancel the prompts", control.CancelPrompts, cancelled, nil)
 }
 
 // settleUnknown gives a run whose outcome was lost the outcome unknown, and its

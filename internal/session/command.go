@@ -118,7 +118,7 @@ func Judge(kind CommandKind, p Pending) CommandVerdict {
 	case kind == CommandStop:
 		return CommandVerdict{Supersedes: p.has(slices.DeleteFunc(slices.Clone(CommandKinds), func(k CommandKind) bool { return k == CommandStop })...)}
 	case len(p.has(CommandStop)) > 0:
-		return refuse("the session is being stopped")
+		return refuse("the session is being stopped; no other command is accepted")
 	}
 	switch kind {
 	case CommandWake:
