@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"go.temporal.io/sdk/client"
+	"go.temporal.io/sdk/interceptor"
 	"go.temporal.io/sdk/worker"
 	"go.temporal.io/sdk/workflow"
 	"golang.org/x/sync/errgroup"
@@ -80,6 +81,7 @@ func (w *Worker) newPollers(q session.Queues) []worker.Worker {
 		default:
 		}
 	}
+	converting := []interceptor.WorkerInterceptor{&activities.Interceptor{}}
 	control := worker.New(w.config.Temporal, q.Control, worker.Options{
 		DisableRegistrationAliasing:        true,
 		WorkerStopTimeout:                  w.config.StopTimeout,
@@ -87,6 +89,7 @@ func (w *Worker) newPollers(q session.Queues) []worker.Worker {
 		// A session whose worker was killed waits this long for it before any other takes over.
 		StickyScheduleToStartTimeout: 2 * time.Second,
 		OnFatalError:                 fatal,
+		Interceptors:                 converting,
 	})
 	control.RegisterWorkflowWithOptions(workflows.Session, workflow.RegisterOptions{Name: session.WorkflowName})
 	control.RegisterWorkflowWithOptions(workflows.Reconcile, workflow.RegisterOptions{Name: workflows.ReconcileName})
@@ -101,6 +104,7 @@ func (w *Worker) newPollers(q session.Queues) []worker.Worker {
 		// attempt back, and this bounds that call.
 		MaxHeartbeatThrottleInterval: 2500 * time.Millisecond,
 		OnFatalError:                 fatal,
+		Interceptors:                 converting,
 	})
 	turns.RegisterActivity(w.config.Turns)
 	return []worker.Worker{control, turns}

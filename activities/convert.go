@@ -1,0 +1,83 @@
+package activities
+
+import (
+	"context"
+	"errors"
+
+	"go.temporal.io/sdk/interceptor"
+	"go.temporal.io/sdk/temporal"
+)
+
+// Interceptor converts the errors of all activities of a worker, within a workflow's task too: see converted.
+type Interceptor struct {
+	interceptor.WorkerInterceptorBase
+}
+
+// InterceptActivity implements interceptor.WorkerInterceptor.
+func (*Interceptor) InterceptActivity(ctx context.Context, next interceptor.ActivityInboundInterceptor) interceptor.ActivityInboundInterceptor {
+	return &inbound{interceptor.ActivityInboundInterceptorBase{Next: next}}
+}
+
+type inbound struct {
+	interceptor.ActivityInboundInterceptorBase
+}
+
+func (i *inbound) ExecuteActivity(ctx context.Context, in *interceptor.ExecuteActivityInput) (any, error) {
+	result, err := i.Next.ExecuteActivity(ctx, in)
+	return result, converted(err)
+}
+
+// mixed is the type of an error that may pass although a final one is joined to it.
+const mixed = "Mixed"
+
+// converted is an activity's error as the engine is to have it. The engine looks at the outermost error only: a
+// final one that an activity has wrapped with more words would be retried without end, and the workflow would not
+// recognize its kind. Joined errors are final only if each of them is, because one that may pass is worth another
+// attempt.
+func converted(err error) error {
+	if err == nil {
+		return nil
+	}
+	if _, ok := err.(*temporal.ApplicationError); ok { //nolint:errorlint // what is outermost is what the engine sees
+		return err
+	}
+	if app := finalIn(err); app != nil {
+		return final(app.Type(), err)
+	}
+	if app, ok := errors.AsType[*temporal.ApplicationError](err); ok {
+		// The retries within a workflow's task look further than the engine's.
+		kind := app.Type()
+		if IsFinal(app) {
+			kind = mixed
+		}
+		return temporal.NewApplicationErrorWithCause(err.Error(), kind, err)
+	}
+	return err
+}
+
+// finalIn is the error that makes err final; nil if err may pass.
+func finalIn(err error) *temporal.ApplicationError {
+	switch e := err.(type) { //nolint:errorlint // it walks the tree itself
+	case *temporal.ApplicationError:
+		if IsFinal(e) {
+			return e
+		}
+	case interface{ Unwrap() []error }:
+		var first *temporal.ApplicationError
+		for _, joined := range e.Unwrap() {
+			app := finalIn(joined)
+			if app == nil {
+				return nil
+			}
+			if first == nil {
+				first = app
+			}
+		}
+		return first
+	case interface{ Unwrap() error }:
+		if inner := errors.Unwrap(err); inner != nil {
+			return finalIn(inner)
+		}
+	}
+	return nil
+}

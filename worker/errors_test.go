@@ -1,0 +1,59 @@
+package worker_test
+
+import (
+	"context"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.temporal.io/sdk/client"
+	"go.temporal.io/sdk/temporal"
+	sdkworker "go.temporal.io/sdk/worker"
+	"go.temporal.io/sdk/workflow"
+
+	"github.com/overwinter-dev/overwinter/activities"
+	"github.com/overwinter-dev/overwinter/internal/session"
+)
+
+// refusing refuses to list sandboxes, for good.
+type refusing struct {
+	activities.Store
+	calls atomic.Int64
+}
+
+func (r *refusing) SandboxesOpen(context.Context, string) ([]session.SandboxRow, error) {
+	r.calls.Add(1)
+	return nil, session.Faultf(session.CodeIllegalState, "the session has moved on")
+}
+
+// TestAFinalErrorIsNotRepeatedByTheEngine: TerminateSandbox joins its errors, and is retried without end.
+func TestAFinalErrorIsNotRepeatedByTheEngine(t *testing.T) {
+	t.Parallel()
+	c, i := dial(t), setupInstallation(t)
+	config, store := i.worker(c), &refusing{Store: i.DB}
+	config.Control, config.Turns = activities.New(activities.Config{Store: store})
+	start(t, config)
+
+	queue := t.Name()
+	caller := sdkworker.New(c, queue, sdkworker.Options{})
+	caller.RegisterWorkflowWithOptions(func(ctx workflow.Context) (string, error) {
+		ctx = workflow.WithActivityOptions(ctx, workflow.ActivityOptions{
+			TaskQueue: session.QueuesOf(i.id).Control, StartToCloseTimeout: time.Minute,
+			RetryPolicy: &temporal.RetryPolicy{InitialInterval: time.Millisecond, MaximumAttempts: 3},
+		})
+		err := workflow.ExecuteActivity(ctx, "TerminateSandbox", activities.SandboxRef{SessionID: "ses_1"}).Get(ctx, nil)
+		return activities.TypeOf(err), nil
+	}, workflow.RegisterOptions{Name: "terminate"})
+	require.NoError(t, caller.Start())
+	t.Cleanup(caller.Stop)
+
+	run, err := c.ExecuteWorkflow(t.Context(), client.StartWorkflowOptions{TaskQueue: queue}, "terminate")
+	require.NoError(t, err)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	var kind string
+	require.NoError(t, run.Get(ctx, &kind))
+	require.Equal(t, activities.Fenced, kind)
+	require.EqualValues(t, 1, store.calls.Load())
+}
