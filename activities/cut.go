@@ -38,6 +38,7 @@ func (w *work) settle(ctx context.Context, ending session.RunEnding) error {
 			slog.String("run_id", ending.RunID), slog.Any("error", err))
 	case end != nil:
 		ending.Outcome, ending.Reason, ending.Usage, ending.Model = end.Outcome, end.Reason, end.Usage, end.Model
+		ending.Requeue = false
 	default:
 		if err := w.cut(ctx, start, translator, limits, token); err != nil {
 			return err

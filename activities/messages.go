@@ -18,6 +18,7 @@ type SessionRef struct {
 type OpenedSession struct {
 	Status       session.State          `json:"status"`
 	StatusReason string                 `json:"statusReason,omitempty"`
+	ErrorCause   session.ErrorCause     `json:"errorCause,omitempty"`
 	Agent        string                 `json:"agent"`
 	Workspace    string                 `json:"workspace,omitempty"` // repository, for the search attribute
 	Lazy         bool                   `json:"lazy,omitempty"`
@@ -164,10 +165,12 @@ type TurnResult struct {
 type SettleRequest struct {
 	// ReturnUntouched: if no attempt has ever attached, the prompt returns to its place in the queue
 	// instead.
-	ReturnUntouched bool            `json:"returnUntouched,omitempty"`
-	RunID           string          `json:"runId"`
-	Outcome         session.Outcome `json:"outcome"`
-	Reason          string          `json:"reason"`
+	ReturnUntouched bool `json:"returnUntouched,omitempty"`
+	// Requeue: the prompt returns to its place in the queue with the end of the run, unless the run is to be aborted.
+	Requeue bool            `json:"requeue,omitempty"`
+	RunID   string          `json:"runId"`
+	Outcome session.Outcome `json:"outcome"`
+	Reason  string          `json:"reason"`
 }
 
 // Settled is what became of a run that was settled. A run that was over keeps its outcome.

@@ -15,7 +15,7 @@ func (c *Control) OpenSession(ctx context.Context, in SessionRef) (OpenedSession
 		return OpenedSession{}, stored(err)
 	}
 	o := OpenedSession{
-		Status: l.Status, StatusReason: l.StatusReason, Agent: l.Agent, Lazy: l.Lazy,
+		Status: l.Status, StatusReason: l.StatusReason, ErrorCause: l.ErrorCause, Agent: l.Agent, Lazy: l.Lazy,
 		IdleTimeout: l.IdleTimeout, LastActivity: l.LastActivity,
 		Generation: l.Generation, TransitionNo: l.TransitionNo,
 		Waiting: l.Waiting, Processing: l.Processing,
@@ -67,11 +67,17 @@ func (c *Control) SettleRun(ctx context.Context, in SettleRequest) (Settled, err
 			return Settled{Returned: returned}, stored(err)
 		}
 	}
-	if err := c.settle(ctx, session.RunEnding{RunID: in.RunID, Outcome: in.Outcome, Reason: in.Reason}); err != nil {
+	ending := session.RunEnding{RunID: in.RunID, Outcome: in.Outcome, Reason: in.Reason, Requeue: in.Requeue}
+	if err := c.settle(ctx, ending); err != nil {
 		return Settled{}, err
 	}
 	run, err := c.Store.RunGet(ctx, in.RunID)
-	return Settled{Outcome: run.Outcome}, stored(err)
+	if err != nil || !in.Requeue {
+		return Settled{Outcome: run.Outcome}, stored(err)
+	}
+	// The run is over, so that this changes nothing.
+	queued, err := c.Store.RunReturn(ctx, in.RunID, in.Reason, true)
+	return Settled{Outcome: run.Outcome, Returned: queued}, stored(err)
 }
 
 // RequeuePrompt puts a prompt with a lost outcome back in the queue.

@@ -30,7 +30,7 @@ func TestCommandsInEveryState(t *testing.T) {
 		{"wake", told, there, there, told, told, there, illegal, over},
 		{"hibernate", illegal, illegal, told, there, there, told, illegal, over},
 		{"sync", illegal, illegal, told, there, there, told, illegal, over},
-		{"environment/terminate", illegal, illegal, told, there, there, told, illegal, over},
+		{"environment/terminate", illegal, illegal, told, there, there, told, told, over},
 		{"environment/restart", illegal, illegal, told, illegal, illegal, told, illegal, over},
 		{"stop", told, told, told, told, told, told, told, there},
 		{"abort", there, there, there, there, there, there, there, over},

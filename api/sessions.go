@@ -280,13 +280,7 @@ func (s *Server) sessionPatch(c echo.Context) error {
 		return err
 	}
 	if sess.Notify {
-		if err := s.cfg.Orchestrator.Settings(ctx, id, sess.IdleTimeout); err != nil {
-			return &session.Fault{
-				Code:    session.CodeUnavailable,
-				Message: "the change is stored, but the running session could not be told of its idle timeout; send it again",
-				Err:     err,
-			}
-		}
+		s.signal(ctx, id, func(ctx context.Context) error { return s.cfg.Orchestrator.Settings(ctx, id, sess.IdleTimeout) })
 	}
 	return c.JSON(http.StatusOK, wire.Session(sess))
 }

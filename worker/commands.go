@@ -74,7 +74,7 @@ type pauseUntil struct {
 }
 
 // maxCommandPause is the longest pause between two looks at the workflow of one session.
-const maxCommandPause = time.Minute
+const maxCommandPause = 30 * time.Second
 
 func (r CommandRelay) look(ctx context.Context, logger *slog.Logger, waits map[session.Unheard]pauseUntil) error {
 	found, err := r.Rows.CommandsUnheard(ctx, r.Age, r.Batch)

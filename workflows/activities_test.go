@@ -131,7 +131,7 @@ func (f *fakes) OpenSession(ctx context.Context, _ activities.SessionRef) (activ
 		w.loaded, w.signalled = true, false
 		o := activities.OpenedSession{
 			Commands: w.waiting(),
-			Status:   w.state, StatusReason: w.reason, Agent: "demo", Lazy: w.lazy, IdleTimeout: w.idleTimeout,
+			Status:   w.state, StatusReason: w.reason, ErrorCause: w.errorCause, Agent: "demo", Lazy: w.lazy, IdleTimeout: w.idleTimeout,
 			LastActivity: w.lastActivity, Generation: w.generation, TransitionNo: w.transitionNo, Queue: w.taskQueue,
 		}
 		for _, p := range w.prompts {
@@ -184,7 +184,7 @@ func (f *fakes) provision(ctx context.Context, activity string, in activities.Sa
 	var row *sandboxRow
 	adopted := false
 	begin := func(w *world) (err error) {
-		if before := w.sandbox(in.Generation - 1); activity == "RestoreSandbox" && before != nil && before.alive && before.ready {
+		if before := w.sandbox(in.Generation - 1); !in.Fresh && activity == "RestoreSandbox" && before != nil && before.alive && before.ready {
 			row, adopted = before, true
 			w.say("take up the sandbox of generation %d again", row.generation)
 			return nil
@@ -208,6 +208,9 @@ func (f *fakes) provision(ctx context.Context, activity string, in activities.Sa
 		answer := activities.SandboxReady{Generation: row.generation, SandboxID: row.id, Deadline: row.deadline}
 		if activity == "RestoreSandbox" && !adopted {
 			answer.Receipt = &session.Receipt{Kind: w.receipt(), Missing: []string{}}
+			if in.Fresh {
+				answer.Receipt.Kind = session.ReceiptPartial
+			}
 		}
 		return answer, nil
 	})
@@ -527,8 +530,15 @@ func (f *fakes) SettleRun(ctx context.Context, in activities.SettleRequest) (act
 			}
 			return activities.Settled{Returned: w.prompt(run.promptID).status == session.PromptQueued}, nil
 		}
+		if run.outcome == "" && in.Outcome == session.OutcomeUnknown && w.aborting(run.id) {
+			in.Outcome, in.Reason, in.Requeue = session.OutcomeCancelled, session.ReasonAborted, false
+		}
+		if run.outcome == "" && in.Requeue && !w.state.Final() {
+			run.outcome = in.Outcome
+			w.queue(w.prompt(run.promptID), "")
+		}
 		w.endRun(run, in.Outcome, in.Reason)
-		return activities.Settled{Outcome: run.outcome}, nil
+		return activities.Settled{Outcome: run.outcome, Returned: in.Requeue && w.prompt(run.promptID).status == session.PromptQueued}, nil
 	})
 }
 

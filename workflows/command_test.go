@@ -114,6 +114,11 @@ func (w *world) endAborts(runID string, outcome session.Outcome, reason string) 
 	}
 }
 
+// aborting reports whether an abort of a run is pending.
+func (w *world) aborting(runID string) bool {
+	return slices.ContainsFunc(w.pendingCommands(), func(c session.Command) bool { return c.Kind == session.CommandAbort && c.RunID == runID })
+}
+
 // waiting are the pending commands as the workflow gets them.
 func (w *world) waiting() (out []activities.PendingCommand) {
 	for _, c := range w.pendingCommands() {

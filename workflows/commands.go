@@ -132,6 +132,8 @@ func (l *life) cause(event session.Event, reason string) string {
 		return l.pendingID(session.CommandRestart)
 	case event == session.EventWake && reason != session.ReasonPrompt:
 		return l.pendingID(session.CommandWake)
+	case event == session.EventRecover && reason == session.ReasonDropped:
+		return l.pendingID(session.CommandDrop)
 	case event == session.EventRecover:
 		return l.pendingID(session.CommandRecover)
 	}

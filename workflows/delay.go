@@ -69,10 +69,39 @@ func (l *life) putOff(ctx workflow.Context, code, doing string, cause error) (bo
 	return true, nil
 }
 
-// backoff is the pause before the n-th repetition, between three quarters and all of its nominal length:
-// sessions that fail together do not all come back in the same moment.
+const (
+	// commandsOutlast is the change since which a checkpoint or a revert that fails for a reason that may pass is
+	// repeated with pauses, until commandBudget is used up. Before it such a command was refused after ten attempts.
+	commandsOutlast = "commands-outlast-outages"
+	// commandBudget is how long a command is tried before it is refused. Prompts wait for it meanwhile; a stop, a
+	// hibernation and the loss of the sandbox do not.
+	commandBudget = 15 * time.Minute
+)
+
+// try runs the activity of a command. Where it fails for a reason that may pass it pauses and reports that the command
+// is to be tried again in a later step. failed is the error of the activity.
+func (l *life) try(ctx workflow.Context, code, doing string, activity, in, out any) (again bool, failed, err error) {
+	if workflow.GetVersion(ctx, commandsOutlast, workflow.DefaultVersion, 1) == workflow.DefaultVersion {
+		return false, l.doUnlessStopped(ctx, doing, commandOptions, activity, in, out), nil
+	}
+	failed = l.doUnlessStopped(ctx, doing, saveOptions, activity, in, out)
+	late := l.delay.code == code && workflow.Now(ctx).Sub(l.delay.since) >= commandBudget
+	if failed == nil || late || activities.IsFinal(failed) || l.wants.Stop {
+		l.inTime()
+		return false, failed, nil
+	}
+	again, err = l.putOff(ctx, code, doing, failed)
+	return again, failed, err
+}
+
+// backoff is the pause before the n-th repetition.
 func (l *life) backoff(n int) time.Duration {
-	nominal := min(firstDelay<<min(n-1, 4), maxPause)
+	return l.jittered(min(firstDelay<<min(n-1, 4), maxPause), n)
+}
+
+// jittered is between three quarters and all of the nominal length of the n-th pause: sessions that fail together do
+// not all come back in the same moment.
+func (l *life) jittered(nominal time.Duration, n int) time.Duration {
 	h := fnv.New32a()
 	_, _ = h.Write([]byte(l.id + "/" + strconv.Itoa(n))) // never fails
 	return nominal - time.Duration(h.Sum32()%256)*nominal/4/256

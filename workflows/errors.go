@@ -64,7 +64,7 @@ func (l *life) pause(ctx workflow.Context) {
 	l.refusals.times++
 	times := l.refusals.times
 	if times > 1 && workflow.GetVersion(ctx, pausesBetweenRefusals, workflow.DefaultVersion, 1) != workflow.DefaultVersion {
-		until := now.Add(min(time.Second<<min(times-2, 5), maxPause))
+		until := now.Add(l.jittered(min(time.Second<<min(times-2, 5), maxPause), times))
 		for workflow.Now(ctx).Before(until) {
 			l.wait(ctx, "wait after a refusal by the store", until)
 		}

@@ -7,6 +7,10 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
+// restartsWithNothing is the change since which a session whose first sandbox has died before anything was saved
+// hibernates like any other: the next prompt or wake gets a new sandbox. Before it the session was terminated.
+const restartsWithNothing = "restarts-with-nothing"
+
 // hibernate saves a bundle, and only when that is committed lets the sandbox go.
 // Of a sandbox that is gone already it saves what is left.
 func (l *life) hibernate(ctx workflow.Context) error {
@@ -23,6 +27,9 @@ func (l *life) hibernate(ctx workflow.Context) error {
 	if saved.BundleID == "" {
 		if err := l.release(ctx, session.ReasonNothingToRestore); err != nil || l.wants.Stop {
 			return err
+		}
+		if workflow.GetVersion(ctx, restartsWithNothing, workflow.DefaultVersion, 1) != workflow.DefaultVersion {
+			return l.transit(ctx, session.EventSaved, l.reason, nil)
 		}
 		return l.over(ctx, session.EventForsaken, session.ReasonNothingToRestore)
 	}
@@ -69,9 +76,13 @@ func (l *life) checkpoint(ctx workflow.Context) error {
 	}
 	command := l.pendingID(session.CommandSync)
 	var saved activities.Saved
-	err := l.doUnlessStopped(ctx, "save a checkpoint", commandOptions, control.SaveBundle, request, &saved)
+	again, err, recordErr := l.try(ctx, session.ProblemSyncDelayed, "save a checkpoint", control.SaveBundle, request, &saved)
 	switch {
+	case recordErr != nil:
+		return recordErr
 	case l.wants.Stop:
+	case again:
+		l.wants.Sync = true
 	case activities.TypeOf(err) == activities.SandboxLost:
 		l.loseSandbox()
 	case err != nil:

@@ -19,19 +19,20 @@ func (l *life) initialize(ctx workflow.Context) error {
 const (
 	// maxGenerations is how many generations one create or restore may use up in a row.
 	maxGenerations = 5
-	// maxRounds is how often that is repeated, with pauses, before the session is in error: what spends
-	// every generation costs a sandbox each time. A session that has left error by itself has one round.
+	// maxRounds is how often that is repeated, with pauses, before each attempt uses one generation only: what
+	// spends every generation costs a sandbox each time.
 	maxRounds = 6
 )
 
 // provision makes the sandbox of the next generation. Where that one is spent, its
 // name taken, its sandbox stillborn or ended since, the one after it is tried. What
 // is spent stays so: recover continues after it. After an error that may pass, or when
-// maxGenerations are spent, it pauses and leaves the state as it is, to be tried again.
+// maxGenerations are spent, it pauses and leaves the state as it is, to be tried again. Only a
+// refusal leads to error.
 func (l *life) provision(ctx workflow.Context, delayed, doing string, activity any) error {
 	for tried := 1; ; tried++ {
 		var ready activities.SandboxReady
-		request := activities.SandboxRequest{SessionID: l.id, Generation: l.generation + 1}
+		request := activities.SandboxRequest{SessionID: l.id, Generation: l.generation + 1, Fresh: l.dropped()}
 		err := l.doUnlessStopped(ctx, doing, provisionOptions, activity, request, &ready)
 		kind := activities.TypeOf(err)
 		if l.wants.Stop || (kind != activities.GenerationSpent && kind != activities.Fenced) {
@@ -43,16 +44,22 @@ func (l *life) provision(ctx workflow.Context, delayed, doing string, activity a
 			return l.up(ctx, ready, err)
 		}
 		l.generation, l.sandboxID = request.Generation, ""
-		if tried < maxGenerations {
+		patient := l.errorVersion(ctx) >= patientVersion
+		if tried < maxGenerations && (!patient || l.delay.times < maxRounds) {
 			continue
 		}
-		if l.delay.times < maxRounds && l.trouble.tries == 0 {
+		if patient || l.delay.times < maxRounds && l.trouble.tries == 0 {
 			if again, tellErr := l.putOff(ctx, delayed, doing, err); again || tellErr != nil {
 				return tellErr
 			}
 		}
 		return l.transit(ctx, session.EventFail, spentReason+activities.ReasonOf(err), nil)
 	}
+}
+
+// dropped reports whether the sandbox to be restored must not have the files of the one before.
+func (l *life) dropped() bool {
+	return l.state == session.Restoring && l.reason == session.ReasonDropped
 }
 
 // up moves on from a create or a restore: to running with the sandbox it made,

@@ -80,8 +80,8 @@ var (
 			MaximumAttempts:    4,
 		},
 	}
-	// commandOptions are for what was asked for and is not needed to go on: a checkpoint, a revert.
-	// They give up, and the session is told.
+	// commandOptions are for what was asked for and is not needed to continue, a checkpoint or a revert, in
+	// workflows from before commandsOutlast.
 	commandOptions = workflow.ActivityOptions{
 		StartToCloseTimeout: snapshotBudget,
 		HeartbeatTimeout:    15 * time.Second,
@@ -90,7 +90,7 @@ var (
 			InitialInterval:    500 * time.Millisecond,
 			BackoffCoefficient: 2,
 			MaximumInterval:    15 * time.Second,
-			MaximumAttempts:    10, // for one and a half minutes
+			MaximumAttempts:    10,
 		},
 	}
 	// terminateOptions retry without end: a sandbox that is not gone costs money.

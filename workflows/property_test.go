@@ -30,8 +30,9 @@ var stores = []string{"passing", "fenced", "refused"}
 // TestRandomLivesKeepThePromises plays random scripts, with outages that last an hour among them: whatever is asked for and
 // whatever fails, every step is in the table, at most one sandbox lives and none
 // while the session sleeps or is over, no prompt is delivered twice unless its
-// policy is retry, one timer is pending at most, and after a stop every prompt
-// that was accepted has its outcome. The world sees to all but the last.
+// policy is retry, one timer is pending at most, every prompt ends by itself within two minutes of the last
+// fault, unless a refusal needs a person, and after a stop every prompt that was accepted has its outcome. The
+// world checks all but the last.
 func TestRandomLivesKeepThePromises(t *testing.T) {
 	t.Parallel()
 	activities := rapid.SampledFrom([]string{
@@ -78,7 +79,8 @@ func TestRandomLivesKeepThePromises(t *testing.T) {
 				write("wait %s\n", durations.Draw(t, "wait"))
 			}
 		}
-		write("\nstop\nwait 3h")
+		write("\ncalm\nwait 2m")
+		write("\nsettled\nstop\nwait 3h")
 
 		transcript, c := play(t, script.String())
 		w := c.stage.world

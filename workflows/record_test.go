@@ -130,6 +130,53 @@ var paths = map[string]func(*recorder){
 		r.command(session.CommandStop)
 		r.reach(session.Terminated)
 	},
+	"error_and_drop": func(r *recorder) {
+		refused, _ := fault("refused")
+		r.world.inject("CreateSandbox", 1, refused)
+		r.start()
+		r.reach(session.Error)
+		r.command(session.CommandDrop)
+		r.reach(session.Running)
+		r.prompt("p1", 50*time.Millisecond, session.Hold)
+		r.over("p1")
+		r.stop()
+	},
+	"error_of_an_earlier_version": func(r *recorder) {
+		r.world.state, r.world.reason = session.Error, spentReason
+		r.start()
+		r.reach(session.Running)
+		r.prompt("p1", 50*time.Millisecond, session.Hold)
+		r.over("p1")
+		r.stop()
+	},
+	"delayed_restore": func(r *recorder) {
+		passing, _ := fault("passing")
+		r.start()
+		r.prompt("p1", 50*time.Millisecond, session.Hold)
+		r.over("p1")
+		r.command(session.CommandHibernate)
+		r.reach(session.Hibernated)
+		r.world.inject("RestoreSandbox", 5, passing) // more than the attempts of one activity
+		r.prompt("p2", 50*time.Millisecond, session.Hold)
+		r.over("p2")
+		r.stop()
+	},
+	"retried": func(r *recorder) {
+		r.start()
+		r.prompt("p1", 2*time.Second, session.Retry)
+		r.delivered("p1")
+		r.lose()
+		r.over("p1")
+		r.stop()
+	},
+	"first_sandbox_lost": func(r *recorder) {
+		r.start()
+		r.reach(session.Running)
+		r.lose()
+		r.prompt("p1", 50*time.Millisecond, session.Hold)
+		r.over("p1")
+		r.stop()
+	},
 	"continue_as_new": func(r *recorder) {
 		r.start()
 		for i := range 8 {
@@ -158,6 +205,9 @@ var paths = map[string]func(*recorder){
 		r.reach(session.Terminated)
 	},
 }
+
+// spentReason is how an earlier version recorded that every generation was spent.
+const spentReason = "no sandbox came to use: the name is taken"
 
 // settings of the engine for a path.
 var settings = map[string][]string{

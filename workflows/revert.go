@@ -14,9 +14,11 @@ func (l *life) revert(ctx workflow.Context) error {
 		SessionID: l.id, Generation: l.generation, SandboxID: l.sandboxID, PromptID: l.wants.Revert,
 	}
 	command := l.pendingID(session.CommandRevert)
-	err := l.doUnlessStopped(ctx, "take the agent back to before prompt "+request.PromptID, commandOptions, control.RevertSession, request, nil)
+	again, err, recordErr := l.try(ctx, session.ProblemRevertDelayed, "take the agent back to before prompt "+request.PromptID, control.RevertSession, request, nil)
 	switch {
-	case l.wants.Stop:
+	case recordErr != nil:
+		return recordErr
+	case l.wants.Stop || again:
 		return nil
 	case activities.TypeOf(err) == activities.SandboxLost:
 		l.loseSandbox() // and again when it is back

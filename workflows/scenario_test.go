@@ -23,12 +23,14 @@ var update = flag.Bool("update", false, "write the transcripts of scenarios as t
 // followed by ---- and the transcript of what came of them until the next block;
 // times are since the beginning. Commands, see cast.do:
 //
-//	create [lazy] [idle=15m] [lifetime=24h] [closed] [records=slow|lost] [signals=old] [status=… generation=N sandbox=alive|dead bundle=N]
+//	create [lazy] [idle=15m] [lifetime=24h] [closed] [records=slow|lost] [signals=old] [status=… reason=with_spaces cause=… generation=N sandbox=alive|dead bundle=N]
 //	run ID generation=N [policy=hold|fail|retry] [ends=1m]   a run is under way
 //	prompt ID [takes=1m] [policy=hold|fail|retry] [crashes] [stubborn]
 //	prompts N                                     prompts q1 to qN
 //	withdraw ID · ring ID · wake · hibernate [force] · drop [force] · relocate [force] · sync · revert ID [force] · stop · abort · recover · idle 1m · report N [sandbox=ID]
 //	busy · free                                   no worker has room for a turn
+//	calm                                          nothing fails from here on, and turns end within a second
+//	settled                                       every prompt must have ended by itself, unless a refusal keeps it
 //	putback ID                                    a prompt that was over is queued again
 //	kill · ended N · fail ACTIVITY KIND [times=N] · slow ACTIVITY 1m · history N · cancel · restart
 //	state · wait 1m
@@ -272,6 +274,10 @@ func (c *cast) do(words []string) error {
 		d, err := time.ParseDuration(a[1])
 		w.takes[first] = d
 		return err
+	case "calm":
+		w.calm()
+	case "settled":
+		w.settled()
 	case "busy":
 		w.busy = true
 	case "free":
@@ -316,6 +322,7 @@ func (c *cast) create(a args) (err error) {
 			return err
 		}
 	}
+	w.reason, w.errorCause = strings.ReplaceAll(a.get("reason"), "_", " "), session.ErrorCause(a.get("cause"))
 	w.generation, w.transitionNo = a.number("generation"), a.number("generation")
 	if kind := a.get("sandbox"); kind != "" {
 		row := &sandboxRow{generation: w.generation}

@@ -40,6 +40,7 @@ type life struct {
 	// What Postgres had when the workflow started, moved on since.
 	state        session.State
 	reason       string
+	errorCause   session.ErrorCause // of the state error; empty if an earlier version recorded it
 	agent        string
 	workspace    string
 	lazy         bool
@@ -96,7 +97,13 @@ func newLife(ctx workflow.Context, in session.WorkflowInput) *life {
 	}
 	if c := in.Carry; c != nil {
 		l.wants, l.continued = c.Wants, c.Runs
-		l.trouble.tries = c.Retries
+		l.trouble.tries, l.trouble.since = c.Retries, c.ErrorSince
+		if d := c.Delay; d != nil {
+			l.delay = delay{code: d.Code, times: d.Times, since: d.Since, told: d.Told, cause: d.Cause}
+		}
+		if !c.LastActivity.IsZero() {
+			l.lastActivity = c.LastActivity
+		}
 		l.queue = session.NewQueue(nil, c.Seen)
 	}
 	return l
@@ -111,7 +118,10 @@ func (l *life) open(ctx workflow.Context) error {
 	if err := l.record(ctx, "load the session", control.OpenSession, activities.SessionRef{SessionID: l.id}, &o); err != nil {
 		return err
 	}
-	l.state, l.reason = o.Status, o.StatusReason
+	l.state, l.reason, l.errorCause = o.Status, o.StatusReason, o.ErrorCause
+	if l.state != session.Error {
+		l.trouble.since = time.Time{}
+	}
 	l.agent, l.workspace, l.lazy = o.Agent, o.Workspace, o.Lazy
 	l.generation, l.transitionNo = o.Generation, o.TransitionNo
 	l.sandboxID, l.bundleID = o.SandboxID, o.BundleID
@@ -256,8 +266,18 @@ func (l *life) continueAsNew(ctx workflow.Context) error {
 	if l.taskQueue != "" {
 		ctx = workflow.WithWorkflowTaskQueue(ctx, l.taskQueue)
 	}
-	return workflow.NewContinueAsNewError(ctx, session.WorkflowName, session.WorkflowInput{
-		SessionID: l.id,
-		Carry:     &session.Carry{Wants: l.wants, Seen: l.queue.Seen(), Runs: l.continued + 1, Retries: l.trouble.tries},
-	})
+	return workflow.NewContinueAsNewError(ctx, session.WorkflowName, session.WorkflowInput{SessionID: l.id, Carry: l.carried()})
+}
+
+// carried is what the next run continues with. Deadlines are carried too: an idle session hibernates, and the sandbox of
+// one in error is saved, as if the run had not ended.
+func (l *life) carried() *session.Carry {
+	c := &session.Carry{
+		Wants: l.wants, Seen: l.queue.Seen(), Runs: l.continued + 1, Retries: l.trouble.tries,
+		LastActivity: l.lastActivity, ErrorSince: l.trouble.since,
+	}
+	if d := l.delay; d.code != "" {
+		c.Delay = &session.CarriedDelay{Code: d.code, Times: d.times, Since: d.since, Told: d.told, Cause: d.cause}
+	}
+	return c
 }

@@ -69,7 +69,7 @@ func (l *life) waitForHelp(ctx workflow.Context) error {
 		}
 		return err
 	}
-	if workflow.GetVersion(ctx, leavesError, workflow.DefaultVersion, 1) != workflow.DefaultVersion {
+	if l.errorVersion(ctx) != workflow.DefaultVersion {
 		return l.lookAfter(ctx)
 	}
 	l.wait(ctx, "wait for recover or stop", time.Time{})

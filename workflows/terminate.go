@@ -23,10 +23,7 @@ func (l *life) terminate(ctx workflow.Context) error {
 		}
 	}
 	if l.sandboxID != "" && !l.sandboxLost() {
-		ref := activities.SandboxRef{SessionID: l.id, Generation: l.generation, SandboxID: l.sandboxID}
-		if err := l.do(ctx, "save last words", flushOptions, control.FlushSandbox, ref, nil); err != nil {
-			workflow.GetLogger(ctx).Info("last words of a sandbox are lost", "session_id", l.id, "error", err)
-		}
+		l.flush(ctx)
 	}
 	if l.state.HasSandbox() {
 		if err := l.release(ctx, session.ReasonSessionTerminated); err != nil {
@@ -34,6 +31,14 @@ func (l *life) terminate(ctx workflow.Context) error {
 		}
 	}
 	return l.over(ctx, session.EventStop, cmp.Or(l.stopReason, session.ReasonRequested))
+}
+
+// flush stores the last output of a sandbox that is about to be terminated. It is tried, not insisted on.
+func (l *life) flush(ctx workflow.Context) {
+	ref := activities.SandboxRef{SessionID: l.id, Generation: l.generation, SandboxID: l.sandboxID}
+	if err := l.do(ctx, "flush the transcripts", flushOptions, control.FlushSandbox, ref, nil); err != nil {
+		workflow.GetLogger(ctx).Info("could not flush transcripts before terminating the sandbox", "session_id", l.id, "error", err)
+	}
 }
 
 func (l *life) releasesFirst(ctx workflow.Context) bool {

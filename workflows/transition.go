@@ -2,6 +2,7 @@ package workflows
 
 import (
 	"fmt"
+	"strings"
 
 	"go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/workflow"
@@ -29,11 +30,17 @@ func (l *life) transit(ctx workflow.Context, event session.Event, reason string,
 		SessionID: l.id, No: l.transitionNo + 1, From: l.state, To: to, Event: event,
 		Reason: reason, Generation: l.generation, Receipt: receipt, At: workflow.Now(ctx), Command: l.cause(event, reason),
 	}
+	if to == session.Error {
+		t.Cause = session.CauseRefused
+		if strings.HasPrefix(reason, spentReason) {
+			t.Cause = ""
+		}
+	}
 	doing := fmt.Sprintf("record %s → %s", l.state, to)
 	if err := l.record(ctx, doing, control.RecordTransition, t, nil); err != nil {
 		return err
 	}
-	l.state, l.reason, l.transitionNo = to, reason, t.No
+	l.state, l.reason, l.errorCause, l.transitionNo = to, reason, t.Cause, t.No
 	l.inTime()
 	l.moved = true
 	switch to {

@@ -1,6 +1,7 @@
 package workflows
 
 import (
+	"slices"
 	"strings"
 	"time"
 
@@ -10,15 +11,20 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
-// leavesError is the change since which a session in error looks after its sandbox, and tries again by itself
-// where its reason may pass.
-const leavesError = "leaves-error"
+// leavesError is the change since which a session in error watches its sandbox, and is tried again where its reason may
+// pass. Since patientVersion that happens after seconds instead of minutes, only refusals and damage lead to error, and
+// environment/terminate leads out of it.
+const (
+	leavesError    = "leaves-error"
+	patientVersion = 2
+)
 
 const (
 	// errorGrace is how long a sandbox is kept in error before it is saved and terminated: long enough for a
 	// person to look.
 	errorGrace = 15 * time.Minute
-	// firstRetry is the pause before a session leaves error by itself; it doubles up to maxRetry.
+	// firstRetry is the pause before a session leaves error by itself in workflows from before patientVersion; it
+	// doubles up to maxRetry.
 	firstRetry = 30 * time.Second
 	maxRetry   = 10 * time.Minute
 	// spentReason begins the reason of a session whose generations were all spent.
@@ -27,20 +33,40 @@ const (
 	reasonInError = "in error"
 )
 
-// mayPass reports whether the reason of an error may pass. Everything else that may pass is repeated before it
-// leads to error; refusals and damage wait for a person.
-func mayPass(reason string) bool { return strings.HasPrefix(reason, spentReason) }
+// passingReasons are parts of the reasons that earlier versions recorded for errors that may pass: those of the database,
+// of the provider and of timeouts.
+var passingReasons = []string{
+	spentReason, "the database is not available", ": unavailable", ": throttled", ": timeout", ": conflict",
+	"timeout (type:", "connection refused", "connection reset", "context deadline exceeded",
+}
+
+// mayPass reports whether the session is in error for a reason that may pass. In this version everything of that kind
+// is repeated before it leads to error, and errors have their cause; those of earlier versions have their reason only.
+func (l *life) mayPass(ctx workflow.Context) bool {
+	if l.errorVersion(ctx) < patientVersion {
+		return strings.HasPrefix(l.reason, spentReason)
+	}
+	return l.errorCause == "" && slices.ContainsFunc(passingReasons, func(part string) bool { return strings.Contains(l.reason, part) })
+}
+
+func (l *life) errorVersion(ctx workflow.Context) workflow.Version {
+	return workflow.GetVersion(ctx, leavesError, workflow.DefaultVersion, patientVersion)
+}
 
 // trouble is what a session in error knows of its error.
 type trouble struct {
 	since      time.Time // zero until its step was looked at
+	looked     bool      // at the row, for a sandbox
 	tries      int       // how often it has left error by itself since it last ran
 	generation int64     // of the sandbox that it still has
 	sandboxID  string
 }
 
-func (t trouble) retryAt() time.Time {
-	return t.since.Add(min(firstRetry<<min(t.tries, 10), maxRetry))
+func (l *life) retryAt(ctx workflow.Context) time.Time {
+	if l.errorVersion(ctx) < patientVersion {
+		return l.trouble.since.Add(min(firstRetry<<min(l.trouble.tries, 10), maxRetry))
+	}
+	return l.trouble.since.Add(l.backoff(l.trouble.tries + 1))
 }
 
 func (t trouble) lost(s session.SandboxSignal) bool {
@@ -53,13 +79,18 @@ func (l *life) lookAfter(ctx workflow.Context) error {
 	now := workflow.Now(ctx)
 	if l.trouble.since.IsZero() {
 		l.trouble.since = now
+	}
+	if !l.trouble.looked {
 		return l.findSandbox(ctx)
 	}
-	retry, release := l.trouble.retryAt(), l.trouble.since.Add(errorGrace)
+	retry, release := l.retryAt(ctx), l.trouble.since.Add(errorGrace)
+	mayPass := l.mayPass(ctx)
 	switch {
+	case l.pendingID(session.CommandDrop) != "" && l.errorVersion(ctx) >= patientVersion:
+		return l.drop(ctx)
 	case l.trouble.lost(l.lost):
 		return l.salvage(ctx, true)
-	case mayPass(l.reason) && !now.Before(retry):
+	case mayPass && !now.Before(retry):
 		err := l.transit(ctx, session.EventRecover, session.ReasonRetry, nil)
 		if err == nil {
 			l.trouble.tries++
@@ -72,11 +103,29 @@ func (l *life) lookAfter(ctx workflow.Context) error {
 	if l.trouble.sandboxID != "" {
 		until = release
 	}
-	if mayPass(l.reason) && (until.IsZero() || retry.Before(until)) {
+	if mayPass && (until.IsZero() || retry.Before(until)) {
 		until = retry
 	}
 	l.wait(ctx, "wait for recover or stop", until)
 	return nil
+}
+
+// drop recovers a session in error without the files of its sandbox. Its last output is flushed if that is quick.
+func (l *life) drop(ctx workflow.Context) error {
+	l.generation, l.sandboxID = l.trouble.generation, l.trouble.sandboxID
+	if l.sandboxID != "" && !l.trouble.lost(l.lost) {
+		l.flush(ctx)
+	}
+	// So that the restore does not use it again, nor one that a create has left behind.
+	if err := l.release(ctx, session.ReasonDropped); err != nil || l.wants.Stop {
+		return err
+	}
+	l.trouble.sandboxID = ""
+	err := l.transit(ctx, session.EventRecover, session.ReasonDropped, nil)
+	if err == nil {
+		l.trouble = trouble{}
+	}
+	return err
 }
 
 // findSandbox reads from the row what there is of a sandbox: a create that failed may have left one. The generation
@@ -84,10 +133,10 @@ func (l *life) lookAfter(ctx workflow.Context) error {
 func (l *life) findSandbox(ctx workflow.Context) error {
 	generation, sandboxID := l.generation, l.sandboxID
 	if err := l.open(ctx); err != nil {
-		l.trouble.since = time.Time{}
 		return err
 	}
 	if l.state == session.Error {
+		l.trouble.looked = true
 		l.trouble.generation, l.trouble.sandboxID = l.generation, l.sandboxID
 		l.generation, l.sandboxID = generation, sandboxID
 	}

@@ -21,6 +21,10 @@ const rereadsFencedRuns = "rereads-fenced-runs"
 // the prompt over.
 const believesAttempts = "believes-attempts"
 
+// requeuesWithSettle is the change since which a run with a lost outcome is settled and its prompt queued again in one
+// record, and one that was to be aborted is not queued again.
+const requeuesWithSettle = "requeues-with-settle"
+
 // carry carries a run to its end, whoever began it.
 func (l *life) carry(ctx workflow.Context, run session.Processing) error {
 	l.turn, l.looks = &run, 0
@@ -178,6 +182,17 @@ func (l *life) settleUnknown(ctx workflow.Context, run session.Processing, reaso
 	if run.OnUnknown == session.Fail {
 		outcome = session.OutcomeFailed
 	}
+	if workflow.GetVersion(ctx, requeuesWithSettle, workflow.DefaultVersion, 1) != workflow.DefaultVersion {
+		request := activities.SettleRequest{
+			RunID: run.RunID, Outcome: outcome, Reason: reason, ReturnUntouched: true, Requeue: run.OnUnknown == session.Retry,
+		}
+		if l.abort { // it has ended, however far it came, and must not run again
+			request.Outcome, request.Reason = session.OutcomeCancelled, session.ReasonAborted
+			request.ReturnUntouched, request.Requeue = false, false
+		}
+		_, err := l.settleWith(ctx, run, request)
+		return err
+	}
 	settled, err := l.settle(ctx, run, outcome, reason, true)
 	if err != nil || settled.Returned || run.OnUnknown != session.Retry {
 		return err
@@ -195,6 +210,10 @@ func (l *life) settleUnknown(ctx workflow.Context, run session.Processing, reaso
 
 func (l *life) settle(ctx workflow.Context, run session.Processing, outcome session.Outcome, reason string, returnUntouched bool) (activities.Settled, error) {
 	request := activities.SettleRequest{RunID: run.RunID, Outcome: outcome, Reason: reason, ReturnUntouched: returnUntouched}
+	return l.settleWith(ctx, run, request)
+}
+
+func (l *life) settleWith(ctx workflow.Context, run session.Processing, request activities.SettleRequest) (activities.Settled, error) {
 	var settled activities.Settled
 	err := l.record(ctx, "settle the run", control.SettleRun, request, &settled)
 	if settled.Returned {

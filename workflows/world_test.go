@@ -26,6 +26,7 @@ type world struct {
 	taskQueue    string // of the installation; "" is where the workflow runs
 	state        session.State
 	reason       string
+	errorCause   session.ErrorCause
 	lazy         bool
 	idleTimeout  time.Duration
 	lastActivity time.Time
@@ -371,7 +372,7 @@ func (w *world) transit(t session.Transition) error {
 	if !to.HasSandbox() && len(w.alive()) > 0 {
 		w.violate("%s with a living sandbox", to)
 	}
-	w.state, w.reason, w.transitionNo = to, t.Reason, t.No
+	w.state, w.reason, w.errorCause, w.transitionNo = to, t.Reason, t.Cause, t.No
 	if to == session.Running {
 		w.sandbox(t.Generation).worked = true
 		w.touch()
@@ -394,6 +395,38 @@ func (w *world) inject(activity string, times int, err error) {
 	}
 	for range times {
 		w.faults[activity] = append(w.faults[activity], err)
+	}
+}
+
+// calm ends every fault and outage: activities take as long as they do and turns end within a second.
+func (w *world) calm() {
+	w.faults, w.takes, w.inTask = map[string][]error{}, newWorld(w.say).takes, ""
+	for _, p := range w.prompts {
+		p.takes = min(p.takes, time.Second)
+	}
+	soon := w.clock.now().Add(time.Second)
+	for _, run := range w.runs {
+		if run.delivered && run.endsAt.After(soon) {
+			run.endsAt = soon
+		}
+	}
+	for _, o := range slices.Clone(w.operations) {
+		if o.run != nil {
+			w.endTurnAt(o, o.run.endsAt)
+		}
+	}
+	w.free()
+}
+
+// settled checks that no prompt waits for anything but a person: in a session that is in error for a refusal.
+func (w *world) settled() {
+	if w.state == session.Error && w.errorCause == session.CauseRefused {
+		return
+	}
+	for _, p := range w.prompts {
+		if !p.status.Over() {
+			w.violate("%s is still %s, and the session %s", p.ID, p.status, w.state)
+		}
 	}
 }
 

@@ -289,9 +289,11 @@ func (s *sessionTx) heard(ctx context.Context, workflowRunID string) error {
 }
 
 // CommandsUnheard lists sessions with a command that has been pending for longer than age, those with a
-// command that no workflow has read first.
+// command that no workflow has read first, and sessions that have left a signal unanswered for signalAgain.
 func (db *DB) CommandsUnheard(ctx context.Context, age time.Duration, limit int) ([]session.Unheard, error) {
-	rows, err := db.q.CommandsUnheard(ctx, db.pool, &dbsqlc.CommandsUnheardParams{AgeSeconds: age.Seconds(), MaxItems: int32(limit)})
+	rows, err := db.q.CommandsUnheard(ctx, db.pool, &dbsqlc.CommandsUnheardParams{
+		AgeSeconds: age.Seconds(), SignalledSeconds: max(age, signalAgain).Seconds(), MaxItems: int32(limit),
+	})
 	if err != nil {
 		return nil, fault("list pending commands", err)
 	}

@@ -383,3 +383,48 @@ func (b *bundle) number(t *testing.T, query string) (n int64) {
 	require.NoError(t, conn.QueryRow(b.ctx, query, b.id).Scan(&n))
 	return n
 }
+
+// The change of a setting is no command: its signal may be lost, and nothing else would send it again.
+func TestASignalThatIsNotAnsweredIsFound(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.running(t)
+	unheard := func() []session.Unheard {
+		all, err := b.CommandsUnheard(b.ctx, 0, 10)
+		require.NoError(t, err)
+		return all
+	}
+	idle := time.Minute
+	patched, err := b.SessionPatch(b.ctx, b.id, session.Patch{IdleTimeout: &idle})
+	require.NoError(t, err)
+	require.True(t, patched.Notify)
+	require.Empty(t, unheard(), "it is young")
+	b.sql(t, "UPDATE sessions SET signalled_at = now() - interval '31 seconds'")
+	require.Equal(t, []session.Unheard{{SessionID: b.id}}, unheard())
+	b.command(t, session.CommandHibernate)
+	b.sql(t, "UPDATE session_commands SET created_at = now() - interval '1 minute'")
+	require.Len(t, unheard(), 1, "once, with its command")
+	b.sql(t, "UPDATE sessions SET loaded = false")
+	b.sql(t, "UPDATE session_commands SET status = 'applied', ended_at = now()")
+	require.Empty(t, unheard(), "no workflow is open, and one that starts reads the settings")
+	b.sql(t, "UPDATE session_commands SET status = 'pending', ended_at = NULL")
+	b.look(t)
+	require.Equal(t, []session.Unheard{{SessionID: b.id, HeardBy: "w1"}}, unheard(), "the command is pending")
+}
+
+func TestASessionInErrorContinuesWithoutItsFiles(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.running(t)
+	b.transit(t, session.EventFail, "the snapshot is damaged")
+	before := b.position(t)
+	b.command(t, session.CommandRecover)
+	drop := b.command(t, session.CommandDrop)
+	require.Nil(t, b.command(t, session.CommandRecover).Command, "the drop recovers it")
+	step := b.next(t, session.EventRecover, session.ReasonDropped)
+	step.Command = drop.Command.ID
+	require.NoError(t, b.TransitionRecord(b.ctx, step))
+	require.Equal(t, []string{
+		"recover pending ", "recover superseded environment/terminate", "environment/terminate pending ", "environment/terminate applied ",
+	}, b.told(t, before))
+}

@@ -250,6 +250,9 @@ func (db *DB) RunEnd(ctx context.Context, ending session.RunEnding) (ended sessi
 }
 
 func (s *sessionTx) runEnd(ctx context.Context, run dbsqlc.Run, ending session.RunEnding) (session.Run, error) {
+	if err := s.abortLost(ctx, run.ID, &ending); err != nil {
+		return session.Run{}, err
+	}
 	reason := text(ending.Reason)
 	if err := s.settleBlocks(ctx); err != nil {
 		return session.Run{}, err
@@ -265,15 +268,21 @@ func (s *sessionTx) runEnd(ctx context.Context, run dbsqlc.Run, ending session.R
 	if err != nil {
 		return session.Run{}, err
 	}
-	p, err := s.q.PromptEnd(ctx, s, &dbsqlc.PromptEndParams{
-		SessionID: s.row.ID, ID: run.PromptID, Status: string(ending.Outcome.PromptStatus()), Reason: reason, At: s.now,
+	err = s.q.SessionCount(ctx, &s.later, &dbsqlc.SessionCountParams{
+		ID: s.row.ID, ToolCalls: ending.Usage.ToolCalls, InputTokens: ending.Usage.InputTokens,
+		OutputTokens: ending.Usage.OutputTokens, CostUsd: ending.Usage.CostUSD, At: s.now,
 	})
 	if err != nil {
 		return session.Run{}, err
 	}
-	err = s.q.SessionCount(ctx, &s.later, &dbsqlc.SessionCountParams{
-		ID: s.row.ID, ToolCalls: ending.Usage.ToolCalls, InputTokens: ending.Usage.InputTokens,
-		OutputTokens: ending.Usage.OutputTokens, CostUsd: ending.Usage.CostUSD, At: s.now,
+	if ending.Requeue && !session.State(s.row.Status).Final() {
+		if err := s.tellTurnEnd(run); err != nil {
+			return session.Run{}, err
+		}
+		return runOf(run), s.promptQueue(ctx, run.PromptID, "")
+	}
+	p, err := s.q.PromptEnd(ctx, s, &dbsqlc.PromptEndParams{
+		SessionID: s.row.ID, ID: run.PromptID, Status: string(ending.Outcome.PromptStatus()), Reason: reason, At: s.now,
 	})
 	if err != nil {
 		return session.Run{}, err
@@ -290,6 +299,24 @@ func (s *sessionTx) runEnd(ctx context.Context, run dbsqlc.Run, ending session.R
 		return session.Run{}, err
 	}
 	return runOf(run), s.tellPrompt(ctx, p, wire.QueueRemoved)
+}
+
+// abortLost ends a run as aborted whose outcome is lost and that a pending abort names: it is over, and whoever asked
+// for that did not mean it to run again.
+func (s *sessionTx) abortLost(ctx context.Context, runID string, ending *session.RunEnding) error {
+	if ending.Outcome != session.OutcomeUnknown {
+		return nil
+	}
+	pending, err := s.q.CommandsPending(ctx, s, s.row.ID)
+	if err != nil {
+		return err
+	}
+	for _, c := range pending {
+		if c.Kind == string(session.CommandAbort) && c.RunID == runID {
+			ending.Outcome, ending.Reason, ending.Requeue = session.OutcomeCancelled, session.ReasonAborted, false
+		}
+	}
+	return nil
 }
 
 // titleFrom gives a session that has been given none, by people or by its agent, the beginning of

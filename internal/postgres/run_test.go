@@ -246,3 +246,54 @@ func TestARunThatNobodyAttachedToGivesItsPromptBack(t *testing.T) {
 	_, err = b.RunAttach(b.ctx, run, "late", session.Dispatch{No: 1, Attempt: 1})
 	requireCode(t, session.CodeIllegalState, err)
 }
+
+// The end of a lost run and the return of its prompt are one transaction: no workflow that is lost in between leaves the
+// prompt unknown.
+func TestALostRunEndsAndItsPromptIsQueuedAgain(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.running(t)
+	p := b.submit(t, "1")
+	run := b.begin(t, p)
+	before := b.position(t)
+	lost := session.RunEnding{RunID: run, Outcome: session.OutcomeUnknown, Reason: session.ReasonSandboxLost, Requeue: true}
+	for range 2 {
+		ended, err := b.RunEnd(b.ctx, lost)
+		require.NoError(t, err)
+		require.Equal(t, session.OutcomeUnknown, ended.Outcome)
+		queued, err := b.RunReturn(b.ctx, run, "", true)
+		require.NoError(t, err)
+		require.True(t, queued)
+	}
+	require.Equal(t, []string{"turn_end", "prompt", "queue"}, b.types(t, before))
+	got, err := b.PromptGet(b.ctx, b.id, p)
+	require.NoError(t, err)
+	require.Equal(t, session.PromptQueued, got.Status)
+	require.Empty(t, got.RunID)
+	again := b.begin(t, p)
+	_, err = b.RunEnd(b.ctx, lost)
+	require.NoError(t, err, "late")
+	loaded, err := b.SessionOpen(b.ctx, b.id, "w1")
+	require.NoError(t, err)
+	require.Equal(t, again, loaded.Processing.RunID)
+}
+
+func TestALostRunThatIsToBeAbortedIsNotQueuedAgain(t *testing.T) {
+	t.Parallel()
+	for _, requeue := range []bool{true, false} {
+		b := setup(t)
+		b.running(t)
+		p := b.submit(t, "1")
+		run := b.begin(t, p)
+		before := b.position(t)
+		b.command(t, session.CommandAbort)
+		ended, err := b.RunEnd(b.ctx, session.RunEnding{RunID: run, Outcome: session.OutcomeUnknown, Reason: session.ReasonSandboxLost, Requeue: requeue})
+		require.NoError(t, err)
+		require.Equal(t, session.OutcomeCancelled, ended.Outcome)
+		got, err := b.PromptGet(b.ctx, b.id, p)
+		require.NoError(t, err)
+		require.Equal(t, session.PromptCancelled, got.Status)
+		require.Equal(t, session.ReasonAborted, got.Reason)
+		require.Equal(t, []string{"abort pending ", "abort applied "}, b.told(t, before))
+	}
+}

@@ -106,7 +106,7 @@ func (s *sessionTx) transit(ctx context.Context, db *DB, t session.Transition) e
 		return err
 	}
 	err = s.q.SessionTransit(ctx, s, &dbsqlc.SessionTransitParams{
-		ID: t.SessionID, Status: string(t.To), Reason: reason, No: t.No, Receipt: receipt, At: at,
+		ID: t.SessionID, Status: string(t.To), Reason: reason, ErrorCause: string(t.Cause), No: t.No, Receipt: receipt, At: at,
 	})
 	if err != nil {
 		return err

@@ -163,3 +163,20 @@ func TestNothingFollowsTheStatusThatEndsASession(t *testing.T) {
 	require.Equal(t, wire.EventStatus, events[len(events)-1].Type)
 	require.Equal(t, session.Terminated, b.lastStatus(t).Status)
 }
+
+func TestTheCauseOfAnErrorIsKeptAsLongAsIt(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.running(t)
+	cause := func() session.ErrorCause {
+		loaded, err := b.SessionOpen(b.ctx, b.id, "w1")
+		require.NoError(t, err)
+		return loaded.ErrorCause
+	}
+	failed := b.next(t, session.EventFail, "it is refused")
+	failed.Cause = session.CauseRefused
+	require.NoError(t, b.TransitionRecord(b.ctx, failed))
+	require.Equal(t, session.CauseRefused, cause())
+	b.transit(t, session.EventRecover, session.ReasonRequested)
+	require.Empty(t, cause())
+}

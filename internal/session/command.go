@@ -101,7 +101,7 @@ func (p Pending) has(kinds ...CommandKind) []CommandKind {
 	return found
 }
 
-const leaveError = "the session is in error; POST recover to try again, or stop to end it"
+const leaveError = "the session is in error; POST recover to try again, environment/terminate to continue in a sandbox without its files, or stop to end it"
 
 func refuse(format string, args ...any) CommandVerdict {
 	return CommandVerdict{Refused: Faultf(CodeIllegalState, format, args...)}
@@ -128,7 +128,7 @@ func Judge(kind CommandKind, p Pending) CommandVerdict {
 	case CommandSync:
 		return judgeSandbox(p)
 	case CommandDrop:
-		return superseding(judgeSandbox(p), p.has(CommandHibernate, CommandRestart))
+		return judgeDrop(p)
 	case CommandRestart:
 		return judgeRestart(p)
 	case CommandAbort:
@@ -191,6 +191,15 @@ func judgeSandbox(p Pending) CommandVerdict {
 	}
 }
 
+// judgeDrop judges the request for another sandbox without the files of this one. A session in error is recovered with
+// it.
+func judgeDrop(p Pending) CommandVerdict {
+	if p.Status == Error {
+		return CommandVerdict{Supersedes: p.has(CommandRecover)}
+	}
+	return superseding(judgeSandbox(p), p.has(CommandHibernate, CommandRestart))
+}
+
 func judgeRestart(p Pending) CommandVerdict {
 	if p.Status == Hibernating || p.Status == Hibernated {
 		return refuse("the session is %s and has no sandbox to restart; POST wake or a prompt to wake it", p.Status)
@@ -212,7 +221,7 @@ func judgeRevert(p Pending) CommandVerdict {
 func judgeRecover(p Pending) CommandVerdict {
 	switch p.Status {
 	case Error:
-		return CommandVerdict{}
+		return CommandVerdict{Already: len(p.has(CommandDrop)) > 0} // which recovers it
 	case Running, Restoring:
 		return CommandVerdict{Already: true}
 	case Hibernated, Hibernating:
@@ -247,7 +256,7 @@ func (c Command) EndedBy(t Transition) (status CommandStatus, reason string) {
 	case Hibernating:
 		return c.endedByHibernation(t.Reason)
 	case Restoring:
-		if c.Kind == CommandRecover {
+		if c.Kind == CommandRecover || c.Kind == CommandDrop && t.Event == EventRecover && t.Reason == ReasonDropped {
 			return CommandApplied, c.Reason
 		}
 	case Running:

@@ -6,6 +6,7 @@ import "time"
 // has it, with everything that is under way.
 type Loaded struct {
 	Session
+	ErrorCause   ErrorCause     // of the state error
 	Waiting      []QueuedPrompt // queued prompts by ordinal
 	Processing   *Processing    // the prompt that a run has; nil when none
 	Head         *BundleRef     // the bundle to wake from; nil when none was ever made
@@ -78,6 +79,9 @@ type RunEnding struct {
 	Reason  string
 	Usage   Usage
 	Model   string
+	// Requeue: the prompt returns to its place in the queue instead of taking the outcome. A run that a pending abort
+	// names ends cancelled, and its prompt with it.
+	Requeue bool
 }
 
 // SandboxRow is one sandbox that was asked for and has not been seen to end.

@@ -95,6 +95,21 @@ type Carry struct {
 	Runs  int64    `json:"runs"`           // continue-as-new count
 	// Retries is how often the session has left error by itself since it last ran.
 	Retries int `json:"retries,omitempty"`
+	// LastActivity is what the idle timeout is counted from. Runs of earlier versions do not hand it on.
+	LastActivity time.Time `json:"lastActivity,omitzero"`
+	// ErrorSince is since when the session is in error and has kept its sandbox.
+	ErrorSince time.Time `json:"errorSince,omitzero"`
+	// Delay is an operation that keeps failing; nil for none.
+	Delay *CarriedDelay `json:"delay,omitempty"`
+}
+
+// CarriedDelay is an operation that keeps failing for a reason that may pass.
+type CarriedDelay struct {
+	Code  string    `json:"code"`
+	Times int       `json:"times"`
+	Since time.Time `json:"since"`
+	Told  time.Time `json:"told,omitzero"`
+	Cause string    `json:"cause,omitempty"`
 }
 
 // Wants are the commands that were accepted and not yet carried out.

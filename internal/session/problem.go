@@ -5,9 +5,11 @@ const (
 	ProblemSyncFailed   = "sync_failed"   // the checkpoint was not saved; the session goes on
 	ProblemRevertFailed = "revert_failed" // the agent was not taken back; everything is as it was
 
-	// What keeps failing for reasons that may pass is repeated until it succeeds. It is told at most
-	// once a minute, with what is failing and since when.
+	// What keeps failing for reasons that may pass is repeated until it succeeds, a checkpoint and a revert for
+	// fifteen minutes. It is reported at most once a minute, with what is failing and since when.
 	ProblemProvisioningDelayed = "provisioning_delayed"
 	ProblemSavingDelayed       = "saving_delayed"
 	ProblemRestoringDelayed    = "restoring_delayed"
+	ProblemSyncDelayed         = "sync_delayed"
+	ProblemRevertDelayed       = "revert_delayed"
 )

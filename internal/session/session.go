@@ -135,4 +135,12 @@ type Transition struct {
 	Receipt    *Receipt // with transitions into running from restoring
 	Command    string   // id of the command that asks for it, which must still be pending; empty when none does
 	At         time.Time
+	// Cause of a transition into error.
+	Cause ErrorCause `json:",omitempty"`
 }
+
+// ErrorCause says whether the reason of an error may pass. Errors that earlier versions recorded have none.
+type ErrorCause string
+
+// CauseRefused is the cause of what would fail again, until a person does something about it.
+const CauseRefused ErrorCause = "refused"

@@ -221,6 +221,7 @@ type Session struct {
 	FirstSeq       int64
 	LastSeq        int64
 	SignalledAt    *time.Time
+	ErrorCause     string
 }
 
 type SessionCommand struct {

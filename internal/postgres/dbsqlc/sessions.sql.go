@@ -141,6 +141,17 @@ func (q *Queries) SessionCount(ctx context.Context, db DBTX, arg *SessionCountPa
 	return err
 }
 
+const sessionErrorCause = `-- name: SessionErrorCause :one
+SELECT error_cause FROM sessions WHERE id = $1
+`
+
+func (q *Queries) SessionErrorCause(ctx context.Context, db DBTX, id string) (string, error) {
+	row := db.QueryRow(ctx, sessionErrorCause, id)
+	var error_cause string
+	err := row.Scan(&error_cause)
+	return error_cause, err
+}
+
 const sessionExists = `-- name: SessionExists :one
 SELECT EXISTS (SELECT FROM sessions WHERE id = $1)
 `
@@ -494,21 +505,23 @@ const sessionTransit = `-- name: SessionTransit :exec
 UPDATE sessions SET
     status = $1,
     status_reason = $2,
-    transition_no = $3,
-    receipt = coalesce($4::json, receipt),
-    active_seconds = active_seconds + coalesce(greatest(0, date_part('epoch', $5::timestamptz - running_since)), 0),
-    running_since = CASE WHEN $1 = 'running' THEN $5::timestamptz END,
-    last_activity_at = CASE WHEN $1 = 'running' THEN greatest(last_activity_at, $5::timestamptz) ELSE last_activity_at END
-WHERE id = $6
+    error_cause = $3,
+    transition_no = $4,
+    receipt = coalesce($5::json, receipt),
+    active_seconds = active_seconds + coalesce(greatest(0, date_part('epoch', $6::timestamptz - running_since)), 0),
+    running_since = CASE WHEN $1 = 'running' THEN $6::timestamptz END,
+    last_activity_at = CASE WHEN $1 = 'running' THEN greatest(last_activity_at, $6::timestamptz) ELSE last_activity_at END
+WHERE id = $7
 `
 
 type SessionTransitParams struct {
-	Status  string
-	Reason  string
-	No      int64
-	Receipt []byte
-	At      time.Time
-	ID      string
+	Status     string
+	Reason     string
+	ErrorCause string
+	No         int64
+	Receipt    []byte
+	At         time.Time
+	ID         string
 }
 
 // SessionTransit projects a transition. The time spent running is flushed when
@@ -517,6 +530,7 @@ func (q *Queries) SessionTransit(ctx context.Context, db DBTX, arg *SessionTrans
 	_, err := db.Exec(ctx, sessionTransit,
 		arg.Status,
 		arg.Reason,
+		arg.ErrorCause,
 		arg.No,
 		arg.Receipt,
 		arg.At,

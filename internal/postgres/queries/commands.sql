@@ -42,14 +42,24 @@ WHERE d.session_id = @session_id AND d.status <> 'pending' AND d.id IN (
 -- name: CommandsUnheard :many
 -- CommandsUnheard finds sessions with a command that has waited for long: those with a command that no
 -- workflow has read first, in no order else, so that no session keeps others from being looked at.
--- heard_by is the workflow run that has read them; empty where one of them was not read.
-SELECT c.session_id,
-    bool_or(c.kind = 'stop')::boolean AS stop,
-    (CASE WHEN bool_or(c.heard_by = '') THEN '' ELSE max(c.heard_by) END)::text AS heard_by
-FROM session_commands c
-WHERE c.status = 'pending' AND c.created_at < statement_timestamp() - make_interval(secs => @age_seconds::double precision)
-GROUP BY c.session_id
-ORDER BY (bool_or(c.heard_by = '')) DESC, random()
+-- heard_by is the workflow run that has read them; empty where one of them was not read. Sessions with an open
+-- workflow that has not answered a signal for much longer are among them: the signal of a changed setting may be lost.
+SELECT u.session_id::text AS session_id, u.stop::boolean AS stop, u.heard_by::text AS heard_by
+FROM (
+    SELECT c.session_id,
+        bool_or(c.kind = 'stop') AS stop,
+        CASE WHEN bool_or(c.heard_by = '') THEN '' ELSE max(c.heard_by) END AS heard_by
+    FROM session_commands c
+    WHERE c.status = 'pending' AND c.created_at < statement_timestamp() - make_interval(secs => @age_seconds::double precision)
+    GROUP BY c.session_id
+    UNION ALL
+    SELECT s.id, false, ''
+    FROM sessions s
+    WHERE s.signalled_at < statement_timestamp() - make_interval(secs => @signalled_seconds::double precision)
+      AND s.loaded AND s.status <> 'terminated'
+      AND NOT EXISTS (SELECT FROM session_commands c WHERE c.session_id = s.id AND c.status = 'pending')
+) u
+ORDER BY (u.heard_by = '') DESC, random()
 LIMIT @max_items;
 
 -- name: SessionSignalled :exec

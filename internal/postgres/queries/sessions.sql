@@ -7,6 +7,9 @@ VALUES (@id, 'initializing', @agent, @profile, @title, @title::text <> '', @work
 -- name: SessionGet :one
 SELECT * FROM session_views WHERE id = @id;
 
+-- name: SessionErrorCause :one
+SELECT error_cause FROM sessions WHERE id = @id;
+
 -- name: SessionLaunch :one
 -- SessionLaunch is how the agent of a session is started.
 SELECT agent, profile, options FROM sessions WHERE id = @id;
@@ -72,6 +75,7 @@ WHERE id = @id;
 UPDATE sessions SET
     status = @status,
     status_reason = @reason,
+    error_cause = @error_cause,
     transition_no = @no,
     receipt = coalesce(sqlc.narg(receipt)::json, receipt),
     active_seconds = active_seconds + coalesce(greatest(0, date_part('epoch', sqlc.arg(at)::timestamptz - running_since)), 0),
