@@ -122,3 +122,39 @@ func TestAGenerationIsReservedBeforeItsSandboxIsMade(t *testing.T) {
 	requireCode(t, session.CodeIllegalState, b.SandboxRecord(b.ctx, b.id, 2, "sb-2", session.SandboxReady, deadline))
 	requireCode(t, session.CodeNoSession, b.GenerationReserve(b.ctx, "ses_nobody", 1, "im-1"))
 }
+
+// TestASandboxWithUnsavedWorkIsNotForsaken: a restore has reserved the next generation, and was interrupted before it
+// saved what the session has done in the one before.
+func TestASandboxWithUnsavedWorkIsNotForsaken(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	forsaken := func() (generations []int64) {
+		rows, err := b.SandboxesForsaken(b.ctx, 0, session.SandboxKey{}, 10)
+		require.NoError(t, err)
+		for _, row := range rows {
+			generations = append(generations, row.Generation)
+		}
+		return generations
+	}
+	b.running(t)
+	b.transit(t, session.EventFail, "the snapshot was refused")
+	b.transit(t, session.EventRecover, session.ReasonRequested)
+	b.reserve(t, 2)
+	require.Empty(t, forsaken(), "restoring")
+	b.reserve(t, 3)
+	require.Equal(t, []int64{2}, forsaken(), "the session has never worked in the second")
+	b.transit(t, session.EventFail, "and again")
+	require.Equal(t, []int64{2}, forsaken(), "in error")
+	b.commit(t, "im-saved")
+	b.sql(t, "UPDATE bundles SET generation = 1, checkpoint = true")
+	require.Equal(t, []int64{2}, forsaken(), "after a checkpoint it has worked on")
+	b.sql(t, "UPDATE bundles SET checkpoint = false")
+	require.Equal(t, []int64{1, 2}, forsaken(), "it is saved")
+
+	b.id = b.session(t)
+	b.running(t)
+	b.reserve(t, 2)
+	require.Equal(t, []int64{1, 2, 1}, forsaken(), "one that runs without it does not need it")
+	b.transit(t, session.EventStop, session.ReasonRequested)
+	require.Equal(t, []int64{1, 2, 1, 2}, forsaken(), "a session that is over needs nothing")
+}

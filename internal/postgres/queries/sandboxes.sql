@@ -68,11 +68,21 @@ ORDER BY b.session_id, b.generation
 LIMIT @max_items;
 
 -- name: SandboxesForsaken :many
--- SandboxesForsaken lists open sandboxes whose session has moved on without them.
+-- SandboxesForsaken lists open sandboxes whose session has moved on without them. One in which the session has worked
+-- and that its newest bundle does not cover is none of them until the session runs without it, sleeps or is over: a
+-- restore reserves the next generation before it saves the one before.
 SELECT b.session_id, b.generation, b.sandbox_id, s.status, (b.generation = s.generation)::boolean AS is_current, b.reserved_at, b.ready_at, b.deadline
 FROM sandboxes b JOIN sessions s ON s.id = b.session_id
 WHERE b.ended_at IS NULL AND (b.session_id, b.generation) > (@after_session::text, @after_generation::bigint)
   AND (b.generation <> s.generation OR s.status IN ('hibernated', 'terminated')) AND b.reserved_at < clock_timestamp() - make_interval(secs => @seconds)
+  AND (
+    s.status IN ('running', 'hibernated', 'terminated')
+    OR NOT EXISTS (SELECT FROM runs r WHERE r.session_id = b.session_id AND r.generation = b.generation)
+        AND NOT EXISTS (SELECT FROM session_transitions t
+            WHERE t.session_id = b.session_id AND t.generation = b.generation AND t.to_status = 'running')
+    OR EXISTS (SELECT FROM bundles h
+        WHERE h.id = s.head_bundle_id AND (h.generation > b.generation OR h.generation = b.generation AND NOT h.checkpoint))
+  )
 ORDER BY b.session_id, b.generation
 LIMIT @max_items;
 
