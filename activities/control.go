@@ -26,6 +26,8 @@ type Config struct {
 	Changes Changes
 	// Secrets opens the installation's secrets. Default: there are none.
 	Secrets Secrets
+	// Masks masks the values of stored secrets in what agents say. Default: nothing is masked.
+	Masks Masks
 	// Links keeps links open between turns. Default: none is kept.
 	Links *Links
 	// Runner is put in the place of another build that a snapshot has. Default: every snapshot
@@ -140,6 +142,9 @@ func New(c Config) (*Control, *Turns) {
 	}
 	if c.Secrets == nil {
 		c.Secrets = noSecrets{}
+	}
+	if c.Masks == nil {
+		c.Masks = noMasks{}
 	}
 	if c.ReadAhead == 0 {
 		c.ReadAhead = defaultReadAhead

@@ -37,11 +37,11 @@ var beginnings = map[string][]string{
 func TestCallsThatNeverEndAreClosed(t *testing.T) {
 	t.Parallel()
 	for _, d := range catalog.Agents().Describe() {
-		for _, c := range []struct {
+		for _, size := range []struct {
 			name        string
 			calls, size int
 		}{{"many", 3000, 10}, {"large", 64, 256 << 10}} {
-			t.Run(d.Name+"/"+c.name, func(t *testing.T) {
+			t.Run(d.Name+"/"+size.name, func(t *testing.T) {
 				t.Parallel()
 				line, ok := openCalls[d.Name]
 				require.True(t, ok, "a hostile stream of %s", d.Name)
@@ -50,6 +50,7 @@ func TestCallsThatNeverEndAreClosed(t *testing.T) {
 				translator, err := adapter.NewTranslator(agent.RunContext{}, nil)
 				require.NoError(t, err)
 				limits := &conversation.Limiter{Bytes: conversation.MaxTurnBytes - 8<<20}
+				c := &convert{translator: translator, limits: limits}
 				var folded conversation.Folder
 				fold := func(events []eventlog.Draft) {
 					seen := map[[2]int64]bool{}
@@ -62,26 +63,26 @@ func TestCallsThatNeverEndAreClosed(t *testing.T) {
 				}
 				at := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 				lines := beginnings[d.Name]
-				input := strings.Repeat("x", c.size)
-				for i := range c.calls {
+				input := strings.Repeat("x", size.size)
+				for i := range size.calls {
 					lines = append(lines, fmt.Sprintf(line, i, input))
 				}
 				for i, l := range lines {
 					frame := int64(i)
-					_, events, err := translate(translator, limits, agent.Frame{No: frame, Stream: agent.Stdout, At: at, Data: []byte(l)})
+					_, events, err := c.translate(agent.Frame{No: frame, Stream: agent.Stdout, At: at, Data: []byte(l)})
 					require.NoError(t, err)
 					if i%10 == 0 { // a commit
 						var state []byte
-						state, events, err = encodeState(translator, limits, nil, events, frame, at)
+						state, events, err = c.encodeState(nil, events, frame, at)
 						require.NoError(t, err)
 						require.LessOrEqual(t, len(state), maxState)
-						if c.name == "many" {
+						if size.name == "many" {
 							require.Less(t, len(state), 512<<10)
 						}
 					}
 					fold(events)
 				}
-				events, err := drafts(limits, translator.Cut(at), int64(len(lines)))
+				events, err := c.drafts(translator.Cut(at), int64(len(lines)))
 				require.NoError(t, err)
 				fold(events)
 				shown := 0
@@ -94,7 +95,7 @@ func TestCallsThatNeverEndAreClosed(t *testing.T) {
 					}
 				}
 				require.GreaterOrEqual(t, shown, 20, "the calls are shown")
-				require.Equal(t, c.name == "large", limits.Full)
+				require.Equal(t, size.name == "large", limits.Full)
 			})
 		}
 	}
@@ -104,7 +105,7 @@ func TestCallsThatNeverEndAreClosed(t *testing.T) {
 func TestAStateThatCannotBeMadeSmallerIsRefused(t *testing.T) {
 	t.Parallel()
 	large := largeState(bytes.Repeat([]byte("x"), maxState))
-	_, _, err := encodeState(large, &conversation.Limiter{}, nil, nil, 1, time.Now())
+	_, _, err := (&convert{translator: large, limits: &conversation.Limiter{}}).encodeState(nil, nil, 1, time.Now())
 	require.Equal(t, Refused, TypeOf(err))
 	require.ErrorContains(t, err, "at most 8388608 are allowed")
 }

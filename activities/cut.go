@@ -30,8 +30,10 @@ func (w *work) settle(ctx context.Context, ending session.RunEnding) error {
 	if err != nil {
 		return stored(err)
 	}
-	translator, limits, end, err := w.translator(start)
+	c, end, err := w.resume(ctx, start)
 	switch {
+	case err != nil && TypeOf(err) == "":
+		return err // the secrets to mask cannot be read now
 	case err != nil:
 		// Blocks stay open rather than the session stuck.
 		w.Logger.ErrorContext(ctx, "what a run left open cannot be closed", slog.String("session_id", start.Run.SessionID),
@@ -40,7 +42,7 @@ func (w *work) settle(ctx context.Context, ending session.RunEnding) error {
 		ending.Outcome, ending.Reason, ending.Usage, ending.Model = end.Outcome, end.Reason, end.Usage, end.Model
 		ending.Requeue = false
 	default:
-		if err := w.cut(ctx, start, translator, limits, token); err != nil {
+		if err := w.cut(ctx, start, c, token); err != nil {
 			return err
 		}
 	}
@@ -49,13 +51,13 @@ func (w *work) settle(ctx context.Context, ending session.RunEnding) error {
 }
 
 // cut closes every block that a run left open: no frame of it will come any more.
-func (w *work) cut(ctx context.Context, start session.RunStart, translator agent.Translator, limits *conversation.Limiter, token string) error {
+func (w *work) cut(ctx context.Context, start session.RunStart, c *convert, token string) error {
 	frame := start.Run.LastFrame + 1
-	drafts, err := drafts(limits, translator.Cut(time.Now().UTC()), frame)
+	drafts, err := c.drafts(c.translator.Cut(time.Now().UTC()), frame)
 	if err != nil {
 		return err
 	}
-	state, err := encodeTurn(translator, limits, nil)
+	state, err := c.encode(nil)
 	if err != nil {
 		return fmt.Errorf("state of run %s: %w", start.Run.ID, err)
 	}
@@ -77,6 +79,15 @@ type turnState struct {
 	End        *agent.TurnEnd `json:"end,omitempty"`
 	// Limits is how much the turn has said. Runs of an earlier version have none.
 	Limits conversation.Limiter `json:"limits"`
+	// Held is what is held back of open blocks, since it may be the beginning of a secret's value.
+	Held []heldText `json:"held,omitempty"`
+}
+
+// convert makes events of an agent's frames: it translates, masks and limits.
+type convert struct {
+	translator agent.Translator
+	limits     *conversation.Limiter
+	masking    masking
 }
 
 // maxState bounds the state of a turn.
@@ -85,11 +96,11 @@ const maxState = 8 << 20
 // encodeState encodes the state of a turn after a frame, whose events it returns. Where the state would
 // be too large, every open block is closed: what a translator keeps is mostly about those. One that is
 // still too large is refused.
-func encodeState(translator agent.Translator, limits *conversation.Limiter, end *agent.TurnEnd, events []eventlog.Draft, frame int64, at time.Time) ([]byte, []eventlog.Draft, error) {
-	state, err := encodeTurn(translator, limits, end)
+func (c *convert) encodeState(end *agent.TurnEnd, events []eventlog.Draft, frame int64, at time.Time) ([]byte, []eventlog.Draft, error) {
+	state, err := c.encode(end)
 	if err == nil && len(state) > maxState {
-		if events, err = closeOpen(limits, translator, at, events, frame); err == nil {
-			state, err = encodeTurn(translator, limits, end)
+		if events, err = c.closeOpen(at, events, frame); err == nil {
+			state, err = c.encode(end)
 		}
 	}
 	if err != nil {
@@ -101,69 +112,76 @@ func encodeState(translator agent.Translator, limits *conversation.Limiter, end 
 	return state, events, nil
 }
 
-func encodeTurn(t agent.Translator, limits *conversation.Limiter, end *agent.TurnEnd) ([]byte, error) {
-	state, err := t.State()
+func (c *convert) encode(end *agent.TurnEnd) ([]byte, error) {
+	state, err := c.translator.State()
 	if err != nil {
 		return nil, err
 	}
-	return json.Marshal(turnState{Translator: state, End: end, Limits: *limits})
+	return json.Marshal(turnState{Translator: state, End: end, Limits: *c.limits, Held: c.masking.held})
 }
 
-// translator goes on where the run's last commit stood.
-func (w *work) translator(start session.RunStart) (agent.Translator, *conversation.Limiter, *agent.TurnEnd, error) {
+// resume continues where the run's last commit left off.
+func (w *work) resume(ctx context.Context, start session.RunStart) (*convert, *agent.TurnEnd, error) {
 	adapter, err := w.Agents.Get(start.Agent)
 	if err != nil {
-		return nil, nil, nil, final(Refused, err)
+		return nil, nil, final(Refused, err)
 	}
 	var state turnState
 	if len(start.Run.Translator) > 0 {
 		if err := json.Unmarshal(start.Run.Translator, &state); err != nil {
-			return nil, nil, nil, final(Refused, fmt.Errorf("state of run %s: %w", start.Run.ID, err))
+			return nil, nil, final(Refused, fmt.Errorf("state of run %s: %w", start.Run.ID, err))
 		}
+	}
+	masker, err := w.Masks.Masker(ctx)
+	if err != nil {
+		return nil, nil, fmt.Errorf("read the secrets to mask: %w", err)
 	}
 	t, err := adapter.NewTranslator(agent.RunContext{
 		RunID: start.Run.ID, PromptID: start.Prompt.ID, Author: start.Prompt.Author,
 	}, state.Translator)
 	if err != nil {
-		return nil, nil, nil, final(Refused, fmt.Errorf("go on with run %s: %w", start.Run.ID, err))
+		return nil, nil, final(Refused, fmt.Errorf("go on with run %s: %w", start.Run.ID, err))
 	}
-	return t, &state.Limits, state.End, nil
+	return &convert{translator: t, limits: &state.Limits, masking: masking{masker: masker, held: state.Held}}, state.End, nil
 }
 
 // translate reads a frame. Where the agent then has too many blocks open, all of them are closed: what is
 // known of each is in the state of the turn, and that is written with every commit.
-func translate(translator agent.Translator, limits *conversation.Limiter, f agent.Frame) (agent.Translation, []eventlog.Draft, error) {
-	translated, err := translator.Translate(f)
+func (c *convert) translate(f agent.Frame) (agent.Translation, []eventlog.Draft, error) {
+	translated, err := c.translator.Translate(f)
 	if err != nil {
 		return translated, nil, err
 	}
-	events, err := drafts(limits, translated.Events, f.No)
-	if err == nil && limits.Crowded() {
-		events, err = closeOpen(limits, translator, f.At, events, f.No)
+	translated.End = c.masking.end(translated.End)
+	events, err := c.drafts(translated.Events, f.No)
+	if err == nil && c.limits.Crowded() {
+		events, err = c.closeOpen(f.At, events, f.No)
 	}
 	return translated, events, err
 }
 
-// drafts encodes the events of a frame, within the limits of the turn.
-func drafts(limits *conversation.Limiter, events []conversation.Event, frame int64) ([]eventlog.Draft, error) {
+// drafts encodes the events of a frame, masked and within the limits of the turn.
+func (c *convert) drafts(events []conversation.Event, frame int64) ([]eventlog.Draft, error) {
 	var out []eventlog.Draft
 	for _, e := range events {
-		encoded, err := limits.Encode(e)
-		if err != nil {
-			return nil, fmt.Errorf("frame %d: %w", frame, err)
-		}
-		for _, e := range encoded {
-			out = append(out, eventlog.Draft{
-				Type: string(e.Type), ConversationID: e.ConversationID, At: e.At, Data: e.JSON, Frame: frame, N: len(out),
-			})
+		for _, e := range c.masking.events(e) {
+			encoded, err := c.limits.Encode(e)
+			if err != nil {
+				return nil, fmt.Errorf("frame %d: %w", frame, err)
+			}
+			for _, e := range encoded {
+				out = append(out, eventlog.Draft{
+					Type: string(e.Type), ConversationID: e.ConversationID, At: e.At, Data: e.JSON, Frame: frame, N: len(out),
+				})
+			}
 		}
 	}
 	return out, nil
 }
 
 // closeOpen closes every block that is open and adds the events to those of a frame.
-func closeOpen(limits *conversation.Limiter, translator agent.Translator, at time.Time, events []eventlog.Draft, frame int64) ([]eventlog.Draft, error) {
-	closing, err := drafts(limits, translator.Cut(at), frame)
+func (c *convert) closeOpen(at time.Time, events []eventlog.Draft, frame int64) ([]eventlog.Draft, error) {
+	closing, err := c.drafts(c.translator.Cut(at), frame)
 	if err != nil {
 		return nil, err
 	}

@@ -58,7 +58,7 @@ func (t *turn) ask(questions []agent.Question, frame int64) []eventlog.Question 
 		if timeout <= 0 {
 			timeout = session.DefaultQuestionTimeout
 		}
-		asked := eventlog.Question{Frame: frame, Asked: q, At: now, ExpiresAt: now.Add(timeout)}
+		asked := eventlog.Question{Frame: frame, Asked: q, Shown: t.masking.shown(q), At: now, ExpiresAt: now.Add(timeout)}
 		if policy != session.PolicyAsk {
 			asked.Decided = &answer
 		}

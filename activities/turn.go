@@ -50,7 +50,7 @@ func (t *Turns) RunTurn(ctx context.Context, in TurnRequest) (TurnResult, error)
 		case <-ctx.Done():
 		}
 	}()
-	turn, err := t.newTurn(in, start, token)
+	turn, err := t.newTurn(ctx, in, start, token)
 	if err != nil {
 		return TurnResult{}, err
 	}
@@ -134,14 +134,14 @@ func (t *Turns) turnError(ctx context.Context, turn *turn, err error) error {
 // turn is one attempt at a run.
 type turn struct {
 	*work
-	in         TurnRequest
-	start      session.RunStart
-	token      string
-	adapter    agent.Adapter
-	translator agent.Translator
-	limits     *conversation.Limiter
-	sandbox    *sandbox.Sandbox
-	pulse      *pulse
+	in      TurnRequest
+	start   session.RunStart
+	token   string
+	adapter agent.Adapter
+	*convert
+	remasked time.Time // when the stored secrets were read last
+	sandbox  *sandbox.Sandbox
+	pulse    *pulse
 
 	frame int64          // the newest frame whose events are committed
 	end   *agent.TurnEnd // set once the frame that ended the turn is committed
@@ -158,17 +158,17 @@ type turn struct {
 	files       fileGatherer
 }
 
-func (t *Turns) newTurn(in TurnRequest, start session.RunStart, token string) (*turn, error) {
+func (t *Turns) newTurn(ctx context.Context, in TurnRequest, start session.RunStart, token string) (*turn, error) {
 	adapter, err := t.Agents.Get(start.Agent)
 	if err != nil {
 		return nil, final(Refused, err)
 	}
-	translator, limits, end, err := t.translator(start)
+	resumed, end, err := t.resume(ctx, start)
 	if err != nil {
 		return nil, err
 	}
 	return &turn{
-		work: t.work, in: in, start: start, token: token, adapter: adapter, translator: translator, limits: limits, end: end,
+		work: t.work, in: in, start: start, token: token, adapter: adapter, convert: resumed, remasked: time.Now(), end: end,
 		sandbox: t.Sandbox.Open(in.SandboxID), frame: start.Run.LastFrame,
 		mayHaveDelivered: start.Run.Attempt > 1,
 		permissions:      permissionsOf(start),
@@ -283,6 +283,10 @@ func (t *turn) prompt(ctx context.Context) (runner.Start, error) {
 	if err != nil {
 		return runner.Start{}, err
 	}
+	// The agent may say at once what it was given, and a secret may have been stored since this attempt began.
+	if err := t.remask(ctx); err != nil {
+		return runner.Start{}, fmt.Errorf("read the secrets to mask: %w", err)
+	}
 	return runner.Start{
 		Input:   input,
 		Secrets: secrets,
@@ -334,6 +338,9 @@ func (t *turn) commit(ctx context.Context, link *turnLink, messages []runner.Mes
 	if err := t.commitFiles(ctx, messages); err != nil {
 		return err
 	}
+	if len(messages) > 0 {
+		t.remaskSometimes(ctx)
+	}
 	next := t.newBatch()
 	for _, m := range messages {
 		f, ok := m.(*runner.Frame)
@@ -343,7 +350,7 @@ func (t *turn) commit(ctx context.Context, link *turnLink, messages []runner.Mes
 		if f.No <= next.frame {
 			continue
 		}
-		translated, events, err := translate(t.translator, t.limits, agent.Frame{No: f.No, Stream: agent.Stream(f.Stream), At: f.At, Data: f.Data})
+		translated, events, err := t.translate(agent.Frame{No: f.No, Stream: agent.Stream(f.Stream), At: f.At, Data: f.Data})
 		if err != nil {
 			return final(Refused, fmt.Errorf("frame %d of run %s: %w", f.No, t.in.RunID, err))
 		}
@@ -438,7 +445,7 @@ func (t *turn) append(ctx context.Context, b *batch) error {
 	if b.frame == t.frame {
 		return nil
 	}
-	state, events, err := encodeState(t.translator, t.limits, b.end, b.add.Events, b.frame, b.at)
+	state, events, err := t.encodeState(b.end, b.add.Events, b.frame, b.at)
 	if err != nil {
 		return fmt.Errorf("state of run %s: %w", t.in.RunID, err)
 	}

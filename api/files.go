@@ -2,6 +2,8 @@ package api
 
 import (
 	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
 	"fmt"
 	"mime"
 	"net/http"
@@ -9,6 +11,7 @@ import (
 	"path"
 	"slices"
 	"strings"
+	"time"
 	"unicode/utf8"
 
 	"github.com/labstack/echo/v4"
@@ -99,6 +102,15 @@ func (s *Server) fileGet(c echo.Context) error {
 	if err := unsaved(f.FileInfo); err != nil {
 		return err
 	}
+	masker, err := s.cfg.Masks.Masker(c.Request().Context())
+	if err != nil {
+		return err
+	}
+	if masked := masker.Bytes(f.Data); len(masked) != len(f.Data) || !bytes.Equal(masked, f.Data) {
+		sum := sha256.Sum256(masked)
+		f.Data, f.SHA256 = masked, hex.EncodeToString(sum[:])
+		f.ModifiedAt = time.Time{} // it changes with the secrets too
+	}
 	kind := fileType(f.Path, f.Data)
 	disposition := "attachment"
 	if slices.Contains(shown, kind) && c.QueryParam("download") == "" {
@@ -138,6 +150,13 @@ func (s *Server) diff(c echo.Context) error {
 	d, err := s.cfg.Store.DiffGet(c.Request().Context(), id)
 	if err != nil {
 		return err
+	}
+	if d != nil {
+		masker, err := s.cfg.Masks.Masker(c.Request().Context())
+		if err != nil {
+			return err
+		}
+		d.Patch = masker.Bytes(d.Patch)
 	}
 	return c.JSON(http.StatusOK, wire.Diff(d))
 }

@@ -44,6 +44,13 @@ func (s *Server) questionList(c echo.Context) error {
 	if err != nil {
 		return err
 	}
+	masker, err := s.cfg.Masks.Masker(c.Request().Context())
+	if err != nil {
+		return err
+	}
+	for i := range items {
+		items[i].Asked = items[i].Asked.Map(masker.Text, masker.JSON)
+	}
 	return c.JSON(http.StatusOK, newPage(wire.Questions(items), next))
 }
 
@@ -56,6 +63,11 @@ func (s *Server) questionGet(c echo.Context) error {
 	if err != nil {
 		return err
 	}
+	masker, err := s.cfg.Masks.Masker(c.Request().Context())
+	if err != nil {
+		return err
+	}
+	question.Asked = question.Asked.Map(masker.Text, masker.JSON)
 	return c.JSON(http.StatusOK, wire.Question(question))
 }
 
@@ -75,10 +87,15 @@ func (s *Server) questionAnswer(c echo.Context) error {
 	if err := body.done(); err != nil {
 		return err
 	}
+	masker, err := s.cfg.Masks.Masker(c.Request().Context())
+	if err != nil {
+		return err
+	}
 	question, err := s.cfg.Store.QuestionAnswer(c.Request().Context(), id, questionID, answer)
 	if err != nil {
 		return err
 	}
+	question.Asked = question.Asked.Map(masker.Text, masker.JSON)
 	return c.JSON(http.StatusOK, wire.Question(question))
 }
 

@@ -53,6 +53,13 @@ func (s *Server) transcript(c echo.Context) error {
 	if err != nil {
 		return err
 	}
+	masker, err := s.cfg.Masks.Masker(c.Request().Context())
+	if err != nil {
+		return err
+	}
+	for i := range files {
+		files[i].Data = masker.Bytes(files[i].Data)
+	}
 	if want := c.QueryParam("path"); want != "" {
 		for _, f := range files {
 			if f.Path == want {

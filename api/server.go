@@ -46,6 +46,16 @@ type Sealer interface {
 	Seal(name string, v secret.Value) []byte
 }
 
+// Masks knows how to mask the stored secrets.
+type Masks interface {
+	// Masker returns the masker for the secrets that are stored now. unavailable if they cannot be read.
+	Masker(ctx context.Context) (*secret.Masker, error)
+}
+
+type noMasks struct{}
+
+func (noMasks) Masker(context.Context) (*secret.Masker, error) { return nil, nil }
+
 // SandboxInfo says what sandboxes this installation has.
 type SandboxInfo struct {
 	Driver    string `json:"driver"`    // such as "modal"
@@ -61,6 +71,9 @@ type Config struct {
 
 	// Secrets seals the values of secrets. Without it they cannot be stored.
 	Secrets Sealer
+	// Masks masks the values of stored secrets in files, diffs, transcripts and questions. Default: nothing
+	// is masked.
+	Masks Masks
 	// Sandbox describes the sandboxes for /readyz. Default: driver and isolation unknown.
 	Sandbox func(context.Context) SandboxInfo
 	// Key that callers must send, at least MinKeyLength bytes. Empty: no key is required.
@@ -102,6 +115,9 @@ func (c Config) withDefaults() (Config, error) {
 		return c, errors.New("api: Agents is required")
 	case c.Key != "" && len(c.Key) < MinKeyLength:
 		return c, fmt.Errorf("api: Key has %d bytes; at least %d are required", len(c.Key), MinKeyLength)
+	}
+	if c.Masks == nil {
+		c.Masks = noMasks{}
 	}
 	if c.Sandbox == nil {
 		c.Sandbox = func(context.Context) SandboxInfo { return SandboxInfo{Driver: "unknown", Isolation: "unknown"} }

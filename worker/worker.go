@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"go.temporal.io/sdk/client"
-	"go.temporal.io/sdk/interceptor"
 	"go.temporal.io/sdk/worker"
 	"go.temporal.io/sdk/workflow"
 	"golang.org/x/sync/errgroup"
@@ -42,7 +41,9 @@ type Config struct {
 	// StopTimeout is how long running activities may take to hand over when the
 	// worker stops. Default 5s; turns hand over at once.
 	StopTimeout time.Duration
-	Logger      *slog.Logger
+	// Mask masks secrets in the errors of activities, which Temporal keeps. Default: nothing is masked.
+	Mask   func(string) string
+	Logger *slog.Logger
 }
 
 // Worker polls both queues. Use New.
@@ -81,7 +82,7 @@ func (w *Worker) newPollers(q session.Queues) []worker.Worker {
 		default:
 		}
 	}
-	converting := []interceptor.WorkerInterceptor{&activities.Interceptor{}}
+	interceptors := append(w.masking(), &activities.Interceptor{}) // the first is the outer one
 	control := worker.New(w.config.Temporal, q.Control, worker.Options{
 		DisableRegistrationAliasing:        true,
 		WorkerStopTimeout:                  w.config.StopTimeout,
@@ -89,7 +90,7 @@ func (w *Worker) newPollers(q session.Queues) []worker.Worker {
 		// A session whose worker was killed waits this long for it before any other takes over.
 		StickyScheduleToStartTimeout: 2 * time.Second,
 		OnFatalError:                 fatal,
-		Interceptors:                 converting,
+		Interceptors:                 interceptors,
 	})
 	control.RegisterWorkflowWithOptions(workflows.Session, workflow.RegisterOptions{Name: session.WorkflowName})
 	control.RegisterWorkflowWithOptions(workflows.Reconcile, workflow.RegisterOptions{Name: workflows.ReconcileName})
@@ -104,7 +105,7 @@ func (w *Worker) newPollers(q session.Queues) []worker.Worker {
 		// attempt back, and this bounds that call.
 		MaxHeartbeatThrottleInterval: 2500 * time.Millisecond,
 		OnFatalError:                 fatal,
-		Interceptors:                 converting,
+		Interceptors:                 interceptors,
 	})
 	turns.RegisterActivity(w.config.Turns)
 	return []worker.Worker{control, turns}

@@ -16,6 +16,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/eventlog"
 	"github.com/overwinter-dev/overwinter/internal/orchestrator"
 	"github.com/overwinter-dev/overwinter/internal/postgres"
+	"github.com/overwinter-dev/overwinter/internal/secret"
 )
 
 // APICmd serves the HTTP API.
@@ -76,14 +77,19 @@ func (c *APICmd) Run(ctx context.Context, logger *slog.Logger, s streams) error 
 	follower.Start()
 	defer follower.Stop()
 
-	config := api.Config{
-		Store: db, Orchestrator: orchestrator.New(temporal, c.TemporalNamespace, installationQueue(db)), Events: events{follower},
-		Agents: catalog.Agents(), Sandbox: sandboxInfo(db, logger), Key: c.Key, Logger: logger, Version: buildVersion(),
-	}
+	var box *secret.Box
 	if c.SecretKey != "" {
-		if config.Secrets, err = newBox(c.SecretKey, c.SecretKeyPrevious); err != nil {
+		if box, err = newBox(c.SecretKey, c.SecretKeyPrevious); err != nil {
 			return err
 		}
+	}
+	secrets, logger := maskedSecrets(db, box, logger)
+	config := api.Config{
+		Store: db, Orchestrator: orchestrator.New(temporal, c.TemporalNamespace, installationQueue(db)), Events: events{follower},
+		Agents: catalog.Agents(), Masks: secrets, Sandbox: sandboxInfo(db, logger), Key: c.Key, Logger: logger, Version: buildVersion(),
+	}
+	if box != nil {
+		config.Secrets = box
 	}
 	server, err := api.New(config)
 	if err != nil {

@@ -165,28 +165,6 @@ func newBox(current string, previous []string) (*secret.Box, error) {
 	return secret.NewBox(key, others...)
 }
 
-// storedSecrets opens the secrets in Postgres.
-type storedSecrets struct {
-	db  *postgres.DB
-	box *secret.Box
-}
-
-// Secret returns a secret's value, and false when there is none of the name.
-func (s storedSecrets) Secret(ctx context.Context, name string) (secret.Value, bool, error) {
-	sealed, err := s.db.SecretSealed(ctx, name)
-	if session.CodeOf(err) == session.CodeNoSecret {
-		return secret.Value{}, false, nil
-	}
-	if err != nil {
-		return secret.Value{}, false, err
-	}
-	value, err := s.box.Open(name, sealed)
-	if err != nil {
-		return secret.Value{}, false, fmt.Errorf("open secret %s: %w", name, err)
-	}
-	return value, true, nil
-}
-
 // runnerBinary finds the program that goes into sandboxes: the one given, or the
 // one beside this program.
 func runnerBinary(given string) (string, error) {

@@ -15,6 +15,7 @@ import (
 
 	"github.com/overwinter-dev/overwinter/internal/postgres/postgrestest"
 	"github.com/overwinter-dev/overwinter/internal/secret"
+	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
 func keyText(b byte) string {
@@ -144,4 +145,35 @@ func TestSecretRotateNeverReplacesWhatIsStoredMeanwhile(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, fmt.Sprint("round ", rounds-1), value.Reveal())
 	}
+}
+
+func TestTheMaskerFollowsWhatIsStored(t *testing.T) {
+	t.Parallel()
+	db := postgrestest.New(t)
+	box := boxOf(t, keyText(1))
+	secrets, _ := maskedSecrets(db, box, slog.New(slog.DiscardHandler))
+	keyless, _ := maskedSecrets(db, nil, slog.New(slog.DiscardHandler))
+	for _, s := range []*storedSecrets{secrets, keyless} {
+		masker, err := s.Masker(t.Context())
+		require.NoError(t, err)
+		require.Equal(t, "first-value", masker.Text("first-value"))
+	}
+	put := func(name, value string) {
+		t.Helper()
+		_, _, err := db.SecretPut(t.Context(), name, box.Seal(name, secret.NewValue(value)))
+		require.NoError(t, err)
+	}
+	for _, value := range []string{"first-value", "second-value"} {
+		put("KEY", value)
+		masker, err := secrets.Masker(t.Context())
+		require.NoError(t, err)
+		require.Equal(t, "[redacted KEY]", masker.Text(value))
+		require.Equal(t, "[redacted KEY]", secrets.text(value))
+	}
+	_, err := keyless.Masker(t.Context())
+	require.Equal(t, session.CodeUnavailable, session.CodeOf(err))
+	require.NoError(t, db.SecretDelete(t.Context(), "KEY"))
+	masker, err := secrets.Masker(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, "second-value", masker.Text("second-value"))
 }

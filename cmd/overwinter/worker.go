@@ -150,18 +150,19 @@ func (c *WorkerCmd) run(
 	if err != nil {
 		return err
 	}
+	secrets, logger := maskedSecrets(db, box, logger)
 	links := activities.NewLinks()
 	defer links.Close()
 	control, turns := activities.New(activities.Config{
 		Links: links, Store: db, Log: appender, Agents: catalog.Agents(), Sandbox: provider,
-		Image: newImages(provider, db, binary, logger), Tell: bell, Changes: changes, Secrets: storedSecrets{db, box},
+		Image: newImages(provider, db, binary, logger), Tell: bell, Changes: changes, Secrets: secrets, Masks: secrets,
 		Runner: runner, Queue: queue, Keys: box, SandboxTimeout: c.SandboxTimeout, Logger: logger,
 	})
 	w := worker.New(worker.Config{
 		Temporal: temporal, Control: control, Turns: turns,
 		Relay: worker.Relay{Rows: db, Bell: bell}, Installation: installation, Legacy: db,
-		Commands:       worker.CommandRelay{Rows: db, Notifier: bell},
-		ReconcileEvery: c.ReconcileEvery, MaxTurns: c.MaxTurns, Logger: logger,
+		Commands: worker.CommandRelay{Rows: db, Notifier: bell},
+		Mask:     secrets.text, ReconcileEvery: c.ReconcileEvery, MaxTurns: c.MaxTurns, Logger: logger,
 	})
 	polls.worker.Store(w)
 	group, ctx := errgroup.WithContext(ctx)

@@ -53,6 +53,7 @@ type Append struct {
 type Question struct {
 	Frame     int64
 	Asked     session.Asked
+	Shown     *session.Asked // Asked without the values of secrets; nil if it is the same
 	At        time.Time
 	ExpiresAt time.Time
 	// Decided is the answer where nobody needs to be asked; nil otherwise. It is kept so that the next

@@ -92,6 +92,9 @@ func (b *appendTx) ask(s *appendSession, a eventlog.Append, asked eventlog.Quest
 		row.Answer, err = json.Marshal(asked.Decided)
 		return err
 	}
+	if asked.Shown != nil {
+		q.Asked = *asked.Shown
+	}
 	return b.tell(s, a, wire.EventQuestion, wire.QuestionData{Question: wire.Question(q)})
 }
 

@@ -74,3 +74,22 @@ func (db *DB) SecretReseal(ctx context.Context, name string, was, sealed []byte)
 	n, err := db.q.SecretReseal(ctx, db.pool, &dbsqlc.SecretResealParams{Name: name, Was: was, Sealed: sealed})
 	return n > 0, fault("seal a secret again", err)
 }
+
+// SecretsMark changes whenever a secret is stored or deleted. It is empty if there is none.
+func (db *DB) SecretsMark(ctx context.Context) (string, error) {
+	mark, err := db.q.SecretsMark(ctx, db.pool)
+	return mark, fault("look for secrets", err)
+}
+
+// SecretsSealed returns the sealed forms of all secrets by name.
+func (db *DB) SecretsSealed(ctx context.Context) (map[string][]byte, error) {
+	rows, err := db.q.SecretsAll(ctx, db.pool)
+	if err != nil {
+		return nil, fault("read secrets", err)
+	}
+	out := make(map[string][]byte, len(rows))
+	for _, row := range rows {
+		out[row.Name] = row.Sealed
+	}
+	return out, nil
+}

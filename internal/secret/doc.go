@@ -16,6 +16,8 @@
 //
 // An installation can have several keys: it seals with the current one and opens with all.
 //
+// A Masker finds the values of secrets in what agents say, also encoded and divided, and replaces them.
+//
 // Names are of two kinds. NAME, as an environment variable is named, is given to
 // the agents that ask for that variable. git:HOST is "user:password", used when a
 // workspace is cloned from that host.

@@ -63,6 +63,21 @@ type Asked struct {
 	Suggestions json.RawMessage `json:"suggestions,omitempty"`
 }
 
+// Map returns a copy with its texts replaced: those in words by text, the agent's own JSON by raw.
+func (a Asked) Map(text func(string) string, raw func(json.RawMessage) json.RawMessage) Asked {
+	a.ToolName, a.ToolUseID, a.Title = text(a.ToolName), text(a.ToolUseID), text(a.Title)
+	a.Input, a.Suggestions = raw(a.Input), raw(a.Suggestions)
+	a.Inquiries = slices.Clone(a.Inquiries)
+	for i, item := range a.Inquiries {
+		item.Question, item.Header, item.Options = text(item.Question), text(item.Header), slices.Clone(item.Options)
+		for j, o := range item.Options {
+			item.Options[j] = InquiryOption{Label: text(o.Label), Description: text(o.Description)}
+		}
+		a.Inquiries[i] = item
+	}
+	return a
+}
+
 // InquiryItem is one thing that an Inquiry asks.
 type InquiryItem struct {
 	Question string          `json:"question"` // the key of its answer

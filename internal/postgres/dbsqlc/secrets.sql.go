@@ -82,6 +82,35 @@ func (q *Queries) SecretReseal(ctx context.Context, db DBTX, arg *SecretResealPa
 	return result.RowsAffected(), nil
 }
 
+const secretsAll = `-- name: SecretsAll :many
+SELECT name, sealed FROM secrets ORDER BY name
+`
+
+type SecretsAllRow struct {
+	Name   string
+	Sealed []byte
+}
+
+func (q *Queries) SecretsAll(ctx context.Context, db DBTX) ([]SecretsAllRow, error) {
+	rows, err := db.Query(ctx, secretsAll)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []SecretsAllRow
+	for rows.Next() {
+		var i SecretsAllRow
+		if err := rows.Scan(&i.Name, &i.Sealed); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const secretsCount = `-- name: SecretsCount :one
 SELECT count(*) FROM secrets
 `
@@ -121,4 +150,16 @@ func (q *Queries) SecretsList(ctx context.Context, db DBTX) ([]SecretsListRow, e
 		return nil, err
 	}
 	return items, nil
+}
+
+const secretsMark = `-- name: SecretsMark :one
+SELECT coalesce(md5(string_agg(name || ' ' || updated_at::text, ',' ORDER BY name)), '')::text FROM secrets
+`
+
+// SecretsMark changes with every secret that is stored or deleted.
+func (q *Queries) SecretsMark(ctx context.Context, db DBTX) (string, error) {
+	row := db.QueryRow(ctx, secretsMark)
+	var column_1 string
+	err := row.Scan(&column_1)
+	return column_1, err
 }

@@ -18,3 +18,10 @@ DELETE FROM secrets WHERE name = @name;
 -- name: SecretReseal :execrows
 -- SecretReseal changes nothing if the secret has been stored again meanwhile.
 UPDATE secrets SET sealed = @sealed WHERE name = @name AND sealed = @was;
+
+-- name: SecretsMark :one
+-- SecretsMark changes with every secret that is stored or deleted.
+SELECT coalesce(md5(string_agg(name || ' ' || updated_at::text, ',' ORDER BY name)), '')::text FROM secrets;
+
+-- name: SecretsAll :many
+SELECT name, sealed FROM secrets ORDER BY name;

@@ -1,0 +1,61 @@
+package api_test
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/overwinter-dev/overwinter/api"
+	"github.com/overwinter-dev/overwinter/api/apitest"
+	"github.com/overwinter-dev/overwinter/internal/secret"
+	"github.com/overwinter-dev/overwinter/internal/session"
+)
+
+type masks func() (*secret.Masker, error)
+
+func (m masks) Masker(context.Context) (*secret.Masker, error) { return m() }
+
+func TestWhatIsReadOutIsMasked(t *testing.T) {
+	t.Parallel()
+	const planted = "planted-value-0123456789"
+	masker := secret.NewMasker([]secret.Named{{Name: "KEY", Value: secret.NewValue(planted)}})
+	var failed error
+	b := setup(t, func(c *api.Config) {
+		c.Masks = masks(func() (*secret.Masker, error) { return masker, failed })
+	})
+	id := b.store.Put(session.Hibernated)
+	asked := session.Asked{
+		ID: "a1", Kind: session.Permission, ToolName: "shell", Title: "run " + planted, Input: json.RawMessage(`{"command":"curl -H ` + planted + `"}`),
+	}
+	question := session.Question{
+		ID: session.NewID(session.QuestionPrefix), SessionID: id, Asked: asked, Status: session.QuestionOpen,
+		CreatedAt: time.Now(), ExpiresAt: time.Now().Add(time.Hour),
+	}
+	b.store.With(id, func(r *apitest.Row) {
+		r.Files = []session.FileContent{file("env.txt", "KEY="+planted+"\n"), file("plain.txt", "nothing")}
+		r.Diff = &session.WorkspaceDiff{Patch: []byte("+KEY=" + planted + "\n"), At: time.Now()}
+		r.Transcripts = []session.TranscriptFile{{Path: "t.jsonl", Data: []byte(`{"text":"` + planted + `"}` + "\n")}}
+		r.Questions = append(r.Questions, question)
+	})
+	url := "/api/sessions/" + id
+	paths := []string{"/files/env.txt", "/diff", "/transcript", "/transcript?path=t.jsonl", "/questions", "/questions/" + question.ID}
+	for _, path := range paths {
+		r := b.do("GET", url+path, "")
+		require.Equal(t, http.StatusOK, r.status, path)
+		require.NotContains(t, string(r.body), planted, path)
+		require.Contains(t, string(r.body), "[redacted KEY]", path)
+	}
+	tag := b.do("GET", url+"/files/env.txt", "").header.Get("ETag")
+	require.NotEqual(t, `"abc123"`, tag, "what is masked has a tag of its own")
+	require.Equal(t, `"abc123"`, b.do("GET", url+"/files/plain.txt", "").header.Get("ETag"))
+
+	// Where the secrets cannot be read nothing is shown.
+	failed = session.Faultf(session.CodeUnavailable, "no key")
+	for _, path := range paths {
+		b.do("GET", url+path, "").problem(http.StatusServiceUnavailable, "unavailable")
+	}
+}

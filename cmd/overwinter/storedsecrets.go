@@ -1,0 +1,94 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+	"sync"
+
+	"github.com/overwinter-dev/overwinter/internal/postgres"
+	"github.com/overwinter-dev/overwinter/internal/secret"
+	"github.com/overwinter-dev/overwinter/internal/session"
+)
+
+// storedSecrets opens and masks the secrets in Postgres.
+type storedSecrets struct {
+	db     *postgres.DB
+	box    *secret.Box // nil for a process without the key of the installation
+	logger *slog.Logger
+	// changed is called with each new masker. Default: it is not told.
+	changed func(*secret.Masker)
+
+	mu     sync.Mutex
+	mark   string // of the secrets that masker masks
+	masker *secret.Masker
+}
+
+// Secret returns a secret's value, and false when there is none of the name.
+func (s *storedSecrets) Secret(ctx context.Context, name string) (secret.Value, bool, error) {
+	sealed, err := s.db.SecretSealed(ctx, name)
+	if session.CodeOf(err) == session.CodeNoSecret {
+		return secret.Value{}, false, nil
+	}
+	if err != nil {
+		return secret.Value{}, false, err
+	}
+	value, err := s.box.Open(name, sealed)
+	if err != nil {
+		return secret.Value{}, false, fmt.Errorf("open secret %s: %w", name, err)
+	}
+	return value, true, nil
+}
+
+// Masker returns a masker for what is stored now. It is made again only when secrets have changed. unavailable
+// if there are secrets and this process has no key.
+func (s *storedSecrets) Masker(ctx context.Context) (*secret.Masker, error) {
+	mark, err := s.db.SecretsMark(ctx)
+	if err != nil {
+		return nil, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if mark == s.mark {
+		return s.masker, nil
+	}
+	if s.box == nil {
+		return nil, session.Faultf(session.CodeUnavailable, "this api has no OVERWINTER_SECRET_KEY, so it cannot mask stored secrets")
+	}
+	all, err := s.db.SecretsSealed(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var values []secret.Named
+	for _, name := range slices.Sorted(maps.Keys(all)) {
+		value, err := s.box.Open(name, all[name])
+		if err != nil { // no agent is given it either
+			s.logger.ErrorContext(ctx, "could not open secret; it is not masked", slog.String("secret", name), slog.Any("error", err))
+			continue
+		}
+		values = append(values, secret.Named{Name: name, Value: value})
+	}
+	// What was stored between the two statements is found by the next call: the mark is the older one.
+	s.mark, s.masker = mark, secret.NewMasker(values)
+	if s.changed != nil {
+		s.changed(s.masker)
+	}
+	return s.masker, nil
+}
+
+// maskedSecrets are the stored secrets, with a logger that masks them.
+func maskedSecrets(db *postgres.DB, box *secret.Box, logger *slog.Logger) (*storedSecrets, *slog.Logger) {
+	var mask secret.LogMask
+	logger = slog.New(mask.Handler(logger.Handler()))
+	return &storedSecrets{db: db, box: box, logger: logger, changed: mask.Set}, logger
+}
+
+// text masks the secrets that were read last.
+func (s *storedSecrets) text(text string) string {
+	s.mu.Lock()
+	masker := s.masker
+	s.mu.Unlock()
+	return masker.Text(text)
+}

@@ -1,0 +1,462 @@
+package secret
+
+import (
+	"bytes"
+	"encoding/base64"
+	"encoding/binary"
+	"encoding/json"
+	"fmt"
+	"net/url"
+	"slices"
+	"strings"
+)
+
+const (
+	// MinMasked is the length in bytes from which a value is masked: shorter ones are words that text
+	// has for other reasons.
+	MinMasked = 8
+	// window is how many bytes the filter looks at. No pattern is shorter.
+	window = 8
+	// filterBits is the size of the filter, as a power of two. It is 32 KiB of memory.
+	filterBits = 18
+	// fragment is the part of a value that is masked at the end of a text that was cut within it.
+	fragment = 3 // a third
+)
+
+// Named is a secret with its name.
+type Named struct {
+	Name  string
+	Value Value
+}
+
+// Masker replaces the values of secrets in text by [redacted NAME], also where they are encoded in base64
+// (standard or for URLs, at any alignment, in lines), for URLs, or as JSON strings. It cannot find what was
+// transformed otherwise. A nil Masker changes nothing. It is safe for concurrent use.
+//
+// The leftmost match counts, and of those the longest, so that a text gives the same however it is divided.
+type Masker struct {
+	filter [1 << filterBits / 64]uint64
+	plain  patterns
+	folded patterns // found across line breaks
+}
+
+// patterns are sorted.
+type patterns struct {
+	text   []string
+	label  []string
+	within []int // the longest other pattern that this one begins with, or -1
+	fold   bool  // line breaks in the text do not count
+}
+
+// NewMasker returns a masker for the values of secrets; nil if there is nothing to mask. Values below
+// MinMasked are not masked, and neither are URLs of the web, except for a password in them.
+func NewMasker(secrets []Named) *Masker {
+	plain, folded := map[string]string{}, map[string]string{}
+	add := func(to map[string]string, text, label string) {
+		if have, ok := to[text]; len(text) >= window && (!ok || label < have) {
+			to[text] = label
+		}
+	}
+	for _, s := range secrets {
+		label := "[redacted " + s.Name + "]"
+		values := maskedValues(s.Name, s.Value.Reveal())
+		for _, value := range values {
+			for _, form := range textForms(value) {
+				add(plain, form, label)
+			}
+		}
+		if strings.HasPrefix(s.Name, GitName("")) { // as in a header of HTTP
+			values = append(values, s.Value.Reveal())
+		}
+		for _, value := range values {
+			for _, core := range base64Cores(value) {
+				add(folded, core, label)
+			}
+		}
+	}
+	if len(plain)+len(folded) == 0 {
+		return nil
+	}
+	m := &Masker{plain: newPatterns(plain, false), folded: newPatterns(folded, true)}
+	for _, p := range slices.Concat(m.plain.text, m.folded.text) {
+		h := hash(binary.LittleEndian.Uint64([]byte(p[:window])))
+		m.filter[h/64] |= 1 << (h % 64)
+	}
+	return m
+}
+
+// maskedValues are what of a secret must not be seen.
+func maskedValues(name, value string) []string {
+	value = strings.TrimSpace(value)
+	var out []string
+	add := func(v string) {
+		if len(v) >= MinMasked {
+			out = append(out, v)
+		}
+	}
+	if u, err := url.Parse(value); err == nil && u.Host != "" {
+		if u.User != nil {
+			password, _ := u.User.Password()
+			add(password)
+		}
+		switch strings.ToLower(u.Scheme) {
+		case "http", "https", "ws", "wss":
+			return out
+		}
+	}
+	if strings.HasPrefix(name, GitName("")) {
+		user, password, _ := strings.Cut(value, ":")
+		isToken := password == "" || password == "x-oauth-basic" || len(user) >= 20 // some hosts take one as the user
+		if isToken {
+			add(user)
+		}
+		if password != "x-oauth-basic" {
+			add(password)
+		}
+		return out
+	}
+	add(value)
+	if strings.HasPrefix(value, "{") {
+		var parsed any
+		if json.Unmarshal([]byte(value), &parsed) == nil {
+			credentials(parsed, false, add)
+		}
+	}
+	return out
+}
+
+// credentials finds the keys within a secret that is a document, such as a service account.
+func credentials(v any, named bool, add func(string)) {
+	switch v := v.(type) {
+	case map[string]any:
+		for name, member := range v {
+			name = strings.ToLower(name)
+			is := slices.ContainsFunc([]string{"key", "token", "secret", "password", "credential"}, func(word string) bool {
+				return strings.Contains(name, word)
+			})
+			credentials(member, is, add)
+		}
+	case []any:
+		for _, member := range v {
+			credentials(member, named, add)
+		}
+	case string:
+		if u, err := url.Parse(v); named && (err != nil || u.Host == "") {
+			add(strings.TrimSpace(v))
+		}
+	}
+}
+
+// textForms are a value as it is, percent-encoded, and within a JSON string.
+func textForms(value string) []string {
+	out := []string{value}
+	for _, encoded := range []string{
+		url.QueryEscape(value), url.PathEscape(value), strings.ReplaceAll(url.QueryEscape(value), "+", "%20"),
+	} {
+		out = append(out, encoded, lowerEscapes(encoded))
+	}
+	for _, html := range []bool{false, true} {
+		quoted := quote(value, html)
+		inner := string(quoted[1 : len(quoted)-1])
+		out = append(out, inner, strings.ReplaceAll(inner, "/", `\/`))
+	}
+	return out
+}
+
+// quote returns a JSON string.
+func quote(text string, html bool) []byte {
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(html)
+	if err := e.Encode(text); err != nil {
+		panic(fmt.Sprintf("secret: encode a string: %v", err)) // a string can be encoded
+	}
+	return bytes.TrimSuffix(b.Bytes(), []byte("\n"))
+}
+
+// lowerEscapes writes percent-encodings in lower case, as some programs do.
+func lowerEscapes(s string) string {
+	b := []byte(s)
+	for i := 0; i+2 < len(b); i++ {
+		if b[i] == '%' {
+			copy(b[i+1:i+3], bytes.ToLower(b[i+1:i+3]))
+		}
+	}
+	return string(b)
+}
+
+// base64Cores are the characters of the base64 of a value that depend on nothing else, for each place
+// that it can have among other bytes.
+func base64Cores(value string) []string {
+	var out []string
+	for _, encoding := range []*base64.Encoding{base64.RawStdEncoding, base64.RawURLEncoding} {
+		for before := range 3 {
+			encoded := encoding.EncodeToString(append(make([]byte, before), value...))
+			out = append(out, encoded[(before*8+5)/6:(before+len(value))*8/6])
+		}
+	}
+	return out
+}
+
+func newPatterns(labels map[string]string, fold bool) patterns {
+	p := patterns{fold: fold}
+	for text := range labels {
+		p.text = append(p.text, text)
+	}
+	slices.Sort(p.text)
+	for i, text := range p.text {
+		p.label = append(p.label, labels[text])
+		within := i - 1
+		for within >= 0 && !strings.HasPrefix(text, p.text[within]) {
+			within = p.within[within]
+		}
+		p.within = append(p.within, within)
+	}
+	return p
+}
+
+func hash(bytes uint64) uint64 { return bytes * 0x9e3779b97f4a7c15 >> (64 - filterBits) }
+
+func (m *Masker) may(bytes uint64) bool {
+	h := hash(bytes)
+	return m.filter[h/64]&(1<<(h%64)) != 0
+}
+
+func isBreak(c byte) bool { return c == '\n' || c == '\r' }
+
+// compare compares the beginning of text with a pattern. n is how much of text it took: all of it where text
+// is too short to tell, and then result is 0 with whole false.
+func (p *patterns) compare(text, pattern string) (result, n int, whole bool) {
+	i, j := 0, 0
+	for j < len(pattern) {
+		if i == len(text) {
+			return 0, i, false
+		}
+		c := text[i]
+		if p.fold && isBreak(c) && i > 0 {
+			i++
+			continue
+		}
+		if c != pattern[j] {
+			if c < pattern[j] {
+				return -1, i, false
+			}
+			return 1, i, false
+		}
+		i++
+		j++
+	}
+	return 0, i, true
+}
+
+// at looks for patterns at the beginning of text: the longest that is there, with the number of bytes of
+// text that it takes, and the first one that text ends in the middle of; -1 for none.
+func (p *patterns) at(text string) (match, n, partial int) {
+	// The patterns before low are smaller than text; those that text ends within follow them.
+	low, high := 0, len(p.text)
+	for low < high {
+		middle := int(uint(low+high) >> 1)
+		if result, _, whole := p.compare(text, p.text[middle]); result > 0 || whole {
+			low = middle + 1
+		} else {
+			high = middle
+		}
+	}
+	match, partial = -1, -1
+	if low < len(p.text) {
+		if result, _, whole := p.compare(text, p.text[low]); result == 0 && !whole {
+			partial = low
+		}
+	}
+	for i := low - 1; i >= 0; i = p.within[i] {
+		if result, took, whole := p.compare(text, p.text[i]); result == 0 && whole {
+			return i, took, partial
+		}
+	}
+	return match, 0, partial
+}
+
+// fold8 is the window at the beginning of text without line breaks; false if there are too few bytes.
+func fold8(text string) (uint64, bool) {
+	var w uint64
+	n := 0
+	for i := 0; i < len(text) && n < window; i++ {
+		if c := text[i]; !isBreak(c) {
+			w |= uint64(c) << (8 * n)
+			n++
+		}
+	}
+	return w, n == window
+}
+
+// found is a place in a text.
+type found struct {
+	match   bool
+	n       int // bytes that the match takes
+	label   string
+	partial bool // text ends within a pattern
+	cut     bool // and enough of it is there to be masked
+	cutBy   string
+}
+
+// look looks at the beginning of text.
+func (m *Masker) look(text string) found {
+	var f found
+	for _, p := range []*patterns{&m.plain, &m.folded} {
+		if len(p.text) == 0 {
+			continue
+		}
+		match, n, partial := p.at(text)
+		if match >= 0 && n > f.n {
+			f.match, f.n, f.label = true, n, p.label[match]
+		}
+		if partial >= 0 {
+			f.partial = true
+			if len(text) >= MinMasked && len(text)*fragment >= len(p.text[partial]) {
+				f.cut, f.cutBy = true, p.label[partial]
+			}
+		}
+	}
+	return f
+}
+
+// scan masks text into the builder and returns where what it holds back begins: the suffix that may
+// be the beginning of a value, if text goes on; else nothing is held back. Without a match nothing is
+// written, and changed is false.
+func (m *Masker) scan(text string, end bool) (out strings.Builder, changed bool, held int) {
+	written := 0
+	replace := func(from, n int, label string) {
+		out.WriteString(text[written:from])
+		out.WriteString(label)
+		written, changed = from+n, true
+	}
+	nextBreak := -1
+	for i := 0; i < len(text); {
+		if nextBreak < i {
+			nextBreak = strings.IndexAny(text[i:], "\n\r")
+			if nextBreak < 0 {
+				nextBreak = len(text)
+			} else {
+				nextBreak += i
+			}
+		}
+		// Up to here windows have no line break and are whole.
+		for last := min(nextBreak, len(text)) - window; i <= last; i++ {
+			if m.may(load(text, i)) {
+				break
+			}
+		}
+		if i >= len(text) {
+			break
+		}
+		if i+window > nextBreak {
+			if w, whole := fold8(text[i:]); whole && !m.may(w) && (i+window > len(text) || !m.may(load(text, i))) {
+				i++
+				continue
+			}
+		}
+		f := m.look(text[i:])
+		switch {
+		case f.partial && !end:
+			if changed {
+				out.WriteString(text[written:i])
+			}
+			return out, changed, i
+		case f.match:
+			replace(i, f.n, f.label)
+			i += f.n
+		case f.cut:
+			replace(i, len(text)-i, f.cutBy)
+			i = len(text)
+		default:
+			i++
+		}
+	}
+	if changed {
+		out.WriteString(text[written:])
+	}
+	return out, changed, len(text)
+}
+
+func load(s string, i int) uint64 {
+	_ = s[i+7]
+	return uint64(s[i]) | uint64(s[i+1])<<8 | uint64(s[i+2])<<16 | uint64(s[i+3])<<24 |
+		uint64(s[i+4])<<32 | uint64(s[i+5])<<40 | uint64(s[i+6])<<48 | uint64(s[i+7])<<56
+}
+
+// Text masks a whole text. A value that the text ends within is masked if a third of it is there.
+func (m *Masker) Text(text string) string {
+	if m == nil {
+		return text
+	}
+	out, changed, _ := m.scan(text, true)
+	if !changed {
+		return text
+	}
+	return out.String()
+}
+
+// Bytes is Text for bytes. It returns data itself if there is nothing to mask.
+func (m *Masker) Bytes(data []byte) []byte {
+	if m == nil {
+		return data
+	}
+	if masked := m.Text(string(data)); masked != string(data) {
+		return []byte(masked)
+	}
+	return data
+}
+
+// Stream masks a text that arrives in parts. held is what it held back before and more is the next part; it
+// returns what can be shown, and what it holds back now: a suffix that may be the beginning of a value.
+// When the text ends, Text of what is held back is shown.
+func (m *Masker) Stream(held, more string) (shown, hold string) {
+	text := held + more
+	if m == nil {
+		return text, ""
+	}
+	out, changed, from := m.scan(text, false)
+	if !changed {
+		return text[:from], text[from:]
+	}
+	return out.String(), text[from:]
+}
+
+// JSON masks the strings in a JSON text, names of members included. Everything else stays as it is.
+func (m *Masker) JSON(raw json.RawMessage) json.RawMessage {
+	if m == nil || len(raw) == 0 {
+		return raw
+	}
+	var out []byte
+	written := 0
+	for i := 0; i < len(raw); i++ {
+		if raw[i] != '"' {
+			continue
+		}
+		from, escaped := i, false
+		for i++; i < len(raw) && raw[i] != '"'; i++ {
+			if raw[i] == '\\' {
+				escaped = true
+				i++
+			}
+		}
+		if i >= len(raw) {
+			break // no JSON
+		}
+		literal := raw[from : i+1]
+		text := string(literal[1 : len(literal)-1])
+		if escaped && json.Unmarshal(literal, &text) != nil {
+			continue
+		}
+		masked := m.Text(text)
+		if masked == text {
+			continue
+		}
+		out = append(append(out, raw[written:from]...), quote(masked, false)...)
+		written = i + 1
+	}
+	if written == 0 {
+		return raw
+	}
+	return append(out, raw[written:]...)
+}
