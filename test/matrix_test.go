@@ -2,6 +2,7 @@ package test
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"math/rand/v2"
@@ -12,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 )
 
@@ -96,6 +98,10 @@ func (m *matrix) faults() []matrixFault {
 			states: []matrixState{{stateLarge, 0, 1500 * time.Millisecond, 15}},
 		},
 		{name: "runners frozen for 80s", strike: frozen(partRunner, 80*time.Second), long: true},
+		{name: "links killed", strike: killed(partAttach), long: true},
+		{name: "runners killed", strike: killed(partRunner), losesSandboxes: true, long: true},
+		{name: "tables locked for 20s", strike: func(t *testing.T, _ []*cell) { m.lockTables(t, 20*time.Second) }, long: true},
+		{name: "connections used up for 20s", strike: func(t *testing.T, _ []*cell) { m.useUpConnections(t, 20*time.Second) }, long: true},
 		{name: "api frozen for 30s", strike: frozen(partAPI, 30*time.Second), long: true},
 		{name: "agents and links frozen for 30s", strike: func(*testing.T, []*cell) {
 			freeze(append(m.pids(partAgent), m.pids(partAttach)...), 30*time.Second)
@@ -131,6 +137,47 @@ func (m *matrix) lockRows(t *testing.T, cells []*cell, d time.Duration) {
 	require.NoError(t, err)
 	<-time.After(d)
 	require.NoError(t, tx.Rollback(t.Context()))
+}
+
+// lockTables locks whole tables for d, as a migration by hand or a vacuum would.
+func (m *matrix) lockTables(t *testing.T, d time.Duration) {
+	t.Helper()
+	conn := m.connect(t)
+	var tx pgx.Tx
+	eventually(t, settleWithin, "the tables are locked", func() (err error) { // it may be the victim of a deadlock
+		if tx, err = conn.Begin(t.Context()); err != nil {
+			return err
+		}
+		if _, err = tx.Exec(t.Context(), "LOCK TABLE prompts, runs, events, bundles, sandboxes IN ACCESS EXCLUSIVE MODE"); err != nil {
+			return errors.Join(err, tx.Rollback(t.Context()))
+		}
+		return nil
+	})
+	<-time.After(d)
+	require.NoError(t, tx.Rollback(t.Context()))
+}
+
+// useUpConnections breaks every connection of the system and takes all that Postgres has for d.
+func (m *matrix) useUpConnections(t *testing.T, d time.Duration) {
+	t.Helper()
+	var taken []*pgx.Conn
+	m.database.reset()
+	for over := time.After(d); ; {
+		conn, err := pgx.Connect(t.Context(), m.postgres.url)
+		if err == nil {
+			taken = append(taken, conn)
+			continue
+		}
+		select {
+		case <-time.After(100 * time.Millisecond): // one may have become free
+			continue
+		case <-over:
+		}
+		break
+	}
+	for _, conn := range taken {
+		conn.Close(t.Context())
+	}
 }
 
 // cell is a session that is in a certain state when the fault begins.

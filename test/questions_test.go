@@ -17,7 +17,7 @@ import (
 func (s *stack) asked(t *testing.T, sessionID string) object {
 	t.Helper()
 	var question object
-	eventually(t, 60*time.Second, "the agent asks", func() error {
+	eventually(t, within, "the agent asks", func() error {
 		status, page, err := s.call("GET", "/api/sessions/"+sessionID+"/questions?status=open", nil)
 		if err != nil {
 			return err

@@ -25,8 +25,8 @@ import (
 // kills one that it uses: within one interval the first is gone, and the second's
 // session has noticed.
 func TestReconcilerEndsWhatNobodyOwns(t *testing.T) {
-	t.Setenv("OVERWINTER_RECONCILE_EVERY", "2s")
-	s := startStack(t)
+	t.Parallel()
+	s := startStackEnv(t, []string{"OVERWINTER_RECONCILE_EVERY=2s"}, stackDir(t))
 	ctx := t.Context()
 
 	id := s.create(t, object{"prompt": object{"id": "p", "content": "write kept.txt: still here"}})
@@ -68,8 +68,8 @@ func TestReconcilerEndsWhatNobodyOwns(t *testing.T) {
 // the middle of a turn: the session is taken up again where it stands, and the
 // turn goes on.
 func TestAWorkflowTerminatedByHandComesBack(t *testing.T) {
-	t.Setenv("OVERWINTER_RECONCILE_EVERY", "2s")
-	s := startStack(t)
+	t.Parallel()
+	s := startStackEnv(t, []string{"OVERWINTER_RECONCILE_EVERY=2s"}, stackDir(t))
 	temporal, err := client.Dial(client.Options{HostPort: s.engine, Logger: log.NewStructuredLogger(slog.New(slog.DiscardHandler))})
 	require.NoError(t, err)
 	defer temporal.Close()

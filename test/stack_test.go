@@ -28,6 +28,7 @@ type stack struct {
 	engine  string // address of Temporal
 	ui      int
 	args    []string
+	env     []string // added to the environment
 	cmd     *exec.Cmd
 	out     *safeBuffer
 	stopped bool
@@ -43,8 +44,14 @@ func startStack(t *testing.T, extra ...string) *stack {
 // startStackIn is startStack with a data directory of choice.
 func startStackIn(t *testing.T, dir string, extra ...string) *stack {
 	t.Helper()
+	return startStackEnv(t, nil, dir, extra...)
+}
+
+// startStackEnv is startStackIn with variables added to the environment.
+func startStackEnv(t *testing.T, env []string, dir string, extra ...string) *stack {
+	t.Helper()
 	apiPort, temporalPort, uiPort := freePort(t), freePort(t), freePort(t)
-	s := &stack{dir: dir, api: fmt.Sprintf("127.0.0.1:%d", apiPort), engine: fmt.Sprintf("127.0.0.1:%d", temporalPort), ui: uiPort}
+	s := &stack{dir: dir, env: env, api: fmt.Sprintf("127.0.0.1:%d", apiPort), engine: fmt.Sprintf("127.0.0.1:%d", temporalPort), ui: uiPort}
 	s.args = append([]string{
 		"dev", "--data-dir", dir, "--api-address", s.api,
 		"--temporal-port", strconv.Itoa(temporalPort), "--temporal-ui-port", strconv.Itoa(uiPort),
@@ -80,6 +87,7 @@ func (s *stack) start(t *testing.T) {
 	t.Helper()
 	s.out = &safeBuffer{}
 	s.cmd = exec.Command(program(t, "overwinter"), s.args...) //nolint:gosec // our own program; it is stopped in order
+	s.cmd.Env = append(os.Environ(), s.env...)
 	s.cmd.Stdout, s.cmd.Stderr = s.out, s.out
 	require.NoError(t, s.cmd.Start())
 	s.stopped = false
