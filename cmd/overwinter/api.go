@@ -56,7 +56,14 @@ func (c *APICmd) Validate() error {
 
 // Run serves until ctx ends.
 func (c *APICmd) Run(ctx context.Context, logger *slog.Logger, s streams) error {
-	db, err := c.open(ctx, logger)
+	var box *secret.Box
+	var err error
+	if c.SecretKey != "" {
+		if box, err = newBox(c.SecretKey, c.SecretKeyPrevious); err != nil {
+			return err
+		}
+	}
+	db, err := c.openSealed(ctx, logger, box)
 	if err != nil {
 		return err
 	}
@@ -77,12 +84,6 @@ func (c *APICmd) Run(ctx context.Context, logger *slog.Logger, s streams) error 
 	follower.Start()
 	defer follower.Stop()
 
-	var box *secret.Box
-	if c.SecretKey != "" {
-		if box, err = newBox(c.SecretKey, c.SecretKeyPrevious); err != nil {
-			return err
-		}
-	}
 	secrets, logger := maskedSecrets(db, box, logger)
 	config := api.Config{
 		Store: db, Orchestrator: orchestrator.New(temporal, c.TemporalNamespace, installationQueue(db)), Events: events{follower},

@@ -59,15 +59,24 @@ func (f databaseFlags) check() error {
 }
 
 func (f databaseFlags) open(ctx context.Context, logger *slog.Logger) (*postgres.DB, error) {
+	return f.openSealed(ctx, logger, nil)
+}
+
+// openSealed opens a database whose transcripts are sealed; box may be nil.
+func (f databaseFlags) openSealed(ctx context.Context, logger *slog.Logger, box *secret.Box) (*postgres.DB, error) {
 	if err := f.check(); err != nil {
 		return nil, usageError{err.Error()}
 	}
-	return postgres.Open(ctx, f.DatabaseURL, postgres.Options{
+	options := postgres.Options{
 		Logger: logger, MaxConns: f.MaxConns, ConnectTimeout: f.ConnectTimeout, CallTimeout: f.CallTimeout,
 		BulkTimeout: f.BulkTimeout, StatementTimeout: f.StatementTimeout, LockTimeout: f.LockTimeout,
 		IdleInTransactionTimeout: f.IdleInTransactionTimeout, UnansweredTimeout: f.UnansweredTimeout,
 		AllowNewerSchema: f.AllowNewerSchema,
-	})
+	}
+	if box != nil {
+		options.Sealer = box
+	}
+	return postgres.Open(ctx, f.DatabaseURL, options)
 }
 
 // schemaRefused is a usage of the wrong schema: no time will heal it.

@@ -28,7 +28,7 @@ func (c *SecretRotateCmd) Run(ctx context.Context, logger *slog.Logger, s stream
 	if err != nil {
 		return err
 	}
-	db, err := c.open(ctx, logger)
+	db, err := c.openSealed(ctx, logger, box)
 	if err != nil {
 		return err
 	}
@@ -43,6 +43,23 @@ func (c *SecretRotateCmd) Run(ctx context.Context, logger *slog.Logger, s stream
 	if _, err := fmt.Fprintf(s.stdout, "key %s: %d secrets sealed again, %d were current, %d do not open\n",
 		box.KeyID(), secrets.changed, secrets.current, secrets.failed); err != nil {
 		return err
+	}
+	parts, unread := 0, 0
+	for after := ""; ; {
+		resealed, failed, next, err := db.TranscriptsReseal(ctx, after)
+		if err != nil {
+			return err
+		}
+		parts, unread = parts+resealed, unread+failed
+		if after = next; next == "" {
+			break
+		}
+	}
+	if _, err := fmt.Fprintf(s.stdout, "%d parts of transcripts sealed again, %d do not open\n", parts, unread); err != nil {
+		return err
+	}
+	if unread > 0 {
+		return fmt.Errorf("%d parts of transcripts do not open with any key; pass the missing key in OVERWINTER_SECRET_KEY_PREVIOUS", unread)
 	}
 	if secrets.failed > 0 {
 		return fmt.Errorf("%d secrets do not open with any key; pass the missing key in OVERWINTER_SECRET_KEY_PREVIOUS, or store them again",

@@ -70,7 +70,7 @@ func (c *WorkerCmd) Run(ctx context.Context, logger *slog.Logger) error {
 	if err != nil {
 		return err
 	}
-	db, err := c.open(ctx, logger)
+	db, err := c.openSealed(ctx, logger, box)
 	if err != nil {
 		return err
 	}

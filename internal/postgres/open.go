@@ -47,6 +47,9 @@ type Options struct {
 	// UnansweredTimeout bounds how long a peer may leave TCP segments or keepalives unanswered
 	// before the connection counts as broken, on either side. Default 10s.
 	UnansweredTimeout time.Duration
+	// Sealer seals transcripts before they are stored. Default: they are stored as they are, and sealed
+	// ones cannot be read.
+	Sealer Sealer
 	// AllowNewerSchema accepts a schema that a newer program has migrated. Default: SchemaCheck and
 	// Ready refuse it.
 	AllowNewerSchema bool

@@ -68,7 +68,7 @@ func (s *sessionTx) transcriptAppend(ctx context.Context, db *DB, segments []ses
 		}
 		err := s.q.TranscriptInsert(ctx, s, &dbsqlc.TranscriptInsertParams{
 			SessionID: segment.SessionID, Path: segment.Path, Version: segment.Version, Start: at.Size,
-			Size: int64(len(fresh)), RunID: segment.RunID, Data: db.zip.EncodeAll(fresh, nil),
+			Size: int64(len(fresh)), RunID: segment.RunID, Data: db.pack(segment.SessionID, segment.Path, fresh),
 		})
 		if err != nil {
 			return err
@@ -128,8 +128,8 @@ func (db *DB) TranscriptFiles(ctx context.Context, sessionID string) ([]session.
 			files = append(files, session.TranscriptFile{Path: row.Path, Version: row.Version, Data: []byte{}})
 		}
 		file := &files[len(files)-1]
-		if file.Data, err = db.unzip.DecodeAll(row.Data, file.Data); err != nil {
-			return nil, fault(doing, session.Faultf(session.CodeInternal, "transcript %s: %v", row.Path, err))
+		if file.Data, err = db.unpack(sessionID, row.Path, row.Data, file.Data); err != nil {
+			return nil, fault(doing, err)
 		}
 	}
 	slices.SortFunc(files, func(a, b session.TranscriptFile) int { return strings.Compare(a.Path, b.Path) })

@@ -97,6 +97,29 @@ func (q *Queries) TranscriptPositions(ctx context.Context, db DBTX, sessionID st
 	return items, nil
 }
 
+const transcriptReseal = `-- name: TranscriptReseal :exec
+UPDATE transcripts SET data = $1 WHERE session_id = $2 AND path = $3 AND version = $4 AND start = $5
+`
+
+type TranscriptResealParams struct {
+	Data      []byte
+	SessionID string
+	Path      string
+	Version   int64
+	Start     int64
+}
+
+func (q *Queries) TranscriptReseal(ctx context.Context, db DBTX, arg *TranscriptResealParams) error {
+	_, err := db.Exec(ctx, transcriptReseal,
+		arg.Data,
+		arg.SessionID,
+		arg.Path,
+		arg.Version,
+		arg.Start,
+	)
+	return err
+}
+
 const transcriptSegments = `-- name: TranscriptSegments :many
 SELECT path, version, data FROM transcripts WHERE session_id = $1 ORDER BY path, version, start
 `
@@ -125,4 +148,67 @@ func (q *Queries) TranscriptSegments(ctx context.Context, db DBTX, sessionID str
 		return nil, err
 	}
 	return items, nil
+}
+
+const transcriptsAfter = `-- name: TranscriptsAfter :many
+SELECT path, version, start, data FROM transcripts
+WHERE session_id = $1 AND (path, version, start) > ($2::text, $3::bigint, $4::bigint)
+ORDER BY path, version, start LIMIT $5
+`
+
+type TranscriptsAfterParams struct {
+	SessionID string
+	Path      string
+	Version   int64
+	Start     int64
+	MaxItems  int32
+}
+
+type TranscriptsAfterRow struct {
+	Path    string
+	Version int64
+	Start   int64
+	Data    []byte
+}
+
+func (q *Queries) TranscriptsAfter(ctx context.Context, db DBTX, arg *TranscriptsAfterParams) ([]TranscriptsAfterRow, error) {
+	rows, err := db.Query(ctx, transcriptsAfter,
+		arg.SessionID,
+		arg.Path,
+		arg.Version,
+		arg.Start,
+		arg.MaxItems,
+	)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []TranscriptsAfterRow
+	for rows.Next() {
+		var i TranscriptsAfterRow
+		if err := rows.Scan(
+			&i.Path,
+			&i.Version,
+			&i.Start,
+			&i.Data,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const transcriptsSessionAfter = `-- name: TranscriptsSessionAfter :one
+SELECT session_id FROM transcripts WHERE session_id > $1::text ORDER BY session_id LIMIT 1
+`
+
+func (q *Queries) TranscriptsSessionAfter(ctx context.Context, db DBTX, after string) (string, error) {
+	row := db.QueryRow(ctx, transcriptsSessionAfter, after)
+	var session_id string
+	err := row.Scan(&session_id)
+	return session_id, err
 }

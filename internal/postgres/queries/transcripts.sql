@@ -25,3 +25,14 @@ DELETE FROM transcripts WHERE session_id = @session_id AND path = @path AND vers
 
 -- name: TranscriptSegments :many
 SELECT path, version, data FROM transcripts WHERE session_id = @session_id ORDER BY path, version, start;
+
+-- name: TranscriptsSessionAfter :one
+SELECT session_id FROM transcripts WHERE session_id > @after::text ORDER BY session_id LIMIT 1;
+
+-- name: TranscriptsAfter :many
+SELECT path, version, start, data FROM transcripts
+WHERE session_id = @session_id AND (path, version, start) > (@path::text, @version::bigint, @start::bigint)
+ORDER BY path, version, start LIMIT @max_items;
+
+-- name: TranscriptReseal :exec
+UPDATE transcripts SET data = @data WHERE session_id = @session_id AND path = @path AND version = @version AND start = @start;

@@ -1,0 +1,109 @@
+package postgres
+
+import (
+	"context"
+
+	"github.com/overwinter-dev/overwinter/internal/postgres/dbsqlc"
+	"github.com/overwinter-dev/overwinter/internal/session"
+)
+
+// Sealer seals data before it is stored.
+type Sealer interface {
+	// SealData seals data of an owner under a name. What it returns begins with the byte 2.
+	SealData(use, owner, name string, data []byte) []byte
+	// OpenData opens it again.
+	OpenData(use, owner, name string, sealed []byte) ([]byte, error)
+	// Current reports whether data was sealed with the key that SealData uses now.
+	Current(sealed []byte) bool
+}
+
+// useTranscripts is the use that transcripts are sealed for.
+const useTranscripts = "transcripts"
+
+// sealedByte is the first byte of sealed data. A frame of zstd begins with 0x28.
+const sealedByte = 2
+
+// pack compresses and seals a part of a session's transcript. Without a Sealer it is compressed only.
+func (db *DB) pack(sessionID, path string, data []byte) []byte {
+	packed := db.zip.EncodeAll(data, nil)
+	if db.options.Sealer == nil {
+		return packed
+	}
+	return db.options.Sealer.SealData(useTranscripts, sessionID, path, packed)
+}
+
+// unpack appends to data what pack has packed, sealed or, by earlier releases, not.
+func (db *DB) unpack(sessionID, path string, packed, data []byte) ([]byte, error) {
+	if len(packed) > 0 && packed[0] == sealedByte {
+		if db.options.Sealer == nil {
+			return nil, session.Faultf(session.CodeUnavailable, "this process has no OVERWINTER_SECRET_KEY, so it cannot read transcripts")
+		}
+		opened, err := db.options.Sealer.OpenData(useTranscripts, sessionID, path, packed)
+		if err != nil {
+			return nil, session.Faultf(session.CodeInternal, "transcript %s: %v", path, err)
+		}
+		packed = opened
+	}
+	out, err := db.unzip.DecodeAll(packed, data)
+	if err != nil {
+		return nil, session.Faultf(session.CodeInternal, "transcript %s: %v", path, err)
+	}
+	return out, nil
+}
+
+// resealBatch is how many parts of transcripts one transaction seals again.
+const resealBatch = 64
+
+// TranscriptsReseal seals what is stored of transcripts and is not sealed with the current key, in the sessions
+// after one in the order of their ids. It returns how many parts it has sealed, how many do not open, and the
+// session to continue after; "" at the end. Each transaction seals a few parts of one session under its lock,
+// so that it may be interrupted and repeated while sessions work.
+func (db *DB) TranscriptsReseal(ctx context.Context, after string) (resealed, failed int, next string, err error) {
+	const doing = "seal transcripts again"
+	id, err := db.q.TranscriptsSessionAfter(ctx, db.pool, after)
+	if isNoRows(err) {
+		return 0, 0, "", nil
+	}
+	if err != nil {
+		return 0, 0, after, fault(doing, err)
+	}
+	position := dbsqlc.TranscriptsAfterParams{SessionID: id, MaxItems: resealBatch, Version: -1, Start: -1}
+	for {
+		var rows []dbsqlc.TranscriptsAfterRow
+		err := db.inSession(ctx, doing, id, func(s *sessionTx) error {
+			var err error
+			if rows, err = s.q.TranscriptsAfter(ctx, s, &position); err != nil {
+				return err
+			}
+			for _, row := range rows {
+				if db.options.Sealer.Current(row.Data) {
+					continue
+				}
+				data, err := db.unpack(id, row.Path, row.Data, nil)
+				if err != nil {
+					failed++
+					continue
+				}
+				err = s.q.TranscriptReseal(ctx, s, &dbsqlc.TranscriptResealParams{
+					SessionID: id, Path: row.Path, Version: row.Version, Start: row.Start, Data: db.pack(id, row.Path, data),
+				})
+				if err != nil {
+					return err
+				}
+				resealed++
+			}
+			return nil
+		})
+		if session.CodeOf(err) == session.CodeNoSession {
+			return resealed, failed, id, nil
+		}
+		if err != nil {
+			return resealed, failed, after, err
+		}
+		if len(rows) < resealBatch {
+			return resealed, failed, id, nil
+		}
+		last := rows[len(rows)-1]
+		position.Path, position.Version, position.Start = last.Path, last.Version, last.Start
+	}
+}

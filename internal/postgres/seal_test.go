@@ -1,0 +1,95 @@
+package postgres_test
+
+import (
+	"bytes"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/stretchr/testify/require"
+
+	"github.com/overwinter-dev/overwinter/internal/postgres"
+	"github.com/overwinter-dev/overwinter/internal/postgres/postgrestest"
+	"github.com/overwinter-dev/overwinter/internal/secret"
+	"github.com/overwinter-dev/overwinter/internal/session"
+)
+
+func TestTranscriptsAreSealedAtRestAndSealedAgainWithANewKey(t *testing.T) {
+	t.Parallel()
+	url := postgrestest.URL(t)
+	first, second := bytes.Repeat([]byte{1}, secret.KeyBytes), bytes.Repeat([]byte{2}, secret.KeyBytes)
+	open := func(current []byte, others ...[]byte) *postgres.DB {
+		t.Helper()
+		box, err := secret.NewBox(current, others...)
+		require.NoError(t, err)
+		db, err := postgres.Open(t.Context(), url, postgres.Options{Sealer: box})
+		require.NoError(t, err)
+		t.Cleanup(db.Close)
+		return db
+	}
+	plain, sealing, both := postgrestest.Open(t, url), open(first), open(second, first)
+	s, _, err := plain.SessionCreate(t.Context(), session.Session{ID: session.NewID(session.SessionPrefix), Agent: "demo", Lazy: true}, nil, session.Idempotency{})
+	require.NoError(t, err)
+	write := func(db *postgres.DB, path string, offset int, data string) {
+		t.Helper()
+		require.NoError(t, db.TranscriptAppend(t.Context(), []session.TranscriptSegment{{SessionID: s.ID, Path: path, Version: 1, Offset: int64(offset), Data: []byte(data)}}))
+	}
+	conn, err := pgx.Connect(t.Context(), url)
+	require.NoError(t, err)
+	defer conn.Close(t.Context())
+	stored := func() (parts [][]byte) {
+		t.Helper()
+		rows, err := conn.Query(t.Context(), "SELECT data FROM transcripts ORDER BY path, start")
+		require.NoError(t, err)
+		parts, err = pgx.CollectRows(rows, pgx.RowTo[[]byte])
+		require.NoError(t, err)
+		return parts
+	}
+	content := func(db *postgres.DB) string {
+		t.Helper()
+		files, err := db.TranscriptFiles(t.Context(), s.ID)
+		require.NoError(t, err)
+		var all []byte
+		for _, f := range files {
+			all = append(all, f.Data...)
+		}
+		return string(all)
+	}
+	// An earlier release wrote the beginning.
+	write(plain, "a", 0, "the beginning ")
+	write(sealing, "a", 14, "the password is hunter2 ")
+	write(sealing, "b", 0, "and more")
+	const whole = "the beginning the password is hunter2 and more"
+	require.Equal(t, whole, content(sealing))
+	parts := stored()
+	require.Contains(t, string(parts[0]), "the beginning")
+	for _, part := range parts[1:] {
+		require.EqualValues(t, 2, part[0])
+		require.NotContains(t, string(part), "hunter2")
+	}
+	_, err = plain.TranscriptFiles(t.Context(), s.ID)
+	require.Equal(t, session.CodeUnavailable, session.CodeOf(err), "without a key they cannot be read")
+
+	// Rotated, twice, in parts.
+	reseal := func() (resealed int) {
+		t.Helper()
+		for after := ""; ; {
+			n, failed, next, err := both.TranscriptsReseal(t.Context(), after)
+			require.NoError(t, err)
+			require.Zero(t, failed)
+			resealed += n
+			if after = next; next == "" {
+				return resealed
+			}
+		}
+	}
+	require.Equal(t, 3, reseal())
+	require.Zero(t, reseal())
+	require.Equal(t, whole, content(open(second)), "the first key is not needed any more")
+	_, err = sealing.TranscriptFiles(t.Context(), s.ID)
+	require.Error(t, err)
+	// A row that is put into the place of another does not open.
+	_, err = conn.Exec(t.Context(), "UPDATE transcripts SET path = 'c' WHERE path = 'b'")
+	require.NoError(t, err)
+	_, err = both.TranscriptFiles(t.Context(), s.ID)
+	require.ErrorContains(t, err, "transcript c")
+}
