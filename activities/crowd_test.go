@@ -13,6 +13,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/agent/catalog"
 	"github.com/overwinter-dev/overwinter/internal/conversation"
 	"github.com/overwinter-dev/overwinter/internal/eventlog"
+	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
 // openCalls are, by agent, lines that each begin a call which never ends. %d is the number of the call, %s
@@ -117,3 +118,32 @@ func (largeState) Translate(agent.Frame) (agent.Translation, error) { return age
 func (s largeState) State() ([]byte, error) { return s, nil }
 
 func (largeState) Cut(time.Time) []conversation.Event { return nil }
+
+// TestWhatPeopleAreAskedIsBounded: a question that is too large, or one too many, is rejected in their place,
+// and what it was about is not kept.
+func TestWhatPeopleAreAskedIsBounded(t *testing.T) {
+	t.Parallel()
+	adapter, err := catalog.Agents().Get("claude-sdk")
+	require.NoError(t, err)
+	turn := &turn{adapter: adapter, convert: &convert{limits: &conversation.Limiter{}}, permissions: session.Permissions{Default: session.PolicyAsk}}
+	small := agent.Question{ID: "1", Kind: agent.Permission, ToolName: "Bash", Input: []byte(`{"command":"ls"}`)}
+	large := small
+	large.Input = []byte(`{"command":"` + strings.Repeat("x", session.MaxQuestionBytes) + `"}`)
+
+	asked := turn.ask([]agent.Question{large, small}, 1)
+	require.Equal(t, agent.DecisionReject, asked[0].Decided.Decision)
+	require.Contains(t, asked[0].Decided.Message, "at most 1 MiB")
+	require.Empty(t, asked[0].Asked.Input)
+	require.Nil(t, asked[1].Decided, "people are asked the other")
+	require.Equal(t, 1, turn.limits.Asked)
+
+	turn.limits.Asked = session.MaxTurnQuestions
+	asked = turn.ask([]agent.Question{small}, 2)
+	require.Equal(t, agent.DecisionReject, asked[0].Decided.Decision)
+	require.Contains(t, asked[0].Decided.Message, "1000 times")
+
+	turn.permissions = session.Permissions{Default: session.PolicyAllow}
+	asked = turn.ask([]agent.Question{large}, 3)
+	require.Equal(t, agent.DecisionOnce, asked[0].Decided.Decision, "no person has to read what is allowed")
+	require.Equal(t, large.Input, asked[0].Asked.Input, "the agent is told what it may do")
+}

@@ -2,11 +2,13 @@ package activities
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"log/slog"
 	"time"
 
 	"github.com/overwinter-dev/overwinter/internal/agent"
+	"github.com/overwinter-dev/overwinter/internal/conversation"
 	"github.com/overwinter-dev/overwinter/internal/eventlog"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
@@ -20,6 +22,8 @@ const (
 	deniedByPolicy  = "The permissions of this session do not allow this."
 	nobodyAnswered  = "Nobody has answered in time."
 	answerDidNotFit = "The answer could not be handed over."
+	tooLargeToAsk   = "This is too large to be shown to the people of this session: at most 1 MiB is allowed."
+	tooManyToAsk    = "The people of this session have been asked 1000 times in this turn, which is the limit."
 )
 
 // waiting is what a turn knows of the questions that its agent waits for. The rows are the truth:
@@ -59,12 +63,31 @@ func (t *turn) ask(questions []agent.Question, frame int64) []eventlog.Question 
 			timeout = session.DefaultQuestionTimeout
 		}
 		asked := eventlog.Question{Frame: frame, Asked: q, Shown: t.masking.shown(q), At: now, ExpiresAt: now.Add(timeout)}
-		if policy != session.PolicyAsk {
+		switch reason := t.unfit(q); {
+		case policy != session.PolicyAsk:
 			asked.Decided = &answer
+		case reason != "":
+			asked.Decided = &agent.Answer{Decision: agent.DecisionReject, Message: reason}
+			asked.Asked.Input, asked.Asked.Inquiries, asked.Asked.Suggestions = nil, nil, nil
+			asked.Asked.Title = conversation.BoundedID(q.Title)
+			asked.Shown = t.masking.shown(asked.Asked)
+		default:
+			t.limits.Asked++
 		}
 		out = append(out, asked)
 	}
 	return out
+}
+
+// unfit is why people are not asked a question: there would be too much to read, or too many.
+func (t *turn) unfit(q agent.Question) string {
+	if t.limits.Asked >= session.MaxTurnQuestions {
+		return tooManyToAsk
+	}
+	if encoded, err := json.Marshal(q); err == nil && len(encoded) > session.MaxQuestionBytes {
+		return tooLargeToAsk
+	}
+	return ""
 }
 
 func (t *turn) answer(link *turnLink, answerer agent.Answerer, q agent.Question, answer agent.Answer) error {

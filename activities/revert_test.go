@@ -41,7 +41,7 @@ func TestARevertGoesOnWhereAnAttemptEnded(t *testing.T) {
 	require.NoError(t, b.revert(ready, prompts[1].ID))
 	require.NoError(t, b.revert(ready, prompts[1].ID), "and again")
 
-	conversation, err := b.db.Conversation(b.ctx, b.id)
+	conversation, _, err := b.db.ConversationPage(b.ctx, b.id, 0, "")
 	require.NoError(t, err)
 	require.Len(t, conversation.Threads[0].Blocks, 2, "the first prompt and its answer")
 	second, err := b.db.PromptGet(b.ctx, b.id, prompts[1].ID)

@@ -14,12 +14,25 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
+// maxBlockLimit is how many blocks a page has at most, and if nothing is said.
+const maxBlockLimit = 1000
+
+// blockPage is a page of a conversation.
+type blockPage struct {
+	conversation.Conversation
+	NextCursor string `json:"nextCursor,omitempty"`
+}
+
 func (s *Server) blocks(c echo.Context) error {
 	id, err := sessionID(c)
 	if err != nil {
 		return err
 	}
-	conv, err := s.cfg.Store.Conversation(c.Request().Context(), id)
+	limit, cursor, err := pageQuery(c, maxBlockLimit, maxBlockLimit)
+	if err != nil {
+		return err
+	}
+	conv, next, err := s.cfg.Store.ConversationPage(c.Request().Context(), id, limit, cursor)
 	if err != nil {
 		return err
 	}
@@ -31,7 +44,7 @@ func (s *Server) blocks(c echo.Context) error {
 			conv.Threads[i].Blocks = []conversation.Block{}
 		}
 	}
-	return c.JSON(http.StatusOK, conv)
+	return c.JSON(http.StatusOK, blockPage{Conversation: conv, NextCursor: next})
 }
 
 // transcriptFile is one of the agent's own files. Content is text where the bytes

@@ -42,6 +42,19 @@ func TestBlocks(t *testing.T) {
 	require.Len(t, got.Threads, 2)
 	require.Len(t, got.Threads[0].Blocks, 4)
 	require.NotNil(t, got.Threads[1].Blocks)
+
+	var page struct {
+		conversation.Conversation
+		NextCursor string `json:"nextCursor"`
+	}
+	b.do("GET", "/api/sessions/"+id+"/blocks?limit=3", "").into(&page)
+	require.Len(t, page.Threads[0].Blocks, 3)
+	require.NotEmpty(t, page.NextCursor)
+	b.do("GET", "/api/sessions/"+id+"/blocks?limit=3&cursor="+page.NextCursor, "").into(&got)
+	require.Len(t, got.Threads[0].Blocks, 1)
+	for _, wrong := range []string{"limit=0", "limit=1001", "limit=x", "cursor=wrong"} {
+		b.do("GET", "/api/sessions/"+id+"/blocks?"+wrong, "").problem(http.StatusBadRequest, "invalid_request")
+	}
 }
 
 func TestTranscript(t *testing.T) {

@@ -58,11 +58,16 @@ func sessionID(c echo.Context) (string, error) {
 
 // listQuery reads limit and cursor.
 func listQuery(c echo.Context) (limit int, cursor string, err error) {
-	limit = defaultLimit
+	return pageQuery(c, defaultLimit, maxLimit)
+}
+
+// pageQuery reads which page of a list is wanted, and how long it may be.
+func pageQuery(c echo.Context, fallback, most int) (limit int, cursor string, err error) {
+	limit = fallback
 	if text := c.QueryParam("limit"); text != "" {
 		limit, err = strconv.Atoi(text)
-		if err != nil || limit < 1 || limit > maxLimit {
-			return 0, "", invalid("limit", "must be a number from 1 to %d", maxLimit)
+		if err != nil || limit < 1 || limit > most {
+			return 0, "", invalid("limit", "must be a number from 1 to %d", most)
 		}
 	}
 	cursor, err = filter(c, "cursor")

@@ -71,7 +71,9 @@ type Store interface {
 	// SecretDelete deletes a secret; secret_not_found when there is none.
 	SecretDelete(ctx context.Context, name string) error
 
-	Conversation(ctx context.Context, sessionID string) (conversation.Conversation, error)
+	// ConversationPage returns blocks in the order in which they appeared, as many as limit or a bound of
+	// bytes allows, and the cursor of the next page. Seq is the position at which the first page was read.
+	ConversationPage(ctx context.Context, sessionID string, limit int, cursor string) (page conversation.Conversation, nextCursor string, err error)
 	TranscriptFiles(ctx context.Context, sessionID string) ([]session.TranscriptFile, error)
 	// Ready reports whether Postgres can be worked with: it answers, has the right schema and can be
 	// written to. The message of a fault says why not, and is shown to anyone who asks.

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strconv"
 	"sync"
 	"time"
 
@@ -396,29 +397,51 @@ func (m *Store) PromptWithdraw(_ context.Context, id, promptID string) (session.
 	return *p, nil
 }
 
-// Conversation implements api.Store: what the row has, else what its events add up to.
-func (m *Store) Conversation(_ context.Context, id string) (conversation.Conversation, error) {
-	leave, err := m.enter("Conversation")
+// ConversationPage implements api.Store: what the row has, else what its events add up to. A cursor is how
+// many blocks were in the pages before.
+func (m *Store) ConversationPage(_ context.Context, id string, limit int, cursor string) (conversation.Conversation, string, error) {
+	leave, err := m.enter("ConversationPage")
 	if err != nil {
-		return conversation.Conversation{}, err
+		return conversation.Conversation{}, "", err
 	}
 	defer leave()
 	r, err := m.get(id)
 	if err != nil {
-		return conversation.Conversation{}, err
+		return conversation.Conversation{}, "", err
 	}
 	c := r.Conversation
 	if len(c.Threads) == 0 {
 		var folder conversation.Folder
 		for _, e := range r.Events {
 			if err := folder.Apply(conversation.EventType(e.Type), e.ConversationID, e.Data); err != nil {
-				return conversation.Conversation{}, err
+				return conversation.Conversation{}, "", err
 			}
 		}
 		c = folder.Conversation()
 	}
-	c.Seq = r.First + int64(len(r.Events)) - 1
-	return c, nil
+	from := 0
+	if cursor != "" {
+		if from, err = strconv.Atoi(cursor); err != nil {
+			return conversation.Conversation{}, "", session.Faultf(session.CodeInvalid, "the cursor is not one that was returned with a page")
+		}
+	}
+	page := conversation.Conversation{Seq: r.First + int64(len(r.Events)) - 1}
+	n := 0
+	for _, thread := range c.Threads {
+		shown := conversation.Thread{ID: thread.ID}
+		for _, b := range thread.Blocks {
+			if n++; n > from && n <= from+limit {
+				shown.Blocks = append(shown.Blocks, b)
+			}
+		}
+		if len(shown.Blocks) > 0 || thread.ID == conversation.Main || len(thread.Blocks) == 0 && from == 0 {
+			page.Threads = append(page.Threads, shown)
+		}
+	}
+	if n > from+limit {
+		return page, strconv.Itoa(from + limit), nil
+	}
+	return page, "", nil
 }
 
 // TranscriptFiles implements api.Store.

@@ -208,11 +208,37 @@ func (c *Client) PromptGet(ctx context.Context, sessionID, promptID string) (wir
 	return p, err
 }
 
-// Blocks returns the conversation; Follow behind its Seq goes on from there.
+// Blocks returns the conversation, all pages of it. Follow after its Seq continues from there.
 func (c *Client) Blocks(ctx context.Context, sessionID string) (conversation.Conversation, error) {
-	var conv conversation.Conversation
-	_, err := c.call(ctx, http.MethodGet, sessionPath(sessionID)+"/blocks", nil, &conv)
-	return conv, err
+	var whole conversation.Conversation
+	places := map[string]int{}
+	for cursor := ""; ; {
+		var page struct {
+			conversation.Conversation
+			NextCursor string `json:"nextCursor"`
+		}
+		path := sessionPath(sessionID) + "/blocks"
+		if cursor != "" {
+			path += "?cursor=" + url.QueryEscape(cursor)
+		}
+		if _, err := c.call(ctx, http.MethodGet, path, nil, &page); err != nil {
+			return conversation.Conversation{}, err
+		}
+		whole.Seq = page.Seq
+		for _, thread := range page.Threads {
+			at, known := places[thread.ID]
+			if !known {
+				places[thread.ID] = len(whole.Threads)
+				whole.Threads = append(whole.Threads, thread)
+				continue
+			}
+			whole.Threads[at].Blocks = append(whole.Threads[at].Blocks, thread.Blocks...)
+		}
+		if page.NextCursor == "" || page.NextCursor == cursor {
+			return whole, nil
+		}
+		cursor = page.NextCursor
+	}
 }
 
 func sessionPath(id string) string { return "/api/sessions/" + url.PathEscape(id) }

@@ -41,6 +41,8 @@ type Limiter struct {
 	Bytes int64          `json:"bytes,omitempty"` // of the data of events so far
 	Full  bool           `json:"full,omitempty"`  // MaxTurnBytes was reached, and an event has said so
 	Open  []limitedBlock `json:"open,omitempty"`
+	// Asked is how many questions the turn has asked people.
+	Asked int `json:"asked,omitempty"`
 
 	evicted []limitedBlock // by the event that is being limited
 }

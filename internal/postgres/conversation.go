@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 
@@ -13,9 +14,33 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/postgres/dbsqlc"
 )
 
-// Conversation returns everything that was said in a session so far. It reads
-// the stored blocks and, of those that are still being written, the text since.
-func (db *DB) Conversation(ctx context.Context, sessionID string) (c conversation.Conversation, err error) {
+const (
+	// maxBlocks is how many blocks a page of a conversation has at most.
+	maxBlocks = 1000
+	// maxBlockBytes is where a page of a conversation ends, besides the block that reaches it.
+	maxBlockBytes = 1 << 20
+	// maxLiveBlocks is how many blocks of a page may still be written to: their text is in events.
+	maxLiveBlocks = 8
+	// maxDeltas and maxDeltaBytes bound the text that is read from events at a time.
+	maxDeltas     = 1000
+	maxDeltaBytes = 1 << 20
+)
+
+// ConversationPage returns blocks of a session in the order in which they appeared, those of one
+// conversation together, and the cursor of the next page; an empty one with the last. A page ends at
+// limit blocks (maxBlocks where limit is 0) or maxBlockBytes. Seq is the position at which the first
+// page was read: blocks that appeared later are in no page, and the events after it lead from all
+// pages to the present.
+func (db *DB) ConversationPage(ctx context.Context, sessionID string, limit int, cursor string) (c conversation.Conversation, next string, err error) {
+	if limit <= 0 || limit > maxBlocks {
+		limit = maxBlocks
+	}
+	var from blockCursor
+	if cursor != "" {
+		if err := cursorDecode(cursor, &from); err != nil {
+			return conversation.Conversation{}, "", err
+		}
+	}
 	ctx, cancel := db.bulk(ctx)
 	defer cancel()
 	// One snapshot: what is not in the blocks is in the deltas, and nothing in both.
@@ -26,24 +51,66 @@ func (db *DB) Conversation(ctx context.Context, sessionID string) (c conversatio
 		} else if err != nil {
 			return err
 		}
-		rows, err := db.q.BlockList(ctx, tx, sessionID)
+		at := from.Seq
+		if cursor == "" {
+			at = bounds.LastSeq
+		}
+		rows, err := db.q.BlockPage(ctx, tx, &dbsqlc.BlockPageParams{
+			SessionID: sessionID, AfterPosition: from.Position, ThroughPosition: at, MaxItems: int32(limit) + 1, MaxBytes: maxBlockBytes,
+		})
 		if err != nil {
 			return err
 		}
-		if err := addText(rows, func(after int64) ([]dbsqlc.EventsDeltasRow, error) {
-			return db.q.EventsDeltas(ctx, tx, &dbsqlc.EventsDeltasParams{SessionID: sessionID, AfterSeq: after})
+		page := make([]dbsqlc.Block, 0, len(rows))
+		live, bytes := 0, 0
+		for i, row := range rows {
+			if row.Live {
+				live++
+			}
+			if bytes += len(row.Block); i == limit || live > maxLiveBlocks || i > 0 && bytes > maxBlockBytes {
+				break
+			}
+			page = append(page, row)
+		}
+		if err := addText(page, at, func(after, through int64) ([]dbsqlc.EventsDeltasRow, error) {
+			return db.deltas(ctx, tx, sessionID, after, through)
 		}); err != nil {
 			return err
 		}
-		c, err = threads(rows)
-		c.Seq = bounds.LastSeq
+		// Text that is in events counts too.
+		bytes = 0
+		for i, row := range page {
+			if bytes += len(row.Block); i > 0 && bytes > maxBlockBytes {
+				page = page[:i]
+				break
+			}
+		}
+		if len(page) > 0 {
+			last := page[len(page)-1].Position
+			more, err := db.q.BlocksBetween(ctx, tx, &dbsqlc.BlocksBetweenParams{SessionID: sessionID, AfterPosition: last, ThroughPosition: at})
+			if err != nil {
+				return err
+			}
+			if more {
+				next = cursorEncode(blockCursor{Position: last, Seq: at})
+			}
+		}
+		c, err = threads(page)
+		c.Seq = at
 		return err
 	})
-	return c, err
+	return c, next, err
 }
 
-// addText reads the deltas behind the live blocks of rows and adds them.
-func addText(rows []dbsqlc.Block, deltas func(after int64) ([]dbsqlc.EventsDeltasRow, error)) error {
+func (db *DB) deltas(ctx context.Context, tx dbsqlc.DBTX, sessionID string, after, through int64) ([]dbsqlc.EventsDeltasRow, error) {
+	return db.q.EventsDeltas(ctx, tx, &dbsqlc.EventsDeltasParams{
+		SessionID: sessionID, AfterSeq: after, ThroughSeq: through, MaxItems: maxDeltas, MaxBytes: maxDeltaBytes,
+	})
+}
+
+// addText reads the deltas behind the live blocks of rows, up to a position, and adds them. deltas returns
+// a piece of those between two positions; none means that there are no more.
+func addText(rows []dbsqlc.Block, through int64, deltas func(after, through int64) ([]dbsqlc.EventsDeltasRow, error)) error {
 	type key struct{ conversationID, blockID string }
 	live := map[key]*dbsqlc.Block{}
 	texts := map[key]*strings.Builder{}
@@ -57,25 +124,28 @@ func addText(rows []dbsqlc.Block, deltas func(after int64) ([]dbsqlc.EventsDelta
 			}
 		}
 	}
-	if len(live) == 0 {
-		return nil
-	}
-	found, err := deltas(after)
-	if err != nil {
-		return err
-	}
-	for _, e := range found {
-		var d conversation.TextDelta
-		if json.Unmarshal(e.Data, &d) != nil {
-			continue // it was let into the log as it came and is about no block
+	for len(live) > 0 {
+		found, err := deltas(after, through)
+		if err != nil {
+			return err
 		}
-		if e.ConversationID == "" {
-			e.ConversationID = conversation.Main
+		if len(found) == 0 {
+			break
 		}
-		k := key{e.ConversationID, text(d.BlockID)}
-		if row := live[k]; row != nil && e.Seq > row.TextSeq {
-			texts[k].WriteString(d.Delta)
-			row.TextSeq = e.Seq
+		after = found[len(found)-1].Seq
+		for _, e := range found {
+			var d conversation.TextDelta
+			if json.Unmarshal(e.Data, &d) != nil {
+				continue // it was let into the log as it came and is about no block
+			}
+			if e.ConversationID == "" {
+				e.ConversationID = conversation.Main
+			}
+			k := key{e.ConversationID, text(d.BlockID)}
+			if row := live[k]; row != nil && e.Seq > row.TextSeq {
+				texts[k].WriteString(d.Delta)
+				row.TextSeq = e.Seq
+			}
 		}
 	}
 	for k, more := range texts {
@@ -136,8 +206,10 @@ func (s *sessionTx) settleBlocks(ctx context.Context) error {
 	if err != nil || len(rows) == 0 {
 		return err
 	}
-	if err := addText(rows, func(after int64) ([]dbsqlc.EventsDeltasRow, error) {
-		return s.q.EventsDeltas(ctx, s, &dbsqlc.EventsDeltasParams{SessionID: s.row.ID, AfterSeq: after})
+	if err := addText(rows, math.MaxInt64, func(after, through int64) ([]dbsqlc.EventsDeltasRow, error) {
+		return s.q.EventsDeltas(ctx, s, &dbsqlc.EventsDeltasParams{
+			SessionID: s.row.ID, AfterSeq: after, ThroughSeq: through, MaxItems: maxDeltas, MaxBytes: maxDeltaBytes,
+		})
 	}); err != nil {
 		return err
 	}

@@ -12,6 +12,8 @@ import (
 const (
 	defaultPage = 50
 	maxPage     = 200
+	// maxPageBytes is where a page of prompts or questions ends, besides the item that reaches it.
+	maxPageBytes = 1 << 20
 )
 
 func pageLimit(asked int) int {
@@ -30,6 +32,13 @@ type sessionCursor struct {
 // promptCursor is the last prompt of a page of the oldest first.
 type promptCursor struct {
 	Ordinal int64 `json:"o"`
+}
+
+// blockCursor is the last block of a page of a conversation, and the position in the log at which the
+// first page was read.
+type blockCursor struct {
+	Position int64 `json:"p"`
+	Seq      int64 `json:"s"`
 }
 
 // cursorEncode makes a cursor opaque: what is in it is nobody's business but ours.

@@ -3,12 +3,43 @@ package postgres
 import (
 	"context"
 	"net"
+	"slices"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
+
+	"github.com/overwinter-dev/overwinter/internal/conversation"
 )
+
+// Conversation reads all pages.
+func (db *DB) Conversation(ctx context.Context, sessionID string) (conversation.Conversation, error) {
+	return ReadConversation(ctx, db, sessionID, 0)
+}
+
+// ReadConversation reads pages of at most so many blocks.
+func ReadConversation(ctx context.Context, db *DB, sessionID string, limit int) (whole conversation.Conversation, err error) {
+	for cursor := ""; ; {
+		page, next, err := db.ConversationPage(ctx, sessionID, limit, cursor)
+		if err != nil {
+			return conversation.Conversation{}, err
+		}
+		whole.Seq = page.Seq
+		for _, thread := range page.Threads {
+			at := slices.IndexFunc(whole.Threads, func(t conversation.Thread) bool { return t.ID == thread.ID })
+			if at < 0 {
+				whole.Threads = append(whole.Threads, thread)
+				continue
+			}
+			whole.Threads[at].Blocks = append(whole.Threads[at].Blocks, thread.Blocks...)
+		}
+		if next == "" {
+			return whole, nil
+		}
+		cursor = next
+	}
+}
 
 // HoldSession locks a session as every write does and calls held under the lock.
 func HoldSession(ctx context.Context, db *DB, sessionID string, held func()) error {

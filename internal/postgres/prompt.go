@@ -185,7 +185,7 @@ func (db *DB) PromptGet(ctx context.Context, sessionID, promptID string) (sessio
 }
 
 // PromptList returns a session's prompts, oldest first, and the cursor of the
-// next page; an empty one with the last.
+// next page; an empty one with the last. A page ends at limit prompts or maxPageBytes.
 func (db *DB) PromptList(ctx context.Context, sessionID string, limit int, cursor string) (items []session.Prompt, nextCursor string, err error) {
 	limit = pageLimit(limit)
 	var after promptCursor
@@ -199,14 +199,17 @@ func (db *DB) PromptList(ctx context.Context, sessionID string, limit int, curso
 		return nil, "", err
 	}
 	rows, err := db.q.PromptList(ctx, db.pool, &dbsqlc.PromptListParams{
-		SessionID: sessionID, AfterOrdinal: after.Ordinal, MaxItems: int32(limit) + 1,
+		SessionID: sessionID, AfterOrdinal: after.Ordinal, MaxItems: int32(limit) + 1, MaxBytes: maxPageBytes,
 	})
 	if err != nil {
 		return nil, "", fault("list prompts", err)
 	}
-	if len(rows) > limit {
-		rows = rows[:limit]
-		nextCursor = cursorEncode(promptCursor{Ordinal: rows[limit-1].Ordinal})
+	bytes := 0
+	for i, row := range rows {
+		if bytes += len(row.Content); i+1 == limit && len(rows) > limit || bytes >= maxPageBytes {
+			rows, nextCursor = rows[:i+1], cursorEncode(promptCursor{Ordinal: row.Ordinal})
+			break
+		}
 	}
 	items = make([]session.Prompt, len(rows))
 	for i, row := range rows {

@@ -43,7 +43,7 @@ func (db *DB) QuestionList(
 	}
 	limit = pageLimit(limit)
 	rows, err := db.q.QuestionList(ctx, db.pool, &dbsqlc.QuestionListParams{
-		SessionID: sessionID, Status: string(status), BeforeID: from.ID, MaxItems: int32(limit) + 1,
+		SessionID: sessionID, Status: string(status), BeforeID: from.ID, MaxItems: int32(limit) + 1, MaxBytes: maxPageBytes,
 	})
 	if err != nil {
 		return nil, "", fault(doing, err)
@@ -53,9 +53,12 @@ func (db *DB) QuestionList(
 			return nil, "", err
 		}
 	}
-	if len(rows) > limit {
-		rows = rows[:limit]
-		nextCursor = cursorEncode(questionCursor{ID: rows[limit-1].ID})
+	bytes := 0
+	for i, row := range rows {
+		if bytes += len(row.Asked); i+1 == limit && len(rows) > limit || bytes >= maxPageBytes {
+			rows, nextCursor = rows[:i+1], cursorEncode(questionCursor{ID: row.ID})
+			break
+		}
 	}
 	items, err = questionsOf(rows)
 	return items, nextCursor, err

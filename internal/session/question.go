@@ -20,6 +20,12 @@ const (
 	MaxAnswersItems = 64
 )
 
+// Bounds of what an agent asks people. What is beyond them is rejected in their place.
+const (
+	MaxQuestionBytes = 1 << 20 // of a question, with the input that it is about, as JSON
+	MaxTurnQuestions = 1000    // in a turn
+)
+
 // QuestionKind says what an agent waits for.
 type QuestionKind string
 

@@ -9,12 +9,36 @@ import (
 	"context"
 )
 
-const blockList = `-- name: BlockList :many
-SELECT session_id, conversation_id, block_id, first_seq, position, text_seq, live, removed, block FROM blocks WHERE session_id = $1 ORDER BY position
+const blockPage = `-- name: BlockPage :many
+SELECT p.session_id, p.conversation_id, p.block_id, p.first_seq, p.position, p.text_seq, p.live, p.removed, p.block, p.size
+FROM (
+    SELECT b.session_id, b.conversation_id, b.block_id, b.first_seq, b.position, b.text_seq, b.live, b.removed, b.block, b.size, sum(coalesce(b.size, octet_length(b.block::text))) OVER (ORDER BY b.position ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS before
+    FROM blocks b
+    WHERE b.session_id = $1 AND b.position > $2 AND b.position <= $3
+    ORDER BY b.position LIMIT $4
+) p
+WHERE p.before IS NULL OR p.before < $5::bigint
+ORDER BY p.position
 `
 
-func (q *Queries) BlockList(ctx context.Context, db DBTX, sessionID string) ([]Block, error) {
-	rows, err := db.Query(ctx, blockList, sessionID)
+type BlockPageParams struct {
+	SessionID       string
+	AfterPosition   int64
+	ThroughPosition int64
+	MaxItems        int32
+	MaxBytes        int64
+}
+
+// BlockPage reads the blocks after a position and up to another, as far as they have max_bytes together:
+// the first is always among them.
+func (q *Queries) BlockPage(ctx context.Context, db DBTX, arg *BlockPageParams) ([]Block, error) {
+	rows, err := db.Query(ctx, blockPage,
+		arg.SessionID,
+		arg.AfterPosition,
+		arg.ThroughPosition,
+		arg.MaxItems,
+		arg.MaxBytes,
+	)
 	if err != nil {
 		return nil, err
 	}
@@ -32,6 +56,7 @@ func (q *Queries) BlockList(ctx context.Context, db DBTX, sessionID string) ([]B
 			&i.Live,
 			&i.Removed,
 			&i.Block,
+			&i.Size,
 		); err != nil {
 			return nil, err
 		}
@@ -43,8 +68,25 @@ func (q *Queries) BlockList(ctx context.Context, db DBTX, sessionID string) ([]B
 	return items, nil
 }
 
+const blocksBetween = `-- name: BlocksBetween :one
+SELECT EXISTS (SELECT 1 FROM blocks WHERE session_id = $1 AND position > $2 AND position <= $3)
+`
+
+type BlocksBetweenParams struct {
+	SessionID       string
+	AfterPosition   int64
+	ThroughPosition int64
+}
+
+func (q *Queries) BlocksBetween(ctx context.Context, db DBTX, arg *BlocksBetweenParams) (bool, error) {
+	row := db.QueryRow(ctx, blocksBetween, arg.SessionID, arg.AfterPosition, arg.ThroughPosition)
+	var exists bool
+	err := row.Scan(&exists)
+	return exists, err
+}
+
 const blocksGet = `-- name: BlocksGet :many
-SELECT b.session_id, b.conversation_id, b.block_id, b.first_seq, b.position, b.text_seq, b.live, b.removed, b.block FROM blocks b
+SELECT b.session_id, b.conversation_id, b.block_id, b.first_seq, b.position, b.text_seq, b.live, b.removed, b.block, b.size FROM blocks b
 JOIN (SELECT unnest($1::text[]) AS session_id, unnest($2::text[]) AS conversation_id, unnest($3::text[]) AS block_id) a
   ON b.session_id = a.session_id AND b.conversation_id = a.conversation_id AND b.block_id = a.block_id
 `
@@ -75,6 +117,7 @@ func (q *Queries) BlocksGet(ctx context.Context, db DBTX, arg *BlocksGetParams) 
 			&i.Live,
 			&i.Removed,
 			&i.Block,
+			&i.Size,
 		); err != nil {
 			return nil, err
 		}
@@ -87,7 +130,7 @@ func (q *Queries) BlocksGet(ctx context.Context, db DBTX, arg *BlocksGetParams) 
 }
 
 const blocksLive = `-- name: BlocksLive :many
-SELECT session_id, conversation_id, block_id, first_seq, position, text_seq, live, removed, block FROM blocks WHERE session_id = $1 AND live ORDER BY position
+SELECT session_id, conversation_id, block_id, first_seq, position, text_seq, live, removed, block, size FROM blocks WHERE session_id = $1 AND live ORDER BY position
 `
 
 func (q *Queries) BlocksLive(ctx context.Context, db DBTX, sessionID string) ([]Block, error) {
@@ -109,6 +152,7 @@ func (q *Queries) BlocksLive(ctx context.Context, db DBTX, sessionID string) ([]
 			&i.Live,
 			&i.Removed,
 			&i.Block,
+			&i.Size,
 		); err != nil {
 			return nil, err
 		}
@@ -121,13 +165,13 @@ func (q *Queries) BlocksLive(ctx context.Context, db DBTX, sessionID string) ([]
 }
 
 const blocksPut = `-- name: BlocksPut :exec
-INSERT INTO blocks (session_id, conversation_id, block_id, first_seq, position, text_seq, live, removed, block)
-SELECT a.session_id, a.conversation_id, a.block_id, a.first_seq, a.position, a.text_seq, a.live, a.removed, a.block::json
+INSERT INTO blocks (session_id, conversation_id, block_id, first_seq, position, text_seq, live, removed, block, size)
+SELECT a.session_id, a.conversation_id, a.block_id, a.first_seq, a.position, a.text_seq, a.live, a.removed, a.block::json, octet_length(a.block)
 FROM (SELECT unnest($1::text[]) AS session_id, unnest($2::text[]) AS conversation_id, unnest($3::text[]) AS block_id,
     unnest($4::bigint[]) AS first_seq, unnest($5::bigint[]) AS position, unnest($6::bigint[]) AS text_seq,
     unnest($7::boolean[]) AS live, unnest($8::boolean[]) AS removed, unnest($9::text[]) AS block) a
 ON CONFLICT (session_id, conversation_id, block_id) DO UPDATE SET
-    position = excluded.position, text_seq = excluded.text_seq, live = excluded.live, removed = excluded.removed, block = excluded.block
+    position = excluded.position, text_seq = excluded.text_seq, live = excluded.live, removed = excluded.removed, block = excluded.block, size = excluded.size
 `
 
 type BlocksPutParams struct {

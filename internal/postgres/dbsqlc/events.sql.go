@@ -27,13 +27,24 @@ func (q *Queries) EventsBounds(ctx context.Context, db DBTX, id string) (EventsB
 }
 
 const eventsDeltas = `-- name: EventsDeltas :many
-SELECT seq, conversation_id, data FROM events
-WHERE session_id = $1 AND seq > $2 AND type = 'text_delta' ORDER BY seq
+SELECT p.seq, p.conversation_id, p.data
+FROM (
+    SELECT e.seq, e.conversation_id, e.data,
+        sum(coalesce(e.size, octet_length(e.data::text))) OVER (ORDER BY e.seq ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS before
+    FROM events e
+    WHERE e.session_id = $1 AND e.seq > $2 AND e.seq <= $3 AND e.type = 'text_delta'
+    ORDER BY e.seq LIMIT $4
+) p
+WHERE p.before IS NULL OR p.before < $5::bigint
+ORDER BY p.seq
 `
 
 type EventsDeltasParams struct {
-	SessionID string
-	AfterSeq  int64
+	SessionID  string
+	AfterSeq   int64
+	ThroughSeq int64
+	MaxItems   int32
+	MaxBytes   int64
 }
 
 type EventsDeltasRow struct {
@@ -42,8 +53,16 @@ type EventsDeltasRow struct {
 	Data           []byte
 }
 
+// EventsDeltas reads text between two positions, a piece at a time: it ends with the event that brings its
+// data to max_bytes or more.
 func (q *Queries) EventsDeltas(ctx context.Context, db DBTX, arg *EventsDeltasParams) ([]EventsDeltasRow, error) {
-	rows, err := db.Query(ctx, eventsDeltas, arg.SessionID, arg.AfterSeq)
+	rows, err := db.Query(ctx, eventsDeltas,
+		arg.SessionID,
+		arg.AfterSeq,
+		arg.ThroughSeq,
+		arg.MaxItems,
+		arg.MaxBytes,
+	)
 	if err != nil {
 		return nil, err
 	}

@@ -27,6 +27,7 @@ type Block struct {
 	Live           bool
 	Removed        bool
 	Block          []byte
+	Size           *int32
 }
 
 type Bundle struct {

@@ -276,17 +276,30 @@ func (q *Queries) PromptInsert(ctx context.Context, db DBTX, arg *PromptInsertPa
 }
 
 const promptList = `-- name: PromptList :many
-SELECT session_id, id, ordinal, status, content, mode, on_unknown, author, run_id, reason, created_at, started_at, ended_at FROM prompts WHERE session_id = $1 AND ordinal > $2 ORDER BY ordinal LIMIT $3
+SELECT prompts.session_id, prompts.id, prompts.ordinal, prompts.status, prompts.content, prompts.mode, prompts.on_unknown, prompts.author, prompts.run_id, prompts.reason, prompts.created_at, prompts.started_at, prompts.ended_at FROM prompts
+JOIN (
+    SELECT i.session_id, i.id, sum(octet_length(i.content)) OVER (ORDER BY i.ordinal ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS before
+    FROM prompts i WHERE i.session_id = $1 AND i.ordinal > $2 ORDER BY i.ordinal LIMIT $3
+) p ON p.session_id = prompts.session_id AND p.id = prompts.id
+WHERE p.before IS NULL OR p.before < $4::bigint
+ORDER BY prompts.ordinal
 `
 
 type PromptListParams struct {
 	SessionID    string
 	AfterOrdinal int64
 	MaxItems     int32
+	MaxBytes     int64
 }
 
+// PromptList ends with the prompt that brings the contents to max_bytes or more.
 func (q *Queries) PromptList(ctx context.Context, db DBTX, arg *PromptListParams) ([]Prompt, error) {
-	rows, err := db.Query(ctx, promptList, arg.SessionID, arg.AfterOrdinal, arg.MaxItems)
+	rows, err := db.Query(ctx, promptList,
+		arg.SessionID,
+		arg.AfterOrdinal,
+		arg.MaxItems,
+		arg.MaxBytes,
+	)
 	if err != nil {
 		return nil, err
 	}

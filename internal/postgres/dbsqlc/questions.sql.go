@@ -99,9 +99,15 @@ func (q *Queries) QuestionInsert(ctx context.Context, db DBTX, arg *QuestionInse
 }
 
 const questionList = `-- name: QuestionList :many
-SELECT id, session_id, run_id, agent_id, asked, status, answer, reason, created_at, expires_at, resolved_at, delivered_at FROM questions
-WHERE session_id = $1 AND reason <> 'policy' AND ($2::text = '' OR status = $2) AND ($3::text = '' OR id < $3)
-ORDER BY id DESC LIMIT $4
+SELECT questions.id, questions.session_id, questions.run_id, questions.agent_id, questions.asked, questions.status, questions.answer, questions.reason, questions.created_at, questions.expires_at, questions.resolved_at, questions.delivered_at FROM questions
+JOIN (
+    SELECT i.id, sum(octet_length(i.asked::text)) OVER (ORDER BY i.id DESC ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS before
+    FROM questions i
+    WHERE i.session_id = $1 AND i.reason <> 'policy' AND ($2::text = '' OR i.status = $2) AND ($3::text = '' OR i.id < $3)
+    ORDER BY i.id DESC LIMIT $4
+) q ON q.id = questions.id
+WHERE q.before IS NULL OR q.before < $5::bigint
+ORDER BY questions.id DESC
 `
 
 type QuestionListParams struct {
@@ -109,15 +115,18 @@ type QuestionListParams struct {
 	Status    string
 	BeforeID  string
 	MaxItems  int32
+	MaxBytes  int64
 }
 
-// QuestionList leaves out what nobody was asked.
+// QuestionList leaves out what nobody was asked. It ends with the question that brings what is asked to
+// max_bytes or more.
 func (q *Queries) QuestionList(ctx context.Context, db DBTX, arg *QuestionListParams) ([]Question, error) {
 	rows, err := db.Query(ctx, questionList,
 		arg.SessionID,
 		arg.Status,
 		arg.BeforeID,
 		arg.MaxItems,
+		arg.MaxBytes,
 	)
 	if err != nil {
 		return nil, err

@@ -1,5 +1,18 @@
--- name: BlockList :many
-SELECT * FROM blocks WHERE session_id = @session_id ORDER BY position;
+-- name: BlockPage :many
+-- BlockPage reads the blocks after a position and up to another, as far as they have max_bytes together:
+-- the first is always among them.
+SELECT p.session_id, p.conversation_id, p.block_id, p.first_seq, p.position, p.text_seq, p.live, p.removed, p.block, p.size
+FROM (
+    SELECT b.*, sum(coalesce(b.size, octet_length(b.block::text))) OVER (ORDER BY b.position ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS before
+    FROM blocks b
+    WHERE b.session_id = @session_id AND b.position > @after_position AND b.position <= @through_position
+    ORDER BY b.position LIMIT @max_items
+) p
+WHERE p.before IS NULL OR p.before < @max_bytes::bigint
+ORDER BY p.position;
+
+-- name: BlocksBetween :one
+SELECT EXISTS (SELECT 1 FROM blocks WHERE session_id = @session_id AND position > @after_position AND position <= @through_position);
 
 -- name: BlocksLive :many
 SELECT * FROM blocks WHERE session_id = @session_id AND live ORDER BY position;
@@ -11,10 +24,10 @@ JOIN (SELECT unnest(@session_ids::text[]) AS session_id, unnest(@conversation_id
   ON b.session_id = a.session_id AND b.conversation_id = a.conversation_id AND b.block_id = a.block_id;
 
 -- name: BlocksPut :exec
-INSERT INTO blocks (session_id, conversation_id, block_id, first_seq, position, text_seq, live, removed, block)
-SELECT a.session_id, a.conversation_id, a.block_id, a.first_seq, a.position, a.text_seq, a.live, a.removed, a.block::json
+INSERT INTO blocks (session_id, conversation_id, block_id, first_seq, position, text_seq, live, removed, block, size)
+SELECT a.session_id, a.conversation_id, a.block_id, a.first_seq, a.position, a.text_seq, a.live, a.removed, a.block::json, octet_length(a.block)
 FROM (SELECT unnest(@session_ids::text[]) AS session_id, unnest(@conversation_ids::text[]) AS conversation_id, unnest(@block_ids::text[]) AS block_id,
     unnest(@first_seqs::bigint[]) AS first_seq, unnest(@positions::bigint[]) AS position, unnest(@text_seqs::bigint[]) AS text_seq,
     unnest(@lives::boolean[]) AS live, unnest(@removeds::boolean[]) AS removed, unnest(@blocks::text[]) AS block) a
 ON CONFLICT (session_id, conversation_id, block_id) DO UPDATE SET
-    position = excluded.position, text_seq = excluded.text_seq, live = excluded.live, removed = excluded.removed, block = excluded.block;
+    position = excluded.position, text_seq = excluded.text_seq, live = excluded.live, removed = excluded.removed, block = excluded.block, size = excluded.size;

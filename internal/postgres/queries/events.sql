@@ -27,8 +27,18 @@ SELECT first_seq, last_seq FROM sessions WHERE id = @id;
 SELECT id, last_seq FROM sessions WHERE id = ANY(@ids::text[]);
 
 -- name: EventsDeltas :many
-SELECT seq, conversation_id, data FROM events
-WHERE session_id = @session_id AND seq > @after_seq AND type = 'text_delta' ORDER BY seq;
+-- EventsDeltas reads text between two positions, a piece at a time: it ends with the event that brings its
+-- data to max_bytes or more.
+SELECT p.seq, p.conversation_id, p.data
+FROM (
+    SELECT e.seq, e.conversation_id, e.data,
+        sum(coalesce(e.size, octet_length(e.data::text))) OVER (ORDER BY e.seq ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS before
+    FROM events e
+    WHERE e.session_id = @session_id AND e.seq > @after_seq AND e.seq <= @through_seq AND e.type = 'text_delta'
+    ORDER BY e.seq LIMIT @max_items
+) p
+WHERE p.before IS NULL OR p.before < @max_bytes::bigint
+ORDER BY p.seq;
 
 -- name: EventsPrune :exec
 -- EventsPrune deletes the oldest events up to and with a position; readers behind

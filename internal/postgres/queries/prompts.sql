@@ -6,7 +6,14 @@ VALUES (@session_id, @id, @ordinal, 'queued', @content, @mode, @on_unknown, @aut
 SELECT * FROM prompts WHERE session_id = @session_id AND id = @id;
 
 -- name: PromptList :many
-SELECT * FROM prompts WHERE session_id = @session_id AND ordinal > @after_ordinal ORDER BY ordinal LIMIT @max_items;
+-- PromptList ends with the prompt that brings the contents to max_bytes or more.
+SELECT prompts.* FROM prompts
+JOIN (
+    SELECT i.session_id, i.id, sum(octet_length(i.content)) OVER (ORDER BY i.ordinal ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS before
+    FROM prompts i WHERE i.session_id = @session_id AND i.ordinal > @after_ordinal ORDER BY i.ordinal LIMIT @max_items
+) p ON p.session_id = prompts.session_id AND p.id = prompts.id
+WHERE p.before IS NULL OR p.before < @max_bytes::bigint
+ORDER BY prompts.ordinal;
 
 -- name: PromptPosition :one
 -- PromptPosition counts the queued prompts up to and with this one; 0 once it is not queued.

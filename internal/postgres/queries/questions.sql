@@ -8,10 +8,17 @@ ON CONFLICT (run_id, agent_id) DO NOTHING;
 SELECT * FROM questions WHERE session_id = @session_id AND id = @id;
 
 -- name: QuestionList :many
--- QuestionList leaves out what nobody was asked.
-SELECT * FROM questions
-WHERE session_id = @session_id AND reason <> 'policy' AND (@status::text = '' OR status = @status) AND (@before_id::text = '' OR id < @before_id)
-ORDER BY id DESC LIMIT @max_items;
+-- QuestionList leaves out what nobody was asked. It ends with the question that brings what is asked to
+-- max_bytes or more.
+SELECT questions.* FROM questions
+JOIN (
+    SELECT i.id, sum(octet_length(i.asked::text)) OVER (ORDER BY i.id DESC ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS before
+    FROM questions i
+    WHERE i.session_id = @session_id AND i.reason <> 'policy' AND (@status::text = '' OR i.status = @status) AND (@before_id::text = '' OR i.id < @before_id)
+    ORDER BY i.id DESC LIMIT @max_items
+) q ON q.id = questions.id
+WHERE q.before IS NULL OR q.before < @max_bytes::bigint
+ORDER BY questions.id DESC;
 
 -- name: QuestionsPending :many
 -- QuestionsPending are those that the agent of a run has not been told the end of;

@@ -1,0 +1,71 @@
+package api
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/overwinter-dev/overwinter/internal/conversation"
+	"github.com/overwinter-dev/overwinter/internal/secret"
+	"github.com/overwinter-dev/overwinter/internal/session"
+)
+
+// TestTheDocumentHasTheLimitsOfTheCode compares docs/limits.md with the constants.
+func TestTheDocumentHasTheLimitsOfTheCode(t *testing.T) {
+	t.Parallel()
+	raw, err := os.ReadFile(filepath.Join("..", "docs", "limits.md"))
+	require.NoError(t, err)
+	rows := map[string]string{}
+	for line := range strings.Lines(string(raw)) {
+		if cells := strings.Split(line, "|"); len(cells) > 3 {
+			rows[strings.TrimSpace(cells[1])] = strings.TrimSpace(cells[2])
+		}
+	}
+	bytes := func(n int) string {
+		switch {
+		case n%(1<<20) == 0:
+			return fmt.Sprintf("%d MiB", n>>20)
+		case n%(1<<10) == 0 && n > 2048:
+			return fmt.Sprintf("%d KiB", n>>10)
+		}
+		return fmt.Sprintf("%d bytes", n)
+	}
+	characters := func(n int) string { return fmt.Sprintf("%d characters", n) }
+	for row, want := range map[string]string{
+		"body of a request":                                      bytes(maxBodyBytes),
+		"nesting of JSON in a request":                           fmt.Sprintf("%d levels", maxDepth),
+		"content of a prompt":                                    bytes(session.MaxPromptBytes),
+		"prompts of a session that wait":                         fmt.Sprint(session.MaxQueued),
+		"title of a session":                                     characters(session.MaxTitleRunes),
+		"name of a model":                                        characters(session.MaxModelRunes),
+		"metadata of a session":                                  bytes(session.MaxMetadataBytes),
+		"setup script of a workspace":                            bytes(session.MaxSetupBytes),
+		"URL of a repository":                                    bytes(maxRepoURLBytes),
+		"branch or commit of a repository":                       bytes(maxRefBytes),
+		"answers to one question":                                fmt.Sprint(session.MaxAnswersItems),
+		"each answer in words, and the message of an answer":     characters(session.MaxAnswerRunes),
+		"items of a profile, of each kind":                       fmt.Sprint(session.MaxProfileItems),
+		"description of a profile":                               characters(session.MaxProfileDescription),
+		"text that a list is filtered by":                        bytes(maxFilterBytes),
+		"secrets of an installation":                             fmt.Sprint(session.MaxSecrets),
+		"value of a secret":                                      bytes(secret.MaxBytes),
+		"items of a page":                                        fmt.Sprint(maxLimit),
+		"blocks of a page of a conversation":                     fmt.Sprint(maxBlockLimit),
+		"data of all events of a turn":                           bytes(conversation.MaxTurnBytes),
+		"content, message, input or output of a block, each":     bytes(conversation.MaxBlockBytes),
+		"id of a block or conversation":                          bytes(conversation.MaxIDBytes),
+		"a question for people, with the input that it is about": bytes(session.MaxQuestionBytes),
+		"questions for people in a turn":                         fmt.Sprint(session.MaxTurnQuestions),
+		"files that are listed":                                  fmt.Sprint(session.MaxWatchedFiles),
+		"path of a file":                                         bytes(session.MaxFilePath),
+		"content of a file":                                      bytes(session.MaxFileBytes),
+		"content of all files of a session":                      bytes(session.MaxSavedBytes),
+		"text of a diff":                                         bytes(session.MaxPatchBytes),
+	} {
+		require.Equal(t, want, rows[row], "docs/limits.md: %s", row)
+	}
+}
