@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"go.temporal.io/api/enums/v1"
+	"go.temporal.io/sdk/activity"
 	"go.temporal.io/sdk/temporal"
 
 	"github.com/overwinter-dev/overwinter/activities"
@@ -407,6 +408,10 @@ func (f *fakes) RunTurn(ctx context.Context, in activities.TurnRequest) (activit
 		o.waiting = &in
 		return await[activities.TurnResult](ctx, f, o)
 	}
+	if run := w.runs[in.RunID]; w.reset && in.Dispatch <= run.held && activity.GetInfo(ctx).Attempt == 1 && run.outcome == "" {
+		w.mu.Unlock()
+		return activities.TurnResult{}, final(activities.Fenced, "run %s is held by an attempt of dispatch %d", in.RunID, run.held)
+	}
 	over, err := w.attach(in)
 	if err != nil || over != nil {
 		w.mu.Unlock()
@@ -424,7 +429,7 @@ func (f *fakes) RunTurn(ctx context.Context, in activities.TurnRequest) (activit
 // attach begins an attempt, unless it ends at once with a result or an error.
 func (w *world) attach(in activities.TurnRequest) (*activities.TurnResult, error) {
 	run, p := w.runs[in.RunID], w.prompt(in.PromptID)
-	run.attached = true
+	run.attached, run.held = true, in.Dispatch
 	if err := w.begin("RunTurn"); err != nil {
 		return nil, err
 	}

@@ -356,7 +356,7 @@ func (r *recorder) wait(what string, ok func() bool) {
 		r.world.mu.Lock()
 		defer r.world.mu.Unlock()
 		return ok()
-	}, 20*time.Second, 5*time.Millisecond, what)
+	}, 2*time.Minute, 5*time.Millisecond, what)
 }
 
 // write stores the history of every run of the chain once the last has ended.

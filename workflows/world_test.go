@@ -43,6 +43,7 @@ type world struct {
 	sandboxes    []*sandboxRow
 	bundles      []bundleRow
 
+	reset      bool          // the workflow may be reset: it then dispatches runs under numbers that it had before
 	inTask     string        // what becomes of records within the workflow's task: done; slow: not tried; lost: done, and it is not known
 	busy       bool          // no worker has room for a turn
 	lifetime   time.Duration // of a sandbox at the provider
@@ -81,6 +82,7 @@ type runRow struct {
 	aborted      bool
 	endsAt       time.Time // of the agent's work, once delivered
 	outcome      session.Outcome
+	held         int64 // the dispatch of the attempt that has it
 }
 
 type sandboxRow struct {
