@@ -26,6 +26,7 @@ type faulty struct {
 	list        func() error
 	deleteImage func(id string) error
 	terminate   func(id string) error // before a sandbox is terminated
+	running     int                   // so many answers say that a sandbox runs, whether it does or not
 	unlisted    bool                  // listings are empty
 	execs       [][]string            // every argv there was
 }
@@ -293,4 +294,14 @@ func (f *faulty) Terminate(ctx context.Context, id string) error {
 		}
 	}
 	return f.Driver.Terminate(ctx, id)
+}
+
+func (f *faulty) Poll(ctx context.Context, id string) (driver.Status, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.running > 0 {
+		f.running--
+		return driver.Status{Running: true}, nil
+	}
+	return f.Driver.Poll(ctx, id)
 }

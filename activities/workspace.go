@@ -10,6 +10,7 @@ import (
 	"net/url"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/overwinter-dev/overwinter/internal/runner"
@@ -135,10 +136,36 @@ func (w *work) setUp(ctx context.Context, sb *sandbox.Sandbox, ws session.Worksp
 		return nil
 	}
 	err = fmt.Errorf("set the workspace up: %w", err)
-	if failed, ok := errors.AsType[*stageError](err); ok && !failed.truncated() {
-		return final(Refused, err)
+	failed, ok := errors.AsType[*stageError](err)
+	if !ok || failed.truncated() {
+		return err
 	}
-	return err
+	if failed.killed() { // by whom the sandbox's end tells, which its provider may report a moment later
+		runs, pollErr := w.outlives(ctx, sb)
+		if pollErr != nil || !runs {
+			return errors.Join(err, pollErr)
+		}
+	}
+	return final(Refused, err)
+}
+
+// outlives reports whether a sandbox runs on after one of its processes was killed. Only a sandbox that still runs
+// after some time does.
+func (w *work) outlives(ctx context.Context, sb *sandbox.Sandbox) (bool, error) {
+	for asked := 1; ; asked++ {
+		status, err := sb.Poll(ctx)
+		switch {
+		case sandbox.IsGone(err):
+			return false, nil
+		case err != nil:
+			return false, fmt.Errorf("ask for sandbox %s: %w", sb.ID(), err)
+		case !status.Running, asked == confirmQuestions:
+			return status.Running, nil
+		}
+		if err := w.pause(ctx); err != nil {
+			return false, err
+		}
+	}
 }
 
 type stage struct {
@@ -163,6 +190,9 @@ func (e *stageError) Error() string {
 func (e *stageError) refused() bool {
 	return strings.Contains(e.output, "Authentication failed") || strings.Contains(e.output, "could not read Username")
 }
+
+// killed reports whether the stage's own shell was killed.
+func (e *stageError) killed() bool { return e.code == 128+int(syscall.SIGKILL) }
 
 // truncated reports whether the stage did nothing because its input was cut short on the way.
 func (e *stageError) truncated() bool { return e.code == exitTruncated && e.output == truncatedInput }

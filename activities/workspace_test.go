@@ -179,6 +179,19 @@ func TestASetupWhoseShellIsKilledIsToldFromOneThatWorks(t *testing.T) {
 	require.Equal(t, "run\nrun\n", b.shell(t, id, "cat /workspace/runs"))
 }
 
+// TestASetupWhoseSandboxEndsIsNoRefusal: the shell of the script is killed with its sandbox, and the provider reports the
+// sandbox's end later than the shell's.
+func TestASetupWhoseSandboxEndsIsNoRefusal(t *testing.T) {
+	t.Parallel()
+	b := withSetup(t, "sleep 1000")
+	first := b.beginCreate(t)
+	id := b.awaitSetup(t)
+	b.driver.set(func(f *faulty) { f.running = 1 })
+	require.NoError(t, b.driver.Driver.Terminate(b.ctx, id))
+	_, err := first.wait(t)
+	requireType(t, activities.GenerationSpent, err)
+}
+
 // TestASetupOfTheVersionBeforeIsNotRunTwiceByOneActivity: that version recorded only that the script had begun.
 func TestASetupOfTheVersionBeforeIsNotRunTwiceByOneActivity(t *testing.T) {
 	t.Parallel()
