@@ -130,6 +130,24 @@ func (f *faulty) SnapshotFor(ctx context.Context, id string, budget, lifetime ti
 	return expirer.SnapshotFor(ctx, id, budget, lifetime)
 }
 
+// Network passes the question on: a wrapped driver has no other methods than driver.Driver's.
+func (f *faulty) Network(ctx context.Context) (driver.Network, error) {
+	networked, ok := f.Driver.(driver.Networked)
+	if !ok {
+		return driver.Network{}, driver.Errorf(driver.Unsupported, "describe network", "", "the driver does not know it")
+	}
+	return networked.Network(ctx)
+}
+
+// Refusals passes the question on.
+func (f *faulty) Refusals(ctx context.Context, id string, after int64) ([]driver.Refusal, int64, error) {
+	networked, ok := f.Driver.(driver.Networked)
+	if !ok {
+		return nil, 0, driver.Errorf(driver.Unsupported, "list refusals", id, "the driver does not know them")
+	}
+	return networked.Refusals(ctx, id, after)
+}
+
 func (f *faulty) ListImages(ctx context.Context, tags map[string]string) ([]driver.ImageListing, error) {
 	lister, ok := f.Driver.(driver.ImageLister)
 	if !ok {

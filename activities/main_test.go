@@ -10,8 +10,10 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/overwinter-dev/overwinter/internal/hostports"
 	"github.com/overwinter-dev/overwinter/internal/leaktest"
 	"github.com/overwinter-dev/overwinter/internal/localmodal"
+	"github.com/overwinter-dev/overwinter/internal/localmodal/box"
 )
 
 // runnerBinary is the runner as it goes into sandboxes, built for this run of the tests.
@@ -47,7 +49,11 @@ func run(m *testing.M) (code int, err error) {
 		return 1, fmt.Errorf("build the runner: %w: %s", err, out)
 	}
 	modalDir = filepath.Join(dir, "modal")
-	if modal, err = localmodal.New(localmodal.Options{DataDir: modalDir}); err != nil {
+	ports, err := hostports.Parse(hostPorts)
+	if err != nil {
+		return 1, err
+	}
+	if modal, err = localmodal.New(localmodal.Options{DataDir: modalDir, Network: box.AutoNetwork, HostPorts: ports}); err != nil {
 		return 1, err
 	}
 	ctx, cancel := context.WithCancel(context.Background())

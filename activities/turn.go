@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"time"
 
 	"go.temporal.io/sdk/activity"
@@ -286,6 +287,10 @@ func (t *turn) prompt(ctx context.Context) (runner.Start, error) {
 	// The agent may say at once what it was given, and a secret may have been stored since this attempt began.
 	if err := t.remask(ctx); err != nil {
 		return runner.Start{}, fmt.Errorf("read the secrets to mask: %w", err)
+	}
+	launch.Env = maps.Clone(launch.Env)
+	if err := t.reachable(ctx, secrets, launch.Env); err != nil {
+		return runner.Start{}, err
 	}
 	return runner.Start{
 		Input:   input,

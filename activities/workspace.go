@@ -109,8 +109,20 @@ func (w *work) clone(ctx context.Context, sb *sandbox.Sandbox, ws session.Worksp
 		return err
 	}
 	user, password, _ := strings.Cut(credentials.Reveal(), ":")
+	repoURL := ws.RepoURL
+	if isLoopback(u.Hostname()) {
+		n, err := w.network(ctx)
+		if err != nil {
+			return err
+		}
+		if n != nil {
+			if repoURL, err = fromSandbox(*n, "repoUrl", repoURL); err != nil {
+				return final(Refused, err)
+			}
+		}
+	}
 	err = w.stage(ctx, sb, stage{
-		script: cloneScript, args: []string{ws.RepoURL, ws.Ref},
+		script: cloneScript, args: []string{repoURL, ws.Ref},
 		stdin: []byte(user + "\n" + password + "\n"), timeout: cloneTimeout, hide: password,
 	})
 	if err == nil {

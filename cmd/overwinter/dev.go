@@ -13,7 +13,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/overwinter-dev/overwinter/internal/devstack"
-	"github.com/overwinter-dev/overwinter/internal/localmodal/box"
 	"github.com/overwinter-dev/overwinter/internal/postgres"
 )
 
@@ -25,6 +24,8 @@ type DevCmd struct {
 	TemporalUIPort    int    `name:"temporal-ui-port" default:"8233" placeholder:"N" help:"Port of Temporal's web UI; 0 for any. Default ${default}."`
 	LocalModalPort    int    `default:"0" placeholder:"N" help:"Port of the local Modal; 0 for any, the same each time if it can be. Default ${default}."`
 	Isolation         string `env:"OVERWINTER_LOCALMODAL_ISOLATION" default:"auto" placeholder:"LEVEL" help:"What keeps sandboxes of the local Modal apart: namespaces, chroot, directory, or auto for the best that works here. Default ${default}."`
+	SandboxNetwork    string `name:"sandbox-network" env:"OVERWINTER_SANDBOX_NETWORK" default:"${sandbox_network}" placeholder:"NETWORK" help:"Network of sandboxes of the local Modal: own (the internet without this machine and private addresses), shared (this machine's), or auto for own on the level namespaces. Default ${default}."`
+	SandboxHostPorts  string `name:"sandbox-host-ports" env:"OVERWINTER_SANDBOX_HOST_PORTS" placeholder:"PORTS" help:"Ports of this machine's loopback interface that sandboxes with their own network reach as host.overwinter.internal, such as 8901,11434 or 8000-8099. Default: none."`
 	DatabaseURL       string `name:"database-url" env:"OVERWINTER_DATABASE_URL" placeholder:"URL" help:"Use this Postgres. Default: run one."`
 	TemporalAddress   string `env:"TEMPORAL_ADDRESS" placeholder:"ADDR" help:"Use this Temporal. Default: run one."`
 	TemporalNamespace string `env:"TEMPORAL_NAMESPACE" default:"default" placeholder:"NAME" help:"Namespace of the sessions' workflows. Default ${default}."`
@@ -39,7 +40,7 @@ type DevCmd struct {
 
 // Validate checks what kong cannot.
 func (c *DevCmd) Validate() error {
-	if _, err := box.ParseIsolation(c.Isolation); err != nil {
+	if _, _, _, err := parseSandbox(c.Isolation, c.SandboxNetwork, c.SandboxHostPorts); err != nil {
 		return err
 	}
 	switch {
@@ -95,6 +96,8 @@ func (c *DevCmd) config(logger *slog.Logger, s streams, all *commands) (devstack
 		Modal:             c.ModalTokenID != "",
 		LocalModalPort:    c.LocalModalPort,
 		Isolation:         c.Isolation,
+		SandboxNetwork:    c.SandboxNetwork,
+		SandboxHostPorts:  c.SandboxHostPorts,
 		SecretKey:         c.SecretKey,
 		LogLevel:          all.LogLevel,
 		Environment:       c.environment(os.Environ()),

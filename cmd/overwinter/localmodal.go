@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"strings"
 
+	"github.com/overwinter-dev/overwinter/internal/hostports"
 	"github.com/overwinter-dev/overwinter/internal/localmodal"
 	"github.com/overwinter-dev/overwinter/internal/localmodal/access"
 	"github.com/overwinter-dev/overwinter/internal/localmodal/box"
@@ -19,6 +20,8 @@ type LocalModalCmd struct {
 	TokenID     string `env:"OVERWINTER_LOCALMODAL_TOKEN_ID" placeholder:"ID" help:"ID of the token that clients must show. Default: a token made once and kept in the data directory."`
 	TokenSecret string `env:"OVERWINTER_LOCALMODAL_TOKEN_SECRET" placeholder:"SECRET" help:"Secret of that token, at least 16 characters."`
 	Isolation   string `env:"OVERWINTER_LOCALMODAL_ISOLATION" default:"auto" placeholder:"LEVEL" help:"What keeps sandboxes apart: namespaces, chroot, directory, or auto for the best that works here. Default ${default}."`
+	Network     string `name:"sandbox-network" env:"OVERWINTER_SANDBOX_NETWORK" default:"${sandbox_network}" placeholder:"NETWORK" help:"Network of sandboxes: own (the internet without this machine and private addresses), shared (this machine's), or auto for own on the level namespaces. Default ${default}."`
+	HostPorts   string `name:"sandbox-host-ports" env:"OVERWINTER_SANDBOX_HOST_PORTS" placeholder:"PORTS" help:"Ports of this machine's loopback interface that sandboxes with their own network reach as host.overwinter.internal, such as 8901,11434 or 8000-8099. Default: none."`
 }
 
 // Validate checks what kong cannot.
@@ -26,18 +29,35 @@ func (c *LocalModalCmd) Validate() error {
 	if (c.TokenID == "") != (c.TokenSecret == "") {
 		return errors.New("--token-id and --token-secret belong together: set both, or neither")
 	}
-	_, err := box.ParseIsolation(c.Isolation)
+	_, _, _, err := parseSandbox(c.Isolation, c.Network, c.HostPorts)
 	return err
+}
+
+// parseSandbox reads what keeps sandboxes apart from this machine.
+func parseSandbox(isolation, network, hostPorts string) (box.Isolation, box.Network, hostports.Set, error) {
+	i, err := box.ParseIsolation(isolation)
+	if err != nil {
+		return "", "", hostports.Set{}, err
+	}
+	n, err := box.ParseNetwork(network)
+	if err != nil {
+		return "", "", hostports.Set{}, err
+	}
+	p, err := hostports.Parse(hostPorts)
+	if err != nil {
+		return "", "", hostports.Set{}, fmt.Errorf("--sandbox-host-ports: %w", err)
+	}
+	return i, n, p, nil
 }
 
 // Run prints the server's URL as one line and serves until ctx ends.
 func (c *LocalModalCmd) Run(ctx context.Context, logger *slog.Logger, s streams) error {
-	isolation, err := box.ParseIsolation(c.Isolation)
+	isolation, network, ports, err := parseSandbox(c.Isolation, c.Network, c.HostPorts)
 	if err != nil {
 		return err
 	}
 	server, err := localmodal.New(localmodal.Options{
-		Address: c.Address, DataDir: c.DataDir, Isolation: isolation, Logger: logger,
+		Address: c.Address, DataDir: c.DataDir, Isolation: isolation, Network: network, HostPorts: ports, Logger: logger,
 		Token: access.Token{ID: c.TokenID, Secret: c.TokenSecret},
 	})
 	if err != nil {

@@ -10,6 +10,8 @@ import (
 	"strings"
 
 	"github.com/alecthomas/kong"
+
+	"github.com/overwinter-dev/overwinter/internal/localmodal/box"
 )
 
 // Exit codes of the program.
@@ -86,7 +88,7 @@ func (p program) Run(ctx context.Context) (code int) {
 		kong.Description("Keeps coding-agent sessions alive: they work in sandboxes, sleep when idle and wake where they left off."),
 		kong.Writers(p.stdout, p.stderr),
 		kong.Exit(func(code int) { panic(exited(code)) }),
-		kong.Vars{"data_dir": defaultDataDir()},
+		kong.Vars{"data_dir": defaultDataDir(), "sandbox_network": string(box.DefaultNetwork)},
 		kong.ConfigureHelp(kong.HelpOptions{Compact: true}),
 	)
 	if err != nil {

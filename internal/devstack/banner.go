@@ -18,7 +18,9 @@ type addresses struct {
 	dataDir    string
 	logDir     string
 	sandbox    sandboxInfo
-	took       time.Duration
+	// sharedNetwork says that sandboxes use this machine's network.
+	sharedNetwork bool
+	took          time.Duration
 }
 
 // banner tells where everything is and what to do next.
@@ -55,7 +57,10 @@ func (a addresses) sandboxes() string {
 		parts = append(parts, "isolation: "+a.sandbox.Isolation)
 	}
 	if a.localModal != "" {
-		parts = append(parts, "on this machine, sharing its network")
+		parts = append(parts, "on this machine")
+		if a.sharedNetwork || a.sandbox.Isolation == "chroot" || a.sandbox.Isolation == "directory" {
+			parts = append(parts, "sharing its network")
+		}
 	}
 	return strings.Join(parts, ", ")
 }

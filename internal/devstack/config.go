@@ -42,6 +42,12 @@ type Config struct {
 	// Isolation is the level of the local Modal: one that box.ParseIsolation knows.
 	// Default: the best that works.
 	Isolation string
+	// SandboxNetwork is the network of its sandboxes: one that box.ParseNetwork knows.
+	// Default: this machine's.
+	SandboxNetwork string
+	// SandboxHostPorts are the ports of this machine's loopback interface that they can
+	// reach, as hostports.Parse reads them. Default: none.
+	SandboxHostPorts string
 	// SecretKey encrypts secrets in the database: 32 bytes in base64. Default: one is made at the
 	// first run and kept in DataDir.
 	SecretKey string

@@ -21,6 +21,12 @@ func localModalSpec(c Config, dir *dataDir, port int) child.Spec {
 	if c.Isolation != "" {
 		args = append(args, "--isolation", c.Isolation)
 	}
+	if c.SandboxNetwork != "" {
+		args = append(args, "--sandbox-network", c.SandboxNetwork)
+	}
+	if c.SandboxHostPorts != "" {
+		args = append(args, "--sandbox-host-ports", c.SandboxHostPorts)
+	}
 	return child.Spec{
 		Name: "local-modal",
 		Command: child.Command{

@@ -305,6 +305,7 @@ func (l *layout) addresses(dir *dataDir) addresses {
 	}
 	if !l.config.Modal {
 		a.localModal = "http://" + loopbackAddress(l.localModalPort)
+		a.sharedNetwork = l.config.SandboxNetwork == "" || l.config.SandboxNetwork == "shared"
 	}
 	return a
 }

@@ -65,7 +65,7 @@ func options(t testing.TB, dir string) localmodal.Options {
 // the reason is printed.
 func (b *bundle) lacks(a box.Ability) bool {
 	b.t.Helper()
-	for _, l := range b.server.Isolation().Lacks() {
+	for _, l := range b.server.Lacks() {
 		if l.Ability == a {
 			b.t.Logf("isolation %q declares: %s", b.server.Isolation(), l)
 			return true

@@ -56,7 +56,8 @@
 //
 // What is unlike Modal: every registry image is the same base, made from this
 // machine's /usr and /opt, which stay read-only; tunnels are plain TCP on the
-// loopback interface; sandboxes share the machine's network unless they block it;
+// loopback interface; sandboxes share the machine's network unless they block it or
+// Options.Network gives them their own (package netstack);
 // CPU and memory requests and limits are ignored; an image mounted over a directory
 // lives in memory where anything can be mounted. GPUs, memory snapshots, sidecars, network allow-lists, proxies
 // and cloud buckets are refused.

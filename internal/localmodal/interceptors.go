@@ -21,7 +21,11 @@ const IsolationHeader = "x-overwinter-isolation"
 func (s *Server) interceptUnary(ctx context.Context, request any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
 	// A client that cares reads here what keeps its sandboxes apart; Modal's own
 	// protocol has no word for it.
-	if err := grpc.SetHeader(ctx, metadata.Pairs(IsolationHeader, string(s.Isolation()))); err != nil {
+	header := metadata.Pairs(IsolationHeader, string(s.Isolation()))
+	if s.runtime.OwnsNetwork() {
+		header.Set(NetworkHeader, s.runtime.HostPorts().String())
+	}
+	if err := grpc.SetHeader(ctx, header); err != nil {
 		return nil, err
 	}
 	var response any

@@ -16,6 +16,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/keepalive"
 
+	"github.com/overwinter-dev/overwinter/internal/hostports"
 	"github.com/overwinter-dev/overwinter/internal/localmodal/access"
 	"github.com/overwinter-dev/overwinter/internal/localmodal/box"
 	"github.com/overwinter-dev/overwinter/internal/localmodal/router"
@@ -51,6 +52,11 @@ type Options struct {
 	Container string
 	// Copies has sandboxes' roots copied even where they could be overlays.
 	Copies bool
+	// Network is the network of sandboxes. Default box.DefaultNetwork.
+	Network box.Network
+	// HostPorts are the ports of this machine's loopback interface that sandboxes reach
+	// as host.overwinter.internal. Default: none.
+	HostPorts hostports.Set
 	// InitPath is the program that sandboxes run as their init; its main must call
 	// ReexecMain first. Default: this program.
 	InitPath string
@@ -160,6 +166,7 @@ func (s *Server) open(o Options, address string) error {
 	}
 	s.runtime, err = box.Open(s.ctx, box.Options{
 		Dir: s.dataDir, Isolation: o.Isolation, Container: o.Container, Copies: o.Copies, InitPath: o.InitPath, Logger: s.logger,
+		Network: o.Network, HostPorts: o.HostPorts,
 	})
 	if err != nil {
 		return err
@@ -183,6 +190,7 @@ func (s *Server) open(o Options, address string) error {
 	)
 	pb.RegisterModalClientServer(s.grpc, s)
 	s.grpc.RegisterService(&imageServiceDesc, s)
+	s.grpc.RegisterService(&networkServiceDesc, s)
 	pb.RegisterTaskCommandRouterServer(s.grpc, router.New(s))
 	return nil
 }
@@ -206,6 +214,9 @@ func (s *Server) routerURL() string { return "https://" + s.listener.Addr().Stri
 
 // Isolation tells how sandboxes are kept apart.
 func (s *Server) Isolation() box.Isolation { return s.runtime.Isolation() }
+
+// Lacks is what sandboxes cannot do that those of the best level can.
+func (s *Server) Lacks() []box.Lack { return s.runtime.Lacks() }
 
 // Inject makes the next calls of a method fail. For tests.
 func (s *Server) Inject(f Fault) { s.faults.add(f) }
@@ -236,7 +247,7 @@ func (s *Server) announce(ctx context.Context) {
 		s.logger.WarnContext(ctx, "a better isolation cannot be had here", slog.String("refused", refusal.String()))
 	}
 	cannot := []string{}
-	for _, l := range s.Isolation().Lacks() {
+	for _, l := range s.Lacks() {
 		cannot = append(cannot, l.String())
 	}
 	files := "overlay"

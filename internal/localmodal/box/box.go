@@ -12,6 +12,8 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/overwinter-dev/overwinter/internal/localmodal/netdevice"
+	"github.com/overwinter-dev/overwinter/internal/localmodal/netstack"
 	"github.com/overwinter-dev/overwinter/internal/localmodal/wire"
 )
 
@@ -39,6 +41,8 @@ type Box struct {
 	layers []string
 	cmd    *exec.Cmd
 	link   *link
+	// network is the outer side of the box's own network; nil if it has none.
+	network *netstack.Network
 
 	snapshots sync.Mutex // one at a time; guards previous
 	previous  *manifest  // of the last snapshot, nil before
@@ -70,7 +74,12 @@ func (r *Runtime) Start(ctx context.Context, spec Spec) (*Box, error) {
 		root.Mounts = append(root.Mounts, r.hostMounts...)
 	}
 	root.Mounts = append(root.Mounts, spec.Mounts...)
-	if !spec.Bare && !spec.BlockNetwork {
+	own := r.ownsNetwork(spec)
+	switch {
+	case own:
+		root.Mounts = append(root.Mounts, wire.Mount{Source: r.resolvConf, Target: "/etc/resolv.conf", ReadOnly: true})
+		root.Network = !r.opensTUN
+	case !spec.Bare && !spec.BlockNetwork:
 		root.Mounts = append(root.Mounts, resolverMounts()...)
 	}
 	if err := r.makeOwned(r.boxPath(spec.ID), 0o700); err != nil {
@@ -78,7 +87,7 @@ func (r *Runtime) Start(ctx context.Context, spec Spec) (*Box, error) {
 	}
 	err := b.prepareRoot(ctx, &root)
 	if err == nil {
-		err = b.launch(ctx, root, spec.BlockNetwork)
+		err = b.launch(ctx, root, own, spec.BlockNetwork)
 	}
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("start sandbox: %w", err), r.Discard(spec.ID))
@@ -104,7 +113,7 @@ func (b *Box) prepareRoot(ctx context.Context, root *wire.RootSpec) error {
 	return nil
 }
 
-func (b *Box) launch(ctx context.Context, root wire.RootSpec, ownNetwork bool) error {
+func (b *Box) launch(ctx context.Context, root wire.RootSpec, own, blocked bool) error {
 	conn, remote, err := wire.Pair()
 	if err != nil {
 		return err
@@ -127,14 +136,15 @@ func (b *Box) launch(ctx context.Context, root wire.RootSpec, ownNetwork bool) e
 	cmd.Stderr = complaints
 	cmd.WaitDelay = time.Second
 	cmd.ExtraFiles = append([]*os.File{remote, spec}, mounts...)
-	cmd.SysProcAttr = b.rt.attributes(ownNetwork)
+	cmd.SysProcAttr = b.rt.attributes(own || blocked)
 	err = b.rt.spawner.start(cmd)
 	wire.CloseAll(cmd.ExtraFiles) // the end of init must be the end of the socket
 	if err != nil {
 		return errors.Join(fmt.Errorf("enter namespaces: %w", err), conn.Close())
 	}
 	b.cmd = cmd
-	if err := awaitReady(ctx, conn); err != nil {
+	if err := b.awaitReady(ctx, conn, own); err != nil {
+		b.closeNetwork()
 		// Nothing runs yet that could outlive it.
 		kill := cmd.Process.Kill()
 		if errors.Is(kill, os.ErrProcessDone) {
@@ -145,33 +155,64 @@ func (b *Box) launch(ctx context.Context, root wire.RootSpec, ownNetwork bool) e
 	}
 	b.link = newLink(conn, func() {
 		_ = cmd.Wait()
+		b.closeNetwork()
 		b.sweep()
 	})
 	return nil
 }
 
-func awaitReady(ctx context.Context, conn *wire.Conn) error {
+// awaitReady starts the box's network, if it is to have its own, and returns when init
+// is ready.
+func (b *Box) awaitReady(ctx context.Context, conn *wire.Conn, own bool) error {
+	if own && b.rt.opensTUN { // while init builds the root
+		device, err := openTUN(b.PID())
+		if err == nil {
+			err = b.serveNetwork(device) //nolint:contextcheck // it outlives the call
+		}
+		if err != nil {
+			return err
+		}
+	}
+	device, err := awaitReady(ctx, conn)
+	switch {
+	case err != nil:
+		return err
+	case device != nil:
+		return b.serveNetwork(device) //nolint:contextcheck // it outlives the call
+	case own && b.network == nil:
+		return errors.New("init sent no network device")
+	}
+	return nil
+}
+
+// awaitReady returns the network device that init has opened, if it was to open one.
+func awaitReady(ctx context.Context, conn *wire.Conn) (*netdevice.Device, error) {
 	deadline := time.Now().Add(startTimeout)
 	if d, ok := ctx.Deadline(); ok && d.Before(deadline) {
 		deadline = d
 	}
 	if err := conn.SetReadDeadline(deadline); err != nil {
-		return err
+		return nil, err
 	}
 	stop := context.AfterFunc(ctx, func() { _ = conn.SetReadDeadline(time.Unix(1, 0)) })
 	defer stop()
 	var response wire.Response
 	files, err := conn.Receive(&response)
-	wire.CloseAll(files)
 	switch {
 	case ctx.Err() != nil:
-		return ctx.Err()
+		err = ctx.Err()
 	case err != nil:
-		return fmt.Errorf("wait for init: %w", err)
+		err = fmt.Errorf("wait for init: %w", err)
 	case response.Op != wire.OpReady:
-		return errors.New(response.Error)
+		err = errors.New(response.Error)
+	default:
+		err = conn.SetReadDeadline(time.Time{})
 	}
-	return conn.SetReadDeadline(time.Time{})
+	if err != nil {
+		wire.CloseAll(files)
+		return nil, err
+	}
+	return adopt(response, files)
 }
 
 // attributes start init with what the level gives it of its own. Root's sandboxes

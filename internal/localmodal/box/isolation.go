@@ -13,7 +13,7 @@ type Isolation string
 
 // The levels, best first.
 const (
-	// Namespaces are user, mount, PID, IPC and UTS namespaces of a sandbox's own.
+	// Namespaces are user, mount, PID, IPC, UTS and network namespaces of a sandbox's own.
 	Namespaces Isolation = wire.LevelNamespaces
 	// Chroot is a root directory of a sandbox's own, in a mount namespace;
 	// processes and everything else are shared with the machine.
@@ -114,7 +114,7 @@ func (i Isolation) Lacks() []Lack {
 		}
 		return lacks
 	default:
-		return []Lack{sharedNetwork}
+		return nil // but see Runtime.Lacks
 	}
 }
 

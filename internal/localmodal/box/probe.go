@@ -104,6 +104,9 @@ func (r *Runtime) probe(ctx context.Context) error {
 		w.Cause = err
 		var remedies []string
 		w.Missing, remedies = missing(w)
+		if _, ok := errors.AsType[*networkError](err); ok {
+			w.Missing, remedies = []string{"no network device can be created"}, networkRemedies
+		}
 		if errors.Is(err, fs.ErrPermission) && os.Geteuid() == 0 {
 			w.Missing = append(w.Missing, notExecutable()...)
 		}
@@ -119,8 +122,29 @@ func (r *Runtime) probe(ctx context.Context) error {
 
 const probeID = "probe"
 
-// try starts a box as any other would be started: the only honest test.
+// try finds out whether boxes can be started, and with which network.
 func (r *Runtime) try(ctx context.Context) error {
+	r.ownNetwork = r.isolation == Namespaces && r.networkMode != SharedNetwork
+	err := r.tryBox(ctx)
+	if err == nil && !r.ownNetwork && r.networkMode == OwnedNetwork {
+		return &LackError{Isolation: r.isolation, Lack: sharedNetwork}
+	}
+	if err == nil || !r.ownNetwork {
+		return err
+	}
+	r.ownNetwork = false
+	if r.tryBox(ctx) != nil {
+		return err // it is not the network
+	}
+	if r.networkMode == AutoNetwork && r.container != "" {
+		r.networkCause = err
+		return nil
+	}
+	return &networkError{err}
+}
+
+// tryBox starts a box as any other would be started: the only honest test.
+func (r *Runtime) tryBox(ctx context.Context) error {
 	if r.isolation == Namespaces && r.idsErr != nil {
 		return r.idsErr // root's own ids would be no boundary
 	}
@@ -214,4 +238,9 @@ func traceMissing() []string {
 		return []string{"processes may not trace each other (sysctl kernel.yama.ptrace_scope is " + strings.TrimSpace(string(b)) + ")"}
 	}
 	return nil
+}
+
+// networkRemedies are commands that help where no device can be created.
+var networkRemedies = []string{
+	"sudo modprobe -a tun veth (or let sandboxes use the machine's network with --sandbox-network shared)",
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/google/uuid"
 	"golang.org/x/sys/unix"
 
+	"github.com/overwinter-dev/overwinter/internal/hostports"
 	"github.com/overwinter-dev/overwinter/internal/localmodal/wire"
 	"github.com/overwinter-dev/overwinter/internal/privatedir"
 )
@@ -33,6 +34,11 @@ type Options struct {
 	// InitPath is the program that sandboxes run as PID 1; its main must call
 	// boxinit.Main first. Default: this program.
 	InitPath string
+	// Network is the network of sandboxes. Default DefaultNetwork.
+	Network Network
+	// HostPorts are the ports of this machine's loopback interface that sandboxes with
+	// a network of their own can reach, as host.overwinter.internal. Default: none.
+	HostPorts hostports.Set
 	// Logger gets what has no caller to return to. Default: discarded.
 	Logger *slog.Logger
 }
@@ -54,6 +60,14 @@ type Runtime struct {
 	mappable   map[string]bool // the sources in hostMounts that can be shown with them
 	spawner    *spawner
 	trash      *trash
+
+	networkMode  Network
+	hostPorts    hostports.Set
+	ownNetwork   bool   // of boxes; settled by probe
+	networkCause error  // why not, if it was tried
+	opensTUN     bool   // we open the device, else init does
+	resolvConf   string // for boxes with a network of their own
+	networks     sync.WaitGroup
 }
 
 // Open prepares o.Dir, ends what an earlier Runtime's sandboxes may have left
@@ -65,12 +79,15 @@ func Open(ctx context.Context, o Options) (*Runtime, error) {
 	if err != nil {
 		return nil, fmt.Errorf("resolve data directory: %w", err)
 	}
-	r := &Runtime{dir: dir, initPath: o.InitPath, logger: o.Logger, isolation: o.Isolation, container: o.Container, copies: o.Copies}
+	r := &Runtime{dir: dir, initPath: o.InitPath, logger: o.Logger, isolation: o.Isolation, container: o.Container, copies: o.Copies, networkMode: o.Network, hostPorts: o.HostPorts}
 	if r.container == "" {
 		r.container = detectContainer()
 	}
 	if r.isolation == "" {
 		r.isolation = Auto
+	}
+	if r.networkMode == "" {
+		r.networkMode = DefaultNetwork
 	}
 	if r.initPath == "" {
 		r.initPath = "/proc/self/exe"
@@ -111,6 +128,9 @@ func (r *Runtime) prepare(ctx context.Context) error {
 	if err := r.findMappable(); err != nil {
 		return err
 	}
+	if err := r.prepareNetwork(); err != nil {
+		return err
+	}
 	return r.probe(ctx)
 }
 
@@ -141,6 +161,7 @@ func (r *Runtime) Better() []Refusal { return r.better }
 // Close waits for background work. Boxes must have been killed before.
 func (r *Runtime) Close() error {
 	r.spawner.close()
+	r.networks.Wait()
 	r.trash.close()
 	if r.idmap != nil {
 		return r.idmap.Close()

@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/overwinter-dev/overwinter/internal/localmodal/hostmount"
+	"github.com/overwinter-dev/overwinter/internal/localmodal/netdevice"
 	"github.com/overwinter-dev/overwinter/internal/localmodal/wire"
 )
 
@@ -39,6 +40,8 @@ type initProcess struct {
 	self      uintptr          // a descriptor of this program
 	proc      *os.Root         // /proc, opened before the first process
 	terminals int              // a descriptor of /dev/pts, likewise; 0 where the root is a plain directory
+
+	device *netdevice.Device // of our network namespace, until it is handed over
 
 	mu    sync.Mutex // held around fork, so that the reaper cannot miss a PID
 	execs map[int]uint64
@@ -68,10 +71,20 @@ func runInit() error {
 			p.reap()
 		}
 	}()
-	if err := conn.Send(wire.Response{Op: wire.OpReady, PID: os.Getpid()}); err != nil {
+	if err := p.ready(); err != nil {
 		return err
 	}
 	return p.serve()
+}
+
+// ready says that the sandbox can be used, and hands over its network device.
+func (p *initProcess) ready() error {
+	response := wire.Response{Op: wire.OpReady, PID: os.Getpid()}
+	if p.device == nil {
+		return p.conn.Send(response)
+	}
+	response.Device = string(p.device.Kind)
+	return errors.Join(p.conn.Send(response, p.device.File), p.device.File.Close())
 }
 
 func (p *initProcess) setup() error {
@@ -84,6 +97,11 @@ func (p *initProcess) setup() error {
 	syscall.Umask(0o022)
 	if p.self, err = openSelf(); err != nil {
 		return err
+	}
+	if spec.Network { // while the machine's devices are in sight
+		if p.device, err = netdevice.Open(); err != nil {
+			return err
+		}
 	}
 	if spec.Level == wire.LevelDirectory {
 		p.directory, err = openDirectory(p, spec)

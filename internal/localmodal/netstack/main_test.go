@@ -156,7 +156,7 @@ var modes = map[string]func(args []string) (string, error){
 			if err == nil {
 				err = conn.Close()
 			}
-			lines = append(lines, fmt.Sprintf("%s atOnce=%t %v", address, time.Since(began) < time.Second, err))
+			lines = append(lines, fmt.Sprintf("%s atOnce=%t %v", address, time.Since(began) < patience/3, err))
 		}
 		return strings.Join(lines, "\n"), nil
 	},

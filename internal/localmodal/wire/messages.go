@@ -64,6 +64,7 @@ type Response struct {
 	Code   int    `json:",omitempty"` // exit code, 0 when Signal is set
 	Signal int    `json:",omitempty"` // the signal that ended the process
 	Error  string `json:",omitempty"`
+	Device string `json:",omitempty"` // the kind of the network device that comes with OpReady
 }
 
 // RootSpec tells init which root to build.
@@ -77,6 +78,7 @@ type RootSpec struct {
 	Hostname string
 	Workdir  string // made if missing; empty for none
 	Mounts   []Mount
+	Network  bool // open a device in a network namespace of our own and send it with OpReady
 	Loopback bool // bring up the loopback interface of a network namespace of our own
 }
 

@@ -5,6 +5,8 @@ import (
 	"io"
 	"io/fs"
 	"time"
+
+	"github.com/overwinter-dev/overwinter/internal/hostports"
 )
 
 // Driver carries calls to a provider of sandboxes. All methods may be called by
@@ -148,4 +150,33 @@ type Exec interface {
 	// returns when ctx ends. A process that ran over its timeout gives Timeout or
 	// the code of its killing.
 	Wait(ctx context.Context) (code int, err error)
+}
+
+// Networked is implemented by drivers that may know the network of their sandboxes.
+type Networked interface {
+	// Network describes it. Unsupported where sandboxes share the network of this machine,
+	// or the provider says nothing about it.
+	Network(ctx context.Context) (Network, error)
+	// Refusals returns which connections of a sandbox were refused after the given number,
+	// oldest first, and the number to continue from. The first call has 0. The provider may
+	// keep only the last ones. Unsupported as for Network, Gone when the provider does not
+	// know the sandbox.
+	Refusals(ctx context.Context, id string, after int64) (refusals []Refusal, last int64, err error)
+}
+
+// Network describes the network of sandboxes that have their own.
+type Network struct {
+	HostName  string        // reaches this machine's loopback interface
+	HostPorts hostports.Set // on these ports
+}
+
+// Refusal counts the connections to one destination that a sandbox's network refused.
+type Refusal struct {
+	Time     time.Time // of the first
+	Host     string    // the name that the sandbox resolved, if it is known
+	IP       string    // empty if there were too many destinations to count each
+	Port     uint16
+	Protocol string // "tcp", "udp"
+	Verdict  string // "refused" by the policy, "limited": the sandbox has too many connections
+	Count    int
 }

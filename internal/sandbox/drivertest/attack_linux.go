@@ -56,6 +56,10 @@ var attacks = map[Escape]func(args []string) (escaped bool, how string){
 	StealDescriptors:  attackDescriptors,
 	ReachDevices:      attackDevices,
 	ReachSockets:      attackSockets,
+	ReachLoopback:     attackServers,
+	ReachAddresses:    attackServers,
+	ReachPrivate:      attackPrivate,
+	SendRaw:           attackRaw,
 	ReadThroughLink:   attackLinks,
 	LeaveCapabilities: attackCapabilities,
 	ReachKeys:         attackKeys,
@@ -369,4 +373,59 @@ func lookFor(found func(pid string) bool) (bool, string) {
 		}
 	}
 	return false, fmt.Sprintf("not found, in %d looks at processes", seen)
+}
+
+// attackServers looks for a server that greets with a word.
+func attackServers(args []string) (bool, string) {
+	word, addresses := args[0], args[1:]
+	for _, address := range addresses {
+		conn, err := (&net.Dialer{Timeout: 5 * time.Second}).DialContext(context.Background(), "tcp", address)
+		if err != nil {
+			continue
+		}
+		_ = conn.SetDeadline(time.Now().Add(5 * time.Second))
+		got, _ := io.ReadAll(conn)
+		_ = conn.Close()
+		if string(got) == word {
+			return true, address + " answers"
+		}
+	}
+	return false, fmt.Sprintf("none of %d addresses answers", len(addresses))
+}
+
+// attackPrivate looks for an address that is not refused at once: whether anything is
+// there, a packet went out to it.
+func attackPrivate([]string) (bool, string) {
+	for _, host := range []string{
+		"169.254.169.254", "100.100.100.200", "10.0.0.1", "172.16.0.1", "192.168.0.1", "100.64.0.1", "fd00:ec2::254", "::ffff:10.0.0.1", "64:ff9b::a9fe:a9fe",
+	} {
+		began := time.Now()
+		conn, err := (&net.Dialer{Timeout: 30 * time.Second}).DialContext(context.Background(), "tcp", net.JoinHostPort(host, "80"))
+		if err == nil {
+			_ = conn.Close()
+			return true, host + " answers"
+		}
+		refused := errors.Is(err, syscall.ECONNREFUSED) || errors.Is(err, syscall.ENETUNREACH) || errors.Is(err, syscall.EAFNOSUPPORT)
+		if !refused || time.Since(began) > 15*time.Second {
+			return true, fmt.Sprintf("%s is not refused: %v", host, err)
+		}
+	}
+	return false, "all are refused at once"
+}
+
+// attackRaw looks for a socket that sends packets as they are.
+func attackRaw(args []string) (bool, string) {
+	return alsoNested(SendRaw, args, func() (bool, string) {
+		for name, socket := range map[string][3]int{
+			"raw": {unix.AF_INET, unix.SOCK_RAW, unix.IPPROTO_ICMP}, "raw IPv6": {unix.AF_INET6, unix.SOCK_RAW, unix.IPPROTO_ICMPV6},
+			"packet": {unix.AF_PACKET, unix.SOCK_RAW, 0},
+		} {
+			fd, err := unix.Socket(socket[0], socket[1]|unix.SOCK_CLOEXEC, socket[2])
+			if err == nil {
+				_ = unix.Close(fd)
+				return true, "a " + name + " socket can be opened"
+			}
+		}
+		return false, "no raw socket can be opened"
+	})
 }

@@ -34,6 +34,10 @@ const (
 	StealDescriptors  Escape = "take init's sockets (pidfd_getfd)"
 	ReachDevices      Escape = "read the machine's disks (mknod)"
 	ReachSockets      Escape = "connect to abstract sockets of the machine"
+	ReachLoopback     Escape = "connect to the machine's loopback interface (by name, and by addresses inside IPv6)"
+	ReachAddresses    Escape = "connect to the machine's other addresses"
+	ReachPrivate      Escape = "connect to private addresses and to a cloud's metadata service"
+	SendRaw           Escape = "send raw packets"
 	ReadThroughLink   Escape = "read the machine's files (swap symbolic links during a snapshot)"
 	LeaveSetID        Escape = "leave a set-user-ID program on the machine"
 	LeaveCapabilities Escape = "leave a program with capabilities on the machine"
@@ -89,6 +93,10 @@ func escapeCases() []escapeCase {
 		{StealDescriptors, direct(StealDescriptors), true},
 		{ReachDevices, direct(ReachDevices), true},
 		{ReachSockets, reachSockets, false},
+		{ReachLoopback, reachLoopback, false},
+		{ReachAddresses, reachAddresses, false},
+		{ReachPrivate, direct(ReachPrivate), false},
+		{SendRaw, direct(SendRaw), false},
 		{ReadThroughLink, readThroughLink, false},
 		{LeaveSetID, leaveSetID, false},
 		{LeaveCapabilities, leaveCapabilities, false},
@@ -178,6 +186,70 @@ func reachSockets(t *testing.T, a *attacker) (bool, string) {
 	require.NoError(t, err)
 	defer listener.Close()
 	return a.attack(t, ReachSockets, name)
+}
+
+// greet listens on an address of the machine and greets every client.
+func greet(t *testing.T, address, word string) (port string) {
+	t.Helper()
+	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", address)
+	require.NoError(t, err)
+	done := make(chan struct{})
+	t.Cleanup(func() {
+		require.NoError(t, listener.Close())
+		<-done
+	})
+	go func() {
+		defer close(done)
+		for {
+			conn, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			_, _ = conn.Write([]byte(word))
+			_ = conn.Close()
+		}
+	}()
+	_, port, err = net.SplitHostPort(listener.Addr().String())
+	require.NoError(t, err)
+	return port
+}
+
+// reachLoopback listens on the machine's loopback interface.
+func reachLoopback(t *testing.T, a *attacker) (bool, string) {
+	t.Helper()
+	word := uuid.NewString()
+	port := greet(t, "127.0.0.1:0", word)
+	args := []string{word}
+	for _, host := range []string{
+		"127.0.0.1", "localhost", "0.0.0.0", "127.1.2.3", "::ffff:127.0.0.1", "::127.0.0.1", "64:ff9b::7f00:1", "2002:7f00:1::",
+		"host.overwinter.internal", "192.168.127.254", "192.168.127.1",
+	} {
+		args = append(args, net.JoinHostPort(host, port))
+	}
+	if l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "[::1]:0"); err == nil {
+		require.NoError(t, l.Close())
+		args = append(args, net.JoinHostPort("::1", greet(t, "[::1]:0", word)))
+	}
+	return a.attack(t, ReachLoopback, args...)
+}
+
+// reachAddresses listens on every address of the machine.
+func reachAddresses(t *testing.T, a *attacker) (bool, string) {
+	t.Helper()
+	word := uuid.NewString()
+	port := greet(t, ":0", word)
+	args := []string{word}
+	addresses, err := net.InterfaceAddrs()
+	require.NoError(t, err)
+	for _, address := range addresses {
+		if n, ok := address.(*net.IPNet); ok && n.IP.IsGlobalUnicast() {
+			args = append(args, net.JoinHostPort(n.IP.String(), port))
+		}
+	}
+	if len(args) == 1 {
+		return a.harness.open(ReachAddresses), "the machine has no other address"
+	}
+	return a.attack(t, ReachAddresses, args...)
 }
 
 // secret makes a file of the machine's that no sandbox may read, though every user may.

@@ -40,6 +40,7 @@ const (
 	ExitSnapshots Ability = "exit snapshots"
 	ImageNames    Ability = "image names"
 	ImageLists    Ability = "image lists"
+	OwnNetworks   Ability = "own networks"
 )
 
 // Call is a call to the provider that Faults can break.
@@ -79,6 +80,7 @@ type Commands struct {
 	Remove  func(path string) []string           // removes a file
 	Put     func(path, content string) []string  // writes a file
 	Tick    func(a, b string) []string           // writes 1, 2, 3, … into a, then b, for ever
+	Connect func(ip string, port int) []string   // connects; needed unless OwnNetworks is Unsupported
 }
 
 // Shell are the commands of a sandbox that has a POSIX shell and coreutils.
@@ -100,6 +102,9 @@ func Shell() Commands {
 		Remove:  func(path string) []string { return []string{"rm", path} },
 		Put: func(path, content string) []string {
 			return sh(`mkdir -p "${1%/*}" && printf %s "$2" > "$1"`, path, content)
+		},
+		Connect: func(ip string, port int) []string {
+			return []string{"bash", "-c", fmt.Sprintf("exec 3<>/dev/tcp/%s/%d", ip, port)}
 		},
 		Tick: func(a, b string) []string {
 			return sh(`i=0; while :; do i=$((i+1)); echo $i > "$1"; echo $i > "$2"; done`, a, b)

@@ -52,6 +52,7 @@ func Run(t *testing.T, harness func(t *testing.T) Harness) {
 		{"DeletedImageIsGone", imageDeleted},
 		{"ExitSnapshotHasTheLastFiles", exitSnapshot},
 		{"ImagesOfTheInstallationAreListed", imagesListed},
+		{"RefusedConnectionsAreReported", refusalsReported},
 
 		{"NothingWorksAfterTerminate", afterTerminate},
 

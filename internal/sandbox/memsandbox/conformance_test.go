@@ -31,7 +31,7 @@ func harness(t *testing.T) drivertest.Harness {
 	register(drv)
 	return drivertest.Harness{
 		Driver: drv, Second: drv, Image: "debian:12", OtherImage: "debian:13",
-		Commands: commands, Faults: faults{drv},
+		Commands: commands, Faults: faults{drv}, Unsupported: []drivertest.Ability{drivertest.OwnNetworks},
 	}
 }
 

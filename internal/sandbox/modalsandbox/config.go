@@ -12,6 +12,8 @@ import (
 
 	modal "github.com/modal-labs/modal-client/go"
 	"google.golang.org/grpc"
+
+	"github.com/overwinter-dev/overwinter/internal/hostports"
 )
 
 // maxThrottleWait is how long the SDK sleeps when the server asks for less.
@@ -72,7 +74,7 @@ func (c *Config) complete() error {
 // take the address from the process's environment or ~/.modal.toml, which two
 // drivers in one process can not share; its Config field takes it too, but has an
 // unexported type, so the value is built by inference.
-func newClient(c Config, noteIsolation func(string), noteConn func(*grpc.ClientConn)) (*modal.Client, error) {
+func newClient(c Config, noteIsolation func(string), noteConn func(*grpc.ClientConn), noteNetwork func(*hostports.Set)) (*modal.Client, error) {
 	if env := os.Getenv("MODAL_SERVER_URL"); env != "" && env != c.ServerURL {
 		return nil, fmt.Errorf("MODAL_SERVER_URL is %q and the SDK would use it instead of %q", env, c.ServerURL)
 	}
@@ -83,7 +85,7 @@ func newClient(c Config, noteIsolation func(string), noteConn func(*grpc.ClientC
 		Environment:           c.Environment,
 		Logger:                c.Logger,
 		MaxThrottleWait:       &wait,
-		GRPCUnaryInterceptors: []grpc.UnaryClientInterceptor{readListing, readIsolation(noteIsolation), keepConn(noteConn)},
+		GRPCUnaryInterceptors: []grpc.UnaryClientInterceptor{readListing, readIsolation(noteIsolation), readNetwork(noteNetwork), keepConn(noteConn)},
 	}
 	if err := setProfiles(&params.Config, profiles{
 		"overwinter":               {ServerURL: c.ServerURL, Active: true},

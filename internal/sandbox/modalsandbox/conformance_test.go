@@ -29,9 +29,9 @@ func TestConformance(t *testing.T) {
 	for _, level := range box.Levels() {
 		t.Run(string(level), func(t *testing.T) {
 			t.Parallel()
-			o := localmodal.Options{Isolation: level}
+			o := localmodal.Options{Isolation: level, Network: box.AutoNetwork}
 			shared := localmodaltest.Start(t, o)
-			for _, lack := range shared.Isolation().Lacks() {
+			for _, lack := range shared.Lacks() {
 				t.Logf("isolation %q cannot, as declared: %s", shared.Isolation(), lack)
 			}
 			drivertest.Run(t, func(t *testing.T) drivertest.Harness {
@@ -48,8 +48,15 @@ func TestConformance(t *testing.T) {
 
 func harness(t *testing.T, server *localmodal.Server) drivertest.Harness {
 	t.Helper()
+	var unsupported []drivertest.Ability
+	for _, lack := range server.Lacks() {
+		if lack.Ability == box.OwnNetwork {
+			unsupported = append(unsupported, drivertest.OwnNetworks)
+		}
+	}
 	return drivertest.Harness{
-		Driver: connect(t, server), Second: connect(t, server),
+		Unsupported: unsupported,
+		Driver:      connect(t, server), Second: connect(t, server),
 		Image: "debian:12", OtherImage: "debian:13",
 		Commands: drivertest.Shell(), Faults: faults{server},
 	}

@@ -11,6 +11,7 @@ import (
 	modal "github.com/modal-labs/modal-client/go"
 	"google.golang.org/grpc"
 
+	"github.com/overwinter-dev/overwinter/internal/hostports"
 	"github.com/overwinter-dev/overwinter/internal/sandbox/driver"
 )
 
@@ -25,6 +26,7 @@ type Driver struct {
 	// isolation is what a server on this machine has said of itself.
 	isolation atomic.Pointer[string]
 	conn      atomic.Pointer[grpc.ClientConn] // of the SDK to the control plane
+	hostPorts atomic.Pointer[hostports.Set]   // of sandboxes with a network of their own, else nil
 
 	mu      sync.Mutex
 	app     *modal.App // nil until it was looked up
@@ -42,7 +44,7 @@ func New(c Config) (*Driver, error) {
 		return nil, driver.Errorf(driver.Invalid, "configure modal", "", "%w", err)
 	}
 	d := &Driver{cfg: c, handles: map[string]*modal.Sandbox{}}
-	client, err := newClient(c, func(word string) { d.isolation.Store(&word) }, func(conn *grpc.ClientConn) { d.conn.Store(conn) })
+	client, err := newClient(c, func(word string) { d.isolation.Store(&word) }, func(conn *grpc.ClientConn) { d.conn.Store(conn) }, d.hostPorts.Store)
 	if err != nil {
 		return nil, fault("configure modal", "", err)
 	}

@@ -37,7 +37,7 @@ func TestRealModalConformance(t *testing.T) {
 		}
 		return drivertest.Harness{
 			Driver: connect(), Second: connect(), Image: "debian:12", OtherImage: "debian:12-slim",
-			Commands: drivertest.Shell(), Unsupported: []drivertest.Ability{drivertest.ImageLists},
+			Commands: drivertest.Shell(), Unsupported: []drivertest.Ability{drivertest.ImageLists, drivertest.OwnNetworks},
 		}
 	})
 }

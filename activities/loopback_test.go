@@ -1,0 +1,105 @@
+package activities_test
+
+import (
+	"fmt"
+	"net"
+	"net/http"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/overwinter-dev/overwinter/activities"
+	"github.com/overwinter-dev/overwinter/internal/localmodal/box"
+	"github.com/overwinter-dev/overwinter/internal/session"
+)
+
+// hostPorts are the ports of this machine that the sandboxes of these tests can reach.
+const (
+	hostPorts     = "20000-20999"
+	firstHostPort = 20000
+)
+
+// sharesNetwork reports whether sandboxes here have no network of their own, and so no
+// need for what these tests are about.
+func sharesNetwork(t *testing.T) bool {
+	t.Helper()
+	for _, lack := range modal.Lacks() {
+		if lack.Ability == box.OwnNetwork {
+			t.Logf("sandboxes share the network, as declared: %s", lack)
+			return true
+		}
+	}
+	return false
+}
+
+// serveOnHostPort serves on this machine's loopback interface, on a port that sandboxes reach.
+func serveOnHostPort(t *testing.T, body string) (url string) {
+	t.Helper()
+	for port := firstHostPort; ; port++ {
+		listener, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port))
+		if err != nil {
+			require.Less(t, port, firstHostPort+1000, "no port is free: %v", err)
+			continue
+		}
+		server := &http.Server{ReadHeaderTimeout: time.Minute, Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			_, _ = fmt.Fprint(w, body)
+		})}
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			_ = server.Serve(listener) // ends when it is closed
+		}()
+		t.Cleanup(func() {
+			require.NoError(t, server.Close())
+			<-done
+		})
+		return "http://" + listener.Addr().String()
+	}
+}
+
+func TestABaseURLOnThisMachineLeadsThereFromItsSandbox(t *testing.T) {
+	t.Parallel()
+	if sharesNetwork(t) {
+		return
+	}
+	url := serveOnHostPort(t, "a model here")
+	b := setup(t)
+	b.profile(t, session.Profile{Name: "p", Spec: session.ProfileSpec{Environment: map[string]string{"MODEL_BASE_URL": url + "/v1", "OTHER_URL": url}}})
+	ready := b.create(t)
+	run := b.claim(t, ready, "$ echo at $MODEL_BASE_URL and $OTHER_URL; curl -sS --max-time 20 $MODEL_BASE_URL")
+	_, err := b.turn(run)
+	require.NoError(t, err)
+	printed := b.printed(t, run.RunID)
+	require.Contains(t, printed, "at http://host.overwinter.internal:")
+	require.Contains(t, printed, "and http://127.0.0.1:", "a URL of something else may be of a server in the sandbox")
+	require.Contains(t, printed, "a model here")
+}
+
+func TestABaseURLOnAPortOutOfReachFailsTheTurnAtOnce(t *testing.T) {
+	t.Parallel()
+	if sharesNetwork(t) {
+		return
+	}
+	for _, url := range []string{"http://127.0.0.1:19999", "http://localhost:19999/v1", "http://[::1]:19999"} {
+		b := setup(t)
+		b.profile(t, session.Profile{Name: "p", Spec: session.ProfileSpec{Environment: map[string]string{"MODEL_BASE_URL": url}}})
+		_, err := b.turn(b.claim(t, b.create(t), "$ true"))
+		requireType(t, activities.Refused, err)
+		require.ErrorContains(t, err, "MODEL_BASE_URL")
+		require.ErrorContains(t, err, "--sandbox-host-ports 19999")
+	}
+}
+
+func TestARepositoryOnAPortOutOfReachFailsTheSetupAtOnce(t *testing.T) {
+	t.Parallel()
+	if sharesNetwork(t) {
+		return
+	}
+	b := setup(t)
+	b.sql(t, `UPDATE sessions SET workspace = '{"repoUrl": "http://127.0.0.1:19999/repo.git"}' WHERE id = $1`, b.id)
+	_, err := b.beginCreate(t).wait(t)
+	requireType(t, activities.Refused, err)
+	require.ErrorContains(t, err, "repoUrl")
+	require.ErrorContains(t, err, "--sandbox-host-ports 19999")
+}
