@@ -38,6 +38,9 @@ type Store interface {
 	// started, completed or failed.
 	SetupRecord(ctx context.Context, sessionID, stage, status string) error
 
+	// NetworkRecord adds network events of a run to the session's log.
+	NetworkRecord(ctx context.Context, sessionID, runID string, refusals []session.Refusal) error
+
 	// GenerationReserve records the intent to make the sandbox of a generation.
 	GenerationReserve(ctx context.Context, sessionID string, generation int64, imageID string) error
 	// SandboxLinkKeySet records which key the token of a sandbox's runner is derived from, and returns

@@ -202,6 +202,8 @@ func (t *turn) run(ctx context.Context) (err error) {
 	}
 	defer t.stopWatching()
 	if t.end == nil {
+		watch := t.watchRefusals(ctx)
+		defer watch.end()
 		if err := t.deliver(ctx, link); err != nil {
 			return err
 		}

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/overwinter-dev/overwinter/internal/conversation"
+	"github.com/overwinter-dev/overwinter/internal/session"
 	"github.com/overwinter-dev/overwinter/internal/wire"
 )
 
@@ -20,5 +21,20 @@ func (db *DB) ProblemTell(ctx context.Context, sessionID, code, message string) 
 func (db *DB) SetupRecord(ctx context.Context, sessionID, stage, status string) error {
 	return db.inSession(ctx, "record the progress of a setup", sessionID, func(s *sessionTx) error {
 		return s.add(wire.EventSetup, "", wire.SetupData{Stage: stage, Status: status})
+	})
+}
+
+// NetworkRecord adds network events of a run to a session's log. Called twice it adds them twice.
+func (db *DB) NetworkRecord(ctx context.Context, sessionID, runID string, refusals []session.Refusal) error {
+	return db.inSession(ctx, "record refused connections", sessionID, func(s *sessionTx) error {
+		for _, r := range refusals {
+			data := wire.NetworkData{
+				Host: text(r.Host), IP: text(r.IP), Port: r.Port, Protocol: text(r.Protocol), Verdict: text(r.Verdict), Count: r.Count,
+			}
+			if err := s.add(wire.EventNetwork, runID, data); err != nil {
+				return err
+			}
+		}
+		return nil
 	})
 }

@@ -19,6 +19,23 @@ func TestAProblemIsInTheLog(t *testing.T) {
 	requireCode(t, session.CodeNoSession, b.ProblemTell(t.Context(), "ses_none", "x", "y"))
 }
 
+func TestRefusedConnectionsAreInTheLog(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	run := session.NewID(session.RunPrefix)
+	require.NoError(t, b.NetworkRecord(t.Context(), b.id, run, []session.Refusal{
+		{Host: "rebound.example\x00", IP: "127.0.0.1", Port: 80, Protocol: "tcp", Verdict: "refused", Count: 3},
+		{Protocol: "udp", Verdict: "refused", Count: 1},
+	}))
+	events := b.events(t)
+	events = events[len(events)-2:]
+	require.Equal(t, []string{"network", "network"}, []string{events[0].Type, events[1].Type})
+	require.Equal(t, run, events[0].RunID)
+	require.JSONEq(t, `{"host":"rebound.example\ufffd","ip":"127.0.0.1","port":80,"protocol":"tcp","verdict":"refused","count":3}`, string(events[0].Data))
+	require.JSONEq(t, `{"ip":"","port":0,"protocol":"udp","verdict":"refused","count":1}`, string(events[1].Data))
+	requireCode(t, session.CodeNoSession, b.NetworkRecord(t.Context(), "ses_none", run, []session.Refusal{{}}))
+}
+
 func TestTheProgressOfASetupIsInTheLog(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

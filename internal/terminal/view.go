@@ -250,6 +250,10 @@ func (v *View) event(e wire.EventJSON) error {
 		return with(e.Data, func(d wire.SetupData) {
 			v.line(nil, span{dim, fmt.Sprintf("workspace %s %s", OneLine(d.Stage, lineRunes), OneLine(d.Status, lineRunes))})
 		})
+	case wire.EventNetwork:
+		return with(e.Data, func(d wire.NetworkData) {
+			v.line(nil, span{dim, "network " + OneLine(d.Verdict, lineRunes) + ": " + OneLine(destination(d), lineRunes)})
+		})
 	case string(conversation.EventBlockStart):
 		return with(e.Data, func(d conversation.BlockStart) { v.blockStart(v.thread(e.ConversationID), d.Block) })
 	case string(conversation.EventTextDelta):
@@ -554,3 +558,15 @@ func (v *View) footer() {
 
 // footerRows is how many calls are shown at once while they run.
 const footerRows = 8
+
+// destination is what a network event is about.
+func destination(d wire.NetworkData) string {
+	host := d.Host
+	switch {
+	case host == "" && d.IP == "":
+		return "other destinations"
+	case host == "":
+		host = d.IP
+	}
+	return fmt.Sprintf("%s port %d (%s)", host, d.Port, d.Protocol)
+}

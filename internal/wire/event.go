@@ -23,6 +23,8 @@ const (
 
 	EventFile  = "file"
 	EventSetup = "setup"
+
+	EventNetwork = "network"
 )
 
 // EventJSON is an event as streams carry it.
@@ -58,6 +60,17 @@ type StatusData struct {
 type SetupData struct {
 	Stage  string `json:"stage"`  // clone, setup
 	Status string `json:"status"` // started, completed, failed
+}
+
+// NetworkData is the data of a network event: connections to one destination that the
+// network of the sandbox refused.
+type NetworkData struct {
+	Host     string `json:"host,omitempty"` // the name that the sandbox resolved
+	IP       string `json:"ip"`             // empty if there were too many destinations to report each
+	Port     uint16 `json:"port"`
+	Protocol string `json:"protocol"` // tcp, udp
+	Verdict  string `json:"verdict"`  // refused, limited
+	Count    int    `json:"count"`
 }
 
 // PromptData is the data of a prompt event. The first event of a prompt carries its

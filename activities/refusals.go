@@ -1,0 +1,103 @@
+package activities
+
+import (
+	"context"
+	"log/slog"
+	"time"
+
+	"github.com/overwinter-dev/overwinter/internal/sandbox"
+	"github.com/overwinter-dev/overwinter/internal/session"
+)
+
+const (
+	// refusalInterval is how often a turn asks what its sandbox's network has refused.
+	refusalInterval = 2 * time.Second
+	// refusalTimeout bounds each question, also the last one, which the end of the turn
+	// waits for.
+	refusalTimeout = 5 * time.Second
+	// maxRefusals bounds the network events of one attempt at a turn.
+	maxRefusals = 100
+)
+
+// refusalWatch records as events what the network of a turn's sandbox refuses.
+type refusalWatch struct {
+	turn  *turn
+	begun bool  // after is known
+	after int64 // the newest refusal that is recorded, or that the turn began after
+	count int   // recorded
+	stop  chan struct{}
+	done  chan struct{}
+}
+
+// watchRefusals begins. What was refused before this attempt is not reported.
+func (t *turn) watchRefusals(ctx context.Context) *refusalWatch {
+	w := &refusalWatch{turn: t, stop: make(chan struct{}), done: make(chan struct{})}
+	worthwhile := w.look(ctx)
+	go func() {
+		defer close(w.done)
+		if worthwhile {
+			w.run(ctx)
+		}
+	}()
+	return w
+}
+
+// end records what is new and returns when the watch has ended.
+func (w *refusalWatch) end() {
+	close(w.stop)
+	<-w.done
+}
+
+func (w *refusalWatch) run(ctx context.Context) {
+	ticker := time.NewTicker(refusalInterval)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-w.stop:
+			w.look(ctx)
+			return
+		case <-ticker.C:
+			if !w.look(ctx) {
+				return
+			}
+		}
+	}
+}
+
+// look records what is new and reports whether it is worth asking again.
+func (w *refusalWatch) look(ctx context.Context) bool {
+	ctx, cancel := context.WithTimeout(ctx, refusalTimeout)
+	defer cancel()
+	found, last, err := w.turn.sandbox.Refusals(ctx, w.after)
+	switch sandbox.CodeOf(err) {
+	case "":
+	case sandbox.Unsupported, sandbox.Gone:
+		return false
+	default:
+		return true // the next look finds the same
+	}
+	if !w.begun {
+		w.begun, w.after = true, last
+		return true
+	}
+	if found = found[:min(len(found), maxRefusals-w.count)]; len(found) > 0 {
+		if err := w.turn.Store.NetworkRecord(ctx, w.turn.in.SessionID, w.turn.in.RunID, asRefusals(found)); err != nil {
+			w.turn.Logger.WarnContext(ctx, "refused connections were not recorded",
+				slog.String("session_id", w.turn.in.SessionID), slog.Any("error", err))
+			return true
+		}
+	}
+	w.after = last
+	w.count += len(found)
+	return w.count < maxRefusals
+}
+
+func asRefusals(refusals []sandbox.Refusal) []session.Refusal {
+	list := make([]session.Refusal, 0, len(refusals))
+	for _, r := range refusals {
+		list = append(list, session.Refusal{Host: r.Host, IP: r.IP, Port: r.Port, Protocol: r.Protocol, Verdict: r.Verdict, Count: r.Count})
+	}
+	return list
+}
