@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"sync"
+	"sync/atomic"
 
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
@@ -25,11 +26,23 @@ type Link struct {
 	stdout  io.ReadCloser
 
 	write    sync.Mutex
-	messages chan Message  // a few are in flight while their reader works; each may be of MaxMessage
+	messages chan sized    // a few are in flight while their reader works, of maxUnread together
+	unread   atomic.Int64  // bytes of those in messages
+	taken    chan struct{} // one was taken out
 	readErr  error         // why messages was closed; set before it is
 	ended    chan struct{} // closed with messages
 	closed   chan struct{}
 	close    sync.Once
+}
+
+// maxUnread bounds the bytes of messages that are read ahead of Next. One message may have more: it is read
+// when no other waits.
+const maxUnread = 1 << 20
+
+// sized is a message and the bytes that it had.
+type sized struct {
+	Message
+	bytes int64
 }
 
 // Dial opens a link over the stdin and stdout of an exec of Paths.Attach. It
@@ -39,7 +52,7 @@ type Link struct {
 func Dial(ctx context.Context, stdin io.WriteCloser, stdout io.ReadCloser, hello Hello) (*Link, error) {
 	l := &Link{
 		stdin: stdin, stdout: stdout,
-		messages: make(chan Message, 4), ended: make(chan struct{}), closed: make(chan struct{}),
+		messages: make(chan sized, 4), taken: make(chan struct{}, 1), ended: make(chan struct{}), closed: make(chan struct{}),
 	}
 	go l.read()
 	if err := l.greet(ctx, &hello); err != nil {
@@ -137,7 +150,12 @@ func (l *Link) Next(ctx context.Context) (Message, error) {
 		if !ok {
 			return nil, l.readErr
 		}
-		return m, nil
+		l.unread.Add(-m.bytes)
+		select {
+		case l.taken <- struct{}{}:
+		default: // the reader has not seen the one before
+		}
+		return m.Message, nil
 	case <-ctx.Done():
 		return nil, context.Cause(ctx)
 	}
@@ -169,12 +187,26 @@ func (l *Link) send(m Message) error {
 	return nil
 }
 
+// admit waits until a message of so many bytes may be read.
+func (l *Link) admit(n int64) error {
+	for {
+		if unread := l.unread.Load(); unread == 0 || unread+n <= maxUnread {
+			return nil
+		}
+		select {
+		case <-l.taken:
+		case <-l.closed:
+			return errClosed
+		}
+	}
+}
+
 func (l *Link) read() {
 	defer close(l.messages)
 	defer close(l.ended)
 	r := bufio.NewReaderSize(l.stdout, 64<<10)
 	for {
-		m, err := ReadMessage(r)
+		m, n, err := readMessage(r, l.admit)
 		switch m := m.(type) {
 		case *Displaced:
 			err = ErrDisplaced
@@ -190,8 +222,9 @@ func (l *Link) read() {
 			l.readErr = err
 			return
 		}
+		l.unread.Add(n)
 		select {
-		case l.messages <- m:
+		case l.messages <- sized{m, n}:
 		case <-l.closed:
 			l.readErr = errClosed
 			return

@@ -99,14 +99,21 @@ func encode(m Message) (head, body []byte, err error) {
 
 // ReadMessage reads one message. io.EOF means that the stream ended between two.
 func ReadMessage(r io.Reader) (Message, error) {
-	t, payload, err := readRaw(r)
-	if err != nil {
-		return nil, err
-	}
-	return decode(t, payload)
+	m, _, err := readMessage(r, func(int64) error { return nil })
+	return m, err
 }
 
-func readRaw(r io.Reader) (messageType, []byte, error) {
+// readMessage reads one message once admit has let its bytes in, and returns how many they were.
+func readMessage(r io.Reader, admit func(bytes int64) error) (Message, int64, error) {
+	t, payload, err := readRaw(r, admit)
+	if err != nil {
+		return nil, 0, err
+	}
+	m, err := decode(t, payload)
+	return m, int64(len(payload)), err
+}
+
+func readRaw(r io.Reader, admit func(bytes int64) error) (messageType, []byte, error) {
 	var head [headerSize]byte
 	if _, err := io.ReadFull(r, head[:]); err != nil {
 		return 0, nil, err
@@ -114,6 +121,9 @@ func readRaw(r io.Reader) (messageType, []byte, error) {
 	n := binary.BigEndian.Uint32(head[1:])
 	if n > MaxMessage {
 		return 0, nil, fmt.Errorf("message of %d bytes is over the bound of %d", n, MaxMessage)
+	}
+	if err := admit(int64(n)); err != nil {
+		return 0, nil, err
 	}
 	var payload []byte
 	var err error
