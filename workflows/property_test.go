@@ -110,3 +110,15 @@ func TestOneTimerForManyPrompts(t *testing.T) {
 	require.Equal(t, 1, c.stage.timers.started)
 	require.WithinDuration(t, epoch.Add(510*time.Second), c.stage.at, 0)
 }
+
+// TestPromptsEndWithinTwoMinutesOfTheLastFault: however long an outage was, and whatever it kept from being done.
+func TestPromptsEndWithinTwoMinutesOfTheLastFault(t *testing.T) {
+	t.Parallel()
+	for _, kind := range []string{"passing", "spent"} {
+		for _, outage := range []string{"20s", "1m", "5m", "17m", "1h"} {
+			transcript, c := play(t, fmt.Sprintf("create\nfail CreateSandbox %s times=9000\nprompt p1\nwait %s\n\ncalm\nwait 2m\n\nsettled\nwait 1s", kind, outage))
+			require.Empty(t, c.stage.world.violations, "%s %s\n%.3000s", kind, outage, transcript)
+			require.Equal(t, session.PromptCompleted, c.stage.world.prompt("p1").status)
+		}
+	}
+}
