@@ -96,7 +96,7 @@ func (w *work) restoreFrom(ctx context.Context, in SandboxRequest, bundle sessio
 		return SandboxReady{}, err
 	}
 	if !from.snapshot { // the workspace is set up again, as at creation
-		err = w.furnish(ctx, in.SessionID, sb)
+		err = w.furnish(ctx, in.SessionID, in.Generation, sb)
 		if err == nil && bundle.ID != "" {
 			err = compare(ctx, sb)
 		}
@@ -130,6 +130,10 @@ func (w *work) settleUnsaved(ctx context.Context, in SandboxRequest) (SandboxRea
 		if row, found, err = w.unused(ctx, in); err != nil || !found {
 			return SandboxReady{}, false, err
 		}
+		// Its setup may have changed any program: a private repository is cloned again in a fresh one.
+		if private, err := w.isPrivate(ctx, in.SessionID); err != nil || private {
+			return SandboxReady{}, false, err
+		}
 	}
 	sb := w.Sandbox.Open(row.SandboxID)
 	status, err := sb.Poll(ctx)
@@ -141,7 +145,7 @@ func (w *work) settleUnsaved(ctx context.Context, in SandboxRequest) (SandboxRea
 	if running && row.Current && row.Generation == in.Generation-1 {
 		if err = w.awake(ctx, sb, row.SessionID, row.Generation, time.Second); err == nil {
 			if !worked { // else the workspace was complete before the first turn
-				if err := w.furnish(ctx, row.SessionID, sb); err != nil {
+				if err := w.furnish(ctx, row.SessionID, row.Generation, sb); err != nil {
 					return SandboxReady{}, false, w.passingIfLost(ctx, sb, err)
 				}
 			}

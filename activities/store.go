@@ -48,6 +48,10 @@ type Store interface {
 	SandboxLinkKeySet(ctx context.Context, sessionID string, generation int64, keyID string) (string, error)
 	// SandboxLinkKey returns it: "" if none is recorded.
 	SandboxLinkKey(ctx context.Context, sessionID string, generation int64) (string, error)
+	// SandboxCloned records that the repository is complete in the sandbox of a generation.
+	SandboxCloned(ctx context.Context, sessionID string, generation int64) error
+	// SandboxIsCloned reports whether it is.
+	SandboxIsCloned(ctx context.Context, sessionID string, generation int64) (bool, error)
 	// SandboxRecord stores which sandbox the generation got and when its life ends.
 	SandboxRecord(ctx context.Context, sessionID string, generation int64, sandboxID string, status session.SandboxStatus, deadline time.Time) error
 	// SandboxesSeen stores the health of sandboxes as it was found now. Nothing is

@@ -57,8 +57,9 @@ func (w *work) environment(ctx context.Context, names []string) (map[string]stri
 	return out, nil
 }
 
-// furnish clones and sets up the workspace of a session in its sandbox, as far as that is not done.
-func (w *work) furnish(ctx context.Context, sessionID string, sb *sandbox.Sandbox) error {
+// furnish clones and sets up the workspace of a session in its sandbox, as far as that is not done. Once the store
+// says that the clone is complete other programs run in the sandbox, and no credentials are sent into it.
+func (w *work) furnish(ctx context.Context, sessionID string, generation int64, sb *sandbox.Sandbox) error {
 	s, err := w.Store.SessionGet(ctx, sessionID)
 	if err != nil {
 		return stored(err)
@@ -67,8 +68,17 @@ func (w *work) furnish(ctx context.Context, sessionID string, sb *sandbox.Sandbo
 		return nil
 	}
 	if s.Workspace.RepoURL != "" {
-		if err := w.reportStage(ctx, s.ID, "clone", func() error { return w.clone(ctx, sb, *s.Workspace) }); err != nil {
-			return err
+		cloned, err := w.Store.SandboxIsCloned(ctx, s.ID, generation)
+		if err != nil {
+			return stored(err)
+		}
+		if !cloned {
+			if err := w.reportStage(ctx, s.ID, "clone", func() error { return w.clone(ctx, sb, *s.Workspace) }); err != nil {
+				return err
+			}
+			if err := w.Store.SandboxCloned(ctx, s.ID, generation); err != nil {
+				return stored(err)
+			}
 		}
 	}
 	if s.Workspace.Setup == "" {
@@ -104,7 +114,7 @@ func (w *work) clone(ctx context.Context, sb *sandbox.Sandbox, ws session.Worksp
 	if err != nil {
 		return final(Refused, err)
 	}
-	credentials, _, err := w.Secrets.Secret(ctx, secret.GitName(strings.ToLower(u.Host)))
+	credentials, err := w.credentials(ctx, u)
 	if err != nil {
 		return err
 	}
@@ -121,9 +131,14 @@ func (w *work) clone(ctx context.Context, sb *sandbox.Sandbox, ws session.Worksp
 			}
 		}
 	}
+	seen, err := url.Parse(repoURL) // git asks for the host that it sees
+	if err != nil {
+		return final(Refused, err)
+	}
 	err = w.stage(ctx, sb, stage{
-		script: cloneScript, args: []string{repoURL, ws.Ref},
+		script: cloneScript, args: []string{repoURL, ws.Ref, seen.Scheme, seen.Host},
 		stdin: []byte(user + "\n" + password + "\n"), timeout: cloneTimeout, hide: password,
+		mask: secret.NewMasker([]secret.Named{{Name: secret.GitName(u.Host), Value: credentials}}),
 	})
 	if err == nil {
 		return nil
@@ -133,6 +148,33 @@ func (w *work) clone(ctx context.Context, sb *sandbox.Sandbox, ws session.Worksp
 		return final(Refused, fmt.Errorf("%w; credentials for it are the secret %s", err, secret.GitName(u.Host)))
 	}
 	return err
+}
+
+// credentials are those stored for the host of a repository. They are empty unless they go there over https, or
+// stay on the machine.
+func (w *work) credentials(ctx context.Context, u *url.URL) (secret.Value, error) {
+	if u.Scheme != "https" && !isLoopback(u.Hostname()) {
+		return secret.Value{}, nil
+	}
+	credentials, _, err := w.Secrets.Secret(ctx, secret.GitName(strings.ToLower(u.Host)))
+	return credentials, err
+}
+
+// isPrivate reports whether credentials are sent for the repository of a session.
+func (w *work) isPrivate(ctx context.Context, sessionID string) (bool, error) {
+	s, err := w.Store.SessionGet(ctx, sessionID)
+	if err != nil {
+		return false, stored(err)
+	}
+	if s.Workspace == nil || s.Workspace.RepoURL == "" {
+		return false, nil
+	}
+	u, err := url.Parse(s.Workspace.RepoURL)
+	if err != nil {
+		return false, nil
+	}
+	credentials, err := w.credentials(ctx, u)
+	return credentials.Reveal() != "", err
 }
 
 // setUp runs the session's setup script. While the session stays in its state, which transition is the
@@ -186,6 +228,7 @@ type stage struct {
 	stdin   []byte
 	timeout time.Duration
 	hide    string // never to be repeated in an error
+	mask    *secret.Masker
 }
 
 // stageError is a stage that ran and failed.
@@ -228,6 +271,7 @@ func (w *work) stage(ctx context.Context, sb *sandbox.Sandbox, s stage) error {
 		output = output[len(output)-outputTail:]
 	}
 	text := strings.ToValidUTF8(string(output), "\uFFFD")
+	text = s.mask.Text(text)
 	if s.hide != "" {
 		text = strings.ReplaceAll(text, s.hide, "[redacted]")
 	}

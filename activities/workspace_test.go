@@ -11,6 +11,7 @@ import (
 
 	"github.com/overwinter-dev/overwinter/activities"
 	"github.com/overwinter-dev/overwinter/internal/agent/demo"
+	"github.com/overwinter-dev/overwinter/internal/secret"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
@@ -230,4 +231,33 @@ func TestASecondCloneWaitsForTheFirst(t *testing.T) {
 	_, err := second.wait(t)
 	require.NoError(t, err)
 	require.Equal(t, "precious\n", b.shell(t, ready.SandboxID, "cat /workspace/precious"))
+}
+
+type gitSecret string
+
+func (s gitSecret) Secret(_ context.Context, name string) (secret.Value, bool, error) {
+	return secret.NewValue("robot:hunter2-password"), name == string(s), nil
+}
+
+// Credentials are sent into a sandbox as long as nothing but the clone has run there: a setup script may change
+// what the next one is sent to.
+func TestCredentialsAreNotSentIntoAUsedSandbox(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.config.Secrets = gitSecret("git:git.example.invalid")
+	b.build()
+	ready := b.create(t)
+	b.shell(t, ready.SandboxID, ": >/overwinter/state/workspace-cloned") // the clone is complete
+	b.sql(t, `UPDATE sessions SET workspace = '{"repoUrl": "https://git.example.invalid/private", "setup": "exit 9"}' WHERE id = $1`, b.id)
+	for range 2 { // the second is the next attempt, whose worker was lost
+		_, err := b.beginCreate(t).wait(t)
+		requireType(t, activities.Refused, err)
+		require.ErrorContains(t, err, "exit code 9")
+	}
+	require.Equal(t, []string{"clone started", "clone completed", "setup started", "setup failed", "setup started", "setup failed"}, b.stages(t))
+
+	b.recover(t)
+	_, err := b.restore(2)
+	require.ErrorContains(t, err, "clone the repository", "it is cloned again, in a fresh sandbox")
+	require.False(t, b.running(t, ready.SandboxID))
 }

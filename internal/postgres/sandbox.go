@@ -63,6 +63,20 @@ func (db *DB) SandboxLinkKey(ctx context.Context, sessionID string, generation i
 	return id, fault("read the key of a sandbox", err)
 }
 
+// SandboxCloned records that the repository is complete in the sandbox of a generation.
+func (db *DB) SandboxCloned(ctx context.Context, sessionID string, generation int64) error {
+	return fault("record a clone", db.q.SandboxCloned(ctx, db.pool, &dbsqlc.SandboxClonedParams{SessionID: sessionID, Generation: generation}))
+}
+
+// SandboxIsCloned reports whether the repository is complete in the sandbox of a generation.
+func (db *DB) SandboxIsCloned(ctx context.Context, sessionID string, generation int64) (bool, error) {
+	cloned, err := db.q.SandboxIsCloned(ctx, db.pool, &dbsqlc.SandboxIsClonedParams{SessionID: sessionID, Generation: generation})
+	if isNoRows(err) {
+		return false, nil
+	}
+	return cloned, fault("look for a clone", err)
+}
+
 // SandboxRecord stores which sandbox the generation got and when its life ends.
 // illegal_state when the generation is not the newest, was not reserved, or its
 // sandbox has ended.

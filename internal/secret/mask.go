@@ -189,6 +189,9 @@ func lowerEscapes(s string) string {
 // that it can have among other bytes.
 func base64Cores(value string) []string {
 	var out []string
+	if len(value) < MinMasked {
+		return out
+	}
 	for _, encoding := range []*base64.Encoding{base64.RawStdEncoding, base64.RawURLEncoding} {
 		for before := range 3 {
 			encoded := encoding.EncodeToString(append(make([]byte, before), value...))

@@ -85,7 +85,7 @@ func TestWhatIsMaskedAndWhatIsNot(t *testing.T) {
 		require.NotContains(t, m.Text("a "+value+" b"), value)
 		require.Contains(t, m.Text("a "+value+" b"), "[redacted ")
 	}
-	require.Nil(t, secret.NewMasker(named("SHORT", "x", "URL", "https://a.example.com")))
+	require.Nil(t, secret.NewMasker(named("git:a", "", "SHORT", "x", "URL", "https://a.example.com")))
 	var nothing *secret.Masker
 	require.Equal(t, "text", nothing.Text("text"))
 	shown, hold := nothing.Stream("a", "b")

@@ -175,6 +175,7 @@ type Sandbox struct {
 	EndedAt    *time.Time
 	EndReason  string
 	LinkKey    *string
+	ClonedAt   *time.Time
 }
 
 type SavedGeneration struct {

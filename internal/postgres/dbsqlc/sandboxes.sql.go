@@ -10,6 +10,20 @@ import (
 	"time"
 )
 
+const sandboxCloned = `-- name: SandboxCloned :exec
+UPDATE sandboxes SET cloned_at = coalesce(cloned_at, clock_timestamp()) WHERE session_id = $1 AND generation = $2
+`
+
+type SandboxClonedParams struct {
+	SessionID  string
+	Generation int64
+}
+
+func (q *Queries) SandboxCloned(ctx context.Context, db DBTX, arg *SandboxClonedParams) error {
+	_, err := db.Exec(ctx, sandboxCloned, arg.SessionID, arg.Generation)
+	return err
+}
+
 const sandboxEnd = `-- name: SandboxEnd :exec
 WITH ended AS (
     UPDATE sandboxes SET status = 'terminated', ended_at = $3::timestamptz, end_reason = $4
@@ -40,7 +54,7 @@ func (q *Queries) SandboxEnd(ctx context.Context, db DBTX, arg *SandboxEndParams
 }
 
 const sandboxGet = `-- name: SandboxGet :one
-SELECT session_id, generation, sandbox_id, image_id, status, reserved_at, ready_at, deadline, seen_at, ended_at, end_reason, link_key FROM sandboxes WHERE session_id = $1 AND generation = $2
+SELECT session_id, generation, sandbox_id, image_id, status, reserved_at, ready_at, deadline, seen_at, ended_at, end_reason, link_key, cloned_at FROM sandboxes WHERE session_id = $1 AND generation = $2
 `
 
 type SandboxGetParams struct {
@@ -64,8 +78,25 @@ func (q *Queries) SandboxGet(ctx context.Context, db DBTX, arg *SandboxGetParams
 		&i.EndedAt,
 		&i.EndReason,
 		&i.LinkKey,
+		&i.ClonedAt,
 	)
 	return i, err
+}
+
+const sandboxIsCloned = `-- name: SandboxIsCloned :one
+SELECT (cloned_at IS NOT NULL)::boolean FROM sandboxes WHERE session_id = $1 AND generation = $2
+`
+
+type SandboxIsClonedParams struct {
+	SessionID  string
+	Generation int64
+}
+
+func (q *Queries) SandboxIsCloned(ctx context.Context, db DBTX, arg *SandboxIsClonedParams) (bool, error) {
+	row := db.QueryRow(ctx, sandboxIsCloned, arg.SessionID, arg.Generation)
+	var column_1 bool
+	err := row.Scan(&column_1)
+	return column_1, err
 }
 
 const sandboxLinkKey = `-- name: SandboxLinkKey :one

@@ -99,3 +99,9 @@ RETURNING link_key;
 
 -- name: SandboxLinkKey :one
 SELECT coalesce(link_key, '') FROM sandboxes WHERE session_id = @session_id AND generation = @generation;
+
+-- name: SandboxCloned :exec
+UPDATE sandboxes SET cloned_at = coalesce(cloned_at, clock_timestamp()) WHERE session_id = @session_id AND generation = @generation;
+
+-- name: SandboxIsCloned :one
+SELECT (cloned_at IS NOT NULL)::boolean FROM sandboxes WHERE session_id = @session_id AND generation = @generation;

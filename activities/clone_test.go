@@ -1,0 +1,78 @@
+package activities
+
+import (
+	"context"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"os"
+	"os/exec"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/overwinter-dev/overwinter/internal/secret"
+)
+
+// TestCredentialsGoToTheirHostOnly clones from a server that asks for a password and then sends git to another
+// one, which asks as well.
+func TestCredentialsGoToTheirHostOnly(t *testing.T) {
+	t.Parallel()
+	var mu sync.Mutex
+	asked := map[string][]string{} // the passwords that each server got
+	server := func(name string, serve http.HandlerFunc) *httptest.Server {
+		s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			_, password, ok := r.BasicAuth()
+			mu.Lock()
+			asked[name] = append(asked[name], password)
+			mu.Unlock()
+			if !ok {
+				w.Header().Set("WWW-Authenticate", `Basic realm="git"`)
+				w.WriteHeader(http.StatusUnauthorized)
+				return
+			}
+			serve(w, r)
+		}))
+		t.Cleanup(s.Close)
+		return s
+	}
+	thief := server("thief", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNotFound) })
+	home := server("home", func(w http.ResponseWriter, r *http.Request) {
+		http.Redirect(w, r, thief.URL+r.URL.RequestURI(), http.StatusFound)
+	})
+	u, err := url.Parse(home.URL)
+	require.NoError(t, err)
+	command := exec.CommandContext(t.Context(), "sh", "-c", cloneScript, "overwinter", t.TempDir(), t.TempDir(), home.URL+"/private.git", "", u.Scheme, u.Host)
+	command.Stdin = strings.NewReader("robot\nhunter2-password\n")
+	command.Env = append(os.Environ(), "HOME="+t.TempDir(), "GIT_CONFIG_NOSYSTEM=1", "http_proxy=", "no_proxy=127.0.0.1")
+	output, err := command.CombinedOutput()
+	require.Error(t, err, "%s", output)
+	mu.Lock()
+	defer mu.Unlock()
+	require.Contains(t, asked["home"], "hunter2-password", "%s", output)
+	require.NotEmpty(t, asked["thief"], "%s", output)
+	require.NotContains(t, asked["thief"], "hunter2-password", "%s", output)
+}
+
+type oneSecret struct{ name, value string }
+
+func (s oneSecret) Secret(_ context.Context, name string) (secret.Value, bool, error) {
+	return secret.NewValue(s.value), name == s.name, nil
+}
+
+func TestCredentialsAreSentOverHTTPSOnly(t *testing.T) {
+	t.Parallel()
+	for address, sent := range map[string]bool{
+		"https://git.example.com/a": true, "https://GIT.example.com/a": true, "http://git.example.com/a": false,
+		"http://127.0.0.1:8080/a": true, "http://localhost/a": true, "http://[::1]:80/a": true, "http://127.0.0.1.example.com/a": false,
+	} {
+		u, err := url.Parse(address)
+		require.NoError(t, err)
+		w := &work{Config: Config{Secrets: oneSecret{secret.GitName(strings.ToLower(u.Host)), "robot:password"}}}
+		credentials, err := w.credentials(t.Context(), u)
+		require.NoError(t, err)
+		require.Equal(t, sent, credentials.Reveal() != "", address)
+	}
+}
