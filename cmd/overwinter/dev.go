@@ -36,11 +36,16 @@ type DevCmd struct {
 	ModalServerURL   string `name:"modal-server-url" env:"MODAL_SERVER_URL" hidden:""`
 	ModalTokenID     string `name:"modal-token-id" env:"MODAL_TOKEN_ID" placeholder:"ID" help:"With --modal-token-secret: sandboxes run on Modal. Default: a local Modal is run."`
 	ModalTokenSecret string `name:"modal-token-secret" env:"MODAL_TOKEN_SECRET" placeholder:"SECRET" help:"See --modal-token-id."`
+
+	sandboxLimitFlags
 }
 
 // Validate checks what kong cannot.
 func (c *DevCmd) Validate() error {
 	if _, _, _, err := parseSandbox(c.Isolation, c.SandboxNetwork, c.SandboxHostPorts); err != nil {
+		return err
+	}
+	if _, err := c.limits(); err != nil {
 		return err
 	}
 	switch {
@@ -82,7 +87,12 @@ func (c *DevCmd) config(logger *slog.Logger, s streams, all *commands) (devstack
 	if err != nil {
 		return devstack.Config{}, err
 	}
+	limits, err := c.limits()
+	if err != nil {
+		return devstack.Config{}, err
+	}
 	return devstack.Config{
+		SandboxLimits:     limits,
 		DataDir:           c.DataDir,
 		Executable:        executable,
 		RunnerBinary:      runner,

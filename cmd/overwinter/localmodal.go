@@ -22,12 +22,17 @@ type LocalModalCmd struct {
 	Isolation   string `env:"OVERWINTER_LOCALMODAL_ISOLATION" default:"auto" placeholder:"LEVEL" help:"What keeps sandboxes apart: namespaces, chroot, directory, or auto for the best that works here. Default ${default}."`
 	Network     string `name:"sandbox-network" env:"OVERWINTER_SANDBOX_NETWORK" default:"${sandbox_network}" placeholder:"NETWORK" help:"Network of sandboxes: own (the internet without this machine and private addresses), shared (this machine's), or auto for own on the level namespaces. Default ${default}."`
 	HostPorts   string `name:"sandbox-host-ports" env:"OVERWINTER_SANDBOX_HOST_PORTS" placeholder:"PORTS" help:"Ports of this machine's loopback interface that sandboxes with their own network reach as host.overwinter.internal, such as 8901,11434 or 8000-8099. Default: none."`
+
+	sandboxLimitFlags
 }
 
 // Validate checks what kong cannot.
 func (c *LocalModalCmd) Validate() error {
 	if (c.TokenID == "") != (c.TokenSecret == "") {
 		return errors.New("--token-id and --token-secret belong together: set both, or neither")
+	}
+	if _, err := c.limits(); err != nil {
+		return err
 	}
 	_, _, _, err := parseSandbox(c.Isolation, c.Network, c.HostPorts)
 	return err
@@ -56,8 +61,12 @@ func (c *LocalModalCmd) Run(ctx context.Context, logger *slog.Logger, s streams)
 	if err != nil {
 		return err
 	}
+	limits, err := c.limits()
+	if err != nil {
+		return err
+	}
 	server, err := localmodal.New(localmodal.Options{
-		Address: c.Address, DataDir: c.DataDir, Isolation: isolation, Network: network, HostPorts: ports, Logger: logger,
+		Address: c.Address, DataDir: c.DataDir, Isolation: isolation, Network: network, HostPorts: ports, Limits: limits, Logger: logger,
 		Token: access.Token{ID: c.TokenID, Secret: c.TokenSecret},
 	})
 	if err != nil {

@@ -9,6 +9,8 @@ import (
 	"net"
 	"strconv"
 	"strings"
+
+	"github.com/overwinter-dev/overwinter/internal/localmodal/box"
 )
 
 // Config says what the stack is made of. Whatever is given an address is used where it is, and not
@@ -48,6 +50,8 @@ type Config struct {
 	// SandboxHostPorts are the ports of this machine's loopback interface that they can
 	// reach, as hostports.Parse reads them. Default: none.
 	SandboxHostPorts string
+	// SandboxLimits are those of each of its sandboxes; zero values are the local Modal's defaults.
+	SandboxLimits box.Limits
 	// SecretKey encrypts secrets in the database: 32 bytes in base64. Default: one is made at the
 	// first run and kept in DataDir.
 	SecretKey string

@@ -251,7 +251,7 @@ func examineSandboxes(ctx context.Context, c Config, dir string) []Finding {
 		return []Finding{missing(check, fmt.Sprintf("not tried: %v", reason(err)))}
 	}
 	defer func() { _ = os.RemoveAll(trial) }() // what cannot be removed is empty but for the probe
-	runtime, err := box.Open(ctx, box.Options{Dir: trial, Isolation: level, Logger: c.Logger})
+	runtime, err := box.Open(ctx, box.Options{Dir: trial, Isolation: level, Limits: c.SandboxLimits, Logger: c.Logger})
 	if unsupported, ok := errors.AsType[*box.UnsupportedError](err); ok {
 		return []Finding{unsupportedFinding(unsupported)}
 	}
@@ -264,6 +264,10 @@ func examineSandboxes(ctx context.Context, c Config, dir string) []Finding {
 		way = "over copied files: starts and snapshots take as long as their files are large"
 	}
 	findings := []Finding{okay(check, "isolation %s %s", runtime.Isolation(), way)}
+	if err := runtime.Unlimited(); err != nil {
+		findings = append(findings, warning(check, "their memory and CPUs are not bounded, for there are no control groups: "+err.Error(),
+			"give this user a delegated control group: systemd-run --user --scope -p Delegate=yes overwinter dev"))
+	}
 	for _, refusal := range runtime.Better() {
 		findings = append(findings, warning(check, "a better way cannot be had: "+refusal.String()))
 	}

@@ -3,6 +3,7 @@ package devstack
 import (
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -26,6 +27,15 @@ func localModalSpec(c Config, dir *dataDir, port int) child.Spec {
 	}
 	if c.SandboxHostPorts != "" {
 		args = append(args, "--sandbox-host-ports", c.SandboxHostPorts)
+	}
+	if l := c.SandboxLimits; l.Processes > 0 {
+		args = append(args, "--sandbox-processes", strconv.Itoa(l.Processes))
+	}
+	if l := c.SandboxLimits; l.Memory > 0 {
+		args = append(args, "--sandbox-memory-mib", strconv.FormatInt(l.Memory>>20, 10))
+	}
+	if l := c.SandboxLimits; l.CPUs > 0 {
+		args = append(args, "--sandbox-cpus", strconv.FormatFloat(l.CPUs, 'g', -1, 64))
 	}
 	return child.Spec{
 		Name: "local-modal",

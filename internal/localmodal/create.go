@@ -211,6 +211,7 @@ func (s *Server) start(ctx context.Context, sb *sandbox, d *pb.Sandbox, mounts [
 	bx, err := s.runtime.Start(ctx, box.Spec{
 		ID: r.ID, Layers: r.Root.Layers, Workdir: r.Root.Workdir, Mounts: mounts,
 		BlockNetwork: d.GetNetworkAccess().GetNetworkAccessType() == pb.NetworkAccess_BLOCKED,
+		Limits:       askedLimits(d.GetResources()),
 	})
 	if err = errors.Join(err, <-recorded); err == nil {
 		sb.task = task.New(task.Options{Box: bx, Env: sb.env, Workdir: r.Root.Workdir, Scratch: s.scratch()})
@@ -225,6 +226,12 @@ func (s *Server) start(ctx context.Context, sb *sandbox, d *pb.Sandbox, mounts [
 		s.logger.ErrorContext(ctx, "failed sandbox could not be cleaned up", slog.String("sandbox_id", r.ID), slog.Any("error", clean))
 	}
 	return err
+}
+
+// askedLimits are the limits that a create asks for. What it only wants to be sure of, without a maximum,
+// is not reserved here.
+func askedLimits(r *pb.Resources) box.Limits {
+	return box.Limits{Memory: int64(r.GetMemoryMbMax()) << 20, CPUs: float64(r.GetMilliCpuMax()) / 1000}
 }
 
 // populate opens the sandbox's ports and starts its own process.

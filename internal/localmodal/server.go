@@ -48,6 +48,8 @@ type Options struct {
 	// Isolation is the level to use; New fails where that does not work. Default
 	// box.Auto: namespaces, and in a container the best that works.
 	Isolation box.Isolation
+	// Limits are those of each sandbox; a create may ask for narrower ones.
+	Limits box.Limits
 	// Container is the kind of container that the server is in. Default: detected.
 	Container string
 	// Copies has sandboxes' roots copied even where they could be overlays.
@@ -166,7 +168,7 @@ func (s *Server) open(o Options, address string) error {
 	}
 	s.runtime, err = box.Open(s.ctx, box.Options{
 		Dir: s.dataDir, Isolation: o.Isolation, Container: o.Container, Copies: o.Copies, InitPath: o.InitPath, Logger: s.logger,
-		Network: o.Network, HostPorts: o.HostPorts,
+		Network: o.Network, HostPorts: o.HostPorts, Limits: o.Limits,
 	})
 	if err != nil {
 		return err
@@ -212,6 +214,9 @@ func (s *Server) Token() access.Token { return s.token }
 // plaintext nevertheless because the server's host is a loopback one.
 func (s *Server) routerURL() string { return "https://" + s.listener.Addr().String() }
 
+// Unlimited says why the memory and the CPUs of sandboxes are not bounded; nil where they are.
+func (s *Server) Unlimited() error { return s.runtime.Unlimited() }
+
 // Isolation tells how sandboxes are kept apart.
 func (s *Server) Isolation() box.Isolation { return s.runtime.Isolation() }
 
@@ -245,6 +250,9 @@ func (s *Server) Run(ctx context.Context) error {
 func (s *Server) announce(ctx context.Context) {
 	for _, refusal := range s.runtime.Better() {
 		s.logger.WarnContext(ctx, "a better isolation cannot be had here", slog.String("refused", refusal.String()))
+	}
+	if err := s.runtime.Unlimited(); err != nil {
+		s.logger.WarnContext(ctx, "the memory and CPUs of sandboxes are not bounded: no control groups", slog.Any("error", err))
 	}
 	cannot := []string{}
 	for _, l := range s.Lacks() {

@@ -32,6 +32,7 @@ type Spec struct {
 	Mounts       []wire.Mount // from the host
 	BlockNetwork bool         // a network namespace with nothing but loopback
 	Bare         bool         // to be read only: without the machine's programs
+	Limits       Limits       // narrower than the Runtime's; wider ones have no effect
 }
 
 // Box is a running sandbox. It is safe for concurrent use.
@@ -39,6 +40,7 @@ type Box struct {
 	id     string
 	rt     *Runtime
 	layers []string
+	limits Limits
 	cmd    *exec.Cmd
 	link   *link
 	// network is the outer side of the box's own network; nil if it has none.
@@ -56,9 +58,9 @@ func (r *Runtime) Start(ctx context.Context, spec Spec) (*Box, error) {
 			return nil, err
 		}
 	}
-	b := &Box{id: spec.ID, rt: r, layers: spec.Layers}
+	b := &Box{id: spec.ID, rt: r, layers: spec.Layers, limits: r.limits.narrowed(spec.Limits)}
 	root := wire.RootSpec{
-		Level: string(r.isolation), Hostname: spec.Hostname, Workdir: spec.Workdir, Loopback: spec.BlockNetwork,
+		Level: string(r.isolation), Processes: b.limits.Processes, Hostname: spec.Hostname, Workdir: spec.Workdir, Loopback: spec.BlockNetwork,
 		Layers: wire.Place{Path: r.layerPath("")}, Box: wire.Place{Path: r.boxPath(spec.ID)},
 	}
 	if r.isolation == Namespaces {
@@ -143,7 +145,11 @@ func (b *Box) launch(ctx context.Context, root wire.RootSpec, own, blocked bool)
 		return errors.Join(fmt.Errorf("enter namespaces: %w", err), conn.Close())
 	}
 	b.cmd = cmd
-	if err := b.awaitReady(ctx, conn, own); err != nil {
+	// Before it can start anything.
+	if err = b.admit(); err == nil {
+		err = b.awaitReady(ctx, conn, own)
+	}
+	if err != nil {
 		b.closeNetwork()
 		// Nothing runs yet that could outlive it.
 		kill := cmd.Process.Kill()
@@ -151,12 +157,14 @@ func (b *Box) launch(ctx context.Context, root wire.RootSpec, own, blocked bool)
 			kill = nil
 		}
 		_ = cmd.Wait() // "killed"; what matters is that it is over
+		b.leave()
 		return errors.Join(err, kill, conn.Close(), complaints.err())
 	}
 	b.link = newLink(conn, func() {
 		_ = cmd.Wait()
 		b.closeNetwork()
 		b.sweep()
+		b.leave()
 	})
 	return nil
 }
@@ -284,6 +292,24 @@ func (b *Box) end() {
 	}
 	_ = b.cmd.Process.Kill() // or it has ended already
 	<-b.link.gone
+}
+
+// admit puts init into the box's control group, where there are any.
+func (b *Box) admit() error {
+	if b.rt.cgroups == nil {
+		return nil
+	}
+	return b.rt.cgroups.admit(b.id, b.PID(), b.limits)
+}
+
+// leave removes the control group of a box that has ended.
+func (b *Box) leave() {
+	if b.rt.cgroups == nil {
+		return
+	}
+	if err := b.rt.cgroups.remove(b.id); err != nil {
+		b.rt.logger.Warn("control group stays until the next start", slog.String("sandbox_id", b.id), slog.Any("error", err))
+	}
 }
 
 // sweep ends what init left behind if it was killed.

@@ -39,6 +39,8 @@ type Options struct {
 	// HostPorts are the ports of this machine's loopback interface that sandboxes with
 	// a network of their own can reach, as host.overwinter.internal. Default: none.
 	HostPorts hostports.Set
+	// Limits are those of each box.
+	Limits Limits
 	// Logger gets what has no caller to return to. Default: discarded.
 	Logger *slog.Logger
 }
@@ -52,6 +54,9 @@ type Runtime struct {
 	container  string // that we are in; empty outside
 	copies     bool   // roots are copies of their layers; else overlays of them
 	better     []Refusal
+	limits     Limits
+	cgroups    *cgroups   // nil where there are none
+	cgroupsErr error      // why
 	unlocking  sync.Mutex // see lockLayers
 	hostMounts []wire.Mount
 	ids        idRange         // of root's sandboxes
@@ -80,6 +85,10 @@ func Open(ctx context.Context, o Options) (*Runtime, error) {
 		return nil, fmt.Errorf("resolve data directory: %w", err)
 	}
 	r := &Runtime{dir: dir, initPath: o.InitPath, logger: o.Logger, isolation: o.Isolation, container: o.Container, copies: o.Copies, networkMode: o.Network, hostPorts: o.HostPorts}
+	if err := o.Limits.Check(); err != nil {
+		return nil, err
+	}
+	r.limits = o.Limits.withDefaults()
 	if r.container == "" {
 		r.container = detectContainer()
 	}
@@ -115,6 +124,9 @@ func Open(ctx context.Context, o Options) (*Runtime, error) {
 func (r *Runtime) prepare(ctx context.Context) error {
 	if err := r.endLeftOver(); err != nil {
 		return err
+	}
+	if r.cgroups, r.cgroupsErr = openCgroups(r.dir); r.cgroupsErr != nil {
+		r.cgroups = nil
 	}
 	if err := r.discardUnfinished(); err != nil {
 		return err
@@ -158,11 +170,22 @@ func (r *Runtime) Copies() bool { return r.copies }
 // their way.
 func (r *Runtime) Better() []Refusal { return r.better }
 
+// Limits are those of each box.
+func (r *Runtime) Limits() Limits { return r.limits }
+
+// Unlimited says why the memory and the CPUs of boxes are not bounded; nil where they are.
+func (r *Runtime) Unlimited() error { return r.cgroupsErr }
+
 // Close waits for background work. Boxes must have been killed before.
 func (r *Runtime) Close() error {
 	r.spawner.close()
 	r.networks.Wait()
 	r.trash.close()
+	if r.cgroups != nil {
+		if err := r.cgroups.close(); err != nil { // the next server on this directory uses it again
+			r.logger.Warn("control groups stay", slog.Any("error", err))
+		}
+	}
 	if r.idmap != nil {
 		return r.idmap.Close()
 	}

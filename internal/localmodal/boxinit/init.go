@@ -137,6 +137,9 @@ func (p *initProcess) setup() error {
 			return err
 		}
 	}
+	if err := limitProcesses(spec.Processes); err != nil {
+		return err
+	}
 	if p.inner, err = makeInner(spec.IDs); err != nil {
 		return err
 	}
@@ -281,4 +284,35 @@ func (p *initProcess) end() {
 			fmt.Fprintln(os.Stderr, "sandbox init:", err) // and they are killed all the same, when we end
 		}
 	}
+}
+
+// limitProcesses bounds what the inner user namespace, which is made next, may have of processes. Since
+// Linux 5.14 a namespace keeps its maker's limit, for all of its users together and whatever their
+// capabilities; earlier kernels count the user's processes of the whole machine and are left alone.
+func limitProcesses(n int) error {
+	if n == 0 || !countsByNamespace() {
+		return nil
+	}
+	var have unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NPROC, &have); err != nil {
+		return fmt.Errorf("read limit of processes: %w", err)
+	}
+	most := min(uint64(n), have.Max) //nolint:gosec // positive
+	if err := unix.Setrlimit(unix.RLIMIT_NPROC, &unix.Rlimit{Cur: most, Max: most}); err != nil {
+		return fmt.Errorf("limit processes: %w", err)
+	}
+	return nil
+}
+
+// countsByNamespace tells whether the kernel is Linux 5.14 or later.
+func countsByNamespace() bool {
+	var name unix.Utsname
+	if err := unix.Uname(&name); err != nil {
+		return false
+	}
+	var major, minor int
+	if _, err := fmt.Sscanf(unix.ByteSliceToString(name.Release[:]), "%d.%d", &major, &minor); err != nil {
+		return false
+	}
+	return major > 5 || major == 5 && minor >= 14
 }

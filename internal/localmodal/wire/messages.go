@@ -80,6 +80,8 @@ type RootSpec struct {
 	Mounts   []Mount
 	Network  bool // open a device in a network namespace of our own and send it with OpReady
 	Loopback bool // bring up the loopback interface of a network namespace of our own
+	// Processes may exist in it at once; it counts for all users of the inner user namespace together.
+	Processes int
 }
 
 // Place is a directory of the host's: by name, or, where init may not find it by

@@ -1,0 +1,301 @@
+package box
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// cgroups are the control groups of a Runtime's boxes: a group for all of them and one below it for
+// each. In version 2 of the interface that is one directory, in version 1 one for each controller.
+type cgroups struct {
+	version int
+	groups  map[string]string // by controller, the directory of the group for all; in version 2 under ""
+}
+
+// controllers are those that are used.
+var controllers = []string{"memory", "pids", "cpu"}
+
+// openCgroups makes the group for all boxes of a data directory, or says why there is none.
+func openCgroups(dir string) (*cgroups, error) {
+	places, err := findCgroups()
+	if err != nil {
+		return nil, err
+	}
+	sum := sha256.Sum256([]byte(dir))
+	name := "overwinter-" + hex.EncodeToString(sum[:8])
+	c, err := openUnified(places, name)
+	if err != nil {
+		var errV1 error
+		if c, errV1 = openControllers(places, name); errV1 != nil {
+			return nil, fmt.Errorf("version 2: %w; version 1: %w", err, errV1)
+		}
+	}
+	if err := c.removeLeftOver(); err != nil {
+		return nil, err
+	}
+	if err := c.set(c.groups, Limits{Processes: maxAllProcesses, Memory: allMemory()}); err != nil {
+		return nil, err
+	}
+	return c, nil
+}
+
+// cgroupPlace is where this process is in one hierarchy.
+type cgroupPlace struct{ mount, own string }
+
+// findCgroups returns this process's place in the unified hierarchy, under "", and in those of version 1,
+// by controller.
+func findCgroups() (map[string]cgroupPlace, error) {
+	mounts, err := os.ReadFile("/proc/self/mountinfo")
+	if err != nil {
+		return nil, err
+	}
+	// Of each hierarchy, the mount that shows most of it.
+	type mount struct{ root, point string }
+	points := map[string]mount{}
+	for line := range strings.Lines(string(mounts)) {
+		before, after, ok := strings.Cut(line, " - ")
+		fields, types := strings.Fields(before), strings.Fields(after)
+		if !ok || len(fields) < 5 || len(types) < 3 {
+			continue
+		}
+		m := mount{fields[3], fields[4]}
+		switch types[0] {
+		case "cgroup2":
+			points[""] = m
+		case "cgroup":
+			for _, option := range strings.Split(types[2], ",") {
+				if slices.Contains(controllers, option) {
+					points[option] = m
+				}
+			}
+		}
+	}
+	own, err := os.ReadFile("/proc/self/cgroup")
+	if err != nil {
+		return nil, err
+	}
+	places := map[string]cgroupPlace{}
+	for line := range strings.Lines(strings.TrimSpace(string(own))) {
+		parts := strings.SplitN(strings.TrimSpace(line), ":", 3)
+		if len(parts) != 3 {
+			continue
+		}
+		for _, controller := range strings.Split(parts[1], ",") {
+			m, ok := points[controller]
+			if !ok {
+				continue
+			}
+			path, below := strings.CutPrefix(parts[2], strings.TrimSuffix(m.root, "/"))
+			if !below {
+				path = "/" // the mount shows another part of the hierarchy
+			}
+			places[controller] = cgroupPlace{mount: m.point, own: filepath.Join(m.point, path)}
+		}
+	}
+	return places, nil
+}
+
+// openUnified makes the group in version 2: below the nearest group above this process that hands the
+// controllers down. A group with processes of its own cannot.
+func openUnified(places map[string]cgroupPlace, name string) (*cgroups, error) {
+	place, ok := places[""]
+	if !ok {
+		return nil, errors.New("not mounted")
+	}
+	var reasons []error
+	for dir := place.own; ; dir = filepath.Dir(dir) {
+		err := makeUnified(dir, name)
+		if err == nil {
+			return &cgroups{version: 2, groups: map[string]string{"": filepath.Join(dir, name)}}, nil
+		}
+		reasons = append(reasons, err)
+		if dir == place.mount || !strings.HasPrefix(dir, place.mount) {
+			return nil, errors.Join(reasons...)
+		}
+	}
+}
+
+func makeUnified(dir, name string) error {
+	// Moving a process takes the right to write here, to the group above both.
+	if err := unix.Access(filepath.Join(dir, "cgroup.procs"), unix.W_OK); err != nil {
+		return &fs.PathError{Op: "access", Path: filepath.Join(dir, "cgroup.procs"), Err: err}
+	}
+	if err := handDown(dir); err != nil {
+		return err
+	}
+	group := filepath.Join(dir, name)
+	if err := os.Mkdir(group, 0o755); err != nil && !errors.Is(err, fs.ErrExist) { //nolint:gosec // as the others
+		return err
+	}
+	if err := handDown(group); err != nil {
+		return errors.Join(err, os.Remove(group))
+	}
+	return nil
+}
+
+// handDown gives the controllers to the groups below one.
+func handDown(group string) error {
+	file := filepath.Join(group, "cgroup.subtree_control")
+	have, err := os.ReadFile(file)
+	if err != nil {
+		return err
+	}
+	for _, controller := range controllers {
+		if !slices.Contains(strings.Fields(string(have)), controller) {
+			if err := os.WriteFile(file, []byte("+"+controller), 0o600); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// openControllers makes the groups in version 1.
+func openControllers(places map[string]cgroupPlace, name string) (*cgroups, error) {
+	c := &cgroups{version: 1, groups: map[string]string{}}
+	for _, controller := range controllers {
+		place, ok := places[controller]
+		if !ok {
+			return nil, fmt.Errorf("controller %s is not mounted", controller)
+		}
+		group := filepath.Join(place.own, name)
+		if err := os.Mkdir(group, 0o755); err != nil && !errors.Is(err, fs.ErrExist) { //nolint:gosec // as the others
+			return nil, err
+		}
+		c.groups[controller] = group
+	}
+	return c, nil
+}
+
+// removeLeftOver removes the groups of boxes that ended with an earlier server. One that cannot be
+// removed still has processes, which the caller has ended: they are on their way.
+func (c *cgroups) removeLeftOver() error {
+	for _, group := range c.groups {
+		entries, err := os.ReadDir(group)
+		if err != nil {
+			return err
+		}
+		for _, e := range entries {
+			if e.IsDir() {
+				_ = os.Remove(filepath.Join(group, e.Name()))
+			}
+		}
+	}
+	return nil
+}
+
+// close removes the group for all boxes, which have ended.
+func (c *cgroups) close() error {
+	failed := c.removeLeftOver()
+	for _, group := range c.groups {
+		if err := os.Remove(group); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			failed = errors.Join(failed, err)
+		}
+	}
+	return failed
+}
+
+// of are the directories of a box's group.
+func (c *cgroups) of(box string) map[string]string {
+	groups := make(map[string]string, len(c.groups))
+	for controller, group := range c.groups {
+		groups[controller] = filepath.Join(group, box)
+	}
+	return groups
+}
+
+// admit makes the group of a box and puts its init into it, and with it all that init starts.
+func (c *cgroups) admit(box string, pid int, l Limits) error {
+	groups := c.of(box)
+	for _, group := range groups {
+		if err := os.Mkdir(group, 0o755); err != nil && !errors.Is(err, fs.ErrExist) { //nolint:gosec // as the others
+			return fmt.Errorf("make control group: %w", err)
+		}
+	}
+	if err := c.set(groups, l); err != nil {
+		return err
+	}
+	for _, group := range groups {
+		if err := write(group, "cgroup.procs", strconv.Itoa(pid)); err != nil {
+			return fmt.Errorf("enter control group: %w", err)
+		}
+	}
+	return nil
+}
+
+// remove removes the group of a box that has ended.
+func (c *cgroups) remove(box string) error {
+	var failed error
+	for _, group := range c.of(box) {
+		if err := os.Remove(group); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			failed = errors.Join(failed, err)
+		}
+	}
+	return failed
+}
+
+// cpuPeriod is that in which the kernel counts, in microseconds.
+const cpuPeriod = 100_000
+
+// set writes the limits of groups.
+func (c *cgroups) set(groups map[string]string, l Limits) error {
+	type setting struct{ controller, file, value string }
+	quota := int64(l.CPUs * cpuPeriod)
+	var settings []setting
+	if c.version == 2 {
+		settings = []setting{
+			{"", "pids.max", strconv.Itoa(l.Processes)},
+			{"", "memory.max", strconv.FormatInt(l.Memory, 10)},
+			{"", "cpu.weight", "50"},
+		}
+		if quota > 0 {
+			settings = append(settings, setting{"", "cpu.max", fmt.Sprintf("%d %d", quota, cpuPeriod)})
+		}
+	} else {
+		settings = []setting{
+			{"pids", "pids.max", strconv.Itoa(l.Processes)},
+			{"memory", "memory.limit_in_bytes", strconv.FormatInt(l.Memory, 10)},
+			{"cpu", "cpu.shares", "512"},
+		}
+		if quota > 0 {
+			settings = append(settings, setting{"cpu", "cpu.cfs_period_us", strconv.Itoa(cpuPeriod)},
+				setting{"cpu", "cpu.cfs_quota_us", strconv.FormatInt(quota, 10)})
+		}
+	}
+	for _, s := range settings {
+		if err := write(groups[s.controller], s.file, s.value); err != nil {
+			return fmt.Errorf("limit sandbox: %w", err)
+		}
+	}
+	// What does not fit into memory must not go to a swap that has no limit.
+	for file, value := range map[string]string{"memory.swap.max": "0", "memory.swappiness": "0"} {
+		group := groups[""]
+		if c.version == 1 {
+			group = groups["memory"]
+		}
+		if err := write(group, file, value); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return fmt.Errorf("limit sandbox: %w", err)
+		}
+	}
+	return nil
+}
+
+// write writes to a file of a control group, which the kernel has made.
+func write(group, file, value string) error {
+	f, err := os.OpenFile(filepath.Join(group, file), os.O_WRONLY, 0)
+	if err != nil {
+		return err
+	}
+	_, err = f.WriteString(value)
+	return errors.Join(err, f.Close())
+}

@@ -1,0 +1,137 @@
+package box
+
+import (
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// forks starts 500 processes and prints how many it got: a shell stops at the first that it does not get.
+const forks = `(i=0; while [ $i -lt 500 ]; do sleep 1000 >/dev/null 2>&1 & i=$((i+1)); echo $i >/tmp/n; done) 2>/dev/null; read n </tmp/n; echo $n`
+
+func TestASandboxHasNoMoreProcessesThanItsLimit(t *testing.T) {
+	t.Parallel()
+	for name, o := range map[string]Options{"overlay": ways["overlay"], "chroot": ways["chroot"]} {
+		for _, groups := range []bool{true, false} {
+			t.Run(name+" with control groups "+strconv.FormatBool(groups), func(t *testing.T) {
+				t.Parallel()
+				o.Limits = Limits{Processes: 100}
+				b := setup(t, o)
+				switch {
+				case !groups && o.Isolation != Namespaces:
+					t.Skip("nothing else counts a sandbox's processes at this level")
+				case !groups:
+					b.rt.cgroups = nil
+				case b.rt.cgroups == nil:
+					t.Skip("no control groups here: ", b.rt.Unlimited())
+				}
+				got, err := strconv.Atoi(strings.TrimSpace(b.sh(b.start(), forks)))
+				require.NoError(t, err)
+				require.Greater(t, got, 50)
+				require.Less(t, got, 100)
+
+				o.Limits = Limits{}
+				got, err = strconv.Atoi(strings.TrimSpace(setup(t, o).sh(b.start(), "echo 1"))) // another is not held up
+				require.NoError(t, err)
+				require.Equal(t, 1, got)
+			})
+		}
+	}
+}
+
+func TestASandboxHasNoMoreMemoryThanItsLimit(t *testing.T) {
+	t.Parallel()
+	b := setup(t, Options{Isolation: Namespaces, Limits: Limits{Memory: 192 << 20}})
+	if b.rt.cgroups == nil {
+		t.Skip("no control groups here: ", b.rt.Unlimited())
+	}
+	bx := b.start()
+	// tail keeps all that it may have to print.
+	require.Contains(t, b.sh(bx, `head -c 64M /dev/zero | tail -c 64M >/dev/null; echo "ended $?"`), "ended 0")
+	require.Contains(t, b.sh(bx, `head -c 600M /dev/zero | tail -c 600M >/dev/null; echo "ended $?"`), "ended 137")
+	require.Equal(t, "on\n", b.sh(bx, "echo on"), "the sandbox lives on")
+}
+
+func TestASandboxHasNoMoreTimeThanItsCPUs(t *testing.T) {
+	t.Parallel()
+	b := setup(t, Options{Isolation: Namespaces, Limits: Limits{CPUs: 0.1}})
+	if b.rt.cgroups == nil {
+		t.Skip("no control groups here: ", b.rt.Unlimited())
+	}
+	bx := b.start()
+	b.sh(bx, `i=0; while [ $i -lt 300000 ]; do i=$((i+1)); done`)
+	groups := b.rt.cgroups.of(bx.id)
+	group := groups[""]
+	if b.rt.cgroups.version == 1 {
+		group = groups["cpu"]
+	}
+	stat, err := os.ReadFile(filepath.Join(group, "cpu.stat"))
+	require.NoError(t, err)
+	for line := range strings.Lines(string(stat)) {
+		if value, ok := strings.CutPrefix(strings.TrimSpace(line), "nr_throttled "); ok {
+			n, err := strconv.Atoi(value)
+			require.NoError(t, err)
+			require.Positive(t, n, "%s", stat)
+			return
+		}
+	}
+	require.FailNow(t, "no count of throttled periods", "%s", stat)
+}
+
+func TestControlGroupsGoWithTheirSandboxes(t *testing.T) {
+	t.Parallel()
+	b := setup(t, Options{Isolation: Namespaces})
+	if b.rt.cgroups == nil {
+		t.Skip("no control groups here: ", b.rt.Unlimited())
+	}
+	bx := b.start()
+	for _, group := range b.rt.cgroups.of(bx.id) {
+		require.DirExists(t, group)
+	}
+	bx.Kill()
+	for _, group := range b.rt.cgroups.of(bx.id) {
+		require.NoDirExists(t, group)
+	}
+	// What a server that was killed left, the next removes.
+	for _, group := range b.rt.cgroups.of("left") {
+		require.NoError(t, os.Mkdir(group, 0o755)) //nolint:gosec // as the others
+	}
+	again, err := openCgroups(b.rt.dir)
+	require.NoError(t, err)
+	for _, group := range again.of("left") {
+		require.NoDirExists(t, group)
+	}
+}
+
+func TestControlGroupsGoWithTheServer(t *testing.T) {
+	t.Parallel()
+	rt, err := Open(t.Context(), Options{Dir: t.TempDir(), Isolation: Namespaces})
+	require.NoError(t, err)
+	if rt.cgroups == nil {
+		require.NoError(t, rt.Close())
+		t.Skip("no control groups here: ", rt.Unlimited())
+	}
+	for _, group := range rt.cgroups.groups {
+		require.DirExists(t, group)
+	}
+	require.NoError(t, rt.Close())
+	for _, group := range rt.cgroups.groups {
+		require.NoDirExists(t, group)
+	}
+}
+
+func TestLimitsNameTheirBounds(t *testing.T) {
+	t.Parallel()
+	for text, l := range map[string]Limits{
+		"63 processes": {Processes: 63}, "40000 processes": {Processes: 40000}, "1000 bytes": {Memory: 1000}, "0.001 CPUs": {CPUs: 0.001},
+	} {
+		require.ErrorContains(t, l.Check(), text)
+	}
+	require.NoError(t, Limits{}.Check())
+	wide := Limits{Processes: 1000, Memory: 1 << 30}
+	require.Equal(t, Limits{Processes: 100, Memory: 1 << 30, CPUs: 2}, wide.narrowed(Limits{Processes: 100, Memory: 8 << 30, CPUs: 2}))
+}
