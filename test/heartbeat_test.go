@@ -70,7 +70,7 @@ func TestAKilledWorkersTurnIsTakenOver(t *testing.T) {
 	for range turns {
 		id := s.create(t, object{})
 		stream := s.follow(t, id)
-		s.prompt(t, id, "silent", "$ curl -sS --max-time 120 "+silence.URL)
+		s.prompt(t, id, "silent", "$ curl -sS --max-time 120 "+insideURL(silence.URL))
 		stream.wait(t, 60*time.Second, "the tool runs", func(e event) bool { return e.Type == "block_start" })
 		ids, streams = append(ids, id), append(streams, stream)
 	}

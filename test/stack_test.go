@@ -55,6 +55,7 @@ func startStackEnv(t *testing.T, env []string, dir string, extra ...string) *sta
 	s.args = append([]string{
 		"dev", "--data-dir", dir, "--api-address", s.api,
 		"--temporal-port", strconv.Itoa(temporalPort), "--temporal-ui-port", strconv.Itoa(uiPort),
+		"--sandbox-host-ports", "1024-65535", // servers of tests
 	}, extra...)
 	t.Cleanup(func() {
 		if t.Failed() {

@@ -122,7 +122,7 @@ func TestWorkspaceAtCreation(t *testing.T) { //nolint:tparallel // one after the
 func TestAWorkerKilledDuringSetupChangesNothing(t *testing.T) {
 	t.Parallel()
 	s := startStack(t)
-	// The setup of a sandbox sees this machine's network, so a server tells when it runs and lets it end.
+	// The setup of a sandbox reaches this machine's listed ports, so a server tells when it runs and lets it end.
 	began, proceed := make(chan struct{}), make(chan struct{})
 	var runs atomic.Int64
 	server := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
@@ -137,7 +137,7 @@ func TestAWorkerKilledDuringSetupChangesNothing(t *testing.T) {
 		server.Close()
 	})
 	id := s.create(t, object{
-		"workspace": object{"setup": "curl -fsS " + server.URL + " && echo prepared >prepared"},
+		"workspace": object{"setup": "curl -fsS " + insideURL(server.URL) + " && echo prepared >prepared"},
 		"prompt":    object{"id": "first", "content": "$ cat prepared"},
 	})
 	select {

@@ -45,7 +45,7 @@ type Config struct {
 	// Default: the best that works.
 	Isolation string
 	// SandboxNetwork is the network of its sandboxes: one that box.ParseNetwork knows.
-	// Default: this machine's.
+	// Default: their own where that can be had.
 	SandboxNetwork string
 	// SandboxHostPorts are the ports of this machine's loopback interface that they can
 	// reach, as hostports.Parse reads them. Default: none.

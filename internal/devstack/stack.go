@@ -15,6 +15,7 @@ import (
 
 	"github.com/overwinter-dev/overwinter/internal/devstack/child"
 	"github.com/overwinter-dev/overwinter/internal/localmodal/access"
+	"github.com/overwinter-dev/overwinter/internal/localmodal/box"
 )
 
 // Stack is the whole system on one machine.
@@ -305,7 +306,7 @@ func (l *layout) addresses(dir *dataDir) addresses {
 	}
 	if !l.config.Modal {
 		a.localModal = "http://" + loopbackAddress(l.localModalPort)
-		a.sharedNetwork = l.config.SandboxNetwork == "" || l.config.SandboxNetwork == "shared"
+		a.sharedNetwork = l.config.SandboxNetwork == string(box.SharedNetwork)
 	}
 	return a
 }

@@ -32,7 +32,7 @@ const (
 )
 
 // DefaultNetwork is what a Runtime uses that is not given a network.
-const DefaultNetwork = SharedNetwork
+const DefaultNetwork = AutoNetwork
 
 // ParseNetwork reads a network; the empty string is DefaultNetwork.
 func ParseNetwork(text string) (Network, error) {
