@@ -169,12 +169,11 @@ func (w *work) isPrivate(ctx context.Context, sessionID string) (bool, error) {
 	if s.Workspace == nil || s.Workspace.RepoURL == "" {
 		return false, nil
 	}
-	u, err := url.Parse(s.Workspace.RepoURL)
-	if err != nil {
-		return false, nil
+	if u, err := url.Parse(s.Workspace.RepoURL); err == nil { // else the clone refuses it
+		credentials, err := w.credentials(ctx, u)
+		return credentials.Reveal() != "", err
 	}
-	credentials, err := w.credentials(ctx, u)
-	return credentials.Reveal() != "", err
+	return false, nil
 }
 
 // setUp runs the session's setup script. While the session stays in its state, which transition is the

@@ -26,6 +26,7 @@ func (c *counted) Read(p []byte) (int, error) {
 
 // TestALinkReadsOneLargeMessageAhead has a runner send large lines to a worker that is busy.
 func TestALinkReadsOneLargeMessageAhead(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		fromWorker, stdin := io.Pipe()
 		stdout, toWorker := io.Pipe()
