@@ -98,7 +98,7 @@ func (l *life) watch(ctx workflow.Context, run session.Processing) error {
 	stopping := false
 	for !turn.IsReady() {
 		if err := l.attend(ctx); err != nil {
-			return err
+			return l.abandon(ctx, turn, cancel, err)
 		}
 		now := workflow.Now(ctx)
 		interrupt := l.interruptAt()
@@ -160,6 +160,23 @@ func (l *life) watch(ctx workflow.Context, run session.Processing) error {
 	}
 	_, err = l.settle(ctx, run, session.OutcomeCancelled, session.ReasonAborted, !l.abort)
 	return err
+}
+
+// awaitsAbandonedTurns is the change since which a turn that is abandoned for a refused record has ended before the session
+// is read again. Before it, another attempt could begin beside it.
+const awaitsAbandonedTurns = "awaits-abandoned-turns"
+
+// abandon ends the attempt at a turn after the store has refused a record, which is what cause says: the session's
+// row decides what becomes of the run.
+func (l *life) abandon(ctx workflow.Context, turn workflow.Future, cancel workflow.CancelFunc, cause error) error {
+	if workflow.GetVersion(ctx, awaitsAbandonedTurns, workflow.DefaultVersion, 1) == workflow.DefaultVersion {
+		return cause
+	}
+	cancel()
+	for !turn.IsReady() {
+		l.wait(ctx, "end the turn's attempt", time.Time{}, turn)
+	}
+	return cause
 }
 
 // cancelBeforeStop ends the run, and in workflows of an earlier version every prompt, before its turn is interrupted
