@@ -2,6 +2,7 @@ package activities
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"maps"
 	"net"
@@ -14,9 +15,11 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/sandbox"
 )
 
-// baseURLSuffix ends the names of the variables that say where an agent's model is
-// served.
-const baseURLSuffix = "_BASE_URL"
+// The names of the variables that say where an agent's model is served end so.
+const (
+	baseURLSuffix = "_BASE_URL"       // a URL
+	configSuffix  = "_CONFIG_CONTENT" // a JSON document with such URLs under baseURL
+)
 
 // loopbackError is a URL on this machine's loopback interface that a sandbox with its own
 // network cannot reach.
@@ -79,7 +82,7 @@ func (w *work) network(ctx context.Context) (*sandbox.Network, error) {
 	return &n, nil
 }
 
-// reachable rewrites the base URLs among variables that lead to this machine.
+// reachable rewrites the URLs among variables that lead to this machine.
 func (w *work) reachable(ctx context.Context, sets ...map[string]string) error {
 	if !slices.ContainsFunc(sets, hasLoopback) {
 		return nil
@@ -90,10 +93,7 @@ func (w *work) reachable(ctx context.Context, sets ...map[string]string) error {
 	}
 	for _, variables := range sets {
 		for _, name := range slices.Sorted(maps.Keys(variables)) {
-			if !strings.HasSuffix(name, baseURLSuffix) {
-				continue
-			}
-			text, err := fromSandbox(*n, name, variables[name])
+			text, err := rewritten(name, variables[name], func(text string) (string, error) { return fromSandbox(*n, name, text) })
 			if err != nil {
 				return final(Refused, err)
 			}
@@ -103,12 +103,70 @@ func (w *work) reachable(ctx context.Context, sets ...map[string]string) error {
 	return nil
 }
 
-// hasLoopback reports whether a base URL among the variables leads to this machine.
-func hasLoopback(variables map[string]string) bool {
+// hasLoopback reports whether a URL among the variables leads to this machine.
+func hasLoopback(variables map[string]string) (found bool) {
 	for name, value := range variables {
-		if u, err := url.Parse(value); err == nil && strings.HasSuffix(name, baseURLSuffix) && isLoopback(u.Hostname()) {
-			return true
+		_, _ = rewritten(name, value, func(text string) (string, error) {
+			u, err := url.Parse(text)
+			found = found || err == nil && isLoopback(u.Hostname())
+			return text, nil
+		})
+	}
+	return found
+}
+
+// rewritten is the value of a variable with each of its URLs replaced by what rewrite makes of it. A
+// value in which nothing is replaced stays as it is, byte by byte.
+func rewritten(name, value string, rewrite func(string) (string, error)) (string, error) {
+	switch {
+	case strings.HasSuffix(name, baseURLSuffix):
+		return rewrite(value)
+	case !strings.HasSuffix(name, configSuffix):
+		return value, nil
+	}
+	var document any
+	decoder := json.NewDecoder(strings.NewReader(value))
+	decoder.UseNumber()
+	if decoder.Decode(&document) != nil {
+		return value, nil //nolint:nilerr // what is no JSON is for the agent to judge
+	}
+	changed := false
+	err := eachBaseURL(document, func(text string) (string, error) {
+		other, err := rewrite(text)
+		changed = changed || other != text
+		return other, err
+	})
+	if err != nil || !changed {
+		return value, err
+	}
+	raw, err := json.Marshal(document)
+	return string(raw), err
+}
+
+// eachBaseURL replaces what a JSON document has under baseURL. Other URLs may be of servers in the sandbox.
+func eachBaseURL(document any, replace func(string) (string, error)) error {
+	switch d := document.(type) {
+	case []any:
+		for _, element := range d {
+			if err := eachBaseURL(element, replace); err != nil {
+				return err
+			}
+		}
+	case map[string]any:
+		for _, key := range slices.Sorted(maps.Keys(d)) {
+			text, isText := d[key].(string)
+			if !isText || !strings.EqualFold(strings.ReplaceAll(key, "_", ""), "baseurl") {
+				if err := eachBaseURL(d[key], replace); err != nil {
+					return err
+				}
+				continue
+			}
+			other, err := replace(text)
+			if err != nil {
+				return err
+			}
+			d[key] = other
 		}
 	}
-	return false
+	return nil
 }

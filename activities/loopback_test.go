@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"strings"
 	"testing"
 	"time"
 
@@ -65,15 +66,21 @@ func TestABaseURLOnThisMachineLeadsThereFromItsSandbox(t *testing.T) {
 	}
 	url := serveOnHostPort(t, "a model here")
 	b := setup(t)
-	b.profile(t, session.Profile{Name: "p", Spec: session.ProfileSpec{Environment: map[string]string{"MODEL_BASE_URL": url + "/v1", "OTHER_URL": url}}})
+	config := `{"provider": {"p": {"options": {"baseURL": "` + url + `"}}}, "mcp": {"url": "` + url + `"}, "n": 12345678901234567890}`
+	b.profile(t, session.Profile{Name: "p", Spec: session.ProfileSpec{Environment: map[string]string{
+		"MODEL_BASE_URL": url + "/v1", "OTHER_URL": url, "AGENT_CONFIG_CONTENT": config, "PLAIN_CONFIG_CONTENT": `{ "baseURL": "https://api.example.com" }`,
+	}}})
 	ready := b.create(t)
-	run := b.claim(t, ready, "$ echo at $MODEL_BASE_URL and $OTHER_URL; curl -sS --max-time 20 $MODEL_BASE_URL")
+	run := b.claim(t, ready, "$ echo at $MODEL_BASE_URL and $OTHER_URL; curl -sS --max-time 20 $MODEL_BASE_URL; echo $AGENT_CONFIG_CONTENT; echo $PLAIN_CONFIG_CONTENT")
 	_, err := b.turn(run)
 	require.NoError(t, err)
 	printed := b.printed(t, run.RunID)
 	require.Contains(t, printed, "at http://host.overwinter.internal:")
 	require.Contains(t, printed, "and http://127.0.0.1:", "a URL of something else may be of a server in the sandbox")
 	require.Contains(t, printed, "a model here")
+	printed = strings.ReplaceAll(printed, `\"`, `"`)
+	require.Regexp(t, `"mcp":\{"url":"http://127\.0\.0\.1:\d+"\},"n":12345678901234567890,"provider":\{"p":\{"options":\{"baseURL":"http://host\.overwinter\.internal:\d+"\}\}\}`, printed)
+	require.Contains(t, printed, `{ "baseURL": "https://api.example.com" }`, "byte by byte")
 }
 
 func TestABaseURLOnAPortOutOfReachFailsTheTurnAtOnce(t *testing.T) {
@@ -81,12 +88,17 @@ func TestABaseURLOnAPortOutOfReachFailsTheTurnAtOnce(t *testing.T) {
 	if sharesNetwork(t) {
 		return
 	}
-	for _, url := range []string{"http://127.0.0.1:19999", "http://localhost:19999/v1", "http://[::1]:19999"} {
+	for _, variable := range [][2]string{
+		{"MODEL_BASE_URL", "http://127.0.0.1:19999"},
+		{"MODEL_BASE_URL", "http://localhost:19999/v1"},
+		{"MODEL_BASE_URL", "http://[::1]:19999"},
+		{"MODEL_CONFIG_CONTENT", `{"provider": [{"base_url": "http://localhost:19999/v1"}]}`},
+	} {
 		b := setup(t)
-		b.profile(t, session.Profile{Name: "p", Spec: session.ProfileSpec{Environment: map[string]string{"MODEL_BASE_URL": url}}})
+		b.profile(t, session.Profile{Name: "p", Spec: session.ProfileSpec{Environment: map[string]string{variable[0]: variable[1]}}})
 		_, err := b.turn(b.claim(t, b.create(t), "$ true"))
 		requireType(t, activities.Refused, err)
-		require.ErrorContains(t, err, "MODEL_BASE_URL")
+		require.ErrorContains(t, err, variable[0])
 		require.ErrorContains(t, err, "--sandbox-host-ports 19999")
 	}
 }
