@@ -43,14 +43,12 @@ bin/overwinter-temporal: devserver/go.mod devserver/go.sum $(shell find devserve
 	@mkdir -p bin
 	cd devserver && go build -ldflags '-s -w' -o ../$@ .
 
-# Those of the workflows run first and alone: in the SDK's environment time passes with the machine's
-# clock while an activity starts. The last line is the summary of all modules' tests. They fetch agents with npm, serve a
+# The last line is the summary of all modules' tests. They fetch agents with npm, serve a
 # repository with git, and count prompts with curl.
 test: NEEDS = npm git curl
 test: setup agents check programs
 	@$(TOOL) gotestsum --format pkgname --format-hide-empty-pkg --raw-command -- \
-		sh -c 'status=0; go test -json $(TESTARGS) ./workflows || status=1; \
-			go test -json $(TESTARGS) $$(go list ./... | grep -vx github.com/overwinter-dev/overwinter/workflows) || status=1; cd devserver && go test -json $(TESTARGS) ./... || status=1; exit $$status'
+		sh -c 'status=0; go test -json $(TESTARGS) ./... || status=1; cd devserver && go test -json $(TESTARGS) ./... || status=1; exit $$status'
 
 # The agents that tests run for real, pinned, in a cache of the user.
 agents:
