@@ -140,7 +140,7 @@ func (w *work) resume(ctx context.Context, start session.RunStart) (*convert, *a
 		RunID: start.Run.ID, PromptID: start.Prompt.ID, Author: start.Prompt.Author,
 	}, state.Translator)
 	if err != nil {
-		return nil, nil, final(Refused, fmt.Errorf("go on with run %s: %w", start.Run.ID, err))
+		return nil, nil, final(Refused, fmt.Errorf("continue run %s: %w", start.Run.ID, err))
 	}
 	return &convert{translator: t, limits: &state.Limits, masking: masking{masker: masker, held: state.Held}}, state.End, nil
 }

@@ -50,7 +50,7 @@ func TestWhatIsReadOutIsMasked(t *testing.T) {
 		require.Contains(t, string(r.body), "[redacted KEY]", path)
 	}
 	tag := b.do("GET", url+"/files/env.txt", "").header.Get("ETag")
-	require.NotEqual(t, `"abc123"`, tag, "what is masked has a tag of its own")
+	require.NotEqual(t, `"abc123"`, tag, "what is masked has its own tag")
 	require.Equal(t, `"abc123"`, b.do("GET", url+"/files/plain.txt", "").header.Get("ETag"))
 
 	// Where the secrets cannot be read nothing is shown.

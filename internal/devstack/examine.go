@@ -22,8 +22,8 @@ import (
 const checkTimeout = 10 * time.Second
 
 // Examine looks at all that the stack needs of this machine and changes nothing: the probe of sandboxes
-// works in a directory of its own, which it removes. The findings come in the order in which a start
-// meets them.
+// works in its own directory, which it removes. The findings are in the order in which a start needs
+// the things.
 func Examine(ctx context.Context, c Config) ([]Finding, error) {
 	if err := c.Validate(); err != nil {
 		return nil, err

@@ -80,7 +80,7 @@ func (r *recorder) text() *openBlock {
 	return nil
 }
 
-// start opens a block. Where too many are open the oldest counts as broken off.
+// start opens a block. Where too many are open, the oldest is closed as aborted.
 func (r *recorder) start(o *openBlock, at time.Time) []conversation.Event {
 	var events []conversation.Event
 	if len(r.Open) >= maxOpen {

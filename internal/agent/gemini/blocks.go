@@ -48,7 +48,7 @@ func kept(open []*openBlock) []*openBlock {
 	return out
 }
 
-// start opens a block. Where too many are open the oldest counts as broken off.
+// start opens a block. Where too many are open, the oldest is closed as aborted.
 func (l *ledger) start(o *openBlock, at time.Time) []conversation.Event {
 	var events []conversation.Event
 	if len(l.Open) >= maxOpen {

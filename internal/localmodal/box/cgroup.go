@@ -106,7 +106,7 @@ func findCgroups() (map[string]cgroupPlace, error) {
 }
 
 // openUnified makes the group in version 2: below the nearest group above this process that hands the
-// controllers down. A group with processes of its own cannot.
+// controllers down. A group that has processes cannot.
 func openUnified(places map[string]cgroupPlace, name string) (*cgroups, error) {
 	place, ok := places[""]
 	if !ok {
