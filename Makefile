@@ -4,6 +4,7 @@
 # make build   the three programs in bin/
 # make bench   measures the system on this machine and writes docs/benchmarks.md; ARGS="--rounds 50 ..."
 # make chaos   injects every fault in every state, then faults at random; ARGS="-minutes 20 -seed 1234" say how long and which
+# make test-modal-sdk  runs the tests of Modal's SDK against the local Modal, those as well that are known to fail
 # make agents  installs the agents that tests run, into a cache of the user
 # make fmt, make generate, make clean
 
@@ -23,7 +24,7 @@ SQLC     = CGO_ENABLED=0 $(TOOL) sqlc
 LINT     = golangci-lint
 TESTARGS ?= -timeout 40m
 
-.PHONY: dev build test agents bench chaos check setup programs fmt generate clean \
+.PHONY: dev build test test-modal-sdk agents bench chaos check setup programs fmt generate clean \
 	check-format check-vet check-lint check-workflows check-generated
 
 dev: setup programs
@@ -49,6 +50,10 @@ test: NEEDS = npm git curl
 test: setup agents check programs
 	@$(TOOL) gotestsum --format pkgname --format-hide-empty-pkg --raw-command -- \
 		sh -c 'status=0; go test -json $(TESTARGS) ./... || status=1; cd devserver && go test -json $(TESTARGS) ./... || status=1; exit $$status'
+
+# make test runs it without the tests that are known to fail: docs/modal-sdk-tests.md.
+test-modal-sdk: setup-go
+	@go test ./test/modalsdk -count 1 -v -expected-failures
 
 # The agents that tests run for real, pinned, in a cache of the user.
 agents:

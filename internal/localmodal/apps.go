@@ -68,3 +68,13 @@ func (s *Server) app(env, name string) (appRecord, bool) {
 	env = environment(env)
 	return s.records.apps.Find(func(a appRecord) bool { return a.Name == name && a.Environment == env })
 }
+
+// ProxyGet finds none: there are no proxies here.
+func (s *Server) ProxyGet(_ context.Context, q *pb.ProxyGetRequest) (*pb.ProxyGetResponse, error) {
+	return nil, status.Errorf(codes.NotFound, "proxy %q not found: the local Modal has none", q.GetName())
+}
+
+// FunctionGet finds none: nothing can be deployed here.
+func (s *Server) FunctionGet(_ context.Context, q *pb.FunctionGetRequest) (*pb.FunctionGetResponse, error) {
+	return nil, status.Errorf(codes.NotFound, "function %q not found: the local Modal runs sandboxes only", q.GetAppName()+"/"+q.GetObjectTag())
+}

@@ -5,7 +5,11 @@ import (
 	"errors"
 	"log/slog"
 	"maps"
+	"net/netip"
 	"path"
+	"regexp"
+	"slices"
+	"strings"
 	"time"
 
 	pb "github.com/modal-labs/modal-client/go/proto/modal_proto"
@@ -14,6 +18,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/overwinter-dev/overwinter/internal/localmodal/box"
+	"github.com/overwinter-dev/overwinter/internal/localmodal/netstack"
 	"github.com/overwinter-dev/overwinter/internal/localmodal/task"
 	"github.com/overwinter-dev/overwinter/internal/localmodal/wire"
 )
@@ -51,6 +56,10 @@ func (s *Server) create(ctx context.Context, appID string, d *pb.Sandbox, tags, 
 		return nil, err
 	}
 	r.IdempotencyKey = first(md.Get("x-idempotency-key"))
+	net, err := networkOf(d)
+	if err != nil {
+		return nil, err
+	}
 	mounts, err := s.volumeMounts(d.GetVolumeMounts())
 	if err != nil {
 		return nil, err
@@ -70,7 +79,7 @@ func (s *Server) create(ctx context.Context, appID string, d *pb.Sandbox, tags, 
 	maps.Copy(sb.env, env)
 	sb.env["MODAL_SANDBOX_ID"], sb.env["MODAL_TASK_ID"] = r.ID, r.TaskID
 	// The client may give up; its next attempt must find the sandbox then.
-	err = s.start(context.WithoutCancel(ctx), sb, d, mounts)
+	err = s.start(context.WithoutCancel(ctx), sb, d, net, mounts)
 	if err != nil {
 		sb.failure = statusOf(err)
 		s.forget(sb)
@@ -113,26 +122,80 @@ func (s *Server) newRecord(appID string, d *pb.Sandbox, tags map[string]string) 
 	return r, nil
 }
 
-// validate refuses what this server would otherwise have to pass over in silence.
+// validate refuses what is wrong, and what this server would otherwise have to pass over in silence.
 func validate(d *pb.Sandbox) error {
-	network := d.GetNetworkAccess()
 	switch {
 	case time.Duration(d.GetTimeoutSecs())*time.Second > maxTimeout:
 		return status.Error(codes.InvalidArgument, "a sandbox's timeout cannot exceed 24 hours")
 	case d.GetWorkdir() != "" && !path.IsAbs(d.GetWorkdir()):
 		return status.Error(codes.InvalidArgument, "a sandbox's working directory must be absolute")
-	case network.GetNetworkAccessType() == pb.NetworkAccess_ALLOWLIST, len(d.GetInboundCidrAllowlist()) > 0:
-		return status.Error(codes.Unimplemented, "the local Modal cannot enforce network allow-lists; only blocking the network as a whole")
 	case d.GetResources().GetGpuConfig().GetGpuType() != "":
 		return status.Error(codes.Unimplemented, "the local Modal has no GPUs")
 	case d.GetEnableSnapshot():
 		return status.Error(codes.Unimplemented, "the local Modal has no memory snapshots")
-	case len(d.GetCloudBucketMounts()) > 0:
-		return status.Error(codes.Unimplemented, "the local Modal has no cloud bucket mounts")
+	case len(d.GetCloudBucketMounts()) > 0, len(d.GetS3Mounts()) > 0, len(d.GetNfsMounts()) > 0:
+		return status.Error(codes.Unimplemented, "the local Modal mounts volumes only: no cloud buckets and no network file systems")
 	case d.GetProxyId() != "":
 		return status.Error(codes.Unimplemented, "the local Modal has no proxies")
+	case d.HasOutboundPolicy(), d.HasExperimentalOutboundPolicy():
+		return status.Error(codes.Unimplemented, "the local Modal cannot enforce outbound policies; it has outbound allowlists")
+	case d.GetIncludeOidcIdentityToken(), d.GetIncludeX509Svid():
+		return status.Error(codes.Unimplemented, "the local Modal has no identity that others could verify: no OIDC token and no certificate")
+	case d.GetI6PnEnabled():
+		return status.Error(codes.Unimplemented, "the local Modal has no network between sandboxes (i6pn)")
+	case d.GetCustomDomain() != "":
+		return status.Error(codes.Unimplemented, "the local Modal serves no custom domains")
+	}
+	return validatePlacement(d)
+}
+
+// The clouds and regions of Modal. A sandbox runs on this machine wherever it was meant to run; what Modal
+// would refuse is refused here as well.
+var (
+	clouds        = []string{"auto", "aws", "gcp", "oci", "azure"}
+	regionPattern = regexp.MustCompile(`^(us|eu|ap|uk|ca|me|sa|af|mx|il|jp|asia|europe|northamerica|southamerica|australia|africa)(-[a-z0-9]+)*$`)
+)
+
+func validatePlacement(d *pb.Sandbox) error {
+	if cloud := d.GetCloudProviderStr(); cloud != "" && !slices.Contains(clouds, strings.ToLower(cloud)) {
+		return status.Errorf(codes.InvalidArgument, "unknown cloud %q: must be one of %s", cloud, strings.Join(clouds, ", "))
+	}
+	for _, region := range d.GetSchedulerPlacement().GetRegions() {
+		if !regionPattern.MatchString(region) {
+			return status.Errorf(codes.InvalidArgument, "unknown region %q", region)
+		}
 	}
 	return nil
+}
+
+// network is what a sandbox may reach, and be reached from.
+type network struct {
+	blocked bool
+	allow   *netstack.Allowlist // all that it reaches; nil for the internet
+	inbound []netip.Prefix      // all that its tunnels accept; nil for everybody
+}
+
+func networkOf(d *pb.Sandbox) (network, error) {
+	n := network{blocked: d.GetBlockNetwork()}
+	switch access := d.GetNetworkAccess(); access.GetNetworkAccessType() {
+	case pb.NetworkAccess_BLOCKED:
+		n.blocked = true
+	case pb.NetworkAccess_ALLOWLIST:
+		list, err := netstack.ParseAllowlist(access.GetAllowedCidrs(), access.GetAllowedDomains())
+		if err != nil {
+			return n, status.Error(codes.InvalidArgument, err.Error())
+		}
+		n.allow = list
+	default: // open
+	}
+	for _, text := range d.GetInboundCidrAllowlist() {
+		prefix, err := netip.ParsePrefix(text)
+		if err != nil {
+			return n, status.Errorf(codes.InvalidArgument, "Invalid CIDR (inbound): %s", text)
+		}
+		n.inbound = append(n.inbound, prefix.Masked())
+	}
+	return n, nil
 }
 
 // reserve takes the name, or finds the sandbox of an earlier call with the same
@@ -196,7 +259,7 @@ func (s *Server) await(ctx context.Context, sb *sandbox) error {
 	}
 }
 
-func (s *Server) start(ctx context.Context, sb *sandbox, d *pb.Sandbox, mounts []wire.Mount) error {
+func (s *Server) start(ctx context.Context, sb *sandbox, d *pb.Sandbox, net network, mounts []wire.Mount) error {
 	r := sb.record()
 	_, h, err := s.holdImage(r.ImageID)
 	defer h.release()
@@ -210,11 +273,10 @@ func (s *Server) start(ctx context.Context, sb *sandbox, d *pb.Sandbox, mounts [
 	go func() { recorded <- s.records.sandboxes.Put(r.ID, r) }()
 	bx, err := s.runtime.Start(ctx, box.Spec{
 		ID: r.ID, Layers: r.Root.Layers, Workdir: r.Root.Workdir, Mounts: mounts,
-		BlockNetwork: d.GetNetworkAccess().GetNetworkAccessType() == pb.NetworkAccess_BLOCKED,
-		Limits:       askedLimits(d.GetResources()),
+		BlockNetwork: net.blocked, Allow: net.allow, Limits: askedLimits(d.GetResources()),
 	})
 	if err = errors.Join(err, <-recorded); err == nil {
-		sb.task = task.New(task.Options{Box: bx, Env: sb.env, Workdir: r.Root.Workdir, Scratch: s.scratch()})
+		sb.task = task.New(task.Options{Box: bx, Env: sb.env, Workdir: r.Root.Workdir, Scratch: s.scratch(), Inbound: net.inbound})
 		if err = sb.populate(d); err == nil { //nolint:contextcheck // tunnels outlive the call
 			return nil
 		}

@@ -123,11 +123,11 @@ func TestNamedThings(t *testing.T) {
 func TestSecretsAndVolumes(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	require.NoError(t, b.server.PutSecret("named", map[string]string{"NAMED": "n"}))
+	require.NoError(t, b.server.PutSecret("", "named", map[string]string{"NAMED": "n"}))
 	named, err := b.client.Secrets.FromName(b.ctx, "named", &modal.SecretFromNameParams{RequiredKeys: []string{"NAMED"}})
 	require.NoError(t, err)
 	_, err = b.client.Secrets.FromName(b.ctx, "named", &modal.SecretFromNameParams{RequiredKeys: []string{"OTHER"}})
-	require.Error(t, err)
+	require.ErrorContains(t, err, "Secret is missing key(s): OTHER")
 	given, err := b.client.Secrets.FromMap(b.ctx, map[string]string{"GIVEN": "g"}, nil)
 	require.NoError(t, err)
 	volume, err := b.client.Volumes.FromName(b.ctx, "data", &modal.VolumeFromNameParams{CreateIfMissing: true})

@@ -194,9 +194,8 @@ func TestWhatCannotBeDoneIsRefused(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	for name, p := range map[string]*modal.SandboxCreateParams{
-		"gpu":       {GPU: "A100"},
-		"allowlist": {OutboundCIDRAllowlist: &modal.Allowlist{Entries: []string{"10.0.0.0/8"}}},
-		"too long":  {Timeout: 25 * time.Hour},
+		"gpu":      {GPU: "A100"},
+		"too long": {Timeout: 25 * time.Hour},
 	} {
 		_, err := b.client.Sandboxes.Create(b.ctx, b.app, b.image, p)
 		require.Error(t, err, name)

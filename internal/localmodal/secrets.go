@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"slices"
+	"strings"
 
 	pb "github.com/modal-labs/modal-client/go/proto/modal_proto"
 	"google.golang.org/grpc/codes"
@@ -11,18 +13,15 @@ import (
 	"google.golang.org/protobuf/types/known/emptypb"
 )
 
-// PutSecret defines a named secret in the default environment, as one does on
-// Modal's web page; the SDK can only refer to those by name. Its values are kept
-// in the data directory, readable by its owner alone.
-func (s *Server) PutSecret(name string, env map[string]string) error {
-	s.naming.Lock()
-	defer s.naming.Unlock()
-	secret, ok := s.secret(defaultEnvironment, name)
-	if !ok {
-		secret = secretRecord{ID: newID("st"), Name: name, Environment: defaultEnvironment}
-	}
-	secret.Env = maps.Clone(env)
-	if err := s.records.secrets.Put(secret.ID, secret); err != nil {
+// PutSecret defines a named secret, as one does on Modal's web page or with `modal secret create`; the Go
+// SDK can only refer to those by name. An empty environment is the default one. The values are kept in the
+// data directory, readable by its owner alone.
+func (s *Server) PutSecret(environmentName, name string, env map[string]string) error {
+	_, err := s.putSecret(pb.SecretGetOrCreateRequest_builder{
+		DeploymentName: name, EnvironmentName: environmentName, EnvDict: env,
+		ObjectCreationType: pb.ObjectCreationType_OBJECT_CREATION_TYPE_CREATE_OVERWRITE_IF_EXISTS,
+	}.Build())
+	if err != nil {
 		return fmt.Errorf("define secret %s: %w", name, err)
 	}
 	return nil
@@ -36,32 +35,64 @@ func (s *Server) secret(env, name string) (secretRecord, bool) {
 // SecretGetOrCreate finds a named secret, or keeps the given values: under their
 // name, or without one until the server ends.
 func (s *Server) SecretGetOrCreate(_ context.Context, q *pb.SecretGetOrCreateRequest) (*pb.SecretGetOrCreateResponse, error) {
-	s.naming.Lock()
-	defer s.naming.Unlock()
-	name := q.GetDeploymentName()
-	if name == "" {
+	if q.GetDeploymentName() == "" {
 		id := newID("st")
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		s.unnamedSecrets[id] = maps.Clone(q.GetEnvDict())
 		return pb.SecretGetOrCreateResponse_builder{SecretId: id}.Build(), nil
 	}
-	secret, ok := s.secret(q.GetEnvironmentName(), name)
-	if !ok && q.GetObjectCreationType() == pb.ObjectCreationType_OBJECT_CREATION_TYPE_UNSPECIFIED {
-		return nil, status.Errorf(codes.NotFound, "secret %q not found", name)
+	secret, err := s.putSecret(q)
+	if err != nil {
+		return nil, err
 	}
-	if !ok {
-		secret = secretRecord{ID: newID("st"), Name: name, Environment: environment(q.GetEnvironmentName()), Env: q.GetEnvDict()}
-		if err := s.records.secrets.Put(secret.ID, secret); err != nil {
-			return nil, status.Error(codes.Internal, err.Error())
-		}
-	}
+	var absent []string
 	for _, key := range q.GetRequiredKeys() {
 		if _, ok := secret.Env[key]; !ok {
-			return nil, status.Errorf(codes.NotFound, "secret %q is missing key(s): %s", name, key)
+			absent = append(absent, key)
 		}
 	}
-	return pb.SecretGetOrCreateResponse_builder{SecretId: secret.ID}.Build(), nil
+	if len(absent) > 0 {
+		// Not codes.NotFound: for that the SDK says that there is no such secret.
+		return nil, status.Errorf(codes.FailedPrecondition, "Secret is missing key(s): %s", strings.Join(absent, ", "))
+	}
+	return pb.SecretGetOrCreateResponse_builder{
+		SecretId: secret.ID, Metadata: pb.SecretMetadata_builder{Name: secret.Name, Keys: slices.Sorted(maps.Keys(secret.Env))}.Build(),
+	}.Build(), nil
+}
+
+// putSecret finds the named secret, or makes or replaces it as the creation type says.
+func (s *Server) putSecret(q *pb.SecretGetOrCreateRequest) (secretRecord, error) {
+	s.naming.Lock()
+	defer s.naming.Unlock()
+	name, kind := q.GetDeploymentName(), q.GetObjectCreationType()
+	secret, ok := s.secret(q.GetEnvironmentName(), name)
+	switch kind {
+	case pb.ObjectCreationType_OBJECT_CREATION_TYPE_UNSPECIFIED:
+		if !ok {
+			return secretRecord{}, status.Errorf(codes.NotFound, "secret %q not found", name)
+		}
+		return secret, nil
+	case pb.ObjectCreationType_OBJECT_CREATION_TYPE_CREATE_IF_MISSING:
+		if ok {
+			return secret, nil
+		}
+	case pb.ObjectCreationType_OBJECT_CREATION_TYPE_CREATE_FAIL_IF_EXISTS:
+		if ok {
+			return secretRecord{}, status.Errorf(codes.AlreadyExists, "secret %q exists", name)
+		}
+	case pb.ObjectCreationType_OBJECT_CREATION_TYPE_CREATE_OVERWRITE_IF_EXISTS:
+	default:
+		return secretRecord{}, status.Errorf(codes.InvalidArgument, "a named secret cannot be made as %s", kind)
+	}
+	if !ok {
+		secret = secretRecord{ID: newID("st"), Name: name, Environment: environment(q.GetEnvironmentName())}
+	}
+	secret.Env = maps.Clone(q.GetEnvDict())
+	if err := s.records.secrets.Put(secret.ID, secret); err != nil {
+		return secretRecord{}, status.Error(codes.Internal, err.Error())
+	}
+	return secret, nil
 }
 
 // SecretDelete forgets a secret. Sandboxes that run keep what they got.

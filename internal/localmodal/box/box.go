@@ -25,14 +25,15 @@ const startTimeout = 30 * time.Second
 
 // Spec says what box to start.
 type Spec struct {
-	ID           string       // also the name of its directory
-	Layers       []string     // of the root, top first; the last is BaseLayer
-	Hostname     string       // default "modal"
-	Workdir      string       // made if missing; empty for none
-	Mounts       []wire.Mount // from the host
-	BlockNetwork bool         // a network namespace with nothing but loopback
-	Bare         bool         // to be read only: without the machine's programs
-	Limits       Limits       // narrower than the Runtime's; wider ones have no effect
+	ID           string              // also the name of its directory
+	Layers       []string            // of the root, top first; the last is BaseLayer
+	Hostname     string              // default "modal"
+	Workdir      string              // made if missing; empty for none
+	Mounts       []wire.Mount        // from the host
+	BlockNetwork bool                // a network namespace with nothing but loopback
+	Allow        *netstack.Allowlist // all that can be reached; nil for the internet
+	Bare         bool                // to be read only: without the machine's programs
+	Limits       Limits              // narrower than the Runtime's; wider ones have no effect
 }
 
 // Box is a running sandbox. It is safe for concurrent use.
@@ -41,6 +42,7 @@ type Box struct {
 	rt     *Runtime
 	layers []string
 	limits Limits
+	allow  *netstack.Allowlist
 	cmd    *exec.Cmd
 	link   *link
 	// network is the outer side of the box's own network; nil if it has none.
@@ -58,7 +60,10 @@ func (r *Runtime) Start(ctx context.Context, spec Spec) (*Box, error) {
 			return nil, err
 		}
 	}
-	b := &Box{id: spec.ID, rt: r, layers: spec.Layers, limits: r.limits.narrowed(spec.Limits)}
+	if spec.Allow != nil && !r.ownsNetwork(spec) {
+		return nil, &LackError{Isolation: r.isolation, Lack: sharedNetwork}
+	}
+	b := &Box{id: spec.ID, rt: r, layers: spec.Layers, allow: spec.Allow, limits: r.limits.narrowed(spec.Limits)}
 	root := wire.RootSpec{
 		Level: string(r.isolation), Processes: b.limits.Processes, Hostname: spec.Hostname, Workdir: spec.Workdir, Loopback: spec.BlockNetwork,
 		Layers: wire.Place{Path: r.layerPath("")}, Box: wire.Place{Path: r.boxPath(spec.ID)},

@@ -129,7 +129,7 @@ func openTUN(pid int) (*netdevice.Device, error) {
 
 // serveNetwork starts the outer side of a box's network.
 func (b *Box) serveNetwork(device *netdevice.Device) (err error) {
-	b.network, err = netstack.New(device, netstack.Config{HostPorts: b.rt.hostPorts})
+	b.network, err = netstack.New(device, netstack.Config{HostPorts: b.rt.hostPorts, Allow: b.allow})
 	return err
 }
 

@@ -174,8 +174,11 @@ func (n *Network) answer(query []byte, ask exchange) []byte {
 	}
 	name := strings.ToLower(strings.TrimSuffix(question.Name.String(), "."))
 	switch {
+	case !n.config.Allow.resolves(name):
+		reply.RCode = dnsmessage.RCodeRefused
 	case name == hostports.Name && question.Type == dnsmessage.TypeA:
 		n.names.learn(netdevice.HostAddress, hostports.Name)
+		n.allow(name, netdevice.HostAddress)
 		reply.Answers = []dnsmessage.Resource{{
 			Header: dnsmessage.ResourceHeader{Name: question.Name, Class: dnsmessage.ClassINET, TTL: hostTTL},
 			Body:   &dnsmessage.AResource{A: netdevice.HostAddress.As4()},
@@ -187,7 +190,9 @@ func (n *Network) answer(query []byte, ask exchange) []byte {
 			reply.RCode = dnsmessage.RCodeServerFailure
 			break
 		}
-		n.names.learnAnswer(answer, name)
+		addresses := addressesIn(answer)
+		n.allow(name, addresses...)
+		n.names.learnAll(addresses, name)
 		if question.Type != dnsmessage.TypeAAAA || n.hasIPv6() {
 			return answer
 		}
@@ -329,36 +334,43 @@ func (n *names) learn(ip netip.Addr, name string) {
 	n.byAddress[ip.Unmap()] = name
 }
 
-// learnAnswer learns the addresses in an answer to a query for name.
-func (n *names) learnAnswer(answer []byte, name string) {
+// learnAll learns the addresses in an answer to a query for name.
+func (n *names) learnAll(addresses []netip.Addr, name string) {
 	if strings.ContainsFunc(name, func(r rune) bool { return r <= ' ' || r > '~' }) {
 		return // it is shown to people
 	}
+	for _, ip := range addresses {
+		n.learn(ip, name)
+	}
+}
+
+// addressesIn returns the addresses in an answer, up to the first part of it that cannot be read.
+func addressesIn(answer []byte) (addresses []netip.Addr) {
 	var parser dnsmessage.Parser
 	if _, err := parser.Start(answer); err != nil || parser.SkipAllQuestions() != nil {
-		return
+		return nil
 	}
 	for {
 		head, err := parser.AnswerHeader()
 		if err != nil {
-			return
+			return addresses
 		}
 		switch head.Type {
 		case dnsmessage.TypeA:
 			a, err := parser.AResource()
 			if err != nil {
-				return
+				return addresses
 			}
-			n.learn(netip.AddrFrom4(a.A), name)
+			addresses = append(addresses, netip.AddrFrom4(a.A))
 		case dnsmessage.TypeAAAA:
 			a, err := parser.AAAAResource()
 			if err != nil {
-				return
+				return addresses
 			}
-			n.learn(netip.AddrFrom16(a.AAAA), name)
+			addresses = append(addresses, netip.AddrFrom16(a.AAAA))
 		default:
 			if parser.SkipAnswer() != nil {
-				return
+				return addresses
 			}
 		}
 	}

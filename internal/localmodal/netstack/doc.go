@@ -14,7 +14,10 @@
 // well, and every address of this machine, which it asks for each time. A refused TCP
 // connection gets a reset, a refused UDP packet an ICMP message: both at once.
 //
-// The answers of DNS are not filtered, and a query can carry data out even where every
+// An Allowlist narrows what a sandbox reaches to ranges of addresses and to the addresses that DNS gave it
+// for certain names; with names on the list, queries for others are refused.
+//
+// The answers of DNS are not filtered otherwise, and a query can carry data out even where every
 // connection is refused. Names in a Refusal come from answers that the sandbox asked
 // for; they are no proof.
 //
@@ -33,6 +36,8 @@
 //	DNS queries at once            64; more are dropped, as a busy resolver does
 //	DNS connections over TCP       16
 //	names remembered               1024
+//	allowed CIDRs, domains         256 each
+//	addresses of allowed domains   1024, each for an hour after DNS gave it
 //	refused destinations           1024 in a minute; more are counted as one
 //
 // An idle TCP connection ends after two hours, a UDP flow after a minute.

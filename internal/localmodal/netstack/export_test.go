@@ -51,3 +51,15 @@ func (n *Network) Open() int {
 
 // NameOf is what DNS called an address.
 func (n *Network) NameOf(ip netip.Addr) string { return n.names.of(ip) }
+
+// AllowedAddresses are the addresses that DNS gave for allowed names.
+type AllowedAddresses struct{ allowed }
+
+// Learn remembers one.
+func (a *AllowedAddresses) Learn(ip netip.Addr, now time.Time) { a.learn(ip, now) }
+
+// Has reports whether one may be reached.
+func (a *AllowedAddresses) Has(ip netip.Addr, now time.Time) bool { return a.has(ip, now) }
+
+// MaxNames bounds them.
+const MaxNames = maxNames

@@ -146,6 +146,17 @@ func client(mode string, args []string) {
 	os.Exit(0)
 }
 
+func resolve(args []string) (string, error) {
+	r := &net.Resolver{PreferGo: true, Dial: func(ctx context.Context, network, _ string) (net.Conn, error) {
+		if args[0] == "tcp" {
+			network = "tcp"
+		}
+		return (&net.Dialer{}).DialContext(ctx, network, netdevice.Gateway.String()+":53")
+	}}
+	addresses, err := r.LookupNetIP(context.Background(), args[1], args[2])
+	return fmt.Sprint(addresses), err
+}
+
 var modes = map[string]func(args []string) (string, error){
 	// dial connects to each address and says how that went, and whether at once.
 	"dial": func(args []string) (string, error) {
@@ -199,14 +210,19 @@ var modes = map[string]func(args []string) (string, error){
 	},
 	// resolve asks the gateway, over TCP if args say so, else over TCP if an answer is truncated.
 	"resolve": func(args []string) (string, error) {
-		r := &net.Resolver{PreferGo: true, Dial: func(ctx context.Context, network, _ string) (net.Conn, error) {
-			if args[0] == "tcp" {
-				network = "tcp"
-			}
-			return (&net.Dialer{}).DialContext(ctx, network, netdevice.Gateway.String()+":53")
-		}}
-		addresses, err := r.LookupNetIP(context.Background(), args[1], args[2])
-		return fmt.Sprint(addresses), err
+		return resolve(args)
+	},
+	// visit resolves a name and connects to a port of its first address.
+	"visit": func(args []string) (string, error) {
+		address, err := resolve([]string{"udp", "ip4", args[0]})
+		if err != nil {
+			return "", err
+		}
+		conn, err := net.DialTimeout("tcp", net.JoinHostPort(strings.Trim(address, "[]"), args[1]), patience)
+		if err != nil {
+			return "", err
+		}
+		return "connected", conn.Close()
 	},
 	"raw": func(args []string) (string, error) {
 		conn, err := net.Dial("ip4:icmp", args[0])

@@ -49,6 +49,8 @@ var gateway = tcpip.AddrFrom4(netdevice.Gateway.As4())
 type Config struct {
 	// HostPorts are the ports of this machine's loopback that can be reached.
 	HostPorts hostports.Set
+	// Allow, if not nil, is all that can be reached.
+	Allow *Allowlist
 	// Resolvers returns the addresses of DNS servers. Default: those of /etc/resolv.conf,
 	// read each time.
 	Resolvers func() []string
@@ -66,6 +68,7 @@ type Network struct {
 	queries chan struct{} // a place for each query that is under way
 	refused refusals
 	names   names
+	allowed allowed
 
 	closing     sync.Once
 	mu          sync.Mutex // guards what follows

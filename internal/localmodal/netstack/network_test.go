@@ -146,6 +146,13 @@ func serveUDP(t testing.TB, reply func([]byte) []byte) net.Addr {
 	t.Helper()
 	conn, err := net.ListenPacket("udp", "127.0.0.1:0")
 	require.NoError(t, err)
+	answerPackets(t, conn, reply)
+	return conn.LocalAddr()
+}
+
+// answerPackets answers what comes until the test ends.
+func answerPackets(t testing.TB, conn net.PacketConn, reply func([]byte) []byte) {
+	t.Helper()
 	done := make(chan struct{})
 	t.Cleanup(func() {
 		require.NoError(t, conn.Close())
@@ -163,7 +170,6 @@ func serveUDP(t testing.TB, reply func([]byte) []byte) net.Addr {
 			}
 		}
 	}()
-	return conn.LocalAddr()
 }
 
 // zone answers queries with these records; a name that it does not have does not exist.
@@ -196,12 +202,27 @@ func zone(query []byte, truncate bool) []byte {
 	return reply
 }
 
+// listenBoth listens on a port that is free for both protocols.
+func listenBoth(t testing.TB) (net.Listener, net.PacketConn) {
+	t.Helper()
+	for range 100 {
+		listener, err := net.Listen("tcp", "127.0.0.1:0")
+		require.NoError(t, err)
+		packets, err := net.ListenPacket("udp", listener.Addr().String())
+		if err == nil {
+			return listener, packets
+		}
+		require.NoError(t, listener.Close())
+	}
+	require.FailNow(t, "no port is free for both protocols")
+	return nil, nil
+}
+
 // serveDNS serves the zone on the same port of both protocols.
 func serveDNS(t testing.TB) string {
 	t.Helper()
-	address := serveUDP(t, func(b []byte) []byte { return zone(b, true) }).String()
-	listener, err := net.Listen("tcp", address)
-	require.NoError(t, err)
+	listener, packets := listenBoth(t)
+	answerPackets(t, packets, func(b []byte) []byte { return zone(b, true) })
 	var group sync.WaitGroup
 	t.Cleanup(func() {
 		require.NoError(t, listener.Close())
@@ -223,7 +244,7 @@ func serveDNS(t testing.TB) string {
 			})
 		}
 	})
-	return address
+	return listener.Addr().String()
 }
 
 func TestNamesAreResolvedByTheResolversOfThisMachine(t *testing.T) {

@@ -75,6 +75,9 @@ func own(ctx context.Context, ip netip.Addr) bool {
 // is refused. There are two for the loopback of this machine, whose programs listen on
 // either.
 func (n *Network) destination(to netip.AddrPort) []netip.AddrPort {
+	if !n.allows(to.Addr()) {
+		return nil
+	}
 	if dial := n.config.redirect[to]; dial.IsValid() {
 		return []netip.AddrPort{dial}
 	}

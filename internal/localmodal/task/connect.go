@@ -104,6 +104,10 @@ func bearer(r *http.Request) string {
 }
 
 func (c *connectServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if !c.task.admits(r.RemoteAddr) {
+		http.Error(w, "this sandbox takes no connections from your address", http.StatusForbidden)
+		return
+	}
 	g, ok := c.grant(bearer(r))
 	if !ok {
 		http.Error(w, "unauthorized", http.StatusUnauthorized)

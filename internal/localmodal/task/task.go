@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"net/netip"
 	"os"
 	"slices"
 	"sync"
@@ -23,6 +24,7 @@ type Options struct {
 	Env     map[string]string // of every process, over the defaults
 	Workdir string            // default "/"
 	Scratch string            // a directory for large output; default os.TempDir
+	Inbound []netip.Prefix    // who may use tunnels and connect tokens; nil for everybody
 }
 
 // Task is a running sandbox. It is safe for concurrent use.
@@ -32,6 +34,7 @@ type Task struct {
 	env     map[string]string
 	workdir string
 	scratch string
+	inbound []netip.Prefix
 	ctx     context.Context // done when the task closes; its goroutines' end
 	cancel  context.CancelFunc
 	group   sync.WaitGroup
@@ -56,7 +59,7 @@ type starting struct {
 func New(o Options) *Task {
 	ctx, cancel := context.WithCancel(context.Background())
 	t := &Task{
-		Box: o.Box, workdir: o.Workdir, scratch: o.Scratch, ctx: ctx, cancel: cancel,
+		Box: o.Box, workdir: o.Workdir, scratch: o.Scratch, inbound: o.Inbound, ctx: ctx, cancel: cancel,
 		executions: map[string]*starting{}, used: time.Now(),
 	}
 	t.env = map[string]string{"PATH": box.DefaultPath, "HOME": "/root", "LANG": "C.UTF-8"}

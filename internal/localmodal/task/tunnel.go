@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"net/netip"
+	"slices"
 	"strconv"
 )
 
@@ -55,8 +57,22 @@ func (t *Task) accept(listener net.Listener, port uint32) {
 		if err != nil {
 			return // closed
 		}
+		if !t.admits(conn.RemoteAddr().String()) {
+			_ = conn.Close() // nothing was said
+			continue
+		}
 		t.group.Go(func() { t.forward(conn, port) })
 	}
+}
+
+// admits reports whether a client with that address and port may reach the sandbox.
+func (t *Task) admits(address string) bool {
+	if t.inbound == nil {
+		return true
+	}
+	from, err := netip.ParseAddrPort(address)
+	ip := from.Addr().Unmap().WithZone("")
+	return err == nil && slices.ContainsFunc(t.inbound, func(p netip.Prefix) bool { return p.Contains(ip) })
 }
 
 func (t *Task) forward(outside net.Conn, port uint32) {
