@@ -61,6 +61,8 @@ func (s oneSecret) Secret(_ context.Context, name string) (secret.Value, bool, e
 	return secret.NewValue(s.value), name == s.name, nil
 }
 
+func (oneSecret) SecretHosts(context.Context, string) ([]string, error) { return nil, nil }
+
 func TestCredentialsAreSentOverHTTPSOnly(t *testing.T) {
 	t.Parallel()
 	for address, sent := range map[string]bool{

@@ -77,6 +77,8 @@ type Image interface {
 type Secrets interface {
 	// Secret returns a secret's value, and false when there is none of the name.
 	Secret(ctx context.Context, name string) (secret.Value, bool, error)
+	// SecretHosts returns the hosts that a secret is bound to; none for the default of its provider.
+	SecretHosts(ctx context.Context, name string) ([]string, error)
 }
 
 // Keys are the keys that the tokens of runner links are derived from.
@@ -92,6 +94,8 @@ type noSecrets struct{}
 func (noSecrets) Secret(context.Context, string) (secret.Value, bool, error) {
 	return secret.Value{}, false, nil
 }
+
+func (noSecrets) SecretHosts(context.Context, string) ([]string, error) { return nil, nil }
 
 // Tell reaches the workflows of sessions.
 type Tell interface {

@@ -60,6 +60,26 @@ func (t *turn) launch(ctx context.Context) (agent.Launch, error) {
 	return launch, nil
 }
 
+// secrets opens the secrets of the agent: those that its adapter asks for, as far as they are stored, and those that
+// its profile names, all of which must be.
+func (t *turn) secrets(ctx context.Context, wanted []string) (map[string]string, error) {
+	opened, err := t.environment(ctx, wanted)
+	if err != nil || t.start.Profile == nil || len(t.start.Profile.Secrets) == 0 {
+		return opened, err
+	}
+	named, err := t.environment(ctx, t.start.Profile.Secrets)
+	if err != nil {
+		return nil, err
+	}
+	for _, name := range t.start.Profile.Secrets {
+		if _, ok := named[name]; !ok {
+			return nil, final(Refused, fmt.Errorf("the profile names the secret %s, which is not stored", name))
+		}
+	}
+	maps.Copy(opened, named)
+	return opened, nil
+}
+
 // permissionsOf are the session's own word, then its profile's.
 func permissionsOf(start session.RunStart) session.Permissions {
 	var p session.Permissions

@@ -282,8 +282,11 @@ func (t *turn) prompt(ctx context.Context) (runner.Start, error) {
 	if err != nil {
 		return runner.Start{}, final(Refused, fmt.Errorf("prompt for %s: %w", t.start.Agent, err))
 	}
-	secrets, err := t.environment(ctx, launch.Secrets)
+	secrets, err := t.secrets(ctx, launch.Secrets)
 	if err != nil {
+		return runner.Start{}, err
+	}
+	if err := t.bind(ctx, secrets, launch.Env); err != nil {
 		return runner.Start{}, err
 	}
 	// The agent may say at once what it was given, and a secret may have been stored since this attempt began.

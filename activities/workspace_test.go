@@ -239,6 +239,8 @@ func (s gitSecret) Secret(_ context.Context, name string) (secret.Value, bool, e
 	return secret.NewValue("robot:hunter2-password"), name == string(s), nil
 }
 
+func (gitSecret) SecretHosts(context.Context, string) ([]string, error) { return nil, nil }
+
 // Credentials are sent into a sandbox as long as nothing but the clone has run there: a setup script may change
 // what the next one is sent to.
 func TestCredentialsAreNotSentIntoAUsedSandbox(t *testing.T) {

@@ -157,7 +157,7 @@ func (o *object) profile() session.Profile {
 	p.Description, _ = o.short("description", session.MaxProfileDescription)
 	spec := map[string]json.RawMessage{}
 	for _, name := range []string{
-		"instructions", "skills", "subagents", "commands", "mcpServers", "files", "model", "environment", "permissions",
+		"instructions", "skills", "subagents", "commands", "mcpServers", "files", "model", "environment", "secrets", "permissions",
 	} {
 		if raw, ok := o.take(name); ok {
 			spec[name] = raw

@@ -22,7 +22,7 @@ type shownProfile struct {
 }
 
 const wholeProfile = `{
-	"name":"Reviewer 1","description":"Looks twice.","instructions":"Be brief.","model":"opus","environment":{"LEVEL":"3"},
+	"name":"Reviewer 1","description":"Looks twice.","instructions":"Be brief.","model":"opus","environment":{"LEVEL":"3"},"secrets":["GITHUB_TOKEN","OVERWINTER_ACP_COMMAND"],
 	"skills":[{"name":"look","description":"Looks.","content":"Look."}],
 	"subagents":[{"name":"helper","content":"Help."}],"commands":[{"name":"go","content":"Go."}],
 	"mcpServers":[{"name":"local","command":"sh","args":["-c","x"],"environment":{"A":"b"}},{"name":"web","url":"https://example.com","headers":{"A":"b"}}],
@@ -101,6 +101,12 @@ func TestProfilesRefuseWhatIsWrong(t *testing.T) {
 		`{"name":"a","files":[{"path":".git/config","content":""}]}`:                                                     "files[0].path",
 		`{"name":"a","files":[{"path":"a","content":"x\u0000"}]}`:                                                        "files",
 		`{"name":"a","environment":{"OVERWINTER_X":"1"}}`:                                                                "environment.OVERWINTER_X",
+		`{"name":"a","secrets":["lower"]}`:                                                                               "secrets[0]",
+		`{"name":"a","secrets":["git:github.com"]}`:                                                                      "secrets[0]",
+		`{"name":"a","secrets":["OVERWINTER_SECRET_KEY"]}`:                                                               "secrets[0]",
+		`{"name":"a","secrets":["A","A"]}`:                                                                               "secrets[1]",
+		`{"name":"a","secrets":["A"],"environment":{"A":"x"}}`:                                                           "secrets[0]",
+		`{"name":"a","secrets":"A"}`:                                                                                     "secrets",
 		`{"name":"a","permissions":{"default":"perhaps"}}`:                                                               "permissions.default",
 		`{"name":"a","permissions":{"tools":{"Bash":"perhaps"}}}`:                                                        "permissions.tools.Bash",
 		`{"name":"a","model":"` + strings.Repeat("m", 201) + `"}`:                                                        "model",

@@ -1,7 +1,10 @@
 package api
 
 import (
+	"encoding/json"
 	"net/http"
+	"slices"
+	"strings"
 
 	"github.com/labstack/echo/v4"
 
@@ -13,12 +16,13 @@ import (
 // secretJSON is what is shown of a secret: never its value.
 type secretJSON struct {
 	Name      string    `json:"name"`
+	Hosts     []string  `json:"hosts,omitempty"`
 	CreatedAt wire.Time `json:"createdAt"`
 	UpdatedAt wire.Time `json:"updatedAt"`
 }
 
 func secretOf(s session.SecretInfo) secretJSON {
-	return secretJSON{Name: s.Name, CreatedAt: wire.Time(s.CreatedAt), UpdatedAt: wire.Time(s.UpdatedAt)}
+	return secretJSON{Name: s.Name, Hosts: s.Hosts, CreatedAt: wire.Time(s.CreatedAt), UpdatedAt: wire.Time(s.UpdatedAt)}
 }
 
 func (s *Server) secretList(c echo.Context) error {
@@ -52,6 +56,10 @@ func (s *Server) secretPut(c echo.Context) error {
 	case len(value) > secret.MaxBytes:
 		body.fault("value", "is %d bytes long; at most %d are allowed", len(value), secret.MaxBytes)
 	}
+	hosts := body.hosts("hosts")
+	if len(hosts) > 0 && strings.HasPrefix(name, secret.GitName("")) {
+		body.fault("hosts", "must not be given for %s, which goes to the host in its name", name)
+	}
 	if err := body.done(); err != nil {
 		return err
 	}
@@ -59,7 +67,7 @@ func (s *Server) secretPut(c echo.Context) error {
 		return session.Faultf(session.CodeUnavailable, "this api has no OVERWINTER_SECRET_KEY, so it cannot seal secrets")
 	}
 	sealed := s.cfg.Secrets.Seal(name, secret.NewValue(value))
-	info, created, err := s.cfg.Store.SecretPut(c.Request().Context(), name, sealed)
+	info, created, err := s.cfg.Store.SecretPut(c.Request().Context(), name, sealed, hosts...)
 	if err != nil {
 		return err
 	}
@@ -79,6 +87,21 @@ func (s *Server) secretDelete(c echo.Context) error {
 		return err
 	}
 	return c.NoContent(http.StatusNoContent)
+}
+
+// hosts takes the hosts that a secret is bound to.
+func (o *object) hosts(name string) []string {
+	raw, ok := o.take(name)
+	if !ok {
+		return nil
+	}
+	var hosts []string
+	if json.Unmarshal(raw, &hosts) != nil || len(hosts) == 0 || len(hosts) > secret.MaxHosts || slices.ContainsFunc(hosts, func(h string) bool { return !secret.ValidHost(h) }) {
+		o.fault(name, "must be 1 to %d hosts in lower case, such as api.example.com or 127.0.0.1:8901", secret.MaxHosts)
+		return nil
+	}
+	slices.Sort(hosts)
+	return slices.Compact(hosts)
 }
 
 // secretName is the name in the path.

@@ -30,7 +30,11 @@ func TestSecretsAreWrittenAndNeverRead(t *testing.T) {
 		require.Equal(t, planted+"2", opened.Reveal())
 		require.NotContains(t, string(first.body)+string(again.body), planted)
 	}
+	bound := b.do("PUT", "/api/secrets/ANTHROPIC_API_KEY", `{"value":"x","hosts":["models.example:8443","api.anthropic.com","api.anthropic.com"]}`)
+	require.Equal(t, http.StatusOK, bound.status, bound.body)
+	require.Contains(t, string(bound.body), `"hosts":["api.anthropic.com","models.example:8443"]`)
 	list := b.do("GET", "/api/secrets", "")
+	require.Contains(t, string(list.body), `"hosts":["api.anthropic.com","models.example:8443"]`)
 	require.Equal(t, http.StatusOK, list.status)
 	require.Contains(t, string(list.body), "git:example.com:8443")
 	require.NotContains(t, string(list.body), planted)
@@ -50,6 +54,12 @@ func TestSecretsRefuseWhatIsWrong(t *testing.T) {
 		`{"value":""}`: "value",
 		`{"value":5}`:  "value",
 		`{"value":"` + strings.Repeat("x", secret.MaxBytes+1) + `"}`: "value",
+		`{"value":"x","hosts":[]}`:                                   "hosts",
+		`{"value":"x","hosts":"a.example"}`:                          "hosts",
+		`{"value":"x","hosts":["https://a.example"]}`:                "hosts",
+		`{"value":"x","hosts":["A.example"]}`:                        "hosts",
+		`{"value":"x","hosts":["a.example/","b"]}`:                   "hosts",
+		`{"value":"x","hosts":["user@a.example"]}`:                   "hosts",
 		`{"value":"x","name":"y"}`:                                   "name",
 	} {
 		p := b.do("PUT", "/api/secrets/A", body).problem(http.StatusBadRequest, "invalid_request")
@@ -58,6 +68,9 @@ func TestSecretsRefuseWhatIsWrong(t *testing.T) {
 	}
 	p := b.do("PUT", "/api/secrets/lower", `{"value":"x"}`).problem(http.StatusBadRequest, "invalid_request")
 	require.Equal(t, "name", p.Errors[0].Field)
+
+	git := b.do("PUT", "/api/secrets/git:git.example", `{"value":"x","hosts":["a.example"]}`).problem(http.StatusBadRequest, "invalid_request")
+	require.Equal(t, "hosts", git.Errors[0].Field)
 
 	keyless := setup(t)
 	keyless.do("PUT", "/api/secrets/A", `{"value":"x"}`).problem(http.StatusServiceUnavailable, "unavailable")

@@ -64,8 +64,8 @@ type Store interface {
 	// ProfileDelete leaves its versions to the sessions that have them.
 	ProfileDelete(ctx context.Context, id string) error
 
-	// SecretPut stores the sealed value of a secret in place of an older one.
-	SecretPut(ctx context.Context, name string, sealed []byte) (info session.SecretInfo, created bool, err error)
+	// SecretPut stores the sealed value of a secret, and the hosts that it is bound to, in place of an older one.
+	SecretPut(ctx context.Context, name string, sealed []byte, hosts ...string) (info session.SecretInfo, created bool, err error)
 	// SecretsList is by name.
 	SecretsList(ctx context.Context) ([]session.SecretInfo, error)
 	// SecretDelete deletes a secret; secret_not_found when there is none.

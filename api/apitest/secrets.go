@@ -15,7 +15,7 @@ type secretRow struct {
 }
 
 // SecretPut stores a sealed secret.
-func (m *Store) SecretPut(_ context.Context, name string, sealed []byte) (session.SecretInfo, bool, error) {
+func (m *Store) SecretPut(_ context.Context, name string, sealed []byte, hosts ...string) (session.SecretInfo, bool, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if err := m.faults["SecretPut"]; err != nil {
@@ -26,7 +26,7 @@ func (m *Store) SecretPut(_ context.Context, name string, sealed []byte) (sessio
 	if !old {
 		row.info = session.SecretInfo{Name: name, CreatedAt: now}
 	}
-	row.info.UpdatedAt, row.sealed = now, sealed
+	row.info.UpdatedAt, row.info.Hosts, row.sealed = now, hosts, sealed
 	m.secrets[name] = row
 	return row.info, !old, nil
 }

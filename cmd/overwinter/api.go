@@ -103,6 +103,10 @@ func (c *APICmd) Run(ctx context.Context, logger *slog.Logger, s streams) error 
 	if _, err := fmt.Fprintf(s.stdout, "http://%s\n", listener.Addr()); err != nil {
 		return err
 	}
+	if box == nil {
+		logger.WarnContext(ctx, "OVERWINTER_SECRET_KEY is not set: secrets cannot be stored, transcripts cannot be read, and "+
+			"once secrets are stored, files, diffs and questions cannot be read; these requests are answered 503")
+	}
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return server.Run(ctx, listener) })
 	group.Go(func() error { return ignoreCanceled(awaitSchema(ctx, db, logger)) })

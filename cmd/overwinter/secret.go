@@ -69,7 +69,7 @@ func (c *SecretRotateCmd) Run(ctx context.Context, logger *slog.Logger, s stream
 }
 
 // rotated counts what a rotation came to.
-type rotated struct{ changed, current, failed int }
+type rotated struct{ changed, current, failed, replaced int }
 
 // rotateSecrets seals the stored secrets again. One that changes meanwhile is looked at again: it may have been
 // stored by a process that still has the previous key.
@@ -108,5 +108,29 @@ func rotateSecrets(ctx context.Context, db *postgres.DB, box *secret.Box, logger
 			}
 		}
 	}
-	return n, nil
+	return n, rotateReplaced(ctx, db, box, logger, &n)
+}
+
+// rotateReplaced seals the values of replaced and deleted secrets again. One that does not open is only not
+// masked any more: no agent is given it.
+func rotateReplaced(ctx context.Context, db *postgres.DB, box *secret.Box, logger *slog.Logger, n *rotated) error {
+	replaced, err := db.SecretsReplaced(ctx)
+	if err != nil {
+		return err
+	}
+	for _, r := range replaced {
+		if box.Current(r.Sealed) {
+			continue
+		}
+		value, err := box.Open(r.Name, r.Sealed)
+		if err != nil {
+			logger.WarnContext(ctx, "could not open replaced secret", slog.String("secret", r.Name), slog.Any("error", err))
+			continue
+		}
+		if err := db.SecretReplacedReseal(ctx, r.ID, box.Seal(r.Name, value)); err != nil {
+			return err
+		}
+		n.replaced++
+	}
+	return nil
 }

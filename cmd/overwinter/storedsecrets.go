@@ -42,7 +42,12 @@ func (s *storedSecrets) Secret(ctx context.Context, name string) (secret.Value, 
 	return value, true, nil
 }
 
-// Masker returns a masker for what is stored now. It is made again only when secrets have changed. unavailable
+// SecretHosts returns the hosts that a secret is bound to.
+func (s *storedSecrets) SecretHosts(ctx context.Context, name string) ([]string, error) {
+	return s.db.SecretHosts(ctx, name)
+}
+
+// Masker returns a masker for what is stored now, and for values that were replaced or deleted. It is made again only when secrets have changed. unavailable
 // if there are secrets and this process has no key.
 func (s *storedSecrets) Masker(ctx context.Context) (*secret.Masker, error) {
 	mark, err := s.db.SecretsMark(ctx)
@@ -70,7 +75,20 @@ func (s *storedSecrets) Masker(ctx context.Context) (*secret.Masker, error) {
 		}
 		values = append(values, secret.Named{Name: name, Value: value})
 	}
-	// What was stored between the two statements is found by the next call: the mark is the older one.
+	// Sandboxes may still know values that were replaced or deleted.
+	replaced, err := s.db.SecretsReplaced(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for _, r := range replaced {
+		value, err := s.box.Open(r.Name, r.Sealed)
+		if err != nil {
+			s.logger.WarnContext(ctx, "could not open replaced secret; it is not masked", slog.String("secret", r.Name), slog.Any("error", err))
+			continue
+		}
+		values = append(values, secret.Named{Name: r.Name, Value: value})
+	}
+	// What was stored between the statements is found by the next call: the mark is the older one.
 	s.mark, s.masker = mark, secret.NewMasker(values)
 	if s.changed != nil {
 		s.changed(s.masker)

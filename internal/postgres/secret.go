@@ -11,9 +11,16 @@ import (
 
 // SecretPut stores the sealed form of a secret, in place of an older one of the
 // name. created tells which it was. illegal_state where there are MaxSecrets already.
-func (db *DB) SecretPut(ctx context.Context, name string, sealed []byte) (info session.SecretInfo, created bool, err error) {
+// The value that it had stays masked, and the hosts are all that it is bound to.
+func (db *DB) SecretPut(ctx context.Context, name string, sealed []byte, hosts ...string) (info session.SecretInfo, created bool, err error) {
 	err = db.inTx(ctx, "store a secret", pgx.TxOptions{}, func(tx pgx.Tx) error {
-		row, err := db.q.SecretPut(ctx, tx, &dbsqlc.SecretPutParams{Name: name, Sealed: sealed})
+		if err := db.secretReplaced(ctx, tx, name); err != nil {
+			return err
+		}
+		if hosts == nil {
+			hosts = []string{}
+		}
+		row, err := db.q.SecretPut(ctx, tx, &dbsqlc.SecretPutParams{Name: name, Sealed: sealed, Hosts: hosts})
 		if err != nil {
 			return err
 		}
@@ -26,7 +33,7 @@ func (db *DB) SecretPut(ctx context.Context, name string, sealed []byte) (info s
 				return session.Faultf(session.CodeIllegalState, "there are %d secrets already; delete one first", session.MaxSecrets)
 			}
 		}
-		info = session.SecretInfo{Name: row.Name, CreatedAt: row.CreatedAt.UTC(), UpdatedAt: row.UpdatedAt.UTC()}
+		info = session.SecretInfo{Name: row.Name, Hosts: row.Hosts, CreatedAt: row.CreatedAt.UTC(), UpdatedAt: row.UpdatedAt.UTC()}
 		created = row.Created
 		return nil
 	})
@@ -41,7 +48,7 @@ func (db *DB) SecretsList(ctx context.Context) ([]session.SecretInfo, error) {
 	}
 	out := make([]session.SecretInfo, len(rows))
 	for i, row := range rows {
-		out[i] = session.SecretInfo{Name: row.Name, CreatedAt: row.CreatedAt.UTC(), UpdatedAt: row.UpdatedAt.UTC()}
+		out[i] = session.SecretInfo{Name: row.Name, Hosts: row.Hosts, CreatedAt: row.CreatedAt.UTC(), UpdatedAt: row.UpdatedAt.UTC()}
 	}
 	return out, nil
 }
@@ -55,13 +62,63 @@ func (db *DB) SecretSealed(ctx context.Context, name string) ([]byte, error) {
 	return sealed, fault("read a secret", err)
 }
 
-// SecretDelete deletes a secret; secret_not_found when there is none.
-func (db *DB) SecretDelete(ctx context.Context, name string) error {
-	n, err := db.q.SecretDelete(ctx, db.pool, name)
-	if err == nil && n == 0 {
-		return noSecret(name)
+// SecretHosts returns the hosts that a secret is bound to; none where there is no such secret.
+func (db *DB) SecretHosts(ctx context.Context, name string) ([]string, error) {
+	hosts, err := db.q.SecretHosts(ctx, db.pool, name)
+	if isNoRows(err) {
+		return nil, nil
 	}
-	return fault("delete a secret", err)
+	return hosts, fault("read the hosts of a secret", err)
+}
+
+// SecretDelete deletes a secret; secret_not_found when there is none. Its value stays masked.
+func (db *DB) SecretDelete(ctx context.Context, name string) error {
+	return db.inTx(ctx, "delete a secret", pgx.TxOptions{}, func(tx pgx.Tx) error {
+		if err := db.secretReplaced(ctx, tx, name); err != nil {
+			return err
+		}
+		n, err := db.q.SecretDelete(ctx, tx, name)
+		if err == nil && n == 0 {
+			return noSecret(name)
+		}
+		return err
+	})
+}
+
+// secretReplaced keeps the value that a secret has, for masking.
+func (db *DB) secretReplaced(ctx context.Context, tx pgx.Tx, name string) error {
+	if err := db.q.SecretReplaced(ctx, tx, name); err != nil {
+		return err
+	}
+	return db.q.ReplacedSecretsTrim(ctx, tx, &dbsqlc.ReplacedSecretsTrimParams{
+		Name: name, MaxOfName: session.MaxReplacedValues, MaxItems: session.MaxReplacedSecrets,
+	})
+}
+
+// ReplacedSecret is a value that a secret had before it was replaced or deleted.
+type ReplacedSecret struct {
+	ID     int64
+	Name   string
+	Sealed []byte
+}
+
+// SecretsReplaced returns the replaced values that are kept, oldest first.
+func (db *DB) SecretsReplaced(ctx context.Context) ([]ReplacedSecret, error) {
+	rows, err := db.q.ReplacedSecrets(ctx, db.pool)
+	if err != nil {
+		return nil, fault("read replaced secrets", err)
+	}
+	out := make([]ReplacedSecret, len(rows))
+	for i, row := range rows {
+		out[i] = ReplacedSecret{ID: row.ID, Name: row.Name, Sealed: row.Sealed}
+	}
+	return out, nil
+}
+
+// SecretReplacedReseal replaces the sealed form of a replaced value by another of the same value.
+func (db *DB) SecretReplacedReseal(ctx context.Context, id int64, sealed []byte) error {
+	err := db.q.ReplacedSecretReseal(ctx, db.pool, &dbsqlc.ReplacedSecretResealParams{ID: id, Sealed: sealed})
+	return fault("seal a replaced secret again", err)
 }
 
 func noSecret(name string) error {
@@ -75,7 +132,7 @@ func (db *DB) SecretReseal(ctx context.Context, name string, was, sealed []byte)
 	return n > 0, fault("seal a secret again", err)
 }
 
-// SecretsMark changes whenever a secret is stored or deleted. It is empty if there is none.
+// SecretsMark changes whenever a secret is stored or deleted. It is empty if there has never been one.
 func (db *DB) SecretsMark(ctx context.Context) (string, error) {
 	mark, err := db.q.SecretsMark(ctx, db.pool)
 	return mark, fault("look for secrets", err)

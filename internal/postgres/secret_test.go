@@ -34,6 +34,49 @@ func TestSecretsAreReplacedListedAndDeleted(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, []string{"A", "B"}, []string{list[0].Name, list[1].Name})
 
+	require.Empty(t, list[0].Hosts)
+	hosts, err := db.SecretHosts(ctx, "MISSING")
+	require.NoError(t, err)
+	require.Empty(t, hosts)
+	bound, _, err := db.SecretPut(ctx, "A", []byte("b"), "api.example.com", "127.0.0.1:8901")
+	require.NoError(t, err)
+	require.Equal(t, []string{"api.example.com", "127.0.0.1:8901"}, bound.Hosts)
+	hosts, err = db.SecretHosts(ctx, "A")
+	require.NoError(t, err)
+	require.Equal(t, bound.Hosts, hosts)
+	bound, _, err = db.SecretPut(ctx, "A", []byte("c"))
+	require.NoError(t, err)
+	require.Empty(t, bound.Hosts, "hosts belong to the value that they were stored with")
+
 	require.NoError(t, db.SecretDelete(ctx, "A"))
 	require.Equal(t, session.CodeNoSecret, session.CodeOf(db.SecretDelete(ctx, "A")))
+}
+
+// What was replaced or deleted stays masked, so it is kept, within bounds.
+func TestReplacedSecretsAreKeptWithinBounds(t *testing.T) {
+	t.Parallel()
+	db := postgrestest.New(t)
+	ctx := t.Context()
+	marks := map[string]bool{}
+	for i := range session.MaxReplacedValues + 3 {
+		_, _, err := db.SecretPut(ctx, "A", []byte{byte(i)})
+		require.NoError(t, err)
+		mark, err := db.SecretsMark(ctx)
+		require.NoError(t, err)
+		require.False(t, marks[mark], "the mark changes with every value")
+		marks[mark] = true
+	}
+	_, _, err := db.SecretPut(ctx, "B", []byte("b"))
+	require.NoError(t, err)
+	require.NoError(t, db.SecretDelete(ctx, "A"))
+	require.NoError(t, db.SecretDelete(ctx, "B"))
+	replaced, err := db.SecretsReplaced(ctx)
+	require.NoError(t, err)
+	require.Len(t, replaced, session.MaxReplacedValues+1)
+	require.Equal(t, []byte{3}, replaced[0].Sealed, "the oldest are dropped")
+	require.Equal(t, []byte{session.MaxReplacedValues + 2}, replaced[len(replaced)-2].Sealed)
+	require.Equal(t, []byte("b"), replaced[len(replaced)-1].Sealed)
+	mark, err := db.SecretsMark(ctx)
+	require.NoError(t, err)
+	require.NotEmpty(t, mark, "a process that starts now masks them too")
 }

@@ -60,7 +60,10 @@ type ProfileSpec struct {
 	Model string `json:"model,omitempty"`
 	// Environment is added to the agent's. It is no place for secrets.
 	Environment map[string]string `json:"environment,omitempty"`
-	Permissions Permissions       `json:"permissions,omitzero"`
+	// Secrets are the names of stored secrets that the agent is given as variables, besides those that its
+	// adapter asks for. A turn fails if one is not stored.
+	Secrets     []string    `json:"secrets,omitempty"`
+	Permissions Permissions `json:"permissions,omitzero"`
 }
 
 // ProfileText is a skill, a subagent or a command.
@@ -90,6 +93,8 @@ type ProfileFile struct {
 var (
 	profileItem = regexp.MustCompile(`^[a-z0-9][a-z0-9-]{0,63}$`)
 	variable    = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]{0,127}$`)
+	// secretVariable is the name of a secret that is given as a variable.
+	secretVariable = regexp.MustCompile(`^[A-Z_][A-Z0-9_]{0,127}$`)
 )
 
 // profileName is a profile's own name: no id, and nothing that would read as a version.
@@ -112,6 +117,7 @@ func (s ProfileSpec) Check() []FieldFault {
 	c.servers(s.MCPServers)
 	c.files(s.Files)
 	c.environment("environment", s.Environment)
+	c.secrets(s.Secrets, s.Environment)
 	if s.Permissions.Default != "" && !s.Permissions.Default.Known() {
 		c.fault("permissions.default", "must be one of: allow, ask, deny")
 	}
@@ -207,11 +213,32 @@ func (c *profileCheck) files(files []ProfileFile) {
 	}
 }
 
+func (c *profileCheck) secrets(names []string, env map[string]string) {
+	c.count("secrets", len(names))
+	seen := map[string]bool{}
+	for i, name := range names {
+		field := fmt.Sprintf("secrets[%d]", i)
+		switch {
+		case !secretVariable.MatchString(name) || !settable(name):
+			c.fault(field, "must be the name of a secret that is a variable, such as ANTHROPIC_API_KEY")
+		case seen[name]:
+			c.fault(field, "is there twice: %s", name)
+		case env[name] != "":
+			c.fault(field, "is also in environment: %s", name)
+		}
+		seen[name] = true
+	}
+}
+
+// settable reports whether a profile may set a variable of the name.
+func settable(name string) bool {
+	return !strings.HasPrefix(name, "OVERWINTER_") || strings.HasPrefix(name, acpVariables) || name == patienceVariable
+}
+
 func (c *profileCheck) environment(field string, env map[string]string) {
 	c.count(field, len(env))
 	for _, name := range slices.Sorted(maps.Keys(env)) {
-		ours := strings.HasPrefix(name, "OVERWINTER_") && !strings.HasPrefix(name, acpVariables) && name != patienceVariable
-		if ours || !variable.MatchString(name) {
+		if !settable(name) || !variable.MatchString(name) {
 			c.fault(field+"."+name, "must be a name of a variable: letters, digits and _, not OVERWINTER_ but for %s… and %s",
 				acpVariables, patienceVariable)
 		}

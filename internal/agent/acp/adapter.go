@@ -8,7 +8,6 @@ import (
 	"maps"
 	"path"
 	"regexp"
-	"slices"
 	"strings"
 	"time"
 
@@ -26,11 +25,10 @@ const Command = "acp-bridge"
 // runner is where a sandbox has the runner, which brings the bridge.
 const runner = "/overwinter/bin/overwinter-runner"
 
-// The names of what configures the agent. They are looked for in the profile's environment; those
-// that are secrets of the installation reach the agent's environment as well.
+// The names of what configures the agent, in the profile's environment.
 const (
 	// EnvCommand is the command line that starts the agent: a JSON array of words, or a line for the
-	// shell, such as "opencode acp".
+	// shell, such as "opencode acp". Without one in the profile, it is the stored secret of this name.
 	EnvCommand = "OVERWINTER_ACP_COMMAND"
 	// EnvTranscripts are glob patterns of files that the agent remembers by, relative to its home
 	// and parted by colons. With them it goes on in a new sandbox by itself; else it is told anew
@@ -43,15 +41,6 @@ const (
 	envServers      = "OVERWINTER_ACP_SERVERS"      // a JSON list for session/new
 	envInstructions = "OVERWINTER_ACP_INSTRUCTIONS" // for the first prompt
 )
-
-// secrets are what agents commonly look for, beside the command itself.
-var secrets = []string{
-	EnvCommand,
-	"ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "ANTHROPIC_BASE_URL", "CLAUDE_CODE_OAUTH_TOKEN",
-	"OPENAI_API_KEY", "OPENAI_BASE_URL", "GEMINI_API_KEY", "GOOGLE_API_KEY", "GOOGLE_GEMINI_BASE_URL",
-	"MISTRAL_API_KEY", "OPENROUTER_API_KEY", "GROQ_API_KEY", "XAI_API_KEY", "DEEPSEEK_API_KEY", "MOONSHOT_API_KEY",
-	"OPENCODE_CONFIG_CONTENT",
-}
 
 // interruptGrace is how long an agent may take to break off a turn.
 const interruptGrace = 10 * time.Second
@@ -139,8 +128,12 @@ func (Adapter) Launch(in agent.LaunchInput) (agent.Launch, error) {
 		argv = append(argv, "--model", model)
 	}
 	env["HOME"] = in.Home
-	// What the profile says counts: secrets would be put over it.
-	wanted := slices.DeleteFunc(slices.Clone(secrets), func(name string) bool { return env[name] != "" })
+	// The command is the caller's, so it gets no secret that its profile does not name. A command line in the profile
+	// counts more than a stored one, which would be put over it.
+	var wanted []string
+	if env[EnvCommand] == "" {
+		wanted = []string{EnvCommand}
+	}
 	return agent.Launch{Argv: argv, Env: env, Dir: in.Workspace, Transcripts: transcripts, Secrets: wanted}, nil
 }
 

@@ -19,7 +19,7 @@ func TestLaunchHandsTheProfileToTheBridge(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, []string{"/overwinter/bin/overwinter-runner", "acp-bridge", "--session", "ses_1", "--allow", "--model", "clever"}, plain.Argv)
 	require.Equal(t, []string{"/root/.overwinter/acp/ses_1.jsonl"}, plain.Transcripts)
-	require.Contains(t, plain.Secrets, acp.EnvCommand)
+	require.Equal(t, []string{acp.EnvCommand}, plain.Secrets, "keys are given only where a profile names them")
 
 	in.Permissions.Default = session.PolicyAsk
 	in.Profile = &session.ProfileSpec{
@@ -34,7 +34,7 @@ func TestLaunchHandsTheProfileToTheBridge(t *testing.T) {
 	require.NoError(t, err)
 	require.False(t, slices.Contains(got.Argv, "--allow"))
 	require.Equal(t, "opencode acp", got.Env[acp.EnvCommand])
-	require.NotContains(t, got.Secrets, acp.EnvCommand, "a secret would be put over it")
+	require.Empty(t, got.Secrets, "a secret would be put over it")
 	require.Equal(t, []string{"/root/.overwinter/acp/ses_1.jsonl", "/root/.local/share/opencode/*", "/root/etc/*"}, got.Transcripts)
 	var servers []map[string]any
 	require.NoError(t, json.Unmarshal([]byte(got.Env["OVERWINTER_ACP_SERVERS"]), &servers))

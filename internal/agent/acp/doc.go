@@ -16,9 +16,8 @@
 //
 // OVERWINTER_ACP_COMMAND ([EnvCommand]) is looked for in the environment of the session's profile and
 // among the installation's secrets, the profile first. It is a JSON array of words, or a line for the
-// shell. The program itself has to be in the sandbox: this adapter installs nothing. What agents
-// commonly want for keys is passed on from the secrets of the same names; others belong into a
-// command line that fetches them.
+// shell. The program itself has to be in the sandbox: this adapter installs nothing. Of the
+// installation's secrets it gets those that the profile names under secrets, as variables.
 //
 // # Blocks
 //

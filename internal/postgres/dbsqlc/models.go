@@ -138,6 +138,13 @@ type Question struct {
 	DeliveredAt *time.Time
 }
 
+type ReplacedSecret struct {
+	ID         int64
+	Name       string
+	Sealed     []byte
+	ReplacedAt time.Time
+}
+
 type Run struct {
 	ID           string
 	SessionID    string
@@ -188,6 +195,7 @@ type Secret struct {
 	Sealed    []byte
 	CreatedAt time.Time
 	UpdatedAt time.Time
+	Hosts     []string
 }
 
 type Session struct {

@@ -10,6 +10,70 @@ import (
 	"time"
 )
 
+const replacedSecretReseal = `-- name: ReplacedSecretReseal :exec
+UPDATE replaced_secrets SET sealed = $1 WHERE id = $2
+`
+
+type ReplacedSecretResealParams struct {
+	Sealed []byte
+	ID     int64
+}
+
+func (q *Queries) ReplacedSecretReseal(ctx context.Context, db DBTX, arg *ReplacedSecretResealParams) error {
+	_, err := db.Exec(ctx, replacedSecretReseal, arg.Sealed, arg.ID)
+	return err
+}
+
+const replacedSecrets = `-- name: ReplacedSecrets :many
+SELECT id, name, sealed FROM replaced_secrets ORDER BY id
+`
+
+type ReplacedSecretsRow struct {
+	ID     int64
+	Name   string
+	Sealed []byte
+}
+
+func (q *Queries) ReplacedSecrets(ctx context.Context, db DBTX) ([]ReplacedSecretsRow, error) {
+	rows, err := db.Query(ctx, replacedSecrets)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []ReplacedSecretsRow
+	for rows.Next() {
+		var i ReplacedSecretsRow
+		if err := rows.Scan(&i.ID, &i.Name, &i.Sealed); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const replacedSecretsTrim = `-- name: ReplacedSecretsTrim :exec
+DELETE FROM replaced_secrets WHERE id IN (
+    SELECT r.id FROM replaced_secrets r WHERE r.name = $1 ORDER BY r.id DESC OFFSET $2::int
+) OR id IN (
+    SELECT r.id FROM replaced_secrets r ORDER BY r.id DESC OFFSET $3::int
+)
+`
+
+type ReplacedSecretsTrimParams struct {
+	Name      string
+	MaxOfName int32
+	MaxItems  int32
+}
+
+// ReplacedSecretsTrim drops the oldest beyond a number of a name, and of all.
+func (q *Queries) ReplacedSecretsTrim(ctx context.Context, db DBTX, arg *ReplacedSecretsTrimParams) error {
+	_, err := db.Exec(ctx, replacedSecretsTrim, arg.Name, arg.MaxOfName, arg.MaxItems)
+	return err
+}
+
 const secretDelete = `-- name: SecretDelete :execrows
 DELETE FROM secrets WHERE name = $1
 `
@@ -33,34 +97,58 @@ func (q *Queries) SecretGet(ctx context.Context, db DBTX, name string) ([]byte, 
 	return sealed, err
 }
 
+const secretHosts = `-- name: SecretHosts :one
+SELECT hosts FROM secrets WHERE name = $1
+`
+
+func (q *Queries) SecretHosts(ctx context.Context, db DBTX, name string) ([]string, error) {
+	row := db.QueryRow(ctx, secretHosts, name)
+	var hosts []string
+	err := row.Scan(&hosts)
+	return hosts, err
+}
+
 const secretPut = `-- name: SecretPut :one
-INSERT INTO secrets (name, sealed) VALUES ($1, $2)
-ON CONFLICT (name) DO UPDATE SET sealed = excluded.sealed, updated_at = now()
-RETURNING name, created_at, updated_at, (xmax = 0)::boolean AS created
+INSERT INTO secrets (name, sealed, hosts) VALUES ($1, $2, $3::text[])
+ON CONFLICT (name) DO UPDATE SET sealed = excluded.sealed, hosts = excluded.hosts, updated_at = now()
+RETURNING name, hosts, created_at, updated_at, (xmax = 0)::boolean AS created
 `
 
 type SecretPutParams struct {
 	Name   string
 	Sealed []byte
+	Hosts  []string
 }
 
 type SecretPutRow struct {
 	Name      string
+	Hosts     []string
 	CreatedAt time.Time
 	UpdatedAt time.Time
 	Created   bool
 }
 
 func (q *Queries) SecretPut(ctx context.Context, db DBTX, arg *SecretPutParams) (SecretPutRow, error) {
-	row := db.QueryRow(ctx, secretPut, arg.Name, arg.Sealed)
+	row := db.QueryRow(ctx, secretPut, arg.Name, arg.Sealed, arg.Hosts)
 	var i SecretPutRow
 	err := row.Scan(
 		&i.Name,
+		&i.Hosts,
 		&i.CreatedAt,
 		&i.UpdatedAt,
 		&i.Created,
 	)
 	return i, err
+}
+
+const secretReplaced = `-- name: SecretReplaced :exec
+INSERT INTO replaced_secrets (name, sealed) SELECT s.name, s.sealed FROM secrets s WHERE s.name = $1 FOR UPDATE
+`
+
+// SecretReplaced keeps the value that a secret has before it is replaced or deleted.
+func (q *Queries) SecretReplaced(ctx context.Context, db DBTX, name string) error {
+	_, err := db.Exec(ctx, secretReplaced, name)
+	return err
 }
 
 const secretReseal = `-- name: SecretReseal :execrows
@@ -123,11 +211,12 @@ func (q *Queries) SecretsCount(ctx context.Context, db DBTX) (int64, error) {
 }
 
 const secretsList = `-- name: SecretsList :many
-SELECT name, created_at, updated_at FROM secrets ORDER BY name
+SELECT name, hosts, created_at, updated_at FROM secrets ORDER BY name
 `
 
 type SecretsListRow struct {
 	Name      string
+	Hosts     []string
 	CreatedAt time.Time
 	UpdatedAt time.Time
 }
@@ -141,7 +230,12 @@ func (q *Queries) SecretsList(ctx context.Context, db DBTX) ([]SecretsListRow, e
 	var items []SecretsListRow
 	for rows.Next() {
 		var i SecretsListRow
-		if err := rows.Scan(&i.Name, &i.CreatedAt, &i.UpdatedAt); err != nil {
+		if err := rows.Scan(
+			&i.Name,
+			&i.Hosts,
+			&i.CreatedAt,
+			&i.UpdatedAt,
+		); err != nil {
 			return nil, err
 		}
 		items = append(items, i)
@@ -153,7 +247,10 @@ func (q *Queries) SecretsList(ctx context.Context, db DBTX) ([]SecretsListRow, e
 }
 
 const secretsMark = `-- name: SecretsMark :one
-SELECT coalesce(md5(string_agg(name || ' ' || updated_at::text, ',' ORDER BY name)), '')::text FROM secrets
+SELECT concat(
+    (SELECT md5(string_agg(s.name || ' ' || s.updated_at::text, ',' ORDER BY s.name)) FROM secrets s),
+    (SELECT ' ' || max(r.id)::text FROM replaced_secrets r)
+)::text
 `
 
 // SecretsMark changes with every secret that is stored or deleted.

@@ -1,16 +1,37 @@
 -- name: SecretPut :one
-INSERT INTO secrets (name, sealed) VALUES (@name, @sealed)
-ON CONFLICT (name) DO UPDATE SET sealed = excluded.sealed, updated_at = now()
-RETURNING name, created_at, updated_at, (xmax = 0)::boolean AS created;
+INSERT INTO secrets (name, sealed, hosts) VALUES (@name, @sealed, @hosts::text[])
+ON CONFLICT (name) DO UPDATE SET sealed = excluded.sealed, hosts = excluded.hosts, updated_at = now()
+RETURNING name, hosts, created_at, updated_at, (xmax = 0)::boolean AS created;
 
 -- name: SecretsList :many
-SELECT name, created_at, updated_at FROM secrets ORDER BY name;
+SELECT name, hosts, created_at, updated_at FROM secrets ORDER BY name;
 
 -- name: SecretsCount :one
 SELECT count(*) FROM secrets;
 
 -- name: SecretGet :one
 SELECT sealed FROM secrets WHERE name = @name;
+
+-- name: SecretHosts :one
+SELECT hosts FROM secrets WHERE name = @name;
+
+-- name: SecretReplaced :exec
+-- SecretReplaced keeps the value that a secret has before it is replaced or deleted.
+INSERT INTO replaced_secrets (name, sealed) SELECT s.name, s.sealed FROM secrets s WHERE s.name = @name FOR UPDATE;
+
+-- name: ReplacedSecretsTrim :exec
+-- ReplacedSecretsTrim drops the oldest beyond a number of a name, and of all.
+DELETE FROM replaced_secrets WHERE id IN (
+    SELECT r.id FROM replaced_secrets r WHERE r.name = @name ORDER BY r.id DESC OFFSET sqlc.arg(max_of_name)::int
+) OR id IN (
+    SELECT r.id FROM replaced_secrets r ORDER BY r.id DESC OFFSET sqlc.arg(max_items)::int
+);
+
+-- name: ReplacedSecrets :many
+SELECT id, name, sealed FROM replaced_secrets ORDER BY id;
+
+-- name: ReplacedSecretReseal :exec
+UPDATE replaced_secrets SET sealed = @sealed WHERE id = @id;
 
 -- name: SecretDelete :execrows
 DELETE FROM secrets WHERE name = @name;
@@ -21,7 +42,10 @@ UPDATE secrets SET sealed = @sealed WHERE name = @name AND sealed = @was;
 
 -- name: SecretsMark :one
 -- SecretsMark changes with every secret that is stored or deleted.
-SELECT coalesce(md5(string_agg(name || ' ' || updated_at::text, ',' ORDER BY name)), '')::text FROM secrets;
+SELECT concat(
+    (SELECT md5(string_agg(s.name || ' ' || s.updated_at::text, ',' ORDER BY s.name)) FROM secrets s),
+    (SELECT ' ' || max(r.id)::text FROM replaced_secrets r)
+)::text;
 
 -- name: SecretsAll :many
 SELECT name, sealed FROM secrets ORDER BY name;

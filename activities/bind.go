@@ -1,0 +1,286 @@
+package activities
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"path"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/overwinter-dev/overwinter/internal/secret"
+	"github.com/overwinter-dev/overwinter/internal/session"
+)
+
+// A stored key is bound to hosts: those that were stated when it was stored, or else its provider's own and that of
+// the base URL that is stored for the provider. What the profile of a session sets cannot point it elsewhere. This is
+// about variables and the configuration files of agents; a profile that runs programs of its own can do anything
+// with the keys that it is given.
+
+// boundKey is a stored key that an agent is given.
+type boundKey struct {
+	name     string
+	provider string
+	own      []string // hosts of the provider, and of the stored base URLs
+	stated   []string // hosts that the key was stored with
+}
+
+// hosts are all that the key is bound to.
+func (k boundKey) hosts() []string {
+	if len(k.stated) > 0 {
+		return k.stated
+	}
+	return k.own
+}
+
+// boundError is a key that would be sent to a host that it is not bound to.
+type boundError struct {
+	key  boundKey
+	from string // what names the host
+	base string
+}
+
+func (e *boundError) Error() string {
+	host, err := secret.HostOf(e.base)
+	if err != nil {
+		return fmt.Sprintf("%s is not a URL of http or https, and the secret %s would be sent to it", e.from, e.key.name)
+	}
+	bound := strings.Join(e.key.hosts(), ", ")
+	if bound == "" {
+		bound = "no host"
+	}
+	return fmt.Sprintf("%s sends the secret %s to %s, but it is bound to %s (its provider over https only); "+
+		"to allow it, store the secret again with \"hosts\": [%q]", e.from, e.key.name, host, bound, host)
+}
+
+// bind refuses to start an agent whose keys would be sent to a host that they are not bound to. secrets are the
+// stored ones that it is given, and win over the variables in env.
+func (t *turn) bind(ctx context.Context, secrets, env map[string]string) error {
+	keys, err := t.boundKeys(ctx, secrets, env)
+	if err != nil || len(keys) == 0 {
+		return err
+	}
+	for _, name := range slices.Sorted(maps.Keys(secrets)) {
+		if err := checkVariable(name, name, secrets[name], keys, true); err != nil {
+			return final(Refused, err)
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(env)) {
+		if secrets[name] != "" {
+			continue
+		}
+		if err := checkVariable(name, name+" of the profile", env[name], keys, false); err != nil {
+			return final(Refused, err)
+		}
+	}
+	if t.start.Profile != nil {
+		if err := checkFiles(t.start.Profile.Files, keys); err != nil {
+			return final(Refused, err)
+		}
+	}
+	if err := checkDefaults(keys, secrets, env); err != nil {
+		return final(Refused, err)
+	}
+	return nil
+}
+
+// boundKeys are the keys among the secrets of an agent, with what they are bound to.
+func (t *turn) boundKeys(ctx context.Context, secrets, env map[string]string) ([]boundKey, error) {
+	var keys []boundKey
+	for _, name := range slices.Sorted(maps.Keys(secrets)) {
+		provider, ok := secret.ProviderOfKey(name)
+		if !ok {
+			continue
+		}
+		stated, err := t.Secrets.SecretHosts(ctx, name)
+		if err != nil {
+			return nil, stored(err)
+		}
+		keys = append(keys, boundKey{name: name, provider: provider, stated: stated, own: slices.Clone(secret.OwnHosts(provider))})
+	}
+	// Stored base URLs have the same owner as stored keys, also those that this agent is not given.
+	for name := range env {
+		provider, ok := secret.ProviderOfURL(name)
+		if !ok || secrets[name] != "" || !slices.ContainsFunc(keys, func(k boundKey) bool { return k.provider == provider }) {
+			continue
+		}
+		value, ok, err := t.Secrets.Secret(ctx, name)
+		if err != nil {
+			return nil, fmt.Errorf("secrets of the agent: %w", err)
+		}
+		if ok {
+			addOwn(keys, provider, value.Reveal())
+		}
+	}
+	for name, value := range secrets {
+		if provider, ok := secret.ProviderOfURL(name); ok {
+			addOwn(keys, provider, value)
+		}
+	}
+	return keys, nil
+}
+
+// addOwn adds the host of a stored base URL to those of its provider's keys.
+func addOwn(keys []boundKey, provider, base string) {
+	host, err := secret.HostOf(base)
+	if err != nil {
+		return
+	}
+	for i := range keys {
+		if keys[i].provider == provider && !slices.Contains(keys[i].own, host) {
+			keys[i].own = append(keys[i].own, host)
+		}
+	}
+}
+
+// checkVariable checks where a variable points the keys of its provider. A stored one has the same owner as the
+// keys: it counts only against hosts that were stated.
+func checkVariable(name, from, value string, keys []boundKey, isStored bool) error {
+	if value == "" {
+		return nil
+	}
+	if strings.HasSuffix(name, configSuffix) {
+		return checkConfig(from, value, keys, isStored)
+	}
+	provider, ok := secret.ProviderOfURL(name)
+	if !ok {
+		return nil
+	}
+	return checkURL(from, value, keys, isStored, func(k boundKey) bool { return k.provider == provider })
+}
+
+func checkURL(from, base string, keys []boundKey, isStored bool, concerns func(boundKey) bool) error {
+	for _, k := range keys {
+		if !concerns(k) || isStored && len(k.stated) == 0 {
+			continue
+		}
+		own, stated := k.own, k.stated
+		if len(stated) > 0 {
+			own = nil
+		}
+		// The host of a stored base URL is meant with its scheme: by default http is for such a host alone.
+		if !secret.Sends(base, own, stated) && !(len(stated) == 0 && storedHost(k, base)) {
+			return &boundError{key: k, from: from, base: base}
+		}
+	}
+	return nil
+}
+
+// storedHost reports whether a base URL leads to the host of one that is stored.
+func storedHost(k boundKey, base string) bool {
+	host, err := secret.HostOf(base)
+	return err == nil && slices.Contains(k.own, host) && !slices.Contains(secret.OwnHosts(k.provider), host)
+}
+
+// environmentReference is how a configuration names a variable: {env:NAME}, ${NAME} or $NAME.
+var environmentReference = regexp.MustCompile(`\{env:([A-Za-z_][A-Za-z0-9_]*)\}|\$\{?([A-Za-z_][A-Za-z0-9_]*)`)
+
+// checkConfig checks the base URLs in a configuration: each gets the keys of the provider that it stands under, and
+// those that are named beside it.
+func checkConfig(from, text string, keys []boundKey, isStored bool) error {
+	var document any
+	if json.Unmarshal([]byte(text), &document) != nil {
+		return checkText(from, text, keys, isStored)
+	}
+	parts := map[string]any{"": document}
+	if top, ok := document.(map[string]any); ok {
+		if providers, ok := top["provider"].(map[string]any); ok {
+			rest := maps.Clone(top)
+			delete(rest, "provider")
+			parts = maps.Clone(providers)
+			parts[""] = rest
+		}
+	}
+	for _, id := range slices.Sorted(maps.Keys(parts)) {
+		part := parts[id]
+		raw, err := json.Marshal(part)
+		if err != nil {
+			return err
+		}
+		named := references(string(raw))
+		concerns := func(k boundKey) bool { return slices.Contains(named, k.name) || k.provider == secret.ProviderID(id) }
+		err = eachBaseURL(part, func(base string) (string, error) { return base, checkURL(from, base, keys, isStored, concerns) })
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func references(text string) []string {
+	var names []string
+	for _, m := range environmentReference.FindAllStringSubmatch(text, -1) {
+		names = append(names, m[1]+m[2])
+	}
+	return names
+}
+
+// textURL finds base URLs in configurations that are no JSON: NAME_BASE_URL=…, base_url = "…", "baseURL": "…".
+var textURL = regexp.MustCompile(`(?i)([A-Z0-9_]*BASE_?URL)["']?\s*[:=]\s*["']?([a-z]+://[^\s"',}]+)`)
+
+// checkText checks the base URLs in a text: one with a provider's name concerns its keys, any other one all keys.
+func checkText(from, text string, keys []boundKey, isStored bool) error {
+	for _, m := range textURL.FindAllStringSubmatch(text, -1) {
+		provider, ok := secret.ProviderOfURL(m[1])
+		concerns := func(k boundKey) bool { return !ok || k.provider == provider }
+		if err := checkURL(from, m[2], keys, isStored, concerns); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// checkFiles checks the files of a profile that agents are configured by.
+func checkFiles(files []session.ProfileFile, keys []boundKey) error {
+	for _, f := range files {
+		if !isConfiguration(f.Path) {
+			continue
+		}
+		from := "the profile's file " + f.Path
+		if strings.HasPrefix(path.Base(f.Path), "opencode.json") {
+			if err := checkConfig(from, f.Content, keys, false); err != nil {
+				return err
+			}
+			continue
+		}
+		if err := checkText(from, f.Content, keys, false); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// isConfiguration reports whether an agent reads its configuration from a file of the workspace.
+func isConfiguration(name string) bool {
+	base := path.Base(name)
+	if strings.HasPrefix(base, "opencode.json") || base == ".env" || strings.HasPrefix(base, ".env.") {
+		return true
+	}
+	return path.Ext(base) != ".md" && slices.ContainsFunc(strings.Split(path.Dir(name), "/"), func(dir string) bool {
+		return slices.Contains([]string{".claude", ".codex", ".gemini", ".opencode"}, dir)
+	})
+}
+
+// checkDefaults refuses a key that is bound to other hosts than its provider's and is given no base URL: it would
+// be sent to the provider.
+func checkDefaults(keys []boundKey, secrets, env map[string]string) error {
+	for _, k := range keys {
+		own := secret.OwnHosts(k.provider)
+		if len(k.stated) == 0 || len(own) == 0 {
+			continue
+		}
+		pointed := slices.ContainsFunc(own, func(host string) bool { return slices.Contains(k.stated, host) })
+		for _, variables := range []map[string]string{secrets, env} {
+			for name, value := range variables {
+				provider, ok := secret.ProviderOfURL(name)
+				pointed = pointed || value != "" && (ok && provider == k.provider || strings.HasSuffix(name, configSuffix))
+			}
+		}
+		if !pointed {
+			return &boundError{key: k, from: "the provider's default", base: "https://" + own[0]}
+		}
+	}
+	return nil
+}

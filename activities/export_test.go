@@ -1,0 +1,17 @@
+package activities
+
+import (
+	"context"
+
+	"github.com/overwinter-dev/overwinter/internal/session"
+)
+
+// Bind checks the hosts of keys as the start of an agent with the profile does.
+func Bind(ctx context.Context, secrets Secrets, profile session.ProfileSpec) error {
+	t := &turn{work: &work{Config: Config{Secrets: secrets}}, start: session.RunStart{Profile: &profile}}
+	given, err := t.secrets(ctx, nil)
+	if err != nil {
+		return err
+	}
+	return t.bind(ctx, given, profile.Environment)
+}
