@@ -310,6 +310,9 @@ func (sb *sandbox) populate(d *pb.Sandbox) error {
 		Args: d.GetEntrypointArgs(), Background: true, Terminal: d.GetPtyInfo().GetEnabled(),
 		Rows: int(d.GetPtyInfo().GetWinszRows()), Cols: int(d.GetPtyInfo().GetWinszCols()),
 	})
+	if box.IsExhausted(err) {
+		return status.Error(codes.Unavailable, err.Error())
+	}
 	if err != nil {
 		return status.Error(codes.InvalidArgument, err.Error())
 	}

@@ -117,7 +117,7 @@ func (l *link) call(request wire.Request, files ...*os.File) (answer, error) {
 	}
 	if a.Op == wire.OpError {
 		wire.CloseAll(a.files)
-		return answer{}, errors.New(a.Error)
+		return answer{}, &initError{a.Error, syscall.Errno(a.Errno)} //nolint:gosec // as init sent it
 	}
 	return a, nil
 }

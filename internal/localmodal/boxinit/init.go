@@ -255,6 +255,9 @@ func (p *initProcess) answer(id uint64, err error) {
 		if len(response.Error) > maxError {
 			response.Error = response.Error[:maxError]
 		}
+		if errno, ok := errors.AsType[syscall.Errno](err); ok {
+			response.Errno = int(errno)
+		}
 	}
 	p.send(response)
 }

@@ -49,6 +49,8 @@ func (r *Router) TaskExecStart(ctx context.Context, q *pb.TaskExecStartRequest) 
 		return &pb.TaskExecStartResponse{}, nil
 	case errors.Is(err, task.ErrClosed), errors.Is(err, box.ErrGone):
 		return nil, status.Error(codes.NotFound, "the sandbox has ended")
+	case box.IsExhausted(err):
+		return nil, status.Error(codes.Unavailable, err.Error())
 	default: // what was asked for cannot be run
 		return nil, status.Error(codes.InvalidArgument, err.Error())
 	}

@@ -64,6 +64,7 @@ type Response struct {
 	Code   int    `json:",omitempty"` // exit code, 0 when Signal is set
 	Signal int    `json:",omitempty"` // the signal that ended the process
 	Error  string `json:",omitempty"`
+	Errno  int    `json:",omitempty"` // the system's reason for Error, 0 if there is none
 	Device string `json:",omitempty"` // the kind of the network device that comes with OpReady
 }
 
