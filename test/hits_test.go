@@ -41,7 +41,7 @@ func (h *hits) line(name string) string { return "$ " + h.command(name) }
 
 // command is the shell command that counts once. It fails if the name is refused.
 func (h *hits) command(name string) string {
-	return fmt.Sprintf("curl -sfS --max-time 60 %s/%s", insideURL(h.server.URL), name)
+	return fmt.Sprintf("curl -sfS --max-time 240 %s/%s", insideURL(h.server.URL), name)
 }
 
 // insideURL is what a sandbox calls a URL of this machine's loopback interface.

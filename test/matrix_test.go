@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net/http"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -19,7 +20,7 @@ import (
 
 var (
 	matrixAll  = flag.Bool("all-faults", false, "inject every fault of the matrix, instead of two that the seed selects")
-	matrixOnly = flag.String("fault", "", "inject only the faults of the matrix whose name contains this")
+	matrixOnly = flag.String("fault", "", "inject only the faults of the matrix whose name this regular expression matches")
 )
 
 // TestEveryFaultInEveryState injects one fault at a time while sessions are in every state, with several
@@ -38,12 +39,15 @@ func TestEveryFaultInEveryState(t *testing.T) { //nolint:tparallel // one fault 
 	}
 	t.Logf("seed: -seed %d", seed)
 	rng := rand.New(rand.NewPCG(seed, 1)) //nolint:gosec // to be repeated
-	m := &matrix{rig: startRig(t, 2), rng: rng}
+	r := startRig(t, 1)
+	m := &matrix{rig: r, rng: rng, apart: newProxy(t, r.dialPostgres)}
+	m.addWorker(t, m.apart)
 	faults := m.faults()
 	switch {
 	case *matrixOnly != "":
-		faults = slices.DeleteFunc(faults, func(f matrixFault) bool { return !strings.Contains(f.name, *matrixOnly) })
-		require.NotEmpty(t, faults, "no fault is called %q", *matrixOnly)
+		only := regexp.MustCompile(*matrixOnly)
+		faults = slices.DeleteFunc(faults, func(f matrixFault) bool { return !only.MatchString(f.name) })
+		require.NotEmpty(t, faults, "no fault matches %q", *matrixOnly)
 	case !*matrixAll:
 		faults = slices.DeleteFunc(faults, func(f matrixFault) bool { return f.long })
 		m.short = true
@@ -58,6 +62,7 @@ func TestEveryFaultInEveryState(t *testing.T) { //nolint:tparallel // one fault 
 
 type matrix struct {
 	*rig
+	apart *proxy // between Postgres and the second worker alone
 	rng   *rand.Rand
 	short bool // fewer sessions
 }
@@ -85,7 +90,7 @@ func (m *matrix) faults() []matrixFault {
 		{name: "workers frozen for 10s", strike: frozen(partWorker, 10*time.Second)},
 		{name: "workers killed", strike: killed(partWorker)},
 		{name: "api killed", strike: killed(partAPI)},
-		{name: "Postgres refused for 20s", strike: func(t *testing.T, _ []*cell) { m.database.refuse(t, 20*time.Second) }},
+		{name: "Postgres refused for 20s", strike: func(t *testing.T, _ []*cell) { m.links(func(p *proxy) { p.refuse(t, 20*time.Second) }) }},
 		{name: "Postgres frozen for 20s", strike: frozen(partPostgres, 20*time.Second)},
 		{name: "Temporal frozen for 20s", strike: frozen(partTemporal, 20*time.Second)},
 		{name: "Temporal killed", strike: killed(partTemporal)},
@@ -107,12 +112,103 @@ func (m *matrix) faults() []matrixFault {
 			freeze(append(m.pids(partAgent), m.pids(partAttach)...), 30*time.Second)
 		}, long: true},
 		{name: "local Modal frozen for 2m", strike: frozen(partLocalModal, 2*time.Minute), long: true},
-		{name: "Postgres refused for 3m", strike: func(t *testing.T, _ []*cell) { m.database.refuse(t, 3*time.Minute) }, long: true},
+		{name: "Postgres refused for 3m", strike: func(t *testing.T, _ []*cell) { m.links(func(p *proxy) { p.refuse(t, 3*time.Minute) }) }, long: true},
 		{name: "workers killed again and again", strike: func(*testing.T, []*cell) { m.killAgain(partWorker, 10, 4*time.Second) }, long: true},
 		{name: "Temporal killed again and again", strike: func(*testing.T, []*cell) { m.killAgain(partTemporal, 10, 4*time.Second) }, long: true},
 		{name: "workers frozen for 40s", strike: frozen(partWorker, 40*time.Second), long: true},
-		{name: "Postgres 300ms late for 2m", strike: func(*testing.T, []*cell) { m.database.slow(300*time.Millisecond, 2*time.Minute) }, long: true},
+		{name: "Postgres 300ms late for 2m", strike: func(*testing.T, []*cell) { m.links(func(p *proxy) { p.slow(300*time.Millisecond, 2*time.Minute) }) }, long: true},
 		{name: "Temporal refused for 3m", strike: func(t *testing.T, _ []*cell) { m.engine.refuse(t, 3*time.Minute) }, long: true},
+		{name: "Temporal silent for 40s", strike: func(*testing.T, []*cell) { m.engine.stall(40 * time.Second) }, long: true},
+		{name: "Temporal 2s late for 1m", strike: func(*testing.T, []*cell) { m.engine.slow(2*time.Second, time.Minute) }, long: true},
+		{name: "Postgres silent for 40s", strike: func(*testing.T, []*cell) { m.links(func(p *proxy) { p.stall(40 * time.Second) }) }, long: true},
+		{name: "Postgres refused for 1m to one worker", strike: func(t *testing.T, _ []*cell) { m.apart.refuse(t, time.Minute) }, long: true},
+		{name: "Postgres silent for 1m to one worker", strike: func(*testing.T, []*cell) { m.apart.stall(time.Minute) }, long: true},
+		{name: "Postgres read-only for 30s", strike: func(t *testing.T, _ []*cell) { m.readOnly(t, 30*time.Second) }, long: true},
+		{name: "Postgres recovers from a crash again and again", strike: func(t *testing.T, _ []*cell) { m.crashPostgres(t, 4, 5*time.Second) }, long: true},
+		{name: "statements canceled for 20s", strike: func(t *testing.T, _ []*cell) { m.disturb(t, "pg_cancel_backend", 20*time.Second) }, long: true},
+		{name: "backends terminated for 20s", strike: func(t *testing.T, _ []*cell) { m.disturb(t, "pg_terminate_backend", 20*time.Second) }, long: true},
+		{name: "files of workers used up for 30s", strike: func(t *testing.T, _ []*cell) { useUpFiles(t, m.pids(partWorker), 30*time.Second) }, long: true},
+		{name: "files of the api used up for 30s", strike: func(t *testing.T, _ []*cell) { useUpFiles(t, m.pids(partAPI), 30*time.Second) }, long: true},
+		{name: "files of local Modal used up for 30s", strike: func(t *testing.T, _ []*cell) { useUpFiles(t, m.pids(partLocalModal), 30*time.Second) }, long: true},
+		{name: "inits frozen for 30s", strike: frozen(partInit, 30*time.Second), long: true},
+		{name: "everything frozen for 30s", strike: func(*testing.T, []*cell) {
+			var all []int
+			for _, p := range []part{partAPI, partWorker, partLocalModal, partTemporal, partPostgres, partInit, partRunner, partAgent, partAttach} {
+				all = append(all, m.pids(p)...)
+			}
+			freeze(all, 30*time.Second)
+		}, long: true},
+		{name: "Postgres and Temporal refused, workers killed", strike: func(t *testing.T, _ []*cell) {
+			var both sync.WaitGroup
+			both.Go(func() { m.links(func(p *proxy) { p.refuse(t, 30*time.Second) }) })
+			both.Go(func() { m.engine.refuse(t, 40*time.Second) })
+			<-time.After(10 * time.Second)
+			kill(m.pids(partWorker))
+			both.Wait()
+		}, long: true},
+	}
+}
+
+// links calls fail for every link to Postgres at once.
+func (m *matrix) links(fail func(p *proxy)) {
+	var all sync.WaitGroup
+	for _, p := range []*proxy{m.database, m.apart} {
+		all.Go(func() { fail(p) })
+	}
+	all.Wait()
+}
+
+// readOnly has Postgres refuse all writes for d, as one does after a fail-over to a standby.
+func (m *matrix) readOnly(t *testing.T, d time.Duration) {
+	t.Helper()
+	conn := m.connect(t)
+	for _, value := range []string{"on", "off"} {
+		_, err := conn.Exec(t.Context(), "SET default_transaction_read_only = off")
+		require.NoError(t, err)
+		_, err = conn.Exec(t.Context(), "ALTER SYSTEM SET default_transaction_read_only = "+value)
+		require.NoError(t, err)
+		_, err = conn.Exec(t.Context(), "SELECT pg_reload_conf()")
+		require.NoError(t, err)
+		if value == "on" {
+			<-time.After(d)
+		}
+	}
+}
+
+// crashPostgres kills one backend so many times, upon which Postgres ends all and recovers.
+func (m *matrix) crashPostgres(t *testing.T, times int, pause time.Duration) {
+	t.Helper()
+	for range times {
+		var pid int
+		eventually(t, settleWithin, "a backend can be killed", func() error {
+			conn, err := pgx.Connect(t.Context(), m.postgres.url)
+			if err != nil {
+				return err
+			}
+			defer conn.Close(t.Context())
+			return conn.QueryRow(t.Context(),
+				"SELECT pid FROM pg_stat_activity WHERE backend_type = 'client backend' AND pid <> pg_backend_pid() LIMIT 1").Scan(&pid)
+		})
+		kill([]int{pid})
+		<-time.After(pause)
+	}
+}
+
+// disturb calls a function of Postgres on every backend but its own, ten times a second for d.
+func (m *matrix) disturb(t *testing.T, function string, d time.Duration) {
+	t.Helper()
+	conn := m.connect(t)
+	ticker := time.NewTicker(100 * time.Millisecond)
+	defer ticker.Stop()
+	for over := time.After(d); ; {
+		_, err := conn.Exec(t.Context(), "SELECT "+function+`(pid) FROM pg_stat_activity
+			WHERE backend_type = 'client backend' AND pid <> pg_backend_pid()`)
+		require.NoError(t, err)
+		select {
+		case <-ticker.C:
+		case <-over:
+			return
+		}
 	}
 }
 
@@ -161,7 +257,7 @@ func (m *matrix) lockTables(t *testing.T, d time.Duration) {
 func (m *matrix) useUpConnections(t *testing.T, d time.Duration) {
 	t.Helper()
 	var taken []*pgx.Conn
-	m.database.reset()
+	m.links(func(p *proxy) { p.reset() })
 	for over := time.After(d); ; {
 		conn, err := pgx.Connect(t.Context(), m.postgres.url)
 		if err == nil {

@@ -23,6 +23,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/log"
+	"golang.org/x/sys/unix"
 
 	"github.com/overwinter-dev/overwinter/internal/postgres/postgrestest"
 )
@@ -132,6 +133,7 @@ const (
 	partRunner     part = "runner" // in the sandboxes
 	partAgent      part = "agent"
 	partAttach     part = "attach" // the sandbox's end of a link
+	partInit       part = "init"   // of a sandbox
 )
 
 // pids are the processes of a part.
@@ -169,6 +171,8 @@ func (r *rig) partOf(table processes, pid int, p process) part {
 		return partAttach
 	case strings.Contains(p.line, "runner serve"):
 		return partRunner
+	case strings.Contains(table[p.parent].line, "overwinter local-modal"):
+		return partInit
 	}
 	return ""
 }
@@ -181,6 +185,27 @@ func freeze(pids []int, d time.Duration) {
 	<-time.After(d)
 	for _, pid := range pids {
 		syscall.Kill(pid, syscall.SIGCONT) //nolint:errcheck // it may have ended
+	}
+}
+
+// useUpFiles lets processes open no further file, connection or pipe for d.
+func useUpFiles(t *testing.T, pids []int, d time.Duration) {
+	t.Helper()
+	before := map[int]unix.Rlimit{}
+	for _, pid := range pids {
+		open, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", pid))
+		var was unix.Rlimit
+		if err != nil || unix.Prlimit(pid, unix.RLIMIT_NOFILE, nil, &was) != nil {
+			continue // it has ended
+		}
+		now := unix.Rlimit{Cur: uint64(len(open)), Max: was.Max}
+		require.NoError(t, unix.Prlimit(pid, unix.RLIMIT_NOFILE, &now, nil))
+		before[pid] = was
+	}
+	require.NotEmpty(t, before)
+	<-time.After(d)
+	for pid, was := range before {
+		unix.Prlimit(pid, unix.RLIMIT_NOFILE, &was, nil) //nolint:errcheck // it may have ended
 	}
 }
 
