@@ -23,13 +23,13 @@ import (
 )
 
 type cli struct {
-	Serve  serveCmd  `cmd:"" help:"Own the agent of this sandbox: its entry command."`
+	Serve  serveCmd  `cmd:"" help:"Run the sandbox's agent and keep its journal. The sandbox's entry command."`
 	Attach attachCmd `cmd:"" help:"Connect stdin and stdout to a run."`
-	Abort  abortCmd  `cmd:"" help:"Break off the turn of a run; the request comes by stdin."`
-	Seal   sealCmd   `cmd:"" help:"Stop the agent, put everything on disk and print the manifest; the request comes by stdin."`
+	Abort  abortCmd  `cmd:"" help:"Interrupt the turn of a run; reads the request from stdin."`
+	Seal   sealCmd   `cmd:"" help:"Stop the agent, flush everything to disk and print the manifest; reads the request from stdin."`
 	Verify verifyCmd `cmd:"" help:"Compare the sandbox with the manifest on stdin."`
-	Put    putCmd    `cmd:"" help:"Write the files on stdin."`
-	Ping   pingCmd   `cmd:"" help:"Say what the runner does; the request comes by stdin."`
+	Put    putCmd    `cmd:"" help:"Write the files that stdin describes."`
+	Ping   pingCmd   `cmd:"" help:"Print what the runner is doing; reads the request from stdin."`
 }
 
 // state is the flag that all commands of a runner share.
@@ -40,18 +40,18 @@ type state struct {
 type serveCmd struct {
 	state
 	Home      string `help:"The agent's home directory." default:"${home}" type:"path"`
-	Workspace string `help:"The agent's working directory, whose files are looked after." default:"${workspace}" type:"path"`
+	Workspace string `help:"The agent's working directory, whose files are watched." default:"${workspace}" type:"path"`
 }
 
 type attachCmd struct {
 	state
-	ID   string `name:"run" help:"Run to attach to; the hello on stdin names the same." required:""`
-	From int64  `help:"First frame wanted; the hello on stdin names the same." default:"0"`
+	ID   string `name:"run" help:"Run to attach to; must match the hello on stdin." required:""`
+	From int64  `help:"First frame to send; must match the hello on stdin." default:"0"`
 }
 
 type abortCmd struct {
 	state
-	ID string `name:"run" help:"Run to break off; the request on stdin names the same." required:""`
+	ID string `name:"run" help:"Run to interrupt; must match the request on stdin." required:""`
 }
 
 type sealCmd struct{ state }

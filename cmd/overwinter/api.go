@@ -24,13 +24,13 @@ type APICmd struct {
 	databaseFlags
 	temporalFlags
 
-	Address string `env:"OVERWINTER_API_ADDRESS" default:"127.0.0.1:8080" placeholder:"ADDR" help:"Where to listen. Default ${default}."`
-	Key     string `name:"api-key" env:"OVERWINTER_API_KEY" placeholder:"KEY" help:"Key that callers send as a bearer token, at least 20 characters. Required unless --allow-loopback-without-key is set."`
+	Address string `env:"OVERWINTER_API_ADDRESS" default:"127.0.0.1:8080" placeholder:"ADDR" help:"Address to listen on. Default ${default}."`
+	Key     string `name:"api-key" env:"OVERWINTER_API_KEY" placeholder:"KEY" help:"API key that clients send as a bearer token, at least 20 characters. Required unless --allow-loopback-without-key is set."`
 
-	SecretKey string `env:"OVERWINTER_SECRET_KEY" placeholder:"BASE64" help:"Key of this installation, as the workers have it: 32 bytes in base64. Without it secrets cannot be stored."`
+	SecretKey string `env:"OVERWINTER_SECRET_KEY" placeholder:"BASE64" help:"Key of this installation, the same as the workers': 32 bytes in base64. Without it secrets cannot be stored."`
 	previousKeys
 
-	AllowLoopbackWithoutKey bool `env:"OVERWINTER_ALLOW_LOOPBACK_WITHOUT_KEY" help:"Serve everybody on this machine, on a loopback address only. For development."`
+	AllowLoopbackWithoutKey bool `env:"OVERWINTER_ALLOW_LOOPBACK_WITHOUT_KEY" help:"Serve every program on this machine without a key, on a loopback address only. For development."`
 }
 
 // Validate checks what kong cannot.

@@ -20,17 +20,17 @@ import (
 
 // databaseFlags say where Postgres is and how long a call may take.
 type databaseFlags struct {
-	DatabaseURL string `env:"OVERWINTER_DATABASE_URL" required:"" placeholder:"URL" help:"Postgres, as postgres://user:password@host:port/database."`
+	DatabaseURL string `env:"OVERWINTER_DATABASE_URL" required:"" placeholder:"URL" help:"URL of Postgres: postgres://user:password@host:port/database."`
 
 	MaxConns                 int32         `name:"database-max-conns" env:"OVERWINTER_DATABASE_MAX_CONNS" placeholder:"N" help:"Connections in the pool. Default: pool_max_conns of the URL, else 16."`
 	ConnectTimeout           time.Duration `name:"database-connect-timeout" env:"OVERWINTER_DATABASE_CONNECT_TIMEOUT" placeholder:"DURATION" help:"Limit for connecting. Default: connect_timeout of the URL, else 5s."`
 	CallTimeout              time.Duration `name:"database-call-timeout" env:"OVERWINTER_DATABASE_CALL_TIMEOUT" default:"15s" placeholder:"DURATION" help:"Limit for a call, including waits for a connection or a lock. Default ${default}."`
 	BulkTimeout              time.Duration `name:"database-bulk-timeout" env:"OVERWINTER_DATABASE_BULK_TIMEOUT" default:"1m" placeholder:"DURATION" help:"Limit for a call that moves whole files or histories. Default ${default}."`
 	StatementTimeout         time.Duration `name:"database-statement-timeout" env:"OVERWINTER_DATABASE_STATEMENT_TIMEOUT" placeholder:"DURATION" help:"Limit for one statement, enforced by the server. Default: statement_timeout of the URL, else 15s."`
-	LockTimeout              time.Duration `name:"database-lock-timeout" env:"OVERWINTER_DATABASE_LOCK_TIMEOUT" placeholder:"DURATION" help:"Limit for waiting for a session that another transaction holds. Default: lock_timeout of the URL, else 10s."`
+	LockTimeout              time.Duration `name:"database-lock-timeout" env:"OVERWINTER_DATABASE_LOCK_TIMEOUT" placeholder:"DURATION" help:"Limit for waiting for a session that another transaction has locked. Default: lock_timeout of the URL, else 10s."`
 	IdleInTransactionTimeout time.Duration `name:"database-idle-in-transaction-timeout" env:"OVERWINTER_DATABASE_IDLE_IN_TRANSACTION_TIMEOUT" placeholder:"DURATION" help:"How long a process that froze inside a transaction keeps its locks. Default: idle_in_transaction_session_timeout of the URL, else 5s."`
-	AllowNewerSchema         bool          `name:"database-allow-newer-schema" env:"OVERWINTER_DATABASE_ALLOW_NEWER_SCHEMA" help:"Work with a schema that a newer release has migrated, if its notes say that this one can. Default: refuse it."`
-	UnansweredTimeout        time.Duration `name:"database-unanswered-timeout" env:"OVERWINTER_DATABASE_UNANSWERED_TIMEOUT" default:"10s" placeholder:"DURATION" help:"How long a peer may leave TCP data or keepalives unanswered before a connection counts as broken. Default ${default}."`
+	AllowNewerSchema         bool          `name:"database-allow-newer-schema" env:"OVERWINTER_DATABASE_ALLOW_NEWER_SCHEMA" help:"Accept a schema that a newer release has migrated; only if its release notes allow this release. Default: refuse it."`
+	UnansweredTimeout        time.Duration `name:"database-unanswered-timeout" env:"OVERWINTER_DATABASE_UNANSWERED_TIMEOUT" default:"10s" placeholder:"DURATION" help:"Time without an answer to TCP data or keepalives after which a connection counts as broken. Default ${default}."`
 }
 
 // check refuses values that make no sense together with others or at all.
@@ -138,7 +138,7 @@ type secretFlags struct {
 
 // previousKeys are other keys of the installation, while its key is being replaced.
 type previousKeys struct {
-	SecretKeyPrevious []string `env:"OVERWINTER_SECRET_KEY_PREVIOUS" sep:"," placeholder:"BASE64" help:"Other keys that open what they sealed, separated by commas: see 'overwinter secret rotate'. Default: none."`
+	SecretKeyPrevious []string `env:"OVERWINTER_SECRET_KEY_PREVIOUS" sep:"," placeholder:"BASE64" help:"Previous keys, separated by commas, for decrypting what is not re-encrypted yet: see 'overwinter secret rotate'. Default: none."`
 }
 
 func (f secretFlags) box() (*secret.Box, error) { return newBox(f.SecretKey, f.SecretKeyPrevious) }

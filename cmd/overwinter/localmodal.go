@@ -15,11 +15,11 @@ import (
 
 // LocalModalCmd serves Modal's API on this machine.
 type LocalModalCmd struct {
-	Address     string `default:"127.0.0.1:9900" placeholder:"ADDR" help:"Where to listen: 127.0.0.1, ::1 or localhost, with a port; 0 for any. Default ${default}."`
-	DataDir     string `default:"${data_dir}/local-modal" type:"path" placeholder:"DIR" help:"Where sandboxes, images and snapshots are kept. Default ${default}."`
-	TokenID     string `env:"OVERWINTER_LOCALMODAL_TOKEN_ID" placeholder:"ID" help:"ID of the token that clients must show. Default: a token made once and kept in the data directory."`
+	Address     string `default:"127.0.0.1:9900" placeholder:"ADDR" help:"Address to listen on: 127.0.0.1, ::1 or localhost, with a port; 0 selects a free one. Default ${default}."`
+	DataDir     string `default:"${data_dir}/local-modal" type:"path" placeholder:"DIR" help:"Directory for sandboxes, images and snapshots. Default ${default}."`
+	TokenID     string `env:"OVERWINTER_LOCALMODAL_TOKEN_ID" placeholder:"ID" help:"ID of the token that clients must send. Default: a token generated once and stored in the data directory."`
 	TokenSecret string `env:"OVERWINTER_LOCALMODAL_TOKEN_SECRET" placeholder:"SECRET" help:"Secret of that token, at least 16 characters."`
-	Isolation   string `env:"OVERWINTER_LOCALMODAL_ISOLATION" default:"auto" placeholder:"LEVEL" help:"What keeps sandboxes apart: namespaces, chroot, directory, or auto for the best that works here. Default ${default}."`
+	Isolation   string `env:"OVERWINTER_LOCALMODAL_ISOLATION" default:"auto" placeholder:"LEVEL" help:"Isolation of sandboxes: namespaces, chroot, directory, or auto for the strongest that works here. Default ${default}."`
 	Network     string `name:"sandbox-network" env:"OVERWINTER_SANDBOX_NETWORK" default:"${sandbox_network}" placeholder:"NETWORK" help:"Network of sandboxes: own (the internet without this machine and private addresses), shared (this machine's), or auto for own on the level namespaces. Default ${default}."`
 	HostPorts   string `name:"sandbox-host-ports" env:"OVERWINTER_SANDBOX_HOST_PORTS" placeholder:"PORTS" help:"Ports of this machine's loopback interface that sandboxes with their own network reach as host.overwinter.internal, such as 8901,11434 or 8000-8099. Default: none."`
 

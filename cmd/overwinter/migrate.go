@@ -11,8 +11,8 @@ import (
 
 // MigrateCmd looks after the database's schema.
 type MigrateCmd struct {
-	Up     MigrateUpCmd     `cmd:"" help:"Bring the database up to date with this build."`
-	Status MigrateStatusCmd `cmd:"" help:"List the migrations and when each was applied."`
+	Up     MigrateUpCmd     `cmd:"" help:"Migrate the database to this build's schema."`
+	Status MigrateStatusCmd `cmd:"" help:"List the migrations and when each one was applied."`
 }
 
 // MigrateUpCmd applies what is missing.

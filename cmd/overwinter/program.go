@@ -37,18 +37,18 @@ var secretive = []string{"api", "worker", "dev", "secret rotate"}
 
 // commands are the flags and subcommands of the program.
 type commands struct {
-	LogLevel  slog.Level `env:"OVERWINTER_LOG_LEVEL" default:"info" placeholder:"LEVEL" help:"Least level that is logged: debug, info, warn or error. Default ${default}."`
-	LogFormat string     `env:"OVERWINTER_LOG_FORMAT" default:"text" enum:"text,json" placeholder:"FORMAT" help:"How log lines look: text or json. Default ${default}."`
+	LogLevel  slog.Level `env:"OVERWINTER_LOG_LEVEL" default:"info" placeholder:"LEVEL" help:"Minimum log level: debug, info, warn or error. Default ${default}."`
+	LogFormat string     `env:"OVERWINTER_LOG_FORMAT" default:"text" enum:"text,json" placeholder:"FORMAT" help:"Log format: text or json. Default ${default}."`
 
 	Dev        DevCmd        `cmd:"" help:"Run the whole system on this machine."`
-	Doctor     DoctorCmd     `cmd:"" help:"Say what this machine offers the whole system, what is missing, and what helps."`
+	Doctor     DoctorCmd     `cmd:"" help:"Check what overwinter needs from this machine, and print how to fix what is missing."`
 	API        APICmd        `cmd:"" name:"api" help:"Serve the HTTP API."`
 	Worker     WorkerCmd     `cmd:"" help:"Run workflows and activities."`
 	LocalModal LocalModalCmd `cmd:"" help:"Serve Modal's API on this machine, for any program that uses Modal's SDK."`
-	Migrate    MigrateCmd    `cmd:"" help:"Look after the database's schema."`
-	Secret     SecretCmd     `cmd:"" help:"Manage the key that stored secrets are sealed with."`
-	Session    SessionCmd    `cmd:"" help:"Work with sessions through the API."`
-	Transcript TranscriptCmd `cmd:"" help:"Read what agents have written."`
+	Migrate    MigrateCmd    `cmd:"" help:"Manage the database schema."`
+	Secret     SecretCmd     `cmd:"" help:"Manage the key that encrypts stored secrets."`
+	Session    SessionCmd    `cmd:"" help:"Manage sessions through the API."`
+	Transcript TranscriptCmd `cmd:"" help:"Read agents' transcripts and output."`
 	Version    VersionCmd    `cmd:"" help:"Print the version."`
 }
 

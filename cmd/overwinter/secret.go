@@ -12,7 +12,7 @@ import (
 
 // SecretCmd manages the key of the installation.
 type SecretCmd struct {
-	Rotate SecretRotateCmd `cmd:"" help:"Seal everything with OVERWINTER_SECRET_KEY that one of OVERWINTER_SECRET_KEY_PREVIOUS has sealed."`
+	Rotate SecretRotateCmd `cmd:"" help:"Re-encrypt with OVERWINTER_SECRET_KEY everything that was encrypted with a key of OVERWINTER_SECRET_KEY_PREVIOUS."`
 }
 
 // SecretRotateCmd seals what is stored again with the current key. It may be interrupted, repeated, and run

@@ -15,29 +15,29 @@ import (
 
 // SessionCmd works with sessions through the API of a running overwinter.
 type SessionCmd struct {
-	APIURL string `name:"api-url" env:"OVERWINTER_API_URL" default:"http://127.0.0.1:8080" placeholder:"URL" help:"Address of the api. Default ${default}."`
-	APIKey string `name:"api-key" env:"OVERWINTER_API_KEY" placeholder:"KEY" help:"Key of the api; better by OVERWINTER_API_KEY, since others can read arguments."`
-	Output string `short:"o" enum:"table,json" default:"table" placeholder:"FORMAT" help:"What is printed: table, for people, or json. Default ${default}."`
+	APIURL string `name:"api-url" env:"OVERWINTER_API_URL" default:"http://127.0.0.1:8080" placeholder:"URL" help:"URL of the API. Default ${default}."`
+	APIKey string `name:"api-key" env:"OVERWINTER_API_KEY" placeholder:"KEY" help:"API key. Prefer OVERWINTER_API_KEY: other users can read arguments."`
+	Output string `short:"o" enum:"table,json" default:"table" placeholder:"FORMAT" help:"Output format: table or json. Default ${default}."`
 
 	Create    SessionCreateCmd    `cmd:"" help:"Create a session."`
 	List      SessionListCmd      `cmd:"" help:"List sessions, newest first."`
 	Show      SessionShowCmd      `cmd:"" help:"Show one session."`
-	Prompt    SessionPromptCmd    `cmd:"" help:"Send a prompt, which wakes a session that sleeps."`
-	Follow    SessionFollowCmd    `cmd:"" help:"Show the conversation of a session as it goes on, from its beginning."`
-	Attach    SessionAttachCmd    `cmd:"" help:"Show the newest of a conversation, and send what is typed as prompts."`
+	Prompt    SessionPromptCmd    `cmd:"" help:"Send a prompt; wakes a hibernated session."`
+	Follow    SessionFollowCmd    `cmd:"" help:"Print the conversation of a session from its beginning, and follow it."`
+	Attach    SessionAttachCmd    `cmd:"" help:"Show the latest blocks of a conversation and send what is typed as prompts."`
 	Wake      SessionWakeCmd      `cmd:"" help:"Wake a session."`
-	Hibernate SessionHibernateCmd `cmd:"" help:"Hibernate a session after its turn."`
-	Stop      SessionStopCmd      `cmd:"" help:"End a session for good."`
-	Abort     SessionAbortCmd     `cmd:"" help:"Interrupt the running turn."`
-	Recover   SessionRecoverCmd   `cmd:"" help:"Try again with a session in error."`
-	Sync      SessionSyncCmd      `cmd:"" help:"Save what a session has after its turn, and go on."`
-	Restart   SessionRestartCmd   `cmd:"" help:"Move a session to a new sandbox, with everything in it."`
-	Drop      SessionDropCmd      `cmd:"" help:"Give a session's sandbox up with all its files, and keep the session."`
-	Revert    SessionRevertCmd    `cmd:"" help:"Take the agent back to before a prompt."`
+	Hibernate SessionHibernateCmd `cmd:"" help:"Hibernate a session after its current turn."`
+	Stop      SessionStopCmd      `cmd:"" help:"Terminate a session permanently."`
+	Abort     SessionAbortCmd     `cmd:"" help:"Interrupt the current turn."`
+	Recover   SessionRecoverCmd   `cmd:"" help:"Retry a session in error."`
+	Sync      SessionSyncCmd      `cmd:"" help:"Snapshot a session after its current turn, and continue."`
+	Restart   SessionRestartCmd   `cmd:"" help:"Move a session to a new sandbox, with its files and memory."`
+	Drop      SessionDropCmd      `cmd:"" help:"Discard the sandbox and its files; keep the session."`
+	Revert    SessionRevertCmd    `cmd:"" help:"Revert the agent to its state before a prompt."`
 	Files     SessionFilesCmd     `cmd:"" help:"List the files of the workspace, or print one."`
-	Diff      SessionDiffCmd      `cmd:"" help:"Print how the workspace differs from its beginning."`
-	Questions SessionQuestionsCmd `cmd:"" help:"List what the agent asks."`
-	Answer    SessionAnswerCmd    `cmd:"" help:"Answer a question of the agent."`
+	Diff      SessionDiffCmd      `cmd:"" help:"Print the changes to the workspace since the session began."`
+	Questions SessionQuestionsCmd `cmd:"" help:"List the agent's questions."`
+	Answer    SessionAnswerCmd    `cmd:"" help:"Answer one of the agent's questions."`
 }
 
 // Validate checks the address before anything is asked of it.
@@ -71,14 +71,14 @@ func (c *SessionCmd) with(use func(*apiclient.Client) error) error {
 
 // SessionCreateCmd creates a session.
 type SessionCreateCmd struct {
-	Agent       string            `required:"" placeholder:"NAME" help:"The agent that works in the session, such as demo."`
-	Title       string            `placeholder:"TEXT" help:"A name for people."`
-	Prompt      string            `placeholder:"TEXT" help:"The first prompt; - reads it from standard input."`
-	Eager       bool              `help:"Make the sandbox at once, not with the first prompt."`
-	IdleTimeout string            `placeholder:"DURATION" help:"How long the session is idle before it hibernates, such as 30s. Default: the server's."`
-	Model       string            `placeholder:"NAME" help:"The model that the agent uses. Default: the agent's choice."`
-	Permissions string            `enum:"allow,ask,deny," default:"" placeholder:"POLICY" help:"What becomes of the agent's tools: allow, ask or deny. Default: allow."`
-	Metadata    map[string]string `mapsep:"none" placeholder:"KEY=VALUE" help:"Kept with the session; may be given many times."`
+	Agent       string            `required:"" placeholder:"NAME" help:"Agent of the session, such as demo."`
+	Title       string            `placeholder:"TEXT" help:"Title of the session."`
+	Prompt      string            `placeholder:"TEXT" help:"First prompt; - reads it from standard input."`
+	Eager       bool              `help:"Start the sandbox immediately instead of with the first prompt."`
+	IdleTimeout string            `placeholder:"DURATION" help:"Idle time before the session hibernates, such as 30s. Default: the server's."`
+	Model       string            `placeholder:"NAME" help:"Model for the agent. Default: the agent's choice."`
+	Permissions string            `enum:"allow,ask,deny," default:"" placeholder:"POLICY" help:"Policy for the agent's tools: allow, ask or deny. Default: allow."`
+	Metadata    map[string]string `mapsep:"none" placeholder:"KEY=VALUE" help:"Metadata of the session; can be repeated."`
 }
 
 // Run prints the session as it was created.
@@ -129,10 +129,10 @@ func promptText(given string, stdin io.Reader) (string, error) {
 
 // SessionListCmd lists sessions.
 type SessionListCmd struct {
-	Status string `placeholder:"STATUS" help:"Only those with this status, such as running."`
-	Agent  string `placeholder:"NAME" help:"Only those of this agent."`
-	Query  string `placeholder:"TEXT" help:"Only those with this text in title or id."`
-	Limit  int    `default:"50" placeholder:"N" help:"At most this many; 0 for all. Default ${default}."`
+	Status string `placeholder:"STATUS" help:"List only sessions with this status, such as running."`
+	Agent  string `placeholder:"NAME" help:"List only sessions of this agent."`
+	Query  string `placeholder:"TEXT" help:"List only sessions with this text in their title or ID."`
+	Limit  int    `default:"50" placeholder:"N" help:"Maximum number of sessions; 0 lists all. Default ${default}."`
 }
 
 // Validate checks what kong cannot.
@@ -159,7 +159,7 @@ func (c *SessionListCmd) Run(ctx context.Context, s streams, parent *SessionCmd)
 
 // sessionArg names the session that a command is about.
 type sessionArg struct {
-	ID string `arg:"" help:"Id of the session."`
+	ID string `arg:"" help:"ID of the session."`
 }
 
 // SessionShowCmd shows one session.
@@ -187,7 +187,7 @@ func (c *SessionWakeCmd) Run(ctx context.Context, s streams, parent *SessionCmd)
 // SessionHibernateCmd hibernates a session.
 type SessionHibernateCmd struct {
 	sessionArg
-	Force bool `help:"At once: interrupt the running turn."`
+	Force bool `help:"Interrupt the current turn instead of waiting for it."`
 }
 
 // Run asks and returns; follow shows what comes of it.

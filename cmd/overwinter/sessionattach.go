@@ -19,7 +19,7 @@ import (
 type SessionAttachCmd struct {
 	sessionArg
 	viewFlags
-	Last int `default:"20" placeholder:"N" help:"Begin with this many of the newest blocks of the conversation. Default ${default}."`
+	Last int `default:"20" placeholder:"N" help:"Number of blocks of the conversation to show first. Default ${default}."`
 }
 
 // Help tells what can be typed.

@@ -14,8 +14,8 @@ import (
 // SessionFilesCmd lists the files of a workspace, or prints one. It wakes nobody.
 type SessionFilesCmd struct {
 	sessionArg
-	Path   string `arg:"" optional:"" help:"The file to print. Default: all are listed."`
-	Prefix string `placeholder:"TEXT" help:"List only paths that begin so, such as src/."`
+	Path   string `arg:"" optional:"" help:"File to print. Default: list all files."`
+	Prefix string `placeholder:"TEXT" help:"List only paths with this prefix, such as src/."`
 }
 
 // Validate checks what kong cannot.
@@ -68,7 +68,7 @@ func printFile(w io.Writer, data []byte) error {
 // SessionDiffCmd prints what has changed in a workspace. It wakes nobody.
 type SessionDiffCmd struct {
 	sessionArg
-	Stat bool `help:"Only which files, and how much."`
+	Stat bool `help:"Print only the changed files and the size of each change."`
 }
 
 // Run prints the patch, which git apply understands, or what it does.

@@ -15,9 +15,9 @@ import (
 type SessionFollowCmd struct {
 	sessionArg
 	viewFlags
-	After  int64  `default:"0" placeholder:"SEQ" help:"Start behind this position. Default ${default}, the beginning."`
-	Until  string `enum:"end,idle" default:"end" placeholder:"WHEN" help:"When to return: end, when the session is over, or idle, when no prompt is left to serve. Default ${default}."`
-	Answer bool   `help:"Read answers to the agent's questions from standard input, as is done in a terminal anyway."`
+	After  int64  `default:"0" placeholder:"SEQ" help:"Start after this position. Default ${default}, the beginning."`
+	Until  string `enum:"end,idle" default:"end" placeholder:"WHEN" help:"When to return: end (the session is terminated) or idle (no prompt is left). Default ${default}."`
+	Answer bool   `help:"Read answers to the agent's questions from standard input. Always on in a terminal."`
 }
 
 // Validate checks what kong cannot.

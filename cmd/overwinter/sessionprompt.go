@@ -19,9 +19,9 @@ import (
 type SessionPromptCmd struct {
 	sessionArg
 	Text      string `arg:"" help:"The prompt; - reads it from standard input."`
-	Wait      bool   `help:"Print the answer as it comes and return when the turn has ended; a turn that did not complete is a failure."`
-	PromptID  string `name:"id" placeholder:"ID" help:"Id of the prompt, so that sending it again does it once. Default: a fresh one."`
-	OnUnknown string `enum:"hold,retry,fail" default:"hold" placeholder:"POLICY" help:"What follows when the sandbox is lost with the turn: hold, retry or fail. Default ${default}."`
+	Wait      bool   `help:"Print the agent's output and return when the turn ends. Fails if the turn does not complete."`
+	PromptID  string `name:"id" placeholder:"ID" help:"ID of the prompt; sending it again has no effect. Default: a new ID."`
+	OnUnknown string `enum:"hold,retry,fail" default:"hold" placeholder:"POLICY" help:"What to do if the sandbox is lost during the turn: hold, retry or fail. Default ${default}."`
 }
 
 // promptAnswer is what --wait prints for programs.

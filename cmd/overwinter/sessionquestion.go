@@ -18,7 +18,7 @@ import (
 // SessionQuestionsCmd lists what the agent has asked.
 type SessionQuestionsCmd struct {
 	sessionArg
-	Status string `enum:"open,answered,expired,cancelled,all" default:"open" placeholder:"STATUS" help:"Only those: open, answered, expired, cancelled, or all. Default ${default}."`
+	Status string `enum:"open,answered,expired,cancelled,all" default:"open" placeholder:"STATUS" help:"List only questions with this status: open, answered, expired, cancelled, or all. Default ${default}."`
 }
 
 // Run prints one line for each question.
@@ -63,10 +63,10 @@ func describeQuestion(q wire.QuestionJSON) string {
 // SessionAnswerCmd answers a question of the agent.
 type SessionAnswerCmd struct {
 	sessionArg
-	Question string            `arg:"" help:"Id of the question."`
-	Decision string            `arg:"" optional:"" enum:"once,session,always,reject," default:"" help:"once, session, always or reject; once where --answer is given."`
-	Answer   map[string]string `mapsep:"none" placeholder:"QUESTION=TEXT" help:"The answer to a question in words; may be given many times."`
-	Message  string            `placeholder:"TEXT" help:"Told to the agent with a rejection."`
+	Question string            `arg:"" help:"ID of the question."`
+	Decision string            `arg:"" optional:"" enum:"once,session,always,reject," default:"" help:"Decision: once, session, always or reject. Default with --answer: once."`
+	Answer   map[string]string `mapsep:"none" placeholder:"QUESTION=TEXT" help:"Answer to one question of a form; can be repeated."`
+	Message  string            `placeholder:"TEXT" help:"Message for the agent, sent with a rejection."`
 }
 
 // Validate checks what kong cannot.

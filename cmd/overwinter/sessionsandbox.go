@@ -18,7 +18,7 @@ func (c *SessionSyncCmd) Run(ctx context.Context, s streams, parent *SessionCmd)
 // SessionRestartCmd moves a session to a new sandbox.
 type SessionRestartCmd struct {
 	sessionArg
-	Force bool `help:"At once: interrupt the running turn."`
+	Force bool `help:"Interrupt the current turn instead of waiting for it."`
 }
 
 // Run asks and returns; follow shows what comes of it.
@@ -29,7 +29,7 @@ func (c *SessionRestartCmd) Run(ctx context.Context, s streams, parent *SessionC
 // SessionDropCmd gives the sandbox of a session up.
 type SessionDropCmd struct {
 	sessionArg
-	Force bool `help:"At once: interrupt the running turn."`
+	Force bool `help:"Interrupt the current turn instead of waiting for it."`
 }
 
 // Run asks and returns; follow shows what comes of it.
@@ -40,8 +40,8 @@ func (c *SessionDropCmd) Run(ctx context.Context, s streams, parent *SessionCmd)
 // SessionRevertCmd takes an agent back.
 type SessionRevertCmd struct {
 	sessionArg
-	Prompt string `arg:"" help:"Id of the prompt that is not to have been."`
-	Force  bool   `help:"At once: interrupt the running turn."`
+	Prompt string `arg:"" help:"ID of the first prompt to undo."`
+	Force  bool   `help:"Interrupt the current turn instead of waiting for it."`
 }
 
 // Run asks and returns; follow shows what comes of it.

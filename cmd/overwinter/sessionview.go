@@ -12,9 +12,9 @@ import (
 
 // viewFlags say how a conversation is shown to people.
 type viewFlags struct {
-	Plain bool `help:"Plain text that is only appended to, also in a terminal."`
-	Full  bool `help:"Show results and inputs whole."`
-	Times bool `help:"Begin lines with the time."`
+	Plain bool `help:"Print plain text without terminal control, also in a terminal."`
+	Full  bool `help:"Show tool inputs and results in full."`
+	Times bool `help:"Prefix lines with the time."`
 }
 
 // view shows events on w, as fits what it is.

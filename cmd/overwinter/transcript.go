@@ -22,14 +22,14 @@ import (
 // TranscriptCmd reads what agents have written, without a session.
 type TranscriptCmd struct {
 	Blocks TranscriptBlocksCmd `cmd:"" help:"Print the conversations in an agent's own transcript files."`
-	Events TranscriptEventsCmd `cmd:"" help:"Print the events in what an agent wrote to its stdout, one a line."`
-	Fold   TranscriptFoldCmd   `cmd:"" help:"Fold events from standard input, one a line, into conversations."`
+	Events TranscriptEventsCmd `cmd:"" help:"Print the events in an agent's stdout, one per line."`
+	Fold   TranscriptFoldCmd   `cmd:"" help:"Fold events from standard input, one per line, into conversations."`
 }
 
 // TranscriptBlocksCmd parses transcript files.
 type TranscriptBlocksCmd struct {
 	Agent string `required:"" placeholder:"NAME" help:"The agent that wrote the files, such as claude-sdk."`
-	Path  string `arg:"" type:"path" placeholder:"DIR_OR_FILE" help:"A directory, with all below it, or a file, with the directory that has its name without the extension."`
+	Path  string `arg:"" type:"path" placeholder:"DIR_OR_FILE" help:"Directory to read recursively, or a file; the directory with the file's name without its extension is read too."`
 }
 
 // Run prints {"conversations": […]}.
@@ -52,7 +52,7 @@ func (c TranscriptBlocksCmd) Run(s streams) error {
 // TranscriptEventsCmd translates a captured stream.
 type TranscriptEventsCmd struct {
 	Agent string `required:"" placeholder:"NAME" help:"The agent that wrote the file, such as claude-sdk."`
-	File  string `arg:"" type:"path" help:"Lines of the agent's stdout, of one turn or of many."`
+	File  string `arg:"" type:"path" help:"Lines of the agent's stdout, of one or more turns."`
 }
 
 // Run prints one event a line. Lines of a capture have no time of their own, so the file's is used

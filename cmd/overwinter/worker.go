@@ -31,17 +31,17 @@ type WorkerCmd struct {
 	secretFlags
 	modalFlags
 
-	RunnerBinary   string        `env:"OVERWINTER_RUNNER_BINARY" placeholder:"FILE" help:"Program that goes into sandboxes. Default: overwinter-runner beside this program."`
-	SandboxTimeout time.Duration `env:"OVERWINTER_SANDBOX_TIMEOUT" default:"24h" help:"How long a sandbox may live; its session moves on before. At most 24h. Default ${default}."`
-	ReconcileEvery time.Duration `env:"OVERWINTER_RECONCILE_EVERY" default:"30s" help:"How often the provider's sandboxes are compared with the sessions. Default ${default}."`
-	MaxTurns       int           `env:"OVERWINTER_MAX_TURNS" default:"1000" help:"How many turns run on this worker at once. Default ${default}."`
-	HealthAddress  string        `env:"OVERWINTER_WORKER_HEALTH_ADDRESS" placeholder:"ADDR" help:"Serve /healthz, /readyz and /metrics here. Default: nowhere."`
+	RunnerBinary   string        `env:"OVERWINTER_RUNNER_BINARY" placeholder:"FILE" help:"Program that runs in sandboxes. Default: overwinter-runner in this program's directory."`
+	SandboxTimeout time.Duration `env:"OVERWINTER_SANDBOX_TIMEOUT" default:"24h" help:"Maximum lifetime of a sandbox, at most 24h. Its session moves to a new sandbox in time. Default ${default}."`
+	ReconcileEvery time.Duration `env:"OVERWINTER_RECONCILE_EVERY" default:"30s" help:"How often to compare the provider's sandboxes with the sessions. Default ${default}."`
+	MaxTurns       int           `env:"OVERWINTER_MAX_TURNS" default:"1000" help:"Maximum number of concurrent turns on this worker. Default ${default}."`
+	HealthAddress  string        `env:"OVERWINTER_WORKER_HEALTH_ADDRESS" placeholder:"ADDR" help:"Address that serves /healthz, /readyz and /metrics. Default: none."`
 }
 
 // modalFlags say where sandboxes come from.
 type modalFlags struct {
-	ModalServerURL   string `env:"MODAL_SERVER_URL" placeholder:"URL" help:"Modal's API. Default: Modal itself."`
-	ModalTokenID     string `env:"MODAL_TOKEN_ID" required:"" placeholder:"ID" help:"ID of Modal's token, or of the local Modal's."`
+	ModalServerURL   string `env:"MODAL_SERVER_URL" placeholder:"URL" help:"URL of Modal's API. Default: Modal's own."`
+	ModalTokenID     string `env:"MODAL_TOKEN_ID" required:"" placeholder:"ID" help:"ID of the token for Modal, or for the local Modal."`
 	ModalTokenSecret string `env:"MODAL_TOKEN_SECRET" required:"" placeholder:"SECRET" help:"Secret of that token."`
 	ModalEnvironment string `env:"MODAL_ENVIRONMENT" placeholder:"NAME" help:"Modal environment. Default: the account's."`
 	ModalApp         string `env:"OVERWINTER_MODAL_APP" default:"overwinter" placeholder:"NAME" help:"Modal app that sandboxes belong to. Default ${default}."`
