@@ -138,6 +138,10 @@ func (m *matrix) faults() []matrixFault {
 			}
 			freeze(all, 30*time.Second)
 		}, long: true},
+		{name: "local Modal stutters for 1m", strike: func(*testing.T, []*cell) { m.stutter(time.Minute, partLocalModal) }, long: true},
+		{name: "everything but sandboxes stutters for 1m", strike: func(*testing.T, []*cell) {
+			m.stutter(time.Minute, partAPI, partWorker, partLocalModal, partTemporal, partPostgres)
+		}, long: true},
 		{name: "Postgres and Temporal refused, workers killed", strike: func(t *testing.T, _ []*cell) {
 			var both sync.WaitGroup
 			both.Go(func() { m.links(func(p *proxy) { p.refuse(t, 30*time.Second) }) })
@@ -209,6 +213,17 @@ func (m *matrix) disturb(t *testing.T, function string, d time.Duration) {
 		case <-over:
 			return
 		}
+	}
+}
+
+// stutter lets parts work for a tenth of each second of d, as on a host that is badly overcommitted.
+func (m *matrix) stutter(d time.Duration, parts ...part) {
+	for over := time.Now().Add(d); time.Now().Before(over); <-time.After(100 * time.Millisecond) {
+		var pids []int
+		for _, p := range parts {
+			pids = append(pids, m.pids(p)...)
+		}
+		freeze(pids, 900*time.Millisecond)
 	}
 }
 
