@@ -192,7 +192,11 @@ func (w *work) spentOr(ctx context.Context, in SandboxRequest, sb *sandbox.Sandb
 	if err = w.lostOr(ctx, sb, err); TypeOf(err) != SandboxLost {
 		return err
 	}
-	return w.spent(ctx, in, sb, "it was lost before it was used", err)
+	spent := w.spent(ctx, in, sb, "it was lost before it was used", err)
+	if exceeded(err) && TypeOf(spent) == GenerationSpent {
+		return final(Refused, errors.New(ReasonOf(err))) // another would exceed it as well
+	}
+	return spent
 }
 
 // spent ends a sandbox that never came to use: the next generation gets another.

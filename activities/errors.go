@@ -14,6 +14,9 @@ import (
 const (
 	// SandboxLost: the provider says that the sandbox has ended.
 	SandboxLost = "SandboxLost"
+	// SandboxLimit: the provider ended the sandbox during a turn because it exceeded a limit. The same prompt would
+	// exceed it again.
+	SandboxLimit = "SandboxLimit"
 	// PromptNotDelivered: the attempt ended before the agent got the prompt, and no other
 	// attempt had handed it over.
 	PromptNotDelivered = "PromptNotDelivered"
@@ -45,7 +48,7 @@ func IsFinal(err error) bool {
 		return false
 	}
 	switch app.Type() {
-	case SandboxLost, PromptNotDelivered, DeliveryUnknown, GenerationSpent, Refused, SessionMissing, Fenced:
+	case SandboxLost, SandboxLimit, PromptNotDelivered, DeliveryUnknown, GenerationSpent, Refused, SessionMissing, Fenced:
 		return true
 	}
 	return app.NonRetryable()

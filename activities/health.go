@@ -1,6 +1,7 @@
 package activities
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"sync"
@@ -87,7 +88,8 @@ func (l *look) check(ctx context.Context, row session.SandboxRow, running map[st
 	}
 	l.count(func(out *Reconciled) { out.Reported++ })
 	return session.SandboxUnhealthy, l.Tell.SandboxEnded(ctx, row.SessionID, session.SandboxSignal{
-		Generation: row.Generation, SandboxID: row.SandboxID, Reason: "the provider does not list it any more",
+		Generation: row.Generation, SandboxID: row.SandboxID, Reason: cmp.Or(status.Reason, "the provider does not list it any more"),
+		Limit: status.Limit,
 	})
 }
 

@@ -148,6 +148,9 @@ func (w *work) rescue(ctx context.Context, in SaveRequest, bundle session.Bundle
 	if err := w.storedManifest(ctx, &bundle); err != nil {
 		return Saved{}, err
 	}
+	if err := w.reportLimit(ctx, in); err != nil {
+		return Saved{}, err
+	}
 	if bundle.SnapshotID == "" && len(bundle.Manifest.AgentFiles) == 0 {
 		return Saved{}, nil
 	}
@@ -220,11 +223,42 @@ func (w *work) lostOr(ctx context.Context, sb *sandbox.Sandbox, err error) error
 	status, pollErr := sb.Poll(ask)
 	switch {
 	case sandbox.CodeOf(pollErr) == sandbox.Gone, pollErr == nil && !status.Running:
+		if status.Limit != "" {
+			err = &limitError{limit: status.Limit, reason: status.Reason}
+		}
 		return final(SandboxLost, fmt.Errorf("the sandbox has ended (exit code %d): %w", status.ExitCode, err))
 	case pollErr != nil:
 		return errors.Join(err, pollErr)
 	}
 	return refusedOr(err)
+}
+
+// limitError is why a provider ended a sandbox that exceeded a limit.
+type limitError struct{ limit, reason string }
+
+func (e *limitError) Error() string { return e.limit + ": " + e.reason }
+
+// exceeded reports whether err says that the sandbox exceeded a limit.
+func exceeded(err error) bool {
+	_, ok := errors.AsType[*limitError](err)
+	return ok
+}
+
+// reportLimit records which limit a sandbox exceeded that has ended, if it was ended for that.
+func (w *work) reportLimit(ctx context.Context, in SaveRequest) error {
+	if in.SandboxID == "" {
+		return nil
+	}
+	status, err := w.Sandbox.Open(in.SandboxID).Poll(ctx)
+	switch {
+	case sandbox.CodeOf(err) == sandbox.Gone:
+		return nil
+	case err != nil:
+		return err
+	case status.Limit == "":
+		return nil
+	}
+	return stored(w.Store.ProblemTell(ctx, in.SessionID, session.ProblemSandboxLimit, (&limitError{status.Limit, status.Reason}).Error()))
 }
 
 // refusedOr makes err final where the provider would refuse the same again.

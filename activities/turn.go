@@ -129,6 +129,9 @@ func (t *Turns) turnError(ctx context.Context, turn *turn, err error) error {
 	if TypeOf(err) == SandboxLost && !turn.mayHaveDelivered {
 		return final(PromptNotDelivered, err)
 	}
+	if TypeOf(err) == SandboxLost && exceeded(err) {
+		return final(SandboxLimit, errors.New(ReasonOf(err)))
+	}
 	return err
 }
 

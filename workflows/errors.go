@@ -75,5 +75,9 @@ func (l *life) pause(ctx workflow.Context) {
 // lostError is what a turn ends with when the provider has said, to somebody
 // else, that its sandbox is gone.
 func (l *life) lostError() error {
-	return temporal.NewNonRetryableApplicationError("the sandbox ended: "+l.lost.Reason, activities.SandboxLost, nil)
+	kind := activities.SandboxLost
+	if l.lost.Limit != "" {
+		kind = activities.SandboxLimit
+	}
+	return temporal.NewNonRetryableApplicationError("the sandbox ended: "+l.lost.Reason, kind, nil)
 }

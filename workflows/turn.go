@@ -48,6 +48,10 @@ func (l *life) carry(ctx workflow.Context, run session.Processing) error {
 	case activities.SandboxLost:
 		l.loseSandbox()
 		return l.settleUnknown(ctx, run, session.ReasonSandboxLost)
+	case activities.SandboxLimit:
+		l.loseSandbox()
+		_, err := l.settle(ctx, run, session.OutcomeFailed, activities.ReasonOf(err), false)
+		return err
 	case activities.DeliveryUnknown:
 		return l.settleUnknown(ctx, run, activities.ReasonOf(err))
 	case activities.Fenced:

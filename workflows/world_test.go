@@ -445,6 +445,8 @@ func fault(kind string) (err error, known bool) { //nolint:revive // the error i
 		return final(activities.SandboxLost, "the sandbox has ended"), true
 	case "undelivered":
 		return final(activities.PromptNotDelivered, "the sandbox had ended before"), true
+	case "limit":
+		return final(activities.SandboxLimit, "the sandbox has ended: it exceeded its disk"), true
 	case "unknown":
 		return final(activities.DeliveryUnknown, "the runner lost the run"), true
 	case "spent":

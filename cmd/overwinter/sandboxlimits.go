@@ -5,12 +5,18 @@ import "github.com/overwinter-dev/overwinter/internal/localmodal/box"
 // sandboxLimitFlags bound what each sandbox of the local Modal takes of the machine.
 type sandboxLimitFlags struct {
 	SandboxProcesses int     `env:"OVERWINTER_SANDBOX_PROCESSES" placeholder:"N" help:"Processes and threads of a sandbox of the local Modal. Default: 8192."`
-	SandboxMemoryMiB int64   `name:"sandbox-memory-mib" env:"OVERWINTER_SANDBOX_MEMORY_MIB" placeholder:"N" help:"Memory of a sandbox of the local Modal in MiB, where the machine has control groups. Default: three quarters of the machine's, which all sandboxes share."`
+	SandboxMemoryMiB int64   `name:"sandbox-memory-mib" env:"OVERWINTER_SANDBOX_MEMORY_MIB" placeholder:"N" help:"Memory of a sandbox of the local Modal in MiB, one that exceeds it loses a process or, without control groups, is ended. Default: three quarters of the machine's, which all sandboxes share."`
 	SandboxCPUs      float64 `name:"sandbox-cpus" env:"OVERWINTER_SANDBOX_CPUS" placeholder:"N" help:"CPUs of a sandbox of the local Modal, such as 1.5, where the machine has control groups. Default: all, with half the weight of other programs."`
+	SandboxDiskMiB   int64   `name:"sandbox-disk-mib" env:"OVERWINTER_SANDBOX_DISK_MIB" placeholder:"N" help:"Disk space in MiB that a sandbox of the local Modal may add to its image. One that exceeds it is ended. Default: 10240."`
+	SandboxInodes    int64   `env:"OVERWINTER_SANDBOX_INODES" placeholder:"N" help:"Files, directories and links that a sandbox of the local Modal may add to its image. One that exceeds it is ended. Default: 1000000."`
+	DiskReserveMiB   int64   `name:"sandbox-disk-reserve-mib" env:"OVERWINTER_SANDBOX_DISK_RESERVE_MIB" placeholder:"N" help:"Free disk space in MiB below which sandboxes of the local Modal are ended, those that grow most first, and none is started or saved. Default: 1024, at most 5% of the file system."`
 }
 
 // limits are the flags as the local Modal takes them; an error names the bound.
 func (f sandboxLimitFlags) limits() (box.Limits, error) {
-	l := box.Limits{Processes: f.SandboxProcesses, Memory: f.SandboxMemoryMiB << 20, CPUs: f.SandboxCPUs}
+	l := box.Limits{
+		Processes: f.SandboxProcesses, Memory: f.SandboxMemoryMiB << 20, CPUs: f.SandboxCPUs,
+		Disk: f.SandboxDiskMiB << 20, Inodes: f.SandboxInodes, Reserve: f.DiskReserveMiB << 20,
+	}
 	return l, l.Check()
 }

@@ -37,6 +37,15 @@ func localModalSpec(c Config, dir *dataDir, port int) child.Spec {
 	if l := c.SandboxLimits; l.CPUs > 0 {
 		args = append(args, "--sandbox-cpus", strconv.FormatFloat(l.CPUs, 'g', -1, 64))
 	}
+	if l := c.SandboxLimits; l.Disk > 0 {
+		args = append(args, "--sandbox-disk-mib", strconv.FormatInt(l.Disk>>20, 10))
+	}
+	if l := c.SandboxLimits; l.Inodes > 0 {
+		args = append(args, "--sandbox-inodes", strconv.FormatInt(l.Inodes, 10))
+	}
+	if l := c.SandboxLimits; l.Reserve > 0 {
+		args = append(args, "--sandbox-disk-reserve-mib", strconv.FormatInt(l.Reserve>>20, 10))
+	}
 	return child.Spec{
 		Name: "local-modal",
 		Command: child.Command{

@@ -261,6 +261,9 @@ func (s *Server) await(ctx context.Context, sb *sandbox) error {
 
 func (s *Server) start(ctx context.Context, sb *sandbox, d *pb.Sandbox, net network, mounts []wire.Mount) error {
 	r := sb.record()
+	if err := s.runtime.RequireSpace(); err != nil {
+		return err
+	}
 	_, h, err := s.holdImage(r.ImageID)
 	defer h.release()
 	if err != nil { // deleted since we looked, its layers perhaps too

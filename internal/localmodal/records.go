@@ -67,6 +67,7 @@ type sandboxRecord struct {
 	Ended    time.Time // zero while it runs
 	Status   pb.GenericResult_GenericStatus
 	ExitCode int32
+	Reason   string `json:",omitempty"` // the limit that it exceeded
 }
 
 func (r sandboxRecord) over() bool { return !r.Ended.IsZero() }

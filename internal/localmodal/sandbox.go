@@ -17,10 +17,12 @@ import (
 // exitSnapshotLife is how long the image of an ended sandbox is kept.
 const exitSnapshotLife = 30 * 24 * time.Hour
 
-// Exit codes of sandboxes that did not end by themselves.
+// Exit codes of sandboxes that did not end by themselves. Those of sandboxes that exceeded a limit are not Modal's.
 const (
 	exitTimeout    = 124
 	exitTerminated = 137
+	exitDisk       = 153 // 128+SIGXFSZ
+	exitMemory     = 152 // 128+SIGXCPU, which nothing else in a sandbox ends with
 )
 
 // sandbox is one sandbox, from the reservation of its name until long after its end.
@@ -90,7 +92,7 @@ func (sb *sandbox) result() *pb.GenericResult {
 		return nil
 	}
 	r := sb.record()
-	return pb.GenericResult_builder{Status: r.Status, Exitcode: r.ExitCode}.Build()
+	return pb.GenericResult_builder{Status: r.Status, Exitcode: r.ExitCode, Exception: r.Reason}.Build()
 }
 
 // finish ends the sandbox with a result, unless something else has already, and
@@ -108,10 +110,25 @@ func (sb *sandbox) finish(ctx context.Context, status pb.GenericResult_GenericSt
 	ctx = context.WithoutCancel(ctx)
 	defer close(sb.done)
 	err := sb.task.Close()
+	if why := sb.task.Box.Exceeded(); why != nil {
+		status, code = sb.exceeded(why)
+	}
 	_, files := sb.server.conclude(ctx, sb, status, code)
 	if err = errors.Join(err, files); err != nil {
 		sb.server.logger.ErrorContext(ctx, "sandbox did not end cleanly", slog.String("sandbox_id", sb.record().ID), slog.Any("error", err))
 	}
+}
+
+// exceeded notes why the watchdog has ended the sandbox. The files of one that took too much of the disk are not kept.
+func (sb *sandbox) exceeded(why *box.ExceededError) (pb.GenericResult_GenericStatus, int32) {
+	sb.mu.Lock()
+	defer sb.mu.Unlock()
+	sb.rec.Reason = why.Text
+	if why.Resource == box.Disk {
+		sb.rec.ExitSnapshot = false
+		return pb.GenericResult_GENERIC_STATUS_FAILURE, exitDisk // of a terminated one the SDK does not return the code
+	}
+	return pb.GenericResult_GENERIC_STATUS_FAILURE, exitMemory
 }
 
 // conclude deals with the files of a dead sandbox and records its end. The

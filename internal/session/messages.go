@@ -174,6 +174,7 @@ type AbortSignal struct {
 type SandboxSignal struct {
 	Generation int64  `json:"generation"`
 	Reason     string `json:"reason"`
+	Limit      string `json:"limit,omitempty"` // that it exceeded, if the provider ended it for that
 	// SandboxID tells the sandbox that ended from a later one of the same generation: a generation whose
 	// sandbox never became ready is created again. Reports of earlier versions do not have it.
 	SandboxID string `json:"sandboxId,omitempty"`

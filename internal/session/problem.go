@@ -12,4 +12,7 @@ const (
 	ProblemRestoringDelayed    = "restoring_delayed"
 	ProblemSyncDelayed         = "sync_delayed"
 	ProblemRevertDelayed       = "revert_delayed"
+	// ProblemSandboxLimit: the provider ended the sandbox because it exceeded a limit ("disk" or "memory", with which the
+	// message begins). Of one that exceeded its disk no files are kept: the session continues from the last snapshot.
+	ProblemSandboxLimit = "sandbox_limit"
 )

@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -47,6 +48,8 @@ type Box struct {
 	link   *link
 	// network is the outer side of the box's own network; nil if it has none.
 	network *netstack.Network
+
+	exceeded atomic.Pointer[ExceededError] // why the watchdog has ended it
 
 	snapshots sync.Mutex // one at a time; guards previous
 	previous  *manifest  // of the last snapshot, nil before
@@ -98,6 +101,15 @@ func (r *Runtime) Start(ctx context.Context, spec Spec) (*Box, error) {
 	}
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("start sandbox: %w", err), r.Discard(spec.ID))
+	}
+	if err := r.watchdog.add(b); err != nil {
+		b.Kill()
+		return nil, errors.Join(fmt.Errorf("start sandbox: %w", err), r.Discard(spec.ID))
+	}
+	select {
+	case <-b.Gone(): // perhaps before it was added
+		r.watchdog.remove(b)
+	default:
 	}
 	return b, nil
 }
@@ -170,6 +182,7 @@ func (b *Box) launch(ctx context.Context, root wire.RootSpec, own, blocked bool)
 		b.closeNetwork()
 		b.sweep()
 		b.leave()
+		b.rt.watchdog.remove(b)
 	})
 	return nil
 }

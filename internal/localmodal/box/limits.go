@@ -6,10 +6,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Limits bound what one box takes of the machine. Where control groups can be had, the kernel enforces
-// all of them, and all boxes together stay within the machine's memory less a quarter of it and within
-// maxAllProcesses. Elsewhere the number of processes alone is bounded, by the kernel's count of a user
-// namespace.
+// Limits bound what one box takes of the machine. Where control groups are available, the kernel enforces
+// processes, memory and CPUs, and all boxes together stay within the machine's memory less a quarter of it and
+// within maxAllProcesses. Elsewhere the kernel bounds the number of processes (by its count of a user namespace),
+// and a watchdog ends a box that exceeds its memory. The watchdog ends a box that exceeds its disk everywhere.
 type Limits struct {
 	// Processes is how many processes and threads may exist at once. Default 8192.
 	Processes int
@@ -19,6 +19,13 @@ type Limits struct {
 	// CPUs is how many CPUs' worth of time may be used. Default: all of them, with half the weight of
 	// other programs.
 	CPUs float64
+	// Disk is bytes on disk that a box may add to its image. Default 10 GiB.
+	Disk int64
+	// Inodes is how many files, directories and links a box may add to its image. Default 1,000,000.
+	Inodes int64
+	// Reserve is free bytes of the file system of the data directory. Below it, boxes are ended, those that grow
+	// most first, and none is started or saved. Default 1 GiB, at most 5% of the file system.
+	Reserve int64
 }
 
 const (
@@ -27,6 +34,13 @@ const (
 	leastProcesses   = 64
 	leastMemory      = 128 << 20
 	leastCPUs        = 0.01
+	defaultDisk      = 10 << 30
+	defaultInodes    = 1_000_000
+	leastDisk        = 1 << 20
+	leastInodes      = 100
+	defaultReserve   = 1 << 30
+	reserveInodes    = 50_000
+	reserveShare     = 20 // the reserve is at most this part of the file system
 )
 
 // Check names the first limit that is out of bounds. Zero is the default.
@@ -38,6 +52,12 @@ func (l Limits) Check() error {
 		return fmt.Errorf("a sandbox's limit of %d bytes of memory is less than %d", l.Memory, int64(leastMemory))
 	case l.CPUs != 0 && l.CPUs < leastCPUs:
 		return fmt.Errorf("a sandbox's limit of %v CPUs is less than %v", l.CPUs, leastCPUs)
+	case l.Disk != 0 && l.Disk < leastDisk:
+		return fmt.Errorf("a sandbox's limit of %d bytes of disk is less than %d", l.Disk, int64(leastDisk))
+	case l.Inodes != 0 && l.Inodes < leastInodes:
+		return fmt.Errorf("a sandbox's limit of %d inodes is less than %d", l.Inodes, leastInodes)
+	case l.Reserve < 0:
+		return fmt.Errorf("the disk reserve of %d bytes is negative", l.Reserve)
 	}
 	return nil
 }
@@ -49,6 +69,15 @@ func (l Limits) withDefaults() Limits {
 	}
 	if l.Memory == 0 {
 		l.Memory = allMemory()
+	}
+	if l.Disk == 0 {
+		l.Disk = defaultDisk
+	}
+	if l.Inodes == 0 {
+		l.Inodes = defaultInodes
+	}
+	if l.Reserve == 0 {
+		l.Reserve = defaultReserve
 	}
 	return l
 }
@@ -63,6 +92,12 @@ func (l Limits) narrowed(o Limits) Limits {
 	}
 	if o.CPUs > 0 && (l.CPUs == 0 || o.CPUs < l.CPUs) {
 		l.CPUs = max(o.CPUs, leastCPUs)
+	}
+	if o.Disk > 0 && o.Disk < l.Disk {
+		l.Disk = max(o.Disk, leastDisk)
+	}
+	if o.Inodes > 0 && o.Inodes < l.Inodes {
+		l.Inodes = max(o.Inodes, leastInodes)
 	}
 	return l
 }

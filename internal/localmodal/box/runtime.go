@@ -41,6 +41,8 @@ type Options struct {
 	HostPorts hostports.Set
 	// Limits are those of each box.
 	Limits Limits
+	// noCgroups leaves control groups out, for tests.
+	noCgroups bool
 	// Logger gets what has no caller to return to. Default: discarded.
 	Logger *slog.Logger
 }
@@ -55,6 +57,7 @@ type Runtime struct {
 	copies     bool   // roots are copies of their layers; else overlays of them
 	better     []Refusal
 	limits     Limits
+	noCgroups  bool
 	cgroups    *cgroups   // nil where there are none
 	cgroupsErr error      // why
 	unlocking  sync.Mutex // see lockLayers
@@ -65,6 +68,7 @@ type Runtime struct {
 	mappable   map[string]bool // the sources in hostMounts that can be shown with them
 	spawner    *spawner
 	trash      *trash
+	watchdog   *watchdog
 
 	networkMode  Network
 	hostPorts    hostports.Set
@@ -84,7 +88,7 @@ func Open(ctx context.Context, o Options) (*Runtime, error) {
 	if err != nil {
 		return nil, fmt.Errorf("resolve data directory: %w", err)
 	}
-	r := &Runtime{dir: dir, initPath: o.InitPath, logger: o.Logger, isolation: o.Isolation, container: o.Container, copies: o.Copies, networkMode: o.Network, hostPorts: o.HostPorts}
+	r := &Runtime{dir: dir, initPath: o.InitPath, logger: o.Logger, isolation: o.Isolation, container: o.Container, copies: o.Copies, networkMode: o.Network, hostPorts: o.HostPorts, noCgroups: o.noCgroups}
 	if err := o.Limits.Check(); err != nil {
 		return nil, err
 	}
@@ -110,6 +114,7 @@ func Open(ctx context.Context, o Options) (*Runtime, error) {
 		}
 	}
 	r.trash = newTrash(filepath.Join(dir, "trash"), r.logger)
+	r.watchdog = newWatchdog(r)
 	r.spawner = newSpawner()
 	r.ids, r.idsErr = chooseIDs()
 	if r.idsErr != nil && !errors.Is(r.idsErr, errNoIDs) {
@@ -125,7 +130,9 @@ func (r *Runtime) prepare(ctx context.Context) error {
 	if err := r.endLeftOver(); err != nil {
 		return err
 	}
-	if r.cgroups, r.cgroupsErr = openCgroups(r.dir); r.cgroupsErr != nil {
+	if r.noCgroups {
+		r.cgroupsErr = errors.New("not used")
+	} else if r.cgroups, r.cgroupsErr = openCgroups(r.dir); r.cgroupsErr != nil {
 		r.cgroups = nil
 	}
 	if err := r.discardUnfinished(); err != nil {
@@ -178,6 +185,7 @@ func (r *Runtime) Unlimited() error { return r.cgroupsErr }
 
 // Close waits for background work. Boxes must have been killed before.
 func (r *Runtime) Close() error {
+	r.watchdog.close()
 	r.spawner.close()
 	r.networks.Wait()
 	r.trash.close()

@@ -22,6 +22,9 @@ type SnapshotStats struct {
 func (b *Box) Snapshot(ctx context.Context, id string) (SnapshotStats, error) {
 	b.snapshots.Lock()
 	defer b.snapshots.Unlock()
+	if err := b.rt.RequireSpace(); err != nil {
+		return SnapshotStats{}, fmt.Errorf("snapshot sandbox: %w", err)
+	}
 	building := b.rt.buildPlace()
 	c := newCopier(b.previous, b.rt.layerPath, b.rt.ids.shifted)
 	started := time.Now()

@@ -121,12 +121,18 @@ type Listing struct {
 const (
 	ExitLifetime   = 124 // its timeout passed
 	ExitTerminated = 137 // somebody terminated it
+	// It exceeded a limit of the machine that the provider watches; Status.Limit says which.
+	ExitMemory = 152
+	ExitDisk   = 153
 )
 
 // Status is how a sandbox is.
 type Status struct {
 	Running  bool
-	ExitCode int // of the first process, or ExitLifetime, ExitTerminated; 0 while it runs
+	ExitCode int // of the first process, or one of the Exit constants; 0 while it runs
+	// Limit is the resource whose limit the sandbox exceeded, "disk" or "memory", if the provider ended it for that;
+	// Reason says so in words.
+	Limit, Reason string
 }
 
 // ExecRequest asks for a process.

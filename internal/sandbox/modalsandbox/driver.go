@@ -9,6 +9,7 @@ import (
 	"time"
 
 	modal "github.com/modal-labs/modal-client/go"
+	pb "github.com/modal-labs/modal-client/go/proto/modal_proto"
 	"google.golang.org/grpc"
 
 	"github.com/overwinter-dev/overwinter/internal/hostports"
@@ -202,7 +203,36 @@ func (d *Driver) Poll(ctx context.Context, id string) (driver.Status, error) {
 		return driver.Status{Running: true}, nil
 	}
 	d.drop(id)
-	return driver.Status{ExitCode: *code}, nil
+	status := driver.Status{ExitCode: *code}
+	if d.cfg.local {
+		status.Limit, status.Reason, err = d.limit(ctx, id, *code)
+	}
+	return status, fault("poll", id, err)
+}
+
+// limit returns which limit a sandbox of the local Modal exceeded, and the reason in words. The SDK does not return
+// the text of a result.
+func (d *Driver) limit(ctx context.Context, id string, code int) (limit, reason string, err error) {
+	switch code {
+	case driver.ExitDisk:
+		limit = "disk"
+	case driver.ExitMemory:
+		limit = "memory"
+	default:
+		return "", "", nil
+	}
+	conn := d.conn.Load()
+	if conn == nil {
+		return "", "", driver.Errorf(driver.Unavailable, "poll", id, "there is no connection yet")
+	}
+	answer, err := pb.NewModalClientClient(conn).SandboxWaitV2(ctx, pb.SandboxWaitRequest_builder{SandboxId: id}.Build())
+	if err != nil {
+		return "", "", err
+	}
+	if reason = answer.GetResult().GetException(); reason == "" {
+		return "", "", nil // its first process ended with that code
+	}
+	return limit, reason, nil
 }
 
 // Terminate implements driver.Driver.

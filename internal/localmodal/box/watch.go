@@ -1,0 +1,388 @@
+package box
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+const (
+	// watchInterval is how often the watchdog looks at the free space of the file system, and at the memory of boxes
+	// where no control groups bound it.
+	watchInterval = 200 * time.Millisecond
+	// memoryTime is how long a box may exceed its memory.
+	memoryTime = time.Second
+	// measureInterval and maxMeasureInterval are how often the files of a box are counted: doubled while they stay
+	// the same. They are counted earlier if the file system grows by half of what the box may still add.
+	measureInterval    = 10 * time.Second
+	maxMeasureInterval = time.Minute
+	// measureShare and growingShare are the part of the time that counting the files of one box may take, one of so
+	// many, as long as the file system does not grow and when it does.
+	measureShare = 20
+	growingShare = 4
+	// leastGrowth and leastGrowthInodes are how much the file system has to grow for an earlier count, and what a box
+	// has to have written to be ended because the reserve is not free.
+	leastGrowth       = 16 << 20
+	leastGrowthInodes = 2000
+	// reliefTimeout bounds the wait for the files of an ended box to be deleted before the next one is ended.
+	reliefTimeout = 30 * time.Second
+)
+
+// Resource is what a box had too much of.
+type Resource string
+
+// The resources that the watchdog bounds.
+const (
+	Disk   Resource = "disk"
+	Memory Resource = "memory"
+)
+
+// ExceededError is why the watchdog ended a box.
+type ExceededError struct {
+	Resource Resource
+	Text     string
+}
+
+func (e *ExceededError) Error() string { return e.Text }
+
+// SpaceError is returned where the free space of the data directory's file system is below the reserve.
+type SpaceError struct{ Reserve int64 }
+
+func (e *SpaceError) Error() string {
+	return fmt.Sprintf("the file system of the data directory has less free space than its reserve of %s", mib(e.Reserve))
+}
+
+// Unwrap makes it an ENOSPC.
+func (e *SpaceError) Unwrap() error { return unix.ENOSPC }
+
+func mib(bytes int64) string { return fmt.Sprintf("%.1f MiB", float64(bytes)/(1<<20)) }
+
+// watchdog ends boxes that take too much of the machine. It runs while there are boxes.
+type watchdog struct {
+	rt *Runtime
+
+	mu      sync.Mutex
+	boxes   map[*Box]*watched
+	running bool
+	stopped bool
+	stop    chan struct{}
+	done    sync.WaitGroup
+
+	// Of the time in which the reserve is not free.
+	short     bool
+	relieving string    // the box that was ended last
+	since     time.Time // when
+}
+
+// watched is what is known of a box. Only the watchdog's goroutine uses it.
+type watched struct {
+	box      *Box
+	baseline usage // of a copied root when the box started
+	counted  usage // by the last count, without the baseline
+	mark     usage // by the last count while the reserve was free
+	written  int64 // bytes that its processes had written when the reserve was no longer free
+	at       time.Time
+	took     time.Duration
+	interval time.Duration
+	fsUsed   usage     // at the last count
+	over     time.Time // since when the memory is exceeded; zero if it is not
+}
+
+func newWatchdog(rt *Runtime) *watchdog {
+	return &watchdog{rt: rt, boxes: map[*Box]*watched{}, stop: make(chan struct{})}
+}
+
+// add begins to watch a box. A copied root is counted as it is now.
+func (w *watchdog) add(b *Box) error {
+	state := &watched{box: b, interval: measureInterval, at: time.Now()}
+	if b.rt.copies {
+		var err error
+		if state.baseline, err = measure(b.files(), func(usage) bool { return false }); err != nil {
+			return fmt.Errorf("count files: %w", err)
+		}
+	}
+	if now, err := statFS(w.rt.dir); err == nil {
+		state.fsUsed = now.used
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.stopped {
+		return errors.New("the runtime is closed")
+	}
+	w.boxes[b] = state
+	if !w.running {
+		w.running = true
+		w.done.Go(w.run)
+	}
+	return nil
+}
+
+func (w *watchdog) remove(b *Box) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	delete(w.boxes, b)
+}
+
+func (w *watchdog) close() {
+	w.mu.Lock()
+	if !w.stopped {
+		w.stopped = true
+		close(w.stop)
+	}
+	w.mu.Unlock()
+	w.done.Wait()
+}
+
+// list returns the boxes; without any, the goroutine has to end.
+func (w *watchdog) list() []*watched {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if len(w.boxes) == 0 {
+		w.running = false
+		return nil
+	}
+	all := make([]*watched, 0, len(w.boxes))
+	for _, state := range w.boxes {
+		all = append(all, state)
+	}
+	return all
+}
+
+func (w *watchdog) run() {
+	ticker := time.NewTicker(watchInterval)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-w.stop:
+			return
+		case <-ticker.C:
+		}
+		all := w.list()
+		if all == nil {
+			return
+		}
+		w.look(all, time.Now())
+	}
+}
+
+// look does what is due.
+func (w *watchdog) look(all []*watched, now time.Time) {
+	if w.rt.cgroups == nil {
+		w.lookAtMemory(all, now)
+	}
+	space, err := statFS(w.rt.dir)
+	if err != nil {
+		w.rt.logger.Warn("free disk space unknown", slog.Any("error", err))
+		return
+	}
+	if space.short(w.rt.limits.Reserve) {
+		w.relieve(all, space, now)
+		return
+	}
+	w.short = false
+	for _, state := range all {
+		if state.due(space, w.rt.limits.Reserve, now) {
+			w.count(state, space.used)
+		}
+	}
+}
+
+// due reports whether the files of a box are to be counted again.
+func (s *watched) due(space fsUsage, reserve int64, now time.Time) bool {
+	passed := now.Sub(s.at)
+	if passed >= max(s.interval, measureShare*s.took) {
+		return true
+	}
+	grown, margin := space.used.minus(s.fsUsed), space.margin(reserve)
+	left := usage{s.box.limits.Disk, s.box.limits.Inodes}.minus(s.counted)
+	return passed >= growingShare*s.took &&
+		(grown.bytes >= max(min(left.bytes, margin.bytes)/2, leastGrowth) || grown.inodes >= max(min(left.inodes, margin.inodes)/2, leastGrowthInodes))
+}
+
+// count counts the files of a box and ends it if there are too many.
+func (w *watchdog) count(s *watched, used usage) {
+	limits := s.box.limits
+	started := time.Now()
+	var open usage
+	if processes, err := hostProcesses(); err == nil {
+		open = deleted(familiesOf(processes, map[int]bool{s.box.PID(): true})[s.box.PID()], w.rt.dir)
+	}
+	taken := func(files usage) usage {
+		return usage{files.bytes + open.bytes, files.inodes + open.inodes}.minus(s.baseline)
+	}
+	files, err := measure(s.box.files(), func(u usage) bool { return taken(u).exceeds(limits) })
+	now := time.Now()
+	switch {
+	case errors.Is(err, errTooDeep):
+		w.end(s, &ExceededError{Disk, errTooDeep.Error()})
+		return
+	case errors.Is(err, fs.ErrNotExist): // it has just ended
+	case err != nil:
+		w.rt.logger.Warn("files of a sandbox could not be counted", slog.String("sandbox_id", s.box.id), slog.Any("error", err))
+	}
+	total := taken(files)
+	if total == s.counted {
+		s.interval = min(2*s.interval, maxMeasureInterval)
+	} else {
+		s.interval = measureInterval
+	}
+	s.counted, s.at, s.took, s.fsUsed = total, now, now.Sub(started), used
+	switch {
+	case total.bytes > limits.Disk:
+		w.end(s, &ExceededError{Disk, fmt.Sprintf("the sandbox has written more than its limit of %s of disk", mib(limits.Disk))})
+	case total.inodes > limits.Inodes:
+		w.end(s, &ExceededError{Disk, fmt.Sprintf("the sandbox has made more files than its limit of %d inodes", limits.Inodes)})
+	}
+}
+
+// relieve ends boxes, one at a time, while the reserve is not free: those that have grown since it was, the one that
+// grew most first. If none has, the one that has written most since: what it writes is hidden from the count. Where
+// others fill the file system, none is ended.
+func (w *watchdog) relieve(all []*watched, space fsUsage, now time.Time) {
+	if !w.short {
+		written := writtenBy(all)
+		for _, s := range all {
+			s.mark, s.written = s.counted, written[s]
+		}
+	}
+	w.short = true
+	if w.relieving != "" && now.Sub(w.since) < reliefTimeout && !w.rt.discarded(w.relieving) {
+		return
+	}
+	w.relieving = ""
+	inodes := space.margin(w.rt.limits.Reserve).bytes >= 0 // else it is bytes that are short
+	part := func(u usage) int64 {
+		if inodes {
+			return u.inodes
+		}
+		return u.bytes
+	}
+	least := part(usage{leastGrowth, leastGrowthInodes})
+	growth := func(s *watched) int64 { return part(s.counted.minus(s.mark)) }
+	var grown *watched
+	for _, s := range all {
+		if time.Since(s.at) >= growingShare*s.took {
+			w.count(s, space.used)
+		}
+		if s.box.Exceeded() != nil {
+			w.relieving, w.since = s.box.id, now
+			return
+		}
+		if growth(s) >= least && (grown == nil || growth(s) > growth(grown)) {
+			grown = s
+		}
+	}
+	worst, why := grown, "grew most"
+	if worst == nil && !inodes {
+		why = "wrote most"
+		written := writtenBy(all)
+		for _, s := range all {
+			if more := written[s] - s.written; more >= leastGrowth && (worst == nil || more > written[worst]-worst.written) {
+				worst = s
+			}
+		}
+	}
+	if worst == nil {
+		return
+	}
+	w.relieving, w.since = worst.box.id, now
+	w.end(worst, &ExceededError{Disk, fmt.Sprintf("the machine's disk is nearly full (%s and %d inodes are free), and the sandbox %s: it has written %s in %d files",
+		mib(space.free.bytes), space.free.inodes, why, mib(worst.counted.bytes), worst.counted.inodes)})
+}
+
+// discarded reports whether nothing of a box is left on disk.
+func (r *Runtime) discarded(id string) bool {
+	if _, err := os.Lstat(r.boxPath(id)); !errors.Is(err, fs.ErrNotExist) {
+		return false
+	}
+	entries, err := os.ReadDir(filepath.Join(r.dir, "trash"))
+	return err == nil && len(entries) == 0
+}
+
+// lookAtMemory ends boxes that have exceeded their memory for memoryTime. Files in memory (tmpfs) that no process
+// has mapped are not counted.
+func (w *watchdog) lookAtMemory(all []*watched, now time.Time) {
+	processes, err := hostProcesses()
+	if err != nil {
+		w.rt.logger.Warn("memory of sandboxes unknown", slog.Any("error", err))
+		return
+	}
+	roots := make(map[int]bool, len(all))
+	for _, s := range all {
+		roots[s.box.PID()] = true
+	}
+	families := familiesOf(processes, roots)
+	for _, s := range all {
+		limit := s.box.limits.Memory
+		used := memoryOf(families[s.box.PID()], processes, limit)
+		switch {
+		case used <= limit:
+			s.over = time.Time{}
+		case s.over.IsZero():
+			s.over = now
+		case now.Sub(s.over) >= memoryTime:
+			w.end(s, &ExceededError{Memory, fmt.Sprintf("the sandbox has used %s of memory for %v; its limit is %s", mib(used), memoryTime, mib(limit))})
+		}
+	}
+}
+
+// memoryOf is the memory of some processes. What they share is counted once if the sum with repetitions exceeds the limit.
+func memoryOf(family []int, processes map[int]hostProcess, limit int64) int64 {
+	var resident int64
+	for _, pid := range family {
+		resident += processes[pid].resident
+	}
+	if resident <= limit {
+		return resident
+	}
+	var total int64
+	for _, pid := range family {
+		if share, ok := proportional(pid); ok {
+			total += share
+		} else {
+			total += processes[pid].resident
+		}
+	}
+	return total
+}
+
+// end ends a box for a reason. Its processes are gone when it returns.
+func (w *watchdog) end(s *watched, why *ExceededError) {
+	if !s.box.exceeded.CompareAndSwap(nil, why) {
+		return
+	}
+	w.rt.logger.Warn("ending a sandbox that exceeded a limit", slog.String("sandbox_id", s.box.id),
+		slog.String("resource", string(why.Resource)), slog.String("reason", why.Text))
+	s.box.Kill()
+	w.remove(s.box)
+}
+
+// Exceeded says why the watchdog ended the box; nil if it did not.
+func (b *Box) Exceeded() *ExceededError { return b.exceeded.Load() }
+
+// files is the directory that has what the box has written.
+func (b *Box) files() string {
+	if b.rt.copies {
+		return b.rt.treePath(b.id)
+	}
+	return b.rt.upperPath(b.id)
+}
+
+// RequireSpace returns a *SpaceError if the reserve is not free.
+func (r *Runtime) RequireSpace() error {
+	space, err := statFS(r.dir)
+	if err != nil {
+		return err
+	}
+	if space.short(r.limits.Reserve) {
+		return &SpaceError{min(r.limits.Reserve, space.size/reserveShare)}
+	}
+	return nil
+}

@@ -1,0 +1,144 @@
+package box
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+
+	"github.com/overwinter-dev/overwinter/internal/localmodal/wire"
+)
+
+// run starts a script that the test does not wait for.
+func (b *bundle) run(bx *Box, script string) {
+	b.t.Helper()
+	b.exec(bx, wire.ExecSpec{Args: []string{"sh", "-c", script}, Env: []string{"PATH=" + DefaultPath}})
+}
+
+// requireExceeded waits for the watchdog to end a box.
+func requireExceeded(t *testing.T, bx *Box, resource Resource) {
+	t.Helper()
+	select {
+	case <-bx.Gone():
+	case <-time.After(patience):
+		require.FailNow(t, "the sandbox was not ended")
+	}
+	why := bx.Exceeded()
+	require.NotNil(t, why)
+	require.Equal(t, resource, why.Resource, why.Text)
+}
+
+func TestASandboxIsEndedThatExceedsItsDisk(t *testing.T) {
+	t.Parallel()
+	for name, script := range map[string]string{
+		"bytes":                          "head -c 96M /dev/zero >/tmp/f; sleep 1000",
+		"bytes in a file without a name": "exec 3>/tmp/f; rm /tmp/f; head -c 96M /dev/zero >&3; sleep 1000",
+		"inodes":                         "mkdir /tmp/d; cd /tmp/d; i=0; while [ $i -lt 6000 ]; do : >f$i; i=$((i+1)); done; sleep 1000",
+		"deep directories":               `perl -e 'for (1..1200) { mkdir "d" or die; chdir "d" or die } sleep 1000'`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			for way, o := range ways {
+				if way == "directory" && name == "deep directories" {
+					continue // its tracer refuses such paths
+				}
+				t.Run(way, func(t *testing.T) {
+					t.Parallel()
+					o.Limits = Limits{Disk: 32 << 20, Inodes: 3000}
+					b := setup(t, o)
+					other := b.start()
+					bx := b.start()
+					b.run(bx, script)
+					requireExceeded(t, bx, Disk)
+					require.Equal(t, "on\n", b.sh(other, "echo on"))
+					require.Nil(t, other.Exceeded())
+				})
+			}
+		})
+	}
+}
+
+// smallDisk mounts a file system of 256 MiB.
+func smallDisk(t *testing.T) string {
+	t.Helper()
+	dir := t.TempDir()
+	if os.Geteuid() != 0 {
+		t.Skip("only root may mount a small disk")
+	}
+	require.NoError(t, unix.Mount("tmpfs", dir, "tmpfs", 0, "size=256m,nr_inodes=40000,mode=755"))
+	t.Cleanup(func() { require.NoError(t, unix.Unmount(dir, unix.MNT_DETACH)) })
+	return dir
+}
+
+func TestTheReserveStaysFreeWhateverASandboxWrites(t *testing.T) {
+	t.Parallel()
+	for name, script := range map[string]string{
+		"bytes":           "cat /dev/zero >/f; sleep 1000",
+		"hidden bytes":    `perl -e 'open F, "+>", "/f"; unlink "/f"; $b = "x" x 65536; 1 while syswrite F, $b; sleep 1000'`,
+		"one large block": "fallocate -l 1T /f; fallocate -l 200M /f; cat /dev/zero >>/f; sleep 1000",
+		"inodes":          "cd /tmp; i=0; while :; do : >f$i; i=$((i+1)); done",
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			dir := smallDisk(t)
+			rt, err := Open(t.Context(), Options{Dir: filepath.Join(dir, "data"), Isolation: Namespaces})
+			require.NoError(t, err)
+			t.Cleanup(func() { require.NoError(t, rt.Close()) })
+			b := &bundle{t, rt}
+			large := b.start()
+			b.sh(large, "head -c 64M /dev/zero >/f") // larger, but it does not grow
+			full := b.start()
+			b.run(full, script)
+			requireExceeded(t, full, Disk)
+			require.NoError(t, rt.Discard(full.id))
+			require.Eventually(t, func() bool { return rt.RequireSpace() == nil }, patience, 10*time.Millisecond)
+			require.NoError(t, os.WriteFile(filepath.Join(dir, "postgres"), make([]byte, 8<<20), 0o600))
+			require.Equal(t, "on\n", b.sh(large, "echo on"))
+			require.Nil(t, large.Exceeded())
+			b.snapshot(large)
+		})
+	}
+}
+
+func TestNoSnapshotUsesTheReserve(t *testing.T) {
+	t.Parallel()
+	dir := smallDisk(t)
+	rt, err := Open(t.Context(), Options{Dir: filepath.Join(dir, "data"), Isolation: Namespaces})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, rt.Close()) })
+	b := &bundle{t, rt}
+	bx := b.start()
+	var st unix.Statfs_t
+	require.NoError(t, unix.Statfs(dir, &st))
+	free := int64(st.Bavail) * st.Bsize                                                             //nolint:gosec // a size
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "others"), make([]byte, free-8<<20), 0o600)) // not the sandbox's doing
+	_, err = bx.Snapshot(t.Context(), "refused")
+	require.ErrorIs(t, err, unix.ENOSPC)
+	require.ErrorContains(t, err, "reserve of 12.8 MiB")
+	require.Equal(t, "on\n", b.sh(bx, "sleep 1; echo on"), "what others have written ends no sandbox")
+	require.NoError(t, os.Remove(filepath.Join(dir, "others")))
+	b.snapshot(bx)
+}
+
+func TestASandboxIsEndedThatExceedsItsMemoryWithoutControlGroups(t *testing.T) {
+	t.Parallel()
+	for way, o := range ways {
+		t.Run(way, func(t *testing.T) {
+			t.Parallel()
+			o.Limits, o.noCgroups = Limits{Memory: 192 << 20}, true
+			b := setup(t, o)
+			other := b.start()
+			bx := b.start()
+			// Shared memory counts once: these are 64 MiB, not 256 MiB.
+			b.sh(other, `perl -e '$x = "x" x (64<<20); for (1..3) { if (!fork) { sleep 4; exit } } wait for 1..3'`)
+			// tail keeps all that it may have to print.
+			b.run(bx, "(head -c 300M /dev/zero; sleep 1000) | tail -c 300M >/dev/null")
+			requireExceeded(t, bx, Memory)
+			require.Equal(t, "on\n", b.sh(other, "echo on"))
+			require.Nil(t, other.Exceeded())
+		})
+	}
+}
