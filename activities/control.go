@@ -117,6 +117,8 @@ type Turns struct{ *work }
 type work struct {
 	Config
 	readAhead *semaphore.Weighted
+	// reverting admits one revert at a time: it has the transcripts of a session in memory.
+	reverting *semaphore.Weighted
 	cursors   cursors
 	linkKeys  linkKeys
 }
@@ -153,6 +155,6 @@ func New(c Config) (*Control, *Turns) {
 	if c.ReadAhead == 0 {
 		c.ReadAhead = defaultReadAhead
 	}
-	w := &work{Config: c, readAhead: semaphore.NewWeighted(max(c.ReadAhead, linkBytes))}
+	w := &work{Config: c, readAhead: semaphore.NewWeighted(max(c.ReadAhead, linkBytes)), reverting: semaphore.NewWeighted(1)}
 	return &Control{w}, &Turns{w}
 }

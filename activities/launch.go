@@ -5,7 +5,6 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"log/slog"
 	"maps"
@@ -13,7 +12,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/overwinter-dev/overwinter/internal/agent"
 	"github.com/overwinter-dev/overwinter/internal/runner"
@@ -160,7 +158,7 @@ func (w *work) installProfile(ctx context.Context, sb *sandbox.Sandbox, ref stri
 		return strings.HasPrefix(f.Path, workspace) && old.Files[f.Path] == mark.Files[f.Path]
 	})
 	written = append(written, session.TranscriptFile{Path: profileMarkPath(), Data: data})
-	if err := put(ctx, sb, written); err != nil {
+	if err := put(ctx, sb, putFiles(written)); err != nil {
 		return fmt.Errorf("write the profile: %w", err)
 	}
 	return nil
@@ -195,23 +193,4 @@ func (w *work) readProfileMark(
 		return profileMark{}, false, nil
 	}
 	return mark, result.Code == 0, nil
-}
-
-// put writes files into a sandbox, each whole or not at all.
-func put(ctx context.Context, sb *sandbox.Sandbox, files []session.TranscriptFile) error {
-	process, err := sb.Exec(ctx, sandbox.ExecSpec{Argv: runner.DefaultPaths().Put(), Timeout: putTimeout})
-	if err != nil {
-		return err
-	}
-	defer process.Close() // only cuts the link
-	if err := errors.Join(runner.WritePut(process.Stdin, files), process.Stdin.Close()); err != nil {
-		return err
-	}
-	waited, cancel := context.WithTimeout(ctx, putTimeout+time.Second)
-	defer cancel()
-	code, err := process.Wait(waited)
-	if err == nil && code != runner.ExitOK {
-		err = fmt.Errorf("the runner's command ended with %d", code)
-	}
-	return err
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/overwinter-dev/overwinter/internal/conversation"
 	"github.com/overwinter-dev/overwinter/internal/eventlog"
+	"github.com/overwinter-dev/overwinter/internal/postgres/postgrestest"
 	"github.com/overwinter-dev/overwinter/internal/secret"
 )
 
@@ -83,7 +84,7 @@ func TestAKeyThatIsSplitOverFramesIsMaskedAlthoughItsWorkerIsLost(t *testing.T) 
 	}
 	require.Contains(t, streamed.String(), "it is [redacted PASSPHRASE] and correct horse is not", "the stream shows what the whole block does")
 	require.NotContains(t, streamed.String(), "correct horse battery")
-	files, err := b.db.TranscriptFiles(b.ctx, b.id)
+	files, err := postgrestest.Transcripts(b.ctx, b.db, b.id)
 	require.NoError(t, err)
 	require.Contains(t, string(files[0].Data), key, "the agent's own memory stays exact")
 }

@@ -2,11 +2,10 @@ package activities
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"slices"
 	"time"
 
@@ -388,9 +387,16 @@ func (w *work) bringBack(ctx context.Context, in SandboxRequest, sb *sandbox.San
 	if err != nil {
 		return receipt, err
 	}
+	reached, err := w.Store.TranscriptLimitsReached(ctx, in.SessionID)
+	if err != nil {
+		return receipt, stored(err)
+	}
 	receipt.Missing = append(receipt.Missing, agent.missing...)
-	receipt.Unchecked = agent.kept
-	if !fresh {
+	receipt.Unchecked = agent.unchecked
+	if fresh {
+		receipt.Missing = append(receipt.Missing, unstoredFiles(reached)...)
+	} else {
+		receipt.Unchecked = append(receipt.Unchecked, unstoredFiles(reached)...)
 		receipt.Missing = append(receipt.Missing, found.workspace...)
 		receipt.Unchecked = append(receipt.Unchecked, found.unchecked...)
 	}
@@ -413,9 +419,9 @@ func (w *work) bringBack(ctx context.Context, in SandboxRequest, sb *sandbox.San
 
 // agentFiles is what became of the agent's files in a restore.
 type agentFiles struct {
-	missing []string // what could not be brought back
-	kept    []string // versions that neither continue nor precede the stored ones
-	changed bool     // files were written, or are newer than the manifest
+	missing   []string // what could not be brought back
+	unchecked []string // what was not compared, and versions that neither continue nor precede the stored ones
+	changed   bool     // files were written, or are newer than the manifest
 }
 
 // updateTranscripts makes the agent's files in a sandbox at least as new as those that are stored: a file
@@ -431,66 +437,86 @@ func (w *work) updateTranscripts(ctx context.Context, sb *sandbox.Sandbox, in Sa
 	for _, f := range m.AgentFiles {
 		sizes[f.Path] = f.Size
 	}
-	doubtful := slices.Clone(differing)
+	doubtful := make(map[string]bool, len(differing))
+	for _, path := range differing {
+		doubtful[path] = true
+	}
 	for _, p := range positions {
-		if size, ok := sizes[p.Path]; (!ok || size != p.Size) && !slices.Contains(doubtful, p.Path) {
-			doubtful = append(doubtful, p.Path) // stored since the manifest was taken
+		size, ok := sizes[p.Path]
+		whole := p.Cut && size > p.Size // the manifest describes more than what is stored
+		if !ok || size != p.Size && !whole {
+			doubtful[p.Path] = true // stored since the manifest was taken
 		}
 	}
 	if len(doubtful) == 0 {
 		return out, nil
 	}
-	files, err := w.Store.TranscriptFiles(ctx, in.SessionID)
-	if err != nil {
-		return out, stored(err)
-	}
-	files = slices.DeleteFunc(files, func(f session.TranscriptFile) bool { return !slices.Contains(doubtful, f.Path) })
+	out.changed = true
+	var files []session.TranscriptPosition
 	var want session.Manifest
-	for _, f := range files {
-		want.AgentFiles = append(want.AgentFiles, manifestFile(f.Path, f.Data))
-	}
-	for _, path := range doubtful {
-		if !slices.ContainsFunc(files, func(f session.TranscriptFile) bool { return f.Path == path }) {
-			out.missing = append(out.missing, path)
+	for _, p := range positions {
+		if !doubtful[p.Path] {
+			continue
 		}
+		delete(doubtful, p.Path)
+		file, err := w.storedFile(ctx, in.SessionID, p)
+		if err != nil {
+			return out, err
+		}
+		files, want.AgentFiles = append(files, p), append(want.AgentFiles, file)
 	}
+	out.missing = slices.Sorted(maps.Keys(doubtful))
 	v, err := w.verifyFiles(ctx, sb, want)
 	if err != nil {
 		return out, err
 	}
-	out.changed = len(doubtful) > 0
-	var write []session.TranscriptFile
-	for _, f := range files {
-		if slices.Contains(v.Missing, f.Path) {
-			write = append(write, f)
+	var write []session.TranscriptPosition
+	for i, p := range files {
+		longer := slices.Contains(v.Longer, p.Path)
+		switch {
+		case p.Cut && longer:
+			out.unchecked = append(out.unchecked, fmt.Sprintf("%s: only its first %d bytes are stored and were compared", p.Path, p.Size))
+		case p.Cut:
+			out.missing = append(out.missing, fmt.Sprintf("%s: what follows its first %d bytes was not stored, because it is beyond a limit", p.Path, p.Size))
+		}
+		if slices.Contains(v.Missing, p.Path) {
+			write = append(write, p)
 			continue
 		}
-		if !slices.Contains(v.Mismatched, f.Path) {
+		if !slices.Contains(v.Mismatched, p.Path) {
 			continue // the same, or it continues what is stored
 		}
-		have := slices.IndexFunc(v.Found, func(m session.ManifestFile) bool { return m.Path == f.Path })
-		older := have >= 0 && v.Found[have].Size <= int64(len(f.Data)) && v.Found[have] == manifestFile(f.Path, f.Data[:v.Found[have].Size])
+		older, err := w.isOlder(ctx, in.SessionID, p, want.AgentFiles[i], v.Found)
+		if err != nil {
+			return out, err
+		}
 		if !older {
-			kept := fmt.Sprintf("%s.before-restore-%d", f.Path, in.Generation)
-			if err := w.copyFile(ctx, sb, f.Path, kept); err != nil {
+			kept := fmt.Sprintf("%s.before-restore-%d", p.Path, in.Generation)
+			if err := w.copyFile(ctx, sb, p.Path, kept); err != nil {
 				return out, err
 			}
-			out.kept = append(out.kept, fmt.Sprintf("%s: differs from the stored transcript, which is used; the sandbox's version is %s", f.Path, kept))
+			out.unchecked = append(out.unchecked, fmt.Sprintf("%s: differs from the stored transcript, which is used; the sandbox's version is %s", p.Path, kept))
 		}
-		write = append(write, f)
+		write = append(write, p)
 	}
-	if len(write) == 0 {
-		return out, nil
-	}
-	if err := put(ctx, sb, write); err != nil {
+	if err := w.putTranscripts(ctx, sb, in.SessionID, write); err != nil {
 		return out, fmt.Errorf("put transcripts: %w", err)
 	}
 	return out, nil
 }
 
-func manifestFile(path string, data []byte) session.ManifestFile {
-	sum := sha256.Sum256(data)
-	return session.ManifestFile{Path: path, Size: int64(len(data)), SHA256: hex.EncodeToString(sum[:])}
+// isOlder reports whether what was found in a sandbox is the beginning of a stored transcript.
+func (w *work) isOlder(ctx context.Context, sessionID string, p session.TranscriptPosition, whole session.ManifestFile, found []session.ManifestFile) (bool, error) {
+	i := slices.IndexFunc(found, func(m session.ManifestFile) bool { return m.Path == p.Path })
+	if i < 0 || found[i].Size < 0 || found[i].Size > p.Size {
+		return false, nil
+	}
+	if found[i].Size == p.Size {
+		return found[i] == whole, nil
+	}
+	p.Size = found[i].Size
+	beginning, err := w.storedFile(ctx, sessionID, p)
+	return found[i] == beginning, err
 }
 
 // copyFile copies a file in a sandbox. A copy that is there already stays: it is of an earlier attempt,
@@ -533,7 +559,7 @@ func (w *work) verify(ctx context.Context, sb *sandbox.Sandbox, m session.Manife
 }
 
 func (w *work) verifyFiles(ctx context.Context, sb *sandbox.Sandbox, m session.Manifest) (runner.Verification, error) {
-	stdout, err := command(ctx, sb, runner.DefaultPaths().Verify(m), putTimeout)
+	stdout, err := command(ctx, sb, runner.DefaultPaths().Verify(m), verifyTimeout)
 	if err != nil {
 		return runner.Verification{}, fmt.Errorf("verify: %w", err)
 	}

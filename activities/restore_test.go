@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/overwinter-dev/overwinter/activities"
+	"github.com/overwinter-dev/overwinter/internal/postgres/postgrestest"
 	"github.com/overwinter-dev/overwinter/internal/sandbox/driver"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
@@ -281,7 +282,7 @@ func TestUnsavedWorkThatIsLostIsSaidToBe(t *testing.T) {
 	answer := b.say(t, ready, "recall")
 	require.Contains(t, answer, "my name is Robin")
 	require.Contains(t, answer, "3 prompts", "the stored transcript is newer than the snapshot")
-	files, err := b.db.TranscriptFiles(b.ctx, b.id)
+	files, err := postgrestest.Transcripts(b.ctx, b.db, b.id)
 	require.NoError(t, err)
 	require.Contains(t, string(files[0].Data), "my dog is Rex")
 }

@@ -48,12 +48,17 @@ func (c *Control) RevertSession(ctx context.Context, in RevertRequest) error {
 	if err != nil {
 		return stored(err)
 	}
-	files, err := c.Store.TranscriptFiles(ctx, in.SessionID)
-	if err != nil {
-		return stored(err)
-	}
 	if len(runs) == 0 {
 		return final(Refused, errors.New("the prompt has had no run"))
+	}
+	// One at a time: the files are in memory, before and after.
+	if err := c.reverting.Acquire(ctx, 1); err != nil {
+		return err
+	}
+	defer c.reverting.Release(1)
+	files, err := c.wholeTranscripts(ctx, in.SessionID)
+	if err != nil {
+		return err
 	}
 	reverted, err := revert(reverter, files, runs)
 	if err != nil {
@@ -102,5 +107,5 @@ func (w *work) rewrite(ctx context.Context, sb *sandbox.Sandbox, before []sessio
 	if len(to.Files) == 0 {
 		return nil
 	}
-	return put(ctx, sb, to.Files)
+	return put(ctx, sb, putFiles(to.Files))
 }

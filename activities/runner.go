@@ -17,7 +17,7 @@ import (
 
 const (
 	commandTimeout = 20 * time.Second // of a runner command that only asks
-	putTimeout     = 5 * time.Minute
+	verifyTimeout  = 5 * time.Minute
 	sealTimeout    = 5 * time.Minute
 )
 

@@ -92,19 +92,6 @@ func (c *Control) DropSandbox(ctx context.Context, in SaveRequest) (Saved, error
 	return c.commit(ctx, bundle)
 }
 
-// storedManifest lists the transcripts that are stored.
-func (w *work) storedManifest(ctx context.Context, b *session.Bundle) error {
-	files, err := w.Store.TranscriptFiles(ctx, b.SessionID)
-	if err != nil {
-		return stored(err)
-	}
-	for _, f := range files {
-		b.Manifest.AgentFiles = append(b.Manifest.AgentFiles, manifestFile(f.Path, f.Data))
-	}
-	b.Manifest.LastSeq, err = w.Log.Position(ctx, b.SessionID)
-	return stored(err)
-}
-
 // RescueBundle saves what is left of a sandbox that has ended: the files as the provider kept them, or
 // those of the previous bundle, with the transcripts that were stored while the agent worked. The
 // result is not verified. If nothing is left, no bundle is made. A sandbox that turns out to run is saved

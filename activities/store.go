@@ -2,6 +2,7 @@ package activities
 
 import (
 	"context"
+	"iter"
 	"time"
 
 	"github.com/overwinter-dev/overwinter/internal/eventlog"
@@ -118,10 +119,13 @@ type Store interface {
 	// It counts only while token is the run's newest.
 	QuestionsDelivered(ctx context.Context, token string, questionIDs []string) error
 
-	// TranscriptAppend stores segments; what is stored already is skipped, a gap is illegal_state.
+	// TranscriptAppend stores segments; what is stored already or beyond a limit is skipped, a gap is illegal_state.
 	TranscriptAppend(ctx context.Context, segments []session.TranscriptSegment) error
 	TranscriptPositions(ctx context.Context, sessionID string) ([]session.TranscriptPosition, error)
-	TranscriptFiles(ctx context.Context, sessionID string) ([]session.TranscriptFile, error)
+	// TranscriptContent reads what a position describes in pieces of at most 1 MiB, each valid until the next.
+	TranscriptContent(ctx context.Context, sessionID string, p session.TranscriptPosition) iter.Seq2[[]byte, error]
+	// TranscriptLimitsReached returns the limits that kept transcripts from being stored whole.
+	TranscriptLimitsReached(ctx context.Context, sessionID string) ([]session.TranscriptLimit, error)
 
 	// FilesAppend stores what has happened in a workspace, with its events; what is stored already is
 	// skipped. eventlog.ErrFenced when a newer generation or attempt has taken over.

@@ -15,6 +15,7 @@ import (
 
 	"github.com/overwinter-dev/overwinter/activities"
 	"github.com/overwinter-dev/overwinter/internal/eventlog"
+	"github.com/overwinter-dev/overwinter/internal/postgres/postgrestest"
 	"github.com/overwinter-dev/overwinter/internal/sandbox/driver"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
@@ -38,7 +39,7 @@ func TestATurnRunsAndRunsAgainWithTheSameEnd(t *testing.T) {
 	require.Len(t, b.of(t, in.RunID, "turn_end"), 1)
 	require.Len(t, b.events(t), position, "the second changed nothing")
 	require.Equal(t, session.PromptCompleted, b.prompt(t, in.PromptID).Status)
-	files, err := b.db.TranscriptFiles(b.ctx, b.id)
+	files, err := postgrestest.Transcripts(b.ctx, b.db, b.id)
 	require.NoError(t, err)
 	require.Len(t, files, 1)
 	require.Contains(t, string(files[0].Data), "hello there, agent", "the transcript was flushed before the turn ended")

@@ -67,6 +67,11 @@ func TestTheDocumentHasTheLimitsOfTheCode(t *testing.T) {
 		"content of a file":                                        bytes(session.MaxFileBytes),
 		"content of all files of a session":                        bytes(session.MaxSavedBytes),
 		"text of a diff":                                           bytes(session.MaxPatchBytes),
+		"one transcript file":                                      bytes(session.MaxTranscriptBytes),
+		"all transcripts of a session":                             fmt.Sprintf("%d GiB", session.MaxTranscriptsBytes>>30),
+		"transcript files of a session":                            fmt.Sprint(session.MaxTranscriptFiles),
+		"path of a transcript file":                                bytes(session.MaxTranscriptPath),
+		"transcripts of a session that is reverted":                bytes(session.MaxRevertBytes),
 	} {
 		require.Equal(t, want, rows[row], "docs/limits.md: %s", row)
 	}

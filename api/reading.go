@@ -2,11 +2,8 @@ package api
 
 import (
 	"context"
-	"encoding/base64"
 	"errors"
 	"net/http"
-	"path"
-	"unicode/utf8"
 
 	"github.com/labstack/echo/v4"
 
@@ -45,57 +42,6 @@ func (s *Server) blocks(c echo.Context) error {
 		}
 	}
 	return c.JSON(http.StatusOK, blockPage{Conversation: conv, NextCursor: next})
-}
-
-// transcriptFile is one of the agent's own files. Content is text where the bytes
-// are UTF-8, else base64.
-type transcriptFile struct {
-	Path     string `json:"path"`
-	Version  int64  `json:"version"`
-	Size     int    `json:"size"`
-	Encoding string `json:"encoding"`
-	Content  string `json:"content"`
-}
-
-func (s *Server) transcript(c echo.Context) error {
-	id, err := sessionID(c)
-	if err != nil {
-		return err
-	}
-	files, err := s.cfg.Store.TranscriptFiles(c.Request().Context(), id)
-	if err != nil {
-		return err
-	}
-	masker, err := s.cfg.Masks.Masker(c.Request().Context())
-	if err != nil {
-		return err
-	}
-	for i := range files {
-		files[i].Data = masker.Bytes(files[i].Data)
-	}
-	if want := c.QueryParam("path"); want != "" {
-		for _, f := range files {
-			if f.Path == want {
-				return c.Blob(http.StatusOK, transcriptType(f.Path), f.Data)
-			}
-		}
-		return session.Faultf(session.CodeNotFound, "the session has no transcript file of that path")
-	}
-	out := make([]transcriptFile, len(files))
-	for i, f := range files {
-		out[i] = transcriptFile{Path: f.Path, Version: f.Version, Size: len(f.Data), Encoding: "utf-8", Content: string(f.Data)}
-		if !utf8.Valid(f.Data) {
-			out[i].Encoding, out[i].Content = "base64", base64.StdEncoding.EncodeToString(f.Data)
-		}
-	}
-	return c.JSON(http.StatusOK, map[string]any{"files": out})
-}
-
-func transcriptType(name string) string {
-	if path.Ext(name) == ".jsonl" {
-		return "application/x-ndjson"
-	}
-	return echo.MIMEOctetStream
 }
 
 // state asks the workflow itself, the only read that needs a worker.

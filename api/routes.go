@@ -55,7 +55,7 @@ func (s *Server) routes() {
 	e.GET("/api/sessions/:id/files/*", s.fileGet)
 	e.GET("/api/sessions/:id/diff", s.diff)
 	e.GET("/api/sessions/:id/blocks", s.blocks)
-	e.GET("/api/sessions/:id/transcript", s.transcript)
+	e.GET(transcriptRoute, s.transcript)
 	e.GET(eventsRoute, s.events)
 	e.GET("/api/sessions/:id/state", s.state)
 

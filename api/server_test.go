@@ -77,6 +77,23 @@ func TestTranscript(t *testing.T) {
 	require.Equal(t, "{\"a\":1}\n", string(one.body))
 	require.Equal(t, []byte{0xff, 0}, b.do("GET", path+"?path=/home/a/bin", "").body)
 	b.do("GET", path+"?path=/etc/passwd", "").problem(http.StatusNotFound, "not_found")
+
+	// Characters lie across pieces.
+	text := strings.Repeat("größer als ein Stück — 雪 \U0001F980 <&>\n", 4000)
+	b.store.With(id, func(r *apitest.Row) {
+		r.Transcripts = []session.TranscriptFile{{Path: "/t", Data: []byte(text)}, {Path: "/cut", Data: []byte("abc\xe9\x9b")}}
+	})
+	var all struct {
+		Files []struct {
+			Size              int
+			Encoding, Content string
+		}
+	}
+	require.NoError(t, json.Unmarshal(b.do("GET", path, "").body, &all))
+	require.Equal(t, text, all.Files[0].Content)
+	require.Equal(t, len(text), all.Files[0].Size)
+	require.Equal(t, "base64", all.Files[1].Encoding)
+	require.Equal(t, text, string(b.do("GET", path+"?path=/t", "").body))
 }
 
 func TestStateIsAskedOfTheWorkflow(t *testing.T) {

@@ -3,6 +3,7 @@ package api
 import (
 	"context"
 	"encoding/json"
+	"iter"
 	"time"
 
 	"github.com/overwinter-dev/overwinter/internal/conversation"
@@ -74,7 +75,10 @@ type Store interface {
 	// ConversationPage returns blocks in the order in which they appeared, as many as limit or a bound of
 	// bytes allows, and the cursor of the next page. Seq is the position at which the first page was read.
 	ConversationPage(ctx context.Context, sessionID string, limit int, cursor string) (page conversation.Conversation, nextCursor string, err error)
-	TranscriptFiles(ctx context.Context, sessionID string) ([]session.TranscriptFile, error)
+	// TranscriptPositions lists the native transcripts by path; session_not_found.
+	TranscriptPositions(ctx context.Context, sessionID string) ([]session.TranscriptPosition, error)
+	// TranscriptContent reads what a position describes in pieces of at most 1 MiB, each valid until the next.
+	TranscriptContent(ctx context.Context, sessionID string, p session.TranscriptPosition) iter.Seq2[[]byte, error]
 	// Ready reports whether Postgres can be worked with: it answers, has the right schema and can be
 	// written to. The message of a fault says why not, and is shown to anyone who asks.
 	Ready(ctx context.Context) error

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"iter"
 	"slices"
 	"strconv"
 	"sync"
@@ -444,9 +445,9 @@ func (m *Store) ConversationPage(_ context.Context, id string, limit int, cursor
 	return page, "", nil
 }
 
-// TranscriptFiles implements api.Store.
-func (m *Store) TranscriptFiles(_ context.Context, id string) ([]session.TranscriptFile, error) {
-	leave, err := m.enter("TranscriptFiles")
+// TranscriptPositions implements api.Store.
+func (m *Store) TranscriptPositions(_ context.Context, id string) ([]session.TranscriptPosition, error) {
+	leave, err := m.enter("TranscriptPositions")
 	if err != nil {
 		return nil, err
 	}
@@ -455,7 +456,45 @@ func (m *Store) TranscriptFiles(_ context.Context, id string) ([]session.Transcr
 	if err != nil {
 		return nil, err
 	}
-	return r.Transcripts, nil
+	var out []session.TranscriptPosition
+	for _, f := range r.Transcripts {
+		out = append(out, session.TranscriptPosition{Path: f.Path, Version: f.Version, Size: int64(len(f.Data))})
+	}
+	return out, nil
+}
+
+// TranscriptContent implements api.Store, in pieces of seven bytes.
+func (m *Store) TranscriptContent(_ context.Context, id string, p session.TranscriptPosition) iter.Seq2[[]byte, error] {
+	return func(yield func([]byte, error) bool) {
+		data, err := m.transcript(id, p)
+		if err != nil {
+			yield(nil, err)
+			return
+		}
+		for piece := range slices.Chunk(data, 7) {
+			if !yield(piece, nil) {
+				return
+			}
+		}
+	}
+}
+
+func (m *Store) transcript(id string, p session.TranscriptPosition) ([]byte, error) {
+	leave, err := m.enter("TranscriptContent")
+	if err != nil {
+		return nil, err
+	}
+	defer leave()
+	r, err := m.get(id)
+	if err != nil {
+		return nil, err
+	}
+	for _, f := range r.Transcripts {
+		if f.Path == p.Path {
+			return f.Data[:p.Size], nil
+		}
+	}
+	return nil, session.Faultf(session.CodeIllegalState, "the transcript is not stored any more")
 }
 
 // Ready implements api.Store.

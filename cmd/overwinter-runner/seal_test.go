@@ -65,6 +65,13 @@ func TestSealStopsEverythingAndDescribesWhatIsThere(t *testing.T) {
 	require.Empty(t, segments)
 	_, segments = b.seal(runner.SealRequest{})
 	require.Len(t, segments, 1, "a worker that lost the first answer gets it all")
+	cut := []session.TranscriptPosition{{Path: path, Version: 1, Size: 3, Cut: true}}
+	_, segments = b.seal(runner.SealRequest{Known: cut})
+	require.Empty(t, segments, "a worker stores no more of a file that is beyond a limit")
+	cut[0].Size = 100
+	_, segments = b.seal(runner.SealRequest{Known: cut})
+	require.Len(t, segments, 1, "unless it was written again")
+	require.EqualValues(t, 2, segments[0].Version)
 
 	// What a snapshot of this moment holds: a run that is over, not one that was cut.
 	b.stop(syscall.SIGKILL)

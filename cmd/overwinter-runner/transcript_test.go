@@ -202,7 +202,11 @@ func TestPutWritesFilesWhole(t *testing.T) {
 		{Path: b.write("old.jsonl", "old", os.O_APPEND), Data: []byte("new")},
 	}
 	var stdin bytes.Buffer
-	require.NoError(t, runner.WritePut(&stdin, files))
+	put := make([]runner.PutFile, len(files))
+	for i, f := range files {
+		put[i] = runner.PutFile{Path: f.Path, Size: int64(len(f.Data)), Content: func(yield func([]byte, error) bool) { yield(f.Data, nil) }}
+	}
+	require.NoError(t, runner.WritePut(&stdin, put))
 	whole := bytes.Clone(stdin.Bytes())
 	done, err := runner.ParsePut(b.ok(runner.Exec{Argv: b.paths.Put(), Stdin: whole}))
 	require.NoError(t, err)

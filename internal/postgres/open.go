@@ -50,6 +50,9 @@ type Options struct {
 	// Sealer seals transcripts before they are stored. Default: they are stored as they are, and sealed
 	// ones cannot be read.
 	Sealer Sealer
+	// Transcripts bound the transcripts that are stored of a session. Default: 256 MiB a file, 1 GiB and 4096 files a
+	// session.
+	Transcripts session.TranscriptLimits
 	// AllowNewerSchema accepts a schema that a newer program has migrated. Default: SchemaCheck and
 	// Ready refuse it.
 	AllowNewerSchema bool
@@ -69,6 +72,9 @@ func (o Options) withDefaults(url string) (Options, error) {
 	if o.ConnectTimeout == 0 {
 		o.ConnectTimeout = cmp.Or(given.ConnectTimeout, 5*time.Second)
 	}
+	o.Transcripts.FileBytes = cmp.Or(o.Transcripts.FileBytes, session.MaxTranscriptBytes)
+	o.Transcripts.SessionBytes = cmp.Or(o.Transcripts.SessionBytes, session.MaxTranscriptsBytes)
+	o.Transcripts.Files = cmp.Or(o.Transcripts.Files, session.MaxTranscriptFiles)
 	for _, d := range []struct {
 		value    *time.Duration
 		fallback time.Duration

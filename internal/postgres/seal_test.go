@@ -46,7 +46,7 @@ func TestTranscriptsAreSealedAtRestAndSealedAgainWithANewKey(t *testing.T) {
 	}
 	content := func(db *postgres.DB) string {
 		t.Helper()
-		files, err := db.TranscriptFiles(t.Context(), s.ID)
+		files, err := postgrestest.Transcripts(t.Context(), db, s.ID)
 		require.NoError(t, err)
 		var all []byte
 		for _, f := range files {
@@ -66,7 +66,7 @@ func TestTranscriptsAreSealedAtRestAndSealedAgainWithANewKey(t *testing.T) {
 		require.EqualValues(t, 2, part[0])
 		require.NotContains(t, string(part), "hunter2")
 	}
-	_, err = plain.TranscriptFiles(t.Context(), s.ID)
+	_, err = postgrestest.Transcripts(t.Context(), plain, s.ID)
 	require.Equal(t, session.CodeUnavailable, session.CodeOf(err), "without a key they cannot be read")
 
 	// Rotated, twice, in parts.
@@ -85,11 +85,11 @@ func TestTranscriptsAreSealedAtRestAndSealedAgainWithANewKey(t *testing.T) {
 	require.Equal(t, 3, reseal())
 	require.Zero(t, reseal())
 	require.Equal(t, whole, content(open(second)), "the first key is not needed any more")
-	_, err = sealing.TranscriptFiles(t.Context(), s.ID)
+	_, err = postgrestest.Transcripts(t.Context(), sealing, s.ID)
 	require.Error(t, err)
 	// A row that is put into the place of another does not open.
-	_, err = conn.Exec(t.Context(), "UPDATE transcripts SET path = 'c' WHERE path = 'b'")
+	_, err = conn.Exec(t.Context(), "UPDATE transcripts SET path = 'c' WHERE path = 'b'; UPDATE transcript_positions SET path = 'c' WHERE path = 'b'")
 	require.NoError(t, err)
-	_, err = both.TranscriptFiles(t.Context(), s.ID)
+	_, err = postgrestest.Transcripts(t.Context(), both, s.ID)
 	require.ErrorContains(t, err, "transcript c")
 }

@@ -1,20 +1,26 @@
 package postgres
 
 import (
+	"cmp"
 	"context"
+	"fmt"
+	"iter"
+	"log/slog"
 	"slices"
 	"strings"
+	"unicode/utf8"
 
-	"github.com/jackc/pgx/v5"
-
+	"github.com/overwinter-dev/overwinter/internal/conversation"
 	"github.com/overwinter-dev/overwinter/internal/postgres/dbsqlc"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
-// TranscriptAppend stores segments, those of one session together or not at all.
-// What is stored already is skipped, also in part; a higher version starts the
-// file anew and deletes the one before; an older version is skipped; a gap is
-// illegal_state.
+// TranscriptAppend stores segments, those of one session together or not at all. What is stored already is
+// skipped, also in part; a higher version starts the file again and deletes the one before; an older version is
+// skipped; a gap is illegal_state.
+//
+// What is beyond a limit is not stored: the file keeps the bytes that it has, its position is marked as cut, and the
+// first time that a session reaches a limit an error event says so. It is no error.
 func (db *DB) TranscriptAppend(ctx context.Context, segments []session.TranscriptSegment) error {
 	bySession := map[string][]session.TranscriptSegment{}
 	var order []string
@@ -35,61 +41,289 @@ func (db *DB) TranscriptAppend(ctx context.Context, segments []session.Transcrip
 	return nil
 }
 
+// transcriptTx appends to the transcripts of one session.
+type transcriptTx struct {
+	*sessionTx
+	db      *DB
+	limits  session.TranscriptLimits
+	at      map[string]*dbsqlc.TranscriptPositionsOfRow
+	totals  dbsqlc.TranscriptTotalsRow
+	changed map[string]bool // paths whose position has changed
+}
+
 func (s *sessionTx) transcriptAppend(ctx context.Context, db *DB, segments []session.TranscriptSegment) error {
-	positions, err := transcriptPositions(ctx, s.q, s, s.row.ID)
+	a := transcriptTx{
+		sessionTx: s, db: db, limits: db.options.Transcripts,
+		at: map[string]*dbsqlc.TranscriptPositionsOfRow{}, changed: map[string]bool{},
+	}
+	var paths []string
+	for _, segment := range segments {
+		if storableTranscript(segment.Path) && !slices.Contains(paths, segment.Path) {
+			paths = append(paths, segment.Path)
+		}
+	}
+	var in lookups
+	err := in.also(ctx, s.Conn, func(in *lookups) error {
+		rows, err := s.q.TranscriptPositionsOf(ctx, in, &dbsqlc.TranscriptPositionsOfParams{SessionID: s.row.ID, Paths: paths})
+		for i := range rows {
+			a.at[rows[i].Path] = &rows[i]
+		}
+		totals, totalsErr := s.q.TranscriptTotals(ctx, in, s.row.ID)
+		if isNoRows(totalsErr) {
+			totalsErr = nil
+		}
+		a.totals = totals
+		return cmp.Or(err, totalsErr)
+	})
 	if err != nil {
 		return err
 	}
-	stored := map[string]session.TranscriptPosition{}
-	for _, p := range positions {
-		stored[p.Path] = p
-	}
 	for _, segment := range segments {
-		at, known := stored[segment.Path]
-		if known && segment.Version < at.Version {
-			continue
+		if err := a.append(ctx, segment); err != nil {
+			return err
 		}
-		if !known || segment.Version > at.Version {
-			at = session.TranscriptPosition{Path: segment.Path, Version: segment.Version}
-		}
-		if segment.Offset < 0 {
-			return session.Faultf(session.CodeInvalid, "a segment of %s starts at %d", segment.Path, segment.Offset)
-		}
-		if segment.Offset > at.Size {
-			return illegal("transcript %s has %d bytes, the segment starts at %d", segment.Path, at.Size, segment.Offset)
-		}
-		fresh := segment.Data
-		if have := at.Size - segment.Offset; have > 0 {
-			fresh = fresh[min(have, int64(len(fresh))):]
-		}
-		// An empty segment still says that a file exists, or that it is empty again.
-		if len(fresh) == 0 && known && at.Version == stored[segment.Path].Version {
-			continue
-		}
-		err := s.q.TranscriptInsert(ctx, s, &dbsqlc.TranscriptInsertParams{
-			SessionID: segment.SessionID, Path: segment.Path, Version: segment.Version, Start: at.Size,
-			Size: int64(len(fresh)), RunID: segment.RunID, Data: db.pack(segment.SessionID, segment.Path, fresh),
+	}
+	return a.store(ctx)
+}
+
+// storableTranscript reports whether a transcript of this path can be stored. A program in a sandbox may name its files as it likes.
+func storableTranscript(path string) bool {
+	return len(path) <= session.MaxTranscriptPath && utf8.ValidString(path) && strings.IndexByte(path, 0) < 0
+}
+
+func (a *transcriptTx) append(ctx context.Context, segment session.TranscriptSegment) error {
+	if segment.Offset < 0 {
+		return session.Faultf(session.CodeInvalid, "a segment of %s starts at %d", segment.Path, segment.Offset)
+	}
+	if !storableTranscript(segment.Path) {
+		return a.exceed(session.TranscriptLimitPath, segment)
+	}
+	at := a.at[segment.Path]
+	switch {
+	case at == nil && a.totals.Files >= a.limits.Files:
+		return a.exceed(session.TranscriptLimitFiles, segment)
+	case at == nil:
+		at = &dbsqlc.TranscriptPositionsOfRow{Path: segment.Path, Version: segment.Version}
+		a.at[segment.Path] = at
+		a.totals.Files++
+		a.changed[segment.Path] = true
+	case segment.Version < at.Version:
+		return nil
+	case segment.Version > at.Version:
+		err := a.q.TranscriptDeleteOlder(ctx, a, &dbsqlc.TranscriptDeleteOlderParams{
+			SessionID: a.row.ID, Path: segment.Path, Version: segment.Version,
 		})
 		if err != nil {
 			return err
 		}
-		if known && segment.Version > stored[segment.Path].Version {
-			err := s.q.TranscriptDeleteOlder(ctx, s, &dbsqlc.TranscriptDeleteOlderParams{
-				SessionID: segment.SessionID, Path: segment.Path, Version: segment.Version,
-			})
-			if err != nil {
-				return err
-			}
+		a.totals.Bytes -= at.Size
+		*at = dbsqlc.TranscriptPositionsOfRow{Path: segment.Path, Version: segment.Version}
+		a.changed[segment.Path] = true
+	}
+	if at.Cut {
+		return nil // what is missing before this segment is beyond a limit
+	}
+	if segment.Offset > at.Size {
+		return illegal("transcript %s has %d bytes, the segment starts at %d", segment.Path, at.Size, segment.Offset)
+	}
+	fresh := segment.Data
+	if have := at.Size - segment.Offset; have > 0 {
+		fresh = fresh[min(have, int64(len(fresh))):]
+	}
+	limit, room := session.TranscriptLimitFile, a.limits.FileBytes-at.Size
+	if left := a.limits.SessionBytes - a.totals.Bytes; left < room {
+		limit, room = session.TranscriptLimitSession, left
+	}
+	room = max(0, room)
+	isCut := int64(len(fresh)) > room
+	if isCut {
+		fresh = fresh[:room]
+	}
+	for piece := range slices.Chunk(fresh, maxTranscriptSegment) {
+		if err := a.insert(ctx, at, segment.RunID, piece); err != nil {
+			return err
 		}
-		at.Size += int64(len(fresh))
-		stored[segment.Path] = at
+	}
+	if isCut {
+		at.Cut = true
+		a.changed[segment.Path] = true
+		return a.exceed(limit, segment)
 	}
 	return nil
 }
 
-// TranscriptPositions says how much of each file is stored, by path.
+// insert adds a row to the end of a file.
+func (a *transcriptTx) insert(ctx context.Context, at *dbsqlc.TranscriptPositionsOfRow, runID string, data []byte) error {
+	err := a.q.TranscriptInsert(ctx, a, &dbsqlc.TranscriptInsertParams{
+		SessionID: a.row.ID, Path: at.Path, Version: at.Version, Start: at.Size,
+		Size: int64(len(data)), RunID: runID, Data: a.db.pack(a.row.ID, at.Path, data),
+	})
+	if err != nil {
+		return err
+	}
+	if at.Size == 0 { // a release that stored empty segments may have left one, which was replaced
+		at.Segments, at.Loose = 0, 0
+	}
+	at.Size += int64(len(data))
+	at.Segments++
+	at.Loose++
+	a.totals.Bytes += int64(len(data))
+	a.changed[at.Path] = true
+	if at.Loose < mergeAfter {
+		return nil
+	}
+	return a.merge(ctx, at)
+}
+
+// exceed records that the session has reached a limit, with an event the first time.
+func (a *transcriptTx) exceed(limit session.TranscriptLimit, segment session.TranscriptSegment) error {
+	if slices.Contains(a.totals.Exceeded, string(limit)) {
+		return nil
+	}
+	a.totals.Exceeded = append(a.totals.Exceeded, string(limit))
+	a.changed[""] = true
+	reason := map[session.TranscriptLimit]string{
+		session.TranscriptLimitFile:    fmt.Sprintf("only the first %d bytes of a transcript file are stored", a.limits.FileBytes),
+		session.TranscriptLimitSession: fmt.Sprintf("only %d bytes of transcripts are stored of a session", a.limits.SessionBytes),
+		session.TranscriptLimitFiles:   fmt.Sprintf("only %d transcript files are stored of a session", a.limits.Files),
+		session.TranscriptLimitPath:    fmt.Sprintf("the path of a transcript file must be UTF-8 of at most %d bytes", session.MaxTranscriptPath),
+	}[limit]
+	path := conversation.BoundedID(text(segment.Path))
+	return a.add(string(conversation.EventError), segment.RunID, conversation.Problem{
+		Code:    session.CodeTranscriptsIncomplete,
+		Message: fmt.Sprintf("%s: %s; what is beyond this is kept in the sandbox and its snapshots alone", path, reason),
+	})
+}
+
+// store queues the positions that have changed, to be sent with the commit.
+func (a *transcriptTx) store(ctx context.Context) error {
+	if len(a.changed) == 0 {
+		return nil
+	}
+	for path := range a.changed {
+		at := a.at[path]
+		if at == nil {
+			continue
+		}
+		err := a.q.TranscriptPositionSet(ctx, &a.later, &dbsqlc.TranscriptPositionSetParams{
+			SessionID: a.row.ID, Path: path, Version: at.Version, Size: at.Size, Segments: at.Segments, Loose: at.Loose, Cut: at.Cut,
+		})
+		if err != nil {
+			return err
+		}
+	}
+	if a.totals.Exceeded == nil {
+		a.totals.Exceeded = []string{}
+	}
+	return a.q.TranscriptTotalsSet(ctx, &a.later, &dbsqlc.TranscriptTotalsSetParams{
+		SessionID: a.row.ID, Files: a.totals.Files, Bytes: a.totals.Bytes, Exceeded: a.totals.Exceeded,
+	})
+}
+
+const (
+	// maxTranscriptSegment bounds the bytes of a row.
+	maxTranscriptSegment = 1 << 20
+	// mergeAfter is how many rows are added to a file before they are merged.
+	mergeAfter = 16
+	// maxTail bounds the rows that one merge looks at. Sizes of merged rows at least double from one to the
+	// one before it, so fewer are below maxTranscriptSegment.
+	maxTail = mergeAfter + 32
+)
+
+// merge replaces the newest rows of a file by fewer ones: the loose rows, and those before them that are at most
+// twice as large as what follows. A merged row has at most maxTranscriptSegment bytes, and of two neighbors either the
+// first is more than twice as large as the second or they do not fit into one row, so a file of n bytes has at most
+// 2n/maxTranscriptSegment rows, and some forty more. A byte is rewritten when its row has grown by half: about ten
+// times if an agent writes a few hundred bytes at a time.
+//
+// It holds the bytes of one merged row in memory. Rows that this process cannot read stay as they are.
+func (a *transcriptTx) merge(ctx context.Context, at *dbsqlc.TranscriptPositionsOfRow) error {
+	tail, err := a.q.TranscriptTail(ctx, a, &dbsqlc.TranscriptTailParams{
+		SessionID: a.row.ID, Path: at.Path, Version: at.Version, MaxItems: maxTail,
+	})
+	if err != nil {
+		return err
+	}
+	sizes := make([]int64, len(tail))
+	for i, row := range tail {
+		sizes[i] = row.Size
+	}
+	for _, group := range mergeable(sizes, int(at.Loose)) {
+		merged, err := a.mergeRows(ctx, at, tail[group.from:group.to])
+		if err != nil {
+			return err
+		}
+		if merged {
+			at.Segments -= int64(group.to - group.from - 1)
+		}
+	}
+	at.Loose = 0
+	return nil
+}
+
+// span is a range of rows, the newest first.
+type span struct{ from, to int }
+
+// mergeable returns which rows of a tail become one. sizes has the newest row first; the first loose ones were
+// never merged.
+func mergeable(sizes []int64, loose int) []span {
+	var out []span
+	for i := 0; i < min(loose, len(sizes)); {
+		end, sum := i+1, sizes[i]
+		for end < len(sizes) && sum+sizes[end] <= maxTranscriptSegment && (end < loose || sizes[end] <= 2*sum) {
+			sum += sizes[end]
+			end++
+		}
+		if end-i > 1 {
+			out = append(out, span{i, end})
+		}
+		i = end
+	}
+	return out
+}
+
+// mergeRows makes one row of neighbors. It reports false if one of them cannot be read.
+func (a *transcriptTx) mergeRows(ctx context.Context, at *dbsqlc.TranscriptPositionsOfRow, rows []dbsqlc.TranscriptTailRow) (bool, error) {
+	newest, oldest := rows[0], rows[len(rows)-1]
+	var data []byte
+	var runID string
+	for _, row := range slices.Backward(rows) {
+		stored, err := a.q.TranscriptSegmentAt(ctx, a, &dbsqlc.TranscriptSegmentAtParams{
+			SessionID: a.row.ID, Path: at.Path, Version: at.Version, Position: row.Start,
+		})
+		if err != nil {
+			return false, err
+		}
+		grown, err := a.db.unpack(a.row.ID, at.Path, stored.Data, data)
+		if err == nil && int64(len(grown)) != row.Start+row.Size-oldest.Start {
+			err = fmt.Errorf("the rows up to %d have %d bytes", row.Start+row.Size, len(grown))
+		}
+		if err != nil {
+			a.db.logger.WarnContext(ctx, "segments of a transcript are not merged", slog.String("session_id", a.row.ID),
+				slog.String("path", at.Path), slog.Any("error", err))
+			return false, nil
+		}
+		data, runID = grown, stored.RunID
+	}
+	err := a.q.TranscriptDeleteSegments(ctx, a, &dbsqlc.TranscriptDeleteSegmentsParams{
+		SessionID: a.row.ID, Path: at.Path, Version: at.Version, First: oldest.Start, Last: newest.Start,
+	})
+	if err != nil {
+		return false, err
+	}
+	return true, a.q.TranscriptInsert(ctx, a, &dbsqlc.TranscriptInsertParams{
+		SessionID: a.row.ID, Path: at.Path, Version: at.Version, Start: oldest.Start,
+		Size: int64(len(data)), RunID: runID, Data: a.db.pack(a.row.ID, at.Path, data),
+	})
+}
+
+// TranscriptPositions says how much of each file is stored, by path; session_not_found when there is no such session.
 func (db *DB) TranscriptPositions(ctx context.Context, sessionID string) ([]session.TranscriptPosition, error) {
 	positions, err := transcriptPositions(ctx, db.q, db.pool, sessionID)
+	if err == nil && len(positions) == 0 {
+		_, err = db.EventsPosition(ctx, sessionID)
+		return positions, err
+	}
 	return positions, fault("read transcript positions", err)
 }
 
@@ -100,38 +334,64 @@ func transcriptPositions(ctx context.Context, q *dbsqlc.Queries, tx dbsqlc.DBTX,
 	}
 	out := make([]session.TranscriptPosition, len(rows))
 	for i, row := range rows {
-		out[i] = session.TranscriptPosition{Path: row.Path, Version: row.Version, Size: row.Size}
+		out[i] = session.TranscriptPosition(row)
 	}
 	return out, nil
 }
 
-// TranscriptFiles returns the native transcripts, whole, by path;
-// session_not_found when there is no such session.
-func (db *DB) TranscriptFiles(ctx context.Context, sessionID string) ([]session.TranscriptFile, error) {
-	const doing = "read transcripts"
-	if _, err := db.EventsPosition(ctx, sessionID); err != nil {
-		return nil, err
+// TranscriptLimitsReached returns the limits that kept transcripts of a session from being stored whole.
+func (db *DB) TranscriptLimitsReached(ctx context.Context, sessionID string) ([]session.TranscriptLimit, error) {
+	totals, err := db.q.TranscriptTotals(ctx, db.pool, sessionID)
+	if isNoRows(err) {
+		return nil, nil
 	}
-	ctx, cancel := db.bulk(ctx)
-	defer cancel()
-	var rows []dbsqlc.TranscriptSegmentsRow
-	err := db.inTx(ctx, doing, pgx.TxOptions{AccessMode: pgx.ReadOnly}, func(tx pgx.Tx) (err error) {
-		rows, err = db.q.TranscriptSegments(ctx, tx, sessionID)
-		return err
+	if err != nil {
+		return nil, fault("read transcript limits", err)
+	}
+	var out []session.TranscriptLimit
+	for _, limit := range totals.Exceeded {
+		out = append(out, session.TranscriptLimit(limit))
+	}
+	return out, nil
+}
+
+// TranscriptContent reads what a position describes in pieces, of which it holds one in memory: at most 1 MiB. A
+// piece is valid until the next one. The content of a version never changes, so no lock or transaction is held
+// between pieces; illegal_state if the version is replaced meanwhile.
+func (db *DB) TranscriptContent(ctx context.Context, sessionID string, p session.TranscriptPosition) iter.Seq2[[]byte, error] {
+	return func(yield func([]byte, error) bool) {
+		var buffer []byte
+		for offset := int64(0); offset < p.Size; {
+			piece, err := db.transcriptPiece(ctx, sessionID, p, offset, &buffer)
+			if err != nil {
+				yield(nil, fault("read a transcript", err))
+				return
+			}
+			offset += int64(len(piece))
+			if !yield(piece, nil) {
+				return
+			}
+		}
+	}
+}
+
+// transcriptPiece returns the bytes from an offset to the end of the row that it lies in.
+func (db *DB) transcriptPiece(ctx context.Context, sessionID string, p session.TranscriptPosition, offset int64, buffer *[]byte) ([]byte, error) {
+	row, err := db.q.TranscriptSegmentAt(ctx, db.pool, &dbsqlc.TranscriptSegmentAtParams{
+		SessionID: sessionID, Path: p.Path, Version: p.Version, Position: offset,
 	})
+	if isNoRows(err) {
+		return nil, illegal("version %d of transcript %s is not stored any more", p.Version, p.Path)
+	}
 	if err != nil {
 		return nil, err
 	}
-	files := []session.TranscriptFile{}
-	for _, row := range rows {
-		if len(files) == 0 || files[len(files)-1].Path != row.Path {
-			files = append(files, session.TranscriptFile{Path: row.Path, Version: row.Version, Data: []byte{}})
-		}
-		file := &files[len(files)-1]
-		if file.Data, err = db.unpack(sessionID, row.Path, row.Data, file.Data); err != nil {
-			return nil, fault(doing, err)
-		}
+	if *buffer, err = db.unpack(sessionID, p.Path, row.Data, (*buffer)[:0]); err != nil {
+		return nil, err
 	}
-	slices.SortFunc(files, func(a, b session.TranscriptFile) int { return strings.Compare(a.Path, b.Path) })
-	return files, nil
+	skip := offset - row.Start
+	if skip >= int64(len(*buffer)) {
+		return nil, session.Faultf(session.CodeInternal, "transcript %s: byte %d of version %d is missing", p.Path, offset, p.Version)
+	}
+	return (*buffer)[skip:min(int64(len(*buffer)), skip+p.Size-offset)], nil
 }

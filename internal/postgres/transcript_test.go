@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
+	"github.com/overwinter-dev/overwinter/internal/postgres/postgrestest"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
@@ -15,7 +16,7 @@ func (b *bundle) segment(version, offset int64, data string) session.TranscriptS
 }
 
 func (b *bundle) transcript(t require.TestingT) (session.TranscriptFile, bool) {
-	files, err := b.TranscriptFiles(b.ctx, b.id)
+	files, err := postgrestest.Transcripts(b.ctx, b.DB, b.id)
 	require.NoError(t, err)
 	if len(files) == 0 {
 		return session.TranscriptFile{}, false
@@ -52,7 +53,7 @@ func TestATranscriptGrowsBySegments(t *testing.T) {
 	s := b.segment(1, 0, "x")
 	s.SessionID = "ses_nobody"
 	requireCode(t, session.CodeNoSession, add(s))
-	_, err := b.TranscriptFiles(b.ctx, "ses_nobody")
+	_, err := postgrestest.Transcripts(b.ctx, b.DB, "ses_nobody")
 	requireCode(t, session.CodeNoSession, err)
 	requireCode(t, session.CodeInvalid, add(b.segment(4, -1, "xx")))
 }

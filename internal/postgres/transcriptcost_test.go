@@ -1,65 +1,284 @@
 package postgres_test
 
 import (
-	"encoding/json"
+	"bytes"
+	"context"
 	"fmt"
-	"os"
+	"math/rand/v2"
+	"runtime"
 	"strings"
 	"testing"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 
+	"github.com/overwinter-dev/overwinter/internal/conversation"
+	"github.com/overwinter-dev/overwinter/internal/postgres"
+	"github.com/overwinter-dev/overwinter/internal/postgres/postgrestest"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
-// TestPositionsOfTranscriptsDoNotReadEverySegment counts the rows that are read where a session has
-// thousands of segments in a few files.
-func TestPositionsOfTranscriptsDoNotReadEverySegment(t *testing.T) {
+// query returns one value of the database.
+func query[T any](ctx context.Context, t testing.TB, url, sql string, args ...any) (value T) {
+	t.Helper()
+	conn, err := pgx.Connect(ctx, url)
+	require.NoError(t, err)
+	defer conn.Close(ctx)
+	require.NoError(t, conn.QueryRow(ctx, sql, args...).Scan(&value))
+	return value
+}
+
+// storeSegments stores segments of ten bytes as an earlier release did, which knew of no positions.
+func storeSegments(ctx context.Context, t testing.TB, url, sessionID, path string, segments int) {
+	t.Helper()
+	conn, err := pgx.Connect(ctx, url)
+	require.NoError(t, err)
+	defer conn.Close(ctx)
+	_, err = conn.Exec(ctx, `INSERT INTO transcripts (session_id, path, version, start, size, run_id, data)
+		SELECT $1, $2, 1, n * 10, 10, 'run_1', '' FROM generate_series(0, $3::bigint - 1) n`, sessionID, path, segments)
+	require.NoError(t, err)
+	_, err = conn.Exec(ctx, "ANALYZE transcripts, transcript_positions")
+	require.NoError(t, err)
+}
+
+// TestAnAppendReadsFewRows counts the rows that appends read in a session with thousands of segments and files.
+func TestAnAppendReadsFewRows(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	const paths, segments = 3, 2000
-	b.sql(t, fmt.Sprintf(`INSERT INTO transcripts (session_id, path, version, start, size, run_id, data)
-		SELECT '%s', '/' || p, p, n * 10, 10, 'run_1', '' FROM generate_series(1, %d) p, generate_series(0, %d) n`, b.id, paths, segments-1))
-	b.sql(t, "ANALYZE transcripts")
+	storeSegments(b.ctx, t, b.url, b.id, "/t.jsonl", 5000)
+	for i := range 500 {
+		storeSegments(b.ctx, t, b.url, b.id, fmt.Sprintf("/other-%d", i), 1)
+	}
+	// A backend reports what it has read when it ends.
+	read := func() int64 {
+		t.Helper()
+		require.Eventually(t, func() bool {
+			return query[int](b.ctx, t, b.url, "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()") == 0
+		}, patience, patience/1000)
+		return query[int64](b.ctx, t, b.url, `SELECT sum(coalesce(idx_tup_fetch, 0) + seq_tup_read)::bigint FROM pg_stat_user_tables
+			WHERE relname LIKE 'transcript%'`)
+	}
+	b.Close()
+	before := read()
+	db := postgrestest.Open(t, b.url)
+	const appends = 15 // one more would merge
+	for i := range appends {
+		require.NoError(t, db.TranscriptAppend(b.ctx, []session.TranscriptSegment{b.segment(1, int64(50_000+i), "x")}))
+	}
+	db.Close()
+	require.LessOrEqual(t, read()-before, int64(6*appends))
+}
+
+// TestSegmentsAreMerged appends pieces of all sizes and compares rows, position and content.
+func TestSegmentsAreMerged(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	random := rand.New(rand.NewPCG(1, 2))
+	var file []byte
+	for i := range 700 {
+		size := 1 + random.IntN(300)
+		switch {
+		case i%97 == 0:
+			size = random.IntN(1_200_000)
+		case i%13 == 0:
+			size = random.IntN(30_000)
+		}
+		piece := bytes.Repeat([]byte{byte('a' + i%26), byte(i), '\n'}, size/3+1)
+		require.NoError(t, b.TranscriptAppend(b.ctx, []session.TranscriptSegment{b.segment(1, int64(len(file)), string(piece))}))
+		file = append(file, piece...)
+	}
+	got, ok := b.transcript(t)
+	require.True(t, ok)
+	require.True(t, bytes.Equal(file, got.Data))
+	rows := query[int](b.ctx, t, b.url, "SELECT count(*) FROM transcripts")
+	require.LessOrEqual(t, rows, 2*len(file)>>20+40)
+	require.LessOrEqual(t, query[int](b.ctx, t, b.url, "SELECT max(size) FROM transcripts"), 1<<20)
+	require.Equal(t, rows, query[int](b.ctx, t, b.url, "SELECT segments FROM transcript_positions"))
+	require.Equal(t, len(file), query[int](b.ctx, t, b.url, "SELECT bytes FROM transcript_totals"))
+}
+
+// TestAMergeThatIsNotCommittedChangesNothing has the last segment of an append refused after the others were merged.
+func TestAMergeThatIsNotCommittedChangesNothing(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	var segments []session.TranscriptSegment
+	for i := range 15 {
+		segments = append(segments, b.segment(1, int64(i), string(rune('a'+i))))
+	}
+	require.NoError(t, b.TranscriptAppend(b.ctx, segments))
+	const rows = "SELECT string_agg(start || '+' || size, ' ' ORDER BY start) FROM transcripts"
+	before := query[string](b.ctx, t, b.url, rows)
+	err := b.TranscriptAppend(b.ctx, []session.TranscriptSegment{b.segment(1, 15, "p"), b.segment(1, 99, "gap")})
+	requireCode(t, session.CodeIllegalState, err)
+	require.Equal(t, before, query[string](b.ctx, t, b.url, rows))
+	require.NoError(t, b.TranscriptAppend(b.ctx, []session.TranscriptSegment{b.segment(1, 15, "p")}))
+	require.Equal(t, "0+16", query[string](b.ctx, t, b.url, rows))
+	file, _ := b.transcript(t)
+	require.Equal(t, "abcdefghijklmnop", string(file.Data))
+}
+
+// TestATranscriptIsReadWhileItIsMerged merges the rows of a file between two pieces that are read, then replaces it.
+func TestATranscriptIsReadWhileItIsMerged(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	add := func(version, offset int64, data string) {
+		t.Helper()
+		require.NoError(t, b.TranscriptAppend(b.ctx, []session.TranscriptSegment{b.segment(version, offset, data)}))
+	}
+	for i := range 10 {
+		add(1, int64(10*i), strings.Repeat(string(rune('a'+i)), 10))
+	}
 	positions, err := b.TranscriptPositions(b.ctx, b.id)
 	require.NoError(t, err)
-	require.Equal(t, []session.TranscriptPosition{
-		{Path: "/1", Version: 1, Size: 10 * segments}, {Path: "/2", Version: 2, Size: 10 * segments}, {Path: "/3", Version: 3, Size: 10 * segments},
-	}, positions)
-
-	queries, err := os.ReadFile("queries/transcripts.sql")
-	require.NoError(t, err)
-	_, query, found := strings.Cut(string(queries), "-- name: TranscriptPositions :many\n")
-	require.True(t, found)
-	query, _, _ = strings.Cut(query, ";")
-	conn, err := pgx.Connect(b.ctx, b.url)
-	require.NoError(t, err)
-	defer conn.Close(b.ctx)
-	var plans []struct{ Plan planNode }
-	var raw []byte
-	err = conn.QueryRow(b.ctx, "EXPLAIN (ANALYZE, FORMAT JSON) "+strings.ReplaceAll(query, "@session_id", "'"+b.id+"'")).Scan(&raw)
-	require.NoError(t, err)
-	require.NoError(t, json.Unmarshal(raw, &plans))
-	require.Less(t, plans[0].Plan.scanned(), 50.0, "%s", raw)
+	var read []string
+	for piece, err := range b.TranscriptContent(b.ctx, b.id, positions[0]) {
+		require.NoError(t, err)
+		read = append(read, string(piece))
+		if len(read) == 3 {
+			for i := range 6 {
+				add(1, int64(100+i), "x")
+			}
+		}
+	}
+	require.Equal(t, []string{"aaaaaaaaaa", "bbbbbbbbbb", "cccccccccc", "ddddddddddeeeeeeeeeeffffffffffgggggggggghhhhhhhhhhiiiiiiiiiijjjjjjjjjj"}, read)
+	add(1, 106, "y")
+	for piece, err := range b.TranscriptContent(b.ctx, b.id, session.TranscriptPosition{Path: "/t.jsonl", Version: 1, Size: 107}) {
+		if err != nil {
+			requireCode(t, session.CodeIllegalState, err)
+			break
+		}
+		require.Len(t, piece, 106)
+		add(2, 0, "new")
+	}
 }
 
-type planNode struct {
-	NodeType string     `json:"Node Type"`
-	Relation string     `json:"Relation Name"`
-	Rows     float64    `json:"Actual Rows"`
-	Loops    float64    `json:"Actual Loops"`
-	Plans    []planNode `json:"Plans"`
+// TestRowsOfTheReleaseBeforeAreCounted appends as two releases do during an upgrade.
+func TestRowsOfTheReleaseBeforeAreCounted(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	storeSegments(b.ctx, t, b.url, b.id, "/old", 3)
+	position := func() session.TranscriptPosition {
+		t.Helper()
+		positions, err := b.TranscriptPositions(b.ctx, b.id)
+		require.NoError(t, err)
+		require.Len(t, positions, 1)
+		return positions[0]
+	}
+	require.Equal(t, session.TranscriptPosition{Path: "/old", Version: 1, Size: 30}, position())
+	segment := b.segment(1, 30, "new")
+	segment.Path = "/old"
+	require.NoError(t, b.TranscriptAppend(b.ctx, []session.TranscriptSegment{segment}))
+	b.sql(t, "INSERT INTO transcripts (session_id, path, version, start, size, run_id, data) SELECT session_id, path, 1, 33, 7, '', '' FROM transcripts LIMIT 1")
+	require.EqualValues(t, 40, position().Size)
+	require.Equal(t, 5, query[int](b.ctx, t, b.url, "SELECT segments FROM transcript_positions"))
+	b.sql(t, "INSERT INTO transcripts (session_id, path, version, start, size, run_id, data) SELECT session_id, path, 2, 0, 4, '', '' FROM transcripts LIMIT 1")
+	require.Equal(t, session.TranscriptPosition{Path: "/old", Version: 2, Size: 4}, position())
+	require.Equal(t, 4, query[int](b.ctx, t, b.url, "SELECT bytes FROM transcript_totals"))
+	require.Equal(t, 1, query[int](b.ctx, t, b.url, "SELECT files FROM transcript_totals"))
 }
 
-// scanned is how many rows of the table the plan has read.
-func (n planNode) scanned() float64 {
-	var rows float64
-	if n.Relation == "transcripts" {
-		rows = n.Rows * n.Loops
+// TestTranscriptsAreBounded stores more than each limit allows.
+func TestTranscriptsAreBounded(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	db, err := postgres.Open(b.ctx, b.url, postgres.Options{Transcripts: session.TranscriptLimits{FileBytes: 100, SessionBytes: 250, Files: 4}})
+	require.NoError(t, err)
+	t.Cleanup(db.Close)
+	add := func(path string, version, offset int64, bytes int) {
+		t.Helper()
+		segment := b.segment(version, offset, strings.Repeat("x", bytes))
+		segment.Path = path
+		require.NoError(t, db.TranscriptAppend(b.ctx, []session.TranscriptSegment{segment}))
 	}
-	for _, p := range n.Plans {
-		rows += p.scanned()
+	stored := func() (out []string) {
+		t.Helper()
+		positions, err := db.TranscriptPositions(b.ctx, b.id)
+		require.NoError(t, err)
+		for _, p := range positions {
+			out = append(out, fmt.Sprintf("%s %d %d %v", p.Path, p.Version, p.Size, p.Cut))
+		}
+		return out
 	}
-	return rows
+	add("/a", 1, 0, 90)
+	add("/a", 1, 90, 90)
+	add("/a", 1, 180, 90) // no gap: what is missing is beyond the limit
+	add("/a", 1, 100, 10)
+	require.Equal(t, []string{"/a 1 100 true"}, stored())
+	add("/b", 1, 0, 100)
+	add("/c", 1, 0, 100)
+	require.Equal(t, []string{"/a 1 100 true", "/b 1 100 false", "/c 1 50 true"}, stored())
+	add("/d", 1, 0, 0)
+	add("/e", 1, 0, 10)
+	add("/f", 1, 0, 10)
+	add(strings.Repeat("p", session.MaxTranscriptPath+1), 1, 0, 10)
+	add("/not-\xff", 1, 0, 10)
+	require.Equal(t, []string{"/a 1 100 true", "/b 1 100 false", "/c 1 50 true", "/d 1 0 false"}, stored())
+	// A file that the agent writes again, smaller, makes room.
+	add("/a", 2, 0, 20)
+	add("/d", 1, 0, 30)
+	require.Equal(t, []string{"/a 2 20 false", "/b 1 100 false", "/c 1 50 true", "/d 1 30 false"}, stored())
+	files, err := postgrestest.Transcripts(b.ctx, db, b.id)
+	require.NoError(t, err)
+	require.Len(t, files[1].Data, 100)
+	reached, err := db.TranscriptLimitsReached(b.ctx, b.id)
+	require.NoError(t, err)
+	require.Equal(t, []session.TranscriptLimit{session.TranscriptLimitFile, session.TranscriptLimitSession, session.TranscriptLimitFiles, session.TranscriptLimitPath}, reached)
+	var told []string
+	for _, e := range b.events(t) {
+		if e.Type == string(conversation.EventError) {
+			require.Contains(t, string(e.Data), session.CodeTranscriptsIncomplete)
+			told = append(told, string(e.Data))
+		}
+	}
+	require.Len(t, told, 4, "each limit once")
+	require.Contains(t, told[0], "/a: only the first 100 bytes")
+}
+
+// TestALargeTranscriptIsReadInPieces measures what reading keeps in memory.
+func TestALargeTranscriptIsReadInPieces(t *testing.T) { //nolint:paralleltest // it measures the heap
+	b := setup(t)
+	const size = 48 << 20
+	piece := make([]byte, 1<<20)
+	for offset := 0; offset < size; offset += len(piece) {
+		for i := range piece {
+			piece[i] = byte(rand.Uint32())
+		}
+		require.NoError(t, b.TranscriptAppend(b.ctx, []session.TranscriptSegment{b.segment(1, int64(offset), string(piece))}))
+	}
+	heap := func() uint64 {
+		runtime.GC()
+		var m runtime.MemStats
+		runtime.ReadMemStats(&m)
+		return m.HeapAlloc
+	}
+	before, most, total := heap(), uint64(0), 0
+	for piece, err := range b.TranscriptContent(b.ctx, b.id, session.TranscriptPosition{Path: "/t.jsonl", Version: 1, Size: size}) {
+		require.NoError(t, err)
+		require.LessOrEqual(t, len(piece), 1<<20)
+		if total += len(piece); total%(8<<20) == 0 {
+			most = max(most, heap())
+		}
+	}
+	require.Equal(t, size, total)
+	require.Less(t, int64(most)-int64(before), int64(16<<20))
+}
+
+// BenchmarkTranscriptAppend appends lines to a transcript that has some segments already.
+func BenchmarkTranscriptAppend(b *testing.B) {
+	for _, segments := range []int{10, 10_000} {
+		b.Run(fmt.Sprintf("segments=%d", segments), func(b *testing.B) {
+			url := postgrestest.URL(b)
+			db := postgrestest.Open(b, url)
+			s, _, err := db.SessionCreate(b.Context(), session.Session{ID: session.NewID(session.SessionPrefix), Agent: "demo", Lazy: true}, nil, session.Idempotency{})
+			require.NoError(b, err)
+			storeSegments(b.Context(), b, url, s.ID, "/t.jsonl", segments)
+			line := bytes.Repeat([]byte("x"), 500)
+			at := int64(10 * segments)
+			for b.Loop() {
+				segment := session.TranscriptSegment{SessionID: s.ID, RunID: "run_1", Path: "/t.jsonl", Version: 1, Offset: at, Data: line}
+				require.NoError(b, db.TranscriptAppend(b.Context(), []session.TranscriptSegment{segment}))
+				at += int64(len(line))
+			}
+		})
+	}
 }

@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"iter"
+	"slices"
 	"time"
 
 	"github.com/overwinter-dev/overwinter/internal/session"
@@ -209,26 +211,51 @@ type Written struct {
 // ParsePut reads the stdout of put.
 func ParsePut(stdout []byte) (Written, error) { return parse[Written]("put", stdout) }
 
+// PutFile is a file for put.
+type PutFile struct {
+	Path string // absolute
+	Size int64
+	// Content yields Size bytes in pieces, which are valid until the next one.
+	Content iter.Seq2[[]byte, error]
+}
+
 // WritePut writes the stdin of put. Each file replaces what was there, whole or
-// not at all, with mode 0600.
-func WritePut(stdin io.Writer, files []session.TranscriptFile) error {
+// not at all, with mode 0600. It holds no more in memory than Content does.
+func WritePut(stdin io.Writer, files []PutFile) error {
 	w := bufio.NewWriterSize(stdin, 64<<10)
 	for _, f := range files {
-		if err := WriteMessage(w, &File{Path: f.Path, Size: int64(len(f.Data))}); err != nil {
+		if err := f.write(w); err != nil {
 			return fmt.Errorf("put %s: %w", f.Path, err)
-		}
-		for rest := f.Data; len(rest) > 0; {
-			n := min(len(rest), MaxSegment)
-			if err := WriteMessage(w, &Data{Bytes: rest[:n]}); err != nil {
-				return fmt.Errorf("put %s: %w", f.Path, err)
-			}
-			rest = rest[n:]
 		}
 	}
 	if err := WriteMessage(w, &End{Files: len(files)}); err != nil {
 		return fmt.Errorf("put: %w", err)
 	}
 	return w.Flush()
+}
+
+func (f PutFile) write(w io.Writer) error {
+	if err := WriteMessage(w, &File{Path: f.Path, Size: f.Size}); err != nil {
+		return err
+	}
+	left := f.Size
+	for piece, err := range f.Content {
+		if err != nil {
+			return err
+		}
+		if left -= int64(len(piece)); left < 0 {
+			break
+		}
+		for part := range slices.Chunk(piece, MaxSegment) {
+			if err := WriteMessage(w, &Data{Bytes: part}); err != nil {
+				return err
+			}
+		}
+	}
+	if left != 0 {
+		return fmt.Errorf("its content does not have %d bytes", f.Size)
+	}
+	return nil
 }
 
 func parse[T any](command string, stdout []byte) (T, error) {

@@ -88,4 +88,6 @@ type TranscriptPosition struct {
 	Path    string `json:"path"`
 	Version int64  `json:"version"`
 	Size    int64  `json:"size"`
+	// Cut: the file has more bytes, which are beyond a limit and not stored. A runner sends no more of this version.
+	Cut bool `json:"cut,omitempty"`
 }

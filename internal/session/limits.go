@@ -16,3 +16,37 @@ const (
 	MaxSetupBytes    = 64 << 10
 	MaxModelRunes    = 200
 )
+
+// TranscriptLimits bound what is stored of the native transcripts of a session. An agent does not reach the
+// default limits in practice: they bound what a program in a sandbox can make the database store.
+type TranscriptLimits struct {
+	FileBytes    int64 // of one file
+	SessionBytes int64 // of all files of a session
+	Files        int64 // of a session
+}
+
+// The default limits of transcripts.
+const (
+	MaxTranscriptBytes  = 256 << 20
+	MaxTranscriptsBytes = 1 << 30
+	MaxTranscriptFiles  = 4096
+	// MaxTranscriptPath bounds the path of a file in bytes.
+	MaxTranscriptPath = 1024
+	// MaxRevertBytes bounds the transcripts of a session that is reverted: the adapter of its agent reads all of
+	// them at once.
+	MaxRevertBytes = 128 << 20
+)
+
+// TranscriptLimit names one of TranscriptLimits.
+type TranscriptLimit string
+
+// The limits that the transcripts of a session may reach.
+const (
+	TranscriptLimitFile    TranscriptLimit = "file"    // one file is too large
+	TranscriptLimitSession TranscriptLimit = "session" // all files together are
+	TranscriptLimitFiles   TranscriptLimit = "files"   // there are too many
+	TranscriptLimitPath    TranscriptLimit = "path"    // a path is too long, or no UTF-8
+)
+
+// CodeTranscriptsIncomplete is the code of the error event that reports a limit of transcripts.
+const CodeTranscriptsIncomplete = "transcripts_incomplete"

@@ -325,6 +325,24 @@ type Transcript struct {
 	RunID      string
 	Data       []byte
 	RecordedAt time.Time
+	Counted    bool
+}
+
+type TranscriptPosition struct {
+	SessionID string
+	Path      string
+	Version   int64
+	Size      int64
+	Segments  int64
+	Loose     int32
+	Cut       bool
+}
+
+type TranscriptTotal struct {
+	SessionID string
+	Files     int64
+	Bytes     int64
+	Exceeded  []string
 }
 
 type Workspace struct {

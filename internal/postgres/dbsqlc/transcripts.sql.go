@@ -24,10 +24,35 @@ func (q *Queries) TranscriptDeleteOlder(ctx context.Context, db DBTX, arg *Trans
 	return err
 }
 
+const transcriptDeleteSegments = `-- name: TranscriptDeleteSegments :exec
+DELETE FROM transcripts
+WHERE session_id = $1 AND path = $2 AND version = $3 AND start BETWEEN $4::bigint AND $5::bigint
+`
+
+type TranscriptDeleteSegmentsParams struct {
+	SessionID string
+	Path      string
+	Version   int64
+	First     int64
+	Last      int64
+}
+
+func (q *Queries) TranscriptDeleteSegments(ctx context.Context, db DBTX, arg *TranscriptDeleteSegmentsParams) error {
+	_, err := db.Exec(ctx, transcriptDeleteSegments,
+		arg.SessionID,
+		arg.Path,
+		arg.Version,
+		arg.First,
+		arg.Last,
+	)
+	return err
+}
+
 const transcriptInsert = `-- name: TranscriptInsert :exec
-INSERT INTO transcripts (session_id, path, version, start, size, run_id, data)
-VALUES ($1, $2, $3, $4, $5, $6, $7)
-ON CONFLICT (session_id, path, version, start) DO UPDATE SET size = excluded.size, run_id = excluded.run_id, data = excluded.data
+INSERT INTO transcripts (session_id, path, version, start, size, run_id, data, counted)
+VALUES ($1, $2, $3, $4, $5, $6, $7, true)
+ON CONFLICT (session_id, path, version, start) DO UPDATE SET
+    size = excluded.size, run_id = excluded.run_id, data = excluded.data, counted = true
 `
 
 type TranscriptInsertParams struct {
@@ -40,7 +65,7 @@ type TranscriptInsertParams struct {
 	Data      []byte
 }
 
-// TranscriptInsert meets a segment at the same place only where that one is empty.
+// TranscriptInsert meets a segment at the same place only where that one is empty, as earlier releases wrote for empty files.
 func (q *Queries) TranscriptInsert(ctx context.Context, db DBTX, arg *TranscriptInsertParams) error {
 	_, err := db.Exec(ctx, transcriptInsert,
 		arg.SessionID,
@@ -54,29 +79,47 @@ func (q *Queries) TranscriptInsert(ctx context.Context, db DBTX, arg *Transcript
 	return err
 }
 
+const transcriptPositionSet = `-- name: TranscriptPositionSet :exec
+INSERT INTO transcript_positions (session_id, path, version, size, segments, loose, cut)
+VALUES ($1, $2, $3, $4, $5, $6, $7)
+ON CONFLICT (session_id, path) DO UPDATE SET
+    version = excluded.version, size = excluded.size, segments = excluded.segments, loose = excluded.loose, cut = excluded.cut
+`
+
+type TranscriptPositionSetParams struct {
+	SessionID string
+	Path      string
+	Version   int64
+	Size      int64
+	Segments  int64
+	Loose     int32
+	Cut       bool
+}
+
+func (q *Queries) TranscriptPositionSet(ctx context.Context, db DBTX, arg *TranscriptPositionSetParams) error {
+	_, err := db.Exec(ctx, transcriptPositionSet,
+		arg.SessionID,
+		arg.Path,
+		arg.Version,
+		arg.Size,
+		arg.Segments,
+		arg.Loose,
+		arg.Cut,
+	)
+	return err
+}
+
 const transcriptPositions = `-- name: TranscriptPositions :many
-WITH RECURSIVE paths AS (
-    (SELECT f.path FROM transcripts f WHERE f.session_id = $1 ORDER BY f.path LIMIT 1)
-    UNION ALL
-    SELECT (SELECT n.path FROM transcripts n WHERE n.session_id = $1 AND n.path > p.path ORDER BY n.path LIMIT 1)
-    FROM paths p WHERE p.path IS NOT NULL
-)
-SELECT newest.path, newest.version, (newest.start + newest.size)::bigint AS size
-FROM paths CROSS JOIN LATERAL (
-    SELECT t.path, t.version, t.start, t.size FROM transcripts t
-    WHERE t.session_id = $1 AND t.path = paths.path ORDER BY t.version DESC, t.start DESC LIMIT 1
-) newest
-ORDER BY newest.path
+SELECT path, version, size, cut FROM transcript_positions WHERE session_id = $1 ORDER BY path
 `
 
 type TranscriptPositionsRow struct {
 	Path    string
 	Version int64
 	Size    int64
+	Cut     bool
 }
 
-// TranscriptPositions walks the index from path to path and reads the last segment of
-// each: what it costs does not grow with the age of the session.
 func (q *Queries) TranscriptPositions(ctx context.Context, db DBTX, sessionID string) ([]TranscriptPositionsRow, error) {
 	rows, err := db.Query(ctx, transcriptPositions, sessionID)
 	if err != nil {
@@ -86,7 +129,58 @@ func (q *Queries) TranscriptPositions(ctx context.Context, db DBTX, sessionID st
 	var items []TranscriptPositionsRow
 	for rows.Next() {
 		var i TranscriptPositionsRow
-		if err := rows.Scan(&i.Path, &i.Version, &i.Size); err != nil {
+		if err := rows.Scan(
+			&i.Path,
+			&i.Version,
+			&i.Size,
+			&i.Cut,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const transcriptPositionsOf = `-- name: TranscriptPositionsOf :many
+SELECT path, version, size, segments, loose, cut FROM transcript_positions
+WHERE session_id = $1 AND path = ANY($2::text[])
+`
+
+type TranscriptPositionsOfParams struct {
+	SessionID string
+	Paths     []string
+}
+
+type TranscriptPositionsOfRow struct {
+	Path     string
+	Version  int64
+	Size     int64
+	Segments int64
+	Loose    int32
+	Cut      bool
+}
+
+func (q *Queries) TranscriptPositionsOf(ctx context.Context, db DBTX, arg *TranscriptPositionsOfParams) ([]TranscriptPositionsOfRow, error) {
+	rows, err := db.Query(ctx, transcriptPositionsOf, arg.SessionID, arg.Paths)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []TranscriptPositionsOfRow
+	for rows.Next() {
+		var i TranscriptPositionsOfRow
+		if err := rows.Scan(
+			&i.Path,
+			&i.Version,
+			&i.Size,
+			&i.Segments,
+			&i.Loose,
+			&i.Cut,
+		); err != nil {
 			return nil, err
 		}
 		items = append(items, i)
@@ -120,26 +214,71 @@ func (q *Queries) TranscriptReseal(ctx context.Context, db DBTX, arg *Transcript
 	return err
 }
 
-const transcriptSegments = `-- name: TranscriptSegments :many
-SELECT path, version, data FROM transcripts WHERE session_id = $1 ORDER BY path, version, start
+const transcriptSegmentAt = `-- name: TranscriptSegmentAt :one
+SELECT start, run_id, data FROM transcripts
+WHERE session_id = $1 AND path = $2 AND version = $3 AND start <= $4
+ORDER BY start DESC LIMIT 1
 `
 
-type TranscriptSegmentsRow struct {
-	Path    string
-	Version int64
-	Data    []byte
+type TranscriptSegmentAtParams struct {
+	SessionID string
+	Path      string
+	Version   int64
+	Position  int64
 }
 
-func (q *Queries) TranscriptSegments(ctx context.Context, db DBTX, sessionID string) ([]TranscriptSegmentsRow, error) {
-	rows, err := db.Query(ctx, transcriptSegments, sessionID)
+type TranscriptSegmentAtRow struct {
+	Start int64
+	RunID string
+	Data  []byte
+}
+
+// TranscriptSegmentAt returns the segment that a position of a file lies in.
+func (q *Queries) TranscriptSegmentAt(ctx context.Context, db DBTX, arg *TranscriptSegmentAtParams) (TranscriptSegmentAtRow, error) {
+	row := db.QueryRow(ctx, transcriptSegmentAt,
+		arg.SessionID,
+		arg.Path,
+		arg.Version,
+		arg.Position,
+	)
+	var i TranscriptSegmentAtRow
+	err := row.Scan(&i.Start, &i.RunID, &i.Data)
+	return i, err
+}
+
+const transcriptTail = `-- name: TranscriptTail :many
+SELECT start, size FROM transcripts
+WHERE session_id = $1 AND path = $2 AND version = $3 ORDER BY start DESC LIMIT $4
+`
+
+type TranscriptTailParams struct {
+	SessionID string
+	Path      string
+	Version   int64
+	MaxItems  int32
+}
+
+type TranscriptTailRow struct {
+	Start int64
+	Size  int64
+}
+
+// TranscriptTail returns the newest segments of a file without their data, the newest first.
+func (q *Queries) TranscriptTail(ctx context.Context, db DBTX, arg *TranscriptTailParams) ([]TranscriptTailRow, error) {
+	rows, err := db.Query(ctx, transcriptTail,
+		arg.SessionID,
+		arg.Path,
+		arg.Version,
+		arg.MaxItems,
+	)
 	if err != nil {
 		return nil, err
 	}
 	defer rows.Close()
-	var items []TranscriptSegmentsRow
+	var items []TranscriptTailRow
 	for rows.Next() {
-		var i TranscriptSegmentsRow
-		if err := rows.Scan(&i.Path, &i.Version, &i.Data); err != nil {
+		var i TranscriptTailRow
+		if err := rows.Scan(&i.Start, &i.Size); err != nil {
 			return nil, err
 		}
 		items = append(items, i)
@@ -148,6 +287,45 @@ func (q *Queries) TranscriptSegments(ctx context.Context, db DBTX, sessionID str
 		return nil, err
 	}
 	return items, nil
+}
+
+const transcriptTotals = `-- name: TranscriptTotals :one
+SELECT files, bytes, exceeded FROM transcript_totals WHERE session_id = $1
+`
+
+type TranscriptTotalsRow struct {
+	Files    int64
+	Bytes    int64
+	Exceeded []string
+}
+
+func (q *Queries) TranscriptTotals(ctx context.Context, db DBTX, sessionID string) (TranscriptTotalsRow, error) {
+	row := db.QueryRow(ctx, transcriptTotals, sessionID)
+	var i TranscriptTotalsRow
+	err := row.Scan(&i.Files, &i.Bytes, &i.Exceeded)
+	return i, err
+}
+
+const transcriptTotalsSet = `-- name: TranscriptTotalsSet :exec
+INSERT INTO transcript_totals (session_id, files, bytes, exceeded) VALUES ($1, $2, $3, $4)
+ON CONFLICT (session_id) DO UPDATE SET files = excluded.files, bytes = excluded.bytes, exceeded = excluded.exceeded
+`
+
+type TranscriptTotalsSetParams struct {
+	SessionID string
+	Files     int64
+	Bytes     int64
+	Exceeded  []string
+}
+
+func (q *Queries) TranscriptTotalsSet(ctx context.Context, db DBTX, arg *TranscriptTotalsSetParams) error {
+	_, err := db.Exec(ctx, transcriptTotalsSet,
+		arg.SessionID,
+		arg.Files,
+		arg.Bytes,
+		arg.Exceeded,
+	)
+	return err
 }
 
 const transcriptsAfter = `-- name: TranscriptsAfter :many

@@ -1,30 +1,47 @@
 -- name: TranscriptPositions :many
--- TranscriptPositions walks the index from path to path and reads the last segment of
--- each: what it costs does not grow with the age of the session.
-WITH RECURSIVE paths AS (
-    (SELECT f.path FROM transcripts f WHERE f.session_id = @session_id ORDER BY f.path LIMIT 1)
-    UNION ALL
-    SELECT (SELECT n.path FROM transcripts n WHERE n.session_id = @session_id AND n.path > p.path ORDER BY n.path LIMIT 1)
-    FROM paths p WHERE p.path IS NOT NULL
-)
-SELECT newest.path, newest.version, (newest.start + newest.size)::bigint AS size
-FROM paths CROSS JOIN LATERAL (
-    SELECT t.path, t.version, t.start, t.size FROM transcripts t
-    WHERE t.session_id = @session_id AND t.path = paths.path ORDER BY t.version DESC, t.start DESC LIMIT 1
-) newest
-ORDER BY newest.path;
+SELECT path, version, size, cut FROM transcript_positions WHERE session_id = @session_id ORDER BY path;
+
+-- name: TranscriptPositionsOf :many
+SELECT path, version, size, segments, loose, cut FROM transcript_positions
+WHERE session_id = @session_id AND path = ANY(@paths::text[]);
+
+-- name: TranscriptTotals :one
+SELECT files, bytes, exceeded FROM transcript_totals WHERE session_id = @session_id;
+
+-- name: TranscriptPositionSet :exec
+INSERT INTO transcript_positions (session_id, path, version, size, segments, loose, cut)
+VALUES (@session_id, @path, @version, @size, @segments, @loose, @cut)
+ON CONFLICT (session_id, path) DO UPDATE SET
+    version = excluded.version, size = excluded.size, segments = excluded.segments, loose = excluded.loose, cut = excluded.cut;
+
+-- name: TranscriptTotalsSet :exec
+INSERT INTO transcript_totals (session_id, files, bytes, exceeded) VALUES (@session_id, @files, @bytes, @exceeded)
+ON CONFLICT (session_id) DO UPDATE SET files = excluded.files, bytes = excluded.bytes, exceeded = excluded.exceeded;
 
 -- name: TranscriptInsert :exec
--- TranscriptInsert meets a segment at the same place only where that one is empty.
-INSERT INTO transcripts (session_id, path, version, start, size, run_id, data)
-VALUES (@session_id, @path, @version, @start, @size, @run_id, @data)
-ON CONFLICT (session_id, path, version, start) DO UPDATE SET size = excluded.size, run_id = excluded.run_id, data = excluded.data;
+-- TranscriptInsert meets a segment at the same place only where that one is empty, as earlier releases wrote for empty files.
+INSERT INTO transcripts (session_id, path, version, start, size, run_id, data, counted)
+VALUES (@session_id, @path, @version, @start, @size, @run_id, @data, true)
+ON CONFLICT (session_id, path, version, start) DO UPDATE SET
+    size = excluded.size, run_id = excluded.run_id, data = excluded.data, counted = true;
 
 -- name: TranscriptDeleteOlder :exec
 DELETE FROM transcripts WHERE session_id = @session_id AND path = @path AND version < @version;
 
--- name: TranscriptSegments :many
-SELECT path, version, data FROM transcripts WHERE session_id = @session_id ORDER BY path, version, start;
+-- name: TranscriptTail :many
+-- TranscriptTail returns the newest segments of a file without their data, the newest first.
+SELECT start, size FROM transcripts
+WHERE session_id = @session_id AND path = @path AND version = @version ORDER BY start DESC LIMIT @max_items;
+
+-- name: TranscriptSegmentAt :one
+-- TranscriptSegmentAt returns the segment that a position of a file lies in.
+SELECT start, run_id, data FROM transcripts
+WHERE session_id = @session_id AND path = @path AND version = @version AND start <= @position
+ORDER BY start DESC LIMIT 1;
+
+-- name: TranscriptDeleteSegments :exec
+DELETE FROM transcripts
+WHERE session_id = @session_id AND path = @path AND version = @version AND start BETWEEN @first::bigint AND @last::bigint;
 
 -- name: TranscriptsSessionAfter :one
 SELECT session_id FROM transcripts WHERE session_id > @after::text ORDER BY session_id LIMIT 1;

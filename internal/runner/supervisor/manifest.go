@@ -15,6 +15,7 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/overwinter-dev/overwinter/internal/runner"
 	"github.com/overwinter-dev/overwinter/internal/runner/workspace"
@@ -24,10 +25,21 @@ import (
 // gitBudget bounds what git may take over a large workspace.
 const gitBudget = time.Minute
 
+// maxManifestNames bounds the bytes of the paths of a manifest as JSON: 4096 usual ones have a tenth of it.
+const maxManifestNames = 8 << 20
+
 // takeManifest describes the agent's files and the repository in the workspace.
 func takeManifest(ctx context.Context, files []string, dir string) (session.Manifest, error) {
 	m := session.Manifest{AgentFiles: []session.ManifestFile{}}
+	names := 0
 	for _, path := range files {
+		// A worker stores no more files than these, and its receipts say so.
+		if names += 6 * len(path); len(m.AgentFiles) == session.MaxTranscriptFiles || names > maxManifestNames {
+			break
+		}
+		if len(path) > session.MaxTranscriptPath || !utf8.ValidString(path) {
+			continue
+		}
 		f, err := describe(path)
 		if err != nil {
 			return m, err

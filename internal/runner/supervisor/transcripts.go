@@ -60,6 +60,7 @@ type transcript struct {
 	path    string
 	version int64
 	size    int64     // bytes handed over of this version
+	cut     bool      // the worker stores no more of this version
 	sum     hash.Hash // over those bytes
 	head    []byte    // their first and last bytes, at most edge of them
 	tail    []byte
@@ -83,6 +84,8 @@ func newFollower(known []session.TranscriptPosition, v *versions) *follower {
 		t.restart(k.Version)
 		if err := t.skip(k.Size); err != nil {
 			t.restart(k.Version + 1)
+		} else {
+			t.cut = k.Cut
 		}
 		v.raise(k.Path, t.version)
 	}
@@ -113,7 +116,7 @@ func (f *follower) poll(patterns []string, strict bool, send func(*runner.Segmen
 
 func (t *transcript) restart(version int64) {
 	t.version, t.size, t.sum, t.head, t.tail = version, 0, sha256.New(), nil, nil
-	t.inode, t.written = 0, time.Time{}
+	t.inode, t.written, t.cut = 0, time.Time{}, false
 }
 
 // skip reads the first n bytes without handing them over.
@@ -176,6 +179,9 @@ func (t *transcript) poll(strict bool, send func(*runner.Segment) error) error {
 	}
 	if !same {
 		t.restart(t.version + 1)
+	}
+	if t.cut {
+		return nil
 	}
 	for {
 		b, err := readPiece(file, t.size, info.Size()-t.size)

@@ -1,0 +1,27 @@
+package postgrestest
+
+import (
+	"context"
+
+	"github.com/overwinter-dev/overwinter/internal/postgres"
+	"github.com/overwinter-dev/overwinter/internal/session"
+)
+
+// Transcripts reads the transcripts of a session, whole, by path.
+func Transcripts(ctx context.Context, db *postgres.DB, sessionID string) ([]session.TranscriptFile, error) {
+	positions, err := db.TranscriptPositions(ctx, sessionID)
+	if err != nil {
+		return nil, err
+	}
+	files := make([]session.TranscriptFile, len(positions))
+	for i, p := range positions {
+		files[i] = session.TranscriptFile{Path: p.Path, Version: p.Version, Data: []byte{}}
+		for piece, err := range db.TranscriptContent(ctx, sessionID, p) {
+			if err != nil {
+				return nil, err
+			}
+			files[i].Data = append(files[i].Data, piece...)
+		}
+	}
+	return files, nil
+}
