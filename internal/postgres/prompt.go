@@ -264,18 +264,6 @@ func (db *DB) PromptsCancel(ctx context.Context, sessionID, reason string) (canc
 	}
 }
 
-// cancelAll is PromptsCancel within a transaction that has to end them all.
-func (s *sessionTx) cancelAll(ctx context.Context, reason string) (cancelled int64, err error) {
-	for more := true; more; {
-		var chunk int64
-		if chunk, more, err = s.cancelSome(ctx, reason); err != nil {
-			return cancelled, err
-		}
-		cancelled += chunk
-	}
-	return cancelled, nil
-}
-
 // cancelSome ends the run under way and up to cancelChunk prompts, and reports whether
 // there may be more.
 func (s *sessionTx) cancelSome(ctx context.Context, reason string) (cancelled int64, more bool, err error) {

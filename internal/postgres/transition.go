@@ -16,41 +16,54 @@ import (
 // number, or is not in the table of states is illegal_state.
 //
 // A transition to terminated ends every prompt and run that is not over first,
-// so that its status is the last event of the session.
+// so that its status is the last event of the session. Prompts that were accepted since
+// PromptsCancel end here, in chunks as there, the last of them with the transition.
 func (db *DB) TransitionRecord(ctx context.Context, t session.Transition) error {
-	return db.inSession(ctx, "record a transition", t.SessionID, func(s *sessionTx) error {
-		if t.No <= s.row.TransitionNo {
-			return s.transitionRepeated(ctx, t)
-		}
-		if t.No != s.row.TransitionNo+1 {
-			return illegal("transition %d does not follow %d", t.No, s.row.TransitionNo)
-		}
-		if session.State(s.row.Status) != t.From {
-			return illegal("the session is %s, not %s", s.row.Status, t.From)
-		}
-		if to, err := session.Next(t.From, t.Event); err != nil || to != t.To {
-			return illegal("%s does not lead from %s to %s", t.Event, t.From, t.To)
-		}
-		pending, err := s.transitable(ctx, t)
-		if err != nil {
+	for {
+		recorded := true
+		err := db.inSession(ctx, "record a transition", t.SessionID, func(s *sessionTx) (err error) {
+			recorded, err = s.transitionRecord(ctx, db, t)
+			return err
+		})
+		if err != nil || recorded {
 			return err
 		}
-		if t.To.Final() {
-			if _, err := s.cancelAll(ctx, session.ReasonSessionTerminated); err != nil {
-				return err
-			}
+	}
+}
+
+// transitionRecord records a transition, unless there are more prompts to end before it than one transaction does.
+func (s *sessionTx) transitionRecord(ctx context.Context, db *DB, t session.Transition) (recorded bool, err error) {
+	if t.No <= s.row.TransitionNo {
+		return true, s.transitionRepeated(ctx, t)
+	}
+	if t.No != s.row.TransitionNo+1 {
+		return false, illegal("transition %d does not follow %d", t.No, s.row.TransitionNo)
+	}
+	if session.State(s.row.Status) != t.From {
+		return false, illegal("the session is %s, not %s", s.row.Status, t.From)
+	}
+	if to, err := session.Next(t.From, t.Event); err != nil || to != t.To {
+		return false, illegal("%s does not lead from %s to %s", t.Event, t.From, t.To)
+	}
+	pending, err := s.transitable(ctx, t)
+	if err != nil {
+		return false, err
+	}
+	if t.To.Final() {
+		if _, more, err := s.cancelSome(ctx, session.ReasonSessionTerminated); err != nil || more {
+			return false, err
 		}
-		if err := s.commandsTransit(ctx, t, pending); err != nil {
-			return err
-		}
-		if err := s.q.SessionSetLoaded(ctx, &s.later, &dbsqlc.SessionSetLoadedParams{ID: t.SessionID, Loaded: true}); err != nil {
-			return err
-		}
-		if err := s.transit(ctx, db, t); err != nil || !t.To.Final() {
-			return err
-		}
-		return s.q.SnapshotsRelease(ctx, s, t.SessionID)
-	})
+	}
+	if err := s.commandsTransit(ctx, t, pending); err != nil {
+		return false, err
+	}
+	if err := s.q.SessionSetLoaded(ctx, &s.later, &dbsqlc.SessionSetLoadedParams{ID: t.SessionID, Loaded: true}); err != nil {
+		return false, err
+	}
+	if err := s.transit(ctx, db, t); err != nil || !t.To.Final() {
+		return true, err
+	}
+	return true, s.q.SnapshotsRelease(ctx, s, t.SessionID)
 }
 
 // transitable checks a transition against what may have changed since the workflow decided on it, and

@@ -2,6 +2,7 @@ package postgres_test
 
 import (
 	"encoding/json"
+	"fmt"
 	"testing"
 	"time"
 
@@ -179,4 +180,35 @@ func TestTheCauseOfAnErrorIsKeptAsLongAsIt(t *testing.T) {
 	require.Equal(t, session.CauseRefused, cause())
 	b.transit(t, session.EventRecover, session.ReasonRequested)
 	require.Empty(t, cause())
+}
+
+// TestPromptsThatAreAcceptedDuringAStopAreCancelledInChunks: the transition to terminated ends them, in transactions of at
+// most 200 as PromptsCancel does, and its status is the session's last event.
+func TestPromptsThatAreAcceptedDuringAStopAreCancelledInChunks(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.running(t)
+	const prompts = 410
+	for i := range prompts {
+		b.submit(t, fmt.Sprint(i))
+	}
+	stop := b.next(t, session.EventStop, session.ReasonRequested)
+	require.NoError(t, b.TransitionRecord(b.ctx, stop))
+	require.NoError(t, b.TransitionRecord(b.ctx, stop), "a repeat changes nothing")
+	endings := map[time.Time]int{} // of a transaction, which has one time
+	for cursor, more := "", true; more; more = cursor != "" {
+		page, next, err := b.PromptList(b.ctx, b.id, 100, cursor)
+		require.NoError(t, err)
+		for _, p := range page {
+			require.Equal(t, session.PromptCancelled, p.Status)
+			endings[p.EndedAt]++
+		}
+		cursor = next
+	}
+	require.Len(t, endings, 3)
+	for _, n := range endings {
+		require.LessOrEqual(t, n, 200)
+	}
+	events := b.events(t)
+	require.Equal(t, wire.EventStatus, events[len(events)-1].Type)
 }
