@@ -4,11 +4,15 @@ import (
 	"context"
 	"errors"
 
+	"go.temporal.io/sdk/activity"
 	"go.temporal.io/sdk/interceptor"
 	"go.temporal.io/sdk/temporal"
+
+	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
-// Interceptor converts the errors of all activities of a worker, within a workflow's task too: see converted.
+// Interceptor converts the errors of all activities of a worker, within a workflow's task too: see converted. What the
+// workflows of sessions ask for carries their run, so that a stale one is refused.
 type Interceptor struct {
 	interceptor.WorkerInterceptorBase
 }
@@ -23,9 +27,22 @@ type inbound struct {
 }
 
 func (i *inbound) ExecuteActivity(ctx context.Context, in *interceptor.ExecuteActivityInput) (any, error) {
-	result, err := i.Next.ExecuteActivity(ctx, in)
+	result, err := i.Next.ExecuteActivity(byWorkflow(ctx), in)
 	return result, converted(err)
 }
+
+// byWorkflow returns the context of an activity with the run of the session's workflow that asks for it. Turns have
+// none: attempts at a run have an order of their own, and one that is under way ends in the sandbox that it has.
+func byWorkflow(ctx context.Context) context.Context {
+	info := activity.GetInfo(ctx)
+	if info.WorkflowType == nil || info.WorkflowType.Name != session.WorkflowName || info.ActivityType.Name == runTurn {
+		return ctx
+	}
+	return session.WithWorkflowRun(ctx, info.WorkflowExecution.RunID)
+}
+
+// runTurn is the name of [Turns.RunTurn].
+const runTurn = "RunTurn"
 
 // mixed is the type of an error that may pass although a final one is joined to it.
 const mixed = "Mixed"

@@ -37,6 +37,9 @@ const (
 	NotHandedOver = "NotHandedOver"
 	// HandOver: the worker stops; the engine gives the turn to another.
 	HandOver = "HandOver"
+	// StaleWorkflow: another run of the session's workflow has opened the session since: this one was reset, or
+	// terminated, or continued as new. A workflow that gets it reads the session again and continues from there.
+	StaleWorkflow = "StaleWorkflow"
 	// Fenced: a newer generation or attempt has taken over, or the session has moved on.
 	Fenced = "Fenced"
 )
@@ -48,7 +51,7 @@ func IsFinal(err error) bool {
 		return false
 	}
 	switch app.Type() {
-	case SandboxLost, SandboxLimit, PromptNotDelivered, DeliveryUnknown, GenerationSpent, Refused, SessionMissing, Fenced:
+	case SandboxLost, SandboxLimit, PromptNotDelivered, DeliveryUnknown, GenerationSpent, Refused, SessionMissing, Fenced, StaleWorkflow:
 		return true
 	}
 	return app.NonRetryable()

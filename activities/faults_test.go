@@ -282,17 +282,17 @@ func (t *told) SandboxEnded(_ context.Context, sessionID string, s session.Sandb
 }
 
 // Revive opens a workflow that was closed, and reminds one of a run that it does not know of.
-func (t *told) Revive(_ context.Context, sessionID, run string) (bool, error) {
+func (t *told) Revive(_ context.Context, s session.Attended) (bool, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.fail != nil {
-		if err := t.fail(sessionID); err != nil {
+		if err := t.fail(s.SessionID); err != nil {
 			return false, err
 		}
 	}
-	closed := t.closed[sessionID] || run != "" && t.forgotten[run]
-	delete(t.closed, sessionID)
-	delete(t.forgotten, run)
+	closed := t.closed[s.SessionID] || s.RunID != "" && t.forgotten[s.RunID]
+	delete(t.closed, s.SessionID)
+	delete(t.forgotten, s.RunID)
 	return closed, nil
 }
 

@@ -113,6 +113,8 @@ func stored(err error) error {
 		return err
 	case session.CodeNoSession:
 		return final(SessionMissing, err)
+	case session.CodeStaleWorkflow:
+		return final(StaleWorkflow, err)
 	}
 	return final(Refused, err)
 }

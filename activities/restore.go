@@ -36,6 +36,9 @@ const (
 func (c *Control) RestoreSandbox(ctx context.Context, in SandboxRequest) (SandboxReady, error) {
 	stop := beat(ctx)
 	defer stop()
+	if err := c.Store.WorkflowCheck(ctx, in.SessionID); err != nil {
+		return SandboxReady{}, stored(err)
+	}
 	if !in.Fresh {
 		if ready, ok, err := c.settleUnsaved(ctx, in); ok || err != nil {
 			return ready, err

@@ -22,6 +22,9 @@ import (
 func (c *Control) RevertSession(ctx context.Context, in RevertRequest) error {
 	stop := beat(ctx)
 	defer stop()
+	if err := c.Store.WorkflowCheck(ctx, in.SessionID); err != nil {
+		return stored(err)
+	}
 	s, err := c.Store.SessionGet(ctx, in.SessionID)
 	if err != nil {
 		return stored(err)

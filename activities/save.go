@@ -22,6 +22,9 @@ func (c *Control) SaveBundle(ctx context.Context, in SaveRequest) (Saved, error)
 }
 
 func (c *Control) save(ctx context.Context, in SaveRequest) (Saved, error) {
+	if err := c.Store.WorkflowCheck(ctx, in.SessionID); err != nil {
+		return Saved{}, stored(err) // the agent would be stopped for it
+	}
 	in, wanted, err := c.unsavedOf(ctx, in)
 	if err != nil || !wanted {
 		return Saved{}, err
@@ -76,6 +79,9 @@ func (w *work) unsavedOf(ctx context.Context, in SaveRequest) (SaveRequest, bool
 func (c *Control) DropSandbox(ctx context.Context, in SaveRequest) (Saved, error) {
 	stop := beat(ctx)
 	defer stop()
+	if err := c.Store.WorkflowCheck(ctx, in.SessionID); err != nil {
+		return Saved{}, stored(err)
+	}
 	if saved, ok, err := c.savedBefore(ctx, in); ok || err != nil {
 		return saved, err
 	}

@@ -17,6 +17,9 @@ type Store interface {
 	// SessionOpen marks the session loaded and returns all a workflow must know, with a
 	// new dispatch for a run that is open. workflowRunID is the run of the workflow that does.
 	SessionOpen(ctx context.Context, sessionID, workflowRunID string) (session.Loaded, error)
+	// WorkflowCheck returns stale_workflow for a context of a workflow run if another run of the workflow has opened
+	// the session since. Writes to a session are refused for the same reason.
+	WorkflowCheck(ctx context.Context, sessionID string) error
 	// SessionLook returns what waits for a session's workflow, and records that the run has read it.
 	SessionLook(ctx context.Context, sessionID, workflowRunID string) (session.Look, error)
 	// CommandSubmit stores a command as pending; one that no client sent, with its reason.

@@ -40,8 +40,12 @@ func (c *Control) terminateNamed(ctx context.Context, in SandboxRef) error {
 	return nil
 }
 
-// end terminates the sandbox of a row and records that it is gone.
+// end terminates the sandbox of a row and records that it is gone. It does not for a stale workflow run, which may
+// not know what the sandbox is used for.
 func (w *work) end(ctx context.Context, row session.SandboxRow, reason string) error {
+	if err := w.Store.WorkflowCheck(ctx, row.SessionID); err != nil {
+		return stored(err)
+	}
 	id := row.SandboxID
 	if id == "" {
 		found, err := w.Sandbox.Find(ctx, row.SessionID, row.Generation)

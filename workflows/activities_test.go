@@ -76,7 +76,7 @@ func during[T any](ctx context.Context, f *fakes, name string, first func(*world
 	inTask := runsInTask(ctx)
 	if inTask && w.inTask == "slow" {
 		err = errTooSlow
-	} else {
+	} else if err = w.checkWorkflow(ctx, name); err == nil {
 		err = first(w)
 	}
 	if err != nil {
@@ -101,10 +101,31 @@ func during[T any](ctx context.Context, f *fakes, name string, first func(*world
 		if o.over {
 			return
 		}
+		if err := w.checkWorkflow(ctx, name); err != nil {
+			w.finish(o, nil, err)
+			return
+		}
 		result, err := do(w)
 		w.finish(o, result, err)
 	})
 	return await[T](ctx, f, o)
+}
+
+// checkWorkflow refuses what a run of the workflow asks for after another one has opened the session, as Postgres does
+// for records and activities do before they change something at the provider.
+func (w *world) checkWorkflow(ctx context.Context, name string) error {
+	if !activity.IsActivity(ctx) || name == "AbortRun" || name == "FlushSandbox" {
+		return nil
+	}
+	asks := activity.GetInfo(ctx).WorkflowExecution.RunID
+	switch {
+	case name == "OpenSession":
+		w.workflowRun = asks
+	case w.workflowRun != "" && w.workflowRun != asks:
+		w.say("%s is refused: another run has opened the session", name)
+		return final(activities.StaleWorkflow, "run %s has opened the session since", w.workflowRun)
+	}
+	return nil
 }
 
 func (w *world) operate(activity string) *operation {

@@ -168,7 +168,9 @@ func (l *life) recordCancel(ctx workflow.Context) error {
 	}
 	l.stopReason = session.ReasonCancelledInTemporal
 	stop := activities.StopRequest{SessionID: l.id, Reason: session.ReasonCancelledInTemporal}
-	return l.record(ctx, "store the stop", control.RecordStop, stop, &l.stopReason)
+	err := l.record(ctx, "store the stop", control.RecordStop, stop, &l.stopReason)
+	l.cancelled = activities.TypeOf(err) == activities.StaleWorkflow // stored after the session was read
+	return err
 }
 
 // attend answers signals during a turn.

@@ -60,6 +60,9 @@
 //     end. Each may be done twice, also with another id proposed: the row decides.
 //   - A prompt is delivered at most once, unless its policy is retry (promise 2): the row decides
 //     who has it, never the queue in here.
+//   - One workflow run per session: Postgres takes records of the run that opened the session last,
+//     and activities change nothing at the provider for any other. A run that was reset learns so
+//     with its first record, or from the reconciler, and reads the session again.
 //   - One sandbox per session: the generation rises with each, and one that is spent is not asked
 //     for again.
 //
@@ -91,8 +94,10 @@
 //	sandbox lost while being saved            rescue: the bundle is unverified            waits
 //	nothing to rescue                         terminated (nothing_to_restore)             cancelled
 //	interrupted turn does not end             cancelled after 30 s                        cancelled
-//	workflow terminated or reset by hand      the next one reads Postgres: runs and       carried on
+//	workflow terminated by hand               the next one reads Postgres: runs and       carried on
 //	                                          pending commands are carried on
+//	workflow reset by hand, to any task       what the new run repeats is refused; it     carried on
+//	                                          reads Postgres and continues from there
 //	record refused for good                   the row is read again, after a pause of     waits
 //	                                          up to 30s where refusals repeat
 //	no row of the session                     the workflow completes                      –

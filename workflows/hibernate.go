@@ -16,6 +16,8 @@ const restartsWithNothing = "restarts-with-nothing"
 func (l *life) hibernate(ctx workflow.Context) error {
 	saved, err := l.save(ctx)
 	switch {
+	case activities.TypeOf(err) == activities.StaleWorkflow:
+		return err
 	case l.wants.Stop:
 		return nil
 	case err != nil:
@@ -80,6 +82,8 @@ func (l *life) checkpoint(ctx workflow.Context) error {
 	switch {
 	case recordErr != nil:
 		return recordErr
+	case activities.TypeOf(err) == activities.StaleWorkflow:
+		return err
 	case l.wants.Stop:
 	case again:
 		l.wants.Sync = true

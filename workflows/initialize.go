@@ -35,6 +35,9 @@ func (l *life) provision(ctx workflow.Context, delayed, doing string, activity a
 		request := activities.SandboxRequest{SessionID: l.id, Generation: l.generation + 1, Fresh: l.dropped()}
 		err := l.doUnlessStopped(ctx, doing, provisionOptions, activity, request, &ready)
 		kind := activities.TypeOf(err)
+		if kind == activities.StaleWorkflow {
+			return err
+		}
 		if l.wants.Stop || (kind != activities.GenerationSpent && kind != activities.Fenced) {
 			if err != nil {
 				if again, tellErr := l.delayed(ctx, delayed, doing, err); again || tellErr != nil {

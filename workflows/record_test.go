@@ -18,6 +18,7 @@ import (
 	"go.temporal.io/api/temporalproto"
 	"go.temporal.io/sdk/activity"
 	"go.temporal.io/sdk/client"
+	"go.temporal.io/sdk/interceptor"
 	sdklog "go.temporal.io/sdk/log"
 	"go.temporal.io/sdk/testsuite"
 	"go.temporal.io/sdk/worker"
@@ -197,6 +198,25 @@ var paths = map[string]func(*recorder){
 		r.over("p1")
 		r.stop()
 	},
+	// The history of the run that the reset has made: what it repeats is refused until it has read the session.
+	"reset": func(r *recorder) {
+		r.world.reset = true
+		r.start()
+		r.prompt("p1", 50*time.Millisecond, session.Hold)
+		r.over("p1")
+		r.command(session.CommandHibernate)
+		r.reach(session.Hibernated)
+		tasks := r.completedTasks(r.first)
+		r.prompt("p2", 50*time.Millisecond, session.Hold)
+		r.over("p2")
+		r.reset(r.first, tasks[len(tasks)-2])
+		open, err := r.client.DescribeWorkflowExecution(r.t.Context(), r.world.id, "")
+		require.NoError(r.t, err)
+		r.first = open.GetWorkflowExecutionInfo().GetExecution().GetRunId()
+		r.prompt("p3", 50*time.Millisecond, session.Hold)
+		r.over("p3")
+		r.stop()
+	},
 	"cancel": func(r *recorder) {
 		r.start()
 		r.prompt("p1", time.Hour, session.Hold)
@@ -230,6 +250,14 @@ func (realTime) after(d time.Duration, f func()) { time.AfterFunc(d, f) }
 
 func setupRecorder(t *testing.T, name string) *recorder {
 	t.Helper()
+	r := setupEngine(t, name)
+	t.Cleanup(r.work())
+	return r
+}
+
+// setupEngine is setupRecorder without a worker.
+func setupEngine(t *testing.T, name string) *recorder {
+	t.Helper()
 	program, err := filepath.Abs("../bin/overwinter-temporal")
 	require.NoError(t, err)
 	require.FileExists(t, program, "build it with: make build")
@@ -247,19 +275,29 @@ func setupRecorder(t *testing.T, name string) *recorder {
 	for activity := range r.world.takes {
 		r.world.takes[activity] = 30 * time.Millisecond
 	}
+	return r
+}
+
+// work runs a worker until stop is called.
+func (r *recorder) work(interceptors ...interceptor.WorkerInterceptor) (stop func()) {
+	var workers []worker.Worker
 	for _, queue := range []string{recordedQueues.Control, recordedQueues.Turns} {
-		w := worker.New(server.Client(), queue, worker.Options{
+		w := worker.New(r.client, queue, worker.Options{
 			Identity: "recorder", DisableRegistrationAliasing: true, DisableWorkflowWorker: queue == recordedQueues.Turns,
-			MaxHeartbeatThrottleInterval: 50 * time.Millisecond,
+			MaxHeartbeatThrottleInterval: 50 * time.Millisecond, Interceptors: interceptors,
 		})
 		w.RegisterActivity(&fakes{w: r.world, answer: inRealTime})
 		if queue == recordedQueues.Control {
 			w.RegisterWorkflowWithOptions(workflows.Session, workflow.RegisterOptions{Name: session.WorkflowName})
 		}
-		require.NoError(t, w.Start())
-		t.Cleanup(w.Stop)
+		require.NoError(r.t, w.Start())
+		workers = append(workers, w)
 	}
-	return r
+	return func() {
+		for _, w := range workers {
+			w.Stop()
+		}
+	}
 }
 
 // inRealTime waits for an operation to end, or to be cancelled.

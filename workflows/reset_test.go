@@ -1,6 +1,8 @@
 package workflows_test
 
 import (
+	"context"
+	"fmt"
 	"testing"
 	"time"
 
@@ -9,7 +11,9 @@ import (
 	"go.temporal.io/api/common/v1"
 	"go.temporal.io/api/enums/v1"
 	"go.temporal.io/api/workflowservice/v1"
+	"go.temporal.io/sdk/client"
 
+	"github.com/overwinter-dev/overwinter/internal/orchestrator"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
@@ -56,13 +60,138 @@ func TestAWorkflowThatIsResetContinuesWhereItsSessionStands(t *testing.T) {
 	}
 }
 
+// TestAResetToAnyTaskIsSettledFromTheRow resets the workflow of a session to the tasks of its first run one after the other, while
+// the session is elsewhere: idle in a later sandbox, in a turn, or hibernated. What the new run replays is refused, so
+// that no prompt is lost or runs twice, the living sandbox is kept, and nothing unsaved is dropped.
+func TestAResetToAnyTaskIsSettledFromTheRow(t *testing.T) {
+	t.Parallel()
+	for name, mode := range map[string]struct {
+		before func(r *recorder, id string)
+		costs  int64 // sandboxes for each reset
+		every  int   // of the tasks, where one takes long
+	}{
+		"idle": {every: 1, before: func(r *recorder, _ string) { r.reach(session.Running) }},
+		"in a turn": {every: 2, before: func(r *recorder, id string) {
+			r.prompt("slow_"+id, 400*time.Millisecond, session.Hold)
+			r.prompt("next_"+id, 20*time.Millisecond, session.Hold)
+			r.delivered("slow_" + id)
+		}},
+		"hibernated": {every: 2, costs: 1, before: func(r *recorder, _ string) {
+			r.command(session.CommandHibernate)
+			r.reach(session.Hibernated)
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := setupRecorder(t, "reset_any")
+			r.world.reset = true
+			r.world.inTask = "slow" // so that there is a task before and after every record
+			r.start()
+			r.prompt("p1", 50*time.Millisecond, session.Hold)
+			r.over("p1")
+			r.command(session.CommandHibernate)
+			r.reach(session.Hibernated)
+			r.command(session.CommandWake)
+			r.reach(session.Running)
+			r.prompt("p2", 300*time.Millisecond, session.Hold)
+			r.prompt("p3", 20*time.Millisecond, session.Hold)
+			r.over("p2")
+			r.over("p3")
+			tasks := r.completedTasks(r.first)
+			require.Greater(t, len(tasks), 20)
+			r.world.locked(func() { r.world.inTask = "" })()
+			r.reconcile()
+			living, resets := r.world.generation, int64(0)
+			for i := 0; i < len(tasks); i += mode.every {
+				task := tasks[i]
+				resets++
+				id := fmt.Sprint(i)
+				mode.before(r, id)
+				r.reset(r.first, task)
+				r.agrees()
+				r.prompt("p_"+id, 20*time.Millisecond, session.Hold)
+				r.wait(fmt.Sprintf("the end of every prompt after a reset to task %d of %d", i, len(tasks)), func() bool {
+					for _, p := range r.world.prompts {
+						if !p.status.Over() {
+							return false
+						}
+					}
+					return true
+				})
+			}
+			r.command(session.CommandStop)
+			r.reach(session.Terminated)
+			require.NoError(t, r.client.GetWorkflow(t.Context(), r.world.id, "").Get(t.Context(), nil))
+
+			r.world.mu.Lock()
+			defer r.world.mu.Unlock()
+			require.Empty(t, r.world.violations)
+			for _, p := range r.world.prompts {
+				require.Equal(t, session.PromptCompleted, p.status, p.ID)
+				require.Equal(t, 1, p.deliveries, p.ID)
+			}
+			require.Equal(t, living+mode.costs*resets, r.world.generation, "a reset costs no sandbox")
+		})
+	}
+}
+
+// reconcile does for the session what the reconciler does for all of them, until the test ends.
+func (r *recorder) reconcile() {
+	o := orchestrator.New(r.client, client.DefaultNamespace, orchestrator.At(recordedQueues.Control))
+	ctx, cancel := context.WithCancel(r.t.Context())
+	done := make(chan struct{})
+	r.t.Cleanup(func() {
+		cancel()
+		<-done
+	})
+	go func() {
+		defer close(done)
+		for ctx.Err() == nil {
+			if s, ok := r.world.attended(); ok {
+				o.Revive(ctx, s) //nolint:errcheck // it is tried again
+			}
+			select {
+			case <-time.After(100 * time.Millisecond):
+			case <-ctx.Done():
+			}
+		}
+	}()
+}
+
+// attended is the session as the store lists it for the reconciler.
+func (w *world) attended() (session.Attended, bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	s := session.Attended{SessionID: w.id, Status: w.state, WorkflowRun: w.workflowRun}
+	return s, w.loaded && !w.state.Final() && (w.state != session.Hibernated || w.firstQueued() != nil)
+}
+
+// agrees waits until the workflow of a session that does not sleep knows where it is.
+func (r *recorder) agrees() {
+	r.t.Helper()
+	require.Eventually(r.t, func() bool {
+		answer, err := r.client.QueryWorkflow(r.t.Context(), r.world.id, "", session.QueryState)
+		var view session.StateView
+		if err != nil || answer.Get(&view) != nil {
+			return false
+		}
+		r.world.mu.Lock()
+		defer r.world.mu.Unlock()
+		return r.world.state == session.Hibernated || view.Status == r.world.state && view.TransitionNo == r.world.transitionNo
+	}, 2*time.Minute, 20*time.Millisecond, "the workflow does not know where its session is")
+}
+
 // resetTo resets the open workflow to one of its tasks, chosen from the ids of the events that ended them.
 func (r *recorder) resetTo(task func(completed []int64) int64) {
 	r.t.Helper()
 	open, err := r.client.DescribeWorkflowExecution(r.t.Context(), r.world.id, "")
 	require.NoError(r.t, err)
 	runID := open.GetWorkflowExecutionInfo().GetExecution().GetRunId()
-	var completed []int64
+	r.reset(runID, task(r.completedTasks(runID)))
+}
+
+func (r *recorder) completedTasks(runID string) (completed []int64) {
+	r.t.Helper()
 	events := r.client.GetWorkflowHistory(r.t.Context(), r.world.id, runID, false, enums.HISTORY_EVENT_FILTER_TYPE_ALL_EVENT)
 	for events.HasNext() {
 		event, err := events.Next()
@@ -71,10 +200,16 @@ func (r *recorder) resetTo(task func(completed []int64) int64) {
 			completed = append(completed, event.GetEventId())
 		}
 	}
-	_, err = r.client.ResetWorkflowExecution(r.t.Context(), &workflowservice.ResetWorkflowExecutionRequest{
-		Namespace: "default", RequestId: uuid.NewString(), Reason: "tried by hand",
+	return completed
+}
+
+// reset ends the open run of the workflow and begins another from a task of the history of a run.
+func (r *recorder) reset(runID string, task int64) {
+	r.t.Helper()
+	_, err := r.client.ResetWorkflowExecution(r.t.Context(), &workflowservice.ResetWorkflowExecutionRequest{
+		Namespace: client.DefaultNamespace, RequestId: uuid.NewString(), Reason: "tried by hand",
 		WorkflowExecution:         &common.WorkflowExecution{WorkflowId: r.world.id, RunId: runID},
-		WorkflowTaskFinishEventId: task(completed),
+		WorkflowTaskFinishEventId: task,
 	})
 	require.NoError(r.t, err)
 }

@@ -18,6 +18,8 @@ func (l *life) revert(ctx workflow.Context) error {
 	switch {
 	case recordErr != nil:
 		return recordErr
+	case activities.TypeOf(err) == activities.StaleWorkflow:
+		return err
 	case l.wants.Stop || again:
 		return nil
 	case activities.TypeOf(err) == activities.SandboxLost:

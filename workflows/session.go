@@ -69,19 +69,21 @@ type life struct {
 	abort      bool                  // interrupt the running turn
 	lost       session.SandboxSignal // the sandbox that is believed gone; zero while none is
 
-	opened    bool                // the fields above are Postgres's, not guesses
-	stale     bool                // somebody has reason to believe that Postgres has more than this workflow knows
-	turn      *session.Processing // the run under way
-	doing     string
-	timer     pendingTimer
-	signals   signals
-	canceled  workflow.ReceiveChannel // nil once it has been heard
-	refusals  refusals
-	delay     delay
-	trouble   trouble
-	continued int64
-	closed    bool
-	taskQueue string // where it continues as new; "" is where it is
+	opened bool // the fields above are Postgres's, not guesses
+	stale  bool // somebody has reason to believe that Postgres has more than this workflow knows
+	// superseded: another run of the workflow has opened the session since this one has, as before a reset.
+	superseded bool
+	turn       *session.Processing // the run under way
+	doing      string
+	timer      pendingTimer
+	signals    signals
+	canceled   workflow.ReceiveChannel // nil once it has been heard
+	refusals   refusals
+	delay      delay
+	trouble    trouble
+	continued  int64
+	closed     bool
+	taskQueue  string // where it continues as new; "" is where it is
 }
 
 func newLife(ctx workflow.Context, in session.WorkflowInput) *life {
@@ -112,7 +114,7 @@ func newLife(ctx workflow.Context, in session.WorkflowInput) *life {
 // open takes the session up from Postgres. Signals that came before it are
 // merged in, not overwritten.
 func (l *life) open(ctx workflow.Context) error {
-	l.stale = false
+	l.stale, l.superseded = false, false
 	l.signalled, l.moved, l.rung = false, false, false
 	var o activities.OpenedSession
 	if err := l.record(ctx, "load the session", control.OpenSession, activities.SessionRef{SessionID: l.id}, &o); err != nil {
@@ -184,6 +186,9 @@ const rereadsOnWake = "rereads-on-wake"
 
 // freshen reads the session again where somebody has asked for that.
 func (l *life) freshen(ctx workflow.Context) error {
+	if l.superseded {
+		return l.open(ctx)
+	}
 	if !l.stale || workflow.GetVersion(ctx, rereadsOnWake, workflow.DefaultVersion, 1) == workflow.DefaultVersion {
 		l.stale = false
 		return nil

@@ -152,6 +152,8 @@ func (l *life) salvage(ctx workflow.Context, lost bool) error {
 	}
 	saved, err := l.saveOf(ctx, request, lost)
 	switch {
+	case activities.TypeOf(err) == activities.StaleWorkflow:
+		return err
 	case l.wants.Stop:
 		return nil
 	case err != nil && (!lost || !activities.IsFinal(err)):

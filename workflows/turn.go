@@ -54,6 +54,8 @@ func (l *life) carry(ctx workflow.Context, run session.Processing) error {
 		return err
 	case activities.DeliveryUnknown:
 		return l.settleUnknown(ctx, run, activities.ReasonOf(err))
+	case activities.StaleWorkflow:
+		return err // the turn may be under way for another run of this workflow
 	case activities.Fenced:
 		if workflow.GetVersion(ctx, rereadsFencedRuns, workflow.DefaultVersion, 1) == workflow.DefaultVersion {
 			return nil

@@ -43,7 +43,16 @@ func (l *life) do(ctx workflow.Context, doing string, o workflow.ActivityOptions
 	for !f.IsReady() {
 		l.wait(ctx, doing, time.Time{}, f)
 	}
-	return f.Get(ctx, out)
+	return l.answered(f.Get(ctx, out))
+}
+
+// answered takes in the error of an activity. Where another run of the workflow has opened the session, the row is
+// read again before the next step, whatever the caller makes of the error.
+func (l *life) answered(err error) error {
+	if activities.TypeOf(err) == activities.StaleWorkflow {
+		l.superseded = true
+	}
+	return err
 }
 
 // record writes to Postgres. It first runs as a local activity, which saves a round trip through
@@ -60,7 +69,7 @@ func (l *life) record(ctx workflow.Context, doing string, activity, in, out any)
 	for !f.IsReady() {
 		l.wait(ctx, doing, time.Time{}, f)
 	}
-	if err := f.Get(ctx, out); err == nil || activities.IsFinal(err) {
+	if err := l.answered(f.Get(ctx, out)); err == nil || activities.IsFinal(err) {
 		return err
 	}
 	return l.do(ctx, doing, recordOptions, activity, in, out)
@@ -78,7 +87,7 @@ func (l *life) doUnlessStopped(ctx workflow.Context, doing string, o workflow.Ac
 		}
 		l.wait(ctx, doing, time.Time{}, f)
 	}
-	return f.Get(ctx, out)
+	return l.answered(f.Get(ctx, out))
 }
 
 func (l *life) begin(ctx workflow.Context, doing string, o workflow.ActivityOptions, activity, in any) workflow.Future {

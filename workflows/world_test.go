@@ -33,6 +33,7 @@ type world struct {
 	generation   int64
 	transitionNo int64
 	loaded       bool
+	workflowRun  string // that opened the session last
 	prompts      []*promptRow
 	runs         map[string]*runRow
 	commands     []session.Command // all of them, in order

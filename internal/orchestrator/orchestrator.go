@@ -68,35 +68,39 @@ func (o *Orchestrator) SandboxEnded(ctx context.Context, sessionID string, s ses
 	return ignoreClosed(o.signal(ctx, sessionID, session.SignalSandbox, s))
 }
 
-// Revive starts the workflow of a session again if it is not open, and reports
-// whether it did. An open one that does not have run in hand is told to read the session
-// again, which counts as well; an empty run is not asked for.
-func (o *Orchestrator) Revive(ctx context.Context, sessionID, run string) (bool, error) {
-	described, cancel := context.WithTimeout(ctx, o.timeout)
-	defer cancel()
-	d, err := o.temporal.DescribeWorkflowExecution(described, sessionID, "")
-	err = interpret(err)
+// Revive starts the workflow of a session again if it is not open, and reports whether it did. An open one is
+// signalled to read the session again, which counts as well, if it does not have the session's run in hand, or if
+// another run of the workflow has opened the session: this one was reset.
+func (o *Orchestrator) Revive(ctx context.Context, s session.Attended) (bool, error) {
+	current, err := o.CurrentRun(ctx, s.SessionID)
 	switch {
-	case session.CodeOf(err) == session.CodeNoSession:
 	case err != nil:
 		return false, err
-	case d.GetWorkflowExecutionInfo().GetStatus() == enums.WORKFLOW_EXECUTION_STATUS_RUNNING:
-		if run == "" {
-			return false, nil
-		}
-		encoded, err := o.State(ctx, sessionID)
-		if err != nil {
+	case current == "":
+	case s.WorkflowRun != "" && s.WorkflowRun != current:
+	default:
+		known, err := o.knows(ctx, s)
+		if err != nil || known {
 			return false, err
 		}
-		var view session.StateView
-		if err := json.Unmarshal(encoded, &view); err != nil {
-			return false, fmt.Errorf("read the state of session %s: %w", sessionID, err)
-		}
-		if view.RunID == run {
-			return false, nil
-		}
 	}
-	return true, o.Ring(ctx, sessionID, "", 0)
+	return true, o.Ring(ctx, s.SessionID, "", 0)
+}
+
+// knows reports whether the open workflow of a session has its run in hand.
+func (o *Orchestrator) knows(ctx context.Context, s session.Attended) (bool, error) {
+	if s.RunID == "" {
+		return true, nil
+	}
+	encoded, err := o.State(ctx, s.SessionID)
+	if err != nil {
+		return false, err
+	}
+	var view session.StateView
+	if err := json.Unmarshal(encoded, &view); err != nil {
+		return false, fmt.Errorf("read the state of session %s: %w", s.SessionID, err)
+	}
+	return view.RunID == s.RunID, nil
 }
 
 // CurrentRun returns the id of the session's open workflow run; empty when none is open.

@@ -144,10 +144,10 @@ func TestCallsThatNeedAWorkflowSayWhenThereIsNone(t *testing.T) {
 		require.NoError(t, o.SandboxEnded(ctx, id, session.SandboxSignal{}))
 	}
 	for _, id := range []string{never, closed} {
-		revived, err := o.Revive(ctx, id, "")
+		revived, err := o.Revive(ctx, session.Attended{SessionID: id})
 		require.NoError(t, err)
 		require.True(t, revived)
-		revived, err = o.Revive(ctx, id, "")
+		revived, err = o.Revive(ctx, session.Attended{SessionID: id})
 		require.NoError(t, err)
 		require.False(t, revived, "it is open now")
 	}
@@ -159,6 +159,35 @@ func TestCallsThatNeedAWorkflowSayWhenThereIsNone(t *testing.T) {
 	current, err := o.CurrentRun(ctx, closed)
 	require.NoError(t, err)
 	require.NotEmpty(t, current)
+}
+
+// TestReviveMakesAWorkflowReadItsSessionAgain: one whose session another run of it has opened, as before a reset, is
+// signalled.
+func TestReviveMakesAWorkflowReadItsSessionAgain(t *testing.T) {
+	t.Parallel()
+	ctx, o, id := setup(t)
+	require.NoError(t, o.Notify(ctx, id))
+	first, err := o.CurrentRun(ctx, id)
+	require.NoError(t, err)
+	for _, c := range []struct {
+		attended session.Attended
+		revived  bool
+	}{
+		{session.Attended{Status: session.Running}, false},
+		{session.Attended{Status: session.Running, WorkflowRun: first}, false},
+		{session.Attended{Status: session.Error, WorkflowRun: first}, false},
+		{session.Attended{Status: session.Running, WorkflowRun: "before a reset"}, true},
+		{session.Attended{Status: session.Error, WorkflowRun: "before a reset"}, true},
+	} {
+		c.attended.SessionID = id
+		revived, err := o.Revive(ctx, c.attended)
+		require.NoError(t, err)
+		require.Equal(t, c.revived, revived, "%+v", c.attended)
+		current, err := o.CurrentRun(ctx, id)
+		require.NoError(t, err)
+		require.Equal(t, first, current)
+	}
+	require.NoError(t, o.Stop(ctx, id))
 }
 
 func TestATemporalThatDoesNotAnswerIsUnavailableInTime(t *testing.T) {

@@ -242,8 +242,14 @@ func (db *DB) SessionPatch(ctx context.Context, sessionID string, p session.Patc
 
 // SessionOpen marks the session loaded, records that the workflow run has read what waits, and returns all
 // a workflow must know. A run that is open is allotted a new dispatch: who opens the session carries it on.
+// From then on the session takes records of this workflow run alone.
 func (db *DB) SessionOpen(ctx context.Context, sessionID, workflowRunID string) (loaded session.Loaded, err error) {
+	ctx = session.WithWorkflowRun(ctx, "") // any run may open it
 	err = db.inSession(ctx, "open a session", sessionID, func(s *sessionTx) error {
+		err := s.q.SessionSetWorkflowRun(ctx, &s.later, &dbsqlc.SessionSetWorkflowRunParams{ID: sessionID, WorkflowRun: workflowRunID})
+		if err != nil {
+			return err
+		}
 		if err := s.q.SessionSetLoaded(ctx, s, &dbsqlc.SessionSetLoadedParams{ID: sessionID, Loaded: true}); err != nil {
 			return err
 		}

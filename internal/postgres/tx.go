@@ -107,6 +107,7 @@ const (
 // inSession locks the session, runs do, and writes the events that do has added
 // in the same transaction. session_not_found where there is no such session. The
 // lock goes with the begin, the events with the commit, a round trip each.
+// stale_workflow for a context of a workflow run after another one has opened the session.
 //
 // A session that another transaction holds is waited for without harm to other
 // sessions: a quarter of the pool's connections at most wait for locks, the other
@@ -180,7 +181,9 @@ func (db *DB) trySession(ctx context.Context, sessionID string, wait time.Durati
 	})
 	switch {
 	case err == nil:
-		err = do(s)
+		if err = checkWorkflow(ctx, s.row.WorkflowRun); err == nil {
+			err = do(s)
+		}
 	case isNoRows(err) && wait == 0:
 		err = db.lockedOrNone(ctx, s.Conn, sessionID)
 	case isNoRows(err):
@@ -198,6 +201,34 @@ func (db *DB) trySession(ctx context.Context, sessionID string, wait time.Durati
 		rollback(ctx, s.Conn)
 	}
 	return err
+}
+
+// checkWorkflow refuses what a run of the session's workflow asks for when another one has opened the session
+// since. It lets every run pass until one has opened the session.
+func checkWorkflow(ctx context.Context, opened string) error {
+	if asks := session.WorkflowRunOf(ctx); asks != "" && opened != "" && asks != opened {
+		return session.Faultf(session.CodeStaleWorkflow, "workflow run %s is stale: run %s has opened the session since", asks, opened)
+	}
+	return nil
+}
+
+// WorkflowCheck returns stale_workflow if the context is of a workflow run and another one has opened the session
+// since. Requests that change something at the provider ask before they do.
+func (db *DB) WorkflowCheck(ctx context.Context, sessionID string) error {
+	if session.WorkflowRunOf(ctx) == "" {
+		return nil
+	}
+	const doing = "check the workflow of a session"
+	ctx, cancel := within(ctx, db.options.CallTimeout)
+	defer cancel()
+	opened, err := db.q.SessionWorkflowRun(ctx, db.pool, sessionID)
+	switch {
+	case isNoRows(err):
+		return noSession(sessionID)
+	case err != nil:
+		return fault(doing, err)
+	}
+	return checkWorkflow(ctx, opened)
 }
 
 // lockedOrNone says why a session could not be locked.

@@ -31,7 +31,9 @@ func (db *DB) Attended(ctx context.Context, after string, quiet time.Duration, l
 	}
 	attended := make([]session.Attended, len(rows))
 	for i, row := range rows {
-		attended[i] = session.Attended{SessionID: row.SessionID, RunID: row.RunID}
+		attended[i] = session.Attended{
+			SessionID: row.SessionID, RunID: row.RunID, Status: session.State(row.Status), WorkflowRun: row.WorkflowRun,
+		}
 	}
 	return attended, nil
 }

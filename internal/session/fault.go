@@ -26,6 +26,7 @@ const (
 	CodePromptExists  Code = "prompt_conflict"
 	CodeIdempotency   Code = "idempotency_conflict"
 	CodeIllegalState  Code = "illegal_state"
+	CodeStaleWorkflow Code = "stale_workflow"
 	CodePositionGone  Code = "position_gone"
 	CodeTooLarge      Code = "too_large"
 	CodeQueueFull     Code = "queue_full"

@@ -232,6 +232,7 @@ type Session struct {
 	LastSeq        int64
 	SignalledAt    *time.Time
 	ErrorCause     string
+	WorkflowRun    string
 }
 
 type SessionCommand struct {

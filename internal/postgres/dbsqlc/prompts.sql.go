@@ -11,7 +11,7 @@ import (
 )
 
 const attended = `-- name: Attended :many
-SELECT s.id AS session_id, coalesce(r.id, '')::text AS run_id
+SELECT s.id AS session_id, coalesce(r.id, '')::text AS run_id, s.status, s.workflow_run
 FROM (
     SELECT u.session_id AS id FROM prompts u WHERE u.status IN ('queued', 'processing') AND u.session_id > $1::text
     UNION
@@ -33,8 +33,10 @@ type AttendedParams struct {
 }
 
 type AttendedRow struct {
-	SessionID string
-	RunID     string
+	SessionID   string
+	RunID       string
+	Status      string
+	WorkflowRun string
 }
 
 // Attended lists loaded sessions after an id that have something to do: an unfinished prompt, or a state that only
@@ -49,7 +51,12 @@ func (q *Queries) Attended(ctx context.Context, db DBTX, arg *AttendedParams) ([
 	var items []AttendedRow
 	for rows.Next() {
 		var i AttendedRow
-		if err := rows.Scan(&i.SessionID, &i.RunID); err != nil {
+		if err := rows.Scan(
+			&i.SessionID,
+			&i.RunID,
+			&i.Status,
+			&i.WorkflowRun,
+		); err != nil {
 			return nil, err
 		}
 		items = append(items, i)

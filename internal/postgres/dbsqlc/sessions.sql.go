@@ -343,7 +343,7 @@ func (q *Queries) SessionList(ctx context.Context, db DBTX, arg *SessionListPara
 }
 
 const sessionLock = `-- name: SessionLock :one
-SELECT id, status, status_reason, generation, transition_no, last_ordinal, last_seq, head_bundle_id, loaded, title, lazy, signalled_at
+SELECT id, status, status_reason, generation, transition_no, last_ordinal, last_seq, head_bundle_id, loaded, title, lazy, signalled_at, workflow_run
 FROM sessions WHERE id = $1 FOR NO KEY UPDATE
 `
 
@@ -360,6 +360,7 @@ type SessionLockRow struct {
 	Title        string
 	Lazy         bool
 	SignalledAt  *time.Time
+	WorkflowRun  string
 }
 
 // SessionLock is how every write to a session begins. NO KEY, because the key
@@ -380,6 +381,7 @@ func (q *Queries) SessionLock(ctx context.Context, db DBTX, id string) (SessionL
 		&i.Title,
 		&i.Lazy,
 		&i.SignalledAt,
+		&i.WorkflowRun,
 	)
 	return i, err
 }
@@ -487,6 +489,20 @@ func (q *Queries) SessionSetTitle(ctx context.Context, db DBTX, arg *SessionSetT
 	return err
 }
 
+const sessionSetWorkflowRun = `-- name: SessionSetWorkflowRun :exec
+UPDATE sessions SET workflow_run = $1 WHERE id = $2 AND workflow_run <> $1
+`
+
+type SessionSetWorkflowRunParams struct {
+	WorkflowRun string
+	ID          string
+}
+
+func (q *Queries) SessionSetWorkflowRun(ctx context.Context, db DBTX, arg *SessionSetWorkflowRunParams) error {
+	_, err := db.Exec(ctx, sessionSetWorkflowRun, arg.WorkflowRun, arg.ID)
+	return err
+}
+
 const sessionTouch = `-- name: SessionTouch :exec
 UPDATE sessions SET last_activity_at = greatest(last_activity_at, $1::timestamptz) WHERE id = $2
 `
@@ -540,7 +556,7 @@ func (q *Queries) SessionTransit(ctx context.Context, db DBTX, arg *SessionTrans
 }
 
 const sessionTryLock = `-- name: SessionTryLock :one
-SELECT id, status, status_reason, generation, transition_no, last_ordinal, last_seq, head_bundle_id, loaded, title, lazy, signalled_at
+SELECT id, status, status_reason, generation, transition_no, last_ordinal, last_seq, head_bundle_id, loaded, title, lazy, signalled_at, workflow_run
 FROM sessions WHERE id = $1 FOR NO KEY UPDATE SKIP LOCKED
 `
 
@@ -557,6 +573,7 @@ type SessionTryLockRow struct {
 	Title        string
 	Lazy         bool
 	SignalledAt  *time.Time
+	WorkflowRun  string
 }
 
 // SessionTryLock is SessionLock that returns no row at once when another transaction holds the lock.
@@ -576,8 +593,20 @@ func (q *Queries) SessionTryLock(ctx context.Context, db DBTX, id string) (Sessi
 		&i.Title,
 		&i.Lazy,
 		&i.SignalledAt,
+		&i.WorkflowRun,
 	)
 	return i, err
+}
+
+const sessionWorkflowRun = `-- name: SessionWorkflowRun :one
+SELECT workflow_run FROM sessions WHERE id = $1
+`
+
+func (q *Queries) SessionWorkflowRun(ctx context.Context, db DBTX, id string) (string, error) {
+	row := db.QueryRow(ctx, sessionWorkflowRun, id)
+	var workflow_run string
+	err := row.Scan(&workflow_run)
+	return workflow_run, err
 }
 
 const sessionsAdvance = `-- name: SessionsAdvance :exec

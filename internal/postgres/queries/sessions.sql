@@ -26,7 +26,7 @@ LIMIT @max_items;
 -- name: SessionLock :one
 -- SessionLock is how every write to a session begins. NO KEY, because the key
 -- never changes and foreign keys to it must not wait.
-SELECT id, status, status_reason, generation, transition_no, last_ordinal, last_seq, head_bundle_id, loaded, title, lazy, signalled_at
+SELECT id, status, status_reason, generation, transition_no, last_ordinal, last_seq, head_bundle_id, loaded, title, lazy, signalled_at, workflow_run
 FROM sessions WHERE id = @id FOR NO KEY UPDATE;
 
 -- name: SessionsLock :many
@@ -123,7 +123,7 @@ UPDATE sessions SET title = @title WHERE id = @id AND NOT title_given;
 
 -- name: SessionTryLock :one
 -- SessionTryLock is SessionLock that returns no row at once when another transaction holds the lock.
-SELECT id, status, status_reason, generation, transition_no, last_ordinal, last_seq, head_bundle_id, loaded, title, lazy, signalled_at
+SELECT id, status, status_reason, generation, transition_no, last_ordinal, last_seq, head_bundle_id, loaded, title, lazy, signalled_at, workflow_run
 FROM sessions WHERE id = @id FOR NO KEY UPDATE SKIP LOCKED;
 
 -- name: SessionsTryLock :many
@@ -138,3 +138,9 @@ SELECT EXISTS (SELECT FROM sessions WHERE id = @id);
 -- Clock is the server's time now. Every time that is stored is taken from it, after the lock, so
 -- that order and ages do not depend on the clocks of the processes that write.
 SELECT clock_timestamp()::timestamptz AS now;
+
+-- name: SessionSetWorkflowRun :exec
+UPDATE sessions SET workflow_run = @workflow_run WHERE id = @id AND workflow_run <> @workflow_run;
+
+-- name: SessionWorkflowRun :one
+SELECT workflow_run FROM sessions WHERE id = @id;

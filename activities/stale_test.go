@@ -1,0 +1,125 @@
+package activities_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.temporal.io/sdk/activity"
+	"go.temporal.io/sdk/interceptor"
+	"go.temporal.io/sdk/testsuite"
+	"go.temporal.io/sdk/worker"
+	"go.temporal.io/sdk/workflow"
+
+	"github.com/overwinter-dev/overwinter/activities"
+	"github.com/overwinter-dev/overwinter/internal/session"
+)
+
+// by makes an activity one that a run of the session's workflow asks for.
+func by[I, O any](run string, act func(context.Context, I) (O, error)) func(context.Context, I) (O, error) {
+	return func(ctx context.Context, in I) (O, error) { return act(session.WithWorkflowRun(ctx, run), in) }
+}
+
+// TestAStaleWorkflowRunTouchesNoSandbox: a run that a reset has made replays requests of an earlier time. Until it has
+// read the session it neither ends the session's sandbox, nor stops the agent in it, nor makes another one.
+func TestAStaleWorkflowRunTouchesNoSandbox(t *testing.T) {
+	t.Parallel()
+	b := setupMemory(t)
+	_, err := b.db.SessionOpen(b.ctx, b.id, "w1")
+	require.NoError(t, err)
+	ready, err := do(b, attempt{}, by("w1", b.control.CreateSandbox), activities.SandboxRequest{SessionID: b.id, Generation: 1})
+	require.NoError(t, err)
+	b.transit(t, session.EventReady)
+	ref := activities.SandboxRef{SessionID: b.id, Generation: ready.Generation, SandboxID: ready.SandboxID, Reason: "hibernated"}
+
+	// Each of them the run that has opened the session may do.
+	requests := map[string]func(run string) error{
+		"save": func(run string) error {
+			_, err := do(b, attempt{}, by(run, b.control.SaveBundle), b.saveRequest(ready))
+			return err
+		},
+		"drop": func(run string) error {
+			_, err := do(b, attempt{}, by(run, b.control.DropSandbox), b.saveRequest(ready))
+			return err
+		},
+		"terminate": func(run string) error {
+			_, err := do(b, attempt{}, by(run, plain(b.control.TerminateSandbox)), ref)
+			return err
+		},
+	}
+	refused := map[string]func(run string) error{
+		"create": func(run string) error {
+			_, err := do(b, attempt{}, by(run, b.control.CreateSandbox), activities.SandboxRequest{SessionID: b.id, Generation: 2})
+			return err
+		},
+		"restore": func(run string) error {
+			_, err := do(b, attempt{}, by(run, b.control.RestoreSandbox), activities.SandboxRequest{SessionID: b.id, Generation: 2})
+			return err
+		},
+		"revert": func(run string) error {
+			_, err := do(b, attempt{}, by(run, plain(b.control.RevertSession)), activities.RevertRequest{
+				SessionID: b.id, Generation: ready.Generation, SandboxID: ready.SandboxID, PromptID: "p1",
+			})
+			return err
+		},
+	}
+	for _, requests := range []map[string]func(string) error{requests, refused} {
+		for name, request := range requests {
+			err := request("w2")
+			require.Error(t, err, name)
+			require.Equal(t, activities.StaleWorkflow, activities.TypeOf(err), "%s: %v", name, err)
+			require.True(t, activities.IsFinal(err), name)
+		}
+	}
+	require.True(t, b.running(t, ready.SandboxID))
+	_, err = b.db.BundleHead(b.ctx, b.id)
+	require.Equal(t, session.CodeNoBundle, session.CodeOf(err))
+
+	_, err = b.db.SessionOpen(b.ctx, b.id, "w2")
+	require.NoError(t, err)
+	for _, name := range []string{"save", "terminate"} {
+		require.NoError(t, requests[name]("w2"), name)
+	}
+	require.False(t, b.running(t, ready.SandboxID))
+}
+
+// TestActivitiesOfASessionsWorkflowSayWhichRunAsks: all but turns, which have an order of their own.
+func TestActivitiesOfASessionsWorkflowSayWhichRunAsks(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		workflow, activity string
+		says               bool
+	}{
+		{session.WorkflowName, "RecordTransition", true},
+		{session.WorkflowName, "RunTurn", false},
+		{"Reconcile", "Reconcile", false},
+	} {
+		var suite testsuite.WorkflowTestSuite
+		env := suite.NewTestWorkflowEnvironment()
+		env.SetWorkerOptions(worker.Options{Interceptors: []interceptor.WorkerInterceptor{&activities.Interceptor{}}})
+		var runs []string
+		env.RegisterActivityWithOptions(func(ctx context.Context) error {
+			runs = append(runs, session.WorkflowRunOf(ctx))
+			return nil
+		}, activity.RegisterOptions{Name: c.activity})
+		run := ""
+		env.RegisterWorkflowWithOptions(func(ctx workflow.Context) error {
+			run = workflow.GetInfo(ctx).WorkflowExecution.RunID
+			o := workflow.ActivityOptions{StartToCloseTimeout: time.Minute}
+			if err := workflow.ExecuteActivity(workflow.WithActivityOptions(ctx, o), c.activity).Get(ctx, nil); err != nil {
+				return err
+			}
+			l := workflow.LocalActivityOptions{StartToCloseTimeout: time.Minute}
+			return workflow.ExecuteLocalActivity(workflow.WithLocalActivityOptions(ctx, l), c.activity).Get(ctx, nil)
+		}, workflow.RegisterOptions{Name: c.workflow})
+		env.ExecuteWorkflow(c.workflow)
+		require.NoError(t, env.GetWorkflowError())
+		want := []string{"", ""}
+		if c.says {
+			require.NotEmpty(t, run)
+			want = []string{run, run}
+		}
+		require.Equal(t, want, runs, "%s of %s", c.activity, c.workflow)
+	}
+}

@@ -1,0 +1,91 @@
+package postgres_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/overwinter-dev/overwinter/internal/session"
+)
+
+// TestASessionTakesRecordsOfTheWorkflowRunThatOpenedItLast: a reset of the workflow makes another run, which replays what
+// the earlier one decided long ago. Whatever it records is refused until it has read the session, and whatever the
+// earlier one still records is refused after that.
+func TestASessionTakesRecordsOfTheWorkflowRunThatOpenedItLast(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	first, second := session.WithWorkflowRun(b.ctx, "w1"), session.WithWorkflowRun(b.ctx, "w2")
+	require.NoError(t, b.SessionClose(first, b.id), "no workflow has opened it")
+	_, err := b.SessionOpen(first, b.id, "w1")
+	require.NoError(t, err)
+	b.running(t)
+	replayed := b.next(t, session.EventHibernate, session.ReasonIdle)
+	require.NoError(t, b.TransitionRecord(first, replayed))
+	require.NoError(t, b.TransitionRecord(first, replayed), "its own repeat changes nothing")
+	b.transit(t, session.EventSaved, "")
+	b.transit(t, session.EventWake, "")
+	b.reserve(t, 2)
+	b.transit(t, session.EventReady, "")
+	prompt := b.submit(t, "hello")
+	run := b.begin(t, prompt)
+	command := b.command(t, session.CommandSync).Command
+	before := b.position(t)
+
+	records := map[string]func(session.Transition) error{
+		"RunBegin": func(session.Transition) error {
+			_, err := b.RunBegin(second, b.id, prompt, session.NewID(session.RunPrefix), 2)
+			return err
+		},
+		"TransitionRecord": func(session.Transition) error { return b.TransitionRecord(second, replayed) },
+		"the next TransitionRecord": func(next session.Transition) error {
+			return b.TransitionRecord(second, next)
+		},
+		"RunEnd": func(session.Transition) error {
+			_, err := b.RunEnd(second, session.RunEnding{RunID: run, Outcome: session.OutcomeUnknown})
+			return err
+		},
+		"RunFence":  func(session.Transition) error { _, err := b.RunFence(second, run, "t2"); return err },
+		"RunReturn": func(session.Transition) error { _, err := b.RunReturn(second, run, "again", true); return err },
+		"CommandEnd": func(session.Transition) error {
+			return b.CommandEnd(second, b.id, command.ID, session.CommandApplied, "")
+		},
+		"CommandSubmit": func(session.Transition) error {
+			_, err := b.CommandSubmit(second, session.Command{SessionID: b.id, Kind: session.CommandStop})
+			return err
+		},
+		"SessionLook":       func(session.Transition) error { _, err := b.SessionLook(second, b.id, "w2"); return err },
+		"SessionClose":      func(session.Transition) error { return b.SessionClose(second, b.id) },
+		"ProblemTell":       func(session.Transition) error { return b.ProblemTell(second, b.id, "code", "words") },
+		"PromptsCancel":     func(session.Transition) error { _, err := b.PromptsCancel(second, b.id, "stop"); return err },
+		"PromptRequeue":     func(session.Transition) error { return b.PromptRequeue(second, b.id, prompt) },
+		"GenerationReserve": func(session.Transition) error { return b.GenerationReserve(second, b.id, 3, "im-1") },
+		"SandboxRecord": func(session.Transition) error {
+			return b.SandboxRecord(second, b.id, 2, "sb-2", session.SandboxReady, time.Now())
+		},
+		"SandboxEnd": func(session.Transition) error { return b.SandboxEnd(second, b.id, 2, "released") },
+		"BundleCommit": func(session.Transition) error {
+			return b.BundleCommit(second, session.Bundle{ID: session.NewID(session.BundlePrefix), SessionID: b.id, Generation: 2})
+		},
+		"WorkflowCheck": func(session.Transition) error { return b.WorkflowCheck(second, b.id) },
+	}
+	next := session.Transition{
+		SessionID: b.id, No: replayed.No + 4, From: session.Running, To: session.Error, Event: session.EventFail, Generation: 2, At: time.Now(),
+	}
+	for name, record := range records {
+		err := record(next)
+		require.Equal(t, session.CodeStaleWorkflow, session.CodeOf(err), "%s: %v", name, err)
+	}
+	require.Equal(t, before, b.position(t), "what is refused leaves no event")
+	require.NoError(t, b.WorkflowCheck(first, b.id))
+	require.NoError(t, b.WorkflowCheck(b.ctx, b.id), "no workflow asks")
+
+	_, err = b.SessionOpen(second, b.id, "w2")
+	require.NoError(t, err)
+	require.NoError(t, b.WorkflowCheck(second, b.id))
+	requireCode(t, session.CodeStaleWorkflow, b.TransitionRecord(first, next))
+	require.NoError(t, b.TransitionRecord(second, next))
+	all, err := b.Attended(b.ctx, "", time.Hour, 10)
+	require.NoError(t, err)
+	require.Equal(t, []session.Attended{{SessionID: b.id, Status: session.Error, WorkflowRun: "w2"}}, all)
+}

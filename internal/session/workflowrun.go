@@ -1,0 +1,17 @@
+package session
+
+import "context"
+
+type workflowRunKey struct{}
+
+// WithWorkflowRun returns a context for what a run of a session's workflow asks for. The store refuses its writes
+// to the session with CodeStaleWorkflow if another run of the workflow has opened the session since.
+func WithWorkflowRun(ctx context.Context, runID string) context.Context {
+	return context.WithValue(ctx, workflowRunKey{}, runID)
+}
+
+// WorkflowRunOf returns the workflow run of a context; empty for what no workflow asks for.
+func WorkflowRunOf(ctx context.Context) string {
+	runID, _ := ctx.Value(workflowRunKey{}).(string)
+	return runID
+}
