@@ -70,13 +70,18 @@ func (o *Orchestrator) SandboxEnded(ctx context.Context, sessionID string, s ses
 
 // Revive starts the workflow of a session again if it is not open, and reports whether it did. An open one is
 // signalled to read the session again, which counts as well, if it does not have the session's run in hand, or if
-// another run of the workflow has opened the session: this one was reset.
+// another run of the workflow has opened the session: this one was reset. One of an earlier version whose session is
+// in error is replaced, because it would wait there for a person whatever the error was.
 func (o *Orchestrator) Revive(ctx context.Context, s session.Attended) (bool, error) {
 	current, err := o.CurrentRun(ctx, s.SessionID)
 	switch {
 	case err != nil:
 		return false, err
 	case current == "":
+	case s.WorkflowRun == "" && s.Status == session.Error:
+		if err := o.terminate(ctx, s.SessionID, current); err != nil {
+			return false, err
+		}
 	case s.WorkflowRun != "" && s.WorkflowRun != current:
 	default:
 		known, err := o.knows(ctx, s)
@@ -101,6 +106,13 @@ func (o *Orchestrator) knows(ctx context.Context, s session.Attended) (bool, err
 		return false, fmt.Errorf("read the state of session %s: %w", s.SessionID, err)
 	}
 	return view.RunID == s.RunID, nil
+}
+
+// terminate ends a run of a session's workflow. The next one continues from what Postgres has.
+func (o *Orchestrator) terminate(ctx context.Context, sessionID, runID string) error {
+	ctx, cancel := context.WithTimeout(ctx, o.timeout)
+	defer cancel()
+	return ignoreClosed(interpret(o.temporal.TerminateWorkflow(ctx, sessionID, runID, "replaced by a workflow of this version")))
 }
 
 // CurrentRun returns the id of the session's open workflow run; empty when none is open.

@@ -162,7 +162,7 @@ func TestCallsThatNeedAWorkflowSayWhenThereIsNone(t *testing.T) {
 }
 
 // TestReviveMakesAWorkflowReadItsSessionAgain: one whose session another run of it has opened, as before a reset, is
-// signalled.
+// signalled; one of an earlier version whose session is in error is replaced.
 func TestReviveMakesAWorkflowReadItsSessionAgain(t *testing.T) {
 	t.Parallel()
 	ctx, o, id := setup(t)
@@ -187,6 +187,13 @@ func TestReviveMakesAWorkflowReadItsSessionAgain(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, first, current)
 	}
+	revived, err := o.Revive(ctx, session.Attended{SessionID: id, Status: session.Error})
+	require.NoError(t, err)
+	require.True(t, revived)
+	current, err := o.CurrentRun(ctx, id)
+	require.NoError(t, err)
+	require.NotEmpty(t, current)
+	require.NotEqual(t, first, current)
 	require.NoError(t, o.Stop(ctx, id))
 }
 
