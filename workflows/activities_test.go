@@ -227,6 +227,13 @@ func (f *fakes) provision(ctx context.Context, activity string, in activities.Sa
 			return activities.SandboxReady{}, final(activities.GenerationSpent, "the runner does not answer")
 		}
 		row.ready = true
+		if w.doomed > 0 {
+			w.doomed--
+			w.alarm(100*time.Millisecond, func() {
+				w.say("sandbox of generation %d ends by itself", row.generation)
+				w.kill(row)
+			})
+		}
 		answer := activities.SandboxReady{Generation: row.generation, SandboxID: row.id, Deadline: row.deadline}
 		if activity == "RestoreSandbox" && !adopted {
 			answer.Receipt = &session.Receipt{Kind: w.receipt(), Missing: []string{}}

@@ -91,6 +91,8 @@
 //	sandbox lost before delivery              rescue, hibernate (lost), wake              run after the wake
 //	sandbox lost in a turn                    rescue, hibernate (lost), wake for others   unknown; its policy
 //	sandbox lost while idle (signal)          rescue, hibernate (lost)                    –
+//	sandboxes lost one after the other, each  a pause of up to 30s before the next, from    waits
+//	within 2m and before a turn ended         the second on, and an event; never error
 //	sandbox lost while being saved            rescue: the bundle is unverified            waits
 //	nothing to rescue                         terminated (nothing_to_restore)             cancelled
 //	interrupted turn does not end             cancelled after 30 s                        cancelled

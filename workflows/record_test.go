@@ -217,6 +217,13 @@ var paths = map[string]func(*recorder){
 		r.over("p3")
 		r.stop()
 	},
+	"losses": func(r *recorder) {
+		r.world.doomed = 3
+		r.start()
+		r.prompt("p1", 400*time.Millisecond, session.Retry)
+		r.over("p1")
+		r.stop()
+	},
 	"cancel": func(r *recorder) {
 		r.start()
 		r.prompt("p1", time.Hour, session.Hold)

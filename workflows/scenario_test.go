@@ -34,6 +34,7 @@ var update = flag.Bool("update", false, "write the transcripts of scenarios as t
 //	settled                                       every prompt must have ended by itself, unless a refusal keeps it
 //	putback ID                                    a prompt that was over is queued again
 //	kill · ended N · fail ACTIVITY KIND [times=N] · slow ACTIVITY 1m · history N · cancel · restart
+//	doomed N                                      the next N sandboxes end 100ms after they were ready
 //	state · wait 1m
 func TestScenarios(t *testing.T) {
 	t.Parallel()
@@ -260,6 +261,10 @@ func (c *cast) do(words []string) error {
 	case "report":
 		n, err := strconv.ParseInt(first, 10, 64)
 		c.tell(session.SignalSandbox, session.SandboxSignal{Generation: n, SandboxID: a.get("sandbox"), Reason: "not listed"})
+		return err
+	case "doomed":
+		n, err := strconv.Atoi(first)
+		w.doomed = n
 		return err
 	case "kill":
 		for _, sandbox := range w.alive() {

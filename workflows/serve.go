@@ -21,7 +21,11 @@ func (l *life) serve(ctx workflow.Context) error {
 		l.processing = nil
 		return l.carry(ctx, run)
 	case l.sandboxLost():
-		return l.transit(ctx, session.EventHibernate, session.ReasonLost, nil)
+		err := l.transit(ctx, session.EventHibernate, session.ReasonLost, nil)
+		if err == nil {
+			l.losses.another(workflow.Now(ctx))
+		}
+		return err
 	case l.wants.Hibernate:
 		reason := session.ReasonRequested
 		switch {

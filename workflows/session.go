@@ -80,6 +80,7 @@ type life struct {
 	canceled   workflow.ReceiveChannel // nil once it has been heard
 	refusals   refusals
 	delay      delay
+	losses     losses
 	trouble    trouble
 	continued  int64
 	closed     bool
@@ -102,6 +103,9 @@ func newLife(ctx workflow.Context, in session.WorkflowInput) *life {
 		l.trouble.tries, l.trouble.since = c.Retries, c.ErrorSince
 		if d := c.Delay; d != nil {
 			l.delay = delay{code: d.Code, times: d.Times, since: d.Since, told: d.Told, cause: d.Cause}
+		}
+		if s := c.Losses; s != nil {
+			l.losses = losses{times: s.Times, since: s.Since, up: s.Up, paused: s.Paused, told: s.Told}
 		}
 		if !c.LastActivity.IsZero() {
 			l.lastActivity = c.LastActivity
@@ -283,6 +287,9 @@ func (l *life) carried() *session.Carry {
 	}
 	if d := l.delay; d.code != "" {
 		c.Delay = &session.CarriedDelay{Code: d.code, Times: d.times, Since: d.since, Told: d.told, Cause: d.cause}
+	}
+	if s := l.losses; s.times > 0 {
+		c.Losses = &session.CarriedLosses{Times: s.times, Since: s.since, Up: s.up, Paused: s.paused, Told: s.told}
 	}
 	return c
 }

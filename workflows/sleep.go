@@ -53,6 +53,9 @@ func (l *life) rest(ctx workflow.Context, doing string) error {
 
 // restore makes a sandbox from the newest bundle.
 func (l *life) restore(ctx workflow.Context) error {
+	if err := l.pauseAfterLosses(ctx); err != nil || l.wants.Stop {
+		return err
+	}
 	return l.provision(ctx, session.ProblemRestoringDelayed, "restore the sandbox", control.RestoreSandbox)
 }
 

@@ -50,7 +50,7 @@ func (l *life) transit(ctx workflow.Context, event session.Event, reason string,
 		l.trouble = trouble{}
 	}
 	if to == session.Running {
-		l.lastActivity = t.At
+		l.lastActivity, l.losses.up = t.At, t.At
 	}
 	return l.project(ctx)
 }

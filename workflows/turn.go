@@ -37,6 +37,7 @@ func (l *life) carry(ctx workflow.Context, run session.Processing) error {
 	l.lastActivity = workflow.Now(ctx)
 	switch {
 	case err == nil:
+		l.losses.endedTurn()
 		return nil
 	case l.wants.Stop:
 		return nil // terminate settles it with the rest

@@ -46,6 +46,7 @@ type world struct {
 
 	reset      bool          // the workflow may be reset: it then dispatches runs under numbers that it had before
 	inTask     string        // what becomes of records within the workflow's task: done; slow: not tried; lost: done, and it is not known
+	doomed     int           // sandboxes that end soon after they are ready
 	busy       bool          // no worker has room for a turn
 	lifetime   time.Duration // of a sandbox at the provider
 	takes      map[string]time.Duration

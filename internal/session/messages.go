@@ -101,6 +101,17 @@ type Carry struct {
 	ErrorSince time.Time `json:"errorSince,omitzero"`
 	// Delay is an operation that keeps failing; nil for none.
 	Delay *CarriedDelay `json:"delay,omitempty"`
+	// Losses are sandboxes that ended one after the other; nil for none.
+	Losses *CarriedLosses `json:"losses,omitempty"`
+}
+
+// CarriedLosses are sandboxes in a row that ended soon after they were ready.
+type CarriedLosses struct {
+	Times  int       `json:"times"`
+	Since  time.Time `json:"since"`
+	Up     time.Time `json:"up,omitzero"`
+	Paused int       `json:"paused,omitempty"`
+	Told   time.Time `json:"told,omitzero"`
 }
 
 // CarriedDelay is an operation that keeps failing for a reason that may pass.

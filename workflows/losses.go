@@ -1,0 +1,65 @@
+package workflows
+
+import (
+	"fmt"
+	"time"
+
+	"go.temporal.io/sdk/workflow"
+
+	"github.com/overwinter-dev/overwinter/activities"
+	"github.com/overwinter-dev/overwinter/internal/session"
+)
+
+// pausesAfterLosses is the change since which a session whose sandboxes end soon after they were ready, one after the
+// other, is restored after pauses. Before it the next sandbox was made at once, without end.
+const pausesAfterLosses = "pauses-after-losses"
+
+// steadyAfter is how long a session must have been running for the loss of its sandbox not to count as one in a row.
+const steadyAfter = 2 * time.Minute
+
+// losses are sandboxes in a row that ended soon after they were ready, and in which no turn was carried to its end. They
+// never lead to error: what ends them may pass, and nobody has refused anything.
+type losses struct {
+	times  int
+	since  time.Time // of the first
+	up     time.Time // when the session became running
+	paused int       // the number of losses that a pause has followed
+	told   time.Time
+}
+
+// another counts the loss of the sandbox that the session runs in.
+func (s *losses) another(now time.Time) {
+	if s.times == 0 || now.Sub(s.up) >= steadyAfter {
+		*s = losses{since: now}
+	}
+	s.times++
+}
+
+// endedTurn begins the count again.
+func (s *losses) endedTurn() { *s = losses{up: s.up} }
+
+// pauseAfterLosses lets time pass before the sandbox that follows at least two losses in a row: 2s, 4s and so on up to
+// maxPause. The session's events say so at most once a minute. A stop ends the pause.
+func (l *life) pauseAfterLosses(ctx workflow.Context) error {
+	n := l.losses.times
+	if n < 2 || l.losses.paused == n ||
+		workflow.GetVersion(ctx, pausesAfterLosses, workflow.DefaultVersion, 1) == workflow.DefaultVersion {
+		return nil
+	}
+	l.losses.paused = n
+	cause := fmt.Sprintf("%d sandboxes in a row have ended before a turn did, since %s", n, l.losses.since.UTC().Format(time.RFC3339))
+	if now := workflow.Now(ctx); l.losses.told.IsZero() || now.Sub(l.losses.told) >= tellEvery {
+		l.losses.told = now
+		problem := activities.Problem{
+			SessionID: l.id, Code: session.ProblemRestoringDelayed, Message: "restore the sandbox: " + cause + "; the next one follows after a pause",
+		}
+		if err := l.record(ctx, "report the delay", control.TellProblem, problem, nil); err != nil {
+			return err
+		}
+	}
+	until := workflow.Now(ctx).Add(l.backoff(n - 1))
+	for workflow.Now(ctx).Before(until) && !l.wants.Stop {
+		l.wait(ctx, "pause before the sandbox is restored: "+cause, until)
+	}
+	return nil
+}
