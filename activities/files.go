@@ -49,7 +49,7 @@ func (t *turn) listFiles(ctx context.Context, link *runner.Link) error {
 		return stored(err)
 	}
 	if err := link.ListFiles(known); err != nil {
-		return fmt.Errorf("tell the runner of stored files: %w", err)
+		return fmt.Errorf("send the list of stored files to the runner: %w", err)
 	}
 	return nil
 }

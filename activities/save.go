@@ -86,7 +86,7 @@ func (c *Control) DropSandbox(ctx context.Context, in SaveRequest) (Saved, error
 		return saved, err
 	}
 	if _, err := c.seal(ctx, in.SessionID, in.Generation, c.Sandbox.Open(in.SandboxID), 2*time.Second); err != nil {
-		c.Logger.WarnContext(ctx, "the last words of a sandbox that is given up are lost",
+		c.Logger.WarnContext(ctx, "could not flush transcripts before terminating the sandbox",
 			slog.String("session_id", in.SessionID), slog.Any("error", err))
 	}
 	bundle := session.Bundle{

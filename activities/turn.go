@@ -266,7 +266,7 @@ func (t *turn) tellAgain(link *turnLink) error {
 		return nil
 	}
 	if err := link.link.Input(input); err != nil {
-		return fmt.Errorf("tell the agent again to go on: %w", err)
+		return fmt.Errorf("tell the agent again to continue: %w", err)
 	}
 	return nil
 }
@@ -369,7 +369,7 @@ func (t *turn) commit(ctx context.Context, link *turnLink, messages []runner.Mes
 		}
 		if len(translated.Input) > 0 {
 			if err := link.link.Input(translated.Input); err != nil {
-				return fmt.Errorf("tell the agent to go on: %w", err)
+				return fmt.Errorf("tell the agent to continue: %w", err)
 			}
 		}
 		next.addEvents(events)

@@ -95,7 +95,7 @@ func readFields(data []byte) (map[string]json.RawMessage, error) {
 		return nil, fmt.Errorf("is not JSON: %w", err)
 	}
 	if _, err := dec.Token(); !errors.Is(err, io.EOF) {
-		return nil, errors.New("has something behind its JSON object")
+		return nil, errors.New("has unexpected data after its JSON object")
 	}
 	return fields, nil
 }

@@ -119,7 +119,7 @@ func (s *Server) events(c echo.Context) error {
 		s.metrics.dropped.Inc()
 		s.log.InfoContext(ctx, "stream dropped: its reader is slow", slog.String("session_id", id), slog.Int64("seq", st.last))
 	case err != nil && ctx.Err() == nil:
-		s.log.WarnContext(ctx, "stream broken off", slog.String("session_id", id), slog.Int64("seq", st.last), slog.Any("error", err))
+		s.log.WarnContext(ctx, "stream aborted", slog.String("session_id", id), slog.Int64("seq", st.last), slog.Any("error", err))
 	}
 	return nil // the answer has begun; the client comes back with its position
 }

@@ -308,7 +308,7 @@ func TestAStreamEndsWhenTheLogFails(t *testing.T) {
 	b.store.Fail("Next", errors.New("connection lost"))
 	b.store.Text(id, "x")
 	s.ended()
-	eventually(t, "it is logged", func() bool { return strings.Contains(b.logs.String(), "stream broken off") })
+	eventually(t, "it is logged", func() bool { return strings.Contains(b.logs.String(), "stream aborted") })
 	b.do("GET", "/api/sessions/"+id+"/events", "").problem(http.StatusInternalServerError, "internal")
 	eventually(t, "its readers are closed", func() bool { return b.store.OpenReaders() == 0 })
 }

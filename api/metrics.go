@@ -49,7 +49,7 @@ func newMetrics(registry *prometheus.Registry) (*metrics, error) {
 			Name: "overwinter_api_prompts_accepted_total", Help: "Prompts accepted.",
 		}),
 		rings: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "overwinter_api_ring_failures_total", Help: "Rows stored whose workflow could not be told; a relay tells it later.",
+			Name: "overwinter_api_ring_failures_total", Help: "Requests stored whose workflow could not be signaled; a relay signals it later.",
 		}),
 	}
 	for _, c := range []prometheus.Collector{m.durations, m.requests, m.streams, m.events, m.dropped, m.sessions, m.prompts, m.rings} {

@@ -227,7 +227,7 @@ func (s *Server) Run(ctx context.Context, ln net.Listener) error {
 	defer cancel()
 	err := srv.Shutdown(grace)
 	if err != nil {
-		err = errors.Join(fmt.Errorf("api: requests were cut off: %w", err), srv.Close())
+		err = errors.Join(fmt.Errorf("api: requests were interrupted: %w", err), srv.Close())
 	}
 	s.signals.running.Wait()
 	<-served //nolint:errcheck // Shutdown has said it

@@ -222,7 +222,7 @@ func (a *audit) checkPrompts() {
 			a.wrong("prompt %s ran %d times in %d runs", p.id, hits, runs[p.id])
 		}
 		if row.Status == "cancelled" && row.Reason == "session_terminated" && !a.s.stopped {
-			a.wrong("prompt %s is cancelled as by a stop, and nobody asked for one", p.id)
+			a.wrong("prompt %s is cancelled as by a stop, and none was requested", p.id)
 		}
 	}
 }

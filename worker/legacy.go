@@ -46,7 +46,7 @@ func (w *Worker) drainLegacy(ctx context.Context) error {
 			err = w.retireLegacy(ctx)
 		}
 		if err != nil && ctx.Err() == nil {
-			w.config.Logger.WarnContext(ctx, "could not look after the queues of an earlier release; trying again", slog.Any("error", err))
+			w.config.Logger.WarnContext(ctx, "could not serve the task queues of an earlier release; retrying", slog.Any("error", err))
 		}
 		timer := time.NewTimer(wait)
 		select {

@@ -83,7 +83,7 @@ func (m *Store) ProfileUpdate(_ context.Context, p session.Profile, version int6
 			continue
 		}
 		if version != 0 && version != newest.Version {
-			return session.Profile{}, session.Faultf(session.CodeIllegalState, "somebody has changed it")
+			return session.Profile{}, session.Faultf(session.CodeIllegalState, "it was changed in the meantime")
 		}
 		p.Version, p.CreatedAt, p.UpdatedAt = newest.Version+1, newest.CreatedAt, time.Now()
 		row.versions = append(row.versions, p)

@@ -318,7 +318,7 @@ func (m *Store) PromptSubmit(_ context.Context, p session.Prompt) (session.Promp
 		return session.Prompt{}, 0, false, session.Faultf(session.CodeTerminated, "the session is terminated")
 	}
 	if r.Session.Status == session.Error {
-		return session.Prompt{}, 0, false, session.Faultf(session.CodeInError, "the session is in error: test; recover it to go on, or stop it")
+		return session.Prompt{}, 0, false, session.Faultf(session.CodeInError, "the session is in error: test; recover it to continue, or stop it")
 	}
 	p.Ordinal = int64(len(r.Prompts) + 1)
 	r.Prompts = append(r.Prompts, p)

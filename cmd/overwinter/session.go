@@ -64,7 +64,7 @@ func (c *SessionCmd) with(use func(*apiclient.Client) error) error {
 	defer client.Close()
 	err = use(client)
 	if errors.Is(err, syscall.ECONNREFUSED) {
-		return fmt.Errorf("nobody listens at %s: start overwinter there, or say where it is with --api-url", c.APIURL)
+		return fmt.Errorf("no server listens at %s: start overwinter, or pass its address with --api-url", c.APIURL)
 	}
 	return err
 }

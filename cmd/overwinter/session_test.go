@@ -191,7 +191,7 @@ func TestAPromptThatIsBlockedIsSaidToBe(t *testing.T) {
 	store.Status(id, session.Error)
 	r = run(t.Context(), "session", "prompt", id, "y", "--api-url", url)
 	require.Equal(t, exitFailed, r.code)
-	require.Contains(t, r.stderr, "session is in error: test; recover it to go on, or stop it")
+	require.Contains(t, r.stderr, "session is in error: test; recover it to continue, or stop it")
 }
 
 func TestFollowUntilIdleWaitsForTheQueue(t *testing.T) {
@@ -214,7 +214,7 @@ func TestSessionCommandsSayWhereTheyLooked(t *testing.T) {
 	for _, args := range [][]string{{"list"}, {"follow", "ses_1"}, {"prompt", "ses_1", "x", "--wait"}} {
 		r := run(t.Context(), append([]string{"session", "--api-url=http://127.0.0.1:1"}, args...)...)
 		require.Equal(t, exitFailed, r.code)
-		require.Equal(t, "overwinter: nobody listens at http://127.0.0.1:1: start overwinter there, or say where it is with --api-url\n", r.stderr)
+		require.Equal(t, "overwinter: no server listens at http://127.0.0.1:1: start overwinter, or pass its address with --api-url\n", r.stderr)
 	}
 }
 

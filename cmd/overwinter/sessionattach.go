@@ -154,7 +154,7 @@ func (a *attached) ctrlC() bool {
 	a.broken = true
 	a.text.reset()
 	a.prompt = attachPrompt
-	hint := "Ctrl-C once more leaves; the session goes on"
+	hint := "press Ctrl-C again to leave; the session continues"
 	if a.turn {
 		a.command(apiclient.Abort, false)
 		hint = "interrupting the turn; " + hint

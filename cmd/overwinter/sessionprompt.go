@@ -152,7 +152,7 @@ func warnOfBlock(ctx context.Context, logger *slog.Logger, e apiclient.Event, pr
 		return fmt.Errorf("read event %d: %w", e.Seq, err)
 	}
 	if p := data.Prompt; p.ID == promptID && p.BlockedReason != "" {
-		logger.WarnContext(ctx, "the prompt is blocked: its session is in error; recover the session to go on, or stop it",
+		logger.WarnContext(ctx, "the prompt is blocked: its session is in error; recover the session to continue, or stop it",
 			slog.String("session_id", p.SessionID), slog.String("prompt_id", p.ID), slog.String("reason", terminal.OneLine(p.BlockedReason, lineRunes)))
 	}
 	return nil

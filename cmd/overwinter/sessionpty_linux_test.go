@@ -158,7 +158,7 @@ func TestAttachInATerminal(t *testing.T) {
 		Inquiries: []session.InquiryItem{{Question: "Which colour?", Options: []session.InquiryOption{{Label: "Red"}, {Label: "Blue"}}}},
 	}, time.Hour)
 	p.await("2. Blue")
-	p.await("own words> ")
+	p.await("own text> ")
 	p.keys("3\n")
 	p.await("there is no option 3")
 	p.keys("2\n")
@@ -216,7 +216,7 @@ func TestTheEndOfInputLeaves(t *testing.T) {
 	p := inTerminal(t, "session", "attach", id, "--api-url", url)
 	p.await("> ")
 	p.keys("\x03")
-	p.await("Ctrl-C once more leaves")
+	p.await("press Ctrl-C again to leave")
 	p.keys("\x04")
 	p.ends(exitDone)
 }

@@ -65,7 +65,7 @@ type SessionAnswerCmd struct {
 	sessionArg
 	Question string            `arg:"" help:"ID of the question."`
 	Decision string            `arg:"" optional:"" enum:"once,session,always,reject," default:"" help:"Decision: once, session, always or reject. Default with --answer: once."`
-	Answer   map[string]string `mapsep:"none" placeholder:"QUESTION=TEXT" help:"Answer to one question of a form; can be repeated."`
+	Answer   map[string]string `mapsep:"none" placeholder:"QUESTION=TEXT" help:"Answer to one item of the question; can be repeated."`
 	Message  string            `placeholder:"TEXT" help:"Message for the agent, sent with a rejection."`
 }
 

@@ -54,7 +54,7 @@ func (c *Client) Position(ctx context.Context, sessionID string) (int64, error) 
 			return at.Seq, nil
 		}
 	}
-	return 0, errors.New("the stream ended before it told its position")
+	return 0, errors.New("the stream ended before it sent its position")
 }
 
 // latest is the position of whoever wants to know only where the log ends.

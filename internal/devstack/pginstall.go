@@ -91,6 +91,6 @@ func choosePostgres(installs []pgInstall, major int, dataDir string) (pgInstall,
 			return install, nil
 		}
 	}
-	return pgInstall{}, fmt.Errorf("%s was made by PostgreSQL %d, but PostgreSQL %d is installed: install version %d, or move the directory away to start afresh",
+	return pgInstall{}, fmt.Errorf("%s was made by PostgreSQL %d, but PostgreSQL %d is installed: install version %d, or move the directory away to start from scratch",
 		dataDir, major, installs[0].major, major)
 }

@@ -19,7 +19,7 @@ func TestChoosesTheInstalledPostgres(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, "/15", same.binDir)
 	_, err = choosePostgres(installs, 16, "/data")
-	require.EqualError(t, err, "/data was made by PostgreSQL 16, but PostgreSQL 17 is installed: install version 16, or move the directory away to start afresh")
+	require.EqualError(t, err, "/data was made by PostgreSQL 16, but PostgreSQL 17 is installed: install version 16, or move the directory away to start from scratch")
 	_, err = choosePostgres(installs[:0], 0, "/data")
 	require.ErrorContains(t, err, "PostgreSQL is not installed: install it (on Debian and Ubuntu: apt-get install postgresql)")
 	_, err = choosePostgres([]pgInstall{{major: 14}}, 0, "/data")

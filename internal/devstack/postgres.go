@@ -85,14 +85,14 @@ func clusterVersion(directory string) (int, error) {
 		if _, err := os.Stat(directory); errors.Is(err, fs.ErrNotExist) {
 			return 0, nil
 		}
-		return 0, fmt.Errorf("%s is not a Postgres data directory (it has no PG_VERSION): move it away to start afresh", directory)
+		return 0, fmt.Errorf("%s is not a Postgres data directory (it has no PG_VERSION): move it away to start from scratch", directory)
 	}
 	if err != nil {
 		return 0, fmt.Errorf("read the version of the Postgres data directory: %w", err)
 	}
 	major, err := strconv.Atoi(strings.TrimSpace(string(content)))
 	if err != nil || major == 0 {
-		return 0, fmt.Errorf("%s is not a Postgres data directory (its PG_VERSION is %q): move it away to start afresh", directory, content)
+		return 0, fmt.Errorf("%s is not a Postgres data directory (its PG_VERSION is %q): move it away to start from scratch", directory, content)
 	}
 	return major, nil
 }

@@ -59,7 +59,7 @@ func (db *DB) ProfileUpdate(ctx context.Context, p session.Profile, version int6
 			return err
 		}
 		if version != 0 && version != next-1 {
-			return illegal("the profile has version %d, not %d: somebody has changed it", next-1, version)
+			return illegal("the profile has version %d, not %d: it was changed in the meantime", next-1, version)
 		}
 		err = db.q.ProfileVersionInsert(ctx, tx, &dbsqlc.ProfileVersionInsertParams{ProfileID: p.ID, Version: next, Spec: spec, At: at})
 		if err != nil {

@@ -53,7 +53,7 @@ func (s *sessionTx) promptSubmit(ctx context.Context, p session.Prompt) (session
 	}
 	if session.State(s.row.Status) == session.Error {
 		return session.Prompt{}, session.Faultf(session.CodeInError,
-			"the session is in error: %s; recover it to go on, or stop it", cmp.Or(s.row.StatusReason, "no reason is known"))
+			"the session is in error: %s; recover it to continue, or stop it", cmp.Or(s.row.StatusReason, "no reason is known"))
 	}
 	queued, err := s.q.PromptCountQueued(ctx, s, p.SessionID)
 	if err != nil {

@@ -195,7 +195,7 @@ func (db *DB) SandboxesForsaken(ctx context.Context, age time.Duration, after se
 		AfterSession: after.SessionID, AfterGeneration: after.Generation, Seconds: age.Seconds(), MaxItems: int32(limit),
 	})
 	if err != nil {
-		return nil, fault("list forsaken sandboxes", err)
+		return nil, fault("list abandoned sandboxes", err)
 	}
 	out := make([]session.SandboxRow, len(rows))
 	for i, row := range rows {

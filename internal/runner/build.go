@@ -25,7 +25,7 @@ func Build(program string) (string, error) {
 	}
 	note, err := section.Data()
 	if err == nil && len(note) < noteHeader {
-		err = errors.New("its note is cut off")
+		err = errors.New("its build note is truncated")
 	}
 	if err != nil {
 		return "", fmt.Errorf("read the build of %s: %w", program, err)
@@ -34,7 +34,7 @@ func Build(program string) (string, error) {
 	size := uint64(binary.NativeEndian.Uint32(note[4:]))
 	begin := noteHeader + (name+3)&^3
 	if begin+size > uint64(len(note)) || size == 0 {
-		return "", fmt.Errorf("read the build of %s: its note is cut off", program)
+		return "", fmt.Errorf("read the build of %s: its build note is truncated", program)
 	}
 	return string(bytes.Clone(note[begin : begin+size])), nil
 }

@@ -145,7 +145,7 @@ func NewImages(p *Provider, o ImagesOptions) *Images {
 	return i
 }
 
-var errNobodyWaits = errors.New("nobody waits for the image any more")
+var errNobodyWaits = errors.New("no caller waits for the image any more")
 
 // Prepare returns the image of a recipe and makes it where it does not exist.
 // Calls for the same recipe share one preparation, which goes on while anybody

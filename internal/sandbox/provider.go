@@ -145,7 +145,7 @@ func (p *Provider) create(ctx context.Context, r driver.CreateRequest) (*Sandbox
 		p.log.InfoContext(ctx, "sandbox adopted", slog.String("name", r.Name), slog.String("sandbox_id", holder.ID))
 		return p.Open(holder.ID), true, nil
 	}
-	return nil, false, driver.Errorf(Unavailable, op, r.Name, "the name is taken and nobody has it")
+	return nil, false, driver.Errorf(Unavailable, op, r.Name, "the name is taken, but no sandbox has it")
 }
 
 // complete checks a request, fills in its defaults and tags it as ours.

@@ -145,7 +145,7 @@ func (a Asked) Check(answer Answer) []FieldFault {
 	var faults []FieldFault
 	if a.Kind == Permission {
 		if len(answer.Answers) > 0 {
-			faults = append(faults, FieldFault{Field: "answers", Message: "must be left out: the agent asks for permission, not in words"})
+			faults = append(faults, FieldFault{Field: "answers", Message: "must be omitted in the answer to a permission request"})
 		}
 		return faults
 	}
@@ -154,7 +154,7 @@ func (a Asked) Check(answer Answer) []FieldFault {
 		return nil
 	case DecisionOnce:
 	default:
-		faults = append(faults, FieldFault{Field: "answer", Message: "must be once or reject for a question in words"})
+		faults = append(faults, FieldFault{Field: "answer", Message: "must be once or reject unless the agent asks for permission"})
 	}
 	for _, item := range a.Inquiries {
 		if answer.Answers[item.Question] == "" {

@@ -41,9 +41,9 @@ func (d *Dialog) Prompt() string {
 	case len(item.Options) == 0:
 		what = "your answer"
 	case item.Multiple:
-		what = fmt.Sprintf("1-%d, several with commas, or your own words", len(item.Options))
+		what = fmt.Sprintf("1-%d, several separated by commas, or your own text", len(item.Options))
 	default:
-		what = fmt.Sprintf("1-%d, or your own words", len(item.Options))
+		what = fmt.Sprintf("1-%d, or your own text", len(item.Options))
 	}
 	if len(d.question.Questions) > 1 {
 		what = fmt.Sprintf("%d/%d, %s: %s", d.item+1, len(d.question.Questions), OneLine(item.Question, labelRunes), what)

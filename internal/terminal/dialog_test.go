@@ -44,7 +44,7 @@ func TestQuestionsAreAnsweredOneByOne(t *testing.T) {
 		{Question: "Why?"},
 	}}
 	d := terminal.NewDialog(q)
-	require.Equal(t, "1/3, Which colour?: 1-2, or your own words> ", d.Prompt())
+	require.Equal(t, "1/3, Which colour?: 1-2, or your own text> ", d.Prompt())
 	for _, line := range []string{"3", "0", ""} {
 		done, hint := d.Line(line)
 		require.False(t, done)

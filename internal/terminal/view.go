@@ -382,7 +382,7 @@ func (v *View) behind() int {
 
 func (v *View) turnStart(d wire.TurnStartData, at time.Time) {
 	if d.Attempt > 1 {
-		v.line(nil, span{dim, fmt.Sprintf("the turn goes on, attempt %d", d.Attempt)})
+		v.line(nil, span{dim, fmt.Sprintf("the turn continues, attempt %d", d.Attempt)})
 		return
 	}
 	v.runs[d.RunID] = &turn{start: at}

@@ -73,7 +73,7 @@ func commandLine(line string) ([]string, error) {
 	}
 	var argv []string
 	if err := json.Unmarshal([]byte(line), &argv); err != nil || len(argv) == 0 || argv[0] == "" {
-		return nil, fmt.Errorf("%s is no list of words", EnvCommand)
+		return nil, fmt.Errorf("%s is not a JSON array of strings", EnvCommand)
 	}
 	return argv, nil
 }
@@ -285,7 +285,7 @@ func (b *talk) deliver() {
 	}
 	b.prompted(c)
 	if b.lost != nil {
-		b.system("memory_retold", fmt.Sprintf("The agent has forgotten what was said before (%v) and has been told again.", b.lost))
+		b.system("memory_retold", fmt.Sprintf("The agent lost its history (%v); it was sent again.", b.lost))
 		b.lost = nil
 	}
 	var texts []string

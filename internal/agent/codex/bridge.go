@@ -28,7 +28,7 @@ const (
 	toldTimeout = 5 * time.Second
 	// stopGrace is how long the agent may take to end in order, and again to heed SIGTERM.
 	stopGrace = 3 * time.Second
-	// defaultPatience is how long a turn may go on with nothing but failed requests to the model.
+	// defaultPatience is how long requests may fail before the turn fails to the model.
 	defaultPatience = 5 * time.Minute
 	// defaultRetries is how often the agent sends a request again whose stream has broken.
 	defaultRetries = 10
@@ -53,8 +53,8 @@ func Main(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	flags.StringVar(&o.session, "session", "", "id of the session, which names the journal")
 	flags.StringVar(&o.model, "model", "", "model to use; empty is the agent's own choice")
 	flags.BoolVar(&o.ask, "ask", false, "ask before everything that is not known to be harmless")
-	flags.BoolVar(&o.resume, "resume", false, "there should be a thread to go on with")
-	flags.DurationVar(&o.patience, "patience", bridge.Patience(defaultPatience), "how long a turn may go on with nothing but failed requests")
+	flags.BoolVar(&o.resume, "resume", false, "resume an existing thread")
+	flags.DurationVar(&o.patience, "patience", bridge.Patience(defaultPatience), "how long requests may fail before the turn fails")
 	flags.IntVar(&o.retries, "retries", defaultRetries, "how often a request is sent again whose stream has broken")
 	flags.Func("deny", "a tool that is taken away, where the agent can do without it", func(tool string) error {
 		o.deny = append(o.deny, tool)
@@ -523,7 +523,7 @@ func (p *program) giveUp() {
 			run, at = id, turn{p.thread, d.turn}
 		}
 	}
-	message := first(p.hopeless, "The model's server has been failing for "+p.patience.String()+".")
+	message := first(p.hopeless, "The model API has failed for "+p.patience.String()+".")
 	p.mu.Unlock()
 	if run == "" {
 		return

@@ -350,7 +350,7 @@ func TestPatienceWithTheModelRunsOut(t *testing.T) {
 	}, "--patience", "1s", "--retries", "50")
 	r := p.turn(t, "{{endless}}", nil)
 	require.Equal(t, session.OutcomeFailed, r.end.Outcome)
-	require.Equal(t, "The model's server has been failing for 1s.", r.end.Reason)
+	require.Equal(t, "The model API has failed for 1s.", r.end.Reason)
 	require.Equal(t, session.OutcomeCompleted, p.turn(t, "{{hello}}", nil).end.Outcome)
 	p.agree(t)
 }
@@ -365,7 +365,7 @@ func TestAKeyThatIsRefusedIsNotTriedForLong(t *testing.T) {
 	require.Contains(t, r.end.Reason, "does not let us in")
 	require.Contains(t, r.end.Reason, "scripted error 401")
 	r = p.turn(t, "{{endless}}", nil)
-	require.Equal(t, "The model's server has been failing for 5s.", r.end.Reason)
+	require.Equal(t, "The model API has failed for 5s.", r.end.Reason)
 	p.agree(t)
 }
 

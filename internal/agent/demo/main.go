@@ -59,7 +59,7 @@ func (p *program) main(args []string, stdin io.Reader) int {
 	flags.SetOutput(p.stderr)
 	id := flags.String("session", "", "id of the session, which names the transcript")
 	flags.StringVar(&p.model, "model", p.model, "model to report")
-	resume := flags.Bool("resume", false, "there should be a transcript to go on from")
+	resume := flags.Bool("resume", false, "continue from an existing transcript")
 	asking := flags.String("ask", "", "tools that ask before they run, until they are allowed; parted by commas")
 	denied := flags.String("ask-every-time", "", "tools that ask before they run, whatever they were answered before; parted by commas")
 	if err := flags.Parse(args); err != nil {

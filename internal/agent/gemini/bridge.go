@@ -194,7 +194,7 @@ func (b *talk) begun(s acp.Started) bool {
 		b.note(bridge.Note{Type: noteSession, ID: s.Session, Data: data(sessionNote{At: now(), Version: s.Version, Loaded: s.Loaded})})
 	}
 	if s.Lost != nil {
-		b.note(bridge.Note{Type: noteLost, Message: fmt.Sprintf("The agent could not load what was said before, and begins anew: %v", s.Lost), Data: data(stamp{At: now()})})
+		b.note(bridge.Note{Type: noteLost, Message: fmt.Sprintf("The agent could not load its history and starts from scratch: %v", s.Lost), Data: data(stamp{At: now()})})
 	}
 	b.pastBy = time.Now().Add(pastTimeout)
 	b.deliver()

@@ -35,8 +35,8 @@ func Main(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	flags.StringVar(&b.program, "program", Binary, "OpenCode itself")
 	flags.StringVar(&b.store.dir, "transcripts", "", "directory for the saved sessions")
 	flags.StringVar(&b.model, "model", "", "model of the prompts, as provider/model; OpenCode's choice when empty")
-	flags.IntVar(&b.retries, "retries", defaultRetries, "attempts at the model before a turn is given up")
-	flags.DurationVar(&b.retryTime, "retry-time", bridge.Patience(defaultRetryTime), "how long attempts at the model may fail before a turn is given up")
+	flags.IntVar(&b.retries, "retries", defaultRetries, "attempts to reach the model before the turn fails")
+	flags.DurationVar(&b.retryTime, "retry-time", bridge.Patience(defaultRetryTime), "how long attempts to reach the model may fail before the turn fails")
 	if err := flags.Parse(args); err != nil {
 		return bridge.ExitUsage
 	}

@@ -93,7 +93,7 @@ func (s *Supervisor) Start(ctx context.Context, spec Spec) error {
 
 var (
 	errStopped = errors.New("it was stopped")
-	errKilled  = errors.New("the supervisor was told to kill everything")
+	errKilled  = errors.New("the supervisor was asked to kill everything")
 )
 
 // Stop asks a child to end, kills it when its time is up, and returns when it is gone. A name

@@ -73,7 +73,7 @@ const (
 
 var sharedNetwork = Lack{OwnNetwork, "a sandbox shares the machine's network: what listens on loopback, and abstract sockets"}
 
-var rootsIDs = Lack{PrivateIDs, "a sandbox's root is the machine's: its set-user-ID programs are real, behind the private data directory"}
+var rootsIDs = Lack{PrivateIDs, "a sandbox's root is the machine's root: its set-user-ID programs are effective; only the private data directory hides them"}
 
 // Lack is an ability that a level does not have, and why.
 type Lack struct {

@@ -208,7 +208,7 @@ func (a *attachment) link(ctx context.Context, hello *runner.Hello) (detached bo
 	case err := <-bridged:
 		return false, err
 	case <-time.After(hangBudget):
-		return false, errors.New("the runner closed the link, and nobody reads what it sent")
+		return false, errors.New("the runner closed the link before its output was read")
 	}
 }
 

@@ -146,7 +146,7 @@ func (l *link) files(p session.FilesPosition, listed bool) {
 
 func (l *link) lookFailed(err error) {
 	if l.ctx.Err() == nil {
-		l.s.log.Warn("the workspace is not looked after", slog.String("run_id", l.run), slog.Any("error", err))
+		l.s.log.Warn("workspace watching disabled", slog.String("run_id", l.run), slog.Any("error", err))
 	}
 }
 

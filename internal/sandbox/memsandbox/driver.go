@@ -262,7 +262,7 @@ func (d *Driver) ExitSnapshot(ctx context.Context, id string, budget time.Durati
 		case !b.over:
 			return "", driver.Errorf(driver.Timeout, "exit snapshot", id, "the sandbox runs")
 		case !b.keep:
-			return "", driver.Errorf(driver.Gone, "exit snapshot", id, "nobody asked for one")
+			return "", driver.Errorf(driver.Gone, "exit snapshot", id, "none was requested")
 		}
 		return b.exit, nil
 	})
