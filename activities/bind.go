@@ -156,12 +156,13 @@ func checkURL(from, base string, keys []boundKey, isStored bool, concerns func(b
 		if !concerns(k) || isStored && len(k.stated) == 0 {
 			continue
 		}
-		own, stated := k.own, k.stated
-		if len(stated) > 0 {
+		own, allowed := k.own, k.stated
+		if len(k.stated) > 0 {
 			own = nil
+		} else if storedHost(k, base) {
+			continue // also over http, as it is stored
 		}
-		// The host of a stored base URL is meant with its scheme: by default http is for such a host alone.
-		if !secret.Sends(base, own, stated) && !(len(stated) == 0 && storedHost(k, base)) {
+		if !secret.Sends(base, own, allowed) {
 			return &boundError{key: k, from: from, base: base}
 		}
 	}

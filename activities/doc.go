@@ -29,6 +29,8 @@
 //   - A sandbox is taken up again only while it is the newest generation's and has
 //     no bundle but checkpoints.
 //   - What an agent is told to a question stands in a row first.
+//   - An attempt that ends says so in the row of its run. One that does not is lost, and counts: a run whose
+//     frames end workers is quarantined (session.Losses).
 //   - Inputs and results hold ids and small state: no text of a prompt, no secret.
 //
 // # What makes an activity safe to run twice

@@ -28,6 +28,9 @@ var modalDir string
 
 func TestMain(m *testing.M) {
 	localmodal.ReexecMain()
+	if order := os.Getenv(workerVariable); order != "" {
+		os.Exit(workerMain(order))
+	}
 	code, err := run(m)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)

@@ -205,12 +205,14 @@ func (c *Control) FlushSandbox(ctx context.Context, in SandboxRef) error {
 
 // AbortRun interrupts the turn of a run. Whatever the agent still runs after its
 // grace is killed by the runner. A run that is not open any more is no error.
-func (c *Control) AbortRun(ctx context.Context, in AbortRequest) error {
-	adapter, err := c.Agents.Get(in.Agent)
+func (c *Control) AbortRun(ctx context.Context, in AbortRequest) error { return c.interrupt(ctx, in) }
+
+func (w *work) interrupt(ctx context.Context, in AbortRequest) error {
+	adapter, err := w.Agents.Get(in.Agent)
 	if err != nil {
 		return final(Refused, err)
 	}
-	token, err := c.runnerToken(ctx, in.SessionID, in.Generation)
+	token, err := w.runnerToken(ctx, in.SessionID, in.Generation)
 	if err != nil {
 		return err
 	}
@@ -219,10 +221,10 @@ func (c *Control) AbortRun(ctx context.Context, in AbortRequest) error {
 		Token: token, Run: in.RunID,
 		Interrupt: runner.Interrupt{Stdin: interrupt.Stdin, Signal: interrupt.Signal, Grace: interrupt.Grace},
 	})
-	sb := c.Sandbox.Open(in.SandboxID)
+	sb := w.Sandbox.Open(in.SandboxID)
 	stdout, err := command(ctx, sb, e, commandTimeout)
 	if err != nil {
-		return c.lostOr(ctx, sb, fmt.Errorf("abort: %w", err))
+		return w.lostOr(ctx, sb, fmt.Errorf("abort: %w", err))
 	}
 	_, err = runner.ParseAbort(stdout)
 	return err

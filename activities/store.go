@@ -87,6 +87,8 @@ type Store interface {
 	// worker needs. illegal_state when the run is over, or another attempt that is
 	// not older than by has it.
 	RunAttach(ctx context.Context, runID, token string, by session.Dispatch) (session.RunStart, error)
+	// RunDoing records what the attempt with the token does with the run's frames.
+	RunDoing(ctx context.Context, runID, token string, doing session.Doing) error
 	// RunFence makes token the only one that counts, so that no worker can add to
 	// the run any more, and returns it like RunAttach, without counting an attempt.
 	RunFence(ctx context.Context, runID, token string) (session.RunStart, error)

@@ -51,12 +51,17 @@ func (t *Turns) RunTurn(ctx context.Context, in TurnRequest) (TurnResult, error)
 		case <-ctx.Done():
 		}
 	}()
+	if start.Quarantine {
+		return t.quarantine(ctx, in, start)
+	}
 	turn, err := t.newTurn(ctx, in, start, token)
 	if err != nil {
 		return TurnResult{}, err
 	}
 	turn.pulse = pulse
-	err = turn.run(ctx)
+	if err = turn.run(ctx); err != nil && turn.end == nil {
+		turn.leave(ctx)
+	}
 	switch {
 	case errors.Is(context.Cause(ctx), errHandOver):
 		return TurnResult{}, temporal.NewApplicationErrorWithOptions(errHandOver.Error(), HandOver, temporal.ApplicationErrorOptions{
@@ -157,6 +162,7 @@ type turn struct {
 	// run has handed the prompt to a runner.
 	mayHaveDelivered bool
 
+	suspicion   suspicion
 	permissions session.Permissions
 	waiting     waiting
 	files       fileGatherer
@@ -188,6 +194,10 @@ func (t *turn) run(ctx context.Context) (err error) {
 		return fmt.Errorf("attach to the runner: %w", err)
 	}
 	t.pulse.progress()
+	if err := t.suspect(ctx, link.link.Welcome()); err != nil {
+		link.close()
+		return err
+	}
 	// A write to a runner that does not read takes no context: what ends it is the end of its exec's link.
 	unblock := context.AfterFunc(ctx, func() { link.process.Close() })
 	defer unblock()
@@ -328,7 +338,7 @@ func (t *turn) follow(ctx context.Context, link *turnLink, done func([]runner.Me
 			t.pulse.progress()
 		}
 		t.waiting.due = t.waiting.due || changed
-		if err := t.commit(ctx, link, messages); err != nil {
+		if err := t.handle(ctx, link, t.suspicion.together(messages)); err != nil {
 			return err
 		}
 		if err := t.tellAnswers(ctx, link); err != nil {
@@ -353,6 +363,9 @@ func (t *turn) commit(ctx context.Context, link *turnLink, messages []runner.Mes
 	}
 	if len(messages) > 0 {
 		t.remaskSometimes(ctx)
+	}
+	if err := t.handling(ctx, messages); err != nil {
+		return err
 	}
 	next := t.newBatch()
 	for _, m := range messages {
@@ -456,6 +469,9 @@ func (b *batch) join(e eventlog.Draft) bool {
 // later attempt, so the turn fails after a few refusals.
 func (t *turn) append(ctx context.Context, b *batch) error {
 	if b.frame == t.frame {
+		if t.suspicion.marked {
+			return t.handled(ctx)
+		}
 		return nil
 	}
 	state, events, err := t.encodeState(b.end, b.add.Events, b.frame, b.at)
@@ -463,6 +479,9 @@ func (t *turn) append(ctx context.Context, b *batch) error {
 		return fmt.Errorf("state of run %s: %w", t.in.RunID, err)
 	}
 	b.add.LastFrame, b.add.State, b.add.Events = b.frame, state, events
+	if err := t.handled(ctx); err != nil {
+		return err
+	}
 	for refused := 1; ; refused++ {
 		err := t.Log.Append(ctx, b.add)
 		if err == nil {

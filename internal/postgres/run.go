@@ -121,7 +121,8 @@ func (s *sessionTx) verdict(ctx context.Context, p dbsqlc.Prompt, open dbsqlc.Ru
 // worker needs. The same token again changes nothing. From the second attempt on
 // a turn_start event tells that the run continues elsewhere. illegal_state when the
 // run is over, belongs to an older generation, or another attempt that is not older than by has it:
-// one that was paused before it attached comes too late.
+// one that was paused before it attached comes too late. An attempt before it that did not say that it ended is lost,
+// and counts: see session.Losses.
 func (db *DB) RunAttach(ctx context.Context, runID, token string, by session.Dispatch) (start session.RunStart, err error) {
 	err = db.inRun(ctx, "attach to a run", runID, func(s *sessionTx, run dbsqlc.Run) error {
 		if run.Generation < s.row.Generation && run.EndedAt == nil {
@@ -137,10 +138,32 @@ func (db *DB) RunAttach(ctx context.Context, runID, token string, by session.Dis
 				return err
 			}
 		}
+		losses := session.Losses{Frame: run.LossesFrame, Points: int(run.Losses)}
+		if run.Token != token {
+			if run.Attempt > 0 {
+				losses = losses.After(session.Doing(run.Doing), run.LastFrame)
+			}
+			if run.Doing != string(session.DoingRefused) {
+				run.Doing = string(session.DoingAttached)
+			}
+			if losses.Quarantine() {
+				run.Doing = string(session.DoingRefused)
+			}
+			run.Losses, run.LossesFrame = int32(losses.Points), losses.Frame
+		}
 		start, err = s.runTake(ctx, run, token, run.Attempt+1, by)
+		start.Suspect = losses.Points > 0 && losses.Frame == run.LastFrame
+		start.Quarantine = run.Doing == string(session.DoingRefused)
 		return err
 	})
 	return start, err
+}
+
+// RunDoing records what the attempt with the token does with the run's frames. It changes nothing if another one
+// has the run.
+func (db *DB) RunDoing(ctx context.Context, runID, token string, doing session.Doing) error {
+	err := db.q.RunDoing(ctx, db.pool, &dbsqlc.RunDoingParams{ID: runID, Token: token, Doing: string(doing)})
+	return fault("record what an attempt does", err)
 }
 
 func heldBy(run dbsqlc.Run) session.Dispatch {
@@ -168,6 +191,7 @@ func (s *sessionTx) runTake(ctx context.Context, run dbsqlc.Run, token string, a
 	if run.Token != token {
 		err := s.q.RunAttach(ctx, s, &dbsqlc.RunAttachParams{
 			ID: run.ID, Token: token, Attempt: attempt, HeldDispatch: by.No, HeldAttempt: by.Attempt,
+			Doing: run.Doing, Losses: run.Losses, LossesFrame: run.LossesFrame,
 		})
 		if err != nil {
 			return session.RunStart{}, err

@@ -62,6 +62,10 @@ type RunStart struct {
 	SandboxID  string
 	// Generation of the session now; the run may belong to an older one.
 	Generation int64
+	// Suspect: the attempt before was lost at the position where the run still is.
+	Suspect bool
+	// Quarantine: so many were lost there that no further attempt reads frames. See Losses.
+	Quarantine bool
 	// Resume: the session has had a turn before this one.
 	Resume bool
 	// Transcripts says how much of each native file is stored already.

@@ -77,5 +77,6 @@ const (
 	ReasonSessionTerminated = "session_terminated"
 	ReasonSandboxLost       = "sandbox_lost"
 	ReasonAgentCrashed      = "agent_crashed"
+	ReasonQuarantined       = "quarantined" // its frames ended workers
 	ReasonNothingToRestore  = "nothing_to_restore"
 )

@@ -167,6 +167,9 @@ type Run struct {
 	HeldDispatch int64
 	HeldAttempt  int64
 	BeganSeq     int64
+	Doing        string
+	Losses       int32
+	LossesFrame  int64
 }
 
 type Sandbox struct {

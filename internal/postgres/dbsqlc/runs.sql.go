@@ -11,7 +11,9 @@ import (
 )
 
 const runAttach = `-- name: RunAttach :exec
-UPDATE runs SET token = $1, attempt = $2, held_dispatch = $3, held_attempt = $4 WHERE id = $5
+UPDATE runs SET token = $1, attempt = $2, held_dispatch = $3, held_attempt = $4,
+    doing = $5, losses = $6, losses_frame = $7
+WHERE id = $8
 `
 
 type RunAttachParams struct {
@@ -19,6 +21,9 @@ type RunAttachParams struct {
 	Attempt      int64
 	HeldDispatch int64
 	HeldAttempt  int64
+	Doing        string
+	Losses       int32
+	LossesFrame  int64
 	ID           string
 }
 
@@ -28,13 +33,16 @@ func (q *Queries) RunAttach(ctx context.Context, db DBTX, arg *RunAttachParams) 
 		arg.Attempt,
 		arg.HeldDispatch,
 		arg.HeldAttempt,
+		arg.Doing,
+		arg.Losses,
+		arg.LossesFrame,
 		arg.ID,
 	)
 	return err
 }
 
 const runDispatch = `-- name: RunDispatch :one
-UPDATE runs SET dispatch = dispatch + 1 WHERE id = $1 RETURNING id, session_id, prompt_id, generation, attempt, token, last_frame, translator, outcome, reason, model, input_tokens, output_tokens, cost_usd, tool_calls, started_at, ended_at, dispatch, held_dispatch, held_attempt, began_seq
+UPDATE runs SET dispatch = dispatch + 1 WHERE id = $1 RETURNING id, session_id, prompt_id, generation, attempt, token, last_frame, translator, outcome, reason, model, input_tokens, output_tokens, cost_usd, tool_calls, started_at, ended_at, dispatch, held_dispatch, held_attempt, began_seq, doing, losses, losses_frame
 `
 
 // RunDispatch allots the next dispatch of a run and returns the run.
@@ -63,8 +71,26 @@ func (q *Queries) RunDispatch(ctx context.Context, db DBTX, id string) (Run, err
 		&i.HeldDispatch,
 		&i.HeldAttempt,
 		&i.BeganSeq,
+		&i.Doing,
+		&i.Losses,
+		&i.LossesFrame,
 	)
 	return i, err
+}
+
+const runDoing = `-- name: RunDoing :exec
+UPDATE runs SET doing = $1 WHERE id = $2 AND token = $3 AND ended_at IS NULL AND doing <> 'quarantined'
+`
+
+type RunDoingParams struct {
+	Doing string
+	ID    string
+	Token string
+}
+
+func (q *Queries) RunDoing(ctx context.Context, db DBTX, arg *RunDoingParams) error {
+	_, err := db.Exec(ctx, runDoing, arg.Doing, arg.ID, arg.Token)
+	return err
 }
 
 const runEnd = `-- name: RunEnd :one
@@ -72,7 +98,7 @@ UPDATE runs SET outcome = $1, reason = $2, model = $3, token = '',
     input_tokens = $4, output_tokens = $5, cost_usd = $6, tool_calls = $7,
     ended_at = $8::timestamptz
 WHERE id = $9 AND ended_at IS NULL
-RETURNING id, session_id, prompt_id, generation, attempt, token, last_frame, translator, outcome, reason, model, input_tokens, output_tokens, cost_usd, tool_calls, started_at, ended_at, dispatch, held_dispatch, held_attempt, began_seq
+RETURNING id, session_id, prompt_id, generation, attempt, token, last_frame, translator, outcome, reason, model, input_tokens, output_tokens, cost_usd, tool_calls, started_at, ended_at, dispatch, held_dispatch, held_attempt, began_seq, doing, losses, losses_frame
 `
 
 type RunEndParams struct {
@@ -123,12 +149,15 @@ func (q *Queries) RunEnd(ctx context.Context, db DBTX, arg *RunEndParams) (Run, 
 		&i.HeldDispatch,
 		&i.HeldAttempt,
 		&i.BeganSeq,
+		&i.Doing,
+		&i.Losses,
+		&i.LossesFrame,
 	)
 	return i, err
 }
 
 const runGet = `-- name: RunGet :one
-SELECT id, session_id, prompt_id, generation, attempt, token, last_frame, translator, outcome, reason, model, input_tokens, output_tokens, cost_usd, tool_calls, started_at, ended_at, dispatch, held_dispatch, held_attempt, began_seq FROM runs WHERE id = $1
+SELECT id, session_id, prompt_id, generation, attempt, token, last_frame, translator, outcome, reason, model, input_tokens, output_tokens, cost_usd, tool_calls, started_at, ended_at, dispatch, held_dispatch, held_attempt, began_seq, doing, losses, losses_frame FROM runs WHERE id = $1
 `
 
 func (q *Queries) RunGet(ctx context.Context, db DBTX, id string) (Run, error) {
@@ -156,12 +185,15 @@ func (q *Queries) RunGet(ctx context.Context, db DBTX, id string) (Run, error) {
 		&i.HeldDispatch,
 		&i.HeldAttempt,
 		&i.BeganSeq,
+		&i.Doing,
+		&i.Losses,
+		&i.LossesFrame,
 	)
 	return i, err
 }
 
 const runGetOpen = `-- name: RunGetOpen :one
-SELECT id, session_id, prompt_id, generation, attempt, token, last_frame, translator, outcome, reason, model, input_tokens, output_tokens, cost_usd, tool_calls, started_at, ended_at, dispatch, held_dispatch, held_attempt, began_seq FROM runs WHERE session_id = $1 AND ended_at IS NULL
+SELECT id, session_id, prompt_id, generation, attempt, token, last_frame, translator, outcome, reason, model, input_tokens, output_tokens, cost_usd, tool_calls, started_at, ended_at, dispatch, held_dispatch, held_attempt, began_seq, doing, losses, losses_frame FROM runs WHERE session_id = $1 AND ended_at IS NULL
 `
 
 func (q *Queries) RunGetOpen(ctx context.Context, db DBTX, sessionID string) (Run, error) {
@@ -189,6 +221,9 @@ func (q *Queries) RunGetOpen(ctx context.Context, db DBTX, sessionID string) (Ru
 		&i.HeldDispatch,
 		&i.HeldAttempt,
 		&i.BeganSeq,
+		&i.Doing,
+		&i.Losses,
+		&i.LossesFrame,
 	)
 	return i, err
 }

@@ -9,7 +9,12 @@ SELECT * FROM runs WHERE id = @id;
 SELECT * FROM runs WHERE session_id = @session_id AND ended_at IS NULL;
 
 -- name: RunAttach :exec
-UPDATE runs SET token = @token, attempt = @attempt, held_dispatch = @held_dispatch, held_attempt = @held_attempt WHERE id = @id;
+UPDATE runs SET token = @token, attempt = @attempt, held_dispatch = @held_dispatch, held_attempt = @held_attempt,
+    doing = @doing, losses = @losses, losses_frame = @losses_frame
+WHERE id = @id;
+
+-- name: RunDoing :exec
+UPDATE runs SET doing = @doing WHERE id = @id AND token = @token AND ended_at IS NULL AND doing <> 'quarantined';
 
 -- name: RunDispatch :one
 -- RunDispatch allots the next dispatch of a run and returns the run.
