@@ -115,6 +115,32 @@ func hasLoopback(variables map[string]string) (found bool) {
 	return found
 }
 
+// LoopbackURL is a URL on this machine's loopback interface among the variables of an agent.
+type LoopbackURL struct {
+	Variable string
+	Address  string // host and port
+	Port     uint16
+}
+
+// LoopbackURLs returns those among the variables, in the order of their names. A sandbox with its own network
+// reaches them only if their ports are open to sandboxes.
+func LoopbackURLs(variables map[string]string) []LoopbackURL {
+	var found []LoopbackURL
+	for _, name := range slices.Sorted(maps.Keys(variables)) {
+		_, _ = rewritten(name, variables[name], func(text string) (string, error) {
+			u, err := url.Parse(text)
+			if err != nil || !isLoopback(u.Hostname()) {
+				return text, nil //nolint:nilerr // what is no URL is for its user to judge
+			}
+			if port, ok := portOf(u); ok {
+				found = append(found, LoopbackURL{Variable: name, Address: net.JoinHostPort(u.Hostname(), strconv.Itoa(int(port))), Port: port})
+			}
+			return text, nil
+		})
+	}
+	return found
+}
+
 // rewritten is the value of a variable with each of its URLs replaced by what rewrite makes of it. A
 // value in which nothing is replaced stays as it is, byte by byte.
 func rewritten(name, value string, rewrite func(string) (string, error)) (string, error) {

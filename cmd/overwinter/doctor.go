@@ -9,7 +9,9 @@ import (
 	"strings"
 	"text/tabwriter"
 
+	"github.com/overwinter-dev/overwinter/activities"
 	"github.com/overwinter-dev/overwinter/internal/devstack"
+	"github.com/overwinter-dev/overwinter/internal/postgres"
 )
 
 // DoctorCmd looks at what dev needs. Its flags are those of dev: with the same ones it looks at what dev
@@ -27,6 +29,9 @@ func (c *DoctorCmd) Run(ctx context.Context, logger *slog.Logger, s streams, all
 	config, err := c.config(logger, s, all)
 	if err != nil {
 		return err
+	}
+	config.LoopbackURLs = func(ctx context.Context, databaseURL, secretKey string) ([]devstack.LoopbackURL, error) {
+		return storedLoopbackURLs(ctx, logger, databaseURL, secretKey)
 	}
 	findings, err := devstack.Examine(ctx, config)
 	if err != nil {
@@ -48,6 +53,56 @@ func (c *DoctorCmd) Run(ctx context.Context, logger *slog.Logger, s streams, all
 		}
 	}
 	return nil
+}
+
+// storedLoopbackURLs looks through the stored secrets and the newest versions of profiles.
+func storedLoopbackURLs(ctx context.Context, logger *slog.Logger, databaseURL, secretKey string) ([]devstack.LoopbackURL, error) {
+	box, err := newBox(secretKey, nil)
+	if err != nil {
+		return nil, err
+	}
+	db, err := postgres.Open(ctx, databaseURL, postgres.Options{Logger: logger})
+	if err != nil {
+		return nil, err
+	}
+	defer db.Close()
+	if err := db.SchemaCheck(ctx); err != nil {
+		return nil, err
+	}
+	sealed, err := db.SecretsSealed(ctx)
+	if err != nil {
+		return nil, err
+	}
+	values := map[string]string{}
+	for name := range sealed {
+		value, err := box.Open(name, sealed[name])
+		if err != nil { // no agent is given it either
+			logger.WarnContext(ctx, "could not open secret", slog.String("secret", name), slog.Any("error", err))
+			continue
+		}
+		values[name] = value.Reveal()
+	}
+	found := holders("secret", values)
+	for cursor := ""; ; {
+		profiles, next, err := db.ProfileList(ctx, 0, cursor)
+		if err != nil {
+			return nil, err
+		}
+		for _, p := range profiles {
+			found = append(found, holders("profile "+p.Name+":", p.Spec.Environment)...)
+		}
+		if cursor = next; next == "" {
+			return found, nil
+		}
+	}
+}
+
+func holders(what string, variables map[string]string) []devstack.LoopbackURL {
+	var found []devstack.LoopbackURL
+	for _, u := range activities.LoopbackURLs(variables) {
+		found = append(found, devstack.LoopbackURL{Holder: what + " " + u.Variable, Address: u.Address, Port: u.Port})
+	}
+	return found
 }
 
 // printFindings prints a table, and below each finding what helps.

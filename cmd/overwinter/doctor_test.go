@@ -18,6 +18,8 @@ import (
 
 	"github.com/overwinter-dev/overwinter/internal/devstack"
 	"github.com/overwinter-dev/overwinter/internal/postgres/postgrestest"
+	"github.com/overwinter-dev/overwinter/internal/secret"
+	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
 // examine runs doctor on free ports and returns what it printed.
@@ -131,6 +133,52 @@ func TestDoctorLooksAtAGivenDatabase(t *testing.T) {
 	plain.RawQuery = query.Encode()
 	_, findings = examine(t, "--data-dir="+dataPlace(t), "--database-url="+plain.String())
 	require.Equal(t, devstack.OK, about(findings, "Postgres")[0].Verdict, findings)
+}
+
+func TestDoctorFindsStoredURLsThatSandboxesDoNotReach(t *testing.T) {
+	t.Parallel()
+	database := postgrestest.URL(t)
+	db := postgrestest.Open(t, database)
+	box := boxOf(t, keyText(1))
+	for name, value := range map[string]string{
+		"OPENAI_BASE_URL":         "http://me:hidden@localhost:11434/v1?key=hidden",
+		"ANTHROPIC_BASE_URL":      "http://127.0.0.1:8901",
+		"GOOGLE_GEMINI_BASE_URL":  "https://models.example.com",
+		"OPENCODE_CONFIG_CONTENT": `{"provider":{"local":{"options":{"baseURL":"http://[::1]:4000/hidden"}}}}`,
+		"OTHER":                   "http://127.0.0.1:5000",
+	} {
+		_, _, err := db.SecretPut(t.Context(), name, box.Seal(name, secret.NewValue(value)))
+		require.NoError(t, err)
+	}
+	_, err := db.ProfileCreate(t.Context(), session.Profile{Name: "near", Spec: session.ProfileSpec{
+		Environment: map[string]string{"OPENROUTER_BASE_URL": "http://localhost:11434"},
+	}})
+	require.NoError(t, err)
+	look := func(args ...string) []devstack.Finding {
+		r, findings := examine(t, append([]string{"--data-dir=" + dataPlace(t), "--database-url=" + database, "--secret-key=" + keyText(1)}, args...)...)
+		require.NotContains(t, r.stdout+r.stderr, "hidden", "a part of a secret beside host and port")
+		return about(findings, "base URLs")
+	}
+
+	remedy := []string{"overwinter dev --sandbox-host-ports 8901,11434,4000"}
+	require.Equal(t, []devstack.Finding{
+		{Check: "base URLs", Verdict: devstack.Warning, Detail: "secret ANTHROPIC_BASE_URL leads to 127.0.0.1:8901 on this machine, which sandboxes do not reach", Remedies: remedy},
+		{Check: "base URLs", Verdict: devstack.Warning, Detail: "secret OPENAI_BASE_URL leads to localhost:11434 on this machine, which sandboxes do not reach", Remedies: remedy},
+		{Check: "base URLs", Verdict: devstack.Warning, Detail: "secret OPENCODE_CONFIG_CONTENT leads to [::1]:4000 on this machine, which sandboxes do not reach", Remedies: remedy},
+		{Check: "base URLs", Verdict: devstack.Warning, Detail: "profile near: OPENROUTER_BASE_URL leads to localhost:11434 on this machine, which sandboxes do not reach", Remedies: remedy},
+	}, look())
+	some := look("--sandbox-host-ports=4000-4009,8901")
+	require.Len(t, some, 2)
+	require.Equal(t, []string{"overwinter dev --sandbox-host-ports 4000-4009,8901,11434"}, some[0].Remedies)
+	all := look("--sandbox-host-ports=4000,8901,11434")
+	require.Len(t, all, 1)
+	require.Equal(t, devstack.OK, all[0].Verdict)
+	shared := look("--sandbox-network=shared")
+	require.Len(t, shared, 1)
+	require.Equal(t, devstack.OK, shared[0].Verdict)
+	modal := look("--modal-token-id=ak-x", "--modal-token-secret=as-x")
+	require.Len(t, modal, 4)
+	require.Contains(t, modal[0].Detail, "they run on Modal")
 }
 
 // testForbidden is set for a process of the next test that may make no namespaces.

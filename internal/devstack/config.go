@@ -61,6 +61,9 @@ type Config struct {
 	Environment []string
 	// Migrate brings the database to the version that this build needs. Required.
 	Migrate func(ctx context.Context, databaseURL string) error
+	// LoopbackURLs returns the stored URLs that lead to this machine's loopback interface. Only Examine calls
+	// it. Default: they are not looked at.
+	LoopbackURLs func(ctx context.Context, databaseURL, secretKey string) ([]LoopbackURL, error)
 	// Output is where the banner goes, and the lines of children that matter. Default: discarded.
 	Output io.Writer
 	// Color allows terminal escapes in Output. Default false.

@@ -37,11 +37,15 @@ func Examine(ctx context.Context, c Config) ([]Finding, error) {
 	findings := []Finding{examineSystem(), examineDataDir(dir, running), examineDisk(dir), examineMemory(), examineClock()}
 	findings = append(findings, examinePorts(ctx, c, running != "")...)
 	findings = append(findings, examineDatabase(ctx, c, dir), examineTemporal(ctx, c))
+	reach := reachesNothing
 	if c.Modal {
 		findings = append(findings, okay("sandboxes", "on Modal, which this does not look at"))
 	} else {
-		findings = append(findings, examineSandboxes(ctx, c, dir)...)
+		var seen []Finding
+		seen, reach = examineSandboxes(ctx, c, dir)
+		findings = append(findings, seen...)
 	}
+	findings = append(findings, examineURLs(ctx, c, dir, running != "", reach)...)
 	return append(findings, examineTools(ctx)...), nil
 }
 
@@ -240,30 +244,38 @@ func examineTemporal(ctx context.Context, c Config) Finding {
 }
 
 // examineSandboxes starts a sandbox as the local Modal would, on the file system of the data directory.
-func examineSandboxes(ctx context.Context, c Config, dir string) []Finding {
+func examineSandboxes(ctx context.Context, c Config, dir string) ([]Finding, reach) {
 	const check = "sandboxes"
 	level, err := box.ParseIsolation(c.Isolation)
 	if err != nil {
-		return []Finding{missing(check, err.Error())}
+		return []Finding{missing(check, err.Error())}, reachesPorts
+	}
+	network, err := box.ParseNetwork(c.SandboxNetwork)
+	if err != nil {
+		return []Finding{missing(check, err.Error())}, reachesPorts
 	}
 	trial, err := os.MkdirTemp(existing(dir), ".overwinter-doctor-")
 	if err != nil {
-		return []Finding{missing(check, fmt.Sprintf("not tried: %v", reason(err)))}
+		return []Finding{missing(check, fmt.Sprintf("not tried: %v", reason(err)))}, reachesPorts
 	}
 	defer func() { _ = os.RemoveAll(trial) }() // what cannot be removed is empty but for the probe
-	runtime, err := box.Open(ctx, box.Options{Dir: trial, Isolation: level, Limits: c.SandboxLimits, Logger: c.Logger})
+	runtime, err := box.Open(ctx, box.Options{Dir: trial, Isolation: level, Network: network, Limits: c.SandboxLimits, Logger: c.Logger})
 	if unsupported, ok := errors.AsType[*box.UnsupportedError](err); ok {
-		return []Finding{unsupportedFinding(unsupported)}
+		return []Finding{unsupportedFinding(unsupported)}, reachesPorts
 	}
 	if err != nil {
-		return []Finding{missing(check, err.Error())}
+		return []Finding{missing(check, err.Error())}, reachesPorts
 	}
 	defer func() { _ = runtime.Close() }() // the probe has ended
 	way := "over overlayfs"
 	if runtime.Copies() {
 		way = "over copied files: starts and snapshots take as long as their files are large"
 	}
-	findings := []Finding{okay(check, "isolation %s %s", runtime.Isolation(), way)}
+	networks, reach := "which share the machine's network", reachesAll
+	if runtime.OwnsNetwork() {
+		networks, reach = "each with its own network", reachesPorts
+	}
+	findings := []Finding{okay(check, "isolation %s %s, %s", runtime.Isolation(), way, networks)}
 	if err := runtime.Unlimited(); err != nil {
 		findings = append(findings, warning(check, "their memory and CPUs are not bounded, for there are no control groups: "+err.Error(),
 			"give this user a delegated control group: systemd-run --user --scope -p Delegate=yes overwinter dev"))
@@ -274,7 +286,7 @@ func examineSandboxes(ctx context.Context, c Config, dir string) []Finding {
 	for _, lack := range runtime.Isolation().Lacks() {
 		findings = append(findings, warning(check, "not at this level: "+lack.String()))
 	}
-	return findings
+	return findings, reach
 }
 
 // unsupportedFinding says what stands in the way of every level that was tried.

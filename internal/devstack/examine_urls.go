@@ -1,0 +1,107 @@
+package devstack
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"github.com/overwinter-dev/overwinter/internal/hostports"
+)
+
+// LoopbackURL is a stored URL that leads to this machine's loopback interface.
+type LoopbackURL struct {
+	Holder  string // "secret OPENAI_BASE_URL", "profile local: OPENAI_BASE_URL"
+	Address string // host and port
+	Port    uint16
+}
+
+// reach is what sandboxes reach of this machine's loopback interface.
+type reach int
+
+const (
+	reachesNothing reach = iota // they run elsewhere
+	reachesPorts                // those of --sandbox-host-ports
+	reachesAll                  // they share the machine's network
+)
+
+// examineURLs looks for stored URLs that lead to this machine and that sandboxes do not reach.
+func examineURLs(ctx context.Context, c Config, dir string, running bool, reach reach) []Finding {
+	const check = "base URLs"
+	if c.LoopbackURLs == nil {
+		return nil
+	}
+	if reach == reachesAll {
+		return []Finding{okay(check, "those on this machine are reached: sandboxes share its network")}
+	}
+	database, key, err := storedAccess(c, dir, running)
+	if err != nil {
+		return []Finding{okay(check, "stored ones were not looked at: %v", err)}
+	}
+	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
+	defer cancel()
+	urls, err := c.LoopbackURLs(ctx, database, key)
+	if err != nil {
+		return []Finding{okay(check, "stored ones were not looked at: %v", err)}
+	}
+	ports, err := hostports.Parse(c.SandboxHostPorts)
+	if err != nil {
+		return []Finding{missing(check, fmt.Sprintf("--sandbox-host-ports: %v", err))}
+	}
+	var refused []LoopbackURL
+	var flag []string
+	if text := ports.String(); text != "" {
+		flag = append(flag, text)
+	}
+	open := ports
+	for _, u := range urls {
+		if reach == reachesPorts && ports.Contains(u.Port) {
+			continue
+		}
+		refused = append(refused, u)
+		if !open.Contains(u.Port) {
+			flag = append(flag, strconv.Itoa(int(u.Port)))
+			if open, err = hostports.Parse(strings.Join(flag, ",")); err != nil {
+				return []Finding{missing(check, fmt.Sprintf("--sandbox-host-ports: %v", err))}
+			}
+		}
+	}
+	if len(refused) == 0 {
+		return []Finding{okay(check, "none leads to a port of this machine that sandboxes do not reach")}
+	}
+	var findings []Finding
+	for _, u := range refused {
+		said := fmt.Sprintf("%s leads to %s on this machine, which sandboxes do not reach", u.Holder, u.Address)
+		if reach == reachesNothing {
+			findings = append(findings, warning(check, said+": they run on Modal", "store an address that Modal reaches"))
+			continue
+		}
+		findings = append(findings, warning(check, said, "overwinter dev --sandbox-host-ports "+open.String()))
+	}
+	return findings
+}
+
+// storedAccess returns where the database is and the key of its secrets, without making either.
+func storedAccess(c Config, dir string, running bool) (database, key string, err error) {
+	if key = c.SecretKey; key == "" {
+		content, err := os.ReadFile(filepath.Join(dir, "secret.key"))
+		if err != nil {
+			return "", "", fmt.Errorf("no key of the installation: %w", reason(err))
+		}
+		key = strings.TrimSpace(string(content))
+	}
+	if c.DatabaseURL != "" {
+		return c.DatabaseURL, key, nil
+	}
+	if !running {
+		return "", "", fmt.Errorf("the database does not run; look again while `overwinter dev` does")
+	}
+	password, err := os.ReadFile(filepath.Join(dir, "postgres-app.password"))
+	if err != nil {
+		return "", "", fmt.Errorf("no password of the database: %w", reason(err))
+	}
+	server := postgresServer{port: (&dataDir{path: dir}).readPorts().Postgres, password: strings.TrimSpace(string(password))}
+	return server.url(), key, nil
+}
