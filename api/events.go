@@ -110,7 +110,7 @@ func (s *Server) events(c echo.Context) error {
 	s.metrics.streams.Inc()
 	defer s.metrics.streams.Dec()
 	st := &stream{
-		server: s, sessionID: id, last: after, final: sess.Status.Final(),
+		server: s, sessionID: id, head: c.Request().Method == http.MethodHead, last: after, final: sess.Status.Final(),
 		response: c.Response(), control: http.NewResponseController(c.Response().Writer), // Echo's own Flush drops errors
 	}
 	err = st.run(ctx, reader, first)
@@ -128,6 +128,7 @@ func (s *Server) events(c echo.Context) error {
 type stream struct {
 	server    *Server
 	sessionID string
+	head      bool // without events, for HEAD
 	response  *echo.Response
 	control   *http.ResponseController
 	buffer    bytes.Buffer
@@ -143,6 +144,10 @@ func (st *stream) run(ctx context.Context, reader EventReader, first batch) erro
 	header.Set(echo.HeaderContentType, "text/event-stream")
 	header.Set(echo.HeaderCacheControl, "no-store")
 	header.Set("X-Accel-Buffering", "no")
+	if st.head {
+		reader.Close()
+		return nil
+	}
 	if err := st.control.SetReadDeadline(time.Time{}); err != nil {
 		reader.Close()
 		return fmt.Errorf("lift read deadline: %w", err)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"crypto/subtle"
+	"net/netip"
 	"sync"
 	"time"
 )
@@ -30,10 +31,12 @@ const (
 )
 
 // keyGuard checks API keys in constant time and slows down callers that guess. A caller is a
-// remote address. Each wrong key delays its own answer, twice as long as the one before, and the
-// number of delayed answers per caller is bounded, so guesses per second are bounded too. A right
-// key is answered at once, whatever others at the same address have sent, unless the bound is
-// reached at that moment.
+// remote address, of IPv6 the network of 64 bits that one customer usually has. Each wrong key
+// delays its own answer, twice as long as the one before, and the number of delayed answers per
+// caller is bounded, so guesses per second are bounded too. A delay counts until its end even if
+// the client has left: a right key is answered at once, so a client that does not wait has
+// learned that its key is wrong. A right key is answered at once, whatever others at the same
+// address have sent, unless the bound is reached at that moment.
 type keyGuard struct {
 	want [sha256.Size]byte
 	now  func() time.Time
@@ -64,30 +67,44 @@ func sleep(ctx context.Context, d time.Duration) {
 
 // check compares key with the server's. It returns after the delay that the caller has earned.
 func (g *keyGuard) check(ctx context.Context, caller, key string) keyVerdict {
-	if g.busy(caller) {
-		return keyBusy
-	}
 	got := sha256.Sum256([]byte(key)) // of one length, so that the comparison takes one time
-	if subtle.ConstantTimeCompare(got[:], g.want[:]) == 1 {
-		return keyRight
+	verdict, delay := g.compare(callerOf(caller), got)
+	if verdict == keyWrong {
+		g.wait(ctx, delay)
 	}
-	delay, done := g.fail(caller)
-	defer done()
-	g.wait(ctx, delay)
-	return keyWrong
+	return verdict
 }
 
-func (g *keyGuard) busy(caller string) bool {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	known := g.callers[g.entry(caller)]
-	return known != nil && known.delayed >= maxDelayed
+// callerOf is the name under which an address counts.
+func callerOf(address string) string {
+	ip, err := netip.ParseAddr(address)
+	if err != nil {
+		return address
+	}
+	if ip = ip.Unmap(); ip.Is6() {
+		if prefix, err := ip.WithZone("").Prefix(64); err == nil {
+			return prefix.String()
+		}
+	}
+	return ip.String()
 }
 
-// fail records a wrong key and returns how long its answer is delayed; done ends the delay.
-func (g *keyGuard) fail(caller string) (delay time.Duration, done func()) {
+// compare says whether the key is right, and records one that is wrong with the delay of its answer. It is
+// one step: many keys at the same time are not all compared before the first of them counts.
+func (g *keyGuard) compare(caller string, got [sha256.Size]byte) (keyVerdict, time.Duration) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
+	if known := g.callers[g.entry(caller)]; known != nil && known.delayed >= maxDelayed {
+		return keyBusy, 0
+	}
+	if subtle.ConstantTimeCompare(got[:], g.want[:]) == 1 {
+		return keyRight, 0
+	}
+	return keyWrong, g.fail(caller)
+}
+
+// fail records a wrong key and returns how long its answer is delayed. The caller holds g.mu.
+func (g *keyGuard) fail(caller string) time.Duration {
 	now := g.now()
 	g.forget(now)
 	name := g.entry(caller)
@@ -96,18 +113,19 @@ func (g *keyGuard) fail(caller string) (delay time.Duration, done func()) {
 		known = &guesser{}
 		g.callers[name] = known
 	}
-	delay = maxKeyDelay
+	delay := maxKeyDelay
 	if known.failures < 6 { // 100 ms × 2⁶ is over the maximum
 		delay = min(firstKeyDelay<<known.failures, maxKeyDelay)
 	}
 	known.failures++
 	known.delayed++
 	known.last = now
-	return delay, func() {
+	time.AfterFunc(delay, func() {
 		g.mu.Lock()
 		defer g.mu.Unlock()
 		known.delayed--
-	}
+	})
+	return delay
 }
 
 // entry is the name under which a caller is remembered.

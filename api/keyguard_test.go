@@ -66,8 +66,21 @@ func TestGuessesPerSecondAreBounded(t *testing.T) {
 		for range maxDelayed {
 			require.Equal(t, keyWrong, <-verdicts)
 		}
+		require.Equal(t, keyBusy, g.check(t.Context(), "a", "guess"), "a client that does not wait for the answer guesses no faster")
+		sleep(t.Context(), maxKeyDelay)
 		require.Equal(t, keyRight, g.check(t.Context(), "a", "right"))
 	})
+}
+
+// Whoever has an IPv6 address has many of them.
+func TestAddressesOfOneNetworkAreOneCaller(t *testing.T) {
+	t.Parallel()
+	for _, address := range []string{"2001:db8:1:2::1", "2001:db8:1:2:ffff::9", "2001:db8:1:2::1%eth0"} {
+		require.Equal(t, "2001:db8:1:2::/64", callerOf(address))
+	}
+	require.NotEqual(t, callerOf("2001:db8:1:2::1"), callerOf("2001:db8:1:3::1"))
+	require.Equal(t, callerOf("192.0.2.1"), callerOf("::ffff:192.0.2.1"))
+	require.NotEqual(t, callerOf("192.0.2.1"), callerOf("192.0.2.2"))
 }
 
 func TestManyCallersAreRememberedInBoundedMemory(t *testing.T) {

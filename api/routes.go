@@ -1,6 +1,10 @@
 package api
 
-import "github.com/overwinter-dev/overwinter/internal/session"
+import (
+	"github.com/labstack/echo/v4"
+
+	"github.com/overwinter-dev/overwinter/internal/session"
+)
 
 const (
 	eventsRoute  = "/api/sessions/:id/events"
@@ -10,10 +14,19 @@ const (
 // open are the routes that want no key.
 var open = map[string]bool{"/healthz": true, "/readyz": true, "/openapi.json": true, "/openapi.yaml": true}
 
+// withHead makes HEAD answer whatever GET answers, with the same header; net/http leaves the body out.
+type withHead struct{ *echo.Echo }
+
+// GET registers a handler for both methods.
+func (e withHead) GET(path string, handler echo.HandlerFunc) {
+	e.Echo.GET(path, handler)
+	e.HEAD(path, handler)
+}
+
 func (s *Server) routes() {
 	s.echo.Use(s.identify, s.secureHeaders, s.observe, s.recoverPanics, s.refuseForeignHosts, s.refuseForeignOrigins, s.authorize, s.bound)
 
-	e := s.echo
+	e := withHead{s.echo}
 	e.GET("/healthz", s.health)
 	e.GET("/readyz", s.ready)
 	e.GET(metricsRoute, s.metrics.handler())

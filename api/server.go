@@ -211,7 +211,9 @@ func (s *Server) Run(ctx context.Context, ln net.Listener) error {
 		WriteTimeout:      2 * time.Minute, // streams set their own with every write
 		IdleTimeout:       2 * time.Minute,
 		MaxHeaderBytes:    64 << 10,
-		ErrorLog:          slog.NewLogLogger(s.log.Handler(), slog.LevelDebug),
+		// OPTIONS * is answered like everything else.
+		DisableGeneralOptionsHandler: true,
+		ErrorLog:                     slog.NewLogLogger(s.log.Handler(), slog.LevelDebug),
 	}
 	served := make(chan error, 1) // one send, whoever listens
 	go func() { served <- srv.Serve(ln) }()

@@ -1,9 +1,11 @@
 package api_test
 
 import (
+	"bufio"
 	"context"
 	"encoding/json"
 	"errors"
+	"io"
 	"net"
 	"net/http"
 	"regexp"
@@ -413,6 +415,9 @@ func TestTheDocumentAndTheRoutesAgree(t *testing.T) {
 	for path, item := range doc.Paths.Map() {
 		for method := range item.Operations() {
 			documented = append(documented, method+" "+path)
+			if method == http.MethodGet { // said once for all
+				documented = append(documented, "HEAD "+path)
+			}
 		}
 	}
 	store := apitest.NewStore()
@@ -466,4 +471,71 @@ func TestTheDocumentIsServed(t *testing.T) {
 	require.Equal(t, "3.0.3", doc.OpenAPI)
 	require.Contains(t, doc.Paths, "/api/sessions/{id}/messages/{promptId}")
 	require.Contains(t, string(b.do("GET", "/openapi.yaml", "").body), "openapi: 3.0.3")
+}
+
+func TestHeadAnswersLikeGetWithoutABody(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	id := b.store.Put(session.Running)
+	b.store.Text(id, "x")
+	ask := func(method, path string) (status int, header http.Header, body string) {
+		t.Helper()
+		request, err := http.NewRequestWithContext(t.Context(), method, b.url+path, http.NoBody)
+		require.NoError(t, err)
+		answer, err := b.client.Do(request)
+		require.NoError(t, err)
+		var content []byte
+		if method == http.MethodHead || !strings.HasSuffix(path, "/events") {
+			content, err = io.ReadAll(answer.Body) // of a stream with HEAD: it ends
+			require.NoError(t, err)
+		}
+		require.NoError(t, answer.Body.Close())
+		return answer.StatusCode, answer.Header, string(content)
+	}
+	for _, path := range []string{
+		"/healthz", "/readyz", "/metrics", "/openapi.json", "/openapi.yaml", "/api/agents", "/api/sessions", "/api/sessions/" + id,
+		"/api/sessions/" + id + "/blocks", "/api/sessions/" + id + "/prompts", "/api/sessions/" + id + "/events",
+		"/api/sessions/" + id + "/files/none", "/api/sessions/ses_x", "/api/nothing",
+	} {
+		getStatus, get, _ := ask(http.MethodGet, path)
+		headStatus, head, body := ask(http.MethodHead, path)
+		require.Empty(t, body, path)
+		require.Equal(t, getStatus, headStatus, path)
+		for _, name := range []string{"Content-Type", "Cache-Control", "X-Content-Type-Options", "Content-Security-Policy", "Cross-Origin-Resource-Policy"} {
+			require.Equal(t, get.Get(name), head.Get(name), "%s: %s", path, name)
+		}
+	}
+	refused, _, _ := ask(http.MethodHead, "/api/sessions/"+id+"/wake")
+	require.Equal(t, http.StatusMethodNotAllowed, refused, "GET is not allowed there either")
+}
+
+// With the request target in every form that reaches a handler.
+func TestOptionsOfTheServerIsAnsweredLikeEverythingElse(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	address := strings.TrimPrefix(b.url, "http://")
+	for target, want := range map[string]int{
+		"OPTIONS * HTTP/1.1\r\nHost: localhost":                            http.StatusNotFound,
+		"OPTIONS * HTTP/1.1\r\nHost: evil.example":                         http.StatusForbidden,
+		"GET http://evil.example/api/sessions HTTP/1.1\r\nHost: localhost": http.StatusForbidden,
+		"GET /api/sessions HTTP/1.0":                                       http.StatusForbidden,
+		"CONNECT evil.example:443 HTTP/1.1\r\nHost: evil.example:443":      http.StatusForbidden,
+		"GET /api/sessions HTTP/1.1\r\nHost: [::1]:8080":                   http.StatusOK,
+		"GET /api/sessions HTTP/1.1\r\nHost: [::ffff:127.0.0.1]":           http.StatusOK,
+		"GET /api/sessions HTTP/1.1\r\nHost: localhost.evil.example":       http.StatusForbidden,
+		"GET /api/sessions HTTP/1.1\r\nHost: 0.0.0.0":                      http.StatusForbidden,
+		"GET /api/sessions HTTP/1.1\r\nHost: 2130706433":                   http.StatusForbidden,
+	} {
+		conn, err := net.Dial("tcp", address)
+		require.NoError(t, err)
+		_, err = conn.Write([]byte(target + "\r\nConnection: close\r\n\r\n"))
+		require.NoError(t, err)
+		answer, err := http.ReadResponse(bufio.NewReader(conn), nil)
+		require.NoError(t, err, target)
+		require.NoError(t, answer.Body.Close())
+		require.NoError(t, conn.Close())
+		require.Equal(t, want, answer.StatusCode, target)
+		require.Equal(t, "nosniff", answer.Header.Get("X-Content-Type-Options"), target)
+		require.NotEmpty(t, answer.Header.Get("X-Request-Id"), target)
+	}
 }
