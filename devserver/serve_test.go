@@ -257,6 +257,58 @@ func TestUIRefusesForeignHostNames(t *testing.T) {
 	}
 }
 
+func TestUIAnswersAreOfNoUseToOtherPages(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.start(t, "--ui-port", fmt.Sprint(b.uiPort))
+	url := fmt.Sprintf("http://127.0.0.1:%d", b.uiPort)
+	type answer struct {
+		method, path string
+		status       int
+		header       http.Header
+	}
+	ask := func(method, path, host string, header map[string]string) answer {
+		t.Helper()
+		request, err := http.NewRequestWithContext(t.Context(), method, url+path, http.NoBody)
+		require.NoError(t, err)
+		request.Host = host
+		for name, value := range header {
+			request.Header.Set(name, value)
+		}
+		response, err := http.DefaultClient.Do(request)
+		require.NoError(t, err)
+		require.NoError(t, response.Body.Close())
+		return answer{method, path, response.StatusCode, response.Header}
+	}
+	for _, a := range []answer{
+		ask(http.MethodGet, "/", "", nil), ask(http.MethodGet, "/nothing", "", nil), ask(http.MethodGet, "/api/v1/namespaces", "", nil),
+		ask(http.MethodGet, "/api/v1/nothing", "", nil), ask(http.MethodHead, "/", "", nil), ask(http.MethodOptions, "/api/v1/namespaces", "", nil),
+		ask(http.MethodGet, "/", "evil.example", nil),
+	} {
+		what := a.method + " " + a.path
+		require.Equal(t, []string{"nosniff"}, a.header["X-Content-Type-Options"], what)
+		require.Equal(t, []string{"SAMEORIGIN"}, a.header["X-Frame-Options"], what)
+		require.Equal(t, []string{"same-origin"}, a.header["Cross-Origin-Resource-Policy"], what)
+		if strings.HasPrefix(a.path, "/api/") {
+			require.Equal(t, []string{"no-store"}, a.header["Cache-Control"], what)
+		}
+		require.Empty(t, a.header["Access-Control-Allow-Origin"], what)
+	}
+	const command = "/api/v1/namespaces/default/workflows/none/terminate"
+	for name, header := range map[string]map[string]string{
+		"another site":          {"Sec-Fetch-Site": "cross-site", "Origin": "https://evil.example"},
+		"another port":          {"Sec-Fetch-Site": "same-site", "Origin": "http://127.0.0.1:3000"},
+		"an old browser":        {"Origin": "http://127.0.0.1:3000"},
+		"a page without origin": {"Origin": "null"},
+	} {
+		// The cookie and the token agree, as those agree that a page on another port of the same host has set.
+		header["Cookie"], header["X-CSRF-Token"] = "_csrf=known", "known"
+		require.Equal(t, http.StatusForbidden, ask(http.MethodPost, command, "", header).status, name)
+	}
+	own := map[string]string{"Sec-Fetch-Site": "same-origin", "Origin": url, "Cookie": "_csrf=known", "X-CSRF-Token": "known"}
+	require.Equal(t, http.StatusNotFound, ask(http.MethodPost, command, "", own).status, "there is no such workflow")
+}
+
 func TestRefusesWithOneSentence(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

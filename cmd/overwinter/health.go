@@ -8,10 +8,14 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"net/netip"
+	"strings"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
 // serveHealth serves /healthz, /readyz and /metrics for a part that has no API
@@ -25,9 +29,13 @@ func serveHealth(ctx context.Context, address string, checks map[string]func(con
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
 		writeJSON(w, http.StatusOK, map[string]string{"status": "ok"})
 	})
-	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, r *http.Request) { ready(w, r, checks) })
+	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, r *http.Request) { ready(w, r, checks, logger) })
 	mux.Handle("GET /metrics", promhttp.HandlerFor(metrics, promhttp.HandlerOpts{}))
-	server := &http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second, ErrorLog: slog.NewLogLogger(logger.Handler(), slog.LevelWarn)}
+	server := &http.Server{
+		Handler: healthHeaders(boundTo(listener.Addr(), mux)), ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 30 * time.Second,
+		WriteTimeout: 30 * time.Second, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 64 << 10, DisableGeneralOptionsHandler: true,
+		ErrorLog: slog.NewLogLogger(logger.Handler(), slog.LevelWarn),
+	}
 	stopped := make(chan struct{})
 	go func() {
 		defer close(stopped)
@@ -44,16 +52,62 @@ func serveHealth(ctx context.Context, address string, checks map[string]func(con
 	return err
 }
 
+// healthHeaders keeps browsers and caches from doing anything with the answers.
+func healthHeaders(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		header := w.Header()
+		header.Set("Cache-Control", "no-store")
+		header.Set("Content-Security-Policy", "default-src 'none'; frame-ancestors 'none'")
+		header.Set("Cross-Origin-Resource-Policy", "same-origin")
+		header.Set("Referrer-Policy", "no-referrer")
+		header.Set("X-Content-Type-Options", "nosniff")
+		header.Set("X-Frame-Options", "DENY")
+		next.ServeHTTP(w, r)
+	})
+}
+
+// boundTo refuses what was not sent to this machine by its own name, where only this machine can send
+// anything: a web page whose name was made to resolve to loopback would read the answers otherwise.
+func boundTo(address net.Addr, next http.Handler) http.Handler {
+	own, err := netip.ParseAddrPort(address.String())
+	if err != nil || !own.Addr().IsLoopback() {
+		return next // it is for others, by whatever name they have for it
+	}
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if !loopbackHost(r.Host) {
+			writeJSON(w, http.StatusForbidden, map[string]string{"status": "this address answers to localhost and loopback addresses only"})
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+// loopbackHost reports whether a Host header names this machine by loopback.
+func loopbackHost(host string) bool {
+	if name, _, err := net.SplitHostPort(host); err == nil {
+		host = name
+	}
+	host = strings.Trim(host, "[]")
+	ip, err := netip.ParseAddr(host)
+	return strings.EqualFold(host, "localhost") || err == nil && ip.Unmap().IsLoopback()
+}
+
 // ready answers 200 when every check passes within two seconds, else 503; either
-// way with the state of each.
-func ready(w http.ResponseWriter, r *http.Request, checks map[string]func(context.Context) error) {
+// way with the state of each. Causes stay in the log, except for what is said in words meant for anyone.
+func ready(w http.ResponseWriter, r *http.Request, checks map[string]func(context.Context) error, logger *slog.Logger) {
 	ctx, cancel := context.WithTimeout(r.Context(), 2*time.Second)
 	defer cancel()
 	status, states := "ready", map[string]string{}
 	for name, check := range checks {
 		states[name] = "ok"
-		if err := check(ctx); err != nil {
-			status, states[name] = "unavailable", err.Error()
+		err := check(ctx)
+		if err == nil {
+			continue
+		}
+		logger.WarnContext(ctx, "check failed", slog.String("check", name), slog.Any("error", err))
+		status, states[name] = "unavailable", "does not answer"
+		if f, ok := errors.AsType[*session.Fault](err); ok {
+			states[name] = f.Message
 		}
 	}
 	code := http.StatusOK

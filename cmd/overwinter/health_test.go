@@ -1,0 +1,101 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/stretchr/testify/require"
+
+	"github.com/overwinter-dev/overwinter/internal/session"
+)
+
+// healthServer serves health checks on a free port until the test ends.
+func healthServer(t *testing.T, checks map[string]func(context.Context) error, logger *slog.Logger) string {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	address := listener.Addr().String()
+	require.NoError(t, listener.Close())
+	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
+	done := make(chan error, 1)
+	go func() { done <- serveHealth(ctx, address, checks, prometheus.NewRegistry(), logger) }()
+	t.Cleanup(func() {
+		cancel()
+		require.NoError(t, <-done)
+	})
+	require.Eventually(t, func() bool {
+		conn, err := net.Dial("tcp", address)
+		return err == nil && conn.Close() == nil
+	}, time.Minute, 5*time.Millisecond)
+	return "http://" + address
+}
+
+func askHealth(t *testing.T, method, url, host string) (*http.Response, string) {
+	t.Helper()
+	request, err := http.NewRequestWithContext(t.Context(), method, url, http.NoBody)
+	require.NoError(t, err)
+	request.Host = host
+	answer, err := (&http.Client{Transport: &http.Transport{DisableKeepAlives: true}}).Do(request)
+	require.NoError(t, err)
+	body, err := io.ReadAll(answer.Body)
+	require.NoError(t, err)
+	require.NoError(t, answer.Body.Close())
+	return answer, string(body)
+}
+
+func TestHealthKeepsCausesInTheLog(t *testing.T) {
+	t.Parallel()
+	var log bytes.Buffer
+	url := healthServer(t, map[string]func(context.Context) error{
+		"temporal": func(context.Context) error { return errors.New("dial 10.1.2.3: password=hunter2") },
+		"postgres": func(context.Context) error { return session.Faultf(session.CodeUnavailable, "its disk is full") },
+		"sandbox":  func(context.Context) error { return nil },
+	}, slog.New(slog.NewTextHandler(&log, nil)))
+	answer, body := askHealth(t, http.MethodGet, url+"/readyz", "")
+	require.Equal(t, http.StatusServiceUnavailable, answer.StatusCode)
+	require.JSONEq(t, `{"status":"unavailable","checks":{"temporal":"does not answer","postgres":"its disk is full","sandbox":"ok"}}`, body)
+	require.Contains(t, log.String(), "hunter2")
+}
+
+func TestHealthOnLoopbackRefusesForeignHostNames(t *testing.T) {
+	t.Parallel()
+	url := healthServer(t, nil, slog.New(slog.DiscardHandler))
+	for _, path := range []string{"/healthz", "/readyz", "/metrics", "/nothing"} {
+		for host, admitted := range map[string]bool{
+			"": true, "localhost": true, "LOCALHOST:8081": true, "[::1]:8081": true, "[::ffff:127.0.0.1]": true,
+			"evil.example": false, "evil.example:8081": false, "127.0.0.1.evil.example": false, "10.1.2.3": false, "0.0.0.0": false,
+		} {
+			answer, _ := askHealth(t, http.MethodGet, url+path, host)
+			require.Equal(t, admitted, answer.StatusCode != http.StatusForbidden, "%s %s: %d", host, path, answer.StatusCode)
+			require.Equal(t, "nosniff", answer.Header.Get("X-Content-Type-Options"), path)
+			require.Equal(t, "no-store", answer.Header.Get("Cache-Control"), path)
+			require.Contains(t, answer.Header.Get("Content-Security-Policy"), "default-src 'none'", path)
+		}
+	}
+	head, body := askHealth(t, http.MethodHead, url+"/readyz", "")
+	require.Equal(t, http.StatusOK, head.StatusCode)
+	require.Empty(t, body)
+}
+
+// An address that others reach is for probes and scrapers, which have their own names for it.
+func TestHealthForOthersAnswersToEveryName(t *testing.T) {
+	t.Parallel()
+	answered := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) })
+	request := httptest.NewRequest(http.MethodGet, "http://worker:8081/metrics", http.NoBody)
+	for address, want := range map[string]int{"10.1.2.3:8081": http.StatusNoContent, "[::]:8081": http.StatusNoContent, "127.0.0.1:8081": http.StatusForbidden} {
+		tcp, err := net.ResolveTCPAddr("tcp", address)
+		require.NoError(t, err)
+		answer := httptest.NewRecorder()
+		boundTo(tcp, answered).ServeHTTP(answer, request)
+		require.Equal(t, want, answer.Code, address)
+	}
+}
