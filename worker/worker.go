@@ -163,7 +163,7 @@ func (w *Worker) Run(ctx context.Context) error {
 // Ready reports whether the worker polls.
 func (w *Worker) Ready(context.Context) error {
 	if !w.polling.Load() {
-		return errors.New("the worker does not poll")
+		return session.Faultf(session.CodeUnavailable, "the worker does not poll")
 	}
 	return nil
 }

@@ -111,7 +111,7 @@ func (p *polling) ready(ctx context.Context) error {
 	if w := p.worker.Load(); w != nil {
 		return w.Ready(ctx)
 	}
-	return errors.New("the worker waits for the database")
+	return session.Faultf(session.CodeUnavailable, "the worker waits for the database")
 }
 
 // run works for an installation until ctx ends.
