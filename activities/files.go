@@ -64,7 +64,7 @@ func (t *turn) commitFiles(ctx context.Context, messages []runner.Message) error
 	if !any {
 		return nil
 	}
-	b.RunID, b.Token = t.in.RunID, t.token
+	b.RunID, b.Token, b.Mask = t.in.RunID, t.token, t.masking.masker.Text
 	if err := t.Store.FilesAppend(ctx, b); err != nil {
 		return kept(err)
 	}

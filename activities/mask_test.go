@@ -104,3 +104,24 @@ func TestWhatAnAgentEndsWithIsMasked(t *testing.T) {
 	}
 	require.NotContains(t, b.run(t, in.RunID).Reason, "not-to-be-seen-1234")
 }
+
+func TestThePathsOfFilesAreMaskedInEvents(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.mask("TOKEN", "not-to-be-seen-1234")
+	ready := b.create(t)
+	in := b.claim(t, ready, "$ touch name-not-to-be-seen-1234.txt plain.txt\nslow 100ms: and the watcher finds them both in time")
+	_, err := b.turn(in)
+	require.NoError(t, err)
+	_, err = b.save(ready) // what the turn has not found is found now
+	require.NoError(t, err)
+	var told []string
+	for _, e := range b.events(t) {
+		if e.Type == "file" {
+			told = append(told, string(e.Data))
+		}
+	}
+	require.Contains(t, strings.Join(told, "\n"), "plain.txt")
+	require.Contains(t, strings.Join(told, "\n"), "name-[redacted TOKEN].txt")
+	require.NotContains(t, strings.Join(told, "\n"), "not-to-be-seen-1234")
+}

@@ -154,7 +154,12 @@ func (w *work) seal(ctx context.Context, sessionID string, generation int64, sb 
 	if err := process.Stdin.Close(); err != nil {
 		return session.Manifest{}, fmt.Errorf("seal: %w", err)
 	}
+	masker, err := w.Masks.Masker(ctx)
+	if err != nil {
+		return session.Manifest{}, fmt.Errorf("read the secrets to mask: %w", err)
+	}
 	gatherer := newFileGatherer(position, generation)
+	gatherer.batch.Mask = masker.Text
 	storeFiles := func() error {
 		b, any := gatherer.take()
 		if !any {

@@ -2,6 +2,7 @@ package api
 
 import (
 	"bytes"
+	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
@@ -16,6 +17,7 @@ import (
 
 	"github.com/labstack/echo/v4"
 
+	"github.com/overwinter-dev/overwinter/internal/secret"
 	"github.com/overwinter-dev/overwinter/internal/session"
 	"github.com/overwinter-dev/overwinter/internal/wire"
 )
@@ -68,6 +70,13 @@ func (s *Server) fileList(c echo.Context) error {
 	if err != nil {
 		return err
 	}
+	masker, err := s.cfg.Masks.Masker(c.Request().Context())
+	if err != nil {
+		return err
+	}
+	for i := range items {
+		items[i].Path = masker.Text(items[i].Path)
+	}
 	return c.JSON(http.StatusOK, newPage(wire.Files(items), next))
 }
 
@@ -95,15 +104,18 @@ func (s *Server) fileGet(c echo.Context) error {
 	if err != nil {
 		return err
 	}
+	masker, err := s.cfg.Masks.Masker(c.Request().Context())
+	if err != nil {
+		return err
+	}
 	f, err := s.cfg.Store.FileGet(c.Request().Context(), id, name)
+	if session.CodeOf(err) == session.CodeNoFile && masker != nil && strings.Contains(name, "[redacted ") {
+		f, err = s.maskedFile(c.Request().Context(), id, name, masker)
+	}
 	if err != nil {
 		return err
 	}
 	if err := unsaved(f.FileInfo); err != nil {
-		return err
-	}
-	masker, err := s.cfg.Masks.Masker(c.Request().Context())
-	if err != nil {
 		return err
 	}
 	if masked := masker.Bytes(f.Data); len(masked) != len(f.Data) || !bytes.Equal(masked, f.Data) {
@@ -118,12 +130,31 @@ func (s *Server) fileGet(c echo.Context) error {
 	}
 	h := c.Response().Header()
 	h.Set(echo.HeaderContentType, kind)
-	h.Set(echo.HeaderContentDisposition, mime.FormatMediaType(disposition, map[string]string{"filename": path.Base(f.Path)}))
+	h.Set(echo.HeaderContentDisposition, mime.FormatMediaType(disposition, map[string]string{"filename": masker.Text(path.Base(f.Path))}))
 	h.Set("ETag", fmt.Sprintf("%q", f.SHA256))
 	h.Set("Cache-Control", "private, no-cache")
 	h.Set(echo.HeaderContentSecurityPolicy, "default-src 'none'; sandbox")
 	http.ServeContent(c.Response(), c.Request(), "", f.ModifiedAt, bytes.NewReader(f.Data))
 	return nil
+}
+
+// maskedFile finds a file by its path as lists show it.
+func (s *Server) maskedFile(ctx context.Context, id, name string, masker *secret.Masker) (session.FileContent, error) {
+	prefix, _, _ := strings.Cut(name, "[redacted ")
+	for cursor := ""; ; {
+		items, next, err := s.cfg.Store.FileList(ctx, id, prefix, maxLimit, cursor)
+		if err != nil {
+			return session.FileContent{}, err
+		}
+		for _, item := range items {
+			if masker.Text(item.Path) == name {
+				return s.cfg.Store.FileGet(ctx, id, item.Path)
+			}
+		}
+		if cursor = next; cursor == "" {
+			return session.FileContent{}, session.Faultf(session.CodeNoFile, "there is no file %s", name)
+		}
+	}
 }
 
 // unsaved is why the content of a file cannot be read; nil when it can.
@@ -157,6 +188,10 @@ func (s *Server) diff(c echo.Context) error {
 			return err
 		}
 		d.Patch = masker.Bytes(d.Patch)
+		d.Files = slices.Clone(d.Files)
+		for i := range d.Files {
+			d.Files[i].Path = masker.Text(d.Files[i].Path)
+		}
 	}
 	return c.JSON(http.StatusOK, wire.Diff(d))
 }

@@ -36,19 +36,23 @@ func TestWhatIsReadOutIsMasked(t *testing.T) {
 		CreatedAt: time.Now(), ExpiresAt: time.Now().Add(time.Hour),
 	}
 	b.store.With(id, func(r *apitest.Row) {
-		r.Files = []session.FileContent{file("env.txt", "KEY="+planted+"\n"), file("plain.txt", "nothing")}
-		r.Diff = &session.WorkspaceDiff{Patch: []byte("+KEY=" + planted + "\n"), At: time.Now()}
+		r.Files = []session.FileContent{file("env.txt", "KEY="+planted+"\n"), file("plain.txt", "nothing"), file("keys/"+planted+".txt", "named so")}
+		r.Diff = &session.WorkspaceDiff{Files: []session.FileDelta{{Path: "keys/" + planted + ".txt", Change: session.FileCreated}}, Patch: []byte("+KEY=" + planted + "\n"), At: time.Now()}
 		r.Transcripts = []session.TranscriptFile{{Path: "t.jsonl", Data: []byte(`{"text":"` + planted + `"}` + "\n")}}
 		r.Questions = append(r.Questions, question)
 	})
 	url := "/api/sessions/" + id
-	paths := []string{"/files/env.txt", "/diff", "/transcript", "/transcript?path=t.jsonl", "/questions", "/questions/" + question.ID}
+	paths := []string{"/files", "/files/env.txt", "/diff", "/transcript", "/transcript?path=t.jsonl", "/questions", "/questions/" + question.ID}
 	for _, path := range paths {
 		r := b.do("GET", url+path, "")
 		require.Equal(t, http.StatusOK, r.status, path)
 		require.NotContains(t, string(r.body), planted, path)
 		require.Contains(t, string(r.body), "[redacted KEY]", path)
 	}
+	named := b.do("GET", url+"/files/keys/%5Bredacted%20KEY%5D.txt", "")
+	require.Equal(t, "named so", string(named.body), "the path that the list shows leads to the file")
+	require.NotContains(t, named.header.Get("Content-Disposition"), planted)
+	b.do("GET", url+"/files/other/%5Bredacted%20KEY%5D.txt", "").problem(http.StatusNotFound, "file_not_found")
 	tag := b.do("GET", url+"/files/env.txt", "").header.Get("ETag")
 	require.NotEqual(t, `"abc123"`, tag, "what is masked has its own tag")
 	require.Equal(t, `"abc123"`, b.do("GET", url+"/files/plain.txt", "").header.Get("ETag"))

@@ -58,6 +58,16 @@ func (c *SecretRotateCmd) Run(ctx context.Context, logger *slog.Logger, s stream
 	if _, err := fmt.Fprintf(s.stdout, "%d parts of transcripts sealed again, %d do not open\n", parts, unread); err != nil {
 		return err
 	}
+	states, unreadStates, err := db.RunsReseal(ctx)
+	if err != nil {
+		return err
+	}
+	if _, err := fmt.Fprintf(s.stdout, "%d states of turns sealed again, %d do not open\n", states, unreadStates); err != nil {
+		return err
+	}
+	if unreadStates > 0 {
+		return fmt.Errorf("%d states of turns do not open with any key; pass the missing key in OVERWINTER_SECRET_KEY_PREVIOUS", unreadStates)
+	}
 	if unread > 0 {
 		return fmt.Errorf("%d parts of transcripts do not open with any key; pass the missing key in OVERWINTER_SECRET_KEY_PREVIOUS", unread)
 	}

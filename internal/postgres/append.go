@@ -39,7 +39,7 @@ func (db *DB) EventsTryAppend(ctx context.Context, appends []eventlog.Append) ([
 
 func (db *DB) eventsAppend(ctx context.Context, appends []eventlog.Append, begin []string, skipLocked bool) ([]error, error) {
 	b := &appendTx{
-		q: db.q, appends: appends, skipLocked: skipLocked, fold: newBlockFold(appends), questions: newQuestionBatch(appends),
+		q: db.q, seal: db.sealState, appends: appends, skipLocked: skipLocked, fold: newBlockFold(appends), questions: newQuestionBatch(appends),
 	}
 	var verdicts []error
 	err := db.inTwoTrips(ctx, "append events", begin,
@@ -62,6 +62,7 @@ func (db *DB) eventsAppend(ctx context.Context, appends []eventlog.Append, begin
 // appendTx is a transaction that holds the locks of the sessions of a batch.
 type appendTx struct {
 	q       *dbsqlc.Queries
+	seal    func(sessionID, runID string, state []byte) []byte
 	appends []eventlog.Append
 	now     time.Time
 	// skipLocked leaves out the sessions that other transactions hold.
@@ -283,7 +284,7 @@ func (b *appendTx) flushRuns(ctx context.Context, out *pipeline) error {
 		if run := b.runs[id]; run.changed {
 			advance.Ids = append(advance.Ids, id)
 			advance.LastFrames = append(advance.LastFrames, run.LastFrame)
-			advance.Translators = append(advance.Translators, run.state)
+			advance.Translators = append(advance.Translators, b.seal(run.SessionID, id, run.state))
 		}
 	}
 	if len(advance.Ids) == 0 {

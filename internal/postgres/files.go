@@ -79,7 +79,7 @@ func (s *sessionTx) filesAppend(ctx context.Context, db *DB, b session.FilesBatc
 			fresh = append(fresh, c)
 		}
 	}
-	if err := s.filesWrite(ctx, db, &w, b.RunID, fresh); err != nil {
+	if err := s.filesWrite(ctx, db, &w, b.RunID, fresh, b.Mask); err != nil {
 		return err
 	}
 	if b.BoundedSeq > w.Seq {
@@ -119,7 +119,7 @@ func storablePath(p string) bool {
 
 // filesWrite writes changes and their events. Of several changes of one file, the
 // newest is what is stored, and each is told.
-func (s *sessionTx) filesWrite(ctx context.Context, db *DB, w *dbsqlc.WorkspaceCountsRow, runID string, changes []session.FileChange) error {
+func (s *sessionTx) filesWrite(ctx context.Context, db *DB, w *dbsqlc.WorkspaceCountsRow, runID string, changes []session.FileChange, mask func(string) string) error {
 	if len(changes) == 0 {
 		return nil
 	}
@@ -157,7 +157,11 @@ func (s *sessionTx) filesWrite(ctx context.Context, db *DB, w *dbsqlc.WorkspaceC
 		if c.Initial {
 			continue
 		}
-		if err := s.add(wire.EventFile, runID, wire.FileData{Path: c.Path, Change: c.Change, Size: c.Size}); err != nil {
+		name := c.Path
+		if mask != nil {
+			name = mask(name)
+		}
+		if err := s.add(wire.EventFile, runID, wire.FileData{Path: name, Change: c.Change, Size: c.Size}); err != nil {
 			return err
 		}
 	}

@@ -47,7 +47,7 @@ type Options struct {
 	// UnansweredTimeout bounds how long a peer may leave TCP segments or keepalives unanswered
 	// before the connection counts as broken, on either side. Default 10s.
 	UnansweredTimeout time.Duration
-	// Sealer seals transcripts before they are stored. Default: they are stored as they are, and sealed
+	// Sealer seals transcripts and the states of turns before they are stored. Default: they are stored as they are, and sealed
 	// ones cannot be read.
 	Sealer Sealer
 	// Transcripts bound the transcripts that are stored of a session. Default: 256 MiB a file, 1 GiB and 4096 files a

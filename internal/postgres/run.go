@@ -156,6 +156,9 @@ func (db *DB) RunAttach(ctx context.Context, runID, token string, by session.Dis
 		start.Quarantine = run.Doing == string(session.DoingRefused)
 		return err
 	})
+	if err == nil {
+		err = db.openState(&start.Run)
+	}
 	return start, err
 }
 
@@ -178,6 +181,9 @@ func (db *DB) RunFence(ctx context.Context, runID, token string) (start session.
 		start, err = s.runTake(ctx, run, token, run.Attempt, heldBy(run))
 		return err
 	})
+	if err == nil {
+		err = db.openState(&start.Run)
+	}
 	return start, err
 }
 
@@ -251,7 +257,8 @@ func (db *DB) RunGet(ctx context.Context, runID string) (session.Run, error) {
 	if err != nil {
 		return session.Run{}, fault("read a run", err)
 	}
-	return runOf(run), nil
+	out := runOf(run)
+	return out, db.openState(&out)
 }
 
 // RunEnd gives run and prompt their outcome with the events turn_end, prompt and

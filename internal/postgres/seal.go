@@ -17,8 +17,11 @@ type Sealer interface {
 	Current(sealed []byte) bool
 }
 
-// useTranscripts is the use that transcripts are sealed for.
-const useTranscripts = "transcripts"
+// The uses that data is sealed for.
+const (
+	useTranscripts = "transcripts"
+	useRuns        = "runs" // states of turns, under the id of the run
+)
 
 // sealedByte is the first byte of sealed data. A frame of zstd begins with 0x28.
 const sealedByte = 2
@@ -49,6 +52,64 @@ func (db *DB) unpack(sessionID, path string, packed, data []byte) ([]byte, error
 		return nil, session.Faultf(session.CodeInternal, "transcript %s: %v", path, err)
 	}
 	return out, nil
+}
+
+// sealState seals the state of a turn, which has text of its agent that is not masked: what may be the beginning of a
+// secret is held back in it.
+func (db *DB) sealState(sessionID, runID string, state []byte) []byte {
+	if db.options.Sealer == nil || len(state) == 0 {
+		return state
+	}
+	return db.options.Sealer.SealData(useRuns, sessionID, runID, state)
+}
+
+// openState opens the state of a turn. Earlier releases stored it as JSON.
+func (db *DB) openState(run *session.Run) error {
+	if len(run.Translator) == 0 || run.Translator[0] != sealedByte {
+		return nil
+	}
+	if db.options.Sealer == nil {
+		return session.Faultf(session.CodeUnavailable, "this process has no OVERWINTER_SECRET_KEY, so it cannot read the state of run %s", run.ID)
+	}
+	opened, err := db.options.Sealer.OpenData(useRuns, run.SessionID, run.ID, run.Translator)
+	if err != nil {
+		return session.Faultf(session.CodeInternal, "state of run %s: %v", run.ID, err)
+	}
+	run.Translator = opened
+	return nil
+}
+
+// RunsReseal seals the states of open runs that are not sealed with the current key. A run that has grown meanwhile, or
+// ended, is left as it is: its worker seals it. It returns how many it has sealed, and how many do not open.
+func (db *DB) RunsReseal(ctx context.Context) (resealed, failed int, err error) {
+	const doing = "seal states of runs again"
+	for after := ""; ; {
+		rows, err := db.q.RunsOpenStates(ctx, db.pool, &dbsqlc.RunsOpenStatesParams{AfterID: after, MaxItems: resealBatch})
+		if err != nil {
+			return resealed, failed, fault(doing, err)
+		}
+		for _, row := range rows {
+			after = row.ID
+			if db.options.Sealer.Current(row.Translator) {
+				continue
+			}
+			run := session.Run{ID: row.ID, SessionID: row.SessionID, Translator: row.Translator}
+			if db.openState(&run) != nil {
+				failed++
+				continue
+			}
+			n, err := db.q.RunReseal(ctx, db.pool, &dbsqlc.RunResealParams{
+				ID: row.ID, LastFrame: row.LastFrame, Was: row.Translator, Translator: db.sealState(row.SessionID, row.ID, run.Translator),
+			})
+			if err != nil {
+				return resealed, failed, fault(doing, err)
+			}
+			resealed += int(n)
+		}
+		if len(rows) < resealBatch {
+			return resealed, failed, nil
+		}
+	}
 }
 
 // resealBatch is how many parts of transcripts one transaction seals again.

@@ -7,6 +7,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 
+	"github.com/overwinter-dev/overwinter/internal/eventlog"
 	"github.com/overwinter-dev/overwinter/internal/postgres"
 	"github.com/overwinter-dev/overwinter/internal/postgres/postgrestest"
 	"github.com/overwinter-dev/overwinter/internal/secret"
@@ -92,4 +93,70 @@ func TestTranscriptsAreSealedAtRestAndSealedAgainWithANewKey(t *testing.T) {
 	require.NoError(t, err)
 	_, err = postgrestest.Transcripts(t.Context(), both, s.ID)
 	require.ErrorContains(t, err, "transcript c")
+}
+
+func TestTheStateOfATurnIsSealedAtRestAndGoneAtItsEnd(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	first, second := bytes.Repeat([]byte{1}, secret.KeyBytes), bytes.Repeat([]byte{2}, secret.KeyBytes)
+	open := func(current []byte, others ...[]byte) *postgres.DB {
+		t.Helper()
+		box, err := secret.NewBox(current, others...)
+		require.NoError(t, err)
+		db, err := postgres.Open(t.Context(), b.url, postgres.Options{Sealer: box})
+		require.NoError(t, err)
+		t.Cleanup(db.Close)
+		return db
+	}
+	sealing, both := open(first), open(second, first)
+	stored := func(run string) []byte {
+		t.Helper()
+		conn, err := pgx.Connect(t.Context(), b.url)
+		require.NoError(t, err)
+		defer conn.Close(t.Context())
+		var state []byte
+		require.NoError(t, conn.QueryRow(t.Context(), "SELECT translator FROM runs WHERE id = $1", run).Scan(&state))
+		return state
+	}
+	b.running(t)
+	run := b.begin(t, b.submit(t, "1"))
+	commit := func(db *postgres.DB, frame int64, state string) {
+		t.Helper()
+		verdicts, err := db.EventsAppend(t.Context(), []eventlog.Append{
+			{SessionID: b.id, RunID: run, Generation: 1, Token: "t1", LastFrame: frame, State: []byte(state)},
+		})
+		require.NoError(t, err)
+		require.Equal(t, []error{nil}, verdicts)
+	}
+	state := func(db *postgres.DB) string {
+		t.Helper()
+		start, err := db.RunFence(t.Context(), run, "t1")
+		require.NoError(t, err)
+		return string(start.Run.Translator)
+	}
+	// An earlier release has stored it as it is.
+	commit(b.DB, 0, `{"held":"hunter2-plain"}`)
+	require.Equal(t, `{"held":"hunter2-plain"}`, state(sealing))
+	commit(sealing, 1, `{"held":"hunter2-sealed"}`)
+	require.EqualValues(t, 2, stored(run)[0])
+	require.NotContains(t, string(stored(run)), "hunter2")
+	require.Equal(t, `{"held":"hunter2-sealed"}`, state(sealing))
+	_, err := b.RunFence(t.Context(), run, "t1")
+	requireCode(t, session.CodeUnavailable, err)
+	require.ErrorContains(t, err, "OVERWINTER_SECRET_KEY")
+
+	n, failed, err := both.RunsReseal(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, []int{1, 0}, []int{n, failed})
+	n, _, err = both.RunsReseal(t.Context())
+	require.NoError(t, err)
+	require.Zero(t, n)
+	require.Equal(t, `{"held":"hunter2-sealed"}`, state(open(second)), "the first key is not needed any more")
+	_, failed, err = sealing.RunsReseal(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, 1, failed)
+
+	_, err = both.RunEnd(t.Context(), session.RunEnding{RunID: run, Outcome: session.OutcomeCompleted})
+	require.NoError(t, err)
+	require.Empty(t, stored(run))
 }

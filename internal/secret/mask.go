@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/base64"
 	"encoding/binary"
+	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"net/url"
@@ -30,7 +31,7 @@ type Named struct {
 }
 
 // Masker replaces the values of secrets in text by [redacted NAME], also where they are encoded in base64
-// (standard or for URLs, at any alignment, in lines), for URLs, or as JSON strings. It cannot find what was
+// (standard or for URLs, at any alignment, in lines), in hexadecimal, for URLs, or as JSON strings. It cannot find what was
 // transformed otherwise. A nil Masker changes nothing. It is safe for concurrent use.
 //
 // The leftmost match counts, and of those the longest, so that a text gives the same however it is divided.
@@ -147,9 +148,10 @@ func credentials(v any, named bool, add func(string)) {
 	}
 }
 
-// textForms are a value as it is, percent-encoded, and within a JSON string.
+// textForms are a value as it is, in hexadecimal digits, percent-encoded, and within a JSON string.
 func textForms(value string) []string {
-	out := []string{value}
+	inHex := hex.EncodeToString([]byte(value))
+	out := []string{value, inHex, strings.ToUpper(inHex)}
 	for _, encoded := range []string{
 		url.QueryEscape(value), url.PathEscape(value), strings.ReplaceAll(url.QueryEscape(value), "+", "%20"),
 	} {

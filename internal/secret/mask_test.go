@@ -35,6 +35,8 @@ func TestMasksAValueInEveryForm(t *testing.T) {
 			"plain": value, "query": url.QueryEscape(value), "path": url.PathEscape(value),
 			"query, lower case": strings.NewReplacer("%2F", "%2f", "%2B", "%2b", "%3D", "%3d", "%5C", "%5c", "%C3", "%c3", "%A9", "%a9").Replace(url.QueryEscape(value)),
 			"JSON":              string(quoted[1 : len(quoted)-1]),
+			"hexadecimal":       fmt.Sprintf("%x", value),
+			"HEXADECIMAL":       fmt.Sprintf("%X", value),
 		}
 		for name, form := range forms {
 			got := m.Text("before " + form + " behind")

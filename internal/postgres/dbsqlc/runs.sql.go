@@ -94,7 +94,7 @@ func (q *Queries) RunDoing(ctx context.Context, db DBTX, arg *RunDoingParams) er
 }
 
 const runEnd = `-- name: RunEnd :one
-UPDATE runs SET outcome = $1, reason = $2, model = $3, token = '',
+UPDATE runs SET outcome = $1, reason = $2, model = $3, token = '', translator = NULL,
     input_tokens = $4, output_tokens = $5, cost_usd = $6, tool_calls = $7,
     ended_at = $8::timestamptz
 WHERE id = $9 AND ended_at IS NULL
@@ -113,7 +113,7 @@ type RunEndParams struct {
 	ID           string
 }
 
-// RunEnd clears the token, so that whoever still holds it cannot append.
+// RunEnd clears the token, so that whoever still holds it cannot append, and the state, which nothing needs any more.
 func (q *Queries) RunEnd(ctx context.Context, db DBTX, arg *RunEndParams) (Run, error) {
 	row := db.QueryRow(ctx, runEnd,
 		arg.Outcome,
@@ -275,6 +275,31 @@ func (q *Queries) RunReachedAgent(ctx context.Context, db DBTX, arg *RunReachedA
 	return exists, err
 }
 
+const runReseal = `-- name: RunReseal :execrows
+UPDATE runs SET translator = $1 WHERE id = $2 AND last_frame = $3 AND translator = $4 AND ended_at IS NULL
+`
+
+type RunResealParams struct {
+	Translator []byte
+	ID         string
+	LastFrame  int64
+	Was        []byte
+}
+
+// RunReseal changes nothing if the state is another one meanwhile.
+func (q *Queries) RunReseal(ctx context.Context, db DBTX, arg *RunResealParams) (int64, error) {
+	result, err := db.Exec(ctx, runReseal,
+		arg.Translator,
+		arg.ID,
+		arg.LastFrame,
+		arg.Was,
+	)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
+}
+
 const runsAdvance = `-- name: RunsAdvance :exec
 UPDATE runs r SET last_frame = a.last_frame, translator = a.translator
 FROM (SELECT unnest($1::text[]) AS id, unnest($2::bigint[]) AS last_frame, unnest($3::bytea[]) AS translator) a
@@ -319,6 +344,48 @@ func (q *Queries) RunsForAppend(ctx context.Context, db DBTX, ids []string) ([]R
 			&i.Token,
 			&i.LastFrame,
 			&i.IsOver,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const runsOpenStates = `-- name: RunsOpenStates :many
+SELECT id, session_id, last_frame, translator FROM runs
+WHERE ended_at IS NULL AND translator IS NOT NULL AND id > $1 ORDER BY id LIMIT $2
+`
+
+type RunsOpenStatesParams struct {
+	AfterID  string
+	MaxItems int32
+}
+
+type RunsOpenStatesRow struct {
+	ID         string
+	SessionID  string
+	LastFrame  int64
+	Translator []byte
+}
+
+func (q *Queries) RunsOpenStates(ctx context.Context, db DBTX, arg *RunsOpenStatesParams) ([]RunsOpenStatesRow, error) {
+	rows, err := db.Query(ctx, runsOpenStates, arg.AfterID, arg.MaxItems)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []RunsOpenStatesRow
+	for rows.Next() {
+		var i RunsOpenStatesRow
+		if err := rows.Scan(
+			&i.ID,
+			&i.SessionID,
+			&i.LastFrame,
+			&i.Translator,
 		); err != nil {
 			return nil, err
 		}

@@ -21,8 +21,8 @@ UPDATE runs SET doing = @doing WHERE id = @id AND token = @token AND ended_at IS
 UPDATE runs SET dispatch = dispatch + 1 WHERE id = @id RETURNING *;
 
 -- name: RunEnd :one
--- RunEnd clears the token, so that whoever still holds it cannot append.
-UPDATE runs SET outcome = @outcome, reason = @reason, model = @model, token = '',
+-- RunEnd clears the token, so that whoever still holds it cannot append, and the state, which nothing needs any more.
+UPDATE runs SET outcome = @outcome, reason = @reason, model = @model, token = '', translator = NULL,
     input_tokens = @input_tokens, output_tokens = @output_tokens, cost_usd = @cost_usd, tool_calls = @tool_calls,
     ended_at = @at::timestamptz
 WHERE id = @id AND ended_at IS NULL
@@ -41,3 +41,11 @@ SELECT id, session_id, token, last_frame, (ended_at IS NOT NULL)::boolean AS is_
 UPDATE runs r SET last_frame = a.last_frame, translator = a.translator
 FROM (SELECT unnest(@ids::text[]) AS id, unnest(@last_frames::bigint[]) AS last_frame, unnest(@translators::bytea[]) AS translator) a
 WHERE r.id = a.id;
+
+-- name: RunsOpenStates :many
+SELECT id, session_id, last_frame, translator FROM runs
+WHERE ended_at IS NULL AND translator IS NOT NULL AND id > @after_id ORDER BY id LIMIT @max_items;
+
+-- name: RunReseal :execrows
+-- RunReseal changes nothing if the state is another one meanwhile.
+UPDATE runs SET translator = @translator WHERE id = @id AND last_frame = @last_frame AND translator = @was AND ended_at IS NULL;
