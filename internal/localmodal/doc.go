@@ -55,7 +55,7 @@
 //	                                   what runs, runs on
 //
 // What is unlike Modal: every registry image is the same base, made from this
-// machine's /usr and /opt, which stay read-only; tunnels are plain TCP on the
+// machine's /usr and /opt, of which a sandbox changes its own view if the server is root; tunnels are plain TCP on the
 // loopback interface; sandboxes share the machine's network unless they block it or
 // Options.Network gives them their own (package netstack);
 // CPU and memory requests and limits are ignored; an image mounted over a directory

@@ -102,7 +102,7 @@ func TestHostNetworkHasOutboundAllowlists(t *testing.T) {
 	with := b.create(&modal.SandboxCreateParams{OutboundDomainAllowlist: &modal.Allowlist{Entries: []string{"host.overwinter.internal"}}})
 	require.Equal(t, "hello", b.sh(with, "curl -sS --max-time 20 "+url))
 	without := b.create(&modal.SandboxCreateParams{OutboundDomainAllowlist: &modal.Allowlist{Entries: []string{"example.com"}}})
-	require.Equal(t, 6, b.exec(without, nil, "", "curl", "-sS", "--max-time", "20", url).code, "the name does not resolve")
+	require.Equal(t, 7, b.exec(without, nil, "", "curl", "-sS", "--max-time", "20", url).code, "the name is in /etc/hosts; the address is refused")
 	require.Equal(t, 7, b.exec(without, nil, "", "curl", "-sS", "--max-time", "20", fmt.Sprintf("http://192.168.127.254:%d/", allowed.Port())).code)
 	nothing := b.create(&modal.SandboxCreateParams{OutboundCIDRAllowlist: &modal.Allowlist{}})
 	require.Equal(t, 7, b.exec(nothing, nil, "", "curl", "-sS", "--max-time", "20", fmt.Sprintf("http://192.168.127.254:%d/", allowed.Port())).code)

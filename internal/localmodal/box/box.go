@@ -81,7 +81,10 @@ func (r *Runtime) Start(ctx context.Context, spec Spec) (*Box, error) {
 		root.Hostname = "modal"
 	}
 	if !spec.Bare {
-		root.Mounts = append(root.Mounts, r.hostMounts...)
+		var err error
+		if root.Mounts, root.Overlays, err = r.splitMounts(spec.Layers); err != nil {
+			return nil, fmt.Errorf("start sandbox: %w", err)
+		}
 	}
 	root.Mounts = append(root.Mounts, spec.Mounts...)
 	own := r.ownsNetwork(spec)
@@ -129,7 +132,7 @@ func (b *Box) prepareRoot(ctx context.Context, root *wire.RootSpec) error {
 			return err
 		}
 	}
-	return nil
+	return b.makeChanges(root.Overlays)
 }
 
 func (b *Box) launch(ctx context.Context, root wire.RootSpec, own, blocked bool) error {

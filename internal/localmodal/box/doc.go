@@ -11,8 +11,8 @@
 //	                                         kernel with their tracer
 //
 // What a level cannot do, Isolation.Lacks tells, and asking for it is a *LackError.
-// All levels show the machine's programs read-only and none of its other files (of
-// the last one, package tracer tells more), leave the machine's environment behind,
+// All levels show the machine's programs and none of its other files (of
+// the last one, package tracer tells more); no sandbox changes them, although it may change its own view. They leave the machine's environment behind,
 // and make the same images, each of which starts on any level.
 //
 // Where the server is root, the users of a sandbox are ids that belong to nobody on the
@@ -24,6 +24,7 @@
 //	DIR/layers/base        made from this machine at every start (HostBase)
 //	DIR/layers/ly-…        one snapshot's changes: files, whiteouts, opaque directories
 //	DIR/boxes/ID/upper     of an overlay: what the sandbox ID has changed since it started
+//	DIR/boxes/ID/changes   of an overlay: what it has changed in the machine's programs; part of its layers as usr, opt, …
 //	DIR/boxes/ID/tree      or its copied root,
 //	DIR/boxes/ID/start     and what that was when it started
 //	DIR/building/…         layers in the making

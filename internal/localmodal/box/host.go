@@ -45,6 +45,12 @@ func (r *Runtime) pickUp(root *wire.RootSpec) (files []*os.File, err error) {
 			return files, err
 		}
 	}
+	for i := range root.Overlays {
+		m := &root.Overlays[i].Mount
+		if m.FD, m.IsDir, err = hand(*m, r.idmapOf(*m)); err != nil {
+			return files, fmt.Errorf("mount %s: %w", m.Target, err)
+		}
+	}
 	root.Mounts = append([]wire.Mount(nil), root.Mounts...)
 	for i := range root.Mounts {
 		m := &root.Mounts[i]
@@ -72,6 +78,9 @@ func (r *Runtime) findMappable() error {
 	}
 	var err error
 	if r.idmap, err = r.openIDMap(); err != nil {
+		return err
+	}
+	if err := r.findMounts(); err != nil {
 		return err
 	}
 	r.mappable = map[string]bool{}

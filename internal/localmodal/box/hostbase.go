@@ -5,10 +5,15 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
+	"regexp"
+	"strconv"
 	"strings"
 
+	"github.com/overwinter-dev/overwinter/internal/hostports"
+	"github.com/overwinter-dev/overwinter/internal/localmodal/netdevice"
 	"github.com/overwinter-dev/overwinter/internal/localmodal/wire"
 )
 
@@ -24,22 +29,22 @@ var (
 
 	baseDirs = []string{
 		"dev", "etc", "home", "mnt", "opt", "proc", "root", "run", "srv", "sys", "tmp", "usr",
-		"var/cache", "var/lib", "var/log", "var/tmp",
+		"var/cache/apt/archives/partial", "var/cache/debconf", "var/lib/apt/lists/partial", "var/lib/dpkg", "var/lib/pam", "var/log/apt", "var/tmp",
 	}
 
 	// Not /etc as a whole: it holds the host's secrets. These are what programs
 	// below /usr cannot do without.
 	baseConfig = []string{
-		"alternatives", "bash.bashrc", "ca-certificates", "ca-certificates.conf", "debian_version", "fonts", "java-17-openjdk",
-		"java-21-openjdk", "ld.so.cache", "ld.so.conf", "ld.so.conf.d", "localtime", "mime.types", "nsswitch.conf", "os-release",
-		"perl", "pki/tls/certs", "profile", "protocols", "python3", "services", "shells", "ssl/certs", "ssl/openssl.cnf", "terminfo",
+		"adduser.conf", "alternatives", "apt/apt.conf.d", "apt/keyrings", "apt/preferences.d", "apt/sources.list", "apt/sources.list.d",
+		"apt/trusted.gpg.d", "bash.bashrc", "ca-certificates", "ca-certificates.conf", "debconf.conf", "debian_version", "dpkg", "fonts", "java-17-openjdk",
+		"java-21-openjdk", "ld.so.cache", "ld.so.conf", "ld.so.conf.d", "localtime", "login.defs", "mime.types", "nsswitch.conf", "os-release", "pam.conf", "pam.d",
+		"perl", "pki/tls/certs", "profile", "protocols", "python3", "services", "shells", "skel", "ssl/certs", "ssl/openssl.cnf", "terminfo",
 	}
 
 	baseFiles = map[string]string{
-		"etc/passwd":      "root:x:0:0:root:/root:/bin/bash\nnobody:x:65534:65534:nobody:/nonexistent:/usr/sbin/nologin\n",
-		"etc/group":       "root:x:0:\ntty:x:5:\nnogroup:x:65534:\n",
-		"etc/hostname":    "modal\n",
-		"etc/hosts":       "127.0.0.1\tlocalhost\n::1\tlocalhost\n",
+		"etc/hostname": "modal\n",
+		// A resolver that waits for a frozen server gives up before a connection does.
+		"etc/hosts":       "127.0.0.1\tlocalhost\n::1\tlocalhost\n" + netdevice.HostAddress.String() + "\t" + hostports.Name + "\n",
 		"etc/resolv.conf": "", // the host's is mounted here
 	}
 )
@@ -68,6 +73,9 @@ func (r *Runtime) buildHostBase(ctx context.Context) error {
 			r.hostMounts = append(r.hostMounts, wire.Mount{Source: dir, Target: dir, ReadOnly: true})
 		}
 	}
+	if info, err := os.Lstat(packageData); err == nil && info.IsDir() {
+		r.hostMounts = append(r.hostMounts, wire.Mount{Source: packageData, Target: packageData, ReadOnly: true})
+	}
 	return nil
 }
 
@@ -85,7 +93,12 @@ func fillHostBase(ctx context.Context, root string) error {
 	if err := os.Chmod(filepath.Join(root, "root"), 0o700); err != nil {
 		return err
 	}
-	for name, content := range baseFiles {
+	accounts, err := systemAccounts()
+	if err != nil {
+		return err
+	}
+	maps.Copy(accounts, baseFiles)
+	for name, content := range accounts {
 		if err := os.WriteFile(filepath.Join(root, name), []byte(content), 0o644); err != nil {
 			return err
 		}
@@ -105,6 +118,43 @@ func fillHostBase(ctx context.Context, root string) error {
 		}
 	}
 	return nil
+}
+
+// firstPerson is the first id that Debian and others give to a person's account.
+const firstPerson = 1000
+
+// systemAccounts are the accounts of this machine that packages refer to. Those of people, and all passwords, are left
+// out.
+func systemAccounts() (map[string]string, error) {
+	files := map[string]string{
+		"etc/passwd": "root:x:0:0:root:/root:/bin/bash\n", "etc/group": "root:x:0:\n",
+	}
+	defaults := map[string]string{
+		"passwd": "nobody:x:65534:65534:nobody:/nonexistent:/usr/sbin/nologin\n", "group": "tty:x:5:\nnogroup:x:65534:\n",
+	}
+	for _, name := range []string{"passwd", "group"} {
+		content, err := os.ReadFile(filepath.Join("/etc", name))
+		if err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, fs.ErrPermission) {
+			return nil, err
+		}
+		seen := map[string]bool{"root": true}
+		for line := range strings.Lines(string(content) + defaults[name]) {
+			fields := strings.Split(strings.TrimSpace(line), ":")
+			if len(fields) < 4 || seen[fields[0]] {
+				continue
+			}
+			id, err := strconv.Atoi(fields[2])
+			if err != nil || id >= firstPerson && id != 65534 {
+				continue
+			}
+			seen[fields[0]] = true
+			if fields[1] = "x"; name == "group" {
+				fields[3] = "" // its members
+			}
+			files["etc/"+name] += strings.Join(fields, ":") + "\n"
+		}
+	}
+	return files, nil
 }
 
 // copyConfig copies what there is and what may be read; the rest is not for
@@ -130,7 +180,18 @@ func copyConfig(ctx context.Context, src, dst string) error {
 	if err != nil {
 		return err
 	}
-	return os.WriteFile(dst, b, info.Mode().Perm()|0o400)
+	return os.WriteFile(dst, withoutPasswords(src, b), info.Mode().Perm()|0o400)
+}
+
+// inURL is a name and a password in a URL.
+var inURL = regexp.MustCompile(`://[^/\s@]+@`)
+
+// withoutPasswords removes passwords from the URLs in the configuration of apt.
+func withoutPasswords(path string, content []byte) []byte {
+	if !strings.HasPrefix(path, "/etc/apt/") {
+		return content
+	}
+	return inURL.ReplaceAll(content, []byte("://"))
 }
 
 // copyReadable copies files and links whose names and content are open to
@@ -171,7 +232,7 @@ func copyReadable(ctx context.Context, src, dst string) error {
 			if err != nil {
 				return err
 			}
-			return os.WriteFile(to, b, info.Mode().Perm()|0o400)
+			return os.WriteFile(to, withoutPasswords(path, b), info.Mode().Perm()|0o400)
 		}
 		return nil
 	})

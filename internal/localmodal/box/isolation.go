@@ -67,6 +67,8 @@ const (
 	SeparateSandboxes Ability = "separate sandboxes"
 	// PrivateIDs: no file of a sandbox belongs to a user of the machine.
 	PrivateIDs Ability = "private ids"
+	// SystemPackages: apt-get and dpkg can install in a sandbox.
+	SystemPackages Ability = "system packages"
 	// Boundary: a hostile program stays in its sandbox.
 	Boundary Ability = "boundary"
 )
@@ -74,6 +76,8 @@ const (
 var sharedNetwork = Lack{OwnNetwork, "a sandbox shares the machine's network: what listens on loopback, and abstract sockets"}
 
 var rootsIDs = Lack{PrivateIDs, "a sandbox's root is the machine's root: its set-user-ID programs are effective; only the private data directory hides them"}
+
+var readOnlyPrograms = Lack{SystemPackages, "the machine's programs are read-only: changing them for one sandbox takes namespaces, overlays, idmapped mounts and a server that runs as root"}
 
 // Lack is an ability that a level does not have, and why.
 type Lack struct {

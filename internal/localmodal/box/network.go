@@ -90,6 +90,9 @@ func (r *Runtime) HostPorts() hostports.Set { return r.hostPorts }
 // Lacks is what sandboxes cannot do that those of the best level can.
 func (r *Runtime) Lacks() []Lack {
 	lacks := r.isolation.Lacks()
+	if !r.Installs() {
+		lacks = append(lacks, readOnlyPrograms)
+	}
 	if r.isolation != Namespaces || r.ownNetwork {
 		return lacks
 	}

@@ -66,6 +66,7 @@ type Runtime struct {
 	idsErr     error           // why there are none although we are root
 	idmap      *os.File        // a user namespace that has them; nil without
 	mappable   map[string]bool // the sources in hostMounts that can be shown with them
+	hasMounts  map[string]bool // the sources in hostMounts with other mounts below them
 	spawner    *spawner
 	trash      *trash
 	watchdog   *watchdog

@@ -44,7 +44,10 @@ func (b *Box) Snapshot(ctx context.Context, id string) (SnapshotStats, error) {
 func (r *Runtime) copyBox(ctx context.Context, c *copier, boxID, dst string) error {
 	start, err := readStart(r.startPath(boxID))
 	if errors.Is(err, fs.ErrNotExist) {
-		return c.copyTree(ctx, r.upperPath(boxID), dst)
+		if err := c.copyTree(ctx, r.upperPath(boxID), dst); err != nil {
+			return err
+		}
+		return r.copyHostChanges(ctx, c, boxID, dst)
 	}
 	if err != nil {
 		return err
@@ -61,6 +64,8 @@ func (r *Runtime) Claim(ctx context.Context, boxID, id string) error {
 		if err := r.copyBox(ctx, newCopier(nil, nil, r.ids.shifted), boxID, changes); err != nil {
 			return errors.Join(fmt.Errorf("claim files of %s: %w", boxID, err), r.trash.put(changes))
 		}
+	} else if err := r.moveHostChanges(boxID, changes); err != nil {
+		return fmt.Errorf("claim files of %s: %w", boxID, err)
 	}
 	if err := r.publish(changes, id); err != nil {
 		return fmt.Errorf("claim files of %s: %w", boxID, err)

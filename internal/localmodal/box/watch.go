@@ -372,7 +372,7 @@ func (b *Box) files() string {
 	if b.rt.copies {
 		return b.rt.treePath(b.id)
 	}
-	return b.rt.upperPath(b.id)
+	return b.rt.boxPath(b.id) // nothing but what it writes
 }
 
 // RequireSpace returns a *SpaceError if the reserve is not free.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 
@@ -46,10 +47,11 @@ func buildRoot(spec wire.RootSpec) error {
 	if err != nil {
 		return err
 	}
-	root, err := mountRoot(spec)
+	root, overlays, err := mountRoot(spec)
 	if err != nil {
 		return err
 	}
+	trees = append(overlays, trees...)
 	old, err := unix.Open("/", unix.O_DIRECTORY|unix.O_PATH|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return fmt.Errorf("open old root: %w", err)
@@ -109,12 +111,50 @@ func openPlaces(spec wire.RootSpec) (layers, box string, err error) {
 	return filepath.Join(staging, "layers"), filepath.Join(staging, "box"), nil
 }
 
-// mountRoot returns where the root is mounted now.
-func mountRoot(spec wire.RootSpec) (string, error) {
+// mountRoot returns where the root is mounted now, and the overlays that are to be put down in it.
+func mountRoot(spec wire.RootSpec) (string, []tree, error) {
 	layers, box, err := openPlaces(spec)
 	if err != nil {
-		return "", err
+		return "", nil, err
 	}
+	root, err := mountRootIn(spec, layers, box)
+	if err != nil {
+		return "", nil, err
+	}
+	overlays := make([]tree, 0, len(spec.Overlays))
+	for _, o := range spec.Overlays {
+		t, err := mountOverlay(o, box)
+		if err != nil {
+			return "", nil, fmt.Errorf("mount %s: %w", o.Target, err)
+		}
+		overlays = append(overlays, t)
+	}
+	return root, overlays, nil
+}
+
+// mountOverlay mounts an overlay over a directory of the host and picks it up. The working directory is that of layers.
+func mountOverlay(o wire.Overlay, box string) (tree, error) {
+	lower, at := filepath.Join(staging, "host-"+o.Name), filepath.Join(staging, "overlay-"+o.Name)
+	if err := os.Mkdir(at, 0o700); err != nil {
+		return tree{}, err
+	}
+	if err := (tree{Tree: hostmount.Tree{FD: o.FD, IsDir: true}, target: lower}).putDown(); err != nil {
+		return tree{}, err
+	}
+	changes := filepath.Join(box, "changes", o.Name)
+	options := "userxattr,lowerdir=" + strings.Join(append(slices.Clone(o.Lower), lower), ":") +
+		",upperdir=" + filepath.Join(changes, "upper") + ",workdir=" + filepath.Join(changes, "work")
+	if err := unix.Mount("overlay", at, "overlay", unix.MS_NOSUID|unix.MS_NODEV, options); err != nil {
+		return tree{}, fmt.Errorf("overlay of %d layers: %w", len(o.Lower), err)
+	}
+	fd, err := unix.OpenTree(unix.AT_FDCWD, at, unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC)
+	if err != nil {
+		return tree{}, fmt.Errorf("pick up overlay: %w", err)
+	}
+	return tree{Tree: hostmount.Tree{FD: fd, IsDir: true}, target: o.Target}, nil
+}
+
+func mountRootIn(spec wire.RootSpec, layers, box string) (string, error) {
 	if spec.Tree {
 		root := filepath.Join(box, "tree")
 		if err := unix.Mount(root, root, "", unix.MS_BIND, ""); err != nil {

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/overwinter-dev/overwinter/internal/hostports"
+	"github.com/overwinter-dev/overwinter/internal/localmodal/netdevice"
 )
 
 // Allowlist is what a sandbox may reach. It narrows the policy and never widens it: a private range on the
@@ -114,6 +115,9 @@ func (n *Network) allows(ip netip.Addr) bool {
 		return true
 	}
 	ip = ip.Unmap().WithZone("")
+	if ip == netdevice.HostAddress && list.domain(hostports.Name) { // /etc/hosts has it: DNS is not asked
+		return true
+	}
 	return slices.ContainsFunc(list.Prefixes, func(p netip.Prefix) bool { return p.Contains(ip) }) || n.allowed.has(ip, time.Now())
 }
 

@@ -79,8 +79,9 @@ type RootSpec struct {
 	Hostname string
 	Workdir  string // made if missing; empty for none
 	Mounts   []Mount
-	Network  bool // open a device in a network namespace of our own and send it with OpReady
-	Loopback bool // bring up the loopback interface of a network namespace of our own
+	Overlays []Overlay // of the host's programs, where the sandbox may change them
+	Network  bool      // open a device in a network namespace of our own and send it with OpReady
+	Loopback bool      // bring up the loopback interface of a network namespace of our own
 	// Processes may exist in it at once; it counts for all users of the inner user namespace together.
 	Processes int
 }
@@ -90,6 +91,13 @@ type RootSpec struct {
 type Place struct {
 	Path string
 	FD   int `json:",omitempty"` // an inherited descriptor, if not zero
+}
+
+// Overlay is a directory of the host that a sandbox sees changed: it reads the host's files and writes into its own.
+type Overlay struct {
+	Mount          // of the host's, at Target; with a descriptor
+	Lower []string // what snapshots have changed, top first, relative to RootSpec.Layers
+	Name  string   // of the directory below "changes" of the box that has "upper" and "work"
 }
 
 // Mount is a bind mount from the host into a sandbox.

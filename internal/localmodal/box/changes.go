@@ -1,0 +1,228 @@
+package box
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/overwinter-dev/overwinter/internal/localmodal/wire"
+)
+
+// packageData is a directory of the host, in addition to those of programs, that a sandbox with changeable programs
+// sees: what dpkg knows is installed below /usr.
+const packageData = "/var/lib/dpkg"
+
+// changeable returns the mounts of the host that sandboxes see through an overlay of their own, into which they write.
+// That takes overlays and idmapped mounts: otherwise a file of the host's root belongs to nobody in a sandbox, and
+// nobody may replace it. A directory with other mounts below it cannot be the lower layer of such an overlay.
+func (r *Runtime) changeable(m wire.Mount) bool {
+	return r.confined() && !r.copies && r.mappable[m.Source] && !r.hasMounts[m.Source]
+}
+
+// Installs reports whether sandboxes can install system packages.
+func (r *Runtime) Installs() bool { return r.changeable(wire.Mount{Source: "/usr"}) }
+
+// findMounts finds out which of the host's directories have other mounts below them.
+func (r *Runtime) findMounts() error {
+	r.hasMounts = map[string]bool{}
+	f, err := os.Open("/proc/self/mountinfo")
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	lines := bufio.NewScanner(f)
+	for lines.Scan() {
+		fields := strings.Fields(lines.Text())
+		if len(fields) < 5 {
+			continue
+		}
+		for _, m := range r.hostMounts {
+			if strings.HasPrefix(fields[4], m.Source+"/") {
+				r.hasMounts[m.Source] = true
+			}
+		}
+	}
+	return lines.Err()
+}
+
+// changesName is the directory of a box that has what it changes in a directory of the host.
+func changesName(target string) string {
+	return strings.ReplaceAll(strings.TrimPrefix(target, "/"), "/", "-")
+}
+
+func (r *Runtime) changesPath(id, target string) string {
+	return filepath.Join(r.boxPath(id), "changes", changesName(target), "upper")
+}
+
+// splitMounts returns those of the host's mounts that a box sees as they are, and overlays of the others.
+func (r *Runtime) splitMounts(layers []string) (mounts []wire.Mount, overlays []wire.Overlay, err error) {
+	for _, m := range r.hostMounts {
+		switch {
+		case r.changeable(m):
+			lower, err := r.layersWith(layers, m.Target)
+			if err != nil {
+				return nil, nil, err
+			}
+			overlays = append(overlays, wire.Overlay{Mount: m, Lower: lower, Name: changesName(m.Target)})
+		case m.Source != packageData: // of no use where nothing can be installed
+			mounts = append(mounts, m)
+		}
+	}
+	return mounts, overlays, nil
+}
+
+// layersWith returns that directory of those layers that have it. A sandbox may have put symbolic links on the way,
+// which lead nowhere here.
+func (r *Runtime) layersWith(layers []string, target string) ([]string, error) {
+	rel := strings.TrimPrefix(target, "/")
+	root, err := unix.Open(r.layerPath(""), unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, &fs.PathError{Op: "open", Path: r.layerPath(""), Err: err}
+	}
+	defer unix.Close(root)
+	var found []string
+	for _, layer := range layers {
+		if layer == BaseLayer {
+			continue
+		}
+		name := filepath.Join(layer, rel)
+		fd, err := unix.Openat2(root, name, &unix.OpenHow{
+			Flags:   unix.O_PATH | unix.O_DIRECTORY | unix.O_CLOEXEC,
+			Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_MAGICLINKS,
+		})
+		switch {
+		case err == nil:
+			_ = unix.Close(fd)
+			found = append(found, name)
+		case !errors.Is(err, unix.ENOENT) && !errors.Is(err, unix.ENOTDIR) && !errors.Is(err, unix.ELOOP):
+			return nil, &fs.PathError{Op: "open", Path: name, Err: err}
+		}
+	}
+	return found, nil
+}
+
+// makeChanges makes the directories of a box into which its overlays write.
+func (b *Box) makeChanges(overlays []wire.Overlay) error {
+	if len(overlays) == 0 {
+		return nil
+	}
+	dir := filepath.Join(b.rt.boxPath(b.id), "changes")
+	if err := b.rt.makeOwned(dir, 0o755); err != nil {
+		return err
+	}
+	for _, o := range overlays {
+		for _, name := range []string{o.Name, filepath.Join(o.Name, "upper"), filepath.Join(o.Name, "work")} {
+			if err := b.rt.makeOwned(filepath.Join(dir, name), 0o755); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// changed lists the directories of the host in which a box has changed something.
+func (r *Runtime) changed(id string) ([]string, error) {
+	var targets []string
+	for _, target := range append([]string{packageData}, programs...) {
+		dir, err := os.Open(r.changesPath(id, target))
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		names, _ := dir.Readdirnames(1)
+		_ = dir.Close()
+		if len(names) > 0 {
+			targets = append(targets, target)
+		}
+	}
+	return targets, nil
+}
+
+// makeRoom returns where in a layer in the making the changes of a directory of the host belong; false if the sandbox
+// has put something else on the way there.
+func (r *Runtime) makeRoom(layer, target string) (string, bool, error) {
+	path := layer
+	for _, name := range strings.Split(strings.TrimPrefix(filepath.Dir(target), "/"), "/") {
+		if name == "" {
+			continue
+		}
+		path = filepath.Join(path, name)
+		info, err := os.Lstat(path)
+		if errors.Is(err, fs.ErrNotExist) {
+			if err := r.makeOwned(path, 0o755); err != nil { // as in the base
+				return "", false, err
+			}
+			continue
+		}
+		if err != nil {
+			return "", false, err
+		}
+		if !info.IsDir() {
+			return "", false, nil
+		}
+	}
+	path = filepath.Join(path, filepath.Base(target))
+	if err := unix.Rmdir(path); err != nil && !errors.Is(err, fs.ErrNotExist) { // it may be an empty mount point
+		return "", false, nil // the sandbox's own
+	}
+	return path, true, nil
+}
+
+// copyHostChanges adds what a box has changed in directories of the host to a layer in the making.
+func (r *Runtime) copyHostChanges(ctx context.Context, c *copier, id, layer string) error {
+	targets, err := r.changed(id)
+	if err != nil {
+		return err
+	}
+	for _, target := range targets {
+		_, ok, err := r.makeRoom(layer, target)
+		if err != nil {
+			return err
+		}
+		if !ok {
+			r.logger.WarnContext(ctx, "changes of programs cannot be saved: the sandbox has replaced their directory", slog.String("sandbox_id", id), slog.String("directory", target))
+			continue
+		}
+		root, err := openRoot(r.changesPath(id, target))
+		if err != nil {
+			return err
+		}
+		err = c.dir(ctx, strings.TrimPrefix(target, "/"), root)
+		root.close()
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// moveHostChanges is copyHostChanges for a dead box whose files become the layer. It may be repeated.
+func (r *Runtime) moveHostChanges(id, layer string) error {
+	targets, err := r.changed(id)
+	if err != nil {
+		return err
+	}
+	for _, target := range targets {
+		path, ok, err := r.makeRoom(layer, target)
+		if err != nil {
+			return err
+		}
+		if !ok {
+			r.logger.Warn("changes of programs cannot be saved: the sandbox has replaced their directory", slog.String("sandbox_id", id), slog.String("directory", target))
+			continue
+		}
+		if err := os.Rename(r.changesPath(id, target), path); err != nil {
+			return err
+		}
+	}
+	return nil
+}
