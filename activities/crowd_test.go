@@ -3,6 +3,7 @@ package activities
 import (
 	"bytes"
 	"fmt"
+	"log/slog"
 	"strings"
 	"testing"
 	"time"
@@ -143,7 +144,34 @@ func TestWhatPeopleAreAskedIsBounded(t *testing.T) {
 	require.Contains(t, asked[0].Decided.Message, "1000 times")
 
 	turn.permissions = session.Permissions{Default: session.PolicyAllow}
-	asked = turn.ask([]agent.Question{large}, 3)
+	asked = turn.ask([]agent.Question{small}, 3)
 	require.Equal(t, agent.DecisionOnce, asked[0].Decided.Decision, "no person has to read what is allowed")
-	require.Equal(t, large.Input, asked[0].Asked.Input, "the agent is told what it may do")
+	require.Equal(t, small.Input, asked[0].Asked.Input, "the agent is told what it may do")
+
+	// What a policy decides is bounded as well.
+	asked = turn.ask([]agent.Question{large}, 4)
+	require.Equal(t, agent.DecisionReject, asked[0].Decided.Decision)
+	require.Contains(t, asked[0].Decided.Message, "at most 1 MiB")
+	require.Empty(t, asked[0].Asked.Input)
+	half := small
+	half.Input = []byte(`{"command":"` + strings.Repeat("x", session.MaxQuestionBytes/2) + `"}`)
+	var allowed, kept int
+	for i := range 200 {
+		asked = turn.ask([]agent.Question{half}, int64(5+i))
+		if kept += len(asked[0].Asked.Input); asked[0].Decided.Decision == agent.DecisionOnce {
+			allowed++
+		} else {
+			require.Contains(t, asked[0].Decided.Message, "64 MiB")
+		}
+	}
+	require.InDelta(t, 127, allowed, 1)
+	require.LessOrEqual(t, kept, session.MaxTurnQuestionBytes)
+	turn.permissions = session.Permissions{Default: session.PolicyDeny}
+	asked = turn.ask([]agent.Question{large}, 300)
+	require.Equal(t, deniedByPolicy, asked[0].Decided.Message)
+	require.Empty(t, asked[0].Asked.Input)
+
+	small.ID = strings.Repeat("x", session.MaxQuestionIDBytes+1)
+	turn.work = &work{Config: Config{Logger: slog.New(slog.DiscardHandler)}}
+	require.Empty(t, turn.ask([]agent.Question{small}, 301))
 }

@@ -23,6 +23,8 @@ const (
 	nobodyAnswered  = "Nobody has answered in time."
 	answerDidNotFit = "The answer could not be handed over."
 	tooLargeToAsk   = "This is too large to be shown to the people of this session: at most 1 MiB is allowed."
+	tooLargeToAllow = "The input of this call is too large: calls that need a permission may have at most 1 MiB. Do it in smaller parts."
+	tooMuchToAllow  = "The calls of this turn that needed a permission have 64 MiB together, which is the limit."
 	tooManyToAsk    = "The people of this session have been asked 1000 times in this turn, which is the limit."
 )
 
@@ -45,6 +47,10 @@ func (t *turn) ask(questions []agent.Question, frame int64) []eventlog.Question 
 	}
 	var out []eventlog.Question
 	for _, q := range questions {
+		if len(q.ID) > session.MaxQuestionIDBytes {
+			t.log().Warn("a question is ignored, because its id is too long", slog.Int("bytes", len(q.ID)))
+			continue
+		}
 		answer := agent.Answer{Decision: agent.DecisionOnce}
 		policy := session.PolicyAsk
 		if q.Kind == agent.Permission {
@@ -63,31 +69,55 @@ func (t *turn) ask(questions []agent.Question, frame int64) []eventlog.Question 
 			timeout = session.DefaultQuestionTimeout
 		}
 		asked := eventlog.Question{Frame: frame, Asked: q, Shown: t.masking.shown(q), At: now, ExpiresAt: now.Add(timeout)}
-		switch reason := t.unfit(q); {
-		case policy != session.PolicyAsk:
+		reason := t.unfit(q, policy)
+		switch {
+		case policy == session.PolicyDeny:
 			asked.Decided = &answer
 		case reason != "":
 			asked.Decided = &agent.Answer{Decision: agent.DecisionReject, Message: reason}
-			asked.Asked.Input, asked.Asked.Inquiries, asked.Asked.Suggestions = nil, nil, nil
-			asked.Asked.Title = conversation.BoundedID(q.Title)
-			asked.Shown = t.masking.shown(asked.Asked)
+		case policy == session.PolicyAllow:
+			asked.Decided = &answer
 		default:
 			t.limits.Asked++
 		}
+		if reason != "" { // what is asked is stored without what is large; it is not needed to reject it
+			asked.Asked.Input, asked.Asked.Inquiries, asked.Asked.Suggestions = nil, nil, nil
+			asked.Asked.Title, asked.Asked.ToolName = conversation.BoundedID(q.Title), conversation.BoundedID(q.ToolName)
+			asked.Asked.ToolUseID = conversation.BoundedID(q.ToolUseID)
+			asked.Shown = t.masking.shown(asked.Asked)
+		}
+		t.limits.AskedBytes += questionCost + int64(sizeOf(asked.Asked))
 		out = append(out, asked)
 	}
 	return out
 }
 
-// unfit is why people are not asked a question: there would be too much to read, or too many.
-func (t *turn) unfit(q agent.Question) string {
-	if t.limits.Asked >= session.MaxTurnQuestions {
+// questionCost is what a question takes besides its content.
+const questionCost = 1 << 10
+
+// unfit is why a question is not stored whole, and so not put to people or allowed: it is too large, or there were
+// too many. What an agent is told with a permission includes the input that it asked with.
+func (t *turn) unfit(q agent.Question, policy session.Policy) string {
+	size := sizeOf(q)
+	switch {
+	case policy == session.PolicyAsk && t.limits.Asked >= session.MaxTurnQuestions:
 		return tooManyToAsk
-	}
-	if encoded, err := json.Marshal(q); err == nil && len(encoded) > session.MaxQuestionBytes {
+	case policy == session.PolicyAsk && size > session.MaxQuestionBytes:
 		return tooLargeToAsk
+	case size > session.MaxQuestionBytes:
+		return tooLargeToAllow
+	case t.limits.AskedBytes+questionCost+int64(size) > session.MaxTurnQuestionBytes:
+		return tooMuchToAllow
 	}
 	return ""
+}
+
+func sizeOf(q agent.Question) int {
+	encoded, err := json.Marshal(q)
+	if err != nil {
+		return 0 // then it is not stored either
+	}
+	return len(encoded)
 }
 
 func (t *turn) answer(link *turnLink, answerer agent.Answerer, q agent.Question, answer agent.Answer) error {

@@ -61,6 +61,8 @@ func TestTheDocumentHasTheLimitsOfTheCode(t *testing.T) {
 		"content, message, input or output of a block, each":       bytes(conversation.MaxBlockBytes),
 		"id of a block or conversation":                            bytes(conversation.MaxIDBytes),
 		"a question for people, with the input that it is about":   bytes(session.MaxQuestionBytes),
+		"questions of a turn, also those that a policy decides":    bytes(session.MaxTurnQuestionBytes),
+		"the agent's id of a question":                             bytes(session.MaxQuestionIDBytes),
 		"questions for people in a turn":                           fmt.Sprint(session.MaxTurnQuestions),
 		"files that are listed":                                    fmt.Sprint(session.MaxWatchedFiles),
 		"path of a file":                                           bytes(session.MaxFilePath),

@@ -43,6 +43,8 @@ type Limiter struct {
 	Open  []limitedBlock `json:"open,omitempty"`
 	// Asked is how many questions the turn has asked people.
 	Asked int `json:"asked,omitempty"`
+	// AskedBytes is what is stored of all questions of the turn, also of those that a policy decides.
+	AskedBytes int64 `json:"askedBytes,omitempty"`
 
 	evicted []limitedBlock // by the event that is being limited
 }

@@ -20,10 +20,12 @@ const (
 	MaxAnswersItems = 64
 )
 
-// Bounds of what an agent asks people. What is beyond them is rejected in their place.
+// Bounds of what an agent asks. What is beyond them is rejected, whoever decides.
 const (
-	MaxQuestionBytes = 1 << 20 // of a question, with the input that it is about, as JSON
-	MaxTurnQuestions = 1000    // in a turn
+	MaxQuestionBytes     = 1 << 20  // of a question, with the input that it is about, as JSON
+	MaxTurnQuestions     = 1000     // that people are asked in a turn
+	MaxTurnQuestionBytes = 64 << 20 // of all questions of a turn, also of those that a policy decides
+	MaxQuestionIDBytes   = 4 << 10  // of the agent's id of a question
 )
 
 // QuestionKind says what an agent waits for.
