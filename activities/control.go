@@ -8,6 +8,7 @@ import (
 	"golang.org/x/sync/semaphore"
 
 	"github.com/overwinter-dev/overwinter/internal/agent"
+	"github.com/overwinter-dev/overwinter/internal/runner"
 	"github.com/overwinter-dev/overwinter/internal/sandbox"
 	"github.com/overwinter-dev/overwinter/internal/secret"
 	"github.com/overwinter-dev/overwinter/internal/session"
@@ -156,6 +157,6 @@ func New(c Config) (*Control, *Turns) {
 	if c.ReadAhead == 0 {
 		c.ReadAhead = defaultReadAhead
 	}
-	w := &work{Config: c, readAhead: semaphore.NewWeighted(max(c.ReadAhead, linkBytes)), reverting: semaphore.NewWeighted(1)}
+	w := &work{Config: c, readAhead: semaphore.NewWeighted(max(c.ReadAhead, 2*runner.MaxLinkMessage)), reverting: semaphore.NewWeighted(1)}
 	return &Control{w}, &Turns{w}
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/agent/catalog"
 	"github.com/overwinter-dev/overwinter/internal/conversation"
 	"github.com/overwinter-dev/overwinter/internal/eventlog"
+	"github.com/overwinter-dev/overwinter/internal/runner"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
@@ -174,4 +175,17 @@ func TestWhatPeopleAreAskedIsBounded(t *testing.T) {
 	small.ID = strings.Repeat("x", session.MaxQuestionIDBytes+1)
 	turn.work = &work{Config: Config{Logger: slog.New(slog.DiscardHandler)}}
 	require.Empty(t, turn.ask([]agent.Question{small}, 301))
+}
+
+// TestChangesWithoutContentAreGatheredWithinTheBound: a seal stores what it has gathered at a bound of bytes, and a path
+// takes some as well.
+func TestChangesWithoutContentAreGatheredWithinTheBound(t *testing.T) {
+	t.Parallel()
+	var g fileGatherer
+	changed := 0
+	for g.bytes < sealBatch {
+		changed++
+		require.Less(t, changed, 100_000)
+		g.gather(&runner.FileChanged{FileChange: session.FileChange{FileContent: session.FileContent{FileInfo: session.FileInfo{Path: "some/path"}}}})
+	}
 }

@@ -22,7 +22,7 @@ func (g *fileGatherer) gather(m runner.Message) bool {
 		g.batch.Lineage, g.batch.Base = m.Lineage, m.Base
 	case *runner.FileChanged:
 		g.batch.Changes = append(g.batch.Changes, m.FileChange)
-		g.bytes += len(m.Data)
+		g.bytes += len(m.Data) + len(m.Path) + messageCost
 	case *runner.FilesBounded:
 		g.batch.BoundedSeq = m.Seq
 	case *runner.Diff:

@@ -94,7 +94,7 @@ func (t *turn) dial(ctx context.Context, hello runner.Hello) (*runner.Link, *san
 	if err != nil {
 		return nil, nil, err
 	}
-	link, err := runner.Dial(ctx, process.Stdin, readCloser{process}, hello)
+	link, err := runner.Dial(ctx, process.Stdin, readCloser{process}, hello, t.readAhead)
 	if err != nil {
 		return nil, nil, errors.Join(err, process.Close())
 	}
@@ -110,9 +110,7 @@ func (l *turnLink) read(ctx context.Context) {
 	defer close(l.done)
 	defer close(l.messages)
 	for {
-		next, cancel := context.WithTimeoutCause(ctx, linkSilence, errSilent)
-		m, err := l.link.Next(next)
-		cancel()
+		m, err := l.next(ctx)
 		if err != nil {
 			l.failed = err
 			return
@@ -132,28 +130,49 @@ func (l *turnLink) read(ctx context.Context) {
 	}
 }
 
+// next waits for a message. It fails if the link makes no progress for linkSilence.
+func (l *turnLink) next(ctx context.Context) (runner.Held, error) {
+	began := time.Now()
+	for {
+		last := l.link.Progress()
+		if last.Before(began) {
+			last = began
+		}
+		next, cancel := context.WithDeadlineCause(ctx, last.Add(linkSilence), errSilent)
+		m, err := l.link.NextHeld(next)
+		cancel()
+		if !errors.Is(err, errSilent) || !l.link.Progress().After(last) {
+			return m, err
+		}
+	}
+}
+
 // heldMessage is a message with the room that it takes.
 type heldMessage struct {
 	message runner.Message
-	weight  int64
-	common  bool // of the room of all turns, else of the turn's share
+	weight  int64 // of the room of the turn
+	common  int64 // of the room of all turns; 0 if the message is in the turn's share
 }
 
 // hold waits until there is room for a message.
-func (l *turnLink) hold(ctx context.Context, m runner.Message) (heldMessage, error) {
-	h := heldMessage{message: m, weight: weight(m)}
+func (l *turnLink) hold(ctx context.Context, m runner.Held) (heldMessage, error) {
+	h := heldMessage{message: m.Message, weight: min(m.Bytes+messageCost, linkBytes), common: m.Reserved}
 	if err := l.room.Acquire(ctx, h.weight); err != nil {
+		if h.common > 0 {
+			l.common.Release(h.common)
+		}
 		return h, err
 	}
 	var err error
 	switch {
+	case h.common > 0:
 	case l.share.TryAcquire(h.weight):
 	case l.common.TryAcquire(h.weight):
-		h.common = true
+		h.common = h.weight
 	case h.weight <= linkShare:
 		err = l.share.Acquire(ctx, h.weight) // freed by this turn's own commits
 	default:
-		h.common = true
+		h.common = h.weight
 		err = l.common.Acquire(ctx, h.weight)
 	}
 	if err != nil {
@@ -164,23 +183,25 @@ func (l *turnLink) hold(ctx context.Context, m runner.Message) (heldMessage, err
 
 func (l *turnLink) giveBack(h heldMessage) {
 	l.room.Release(h.weight)
-	if h.common {
-		l.common.Release(h.weight)
+	if h.common > 0 {
+		l.common.Release(h.common)
 	} else {
 		l.share.Release(h.weight)
 	}
 }
 
-// weight is how much room a message takes.
+// weight is about how much memory the content of a message takes.
 func weight(m runner.Message) int64 {
 	n := messageCost
 	switch m := m.(type) {
 	case *runner.Frame:
 		n += len(m.Data)
 	case *runner.FileChanged:
-		n += len(m.Data)
+		n += len(m.Data) + len(m.Path)
 	case *runner.Segment:
-		n += len(m.Data)
+		n += len(m.Data) + len(m.Path)
+	case *runner.Diff:
+		n += len(m.Patch)
 	}
 	return int64(min(n, linkBytes))
 }

@@ -189,7 +189,7 @@ func (b *sandbox) tryAttach(h runner.Hello) (*worker, error) {
 	require.NoError(b.t, w.cmd.Start())
 	ctx, cancel := context.WithTimeout(context.Background(), deadline)
 	defer cancel()
-	w.Link, err = runner.Dial(ctx, stdin, stdout, h)
+	w.Link, err = runner.Dial(ctx, stdin, stdout, h, nil)
 	b.t.Cleanup(func() {
 		if w.Link != nil {
 			_ = w.Close()

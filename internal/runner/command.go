@@ -2,6 +2,7 @@ package runner
 
 import (
 	"bufio"
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -137,16 +138,25 @@ func (l SealLine) message() Message {
 
 // ReadSeal reads the stdout of seal to its end and hands every message to store
 // in order: Segment, and FilesBegun, FileChanged, FilesBounded and Diff. It fails
-// when the seal at the end is missing.
+// when the seal at the end is missing, or a line has more than MaxSealLine bytes.
 func ReadSeal(stdout io.Reader, store func(Message) error) (Seal, error) {
-	d := json.NewDecoder(bufio.NewReader(stdout))
+	r := bufio.NewReaderSize(stdout, 64<<10)
 	var seal *Seal
+	var buffer []byte
 	for {
-		var line SealLine
-		if err := d.Decode(&line); errors.Is(err, io.EOF) {
+		data, err := readLine(r, buffer[:0], MaxSealLine)
+		if errors.Is(err, io.EOF) && len(data) == 0 {
 			break
-		} else if err != nil {
+		}
+		if err != nil && !errors.Is(err, io.EOF) {
 			return Seal{}, fmt.Errorf("read answer of seal: %w", err)
+		}
+		var line SealLine
+		if err := json.Unmarshal(data, &line); err != nil {
+			return Seal{}, fmt.Errorf("read answer of seal: %w", err)
+		}
+		if buffer = data; cap(buffer) > 4<<20 {
+			buffer = nil // one line was large, the next one need not be
 		}
 		if m := line.message(); m != nil {
 			if err := store(m); err != nil {
@@ -161,6 +171,20 @@ func ReadSeal(stdout io.Reader, store func(Message) error) (Seal, error) {
 		return Seal{}, errors.New("seal ended without a manifest")
 	}
 	return *seal, nil
+}
+
+// readLine appends a line to data, without its end. io.EOF says that it was the last one.
+func readLine(r *bufio.Reader, data []byte, most int) ([]byte, error) {
+	for {
+		part, err := r.ReadSlice('\n')
+		if len(data)+len(part) > most {
+			return nil, fmt.Errorf("a line has more than %d bytes", most)
+		}
+		data = append(data, part...)
+		if !errors.Is(err, bufio.ErrBufferFull) {
+			return bytes.TrimSuffix(data, []byte("\n")), err
+		}
+	}
 }
 
 // VerifyRequest is the stdin of verify.

@@ -8,6 +8,7 @@ import (
 	"io"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
@@ -26,8 +27,13 @@ type Link struct {
 	stdout  io.ReadCloser
 
 	write    sync.Mutex
-	messages chan sized    // a few are in flight while their reader works, of maxUnread together
-	unread   atomic.Int64  // bytes of those in messages
+	messages chan Held    // a few are in flight while their reader works, of maxUnread together
+	unread   atomic.Int64 // bytes of those in messages
+	memory   Memory       // nil if nothing is reserved
+	detached atomic.Bool  // no run is served, so no large message is due
+	progress atomic.Int64 // when a message began, was admitted or came, in Unix nanoseconds
+	queued   atomic.Bool  // the next message waits for memory
+	cancel   context.CancelFunc
 	taken    chan struct{} // one was taken out
 	readErr  error         // why messages was closed; set before it is
 	ended    chan struct{} // closed with messages
@@ -36,25 +42,35 @@ type Link struct {
 }
 
 // maxUnread bounds the bytes of messages that are read ahead of Next. One message may have more: it is read
-// when no other waits.
+// when no other waits, and when its memory was reserved.
 const maxUnread = 1 << 20
 
-// sized is a message and the bytes that it had.
-type sized struct {
+// Memory is what all links of a worker reserve the memory of large messages from, before they read them. A
+// *semaphore.Weighted is one. It must have MaxLinkMessage at least.
+type Memory interface {
+	Acquire(ctx context.Context, bytes int64) error
+	Release(bytes int64)
+}
+
+// Held is a message with the memory that it takes.
+type Held struct {
 	Message
-	bytes int64
+	Bytes    int64 // that it had on the link
+	Reserved int64 // of Memory, to be released by whoever has the message; 0 for a small one
 }
 
 // Dial opens a link over the stdin and stdout of an exec of Paths.Attach. It
 // owns both from then on, also when it fails. An *Error says that the runner
 // refused. When ctx ends before the runner has answered, Dial fails with its
-// cause; later ctx has no effect.
-func Dial(ctx context.Context, stdin io.WriteCloser, stdout io.ReadCloser, hello Hello) (*Link, error) {
+// cause; later ctx has no effect. memory may be nil.
+func Dial(ctx context.Context, stdin io.WriteCloser, stdout io.ReadCloser, hello Hello, memory Memory) (*Link, error) {
 	l := &Link{
-		stdin: stdin, stdout: stdout,
-		messages: make(chan sized, 4), taken: make(chan struct{}, 1), ended: make(chan struct{}), closed: make(chan struct{}),
+		stdin: stdin, stdout: stdout, memory: memory,
+		messages: make(chan Held, 4), taken: make(chan struct{}, 1), ended: make(chan struct{}), closed: make(chan struct{}),
 	}
-	go l.read()
+	life, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	l.cancel = cancel
+	go l.read(life)
 	if err := l.greet(ctx, &hello); err != nil {
 		return nil, err
 	}
@@ -98,6 +114,7 @@ func (l *Link) Detach(ctx context.Context) error {
 			return fmt.Errorf("detach: %w", err)
 		}
 		if _, ok := m.(*Detached); ok {
+			l.detached.Store(true)
 			return nil
 		}
 	}
@@ -105,7 +122,10 @@ func (l *Link) Detach(ctx context.Context) error {
 
 // Reattach opens the next link over the exec of one that was detached, like Dial
 // over a new one. Where it fails the link is closed.
-func (l *Link) Reattach(ctx context.Context, hello Hello) error { return l.greet(ctx, &hello) }
+func (l *Link) Reattach(ctx context.Context, hello Hello) error {
+	l.detached.Store(false)
+	return l.greet(ctx, &hello)
+}
 
 // Ended reports whether the exec has ended, as far as is known here.
 func (l *Link) Ended() bool {
@@ -145,19 +165,41 @@ func (l *Link) Flush(id int64) error { return l.send(&Flush{ID: id}) }
 // *Alive. It fails with ErrDisplaced or an *Error when the runner ended the
 // link, with io.EOF when the exec ended without a word, and with the cause of ctx.
 func (l *Link) Next(ctx context.Context) (Message, error) {
+	held, err := l.NextHeld(ctx)
+	l.release(held.Reserved)
+	return held.Message, err
+}
+
+// NextHeld is Next for a caller that releases the memory of the message itself.
+func (l *Link) NextHeld(ctx context.Context) (Held, error) {
 	select {
 	case m, ok := <-l.messages:
 		if !ok {
-			return nil, l.readErr
+			return Held{}, l.readErr
 		}
-		l.unread.Add(-m.bytes)
+		l.unread.Add(-m.Bytes)
 		select {
 		case l.taken <- struct{}{}:
 		default: // the reader has not seen the one before
 		}
-		return m.Message, nil
+		return m, nil
 	case <-ctx.Done():
-		return nil, context.Cause(ctx)
+		return Held{}, context.Cause(ctx)
+	}
+}
+
+// Progress is when the link made progress last: a message began, was admitted or came. It is now while a message waits
+// for memory, which is not the runner's fault.
+func (l *Link) Progress() time.Time {
+	if l.queued.Load() {
+		return time.Now()
+	}
+	return time.Unix(0, l.progress.Load())
+}
+
+func (l *Link) release(reserved int64) {
+	if reserved > 0 {
+		l.memory.Release(reserved)
 	}
 }
 
@@ -167,9 +209,11 @@ func (l *Link) Close() error {
 	var err error
 	l.close.Do(func() {
 		close(l.closed)
+		l.cancel()
 		err = errors.Join(l.stdin.Close(), l.stdout.Close())
 	})
-	for range l.messages { // until the reader has gone
+	for m := range l.messages { // until the reader has gone
+		l.release(m.Reserved)
 	}
 	return err
 }
@@ -187,26 +231,51 @@ func (l *Link) send(m Message) error {
 	return nil
 }
 
-// admit waits until a message of so many bytes may be read.
-func (l *Link) admit(n int64) error {
+// admit waits until a message may be read, and reserves its memory if it is large.
+func (l *Link) admit(ctx context.Context, t messageType, n int64) (reserved int64, err error) {
+	l.touch()
+	if bound := linkBound(t); n > bound {
+		return 0, fmt.Errorf("message of type %d has %d bytes, which is over the bound of %d", t, n, bound)
+	}
 	for {
 		if unread := l.unread.Load(); unread == 0 || unread+n <= maxUnread {
-			return nil
+			break
 		}
 		select {
 		case <-l.taken:
 		case <-l.closed:
-			return errClosed
+			return 0, errClosed
 		}
 	}
+	if n <= maxUnread || l.memory == nil {
+		return 0, nil
+	}
+	if l.detached.Load() {
+		return 0, fmt.Errorf("message of %d bytes on a link that serves no run", n)
+	}
+	l.queued.Store(true)
+	err = l.memory.Acquire(ctx, n)
+	l.touch()
+	l.queued.Store(false)
+	if err != nil {
+		return 0, errClosed
+	}
+	return n, nil
 }
 
-func (l *Link) read() {
+func (l *Link) touch() { l.progress.Store(time.Now().UnixNano()) }
+
+func (l *Link) read(ctx context.Context) {
 	defer close(l.messages)
 	defer close(l.ended)
 	r := bufio.NewReaderSize(l.stdout, 64<<10)
 	for {
-		m, n, err := readMessage(r, l.admit)
+		var reserved int64
+		m, n, err := readMessage(r, func(t messageType, n int64) (_ bool, err error) {
+			reserved, err = l.admit(ctx, t, n)
+			return n <= eager || reserved > 0, err
+		})
+		l.touch()
 		switch m := m.(type) {
 		case *Displaced:
 			err = ErrDisplaced
@@ -214,6 +283,7 @@ func (l *Link) read() {
 			err = m
 		}
 		if err != nil {
+			l.release(reserved)
 			select {
 			case <-l.closed:
 				err = errClosed
@@ -224,8 +294,9 @@ func (l *Link) read() {
 		}
 		l.unread.Add(n)
 		select {
-		case l.messages <- sized{m, n}:
+		case l.messages <- Held{Message: m, Bytes: n, Reserved: reserved}:
 		case <-l.closed:
+			l.release(reserved)
 			l.readErr = errClosed
 			return
 		}

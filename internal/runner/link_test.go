@@ -50,7 +50,7 @@ func dialed(t *testing.T) (*peer, *Link) {
 	var l *Link
 	var err error
 	var dialing sync.WaitGroup
-	dialing.Go(func() { l, err = Dial(t.Context(), stdin, stdout, Hello{Token: "t", Run: "run_1", From: 3}) })
+	dialing.Go(func() { l, err = Dial(t.Context(), stdin, stdout, Hello{Token: "t", Run: "run_1", From: 3}, nil) })
 	require.Equal(t, &Hello{Version: ProtocolVersion, Token: "t", Run: "run_1", From: 3}, p.read())
 	p.say(&Welcome{Version: ProtocolVersion, Delivery: Delivered, LastFrame: 9})
 	dialing.Wait()
@@ -80,7 +80,7 @@ func TestDialFailsWithTheRunnersRefusal(t *testing.T) {
 		_, _ = ReadMessage(p.in)
 		_ = WriteMessage(p.out, &Error{Code: CodeToken, Message: "no"})
 	}()
-	_, err := Dial(t.Context(), stdin, stdout, Hello{Run: "run_1"})
+	_, err := Dial(t.Context(), stdin, stdout, Hello{Run: "run_1"}, nil)
 	refusal, ok := errors.AsType[*Error](err)
 	require.True(t, ok)
 	require.Equal(t, CodeToken, refusal.Code)
@@ -95,7 +95,7 @@ func TestDialClosesALinkWhoseHelloWasCutOff(t *testing.T) {
 		_ = WriteMessage(p.out, &Welcome{Version: ProtocolVersion})
 		_ = p.in.CloseWithError(io.ErrClosedPipe)
 	}()
-	_, err := Dial(t.Context(), stdin, stdout, Hello{Run: "run_1"})
+	_, err := Dial(t.Context(), stdin, stdout, Hello{Run: "run_1"}, nil)
 	require.ErrorIs(t, err, io.ErrClosedPipe)
 	require.ErrorIs(t, WriteMessage(p.out, &Alive{}), io.ErrClosedPipe)
 }
@@ -106,7 +106,7 @@ func TestDialEndsWithItsContext(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(t.Context())
 	gone := errors.New("gone")
 	cancel(gone)
-	_, err := Dial(ctx, stdin, stdout, Hello{Run: "run_1"}) // nobody even reads the hello
+	_, err := Dial(ctx, stdin, stdout, Hello{Run: "run_1"}, nil) // nobody even reads the hello
 	require.ErrorIs(t, err, gone)
 }
 
@@ -114,7 +114,7 @@ func TestDialFailsWhenTheExecEndsSilently(t *testing.T) {
 	t.Parallel()
 	p, stdin, stdout := setup(t)
 	require.NoError(t, errors.Join(p.in.Close(), p.out.Close()))
-	_, err := Dial(t.Context(), stdin, stdout, Hello{Run: "run_1"})
+	_, err := Dial(t.Context(), stdin, stdout, Hello{Run: "run_1"}, nil)
 	require.Error(t, err)
 }
 

@@ -20,6 +20,17 @@ const (
 	MaxStderrLine = 16 << 10
 	// MaxSegment is the most that one segment carries.
 	MaxSegment = 1 << 20
+	// MaxLinkMessage bounds the payload of a message that a worker reads from a link: a line of the agent.
+	// Other kinds have lower bounds.
+	MaxLinkMessage = MaxLine + maxHeader
+	// maxHeader bounds what a message has besides its content.
+	maxHeader = 128 << 10
+	// maxJSON bounds messages that are JSON alone.
+	maxJSON = 1 << 20
+	// maxDiff bounds a Diff: a patch in base64, and the files that it lists.
+	maxDiff = 16 << 20
+	// MaxSealLine bounds one line of the stdout of seal.
+	MaxSealLine = 16 << 20
 	// AliveInterval is the longest that a link stays silent. A worker that has
 	// heard nothing for a few of these has lost its exec.
 	AliveInterval = 5 * time.Second

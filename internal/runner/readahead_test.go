@@ -39,7 +39,7 @@ func TestALinkReadsOneLargeMessageAhead(t *testing.T) {
 			}
 		}()
 		read := &counted{ReadCloser: stdout}
-		link, err := runner.Dial(t.Context(), stdin, read, runner.Hello{Run: "run"})
+		link, err := runner.Dial(t.Context(), stdin, read, runner.Hello{Run: "run"}, nil)
 		require.NoError(t, err)
 		for i := range many {
 			synctest.Wait() // it reads what it may

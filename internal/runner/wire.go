@@ -8,12 +8,14 @@ import (
 	"fmt"
 	"io"
 	"time"
+
+	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
 const (
 	headerSize  = 5
 	frameHeader = 18
-	// eager is the most that is allocated on the word of a length alone.
+	// eager is the most that is allocated before the bytes have come, unless the reader has reserved the memory.
 	eager = 1 << 20
 )
 
@@ -99,12 +101,29 @@ func encode(m Message) (head, body []byte, err error) {
 
 // ReadMessage reads one message. io.EOF means that the stream ended between two.
 func ReadMessage(r io.Reader) (Message, error) {
-	m, _, err := readMessage(r, func(int64) error { return nil })
+	m, _, err := readMessage(r, func(_ messageType, bytes int64) (bool, error) { return bytes <= eager, nil })
 	return m, err
 }
 
-// readMessage reads one message once admit has let its bytes in, and returns how many they were.
-func readMessage(r io.Reader, admit func(bytes int64) error) (Message, int64, error) {
+// linkBound is the most that a message of a link may have.
+func linkBound(t messageType) int64 {
+	switch t {
+	case typeFrame:
+		return MaxLinkMessage
+	case typeSegment:
+		return MaxSegment + maxHeader
+	case typeChanged:
+		return session.MaxFileBytes + maxHeader
+	case typeDiff:
+		return maxDiff
+	default:
+		return maxJSON
+	}
+}
+
+// readMessage reads one message once admit has let its bytes in, and returns how many they were. admit says
+// whether the memory may be allocated before the bytes have come.
+func readMessage(r io.Reader, admit func(t messageType, bytes int64) (allocate bool, err error)) (Message, int64, error) {
 	t, payload, err := readRaw(r, admit)
 	if err != nil {
 		return nil, 0, err
@@ -113,7 +132,7 @@ func readMessage(r io.Reader, admit func(bytes int64) error) (Message, int64, er
 	return m, int64(len(payload)), err
 }
 
-func readRaw(r io.Reader, admit func(bytes int64) error) (messageType, []byte, error) {
+func readRaw(r io.Reader, admit func(t messageType, bytes int64) (bool, error)) (messageType, []byte, error) {
 	var head [headerSize]byte
 	if _, err := io.ReadFull(r, head[:]); err != nil {
 		return 0, nil, err
@@ -122,12 +141,12 @@ func readRaw(r io.Reader, admit func(bytes int64) error) (messageType, []byte, e
 	if n > MaxMessage {
 		return 0, nil, fmt.Errorf("message of %d bytes is over the bound of %d", n, MaxMessage)
 	}
-	if err := admit(int64(n)); err != nil {
+	allocate, err := admit(messageType(head[0]), int64(n))
+	if err != nil {
 		return 0, nil, err
 	}
 	var payload []byte
-	var err error
-	if n <= eager {
+	if allocate {
 		payload = make([]byte, n)
 		_, err = io.ReadFull(r, payload)
 	} else {
