@@ -1,0 +1,96 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// root is that of the repository.
+const root = "../.."
+
+// An image whose tag is moved would change what is built and run without a change here.
+func TestEveryImageHasADigestOrAReason(t *testing.T) {
+	t.Parallel()
+	found, err := references(root)
+	require.NoError(t, err)
+	reasons, err := excepted(root)
+	require.NoError(t, err)
+	var named []string
+	for _, r := range found {
+		named = append(named, r.image)
+		if !pinned.MatchString(r.image) {
+			require.NotEmpty(t, reasons[r.image], "%s names %s without a digest: make pin-images, or give a reason in %s", r.file, r.image, exceptions)
+		}
+	}
+	for image := range reasons {
+		require.Contains(t, named, image, "%s is in %s, but nothing names it", image, exceptions)
+	}
+	require.Len(t, slices.Compact(slices.Sorted(slices.Values(named))), 5)
+}
+
+// copyOf is the part of the repository that is rewritten.
+func copyOf(t *testing.T) string {
+	t.Helper()
+	dir := t.TempDir()
+	files := []string{exceptions}
+	for file := range sources {
+		files = append(files, file)
+	}
+	for _, file := range files {
+		text, err := os.ReadFile(filepath.Join(root, file))
+		require.NoError(t, err)
+		require.NoError(t, os.MkdirAll(filepath.Dir(filepath.Join(dir, file)), 0o700))
+		require.NoError(t, os.WriteFile(filepath.Join(dir, file), text, 0o600))
+	}
+	return dir
+}
+
+func TestPinningWritesDigests(t *testing.T) {
+	t.Parallel()
+	dir := copyOf(t)
+	digest := "sha256:" + strings.Repeat("0a", 32)
+	require.NoError(t, pin(t.Context(), dir, func(_ context.Context, image string) (string, error) {
+		require.NotContains(t, image, "@")
+		return digest, nil
+	}))
+	found, err := references(dir)
+	require.NoError(t, err)
+	require.GreaterOrEqual(t, len(found), 5)
+	for _, r := range found {
+		require.Regexp(t, `^[a-z]+:\S+@`+digest+"$", r.image)
+	}
+	reasons, err := excepted(dir)
+	require.NoError(t, err)
+	require.Empty(t, reasons)
+	require.NoError(t, pin(t.Context(), dir, func(context.Context, string) (string, error) { return "", errors.New("nothing is left to ask for") }))
+}
+
+func TestPinningChangesNothingWithoutAllDigests(t *testing.T) {
+	t.Parallel()
+	for name, digest := range map[string]func(string) (string, error){
+		"the registry is away": func(image string) (string, error) {
+			if strings.HasPrefix(image, "golang") {
+				return "", errors.New("no such host")
+			}
+			return "sha256:" + strings.Repeat("0a", 32), nil
+		},
+		"no digest": func(string) (string, error) { return "latest", nil },
+	} {
+		dir := copyOf(t)
+		require.Error(t, pin(t.Context(), dir, func(_ context.Context, image string) (string, error) { return digest(image) }), name)
+		for file := range sources {
+			before, err := os.ReadFile(filepath.Join(root, file))
+			require.NoError(t, err)
+			after, err := os.ReadFile(filepath.Join(dir, file))
+			require.NoError(t, err)
+			require.Equal(t, string(before), string(after), file)
+		}
+	}
+}
