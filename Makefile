@@ -5,6 +5,8 @@
 # make bench   measures the system on this machine and writes docs/benchmarks.md; ARGS="--rounds 50 ..."
 # make chaos   injects every fault in every state, then faults at random; ARGS="-minutes 20 -seed 1234" say how long and which
 # make test-modal-sdk  runs the tests of Modal's SDK against the local Modal, those as well that are known to fail
+# make vulncheck  looks for known vulnerabilities in what the code calls; needs the database at vuln.go.dev, or VULNDB=URL
+# make pin-images  writes the digests of base images behind their tags; needs a registry, and crane, skopeo or docker
 # make agents  installs the agents that tests run, into a cache of the user
 # make fmt, make generate, make clean
 
@@ -24,8 +26,8 @@ SQLC     = CGO_ENABLED=0 $(TOOL) sqlc
 LINT     = golangci-lint
 TESTARGS ?= -timeout 40m
 
-.PHONY: dev build test test-modal-sdk agents bench chaos check setup programs fmt generate clean \
-	check-format check-vet check-lint check-workflows check-generated
+.PHONY: dev build test test-modal-sdk vulncheck pin-images agents bench chaos check setup programs fmt generate clean \
+	check-format check-vet check-lint check-workflows check-generated check-vulnerabilities
 
 dev: setup programs
 	@exec bin/overwinter dev $(ARGS)
@@ -47,13 +49,26 @@ bin/overwinter-temporal: devserver/go.mod devserver/go.sum $(shell find devserve
 # The last line is the summary of all modules' tests. They fetch agents with npm, serve a
 # repository with git, and count prompts with curl.
 test: NEEDS = npm git curl
-test: setup agents check programs
+test: setup agents check check-vulnerabilities programs
 	@$(TOOL) gotestsum --format pkgname --format-hide-empty-pkg --raw-command -- \
 		sh -c 'status=0; go test -json $(TESTARGS) ./... || status=1; cd devserver && go test -json $(TESTARGS) ./... || status=1; exit $$status'
 
 # make test runs it without the tests that are known to fail: docs/modal-sdk-tests.md.
 test-modal-sdk: setup-go
 	@go test ./test/modalsdk -count 1 -v -expected-failures
+
+# Fails if the database cannot be reached: then nothing has been checked.
+VULNDB ?= https://vuln.go.dev
+vulncheck: setup-go
+	@go run ./test/vulncheck -db $(VULNDB) . devserver
+
+# The same in CI, which says so in one line and goes on where the database cannot be reached.
+check-vulnerabilities:
+	@echo '== vulnerabilities'
+	@go run ./test/vulncheck -lenient -db $(VULNDB) . devserver
+
+pin-images: setup-go
+	@go run ./docker/pinimages
 
 # The agents that tests run for real, pinned, in a cache of the user.
 agents:
