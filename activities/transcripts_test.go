@@ -73,6 +73,20 @@ func TestATranscriptBeyondItsLimit(t *testing.T) {
 	require.Contains(t, strings.Join(third.Receipt.Missing, "\n"), "what follows its first 64 bytes was not stored")
 }
 
+// TestTranscriptsThatAreTooLargeForMemoryAreNotReverted has more of them than an adapter may be given.
+func TestTranscriptsThatAreTooLargeForMemoryAreNotReverted(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	ready := b.create(t)
+	b.say(t, ready, "the first thing")
+	b.sql(t, "INSERT INTO transcript_positions (session_id, path, version, size, segments) VALUES ($1, '/other', 1, $2, 0)", b.id, int64(session.MaxRevertBytes))
+	prompts, _, err := b.db.PromptList(b.ctx, b.id, 0, "")
+	require.NoError(t, err)
+	err = b.revert(ready, prompts[0].ID)
+	requireType(t, activities.Refused, err)
+	require.ErrorContains(t, err, "at most 134217728 can be reverted")
+}
+
 // TestFilesAreWrittenInPieces gives put one piece of a file after the other.
 func TestFilesAreWrittenInPieces(t *testing.T) {
 	t.Parallel()

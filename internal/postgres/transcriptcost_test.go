@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"os"
 	"runtime"
 	"strings"
 	"testing"
@@ -175,6 +176,28 @@ func TestRowsOfTheReleaseBeforeAreCounted(t *testing.T) {
 	require.Equal(t, session.TranscriptPosition{Path: "/old", Version: 2, Size: 4}, position())
 	require.Equal(t, 4, query[int](b.ctx, t, b.url, "SELECT bytes FROM transcript_totals"))
 	require.Equal(t, 1, query[int](b.ctx, t, b.url, "SELECT files FROM transcript_totals"))
+}
+
+// TestStoredTranscriptsGetTheirPositions runs what the migration does with rows of an earlier release, of several versions.
+func TestStoredTranscriptsGetTheirPositions(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	storeSegments(b.ctx, t, b.url, b.id, "/a", 40)
+	storeSegments(b.ctx, t, b.url, b.id, "/b", 7)
+	storeSegments(b.ctx, t, b.url, b.session(t), "/a", 2)
+	b.sql(t, "INSERT INTO transcripts (session_id, path, version, start, size, run_id, data) SELECT session_id, path, 2, 0, 4, '', '' FROM transcripts WHERE path = '/b' LIMIT 1")
+	const rows = "SELECT (SELECT string_agg(p::text, ' ' ORDER BY session_id, path) FROM transcript_positions p) || (SELECT string_agg(t::text, ' ' ORDER BY session_id) FROM transcript_totals t)"
+	counted := query[string](b.ctx, t, b.url, rows)
+	b.sql(t, "TRUNCATE transcript_positions, transcript_totals")
+	migration, err := os.ReadFile("migrations/00050_transcript_positions.sql")
+	require.NoError(t, err)
+	_, statements, found := strings.Cut(string(migration), "EXECUTE FUNCTION transcript_count();")
+	require.True(t, found)
+	statements, _, _ = strings.Cut(statements, "-- +goose Down")
+	for statement := range strings.SplitSeq(strings.TrimSuffix(strings.TrimSpace(statements), ";"), ";") {
+		b.sql(t, statement)
+	}
+	require.Equal(t, counted, query[string](b.ctx, t, b.url, rows))
 }
 
 // TestTranscriptsAreBounded stores more than each limit allows.
