@@ -109,6 +109,8 @@ func (c *APICmd) Run(ctx context.Context, logger *slog.Logger, s streams) error 
 	}
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return server.Run(ctx, listener) })
+	group.Go(func() error { return ignoreCanceled(secrets.load(ctx)) })
+	group.Go(func() error { return secrets.follow(ctx) })
 	group.Go(func() error { return ignoreCanceled(awaitSchema(ctx, db, logger)) })
 	return group.Wait()
 }

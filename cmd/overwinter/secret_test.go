@@ -188,3 +188,23 @@ func TestTheMaskerFollowsWhatIsStored(t *testing.T) {
 	onlyNew, _ := maskedSecrets(db, boxOf(t, keyText(2)), slog.New(slog.DiscardHandler))
 	stillMasked(onlyNew)
 }
+
+// A process that has just started masks the errors and logs of what it does first: its agents may have been given
+// secrets long before.
+func TestAProcessMasksBeforeAnythingIsAskedOfIt(t *testing.T) {
+	t.Parallel()
+	db := postgrestest.New(t)
+	box := boxOf(t, keyText(1))
+	_, _, err := db.SecretPut(t.Context(), "KEY", box.Seal("KEY", secret.NewValue("planted-value-1234")))
+	require.NoError(t, err)
+	var out bytes.Buffer
+	secrets, logger := maskedSecrets(db, box, slog.New(slog.NewTextHandler(&out, nil)))
+	require.NoError(t, secrets.load(t.Context()))
+	logger.Info("a script printed planted-value-1234")
+	require.Contains(t, out.String(), "[redacted KEY]")
+	require.NotContains(t, out.String(), "planted-value-1234")
+	require.Equal(t, "[redacted KEY]", secrets.text("planted-value-1234"))
+
+	keyless, _ := maskedSecrets(db, nil, slog.New(slog.DiscardHandler))
+	require.NoError(t, keyless.load(t.Context()), "an api without the key starts")
+}

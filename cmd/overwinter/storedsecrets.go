@@ -7,6 +7,7 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/overwinter-dev/overwinter/internal/postgres"
 	"github.com/overwinter-dev/overwinter/internal/secret"
@@ -101,6 +102,43 @@ func maskedSecrets(db *postgres.DB, box *secret.Box, logger *slog.Logger) (*stor
 	var mask secret.LogMask
 	logger = slog.New(mask.Handler(logger.Handler()))
 	return &storedSecrets{db: db, box: box, logger: logger, changed: mask.Set}, logger
+}
+
+// remaskEvery is how often a process looks for secrets that were stored meanwhile, for its logs and errors. What
+// clients read and what agents say is always masked by what is stored at the time.
+const remaskEvery = 10 * time.Second
+
+// load reads the secrets to mask, once the database answers. A process without the key masks nothing, and says so
+// where it is asked.
+func (s *storedSecrets) load(ctx context.Context) error {
+	for wait := 100 * time.Millisecond; ; wait = min(2*wait, 5*time.Second) {
+		_, err := s.Masker(ctx)
+		if err == nil || s.box == nil {
+			return nil
+		}
+		s.logger.WarnContext(ctx, "could not read the secrets to mask; retrying", slog.Any("error", err))
+		select {
+		case <-time.After(wait):
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// follow reads them again until ctx ends.
+func (s *storedSecrets) follow(ctx context.Context) error {
+	ticker := time.NewTicker(remaskEvery)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ticker.C:
+		case <-ctx.Done():
+			return nil
+		}
+		if _, err := s.Masker(ctx); err != nil && s.box != nil && ctx.Err() == nil {
+			s.logger.WarnContext(ctx, "could not read the secrets to mask; those of before are masked", slog.Any("error", err))
+		}
+	}
 }
 
 // text masks the secrets that were read last.

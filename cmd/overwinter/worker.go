@@ -151,6 +151,9 @@ func (c *WorkerCmd) run(
 		return err
 	}
 	secrets, logger := maskedSecrets(db, box, logger)
+	if err := secrets.load(ctx); err != nil { // before anything that an agent says can be in an error
+		return err
+	}
 	links := activities.NewLinks()
 	defer links.Close()
 	control, turns := activities.New(activities.Config{
@@ -167,6 +170,7 @@ func (c *WorkerCmd) run(
 	polls.worker.Store(w)
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return c.work(ctx, w, bell, logger) })
+	group.Go(func() error { return secrets.follow(ctx) })
 	group.Go(func() error { return describeSandboxes(ctx, db, provider, logger) })
 	return group.Wait()
 }
