@@ -136,11 +136,11 @@ func TestTheStateOfATurnIsSealedAtRestAndGoneAtItsEnd(t *testing.T) {
 	}
 	// An earlier release has stored it as it is.
 	commit(b.DB, 0, `{"held":"hunter2-plain"}`)
-	require.Equal(t, `{"held":"hunter2-plain"}`, state(sealing))
+	require.JSONEq(t, `{"held":"hunter2-plain"}`, state(sealing))
 	commit(sealing, 1, `{"held":"hunter2-sealed"}`)
 	require.EqualValues(t, 2, stored(run)[0])
 	require.NotContains(t, string(stored(run)), "hunter2")
-	require.Equal(t, `{"held":"hunter2-sealed"}`, state(sealing))
+	require.JSONEq(t, `{"held":"hunter2-sealed"}`, state(sealing))
 	_, err := b.RunFence(t.Context(), run, "t1")
 	requireCode(t, session.CodeUnavailable, err)
 	require.ErrorContains(t, err, "OVERWINTER_SECRET_KEY")
@@ -151,7 +151,7 @@ func TestTheStateOfATurnIsSealedAtRestAndGoneAtItsEnd(t *testing.T) {
 	n, _, err = both.RunsReseal(t.Context())
 	require.NoError(t, err)
 	require.Zero(t, n)
-	require.Equal(t, `{"held":"hunter2-sealed"}`, state(open(second)), "the first key is not needed any more")
+	require.JSONEq(t, `{"held":"hunter2-sealed"}`, state(open(second)), "the first key is not needed any more")
 	_, failed, err = sealing.RunsReseal(t.Context())
 	require.NoError(t, err)
 	require.Equal(t, 1, failed)
