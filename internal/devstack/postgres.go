@@ -229,11 +229,12 @@ func (s *postgresServer) adminURL(database string) string {
 
 func (s *postgresServer) urlOf(role, password, database string) string {
 	u := url.URL{
-		Scheme:   "postgres",
-		User:     url.UserPassword(role, password),
-		Host:     loopbackAddress(s.port),
-		Path:     "/" + database,
-		RawQuery: "sslmode=disable",
+		Scheme: "postgres",
+		User:   url.UserPassword(role, password),
+		Host:   loopbackAddress(s.port),
+		Path:   "/" + database,
+		// A program that has taken the port meanwhile may not ask for the password itself.
+		RawQuery: "require_auth=scram-sha-256&sslmode=disable",
 	}
 	return u.String()
 }

@@ -1,0 +1,61 @@
+package devstack
+
+import (
+	"encoding/binary"
+	"io"
+	"net"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/stretchr/testify/require"
+)
+
+// Whatever listens on the port while Postgres restarts gets to know no password.
+func TestThePasswordIsNotGivenToWhoeverAsks(t *testing.T) {
+	t.Parallel()
+	for name, method := range map[string]uint32{"the password itself": 3, "an MD5 hash": 5} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			listener, err := net.Listen("tcp", "127.0.0.1:0")
+			require.NoError(t, err)
+			got := make(chan []byte, 1) // one send
+			go func() {
+				defer close(got)
+				conn, err := listener.Accept()
+				if err != nil {
+					return
+				}
+				defer conn.Close()
+				var size [4]byte
+				if _, err := io.ReadFull(conn, size[:]); err != nil {
+					return
+				}
+				if _, err := io.CopyN(io.Discard, conn, int64(binary.BigEndian.Uint32(size[:]))-4); err != nil {
+					return
+				}
+				ask := binary.BigEndian.AppendUint32([]byte{'R'}, 8)
+				if method == 5 {
+					ask = binary.BigEndian.AppendUint32([]byte{'R'}, 12)
+				}
+				ask = binary.BigEndian.AppendUint32(ask, method)
+				if method == 5 {
+					ask = append(ask, "salt"...)
+				}
+				if _, err := conn.Write(ask); err != nil {
+					return
+				}
+				_ = conn.SetReadDeadline(time.Now().Add(time.Minute))
+				rest, _ := io.ReadAll(conn) // until the client hangs up
+				got <- rest
+			}()
+			server := postgresServer{port: listener.Addr().(*net.TCPAddr).Port, password: "hidden", admin: "hidden"}
+			_, err = pgx.Connect(t.Context(), server.url())
+			require.Error(t, err)
+			require.NotContains(t, string(<-got), "p\x00", "a message with a password, or its hash")
+			require.ErrorContains(t, err, "auth")
+			require.NoError(t, listener.Close())
+		})
+	}
+	require.Contains(t, (&postgresServer{}).adminURL("postgres"), "require_auth=scram-sha-256")
+}
