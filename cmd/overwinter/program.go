@@ -105,7 +105,11 @@ func (p program) Run(ctx context.Context) (code int) {
 		}
 	}
 	command.BindTo(ctx, (*context.Context)(nil))
-	err = command.Run(p.logger(&c), streams{stdin: p.stdin, stdout: p.stdout, stderr: p.stderr}, &c)
+	logger := p.logger(&c)
+	if strings.HasPrefix(command.Command(), "session ") {
+		c.Session.warnPlain(logger)
+	}
+	err = command.Run(logger, streams{stdin: p.stdin, stdout: p.stdout, stderr: p.stderr}, &c)
 	var usage usageError
 	switch {
 	case err == nil:

@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
+	"net/url"
 	"strings"
 	"syscall"
 
@@ -48,6 +50,15 @@ func (c *SessionCmd) Validate() error {
 	}
 	client.Close()
 	return nil
+}
+
+// warnPlain warns of a key that everybody on the way to the server can read.
+func (c *SessionCmd) warnPlain(logger *slog.Logger) {
+	u, err := url.Parse(c.APIURL)
+	if c.APIKey == "" || err != nil || u.Scheme != "http" || loopbackHost(u.Host) {
+		return
+	}
+	logger.Warn("the API key is sent in clear text; use https:// unless the network is trusted", slog.String("host", u.Host))
 }
 
 func (c *SessionCmd) client() (*apiclient.Client, error) { return apiclient.New(c.APIURL, c.APIKey) }

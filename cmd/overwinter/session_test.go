@@ -230,3 +230,21 @@ func TestAnInterruptEndsFollowing(t *testing.T) {
 	cancel()
 	require.Equal(t, exitFailed, (<-done).code)
 }
+
+func TestSessionWarnsOfAKeyInClearText(t *testing.T) {
+	t.Parallel()
+	const warning = "the API key is sent in clear text"
+	for url, warned := range map[string]bool{
+		"http://192.0.2.1:1": true, "http://api.invalid": true, "https://api.invalid": false,
+		"http://127.0.0.1:1": false, "http://localhost:1": false, "http://[::1]:1": false,
+	} {
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel() // nothing is to be reached
+		r := run(ctx, "session", "list", "--api-url="+url, "--api-key=let-me-in-please-or-not")
+		require.Equal(t, warned, strings.Contains(r.stderr, warning), "%s: %s", url, r.stderr)
+		require.NotContains(t, r.stderr, "let-me-in-please-or-not")
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	require.NotContains(t, run(ctx, "session", "list", "--api-url=http://192.0.2.1:1").stderr, warning, "without a key")
+}
