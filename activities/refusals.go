@@ -15,7 +15,7 @@ const (
 	// refusalTimeout bounds each question, also the last one, which the end of the turn
 	// waits for.
 	refusalTimeout = 5 * time.Second
-	// maxRefusals bounds the network events of one attempt at a turn.
+	// maxRefusals ends the watch of one attempt at a turn. The store bounds the events of all its attempts.
 	maxRefusals = 100
 )
 

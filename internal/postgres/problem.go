@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/overwinter-dev/overwinter/internal/conversation"
+	"github.com/overwinter-dev/overwinter/internal/postgres/dbsqlc"
 	"github.com/overwinter-dev/overwinter/internal/session"
 	"github.com/overwinter-dev/overwinter/internal/wire"
 )
@@ -24,10 +25,18 @@ func (db *DB) SetupRecord(ctx context.Context, sessionID, stage, status string) 
 	})
 }
 
-// NetworkRecord adds network events of a run to a session's log. Called twice it adds them twice.
+// maxNetworkEvents bounds the network events of a run, whichever attempts record them.
+const maxNetworkEvents = 100
+
+// NetworkRecord adds network events of a run to a session's log, up to maxNetworkEvents for the run. Called twice it
+// adds them twice.
 func (db *DB) NetworkRecord(ctx context.Context, sessionID, runID string, refusals []session.Refusal) error {
 	return db.inSession(ctx, "record refused connections", sessionID, func(s *sessionTx) error {
-		for _, r := range refusals {
+		have, err := s.q.EventsOfRunCount(ctx, s, &dbsqlc.EventsOfRunCountParams{SessionID: sessionID, RunID: runID, Type: wire.EventNetwork})
+		if err != nil {
+			return err
+		}
+		for _, r := range refusals[:max(0, min(len(refusals), maxNetworkEvents-int(have)))] {
 			data := wire.NetworkData{
 				Host: text(r.Host), IP: text(r.IP), Port: r.Port, Protocol: text(r.Protocol), Verdict: text(r.Verdict), Count: r.Count,
 			}

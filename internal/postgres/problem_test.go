@@ -36,6 +36,26 @@ func TestRefusedConnectionsAreInTheLog(t *testing.T) {
 	requireCode(t, session.CodeNoSession, b.NetworkRecord(t.Context(), "ses_none", run, []session.Refusal{{}}))
 }
 
+func TestARunHasAtMostAHundredNetworkEventsWhateverItsAttempts(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	count := func(run string) (n int) {
+		for _, e := range b.events(t) {
+			if e.Type == "network" && e.RunID == run {
+				n++
+			}
+		}
+		return n
+	}
+	run, next := session.NewID(session.RunPrefix), session.NewID(session.RunPrefix)
+	for range 3 { // each attempt begins to count again
+		require.NoError(t, b.NetworkRecord(t.Context(), b.id, run, make([]session.Refusal, 60)))
+	}
+	require.Equal(t, 100, count(run))
+	require.NoError(t, b.NetworkRecord(t.Context(), b.id, next, make([]session.Refusal, 1)))
+	require.Equal(t, 1, count(next))
+}
+
 func TestTheProgressOfASetupIsInTheLog(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

@@ -119,6 +119,25 @@ func (q *Queries) EventsInsert(ctx context.Context, db DBTX, arg *EventsInsertPa
 	return err
 }
 
+const eventsOfRunCount = `-- name: EventsOfRunCount :one
+SELECT count(*) FROM events e
+WHERE e.session_id = $1 AND e.run_id = $2 AND e.type = $3
+    AND e.seq > coalesce((SELECT r.began_seq FROM runs r WHERE r.id = $2), 0)
+`
+
+type EventsOfRunCountParams struct {
+	SessionID string
+	RunID     string
+	Type      string
+}
+
+func (q *Queries) EventsOfRunCount(ctx context.Context, db DBTX, arg *EventsOfRunCountParams) (int64, error) {
+	row := db.QueryRow(ctx, eventsOfRunCount, arg.SessionID, arg.RunID, arg.Type)
+	var count int64
+	err := row.Scan(&count)
+	return count, err
+}
+
 const eventsPage = `-- name: EventsPage :many
 SELECT p.seq, p.type, p.conversation_id, p.run_id, p.at, p.data
 FROM (

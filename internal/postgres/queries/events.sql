@@ -47,3 +47,8 @@ DELETE FROM events WHERE session_id = @session_id AND seq <= @through;
 
 -- name: EventsSetFirst :exec
 UPDATE sessions SET first_seq = greatest(first_seq, @first_seq::bigint) WHERE id = @id;
+
+-- name: EventsOfRunCount :one
+SELECT count(*) FROM events e
+WHERE e.session_id = @session_id AND e.run_id = @run_id AND e.type = @type
+    AND e.seq > coalesce((SELECT r.began_seq FROM runs r WHERE r.id = @run_id), 0);
