@@ -67,6 +67,9 @@ func (p *initProcess) fork(id uint64, path string, args []string, attr *syscall.
 		// The process has what the thread has that forks it; the thread ends with
 		// this request.
 		runtime.LockOSThread()
+		if err := installFilter(); err != nil {
+			return err
+		}
 		if err := dropCapabilities(); err != nil {
 			return err
 		}

@@ -95,6 +95,9 @@ func (p *initProcess) setup() error {
 		return fmt.Errorf("read root spec: %w", err)
 	}
 	syscall.Umask(0o022)
+	if err := limitOpenFiles(); err != nil {
+		return err
+	}
 	if p.self, err = openSelf(); err != nil {
 		return err
 	}
@@ -303,6 +306,19 @@ func limitProcesses(n int) error {
 	most := min(uint64(n), have.Max) //nolint:gosec // positive
 	if err := unix.Setrlimit(unix.RLIMIT_NPROC, &unix.Rlimit{Cur: most, Max: most}); err != nil {
 		return fmt.Errorf("limit processes: %w", err)
+	}
+	return nil
+}
+
+// limitOpenFiles bounds what each process of the sandbox may have open.
+func limitOpenFiles() error {
+	var have unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &have); err != nil {
+		return fmt.Errorf("read limit of open files: %w", err)
+	}
+	most := min(have.Max, openFiles)
+	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: most, Max: most}); err != nil {
+		return fmt.Errorf("limit open files: %w", err)
 	}
 	return nil
 }

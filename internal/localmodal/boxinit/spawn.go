@@ -25,7 +25,8 @@ type spawn struct {
 	dir       *byte
 	streams   [3]uintptr
 	openFiles unix.Rlimit
-	terminal  bool // the streams are a terminal that becomes the controlling one
+	filter    *unix.SockFprog // of system calls; nil for none
+	terminal  bool            // the streams are a terminal that becomes the controlling one
 }
 
 // stage is how far a child came.
@@ -68,7 +69,7 @@ const (
 	// startTimeout bounds the time from a fork to the execution of the program. Any
 	// process of the sandbox may stop the child on the way.
 	startTimeout = 10 * time.Second
-	// openFiles is the soft limit that processes start with, if the hard one allows it.
+	// openFiles is how many files a process may have open, if the user's hard limit allows it.
 	openFiles = 65536
 )
 
@@ -163,6 +164,7 @@ func (s *spawn) fork(report uintptr) (int, syscall.Errno) {
 	var (
 		inner     = s.inner
 		programs  = s.programs
+		filter    = s.filter
 		args, env = unsafe.Pointer(&s.args[0]), unsafe.Pointer(&s.env[0])
 		message   [2]uint64
 		failed    stage
@@ -187,6 +189,11 @@ func (s *spawn) fork(report uintptr) (int, syscall.Errno) {
 		for _, c := range inner.drop {
 			// The kernel may be older than our list.
 			_, _, _ = syscall.RawSyscall6(unix.SYS_PRCTL, unix.PR_CAPBSET_DROP, c, 0, 0, 0, 0)
+		}
+		if filter != nil { // the capability that it takes is lost with the program at the latest
+			if _, _, errno = syscall.RawSyscall(unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER, 0, uintptr(unsafe.Pointer(filter))); errno != 0 {
+				goto fail
+			}
 		}
 	}
 	// The keyring of the user who started the server stays outside. A kernel without
@@ -241,6 +248,15 @@ fail:
 	}
 }
 
+// filterProgram is nil where there is none.
+var filterProgram = func() *unix.SockFprog {
+	program := newFilter()
+	if len(program) == 0 {
+		return nil
+	}
+	return &unix.SockFprog{Len: uint16(len(program)), Filter: &program[0]} //nolint:gosec // some 60
+}()
+
 // newSpawn prepares all memory that the child needs.
 func newSpawn(inner *innerNamespaces, file uintptr, programs, args []string, attr *syscall.ProcAttr) (*spawn, error) {
 	s := &spawn{inner: inner, file: file, empty: new(byte), terminal: attr.Sys != nil && attr.Sys.Setctty}
@@ -268,6 +284,8 @@ func newSpawn(inner *innerNamespaces, file uintptr, programs, args []string, att
 	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &s.openFiles); err != nil {
 		return nil, fmt.Errorf("read limit of open files: %w", err)
 	}
-	s.openFiles.Cur = min(s.openFiles.Max, openFiles)
+	s.openFiles.Max = min(s.openFiles.Max, openFiles)
+	s.openFiles.Cur = s.openFiles.Max
+	s.filter = filterProgram
 	return s, nil
 }

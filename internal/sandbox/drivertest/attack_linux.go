@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -60,6 +61,7 @@ var attacks = map[Escape]func(args []string) (escaped bool, how string){
 	ReachAddresses:    attackServers,
 	ReachPrivate:      attackPrivate,
 	SendRaw:           attackRaw,
+	OtherFamilies:     attackFamilies,
 	ReadThroughLink:   attackLinks,
 	LeaveCapabilities: attackCapabilities,
 	ReachKeys:         attackKeys,
@@ -404,6 +406,34 @@ func attackPrivate([]string) (bool, string) {
 		}
 	}
 	return false, "all are refused at once"
+}
+
+// maxFamily is above the families of every kernel.
+const maxFamily = 64
+
+// attackFamilies looks for a socket of a family that is not separated by network namespaces, or is not needed.
+func attackFamilies([]string) (bool, string) {
+	needed := []int{unix.AF_UNIX, unix.AF_INET, unix.AF_INET6, unix.AF_NETLINK}
+	for family := range maxFamily {
+		if slices.Contains(needed, family) {
+			continue
+		}
+		for _, kind := range []int{unix.SOCK_STREAM, unix.SOCK_DGRAM, unix.SOCK_SEQPACKET, unix.SOCK_RAW} {
+			fd, err := unix.Socket(family, kind|unix.SOCK_CLOEXEC, 0)
+			if err == nil {
+				_ = unix.Close(fd)
+				return true, fmt.Sprintf("a socket of family %d can be opened", family)
+			}
+			if !errors.Is(err, unix.EAFNOSUPPORT) {
+				return true, fmt.Sprintf("the kernel looks at family %d: %v", family, err)
+			}
+		}
+	}
+	// io_uring opens sockets without the call that is filtered.
+	if _, _, errno := unix.Syscall(unix.SYS_IO_URING_SETUP, 1, 0, 0); errno != unix.ENOSYS && errno != unix.EPERM {
+		return true, fmt.Sprintf("io_uring is there: %v", errno)
+	}
+	return false, "no other family is there"
 }
 
 // attackRaw looks for a socket that sends packets as they are.

@@ -38,6 +38,7 @@ const (
 	ReachAddresses    Escape = "connect to the machine's other addresses"
 	ReachPrivate      Escape = "connect to private addresses and to a cloud's metadata service"
 	SendRaw           Escape = "send raw packets"
+	OtherFamilies     Escape = "open sockets outside the network namespace (vsock and other families)"
 	ReadThroughLink   Escape = "read the machine's files (swap symbolic links during a snapshot)"
 	LeaveSetID        Escape = "leave a set-user-ID program on the machine"
 	LeaveCapabilities Escape = "leave a program with capabilities on the machine"
@@ -97,6 +98,7 @@ func escapeCases() []escapeCase {
 		{ReachAddresses, reachAddresses, false},
 		{ReachPrivate, direct(ReachPrivate), false},
 		{SendRaw, direct(SendRaw), false},
+		{OtherFamilies, direct(OtherFamilies), false},
 		{ReadThroughLink, readThroughLink, false},
 		{LeaveSetID, leaveSetID, false},
 		{LeaveCapabilities, leaveCapabilities, false},
