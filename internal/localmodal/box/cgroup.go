@@ -31,8 +31,12 @@ func openCgroups(dir string) (*cgroups, error) {
 	if err != nil {
 		return nil, err
 	}
+	owner, err := thisOwner()
+	if err != nil {
+		return nil, err
+	}
 	sum := sha256.Sum256([]byte(dir))
-	name := "overwinter-" + hex.EncodeToString(sum[:8])
+	name := owner.name(hex.EncodeToString(sum[:8]))
 	c, err := openUnified(places, name)
 	if err != nil {
 		var errV1 error
@@ -43,6 +47,7 @@ func openCgroups(dir string) (*cgroups, error) {
 	if err := c.removeLeftOver(); err != nil {
 		return nil, err
 	}
+	c.removeAbandoned(owner, groupPrefix+hex.EncodeToString(sum[:8]))
 	if err := c.set(c.groups, Limits{Processes: maxAllProcesses, Memory: allMemory()}); err != nil {
 		return nil, err
 	}
@@ -192,6 +197,85 @@ func (c *cgroups) removeLeftOver() error {
 		}
 	}
 	return nil
+}
+
+// groupOwner is the process that a group belongs to. A process of another PID namespace or an earlier boot is not
+// known here.
+type groupOwner struct {
+	namespace uint64 // of PIDs: its inode
+	pid       int
+	started   uint64 // in clock ticks since the boot, which tells it from a later process with the same PID
+}
+
+const groupPrefix = "overwinter-"
+
+func (o groupOwner) name(dir string) string {
+	return fmt.Sprintf("%s%d-%d-%d-%s", groupPrefix, o.namespace, o.pid, o.started, dir)
+}
+
+// parseOwner reads the name of a group; false for one of an earlier version or of others.
+func parseOwner(name string) (o groupOwner, ok bool) {
+	parts := strings.Split(strings.TrimPrefix(name, groupPrefix), "-")
+	if !strings.HasPrefix(name, groupPrefix) || len(parts) != 4 {
+		return o, false
+	}
+	var errs [3]error
+	o.namespace, errs[0] = strconv.ParseUint(parts[0], 10, 64)
+	o.pid, errs[1] = strconv.Atoi(parts[1])
+	o.started, errs[2] = strconv.ParseUint(parts[2], 10, 64)
+	return o, errors.Join(errs[:]...) == nil
+}
+
+func thisOwner() (groupOwner, error) {
+	var st unix.Stat_t
+	if err := unix.Stat("/proc/self/ns/pid", &st); err != nil {
+		return groupOwner{}, &fs.PathError{Op: "stat", Path: "/proc/self/ns/pid", Err: err}
+	}
+	started, err := startOf(os.Getpid())
+	return groupOwner{namespace: st.Ino, pid: os.Getpid(), started: started}, err
+}
+
+// startOf is when a process started.
+func startOf(pid int) (uint64, error) {
+	stat, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "stat"))
+	if err != nil {
+		return 0, err
+	}
+	fields := strings.Fields(string(stat[strings.LastIndexByte(string(stat), ')')+1:]))
+	if len(fields) < 20 {
+		return 0, errors.New("unexpected /proc/PID/stat")
+	}
+	return strconv.ParseUint(fields[19], 10, 64)
+}
+
+// gone reports whether the owner of a group has ended, as seen by a process of the same PID namespace.
+func (o groupOwner) gone(self groupOwner) bool {
+	if o.namespace != self.namespace {
+		return false
+	}
+	started, err := startOf(o.pid)
+	return errors.Is(err, fs.ErrNotExist) || err == nil && started != o.started
+}
+
+// removeAbandoned removes the groups of servers that were killed, whatever their data directories. A group that has
+// processes stays: the kernel does not remove it. earlier is the name of the one that a version without owners made for
+// this data directory.
+func (c *cgroups) removeAbandoned(self groupOwner, earlier string) {
+	for _, group := range c.groups {
+		parent := filepath.Dir(group)
+		entries, err := os.ReadDir(parent)
+		if err != nil {
+			continue // the next server tries again
+		}
+		for _, e := range entries {
+			owner, ok := parseOwner(e.Name())
+			if !e.IsDir() || e.Name() != earlier && (!ok || !owner.gone(self)) {
+				continue
+			}
+			abandoned := &cgroups{version: c.version, groups: map[string]string{"": filepath.Join(parent, e.Name())}}
+			_ = abandoned.close() // likewise
+		}
+	}
 }
 
 // close removes the group for all boxes, which have ended.

@@ -1,7 +1,9 @@
 package box
 
 import (
+	"encoding/hex"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -107,6 +109,45 @@ func TestControlGroupsGoWithTheirSandboxes(t *testing.T) {
 	}
 }
 
+// TestControlGroupsOfKilledServersAreRemoved has groups of a process that has ended, of this one and of one in another
+// PID namespace.
+func TestControlGroupsOfKilledServersAreRemoved(t *testing.T) {
+	t.Parallel()
+	rt, err := Open(t.Context(), Options{Dir: t.TempDir(), Isolation: Namespaces})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, rt.Close()) })
+	if rt.cgroups == nil {
+		t.Skip("no control groups here: ", rt.Unlimited())
+	}
+	self, err := thisOwner()
+	require.NoError(t, err)
+	cmd := exec.Command("true")
+	require.NoError(t, cmd.Run())
+	killed, reused, elsewhere := self, self, self
+	killed.pid = cmd.Process.Pid
+	reused.started--
+	elsewhere.pid, elsewhere.namespace = cmd.Process.Pid, self.namespace+1
+	dir := hex.EncodeToString([]byte(filepath.Base(t.TempDir()) + strconv.Itoa(os.Getpid())))
+	for _, group := range rt.cgroups.groups {
+		for _, owner := range []groupOwner{killed, reused, elsewhere, self} {
+			path := filepath.Join(filepath.Dir(group), owner.name(dir))
+			require.NoError(t, os.MkdirAll(filepath.Join(path, "sb-left"), 0o755)) //nolint:gosec // as the others
+			t.Cleanup(func() { _, _ = os.Remove(filepath.Join(path, "sb-left")), os.Remove(path) })
+		}
+	}
+	another, err := Open(t.Context(), Options{Dir: t.TempDir(), Isolation: Namespaces})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, another.Close()) })
+	for _, group := range rt.cgroups.groups {
+		parent := filepath.Dir(group)
+		require.NoDirExists(t, filepath.Join(parent, killed.name(dir)))
+		require.NoDirExists(t, filepath.Join(parent, reused.name(dir)))
+		require.DirExists(t, filepath.Join(parent, elsewhere.name(dir)))
+		require.DirExists(t, filepath.Join(parent, self.name(dir)))
+		require.DirExists(t, group, "a living server keeps its own")
+	}
+}
+
 func TestControlGroupsGoWithTheServer(t *testing.T) {
 	t.Parallel()
 	rt, err := Open(t.Context(), Options{Dir: t.TempDir(), Isolation: Namespaces})
@@ -134,4 +175,20 @@ func TestLimitsNameTheirBounds(t *testing.T) {
 	require.NoError(t, Limits{}.Check())
 	wide := Limits{Processes: 1000, Memory: 1 << 30}
 	require.Equal(t, Limits{Processes: 100, Memory: 1 << 30, CPUs: 2}, wide.narrowed(Limits{Processes: 100, Memory: 8 << 30, CPUs: 2}))
+}
+
+func TestAProcessHasNoMoreOpenFilesThanItsLimit(t *testing.T) {
+	t.Parallel()
+	onEach(t, ways, func(t *testing.T, b *bundle) {
+		most, err := strconv.Atoi(strings.TrimSpace(b.sh(b.start(), "ulimit -Hn")))
+		require.NoError(t, err)
+		require.LessOrEqual(t, most, 65536)
+	})
+}
+
+func TestNoDiskSpaceIsTakenWithoutWritingIt(t *testing.T) {
+	t.Parallel()
+	onEach(t, map[string]Options{"overlay": ways["overlay"], "copies": ways["copies"], "chroot": ways["chroot"]}, func(t *testing.T, b *bundle) {
+		require.Equal(t, "refused\n", b.sh(b.start(), "head -c 1M /dev/zero >/tmp/f; fallocate -l 2M /tmp/f 2>/dev/null || echo refused; fallocate -p -o 0 -l 4096 /tmp/f"))
+	})
 }
