@@ -43,8 +43,14 @@ func TestModalsOwnTestsPass(t *testing.T) {
 	t.Parallel()
 	program := build(t)
 	server := localmodaltest.Start(t, localmodal.Options{})
-	// What the suite expects to be defined in its environment.
-	require.NoError(t, server.PutSecret("libmodal", "libmodal-test-secret", map[string]string{"a": "1", "b": "2", "c": "hello world"}))
+	// What the suite expects to be defined in its environment. The credentials are made up: no registry is asked.
+	for name, values := range map[string]map[string]string{
+		"libmodal-test-secret":                {"a": "1", "b": "2", "c": "hello world"},
+		"libmodal-aws-ecr-test":               {"AWS_ACCESS_KEY_ID": "none", "AWS_SECRET_ACCESS_KEY": "none"},
+		"libmodal-gcp-artifact-registry-test": {"REGISTRY_USERNAME": "none", "REGISTRY_PASSWORD": "none", "SERVICE_ACCOUNT_JSON": "{}"},
+	} {
+		require.NoError(t, server.PutSecret("libmodal", name, values))
+	}
 	s := suite{program: program, server: server, home: t.TempDir()}
 
 	all := s.list(t)
