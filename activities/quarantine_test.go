@@ -34,6 +34,7 @@ const workerVariable = "ACTIVITIES_TEST_WORKER"
 type order struct {
 	URL, Modal, TokenID, TokenSecret string
 	Turn                             activities.TurnRequest
+	Mask                             string // a secret named PASSPHRASE; "" for none
 }
 
 // What an agent prints to end the worker that handles it.
@@ -93,8 +94,12 @@ func workerMain(text string) int {
 		appender := eventlog.NewAppender(db, eventlog.AppenderOptions{})
 		appender.Start()
 		defer appender.Stop(ctx)
+		var masked masks
+		if o.Mask != "" {
+			masked.masker = secret.NewMasker([]secret.Named{{Name: "PASSPHRASE", Value: secret.NewValue(o.Mask)}})
+		}
 		_, turns := activities.New(activities.Config{
-			Store: db, Log: appender, Agents: agent.NewRegistry(fragile{demo.New()}), Keys: keys, Logger: slog.New(slog.DiscardHandler),
+			Masks: masked, Store: db, Log: appender, Agents: agent.NewRegistry(fragile{demo.New()}), Keys: keys, Logger: slog.New(slog.DiscardHandler),
 			Sandbox: sandbox.NewProvider(drv, sandbox.Options{Installation: installation, PollInterval: 200 * time.Millisecond}),
 		})
 		out, err := do(&bundle{}, attempt{}, turns.RunTurn, o.Turn)
@@ -119,8 +124,14 @@ type process struct {
 // worker starts one that makes the next attempt at a turn.
 func (b *bundle) worker(t *testing.T, in activities.TurnRequest) *process {
 	t.Helper()
+	return b.maskingWorker(t, in, "")
+}
+
+// maskingWorker starts one that masks a secret named PASSPHRASE.
+func (b *bundle) maskingWorker(t *testing.T, in activities.TurnRequest, mask string) *process {
+	t.Helper()
 	in.Dispatch = b.dispatches.Add(1)
-	text, err := json.Marshal(order{URL: b.url, Modal: modal.URL(), TokenID: modal.Token().ID, TokenSecret: modal.Token().Secret, Turn: in})
+	text, err := json.Marshal(order{URL: b.url, Modal: modal.URL(), TokenID: modal.Token().ID, TokenSecret: modal.Token().Secret, Turn: in, Mask: mask})
 	require.NoError(t, err)
 	p := &process{Cmd: exec.Command(os.Args[0])}
 	p.Env = append(os.Environ(), workerVariable+"="+string(text))
@@ -265,4 +276,40 @@ func (b *bundle) toolsOf(t *testing.T, runID string) []string {
 		}
 	}
 	return out
+}
+
+// The agent says a key in words, one frame each, and the process of the worker is killed between two of them:
+// once the first is committed.
+func TestAKeyThatIsSplitOverFramesIsMaskedAlthoughItsWorkerIsKilled(t *testing.T) {
+	t.Parallel()
+	const key = "correct horse battery staple"
+	b := setup(t)
+	ready := b.create(t)
+	in := b.claim(t, ready, "slow 2s: it is "+key+" indeed")
+	held := func() string {
+		var state struct {
+			Held []struct{ T string } `json:"held"`
+		}
+		if raw := b.run(t, in.RunID).Translator; len(raw) > 0 {
+			require.NoError(t, json.Unmarshal(raw, &state))
+		}
+		var text string
+		for _, h := range state.Held {
+			text += h.T
+		}
+		return text
+	}
+	p := b.maskingWorker(t, in, key)
+	require.Eventually(t, func() bool { return strings.HasPrefix(held(), "correct") }, patience, 5*time.Millisecond)
+	require.NoError(t, p.Process.Kill())
+	p.killed(t)
+	require.True(t, strings.HasPrefix(held(), "correct") && len(held()) < len(key), "%q: killed within the key", held())
+	out := b.maskingWorker(t, in, key).result(t)
+	require.Equal(t, session.OutcomeCompleted, out.Outcome, out.Reason)
+	require.Equal(t, "it is [redacted PASSPHRASE] indeed", b.said(t, in.RunID))
+	for _, e := range b.events(t) {
+		if e.RunID == in.RunID && e.Type != "prompt" {
+			require.NotContains(t, string(e.Data), "correct horse", e.Type)
+		}
+	}
 }
