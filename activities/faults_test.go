@@ -2,6 +2,8 @@ package activities_test
 
 import (
 	"context"
+	"io"
+	"strings"
 	"sync"
 	"time"
 
@@ -21,6 +23,7 @@ type faulty struct {
 
 	mu          sync.Mutex
 	exec        func(r driver.ExecRequest) error // before a process is started
+	deaf        string                           // processes stop reading their input before what has this
 	snapshot    func(id string) error            // before a snapshot is made
 	imageExists func(id string) error
 	list        func() error
@@ -39,6 +42,7 @@ func (f *faulty) set(change func(f *faulty)) {
 
 func (f *faulty) mend() {
 	f.set(func(f *faulty) {
+		f.deaf = ""
 		f.exec, f.snapshot, f.imageExists, f.list, f.deleteImage, f.terminate, f.unlisted = nil, nil, nil, nil, nil, nil, false
 	})
 }
@@ -53,13 +57,58 @@ func (f *faulty) Exec(ctx context.Context, id string, r driver.ExecRequest) (dri
 	f.mu.Lock()
 	hook := f.exec
 	f.execs = append(f.execs, r.Argv)
+	deaf := f.deaf
 	f.mu.Unlock()
 	if hook != nil {
 		if err := hook(r); err != nil {
 			return nil, err
 		}
 	}
-	return f.Driver.Exec(ctx, id, r)
+	process, err := f.Driver.Exec(ctx, id, r)
+	if err != nil || deaf == "" {
+		return process, err
+	}
+	ended := make(chan struct{})
+	return &deafExec{
+		Exec:   process,
+		stdin:  &deafInput{WriteCloser: process.Stdin(), before: deaf, ended: ended},
+		stdout: &deafOutput{ReadCloser: process.Stdout(), end: sync.OnceFunc(func() { close(ended) })},
+	}, nil
+}
+
+// deafExec is a process that stops reading its input.
+type deafExec struct {
+	driver.Exec
+	stdin  *deafInput
+	stdout *deafOutput
+}
+
+func (e *deafExec) Stdin() io.WriteCloser { return e.stdin }
+func (e *deafExec) Stdout() io.ReadCloser { return e.stdout }
+
+// deafOutput ends a write that blocks when the link to the process is closed.
+type deafOutput struct {
+	io.ReadCloser
+	end func()
+}
+
+func (o *deafOutput) Close() error {
+	o.end()
+	return o.ReadCloser.Close()
+}
+
+type deafInput struct {
+	io.WriteCloser
+	before string
+	ended  <-chan struct{} // of the link to the process
+}
+
+func (i *deafInput) Write(p []byte) (int, error) {
+	if strings.Contains(string(p), i.before) {
+		<-i.ended
+		return 0, io.ErrClosedPipe
+	}
+	return i.WriteCloser.Write(p)
 }
 
 func (f *faulty) Snapshot(ctx context.Context, id string, budget time.Duration) (string, error) {

@@ -45,6 +45,29 @@ func TestATurnWhoseCommitIsStuckIsHandedOver(t *testing.T) {
 	require.Len(t, b.of(t, in.RunID, "turn_end"), 1)
 }
 
+// TestATurnWhoseDeliveryIsStuckIsHandedOver: the runner does not read the prompt. The attempt ends by itself, and the next
+// one delivers it, once.
+func TestATurnWhoseDeliveryIsStuckIsHandedOver(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.config.TurnStall = 500 * time.Millisecond
+	b.build()
+	in := b.claim(t, b.create(t), "unheard words")
+	b.driver.set(func(f *faulty) { f.deaf = `"launch":{` }) // of the message with the prompt
+	_, err := b.turn(in)
+	requireType(t, activities.HandOver, err)
+	requirePassing(t, err)
+	require.Empty(t, b.run(t, in.RunID).Outcome)
+
+	b.driver.mend()
+	b.config.TurnStall = time.Minute
+	b.build()
+	result, err := b.turn(in)
+	require.NoError(t, err)
+	require.Equal(t, session.OutcomeCompleted, result.Outcome)
+	require.Len(t, b.of(t, in.RunID, "turn_end"), 1)
+}
+
 // TestWaitingForTheAgentIsProgress has an agent say nothing for longer than a turn may stall.
 func TestWaitingForTheAgentIsProgress(t *testing.T) {
 	t.Parallel()
