@@ -26,6 +26,6 @@ func TestRootStaysShallowHoweverOftenItIsRestored(t *testing.T) {
 	if b.server.Isolation() != box.Namespaces {
 		return // it has been copied, and has no layers
 	}
-	layers := b.sh(sb, "tr ',' '\n' < /proc/mounts | grep ^lowerdir= | tr ':' '\n' | wc -l")
+	layers := b.sh(sb, "grep '^[^ ]* / overlay ' /proc/mounts | tr ',' '\n' | grep ^lowerdir= | tr ':' '\n' | wc -l")
 	require.Equal(t, "5\n", layers, "one merged, three since, and the base")
 }
