@@ -325,6 +325,11 @@ func (f fsUsage) margin(reserve int64) usage {
 	return m
 }
 
+// leastGrowth is how much a box has to have grown to be ended: less than what a small reserve has room for.
+func (f fsUsage) leastGrowth(reserve int64) usage {
+	return usage{min(leastGrowth, reserve/4, f.size/reserveShare/4), min(leastGrowthInodes, f.inodes/reserveShare/4)}
+}
+
 // short reports whether less than the reserve is free.
 func (f fsUsage) short(reserve int64) bool {
 	m := f.margin(reserve)

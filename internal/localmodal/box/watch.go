@@ -86,7 +86,7 @@ type watched struct {
 	box      *Box
 	baseline usage // of a copied root when the box started
 	counted  usage // by the last count, without the baseline
-	mark     usage // by the last count while the reserve was free
+	mark     usage // by the last count that ended while the reserve was free
 	written  int64 // bytes that its processes had written when the reserve was no longer free
 	at       time.Time
 	took     time.Duration
@@ -186,10 +186,20 @@ func (w *watchdog) look(all []*watched, now time.Time) {
 		w.relieve(all, space, now)
 		return
 	}
-	w.short = false
+	if w.short {
+		for _, state := range all {
+			state.mark = state.counted
+		}
+		w.short = false
+	}
 	for _, state := range all {
-		if state.due(space, w.rt.limits.Reserve, now) {
-			w.count(state, space.used)
+		if !state.due(space, w.rt.limits.Reserve, now) {
+			continue
+		}
+		w.count(state, space.used)
+		// A count that ends when the reserve is no longer free may contain what has filled it.
+		if after, err := statFS(w.rt.dir); err == nil && !after.short(w.rt.limits.Reserve) {
+			state.mark = state.counted
 		}
 	}
 }
@@ -249,7 +259,7 @@ func (w *watchdog) relieve(all []*watched, space fsUsage, now time.Time) {
 	if !w.short {
 		written := writtenBy(all)
 		for _, s := range all {
-			s.mark, s.written = s.counted, written[s]
+			s.written = written[s]
 		}
 	}
 	w.short = true
@@ -264,7 +274,7 @@ func (w *watchdog) relieve(all []*watched, space fsUsage, now time.Time) {
 		}
 		return u.bytes
 	}
-	least := part(usage{leastGrowth, leastGrowthInodes})
+	least := part(space.leastGrowth(w.rt.limits.Reserve))
 	growth := func(s *watched) int64 { return part(s.counted.minus(s.mark)) }
 	var grown *watched
 	for _, s := range all {
@@ -284,7 +294,7 @@ func (w *watchdog) relieve(all []*watched, space fsUsage, now time.Time) {
 		why = "wrote most"
 		written := writtenBy(all)
 		for _, s := range all {
-			if more := written[s] - s.written; more >= leastGrowth && (worst == nil || more > written[worst]-worst.written) {
+			if more := written[s] - s.written; more >= least && (worst == nil || more > written[worst]-worst.written) {
 				worst = s
 			}
 		}
