@@ -26,7 +26,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
-// workerVariable has this program be a worker that makes one attempt at a turn: a process of its own, so that
+// workerVariable makes this program a worker that makes one attempt at a turn: a process of its own, so that
 // it can die.
 const workerVariable = "ACTIVITIES_TEST_WORKER"
 

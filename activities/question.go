@@ -96,7 +96,7 @@ func (t *turn) ask(questions []agent.Question, frame int64) []eventlog.Question 
 const questionCost = 1 << 10
 
 // unfit is why a question is not stored whole, and so not put to people or allowed: it is too large, or there were
-// too many. What an agent is told with a permission includes the input that it asked with.
+// too many. A permission that is sent to an agent includes the input that it asked with.
 func (t *turn) unfit(q agent.Question, policy session.Policy) string {
 	size := sizeOf(q)
 	switch {

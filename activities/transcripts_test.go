@@ -16,7 +16,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
-// TestATranscriptBeyondItsLimit: the session goes on and wakes whole from its snapshots. Without one it says what is
+// TestATranscriptBeyondItsLimit: the session continues and wakes whole from its snapshots. Without one it says what is
 // missing.
 func TestATranscriptBeyondItsLimit(t *testing.T) {
 	t.Parallel()

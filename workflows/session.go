@@ -70,7 +70,7 @@ type life struct {
 	lost       session.SandboxSignal // the sandbox that is believed gone; zero while none is
 
 	opened bool // the fields above are Postgres's, not guesses
-	stale  bool // somebody has reason to believe that Postgres has more than this workflow knows
+	stale  bool // Postgres may have more than this workflow knows
 	// superseded: another run of the workflow has opened the session since this one has, as before a reset.
 	superseded bool
 	turn       *session.Processing // the run under way

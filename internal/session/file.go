@@ -109,7 +109,7 @@ type FilesBatch struct {
 	// more than MaxWatchedFiles; 0 when it did not.
 	BoundedSeq int64
 	Diff       *WorkspaceDiff // nil when it has not changed
-	// Mask masks the paths that events tell. Default: they are told as they are.
+	// Mask masks the paths that events contain. Default: the paths as they are.
 	Mask func(string) string
 }
 

@@ -20,8 +20,8 @@ import (
 const packageData = "/var/lib/dpkg"
 
 // changeable returns the mounts of the host that sandboxes see through an overlay of their own, into which they write.
-// That takes overlays and idmapped mounts: otherwise a file of the host's root belongs to nobody in a sandbox, and
-// nobody may replace it. A directory with other mounts below it cannot be the lower layer of such an overlay.
+// That takes overlays and idmapped mounts: otherwise a file of the host's root has an unmapped owner in a sandbox, and
+// cannot be replaced there. A directory with other mounts below it cannot be the lower layer of such an overlay.
 func (r *Runtime) changeable(m wire.Mount) bool {
 	return r.confined() && !r.copies && r.mappable[m.Source] && !r.hasMounts[m.Source]
 }
