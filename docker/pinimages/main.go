@@ -1,5 +1,5 @@
-// Pinimages writes the digests of base images behind their tags, in the files of this repository that name
-// them. It needs a registry, and crane, skopeo or docker to ask it.
+// Pinimages moves every image that this repository names to the present digest of its tag, in the files that
+// name it. It needs a registry, and crane, skopeo or docker to ask it.
 package main
 
 import (
@@ -24,16 +24,14 @@ func main() {
 
 // sources are the files that name images, each with the pattern whose first group is a name.
 var sources = map[string]*regexp.Regexp{
-	"Dockerfile":                 regexp.MustCompile(`(?m)^FROM(?: --\S+)* (\S+)`),
-	"docker-compose.yml":         regexp.MustCompile(`(?m)^\s+image: (\S+)`),
-	"internal/sandbox/images.go": regexp.MustCompile(`(?m)^\s+DefaultBase = "([^"]+)"`),
+	"Dockerfile":                    regexp.MustCompile(`(?m)^FROM(?: --\S+)* (\S+)`),
+	"docker-compose.yml":            regexp.MustCompile(`(?m)^\s+image: (\S+)`),
+	"internal/sandbox/images.go":    regexp.MustCompile(`(?m)^\s+DefaultBase = "([^"]+)"`),
+	"internal/agent/npm/package.go": regexp.MustCompile(`(?m)^const Image = "([^"]+)"`),
 }
 
 // built are the images that docker-compose.yml builds itself.
 var built = []string{"overwinter", "overwinter-temporal"}
-
-// exceptions is the list of images without a digest, one on a line, with the reason behind the name.
-const exceptions = "docker/unpinned-images.txt"
 
 var pinned = regexp.MustCompile(`@sha256:[0-9a-f]{64}$`)
 
@@ -61,40 +59,24 @@ func references(root string) ([]reference, error) {
 	return found, nil
 }
 
-// excepted reads the list: the reason for each image.
-func excepted(root string) (map[string]string, error) {
-	text, err := os.ReadFile(filepath.Join(root, exceptions))
-	if err != nil {
-		return nil, err
-	}
-	reasons := map[string]string{}
-	for line := range strings.Lines(string(text)) {
-		if line = strings.TrimSpace(line); line != "" && !strings.HasPrefix(line, "#") {
-			image, reason, _ := strings.Cut(line, " ")
-			reasons[image] = strings.TrimSpace(reason)
-		}
-	}
-	return reasons, nil
-}
-
-// pin replaces each image without a digest, and takes it off the list. Nothing is written unless all digests
-// are known.
+// pin writes the digest of each image behind its tag. Nothing is written unless all digests are known.
 func pin(ctx context.Context, root string, digest func(context.Context, string) (string, error)) error {
 	found, err := references(root)
 	if err != nil {
 		return err
 	}
-	changed := map[string]string{} // image -> image with its digest
+	changed := map[string]string{} // image as it stands there -> image with the present digest
 	for _, r := range found {
-		if _, known := changed[r.image]; known || pinned.MatchString(r.image) {
+		if _, known := changed[r.image]; known {
 			continue
 		}
-		d, err := digest(ctx, r.image)
+		tag, _, _ := strings.Cut(r.image, "@")
+		d, err := digest(ctx, tag)
 		if err != nil {
-			return fmt.Errorf("%s: %w", r.image, err)
+			return fmt.Errorf("%s: %w", tag, err)
 		}
-		if changed[r.image] = r.image + "@" + d; !pinned.MatchString(changed[r.image]) {
-			return fmt.Errorf("%s: %q is no digest", r.image, d)
+		if changed[r.image] = tag + "@" + d; !pinned.MatchString(changed[r.image]) {
+			return fmt.Errorf("%s: %q is no digest", tag, d)
 		}
 	}
 	for file, pattern := range sources {
@@ -110,16 +92,7 @@ func pin(ctx context.Context, root string, digest func(context.Context, string) 
 			return err
 		}
 	}
-	return rewrite(filepath.Join(root, exceptions), func(text string) string {
-		var kept strings.Builder
-		for line := range strings.Lines(text) {
-			image, _, _ := strings.Cut(strings.TrimSpace(line), " ")
-			if _, gone := changed[image]; !gone {
-				kept.WriteString(line)
-			}
-		}
-		return kept.String()
-	})
+	return nil
 }
 
 func rewrite(path string, change func(string) string) error {

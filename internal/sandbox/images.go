@@ -25,9 +25,10 @@ import (
 )
 
 const (
-	// DefaultBase is the image that recipes start from. A local provider maps every
-	// tag to the base it makes of its host.
-	DefaultBase = "debian:12"
+	// DefaultBase is the image that recipes start from. A local provider pulls none and
+	// maps every name to the base it makes of its host. `make pin-images` moves it to
+	// the present image of its tag.
+	DefaultBase = "debian:12@sha256:8a8cd02c5912770b4980228a54d4aff9e4f986f1eb2525d2d371dec5232cefcc"
 
 	// builderTimeout is the life of a builder, so that one whose worker was killed
 	// ends itself.

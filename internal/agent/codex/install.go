@@ -14,9 +14,6 @@ const Binary = directory + "/codex"
 
 const directory = "/overwinter/agents/codex"
 
-// image has npm, which fetches the package.
-const image = "node:22-bookworm-slim"
-
 // pinned is the npm package with the native program. It needs nothing else, not even Node.
 var pinned = npm.Package{
 	Name:    "@openai/codex",
@@ -33,7 +30,7 @@ func (Adapter) Packages() []npm.Package { return []npm.Package{pinned} }
 // Installation puts the pinned program at Binary.
 func (Adapter) Installation() agent.Installation {
 	return agent.Installation{
-		Base: image,
+		Base: npm.Image,
 		Commands: [][]string{
 			pinned.Install(directory),
 			{"sh", "-c", `cd "$0" && ln -sf vendor/*/bin/codex codex`, directory},

@@ -13,9 +13,6 @@ const Version = "0.61.0"
 // Program is where a sandbox image has the program, which Node runs.
 const Program = "/overwinter/agents/gemini/bundle/gemini.js"
 
-// base has npm, which fetches the package, and Node, which runs it.
-const base = "node:22-bookworm-slim"
-
 // sum is of the one tarball for every architecture.
 const sum = "75b43d034a81b4524d8ba5c1907bdf67a033a67e8f3601ff3fc876319ebb44b957f21480563ba9dfd0915aa751c59bfb61722e86b15acadafccb48ca9e4a319d"
 
@@ -32,7 +29,7 @@ func (Adapter) Packages() []npm.Package { return []npm.Package{program} }
 // Installation puts the pinned program at Program. It needs Node 20 or newer on the PATH.
 func (Adapter) Installation() agent.Installation {
 	return agent.Installation{
-		Base: base,
+		Base: npm.Image,
 		Commands: [][]string{
 			program.Install(path.Dir(path.Dir(Program))),
 			{"env", "GEMINI_CLI_NO_RELAUNCH=true", "node", Program, "--version"},

@@ -6,6 +6,10 @@ import (
 	"strings"
 )
 
+// Image has what Install needs and Node, and is the base of the agents' sandbox images at a provider that pulls
+// images. `make pin-images` moves it to the present image of its tag.
+const Image = "node:22.23.3-bookworm-slim@sha256:43ac6c60b8f89723f746e8a92ce91abd5017e627ce1ddfe4238355d3a30b772c"
+
 //go:embed install.sh
 var script string
 

@@ -13,9 +13,6 @@ const Version = "1.18.33"
 // Binary is where a sandbox image has the program.
 const Binary = "/overwinter/agents/opencode/bin/opencode"
 
-// base has npm, which fetches the package.
-const base = "node:22-bookworm-slim"
-
 var _ agent.Installer = Adapter{}
 
 // program is the npm package with the native program, which needs nothing else.
@@ -33,7 +30,7 @@ func (Adapter) Packages() []npm.Package { return []npm.Package{program} }
 // Installation puts the pinned program at Binary.
 func (Adapter) Installation() agent.Installation {
 	return agent.Installation{
-		Base:     base,
+		Base:     npm.Image,
 		Commands: [][]string{program.Install(path.Dir(path.Dir(Binary))), {Binary, "--version"}},
 	}
 }
