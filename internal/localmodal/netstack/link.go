@@ -37,6 +37,9 @@ type link struct {
 	buffers sync.Pool
 	// dispatcher is where packets go; nil until the link is attached.
 	dispatcher atomic.Pointer[stack.NetworkDispatcher]
+	// writing is held for reading while a packet is written. The sandbox's kernel answers within that call, and the
+	// endpoint is locked until it returns: a processor of the stack that is given the answer earlier spins on the lock.
+	writing sync.RWMutex
 }
 
 func newLink(device *netdevice.Device) *link {
@@ -89,10 +92,17 @@ func (l *link) read() {
 		if !ok {
 			continue
 		}
+		l.awaitWrites()
 		pkt := stack.NewPacketBuffer(stack.PacketBufferOptions{Payload: buffer.MakeWithData(packet)})
 		dispatcher.DeliverNetworkPacket(protocol, pkt)
 		pkt.DecRef()
 	}
+}
+
+// awaitWrites returns when the writes that are under way have ended.
+func (l *link) awaitWrites() {
+	l.writing.Lock()
+	defer l.writing.Unlock()
 }
 
 // accept returns the protocol of a packet that the stack may see. It would answer an
@@ -125,6 +135,8 @@ func accept(packet []byte) (tcpip.NetworkProtocolNumber, bool) {
 func (l *link) WritePackets(packets stack.PacketBufferList) (int, tcpip.Error) {
 	b := l.buffers.Get().(*[]byte) //nolint:forcetypeassert // the pool holds nothing else
 	defer l.buffers.Put(b)
+	l.writing.RLock()
+	defer l.writing.RUnlock()
 	for i, packet := range packets.AsSlice() {
 		out := (*b)[:netdevice.VirtioHeader]
 		clear(out)

@@ -402,8 +402,13 @@ func serve(t testing.TB, address string) net.Addr {
 	return listener.Addr()
 }
 
+// buffers are shared by connections: garbage of the server would slow down the stack, which is in the same process.
+var buffers = sync.Pool{New: func() any { return new(make([]byte, 256<<10)) }}
+
 func answer(conn net.Conn) {
-	head, b := make([]byte, 9), make([]byte, 256<<10)
+	pooled := buffers.Get().(*[]byte) //nolint:forcetypeassert // the pool holds nothing else
+	defer buffers.Put(pooled)
+	head, b := make([]byte, 9), *pooled
 	if _, err := io.ReadFull(conn, head); err != nil {
 		return
 	}
@@ -416,6 +421,6 @@ func answer(conn net.Conn) {
 		n, _ := io.CopyBuffer(struct{ io.Writer }{io.Discard}, struct{ io.Reader }{conn}, b)
 		_, _ = conn.Write(binary.BigEndian.AppendUint64(nil, uint64(n)))
 	case 'e':
-		_, _ = io.Copy(struct{ io.Writer }{conn}, struct{ io.Reader }{conn})
+		_, _ = io.CopyBuffer(struct{ io.Writer }{conn}, struct{ io.Reader }{conn}, b)
 	}
 }

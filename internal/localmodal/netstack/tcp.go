@@ -3,6 +3,7 @@ package netstack
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"net/netip"
@@ -20,13 +21,13 @@ func (n *Network) forwardTCP(request *tcp.ForwarderRequest) {
 	to := target(request.ID())
 	addresses := n.destination(to)
 	if len(addresses) == 0 {
-		request.Complete(true) // a reset
 		n.refuse(to, TCP, Refused)
+		request.Complete(true) // a reset, after which the refusal can be read
 		return
 	}
 	if !n.beginConnection() {
-		request.Complete(true)
 		n.refuse(to, TCP, Limited)
+		request.Complete(true)
 		return
 	}
 	defer n.endConnection()
@@ -53,11 +54,19 @@ func (n *Network) forwardTCP(request *tcp.ForwarderRequest) {
 }
 
 // dialTCP tries the addresses in turn.
-func dialTCP(ctx context.Context, addresses []netip.AddrPort) (conn *net.TCPConn, err error) {
+func dialTCP(ctx context.Context, addresses []netip.AddrPort) (_ *net.TCPConn, err error) {
 	for _, address := range addresses {
-		if conn, err = (&net.Dialer{Timeout: dialTimeout}).DialTCP(ctx, "tcp", netip.AddrPort{}, address); err == nil {
-			return conn, nil
+		// DialTCP binds the socket first, even to no address. The kernel then searches for a port that nothing uses,
+		// for milliseconds if thousands of connections have ended in the last minute.
+		var outside net.Conn
+		if outside, err = (&net.Dialer{Timeout: dialTimeout}).DialContext(ctx, "tcp", address.String()); err != nil {
+			continue
 		}
+		tcp, ok := outside.(*net.TCPConn)
+		if !ok {
+			return nil, errors.Join(fmt.Errorf("dial %s: got a %T", address, outside), outside.Close())
+		}
+		return tcp, nil
 	}
 	return nil, err
 }
