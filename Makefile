@@ -2,7 +2,8 @@
 # make test    installs what is missing and runs everything that CI runs
 # make check   the fast part of it: formatting, vet, lint, determinism, generated code
 # make build   the three programs in bin/
-# make bench   measures the system on this machine and writes docs/benchmarks.md; ARGS="--rounds 50 ..."
+# make bench   measures the system on this machine and writes docs/benchmarks.md; ARGS="--list" lists its parts, ARGS="--only turn"
+#              runs one and prints its figures
 # make chaos   injects every fault in every state, then faults at random; ARGS="-minutes 20 -seed 1234" say how long and which
 # make test-modal-sdk  runs the tests of Modal's SDK against the local Modal, those as well that are known to fail
 # make vulncheck  looks for known vulnerabilities in what the code calls; needs the database at vuln.go.dev, or VULNDB=URL
@@ -74,7 +75,7 @@ pin-images: setup-go
 agents:
 	@go run ./test/agents
 
-# Nothing else should run meanwhile; the document says what did.
+# Nothing else should run at the same time; the document records the load of the machine.
 bench: setup programs
 	@go run ./test/bench $(ARGS)
 	@go test ./internal/localmodal/netstack -run '^$$' -bench Network -benchtime 3x

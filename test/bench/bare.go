@@ -23,28 +23,28 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
-// bare does what cannot be done without, and nothing beside it, on the parts of a system.
+// bare performs the operations that no implementation can avoid, and nothing else, on the parts of a system.
 type bare struct {
 	postgres *pgx.Conn
-	settings string // of Postgres, those that decide what a commit costs
+	settings string // of Postgres: those that determine the cost of a commit
 	commits  int
 
 	temporal temporal.Client
 	worker   worker.Worker
 	workflow temporal.WorkflowRun
-	started  chan time.Time // when the activity of a signal was
+	started  chan time.Time // start of the activity of a signal
 
 	modal   *modalsandbox.Driver
 	sandbox string // for execs
 }
 
-// floors are what bare operations took, one sample of each per round.
+// floors are the durations of bare operations, one sample of each per round.
 type floors struct {
 	commit   samples // a row
-	signal   samples // until Temporal has it
-	activity samples // signal until the activity that follows from it runs
-	exec     samples // call until the process's first byte is here
-	line     samples // of a process until it is here
+	signal   samples // until Temporal has accepted it
+	activity samples // signal until the activity that it starts runs
+	exec     samples // call until the first byte of the process arrives
+	line     samples // written by a process until it arrives
 	create   samples
 	restore  samples // create from a snapshot
 	snapshot samples
@@ -89,7 +89,7 @@ func (b *bare) openPostgres(ctx context.Context, s *stack) error {
 	if b.postgres, err = pgx.Connect(ctx, url); err != nil {
 		return err
 	}
-	if _, err := b.postgres.Exec(ctx, "CREATE TABLE bench (id bigint PRIMARY KEY, at timestamptz NOT NULL, data text NOT NULL)"); err != nil {
+	if _, err := b.postgres.Exec(ctx, "CREATE TABLE IF NOT EXISTS bench (id bigint PRIMARY KEY, at timestamptz NOT NULL, data text NOT NULL)"); err != nil {
 		return err
 	}
 	var settings []string
@@ -122,7 +122,7 @@ func (b *bare) openTemporal(ctx context.Context, s *stack) (err error) {
 	return err
 }
 
-// noteActivity tells when it ran.
+// noteActivity reports when it ran.
 type noteActivity struct{ note func(context.Context) error }
 
 // Note returns at once.
@@ -140,7 +140,7 @@ func runNotes(ctx workflow.Context) error {
 	}
 }
 
-// close leaves the system as it is: it is stopped next.
+// close does not undo anything in the system, which is stopped next.
 func (b *bare) close(ctx context.Context) error {
 	var errs []error
 	if b.modal != nil {
@@ -163,7 +163,7 @@ func (b *bare) close(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// round takes one sample of each floor that prompts stand on.
+// round takes one sample of each floor of prompts.
 func (b *bare) round(ctx context.Context, f *floors) error {
 	began := time.Now()
 	b.commits++
@@ -186,7 +186,7 @@ func (b *bare) round(ctx context.Context, f *floors) error {
 	return b.exec(ctx, f)
 }
 
-// exec samples a process that says the time twice: at once, and when it has read a line.
+// exec samples a process that prints a line at once, and the time after it has read a line.
 func (b *bare) exec(ctx context.Context, f *floors) error {
 	began := time.Now()
 	process, err := b.modal.Exec(ctx, b.sandbox, driver.ExecRequest{
@@ -220,7 +220,20 @@ func (b *bare) exec(ctx context.Context, f *floors) error {
 	return errors.Join(err, process.Stdout().Close(), process.Stderr().Close())
 }
 
-// create starts a sandbox that the system does not take for its own.
+// transactions is how many transactions the system's database has seen. Backends report theirs with
+// a delay of up to a second.
+func (b *bare) transactions(ctx context.Context) (int64, error) {
+	select {
+	case <-time.After(1500 * time.Millisecond):
+	case <-ctx.Done():
+		return 0, ctx.Err()
+	}
+	var n int64
+	err := b.postgres.QueryRow(ctx, "SELECT xact_commit + xact_rollback FROM pg_stat_database WHERE datname = current_database()").Scan(&n)
+	return n, err
+}
+
+// create starts a sandbox that the system does not regard as its own.
 func (b *bare) create(ctx context.Context, image string) (string, error) {
 	id, err := b.modal.Create(ctx, driver.CreateRequest{
 		Name: session.NewID("bench-"), Tags: map[string]string{"bench": "1"}, Image: image, Timeout: time.Hour,
@@ -231,8 +244,8 @@ func (b *bare) create(ctx context.Context, image string) (string, error) {
 	return id, nil
 }
 
-// life samples the life of a sandbox: one of the base image, and one of the image that a session
-// sleeps in.
+// life samples the life of two sandboxes: one of the base image, and one of the image that a
+// hibernated session is restored from.
 func (b *bare) life(ctx context.Context, sleeper string, f *floors) error {
 	began := time.Now()
 	fresh, err := b.create(ctx, sandbox.DefaultBase)

@@ -1,6 +1,8 @@
 package main
 
 import (
+	"context"
+	"errors"
 	"io"
 	"path/filepath"
 	"strings"
@@ -10,56 +12,92 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestAShortRunFindsEveryFigure measures little of everything and looks that the document has it.
-func TestAShortRunFindsEveryFigure(t *testing.T) {
-	t.Parallel()
+// little are options for which every part is short.
+func little(t *testing.T) options {
+	t.Helper()
 	bin, err := filepath.Abs(filepath.Join("..", "..", "bin"))
 	require.NoError(t, err)
 	require.FileExists(t, filepath.Join(bin, "overwinter"), "the programs are not built: run make build")
-	o := options{
-		Bin:   bin,
-		Limit: time.Minute, Rounds: 4, Sleeps: 1, Starts: 1, Sessions: 4, Pause: 20 * time.Millisecond, Calm: 50 * time.Millisecond, Burst: 50,
+	return options{
+		Bin: bin, Limit: time.Minute, Rounds: 4, Sleeps: 1, Starts: 1, Sessions: 4, Pause: 20 * time.Millisecond,
+		Burst: 50, Window: time.Second, Readers: 5,
 	}
-	r, err := measure(t.Context(), o, testWriter{t})
-	require.NoError(t, err)
+}
 
-	require.Equal(t, 1, r.cold.n())
-	require.Equal(t, 1, r.warm.n())
-	require.Positive(t, r.cold.least())
-	require.Positive(t, r.warm.least())
+// TestAShortRunFindsEveryFigure measures a little of the parts that need no agent, and requires each figure
+// and floor to be positive.
+func TestAShortRunFindsEveryFigure(t *testing.T) {
+	t.Parallel()
+	o := little(t)
+	o.Only = []string{"start", "turn", "words", "burst"}
+	chosen, err := o.parts()
+	require.NoError(t, err)
+	require.Len(t, chosen, len(o.Only))
+	r, err := measure(t.Context(), o, chosen, testWriter{t})
+	require.NoError(t, err)
 	require.Contains(t, r.machine.postgres, "synchronous_commit on")
-	require.Len(t, r.loads, 3)
-	for i, sessions := range []int{1, o.Sessions, o.Sessions} {
-		l := r.loads[i]
-		require.Equal(t, sessions, l.sessions)
-		for _, f := range append(append(l.figures(), l.sideFigures()...), l.bareFigures()...) {
-			require.Positive(t, f.samples.least(), f.name)
-			if f.floor != nil {
-				require.Positive(t, f.floor.least(), f.floorName)
+	require.Len(t, r.sections, len(o.Only))
+	for _, s := range r.sections {
+		require.Empty(t, s.failed, s.part)
+		require.NotEmpty(t, s.rows, s.part)
+		for _, row := range s.rows {
+			require.Empty(t, row.skipped, "%s: %s", s.part, row.name)
+			require.NotZero(t, row.figure.n, "%s: %s", s.part, row.name)
+			if row.floorName != "" {
+				require.Positive(t, row.floor.p50, "%s: floor of %s", s.part, row.name)
 			}
 		}
-		require.Equal(t, o.Rounds, l.prompts.heard.n())
-		require.Equal(t, o.Rounds, l.floors.exec.n())
-		require.Equal(t, o.Sleeps, l.sleeps.hibernated.n())
-		require.Positive(t, l.usage.system)
 	}
-	require.Positive(t, r.burst.rate())
-	require.Positive(t, r.burst.rows)
 
 	document := r.markdown()
-	require.Empty(t, byHand(document), "what is measured has no such line of its own")
-	for _, want := range []string{"With 1 session at work", "With 4 sessions at work, a word every 20ms each", "prompt → 202", "commit + signal", "events/s", "empty data directory"} {
+	require.Empty(t, handwritten(document), "the written part has no ruled line")
+	for _, want := range []string{"prompt → 202", "commit + signal", "words delivered", "empty data directory", "CPU per word: agent", "history events per turn"} {
 		require.Contains(t, document, want)
 	}
 	require.NotContains(t, document, "NaN")
 	require.NotContains(t, document, "Inf")
 }
 
-func TestWhatPeopleWroteIsKept(t *testing.T) {
+func TestAPartThatFailsIsReportedAndTheNextOnesRun(t *testing.T) {
 	t.Parallel()
-	require.Equal(t, "\n---\n\nwhy\n\n---\nand how\n", byHand("# Benchmarks\n\n| a |\n|---|\n\n---\n\nwhy\n\n---\nand how\n"))
-	require.Empty(t, byHand("# Benchmarks\n"))
-	require.Empty(t, byHand(""))
+	var ran bool
+	r, err := measure(t.Context(), options{}, []part{
+		{"first", "fails", func(context.Context, *bench, *section) error { return errors.New("no luck\nat all") }},
+		{"second", "works", func(_ context.Context, _ *bench, s *section) error {
+			ran = true
+			s.add("figure", number(7, count), atMost(number(6, count)))
+			s.skip("other", "not installed", atMost(number(6, count)))
+			return nil
+		}},
+	}, io.Discard)
+	require.NoError(t, err)
+	require.True(t, ran)
+	document := r.markdown()
+	require.Contains(t, document, "**Not finished**: no luck at all")
+	require.Contains(t, document, "| second | figure | 7.00 |  |  | ≤ 6.00 | **no** |")
+	require.Contains(t, document, "| other | 0 | | | not measured: not installed | | | | ≤ 6.00 | not measured |")
+}
+
+func TestPartsAreChosenByName(t *testing.T) {
+	t.Parallel()
+	all, err := options{}.parts()
+	require.NoError(t, err)
+	require.Len(t, all, len(parts))
+	one, err := options{Only: []string{"turn"}}.parts()
+	require.NoError(t, err)
+	require.Len(t, one, 1)
+	rest, err := options{Skip: []string{"turn"}}.parts()
+	require.NoError(t, err)
+	require.Len(t, rest, len(parts)-1)
+	_, err = options{Only: []string{"turns"}}.parts()
+	require.ErrorContains(t, err, "no such part: turns")
+}
+
+func TestHandwrittenTextIsKept(t *testing.T) {
+	t.Parallel()
+	require.Equal(t, "\n---\n\nwhy\n\n---\nand how\n", handwritten("# Benchmarks\n\n| a |\n|---|\n\n---\n\nwhy\n\n---\nand how\n"))
+	require.Empty(t, handwritten("# Benchmarks\n"))
+	require.Empty(t, handwritten(""))
 }
 
 func TestQuantilesAreOfTheNearestRank(t *testing.T) {
@@ -69,26 +107,65 @@ func TestQuantilesAreOfTheNearestRank(t *testing.T) {
 	for i := range 200 {
 		s.add(time.Duration(200 - i))
 	}
-	require.Equal(t, time.Duration(1), s.least())
 	require.Equal(t, time.Duration(100), s.p50())
 	require.Equal(t, time.Duration(198), s.p99())
+	require.Equal(t, time.Duration(1), s.quantile(0))
 	require.Equal(t, time.Duration(200), s.quantile(1))
 	require.Equal(t, []time.Duration{4, 6}, sum(&samples{values: []time.Duration{1, 2}}, &samples{values: []time.Duration{3, 4}}).values)
 }
 
 func TestGoalsCanBeMissed(t *testing.T) {
 	t.Parallel()
-	of := func(d time.Duration) *samples { return &samples{values: []time.Duration{d}} }
-	require.True(t, within(2).met(of(20), of(10)))
-	require.False(t, within(2).met(of(21), of(10)))
-	require.True(t, above(5).met(of(15), of(10)))
-	require.False(t, above(5).met(of(16), of(10)))
-	require.True(t, atMost(5, 9).met(of(5), nil))
-	require.False(t, atMost(5, 9).met(of(6), nil))
-	require.False(t, atMost(9, 5).met(of(6), nil))
+	of := func(p50, p99 float64) value { return value{n: 1, p50: p50, p99: p99, distributed: true} }
+	for name, c := range map[string]struct {
+		goal          goal
+		met, missed   value
+		floor         value
+		withoutAFloor bool // whether the goal can be met without one
+	}{
+		"within":     {goal: within(2), met: of(20, 99), missed: of(21, 21), floor: of(10, 10)},
+		"both":       {goal: withinBoth(2), met: of(20, 20), missed: of(20, 21), floor: of(10, 10)},
+		"reaches":    {goal: reaches(0.7), met: of(7, 0), missed: of(6.9, 0), floor: of(10, 10)},
+		"above":      {goal: above(5 * time.Second), met: of(15, 0), missed: of(16, 0), floor: of(10, 10)},
+		"exceeds by": {goal: exceedsBy(number(0.02, cores)), met: of(0.05, 0), missed: of(0.06, 0), floor: of(0.035, 0)},
+		"quantiles":  {goal: quantiles(time.Second, 2*time.Second), met: of(1, 2), missed: of(1, 3), withoutAFloor: true},
+		"at most":    {goal: atMost(number(3, count)), met: of(3, 9), missed: of(4, 0), withoutAFloor: true},
+		"at least":   {goal: atLeast(number(3, count)), met: of(3, 0), missed: of(2, 0), withoutAFloor: true},
+	} {
+		require.True(t, c.goal.met(c.met, c.floor), name)
+		require.False(t, c.goal.met(c.missed, c.floor), name)
+		require.Equal(t, c.withoutAFloor, c.goal.met(c.met, none), "%s without a floor", name)
+	}
 }
 
-// testWriter sends what the bench says about its progress to the test's log.
+// TestProcessesBelongToComponents is about the table of a system with one sandbox, in which an agent runs a tool.
+func TestProcessesBelongToComponents(t *testing.T) {
+	t.Parallel()
+	table := processes{
+		10: {parent: 1, argv: []string{"/x/overwinter", "dev"}},
+		11: {parent: 10, argv: []string{"/x/overwinter", "api"}},
+		12: {parent: 10, argv: []string{"/x/overwinter", "worker"}},
+		13: {parent: 10, argv: []string{"/x/overwinter", "local-modal"}},
+		14: {parent: 10, argv: []string{"/x/overwinter-temporal", "start"}},
+		15: {parent: 10, argv: []string{"/usr/lib/postgresql/15/bin/postgres", "-D", "x"}},
+		16: {parent: 15, argv: []string{"postgres: walwriter"}},
+		20: {parent: 13, argv: []string{"overwinter-sandbox-init"}},
+		21: {parent: 20, argv: []string{"/overwinter/bin/overwinter-runner", "serve"}},
+		22: {parent: 20, argv: []string{"/overwinter/bin/overwinter-runner", "link"}},
+		23: {parent: 21, argv: []string{"/overwinter/bin/overwinter-runner", "demo-agent"}},
+		24: {parent: 23, argv: []string{"sh", "-c", "true"}},
+		99: {parent: 1, argv: []string{"cron"}},
+	}
+	for pid, want := range map[int]component{
+		10: supervisorCPU, 11: apiCPU, 12: workerCPU, 13: localModalCPU, 14: temporalCPU, 15: postgresCPU, 16: postgresCPU, 20: localModalCPU,
+		21: runnerCPU, 22: runnerCPU, 23: agentCPU, 24: agentCPU, 99: "",
+	} {
+		require.Equal(t, want, table.component(pid, 10), "process %d", pid)
+	}
+	require.Equal(t, 11, table.child(apiCPU, 10))
+}
+
+// testWriter writes the bench's progress to the test's log.
 type testWriter struct{ t *testing.T }
 
 var _ io.Writer = testWriter{}

@@ -9,7 +9,10 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"strings"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 )
 
 // object is a JSON object as a client without our types sees it.
@@ -23,7 +26,7 @@ type client struct {
 
 func newClient(url string) *client {
 	return &client{url: url, http: &http.Client{Transport: &http.Transport{
-		MaxIdleConnsPerHost: 256, // a connection for each stream that ends and begins again
+		MaxIdleConnsPerHost: 256, // reconnecting streams reuse connections
 		DisableCompression:  true,
 	}}}
 }
@@ -33,8 +36,8 @@ func (c *client) close() { c.http.CloseIdleConnections() }
 // errUnavailable is an answer of 503: a part of the system did not answer in time.
 var errUnavailable = errors.New("unavailable")
 
-// call makes a request, which must be answered with a status below 300. One that is answered with
-// 503 is made again, as every client does; it takes so much longer.
+// call makes a request and requires a status below 300. It repeats a request that was answered with
+// 503, as every client does; the time that this takes is part of what is measured.
 func (c *client) call(ctx context.Context, method, path string, body any) (object, error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
@@ -79,9 +82,9 @@ func (c *client) try(ctx context.Context, method, path string, body any) (object
 	return out, json.Unmarshal(raw, &out)
 }
 
-// create makes a session that does not fall asleep by itself.
-func (c *client) create(ctx context.Context) (string, error) {
-	got, err := c.call(ctx, http.MethodPost, "/api/sessions", object{"agent": "demo", "idleTimeout": "24h"})
+// create creates a session that does not hibernate by itself.
+func (c *client) create(ctx context.Context, agent string) (string, error) {
+	got, err := c.call(ctx, http.MethodPost, "/api/sessions", object{"agent": agent, "idleTimeout": "24h"})
 	if err != nil {
 		return "", err
 	}
@@ -98,7 +101,38 @@ func (c *client) command(ctx context.Context, sessionID, name string) error {
 	return err
 }
 
-// event is one event of a stream, and when it was here.
+// stopAll stops sessions and returns when their sandboxes are gone, so that they do not disturb what
+// is measured next.
+func (c *client) stopAll(ctx context.Context, sessions []string) error {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	var group errgroup.Group
+	group.SetLimit(8)
+	for _, id := range sessions {
+		group.Go(func() error {
+			if err := c.command(ctx, id, "stop"); err != nil {
+				return err
+			}
+			for {
+				got, err := c.call(ctx, http.MethodGet, "/api/sessions/"+id, nil)
+				if err != nil {
+					return err
+				}
+				if got["status"] == "terminated" {
+					return nil
+				}
+				select {
+				case <-time.After(50 * time.Millisecond):
+				case <-ctx.Done():
+					return fmt.Errorf("session %s is %v: %w", id, got["status"], ctx.Err())
+				}
+			}
+		})
+	}
+	return group.Wait()
+}
+
+// event is one event of a stream, and when it arrived.
 type event struct {
 	Type  string
 	RunID string
@@ -108,13 +142,32 @@ type event struct {
 		Status   string
 		Outcome  string
 		Block    struct{ Type string }
+		Delta    string
 	}
 	arrived time.Time
 }
 
-// stream gives every event of a session to take until ctx ends, and then returns nil.
+// words is how many words a text_delta has: an event may hold several.
+func (e event) words() int { return len(strings.Fields(e.Data.Delta)) }
+
+// stream passes every event of a session to take until ctx ends, and then returns nil.
 func (c *client) stream(ctx context.Context, sessionID string, take func(event)) error {
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, c.url+"/api/sessions/"+sessionID+"/events", nil)
+	return c.lines(ctx, "/api/sessions/"+sessionID+"/events", func(data []byte) error {
+		e := event{arrived: time.Now()}
+		if err := json.Unmarshal(data, &e); err != nil {
+			return fmt.Errorf("events of %s: %w", sessionID, err)
+		}
+		if e.Type != "" { // a marker has none
+			take(e)
+		}
+		return nil
+	})
+}
+
+// lines passes the data of every server-sent event of a stream to take, without its line end, until
+// ctx ends, and then returns nil. The data is valid until take returns.
+func (c *client) lines(ctx context.Context, path string, take func(data []byte) error) error {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, c.url+path, nil)
 	if err != nil {
 		return err
 	}
@@ -124,29 +177,32 @@ func (c *client) stream(ctx context.Context, sessionID string, take func(event))
 	}
 	defer response.Body.Close()
 	if response.StatusCode != http.StatusOK {
-		return fmt.Errorf("events of %s: %s", sessionID, response.Status)
+		return fmt.Errorf("%s: %s", path, response.Status)
 	}
-	lines := bufio.NewReaderSize(response.Body, 64<<10)
+	reader := bufio.NewReaderSize(response.Body, 64<<10)
+	var long []byte // of a line that is longer than the buffer
 	for {
-		line, err := lines.ReadBytes('\n')
-		if err != nil {
-			return ignoreEnd(ctx, fmt.Errorf("events of %s: %w", sessionID, err))
-		}
-		data, ok := bytes.CutPrefix(line, []byte("data: "))
-		if !ok {
+		line, err := reader.ReadSlice('\n')
+		if errors.Is(err, bufio.ErrBufferFull) {
+			long = append(long, line...)
 			continue
 		}
-		e := event{arrived: time.Now()}
-		if err := json.Unmarshal(data, &e); err != nil {
-			return fmt.Errorf("events of %s: %w", sessionID, err)
+		if err != nil {
+			return ignoreEnd(ctx, fmt.Errorf("%s: %w", path, err))
 		}
-		if e.Type != "" { // a marker has none
-			take(e)
+		if len(long) > 0 {
+			line = append(long, line...)
+			long = long[:0]
+		}
+		if data, ok := bytes.CutPrefix(line, []byte("data: ")); ok {
+			if err := take(bytes.TrimSuffix(data, []byte("\n"))); err != nil {
+				return err
+			}
 		}
 	}
 }
 
-// ignoreEnd leaves out an error that came because ctx has ended.
+// ignoreEnd omits an error that occurred because ctx has ended.
 func ignoreEnd(ctx context.Context, err error) error {
 	if ctx.Err() == nil {
 		return err

@@ -17,7 +17,7 @@ const turnLength = 20 * time.Second
 
 // crowd is a number of sessions whose agents speak all the time, each with a reader.
 type crowd struct {
-	lines    *lineRecorder
+	words    *wordRecorder
 	cancel   context.CancelFunc
 	done     chan struct{}
 	failed   atomic.Pointer[error]
@@ -26,45 +26,34 @@ type crowd struct {
 	sessions []string
 }
 
-// lines are what the words of agents took to their readers.
-type lines struct {
-	delay   *samples // agent's clock until the reader has it
-	events  int
-	elapsed time.Duration
-}
-
-// lineRecorder counts while it is told to.
-type lineRecorder struct {
+// wordRecorder measures how long words take from the agent to the reader.
+type wordRecorder struct {
+	pause     time.Duration // between two words of an agent
 	recording atomic.Bool
-	began     time.Time
-	elapsed   time.Duration
-	delay     samples
+	delay     samples // of every word
+	words     atomic.Int64
+	events    atomic.Int64
 }
 
-func (r *lineRecorder) record(on bool) {
-	if on {
-		r.began = time.Now()
-	} else {
-		r.elapsed = time.Since(r.began)
+// take records the words of an event. An event has the time of its last word; each word before it was
+// written one pause earlier than the next.
+func (r *wordRecorder) take(e event) {
+	if e.Type != "text_delta" || !r.recording.Load() {
+		return
 	}
-	r.recording.Store(on)
-}
-
-func (r *lineRecorder) take(e event) {
-	if e.Type == "text_delta" && r.recording.Load() {
-		r.delay.add(e.arrived.Sub(e.At))
+	n := e.words()
+	r.words.Add(int64(n))
+	r.events.Add(1)
+	for i := range n {
+		r.delay.add(e.arrived.Sub(e.At) + time.Duration(i)*r.pause)
 	}
-}
-
-func (r *lineRecorder) result() lines {
-	return lines{delay: &r.delay, events: r.delay.n(), elapsed: r.elapsed}
 }
 
 // startCrowd returns when every agent speaks.
 func startCrowd(ctx context.Context, c *client, size int, pause time.Duration) (*crowd, error) {
 	whole := context.WithoutCancel(ctx)
 	ctx, cancel := context.WithCancel(ctx)
-	g := &crowd{lines: &lineRecorder{}, cancel: cancel, done: make(chan struct{}), client: c}
+	g := &crowd{words: &wordRecorder{pause: pause}, cancel: cancel, done: make(chan struct{}), client: c}
 	text := fmt.Sprintf("slow %s: %s", pause, strings.Repeat("word ", max(1, int(turnLength/pause))))
 	speaking := make(chan struct{}, size) // one token each
 	group, groupCtx := errgroup.WithContext(ctx)
@@ -77,17 +66,20 @@ func startCrowd(ctx context.Context, c *client, size int, pause time.Duration) (
 			g.failed.Store(&err)
 		}
 	}()
-	timeout := time.NewTimer(5 * time.Minute)
+	timeout := time.NewTimer(patience)
 	defer timeout.Stop()
 	for range size {
 		select {
 		case <-speaking:
 		case <-g.done:
 			g.stop(whole)
-			return nil, errors.Join(errors.New("the crowd broke up"), g.err())
+			return nil, errors.Join(errors.New("a session of the crowd failed"), g.err())
 		case <-timeout.C:
 			g.stop(whole)
-			return nil, fmt.Errorf("not all of %d sessions spoke within 5 minutes", size)
+			return nil, fmt.Errorf("not all of %d sessions spoke within %s", size, patience)
+		case <-ctx.Done():
+			g.stop(whole)
+			return nil, ctx.Err()
 		}
 	}
 	return g, nil
@@ -95,7 +87,7 @@ func startCrowd(ctx context.Context, c *client, size int, pause time.Duration) (
 
 // speak has one session speak until ctx ends. Spoken is called at its first word.
 func (g *crowd) speak(ctx context.Context, text string, spoken func()) error {
-	id, err := g.client.create(ctx)
+	id, err := g.client.create(ctx, "demo")
 	if err != nil {
 		return ignoreEnd(ctx, err)
 	}
@@ -111,7 +103,7 @@ func (g *crowd) speak(ctx context.Context, text string, spoken func()) error {
 			switch e.Type {
 			case "text_delta":
 				once()
-				g.lines.take(e)
+				g.words.take(e)
 			case "turn_end":
 				ended <- struct{}{}
 			}
@@ -132,7 +124,7 @@ func (g *crowd) speak(ctx context.Context, text string, spoken func()) error {
 	return group.Wait()
 }
 
-// err is what broke the crowd up, if anything.
+// err is what ended the crowd, if anything.
 func (g *crowd) err() error {
 	if err := g.failed.Load(); err != nil {
 		return *err
@@ -140,16 +132,10 @@ func (g *crowd) err() error {
 	return nil
 }
 
-// stop ends the sessions and returns when their sandboxes are on their way out.
+// stop ends the sessions and returns when their sandboxes are gone. An error is not reported: what
+// was measured is complete.
 func (g *crowd) stop(ctx context.Context) {
 	g.cancel()
 	<-g.done
-	ctx, cancel := context.WithTimeout(ctx, time.Minute)
-	defer cancel()
-	var group errgroup.Group
-	group.SetLimit(8)
-	for _, id := range g.sessions {
-		group.Go(func() error { return g.client.command(ctx, id, "stop") })
-	}
-	group.Wait() //nolint:errcheck // the system is stopped next
+	g.client.stopAll(ctx, g.sessions) //nolint:errcheck // see above
 }

@@ -1,10 +1,18 @@
 // Command bench measures a whole overwinter from outside and writes docs/benchmarks.md.
 //
-// It starts a system of its own (`overwinter dev` on free ports, with a temporary data
-// directory), talks to it through HTTP and server-sent events, and measures beside it, on the same
-// Postgres, Temporal and local Modal, the bare operations that nobody can be faster than: one
-// commit, one signal, one exec, one snapshot. These floors and the figures that stand on them take
-// turns within the same seconds, so a machine that is busy slows down both, and the ratio holds.
+// It starts systems of its own (`overwinter dev` on free ports, with a temporary data directory),
+// uses them through HTTP and server-sent events, and measures the corresponding bare operation in
+// the same run: one commit, one signal, one exec, one snapshot, the agent's own process, a loop that
+// only writes server-sent events. A figure and its floor alternate within the same seconds, so that a
+// busy machine slows down both and the ratio remains meaningful.
 //
-// All parts and this program share one machine and one clock.
+// The bench consists of parts, each in a file named for what it measures:
+//
+//	options ──▶ parts, one after another ──▶ sections of rows ──▶ document
+//
+// A part fills a section with rows: a figure, its floor and its goal. The document's writer knows
+// nothing about parts, and a part knows nothing about Markdown. A part that fails is reported with
+// its reason, and the others continue with a new system.
+//
+// All processes of the system and this program share one machine and one clock.
 package main

@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"os/signal"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -15,21 +16,27 @@ import (
 	"github.com/alecthomas/kong"
 )
 
-// options say how much is measured.
+// options say what is measured and how much of it.
 type options struct {
-	Bin      string        `default:"bin" type:"path" help:"Directory with the three programs. Default ${default}."`
-	Out      string        `default:"docs/benchmarks.md" type:"path" help:"The document to write; - for stdout. Default ${default}."`
-	Rounds   int           `default:"100" help:"Prompts per load, each beside one sample of every floor. Default ${default}."`
-	Sleeps   int           `default:"15" help:"Hibernations and wakes per load. Default ${default}."`
-	Limit    time.Duration `default:"1m" help:"When prompts, and then sleeps, of a load end early, however many there were. Default ${default}."`
-	Starts   int           `default:"3" help:"Starts with an empty data directory, and as many with a used one. Default ${default}."`
-	Sessions int           `default:"100" help:"Sessions at work under load. Default ${default}."`
-	Pause    time.Duration `default:"100ms" help:"Between two words of a session at work. Default ${default}."`
-	Calm     time.Duration `default:"200ms" help:"Between two words under the lighter of two loads of all sessions. Default ${default}."`
-	Burst    int           `default:"100" help:"Words that every session says without a pause to find the throughput. Default ${default}."`
+	Bin  string   `default:"bin" type:"path" help:"Directory with the three programs. Default ${default}."`
+	Out  string   `default:"docs/benchmarks.md" type:"path" help:"The document to write; - for stdout, where --only and --skip always write. Default ${default}."`
+	Only []string `placeholder:"PART" help:"Run only these parts."`
+	Skip []string `placeholder:"PART" help:"Run all parts but these."`
+	List bool     `help:"List the parts and exit."`
+
+	Starts   int           `default:"2" help:"Starts with an empty data directory, and as many with a used one. Default ${default}."`
+	Rounds   int           `default:"60" help:"Prompts of a part that measures prompts, each next to one sample of every floor. Default ${default}."`
+	Sleeps   int           `default:"10" help:"Hibernations and wakes of a part that measures them. Default ${default}."`
+	Limit    time.Duration `default:"20s" help:"Time after which a series of rounds ends early. Default ${default}."`
+	Sessions int           `default:"100" help:"Sessions of parts that measure load. Default ${default}."`
+	Pause    time.Duration `default:"100ms" help:"Between two words of a session under load. Default ${default}."`
+	Burst    int           `default:"300" help:"Words that every session says without a pause. Default ${default}."`
+	Window   time.Duration `default:"10s" help:"Duration of a measurement of rates or CPU time. Default ${default}."`
+	Readers  int           `default:"500" help:"Readers of one session. Default ${default}."`
 }
 
 func main() {
+	runInSandbox()
 	var o options
 	kong.Parse(&o, kong.Name("bench"), kong.Description("Measures overwinter on this machine and writes docs/benchmarks.md."))
 	ctx, cancel := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
@@ -42,12 +49,22 @@ func main() {
 }
 
 func (o options) run(ctx context.Context, stdout, progress io.Writer) error {
-	r, err := measure(ctx, o, progress)
+	if o.List {
+		for _, p := range parts {
+			fmt.Fprintf(stdout, "%-12s %s\n", p.name, p.about)
+		}
+		return nil
+	}
+	chosen, err := o.parts()
+	if err != nil {
+		return err
+	}
+	r, err := measure(ctx, o, chosen, progress)
 	if err != nil {
 		return err
 	}
 	document := r.markdown()
-	if o.Out == "-" {
+	if o.Out == "-" || len(chosen) < len(parts) {
 		_, err = io.WriteString(stdout, document)
 		return err
 	}
@@ -55,136 +72,139 @@ func (o options) run(ctx context.Context, stdout, progress io.Writer) error {
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	return os.WriteFile(o.Out, []byte(document+byHand(string(old))), 0o644) //nolint:gosec // a document
+	return os.WriteFile(o.Out, []byte(document+handwritten(string(old))), 0o644) //nolint:gosec // a document
 }
 
-// byHand is the part of a document that people write: all from the first ruled line on.
-func byHand(document string) string {
-	const line = "\n---\n"
-	if _, rest, found := strings.Cut(document, line); found {
-		return line + rest
-	}
-	return ""
-}
-
-// report is everything that was measured.
-type report struct {
-	options options
-	machine machine
-	cold    *samples // start of dev with an empty data directory
-	warm    *samples
-	loads   []*load
-	burst   throughput
-}
-
-// load is what was measured while a number of sessions were at work.
-type load struct {
-	sessions int
-	pause    time.Duration // between two words of each
-	at       string        // what else the machine did
-	took     time.Duration
-	usage    usage
-	floors   floors
-	prompts  prompts
-	lines    lines
-	sleeps   sleeps
-}
-
-// measure starts systems, measures and stops them.
-func measure(ctx context.Context, o options, progress io.Writer) (_ *report, err error) {
-	say := func(format string, args ...any) {
-		fmt.Fprintf(progress, loadAverage()+"  "+format+"\n", args...)
-	}
-	r := &report{options: o, machine: readMachine(ctx), cold: &samples{}, warm: &samples{}}
-
-	var s *stack
-	defer func() {
-		if s != nil {
-			err = errors.Join(err, s.stop(), s.remove())
+// parts are the chosen parts, in the order of the list.
+func (o options) parts() ([]part, error) {
+	for _, name := range slices.Concat(o.Only, o.Skip) {
+		if !slices.ContainsFunc(parts, func(p part) bool { return p.name == name }) {
+			return nil, fmt.Errorf("no such part: %s; --list shows them", name)
 		}
-	}()
-	for i := range o.Starts {
-		say("start of dev, %d of %d", i+1, o.Starts)
-		if s != nil {
-			if err := errors.Join(s.stop(), s.remove()); err != nil {
-				return nil, err
+	}
+	var out []part
+	for _, p := range parts {
+		if (len(o.Only) == 0 || slices.Contains(o.Only, p.name)) && !slices.Contains(o.Skip, p.name) {
+			out = append(out, p)
+		}
+	}
+	return out, nil
+}
+
+// part is one measurement of the bench.
+type part struct {
+	name  string // for --only
+	about string // one line
+	// measure fills the section. What is there when it fails is reported too.
+	measure func(ctx context.Context, b *bench, s *section) error
+}
+
+var parts = []part{
+	{"start", "start of overwinter dev", measureStarts},
+	{"turn", "prompts, hibernation and wake of one session", measureTurns},
+	{"words", "many sessions that speak at a steady pace", measureWords},
+	{"burst", "many sessions that speak as fast as they can", measureBurst},
+}
+
+// bench is a run of the bench.
+type bench struct {
+	options  options
+	machine  machine
+	progress io.Writer
+	shared   *system // nil until a part needs it
+}
+
+// system is a running stack with clients for it.
+type system struct {
+	*stack
+	bare   *bare
+	client *client
+}
+
+// say reports progress.
+func (b *bench) say(format string, args ...any) {
+	fmt.Fprintf(b.progress, "%s  %s  %s\n", time.Now().Format(time.TimeOnly), loadAverage(), fmt.Sprintf(format, args...))
+}
+
+// measure runs parts. It fails only if ctx ends: a part that fails is reported.
+func measure(ctx context.Context, o options, chosen []part, progress io.Writer) (_ *report, err error) {
+	b := &bench{options: o, machine: readMachine(ctx), progress: progress}
+	defer func() { err = errors.Join(err, b.release(context.WithoutCancel(ctx))) }()
+	r := &report{}
+	for _, p := range chosen {
+		s := &section{part: p.name, title: strings.ToUpper(p.about[:1]) + p.about[1:]}
+		b.say("%s", p.name)
+		began := time.Now()
+		if err := p.measure(ctx, b, s); err != nil {
+			if ctx.Err() != nil {
+				return nil, fmt.Errorf("%s: %w", p.name, err)
+			}
+			b.say("%s: %v", p.name, err)
+			s.failed = err.Error()
+			if err := b.release(ctx); err != nil { // the next part gets a new system
+				b.say("%s: %v", p.name, err)
 			}
 		}
-		if s, err = newStack(ctx, o.Bin); err != nil {
-			return nil, err
-		}
-		for _, into := range []*samples{r.cold, r.warm} {
-			if err := s.stop(); err != nil {
-				return nil, err
-			}
-			took, err := s.start(ctx)
-			if err != nil {
-				return nil, err
-			}
-			into.add(took)
-		}
+		s.took = time.Since(began)
+		r.sections = append(r.sections, s)
 	}
-
-	b, err := openBare(ctx, s)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { err = errors.Join(err, b.close(context.WithoutCancel(ctx))) }()
-	r.machine.postgres = b.settings
-	c := newClient(s.api)
-	defer c.close()
-
-	for _, l := range []*load{
-		{sessions: 1, pause: o.Pause},
-		{sessions: o.Sessions, pause: o.Calm},
-		{sessions: o.Sessions, pause: o.Pause},
-	} {
-		say("%s", l.name())
-		if err := l.measure(ctx, o, s, b, c); err != nil {
-			return nil, fmt.Errorf("%s: %w", l.name(), err)
-		}
-		r.loads = append(r.loads, l)
-	}
-
-	say("throughput")
-	if r.burst, err = measureThroughput(ctx, o, b, c); err != nil {
-		return nil, fmt.Errorf("throughput: %w", err)
-	}
+	r.machine = b.machine
 	return r, nil
 }
 
-// name says what the load is.
-func (l *load) name() string {
-	if l.sessions == 1 {
-		return fmt.Sprintf("1 session at work, a word every %s", l.pause)
+// system returns the system that parts share, and starts it if none runs.
+func (b *bench) system(ctx context.Context) (*system, error) {
+	if b.shared == nil {
+		s, err := b.newSystem(ctx)
+		if err != nil {
+			return nil, err
+		}
+		b.shared = s
 	}
-	return fmt.Sprintf("%d sessions at work, a word every %s each", l.sessions, l.pause)
+	return b.shared, nil
 }
 
-// measure has sessions at work, and one more that is measured.
-func (l *load) measure(ctx context.Context, o options, s *stack, b *bare, c *client) error {
-	crowd, err := startCrowd(ctx, c, l.sessions, l.pause)
+// newSystem starts a system for one part.
+func (b *bench) newSystem(ctx context.Context) (_ *system, err error) {
+	st, err := newStack(ctx, b.options.Bin)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	defer crowd.stop(context.WithoutCancel(ctx))
-	probe, err := newProbe(ctx, c, 5) // caches and connections are warm after a few prompts
-	if err != nil {
-		return err
+	s := &system{stack: st}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, s.close(context.WithoutCancel(ctx)))
+		}
+	}()
+	if _, err := st.start(ctx); err != nil {
+		return nil, err
 	}
-	defer probe.close(context.WithoutCancel(ctx))
+	s.client = newClient(st.api)
+	if s.bare, err = openBare(ctx, st); err != nil {
+		return nil, err
+	}
+	b.machine.postgres = s.bare.settings
+	return s, nil
+}
 
-	began, before := time.Now(), readUsage(s.pid())
-	crowd.lines.record(true)
-	if err := probe.promptRounds(ctx, b, o.Rounds, o.Limit, l); err != nil {
-		return fmt.Errorf("prompts: %w", err)
+// release stops the shared system.
+func (b *bench) release(ctx context.Context) error {
+	if b.shared == nil {
+		return nil
 	}
-	crowd.lines.record(false)
-	if err := probe.sleepRounds(ctx, b, o.Sleeps, o.Limit, l); err != nil {
-		return fmt.Errorf("hibernate and wake: %w", err)
+	s := b.shared
+	b.shared = nil
+	return s.close(ctx)
+}
+
+// close stops the system and removes its data.
+func (s *system) close(ctx context.Context) error {
+	var errs []error
+	if s.client != nil {
+		s.client.close()
 	}
-	l.took, l.at = time.Since(began), loadAverage()
-	l.usage = readUsage(s.pid()).since(before, l.took)
-	l.lines = crowd.lines.result()
-	return crowd.err()
+	if s.bare != nil {
+		errs = append(errs, s.bare.close(ctx))
+	}
+	return errors.Join(append(errs, s.stop(), s.remove())...)
 }

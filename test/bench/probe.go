@@ -7,25 +7,26 @@ import (
 	"time"
 )
 
-// clockStep is what the times of events are rounded down to. A moment of the agent is
-// taken at the end of its millisecond, so that no figure is better than the truth.
+// clockStep is the resolution of the times of events, which are rounded down. A time of the agent is
+// taken as the end of its millisecond, so that no figure is better than the truth.
 const clockStep = time.Millisecond
 
-// patience is how long anything may take before it counts as broken.
+// patience is how long anything may take before it counts as failed.
 const patience = 2 * time.Minute
 
-// prompts are what prompts to a running session took.
+// prompts are the durations of prompts to a running session.
 type prompts struct {
 	accepted samples // POST until 202
-	heard    samples // POST until the agent's first own line
-	ended    samples // POST until turn_end is here, for a word
+	heard    samples // POST until the agent's first word, by the agent's clock
+	first    samples // POST until the first word arrives at the reader
+	ended    samples // POST until turn_end arrives at the reader
 }
 
-// sleeps are what a session's sleeping and waking took.
+// sleeps are the durations of hibernations and wakes.
 type sleeps struct {
-	hibernated samples // POST until the status is here
-	accepted   samples // POST of a prompt until 202
-	heard      samples // POST of that prompt until the agent's first own line
+	hibernated samples // POST until the status arrives
+	accepted   samples // POST of the prompt that wakes, until 202
+	heard      samples // POST of that prompt until the agent's first word
 }
 
 // probe is the session that is measured, with its reader.
@@ -38,9 +39,24 @@ type probe struct {
 	done    chan error
 }
 
-// newProbe makes a session that has had its first prompts.
+// newProbe creates a demo session that has had so many prompts.
 func newProbe(ctx context.Context, c *client, warmUp int) (*probe, error) {
-	id, err := c.create(ctx)
+	p, err := newProbeOf(ctx, c, "demo")
+	if err != nil {
+		return nil, err
+	}
+	for range warmUp {
+		if err := p.turn(ctx, &prompts{}); err != nil {
+			p.close(context.WithoutCancel(ctx))
+			return nil, err
+		}
+	}
+	return p, nil
+}
+
+// newProbeOf creates a session of an agent, without a prompt.
+func newProbeOf(ctx context.Context, c *client, agent string) (*probe, error) {
+	id, err := c.create(ctx, agent)
 	if err != nil {
 		return nil, err
 	}
@@ -58,21 +74,20 @@ func newProbe(ctx context.Context, c *client, warmUp int) (*probe, error) {
 			}
 		})
 	}()
-	for range warmUp {
-		if err := p.turn(ctx, &prompts{}); err != nil {
-			p.close(context.WithoutCancel(ctx))
-			return nil, err
-		}
-	}
 	return p, nil
 }
 
-func (p *probe) close(ctx context.Context) {
+// leave closes the reader; the session remains.
+func (p *probe) leave() {
 	p.cancel()
-	<-p.done //nolint:errcheck // what broke the stream was told where it was missed
-	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
-	defer cancel()
-	p.client.command(ctx, p.session, "stop") //nolint:errcheck // the system is stopped next
+	<-p.done //nolint:errcheck // an error of the stream was reported where an event was missed
+}
+
+// close ends the session and waits until its sandbox is gone. An error is not reported: what was
+// measured is complete.
+func (p *probe) close(ctx context.Context) {
+	p.leave()
+	p.client.stopAll(ctx, []string{p.session}) //nolint:errcheck // see above
 }
 
 // await returns the first event that match accepts.
@@ -95,11 +110,14 @@ func (p *probe) await(ctx context.Context, what string, match func(event) bool) 
 }
 
 // turn measures one prompt of one word.
-func (p *probe) turn(ctx context.Context, into *prompts) error {
+func (p *probe) turn(ctx context.Context, into *prompts) error { return p.say(ctx, "hello", into) }
+
+// say measures one prompt, which the agent answers with text.
+func (p *probe) say(ctx context.Context, content string, into *prompts) error {
 	p.prompts++
 	id := fmt.Sprintf("p%d", p.prompts)
 	began := time.Now()
-	if err := p.client.prompt(ctx, p.session, id, "hello"); err != nil {
+	if err := p.client.prompt(ctx, p.session, id, content); err != nil {
 		return err
 	}
 	into.accepted.add(time.Since(began))
@@ -107,14 +125,18 @@ func (p *probe) turn(ctx context.Context, into *prompts) error {
 	if err != nil {
 		return err
 	}
-	spoken, err := p.await(ctx, "word of the agent", func(e event) bool {
-		return e.Type == "block_start" && e.RunID == start.RunID && e.Data.Block.Type == "assistant_text"
+	said := false
+	end, err := p.await(ctx, "turn_end", func(e event) bool {
+		switch {
+		case e.RunID != start.RunID:
+		case e.Type == "block_start" && e.Data.Block.Type == "assistant_text" && !said:
+			said = true
+			into.heard.add(e.At.Add(clockStep).Sub(began))
+		case e.Type == "text_delta" && into.first.n() < into.accepted.n():
+			into.first.add(e.arrived.Sub(began))
+		}
+		return e.Type == "turn_end" && e.Data.PromptID == id
 	})
-	if err != nil {
-		return err
-	}
-	into.heard.add(spoken.At.Add(clockStep).Sub(began))
-	end, err := p.await(ctx, "turn_end", func(e event) bool { return e.Type == "turn_end" && e.Data.PromptID == id })
 	if err != nil {
 		return err
 	}
@@ -122,12 +144,15 @@ func (p *probe) turn(ctx context.Context, into *prompts) error {
 		return fmt.Errorf("prompt %s ended %s", id, end.Data.Outcome)
 	}
 	into.ended.add(end.arrived.Sub(began))
+	if !said {
+		return fmt.Errorf("the agent did not answer prompt %s with text", id)
+	}
 	return nil
 }
 
-// promptRounds takes turns between a prompt and the floors, for so many rounds or until the limit
-// has passed, but once at least.
-func (p *probe) promptRounds(ctx context.Context, b *bare, rounds int, limit time.Duration, l *load) error {
+// promptRounds alternates between a prompt and the floors, for so many rounds or until the limit has
+// passed, but at least once.
+func (p *probe) promptRounds(ctx context.Context, b *bare, rounds int, limit time.Duration, l *life) error {
 	if err := b.round(ctx, &floors{}); err != nil { // warms up
 		return err
 	}
@@ -146,12 +171,12 @@ func (p *probe) promptRounds(ctx context.Context, b *bare, rounds int, limit tim
 	return nil
 }
 
-// sleepRounds takes turns between a night of the session and the life of a bare sandbox, as
+// sleepRounds alternates between a hibernation with its wake and the life of a bare sandbox, as
 // promptRounds does.
-func (p *probe) sleepRounds(ctx context.Context, b *bare, rounds int, limit time.Duration, l *load) error {
-	evening := time.Now()
+func (p *probe) sleepRounds(ctx context.Context, b *bare, rounds int, limit time.Duration, l *life) error {
+	first := time.Now()
 	for i := range rounds + 1 {
-		if i > 1 && time.Since(evening) > limit {
+		if i > 1 && time.Since(first) > limit {
 			return nil
 		}
 		began := time.Now()
@@ -162,20 +187,20 @@ func (p *probe) sleepRounds(ctx context.Context, b *bare, rounds int, limit time
 		if err != nil {
 			return err
 		}
-		night, floor := &l.sleeps, &l.floors
-		if i == 0 { // the first has the whole image to store
-			night, floor = &sleeps{}, &floors{}
+		sleep, floor := &l.sleeps, &l.floors
+		if i == 0 { // the first one stores the whole image
+			sleep, floor = &sleeps{}, &floors{}
 		}
-		night.hibernated.add(slept.arrived.Sub(began))
+		sleep.hibernated.add(slept.arrived.Sub(began))
 		if err := b.life(ctx, p.session, floor); err != nil {
 			return fmt.Errorf("floor: %w", err)
 		}
-		var morning prompts
-		if err := p.turn(ctx, &morning); err != nil {
+		var wake prompts
+		if err := p.turn(ctx, &wake); err != nil {
 			return err
 		}
-		night.accepted.add(morning.accepted.p50())
-		night.heard.add(morning.heard.p50())
+		sleep.accepted.add(wake.accepted.p50())
+		sleep.heard.add(wake.heard.p50())
 	}
 	return nil
 }

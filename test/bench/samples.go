@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// samples are durations of one kind. They may be added by many goroutines.
+// samples are durations of one kind. It is safe for concurrent use.
 type samples struct {
 	mu     sync.Mutex
 	values []time.Duration
@@ -25,7 +25,7 @@ func (s *samples) n() int {
 	return len(s.values)
 }
 
-// quantile is the smallest sample that a share q of all is not above; 0 without samples.
+// quantile is the smallest sample that is not below a share q of all; 0 without samples.
 func (s *samples) quantile(q float64) time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -40,10 +40,7 @@ func (s *samples) quantile(q float64) time.Duration {
 func (s *samples) p50() time.Duration { return s.quantile(0.50) }
 func (s *samples) p99() time.Duration { return s.quantile(0.99) }
 
-// least is the smallest sample.
-func (s *samples) least() time.Duration { return s.quantile(0) }
-
-// sum adds up what was measured in the same round. Kinds must have as many samples each.
+// sum adds the samples of the same round. All kinds must have the same number of samples.
 func sum(kinds ...*samples) *samples {
 	out := &samples{}
 	for i := range kinds[0].values {

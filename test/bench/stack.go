@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// stack is one `overwinter dev` of our own.
+// stack is one `overwinter dev` that the bench starts and stops.
 type stack struct {
 	program  string
 	parent   string // of the data directory
@@ -33,7 +33,7 @@ func newStack(ctx context.Context, bin string) (*stack, error) {
 		if err != nil {
 			return nil, err
 		}
-		defer l.Close() // together, so that no port is chosen twice
+		defer l.Close() // after the loop, so that no port is chosen twice
 		ports[i] = l.Addr().(*net.TCPAddr).Port
 	}
 	parent, err := os.MkdirTemp("", "overwinter-bench-*")
@@ -51,6 +51,7 @@ func newStack(ctx context.Context, bin string) (*stack, error) {
 			"dev", "--data-dir", filepath.Join(parent, "data"), "--api-address", address(0),
 			"--temporal-port", strconv.Itoa(ports[1]), "--temporal-ui-port", strconv.Itoa(ports[2]),
 			"--local-modal-port", strconv.Itoa(ports[3]),
+			"--sandbox-host-ports", "1024-65535", // servers of the bench
 		},
 	}, nil
 }
@@ -61,8 +62,8 @@ func (s *stack) start(ctx context.Context) (time.Duration, error) {
 	if err != nil {
 		return 0, err
 	}
-	defer log.Close()                             // the child has its own
-	command := exec.Command(s.program, s.args...) //nolint:gosec,noctx // our own program; it is stopped in order
+	defer log.Close()                             // the child has a duplicate
+	command := exec.Command(s.program, s.args...) //nolint:gosec,noctx // our own program; stop ends it
 	command.Stdout, command.Stderr = log, log
 	began := time.Now()
 	if err := command.Start(); err != nil {
@@ -97,7 +98,7 @@ func ready(ctx context.Context, url string) bool {
 	return response.StatusCode == http.StatusOK
 }
 
-// tail is the end of what the system said, as an error.
+// tail is the end of the system's log, as an error.
 func (s *stack) tail() error {
 	raw, err := os.ReadFile(filepath.Join(s.parent, "dev.log"))
 	if err != nil {
@@ -108,13 +109,13 @@ func (s *stack) tail() error {
 
 func (s *stack) pid() int { return s.command.Process.Pid }
 
-// databaseURL is where the system's Postgres is.
+// databaseURL is the address of the system's database.
 func (s *stack) databaseURL() (string, error) {
 	raw, err := os.ReadFile(filepath.Join(s.parent, "data", "database-url"))
 	return strings.TrimSpace(string(raw)), err
 }
 
-// stop ends the system as Ctrl-C does. It may be called when none runs.
+// stop ends the system as Ctrl-C does. It does nothing if the system does not run.
 func (s *stack) stop() error {
 	if s.command == nil {
 		return nil
