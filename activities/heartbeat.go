@@ -95,7 +95,7 @@ func (p *pulse) run(ctx context.Context) {
 		timeout = defaultHeartbeatTimeout
 	}
 	interval := timeout / heartbeatsPerTimeout
-	timer := time.NewTimer(0)
+	timer := time.NewTimer(interval) // the start of the attempt is as good as a heartbeat
 	defer timer.Stop()
 	var look <-chan time.Time
 	if p.stall > 0 {

@@ -2,6 +2,7 @@ package activities_test
 
 import (
 	"context"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -79,4 +80,18 @@ func TestWaitingForTheAgentIsProgress(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, session.OutcomeCompleted, result.Outcome)
 	require.EqualValues(t, 1, b.run(t, in.RunID).Attempt)
+}
+
+// TestAShortTurnSendsNoHeartbeat: each heartbeat is a write of the workflow's state in Temporal. The start of an attempt
+// is as good as one, so that a turn which is shorter than the interval needs none.
+func TestAShortTurnSendsNoHeartbeat(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	in := b.claim(t, b.create(t), "hello")
+	var beats atomic.Int64
+	began := time.Now()
+	_, err := do(b, attempt{beat: func() { beats.Add(1) }}, b.turns.RunTurn, in)
+	require.NoError(t, err)
+	// One per second is more often than any interval; a turn on a busy machine may take several.
+	require.LessOrEqual(t, beats.Load(), int64(time.Since(began)/time.Second))
 }

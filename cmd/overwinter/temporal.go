@@ -30,6 +30,8 @@ func (f temporalFlags) dial(logger *slog.Logger) (client.Client, error) {
 	options := client.Options{
 		HostPort: f.TemporalAddress, Namespace: f.TemporalNamespace, Logger: log.NewStructuredLogger(logger),
 	}
+	// The messages are a few hundred bytes each: compressing them costs both sides more than it saves.
+	options.ConnectionOptions.GrpcCompression = &client.GrpcCompressionNone{}
 	var err error
 	if options.ConnectionOptions.TLS, err = f.tls(); err != nil {
 		return nil, err
