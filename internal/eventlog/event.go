@@ -26,7 +26,8 @@ type Draft struct {
 	ConversationID string
 	At             time.Time
 	Data           json.RawMessage
-	// Frame and N key the events of a run: (run, frame, n) is written once.
+	// Frame and N are the place of an event in its run, which is written once. The places of an append ascend, and no frame
+	// is after its LastFrame.
 	Frame int64
 	N     int
 }

@@ -157,6 +157,9 @@ func (b *appendTx) append(a eventlog.Append, folds []foldDraft) error {
 			return session.Faultf(session.CodeInvalid, "the data of event %d (%s) is not JSON", i, d.Type)
 		}
 	}
+	if err := checkFrames(a); err != nil {
+		return err
+	}
 	for _, q := range a.Questions {
 		if _, err := json.Marshal(q.Asked); err != nil {
 			return session.Faultf(session.CodeInvalid, "question %s is not JSON", q.Asked.ID)
@@ -183,14 +186,14 @@ func (b *appendTx) append(a eventlog.Append, folds []foldDraft) error {
 	}
 	for i, d := range a.Events {
 		if run == nil {
-			b.event(s, a, d, folds[i])
+			b.event(s, 0, d, folds[i])
 			continue
 		}
 		if err := asked(d.Frame); err != nil {
 			return err
 		}
 		if d.Frame > run.LastFrame {
-			b.event(s, a, d, folds[i])
+			b.event(s, run.No, d, folds[i])
 		}
 	}
 	if run != nil {
@@ -204,7 +207,7 @@ func (b *appendTx) append(a eventlog.Append, folds []foldDraft) error {
 	return nil
 }
 
-func (b *appendTx) event(s *appendSession, a eventlog.Append, d eventlog.Draft, fold foldDraft) {
+func (b *appendTx) event(s *appendSession, runNo int32, d eventlog.Draft, fold foldDraft) {
 	data := storable(d.Data)
 	at := d.At.UTC()
 	if d.At.IsZero() {
@@ -216,11 +219,8 @@ func (b *appendTx) event(s *appendSession, a eventlog.Append, d eventlog.Draft, 
 		s.activity = at
 	}
 	row := eventRow{
-		SessionID: s.ID, Seq: s.LastSeq, Type: text(d.Type), ConversationID: text(d.ConversationID),
-		RunID: a.RunID, Frame: noFrame, At: at, Data: string(data),
-	}
-	if a.RunID != "" {
-		row.Frame, row.N = d.Frame, int32(d.N)
+		SessionNo: s.No, Seq: s.LastSeq, Type: text(d.Type), ConversationID: text(d.ConversationID),
+		RunNo: runNo, At: at, Data: string(data),
 	}
 	b.log.add(row)
 	b.fold.add(fold, row.Seq, conversation.EventType(d.Type), data)
@@ -230,6 +230,24 @@ func (b *appendTx) event(s *appendSession, a eventlog.Append, d eventlog.Draft, 
 			s.Title = text(title.Title)
 		}
 	}
+}
+
+// checkFrames refuses events that last_frame could not keep from being written twice: each has its own place (frame, n), in
+// order, and none is after the frame that the append commits.
+func checkFrames(a eventlog.Append) error {
+	if a.RunID == "" {
+		return nil
+	}
+	for i, d := range a.Events {
+		if d.Frame < 0 || d.Frame > a.LastFrame {
+			return session.Faultf(session.CodeInvalid, "event %d is of frame %d, which is not among the frames up to %d that the append commits", i, d.Frame, a.LastFrame)
+		}
+		if i > 0 && cmp.Or(cmp.Compare(a.Events[i-1].Frame, d.Frame), cmp.Compare(a.Events[i-1].N, d.N)) >= 0 {
+			return session.Faultf(session.CodeInvalid, "event %d (frame %d, %d) does not follow the one before it (frame %d, %d)",
+				i, d.Frame, d.N, a.Events[i-1].Frame, a.Events[i-1].N)
+		}
+	}
+	return nil
 }
 
 // storable is data as a column takes it: agents print what is not UTF-8.
@@ -268,7 +286,7 @@ func (b *appendTx) flush(ctx context.Context, out *pipeline) error {
 	if err := b.q.SessionsAdvance(ctx, out, &advance); err != nil {
 		return err
 	}
-	if err := b.q.EventsInsert(ctx, out, b.log.params()); err != nil {
+	if err := b.log.insert(ctx, b.q, out); err != nil {
 		return err
 	}
 	if err := b.fold.flush(ctx, b.q, out); err != nil {

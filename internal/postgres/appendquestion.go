@@ -123,7 +123,7 @@ func (b *appendTx) tell(s *appendSession, a eventlog.Append, kind string, data a
 	s.LastSeq++
 	s.changed = true
 	b.log.add(eventRow{
-		SessionID: s.ID, Seq: s.LastSeq, Type: kind, RunID: a.RunID, Frame: noFrame, At: b.now, Data: string(storable(body)),
+		SessionNo: s.No, Seq: s.LastSeq, Type: kind, RunID: a.RunID, RunNo: runNo(a.RunID), At: b.now, Data: string(storable(body)),
 	})
 	return nil
 }

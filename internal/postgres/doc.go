@@ -1,5 +1,5 @@
 // Package postgres keeps what is true: sessions and their transitions, prompts,
-// runs, the log of events with its fold, transcripts, bundles, snapshots and
+// runs, the log of events (event_log) with its fold, transcripts, bundles, snapshots and
 // sandboxes. Temporal decides when things happen; what has happened is here.
 //
 //	                 ┌───────────── sessions ─────────────┐  the row is the lock and
@@ -36,6 +36,9 @@
 //     and a session has one run that is not over at most (runs_one_open).
 //   - A run is appended to by the holder of its token alone, while it is not over and
 //     no newer generation is reserved. An empty token never matches.
+//   - An event is small: its session is a number (sessions.no), its run and conversation are numbers within the
+//     session, and one index, (session_no, seq), serves uniqueness and reading. That a frame is written once needs no
+//     index: an append writes the frames after runs.last_frame and moves that, under the lock of the session.
 //   - The status terminated is the last event of its session. Prompts and runs that
 //     are not over are ended in the same transaction, before it.
 //   - A block's row holds its text up to text_seq. What is behind it is in text_delta

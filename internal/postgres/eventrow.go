@@ -1,9 +1,11 @@
 package postgres
 
 import (
+	"context"
 	"strings"
 	"time"
 
+	"github.com/overwinter-dev/overwinter/internal/conversation"
 	"github.com/overwinter-dev/overwinter/internal/postgres/dbsqlc"
 )
 
@@ -17,37 +19,71 @@ const maxNotify = 7900
 // maxNotices is how many notifications one commit sends before it says "*".
 const maxNotices = 4
 
-// noFrame stands for an event that the store wrote itself.
-const noFrame = -1
+// runByID makes EventsInsert find the number of a run by its id.
+const runByID = -1
+
+// runNo is the number to insert for a run that is given by its id, if one is.
+func runNo(runID string) int32 {
+	if runID == "" {
+		return 0
+	}
+	return runByID
+}
 
 type eventRow struct {
-	SessionID      string
+	SessionNo      int64
 	Seq            int64
 	Type           string
 	ConversationID string
-	RunID          string
-	Frame          int64
-	N              int32
+	RunID          string // empty: no run, or the one of RunNo
+	RunNo          int32  // where it is known; else runByID
 	At             time.Time
 	Data           string
 }
 
 // eventRows are events by column, as they are inserted.
-type eventRows dbsqlc.EventsInsertParams
+type eventRows struct {
+	dbsqlc.EventsInsertParams
+	// others are the conversations other than the main one, each once.
+	others dbsqlc.EventConversationsInsertParams
+	known  map[conversationKey]bool
+}
+
+type conversationKey struct {
+	sessionNo int64
+	id        string
+}
 
 func (r *eventRows) add(e eventRow) {
-	r.SessionIds = append(r.SessionIds, e.SessionID)
+	r.SessionNos = append(r.SessionNos, e.SessionNo)
 	r.Seqs = append(r.Seqs, e.Seq)
 	r.Types = append(r.Types, e.Type)
 	r.ConversationIds = append(r.ConversationIds, e.ConversationID)
 	r.RunIds = append(r.RunIds, e.RunID)
-	r.Frames = append(r.Frames, e.Frame)
-	r.Ns = append(r.Ns, e.N)
+	r.RunNos = append(r.RunNos, e.RunNo)
 	r.Ats = append(r.Ats, e.At)
 	r.Datas = append(r.Datas, e.Data)
+	key := conversationKey{e.SessionNo, e.ConversationID}
+	if e.ConversationID == "" || e.ConversationID == conversation.Main || r.known[key] {
+		return
+	}
+	if r.known == nil {
+		r.known = map[conversationKey]bool{}
+	}
+	r.known[key] = true
+	r.others.SessionNos = append(r.others.SessionNos, key.sessionNo)
+	r.others.Ids = append(r.others.Ids, key.id)
 }
 
-func (r *eventRows) params() *dbsqlc.EventsInsertParams { return (*dbsqlc.EventsInsertParams)(r) }
+// insert queues the statements that write the events. They need the locks of their sessions.
+func (r *eventRows) insert(ctx context.Context, q *dbsqlc.Queries, out dbsqlc.DBTX) error {
+	if len(r.others.Ids) > 0 {
+		if err := q.EventConversationsInsert(ctx, out, &r.others); err != nil {
+			return err
+		}
+	}
+	return q.EventsInsert(ctx, out, &r.EventsInsertParams)
+}
 
 // notices are the payloads that name the sessions: a few full ones, or one that
 // says all.

@@ -29,7 +29,6 @@ var violations = map[string]session.Fault{
 	"sandboxes_generation":     {Code: session.CodeInvalid, Message: "a generation is at least 1"},
 	"sandboxes_status":         {Code: session.CodeInvalid, Message: "the status of the sandbox is not known"},
 	"snapshots_session":        {Code: session.CodeNoSession, Message: "there is no such session"},
-	"events_run_frame":         {Code: session.CodeIllegalState, Message: "the frame has been written before"},
 	"sandboxes_ended":          {Code: session.CodeInvalid, Message: "a sandbox is ended with a reason, not with a status"},
 	"session_transitions_to":   {Code: session.CodeInvalid, Message: "the state that the transition leads to is not known"},
 	"session_transitions_no":   {Code: session.CodeInvalid, Message: "transitions are numbered from 1"},

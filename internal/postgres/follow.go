@@ -81,7 +81,7 @@ func (db *DB) EventsPrune(ctx context.Context, sessionID string, through int64) 
 		if err := s.settleBlocks(ctx); err != nil {
 			return err
 		}
-		if err := s.q.EventsPrune(ctx, s, &dbsqlc.EventsPruneParams{SessionID: sessionID, Through: through}); err != nil {
+		if err := s.q.EventsPrune(ctx, s, &dbsqlc.EventsPruneParams{SessionNo: s.row.No, Through: through}); err != nil {
 			return err
 		}
 		return s.q.EventsSetFirst(ctx, s, &dbsqlc.EventsSetFirstParams{ID: sessionID, FirstSeq: through + 1})

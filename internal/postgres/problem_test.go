@@ -22,7 +22,8 @@ func TestAProblemIsInTheLog(t *testing.T) {
 func TestRefusedConnectionsAreInTheLog(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	run := session.NewID(session.RunPrefix)
+	b.running(t)
+	run := b.begin(t, b.submit(t, "x"))
 	require.NoError(t, b.NetworkRecord(t.Context(), b.id, run, []session.Refusal{
 		{Host: "rebound.example\x00", IP: "127.0.0.1", Port: 80, Protocol: "tcp", Verdict: "refused", Count: 3},
 		{Protocol: "udp", Verdict: "refused", Count: 1},
@@ -47,11 +48,15 @@ func TestARunHasAtMostAHundredNetworkEventsWhateverItsAttempts(t *testing.T) {
 		}
 		return n
 	}
-	run, next := session.NewID(session.RunPrefix), session.NewID(session.RunPrefix)
+	b.running(t)
+	run := b.begin(t, b.submit(t, "x"))
 	for range 3 { // each attempt begins to count again
 		require.NoError(t, b.NetworkRecord(t.Context(), b.id, run, make([]session.Refusal, 60)))
 	}
 	require.Equal(t, 100, count(run))
+	_, err := b.RunEnd(t.Context(), session.RunEnding{RunID: run, Token: "t1", Outcome: session.OutcomeCompleted})
+	require.NoError(t, err)
+	next := b.begin(t, b.submit(t, "y"))
 	require.NoError(t, b.NetworkRecord(t.Context(), b.id, next, make([]session.Refusal, 1)))
 	require.Equal(t, 1, count(next))
 }

@@ -77,8 +77,8 @@ func (s *sessionTx) blocksRemove(ctx context.Context, runIDs []string) error {
 			}
 			s.row.LastSeq++
 			s.log.add(eventRow{
-				SessionID: s.row.ID, Seq: s.row.LastSeq, Type: string(conversation.EventBlockRemoved),
-				ConversationID: r.ConversationID, Frame: noFrame, At: s.now, Data: string(data),
+				SessionNo: s.row.No, Seq: s.row.LastSeq, Type: string(conversation.EventBlockRemoved),
+				ConversationID: r.ConversationID, At: s.now, Data: string(data),
 			})
 		}
 	}

@@ -290,7 +290,7 @@ func (s *sessionTx) add(kind, runID string, data any) error {
 	}
 	s.row.LastSeq++
 	s.log.add(eventRow{
-		SessionID: s.row.ID, Seq: s.row.LastSeq, Type: kind, RunID: runID, Frame: noFrame, At: s.now, Data: string(body),
+		SessionNo: s.row.No, Seq: s.row.LastSeq, Type: kind, RunID: runID, RunNo: runNo(runID), At: s.now, Data: string(body),
 	})
 	return nil
 }
@@ -309,7 +309,7 @@ func (s *sessionTx) queueEvents(ctx context.Context) error {
 	s.grown = true
 	return cmp.Or(
 		s.q.SessionAdvance(ctx, &s.later, &dbsqlc.SessionAdvanceParams{ID: s.row.ID, LastSeq: s.row.LastSeq}),
-		s.q.EventsInsert(ctx, &s.later, s.log.params()),
+		s.log.insert(ctx, s.q, &s.later),
 	)
 }
 

@@ -10,6 +10,27 @@ import (
 	"time"
 )
 
+const eventConversationsInsert = `-- name: EventConversationsInsert :exec
+INSERT INTO event_conversations (session_no, no, id)
+SELECT a.session_no,
+    coalesce((SELECT max(c.no) FROM event_conversations c WHERE c.session_no = a.session_no), 1)
+        + row_number() OVER (PARTITION BY a.session_no ORDER BY a.place),
+    a.id
+FROM (SELECT unnest($1::bigint[]) AS session_no, unnest($2::text[]) AS id, generate_subscripts($2::text[], 1) AS place) a
+WHERE NOT EXISTS (SELECT FROM event_conversations k WHERE k.session_no = a.session_no AND k.id = a.id)
+`
+
+type EventConversationsInsertParams struct {
+	SessionNos []int64
+	Ids        []string
+}
+
+// EventConversationsInsert numbers the conversations that have no number yet, in the order given.
+func (q *Queries) EventConversationsInsert(ctx context.Context, db DBTX, arg *EventConversationsInsertParams) error {
+	_, err := db.Exec(ctx, eventConversationsInsert, arg.SessionNos, arg.Ids)
+	return err
+}
+
 const eventsBounds = `-- name: EventsBounds :one
 SELECT first_seq, last_seq FROM sessions WHERE id = $1
 `
@@ -27,14 +48,16 @@ func (q *Queries) EventsBounds(ctx context.Context, db DBTX, id string) (EventsB
 }
 
 const eventsDeltas = `-- name: EventsDeltas :many
-SELECT p.seq, p.conversation_id, p.data
+SELECT p.seq, coalesce(c.id, CASE p.conversation_no WHEN 1 THEN 'main' ELSE '' END)::text AS conversation_id, p.data
 FROM (
-    SELECT e.seq, e.conversation_id, e.data,
-        sum(coalesce(e.size, octet_length(e.data::text))) OVER (ORDER BY e.seq ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS before
-    FROM events e
-    WHERE e.session_id = $1 AND e.seq > $2 AND e.seq <= $3 AND e.type = 'text_delta'
+    SELECT e.session_no, e.seq, e.conversation_no, e.data,
+        sum(octet_length(e.data)) OVER (ORDER BY e.seq ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS before
+    FROM event_log e
+    WHERE e.session_no = (SELECT s.no FROM sessions s WHERE s.id = $1::text)
+        AND e.seq > $2 AND e.seq <= $3 AND e.type = 'text_delta'
     ORDER BY e.seq LIMIT $4
 ) p
+LEFT JOIN LATERAL (SELECT k.id FROM event_conversations k WHERE p.conversation_no > 1 AND k.session_no = p.session_no AND k.no = p.conversation_no LIMIT 1) c ON true
 WHERE p.before IS NULL OR p.before < $5::bigint
 ORDER BY p.seq
 `
@@ -82,37 +105,37 @@ func (q *Queries) EventsDeltas(ctx context.Context, db DBTX, arg *EventsDeltasPa
 }
 
 const eventsInsert = `-- name: EventsInsert :exec
-INSERT INTO events (session_id, seq, type, conversation_id, run_id, frame, n, at, data, size)
-SELECT a.session_id, a.seq, a.type, a.conversation_id, a.run_id,
-    nullif(a.frame, -1), CASE WHEN a.frame >= 0 THEN a.n END, a.at, a.data::json, octet_length(a.data)
-FROM (SELECT unnest($1::text[]) AS session_id, unnest($2::bigint[]) AS seq, unnest($3::text[]) AS type,
-    unnest($4::text[]) AS conversation_id, unnest($5::text[]) AS run_id, unnest($6::bigint[]) AS frame,
-    unnest($7::integer[]) AS n, unnest($8::timestamptz[]) AS at, unnest($9::text[]) AS data) a
+INSERT INTO event_log (session_no, seq, at, run_no, conversation_no, type, data)
+SELECT a.session_no, a.seq, a.at,
+    CASE WHEN a.run_no >= 0 THEN a.run_no ELSE coalesce((SELECT r.no FROM runs r WHERE r.id = a.run_id), 0) END,
+    CASE a.conversation_id WHEN '' THEN 0 WHEN 'main' THEN 1
+        ELSE (SELECT c.no FROM event_conversations c WHERE c.session_no = a.session_no AND c.id = a.conversation_id) END,
+    a.type, a.data
+FROM (SELECT unnest($1::bigint[]) AS session_no, unnest($2::bigint[]) AS seq, unnest($3::text[]) AS type,
+    unnest($4::text[]) AS conversation_id, unnest($5::text[]) AS run_id, unnest($6::integer[]) AS run_no,
+    unnest($7::timestamptz[]) AS at, unnest($8::text[]) AS data) a
 `
 
 type EventsInsertParams struct {
-	SessionIds      []string
+	SessionNos      []int64
 	Seqs            []int64
 	Types           []string
 	ConversationIds []string
 	RunIds          []string
-	Frames          []int64
-	Ns              []int32
+	RunNos          []int32
 	Ats             []time.Time
 	Datas           []string
 }
 
-// EventsInsert is the one way into the log. Data goes over as text: json keeps it
-// as it is, the escape \u0000 included. A frame below zero means none.
+// EventsInsert is the one way into the log. A run is given by its number, or by its id where run_no is below zero.
 func (q *Queries) EventsInsert(ctx context.Context, db DBTX, arg *EventsInsertParams) error {
 	_, err := db.Exec(ctx, eventsInsert,
-		arg.SessionIds,
+		arg.SessionNos,
 		arg.Seqs,
 		arg.Types,
 		arg.ConversationIds,
 		arg.RunIds,
-		arg.Frames,
-		arg.Ns,
+		arg.RunNos,
 		arg.Ats,
 		arg.Datas,
 	)
@@ -120,32 +143,36 @@ func (q *Queries) EventsInsert(ctx context.Context, db DBTX, arg *EventsInsertPa
 }
 
 const eventsOfRunCount = `-- name: EventsOfRunCount :one
-SELECT count(*) FROM events e
-WHERE e.session_id = $1 AND e.run_id = $2 AND e.type = $3
-    AND e.seq > coalesce((SELECT r.began_seq FROM runs r WHERE r.id = $2), 0)
+SELECT count(*) FROM runs r
+JOIN sessions s ON s.id = r.session_id
+JOIN event_log e ON e.session_no = s.no AND e.run_no = r.no AND e.seq > r.began_seq
+WHERE r.id = $1 AND r.session_id = $2 AND e.type = $3
 `
 
 type EventsOfRunCountParams struct {
-	SessionID string
 	RunID     string
+	SessionID string
 	Type      string
 }
 
 func (q *Queries) EventsOfRunCount(ctx context.Context, db DBTX, arg *EventsOfRunCountParams) (int64, error) {
-	row := db.QueryRow(ctx, eventsOfRunCount, arg.SessionID, arg.RunID, arg.Type)
+	row := db.QueryRow(ctx, eventsOfRunCount, arg.RunID, arg.SessionID, arg.Type)
 	var count int64
 	err := row.Scan(&count)
 	return count, err
 }
 
 const eventsPage = `-- name: EventsPage :many
-SELECT p.seq, p.type, p.conversation_id, p.run_id, p.at, p.data
+SELECT p.seq, p.type, coalesce(c.id, CASE p.conversation_no WHEN 1 THEN 'main' ELSE '' END)::text AS conversation_id,
+    coalesce(r.id, '')::text AS run_id, p.at, p.data
 FROM (
-    SELECT e.seq, e.type, e.conversation_id, e.run_id, e.at, e.data,
-        sum(coalesce(e.size, octet_length(e.data::text))) OVER (ORDER BY e.seq ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS before
-    FROM events e
-    WHERE e.session_id = $1 AND e.seq > $2 ORDER BY e.seq LIMIT $3
+    SELECT e.session_no, e.seq, e.type, e.conversation_no, e.run_no, e.at, e.data,
+        sum(octet_length(e.data)) OVER (ORDER BY e.seq ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS before
+    FROM event_log e
+    WHERE e.session_no = (SELECT s.no FROM sessions s WHERE s.id = $1::text) AND e.seq > $2 ORDER BY e.seq LIMIT $3
 ) p
+LEFT JOIN LATERAL (SELECT k.id FROM runs k WHERE p.run_no > 0 AND k.session_id = $1::text AND k.no = p.run_no LIMIT 1) r ON true
+LEFT JOIN LATERAL (SELECT k.id FROM event_conversations k WHERE p.conversation_no > 1 AND k.session_no = p.session_no AND k.no = p.conversation_no LIMIT 1) c ON true
 WHERE p.before IS NULL OR p.before < $4::bigint
 ORDER BY p.seq
 `
@@ -166,7 +193,8 @@ type EventsPageRow struct {
 	Data           []byte
 }
 
-// EventsPage ends with the event that brings its data to max_bytes or more.
+// EventsPage ends with the event that brings its data to max_bytes or more. The size of data is known without reading it.
+// Lateral with a limit: one look-up for each run and conversation of the page, however many the session has.
 func (q *Queries) EventsPage(ctx context.Context, db DBTX, arg *EventsPageParams) ([]EventsPageRow, error) {
 	rows, err := db.Query(ctx, eventsPage,
 		arg.SessionID,
@@ -229,18 +257,18 @@ func (q *Queries) EventsPositions(ctx context.Context, db DBTX, ids []string) ([
 }
 
 const eventsPrune = `-- name: EventsPrune :exec
-DELETE FROM events WHERE session_id = $1 AND seq <= $2
+DELETE FROM event_log WHERE session_no = $1 AND seq <= $2
 `
 
 type EventsPruneParams struct {
-	SessionID string
+	SessionNo int64
 	Through   int64
 }
 
 // EventsPrune deletes the oldest events up to and with a position; readers behind
 // it are told by first_seq.
 func (q *Queries) EventsPrune(ctx context.Context, db DBTX, arg *EventsPruneParams) error {
-	_, err := db.Exec(ctx, eventsPrune, arg.SessionID, arg.Through)
+	_, err := db.Exec(ctx, eventsPrune, arg.SessionNo, arg.Through)
 	return err
 }
 

@@ -54,7 +54,23 @@ type Event struct {
 	N              *int32
 	At             time.Time
 	Data           []byte
-	Size           *int32
+	Size           int32
+}
+
+type EventConversation struct {
+	SessionNo int64
+	No        int32
+	ID        string
+}
+
+type EventLog struct {
+	SessionNo      int64
+	Seq            int64
+	At             time.Time
+	RunNo          int32
+	ConversationNo int32
+	Type           string
+	Data           []byte
 }
 
 type ExitImage struct {
@@ -170,6 +186,7 @@ type Run struct {
 	Doing        string
 	Losses       int32
 	LossesFrame  int64
+	No           int32
 }
 
 type Sandbox struct {
@@ -236,6 +253,7 @@ type Session struct {
 	SignalledAt    *time.Time
 	ErrorCause     string
 	WorkflowRun    string
+	No             int64
 }
 
 type SessionCommand struct {

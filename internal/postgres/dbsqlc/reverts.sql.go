@@ -110,7 +110,9 @@ func (q *Queries) PromptsRevert(ctx context.Context, db DBTX, arg *PromptsRevert
 }
 
 const runsFirstSeq = `-- name: RunsFirstSeq :one
-SELECT coalesce(min(seq), 0)::bigint FROM events WHERE session_id = $1 AND run_id = ANY($2::text[])
+SELECT coalesce(min(e.seq), 0)::bigint FROM event_log e
+WHERE e.session_no = (SELECT s.no FROM sessions s WHERE s.id = $1)
+    AND e.run_no IN (SELECT r.no FROM runs r WHERE r.session_id = $1 AND r.id = ANY($2::text[]))
 `
 
 type RunsFirstSeqParams struct {

@@ -42,7 +42,7 @@ func (q *Queries) RunAttach(ctx context.Context, db DBTX, arg *RunAttachParams) 
 }
 
 const runDispatch = `-- name: RunDispatch :one
-UPDATE runs SET dispatch = dispatch + 1 WHERE id = $1 RETURNING id, session_id, prompt_id, generation, attempt, token, last_frame, translator, outcome, reason, model, input_tokens, output_tokens, cost_usd, tool_calls, started_at, ended_at, dispatch, held_dispatch, held_attempt, began_seq, doing, losses, losses_frame
+UPDATE runs SET dispatch = dispatch + 1 WHERE id = $1 RETURNING id, session_id, prompt_id, generation, attempt, token, last_frame, translator, outcome, reason, model, input_tokens, output_tokens, cost_usd, tool_calls, started_at, ended_at, dispatch, held_dispatch, held_attempt, began_seq, doing, losses, losses_frame, no
 `
 
 // RunDispatch allots the next dispatch of a run and returns the run.
@@ -74,6 +74,7 @@ func (q *Queries) RunDispatch(ctx context.Context, db DBTX, id string) (Run, err
 		&i.Doing,
 		&i.Losses,
 		&i.LossesFrame,
+		&i.No,
 	)
 	return i, err
 }
@@ -98,7 +99,7 @@ UPDATE runs SET outcome = $1, reason = $2, model = $3, token = '', translator = 
     input_tokens = $4, output_tokens = $5, cost_usd = $6, tool_calls = $7,
     ended_at = $8::timestamptz
 WHERE id = $9 AND ended_at IS NULL
-RETURNING id, session_id, prompt_id, generation, attempt, token, last_frame, translator, outcome, reason, model, input_tokens, output_tokens, cost_usd, tool_calls, started_at, ended_at, dispatch, held_dispatch, held_attempt, began_seq, doing, losses, losses_frame
+RETURNING id, session_id, prompt_id, generation, attempt, token, last_frame, translator, outcome, reason, model, input_tokens, output_tokens, cost_usd, tool_calls, started_at, ended_at, dispatch, held_dispatch, held_attempt, began_seq, doing, losses, losses_frame, no
 `
 
 type RunEndParams struct {
@@ -152,12 +153,13 @@ func (q *Queries) RunEnd(ctx context.Context, db DBTX, arg *RunEndParams) (Run, 
 		&i.Doing,
 		&i.Losses,
 		&i.LossesFrame,
+		&i.No,
 	)
 	return i, err
 }
 
 const runGet = `-- name: RunGet :one
-SELECT id, session_id, prompt_id, generation, attempt, token, last_frame, translator, outcome, reason, model, input_tokens, output_tokens, cost_usd, tool_calls, started_at, ended_at, dispatch, held_dispatch, held_attempt, began_seq, doing, losses, losses_frame FROM runs WHERE id = $1
+SELECT id, session_id, prompt_id, generation, attempt, token, last_frame, translator, outcome, reason, model, input_tokens, output_tokens, cost_usd, tool_calls, started_at, ended_at, dispatch, held_dispatch, held_attempt, began_seq, doing, losses, losses_frame, no FROM runs WHERE id = $1
 `
 
 func (q *Queries) RunGet(ctx context.Context, db DBTX, id string) (Run, error) {
@@ -188,12 +190,13 @@ func (q *Queries) RunGet(ctx context.Context, db DBTX, id string) (Run, error) {
 		&i.Doing,
 		&i.Losses,
 		&i.LossesFrame,
+		&i.No,
 	)
 	return i, err
 }
 
 const runGetOpen = `-- name: RunGetOpen :one
-SELECT id, session_id, prompt_id, generation, attempt, token, last_frame, translator, outcome, reason, model, input_tokens, output_tokens, cost_usd, tool_calls, started_at, ended_at, dispatch, held_dispatch, held_attempt, began_seq, doing, losses, losses_frame FROM runs WHERE session_id = $1 AND ended_at IS NULL
+SELECT id, session_id, prompt_id, generation, attempt, token, last_frame, translator, outcome, reason, model, input_tokens, output_tokens, cost_usd, tool_calls, started_at, ended_at, dispatch, held_dispatch, held_attempt, began_seq, doing, losses, losses_frame, no FROM runs WHERE session_id = $1 AND ended_at IS NULL
 `
 
 func (q *Queries) RunGetOpen(ctx context.Context, db DBTX, sessionID string) (Run, error) {
@@ -224,13 +227,14 @@ func (q *Queries) RunGetOpen(ctx context.Context, db DBTX, sessionID string) (Ru
 		&i.Doing,
 		&i.Losses,
 		&i.LossesFrame,
+		&i.No,
 	)
 	return i, err
 }
 
 const runInsert = `-- name: RunInsert :exec
-INSERT INTO runs (id, session_id, prompt_id, generation, dispatch, began_seq, started_at)
-VALUES ($1, $2, $3, $4, $5, $6, $7)
+INSERT INTO runs (id, no, session_id, prompt_id, generation, dispatch, began_seq, started_at)
+VALUES ($1, (SELECT coalesce(max(r.no), 0) + 1 FROM runs r WHERE r.session_id = $2), $2, $3, $4, $5, $6, $7)
 `
 
 type RunInsertParams struct {
@@ -318,11 +322,12 @@ func (q *Queries) RunsAdvance(ctx context.Context, db DBTX, arg *RunsAdvancePara
 }
 
 const runsForAppend = `-- name: RunsForAppend :many
-SELECT id, session_id, token, last_frame, (ended_at IS NOT NULL)::boolean AS is_over FROM runs WHERE id = ANY($1::text[])
+SELECT id, no, session_id, token, last_frame, (ended_at IS NOT NULL)::boolean AS is_over FROM runs WHERE id = ANY($1::text[])
 `
 
 type RunsForAppendRow struct {
 	ID        string
+	No        int32
 	SessionID string
 	Token     string
 	LastFrame int64
@@ -340,6 +345,7 @@ func (q *Queries) RunsForAppend(ctx context.Context, db DBTX, ids []string) ([]R
 		var i RunsForAppendRow
 		if err := rows.Scan(
 			&i.ID,
+			&i.No,
 			&i.SessionID,
 			&i.Token,
 			&i.LastFrame,

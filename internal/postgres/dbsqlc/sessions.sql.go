@@ -343,12 +343,13 @@ func (q *Queries) SessionList(ctx context.Context, db DBTX, arg *SessionListPara
 }
 
 const sessionLock = `-- name: SessionLock :one
-SELECT id, status, status_reason, generation, transition_no, last_ordinal, last_seq, head_bundle_id, loaded, title, lazy, signalled_at, workflow_run
+SELECT id, no, status, status_reason, generation, transition_no, last_ordinal, last_seq, head_bundle_id, loaded, title, lazy, signalled_at, workflow_run
 FROM sessions WHERE id = $1 FOR NO KEY UPDATE
 `
 
 type SessionLockRow struct {
 	ID           string
+	No           int64
 	Status       string
 	StatusReason string
 	Generation   int64
@@ -370,6 +371,7 @@ func (q *Queries) SessionLock(ctx context.Context, db DBTX, id string) (SessionL
 	var i SessionLockRow
 	err := row.Scan(
 		&i.ID,
+		&i.No,
 		&i.Status,
 		&i.StatusReason,
 		&i.Generation,
@@ -556,12 +558,13 @@ func (q *Queries) SessionTransit(ctx context.Context, db DBTX, arg *SessionTrans
 }
 
 const sessionTryLock = `-- name: SessionTryLock :one
-SELECT id, status, status_reason, generation, transition_no, last_ordinal, last_seq, head_bundle_id, loaded, title, lazy, signalled_at, workflow_run
+SELECT id, no, status, status_reason, generation, transition_no, last_ordinal, last_seq, head_bundle_id, loaded, title, lazy, signalled_at, workflow_run
 FROM sessions WHERE id = $1 FOR NO KEY UPDATE SKIP LOCKED
 `
 
 type SessionTryLockRow struct {
 	ID           string
+	No           int64
 	Status       string
 	StatusReason string
 	Generation   int64
@@ -582,6 +585,7 @@ func (q *Queries) SessionTryLock(ctx context.Context, db DBTX, id string) (Sessi
 	var i SessionTryLockRow
 	err := row.Scan(
 		&i.ID,
+		&i.No,
 		&i.Status,
 		&i.StatusReason,
 		&i.Generation,
@@ -634,12 +638,13 @@ func (q *Queries) SessionsAdvance(ctx context.Context, db DBTX, arg *SessionsAdv
 }
 
 const sessionsLock = `-- name: SessionsLock :many
-SELECT id, status, generation, last_seq, title, title_given
+SELECT id, no, status, generation, last_seq, title, title_given
 FROM sessions WHERE id = ANY($1::text[]) ORDER BY id FOR NO KEY UPDATE
 `
 
 type SessionsLockRow struct {
 	ID         string
+	No         int64
 	Status     string
 	Generation int64
 	LastSeq    int64
@@ -660,6 +665,7 @@ func (q *Queries) SessionsLock(ctx context.Context, db DBTX, ids []string) ([]Se
 		var i SessionsLockRow
 		if err := rows.Scan(
 			&i.ID,
+			&i.No,
 			&i.Status,
 			&i.Generation,
 			&i.LastSeq,
@@ -677,12 +683,13 @@ func (q *Queries) SessionsLock(ctx context.Context, db DBTX, ids []string) ([]Se
 }
 
 const sessionsTryLock = `-- name: SessionsTryLock :many
-SELECT id, status, generation, last_seq, title, title_given
+SELECT id, no, status, generation, last_seq, title, title_given
 FROM sessions WHERE id = ANY($1::text[]) ORDER BY id FOR NO KEY UPDATE SKIP LOCKED
 `
 
 type SessionsTryLockRow struct {
 	ID         string
+	No         int64
 	Status     string
 	Generation int64
 	LastSeq    int64
@@ -702,6 +709,7 @@ func (q *Queries) SessionsTryLock(ctx context.Context, db DBTX, ids []string) ([
 		var i SessionsTryLockRow
 		if err := rows.Scan(
 			&i.ID,
+			&i.No,
 			&i.Status,
 			&i.Generation,
 			&i.LastSeq,

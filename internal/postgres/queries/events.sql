@@ -1,22 +1,38 @@
 -- name: EventsInsert :exec
--- EventsInsert is the one way into the log. Data goes over as text: json keeps it
--- as it is, the escape \u0000 included. A frame below zero means none.
-INSERT INTO events (session_id, seq, type, conversation_id, run_id, frame, n, at, data, size)
-SELECT a.session_id, a.seq, a.type, a.conversation_id, a.run_id,
-    nullif(a.frame, -1), CASE WHEN a.frame >= 0 THEN a.n END, a.at, a.data::json, octet_length(a.data)
-FROM (SELECT unnest(@session_ids::text[]) AS session_id, unnest(@seqs::bigint[]) AS seq, unnest(@types::text[]) AS type,
-    unnest(@conversation_ids::text[]) AS conversation_id, unnest(@run_ids::text[]) AS run_id, unnest(@frames::bigint[]) AS frame,
-    unnest(@ns::integer[]) AS n, unnest(@ats::timestamptz[]) AS at, unnest(@datas::text[]) AS data) a;
+-- EventsInsert is the one way into the log. A run is given by its number, or by its id where run_no is below zero.
+INSERT INTO event_log (session_no, seq, at, run_no, conversation_no, type, data)
+SELECT a.session_no, a.seq, a.at,
+    CASE WHEN a.run_no >= 0 THEN a.run_no ELSE coalesce((SELECT r.no FROM runs r WHERE r.id = a.run_id), 0) END,
+    CASE a.conversation_id WHEN '' THEN 0 WHEN 'main' THEN 1
+        ELSE (SELECT c.no FROM event_conversations c WHERE c.session_no = a.session_no AND c.id = a.conversation_id) END,
+    a.type, a.data
+FROM (SELECT unnest(@session_nos::bigint[]) AS session_no, unnest(@seqs::bigint[]) AS seq, unnest(@types::text[]) AS type,
+    unnest(@conversation_ids::text[]) AS conversation_id, unnest(@run_ids::text[]) AS run_id, unnest(@run_nos::integer[]) AS run_no,
+    unnest(@ats::timestamptz[]) AS at, unnest(@datas::text[]) AS data) a;
+
+-- name: EventConversationsInsert :exec
+-- EventConversationsInsert numbers the conversations that have no number yet, in the order given.
+INSERT INTO event_conversations (session_no, no, id)
+SELECT a.session_no,
+    coalesce((SELECT max(c.no) FROM event_conversations c WHERE c.session_no = a.session_no), 1)
+        + row_number() OVER (PARTITION BY a.session_no ORDER BY a.place),
+    a.id
+FROM (SELECT unnest(@session_nos::bigint[]) AS session_no, unnest(@ids::text[]) AS id, generate_subscripts(@ids::text[], 1) AS place) a
+WHERE NOT EXISTS (SELECT FROM event_conversations k WHERE k.session_no = a.session_no AND k.id = a.id);
 
 -- name: EventsPage :many
--- EventsPage ends with the event that brings its data to max_bytes or more.
-SELECT p.seq, p.type, p.conversation_id, p.run_id, p.at, p.data
+-- EventsPage ends with the event that brings its data to max_bytes or more. The size of data is known without reading it.
+SELECT p.seq, p.type, coalesce(c.id, CASE p.conversation_no WHEN 1 THEN 'main' ELSE '' END)::text AS conversation_id,
+    coalesce(r.id, '')::text AS run_id, p.at, p.data
 FROM (
-    SELECT e.seq, e.type, e.conversation_id, e.run_id, e.at, e.data,
-        sum(coalesce(e.size, octet_length(e.data::text))) OVER (ORDER BY e.seq ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS before
-    FROM events e
-    WHERE e.session_id = @session_id AND e.seq > @after_seq ORDER BY e.seq LIMIT @max_items
+    SELECT e.session_no, e.seq, e.type, e.conversation_no, e.run_no, e.at, e.data,
+        sum(octet_length(e.data)) OVER (ORDER BY e.seq ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS before
+    FROM event_log e
+    WHERE e.session_no = (SELECT s.no FROM sessions s WHERE s.id = @session_id::text) AND e.seq > @after_seq ORDER BY e.seq LIMIT @max_items
 ) p
+-- Lateral with a limit: one look-up for each run and conversation of the page, however many the session has.
+LEFT JOIN LATERAL (SELECT k.id FROM runs k WHERE p.run_no > 0 AND k.session_id = @session_id::text AND k.no = p.run_no LIMIT 1) r ON true
+LEFT JOIN LATERAL (SELECT k.id FROM event_conversations k WHERE p.conversation_no > 1 AND k.session_no = p.session_no AND k.no = p.conversation_no LIMIT 1) c ON true
 WHERE p.before IS NULL OR p.before < @max_bytes::bigint
 ORDER BY p.seq;
 
@@ -29,26 +45,29 @@ SELECT id, last_seq FROM sessions WHERE id = ANY(@ids::text[]);
 -- name: EventsDeltas :many
 -- EventsDeltas reads text between two positions, a piece at a time: it ends with the event that brings its
 -- data to max_bytes or more.
-SELECT p.seq, p.conversation_id, p.data
+SELECT p.seq, coalesce(c.id, CASE p.conversation_no WHEN 1 THEN 'main' ELSE '' END)::text AS conversation_id, p.data
 FROM (
-    SELECT e.seq, e.conversation_id, e.data,
-        sum(coalesce(e.size, octet_length(e.data::text))) OVER (ORDER BY e.seq ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS before
-    FROM events e
-    WHERE e.session_id = @session_id AND e.seq > @after_seq AND e.seq <= @through_seq AND e.type = 'text_delta'
+    SELECT e.session_no, e.seq, e.conversation_no, e.data,
+        sum(octet_length(e.data)) OVER (ORDER BY e.seq ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS before
+    FROM event_log e
+    WHERE e.session_no = (SELECT s.no FROM sessions s WHERE s.id = @session_id::text)
+        AND e.seq > @after_seq AND e.seq <= @through_seq AND e.type = 'text_delta'
     ORDER BY e.seq LIMIT @max_items
 ) p
+LEFT JOIN LATERAL (SELECT k.id FROM event_conversations k WHERE p.conversation_no > 1 AND k.session_no = p.session_no AND k.no = p.conversation_no LIMIT 1) c ON true
 WHERE p.before IS NULL OR p.before < @max_bytes::bigint
 ORDER BY p.seq;
 
 -- name: EventsPrune :exec
 -- EventsPrune deletes the oldest events up to and with a position; readers behind
 -- it are told by first_seq.
-DELETE FROM events WHERE session_id = @session_id AND seq <= @through;
+DELETE FROM event_log WHERE session_no = @session_no AND seq <= @through;
 
 -- name: EventsSetFirst :exec
 UPDATE sessions SET first_seq = greatest(first_seq, @first_seq::bigint) WHERE id = @id;
 
 -- name: EventsOfRunCount :one
-SELECT count(*) FROM events e
-WHERE e.session_id = @session_id AND e.run_id = @run_id AND e.type = @type
-    AND e.seq > coalesce((SELECT r.began_seq FROM runs r WHERE r.id = @run_id), 0);
+SELECT count(*) FROM runs r
+JOIN sessions s ON s.id = r.session_id
+JOIN event_log e ON e.session_no = s.no AND e.run_no = r.no AND e.seq > r.began_seq
+WHERE r.id = @run_id AND r.session_id = @session_id AND e.type = @type;

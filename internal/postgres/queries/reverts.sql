@@ -12,7 +12,9 @@ ORDER BY r.began_seq, r.started_at, r.id;
 
 -- name: RunsFirstSeq :one
 -- RunsFirstSeq is the oldest event of runs that is left; 0 where none is.
-SELECT coalesce(min(seq), 0)::bigint FROM events WHERE session_id = @session_id AND run_id = ANY(@run_ids::text[]);
+SELECT coalesce(min(e.seq), 0)::bigint FROM event_log e
+WHERE e.session_no = (SELECT s.no FROM sessions s WHERE s.id = @session_id)
+    AND e.run_no IN (SELECT r.no FROM runs r WHERE r.session_id = @session_id AND r.id = ANY(@run_ids::text[]));
 
 -- name: BlocksRemove :many
 UPDATE blocks SET removed = true, live = false

@@ -1,6 +1,6 @@
 -- name: RunInsert :exec
-INSERT INTO runs (id, session_id, prompt_id, generation, dispatch, began_seq, started_at)
-VALUES (@id, @session_id, @prompt_id, @generation, @dispatch, @began_seq, @started_at);
+INSERT INTO runs (id, no, session_id, prompt_id, generation, dispatch, began_seq, started_at)
+VALUES (@id, (SELECT coalesce(max(r.no), 0) + 1 FROM runs r WHERE r.session_id = @session_id), @session_id, @prompt_id, @generation, @dispatch, @began_seq, @started_at);
 
 -- name: RunGet :one
 SELECT * FROM runs WHERE id = @id;
@@ -35,7 +35,7 @@ SELECT EXISTS (
 );
 
 -- name: RunsForAppend :many
-SELECT id, session_id, token, last_frame, (ended_at IS NOT NULL)::boolean AS is_over FROM runs WHERE id = ANY(@ids::text[]);
+SELECT id, no, session_id, token, last_frame, (ended_at IS NOT NULL)::boolean AS is_over FROM runs WHERE id = ANY(@ids::text[]);
 
 -- name: RunsAdvance :exec
 UPDATE runs r SET last_frame = a.last_frame, translator = a.translator

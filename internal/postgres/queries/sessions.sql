@@ -26,13 +26,13 @@ LIMIT @max_items;
 -- name: SessionLock :one
 -- SessionLock is how every write to a session begins. NO KEY, because the key
 -- never changes and foreign keys to it must not wait.
-SELECT id, status, status_reason, generation, transition_no, last_ordinal, last_seq, head_bundle_id, loaded, title, lazy, signalled_at, workflow_run
+SELECT id, no, status, status_reason, generation, transition_no, last_ordinal, last_seq, head_bundle_id, loaded, title, lazy, signalled_at, workflow_run
 FROM sessions WHERE id = @id FOR NO KEY UPDATE;
 
 -- name: SessionsLock :many
 -- SessionsLock takes the locks in the order of ids, so that two of them never
 -- wait for each other.
-SELECT id, status, generation, last_seq, title, title_given
+SELECT id, no, status, generation, last_seq, title, title_given
 FROM sessions WHERE id = ANY(@ids::text[]) ORDER BY id FOR NO KEY UPDATE;
 
 -- name: SessionAdvance :exec
@@ -123,12 +123,12 @@ UPDATE sessions SET title = @title WHERE id = @id AND NOT title_given;
 
 -- name: SessionTryLock :one
 -- SessionTryLock is SessionLock that returns no row at once when another transaction holds the lock.
-SELECT id, status, status_reason, generation, transition_no, last_ordinal, last_seq, head_bundle_id, loaded, title, lazy, signalled_at, workflow_run
+SELECT id, no, status, status_reason, generation, transition_no, last_ordinal, last_seq, head_bundle_id, loaded, title, lazy, signalled_at, workflow_run
 FROM sessions WHERE id = @id FOR NO KEY UPDATE SKIP LOCKED;
 
 -- name: SessionsTryLock :many
 -- SessionsTryLock is SessionsLock that leaves out the sessions that other transactions hold.
-SELECT id, status, generation, last_seq, title, title_given
+SELECT id, no, status, generation, last_seq, title, title_given
 FROM sessions WHERE id = ANY(@ids::text[]) ORDER BY id FOR NO KEY UPDATE SKIP LOCKED;
 
 -- name: SessionExists :one

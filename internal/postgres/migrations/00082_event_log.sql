@@ -1,0 +1,141 @@
+-- +goose Up
+
+-- Events move to a table with small rows: a session is a number of 8 bytes instead of a text of 36, a run and a conversation are
+-- numbers within their session, and one index serves uniqueness and reading. This step makes the tables, 00083 copies while
+-- everything keeps working, 00084 replaces the old table. Processes of the release before may run all the time.
+
+-- The number of a session is never visible outside. Numbers are not reused.
+ALTER TABLE sessions ADD COLUMN no bigint NOT NULL GENERATED ALWAYS AS IDENTITY;
+ALTER TABLE sessions ADD CONSTRAINT sessions_no UNIQUE (no);
+
+-- The number of a run within its session, from 1. Rows get it from 00083, or from the trigger where the writer knows of no numbers.
+ALTER TABLE runs ADD COLUMN no integer;
+
+-- +goose StatementBegin
+CREATE FUNCTION run_number() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    SELECT coalesce(max(r.no), 0) + 1 INTO NEW.no FROM runs r WHERE r.session_id = NEW.session_id;
+    RETURN NEW;
+END $$;
+-- +goose StatementEnd
+
+CREATE TRIGGER runs_number BEFORE INSERT ON runs FOR EACH ROW WHEN (NEW.no IS NULL) EXECUTE FUNCTION run_number();
+
+-- No foreign key: rows are written under the lock of their session's row only, and a session is deleted only after its events.
+-- There is no column for the frame that an event came from: under the same lock runs.last_frame says which frames are committed.
+CREATE TABLE event_log (
+    session_no      bigint      NOT NULL,
+    seq             bigint      NOT NULL,
+    at              timestamptz NOT NULL,
+    run_no          integer     NOT NULL, -- 0: none
+    conversation_no integer     NOT NULL, -- 0: none, 1: main, others: event_conversations
+    type            text        NOT NULL,
+    data            text        NOT NULL, -- JSON as the agent printed it, checked by the writer
+    CONSTRAINT event_log_pkey PRIMARY KEY (session_no, seq),
+    CONSTRAINT event_log_seq CHECK (seq >= 1)
+) WITH (
+    -- A table of 100 million rows is vacuumed after a million deleted or inserted ones, not after twenty.
+    autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_threshold = 10000,
+    autovacuum_vacuum_insert_scale_factor = 0.01, autovacuum_vacuum_insert_threshold = 100000,
+    autovacuum_analyze_scale_factor = 0.02,
+    toast.autovacuum_vacuum_scale_factor = 0.02
+);
+
+-- The conversations of subagents, numbered from 2 within their session.
+CREATE TABLE event_conversations (
+    session_no bigint  NOT NULL,
+    no         integer NOT NULL,
+    id         text    NOT NULL,
+    CONSTRAINT event_conversations_pkey PRIMARY KEY (session_no, no),
+    CONSTRAINT event_conversations_id UNIQUE (session_no, id),
+    CONSTRAINT event_conversations_no CHECK (no >= 2)
+);
+
+-- event_log_add writes one event by the ids of its session, run and conversation.
+-- +goose StatementBegin
+CREATE FUNCTION event_log_add(p_session_no bigint, p_seq bigint, p_at timestamptz, p_run_id text, p_conversation_id text, p_type text, p_data text)
+RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+    IF p_conversation_id NOT IN ('', 'main') THEN
+        INSERT INTO event_conversations (session_no, no, id)
+        SELECT p_session_no, coalesce(max(c.no), 1) + 1, p_conversation_id FROM event_conversations c WHERE c.session_no = p_session_no
+        ON CONFLICT ON CONSTRAINT event_conversations_id DO NOTHING;
+    END IF;
+    INSERT INTO event_log (session_no, seq, at, run_no, conversation_no, type, data)
+    VALUES (p_session_no, p_seq, p_at,
+        coalesce((SELECT r.no FROM runs r WHERE r.id = p_run_id), 0),
+        CASE p_conversation_id WHEN '' THEN 0 WHEN 'main' THEN 1
+            ELSE (SELECT c.no FROM event_conversations c WHERE c.session_no = p_session_no AND c.id = p_conversation_id) END,
+        p_type, p_data);
+END $$;
+-- +goose StatementEnd
+
+-- Sessions up to the number through are copied; upto is the newest session at the start. Later ones are written to both
+-- tables from their first event.
+CREATE TABLE event_log_copied (
+    through bigint NOT NULL,
+    upto    bigint NOT NULL
+);
+INSERT INTO event_log_copied (through, upto) SELECT 0, coalesce(max(no), 0) FROM sessions;
+
+-- +goose StatementBegin
+CREATE FUNCTION event_log_mirror() RETURNS trigger LANGUAGE plpgsql AS $$
+DECLARE
+    number bigint;
+BEGIN
+    -- The writer holds the lock of the session, as the copy does: one of them is first.
+    SELECT s.no INTO number FROM sessions s WHERE s.id = NEW.session_id;
+    IF EXISTS (SELECT FROM event_log_copied c WHERE number <= c.through OR number > c.upto) THEN
+        PERFORM event_log_add(number, NEW.seq, NEW.at, NEW.run_id, NEW.conversation_id, NEW.type, NEW.data::text);
+    END IF;
+    RETURN NULL;
+END $$;
+-- +goose StatementEnd
+
+CREATE TRIGGER events_mirror AFTER INSERT ON events FOR EACH ROW EXECUTE FUNCTION event_log_mirror();
+
+-- event_log_copy copies the events of about 50,000 positions at a time, each piece in a transaction of its own under the locks
+-- of its sessions. After an interruption it continues with the session after the last one that is copied.
+-- +goose StatementBegin
+CREATE PROCEDURE event_log_copy() LANGUAGE plpgsql AS $$
+DECLARE
+    numbers bigint[];
+BEGIN
+    LOOP
+        SELECT array_agg(b.no) INTO numbers FROM (
+            SELECT a.no, sum(a.last_seq) OVER (ORDER BY a.no ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS before
+            FROM (
+                SELECT s.no, s.last_seq FROM sessions s, event_log_copied c
+                WHERE s.no > c.through AND s.no <= c.upto ORDER BY s.no LIMIT 1000
+            ) a
+        ) b WHERE b.before IS NULL OR b.before < 50000;
+        EXIT WHEN numbers IS NULL;
+
+        PERFORM FROM sessions s WHERE s.no = ANY(numbers) ORDER BY s.id FOR NO KEY UPDATE;
+        UPDATE runs r SET no = n.no
+        FROM (
+            SELECT m.id, (SELECT coalesce(max(o.no), 0) FROM runs o WHERE o.session_id = m.session_id)
+                + row_number() OVER (PARTITION BY m.session_id ORDER BY m.began_seq, m.started_at, m.id) AS no
+            FROM runs m JOIN sessions s ON s.id = m.session_id WHERE s.no = ANY(numbers) AND m.no IS NULL
+        ) n
+        WHERE r.id = n.id;
+        INSERT INTO event_conversations (session_no, no, id)
+        SELECT f.no, 1 + row_number() OVER (PARTITION BY f.no ORDER BY f.first_seq), f.conversation_id
+        FROM (
+            SELECT s.no, e.conversation_id, min(e.seq) AS first_seq
+            FROM sessions s JOIN events e ON e.session_id = s.id
+            WHERE s.no = ANY(numbers) AND e.conversation_id NOT IN ('', 'main') GROUP BY s.no, e.conversation_id
+        ) f;
+        INSERT INTO event_log (session_no, seq, at, run_no, conversation_no, type, data)
+        SELECT s.no, e.seq, e.at, coalesce(r.no, 0),
+            CASE e.conversation_id WHEN '' THEN 0 WHEN 'main' THEN 1 ELSE v.no END, e.type, e.data::text
+        FROM sessions s
+        JOIN events e ON e.session_id = s.id
+        LEFT JOIN runs r ON r.id = e.run_id
+        LEFT JOIN event_conversations v ON v.session_no = s.no AND v.id = e.conversation_id
+        WHERE s.no = ANY(numbers) ORDER BY s.no, e.seq;
+        UPDATE event_log_copied SET through = (SELECT max(n) FROM unnest(numbers) n);
+        COMMIT;
+    END LOOP;
+END $$;
+-- +goose StatementEnd
