@@ -14,6 +14,8 @@
 //     wakes a sandbox.
 //   - A command is judged by the session's row, which may lag behind its workflow;
 //     the workflow decides again and ignores what has become impossible.
+//   - A stream is one goroutine. It holds the batch of events that it writes, and nothing else
+//     of the log; the batch is shared with the other streams of the session.
 //
 // What happens when something fails:
 //

@@ -20,7 +20,7 @@ func TestPostgresSessionsOfAnEarlierReleaseAreServed(t *testing.T) {
 	t.Parallel()
 	db := postgrestest.Open(t, postgrestest.FileURL(t, "../internal/postgres/testdata/schema6.sql"))
 	require.NoError(t, db.Migrate(t.Context()))
-	f := eventlog.NewFollower(db, eventlog.FollowerOptions{})
+	f := eventlog.NewFollower(db, eventlog.FollowerOptions{Format: api.EventFormat()})
 	f.Start()
 	t.Cleanup(f.Stop)
 	b := setup(t, func(c *api.Config) { c.Store, c.Events = db, follower{f} })

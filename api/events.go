@@ -1,7 +1,6 @@
 package api
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -11,6 +10,7 @@ import (
 	"net/http"
 	"os"
 	"regexp"
+	"slices"
 	"strconv"
 	"time"
 
@@ -64,11 +64,26 @@ func startPosition(c echo.Context) (int64, error) {
 	return strconv.ParseInt(text, 10, 64)
 }
 
-// batch is what one call of EventReader.Next gave.
-type batch struct {
-	events   []eventlog.Event
-	caughtUp bool
-	err      error
+// EventFormat is how events look in streams. The events of Config.Events have it.
+func EventFormat() eventlog.Format {
+	return eventlog.Format{
+		Head: func(dst []byte, e *eventlog.Event) []byte {
+			dst = append(dst, "id: "...)
+			dst = strconv.AppendInt(dst, e.Seq, 10)
+			dst = append(dst, "\nevent: "...)
+			dst = append(dst, e.Type...)
+			dst = append(dst, "\ndata: "...)
+			return wire.AppendEventHead(dst, e)
+		},
+		Tail: "}\n\n",
+		Mark: isFinal,
+	}
+}
+
+// isFinal reports whether a session is final from an event on.
+func isFinal(e *eventlog.Event) bool {
+	var data wire.StatusData
+	return e.Type == wire.EventStatus && json.Unmarshal(e.Data, &data) == nil && data.Status.Final()
 }
 
 // events streams a session's log. What can be refused is refused before the
@@ -101,10 +116,10 @@ func (s *Server) events(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	first := batch{}
-	if first.events, first.caughtUp, first.err = reader.Next(ctx); first.err != nil {
+	first, err := reader.Next(ctx, nil)
+	if err != nil {
 		reader.Close()
-		return first.err
+		return err
 	}
 
 	s.metrics.streams.Inc()
@@ -131,100 +146,88 @@ type stream struct {
 	head      bool // without events, for HEAD
 	response  *echo.Response
 	control   *http.ResponseController
-	buffer    bytes.Buffer
 	last      int64 // position of the reader: seq of the newest event written
 	caughtUp  bool  // the marker has been sent
 	final     bool  // the session is known to be final
 }
 
-// run writes the stream until the session is over, the client leaves, or ctx is done.
-func (st *stream) run(ctx context.Context, reader EventReader, first batch) error {
+// run writes the stream until the session is over, the client leaves, or ctx is done. It closes the reader.
+// What a stream holds of the log is the batch that it writes; nothing piles up for a slow client.
+func (st *stream) run(ctx context.Context, reader EventReader, b eventlog.Batch) error {
+	defer func() { reader.Close() }()
 	cfg := st.server.cfg
 	header := st.response.Header()
 	header.Set(echo.HeaderContentType, "text/event-stream")
 	header.Set(echo.HeaderCacheControl, "no-store")
 	header.Set("X-Accel-Buffering", "no")
 	if st.head {
-		reader.Close()
 		return nil
 	}
 	if err := st.control.SetReadDeadline(time.Time{}); err != nil {
-		reader.Close()
 		return fmt.Errorf("lift read deadline: %w", err)
 	}
 
-	ctx, cancel := context.WithCancel(ctx)
-	batches := make(chan batch) // the reader waits for the client: nothing piles up
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		st.server.pump(ctx, st.sessionID, reader, first, batches)
-	}()
-	defer func() { cancel(); <-done }()
-
-	heartbeat := time.NewTicker(cfg.Heartbeat)
-	defer heartbeat.Stop()
+	beat := time.Now().Add(cfg.Heartbeat)
+	var settle time.Time // when to ask whether all is over; zero for not
 	wait := settleMin
-	settle := time.NewTimer(wait)
-	settle.Stop()
+	timer := time.NewTimer(cfg.Heartbeat)
+	defer timer.Stop()
 	for {
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case b := <-batches:
-			if err := st.send(b); err != nil {
-				return err
-			}
-			if st.final && st.caughtUp {
+		if err := st.send(b); err != nil {
+			return err
+		}
+		if b.Len() > 0 || settle.IsZero() {
+			if settle = (time.Time{}); st.final && st.caughtUp {
 				wait = settleMin
-				settle.Reset(wait)
+				settle = time.Now().Add(wait)
+				timer.Reset(wait)
 			}
-		case <-heartbeat.C:
-			st.buffer.WriteString(": heartbeat\n\n")
-			if err := st.flush(); err != nil {
+		}
+		var err error
+		b, err = reader.Next(ctx, timer.C)
+		if after, ok := behindGap(err); ok {
+			// Events have been deleted before they were read: the stream continues after them.
+			if err := st.gap(after); err != nil {
 				return err
 			}
-		case <-settle.C:
+			next, err := cfg.Events.Follow(ctx, st.sessionID, after)
+			if err != nil {
+				return err
+			}
+			reader.Close()
+			reader, b = next, eventlog.Batch{After: after, Last: after}
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		if b.Len() > 0 || b.CaughtUp {
+			continue
+		}
+		// The timer has fired.
+		now := time.Now()
+		if !now.Before(beat) {
+			beat = now.Add(cfg.Heartbeat)
+			if err := st.write([]byte(": heartbeat\n\n")); err != nil {
+				return err
+			}
+		}
+		if !settle.IsZero() && !now.Before(settle) {
 			over, err := st.over(ctx)
 			if err != nil {
 				return err
 			}
 			if over {
-				if err := st.marker(markerEnd, struct{}{}); err != nil {
-					return err
-				}
-				return st.flush()
+				return st.write(marker(nil, markerEnd, struct{}{}))
 			}
 			wait = min(2*wait, settleMax)
-			settle.Reset(wait)
+			settle = time.Now().Add(wait)
 		}
-	}
-}
-
-// pump reads batches until ctx is done or the log fails, and closes the reader.
-// Where events have been deleted before they were read it goes on behind them.
-func (s *Server) pump(ctx context.Context, sessionID string, reader EventReader, b batch, out chan<- batch) {
-	defer func() { reader.Close() }()
-	for {
-		select {
-		case out <- b:
-		case <-ctx.Done():
-			return
+		until := time.Until(beat)
+		if !settle.IsZero() {
+			until = min(until, time.Until(settle))
 		}
-		after, ok := behindGap(b.err)
-		if b.err != nil && !ok {
-			return
-		}
-		b = batch{}
-		if ok {
-			var next EventReader
-			if next, b.err = s.cfg.Events.Follow(ctx, sessionID, after); b.err != nil {
-				continue
-			}
-			reader.Close()
-			reader = next
-		}
-		b.events, b.caughtUp, b.err = reader.Next(ctx)
+		timer.Reset(max(until, time.Millisecond))
 	}
 }
 
@@ -254,82 +257,66 @@ func (st *stream) over(ctx context.Context) (bool, error) {
 		return false, err
 	}
 	defer rest.Close()
-	events, caughtUp, err := rest.Next(ctx)
+	b, err := rest.Next(ctx, nil)
 	if err != nil {
 		return false, err
 	}
-	return caughtUp && len(events) == 0, nil
+	return b.CaughtUp && b.Len() == 0, nil
 }
 
 // send writes a batch and what follows from it.
-func (st *stream) send(b batch) error {
-	if to, ok := behindGap(b.err); ok {
-		if err := st.marker(markerGap, map[string]int64{"from": st.last + 1, "to": to}); err != nil {
-			return err
-		}
-		st.last = to
-		return st.flush()
+func (st *stream) send(b eventlog.Batch) error {
+	if n := b.Len(); n > 0 {
+		st.server.metrics.events.Add(float64(n))
+		st.last = b.Last
+		st.final = st.final || b.Marked
 	}
-	if b.err != nil {
-		return b.err
-	}
-	for _, e := range b.events {
-		if err := st.event(e); err != nil {
-			return err
-		}
-	}
-	if b.caughtUp && !st.caughtUp {
+	frames := b.Frames
+	if b.CaughtUp && !st.caughtUp {
 		st.caughtUp = true
-		if err := st.marker(markerCaughtUp, map[string]int64{"seq": st.last}); err != nil {
-			return err
+		// The frames belong to other readers too: the marker goes into a copy if there are few.
+		if mark := marker(nil, markerCaughtUp, map[string]int64{"seq": st.last}); len(frames) > chunkBytes {
+			if err := st.write(frames); err != nil {
+				return err
+			}
+			frames = mark
+		} else {
+			frames = slices.Concat(frames, mark)
 		}
 	}
-	return st.flush()
+	return st.write(frames)
 }
 
-func (st *stream) event(e eventlog.Event) error {
-	fmt.Fprintf(&st.buffer, "id: %d\n", e.Seq)
-	if err := st.marker(e.Type, wire.Event(e)); err != nil {
-		return err
-	}
-	st.last = e.Seq
-	st.server.metrics.events.Inc()
-	if e.Type == wire.EventStatus {
-		var data wire.StatusData
-		if err := json.Unmarshal(e.Data, &data); err != nil {
-			return fmt.Errorf("read status event %d: %w", e.Seq, err)
-		}
-		st.final = st.final || data.Status.Final()
-	}
-	return nil
+// gap tells the client that events up to a position were deleted before they were sent.
+func (st *stream) gap(to int64) error {
+	frame := marker(nil, markerGap, map[string]int64{"from": st.last + 1, "to": to})
+	st.last = to
+	return st.write(frame)
 }
 
-// marker writes a type and its data on one line each, the data as the log has it.
-func (st *stream) marker(name string, data any) error {
-	fmt.Fprintf(&st.buffer, "event: %s\ndata: ", name)
-	enc := json.NewEncoder(&st.buffer) // ends in a newline
-	enc.SetEscapeHTML(false)
-	if err := enc.Encode(data); err != nil {
-		return fmt.Errorf("encode %s: %w", name, err)
+// marker appends a message that is no event: its name and its data on one line each.
+func marker(dst []byte, name string, data any) []byte {
+	encoded, err := json.Marshal(data)
+	if err != nil {
+		panic(err) // the data of markers are numbers
 	}
-	st.buffer.WriteByte('\n')
-	if st.buffer.Len() >= chunkBytes {
-		return st.flush()
-	}
-	return nil
+	return fmt.Appendf(dst, "event: %s\ndata: %s\n\n", name, encoded)
 }
 
-// flush hands what is buffered to the client within WriteTimeout.
-func (st *stream) flush() error {
-	if st.buffer.Len() == 0 {
+// write hands frames to the client, within WriteTimeout for each piece of them.
+func (st *stream) write(frames []byte) error {
+	if len(frames) == 0 {
 		return nil
 	}
-	if err := st.control.SetWriteDeadline(time.Now().Add(st.server.cfg.WriteTimeout)); err != nil {
-		return fmt.Errorf("set write deadline: %w", err)
+	for len(frames) > 0 {
+		if err := st.control.SetWriteDeadline(time.Now().Add(st.server.cfg.WriteTimeout)); err != nil {
+			return fmt.Errorf("set write deadline: %w", err)
+		}
+		n := min(len(frames), chunkBytes)
+		if _, err := st.response.Write(frames[:n]); err != nil {
+			return err
+		}
+		frames = frames[n:]
 	}
-	if _, err := st.response.Write(st.buffer.Bytes()); err != nil {
-		return err
-	}
-	st.buffer.Reset()
 	return st.control.Flush()
 }

@@ -8,6 +8,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -21,7 +22,7 @@ import (
 
 // sse is one stream that a test reads.
 type sse struct {
-	t    *testing.T
+	t    testing.TB
 	resp *http.Response
 	scan *bufio.Scanner
 }
@@ -342,4 +343,29 @@ func TestAStreamOutlivesTheDeadlinesOfRequests(t *testing.T) {
 	})
 	s := b.stream("/api/sessions/" + b.store.Put(session.Running) + "/events")
 	require.Equal(t, []string{`caught_up {"seq":0}`}, s.heartbeats(3))
+}
+
+// TestAStreamTakesOneGoroutineBesideItsConnection counts what streams that are open take: the goroutine
+// that net/http has for a request, and the one with which it sees that a client leaves.
+func TestAStreamTakesOneGoroutineBesideItsConnection(t *testing.T) { //nolint:paralleltest // goroutines are counted
+	b := setup(t)
+	id := b.store.Put(session.Running)
+	const streams = 50
+	open := func() {
+		conn, err := net.Dial("tcp", strings.TrimPrefix(b.url, "http://"))
+		require.NoError(t, err)
+		t.Cleanup(func() { conn.Close() })
+		_, err = fmt.Fprintf(conn, "GET /api/sessions/%s/events HTTP/1.1\r\nHost: localhost\r\n\r\n", id)
+		require.NoError(t, err)
+		lines := bufio.NewScanner(conn)
+		for lines.Scan() && !strings.HasPrefix(lines.Text(), "event: caught_up") {
+		}
+		require.NoError(t, lines.Err())
+	}
+	open()
+	before := runtime.NumGoroutine()
+	for range streams {
+		open()
+	}
+	require.LessOrEqual(t, runtime.NumGoroutine()-before, 2*streams+2)
 }

@@ -35,7 +35,7 @@ func TestMain(m *testing.M) { leaktest.Main(m) }
 
 // bundle is one server on a port of its own, over fakes.
 type bundle struct {
-	t       *testing.T
+	t       testing.TB
 	store   *apitest.Store
 	temp    *apitest.Orchestrator
 	url     string
@@ -52,7 +52,7 @@ func (agents) Describe() []agent.Description {
 	return []agent.Description{{Name: "demo", Title: "Demo", Summary: "A demo.", Capabilities: []string{"revert"}}, {Name: "other", Models: []string{"m1"}}}
 }
 
-func setup(t *testing.T, change ...func(*api.Config)) *bundle {
+func setup(t testing.TB, change ...func(*api.Config)) *bundle {
 	t.Helper()
 	store := apitest.NewStore()
 	b := &bundle{t: t, store: store, temp: &apitest.Orchestrator{}, logs: &syncBuffer{}, headers: http.Header{}}
@@ -88,7 +88,7 @@ func setup(t *testing.T, change ...func(*api.Config)) *bundle {
 
 // answer is a response, read whole and checked against the OpenAPI document.
 type answer struct {
-	t      *testing.T
+	t      testing.TB
 	status int
 	header http.Header
 	body   []byte
@@ -183,7 +183,7 @@ var specification = sync.OnceValues(func() (*openapi3.T, routers.Router) {
 
 // conforms checks an answer against the OpenAPI document. What no path of the
 // document matches must be a problem with 404 or 405.
-func conforms(t *testing.T, req *http.Request, resp *http.Response, body []byte) {
+func conforms(t testing.TB, req *http.Request, resp *http.Response, body []byte) {
 	t.Helper()
 	_, router := specification()
 	bare := req.Clone(req.Context())

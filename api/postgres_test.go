@@ -29,10 +29,10 @@ func (f follower) Follow(ctx context.Context, sessionID string, after int64) (ap
 }
 
 // setupPostgres is setup over a real database and the real log.
-func setupPostgres(t *testing.T) (*bundle, *postgres.DB) {
+func setupPostgres(t testing.TB) (*bundle, *postgres.DB) {
 	t.Helper()
 	db := postgrestest.New(t)
-	f := eventlog.NewFollower(db, eventlog.FollowerOptions{})
+	f := eventlog.NewFollower(db, eventlog.FollowerOptions{Format: api.EventFormat()})
 	f.Start()
 	t.Cleanup(f.Stop)
 	return setup(t, func(c *api.Config) { c.Store, c.Events = db, follower{f} }), db

@@ -28,10 +28,11 @@ type Events interface {
 // EventReader goes through the log of one session. Next may be called by one
 // goroutine at a time.
 type EventReader interface {
-	// Next returns events in order, without gap or repeat. Where there are none yet it
-	// returns once with caughtUp true, then waits. caughtUp means that these are
-	// the newest. *eventlog.PositionGoneError says that the next ones are deleted.
-	Next(ctx context.Context) (events []eventlog.Event, caughtUp bool, err error)
+	// Next returns events in order, without gap or repeat, in the format of EventFormat. Where there are
+	// none yet it returns once with CaughtUp set, then waits; when the timer fires it returns an empty
+	// batch. A batch is valid until the next call. *eventlog.PositionGoneError says that the next
+	// events are deleted.
+	Next(ctx context.Context, timer <-chan time.Time) (eventlog.Batch, error)
 	Close()
 }
 

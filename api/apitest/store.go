@@ -537,31 +537,39 @@ type reader struct {
 const perBatch = 3
 
 // Next implements api.EventReader.
-func (r *reader) Next(ctx context.Context) ([]eventlog.Event, bool, error) {
+func (r *reader) Next(ctx context.Context, timer <-chan time.Time) (eventlog.Batch, error) {
 	for {
 		r.store.mu.Lock()
 		row, changed, fault := r.store.rows[r.id], r.store.changed, r.store.faults["Next"]
 		first, newest := row.First, row.First+int64(len(row.Events))-1
 		if fault != nil {
 			r.store.mu.Unlock()
-			return nil, false, fault
+			return eventlog.Batch{}, fault
 		}
 		if r.after+1 < first {
 			r.store.mu.Unlock()
-			return nil, false, &eventlog.PositionGoneError{First: first}
+			return eventlog.Batch{}, &eventlog.PositionGoneError{First: first}
 		}
 		if r.after < newest || !r.told {
-			events := slices.Clone(row.Events[r.after+1-first : min(r.after+1-first+perBatch, int64(len(row.Events)))])
-			r.after += int64(len(events))
+			format := api.EventFormat()
+			page := eventlog.NewPage(&format, r.id, r.after)
+			for _, e := range row.Events[r.after+1-first : min(r.after+1-first+perBatch, int64(len(row.Events)))] {
+				page.Add(&e)
+			}
+			b := page.Batch()
+			r.after = b.Last
 			r.told = r.after == newest
+			b.CaughtUp = r.told
 			r.store.mu.Unlock()
-			return events, r.told, nil
+			return b, nil
 		}
 		r.store.mu.Unlock()
 		select {
 		case <-changed:
+		case <-timer:
+			return eventlog.Batch{After: r.after, Last: r.after}, nil
 		case <-ctx.Done():
-			return nil, false, ctx.Err()
+			return eventlog.Batch{}, ctx.Err()
 		}
 	}
 }

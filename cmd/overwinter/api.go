@@ -80,7 +80,7 @@ func (c *APICmd) Run(ctx context.Context, logger *slog.Logger, s streams) error 
 	}
 	defer temporal.Close()
 
-	follower := eventlog.NewFollower(db, eventlog.FollowerOptions{Logger: logger})
+	follower := eventlog.NewFollower(db, eventlog.FollowerOptions{Logger: logger, Format: api.EventFormat()})
 	follower.Start()
 	defer follower.Stop()
 

@@ -92,7 +92,7 @@ func BenchmarkWake(b *testing.B) {
 	r, err := follower.Follow(b.Context(), id, start)
 	require.NoError(b, err)
 	defer r.Close()
-	_, _, err = r.Next(b.Context())
+	_, err = r.Next(b.Context(), nil)
 	require.NoError(b, err)
 	conn, err := pgx.Connect(b.Context(), url)
 	require.NoError(b, err)
@@ -107,7 +107,7 @@ func BenchmarkWake(b *testing.B) {
 	for no := range int64(b.N) {
 		require.NoError(b, appender.Append(b.Context(), frame(id, runID, no, 1)))
 		begin := time.Now()
-		_, _, err := r.Next(b.Context())
+		_, err := r.Next(b.Context(), nil)
 		require.NoError(b, err)
 		waited += time.Since(begin)
 	}

@@ -1,11 +1,17 @@
 // Package eventlog appends to the logs of sessions and follows them. The log is in
 // Postgres and is the truth; what is in memory here only makes it quick.
 //
-//	workers                                                   api
-//	Append ──┐                                            ┌── Reader.Next
-//	Append ──┼─▶ Appender ──one commit──▶ Postgres ──page─┼── Reader.Next
-//	Append ──┘   (gathers)                   │            └── Reader.Next
-//	                                         └─NOTIFY─▶ Follower (hub) ─wake─▶ Readers
+//	workers                                              api
+//	Append ──┐                                                                     ┌─▶ Reader.Next
+//	Append ──┼─▶ Appender ──one commit──▶ Postgres ──one read──▶ tail of a session ─┼─▶ Reader.Next
+//	Append ──┘   (gathers)                 │  │    (all that grew)   (in memory)    └─▶ Reader.Next
+//	                                       │  └────pages──▶ a reader that is further behind
+//	                                       └─NOTIFY─▶ Follower: which sessions grew
+//
+// A session that has readers has a tail: its newest events, encoded as readers get them, in
+// chunks that are filled once and never moved. A notification has the tail read, with one statement for
+// all sessions that grew meanwhile, and wakes the readers; each writes the same bytes from its own
+// position. The number of readers does not change the number of statements.
 //
 // # Invariants
 //
@@ -19,10 +25,15 @@
 //   - An append carries its sandbox's generation and its attempt's token. One that
 //     a newer generation or attempt has overtaken is dropped whole with ErrFenced,
 //     and takes nothing else of its batch with it.
-//   - A reader gets every event behind its position once and in order, or one of
+//   - A reader gets every event after its position once and in order, or one of
 //     PositionGoneError and FuturePositionError.
-//   - Publishing never waits for a reader. The hub holds no events: a slow reader
-//     is behind, it never overflows.
+//   - A tail holds exactly the events from one position to another, without a hole. What does not
+//     follow its newest event replaces it. A reader whose position it does not hold reads
+//     Postgres, so a tail may be dropped or shortened at any time.
+//   - Publishing never waits for a reader. The memory of tails is bounded for each session and
+//     together; a slow reader keeps no more than the chunk that it writes. Readers that read pages from
+//     Postgres take turns, a few at once, page by page.
+//   - Each process has its own tails. They share nothing but Postgres.
 //   - An append on its own is committed at once. Batches form while a commit is
 //     under way; a second commit begins only while the first is slow.
 //   - No session waits for another one's lock: a commit leaves out sessions that
@@ -43,11 +54,17 @@
 //	                                the other sessions are committed beside it
 //	the caller of Append leaves     its events may be committed or not; appending again is safe
 //	a worker is lost in a turn      the next attempt's token fences it off; it goes on at the next frame
-//	the LISTEN connection is lost   it is made anew with backoff, then every reader looks once;
+//	the LISTEN connection is lost   it is made again with backoff, then every tail is read once;
 //	                                until then the poll finds what is new within a second
 //	a notification is lost          the poll finds it
-//	a reader is slow                it reads from its own position whenever it likes
-//	retention passes a reader       PositionGoneError with the oldest seq that is left
+//	Postgres does not answer        readers wait, and are woken by their timers meanwhile; tails
+//	                                are read again with backoff
+//	a reader is slow                it reads from its own position: from the tail, or from Postgres
+//	                                once the tail has moved on
+//	readers come back together      the first to read what they missed adds it to the tail
+//	retention passes a reader       PositionGoneError with the oldest seq that is left; what is
+//	                                deleted leaves the tail with the next read or poll
+//	a session is deleted            its readers end with session_not_found and its tail is dropped
 //	the process is about to end     Stop commits what waits; readers get ErrFollowerStopped
 //
 // Events that do not belong to a run have no frame to be recognised by: appended

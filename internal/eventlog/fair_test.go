@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -135,9 +136,10 @@ func has(batch []eventlog.Append, id string) bool {
 func TestACommitThatHangsDelaysNoOther(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		hangs := true
+		var hangs atomic.Bool
+		hangs.Store(true)
 		s := &scriptedStore{answer: func(_ int, b []eventlog.Append) ([]error, error) {
-			if hangs && has(b, "ses_stuck") {
+			if hangs.Load() && has(b, "ses_stuck") {
 				time.Sleep(10 * time.Second) // in the bubble: until the deadline of the call
 				return nil, session.Faultf(session.CodeUnavailable, "no answer")
 			}
@@ -155,7 +157,7 @@ func TestACommitThatHangsDelaysNoOther(t *testing.T) {
 		for range 50 {
 			require.Less(t, appendAll(t, a, 20), time.Second)
 		}
-		hangs = false
+		hangs.Store(false)
 		stuck.Wait()
 		a.Stop(t.Context())
 	})

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"math"
 	"sync"
 	"time"
 
@@ -13,50 +12,104 @@ import (
 
 // Source is where followers read.
 type Source interface {
-	// EventsPage returns at most limit events after a position, in order and
-	// without a gap. It ends with the event that brings their data to PageBytes. A
-	// page that reaches neither bound has all there are.
-	// *PositionGoneError, *FuturePositionError or session_not_found where there
-	// is nothing to read from.
-	EventsPage(ctx context.Context, sessionID string, after int64, limit int) ([]Event, error)
-	// EventsPositions returns the newest seq of each of the sessions.
-	EventsPositions(ctx context.Context, sessionIDs []string) (map[string]int64, error)
-	// EventsListen tells of commits until ctx ends or its connection is lost, and
+	// EventsRead fills pages of different sessions with one statement: Bounds for each that exists, then
+	// Add for its events in order and without a gap, within the bounds of the page; Fail for a session that
+	// does not exist. An error means that nothing was read; of code unavailable it may pass.
+	EventsRead(ctx context.Context, pages []*Page) error
+	// EventsBounds returns the positions of the oldest and the newest event of a session, or
+	// session_not_found.
+	EventsBounds(ctx context.Context, sessionID string) (Bounds, error)
+	// EventsPositions returns the bounds of those of the sessions that exist.
+	EventsPositions(ctx context.Context, sessionIDs []string) (map[string]Bounds, error)
+	// EventsListen reports commits until ctx ends or its connection is lost, and
 	// returns an error then. It calls ready when nothing can be missed from then
 	// on, and changed with the sessions that have grown, or none for all.
 	EventsListen(ctx context.Context, ready func(), changed func(sessionIDs []string)) error
 }
 
+// Bounds are the positions of the oldest and the newest event of a session; 1 and 0 where there is none.
+type Bounds struct {
+	First, Newest int64
+}
+
+// Check returns why nothing can be read after a position.
+func (b Bounds) Check(after int64) error {
+	switch {
+	case after < b.First-1:
+		return &PositionGoneError{First: b.First}
+	case after > b.Newest:
+		return &FuturePositionError{Newest: b.Newest}
+	}
+	return nil
+}
+
 // PageBytes is where a page of events ends: it has less data than that, or one event
 // more than would fit.
-const PageBytes = 1 << 20
+const PageBytes = 256 << 10
 
-// isFull reports whether there may be more after a page.
-func isFull(page []Event, limit int) bool {
-	bytes := 0
-	for _, e := range page {
-		bytes += len(e.Data)
-	}
-	return len(page) >= limit || bytes >= PageBytes
-}
+const (
+	pageEvents = 1024
+	// tailReads is how many statements read tails at once: while one is under way, what commits report
+	// gathers for the next.
+	tailReads = 2
+	// tailSessions bounds the sessions of one such statement.
+	tailSessions = 64
+	// minTailPage bounds the data of each of them where they are many; together they have PageBytes.
+	minTailPage = 16 << 10
+)
 
 // FollowerOptions are the choices of a follower.
 type FollowerOptions struct {
 	// Poll is how often the positions of all followed sessions are asked for, in
 	// one query, in case a notification was lost. Default 1s.
 	Poll time.Duration
-	// Page is how many events are read at once. Default 256.
-	Page int
+	// PageEvents is how many events are read at once. Default 1024.
+	PageEvents int
+	// TailBytes bounds what is kept in memory of one session's newest events. Default 4 MiB.
+	TailBytes int
+	// KeepBytes is how much of it is kept for longer than Keep. Default 64 KiB.
+	KeepBytes int
+	// Keep is how long the rest is kept, for readers that are slow or come back. Default 10s.
+	Keep time.Duration
+	// MemoryBytes bounds what is kept of all sessions. Default 64 MiB.
+	MemoryBytes int
+	// Linger is how long events are kept after the last reader of a session has left; negative for not at
+	// all. Default 30s.
+	Linger time.Duration
+	// CatchUps is how many readers that are further behind read Postgres at once. Default 4.
+	CatchUps int
+	// Format is how readers get events. Default: lines of JSON.
+	Format Format
 	// Logger gets lost connections. Default: nothing is logged.
 	Logger *slog.Logger
 }
 
 func (o FollowerOptions) withDefaults() FollowerOptions {
+	for _, d := range []struct {
+		value    *int
+		fallback int
+	}{
+		{&o.PageEvents, pageEvents},
+		{&o.TailBytes, 4 << 20},
+		{&o.KeepBytes, 64 << 10},
+		{&o.MemoryBytes, 64 << 20},
+		{&o.CatchUps, 4},
+	} {
+		if *d.value == 0 {
+			*d.value = d.fallback
+		}
+	}
 	if o.Poll == 0 {
 		o.Poll = time.Second
 	}
-	if o.Page == 0 {
-		o.Page = 256
+	if o.Keep == 0 {
+		o.Keep = 10 * time.Second
+	}
+	if o.Linger == 0 {
+		o.Linger = 30 * time.Second
+	}
+	if o.Format.Head == nil && o.Format.Tail == "" {
+		o.Format = jsonLines
 	}
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
@@ -71,36 +124,49 @@ var ErrFollowerStopped = errors.New("eventlog: the follower is stopped")
 var ErrReaderClosed = errors.New("eventlog: the reader is closed")
 
 // Follower lets any number of readers follow logs over one listening connection.
-// It is safe for concurrent use. Before Start readers can read what is there, but
-// nothing wakes them.
+// It is safe for concurrent use. Before Start readers get what was there when they began.
 type Follower struct {
-	source  Source
-	options FollowerOptions
-	hub     *hub
+	source   Source
+	options  FollowerOptions
+	hub      *hub
+	topics   *topics
+	catchUps chan struct{} // one place for each reader that reads Postgres
+	pages    sync.Pool     // of *Page, for readers that catch up
 
+	ctx       context.Context //nolint:containedctx // it is what Stop ends, with all that the follower does
+	cancel    context.CancelFunc
 	lifecycle sync.Mutex
-	cancel    context.CancelFunc // nil before Start
-	stopped   chan struct{}      // closed by Stop
+	started   bool
+	stopped   chan struct{} // closed by Stop
 	tasks     sync.WaitGroup
 }
 
 // NewFollower returns a follower that is not started.
 func NewFollower(source Source, options FollowerOptions) *Follower {
-	return &Follower{source: source, options: options.withDefaults(), hub: newHub(), stopped: make(chan struct{})}
+	options = options.withDefaults()
+	f := &Follower{
+		source: source, options: options, hub: newHub(), topics: newTopics(options),
+		catchUps: make(chan struct{}, options.CatchUps), stopped: make(chan struct{}),
+	}
+	f.pages.New = func() any { return NewPage(&f.options.Format, "", 0) }
+	f.ctx, f.cancel = context.WithCancel(context.Background())
+	return f
 }
 
-// Start begins to listen and to poll. Calls after the first, or after Stop,
+// Start begins to listen, to read and to poll. Calls after the first, or after Stop,
 // change nothing.
 func (f *Follower) Start() {
 	f.lifecycle.Lock()
 	defer f.lifecycle.Unlock()
-	if f.cancel != nil || isClosed(f.stopped) {
+	if f.started || isClosed(f.stopped) {
 		return
 	}
-	ctx, cancel := context.WithCancel(context.Background())
-	f.cancel = cancel
-	f.tasks.Go(func() { f.listen(ctx) })
-	f.tasks.Go(func() { f.poll(ctx) })
+	f.started = true
+	f.tasks.Go(func() { f.listen(f.ctx) })
+	f.tasks.Go(func() { f.poll(f.ctx) })
+	for range tailReads {
+		f.tasks.Go(func() { f.readTails(f.ctx) })
+	}
 }
 
 // Stop ends every reader with ErrFollowerStopped and returns when nothing runs
@@ -110,31 +176,41 @@ func (f *Follower) Stop() {
 	if !isClosed(f.stopped) {
 		close(f.stopped)
 	}
-	if f.cancel != nil {
-		f.cancel()
-	}
+	f.cancel()
 	f.lifecycle.Unlock()
 	f.tasks.Wait()
+	f.topics.clear()
+}
+
+// background runs a task that Stop waits for. It reports false after Stop.
+func (f *Follower) background(task func()) bool {
+	f.lifecycle.Lock()
+	defer f.lifecycle.Unlock()
+	if isClosed(f.stopped) {
+		return false
+	}
+	f.tasks.Go(task)
+	return true
+}
+
+// changed handles the report of a commit.
+func (f *Follower) changed(sessionIDs []string) {
+	f.topics.grown(sessionIDs)
+	f.hub.publish(sessionIDs)
 }
 
 // listen holds the one listening connection. What was committed while there was
-// none is found by waking everybody once there is one again.
+// none is found by reading all tails once there is one again.
 func (f *Follower) listen(ctx context.Context) {
 	backoff := minBackoff
 	for {
-		err := f.source.EventsListen(ctx,
-			func() { backoff = minBackoff; f.hub.publish(nil) },
-			f.hub.publish)
+		err := f.source.EventsListen(ctx, func() { backoff = minBackoff; f.changed(nil) }, f.changed)
 		if ctx.Err() != nil {
 			return
 		}
 		f.options.Logger.WarnContext(ctx, "the listening connection is lost; readers poll until there is a new one",
 			slog.Any("error", err), slog.Duration("backoff", backoff))
-		timer := time.NewTimer(backoff)
-		select {
-		case <-timer.C:
-		case <-ctx.Done():
-			timer.Stop()
+		if !sleep(ctx, backoff) {
 			return
 		}
 		backoff = min(2*backoff, maxBackoff)
@@ -151,7 +227,7 @@ func (f *Follower) poll(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		}
-		followed := f.hub.sessions()
+		followed := f.topics.followed()
 		if len(followed) == 0 {
 			continue
 		}
@@ -162,144 +238,123 @@ func (f *Follower) poll(ctx context.Context) {
 			}
 			continue
 		}
-		f.hub.publishNewer(positions)
+		f.topics.polled(followed, positions)
 	}
 }
 
-// Follow returns a reader of everything behind a position; 0 is from the start.
+// readTails reads what has been added to the logs of followed sessions, each commit once for all
+// readers in this process.
+func (f *Follower) readTails(ctx context.Context) {
+	backoff := minBackoff
+	var batch []*topic
+	var spare, pages []*Page // spare are kept from one statement to the next
+	var positions []int64    // of the tails, as they are read from
+	for {
+		select {
+		case <-f.topics.wake:
+		case <-ctx.Done():
+			return
+		}
+		batch = f.topics.take(tailSessions, batch[:0])
+		if len(batch) == 0 {
+			continue
+		}
+		pages, positions = pages[:0], positions[:0]
+		for i, t := range batch {
+			if i == len(spare) {
+				spare = append(spare, NewPage(&f.options.Format, "", 0))
+			}
+			t.mu.Lock()
+			newest := t.tail.newest
+			t.mu.Unlock()
+			spare[i].reset(t.sessionID, newest)
+			spare[i].Limit, spare[i].Bytes = f.options.PageEvents, max(minTailPage, PageBytes/len(batch))
+			pages, positions = append(pages, spare[i]), append(positions, newest)
+		}
+		if err := f.source.EventsRead(ctx, pages); err != nil {
+			if ctx.Err() != nil {
+				return
+			}
+			f.options.Logger.WarnContext(ctx, "could not read events; trying again", slog.Any("error", err), slog.Int("sessions", len(batch)))
+			ok := sleep(ctx, backoff)
+			for _, t := range batch {
+				f.topics.done(t, true)
+			}
+			if !ok {
+				return
+			}
+			backoff = min(2*backoff, maxBackoff)
+			continue
+		}
+		backoff = minBackoff
+		for i, t := range batch {
+			f.publish(t, pages[i], positions[i])
+		}
+		clear(batch)
+	}
+}
+
+// publish adds what was read after a position to the tail and wakes the readers.
+func (f *Follower) publish(t *topic, p *Page, after int64) {
+	if p.err != nil {
+		f.topics.fail(t, p.err)
+		return
+	}
+	// An empty page has no more, whatever the bounds say: it would be read again at once.
+	more := len(p.ends) > 0 && p.last() < p.newest
+	t.mu.Lock()
+	t.tail.forget(p.first)
+	switch {
+	case t.tail.newest != after:
+		more = true // a reader has placed the tail elsewhere
+	case len(p.ends) > 0:
+		t.tail.append(p)
+		t.wake()
+	}
+	t.mu.Unlock()
+	f.topics.done(t, more)
+}
+
+// Follow returns a reader of everything after a position; 0 is from the start.
 // *PositionGoneError, *FuturePositionError or session_not_found say that there is
 // nothing to follow. The reader must be closed.
 func (f *Follower) Follow(ctx context.Context, sessionID string, after int64) (*Reader, error) {
 	if isClosed(f.stopped) {
 		return nil, ErrFollowerStopped
 	}
-	// First the place in the hub, then the look: what is committed in between
-	// wakes the reader for nothing, rather than not at all.
-	r := &Reader{follower: f, closed: make(chan struct{}), sub: f.hub.subscribe(sessionID, after)}
-	first, err := f.source.EventsPage(ctx, sessionID, after, f.options.Page)
+	// First the place among the readers, then the look: what is committed in between
+	// has the tail read for nothing, rather than not at all.
+	t := f.topics.enter(sessionID)
+	bounds, err := f.source.EventsBounds(ctx, sessionID)
+	if err == nil {
+		err = bounds.Check(after)
+	}
 	if err != nil {
-		r.Close()
+		f.topics.leave(t)
 		return nil, err
 	}
-	r.page, r.more = first, isFull(first, f.options.Page)
-	r.fetched = true
-	return r, nil
+	f.topics.place(t, bounds.First, bounds.Newest)
+	return &Reader{follower: f, topic: t, position: after, target: bounds.Newest, closed: make(chan struct{})}, nil
 }
 
 // Watch wakes whoever has something to look up in Postgres when a session's log has grown. Several
 // commits before the channel is read are one wake-up. It is not a net: a lost notification is not
 // made up for. stop must be called.
 func (f *Follower) Watch(sessionID string) (changed <-chan struct{}, stop func()) {
-	sub := f.hub.subscribe(sessionID, math.MaxInt64) // never behind, so that no poll wakes it
-	return sub.wake, func() { f.hub.unsubscribe(sub) }
+	wake := f.hub.watch(sessionID)
+	return wake, func() { f.hub.unwatch(sessionID, wake) }
 }
 
-// Reader follows one session's log. Next is for one goroutine; Close for any.
-type Reader struct {
-	follower *Follower
-	sub      *subscription
-
-	page     []Event // fetched and not yet returned
-	fetched  bool    // page is to be returned, even if empty
-	more     bool    // there is more to read right away
-	caughtUp bool    // the reader has been told so
-
-	closing sync.Once
-	closed  chan struct{}
-}
-
-// Next returns the next events, in order, each once. CaughtUp says that these
-// were all there were when they were read; it is true at the first time with or
-// without events, and from then on Next waits until there are some. When Postgres
-// cannot be reached it tries again until ctx ends. Errors: the cause of ctx,
-// *PositionGoneError when retention has overtaken the reader, ErrFollowerStopped,
-// ErrReaderClosed.
-func (r *Reader) Next(ctx context.Context) (events []Event, caughtUp bool, err error) {
-	backoff := minBackoff
-	for {
-		if err := r.ended(ctx); err != nil {
-			return nil, false, err
-		}
-		if !r.fetched && !r.more {
-			if err := r.wait(ctx, nil); err != nil {
-				return nil, false, err
-			}
-		}
-		if !r.fetched {
-			switch err := r.fetch(ctx); {
-			case err == nil:
-			case session.CodeOf(err) == session.CodeUnavailable && ctx.Err() == nil:
-				// It is read again after a while, or when somebody says that there is more.
-				r.more = true
-				timer := time.NewTimer(backoff)
-				waitErr := r.wait(ctx, timer.C)
-				timer.Stop()
-				if waitErr != nil {
-					return nil, false, waitErr
-				}
-				backoff = min(2*backoff, maxBackoff)
-				continue
-			case ctx.Err() != nil:
-				return nil, false, context.Cause(ctx)
-			default:
-				return nil, false, err
-			}
-		}
-		events, r.page, r.fetched = r.page, nil, false
-		if len(events) > 0 {
-			r.sub.advance(events[len(events)-1].Seq)
-		}
-		if r.more {
-			return events, false, nil
-		}
-		if len(events) > 0 || !r.caughtUp {
-			r.caughtUp = true
-			return events, true, nil
-		}
-	}
-}
-
-func (r *Reader) fetch(ctx context.Context) error {
-	limit := r.follower.options.Page
-	page, err := r.follower.source.EventsPage(ctx, r.sub.sessionID, r.sub.at(), limit)
-	if err != nil {
-		return err
-	}
-	r.page, r.fetched, r.more = page, true, isFull(page, limit)
-	return nil
-}
-
-// wait returns when there may be more to read, or when the timer fires.
-func (r *Reader) wait(ctx context.Context, timer <-chan time.Time) error {
+// sleep reports false when ctx ends first.
+func sleep(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
 	select {
-	case <-r.sub.wake:
-	case <-timer:
+	case <-timer.C:
+		return true
 	case <-ctx.Done():
-	case <-r.closed:
-	case <-r.follower.stopped:
+		return false
 	}
-	return r.ended(ctx)
-}
-
-func (r *Reader) ended(ctx context.Context) error {
-	switch {
-	case isClosed(r.closed):
-		return ErrReaderClosed
-	case isClosed(r.follower.stopped):
-		return ErrFollowerStopped
-	}
-	return context.Cause(ctx)
-}
-
-// Position is the newest seq that Next has returned.
-func (r *Reader) Position() int64 { return r.sub.at() }
-
-// Close gives the reader's place up and ends a Next that waits. It may be called again.
-func (r *Reader) Close() {
-	r.closing.Do(func() {
-		close(r.closed)
-		r.follower.hub.unsubscribe(r.sub)
-	})
 }
 
 func isClosed(c <-chan struct{}) bool {
@@ -310,3 +365,6 @@ func isClosed(c <-chan struct{}) bool {
 		return false
 	}
 }
+
+// isPassing reports whether a read is worth another try.
+func isPassing(err error) bool { return session.CodeOf(err) == session.CodeUnavailable }

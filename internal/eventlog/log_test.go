@@ -1,6 +1,7 @@
 package eventlog_test
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -90,7 +91,9 @@ func frame(sessionID, runID string, no int64, events int) eventlog.Append {
 func readTo(ctx context.Context, t testingT, r *eventlog.Reader, last int64) []eventlog.Event {
 	var out []eventlog.Event
 	for next := r.Position() + 1; r.Position() < last; {
-		events, _, err := r.Next(ctx)
+		b, err := r.Next(ctx, nil)
+		require.NoError(t, err)
+		events, err := decode(b)
 		require.NoError(t, err)
 		for _, e := range events {
 			require.Equal(t, next, e.Seq)
@@ -101,11 +104,28 @@ func readTo(ctx context.Context, t testingT, r *eventlog.Reader, last int64) []e
 	return out
 }
 
+// decode returns the events of a batch, which must be as many as its positions say.
+func decode(b eventlog.Batch) ([]eventlog.Event, error) {
+	var events []eventlog.Event
+	decoder := json.NewDecoder(bytes.NewReader(b.Frames))
+	for decoder.More() {
+		var e eventlog.Event
+		if err := decoder.Decode(&e); err != nil {
+			return nil, err
+		}
+		events = append(events, e)
+	}
+	if len(events) != b.Len() || len(events) > 0 && (events[0].Seq != b.After+1 || events[len(events)-1].Seq != b.Last) {
+		return nil, fmt.Errorf("positions %d to %d with %d events", b.After, b.Last, len(events))
+	}
+	return events, nil
+}
+
 // TestEveryReaderSeesEverySeqOnceInOrder runs writers that repeat themselves and
 // readers that leave and come back, all at once, over random shapes.
 func TestEveryReaderSeesEverySeqOnceInOrder(t *testing.T) {
 	t.Parallel()
-	b := setupLog(t, eventlog.FollowerOptions{Page: 7})
+	b := setupLog(t, eventlog.FollowerOptions{PageEvents: 7})
 	rapid.Check(t, func(t *rapid.T) {
 		sessions := rapid.IntRange(1, 4).Draw(t, "sessions")
 		frames := rapid.SliceOfN(rapid.IntRange(0, 5), 1, 20).Draw(t, "events per frame")
@@ -162,10 +182,15 @@ func (b *logBundle) readWithReconnects(ctx context.Context, id string, last int6
 			return err
 		}
 		for read := 0; read < every && position < last; {
-			events, _, err := r.Next(ctx)
+			b, err := r.Next(ctx, nil)
 			if err != nil {
 				r.Close()
 				return fmt.Errorf("at %d of %d: %w", position, last, err)
+			}
+			events, err := decode(b)
+			if err != nil {
+				r.Close()
+				return err
 			}
 			for _, e := range events {
 				if e.Seq != position+1 {
@@ -186,38 +211,49 @@ func (b *logBundle) readWithReconnects(ctx context.Context, id string, last int6
 
 func TestAReaderIsToldOnceThatItHasCaughtUp(t *testing.T) {
 	t.Parallel()
-	b := setupLog(t, eventlog.FollowerOptions{Page: 2})
+	b := setupLog(t, eventlog.FollowerOptions{PageEvents: 2})
 	id := b.session(t)
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	empty, err := b.follower.Follow(ctx, id, 0)
 	require.NoError(t, err)
 	defer empty.Close()
-	events, caughtUp, err := empty.Next(ctx)
+	got, err := empty.Next(ctx, nil)
 	require.NoError(t, err)
-	require.Empty(t, events)
-	require.True(t, caughtUp)
+	require.Zero(t, got.Len())
+	require.True(t, got.CaughtUp)
 
 	runID := b.run(t, id)
 	require.NoError(t, b.appender.Append(ctx, frame(id, runID, 0, 3)))
 	newest, err := b.appender.Position(ctx, id)
 	require.NoError(t, err)
-	full, err := b.follower.Follow(ctx, id, newest-4)
-	require.NoError(t, err)
-	defer full.Close()
-	events, caughtUp, err = full.Next(ctx)
-	require.NoError(t, err)
-	require.Len(t, events, 2)
-	require.False(t, caughtUp)
-	events, caughtUp, err = full.Next(ctx)
-	require.NoError(t, err)
-	require.Len(t, events, 2)
-	require.False(t, caughtUp, "a full page says nothing about what follows")
-	events, caughtUp, err = full.Next(ctx)
-	require.NoError(t, err)
-	require.Empty(t, events)
-	require.True(t, caughtUp)
 	readTo(ctx, t, empty, newest)
+	require.Equal(t, 1, told(ctx, t, b.follower, id, newest-4, newest), "from memory")
+	other := eventlog.NewFollower(b.db, eventlog.FollowerOptions{PageEvents: 2})
+	defer other.Stop()
+	other.Start()
+	require.Equal(t, 1, told(ctx, t, other, id, newest-4, newest), "from Postgres, in pages")
+	require.Equal(t, 1, told(ctx, t, other, id, newest, newest), "with nothing to read")
+}
+
+// told counts the batches up to a position that say that the reader has caught up; only the last may.
+func told(ctx context.Context, t *testing.T, f *eventlog.Follower, id string, after, last int64) (n int) {
+	t.Helper()
+	r, err := f.Follow(ctx, id, after)
+	require.NoError(t, err)
+	defer r.Close()
+	for {
+		b, err := r.Next(ctx, nil)
+		require.NoError(t, err)
+		if b.CaughtUp {
+			n++
+		}
+		if b.CaughtUp {
+			require.Equal(t, last, b.Last)
+			return n
+		}
+		require.NotZero(t, b.Len())
+	}
 }
 
 func TestPositionsThatCannotBeReadFrom(t *testing.T) {
@@ -306,9 +342,9 @@ func TestThePollFindsWhatNobodyTold(t *testing.T) {
 	r, err := f.Follow(t.Context(), id, start)
 	require.NoError(t, err)
 	defer r.Close()
-	_, caughtUp, err := r.Next(t.Context())
+	got, err := r.Next(t.Context(), nil)
 	require.NoError(t, err)
-	require.True(t, caughtUp)
+	require.True(t, got.CaughtUp)
 	require.NoError(t, b.appender.Append(t.Context(), frame(id, runID, 0, 3)))
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
@@ -322,17 +358,17 @@ func TestReadersEndWithTheirFollowerAndWhenClosed(t *testing.T) {
 	follow := func() *eventlog.Reader {
 		r, err := b.follower.Follow(t.Context(), id, 0)
 		require.NoError(t, err)
-		_, _, err = r.Next(t.Context())
+		_, err = r.Next(t.Context(), nil)
 		require.NoError(t, err)
 		return r
 	}
 	closed, stopped := follow(), follow()
 	ends := make(chan error, 2)
-	go func() { _, _, err := closed.Next(t.Context()); ends <- err }()
+	go func() { _, err := closed.Next(t.Context(), nil); ends <- err }()
 	closed.Close()
 	closed.Close()
 	require.ErrorIs(t, <-ends, eventlog.ErrReaderClosed)
-	go func() { _, _, err := stopped.Next(t.Context()); ends <- err }()
+	go func() { _, err := stopped.Next(t.Context(), nil); ends <- err }()
 	b.follower.Stop()
 	b.follower.Stop()
 	b.follower.Start()
@@ -355,11 +391,11 @@ func TestAReaderGoesWhenItsContextEnds(t *testing.T) {
 	r, err := b.follower.Follow(t.Context(), id, 0)
 	require.NoError(t, err)
 	defer r.Close()
-	_, _, err = r.Next(t.Context())
+	_, err = r.Next(t.Context(), nil)
 	require.NoError(t, err)
 	ctx, cancel := context.WithCancelCause(t.Context())
 	ends := make(chan error, 1)
-	go func() { _, _, err := r.Next(ctx); ends <- err }()
+	go func() { _, err := r.Next(ctx, nil); ends <- err }()
 	cancel(context.DeadlineExceeded)
 	require.ErrorIs(t, <-ends, context.DeadlineExceeded)
 }
@@ -369,7 +405,7 @@ func TestAReaderGoesWhenItsContextEnds(t *testing.T) {
 // are made again, and each event is there once.
 func TestConnectionsThatAreCutCostNothing(t *testing.T) {
 	t.Parallel()
-	b := setupLog(t, eventlog.FollowerOptions{Page: 10})
+	b := setupLog(t, eventlog.FollowerOptions{PageEvents: 10})
 	id := b.session(t)
 	runID := b.run(t, id)
 	start, err := b.appender.Position(t.Context(), id)

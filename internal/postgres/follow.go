@@ -2,47 +2,138 @@ package postgres
 
 import (
 	"context"
+	"encoding/json"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgtype"
 
 	"github.com/overwinter-dev/overwinter/internal/eventlog"
 	"github.com/overwinter-dev/overwinter/internal/postgres/dbsqlc"
 )
 
-// EventsPage returns at most limit events after a position, in order and without
-// a gap, and ends with the one that brings their data to eventlog.PageBytes. A *eventlog.PositionGoneError or *eventlog.FuturePositionError says that
-// the position is not one to read from; session_not_found that there is no log.
-func (db *DB) EventsPage(ctx context.Context, sessionID string, after int64, limit int) ([]eventlog.Event, error) {
+// eventsRead reads the next events of several sessions. It is not generated, so that the data of a row
+// goes into a page without a copy in between. A page ends with the event that brings its data to its
+// bytes or more.
+const eventsRead = `
+SELECT w.page, s.first_seq, s.last_seq, p.seq, p.type,
+    coalesce(c.id, CASE p.conversation_no WHEN 1 THEN 'main' ELSE '' END) AS conversation_id, coalesce(r.id, '') AS run_id, p.at, p.data
+FROM unnest($1::text[], $2::bigint[], $3::bigint[], $4::integer[], $5::bigint[]) WITH ORDINALITY
+    AS w (session_id, after, through, items, bytes, page)
+JOIN sessions s ON s.id = w.session_id
+LEFT JOIN LATERAL (
+    SELECT e.seq, e.type, e.conversation_no, e.run_no, e.at, e.data,
+        sum(octet_length(e.data)) OVER (ORDER BY e.seq ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS before
+    FROM event_log e
+    WHERE e.session_no = s.no AND e.seq > w.after AND e.seq <= w.through
+    ORDER BY e.seq LIMIT w.items
+) p ON p.before IS NULL OR p.before < w.bytes
+-- Lateral with a limit: one look-up for each run and conversation of the page, however many the session has.
+LEFT JOIN LATERAL (SELECT k.id FROM runs k WHERE p.run_no > 0 AND k.session_id = s.id AND k.no = p.run_no LIMIT 1) r ON true
+LEFT JOIN LATERAL (SELECT k.id FROM event_conversations k WHERE p.conversation_no > 1 AND k.session_no = s.no AND k.no = p.conversation_no LIMIT 1) c ON true
+ORDER BY w.page, p.seq`
+
+// EventsRead fills pages of different sessions with one statement: in order and without a gap, within
+// the bounds of each page. The page of a session that does not exist fails with session_not_found.
+func (db *DB) EventsRead(ctx context.Context, pages []*eventlog.Page) error {
 	const doing = "read events"
-	rows, err := db.q.EventsPage(ctx, db.pool, &dbsqlc.EventsPageParams{SessionID: sessionID, AfterSeq: after, MaxItems: int32(limit), MaxBytes: eventlog.PageBytes})
+	var (
+		ids            = make([]string, len(pages))
+		after, through = make([]int64, len(pages)), make([]int64, len(pages))
+		items, bytes   = make([]int32, len(pages)), make([]int64, len(pages))
+	)
+	for i, p := range pages {
+		ids[i], after[i], through[i], items[i], bytes[i] = p.SessionID, p.After, p.Through, int32(p.Limit), int64(p.Bytes)
+	}
+	rows, err := db.pool.Query(ctx, eventsRead, ids, after, through, items, bytes)
 	if err != nil {
-		return nil, fault(doing, err)
+		return fault(doing, err)
 	}
-	if len(rows) == 0 || rows[0].Seq != after+1 {
-		bounds, err := db.q.EventsBounds(ctx, db.pool, sessionID)
-		if isNoRows(err) {
-			return nil, noSession(sessionID)
+	defer rows.Close()
+	var (
+		at            = -1 // the page that is being filled
+		number        int64
+		first, newest int64
+		seq           *int64
+		kind          pgtype.DriverBytes
+		conversation  pgtype.DriverBytes
+		run           pgtype.DriverBytes
+		written       *time.Time
+		data          pgtype.DriverBytes
+		e             eventlog.Event
+	)
+	for rows.Next() {
+		if err := rows.Scan(&number, &first, &newest, &seq, &kind, &conversation, &run, &written, &data); err != nil {
+			return fault(doing, err)
 		}
-		if err != nil {
-			return nil, fault(doing, err)
+		if int(number)-1 != at {
+			for at++; at < int(number)-1; at++ {
+				pages[at].Fail(noSession(pages[at].SessionID))
+			}
+			pages[at].Bounds(first, newest)
 		}
-		if after < bounds.FirstSeq-1 {
-			return nil, &eventlog.PositionGoneError{First: bounds.FirstSeq}
+		if seq == nil {
+			continue // there are no further events
 		}
-		if after > bounds.LastSeq {
-			return nil, &eventlog.FuturePositionError{Newest: bounds.LastSeq}
-		}
+		e.Seq, e.SessionID, e.At, e.Data = *seq, pages[at].SessionID, written.UTC(), json.RawMessage(data)
+		e.Type, e.ConversationID, e.RunID = reuse(e.Type, kind), reuse(e.ConversationID, conversation), reuse(e.RunID, run)
+		pages[at].Add(&e)
 	}
-	events := make([]eventlog.Event, len(rows))
-	for i, row := range rows {
-		events[i] = eventlog.Event{
-			Seq: row.Seq, Type: row.Type, SessionID: sessionID, ConversationID: row.ConversationID,
-			RunID: row.RunID, At: row.At.UTC(), Data: row.Data,
-		}
+	if err := rows.Err(); err != nil {
+		return fault(doing, err)
+	}
+	for at++; at < len(pages); at++ {
+		pages[at].Fail(noSession(pages[at].SessionID))
+	}
+	return nil
+}
+
+// EventsPage returns at most limit events after a position, in order and without a gap. A
+// *eventlog.PositionGoneError or *eventlog.FuturePositionError says that the position is not one to
+// read from; session_not_found that there is no log.
+func (db *DB) EventsPage(ctx context.Context, sessionID string, after int64, limit int) ([]eventlog.Event, error) {
+	var events []eventlog.Event
+	var bounds eventlog.Bounds
+	page := eventlog.NewPage(&eventlog.Format{Mark: func(e *eventlog.Event) bool {
+		event := *e
+		event.Data = slices.Clone(e.Data)
+		events = append(events, event)
+		return false
+	}}, sessionID, after)
+	page.Limit = limit
+	err := db.EventsRead(ctx, []*eventlog.Page{page})
+	if err == nil {
+		bounds, err = page.Found()
+	}
+	if err == nil && (len(events) == 0 || events[0].Seq != after+1) {
+		err = bounds.Check(after)
+	}
+	if err != nil {
+		return nil, err
 	}
 	return events, nil
+}
+
+// reuse returns the text of b, without a copy where the row before had the same.
+func reuse(before string, b []byte) string {
+	if before == string(b) {
+		return before
+	}
+	return string(b)
+}
+
+// EventsBounds returns the positions of the oldest and the newest event of a session.
+func (db *DB) EventsBounds(ctx context.Context, sessionID string) (eventlog.Bounds, error) {
+	bounds, err := db.q.EventsBounds(ctx, db.pool, sessionID)
+	if isNoRows(err) {
+		return eventlog.Bounds{}, noSession(sessionID)
+	}
+	if err != nil {
+		return eventlog.Bounds{}, fault("read positions", err)
+	}
+	return eventlog.Bounds{First: bounds.FirstSeq, Newest: bounds.LastSeq}, nil
 }
 
 // EventsPosition is the newest seq of a session; 0 before the first event.
@@ -54,15 +145,15 @@ func (db *DB) EventsPosition(ctx context.Context, sessionID string) (int64, erro
 	return bounds.LastSeq, fault("read a position", err)
 }
 
-// EventsPositions is the newest seq of each of the sessions that exist.
-func (db *DB) EventsPositions(ctx context.Context, sessionIDs []string) (map[string]int64, error) {
+// EventsPositions returns the positions of the oldest and the newest event of each of the sessions that exist.
+func (db *DB) EventsPositions(ctx context.Context, sessionIDs []string) (map[string]eventlog.Bounds, error) {
 	rows, err := db.q.EventsPositions(ctx, db.pool, sessionIDs)
 	if err != nil {
 		return nil, fault("read positions", err)
 	}
-	out := make(map[string]int64, len(rows))
+	out := make(map[string]eventlog.Bounds, len(rows))
 	for _, row := range rows {
-		out[row.ID] = row.LastSeq
+		out[row.ID] = eventlog.Bounds{First: row.FirstSeq, Newest: row.LastSeq}
 	}
 	return out, nil
 }

@@ -36,5 +36,5 @@ func TestAPageOfEventsIsBoundedInBytes(t *testing.T) {
 		after += int64(len(page))
 		pages++
 	}
-	require.Equal(t, 7, pages)
+	require.Equal(t, 20, pages)
 }

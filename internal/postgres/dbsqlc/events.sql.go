@@ -162,78 +162,14 @@ func (q *Queries) EventsOfRunCount(ctx context.Context, db DBTX, arg *EventsOfRu
 	return count, err
 }
 
-const eventsPage = `-- name: EventsPage :many
-SELECT p.seq, p.type, coalesce(c.id, CASE p.conversation_no WHEN 1 THEN 'main' ELSE '' END)::text AS conversation_id,
-    coalesce(r.id, '')::text AS run_id, p.at, p.data
-FROM (
-    SELECT e.session_no, e.seq, e.type, e.conversation_no, e.run_no, e.at, e.data,
-        sum(octet_length(e.data)) OVER (ORDER BY e.seq ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS before
-    FROM event_log e
-    WHERE e.session_no = (SELECT s.no FROM sessions s WHERE s.id = $1::text) AND e.seq > $2 ORDER BY e.seq LIMIT $3
-) p
-LEFT JOIN LATERAL (SELECT k.id FROM runs k WHERE p.run_no > 0 AND k.session_id = $1::text AND k.no = p.run_no LIMIT 1) r ON true
-LEFT JOIN LATERAL (SELECT k.id FROM event_conversations k WHERE p.conversation_no > 1 AND k.session_no = p.session_no AND k.no = p.conversation_no LIMIT 1) c ON true
-WHERE p.before IS NULL OR p.before < $4::bigint
-ORDER BY p.seq
-`
-
-type EventsPageParams struct {
-	SessionID string
-	AfterSeq  int64
-	MaxItems  int32
-	MaxBytes  int64
-}
-
-type EventsPageRow struct {
-	Seq            int64
-	Type           string
-	ConversationID string
-	RunID          string
-	At             time.Time
-	Data           []byte
-}
-
-// EventsPage ends with the event that brings its data to max_bytes or more. The size of data is known without reading it.
-// Lateral with a limit: one look-up for each run and conversation of the page, however many the session has.
-func (q *Queries) EventsPage(ctx context.Context, db DBTX, arg *EventsPageParams) ([]EventsPageRow, error) {
-	rows, err := db.Query(ctx, eventsPage,
-		arg.SessionID,
-		arg.AfterSeq,
-		arg.MaxItems,
-		arg.MaxBytes,
-	)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	var items []EventsPageRow
-	for rows.Next() {
-		var i EventsPageRow
-		if err := rows.Scan(
-			&i.Seq,
-			&i.Type,
-			&i.ConversationID,
-			&i.RunID,
-			&i.At,
-			&i.Data,
-		); err != nil {
-			return nil, err
-		}
-		items = append(items, i)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	return items, nil
-}
-
 const eventsPositions = `-- name: EventsPositions :many
-SELECT id, last_seq FROM sessions WHERE id = ANY($1::text[])
+SELECT id, first_seq, last_seq FROM sessions WHERE id = ANY($1::text[])
 `
 
 type EventsPositionsRow struct {
-	ID      string
-	LastSeq int64
+	ID       string
+	FirstSeq int64
+	LastSeq  int64
 }
 
 func (q *Queries) EventsPositions(ctx context.Context, db DBTX, ids []string) ([]EventsPositionsRow, error) {
@@ -245,7 +181,7 @@ func (q *Queries) EventsPositions(ctx context.Context, db DBTX, ids []string) ([
 	var items []EventsPositionsRow
 	for rows.Next() {
 		var i EventsPositionsRow
-		if err := rows.Scan(&i.ID, &i.LastSeq); err != nil {
+		if err := rows.Scan(&i.ID, &i.FirstSeq, &i.LastSeq); err != nil {
 			return nil, err
 		}
 		items = append(items, i)

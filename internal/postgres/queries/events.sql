@@ -20,27 +20,11 @@ SELECT a.session_no,
 FROM (SELECT unnest(@session_nos::bigint[]) AS session_no, unnest(@ids::text[]) AS id, generate_subscripts(@ids::text[], 1) AS place) a
 WHERE NOT EXISTS (SELECT FROM event_conversations k WHERE k.session_no = a.session_no AND k.id = a.id);
 
--- name: EventsPage :many
--- EventsPage ends with the event that brings its data to max_bytes or more. The size of data is known without reading it.
-SELECT p.seq, p.type, coalesce(c.id, CASE p.conversation_no WHEN 1 THEN 'main' ELSE '' END)::text AS conversation_id,
-    coalesce(r.id, '')::text AS run_id, p.at, p.data
-FROM (
-    SELECT e.session_no, e.seq, e.type, e.conversation_no, e.run_no, e.at, e.data,
-        sum(octet_length(e.data)) OVER (ORDER BY e.seq ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS before
-    FROM event_log e
-    WHERE e.session_no = (SELECT s.no FROM sessions s WHERE s.id = @session_id::text) AND e.seq > @after_seq ORDER BY e.seq LIMIT @max_items
-) p
--- Lateral with a limit: one look-up for each run and conversation of the page, however many the session has.
-LEFT JOIN LATERAL (SELECT k.id FROM runs k WHERE p.run_no > 0 AND k.session_id = @session_id::text AND k.no = p.run_no LIMIT 1) r ON true
-LEFT JOIN LATERAL (SELECT k.id FROM event_conversations k WHERE p.conversation_no > 1 AND k.session_no = p.session_no AND k.no = p.conversation_no LIMIT 1) c ON true
-WHERE p.before IS NULL OR p.before < @max_bytes::bigint
-ORDER BY p.seq;
-
 -- name: EventsBounds :one
 SELECT first_seq, last_seq FROM sessions WHERE id = @id;
 
 -- name: EventsPositions :many
-SELECT id, last_seq FROM sessions WHERE id = ANY(@ids::text[]);
+SELECT id, first_seq, last_seq FROM sessions WHERE id = ANY(@ids::text[]);
 
 -- name: EventsDeltas :many
 -- EventsDeltas reads text between two positions, a piece at a time: it ends with the event that brings its

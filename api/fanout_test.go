@@ -1,0 +1,330 @@
+package api_test
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"runtime"
+	"runtime/metrics"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/overwinter-dev/overwinter/api"
+	"github.com/overwinter-dev/overwinter/internal/eventlog"
+	"github.com/overwinter-dev/overwinter/internal/postgres"
+)
+
+// BenchmarkFanOut measures many readers of one session against a bare loop in the same process: an
+// http.Handler that writes and flushes what it gets from a channel. The readers are another process. The
+// latency is that from the end of a commit, or the call of the bare loop's broadcast, to a reader's socket;
+// the loops take turns, round by round, so that whatever else the machine does slows down both alike.
+func BenchmarkFanOut(b *testing.B) {
+	const readers, rounds, burst, perAppend = 500, 100, 3000, 20
+	subject := startFanOut(b)
+	floor := startBare(b)
+	for b.Loop() {
+		for _, loop := range []*fanOut{subject, floor} {
+			loop.attach(b, readers)
+		}
+		for range rounds {
+			for _, loop := range []*fanOut{subject, floor} {
+				loop.round(b)
+			}
+		}
+		for _, loop := range []*fanOut{subject, floor} {
+			loop.burst(b, burst, perAppend)
+			loop.report(b)
+			loop.detach(b)
+		}
+	}
+}
+
+// fanOut is a server with many readers in another process.
+type fanOut struct {
+	name string
+	url  string
+	send func(events int) // sends events together; it returns when they are committed
+
+	readers int
+	client  *exec.Cmd
+	stdin   io.WriteCloser
+	lines   *bufio.Scanner
+	memory  float64 // bytes for each reader
+	waited  []time.Duration
+	rate    float64 // of a burst
+}
+
+// fanOutData is the data of an event. The tilde is what readers count.
+func fanOutData() json.RawMessage {
+	return fmt.Appendf(nil, `{"blockId":"b","delta":%q}`, "~"+strings.Repeat("word ", 20))
+}
+
+func startFanOut(b *testing.B) *fanOut {
+	b.Helper()
+	bundle, db := setupPostgres(b)
+	id := bundle.do("POST", "/api/sessions", `{"agent":"demo"}`).session().ID
+	return &fanOut{
+		name: "", url: bundle.url + "/api/sessions/" + id + "/events?after=latest",
+		send: func(n int) { appendEvents(b, db, id, n) },
+	}
+}
+
+func appendEvents(t testing.TB, db *postgres.DB, id string, n int) {
+	t.Helper()
+	add := eventlog.Append{SessionID: id}
+	for range n {
+		add.Events = append(add.Events, eventlog.Draft{Type: "text_delta", ConversationID: "main", At: time.Now(), Data: fanOutData()})
+	}
+	verdicts, err := db.EventsAppend(t.Context(), []eventlog.Append{add})
+	require.NoError(t, err)
+	require.NoError(t, verdicts[0])
+}
+
+// bare is the least that a fan-out of server-sent events takes.
+type bare struct {
+	mu      sync.Mutex
+	seq     int64
+	readers map[chan []byte]bool
+}
+
+func (l *bare) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	frames := make(chan []byte, 1024) // a burst goes through it
+	l.mu.Lock()
+	l.readers[frames] = true
+	l.mu.Unlock()
+	defer func() {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		delete(l.readers, frames)
+	}()
+	w.Header().Set("Content-Type", "text/event-stream")
+	control := http.NewResponseController(w)
+	fmt.Fprint(w, "event: caught_up\ndata: {}\n\n")
+	control.Flush()
+	for {
+		select {
+		case frame := <-frames:
+			if _, err := w.Write(frame); err != nil {
+				return
+			}
+			control.Flush()
+		case <-r.Context().Done():
+			return
+		}
+	}
+}
+
+func (l *bare) broadcast(n int) {
+	format := api.EventFormat()
+	for range n {
+		l.seq++
+		e := eventlog.Event{
+			Seq: l.seq, Type: "text_delta", SessionID: "ses_01K9ZZZZZZZZZZZZZZZZZZZZZZ", ConversationID: "main",
+			At: time.Now(), Data: fanOutData(),
+		}
+		page := eventlog.NewPage(&format, e.SessionID, l.seq-1)
+		page.Add(&e)
+		l.mu.Lock()
+		for frames := range l.readers {
+			frames <- page.Batch().Frames
+		}
+		l.mu.Unlock()
+	}
+}
+
+func startBare(b *testing.B) *fanOut {
+	b.Helper()
+	loop := &bare{readers: map[chan []byte]bool{}}
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(b, err)
+	server := &http.Server{Handler: loop, ReadHeaderTimeout: time.Minute}
+	done := make(chan struct{})
+	go func() { defer close(done); server.Serve(ln) }() //nolint:errcheck // it ends when it is closed
+	b.Cleanup(func() { server.Close(); <-done })
+	return &fanOut{name: "bare-", url: "http://" + ln.Addr().String() + "/", send: loop.broadcast}
+}
+
+// inUse is what the Go runtime has in use: heap after a collection, and stacks.
+func inUse() float64 {
+	runtime.GC()
+	runtime.GC()
+	samples := []metrics.Sample{{Name: "/memory/classes/heap/objects:bytes"}, {Name: "/memory/classes/heap/stacks:bytes"}, {Name: "/memory/classes/heap/unused:bytes"}}
+	metrics.Read(samples)
+	sum := 0.0
+	for _, s := range samples {
+		sum += float64(s.Value.Uint64())
+	}
+	return sum
+}
+
+// attach connects readers from another process and measures what they take in this one.
+func (l *fanOut) attach(b *testing.B, readers int) {
+	b.Helper()
+	before := inUse()
+	l.readers = readers
+	l.client = exec.CommandContext(context.WithoutCancel(b.Context()), os.Args[0], "-test.run=^TestFanOutReaders$")
+	l.client.Env = append(os.Environ(), fmt.Sprintf("%s=%d %s", fanOutReaders, readers, l.url))
+	l.client.Stderr = os.Stderr
+	var err error
+	l.stdin, err = l.client.StdinPipe()
+	require.NoError(b, err)
+	stdout, err := l.client.StdoutPipe()
+	require.NoError(b, err)
+	require.NoError(b, l.client.Start())
+	l.lines = bufio.NewScanner(stdout)
+	l.lines.Buffer(nil, 1<<20)
+	require.Equal(b, "ready", l.line(b))
+	l.memory = (inUse() - before) / float64(readers)
+}
+
+func (l *fanOut) line(b *testing.B) string {
+	b.Helper()
+	require.True(b, l.lines.Scan(), "the readers have ended: %v", l.lines.Err())
+	return l.lines.Text()
+}
+
+// expect has the readers say when each of them has got events.
+func (l *fanOut) expect(b *testing.B, events int) {
+	b.Helper()
+	_, err := fmt.Fprintln(l.stdin, events)
+	require.NoError(b, err)
+	require.Equal(b, "waiting", l.line(b))
+}
+
+func (l *fanOut) arrivals(b *testing.B) []time.Time {
+	b.Helper()
+	var at []int64
+	require.NoError(b, json.Unmarshal([]byte(l.line(b)), &at))
+	require.Len(b, at, l.readers)
+	out := make([]time.Time, len(at))
+	for i, nanos := range at {
+		out[i] = time.Unix(0, nanos)
+	}
+	return out
+}
+
+// round sends one event.
+func (l *fanOut) round(b *testing.B) {
+	b.Helper()
+	l.expect(b, 1)
+	begin := time.Now()
+	l.send(1)
+	if l.name == "" {
+		begin = time.Now() // it is committed
+	}
+	for _, at := range l.arrivals(b) {
+		l.waited = append(l.waited, at.Sub(begin))
+	}
+}
+
+// burst sends many events as fast as they are taken.
+func (l *fanOut) burst(b *testing.B, events, perSend int) {
+	b.Helper()
+	l.expect(b, events)
+	begin := time.Now()
+	for sent := 0; sent < events; sent += perSend {
+		l.send(perSend)
+	}
+	last := slices.MaxFunc(l.arrivals(b), time.Time.Compare)
+	l.rate = float64(events*l.readers) / last.Sub(begin).Seconds()
+}
+
+func (l *fanOut) report(b *testing.B) {
+	b.Helper()
+	slices.Sort(l.waited)
+	at := func(q float64) float64 {
+		return float64(l.waited[int(q*float64(len(l.waited)-1))].Microseconds()) / 1000
+	}
+	b.ReportMetric(at(.5), l.name+"p50-ms")
+	b.ReportMetric(at(.99), l.name+"p99-ms")
+	b.ReportMetric(l.memory/1024, l.name+"KiB/reader")
+	b.ReportMetric(l.rate, l.name+"deliveries/s")
+}
+
+func (l *fanOut) detach(b *testing.B) {
+	b.Helper()
+	l.stdin.Close()
+	require.NoError(b, l.client.Wait())
+}
+
+// fanOutReaders makes the test binary the readers of BenchmarkFanOut.
+const fanOutReaders = "OVERWINTER_FANOUT_READERS"
+
+// TestFanOutReaders is the other process: it connects, and for each number on its input waits until
+// every connection has got as many events more, and prints when each had.
+func TestFanOutReaders(t *testing.T) { //nolint:paralleltest // it is a process of its own
+	text, ok := os.LookupEnv(fanOutReaders)
+	if !ok {
+		t.Skip("it is run by BenchmarkFanOut")
+	}
+	count, url, _ := strings.Cut(text, " ")
+	readers, err := strconv.Atoi(count)
+	require.NoError(t, err)
+	type reader struct {
+		body   io.ReadCloser
+		events int
+	}
+	all := make([]*reader, readers)
+	transport := &http.Transport{DisableCompression: true}
+	for i := range all {
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
+		require.NoError(t, err)
+		resp, err := transport.RoundTrip(req) //nolint:bodyclose // it is closed at the end
+		require.NoError(t, err)
+		require.Equal(t, http.StatusOK, resp.StatusCode)
+		buffer := make([]byte, 64)
+		var seen []byte
+		for !bytes.Contains(seen, []byte("caught_up")) {
+			n, err := resp.Body.Read(buffer)
+			require.NoError(t, err)
+			seen = append(seen, buffer[:n]...)
+		}
+		all[i] = &reader{body: resp.Body}
+	}
+	fmt.Fprintln(os.Stdout, "ready")
+	input := bufio.NewScanner(os.Stdin)
+	wanted := 0
+	for input.Scan() {
+		n, err := strconv.Atoi(input.Text())
+		require.NoError(t, err)
+		wanted += n
+		at := make([]int64, readers)
+		var waiting sync.WaitGroup
+		fmt.Fprintln(os.Stdout, "waiting")
+		for i, r := range all {
+			waiting.Go(func() {
+				buffer := make([]byte, 32<<10)
+				for r.events < wanted {
+					n, err := r.body.Read(buffer)
+					if err != nil {
+						t.Errorf("reader %d: %v", i, err)
+						return
+					}
+					r.events += bytes.Count(buffer[:n], []byte("~"))
+				}
+				at[i] = time.Now().UnixNano()
+			})
+		}
+		waiting.Wait()
+		line, err := json.Marshal(at)
+		require.NoError(t, err)
+		fmt.Fprintln(os.Stdout, string(line))
+	}
+	for _, r := range all {
+		r.body.Close()
+	}
+	transport.CloseIdleConnections()
+}

@@ -1,0 +1,454 @@
+package eventlog_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/stretchr/testify/require"
+
+	"github.com/overwinter-dev/overwinter/internal/eventlog"
+	"github.com/overwinter-dev/overwinter/internal/postgres"
+	"github.com/overwinter-dev/overwinter/internal/session"
+)
+
+// countingSource counts the statements of a follower, and can refuse or delay them.
+type countingSource struct {
+	*postgres.DB
+	reads, bounds, positions atomic.Int64
+	mu                       sync.Mutex
+	fault                    func(ctx context.Context) error // before a read; nil for none
+	heard                    sync.Once
+	listens                  chan struct{} // closed when nothing can be missed
+}
+
+func (s *countingSource) EventsRead(ctx context.Context, pages []*eventlog.Page) error {
+	s.reads.Add(1)
+	s.mu.Lock()
+	fault := s.fault
+	s.mu.Unlock()
+	if fault != nil {
+		if err := fault(ctx); err != nil {
+			return err
+		}
+	}
+	return s.DB.EventsRead(ctx, pages)
+}
+
+func (s *countingSource) EventsBounds(ctx context.Context, id string) (eventlog.Bounds, error) {
+	s.bounds.Add(1)
+	return s.DB.EventsBounds(ctx, id)
+}
+
+func (s *countingSource) EventsPositions(ctx context.Context, ids []string) (map[string]eventlog.Bounds, error) {
+	s.positions.Add(1)
+	return s.DB.EventsPositions(ctx, ids)
+}
+
+func (s *countingSource) setFault(fault func(context.Context) error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.fault = fault
+}
+
+func (s *countingSource) EventsListen(ctx context.Context, ready func(), changed func([]string)) error {
+	return s.DB.EventsListen(ctx, func() { ready(); s.heard.Do(func() { close(s.listens) }) }, changed)
+}
+
+// counted gives a log a second follower, whose statements are counted. It listens.
+func (b *logBundle) counted(t *testing.T, o eventlog.FollowerOptions) (*countingSource, *eventlog.Follower) {
+	t.Helper()
+	source := &countingSource{DB: b.db, listens: make(chan struct{})}
+	f := eventlog.NewFollower(source, o)
+	f.Start()
+	t.Cleanup(f.Stop)
+	select {
+	case <-source.listens:
+	case <-time.After(patience):
+		require.Fail(t, "the follower does not listen")
+	}
+	return source, f
+}
+
+// append writes events that belong to no run.
+func (b *logBundle) append(t testingT, n int, ids ...string) {
+	t.Helper()
+	appends := make([]eventlog.Append, len(ids))
+	for i, id := range ids {
+		appends[i].SessionID = id
+		for range n {
+			appends[i].Events = append(appends[i].Events, eventlog.Draft{Type: "x", At: time.Now(), Data: json.RawMessage(`{"text":"0123456789"}`)})
+		}
+	}
+	verdicts, err := b.db.EventsAppend(context.Background(), appends)
+	require.NoError(t, err)
+	for _, err := range verdicts {
+		require.NoError(t, err)
+	}
+}
+
+func (b *logBundle) exec(t *testing.T, sql string, args ...any) {
+	t.Helper()
+	conn, err := pgx.Connect(t.Context(), b.url)
+	require.NoError(t, err)
+	defer conn.Close(context.Background())
+	_, err = conn.Exec(t.Context(), sql, args...)
+	require.NoError(t, err)
+}
+
+// openReaders are readers of the newest events of a session.
+func openReaders(ctx context.Context, t *testing.T, b *logBundle, f *eventlog.Follower, id string, n int) []*eventlog.Reader {
+	t.Helper()
+	newest, err := b.db.EventsPosition(ctx, id)
+	require.NoError(t, err)
+	readers := make([]*eventlog.Reader, n)
+	for i := range readers {
+		readers[i], err = f.Follow(ctx, id, newest)
+		require.NoError(t, err)
+		t.Cleanup(readers[i].Close)
+		got, err := readers[i].Next(ctx, nil)
+		require.NoError(t, err)
+		require.True(t, got.CaughtUp)
+	}
+	return readers
+}
+
+func TestACommitIsReadOnceWhateverTheNumberOfReaders(t *testing.T) {
+	t.Parallel()
+	b := setupLog(t, eventlog.FollowerOptions{})
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	for _, n := range []int{1, 200} {
+		source, f := b.counted(t, eventlog.FollowerOptions{Poll: time.Hour})
+		id := b.session(t)
+		readers := openReaders(ctx, t, b, f, id, n)
+		const commits = 20
+		for range commits {
+			b.append(t, 1, id)
+			for _, r := range readers {
+				got, err := r.Next(ctx, nil)
+				require.NoError(t, err)
+				require.Equal(t, 1, got.Len())
+			}
+		}
+		// The notification of the session's creation may have come late.
+		require.LessOrEqual(t, source.reads.Load(), int64(commits+1), "%d readers", n)
+		require.EqualValues(t, n, source.bounds.Load(), "one for each reader that came")
+		f.Stop()
+	}
+}
+
+func TestACommitOfManySessionsIsReadWithOneStatement(t *testing.T) {
+	t.Parallel()
+	b := setupLog(t, eventlog.FollowerOptions{})
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	source, f := b.counted(t, eventlog.FollowerOptions{Poll: time.Hour})
+	ids := make([]string, 50)
+	for i := range ids {
+		ids[i] = b.session(t)
+	}
+	readers := make([]*eventlog.Reader, len(ids))
+	for i, id := range ids {
+		readers[i] = openReaders(ctx, t, b, f, id, 1)[0]
+	}
+	before := source.reads.Load()
+	const commits = 10
+	for range commits {
+		b.append(t, 2, ids...)
+		for _, r := range readers {
+			readTo(ctx, t, r, r.Position()+2)
+		}
+	}
+	require.LessOrEqual(t, source.reads.Load()-before, int64(commits+len(ids)), "one for each commit, and for sessions whose creation was notified late")
+}
+
+// TestReadersAtRandomPositionsGetEveryEventOnce has readers come, go and dawdle while a session is
+// written to, with a tail that overflows all the time.
+func TestReadersAtRandomPositionsGetEveryEventOnce(t *testing.T) {
+	t.Parallel()
+	b := setupLog(t, eventlog.FollowerOptions{})
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	source, f := b.counted(t, eventlog.FollowerOptions{
+		TailBytes: 3000, MemoryBytes: 6000, KeepBytes: 500, Keep: time.Millisecond, Linger: time.Millisecond,
+		Poll: 5 * time.Millisecond, PageEvents: 7, CatchUps: 2,
+	})
+	ids := []string{b.session(t), b.session(t), b.session(t)}
+	const commits, perCommit = 120, 3
+	failures := make(chan error, 100) // more than there are goroutines
+	var written atomic.Int64
+	var all sync.WaitGroup
+	all.Go(func() {
+		for range commits {
+			b.append(t, perCommit, ids...)
+			written.Add(perCommit)
+		}
+	})
+	all.Go(func() { // Postgres answers late, or not at all
+		for n := range 10 {
+			source.setFault(func(context.Context) error {
+				if rand.N(3) == 0 {
+					return session.Faultf(session.CodeUnavailable, "no connection")
+				}
+				return nil
+			})
+			if n == 9 {
+				source.setFault(nil)
+			}
+			for target := written.Load() + 20; written.Load() < min(target, commits*perCommit); {
+				pause(ctx, time.Millisecond) // how long the fault lasts
+			}
+		}
+	})
+	for i := range 24 {
+		id := ids[i%len(ids)]
+		all.Go(func() {
+			for visits := range 6 {
+				position := rand.N(written.Load() + 1)
+				until := int64(commits * perCommit)
+				if visits < 5 {
+					until = min(until, position+rand.N(int64(60)))
+				}
+				if err := b.visit(ctx, f, id, position, until); err != nil {
+					failures <- err
+					return
+				}
+			}
+		})
+	}
+	all.Wait()
+	close(failures)
+	for err := range failures {
+		require.NoError(t, err)
+	}
+}
+
+func pause(ctx context.Context, d time.Duration) {
+	select {
+	case <-time.After(d):
+	case <-ctx.Done():
+	}
+}
+
+// visit reads from a position to another.
+func (b *logBundle) visit(ctx context.Context, f *eventlog.Follower, id string, position, until int64) error {
+	r, err := f.Follow(ctx, id, position)
+	if err != nil {
+		return err
+	}
+	defer r.Close()
+	for position < until {
+		got, err := r.Next(ctx, nil)
+		if err != nil {
+			return fmt.Errorf("at %d: %w", position, err)
+		}
+		if _, err := decode(got); err != nil {
+			return err
+		}
+		if got.After != position {
+			return fmt.Errorf("a batch after %d at %d", got.After, position)
+		}
+		position = got.Last
+		if rand.N(4) == 0 {
+			pause(ctx, rand.N(5*time.Millisecond)) // a slow reader
+		}
+	}
+	return nil
+}
+
+// TestPruningDuringReading deletes events while readers are at them: each gets every event that is left,
+// in order, or is told that its position is gone.
+func TestPruningDuringReading(t *testing.T) {
+	t.Parallel()
+	b := setupLog(t, eventlog.FollowerOptions{})
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	_, f := b.counted(t, eventlog.FollowerOptions{TailBytes: 4000, Poll: 5 * time.Millisecond, PageEvents: 5, Linger: -1})
+	id := b.session(t)
+	b.append(t, 1, id)
+	const commits, perCommit = 60, 5
+	const last = 1 + commits*perCommit
+	failures := make(chan error, 100)
+	var gone atomic.Int64
+	var all sync.WaitGroup
+	all.Go(func() {
+		for n := range int64(commits) {
+			b.append(t, perCommit, id)
+			if n%3 == 2 {
+				if err := b.db.EventsPrune(ctx, id, n*perCommit-rand.N(int64(20))); err != nil {
+					failures <- err
+				}
+			}
+		}
+	})
+	for range 12 {
+		all.Go(func() {
+			for position := int64(0); position < last; {
+				err := b.visit(ctx, f, id, position, last)
+				var lost *eventlog.PositionGoneError
+				switch {
+				case err == nil:
+					return
+				case errors.As(err, &lost) && lost.First > position:
+					gone.Add(1)
+					position = lost.First - 1
+				default:
+					failures <- err
+					return
+				}
+			}
+		})
+	}
+	all.Wait()
+	close(failures)
+	for err := range failures {
+		require.NoError(t, err)
+	}
+	_, err := f.Follow(ctx, id, 0)
+	require.ErrorAs(t, err, new(*eventlog.PositionGoneError))
+}
+
+func TestWhatIsPrunedIsNotServedFromMemory(t *testing.T) {
+	t.Parallel()
+	b := setupLog(t, eventlog.FollowerOptions{})
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	_, f := b.counted(t, eventlog.FollowerOptions{Poll: time.Millisecond})
+	id := b.session(t)
+	r := openReaders(ctx, t, b, f, id, 1)[0]
+	b.append(t, 20, id)
+	readTo(ctx, t, r, 20)
+	before := f.Memory()
+	require.NoError(t, b.db.EventsPrune(ctx, id, 10))
+	for _, after := range []int64{0, 9} {
+		_, err := f.Follow(ctx, id, after)
+		require.ErrorAs(t, err, new(*eventlog.PositionGoneError), "at once")
+	}
+	require.Eventually(t, func() bool { return f.Memory() < before }, patience, time.Millisecond, "it is gone from memory")
+	left, err := f.Follow(ctx, id, 10)
+	require.NoError(t, err)
+	defer left.Close()
+	readTo(ctx, t, left, 20)
+}
+
+// TestASessionThatIsDeletedEndsItsReaders deletes the row: nothing of the session is left in memory.
+func TestASessionThatIsDeletedEndsItsReaders(t *testing.T) {
+	t.Parallel()
+	b := setupLog(t, eventlog.FollowerOptions{})
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	_, f := b.counted(t, eventlog.FollowerOptions{Poll: time.Millisecond})
+	id := b.session(t)
+	r := openReaders(ctx, t, b, f, id, 1)[0]
+	b.append(t, 3, id)
+	readTo(ctx, t, r, 3)
+	require.NotZero(t, f.Memory())
+	b.exec(t, "DELETE FROM sessions WHERE id = $1", id)
+	_, err := r.Next(ctx, nil)
+	require.Equal(t, session.CodeNoSession, session.CodeOf(err))
+	require.Zero(t, f.Memory())
+	_, err = f.Follow(ctx, id, 3)
+	require.Equal(t, session.CodeNoSession, session.CodeOf(err))
+}
+
+// TestAReaderIsWokenByItsTimerWhilePostgresHangs has a reader wait for a page that does not come.
+func TestAReaderIsWokenByItsTimerWhilePostgresHangs(t *testing.T) {
+	t.Parallel()
+	b := setupLog(t, eventlog.FollowerOptions{})
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	source, f := b.counted(t, eventlog.FollowerOptions{})
+	id := b.session(t)
+	b.append(t, 10, id)
+	release := make(chan struct{})
+	source.setFault(func(ctx context.Context) error {
+		select {
+		case <-release:
+			return nil
+		case <-ctx.Done():
+			return session.Faultf(session.CodeUnavailable, "no answer")
+		}
+	})
+	r, err := f.Follow(ctx, id, 0)
+	require.NoError(t, err)
+	defer r.Close()
+	for range 3 {
+		got, err := r.Next(ctx, time.After(time.Millisecond))
+		require.NoError(t, err)
+		require.Zero(t, got.Len())
+		require.False(t, got.CaughtUp)
+	}
+	close(release)
+	readTo(ctx, t, r, 10)
+}
+
+// TestReadersThatComeBackTogetherShareWhatTheyMissed restarts a follower, as the restart of an api does,
+// under 100 readers.
+func TestReadersThatComeBackTogetherShareWhatTheyMissed(t *testing.T) {
+	t.Parallel()
+	b := setupLog(t, eventlog.FollowerOptions{})
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	id := b.session(t)
+	b.append(t, 300, id)
+	const readers, catchUps = 100, 2
+	source, f := b.counted(t, eventlog.FollowerOptions{Poll: time.Hour, CatchUps: catchUps})
+	var all sync.WaitGroup
+	failures := make(chan error, readers)
+	for range readers {
+		all.Go(func() { failures <- b.visit(ctx, f, id, 50, 300) })
+	}
+	all.Wait()
+	for range readers {
+		require.NoError(t, <-failures)
+	}
+	// The notifications of the session and its events may have come late.
+	require.LessOrEqual(t, source.reads.Load(), int64(catchUps+2), "all but the first are served from memory")
+}
+
+func TestAFollowerForgetsSessionsThatHaveNoReaders(t *testing.T) {
+	t.Parallel()
+	b := setupLog(t, eventlog.FollowerOptions{})
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	_, f := b.counted(t, eventlog.FollowerOptions{Linger: time.Millisecond})
+	id := b.session(t)
+	r := openReaders(ctx, t, b, f, id, 1)[0]
+	b.append(t, 3, id)
+	readTo(ctx, t, r, 3)
+	require.NotZero(t, f.Memory())
+	r.Close()
+	require.Eventually(t, func() bool { return f.Memory() == 0 && f.Topics() == 0 }, patience, time.Millisecond)
+}
+
+// TestTheMemoryOfManySessionsIsBounded follows more sessions than fit.
+func TestTheMemoryOfManySessionsIsBounded(t *testing.T) {
+	t.Parallel()
+	b := setupLog(t, eventlog.FollowerOptions{})
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	const bound = 100_000
+	_, f := b.counted(t, eventlog.FollowerOptions{MemoryBytes: bound})
+	ids := make([]string, 40)
+	readers := make([]*eventlog.Reader, len(ids))
+	for i := range ids {
+		ids[i] = b.session(t)
+		readers[i] = openReaders(ctx, t, b, f, ids[i], 1)[0]
+	}
+	for range 10 {
+		b.append(t, 10, ids...)
+		for _, r := range readers {
+			readTo(ctx, t, r, r.Position()+10)
+			require.LessOrEqual(t, f.Memory(), bound)
+		}
+	}
+	require.NotZero(t, f.Memory())
+}

@@ -1,0 +1,162 @@
+package eventlog
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"math"
+	"slices"
+	"sort"
+	"time"
+)
+
+// Format is how readers get events. An event is encoded once, whatever the number of its readers: as
+// what Head appends, its data as stored, and Tail.
+type Format struct {
+	// Head appends what precedes the data of an event. Default: nothing.
+	Head func(dst []byte, e *Event) []byte
+	// Tail follows the data.
+	Tail string
+	// Mark selects events that the code which serves a reader must know of; see Batch.Marked. Default: none.
+	Mark func(e *Event) bool
+}
+
+// Batch is what a reader gets at once: consecutive events, encoded.
+type Batch struct {
+	// After is the position before the first event, and Last that of the last one. They are equal if
+	// there are no events.
+	After, Last int64
+	// Frames are the encoded events. Other readers share them: they must not be changed, and they are
+	// valid until the next call of Next.
+	Frames []byte
+	// Marked reports whether the format marks one of the events.
+	Marked bool
+	// CaughtUp reports that there were no further events when these were read.
+	CaughtUp bool
+}
+
+// Len is the number of events.
+func (b *Batch) Len() int { return int(b.Last - b.After) }
+
+// Page collects consecutive events of one session. A Source adds them in order.
+type Page struct {
+	// SessionID and After say what to read: the events after a position, up to and including Through.
+	SessionID string
+	After     int64
+	Through   int64
+	// Limit and Bytes bound what is read: at most Limit events, ending with the one that brings their
+	// data to Bytes.
+	Limit, Bytes int
+
+	format *Format
+	frames []byte
+	ends   []uint32 // where the frame of each event ends
+	marks  []int64  // positions of marked events
+
+	first, newest int64     // positions of the oldest and the newest event of the session
+	filled        time.Time // of a chunk of a tail: when its last event was added
+	err           error     // why the session cannot be read
+}
+
+// NewPage returns an empty page for the events after a position.
+func NewPage(format *Format, sessionID string, after int64) *Page {
+	p := &Page{format: format}
+	p.reset(sessionID, after)
+	return p
+}
+
+func (p *Page) reset(sessionID string, after int64) {
+	if cap(p.frames) > 4*PageBytes {
+		p.frames = nil // it had a large event
+	}
+	*p = Page{
+		SessionID: sessionID, After: after, Through: math.MaxInt64, Limit: pageEvents, Bytes: PageBytes,
+		format: p.format, frames: p.frames[:0], ends: p.ends[:0], marks: p.marks[:0],
+	}
+}
+
+// Bounds records the positions of the session's oldest and newest event. A session without events
+// has 1 and 0. The source calls it once for each session that exists, before it adds events.
+func (p *Page) Bounds(first, newest int64) { p.first, p.newest = first, newest }
+
+// Fail records that the session cannot be read.
+func (p *Page) Fail(err error) { p.err = err }
+
+// Found returns the positions that were recorded of the session, or why it cannot be read.
+func (p *Page) Found() (Bounds, error) { return Bounds{First: p.first, Newest: p.newest}, p.err }
+
+// Add appends an event. Its data is copied. An event that does not follow the last one begins the
+// page anew: what precedes it does not exist any more.
+func (p *Page) Add(e *Event) {
+	if e.Seq != p.last()+1 {
+		p.After = e.Seq - 1
+		p.frames, p.ends, p.marks = p.frames[:0], p.ends[:0], p.marks[:0]
+	}
+	if p.format.Head != nil {
+		p.frames = p.format.Head(p.frames, e)
+	}
+	p.frames = appendLine(p.frames, e.Data)
+	p.frames = append(p.frames, p.format.Tail...)
+	p.ends = append(p.ends, uint32(len(p.frames)))
+	if p.format.Mark != nil && p.format.Mark(e) {
+		p.marks = append(p.marks, e.Seq)
+	}
+}
+
+// appendLine appends JSON on one line. A line break in valid JSON is insignificant white space.
+func appendLine(dst []byte, data json.RawMessage) []byte {
+	if bytes.IndexByte(data, '\n') < 0 && bytes.IndexByte(data, '\r') < 0 {
+		return append(dst, data...)
+	}
+	for _, c := range data {
+		if c == '\n' || c == '\r' {
+			c = ' '
+		}
+		dst = append(dst, c)
+	}
+	return dst
+}
+
+// last is the position of the newest event of the page, or After.
+func (p *Page) last() int64 { return p.After + int64(len(p.ends)) }
+
+// offset is where the frame of the event after a position begins.
+func (p *Page) offset(position int64) int {
+	if position == p.After {
+		return 0
+	}
+	return int(p.ends[position-p.After-1])
+}
+
+// size is roughly what the page takes in memory.
+func (p *Page) size() int {
+	const overhead = 256
+	return overhead + cap(p.frames) + 4*cap(p.ends) + 8*cap(p.marks)
+}
+
+// batch returns the events after a position, about most bytes of them and at least one. They are
+// valid as long as the page is not reset.
+func (p *Page) batch(after int64, most int) Batch {
+	begin, last := p.offset(after), p.last()
+	if len(p.frames)-begin > most {
+		n := sort.Search(len(p.ends), func(i int) bool { return int(p.ends[i])-begin > most })
+		last = max(after+1, p.After+int64(n))
+	}
+	end := p.offset(last)
+	return Batch{
+		After: after, Last: last, Frames: p.frames[begin:end:end],
+		Marked: slices.ContainsFunc(p.marks, func(seq int64) bool { return seq > after && seq <= last }),
+	}
+}
+
+// Batch returns all events of the page.
+func (p *Page) Batch() Batch { return p.batch(p.After, math.MaxInt) }
+
+// jsonLines is the format of followers that are given none.
+var jsonLines = Format{
+	Head: func(dst []byte, e *Event) []byte {
+		return fmt.Appendf(dst, `{"seq":%d,"type":%q,"sessionId":%q,"conversationId":%q,"runId":%q,"at":%q,"data":`,
+			e.Seq, e.Type, e.SessionID, e.ConversationID, e.RunID, e.At.Format(time.RFC3339Nano))
+	},
+	Tail: "}\n",
+}

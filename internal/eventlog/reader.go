@@ -1,0 +1,210 @@
+package eventlog
+
+import (
+	"context"
+	"sync"
+	"time"
+)
+
+// Reader follows one session's log. Next is for one goroutine; Close for any.
+type Reader struct {
+	follower *Follower
+	topic    *topic
+	position int64 // the newest seq that Next has returned
+	target   int64 // the newest seq when the reader began
+	caughtUp bool  // the reader has been told so
+
+	// A reader that is further behind than the tail reads pages, one ahead.
+	fetching chan *Page // a page is on its way
+	after    int64      // the position after which it was asked for
+	page     *Page      // has the events that were returned last; nil if they are from the tail
+
+	closing sync.Once
+	closed  chan struct{}
+}
+
+// Next returns the next events, in order, each once. CaughtUp is set in the first batch that has all
+// events there were, with or without events in it; from then on Next waits until there are some. It
+// returns an empty batch when the timer fires; nil is none. When Postgres cannot be reached it tries
+// again until ctx ends. Errors: the cause of ctx, *PositionGoneError when retention has overtaken the
+// reader, session_not_found when the session was deleted, ErrFollowerStopped, ErrReaderClosed.
+func (r *Reader) Next(ctx context.Context, timer <-chan time.Time) (Batch, error) {
+	r.release()
+	for {
+		if err := r.ended(ctx); err != nil {
+			return Batch{}, err
+		}
+		var b Batch
+		t := r.topic
+		t.mu.Lock()
+		err, changed, start, newest := t.err, t.changed, t.tail.start, t.tail.newest
+		if err == nil && t.tail.holds(r.position) {
+			b = t.tail.read(r.position)
+		}
+		t.mu.Unlock()
+		switch {
+		case err != nil:
+			return Batch{}, err
+		case b.Len() > 0:
+			return r.advance(b, newest), nil
+		case r.position >= start:
+			if r.position >= r.target && !r.caughtUp {
+				return r.advance(Batch{After: r.position, Last: r.position}, newest), nil
+			}
+		case r.fetching == nil:
+			r.fetch(r.position, start)
+			continue
+		}
+		var page *Page
+		select {
+		case <-changed:
+			continue
+		case page = <-r.fetching:
+		case <-timer:
+			return Batch{After: r.position, Last: r.position}, nil
+		case <-ctx.Done():
+			continue
+		case <-r.closed:
+			continue
+		case <-r.follower.stopped:
+			continue
+		}
+		r.fetching = nil
+		if page == nil || r.after != r.position {
+			continue // the tail has it by now
+		}
+		if page.err != nil {
+			return Batch{}, page.err
+		}
+		r.page = page
+		if page.last() < start && page.last() < page.newest {
+			r.fetch(page.last(), start)
+		}
+		return r.advance(page.Batch(), newest), nil
+	}
+}
+
+// advance completes a batch that is returned.
+func (r *Reader) advance(b Batch, newest int64) Batch {
+	r.position = b.Last
+	b.CaughtUp = r.position >= newest && r.position >= r.target
+	r.caughtUp = r.caughtUp || b.CaughtUp
+	return b
+}
+
+// fetch begins to read a page of what is no longer, or not yet, in memory.
+func (r *Reader) fetch(after, through int64) {
+	out := make(chan *Page, 1) // a reader that has left does not take it
+	r.fetching, r.after = out, after
+	f := r.follower
+	if !f.background(func() { out <- r.read(after, through) }) {
+		r.fetching = nil
+	}
+}
+
+// read reads a page, waiting for its turn among the readers that do. nil means that there is nothing to
+// be read any more.
+func (r *Reader) read(after, through int64) *Page {
+	f := r.follower
+	backoff := minBackoff
+	for {
+		select {
+		case f.catchUps <- struct{}{}:
+		case <-r.closed:
+			return nil
+		case <-f.stopped:
+			return nil
+		}
+		page := r.readOnce(after, through)
+		<-f.catchUps
+		if page == nil || !isPassing(page.err) {
+			return page
+		}
+		timer := time.NewTimer(backoff)
+		select {
+		case <-timer.C:
+		case <-r.closed:
+		case <-f.stopped:
+		}
+		timer.Stop()
+		backoff = min(2*backoff, maxBackoff)
+	}
+}
+
+func (r *Reader) readOnce(after, through int64) *Page {
+	f := r.follower
+	if isClosed(r.closed) {
+		return nil
+	}
+	// Another reader may have read it meanwhile.
+	r.topic.mu.Lock()
+	held := r.topic.tail.holds(after)
+	r.topic.mu.Unlock()
+	if held {
+		return nil
+	}
+	page := f.pages.Get().(*Page)
+	page.reset(r.topic.sessionID, after)
+	page.Through, page.Limit = through, f.options.PageEvents
+	err := f.source.EventsRead(f.ctx, []*Page{page})
+	switch {
+	case err != nil:
+		page.err = err
+	case page.err != nil:
+	case page.After != after || after < page.first-1:
+		page.err = &PositionGoneError{First: max(page.first, page.After+1)}
+	case len(page.ends) == 0 && after >= page.newest:
+		page.err = &FuturePositionError{Newest: page.newest}
+	case len(page.ends) == 0:
+		page.err = &PositionGoneError{First: page.newest}
+	default:
+		r.lend(page)
+	}
+	return page
+}
+
+// lend adds a page to the tail where it is what precedes it, for other readers that come back to the
+// same position.
+func (r *Reader) lend(p *Page) {
+	ts := r.follower.topics
+	ts.mu.Lock()
+	defer ts.mu.Unlock()
+	t := r.topic
+	t.mu.Lock()
+	fits := t.err == nil && t.tail.start == p.last() && t.tail.bytes+p.size() <= ts.options.TailBytes &&
+		ts.bytes+p.size() <= ts.options.MemoryBytes && ts.byID[t.sessionID] == t
+	if fits {
+		t.tail.prepend(p)
+	}
+	t.mu.Unlock()
+	ts.account(t)
+}
+
+// release takes back the page whose events have been read.
+func (r *Reader) release() {
+	if r.page != nil {
+		r.follower.pages.Put(r.page)
+		r.page = nil
+	}
+}
+
+func (r *Reader) ended(ctx context.Context) error {
+	switch {
+	case isClosed(r.closed):
+		return ErrReaderClosed
+	case isClosed(r.follower.stopped):
+		return ErrFollowerStopped
+	}
+	return context.Cause(ctx)
+}
+
+// Position is the newest seq that Next has returned.
+func (r *Reader) Position() int64 { return r.position }
+
+// Close gives the reader's place up and ends a Next that waits. It may be called again.
+func (r *Reader) Close() {
+	r.closing.Do(func() {
+		close(r.closed)
+		r.follower.topics.leave(r.topic)
+	})
+}
