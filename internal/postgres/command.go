@@ -234,10 +234,7 @@ func (s *sessionTx) commandsTransit(ctx context.Context, t session.Transition, p
 
 // abortsEnd ends the aborts of a run that is over.
 func (s *sessionTx) abortsEnd(ctx context.Context, runID string, outcome session.Outcome, reason string) (int, error) {
-	status, because := session.Command{Kind: session.CommandAbort}.EndedByRun(outcome, reason)
-	rows, err := s.q.CommandsEndAborts(ctx, s, &dbsqlc.CommandsEndAbortsParams{
-		SessionID: s.row.ID, RunID: runID, Status: string(status), Reason: because, At: s.now,
-	})
+	rows, err := s.abortsClose(ctx, s, runID, outcome, reason)
 	if err != nil {
 		return 0, err
 	}
@@ -247,6 +244,13 @@ func (s *sessionTx) abortsEnd(ctx context.Context, runID string, outcome session
 		}
 	}
 	return len(rows), nil
+}
+
+func (s *sessionTx) abortsClose(ctx context.Context, tx dbsqlc.DBTX, runID string, outcome session.Outcome, reason string) ([]dbsqlc.SessionCommand, error) {
+	status, because := session.Command{Kind: session.CommandAbort}.EndedByRun(outcome, reason)
+	return s.q.CommandsEndAborts(ctx, tx, &dbsqlc.CommandsEndAbortsParams{
+		SessionID: s.row.ID, RunID: runID, Status: string(status), Reason: because, At: s.now,
+	})
 }
 
 // CommandEnd ends a command that a workflow has carried out, or could not carry out, without a
@@ -263,19 +267,20 @@ func (db *DB) CommandEnd(ctx context.Context, sessionID, commandID string, statu
 
 // SessionLook returns what waits for a session's workflow, and records that the workflow run has read it.
 func (db *DB) SessionLook(ctx context.Context, sessionID, workflowRunID string) (look session.Look, err error) {
-	err = db.inSession(ctx, "read what waits", sessionID, func(s *sessionTx) error {
-		var in lookups
-		err := in.also(ctx, s.Conn, func(in *lookups) error {
-			row, rowErr := s.q.SessionGet(ctx, in, sessionID)
-			commands, commandsErr := s.q.CommandsPending(ctx, in, sessionID)
-			first, firstErr := s.q.PromptsFirst(ctx, in, &dbsqlc.PromptsFirstParams{SessionID: sessionID, MaxItems: session.MaxWaitingSeen})
-			look = session.Look{Commands: commandsOf(commands), IdleTimeout: time.Duration(row.IdleTimeoutNs)}
-			for _, p := range first {
-				look.Waiting, look.Queued = append(look.Waiting, session.QueuedPrompt{ID: p.ID, Ordinal: p.Ordinal}), p.Queued
-			}
-			return cmp.Or(rowErr, commandsErr, firstErr)
-		})
-		return cmp.Or(err, s.heard(ctx, workflowRunID))
+	var commands []dbsqlc.SessionCommand
+	var first []dbsqlc.PromptsFirstRow
+	read := func(in *lookups) error {
+		var commandsErr, firstErr error
+		commands, commandsErr = db.q.CommandsPending(ctx, in, sessionID)
+		first, firstErr = db.q.PromptsFirst(ctx, in, &dbsqlc.PromptsFirstParams{SessionID: sessionID, MaxItems: session.MaxWaitingSeen})
+		return cmp.Or(commandsErr, firstErr)
+	}
+	err = db.inSessionWith(ctx, "read what waits", sessionID, read, func(s *sessionTx) error {
+		look = session.Look{Commands: commandsOf(commands), IdleTimeout: time.Duration(s.row.IdleTimeoutNs)}
+		for _, p := range first {
+			look.Waiting, look.Queued = append(look.Waiting, session.QueuedPrompt{ID: p.ID, Ordinal: p.Ordinal}), p.Queued
+		}
+		return s.heard(ctx, workflowRunID)
 	})
 	return look, err
 }

@@ -201,10 +201,9 @@ func threads(rows []dbsqlc.Block) (conversation.Conversation, error) {
 
 // settleBlocks stores the text of the blocks that are still open when a run
 // ends, so that nobody has to look for it in the events ever after.
-func (s *sessionTx) settleBlocks(ctx context.Context) error {
-	rows, err := s.q.BlocksLive(ctx, s, s.row.ID)
-	if err != nil || len(rows) == 0 {
-		return err
+func (s *sessionTx) settleBlocks(ctx context.Context, rows []dbsqlc.Block) error {
+	if len(rows) == 0 {
+		return nil
 	}
 	if err := addText(rows, math.MaxInt64, func(after, through int64) ([]dbsqlc.EventsDeltasRow, error) {
 		return s.q.EventsDeltas(ctx, s, &dbsqlc.EventsDeltasParams{

@@ -169,7 +169,11 @@ func (db *DB) EventsPrune(ctx context.Context, sessionID string, through int64) 
 			return nil
 		}
 		// The text of open blocks is in events until it is stored with them.
-		if err := s.settleBlocks(ctx); err != nil {
+		live, err := s.q.BlocksLive(ctx, s, s.row.ID)
+		if err != nil {
+			return err
+		}
+		if err := s.settleBlocks(ctx, live); err != nil {
 			return err
 		}
 		if err := s.q.EventsPrune(ctx, s, &dbsqlc.EventsPruneParams{SessionNo: s.row.No, Through: through}); err != nil {

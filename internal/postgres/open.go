@@ -102,6 +102,7 @@ type DB struct {
 	options  Options
 	gates    gates               // one writer per session
 	lockWait *semaphore.Weighted // connections that may wait for a lock at once
+	runs     runSessions
 	readers  *notifier
 	prober   prober
 }

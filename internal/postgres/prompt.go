@@ -16,22 +16,36 @@ import (
 // prompt_conflict. Others: session_not_found, session_terminated, session_in_error, queue_full.
 // Position counts the queued prompts up to and with this one; 0 once it has left the queue.
 func (db *DB) PromptSubmit(ctx context.Context, p session.Prompt) (stored session.Prompt, position int64, created bool, err error) {
-	err = db.inSession(ctx, "submit a prompt", p.SessionID, func(s *sessionTx) error {
-		have, err := s.q.PromptGet(ctx, s, &dbsqlc.PromptGetParams{SessionID: p.SessionID, ID: p.ID})
-		switch {
-		case isNoRows(err):
-			if stored, err = s.promptSubmit(ctx, p); err != nil {
+	var have dbsqlc.Prompt
+	var exists, busy bool
+	var head []dbsqlc.PromptHeadRow
+	read := func(in *lookups) error {
+		var haveErr, openErr, headErr error
+		have, haveErr = db.q.PromptGet(ctx, in, &dbsqlc.PromptGetParams{SessionID: p.SessionID, ID: p.ID})
+		if exists = haveErr == nil; isNoRows(haveErr) {
+			haveErr = nil
+		}
+		_, openErr = db.q.RunGetOpen(ctx, in, p.SessionID)
+		if busy = openErr == nil; isNoRows(openErr) {
+			openErr = nil
+		}
+		head, headErr = promptHead(ctx, db.q, in, p.SessionID)
+		return cmp.Or(haveErr, openErr, headErr)
+	}
+	err = db.inSessionWith(ctx, "submit a prompt", p.SessionID, read, func(s *sessionTx) error {
+		if !exists {
+			stored, created = session.Prompt{}, true
+			queue := headOf(head)
+			if stored, err = s.promptSubmit(ctx, p, queue, !busy && s.shouldSignal()); err != nil {
 				return err
 			}
-			created = true
-		case err != nil:
-			return err
-		default:
-			stored = blocked(promptOf(have), s.row.Status, s.row.StatusReason)
-			want := withDefaults(p)
-			if stored.Content != want.Content || stored.Mode != want.Mode || stored.OnUnknown != want.OnUnknown {
-				return session.Faultf(session.CodePromptExists, "prompt %s was submitted with another body", p.ID)
-			}
+			position = queue.Queued + 1
+			return nil
+		}
+		stored = blocked(promptOf(have), s.row.Status, s.row.StatusReason)
+		want := withDefaults(p)
+		if stored.Content != want.Content || stored.Mode != want.Mode || stored.OnUnknown != want.OnUnknown {
+			return session.Faultf(session.CodePromptExists, "prompt %s was submitted with another body", p.ID)
 		}
 		position, err = s.q.PromptPosition(ctx, s, &dbsqlc.PromptPositionParams{SessionID: p.SessionID, ID: p.ID})
 		if err != nil {
@@ -47,7 +61,7 @@ func (db *DB) PromptSubmit(ctx context.Context, p session.Prompt) (stored sessio
 	return stored, position, created, nil
 }
 
-func (s *sessionTx) promptSubmit(ctx context.Context, p session.Prompt) (session.Prompt, error) {
+func (s *sessionTx) promptSubmit(ctx context.Context, p session.Prompt, queue wire.QueueData, notify bool) (session.Prompt, error) {
 	if session.State(s.row.Status).Final() {
 		return session.Prompt{}, session.Faultf(session.CodeTerminated, "the session is terminated")
 	}
@@ -55,42 +69,37 @@ func (s *sessionTx) promptSubmit(ctx context.Context, p session.Prompt) (session
 		return session.Prompt{}, session.Faultf(session.CodeInError,
 			"the session is in error: %s; recover it to continue, or stop it", cmp.Or(s.row.StatusReason, "no reason is known"))
 	}
-	queued, err := s.q.PromptCountQueued(ctx, s, p.SessionID)
-	if err != nil {
-		return session.Prompt{}, err
+	if queue.Queued >= session.MaxQueued {
+		return session.Prompt{}, session.Faultf(session.CodeQueueFull, "%d prompts wait already", queue.Queued)
 	}
-	if queued >= session.MaxQueued {
-		return session.Prompt{}, session.Faultf(session.CodeQueueFull, "%d prompts wait already", queued)
-	}
-	return s.promptInsert(ctx, p)
+	return s.promptInsert(ctx, p, queue, notify)
 }
 
-// promptInsert queues a prompt that is new to the session.
-func (s *sessionTx) promptInsert(ctx context.Context, p session.Prompt) (session.Prompt, error) {
+// promptInsert queues a prompt that is new to the session, behind queue. With notify the session counts as signalled.
+func (s *sessionTx) promptInsert(ctx context.Context, p session.Prompt, queue wire.QueueData, notify bool) (session.Prompt, error) {
 	p = withDefaults(p)
 	s.row.LastOrdinal++
 	p.Ordinal, p.Status = s.row.LastOrdinal, session.PromptQueued
-	p.CreatedAt = s.now // in the order of ordinals, whichever process stored it
-	err := s.q.PromptInsert(ctx, s, &dbsqlc.PromptInsertParams{
+	p.CreatedAt, p.Notify = s.now, notify // in the order of ordinals, whichever process stored it
+	err := s.q.PromptInsert(ctx, &s.later, &dbsqlc.PromptInsertParams{
 		SessionID: p.SessionID, ID: p.ID, Ordinal: p.Ordinal, Content: p.Content, Mode: string(p.Mode),
 		OnUnknown: string(p.OnUnknown), Author: p.Author, CreatedAt: p.CreatedAt.UTC(),
 	})
 	if err != nil {
 		return session.Prompt{}, err
 	}
-	err = s.q.SessionSetOrdinal(ctx, s, &dbsqlc.SessionSetOrdinalParams{ID: p.SessionID, LastOrdinal: p.Ordinal, At: s.now})
-	if err != nil {
+	if err := s.add(wire.EventPrompt, "", wire.PromptSubmitted(p)); err != nil {
 		return session.Prompt{}, err
 	}
-	row, err := s.q.PromptGet(ctx, s, &dbsqlc.PromptGetParams{SessionID: p.SessionID, ID: p.ID})
-	if err != nil {
+	queue.Queued++
+	queue.Items = append(queue.Items, wire.QueueItem{PromptID: p.ID, Ordinal: p.Ordinal, Status: p.Status})
+	if err := s.addQueue(queue, queueChange(wire.QueueAdded, p.ID, p.Ordinal, string(p.Status))); err != nil {
 		return session.Prompt{}, err
 	}
-	stored := promptOf(row)
-	if err := s.add(wire.EventPrompt, "", wire.PromptSubmitted(stored)); err != nil {
-		return session.Prompt{}, err
-	}
-	return stored, s.tellQueue(ctx, queueChange(wire.QueueAdded, row.ID, row.Ordinal, row.Status))
+	s.advanced = s.row.LastSeq
+	return p, s.q.SessionSubmitted(ctx, &s.later, &dbsqlc.SessionSubmittedParams{
+		ID: p.SessionID, LastOrdinal: p.Ordinal, LastSeq: s.row.LastSeq, At: s.now, IsSignalled: notify,
+	})
 }
 
 func withDefaults(p session.Prompt) session.Prompt {
@@ -135,10 +144,15 @@ func (s *sessionTx) tellBlocked(ctx context.Context, status session.State, reaso
 
 // tellPrompt appends the events that follow a change of a prompt after its first.
 func (s *sessionTx) tellPrompt(ctx context.Context, row dbsqlc.Prompt, change wire.QueueChangeKind) error {
-	if err := s.add(wire.EventPrompt, row.RunID, wire.PromptChanged(blocked(promptOf(row), s.row.Status, s.row.StatusReason))); err != nil {
+	if err := s.addPrompt(row); err != nil {
 		return err
 	}
 	return s.tellQueue(ctx, queueChange(change, row.ID, row.Ordinal, row.Status))
+}
+
+// addPrompt appends the event of a prompt after its first.
+func (s *sessionTx) addPrompt(row dbsqlc.Prompt) error {
+	return s.add(wire.EventPrompt, row.RunID, wire.PromptChanged(blocked(promptOf(row), s.row.Status, s.row.StatusReason)))
 }
 
 func queueChange(kind wire.QueueChangeKind, promptID string, ordinal int64, status string) wire.QueueChange {
@@ -148,16 +162,32 @@ func queueChange(kind wire.QueueChangeKind, promptID string, ordinal int64, stat
 // tellQueue appends a queue event with what changed and the head of the queue: its
 // size does not depend on how many prompts wait.
 func (s *sessionTx) tellQueue(ctx context.Context, changes ...wire.QueueChange) error {
-	head, err := s.q.PromptHead(ctx, s, &dbsqlc.PromptHeadParams{SessionID: s.row.ID, MaxItems: wire.MaxQueueItems})
+	head, err := promptHead(ctx, s.q, s, s.row.ID)
 	if err != nil {
 		return err
 	}
-	data := wire.QueueData{Changes: changes, Items: make([]wire.QueueItem, len(head))}
-	for i, p := range head {
-		data.Items[i] = wire.QueueItem{PromptID: p.ID, Ordinal: p.Ordinal, Status: session.PromptStatus(p.Status)}
-		data.Queued, data.Processing = p.Queued, p.Processing
+	return s.addQueue(headOf(head), changes...)
+}
+
+// promptHead reads the head of a queue, before what a transaction changes of it: with one item more than an event has,
+// because one may leave it.
+func promptHead(ctx context.Context, q *dbsqlc.Queries, tx dbsqlc.DBTX, sessionID string) ([]dbsqlc.PromptHeadRow, error) {
+	return q.PromptHead(ctx, tx, &dbsqlc.PromptHeadParams{SessionID: sessionID, MaxItems: wire.MaxQueueItems + 1})
+}
+
+func headOf(rows []dbsqlc.PromptHeadRow) wire.QueueData {
+	queue := wire.QueueData{Items: make([]wire.QueueItem, len(rows))}
+	for i, p := range rows {
+		queue.Items[i] = wire.QueueItem{PromptID: p.ID, Ordinal: p.Ordinal, Status: session.PromptStatus(p.Status)}
+		queue.Queued, queue.Processing = p.Queued, p.Processing
 	}
-	return s.add(wire.EventQueue, "", data)
+	return queue
+}
+
+// addQueue appends a queue event with the queue as it is after the changes.
+func (s *sessionTx) addQueue(queue wire.QueueData, changes ...wire.QueueChange) error {
+	queue.Changes, queue.Items = changes, queue.Items[:min(len(queue.Items), wire.MaxQueueItems)]
+	return s.add(wire.EventQueue, "", queue)
 }
 
 // PromptGet returns a prompt as it is; session_not_found or prompt_not_found.

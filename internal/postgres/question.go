@@ -163,12 +163,8 @@ func (s *sessionTx) questionResolve(
 	return q, s.add(wire.EventQuestionResolved, q.RunID, wire.QuestionResolved(q))
 }
 
-// closeQuestions ends what a run that is over has left open.
-func (s *sessionTx) closeQuestions(ctx context.Context, runID string) error {
-	ids, err := s.q.QuestionsClose(ctx, s, &dbsqlc.QuestionsCloseParams{RunID: runID, Reason: session.ReasonTurnEnded, At: s.now})
-	if err != nil {
-		return err
-	}
+// addQuestionsClosed appends the events of the questions that a run which is over has left open.
+func (s *sessionTx) addQuestionsClosed(runID string, ids []string) error {
 	for _, id := range ids {
 		err := s.add(wire.EventQuestionResolved, runID, wire.QuestionResolvedData{QuestionID: id, Reason: session.ReasonTurnEnded})
 		if err != nil {

@@ -19,13 +19,16 @@ import (
 // A generation that is not the session's newest is illegal_state, as is a session that is not running, or
 // that has a pending command to carry out first: the workflow reads the session again.
 func (db *DB) RunBegin(ctx context.Context, sessionID, promptID, runID string, generation int64) (verdict session.RunVerdict, err error) {
-	err = db.inSession(ctx, "begin a run", sessionID, func(s *sessionTx) error {
+	var c claimable
+	read := func(in *lookups) error { return c.read(ctx, db.q, in, sessionID, promptID) }
+	err = db.inSessionWith(ctx, "begin a run", sessionID, read, func(s *sessionTx) (err error) {
+		verdict = session.RunVerdict{}
 		if generation != s.row.Generation {
 			return illegal("generation %d is not the newest, which is %d", generation, s.row.Generation)
 		}
-		p, open, first, commands, err := s.claimable(ctx, promptID)
-		if err != nil {
-			return err
+		p, open, first, commands := c.prompt, c.open, c.first, c.commands
+		if c.missing {
+			return noPrompt(promptID)
 		}
 		if verdict, err = s.verdict(ctx, p, open, runID); err != nil || verdict.Granted || verdict.HeldBy != "" ||
 			verdict.Status != session.PromptQueued || session.State(s.row.Status).Final() {
@@ -43,10 +46,11 @@ func (db *DB) RunBegin(ctx context.Context, sessionID, promptID, runID string, g
 			verdict.Earlier = &session.QueuedPrompt{ID: first.ID, Ordinal: first.Ordinal}
 			return nil
 		}
-		p, err = s.q.PromptClaim(ctx, s, &dbsqlc.PromptClaimParams{SessionID: sessionID, ID: promptID, RunID: runID, At: s.now})
+		err = s.q.PromptClaim(ctx, &s.later, &dbsqlc.PromptClaimParams{SessionID: sessionID, ID: promptID, RunID: runID, At: s.now})
 		if err != nil {
 			return err
 		}
+		p.Status, p.RunID, p.Reason, p.StartedAt = string(session.PromptProcessing), runID, "", &s.now
 		err = s.q.RunInsert(ctx, &s.later, &dbsqlc.RunInsertParams{
 			ID: runID, SessionID: sessionID, PromptID: promptID, Generation: generation, Dispatch: 1,
 			BeganSeq:  s.row.LastSeq + 1, // of its turn_start
@@ -55,43 +59,59 @@ func (db *DB) RunBegin(ctx context.Context, sessionID, promptID, runID string, g
 		if err != nil {
 			return err
 		}
-		err = s.q.SessionClaimed(ctx, &s.later, &dbsqlc.SessionClaimedParams{ID: sessionID, At: s.now})
-		if err != nil {
-			return err
-		}
 		verdict.Granted, verdict.Dispatch, verdict.Status = true, 1, session.PromptProcessing
 		if err := s.add(wire.EventTurnStart, runID, wire.TurnStartData{RunID: runID, PromptID: promptID, Attempt: 1}); err != nil {
 			return err
 		}
-		return s.tellPrompt(ctx, p, wire.QueueUpdated)
+		if err := s.addPrompt(p); err != nil {
+			return err
+		}
+		queue := headOf(c.head)
+		queue.Queued, queue.Processing = queue.Queued-1, queue.Processing+1
+		for i := range queue.Items {
+			if queue.Items[i].PromptID == promptID {
+				queue.Items[i].Status = session.PromptProcessing
+			}
+		}
+		if err := s.addQueue(queue, queueChange(wire.QueueUpdated, p.ID, p.Ordinal, p.Status)); err != nil {
+			return err
+		}
+		s.advanced = s.row.LastSeq
+		return s.q.SessionClaimed(ctx, &s.later, &dbsqlc.SessionClaimedParams{ID: sessionID, LastSeq: s.row.LastSeq, At: s.now})
 	})
 	if err != nil {
 		return session.RunVerdict{}, err
 	}
+	db.runs.put(runID, sessionID)
 	return verdict, nil
 }
 
-// claimable reads what a claim is decided by, in one round trip: the prompt, the open
-// run of the session and the first prompt that waits, which are zero where there is
-// none, and the pending commands.
-func (s *sessionTx) claimable(ctx context.Context, promptID string) (p dbsqlc.Prompt, open dbsqlc.Run, first dbsqlc.PromptFirstRow, commands []dbsqlc.SessionCommand, err error) {
-	var in lookups
-	err = in.also(ctx, s.Conn, func(in *lookups) error {
-		var promptErr, openErr, firstErr, commandsErr error
-		p, promptErr = s.q.PromptGet(ctx, in, &dbsqlc.PromptGetParams{SessionID: s.row.ID, ID: promptID})
-		if isNoRows(promptErr) {
-			promptErr = noPrompt(promptID)
-		}
-		if open, openErr = s.q.RunGetOpen(ctx, in, s.row.ID); isNoRows(openErr) {
-			openErr = nil
-		}
-		if first, firstErr = s.q.PromptFirst(ctx, in, s.row.ID); isNoRows(firstErr) {
-			firstErr = nil
-		}
-		commands, commandsErr = s.q.CommandsPending(ctx, in, s.row.ID)
-		return cmp.Or(promptErr, openErr, firstErr, commandsErr)
-	})
-	return p, open, first, commands, err
+// claimable is what a claim is decided by: the prompt, the open run of the session and the first prompt that waits,
+// which are zero where there is none, the pending commands and the head of the queue.
+type claimable struct {
+	prompt   dbsqlc.Prompt
+	missing  bool // there is no such prompt
+	open     dbsqlc.Run
+	first    dbsqlc.PromptFirstRow
+	commands []dbsqlc.SessionCommand
+	head     []dbsqlc.PromptHeadRow
+}
+
+func (c *claimable) read(ctx context.Context, q *dbsqlc.Queries, in *lookups, sessionID, promptID string) error {
+	var promptErr, openErr, firstErr, commandsErr, headErr error
+	c.prompt, promptErr = q.PromptGet(ctx, in, &dbsqlc.PromptGetParams{SessionID: sessionID, ID: promptID})
+	if c.missing = isNoRows(promptErr); c.missing {
+		promptErr = nil
+	}
+	if c.open, openErr = q.RunGetOpen(ctx, in, sessionID); isNoRows(openErr) {
+		openErr = nil
+	}
+	if c.first, firstErr = q.PromptFirst(ctx, in, sessionID); isNoRows(firstErr) {
+		firstErr = nil
+	}
+	c.commands, commandsErr = q.CommandsPending(ctx, in, sessionID)
+	c.head, headErr = promptHead(ctx, q, in, sessionID)
+	return cmp.Or(promptErr, openErr, firstErr, commandsErr, headErr)
 }
 
 // verdict says who has the prompt. One that waits is held up by the run that
@@ -195,7 +215,7 @@ func (s *sessionTx) runTake(ctx context.Context, run dbsqlc.Run, token string, a
 		return session.RunStart{}, session.Faultf(session.CodeInvalid, "an attempt needs a token")
 	}
 	if run.Token != token {
-		err := s.q.RunAttach(ctx, s, &dbsqlc.RunAttachParams{
+		err := s.q.RunAttach(ctx, &s.later, &dbsqlc.RunAttachParams{
 			ID: run.ID, Token: token, Attempt: attempt, HeldDispatch: by.No, HeldAttempt: by.Attempt,
 			Doing: run.Doing, Losses: run.Losses, LossesFrame: run.LossesFrame,
 		})
@@ -285,38 +305,52 @@ func (s *sessionTx) runEnd(ctx context.Context, run dbsqlc.Run, ending session.R
 		return session.Run{}, err
 	}
 	reason := text(ending.Reason)
-	if err := s.settleBlocks(ctx); err != nil {
-		return session.Run{}, err
-	}
-	if err := s.closeQuestions(ctx, run.ID); err != nil {
-		return session.Run{}, err
-	}
-	run, err := s.q.RunEnd(ctx, s, &dbsqlc.RunEndParams{
-		ID: run.ID, Outcome: string(ending.Outcome), Reason: reason, Model: text(ending.Model),
-		InputTokens: ending.Usage.InputTokens, OutputTokens: ending.Usage.OutputTokens,
-		CostUsd: ending.Usage.CostUSD, ToolCalls: ending.Usage.ToolCalls, At: s.now,
+	requeue := ending.Requeue && !session.State(s.row.Status).Final()
+	runID, promptID := run.ID, run.PromptID
+	var (
+		live      []dbsqlc.Block
+		questions []string
+		p         dbsqlc.Prompt
+		aborts    []dbsqlc.SessionCommand
+		head      []dbsqlc.PromptHeadRow
+	)
+	var in lookups
+	err := in.also(ctx, s.Conn, func(in *lookups) error {
+		var liveErr, questionsErr, runErr, promptErr, abortsErr, headErr error
+		live, liveErr = s.q.BlocksLive(ctx, in, s.row.ID)
+		questions, questionsErr = s.q.QuestionsClose(ctx, in, &dbsqlc.QuestionsCloseParams{RunID: runID, Reason: session.ReasonTurnEnded, At: s.now})
+		run, runErr = s.q.RunEnd(ctx, in, &dbsqlc.RunEndParams{
+			ID: runID, Outcome: string(ending.Outcome), Reason: reason, Model: text(ending.Model),
+			InputTokens: ending.Usage.InputTokens, OutputTokens: ending.Usage.OutputTokens,
+			CostUsd: ending.Usage.CostUSD, ToolCalls: ending.Usage.ToolCalls, At: s.now,
+		})
+		if requeue {
+			return cmp.Or(liveErr, questionsErr, runErr)
+		}
+		p, promptErr = s.q.PromptEnd(ctx, in, &dbsqlc.PromptEndParams{
+			SessionID: s.row.ID, ID: promptID, Status: string(ending.Outcome.PromptStatus()), Reason: reason, At: s.now,
+		})
+		aborts, abortsErr = s.abortsClose(ctx, in, runID, ending.Outcome, reason)
+		head, headErr = promptHead(ctx, s.q, in, s.row.ID)
+		return cmp.Or(liveErr, questionsErr, runErr, promptErr, abortsErr, headErr)
 	})
 	if err != nil {
 		return session.Run{}, err
 	}
-	err = s.q.SessionCount(ctx, &s.later, &dbsqlc.SessionCountParams{
-		ID: s.row.ID, ToolCalls: ending.Usage.ToolCalls, InputTokens: ending.Usage.InputTokens,
-		OutputTokens: ending.Usage.OutputTokens, CostUsd: ending.Usage.CostUSD, At: s.now,
-	})
-	if err != nil {
+	if err := s.settleBlocks(ctx, live); err != nil {
 		return session.Run{}, err
 	}
-	if ending.Requeue && !session.State(s.row.Status).Final() {
+	if err := s.addQuestionsClosed(run.ID, questions); err != nil {
+		return session.Run{}, err
+	}
+	if requeue {
 		if err := s.tellTurnEnd(run); err != nil {
 			return session.Run{}, err
 		}
-		return runOf(run), s.promptQueue(ctx, run.PromptID, "")
-	}
-	p, err := s.q.PromptEnd(ctx, s, &dbsqlc.PromptEndParams{
-		SessionID: s.row.ID, ID: run.PromptID, Status: string(ending.Outcome.PromptStatus()), Reason: reason, At: s.now,
-	})
-	if err != nil {
-		return session.Run{}, err
+		if err := s.promptQueue(ctx, run.PromptID, ""); err != nil {
+			return session.Run{}, err
+		}
+		return runOf(run), s.count(ctx, ending.Usage)
 	}
 	if ending.Outcome == session.OutcomeCompleted {
 		if err := s.titleFrom(ctx, p.Content); err != nil {
@@ -326,10 +360,27 @@ func (s *sessionTx) runEnd(ctx context.Context, run dbsqlc.Run, ending session.R
 	if err := s.tellTurnEnd(run); err != nil {
 		return session.Run{}, err
 	}
-	if _, err := s.abortsEnd(ctx, run.ID, ending.Outcome, reason); err != nil {
+	for _, row := range aborts {
+		if err := s.commandEvent(row); err != nil {
+			return session.Run{}, err
+		}
+	}
+	if err := s.addPrompt(p); err != nil {
 		return session.Run{}, err
 	}
-	return runOf(run), s.tellPrompt(ctx, p, wire.QueueRemoved)
+	if err := s.addQueue(headOf(head), queueChange(wire.QueueRemoved, p.ID, p.Ordinal, p.Status)); err != nil {
+		return session.Run{}, err
+	}
+	return runOf(run), s.count(ctx, ending.Usage)
+}
+
+// count adds a turn to what the session has used. The events of its end have been added before.
+func (s *sessionTx) count(ctx context.Context, u session.Usage) error {
+	s.advanced = s.row.LastSeq
+	return s.q.SessionCount(ctx, &s.later, &dbsqlc.SessionCountParams{
+		ID: s.row.ID, LastSeq: s.row.LastSeq, ToolCalls: u.ToolCalls, InputTokens: u.InputTokens, OutputTokens: u.OutputTokens,
+		CostUsd: u.CostUSD, At: s.now,
+	})
 }
 
 // abortLost ends a run as aborted whose outcome is lost and that a pending abort names: it is over, and whoever asked
@@ -358,7 +409,7 @@ func (s *sessionTx) titleFrom(ctx context.Context, content string) error {
 		return nil
 	}
 	s.row.Title = title
-	if err := s.q.SessionSetTitle(ctx, s, &dbsqlc.SessionSetTitleParams{ID: s.row.ID, Title: title}); err != nil {
+	if err := s.q.SessionSetTitle(ctx, &s.later, &dbsqlc.SessionSetTitleParams{ID: s.row.ID, Title: title}); err != nil {
 		return err
 	}
 	return s.add(string(conversation.EventTitle), "", conversation.Title{Title: title})

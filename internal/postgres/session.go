@@ -113,7 +113,7 @@ func (db *DB) promptFirst(ctx context.Context, tx pgx.Tx, sessionID string, p se
 	}
 	s := &sessionTx{Conn: tx.Conn(), q: db.q, row: row, now: at}
 	p.SessionID = sessionID
-	if _, err := s.promptInsert(ctx, p); err != nil {
+	if _, err := s.promptInsert(ctx, p, headOf(nil), false); err != nil {
 		return err
 	}
 	return s.flush(ctx)

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 	"time"
 	"unicode/utf8"
 
@@ -89,6 +90,8 @@ type sessionTx struct {
 	// later takes statements that nothing else in the transaction waits for: they
 	// are sent with the events.
 	later pipeline
+	// advanced is the position that a statement in later has stored already.
+	advanced int64
 	// grown: events were written, which readers are to be told of after the commit.
 	grown bool
 }
@@ -113,6 +116,15 @@ const (
 // sessions: a quarter of the pool's connections at most wait for locks, the other
 // calls look again after a pause and hold none meanwhile. It must not be nested.
 func (db *DB) inSession(ctx context.Context, doing, sessionID string, do func(*sessionTx) error) error {
+	return db.inSessionWith(ctx, doing, sessionID, nil, do)
+}
+
+// inSessionWith is inSession for a do that begins by reading: what read asks for is read in the round trip of the
+// lock, after it. read is called as lookups says, again with every try for the lock, and must not return the error of a
+// row that is missing.
+func (db *DB) inSessionWith(
+	ctx context.Context, doing, sessionID string, read func(*lookups) error, do func(*sessionTx) error,
+) error {
 	ctx, cancel := within(ctx, db.options.CallTimeout)
 	defer cancel()
 	leave, err := db.gates.enter(ctx, sessionID)
@@ -120,7 +132,7 @@ func (db *DB) inSession(ctx context.Context, doing, sessionID string, do func(*s
 		return fault(doing, err)
 	}
 	defer leave()
-	err = db.trySession(ctx, sessionID, 0, do)
+	err = db.trySession(ctx, sessionID, 0, read, do)
 	if !errors.Is(err, errLocked) {
 		return fault(doing, err)
 	}
@@ -132,10 +144,10 @@ func (db *DB) inSession(ctx context.Context, doing, sessionID string, do func(*s
 	}
 	for pause := minLockPause; ; pause = min(2*pause, maxLockPause) {
 		if db.lockWait.TryAcquire(1) {
-			err = db.trySession(ctx, sessionID, turn, do)
+			err = db.trySession(ctx, sessionID, turn, read, do)
 			db.lockWait.Release(1)
 		} else {
-			err = db.trySession(ctx, sessionID, 0, do)
+			err = db.trySession(ctx, sessionID, 0, read, do)
 		}
 		if !errors.Is(err, errLocked) {
 			return fault(doing, err)
@@ -152,7 +164,9 @@ func (db *DB) inSession(ctx context.Context, doing, sessionID string, do func(*s
 
 // trySession is inSession for a session that is free, or becomes free within wait; else errLocked,
 // and nothing was done.
-func (db *DB) trySession(ctx context.Context, sessionID string, wait time.Duration, do func(*sessionTx) error) error {
+func (db *DB) trySession(
+	ctx context.Context, sessionID string, wait time.Duration, read func(*lookups) error, do func(*sessionTx) error,
+) error {
 	conn, err := db.pool.Acquire(ctx)
 	if err != nil {
 		return err
@@ -167,6 +181,7 @@ func (db *DB) trySession(ctx context.Context, sessionID string, wait time.Durati
 		begin = append(begin, "set local lock_timeout = "+milliseconds(wait))
 	}
 	var in lookups
+	var readErr error
 	err = in.send(ctx, s.Conn, begin, func(in *lookups) error {
 		var lockErr, clockErr error
 		if wait > 0 {
@@ -177,11 +192,14 @@ func (db *DB) trySession(ctx context.Context, sessionID string, wait time.Durati
 			s.row = dbsqlc.SessionLockRow(row)
 		}
 		s.now, clockErr = clock(ctx, db.q, in) // after the lock, so that times follow the order of events
+		if read != nil {
+			readErr = read(in)
+		}
 		return cmp.Or(lockErr, clockErr)
 	})
 	switch {
 	case err == nil:
-		if err = checkWorkflow(ctx, s.row.WorkflowRun); err == nil {
+		if err = cmp.Or(checkWorkflow(ctx, s.row.WorkflowRun), readErr); err == nil {
 			err = do(s)
 		}
 	case isNoRows(err) && wait == 0:
@@ -262,20 +280,51 @@ func (s *sessionTx) commit(ctx context.Context) error {
 func (db *DB) inRun(ctx context.Context, doing, runID string, do func(*sessionTx, dbsqlc.Run) error) error {
 	ctx, cancel := within(ctx, db.options.CallTimeout)
 	defer cancel()
-	found, err := db.q.RunGet(ctx, db.pool, runID)
-	if isNoRows(err) {
-		return noRun(runID)
-	}
-	if err != nil {
-		return fault(doing, err)
-	}
-	return db.inSession(ctx, doing, found.SessionID, func(s *sessionTx) error {
-		run, err := db.q.RunGet(ctx, s, runID)
-		if err != nil {
-			return err
+	sessionID, known := db.runs.get(runID)
+	if !known {
+		found, err := db.q.RunGet(ctx, db.pool, runID)
+		if isNoRows(err) {
+			return noRun(runID)
 		}
-		return do(s, run)
-	})
+		if err != nil {
+			return fault(doing, err)
+		}
+		sessionID = found.SessionID
+		db.runs.put(runID, sessionID)
+	}
+	var run dbsqlc.Run
+	read := func(in *lookups) (err error) {
+		if run, err = db.q.RunGet(ctx, in, runID); isNoRows(err) {
+			return noRun(runID)
+		}
+		return err
+	}
+	return db.inSessionWith(ctx, doing, sessionID, read, func(s *sessionTx) error { return do(s, run) })
+}
+
+// runSessions remembers the sessions of runs, which do not change.
+type runSessions struct {
+	mu sync.Mutex
+	of map[string]string
+}
+
+// maxRunSessions bounds what is remembered.
+const maxRunSessions = 10_000
+
+func (r *runSessions) get(runID string) (string, bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	sessionID, ok := r.of[runID]
+	return sessionID, ok
+}
+
+func (r *runSessions) put(runID, sessionID string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.of == nil || len(r.of) >= maxRunSessions {
+		r.of = map[string]string{}
+	}
+	r.of[runID] = sessionID
 }
 
 // add puts an event at the end of the session's log. A terminated session has
@@ -307,10 +356,12 @@ func (s *sessionTx) queueEvents(ctx context.Context) error {
 		return nil
 	}
 	s.grown = true
-	return cmp.Or(
-		s.q.SessionAdvance(ctx, &s.later, &dbsqlc.SessionAdvanceParams{ID: s.row.ID, LastSeq: s.row.LastSeq}),
-		s.log.insert(ctx, s.q, &s.later),
-	)
+	if s.advanced < s.row.LastSeq {
+		if err := s.q.SessionAdvance(ctx, &s.later, &dbsqlc.SessionAdvanceParams{ID: s.row.ID, LastSeq: s.row.LastSeq}); err != nil {
+			return err
+		}
+	}
+	return s.log.insert(ctx, s.q, &s.later)
 }
 
 // text makes foreign words storable: Postgres takes no NUL in a text and no

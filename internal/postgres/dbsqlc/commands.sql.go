@@ -339,18 +339,20 @@ func (q *Queries) CommandsUnheard(ctx context.Context, db DBTX, arg *CommandsUnh
 }
 
 const sessionClaimed = `-- name: SessionClaimed :exec
-UPDATE sessions SET signalled_at = NULL, loaded = true, last_activity_at = greatest(last_activity_at, $1::timestamptz)
-WHERE id = $2
+UPDATE sessions SET
+    last_seq = $1, signalled_at = NULL, loaded = true, last_activity_at = greatest(last_activity_at, $2::timestamptz)
+WHERE id = $3
 `
 
 type SessionClaimedParams struct {
-	At time.Time
-	ID string
+	LastSeq int64
+	At      time.Time
+	ID      string
 }
 
 // SessionClaimed is SessionHeard with the activity that a claim is.
 func (q *Queries) SessionClaimed(ctx context.Context, db DBTX, arg *SessionClaimedParams) error {
-	_, err := db.Exec(ctx, sessionClaimed, arg.At, arg.ID)
+	_, err := db.Exec(ctx, sessionClaimed, arg.LastSeq, arg.At, arg.ID)
 	return err
 }
 

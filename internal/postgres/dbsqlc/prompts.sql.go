@@ -67,10 +67,9 @@ func (q *Queries) Attended(ctx context.Context, db DBTX, arg *AttendedParams) ([
 	return items, nil
 }
 
-const promptClaim = `-- name: PromptClaim :one
+const promptClaim = `-- name: PromptClaim :exec
 UPDATE prompts SET status = 'processing', run_id = $1, reason = '', started_at = $2::timestamptz
 WHERE session_id = $3 AND id = $4 AND status = 'queued'
-RETURNING session_id, id, ordinal, status, content, mode, on_unknown, author, run_id, reason, created_at, started_at, ended_at
 `
 
 type PromptClaimParams struct {
@@ -81,30 +80,14 @@ type PromptClaimParams struct {
 }
 
 // PromptClaim is the one statement that gives a prompt to a run.
-func (q *Queries) PromptClaim(ctx context.Context, db DBTX, arg *PromptClaimParams) (Prompt, error) {
-	row := db.QueryRow(ctx, promptClaim,
+func (q *Queries) PromptClaim(ctx context.Context, db DBTX, arg *PromptClaimParams) error {
+	_, err := db.Exec(ctx, promptClaim,
 		arg.RunID,
 		arg.At,
 		arg.SessionID,
 		arg.ID,
 	)
-	var i Prompt
-	err := row.Scan(
-		&i.SessionID,
-		&i.ID,
-		&i.Ordinal,
-		&i.Status,
-		&i.Content,
-		&i.Mode,
-		&i.OnUnknown,
-		&i.Author,
-		&i.RunID,
-		&i.Reason,
-		&i.CreatedAt,
-		&i.StartedAt,
-		&i.EndedAt,
-	)
-	return i, err
+	return err
 }
 
 const promptCountQueued = `-- name: PromptCountQueued :one

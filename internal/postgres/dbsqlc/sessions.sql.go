@@ -111,16 +111,18 @@ func (q *Queries) SessionAdvance(ctx context.Context, db DBTX, arg *SessionAdvan
 
 const sessionCount = `-- name: SessionCount :exec
 UPDATE sessions SET
+    last_seq = $1,
     messages = messages + 1,
-    tool_calls = tool_calls + $1,
-    input_tokens = input_tokens + $2,
-    output_tokens = output_tokens + $3,
-    cost_usd = cost_usd + $4,
-    last_activity_at = greatest(last_activity_at, $5::timestamptz)
-WHERE id = $6
+    tool_calls = tool_calls + $2,
+    input_tokens = input_tokens + $3,
+    output_tokens = output_tokens + $4,
+    cost_usd = cost_usd + $5,
+    last_activity_at = greatest(last_activity_at, $6::timestamptz)
+WHERE id = $7
 `
 
 type SessionCountParams struct {
+	LastSeq      int64
 	ToolCalls    int64
 	InputTokens  int64
 	OutputTokens int64
@@ -131,6 +133,7 @@ type SessionCountParams struct {
 
 func (q *Queries) SessionCount(ctx context.Context, db DBTX, arg *SessionCountParams) error {
 	_, err := db.Exec(ctx, sessionCount,
+		arg.LastSeq,
 		arg.ToolCalls,
 		arg.InputTokens,
 		arg.OutputTokens,
@@ -343,25 +346,27 @@ func (q *Queries) SessionList(ctx context.Context, db DBTX, arg *SessionListPara
 }
 
 const sessionLock = `-- name: SessionLock :one
-SELECT id, no, status, status_reason, generation, transition_no, last_ordinal, last_seq, head_bundle_id, loaded, title, lazy, signalled_at, workflow_run
+SELECT id, no, status, status_reason, generation, transition_no, last_ordinal, last_seq, head_bundle_id, loaded, title, lazy, signalled_at, workflow_run,
+    idle_timeout_ns
 FROM sessions WHERE id = $1 FOR NO KEY UPDATE
 `
 
 type SessionLockRow struct {
-	ID           string
-	No           int64
-	Status       string
-	StatusReason string
-	Generation   int64
-	TransitionNo int64
-	LastOrdinal  int64
-	LastSeq      int64
-	HeadBundleID *string
-	Loaded       bool
-	Title        string
-	Lazy         bool
-	SignalledAt  *time.Time
-	WorkflowRun  string
+	ID            string
+	No            int64
+	Status        string
+	StatusReason  string
+	Generation    int64
+	TransitionNo  int64
+	LastOrdinal   int64
+	LastSeq       int64
+	HeadBundleID  *string
+	Loaded        bool
+	Title         string
+	Lazy          bool
+	SignalledAt   *time.Time
+	WorkflowRun   string
+	IdleTimeoutNs int64
 }
 
 // SessionLock is how every write to a session begins. NO KEY, because the key
@@ -384,6 +389,7 @@ func (q *Queries) SessionLock(ctx context.Context, db DBTX, id string) (SessionL
 		&i.Lazy,
 		&i.SignalledAt,
 		&i.WorkflowRun,
+		&i.IdleTimeoutNs,
 	)
 	return i, err
 }
@@ -505,6 +511,35 @@ func (q *Queries) SessionSetWorkflowRun(ctx context.Context, db DBTX, arg *Sessi
 	return err
 }
 
+const sessionSubmitted = `-- name: SessionSubmitted :exec
+UPDATE sessions SET
+    last_ordinal = $1,
+    last_seq = $2,
+    last_activity_at = greatest(last_activity_at, $3::timestamptz),
+    signalled_at = CASE WHEN $4::boolean THEN $3::timestamptz ELSE signalled_at END
+WHERE id = $5
+`
+
+type SessionSubmittedParams struct {
+	LastOrdinal int64
+	LastSeq     int64
+	At          time.Time
+	IsSignalled bool
+	ID          string
+}
+
+// SessionSubmitted stores what a new prompt changes of its session, in one version of the row.
+func (q *Queries) SessionSubmitted(ctx context.Context, db DBTX, arg *SessionSubmittedParams) error {
+	_, err := db.Exec(ctx, sessionSubmitted,
+		arg.LastOrdinal,
+		arg.LastSeq,
+		arg.At,
+		arg.IsSignalled,
+		arg.ID,
+	)
+	return err
+}
+
 const sessionTouch = `-- name: SessionTouch :exec
 UPDATE sessions SET last_activity_at = greatest(last_activity_at, $1::timestamptz) WHERE id = $2
 `
@@ -558,25 +593,27 @@ func (q *Queries) SessionTransit(ctx context.Context, db DBTX, arg *SessionTrans
 }
 
 const sessionTryLock = `-- name: SessionTryLock :one
-SELECT id, no, status, status_reason, generation, transition_no, last_ordinal, last_seq, head_bundle_id, loaded, title, lazy, signalled_at, workflow_run
+SELECT id, no, status, status_reason, generation, transition_no, last_ordinal, last_seq, head_bundle_id, loaded, title, lazy, signalled_at, workflow_run,
+    idle_timeout_ns
 FROM sessions WHERE id = $1 FOR NO KEY UPDATE SKIP LOCKED
 `
 
 type SessionTryLockRow struct {
-	ID           string
-	No           int64
-	Status       string
-	StatusReason string
-	Generation   int64
-	TransitionNo int64
-	LastOrdinal  int64
-	LastSeq      int64
-	HeadBundleID *string
-	Loaded       bool
-	Title        string
-	Lazy         bool
-	SignalledAt  *time.Time
-	WorkflowRun  string
+	ID            string
+	No            int64
+	Status        string
+	StatusReason  string
+	Generation    int64
+	TransitionNo  int64
+	LastOrdinal   int64
+	LastSeq       int64
+	HeadBundleID  *string
+	Loaded        bool
+	Title         string
+	Lazy          bool
+	SignalledAt   *time.Time
+	WorkflowRun   string
+	IdleTimeoutNs int64
 }
 
 // SessionTryLock is SessionLock that returns no row at once when another transaction holds the lock.
@@ -598,6 +635,7 @@ func (q *Queries) SessionTryLock(ctx context.Context, db DBTX, id string) (Sessi
 		&i.Lazy,
 		&i.SignalledAt,
 		&i.WorkflowRun,
+		&i.IdleTimeoutNs,
 	)
 	return i, err
 }

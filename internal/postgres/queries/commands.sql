@@ -71,5 +71,6 @@ UPDATE sessions SET signalled_at = NULL, loaded = true WHERE id = @id AND (signa
 
 -- name: SessionClaimed :exec
 -- SessionClaimed is SessionHeard with the activity that a claim is.
-UPDATE sessions SET signalled_at = NULL, loaded = true, last_activity_at = greatest(last_activity_at, @at::timestamptz)
+UPDATE sessions SET
+    last_seq = @last_seq, signalled_at = NULL, loaded = true, last_activity_at = greatest(last_activity_at, @at::timestamptz)
 WHERE id = @id;

@@ -28,11 +28,10 @@ SELECT count(*) FROM prompts WHERE session_id = @session_id AND status = 'queued
 SELECT id, ordinal, status, run_id, on_unknown FROM prompts
 WHERE session_id = @session_id AND status IN ('queued', 'processing') ORDER BY ordinal;
 
--- name: PromptClaim :one
+-- name: PromptClaim :exec
 -- PromptClaim is the one statement that gives a prompt to a run.
 UPDATE prompts SET status = 'processing', run_id = @run_id, reason = '', started_at = @at::timestamptz
-WHERE session_id = @session_id AND id = @id AND status = 'queued'
-RETURNING *;
+WHERE session_id = @session_id AND id = @id AND status = 'queued';
 
 -- name: PromptEnd :one
 UPDATE prompts SET status = @status, reason = @reason, ended_at = @at::timestamptz

@@ -26,7 +26,8 @@ LIMIT @max_items;
 -- name: SessionLock :one
 -- SessionLock is how every write to a session begins. NO KEY, because the key
 -- never changes and foreign keys to it must not wait.
-SELECT id, no, status, status_reason, generation, transition_no, last_ordinal, last_seq, head_bundle_id, loaded, title, lazy, signalled_at, workflow_run
+SELECT id, no, status, status_reason, generation, transition_no, last_ordinal, last_seq, head_bundle_id, loaded, title, lazy, signalled_at, workflow_run,
+    idle_timeout_ns
 FROM sessions WHERE id = @id FOR NO KEY UPDATE;
 
 -- name: SessionsLock :many
@@ -83,8 +84,18 @@ UPDATE sessions SET
     last_activity_at = CASE WHEN @status = 'running' THEN greatest(last_activity_at, @at::timestamptz) ELSE last_activity_at END
 WHERE id = @id;
 
+-- name: SessionSubmitted :exec
+-- SessionSubmitted stores what a new prompt changes of its session, in one version of the row.
+UPDATE sessions SET
+    last_ordinal = @last_ordinal,
+    last_seq = @last_seq,
+    last_activity_at = greatest(last_activity_at, @at::timestamptz),
+    signalled_at = CASE WHEN @is_signalled::boolean THEN @at::timestamptz ELSE signalled_at END
+WHERE id = @id;
+
 -- name: SessionCount :exec
 UPDATE sessions SET
+    last_seq = @last_seq,
     messages = messages + 1,
     tool_calls = tool_calls + @tool_calls,
     input_tokens = input_tokens + @input_tokens,
@@ -123,7 +134,8 @@ UPDATE sessions SET title = @title WHERE id = @id AND NOT title_given;
 
 -- name: SessionTryLock :one
 -- SessionTryLock is SessionLock that returns no row at once when another transaction holds the lock.
-SELECT id, no, status, status_reason, generation, transition_no, last_ordinal, last_seq, head_bundle_id, loaded, title, lazy, signalled_at, workflow_run
+SELECT id, no, status, status_reason, generation, transition_no, last_ordinal, last_seq, head_bundle_id, loaded, title, lazy, signalled_at, workflow_run,
+    idle_timeout_ns
 FROM sessions WHERE id = @id FOR NO KEY UPDATE SKIP LOCKED;
 
 -- name: SessionsTryLock :many

@@ -1,0 +1,164 @@
+package postgres_test
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/binary"
+	"io"
+	"net"
+	"net/url"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/stretchr/testify/require"
+
+	"github.com/overwinter-dev/overwinter/internal/postgres"
+	"github.com/overwinter-dev/overwinter/internal/session"
+)
+
+// cost is what a call asks of Postgres.
+type cost struct{ Statements, RoundTrips int64 }
+
+// TestWhatATurnAsksOfPostgres counts statements and round trips of the records of a turn. Each round trip wakes a process
+// at either end and is waited for under the session's lock. Where a change needs another number, change it here and
+// say in the commit why: it is paid with every prompt.
+func TestWhatATurnAsksOfPostgres(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.running(t)
+	proxy := newCountingProxy(t, b.url)
+	db, err := postgres.Open(b.ctx, proxy.url, postgres.Options{})
+	require.NoError(t, err)
+	t.Cleanup(db.Close)
+
+	count := func(do func()) cost {
+		statements, trips := proxy.statements.Load(), proxy.roundTrips.Load()
+		do()
+		return cost{proxy.statements.Load() - statements, proxy.roundTrips.Load() - trips}
+	}
+	costs := map[string]cost{}
+	for range 3 { // the first ones prepare statements
+		var prompt session.Prompt
+		costs["PromptSubmit"] = count(func() {
+			prompt, _, _, err = db.PromptSubmit(b.ctx, session.Prompt{ID: session.NewID(session.PromptPrefix), SessionID: b.id, Content: "hello"})
+			require.NoError(t, err)
+		})
+		run := session.NewID(session.RunPrefix)
+		costs["RunBegin"] = count(func() {
+			verdict, err := db.RunBegin(b.ctx, b.id, prompt.ID, run, 1)
+			require.NoError(t, err)
+			require.True(t, verdict.Granted)
+		})
+		costs["RunAttach"] = count(func() {
+			_, err := db.RunAttach(b.ctx, run, "token", session.Dispatch{No: 1, Attempt: 1})
+			require.NoError(t, err)
+		})
+		costs["RunEnd"] = count(func() {
+			_, err := db.RunEnd(b.ctx, session.RunEnding{RunID: run, Token: "token", Outcome: session.OutcomeCompleted})
+			require.NoError(t, err)
+		})
+		costs["SessionLook"] = count(func() {
+			_, err := db.SessionLook(b.ctx, b.id, "workflow-run")
+			require.NoError(t, err)
+		})
+	}
+	require.Equal(t, map[string]cost{
+		"PromptSubmit": {Statements: 10, RoundTrips: 2},
+		"RunBegin":     {Statements: 13, RoundTrips: 2},
+		"RunAttach":    {Statements: 12, RoundTrips: 3},
+		"RunEnd":       {Statements: 13, RoundTrips: 3},
+		"SessionLook":  {Statements: 8, RoundTrips: 2},
+	}, costs)
+}
+
+// countingProxy counts what clients of a Postgres send through it, except for what notifies readers.
+type countingProxy struct {
+	url                    string
+	statements, roundTrips atomic.Int64
+}
+
+func newCountingProxy(t *testing.T, to string) *countingProxy {
+	t.Helper()
+	config, err := pgx.ParseConfig(to)
+	require.NoError(t, err)
+	network, server := pgconn.NetworkAddress(config.Host, config.Port)
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	u, err := url.Parse(to)
+	require.NoError(t, err)
+	query := u.Query()
+	query.Del("host")
+	query.Del("port")
+	u.Host, u.RawQuery = ln.Addr().String(), query.Encode()
+	p := &countingProxy{url: u.String()}
+	var all sync.WaitGroup
+	ctx, cancel := context.WithCancel(context.Background())
+	all.Go(func() {
+		for {
+			client, err := ln.Accept()
+			if err != nil {
+				return
+			}
+			all.Go(func() { p.serve(ctx, client, network, server) })
+		}
+	})
+	t.Cleanup(func() { // after the clients have closed their connections
+		cancel()
+		ln.Close()
+		all.Wait()
+	})
+	return p
+}
+
+func (p *countingProxy) serve(ctx context.Context, client net.Conn, network, address string) {
+	defer client.Close()
+	server, err := (&net.Dialer{}).DialContext(ctx, network, address)
+	if err != nil {
+		return
+	}
+	defer server.Close()
+	defer context.AfterFunc(ctx, func() { client.Close(); server.Close() })()
+	go io.Copy(client, server) //nolint:errcheck // it ends with either connection
+	in := bufio.NewReader(client)
+	started, notifies := false, false
+	for {
+		// A message of the protocol: a type, unless it is the first, and a length that counts itself.
+		head := make([]byte, 5)
+		if !started {
+			head = head[:4]
+		}
+		if _, err := io.ReadFull(in, head); err != nil {
+			return
+		}
+		size := int(binary.BigEndian.Uint32(head[len(head)-4:])) - 4
+		if size < 0 || size > 16<<20 {
+			return
+		}
+		body := make([]byte, size)
+		if _, err := io.ReadFull(in, body); err != nil {
+			return
+		}
+		if !started {
+			notifies = bytes.Contains(body, []byte("(notify)")) // its application_name
+		}
+		switch {
+		case !started || notifies:
+		case head[0] == 'E': // execute
+			p.statements.Add(1)
+		case head[0] == 'S': // sync
+			p.roundTrips.Add(1)
+		case head[0] == 'Q': // a simple query
+			p.statements.Add(1)
+			p.roundTrips.Add(1)
+		}
+		started = true
+		if _, err := server.Write(slices.Concat(head, body)); err != nil {
+			return
+		}
+	}
+}
