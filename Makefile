@@ -78,7 +78,6 @@ agents:
 # Nothing else should run at the same time; the document records the load of the machine.
 bench: setup programs
 	@go run ./test/bench $(ARGS)
-	@go test ./internal/localmodal/netstack -run '^$$' -bench Network -benchtime 3x
 
 # First the matrix, then one round of the storm after the other until the minutes are over, or until one
 # fails. Both print their seed.

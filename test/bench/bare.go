@@ -118,7 +118,7 @@ func (b *bare) openTemporal(ctx context.Context, s *stack) (err error) {
 	if err := b.worker.Start(); err != nil {
 		return err
 	}
-	b.workflow, err = b.temporal.ExecuteWorkflow(ctx, temporal.StartWorkflowOptions{TaskQueue: bareQueue, ID: "bench"}, runNotes)
+	b.workflow, err = b.temporal.ExecuteWorkflow(ctx, temporal.StartWorkflowOptions{TaskQueue: bareQueue, ID: session.NewID("bench-")}, runNotes)
 	return err
 }
 

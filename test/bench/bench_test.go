@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -11,6 +12,11 @@ import (
 
 	"github.com/stretchr/testify/require"
 )
+
+func TestMain(m *testing.M) {
+	playRole()
+	os.Exit(m.Run())
+}
 
 // little are options for which every part is short.
 func little(t *testing.T) options {
@@ -20,7 +26,7 @@ func little(t *testing.T) options {
 	require.FileExists(t, filepath.Join(bin, "overwinter"), "the programs are not built: run make build")
 	return options{
 		Bin: bin, Limit: time.Minute, Rounds: 4, Sleeps: 1, Starts: 1, Sessions: 4, Pause: 20 * time.Millisecond,
-		Burst: 50, Window: time.Second, Readers: 5,
+		Burst: 50, Window: time.Second, Readers: 5, Sleepers: 1000, Idle: time.Second, Files: []int{100}, Transfer: 4,
 	}
 }
 
@@ -29,7 +35,7 @@ func little(t *testing.T) options {
 func TestAShortRunFindsEveryFigure(t *testing.T) {
 	t.Parallel()
 	o := little(t)
-	o.Only = []string{"start", "turn", "words", "burst"}
+	o.Only = []string{"start", "turn", "words", "burst", "readers", "overload", "workspaces", "network", "sleepers"}
 	chosen, err := o.parts()
 	require.NoError(t, err)
 	require.Len(t, chosen, len(o.Only))
@@ -41,6 +47,9 @@ func TestAShortRunFindsEveryFigure(t *testing.T) {
 		require.Empty(t, s.failed, s.part)
 		require.NotEmpty(t, s.rows, s.part)
 		for _, row := range s.rows {
+			if s.part == "sleepers" && row.skipped != "" { // a list that this version does not offer
+				continue
+			}
 			require.Empty(t, row.skipped, "%s: %s", s.part, row.name)
 			require.NotZero(t, row.figure.n, "%s: %s", s.part, row.name)
 			if row.floorName != "" {

@@ -36,6 +36,17 @@ func (c *client) close() { c.http.CloseIdleConnections() }
 // errUnavailable is an answer of 503: a part of the system did not answer in time.
 var errUnavailable = errors.New("unavailable")
 
+// statusError is an answer with another status than was expected.
+type statusError struct {
+	method, path string
+	status       int
+	body         string
+}
+
+func (e *statusError) Error() string {
+	return fmt.Sprintf("%s %s: %d %s", e.method, e.path, e.status, e.body)
+}
+
 // call makes a request and requires a status below 300. It repeats a request that was answered with
 // 503, as every client does; the time that this takes is part of what is measured.
 func (c *client) call(ctx context.Context, method, path string, body any) (object, error) {
@@ -76,7 +87,7 @@ func (c *client) try(ctx context.Context, method, path string, body any) (object
 		return nil, fmt.Errorf("%s %s: %w: %s", method, path, errUnavailable, raw)
 	}
 	if response.StatusCode >= 300 {
-		return nil, fmt.Errorf("%s %s: %d %s", method, path, response.StatusCode, raw)
+		return nil, &statusError{method, path, response.StatusCode, string(raw)}
 	}
 	var out object
 	return out, json.Unmarshal(raw, &out)

@@ -43,6 +43,16 @@ func (c cpuTime) since(before cpuTime) cpuTime {
 	return out
 }
 
+func (c cpuTime) plus(other cpuTime) cpuTime {
+	out := cpuTime{}
+	for _, t := range []cpuTime{c, other} {
+		for k, v := range t {
+			out[k] += v
+		}
+	}
+	return out
+}
+
 // system is the time of all components of the system but those named.
 func (c cpuTime) system(without ...component) time.Duration {
 	var sum time.Duration

@@ -32,11 +32,15 @@ type options struct {
 	Pause    time.Duration `default:"100ms" help:"Between two words of a session under load. Default ${default}."`
 	Burst    int           `default:"300" help:"Words that every session says without a pause. Default ${default}."`
 	Window   time.Duration `default:"10s" help:"Duration of a measurement of rates or CPU time. Default ${default}."`
+	Sleepers int           `default:"1000000" help:"Stored sessions of the part sleepers. Default ${default}."`
+	Idle     time.Duration `default:"60s" help:"Duration for which idle systems are observed. Default ${default}."`
+	Files    []int         `default:"100,10000,100000" help:"Files in the workspaces of the part workspaces. Default ${default}."`
+	Transfer int           `default:"512" help:"Size of a transfer of the part network, in MiB. Default ${default}."`
 	Readers  int           `default:"500" help:"Readers of one session. Default ${default}."`
 }
 
 func main() {
-	runInSandbox()
+	playRole()
 	var o options
 	kong.Parse(&o, kong.Name("bench"), kong.Description("Measures overwinter on this machine and writes docs/benchmarks.md."))
 	ctx, cancel := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
@@ -60,13 +64,10 @@ func (o options) run(ctx context.Context, stdout, progress io.Writer) error {
 		return err
 	}
 	r, err := measure(ctx, o, chosen, progress)
-	if err != nil {
-		return err
-	}
 	document := r.markdown()
-	if o.Out == "-" || len(chosen) < len(parts) {
-		_, err = io.WriteString(stdout, document)
-		return err
+	if err != nil || o.Out == "-" || len(chosen) < len(parts) {
+		_, failed := io.WriteString(stdout, document)
+		return errors.Join(err, failed)
 	}
 	old, err := os.ReadFile(o.Out)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -104,6 +105,13 @@ var parts = []part{
 	{"turn", "prompts, hibernation and wake of one session", measureTurns},
 	{"words", "many sessions that speak at a steady pace", measureWords},
 	{"burst", "many sessions that speak as fast as they can", measureBurst},
+	{"readers", "many readers of one session", measureReaders},
+	{"overload", "twice the load that the system carries", measureOverload},
+	{"workspaces", "hibernation and wake with many files", measureWorkspaces},
+	{"claude", "sessions of Claude Code and its bare processes", measureClaude},
+	{"texts", "first text of OpenCode and Gemini CLI", measureTexts},
+	{"network", "network and start of a sandbox", measureNetwork},
+	{"sleepers", "lists and idle load with very many sessions", measureSleepers},
 }
 
 // bench is a run of the bench.
@@ -126,29 +134,31 @@ func (b *bench) say(format string, args ...any) {
 	fmt.Fprintf(b.progress, "%s  %s  %s\n", time.Now().Format(time.TimeOnly), loadAverage(), fmt.Sprintf(format, args...))
 }
 
-// measure runs parts. It fails only if ctx ends: a part that fails is reported.
-func measure(ctx context.Context, o options, chosen []part, progress io.Writer) (_ *report, err error) {
+// measure runs parts until ctx ends. A part that fails is only reported. What was measured is returned
+// with an error, too.
+func measure(ctx context.Context, o options, chosen []part, progress io.Writer) (r *report, err error) {
 	b := &bench{options: o, machine: readMachine(ctx), progress: progress}
 	defer func() { err = errors.Join(err, b.release(context.WithoutCancel(ctx))) }()
-	r := &report{}
+	r = &report{}
+	defer func() { r.machine = b.machine }()
 	for _, p := range chosen {
 		s := &section{part: p.name, title: strings.ToUpper(p.about[:1]) + p.about[1:]}
 		b.say("%s", p.name)
 		began := time.Now()
-		if err := p.measure(ctx, b, s); err != nil {
+		err := p.measure(ctx, b, s)
+		s.took = time.Since(began)
+		r.sections = append(r.sections, s)
+		if err != nil {
+			s.failed = err.Error()
 			if ctx.Err() != nil {
-				return nil, fmt.Errorf("%s: %w", p.name, err)
+				return r, fmt.Errorf("%s: %w", p.name, context.Cause(ctx))
 			}
 			b.say("%s: %v", p.name, err)
-			s.failed = err.Error()
 			if err := b.release(ctx); err != nil { // the next part gets a new system
 				b.say("%s: %v", p.name, err)
 			}
 		}
-		s.took = time.Since(began)
-		r.sections = append(r.sections, s)
 	}
-	r.machine = b.machine
 	return r, nil
 }
 
@@ -164,9 +174,9 @@ func (b *bench) system(ctx context.Context) (*system, error) {
 	return b.shared, nil
 }
 
-// newSystem starts a system for one part.
-func (b *bench) newSystem(ctx context.Context) (_ *system, err error) {
-	st, err := newStack(ctx, b.options.Bin)
+// newSystem starts a system for one part, with more flags of `overwinter dev`.
+func (b *bench) newSystem(ctx context.Context, flags ...string) (_ *system, err error) {
+	st, err := newStack(ctx, b.options.Bin, flags...)
 	if err != nil {
 		return nil, err
 	}
@@ -176,15 +186,32 @@ func (b *bench) newSystem(ctx context.Context) (_ *system, err error) {
 			err = errors.Join(err, s.close(context.WithoutCancel(ctx)))
 		}
 	}()
-	if _, err := st.start(ctx); err != nil {
-		return nil, err
-	}
-	s.client = newClient(st.api)
-	if s.bare, err = openBare(ctx, st); err != nil {
+	if err := s.open(ctx); err != nil {
 		return nil, err
 	}
 	b.machine.postgres = s.bare.settings
 	return s, nil
+}
+
+// open starts the system and connects to it.
+func (s *system) open(ctx context.Context) (err error) {
+	if _, err := s.start(ctx); err != nil {
+		return err
+	}
+	s.client = newClient(s.api)
+	s.bare, err = openBare(ctx, s.stack)
+	return err
+}
+
+// restart stops the system and starts it with the same data.
+func (s *system) restart(ctx context.Context) error {
+	s.client.close()
+	err := errors.Join(s.bare.close(ctx), s.stop())
+	s.bare = nil
+	if err != nil {
+		return err
+	}
+	return s.open(ctx)
 }
 
 // release stops the shared system.

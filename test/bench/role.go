@@ -1,4 +1,38 @@
 package main
 
-// runInSandbox is where this program serves as something else than the bench.
-func runInSandbox() {}
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+)
+
+// roleVariable makes this program serve another purpose than the bench: it is also the bare event
+// server that the api is compared with, and the client in a sandbox whose network is measured.
+const roleVariable = "OVERWINTER_BENCH_ROLE"
+
+var roles = map[string]func(args []string) error{
+	"events":  serveEvents,
+	"network": useNetwork,
+}
+
+// playRole does not return where the environment gives this process a role.
+func playRole() {
+	role, ok := roles[os.Getenv(roleVariable)]
+	if !ok {
+		return
+	}
+	if err := role(os.Args[1:]); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	os.Exit(0)
+}
+
+// roleCommand runs this program in a role.
+func roleCommand(ctx context.Context, role string, args ...string) *exec.Cmd {
+	command := exec.CommandContext(ctx, "/proc/self/exe", args...) //nolint:gosec // this program
+	command.Env = append(os.Environ(), roleVariable+"="+role)
+	command.Stderr = os.Stderr
+	return command
+}

@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 )
 
@@ -26,7 +27,7 @@ type stack struct {
 }
 
 // newStack chooses ports and a data directory and starts nothing.
-func newStack(ctx context.Context, bin string) (*stack, error) {
+func newStack(ctx context.Context, bin string, flags ...string) (*stack, error) {
 	var ports [4]int
 	for i := range ports {
 		l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", "127.0.0.1:0")
@@ -47,12 +48,12 @@ func newStack(ctx context.Context, bin string) (*stack, error) {
 	return &stack{
 		program: filepath.Join(bin, "overwinter"), parent: parent,
 		api: "http://" + address(0), temporal: address(1), modal: "http://" + address(3),
-		args: []string{
+		args: append([]string{
 			"dev", "--data-dir", filepath.Join(parent, "data"), "--api-address", address(0),
 			"--temporal-port", strconv.Itoa(ports[1]), "--temporal-ui-port", strconv.Itoa(ports[2]),
 			"--local-modal-port", strconv.Itoa(ports[3]),
 			"--sandbox-host-ports", "1024-65535", // servers of the bench
-		},
+		}, flags...),
 	}, nil
 }
 
@@ -65,6 +66,7 @@ func (s *stack) start(ctx context.Context) (time.Duration, error) {
 	defer log.Close()                             // the child has a duplicate
 	command := exec.Command(s.program, s.args...) //nolint:gosec,noctx // our own program; stop ends it
 	command.Stdout, command.Stderr = log, log
+	command.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // a terminal's Ctrl-C is for the bench alone
 	began := time.Now()
 	if err := command.Start(); err != nil {
 		return 0, err
