@@ -1,4 +1,5 @@
-# make dev     installs what is missing, builds, and runs the system; ARGS="--api-address ..." are flags of `overwinter dev`
+# make dev     builds and runs the system; ARGS="--api-address ..." are flags of `overwinter dev`. If packages are missing, it prints
+#              the command that installs them; with INSTALL=1, and for root in a container, it runs the command
 # make test    installs what is missing and runs everything that CI runs
 # make check   the fast part of it: formatting, vet, lint, determinism, generated code
 # make build   the three programs in bin/
@@ -50,6 +51,7 @@ bin/overwinter-temporal: devserver/go.mod devserver/go.sum $(shell find devserve
 # The last line is the summary of all modules' tests. They fetch agents with npm, serve a
 # repository with git, and count prompts with curl.
 test: NEEDS = npm git curl
+test: INSTALL ?= 1
 test: setup agents check check-vulnerabilities programs
 	@$(TOOL) gotestsum --format pkgname --format-hide-empty-pkg --raw-command -- \
 		sh -c 'status=0; go test -json $(TESTARGS) ./... || status=1; cd devserver && go test -json $(TESTARGS) ./... || status=1; exit $$status'
@@ -127,6 +129,9 @@ clean:
 setup-go:
 	@command -v go >/dev/null || { echo "Go is missing: install Go 1.26 or newer from https://go.dev/dl/"; exit 1; }
 
+# Whether this is a container, where packages of the machine are not at stake.
+CONTAINER = { test -e /.dockerenv || test -e /run/.containerenv || test -e /run/systemd/container; }
+
 # What the system needs beside that: a C compiler for cgo, and the programs of a Postgres server.
 setup: setup-go
 	@packages=""; \
@@ -135,11 +140,17 @@ setup: setup-go
 	test -n "$$postgres" || packages="$$packages postgresql"; \
 	for program in $(NEEDS); do command -v $$program >/dev/null || packages="$$packages $$program"; done; \
 	test -n "$$packages" || exit 0; \
-	sudo=""; test "$$(id -u)" = 0 || sudo=sudo; \
-	if command -v apt-get >/dev/null && { test -z "$$sudo" || command -v sudo >/dev/null; }; then \
+	sudo=""; install="$(INSTALL)"; \
+	if test "$$(id -u)" != 0; then sudo="sudo "; elif $(CONTAINER); then install=$${install:-1}; fi; \
+	if test "$$install" = 1 && command -v apt-get >/dev/null && { test -z "$$sudo" || command -v sudo >/dev/null; }; then \
 		echo "installing:" $$packages; \
 		$$sudo apt-get update -qq && $$sudo env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $$packages && exit 0; \
 	fi; \
 	echo "missing:" $$packages; \
-	echo "Install them with your system's package manager (Debian and Ubuntu: apt-get install" $$packages") and run make again."; \
+	if command -v apt-get >/dev/null; then \
+		echo "Install them and run make again, or run make with INSTALL=1, which does this:"; \
+		echo "  $${sudo}apt-get update && $${sudo}apt-get install --no-install-recommends" $$packages; \
+	else \
+		echo "Install them with your system's package manager and run make again."; \
+	fi; \
 	exit 1
