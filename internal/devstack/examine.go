@@ -277,7 +277,7 @@ func examineSandboxes(ctx context.Context, c Config, dir string) ([]Finding, rea
 	}
 	findings := []Finding{okay(check, "isolation %s %s, %s", runtime.Isolation(), way, networks)}
 	if err := runtime.Unlimited(); err != nil {
-		findings = append(findings, warning(check, "their memory and CPUs are not bounded, for there are no control groups: "+err.Error(),
+		findings = append(findings, warning(check, "their memory and CPU time are watched, not bounded by the kernel, for there are no control groups: "+err.Error(),
 			"give this user a delegated control group: systemd-run --user --scope -p Delegate=yes overwinter dev"))
 	}
 	for _, refusal := range runtime.Better() {

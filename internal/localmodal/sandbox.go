@@ -23,6 +23,7 @@ const (
 	exitTerminated = 137
 	exitDisk       = 153 // 128+SIGXFSZ
 	exitMemory     = 152 // 128+SIGXCPU, which nothing else in a sandbox ends with
+	exitCPU        = 154 // 128+SIGVTALRM, likewise
 )
 
 // sandbox is one sandbox, from the reservation of its name until long after its end.
@@ -127,6 +128,9 @@ func (sb *sandbox) exceeded(why *box.ExceededError) (pb.GenericResult_GenericSta
 	if why.Resource == box.Disk {
 		sb.rec.ExitSnapshot = false
 		return pb.GenericResult_GENERIC_STATUS_FAILURE, exitDisk // of a terminated one the SDK does not return the code
+	}
+	if why.Resource == box.CPU {
+		return pb.GenericResult_GENERIC_STATUS_FAILURE, exitCPU
 	}
 	return pb.GenericResult_GENERIC_STATUS_FAILURE, exitMemory
 }

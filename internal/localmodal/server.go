@@ -214,7 +214,7 @@ func (s *Server) Token() access.Token { return s.token }
 // plaintext nevertheless because the server's host is a loopback one.
 func (s *Server) routerURL() string { return "https://" + s.listener.Addr().String() }
 
-// Unlimited says why the memory and the CPUs of sandboxes are not bounded; nil where they are.
+// Unlimited says why the kernel does not bound the memory and the CPUs of sandboxes; nil where it does.
 func (s *Server) Unlimited() error { return s.runtime.Unlimited() }
 
 // Isolation tells how sandboxes are kept apart.
@@ -252,7 +252,7 @@ func (s *Server) announce(ctx context.Context) {
 		s.logger.WarnContext(ctx, "a better isolation cannot be had here", slog.String("refused", refusal.String()))
 	}
 	if err := s.runtime.Unlimited(); err != nil {
-		s.logger.WarnContext(ctx, "the memory and CPUs of sandboxes are not bounded: no control groups", slog.Any("error", err))
+		s.logger.WarnContext(ctx, "the memory and CPU time of sandboxes are watched, not bounded by the kernel: no control groups", slog.Any("error", err))
 	}
 	cannot := []string{}
 	for _, l := range s.Lacks() {

@@ -51,8 +51,10 @@ type Box struct {
 
 	exceeded atomic.Pointer[ExceededError] // why the watchdog has ended it
 
-	snapshots sync.Mutex // one at a time; guards previous
+	snapshots sync.Mutex // held by what stops the box; guards previous
 	previous  *manifest  // of the last snapshot, nil before
+	// resume ends a pause: something else is to stop the box. A place for one that comes before it is looked at.
+	resume chan struct{}
 }
 
 // Start builds the root, starts the box's init and returns when it is ready. A
@@ -66,7 +68,7 @@ func (r *Runtime) Start(ctx context.Context, spec Spec) (*Box, error) {
 	if spec.Allow != nil && !r.ownsNetwork(spec) {
 		return nil, &LackError{Isolation: r.isolation, Lack: sharedNetwork}
 	}
-	b := &Box{id: spec.ID, rt: r, layers: spec.Layers, allow: spec.Allow, limits: r.limits.narrowed(spec.Limits)}
+	b := &Box{id: spec.ID, rt: r, layers: spec.Layers, allow: spec.Allow, limits: r.limits.narrowed(spec.Limits), resume: make(chan struct{}, 1)}
 	root := wire.RootSpec{
 		Level: string(r.isolation), Processes: b.limits.Processes, Hostname: spec.Hostname, Workdir: spec.Workdir, Loopback: spec.BlockNetwork,
 		Layers: wire.Place{Path: r.layerPath("")}, Box: wire.Place{Path: r.boxPath(spec.ID)},

@@ -9,7 +9,7 @@ import (
 // Limits bound what one box takes of the machine. Where control groups are available, the kernel enforces
 // processes, memory and CPUs, and all boxes together stay within the machine's memory less a quarter of it and
 // within maxAllProcesses. Elsewhere the kernel bounds the number of processes (by its count of a user namespace),
-// and a watchdog ends a box that exceeds its memory. The watchdog ends a box that exceeds its disk everywhere.
+// and a watchdog ends a box that exceeds its memory and pauses one that exceeds its CPUs. The watchdog ends a box that exceeds its disk everywhere.
 type Limits struct {
 	// Processes is how many processes and threads may exist at once. Default 8192.
 	Processes int
@@ -17,7 +17,7 @@ type Limits struct {
 	// the machine's memory.
 	Memory int64
 	// CPUs is how many CPUs' worth of time may be used. Default: all of them, with half the weight of
-	// other programs.
+	// other programs; without control groups, three quarters of them for all boxes together.
 	CPUs float64
 	// Disk is bytes on disk that a box may add to its image. Default 10 GiB.
 	Disk int64

@@ -122,7 +122,7 @@ func (b *Box) Unmount(path string) error {
 // Archive writes the tree below path to out as a tar stream while the box is
 // frozen, without what is mounted there if oneFilesystem.
 func (b *Box) Archive(path string, oneFilesystem bool, out *os.File) error {
-	b.snapshots.Lock()
+	b.lockSnapshots()
 	defer b.snapshots.Unlock()
 	return b.whileFrozen(func() error {
 		_, err := b.link.call(wire.Request{Op: wire.OpArchive, Path: path, OneFilesystem: oneFilesystem}, out)

@@ -181,7 +181,7 @@ func (r *Runtime) Better() []Refusal { return r.better }
 // Limits are those of each box.
 func (r *Runtime) Limits() Limits { return r.limits }
 
-// Unlimited says why the memory and the CPUs of boxes are not bounded; nil where they are.
+// Unlimited says why the kernel does not bound the memory and the CPUs of boxes; nil where it does.
 func (r *Runtime) Unlimited() error { return r.cgroupsErr }
 
 // Close waits for background work. Boxes must have been killed before.

@@ -20,7 +20,7 @@ type SnapshotStats struct {
 // The box stands still meanwhile. Files that have not changed since the box's
 // previous snapshot are shared with that one.
 func (b *Box) Snapshot(ctx context.Context, id string) (SnapshotStats, error) {
-	b.snapshots.Lock()
+	b.lockSnapshots()
 	defer b.snapshots.Unlock()
 	if err := b.rt.RequireSpace(); err != nil {
 		return SnapshotStats{}, fmt.Errorf("snapshot sandbox: %w", err)

@@ -130,7 +130,10 @@ func (m *meter) entry(dir int, name string, depth int) error {
 // hostProcess is what the watchdog knows of a process of the machine.
 type hostProcess struct {
 	parent   int
-	resident int64 // bytes
+	resident int64  // bytes
+	started  string // when; tells it from a later process with the same PID
+	state    string
+	time     cpuTime
 }
 
 // hostProcesses lists the processes of the machine.
@@ -167,7 +170,10 @@ func hostProcesses() (map[int]hostProcess, error) {
 		if err != nil {
 			continue
 		}
-		processes[pid] = hostProcess{parent: parent, resident: resident * page}
+		p := hostProcess{parent: parent, resident: resident * page, started: fields[19], state: fields[0]}
+		p.time.own = ticks(fields[11]) + ticks(fields[12])
+		p.time.children = ticks(fields[13]) + ticks(fields[14])
+		processes[pid] = p
 	}
 	return processes, nil
 }

@@ -8,14 +8,15 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sys/unix"
 )
 
 const (
-	// watchInterval is how often the watchdog looks at the free space of the file system, and at the memory of boxes
-	// where no control groups bound it.
+	// watchInterval is how often the watchdog looks at the free space of the file system, and at the memory and the CPU
+	// time of boxes where no control groups bound them.
 	watchInterval = 200 * time.Millisecond
 	// memoryTime is how long a box may exceed its memory.
 	memoryTime = time.Second
@@ -33,6 +34,8 @@ const (
 	leastGrowthInodes = 2000
 	// reliefTimeout bounds the wait for the files of an ended box to be deleted before the next one is ended.
 	reliefTimeout = 30 * time.Second
+	// healTime is how long the reserve may be taken by boxes that no longer grow before the largest is ended.
+	healTime = 30 * time.Second
 )
 
 // Resource is what a box had too much of.
@@ -42,6 +45,7 @@ type Resource string
 const (
 	Disk   Resource = "disk"
 	Memory Resource = "memory"
+	CPU    Resource = "cpu"
 )
 
 // ExceededError is why the watchdog ended a box.
@@ -77,26 +81,32 @@ type watchdog struct {
 
 	// Of the time in which the reserve is not free.
 	short     bool
+	began     time.Time // when
+	heal      time.Duration
 	relieving string    // the box that was ended last
 	since     time.Time // when
+
+	cpuAt time.Time // when it looked at CPU time last
 }
 
 // watched is what is known of a box. Only the watchdog's goroutine uses it.
 type watched struct {
 	box      *Box
-	baseline usage // of a copied root when the box started
-	counted  usage // by the last count, without the baseline
-	mark     usage // by the last count that ended while the reserve was free
-	written  int64 // bytes that its processes had written when the reserve was no longer free
+	baseline usage        // of a copied root when the box started
+	counted  usage        // by the last count, without the baseline
+	mark     usage        // by the last count that ended while the reserve was free
+	marked   atomic.Int64 // its bytes, for tests
+	written  int64        // bytes that its processes had written when the reserve was no longer free
 	at       time.Time
 	took     time.Duration
 	interval time.Duration
 	fsUsed   usage     // at the last count
 	over     time.Time // since when the memory is exceeded; zero if it is not
+	cpu      cpuAccount
 }
 
 func newWatchdog(rt *Runtime) *watchdog {
-	return &watchdog{rt: rt, boxes: map[*Box]*watched{}, stop: make(chan struct{})}
+	return &watchdog{rt: rt, boxes: map[*Box]*watched{}, stop: make(chan struct{}), heal: healTime}
 }
 
 // add begins to watch a box. A copied root is counted as it is now.
@@ -175,7 +185,7 @@ func (w *watchdog) run() {
 // look does what is due.
 func (w *watchdog) look(all []*watched, now time.Time) {
 	if w.rt.cgroups == nil {
-		w.lookAtMemory(all, now)
+		w.lookAtProcesses(all, now)
 	}
 	space, err := statFS(w.rt.dir)
 	if err != nil {
@@ -188,7 +198,7 @@ func (w *watchdog) look(all []*watched, now time.Time) {
 	}
 	if w.short {
 		for _, state := range all {
-			state.mark = state.counted
+			state.setMark()
 		}
 		w.short = false
 	}
@@ -199,9 +209,14 @@ func (w *watchdog) look(all []*watched, now time.Time) {
 		w.count(state, space.used)
 		// A count that ends when the reserve is no longer free may contain what has filled it.
 		if after, err := statFS(w.rt.dir); err == nil && !after.short(w.rt.limits.Reserve) {
-			state.mark = state.counted
+			state.setMark()
 		}
 	}
+}
+
+func (s *watched) setMark() {
+	s.mark = s.counted
+	s.marked.Store(s.mark.bytes)
 }
 
 // due reports whether the files of a box are to be counted again.
@@ -253,14 +268,16 @@ func (w *watchdog) count(s *watched, used usage) {
 }
 
 // relieve ends boxes, one at a time, while the reserve is not free: those that have grown since it was, the one that
-// grew most first. If none has, the one that has written most since: what it writes is hidden from the count. Where
-// others fill the file system, none is ended.
+// grew most first. If none has, the one that has written most since: what it writes is hidden from the count. If
+// none has for a while, the largest one whose end frees the reserve: it may have stopped just before the reserve, and
+// nothing could be started again. Where others fill the file system, none else is ended.
 func (w *watchdog) relieve(all []*watched, space fsUsage, now time.Time) {
 	if !w.short {
 		written := writtenBy(all)
 		for _, s := range all {
 			s.written = written[s]
 		}
+		w.began = now
 	}
 	w.short = true
 	if w.relieving != "" && now.Sub(w.since) < reliefTimeout && !w.rt.discarded(w.relieving) {
@@ -299,6 +316,15 @@ func (w *watchdog) relieve(all []*watched, space fsUsage, now time.Time) {
 			}
 		}
 	}
+	if worst == nil && now.Sub(w.began) >= w.heal {
+		why = "is the largest"
+		missing := -part(space.margin(w.rt.limits.Reserve))
+		for _, s := range all {
+			if size := part(s.counted); size >= missing && (worst == nil || size > part(worst.counted)) {
+				worst = s
+			}
+		}
+	}
 	if worst == nil {
 		return
 	}
@@ -316,12 +342,11 @@ func (r *Runtime) discarded(id string) bool {
 	return err == nil && len(entries) == 0
 }
 
-// lookAtMemory ends boxes that have exceeded their memory for memoryTime. Files in memory (tmpfs) that no process
-// has mapped are not counted.
-func (w *watchdog) lookAtMemory(all []*watched, now time.Time) {
+// lookAtProcesses does what control groups do elsewhere.
+func (w *watchdog) lookAtProcesses(all []*watched, now time.Time) {
 	processes, err := hostProcesses()
 	if err != nil {
-		w.rt.logger.Warn("memory of sandboxes unknown", slog.Any("error", err))
+		w.rt.logger.Warn("memory and CPU time of sandboxes unknown", slog.Any("error", err))
 		return
 	}
 	roots := make(map[int]bool, len(all))
@@ -329,6 +354,13 @@ func (w *watchdog) lookAtMemory(all []*watched, now time.Time) {
 		roots[s.box.PID()] = true
 	}
 	families := familiesOf(processes, roots)
+	w.lookAtMemory(all, processes, families, now)
+	w.lookAtCPU(all, processes, families, now)
+}
+
+// lookAtMemory ends boxes that have exceeded their memory for memoryTime. Files in memory (tmpfs) that no process
+// has mapped are not counted.
+func (w *watchdog) lookAtMemory(all []*watched, processes map[int]hostProcess, families map[int][]int, now time.Time) {
 	for _, s := range all {
 		limit := s.box.limits.Memory
 		used := memoryOf(families[s.box.PID()], processes, limit)

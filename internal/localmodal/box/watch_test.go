@@ -103,6 +103,38 @@ func TestTheReserveStaysFreeWhateverASandboxWrites(t *testing.T) {
 	}
 }
 
+// A sandbox may fill the disk up to the reserve, which then anything takes. Sandboxes can be started again all the same.
+func TestTheReserveIsFreedOfSandboxesThatNoLongerGrow(t *testing.T) {
+	t.Parallel()
+	dir := smallDisk(t)
+	rt, err := Open(t.Context(), Options{Dir: filepath.Join(dir, "data"), Isolation: Namespaces})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, rt.Close()) })
+	rt.watchdog.heal = 2 * time.Second
+	b := &bundle{t, rt}
+	other := b.start()
+	b.sh(other, "head -c 8M /dev/zero >/f")
+	large := b.start()
+	b.sh(large, "head -c 150M /dev/zero >/f")
+	// Both have been counted, so neither has grown when the reserve is no longer free.
+	require.Eventually(t, func() bool {
+		rt.watchdog.mu.Lock()
+		defer rt.watchdog.mu.Unlock()
+		return rt.watchdog.boxes[large].marked.Load() >= 150<<20 && rt.watchdog.boxes[other].marked.Load() >= 8<<20
+	}, patience, 10*time.Millisecond)
+	var st unix.Statfs_t
+	require.NoError(t, unix.Statfs(dir, &st))
+	free := int64(st.Bavail) * st.Bsize                                                              //nolint:gosec // a size
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "others"), make([]byte, free-10<<20), 0o600)) // not much too much
+	require.Error(t, rt.RequireSpace())
+	requireExceeded(t, large, Disk)
+	require.Contains(t, large.Exceeded().Text, "is the largest")
+	require.NoError(t, rt.Discard(large.id))
+	require.Eventually(t, func() bool { return rt.RequireSpace() == nil }, patience, 10*time.Millisecond)
+	require.Equal(t, "on\n", b.sh(other, "echo on"))
+	require.Nil(t, other.Exceeded())
+}
+
 func TestNoSnapshotUsesTheReserve(t *testing.T) {
 	t.Parallel()
 	dir := smallDisk(t)

@@ -3,6 +3,7 @@ package boxinit
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"slices"
 	"strconv"
@@ -14,13 +15,13 @@ import (
 const (
 	// freezeTimeout bounds the wait for threads that are in the middle of a
 	// system call when they are told to stop.
-	freezeTimeout = 5 * time.Second
+	freezeTimeout = 15 * time.Second
 	freezePoll    = 200 * time.Microsecond
 )
 
 // freeze stops every process and returns once each of their threads has been
 // seen stopped: SIGSTOP is only a request, and a write under way would tear a
-// copy of the files. Processes that were stopped before stay out of it.
+// copy of the files. Processes that were stopped before, and that no other one continues meanwhile, stay so after thaw.
 func (p *initProcess) freeze() error {
 	p.running.Lock()
 	if p.directory != nil {
@@ -30,20 +31,9 @@ func (p *initProcess) freeze() error {
 		}
 		return err
 	}
-	before, err := p.processes()
-	if err != nil {
-		p.running.Unlock()
-		return err
-	}
-	var already []int
-	for pid, state := range before {
-		if state == stopped {
-			already = append(already, pid)
-		}
-	}
-	p.frozen = nil
+	p.frozen, p.told = nil, map[int]bool{}
 	for deadline := time.Now().Add(freezeTimeout); ; time.Sleep(freezePoll) { //nolint:forbidigo // nothing tells when a process has stopped
-		settled, err := p.stopRunning(already)
+		settled, err := p.stopRunning()
 		if err == nil && settled {
 			return nil
 		}
@@ -57,22 +47,22 @@ func (p *initProcess) freeze() error {
 	}
 }
 
-// stopRunning tells what still runs to stop and reports whether nothing did.
-func (p *initProcess) stopRunning(already []int) (bool, error) {
+// stopRunning tells what still runs to stop and reports whether nothing did. One that was told before is told again: a
+// process that still runs may have continued it. Parents mostly come first, and continue last: a shell that sees its
+// child stopped takes it for a job that the user has stopped.
+func (p *initProcess) stopRunning() (bool, error) {
 	now, err := p.processes()
 	if err != nil {
 		return false, err
 	}
 	settled := true
-	for pid, state := range now {
-		if state != running || slices.Contains(already, pid) {
+	for _, pid := range slices.Sorted(maps.Keys(now)) {
+		if now[pid] != running {
 			continue
 		}
 		settled = false
-		if slices.Contains(p.frozen, pid) {
-			continue // told, and on its way
-		}
-		if err := syscall.Kill(pid, syscall.SIGSTOP); err == nil {
+		if err := syscall.Kill(pid, syscall.SIGSTOP); err == nil && !p.told[pid] {
+			p.told[pid] = true
 			p.frozen = append(p.frozen, pid)
 		}
 	}
@@ -92,10 +82,10 @@ func (p *initProcess) release() {
 	if p.directory != nil {
 		p.directory.tracer.Thaw()
 	}
-	for _, pid := range p.frozen {
+	for _, pid := range slices.Backward(p.frozen) {
 		_ = syscall.Kill(pid, syscall.SIGCONT) // it may have been killed meanwhile
 	}
-	p.frozen = nil
+	p.frozen, p.told = nil, nil
 	p.running.Unlock()
 }
 

@@ -34,7 +34,8 @@ type initProcess struct {
 	// running is held for reading while a process is started and for writing
 	// while the sandbox is frozen.
 	running sync.RWMutex
-	frozen  []int // PIDs that freeze stopped; guarded by running
+	frozen  []int        // PIDs that freeze stopped, in that order; guarded by running
+	told    map[int]bool // the same
 
 	inner     *innerNamespaces // where processes live, on the level of namespaces
 	self      uintptr          // a descriptor of this program

@@ -124,6 +124,7 @@ const (
 	// It exceeded a limit of the machine that the provider watches; Status.Limit says which.
 	ExitMemory = 152
 	ExitDisk   = 153
+	ExitCPU    = 154
 )
 
 // Status is how a sandbox is.

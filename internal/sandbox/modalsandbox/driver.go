@@ -218,6 +218,8 @@ func (d *Driver) limit(ctx context.Context, id string, code int) (limit, reason 
 		limit = "disk"
 	case driver.ExitMemory:
 		limit = "memory"
+	case driver.ExitCPU:
+		limit = "cpu"
 	default:
 		return "", "", nil
 	}
