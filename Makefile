@@ -5,6 +5,7 @@
 # make build   the three programs in bin/
 # make bench   measures the system on this machine and writes docs/benchmarks.md; ARGS="--list" lists its parts, ARGS="--only turn"
 #              runs one and prints its figures
+# make bench-million  times lists and searches of a million stored sessions; needs 3 GB of disk. N=100000 makes fewer
 # make chaos   injects every fault in every state, then faults at random; ARGS="-minutes 20 -seed 1234" say how long and which
 # make test-modal-sdk  runs the tests of Modal's SDK against the local Modal, those as well that are known to fail
 # make vulncheck  looks for known vulnerabilities in what the code calls; needs the database at vuln.go.dev, or VULNDB=URL
@@ -28,7 +29,7 @@ SQLC     = CGO_ENABLED=0 $(TOOL) sqlc
 LINT     = golangci-lint
 TESTARGS ?= -timeout 40m
 
-.PHONY: dev build test test-modal-sdk vulncheck pin-images agents bench chaos check setup programs fmt generate clean \
+.PHONY: dev build test test-modal-sdk vulncheck pin-images agents bench bench-million chaos check setup programs fmt generate clean \
 	check-format check-vet check-lint check-workflows check-generated check-vulnerabilities
 
 dev: setup programs
@@ -80,6 +81,10 @@ agents:
 # Nothing else should run at the same time; the document records the load of the machine.
 bench: setup programs
 	@go run ./test/bench $(ARGS)
+
+N ?= 1000000
+bench-million: setup-go
+	@go test ./internal/postgres -run '^TestMillion$$' -count 1 -timeout 1h -v -million $(N)
 
 # First the matrix, then one round of the storm after the other until the minutes are over, or until one
 # fails. Both print their seed.

@@ -171,7 +171,10 @@ func TestPostgresListsPages(t *testing.T) {
 		cursor = *page.NextCursor
 	}
 	require.Equal(t, 5, seen)
-	for query, want := range map[string]int{"q=%25": 5, "q=OF_3": 1, "q=_": 5, "q=x": 0, "q=" + ids[1]: 1, "status=initializing": 5, "status=running": 0, "agent=demo": 5, "agent=x": 0} {
+	for query, want := range map[string]int{
+		"q=%25": 5, "q=OF_3": 1, "q=_": 5, "q=x": 0, "q=" + ids[1]: 1, "status=initializing": 5, "status=running": 0, "agent=demo": 5, "agent=x": 0,
+		"sort=-lastActivityAt": 5, "createdSince=2026-01-01T00:00:00Z": 5, "createdBefore=2026-01-01T00:00:00%2B01:00": 0, "metadata[k]=v": 0,
+	} {
 		var page list
 		b.do("GET", "/api/sessions?"+query, "").into(&page)
 		require.Len(t, page.Items, want, query)

@@ -316,7 +316,7 @@ func TestRequestsHaveAnIdAndOneLine(t *testing.T) {
 	require.Equal(t, id, lines[0]["session_id"])
 	require.Equal(t, "GET", lines[0]["method"])
 	require.Equal(t, "/api/sessions/:id", lines[0]["route"])
-	require.EqualValues(t, 200, lines[0]["status"])
+	require.EqualValues(t, 400, lines[0]["status"], "of an unknown parameter")
 	require.Equal(t, "127.0.0.1", lines[0]["remote_ip"])
 	require.Contains(t, lines[0], "duration_ms")
 	require.NotContains(t, b.logs.String(), "secret")

@@ -6,12 +6,14 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"maps"
 	"net/http"
 	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/labstack/echo/v4"
 
@@ -84,6 +86,50 @@ func filter(c echo.Context, name string) (string, error) {
 		return "", invalid(name, "must be UTF-8 without the character U+0000")
 	}
 	return text, nil
+}
+
+// timeFilter reads a time; zero where none is given.
+func timeFilter(c echo.Context, name string) (time.Time, error) {
+	text := c.QueryParam(name)
+	if text == "" {
+		return time.Time{}, nil
+	}
+	at, err := time.Parse(time.RFC3339Nano, text)
+	if err != nil || at.Year() < 1 || at.Year() > 9999 {
+		return time.Time{}, invalid(name, "must be a time in RFC 3339, such as 2026-01-31T12:00:00Z; + must be written as %%2B")
+	}
+	return at.UTC(), nil
+}
+
+// metadataFilter reads the parameters metadata[KEY], in the order of their keys.
+func metadataFilter(c echo.Context) (members []session.MetadataMember, err error) {
+	for _, name := range slices.Sorted(maps.Keys(c.QueryParams())) {
+		object, key, ok := member(name)
+		if !ok || object != "metadata" {
+			continue
+		}
+		if len(key) > maxFilterBytes || strings.ContainsRune(key, 0) || !utf8.ValidString(key) {
+			return nil, invalid("metadata", "has a name that is not UTF-8 without U+0000, or longer than %d bytes", maxFilterBytes)
+		}
+		value, err := filter(c, name)
+		if err != nil {
+			return nil, err
+		}
+		members = append(members, session.MetadataMember{Key: key, Value: value})
+	}
+	if len(members) > session.MaxListMetadata {
+		return nil, invalid("metadata", "is given %d times; at most %d are allowed", len(members), session.MaxListMetadata)
+	}
+	return members, nil
+}
+
+// textsOf are the values as texts.
+func textsOf[T ~string](values []T) []string {
+	texts := make([]string, len(values))
+	for i, value := range values {
+		texts[i] = string(value)
+	}
+	return texts
 }
 
 func (s *Server) sessionCreate(c echo.Context) error {
@@ -214,11 +260,7 @@ func (s *Server) sessionList(c echo.Context) error {
 	f := session.ListFilter{Limit: limit, Cursor: cursor}
 	if status := c.QueryParam("status"); status != "" {
 		if f.Status, err = session.ParseState(status); err != nil {
-			names := make([]string, len(session.States))
-			for i, state := range session.States {
-				names[i] = string(state)
-			}
-			return invalid("status", "must be one of: %s", strings.Join(names, ", "))
+			return invalid("status", "must be one of: %s", strings.Join(textsOf(session.States), ", "))
 		}
 	}
 	if f.Agent, err = filter(c, "agent"); err != nil {
@@ -226,6 +268,24 @@ func (s *Server) sessionList(c echo.Context) error {
 	}
 	if f.Query, err = filter(c, "q"); err != nil {
 		return err
+	}
+	if n := len(strings.Fields(f.Query)); n > session.MaxListWords {
+		return invalid("q", "has %d words; at most %d are allowed", n, session.MaxListWords)
+	}
+	if f.Metadata, err = metadataFilter(c); err != nil {
+		return err
+	}
+	if f.CreatedSince, err = timeFilter(c, "createdSince"); err != nil {
+		return err
+	}
+	if f.CreatedBefore, err = timeFilter(c, "createdBefore"); err != nil {
+		return err
+	}
+	if sort := session.ListSort(c.QueryParam("sort")); sort != "" {
+		if !slices.Contains(session.ListSorts, sort) {
+			return invalid("sort", "must be one of: %s", strings.Join(textsOf(session.ListSorts), ", "))
+		}
+		f.Sort = sort
 	}
 	items, next, err := s.cfg.Store.SessionList(c.Request().Context(), f)
 	if err != nil {

@@ -2,6 +2,7 @@ package api_test
 
 import (
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"strings"
 	"testing"
@@ -226,9 +227,20 @@ func TestListIsPagedAndFiltered(t *testing.T) {
 	require.Equal(t, ids[2], sleeping.Items[0].ID)
 
 	require.JSONEq(t, `{"items":[],"nextCursor":null}`, string(b.do("GET", "/api/sessions?agent=none", "").body))
-	for _, query := range []string{"limit=0", "limit=201", "limit=x", "limit=-1", "status=asleep", "q=%00", "agent=%ff", "cursor=" + strings.Repeat("c", 2000)} {
+	for _, query := range []string{
+		"limit=0", "limit=201", "limit=x", "limit=-1", "status=asleep", "q=%00", "agent=%ff", "cursor=" + strings.Repeat("c", 2000),
+		"sort=title", "createdSince=yesterday", "createdBefore=2026-01-01", "q=a+b+c+d+e+f+g+h+i+j+k", "metadata[k]=%00",
+	} {
 		p := b.do("GET", "/api/sessions?"+query, "").problem(http.StatusBadRequest, "invalid_request")
 		require.Equal(t, strings.Split(query, "=")[0], p.Errors[0].Field)
+	}
+	var many []string
+	for i := range 9 {
+		many = append(many, fmt.Sprintf("metadata[%d]=x", i))
+	}
+	for _, query := range []string{strings.Join(many, "&"), "metadata[" + strings.Repeat("k", 1025) + "]=x", "metadata[%ff]=x"} {
+		p := b.do("GET", "/api/sessions?"+query, "").problem(http.StatusBadRequest, "invalid_request")
+		require.Equal(t, "metadata", p.Errors[0].Field)
 	}
 }
 

@@ -15,6 +15,7 @@ var specYAML []byte
 // specification is the OpenAPI document in both its forms.
 type specification struct {
 	yaml, json []byte
+	queries    map[string]queryParameters
 }
 
 func loadSpecification() (specification, error) {
@@ -26,7 +27,7 @@ func loadSpecification() (specification, error) {
 	if err != nil {
 		return specification{}, fmt.Errorf("api: openapi.yaml as JSON: %w", err)
 	}
-	return specification{yaml: specYAML, json: data}, nil
+	return specification{yaml: specYAML, json: data, queries: documentedQueries(doc)}, nil
 }
 
 func (s *Server) openapiJSON(c echo.Context) error {

@@ -142,8 +142,11 @@ func promptText(given string, stdin io.Reader) (string, error) {
 type SessionListCmd struct {
 	Status string `placeholder:"STATUS" help:"List only sessions with this status, such as running."`
 	Agent  string `placeholder:"NAME" help:"List only sessions of this agent."`
-	Query  string `placeholder:"TEXT" help:"List only sessions with this text in their title or ID."`
-	Limit  int    `default:"50" placeholder:"N" help:"Maximum number of sessions; 0 lists all. Default ${default}."`
+	Query  string `placeholder:"TEXT" help:"List only sessions with these words in their title, or whose ID starts with TEXT."`
+	// Metadata is sent as it is given: the API has the bounds.
+	Metadata map[string]string `placeholder:"KEY=VALUE" help:"List only sessions whose metadata has this member."`
+	Sort     string            `placeholder:"ORDER" help:"Sort by createdAt or lastActivityAt; a preceding - is for the newest first. Default -createdAt."`
+	Limit    int               `default:"50" placeholder:"N" help:"Maximum number of sessions; 0 lists all. Default ${default}."`
 }
 
 // Validate checks what kong cannot.
@@ -157,7 +160,7 @@ func (c *SessionListCmd) Validate() error {
 // Run prints one line for each session.
 func (c *SessionListCmd) Run(ctx context.Context, s streams, parent *SessionCmd) error {
 	return parent.with(func(client *apiclient.Client) error {
-		sessions, err := client.SessionList(ctx, apiclient.List{Status: c.Status, Agent: c.Agent, Query: c.Query, Limit: c.Limit})
+		sessions, err := client.SessionList(ctx, apiclient.List{Status: c.Status, Agent: c.Agent, Query: c.Query, Metadata: c.Metadata, Sort: c.Sort, Limit: c.Limit})
 		if err != nil {
 			return err
 		}

@@ -110,8 +110,9 @@ func (c *Client) SessionGet(ctx context.Context, id string) (wire.SessionJSON, e
 
 // List chooses sessions; the zero value all.
 type List struct {
-	Status, Agent, Query string
-	Limit                int // at most this many; 0 for all
+	Status, Agent, Query, Sort string
+	Metadata                   map[string]string // members that the metadata must have
+	Limit                      int               // at most this many; 0 for all
 }
 
 // pageSize is the most that one page holds.
@@ -121,10 +122,13 @@ const pageSize = 200
 func (c *Client) SessionList(ctx context.Context, l List) ([]wire.SessionJSON, error) {
 	out := []wire.SessionJSON{}
 	query := url.Values{}
-	for name, value := range map[string]string{"status": l.Status, "agent": l.Agent, "q": l.Query} {
+	for name, value := range map[string]string{"status": l.Status, "agent": l.Agent, "q": l.Query, "sort": l.Sort} {
 		if value != "" {
 			query.Set(name, value)
 		}
+	}
+	for key, value := range l.Metadata {
+		query.Set("metadata["+key+"]", value)
 	}
 	for {
 		size := pageSize

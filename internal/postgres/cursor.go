@@ -23,10 +23,12 @@ func pageLimit(asked int) int {
 	return min(asked, maxPage)
 }
 
-// sessionCursor is the last session of a page of the newest first.
+// sessionCursor is the session after which the next page of a list begins. Sort is empty for the newest first, as in
+// cursors of earlier releases.
 type sessionCursor struct {
-	CreatedAt time.Time `json:"t"`
-	ID        string    `json:"i"`
+	At   time.Time        `json:"t"`
+	ID   string           `json:"i"`
+	Sort session.ListSort `json:"o,omitempty"`
 }
 
 // promptCursor is the last prompt of a page of the oldest first.

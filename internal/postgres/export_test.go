@@ -4,13 +4,16 @@ import (
 	"context"
 	"net"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
 	"github.com/overwinter-dev/overwinter/internal/conversation"
+	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
 // Conversation reads all pages.
@@ -118,4 +121,39 @@ func InCall(ctx context.Context, t *testing.T, db *DB, sessionID string) (limit 
 		return s.QueryRow(ctx, "SELECT current_setting('statement_timeout')").Scan(&limit)
 	}))
 	return limit
+}
+
+// ListPlans are the plans of the statements that may be run for the first page of a list, by step.
+func (db *DB) ListPlans(ctx context.Context, t *testing.T, f session.ListFilter) map[string]string {
+	t.Helper()
+	l, err := newListing(f)
+	require.NoError(t, err)
+	l.search, err = db.searchIndex(ctx)
+	require.NoError(t, err)
+	tx, err := db.pool.Begin(ctx)
+	require.NoError(t, err)
+	defer tx.Rollback(ctx) //nolint:errcheck // nothing was changed
+	explain := func(s statement) string {
+		rows, err := tx.Query(ctx, "EXPLAIN "+s.sql, s.args...)
+		require.NoError(t, err, s.sql)
+		lines, err := pgx.CollectRows(rows, pgx.RowTo[string])
+		require.NoError(t, err, s.sql)
+		return strings.Join(lines, "\n")
+	}
+	plans := map[string]string{"walk": explain(l.walk(nil, nearWalk)), "end": explain(l.walkEnd(nil, nearWalk))}
+	l.after = &listKey{ID: "ses_8", At: time.Now().Add(-time.Hour)}
+	plans["later walk"] = explain(l.walk(l.after, farWalk))
+	if s, ok := l.lookup(); ok && l.filtered() {
+		_, err := tx.Exec(ctx, "SET LOCAL enable_seqscan = off; SET LOCAL enable_indexscan = off")
+		require.NoError(t, err)
+		plans["lookup"] = explain(s)
+	}
+	return plans
+}
+
+// BackendPID is the process of a connection of the pool.
+func (db *DB) BackendPID(ctx context.Context, t *testing.T) (pid int) {
+	t.Helper()
+	require.NoError(t, db.pool.QueryRow(ctx, "SELECT pg_backend_pid()").Scan(&pid))
+	return pid
 }

@@ -80,6 +80,9 @@ func (db *DB) Migrate(ctx context.Context) error {
 				db.logger.InfoContext(ctx, "migrated the schema", slog.Int64("version", m.Source.Version),
 					slog.String("name", path.Base(m.Source.Path)), slog.Duration("took", m.Duration))
 			}
+			if err == nil {
+				db.ensureSearchIndex(ctx, lock)
+			}
 			if !isLockTimeout(err) || time.Since(begun) > ddlPatience {
 				return err
 			}

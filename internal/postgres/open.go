@@ -104,6 +104,7 @@ type DB struct {
 	lockWait *semaphore.Weighted // connections that may wait for a lock at once
 	runs     runSessions
 	readers  *notifier
+	titles   knownSearchIndex
 	prober   prober
 }
 
@@ -158,6 +159,10 @@ func (db *DB) MaxConns() int { return int(db.options.MaxConns) }
 func (o Options) serverParams(params map[string]string) (lock time.Duration, err error) {
 	setDefault(params, "application_name", "overwinter")
 	setDefault(params, "timezone", "UTC")
+	// Every statement is short. Compiling one, or starting processes for it, takes longer than running it, and the
+	// planner decides by an estimate that may be far too high.
+	setDefault(params, "jit", "off")
+	setDefault(params, "max_parallel_workers_per_gather", "0")
 	for _, p := range []struct {
 		name     string
 		given    time.Duration

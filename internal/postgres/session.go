@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -148,51 +147,16 @@ func (db *DB) sessionGetBare(ctx context.Context, tx dbsqlc.DBTX, sessionID stri
 	return sessionOf(row)
 }
 
-// SessionList returns sessions, newest first, and the cursor of the next page; an
-// empty one with the last. A cursor that was not made here is invalid_request.
-func (db *DB) SessionList(ctx context.Context, f session.ListFilter) (items []session.Session, nextCursor string, err error) {
-	limit := pageLimit(f.Limit)
-	params := &dbsqlc.SessionListParams{
-		Status: string(f.Status), Agent: f.Agent, MaxItems: int32(limit) + 1,
-	}
-	if f.Query != "" {
-		params.Pattern = "%" + likeLiteral(text(f.Query)) + "%"
-	}
-	if f.Cursor != "" {
-		var after sessionCursor
-		if err := cursorDecode(f.Cursor, &after); err != nil {
-			return nil, "", err
-		}
-		params.IsNext, params.BeforeCreatedAt, params.BeforeID = true, after.CreatedAt, after.ID
-	}
-	rows, err := db.q.SessionList(ctx, db.pool, params)
-	if err != nil {
-		return nil, "", fault("list sessions", err)
-	}
-	if len(rows) > limit {
-		rows = rows[:limit]
-		last := rows[limit-1]
-		nextCursor = cursorEncode(sessionCursor{CreatedAt: last.CreatedAt.UTC(), ID: last.ID})
-	}
-	items = make([]session.Session, len(rows))
-	for i, row := range rows {
-		if items[i], err = sessionOf(row); err != nil {
-			return nil, "", fault("list sessions", err)
-		}
-	}
-	return items, nextCursor, db.commandsInto(ctx, items)
-}
-
 // commandsInto reads the pending commands of the sessions of a list.
-func (db *DB) commandsInto(ctx context.Context, items []session.Session) error {
+func (db *DB) commandsInto(ctx context.Context, tx dbsqlc.DBTX, items []session.Session) error {
 	at := make(map[string]int, len(items))
 	ids := make([]string, len(items))
 	for i, s := range items {
 		ids[i], at[s.ID] = s.ID, i
 	}
-	rows, err := db.q.CommandsPendingOf(ctx, db.pool, ids)
+	rows, err := db.q.CommandsPendingOf(ctx, tx, ids)
 	if err != nil {
-		return fault("list pending commands", err)
+		return err
 	}
 	for _, row := range rows {
 		s := &items[at[row.SessionID]]
@@ -200,11 +164,6 @@ func (db *DB) commandsInto(ctx context.Context, items []session.Session) error {
 	}
 	return nil
 }
-
-var likeEscaper = strings.NewReplacer(`\`, `\\`, `%`, `\%`, `_`, `\_`)
-
-// likeLiteral is words as a LIKE pattern that finds just them.
-func likeLiteral(words string) string { return likeEscaper.Replace(words) }
 
 // SessionPatch changes what is given, and appends a title event for a new title.
 // A terminated session may be renamed; its log is closed.

@@ -6,6 +6,8 @@ package dbsqlc
 
 import (
 	"time"
+
+	"github.com/jackc/pgx/v5/pgtype"
 )
 
 type BaseImage struct {
@@ -256,6 +258,11 @@ type Session struct {
 	No             int64
 }
 
+type SessionActivity struct {
+	SessionID string
+	At        time.Time
+}
+
 type SessionCommand struct {
 	ID        string
 	SessionID string
@@ -268,6 +275,12 @@ type SessionCommand struct {
 	HeardBy   string
 	CreatedAt time.Time
 	EndedAt   *time.Time
+}
+
+type SessionLabel struct {
+	Label     pgtype.UUID
+	CreatedAt time.Time
+	SessionID string
 }
 
 type SessionTransition struct {

@@ -266,85 +266,6 @@ func (q *Queries) SessionLaunch(ctx context.Context, db DBTX, id string) (Sessio
 	return i, err
 }
 
-const sessionList = `-- name: SessionList :many
-SELECT id, status, status_reason, agent, profile, title, workspace, parent_id, forked_from, lazy, created_at, last_activity_at, idle_timeout_ns, metadata, options, generation, transition_no, receipt, loaded, active_seconds, messages, tool_calls, input_tokens, output_tokens, cost_usd, queued, processing, sandbox_id, sandbox_status, sandbox_seen_at FROM session_views
-WHERE ($1::text = '' OR status = $1)
-  AND ($2::text = '' OR agent = $2)
-  AND ($3::text = '' OR title ILIKE $3 OR id ILIKE $3)
-  AND (NOT $4::boolean OR (created_at, id) < ($5::timestamptz, $6::text))
-ORDER BY created_at DESC, id DESC
-LIMIT $7
-`
-
-type SessionListParams struct {
-	Status          string
-	Agent           string
-	Pattern         string
-	IsNext          bool
-	BeforeCreatedAt time.Time
-	BeforeID        string
-	MaxItems        int32
-}
-
-func (q *Queries) SessionList(ctx context.Context, db DBTX, arg *SessionListParams) ([]SessionView, error) {
-	rows, err := db.Query(ctx, sessionList,
-		arg.Status,
-		arg.Agent,
-		arg.Pattern,
-		arg.IsNext,
-		arg.BeforeCreatedAt,
-		arg.BeforeID,
-		arg.MaxItems,
-	)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	var items []SessionView
-	for rows.Next() {
-		var i SessionView
-		if err := rows.Scan(
-			&i.ID,
-			&i.Status,
-			&i.StatusReason,
-			&i.Agent,
-			&i.Profile,
-			&i.Title,
-			&i.Workspace,
-			&i.ParentID,
-			&i.ForkedFrom,
-			&i.Lazy,
-			&i.CreatedAt,
-			&i.LastActivityAt,
-			&i.IdleTimeoutNs,
-			&i.Metadata,
-			&i.Options,
-			&i.Generation,
-			&i.TransitionNo,
-			&i.Receipt,
-			&i.Loaded,
-			&i.ActiveSeconds,
-			&i.Messages,
-			&i.ToolCalls,
-			&i.InputTokens,
-			&i.OutputTokens,
-			&i.CostUsd,
-			&i.Queued,
-			&i.Processing,
-			&i.SandboxID,
-			&i.SandboxStatus,
-			&i.SandboxSeenAt,
-		); err != nil {
-			return nil, err
-		}
-		items = append(items, i)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	return items, nil
-}
-
 const sessionLock = `-- name: SessionLock :one
 SELECT id, no, status, status_reason, generation, transition_no, last_ordinal, last_seq, head_bundle_id, loaded, title, lazy, signalled_at, workflow_run,
     idle_timeout_ns
@@ -638,6 +559,61 @@ func (q *Queries) SessionTryLock(ctx context.Context, db DBTX, id string) (Sessi
 		&i.IdleTimeoutNs,
 	)
 	return i, err
+}
+
+const sessionViews = `-- name: SessionViews :many
+SELECT id, status, status_reason, agent, profile, title, workspace, parent_id, forked_from, lazy, created_at, last_activity_at, idle_timeout_ns, metadata, options, generation, transition_no, receipt, loaded, active_seconds, messages, tool_calls, input_tokens, output_tokens, cost_usd, queued, processing, sandbox_id, sandbox_status, sandbox_seen_at FROM session_views WHERE id = ANY($1::text[])
+`
+
+func (q *Queries) SessionViews(ctx context.Context, db DBTX, ids []string) ([]SessionView, error) {
+	rows, err := db.Query(ctx, sessionViews, ids)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []SessionView
+	for rows.Next() {
+		var i SessionView
+		if err := rows.Scan(
+			&i.ID,
+			&i.Status,
+			&i.StatusReason,
+			&i.Agent,
+			&i.Profile,
+			&i.Title,
+			&i.Workspace,
+			&i.ParentID,
+			&i.ForkedFrom,
+			&i.Lazy,
+			&i.CreatedAt,
+			&i.LastActivityAt,
+			&i.IdleTimeoutNs,
+			&i.Metadata,
+			&i.Options,
+			&i.Generation,
+			&i.TransitionNo,
+			&i.Receipt,
+			&i.Loaded,
+			&i.ActiveSeconds,
+			&i.Messages,
+			&i.ToolCalls,
+			&i.InputTokens,
+			&i.OutputTokens,
+			&i.CostUsd,
+			&i.Queued,
+			&i.Processing,
+			&i.SandboxID,
+			&i.SandboxStatus,
+			&i.SandboxSeenAt,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
 }
 
 const sessionWorkflowRun = `-- name: SessionWorkflowRun :one

@@ -14,14 +14,8 @@ SELECT error_cause FROM sessions WHERE id = @id;
 -- SessionLaunch is how the agent of a session is started.
 SELECT agent, profile, options FROM sessions WHERE id = @id;
 
--- name: SessionList :many
-SELECT * FROM session_views
-WHERE (@status::text = '' OR status = @status)
-  AND (@agent::text = '' OR agent = @agent)
-  AND (@pattern::text = '' OR title ILIKE @pattern OR id ILIKE @pattern)
-  AND (NOT @is_next::boolean OR (created_at, id) < (@before_created_at::timestamptz, @before_id::text))
-ORDER BY created_at DESC, id DESC
-LIMIT @max_items;
+-- name: SessionViews :many
+SELECT * FROM session_views WHERE id = ANY(@ids::text[]);
 
 -- name: SessionLock :one
 -- SessionLock is how every write to a session begins. NO KEY, because the key

@@ -1,0 +1,522 @@
+package postgres
+
+import (
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+
+	"github.com/overwinter-dev/overwinter/internal/session"
+)
+
+// Bounds of the work of one page. Each of its steps reads no more than this, however many sessions there are.
+const (
+	// nearWalk is how many sessions are read in the order of the list before an index of the filters is used;
+	// nearSearch where they are read from one table.
+	nearWalk   = 2000
+	nearSearch = 4000
+	// maxFound is how many sessions that index may find.
+	maxFound = 5000
+	// maxRuns is how many parts of words are looked for in the index of titles. The others are compared.
+	maxRuns = 3
+	// farWalk is how many more sessions are read in order when it finds too many, or cannot be used.
+	farWalk = 6000
+)
+
+// SessionList returns a page of sessions and the cursor of the next page, which is empty with the last. The work of a
+// page is bounded: a page may be short, even empty, although others follow, if the filters match very few of very many
+// sessions and no index finds them. A cursor that was not made by a list in the same order is invalid_request.
+func (db *DB) SessionList(ctx context.Context, f session.ListFilter) (items []session.Session, nextCursor string, err error) {
+	l, err := newListing(f)
+	if err != nil {
+		return nil, "", err
+	}
+	if l.search, err = db.searchIndex(ctx); err != nil {
+		return nil, "", err
+	}
+	err = db.inTx(ctx, "list sessions", pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}, func(tx pgx.Tx) error {
+		keys, next, err := l.page(ctx, tx)
+		if err != nil {
+			return err
+		}
+		if next != nil {
+			nextCursor = l.cursor(*next)
+		}
+		if items, err = db.sessionsOf(ctx, tx, keys); err != nil {
+			return err
+		}
+		return db.commandsInto(ctx, tx, items)
+	})
+	return items, nextCursor, err
+}
+
+// sessionsOf reads sessions in the order of their keys.
+func (db *DB) sessionsOf(ctx context.Context, tx pgx.Tx, keys []listKey) ([]session.Session, error) {
+	items := make([]session.Session, len(keys))
+	if len(keys) == 0 {
+		return items, nil
+	}
+	at := make(map[string]int, len(keys))
+	ids := make([]string, len(keys))
+	for i, key := range keys {
+		ids[i], at[key.ID] = key.ID, i
+	}
+	rows, err := db.q.SessionViews(ctx, tx, ids)
+	if err != nil {
+		return nil, err
+	}
+	for _, row := range rows {
+		if items[at[row.ID]], err = sessionOf(row); err != nil {
+			return nil, err
+		}
+	}
+	return items, nil
+}
+
+// listKey is the position of a session in a list.
+type listKey struct {
+	ID string
+	At time.Time
+}
+
+// listing makes the statements of a list. It is the one place where SQL depends on what a client asks for; values
+// are parameters always.
+//
+// A page is read in steps, until one of them is certain of the page:
+//
+//  1. The first nearWalk or nearSearch sessions in the order of the list, from an index that has this order and, if possible, one
+//     of the filters. Filters that many sessions match are satisfied here.
+//  2. All sessions that the indexes of the filters find, if they are maxFound at most. Filters that few sessions
+//     match are satisfied here.
+//  3. The next farWalk sessions in the order of the list. Where the page is still not full, it ends where the walk
+//     did.
+type listing struct {
+	filter     session.ListFilter
+	limit      int
+	after      *listKey // where the page begins
+	byActivity bool
+	descending bool
+	labels     []uuid.UUID
+	words      []string
+	idPrefix   string // of IDs that the query may be the start of; "" if it cannot be one
+	idOnly     bool   // the query is the start of an ID, and no part of a title
+	search     searchIndex
+}
+
+func newListing(f session.ListFilter) (*listing, error) {
+	l := &listing{filter: f, limit: pageLimit(f.Limit)}
+	l.filter.Sort = cmp.Or(f.Sort, session.SortNewest)
+	l.byActivity = l.filter.Sort == session.SortActive || l.filter.Sort == session.SortLeastActive
+	l.descending = l.filter.Sort == session.SortNewest || l.filter.Sort == session.SortActive
+	for _, m := range f.Metadata {
+		l.labels = append(l.labels, metadataFacet(text(m.Key), text(m.Value)))
+	}
+	l.words = strings.Fields(text(f.Query))
+	if len(l.words) > session.MaxListWords || len(l.labels) > session.MaxListMetadata {
+		return nil, session.Faultf(session.CodeInvalid, "a list has too many filters")
+	}
+	if len(l.words) == 1 {
+		l.idPrefix, l.idOnly = idPrefix(l.words[0])
+	}
+	if f.Cursor == "" {
+		return l, nil
+	}
+	var c sessionCursor
+	err := cursorDecode(f.Cursor, &c)
+	if err == nil && cmp.Or(c.Sort, session.SortNewest) != l.filter.Sort {
+		err = session.Faultf(session.CodeInvalid, "the cursor is one of a list in another order")
+	}
+	l.after = &listKey{ID: c.ID, At: c.At}
+	return l, err
+}
+
+func (l *listing) cursor(next listKey) string {
+	c := sessionCursor{At: next.At.UTC(), ID: next.ID, Sort: l.filter.Sort}
+	if c.Sort == session.SortNewest {
+		c.Sort = ""
+	}
+	return cursorEncode(c)
+}
+
+// page returns the sessions of the page, and where the next one begins; nil with the last.
+func (l *listing) page(ctx context.Context, tx pgx.Tx) (keys []listKey, next *listKey, err error) {
+	bound := nearWalk
+	switch {
+	case !l.filtered():
+		bound = l.limit + 1
+	case l.source().table == sessionsSource:
+		bound = nearSearch
+	}
+	keys, err = l.keys(ctx, tx, l.walk(l.after, bound))
+	if err != nil || len(keys) > l.limit || !l.filtered() {
+		return l.cut(keys, nil, err)
+	}
+	end, err := l.keys(ctx, tx, l.walkEnd(l.after, bound))
+	if err != nil || len(end) == 0 {
+		return l.cut(keys, nil, err)
+	}
+	if lookup, ok := l.lookup(); ok {
+		found, complete, err := l.found(ctx, tx, lookup)
+		if err != nil || complete {
+			return l.cut(found, nil, err)
+		}
+	}
+	more, err := l.keys(ctx, tx, l.walk(&end[0], farWalk))
+	if keys = append(keys, more...); err != nil || len(keys) > l.limit {
+		return l.cut(keys, nil, err)
+	}
+	end, err = l.keys(ctx, tx, l.walkEnd(&end[0], farWalk))
+	if err != nil || len(end) == 0 {
+		return l.cut(keys, nil, err)
+	}
+	return l.cut(keys, &end[0], nil)
+}
+
+// cut ends a page at its limit; next is where a page begins that follows a shorter one.
+func (l *listing) cut(keys []listKey, next *listKey, err error) ([]listKey, *listKey, error) {
+	if err != nil {
+		return nil, nil, err
+	}
+	if len(keys) > l.limit {
+		keys = keys[:l.limit]
+		next = &keys[l.limit-1]
+	}
+	return keys, next, nil
+}
+
+// keys runs a statement that returns keys.
+func (l *listing) keys(ctx context.Context, tx pgx.Tx, s statement) ([]listKey, error) {
+	rows, err := tx.Query(ctx, s.sql, s.args...)
+	if err != nil {
+		return nil, err
+	}
+	return pgx.CollectRows(rows, pgx.RowToStructByPos[listKey])
+}
+
+// found runs a lookup. It is complete if the index found no more than it may.
+func (l *listing) found(ctx context.Context, tx pgx.Tx, s statement) (keys []listKey, complete bool, err error) {
+	// An ordered or sequential walk would look cheaper to the planner than it is: it takes filters to be independent.
+	if _, err := tx.Exec(ctx, "SET LOCAL enable_seqscan = off; SET LOCAL enable_indexscan = off"); err != nil {
+		return nil, false, err
+	}
+	rows, err := tx.Query(ctx, s.sql, s.args...)
+	if err != nil {
+		return nil, false, err
+	}
+	var total int64
+	var id *string
+	var at *time.Time
+	_, err = pgx.ForEachRow(rows, []any{&total, &id, &at}, func() error {
+		if id != nil {
+			keys = append(keys, listKey{ID: *id, At: *at})
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, false, err
+	}
+	_, err = tx.Exec(ctx, "SET LOCAL enable_seqscan = on; SET LOCAL enable_indexscan = on")
+	return keys, total <= maxFound, err
+}
+
+// statement is SQL with its parameters.
+type statement struct {
+	sql  string
+	args []any
+}
+
+// arg adds a parameter and returns its name.
+func (s *statement) arg(value any) string {
+	s.args = append(s.args, value)
+	return "$" + strconv.Itoa(len(s.args))
+}
+
+const sessionsSource = "sessions c"
+
+// source is the table, with the alias c, that a walk reads in the order of the list.
+type source struct{ table, id, at string }
+
+func (l *listing) source() source {
+	switch {
+	case l.byActivity:
+		return source{"session_activity c", "c.session_id", "c.at"}
+	case len(l.labels) > 0:
+		return source{"session_labels c", "c.session_id", "c.created_at"}
+	}
+	return source{sessionsSource, "c.id", "c.created_at"}
+}
+
+// filtered reports whether a session that a walk reads may be none of the list.
+func (l *listing) filtered() bool {
+	if len(l.words) > 0 {
+		return true
+	}
+	rest := len(l.labels) > 1 || l.filter.Status != "" || l.filter.Agent != ""
+	switch {
+	case l.byActivity:
+		return rest || len(l.labels) > 0 || !l.filter.CreatedSince.IsZero() || !l.filter.CreatedBefore.IsZero()
+	case len(l.labels) > 0:
+		return rest
+	}
+	return false
+}
+
+// walk is the statement for the sessions of the list among the first bound of its source.
+func (l *listing) walk(after *listKey, bound int) statement {
+	var s statement
+	from := l.source()
+	title := ""
+	if from.table == sessionsSource {
+		title = ", c.title"
+	}
+	inner := fmt.Sprintf("SELECT %s AS id, %s AS at%s FROM %s%s %s LIMIT %d",
+		from.id, from.at, title, from.table, where(l.inSource(&s, after)), l.order(from.at, from.id), bound)
+	rest := ""
+	switch {
+	case title != "":
+		rest = where(l.matches(&s, "w"))
+	case l.filtered():
+		// OFFSET keeps the planner from joining: each session is looked up by its ID, until the page is full.
+		rest = " CROSS JOIN LATERAL (SELECT FROM sessions s" + where(append([]string{"s.id = w.id"}, l.inSession(&s)...)) + " OFFSET 0) r"
+	}
+	s.sql = fmt.Sprintf("SELECT w.id, w.at FROM (%s) w%s %s LIMIT %d", inner, rest, l.order("w.at", "w.id"), l.limit+1)
+	return s
+}
+
+// walkEnd is the statement for the last session that a walk reads; none if there are fewer.
+func (l *listing) walkEnd(after *listKey, bound int) statement {
+	var s statement
+	from := l.source()
+	s.sql = fmt.Sprintf("SELECT %s AS id, %s AS at FROM %s%s %s OFFSET %d LIMIT 1",
+		from.id, from.at, from.table, where(l.inSource(&s, after)), l.order(from.at, from.id), bound-1)
+	return s
+}
+
+// inSource are the conditions that an index on the source satisfies.
+func (l *listing) inSource(s *statement, after *listKey) (conds []string) {
+	from := l.source()
+	switch from.table {
+	case "session_labels c":
+		conds = append(conds, "c.label = "+s.arg(l.labels[0]))
+	case sessionsSource:
+		if l.filter.Status != "" {
+			conds = append(conds, "c.status = "+s.arg(string(l.filter.Status)))
+		}
+		if l.filter.Agent != "" {
+			conds = append(conds, "c.agent = "+s.arg(text(l.filter.Agent)))
+		}
+	}
+	if !l.byActivity {
+		conds = append(conds, l.created(s, from.at)...)
+	}
+	return append(conds, l.keyset(s, after, from.at, from.id)...)
+}
+
+// inSession are the conditions that are checked for each session that a walk of another table reads.
+func (l *listing) inSession(s *statement) (conds []string) {
+	if l.filter.Status != "" {
+		conds = append(conds, "s.status = "+s.arg(string(l.filter.Status)))
+	}
+	if l.filter.Agent != "" {
+		conds = append(conds, "s.agent = "+s.arg(text(l.filter.Agent)))
+	}
+	labels := l.labels
+	if l.byActivity {
+		conds = append(conds, l.created(s, "s.created_at")...)
+	} else if len(labels) > 0 {
+		labels = labels[1:] // its walk has the first
+	}
+	for _, label := range labels {
+		conds = append(conds, "EXISTS (SELECT FROM session_labels l WHERE l.label = "+s.arg(label)+
+			" AND l.created_at = s.created_at AND l.session_id = s.id)")
+	}
+	return append(conds, l.matches(s, "s")...)
+}
+
+func (l *listing) created(s *statement, at string) (conds []string) {
+	if !l.filter.CreatedSince.IsZero() {
+		conds = append(conds, at+" >= "+s.arg(l.filter.CreatedSince.UTC()))
+	}
+	if !l.filter.CreatedBefore.IsZero() {
+		conds = append(conds, at+" < "+s.arg(l.filter.CreatedBefore.UTC()))
+	}
+	return conds
+}
+
+func (l *listing) keyset(s *statement, after *listKey, at, id string) []string {
+	if after == nil {
+		return nil
+	}
+	than := ">"
+	if l.descending {
+		than = "<"
+	}
+	return []string{fmt.Sprintf("(%s, %s) %s (%s::timestamptz, %s::text)", at, id, than, s.arg(after.At.UTC()), s.arg(after.ID))}
+}
+
+// matches are the conditions of the search, for a table that has an ID and a title.
+func (l *listing) matches(s *statement, alias string) []string {
+	if len(l.words) == 0 {
+		return nil
+	}
+	id := ""
+	if l.idPrefix != "" {
+		id = alias + ".id LIKE " + s.arg(likeLiteral(l.idPrefix)+"%")
+	}
+	if l.idOnly {
+		return []string{id}
+	}
+	words := make([]string, len(l.words))
+	for i, word := range l.words {
+		words[i] = alias + ".title ILIKE " + s.arg(contains(word))
+	}
+	match := strings.Join(words, " AND ")
+	if id != "" {
+		match += " OR " + id
+	}
+	return []string{"(" + match + ")"}
+}
+
+// lookup is the statement for all sessions that indexes of the filters find, not more than maxFound and one: their
+// number, and the first of those that are on the page. It is not ok if no index can find them.
+func (l *listing) lookup() (s statement, ok bool) {
+	var facets []uuid.UUID
+	if l.filter.Status != "" {
+		facets = append(facets, facet("status:"+string(l.filter.Status)))
+	}
+	if l.filter.Agent != "" {
+		facets = append(facets, facet("agent:"+text(l.filter.Agent)))
+	}
+	facets = append(facets, l.labels...)
+	var indexed []string
+	if len(facets) > 0 {
+		indexed = append(indexed, "session_facets(s.status, s.agent, s.metadata) @> "+s.arg(facets)+"::uuid[]")
+	}
+	var from []string
+	found := func(conds ...string) {
+		from = append(from, fmt.Sprintf("(SELECT s.id, s.created_at, s.last_activity_at, s.title FROM sessions s%s LIMIT %d)",
+			where(append(slices.Clone(indexed), conds...)), maxFound+1))
+	}
+	runs := l.search.runs(l.words)
+	if l.idPrefix != "" && (l.idOnly || len(runs) > 0) {
+		// The digits sort before g in every collation.
+		found("s.id >= "+s.arg(l.idPrefix), "s.id <= "+s.arg(l.idPrefix+"g"))
+	}
+	if !l.idOnly && len(indexed)+len(runs) > 0 {
+		var conds []string
+		for _, run := range runs {
+			conds = append(conds, "s.title ILIKE "+s.arg(contains(run)))
+		}
+		found(conds...)
+	}
+	if len(from) == 0 {
+		return s, false
+	}
+	at := "f.created_at"
+	if l.byActivity {
+		at = "f.last_activity_at"
+	}
+	rest := append(l.keyset(&s, l.after, at, "f.id"), l.created(&s, "f.created_at")...)
+	rest = append(rest, l.matches(&s, "f")...)
+	s.sql = fmt.Sprintf("WITH found AS MATERIALIZED (%s) SELECT t.total, k.id, k.at FROM (SELECT count(*) AS total FROM found) t"+
+		" LEFT JOIN LATERAL (SELECT f.id, %s AS at FROM found f%s %s LIMIT %d) k ON true", strings.Join(from, " UNION "), at, where(rest), l.order(at, "f.id"), l.limit+1)
+	return s, true
+}
+
+func (l *listing) order(at, id string) string {
+	direction := ""
+	if l.descending {
+		direction = " DESC"
+	}
+	return "ORDER BY " + at + direction + ", " + id + direction
+}
+
+func where(conds []string) string {
+	if len(conds) == 0 {
+		return ""
+	}
+	return " WHERE " + strings.Join(conds, " AND ")
+}
+
+// facet is the digest that session_facets makes of what lists select by.
+func facet(of string) uuid.UUID {
+	sum := sha256.Sum256([]byte(of))
+	return uuid.UUID(sum[:16])
+}
+
+func metadataFacet(key, value string) uuid.UUID {
+	return facet("metadata:" + strconv.Itoa(utf8.RuneCountInString(key)) + ":" + key + ":" + value)
+}
+
+// minIDDigits is how many digits of an ID make the sessions that begin with them few.
+const minIDDigits = 4
+
+// idPrefix is the start of session IDs that word is, "" if it is none. Without the prefix that all have it may be
+// part of a title as well.
+func idPrefix(word string) (prefix string, only bool) {
+	digits, only := strings.CutPrefix(strings.ToLower(word), session.SessionPrefix)
+	if len(digits) < minIDDigits || strings.Trim(digits, "0123456789abcdef") != "" {
+		return "", false
+	}
+	return session.SessionPrefix + digits, only
+}
+
+var likeEscaper = strings.NewReplacer(`\`, `\\`, `%`, `\%`, `_`, `\_`)
+
+// likeLiteral is words as a LIKE pattern that finds just them.
+func likeLiteral(words string) string { return likeEscaper.Replace(words) }
+
+func contains(word string) string { return "%" + likeLiteral(word) + "%" }
+
+// searchIndex is what the index of titles can find.
+type searchIndex struct {
+	usable bool
+	// letters: letters other than a to z are in the index. It depends on the locale of the database.
+	letters bool
+}
+
+// trigram is how many letters or digits in a row the index finds.
+const trigram = 3
+
+// runs returns, of each word, the longest part that the index can find; of many words the longest parts.
+func (x searchIndex) runs(words []string) (runs []string) {
+	if !x.usable {
+		return nil
+	}
+	for _, word := range words {
+		best := ""
+		for _, run := range strings.FieldsFunc(word, func(r rune) bool { return r >= utf8.RuneSelf || !alphanumeric(r) }) {
+			best = longer(best, run)
+		}
+		if x.letters {
+			for _, run := range strings.FieldsFunc(word, func(r rune) bool { return r < utf8.RuneSelf || !unicode.IsLetter(r) }) {
+				best = longer(best, run)
+			}
+		}
+		if utf8.RuneCountInString(best) >= trigram {
+			runs = append(runs, best)
+		}
+	}
+	slices.SortStableFunc(runs, func(a, b string) int { return utf8.RuneCountInString(b) - utf8.RuneCountInString(a) })
+	return runs[:min(len(runs), maxRuns)]
+}
+
+func alphanumeric(r rune) bool {
+	return 'a' <= r && r <= 'z' || 'A' <= r && r <= 'Z' || '0' <= r && r <= '9'
+}
+
+func longer(a, b string) string {
+	if utf8.RuneCountInString(b) > utf8.RuneCountInString(a) {
+		return b
+	}
+	return a
+}
