@@ -32,6 +32,9 @@ const (
 	// has to have written to be ended because the reserve is not free.
 	leastGrowth       = 16 << 20
 	leastGrowthInodes = 2000
+	// processesAge is how old the list of the machine's processes may be when the files of a box are counted only because
+	// it is time to. Reading the list costs more than counting the files of an idle box.
+	processesAge = time.Second
 	// reliefTimeout bounds the wait for the files of an ended box to be deleted before the next one is ended.
 	reliefTimeout = 30 * time.Second
 	// healTime is how long the reserve may be taken by boxes that no longer grow before the largest is ended.
@@ -78,6 +81,12 @@ type watchdog struct {
 	stopped bool
 	stop    chan struct{}
 	done    sync.WaitGroup
+
+	// families are the processes of each box, by its init, as they were listed last. Only the watchdog's goroutine
+	// uses them.
+	families map[int][]int
+	listed   time.Time
+	lists    int // how often they were listed
 
 	// Of the time in which the reserve is not free.
 	short     bool
@@ -203,10 +212,14 @@ func (w *watchdog) look(all []*watched, now time.Time) {
 		w.short = false
 	}
 	for _, state := range all {
-		if !state.due(space, w.rt.limits.Reserve, now) {
+		oldest := now
+		switch {
+		case state.isTime(now):
+			oldest = now.Add(-processesAge)
+		case !state.grows(space, w.rt.limits.Reserve, now):
 			continue
 		}
-		w.count(state, space.used)
+		w.count(state, space.used, oldest)
 		// A count that ends when the reserve is no longer free may contain what has filled it.
 		if after, err := statFS(w.rt.dir); err == nil && !after.short(w.rt.limits.Reserve) {
 			state.setMark()
@@ -219,25 +232,28 @@ func (s *watched) setMark() {
 	s.marked.Store(s.mark.bytes)
 }
 
-// due reports whether the files of a box are to be counted again.
-func (s *watched) due(space fsUsage, reserve int64, now time.Time) bool {
+// isTime reports whether the files of a box are to be counted again, whatever happens on the file system.
+func (s *watched) isTime(now time.Time) bool {
+	return now.Sub(s.at) >= max(s.interval, measureShare*s.took)
+}
+
+// grows reports whether they are to be counted because the file system has grown.
+func (s *watched) grows(space fsUsage, reserve int64, now time.Time) bool {
 	passed := now.Sub(s.at)
-	if passed >= max(s.interval, measureShare*s.took) {
-		return true
-	}
 	grown, margin := space.used.minus(s.fsUsed), space.margin(reserve)
 	left := usage{s.box.limits.Disk, s.box.limits.Inodes}.minus(s.counted)
 	return passed >= growingShare*s.took &&
 		(grown.bytes >= max(min(left.bytes, margin.bytes)/2, leastGrowth) || grown.inodes >= max(min(left.inodes, margin.inodes)/2, leastGrowthInodes))
 }
 
-// count counts the files of a box and ends it if there are too many.
-func (w *watchdog) count(s *watched, used usage) {
+// count counts the files of a box and ends it if there are too many. What its processes have open is looked for in a
+// list of processes that is not older than oldest.
+func (w *watchdog) count(s *watched, used usage, oldest time.Time) {
 	limits := s.box.limits
 	started := time.Now()
 	var open usage
-	if processes, err := hostProcesses(); err == nil {
-		open = deleted(familiesOf(processes, map[int]bool{s.box.PID(): true})[s.box.PID()], w.rt.dir)
+	if w.listProcesses(oldest) {
+		open = deleted(w.families[s.box.PID()], w.rt.dir)
 	}
 	taken := func(files usage) usage {
 		return usage{files.bytes + open.bytes, files.inodes + open.inodes}.minus(s.baseline)
@@ -265,6 +281,27 @@ func (w *watchdog) count(s *watched, used usage) {
 	case total.inodes > limits.Inodes:
 		w.end(s, &ExceededError{Disk, fmt.Sprintf("the sandbox has made more files than its limit of %d inodes", limits.Inodes)})
 	}
+}
+
+// listProcesses lists the processes of all boxes, unless the last list is not older than oldest.
+func (w *watchdog) listProcesses(oldest time.Time) bool {
+	if w.families != nil && !w.listed.Before(oldest) {
+		return true
+	}
+	now := time.Now()
+	processes, err := hostProcesses()
+	if err != nil {
+		return false
+	}
+	w.mu.Lock()
+	roots := make(map[int]bool, len(w.boxes))
+	for b := range w.boxes {
+		roots[b.PID()] = true
+	}
+	w.mu.Unlock()
+	w.families, w.listed = familiesOf(processes, roots), now
+	w.lists++
+	return true
 }
 
 // relieve ends boxes, one at a time, while the reserve is not free: those that have grown since it was, the one that
@@ -296,7 +333,7 @@ func (w *watchdog) relieve(all []*watched, space fsUsage, now time.Time) {
 	var grown *watched
 	for _, s := range all {
 		if time.Since(s.at) >= growingShare*s.took {
-			w.count(s, space.used)
+			w.count(s, space.used, now)
 		}
 		if s.box.Exceeded() != nil {
 			w.relieving, w.since = s.box.id, now

@@ -174,3 +174,29 @@ func TestASandboxIsEndedThatExceedsItsMemoryWithoutControlGroups(t *testing.T) {
 		})
 	}
 }
+
+// TestTheFilesOfManyBoxesAreCountedWithOneListOfProcesses: listing the processes of the machine takes longer than
+// counting the files of a box that does little.
+func TestTheFilesOfManyBoxesAreCountedWithOneListOfProcesses(t *testing.T) {
+	t.Parallel()
+	b := setup(t, Options{})
+	w := newWatchdog(b.rt) // not run: the test looks itself
+	now := time.Now()
+	for range 8 {
+		bx := b.start()
+		w.boxes[bx] = &watched{box: bx, interval: measureInterval, at: now.Add(-2 * measureInterval)}
+	}
+	all := w.list()
+	w.look(all, now)
+	for _, s := range all {
+		require.False(t, s.at.Before(now), "every box is counted")
+	}
+	require.Equal(t, 1, w.lists)
+
+	for _, s := range all {
+		s.at = now.Add(-2 * measureInterval)
+	}
+	w.listed = w.listed.Add(-2 * processesAge)
+	w.look(all, time.Now())
+	require.Equal(t, 2, w.lists, "later another list is made")
+}
