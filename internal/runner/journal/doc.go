@@ -3,13 +3,13 @@
 //
 //	<run>.log   magic, then records: length of body (4), CRC-32C of body (4), body
 //	            body = kind (1) stream or mark (1) flags (1) time (8) number (8) data
-//	<run>.idx   offset in the log of frame n at 8·n
+//
+// The newest records and the offsets of some frames are in memory too; the log has all that they say.
 //
 // Invariants:
 //   - Frames are numbered 0, 1, … without a gap; the number stands in the record.
 //   - A reader sees whole records only, and only such as were written whole.
-//   - The index says nothing that the log does not: it is rebuilt when a journal
-//     is opened again.
+//   - The index is made of the log when a journal is opened again.
 //   - A mark is on disk (fsync) when Mark returns, with everything before it.
 //   - Nothing follows a final mark: cut, closed, or sealed.
 //

@@ -2,7 +2,6 @@ package journal
 
 import (
 	"bufio"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
@@ -27,16 +26,18 @@ func ValidRun(run string) bool { return validRun.MatchString(run) }
 // Journal is the journal of one run. It is safe for concurrent use.
 type Journal struct {
 	dir, run string
-	log, idx *os.File
+	log      *os.File
 
 	syncing sync.Mutex // taken before mu
 
 	mu       sync.Mutex
 	end      int64 // of the last whole record
 	frames   int64
-	last     Mark // 0 before the first
-	reached  bool // there is a mark Delivered
-	exited   bool // the newest frame is an exit frame
+	index    index
+	newest   []byte // the end of the log: what is in it from end-len(newest) on
+	last     Mark   // 0 before the first
+	reached  bool   // there is a mark Delivered
+	exited   bool   // the newest frame is an exit frame
 	dirty    bool
 	buf      []byte
 	onChange chan struct{} // closed at the next change; nil while nobody waits
@@ -55,9 +56,9 @@ func Create(dir, run string, first Mark) (*Journal, error) {
 	_, err := j.log.WriteAt([]byte(magic), 0)
 	j.end = int64(len(magic))
 	if err == nil {
-		err = errors.Join(j.idx.Truncate(0), j.mark(first))
+		err = j.mark(first)
 	}
-	if err == nil { // the index is rebuilt where it is lost
+	if err == nil {
 		err = errors.Join(j.log.Sync(), syncDir(dir))
 	}
 	if err != nil {
@@ -66,8 +67,7 @@ func Create(dir, run string, first Mark) (*Journal, error) {
 	return j, nil
 }
 
-// Open opens the journal of a run, cuts off a damaged tail and rebuilds the
-// index. It fails with fs.ErrNotExist where there is none.
+// Open opens the journal of a run and cuts off a damaged tail. It fails with fs.ErrNotExist where there is none.
 func Open(dir, run string) (*Journal, error) {
 	if !ValidRun(run) {
 		return nil, fmt.Errorf("open journal: %q does not name a run: %w", run, fs.ErrNotExist)
@@ -92,33 +92,25 @@ func Exists(dir, run string) bool {
 }
 
 func (j *Journal) open(flags int) error {
-	base := filepath.Join(j.dir, j.run)
-	log, err := os.OpenFile(base+".log", os.O_RDWR|flags, 0o600)
+	log, err := os.OpenFile(filepath.Join(j.dir, j.run+".log"), os.O_RDWR|flags, 0o600)
 	if err != nil {
 		return err
 	}
-	idx, err := os.OpenFile(base+".idx", os.O_RDWR|os.O_CREATE, 0o600)
-	if err != nil {
-		return errors.Join(err, log.Close())
-	}
-	j.log, j.idx = log, idx
+	j.log = log
 	return nil
 }
 
 func (j *Journal) recover() error {
-	if err := j.idx.Truncate(0); err != nil {
-		return err
-	}
-	index := bufio.NewWriterSize(io.NewOffsetWriter(j.idx, 0), 64<<10)
 	end, err := scan(bufio.NewReaderSize(j.log, 256<<10), func(offset int64, r record) error {
 		if r.mark != 0 {
 			j.last = r.mark
 			j.reached = j.reached || r.mark == Delivered
 			return nil
 		}
+		j.index.add(j.frames, offset)
 		j.frames++
 		j.exited = r.frame.Stream == runner.Exit
-		return binary.Write(index, binary.BigEndian, offset)
+		return nil
 	})
 	if err != nil {
 		return err
@@ -130,7 +122,7 @@ func (j *Journal) recover() error {
 		end = int64(len(magic))
 	}
 	j.end = end
-	return errors.Join(index.Flush(), j.log.Truncate(end), j.log.Sync())
+	return errors.Join(j.log.Truncate(end), j.log.Sync())
 }
 
 // scan reads records up to the first that is damaged, out of order or behind a
@@ -198,14 +190,11 @@ func (j *Journal) Append(stream runner.Stream, at time.Time, data []byte, trunca
 	if len(j.buf) > recordHeader+maxBody {
 		return 0, fmt.Errorf("frame of %d bytes is over the bound of %d", len(data), runner.MaxLine)
 	}
-	var offset [8]byte
-	binary.BigEndian.PutUint64(offset[:], uint64(j.end))
-	if _, err := j.idx.WriteAt(offset[:], no*8); err != nil {
-		return 0, fmt.Errorf("append to index: %w", err)
-	}
+	offset := j.end
 	if err := j.write(); err != nil {
 		return 0, err
 	}
+	j.index.add(no, offset)
 	j.frames++
 	j.exited = stream == runner.Exit
 	j.changed()
@@ -246,10 +235,27 @@ func (j *Journal) write() error {
 		return errors.Join(fmt.Errorf("append to journal: %w", err), j.log.Truncate(j.end))
 	}
 	j.end += int64(len(j.buf))
+	j.remember(j.buf)
 	if cap(j.buf) > 1<<20 {
 		j.buf = nil // do not keep room for the longest line ever seen
 	}
 	return nil
+}
+
+// maxNewest bounds what is remembered of the end of the log.
+const maxNewest = 16 << 10
+
+// remember keeps the end of the log in memory: a reader that waits for a line need not read it from the file.
+func (j *Journal) remember(record []byte) {
+	if len(j.newest)+len(record) > 2*maxNewest {
+		keep := j.newest[max(0, len(j.newest)-max(0, maxNewest-len(record))):]
+		j.newest = append(j.newest[:0], keep...)
+	}
+	if len(record) > maxNewest {
+		j.newest = j.newest[:0] // it is read from the file
+		return
+	}
+	j.newest = append(j.newest, record...)
 }
 
 func (j *Journal) changed() {
@@ -270,7 +276,7 @@ func (j *Journal) Sync() error {
 	if !dirty {
 		return nil
 	}
-	if err := errors.Join(j.log.Sync(), j.idx.Sync()); err != nil {
+	if err := j.log.Sync(); err != nil {
 		j.mu.Lock()
 		j.dirty = true
 		j.mu.Unlock()
@@ -296,7 +302,7 @@ func (j *Journal) Status() Status {
 }
 
 // Close closes the files. Readers fail from then on.
-func (j *Journal) Close() error { return errors.Join(j.log.Close(), j.idx.Close()) }
+func (j *Journal) Close() error { return j.log.Close() }
 
 func syncDir(dir string) error {
 	d, err := os.Open(dir)

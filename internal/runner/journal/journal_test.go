@@ -198,14 +198,58 @@ func TestADamagedRecordEndsTheJournal(t *testing.T) {
 	require.Len(t, read(t, reopen(t, dir), 0), 2)
 }
 
-func TestTheIndexIsRebuilt(t *testing.T) {
+func TestReadsFromAnyFrame(t *testing.T) {
 	t.Parallel()
 	j, dir := setup(t)
-	fill(t, j, 5)
-	require.NoError(t, os.Remove(filepath.Join(dir, "run_1.idx")))
-	require.Equal(t, "line 4", string(read(t, reopen(t, dir), 4)[0].Data))
-	require.NoError(t, os.WriteFile(filepath.Join(dir, "run_1.idx"), make([]byte, 400), 0o600))
-	require.Equal(t, "line 3", string(read(t, reopen(t, dir), 3)[0].Data))
+	const total = 3*indexFrames + 5
+	long := bytes.Repeat([]byte("x"), indexBytes)
+	for i := range total {
+		data := []byte("line " + strconv.Itoa(i))
+		if i%50 == 7 {
+			data = append(data, long...)
+		}
+		_, err := j.Append(runner.Stdout, time.Unix(1, 0), data, false)
+		require.NoError(t, err)
+	}
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "run_1.idx"), make([]byte, 400), 0o600)) // of an earlier version
+	for _, j := range []*Journal{j, reopen(t, dir)} {
+		require.Less(t, len(j.index.entries), total/indexFrames+2*total/50+3)
+		for from := range int64(total) {
+			r, err := j.Read(from)
+			require.NoError(t, err)
+			f, _, err := r.Next(t.Context())
+			require.NoError(t, err)
+			require.Equal(t, from, f.No)
+			require.True(t, bytes.HasPrefix(f.Data, []byte("line "+strconv.Itoa(int(from)))))
+		}
+	}
+}
+
+// TestANewLineIsNotReadFromTheFile: the reader that waits for it has it from memory, whatever was appended before.
+func TestANewLineIsNotReadFromTheFile(t *testing.T) {
+	t.Parallel()
+	j, _ := setup(t)
+	r, err := j.Read(0)
+	require.NoError(t, err)
+	log := j.log
+	writeOnly, err := os.OpenFile(log.Name(), os.O_WRONLY, 0)
+	require.NoError(t, err)
+	j.log = writeOnly
+	for i, n := range []int{10, 1000, maxNewest - 100, 50, maxNewest / 2, 1, 0} {
+		_, err := j.Append(runner.Stdout, time.Now(), make([]byte, n), false)
+		require.NoError(t, err)
+		f, more, err := r.Next(t.Context())
+		require.NoError(t, err, "line %d", i)
+		require.Len(t, f.Data, n)
+		require.False(t, more)
+		require.LessOrEqual(t, len(j.newest), 2*maxNewest)
+	}
+	_, err = j.Append(runner.Stdout, time.Now(), make([]byte, 2*maxNewest), false)
+	require.NoError(t, err)
+	_, _, err = r.Next(t.Context())
+	require.Error(t, err, "a long line is read from the file")
+	require.NoError(t, writeOnly.Close())
+	j.log = log
 }
 
 func TestAFailedAppendLeavesNothingBehind(t *testing.T) {

@@ -3,7 +3,6 @@ package journal
 import (
 	"bufio"
 	"context"
-	"encoding/binary"
 	"fmt"
 	"io"
 
@@ -14,9 +13,14 @@ import (
 type Reader struct {
 	j    *Journal
 	next int64 // frame to return next
-	off  int64 // where the next record begins
+	off  int64 // of what r reads next
 	r    *bufio.Reader
+	// found: the first frame that was asked for has been read.
+	found bool
 }
+
+// readAhead is how much is read from the log at once.
+const readAhead = 64 << 10
 
 // Read returns a reader whose first frame is from, which may lie in the future.
 func (j *Journal) Read(from int64) (*Reader, error) {
@@ -58,12 +62,10 @@ func (r *Reader) Next(ctx context.Context) (f runner.Frame, more bool, err error
 // read returns frame next, which is known to have been written whole.
 func (r *Reader) read() (runner.Frame, error) {
 	if r.r == nil {
-		var offset [8]byte
-		if _, err := r.j.idx.ReadAt(offset[:], r.next*8); err != nil {
-			return runner.Frame{}, fmt.Errorf("read index of %s: %w", r.j.run, err)
-		}
-		r.off = int64(binary.BigEndian.Uint64(offset[:]))
-		r.r = bufio.NewReaderSize(&tail{r}, 256<<10)
+		r.j.mu.Lock()
+		r.off = r.j.index.before(r.next)
+		r.j.mu.Unlock()
+		r.r = bufio.NewReaderSize(&tail{r}, readAhead)
 	}
 	for {
 		rec, err := r.record()
@@ -73,6 +75,10 @@ func (r *Reader) read() (runner.Frame, error) {
 		if rec.mark != 0 {
 			continue
 		}
+		if rec.frame.No < r.next && !r.found {
+			continue // between the entry of the index and the frame asked for
+		}
+		r.found = true
 		if rec.frame.No != r.next {
 			return runner.Frame{}, fmt.Errorf("read journal of %s: frame %d where %d belongs", r.j.run, rec.frame.No, r.next)
 		}
@@ -101,9 +107,16 @@ func (r *Reader) record() (record, error) {
 type tail struct{ r *Reader }
 
 func (t *tail) Read(p []byte) (int, error) {
-	t.r.j.mu.Lock()
-	left := t.r.j.end - t.r.off
-	t.r.j.mu.Unlock()
+	j := t.r.j
+	j.mu.Lock()
+	left := j.end - t.r.off
+	if left > 0 && left <= int64(len(j.newest)) {
+		n := copy(p, j.newest[int64(len(j.newest))-left:])
+		j.mu.Unlock()
+		t.r.off += int64(n)
+		return n, nil
+	}
+	j.mu.Unlock()
 	if left <= 0 {
 		return 0, io.EOF
 	}

@@ -310,9 +310,11 @@ func (l *link) transcripts(f *follower, withFiles bool) {
 	}
 }
 
-// alive keeps the link from being silent.
+// alive keeps the link from being silent. It wakes only when the link has been silent for long enough, or would have
+// been if nothing had been sent since it looked last.
 func (l *link) alive() {
-	t := time.NewTicker(runner.AliveInterval / 5)
+	const silence = runner.AliveInterval - runner.AliveInterval/5
+	t := time.NewTimer(silence)
 	defer t.Stop()
 	for {
 		select {
@@ -321,10 +323,14 @@ func (l *link) alive() {
 		case <-t.C:
 		}
 		l.mu.Lock()
-		idle := time.Since(l.sent)
+		left := silence - time.Since(l.sent)
 		l.mu.Unlock()
-		if idle >= runner.AliveInterval-runner.AliveInterval/5 && l.send(&runner.Alive{}, true) != nil {
-			return
+		if left <= 0 {
+			if l.send(&runner.Alive{}, true) != nil {
+				return
+			}
+			left = silence
 		}
+		t.Reset(left)
 	}
 }
