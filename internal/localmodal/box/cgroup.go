@@ -317,6 +317,26 @@ func (c *cgroups) admit(box string, pid int, l Limits) error {
 	return nil
 }
 
+// processes are those in the group of a box.
+func (c *cgroups) processes(box string) ([]int, error) {
+	for _, group := range c.of(box) { // each has them all
+		list, err := os.ReadFile(filepath.Join(group, "cgroup.procs"))
+		if err != nil {
+			return nil, err
+		}
+		var pids []int
+		for field := range strings.FieldsSeq(string(list)) {
+			pid, err := strconv.Atoi(field)
+			if err != nil {
+				return nil, fmt.Errorf("control group %s: %w", group, err)
+			}
+			pids = append(pids, pid)
+		}
+		return pids, nil
+	}
+	return nil, fs.ErrNotExist
+}
+
 // remove removes the group of a box that has ended.
 func (c *cgroups) remove(box string) error {
 	var failed error

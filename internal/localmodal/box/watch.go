@@ -246,15 +246,12 @@ func (s *watched) grows(space fsUsage, reserve int64, now time.Time) bool {
 		(grown.bytes >= max(min(left.bytes, margin.bytes)/2, leastGrowth) || grown.inodes >= max(min(left.inodes, margin.inodes)/2, leastGrowthInodes))
 }
 
-// count counts the files of a box and ends it if there are too many. What its processes have open is looked for in a
-// list of processes that is not older than oldest.
+// count counts the files of a box and ends it if there are too many. oldest is that of processesOf.
 func (w *watchdog) count(s *watched, used usage, oldest time.Time) {
 	limits := s.box.limits
 	started := time.Now()
 	var open usage
-	if w.listProcesses(oldest) {
-		open = deleted(w.families[s.box.PID()], w.rt.dir)
-	}
+	open = deleted(w.processesOf(s.box, oldest), w.rt.dir)
 	taken := func(files usage) usage {
 		return usage{files.bytes + open.bytes, files.inodes + open.inodes}.minus(s.baseline)
 	}
@@ -281,6 +278,20 @@ func (w *watchdog) count(s *watched, used usage, oldest time.Time) {
 	case total.inodes > limits.Inodes:
 		w.end(s, &ExceededError{Disk, fmt.Sprintf("the sandbox has made more files than its limit of %d inodes", limits.Inodes)})
 	}
+}
+
+// processesOf returns the processes of a box. Without control groups they are found among all of the machine's, in a
+// list that is not older than oldest.
+func (w *watchdog) processesOf(b *Box, oldest time.Time) []int {
+	if w.rt.cgroups != nil {
+		if pids, err := w.rt.cgroups.processes(b.id); err == nil {
+			return pids
+		}
+	}
+	if !w.listProcesses(oldest) {
+		return nil
+	}
+	return w.families[b.PID()]
 }
 
 // listProcesses lists the processes of all boxes, unless the last list is not older than oldest.

@@ -3,6 +3,7 @@ package box
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 	"time"
 
@@ -175,28 +176,72 @@ func TestASandboxIsEndedThatExceedsItsMemoryWithoutControlGroups(t *testing.T) {
 	}
 }
 
-// TestTheFilesOfManyBoxesAreCountedWithOneListOfProcesses: listing the processes of the machine takes longer than
+// TestTheFilesOfManyBoxesAreCountedWithoutListingTheMachine: listing the processes of the machine takes longer than
 // counting the files of a box that does little.
-func TestTheFilesOfManyBoxesAreCountedWithOneListOfProcesses(t *testing.T) {
+func TestTheFilesOfManyBoxesAreCountedWithoutListingTheMachine(t *testing.T) {
+	t.Parallel()
+	for _, grouped := range []bool{true, false} {
+		b := setup(t, Options{})
+		if grouped && b.rt.cgroups == nil {
+			t.Log("no control groups here")
+			continue
+		}
+		w := newWatchdog(b.rt) // not run: the test looks itself
+		now := time.Now()
+		for range 8 {
+			bx := b.start()
+			w.boxes[bx] = &watched{box: bx, interval: measureInterval, at: now.Add(-2 * measureInterval)}
+		}
+		if !grouped {
+			groups := b.rt.cgroups
+			b.rt.watchdog.close() // it reads the same field
+			b.rt.cgroups = nil
+			t.Cleanup(func() { b.rt.cgroups = groups })
+		}
+		all, want := w.list(), 0
+		for range 2 {
+			for _, s := range all {
+				s.at = now.Add(-2 * measureInterval)
+				w.listed = w.listed.Add(-2 * processesAge)
+			}
+			began := time.Now()
+			for _, s := range all {
+				w.count(s, usage{}, began.Add(-processesAge))
+				require.False(t, s.at.Before(began))
+				require.Nil(t, s.box.Exceeded())
+			}
+			if !grouped {
+				want++
+			}
+			require.Equal(t, want, w.lists, "control groups: %v", grouped)
+		}
+	}
+}
+
+// TestTheProcessesOfABoxAreThoseOfItsGroup: both ways to find them agree.
+func TestTheProcessesOfABoxAreThoseOfItsGroup(t *testing.T) {
 	t.Parallel()
 	b := setup(t, Options{})
-	w := newWatchdog(b.rt) // not run: the test looks itself
-	now := time.Now()
-	for range 8 {
-		bx := b.start()
-		w.boxes[bx] = &watched{box: bx, interval: measureInterval, at: now.Add(-2 * measureInterval)}
+	if b.rt.cgroups == nil {
+		t.Skip("no control groups here")
 	}
-	all := w.list()
-	w.look(all, now)
-	for _, s := range all {
-		require.False(t, s.at.Before(now), "every box is counted")
+	bx, other := b.start(), b.start()
+	for range 3 {
+		b.run(bx, "sleep 1000 & sleep 1000; wait")
 	}
-	require.Equal(t, 1, w.lists)
-
-	for _, s := range all {
-		s.at = now.Add(-2 * measureInterval)
-	}
-	w.listed = w.listed.Add(-2 * processesAge)
-	w.look(all, time.Now())
-	require.Equal(t, 2, w.lists, "later another list is made")
+	b.run(other, "sleep 1000")
+	require.Eventually(t, func() bool {
+		grouped, err := b.rt.cgroups.processes(bx.id)
+		if err != nil {
+			return false
+		}
+		processes, err := hostProcesses()
+		if err != nil {
+			return false
+		}
+		descended := append(familiesOf(processes, map[int]bool{bx.PID(): true})[bx.PID()], bx.PID())
+		slices.Sort(grouped)
+		slices.Sort(descended)
+		return len(grouped) >= 10 && slices.Equal(grouped, descended)
+	}, patience, 10*time.Millisecond)
 }
