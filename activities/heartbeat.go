@@ -14,10 +14,9 @@ import (
 )
 
 const (
-	// heartbeatsPerTimeout is how many heartbeats fit into an activity's heartbeat
-	// timeout: one that is lost, or a Temporal server that stalls for most of the
-	// timeout, does not cost the attempt.
-	heartbeatsPerTimeout = 5
+	// heartbeatMargin is how long Temporal may stall, just before a heartbeat, without the attempt being lost: the ten
+	// seconds that are promised, the retry after them, and a slow answer.
+	heartbeatMargin = 12 * time.Second
 	// heartbeatCall bounds one call. A call that the server answers late is as good
 	// as one that it answers in time, so it is longer than the interval.
 	heartbeatCall = 5 * time.Second
@@ -94,7 +93,7 @@ func (p *pulse) run(ctx context.Context) {
 	if timeout <= 0 {
 		timeout = defaultHeartbeatTimeout
 	}
-	interval := timeout / heartbeatsPerTimeout
+	interval := heartbeatInterval(timeout)
 	timer := time.NewTimer(interval) // the start of the attempt is as good as a heartbeat
 	defer timer.Stop()
 	var look <-chan time.Time
@@ -140,6 +139,12 @@ func (p *pulse) run(ctx context.Context) {
 			timer.Reset(interval)
 		}
 	}
+}
+
+// heartbeatInterval is the time between heartbeats: each costs Temporal a write of the workflow's state, so there are no
+// more than the timeout needs. One that is lost never costs the attempt.
+func heartbeatInterval(timeout time.Duration) time.Duration {
+	return max(timeout/5, min(timeout/3, timeout-heartbeatMargin))
 }
 
 // send sends one heartbeat and reports whether Temporal has taken the attempt back. An

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/semaphore"
@@ -109,8 +110,12 @@ func (r readCloser) Read(p []byte) (int, error) { return r.Stdout.Read(p) }
 func (l *turnLink) read(ctx context.Context) {
 	defer close(l.done)
 	defer close(l.messages)
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	watch := watchSilence(l.link, ctx.Done(), cancel)
+	defer watch.stop()
 	for {
-		m, err := l.next(ctx)
+		m, err := watch.next(ctx)
 		if err != nil {
 			l.failed = err
 			return
@@ -130,21 +135,55 @@ func (l *turnLink) read(ctx context.Context) {
 	}
 }
 
-// next waits for a message. It fails if the link makes no progress for linkSilence.
-func (l *turnLink) next(ctx context.Context) (runner.Held, error) {
-	began := time.Now()
-	for {
-		last := l.link.Progress()
-		if last.Before(began) {
-			last = began
+// silenceWatch ends the reading of a link that makes no progress for linkSilence while a message is waited for. It looks
+// at times of its own, so that a message costs no timer.
+type silenceWatch struct {
+	link    *runner.Link
+	over    <-chan struct{} // closed by fail
+	fail    context.CancelCauseFunc
+	waiting atomic.Int64 // since when a message is waited for, in Unix nanoseconds; 0 if none is
+	timer   *time.Timer
+}
+
+// watchSilence begins the watch; fail ends what waits for messages.
+func watchSilence(link *runner.Link, over <-chan struct{}, fail context.CancelCauseFunc) *silenceWatch {
+	w := &silenceWatch{link: link, over: over, fail: fail}
+	w.timer = time.AfterFunc(2*linkSilence, w.look)
+	w.timer.Reset(linkSilence) // the first look has the timer
+	return w
+}
+
+// next waits for a message.
+func (w *silenceWatch) next(ctx context.Context) (runner.Held, error) {
+	w.waiting.Store(time.Now().UnixNano())
+	defer w.waiting.Store(0)
+	return w.link.NextHeld(ctx)
+}
+
+// look fails the link if it has been silent for too long, and looks again when it may have been.
+func (w *silenceWatch) look() {
+	left := linkSilence
+	if since := w.waiting.Load(); since != 0 {
+		last := time.Unix(0, since)
+		if progress := w.link.Progress(); progress.After(last) {
+			last = progress
 		}
-		next, cancel := context.WithDeadlineCause(ctx, last.Add(linkSilence), errSilent)
-		m, err := l.link.NextHeld(next)
-		cancel()
-		if !errors.Is(err, errSilent) || !l.link.Progress().After(last) {
-			return m, err
+		if left = time.Until(last.Add(linkSilence)); left <= 0 {
+			w.fail(errSilent)
+			return
 		}
 	}
+	select {
+	case <-w.over:
+	default:
+		w.timer.Reset(left)
+	}
+}
+
+// stop ends the watch; a look that is under way may be followed by one more.
+func (w *silenceWatch) stop() {
+	w.fail(nil)
+	w.timer.Stop()
 }
 
 // heldMessage is a message with the room that it takes.

@@ -10,8 +10,10 @@ import (
 )
 
 const (
-	// refusalInterval is how often a turn asks what its sandbox's network has refused.
-	refusalInterval = 2 * time.Second
+	// refusalInterval and maxRefusalInterval are how often a turn asks what its sandbox's network has refused: the pause
+	// doubles as long as it has refused nothing.
+	refusalInterval    = 2 * time.Second
+	maxRefusalInterval = 8 * time.Second
 	// refusalTimeout bounds each question, also the last one, which the end of the turn
 	// waits for.
 	refusalTimeout = 5 * time.Second
@@ -49,8 +51,9 @@ func (w *refusalWatch) end() {
 }
 
 func (w *refusalWatch) run(ctx context.Context) {
-	ticker := time.NewTicker(refusalInterval)
-	defer ticker.Stop()
+	pause := refusalInterval
+	timer := time.NewTimer(pause)
+	defer timer.Stop()
 	for {
 		select {
 		case <-ctx.Done():
@@ -58,12 +61,23 @@ func (w *refusalWatch) run(ctx context.Context) {
 		case <-w.stop:
 			w.look(ctx)
 			return
-		case <-ticker.C:
-			if !w.look(ctx) {
-				return
-			}
+		case <-timer.C:
 		}
+		before := w.after
+		if !w.look(ctx) {
+			return
+		}
+		pause = nextRefusalPause(pause, w.after != before)
+		timer.Reset(pause)
 	}
+}
+
+// nextRefusalPause is the pause after one in which something was refused, or nothing.
+func nextRefusalPause(pause time.Duration, refused bool) time.Duration {
+	if refused {
+		return refusalInterval
+	}
+	return min(2*pause, maxRefusalInterval)
 }
 
 // look records what is new and reports whether it is worth asking again.

@@ -123,7 +123,7 @@ var (
 		StartToCloseTimeout: 25 * time.Hour, // longer than any sandbox lives
 		// A Temporal server that stalls for ten seconds costs no attempt, and another worker
 		// takes over within twenty seconds of a kill: see activities.pulse.
-		HeartbeatTimeout:    16 * time.Second,
+		HeartbeatTimeout:    18 * time.Second,
 		WaitForCancellation: true,
 		RetryPolicy: &temporal.RetryPolicy{
 			InitialInterval:    200 * time.Millisecond,

@@ -20,6 +20,6 @@ func TestALostWorkerIsNoticedSoon(t *testing.T) {
 		if o.HeartbeatTimeout > 0 {
 			noticed = o.HeartbeatTimeout
 		}
-		require.LessOrEqual(t, noticed, 16*time.Second, name)
+		require.LessOrEqual(t, noticed, 18*time.Second, name)
 	}
 }

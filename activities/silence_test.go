@@ -1,0 +1,81 @@
+package activities
+
+import (
+	"bufio"
+	"context"
+	"io"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/overwinter-dev/overwinter/internal/runner"
+)
+
+// TestALinkThatSaysNothingIsBroken: a message, or a part of one, puts the end off. Time in which no message is waited for
+// does not count.
+func TestALinkThatSaysNothingIsBroken(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		fromWorker, toRunner := io.Pipe()
+		fromRunner, toWorker := io.Pipe()
+		say := func(m runner.Message) {
+			if err := runner.WriteMessage(toWorker, m); err != nil {
+				t.Error(err)
+			}
+		}
+		go func() {
+			if _, err := runner.ReadMessage(bufio.NewReader(fromWorker)); err != nil {
+				t.Error(err)
+			}
+			say(&runner.Welcome{Version: runner.ProtocolVersion, LastFrame: -1})
+			time.Sleep(linkSilence - time.Second) // of the bubble
+			say(&runner.Frame{Stream: runner.Stdout})
+			time.Sleep(linkSilence - time.Second)
+			if _, err := toWorker.Write([]byte{70, 0, 0, 0, 2}); err != nil { // the head of a message
+				t.Error(err)
+			}
+		}()
+		link, err := runner.Dial(t.Context(), toRunner, fromRunner, runner.Hello{Run: "run_1"}, nil)
+		require.NoError(t, err)
+		ctx, cancel := context.WithCancelCause(t.Context())
+		watch := watchSilence(link, ctx.Done(), cancel)
+		time.Sleep(3 * linkSilence / 4) // no message is waited for
+		began := time.Now()
+		m, err := watch.next(ctx)
+		require.NoError(t, err)
+		require.IsType(t, &runner.Frame{}, m.Message)
+		_, err = watch.next(ctx)
+		require.ErrorIs(t, err, errSilent)
+		require.Equal(t, 2*(linkSilence-time.Second)+linkSilence-3*linkSilence/4, time.Since(began))
+
+		watch.stop()
+		require.NoError(t, link.Close())
+		require.NoError(t, fromWorker.Close())
+	})
+}
+
+func TestTheNetworkIsAskedLessOftenWhileItRefusesNothing(t *testing.T) {
+	t.Parallel()
+	asked, pause := 0, refusalInterval
+	for at := pause; at < 10*time.Minute; at += pause {
+		asked++
+		pause = nextRefusalPause(pause, false)
+	}
+	require.Less(t, asked, 80)
+	require.Equal(t, maxRefusalInterval, pause)
+	require.Equal(t, refusalInterval, nextRefusalPause(pause, true))
+}
+
+func TestHeartbeatsAreNoMoreThanTheirTimeoutNeeds(t *testing.T) {
+	t.Parallel()
+	require.Equal(t, 6*time.Second, heartbeatInterval(18*time.Second)) // of a turn
+	for timeout := time.Second; timeout < time.Minute; timeout += time.Second {
+		interval := heartbeatInterval(timeout)
+		require.LessOrEqual(t, 3*interval, timeout, "one that is lost does not cost the attempt")
+		if timeout >= 15*time.Second {
+			require.LessOrEqual(t, interval+heartbeatMargin, timeout, "nor does a stall of ten seconds")
+		}
+	}
+}
