@@ -2,7 +2,6 @@ package activities
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -13,7 +12,6 @@ import (
 	"go.temporal.io/sdk/temporal"
 
 	"github.com/overwinter-dev/overwinter/internal/agent"
-	"github.com/overwinter-dev/overwinter/internal/conversation"
 	"github.com/overwinter-dev/overwinter/internal/eventlog"
 	"github.com/overwinter-dev/overwinter/internal/runner"
 	"github.com/overwinter-dev/overwinter/internal/sandbox"
@@ -385,7 +383,9 @@ func (t *turn) commit(ctx context.Context, link *turnLink, messages []runner.Mes
 				return fmt.Errorf("tell the agent to continue: %w", err)
 			}
 		}
-		next.addEvents(events)
+		if err := next.addEvents(events); err != nil {
+			return fmt.Errorf("frame %d of run %s: %w", f.No, t.in.RunID, err)
+		}
 		next.add.Questions = append(next.add.Questions, t.ask(translated.Questions, f.No)...)
 		for _, id := range translated.Resolved {
 			next.add.Resolved = append(next.add.Resolved, eventlog.Resolution{Frame: f.No, AgentID: id})
@@ -401,68 +401,13 @@ func (t *turn) commit(ctx context.Context, link *turnLink, messages []runner.Mes
 	return t.append(ctx, next)
 }
 
-const (
-	// maxBatchBytes and maxBatchEvents are where a commit is divided. The events of one
-	// frame stay together.
-	maxBatchBytes  = 1 << 20
-	maxBatchEvents = 1024
-	// maxDelta bounds the deltas that are joined to one.
-	maxDelta = 32 << 10
-	// refusals is how often the store refuses a batch before its turn fails.
-	refusals = 3
-)
-
-// batch is what frames are committed together as.
-type batch struct {
-	add   eventlog.Append
-	bytes int
-	frame int64
-	at    time.Time // of the frame
-	end   *agent.TurnEnd
-	delta *conversation.TextDelta // the last event, if it is one
-}
+// refusals is how often the store refuses a batch before its turn fails.
+const refusals = 3
 
 func (t *turn) newBatch() *batch {
 	return &batch{frame: t.frame, end: t.end, add: eventlog.Append{
 		SessionID: t.in.SessionID, RunID: t.in.RunID, Generation: t.in.Generation, Token: t.token,
 	}}
-}
-
-func (b *batch) full() bool { return b.bytes >= maxBatchBytes || len(b.add.Events) >= maxBatchEvents }
-
-// addEvents adds the events of a frame. A delta that follows one of the same block is joined to
-// it: they are read together anyway, and an agent that prints as fast as it can makes thousands.
-func (b *batch) addEvents(events []eventlog.Draft) {
-	for _, e := range events {
-		b.bytes += len(e.Data)
-		if !b.join(e) {
-			b.add.Events = append(b.add.Events, e)
-		}
-	}
-}
-
-func (b *batch) join(e eventlog.Draft) bool {
-	var d conversation.TextDelta
-	if e.Type != string(conversation.EventTextDelta) || json.Unmarshal(e.Data, &d) != nil {
-		b.delta = nil
-		return false
-	}
-	before := b.delta
-	b.delta = &d
-	if before == nil || before.BlockID != d.BlockID || len(before.Delta)+len(d.Delta) > maxDelta {
-		return false
-	}
-	last := &b.add.Events[len(b.add.Events)-1]
-	if last.ConversationID != e.ConversationID {
-		return false
-	}
-	d.Delta = before.Delta + d.Delta
-	data, err := conversation.Encode(d)
-	if err != nil {
-		return false
-	}
-	last.Data, last.Frame, last.N = data, e.Frame, e.N
-	return true
 }
 
 // append commits a batch. A store that refuses it for what is in it would refuse it again in every
@@ -474,7 +419,11 @@ func (t *turn) append(ctx context.Context, b *batch) error {
 		}
 		return nil
 	}
-	state, events, err := t.encodeState(b.end, b.add.Events, b.frame, b.at)
+	events, err := b.events()
+	if err != nil {
+		return fmt.Errorf("events of run %s: %w", t.in.RunID, err)
+	}
+	state, events, err := t.encodeState(b.end, events, b.frame, b.at)
 	if err != nil {
 		return fmt.Errorf("state of run %s: %w", t.in.RunID, err)
 	}

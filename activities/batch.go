@@ -1,0 +1,103 @@
+package activities
+
+import (
+	"encoding/json"
+	"time"
+
+	"github.com/overwinter-dev/overwinter/internal/agent"
+	"github.com/overwinter-dev/overwinter/internal/conversation"
+	"github.com/overwinter-dev/overwinter/internal/eventlog"
+)
+
+const (
+	// maxBatchBytes and maxBatchEvents are where a commit is divided. The events of one
+	// frame stay together.
+	maxBatchBytes  = 1 << 20
+	maxBatchEvents = 1024
+	// maxDelta bounds the text of deltas that are joined to one.
+	maxDelta = 32 << 10
+)
+
+// batch is what frames are committed together as.
+type batch struct {
+	add   eventlog.Append
+	bytes int
+	frame int64
+	at    time.Time // of the frame
+	end   *agent.TurnEnd
+	delta joinedDelta
+}
+
+// joinedDelta is the text of the last event of a batch, if that is a delta and another one has followed it. It is
+// decoded only then: an agent that prints a word now and then makes a delta per commit.
+type joinedDelta struct {
+	decoded bool // block and text are those of the last event
+	joined  int  // deltas that were added to text
+	block   string
+	text    []byte
+}
+
+func (b *batch) full() bool { return b.bytes >= maxBatchBytes || len(b.add.Events) >= maxBatchEvents }
+
+// events returns the events of the batch.
+func (b *batch) events() ([]eventlog.Draft, error) { return b.add.Events, b.endDelta() }
+
+// addEvents adds the events of a frame. A delta that follows one of the same block is joined to it, and the event has
+// the frame and the time of the last: they are read together anyway, and an agent that prints as fast as it can makes
+// thousands.
+func (b *batch) addEvents(events []eventlog.Draft) error {
+	for _, e := range events {
+		b.bytes += len(e.Data)
+		if joined, err := b.join(e); err != nil {
+			return err
+		} else if !joined {
+			b.add.Events = append(b.add.Events, e)
+		}
+	}
+	return nil
+}
+
+// join adds a delta to the last event and reports whether it could.
+func (b *batch) join(e eventlog.Draft) (bool, error) {
+	const delta = string(conversation.EventTextDelta)
+	n := len(b.add.Events)
+	if e.Type != delta || n == 0 || b.add.Events[n-1].Type != delta {
+		return false, b.endDelta()
+	}
+	last := &b.add.Events[n-1]
+	d := &b.delta
+	if !d.decoded {
+		var first conversation.TextDelta
+		if err := json.Unmarshal(last.Data, &first); err != nil {
+			return false, nil // it is stored as it is
+		}
+		*d = joinedDelta{decoded: true, block: first.BlockID, text: append(d.text[:0], first.Delta...)}
+	}
+	var next conversation.TextDelta
+	if err := json.Unmarshal(e.Data, &next); err != nil {
+		return false, b.endDelta()
+	}
+	if next.BlockID != d.block || last.ConversationID != e.ConversationID || len(d.text)+len(next.Delta) > maxDelta {
+		err := b.endDelta()
+		*d = joinedDelta{decoded: true, block: next.BlockID, text: append(d.text[:0], next.Delta...)}
+		return false, err
+	}
+	d.text = append(d.text, next.Delta...)
+	d.joined++
+	last.Frame, last.N, last.At = e.Frame, e.N, e.At
+	return true, nil
+}
+
+// endDelta encodes what was joined to the last event. No delta is joined to it any more.
+func (b *batch) endDelta() error {
+	d := &b.delta
+	if d.joined > 0 {
+		data, err := conversation.Encode(conversation.TextDelta{BlockID: d.block, Delta: string(d.text)})
+		if err != nil {
+			return err
+		}
+		b.add.Events[len(b.add.Events)-1].Data = data
+	}
+	d.decoded, d.joined = false, 0
+	return nil
+}
