@@ -103,6 +103,42 @@ func TestAppendsGatherWhileACommitIsUnderWay(t *testing.T) {
 	})
 }
 
+// TestCommitsGrowWhileTheServerIsBusy has 50 sessions append a word every 100 ms, one after the other, to a server that
+// takes 8 ms for a commit. What appends share leaves the server idle half of the time.
+func TestCommitsGrowWhileTheServerIsBusy(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		const sessions, words, commit = 50, 40, 8 * time.Millisecond
+		s := &scriptedStore{answer: func(_ int, b []eventlog.Append) ([]error, error) {
+			time.Sleep(commit)
+			return make([]error, len(b)), nil
+		}}
+		a := startAppender(t, s, eventlog.AppenderOptions{})
+		var all sync.WaitGroup
+		for i := range sessions {
+			all.Go(func() {
+				time.Sleep(time.Duration(i) * 2 * time.Millisecond)
+				next := time.NewTicker(100 * time.Millisecond)
+				defer next.Stop()
+				for range words {
+					began := time.Now()
+					require.NoError(t, a.Append(t.Context(), add("ses_"+strconv.Itoa(i))))
+					require.LessOrEqual(t, time.Since(began), 3*commit, "a commit under way, a pause, and its own")
+					<-next.C
+				}
+			})
+		}
+		all.Wait()
+		require.GreaterOrEqual(t, sessions*words/len(s.sizes()), 6, "appends of a commit; 4 without the pause")
+
+		time.Sleep(time.Second)
+		began := time.Now()
+		require.NoError(t, a.Append(t.Context(), add("ses_lone")))
+		require.Equal(t, commit, time.Since(began), "an append on its own does not wait")
+		a.Stop(t.Context())
+	})
+}
+
 func TestAFencedAppendIsToldAlone(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -21,8 +21,9 @@ type schedule struct {
 	running   []*batch // without those that wait for a lock
 	lockWaits int
 
-	company    int       // appends of the commit that began last
-	firstReady time.Time // since when anything waits in ready
+	company int           // appends of the commit that began last
+	took    time.Duration // by the commit that ended last
+	ended   time.Time     // when it did
 
 	backoff     time.Duration // of all commits, while Postgres is away
 	pausedUntil time.Time
@@ -100,9 +101,6 @@ func (s *schedule) toReady(q *queue, now time.Time) {
 			delete(s.queues, q.id)
 		}
 		return
-	}
-	if s.waiting == 0 {
-		s.firstReady = now
 	}
 	q.state = queueReady
 	s.waiting += len(q.pending)
@@ -208,10 +206,8 @@ func (s *schedule) lockWait(now time.Time) *batch {
 	return nil
 }
 
-// mayBegin returns how long the next commit has to wait. Commits follow one another, for the longer
-// one takes the more appends share the next; only a slow one is not waited for. Callers that were
-// answered together come back one after the other, so a commit waits for as many appends as the
-// last one had, though not for long.
+// mayBegin returns how long the next commit has to wait. Commits follow one another, for the longer one takes the more
+// appends share the next; only a slow one is not waited for. After one that several appends shared there is a pause.
 func (s *schedule) mayBegin(now time.Time, stopping bool) time.Duration {
 	if len(s.running) >= s.options.MaxCommits {
 		return never
@@ -221,8 +217,8 @@ func (s *schedule) mayBegin(now time.Time, stopping bool) time.Duration {
 			return slow
 		}
 	}
-	if s.company > 1 && s.waiting < s.company && !stopping {
-		return s.firstReady.Add(s.options.Interval).Sub(now)
+	if s.company > 1 && s.waiting < s.options.MaxBatch && !stopping {
+		return s.ended.Add(min(max(s.took, s.options.Interval), s.options.MaxInterval)).Sub(now)
 	}
 	return 0
 }
@@ -232,7 +228,7 @@ func (s *schedule) mayBegin(now time.Time, stopping bool) time.Duration {
 func (s *schedule) gather(now time.Time) *batch {
 	b := &batch{begun: now}
 	all := s.ready
-	s.ready, s.waiting, s.firstReady = nil, 0, now
+	s.ready, s.waiting = nil, 0
 	for _, q := range all {
 		switch {
 		case !s.dropLeft(q):
@@ -314,6 +310,7 @@ func (s *schedule) finished(b *batch, verdicts []error, err error, now time.Time
 		s.lockWaits--
 	} else {
 		s.running = slices.DeleteFunc(s.running, func(r *batch) bool { return r == b })
+		s.took, s.ended = now.Sub(b.begun), now
 	}
 	again := map[*queue][]*pending{}
 	busy := map[*queue]bool{}
