@@ -186,14 +186,18 @@ func (b *bundle) requireQuarantined(t *testing.T, ready activities.SandboxReady,
 	require.Equal(t, "all is well", b.said(t, next.RunID))
 }
 
-// The frames before the deadly one come with it or not, as they happen to be read: the second loss counts as of the
-// same position either way.
+// The first attempt has stored what came before the deadly frame when that comes. The frames between come with it or not,
+// as they happen to be read: the second loss counts as of the same position either way.
 func TestARunWhoseFramesEndTwoWorkersIsQuarantined(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	ready := b.create(t)
-	in := b.claim(t, ready, "before it\n$ for i in 1 2 3; do echo line $i; done; printf 'deadly-%s\\n' marker\n$ sleep 600")
-	b.worker(t, in).killed(t)
+	in := b.claim(t, ready, "before it\n$ until [ -e /tmp/go ]; do sleep 0.05; done; for i in 1 2 3; do echo line $i; done; "+
+		"printf 'deadly-%s\\n' marker\n$ sleep 600")
+	first := b.worker(t, in)
+	require.Eventually(t, func() bool { return b.said(t, in.RunID) == "before it" }, patience, 5*time.Millisecond)
+	b.shell(t, ready.SandboxID, "touch /tmp/go")
+	first.killed(t)
 	require.Empty(t, b.run(t, in.RunID).Outcome)
 	b.worker(t, in).killed(t)
 	require.Empty(t, b.run(t, in.RunID).Outcome)
