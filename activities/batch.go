@@ -68,8 +68,8 @@ func (b *batch) join(e eventlog.Draft) (bool, error) {
 	d := &b.delta
 	if !d.decoded {
 		var first conversation.TextDelta
-		if err := json.Unmarshal(last.Data, &first); err != nil {
-			return false, nil // it is stored as it is
+		if json.Unmarshal(last.Data, &first) != nil {
+			return false, nil //nolint:nilerr // it is stored as it is
 		}
 		*d = joinedDelta{decoded: true, block: first.BlockID, text: append(d.text[:0], first.Delta...)}
 	}

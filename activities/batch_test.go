@@ -83,7 +83,7 @@ func TestJoinedDeltasSayWhatTheDeltasSaid(t *testing.T) {
 }
 
 // TestWordsThatAreCommittedTogetherAreOneEvent guards the events per words, and the work per word, by counting.
-func TestWordsThatAreCommittedTogetherAreOneEvent(t *testing.T) {
+func TestWordsThatAreCommittedTogetherAreOneEvent(t *testing.T) { //nolint:paralleltest // allocations are counted
 	adapter, err := catalog.Agents().Get("demo")
 	require.NoError(t, err)
 	translator, err := adapter.NewTranslator(agent.RunContext{RunID: "run_1"}, nil)

@@ -30,9 +30,9 @@ func TestALinkThatSaysNothingIsBroken(t *testing.T) {
 				t.Error(err)
 			}
 			say(&runner.Welcome{Version: runner.ProtocolVersion, LastFrame: -1})
-			time.Sleep(linkSilence - time.Second) // of the bubble
+			<-time.After(linkSilence - time.Second) // of the bubble
 			say(&runner.Frame{Stream: runner.Stdout})
-			time.Sleep(linkSilence - time.Second)
+			<-time.After(linkSilence - time.Second)
 			if _, err := toWorker.Write([]byte{70, 0, 0, 0, 2}); err != nil { // the head of a message
 				t.Error(err)
 			}
@@ -41,7 +41,7 @@ func TestALinkThatSaysNothingIsBroken(t *testing.T) {
 		require.NoError(t, err)
 		ctx, cancel := context.WithCancelCause(t.Context())
 		watch := watchSilence(link, ctx.Done(), cancel)
-		time.Sleep(3 * linkSilence / 4) // no message is waited for
+		<-time.After(3 * linkSilence / 4) // no message is waited for
 		began := time.Now()
 		m, err := watch.next(ctx)
 		require.NoError(t, err)

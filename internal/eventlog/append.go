@@ -202,7 +202,7 @@ func (a *Appender) Append(ctx context.Context, add Append) error {
 			a.mu.Unlock()
 			return ErrStopped
 		}
-		room := a.schedule.add(p, time.Now())
+		room := a.schedule.add(p)
 		a.mu.Unlock()
 		if room == nil {
 			break

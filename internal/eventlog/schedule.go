@@ -69,7 +69,7 @@ type batch struct {
 const never = time.Hour
 
 // add queues an append, or returns what to wait for while its session's queue is full.
-func (s *schedule) add(p *pending, now time.Time) (room <-chan struct{}) {
+func (s *schedule) add(p *pending) (room <-chan struct{}) {
 	q := s.queues[p.append.SessionID]
 	if q == nil {
 		q = &queue{id: p.append.SessionID}
@@ -86,7 +86,7 @@ func (s *schedule) add(p *pending, now time.Time) (room <-chan struct{}) {
 	q.bytes += p.bytes
 	switch q.state {
 	case queueIdle:
-		s.toReady(q, now)
+		s.toReady(q)
 	case queueReady:
 		s.waiting++
 	case queueBusy, queueCommitting:
@@ -94,7 +94,7 @@ func (s *schedule) add(p *pending, now time.Time) (room <-chan struct{}) {
 	return nil
 }
 
-func (s *schedule) toReady(q *queue, now time.Time) {
+func (s *schedule) toReady(q *queue) {
 	if len(q.pending) == 0 {
 		q.state = queueIdle
 		if q.held == 0 {
@@ -173,7 +173,7 @@ func (s *schedule) retryBusy(now time.Time) time.Duration {
 	s.busy = nil
 	for _, q := range all {
 		if !now.Before(q.tryAt) {
-			s.toReady(q, now)
+			s.toReady(q)
 			continue
 		}
 		s.busy = append(s.busy, q)
@@ -232,11 +232,11 @@ func (s *schedule) gather(now time.Time) *batch {
 	for _, q := range all {
 		switch {
 		case !s.dropLeft(q):
-			s.toReady(q, now) // which forgets it
+			s.toReady(q) // which forgets it
 		case s.fits(b, q, q.pending[0]):
 			b.take(q)
 		default:
-			s.toReady(q, now)
+			s.toReady(q)
 		}
 	}
 	for took := true; took; {
@@ -354,6 +354,6 @@ func (s *schedule) finished(b *batch, verdicts []error, err error, now time.Time
 			continue
 		}
 		q.pause = 0
-		s.toReady(q, now)
+		s.toReady(q)
 	}
 }

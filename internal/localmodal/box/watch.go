@@ -250,8 +250,7 @@ func (s *watched) grows(space fsUsage, reserve int64, now time.Time) bool {
 func (w *watchdog) count(s *watched, used usage, oldest time.Time) {
 	limits := s.box.limits
 	started := time.Now()
-	var open usage
-	open = deleted(w.processesOf(s.box, oldest), w.rt.dir)
+	open := deleted(w.processesOf(s.box, oldest), w.rt.dir)
 	taken := func(files usage) usage {
 		return usage{files.bytes + open.bytes, files.inodes + open.inodes}.minus(s.baseline)
 	}
