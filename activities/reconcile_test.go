@@ -108,6 +108,10 @@ func TestReconcileRemindsAWorkflowOfARunThatItHasForgotten(t *testing.T) {
 	b.sql(t, `UPDATE sessions SET last_activity_at = now() - interval '1 minute'`)
 	found, err = b.reconcile()
 	require.NoError(t, err)
+	require.Zero(t, found.Revived, "its last event is young")
+	b.sql(t, `UPDATE event_log SET at = now() - interval '1 minute'`)
+	found, err = b.reconcile()
+	require.NoError(t, err)
 	require.Equal(t, 1, found.Revived)
 }
 

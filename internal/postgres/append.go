@@ -78,8 +78,7 @@ type appendTx struct {
 
 type appendSession struct {
 	dbsqlc.SessionsLockRow
-	activity time.Time // of the newest event of the batch
-	changed  bool
+	changed bool
 }
 
 type appendRun struct {
@@ -215,9 +214,6 @@ func (b *appendTx) event(s *appendSession, runNo int32, d eventlog.Draft, fold f
 	}
 	s.LastSeq++
 	s.changed = true
-	if at.After(s.activity) {
-		s.activity = at
-	}
 	row := eventRow{
 		SessionNo: s.No, Seq: s.LastSeq, Type: text(d.Type), ConversationID: text(d.ConversationID),
 		RunNo: runNo, At: at, Data: string(data),
@@ -274,13 +270,8 @@ func (b *appendTx) flush(ctx context.Context, out *pipeline) error {
 		if !s.changed {
 			continue
 		}
-		// A clock that runs ahead in a sandbox must not keep a session awake.
-		if s.activity.After(b.now) {
-			s.activity = b.now
-		}
 		advance.Ids = append(advance.Ids, id)
 		advance.LastSeqs = append(advance.LastSeqs, s.LastSeq)
-		advance.Ats = append(advance.Ats, s.activity)
 		advance.Titles = append(advance.Titles, s.Title)
 	}
 	if err := b.q.SessionsAdvance(ctx, out, &advance); err != nil {

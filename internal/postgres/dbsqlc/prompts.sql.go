@@ -21,6 +21,10 @@ FROM (
 ) c
 JOIN sessions s ON s.id = c.id
 LEFT JOIN runs r ON r.session_id = s.id AND r.ended_at IS NULL AND s.last_activity_at < statement_timestamp() - make_interval(secs => $2::double precision)
+    AND NOT EXISTS (
+        SELECT FROM event_log e
+        WHERE e.session_no = s.no AND e.seq = s.last_seq AND e.at >= statement_timestamp() - make_interval(secs => $2::double precision)
+    )
 WHERE s.loaded AND s.status <> 'terminated'
 ORDER BY s.id
 LIMIT $3

@@ -628,26 +628,21 @@ func (q *Queries) SessionWorkflowRun(ctx context.Context, db DBTX, id string) (s
 }
 
 const sessionsAdvance = `-- name: SessionsAdvance :exec
-UPDATE sessions s SET last_seq = a.last_seq, last_activity_at = greatest(s.last_activity_at, a.at), title = a.title
-FROM (SELECT unnest($1::text[]) AS id, unnest($2::bigint[]) AS last_seq, unnest($3::timestamptz[]) AS at, unnest($4::text[]) AS title) a
+UPDATE sessions s SET last_seq = a.last_seq, title = a.title
+FROM (SELECT unnest($1::text[]) AS id, unnest($2::bigint[]) AS last_seq, unnest($3::text[]) AS title) a
 WHERE s.id = a.id
 `
 
 type SessionsAdvanceParams struct {
 	Ids      []string
 	LastSeqs []int64
-	Ats      []time.Time
 	Titles   []string
 }
 
-// Time is made to move forward only: what is appended late was not done late.
+// SessionsAdvance changes no column of an index unless the title is another one, so that an append updates its session
+// in place. The activity of a session is written when prompts come and turns start and end.
 func (q *Queries) SessionsAdvance(ctx context.Context, db DBTX, arg *SessionsAdvanceParams) error {
-	_, err := db.Exec(ctx, sessionsAdvance,
-		arg.Ids,
-		arg.LastSeqs,
-		arg.Ats,
-		arg.Titles,
-	)
+	_, err := db.Exec(ctx, sessionsAdvance, arg.Ids, arg.LastSeqs, arg.Titles)
 	return err
 }
 

@@ -34,9 +34,10 @@ FROM sessions WHERE id = ANY(@ids::text[]) ORDER BY id FOR NO KEY UPDATE;
 UPDATE sessions SET last_seq = @last_seq WHERE id = @id;
 
 -- name: SessionsAdvance :exec
--- Time is made to move forward only: what is appended late was not done late.
-UPDATE sessions s SET last_seq = a.last_seq, last_activity_at = greatest(s.last_activity_at, a.at), title = a.title
-FROM (SELECT unnest(@ids::text[]) AS id, unnest(@last_seqs::bigint[]) AS last_seq, unnest(@ats::timestamptz[]) AS at, unnest(@titles::text[]) AS title) a
+-- SessionsAdvance changes no column of an index unless the title is another one, so that an append updates its session
+-- in place. The activity of a session is written when prompts come and turns start and end.
+UPDATE sessions s SET last_seq = a.last_seq, title = a.title
+FROM (SELECT unnest(@ids::text[]) AS id, unnest(@last_seqs::bigint[]) AS last_seq, unnest(@titles::text[]) AS title) a
 WHERE s.id = a.id;
 
 -- name: SessionTouch :exec
