@@ -7,6 +7,7 @@
 #              runs one and prints its figures
 # make bench-million  times lists and searches of a million stored sessions; needs 3 GB of disk. N=100000 makes fewer
 # make chaos   injects every fault in every state, then faults at random; ARGS="-minutes 20 -seed 1234" say how long and which
+# make overload  has a hundred agents print as fast as they can for a minute; ARGS="-overload 5m -overload-sessions 200" say how long and how many
 # make test-modal-sdk  runs the tests of Modal's SDK against the local Modal, those as well that are known to fail
 # make vulncheck  looks for known vulnerabilities in what the code calls; needs the database at vuln.go.dev, or VULNDB=URL
 # make pin-images  writes the digests of base images behind their tags; needs a registry, and crane, skopeo or docker
@@ -29,7 +30,7 @@ SQLC     = CGO_ENABLED=0 $(TOOL) sqlc
 LINT     = golangci-lint
 TESTARGS ?= -timeout 40m
 
-.PHONY: dev build test test-modal-sdk vulncheck pin-images agents bench bench-million chaos check setup programs fmt generate clean \
+.PHONY: dev build test test-modal-sdk vulncheck pin-images agents bench bench-million chaos overload check setup programs fmt generate clean \
 	check-format check-vet check-lint check-workflows check-generated check-vulnerabilities
 
 dev: setup programs
@@ -93,6 +94,11 @@ chaos: NEEDS = curl
 chaos: ARGS ?= -minutes 10
 chaos: setup programs
 	@go test ./test -count 1 -parallel 1 -timeout 0 -v -run '$(CHAOS)' -all-faults $(ARGS)
+
+# The short form is part of make test.
+overload: ARGS ?= -overload 1m -overload-sessions 100
+overload: setup programs
+	@go test ./test -count 1 -timeout 0 -v -run '^TestOverloadHeals$$' $(ARGS)
 
 check: setup-go check-format check-vet check-workflows check-generated check-lint
 

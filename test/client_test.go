@@ -158,6 +158,7 @@ type event struct {
 	Type           string          `json:"type"`
 	ConversationID string          `json:"conversationId"`
 	RunID          string          `json:"runId"`
+	At             time.Time       `json:"at"` // of the agent or the store, in whole milliseconds
 	Data           json.RawMessage `json:"data"`
 
 	at time.Time // when it was read
