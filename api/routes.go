@@ -46,7 +46,7 @@ func (s *Server) routes() {
 	e.GET("/api/sessions", s.sessionList)
 	e.GET("/api/sessions/:id", s.sessionGet)
 	e.PATCH("/api/sessions/:id", s.sessionPatch)
-	e.DELETE("/api/sessions/:id", s.command(session.CommandStop))
+	e.DELETE("/api/sessions/:id", s.sessionDelete)
 	for _, kind := range session.CommandKinds {
 		handler := s.command(kind)
 		if kind == session.CommandRevert {

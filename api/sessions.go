@@ -349,3 +349,43 @@ func (s *Server) sessionPatch(c echo.Context) error {
 	}
 	return c.JSON(http.StatusOK, wire.Session(sess))
 }
+
+// sessionDelete stops a session; with purge=true everything of it is erased after that.
+func (s *Server) sessionDelete(c echo.Context) error {
+	purge := false
+	for name, values := range c.QueryParams() {
+		if name != "purge" || len(values) != 1 || values[0] != "true" && values[0] != "false" {
+			return invalid(name, "must be purge=true or purge=false, once")
+		}
+		purge = values[0] == "true"
+	}
+	if !purge {
+		return s.command(session.CommandStop)(c)
+	}
+	id, err := sessionID(c)
+	if err != nil {
+		return err
+	}
+	body, _, err := readBody(c, true)
+	if err != nil {
+		return err
+	}
+	if err := body.done(); err != nil {
+		return err
+	}
+	ctx := c.Request().Context()
+	// The row is the promise: from here on the purge is carried out, and its worker stops the session if this request does not.
+	requested, err := s.cfg.Store.PurgeRequest(ctx, id)
+	if err != nil {
+		return err
+	}
+	stopped, err := s.cfg.Store.CommandSubmit(ctx, session.Command{SessionID: id, Kind: session.CommandStop})
+	if err == nil {
+		stopped.Session.Purge = requested.Purge
+		requested = stopped.Session
+	}
+	if err == nil && stopped.Notify {
+		s.signal(ctx, id, func(ctx context.Context) error { return s.cfg.Orchestrator.Stop(ctx, id) })
+	}
+	return c.JSON(http.StatusAccepted, wire.Session(requested))
+}

@@ -22,6 +22,9 @@ type Store interface {
 	// SessionPatch changes what is given, and appends a title event for a new title.
 	SessionPatch(ctx context.Context, sessionID string, p session.Patch) (session.Session, error)
 
+	// PurgeRequest records that everything of a session is to be erased, and returns the session as it is.
+	PurgeRequest(ctx context.Context, sessionID string) (session.Session, error)
+
 	// PromptSubmit stores a prompt at the end of its session's queue with the
 	// events prompt and queue. The same id and body again returns the prompt as
 	// it is, with created false; another body is prompt_conflict. Others:

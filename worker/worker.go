@@ -34,6 +34,8 @@ type Config struct {
 	LegacyEvery time.Duration
 	// Commands signals again for pending commands. Without rows it does nothing.
 	Commands CommandRelay
+	// Purges erases sessions. Without a Purger it does nothing.
+	Purges Purges
 	// ReconcileEvery is the interval of the reconciler's schedule. Default 30s.
 	ReconcileEvery time.Duration
 	// MaxTurns is how many turns run on this worker at once. Default 1000.
@@ -144,6 +146,7 @@ func (w *Worker) Run(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return w.config.Relay.run(ctx, w.config.Logger) })
 	group.Go(func() error { return w.config.Commands.run(ctx, w.config.Logger) })
+	group.Go(func() error { return w.config.Purges.run(ctx, w.config.Logger) })
 	group.Go(func() error { return w.schedule(ctx) })
 	group.Go(func() error { return w.drainLegacy(ctx) })
 	group.Go(func() error {

@@ -10,6 +10,7 @@ import (
 	"net/url"
 	"strings"
 	"syscall"
+	"time"
 
 	"github.com/overwinter-dev/overwinter/internal/apiclient"
 	"github.com/overwinter-dev/overwinter/internal/session"
@@ -30,6 +31,7 @@ type SessionCmd struct {
 	Wake      SessionWakeCmd      `cmd:"" help:"Wake a session."`
 	Hibernate SessionHibernateCmd `cmd:"" help:"Hibernate a session after its current turn."`
 	Stop      SessionStopCmd      `cmd:"" help:"Terminate a session permanently."`
+	Purge     SessionPurgeCmd     `cmd:"" help:"Terminate a session and erase everything that is stored of it."`
 	Abort     SessionAbortCmd     `cmd:"" help:"Interrupt the current turn."`
 	Recover   SessionRecoverCmd   `cmd:"" help:"Retry a session in error."`
 	Sync      SessionSyncCmd      `cmd:"" help:"Snapshot a session after its current turn, and continue."`
@@ -215,6 +217,48 @@ type SessionStopCmd struct{ sessionArg }
 // Run asks and returns; follow shows what comes of it.
 func (c *SessionStopCmd) Run(ctx context.Context, s streams, parent *SessionCmd) error {
 	return parent.command(ctx, s.stdout, c.ID, apiclient.Stop, false)
+}
+
+// SessionPurgeCmd erases a session.
+type SessionPurgeCmd struct {
+	sessionArg
+	Wait bool `help:"Return when everything is erased."`
+}
+
+// purgePoll is the time between two looks at a session that is being erased.
+const purgePoll = 500 * time.Millisecond
+
+// Run asks and returns; with --wait when the session is gone.
+func (c *SessionPurgeCmd) Run(ctx context.Context, s streams, parent *SessionCmd) error {
+	return parent.with(func(client *apiclient.Client) error {
+		got, err := client.Purge(ctx, c.ID)
+		if err != nil {
+			return err
+		}
+		for c.Wait {
+			_, err := client.SessionGet(ctx, c.ID)
+			if refused, ok := errors.AsType[*apiclient.Error](err); ok && refused.Code == session.CodeNoSession {
+				break
+			}
+			if err != nil {
+				return err
+			}
+			select {
+			case <-time.After(purgePoll):
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+		}
+		if parent.json() {
+			return printJSON(s.stdout, got)
+		}
+		outcome := "purge accepted"
+		if c.Wait {
+			outcome = "erased"
+		}
+		_, err = fmt.Fprintf(s.stdout, "%s  %s: %s\n", got.ID, got.Status, outcome)
+		return err
+	})
 }
 
 // SessionAbortCmd interrupts the running turn.

@@ -31,11 +31,13 @@ type WorkerCmd struct {
 	secretFlags
 	modalFlags
 
-	RunnerBinary   string        `env:"OVERWINTER_RUNNER_BINARY" placeholder:"FILE" help:"Program that runs in sandboxes. Default: overwinter-runner in this program's directory."`
-	SandboxTimeout time.Duration `env:"OVERWINTER_SANDBOX_TIMEOUT" default:"24h" help:"Maximum lifetime of a sandbox, at most 24h. Its session moves to a new sandbox in time. Default ${default}."`
-	ReconcileEvery time.Duration `env:"OVERWINTER_RECONCILE_EVERY" default:"30s" help:"How often to compare the provider's sandboxes with the sessions. Default ${default}."`
-	MaxTurns       int           `env:"OVERWINTER_MAX_TURNS" default:"1000" help:"Maximum number of concurrent turns on this worker. Default ${default}."`
-	HealthAddress  string        `env:"OVERWINTER_WORKER_HEALTH_ADDRESS" placeholder:"ADDR" help:"Address that serves /healthz, /readyz and /metrics. Default: none."`
+	RunnerBinary     string        `env:"OVERWINTER_RUNNER_BINARY" placeholder:"FILE" help:"Program that runs in sandboxes. Default: overwinter-runner in this program's directory."`
+	SandboxTimeout   time.Duration `env:"OVERWINTER_SANDBOX_TIMEOUT" default:"24h" help:"Maximum lifetime of a sandbox, at most 24h. Its session moves to a new sandbox in time. Default ${default}."`
+	ReconcileEvery   time.Duration `env:"OVERWINTER_RECONCILE_EVERY" default:"30s" help:"How often to compare the provider's sandboxes with the sessions. Default ${default}."`
+	RetainTerminated time.Duration `env:"OVERWINTER_RETAIN_TERMINATED" placeholder:"DURATION" help:"Purge sessions this long after they were terminated, such as 720h. Default: never."`
+	RetainEvents     time.Duration `env:"OVERWINTER_RETAIN_EVENTS" placeholder:"DURATION" help:"Delete events older than this of sessions that sleep or are terminated, such as 2160h. Default: never."`
+	MaxTurns         int           `env:"OVERWINTER_MAX_TURNS" default:"1000" help:"Maximum number of concurrent turns on this worker. Default ${default}."`
+	HealthAddress    string        `env:"OVERWINTER_WORKER_HEALTH_ADDRESS" placeholder:"ADDR" help:"Address that serves /healthz, /readyz and /metrics. Default: none."`
 }
 
 // modalFlags say where sandboxes come from.
@@ -54,6 +56,10 @@ func (c *WorkerCmd) Validate() error {
 		return fmt.Errorf("--sandbox-timeout is %s; it must be from 1m to %s", c.SandboxTimeout, sandbox.MaxTimeout)
 	case c.ReconcileEvery < time.Second:
 		return fmt.Errorf("--reconcile-every is %s; it must be at least 1s", c.ReconcileEvery)
+	case c.RetainTerminated < 0 || c.RetainTerminated > 0 && c.RetainTerminated < time.Minute:
+		return fmt.Errorf("--retain-terminated is %s; it must be 0 or at least 1m", c.RetainTerminated)
+	case c.RetainEvents < 0 || c.RetainEvents > 0 && c.RetainEvents < time.Minute:
+		return fmt.Errorf("--retain-events is %s; it must be 0 or at least 1m", c.RetainEvents)
 	case c.MaxTurns < 1:
 		return fmt.Errorf("--max-turns is %d; it must be at least 1", c.MaxTurns)
 	}
@@ -165,7 +171,10 @@ func (c *WorkerCmd) run(
 		Temporal: temporal, Control: control, Turns: turns,
 		Relay: worker.Relay{Rows: db, Bell: bell}, Installation: installation, Legacy: db,
 		Commands: worker.CommandRelay{Rows: db, Notifier: bell},
-		Mask:     secrets.text, ReconcileEvery: c.ReconcileEvery, MaxTurns: c.MaxTurns, Logger: logger,
+		Purges: worker.Purges{Purger: activities.NewPurger(control, db, bell, activities.Retention{
+			Terminated: c.RetainTerminated, Events: c.RetainEvents,
+		})},
+		Mask: secrets.text, ReconcileEvery: c.ReconcileEvery, MaxTurns: c.MaxTurns, Logger: logger,
 	})
 	polls.worker.Store(w)
 	group, ctx := errgroup.WithContext(ctx)

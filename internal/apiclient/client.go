@@ -178,6 +178,12 @@ func (c *Client) Command(ctx context.Context, id string, cmd Command, force bool
 	return s, status == http.StatusAccepted, err
 }
 
+// Purge has everything of a session erased, after it was stopped.
+func (c *Client) Purge(ctx context.Context, id string) (s wire.SessionJSON, err error) {
+	_, err = c.call(ctx, http.MethodDelete, sessionPath(id)+"?purge=true", nil, &s)
+	return s, err
+}
+
 // Submit is a prompt for a session.
 type Submit struct {
 	Content   string `json:"content"`

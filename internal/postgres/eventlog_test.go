@@ -29,8 +29,7 @@ func TestAFrameIsWrittenOnceByProcessesThatRepeatIt(t *testing.T) {
 	run := b.begin(t, b.submit(t, "1"))
 	before := b.position(t)
 	const frames = 60
-	done := make(chan struct{})
-	var writers, others errgroup.Group
+	var writers errgroup.Group
 	for w, size := range []int64{1, 3, 7, 7} {
 		db := b.open(t, postgres.Options{MaxConns: 2, CallTimeout: patience})
 		token := "t1"
@@ -58,7 +57,26 @@ func TestAFrameIsWrittenOnceByProcessesThatRepeatIt(t *testing.T) {
 			return nil
 		})
 	}
-	others.Go(func() error {
+	stop := b.terminateConnections(t)
+	err := writers.Wait()
+	stop()
+	require.NoError(t, err)
+
+	events := b.events(t)[before:]
+	require.Len(t, events, 2*frames)
+	for f := range frames {
+		require.JSONEq(t, fmt.Sprintf(`{"f":%d}`, f), string(events[2*f].Data))
+		require.JSONEq(t, fmt.Sprintf(`{"f":%d,"n":1}`, f), string(events[2*f+1].Data))
+		require.Equal(t, run, events[2*f].RunID)
+	}
+}
+
+// terminateConnections ends connections that are in a statement or a transaction, one after the other, until stop is called.
+func (b *bundle) terminateConnections(t *testing.T) (stop func()) {
+	t.Helper()
+	done := make(chan struct{})
+	var group errgroup.Group
+	group.Go(func() error {
 		conn, err := pgx.Connect(b.ctx, b.url)
 		if err != nil {
 			return err
@@ -77,17 +95,10 @@ func TestAFrameIsWrittenOnceByProcessesThatRepeatIt(t *testing.T) {
 			}
 		}
 	})
-	err := writers.Wait()
-	close(done)
-	require.NoError(t, others.Wait())
-	require.NoError(t, err)
-
-	events := b.events(t)[before:]
-	require.Len(t, events, 2*frames)
-	for f := range frames {
-		require.JSONEq(t, fmt.Sprintf(`{"f":%d}`, f), string(events[2*f].Data))
-		require.JSONEq(t, fmt.Sprintf(`{"f":%d,"n":1}`, f), string(events[2*f+1].Data))
-		require.Equal(t, run, events[2*f].RunID)
+	return func() {
+		t.Helper()
+		close(done)
+		require.NoError(t, group.Wait())
 	}
 }
 

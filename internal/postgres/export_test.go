@@ -157,3 +157,12 @@ func (db *DB) BackendPID(ctx context.Context, t *testing.T) (pid int) {
 	require.NoError(t, db.pool.QueryRow(ctx, "SELECT pg_backend_pid()").Scan(&pid))
 	return pid
 }
+
+// PurgeTables are the tables that a purge empties.
+func PurgeTables() []string {
+	var out []string
+	for _, t := range append(purgeContent[:len(purgeContent):len(purgeContent)], purgeRecords...) {
+		out = append(out, t.name)
+	}
+	return out
+}

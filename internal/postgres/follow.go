@@ -158,12 +158,16 @@ func (db *DB) EventsPositions(ctx context.Context, sessionIDs []string) (map[str
 	return out, nil
 }
 
-// EventsPrune deletes a session's events up to and with a position. Readers
-// behind it are told that their position is gone. The newest event stays.
+// EventsPrune deletes a session's events up to and with a position. Readers behind it are told that their position is gone.
+// The newest event stays. The new beginning of the log is recorded first; the rows are deleted after that, some at a time, so
+// that no writer waits for it. A call that was interrupted is completed by the next one with the same position or a later one.
 func (db *DB) EventsPrune(ctx context.Context, sessionID string, through int64) error {
+	const doing = "prune events"
 	ctx, cancel := db.bulk(ctx)
 	defer cancel()
-	return db.inSession(ctx, "prune events", sessionID, func(s *sessionTx) error {
+	var no int64
+	err := db.inSession(ctx, doing, sessionID, func(s *sessionTx) error {
+		no = s.row.No
 		through = min(through, s.row.LastSeq-1)
 		if through < 1 {
 			return nil
@@ -176,11 +180,12 @@ func (db *DB) EventsPrune(ctx context.Context, sessionID string, through int64) 
 		if err := s.settleBlocks(ctx, live); err != nil {
 			return err
 		}
-		if err := s.q.EventsPrune(ctx, s, &dbsqlc.EventsPruneParams{SessionNo: s.row.No, Through: through}); err != nil {
-			return err
-		}
 		return s.q.EventsSetFirst(ctx, s, &dbsqlc.EventsSetFirstParams{ID: sessionID, FirstSeq: through + 1})
 	})
+	if err != nil || through < 1 {
+		return err
+	}
+	return fault(doing, db.eventsDelete(ctx, no, through))
 }
 
 // listenCheck is how long a listening connection may be silent before it is asked

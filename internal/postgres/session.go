@@ -97,11 +97,15 @@ func (db *DB) sessionInsert(ctx context.Context, tx pgx.Tx, s session.Session, a
 			return fmt.Errorf("workspace of a session: %w", err)
 		}
 	}
-	return db.q.SessionInsert(ctx, tx, &dbsqlc.SessionInsertParams{
+	inserted, err := db.q.SessionInsert(ctx, tx, &dbsqlc.SessionInsertParams{
 		ID: s.ID, Agent: s.Agent, Profile: s.Profile, Title: s.Title, Workspace: workspace,
 		ParentID: s.ParentID, ForkedFrom: s.ForkedFrom, Lazy: s.Lazy, CreatedAt: s.CreatedAt.UTC(),
 		IdleTimeoutNs: int64(s.IdleTimeout), Metadata: s.Metadata, Options: options,
 	})
+	if err == nil && inserted == 0 {
+		return illegal("session %s was deleted; its id is not used again", s.ID)
+	}
+	return err
 }
 
 // promptFirst queues the first prompt of a session made in the same transaction.
@@ -121,6 +125,9 @@ func (db *DB) promptFirst(ctx context.Context, tx pgx.Tx, sessionID string, p se
 // SessionGet returns a session as it is.
 func (db *DB) SessionGet(ctx context.Context, sessionID string) (session.Session, error) {
 	s, err := db.sessionGet(ctx, db.pool, sessionID)
+	if err == nil && (s.Status.Final() || len(s.Pending) > 0) { // a purge begins with a stop
+		s.Purge, err = db.purgeGet(ctx, db.pool, sessionID)
+	}
 	return s, fault("read a session", err)
 }
 

@@ -31,6 +31,7 @@ type Session struct {
 	Loaded       bool // the workflow is open
 	Sandbox      *SandboxView
 	Pending      []Command // commands that were accepted and have not ended, oldest first
+	Purge        *Purge    // set by the store's SessionGet alone: everything of the session is being erased
 	// Notify is set by the store's SessionPatch alone: the workflow is to be signalled.
 	Notify bool
 }

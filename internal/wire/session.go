@@ -29,6 +29,21 @@ type SessionJSON struct {
 	// PendingCommands were accepted and have not ended, oldest first.
 	PendingCommands []CommandJSON `json:"pendingCommands"`
 	Runtime         RuntimeJSON   `json:"runtime"`
+	Purge           *PurgeJSON    `json:"purge,omitempty"`
+}
+
+// PurgeJSON is the erasure of a session.
+type PurgeJSON struct {
+	State       session.PurgeState `json:"state"`
+	RequestedAt Time               `json:"requestedAt"`
+}
+
+// Purge converts p; nil stays nil.
+func Purge(p *session.Purge) *PurgeJSON {
+	if p == nil {
+		return nil
+	}
+	return &PurgeJSON{State: p.State, RequestedAt: Time(p.RequestedAt)}
 }
 
 // RuntimeJSON says what of a session is alive.
@@ -66,6 +81,7 @@ func Session(s session.Session) SessionJSON {
 		Metadata: metadata, Options: s.Options, Generation: s.Generation, Receipt: Receipt(s.Receipt),
 		Metrics: s.Metrics, Queue: s.Queue,
 		PendingCommands: Commands(s.Pending), Runtime: RuntimeJSON{IsLoaded: s.Loaded, Sandbox: Sandbox(s.Sandbox)},
+		Purge: Purge(s.Purge),
 	}
 }
 

@@ -192,22 +192,6 @@ func (q *Queries) EventsPositions(ctx context.Context, db DBTX, ids []string) ([
 	return items, nil
 }
 
-const eventsPrune = `-- name: EventsPrune :exec
-DELETE FROM event_log WHERE session_no = $1 AND seq <= $2
-`
-
-type EventsPruneParams struct {
-	SessionNo int64
-	Through   int64
-}
-
-// EventsPrune deletes the oldest events up to and with a position; readers behind
-// it are told by first_seq.
-func (q *Queries) EventsPrune(ctx context.Context, db DBTX, arg *EventsPruneParams) error {
-	_, err := db.Exec(ctx, eventsPrune, arg.SessionNo, arg.Through)
-	return err
-}
-
 const eventsSetFirst = `-- name: EventsSetFirst :exec
 UPDATE sessions SET first_seq = greatest(first_seq, $1::bigint) WHERE id = $2
 `

@@ -141,6 +141,15 @@ type Prompt struct {
 	EndedAt   *time.Time
 }
 
+type Purge struct {
+	SessionID   string
+	State       string
+	RequestedAt time.Time
+	ErasedAt    *time.Time
+	NextAt      time.Time
+	Attempts    int32
+}
+
 type Question struct {
 	ID          string
 	SessionID   string

@@ -208,11 +208,12 @@ func (q *Queries) SessionGet(ctx context.Context, db DBTX, id string) (SessionVi
 	return i, err
 }
 
-const sessionInsert = `-- name: SessionInsert :exec
+const sessionInsert = `-- name: SessionInsert :execrows
 INSERT INTO sessions (id, status, agent, profile, title, title_given, workspace, parent_id, forked_from, lazy,
     created_at, last_activity_at, idle_timeout_ns, metadata, options)
-VALUES ($1, 'initializing', $2, $3, $4, $4::text <> '', $5, $6, $7, $8,
-    $9, $9, $10, $11, $12)
+SELECT $1, 'initializing', $2, $3, $4, $4::text <> '', $5, $6, $7, $8,
+    $9, $9, $10, $11, $12
+WHERE NOT EXISTS (SELECT FROM purges p WHERE p.session_id = $1)
 `
 
 type SessionInsertParams struct {
@@ -230,8 +231,9 @@ type SessionInsertParams struct {
 	Options       []byte
 }
 
-func (q *Queries) SessionInsert(ctx context.Context, db DBTX, arg *SessionInsertParams) error {
-	_, err := db.Exec(ctx, sessionInsert,
+// SessionInsert inserts nothing where the id belonged to a session that was purged.
+func (q *Queries) SessionInsert(ctx context.Context, db DBTX, arg *SessionInsertParams) (int64, error) {
+	result, err := db.Exec(ctx, sessionInsert,
 		arg.ID,
 		arg.Agent,
 		arg.Profile,
@@ -245,7 +247,10 @@ func (q *Queries) SessionInsert(ctx context.Context, db DBTX, arg *SessionInsert
 		arg.Metadata,
 		arg.Options,
 	)
-	return err
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
 }
 
 const sessionLaunch = `-- name: SessionLaunch :one

@@ -42,11 +42,6 @@ LEFT JOIN LATERAL (SELECT k.id FROM event_conversations k WHERE p.conversation_n
 WHERE p.before IS NULL OR p.before < @max_bytes::bigint
 ORDER BY p.seq;
 
--- name: EventsPrune :exec
--- EventsPrune deletes the oldest events up to and with a position; readers behind
--- it are told by first_seq.
-DELETE FROM event_log WHERE session_no = @session_no AND seq <= @through;
-
 -- name: EventsSetFirst :exec
 UPDATE sessions SET first_seq = greatest(first_seq, @first_seq::bigint) WHERE id = @id;
 

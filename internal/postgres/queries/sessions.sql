@@ -1,8 +1,10 @@
--- name: SessionInsert :exec
+-- name: SessionInsert :execrows
+-- SessionInsert inserts nothing where the id belonged to a session that was purged.
 INSERT INTO sessions (id, status, agent, profile, title, title_given, workspace, parent_id, forked_from, lazy,
     created_at, last_activity_at, idle_timeout_ns, metadata, options)
-VALUES (@id, 'initializing', @agent, @profile, @title, @title::text <> '', @workspace, @parent_id, @forked_from, @lazy,
-    @created_at, @created_at, @idle_timeout_ns, @metadata, @options);
+SELECT @id, 'initializing', @agent, @profile, @title, @title::text <> '', @workspace, @parent_id, @forked_from, @lazy,
+    @created_at, @created_at, @idle_timeout_ns, @metadata, @options
+WHERE NOT EXISTS (SELECT FROM purges p WHERE p.session_id = @id);
 
 -- name: SessionGet :one
 SELECT * FROM session_views WHERE id = @id;

@@ -1,0 +1,223 @@
+package activities
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/overwinter-dev/overwinter/internal/session"
+)
+
+const (
+	// purgesAtOnce is how many sessions a worker erases at once.
+	purgesAtOnce = 4
+	// purgeTimeout bounds one pass over one session. What it does not get to is done in a later one.
+	purgeTimeout = 2 * time.Minute
+	// purgeSettle is how long after a session's row the last look at Temporal is taken: longer than a request that has read
+	// the row may take to signal.
+	purgeSettle = 30 * time.Second
+	// purgesOpen is how many purges retention has under way at most.
+	purgesOpen = 200
+	// retainSessions is how many sessions one pass looks at for old events.
+	retainSessions = 2000
+	// retainEvery is the pause between two passes of retention.
+	retainEvery = 30 * time.Second
+)
+
+// PurgeStore is what purges and retention need of Postgres besides Store. Every method may be repeated.
+type PurgeStore interface {
+	// PurgesTake returns purges that are due, each to one caller for a while.
+	PurgesTake(ctx context.Context, limit int) ([]session.Purge, error)
+	// PurgeSet moves a purge to a state and has it looked at after a pause.
+	PurgeSet(ctx context.Context, sessionID string, state session.PurgeState, after time.Duration) error
+	// PurgeContent erases everything of a terminated session but what its images are found by.
+	PurgeContent(ctx context.Context, sessionID string) error
+	// PurgeImages marks a session's images for deletion and returns how many may be left.
+	PurgeImages(ctx context.Context, sessionID string) (int64, error)
+	// PurgeSession erases the rest, the row last.
+	PurgeSession(ctx context.Context, sessionID string) error
+	// PurgeTerminated requests the purge of sessions that were terminated longer than age ago.
+	PurgeTerminated(ctx context.Context, age time.Duration, limit int) (int, error)
+	// EventsRetain deletes events older than age of some sessions that sleep or are over, those after a number.
+	EventsRetain(ctx context.Context, age time.Duration, after int64, limit int) (next, pruned int64, err error)
+}
+
+// PurgeWorkflows stops and erases workflows of sessions.
+type PurgeWorkflows interface {
+	Stop(ctx context.Context, sessionID string) error
+	// Erase deletes all runs of a session's workflow, and reports whether it found any.
+	Erase(ctx context.Context, sessionID string) (found bool, err error)
+}
+
+// Retention says what is deleted with time. Zero keeps for ever.
+type Retention struct {
+	Terminated time.Duration // sessions, after they were terminated
+	Events     time.Duration // events of sessions that sleep or are terminated
+}
+
+// Purger erases sessions whose purge was requested, and applies the retention. Every worker has one; a purge is in the
+// hands of one worker at a time, and of another one within a minute if that is lost. Every step may be repeated.
+type Purger struct {
+	*work
+	store     PurgeStore
+	workflows PurgeWorkflows
+	retention Retention
+
+	afterSession int64
+	retainAt     time.Time
+}
+
+// NewPurger returns a purger that works with what the activities work with.
+func NewPurger(c *Control, store PurgeStore, workflows PurgeWorkflows, r Retention) *Purger {
+	return &Purger{work: c.work, store: store, workflows: workflows, retention: r}
+}
+
+// Pass takes the purges that are due one step further, and looks at some sessions for the retention.
+func (p *Purger) Pass(ctx context.Context) error {
+	retained := p.retain(ctx)
+	due, err := p.store.PurgesTake(ctx, purgesAtOnce)
+	if err != nil {
+		return errors.Join(retained, err)
+	}
+	var group errgroup.Group
+	for _, purge := range due {
+		group.Go(func() error {
+			ctx, cancel := context.WithTimeout(ctx, purgeTimeout)
+			defer cancel()
+			if err := p.step(ctx, purge); err != nil {
+				return fmt.Errorf("purge session %s (%s): %w", purge.SessionID, purge.State, err)
+			}
+			return nil
+		})
+	}
+	return errors.Join(retained, group.Wait())
+}
+
+// step takes a purge as far as it gets.
+func (p *Purger) step(ctx context.Context, purge session.Purge) error {
+	id := purge.SessionID
+	switch purge.State {
+	case session.PurgeStopping:
+		stopped, err := p.stop(ctx, id)
+		if err != nil || !stopped {
+			return err
+		}
+		if err := p.store.PurgeSet(ctx, id, session.PurgeErasing, time.Minute); err != nil {
+			return err
+		}
+		fallthrough
+	case session.PurgeErasing:
+		erased, err := p.erase(ctx, id)
+		if err != nil {
+			return err
+		}
+		if !erased {
+			return p.store.PurgeSet(ctx, id, session.PurgeErasing, time.Second)
+		}
+		return p.store.PurgeSet(ctx, id, session.PurgeChecking, purgeSettle)
+	case session.PurgeChecking:
+		found, err := p.workflows.Erase(ctx, id)
+		if err != nil || found {
+			return err
+		}
+		p.Logger.InfoContext(ctx, "erased a session", slog.String("session_id", id))
+		return p.store.PurgeSet(ctx, id, session.PurgeErased, 0)
+	}
+	return nil
+}
+
+// stop asks for the end of a session and reports whether it has ended: its workflow has terminated the sandbox then and
+// cancelled what was queued.
+func (p *Purger) stop(ctx context.Context, id string) (stopped bool, err error) {
+	s, err := p.Store.SessionGet(ctx, id)
+	if err != nil {
+		return session.CodeOf(err) == session.CodeNoSession, ignoreNoSession(err)
+	}
+	if s.Status.Final() {
+		return true, nil
+	}
+	if _, err := p.Store.CommandSubmit(ctx, session.Command{SessionID: id, Kind: session.CommandStop}); err != nil {
+		return false, err
+	}
+	return false, p.workflows.Stop(ctx, id)
+}
+
+// erase does what can be done now and reports whether nothing of the session is left. What fails does not keep the rest
+// from being erased. The row goes last: while it is there, the erasure is known to be incomplete.
+func (p *Purger) erase(ctx context.Context, id string) (erased bool, err error) {
+	sandboxes := p.endSandboxes(ctx, id)
+	content := ignoreNoSession(p.store.PurgeContent(ctx, id))
+	images, imagesErr := p.deleteImagesOf(ctx, id)
+	found, workflowErr := p.workflows.Erase(ctx, id)
+	if err := errors.Join(sandboxes, content, imagesErr, workflowErr); err != nil || images > 0 || found {
+		return false, err
+	}
+	return true, p.store.PurgeSession(ctx, id)
+}
+
+func (p *Purger) endSandboxes(ctx context.Context, id string) error {
+	rows, err := p.Store.SandboxesOpen(ctx, id)
+	if err != nil {
+		return err
+	}
+	var failed error
+	for _, row := range rows {
+		failed = errors.Join(failed, p.end(ctx, row, "the session is purged"))
+	}
+	return failed
+}
+
+// deleteImagesOf has the provider delete what is due, the images of the session among it, and returns how many it may
+// have left.
+func (p *Purger) deleteImagesOf(ctx context.Context, id string) (int64, error) {
+	left, err := p.store.PurgeImages(ctx, id)
+	if err != nil || left == 0 {
+		return left, err
+	}
+	l := &look{work: p.work}
+	err = errors.Join(
+		l.settleExits(ctx),
+		l.deleteImages(ctx, func(ctx context.Context) ([]string, error) { return l.Store.SnapshotsCondemn(ctx, collectPage) }, l.Store.SnapshotsForget),
+	)
+	if err != nil {
+		return left, err
+	}
+	return p.store.PurgeImages(ctx, id)
+}
+
+// retain applies the retention to a bounded number of sessions.
+func (p *Purger) retain(ctx context.Context) error {
+	if time.Now().Before(p.retainAt) {
+		return nil
+	}
+	p.retainAt = time.Now().Add(retainEvery)
+	var failed error
+	if p.retention.Terminated > 0 {
+		n, err := p.store.PurgeTerminated(ctx, p.retention.Terminated, purgesOpen)
+		if n > 0 {
+			p.Logger.InfoContext(ctx, "sessions are purged because they were terminated long ago", slog.Int("sessions", n))
+		}
+		failed = err
+	}
+	if p.retention.Events > 0 {
+		next, pruned, err := p.store.EventsRetain(ctx, p.retention.Events, p.afterSession, retainSessions)
+		p.afterSession = next
+		if pruned > 0 {
+			p.Logger.InfoContext(ctx, "deleted old events", slog.Int64("events", pruned))
+		}
+		failed = errors.Join(failed, err)
+	}
+	return failed
+}
+
+// ignoreNoSession is err unless the session is gone.
+func ignoreNoSession(err error) error {
+	if session.CodeOf(err) == session.CodeNoSession {
+		return nil
+	}
+	return err
+}

@@ -1,0 +1,25 @@
+package apitest
+
+import (
+	"context"
+	"time"
+
+	"github.com/overwinter-dev/overwinter/internal/session"
+)
+
+// PurgeRequest implements api.Store.
+func (m *Store) PurgeRequest(_ context.Context, id string) (session.Session, error) {
+	leave, err := m.enter("PurgeRequest")
+	if err != nil {
+		return session.Session{}, err
+	}
+	defer leave()
+	r, err := m.get(id)
+	if err != nil {
+		return session.Session{}, err
+	}
+	if r.Session.Purge == nil {
+		r.Session.Purge = &session.Purge{SessionID: id, State: session.PurgeStopping, RequestedAt: time.Now()}
+	}
+	return r.view(), nil
+}

@@ -1,0 +1,79 @@
+package orchestrator
+
+import (
+	"context"
+	"fmt"
+
+	"go.temporal.io/api/common/v1"
+	"go.temporal.io/api/workflowservice/v1"
+
+	"github.com/overwinter-dev/overwinter/internal/session"
+)
+
+// eraseRuns is how many runs of a workflow one call deletes at most.
+const eraseRuns = 1000
+
+// Erase deletes every run of a session's workflow with its history and its entry in the visibility store; an open one is
+// terminated by it. Temporal deletes in the background: Erase reports whether it found any, and is called again until it
+// finds none.
+func (o *Orchestrator) Erase(ctx context.Context, sessionID string) (found bool, err error) {
+	runs := map[string]bool{}
+	current, err := o.newestRun(ctx, sessionID)
+	if err != nil {
+		return false, err
+	}
+	if current != "" {
+		runs[current] = true
+	}
+	var page []byte
+	for len(runs) < eraseRuns {
+		list, err := o.listRuns(ctx, sessionID, page)
+		if err != nil {
+			return false, err
+		}
+		for _, e := range list.GetExecutions() {
+			runs[e.GetExecution().GetRunId()] = true
+		}
+		if page = list.GetNextPageToken(); len(page) == 0 {
+			break
+		}
+	}
+	for run := range runs {
+		if err := o.deleteRun(ctx, sessionID, run); err != nil {
+			return true, err
+		}
+	}
+	return len(runs) > 0, nil
+}
+
+// newestRun returns the id of the newest run of a session's workflow, open or not; empty when there is none.
+func (o *Orchestrator) newestRun(ctx context.Context, sessionID string) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, o.timeout)
+	defer cancel()
+	d, err := o.temporal.DescribeWorkflowExecution(ctx, sessionID, "")
+	if err := interpret(err); err != nil {
+		return "", ignoreClosed(err)
+	}
+	return d.GetWorkflowExecutionInfo().GetExecution().GetRunId(), nil
+}
+
+func (o *Orchestrator) listRuns(ctx context.Context, sessionID string, page []byte) (*workflowservice.ListWorkflowExecutionsResponse, error) {
+	if !session.ValidID(session.SessionPrefix, sessionID) { // it becomes part of a query
+		return nil, session.Faultf(session.CodeInvalid, "%q is not the id of a session", sessionID)
+	}
+	ctx, cancel := context.WithTimeout(ctx, o.timeout)
+	defer cancel()
+	list, err := o.temporal.ListWorkflow(ctx, &workflowservice.ListWorkflowExecutionsRequest{
+		Namespace: o.namespace, PageSize: 100, NextPageToken: page, Query: fmt.Sprintf("WorkflowId = '%s'", sessionID),
+	})
+	return list, interpret(err)
+}
+
+func (o *Orchestrator) deleteRun(ctx context.Context, sessionID, runID string) error {
+	ctx, cancel := context.WithTimeout(ctx, o.timeout)
+	defer cancel()
+	_, err := o.temporal.WorkflowService().DeleteWorkflowExecution(ctx, &workflowservice.DeleteWorkflowExecutionRequest{
+		Namespace: o.namespace, WorkflowExecution: &common.WorkflowExecution{WorkflowId: sessionID, RunId: runID},
+	})
+	return ignoreClosed(interpret(err))
+}

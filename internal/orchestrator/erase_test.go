@@ -1,0 +1,56 @@
+package orchestrator_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.temporal.io/api/enums/v1"
+	"go.temporal.io/api/workflowservice/v1"
+
+	"github.com/overwinter-dev/overwinter/internal/session"
+)
+
+// TestEraseLeavesNothingOfAWorkflow deletes a workflow with two closed runs and an open one, and keeps those of others.
+func TestEraseLeavesNothingOfAWorkflow(t *testing.T) {
+	t.Parallel()
+	ctx, o, id := setup(t)
+	other := session.NewID(session.SessionPrefix)
+	require.NoError(t, o.Notify(ctx, other))
+	var runs []string
+	for range 3 {
+		require.NoError(t, o.Notify(ctx, id))
+		run, err := o.CurrentRun(ctx, id)
+		require.NoError(t, err)
+		runs = append(runs, run)
+		if len(runs) < 3 {
+			require.NoError(t, o.Stop(ctx, id))
+			require.NoError(t, engine.GetWorkflow(ctx, id, run).Get(ctx, nil))
+		}
+	}
+	listed := func(id string) int {
+		list, err := engine.ListWorkflow(ctx, &workflowservice.ListWorkflowExecutionsRequest{Namespace: "default", Query: "WorkflowId = '" + id + "'"})
+		require.NoError(t, err)
+		return len(list.GetExecutions())
+	}
+	require.Eventually(t, func() bool { return listed(id) == 3 }, patience, 50*time.Millisecond)
+	require.Eventually(t, func() bool {
+		found, err := o.Erase(ctx, id)
+		require.NoError(t, err)
+		return !found
+	}, patience, 200*time.Millisecond)
+	require.Zero(t, listed(id))
+	for _, run := range runs {
+		history := engine.GetWorkflowHistory(ctx, id, run, false, enums.HISTORY_EVENT_FILTER_TYPE_ALL_EVENT)
+		require.True(t, history.HasNext(), "the error")
+		_, err := history.Next()
+		require.ErrorContains(t, err, "not found")
+	}
+	found, err := o.Erase(ctx, "ses_' OR WorkflowId != '")
+	require.False(t, found)
+	require.Equal(t, session.CodeInvalid, session.CodeOf(err), "error: %v", err)
+	current, err := o.CurrentRun(ctx, other)
+	require.NoError(t, err)
+	require.NotEmpty(t, current)
+	require.NoError(t, o.Stop(ctx, other))
+}

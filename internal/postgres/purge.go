@@ -1,0 +1,256 @@
+package postgres
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/overwinter-dev/overwinter/internal/postgres/dbsqlc"
+	"github.com/overwinter-dev/overwinter/internal/session"
+)
+
+// purgeChunk is how many rows one statement deletes at most. Each is a transaction of its own: no lock and no snapshot is
+// held for the time that a large session takes.
+const purgeChunk = 1000
+
+// purgeTables are the tables with rows of a session, in the order in which they are emptied: those that refer to others
+// first. The events and the row of the session come before and after them. What is in the first group is erased as soon as
+// the session has no sandbox; the second is needed until its images are deleted.
+var (
+	purgeContent = []purgeTable{
+		{"event_conversations", "session_no"},
+		{"blocks", "session_id"},
+		{"transcripts", "session_id"},
+		{"transcript_positions", "session_id"},
+		{"transcript_totals", "session_id"},
+		{"workspace_files", "session_id"},
+		{"workspaces", "session_id"},
+		{"questions", "session_id"},
+		{"session_commands", "session_id"},
+		{"runs", "session_id"},
+		{"prompts", "session_id"},
+		{"idempotency_keys", "session_id"},
+	}
+	purgeRecords = []purgeTable{
+		{"bundles", "session_id"},
+		{"exit_images", "session_id"},
+		{"snapshots", "session_id"},
+		{"sandboxes", "session_id"},
+		{"session_transitions", "session_id"},
+	}
+)
+
+type purgeTable struct{ name, column string }
+
+// delete is the statement that deletes some rows of a session.
+func (t purgeTable) delete() string {
+	return fmt.Sprintf("DELETE FROM %[1]s WHERE ctid = ANY(ARRAY(SELECT ctid FROM %[1]s WHERE %[2]s = $1 LIMIT $2))", t.name, t.column)
+}
+
+// PurgeRequest records that everything of a session is to be erased, and returns the session as it is. From then on it is
+// carried out, whatever fails. Again it changes nothing. session_not_found when there is no such session, or none any more.
+func (db *DB) PurgeRequest(ctx context.Context, sessionID string) (s session.Session, err error) {
+	err = db.inSession(ctx, "request a purge", sessionID, func(tx *sessionTx) error {
+		if err := tx.q.PurgeInsert(ctx, tx, sessionID); err != nil {
+			return err
+		}
+		if s, err = db.sessionGet(ctx, tx, sessionID); err != nil {
+			return err
+		}
+		s.Purge, err = db.purgeGet(ctx, tx, sessionID)
+		return err
+	})
+	return s, err
+}
+
+// purgeGet is the purge of a session; nil where none was requested.
+func (db *DB) purgeGet(ctx context.Context, tx dbsqlc.DBTX, sessionID string) (*session.Purge, error) {
+	row, err := db.q.PurgeGet(ctx, tx, sessionID)
+	if isNoRows(err) {
+		return nil, nil
+	}
+	return &session.Purge{SessionID: row.SessionID, State: session.PurgeState(row.State), RequestedAt: row.RequestedAt.UTC()}, err
+}
+
+// PurgesTake returns up to limit purges that are due. No other caller gets them until a pause is over that grows with each
+// time, up to a minute.
+func (db *DB) PurgesTake(ctx context.Context, limit int) ([]session.Purge, error) {
+	rows, err := db.q.PurgesTake(ctx, db.pool, int32(limit))
+	out := make([]session.Purge, len(rows))
+	for i, row := range rows {
+		out[i] = session.Purge{SessionID: row.SessionID, State: session.PurgeState(row.State), RequestedAt: row.RequestedAt.UTC()}
+	}
+	return out, fault("choose purges", err)
+}
+
+// PurgeSet moves a purge to its next state, or has it looked at again, after a pause.
+func (db *DB) PurgeSet(ctx context.Context, sessionID string, state session.PurgeState, after time.Duration) error {
+	return fault("record the state of a purge", db.q.PurgeSet(ctx, db.pool, &dbsqlc.PurgeSetParams{
+		SessionID: sessionID, State: string(state), PauseSeconds: after.Seconds(),
+	}))
+}
+
+// PurgeContent erases what a terminated session has in the log, its conversation, prompts, files and transcripts. It may be
+// interrupted anywhere; called again it continues. Readers of the log are told that the events are gone.
+func (db *DB) PurgeContent(ctx context.Context, sessionID string) error {
+	const doing = "erase the content of a session"
+	var no, last int64
+	err := db.inSession(ctx, doing, sessionID, func(s *sessionTx) error {
+		if !session.State(s.row.Status).Final() {
+			return illegal("session %s is not terminated", sessionID)
+		}
+		no, last, s.grown = s.row.No, s.row.LastSeq, true
+		return s.q.SessionScrub(ctx, s, sessionID)
+	})
+	if err != nil {
+		return err
+	}
+	if err := db.eventsDelete(ctx, no, last); err != nil {
+		return fault(doing, err)
+	}
+	return fault(doing, db.purgeRows(ctx, purgeContent, sessionID, no))
+}
+
+// eventsDelete deletes events up to and with a position, some at a time.
+func (db *DB) eventsDelete(ctx context.Context, sessionNo, through int64) error {
+	for {
+		n, err := db.q.EventsDelete(ctx, db.pool, &dbsqlc.EventsDeleteParams{SessionNo: sessionNo, Through: through, MaxItems: purgeChunk})
+		if err != nil || n < purgeChunk {
+			return err
+		}
+	}
+}
+
+func (db *DB) purgeRows(ctx context.Context, tables []purgeTable, sessionID string, no int64) error {
+	for _, t := range tables {
+		key := any(sessionID)
+		if t.column == "session_no" {
+			key = no
+		}
+		for {
+			tag, err := db.pool.Exec(ctx, t.delete(), key, purgeChunk)
+			if err != nil {
+				return fmt.Errorf("%s: %w", t.name, err)
+			}
+			if tag.RowsAffected() < purgeChunk {
+				break
+			}
+		}
+	}
+	return nil
+}
+
+// PurgeImages marks all images of a session for deletion, and returns how many may be left at the provider.
+func (db *DB) PurgeImages(ctx context.Context, sessionID string) (int64, error) {
+	const doing = "erase the images of a session"
+	if err := db.q.SnapshotsPurge(ctx, db.pool, sessionID); err != nil {
+		return 0, fault(doing, err)
+	}
+	left, err := db.q.ImagesLeft(ctx, db.pool, sessionID)
+	return left, fault(doing, err)
+}
+
+// PurgeSession erases the rest of a terminated session, its row last. It refuses while images may be left. A session that
+// is gone already is no error.
+func (db *DB) PurgeSession(ctx context.Context, sessionID string) error {
+	const doing = "erase a session"
+	no, err := db.q.SessionNo(ctx, db.pool, sessionID)
+	if isNoRows(err) {
+		return nil
+	}
+	if err != nil {
+		return fault(doing, err)
+	}
+	left, err := db.PurgeImages(ctx, sessionID)
+	if err != nil {
+		return err
+	}
+	if left > 0 {
+		return illegal("session %s may have %d images left", sessionID, left)
+	}
+	if err := db.q.SessionHeadClear(ctx, db.pool, sessionID); err != nil {
+		return fault(doing, err)
+	}
+	// What came after PurgeContent, such as a title that was given to the terminated session.
+	if err := db.purgeRows(ctx, append(purgeContent[:len(purgeContent):len(purgeContent)], purgeRecords...), sessionID, no); err != nil {
+		return fault(doing, err)
+	}
+	if err := db.eventsDelete(ctx, no, 1<<62); err != nil {
+		return fault(doing, err)
+	}
+	n, err := db.q.SessionDelete(ctx, db.pool, sessionID)
+	if err == nil && n == 0 {
+		return illegal("session %s is not terminated or has events", sessionID)
+	}
+	return fault(doing, err)
+}
+
+// PurgeTerminated requests the purge of sessions that were terminated longer than age ago. At most limit are under way.
+func (db *DB) PurgeTerminated(ctx context.Context, age time.Duration, limit int) (requested int, err error) {
+	const doing = "find sessions to purge"
+	open, err := db.q.PurgesOpen(ctx, db.pool)
+	if err != nil || open >= int64(limit) {
+		return 0, fault(doing, err)
+	}
+	ids, err := db.q.SessionsRetention(ctx, db.pool, &dbsqlc.SessionsRetentionParams{AgeSeconds: age.Seconds(), MaxItems: int32(int64(limit) - open)})
+	if err != nil {
+		return 0, fault(doing, err)
+	}
+	for _, id := range ids {
+		if err := db.q.PurgeInsert(ctx, db.pool, id); err != nil {
+			return requested, fault(doing, err)
+		}
+		requested++
+	}
+	return requested, nil
+}
+
+// retentionChunk is how many events of one session a look deletes at most.
+const retentionChunk = 100_000
+
+// EventsRetain deletes the events older than age of sessions that sleep or are terminated. One call looks at up to limit
+// sessions after a number and returns the number to continue with: 0 after the last. The newest event of a session stays.
+func (db *DB) EventsRetain(ctx context.Context, age time.Duration, after int64, limit int) (next, pruned int64, err error) {
+	const doing = "delete old events"
+	rows, err := db.q.EventsRetention(ctx, db.pool, &dbsqlc.EventsRetentionParams{AgeSeconds: age.Seconds(), AfterNo: after, MaxItems: int32(limit)})
+	if err != nil {
+		return after, 0, fault(doing, err)
+	}
+	for _, row := range rows {
+		if row.Due {
+			n, err := db.eventsRetain(ctx, row.ID, age)
+			pruned += n
+			if err != nil && session.CodeOf(err) != session.CodeNoSession {
+				return after, pruned, err
+			}
+		}
+		after = row.No
+	}
+	if len(rows) < limit {
+		after = 0
+	}
+	return after, pruned, nil
+}
+
+func (db *DB) eventsRetain(ctx context.Context, sessionID string, age time.Duration) (pruned int64, err error) {
+	bounds, err := db.q.EventsBounds(ctx, db.pool, sessionID)
+	if isNoRows(err) {
+		return 0, noSession(sessionID)
+	}
+	if err != nil {
+		return 0, err
+	}
+	no, err := db.q.SessionNo(ctx, db.pool, sessionID)
+	if err != nil {
+		return 0, err
+	}
+	through, err := db.q.EventsBefore(ctx, db.pool, &dbsqlc.EventsBeforeParams{
+		AgeSeconds: age.Seconds(), SessionNo: no, FirstSeq: bounds.FirstSeq, MaxItems: retentionChunk,
+	})
+	if err != nil {
+		return 0, err
+	}
+	// What a call that was interrupted has left is deleted as well.
+	through = max(through, bounds.FirstSeq-1)
+	return max(0, through-bounds.FirstSeq+1), db.EventsPrune(ctx, sessionID, through)
+}

@@ -1,0 +1,279 @@
+package postgres_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/stretchr/testify/require"
+
+	"github.com/overwinter-dev/overwinter/internal/eventlog"
+	"github.com/overwinter-dev/overwinter/internal/postgres"
+	"github.com/overwinter-dev/overwinter/internal/session"
+)
+
+const planted = "Xylophone7Quartz"
+
+// find lists every table that has the words anywhere in a row.
+func find(t *testing.T, url, words string) []string {
+	t.Helper()
+	ctx := t.Context()
+	conn, err := pgx.Connect(ctx, url)
+	require.NoError(t, err)
+	defer conn.Close(ctx)
+	rows, err := conn.Query(ctx, "SELECT table_name::text FROM information_schema.tables WHERE table_schema = 'public' AND table_type = 'BASE TABLE' ORDER BY 1")
+	require.NoError(t, err)
+	tables, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	require.NoError(t, err)
+	require.Contains(t, tables, "event_log")
+	var found []string
+	for _, table := range tables {
+		var n int
+		// The text of a row has bytes in hexadecimal.
+		require.NoError(t, conn.QueryRow(ctx, fmt.Sprintf("SELECT count(*) FROM %s r WHERE r::text LIKE '%%' || $1 || '%%' OR r::text LIKE '%%' || encode($1::bytea, 'hex') || '%%'", table), words).Scan(&n))
+		if n > 0 {
+			found = append(found, table)
+		}
+	}
+	return found
+}
+
+// plant puts the words wherever a session has text.
+func (b *bundle) plant(t *testing.T) {
+	t.Helper()
+	id := session.NewID(session.SessionPrefix)
+	_, _, err := b.SessionCreate(b.ctx, session.Session{
+		ID: id, Agent: "demo", Title: planted, Metadata: json.RawMessage(`{"k":"` + planted + `"}`),
+		Workspace: &session.Workspace{RepoURL: "https://example.org/" + planted},
+	}, nil, session.Idempotency{Key: planted + id, Digest: "d"})
+	require.NoError(t, err)
+	b.id = id
+	b.running(t)
+	run := b.begin(t, b.submit(t, planted))
+	require.NoError(t, b.appendOne(t, eventlog.Append{
+		SessionID: b.id, RunID: run, Generation: 1, Token: "t1", LastFrame: 3, State: []byte(planted),
+		Events: []eventlog.Draft{
+			draft("block_start", 0, 0, `{"block":{"id":"b1","type":"assistant_text","status":"streaming","createdAt":"2026-01-01T00:00:00Z","content":"`+planted+`"}}`),
+			draft("text_delta", 1, 0, `{"blockId":"b1","delta":"`+planted+`"}`),
+			{Type: "error", ConversationID: planted, Frame: 2, Data: json.RawMessage(`{"message":"` + planted + `"}`)},
+		},
+		Questions: []eventlog.Question{{Frame: 3, Asked: session.Asked{ID: planted, Kind: session.Permission, ToolName: "Bash", Input: json.RawMessage(`{"command":"` + planted + `"}`)}}},
+	}))
+	require.NoError(t, b.TranscriptAppend(b.ctx, []session.TranscriptSegment{{SessionID: b.id, Path: "/" + planted, Version: 1, RunID: run, Data: []byte(planted)}}))
+	_, err = b.RunEnd(b.ctx, session.RunEnding{RunID: run, Token: "t1", Outcome: session.OutcomeFailed, Reason: planted})
+	require.NoError(t, err)
+	require.NoError(t, b.SnapshotRecord(b.ctx, b.id, 1, "im-"+b.id))
+}
+
+// TestAPurgedSessionIsNowhere plants words in a session and in another one that stays.
+func TestAPurgedSessionIsNowhere(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.plant(t)
+	where := find(t, b.url, planted)
+	for _, table := range []string{"sessions", "prompts", "event_log", "event_conversations", "blocks", "runs", "questions", "transcripts", "idempotency_keys"} {
+		require.Contains(t, where, table)
+	}
+	kept := b.id
+	b.plant(t)
+	purged := b.id
+
+	requested, err := b.PurgeRequest(b.ctx, purged)
+	require.NoError(t, err)
+	require.Equal(t, session.PurgeStopping, requested.Purge.State)
+	requireCode(t, session.CodeIllegalState, b.PurgeContent(b.ctx, purged)) // it runs
+	b.transit(t, session.EventStop, planted)
+	require.NoError(t, b.SandboxEnd(b.ctx, purged, 1, planted))
+	taken, err := b.PurgesTake(b.ctx, 10)
+	require.NoError(t, err)
+	require.Len(t, taken, 1)
+	again, err := b.PurgesTake(b.ctx, 10)
+	require.NoError(t, err)
+	require.Empty(t, again, "it is in the hands of the first")
+
+	require.NoError(t, b.PurgeSet(b.ctx, purged, session.PurgeErasing, 0))
+	require.NoError(t, b.PurgeContent(b.ctx, purged))
+	_, err = b.EventsPage(b.ctx, purged, 0, 10)
+	var gone *eventlog.PositionGoneError
+	require.ErrorAs(t, err, &gone)
+	s, err := b.SessionGet(b.ctx, purged)
+	require.NoError(t, err)
+	require.Equal(t, session.PurgeErasing, s.Purge.State)
+	require.Empty(t, s.Title)
+	title := planted // a terminated session may be renamed
+	_, err = b.SessionPatch(b.ctx, purged, session.Patch{Title: &title})
+	require.NoError(t, err)
+	requireCode(t, session.CodeIllegalState, b.PurgeSession(b.ctx, purged)) // its images are left
+	left, err := b.PurgeImages(b.ctx, purged)
+	require.NoError(t, err)
+	require.EqualValues(t, 2, left, "the snapshot and the exit image")
+	b.sql(t, "DELETE FROM exit_images WHERE session_id = $1", purged)
+	condemned, err := b.SnapshotsCondemn(b.ctx, 10)
+	require.NoError(t, err)
+	require.Equal(t, []string{"im-" + purged}, condemned)
+	require.NoError(t, b.SnapshotsForget(b.ctx, condemned))
+	for range 2 {
+		require.NoError(t, b.PurgeSession(b.ctx, purged))
+	}
+	require.Equal(t, []string{"purges"}, find(t, b.url, purged))
+	_, err = b.SessionGet(b.ctx, purged)
+	requireCode(t, session.CodeNoSession, err)
+	_, err = b.PurgeRequest(b.ctx, purged)
+	requireCode(t, session.CodeNoSession, err)
+	_, _, err = b.SessionCreate(b.ctx, session.Session{ID: purged, Agent: "demo"}, nil, session.Idempotency{})
+	requireCode(t, session.CodeIllegalState, err)
+	require.NoError(t, b.PurgeSet(b.ctx, purged, session.PurgeErased, 0))
+	_, _, err = b.SessionCreate(b.ctx, session.Session{ID: purged, Agent: "demo"}, nil, session.Idempotency{})
+	requireCode(t, session.CodeIllegalState, err)
+
+	b.id = kept
+	require.Equal(t, where, find(t, b.url, planted), "the other session is as it was")
+	require.NotEmpty(t, b.events(t))
+}
+
+// TestEveryTableIsPurgedOrHasNothingOfASession: a table that is added must be purged, or be named here with the reason.
+func TestEveryTableIsPurgedOrHasNothingOfASession(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	exempt := map[string]string{
+		"sessions":         "the row is deleted last",
+		"event_log":        "its rows are deleted by PurgeContent",
+		"session_labels":   "a trigger deletes them with the row",
+		"session_activity": "a trigger deletes it with the row",
+		"purges":           "the tombstones",
+		"image_intents":    "ids alone; a row ends when its image is found or has expired",
+		"installation":     "of the installation",
+		"secrets":          "of the installation: no secret belongs to a session",
+		"replaced_secrets": "of the installation",
+		"profiles":         "of the installation",
+		"profile_versions": "of the installation",
+		"base_images":      "of the installation: they have no files of a session",
+		"write_probe":      "of the installation",
+		"goose_db_version": "of the schema",
+	}
+	tables := strings.Fields(query[string](b.ctx, t, b.url,
+		"SELECT string_agg(table_name, ' ' ORDER BY table_name) FROM information_schema.tables WHERE table_schema = 'public' AND table_type = 'BASE TABLE'"))
+	require.Greater(t, len(tables), 20)
+	purged := postgres.PurgeTables()
+	for _, table := range tables {
+		if exempt[table] == "" {
+			require.Contains(t, purged, table, "add it to purgeContent or purgeRecords in purge.go, or to this test with the reason why it is kept")
+		}
+	}
+	for _, table := range purged {
+		require.True(t, slices.Contains(tables, table), table)
+	}
+}
+
+// TestAPurgeContinuesWhereItWasInterrupted ends connections of a purge at random.
+func TestAPurgeContinuesWhereItWasInterrupted(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.plant(t)
+	b.sql(t, `INSERT INTO event_log SELECT no, last_seq + g, now(), 0, 1, 'error', '{}' FROM sessions, generate_series(1, 20000) g WHERE id = $1`, b.id)
+	b.sql(t, `UPDATE sessions SET last_seq = last_seq + 20000 WHERE id = $1`, b.id)
+	_, err := b.PurgeRequest(b.ctx, b.id)
+	require.NoError(t, err)
+	b.transit(t, session.EventStop, "")
+	b.sql(t, "UPDATE snapshots SET deleted_at = now()")
+	stop := b.terminateConnections(t)
+	interrupted := 0
+	require.Eventually(t, func() bool {
+		if b.PurgeContent(b.ctx, b.id) != nil {
+			interrupted++
+			return false
+		}
+		return true
+	}, patience, time.Millisecond)
+	stop()
+	require.NoError(t, b.SandboxEnd(b.ctx, b.id, 1, ""))
+	b.sql(t, "DELETE FROM exit_images")
+	require.NoError(t, b.PurgeSession(b.ctx, b.id))
+	require.Equal(t, []string{"purges"}, find(t, b.url, b.id))
+	require.Empty(t, find(t, b.url, planted))
+	t.Logf("interrupted %d times", interrupted)
+}
+
+// TestRetention: sessions are purged after they were terminated, the oldest first and some at a time; of those that sleep the
+// old events are deleted, however many look.
+func TestRetention(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	var terminated []string
+	for i := range 5 {
+		b.id = b.session(t)
+		b.transit(t, session.EventStop, "")
+		b.sql(t, "UPDATE session_transitions SET at = now() - make_interval(days => $2) WHERE session_id = $1 AND to_status = 'terminated'", b.id, 10-i)
+		terminated = append(terminated, b.id)
+	}
+	n, err := b.PurgeTerminated(b.ctx, 204*time.Hour, 2)
+	require.NoError(t, err)
+	require.Equal(t, 2, n)
+	n, err = b.PurgeTerminated(b.ctx, 204*time.Hour, 2)
+	require.NoError(t, err)
+	require.Zero(t, n, "two are under way")
+	taken, err := b.PurgesTake(b.ctx, 10)
+	require.NoError(t, err)
+	require.Len(t, taken, 2)
+	require.ElementsMatch(t, terminated[:2], []string{taken[0].SessionID, taken[1].SessionID}, "the oldest")
+	for _, p := range taken {
+		require.NoError(t, b.PurgeSet(b.ctx, p.SessionID, session.PurgeErased, 0))
+	}
+	n, err = b.PurgeTerminated(b.ctx, 204*time.Hour, 2)
+	require.NoError(t, err)
+	require.Zero(t, n, "the third was terminated 8 days ago")
+
+	type sleeper struct {
+		id     string
+		sleeps bool
+	}
+	var sleepers []sleeper
+	for i := range 60 {
+		b.id = b.session(t)
+		b.running(t)
+		for range 20 {
+			verdicts, err := b.EventsAppend(b.ctx, []eventlog.Append{{SessionID: b.id, Generation: 1, Events: []eventlog.Draft{{Type: "error", Data: []byte(`{}`)}}}})
+			require.NoError(t, err)
+			require.NoError(t, verdicts[0])
+		}
+		if i%2 == 0 {
+			b.transit(t, session.EventHibernate, "")
+			b.transit(t, session.EventSaved, "")
+		}
+		sleepers = append(sleepers, sleeper{b.id, i%2 == 0})
+	}
+	b.sql(t, "UPDATE event_log SET at = at - interval '100 days' WHERE seq <= 15")
+	var after, pruned int64
+	passes := 1
+	for ; passes == 1 || after != 0; passes++ {
+		var n int64
+		after, n, err = b.EventsRetain(b.ctx, 90*24*time.Hour, after, 7)
+		require.NoError(t, err)
+		pruned += n
+	}
+	require.Greater(t, passes, 5, "each looks at a bounded number of sessions")
+	require.EqualValues(t, 30*15, pruned)
+	for _, s := range sleepers {
+		b.id = s.id
+		_, err := b.EventsPage(b.ctx, b.id, 0, 10)
+		if !s.sleeps {
+			require.NoError(t, err)
+			continue
+		}
+		var gone *eventlog.PositionGoneError
+		require.ErrorAs(t, err, &gone)
+		require.EqualValues(t, 16, gone.First)
+		page, err := b.EventsPage(b.ctx, b.id, 15, 100)
+		require.NoError(t, err)
+		require.EqualValues(t, 16, page[0].Seq)
+	}
+	// A pass that was interrupted after it had recorded the new beginning.
+	b.sql(t, "INSERT INTO event_log SELECT no, 3, now(), 0, 0, 'error', '{}' FROM sessions WHERE id = $1", sleepers[0].id)
+	_, _, err = b.EventsRetain(b.ctx, 90*24*time.Hour, 0, 1000)
+	require.NoError(t, err)
+	require.Zero(t, query[int](b.ctx, t, b.url, "SELECT count(*)::int FROM event_log e JOIN sessions s ON s.no = e.session_no WHERE e.seq < s.first_seq"))
+}

@@ -1,0 +1,172 @@
+package test
+
+import (
+	"context"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.temporal.io/api/workflowservice/v1"
+	"go.temporal.io/sdk/client"
+	"go.temporal.io/sdk/log"
+
+	"github.com/overwinter-dev/overwinter/internal/postgres/postgrestest"
+	"github.com/overwinter-dev/overwinter/internal/session"
+)
+
+// TestAPurgedSessionIsNowhere plants words wherever a session has text, purges it while every part is killed in turn, and
+// looks for them in every table, log, snapshot and history.
+func TestAPurgedSessionIsNowhere(t *testing.T) {
+	t.Parallel()
+	database := postgrestest.URL(t)
+	s := startStack(t, "--database-url", database)
+	planted := "planted" + strings.TrimPrefix(session.NewID(""), "0")[:24]
+	secretLike := "sk-ant-" + planted
+
+	kept := s.create(t, object{"prompt": object{"id": "p", "content": "write kept.txt: stays"}})
+	require.Equal(t, "completed", s.waitPrompt(t, kept, "p", 2*time.Minute)["status"])
+
+	id := s.create(t, object{
+		"title": planted, "metadata": object{"word": planted},
+		"workspace": object{"setup": "echo " + planted + " > prepared.txt"},
+		"prompt": object{"id": "first", "content": "write " + planted + ".txt: " + planted + "\nsaid " + planted + " " + secretLike +
+			"\n$ echo " + planted + " >&2; echo " + planted + "; (exec -a " + planted + " sleep 600) & exit 3"},
+	})
+	require.Equal(t, "completed", s.waitPrompt(t, id, "first", 2*time.Minute)["status"])
+	require.Contains(t, s.text(t, id), planted)
+	s.insist(t, "POST", "/api/sessions/"+id+"/hibernate", nil)
+	s.waitStatus(t, id, "hibernated", 2*time.Minute)
+	s.prompt(t, id, "second", "recall\n$ cat "+planted+".txt")
+	require.Equal(t, "completed", s.waitPrompt(t, id, "second", 2*time.Minute)["status"])
+	s.prompt(t, id, "third", "sleep 10m") // it is erased in the middle of a turn
+	s.waitStatus(t, id, "running", 2*time.Minute)
+	require.NotEmpty(t, s.filesWith(t, planted), "the words are in the files of the local Modal")
+	readers := s.follow(t, id)
+	defer readers.stop()
+	readers.wait(t, 2*time.Minute, "the stream begins", func(event) bool { return true })
+
+	path := "/api/sessions/" + id
+	code, got, err := s.call("DELETE", path+"?purge=maybe", nil)
+	require.NoError(t, err)
+	require.Equal(t, http.StatusBadRequest, code, "%v", got)
+	first := s.must(t, http.StatusAccepted, "DELETE", path+"?purge=true", nil)
+	require.NotEmpty(t, first["purge"])
+	second := s.must(t, http.StatusAccepted, "DELETE", path+"?purge=true", nil)
+	require.Equal(t, first["purge"].(object)["requestedAt"], second["purge"].(object)["requestedAt"])
+
+	states := map[string]bool{}
+	gone := func() bool {
+		code, got, err := s.call("GET", path, nil)
+		if err == nil && code == http.StatusOK {
+			states[fmt.Sprint(got["purge"].(object)["state"])] = true
+		}
+		return err == nil && code == http.StatusNotFound
+	}
+	// Each part is lost while the purge is under way. The supervisor starts it again.
+	for _, part := range [][]string{{"overwinter worker"}, {"local-modal"}, {"overwinter worker"}, {"overwinter-temporal"}, {"overwinter worker"}} {
+		if gone() {
+			break
+		}
+		lost := s.child(t, part...)
+		require.NoError(t, syscall.Kill(lost, syscall.SIGKILL))
+		eventually(t, time.Minute, part[0]+" is started again", func() error {
+			if pid := s.child(t, part...); pid == lost {
+				return fmt.Errorf("process %d is there", pid)
+			}
+			return nil
+		})
+	}
+	eventually(t, 5*time.Minute, "the session is erased", func() error {
+		if !gone() {
+			return fmt.Errorf("states %v", states)
+		}
+		return nil
+	})
+	require.NotEmpty(t, states)
+	eventually(t, time.Minute, "the stream ends", func() error {
+		if !readers.over() {
+			return fmt.Errorf("at %d", readers.last())
+		}
+		return nil
+	})
+	for _, route := range []string{"", "/events", "/prompts", "/blocks", "/files", "/questions", "/state"} {
+		code, _, err := s.call("GET", path+route, nil)
+		require.NoError(t, err)
+		require.Equal(t, http.StatusNotFound, code, route)
+	}
+	code, _, err = s.call("DELETE", path+"?purge=true", nil)
+	require.NoError(t, err)
+	require.Equal(t, http.StatusNotFound, code)
+
+	databaseIsClean(t, database, planted)
+	eventually(t, 2*time.Minute, "no file has the words", func() error {
+		if found := s.filesWith(t, planted); len(found) > 0 {
+			return fmt.Errorf("%v", found)
+		}
+		return nil
+	})
+	s.historyIsGone(t, id)
+	require.Equal(t, "completed", s.waitPrompt(t, kept, "p", time.Minute)["status"], "another session is as it was")
+	s.prompt(t, kept, "more", "$ cat kept.txt")
+	require.Equal(t, "completed", s.waitPrompt(t, kept, "more", 2*time.Minute)["status"])
+	require.Contains(t, s.text(t, kept), "stays")
+}
+
+// historyIsGone waits until Temporal has no run of a session's workflow.
+func (s *stack) historyIsGone(t *testing.T, id string) {
+	t.Helper()
+	temporal, err := client.Dial(client.Options{HostPort: s.engine, Logger: log.NewStructuredLogger(slog.New(slog.DiscardHandler))})
+	require.NoError(t, err)
+	defer temporal.Close()
+	eventually(t, 2*time.Minute, "Temporal has nothing of the session", func() error {
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		defer cancel()
+		list, err := temporal.ListWorkflow(ctx, &workflowservice.ListWorkflowExecutionsRequest{Namespace: "default", Query: "WorkflowId = '" + id + "'"})
+		if err != nil {
+			return err
+		}
+		if n := len(list.GetExecutions()); n > 0 {
+			return fmt.Errorf("%d runs are listed", n)
+		}
+		if _, err := temporal.DescribeWorkflowExecution(ctx, id, ""); err == nil || !strings.Contains(err.Error(), "not found") {
+			return fmt.Errorf("describe: %w", err)
+		}
+		return nil
+	})
+}
+
+// filesWith lists files of the data directory that have the words in their content or name: logs, Temporal's database,
+// snapshots, layers and journals.
+func (s *stack) filesWith(t *testing.T, words string) (found []string) {
+	t.Helper()
+	err := filepath.WalkDir(s.dir, func(path string, entry fs.DirEntry, err error) error {
+		if os.IsNotExist(err) {
+			return nil // deleted meanwhile
+		}
+		if err != nil {
+			return err
+		}
+		if strings.Contains(entry.Name(), words) {
+			found = append(found, path)
+			return nil
+		}
+		if !entry.Type().IsRegular() {
+			return nil
+		}
+		raw, err := os.ReadFile(path)
+		if err == nil && strings.Contains(string(raw), words) {
+			found = append(found, path)
+		}
+		return nil
+	})
+	require.NoError(t, err)
+	return found
+}

@@ -1,0 +1,41 @@
+package worker
+
+import (
+	"context"
+	"log/slog"
+	"time"
+)
+
+// Purges erases sessions whose purge was requested. Every worker does; Postgres gives each purge to one of them at a time.
+// Without a Purger it does nothing.
+type Purges struct {
+	Purger Purger
+	// Every is the time between two passes. Default 2s.
+	Every time.Duration
+}
+
+// Purger takes purges that are due a step further.
+type Purger interface {
+	Pass(ctx context.Context) error
+}
+
+func (p Purges) run(ctx context.Context, logger *slog.Logger) error {
+	if p.Purger == nil {
+		return nil
+	}
+	if p.Every == 0 {
+		p.Every = 2 * time.Second
+	}
+	ticker := time.NewTicker(p.Every)
+	defer ticker.Stop()
+	for {
+		if err := p.Purger.Pass(ctx); err != nil && ctx.Err() == nil {
+			logger.WarnContext(ctx, "could not complete every purge; it is tried again", slog.Any("error", err))
+		}
+		select {
+		case <-ticker.C:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
