@@ -14,9 +14,13 @@ func (c *Control) ReadWaiting(ctx context.Context, in SessionRef) (Waiting, erro
 	if err != nil {
 		return Waiting{}, stored(err)
 	}
+	return waitingOf(look), nil
+}
+
+func waitingOf(look session.Look) Waiting {
 	return Waiting{
 		Commands: pendingCommands(look.Commands), Next: look.Waiting, Queued: look.Queued, IdleTimeout: look.IdleTimeout,
-	}, nil
+	}
 }
 
 // EndCommand ends a command that no transition ends. One that has ended keeps its end.

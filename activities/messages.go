@@ -151,6 +151,8 @@ type TurnRequest struct {
 	PromptID   string `json:"promptId"`
 	Generation int64  `json:"generation"`
 	SandboxID  string `json:"sandboxId"`
+	// Look asks for what waits after the run, which is read with its end.
+	Look bool `json:"look,omitempty"`
 }
 
 // TurnResult is the end of a run.
@@ -159,6 +161,9 @@ type TurnResult struct {
 	Reason    string          `json:"reason,omitempty"`
 	Usage     session.Usage   `json:"usage"`
 	LastFrame int64           `json:"lastFrame"`
+	// Waiting is what waits after the run. Nil where it was not asked for, an earlier attempt has ended the run, or the
+	// worker is of an earlier version.
+	Waiting *Waiting `json:"waiting,omitempty"`
 }
 
 // SettleRequest ends a run that no worker can end any more.

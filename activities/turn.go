@@ -79,9 +79,13 @@ func (t *Turns) RunTurn(ctx context.Context, in TurnRequest) (TurnResult, error)
 	}
 	end := turn.end
 	run, err := recorded(ctx, func(ctx context.Context) (session.Run, error) {
-		return t.Store.RunEnd(ctx, session.RunEnding{
+		ending := session.RunEnding{
 			RunID: in.RunID, Token: token, Outcome: end.Outcome, Reason: end.Reason, Usage: end.Usage, Model: end.Model,
-		})
+		}
+		if in.Look {
+			ending.LookFor = activity.GetInfo(ctx).WorkflowExecution.RunID
+		}
+		return t.Store.RunEnd(ctx, ending)
 	})
 	if session.CodeOf(err) == session.CodeIllegalState {
 		return t.superseded(ctx, in.RunID, err)
@@ -106,7 +110,12 @@ func recorded[T any](ctx context.Context, do func(context.Context) (T, error)) (
 }
 
 func result(r session.Run) TurnResult {
-	return TurnResult{Outcome: r.Outcome, Reason: r.Reason, Usage: r.Usage, LastFrame: r.LastFrame}
+	out := TurnResult{Outcome: r.Outcome, Reason: r.Reason, Usage: r.Usage, LastFrame: r.LastFrame}
+	if r.Look != nil {
+		waiting := waitingOf(*r.Look)
+		out.Waiting = &waiting
+	}
+	return out
 }
 
 // superseded reports the end of a run that is over, since the answer of the attempt that ended it

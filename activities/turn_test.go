@@ -392,3 +392,25 @@ func TestAnAttemptMayBeCutOffAnywhere(t *testing.T) {
 	b.events(t)
 	require.Contains(t, b.say(t, ready, "recall"), fmt.Sprintf("%d prompts", prompts+1), "each prompt was delivered once")
 }
+
+// TestTheEndOfATurnSaysWhatWaits: the workflow is told with the result of a turn. Who finds the run over is not: the
+// workflow looks by itself then.
+func TestTheEndOfATurnSaysWhatWaits(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	in := b.claim(t, b.create(t), "hello")
+	next, _, _, err := b.db.PromptSubmit(b.ctx, session.Prompt{ID: session.NewID(session.PromptPrefix), SessionID: b.id, Content: "and now"})
+	require.NoError(t, err)
+	in.Look = true
+	result, err := b.turn(in)
+	require.NoError(t, err)
+	require.NotNil(t, result.Waiting)
+	require.Equal(t, []session.QueuedPrompt{{ID: next.ID, Ordinal: next.Ordinal}}, result.Waiting.Next)
+	require.EqualValues(t, 1, result.Waiting.Queued)
+	require.Equal(t, session.DefaultIdleTimeout, result.Waiting.IdleTimeout)
+
+	again, err := b.turn(in)
+	require.NoError(t, err)
+	require.Equal(t, session.OutcomeCompleted, again.Outcome)
+	require.Nil(t, again.Waiting)
+}

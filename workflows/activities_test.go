@@ -26,6 +26,7 @@ type fakes struct {
 type operation struct {
 	activity string
 	run      *runRow                 // of a turn
+	look     bool                    // the turn's request asks for what waits after it
 	waiting  *activities.TurnRequest // of a turn that no worker has room for
 	over     bool
 	complete func(result any, err error)
@@ -449,7 +450,7 @@ func (f *fakes) RunTurn(ctx context.Context, in activities.TurnRequest) (activit
 		return *over, err
 	}
 	o := w.operate("RunTurn")
-	o.run = w.runs[in.RunID]
+	o.run, o.look = w.runs[in.RunID], in.Look
 	w.endTurnAt(o, o.run.endsAt)
 	return await[activities.TurnResult](ctx, f, o)
 }
@@ -500,7 +501,7 @@ func (w *world) free() {
 		case result != nil:
 			w.finish(o, *result, nil)
 		default:
-			o.run = w.runs[in.RunID]
+			o.run, o.look = w.runs[in.RunID], in.Look
 			w.endTurnAt(o, o.run.endsAt)
 		}
 	}
@@ -530,7 +531,16 @@ func (w *world) endTurnAt(o *operation, at time.Time) {
 			reason = session.ReasonAgentCrashed
 		}
 		w.endRun(o.run, outcome, reason)
-		w.finish(o, activities.TurnResult{Outcome: o.run.outcome}, nil)
+		result := activities.TurnResult{Outcome: o.run.outcome}
+		if o.look && !w.earlierWorkers {
+			waiting := w.look()
+			result.Waiting = &waiting
+		}
+		if w.answersLate == 0 {
+			w.finish(o, result, nil)
+			return
+		}
+		w.clock.after(w.answersLate, w.locked(func() { w.finish(o, result, nil) }))
 	}))
 }
 

@@ -130,18 +130,23 @@ func (w *world) waiting() (out []activities.PendingCommand) {
 func (f *fakes) ReadWaiting(ctx context.Context, _ activities.SessionRef) (activities.Waiting, error) {
 	return take(ctx, f, "ReadWaiting", func(w *world) (activities.Waiting, error) {
 		w.reads++
-		w.signalled, w.loaded = false, true
-		out := activities.Waiting{Commands: w.waiting(), IdleTimeout: w.idleTimeout}
-		for _, p := range w.prompts {
-			if p.status == session.PromptQueued {
-				out.Queued++
-				if out.Queued <= session.MaxWaitingSeen {
-					out.Next = append(out.Next, p.QueuedPrompt)
-				}
+		return w.look(), nil
+	})
+}
+
+// look is what waits for the workflow, which has read it then.
+func (w *world) look() activities.Waiting {
+	w.signalled, w.loaded = false, true
+	out := activities.Waiting{Commands: w.waiting(), IdleTimeout: w.idleTimeout}
+	for _, p := range w.prompts {
+		if p.status == session.PromptQueued {
+			out.Queued++
+			if out.Queued <= session.MaxWaitingSeen {
+				out.Next = append(out.Next, p.QueuedPrompt)
 			}
 		}
-		return out, nil
-	})
+	}
+	return out
 }
 
 func (f *fakes) EndCommand(ctx context.Context, in activities.CommandEnding) error {

@@ -44,6 +44,20 @@ func (l *life) look(ctx workflow.Context) error {
 	return nil
 }
 
+// hearAfter takes in what was read with the end of a turn, as look does. What the workflow has read itself during the turn
+// may be newer; it then looks again.
+func (l *life) hearAfter(found *activities.Waiting) {
+	if found == nil || l.looks > 0 || l.wants.Stop {
+		return
+	}
+	l.moved, l.rung = false, false
+	for _, p := range found.Next {
+		l.queue.Requeue(p)
+	}
+	l.idleTimeout = found.IdleTimeout
+	l.hear(found.Commands)
+}
+
 // lookDue reports whether the workflow may have missed something, or has not answered a signal: it was
 // signalled, or a turn or a transition is over. Where a prompt is known to wait, its claim does both.
 func (l *life) lookDue(ctx workflow.Context) bool {

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"go.temporal.io/sdk/activity"
+	"go.temporal.io/sdk/converter"
 	"go.temporal.io/sdk/interceptor"
 	"go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/workflow"
@@ -46,6 +47,7 @@ type outbound struct {
 }
 
 func (o *outbound) ExecuteActivity(ctx workflow.Context, activity string, args ...any) workflow.Future {
+	o.stage.commands["activity "+activity]++
 	w := o.stage.world
 	if !workflow.GetActivityOptions(ctx).WaitForCancellation {
 		f := o.Next.ExecuteActivity(ctx, activity, args...)
@@ -78,6 +80,7 @@ func (o *outbound) ExecuteActivity(ctx workflow.Context, activity string, args .
 //
 //workflowcheck:ignore
 func (o *outbound) ExecuteLocalActivity(ctx workflow.Context, activity string, args ...any) workflow.Future {
+	o.stage.commands["record "+activity]++
 	method := reflect.ValueOf(&fakes{w: o.stage.world}).MethodByName(activity)
 	in := []reflect.Value{reflect.ValueOf(context.WithValue(context.Background(), inTask{}, true)), reflect.ValueOf(args[0])}
 	future, set := workflow.NewFuture(ctx)
@@ -91,6 +94,21 @@ func (o *outbound) ExecuteLocalActivity(ctx workflow.Context, activity string, a
 		}
 	}, time.Nanosecond)
 	return future
+}
+
+func (o *outbound) SideEffect(ctx workflow.Context, f func(workflow.Context) any) converter.EncodedValue {
+	o.stage.commands["side effect"]++
+	return o.Next.SideEffect(ctx, f)
+}
+
+func (o *outbound) UpsertTypedSearchAttributes(ctx workflow.Context, attributes ...temporal.SearchAttributeUpdate) error {
+	o.stage.commands["search attributes"]++
+	return o.Next.UpsertTypedSearchAttributes(ctx, attributes...)
+}
+
+func (o *outbound) UpsertMemo(ctx workflow.Context, memo map[string]any) error {
+	o.stage.commands["memo"]++
+	return o.Next.UpsertMemo(ctx, memo)
 }
 
 // recorded is an error as the workflow gets it: written to history and read back.
@@ -115,6 +133,7 @@ func (o *outbound) NewTimerWithOptions(ctx workflow.Context, d time.Duration, op
 	}
 	w.say("timer for %s", d.Round(time.Millisecond))
 	timers.started++
+	o.stage.commands["timer"]++
 	timers.pending, timers.ctx = o.Next.NewTimerWithOptions(ctx, d, options), ctx
 	return timers.pending
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -48,6 +49,13 @@ func TestRandomLivesKeepThePromises(t *testing.T) {
 			rapid.SampledFrom([]string{"", " records=slow", " records=lost"}).Draw(t, "records"),
 			rapid.SampledFrom([]string{"5s", "15m", "48h"}).Draw(t, "idle"),
 			rapid.SampledFrom([]string{"1h", "4h", "24h"}).Draw(t, "lifetime"))
+		switch late := rapid.SampledFrom([]string{"", "4ms", "2s", "20s", "earlier"}).Draw(t, "late"); late {
+		case "":
+		case "earlier":
+			write("earlier")
+		default:
+			write("late %s", late)
+		}
 		prompts := 0
 		for range rapid.IntRange(1, 14).Draw(t, "commands") {
 			switch command := rapid.SampledFrom([]string{
@@ -109,6 +117,34 @@ func TestOneTimerForManyPrompts(t *testing.T) {
 	}
 	require.Equal(t, 1, c.stage.timers.started)
 	require.WithinDuration(t, epoch.Add(510*time.Second), c.stage.at, 0)
+}
+
+// TestWhatAPromptCostsInTemporal counts the commands of the workflow for one more prompt of an idle session: one event each,
+// but three for the activity. With the signal and two workflow tasks of three events each, a prompt makes 12 events. Where
+// a change needs another number, change it here and say in the commit why: each is a write of the workflow's state.
+func TestWhatAPromptCostsInTemporal(t *testing.T) {
+	t.Parallel()
+	commands := func(prompts int) map[string]int {
+		script := &strings.Builder{}
+		fmt.Fprintln(script, "create idle=15m lifetime=240h\nwait 10s")
+		for i := range prompts {
+			fmt.Fprintf(script, "prompt p%d takes=1s\nwait 10s\n", i+1)
+		}
+		var counted map[string]int
+		synctest.Test(t, func(t *testing.T) {
+			_, c := play(t, script.String())
+			require.Empty(t, c.stage.world.violations)
+			counted = c.stage.commands
+		})
+		return counted
+	}
+	before, cost := commands(3), map[string]int{}
+	for command, n := range commands(4) {
+		if n != before[command] {
+			cost[command] = n - before[command]
+		}
+	}
+	require.Equal(t, map[string]int{"side effect": 1, "record BeginRun": 1, "activity RunTurn": 1}, cost)
 }
 
 // TestPromptsEndWithinTwoMinutesOfTheLastFault: however long an outage was, and whatever it kept from being done.

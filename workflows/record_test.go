@@ -178,6 +178,21 @@ var paths = map[string]func(*recorder){
 		r.over("p1")
 		r.stop()
 	},
+	// What waits is read with the end of a turn.
+	"look_with_end": func(r *recorder) {
+		r.start()
+		r.prompt("p1", 500*time.Millisecond, session.Hold)
+		r.delivered("p1")
+		r.prompt("p2", 50*time.Millisecond, session.Hold)
+		r.over("p2")
+		r.prompt("p3", 500*time.Millisecond, session.Hold)
+		r.delivered("p3")
+		r.command(session.CommandHibernate)
+		r.reach(session.Hibernated)
+		r.prompt("p4", 50*time.Millisecond, session.Hold)
+		r.over("p4")
+		r.stop()
+	},
 	"continue_as_new": func(r *recorder) {
 		r.start()
 		for i := range 8 {

@@ -286,6 +286,12 @@ func (c *cast) do(words []string) error {
 		return err
 	case "calm":
 		w.calm()
+	case "late":
+		d, err := time.ParseDuration(first)
+		w.answersLate = d
+		return err
+	case "earlier":
+		w.earlierWorkers = true
 	case "settled":
 		w.settled()
 	case "busy":

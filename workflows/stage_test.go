@@ -34,7 +34,8 @@ type stage struct {
 	timers  timers
 	// Of this run: each tells whether the workflow still has it under way.
 	activities []func() bool
-	err        error // of a workflow that failed
+	err        error          // of a workflow that failed
+	commands   map[string]int // of all runs, as Temporal gets them
 }
 
 // scene is what is done at one time. One that restarts throws the open workflow
@@ -51,7 +52,7 @@ type signal struct {
 }
 
 func newStage() *stage {
-	s := &stage{at: epoch}
+	s := &stage{at: epoch, commands: map[string]int{}}
 	s.world = newWorld(func(string, ...any) {})
 	s.world.clock = s
 	s.world.taskQueue = session.QueuesOf("0123").Control

@@ -28,12 +28,16 @@ const requeuesWithSettle = "requeues-with-settle"
 // carry carries a run to its end, whoever began it.
 func (l *life) carry(ctx workflow.Context, run session.Processing) error {
 	l.turn, l.looks = &run, 0
-	defer func() { l.turn, l.abort, l.moved = nil, false, true }()
+	var result activities.TurnResult
+	defer func() {
+		l.turn, l.abort, l.moved = nil, false, true
+		l.hearAfter(result.Waiting)
+	}()
 	if run.Generation != l.generation {
 		// Its sandbox is gone, and with it the only witness.
 		return l.settleUnknown(ctx, run, session.ReasonSandboxLost)
 	}
-	err := l.watch(ctx, run)
+	err := l.watch(ctx, run, &result)
 	l.lastActivity = workflow.Now(ctx)
 	switch {
 	case err == nil:
@@ -82,12 +86,12 @@ func (l *life) giveBack(ctx workflow.Context, run session.Processing, reason str
 // watch runs the turn's activity and, beside it, whatever abort, stop, a forced
 // hibernation or the end of the sandbox's life ask for. An error of the activity
 // is returned as it is.
-func (l *life) watch(ctx workflow.Context, run session.Processing) error {
+func (l *life) watch(ctx workflow.Context, run session.Processing, result *activities.TurnResult) error {
 	turnCtx, cancel := workflow.WithCancel(ctx)
 	defer cancel()
 	request := activities.TurnRequest{
 		Dispatch: run.Dispatch, SessionID: l.id, RunID: run.RunID, PromptID: run.PromptID,
-		Generation: l.generation, SandboxID: l.sandboxID,
+		Generation: l.generation, SandboxID: l.sandboxID, Look: true,
 	}
 	doing := fmt.Sprintf("run prompt %s", run.PromptID)
 	turn := l.begin(turnCtx, doing, turnOptionsAt(ctx), turns.RunTurn, request)
@@ -145,7 +149,7 @@ func (l *life) watch(ctx workflow.Context, run session.Processing) error {
 		}
 		l.wait(ctx, doing, until, futures...)
 	}
-	err := turn.Get(ctx, nil)
+	err := turn.Get(ctx, result)
 	if err == nil || turnCtx.Err() == nil {
 		return err
 	}

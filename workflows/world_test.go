@@ -41,8 +41,12 @@ type world struct {
 	oldSignals   bool              // commands are signals of their own, as by an api of an earlier version
 	signals      int               // sent for prompts and commands
 	reads        int               // of what waits
-	sandboxes    []*sandboxRow
-	bundles      []bundleRow
+	// answersLate is how long after its end the result of a turn reaches the workflow.
+	answersLate time.Duration
+	// earlierWorkers do not report what waits with the end of a turn.
+	earlierWorkers bool
+	sandboxes      []*sandboxRow
+	bundles        []bundleRow
 
 	reset      bool          // the workflow may be reset: it then dispatches runs under numbers that it had before
 	inTask     string        // what becomes of records within the workflow's task: done; slow: not tried; lost: done, and it is not known
@@ -404,6 +408,7 @@ func (w *world) inject(activity string, times int, err error) {
 
 // calm ends every fault and outage: activities take as long as they do and turns end within a second.
 func (w *world) calm() {
+	w.answersLate = 0
 	w.faults, w.takes, w.inTask = map[string][]error{}, newWorld(w.say).takes, ""
 	for _, p := range w.prompts {
 		p.takes = min(p.takes, time.Second)

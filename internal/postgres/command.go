@@ -267,22 +267,34 @@ func (db *DB) CommandEnd(ctx context.Context, sessionID, commandID string, statu
 
 // SessionLook returns what waits for a session's workflow, and records that the workflow run has read it.
 func (db *DB) SessionLook(ctx context.Context, sessionID, workflowRunID string) (look session.Look, err error) {
-	var commands []dbsqlc.SessionCommand
-	var first []dbsqlc.PromptsFirstRow
-	read := func(in *lookups) error {
-		var commandsErr, firstErr error
-		commands, commandsErr = db.q.CommandsPending(ctx, in, sessionID)
-		first, firstErr = db.q.PromptsFirst(ctx, in, &dbsqlc.PromptsFirstParams{SessionID: sessionID, MaxItems: session.MaxWaitingSeen})
-		return cmp.Or(commandsErr, firstErr)
-	}
+	var waits looking
+	read := func(in *lookups) error { return waits.read(ctx, db.q, in, sessionID) }
 	err = db.inSessionWith(ctx, "read what waits", sessionID, read, func(s *sessionTx) error {
-		look = session.Look{Commands: commandsOf(commands), IdleTimeout: time.Duration(s.row.IdleTimeoutNs)}
-		for _, p := range first {
-			look.Waiting, look.Queued = append(look.Waiting, session.QueuedPrompt{ID: p.ID, Ordinal: p.Ordinal}), p.Queued
-		}
+		look = waits.found(s)
 		return s.heard(ctx, workflowRunID)
 	})
 	return look, err
+}
+
+// looking reads what waits for a session's workflow.
+type looking struct {
+	commands []dbsqlc.SessionCommand
+	first    []dbsqlc.PromptsFirstRow
+}
+
+func (l *looking) read(ctx context.Context, q *dbsqlc.Queries, in *lookups, sessionID string) error {
+	var commandsErr, firstErr error
+	l.commands, commandsErr = q.CommandsPending(ctx, in, sessionID)
+	l.first, firstErr = q.PromptsFirst(ctx, in, &dbsqlc.PromptsFirstParams{SessionID: sessionID, MaxItems: session.MaxWaitingSeen})
+	return cmp.Or(commandsErr, firstErr)
+}
+
+func (l *looking) found(s *sessionTx) session.Look {
+	look := session.Look{Commands: commandsOf(l.commands), IdleTimeout: time.Duration(s.row.IdleTimeoutNs)}
+	for _, p := range l.first {
+		look.Waiting, look.Queued = append(look.Waiting, session.QueuedPrompt{ID: p.ID, Ordinal: p.Ordinal}), p.Queued
+	}
+	return look
 }
 
 // heard records that a workflow has read what waits.

@@ -313,6 +313,7 @@ func (s *sessionTx) runEnd(ctx context.Context, run dbsqlc.Run, ending session.R
 		p         dbsqlc.Prompt
 		aborts    []dbsqlc.SessionCommand
 		head      []dbsqlc.PromptHeadRow
+		look      looking
 	)
 	var in lookups
 	err := in.also(ctx, s.Conn, func(in *lookups) error {
@@ -332,7 +333,11 @@ func (s *sessionTx) runEnd(ctx context.Context, run dbsqlc.Run, ending session.R
 		})
 		aborts, abortsErr = s.abortsClose(ctx, in, runID, ending.Outcome, reason)
 		head, headErr = promptHead(ctx, s.q, in, s.row.ID)
-		return cmp.Or(liveErr, questionsErr, runErr, promptErr, abortsErr, headErr)
+		var lookErr error
+		if ending.LookFor != "" {
+			lookErr = look.read(ctx, s.q, in, s.row.ID)
+		}
+		return cmp.Or(liveErr, questionsErr, runErr, promptErr, abortsErr, headErr, lookErr)
 	})
 	if err != nil {
 		return session.Run{}, err
@@ -371,7 +376,15 @@ func (s *sessionTx) runEnd(ctx context.Context, run dbsqlc.Run, ending session.R
 	if err := s.addQueue(headOf(head), queueChange(wire.QueueRemoved, p.ID, p.Ordinal, p.Status)); err != nil {
 		return session.Run{}, err
 	}
-	return runOf(run), s.count(ctx, ending.Usage)
+	ended := runOf(run)
+	if ending.LookFor != "" {
+		found := look.found(s)
+		ended.Look = &found
+		if err := s.heard(ctx, ending.LookFor); err != nil {
+			return session.Run{}, err
+		}
+	}
+	return ended, s.count(ctx, ending.Usage)
 }
 
 // count adds a turn to what the session has used. The events of its end have been added before.

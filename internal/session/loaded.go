@@ -86,6 +86,9 @@ type RunEnding struct {
 	// Requeue: the prompt returns to its place in the queue instead of taking the outcome. A run that a pending abort
 	// names ends cancelled, and its prompt with it.
 	Requeue bool
+	// LookFor is the workflow run that reads with the end of the run what waits for it next; empty for none. A run that
+	// is over, or whose prompt returns to the queue, is ended without.
+	LookFor string
 }
 
 // SandboxRow is one sandbox that was asked for and has not been seen to end.

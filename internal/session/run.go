@@ -56,4 +56,6 @@ type Run struct {
 	Usage      Usage
 	StartedAt  time.Time
 	EndedAt    time.Time
+	// Look is what waits after the run, where its end was asked for that.
+	Look *Look
 }

@@ -1,0 +1,43 @@
+package postgres_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/overwinter-dev/overwinter/internal/session"
+)
+
+// TestTheEndOfARunSaysWhatWaits: prompts and commands that were submitted during a run are read with its end, as a look
+// reads them, and the abort of the run is over by then.
+func TestTheEndOfARunSaysWhatWaits(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.running(t)
+	run := b.begin(t, b.submit(t, "first"))
+	second := b.submit(t, "second")
+	for _, kind := range []session.CommandKind{session.CommandHibernate, session.CommandAbort} {
+		_, err := b.CommandSubmit(b.ctx, session.Command{SessionID: b.id, Kind: kind})
+		require.NoError(t, err)
+	}
+	ending := session.RunEnding{RunID: run, Token: "t1", Outcome: session.OutcomeCompleted, LookFor: "workflow-1"}
+	ended, err := b.RunEnd(b.ctx, ending)
+	require.NoError(t, err)
+	require.NotNil(t, ended.Look)
+	require.Equal(t, session.DefaultIdleTimeout, ended.Look.IdleTimeout)
+	require.EqualValues(t, 1, ended.Look.Queued)
+	require.Equal(t, second, ended.Look.Waiting[0].ID)
+	require.Len(t, ended.Look.Commands, 1)
+	require.Equal(t, session.CommandHibernate, ended.Look.Commands[0].Kind)
+
+	// It counts as read by that workflow run, and no signal is unanswered.
+	unheard, err := b.CommandsUnheard(b.ctx, -time.Hour, 10)
+	require.NoError(t, err)
+	require.Equal(t, []session.Unheard{{SessionID: b.id, HeardBy: "workflow-1"}}, unheard)
+
+	// Another attempt that ends it again is not told: the workflow looks by itself.
+	ended, err = b.RunEnd(b.ctx, ending)
+	require.NoError(t, err)
+	require.Nil(t, ended.Look)
+}
