@@ -36,6 +36,7 @@ type options struct {
 	Idle     time.Duration `default:"60s" help:"Duration for which idle systems are observed. Default ${default}."`
 	Files    []int         `default:"100,10000,100000" help:"Files in the workspaces of the part workspaces. Default ${default}."`
 	Transfer int           `default:"512" help:"Size of a transfer of the part network, in MiB. Default ${default}."`
+	LogRows  int           `default:"200000" help:"Events that the part log writes. Default ${default}."`
 	Readers  int           `default:"500" help:"Readers of one session. Default ${default}."`
 }
 
@@ -110,6 +111,7 @@ var parts = []part{
 	{"workspaces", "hibernation and wake with many files", measureWorkspaces},
 	{"claude", "sessions of Claude Code and its bare processes", measureClaude},
 	{"texts", "first text of OpenCode and Gemini CLI", measureTexts},
+	{"log", "writing and reading the event log", measureLog},
 	{"network", "network and start of a sandbox", measureNetwork},
 	{"sleepers", "lists and idle load with very many sessions", measureSleepers},
 }
