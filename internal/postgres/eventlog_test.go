@@ -209,6 +209,17 @@ func TestEventsAreMovedWhileTheReleaseBeforeWrites(t *testing.T) {
 	defer conn.Close(context.WithoutCancel(b.ctx))
 	_, err = conn.Exec(b.ctx, "SET lock_timeout = '50ms'")
 	require.NoError(t, err)
+	_, err = conn.Exec(b.ctx, "CALL event_log_number()")
+	require.ErrorContains(t, err, "lock timeout") // nothing is numbered in part
+	require.Zero(t, query[int](b.ctx, t, url, "SELECT numbered::int FROM event_log_copied"))
+	_, err = holder.Exec(b.ctx, "COMMIT")
+	require.NoError(t, err)
+	for range 2 {
+		_, err = conn.Exec(b.ctx, "CALL event_log_number()")
+		require.NoError(t, err)
+	}
+	_, err = holder.Exec(b.ctx, "BEGIN; SELECT FROM sessions WHERE id = '"+id(5)+"' FOR UPDATE")
+	require.NoError(t, err)
 	_, err = conn.Exec(b.ctx, "CALL event_log_copy()")
 	require.ErrorContains(t, err, "lock timeout")
 	require.Equal(t, 1, query[int](b.ctx, t, url, "SELECT count(*)::int FROM sessions, event_log_copied WHERE no <= through"), "the first piece is kept")

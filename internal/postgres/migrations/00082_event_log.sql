@@ -4,9 +4,12 @@
 -- numbers within their session, and one index serves uniqueness and reading. This step makes the tables, 00083 copies while
 -- everything keeps working, 00084 replaces the old table. Processes of the release before may run all the time.
 
--- The number of a session is never visible outside. Numbers are not reused.
-ALTER TABLE sessions ADD COLUMN no bigint NOT NULL GENERATED ALWAYS AS IDENTITY;
-ALTER TABLE sessions ADD CONSTRAINT sessions_no UNIQUE (no);
+-- The number of a session is never visible outside. Numbers are not reused. New sessions get theirs by default, existing ones
+-- from 00083: a column with a default for them would have the table and all its indexes written again under a lock.
+CREATE SEQUENCE sessions_no_seq;
+ALTER TABLE sessions ADD COLUMN no bigint;
+ALTER TABLE sessions ALTER COLUMN no SET DEFAULT nextval('sessions_no_seq');
+ALTER SEQUENCE sessions_no_seq OWNED BY sessions.no;
 
 -- The number of a run within its session, from 1. Rows get it from 00083, or from the trigger where the writer knows of no numbers.
 ALTER TABLE runs ADD COLUMN no integer;
@@ -70,13 +73,35 @@ BEGIN
 END $$;
 -- +goose StatementEnd
 
--- Sessions up to the number through are copied; upto is the newest session at the start. Later ones are written to both
--- tables from their first event.
+-- Of the sessions that there are now, those up to the number numbered have one, and those up to through are copied; upto is
+-- how many they are. Later ones have larger numbers and are written to both tables from their first event.
 CREATE TABLE event_log_copied (
-    through bigint NOT NULL,
-    upto    bigint NOT NULL
+    numbered bigint NOT NULL,
+    through  bigint NOT NULL,
+    upto     bigint NOT NULL
 );
-INSERT INTO event_log_copied (through, upto) SELECT 0, coalesce(max(no), 0) FROM sessions;
+INSERT INTO event_log_copied (numbered, through, upto) SELECT 0, 0, count(*) FROM sessions;
+SELECT setval('sessions_no_seq', upto + 1, false) FROM event_log_copied;
+
+-- event_log_number numbers existing sessions, a thousand in each transaction.
+-- +goose StatementBegin
+CREATE PROCEDURE event_log_number() LANGUAGE plpgsql AS $$
+DECLARE
+    after text := '';
+    page text[];
+BEGIN
+    LOOP
+        SELECT array_agg(s.id ORDER BY s.id) INTO page
+        FROM (SELECT id FROM sessions WHERE no IS NULL AND id > after ORDER BY id LIMIT 1000 FOR NO KEY UPDATE) s;
+        EXIT WHEN page IS NULL;
+        UPDATE sessions s SET no = c.numbered + p.place
+        FROM event_log_copied c, unnest(page) WITH ORDINALITY AS p (id, place) WHERE s.id = p.id;
+        UPDATE event_log_copied SET numbered = numbered + cardinality(page);
+        after := page[cardinality(page)];
+        COMMIT;
+    END LOOP;
+END $$;
+-- +goose StatementEnd
 
 -- +goose StatementBegin
 CREATE FUNCTION event_log_mirror() RETURNS trigger LANGUAGE plpgsql AS $$

@@ -2,12 +2,13 @@
 
 -- +goose StatementBegin
 DO $$ BEGIN
-    IF EXISTS (SELECT FROM event_log_copied WHERE through < upto AND EXISTS (SELECT FROM sessions WHERE no > through AND no <= upto)) THEN
+    IF EXISTS (SELECT FROM event_log_copied WHERE through < upto OR numbered < upto) THEN
         RAISE EXCEPTION 'the events of some sessions are not copied';
     END IF;
 END $$;
 -- +goose StatementEnd
 
+ALTER TABLE sessions ALTER COLUMN no SET NOT NULL;
 ALTER TABLE runs ALTER COLUMN no SET NOT NULL;
 DROP INDEX runs_session; -- runs_number serves the same
 
@@ -15,6 +16,7 @@ DROP TABLE events;
 DROP TABLE event_log_copied;
 DROP FUNCTION event_log_mirror;
 DROP PROCEDURE event_log_copy;
+DROP PROCEDURE event_log_number;
 
 -- Events by the ids of what they belong to, for people and for processes of the release before.
 CREATE VIEW events AS
