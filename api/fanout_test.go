@@ -11,8 +11,7 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
-	"runtime"
-	"runtime/metrics"
+	"runtime/debug"
 	"slices"
 	"strconv"
 	"strings"
@@ -101,7 +100,7 @@ type bare struct {
 }
 
 func (l *bare) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	frames := make(chan []byte, 1024) // a burst goes through it
+	frames := make(chan []byte, 16) // a burst waits for its readers
 	l.mu.Lock()
 	l.readers[frames] = true
 	l.mu.Unlock()
@@ -157,23 +156,25 @@ func startBare(b *testing.B) *fanOut {
 	return &fanOut{name: "bare-", url: "http://" + ln.Addr().String() + "/", send: loop.broadcast}
 }
 
-// inUse is what the Go runtime has in use: heap after a collection, and stacks.
-func inUse() float64 {
-	runtime.GC()
-	runtime.GC()
-	samples := []metrics.Sample{{Name: "/memory/classes/heap/objects:bytes"}, {Name: "/memory/classes/heap/stacks:bytes"}, {Name: "/memory/classes/heap/unused:bytes"}}
-	metrics.Read(samples)
-	sum := 0.0
-	for _, s := range samples {
-		sum += float64(s.Value.Uint64())
+// resident is the memory of this process after what the Go runtime does not use was returned.
+func resident(b *testing.B) float64 {
+	b.Helper()
+	debug.FreeOSMemory()
+	debug.FreeOSMemory() // what the first one made unused
+	statm, err := os.ReadFile("/proc/self/statm")
+	if err != nil {
+		b.Skip("no /proc")
 	}
-	return sum
+	var size, pages float64
+	_, err = fmt.Sscan(string(statm), &size, &pages)
+	require.NoError(b, err)
+	return pages * float64(os.Getpagesize())
 }
 
 // attach connects readers from another process and measures what they take in this one.
 func (l *fanOut) attach(b *testing.B, readers int) {
 	b.Helper()
-	before := inUse()
+	before := resident(b)
 	l.readers = readers
 	l.client = exec.CommandContext(context.WithoutCancel(b.Context()), os.Args[0], "-test.run=^TestFanOutReaders$")
 	l.client.Env = append(os.Environ(), fmt.Sprintf("%s=%d %s", fanOutReaders, readers, l.url))
@@ -187,7 +188,7 @@ func (l *fanOut) attach(b *testing.B, readers int) {
 	l.lines = bufio.NewScanner(stdout)
 	l.lines.Buffer(nil, 1<<20)
 	require.Equal(b, "ready", l.line(b))
-	l.memory = (inUse() - before) / float64(readers)
+	l.memory = (resident(b) - before) / float64(readers)
 }
 
 func (l *fanOut) line(b *testing.B) string {

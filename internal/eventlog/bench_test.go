@@ -1,7 +1,9 @@
 package eventlog_test
 
 import (
+	"bytes"
 	"context"
+	"fmt"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -112,4 +114,43 @@ func BenchmarkWake(b *testing.B) {
 		waited += time.Since(begin)
 	}
 	b.ReportMetric(float64(waited.Microseconds())/float64(b.N), "us/wake")
+}
+
+// BenchmarkAppendBatch measures an append of many events of a run against the same rows copied into a
+// table of the same shape, each in a transaction. The two take turns.
+func BenchmarkAppendBatch(b *testing.B) {
+	const events = 500
+	url := postgrestest.URL(b)
+	l := &logBundle{db: postgrestest.Open(b, url), url: url}
+	id := l.session(b)
+	runID := l.run(b, id)
+	conn, err := pgx.Connect(b.Context(), url)
+	require.NoError(b, err)
+	defer conn.Close(context.Background())
+	_, err = conn.Exec(b.Context(), "CREATE TABLE copied (LIKE event_log INCLUDING ALL)")
+	require.NoError(b, err)
+	var appended, copied time.Duration
+	no := int64(0)
+	for b.Loop() {
+		add := frame(id, runID, no, events)
+		begin := time.Now()
+		verdicts, err := l.db.EventsAppend(b.Context(), []eventlog.Append{add})
+		appended += time.Since(begin)
+		require.NoError(b, err)
+		require.NoError(b, verdicts[0])
+		var rows bytes.Buffer
+		for i, e := range add.Events {
+			fmt.Fprintf(&rows, "1\t%d\t%s\t1\t1\t%s\t%s\n", no*events+int64(i)+1, e.At.Format(time.RFC3339Nano), e.Type, e.Data)
+		}
+		begin = time.Now()
+		_, err = conn.PgConn().CopyFrom(b.Context(), &rows, "COPY copied (session_no, seq, at, run_no, conversation_no, type, data) FROM STDIN")
+		copied += time.Since(begin)
+		require.NoError(b, err)
+		no++
+	}
+	var in, out int64
+	require.NoError(b, conn.QueryRow(b.Context(), "SELECT (SELECT count(*) FROM copied), (SELECT count(*) FROM event_log WHERE run_no > 0 AND type = 'text_delta')").Scan(&out, &in))
+	require.Equal(b, [2]int64{no * events, no * events}, [2]int64{in, out})
+	b.ReportMetric(float64(appended)/float64(copied), "append/copy")
+	b.ReportMetric(float64(appended.Microseconds())/float64(no*events), "us/event")
 }

@@ -1,0 +1,53 @@
+package api_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"net"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/overwinter-dev/overwinter/internal/eventlog"
+)
+
+// BenchmarkCatchUp reads a whole log as one stream, from a connection of this process.
+func BenchmarkCatchUp(b *testing.B) {
+	for _, size := range []int{100, 1 << 10, 16 << 10} {
+		b.Run(fmt.Sprintf("%d bytes an event", size), func(b *testing.B) {
+			bundle, db := setupPostgres(b)
+			id := bundle.do("POST", "/api/sessions", `{"agent":"demo"}`).session().ID
+			data := json.RawMessage(fmt.Sprintf(`{"blockId":"b","delta":%q}`, strings.Repeat("x", size)))
+			const total = 128 << 20
+			for left := total / (size + 250); left > 0; {
+				n := min(left, 1000, 1+(4<<20)/size)
+				add := eventlog.Append{SessionID: id}
+				for range n {
+					add.Events = append(add.Events, eventlog.Draft{Type: "text_delta", ConversationID: "main", At: time.Now(), Data: data})
+				}
+				verdicts, err := db.EventsAppend(b.Context(), []eventlog.Append{add})
+				require.NoError(b, err)
+				require.NoError(b, verdicts[0])
+				left -= n
+			}
+			read := int64(0)
+			for b.Loop() {
+				conn, err := net.Dial("tcp", strings.TrimPrefix(bundle.url, "http://"))
+				require.NoError(b, err)
+				_, err = fmt.Fprintf(conn, "GET /api/sessions/%s/events HTTP/1.1\r\nHost: localhost\r\n\r\n", id)
+				require.NoError(b, err)
+				buffer := make([]byte, 256<<10)
+				for n := 0; !bytes.Contains(buffer[max(0, n-1000):n], []byte("event: caught_up")); {
+					n, err = conn.Read(buffer)
+					require.NoError(b, err)
+					read += int64(n)
+				}
+				conn.Close()
+			}
+			b.ReportMetric(float64(read)/(1<<20)/b.Elapsed().Seconds(), "MiB/s")
+		})
+	}
+}
