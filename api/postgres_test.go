@@ -31,7 +31,12 @@ func (f follower) Follow(ctx context.Context, sessionID string, after int64) (ap
 // setupPostgres is setup over a real database and the real log.
 func setupPostgres(t testing.TB) (*bundle, *postgres.DB) {
 	t.Helper()
-	db := postgrestest.New(t)
+	return setupPostgresAt(t, postgrestest.URL(t))
+}
+
+func setupPostgresAt(t testing.TB, url string) (*bundle, *postgres.DB) {
+	t.Helper()
+	db := postgrestest.Open(t, url)
 	f := eventlog.NewFollower(db, eventlog.FollowerOptions{Format: api.EventFormat()})
 	f.Start()
 	t.Cleanup(f.Stop)

@@ -267,7 +267,7 @@ func (f *Follower) readTails(ctx context.Context) {
 			t.mu.Lock()
 			newest := t.tail.newest
 			t.mu.Unlock()
-			spare[i].reset(t.sessionID, newest)
+			spare[i].Reset(t.sessionID, newest)
 			spare[i].Limit, spare[i].Bytes = f.options.PageEvents, max(minTailPage, PageBytes/len(batch))
 			pages, positions = append(pages, spare[i]), append(positions, newest)
 		}

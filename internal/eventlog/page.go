@@ -61,11 +61,12 @@ type Page struct {
 // NewPage returns an empty page for the events after a position.
 func NewPage(format *Format, sessionID string, after int64) *Page {
 	p := &Page{format: format}
-	p.reset(sessionID, after)
+	p.Reset(sessionID, after)
 	return p
 }
 
-func (p *Page) reset(sessionID string, after int64) {
+// Reset empties the page for the events after a position. What was read of it is not valid any more.
+func (p *Page) Reset(sessionID string, after int64) {
 	if cap(p.frames) > 4*PageBytes {
 		p.frames = nil // it had a large event
 	}

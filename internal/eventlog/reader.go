@@ -18,6 +18,7 @@ type Reader struct {
 	fetching chan *Page // a page is on its way
 	after    int64      // the position after which it was asked for
 	page     *Page      // has the events that were returned last; nil if they are from the tail
+	limit    int        // how many events to read at once, by the size of those before
 
 	closing sync.Once
 	closed  chan struct{}
@@ -77,6 +78,7 @@ func (r *Reader) Next(ctx context.Context, timer <-chan time.Time) (Batch, error
 			return Batch{}, page.err
 		}
 		r.page = page
+		r.limit = nextLimit(page, r.follower.options.PageEvents)
 		if page.last() < start && page.last() < page.newest {
 			r.fetch(page.last(), start)
 		}
@@ -97,14 +99,18 @@ func (r *Reader) fetch(after, through int64) {
 	out := make(chan *Page, 1) // a reader that has left does not take it
 	r.fetching, r.after = out, after
 	f := r.follower
-	if !f.background(func() { out <- r.read(after, through) }) {
+	if r.limit == 0 {
+		r.limit = min(firstLimit, f.options.PageEvents)
+	}
+	limit := r.limit
+	if !f.background(func() { out <- r.read(after, through, limit) }) {
 		r.fetching = nil
 	}
 }
 
 // read reads a page, waiting for its turn among the readers that do. nil means that there is nothing to
 // be read any more.
-func (r *Reader) read(after, through int64) *Page {
+func (r *Reader) read(after, through int64, limit int) *Page {
 	f := r.follower
 	backoff := minBackoff
 	for {
@@ -115,7 +121,7 @@ func (r *Reader) read(after, through int64) *Page {
 		case <-f.stopped:
 			return nil
 		}
-		page := r.readOnce(after, through)
+		page := r.readOnce(after, through, limit)
 		<-f.catchUps
 		if page == nil || !isPassing(page.err) {
 			return page
@@ -131,7 +137,7 @@ func (r *Reader) read(after, through int64) *Page {
 	}
 }
 
-func (r *Reader) readOnce(after, through int64) *Page {
+func (r *Reader) readOnce(after, through int64, limit int) *Page {
 	f := r.follower
 	if isClosed(r.closed) {
 		return nil
@@ -144,8 +150,8 @@ func (r *Reader) readOnce(after, through int64) *Page {
 		return nil
 	}
 	page := f.pages.Get().(*Page)
-	page.reset(r.topic.sessionID, after)
-	page.Through, page.Limit = through, f.options.PageEvents
+	page.Reset(r.topic.sessionID, after)
+	page.Through, page.Limit = through, limit
 	err := f.source.EventsRead(f.ctx, []*Page{page})
 	switch {
 	case err != nil:
@@ -161,6 +167,15 @@ func (r *Reader) readOnce(after, through int64) *Page {
 		r.lend(page)
 	}
 	return page
+}
+
+// firstLimit is how many events are read at once before their size is known.
+const firstLimit = 256
+
+// nextLimit is how many events to read after a page. Postgres looks at as many as the limit says, even
+// where the bytes end the page: it is about twice what the page had, and grows while that is all of them.
+func nextLimit(p *Page, most int) int {
+	return min(max(2*len(p.ends), 16), most)
 }
 
 // lend adds a page to the tail where it is what precedes it, for other readers that come back to the

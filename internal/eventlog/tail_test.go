@@ -139,3 +139,18 @@ func TestReadingATailAllocatesNothing(t *testing.T) { //nolint:paralleltest // a
 		}
 	}))
 }
+
+func TestAReaderReadsAboutAsManyEventsAsFitIntoAPage(t *testing.T) {
+	t.Parallel()
+	limit := firstLimit
+	for range 5 {
+		limit = nextLimit(pageOf(0, min(limit, 40), []int{1}), 1000) // the bytes of 40 events end a page
+	}
+	require.Equal(t, 80, limit)
+	for range 5 {
+		limit = nextLimit(pageOf(0, limit, []int{1}), 1000) // they do not
+	}
+	require.Equal(t, 1000, limit)
+	require.Equal(t, 16, nextLimit(pageOf(0, 1, []int{1}), 1000))
+	require.Equal(t, 2, nextLimit(pageOf(0, 1, []int{1}), 2))
+}
