@@ -39,6 +39,18 @@ func uidOf(t *testing.T, text string) int {
 	return 0
 }
 
+// Init has the user of a sandbox's root, whose processes may therefore signal it, and could set its limits.
+func TestNoProcessOfASandboxDisturbsItsInit(t *testing.T) {
+	t.Parallel()
+	b := setup(t, Options{Isolation: Namespaces})
+	bx := b.start()
+	b.sh(bx, "perl -e 'for (1..64) { kill $_, 1 }'")
+	require.Contains(t, b.sh(bx, "for t in /proc/1/task/*; do prlimit --pid ${t##*/} --nofile=3:3 2>&1; done; true"), "Operation not permitted")
+	require.Equal(t, "7\n", b.sh(bx, "prlimit --pid 1 --nofile >/dev/null && ulimit -n 7 && ulimit -n"), "others can be read, and a process's own set")
+	b.snapshot(bx)
+	require.Equal(t, "on\n", b.sh(bx, "sleep 0.1; echo on"))
+}
+
 // TestCopiesNothingFromOutsideWhateverIsSwapped copies a tree in which files and
 // directories are swapped for links that lead out of it, as if nothing had been stopped.
 func TestCopiesNothingFromOutsideWhateverIsSwapped(t *testing.T) {

@@ -25,23 +25,24 @@ const x32 = 0x40000000
 var families = []uint32{unix.AF_UNIX, unix.AF_INET, unix.AF_INET6, unix.AF_NETLINK}
 
 // abi is what the filter has to know of an instruction set.
-type abi struct{ arch, socket, socketcall, fallocate uint32 }
+type abi struct{ arch, socket, socketcall, fallocate, prlimit uint32 }
 
 // Of the 32-bit variant, where there is one; its socketcall has arguments that a filter cannot see.
 var (
 	nativeABI = map[string]abi{
-		"amd64": {arch: unix.AUDIT_ARCH_X86_64, socket: unix.SYS_SOCKET, fallocate: unix.SYS_FALLOCATE},
-		"arm64": {arch: unix.AUDIT_ARCH_AARCH64, socket: unix.SYS_SOCKET, fallocate: unix.SYS_FALLOCATE},
+		"amd64": {arch: unix.AUDIT_ARCH_X86_64, socket: unix.SYS_SOCKET, fallocate: unix.SYS_FALLOCATE, prlimit: unix.SYS_PRLIMIT64},
+		"arm64": {arch: unix.AUDIT_ARCH_AARCH64, socket: unix.SYS_SOCKET, fallocate: unix.SYS_FALLOCATE, prlimit: unix.SYS_PRLIMIT64},
 	}
 	compatABI = map[string]abi{
-		"amd64": {arch: unix.AUDIT_ARCH_I386, socket: 359, socketcall: 102, fallocate: 324},
-		"arm64": {arch: unix.AUDIT_ARCH_ARM, socket: 281, socketcall: 102, fallocate: 352},
+		"amd64": {arch: unix.AUDIT_ARCH_I386, socket: 359, socketcall: 102, fallocate: 324, prlimit: 340},
+		"arm64": {arch: unix.AUDIT_ARCH_ARM, socket: 281, socketcall: 102, fallocate: 352, prlimit: 369},
 	}
 )
 
 // newFilter is a program for the kernel that every process of a sandbox has. It allows sockets of families alone, and
 // refuses what would get around it (io_uring) and what would take a full disk at once, before it is noticed
-// (fallocate, except for holes); C libraries write blocks then. nil where the instruction set is not known.
+// (fallocate, except for holes); C libraries write blocks then. A process sets its own limits alone: init has the user of the
+// sandbox's root, which could leave it without descriptors. nil where the instruction set is not known.
 func newFilter() []unix.SockFilter {
 	native, ok := nativeABI[runtime.GOARCH]
 	if !ok {
@@ -50,7 +51,7 @@ func newFilter() []unix.SockFilter {
 	program := []unix.SockFilter{load(dataArch)}
 	for _, a := range []abi{native, compatABI[runtime.GOARCH]} {
 		calls := a.program()
-		program = append(program, unless(unix.BPF_JEQ, a.arch, uint8(len(calls)))) //nolint:gosec // some 30
+		program = append(program, unless(unix.BPF_JEQ, a.arch, uint8(len(calls)))) //nolint:gosec // some 40
 		program = append(program, calls...)
 	}
 	return append(program, refuse(unix.ENOSYS)) // of yet another instruction set
@@ -77,6 +78,12 @@ func (a abi) program() []unix.SockFilter {
 	allocate := []unix.SockFilter{
 		load(dataArguments + argumentSize), unless(unix.BPF_JSET, unix.FALLOC_FL_PUNCH_HOLE, 1), allow(), refuse(unix.EOPNOTSUPP),
 	}
+	const process, limit = dataArguments, dataArguments + 2*argumentSize
+	limits := []unix.SockFilter{
+		load(process), unless(unix.BPF_JEQ, 0, 1), allow(), // itself
+		load(limit), unless(unix.BPF_JEQ, 0, 3), load(limit + argumentSize/2), unless(unix.BPF_JEQ, 0, 1), allow(), // nothing is set
+		refuse(unix.EPERM),
+	}
 	calls := []unix.SockFilter{load(dataNumber)}
 	when := func(number uint32, then []unix.SockFilter) {
 		calls = append(calls, unless(unix.BPF_JEQ, number, uint8(len(then)))) //nolint:gosec // at most ten
@@ -91,6 +98,7 @@ func (a abi) program() []unix.SockFilter {
 	}
 	when(a.socket, family)
 	when(a.fallocate, allocate)
+	when(a.prlimit, limits)
 	return append(calls, allow())
 }
 

@@ -66,7 +66,8 @@ func runInit() error {
 	// Those that would end a Go program may be sent by any process of the sandbox.
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP, syscall.SIGPIPE,
 		syscall.SIGQUIT, syscall.SIGABRT, syscall.SIGTRAP, syscall.SIGSYS, syscall.SIGUSR1, syscall.SIGUSR2,
-		syscall.SIGALRM, syscall.SIGVTALRM, syscall.SIGXCPU, syscall.SIGXFSZ, syscall.SIGSTKFLT)
+		syscall.SIGALRM, syscall.SIGVTALRM, syscall.SIGXCPU, syscall.SIGXFSZ, syscall.SIGSTKFLT,
+		syscall.SIGILL, syscall.SIGBUS, syscall.SIGFPE, syscall.SIGSEGV) // our own faults still end us
 	go func() {
 		for range children {
 			p.reap()
