@@ -192,11 +192,19 @@ func (c *cgroups) removeLeftOver() error {
 		}
 		for _, e := range entries {
 			if e.IsDir() {
-				_ = os.Remove(filepath.Join(group, e.Name()))
+				_ = removeGroup(filepath.Join(group, e.Name()))
 			}
 		}
 	}
 	return nil
+}
+
+// removeGroup removes the group of a box; those of earlier versions have none inside.
+func removeGroup(group string) error {
+	if err := os.Remove(filepath.Join(group, inside)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return os.Remove(group)
 }
 
 // groupOwner is the process that a group belongs to. A process of another PID namespace or an earlier boot is not
@@ -289,6 +297,10 @@ func (c *cgroups) close() error {
 	return failed
 }
 
+// inside is the group below a box's own that its processes are in. A process can make a cgroup namespace, whose root is its
+// own group, and mount that; where it belongs to the sandbox's user, it could change limits that are there.
+const inside = "inside"
+
 // of are the directories of a box's group.
 func (c *cgroups) of(box string) map[string]string {
 	groups := make(map[string]string, len(c.groups))
@@ -302,7 +314,7 @@ func (c *cgroups) of(box string) map[string]string {
 func (c *cgroups) admit(box string, pid int, l Limits) error {
 	groups := c.of(box)
 	for _, group := range groups {
-		if err := os.Mkdir(group, 0o755); err != nil && !errors.Is(err, fs.ErrExist) { //nolint:gosec // as the others
+		if err := os.MkdirAll(filepath.Join(group, inside), 0o755); err != nil { //nolint:gosec // as the others
 			return fmt.Errorf("make control group: %w", err)
 		}
 	}
@@ -310,7 +322,7 @@ func (c *cgroups) admit(box string, pid int, l Limits) error {
 		return err
 	}
 	for _, group := range groups {
-		if err := write(group, "cgroup.procs", strconv.Itoa(pid)); err != nil {
+		if err := write(filepath.Join(group, inside), "cgroup.procs", strconv.Itoa(pid)); err != nil {
 			return fmt.Errorf("enter control group: %w", err)
 		}
 	}
@@ -341,7 +353,7 @@ func (c *cgroups) processes(box string) ([]int, error) {
 func (c *cgroups) remove(box string) error {
 	var failed error
 	for _, group := range c.of(box) {
-		if err := os.Remove(group); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		if err := removeGroup(group); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			failed = errors.Join(failed, err)
 		}
 	}

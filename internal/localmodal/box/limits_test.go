@@ -21,14 +21,12 @@ func TestASandboxHasNoMoreProcessesThanItsLimit(t *testing.T) {
 		for _, groups := range []bool{true, false} {
 			t.Run(name+" with control groups "+strconv.FormatBool(groups), func(t *testing.T) {
 				t.Parallel()
-				o.Limits = Limits{Processes: 100}
+				o.Limits, o.noCgroups = Limits{Processes: 100}, !groups
 				b := setup(t, o)
 				switch {
 				case !groups && o.Isolation != Namespaces:
 					t.Skip("nothing else counts a sandbox's processes at this level")
-				case !groups:
-					b.rt.cgroups = nil
-				case b.rt.cgroups == nil:
+				case groups && b.rt.cgroups == nil:
 					t.Skip("no control groups here: ", b.rt.Unlimited())
 				}
 				got, err := strconv.Atoi(strings.TrimSpace(b.sh(b.start(), forks)))
@@ -91,8 +89,12 @@ func TestControlGroupsGoWithTheirSandboxes(t *testing.T) {
 		t.Skip("no control groups here: ", b.rt.Unlimited())
 	}
 	bx := b.start()
+	groups, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(bx.PID()), "cgroup"))
+	require.NoError(t, err)
 	for _, group := range b.rt.cgroups.of(bx.id) {
 		require.DirExists(t, group)
+		// What a process can mount has no limits of ours.
+		require.Contains(t, string(groups), filepath.Join("/", filepath.Base(filepath.Dir(group)), bx.id, "inside")+"\n")
 	}
 	bx.Kill()
 	for _, group := range b.rt.cgroups.of(bx.id) {
