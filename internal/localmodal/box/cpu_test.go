@@ -2,6 +2,7 @@ package box
 
 import (
 	"io"
+	"runtime"
 	"testing"
 	"time"
 
@@ -126,6 +127,36 @@ func TestNoProcessOfAStoppedSandboxRuns(t *testing.T) {
 					return nil
 				}))
 			}
+		})
+	}
+}
+
+// A process that waits for a child which shares its memory does not stop while the child is stopped.
+func TestAProcessThatWaitsForItsForkIsFrozen(t *testing.T) {
+	t.Parallel()
+	if runtime.GOARCH != "amd64" {
+		t.Skip("it calls vfork by the number of amd64")
+	}
+	for name, o := range map[string]Options{"overlay": ways["overlay"], "chroot": ways["chroot"]} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := setup(t, o)
+			bx := b.start()
+			// 58 is vfork. The child sleeps instead of executing a program.
+			p := b.exec(bx, wire.ExecSpec{Args: []string{"perl", "-e", `
+				$| = 1; print "on\n"; my $pid = syscall(58); if ($pid == 0) { sleep 1000 } sleep 1000`}, Env: []string{"PATH=" + DefaultPath}})
+			_, err := io.ReadFull(p.stdout, make([]byte, 3))
+			require.NoError(t, err)
+			require.Eventually(t, func() bool {
+				processes, family := bx.family(t)
+				for _, pid := range family {
+					if processes[pid].state == "D" {
+						return true
+					}
+				}
+				return false
+			}, patience, time.Millisecond)
+			_, _ = b.snapshot(bx)
 		})
 	}
 }

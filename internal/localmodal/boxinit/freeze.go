@@ -32,9 +32,13 @@ func (p *initProcess) freeze() error {
 		return err
 	}
 	p.frozen, p.told = nil, map[int]bool{}
+	passes := 0
 	for deadline := time.Now().Add(freezeTimeout); ; time.Sleep(freezePoll) { //nolint:forbidigo // nothing tells when a process has stopped
-		settled, err := p.stopRunning()
-		if err == nil && settled {
+		settled, sure, err := p.stopRunning()
+		if passes++; !settled {
+			passes = 0
+		}
+		if err == nil && settled && (sure || passes > 1) {
 			return nil
 		}
 		if err == nil && time.Now().After(deadline) {
@@ -50,14 +54,21 @@ func (p *initProcess) freeze() error {
 // stopRunning tells what still runs to stop and reports whether nothing did. One that was told before is told again: a
 // process that still runs may have continued it. Parents mostly come first, and continue last: a shell that sees its
 // child stopped takes it for a job that the user has stopped.
-func (p *initProcess) stopRunning() (bool, error) {
+//
+// One that waits for a child which shares its memory (vfork) stops when the child goes on, which is stopped itself: that it was told is
+// enough. The child of a process that is only about to wait may be missing in the list: sure is false.
+func (p *initProcess) stopRunning() (settled, sure bool, err error) {
 	now, err := p.processes()
 	if err != nil {
-		return false, err
+		return false, false, err
 	}
-	settled := true
+	settled, sure = true, true
 	for _, pid := range slices.Sorted(maps.Keys(now)) {
-		if now[pid] != running {
+		switch {
+		case now[pid] == forking && p.told[pid]:
+			sure = false
+			continue
+		case now[pid] != running && now[pid] != forking:
 			continue
 		}
 		settled = false
@@ -66,7 +77,7 @@ func (p *initProcess) stopRunning() (bool, error) {
 			p.frozen = append(p.frozen, pid)
 		}
 	}
-	return settled, nil
+	return settled, sure, nil
 }
 
 func (p *initProcess) thaw() error {
@@ -93,6 +104,7 @@ type processState int
 
 const (
 	running processState = iota
+	forking              // in a system call that makes a process
 	stopped
 	ended
 )
@@ -157,11 +169,26 @@ func stateOf(proc *os.Root, pid int) processState {
 		switch {
 		case !ok || rest == "":
 			return running
+		case rest[0] == 'D' && inFork(proc, pid, thread):
+			state = forking
 		case rest[0] == 'T' || rest[0] == 't':
-			state = stopped
+			if state == ended {
+				state = stopped
+			}
 		case rest[0] != 'Z' && rest[0] != 'X':
 			return running
 		}
 	}
 	return state
+}
+
+// inFork reports whether a thread waits in one of forkCalls, the system calls that make processes.
+func inFork(proc *os.Root, pid, thread int) bool {
+	b, err := proc.ReadFile(fmt.Sprintf("%d/task/%d/syscall", pid, thread))
+	if err != nil {
+		return false
+	}
+	text, _, _ := strings.Cut(strings.TrimSpace(string(b)), " ")
+	number, err := strconv.Atoi(text)
+	return err == nil && slices.Contains(forkCalls, number)
 }
