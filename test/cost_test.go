@@ -88,7 +88,7 @@ func TestWhatATurnCosts(t *testing.T) {
 		// One for each step of prompt and turn, of the agent's block, and of the queue.
 		"events": 14,
 		// The means of all turns: a slow machine may add a task now and then.
-		"history events": 13.5,
+		"history events": 13,
 		"workflow tasks": 2.3,
 		"activities":     1,
 		// Words that wait together are one event, and events that wait together one commit.

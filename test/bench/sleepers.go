@@ -137,12 +137,12 @@ var (
 var lists = []list{
 	{name: "all, newest first", query: where(), goal: fast},
 	{name: "by status, none", query: where("status", "running"), goal: fast},
-	{name: "by status, 300,000 in a million", query: where("status", "hibernated"), goal: fast},
+	{name: "by status, three in ten", query: where("status", "hibernated"), goal: fast},
 	{name: "by agent, one in a hundred", query: where("agent", "gemini-cli"), goal: fast},
 	{name: "by status and agent", query: where("status", "hibernated", "agent", "gemini-cli"), goal: fast},
-	{name: "by metadata, 200,000 in a million", query: where("metadata[team]", "t3"), goal: fast, holds: inTeam},
+	{name: "by metadata, two in ten", query: where("metadata[team]", "t3"), goal: fast, holds: inTeam},
 	{
-		name: "by metadata, 3 in a million", goal: fast, holds: few,
+		name: "by metadata, three sessions", goal: fast, holds: few,
 		query: func(i int) url.Values { return where("metadata[ticket]", fmt.Sprintf("T-%d", 7000+i))(i) },
 	},
 	{
