@@ -5,7 +5,7 @@
 # make build   the three programs in bin/
 # make bench   measures the system on this machine and writes docs/benchmarks.md; ARGS="--list" lists its parts, ARGS="--only turn"
 #              runs one and prints its figures
-# make bench-million  measures lists and idle load with a million stored sessions, and prints the figures; storing them takes minutes
+# make bench-sleepers  measures lists through the API and idle load with a million stored sessions; storing them takes minutes
 # make bench-million  times lists and searches of a million stored sessions; needs 3 GB of disk. N=100000 makes fewer
 # make chaos   injects every fault in every state, then faults at random; ARGS="-minutes 20 -seed 1234" say how long and which
 # make overload  has a hundred agents print as fast as they can for a minute; ARGS="-overload 5m -overload-sessions 200" say how long and how many
@@ -31,7 +31,7 @@ SQLC     = CGO_ENABLED=0 $(TOOL) sqlc
 LINT     = golangci-lint
 TESTARGS ?= -timeout 40m
 
-.PHONY: dev build test test-modal-sdk vulncheck pin-images agents bench bench-million chaos overload check setup programs fmt generate clean \
+.PHONY: dev build test test-modal-sdk vulncheck pin-images agents bench bench-million bench-sleepers chaos overload check setup programs fmt generate clean \
 	check-format check-vet check-lint check-workflows check-generated check-vulnerabilities
 
 dev: setup programs
@@ -84,7 +84,7 @@ agents:
 bench: setup programs
 	@go run ./test/bench $(ARGS)
 
-bench-million: setup programs
+bench-sleepers: setup programs
 	@go run ./test/bench --only sleepers --sleepers 1000000 $(ARGS)
 
 N ?= 1000000

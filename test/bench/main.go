@@ -32,7 +32,7 @@ type options struct {
 	Pause    time.Duration `default:"100ms" help:"Between two words of a session under load. Default ${default}."`
 	Burst    int           `default:"300" help:"Words that every session says without a pause. Default ${default}."`
 	Window   time.Duration `default:"10s" help:"Duration of a measurement of rates or CPU time. Default ${default}."`
-	Sleepers int           `default:"100000" help:"Stored sessions of the part sleepers; make bench-million has a million. Default ${default}."`
+	Sleepers int           `default:"100000" help:"Stored sessions of the part sleepers; make bench-sleepers has a million. Default ${default}."`
 	Idle     time.Duration `default:"60s" help:"Duration for which idle systems are observed. Default ${default}."`
 	Files    []int         `default:"100,10000,100000" help:"Files in the workspaces of the part workspaces. Default ${default}."`
 	Transfer int           `default:"512" help:"Size of a transfer of the part network, in MiB. Default ${default}."`
