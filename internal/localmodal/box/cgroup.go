@@ -332,7 +332,7 @@ func (c *cgroups) admit(box string, pid int, l Limits) error {
 // processes are those in the group of a box.
 func (c *cgroups) processes(box string) ([]int, error) {
 	for _, group := range c.of(box) { // each has them all
-		list, err := os.ReadFile(filepath.Join(group, "cgroup.procs"))
+		list, err := os.ReadFile(filepath.Join(group, inside, "cgroup.procs"))
 		if err != nil {
 			return nil, err
 		}
