@@ -52,7 +52,7 @@ func TestAShortRunFindsEveryFigure(t *testing.T) {
 			}
 			require.Empty(t, row.skipped, "%s: %s", s.part, row.name)
 			require.NotZero(t, row.figure.n, "%s: %s", s.part, row.name)
-			if row.floorName != "" {
+			if row.floorName != "" && s.part != "sleepers" { // an idle system may use no processor time for a moment
 				require.Positive(t, row.floor.p50, "%s: floor of %s", s.part, row.name)
 			}
 		}
