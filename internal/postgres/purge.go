@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -210,18 +211,24 @@ const retentionChunk = 100_000
 
 // EventsRetain deletes the events older than age of sessions that sleep or are terminated. One call looks at up to limit
 // sessions after a number and returns the number to continue with: 0 after the last. The newest event of a session stays.
+// A session that fails keeps no other one from its turn.
 func (db *DB) EventsRetain(ctx context.Context, age time.Duration, after int64, limit int) (next, pruned int64, err error) {
 	const doing = "delete old events"
 	rows, err := db.q.EventsRetention(ctx, db.pool, &dbsqlc.EventsRetentionParams{AgeSeconds: age.Seconds(), AfterNo: after, MaxItems: int32(limit)})
 	if err != nil {
 		return after, 0, fault(doing, err)
 	}
+	var failed error
 	for _, row := range rows {
 		if row.Due {
 			n, err := db.eventsRetain(ctx, row.ID, age)
-			pruned += n
-			if err != nil && session.CodeOf(err) != session.CodeNoSession {
-				return after, pruned, err
+			if ctx.Err() != nil {
+				return after, pruned, errors.Join(failed, err)
+			}
+			if err == nil {
+				pruned += n
+			} else if session.CodeOf(err) != session.CodeNoSession {
+				failed = errors.Join(failed, fmt.Errorf("%s: session %s: %w", doing, row.ID, err))
 			}
 		}
 		after = row.No
@@ -229,7 +236,7 @@ func (db *DB) EventsRetain(ctx context.Context, age time.Duration, after int64, 
 	if len(rows) < limit {
 		after = 0
 	}
-	return after, pruned, nil
+	return after, pruned, failed
 }
 
 func (db *DB) eventsRetain(ctx context.Context, sessionID string, age time.Duration) (pruned int64, err error) {

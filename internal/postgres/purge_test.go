@@ -277,3 +277,32 @@ func TestRetention(t *testing.T) {
 	require.NoError(t, err)
 	require.Zero(t, query[int](b.ctx, t, b.url, "SELECT count(*)::int FROM event_log e JOIN sessions s ON s.no = e.session_no WHERE e.seq < s.first_seq"))
 }
+
+func TestALockedSessionDoesNotKeepOthersFromRetention(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	var ids []string
+	for range 2 {
+		b.id = b.session(t)
+		b.running(t)
+		for range 3 {
+			verdicts, err := b.EventsAppend(b.ctx, []eventlog.Append{{SessionID: b.id, Generation: 1, Events: []eventlog.Draft{{Type: "error", Data: []byte(`{}`)}}}})
+			require.NoError(t, err)
+			require.NoError(t, verdicts[0])
+		}
+		b.transit(t, session.EventHibernate, "")
+		b.transit(t, session.EventSaved, "")
+		ids = append(ids, b.id)
+	}
+	b.sql(t, "UPDATE event_log SET at = at - interval '100 days'")
+	release := b.lock(t, ids[0])
+	hurried := b.open(t, postgres.Options{LockTimeout: 100 * time.Millisecond})
+	next, pruned, err := hurried.EventsRetain(b.ctx, 90*24*time.Hour, 0, 10)
+	require.ErrorContains(t, err, ids[0])
+	require.Zero(t, next, "it has looked at all")
+	require.Positive(t, pruned)
+	release()
+	_, again, err := hurried.EventsRetain(b.ctx, 90*24*time.Hour, 0, 10)
+	require.NoError(t, err)
+	require.Equal(t, pruned, again, "the session that was locked has its turn in the next round")
+}
