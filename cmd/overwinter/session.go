@@ -252,11 +252,11 @@ func (c *SessionPurgeCmd) Run(ctx context.Context, s streams, parent *SessionCmd
 		if parent.json() {
 			return printJSON(s.stdout, got)
 		}
-		outcome := "purge accepted"
 		if c.Wait {
-			outcome = "erased"
+			_, err = fmt.Fprintf(s.stdout, "%s  erased\n", got.ID)
+		} else {
+			_, err = fmt.Fprintf(s.stdout, "%s  %s: purge accepted\n", got.ID, got.Status)
 		}
-		_, err = fmt.Fprintf(s.stdout, "%s  %s: %s\n", got.ID, got.Status, outcome)
 		return err
 	})
 }
