@@ -135,8 +135,8 @@ func (l *turnLink) read(ctx context.Context) {
 	}
 }
 
-// silenceWatch ends the reading of a link that makes no progress for linkSilence while a message is waited for. It looks
-// at times of its own, so that a message costs no timer.
+// silenceWatch ends the reading of a link that makes no progress for linkSilence while a message is waited for. Its own
+// timer checks at intervals, so that no timer is set for a message.
 type silenceWatch struct {
 	link    *runner.Link
 	over    <-chan struct{} // closed by fail

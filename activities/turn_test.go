@@ -393,8 +393,8 @@ func TestAnAttemptMayBeCutOffAnywhere(t *testing.T) {
 	require.Contains(t, b.say(t, ready, "recall"), fmt.Sprintf("%d prompts", prompts+1), "each prompt was delivered once")
 }
 
-// TestTheEndOfATurnSaysWhatWaits: the workflow is told with the result of a turn. Who finds the run over is not: the
-// workflow looks by itself then.
+// The result of the attempt that ends a run reports what waits. An attempt that finds the run ended reports nothing: the
+// workflow reads what waits in that case.
 func TestTheEndOfATurnSaysWhatWaits(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
