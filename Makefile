@@ -1,7 +1,7 @@
 # make dev     builds and runs the system; ARGS="--api-address ..." are flags of `overwinter dev`. If packages are missing, it prints
 #              the command that installs them; with INSTALL=1, and for root in a container, it runs the command
 # make test    installs what is missing and runs everything that CI runs
-# make check   the fast part of it: formatting, vet, lint, determinism, generated code
+# make check   the fast part of it: formatting, vet, lint, determinism, generated code, language
 # make build   the three programs in bin/
 # make bench   measures the system on this machine and writes docs/benchmarks.md; ARGS="--list" lists its parts, ARGS="--only turn"
 #              runs one and prints its figures
@@ -32,7 +32,7 @@ LINT     = golangci-lint
 TESTARGS ?= -timeout 40m
 
 .PHONY: dev build test test-modal-sdk vulncheck pin-images agents bench bench-million bench-sleepers chaos overload check setup programs fmt generate clean \
-	check-format check-vet check-lint check-workflows check-generated check-vulnerabilities
+	check-format check-vet check-lint check-workflows check-generated check-language check-vulnerabilities
 
 dev: setup programs
 	@exec bin/overwinter dev $(ARGS)
@@ -104,7 +104,7 @@ overload: ARGS ?= -overload 1m -overload-sessions 100
 overload: setup programs
 	@go test ./test -count 1 -timeout 0 -v -run '^TestOverloadHeals$$' $(ARGS)
 
-check: setup-go check-format check-vet check-workflows check-generated check-lint
+check: setup-go check-format check-vet check-workflows check-generated check-language check-lint
 
 check-format:
 	@echo '== format'
@@ -124,6 +124,10 @@ check-lint:
 check-workflows:
 	@echo '== workflow determinism'
 	@$(TOOL) workflowcheck ./workflows/...
+
+check-language:
+	@echo '== language'
+	@go test -count 1 ./test/prose
 
 check-generated:
 	@echo '== generated code'

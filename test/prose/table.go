@@ -1,0 +1,55 @@
+package prose
+
+import "regexp"
+
+type rule struct {
+	phrase  *regexp.Regexp
+	instead string
+}
+
+// table is the phrases that are always wrong here, or nearly so, with what to write instead. A word
+// with a common good use has no entry; a rare good use is in the allow list.
+var table = []rule{
+	word(`behind`, `"after" or "following"`),
+	word(`tell|tells|told|telling`, `"report", "send", "notify", "record" or "say which"`),
+	word(`rang|rung|bell|bells`, `"signal" or "notify"`),
+	word(`mend|mends|mended|mending`, `"fix" or "repair"`),
+	word(`heed|heeds|heeded|heeding`, `"handle", "honor" or "act on"`),
+	word(`nobody|somebody|whoever|whomever|he who`, `who it is: "no client", "another worker", "the caller"`),
+	word(`anew|afresh`, `"again" or "from scratch"`),
+	word(`(break|breaks|broke|broken|breaking|cut|cuts|cutting) off`, `"abort", "interrupt", "truncate" or "disconnect"`),
+	word(`(go|goes|going|went|gone) on`, `"continue" or "resume"`),
+	word(`(is|are|was|were|be) held to|holds? to`, `"must satisfy" or "is checked against"`),
+	word(`to be had|can be had|could be had`, `"is available"`),
+	word(`of (its|their|his|your|our) own`, `"its own", "separate" or "dedicated"`),
+	word(`beside`, `"alongside", "next to" or "in addition to"`),
+	word(`(look|looks|looked|looking) after`, `"watch" or "monitor"`),
+	word(`(put|puts|lay|lays|laid) away`, `"complete" or "unload"`),
+	word(`last words`, `"final output" or "final message"`),
+	word(`forsaken|stillborn`, `"abandoned" or "failed to start"`),
+	word(`(bring|brings|bringing|brought) (it |them )?back`, `"restore"`),
+	word(`furnish|furnishes|furnished`, `"provision" or "set up"`),
+	word(`so it is with|as it is`, `"the same applies to" or "by default"`),
+	{use(`for one[.,;:)]`), `"for example"`},
+	word(`(stop|stops|stopped|stopping|end|ends|ended) in order`, `"gracefully"`),
+	word(`wish|wishes|wished`, `"request" or "pending command"`),
+	word(`save (where|that|when|for)`, `"except"`),
+	word(`becomes? of`, `"happens to"`),
+	word(`hearsay|hitherto|henceforth|lest|whither|wherefrom|thereof|therein|whence`, `a plain word`),
+}
+
+// allow is the uses of phrases of the table that are good English.
+var allow = []*regexp.Regexp{
+	use(`behind (a|an|the|its|one|their|such a|that) ([\w-]+ )?(proxy|proxies|NAT|firewall|load balancer|gateway|mutex|lock)`),
+	use(`(fall|falls|fallen|fell|falling|lag|lags|lagging|lies|far|bytes|MiB|events|too much) behind`),
+	use(`(tell|tells|telling|told) (\w+ ){0,4}apart`),
+	use(`as it is (read|written|sent|made|called|stored|printed|received|produced)`),
+}
+
+func word(alternatives, instead string) rule {
+	return rule{use(`(` + alternatives + `)\b`), instead}
+}
+
+func use(pattern string) *regexp.Regexp {
+	return regexp.MustCompile(`(?i)\b` + pattern)
+}
