@@ -126,6 +126,25 @@ func loopback(host string) bool {
 	return strings.EqualFold(host, "localhost") || ip != nil && ip.IsLoopback()
 }
 
+// refuseForeignUsers keeps a server without a key to the users that Config.Callers admits: a loopback address is
+// reached by every user of the machine. Whether the server is healthy is no secret.
+func (s *Server) refuseForeignUsers(next echo.HandlerFunc) echo.HandlerFunc {
+	return func(c echo.Context) error {
+		if s.cfg.Key != "" || s.cfg.Callers == nil || open[c.Request().URL.Path] {
+			return next(c)
+		}
+		local, _ := c.Request().Context().Value(http.LocalAddrContextKey).(net.Addr) // net/http sets it
+		remote, err := net.ResolveTCPAddr("tcp", c.Request().RemoteAddr)
+		if err == nil {
+			err = s.cfg.Callers(local, remote)
+		}
+		if err != nil {
+			return &session.Fault{Code: session.CodeForbidden, Message: "without a key this server serves only the users of this machine that it was started for; see --allow-users", Err: err}
+		}
+		return next(c)
+	}
+}
+
 // refuseForeignOrigins keeps web pages of others from commanding a server that
 // the browser of a user can reach.
 func (s *Server) refuseForeignOrigins(next echo.HandlerFunc) echo.HandlerFunc {

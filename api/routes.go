@@ -24,7 +24,7 @@ func (e withHead) GET(path string, handler echo.HandlerFunc) {
 }
 
 func (s *Server) routes() {
-	s.echo.Use(s.identify, s.secureHeaders, s.observe, s.recoverPanics, s.refuseForeignHosts, s.refuseForeignOrigins, s.authorize, s.strictQuery, s.bound)
+	s.echo.Use(s.identify, s.secureHeaders, s.observe, s.recoverPanics, s.refuseForeignHosts, s.refuseForeignUsers, s.refuseForeignOrigins, s.authorize, s.strictQuery, s.bound)
 
 	e := withHead{s.echo}
 	e.GET("/healthz", s.health)

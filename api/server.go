@@ -79,6 +79,9 @@ type Config struct {
 	Sandbox func(context.Context) SandboxInfo
 	// Key that callers must send, at least MinKeyLength bytes. Empty: no key is required.
 	Key string
+	// Callers returns an error for a connection that must not be served without a key, given the
+	// addresses of this end and of the other. Default: all are served.
+	Callers func(local, remote net.Addr) error
 	// Logger for requests and failures. Default: none.
 	Logger *slog.Logger
 	// Version of the program, shown by /healthz. Default "dev".

@@ -11,6 +11,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -19,6 +20,7 @@ import (
 	"github.com/overwinter-dev/overwinter/api"
 	"github.com/overwinter-dev/overwinter/api/apitest"
 	"github.com/overwinter-dev/overwinter/internal/conversation"
+	"github.com/overwinter-dev/overwinter/internal/peeruser"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
@@ -291,6 +293,37 @@ func TestAServerWithoutAKeyAnswersToThisMachineOnly(t *testing.T) {
 	}
 	keyed := setup(t, func(c *api.Config) { c.Key = "let-me-in-please-or-not" })
 	require.Equal(t, http.StatusOK, keyed.do("GET", "/api/sessions", "", "Host", "api.example", "Authorization", "Bearer let-me-in-please-or-not").status)
+}
+
+// A loopback address is reached by every user of the machine.
+func TestAServerWithoutAKeyServesItsUsersOnly(t *testing.T) {
+	t.Parallel()
+	var asked atomic.Int64
+	foreign := func(local, remote net.Addr) error {
+		asked.Add(1)
+		if local.(*net.TCPAddr).Port == 0 || remote.(*net.TCPAddr).Port == 0 {
+			return nil // not the addresses of a connection
+		}
+		return &peeruser.ForeignError{ID: 1001}
+	}
+	b := setup(t, func(c *api.Config) { c.Callers = foreign })
+	id := b.store.Put(session.Running)
+	for _, path := range []string{"/api/sessions", "/api/sessions/" + id, "/api/sessions/" + id + "/events", "/api/secrets", "/metrics", "/api/nothing"} {
+		b.do("GET", path, "").problem(http.StatusForbidden, "forbidden")
+	}
+	b.do("POST", "/api/sessions", `{"agent":"demo"}`).problem(http.StatusForbidden, "forbidden")
+	require.Equal(t, 1, b.store.Count())
+	require.Equal(t, http.StatusOK, b.do("GET", "/readyz", "").status)
+
+	before := asked.Load()
+	keyed := setup(t, func(c *api.Config) { c.Callers, c.Key = foreign, "let-me-in-please-or-not" })
+	require.Equal(t, http.StatusOK, keyed.do("GET", "/api/sessions", "", "Authorization", "Bearer let-me-in-please-or-not").status)
+	require.Equal(t, before, asked.Load(), "a key says who may call")
+
+	own, err := peeruser.Parse("")
+	require.NoError(t, err)
+	served := setup(t, func(c *api.Config) { c.Callers = own.Check })
+	require.Equal(t, http.StatusOK, served.do("GET", "/api/sessions", "").status)
 }
 
 func TestRequestsHaveAnIdAndOneLine(t *testing.T) {

@@ -15,6 +15,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/agent/catalog"
 	"github.com/overwinter-dev/overwinter/internal/eventlog"
 	"github.com/overwinter-dev/overwinter/internal/orchestrator"
+	"github.com/overwinter-dev/overwinter/internal/peeruser"
 	"github.com/overwinter-dev/overwinter/internal/postgres"
 	"github.com/overwinter-dev/overwinter/internal/secret"
 )
@@ -30,7 +31,8 @@ type APICmd struct {
 	SecretKey string `env:"OVERWINTER_SECRET_KEY" placeholder:"BASE64" help:"Key of this installation, the same as the workers': 32 bytes in base64. Without it secrets cannot be stored."`
 	previousKeys
 
-	AllowLoopbackWithoutKey bool `env:"OVERWINTER_ALLOW_LOOPBACK_WITHOUT_KEY" help:"Serve every program on this machine without a key, on a loopback address only. For development."`
+	AllowLoopbackWithoutKey bool   `env:"OVERWINTER_ALLOW_LOOPBACK_WITHOUT_KEY" help:"Serve this user's and root's programs on this machine without a key, on a loopback address only. For development."`
+	AllowUsers              string `name:"allow-users" env:"OVERWINTER_ALLOW_USERS" placeholder:"NAMES" help:"Other users of this machine that --allow-loopback-without-key serves, by name or ID, such as alice,1001; all for every user. Default: none."`
 }
 
 // Validate checks what kong cannot.
@@ -43,6 +45,9 @@ func (c *APICmd) Validate() error {
 	}
 	if !c.AllowLoopbackWithoutKey {
 		return errors.New("OVERWINTER_API_KEY is required (or pass --allow-loopback-without-key)")
+	}
+	if _, err := peeruser.Parse(c.AllowUsers); err != nil {
+		return fmt.Errorf("--allow-users: %w", err)
 	}
 	host, _, err := net.SplitHostPort(c.Address)
 	if err != nil {
@@ -92,6 +97,9 @@ func (c *APICmd) Run(ctx context.Context, logger *slog.Logger, s streams) error 
 	if box != nil {
 		config.Secrets = box
 	}
+	if config.Callers, err = c.callers(ctx, logger); err != nil {
+		return err
+	}
 	server, err := api.New(config)
 	if err != nil {
 		return err
@@ -113,6 +121,25 @@ func (c *APICmd) Run(ctx context.Context, logger *slog.Logger, s streams) error 
 	group.Go(func() error { return secrets.follow(ctx) })
 	group.Go(func() error { return ignoreCanceled(awaitSchema(ctx, db, logger)) })
 	return group.Wait()
+}
+
+// callers returns the check of who may connect without a key.
+func (c *APICmd) callers(ctx context.Context, logger *slog.Logger) (func(local, remote net.Addr) error, error) {
+	if c.Key != "" {
+		return nil, nil
+	}
+	users, err := peeruser.Parse(c.AllowUsers)
+	if err != nil {
+		return nil, fmt.Errorf("--allow-users: %w", err)
+	}
+	if users.All() {
+		return nil, nil
+	}
+	if err := peeruser.Works(ctx); err != nil {
+		logger.WarnContext(ctx, "cannot tell users of this machine apart: every user can use the API without a key", slog.Any("error", err))
+		return nil, nil
+	}
+	return users.Check, nil
 }
 
 // schemaAtStart is how long an api waits for the database before it listens.

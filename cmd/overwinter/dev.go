@@ -8,11 +8,14 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"strconv"
+	"strings"
 	"syscall"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/overwinter-dev/overwinter/internal/devstack"
+	"github.com/overwinter-dev/overwinter/internal/peeruser"
 	"github.com/overwinter-dev/overwinter/internal/postgres"
 )
 
@@ -20,6 +23,7 @@ import (
 type DevCmd struct {
 	DataDir           string `env:"OVERWINTER_DATA_DIR" default:"${data_dir}" type:"path" placeholder:"DIR" help:"Directory for all state. Default ${default}."`
 	APIAddress        string `name:"api-address" default:"127.0.0.1:8080" placeholder:"ADDR" help:"Address of the API; port 0 selects a free one. Default ${default}."`
+	AllowUsers        string `name:"allow-users" env:"OVERWINTER_ALLOW_USERS" placeholder:"NAMES" help:"Other users of this machine that may use the API and Temporal, by name or ID, such as alice,1001; all for every user. Default: this user, root, and the user who ran sudo."`
 	TemporalPort      int    `default:"7233" placeholder:"N" help:"Port of Temporal; 0 selects a free one. Default ${default}."`
 	TemporalUIPort    int    `name:"temporal-ui-port" default:"8233" placeholder:"N" help:"Port of Temporal's web UI; 0 selects a free one. Default ${default}."`
 	LocalModalPort    int    `default:"0" placeholder:"N" help:"Port of the local Modal; 0 selects a free one and reuses it if possible. Default ${default}."`
@@ -47,6 +51,9 @@ func (c *DevCmd) Validate() error {
 	}
 	if _, err := c.limits(); err != nil {
 		return err
+	}
+	if _, err := peeruser.Parse(c.AllowUsers); err != nil {
+		return fmt.Errorf("--allow-users: %w", err)
 	}
 	switch {
 	case (c.ModalTokenID == "") != (c.ModalTokenSecret == ""):
@@ -97,6 +104,7 @@ func (c *DevCmd) config(logger *slog.Logger, s streams, all *commands) (devstack
 		Executable:        executable,
 		RunnerBinary:      runner,
 		APIAddress:        c.APIAddress,
+		AllowUsers:        c.allowUsers(os.Getenv("SUDO_UID"), os.Geteuid()),
 		DatabaseURL:       c.DatabaseURL,
 		TemporalAddress:   c.TemporalAddress,
 		TemporalNamespace: c.TemporalNamespace,
@@ -116,6 +124,14 @@ func (c *DevCmd) config(logger *slog.Logger, s streams, all *commands) (devstack
 		Color:             isTerminal(s.stderr),
 		Logger:            logger,
 	}, nil
+}
+
+// allowUsers are the users that the flag names, and the one who became root by sudo.
+func (c *DevCmd) allowUsers(sudoUID string, euid int) string {
+	if _, err := strconv.ParseUint(sudoUID, 10, 31); err != nil || euid != 0 {
+		return c.AllowUsers
+	}
+	return strings.TrimPrefix(c.AllowUsers+","+sudoUID, ",")
 }
 
 // killAtSecond calls kill when the second signal arrives.

@@ -25,6 +25,9 @@ type Config struct {
 	RunnerBinary string
 	// APIAddress is where the API listens, host:port; port 0 stands for any. Required.
 	APIAddress string
+	// AllowUsers are users of this machine who may use the API and Temporal, besides this process's and root,
+	// as peeruser.Parse reads them. Default: none.
+	AllowUsers string
 	// DatabaseURL is a Postgres to use. Default: one is run on a private data directory.
 	DatabaseURL string
 	// TemporalAddress is a Temporal to use, host:port. Default: one is run.

@@ -280,6 +280,9 @@ func (l *layout) settings() map[string]string {
 		// Only here: elsewhere the api refuses to start without a key.
 		"OVERWINTER_ALLOW_LOOPBACK_WITHOUT_KEY": "true",
 	}
+	if l.config.AllowUsers != "" {
+		settings["OVERWINTER_ALLOW_USERS"] = l.config.AllowUsers
+	}
 	if l.config.RunnerBinary != "" {
 		settings["OVERWINTER_RUNNER_BINARY"] = l.config.RunnerBinary
 	}
