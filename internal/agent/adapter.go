@@ -12,19 +12,19 @@ import (
 type Adapter interface {
 	// Name is the agent's name in the API, such as "demo".
 	Name() string
-	// Describe tells people what the agent is.
+	// Describe returns what clients see of the agent.
 	Describe() Description
 	// Launch says how the agent's process is started in a sandbox.
 	Launch(LaunchInput) (Launch, error)
 	// Prompt is what is written to the agent's stdin to deliver a prompt.
 	Prompt(PromptInput) ([]byte, error)
-	// Interrupt says how a running turn is broken off without ending the agent.
+	// Interrupt returns how to abort a running turn without ending the agent.
 	Interrupt(runID string) Interrupt
-	// NewTranslator goes on from a state that an earlier translator of this
-	// adapter returned, or starts a run where state is empty.
+	// NewTranslator resumes from a state that an earlier translator of this adapter returned, or
+	// starts a run if state is empty.
 	NewTranslator(run RunContext, state []byte) (Translator, error)
-	// Parse reads the agent's own transcript files, in any order. It never
-	// fails on a file that was cut off; blocks left open are closed as aborted.
+	// Parse reads the agent's own transcript files, in any order. It never fails on a truncated
+	// file; blocks left open are closed as aborted.
 	Parse(files []session.TranscriptFile) (conversation.Conversation, error)
 }
 
@@ -48,8 +48,8 @@ type LaunchInput struct {
 	// started so that it never asks; else so that it asks before everything that its own rules do not
 	// call harmless, and what is asked is answered by these permissions, or by people.
 	Permissions session.Permissions
-	// Profile is what the agent is given beside its defaults; nil for none. Its files stand in the
-	// sandbox already: see Profiled.
+	// Profile is the agent's configuration in addition to its defaults; nil for none. Its files are
+	// in the sandbox already: see Profiled.
 	Profile *session.ProfileSpec
 }
 
@@ -117,7 +117,7 @@ type ExitReport struct {
 	Code   int    `json:"code"`   // -1 when a signal ended it
 	Signal string `json:"signal"` // such as "killed"
 	Stderr string `json:"stderr"` // its last 4 KiB
-	// Interrupted: the runner ended it because an abort was not heeded in time.
+	// Interrupted: the runner ended it because it did not act on an abort in time.
 	Interrupted bool `json:"interrupted"`
 }
 
@@ -128,7 +128,7 @@ type Translator interface {
 	// no events or a system block, never an error; an error means that state
 	// and frames do not belong together.
 	Translate(Frame) (Translation, error)
-	// State is what a later translator needs to go on behind the last frame.
+	// State is what a later translator needs to resume after the last frame.
 	State() ([]byte, error)
 	// Cut closes every block that is still open, as aborted: no frame will
 	// come any more.
@@ -140,8 +140,8 @@ type Translation struct {
 	Events []conversation.Event
 	// End is set by the frame that ends the turn.
 	End *TurnEnd
-	// Input is to be written to the agent's stdin now: the turn does not go on without it. It may
-	// be written twice, as by two workers that read the same frame; the agent heeds it once.
+	// Input is to be written to the agent's stdin now: the turn waits for it. It may be written
+	// twice, for example by two workers that read the same frame; the agent acts on it once.
 	Input []byte
 	// Questions are new and wait for answers; only an Answerer has any.
 	Questions []Question

@@ -2,11 +2,11 @@ package agent
 
 import "io"
 
-// Companion is an adapter that brings a program of its own: one that comes with the runner, so that
-// every sandbox has it. The runner is called with Command as its first argument. Such a program is
-// the agent itself, or stands between the runner, which knows lines alone, and an agent that wants
-// to be spoken to: it makes requests of the prompts that it reads, and prints what the agent says
-// as it is, a line each.
+// Companion is an adapter with its own program, which is part of the runner, so that every sandbox
+// has it. The runner is called with Command as its first argument. Such a program is the agent
+// itself, or connects the runner, which exchanges lines only, to an agent that is driven over a
+// protocol: it turns the prompts that it reads into requests, and prints each message of the agent
+// unchanged, on one line.
 type Companion interface {
 	// Command is the word that calls the program, such as "demo-agent".
 	Command() string

@@ -8,11 +8,11 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
-// maxSaid bounds what is told of the last words of a process.
+// maxSaid bounds how much of a process's final output is reported.
 const maxSaid = 4 << 10
 
-// ReadExit is how a turn ends with whose process an exit frame is about: broken off, where the runner
-// has ended it for that, else failed, with an event that says what is known of it.
+// ReadExit returns how a turn ends whose process has exited: aborted if the runner ended it for that,
+// otherwise failed, with an event that reports what is known.
 func ReadExit(f Frame) (TurnEnd, []conversation.Event) {
 	report, err := ParseExit(f.Data)
 	if err != nil {
@@ -27,7 +27,7 @@ func ReadExit(f Frame) (TurnEnd, []conversation.Event) {
 	}}
 }
 
-// message tells people of a process that has ended too early.
+// message describes a process that has ended too early, for people.
 func (r ExitReport) message() string {
 	msg := fmt.Sprintf("the agent ended with exit code %d in the middle of a turn", r.Code)
 	if r.Signal != "" {

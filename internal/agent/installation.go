@@ -1,7 +1,7 @@
 package agent
 
-// Installer is an adapter whose agent is a program of its own, to be installed into
-// the image that its sandboxes start from.
+// Installer is an adapter whose agent is a separate program, installed into the image that its
+// sandboxes start from.
 type Installer interface {
 	Installation() Installation
 }

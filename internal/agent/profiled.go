@@ -4,8 +4,8 @@ import "github.com/overwinter-dev/overwinter/internal/session"
 
 // Profiled is an adapter that can give its agent a profile.
 type Profiled interface {
-	// ProfileFiles are the files that the launch's profile comes to, with absolute paths in the
-	// sandbox, beside the profile's own Files. They are written before the agent is started. Like
-	// Launch it is pure: the same input gives the same files.
+	// ProfileFiles returns the files that the launch's profile results in, with absolute paths in
+	// the sandbox, in addition to the profile's own Files. They are written before the agent is
+	// started. Like Launch it is pure: the same input gives the same files.
 	ProfileFiles(LaunchInput) ([]session.TranscriptFile, error)
 }

@@ -2,7 +2,7 @@ package agent
 
 import "github.com/overwinter-dev/overwinter/internal/session"
 
-// What agents ask and what they are answered is told to people, so its types stand with those of
+// Clients see what agents ask and how it is answered, so these types are defined with those of
 // sessions; here they have the names that adapters use.
 
 // Question is what an agent waits for an answer to.
@@ -20,7 +20,7 @@ type InquiryOption = session.InquiryOption
 // Decision is the answer to a question in one word.
 type Decision = session.Decision
 
-// Answer is what somebody said to a question.
+// Answer is an answer to a question.
 type Answer = session.Answer
 
 // The kinds of question and the decisions.
@@ -36,8 +36,8 @@ const (
 // Answerer is an adapter whose agent asks questions; the turn stands still until it has an answer.
 // Answer is pure, like the rest of an adapter.
 type Answerer interface {
-	// Answer is what is written to the agent's stdin to answer q. It fails for an answer that does
-	// not fit the question. It may be written twice, as by two workers of which one was lost; the
-	// agent heeds the first.
+	// Answer returns the input that answers q, for the agent's stdin. It fails for an answer that
+	// does not fit the question. It may be written twice, for example by two workers of which one
+	// was lost; the agent acts on the first.
 	Answer(q Question, a Answer) ([]byte, error)
 }

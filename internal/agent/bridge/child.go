@@ -35,7 +35,7 @@ type Child struct {
 
 	cmd  *exec.Cmd
 	done chan struct{}
-	err  error // how it ended; read behind done
+	err  error // how it ended; read after done
 }
 
 // Start starts an agent.
@@ -100,8 +100,8 @@ func (c *Child) Signal(s os.Signal) {
 	_ = c.cmd.Process.Signal(s) // it may have just ended
 }
 
-// Stop ends the process in order: its stdin ends; after grace it gets SIGTERM, after as long again
-// SIGKILL. It returns when the process has ended. Somebody must be reading Stdout meanwhile.
+// Stop ends the process gracefully: it closes stdin, sends SIGTERM after grace, and SIGKILL after
+// grace again. It returns when the process has ended. Stdout must be read meanwhile.
 func (c *Child) Stop(grace time.Duration) {
 	_ = c.Stdin.Close() // may be closed already
 	for _, s := range []os.Signal{syscall.SIGTERM, syscall.SIGKILL} {

@@ -30,8 +30,8 @@ type Command struct {
 	At       time.Time   `json:"at,omitzero"`
 	// ID is what an answer is to, as the agent names it.
 	ID string `json:"id,omitempty"`
-	// Data is what the agent is to be told, in its own words: the result of its request, or options
-	// of a prompt.
+	// Data is input for the agent in its own format: the result of its request, or options of a
+	// prompt.
 	Data json.RawMessage `json:"data,omitempty"`
 }
 
@@ -44,9 +44,9 @@ func (c Command) Encode() ([]byte, error) {
 	return append(b, '\n'), nil
 }
 
-// Commands reads stdin and returns what it says. The channel is closed when stdin ends. Lines that
-// are no command are told on stderr. The reader ends with stdin, or when done is closed and stdin
-// has its next line.
+// Commands reads commands from stdin. The channel is closed when stdin ends. Lines that are no
+// command are reported on stderr. The reader ends with stdin, or at the first line after done is
+// closed.
 func Commands(done <-chan struct{}, stdin io.Reader, stderr io.Writer) <-chan Command {
 	out := make(chan Command) // the bridge takes one after the other
 	go func() {

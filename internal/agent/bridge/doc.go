@@ -8,20 +8,19 @@
 //	       ◀── raw lines ──      ◀── replies, notifications ──
 //	       ◀── Note ────
 //
-// A bridge is made of [Commands], which reads stdin, [Output], which lines are printed to, [Child],
-// the agent's process, and where the agent speaks JSON-RPC over its own stdio, [Peer]. It ends when
-// its stdin does, after it has ended the agent in order; when the agent dies it says so in a Note
-// and ends with [ExitDied]: the runner starts it anew with the next prompt.
+// A bridge consists of [Commands], which reads stdin, [Output], which prints lines, [Child], the
+// agent's process, and [Peer] if the agent speaks JSON-RPC over its stdio. It ends when its stdin
+// does, after it has ended the agent gracefully. If the agent dies, the bridge prints a Note and
+// ends with [ExitDied]; the runner restarts it with the next prompt.
 //
-// What a bridge prints it never has from a secret, and its Notes are told from the agent's lines by
-// their only key.
+// A bridge never prints a secret. Its Notes differ from the agent's lines in their only key.
 //
 // # When things fail
 //
 //	what fails                 what follows
 //	the agent dies             Child.Done is closed; calls of its Peer fail with ErrGone
 //	the bridge is killed       the kernel kills the agent as well
-//	stdin has a broken line    it is told on stderr and left out
+//	stdin has a broken line    it is reported on stderr and left out
 //	stdout is closed           Output keeps the error; the bridge may ask for it and end
 //	the agent sends no JSON    the line is printed, and means nothing to Peer
 package bridge

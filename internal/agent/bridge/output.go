@@ -8,7 +8,7 @@ import (
 	"sync"
 )
 
-// Note is a line of the bridge's own, beside those of the agent: {"overwinter":{"type":…}}.
+// Note is a line of the bridge itself, among those of the agent: {"overwinter":{"type":…}}.
 type Note struct {
 	Type  NoteType `json:"type"`
 	RunID string   `json:"runId,omitempty"`
@@ -48,8 +48,8 @@ func ParseNote(line []byte) (Note, bool) {
 		return Note{}, false
 	}
 	var n Note
-	// The data, which may be long, comes last, and whoever wants it reads it. Only a key can look like
-	// this: within a string its quotes have backslashes.
+	// The data, which may be long, comes last and is parsed only where it is needed. Only a key can
+	// look like this: within a string its quotes have backslashes.
 	if head, data, ok := bytes.Cut(inner, dataKey); ok && len(data) > 1 && data[len(data)-1] == '}' {
 		n.Data = data[: len(data)-1 : len(data)-1]
 		inner = append(head[:len(head):len(head)], '}')
@@ -60,8 +60,8 @@ func ParseNote(line []byte) (Note, bool) {
 	return n, true
 }
 
-// Output prints lines, whole ones, from any number of goroutines. Behind a write that failed it
-// prints nothing more; Err tells.
+// Output prints whole lines, from any number of goroutines. After a failed write it prints nothing
+// more; Err returns the error.
 type Output struct {
 	mu  sync.Mutex
 	w   io.Writer
@@ -71,7 +71,7 @@ type Output struct {
 // NewOutput prints to w.
 func NewOutput(w io.Writer) *Output { return &Output{w: w} }
 
-// Raw prints a line of the agent as it is. JSON with line breaks in it is made to fit on one line.
+// Raw prints a line of the agent unchanged. JSON with line breaks is compacted to one line.
 func (o *Output) Raw(line []byte) {
 	line = bytes.TrimRight(line, "\r\n")
 	if bytes.IndexByte(line, '\n') >= 0 {

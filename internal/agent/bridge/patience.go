@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// EnvPatience is the environment variable, of a profile for one, that says how long a turn may go on
-// in which the model's server does nothing but fail, as a Go duration such as 90s.
+// EnvPatience is the environment variable, for example of a profile, that sets how long a turn
+// continues while all requests to the model fail, as a Go duration such as 90s.
 const EnvPatience = "OVERWINTER_PATIENCE"
 
 // Patience is what EnvPatience says, or otherwise where it says nothing that can be meant.

@@ -48,8 +48,8 @@ const (
 
 // Peer speaks JSON-RPC 2.0 with an agent, a message a line. Its methods are safe for concurrent use.
 //
-// The ids of its requests are "<method>#<n>": whoever reads the agent's lines later, without the
-// requests, sees which of them a response is to.
+// The ids of its requests are "<method>#<n>": the agent's lines alone show which request a response
+// answers.
 type Peer struct {
 	// Bare leaves out "jsonrpc":"2.0", for agents that do.
 	Bare bool
@@ -66,10 +66,10 @@ type Peer struct {
 // NewPeer writes to w, the agent's stdin.
 func NewPeer(w io.Writer) *Peer { return &Peer{w: w, waiting: map[string]chan Message{}} }
 
-// Read reads the agent's stdout until it ends. Each line goes to handle first, as it is and as a
-// message, which is zero where it is none; then a response wakes its call. So handle has printed a
-// response before anybody acts on it. It must not call Call, which would wait for Read. When Read
-// returns, calls fail with ErrGone.
+// Read reads the agent's stdout until it ends. Each line goes first to handle, unchanged and as a
+// message, which is zero if the line is none; then a response wakes its call. So handle has printed
+// a response before the caller acts on it. handle must not call Call, which would wait for Read.
+// When Read returns, calls fail with ErrGone.
 func (p *Peer) Read(r io.Reader, handle func(line []byte, m Message)) error {
 	defer p.close()
 	return ReadLines(r, func(line []byte) {

@@ -1,5 +1,5 @@
-// Package catalog is the list of the agents that this build knows: the one place, beside its own
-// package, where an agent is named.
+// Package catalog is the list of the agents that this build supports: the only place outside its
+// own package where an agent is named.
 package catalog
 
 import (

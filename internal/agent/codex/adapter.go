@@ -34,8 +34,8 @@ const (
 // runner is where every sandbox image has the runner, which brings the bridge.
 const runner = "/overwinter/bin/overwinter-runner"
 
-// interruptGrace is how long the agent may take to break off a turn: it stops its tools and writes
-// its transcript first.
+// interruptGrace is how long the agent may take to abort a turn: it stops its tools and writes its
+// transcript first.
 const interruptGrace = 10 * time.Second
 
 // sessionID is what may name the journal of a session and stand in a glob pattern.
@@ -66,7 +66,7 @@ func (Adapter) Main(args []string, stdin io.Reader, stdout, stderr io.Writer) in
 	return Main(args, stdin, stdout, stderr)
 }
 
-// Describe tells people what the agent is.
+// Describe returns what clients see of the agent.
 func (Adapter) Describe() agent.Description {
 	return agent.Description{
 		Name:    Name,
@@ -80,8 +80,8 @@ func (Adapter) Describe() agent.Description {
 	}
 }
 
-// Launch starts the bridge, which starts Codex. The key leaves out whether there is something to go
-// on with, so that a process that has just been started serves the second prompt too.
+// Launch starts the bridge, which starts Codex. The key does not depend on whether there is a
+// session to resume, so that a process that has just been started serves the second prompt too.
 func (Adapter) Launch(in agent.LaunchInput) (agent.Launch, error) {
 	if !sessionID.MatchString(in.SessionID) {
 		return agent.Launch{}, fmt.Errorf("launch Codex: %q cannot name a session's files", in.SessionID)
@@ -156,8 +156,8 @@ func (Adapter) Interrupt(runID string) agent.Interrupt {
 	return agent.Interrupt{Stdin: b, Grace: interruptGrace}
 }
 
-// clientID is what Codex keeps with the message of a prompt, and tells again with it: whose message
-// it is.
+// clientID is the id that Codex stores and reports with the message of a prompt. It names the run,
+// the prompt and its author.
 func clientID(runID, promptID, author string) string { return runID + "/" + promptID + "/" + author }
 
 // parseClientID takes a clientID apart. Of those of others nothing is known.

@@ -11,7 +11,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/conversation"
 )
 
-// The requests of the agent that somebody has to answer.
+// The requests of the agent that need an answer.
 const (
 	askCommand     = "item/commandExecution/requestApproval"
 	askFiles       = "item/fileChange/requestApproval"
@@ -32,7 +32,8 @@ type waiting struct {
 	Thread string `json:"thread,omitempty"`
 }
 
-// questionID is what a question is called outside: request ids begin anew with each process.
+// questionID is the public id of a question. Request ids alone are not unique: they start again
+// with each process.
 func questionID(turn string, id json.RawMessage) string {
 	return turn + "/" + strings.Trim(string(id), `"`)
 }
@@ -157,9 +158,9 @@ func (t *translator) resolved(request []byte, at time.Time) {
 	t.state.Waiting = kept
 }
 
-// Notes of this bridge beside those that all have: a question to the user has begun to wait, what was
-// answered, and that subagents are broken off whose main turn is over. The agent itself says none of
-// it in its stream.
+// Notes of this bridge in addition to the common ones: a question to the user is pending, its answer,
+// and that subagents are aborted because their main turn is over. The agent's own stream has none of
+// it.
 const (
 	noteAsked    bridge.NoteType = "asked"
 	noteAnswered bridge.NoteType = "answered"
@@ -211,8 +212,8 @@ func (r *reader) deadline(n bridge.Note, at time.Time) []conversation.Event {
 	}, at)
 }
 
-// Answer is what is told to the agent, by way of the bridge. A message with a rejection is said to
-// it as a message of its user.
+// Answer returns the input that answers a question, sent through the bridge. The message of a
+// rejection is sent to the agent as a message of its user.
 func (Adapter) Answer(q agent.Question, a agent.Answer) ([]byte, error) {
 	result, err := answer(q, a)
 	if err != nil {

@@ -22,7 +22,7 @@ func BenchmarkParse(b *testing.B) {
 	for n := range 100 {
 		one := rest
 		for _, id := range []string{`"id":"`, `"call_id":"`, `"turn_id":"`} {
-			one = bytes.ReplaceAll(one, []byte(id), fmt.Appendf(nil, "%s%x-", id, n)) // of its own each time
+			one = bytes.ReplaceAll(one, []byte(id), fmt.Appendf(nil, "%s%x-", id, n)) // different each time
 		}
 		data = append(data, one...)
 	}

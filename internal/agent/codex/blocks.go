@@ -7,11 +7,11 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/conversation"
 )
 
-// maxOpen bounds the text and the input that are kept of an open block. Closing a block shows it
-// whole; one that has grown longer and is broken off only has its state changed.
+// maxOpen bounds the text and the input that are kept of an open block. A block that completes is
+// emitted whole; a longer one that is aborted only changes its state.
 const maxOpen = 8 << 10
 
-// ledger keeps the blocks that are open. What it does to them it tells as events.
+// ledger keeps the open blocks. It returns each change as events.
 type ledger struct {
 	Open []*openBlock `json:"open,omitempty"` // in the order they were opened
 }
@@ -27,8 +27,8 @@ type openBlock struct {
 	Long bool `json:"long,omitempty"`
 }
 
-// maxBlocks bounds how many blocks are open at once. No agent has so many: the oldest then counts as
-// broken off.
+// maxBlocks bounds how many blocks are open at once. No agent has so many; beyond it the oldest
+// counts as aborted.
 const maxBlocks = 64
 
 // start opens a block.

@@ -26,7 +26,7 @@ const (
 	callTimeout = 20 * time.Second
 	// toldTimeout is how long an abort waits for the agent to say that it has the prompt.
 	toldTimeout = 5 * time.Second
-	// stopGrace is how long the agent may take to end in order, and again to heed SIGTERM.
+	// stopGrace is how long the agent may take to end gracefully, and again to act on SIGTERM.
 	stopGrace = 3 * time.Second
 	// defaultPatience is how long requests may fail before the turn fails to the model.
 	defaultPatience = 5 * time.Minute
@@ -44,7 +44,7 @@ type options struct {
 }
 
 // Main is the bridge between the runner's lines and codex app-server: it serves prompts from stdin
-// until it ends and returns the exit code. args are the flags behind the sub-command.
+// until it ends and returns the exit code. args are the flags after the sub-command.
 func Main(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	var o options
 	flags := flag.NewFlagSet(Command, flag.ContinueOnError)
@@ -92,18 +92,18 @@ type program struct {
 	thread    string // the main one
 	started   string // its model
 	delivered map[string]*delivery
-	turns     []turn             // that go on, of all threads
+	turns     []turn             // in progress, of all threads
 	rollouts  map[string]string  // file of each thread
 	writing   []*written         // messages that are being written
 	asked     map[string]pending // by questionID
 	failing   *time.Timer        // runs while requests to the model fail
-	hopeless  string             // why they will go on to fail
+	hopeless  string             // why they will keep failing
 }
 
 // delivery is a prompt that has reached the agent.
 type delivery struct {
 	turn    string
-	verdict *knownData // nil while it goes on
+	verdict *knownData // nil while it is in progress
 	live    bool       // it was delivered by this process
 	told    bool       // the agent has said that it has the prompt
 }
@@ -206,7 +206,7 @@ func (p *program) serve(stdin io.Reader) int {
 	}
 }
 
-// open says hello and goes on with the session's thread, or begins one.
+// open initializes the connection and resumes the session's thread, or starts one.
 func (p *program) open(ctx context.Context) error {
 	if _, err := p.peer.Call(ctx, "initialize", map[string]any{
 		"clientInfo":   map[string]any{"name": "overwinter", "title": "overwinter", "version": Version},
@@ -266,7 +266,7 @@ func (p *program) settings() map[string]any {
 	if url == "" {
 		url, name = "https://api.openai.com/v1", "OpenAI"
 	}
-	// A provider of our own: the built-in one wants a login, not a key.
+	// A custom provider: the built-in one requires a login instead of a key.
 	config := map[string]any{
 		"model_provider": "overwinter",
 		"model_providers": map[string]any{"overwinter": map[string]any{
@@ -315,8 +315,8 @@ func (p *program) command(c bridge.Command) {
 	}
 }
 
-// prompt begins a turn, unless the agent has had the prompt before: what it has done is told again,
-// what it was torn out of it goes on with.
+// prompt starts a turn, unless the agent had the prompt before. Then a completed turn is reported
+// again, and an interrupted one is continued.
 func (p *program) prompt(ctx context.Context, c bridge.Command) {
 	p.mu.Lock()
 	d := p.delivered[c.RunID]
@@ -324,7 +324,7 @@ func (p *program) prompt(ctx context.Context, c bridge.Command) {
 	note := bridge.Note{Type: bridge.NoteRun, RunID: c.RunID, ID: thread, Data: data(runData{Model: p.started})}
 	p.mu.Unlock()
 	if thread == "" {
-		return // the agent is gone, which is told by itself
+		return // the agent is gone, which is reported elsewhere
 	}
 	if d != nil && d.verdict == nil && d.live {
 		return // it is at it
@@ -345,8 +345,8 @@ func (p *program) prompt(ctx context.Context, c bridge.Command) {
 	params := map[string]any{"threadId": thread, "input": input, "clientUserMessageId": clientID(c.RunID, c.PromptID, c.Author)}
 	result, err := p.peer.Call(ctx, "turn/start", params)
 	if _, refused := errors.AsType[*bridge.RPCError](err); err != nil && !refused {
-		// It may have begun all the same. If it lives it must not go on with what is told to have
-		// failed; its end is told by itself.
+		// The turn may have begun all the same. A living agent must not continue a turn that is
+		// reported as failed; its exit is reported elsewhere.
 		p.child.Signal(syscall.SIGKILL)
 		return
 	}
@@ -389,7 +389,7 @@ func (p *program) expand(content string) string {
 	return said
 }
 
-// answer passes on what somebody said to a question. The second answer to one is not heeded.
+// answer forwards an answer to a question. A second answer to one is ignored.
 func (p *program) answer(ctx context.Context, c bridge.Command) {
 	p.mu.Lock()
 	q, ok := p.asked[c.ID]
@@ -415,12 +415,12 @@ func (p *program) answer(ctx context.Context, c bridge.Command) {
 	if _, err := p.peer.Call(ctx, "turn/steer", map[string]any{
 		"threadId": q.turn.Thread, "expectedTurnId": q.turn.ID, "input": []any{map[string]any{"type": "text", "text": c.Content}},
 	}); err != nil {
-		fmt.Fprintf(p.stderr, "codex bridge: tell the agent why: %v\n", err)
+		fmt.Fprintf(p.stderr, "codex bridge: send the reason to the agent: %v\n", err)
 	}
 }
 
-// interrupt breaks off all that goes on for a run, subagents first, and what they run in the
-// background. Without a run it is whatever goes on.
+// interrupt aborts everything in progress for a run, subagents first, and what they run in the
+// background. Without a run it aborts everything in progress.
 func (p *program) interrupt(ctx context.Context, run string) {
 	p.awaitPrompt(ctx, run)
 	turns := p.goingOn(run)
@@ -446,8 +446,8 @@ func (p *program) interrupt(ctx context.Context, run string) {
 	}
 }
 
-// awaitPrompt waits until the agent has said that it has the prompt of a run, but not for ever. A turn that
-// is broken off before has its prompt in the agent's own file alone.
+// awaitPrompt waits, up to a limit, until the agent has acknowledged the prompt of a run. If a turn is
+// aborted earlier, only the agent's own file has its prompt.
 func (p *program) awaitPrompt(ctx context.Context, run string) {
 	ctx, cancel := context.WithTimeout(ctx, toldTimeout)
 	defer cancel()
@@ -462,7 +462,7 @@ func (p *program) awaitPrompt(ctx context.Context, run string) {
 	}
 }
 
-// told reports whether nothing needs to be awaited any more before a run is broken off.
+// told reports whether a run can be aborted without waiting any longer.
 func (p *program) told(run string) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -470,8 +470,8 @@ func (p *program) told(run string) bool {
 	return d == nil || d.told || d.verdict != nil
 }
 
-// goingOn are the turns that go on for a run. That of the run itself counts from when the agent has
-// taken its prompt, which is a little before it begins.
+// goingOn returns the turns in progress for a run. The turn of the run itself counts from when the
+// agent has accepted its prompt, shortly before it begins.
 func (p *program) goingOn(run string) []turn {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -500,8 +500,8 @@ func (p *program) subagentsAlone(run string) bool {
 	return d != nil && d.verdict != nil
 }
 
-// again waits before a turn that could not be broken off is broken off again; false means that there
-// is no need any more, or no time. A turn can be broken off once it has really begun.
+// again waits before the next attempt to abort a turn; false means that it has ended, or that no
+// time is left. A turn can be aborted only once it has really begun.
 func (p *program) again(ctx context.Context, run string, t turn) bool {
 	const pause = 50 * time.Millisecond
 	timer := time.NewTimer(pause)
@@ -514,7 +514,7 @@ func (p *program) again(ctx context.Context, run string, t turn) bool {
 	}
 }
 
-// giveUp breaks off a turn whose requests to the model do nothing but fail.
+// giveUp aborts a turn whose requests to the model all fail.
 func (p *program) giveUp() {
 	p.mu.Lock()
 	run, at := "", turn{}
@@ -539,7 +539,8 @@ func (p *program) giveUp() {
 	p.interrupt(ctx, run)
 }
 
-// note writes a note into the journal. Where that fails the transcript lacks a line; the turn goes on.
+// note writes a note into the journal. If that fails, the transcript lacks a line and the turn
+// continues.
 func (p *program) note(n bridge.Note) {
 	if err := p.journal.note(n); err != nil {
 		fmt.Fprintf(p.stderr, "codex bridge: write the journal: %v\n", err)

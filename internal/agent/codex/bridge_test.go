@@ -72,7 +72,7 @@ func TestTheAgentDiesWithItsBridge(t *testing.T) {
 		10*time.Second, 5*time.Millisecond)
 }
 
-// zombie reports whether a process has ended and nobody has noticed yet.
+// zombie reports whether a process has ended and has not been waited for.
 func zombie(pid int) bool {
 	data, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "stat"))
 	return err != nil || bytes.Contains(data, []byte(") Z "))

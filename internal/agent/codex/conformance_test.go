@@ -33,8 +33,8 @@ func TestMain(m *testing.M) {
 	leaktest.Main(m)
 }
 
-// untilKilled runs until the agent that has started it is gone, so that a kill of the agent alone
-// leaves nothing behind.
+// untilKilled runs until the agent that started it is gone, so that killing the agent alone leaves
+// nothing running.
 const untilKilled = "tail --pid=$PPID -f /dev/null; echo late"
 
 // Models have different tools: plain calls them one by one, newest calls most of them from JavaScript

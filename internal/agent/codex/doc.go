@@ -10,24 +10,23 @@
 //	             │    ◀─ item/started, …           │           ▲
 //	             │    ◀─ requestApproval, …        │           │
 //	             ├─────────────────────────────────┼───────────┘
-//	             └▶ every line of the agent as it is, and notes {"overwinter":{…}} ──▶ Translate
+//	             └▶ every line of the agent unchanged, and notes {"overwinter":{…}} ──▶ Translate
 //
 // # Process and ids
 //
-// One bridge with one app-server serves the prompts of an awake session. The session's thread has
-// an id of the agent's choice: the journal names it, and where the journal is lost, the newest
-// rollout that is nobody's subagent does. In a fresh sandbox both are put back, and thread/resume
-// goes on with the history; where the thread is lost, a new one begins and remembers nothing.
+// One bridge with one app-server serves the prompts of an awake session. The agent chooses the id
+// of the session's thread. The journal has it; if the journal is lost, the newest rollout that
+// belongs to no subagent is the main thread. In a fresh sandbox both files are restored, and
+// thread/resume continues with the history. If the thread is lost, a new one starts without memory.
 //
-// A prompt is sent with an id made of its run, its prompt and its author, which the agent keeps with
-// the message. So a run that is delivered again is known: what its turn came to is told again and
-// nothing runs; a turn that was torn out of its process is gone on with, without the prompt being
-// said twice.
+// A prompt is sent with an id made of its run, its prompt and its author, which the agent stores
+// with the message. A run that is delivered again is recognized by it: the outcome of a completed
+// turn is reported again and nothing runs; a turn whose process was lost is continued without
+// sending the prompt twice.
 //
-// The bridge sets up a model provider of its own in the thread's configuration, because the
-// built-in one wants a login: the key is read by the agent from OPENAI_API_KEY, the address from
-// OPENAI_BASE_URL where it is set. Neither is ever an argument or in a file. Checks for updates and
-// everything that reports to others are off.
+// The bridge configures its own model provider for the thread, because the built-in one requires a
+// login. The agent reads the key from OPENAI_API_KEY, and the address from OPENAI_BASE_URL if it is
+// set. Neither is ever an argument or in a file. Update checks and all telemetry are off.
 //
 // The agent is taken back by cutting its rollouts, and the journal, before the turn of a prompt, those
 // of its subagents where they stood at that time; the databases that the agent has made of them go.
@@ -54,11 +53,12 @@
 //	a turn that was given up                  system error               <turn>/deadline
 //
 // A subagent's conversation has its thread's id. Its block ends with the first turn of its thread,
-// however the agent was told of it. A fork, or a thread that goes on in the place of a lost one, is
-// the main conversation as well; what a review does stands in the one that asked for it. Commands are shown without the shell around them; a result is
-// the command's output, behind its exit code where that is not 0; of more than 64 KiB the middle is
-// left out, as the agent does in its rollout. Diffs are the agent's own.
-// Models that call their tools from JavaScript have the calls shown, not the code.
+// however the agent learned of it. A fork, or a thread that replaces a lost one, is the main
+// conversation too; a review belongs to the conversation that requested it. Commands are shown
+// without the shell around them. A result is the command's exit code, if it is not 0, and its
+// output; of more than 64 KiB the middle is left out, as the agent does in its rollout. Diffs are
+// the agent's own. For models that call their tools from JavaScript the calls are shown, not the
+// code.
 //
 // # Turns
 //
@@ -69,12 +69,12 @@
 //
 // # Questions
 //
-// With permissions that do not allow everything the agent asks before every command that it does
-// not know to be harmless, before changes of files, and before calls of MCP servers. "Session" holds as
-// long as the process lives; "always" of a command also writes a rule of the agent's own, which
-// lives as long as the sandbox. A rejection with a message is told to the agent as a message of its
-// user. Of the tools, exec_command and web_search are taken away where they are denied by name; the
-// others are asked for, and rejected. Questions to the user may be asked in every session.
+// With permissions that do not allow everything the agent asks before every command that it does not
+// know to be harmless, before changes of files, and before calls of MCP servers. "Session" applies as
+// long as the process lives; "always" for a command also writes one of the agent's own rules, which
+// lives as long as the sandbox. The message of a rejection is sent to the agent as a message of its
+// user. Of the tools, exec_command and web_search are removed if they are denied by name; the others
+// are asked for, and rejected. Questions to the user are possible in every session.
 //
 // # Profiles
 //
@@ -86,31 +86,31 @@
 // # Stream and transcript
 //
 // Folding the translated stream gives the blocks that Parse finds: ids, order, content, status,
-// time, whose prompt it was. A rollout has items when they have ended. What it lacks the bridge
-// writes into the journal before it prints it: where each item began, calls that never end, requests
-// that are sent again, what was being written when a turn was broken off, answers. The exceptions:
+// time, and the prompt's author. A rollout has items once they have ended. The bridge writes what it
+// lacks into the journal before it prints it: where each item began, calls that never end, retried
+// requests, text in progress when a turn was aborted, answers. The exceptions:
 //
 //   - What the model was writing when the process was killed is in the stream alone; a call that it
 //     had made by then, and the agent had not begun, is in the transcript alone.
 //   - Lines that the translator does not understand are system blocks of subtype "unparsed" in the
 //     stream alone; Parse skips what it does not understand.
 //   - A run that was only known has its blocks where it was carried out.
-//   - A stream longer than 8 KiB that is broken off has its state changed at the end, and is not
+//   - A stream longer than 8 KiB that is aborted changes its state at the end, and is not
 //     shown whole once more.
 //   - Of a result of an MCP server longer than 64 KiB the transcript lacks the middle.
 //   - Calls that the agent refuses before they begin, such as of a tool that is not there or of a
-//     patch that does not fit, are in neither: it tells the model alone.
+//     patch that does not fit, are in neither: it is sent to the model alone.
 //
 // Without a journal, as with files of other clients, the order of items is that of their times, and:
 //
-//   - What was being written when a turn was broken off, and requests that were sent again, are in
+//   - What was being written when a turn was aborted, and requests that were sent again, are in
 //     the stream alone.
 //   - A call that never ended, or was not allowed, has the time of the model's own call in the
 //     transcript, and a question has the time of its frame in the stream.
 //   - What was answered to a question is in the transcript alone.
-//   - A call whose approval was answered with cancel counts as broken off in the transcript, and as
-//     rejected in the stream; of a patch that was broken off the transcript has the model's own text.
-//   - In a stream of codex exec --json items have ids of their own and no times, there are no
+//   - A call whose approval was answered with cancel counts as aborted in the transcript, and as
+//     rejected in the stream; of an aborted patch the transcript has the model's own text.
+//   - In a stream of codex exec --json items have different ids and no times, there are no
 //     prompts, no diffs, no directories of commands, and nothing of what subagents do.
 //   - Texts that a reviewer writes on its way are in the rollout of the review, which neither shows.
 //
@@ -127,9 +127,9 @@
 //	                                   turn failed, reason agent_crashed; the next prompt starts both
 //	the bridge is killed               the kernel kills codex; the same follows
 //	the runner had to kill it          open blocks aborted; the turn cancelled, reason aborted
-//	a line is broken or unknown        a system block holds its beginning; the turn goes on
-//	the journal cannot be written      it is told on stderr; the transcript lacks a line
-//	a transcript is cut off            whole lines count
+//	a line is broken or unknown        a system block holds its beginning; the turn continues
+//	the journal cannot be written      it is reported on stderr; the transcript lacks a line
+//	a transcript is truncated          whole lines count
 //	the journal is gone                the thread is found by its rollout
 //	the rollouts are gone              a new thread begins, and remembers nothing
 package codex

@@ -38,7 +38,8 @@ func (t *translator) exec(f agent.Frame, at time.Time) bool {
 	where := place{thread: t.state.Root, turn: execTurn, at: at}
 	switch l.Type {
 	case "thread.started":
-		// The agent numbers items anew in every process, and several go on with one thread.
+		// The agent numbers items from 0 in every process, and several processes continue one
+		// thread.
 		t.state.Root = l.Thread
 		t.state.Exec = l.Thread + "/" + strconv.FormatInt(at.UnixMilli(), 36) + "/"
 	case "turn.started":
@@ -58,7 +59,7 @@ func (t *translator) exec(f agent.Frame, at time.Time) bool {
 	case "turn.completed":
 		for _, o := range slices.Clone(t.state.Open) {
 			if o.Block.Type == conversation.Subagent {
-				t.emit(t.state.close(o, conversation.Success, at)) // how it ended is not told
+				t.emit(t.state.close(o, conversation.Success, at)) // the stream does not say how it ended
 			}
 		}
 		t.execEnd(l, verdict{status: completed}, at)

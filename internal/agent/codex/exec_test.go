@@ -11,8 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestExec reads what codex exec --json wrote. Its items have ids and an order of their own, so
-// there is a golden file alone, rewritten with go test -run Exec -update.
+// TestExec reads the output of codex exec --json. Its items have different ids and a different
+// order, so there is only a golden file, rewritten with go test -run Exec -update.
 func TestExec(t *testing.T) {
 	t.Parallel()
 	dirs, err := filepath.Glob("testdata/exec/*")

@@ -39,8 +39,8 @@ func requireClosed(t *testing.T, c conversation.Conversation) {
 	}
 }
 
-// FuzzTranslate holds the translator to its word on any input: it never fails, its state is enough
-// to go on from, every event can be written down, and a cut closes every block.
+// FuzzTranslate checks the translator's promises on any input: it never fails, it can resume from
+// its state, every event can be encoded, and a cut closes every block.
 func FuzzTranslate(f *testing.F) {
 	seed(f, "testdata/captures/*/stdout.jsonl")
 	f.Add(`{"overwinter":{"type":"run","runId":"run_1","id":"t"}}` + "\n" + `{"method":"turn/started","params":{"threadId":"t","turn":{"id":"u"}}}` + "\n" +
@@ -79,7 +79,7 @@ func FuzzTranslate(f *testing.F) {
 	})
 }
 
-// FuzzParse holds the parser to the same, of rollouts and of the journal beside them.
+// FuzzParse checks the same for the parser, on rollouts and the journal next to them.
 func FuzzParse(f *testing.F) {
 	seed(f, "testdata/captures/*/transcript/*.jsonl")
 	seed(f, "testdata/captures/*/stdout.jsonl")

@@ -47,7 +47,7 @@ func (p *program) heard(line []byte, m bridge.Message) {
 	p.out.Raw(line)
 }
 
-// request notes a question, or refuses what nobody here can do.
+// request records a question, or refuses a request that the bridge cannot serve.
 func (p *program) request(line []byte, f frame) {
 	r := f.Params
 	q, ok := question(f)
@@ -171,9 +171,9 @@ func refusal(raw json.RawMessage) string {
 func (p *program) fails(hopeless string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.writing = nil // it is written anew
+	p.writing = nil // it is written again
 	switch {
-	case p.hopeless != "": // the turn is being broken off
+	case p.hopeless != "": // the turn is being aborted
 	case hopeless != "":
 		p.hopeless = hopeless
 		p.reachLimit()
@@ -204,7 +204,7 @@ func (p *program) stopTimer() {
 	}
 }
 
-// turnCompleted makes the transcript whole before the end of the turn is told.
+// turnCompleted completes the transcript before it reports the end of the turn.
 func (p *program) turnCompleted(line []byte, n params) {
 	var info struct {
 		ID     string          `json:"id"`
@@ -250,7 +250,7 @@ func (p *program) turnCompleted(line []byte, n params) {
 	awaitEnd(file, info.ID)
 }
 
-// verdictOf is what is told when a prompt comes again whose turn has ended so.
+// verdictOf returns what is reported when the prompt of a turn with this end comes again.
 func verdictOf(v verdict) *knownData {
 	switch v.status {
 	case completed:
@@ -265,12 +265,12 @@ const (
 	// flushTimeout bounds the wait for the agent to write down the end of a turn.
 	flushTimeout = 2 * time.Second
 	flushPoll    = 5 * time.Millisecond
-	// tail is where the end of a turn must be: what is written behind it is little.
+	// tail is where the end of a turn must be: little is written after it.
 	tail = 64 << 10
 )
 
-// awaitEnd waits until a rollout has the end of a turn. The agent writes it before it tells it, as
-// far as is known; where it does not come, what is there must do.
+// awaitEnd waits until a rollout has the end of a turn. As far as is known, the agent writes it
+// before it reports it; if it does not appear, the rollout is used without it.
 func awaitEnd(file, id string) {
 	if file == "" {
 		return

@@ -32,7 +32,7 @@ const (
 	kindGenerate   = "imageGeneration"
 	kindSleep      = "sleep"
 	kindCompaction = "contextCompaction"
-	kindAsk        = "requestUserInput" // ours: a question to the user has no item of its own
+	kindAsk        = "requestUserInput" // ours: a question to the user has no item
 )
 
 // The states of an item.
@@ -44,8 +44,8 @@ const (
 	interrupted = "interrupted"
 )
 
-// rejected is the result of a call that somebody did not allow. The agent's transcript has it in
-// one form, its stream in none.
+// rejected is the result of a call that was not allowed. The agent's transcript has it in one form,
+// its stream in none.
 const rejected = "rejected by user"
 
 // item is a piece of a turn, as stream and transcript have it in common.

@@ -11,10 +11,10 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
-// The journal of a session has what the agent's own files lack, in the words of the stream: the
-// order in which items began and ended, calls that never ended, failed requests, what was being
-// written when a turn was broken off, and which thread is the main one. It is a file of its own, so
-// that the agent's are as the agent wrote them.
+// The journal of a session has what the agent's own files lack, in the format of the stream: the
+// order in which items began and ended, calls that never ended, failed requests, text in progress
+// when a turn was aborted, and which thread is the main one. It is a separate file, so that the
+// agent's files stay as the agent wrote them.
 
 // journalPath is where a session's journal is.
 func journalPath(home, id string) string { return path.Join(home, "overwinter", id+".jsonl") }
@@ -26,7 +26,7 @@ func isJournal(name string) bool { return path.Base(path.Dir(filepath.ToSlash(na
 const (
 	noteBegan bridge.NoteType = "began" // an item has begun
 	noteEnded bridge.NoteType = "ended" // an item has ended; its rollout has it
-	noteWords bridge.NoteType = "words" // what of an item was written when its turn was broken off
+	noteWords bridge.NoteType = "words" // how much of an item was written when its turn was aborted
 )
 
 // itemData is the data of those notes, whose ID is the item's.
@@ -54,7 +54,7 @@ type journal struct {
 	file *os.File
 }
 
-// openJournal opens the journal and ends a line that was cut off.
+// openJournal opens the journal and terminates a truncated last line.
 func openJournal(name string) (*journal, []byte, error) {
 	if err := os.MkdirAll(filepath.Dir(name), 0o700); err != nil {
 		return nil, nil, err

@@ -9,9 +9,9 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/agent/jsonscan"
 )
 
-// Rollouts of older versions have no items: what was said and called stands in them as the model's
-// API has it, in lines with a type and a payload, or, in the oldest, as lines of their own. They are
-// read so that nothing of an old session is lost; the agent itself still resumes them.
+// Rollouts of older versions have no items. They record messages and calls in the form of the
+// model's API, in lines with a type and a payload, or, in the oldest, as whole lines. They are read
+// so that no part of an old session is lost; the agent itself still resumes them.
 
 // legacy reports whether a rollout is one of an older version.
 func legacy(rollout []byte) bool {

@@ -63,10 +63,10 @@ type parser struct {
 // thread is what was said in one.
 type thread struct {
 	id    string
-	main  bool // nobody's subagent
+	main  bool // not a subagent
 	cwd   string
 	items map[string]item
-	// noted are the steps that the journal tells; found those that the rollout tells.
+	// noted are the steps from the journal; found those from the rollout.
 	noted, found []*step
 	began        map[string]bool // items in noted
 	ended        map[string]bool
@@ -121,8 +121,8 @@ type record struct {
 	Payload payload
 }
 
-// payload is what lines of a rollout say, as far as it is of use. Which of it is there depends on
-// the type of the line and its own. Raw values are inside the line.
+// payload is the part of a rollout line that is used. Which fields are set depends on the type of
+// the line and on its own type. Raw values alias the line.
 type payload struct {
 	Type string
 
@@ -282,7 +282,7 @@ func decodeRecord(line []byte) (record, bool) {
 	return l, ok
 }
 
-// event reads a line about what happened and returns the turn that goes on.
+// event reads a line about an event and returns the turn in progress.
 func (p *parser) event(t *thread, e payload, turn string, ms int64) string {
 	switch e.Type {
 	case "task_started", "turn_started":
@@ -341,7 +341,8 @@ type call struct {
 	place  int // in found
 }
 
-// response reads what model and agent told each other: of use are calls that never became an item.
+// response reads the messages between model and agent: only calls that never became an item are
+// used.
 func (t *thread) response(r payload, turn string, ms int64) {
 	if r.Call == "" {
 		return
@@ -390,7 +391,7 @@ func (t *thread) called(name string, arguments []byte, input string) (item, bool
 // running is in the result of a command that works on in the background.
 const running = "Process running with session ID"
 
-// uncompleted adds the calls that never became an item: they were not allowed, or broken off.
+// uncompleted adds the calls that never became an item: they were not allowed, or aborted.
 func (t *thread) uncompleted() {
 	if t == nil {
 		return
@@ -427,7 +428,7 @@ func (t *thread) uncompleted() {
 			steps = append(steps, end)
 		case strings.Contains(c.output, running):
 		default:
-			continue // the agent refused it before it began, and tells the model alone
+			continue // the agent refused it before it began, and reports that to the model alone
 		}
 		found = append(found, steps...)
 	}
@@ -516,8 +517,8 @@ func (p *parser) note(n bridge.Note) {
 	t.noted = append(t.noted, s)
 }
 
-// steps are all that happened in a thread, in order. What the journal tells is in its order; what
-// only the rollout tells is put between by its time.
+// steps returns everything that happened in a thread, in order. Steps from the journal are in its
+// order; steps that only the rollout has are inserted by time.
 func (t *thread) steps() []*step {
 	var found []*step
 	for _, s := range t.found {
@@ -546,7 +547,7 @@ func (p *parser) conversation() conversation.Conversation {
 	var folder conversation.Folder
 	told := make([][]conversation.Event, 0, len(p.order))
 	for _, t := range p.order {
-		// Threads that nobody has started are the main conversation: it may go on in a new one, or a fork.
+		// Threads without a parent are the main conversation: it may continue in a new one, or in a fork.
 		r := reader{Root: p.root}
 		done := map[string]bool{}
 		if t.main || t.id == p.root {

@@ -28,7 +28,7 @@ import (
 // from the start.
 const old = "some-model"
 
-// program is the real Codex behind its bridge, with a model server of its own.
+// program is the real Codex behind its bridge, with its own model server.
 type program struct {
 	server *modelserver.Server
 	in     agent.LaunchInput
@@ -37,7 +37,7 @@ type program struct {
 	stdin  io.WriteCloser
 	frames chan []byte // lines of stdout; closed when the process has gone
 	events []conversation.Event
-	hasty  bool   // each prompt is broken off as soon as it is written
+	hasty  bool   // each prompt is aborted as soon as it is written
 	run    string // the newest
 }
 
@@ -94,7 +94,7 @@ func (p *program) begin(t *testing.T, flags ...string) {
 			case <-t.Context().Done():
 			}
 		}
-		_ = cmd.Wait() // its end is told by ProcessState
+		_ = cmd.Wait() // ProcessState has its end
 	}()
 	t.Cleanup(func() {
 		_ = cmd.Process.Kill() // mostly gone already

@@ -10,7 +10,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/conversation"
 )
 
-// maxRaw bounds what is kept of a line that was not understood, and of what is told of a crash.
+// maxRaw bounds what is kept of a line that was not understood, and of the report of a crash.
 const maxRaw = 1 << 10
 
 // reader makes blocks of items. Translator and parser share it, so that both make the same.
@@ -32,7 +32,7 @@ type thought struct {
 // place says where in the session something is said.
 type place struct {
 	thread, turn string
-	at           time.Time // of the frame or the line that tells
+	at           time.Time // of the frame or the line
 }
 
 // conversation is the conversation of a thread.
@@ -244,7 +244,7 @@ type verdict struct {
 	ms      int64  // when it ended
 }
 
-// over reads that a turn has ended. What it leaves open is closed; subagents go on by themselves.
+// over handles the end of a turn. What it leaves open is closed; subagents continue by themselves.
 func (r *reader) over(p place, v verdict) []conversation.Event {
 	where := r.conversation(p.thread)
 	var events []conversation.Event

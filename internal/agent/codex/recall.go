@@ -10,8 +10,8 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/agent/bridge"
 )
 
-// recall finds out what there is to go on with: the main thread, and which prompts it has had. The
-// journal names the thread; where it is lost, the newest rollout that is nobody's subagent does.
+// recall finds what can be resumed: the main thread, and which prompts it has had. The journal
+// names the thread; if the journal is lost, it is the newest rollout that belongs to no subagent.
 func (p *program) recall(journal []byte) {
 	for line := range bytes.Lines(journal) {
 		if n, ok := bridge.ParseNote(bytes.TrimSpace(line)); ok && n.Type == bridge.NoteRun && n.ID != "" {

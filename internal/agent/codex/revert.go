@@ -15,8 +15,9 @@ import (
 
 var _ agent.Reverter = Adapter{}
 
-// databases are what the agent keeps beside its rollouts: an index, which it makes anew, and what
-// threads want and wait for, which may be of turns that are taken back. A fresh sandbox has none.
+// databases are the files that the agent keeps next to its rollouts: an index, which it rebuilds,
+// and goals and waits of threads, which may belong to turns that are reverted. A fresh sandbox has
+// none.
 var databases = []string{"state_5", "thread_history_1", "goals_1", "memories_1", "queue_1"}
 
 // Revert cuts every rollout before the first turn that began with the run's or later, so those of
@@ -107,8 +108,8 @@ func turnsBefore(rollout []byte, cut time.Time) int {
 	return at
 }
 
-// journalled is the length of a journal up to the note of a run; 0 where it has none, for then
-// nobody knows what of it is left.
+// journalled is the length of a journal up to the note of a run; 0 if it has none, because then it
+// is unknown which part of it is still valid.
 func journalled(journal []byte, runID string) int {
 	at := 0
 	for line := range bytes.Lines(journal) {

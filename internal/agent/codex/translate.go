@@ -28,7 +28,7 @@ type state struct {
 	Turns []turn `json:"turns,omitempty"`
 	// Begun: a turn of the main conversation has begun.
 	Begun bool `json:"begun,omitempty"`
-	// Noted: the stream is one of a bridge, which tells what the agent does not.
+	// Noted: the stream comes from a bridge, which reports what the agent does not.
 	Noted bool `json:"noted,omitempty"`
 	// Verdict is how it ended; subagents may still be at work.
 	Verdict *verdictState `json:"verdict,omitempty"`
@@ -36,7 +36,7 @@ type state struct {
 	Usage   session.Usage `json:"usage,omitzero"`
 	Model   string        `json:"model,omitempty"`
 	Died    string        `json:"died,omitempty"` // what the bridge said of the agent's end
-	// Aborted: subagents were broken off that were still at work when the main turn was over.
+	// Aborted: subagents that were still at work at the end of the main turn were aborted.
 	Aborted bool            `json:"aborted,omitempty"`
 	Ended   bool            `json:"ended,omitempty"`
 	Limit   string          `json:"limit,omitempty"` // why the bridge has broken the turn off
@@ -44,7 +44,7 @@ type state struct {
 	Exec    string          `json:"exec,omitempty"` // what stands before the ids of a stream of codex exec
 }
 
-// turn is one that is going on.
+// turn is a turn in progress.
 type turn struct {
 	Thread string `json:"thread"`
 	ID     string `json:"id"`
@@ -63,7 +63,7 @@ type base struct {
 	RunOutput int64 `json:"runOutput"`
 }
 
-// NewTranslator starts a run, or goes on from a state. Without a run id it reads every turn of a
+// NewTranslator starts a run, or resumes from a state. Without a run id it reads every turn of a
 // stream as one.
 func (Adapter) NewTranslator(run agent.RunContext, from []byte) (agent.Translator, error) {
 	t := &translator{run: run}
@@ -78,7 +78,7 @@ func (Adapter) NewTranslator(run agent.RunContext, from []byte) (agent.Translato
 // State returns what a later translator needs.
 func (t *translator) State() ([]byte, error) { return json.Marshal(&t.state) }
 
-// Translate reads one frame. What comes behind the end of the turn means nothing.
+// Translate reads one frame. Frames after the end of the turn are ignored.
 func (t *translator) Translate(f agent.Frame) (agent.Translation, error) {
 	if t.state.Ended {
 		return agent.Translation{}, nil
@@ -141,8 +141,8 @@ func decodeFrame(line []byte) (frame, bool) {
 	return l, ok
 }
 
-// params are what notifications and requests are about, as far as it is of use. Which of them are
-// there depends on the method.
+// params are the fields of notifications and requests that are used. Which of them are set depends
+// on the method.
 type params struct {
 	Thread string          `json:"threadId"`
 	Turn   string          `json:"turnId"`
@@ -234,7 +234,7 @@ func (t *translator) line(f agent.Frame) {
 	}
 }
 
-// unparsed keeps the beginning of a line that nobody here understands.
+// unparsed keeps the beginning of a line that is not understood.
 func (t *translator) unparsed(f agent.Frame, at time.Time) {
 	t.emit(whole(conversation.Main, conversation.Block{
 		ID:   fmt.Sprintf("unparsed/%s/%d", t.run.RunID, f.No),
@@ -339,7 +339,7 @@ func (t *translator) started(p params) {
 	}
 	if p.Thread == t.state.Root {
 		t.state.Begun = true
-		info.ID = first(info.Root, info.ID) // a review's items and end are told of the turn that asked for it
+		info.ID = first(info.Root, info.ID) // a review's items and end name the turn that requested it
 	} else if !t.state.Begun {
 		return // of a run before
 	}
@@ -385,7 +385,7 @@ func (t *translator) judge(v verdict) *verdictState {
 	return &verdictState{Outcome: session.OutcomeFailed, Reason: v.message}
 }
 
-// settle ends the run once nothing goes on any more: neither the main turn nor a subagent.
+// settle ends the run once nothing is in progress any more: neither the main turn nor a subagent.
 func (t *translator) settle(at time.Time) {
 	if t.state.Verdict == nil || len(t.state.Turns) > 0 {
 		return
@@ -415,8 +415,8 @@ func (t *translator) end(v verdictState, at time.Time) {
 	t.state = state{Ended: true}
 }
 
-// used reads what a thread has used up, over all of its turns. What it had before the run is told
-// with the first request's own numbers.
+// used reads the usage of a thread, over all of its turns. Its usage before the run follows from
+// the first request's own numbers.
 func (t *translator) used(p params, at time.Time) {
 	type tokens struct {
 		Input  int64 `json:"inputTokens"`
@@ -499,7 +499,7 @@ func (t *translator) exit(f agent.Frame) {
 	t.end(v, at)
 }
 
-// crash tells how the agent came to its end.
+// crash describes how the agent ended.
 func crash(r agent.ExitReport, died string) string {
 	how := "Codex ended with exit code " + fmt.Sprint(r.Code)
 	switch {

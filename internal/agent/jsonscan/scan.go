@@ -96,7 +96,7 @@ func space(d []byte, i int) int {
 	return i
 }
 
-// skipValue returns the position behind the value that begins at i, or -1 where there is none.
+// skipValue returns the position after the value that begins at i, or -1 if there is none.
 func skipValue(d []byte, i, depth int) int {
 	if i >= len(d) || depth > maxDepth {
 		return -1
@@ -200,8 +200,8 @@ func digits(d []byte, i int) int {
 	return i
 }
 
-// skipString returns the position behind the string whose quote stands at i, or -1. It looks at
-// eight bytes at a time for one that is a quote, a backslash or a control character.
+// skipString returns the position after the string whose quote is at i, or -1. It looks at eight
+// bytes at a time for one that is a quote, a backslash or a control character.
 func skipString(d []byte, i int) int {
 	const low, high = 0x0101010101010101, 0x8080808080808080
 	i++

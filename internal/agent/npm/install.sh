@@ -21,5 +21,5 @@ echo "$sum  $(echo "$work"/*.tgz)" | sha512sum --check --status ||
 	{ echo "$package $version is not the package that was pinned" >&2; exit 1; }
 mkdir "$work/unpacked"
 tar -xzf "$work"/*.tgz -C "$work/unpacked" --strip-components=1 --no-same-owner
-# Two at once: whoever is second finds the directory and leaves it.
+# Two at once: the second one finds the directory and leaves it.
 mv -T "$work/unpacked" "$dir" 2>/dev/null || [ -d "$dir" ]
