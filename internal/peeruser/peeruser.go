@@ -5,7 +5,7 @@
 // (sock_diag), or read from /proc/net/tcp where sock_diag is missing.
 //
 // The owner of a socket is the user who created it, whoever uses it now. A socket that its process has
-// closed belongs to nobody, so the connection is refused: the kernel reports such sockets as root's.
+// closed has no owner, so the connection is refused: the kernel reports such sockets as root's.
 package peeruser
 
 import (

@@ -30,19 +30,19 @@ const (
 	// EnvCommand is the command line that starts the agent: a JSON array of words, or a line for the
 	// shell, such as "opencode acp". Without one in the profile, it is the stored secret of this name.
 	EnvCommand = "OVERWINTER_ACP_COMMAND"
-	// EnvTranscripts are glob patterns of files that the agent remembers by, relative to its home
-	// and parted by colons. With them it goes on in a new sandbox by itself; else it is told anew
-	// what was said. It is looked for in the profile alone.
+	// EnvTranscripts are glob patterns of the files in which the agent remembers, relative to its
+	// home and separated by colons. With them it resumes by itself in a new sandbox; otherwise the
+	// bridge sends it the earlier conversation again. Only the profile can set it.
 	EnvTranscripts = "OVERWINTER_ACP_TRANSCRIPTS"
 )
 
-// What the adapter tells its bridge, as environment.
+// Options of the bridge, passed as environment.
 const (
 	envServers      = "OVERWINTER_ACP_SERVERS"      // a JSON list for session/new
 	envInstructions = "OVERWINTER_ACP_INSTRUCTIONS" // for the first prompt
 )
 
-// interruptGrace is how long an agent may take to break off a turn.
+// interruptGrace is how long an agent may take to abort a turn.
 const interruptGrace = 10 * time.Second
 
 var sessionID = regexp.MustCompile(`^[A-Za-z0-9_-]{1,64}$`)
@@ -71,7 +71,7 @@ func (Adapter) Main(args []string, stdin io.Reader, stdout, stderr io.Writer) in
 	return Main(args, stdin, stdout, stderr)
 }
 
-// Describe tells people what the agent is.
+// Describe returns what clients see of the agent.
 func (Adapter) Describe() agent.Description {
 	return agent.Description{
 		Name:  Name,
@@ -202,5 +202,5 @@ func (Adapter) Interrupt(runID string) agent.Interrupt {
 	return agent.Interrupt{Stdin: b, Grace: interruptGrace}
 }
 
-// Answer tells the bridge which of the agent's options it is.
+// Answer sends the bridge the agent's option that was chosen.
 func (Adapter) Answer(q agent.Question, a agent.Answer) ([]byte, error) { return Answer(q, a) }

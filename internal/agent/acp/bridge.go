@@ -19,15 +19,15 @@ import (
 )
 
 const (
-	// DefaultSilence is how long an agent may say nothing while no tool is at work and nobody has a
-	// question to answer.
+	// DefaultSilence is how long an agent may be silent while no tool runs and no question is
+	// pending.
 	DefaultSilence = 10 * time.Minute
 	tickInterval   = 100 * time.Millisecond
-	quiet          = 300 * time.Millisecond // behind what an agent repeats when it has loaded a session
+	quiet          = 300 * time.Millisecond // after what an agent repeats when it has loaded a session
 )
 
-// reasonDelivered: the agent had begun with the prompt before it died. The protocol gives a prompt
-// no id by which it could go on.
+// reasonDelivered: the agent had started the prompt before it died. The protocol gives a prompt no
+// id by which it could be resumed.
 const reasonDelivered = "already_delivered"
 
 // Main is the bridge between the runner and an agent. Its stdin has bridge.Command lines; the
@@ -90,7 +90,7 @@ type talk struct {
 
 	quietBy time.Time
 	preface []string // what the next prompt is to be led in by
-	lost    error    // why it has forgotten what was said before, until people are told
+	lost    error    // why it has lost the earlier conversation, until that is reported
 	cost    float64  // of the session, as the agent says
 	before  float64  // what it was before the turn
 
@@ -137,7 +137,7 @@ func (b *talk) start(argv []string) error {
 	})
 }
 
-// begin shakes hands and goes on with the session of memory, or begins a new one.
+// begin performs the handshake and resumes the session of memory, or starts a new one.
 func begin(ctx context.Context, peer *bridge.Peer, where Where, memory, model string) Started {
 	can, err := Initialize(ctx, peer)
 	if err != nil {
@@ -296,7 +296,7 @@ func (b *talk) deliver() {
 	b.Prompt(append(texts, c.Content)...)
 }
 
-// known reports whether the run is known, and says what has become of it: it is done once.
+// known reports whether the run is known, and if so reports its outcome again: a run executes once.
 func (b *talk) known(c bridge.Command) bool {
 	if past, ok := b.journal.runs[c.RunID]; ok && (past.ended || past.answered) {
 		end := past.end
@@ -340,8 +340,8 @@ func (b *talk) interrupt(run string) {
 	}
 }
 
-// cancel tells the agent to break off, and to ask no longer. One that comes before it has taken the
-// prompt up may be lost, so it is told until it has ended the turn.
+// cancel asks the agent to abort the turn, and withdraws its questions. A cancel that arrives
+// before the agent has accepted the prompt may be lost, so it is repeated until the turn ends.
 func (b *talk) cancel() {
 	for id := range b.Turn.Asked {
 		b.reply(id, "")
@@ -349,7 +349,8 @@ func (b *talk) cancel() {
 	b.Cancel()
 }
 
-// answer answers a question of the agent's. One that nobody asks any longer is left out.
+// answer answers a question of the agent. An answer to a question that is no longer pending is
+// dropped.
 func (b *talk) answer(c bridge.Command) {
 	var d AnswerData
 	if b.Turn == nil || b.Turn.Asked[c.ID] == nil || !Decode(c.Data, &d) {
@@ -376,11 +377,11 @@ func (b *talk) reply(call, option string) {
 	b.Reply(call, option)
 }
 
-// line prints a line of the agent, behind the blocks that it completes.
+// line prints a line of the agent, after the blocks that it completes.
 func (b *talk) line(l Said) {
 	if b.Turn == nil || b.Session == "" {
 		if time.Now().Before(b.quietBy) {
-			b.quietBy = time.Now().Add(quiet) // it still tells of the past
+			b.quietBy = time.Now().Add(quiet) // it still repeats the past
 		}
 		b.out.Raw(l.Line)
 		b.Refuse(l.Message)
@@ -440,7 +441,7 @@ func (b *talk) permission(l Said) {
 		b.out.Raw(l.Line)
 		return
 	}
-	if !b.allow { // it names no call, so that nobody can be asked about it
+	if !b.allow { // it names no call, so no person can be asked about it
 		b.Withdraw(l.ID)
 		return
 	}
@@ -448,7 +449,8 @@ func (b *talk) permission(l Said) {
 	b.running(id)
 }
 
-// tick looks at the clock. False means that the agent does not heed that the turn is given up.
+// tick checks the deadlines. False means that the agent has not acted in time on the abort of its
+// turn.
 func (b *talk) tick() bool {
 	b.deliver()
 	if b.Turn == nil || b.Session == "" {

@@ -15,9 +15,9 @@ import (
 
 const (
 	startTimeout   = 2 * time.Minute
-	stopGrace      = 2 * time.Second        // to end in order
-	cancelInterval = 500 * time.Millisecond // between two times that the agent is told to break off
-	giveUpGrace    = 10 * time.Second       // to heed that a turn is given up
+	stopGrace      = 2 * time.Second        // to end gracefully
+	cancelInterval = 500 * time.Millisecond // between two cancels
+	giveUpGrace    = 10 * time.Second       // to act on a cancel
 )
 
 // Client is the side of the conversation that every bridge to an agent of this protocol has: the
@@ -31,7 +31,7 @@ type Client struct {
 	Child *bridge.Child
 	// Lines are what the agent says, taken one by one, so that what is printed is in order.
 	Lines chan Said
-	// Ready tells, once, what has become of the start.
+	// Ready receives, once, the outcome of the start.
 	Ready chan Started
 	// Session is the agent's own id of it; empty until it is ready.
 	Session string
@@ -42,7 +42,7 @@ type Client struct {
 
 	peer  *bridge.Peer
 	tasks sync.WaitGroup
-	done  chan struct{} // closed when nobody listens any more
+	done  chan struct{} // closed when the last listener is gone
 }
 
 // Said is a line of the agent.
@@ -51,11 +51,11 @@ type Said struct {
 	bridge.Message
 }
 
-// Started is what has become of an agent's start.
+// Started is the outcome of an agent's start.
 type Started struct {
 	Session string
 	Version string // of the agent, where it says so
-	Loaded  bool   // it goes on with what was said before
+	Loaded  bool   // it has loaded the earlier conversation
 	Lost    error  // why it could not
 	Err     error
 }
@@ -65,10 +65,10 @@ type Turn struct {
 	Run         string
 	Heard       time.Time // when the agent last did something
 	Interrupted bool
-	GaveUp      error                      // why nobody waits for it any longer
+	GaveUp      error                      // why the turn is no longer waited for
 	Asked       map[string]json.RawMessage // ids of requests for permission, by call
 
-	cancelled time.Time // when the agent was last told to break off
+	cancelled time.Time // when the last cancel was sent
 	giveUpBy  time.Time
 }
 
@@ -126,7 +126,7 @@ func (c *Client) Stop() {
 
 func (c *Client) log(err error) { fmt.Fprintf(c.Stderr, "%s: %v\n", c.Name, err) }
 
-// check tells of a line that could not be written: the agent is about to be found dead.
+// check logs a line that could not be written: the agent is about to be found dead.
 func (c *Client) check(err error) {
 	if err != nil {
 		c.log(err)
@@ -139,7 +139,7 @@ type Capabilities struct {
 	Load, Resume bool   // sessions
 }
 
-// Initialize shakes hands. Files and terminals of the client are for nobody.
+// Initialize performs the handshake. The client offers neither files nor terminals.
 func Initialize(ctx context.Context, peer *bridge.Peer) (Capabilities, error) {
 	type object = map[string]any
 	raw, err := peer.Call(ctx, MethodInitialize, object{
@@ -175,7 +175,7 @@ func hasValue(raw json.RawMessage) bool {
 
 // Where is what a session needs to know of its surroundings; a new one needs nothing else.
 type Where struct {
-	SessionID string          `json:"sessionId,omitempty"` // of one that goes on
+	SessionID string          `json:"sessionId,omitempty"` // of a session that is resumed
 	Dir       string          `json:"cwd"`
 	Servers   json.RawMessage `json:"mcpServers"` // a list
 }
@@ -195,8 +195,8 @@ func NewSession(ctx context.Context, peer *bridge.Peer, where Where) (string, er
 	return made.SessionID, nil
 }
 
-// Recall has the agent go on with the session of where, by the first of the methods that it heeds. What
-// it answers where it heeds none is in Lost; Err is set where it is gone.
+// Recall has the agent resume the session of where, by the first method that it supports. If it
+// supports none, Lost has its response; Err is set if the agent is gone.
 func Recall(ctx context.Context, peer *bridge.Peer, where Where, methods ...string) Started {
 	lost := errors.New("it cannot load sessions")
 	for _, method := range methods {
@@ -252,8 +252,8 @@ func (s Said) IsEnd() bool {
 	return s.IsResponse() && len(s.ID) > len(start) && string(s.ID[:len(start)]) == start
 }
 
-// Cancel tells the agent to break off. A cancel that comes before it has taken the prompt up may be
-// lost, so it is to be told again: see Look.
+// Cancel asks the agent to abort the turn. A cancel that arrives before the agent has accepted the
+// prompt may be lost, so it must be repeated: see Look.
 func (c *Client) Cancel() {
 	c.Turn.cancelled = time.Now()
 	c.check(c.peer.Notify(MethodCancel, map[string]string{"sessionId": c.Session}))
@@ -272,7 +272,7 @@ func (c *Client) Permit(id, options json.RawMessage) {
 	c.check(c.peer.Reply(id, outcome(allow(options))))
 }
 
-// Withdraw answers a request for permission that nobody can be asked.
+// Withdraw answers a request for permission that no person can be asked.
 func (c *Client) Withdraw(id json.RawMessage) { c.check(c.peer.Reply(id, outcome(""))) }
 
 // Refuse answers a request that the client has not said that it takes; other lines are left alone.
@@ -282,20 +282,20 @@ func (c *Client) Refuse(m bridge.Message) {
 	}
 }
 
-// GiveUp says why nobody waits for the turn any longer. The agent is still to be told.
+// GiveUp records why the turn is no longer waited for. The agent must still be cancelled.
 func (c *Client) GiveUp(why error) {
 	c.Turn.GaveUp, c.Turn.giveUpBy = why, time.Now().Add(giveUpGrace)
 }
 
-// Look looks at the clock: whether the agent is to be told again to break off, and whether it has not
-// heeded for too long that the turn is given up.
+// Look checks the deadlines: whether to cancel the turn again, and whether the agent has failed for
+// too long to act on a cancel.
 func (t *Turn) Look() (again, over bool) {
 	again = (t.Interrupted || t.GaveUp != nil) && time.Since(t.cancelled) > cancelInterval
 	return again, t.GaveUp != nil && time.Now().After(t.giveUpBy)
 }
 
-// Ended is how the turn has ended, as the answer to its prompt says, unless it was broken off or given
-// up. Failed: it has come to nothing, for the reason.
+// Ended returns how the turn has ended, from the response to its prompt, unless it was aborted or
+// given up. Failed: it had no result, for the reason.
 func (t *Turn) Ended(m bridge.Message) (o session.Outcome, reason string, failed bool) {
 	switch {
 	case t.GaveUp != nil:

@@ -119,7 +119,7 @@ func TestConformsToTheAdapterSuite(t *testing.T) {
 	})
 }
 
-// TestConformsWithAnAgentThatLoads has an agent that keeps sessions in files of its own.
+// TestConformsWithAnAgentThatLoads runs an agent that stores sessions in its own files.
 func TestConformsWithAnAgentThatLoads(t *testing.T) {
 	t.Parallel()
 	adapter := scriptedAgent(t, "--load")

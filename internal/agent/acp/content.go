@@ -75,7 +75,7 @@ func shown(content json.RawMessage) (words, others []string) {
 	return words, others
 }
 
-// change is what has become of a file.
+// change is a change of a file.
 type change struct {
 	Path string `json:"path"`
 	Old  string `json:"oldText"`
@@ -103,7 +103,7 @@ func (c change) String() string {
 	return b.String()
 }
 
-// lines are those of a text; the newline behind the last one makes no other.
+// lines splits a text into lines; the newline after the last one starts no other.
 func lines(text string) []string {
 	if text == "" {
 		return nil
@@ -111,8 +111,8 @@ func lines(text string) []string {
 	return strings.Split(strings.TrimSuffix(text, "\n"), "\n")
 }
 
-// output is what a call has given, of what the agent tells of it: its words where it has some, named
-// as agents name them, with whatever else it shows; else the value as it is.
+// output is the result of a call, as far as the agent reports it: its text if it has some, under
+// the names that agents use, with whatever else it shows; otherwise the raw value.
 func output(raw, content json.RawMessage) json.RawMessage {
 	if len(raw) == 0 {
 		return encode(Shown(content))

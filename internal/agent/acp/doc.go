@@ -9,8 +9,8 @@
 //	                └─▶ notes, between the agent's own lines ─────────────────────────────────────┘
 //	                └─▶ ~/.overwinter/acp/<session>.jsonl, the notes again ────────────────────────▶ Parse
 //
-// What every bridge to such an agent has in common, the agent's process, the handshake, answers to its
-// requests, and how a turn is broken off or given up, is [Client].
+// [Client] is what every bridge to such an agent shares: the agent's process, the handshake,
+// responses to its requests, and how a turn is aborted or given up.
 //
 // # Command line
 //
@@ -28,22 +28,22 @@
 //	its end                                    tool_result                <call>/result
 //	plan                                       system plan                <run>/plan
 //	an error in place of an answer             system error               error/<run>/<ms>
-//	(memory that was told again)               system memory_retold       memory_retold/<run>/<ms>
+//	(memory that was sent again)               system memory_retold       memory_retold/<run>/<ms>
 //
-// Text goes on until something else is said, or its messageId changes. A tool's name is what _meta
-// says, else its title where that is a word, else its kind; its input is rawInput, or the title. Its
-// output are the words of rawOutput, where it has some, with what else the content shows; else rawOutput
-// as it is, or what the content shows: of a file that has changed, the lines that have. What is no text is
-// named. Subagents are calls like any other: the protocol has nothing for them. Modes and commands are
-// left out.
+// A text continues until something else follows, or its messageId changes. A tool's name is from
+// _meta, else its title if that is one word, else its kind; its input is rawInput, or the title.
+// Its output is the text in rawOutput, if any, with what else the content shows; otherwise
+// rawOutput unchanged, or what the content shows: of a changed file, the changed lines. Content
+// other than text is named. Subagents are calls like any other: the protocol has no notion of them.
+// Modes and commands are left out.
 //
 // # Memory
 //
-// The transcript is the bridge's own: agents' files are their own affair. In the same sandbox, and in
-// a new one where OVERWINTER_ACP_TRANSCRIPTS ([EnvTranscripts]) names those files, the agent goes on by
-// session/resume or session/load. Where it cannot, it is told again what was said, the newest 200 KiB
-// of it, with the next prompt, and a system block says so. Instructions of a profile go with the first
-// prompt, MCP servers with the session; skills, subagents and commands have no place.
+// The transcript is the bridge's own; agents' files are theirs. In the same sandbox, and in a new
+// one if OVERWINTER_ACP_TRANSCRIPTS ([EnvTranscripts]) names those files, the agent resumes by
+// session/resume or session/load. If it cannot, the next prompt carries the earlier conversation,
+// the newest 200 KiB of it, and a system block says so. Instructions of a profile are sent with the
+// first prompt, MCP servers with the session; skills, subagents and commands are not supported.
 //
 // A run is done once: a prompt that is delivered again after its turn has ended is answered with its
 // outcome, one that the agent had begun with is unknown, and one that it had not is done.
@@ -71,12 +71,12 @@
 //	what fails                        what follows
 //	there is no command line          the process ends with code 2, and says what to set
 //	the agent does not start          the turn failed, in the agent's words
-//	the model is not to be had        the turn failed: session/set_model was refused
+//	the model is not available        the turn failed: session/set_model was refused
 //	the model's server                the turn failed, in the agent's words
 //	nothing is said for 10 minutes    the turn is given up as failed; --silence sets the time. Tools at
 //	                                  work and questions that wait take as long as they take
 //	the process ends                  open blocks aborted; the turn failed, reason agent_crashed
 //	the runner had to kill it         open blocks aborted; the turn cancelled, reason aborted
-//	a line is broken or unknown       a system block holds its beginning; the turn goes on
-//	the transcript is cut off         whole lines count
+//	a line is broken or unknown       a system block holds its beginning; the turn continues
+//	the transcript is truncated       whole lines count
 package acp

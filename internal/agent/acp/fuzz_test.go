@@ -40,8 +40,8 @@ func requireSound(t *testing.T, c conversation.Conversation) {
 	}
 }
 
-// FuzzTranslate holds the translator and the parser to their word on any input: they never fail, a
-// state is enough to go on from, and a cut closes every block.
+// FuzzTranslate checks the promises of the translator and the parser on any input: they never fail,
+// a translator can resume from a state, and a cut closes every block.
 func FuzzTranslate(f *testing.F) {
 	for _, s := range seeds {
 		f.Add(s)
@@ -100,8 +100,8 @@ func TestAStreamWithoutTheBridge(t *testing.T) {
 	require.Equal(t, session.Usage{InputTokens: 1, OutputTokens: 2, ToolCalls: 1}, end.Usage)
 }
 
-// TestAStateIsSmall holds the state to its bound while a long text streams, and a later translator to
-// what the bridge tells of it in the end.
+// TestAStateIsSmall checks that the state stays within its bound while a long text streams, and
+// that a later translator uses what the bridge reports of the text in the end.
 func TestAStateIsSmall(t *testing.T) {
 	t.Parallel()
 	run := agent.RunContext{RunID: "run_1"}

@@ -86,7 +86,8 @@ func (j *journal) read(past []byte) {
 	}
 }
 
-// maxRetold bounds what an agent is told of what was said before; the newest counts.
+// maxRetold bounds how much of the earlier conversation is sent to an agent again; the newest part
+// is kept.
 const maxRetold = 200 << 10
 
 // retold is what was said before, for an agent that has forgotten it; empty where nothing was.

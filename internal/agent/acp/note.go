@@ -7,13 +7,13 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
-// The notes of this bridge, beside those that all bridges have in common. All of them but
-// bridge.NoteKnown and bridge.NoteDied are lines of the journal as well, which is the session's
-// transcript.
+// The notes of this bridge, in addition to the common ones. All of them but bridge.NoteKnown and
+// bridge.NoteDied are lines of the journal as well, which is the session's transcript.
 const (
 	// noteSession names the agent's session, in ID.
 	noteSession bridge.NoteType = "session"
-	// noteBlock is a block as it is now: whole when its status is final. Data is the block.
+	// noteBlock is the present state of a block: complete when its status is final. Data is the
+	// block.
 	noteBlock bridge.NoteType = "block"
 	// noteAnswered says that the question ID has been answered.
 	noteAnswered bridge.NoteType = "answered"

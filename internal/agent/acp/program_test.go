@@ -26,7 +26,7 @@ import (
 // patience is how long these tests wait for an agent, which is slow on a busy machine.
 const patience = 2 * time.Minute
 
-// talk is an agent behind its bridge.
+// talk is an agent with its bridge.
 type talk struct {
 	adapter profiled
 	input   agent.LaunchInput
@@ -34,7 +34,7 @@ type talk struct {
 	frames  chan []byte // lines of stdout; closed when the process has gone
 	process *exec.Cmd
 	folder  conversation.Folder
-	// seen, where it is set, is told of all events of a turn, with the run.
+	// seen, if it is set, receives all events of a turn, with the run.
 	seen func(runID string, e conversation.Event)
 }
 
@@ -185,8 +185,8 @@ func (p played) only(t *testing.T, kind conversation.BlockType) conversation.Blo
 	return found[0]
 }
 
-// TestARealAgent has Gemini CLI for any agent: it answers, asks for permission, and remembers in a
-// home that has nothing of its own.
+// TestARealAgent runs Gemini CLI as an example: it answers, asks for permission, and remembers in
+// an empty home.
 func TestARealAgent(t *testing.T) {
 	t.Parallel()
 	server := modelserver.New(map[string][]modelserver.Step{
@@ -234,8 +234,9 @@ func TestARealAgent(t *testing.T) {
 	k.requireSame(t)
 }
 
-// TestAnAgentThatRemembers has OpenCode for any agent, with the files that it remembers by: it asks,
-// heeds an abort, says that its model fails, and goes on in a home that has those files alone.
+// TestAnAgentThatRemembers runs OpenCode as an example, with the files in which it remembers: it
+// asks, acts on an abort, reports that its model fails, and resumes in a home that has those files
+// alone.
 func TestAnAgentThatRemembers(t *testing.T) {
 	t.Parallel()
 	bash := func(command string) []modelserver.Call {

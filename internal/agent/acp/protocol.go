@@ -27,8 +27,8 @@ const (
 	MethodPermission = "session/request_permission"
 )
 
-// OfClient reports whether a method is one by which an agent makes use of its client's files and
-// terminals. What comes of it the agent tells as that of a call.
+// OfClient reports whether a method is one by which an agent uses its client's files and terminals.
+// The agent reports the result as that of a call.
 func OfClient(method string) bool {
 	return strings.HasPrefix(method, "fs/") || strings.HasPrefix(method, "terminal/")
 }
@@ -82,7 +82,7 @@ type planEntry struct {
 	Status  string `json:"status"`
 }
 
-// toolCall is a call as far as the agent has told of it: what it leaves out stays as it was.
+// toolCall is a call as far as the agent has reported it: what an update leaves out is unchanged.
 type toolCall struct {
 	ID        string          `json:"toolCallId"`
 	Title     string          `json:"title"`
@@ -101,7 +101,7 @@ type option struct {
 	Kind string `json:"kind"`
 }
 
-// AnswerData is what the line that Answer makes tells a bridge.
+// AnswerData is the content of the line that Answer makes for a bridge.
 type AnswerData struct {
 	// Option is the one that was chosen; empty withdraws the question.
 	Option  string `json:"option,omitempty"`
@@ -196,7 +196,7 @@ func usage(result json.RawMessage) session.Usage {
 			Output int64 `json:"outputTokens"`
 			Read   int64 `json:"cachedReadTokens"`
 			Write  int64 `json:"cachedWriteTokens"`
-			// Thoughts are tokens of output beside the others.
+			// Thoughts are output tokens in addition to the others.
 			Thoughts int64 `json:"thoughtTokens"`
 		} `json:"usage"`
 		Meta struct {

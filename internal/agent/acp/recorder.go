@@ -14,13 +14,13 @@ import (
 // recorder makes blocks of what an agent says of its work. The bridge keeps one to write the
 // transcript, a translator has one to show what streams.
 type recorder struct {
-	// Prefix begins the ids of text, which has none of its own; Texts counts it.
+	// Prefix begins the ids of text, for which the agent has none; Texts counts it.
 	Prefix string       `json:"prefix,omitempty"`
 	Texts  int          `json:"texts,omitempty"`
 	Open   []*openBlock `json:"open,omitempty"` // in the order they were opened
 	// Calls counts the calls of tools.
 	Calls int64 `json:"calls,omitempty"`
-	// Interrupted: whatever ends from now on has been broken off.
+	// Interrupted: whatever ends from now on was aborted.
 	Interrupted bool `json:"interrupted,omitempty"`
 }
 
@@ -30,7 +30,7 @@ type openBlock struct {
 	MessageID string             `json:"messageId,omitempty"`
 	Shown     json.RawMessage    `json:"shown,omitempty"` // what a call has brought so far
 	Output    json.RawMessage    `json:"output,omitempty"`
-	Given     bool               `json:"given,omitempty"` // the agent has told what the call is made with
+	Given     bool               `json:"given,omitempty"` // the agent has reported the call's input
 	Cut       bool               `json:"cut,omitempty"`   // there was more text than a state may have
 }
 
@@ -142,7 +142,7 @@ func (r *recorder) update(u update, at time.Time) ([]conversation.Event, bool) {
 	return nil, false
 }
 
-// chunk shows a piece of what the model says. Text goes on until something else is said.
+// chunk shows a piece of the model's output. A text continues until something else follows.
 func (r *recorder) chunk(kind conversation.BlockType, u update, at time.Time) []conversation.Event {
 	words := Words(u.Content)
 	if words == "" {
@@ -166,7 +166,7 @@ func (r *recorder) chunk(kind conversation.BlockType, u update, at time.Time) []
 	return append(events, event(conversation.EventTextDelta, conversation.TextDelta{BlockID: o.Block.ID, Delta: words}, at))
 }
 
-// call reads what is told of a call; asked means that it waits for permission.
+// call reads an update of a call; asked means that it waits for permission.
 func (r *recorder) call(u update, asked bool, at time.Time) []conversation.Event {
 	events := r.closeText(at)
 	o := r.find(u.ID)
@@ -260,7 +260,7 @@ func (c toolCall) input() json.RawMessage {
 	}{c.Title, c.Locations})
 }
 
-// plan shows what the agent is going to do. There is one of a turn, as it is now.
+// plan shows the agent's plan. A turn has one, in its present state.
 func (r *recorder) plan(entries []planEntry, at time.Time) []conversation.Event {
 	if len(entries) == 0 {
 		return nil

@@ -21,7 +21,7 @@ type scripted struct {
 	load    bool   // it can load sessions, and keeps them below home
 	home    string //
 	session string
-	memory  []string // everything that it was told
+	memory  []string // everything that was sent to it
 
 	mu      sync.Mutex
 	cancel  context.CancelFunc

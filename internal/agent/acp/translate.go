@@ -14,7 +14,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
-// maxRaw bounds what is kept of lines that nobody here understands, and of messages for people.
+// maxRaw bounds what is kept of lines that are not understood, and of messages for people.
 const maxRaw = 4 << 10
 
 // translator reads the lines of one run.
@@ -33,7 +33,7 @@ type state struct {
 	Ended   bool     `json:"ended,omitempty"`
 }
 
-// NewTranslator starts a run, or goes on from a state. Without a run id it reads every turn of a
+// NewTranslator starts a run, or resumes from a state. Without a run id it reads every turn of a
 // stream as one.
 func (Adapter) NewTranslator(run agent.RunContext, from []byte) (agent.Translator, error) {
 	t := &translator{run: run, state: state{Bridged: run.RunID != ""}}
@@ -45,15 +45,15 @@ func (Adapter) NewTranslator(run agent.RunContext, from []byte) (agent.Translato
 	return t, nil
 }
 
-// State returns what a later translator needs. What is long of the blocks that are open is left out: the
-// bridge tells them whole in the end.
+// State returns what a later translator needs. Long content of open blocks is left out: the bridge
+// reports them whole in the end.
 func (t *translator) State() ([]byte, error) {
 	s := t.state
 	s.Open = kept(s.Open)
 	return json.Marshal(&s)
 }
 
-// Translate reads one frame. What comes behind the end of the turn means nothing.
+// Translate reads one frame. Frames after the end of the turn are ignored.
 func (t *translator) Translate(f agent.Frame) (agent.Translation, error) {
 	if t.state.Ended {
 		return agent.Translation{}, nil
@@ -135,7 +135,7 @@ func (t *translator) note(n bridge.Note, at time.Time) {
 	}
 }
 
-// block shows a block as it is now.
+// block shows the present state of a block.
 func (t *translator) block(b conversation.Block, at time.Time) {
 	o := t.state.find(b.ID)
 	switch {

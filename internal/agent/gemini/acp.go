@@ -79,7 +79,7 @@ func (t *translator) update(f agent.Frame, m frame, at time.Time) bool {
 		t.state.Text = ""
 		if u.Kind == "user_message_chunk" {
 			if strings.HasPrefix(words(u.Content), responseTag) {
-				return true // the result of a call, which the agent tells as well
+				return true // the result of a call, which the agent reports as well
 			}
 			t.emit(t.state.user(conversation.Main, record{ID: t.made(f), Content: u.Content}, at)...)
 			return true

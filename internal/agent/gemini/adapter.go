@@ -42,7 +42,7 @@ var models = []string{
 	DefaultModel, "gemini-3.1-pro-preview", "gemini-3.8-flash", "gemini-3-flash-preview", "gemini-3.5-flash-lite", "auto",
 }
 
-// interruptGrace is how long the agent may take to break off a turn.
+// interruptGrace is how long the agent may take to abort a turn.
 const interruptGrace = 10 * time.Second
 
 var sessionID = regexp.MustCompile(`^[A-Za-z0-9_-]{1,64}$`)
@@ -71,7 +71,7 @@ func (Adapter) Main(args []string, stdin io.Reader, stdout, stderr io.Writer) in
 	return Main(args, stdin, stdout, stderr)
 }
 
-// Describe tells people what the agent is.
+// Describe returns what clients see of the agent.
 func (Adapter) Describe() agent.Description {
 	return agent.Description{
 		Name:    Name,
@@ -84,8 +84,8 @@ func (Adapter) Describe() agent.Description {
 	}
 }
 
-// Launch starts the bridge, which starts the program. The bridge goes on with what the journal has,
-// however the session came to be here.
+// Launch starts the bridge, which starts the program. The bridge resumes from the journal, however
+// the session came to this sandbox.
 func (Adapter) Launch(in agent.LaunchInput) (agent.Launch, error) {
 	if !sessionID.MatchString(in.SessionID) {
 		return agent.Launch{}, fmt.Errorf("launch Gemini CLI: %q cannot name a session's files", in.SessionID)
@@ -150,12 +150,12 @@ func (Adapter) Interrupt(runID string) agent.Interrupt {
 	return agent.Interrupt{Stdin: b, Grace: interruptGrace}
 }
 
-// Answer tells the bridge which of the agent's options it is. The agent takes no words with a
+// Answer sends the bridge the agent's option that was chosen. The agent accepts no message with a
 // rejection.
 func (Adapter) Answer(q agent.Question, a agent.Answer) ([]byte, error) { return acp.Answer(q, a) }
 
-// asks reports whether somebody must be asked about any tool. The program knows by itself which are
-// denied; and where it asks, it lets no subagent work.
+// asks reports whether any tool needs a person's permission. The program denies tools by itself;
+// and if it asks at all, it lets no subagent work.
 func asks(p session.Permissions) bool {
 	if p.Of("") != session.PolicyAllow {
 		return true

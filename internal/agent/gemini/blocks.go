@@ -7,8 +7,8 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/conversation"
 )
 
-// ledger keeps the blocks that are open, whole, because closing a block shows it whole. What it
-// does to them it tells as events.
+// ledger keeps the open blocks whole, because a block that completes is shown whole. It returns
+// each change as events.
 type ledger struct {
 	Open []*openBlock `json:"open,omitempty"` // in the order they were opened
 }

@@ -22,7 +22,8 @@ const (
 	DefaultSilence = 5 * time.Minute
 	// delegated is how many times longer a subagent may take between two things that it writes down.
 	delegated = 6
-	// pollInterval is how often chat files are looked at, beside every time that the program speaks.
+	// pollInterval is how often chat files are read, in addition to each time that the program
+	// prints.
 	pollInterval = 50 * time.Millisecond
 	pastTimeout  = 3 * time.Second // for what the program repeats when it has loaded a session
 )
@@ -30,8 +31,8 @@ const (
 // errSilent is why a turn is given up.
 var errSilent = errors.New("the model gives no answer")
 
-// Main is the bridge between the runner and the program, whose argv stands behind the flags. Its
-// stdin has bridge.Command lines, its environment is the program's.
+// Main is the bridge between the runner and the program, whose argv follows the flags. Its stdin
+// has bridge.Command lines, its environment is the program's.
 func Main(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	flags := flag.NewFlagSet(Command, flag.ContinueOnError)
 	flags.SetOutput(stderr)
@@ -119,7 +120,7 @@ func (b *talk) start(argv []string) error {
 	})
 }
 
-// begin shakes hands and goes on with the session of memory, or begins a new one.
+// begin performs the handshake and resumes the session of memory, or starts a new one.
 func begin(ctx context.Context, peer *bridge.Peer, where acp.Where, memory string) acp.Started {
 	can, err := acp.Initialize(ctx, peer)
 	if err != nil {
@@ -222,8 +223,8 @@ func (b *talk) prompt(c bridge.Command) {
 	}
 }
 
-// reasonDelivered: the agent had begun with the prompt before it died. It keeps no id of it by
-// which it could go on.
+// reasonDelivered: the agent had started the prompt before it died. It stores no id of the prompt
+// by which it could be resumed.
 const reasonDelivered = "already_delivered"
 
 // deliver hands the prompt over that waits, once the program is ready for it.
@@ -240,7 +241,7 @@ func (b *talk) deliver() {
 	b.Prompt(b.expand(c.Content))
 }
 
-// known reports whether the run is known, and says what has become of it: it is done once.
+// known reports whether the run is known, and if so reports its outcome again: a run executes once.
 func (b *talk) known(c bridge.Command) bool {
 	if past, ok := b.journal.runs[c.RunID]; ok && (past.ended || past.answered) {
 		end := endNote{At: now(), Outcome: past.outcome, Reason: past.reason}
@@ -283,8 +284,8 @@ func (b *talk) interrupt(run string) {
 	}
 }
 
-// cancel tells the program to break off, and to ask no longer. It does not heed one that comes before
-// it has taken the prompt up, so it is told until it does.
+// cancel asks the program to abort the turn, and withdraws its questions. The program ignores a
+// cancel that arrives before it has accepted the prompt, so it is repeated.
 func (b *talk) cancel() {
 	for id := range b.Turn.Asked {
 		b.Reply(id, "")
@@ -293,7 +294,8 @@ func (b *talk) cancel() {
 	b.Cancel()
 }
 
-// answer answers a question of the program's. One that nobody asks any longer is left out.
+// answer answers a question of the program. An answer to a question that is no longer pending is
+// dropped.
 func (b *talk) answer(c bridge.Command) {
 	var d acp.AnswerData
 	if b.Turn == nil || b.Turn.Asked[c.ID] == nil || !decode(c.Data, &d) {
@@ -307,7 +309,8 @@ func (b *talk) answer(c bridge.Command) {
 	b.Reply(c.ID, d.Option)
 }
 
-// frame prints a line of the program, between what its chat file has before and behind it.
+// frame prints a line of the program, between the records of its chat file that precede and follow
+// it.
 func (b *talk) frame(f acp.Said) {
 	if b.Session == "" || b.Turn == nil {
 		b.out.Raw(f.Line)
@@ -347,7 +350,7 @@ func (b *talk) permission(f acp.Said) {
 	switch {
 	case b.allow:
 		b.Permit(f.ID, p.Options)
-	case c.ID == "": // so that nobody can be asked about it
+	case c.ID == "": // so that no person can be asked about it
 		b.Withdraw(f.ID)
 	default:
 		b.Turn.Asked[c.ID] = f.ID
@@ -405,8 +408,8 @@ func (b *talk) poll() {
 	b.emit(notes)
 }
 
-// tick looks at the chat files and at the clock. False means that the program does not heed that
-// the turn is given up.
+// tick reads the chat files and checks the deadlines. False means that the program has not acted in
+// time on the abort of its turn.
 func (b *talk) tick() bool {
 	b.deliver()
 	if b.Turn == nil || b.Session == "" {

@@ -71,7 +71,7 @@ type item struct {
 	says *record
 	// calls are those that have ended.
 	calls []string
-	// person: somebody has said something, or the program has in the name of the user.
+	// person: a user, or the program in the name of the user, has sent a message.
 	person bool
 }
 
@@ -219,7 +219,7 @@ func with(line []byte, key string, value json.RawMessage) json.RawMessage {
 	return data(fields)
 }
 
-// comment is what the program takes out of what it writes down, beside characters that have no
+// comment matches what the program removes from what it stores, in addition to characters without
 // width and the space at both ends.
 var comment = regexp.MustCompile(`(?s)<!--.*?-->`)
 

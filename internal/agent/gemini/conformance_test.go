@@ -33,11 +33,11 @@ func TestMain(m *testing.M) {
 	leaktest.Main(m)
 }
 
-// untilKilled runs until the program that has started it is gone, so that a kill of the bridge alone
-// leaves nothing behind.
+// untilKilled runs until the program that started it is gone, so that killing the bridge alone
+// leaves nothing running.
 const untilKilled = "tail --pid=$PPID -f /dev/null; echo late"
 
-// long is a text that takes long to write. The program breaks off one that repeats itself.
+// long is a text that takes long to write. The program aborts one that repeats itself.
 func long() string {
 	var s strings.Builder
 	for i := range 5000 {

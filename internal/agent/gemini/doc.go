@@ -14,25 +14,25 @@
 //
 // # The journal
 //
-// The transcript of a session is the bridge's journal, which only grows: what the chat files gained,
-// as far as it is new, and notes of what they lack (prompts with their ids, calls that have begun,
-// answers that were broken off, ends of turns). Every line stands in the journal before it is
-// printed, so the transcript is whole when the turn ends. Records wait until everything has been
-// printed that they are about: the program's stdout may be read later than its files.
+// The transcript of a session is the bridge's journal, which only grows: new records of the chat
+// files, and notes of what they lack (prompts with their ids, calls that have begun, aborted
+// answers, ends of turns). Every line is in the journal before it is printed, so the transcript is
+// complete when the turn ends. A record is held back until everything that it refers to has been
+// printed: the program's stdout may be read later than its files.
 //
-// Its own chat file is no transcript to rely on: session/load begins a second file for the same
+// Its own chat file is no reliable transcript: session/load creates a second file for the same
 // session, the next start deletes the first, and the session is gone. So at each start the bridge
-// takes away what chats there are and puts one in their place, made from the journal under a name
-// that is older than any, which the program then loads and appends to. In that file every call stands
-// once, behind the answer that made it; the program itself keeps the calls of a session in one record,
-// and tells the model each result twice.
+// removes all chats and writes one file from the journal, under a name that is older than any,
+// which the program then loads and appends to. In that file every call is present once, after the
+// answer that made it; the program itself keeps the calls of a session in one record, and sends the
+// model each result twice.
 //
 // # Process and ids
 //
-// One process serves the prompts of an awake session. A run is done once: the journal has it. One
-// that is delivered again after its turn has ended is answered with its outcome; one that the program
-// had begun with before it died is unknown (already_delivered), for it keeps no id to go on by; one
-// that it had not begun with is done.
+// One process serves the prompts of an awake session. A run executes once: the journal has it. If a
+// run is delivered again, its outcome is reported if its turn has ended; it is unknown
+// (already_delivered) if the program had started it before it died, because the program stores no
+// id to resume by; otherwise it executes.
 //
 // # Blocks
 //
@@ -46,15 +46,15 @@
 //	its result                             tool_result                <call>/result
 //	an error in place of an answer         system error               error/<run>/<ms>
 //	a summary in place of the past         system compaction          the summary's id
-//	what it tells itself as the user       system reminder            the record's id
+//	what it sends itself as the user       system reminder            the record's id
 //	a session that could not be loaded     system memory_lost         memory_lost/<run>/<ms>
 //
-// A subagent's conversation has the subagent's id. The name of a tool is the beginning of a call's id.
-// What a call is called with is known when it has ended; before, and of one that was refused for ever,
-// its title stands there. The program reports commands that fail as calls that succeed. What it tells
-// the model by itself (session_context, hook_context) is left out. A prompt that begins with a slash
-// and names a command of the user or the workspace is sent as that command's prompt: over ACP the
-// program knows its own commands alone.
+// A subagent's conversation has the subagent's id. The id of a call begins with the name of its
+// tool. The input of a call is known when the call has ended; before that, and for a call that was
+// never allowed, its title takes the place. The program reports commands that fail as calls that
+// succeed. What it sends the model by itself (session_context, hook_context) is left out. A prompt
+// that begins with a slash and names a command of the user or the workspace is sent as that
+// command's prompt: over ACP the program knows only its built-in commands.
 //
 // Chat files of the program's own, without a journal, parse as well: as logs, in which what was said
 // stays although the program has forgotten it, but for what a rewind takes back. There text and
@@ -75,24 +75,25 @@
 // have in common with chat files are answers, calls with their ids, names and states, and their order.
 // Between these, too, there are exceptions:
 //
-//   - What was broken off, by a kill, an abort or because the program goes in circles, is in the stream
+//   - What was aborted, by a kill, an abort or because the program goes in circles, is in the stream
 //     alone: answers, calls at work, and prompts to which there is no answer.
 //   - So are errors, and what the program answers by itself, such as /help.
-//   - In the chat alone are errors and warnings that somebody saw in a terminal, and over ACP calls of
+//   - Errors and warnings that were shown in a terminal are in the chat alone, and over ACP calls
+//     of
 //     tools that there are not.
 //   - A call that was refused is aborted, without a result, in a stream of ACP; the chat has an error.
 //   - Comments (<!-- -->) and characters without a width are left out of what is written down, as is
 //     text that is all space.
 //   - A session that was loaded repeats its past in the stream. Of several sessions that take turns in
-//     one stream all is in the order in which it came; their chats stand one behind the other.
+//     one stream all is in the order in which it came; their chats follow each other.
 //
 // # Permissions
 //
-// Where nobody is to be asked the program is started to ask nothing (yolo), and the bridge allows what
-// it asks nevertheless, as in a session that it has loaded. Else the core answers, by policy or by
-// people; an answer for the session is kept by the program. Tools that are denied by name are not
-// offered. It asks its user nothing else over ACP. Where it asks, it refuses its model every subagent
-// ("denied by policy"), because over ACP it cannot ask in the name of one.
+// If everything is allowed, the program is started to ask nothing (yolo), and the bridge allows
+// what it asks nevertheless, as in a session that it has loaded. Otherwise the core answers, by
+// policy or from people; the program stores an answer for the session. Tools that are denied by
+// name are not offered. It asks its user nothing else over ACP. If it asks, it refuses its model
+// every subagent ("denied by policy"), because over ACP it cannot ask in the name of one.
 //
 // # Profiles
 //
@@ -109,11 +110,11 @@
 //	                                  nothing was heard the turn is given up as failed (--silence; six
 //	                                  times that while a subagent works). Tools at work and questions
 //	                                  that wait take as long as they take
-//	the turn is broken off            what was said is noted as aborted; the program forgets the prompt
-//	the session cannot be loaded      a new one is begun, and people are told that memory is lost
+//	the turn is aborted               what was said is noted as aborted; the program forgets the prompt
+//	the session cannot be loaded      a new one is started, and a system block says that memory is lost
 //	the process ends                  open blocks aborted; the turn failed, reason agent_crashed
 //	the runner had to kill it         open blocks aborted; the turn cancelled, reason aborted
-//	a line is broken or unknown       a system block holds its beginning; the turn goes on
-//	the journal is cut off            whole lines count
-//	the journal is gone               the program begins anew, and remembers nothing
+//	a line is broken or unknown       a system block holds its beginning; the turn continues
+//	the journal is truncated          whole lines count
+//	the journal is gone               the program starts again without memory
 package gemini

@@ -59,8 +59,8 @@ func short(data []byte) string {
 	return string(out)
 }
 
-// FuzzTranslate holds the translator to its word on any input: it never fails, its state is enough
-// to go on from, every event can be written down, and a cut closes every block.
+// FuzzTranslate checks the translator's promises on any input: it never fails, its state is enough
+// to resume from, every event can be encoded, and a cut closes every block.
 func FuzzTranslate(f *testing.F) {
 	seed(f, "testdata/captures/*/stdout*.jsonl")
 	f.Add(`{"overwinter":{"type":"prompt","runId":"run_1","data":{"content":"x"}}}` + "\n" + `{"overwinter":{"type":"tool","id":"a","data":{"name":"invoke_agent"}}}`)
@@ -107,8 +107,8 @@ func FuzzParse(f *testing.F) {
 	})
 }
 
-// TestAStateIsSmall holds the state to its bound while a long text streams, and a later translator to
-// what the bridge tells of it in the end.
+// TestAStateIsSmall checks that the state stays within its bound while a long text streams, and
+// that a later translator uses what the bridge reports of the text in the end.
 func TestAStateIsSmall(t *testing.T) {
 	t.Parallel()
 	run := agent.RunContext{RunID: "run_1"}

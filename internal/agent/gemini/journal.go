@@ -19,7 +19,7 @@ const journalDir = "overwinter"
 type journal struct {
 	file *os.File
 	out  *bridge.Output
-	// session is the agent's session that goes on, and memory what it remembers.
+	// session is the agent's session that is resumed, and memory its earlier conversation.
 	session string
 	memory  memory
 	runs    map[string]*pastRun

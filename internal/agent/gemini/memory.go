@@ -15,17 +15,17 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/agent/bridge"
 )
 
-// Where a chat is put for the program to load it, below its own directory. The name of the
-// directory is the slug of the one project that it is told of.
+// Where a chat is written for the program to load it, below its own directory. The name of the
+// directory is the slug of the only project that it is configured with.
 const (
 	slug        = "overwinter"
 	restoredDay = "2020-01-01T00-00" // older than any file that it makes by itself
 )
 
-// memory is what the agent remembers of its main conversation, in order: the messages as it wrote
-// them down, each with the calls that followed. The program itself keeps the calls of a session in a
-// record of their own and, loading that, tells the model of each result twice; here a call stands
-// behind the answer that made it, once.
+// memory is the agent's main conversation, in order: the messages as it stored them, each with the
+// calls that followed. The program itself keeps the calls of a session in a separate record and,
+// when it loads that, sends the model each result twice; here a call follows the answer that made
+// it, once.
 type memory struct {
 	messages []*message
 }
@@ -109,7 +109,7 @@ func (m *memory) record(r record, fields map[string]json.RawMessage) {
 	}
 }
 
-// call puts a call behind the newest answer.
+// call adds a call after the newest answer.
 func (m *memory) call(id string, raw json.RawMessage) {
 	last := len(m.messages) - 1
 	if last < 0 || m.messages[last].user {

@@ -9,8 +9,8 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
-// The notes of this bridge, beside those that all bridges have in common. All of them but
-// bridge.NoteKnown are lines of the journal as well, so that a transcript has what the stream has.
+// The notes of this bridge, in addition to the common ones. All of them but bridge.NoteKnown are
+// lines of the journal as well, so that a transcript has what the stream has.
 const (
 	// noteSession names the agent's session, in ID; data is sessionNote.
 	noteSession bridge.NoteType = "session"
@@ -29,7 +29,7 @@ const (
 	noteAnswered bridge.NoteType = "answered"
 	// noteSubagent says that the subagent ID has begun; data is subagentNote.
 	noteSubagent bridge.NoteType = "subagent"
-	// noteInterrupt says that the agent has been told to break the turn off.
+	// noteInterrupt records that the agent was asked to abort the turn.
 	noteInterrupt bridge.NoteType = "interrupt"
 	// notePartial is what the agent had said at the end of a turn without writing it down; data is
 	// partialNote.
@@ -50,7 +50,7 @@ type stamp struct {
 type sessionNote struct {
 	At      time.Time `json:"at"`
 	Version string    `json:"version,omitempty"`
-	Loaded  bool      `json:"loaded,omitempty"` // it goes on from its memory
+	Loaded  bool      `json:"loaded,omitempty"` // it resumed from its memory
 }
 
 type promptNote struct {

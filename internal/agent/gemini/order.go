@@ -8,9 +8,9 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/agent/bridge"
 )
 
-// order puts what the program streams and what it writes down in one order. It writes an answer down
-// when it is whole, and a call when it has ended, before it goes on; but its stdout may be read
-// later than its files. So a record waits until everything has been printed that it is about:
+// order merges what the program streams and what it stores into one order. It stores an answer when
+// it is complete, and a call when it has ended, before it continues; but its stdout may be read
+// later than its files. So a record waits until everything that it refers to has been printed:
 //
 //	streamed   thought  text  text            tool_call  …  completed           text
 //	written                         answer                             call            answer
@@ -38,8 +38,8 @@ func (o *order) begin() {
 	clear(o.finished)
 }
 
-// gained reads what the chat files have gained, and returns what can be told of it. The main file
-// is read first: what subagents have done stands in theirs by the time that their call is in it.
+// gained reads new records of the chat files, and returns those that can be printed. The main file
+// is read first: the files of subagents are complete by the time that their call is in it.
 func (o *order) gained(subagents string) (notes []bridge.Note, heard bool) {
 	if o.chats != nil {
 		for _, line := range o.chats.lines() {
@@ -140,7 +140,7 @@ func (o *order) answers() []bridge.Note {
 	return append(notes, o.flush()...)
 }
 
-// before returns what is to be told before an update is printed.
+// before returns what must be printed before an update.
 func (o *order) before(u update) []bridge.Note {
 	switch u.Kind {
 	case "tool_call", "tool_call_update":
@@ -161,7 +161,7 @@ func (o *order) before(u update) []bridge.Note {
 	return nil
 }
 
-// behind takes up an update that has been printed, and returns what can be told now.
+// behind records that an update has been printed, and returns what can be printed now.
 func (o *order) behind(u update) []bridge.Note {
 	switch u.Kind {
 	case "agent_message_chunk":

@@ -148,8 +148,8 @@ func (p *parser) journal(c *chatFile) {
 	p.fold(p.cut(p.at))
 }
 
-// chat reads a chat file of the agent's own. It is read as a log: what was said stays, even where
-// the agent has forgotten it since, unless somebody has rewound the conversation.
+// chat reads a chat file of the agent. It is read as a log: messages stay, even if the agent has
+// dropped them since, unless the conversation was rewound.
 func (p *parser) chat(conv string, c *chatFile) {
 	c.read = true
 	p.at = c.begun
@@ -216,8 +216,8 @@ func (p *parser) subagent(c *chatFile) {
 	p.at = at
 }
 
-// rewind takes back a message with all that came behind it. One that is not known takes back
-// everything, as it does for the agent.
+// rewind removes a message and everything after it. An unknown one removes everything, as it does
+// for the agent.
 func (p *parser) rewind(id string) {
 	i := max(0, slices.IndexFunc(p.shown, func(m shownMessage) bool { return m.id == id }))
 	for _, m := range p.shown[i:] {

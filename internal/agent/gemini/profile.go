@@ -10,8 +10,8 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
-// settingsOf are the settings that the program is given beside those of the user and the workspace,
-// which they override.
+// settingsOf are the settings that the program is given in addition to those of the user and the
+// workspace, which they override.
 func settingsOf(in agent.LaunchInput) map[string]any {
 	type object = map[string]any
 	tools := object{}

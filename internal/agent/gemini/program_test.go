@@ -23,7 +23,7 @@ import (
 // patience is how long these tests wait for the program, which is slow on a busy machine.
 const patience = 2 * time.Minute
 
-// program is the real Gemini CLI behind its bridge, with a model server of its own.
+// program is the real Gemini CLI with its bridge and its own model server.
 type program struct {
 	server *modelserver.Server
 	input  agent.LaunchInput
@@ -42,7 +42,7 @@ func start(t *testing.T, scripts map[string][]modelserver.Step, in agent.LaunchI
 	return p
 }
 
-// begin starts the program's process, with its profile written as it is into a sandbox.
+// begin starts the program's process, with its profile written as into a sandbox.
 func (p *program) begin(t *testing.T) {
 	t.Helper()
 	files, err := gemini.New().ProfileFiles(p.input)
@@ -188,7 +188,7 @@ func (p played) only(t *testing.T, kind conversation.BlockType) conversation.Blo
 	return found[0]
 }
 
-// TestAProfileReachesTheModel reads each part of a profile back from what the model was told.
+// TestAProfileReachesTheModel reads each part of a profile back from what the model received.
 func TestAProfileReachesTheModel(t *testing.T) {
 	t.Parallel()
 	self, err := os.Executable()
@@ -266,8 +266,8 @@ func serveMCP(r io.Reader, w io.Writer) int {
 	}
 }
 
-// TestALoadedSessionIsRememberedRightAndAsksNothing: calls stand once, behind the answers that made
-// them, and what was allowed before is allowed still.
+// TestALoadedSessionIsRememberedRightAndAsksNothing: calls are present once, after the answers that
+// made them, and what was allowed before is still allowed.
 func TestALoadedSessionIsRememberedRightAndAsksNothing(t *testing.T) {
 	t.Parallel()
 	p := start(t, map[string][]modelserver.Step{

@@ -16,10 +16,10 @@ import (
 // subagentTool is the tool that calls subagents.
 const subagentTool = "invoke_agent"
 
-// reminderTag opens what the program tells itself as the user.
+// reminderTag opens what the program sends itself as the user.
 const reminderTag = "System: "
 
-// maxRaw bounds what is kept of lines that nobody here understands, and of messages for people.
+// maxRaw bounds what is kept of lines that are not understood, and of messages for people.
 const maxRaw = 4 << 10
 
 // delegating is the title of a call of subagentTool.
@@ -29,8 +29,8 @@ var delegating = regexp.MustCompile(`^Delegating to agent '(.+)'$`)
 // and the parser share it, so that both see the same.
 type reader struct {
 	ledger
-	// Run is the run of the turn, where the bridge has said so. Responses counts what the model has
-	// said in it: text has no id of its own while it streams.
+	// Run is the run of the turn, if the bridge has reported it. Responses counts the model's
+	// messages in it: text has no id while it streams.
 	Run       string `json:"run,omitempty"`
 	Responses int    `json:"responses,omitempty"`
 	// Prompted: the agent's own record of the prompt is still to come.
@@ -43,7 +43,8 @@ type reader struct {
 	Usage session.Usage `json:"usage,omitzero"`
 	Model string        `json:"model,omitempty"`
 
-	// seen are ids of records and of calls, where the whole past is read; the bridge tells each once.
+	// seen are ids of records and of calls, if the whole past is read; the bridge reports each
+	// once.
 	seen map[string]struct{}
 }
 
@@ -164,7 +165,7 @@ func (r *reader) record(conv string, rec record, at time.Time) []conversation.Ev
 	return nil
 }
 
-// told reads what the program itself has told the person in front of it, in its terminal.
+// told reads what the program has shown the person in front of its terminal.
 func (r *reader) told(conv string, rec record, at time.Time) []conversation.Event {
 	said := words(rec.Content)
 	if said == "" || rec.ID == "" || !r.once("record/"+conv+"/"+rec.ID) {
@@ -176,7 +177,7 @@ func (r *reader) told(conv string, rec record, at time.Time) []conversation.Even
 	}, at)
 }
 
-// user reads what a person has told the model, or tools that the agent has not written down as
+// user reads what the model received from a person, or from tools that the agent has not stored as
 // calls: it leaves out those that were refused, and those that do not exist.
 func (r *reader) user(conv string, rec record, at time.Time) []conversation.Event {
 	if responses := rec.responses(); len(responses) > 0 {
@@ -204,7 +205,8 @@ func (r *reader) user(conv string, rec record, at time.Time) []conversation.Even
 	case !r.once("record/" + conv + "/" + rec.ID):
 		return nil
 	case conv == conversation.Main && r.Run != "", strings.HasPrefix(said, reminderTag):
-		// In the name of the user, the program itself: that it goes in circles, or is to go on.
+		// From the program itself in the name of the user: that it goes in circles, or should
+		// continue.
 		return whole(conv, conversation.Block{
 			ID: rec.ID, Type: conversation.System, Status: conversation.Complete, CreatedAt: at,
 			Subtype: "reminder", Message: bounded(said),
@@ -341,8 +343,8 @@ func (r *reader) running(o *openBlock, at time.Time) []conversation.Event {
 	return []conversation.Event{change(o, conversation.Updates{Status: conversation.Running}, at)}
 }
 
-// ended shows a call that has ended, and its result, which stands behind all calls that were made
-// with it.
+// ended shows a call that has ended, and its result, which follows all calls that were made with
+// it.
 func (r *reader) ended(conv string, c toolCall, at time.Time) (use, result []conversation.Event) {
 	if c.ID == "" || !r.once("call/"+c.ID) {
 		return nil, nil

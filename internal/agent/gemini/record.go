@@ -22,7 +22,7 @@ type record struct {
 	Timestamp string          `json:"timestamp"`
 	Type      string          `json:"type"`
 	Content   json.RawMessage `json:"content"`
-	// Display is what a person saw of a message, where that is not what the model was told.
+	// Display is what a person saw of a message, if that differs from what the model received.
 	Display   json.RawMessage `json:"displayContent"`
 	Thoughts  []thought       `json:"thoughts"`
 	Tokens    *tokens         `json:"tokens"`
@@ -90,7 +90,7 @@ type part struct {
 	} `json:"inlineData"`
 }
 
-// response is what a tool has told the model.
+// response is what a tool has returned to the model.
 type response struct {
 	ID       string          `json:"id"`
 	Name     string          `json:"name"`
@@ -153,7 +153,7 @@ func words(raw json.RawMessage) string {
 	return s.String()
 }
 
-// said is what a person wrote. It is empty for what the agent tells the model by itself.
+// said is what a person wrote. It is empty for what the agent sends the model by itself.
 func (r record) said() string {
 	raw := r.Content
 	if len(r.Display) > 0 && string(r.Display) != "null" {

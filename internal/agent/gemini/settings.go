@@ -38,10 +38,10 @@ func environment(dir string) ([]string, error) {
 	return env, nil
 }
 
-// writeSettings puts settings over those that the user has in dir. What the user had is kept beside
-// the journals, so that settings of an earlier launch do not stay. The program has a place for
-// settings above the user's as well, but reads it only where no directory above can be written by
-// others.
+// writeSettings merges settings over those that the user has in dir. The user's settings are kept
+// next to the journals, so that settings of an earlier launch do not stay. The program also has a
+// file for settings that override the user's, but reads it only if no directory above it can be
+// written by others.
 func writeSettings(dir string, settings []byte) error {
 	name := filepath.Join(dir, "settings.json")
 	own := filepath.Join(dir, journalDir, "settings.json")

@@ -38,7 +38,7 @@ type state struct {
 	Failure string `json:"failure,omitempty"`
 }
 
-// NewTranslator starts a run, or goes on from a state. Without a run id it reads every turn of a
+// NewTranslator starts a run, or resumes from a state. Without a run id it reads every turn of a
 // stream as one.
 func (Adapter) NewTranslator(run agent.RunContext, from []byte) (agent.Translator, error) {
 	t := &translator{run: run, state: state{Bridged: run.RunID != ""}}
@@ -50,15 +50,15 @@ func (Adapter) NewTranslator(run agent.RunContext, from []byte) (agent.Translato
 	return t, nil
 }
 
-// State returns what a later translator needs. What is long of the texts that stream is left out: the
-// bridge tells them whole in the end.
+// State returns what a later translator needs. Long text that streams is left out: the bridge
+// reports it whole in the end.
 func (t *translator) State() ([]byte, error) {
 	s := t.state
 	s.Open = kept(s.Open)
 	return json.Marshal(&s)
 }
 
-// Translate reads one frame. What comes behind the end of the turn means nothing.
+// Translate reads one frame. Frames after the end of the turn are ignored.
 func (t *translator) Translate(f agent.Frame) (agent.Translation, error) {
 	if t.state.Ended {
 		return agent.Translation{}, nil
@@ -129,7 +129,7 @@ type frame struct {
 	nativeLine
 }
 
-// unparsed keeps the beginning of a line that nobody here understands.
+// unparsed keeps the beginning of a line that is not understood.
 func (t *translator) unparsed(f agent.Frame, at time.Time) {
 	t.emit(whole(conversation.Main, conversation.Block{
 		ID:   fmt.Sprintf("unparsed/%s/%d", t.run.RunID, f.No),

@@ -23,8 +23,8 @@ const Command = "opencode-bridge"
 // runnerBinary is where every sandbox image has the runner.
 const runnerBinary = "/overwinter/bin/overwinter-runner"
 
-// interruptGrace is how long the agent may take to break off a turn: it stops its tools, and the
-// bridge saves the transcript.
+// interruptGrace is how long the agent may take to abort a turn: it stops its tools, and the bridge
+// saves the transcript.
 const interruptGrace = 10 * time.Second
 
 // defaultModel stands for the one that OpenCode takes by itself.
@@ -53,7 +53,7 @@ func (Adapter) Main(args []string, stdin io.Reader, stdout, stderr io.Writer) in
 	return Main(args, stdin, stdout, stderr)
 }
 
-// Describe tells people what the agent is.
+// Describe returns what clients see of the agent.
 func (Adapter) Describe() agent.Description {
 	return agent.Description{
 		Name:    Name,
@@ -77,8 +77,8 @@ var sessionID = regexp.MustCompile(`^[A-Za-z0-9_-]{1,64}$`)
 // modelName is a model as OpenCode names it: its provider and its own name.
 var modelName = regexp.MustCompile(`^[A-Za-z0-9_.-]+/\S+$`)
 
-// Launch starts the bridge to serve prompts on stdin until it is closed. It finds out by itself
-// whether there is a session to go on with.
+// Launch starts the bridge to serve prompts on stdin until it is closed. The bridge finds out by
+// itself whether there is a session to resume.
 func (Adapter) Launch(in agent.LaunchInput) (agent.Launch, error) {
 	if !sessionID.MatchString(in.SessionID) {
 		return agent.Launch{}, fmt.Errorf("launch OpenCode: %q cannot name a session's files", in.SessionID)
@@ -164,8 +164,8 @@ type reply struct {
 	Body   json.RawMessage `json:"body"`
 }
 
-// rejected is what the agent is told with a rejection that has no words of its own. It must be told
-// something: of a rejection without words OpenCode ends the turn.
+// rejected is the message of a rejection that has none. OpenCode needs one: it ends the turn on a
+// rejection without a message.
 const rejected = "The user does not allow this."
 
 // permissionReply is the body of an answer to a permission question.

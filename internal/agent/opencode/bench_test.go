@@ -13,7 +13,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
-// grown repeats what the program said until there are size bytes, with ids of its own each time.
+// grown repeats the program's output until there are size bytes, each time with different ids.
 func grown(data []byte, size int) []byte {
 	var out []byte
 	for n := 0; len(out) < size; n++ {

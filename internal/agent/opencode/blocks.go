@@ -8,7 +8,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/conversation"
 )
 
-// What becomes of a part is said here once, for the translator and the parser.
+// The blocks of a part, for the translator and the parser alike.
 
 // The subtypes of system blocks.
 const (
@@ -65,7 +65,7 @@ func (p *part) head(m *message) conversation.Block {
 	return b
 }
 
-// begun is when a part was begun: a call has no time as long as it is pending, but its id has.
+// begun is when a part began: a pending call has no time, but its id has.
 func (p *part) begun(m *message) time.Time {
 	switch {
 	case m.fromUser():
@@ -107,7 +107,7 @@ func subagentName(input json.RawMessage) string {
 	return taskTool
 }
 
-// shellAborted ends the output of a command that was broken off.
+// shellAborted ends the output of an aborted command.
 const shellAborted = "User aborted the command\n</shell_metadata>"
 
 // outcome is how a call has ended; false as long as it has not.
@@ -127,8 +127,8 @@ func (s *toolState) outcome() (conversation.BlockStatus, bool) {
 	return "", false
 }
 
-// result is the block with the result of a call that has ended. That of one that was broken off is
-// what it had printed.
+// result is the block with the result of a call that has ended. That of an aborted call is what it
+// had printed.
 func (p *part) result(b conversation.Block, status conversation.BlockStatus) conversation.Block {
 	said := p.State.Output
 	if p.State.Status == callError {
@@ -147,7 +147,7 @@ func (p *part) result(b conversation.Block, status conversation.BlockStatus) con
 	}
 }
 
-// failed is the block that says how a message failed. One that was broken off has none.
+// failed is the block that says how a message failed. An aborted one has none.
 func (m *message) failed(e *nativeError) conversation.Block {
 	return conversation.Block{
 		ID: errorID(m.ID), Type: conversation.System, Status: conversation.Complete, CreatedAt: m.created(),

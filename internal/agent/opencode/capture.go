@@ -10,14 +10,13 @@ import (
 
 var _ agent.Continuer = (*translator)(nil)
 
-// capture is what is remembered of a captured stream across its turns: what a session is, and which
-// blocks are shown, because somebody may take back what was said long ago. Streams of the bridge need
-// none of it.
+// capture is the state of a captured stream across its turns: its sessions, and which blocks are
+// shown, because a much earlier message may be reverted. Streams of the bridge do not need it.
 type capture struct {
 	shown   []shownBlock
 	reverts map[string]revert // by session, as long as they may be undone
 	created map[string]bool   // sessions that were begun in the stream
-	// held are prompts that came while an answer was being written, behind which they stand.
+	// held are prompts that came while an answer was being written; they follow it.
 	held []heldPrompt
 }
 
@@ -92,8 +91,8 @@ type shownBlock struct {
 	id                                   string
 }
 
-// Continue goes on behind the end of a turn of a captured stream. What is open stays so: a server has
-// sessions beside the main one, which go on.
+// Continue continues after the end of a turn of a captured stream. Open blocks stay open: a server
+// has other sessions than the main one, which continue.
 func (t *translator) Continue() agent.Translator {
 	next := &translator{run: t.run, capture: t.capture}
 	if t.capture != nil {
@@ -140,8 +139,8 @@ func (t *translator) takeBack(chosen func(shownBlock) bool, at time.Time) []conv
 	return events
 }
 
-// reverted notes from where on a session is taken back, which may be undone until the agent has gone
-// on, and so counts when the stream ends.
+// reverted records the point to which a session is reverted. The revert may be undone until the
+// agent continues, so it takes effect when the stream ends.
 func (t *translator) reverted(info *sessionInfo) {
 	switch {
 	case t.capture == nil:

@@ -29,8 +29,8 @@ func TestMain(m *testing.M) {
 	leaktest.Main(m)
 }
 
-// untilKilled runs until the agent that has started it is gone, so that a kill of the agent alone
-// leaves nothing behind.
+// untilKilled runs until the agent that started it is gone, so that killing the agent alone leaves
+// nothing running.
 const untilKilled = "tail --pid=$PPID -f /dev/null; echo late"
 
 // model is one of Anthropic's, whose API the model server speaks.

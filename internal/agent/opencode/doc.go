@@ -1,4 +1,4 @@
-// Package opencode is the agent opencode: OpenCode, driven over the HTTP interface of its own server.
+// Package opencode is the agent opencode: OpenCode, driven over the HTTP interface of its server.
 // [Adapter] is pure; [Main] is the bridge, which runs in the sandbox; the program itself is the
 // pinned npm package of [Adapter.Packages].
 //
@@ -21,17 +21,17 @@
 // has the files and not OpenCode's database, or an older one, the newest session without a parent is
 // imported. Sessions of subagents stay files.
 //
-// A message is given an id that ends with a mark of its run, and begins with the time, because
-// OpenCode orders messages by it. So a prompt that is delivered again is found again: what had been
-// answered is only reported; what was cut off is given once more under the same ids, on which
-// OpenCode goes on with it. Prompts that are commands of OpenCode, "/name arguments", run as such;
-// a /compact that is delivered twice compacts twice.
+// A message gets an id that ends with a mark of its run, and begins with the time, because OpenCode
+// orders messages by it. A prompt that is delivered again is recognized by that id: a completed
+// answer is only reported; an interrupted one is sent once more under the same ids, and OpenCode
+// continues it. Prompts that are commands of OpenCode, "/name arguments", run as such; a /compact
+// that is delivered twice compacts twice.
 //
 // To be taken back to before a prompt, the main session is cut before its message, and OpenCode's
 // database removed, so that what is left is imported. Files of the workspace stay as they are.
 //
-// OpenCode tries for ever to reach a model that fails. The bridge gives a turn up after ten attempts
-// or five minutes of them, and notes why beside the sessions, in failures.json.
+// OpenCode retries a failing model without limit. The bridge ends such a turn after ten attempts or
+// five minutes of them, and records the reason next to the sessions, in failures.json.
 //
 // # Keys and configuration
 //
@@ -58,40 +58,42 @@
 //	failure that the bridge has noted        system error               <message>/error
 //	status retry                             system retry               retry/<run>/<number>
 //
-// A subagent's conversation has the id of its session. A result stands right behind its call, for
-// which it is opened with it; it is taken back when the call is cut off, and has what was printed
-// when the call is aborted. What a tool prints while it is at work is shown as updates of the result.
-// A retry is shown as long as it lasts, and taken back when it has come to something. Texts that
-// OpenCode writes in a user's name are left out.
+// A subagent's conversation has the id of its session. A result directly follows its call and is
+// opened with it; it is removed if the call is interrupted, and has what was printed if the call is
+// aborted. What a tool prints while it runs is shown as updates of the result. A retry is shown
+// while it lasts, and removed when it has succeeded. Texts that OpenCode writes in a user's name
+// are left out.
 //
 // # Turns
 //
-// A turn ends when the bridge says so: when the main session is idle, all answers are written down
-// and the files are saved. In a captured stream, which no bridge has printed, it ends when the main
-// session is idle; what else the server does goes on. Its usage is the sum of all steps, those of subagents included; input tokens are
-// those read from and written to the cache as well, output tokens those of reasoning.
+// The bridge decides when a turn ends: when the main session is idle, all answers are stored and
+// the files are saved. In a captured stream without a bridge it ends when the main session is idle;
+// other activity of the server continues. Its usage is the sum of all steps, those of subagents
+// included; input tokens include those read from and written to the cache, output tokens those of
+// reasoning.
 //
 // # Captures
 //
-// The server's events, as they come or behind "data:", fold to what its sessions give, as exports,
-// as lists of messages, or as requests with their responses, one a line. There may be several sessions
-// without a parent: the first that was begun is the main conversation, and every other one its own,
-// with the id of the session. Files that the bridge has saved have a mark: of those, as behind a new
-// beginning, one follows the other in the main conversation. What is taken back, deleted or reverted is
-// left out; a revert counts when the stream ends, because until the next prompt it may be undone.
+// The server's events, raw or after "data:", fold to the blocks of its sessions, as exports, as
+// lists of messages, or as requests with their responses, one per line. There may be several
+// sessions without a parent: the oldest is the main conversation, and every other one is a separate
+// conversation with the id of the session. Files that the bridge has saved have a mark: those
+// follow each other in the main conversation, as after a restart without memory. What is deleted or
+// reverted is left out; a revert counts when the stream ends, because it may be undone until the
+// next prompt.
 //
-// A prompt that comes while an answer is being written is shown behind that, where the transcript has it.
+// A prompt that comes while an answer is being written is shown after that answer, as in the transcript.
 //
-// OpenCode's database itself is not read. What opencode run --format json prints is: it has no prompts,
-// and of subagents their calls alone; an error in it has an id of its own.
+// OpenCode's database itself is not read. The output of opencode run --format json is: it has no
+// prompts, and of subagents their calls alone; an error in it has a different id.
 //
 // # Permissions
 //
-// Where everything is allowed OpenCode is told so, and has no tool for questions to the user. Else it
-// asks, but for tools that only read; what is denied by name it denies by itself. It asks about all
-// tools that change files as one, edit: where they are to be treated differently it asks, and the
-// question has the name of the tool. Rejections always have words, because without any OpenCode ends
-// the turn. "For the session" and "always" both last as long as the server.
+// If everything is allowed, OpenCode is configured so and has no tool for questions to the user.
+// Otherwise it asks, except for tools that only read; it denies by itself what is denied by name.
+// It treats all tools that change files as one, edit: if their policies differ it asks, and the
+// question has the name of the tool. Rejections always have a message, because OpenCode ends the
+// turn on one without. "For the session" and "always" both last as long as the server.
 //
 // # Stream and transcript
 //
@@ -101,12 +103,12 @@
 //   - What the model was writing when the process was killed is in the stream alone; the transcript
 //     has an empty block for it, or none.
 //   - What was saved less than a second before a kill may be in the stream alone.
-//   - Of a text of more than 32 KiB that was broken off by a kill, the stream's last word is its
+//   - Of a text of more than 32 KiB that was interrupted by a kill, the end of the stream is its
 //     beginning; the same goes for the input of calls of more than 12 KiB in all, which is missing.
 //   - promptId and author are known to the stream alone.
 //   - Two prompts that the agent is given before it has taken up the first may stand the other way
 //     round in the stream of a capture: there they are in the order in which they were taken up. So may
-//     a prompt and what was written while it waited, where the server tells of both late.
+//     a prompt and what was written while it waited, where the server reports both late.
 //   - Of a session that was open before a captured stream began, the stream has what is new.
 //   - Lines that the translator does not understand are system blocks of subtype "unparsed" in the
 //     stream alone; Parse skips what it does not understand.
@@ -124,7 +126,7 @@
 //	a prompt is not acknowledged          the agent is asked whether it works; where nothing comes of it
 //	                                      for a minute, the server is ended; agent_crashed
 //	the server answers no more            after two minutes it is ended; agent_crashed
-//	a line is broken or unknown           a system block holds its beginning; the turn goes on
-//	a file is cut off                     whole messages count; it is not imported, the agent begins anew
-//	the files are gone                    the agent begins anew, and remembers nothing
+//	a line is broken or unknown           a system block holds its beginning; the turn continues
+//	a file is truncated                   whole messages count; it is not imported, the agent starts without memory
+//	the files are gone                    the agent starts again without memory
 package opencode

@@ -83,7 +83,7 @@ func (b *driver) begin(ctx context.Context, c bridge.Command) {
 	b.out.Note(bridge.Note{Type: bridge.NoteRun, RunID: c.RunID, ID: b.root, Data: data})
 	b.turn = &running{runID: c.RunID, looked: time.Now(), last: note.Before}
 	if err != nil && b.server.dies() {
-		return // serve tells it
+		return // serve reports it
 	}
 	if err != nil {
 		b.fail(ctx, err)
@@ -99,7 +99,7 @@ func (b *driver) begin(ctx context.Context, c bridge.Command) {
 			b.end(ctx, end)
 			return
 		}
-		// It was cut off. Given once more with the same ids, the agent goes on with it.
+		// It was interrupted. If it is sent once more with the same ids, the agent continues it.
 		partID := newID("prt", c.RunID, time.Now(), "")
 		if len(m.Parts) > 0 {
 			partID = m.Parts[0].ID
@@ -163,8 +163,8 @@ func (b *driver) chosen() *modelRef {
 	return &modelRef{ProviderID: provider, ModelID: model}
 }
 
-// post gives the agent a prompt, which it works on behind our back. Where it does not say that it has
-// taken it, it may have nevertheless: that shows later.
+// post sends the agent a prompt, which it executes asynchronously. An unacknowledged prompt may
+// have been accepted nevertheless: that shows later.
 func (b *driver) post(ctx context.Context, c bridge.Command, messageID, partID string) {
 	_, err := b.server.quick(ctx, http.MethodPost, route(b.root, "/prompt_async"), promptBody{
 		MessageID: messageID, Model: b.chosen(), Parts: []textPart{{ID: partID, Type: partText, Text: c.Content}},
@@ -289,7 +289,7 @@ func isDelta(data []byte) bool {
 	return bytes.Contains(data[:min(len(data), 128)], []byte(`"type":"message.part.delta"`))
 }
 
-// event heeds what the agent says.
+// event handles an event of the agent.
 func (b *driver) event(ctx context.Context, data []byte) {
 	var e seen
 	if isDelta(data) || json.Unmarshal(data, &e) != nil {
@@ -421,8 +421,7 @@ func (b *driver) lookWhetherBusy(ctx context.Context) {
 	t.silent = time.Time{}
 }
 
-// hung ends an agent that leaves open what it does, so that what it is told to have done is all that it
-// will ever do.
+// hung ends an agent that does not finish its work, so that no effect follows its reported end.
 func (b *driver) hung(err error) {
 	b.why = fmt.Sprintf("OpenCode does not answer: %v", err)
 	b.server.stop()

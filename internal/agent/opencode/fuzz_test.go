@@ -45,8 +45,8 @@ func short(data []byte) string {
 	return string(out)
 }
 
-// FuzzTranslate holds the translator to its word on any input: it never fails, its state is small and
-// enough to go on from, every event can be written down, and a cut closes every block.
+// FuzzTranslate checks the translator's promises on any input: it never fails, its state is small
+// and enough to resume from, every event can be encoded, and a cut closes every block.
 func FuzzTranslate(f *testing.F) {
 	seed(f, "testdata/captures/*/events.sse")
 	f.Add(`{"overwinter":{"type":"run","runId":"x","id":"s"}}` + "\n" + `{"type":"session.status","properties":{"sessionID":"s","status":{"type":"retry","attempt":1e300}}}`)

@@ -8,13 +8,13 @@ import (
 	"time"
 )
 
-// The agent orders messages by their ids, which begin with the time, so those that we give must have
-// the time of now and not of the run. The rest of an id is ours: it is made from the run's id, and
-// tells which message is a run's, in the stream and in the transcript.
+// The agent orders messages by their ids, which begin with the time, so our ids must have the
+// present time and not that of the run. The rest of an id is made from the run's id, and identifies
+// a run's message in the stream and in the transcript.
 
 const (
 	base62   = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
-	idRandom = 14 // characters of an id behind the time
+	idRandom = 14 // characters of an id after the time
 )
 
 // runMark is what the ids of a run's message and of its part end with.
@@ -34,7 +34,7 @@ func isMessageOf(messageID, runID string) bool {
 	return runID != "" && strings.HasSuffix(messageID, runMark(runID))
 }
 
-// newID is an id of a run that stands behind all ids up to last, as far as the time goes.
+// newID is an id of a run that sorts after all ids up to last, as far as the time allows.
 func newID(kind, runID string, now time.Time, last string) string {
 	ms := now.UnixMilli()
 	if newest := idTime(last, now); last != "" && newest.UnixMilli() >= ms {

@@ -10,8 +10,8 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/conversation"
 )
 
-// What a translator keeps between two frames is bounded. Beyond these bounds only what is broken off
-// suffers: a block that ends as it should comes whole with its last frame.
+// What a translator keeps between two frames is bounded. Exceeding these bounds only affects what
+// is aborted: a block that completes is whole in its last frame.
 const (
 	maxKeptText  = 32 << 10 // of all texts that are being written
 	maxKeptInput = 12 << 10 // of all calls that are at work
@@ -33,7 +33,7 @@ type openMessage struct {
 	User         bool      `json:"user,omitempty"`
 	Summary      bool      `json:"summary,omitempty"`
 	Created      time.Time `json:"created"`
-	// Failed: the agent has said that something went wrong with it; Told: and that has been shown.
+	// Failed: the agent has reported an error; Told: and that has been shown.
 	Failed bool `json:"failed,omitempty"`
 	Told   bool `json:"told,omitempty"`
 	// Over: the agent has said that it is, though it may be that not all of its parts have come.
@@ -42,7 +42,7 @@ type openMessage struct {
 	Last string `json:"last,omitempty"`
 }
 
-// native is the message as it is needed to make blocks.
+// native is the message in the form from which blocks are made.
 func (m *openMessage) native() *message {
 	out := &message{ID: m.ID, Role: "assistant", Time: stampPair{Created: stamp(m.Created.UnixMilli())}}
 	if m.User {
@@ -59,8 +59,8 @@ type openBlock struct {
 	Conversation string             `json:"conversation"`
 	Message      string             `json:"message"`
 	Block        conversation.Block `json:"block"`
-	// Text has the deltas so far; the block's content is empty meanwhile. Whole: it is all there, and
-	// waits for what shows that it was not broken off.
+	// Text has the deltas so far; the block's content is empty meanwhile. Whole: the text is
+	// complete, but may still turn out to be aborted.
 	Text  []byte `json:"text,omitempty"`
 	Whole bool   `json:"whole,omitempty"`
 	// Cut: there was more than could be kept.
@@ -151,7 +151,7 @@ func (l *ledger) append(o *openBlock, delta string) {
 	o.Text = conversation.AppendText(o.Text, delta)
 }
 
-// keep notes the input of a call, which is shown once more when the call is broken off.
+// keep stores the input of a call, which is shown once more when the call is aborted.
 func (l *ledger) keep(o *openBlock, input json.RawMessage) {
 	kept := 0
 	for _, x := range l.Open {
@@ -169,7 +169,7 @@ func (l *ledger) close(o *openBlock, status conversation.BlockStatus, at time.Ti
 		say(&b, string(o.Text))
 	}
 	if b.Type == conversation.ToolResult {
-		return l.remove(o, at) // a call that was broken off has no result
+		return l.remove(o, at) // an aborted call has no result
 	}
 	b.Status = status
 	return l.complete(o, b, at)
@@ -197,8 +197,7 @@ func (l *ledger) forget(o *openBlock) {
 	l.Open = slices.DeleteFunc(l.Open, func(x *openBlock) bool { return x == o })
 }
 
-// settle closes the texts of a message that are whole, and of which it has now turned out whether
-// they were broken off.
+// settle closes the complete texts of a message once it is known whether they were aborted.
 func (l *ledger) settle(m *openMessage, status conversation.BlockStatus, at time.Time) []conversation.Event {
 	var events []conversation.Event
 	for _, o := range slices.Clone(l.Open) {
@@ -209,7 +208,7 @@ func (l *ledger) settle(m *openMessage, status conversation.BlockStatus, at time
 	return events
 }
 
-// fate is what has become of the last text of a message.
+// fate is the final status of the last text of a message.
 func (m *openMessage) fate() conversation.BlockStatus {
 	if m.Failed {
 		return conversation.Aborted

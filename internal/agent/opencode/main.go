@@ -23,8 +23,8 @@ const (
 
 var errConfig = errors.New("the secret " + SecretConfig + " is no JSON object")
 
-// Main is the bridge: it serves commands from stdin until it ends, with an OpenCode server of its
-// own, and returns the exit code. The workspace is the working directory.
+// Main is the bridge: it serves commands from stdin until it ends, with its own OpenCode server,
+// and returns the exit code. The workspace is the working directory.
 func Main(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	flags := flag.NewFlagSet(Command, flag.ContinueOnError)
 	flags.SetOutput(stderr)
@@ -83,7 +83,7 @@ type driver struct {
 	why                string // the bridge has ended the agent
 }
 
-// tick is how often the bridge looks whether there is something to do that nobody has told it.
+// tick is how often the bridge checks for work that no event announces.
 const tick = 250 * time.Millisecond
 
 func (b *driver) run(ctx context.Context, stdin io.Reader) int {
@@ -107,7 +107,7 @@ func (b *driver) run(ctx context.Context, stdin io.Reader) int {
 	return code
 }
 
-// serve heeds commands and events until stdin or the agent ends.
+// serve handles commands and events until stdin or the agent ends.
 func (b *driver) serve(ctx context.Context, stdin io.Reader) int {
 	commands := bridge.Commands(ctx.Done(), stdin, b.stderr)
 	ticker := time.NewTicker(tick)
@@ -208,7 +208,7 @@ func (b *driver) resumes(ctx context.Context, have kept, imported bool) bool {
 	return has()
 }
 
-// command heeds a line of stdin.
+// command handles a line of stdin.
 func (b *driver) command(ctx context.Context, c bridge.Command) {
 	switch c.Type {
 	case bridge.Prompt:
@@ -223,7 +223,7 @@ func (b *driver) command(ctx context.Context, c bridge.Command) {
 	}
 }
 
-// answer tells the agent what somebody said to a question.
+// answer sends the agent the answer to a question.
 func (b *driver) answer(ctx context.Context, c bridge.Command) {
 	var r reply
 	if err := json.Unmarshal(c.Data, &r); err != nil {

@@ -62,7 +62,7 @@ func (m *message) model() string {
 	return m.ProviderID + "/" + m.ModelID
 }
 
-// aborted is the name of the error of a message that was broken off.
+// aborted is the name of the error of an aborted message.
 const aborted = "MessageAbortedError"
 
 type nativeError struct {
@@ -139,13 +139,13 @@ const (
 	callError     = "error"
 )
 
-// callAborted is the error of a call that was broken off, in releases that do not mark it otherwise.
+// callAborted is the error of an aborted call, in releases that do not mark it otherwise.
 const callAborted = "Tool execution aborted"
 
-// taskAborted is the error of a call of a subagent that was broken off.
+// taskAborted is the error of an aborted call of a subagent.
 const taskAborted = "Task cancelled"
 
-// toolMetadata is what tools tell beside their output.
+// toolMetadata is what tools return in addition to their output.
 type toolMetadata struct {
 	Output      json.RawMessage `json:"output"`
 	Interrupted json.RawMessage `json:"interrupted"`
@@ -155,12 +155,12 @@ type toolMetadata struct {
 func (s *toolState) metadata() toolMetadata {
 	var m toolMetadata
 	if len(s.Metadata) > 0 {
-		_ = json.Unmarshal(s.Metadata, &m) // metadata of another form tells nothing
+		_ = json.Unmarshal(s.Metadata, &m) // metadata of another form is ignored
 	}
 	return m
 }
 
-// input is what the call was made with; nothing as long as it is not known.
+// input is the input of the call; nothing until it is known.
 func (s *toolState) input() json.RawMessage {
 	if s.Status == callPending || string(s.Input) == "null" {
 		return nil
@@ -205,7 +205,7 @@ func (p *part) cost() float64 {
 // stamp is a time in milliseconds since 1970; 0 is none.
 type stamp float64
 
-// maxStamp is the last millisecond of the year 9999, behind which a time cannot be written down.
+// maxStamp is the last millisecond of the year 9999; later times cannot be encoded.
 const maxStamp = 253402300799999
 
 func (s stamp) time() time.Time {
@@ -257,10 +257,10 @@ func idMillis(id string) (int64, bool) {
 	return int64(n >> 12), true
 }
 
-// idDigits is how many hexadecimal digits an id begins with, behind its kind.
+// idDigits is how many hexadecimal digits follow the kind in an id.
 const idDigits = 12
 
-// maxWords bounds what is kept of errors and of lines that nobody understands.
+// maxWords bounds what is kept of errors and of lines that are not understood.
 const maxWords = 4 << 10
 
 // bounded is s, or its beginning.

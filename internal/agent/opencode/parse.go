@@ -12,11 +12,11 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
-// Parse reads exports of sessions: {"info":…,"messages":…}, as the agent's own export command writes
-// them and the bridge saves them. A bare list of messages, as the server answers, will do, and so
-// will lines of {"path":…,"response":…} with such answers. Of a file that was cut off the whole
-// messages count. The main conversation is the first session without a parent, and every such session
-// that the bridge has saved: behind a new beginning, one follows the other.
+// Parse reads exports of sessions: {"info":…,"messages":…}, as the agent's export command writes
+// them and the bridge saves them. It also reads a bare list of messages, as the server returns it,
+// and lines of {"path":…,"response":…} with such responses. Of a truncated file the whole messages
+// count. The main conversation is the first session without a parent, and every such session that
+// the bridge has saved, one after the other.
 func (Adapter) Parse(files []session.TranscriptFile) (conversation.Conversation, error) {
 	p := parser{failed: map[string]string{}, byID: map[string]*transcript{}}
 	for _, f := range files {
@@ -88,7 +88,7 @@ func (p *parser) export(data []byte) {
 		p.messages(whole.Messages, p.known(whole.Info, len(whole.Saved) > 0))
 		return
 	}
-	// It was cut off, or is no JSON at all.
+	// It is truncated, or no JSON at all.
 	d := json.NewDecoder(bytes.NewReader(data))
 	if !opens(d, '{') {
 		return
@@ -150,8 +150,8 @@ func (p *parser) take(all []exported, info sessionInfo) {
 	}
 }
 
-// someMessages reads the messages of a list one after the other: those in front of where it was cut
-// off, without those of another form.
+// someMessages reads the messages of a list one after the other: those before it is truncated,
+// without those of another form.
 func someMessages(data []byte) []exported {
 	d := json.NewDecoder(bytes.NewReader(data))
 	if !opens(d, '[') {

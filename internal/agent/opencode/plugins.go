@@ -11,8 +11,8 @@ import (
 const pluginLock = `{"name":"opencode","lockfileVersion":3,"packages":{"":{"dependencies":{"@opencode-ai/plugin":"` + Version + `"}}}}
 `
 
-// keepFromInstalling keeps OpenCode from installing anything into a directory with configuration. One
-// with packages of its own is left as it is: somebody wants them.
+// keepFromInstalling keeps OpenCode from installing anything into a directory with configuration.
+// One that has a package list is left unchanged: it is there on purpose.
 func keepFromInstalling(dir string) error {
 	for _, name := range []string{"package.json", "package-lock.json", "node_modules"} {
 		if _, err := os.Lstat(filepath.Join(dir, name)); err == nil {

@@ -25,7 +25,7 @@ const testSession = "ses_0193a5f07c7e7b3e8f0a1b2c3d4e5f60"
 // patience is how long a test waits for anything that the program does.
 const patience = time.Minute
 
-// program is the bridge with the real OpenCode and a model server of its own.
+// program is the bridge with the real OpenCode and its own model server.
 type program struct {
 	server          *modelserver.Server
 	home, workspace string

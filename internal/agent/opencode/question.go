@@ -72,7 +72,7 @@ func (t *translator) questionAsked(e questionEvent, _ time.Time) {
 	q := agent.Question{ID: e.ID, Kind: agent.Inquiry, ToolName: questionTool, Input: e.Questions}
 	var infos []questionInfo
 	if json.Unmarshal(e.Questions, &infos) != nil {
-		return // nobody could answer it
+		return // it could not be answered
 	}
 	for _, info := range infos {
 		item := agent.InquiryItem{Question: info.Question, Header: info.Header, Multiple: info.Multiple}

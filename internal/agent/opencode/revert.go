@@ -12,8 +12,8 @@ import (
 
 var _ agent.Reverter = Adapter{}
 
-// Revert cuts the main session before the run's message and drops the sessions of subagents that were
-// begun behind it. OpenCode's database goes, so that the session is imported anew.
+// Revert truncates the main session before the run's message and drops the sessions of subagents
+// that were begun after it. OpenCode's database is deleted, so that the session is imported again.
 func (Adapter) Revert(files []session.TranscriptFile, runID string) (agent.Reverted, error) {
 	cut := -1
 	var from message
@@ -59,8 +59,8 @@ type rawExport struct {
 	Messages []json.RawMessage `json:"messages"`
 }
 
-// messageOf finds the message of a run in an export, and returns the export without it and all
-// behind it.
+// messageOf finds the message of a run in an export, and returns the export without it and
+// everything after it.
 func messageOf(data []byte, runID string) (shortened []byte, m message, ok bool) {
 	var e rawExport
 	if json.Unmarshal(data, &e) != nil {

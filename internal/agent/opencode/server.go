@@ -26,14 +26,14 @@ import (
 const (
 	startPatience   = 60 * time.Second // for the server to listen
 	requestPatience = 60 * time.Second // for an answer of the server that is no turn
-	stopGrace       = 3 * time.Second  // for the server to end in order
+	stopGrace       = 3 * time.Second  // for the server to end gracefully
 )
 
 // user is the name that the server wants with its password.
 const user = "opencode"
 
 // server is a running opencode serve. It listens on loopback, which it may share with others, and
-// lets nobody in who has not the password.
+// requires a password.
 type server struct {
 	child    *bridge.Child
 	base     string
@@ -122,7 +122,7 @@ func startServer(ctx context.Context, program string, config []byte, stderr io.W
 	return s, nil
 }
 
-// freePort is a port that nobody listens on: OpenCode chooses none by itself.
+// freePort is a port on which nothing listens: OpenCode chooses none by itself.
 func freePort(ctx context.Context) (int, error) {
 	var config net.ListenConfig
 	l, err := config.Listen(ctx, "tcp", "127.0.0.1:0")
@@ -133,7 +133,7 @@ func freePort(ctx context.Context) (int, error) {
 	return l.Addr().(*net.TCPAddr).Port, nil
 }
 
-// dying is how long a server may take to end that lets nobody in any more.
+// dying is how long a server that rejects its clients may take to end.
 const dying = time.Second
 
 // dies reports whether the server has ended, or is just about to.

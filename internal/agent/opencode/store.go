@@ -24,17 +24,17 @@ type store struct {
 	saved time.Time
 	took  time.Duration // the last time
 
-	saving   sync.Mutex // held by whoever saves
+	saving   sync.Mutex // held while saving
 	failures []failure  // that OpenCode does not note
 }
 
-// failure is why the bridge gave up an answer. OpenCode notes only that it was broken off.
+// failure is why the bridge ended an answer. OpenCode only records that it was aborted.
 type failure struct {
 	MessageID string `json:"messageID"`
 	Message   string `json:"message"`
 }
 
-// failures are the content of a file beside the sessions.
+// failures is the content of a file next to the sessions.
 type failures struct {
 	Failures []failure `json:"failures"`
 }

@@ -24,21 +24,21 @@ type translator struct {
 type state struct {
 	ledger
 	turn
-	// Root is the session of the main conversation. Children are sessions that cannot be it, as long
-	// as it is not known.
+	// Root is the session of the main conversation. Until it is known, Children are the sessions
+	// that cannot be it.
 	Root     string   `json:"root,omitempty"`
 	Children []string `json:"children,omitempty"`
 	Title    string   `json:"title,omitempty"`
 	// Waiting are the questions that are open.
 	Waiting []string `json:"waiting,omitempty"`
-	// Retry is the id of the block that tells of a retry; Retries counts them.
+	// Retry is the id of the block that reports a retry; Retries counts them.
 	Retry   string `json:"retry,omitempty"`
 	Retries int    `json:"retries,omitempty"`
 }
 
 const maxChildren = 64
 
-// NewTranslator starts a run, or goes on from a state. Without a run id it reads a captured stream,
+// NewTranslator starts a run, or resumes from a state. Without a run id it reads a captured stream,
 // in which a turn ends when the agent is idle.
 func (Adapter) NewTranslator(run agent.RunContext, from []byte) (agent.Translator, error) {
 	t := &translator{run: run}
@@ -56,7 +56,7 @@ func (Adapter) NewTranslator(run agent.RunContext, from []byte) (agent.Translato
 // State returns what a later translator needs.
 func (t *translator) State() ([]byte, error) { return json.Marshal(&t.state) }
 
-// Translate reads one frame. What comes behind the end of the turn means nothing.
+// Translate reads one frame. Frames after the end of the turn are ignored.
 func (t *translator) Translate(f agent.Frame) (agent.Translation, error) {
 	if t.state.Ended {
 		return agent.Translation{}, nil
@@ -92,7 +92,7 @@ func (t *translator) emit(events ...conversation.Event) {
 // The fields of a stream of server-sent events that are not data.
 var sseFields = [][]byte{[]byte("event:"), []byte("id:"), []byte("retry:"), []byte(":")}
 
-// line reads a line: an event of the server, raw or behind "data:", or a note of the bridge.
+// line reads a line: an event of the server, raw or after "data:", or a note of the bridge.
 func (t *translator) line(f agent.Frame) {
 	at := f.At.UTC()
 	data := bytes.TrimSpace(f.Data)
@@ -152,8 +152,7 @@ func plain(s []byte) bool {
 	return bytes.IndexFunc(s, func(r rune) bool { return r < ' ' || r == '"' || r == '\\' || r == '{' || r == '}' }) < 0
 }
 
-// silent are events that mean nothing to a conversation. Those of a kind are told by what is in
-// front of the dot.
+// silent are events that do not affect a conversation. The part before the dot names the kind.
 var silent = []string{
 	"server", "plugin", "catalog", "reference", "integration", "file", "lsp", "mcp", "todo", "vcs", "pty", "project",
 	"installation", "models-dev", "command", "tui", "workspace", "worktree", "global", "storage", "ide",
@@ -211,7 +210,7 @@ func decoded[T any](e envelope, at time.Time, read func(T, time.Time)) bool {
 	return true
 }
 
-// unparsed keeps the beginning of a line that nobody here understands.
+// unparsed keeps the beginning of a line that is not understood.
 func (t *translator) unparsed(f agent.Frame, data []byte, at time.Time) {
 	t.emit(whole(conversation.Main, conversation.Block{
 		ID: fmt.Sprintf("unparsed/%s/%d", t.run.RunID, f.No), Type: conversation.System,
@@ -219,8 +218,8 @@ func (t *translator) unparsed(f agent.Frame, data []byte, at time.Time) {
 	}, at)...)
 }
 
-// conversationOf is where the blocks of a session go. The first that is heard of and is nobody's child
-// is the main one.
+// conversationOf returns the conversation of a session. The first session without a parent is the
+// main one.
 func (t *translator) conversationOf(id string) string {
 	if t.state.Root == "" && !slices.Contains(t.state.Children, id) {
 		t.state.Root = id
@@ -331,7 +330,7 @@ func (t *translator) isNew(in *message) bool {
 	return t.state.message(in.ParentID) != nil
 }
 
-// failed reads that an answer has come to nothing, which is told once.
+// failed reads that an answer has failed, which is reported once.
 func (t *translator) failed(m *openMessage, e *nativeError, at time.Time) {
 	m.Failed = true
 	if m.Told || e.Name == aborted {
@@ -347,7 +346,7 @@ type partEvent struct {
 	Part part `json:"part"`
 }
 
-// updated reads a part as it is now.
+// updated reads the present state of a part.
 func (t *translator) updated(e partEvent, at time.Time) {
 	p := &e.Part
 	m := t.state.message(p.MessageID)
@@ -405,7 +404,7 @@ func (t *translator) text(m *openMessage, native *message, p *part, o *openBlock
 		return
 	}
 	if m.Last == p.ID && len(p.Text) <= maxKeptText {
-		// It may yet turn out that it was broken off.
+		// It may yet turn out to be aborted.
 		o.Text, o.Whole, o.Cut = []byte(p.Text), true, false
 		return
 	}
@@ -442,8 +441,8 @@ func (t *translator) delta(e deltaEvent, at time.Time) {
 	t.said(o, e.Delta, at)
 }
 
-// call reads how far a call has come. Its result has a place right behind it from the beginning, so
-// that results of calls that run side by side stand where the transcript has them.
+// call reads the state of a call. Its result is placed directly after it from the beginning, so
+// that results of parallel calls are where the transcript has them.
 func (t *translator) call(m *openMessage, native *message, p *part, o *openBlock, at time.Time) {
 	if o == nil {
 		o = &openBlock{Conversation: m.Conversation, Message: m.ID, Block: p.head(native), Call: p.CallID}

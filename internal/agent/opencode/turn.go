@@ -35,7 +35,7 @@ type turn struct {
 	Begun bool `json:"begun,omitempty"`
 	// Idle: the agent has nothing more to do, and may still write down what it did.
 	Idle bool `json:"idle,omitempty"`
-	// Noted: a bridge tells when the turn ends.
+	// Noted: a bridge reports when the turn ends.
 	Noted bool `json:"noted,omitempty"`
 	// Before is the newest message of the turn before.
 	Before string `json:"before,omitempty"`
@@ -125,8 +125,8 @@ type idleEvent struct {
 	SessionID string `json:"sessionID"`
 }
 
-// idle reads that a session has nothing more to do. It ends the turn only where no bridge does: at
-// once, or when the agent has written down how it broke off what it was doing.
+// idle reads that a session has nothing more to do. Without a bridge this ends the turn: at once,
+// or when the agent has stored how it aborted its work.
 func (t *translator) idle(e idleEvent, at time.Time) {
 	if t.state.Noted || t.run.RunID != "" || !t.state.Begun || t.state.Root == "" || e.SessionID != t.state.Root {
 		return
@@ -148,7 +148,7 @@ func (t *translator) exit(f agent.Frame) {
 // end closes what is open and ends the turn.
 func (t *translator) end(v endNote, at time.Time) {
 	t.out.Resolved = append(t.out.Resolved, t.state.Waiting...)
-	// In a captured stream the agent goes on, and says itself what has become of what is open.
+	// In a captured stream the agent continues, and itself reports the outcome of what is open.
 	goesOn := t.capture != nil && !t.state.Noted
 	if !goesOn {
 		t.emit(t.state.cut(at)...)
