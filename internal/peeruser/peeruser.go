@@ -4,7 +4,7 @@
 // itself to some of them. The kernel knows the owner of each socket; it is asked for the peer's
 // (sock_diag), or read from /proc/net/tcp where sock_diag is missing.
 //
-// The owner of a socket is the user who created it, whoever uses it now. A socket that its process has
+// The owner of a socket is the user who created it, even if another one uses it now. A socket that its process has
 // closed has no owner, so the connection is refused: the kernel reports such sockets as root's.
 package peeruser
 

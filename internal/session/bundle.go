@@ -10,12 +10,12 @@ type Bundle struct {
 	Generation int64  // the sandbox it was taken from
 	SnapshotID string // image at the provider; empty when only transcripts are left
 	Manifest   Manifest
-	Checkpoint bool // the sandbox worked on behind it, so that its generation has another one to come
+	Checkpoint bool // the sandbox kept running after it, so another bundle of its generation follows
 	Verified   bool // the snapshot resolved at the provider when the bundle was committed
 	CreatedAt  time.Time
 }
 
-// Manifest lists what a restore must bring back.
+// Manifest lists what a restore must restore.
 type Manifest struct {
 	// AgentFiles are the agent's own files: its memory.
 	AgentFiles []ManifestFile `json:"agentFiles"`
@@ -49,7 +49,7 @@ type ManifestGit struct {
 // ManifestTree is the digest of a workspace. The index that it was made of is in the snapshot.
 type ManifestTree struct {
 	Digest  string `json:"digest,omitempty"` // SHA-256 over path, type, permissions, size, modification time and link target of each entry
-	Index   string `json:"index,omitempty"`  // SHA-256 of the index, which tells which entries differ
+	Index   string `json:"index,omitempty"`  // SHA-256 of the index, which shows which entries differ
 	Entries int64  `json:"entries"`
 	Bytes   int64  `json:"bytes"`
 	// Unchecked says why there is no digest.

@@ -72,7 +72,7 @@ const (
 // MaxCommandsKept bounds the commands of one session that have ended and are still stored.
 const MaxCommandsKept = 100
 
-// CommandVerdict says what follows from a command for a session as it is.
+// CommandVerdict says what follows from a command for a session in its present state.
 type CommandVerdict struct {
 	// Refused says why the command is not possible; nil otherwise.
 	Refused *Fault

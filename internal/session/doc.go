@@ -5,8 +5,8 @@
 //
 // # States
 //
-// The table behind [Next] is the whole life of a session. The workflow asks it, transitions are
-// recorded only by its leave, and nothing else decides:
+// The table in [Next] defines the life of a session. The workflow asks it, and transitions are
+// recorded only if it allows them:
 //
 //	                 create
 //	                   │
@@ -36,9 +36,9 @@
 //     numbers that have no gap. TestRandomEventsNeverLeaveTheTable proves it for Next.
 //   - Terminated is absorbing, and the only state that is: every other one can still be stopped.
 //   - A session may own a sandbox in every state but hibernated and terminated.
-//   - A [Queue] gives each prompt out once, in the order of ordinals, however often and in whatever
-//     order its signals arrive; only Requeue brings one back. What it remembers is bounded, because
-//     the row in Postgres is what decides; forgetting costs one call that is told "not yours".
+//   - A [Queue] returns each prompt once, in the order of ordinals, however often and in whatever
+//     order its signals arrive; only Requeue returns one again. Its memory is bounded, because the
+//     row in Postgres decides; a forgotten prompt costs one call that is answered with "not yours".
 //   - A prompt is over exactly when its status is completed, failed, cancelled or unknown, the four
 //     outcomes of a run.
 //   - Ids made here sort by age within their kind.

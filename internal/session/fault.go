@@ -5,7 +5,7 @@ import (
 	"fmt"
 )
 
-// Code tells callers what to do about an error; people read the message.
+// Code says what callers can do about an error; people read the message.
 type Code string
 
 // The codes of CONTRACT. One table in api maps them to HTTP.

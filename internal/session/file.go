@@ -12,7 +12,7 @@ const (
 	MaxSavedBytes = 64 << 20
 	// MaxFilePath bounds a path; a file with a longer one is not seen.
 	MaxFilePath = 1024
-	// MaxPatchBytes bounds the text of a diff; what is beyond is cut off.
+	// MaxPatchBytes bounds the text of a diff; the rest is left out.
 	MaxPatchBytes = 1 << 20
 )
 
@@ -39,9 +39,9 @@ const (
 	UnsavedUnreadable Unsaved = "unreadable"
 )
 
-// FilesPosition is how much of the history of a workspace is stored. A runner
-// numbers the changes that it finds from 1 in a lineage, a name that it makes up
-// whenever what it knows of the workspace does not go on from what is stored.
+// FilesPosition is how much of the history of a workspace is stored. A runner numbers the changes
+// that it finds from 1 in a lineage, a name that it makes up whenever its state of the workspace
+// does not continue what is stored.
 type FilesPosition struct {
 	Session string `json:"session"`
 	Lineage string `json:"lineage,omitempty"` // empty: nothing has been stored
@@ -82,12 +82,12 @@ type FileContent struct {
 	Data []byte
 }
 
-// FileChange is one change as a runner tells it.
+// FileChange is one change as a runner reports it.
 type FileChange struct {
 	FileContent
 	Seq int64
-	// Change as the runner sees it. A file whose creation was told and not stored is
-	// told again as modified: the store, which knows better, says that it is created.
+	// Change as the runner sees it. A file whose creation was reported and not stored is reported
+	// again as modified: the store, which knows better, says that it is created.
 	Change Change
 	// Initial: the file was there before the session's agent was, which is no event.
 	Initial bool
@@ -105,8 +105,8 @@ type FilesBatch struct {
 	Lineage string
 	Base    string
 	Changes []FileChange // seq rises
-	// BoundedSeq is the number under which the runner told that the workspace has
-	// more than MaxWatchedFiles; 0 when it did not.
+	// BoundedSeq is the number of the runner's report that the workspace has more than
+	// MaxWatchedFiles; 0 if there is none.
 	BoundedSeq int64
 	Diff       *WorkspaceDiff // nil when it has not changed
 	// Mask masks the paths that events contain. Default: the paths as they are.
@@ -124,7 +124,7 @@ type WorkspaceDiff struct {
 	FilesChanged int       `json:"filesChanged"`
 	Git          *GitState `json:"git,omitempty"` // nil where the workspace is no repository
 	Patch        []byte    `json:"patch,omitempty"`
-	// Truncated: the patch, or the list of files, is cut off at its bound.
+	// Truncated: the patch, or the list of files, is truncated at its bound.
 	Truncated bool      `json:"truncated,omitempty"`
 	At        time.Time `json:"at"`
 }

@@ -41,8 +41,8 @@ type RunVerdict struct {
 	// Status of the prompt, and who has it where it was not granted.
 	Status PromptStatus
 	HeldBy string
-	// Earlier is a prompt of the session that waits and comes first; nil where there
-	// is none. Bells may be heard out of order, or not at all: the rows decide.
+	// Earlier is a waiting prompt of the session that comes first; nil if there is none. Signals
+	// may arrive out of order, or not at all: the rows decide.
 	Earlier *QueuedPrompt
 	// Generation that the run in HeldBy was dispatched to.
 	Generation int64
@@ -111,7 +111,7 @@ type UnsavedSandbox struct {
 	Waited time.Duration // how long the session has been restoring
 }
 
-// Ring is a session that has work and nobody who has claimed it.
+// Ring is a session that has work which no run has claimed.
 type Ring struct {
 	SessionID string
 	PromptID  string // empty when the session itself has not been taken up

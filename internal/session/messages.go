@@ -16,8 +16,8 @@ const (
 	reconcileSchedule = "overwinter-reconcile"
 )
 
-// Queues are the task queues of an installation. Control holds short work that must never wait
-// behind turns; turns holds the long, heartbeating activities. Workflows run on control.
+// Queues are the task queues of an installation. Control holds short work that must never wait for
+// turns; turns holds the long, heartbeating activities. Workflows run on control.
 //
 // The names contain the installation's id, so that installations may share a namespace and take
 // none of each other's tasks.
@@ -25,8 +25,8 @@ type Queues struct {
 	Control, Turns string
 }
 
-// QueuesOf are the queues of an installation. Those of "" are the ones that releases before
-// installations had queues of their own used, and that the workflows they started still use.
+// QueuesOf are the queues of an installation. Those of "" were used by releases whose installations
+// shared queues, and are still used by the workflows that they started.
 func QueuesOf(installation string) Queues {
 	return Queues{Control: named(controlQueue, installation), Turns: named(turnsQueue, installation)}
 }
@@ -91,7 +91,7 @@ type WorkflowInput struct {
 // Carry is the part of a workflow's state that is not in Postgres.
 type Carry struct {
 	Wants Wants    `json:"wants"`
-	Seen  []string `json:"seen,omitempty"` // prompt ids rung for lately, oldest first
+	Seen  []string `json:"seen,omitempty"` // ids of prompts signaled lately, oldest first
 	Runs  int64    `json:"runs"`           // continue-as-new count
 	// Retries is how often the session has left error by itself since it last ran.
 	Retries int `json:"retries,omitempty"`
@@ -139,8 +139,8 @@ type Wants struct {
 	Recover bool   `json:"recover,omitempty"`
 }
 
-// ForgetSandbox drops every wish that is about leaving the sandbox, or saving what is in it: it has been
-// fulfilled, or there is no sandbox.
+// ForgetSandbox drops every pending request to leave the sandbox, or to save what is in it: it has
+// been fulfilled, or there is no sandbox.
 func (w *Wants) ForgetSandbox() {
 	w.Hibernate, w.Force, w.Drop, w.Restart, w.Sync = false, false, false, false, false
 }
@@ -171,7 +171,7 @@ type RevertSignal struct {
 	Force    bool   `json:"force,omitempty"`
 }
 
-// SettingsSignal tells the workflow of a changed setting.
+// SettingsSignal notifies the workflow of a changed setting.
 type SettingsSignal struct {
 	IdleTimeout time.Duration `json:"idleTimeout"`
 }
@@ -186,8 +186,9 @@ type SandboxSignal struct {
 	Generation int64  `json:"generation"`
 	Reason     string `json:"reason"`
 	Limit      string `json:"limit,omitempty"` // that it exceeded, if the provider ended it for that
-	// SandboxID tells the sandbox that ended from a later one of the same generation: a generation whose
-	// sandbox never became ready is created again. Reports of earlier versions do not have it.
+	// SandboxID distinguishes the sandbox that ended from a later one of the same generation: a
+	// generation whose sandbox never became ready is created again. Reports of earlier versions do
+	// not have it.
 	SandboxID string `json:"sandboxId,omitempty"`
 }
 

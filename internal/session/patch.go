@@ -52,8 +52,8 @@ const (
 // ListSorts are all orders of lists.
 var ListSorts = []ListSort{SortNewest, SortOldest, SortActive, SortLeastActive}
 
-// Idempotency is a client's key for a create, with a digest of the body, so that
-// a resend finds what the first call made and a mix-up is told.
+// Idempotency is a client's key for a create, with a digest of the body, so that a resend finds
+// what the first call made, and a key with another body is refused.
 type Idempotency struct {
 	Key    string
 	Digest string

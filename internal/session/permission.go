@@ -1,13 +1,13 @@
 package session
 
-// Policy is what becomes of a call of a tool.
+// Policy decides about a call of a tool.
 type Policy string
 
 // The policies.
 const (
 	PolicyAllow Policy = "allow" // it runs
-	PolicyAsk   Policy = "ask"   // somebody is asked, where the agent asks at all
-	PolicyDeny  Policy = "deny"  // it does not run; the agent is told so
+	PolicyAsk   Policy = "ask"   // people are asked, if the agent asks at all
+	PolicyDeny  Policy = "deny"  // it does not run; the agent gets a rejection
 )
 
 // Known reports whether p is one of the policies.

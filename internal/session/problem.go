@@ -1,8 +1,8 @@
 package session
 
-// Codes of the error events that tell what the session could not do.
+// Codes of the error events that report what the session could not do.
 const (
-	ProblemSyncFailed   = "sync_failed"   // the checkpoint was not saved; the session goes on
+	ProblemSyncFailed   = "sync_failed"   // the checkpoint was not saved; the session continues
 	ProblemRevertFailed = "revert_failed" // the agent was not taken back; everything is as it was
 
 	// What keeps failing for reasons that may pass is repeated until it succeeds, a checkpoint and a revert for

@@ -12,7 +12,7 @@ import (
 	"unicode/utf8"
 )
 
-// Limits of a profile. A request is bounded as a whole beside them.
+// Limits of a profile. A request is bounded as a whole as well.
 const (
 	MaxProfileItems       = 100 // of each kind
 	MaxProfileDescription = 1000
@@ -44,10 +44,10 @@ func ParseProfileRef(ref string) (profile string, version int64, err error) {
 	return profile, version, nil
 }
 
-// ProfileSpec is what an agent is given beside its own defaults. How each agent is given it is its
-// adapter's affair; what an agent has no place for, its adapter says.
+// ProfileSpec is an agent's configuration in addition to its defaults. The adapter decides how the
+// agent gets it, and reports what the agent does not support.
 type ProfileSpec struct {
-	// Instructions are added to what the agent is told at the start of every conversation.
+	// Instructions are added to the agent's instructions at the start of every conversation.
 	Instructions string `json:"instructions,omitempty"`
 	// Skills, Subagents and Commands have names that are unique of their kind.
 	Skills     []ProfileText      `json:"skills,omitempty"`
@@ -129,9 +129,9 @@ func (s ProfileSpec) Check() []FieldFault {
 	return c.faults
 }
 
-// Of our own variables a profile may set those that tell agents something: acpVariables begin the
-// names of what the agent acp is told, patienceVariable says how long a turn may go on while the model's
-// server does nothing but fail.
+// A profile may set those of our own variables that configure agents: names that begin with
+// acpVariables configure the agent acp; patienceVariable sets how long a turn continues while all
+// requests to the model fail.
 const (
 	acpVariables     = "OVERWINTER_ACP_"
 	patienceVariable = "OVERWINTER_PATIENCE"
@@ -143,7 +143,7 @@ func (c *profileCheck) fault(field, format string, args ...any) {
 	c.faults = append(c.faults, FieldFault{Field: field, Message: fmt.Sprintf(format, args...)})
 }
 
-// name checks the i-th name of a list and tells whether it was there before.
+// name checks the i-th name of a list and returns whether it occurred before.
 func (c *profileCheck) name(list string, i int, name string, seen map[string]bool) {
 	field := fmt.Sprintf("%s[%d].name", list, i)
 	switch {

@@ -12,8 +12,8 @@ const (
 	PromptCompleted  PromptStatus = "completed"
 	PromptFailed     PromptStatus = "failed"
 	PromptCancelled  PromptStatus = "cancelled"
-	// PromptUnknown: delivered, and then the only witness was lost. Whether the
-	// agent did the work cannot be told; OnUnknown says what follows.
+	// PromptUnknown: delivered, and then the only witness was lost. It is unknown whether the agent
+	// did the work; OnUnknown says what follows.
 	PromptUnknown PromptStatus = "unknown"
 )
 
@@ -67,7 +67,7 @@ const (
 	ReasonRequested         = "requested"
 	ReasonLost              = "lost"
 	ReasonLifetime          = "lifetime"
-	ReasonRestart           = "restart" // in a new sandbox, as it is
+	ReasonRestart           = "restart" // in a new sandbox, unchanged
 	ReasonDropped           = "dropped" // its sandbox was given up with all files in it
 	ReasonPrompt            = "prompt"
 	ReasonRetry             = "retry" // after an error that may have passed

@@ -20,7 +20,7 @@ const (
 	MaxAnswersItems = 64
 )
 
-// Bounds of what an agent asks. What is beyond them is rejected, whoever decides.
+// Bounds of what an agent asks. A larger question is rejected, whoever would decide it.
 const (
 	MaxQuestionBytes     = 1 << 20  // of a question, with the input that it is about, as JSON
 	MaxTurnQuestions     = 1000     // that people are asked in a turn
@@ -46,12 +46,12 @@ type QuestionStatus string
 const (
 	QuestionOpen      QuestionStatus = "open"
 	QuestionAnswered  QuestionStatus = "answered"
-	QuestionExpired   QuestionStatus = "expired"   // nobody answered in time; the agent was told no
+	QuestionExpired   QuestionStatus = "expired"   // no answer in time; the agent got a rejection
 	QuestionCancelled QuestionStatus = "cancelled" // the agent does not wait any more
 )
 
-// Reasons of a question that was not answered, beside ReasonWithdrawn: by the agent, in the middle of
-// its turn.
+// Reasons of a question that was not answered, in addition to ReasonWithdrawn: by the agent, in the
+// middle of its turn.
 const (
 	ReasonQuestionExpired = "expired"
 	ReasonTurnEnded       = "turn_ended" // with the turn, whatever ended it
@@ -108,7 +108,7 @@ const (
 	DecisionOnce    Decision = "once"    // allowed this time
 	DecisionSession Decision = "session" // and whatever is like it until the session's agent ends
 	DecisionAlways  Decision = "always"  // and whatever is like it from now on
-	DecisionReject  Decision = "reject"  // not allowed; the agent goes on without it
+	DecisionReject  Decision = "reject"  // not allowed; the agent continues without it
 )
 
 // Decisions are all decisions.
@@ -116,12 +116,12 @@ func Decisions() []Decision {
 	return []Decision{DecisionOnce, DecisionSession, DecisionAlways, DecisionReject}
 }
 
-// Answer is what somebody said to a question.
+// Answer is an answer to a question.
 type Answer struct {
 	Decision Decision `json:"decision"`
 	// Answers has the answer to each InquiryItem by its Question.
 	Answers map[string]string `json:"answers,omitempty"`
-	// Message is told to the agent with a rejection.
+	// Message is sent to the agent with a rejection.
 	Message string `json:"message,omitempty"`
 }
 
@@ -138,7 +138,7 @@ type Question struct {
 	ExpiresAt time.Time
 	// ResolvedAt is zero while it is open.
 	ResolvedAt time.Time
-	// Delivered: the agent was told the answer, or that there is none.
+	// Delivered: the agent received the answer, or that there is none.
 	Delivered bool
 }
 

@@ -39,8 +39,8 @@ func (d Dispatch) After(other Dispatch) bool {
 	return d.Attempt > other.Attempt
 }
 
-// Run is one attempt of an agent at one prompt. It belongs to the generation of
-// the sandbox it was dispatched to and can be finished by nobody else.
+// Run is one attempt of an agent at one prompt. It belongs to the generation of the sandbox it was
+// dispatched to, and no other generation can finish it.
 type Run struct {
 	ID         string
 	SessionID  string
@@ -50,7 +50,7 @@ type Run struct {
 	Held       Dispatch // of the attempt that attached last
 	Token      string   // of the newest attempt; appends with an older one are fenced off
 	LastFrame  int64    // newest frame whose events are committed; -1 before the first
-	Translator []byte   // the translator's state behind LastFrame
+	Translator []byte   // the translator's state after LastFrame
 	Outcome    Outcome
 	Reason     string
 	Usage      Usage

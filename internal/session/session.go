@@ -10,7 +10,7 @@ import (
 type Session struct {
 	ID           string
 	Status       State
-	StatusReason string // why it is in this state; empty where nothing needs telling
+	StatusReason string // why it is in this state; empty if that needs no reason
 	Agent        string
 	Profile      string
 	Title        string
@@ -46,8 +46,8 @@ type Workspace struct {
 // Options are the choices of a session that its agent reads.
 type Options struct {
 	Model string `json:"model,omitempty"`
-	// Permissions is what becomes of calls of tools: allow (the default), ask or deny. A profile's
-	// exceptions by tool stand beside it.
+	// Permissions is the default policy for calls of tools: allow (the default), ask or deny. A
+	// profile may have exceptions by tool.
 	Permissions Policy `json:"permissions,omitempty"`
 	// QuestionTimeout is how long a question to people waits for its answer; zero means
 	// DefaultQuestionTimeout.

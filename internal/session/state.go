@@ -44,13 +44,13 @@ type Event string
 const (
 	// EventReady: the sandbox is up and its runner answers.
 	EventReady Event = "ready"
-	// EventHibernate: asked for, idle, lost, or out of lifetime: the reason tells.
+	// EventHibernate: requested, idle, lost, or out of lifetime: the reason says which.
 	EventHibernate Event = "hibernate"
 	// EventSaved: a bundle to wake from is committed and the sandbox is gone.
 	EventSaved Event = "saved"
 	// EventWake: a call or a prompt wants the session back.
 	EventWake Event = "wake"
-	// EventFail: the retry policy has given up; the reason tells on what.
+	// EventFail: the retry policy has given up; the reason says on what.
 	EventFail Event = "fail"
 	// EventRecover: a person asks to try again after an error.
 	EventRecover Event = "recover"

@@ -161,7 +161,7 @@ func (b *bench) until(t *testing.T, r *run, what string, found func(conversation
 // reply answers a question of the agent.
 func (b *bench) reply(t *testing.T, r *run, q agent.Question) {
 	t.Helper()
-	require.NotNil(t, b.answer, "nobody expects this question: %+v", q)
+	require.NotNil(t, b.answer, "unexpected question: %+v", q)
 	require.NotEmpty(t, q.ID)
 	for _, other := range r.questions {
 		require.NotEqual(t, other.ID, q.ID, "two questions have one id")
@@ -172,7 +172,7 @@ func (b *bench) reply(t *testing.T, r *run, q agent.Question) {
 	data, err := answerer.Answer(q, b.answer(q))
 	require.NoError(t, err)
 	b.process.write(t, data)
-	b.process.write(t, data) // as by two workers that carry it out: the agent heeds it once
+	b.process.write(t, data) // as by two workers that carry it out: the agent acts on it once
 }
 
 // interrupt breaks a run off as the adapter says.
@@ -273,7 +273,7 @@ func (b *bench) move(t *testing.T) {
 type process struct {
 	cmd    *exec.Cmd
 	stdin  io.WriteCloser
-	frames chan agent.Frame // closed behind the exit frame
+	frames chan agent.Frame // closed after the exit frame
 }
 
 func startProcess(t *testing.T, cmd *exec.Cmd) *process {

@@ -82,7 +82,7 @@ func throughJSON(t *testing.T, c conversation.Conversation) conversation.Convers
 	return back
 }
 
-// withoutLostText leaves out the text that was broken off.
+// withoutLostText removes the text that was aborted.
 func withoutLostText(c conversation.Conversation) conversation.Conversation {
 	for i, thread := range c.Threads {
 		c.Threads[i].Blocks = slices.DeleteFunc(thread.Blocks, func(block conversation.Block) bool {

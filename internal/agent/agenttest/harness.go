@@ -1,8 +1,8 @@
 // Package agenttest is the conformance suite of agent adapters. It runs the real program as a
-// process, as the runner in a sandbox would, and holds the adapter to what package agent promises:
-// blocks folded from the stream are the blocks parsed from the transcript, a translator goes on
-// from its state behind any frame, nothing an agent prints is an error, and the transcript alone is
-// enough to go on with.
+// process, as the runner in a sandbox would, and checks what package agent promises: blocks folded
+// from the stream are the blocks parsed from the transcript, a translator resumes from its state
+// after any frame, nothing that an agent prints is an error, and the transcript alone is enough to
+// resume.
 //
 // An adapter is finished when Run passes. What an agent cannot do, its Harness says with a reason,
 // and the suite prints it.
@@ -40,15 +40,17 @@ type Harness struct {
 	Cannot map[string]string
 	// KillLosesText says that text which was streaming at a kill -9 is not in the transcript.
 	KillLosesText bool
-	// PromptsUnsigned says that the transcript does not tell which prompt a message was, nor whose.
+	// PromptsUnsigned says that the transcript does not record which prompt a message was, nor
+	// whose.
 	PromptsUnsigned bool
 	// Untimed are subtypes of system blocks whose time the stream does not have: there it is the
 	// frame's.
 	Untimed []string
-	// GoesOnWithKnownPrompts says that a prompt which was delivered before is not run again, but
-	// that the agent is asked to go on with it and says so.
+	// GoesOnWithKnownPrompts says that a prompt which was delivered before is not run again;
+	// instead the agent is asked to continue it and reports that.
 	GoesOnWithKnownPrompts bool
-	// Unknown are lines of stdout that the adapter does not know, beside those of the suite.
+	// Unknown are lines of stdout that the adapter does not know, in addition to those of the
+	// suite.
 	Unknown []string
 }
 
@@ -71,9 +73,9 @@ type Prompts struct {
 	Question string
 	// Refused is a prompt whose request the model's server refuses for good.
 	Refused string
-	// Endless is one whose requests the model's server fails for ever, in a way that is worth
-	// trying again. The agent must give up within 30 seconds: where it takes longer by itself,
-	// Command tells it to hurry.
+	// Endless is a prompt whose requests the model's server always fails, with an error that is
+	// worth a retry. The agent must give up within 30 seconds; if it takes longer by default,
+	// Command shortens its limits.
 	Endless string
 }
 

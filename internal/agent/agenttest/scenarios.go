@@ -74,7 +74,7 @@ func answersHello(t *testing.T, b *bench) {
 	require.Equal(t, conversation.Complete, answer.Status)
 	require.NotEmpty(t, answer.Content)
 	require.Positive(t, count(r, conversation.EventTextDelta), "text must stream")
-	require.Positive(t, count(r, conversation.EventMetadataUpdate), "usage must be told")
+	require.Positive(t, count(r, conversation.EventMetadataUpdate), "usage must be reported")
 	b.check(t)
 }
 
@@ -234,7 +234,7 @@ func deliveredTwice(t *testing.T, b *bench) {
 	b.check(t)
 }
 
-// cuts breaks a run off behind each of its frames, as when its journal is lost.
+// cuts interrupts a run after each of its frames, as when its journal is lost.
 func cuts(t *testing.T, b *bench) {
 	r := b.begin(t, b.Prompts.LongTool)
 	b.until(t, r, "a tool", isRunningTool)
@@ -251,7 +251,7 @@ func cuts(t *testing.T, b *bench) {
 		}
 		at := time.Now()
 		events = append(events, tr.Cut(at)...)
-		require.Empty(t, tr.Cut(at), "nothing is open behind a cut")
+		require.Empty(t, tr.Cut(at), "nothing is open after a cut")
 		requireClosed(t, Fold(t, events))
 		requireLifecycles(t, events)
 	}
@@ -328,7 +328,7 @@ func asksItsUser(t *testing.T, b *bench) {
 	require.Len(t, q.Inquiries, 1)
 	require.True(t, slices.ContainsFunc(q.Inquiries[0].Options, func(o agent.InquiryOption) bool { return o.Label == Choice }))
 	require.Equal(t, session.OutcomeCompleted, r.end.Outcome, r.end.Reason)
-	require.Contains(t, string(only(t, r, conversation.ToolResult).Output), Choice, "what was answered must be told")
+	require.Contains(t, string(only(t, r, conversation.ToolResult).Output), Choice, "the answer must be sent to the agent")
 	b.check(t)
 }
 
@@ -353,7 +353,7 @@ func givesUp(t *testing.T, b *bench) {
 	b.fails(t, b.Prompts.Endless)
 }
 
-// fails runs a prompt that comes to nothing, for a reason that is told, and another that succeeds.
+// fails runs a prompt that fails, for a reason that is reported, and another that succeeds.
 func (b *bench) fails(t *testing.T, content string) {
 	t.Helper()
 	r := b.turn(t, content)
@@ -367,10 +367,10 @@ func (b *bench) fails(t *testing.T, content string) {
 	b.check(t)
 }
 
-// recalls asks a new process for what the first one was told.
+// recalls asks a new process for what the first one received.
 func (b *bench) recalls(t *testing.T) {
 	t.Helper()
-	require.Nil(t, b.process, "the process that was told still lives")
+	require.Nil(t, b.process, "the process that received it still lives")
 	r := b.turn(t, b.Prompts.Recall)
 	require.Equal(t, session.OutcomeCompleted, r.end.Outcome, r.end.Reason)
 	require.Contains(t, only(t, r, conversation.AssistantText).Content, Word)
@@ -419,8 +419,8 @@ func count(r *run, kind conversation.EventType) int {
 	return n
 }
 
-// goesBack takes the agent back to before its second prompt: its transcript has the first turn as
-// it was, and a new process knows nothing of what came behind.
+// goesBack reverts the agent to before its second prompt: its transcript has the first turn
+// unchanged, and a new process knows nothing of what came after.
 func goesBack(t *testing.T, b *bench) {
 	reverter, ok := b.Adapter.(agent.Reverter)
 	if !ok {

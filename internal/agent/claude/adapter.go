@@ -29,8 +29,8 @@ const (
 	SecretBaseURL = "ANTHROPIC_BASE_URL"
 )
 
-// interruptGrace is how long the agent may take to break off a turn: it stops its tools and writes
-// its transcript first.
+// interruptGrace is how long the agent may take to abort a turn: it stops its tools and writes its
+// transcript first.
 const interruptGrace = 10 * time.Second
 
 // messageSpace makes the uuids of messages out of run ids.
@@ -52,7 +52,7 @@ func New() Adapter { return Adapter{} }
 // Name is "claude-sdk".
 func (Adapter) Name() string { return Name }
 
-// Describe tells people what the agent is.
+// Describe returns what clients see of the agent.
 func (Adapter) Describe() agent.Description {
 	return agent.Description{
 		Name:    Name,
@@ -132,9 +132,9 @@ func permissionFlags(p session.Permissions) []string {
 	return flags
 }
 
-// resume goes on with a session, or begins it when nothing is there to go on with: its first
-// process may have died before it wrote anything, and its transcript may be lost. The program itself
-// refuses to resume what it does not find, and to begin what has a file.
+// resume resumes a session, or starts it if there is nothing to resume: its first process may have
+// died before it wrote anything, and its transcript may be lost. The program itself refuses to
+// resume what it does not find, and to start what has a file.
 const resume = `id=$1; shift
 if cat "$HOME"/.claude/projects/*/"$id".jsonl 2>/dev/null | grep -q '"type":"user"'; then exec "$@" --resume "$id"; fi
 rm -f "$HOME"/.claude/projects/*/"$id".jsonl
@@ -149,7 +149,7 @@ func (Adapter) Prompt(in agent.PromptInput) ([]byte, error) {
 	return userLine(messageUUID(in.RunID, 0), in.Content)
 }
 
-// Interrupt asks the agent to break off what it does.
+// Interrupt asks the agent to abort its turn.
 func (Adapter) Interrupt(runID string) agent.Interrupt {
 	b, err := json.Marshal(controlRequest{
 		Type: "control_request", RequestID: interruptID(runID), Request: map[string]string{"subtype": "interrupt"},
@@ -178,7 +178,7 @@ func sessionUUID(id string) (string, error) {
 }
 
 // messageUUID is the uuid of the n-th message that a run writes: 0 is its prompt, the others ask
-// the agent to go on.
+// the agent to continue.
 func messageUUID(runID string, n int) string {
 	name := runID
 	if n > 0 {

@@ -14,7 +14,7 @@ import (
 // askTool is the tool with which the agent asks the user something.
 const askTool = "AskUserQuestion"
 
-// rejected is what the agent is told with a rejection that has no words of its own.
+// rejected is the message of a rejection that has none.
 const rejected = "The user does not allow this."
 
 // asked reads a request of the agent. Those that are no questions are none of ours.

@@ -12,7 +12,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/agent/claude"
 )
 
-// grown repeats what a program wrote until there are size bytes, with ids of its own each time.
+// grown repeats the output of a program until there are size bytes, each time with different ids.
 func grown(data []byte, size int) []byte {
 	var out []byte
 	for n := 0; len(out) < size; n++ {

@@ -7,8 +7,8 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/conversation"
 )
 
-// ledger keeps the blocks that are open, whole, because closing a block shows it whole. What it
-// does to them it tells as events.
+// ledger keeps the open blocks whole, because a block that completes is shown whole. It returns
+// each change as events.
 type ledger struct {
 	Open []*openBlock `json:"open,omitempty"` // in the order they were opened; nil for those closed meanwhile
 	// What follows is made of Open when it is needed, so that many open blocks cost no more each than few.
@@ -118,7 +118,7 @@ func (l *ledger) compaction(where string) *openBlock {
 }
 
 // maxText bounds the deltas that are kept of an open block, because a translator's state is written
-// often. They are of use only where the model is broken off and the agent does not pass on what there is.
+// often. They are used only if the model is aborted and the agent does not pass on what there is.
 const maxText = 16 << 10
 
 // say appends to an open block.

@@ -16,8 +16,8 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/agent/npm/npmtest"
 )
 
-// untilKilled runs until the agent that has started it is gone, so that a kill of the agent alone
-// leaves nothing behind.
+// untilKilled runs until the agent that started it is gone, so that killing the agent alone leaves
+// nothing running.
 const untilKilled = "tail --pid=$PPID -f /dev/null; echo late"
 
 var scripts = map[string][]modelserver.Step{

@@ -11,11 +11,11 @@
 //
 // # Process and ids
 //
-// One process serves the prompts of an awake session. A session's uuid is the one inside its id,
-// so its transcript is found by name in any sandbox. A prompt's uuid is made from its run's id: the
-// program does the work of a uuid once, over all processes, so a run may be delivered again. Where
-// it had begun with the prompt and died, it only acknowledges it; the translator then asks it to
-// go on (Translation.Input), and after eight such calls gives the outcome as unknown.
+// One process serves the prompts of an awake session. A session's uuid is the one inside its id, so
+// its transcript is found by name in any sandbox. A prompt's uuid is made from its run's id: the
+// program processes a uuid once, across all processes, so a run may be delivered again. If it had
+// started the prompt and died, it only acknowledges it; the translator then asks it to continue
+// (Translation.Input), and after eight such requests reports the outcome as unknown.
 //
 // Secrets come as environment variables: ANTHROPIC_API_KEY, or a token in its place, and
 // ANTHROPIC_BASE_URL where the model is served elsewhere.
@@ -38,19 +38,19 @@
 //	mark of an interrupt                      system interrupted         the line's uuid
 //	remark to people, words of a hook         system notice              the line's uuid
 //
-// A subagent's conversation has the subagent's id. Results of calls stand behind all parts of the
-// message that made them. Images in results are described, not carried. What the program writes for
-// the model alone is left out: reminders, "No response requested.", results that it makes up when
-// a session goes on after a kill, or for a subagent that is stopped; the calls of those are aborted.
-// So are texts without a word, which the stream does not have whole.
+// A subagent's conversation has the subagent's id. Results of calls follow all parts of the message
+// that made them. Images in results are described, not included. What the program writes for the
+// model alone is left out: reminders, "No response requested.", results that it makes up when a
+// session is resumed after a kill, or for a subagent that is stopped; the calls of those are
+// aborted. Texts without a word are left out too: the stream does not have them whole.
 //
 // # Turns
 //
 // A turn ends when the program is idle and has given a result: subagents in the background keep it
-// open and bring results of their own. Its usage is the sum of all results, subagents included;
-// input tokens are those read from and written to the cache as well. A command that works on in
-// the background does not keep a turn open. What the program says by itself after a turn has ended
-// is in its transcript, not in the stream.
+// open and bring their own results. Its usage is the sum of all results, subagents included; input
+// tokens include those read from and written to the cache. A command that runs in the background
+// does not keep a turn open. What the program prints by itself after a turn has ended is in its
+// transcript, not in the stream.
 //
 // # Stream and transcript
 //
@@ -66,15 +66,15 @@
 //   - promptId and author are known to the stream alone.
 //   - /clear begins a conversation under an id of the program's own. It lasts as long as its process,
 //     and is in the stream alone where its file is not at hand.
-//   - The end of a command in the background stands where it ended in the stream, and in the
-//     transcript where the model was told of it, if it was.
+//   - The end of a command in the background is where it ended in the stream, and in the transcript
+//     where the model was informed of it, if it was.
 //   - Lines that the translator does not understand are system blocks of subtype "unparsed" in the
 //     stream alone; Parse skips what it does not understand.
 //
 // Streams made without the flags that the adapter gives lack more:
 //
 //   - Without --replay-user-messages there are no prompts, and a retry before anything else has an
-//     id without one. With --session-mirror instead, a prompt stands where the mirror told of it.
+//     id without one. With --session-mirror instead, a prompt is where the mirror reported it.
 //   - Without --forward-subagent-text there is nothing of what subagents in the foreground say and
 //     think, and nothing at all of those that they start.
 //   - Without --include-partial-messages the places in ids skip texts without a word.
@@ -86,7 +86,7 @@
 //	the stream of the model            what was written is taken back, the next attempt follows
 //	the process ends without a result  open blocks aborted; the turn failed, reason agent_crashed
 //	the runner had to kill it          open blocks aborted; the turn cancelled, reason aborted
-//	a line is broken or unknown        a system block holds its beginning; the turn goes on
-//	the transcript is cut off          whole lines count
-//	the transcript is gone             the agent begins anew, and remembers nothing
+//	a line is broken or unknown        a system block holds its beginning; the turn continues
+//	the transcript is truncated        whole lines count
+//	the transcript is gone             the agent starts again without memory
 package claude

@@ -28,8 +28,8 @@ func seed(f *testing.F, pattern string) {
 	}
 }
 
-// FuzzTranslate holds the translator to its word on any input: it never fails, its state is enough
-// to go on from, every event can be written down, and a cut closes every block.
+// FuzzTranslate checks the translator's promises on any input: it never fails, its state is enough
+// to resume from, every event can be encoded, and a cut closes every block.
 func FuzzTranslate(f *testing.F) {
 	seed(f, "testdata/captures/*/stdout*.jsonl")
 	f.Add(`{"type":"system","subtype":"task_started","task_type":"local_agent","task_id":"a","tool_use_id":"t","prompt":"x"}`)

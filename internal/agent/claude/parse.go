@@ -23,8 +23,8 @@ const (
 )
 
 // Parse reads the transcript of a session, <session>.jsonl, with <session>/subagents/agent-*.jsonl
-// and what *.meta.json says of them. Where there are several sessions, as behind a fork, they are
-// read as one, each line once. Lines that it does not understand are skipped; it never fails.
+// and their *.meta.json. Several sessions, as after a fork, are read as one, each line once. Lines
+// that it does not understand are skipped; it never fails.
 func (Adapter) Parse(files []session.TranscriptFile) (conversation.Conversation, error) {
 	p := parser{seen: map[string]struct{}{}, calls: map[string]*transcript{}, byID: map[string]*transcript{}}
 	var mains, others []*transcript

@@ -13,8 +13,8 @@ import (
 
 var _ agent.Profiled = Adapter{}
 
-// ProfileFiles are the files of a profile where the program looks for those of its user, so that
-// nothing of it stands in the workspace. Its servers have a file of their own, which a flag names.
+// ProfileFiles are the files of a profile, placed where the program looks for those of its user, so
+// that none of them is in the workspace. MCP servers have their own file, which a flag names.
 func (Adapter) ProfileFiles(in agent.LaunchInput) ([]session.TranscriptFile, error) {
 	p := in.Profile
 	if p == nil {

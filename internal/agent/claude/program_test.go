@@ -22,7 +22,7 @@ import (
 // asking are permissions with which the agent asks.
 var asking = session.Permissions{Default: session.PolicyAsk}
 
-// program is the real Claude Code with a model server of its own.
+// program is the real Claude Code with its own model server.
 type program struct {
 	server          *modelserver.Server
 	launch          agent.Launch
@@ -32,7 +32,7 @@ type program struct {
 	folder          conversation.Folder
 }
 
-// startWith is start with a profile, written as it is into a sandbox.
+// startWith is start with a profile, written as into a sandbox.
 func startWith(t *testing.T, profile session.ProfileSpec, scripts map[string][]modelserver.Step) *program {
 	t.Helper()
 	p := &program{server: modelserver.New(scripts), home: t.TempDir(), workspace: t.TempDir()}

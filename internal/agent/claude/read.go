@@ -15,7 +15,7 @@ import (
 // of the agent's words for a failure.
 const maxRaw = 1 << 10
 
-// maxMark bounds the mark of an interrupt, so that it is told from what people write.
+// maxMark bounds the mark of an interrupt, to distinguish it from what people write.
 const maxMark = 256
 
 // maxGone bounds reader.Gone.
@@ -32,8 +32,8 @@ type reader struct {
 	Agents  []*subagent       `json:"agents,omitempty"`
 	Gone    []string          `json:"gone,omitempty"` // ids of those that have ended
 	// Holding: the message may have more parts, and results of its first ones wait in Held until it
-	// is whole. A call runs as soon as it is written, so its result can come before the next part;
-	// in which order, the transcript does not tell.
+	// is complete. A call runs as soon as it is written, so its result can come before the next
+	// part; the transcript does not record their order.
 	Holding bool                 `json:"holding,omitempty"`
 	Held    []conversation.Block `json:"held,omitempty"`
 	Current string               `json:"current,omitempty"` // the message whose parts were passed on last
@@ -47,7 +47,7 @@ type subagent struct {
 	ID         string `json:"id"`
 	ToolUseID  string `json:"toolUseId"`
 	Background bool   `json:"background,omitempty"`
-	// Prompt is a sum of what it was asked, until a line of its own has repeated it.
+	// Prompt is a hash of its prompt, until one of its own lines has repeated the prompt.
 	Prompt uint64 `json:"prompt,omitempty"`
 }
 
@@ -91,7 +91,7 @@ func (r *reader) show(where string, b conversation.Block, at time.Time) []conver
 	return append(r.summarized(where, at), whole(where, b, at)...)
 }
 
-// add shows a block that is no part of a message, behind the results that wait.
+// add shows a block that is no part of a message, after the results that wait.
 func (r *reader) add(where string, b conversation.Block, at time.Time) []conversation.Event {
 	return append(r.release(where, at), r.show(where, b, at)...)
 }
@@ -138,7 +138,7 @@ func (r *reader) assistant(l record, at time.Time) []conversation.Event {
 		case l.localCommand:
 			return r.commandOutput(where, jsonscan.Text(l.uuid), words, l, at)
 		case words == noReply:
-			return nil // said to the model alone, when a session goes on after a kill
+			return nil // sent to the model alone, when a session is resumed after a kill
 		}
 		return r.system(where, jsonscan.Text(l.uuid), "notice", words, l, at)
 	}
@@ -146,7 +146,7 @@ func (r *reader) assistant(l record, at time.Time) []conversation.Event {
 		events = r.void(where, at)
 	}
 	if where == conversation.Main && r.Writing == "" {
-		r.Holding = true // nothing tells when a message is whole
+		r.Holding = true // nothing marks the end of a message
 	}
 	if where == conversation.Main && jsonscan.Text(m.id) != r.Current {
 		events = append(events, r.release(where, at)...)
@@ -282,7 +282,7 @@ func toolBlock(id, name string) conversation.Block {
 	return b
 }
 
-// user reads what a person or a tool has told the model.
+// user reads what a person or a tool has sent the model.
 func (r *reader) user(l record, at time.Time) []conversation.Event {
 	m := decodeMessage(l.message)
 	where := r.conversationOf(l)
@@ -362,7 +362,7 @@ func (r *reader) result(where, id string, l record, p part, at time.Time) []conv
 		events = append(events, r.close(o, status, at))
 	}
 	if p.isError && begins(p.content, lostMark, uncopiedMark) {
-		return events // nobody saw it: it was made up when the session went on
+		return events // it was never shown: it was made up when the session was resumed
 	}
 	if status == conversation.Aborted && where != conversation.Main {
 		return events // made up when the subagent was stopped; the stream may or may not have it
@@ -378,7 +378,7 @@ func (r *reader) result(where, id string, l record, p part, at time.Time) []conv
 	return append(events, r.show(where, b, at)...)
 }
 
-// stays reports whether the call's subagent works on behind its result.
+// stays reports whether the call's subagent continues after its result.
 func (r *reader) stays(o *openBlock, l record) bool {
 	if o.Block.Type != conversation.Subagent {
 		return false
@@ -406,8 +406,8 @@ func (r *reader) notice(where string, n notice, l record, at time.Time) []conver
 	return r.system(where, "task/"+n.task, "task", n.summary, l, at)
 }
 
-// enters says which subagent a call has started. Prompt is what it was asked, when the line that
-// tells of its start has it.
+// enters records which subagent a call has started. Prompt is its prompt, if the line that reports
+// its start has it.
 func (r *reader) enters(a subagent, prompt string, at time.Time) []conversation.Event {
 	created := at
 	o := r.find(a.ToolUseID)
@@ -428,7 +428,7 @@ func (r *reader) enters(a subagent, prompt string, at time.Time) []conversation.
 	return events
 }
 
-// left notes that the subagent of a call has ended. It may be told again.
+// left records that the subagent of a call has ended. It may be reported again.
 func (r *reader) left(toolUseID string) {
 	if a := r.agentOf(toolUseID); a != nil {
 		r.Gone = append(r.Gone, a.ID)

@@ -31,7 +31,7 @@ type record struct {
 	isReplay     bool   // the agent has read what was written to its stdin
 	isSynthetic  bool   // user line that the agent made
 	isSummary    bool   // what a compaction has left of the conversation
-	aborted      bool   // assistant: broken off by an interrupt
+	aborted      bool   // assistant: aborted by an interrupt
 	apiError     bool   // assistant: the model's server failed
 	localCommand bool   // assistant: the output of a command such as /cost
 	notice       bool   // user: a background task has ended
@@ -298,7 +298,7 @@ func printed(s string) (string, bool) {
 	return "", false
 }
 
-// notice is what the agent tells itself when a background task has ended.
+// notice is what the agent sends itself when a background task has ended.
 type notice struct {
 	task, toolUseID, status, summary string
 }

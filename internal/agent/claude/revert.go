@@ -13,9 +13,9 @@ import (
 
 var _ agent.Reverter = Adapter{}
 
-// Revert cuts the transcript before the run's first message, by its uuid, and drops the files of
-// subagents that were called behind it: those that nothing before it names. The program goes on from
-// the last line that is left.
+// Revert truncates the transcript before the run's first message, by its uuid, and drops the files
+// of subagents that were called after it: those that nothing before it names. The program continues
+// from the last line that is left.
 func (Adapter) Revert(files []session.TranscriptFile, runID string) (agent.Reverted, error) {
 	var out agent.Reverted
 	var kept []byte

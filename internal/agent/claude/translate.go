@@ -42,7 +42,7 @@ var _ agent.Listener = (*translator)(nil)
 // maxShown bounds state.Shown; the agent repeats a message soon or never.
 const maxShown = 256
 
-// NewTranslator starts a run, or goes on from a state. Without a run id it reads every turn of a
+// NewTranslator starts a run, or resumes from a state. Without a run id it reads every turn of a
 // stream as one.
 func (Adapter) NewTranslator(run agent.RunContext, from []byte) (agent.Translator, error) {
 	t := &translator{run: run}
@@ -57,7 +57,7 @@ func (Adapter) NewTranslator(run agent.RunContext, from []byte) (agent.Translato
 // State returns what a later translator needs.
 func (t *translator) State() ([]byte, error) { return json.Marshal(&t.state) }
 
-// Translate reads one frame. What comes behind the end of the turn means nothing.
+// Translate reads one frame. Frames after the end of the turn are ignored.
 func (t *translator) Translate(f agent.Frame) (agent.Translation, error) {
 	if t.state.Ended {
 		return agent.Translation{}, nil
@@ -121,7 +121,7 @@ func (t *translator) line(f agent.Frame) {
 	}
 }
 
-// unparsed keeps the beginning of a line that nobody here understands.
+// unparsed keeps the beginning of a line that is not understood.
 func (t *translator) unparsed(f agent.Frame, at time.Time) {
 	t.emit(whole(conversation.Main, conversation.Block{
 		ID:   fmt.Sprintf("unparsed/%s/%d", t.run.RunID, f.No),
@@ -231,7 +231,7 @@ func (t *translator) notified(l record, at time.Time) {
 	t.emit(t.state.notice(conversation.Main, n, l, at)...)
 }
 
-// user reads what a person or a tool told the model.
+// user reads what a person or a tool sent the model.
 func (t *translator) user(l record, at time.Time) {
 	where := t.state.conversationOf(l)
 	if where != conversation.Main {
@@ -259,7 +259,7 @@ func (t *translator) user(l record, at time.Time) {
 	t.person(id, t.state.user(l, at))
 }
 
-// person shows a message that somebody wrote: in the place that was kept for it, or here.
+// person shows a message that a person wrote: in the place that was kept for it, or here.
 func (t *translator) person(id string, events []conversation.Event) {
 	t.state.Owed = slices.DeleteFunc(t.state.Owed, func(o string) bool { return o == id })
 	for i := range events {
@@ -484,8 +484,8 @@ func (t *translator) title(raw []byte, at time.Time) {
 	}
 }
 
-// queued is the user line that a message became which somebody wrote while the agent worked. A
-// record without a uuid stands for any other attachment.
+// queued is the user line of a message that a person wrote while the agent worked. A record without
+// a uuid means any other attachment.
 func queued(l record) record {
 	if !jsonscan.Is(jsonscan.Field(l.body, "type"), "queued_command") {
 		return record{}

@@ -29,7 +29,7 @@ type played struct {
 	resolved  []string
 }
 
-// play translates lines as the frames of a run. With restart, a new translator goes on from the
+// play translates lines as the frames of a run. With restart, a new translator resumes from the
 // state of the last before each of them.
 func play(t *testing.T, run agent.RunContext, restart bool, lines ...string) played {
 	t.Helper()
@@ -252,7 +252,7 @@ func TestALongTextDoesNotMakeALargeState(t *testing.T) {
 	require.Equal(t, conversation.Aborted, b.Status)
 }
 
-// TestWhatTheAgentWasToldIsKnownUntilItHasHeard: a link may break behind a write, and the frame that
+// TestWhatTheAgentWasToldIsKnownUntilItHasHeard: a link may break after a write, and the frame that
 // asked for it is committed all the same.
 func TestWhatTheAgentWasToldIsKnownUntilItHasHeard(t *testing.T) {
 	t.Parallel()
@@ -306,7 +306,7 @@ func TestAFailureIsToldInTheAgentsWords(t *testing.T) {
 	} {
 		p := play(t, testRun, true, running, lifecycle(id, "started"), replay(id), line, idle)
 		require.Equal(t, &want, p.end, line)
-		p = play(t, testRun, true, line) // of a program that does not tell its state
+		p = play(t, testRun, true, line) // of a program that does not report its state
 		require.Equal(t, &want, p.end, line)
 	}
 }

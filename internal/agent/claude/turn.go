@@ -14,12 +14,12 @@ import (
 
 // Reasons of outcomes that only this agent has.
 const (
-	// reasonDelivered: the agent had the prompt before and will not go on with it.
+	// reasonDelivered: the agent had the prompt before and does not continue it.
 	reasonDelivered = "already_delivered"
 	reasonNoResult  = "the agent stopped without a result"
 )
 
-// maxContinues is how often a run asks the agent to go on with a prompt that it knows.
+// maxContinues is how often a run asks the agent to continue a prompt that it knows.
 const maxContinues = 8
 
 // turn is how far a run has come.
@@ -27,10 +27,10 @@ type turn struct {
 	Model string        `json:"model,omitempty"`
 	Usage session.Usage `json:"usage,omitzero"`
 	Total float64       `json:"total,omitempty"` // what the agent says its session has cost
-	// States and Lifecycle: the agent tells when it is idle, and what becomes of each message.
+	// States and Lifecycle: the agent reports when it is idle, and the state of each message.
 	States    bool `json:"states,omitempty"`
 	Lifecycle bool `json:"lifecycle,omitempty"`
-	Begun     bool `json:"begun,omitempty"` // it has told what it is going to work with
+	Begun     bool `json:"begun,omitempty"` // it has reported its configuration
 	// The message that the run waits for has been taken up, repeated, worked on.
 	Taken    bool `json:"taken,omitempty"`
 	Replayed bool `json:"replayed,omitempty"`
@@ -63,7 +63,7 @@ func (t *translator) worked() {
 	}
 }
 
-// lifecycle reads what has become of a message.
+// lifecycle reads the new state of a message.
 func (t *translator) lifecycle(l record, at time.Time) {
 	t.state.Lifecycle = true
 	var id, what []byte
@@ -89,7 +89,7 @@ func (t *translator) lifecycle(l record, at time.Time) {
 	}
 }
 
-// known asks the agent to go on when it has only acknowledged the message: it had begun with it
+// known asks the agent to continue if it has only acknowledged the message: it had started it
 // before, and died. It reports whether that was so.
 func (t *translator) known(at time.Time) bool {
 	if !t.state.Replayed || t.state.Taken || t.state.Worked || t.state.Result != nil {
@@ -105,7 +105,7 @@ func (t *translator) known(at time.Time) bool {
 	return true
 }
 
-// Unheard asks the agent to go on, as long as it has not taken that up. Its uuid is the same each time.
+// Unheard asks the agent to continue, until it has acted on that. Its uuid is the same each time.
 func (t *translator) Unheard() []byte {
 	s := &t.state
 	if s.Continues == 0 || s.Replayed || s.Taken || s.Worked || s.Result != nil {
@@ -193,7 +193,7 @@ func (t *translator) spent(usage, models, total []byte, at time.Time) {
 	t.emit(t.metadata(at))
 }
 
-// use adds the tokens, and the cost where it is told, of one model.
+// use adds the tokens, and the cost if it is reported, of one model.
 func (t *translator) use(usage []byte) {
 	u := &t.state.Usage
 	jsonscan.Fields(usage, func(key, value []byte) {

@@ -25,8 +25,8 @@ const Command = "demo-agent"
 // binary is where every sandbox image has the runner.
 const binary = "/overwinter/bin/overwinter-runner"
 
-// interruptGrace is how long the agent may take to break off a turn. It needs milliseconds: the
-// time is for a machine under load.
+// interruptGrace is how long the agent may take to abort a turn. It needs milliseconds: the time is
+// for a machine under load.
 const interruptGrace = 5 * time.Second
 
 // promptSpace makes the uuids of prompts out of run ids.
@@ -58,7 +58,7 @@ func (Adapter) Main(args []string, stdin io.Reader, stdout, stderr io.Writer) in
 	return Main(args, stdin, stdout, stderr)
 }
 
-// Describe tells people what the agent is.
+// Describe returns what clients see of the agent.
 func (Adapter) Describe() agent.Description {
 	return agent.Description{
 		Name:         Name,
@@ -99,8 +99,8 @@ func (Adapter) Launch(in agent.LaunchInput) (agent.Launch, error) {
 	}, nil
 }
 
-// permissionFlags name the tools that ask before they run. Those that are denied ask too, to be told
-// so, and no earlier answer counts for them.
+// permissionFlags name the tools that ask before they run. Those that are denied ask too, to be
+// rejected, and no earlier answer counts for them.
 func permissionFlags(p session.Permissions) []string {
 	var asking, denied []string
 	for _, tool := range []string{toolShell, toolWrite} {
@@ -142,7 +142,7 @@ func (Adapter) Interrupt(runID string) agent.Interrupt {
 	return agent.Interrupt{Stdin: b, Grace: interruptGrace}
 }
 
-// Answer is a line that names the question, so that the agent heeds the first of those that come.
+// Answer is a line that names the question, so that the agent acts on the first answer only.
 func (Adapter) Answer(q agent.Question, a agent.Answer) ([]byte, error) {
 	if q.ID == "" {
 		return nil, errors.New("answer demo agent: the question has no id")

@@ -6,12 +6,12 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/agent"
 )
 
-// What a tool answers that was rejected without a word, and why a question is rejected where
-// nobody can answer it any more.
+// The result of a tool that was rejected without a message, and why a question is rejected that can
+// no longer be answered.
 const (
 	notAllowed = "The user does not allow this."
 	notSaid    = "The user does not want to answer this."
-	unanswered = "Nobody can answer this any more: stdin has ended."
+	unanswered = "This can no longer be answered: stdin has ended."
 )
 
 // ask puts a question and waits for its answer, or for an interrupt.

@@ -1,7 +1,7 @@
 // Package demo is a small scripted agent, for trying overwinter out and for tests. A prompt is a
 // script; the agent does what its lines say. It is built like Claude Code in its stream-json mode,
 // so that what works with it works with a real agent: one long-lived process, prompts as JSON lines
-// on stdin, partial text on stdout, ids of its own, a transcript on disk as its only memory.
+// on stdin, partial text on stdout, its own ids, a transcript on disk as its only memory.
 //
 // The package has two halves. [Adapter] is pure and runs in the worker; [Main] is the agent itself
 // and runs in the sandbox, as a sub-command of overwinter-runner.
@@ -27,7 +27,7 @@
 //	title: TEXT           gives the session a title
 //	fail: REASON          ends the turn as failed
 //	crash                 exits with code 3 at once
-//	subagent NAME: LINE   has a subagent do LINE, in a conversation of its own
+//	subagent NAME: LINE   has a subagent do LINE, in its own conversation
 //	slow 50ms: TEXT       says TEXT with that pause before every word
 //
 // The answers that ask offers may be left out, as in "ask: What is your name?"; a question of more
@@ -56,14 +56,14 @@
 //
 //	tool_use    the call is on record, and pending
 //	question    the turn waits; its uuid is the question's own
-//	answered    it waits no more: the answer was heeded, or the turn interrupted
+//	answered    it waits no more: it was answered, or the turn interrupted
 //	tool_running, tool_result
 //
 // For "ask" tool_running comes before the question. Once runs the call; session does and has the
 // tool not ask again as long as the process lives; always does and writes the tool's name to the
-// file "allowed", which goes with the transcript wherever that goes. A rejected call has a result
-// that is an error and holds the message, and the turn goes on. The first answer to a question
-// counts; another, or one to a question that does not wait, means nothing.
+// file "allowed", which stays with the transcript. A rejected call has a result that is an error
+// and holds the message, and the turn continues. The first answer to a question counts; another, or
+// one to a question that is not pending, is ignored.
 //
 // # Stream and transcript
 //
@@ -83,10 +83,10 @@
 //	what fails                         what follows
 //	the process ends without a result  open blocks aborted; the turn failed, reason agent_crashed
 //	the runner had to kill it          open blocks aborted; the turn cancelled, reason aborted
-//	a line is broken or unknown        a system block holds its beginning; the turn goes on
-//	the transcript is cut off          whole lines count; the next process begins a new line
+//	a line is broken or unknown        a system block holds its beginning; the turn continues
+//	the transcript is truncated        whole lines count; the next process begins a new line
 //	the transcript cannot be written   the process says so on stderr and exits with code 1
-//	stdin ends while a question waits  it is rejected, as are those that follow; the turn goes on
+//	stdin ends while a question waits  it is rejected, as are those that follow; the turn continues
 //	the process ends while one waits   it waits no more; nothing ran that was asked about
 //	the transcript is gone             the agent has forgotten everything, and recall shows it
 package demo

@@ -23,7 +23,7 @@ var update = flag.Bool("update", false, "rewrite the golden files in testdata")
 // TestGolden compares what the agent writes, and what the adapter makes of it, with the files in
 // testdata: one directory per script, rewritten with go test -run Golden -update and read as a diff.
 //
-//	script           the prompts, parted by lines of ---; each has a process of its own
+//	script           the prompts, separated by lines of ---; each has its own process
 //	answers          one agent.Answer a line, to what is asked; where it is, tools have to ask
 //	stream.jsonl     stdout of all of them, and how the process ended where it crashed
 //	events           the events, as the log has them

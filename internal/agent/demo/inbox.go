@@ -34,7 +34,7 @@ type inbox struct {
 
 func newInbox() *inbox { return &inbox{bell: make(chan struct{}, 1), asked: map[string]chan line{}} }
 
-// read takes lines until stdin ends. Lines that are nothing for the agent are told on stderr.
+// read reads lines until stdin ends. Lines that are nothing for the agent are reported on stderr.
 func (b *inbox) read(stdin io.Reader, stderr io.Writer) {
 	defer b.close()
 	r := bufio.NewReader(stdin)
@@ -157,6 +157,6 @@ func (b *inbox) close() {
 func (b *inbox) ring() {
 	select {
 	case b.bell <- struct{}{}:
-	default: // rung already
+	default: // signaled already
 	}
 }

@@ -72,7 +72,7 @@ func TestAnInterruptKillsTheWholeProcessTree(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
 	l := goLive(t, s)
-	// One child in the group, one in a session of its own with a child, both deaf to SIGTERM.
+	// One child in the group, one in a separate session with a child, both ignoring SIGTERM.
 	l.write(t, s.prompt(t, "r1", `$ trap '' TERM; sleep 300 & echo $! >>pids; setsid sh -c 'echo $$ >>pids; sleep 300 & echo $! >>pids; wait' & wait`))
 	l.until(t, lineToolRunning)
 	var pids []string

@@ -55,7 +55,7 @@ type line struct {
 	ToolUseID string          `json:"toolUseId,omitempty"` // tool_result, question
 	Output    json.RawMessage `json:"output,omitempty"`    // tool_result
 	IsError   bool            `json:"isError,omitempty"`   // tool_result
-	Aborted   bool            `json:"aborted,omitempty"`   // assistant, tool_result: broken off
+	Aborted   bool            `json:"aborted,omitempty"`   // assistant, tool_result: aborted
 
 	Inquiries []agent.InquiryItem `json:"inquiries,omitempty"` // question
 	Decision  agent.Decision      `json:"decision,omitempty"`  // answer, answered; empty where there was none

@@ -21,8 +21,8 @@ const (
 )
 
 // Main is the agent: it serves prompts from stdin until it ends and returns the exit code. The
-// workspace is the working directory, the transcript is under $HOME. args are the flags behind
-// the sub-command.
+// workspace is the working directory, the transcript is under $HOME. args are the flags after the
+// sub-command.
 func Main(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	workspace, err := os.Getwd()
 	if err != nil {

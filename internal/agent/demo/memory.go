@@ -21,8 +21,8 @@ const (
 
 func transcriptDir(home, session string) string { return filepath.Join(home, rootDir, session) }
 
-// memory is the transcript on disk: all that the agent knows of earlier prompts. Beside it is what
-// the agent was allowed for good.
+// memory is the transcript on disk: all that the agent knows of earlier prompts. Next to it are the
+// agent's permanent permissions.
 type memory struct {
 	dir  string
 	file *os.File
@@ -34,8 +34,8 @@ type memory struct {
 	allowed map[string]bool
 }
 
-// openMemory opens the transcript in dir or begins one. A last line that was cut off is left as it
-// is and ended, so that the next one stands alone.
+// openMemory opens or creates the transcript in dir. A truncated last line is kept and terminated,
+// so that the next one is separate.
 func openMemory(dir string) (*memory, error) {
 	if err := os.MkdirAll(filepath.Join(dir, subagentDir), 0o700); err != nil {
 		return nil, fmt.Errorf("make transcript directory: %w", err)
@@ -73,8 +73,8 @@ func openMemory(dir string) (*memory, error) {
 	return m, nil
 }
 
-// allow notes that a tool need not ask from now on. A name has line ends on both sides, so that one
-// that was cut off spoils no other.
+// allow records that a tool need not ask from now on. A name has line ends on both sides, so that a
+// truncated one spoils no other.
 func (m *memory) allow(tool string) error {
 	m.allowed[tool] = true
 	return appendTo(filepath.Join(m.dir, allowedFile), []byte("\n"+tool+"\n"))
@@ -113,7 +113,7 @@ func quotable(text string) string {
 	return text
 }
 
-// recall reads the transcript anew and says what is in it.
+// recall reads the transcript again and returns its content.
 func (m *memory) recall() (string, error) {
 	data, err := os.ReadFile(m.file.Name())
 	if err != nil {

@@ -26,7 +26,7 @@ func (Adapter) Parse(files []session.TranscriptFile) (conversation.Conversation,
 		}
 	}
 	p.file(main)
-	// Subagents whose call was cut off the main file; their ids sort by age.
+	// Subagents whose call is missing from a truncated main file; their ids sort by age.
 	slices.Sort(p.ids)
 	for _, id := range p.ids {
 		p.subagent(id)

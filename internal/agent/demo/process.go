@@ -9,7 +9,7 @@ import (
 	"syscall"
 )
 
-// ownGroup starts cmd in a process group of its own.
+// ownGroup starts cmd in a new process group.
 func ownGroup(cmd *exec.Cmd) { cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} }
 
 // killTree kills a process with all its descendants, those in other sessions too. It stops each

@@ -98,7 +98,7 @@ func (a *listener) Write(data []byte) (int, error) {
 	return a.heard.Write(data)
 }
 
-// play runs one prompt in a process of its own and returns the journal of the run.
+// play runs one prompt in a new process and returns the journal of the run.
 func (s *stage) play(t *testing.T, run, content string) []agent.Frame {
 	t.Helper()
 	lines, code := s.process(t, s.prompt(t, run, content))
@@ -146,8 +146,8 @@ func translate(t *testing.T, run string, fs []agent.Frame) ([]conversation.Event
 	return got.Events, got.End
 }
 
-// read reads frames, with a new translator before those that restart names. What it returns is all
-// that they meant, and the events of a cut behind them.
+// read reads frames, with a new translator before those that restart names. It returns everything
+// that they meant, and the events of a cut after them.
 func read(t *testing.T, run string, fs []agent.Frame, restart func(int) bool) (all reading) {
 	t.Helper()
 	tr, err := Adapter{}.NewTranslator(agent.RunContext{RunID: run}, nil)

@@ -11,7 +11,7 @@ import (
 
 var _ agent.Reverter = Adapter{}
 
-// Revert cuts the transcript before the run's prompt, and drops the subagents that were called behind it.
+// Revert truncates the transcript before the run's prompt, and drops the subagents that were called after it.
 func (Adapter) Revert(files []session.TranscriptFile, runID string) (agent.Reverted, error) {
 	var out agent.Reverted
 	called := map[string]bool{}

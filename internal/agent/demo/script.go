@@ -139,7 +139,7 @@ func oneWord(s string) bool { return s != "" && !strings.ContainsFunc(s, unicode
 // maxWord bounds one delta, in bytes.
 const maxWord = 1 << 10
 
-// words cuts text into pieces that together are text again: each a word with the space behind it.
+// words cuts text into pieces that together are text again: each a word with the space after it.
 func words(text string) []string {
 	var pieces []string
 	for text != "" {

@@ -17,8 +17,8 @@ const (
 	maxOutput = 64 << 10 // of a command's output
 )
 
-// pipeDelay is how long a command's output is waited for once the command has ended: a process it
-// left behind may hold the pipe for ever.
+// pipeDelay is how long a command's output is waited for once the command has ended: a process that
+// it left running may hold the pipe open.
 const pipeDelay = 500 * time.Millisecond
 
 // The names of tools.
@@ -29,7 +29,7 @@ const (
 	toolAsk   = "ask"
 )
 
-// interruptedOutput is what a tool answers that was broken off with nothing to show.
+// interruptedOutput is the result of an aborted tool that had no output.
 const interruptedOutput = "interrupted"
 
 // tool is a call that is to be made.
@@ -77,8 +77,8 @@ type answer struct {
 	failed bool
 }
 
-// shell runs a command in the workspace, in a process group of its own. Interrupted, it is killed
-// with all its descendants and answers with what it put out so far.
+// shell runs a command in the workspace, in a new process group. Interrupted, it is killed with all
+// its descendants and answers with its output so far.
 func (t *turn) shell(command string) (answer, error) {
 	out := &head{limit: maxOutput}
 	cmd := exec.CommandContext(t.ctx, "sh", "-c", command)

@@ -16,7 +16,7 @@ import (
 // maxRaw bounds what is kept of a line that was not understood, and of stderr in a crash's message.
 const maxRaw = 1 << 10
 
-// reasonDelivered: the agent had the prompt before, and died on it: nobody knows what it did.
+// reasonDelivered: the agent had the prompt before, and died on it: what it did is unknown.
 const reasonDelivered = "already_delivered"
 
 // translator reads the lines of one run, or those of one transcript file. It keeps the blocks that
@@ -39,7 +39,7 @@ type openBlock struct {
 	Block        conversation.Block `json:"block"`
 }
 
-// NewTranslator starts a run, or goes on from a state.
+// NewTranslator starts a run, or resumes from a state.
 func (Adapter) NewTranslator(run agent.RunContext, from []byte) (agent.Translator, error) {
 	t := &translator{run: run}
 	if len(from) > 0 {
@@ -53,7 +53,7 @@ func (Adapter) NewTranslator(run agent.RunContext, from []byte) (agent.Translato
 // State returns what a later translator needs.
 func (t *translator) State() ([]byte, error) { return json.Marshal(t.state) }
 
-// Translate reads one frame. What comes behind the end of the turn means nothing.
+// Translate reads one frame. Frames after the end of the turn are ignored.
 func (t *translator) Translate(f agent.Frame) (agent.Translation, error) {
 	if t.state.Ended {
 		return agent.Translation{}, nil
@@ -208,7 +208,7 @@ func (t *translator) answered(l line) agent.Translation {
 	return agent.Translation{Resolved: []string{l.UUID}}
 }
 
-// open begins a block that later lines go on with.
+// open begins a block that later lines continue.
 func (t *translator) open(where string, b conversation.Block, status conversation.BlockStatus, at time.Time) []conversation.Event {
 	if t.find(b.ID) >= 0 {
 		return nil
@@ -270,7 +270,7 @@ func (t *translator) toolResult(l line, at time.Time) []conversation.Event {
 	}, status, at)...)
 }
 
-// close completes an open block; one that is not open stays as it is.
+// close completes an open block; one that is not open is unchanged.
 func (t *translator) close(id string, status conversation.BlockStatus, at time.Time) []conversation.Event {
 	i := t.find(id)
 	if i < 0 {

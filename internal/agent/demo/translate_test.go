@@ -36,7 +36,7 @@ func TestGoesOnFromAnyStateWithTheSameEvents(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		length := rapid.IntRange(0, len(fs)).Draw(rt, "frames") // 0 and all of them included
 		journal := append([]agent.Frame(nil), fs[:length]...)
-		for i := range journal { // some that nobody understands
+		for i := range journal { // some that are unknown
 			if rapid.IntRange(0, 9).Draw(rt, "strange") == 0 {
 				journal[i].Data = rapid.SliceOf(rapid.Byte()).Draw(rt, "data")
 			}

@@ -15,7 +15,7 @@ import (
 // translator keeps an open block in its state.
 const maxBlock = 8 << 10
 
-// errInterrupted says that a turn was broken off on request.
+// errInterrupted says that a turn was aborted on request.
 var errInterrupted = errors.New("interrupted")
 
 // failedError ends a turn, or a subagent, as failed.
@@ -205,7 +205,7 @@ func (t *turn) run(c tool, call line) (answer, error) {
 	return c.work(call)
 }
 
-// subagent has another agent do one line, in a conversation of its own.
+// subagent has another agent execute one line, in its own conversation.
 func (t *turn) subagent(s step) error {
 	id := t.newID()
 	return t.call(tool{name: s.name, subagent: id, input: subagentInput{Prompt: shown(s.text)}, work: func(line) (answer, error) {

@@ -106,7 +106,7 @@ func pieces(p object) (start object, deltas []object) {
 	return object{"type": "tool_use", "id": p["id"], "name": p["name"], "input": object{}}, deltas
 }
 
-// chunks are the words of a text, each with the space behind it.
+// chunks are the words of a text, each with the space after it.
 func chunks(s string) []string { return strings.SplitAfter(s, " ") }
 
 // writer writes server-sent events.
@@ -124,7 +124,7 @@ func (o writer) event(v object) {
 	if _, err := fmt.Fprintf(o.w, "event: %s\ndata: %s\n\n", v["type"], data); err != nil {
 		panic(http.ErrAbortHandler)
 	}
-	_ = http.NewResponseController(o.w).Flush() // the next write tells
+	_ = http.NewResponseController(o.w).Flush() // the next write reports it
 }
 
 func (o writer) wait() {

@@ -8,5 +8,5 @@
 //
 //	{{name}} ─▶ step 0 ─▶ calls tools ─▶ step 1 ─▶ … ─▶ last step, which calls none
 //
-// What the server was sent is kept: Requests tells what an agent remembers.
+// Requests returns what the server received: it shows what an agent remembers.
 package modelserver

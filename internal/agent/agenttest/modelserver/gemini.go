@@ -15,7 +15,7 @@ const (
 	geminiCount  = ":countTokens"
 )
 
-// contextTag opens what Gemini CLI tells the model before anybody has said anything.
+// contextTag opens what Gemini CLI sends the model before the first prompt.
 const contextTag = "<session_context>"
 
 // thoughtTokens is how long every thought claims to be.
@@ -212,7 +212,7 @@ func (o writer) data(v object) {
 	if _, err := fmt.Fprintf(o.w, "data: %s\n\n", data); err != nil {
 		panic(http.ErrAbortHandler)
 	}
-	_ = http.NewResponseController(o.w).Flush() // the next write tells
+	_ = http.NewResponseController(o.w).Flush() // the next write reports it
 }
 
 // failGemini answers as Google's API does when it refuses.

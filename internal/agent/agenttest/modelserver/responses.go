@@ -42,7 +42,7 @@ func AwaitAgents() Call {
 	return Call{Tool: "wait_agent", Input: map[string]any{"timeout_ms": 10000}}
 }
 
-// harnessTexts open what Codex tells the model in the name of its user.
+// harnessTexts open what Codex sends the model in the name of its user.
 var harnessTexts = []string{"<", "# AGENTS.md instructions"}
 
 // responsesTool is a tool on offer, or a namespace of tools.
@@ -59,7 +59,7 @@ type responsesItem struct {
 	Tools   []responsesTool `json:"tools"`
 }
 
-// text is what an item says. What one agent tells another counts as said.
+// text is the text of an item. What one agent sends another counts as well.
 func (i responsesItem) text() string {
 	var s string
 	if json.Unmarshal(i.Content, &s) == nil {
@@ -109,7 +109,8 @@ func (q responsesRequest) offer() map[string]offered {
 
 type offered struct{ kind, namespace string }
 
-// turns is the history as scripts want it, and what the agent has told the model by itself.
+// turns returns the history in the form that scripts use, and what the agent has sent the model by
+// itself.
 func (q responsesRequest) turns() (history []turn, system string) {
 	system = q.Instructions
 	for _, i := range q.Input {

@@ -24,14 +24,14 @@ type Server struct {
 	sent     [][]byte // the newest bodies, at most keptBodies
 }
 
-// keptBodies is how many requests Sent tells of.
+// keptBodies is how many requests Sent returns.
 const keptBodies = 64
 
 // Request is what the server was sent for one answer.
 type Request struct {
 	Model   string
 	Key     string   // of the API, or the bearer token
-	System  string   // what the agent was told before anybody spoke, where its API is read for that
+	System  string   // the system prompt, for APIs that are read for it
 	Tools   []string // that were on offer
 	Offered string   // the tools as they were described, where the agent's API is read for that
 	Prompts []string // what people said so far, with what the agent has added
@@ -49,7 +49,7 @@ func New(scripts map[string][]Step) *Server {
 // URL is the base of the API, as ANTHROPIC_BASE_URL wants it.
 func (s *Server) URL() string { return s.http.URL }
 
-// Close breaks off what is being answered and ends the server.
+// Close aborts responses in progress and ends the server.
 func (s *Server) Close() {
 	s.http.CloseClientConnections()
 	s.http.Close()
@@ -63,8 +63,8 @@ func (s *Server) Requests() []Request {
 	return slices.Clone(s.requests)
 }
 
-// Sent is all that the newest requests have said, of whatever API, as it came: where to look for
-// what an agent tells its model.
+// Sent returns the bodies of the newest requests, of every API, unchanged: where to look for what
+// an agent sends its model.
 func (s *Server) Sent() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
