@@ -32,7 +32,8 @@ type commands struct {
 
 // serveOptions are the flags of both spellings. The aliases are those of the temporal tool.
 type serveOptions struct {
-	IP            string        `name:"ip" default:"127.0.0.1" placeholder:"IP" help:"Address to listen on. There is no authentication. Default ${default}."`
+	IP            string        `name:"ip" default:"127.0.0.1" placeholder:"IP" help:"Address to listen on. Other addresses than loopback have no authentication. Default ${default}."`
+	AllowUsers    string        `name:"allow-users" placeholder:"NAMES" help:"Users of this machine to serve on loopback besides this one and root, by name or ID; all for every user. Default: none."`
 	Port          int           `default:"7233" placeholder:"N" help:"Port of the frontend (gRPC). Default ${default}."`
 	UIPort        int           `name:"ui-port" default:"8233" placeholder:"N" help:"Port of the web UI, 0 for none. Default ${default}."`
 	UIHost        []string      `name:"ui-host" placeholder:"NAME" help:"Host name under which browsers may call the web UI, besides localhost and IP addresses; repeatable."`
@@ -80,6 +81,7 @@ func (o serveOptions) config() (temporald.Config, error) {
 	}
 	return temporald.Config{
 		IP:               ip,
+		AllowUsers:       o.AllowUsers,
 		Port:             o.Port,
 		UIPort:           uiPort,
 		UIHosts:          lower(o.UIHost),

@@ -33,6 +33,8 @@ const (
 	asServer = "OVERWINTER_TEMPORAL_TEST_SERVER"
 	// asParent makes it start the program, with the arguments given, and wait for it.
 	asParent = "OVERWINTER_TEMPORAL_TEST_PARENT"
+	// asStranger makes it a client that tries the addresses in its arguments.
+	asStranger = "OVERWINTER_TEMPORAL_TEST_STRANGER"
 )
 
 func TestMain(m *testing.M) {
@@ -41,6 +43,8 @@ func TestMain(m *testing.M) {
 		main()
 	case os.Getenv(asParent) != "":
 		parent()
+	case os.Getenv(asStranger) != "":
+		try(os.Args[1:])
 	default:
 		os.Exit(m.Run())
 	}

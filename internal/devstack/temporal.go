@@ -42,20 +42,24 @@ func findTemporal(c Config) (string, error) {
 
 // temporalSpec runs the Temporal server.
 func temporalSpec(c Config, dir *dataDir, path string, port, uiPort int) child.Spec {
+	args := []string{
+		"serve",
+		"--ip", loopback,
+		"--port", strconv.Itoa(port),
+		"--ui-port", strconv.Itoa(uiPort),
+		"--db-file", dir.join("temporal", "temporal.db"),
+		"--namespace", c.TemporalNamespace,
+		"--log-level", "warn",
+		"--exit-with-stdin",
+	}
+	if c.AllowUsers != "" {
+		args = append(args, "--allow-users", c.AllowUsers)
+	}
 	return child.Spec{
 		Name: "temporal",
 		Command: child.Command{
-			Path: path,
-			Args: []string{
-				"serve",
-				"--ip", loopback,
-				"--port", strconv.Itoa(port),
-				"--ui-port", strconv.Itoa(uiPort),
-				"--db-file", dir.join("temporal", "temporal.db"),
-				"--namespace", c.TemporalNamespace,
-				"--log-level", "warn",
-				"--exit-with-stdin",
-			},
+			Path:        path,
+			Args:        args,
 			Env:         c.plainEnvironment(),
 			DeathSignal: syscall.SIGKILL,
 			HoldStdin:   true,

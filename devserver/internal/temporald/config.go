@@ -15,6 +15,8 @@ import (
 	"go.temporal.io/server/common/membership/static"
 	"go.temporal.io/server/common/persistence/sql/sqlplugin/sqlite"
 	"go.temporal.io/server/common/primitives"
+
+	"github.com/overwinter-dev/overwinter/devserver/internal/peeruser"
 )
 
 // How far a commit has travelled when it is acknowledged; see the package comment.
@@ -39,9 +41,12 @@ const numHistoryShards = 1
 
 // Config says where a server listens, where it keeps its data and what exists in it from the start.
 type Config struct {
-	// IP is the address of the frontend and the UI. There is no authentication: keep it on loopback
-	// unless the network around it is closed. Required.
+	// IP is the address of the frontend and the UI. On loopback, the users of AllowUsers
+	// are served; elsewhere there is no authentication, and the network around it must be closed. Required.
 	IP netip.Addr
+	// AllowUsers are users of this machine who may use a server on loopback, besides this process's and root, as
+	// peeruser.Parse reads them. Default none.
+	AllowUsers string
 	// Port is the frontend's TCP port, 1 to 65535. Required.
 	Port int
 	// UIPort is the web UI's TCP port, 0 for no UI. Default 0.
@@ -77,6 +82,8 @@ func (c Config) Validate() error {
 		return fmt.Errorf("ui port: %d is not between 0 and 65535", c.UIPort)
 	case c.UIPort == c.Port:
 		return fmt.Errorf("ui port: %d is the frontend's port", c.UIPort)
+	case validUsers(c.AllowUsers) != nil:
+		return fmt.Errorf("allow-users: %w", validUsers(c.AllowUsers))
 	case c.Namespace == "":
 		return errors.New("namespace: must not be empty")
 	case c.Retention < time.Hour:
@@ -175,4 +182,9 @@ func (c Config) staticHosts(ports servicePorts) map[primitives.ServiceName]stati
 		primitives.MatchingService: internal(ports.matching),
 		primitives.WorkerService:   internal(ports.worker),
 	}
+}
+
+func validUsers(list string) error {
+	_, err := peeruser.Parse(list)
+	return err
 }

@@ -17,7 +17,8 @@
 //     write lock and some requests stall for seconds.
 //   - Every listener is bound to Config.IP; those that only the services use among themselves
 //     are on loopback whatever Config.IP is. Nothing is sent to other hosts: version check, news
-//     and metrics are off. There is no authentication.
+//     and metrics are off. The services
+//     among themselves use TLS with a key of this process. On loopback, only some users of the machine are served.
 //
 // # Durability
 //

@@ -9,7 +9,6 @@ import (
 
 	"go.temporal.io/sdk/client"
 	sdklog "go.temporal.io/sdk/log"
-	"go.temporal.io/server/common/authorization"
 	"go.temporal.io/server/common/log"
 	"go.temporal.io/server/temporal"
 )
@@ -53,6 +52,15 @@ func Start(ctx context.Context, c Config, logger log.Logger) (_ *Server, err err
 		}
 	}
 
+	admitted, err := newCallers(ctx, c, logger)
+	if err != nil {
+		return nil, err
+	}
+	internal, err := internalTLS(time.Now())
+	if err != nil {
+		return nil, err
+	}
+
 	s := &Server{config: c}
 	defer func() {
 		if err == nil {
@@ -79,7 +87,8 @@ func Start(ctx context.Context, c Config, logger log.Logger) (_ *Server, err err
 		temporal.WithConfig(c.serverConfig(s.database.sql, ports)),
 		temporal.WithStaticHosts(c.staticHosts(ports)),
 		temporal.WithDynamicConfigClient(dynamic),
-		temporal.WithAuthorizer(authorization.NewNoopAuthorizer()),
+		temporal.WithAuthorizer(admitted),
+		temporal.WithTLSConfigFactory(internal),
 		temporal.WithLogger(logger),
 	)
 	if err != nil {
@@ -90,7 +99,7 @@ func Start(ctx context.Context, c Config, logger log.Logger) (_ *Server, err err
 	}
 	s.temporal = server
 	if c.UIPort != 0 {
-		if s.ui, err = startUI(ctx, c); err != nil {
+		if s.ui, err = startUI(ctx, c, admitted); err != nil {
 			return nil, err
 		}
 	}

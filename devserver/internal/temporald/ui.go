@@ -5,68 +5,99 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"net"
 	"net/http"
-	"net/netip"
 	"strconv"
 	"time"
 
-	uiserver "github.com/temporalio/ui-server/v2/server"
+	"github.com/labstack/echo/v4"
+	"github.com/labstack/echo/v4/middleware"
+	uiapi "github.com/temporalio/ui-server/v2/server/api"
+	"github.com/temporalio/ui-server/v2/server/auth"
 	uiconfig "github.com/temporalio/ui-server/v2/server/config"
-	"github.com/temporalio/ui-server/v2/server/server_options"
+	"github.com/temporalio/ui-server/v2/server/csrf"
+	"github.com/temporalio/ui-server/v2/server/headers"
+	"github.com/temporalio/ui-server/v2/server/route"
+	"github.com/temporalio/ui-server/v2/ui"
 )
 
-// webUI is Temporal's web interface, behind a proxy that checks the Host header.
+// webUI is Temporal's web interface. Its handler is assembled here: its own server would listen at an address of its
+// own, where nothing checks who calls.
 type webUI struct {
-	server *uiserver.Server
-	proxy  *http.Server
-	done   chan error // two values: what the UI's Start and the proxy's Serve returned
+	server *http.Server
+	done   chan error // what Serve returned
 	url    string
 }
 
 // startUI serves the UI in the background.
-func startUI(ctx context.Context, c Config) (*webUI, error) {
+func startUI(ctx context.Context, c Config, admitted callers) (*webUI, error) {
+	handler, err := uiHandler(&uiconfig.Config{
+		TemporalGRPCAddress: c.frontendAddress(),
+		Host:                c.IP.String(),
+		Port:                c.UIPort,
+		EnableUI:            true,
+		DefaultNamespace:    c.Namespace,
+		// No look-ups at other hosts.
+		DisableNewsFetch:   true,
+		NotifyOnNewVersion: false,
+		HideLogs:           true,
+		// Served over plain HTTP: browsers drop a secure cookie, and every button with it.
+		CORS: uiconfig.CORS{CookieInsecure: true},
+	})
+	if err != nil {
+		return nil, fmt.Errorf("assemble the UI: %w", err)
+	}
 	listener, err := listen(ctx, c.IP, c.UIPort)
 	if err != nil {
 		return nil, fmt.Errorf("listen for the UI: %w", err)
 	}
-	hidden := hiddenLoopback()
-	free, err := freePorts(ctx, hidden, 1)
-	if err != nil {
-		return nil, errors.Join(err, listener.Close())
-	}
-	inner := netip.AddrPortFrom(hidden, uint16(free[0])) //nolint:gosec // a port
 	reach := c.IP
 	if reach.IsUnspecified() {
 		reach = c.loopback()
 	}
-	ui := &webUI{
-		proxy: uiProxy(inner, c.UIHosts),
-		server: uiserver.NewServer(server_options.WithConfigProvider(&uiconfig.Config{
-			TemporalGRPCAddress: c.frontendAddress(),
-			Host:                inner.Addr().String(),
-			Port:                int(inner.Port()),
-			EnableUI:            true,
-			DefaultNamespace:    c.Namespace,
-			// No look-ups at other hosts.
-			DisableNewsFetch:   true,
-			NotifyOnNewVersion: false,
-			HideLogs:           true,
-			// Served over plain HTTP: browsers drop a secure cookie, and every button with it.
-			CORS: uiconfig.CORS{CookieInsecure: true},
-		})),
-		done: make(chan error, 2), // room for both, so that neither goroutine waits for a reader
-		url:  "http://" + net.JoinHostPort(reach.String(), strconv.Itoa(c.UIPort)),
+	u := &webUI{
+		server: uiServer(admitted, c.UIHosts, handler),
+		done:   make(chan error, 1), // room, so that the goroutine does not wait for a reader
+		url:    "http://" + net.JoinHostPort(reach.String(), strconv.Itoa(c.UIPort)),
 	}
-	go func() { ui.done <- ui.server.Start() }()
 	go func() {
-		err := ui.proxy.Serve(listener)
+		err := u.server.Serve(listener)
 		if errors.Is(err, http.ErrServerClosed) {
 			err = nil
 		}
-		ui.done <- err
+		u.done <- err
 	}()
-	return ui, nil
+	return u, nil
+}
+
+// uiHandler is the UI as its own package assembles it, without CORS: its pages are the only ones that use it.
+func uiHandler(c *uiconfig.Config) (http.Handler, error) {
+	config, err := uiconfig.NewConfigProviderWithRefresh(c)
+	if err != nil {
+		return nil, err
+	}
+	assets, err := ui.Assets()
+	if err != nil {
+		return nil, err
+	}
+	if assets, err = fs.Sub(assets, "local"); err != nil {
+		return nil, err
+	}
+	secureCookie := !c.CORS.CookieInsecure
+	e := echo.New()
+	e.Use(middleware.Recover(), middleware.Gzip(), middleware.Secure(),
+		csrf.EnsureTokenCookie(secureCookie), middleware.CSRFWithConfig(csrf.MiddlewareConfig(config, secureCookie)))
+	e.Pre(route.PublicPath(c.PublicPath))
+	route.SetHealthRoute(e)
+	forwarded := uiapi.Middleware(headers.WithForwardHeaders([]string{auth.AuthorizationExtrasHeader, "Caller-Type"}))
+	if err := route.SetAPIRoutes(e, config, []uiapi.Middleware{forwarded}); err != nil {
+		return nil, err
+	}
+	route.SetAuthRoutes(e, config)
+	route.SetUIRoutes(e, c.PublicPath, assets, config)
+	route.SetRenderRoute(e, "/")
+	return e, nil
 }
 
 // waitReady returns when the UI answers.
@@ -107,15 +138,11 @@ func (u *webUI) probe(ctx context.Context) error {
 
 // stop ends the UI and waits for it.
 func (u *webUI) stop(ctx context.Context) error {
-	err := u.proxy.Close()
-	u.server.Stop()
-	for range cap(u.done) {
-		select {
-		case ended := <-u.done:
-			err = errors.Join(err, ended)
-		case <-ctx.Done():
-			return errors.Join(err, fmt.Errorf("stop the UI: %w", ctx.Err()))
-		}
+	err := u.server.Close()
+	select {
+	case ended := <-u.done:
+		return errors.Join(err, ended)
+	case <-ctx.Done():
+		return errors.Join(err, fmt.Errorf("stop the UI: %w", ctx.Err()))
 	}
-	return err
 }

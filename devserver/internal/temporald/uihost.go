@@ -1,14 +1,10 @@
 package temporald
 
 import (
-	"crypto/rand"
 	"fmt"
 	"net"
 	"net/http"
-	"net/http/httputil"
 	"net/netip"
-	"net/url"
-	"runtime"
 	"slices"
 	"strings"
 	"time"
@@ -46,39 +42,12 @@ func uiHeaders(header http.Header, path string) {
 	}
 }
 
-// uiProxy serves the UI at inner to callers that namedHosts admits. What another page sends to change
+// uiServer serves the UI to callers that are admitted, under names of namedHosts. What another page sends to change
 // something is refused before the UI compares its tokens: a cookie is shared by all ports of a host.
-func uiProxy(inner netip.AddrPort, names []string) *http.Server {
-	target := &url.URL{Scheme: "http", Host: inner.String()}
-	proxy := &httputil.ReverseProxy{
-		Rewrite: func(r *httputil.ProxyRequest) {
-			r.SetURL(target)
-			r.Out.Host = r.In.Host // the UI compares it with Origin
-		},
-		ModifyResponse: func(answer *http.Response) error {
-			ours := http.Header{} // in their place, not beside them
-			uiHeaders(ours, answer.Request.URL.Path)
-			for name := range ours {
-				answer.Header.Del(name)
-			}
-			return nil
-		},
-	}
+func uiServer(admitted callers, names []string, ui http.Handler) *http.Server {
 	return &http.Server{
-		Handler: namedHosts(names, http.NewCrossOriginProtection().Handler(proxy)), ReadHeaderTimeout: 10 * time.Second,
-		IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 64 << 10, DisableGeneralOptionsHandler: true,
+		Handler:           admitted.handler(namedHosts(names, http.NewCrossOriginProtection().Handler(ui))),
+		ReadHeaderTimeout: 10 * time.Second,
+		IdleTimeout:       2 * time.Minute, MaxHeaderBytes: 64 << 10, DisableGeneralOptionsHandler: true,
 	}
-}
-
-// hiddenLoopback is an address for the UI behind its proxy: on Linux a random one of 127.0.0.0/8,
-// which no web page can guess, elsewhere 127.0.0.1, the only one there is.
-func hiddenLoopback() netip.Addr {
-	address := [4]byte{127, 0, 0, 1}
-	if runtime.GOOS == "linux" {
-		_, _ = rand.Read(address[1:]) // never fails
-		if address[3] == 0 || address[3] == 255 {
-			address[3] = 1
-		}
-	}
-	return netip.AddrFrom4(address)
 }
