@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -48,10 +49,41 @@ func openCgroups(dir string) (*cgroups, error) {
 		return nil, err
 	}
 	c.removeAbandoned(owner, groupPrefix+hex.EncodeToString(sum[:8]))
-	if err := c.set(c.groups, Limits{Processes: maxAllProcesses, Memory: allMemory()}); err != nil {
+	weight, err := c.weightOfAll()
+	if err == nil {
+		err = c.set(c.groups, Limits{Processes: maxAllProcesses, Memory: allMemory()}, weight)
+	}
+	if err != nil {
 		return nil, err
 	}
 	return c, nil
+}
+
+// ordinaryWeight is the weight in CPU time that a process or a group has by default, relative to the others in the same group, and
+// the largest that a group can have. The versions have different units.
+func (c *cgroups) ordinaryWeight() (weight, largest int) {
+	if c.version == 2 {
+		return 100, 10_000
+	}
+	return 1024, 262_144
+}
+
+// weightOfAll is the weight of the group for all boxes: that of one process on each CPU if it competes with processes, as a
+// group's weight is divided between the CPUs that it runs on. If it competes with groups alone, it is that of another group.
+func (c *cgroups) weightOfAll() (int, error) {
+	group := c.groups[""]
+	if c.version == 1 {
+		group = c.groups["cpu"]
+	}
+	processes, err := os.ReadFile(filepath.Join(filepath.Dir(group), "cgroup.procs"))
+	if err != nil {
+		return 0, err
+	}
+	weight, largest := c.ordinaryWeight()
+	if len(processes) > 0 {
+		weight = min(weight*runtime.NumCPU(), largest)
+	}
+	return weight, nil
 }
 
 // cgroupPlace is where this process is in one hierarchy.
@@ -318,7 +350,8 @@ func (c *cgroups) admit(box string, pid int, l Limits) error {
 			return fmt.Errorf("make control group: %w", err)
 		}
 	}
-	if err := c.set(groups, l); err != nil {
+	weight, _ := c.ordinaryWeight()
+	if err := c.set(groups, l, weight); err != nil {
 		return err
 	}
 	for _, group := range groups {
@@ -364,7 +397,7 @@ func (c *cgroups) remove(box string) error {
 const cpuPeriod = 100_000
 
 // set writes the limits of groups.
-func (c *cgroups) set(groups map[string]string, l Limits) error {
+func (c *cgroups) set(groups map[string]string, l Limits, weight int) error {
 	type setting struct{ controller, file, value string }
 	quota := int64(l.CPUs * cpuPeriod)
 	var settings []setting
@@ -372,7 +405,7 @@ func (c *cgroups) set(groups map[string]string, l Limits) error {
 		settings = []setting{
 			{"", "pids.max", strconv.Itoa(l.Processes)},
 			{"", "memory.max", strconv.FormatInt(l.Memory, 10)},
-			{"", "cpu.weight", "50"},
+			{"", "cpu.weight", strconv.Itoa(weight)},
 		}
 		if quota > 0 {
 			settings = append(settings, setting{"", "cpu.max", fmt.Sprintf("%d %d", quota, cpuPeriod)})
@@ -381,7 +414,7 @@ func (c *cgroups) set(groups map[string]string, l Limits) error {
 		settings = []setting{
 			{"pids", "pids.max", strconv.Itoa(l.Processes)},
 			{"memory", "memory.limit_in_bytes", strconv.FormatInt(l.Memory, 10)},
-			{"cpu", "cpu.shares", "512"},
+			{"cpu", "cpu.shares", strconv.Itoa(weight)},
 		}
 		if quota > 0 {
 			settings = append(settings, setting{"cpu", "cpu.cfs_period_us", strconv.Itoa(cpuPeriod)},

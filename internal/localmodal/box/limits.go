@@ -16,8 +16,8 @@ type Limits struct {
 	// Memory is bytes. A box that reaches it loses a process to the kernel. Default: three quarters of
 	// the machine's memory.
 	Memory int64
-	// CPUs is how many CPUs' worth of time may be used. Default: all of them, with half the weight of
-	// other programs; without control groups, three quarters of them for all boxes together.
+	// CPUs is how many CPUs' worth of time may be used. Default: all of them, where all boxes together
+	// have the weight of one other program on each CPU; without control groups, three quarters of them for all boxes together.
 	CPUs float64
 	// Disk is bytes on disk that a box may add to its image. Default 10 GiB.
 	Disk int64

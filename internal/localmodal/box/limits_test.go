@@ -5,6 +5,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strconv"
 	"strings"
 	"testing"
@@ -148,6 +149,35 @@ func TestControlGroupsOfKilledServersAreRemoved(t *testing.T) {
 		require.DirExists(t, filepath.Join(parent, self.name(dir)))
 		require.DirExists(t, group, "a living server keeps its own")
 	}
+}
+
+// TestAllSandboxesWeighAsMuchAsOneProgramOnEachCPU compares the weight of the group of all sandboxes with what competes with it.
+func TestAllSandboxesWeighAsMuchAsOneProgramOnEachCPU(t *testing.T) {
+	t.Parallel()
+	b := setup(t, Options{Isolation: Namespaces})
+	if b.rt.cgroups == nil {
+		t.Skip("no control groups here: ", b.rt.Unlimited())
+	}
+	all, file := b.rt.cgroups.groups[""], "cpu.weight"
+	if b.rt.cgroups.version == 1 {
+		all, file = b.rt.cgroups.groups["cpu"], "cpu.shares"
+	}
+	read := func(names ...string) string {
+		content, err := os.ReadFile(filepath.Join(names...))
+		require.NoError(t, err)
+		return strings.TrimSpace(string(content))
+	}
+	another := filepath.Join(filepath.Dir(all), "overwinter-test-"+filepath.Base(t.TempDir())+strconv.Itoa(os.Getpid()))
+	require.NoError(t, os.Mkdir(another, 0o755)) //nolint:gosec // as the others
+	t.Cleanup(func() { require.NoError(t, os.Remove(another)) })
+	ordinary, err := strconv.Atoi(read(another, file)) // the kernel's default, for a process too
+	require.NoError(t, err)
+	competitors := 1
+	if read(filepath.Dir(all), "cgroup.procs") != "" {
+		competitors = runtime.NumCPU()
+	}
+	require.Equal(t, strconv.Itoa(ordinary*competitors), read(all, file))
+	require.Equal(t, strconv.Itoa(ordinary), read(all, b.start().id, file), "sandboxes have equal weights")
 }
 
 func TestControlGroupsGoWithTheServer(t *testing.T) {
