@@ -25,7 +25,7 @@ func heedHangups() {
 func TestHangupEndsInOrder(t *testing.T) {
 	heedHangups()
 	t.Cleanup(heedHangups)
-	ctx := untilHangup(t.Context())
+	ctx := untilSignal(t.Context())
 	require.NoError(t, ctx.Err())
 
 	require.NoError(t, syscall.Kill(os.Getpid(), syscall.SIGHUP))
@@ -43,7 +43,7 @@ func TestHangupEndsInOrder(t *testing.T) {
 func TestHangupIsIgnoredUnderNohup(t *testing.T) {
 	signal.Ignore(syscall.SIGHUP)
 	t.Cleanup(heedHangups)
-	ctx := untilHangup(context.Background())
+	ctx := untilSignal(context.Background())
 
 	require.NoError(t, syscall.Kill(os.Getpid(), syscall.SIGHUP))
 	require.True(t, signal.Ignored(syscall.SIGHUP))

@@ -12,6 +12,7 @@ import (
 	"os/signal"
 	"syscall"
 
+	"github.com/overwinter-dev/overwinter/internal/cli"
 	"github.com/overwinter-dev/overwinter/internal/localmodal"
 )
 
@@ -19,32 +20,34 @@ func main() {
 	// A sandbox of the local Modal runs this very program as its init.
 	localmodal.ReexecMain()
 
-	// The first signal asks, so it only ends the context; the second one finds the default
-	// disposition again and ends the process, whatever it is doing.
-	ctx, restore := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	context.AfterFunc(ctx, restore)
-	ctx = untilHangup(ctx)
+	// The first signal ends the context. The second one finds the default disposition again and ends the
+	// process, whatever it is doing.
+	ctx := untilSignal(context.Background())
 
 	p := program{args: os.Args[1:], stdin: os.Stdin, stdout: os.Stdout, stderr: os.Stderr, protect: protectProcess}
 	os.Exit(p.Run(ctx))
 }
 
-// untilHangup ends the context when the terminal is closed, so that everything stops in order then
-// too. A shell and the kernel may both tell of it: hangups after the first change nothing. Under
-// nohup there are none.
-func untilHangup(ctx context.Context) context.Context {
-	if signal.Ignored(syscall.SIGHUP) {
-		return ctx
-	}
-	ctx, cancel := context.WithCancel(ctx)
+// untilSignal ends the context with the first interrupt, SIGTERM or hangup, with a cli.SignalError as its
+// cause, so that everything stops in order. The shell and the kernel may both report that a terminal was
+// closed: hangups after the first signal change nothing. Under nohup they are ignored.
+func untilSignal(ctx context.Context) context.Context {
+	ctx, cancel := context.WithCancelCause(ctx)
+	asked := make(chan os.Signal, 1)
+	signal.Notify(asked, os.Interrupt, syscall.SIGTERM)
 	hangup := make(chan os.Signal, 1)
-	signal.Notify(hangup, syscall.SIGHUP)
+	if !signal.Ignored(syscall.SIGHUP) {
+		signal.Notify(hangup, syscall.SIGHUP)
+	}
 	go func() {
-		defer cancel()
 		select {
-		case <-hangup:
+		case sig := <-asked:
+			cancel(cli.SignalError{Signal: sig})
+		case sig := <-hangup:
+			cancel(cli.SignalError{Signal: sig})
 		case <-ctx.Done():
 		}
+		signal.Stop(asked)
 	}()
 	return ctx
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/overwinter-dev/overwinter/api/apitest"
+	"github.com/overwinter-dev/overwinter/internal/cli"
 	"github.com/overwinter-dev/overwinter/internal/session"
 	"github.com/overwinter-dev/overwinter/internal/wire"
 )
@@ -37,7 +38,7 @@ func TestAttachAnswersTheLinesOfAScript(t *testing.T) {
 	require.Regexp(t, `^overwinter: prompt prm_\w+ ended failed \(agent_crashed\); prompt prm_\w+ ended unknown \(sandbox_lost\)\n$`, r.stderr)
 	var answers []string
 	for line := range strings.Lines(r.stdout) {
-		var a promptAnswer
+		var a cli.PromptAnswer
 		require.NoError(t, json.Unmarshal([]byte(line), &a))
 		answers = append(answers, string(a.Prompt.Status)+" "+a.Answer)
 	}
@@ -61,7 +62,7 @@ func TestAttachToASessionThatEnds(t *testing.T) {
 	})
 	r := typing(t.Context(), "hello\n", "session", "attach", store.Put(session.Running), "--api-url", url)
 	require.Equal(t, exitFailed, r.code)
-	require.Regexp(t, `prompt prm_\w+ ended cancelled; the session is over`, r.stderr)
+	require.Regexp(t, `prompt prm_\w+ ended cancelled; the session has been terminated`, r.stderr)
 }
 
 // TestPromptWaitsFromItsOwnPositionOn has a log whose beginning cannot be read.

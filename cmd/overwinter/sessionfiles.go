@@ -7,6 +7,7 @@ import (
 	"text/tabwriter"
 
 	"github.com/overwinter-dev/overwinter/internal/apiclient"
+	"github.com/overwinter-dev/overwinter/internal/cli"
 	"github.com/overwinter-dev/overwinter/internal/terminal"
 	"github.com/overwinter-dev/overwinter/internal/wire"
 )
@@ -48,7 +49,7 @@ func (c *SessionFilesCmd) Run(ctx context.Context, s streams, parent *SessionCmd
 		for _, f := range files {
 			path := terminal.OneLine(f.Path, 0)
 			if !f.Saved {
-				path += inBrackets("not saved: " + terminal.OneLine(string(f.Unsaved), lineRunes))
+				path += inBrackets("not saved: " + terminal.OneLine(string(f.Unsaved), terminal.LineRunes))
 			}
 			fmt.Fprintf(t, "%d\t%s\t%s\n", f.Size, f.ModifiedAt, path)
 		}
@@ -58,7 +59,7 @@ func (c *SessionFilesCmd) Run(ctx context.Context, s streams, parent *SessionCmd
 
 // printFile writes the bytes as they are, but nothing to a terminal that could command it.
 func printFile(w io.Writer, data []byte) error {
-	if onTerminal(w) {
+	if cli.IsTerminal(w) {
 		data = []byte(terminal.Printable(string(data)))
 	}
 	_, err := w.Write(data)
@@ -117,8 +118,8 @@ func gitState(d wire.DiffJSON) string {
 	if d.Git.Dirty {
 		state = "not committed"
 	}
-	at := terminal.OneLine(d.Git.Branch, titleRunes)
-	if head := terminal.OneLine(d.Git.Head, titleRunes+1); head != "" {
+	at := terminal.OneLine(d.Git.Branch, terminal.TitleRunes)
+	if head := terminal.OneLine(d.Git.Head, terminal.TitleRunes+1); head != "" {
 		at += " at " + head[:min(len(head), 12)]
 	}
 	return inBrackets(at + ", " + state)

@@ -2,16 +2,13 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
-	"fmt"
-	"io"
 
 	"github.com/overwinter-dev/overwinter/internal/apiclient"
-	"github.com/overwinter-dev/overwinter/internal/wire"
+	"github.com/overwinter-dev/overwinter/internal/cli"
 )
 
-// SessionFollowCmd shows what happens in a session.
+// SessionFollowCmd shows a conversation and what is added to it.
 type SessionFollowCmd struct {
 	sessionArg
 	viewFlags
@@ -28,74 +25,16 @@ func (c *SessionFollowCmd) Validate() error {
 	return nil
 }
 
-// Run shows the conversation, with -o json each event as it is.
+// Run prints the conversation, with -o json each event as a line.
 func (c *SessionFollowCmd) Run(ctx context.Context, s streams, parent *SessionCmd) error {
 	if c.Answer && parent.json() {
-		return usageError{"--answer does not go with -o json: answer with overwinter session answer"}
+		return usageError{"--answer cannot be used with -o json: answer with overwinter session answer"}
 	}
+	o := cli.FollowOptions{SessionID: c.ID, After: c.After, UntilIdle: c.Until == "idle", Answer: c.Answer, View: c.view()}
 	return parent.with(func(client *apiclient.Client) error {
-		until := untilIdle{wanted: c.Until == "idle"}
-		if until.wanted {
-			// The queue as it was before the first event is read: from there on the
-			// events tell, so that nothing is left unread when it is found empty.
-			now, err := client.SessionGet(ctx, c.ID)
-			if err != nil {
-				return err
-			}
-			until.idle = now.Queue.Queued+now.Queue.Processing == 0
-		}
 		if parent.json() {
-			return c.json(ctx, client, s.stdout, &until)
+			return cli.FollowJSON(ctx, client, s.stdout, o)
 		}
-		t := newTalk(ctx, client, c.ID, c.view(s.stdout))
-		if tty := onTerminal(s.stdin); tty || c.Answer {
-			t.listen(s, tty)
-		}
-		t.observe = until.take
-		return t.run(c.After)
+		return cli.Follow(ctx, client, s.stdin, s.stdout, o)
 	})
-}
-
-// json prints a line for each event.
-func (c *SessionFollowCmd) json(ctx context.Context, client *apiclient.Client, w io.Writer, until *untilIdle) error {
-	for e, err := range client.Follow(ctx, c.ID, c.After) {
-		if err != nil {
-			return fmt.Errorf("follow %s: %w", c.ID, err)
-		}
-		line := e.Raw
-		if e.Marker() {
-			if line, err = json.Marshal(map[string]any{"type": e.Type, "data": e.Data}); err != nil {
-				return fmt.Errorf("encode marker: %w", err)
-			}
-		}
-		if _, err := fmt.Fprintf(w, "%s\n", line); err != nil {
-			return err
-		}
-		if over, err := until.take(e); over || err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// untilIdle finds out when a session has no prompt left to serve.
-type untilIdle struct {
-	wanted   bool
-	idle     bool // no prompt is left, as far as has been read
-	caughtUp bool
-}
-
-// take reads one event and reports whether to return.
-func (u *untilIdle) take(e apiclient.Event) (bool, error) {
-	switch e.Type {
-	case apiclient.MarkerCaughtUp:
-		u.caughtUp = true
-	case wire.EventQueue:
-		var queue wire.QueueData
-		if err := json.Unmarshal(e.Data, &queue); err != nil {
-			return false, fmt.Errorf("read event %d: %w", e.Seq, err)
-		}
-		u.idle = len(queue.Items) == 0
-	}
-	return u.wanted && u.caughtUp && u.idle, nil
 }

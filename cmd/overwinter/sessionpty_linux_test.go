@@ -150,7 +150,7 @@ func TestAttachInATerminal(t *testing.T) {
 	p.await("completed")
 	require.Equal(t, "/compact", store.Row(id).Prompts[3].Content)
 	p.keys("/dance\n")
-	p.await("there is no command /dance")
+	p.await("unknown command /dance")
 
 	// A question is answered where it is asked.
 	question := store.Ask(id, session.Asked{

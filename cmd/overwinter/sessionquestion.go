@@ -38,7 +38,7 @@ func (c *SessionQuestionsCmd) Run(ctx context.Context, s streams, parent *Sessio
 		t := tabwriter.NewWriter(s.stdout, 0, 0, 2, ' ', 0)
 		fmt.Fprintln(t, "ID\tSTATUS\tEXPIRES\tTOOL\tQUESTION") // tabwriter tells with Flush
 		for _, q := range questions {
-			fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\n", q.ID, q.Status, q.ExpiresAt, terminal.OneLine(q.ToolName, titleRunes), describeQuestion(q))
+			fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\n", q.ID, q.Status, q.ExpiresAt, terminal.OneLine(q.ToolName, terminal.TitleRunes), describeQuestion(q))
 		}
 		return t.Flush()
 	})
@@ -46,16 +46,16 @@ func (c *SessionQuestionsCmd) Run(ctx context.Context, s streams, parent *Sessio
 
 // describeQuestion is what is asked, on one line.
 func describeQuestion(q wire.QuestionJSON) string {
-	text := terminal.OneLine(q.Title, lineRunes)
+	text := terminal.OneLine(q.Title, terminal.LineRunes)
 	switch {
 	case len(q.Questions) > 0:
 		var labels []string
 		for _, o := range q.Questions[0].Options {
 			labels = append(labels, o.Label)
 		}
-		return text + inBrackets(terminal.OneLine(strings.Join(labels, " | "), lineRunes))
+		return text + inBrackets(terminal.OneLine(strings.Join(labels, " | "), terminal.LineRunes))
 	case len(q.Input) > 0:
-		return text + " " + terminal.OneLine(string(q.Input), lineRunes)
+		return text + " " + terminal.OneLine(string(q.Input), terminal.LineRunes)
 	}
 	return text
 }
@@ -96,7 +96,7 @@ func (c *SessionCmd) printQuestion(w io.Writer, q wire.QuestionJSON) error {
 	}
 	said := string(q.Answer)
 	for _, question := range slices.Sorted(maps.Keys(q.Answers)) {
-		said += fmt.Sprintf("; %s: %s", terminal.OneLine(question, lineRunes), terminal.OneLine(q.Answers[question], lineRunes))
+		said += fmt.Sprintf("; %s: %s", terminal.OneLine(question, terminal.LineRunes), terminal.OneLine(q.Answers[question], terminal.LineRunes))
 	}
 	_, err := fmt.Fprintf(w, "%s  %s: %s\n", q.ID, q.Status, said)
 	return err

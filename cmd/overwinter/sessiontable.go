@@ -49,19 +49,13 @@ func (c *SessionCmd) printSession(w io.Writer, s wire.SessionJSON) error {
 	return t.Flush()
 }
 
-// lineRunes is how much of a reason, an input or a question one line shows.
-const lineRunes = 160
-
-// titleRunes is how much of a title a list shows.
-const titleRunes = 40
-
 // printSessions writes one line for each session.
 func printSessions(w io.Writer, sessions []wire.SessionJSON) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(t, "ID\tSTATUS\tAGENT\tQUEUE\tLAST ACTIVITY\tTITLE")
 	for _, s := range sessions {
-		fmt.Fprintf(t, "%s\t%s\t%s\t%d\t%s\t%s\n", s.ID, s.Status, terminal.OneLine(s.Agent, titleRunes),
-			s.Queue.Queued+s.Queue.Processing, s.LastActivity, terminal.OneLine(s.Title, titleRunes))
+		fmt.Fprintf(t, "%s\t%s\t%s\t%d\t%s\t%s\n", s.ID, s.Status, terminal.OneLine(s.Agent, terminal.TitleRunes),
+			s.Queue.Queued+s.Queue.Processing, s.LastActivity, terminal.OneLine(s.Title, terminal.TitleRunes))
 	}
 	return t.Flush()
 }

@@ -19,6 +19,12 @@ func Printable(text string) string {
 	}, text)
 }
 
+// How many characters of a text are shown where it is one of several things on a line.
+const (
+	LineRunes  = 160 // a reason, an input or a question
+	TitleRunes = 40  // a title in a list
+)
+
 // OneLine makes a printable line of a text, cut to most runes where most is not 0.
 func OneLine(text string, most int) string {
 	line := strings.Join(strings.Fields(Printable(text)), " ")

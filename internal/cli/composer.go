@@ -1,9 +1,9 @@
-package main
+package cli
 
 import "strings"
 
-// composer makes prompts of lines: a line that ends in a backslash goes on in the next, and lines
-// between two of three quotes belong together.
+// composer makes prompts of lines: a line that ends in a backslash continues in the next one, and the
+// lines between two lines of three quotes are one prompt.
 type composer struct {
 	lines  []string
 	quoted bool
@@ -11,14 +11,14 @@ type composer struct {
 
 const quotes = `"""`
 
-// open reports whether a prompt has begun and is not whole.
+// open reports whether a prompt has begun and is not complete.
 func (c *composer) open() bool { return c.quoted || len(c.lines) > 0 }
 
-// reset drops what has begun.
+// reset drops the prompt that has begun.
 func (c *composer) reset() { *c = composer{} }
 
-// add takes a line and returns the prompt that it makes whole.
-func (c *composer) add(line string) (prompt string, whole bool) {
+// add takes a line and returns the prompt if the line completes it.
+func (c *composer) add(line string) (prompt string, complete bool) {
 	switch {
 	case strings.TrimSpace(line) == quotes && (c.quoted || len(c.lines) == 0):
 		if c.quoted = !c.quoted; c.quoted {
@@ -33,12 +33,11 @@ func (c *composer) add(line string) (prompt string, whole bool) {
 	default:
 		c.lines = append(c.lines, line)
 	}
-	prompt = c.rest()
-	return prompt, true
+	return c.end(), true
 }
 
-// rest is what has begun and will not go on.
-func (c *composer) rest() string {
+// end returns the prompt that has begun: the input has ended.
+func (c *composer) end() string {
 	text := strings.Join(c.lines, "\n")
 	c.reset()
 	return text

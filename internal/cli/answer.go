@@ -1,0 +1,105 @@
+package cli
+
+import (
+	"io"
+	"strings"
+
+	"github.com/overwinter-dev/overwinter/internal/apiclient"
+	"github.com/overwinter-dev/overwinter/internal/conversation"
+	"github.com/overwinter-dev/overwinter/internal/terminal"
+	"github.com/overwinter-dev/overwinter/internal/wire"
+)
+
+// answer prints the agent's text in the turns of one prompt, as it arrives.
+type answer struct {
+	promptID  string
+	out       io.Writer
+	printable bool   // leave out what could control a terminal
+	runID     string // the latest run of the prompt
+	blockID   string // the text block that is being printed
+	printed   int    // bytes of that block
+	any       bool   // something has been printed
+	newline   bool   // and it ended in a newline
+}
+
+// take reads one event. It returns the prompt when it has ended.
+func (a *answer) take(e apiclient.Event) (ended *wire.PromptJSON, err error) {
+	switch e.Type {
+	case wire.EventPrompt:
+		data, err := decode[wire.PromptData](e)
+		if err != nil {
+			return nil, err
+		}
+		if data.Prompt.ID == a.promptID && data.Prompt.Status.Over() {
+			whole := data.Prompt.Whole()
+			return &whole, nil
+		}
+	case wire.EventTurnStart:
+		data, err := decode[wire.TurnStartData](e)
+		if err != nil {
+			return nil, err
+		}
+		if data.PromptID == a.promptID {
+			a.runID = data.RunID
+		}
+	case string(conversation.EventBlockStart), string(conversation.EventBlockComplete):
+		data, err := decode[conversation.BlockComplete](e)
+		if err != nil {
+			return nil, err
+		}
+		if a.mine(e) && data.Block.Type == conversation.AssistantText {
+			return nil, a.block(data.Block)
+		}
+	case string(conversation.EventTextDelta):
+		data, err := decode[conversation.TextDelta](e)
+		if err != nil {
+			return nil, err
+		}
+		if a.mine(e) && data.BlockID == a.blockID {
+			return nil, a.print(data.Delta)
+		}
+	}
+	return nil, nil
+}
+
+// mine reports whether an event belongs to the main conversation of the prompt's run.
+func (a *answer) mine(e apiclient.Event) bool {
+	return a.runID != "" && e.RunID == a.runID && (e.ConversationID == conversation.Main || e.ConversationID == "")
+}
+
+// block prints the part of a block that has not been printed.
+func (a *answer) block(b conversation.Block) error {
+	if b.ID != a.blockID {
+		if err := a.finish(); err != nil {
+			return err
+		}
+		a.blockID, a.printed = b.ID, 0
+	}
+	if a.printed < len(b.Content) {
+		return a.print(b.Content[a.printed:])
+	}
+	return nil
+}
+
+func (a *answer) print(text string) error {
+	a.printed += len(text)
+	if a.printable {
+		text = terminal.Printable(text)
+	}
+	if text == "" {
+		return nil
+	}
+	a.any, a.newline = true, strings.HasSuffix(text, "\n")
+	_, err := io.WriteString(a.out, text)
+	return err
+}
+
+// finish ends the last line.
+func (a *answer) finish() error {
+	if !a.any || a.newline {
+		return nil
+	}
+	a.newline = true
+	_, err := io.WriteString(a.out, "\n")
+	return err
+}

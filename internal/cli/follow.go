@@ -1,0 +1,99 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+
+	"github.com/overwinter-dev/overwinter/internal/apiclient"
+	"github.com/overwinter-dev/overwinter/internal/wire"
+)
+
+// FollowOptions are the choices of Follow.
+type FollowOptions struct {
+	SessionID string
+	// After is the position after which events are shown; 0 is the beginning.
+	After int64
+	// UntilIdle returns when no prompt is queued or processing. Default: when the session is terminated.
+	UntilIdle bool
+	// Answer reads answers to the agent's questions from the input, also if that is not a terminal.
+	Answer bool
+	View   View
+}
+
+// Follow shows the conversation of a session and what is added to it.
+func Follow(ctx context.Context, client *apiclient.Client, in io.Reader, out io.Writer, o FollowOptions) error {
+	until, err := newUntilIdle(ctx, client, o)
+	if err != nil {
+		return err
+	}
+	t := newTalk(client, o.SessionID, o.View.on(out))
+	if tty := IsTerminal(in); tty || o.Answer {
+		t.listen(ctx, in, tty)
+	}
+	t.observe = until.take
+	return t.run(ctx, o.After)
+}
+
+// FollowJSON prints each event as a line of JSON. View and Answer have no effect.
+func FollowJSON(ctx context.Context, client *apiclient.Client, out io.Writer, o FollowOptions) error {
+	until, err := newUntilIdle(ctx, client, o)
+	if err != nil {
+		return err
+	}
+	for e, err := range client.Follow(ctx, o.SessionID, o.After) {
+		if err != nil {
+			return fmt.Errorf("follow %s: %w", o.SessionID, err)
+		}
+		line := e.Raw
+		if e.Marker() {
+			if line, err = json.Marshal(map[string]any{"type": e.Type, "data": e.Data}); err != nil {
+				return fmt.Errorf("encode marker: %w", err)
+			}
+		}
+		if _, err := fmt.Fprintf(out, "%s\n", line); err != nil {
+			return err
+		}
+		if over, err := until.take(e); over || err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// untilIdle finds out when a session has no prompt that is queued or processing.
+type untilIdle struct {
+	wanted   bool
+	idle     bool // there is none, as far as the events that were read say
+	caughtUp bool
+}
+
+// newUntilIdle reads the queue before the first event is read. Later changes are in the events, so no
+// event is left unread when the queue turns out to be empty.
+func newUntilIdle(ctx context.Context, client *apiclient.Client, o FollowOptions) (*untilIdle, error) {
+	u := &untilIdle{wanted: o.UntilIdle}
+	if u.wanted {
+		now, err := client.SessionGet(ctx, o.SessionID)
+		if err != nil {
+			return nil, err
+		}
+		u.idle = now.Queue.Queued+now.Queue.Processing == 0
+	}
+	return u, nil
+}
+
+// take reads one event and reports whether to return.
+func (u *untilIdle) take(e apiclient.Event) (bool, error) {
+	switch e.Type {
+	case apiclient.MarkerCaughtUp:
+		u.caughtUp = true
+	case wire.EventQueue:
+		queue, err := decode[wire.QueueData](e)
+		if err != nil {
+			return false, err
+		}
+		u.idle = len(queue.Items) == 0
+	}
+	return u.wanted && u.caughtUp && u.idle, nil
+}

@@ -1,0 +1,116 @@
+package cli
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/overwinter-dev/overwinter/internal/apiclient"
+	"github.com/overwinter-dev/overwinter/internal/session"
+	"github.com/overwinter-dev/overwinter/internal/terminal"
+	"github.com/overwinter-dev/overwinter/internal/wire"
+)
+
+// open adds an open question and reports whether it is new.
+func (t *talk) open(q wire.QuestionJSON) bool {
+	same := func(other wire.QuestionJSON) bool { return other.ID == q.ID }
+	if t.closed[q.ID] || slices.ContainsFunc(t.asked, same) || t.dialog != nil && same(t.dialog.Question()) {
+		return false
+	}
+	t.asked = append(t.asked, q)
+	slices.SortFunc(t.asked, func(a, b wire.QuestionJSON) int { return cmp.Compare(a.ID, b.ID) }) // IDs sort by time
+	return true
+}
+
+// resolved removes a question that is not open any more.
+func (t *talk) resolved(id string) {
+	t.closed[id] = true
+	same := func(q wire.QuestionJSON) bool { return q.ID == id }
+	t.asked, t.aside = slices.DeleteFunc(t.asked, same), slices.DeleteFunc(t.aside, same)
+	if t.dialog != nil && t.dialog.Question().ID == id {
+		t.dialog = nil
+	}
+}
+
+// openQuestions shows the questions that were asked before the position at which the talk began.
+func (t *talk) openQuestions(ctx context.Context) func() error {
+	questions, err := t.client.QuestionList(ctx, t.id, session.QuestionOpen)
+	return func() error {
+		t.live = true
+		if err != nil {
+			return t.view.Notice("could not read the agent's earlier questions: " + err.Error())
+		}
+		for _, q := range slices.Backward(questions) { // the list has the newest first
+			if !t.open(q) {
+				continue
+			}
+			if err := t.showQuestion(q); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+}
+
+// showQuestion shows a question in the way its event is shown.
+func (t *talk) showQuestion(q wire.QuestionJSON) error {
+	data, err := json.Marshal(wire.QuestionData{Question: q})
+	if err != nil {
+		return fmt.Errorf("encode question: %w", err)
+	}
+	return t.view.Event(wire.EventJSON{Type: wire.EventQuestion, Data: data})
+}
+
+// ask begins a dialog about the oldest open question, and shows the input line.
+func (t *talk) ask() error {
+	if t.dialog == nil && t.lines != nil && t.live && len(t.asked) > 0 {
+		t.dialog = terminal.NewDialog(t.asked[0])
+		t.asked = t.asked[1:]
+	}
+	if !t.tty {
+		return nil
+	}
+	if t.dialog != nil {
+		return t.view.Prompt(t.dialog.Prompt())
+	}
+	if t.live {
+		return t.view.Prompt(t.prompt)
+	}
+	return nil
+}
+
+// reply continues the dialog with a line.
+func (t *talk) reply(line string) error {
+	done, hint := t.dialog.Line(line)
+	if hint != "" {
+		return t.view.Notice(hint)
+	}
+	if !done {
+		return nil
+	}
+	q, answer := t.dialog.Question(), t.dialog.Answer()
+	t.dialog = nil
+	t.calls = append(t.calls, func(ctx context.Context) func() error {
+		_, err := t.client.QuestionAnswer(ctx, t.id, q.ID, apiclient.Reply{
+			Answer: answer.Decision, Answers: answer.Answers, Message: answer.Message,
+		})
+		return func() error { return t.answered(q, err) }
+	})
+	return nil
+}
+
+// answered shows why an answer was refused. The question is asked again if it can still be answered.
+func (t *talk) answered(q wire.QuestionJSON, err error) error {
+	problem, refused := errors.AsType[*apiclient.Error](err)
+	switch {
+	case err == nil:
+		return nil
+	case refused && (problem.Code == session.CodeIllegalState || problem.Code == session.CodeTerminated):
+		return t.view.Notice("the answer came too late: " + problem.Detail)
+	}
+	t.asked = append([]wire.QuestionJSON{q}, t.asked...)
+	return t.view.Notice("the answer was not accepted: " + err.Error())
+}

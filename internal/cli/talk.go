@@ -1,0 +1,187 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/overwinter-dev/overwinter/internal/apiclient"
+	"github.com/overwinter-dev/overwinter/internal/terminal"
+	"github.com/overwinter-dev/overwinter/internal/wire"
+)
+
+// talk shows a session to a person and takes what the person types. Only the goroutine of run uses it.
+type talk struct {
+	client *apiclient.Client
+	id     string
+	view   *terminal.View
+
+	lines <-chan string // what is typed; nil: nothing is read
+	tty   bool          // lines come from a terminal, which echoes them itself
+	live  bool          // everything before the start has been shown
+	calls []call        // API calls to be made, in order
+
+	asked  []wire.QuestionJSON // open questions that are not being answered, oldest first
+	aside  []wire.QuestionJSON // open questions that the person has skipped
+	closed map[string]bool     // IDs of questions that are not open any more
+	dialog *terminal.Dialog    // about the question that is being answered
+
+	// The rest is nil or empty in commands that do without it.
+	prompt    string                              // shown while nothing is asked
+	say       func(line string) error             // takes a line that answers no question
+	interrupt <-chan struct{}                     // Ctrl-C
+	onBreak   func() (leave bool)                 // handles it
+	observe   func(apiclient.Event) (bool, error) // sees every event; true ends the talk
+}
+
+// call is one API call, made outside the goroutine of run. What it returns is run there.
+type call func(ctx context.Context) (then func() error)
+
+func newTalk(client *apiclient.Client, id string, view *terminal.View) *talk {
+	return &talk{client: client, id: id, view: view, closed: map[string]bool{}}
+}
+
+// listen takes lines from a terminal or a file. The reading ends with ctx.
+func (t *talk) listen(ctx context.Context, in io.Reader, tty bool) {
+	t.lines, t.tty = readLines(ctx, in), tty
+}
+
+// errLeave ends a talk without an error.
+var errLeave = errors.New("leave")
+
+// run shows the events after a position until the session or the talk ends.
+func (t *talk) run(ctx context.Context, after int64) error {
+	inner, cancel := context.WithCancel(ctx)
+	defer cancel()
+	events := stream(inner, t.client, t.id, after)
+	todo, done := make(chan call), make(chan func() error)
+	go func() {
+		defer close(done)
+		for c := range todo {
+			then := c(inner)
+			select {
+			case done <- then:
+			case <-inner.Done():
+			}
+		}
+	}()
+	err := t.loop(ctx, events, todo, done)
+	cancel()
+	close(todo)
+	for range events { // both goroutines end before run does
+	}
+	for range done {
+	}
+	if closeErr := t.view.Close(); err == nil || errors.Is(err, errLeave) {
+		err = closeErr
+	}
+	return err
+}
+
+func (t *talk) loop(ctx context.Context, events <-chan received, todo chan<- call, done <-chan func() error) error {
+	for {
+		if err := t.ask(); err != nil {
+			return err
+		}
+		var next call
+		var out chan<- call
+		if len(t.calls) > 0 {
+			next, out = t.calls[0], todo
+		}
+		lines := t.lines
+		if t.dialog == nil && t.say == nil && !t.tty {
+			lines = nil // a file of answers waits for the questions
+		}
+		var err error
+		select {
+		case out <- next:
+			t.calls = t.calls[1:]
+		case then := <-done:
+			err = then()
+		case line, ok := <-lines:
+			err = t.line(line, ok)
+		case <-t.interrupt:
+			if t.onBreak() {
+				err = errLeave
+			}
+		case r, ok := <-events:
+			if !ok {
+				return ctx.Err()
+			}
+			err = t.event(r)
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// event shows an event and updates the open questions.
+func (t *talk) event(r received) error {
+	if r.err != nil {
+		return fmt.Errorf("follow %s: %w", t.id, r.err)
+	}
+	e := r.event
+	if err := t.view.Event(e.EventJSON); err != nil {
+		return err
+	}
+	switch e.Type {
+	case apiclient.MarkerCaughtUp:
+		if t.live = t.lines == nil; !t.live {
+			t.calls = append(t.calls, t.openQuestions)
+		}
+	case apiclient.MarkerEnd:
+		return errLeave
+	case wire.EventQuestion:
+		data, err := decode[wire.QuestionData](e)
+		if err != nil {
+			return err
+		}
+		t.open(data.Question)
+	case wire.EventQuestionResolved:
+		data, err := decode[wire.QuestionResolvedData](e)
+		if err != nil {
+			return err
+		}
+		t.resolved(data.QuestionID)
+	}
+	if t.observe == nil {
+		return nil
+	}
+	over, err := t.observe(e)
+	if err == nil && over {
+		err = errLeave
+	}
+	return err
+}
+
+// line takes a line that was typed; ok is false at the end of the input.
+func (t *talk) line(line string, ok bool) error {
+	if !ok {
+		t.lines = nil
+		if t.dialog != nil {
+			t.dialog = nil
+			return t.view.Prompt("")
+		}
+		if t.say != nil {
+			return errLeave
+		}
+		return t.view.Prompt("")
+	}
+	if t.tty {
+		if err := t.view.Entered(line); err != nil {
+			return err
+		}
+	}
+	switch {
+	case t.say != nil && (t.dialog == nil || isCommand(line)):
+		return t.say(line)
+	case t.dialog != nil:
+		return t.reply(line)
+	case strings.TrimSpace(line) == "":
+		return nil
+	}
+	return t.view.Notice("no question is open; overwinter session attach takes prompts")
+}
