@@ -25,7 +25,7 @@ const maxBodyBytes = 1 << 20
 // maxDepth bounds how deep free JSON of a client is nested.
 const maxDepth = 32
 
-// maxFaults bounds how many faults one answer tells.
+// maxFaults bounds how many faults one response lists.
 const maxFaults = 20
 
 // object reads the fields of one JSON object of a request, strictly: each is taken
@@ -364,7 +364,7 @@ func (o *object) unknown() {
 	}
 }
 
-// done returns the fault that tells everything that was wrong, or nil.
+// done returns a fault that lists everything that was wrong, or nil.
 func (o *object) done() error {
 	o.unknown()
 	faults := *o.faults

@@ -12,8 +12,8 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
-// TestCommandsInEveryState is the whole table: what each command answers in each
-// state, and whether the workflow is told.
+// TestCommandsInEveryState is the whole table: the response to each command in each state, and
+// whether the workflow is notified.
 func TestCommandsInEveryState(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

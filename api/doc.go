@@ -2,13 +2,13 @@
 // inside it.
 //
 //	client ──▶ routes ──▶ body, validate ──▶ Store (Postgres)         the promise
-//	                                    └──▶ Orchestrator (Temporal)  the bell
+//	                                    └──▶ Orchestrator (Temporal)  signals
 //	client ◀── events ◀── Events (the log in Postgres)
 //
 // Invariants:
 //
-//   - A prompt is answered with 202 only after its row is committed. The bell that
-//     follows may fail: a relay rings again for rows that nobody has claimed.
+//   - A prompt is answered with 202 only after its row is committed. The signal that follows may
+//     fail: a relay signals again for rows that no run has claimed.
 //   - A request that is refused with a 4xx has changed nothing.
 //   - Reading asks Postgres alone; only state asks a workflow. Nothing that reads
 //     wakes a sandbox.

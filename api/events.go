@@ -41,11 +41,11 @@ const (
 
 var position = regexp.MustCompile(`^[0-9]{1,18}$`)
 
-// latest is where a stream starts that is to tell only what happens from now on. No log is that long.
+// latest is the start of a stream that sends only events from now on. No log is that long.
 const latest = math.MaxInt64
 
-// startPosition is the seq that the stream starts behind, or latest; the header, which a
-// client sends when it comes back, goes before the query of its first address.
+// startPosition is the seq after which the stream starts, or latest; the header, which a client
+// sends when it reconnects, overrides the query of its first address.
 func startPosition(c echo.Context) (int64, error) {
 	name, text := "after", c.QueryParam("after")
 	_, given := c.QueryParams()["after"]
@@ -241,9 +241,9 @@ func behindGap(err error) (after int64, ok bool) {
 	return gone.First - 1, true
 }
 
-// over reports whether the session is final, every prompt has its outcome, and
-// everything up to there has been sent. The row is asked before the log: what the
-// row tells was written together with its events.
+// over reports whether the session is final, every prompt has its outcome, and everything up to
+// there has been sent. The row is read before the log: what the row says was written together with
+// its events.
 func (st *stream) over(ctx context.Context) (bool, error) {
 	sess, err := st.server.cfg.Store.SessionGet(ctx, st.sessionID)
 	if err != nil {
@@ -287,7 +287,7 @@ func (st *stream) send(b eventlog.Batch) error {
 	return st.write(frames)
 }
 
-// gap tells the client that events up to a position were deleted before they were sent.
+// gap reports to the client that events up to a position were deleted before they were sent.
 func (st *stream) gap(to int64) error {
 	frame := marker(nil, markerGap, map[string]int64{"from": st.last + 1, "to": to})
 	st.last = to

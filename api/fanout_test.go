@@ -266,7 +266,7 @@ const fanOutReaders = "OVERWINTER_FANOUT_READERS"
 
 // TestFanOutReaders is the other process: it connects, and for each number on its input waits until
 // every connection has got as many events more, and prints when each had.
-func TestFanOutReaders(t *testing.T) { //nolint:paralleltest // it is a process of its own
+func TestFanOutReaders(t *testing.T) { //nolint:paralleltest // it is a separate process
 	text, ok := os.LookupEnv(fanOutReaders)
 	if !ok {
 		t.Skip("it is run by BenchmarkFanOut")

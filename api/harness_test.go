@@ -33,7 +33,7 @@ const patience = 2 * time.Minute
 
 func TestMain(m *testing.M) { leaktest.Main(m) }
 
-// bundle is one server on a port of its own, over fakes.
+// bundle is one server on its own port, over fakes.
 type bundle struct {
 	t       testing.TB
 	store   *apitest.Store

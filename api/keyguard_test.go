@@ -72,7 +72,7 @@ func TestGuessesPerSecondAreBounded(t *testing.T) {
 	})
 }
 
-// Whoever has an IPv6 address has many of them.
+// An owner of an IPv6 address has many of them.
 func TestAddressesOfOneNetworkAreOneCaller(t *testing.T) {
 	t.Parallel()
 	for _, address := range []string{"2001:db8:1:2::1", "2001:db8:1:2:ffff::9", "2001:db8:1:2::1%eth0"} {

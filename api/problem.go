@@ -45,7 +45,7 @@ var statuses = map[session.Code]int{
 // retryAfter is the Retry-After of answers that ask to come again, in seconds.
 const retryAfter = 1
 
-// statusClientGone is logged where the client has left before the answer; nobody sees it.
+// statusClientGone is logged if the client has left before the response; it is never sent.
 const statusClientGone = 499
 
 const problemType = "application/problem+json"

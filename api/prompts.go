@@ -104,8 +104,8 @@ func (s *Server) promptGet(c echo.Context) error {
 	return c.JSON(http.StatusOK, wire.Prompt(prompt))
 }
 
-// promptWithdraw needs no word to the workflow: its claim of the prompt will be
-// told that there is nothing to run.
+// promptWithdraw does not signal the workflow: its claim of the prompt will return that there is
+// nothing to run.
 func (s *Server) promptWithdraw(c echo.Context) error {
 	id, promptID, err := promptIDs(c)
 	if err != nil {

@@ -99,7 +99,7 @@ func (s *Server) questionAnswer(c echo.Context) error {
 	return c.JSON(http.StatusOK, wire.Question(question))
 }
 
-// answer takes an answer. One in words needs no decision of its own.
+// answer reads an answer. One with a text needs no decision.
 func (o *object) answer() session.Answer {
 	var a session.Answer
 	if raw, ok := o.take("answers"); ok {

@@ -219,7 +219,7 @@ func (s *Server) Run(ctx context.Context, ln net.Listener) error {
 		DisableGeneralOptionsHandler: true,
 		ErrorLog:                     slog.NewLogLogger(s.log.Handler(), slog.LevelDebug),
 	}
-	served := make(chan error, 1) // one send, whoever listens
+	served := make(chan error, 1) // one send, with or without a receiver
 	go func() { served <- srv.Serve(ln) }()
 
 	select {

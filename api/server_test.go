@@ -244,7 +244,8 @@ func TestTheKey(t *testing.T) {
 	require.NotContains(t, b.logs.String(), "let-me-in-please-or-not")
 }
 
-// Every answer tells browsers and caches to leave it alone: data, problems, streams and unknown paths.
+// Every response forbids browsers and caches to keep or embed it: data, problems, streams and
+// unknown paths.
 func TestEveryAnswerHasSecurityHeaders(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -278,8 +279,8 @@ func TestPagesOfOthersMayNotCommand(t *testing.T) {
 	require.Equal(t, http.StatusCreated, b.do("POST", "/api/sessions", `{"agent":"demo"}`, "Origin", b.url).status)
 }
 
-// A page whose name resolves to loopback is of the same origin as far as its
-// browser can tell; only the name gives it away.
+// A page whose name resolves to loopback has the same origin as far as its browser can know; only
+// the name differs.
 func TestAServerWithoutAKeyAnswersToThisMachineOnly(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

@@ -244,7 +244,7 @@ func digest(body []byte) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// ring tells the session's workflow of work that is stored. Failing is no error: the row is the promise,
+// ring notifies the session's workflow of stored work. Failing is no error: the row is the promise,
 // and a relay signals again for rows that no workflow claims.
 func (s *Server) ring(ctx context.Context, sessionID, promptID string, ordinal int64) {
 	s.signal(ctx, sessionID, func(ctx context.Context) error {

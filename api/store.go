@@ -10,8 +10,8 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
-// Store is what the API needs of Postgres. Every method is one transaction and
-// returns *session.Fault for what a client may be told.
+// Store is what the API needs of Postgres. Every method is one transaction and returns
+// *session.Fault for errors that a client may see.
 type Store interface {
 	// SessionCreate stores a session and its first prompt, if there is one. With
 	// a key that was used within 24 hours it returns the session made then, with
@@ -22,13 +22,13 @@ type Store interface {
 	// SessionPatch changes what is given, and appends a title event for a new title.
 	SessionPatch(ctx context.Context, sessionID string, p session.Patch) (session.Session, error)
 
-	// PurgeRequest records that everything of a session is to be erased, and returns the session as it is.
+	// PurgeRequest records that everything of a session is to be erased, and returns the session.
 	PurgeRequest(ctx context.Context, sessionID string) (session.Session, error)
 
-	// PromptSubmit stores a prompt at the end of its session's queue with the
-	// events prompt and queue. The same id and body again returns the prompt as
-	// it is, with created false; another body is prompt_conflict. Others:
-	// session_not_found, session_terminated, session_in_error, queue_full.
+	// PromptSubmit stores a prompt at the end of its session's queue with the events prompt and
+	// queue. The same id and body again returns the stored prompt, with created false; another body
+	// is prompt_conflict. Others: session_not_found, session_terminated, session_in_error,
+	// queue_full.
 	PromptSubmit(ctx context.Context, p session.Prompt) (stored session.Prompt, position int64, created bool, err error)
 	PromptGet(ctx context.Context, sessionID, promptID string) (session.Prompt, error)
 	// PromptList is oldest first.
@@ -94,14 +94,14 @@ type Idempotency = session.Idempotency
 // Orchestrator rings for work and asks the workflows. Errors are *session.Fault:
 // unavailable when Temporal does not answer, session_not_found when no workflow is open.
 type Orchestrator interface {
-	// Ring tells the session's workflow, started if need be, of a prompt; with
-	// an empty prompt id it only makes sure that the workflow is open.
+	// Ring notifies the session's workflow of a prompt and starts the workflow if it is not open;
+	// with an empty prompt id it only makes sure that the workflow is open.
 	Ring(ctx context.Context, sessionID, promptID string, ordinal int64) error
-	// Notify tells the session's workflow, started if need be, that commands are pending for it; Stop,
-	// that one of them is a stop.
+	// Notify notifies the session's workflow that commands are pending and starts the workflow if
+	// it is not open; Stop, that one of them is a stop.
 	Notify(ctx context.Context, sessionID string) error
 	Stop(ctx context.Context, sessionID string) error
-	// Settings tells an open workflow of a changed idle timeout; none open is no error.
+	// Settings notifies an open workflow of a changed idle timeout; none open is no error.
 	Settings(ctx context.Context, sessionID string, idleTimeout time.Duration) error
 	// State is the workflow's own view, as JSON.
 	State(ctx context.Context, sessionID string) (json.RawMessage, error)

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// Orchestrator notes what it is told.
+// Orchestrator records its calls.
 type Orchestrator struct {
 	mu   sync.Mutex
 	told []string
@@ -48,7 +48,7 @@ func (o *Orchestrator) Set(change func(*Orchestrator)) {
 	change(o)
 }
 
-// Heard returns what was told since it was last asked.
+// Heard returns the calls since it was last called.
 func (o *Orchestrator) Heard() []string {
 	o.mu.Lock()
 	defer o.mu.Unlock()

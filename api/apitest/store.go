@@ -57,7 +57,7 @@ func (m *Store) Fail(method string, err error) {
 	m.faults[method] = err
 }
 
-// enter locks the store for a method that is not told to fail.
+// enter locks the store for a method that is not set to fail.
 func (m *Store) enter(method string) (leave func(), err error) {
 	m.mu.Lock()
 	if err := m.faults[method]; err != nil {

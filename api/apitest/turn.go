@@ -9,9 +9,9 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/wire"
 )
 
-// Turn plays the turn of a queued prompt as a worker would write it: the agent uses
-// a tool, thinks, and says each of the texts in pieces of two bytes; then the
-// prompt ends. It is the turn of nobody where the prompt is not queued.
+// Turn writes the turn of a queued prompt as a worker would: the agent uses a tool, thinks, and
+// writes each of the texts in pieces of two bytes; then the prompt ends. If the prompt is not
+// queued, the turn belongs to no prompt.
 func (m *Store) Turn(id, promptID string, end session.PromptStatus, reason string, says ...string) {
 	m.With(id, func(r *Row) {
 		at := -1

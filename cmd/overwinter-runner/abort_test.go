@@ -18,8 +18,8 @@ import (
 func TestAnAbortReachesTheAgentWithin100ms(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	// The limit is of the whole way: a process of its own, socket, stdin, answer, journal. What it is
-	// where there is a processor for it, the quickest tells.
+	// The limit is for the whole way: a separate process, socket, stdin, answer, journal. The
+	// fastest of several shows how long it takes with a free CPU.
 	const limit = 100 * time.Millisecond
 	began, quickest := time.Now(), deadline
 	for n := 0; quickest >= limit; n++ {
@@ -53,8 +53,8 @@ func TestAnAbortBySignalReachesTheProcessGroup(t *testing.T) {
 func TestWhatDoesNotHeedAnAbortIsKilledWithItsTree(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	// One child in a session of its own, one double-forked from there, one that
-	// refuses every signal that can be refused: none may outlive the agent.
+	// One child in a separate session, one double-forked from there, one that ignores every signal
+	// that can be ignored: none may outlive the agent.
 	script := `trap '' INT TERM HUP
 setsid sh -c 'trap "" TERM; echo $$ > a; sleep 1000' &
 setsid sh -c '(setsid sh -c "echo \$\$ > b; exec sleep 1000" &) ; exit' &
@@ -107,13 +107,13 @@ func TestASettledTurnIsNotKilled(t *testing.T) {
 	b := setup(t)
 	grace := 100 * time.Millisecond
 	for settled := false; !settled; {
-		grace *= 2 // until it is enough for this machine as it is
+		grace *= 2 // until it is enough for this machine
 		w := b.started(fmt.Sprint("run_", grace), echo, "one\n")
 		w.line("got one")
 		began := time.Now()
 		require.NoError(t, w.Interrupt(runner.Interrupt{Stdin: []byte("abort\n"), Grace: grace}))
 		require.NoError(t, w.Settle())
-		require.NoError(t, w.Flush(1)) // the answer comes behind the settling
+		require.NoError(t, w.Flush(1)) // the answer comes after the settling
 		w.until(func(m runner.Message) bool { _, ok := m.(*runner.Flushed); return ok })
 		if settled = time.Since(began) < grace; !settled {
 			_ = w.Close()

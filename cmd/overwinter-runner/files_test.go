@@ -42,7 +42,8 @@ func (s *shelf) add(t *testing.T, m runner.Message) {
 		s.position.Lineage, s.position.Base = m.Lineage, m.Base
 	case *runner.FileChanged:
 		s.position.Seq = m.Seq
-		// As the database does: what was told and not stored is created when it is told again.
+		// As the database does: what was reported and not stored is created when it is reported
+		// again.
 		word := string(m.Change)
 		if _, there := s.files[m.Path]; m.Change != session.FileDeleted {
 			word = string(session.FileCreated)
@@ -71,7 +72,7 @@ func (s *shelf) add(t *testing.T, m runner.Message) {
 	}
 }
 
-// take returns what was told since the last time, sorted.
+// take returns what was reported since the last time, sorted.
 func (s *shelf) take() []string {
 	told := s.told
 	s.told = nil
@@ -79,7 +80,7 @@ func (s *shelf) take() []string {
 	return told
 }
 
-// watching is a link that tells of the workspace.
+// watching is a link that reports changes of the workspace.
 func (b *sandbox) watching(run string, s *shelf) *worker {
 	b.t.Helper()
 	position := s.position
@@ -103,7 +104,7 @@ func (w *worker) shelve(s *shelf, id int64) {
 	w.stored = len(w.seen)
 }
 
-// work puts a file into the workspace, whole: nobody sees it half written.
+// work renames a file into the workspace, so that it is never seen half written.
 func (b *sandbox) work(name, text string) {
 	b.t.Helper()
 	path, part := filepath.Join(b.paths.Workspace, name), b.paths.Workspace+".part"
@@ -204,7 +205,7 @@ func TestSealHandsOverTheWorkspace(t *testing.T) {
 	seal()
 	require.Equal(t, []string{"created late"}, s.take())
 
-	// The snapshot of this moment goes on where it stood.
+	// The snapshot of this moment continues where it was.
 	b.stop(9)
 	b.start()
 	w = b.watching("run_2", s)

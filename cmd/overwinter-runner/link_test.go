@@ -149,7 +149,7 @@ func TestASlowWorkerDoesNotHoldTheAgentBack(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	w := b.started("run_1", `head -c 20000000 /dev/zero | tr '\0' 'x' | fold -w 1000; echo; : > done; read -r x; read -r x`, "go\n")
-	b.file("done") // nobody has called Next
+	b.file("done") // Next was not called
 	w.until(func(m runner.Message) bool { f, ok := m.(*runner.Frame); return ok && f.No == 19_999 })
 }
 

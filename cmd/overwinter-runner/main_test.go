@@ -41,7 +41,7 @@ const poll = 5 * time.Millisecond
 // all packages' tests share it.
 const deadline = 2 * time.Minute
 
-// sandbox is a directory that stands for one, with a runner serving in it.
+// sandbox is a directory that serves as one, with a runner serving in it.
 type sandbox struct {
 	t     *testing.T
 	paths runner.Paths
@@ -156,7 +156,7 @@ func (b *sandbox) seal(r runner.SealRequest) (runner.Seal, []runner.Segment) {
 	return s, segments
 }
 
-// worker is an attached link with the exec behind it.
+// worker is an attached link with its exec.
 type worker struct {
 	*runner.Link
 	t      *testing.T
@@ -199,8 +199,8 @@ func (b *sandbox) tryAttach(h runner.Hello) (*worker, error) {
 	return w, err
 }
 
-// next returns the next message that is not a sign of life; nil when the link has
-// ended, which end then tells why.
+// next returns the next message that is no heartbeat; nil when the link has ended, and then end has
+// the reason.
 func (w *worker) next() runner.Message {
 	w.t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), deadline)

@@ -223,7 +223,7 @@ func TestPutWritesFilesWhole(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, entries, 1, "nothing temporary is left")
 
-	// Cut off in the middle of the first file: the old one stays.
+	// Truncated in the middle of the first file: the old one stays.
 	require.NoError(t, os.WriteFile(files[0].Path, []byte("precious"), 0o600))
 	_, stderr, code := b.run(runner.Exec{Argv: b.paths.Put(), Stdin: whole[:len(whole)/2]})
 	require.Equal(t, runner.ExitFailed, code)

@@ -155,7 +155,7 @@ func ignoreCanceled(err error) error {
 // events gives the api the log's followers.
 type events struct{ follower *eventlog.Follower }
 
-// Follow opens a reader behind a position.
+// Follow opens a reader after a position.
 func (e events) Follow(ctx context.Context, sessionID string, after int64) (api.EventReader, error) {
 	return e.follower.Follow(ctx, sessionID, after)
 }

@@ -12,7 +12,7 @@ import (
 
 func TestAnAPIWithoutAKeyIsLimitedToUsers(t *testing.T) {
 	t.Parallel()
-	// Nobody has made this connection, so its user cannot be found.
+	// No process has made this connection, so its user cannot be found.
 	refused := &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 1}
 	check, err := (&APICmd{}).callers(t.Context(), slog.New(slog.DiscardHandler))
 	require.NoError(t, err)

@@ -174,8 +174,8 @@ func newBox(current string, previous []string) (*secret.Box, error) {
 	return secret.NewBox(key, others...)
 }
 
-// runnerBinary finds the program that goes into sandboxes: the one given, or the
-// one beside this program.
+// runnerBinary finds the program that goes into sandboxes: the one given, or the one next to this
+// program.
 func runnerBinary(given string) (string, error) {
 	if given == "" {
 		self, err := os.Executable()

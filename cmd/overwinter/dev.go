@@ -164,7 +164,7 @@ func migrateUp(ctx context.Context, url string, logger *slog.Logger) error {
 	return db.Migrate(ctx)
 }
 
-// defaultDataDir is where state is kept when nobody says otherwise.
+// defaultDataDir is where state is kept by default.
 func defaultDataDir() string {
 	if os.Geteuid() == 0 {
 		return "/var/lib/overwinter"
@@ -176,7 +176,7 @@ func defaultDataDir() string {
 	return filepath.Join(home, ".local", "share", "overwinter")
 }
 
-// isTerminal tells whether escapes may be written.
+// isTerminal reports whether escapes may be written.
 func isTerminal(w io.Writer) bool {
 	file, ok := w.(*os.File)
 	if !ok || os.Getenv("NO_COLOR") != "" {

@@ -19,7 +19,7 @@ func heedHangups() {
 }
 
 // TestHangupEndsInOrder: a closed terminal asks the program to end; it does not kill it, however
-// often it is told.
+// many hangups there are.
 //
 //nolint:paralleltest // signals are the whole process's
 func TestHangupEndsInOrder(t *testing.T) {
@@ -37,7 +37,7 @@ func TestHangupEndsInOrder(t *testing.T) {
 	require.NoError(t, syscall.Kill(os.Getpid(), syscall.SIGHUP), "once more, by the kernel after the shell")
 }
 
-// TestHangupIsIgnoredUnderNohup: who starts the program with nohup wants it to go on.
+// TestHangupIsIgnoredUnderNohup: a program that is started with nohup keeps running.
 //
 //nolint:paralleltest // as above
 func TestHangupIsIgnoredUnderNohup(t *testing.T) {

@@ -18,8 +18,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
-// serveHealth serves /healthz, /readyz and /metrics for a part that has no API
-// of its own, until ctx ends.
+// serveHealth serves /healthz, /readyz and /metrics for a part without an API, until ctx ends.
 func serveHealth(ctx context.Context, address string, checks map[string]func(context.Context) error, metrics prometheus.Gatherer, logger *slog.Logger) error {
 	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", address)
 	if err != nil {

@@ -28,8 +28,7 @@ func (l imageLedger) Use(ctx context.Context, name, imageID string) (bool, error
 	return l.db.BaseImageUse(ctx, name, imageID)
 }
 
-// images prepares what sessions start from: the runner, and the agent where it is
-// a program of its own.
+// images prepares what sessions start from: the runner, and the agent if it is a separate program.
 type images struct {
 	images *sandbox.Images
 	runner string // the program that is put in

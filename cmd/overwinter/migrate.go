@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// MigrateCmd looks after the database's schema.
+// MigrateCmd manages the database's schema.
 type MigrateCmd struct {
 	Up     MigrateUpCmd     `cmd:"" help:"Migrate the database to this build's schema."`
 	Status MigrateStatusCmd `cmd:"" help:"List the migrations and when each one was applied."`
@@ -18,7 +18,7 @@ type MigrateCmd struct {
 // MigrateUpCmd applies what is missing.
 type MigrateUpCmd struct{ databaseFlags }
 
-// Run returns when the schema is up to date, whoever brought it there.
+// Run returns when the schema is up to date, even if another process has updated it.
 func (c *MigrateUpCmd) Run(ctx context.Context, logger *slog.Logger) error {
 	return migrateUp(ctx, c.DatabaseURL, logger)
 }

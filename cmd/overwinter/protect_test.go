@@ -12,7 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// protectedChild is set for a test binary that protects itself and tells what came of it.
+// protectedChild is set for a test binary that protects itself and prints the result.
 const protectedChild = "OVERWINTER_TEST_PROTECTED"
 
 func reportProtection() int {

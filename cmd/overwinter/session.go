@@ -145,7 +145,7 @@ type SessionListCmd struct {
 	Status string `placeholder:"STATUS" help:"List only sessions with this status, such as running."`
 	Agent  string `placeholder:"NAME" help:"List only sessions of this agent."`
 	Query  string `placeholder:"TEXT" help:"List only sessions with these words in their title, or whose ID starts with TEXT."`
-	// Metadata is sent as it is given: the API has the bounds.
+	// Metadata is sent unchecked: the API has the bounds.
 	Metadata map[string]string `placeholder:"KEY=VALUE" help:"List only sessions whose metadata has this member."`
 	Sort     string            `placeholder:"ORDER" help:"Sort by createdAt or lastActivityAt; a preceding - is for the newest first. Default -createdAt."`
 	Limit    int               `default:"50" placeholder:"N" help:"Maximum number of sessions; 0 lists all. Default ${default}."`
@@ -277,7 +277,7 @@ func (c *SessionRecoverCmd) Run(ctx context.Context, s streams, parent *SessionC
 	return parent.command(ctx, s.stdout, c.ID, apiclient.Recover, false)
 }
 
-// command tells a session what to do and prints whether there was anything to do.
+// command sends a session a command and prints whether there was anything to do.
 func (c *SessionCmd) command(ctx context.Context, w io.Writer, id string, cmd apiclient.Command, force bool) error {
 	return c.with(func(client *apiclient.Client) error {
 		got, accepted, err := client.Command(ctx, id, cmd, force)

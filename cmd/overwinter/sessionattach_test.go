@@ -104,7 +104,7 @@ func TestFollowTakesAnswersFromAFile(t *testing.T) {
 	id := store.Put(session.Running)
 	permission := session.Asked{Kind: session.Permission, Title: "Bash: ls", ToolName: "Bash"}
 	store.Ask(id, session.Asked{Kind: session.Inquiry, Title: "Why?", Inquiries: []session.InquiryItem{{Question: "Why?"}}}, time.Hour)
-	store.Ask(id, permission, -time.Second) // nobody can answer it any more
+	store.Ask(id, permission, -time.Second) // it can no longer be answered
 	store.Ask(id, permission, time.Hour)
 	done := make(chan result, 1)
 	go func() {

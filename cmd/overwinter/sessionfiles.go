@@ -12,7 +12,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/wire"
 )
 
-// SessionFilesCmd lists the files of a workspace, or prints one. It wakes nobody.
+// SessionFilesCmd lists the files of a workspace, or prints one. It wakes no session.
 type SessionFilesCmd struct {
 	sessionArg
 	Path   string `arg:"" optional:"" help:"File to print. Default: list all files."`
@@ -45,7 +45,7 @@ func (c *SessionFilesCmd) Run(ctx context.Context, s streams, parent *SessionCmd
 			return printJSON(s.stdout, files)
 		}
 		t := tabwriter.NewWriter(s.stdout, 0, 0, 2, ' ', 0)
-		fmt.Fprintln(t, "SIZE\tMODIFIED\tPATH") // tabwriter tells with Flush
+		fmt.Fprintln(t, "SIZE\tMODIFIED\tPATH") // Flush returns the error
 		for _, f := range files {
 			path := terminal.OneLine(f.Path, 0)
 			if !f.Saved {
@@ -66,7 +66,7 @@ func printFile(w io.Writer, data []byte) error {
 	return err
 }
 
-// SessionDiffCmd prints what has changed in a workspace. It wakes nobody.
+// SessionDiffCmd prints what has changed in a workspace. It wakes no session.
 type SessionDiffCmd struct {
 	sessionArg
 	Stat bool `help:"Print only the changed files and the size of each change."`
@@ -103,7 +103,7 @@ func printStat(w io.Writer, d wire.DiffJSON) error {
 		if f.Binary {
 			lines = "binary"
 		}
-		fmt.Fprintf(t, "%s\t%s\t%s\n", f.Change, lines, terminal.OneLine(f.Path, 0)) // tabwriter tells with Flush
+		fmt.Fprintf(t, "%s\t%s\t%s\n", f.Change, lines, terminal.OneLine(f.Path, 0)) // Flush returns the error
 	}
 	fmt.Fprintf(t, "files changed: %d, +%d -%d%s\n", d.FilesChanged, d.Additions, d.Deletions, gitState(d))
 	return t.Flush()

@@ -85,7 +85,7 @@ func inTerminal(t *testing.T, args ...string) *terminalOf {
 	}()
 	go func() {
 		defer close(p.done)
-		cmd.Wait() //nolint:errcheck // the code tells
+		cmd.Wait() //nolint:errcheck // the exit code has the result
 		p.code = cmd.ProcessState.ExitCode()
 	}()
 	t.Cleanup(func() {
@@ -97,7 +97,7 @@ func inTerminal(t *testing.T, args ...string) *terminalOf {
 	return p
 }
 
-// await waits until the terminal has been given a text, behind what was awaited before.
+// await waits until the terminal has received a text, after what was awaited before.
 func (p *terminalOf) await(text string) {
 	p.t.Helper()
 	require.Eventually(p.t, func() bool {
@@ -199,7 +199,7 @@ func TestFollowInATerminal(t *testing.T) {
 	p.keys("reject not today\n")
 	p.await("answered: reject: not today")
 
-	// One that was answered too late: the follow goes on.
+	// One that was answered too late: the follow continues.
 	store.Ask(id, session.Asked{Kind: session.Permission, Title: "Bash: ls", ToolName: "Bash"}, -time.Second)
 	p.await("always or reject? ")
 	p.keys("once\n")

@@ -36,7 +36,7 @@ func (c *SessionQuestionsCmd) Run(ctx context.Context, s streams, parent *Sessio
 			return printJSON(s.stdout, questions)
 		}
 		t := tabwriter.NewWriter(s.stdout, 0, 0, 2, ' ', 0)
-		fmt.Fprintln(t, "ID\tSTATUS\tEXPIRES\tTOOL\tQUESTION") // tabwriter tells with Flush
+		fmt.Fprintln(t, "ID\tSTATUS\tEXPIRES\tTOOL\tQUESTION") // Flush returns the error
 		for _, q := range questions {
 			fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\n", q.ID, q.Status, q.ExpiresAt, terminal.OneLine(q.ToolName, terminal.TitleRunes), describeQuestion(q))
 		}
@@ -77,7 +77,7 @@ func (c *SessionAnswerCmd) Validate() error {
 	return nil
 }
 
-// Run answers and prints the question as it is then.
+// Run answers and prints the updated question.
 func (c *SessionAnswerCmd) Run(ctx context.Context, s streams, parent *SessionCmd) error {
 	return parent.with(func(client *apiclient.Client) error {
 		q, err := client.QuestionAnswer(ctx, c.ID, c.Question, apiclient.Reply{

@@ -18,7 +18,7 @@ func (c *SessionCmd) printSession(w io.Writer, s wire.SessionJSON) error {
 	}
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	row := func(name, format string, args ...any) {
-		fmt.Fprintf(t, "%s\t%s\n", name, terminal.OneLine(fmt.Sprintf(format, args...), 0)) // tabwriter tells with Flush
+		fmt.Fprintf(t, "%s\t%s\n", name, terminal.OneLine(fmt.Sprintf(format, args...), 0)) // Flush returns the error
 	}
 	row("id", "%s", s.ID)
 	row("status", "%s%s", s.Status, inBrackets(s.StatusReason))

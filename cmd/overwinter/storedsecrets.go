@@ -19,7 +19,7 @@ type storedSecrets struct {
 	db     *postgres.DB
 	box    *secret.Box // nil for a process without the key of the installation
 	logger *slog.Logger
-	// changed is called with each new masker. Default: it is not told.
+	// changed is called with each new masker. Default: it is not called.
 	changed func(*secret.Masker)
 
 	mu     sync.Mutex

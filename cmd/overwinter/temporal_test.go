@@ -43,8 +43,8 @@ func TestTemporalIsSpokenToInTheClearUnlessSomethingAsksForMore(t *testing.T) {
 	}
 }
 
-// TestTheKeyGoesOverTLSAlone: a listener that speaks TLS sees the client come, and one whose
-// certificate nobody vouches for is not told anything.
+// TestTheKeyGoesOverTLSAlone: a listener that speaks TLS sees the client connect, and one with an
+// untrusted certificate receives nothing.
 func TestTheKeyGoesOverTLSAlone(t *testing.T) {
 	t.Parallel()
 	server := httptest.NewUnstartedServer(nil)

@@ -55,8 +55,8 @@ type TranscriptEventsCmd struct {
 	File  string `arg:"" type:"path" help:"Lines of the agent's stdout, of one or more turns."`
 }
 
-// Run prints one event a line. Lines of a capture have no time of their own, so the file's is used
-// where the agent gives none. Blocks that are open at the end of the file are closed as aborted.
+// Run prints one event a line. Lines of a capture have no time, so the file's is used if the agent
+// gives none. Blocks that are open at the end of the file are closed as aborted.
 func (c TranscriptEventsCmd) Run(s streams) error {
 	adapter, err := knownAgent(c.Agent)
 	if err != nil {
@@ -88,7 +88,7 @@ type eventLine struct {
 	Data           json.RawMessage        `json:"data"`
 }
 
-// translateLines translates lines as the frames of a run, and of the next run behind each end.
+// translateLines translates lines as the frames of a run, and of the next run after each end.
 func translateLines(adapter agent.Adapter, lines *bufio.Reader, at time.Time, out *json.Encoder) error {
 	translator, err := adapter.NewTranslator(agent.RunContext{}, nil)
 	if err != nil {
@@ -187,7 +187,7 @@ func transcriptFiles(path string) ([]session.TranscriptFile, error) {
 	files := []session.TranscriptFile{{Path: path, Data: data}}
 	beside := strings.TrimSuffix(path, filepath.Ext(path))
 	if info, err := os.Stat(beside); err != nil || !info.IsDir() {
-		return files, nil //nolint:nilerr // there is nothing beside it
+		return files, nil //nolint:nilerr // there is nothing next to it
 	}
 	more, err := filesBelow(beside)
 	return append(files, more...), err

@@ -22,7 +22,7 @@ func TestRunsAreRevertedInTheOrderOfTheLog(t *testing.T) {
 		require.NoError(t, err)
 		prompts, runs = append(prompts, p), append(runs, run)
 	}
-	// The clock of the worker that began the second run was an hour behind.
+	// The clock of the worker that began the second run was an hour slow.
 	b.sql(t, "UPDATE runs SET started_at = started_at - interval '1 hour' WHERE id = $1", runs[1])
 	for i, p := range prompts {
 		from, err := b.RunsFrom(b.ctx, b.id, p)

@@ -138,8 +138,8 @@ func (s *sessionTx) commandAccept(ctx context.Context, c session.Command, p sess
 	return s.signalled(ctx, result.Notify)
 }
 
-// shouldSignal reports whether the workflow has answered the last signal, or should have by now. Whoever
-// signals says so by signalled, so that at most one signal is under way.
+// shouldSignal reports whether the workflow has answered the last signal, or should have by now. A
+// caller that signals records it with signalled, so that at most one signal is unanswered.
 func (s *sessionTx) shouldSignal() bool {
 	return s.row.SignalledAt == nil || s.row.SignalledAt.Before(s.now.Add(-signalAgain))
 }

@@ -108,8 +108,8 @@ func (db *DB) deltas(ctx context.Context, tx dbsqlc.DBTX, sessionID string, afte
 	})
 }
 
-// addText reads the deltas behind the live blocks of rows, up to a position, and adds them. deltas returns
-// a piece of those between two positions; none means that there are no more.
+// addText reads the deltas after the live blocks of rows, up to a position, and adds them. deltas
+// returns a piece of those between two positions; none means that there are no more.
 func addText(rows []dbsqlc.Block, through int64, deltas func(after, through int64) ([]dbsqlc.EventsDeltasRow, error)) error {
 	type key struct{ conversationID, blockID string }
 	live := map[key]*dbsqlc.Block{}
@@ -199,8 +199,8 @@ func threads(rows []dbsqlc.Block) (conversation.Conversation, error) {
 	return c, nil
 }
 
-// settleBlocks stores the text of the blocks that are still open when a run
-// ends, so that nobody has to look for it in the events ever after.
+// settleBlocks stores the text of the blocks that are still open when a run ends, so that later
+// readers need not collect it from the events.
 func (s *sessionTx) settleBlocks(ctx context.Context, rows []dbsqlc.Block) error {
 	if len(rows) == 0 {
 		return nil

@@ -43,7 +43,7 @@ type blockCursor struct {
 	Seq      int64 `json:"s"`
 }
 
-// cursorEncode makes a cursor opaque: what is in it is nobody's business but ours.
+// cursorEncode makes a cursor opaque: its content is no part of the API.
 func cursorEncode(position any) string {
 	data, err := json.Marshal(position)
 	if err != nil {

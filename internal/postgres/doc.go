@@ -23,9 +23,9 @@
 //     writers of many sessions lock them in the order of ids. So there are no
 //     deadlocks, and ordinals, seqs, transition numbers and generations have neither
 //     holes nor doubles.
-//   - What changes and the events that tell of it are committed together. Readers
-//     are notified after the commit, by one connection per process: Postgres commits
-//     transactions that notify one at a time.
+//   - Changes and the events that report them are committed together. Readers are notified after
+//     the commit, by one connection per process: Postgres commits transactions that notify one at a
+//     time.
 //   - Every call has a deadline. One call per process at a time writes to a session,
 //     and a quarter of the pool at most waits for sessions that others hold.
 //   - Times are the server's, read after the lock, so that they follow the order of
@@ -41,11 +41,11 @@
 //     index: an append writes the frames after runs.last_frame and moves that, under the lock of the session.
 //   - The status terminated is the last event of its session. Prompts and runs that
 //     are not over are ended in the same transaction, before it.
-//   - A block's row holds its text up to text_seq. What is behind it is in text_delta
-//     events until the agent closes the block or its run ends, so that neither a
-//     delta nor a read costs as much as the whole text or the whole log.
-//   - A change in a workspace is written with its event, and once: its number in the
-//     lineage is the row's. What a sandbox says of its files is held to their bounds.
+//   - A block's row holds its text up to text_seq. Later text is in text_delta events until the
+//     agent closes the block or its run ends, so that neither a delta nor a read costs as much as
+//     the whole text or the whole log.
+//   - A change in a workspace is written with its event, and once: its number in the lineage is the
+//     row's. What a sandbox reports of its files is checked against their bounds.
 //   - A snapshot that was chosen for deletion can not become part of a bundle; one
 //     that a bundle needs is never chosen.
 //
@@ -56,7 +56,7 @@
 //	Postgres is away, restarts, is full     unavailable; the same call may be made again
 //	the answer to a commit is lost          unavailable; made again it finds its own work
 //	a call of an old generation or attempt  illegal_state or ErrFenced, nothing written
-//	two callers claim one prompt            one is granted, the other told who has it
+//	two callers claim one prompt            one gets it, the other gets the owner
 //	text that cannot be stored (NUL)        invalid_request from a client; from an agent it
 //	                                        is stored with U+FFFD in its place
 //	data of an event that is not JSON       that append is refused, the rest of the batch goes in
@@ -64,5 +64,5 @@
 //	another transaction holds a session     unavailable after 10 s, naming the session
 //	Postgres freezes or vanishes            unavailable after 15 s; 60 s for bulk data
 //	a notification is lost                  nothing: readers poll
-//	a violation nobody has thought of       internal; the cause is for the log
+//	an unexpected violation                 internal; the cause is for the log
 package postgres

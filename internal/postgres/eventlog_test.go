@@ -48,7 +48,7 @@ func TestAFrameIsWrittenOnceByProcessesThatRepeatIt(t *testing.T) {
 					continue // the answer is lost; so may be the commit
 				case err != nil:
 					return err
-				case verdicts[0] == nil && token == "t1", verdicts[0] == eventlog.ErrFenced && token == "t0": //nolint:errorlint // it is returned as it is
+				case verdicts[0] == nil && token == "t1", verdicts[0] == eventlog.ErrFenced && token == "t0": //nolint:errorlint // it is returned unwrapped
 					from += size
 				default:
 					return fmt.Errorf("frames from %d with token %s: %w", from, token, verdicts[0])

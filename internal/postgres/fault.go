@@ -12,9 +12,8 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
-// violations are the constraints that a call can break with arguments that
-// somebody may give, and what that means. Any other violation is a mistake of
-// ours and internal.
+// violations are the constraints that a call can violate by its arguments, and the faults to
+// return. Any other violation is a bug and internal.
 var violations = map[string]session.Fault{
 	"sessions_pkey":            {Code: session.CodeIllegalState, Message: "the session exists already"},
 	"sessions_idle_timeout":    {Code: session.CodeInvalid, Message: "the idle timeout must be positive"},
@@ -37,8 +36,8 @@ var violations = map[string]session.Fault{
 	"idempotency_keys_session": {Code: session.CodeNoSession, Message: "there is no such session"},
 }
 
-// fault turns an error of the driver into ours. doing says in a few words what
-// was tried. A fault of ours passes as it is, and so does nil.
+// fault turns an error of the driver into a session.Fault. doing says in a few words what was
+// tried. A fault passes unchanged, and so does nil.
 func fault(doing string, err error) error {
 	if err == nil {
 		return nil

@@ -25,10 +25,10 @@ type fileCursor struct {
 	Path string `json:"p"`
 }
 
-// FilesAppend stores what has happened in a workspace, with a file event for each
-// change that readers can see. What is stored already, by lineage and seq, is
-// skipped; a lineage that is not known begins anew. eventlog.ErrFenced where a
-// newer generation or attempt has the session, or the run or the session is over.
+// FilesAppend stores changes in a workspace, with a file event for each change that readers can
+// see. What is stored already, by lineage and seq, is skipped; an unknown lineage starts from the
+// beginning. eventlog.ErrFenced if a newer generation or attempt has the session, or the run or the
+// session is over.
 //
 // The sandbox is not trusted: content beyond the bounds is left out, files beyond
 // session.MaxWatchedFiles and paths that lead elsewhere are not stored.
@@ -49,8 +49,7 @@ func (db *DB) FilesAppend(ctx context.Context, b session.FilesBatch) error {
 	return err
 }
 
-// fenced reports whether somebody who writes with that run, token and generation
-// has been taken over from.
+// fenced reports whether a writer with that run, token and generation has been replaced.
 func (s *sessionTx) fenced(ctx context.Context, runID, token string, generation int64) (bool, error) {
 	if s.row.Generation > generation || session.State(s.row.Status).Final() {
 		return true, nil
@@ -117,8 +116,8 @@ func storablePath(p string) bool {
 		!path.IsAbs(p) && path.Clean(p) == p && p != "." && p != ".." && !strings.HasPrefix(p, "../")
 }
 
-// filesWrite writes changes and their events. Of several changes of one file, the
-// newest is what is stored, and each is told.
+// filesWrite writes changes and their events. Of several changes of one file the newest is stored,
+// and each is reported.
 func (s *sessionTx) filesWrite(ctx context.Context, db *DB, w *dbsqlc.WorkspaceCountsRow, runID string, changes []session.FileChange, mask func(string) string) error {
 	if len(changes) == 0 {
 		return nil
@@ -141,7 +140,7 @@ func (s *sessionTx) filesWrite(ctx context.Context, db *DB, w *dbsqlc.WorkspaceC
 		there := known && !row.Deleted
 		switch {
 		case c.Change == session.FileDeleted && !there:
-			continue // nobody has heard of it
+			continue // it was never reported
 		case c.Change == session.FileDeleted:
 		case there:
 			c.Change = session.FileModified

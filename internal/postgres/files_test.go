@@ -95,8 +95,8 @@ func TestFilesAreStoredAndToldOnce(t *testing.T) {
 	_, err = b.FileGet(b.ctx, b.id, "A")
 	require.Equal(t, session.CodeNoFile, session.CodeOf(err))
 
-	// The store knows what is new: what was told and lost comes as modified, what
-	// came and went between two batches not at all.
+	// The store knows what is new: what was reported and lost comes as modified, what came and went
+	// between two batches not at all.
 	batch.Changes = []session.FileChange{
 		written(4, "empty", "not again"), written(5, "new", "1"), written(6, "a", "two!"), removed(7, "never"), removed(8, "initial"),
 		removed(9, "new"), written(10, "new", "22"),
@@ -117,7 +117,7 @@ func TestFilesAreStoredAndToldOnce(t *testing.T) {
 	require.Len(t, known, 4)
 	require.Equal(t, session.KnownFile{Path: "a", Size: 4, SHA256: "sum of two!", Mode: 0o644}, known[0])
 
-	// A lineage that begins anew counts from the beginning.
+	// A new lineage counts from the beginning.
 	batch.Lineage, batch.Base = "l2", "c0ffee"
 	batch.Changes = []session.FileChange{removed(1, "new")}
 	require.NoError(t, b.FilesAppend(b.ctx, batch))

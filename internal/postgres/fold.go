@@ -11,10 +11,9 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/postgres/dbsqlc"
 )
 
-// blockFold keeps the table of blocks in step with events that are written in the
-// same transaction. Text deltas are not folded here, since that would write a
-// long text anew with each: they stay events until their block is closed by the
-// agent, or settled with its run.
+// blockFold keeps the table of blocks in step with events that are written in the same transaction.
+// Text deltas are not folded here, since that would rewrite a long text with each delta: they stay
+// events until their block is closed by the agent, or settled with its run.
 type blockFold struct {
 	drafts [][]foldDraft // as the appends of the batch and their events
 	get    dbsqlc.BlocksGetParams
@@ -151,7 +150,7 @@ func foldOne(blocks map[blockKey]*dbsqlc.Block, key blockKey, e foldEvent, d fol
 		if row == nil || row.Removed || row.Live {
 			return false, nil
 		}
-		row.Live = true // a reader looks for the text behind TextSeq
+		row.Live = true // a reader looks for the text after TextSeq
 		return true, nil
 	case conversation.EventBlockUpdate:
 		if row == nil || row.Removed {

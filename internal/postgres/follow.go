@@ -158,9 +158,10 @@ func (db *DB) EventsPositions(ctx context.Context, sessionIDs []string) (map[str
 	return out, nil
 }
 
-// EventsPrune deletes a session's events up to and with a position. Readers behind it are told that their position is gone.
-// The newest event stays. The new beginning of the log is recorded first; the rows are deleted after that, some at a time, so
-// that no writer waits for it. A call that was interrupted is completed by the next one with the same position or a later one.
+// EventsPrune deletes a session's events up to and with a position. Readers before it get an error that their position
+// is gone. The newest event stays. The new beginning of the log is recorded first; the rows are deleted after that,
+// some at a time, so that no writer waits for it. A call that was interrupted is completed by the next one with the
+// same position or a later one.
 func (db *DB) EventsPrune(ctx context.Context, sessionID string, through int64) error {
 	const doing = "prune events"
 	ctx, cancel := db.bulk(ctx)
@@ -192,11 +193,10 @@ func (db *DB) EventsPrune(ctx context.Context, sessionID string, through int64) 
 // whether it is still there.
 const listenCheck = 15 * time.Second
 
-// EventsListen tells of commits as they happen, until ctx ends or the connection,
-// one of its own, is lost: it always returns an error. It calls ready once when
-// nothing that is committed from then on can be missed, and changed with the ids
-// of sessions whose logs have grown, or with none for all of them. Both are called
-// from here and must not block.
+// EventsListen reports commits as they happen, until ctx ends or its dedicated connection is lost:
+// it always returns an error. It calls ready once when nothing that is committed from then on can
+// be missed, and changed with the ids of sessions whose logs have grown, or with none for all of
+// them. Both are called from here and must not block.
 func (db *DB) EventsListen(ctx context.Context, ready func(), changed func(sessionIDs []string)) error {
 	const doing = "listen for events"
 	config := db.conn.Copy()

@@ -36,7 +36,7 @@ func TestTheEndOfARunSaysWhatWaits(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, []session.Unheard{{SessionID: b.id, HeardBy: "workflow-1"}}, unheard)
 
-	// Another attempt that ends it again is not told: the workflow looks by itself.
+	// Another attempt that ends it again does not get it: the workflow reads it by itself.
 	ended, err = b.RunEnd(b.ctx, ending)
 	require.NoError(t, err)
 	require.Nil(t, ended.Look)

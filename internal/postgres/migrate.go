@@ -39,8 +39,8 @@ type Migration struct {
 
 // Limits of locks while migrating.
 const (
-	// ddlLockTimeout is how long a step waits for a table. Statements that come after it queue
-	// behind it for that long at most, whatever holds the table.
+	// ddlLockTimeout is how long a step waits for a table. Later statements queue up for that long
+	// at most, whatever holds the table.
 	ddlLockTimeout = 3 * time.Second
 	// ddlPause is between two attempts of a step, in which the others get their turn.
 	ddlPause = 2 * time.Second
@@ -48,10 +48,9 @@ const (
 	ddlPatience = 10 * time.Minute
 )
 
-// Migrate brings the schema up to date. Any number of processes may call it at
-// once. Each step is one transaction; a failed one changes nothing. A step that
-// cannot lock its tables within seconds, because of a backup for example, lets the
-// statements that queue behind it pass and is tried again.
+// Migrate brings the schema up to date. Any number of processes may call it at once. Each step is
+// one transaction; a failed one changes nothing. A step that cannot lock its tables within seconds,
+// because of a backup for example, lets the statements that wait for it pass and is retried.
 func (db *DB) Migrate(ctx context.Context) error {
 	return db.withMigrations("migrate", func(conn *sql.DB, p *goose.Provider) error {
 		lock, err := conn.Conn(ctx)

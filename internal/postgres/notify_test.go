@@ -14,7 +14,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/postgres/postgrestest"
 )
 
-// listen collects what one listener is told until the test ends.
+// listen collects what one listener is notified of until the test ends.
 func (b *bundle) listen(t *testing.T) (told func() []string) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())

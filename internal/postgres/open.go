@@ -21,7 +21,7 @@ import (
 // Options are the choices of a pool of connections. A zero value takes the parameter of the same
 // meaning from the URL if it has one, else the default.
 type Options struct {
-	// Logger receives what no caller is told. Default: nothing is logged.
+	// Logger receives what no caller gets. Default: nothing is logged.
 	Logger *slog.Logger
 	// MaxConns bounds the connections of the pool. The notifier and each listener use one more.
 	// URL: pool_max_conns. Default 16.

@@ -8,8 +8,8 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// pipeline collects statements whose results nobody needs one by one and sends
-// them in one round trip. An append is mostly round trips.
+// pipeline collects statements whose results are not needed one by one and sends them in one round
+// trip. An append is mostly round trips.
 type pipeline struct {
 	batch pgx.Batch
 }
@@ -76,8 +76,8 @@ type collectedRow struct{}
 
 func (collectedRow) Scan(...any) error { return errCollected }
 
-// send runs the queries of ask on conn, after the statements first, which return no
-// rows. Every query of ask must go on to the next when it fails with errCollected.
+// send runs the queries of ask on conn, after the statements first, which return no rows. Every
+// query of ask must continue with the next when it fails with errCollected.
 func (l *lookups) send(ctx context.Context, conn *pgx.Conn, first []string, ask func(*lookups) error) (err error) {
 	for _, statement := range first {
 		l.batch.Queue(statement)

@@ -183,7 +183,7 @@ func TestOnlySoManyCallsWaitForOneSession(t *testing.T) {
 }
 
 // TestHelperThatHoldsASession is the process that the next test freezes.
-func TestHelperThatHoldsASession(t *testing.T) { //nolint:paralleltest // a process of its own
+func TestHelperThatHoldsASession(t *testing.T) { //nolint:paralleltest // a separate process
 	address, id := os.Getenv("POSTGRES_TEST_URL"), os.Getenv("POSTGRES_TEST_SESSION")
 	if address == "" {
 		t.Skip("it is run by TestAProcessThatFreezesInATransactionReleasesItsSession")
@@ -334,11 +334,12 @@ func TestEveryCallEndsWhenPostgresVanishesWithoutAReset(t *testing.T) {
 	db := b.open(t, postgres.Options{CallTimeout: 2 * time.Second, BulkTimeout: 2 * time.Second, ConnectTimeout: 2 * time.Second})
 	everyCall(t.Context(), db, b.id)
 	proxy.swallow(true)
-	// The old connections stay dead, as behind a failover: only new ones lead anywhere.
+	// The old connections stay dead, as after a failover: only new ones work.
 	requireBounded(t, db, b.id, func() { proxy.swallow(false) })
 }
 
-// shortDir is a directory that a socket's path fits behind, open to the user that Postgres runs as.
+// shortDir is a directory that leaves room for a socket's path, open to the user that Postgres runs
+// as.
 func shortDir(t *testing.T) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "owpg") //nolint:usetesting // see above

@@ -39,8 +39,8 @@ func (db *DB) ProfileCreate(ctx context.Context, p session.Profile) (session.Pro
 	return p, err
 }
 
-// ProfileUpdate stores the next version of a profile. Where version is not 0 it must be the newest
-// so far: illegal_state where somebody else was first, or where the new name is taken.
+// ProfileUpdate stores the next version of a profile. If version is not 0 it must be the newest so
+// far: illegal_state if another client was first, or if the new name is taken.
 func (db *DB) ProfileUpdate(ctx context.Context, p session.Profile, version int64) (session.Profile, error) {
 	spec, err := json.Marshal(p.Spec)
 	if err != nil {

@@ -10,11 +10,11 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/wire"
 )
 
-// PromptSubmit stores a prompt at the end of its session's queue with the events
-// prompt and queue. The same id and body again returns the prompt as it is, with
-// created false, whatever has become of the session; another body is
-// prompt_conflict. Others: session_not_found, session_terminated, session_in_error, queue_full.
-// Position counts the queued prompts up to and with this one; 0 once it has left the queue.
+// PromptSubmit stores a prompt at the end of its session's queue with the events prompt and queue.
+// The same id and body again returns the stored prompt, with created false, whatever the state of
+// the session; another body is prompt_conflict. Others: session_not_found, session_terminated,
+// session_in_error, queue_full. Position counts the queued prompts up to and with this one; 0 once
+// it has left the queue.
 func (db *DB) PromptSubmit(ctx context.Context, p session.Prompt) (stored session.Prompt, position int64, created bool, err error) {
 	var have dbsqlc.Prompt
 	var exists, busy bool
@@ -75,7 +75,7 @@ func (s *sessionTx) promptSubmit(ctx context.Context, p session.Prompt, queue wi
 	return s.promptInsert(ctx, p, queue, notify)
 }
 
-// promptInsert queues a prompt that is new to the session, behind queue. With notify the session counts as signalled.
+// promptInsert queues a prompt that is new to the session, after queue. With notify the session counts as signalled.
 func (s *sessionTx) promptInsert(ctx context.Context, p session.Prompt, queue wire.QueueData, notify bool) (session.Prompt, error) {
 	p = withDefaults(p)
 	s.row.LastOrdinal++
@@ -184,13 +184,13 @@ func headOf(rows []dbsqlc.PromptHeadRow) wire.QueueData {
 	return queue
 }
 
-// addQueue appends a queue event with the queue as it is after the changes.
+// addQueue appends a queue event with the queue after the changes.
 func (s *sessionTx) addQueue(queue wire.QueueData, changes ...wire.QueueChange) error {
 	queue.Changes, queue.Items = changes, queue.Items[:min(len(queue.Items), wire.MaxQueueItems)]
 	return s.add(wire.EventQueue, "", queue)
 }
 
-// PromptGet returns a prompt as it is; session_not_found or prompt_not_found.
+// PromptGet returns a prompt; session_not_found or prompt_not_found.
 func (db *DB) PromptGet(ctx context.Context, sessionID, promptID string) (session.Prompt, error) {
 	const doing = "read a prompt"
 	row, err := db.q.PromptGet(ctx, db.pool, &dbsqlc.PromptGetParams{SessionID: sessionID, ID: promptID})
@@ -323,9 +323,8 @@ func (s *sessionTx) cancelSome(ctx context.Context, reason string) (cancelled in
 	return cancelled + int64(len(rows)), len(rows) == cancelChunk, s.tellQueue(ctx, changes...)
 }
 
-// PromptRequeue puts a prompt whose outcome is unknown back at its place in the
-// queue. One that waits again or is in hand again already stays as it is; any
-// other is illegal_state.
+// PromptRequeue returns a prompt whose outcome is unknown to its place in the queue. One that is
+// already queued or processing again is unchanged; any other is illegal_state.
 func (db *DB) PromptRequeue(ctx context.Context, sessionID, promptID string) error {
 	return db.inSession(ctx, "put a prompt back", sessionID, func(s *sessionTx) error {
 		p, err := s.promptGet(ctx, promptID)

@@ -301,8 +301,8 @@ func TestAFullQueueOfLargePromptsIsCancelled(t *testing.T) {
 	require.Len(t, b.events(t), len(before)+len(events), "nothing is told twice")
 }
 
-// TestAReaderRebuildsTheQueueFromItsChanges does at random what changes a queue. Whoever reads all
-// queue events has the queue, and each event is small however many prompts wait.
+// TestAReaderRebuildsTheQueueFromItsChanges changes a queue at random. A reader of all queue events
+// has the queue, and each event is small however many prompts wait.
 func TestAReaderRebuildsTheQueueFromItsChanges(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

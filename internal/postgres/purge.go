@@ -10,8 +10,8 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
-// purgeChunk is how many rows one statement deletes at most. Each is a transaction of its own: no lock and no snapshot is
-// held for the time that a large session takes.
+// purgeChunk is how many rows one statement deletes at most. Each is a separate transaction: no
+// lock and no snapshot is held for the time that a large session takes.
 const purgeChunk = 1000
 
 // purgeTables are the tables with rows of a session, in the order in which they are emptied: those that refer to others
@@ -48,8 +48,9 @@ func (t purgeTable) delete() string {
 	return fmt.Sprintf("DELETE FROM %[1]s WHERE ctid = ANY(ARRAY(SELECT ctid FROM %[1]s WHERE %[2]s = $1 LIMIT $2))", t.name, t.column)
 }
 
-// PurgeRequest records that everything of a session is to be erased, and returns the session as it is. From then on it is
-// carried out, whatever fails. Again it changes nothing. session_not_found when there is no such session, or none any more.
+// PurgeRequest records that everything of a session is to be erased, and returns the session. From then on it is
+// carried out, whatever fails. Again it changes nothing. session_not_found if there is no such session, or none any
+// more.
 func (db *DB) PurgeRequest(ctx context.Context, sessionID string) (s session.Session, err error) {
 	err = db.inSession(ctx, "request a purge", sessionID, func(tx *sessionTx) error {
 		if err := tx.q.PurgeInsert(ctx, tx, sessionID); err != nil {
@@ -91,8 +92,8 @@ func (db *DB) PurgeSet(ctx context.Context, sessionID string, state session.Purg
 	}))
 }
 
-// PurgeContent erases what a terminated session has in the log, its conversation, prompts, files and transcripts. It may be
-// interrupted anywhere; called again it continues. Readers of the log are told that the events are gone.
+// PurgeContent erases a terminated session's events, conversation, prompts, files and transcripts. It may be
+// interrupted anywhere; called again it continues. Readers of the log get an error that the events are gone.
 func (db *DB) PurgeContent(ctx context.Context, sessionID string) error {
 	const doing = "erase the content of a session"
 	var no, last int64

@@ -101,7 +101,7 @@ func (db *DB) QuestionAnswer(ctx context.Context, sessionID, questionID string, 
 }
 
 // QuestionExpire ends an open question whose time is over, with the event question_resolved, and
-// returns it as it is then, whatever ended it.
+// returns the question, whatever ended it.
 func (db *DB) QuestionExpire(ctx context.Context, sessionID, questionID string) (q session.Question, err error) {
 	err = db.inSession(ctx, "expire a question", sessionID, func(s *sessionTx) error {
 		row, err := s.q.QuestionGet(ctx, s, &dbsqlc.QuestionGetParams{SessionID: sessionID, ID: questionID})
@@ -121,9 +121,9 @@ func (db *DB) QuestionExpire(ctx context.Context, sessionID, questionID string) 
 	return q, err
 }
 
-// QuestionsPending returns the questions of a run that its agent has not been told the end of,
-// open ones included, oldest first. With again it returns also those that it has been told: a write
-// to a link says nothing of whether it arrived, so whoever takes a run over tells everything again.
+// QuestionsPending returns the questions of a run whose end its agent has not received, open ones
+// included, oldest first. With again it also returns those that were sent: a write to a link does
+// not prove that it arrived, so an attempt that takes a run over sends everything again.
 func (db *DB) QuestionsPending(ctx context.Context, runID string, again bool) ([]session.Question, error) {
 	rows, err := db.q.QuestionsPending(ctx, db.pool, &dbsqlc.QuestionsPendingParams{RunID: runID, Again: again})
 	if err != nil {
@@ -132,8 +132,8 @@ func (db *DB) QuestionsPending(ctx context.Context, runID string, again bool) ([
 	return questionsOf(rows)
 }
 
-// QuestionsDelivered notes that the agent has been told how questions ended. The word of an attempt
-// that has been overtaken does not count: its link is another's.
+// QuestionsDelivered records that the ends of questions were sent to the agent. A report of an
+// attempt that has been overtaken does not count: its link is another's.
 func (db *DB) QuestionsDelivered(ctx context.Context, token string, questionIDs []string) error {
 	return fault("note delivered answers", db.q.QuestionsDeliver(ctx, db.pool, &dbsqlc.QuestionsDeliverParams{
 		Ids: questionIDs, Token: token,

@@ -181,8 +181,8 @@ func TestAQuestionEndsWithItsTurn(t *testing.T) {
 	requireCode(t, session.CodeIllegalState, err)
 }
 
-// TestAnAttemptThatIsOvertakenTellsNobody: what it wrote to its link may have reached no one, so the
-// next attempt finds the answer to be told, and may find again what was told before.
+// TestAnAttemptThatIsOvertakenTellsNobody: what it wrote to its link may not have arrived, so the
+// next attempt finds the answer to be sent, and may find one that was sent before.
 func TestAnAttemptThatIsOvertakenTellsNobody(t *testing.T) {
 	t.Parallel()
 	b, run, _ := asking(t, time.Hour, permission)

@@ -144,7 +144,7 @@ func TestAMigrationBehindABackupLetsOthersPass(t *testing.T) {
 	migrated := make(chan error, 1) // one send
 	go func() { migrated <- b.Migrate(t.Context()) }()
 	require.Eventually(t, func() bool { return b.waitsForLock(t) }, patience, 5*time.Millisecond)
-	b.sql(t, "SELECT count(*) FROM runs") // queued behind the migration until that lets go
+	b.sql(t, "SELECT count(*) FROM runs") // waits until the migration releases the lock
 	select {
 	case err := <-migrated:
 		require.NoError(t, errors.Join(err, errors.New("it cannot have the lock")))

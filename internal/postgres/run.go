@@ -137,12 +137,12 @@ func (s *sessionTx) verdict(ctx context.Context, p dbsqlc.Prompt, open dbsqlc.Ru
 	return v, nil
 }
 
-// RunAttach makes token the attempt whose appends count and returns what the
-// worker needs. The same token again changes nothing. From the second attempt on
-// a turn_start event tells that the run continues elsewhere. illegal_state when the
-// run is over, belongs to an older generation, or another attempt that is not older than by has it:
-// one that was paused before it attached comes too late. An attempt before it that did not say that it ended is lost,
-// and counts: see session.Losses.
+// RunAttach makes token the attempt whose appends count and returns what the worker needs. The same
+// token again changes nothing. From the second attempt on a turn_start event reports that the run
+// continues elsewhere. illegal_state when the run is over, belongs to an older generation, or
+// another attempt that is not older than by has it: one that was paused before it attached comes
+// too late. An attempt before it that did not say that it ended is lost, and counts: see
+// session.Losses.
 func (db *DB) RunAttach(ctx context.Context, runID, token string, by session.Dispatch) (start session.RunStart, err error) {
 	err = db.inRun(ctx, "attach to a run", runID, func(s *sessionTx, run dbsqlc.Run) error {
 		if run.Generation < s.row.Generation && run.EndedAt == nil {
@@ -281,10 +281,10 @@ func (db *DB) RunGet(ctx context.Context, runID string) (session.Run, error) {
 	return out, db.openState(&out)
 }
 
-// RunEnd gives run and prompt their outcome with the events turn_end, prompt and
-// queue, and counts metrics. A run that is over keeps its outcome, which is
-// returned. A token that is not the newest attempt's is illegal_state; an empty
-// one settles the run by force, and whoever holds its token is fenced off.
+// RunEnd gives run and prompt their outcome with the events turn_end, prompt and queue, and counts
+// metrics. A run that is over keeps its outcome, which is returned. A token that is not the newest
+// attempt's is illegal_state; an empty one settles the run by force, and fences off the attempt
+// that holds its token.
 func (db *DB) RunEnd(ctx context.Context, ending session.RunEnding) (ended session.Run, err error) {
 	err = db.inRun(ctx, "end a run", ending.RunID, func(s *sessionTx, run dbsqlc.Run) error {
 		if run.EndedAt != nil {
@@ -396,8 +396,8 @@ func (s *sessionTx) count(ctx context.Context, u session.Usage) error {
 	})
 }
 
-// abortLost ends a run as aborted whose outcome is lost and that a pending abort names: it is over, and whoever asked
-// for that did not mean it to run again.
+// abortLost ends a run as aborted whose outcome is lost and that a pending abort names: it is over,
+// and the abort means that it must not run again.
 func (s *sessionTx) abortLost(ctx context.Context, runID string, ending *session.RunEnding) error {
 	if ending.Outcome != session.OutcomeUnknown {
 		return nil
@@ -428,11 +428,10 @@ func (s *sessionTx) titleFrom(ctx context.Context, content string) error {
 	return s.add(string(conversation.EventTitle), "", conversation.Title{Title: title})
 }
 
-// RunReturn puts the prompt of a run that never reached the agent back in its
-// place in the queue and reports whether it is queued. The run is over then, as cancelled, and its id is
-// spent. With untouched, a run that an attempt has attached to stays as it is. A
-// run that is over already changes nothing; one with frames is illegal_state,
-// since the agent may have done the work.
+// RunReturn puts the prompt of a run that never reached the agent back in its place in the queue
+// and reports whether it is queued. The run is over then, as cancelled, and its id is used up. With
+// untouched, a run that an attempt has attached to is unchanged. A run that is over already changes
+// nothing; one with frames is illegal_state, since the agent may have done the work.
 func (db *DB) RunReturn(ctx context.Context, runID, reason string, untouched bool) (queued bool, err error) {
 	err = db.inRun(ctx, "return a run", runID, func(s *sessionTx, run dbsqlc.Run) error {
 		if run.EndedAt != nil {
@@ -459,7 +458,7 @@ func (db *DB) RunReturn(ctx context.Context, runID, reason string, untouched boo
 		if err != nil {
 			return err
 		}
-		if aborted > 0 { // whoever asked for that did not mean a later run
+		if aborted > 0 { // the abort was not meant for a later run
 			return s.promptAborted(ctx, run.PromptID)
 		}
 		queued = true

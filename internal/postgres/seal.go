@@ -80,7 +80,7 @@ func (db *DB) openState(run *session.Run) error {
 }
 
 // RunsReseal seals the states of open runs that are not sealed with the current key. A run that has grown meanwhile, or
-// ended, is left as it is: its worker seals it. It returns how many it has sealed, and how many do not open.
+// ended, is left unchanged: its worker seals it. It returns how many it has sealed, and how many do not open.
 func (db *DB) RunsReseal(ctx context.Context) (resealed, failed int, err error) {
 	const doing = "seal states of runs again"
 	for after := ""; ; {

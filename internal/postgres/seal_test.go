@@ -134,7 +134,7 @@ func TestTheStateOfATurnIsSealedAtRestAndGoneAtItsEnd(t *testing.T) {
 		require.NoError(t, err)
 		return string(start.Run.Translator)
 	}
-	// An earlier release has stored it as it is.
+	// An earlier release has stored it unsealed.
 	commit(b.DB, 0, `{"held":"hunter2-plain"}`)
 	require.JSONEq(t, `{"held":"hunter2-plain"}`, state(sealing))
 	commit(sealing, 1, `{"held":"hunter2-sealed"}`)

@@ -9,9 +9,9 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
-// SecretPut stores the sealed form of a secret, in place of an older one of the
-// name. created tells which it was. illegal_state where there are MaxSecrets already.
-// The value that it had stays masked, and the hosts are all that it is bound to.
+// SecretPut stores the sealed form of a secret, in place of an older one of the name; created is
+// true if there was none. illegal_state where there are MaxSecrets already. The value that it had
+// stays masked, and the hosts are all that it is bound to.
 func (db *DB) SecretPut(ctx context.Context, name string, sealed []byte, hosts ...string) (info session.SecretInfo, created bool, err error) {
 	err = db.inTx(ctx, "store a secret", pgx.TxOptions{}, func(tx pgx.Tx) error {
 		if err := db.secretReplaced(ctx, tx, name); err != nil {

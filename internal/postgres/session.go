@@ -16,10 +16,10 @@ import (
 // keyLife is how long an idempotency key counts.
 const keyLife = 24 * time.Hour
 
-// SessionCreate stores a session, initializing, and its first prompt, if there is
-// one. With a key that was used within 24 hours it returns the session made then
-// as it is now, with created false, or idempotency_conflict when the digest is
-// another. Status, counters and times other than CreatedAt are the store's to set.
+// SessionCreate stores a session, initializing, and its first prompt, if there is one. With a key
+// that was used within 24 hours it returns the session created then in its present state, with
+// created false, or idempotency_conflict when the digest is another. Status, counters and times
+// other than CreatedAt are the store's to set.
 func (db *DB) SessionCreate(ctx context.Context, s session.Session, first *session.Prompt, idem session.Idempotency) (stored session.Session, created bool, err error) {
 	const doing = "create a session"
 	err = db.inTx(ctx, doing, pgx.TxOptions{}, func(tx pgx.Tx) error {
@@ -122,7 +122,7 @@ func (db *DB) promptFirst(ctx context.Context, tx pgx.Tx, sessionID string, p se
 	return s.flush(ctx)
 }
 
-// SessionGet returns a session as it is.
+// SessionGet returns a session.
 func (db *DB) SessionGet(ctx context.Context, sessionID string) (session.Session, error) {
 	s, err := db.sessionGet(ctx, db.pool, sessionID)
 	if err == nil && (s.Status.Final() || len(s.Pending) > 0) { // a purge begins with a stop

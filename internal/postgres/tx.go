@@ -76,7 +76,7 @@ func (db *DB) inTwoTrips(ctx context.Context, doing string, begin []string, read
 func rollback(ctx context.Context, conn *pgx.Conn) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), rollbackTimeout)
 	defer cancel()
-	conn.Exec(ctx, "rollback") //nolint:errcheck // what broke the transaction is told
+	conn.Exec(ctx, "rollback") //nolint:errcheck // the error that broke the transaction is returned
 }
 
 // sessionTx is a transaction that holds the lock of one session and may add to
@@ -92,7 +92,7 @@ type sessionTx struct {
 	later pipeline
 	// advanced is the position that a statement in later has stored already.
 	advanced int64
-	// grown: events were written, which readers are to be told of after the commit.
+	// grown: events were written, of which readers must be notified after the commit.
 	grown bool
 }
 

@@ -164,12 +164,15 @@ func paragraphs(text string) []passage {
 	return all
 }
 
-// comments are the runs of lines that are comments.
+// comments are the runs of lines that are comments, and comments after code.
 func comments(text, mark string) []passage {
 	var all []passage
 	p := passage{comment: true}
 	for i, l := range append(strings.Split(text, "\n"), "") {
 		comment, ok := strings.CutPrefix(strings.TrimSpace(l), mark)
+		if _, trailing, found := strings.Cut(l, " "+mark+" "); found && !ok {
+			all = append(all, passage{[]line{{i + 1, trailing}}, true})
+		}
 		switch {
 		case ok:
 			p.lines = append(p.lines, line{i + 1, comment})

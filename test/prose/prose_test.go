@@ -103,7 +103,7 @@ func TestPlantedPhrases(t *testing.T) {
 			"a.go", "package a\n\n// tell sends it.\nfunc tell() {}\n\n// A block of words, of their\n// own.\n", findings{"6 of their own comment"},
 		},
 		"across lines": {
-			"a.sql", "-- a row of\n-- its own\nSELECT 'told';\n", findings{"1 of its own comment"},
+			"a.sql", "-- a row of\n-- its own\nSELECT 'told'; -- mended\n", findings{"1 of its own comment", "3 mended comment"},
 		},
 		"error": {
 			"a.go", "package a\n\nimport \"errors\"\n\nvar err = errors.New(\"nobody has it\")\n", findings{"5 nobody"},

@@ -332,7 +332,7 @@ type WorkspacePutParams struct {
 	UpdatedAt  time.Time
 }
 
-// WorkspacePut leaves the diff as it is where none is given.
+// WorkspacePut leaves the diff unchanged if none is given.
 func (q *Queries) WorkspacePut(ctx context.Context, db DBTX, arg *WorkspacePutParams) error {
 	_, err := db.Exec(ctx, workspacePut,
 		arg.SessionID,

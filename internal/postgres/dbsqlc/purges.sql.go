@@ -249,8 +249,8 @@ UPDATE sessions SET title = '', metadata = '{}', workspace = NULL, options = '{}
 WHERE id = $1 AND status = 'terminated'
 `
 
-// SessionScrub leaves nothing in the row of a session that a person or an agent wrote, and tells readers of its log that
-// the events are gone.
+// SessionScrub leaves nothing in the row of a session that a person or an agent wrote, and makes readers of its log get
+// an error that the events are gone.
 func (q *Queries) SessionScrub(ctx context.Context, db DBTX, id string) error {
 	_, err := db.Exec(ctx, sessionScrub, id)
 	return err

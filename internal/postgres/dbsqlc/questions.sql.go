@@ -118,8 +118,8 @@ type QuestionListParams struct {
 	MaxBytes  int64
 }
 
-// QuestionList leaves out what nobody was asked. It ends with the question that brings what is asked to
-// max_bytes or more.
+// QuestionList leaves out questions that no person was asked. It ends with the question with which they reach
+// max_bytes.
 func (q *Queries) QuestionList(ctx context.Context, db DBTX, arg *QuestionListParams) ([]Question, error) {
 	rows, err := db.Query(ctx, questionList,
 		arg.SessionID,
@@ -297,8 +297,8 @@ type QuestionsPendingParams struct {
 	Again bool
 }
 
-// QuestionsPending are those that the agent of a run has not been told the end of;
-// with again, also those that it was, maybe over a link that had broken.
+// QuestionsPending are those whose end the agent of a run has not received; with
+// again, also those whose end was sent, perhaps over a link that had broken.
 func (q *Queries) QuestionsPending(ctx context.Context, db DBTX, arg *QuestionsPendingParams) ([]Question, error) {
 	rows, err := db.Query(ctx, questionsPending, arg.RunID, arg.Again)
 	if err != nil {

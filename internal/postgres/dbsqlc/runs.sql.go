@@ -114,7 +114,7 @@ type RunEndParams struct {
 	ID           string
 }
 
-// RunEnd clears the token, so that whoever still holds it cannot append, and the state, which nothing needs any more.
+// RunEnd clears the token, so that an attempt that still holds it cannot append, and the state, which is not needed any more.
 func (q *Queries) RunEnd(ctx context.Context, db DBTX, arg *RunEndParams) (Run, error) {
 	row := db.QueryRow(ctx, runEnd,
 		arg.Outcome,
@@ -271,7 +271,7 @@ type RunReachedAgentParams struct {
 	ID        string
 }
 
-// RunReachedAgent tells whether a turn of the session other than this one has been with the agent.
+// RunReachedAgent reports whether the agent has had a turn of the session other than this one.
 func (q *Queries) RunReachedAgent(ctx context.Context, db DBTX, arg *RunReachedAgentParams) (bool, error) {
 	row := db.QueryRow(ctx, runReachedAgent, arg.SessionID, arg.ID)
 	var exists bool

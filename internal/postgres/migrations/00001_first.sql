@@ -113,7 +113,7 @@ CREATE TABLE runs (
     prompt_id     text             NOT NULL,
     generation    bigint           NOT NULL,
     attempt       bigint           NOT NULL DEFAULT 0,
-    token         text             NOT NULL DEFAULT '', -- empty: nobody may append
+    token         text             NOT NULL DEFAULT '', -- empty: no attempt may append
     last_frame    bigint           NOT NULL DEFAULT -1,
     translator    bytea,
     outcome       text             NOT NULL DEFAULT '', -- empty until it is over
@@ -155,9 +155,9 @@ CREATE TABLE events (
 CREATE UNIQUE INDEX events_run_frame ON events (run_id, frame, n) WHERE frame IS NOT NULL;
 
 -- The fold of the events. A removed block stays as a tombstone, so that the
--- order in which conversations appeared is kept. The text deltas behind text_seq
--- of a block that is live are still in events only: they are added when someone
--- reads, and stored with the block when its run ends.
+-- order in which conversations appeared is kept. The text deltas after text_seq
+-- of a block that is live are still in events only: they are added when they are
+-- read, and stored with the block when its run ends.
 CREATE TABLE blocks (
     session_id      text    NOT NULL,
     conversation_id text    NOT NULL,
@@ -255,7 +255,7 @@ CREATE TABLE idempotency_keys (
 
 CREATE INDEX idempotency_keys_age ON idempotency_keys (created_at);
 
--- A session as it is shown. There is a sandbox to show while the session may own
+-- A session in the form that is shown. There is a sandbox to show while the session may own
 -- one and its newest generation is known to exist.
 CREATE VIEW session_views AS
 SELECT

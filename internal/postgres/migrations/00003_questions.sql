@@ -1,8 +1,8 @@
 -- +goose Up
 
--- What an agent waits for an answer to. A question belongs to the turn in which
+-- The questions of agents. A question belongs to the turn in which
 -- it was asked and is closed with it at the latest. delivered_at is when the
--- agent was told how it ended: until then a worker has something to do.
+-- agent received the end of the question: until then a worker has work to do.
 CREATE TABLE questions (
     id           text        NOT NULL,
     session_id   text        NOT NULL,

@@ -1,7 +1,7 @@
 -- +goose Up
 
--- What is stored of a session's workspace. lineage and seq say how much of what a
--- runner has told: a change that is told again has a number that is stored.
+-- What is stored of a session's workspace. lineage and seq say how many of a
+-- runner's reports: a change that is reported again has a number that is stored.
 CREATE TABLE workspaces (
     session_id  text        NOT NULL,
     lineage     text        NOT NULL DEFAULT '',
@@ -19,8 +19,8 @@ CREATE TABLE workspaces (
 );
 ALTER TABLE workspaces ALTER COLUMN patch SET STORAGE EXTERNAL;
 
--- Deleted files stay for a while without their content, so that a reader can be
--- told from when on there is nothing.
+-- Deleted files stay for a while without their content, so that a reader can
+-- learn since when they are gone.
 CREATE TABLE workspace_files (
     session_id  text             NOT NULL,
     path        text COLLATE "C" NOT NULL,

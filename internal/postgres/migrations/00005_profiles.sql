@@ -1,6 +1,6 @@
 -- +goose Up
 
--- What agents are given beside their own defaults. A change makes a new version;
+-- Settings of agents in addition to their defaults. A change makes a new version;
 -- sessions keep the one they began with (sessions.profile is ID@VERSION) until
 -- they are moved on, also when the profile is deleted.
 CREATE TABLE profiles (

@@ -3,7 +3,7 @@
 
 -- Sessions are used while this runs: rows are copied a thousand at a time, and indexes are built concurrently. If it
 -- is interrupted, it is run again from its first statement: what was copied stays, and an index that was left invalid
--- is dropped and built anew.
+-- is dropped and built again.
 
 -- Building an index concurrently waits for older transactions, but nothing waits for it.
 SET lock_timeout = 0;

@@ -119,7 +119,7 @@ END $$;
 
 CREATE TRIGGER events_mirror AFTER INSERT ON events FOR EACH ROW EXECUTE FUNCTION event_log_mirror();
 
--- event_log_copy copies the events of about 50,000 positions at a time, each piece in a transaction of its own under the locks
+-- event_log_copy copies the events of about 50,000 positions at a time, each piece in a separate transaction under the locks
 -- of its sessions. After an interruption it continues with the session after the last one that is copied.
 -- +goose StatementBegin
 CREATE PROCEDURE event_log_copy() LANGUAGE plpgsql AS $$

@@ -1,10 +1,10 @@
 // Package postgrestest gives each test its own migrated database on a real Postgres
 // server that lives as long as the test process.
 //
-// The server is started with the first test that asks for one, from the binaries
-// that are installed, in a directory of its own under the system's temporary
-// directory, and listens on a unix socket there and on nothing else. As root it
-// runs as the user postgres or nobody, since Postgres refuses root.
+// The server is started with the first test that asks for one, from the binaries that are
+// installed, in its own directory under the system's temporary directory, and listens on a unix
+// socket there and on nothing else. As root it runs as the user postgres or nobody, since Postgres
+// refuses root.
 //
 // A small shell process stands between: it holds the read end of a pipe whose
 // write end only the test process has. However the test process ends, kill -9

@@ -38,7 +38,7 @@ func TestADatabaseGoesWithItsTest(t *testing.T) { //nolint:tparallel // the subt
 }
 
 // TestHelperThatIsKilled is the process that the next test kills.
-func TestHelperThatIsKilled(t *testing.T) { //nolint:paralleltest // a process of its own
+func TestHelperThatIsKilled(t *testing.T) { //nolint:paralleltest // a separate process
 	if os.Getenv("POSTGRESTEST_HELPER") == "" {
 		t.Skip("it is run by TestTheServerEndsWithAKilledProcess")
 	}

@@ -53,7 +53,7 @@ var shared = sync.OnceValues(startServer)
 
 func startServer() (*server, error) { return startServerIn("") }
 
-// startServerIn starts a server in a directory of its own under parent; "" is the system's.
+// startServerIn starts a server in a new directory under parent; "" is the system's.
 func startServerIn(parent string) (*server, error) {
 	bin, err := binDir()
 	if err != nil {
@@ -108,7 +108,7 @@ func (s *server) start(bin string, credential *syscall.Credential) error {
 	cmd.Dir = s.dir
 	cmd.Env = environment()
 	cmd.Stdin = read
-	// A session of its own, so that Ctrl-C reaches the test process first.
+	// A separate process session, so that Ctrl-C reaches the test process first.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: credential, Setsid: true}
 	if err := cmd.Start(); err != nil {
 		write.Close()

@@ -9,7 +9,7 @@ SELECT lineage, seq, base, files, saved_bytes FROM workspaces WHERE session_id =
 SELECT lineage, seq, base, diff_key FROM workspaces WHERE session_id = @session_id;
 
 -- name: WorkspacePut :exec
--- WorkspacePut leaves the diff as it is where none is given.
+-- WorkspacePut leaves the diff unchanged if none is given.
 INSERT INTO workspaces (session_id, lineage, seq, base, files, saved_bytes, diff, diff_key, patch, updated_at)
 VALUES (@session_id, @lineage, @seq, @base, @files, @saved_bytes, @diff, @diff_key, @patch, @updated_at)
 ON CONFLICT (session_id) DO UPDATE SET

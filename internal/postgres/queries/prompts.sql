@@ -66,11 +66,11 @@ FROM prompts WHERE session_id = @session_id AND status IN ('queued', 'processing
 --
 --   * Not loaded: no workflow is open, or none has been yet. Reasons are a prompt that waits; a prompt that a
 --     run has, which only a workflow can settle; and a state that only a workflow leads out of (running,
---     hibernating, restoring, initializing unless lazy). All others rest as they are.
+--     hibernating, restoring, initializing unless lazy). All others need nothing.
 --   * Loaded: the workflow is open and was signalled when the prompt came. The signal may have been lost, as when
 --     the api died between row and signal. A prompt that is still queued after a while where it should have been
 --     taken is a reason: in initializing and hibernated always, since there a prompt alone moves the session; in
---     running if no turn is under way, since behind a turn prompts wait rightly. While hibernating and restoring
+--     running if no turn is under way, since prompts rightly wait for a turn to end. While hibernating and restoring
 --     the queue waits for the next state, and in error for a person.
 --
 -- It starts from unfinished prompts and from sessions_unloaded, so that what it costs does not depend on how many

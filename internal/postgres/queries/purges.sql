@@ -10,8 +10,8 @@ UPDATE purges SET state = @state, attempts = 0, next_at = clock_timestamp() + ma
 WHERE session_id = @session_id;
 
 -- name: SessionScrub :exec
--- SessionScrub leaves nothing in the row of a session that a person or an agent wrote, and tells readers of its log that
--- the events are gone.
+-- SessionScrub leaves nothing in the row of a session that a person or an agent wrote, and makes readers of its log get
+-- an error that the events are gone.
 UPDATE sessions SET title = '', metadata = '{}', workspace = NULL, options = '{}', profile = '', status_reason = '', error_cause = '',
     receipt = NULL, parent_id = '', forked_from = '', first_seq = last_seq + 1
 WHERE id = @id AND status = 'terminated';

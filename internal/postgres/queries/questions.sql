@@ -8,8 +8,8 @@ ON CONFLICT (run_id, agent_id) DO NOTHING;
 SELECT * FROM questions WHERE session_id = @session_id AND id = @id;
 
 -- name: QuestionList :many
--- QuestionList leaves out what nobody was asked. It ends with the question that brings what is asked to
--- max_bytes or more.
+-- QuestionList leaves out questions that no person was asked. It ends with the question with which they reach
+-- max_bytes.
 SELECT questions.* FROM questions
 JOIN (
     SELECT i.id, sum(octet_length(i.asked::text)) OVER (ORDER BY i.id DESC ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS before
@@ -21,8 +21,8 @@ WHERE q.before IS NULL OR q.before < @max_bytes::bigint
 ORDER BY questions.id DESC;
 
 -- name: QuestionsPending :many
--- QuestionsPending are those that the agent of a run has not been told the end of;
--- with again, also those that it was, maybe over a link that had broken.
+-- QuestionsPending are those whose end the agent of a run has not received; with
+-- again, also those whose end was sent, perhaps over a link that had broken.
 SELECT * FROM questions
 WHERE run_id = @run_id AND (delivered_at IS NULL OR @again::boolean AND status IN ('answered', 'expired'))
 ORDER BY id;

@@ -21,7 +21,7 @@ UPDATE runs SET doing = @doing WHERE id = @id AND token = @token AND ended_at IS
 UPDATE runs SET dispatch = dispatch + 1 WHERE id = @id RETURNING *;
 
 -- name: RunEnd :one
--- RunEnd clears the token, so that whoever still holds it cannot append, and the state, which nothing needs any more.
+-- RunEnd clears the token, so that an attempt that still holds it cannot append, and the state, which is not needed any more.
 UPDATE runs SET outcome = @outcome, reason = @reason, model = @model, token = '', translator = NULL,
     input_tokens = @input_tokens, output_tokens = @output_tokens, cost_usd = @cost_usd, tool_calls = @tool_calls,
     ended_at = @at::timestamptz
@@ -29,7 +29,7 @@ WHERE id = @id AND ended_at IS NULL
 RETURNING *;
 
 -- name: RunReachedAgent :one
--- RunReachedAgent tells whether a turn of the session other than this one has been with the agent.
+-- RunReachedAgent reports whether the agent has had a turn of the session other than this one.
 SELECT EXISTS (
     SELECT FROM runs WHERE session_id = @session_id AND id <> @id AND (last_frame >= 0 OR outcome = 'completed')
 );
