@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"fmt"
 	"net/http"
+	"os"
 	"strconv"
 
 	"go.temporal.io/api/workflowservice/v1"
@@ -28,7 +29,7 @@ func try(addresses []string) {
 			defer conn.Close()
 			ctx, cancel := context.WithTimeout(context.Background(), patience)
 			defer cancel()
-			fmt.Printf("%s %s: %s\n", way, address, grpcstatus.Code(call(ctx, conn)))
+			fmt.Fprintf(os.Stdout, "%s %s: %s\n", way, address, grpcstatus.Code(call(ctx, conn)))
 		}
 		history := func(ctx context.Context, conn *grpc.ClientConn) error {
 			_, err := historyservice.NewHistoryServiceClient(conn).DescribeHistoryHost(ctx, &historyservice.DescribeHistoryHostRequest{})
@@ -49,6 +50,6 @@ func try(addresses []string) {
 			code = strconv.Itoa(response.StatusCode)
 			_ = response.Body.Close()
 		}
-		fmt.Printf("page %s: %s\n", address, code)
+		fmt.Fprintf(os.Stdout, "page %s: %s\n", address, code)
 	}
 }

@@ -8,7 +8,6 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
-	"errors"
 	"fmt"
 	"math/big"
 	"net"
@@ -48,16 +47,25 @@ func newCallers(ctx context.Context, c Config, logger log.Logger) (callers, erro
 
 // Authorize admits calls of the frontend by the connection that they came over.
 func (c callers) Authorize(ctx context.Context, _ *authorization.Claims, _ *authorization.CallTarget) (authorization.Result, error) {
-	err := errors.New("the connection is not known")
-	if c.check == nil {
-		err = nil
-	} else if p, ok := peer.FromContext(ctx); ok {
-		err = c.check(p.LocalAddr, p.Addr)
-	}
-	if err != nil {
-		return authorization.Result{Decision: authorization.DecisionDeny, Reason: err.Error() + "; see --allow-users"}, nil
+	if reason := c.refusal(ctx); reason != "" {
+		return authorization.Result{Decision: authorization.DecisionDeny, Reason: reason + "; see --allow-users"}, nil
 	}
 	return authorization.Result{Decision: authorization.DecisionAllow}, nil
+}
+
+// refusal is why a call is not admitted, "" if it is.
+func (c callers) refusal(ctx context.Context) string {
+	if c.check == nil {
+		return ""
+	}
+	p, ok := peer.FromContext(ctx)
+	if !ok {
+		return "the connection is not known"
+	}
+	if err := c.check(p.LocalAddr, p.Addr); err != nil {
+		return err.Error()
+	}
+	return ""
 }
 
 // handler passes on requests of connections that are admitted.

@@ -90,12 +90,14 @@ func uiHandler(c *uiconfig.Config) (http.Handler, error) {
 		csrf.EnsureTokenCookie(secureCookie), middleware.CSRFWithConfig(csrf.MiddlewareConfig(config, secureCookie)))
 	e.Pre(route.PublicPath(c.PublicPath))
 	route.SetHealthRoute(e)
-	forwarded := uiapi.Middleware(headers.WithForwardHeaders([]string{auth.AuthorizationExtrasHeader, "Caller-Type"}))
+	forwarded := headers.WithForwardHeaders([]string{auth.AuthorizationExtrasHeader, "Caller-Type"})
 	if err := route.SetAPIRoutes(e, config, []uiapi.Middleware{forwarded}); err != nil {
 		return nil, err
 	}
 	route.SetAuthRoutes(e, config)
-	route.SetUIRoutes(e, c.PublicPath, assets, config)
+	if err := route.SetUIRoutes(e, c.PublicPath, assets, config); err != nil {
+		return nil, err
+	}
 	route.SetRenderRoute(e, "/")
 	return e, nil
 }
