@@ -70,6 +70,11 @@ func buildRoot(spec wire.RootSpec) error {
 	if err := mountSystem(spec.Level == wire.LevelNamespaces); err != nil {
 		return err
 	}
+	if spec.Level == wire.LevelNamespaces {
+		if err := limitObjects(); err != nil {
+			return err
+		}
+	}
 	for _, t := range trees {
 		if err := t.putDown(); err != nil {
 			return err

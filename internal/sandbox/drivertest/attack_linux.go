@@ -65,6 +65,7 @@ var attacks = map[Escape]func(args []string) (escaped bool, how string){
 	ReadThroughLink:   attackLinks,
 	LeaveCapabilities: attackCapabilities,
 	ReachKeys:         attackKeys,
+	UseUpWatches:      attackWatches,
 	SeeProcesses:      attackProcesses,
 	SeeSandboxes:      attackProcesses,
 	ReadSandboxes:     attackFiles,
@@ -329,6 +330,28 @@ func attackKeys(args []string) (bool, string) {
 
 // attackPatience is how long an attack looks for what may not have started yet.
 const attackPatience = 3 * time.Second
+
+// attackWatches succeeds if it gets more than half of what the machine gives a user.
+func attackWatches(args []string) (bool, string) {
+	return alsoNested(UseUpWatches, args, func() (bool, string) {
+		b, err := os.ReadFile("/proc/sys/fs/inotify/max_user_instances")
+		if err != nil {
+			return false, err.Error()
+		}
+		most, err := strconv.Atoi(strings.TrimSpace(string(b)))
+		if err != nil {
+			return false, err.Error()
+		}
+		for n := 0; ; n++ {
+			if n > most/2 {
+				return true, fmt.Sprintf("got %d of %d inotify instances", n, most)
+			}
+			if _, err := unix.InotifyInit1(0); err != nil { // they are closed with this process
+				return false, fmt.Sprintf("got %d of %d inotify instances: %v", n, most, err)
+			}
+		}
+	})
+}
 
 func attackProcesses(args []string) (bool, string) {
 	return lookFor(func(pid string) bool {

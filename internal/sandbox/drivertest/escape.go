@@ -43,6 +43,7 @@ const (
 	LeaveSetID        Escape = "leave a set-user-ID program on the machine"
 	LeaveCapabilities Escape = "leave a program with capabilities on the machine"
 	ReachKeys         Escape = "use the kernel keys of the server's user"
+	UseUpWatches      Escape = "use up the file watches of the server's user (inotify)"
 	SeeProcesses      Escape = "see the machine's processes"
 	SeeSandboxes      Escape = "see another sandbox's processes"
 	ReadSandboxes     Escape = "read another sandbox's files"
@@ -103,6 +104,7 @@ func escapeCases() []escapeCase {
 		{LeaveSetID, leaveSetID, false},
 		{LeaveCapabilities, leaveCapabilities, false},
 		{ReachKeys, reachKeys, true},
+		{UseUpWatches, direct(UseUpWatches), true},
 		{SeeProcesses, seeProcesses, false},
 		{SeeSandboxes, seeSandboxes, false},
 		{ReadSandboxes, readSandboxes, false},
