@@ -38,7 +38,7 @@ func (c *counters) handle(n int) chan struct{} {
 	return c.handled[n]
 }
 
-// Count collects the numbers that it is sent until it is told to finish, and returns them.
+// Count collects the numbers that it is sent until it is asked to finish, and returns them.
 func (c *counters) Count(ctx workflow.Context) ([]int, error) {
 	if err := workflow.UpsertTypedSearchAttributes(ctx, status.ValueSet("counting")); err != nil {
 		return nil, err

@@ -13,7 +13,7 @@ import (
 	"github.com/overwinter-dev/overwinter/devserver/internal/temporald"
 )
 
-// sessionSearchAttributes are what the session workflow tells the engine about itself.
+// sessionSearchAttributes are what the session workflow publishes about itself.
 var sessionSearchAttributes = map[string]enumspb.IndexedValueType{
 	"OverwinterStatus":     enumspb.INDEXED_VALUE_TYPE_KEYWORD,
 	"OverwinterAgent":      enumspb.INDEXED_VALUE_TYPE_KEYWORD,
@@ -42,11 +42,11 @@ type serveOptions struct {
 	Sync          string        `default:"normal" enum:"normal,full" placeholder:"normal|full" help:"When a commit reaches the disk: normal outlives the death of the process, full also that of the machine. Default ${default}."`
 	Namespace     string        `default:"default" placeholder:"NAME" help:"Namespace, created when missing. Default ${default}."`
 	Retention     time.Duration `default:"168h" placeholder:"DURATION" help:"How long closed workflows stay readable, for a namespace that is created now. Default ${default}."`
-	Attribute     []string      `name:"search-attribute" sep:"none" placeholder:"NAME=TYPE" help:"Search attribute to register beside overwinter's own; repeatable."`
+	Attribute     []string      `name:"search-attribute" sep:"none" placeholder:"NAME=TYPE" help:"Search attribute to register in addition to overwinter's; repeatable."`
 	DynamicConfig []string      `name:"dynamic-config-value" sep:"none" placeholder:"KEY=YAML" help:"Setting of the Temporal server; repeatable."`
 	LogLevel      string        `default:"warn" enum:"debug,info,warn,error,never" placeholder:"LEVEL" help:"debug, info, warn, error or never. Default ${default}."`
 	LogFormat     string        `default:"json" enum:"json,text,pretty" placeholder:"FORMAT" help:"json or text, on stderr. Default ${default}."`
-	ExitWithStdin bool          `help:"Stop when stdin ends and, on Linux, when the parent process dies: a supervisor that is killed leaves nothing behind."`
+	ExitWithStdin bool          `help:"Stop when stdin ends and, on Linux, when the parent process dies: a killed supervisor leaves no process running."`
 }
 
 // config returns what the flags say, with search attributes and settings parsed.

@@ -1,7 +1,7 @@
 // Command overwinter-temporal is a whole Temporal cluster in one process, for one machine: server,
-// web UI and an SQLite file. `overwinter dev` runs it beside the other parts of the system; it
-// also stands in for the temporal command line tool wherever that is started as
-// `temporal server start-dev`, which is what testsuite.StartDevServer of the Temporal SDK does.
+// web UI and an SQLite file. `overwinter dev` runs it with the other parts of the system; it also
+// replaces the temporal command line tool if that is started as `temporal server start-dev`, as
+// testsuite.StartDevServer of the Temporal SDK does.
 package main
 
 import (

@@ -61,7 +61,7 @@ func parent() {
 	}
 }
 
-// bundle is a place for one server: ports and a database file of its own.
+// bundle is a place for one server: its ports and database file.
 type bundle struct {
 	port, uiPort int
 	dbFile       string
@@ -230,8 +230,8 @@ func (l *lines) text() string {
 // givenPorts are those that this run of the tests has given out.
 var givenPorts sync.Map
 
-// freePort returns a port that nobody listened on a moment ago, below those that outgoing
-// connections take, so that none of theirs takes it meanwhile. It gives none out twice.
+// freePort returns a port that was free a moment ago, below those of outgoing connections, so that
+// none of them takes it meanwhile. It returns each port once.
 func freePort(t *testing.T) int {
 	t.Helper()
 	for range 1000 {

@@ -2,5 +2,6 @@
 
 package main
 
-// endWithParent does nothing where the kernel does not tell; the end of stdin remains.
+// endWithParent does nothing where the kernel does not report the parent's end; the end of stdin
+// remains.
 func endWithParent() error { return nil }

@@ -19,8 +19,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestEndsWithItsParent kills the parent while something else holds the other end of stdin, so
-// that only the kernel can tell.
+// TestEndsWithItsParent kills the parent while another process holds the other end of stdin, so
+// that only the kernel can report it.
 func TestEndsWithItsParent(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

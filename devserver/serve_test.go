@@ -36,13 +36,13 @@ func TestAcknowledgedSignalsOutliveAKill(t *testing.T) {
 
 			const killAfter = 50
 			half := make(chan struct{})
-			acknowledged := make(chan []int, 1) // so that the goroutine ends though nobody asks
+			acknowledged := make(chan []int, 1) // so that the goroutine ends without a receiver
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
 			go func() {
 				var numbers []int
 				for n := 0; ; n++ {
-					// The SDK tries a server again that is not there, until it is told to end.
+					// The SDK retries a server that is not there, until it is asked to stop.
 					if err := c.SignalWorkflow(ctx, run.GetID(), "", countSignal, n); err != nil {
 						acknowledged <- numbers
 						return
@@ -101,7 +101,7 @@ func TestKillDuringTheFirstStartLeavesNoHalfDatabase(t *testing.T) {
 
 // TestLoneSignalDoesNotWaitForAQueueRead measures the time from sending a lone signal to the
 // workflow handling it. A server that reads its queues 20 times a second, as it does by default,
-// takes 50 ms for each; how fast one can be on a machine that is free, the quickest tell.
+// takes 50 ms for each; the fastest of them show how long one takes on a free machine.
 func TestLoneSignalDoesNotWaitForAQueueRead(t *testing.T) {
 	t.Parallel()
 	const (
@@ -198,7 +198,7 @@ func TestSearchAttributesAreThereFromTheStart(t *testing.T) {
 	require.Error(t, refused.waitExit(t))
 	require.Contains(t, refused.stderr.text(), "search attribute OverwinterTries: exists as Int, wanted as Keyword")
 
-	// Another namespace in the same file has attributes of its own.
+	// Another namespace in the same file has different attributes.
 	b.start(t, "--namespace", "second", "--retention", "48h")
 	second := b.client(t, "second")
 	described, err := second.WorkflowService().DescribeNamespace(t.Context(),

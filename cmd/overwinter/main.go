@@ -1,6 +1,5 @@
-// Command overwinter keeps coding-agent sessions alive. Its subcommands are the parts of the
-// system (dev, api, worker, local-modal), what looks after them (migrate, version), and a client
-// (session).
+// Command overwinter keeps coding-agent sessions alive. Its subcommands are the parts of the system
+// (dev, api, worker, local-modal), its administration (migrate, version), and a client (session).
 //
 // This package is the only one that reads flags and the environment, and the only one that builds
 // concrete things out of the others.
@@ -28,9 +27,9 @@ func main() {
 	os.Exit(p.Run(ctx))
 }
 
-// untilSignal ends the context with the first interrupt, SIGTERM or hangup, with a cli.SignalError as its
-// cause, so that everything stops in order. The shell and the kernel may both report that a terminal was
-// closed: hangups after the first signal change nothing. Under nohup they are ignored.
+// untilSignal ends the context with the first interrupt, SIGTERM or hangup, with a cli.SignalError as its cause, so
+// that everything stops gracefully. The shell and the kernel may both report that a terminal was closed: hangups after
+// the first signal change nothing. Under nohup they are ignored.
 func untilSignal(ctx context.Context) context.Context {
 	ctx, cancel := context.WithCancelCause(ctx)
 	asked := make(chan os.Signal, 1)

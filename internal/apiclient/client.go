@@ -167,8 +167,8 @@ const (
 	TerminateEnvironment Command = "environment/terminate"
 )
 
-// Command tells a session what to do. Accepted is false where there was nothing to do.
-// Force is for Hibernate, RestartEnvironment and TerminateEnvironment.
+// Command sends a session a command. Accepted is false if there was nothing to do. Force is for
+// Hibernate, RestartEnvironment and TerminateEnvironment.
 func (c *Client) Command(ctx context.Context, id string, cmd Command, force bool) (s wire.SessionJSON, accepted bool, err error) {
 	body := map[string]bool{}
 	if force {
@@ -195,8 +195,8 @@ type Submit struct {
 type Submitted struct {
 	Prompt   wire.PromptJSON `json:"prompt"`
 	Position int64           `json:"position"` // in the queue
-	// Created is false where the same prompt had been stored before, by whoever it was: then its
-	// events may stand anywhere in the log.
+	// Created is false if the same prompt was stored before, by any client: then its events may be
+	// anywhere in the log.
 	Created bool `json:"-"`
 }
 

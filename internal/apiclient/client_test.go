@@ -222,7 +222,7 @@ func TestALostAnswerMakesNothingTwice(t *testing.T) {
 	var calls atomic.Int32
 	b := setup(t, func(next http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			if calls.Add(1)%2 == 1 { // done, but nobody hears of it
+			if calls.Add(1)%2 == 1 { // done, but the response is lost
 				next.ServeHTTP(httptest.NewRecorder(), r)
 				panic(http.ErrAbortHandler)
 			}
@@ -353,7 +353,7 @@ func TestFollowEndsWhereItIsRefused(t *testing.T) {
 			b.server.CloseClientConnections()
 		}
 		if e.Type == apiclient.MarkerGap {
-			last = &apiclient.Error{Code: session.CodePositionGone} // the gap was told before the cut
+			last = &apiclient.Error{Code: session.CodePositionGone} // the gap was reported before the connection broke
 			break
 		}
 	}

@@ -46,7 +46,7 @@ func (c *Client) Position(ctx context.Context, sessionID string) (int64, error) 
 		if err != nil {
 			return 0, err
 		}
-		if e.Type == MarkerCaughtUp { // the first, since nothing is behind the newest
+		if e.Type == MarkerCaughtUp { // the first, since nothing follows the newest
 			var at struct{ Seq int64 }
 			if err := json.Unmarshal(e.Data, &at); err != nil {
 				return 0, fmt.Errorf("read position: %w", err)
@@ -57,13 +57,13 @@ func (c *Client) Position(ctx context.Context, sessionID string) (int64, error) 
 	return 0, errors.New("the stream ended before it sent its position")
 }
 
-// latest is the position of whoever wants to know only where the log ends.
+// latest is a position for callers that only need the end of the log.
 const latest = -1
 
-// Follow yields the events of a session behind the position after, in order and
-// each once, until the session is over (the last is then the marker end), the
-// server refuses, or ctx is done. It connects again when a connection that once
-// stood breaks; caught_up is yielded once. An error is the last thing yielded.
+// Follow yields the events of a session after the position after, in order and each once, until the
+// session is over (the last is then the marker end), the server refuses, or ctx is done. It
+// reconnects if an established connection breaks; caught_up is yielded once. An error is the last
+// thing yielded.
 func (c *Client) Follow(ctx context.Context, sessionID string, after int64) iter.Seq2[Event, error] {
 	return func(yield func(Event, error) bool) {
 		f := follower{client: c, sessionID: sessionID, last: after, yield: yield}
@@ -126,7 +126,7 @@ func (f *follower) connect(ctx context.Context) error {
 	for {
 		line, err := lines.ReadString('\n')
 		if err != nil {
-			return err // a message that was cut off comes again, whole
+			return err // a truncated message comes again, whole
 		}
 		watchdog.Reset(silence)
 		line = strings.TrimRight(line, "\r\n")

@@ -24,7 +24,7 @@ func (c *Client) QuestionList(ctx context.Context, sessionID string, status sess
 type Reply struct {
 	Answer  session.Decision  `json:"answer,omitempty"` // may be left out where Answers are given
 	Answers map[string]string `json:"answers,omitempty"`
-	Message string            `json:"message,omitempty"` // told to the agent with a rejection
+	Message string            `json:"message,omitempty"` // sent to the agent with a rejection
 }
 
 // QuestionAnswer answers an open question. The first answer counts: illegal_state says that there

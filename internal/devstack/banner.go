@@ -23,7 +23,7 @@ type addresses struct {
 	took          time.Duration
 }
 
-// banner tells where everything is and what to do next.
+// banner lists where everything is and what to do next.
 func (a addresses) banner() string {
 	var b strings.Builder
 	row := func(name, value string) {

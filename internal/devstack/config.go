@@ -34,7 +34,7 @@ type Config struct {
 	TemporalAddress string
 	// TemporalNamespace is the namespace in it. Default "default".
 	TemporalNamespace string
-	// TemporalBinary is the server that is run. Default: overwinter-temporal, beside Executable or
+	// TemporalBinary is the server that is run. Default: overwinter-temporal, next to Executable or
 	// in PATH.
 	TemporalBinary string
 	// TemporalPort and TemporalUIPort are the ports of the Temporal that is run; 0 stands for any.
@@ -47,8 +47,8 @@ type Config struct {
 	// Isolation is the level of the local Modal: one that box.ParseIsolation knows.
 	// Default: the best that works.
 	Isolation string
-	// SandboxNetwork is the network of its sandboxes: one that box.ParseNetwork knows.
-	// Default: their own where that can be had.
+	// SandboxNetwork is the network of its sandboxes: one that box.ParseNetwork knows. Default: a
+	// separate one if possible.
 	SandboxNetwork string
 	// SandboxHostPorts are the ports of this machine's loopback interface that they can
 	// reach, as hostports.Parse reads them. Default: none.
@@ -71,7 +71,7 @@ type Config struct {
 	Output io.Writer
 	// Color allows terminal escapes in Output. Default false.
 	Color bool
-	// Logger is told what the supervisor does. Default: discarded.
+	// Logger receives what the supervisor does. Default: discarded.
 	Logger *slog.Logger
 }
 

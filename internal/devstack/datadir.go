@@ -158,7 +158,7 @@ func (d *dataDir) write(name, content string) error {
 	return nil
 }
 
-// rememberedPorts are those that nobody chose and that should stay the same from run to run.
+// rememberedPorts are those that no flag sets and that should stay the same from run to run.
 type rememberedPorts struct {
 	Postgres   int `json:"postgres,omitempty"`
 	LocalModal int `json:"localModal,omitempty"`
@@ -167,7 +167,7 @@ type rememberedPorts struct {
 func (d *dataDir) readPorts() rememberedPorts {
 	var ports rememberedPorts
 	if content, err := os.ReadFile(d.join("ports.json")); err == nil {
-		_ = json.Unmarshal(content, &ports) // what cannot be read is chosen anew
+		_ = json.Unmarshal(content, &ports) // what cannot be read is chosen again
 	}
 	return ports
 }

@@ -18,14 +18,14 @@
 //	postgres.password  of its superuser, as which only the supervisor connects
 //	postgres-app.password  of the role of worker, api and migrations, which owns the database
 //	database-url       where the database is, for psql, as that role
-//	ports.json         ports that nobody chose, for the next run
+//	ports.json         ports that no flag sets, for the next run
 //	temporal/, modal/  state of Temporal and of the local Modal
 //
 // # Invariants
 //
 //   - One dev per data directory: the lock is held from before anything is read until after the last
 //     child is gone. The kernel drops it with the process.
-//   - Before anything is started, what an earlier dev left behind is ended.
+//   - Before anything is started, what an earlier dev left running is ended.
 //   - What is missing (programs, ports, rights) is found out before the first child is started, and
 //     said in one sentence.
 //   - Everything listens on loopback, but for the API when --api-address says otherwise. Postgres
@@ -41,7 +41,7 @@
 //	Postgres or Temporal is not installed   an error that says what to do; nothing is started
 //	another dev uses the directory          an error that names its process
 //	Postgres's version changed              an error that names both versions; nothing is touched
-//	a child cannot start                    an error with its last words; the others are stopped
+//	a child cannot start                    an error with its final output; the others are stopped
 //	a child is killed or dies               started again after 200 ms, doubling up to 10 s; the others
 //	                                        stay up and find it again by themselves
 //	dev is killed                           the kernel ends the children; the next start ends what is left

@@ -94,8 +94,8 @@ func examineDataDir(dir, running string) Finding {
 	}
 }
 
-// tryWrite makes a directory in dir and removes it: permissions do not tell of a file system that is
-// read-only, or that root itself cannot write to.
+// tryWrite makes a directory in dir and removes it: permissions do not show that a file system is
+// read-only, or that root itself cannot write to it.
 func tryWrite(dir string) error {
 	trial, err := os.MkdirTemp(dir, ".overwinter-doctor-")
 	if err != nil {

@@ -112,7 +112,7 @@ func examineClock() Finding {
 	return okay(check, "synchronized")
 }
 
-// examineTools looks for what agents and workspaces need beside the stack itself.
+// examineTools looks for what agents and workspaces need in addition to the stack itself.
 func examineTools(ctx context.Context) []Finding {
 	tools := []struct {
 		name, purpose, remedy string

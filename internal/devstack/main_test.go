@@ -34,8 +34,8 @@ import (
 // all packages' tests share it.
 const patience = 2 * time.Minute
 
-// TestMain lets this program play overwinter and overwinter-temporal, beside a real Postgres, and a
-// dev that is to be killed.
+// TestMain lets this program play overwinter and overwinter-temporal, next to a real Postgres, and
+// a dev that is to be killed.
 func TestMain(m *testing.M) {
 	if len(os.Args) > 1 && !strings.HasPrefix(os.Args[1], "-") {
 		if err := play(os.Args[1], os.Args[2:]); err != nil {
@@ -47,7 +47,7 @@ func TestMain(m *testing.M) {
 	leaktest.Main(m)
 }
 
-// note is where played programs write what happens to them: beside the program.
+// note is where played programs write what happens to them: next to the program.
 func note(line string) error {
 	self, err := os.Executable()
 	if err != nil {

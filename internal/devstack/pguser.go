@@ -17,7 +17,7 @@ type pgUser struct {
 }
 
 // choosePGUser returns this user, unless that is root, whom Postgres refuses: then the owner of the
-// directory if there is one already, else postgres, else nobody.
+// directory if there is one already, else postgres, else the user nobody.
 func choosePGUser(directory string) (pgUser, error) {
 	owner, exists, err := ownerOf(directory)
 	if err != nil {

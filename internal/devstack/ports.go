@@ -24,8 +24,8 @@ type portChooser struct{ taken map[int]bool }
 
 func newPortChooser() *portChooser { return &portChooser{taken: make(map[int]bool)} }
 
-// choose returns the wanted port of the host if nobody listens on it, or finds one when wanted is 0.
-// Its errors are sentences that name the flag.
+// choose returns the wanted port of the host if it is free, or finds one when wanted is 0. Its
+// errors are sentences that name the flag.
 func (c *portChooser) choose(ctx context.Context, host string, wanted, preferred int, flag string) (int, error) {
 	if wanted == 0 {
 		return c.free(ctx, host, preferred)
@@ -47,7 +47,7 @@ func (c *portChooser) choose(ctx context.Context, host string, wanted, preferred
 	}
 }
 
-// free returns the preferred port if nobody listens on it, else one that is free.
+// free returns the preferred port if it is free, else another free one.
 func (c *portChooser) free(ctx context.Context, host string, preferred int) (int, error) {
 	start := rand.IntN(freePortCount)
 	for i := range freePortCount + 1 {

@@ -43,7 +43,7 @@ func httpGet(ctx context.Context, url string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	// A connection of its own: the next probe may meet another process on the same port.
+	// A new connection: the next probe may meet another process on the same port.
 	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
 	response, err := client.Do(request)
 	if err != nil {

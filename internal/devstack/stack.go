@@ -146,7 +146,7 @@ func (s *Stack) start(ctx context.Context, dir *dataDir, supervisor *child.Super
 	a.sandbox = readSandboxInfo(ctx, a.api+"/readyz")
 	a.took = time.Since(began)
 	s.addresses.Store(&a)
-	// Nobody can be told when the terminal is gone.
+	// There is no one to report to when the terminal is gone.
 	_, _ = io.WriteString(s.config.Output, a.banner())
 	close(s.ready)
 	return nil
@@ -266,7 +266,7 @@ func (l *layout) findPostgres(ctx context.Context, dir *dataDir) (err error) {
 		return err
 	}
 	l.databaseURL = l.postgres.url()
-	// For psql and for programs beside the stack.
+	// For psql and for programs outside the stack.
 	return dir.write("database-url", l.databaseURL+"\n")
 }
 

@@ -181,7 +181,7 @@ func TestEndsAPostgresThatNobodyOwns(t *testing.T) {
 	}
 	stray.Dir = filepath.Join(b.dataDir, "postgres")
 	require.NoError(t, stray.Start())
-	ended := make(chan error, 1) // so that the goroutine ends though nobody asks
+	ended := make(chan error, 1) // so that the goroutine ends without a receiver
 	go func() { ended <- stray.Wait() }()
 	b.eventually(func() bool { _, err := query[int](t.Context(), b.url(), "SELECT 1"); return err == nil }, "no stray Postgres")
 

@@ -40,7 +40,7 @@ const (
 	recipeVersion = 1
 )
 
-// Recipe is what an image holds beside its base.
+// Recipe is what an image holds in addition to its base.
 type Recipe struct {
 	// Name begins the image's name at the provider: lower-case letters, digits and
 	// dashes, at most 32.
@@ -89,10 +89,10 @@ type ImagesOptions struct {
 	Ledger Ledger
 	// Base is the image that recipes start from. Default DefaultBase.
 	Base string
-	// Logger is told of each step. Default: none.
+	// Logger receives each step. Default: none.
 	Logger *slog.Logger
-	// Progress is told of each step in words, for somebody who waits. It must not
-	// block. Default: none.
+	// Progress receives each step in words, for a person who waits. It must not block. Default:
+	// none.
 	Progress func(recipe, step string)
 }
 
@@ -148,9 +148,9 @@ func NewImages(p *Provider, o ImagesOptions) *Images {
 
 var errNobodyWaits = errors.New("no caller waits for the image any more")
 
-// Prepare returns the image of a recipe and makes it where it does not exist.
-// Calls for the same recipe share one preparation, which goes on while anybody
-// waits for it. The last to give up returns when the builder is gone.
+// Prepare returns the image of a recipe and makes it if it does not exist. Calls for the same
+// recipe share one preparation, which continues while any caller waits for it. The last caller to
+// give up returns when the builder is gone.
 func (i *Images) Prepare(ctx context.Context, r Recipe) (imageID string, err error) {
 	name, err := i.complete(&r)
 	if err != nil {
@@ -190,7 +190,7 @@ func (i *Images) join(ctx context.Context, name string, r Recipe) *flight {
 	return f
 }
 
-// leave reports whether nobody waits any more.
+// leave reports whether no caller waits any more.
 func (i *Images) leave(name string, f *flight) bool {
 	i.mu.Lock()
 	f.waiters--
@@ -210,7 +210,7 @@ func (i *Images) forget(name string, f *flight) {
 	}
 }
 
-// find looks the name up and builds where there is no image behind it.
+// find looks the name up and builds the image if there is none.
 func (i *Images) find(ctx context.Context, name string, r Recipe) (string, error) {
 	image, err := i.named(ctx, name)
 	if err != nil || image != "" {
@@ -291,7 +291,7 @@ func (i *Images) publish(ctx context.Context, name, built string) (string, error
 		return built, nil
 	}
 	if err != nil {
-		_ = i.p.DeleteImage(context.WithoutCancel(ctx), built) // nobody would ever find it
+		_ = i.p.DeleteImage(context.WithoutCancel(ctx), built) // it would never be found
 		return "", fault(ctx, "name image", name, err)
 	}
 	return built, nil

@@ -107,8 +107,8 @@ func (spec ExecSpec) request() (driver.ExecRequest, error) {
 	}, nil
 }
 
-// watch waits for the end of the process and asks after the sandbox beside it: a
-// provider may keep a wait hanging for ever when the machine is gone.
+// watch waits for the end of the process and asks for the sandbox's state meanwhile: a provider may
+// keep a wait hanging for ever when the machine is gone.
 func (p *Process) watch(link context.Context) {
 	defer close(p.done)
 	defer p.cancel(errClosed)
@@ -118,7 +118,7 @@ func (p *Process) watch(link context.Context) {
 		code int
 		err  error
 	}
-	waited := make(chan exit, 1) // the one answer is kept when nobody waits for it any more
+	waited := make(chan exit, 1) // keeps the one answer if no caller waits any more
 	waitCtx, stopWaiting := context.WithCancel(ctx)
 	go func() {
 		code, err := p.exec.Wait(waitCtx)
@@ -167,8 +167,8 @@ func (p *Process) verdict(ctx context.Context, code int, err error) (int, error)
 	return code, nil
 }
 
-// dead returns an error when the provider says that the sandbox has ended, nil
-// when it lives or nobody can tell.
+// dead returns an error if the provider says that the sandbox has ended, nil if it lives or its
+// state is unknown.
 func (s *Sandbox) dead(ctx context.Context) error {
 	ctx, cancel := within(ctx, pollTimeout, "poll")
 	defer cancel()
@@ -214,8 +214,8 @@ func (p *Process) Wait(ctx context.Context) (exitCode int, err error) {
 	}
 }
 
-// Close cuts the link to the process, which goes on by itself if it has not ended.
-// It may be called at any time, more than once.
+// Close closes the link to the process, which continues if it has not ended. It may be called at
+// any time, more than once.
 func (p *Process) Close() error {
 	p.cancel(errClosed)
 	<-p.done
@@ -268,7 +268,7 @@ func (s stdin) Write(b []byte) (written int, err error) {
 	return written, nil
 }
 
-// Close tells the process that no more comes. To one that has ended it says nothing.
+// Close sends the process the end of its input. To one that has ended it does nothing.
 func (s stdin) Close() error {
 	err := s.p.exec.Stdin().Close()
 	code := driver.CodeOf(err)

@@ -41,7 +41,7 @@ type Options struct {
 	// Installation tags every sandbox, so that two installations may share an
 	// account. Required; letters, digits, "-", "_" and ".".
 	Installation string
-	// Logger takes what no error tells. Default: none.
+	// Logger receives what no error reports. Default: none.
 	Logger *slog.Logger
 	// PollInterval is how often a sandbox is asked after while a process runs in
 	// it. Default 10 s.
@@ -72,7 +72,7 @@ func NewProvider(drv driver.Driver, o Options) *Provider {
 // Description says which driver this is and what keeps its sandboxes apart.
 type Description = driver.Description
 
-// Describe is for health checks: it asks nobody.
+// Describe is for health checks: it sends no request.
 func (p *Provider) Describe() Description { return p.drv.Describe() }
 
 // Spec asks for the sandbox of one generation of a session.
@@ -171,7 +171,7 @@ func (p *Provider) complete(r *driver.CreateRequest) error {
 	return nil
 }
 
-// Open returns the sandbox with this id. It asks nobody whether there is one.
+// Open returns the sandbox with this id. It does not check that there is one.
 func (p *Provider) Open(id string) *Sandbox { return &Sandbox{p: p, id: id} }
 
 // Listing is a running sandbox of this installation.
@@ -192,7 +192,7 @@ func (p *Provider) List(ctx context.Context) ([]Listing, error) {
 	}
 	list := make([]Listing, 0, len(found))
 	for _, f := range found {
-		generation, _ := strconv.ParseInt(f.Tags[TagGeneration], 10, 64) // a strange one is nobody's generation: 0
+		generation, _ := strconv.ParseInt(f.Tags[TagGeneration], 10, 64) // an invalid one is no generation: 0
 		list = append(list, Listing{
 			ID: f.ID, Name: f.Name, Tags: f.Tags,
 			Session: f.Tags[TagSession], Generation: generation, Role: f.Tags[TagRole],
@@ -225,7 +225,7 @@ func (p *Provider) ListImages(ctx context.Context) ([]ImageListing, error) {
 	}
 	list := make([]ImageListing, 0, len(found))
 	for _, f := range found {
-		generation, _ := strconv.ParseInt(f.Tags[TagGeneration], 10, 64) // a strange one is nobody's generation: 0
+		generation, _ := strconv.ParseInt(f.Tags[TagGeneration], 10, 64) // an invalid one is no generation: 0
 		list = append(list, ImageListing{
 			ID: f.ID, Created: f.Created, Session: f.Tags[TagSession], Generation: generation, Role: f.Tags[TagRole], Exit: f.Exit,
 		})

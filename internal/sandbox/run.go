@@ -13,8 +13,8 @@ import (
 // DefaultMaxOutput bounds what Run keeps of each stream.
 const DefaultMaxOutput = 1 << 20
 
-// drainGrace is how long Run reads on after the process has ended: a child that
-// it left behind may hold a stream open for ever.
+// drainGrace is how long Run continues to read after the process has ended: a child that it left
+// running may hold a stream open for ever.
 const drainGrace = 2 * time.Second
 
 // RunSpec asks for a process that is run to its end.

@@ -150,7 +150,7 @@ func (s *Sandbox) settle(ctx context.Context, op string, err error) error {
 		return fault(ctx, op, s.id, err)
 	}
 	if errors.Is(ctx.Err(), context.Canceled) {
-		return fault(ctx, op, s.id, err) // nobody wants to know
+		return fault(ctx, op, s.id, err) // the caller does not ask why
 	}
 	// The time may be over; whether the sandbox lives is worth a moment more.
 	pollCtx, cancel := within(context.WithoutCancel(ctx), pollTimeout, "confirm death")

@@ -217,7 +217,7 @@ func TestWaitEndsWithTheSandboxThoughTheProviderKeepsItHanging(t *testing.T) {
 		b := setup(t)
 		sb := b.create(t)
 		b.drv.Inject(memsandbox.Fault{Op: memsandbox.OpWait, Hang: true})
-		b.drv.Inject(memsandbox.Fault{Op: memsandbox.OpPoll, Code: driver.Unavailable, N: 2}) // nobody can tell at first
+		b.drv.Inject(memsandbox.Fault{Op: memsandbox.OpPoll, Code: driver.Unavailable, N: 2}) // unknown at first
 		p, err := sb.Exec(t.Context(), sandbox.ExecSpec{Argv: []string{"cat"}, Timeout: time.Hour})
 		require.NoError(t, err)
 		require.True(t, b.drv.Kill(sb.ID(), 1))

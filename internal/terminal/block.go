@@ -11,7 +11,7 @@ import (
 
 func (v *View) blockStart(t *thread, b conversation.Block) {
 	if known := t.blocks[b.ID]; known != nil {
-		known.Block = b // the agent begins anew
+		known.Block = b // the agent starts again
 		return
 	}
 	nb := &block{Block: b, thread: t}
@@ -109,7 +109,7 @@ func (v *View) blockRemoved(t *thread, id string) {
 	}
 }
 
-// userMessage shows what was said to an agent, unless its prompt has been told.
+// userMessage shows a message to an agent, unless its prompt has been shown.
 func (v *View) userMessage(b *block) {
 	switch {
 	case b.thread.depth > 0:

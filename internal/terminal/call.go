@@ -28,7 +28,7 @@ func (v *View) named(b *block) {
 	}
 }
 
-// announce tells that a call runs, where the footer does not: of a subagent always, since its own
+// announce shows that a call runs, if the footer does not: for a subagent always, since its own
 // lines follow.
 func (v *View) announce(b *block) {
 	if b.Status != conversation.Running || b.announced {
@@ -53,7 +53,7 @@ func (v *View) aside(t *thread) {
 	}
 }
 
-// complete tells how a call ended.
+// complete shows how a call ended.
 func (v *View) complete(b *block) {
 	v.running = slices.DeleteFunc(v.running, func(x *block) bool { return x == b })
 	v.aside(b.thread)

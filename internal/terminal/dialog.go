@@ -78,8 +78,8 @@ func (d *Dialog) Line(line string) (done bool, hint string) {
 	return d.item == len(d.question.Questions), ""
 }
 
-// decide takes the answer to a request for permission: a decision, or its first letter, and with a
-// rejection what the agent is told.
+// decide reads the answer to a request for permission: a decision, or its first letter, and with a
+// rejection the message for the agent.
 func (d *Dialog) decide(line string) (bool, string) {
 	word, message, _ := strings.Cut(line, " ")
 	word = strings.ToLower(strings.TrimPrefix(word, "/"))

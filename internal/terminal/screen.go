@@ -29,8 +29,8 @@ type span struct {
 }
 
 // screen is the part of a terminal that is written to: lines that stay, one that a text streams
-// into, and below them a footer that is written anew whenever something changes. The footer is not
-// shown while a text stands in the middle of its line.
+// into, and below them a footer that is rewritten whenever something changes. The footer is hidden
+// while a text is in the middle of its line.
 //
 // All text that it is given is made printable; the only commands to the terminal are its own. They
 // are gathered and written by flush in one piece.
@@ -53,8 +53,8 @@ type screen struct {
 	typed  int      // rows that what was typed has added below the footer
 }
 
-// edge is the last column to be used, where lines are broken at all. One column stays free, since
-// terminals differ in where the cursor stands behind the last.
+// edge is the last column to be used, if lines are broken at all. One column stays free, since
+// terminals differ in where the cursor is after the last.
 func (s *screen) edge() int {
 	if !s.rewrite || s.width == nil {
 		return 0
@@ -94,7 +94,7 @@ func (s *screen) erase() {
 }
 
 // line ends the line that a text streams into and writes a whole one: the margin, and the spans
-// behind it. Where it is too long for the terminal it goes on below, indented.
+// after it. A line that is too long for the terminal continues below, indented.
 func (s *screen) line(margin []span, spans ...span) {
 	s.newline()
 	s.erase()
@@ -245,7 +245,7 @@ func (s *screen) entered(text string) {
 		return
 	}
 	if s.column > 0 {
-		s.begun, s.column, s.word, s.owed = false, 0, "", false // the text goes on behind what was typed
+		s.begun, s.column, s.word, s.owed = false, 0, "", false // the text continues after what was typed
 		return
 	}
 	s.typed++

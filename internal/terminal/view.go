@@ -135,7 +135,7 @@ func (v *View) Notice(text string) error {
 	return v.done()
 }
 
-// Prompt shows text in the last row of a terminal, for a person to type behind it; "" shows none.
+// Prompt shows text in the last row of a terminal, for a person to type after it; "" shows none.
 func (v *View) Prompt(text string) error {
 	v.screen.prompt = text
 	return v.done()
@@ -353,7 +353,8 @@ func (v *View) prompt(p wire.PromptJSON) {
 	}
 }
 
-// takeQueue takes the prompts that wait. Plain text tells of them; a terminal has them in the footer.
+// takeQueue takes the waiting prompts. Plain text shows them as lines; a terminal has them in the
+// footer.
 func (v *View) takeQueue(d wire.QueueData) {
 	before := v.behind()
 	v.queue.Apply(d)
@@ -464,7 +465,7 @@ func roundTime(d time.Duration) time.Duration {
 	return d.Round(time.Second)
 }
 
-// tail joins what stands behind the words of a line.
+// tail joins what follows the words of a line.
 func tail(parts []string) string {
 	if len(parts) == 0 {
 		return ""
@@ -480,7 +481,7 @@ func (v *View) sign(word, sign string) string {
 	return word
 }
 
-// forget drops what no event will be about any more; background work may go on.
+// forget drops what no later event will refer to; background work may continue.
 func (v *View) forget() {
 	for _, t := range v.threads {
 		for id, b := range t.blocks {
@@ -504,7 +505,7 @@ func (v *View) file(d wire.FileData) {
 	v.put(nil, span{dim, fmt.Sprintf("file %s: %s", OneLine(string(d.Change), lineRunes), text)})
 }
 
-// flushRemoved tells of the blocks that the agent has taken back.
+// flushRemoved shows the blocks that the agent has removed.
 func (v *View) flushRemoved() {
 	n := v.removed
 	v.removed = 0
@@ -513,7 +514,7 @@ func (v *View) flushRemoved() {
 	}
 }
 
-// flushCounts tells of what was only counted.
+// flushCounts shows what was only counted.
 func (v *View) flushCounts() {
 	v.flushRemoved()
 	more := v.moreFiles

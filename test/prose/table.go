@@ -43,7 +43,7 @@ var allow = []*regexp.Regexp{
 	use(`behind (a|an|the|its|one|their|such a|that) ([\w-]+ )?(proxy|proxies|NAT|firewall|load balancer|gateway|API|mutex|lock)`),
 	use(`(fall|falls|fallen|fell|falling|lag|lags|lagging|lies|far|bytes|MiB|events|too much) behind`),
 	use(`(tell|tells|telling|told) (\w+ ){0,4}apart`),
-	use(`postgres or nobody`),
+	use(`(postgres or|postgres nor|user) nobody`),
 	use(`forsaken (→|from)`),
 	use(`as it is (read|written|sent|made|called|stored|printed|received|produced)`),
 }

@@ -167,8 +167,8 @@ func (c Config) serverConfig(sql *config.SQL, ports servicePorts) *config.Config
 	}
 }
 
-// staticHosts tells each service where the others are, so that no membership protocol runs and no
-// membership port is opened.
+// staticHosts gives each service the addresses of the others, so that no membership protocol runs
+// and no membership port is opened.
 func (c Config) staticHosts(ports servicePorts) map[primitives.ServiceName]static.Hosts {
 	only := func(address string) static.Hosts {
 		return static.Hosts{All: []string{address}, Self: address}

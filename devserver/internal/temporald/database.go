@@ -80,14 +80,14 @@ func sqlConfig(c Config) *config.SQL {
 		"mode":         "rwc",
 		"journal_mode": "wal",
 		"synchronous":  c.Sync,
-		// Milliseconds to wait for somebody who looks into the file with another program.
+		// Milliseconds to wait for another program that reads the file.
 		"busy_timeout": "5000",
 	}
 	return conf
 }
 
 // createFile makes sure that the file exists and that a new one, which will hold what users sent to
-// their workflows, is readable by its owner alone. SQLite gives the files beside it the same mode.
+// their workflows, is readable by its owner alone. SQLite gives the files next to it the same mode.
 func createFile(path string) error {
 	file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {

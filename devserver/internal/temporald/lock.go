@@ -37,7 +37,7 @@ func lockFile(path string) (*fileLock, error) {
 	return lock, nil
 }
 
-// sign writes the holder's process id into the file, for the message of whoever comes second.
+// sign writes the holder's process id into the file, for the error message of a second process.
 func (l *fileLock) sign() error {
 	if err := l.file.Truncate(0); err != nil {
 		return err

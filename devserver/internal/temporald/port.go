@@ -10,8 +10,8 @@ import (
 	"syscall"
 )
 
-// checkPort returns an error when nobody could listen on the port now. Temporal and its UI end the
-// process when they cannot, without a word that a user could act on.
+// checkPort returns an error if the port is not free now. Temporal and its UI end the process if
+// they cannot listen, without a message that a user could act on.
 func checkPort(ctx context.Context, ip netip.Addr, port int) error {
 	listener, err := listen(ctx, ip, port)
 	if errors.Is(err, syscall.EADDRINUSE) {
@@ -23,8 +23,8 @@ func checkPort(ctx context.Context, ip netip.Addr, port int) error {
 	return listener.Close()
 }
 
-// freePorts returns n ports that nobody listens on, and that the kernel will not give to anybody
-// who asks for any port in the next minute.
+// freePorts returns n free ports that the kernel will not assign to another process in the next
+// minute.
 func freePorts(ctx context.Context, ip netip.Addr, n int) (ports []int, err error) {
 	for range n {
 		listener, listenErr := listen(ctx, ip, 0)

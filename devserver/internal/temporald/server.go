@@ -147,7 +147,7 @@ func (s *Server) Stop(ctx context.Context) error {
 		errs = append(errs, s.ui.stop(ctx))
 	}
 	if s.temporal != nil {
-		stopped := make(chan error, 1) // so that the goroutine ends though nobody waits
+		stopped := make(chan error, 1) // so that the goroutine ends without a receiver
 		go func() { stopped <- s.temporal.Stop() }()
 		select {
 		case err := <-stopped:

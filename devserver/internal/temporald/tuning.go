@@ -37,7 +37,7 @@ var tuning = map[string]string{
 func dynamicConfig(overrides map[string]string) (dynamicconfig.StaticClient, error) {
 	values := maps.Clone(tuning)
 	for key, value := range overrides {
-		// Keys are the same in any case; an override must not stand beside what it replaces.
+		// Keys are case-insensitive; an override must replace what it overrides.
 		for tuned := range values {
 			if dynamicconfig.MakeKey(tuned) == dynamicconfig.MakeKey(key) {
 				delete(values, tuned)

@@ -22,8 +22,8 @@ import (
 	"github.com/temporalio/ui-server/v2/ui"
 )
 
-// webUI is Temporal's web interface. Its handler is assembled here: its own server would listen at an address of its
-// own, where nothing checks who calls.
+// webUI is Temporal's web interface. Its handler is assembled here: its own server would listen at
+// another address, where callers are not checked.
 type webUI struct {
 	server *http.Server
 	done   chan error // what Serve returned

@@ -131,7 +131,7 @@ func (c *child) runOnce(ctx context.Context) (readyFor time.Duration, err error)
 
 	probing, cancel := context.WithCancel(ctx)
 	defer cancel()
-	probed := make(chan error, 1) // so that the goroutine ends though nobody asks
+	probed := make(chan error, 1) // so that the goroutine ends without a receiver
 	began := time.Now()
 	go func() { probed <- c.probe(probing) }()
 	select {
@@ -167,7 +167,7 @@ func (c *child) runOnce(ctx context.Context) (readyFor time.Duration, err error)
 	}
 }
 
-// wasReady tells whether the child has ever been ready. Only the supervising goroutine closes it.
+// wasReady reports whether the child has ever been ready. Only the supervising goroutine closes it.
 func (c *child) wasReady() bool {
 	select {
 	case <-c.firstReady:

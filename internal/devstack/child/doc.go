@@ -21,7 +21,7 @@
 // # When things fail
 //
 //	what                                        what happens
-//	the program ends before it was ever ready   Start returns an error with its last words; no restart
+//	the program ends before it was ever ready   Start returns an error with its final output; no restart
 //	it is killed before it was ever ready       started again, as later
 //	it is not ready within Spec.ReadyTimeout    first time: killed, Start returns an error; later: killed, started again
 //	it ends by itself once it was ready         started again after a pause that doubles up to 10 s

@@ -17,9 +17,8 @@ import (
 // leftoverGrace is how long a left-over process may take to end before it is killed.
 const leftoverGrace = 5 * time.Second
 
-// EndLeftovers ends the children that a supervisor with the same run directory left behind when it
-// was killed, and returns when they are gone. Whoever calls it must know that no such supervisor
-// is alive.
+// EndLeftovers ends the children of a killed supervisor with the same run directory, and returns
+// when they are gone. The caller must know that no such supervisor is alive.
 func EndLeftovers(ctx context.Context, runDir string, logger *slog.Logger) error {
 	paths, err := filepath.Glob(filepath.Join(runDir, "*.json"))
 	if err != nil {
@@ -86,7 +85,7 @@ func EndProcess(ctx context.Context, pid int, ask syscall.Signal, isRight func()
 	return err
 }
 
-// waitGone waits for the end of the process behind a pidfd.
+// waitGone waits for the end of the process of a pidfd.
 func waitGone(ctx context.Context, handle int, timeout time.Duration) (bool, error) {
 	const slice = 50 * time.Millisecond // how late the end of ctx may be noticed
 	for deadline := time.Now().Add(timeout); time.Now().Before(deadline); {

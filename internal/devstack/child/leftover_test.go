@@ -15,7 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// stray starts a process that nobody supervises, and returns how it ended.
+// stray starts a process without a supervisor, and returns how it ended.
 func stray(t *testing.T, script string) (record, <-chan error) {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), "/bin/sh", "-c", script)
@@ -27,7 +27,7 @@ func stray(t *testing.T, script string) (record, <-chan error) {
 	require.NoError(t, err)
 	r, err := recordOf(cmd.Process.Pid, syscall.SIGTERM)
 	require.NoError(t, err)
-	ended := make(chan error, 1) // so that the goroutine ends though nobody asks
+	ended := make(chan error, 1) // so that the goroutine ends without a receiver
 	go func() { ended <- cmd.Wait() }()
 	t.Cleanup(func() { _ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) })
 	return r, ended
@@ -46,7 +46,7 @@ func TestWaitsForThePortsOfWhatEnds(t *testing.T) {
 	stdin, err := cmd.StdinPipe()
 	require.NoError(t, err)
 	require.NoError(t, cmd.Start())
-	ended := make(chan error, 1) // so that the goroutine ends though nobody asks
+	ended := make(chan error, 1) // so that the goroutine ends without a receiver
 	address, err := bufio.NewReader(stdout).ReadString('\n')
 	require.NoError(t, err)
 	r, err := recordOf(cmd.Process.Pid, syscall.SIGTERM)

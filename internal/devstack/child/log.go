@@ -84,7 +84,7 @@ func (l *logFile) add(line []byte) {
 	l.echo(level, line)
 }
 
-// reset forgets the last words, for the next run of the child.
+// reset forgets the final output, for the next run of the child.
 func (l *logFile) reset() {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -82,7 +82,7 @@ func play(role string, args []string) int {
 		}
 		_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
 		select {}
-	case "headless": // says where it listens, and when told to loses its first thread but not its port
+	case "headless": // prints where it listens, and on request ends its first thread but keeps its port
 		listener, err := net.Listen("tcp", "127.0.0.1:0")
 		if err != nil {
 			return 1
@@ -128,7 +128,7 @@ func exists(path string) func(context.Context) error {
 	}
 }
 
-// alive tells whether there is such a process; a zombie is none.
+// alive reports whether there is such a process; a zombie is none.
 func alive(pid int) bool {
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {

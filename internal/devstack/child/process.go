@@ -11,8 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// outputGrace is how long the output of an ended process is waited for: a process of its own that
-// escaped from its group may hold the pipe open.
+// outputGrace is how long the output of an ended process is waited for: a process that has escaped
+// from its group may hold the pipe open.
 const outputGrace = time.Second
 
 // process is one run of a child's program.
@@ -99,7 +99,7 @@ func (p *process) kill() {
 	<-p.ended
 }
 
-// killed tells whether an ended process was ended by a signal.
+// killed reports whether an ended process was ended by a signal.
 func (p *process) killed() bool {
 	status, ok := p.status.Sys().(syscall.WaitStatus)
 	return ok && status.Signaled()

@@ -32,7 +32,7 @@ func recordOf(pid int, stop syscall.Signal) (record, error) {
 	if err != nil {
 		return record{}, fmt.Errorf("read executable of process %d: %w", pid, err)
 	}
-	// A program that was built anew is still the one that was started.
+	// A program that was rebuilt is still the one that was started.
 	r.Executable = strings.TrimSuffix(executable, " (deleted)")
 	return r, nil
 }
@@ -50,14 +50,14 @@ func startOf(pid int, stop syscall.Signal) (record, error) {
 	return record{PID: pid, BootID: strings.TrimSpace(string(boot)), StartTicks: ticks, StopSignal: int(stop)}, nil
 }
 
-// running tells whether the recorded process, and no other, is there. A zombie is not.
+// running reports whether the recorded process, and no other, is running. A zombie is not.
 func (r record) running() bool {
 	now, err := recordOf(r.PID, syscall.Signal(r.StopSignal))
 	return err == nil && now == r
 }
 
-// there tells whether the recorded process, and no other, is there or about to end. A process that
-// ends has no executable any more, while it has its files still: the ports that it listens on.
+// there reports whether the recorded process, and no other, is running or about to end. A process
+// that ends has no executable any more, but still has its files: the ports that it listens on.
 func (r record) there() bool {
 	now, err := startOf(r.PID, syscall.Signal(r.StopSignal))
 	if err != nil {

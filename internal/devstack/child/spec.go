@@ -22,10 +22,10 @@ type Spec struct {
 	StopSignal syscall.Signal
 	// StopTimeout is how long it may take to end before it is killed. Default 10 s.
 	StopTimeout time.Duration
-	// Severity tells how grave a line of its output is. Default: JSONSeverity.
+	// Severity returns the level of a line of its output. Default: JSONSeverity.
 	Severity func(line []byte) slog.Level
-	// EchoLevel is the least severity of lines that are shown beside being logged, once the child
-	// is ready. Default slog.LevelWarn.
+	// EchoLevel is the least severity of lines that are shown in addition to being logged, once the
+	// child is ready. Default slog.LevelWarn.
 	EchoLevel slog.Level
 }
 
@@ -63,7 +63,7 @@ func (s Spec) withDefaults() Spec {
 	if s.Severity == nil {
 		s.Severity = JSONSeverity
 	}
-	if s.EchoLevel == 0 { // info, which nobody wants on a terminal
+	if s.EchoLevel == 0 { // info, which is too much for a terminal
 		s.EchoLevel = slog.LevelWarn
 	}
 	if s.Command.DeathSignal == 0 {

@@ -20,7 +20,7 @@ type Options struct {
 	Echo io.Writer
 	// Color paints the names with terminal escapes.
 	Color bool
-	// Logger is told of starts and ends. Default: discarded.
+	// Logger receives starts and ends. Default: discarded.
 	Logger *slog.Logger
 }
 
@@ -170,7 +170,7 @@ func (e *echo) line(name string, level slog.Level, line []byte) {
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	// Nobody can be told when the terminal is gone.
+	// There is no one to report to when the terminal is gone.
 	_, _ = fmt.Fprintf(e.w, "%s%-11s │%s %s %s\n", paint, name, end, level, plain(line))
 }
 

@@ -31,16 +31,16 @@ type Driver interface {
 	// Poll says whether the sandbox runs, and how it ended. It does not touch the
 	// sandbox itself. Gone when the provider does not know the id (any more).
 	Poll(ctx context.Context, id string) (Status, error)
-	// Terminate kills everything in the sandbox and returns when that is done. A
-	// sandbox that has ended stays as it is. Gone when the id is not known.
+	// Terminate kills everything in the sandbox and returns when that is done. A sandbox that has
+	// ended is unchanged. Gone when the id is not known.
 	Terminate(ctx context.Context, id string) error
 
-	// Exec starts a process; ctx is for the start alone. On a sandbox that has ended it fails with Gone or
-	// Conflict; Unavailable where the driver can not tell. An argv that can not be
-	// executed is Invalid here or an exit code of 126 or 127 from Wait.
+	// Exec starts a process; ctx is for the start alone. On a sandbox that has ended it fails with
+	// Gone or Conflict; Unavailable if the driver cannot know. An argv that can not be executed is
+	// Invalid here or an exit code of 126 or 127 from Wait.
 	Exec(ctx context.Context, id string, r ExecRequest) (Exec, error)
-	// WriteFile replaces the file at once, so that nobody sees half of it, makes
-	// the directories above it, and gives it the permission bits of mode.
+	// WriteFile replaces the file atomically, so that half of it is never seen, makes the
+	// directories above it, and gives it the permission bits of mode.
 	WriteFile(ctx context.Context, id, path string, data []byte, mode fs.FileMode) error
 	// ReadFile returns the file, or NoFile when it does not exist.
 	ReadFile(ctx context.Context, id, path string) ([]byte, error)
@@ -113,14 +113,14 @@ type CreateRequest struct {
 // Listing is a running sandbox as a list shows it.
 type Listing struct {
 	ID   string
-	Name string // empty when the provider does not tell
+	Name string // empty if the provider does not report it
 	Tags map[string]string
 }
 
 // Exit codes of a sandbox that its provider ended.
 const (
 	ExitLifetime   = 124 // its timeout passed
-	ExitTerminated = 137 // somebody terminated it
+	ExitTerminated = 137 // it was terminated
 	// It exceeded a limit of the machine that the provider watches; Status.Limit says which.
 	ExitMemory = 152
 	ExitDisk   = 153

@@ -71,7 +71,7 @@ var attacks = map[Escape]func(args []string) (escaped bool, how string){
 	ReadSandboxes:     attackFiles,
 }
 
-// nested runs an attack again as root of namespaces of its own.
+// nested runs an attack again as root of new namespaces.
 const nested = "nested"
 
 // alsoNested reports whether the attack succeeds here, or in new namespaces.

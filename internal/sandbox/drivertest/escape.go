@@ -358,10 +358,10 @@ func leaveSetID(t *testing.T, a *attacker) (bool, string) {
 			return true, path + " is a set-user-ID program of root's"
 		}
 	}
-	return false, "what is left belongs to nobody, or others cannot reach it"
+	return false, "what is left has no owner, or others cannot reach it"
 }
 
-// reachable tells whether another user could get at the path.
+// reachable reports whether another user could get at the path.
 func reachable(path string) bool {
 	for dir := filepath.Dir(path); dir != "/"; dir = filepath.Dir(dir) {
 		info, err := os.Stat(dir)
@@ -424,7 +424,7 @@ func reachKeys(t *testing.T, a *attacker) (bool, string) {
 	return a.attack(t, ReachKeys, name, fmt.Sprint(id))
 }
 
-// seeProcesses runs a process on the machine with a name of its own.
+// seeProcesses runs a process on the machine with a unique name.
 func seeProcesses(t *testing.T, a *attacker) (bool, string) {
 	t.Helper()
 	name := "overwinter-escape-" + uuid.NewString()
@@ -436,7 +436,7 @@ func seeProcesses(t *testing.T, a *attacker) (bool, string) {
 	return a.attack(t, SeeProcesses, name)
 }
 
-// neighbor is another sandbox with a process and a file that have a name of their own.
+// neighbor is another sandbox with a process and a file that have unique names.
 func (a *attacker) neighbor(t *testing.T) (name string) {
 	t.Helper()
 	name = "overwinter-escape-" + uuid.NewString()

@@ -108,7 +108,7 @@ func runTruncates(t *testing.T, b *bench) {
 	requireCode(t, sandbox.Timeout, err)
 	require.ErrorIs(t, err, context.DeadlineExceeded)
 
-	// Input that nobody reads is no error.
+	// Input that is not read is no error.
 	res, err = sb.Run(b.ctx(t), sandbox.RunSpec{Argv: b.Commands.Exit(5), Stdin: make([]byte, 1<<20)})
 	require.NoError(t, err)
 	require.Equal(t, 5, res.Code)
@@ -170,7 +170,7 @@ func execDies(t *testing.T, b *bench) {
 		require.Zero(t, r.n)
 		require.Error(t, r.err)
 	case <-b.ctx(t).Done():
-		t.Fatal("a reader was left behind")
+		t.Fatal("a reader was left running")
 	}
 	require.NoError(t, p.Close())
 }

@@ -31,7 +31,7 @@ func createsAndLists(t *testing.T, b *bench) {
 	require.Empty(t, l.Role)
 	require.Equal(t, spec.Session, l.Tags[sandbox.TagSession])
 	require.Equal(t, strconv.Itoa(7), l.Tags[sandbox.TagGeneration])
-	if l.Name != "" { // a provider need not tell
+	if l.Name != "" { // a provider need not report it
 		require.Equal(t, session.SandboxName(spec.Session, 7), l.Name)
 	}
 

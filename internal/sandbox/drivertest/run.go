@@ -65,8 +65,8 @@ func Run(t *testing.T, harness func(t *testing.T) Harness) {
 	})
 }
 
-// RunFaults runs the cases in which the provider is broken on purpose. Each needs
-// a provider of its own, and a harness with Faults.
+// RunFaults runs the cases in which the provider is broken on purpose. Each needs its own provider,
+// and a harness with Faults.
 func RunFaults(t *testing.T, harness func(t *testing.T) Harness) {
 	t.Helper()
 	run(t, func(t *testing.T) Harness {

@@ -182,7 +182,7 @@ func imagesListed(t *testing.T, b *bench) {
 
 func exitSnapshot(t *testing.T, b *bench) {
 	sb := b.sandbox(t)
-	b.write(t, sb, "/work/f", "the last words")
+	b.write(t, sb, "/work/f", "the final text")
 	if b.lacks(ExitSnapshots) {
 		require.NoError(t, sb.Terminate(b.ctx(t)))
 		_, err := sb.ExitSnapshot(b.ctx(t))
@@ -202,9 +202,9 @@ func exitSnapshot(t *testing.T, b *bench) {
 
 	spec := b.spec()
 	spec.Image = image
-	require.Equal(t, "the last words", b.read(t, b.create(t, spec), "/work/f"))
+	require.Equal(t, "the final text", b.read(t, b.create(t, spec), "/work/f"))
 
-	// Nobody pays for what nobody asked for.
+	// Nothing is charged for what was not requested.
 	id, err := b.Driver.Create(b.ctx(t), driver.CreateRequest{
 		Name: session.NewID(""), Tags: map[string]string{"conformance": "1"}, Image: b.Image, Timeout: 10 * time.Minute,
 	})

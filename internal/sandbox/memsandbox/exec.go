@@ -26,8 +26,8 @@ type Proc struct {
 	Files          *Files
 }
 
-// Handle registers the command with this name, which is matched with the last
-// element of argv[0]. One that nobody registered exits with 127.
+// Handle registers the command with this name, which is matched with the last element of argv[0].
+// An unregistered one exits with 127.
 func (d *Driver) Handle(name string, h Handler) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -40,7 +40,7 @@ func TestConformance(t *testing.T) {
 			})
 			drivertest.RunFaults(t, func(t *testing.T) drivertest.Harness {
 				t.Helper()
-				return harness(t, localmodaltest.Start(t, o)) // a fault strikes whoever calls
+				return harness(t, localmodaltest.Start(t, o)) // a fault affects any caller
 			})
 		})
 	}
@@ -77,8 +77,7 @@ func connectWith(t *testing.T, c modalsandbox.Config) *modalsandbox.Driver {
 	return drv
 }
 
-// faults breaks a server on this machine, in ways that the SDK does not mend by
-// itself.
+// faults breaks a server on this machine, in ways that the SDK does not repair by itself.
 type faults struct{ server *localmodal.Server }
 
 var methods = map[drivertest.Call]string{

@@ -12,6 +12,6 @@
 //   - Handles hold a connection each: they are kept and shared by id.
 //   - A listing has names and tags, the SDK's iterator drops them. list.go reads them
 //     as they pass, so that a listing costs one call and not one per sandbox.
-//   - Throttling is slept off without limit: here at most for 30 seconds, then the
-//     caller is told.
+//   - Throttling is slept off without limit: here at most for 30 seconds, then the caller gets an
+//     error.
 package modalsandbox

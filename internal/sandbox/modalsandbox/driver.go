@@ -27,7 +27,7 @@ type Driver struct {
 	// isolation is what a server on this machine has said of itself.
 	isolation atomic.Pointer[string]
 	conn      atomic.Pointer[grpc.ClientConn] // of the SDK to the control plane
-	hostPorts atomic.Pointer[hostports.Set]   // of sandboxes with a network of their own, else nil
+	hostPorts atomic.Pointer[hostports.Set]   // of sandboxes with a separate network, else nil
 
 	mu      sync.Mutex
 	app     *modal.App // nil until it was looked up
@@ -126,7 +126,7 @@ func (d *Driver) keep(sb *modal.Sandbox) {
 	d.handles[sb.SandboxID] = sb
 }
 
-// drop lets go of the handle of a sandbox that has ended. Calls that use it go on.
+// drop releases the handle of a sandbox that has ended. Calls that use it continue.
 func (d *Driver) drop(id string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

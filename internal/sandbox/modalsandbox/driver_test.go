@@ -27,7 +27,7 @@ func TestListingCostsOneCall(t *testing.T) {
 		_, err := drv.Create(t.Context(), request(name))
 		require.NoError(t, err)
 	}
-	// Nobody may ask for the tags of each.
+	// No call may ask for the tags of each.
 	server.Inject(localmodal.Fault{Method: "SandboxTagsGetV2", Code: codes.PermissionDenied, N: 10})
 	list, err := drv.List(t.Context(), map[string]string{"installation": "test"})
 	require.NoError(t, err)

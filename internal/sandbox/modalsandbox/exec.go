@@ -72,9 +72,8 @@ func (o output) Read(b []byte) (int, error) {
 	return n, insideFault("read output", o.p.id, err)
 }
 
-// WriteFile implements driver.Driver. Modal's file calls know no mode, write in
-// place, and can not replace a program that runs: so the content goes into a file
-// beside, which is moved.
+// WriteFile implements driver.Driver. Modal's file calls know no mode, write in place, and can not
+// replace a program that runs: so the content goes into a new file next to it, which is moved.
 func (d *Driver) WriteFile(ctx context.Context, id, path string, data []byte, mode fs.FileMode) error {
 	const op = "write file"
 	sb, err := d.handle(ctx, id)

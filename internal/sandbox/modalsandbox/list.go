@@ -37,7 +37,7 @@ func (d *Driver) List(ctx context.Context, tags map[string]string) ([]driver.Lis
 				l.Tags[t.GetTagName()] = t.GetTagValue()
 			}
 		}
-		if len(l.Tags) == 0 { // the server keeps them for a call of their own
+		if len(l.Tags) == 0 { // the server has them for a separate call
 			l.Tags, err = sb.GetTags(ctx, nil)
 			switch classify(err) {
 			case driver.Gone:

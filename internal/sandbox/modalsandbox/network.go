@@ -14,8 +14,8 @@ import (
 )
 
 const (
-	// networkHeader is what a local server adds to its answers if its sandboxes have a
-	// network of their own; see package localmodal.
+	// networkHeader is what a local server adds to its responses if its sandboxes have a separate
+	// network; see package localmodal.
 	networkHeader = "x-overwinter-host-ports"
 	// refusalsMethod lists what such a network has refused.
 	refusalsMethod = "/overwinter.localmodal.Network/NetworkRefusals"
