@@ -145,6 +145,9 @@ func (p *initProcess) setup() error {
 	if err := limitProcesses(spec.Processes); err != nil {
 		return err
 	}
+	if err := limitUser(); err != nil {
+		return err
+	}
 	if p.inner, err = makeInner(spec.IDs); err != nil {
 		return err
 	}
@@ -308,6 +311,26 @@ func limitProcesses(n int) error {
 	most := min(uint64(n), have.Max) //nolint:gosec // positive
 	if err := unix.Setrlimit(unix.RLIMIT_NPROC, &unix.Rlimit{Cur: most, Max: most}); err != nil {
 		return fmt.Errorf("limit processes: %w", err)
+	}
+	return nil
+}
+
+// limitUser bounds what the inner user namespace takes of the limits that the kernel counts for the maker of ours,
+// who is the user of the server: signals that wait, timers among them, and message queues. As with processes, the namespace keeps
+// its maker's limits, and each process inherits them.
+func limitUser() error {
+	for _, resource := range []int{unix.RLIMIT_SIGPENDING, unix.RLIMIT_MSGQUEUE} {
+		var have unix.Rlimit
+		if err := unix.Getrlimit(resource, &have); err != nil {
+			return fmt.Errorf("read limit %d: %w", resource, err)
+		}
+		if have.Cur == unix.RLIM_INFINITY {
+			continue
+		}
+		share := have.Cur / 4
+		if err := unix.Setrlimit(resource, &unix.Rlimit{Cur: share, Max: share}); err != nil {
+			return fmt.Errorf("set limit %d: %w", resource, err)
+		}
 	}
 	return nil
 }

@@ -15,6 +15,7 @@ import (
 	"strings"
 	"syscall"
 	"time"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 )
@@ -65,7 +66,7 @@ var attacks = map[Escape]func(args []string) (escaped bool, how string){
 	ReadThroughLink:   attackLinks,
 	LeaveCapabilities: attackCapabilities,
 	ReachKeys:         attackKeys,
-	UseUpWatches:      attackWatches,
+	UseUpUser:         attackUser,
 	SeeProcesses:      attackProcesses,
 	SeeSandboxes:      attackProcesses,
 	ReadSandboxes:     attackFiles,
@@ -331,26 +332,72 @@ func attackKeys(args []string) (bool, string) {
 // attackPatience is how long an attack looks for what may not have started yet.
 const attackPatience = 3 * time.Second
 
-// attackWatches succeeds if it gets more than half of what the machine gives a user.
-func attackWatches(args []string) (bool, string) {
-	return alsoNested(UseUpWatches, args, func() (bool, string) {
-		b, err := os.ReadFile("/proc/sys/fs/inotify/max_user_instances")
-		if err != nil {
-			return false, err.Error()
-		}
-		most, err := strconv.Atoi(strings.TrimSpace(string(b)))
-		if err != nil {
-			return false, err.Error()
-		}
-		for n := 0; ; n++ {
-			if n > most/2 {
-				return true, fmt.Sprintf("got %d of %d inotify instances", n, most)
+// attackUser succeeds if it gets more than half of what the user of the server has: inotify instances, signals that
+// wait (each timer takes one), or bytes of message queues.
+func attackUser(args []string) (bool, string) {
+	return alsoNested(UseUpUser, args, func() (bool, string) {
+		var limits []uint64
+		for _, arg := range args[:3] {
+			limit, err := strconv.ParseUint(arg, 10, 64)
+			if err != nil {
+				return false, err.Error()
 			}
-			if _, err := unix.InotifyInit1(0); err != nil { // they are closed with this process
-				return false, fmt.Sprintf("got %d of %d inotify instances: %v", n, most, err)
-			}
+			limits = append(limits, limit)
 		}
+		var s steps
+		escaped := false
+		// Everything is closed with this process.
+		for i, kind := range []struct {
+			name  string
+			costs uint64
+			take  func(n uint64) error
+		}{
+			{"inotify instances", 1, func(uint64) error { _, err := unix.InotifyInit1(0); return err }},
+			{"timers", 1, func(uint64) error { return makeTimer() }},
+			{"bytes of message queues", queueBytes, makeQueue},
+		} {
+			got := uint64(0)
+			var err error
+			for ; err == nil && got <= limits[i]/2; got += kind.costs {
+				err = kind.take(got)
+			}
+			escaped = escaped || err == nil
+			s.note(fmt.Sprintf("%d of %d %s", got, limits[i], kind.name), err)
+		}
+		return escaped, s.String()
 	})
+}
+
+// makeTimer makes a POSIX timer that sends a signal.
+func makeTimer() error {
+	event := struct {
+		value          uint64
+		signal, notify int32
+		_              [48]byte
+	}{signal: int32(unix.SIGUSR1)}
+	var id int32
+	if _, _, errno := unix.Syscall(unix.SYS_TIMER_CREATE, unix.CLOCK_MONOTONIC, uintptr(unsafe.Pointer(&event)), uintptr(unsafe.Pointer(&id))); errno != 0 {
+		return errno
+	}
+	return nil
+}
+
+// queueBytes is less than the smallest queue counts.
+const queueBytes = 4096
+
+// makeQueue makes a message queue of 10 messages of 512 bytes.
+func makeQueue(n uint64) error {
+	name, err := unix.BytePtrFromString(fmt.Sprintf("attack-%d-%d", os.Getpid(), n))
+	if err != nil {
+		return err
+	}
+	attributes := struct{ flags, messages, size, waiting, _, _, _, _ int64 }{messages: 10, size: 512}
+	_, _, errno := unix.Syscall6(unix.SYS_MQ_OPEN, uintptr(unsafe.Pointer(name)), unix.O_CREAT|unix.O_RDWR, 0o600, uintptr(unsafe.Pointer(&attributes)), 0, 0)
+	_, _, _ = unix.Syscall(unix.SYS_MQ_UNLINK, uintptr(unsafe.Pointer(name)), 0, 0)
+	if errno != 0 {
+		return errno
+	}
+	return nil
 }
 
 func attackProcesses(args []string) (bool, string) {

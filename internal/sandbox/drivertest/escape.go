@@ -43,7 +43,7 @@ const (
 	LeaveSetID        Escape = "leave a set-user-ID program on the machine"
 	LeaveCapabilities Escape = "leave a program with capabilities on the machine"
 	ReachKeys         Escape = "use the kernel keys of the server's user"
-	UseUpWatches      Escape = "use up the file watches of the server's user (inotify)"
+	UseUpUser         Escape = "use up what the kernel gives the server's user (inotify, timers, message queues)"
 	SeeProcesses      Escape = "see the machine's processes"
 	SeeSandboxes      Escape = "see another sandbox's processes"
 	ReadSandboxes     Escape = "read another sandbox's files"
@@ -104,7 +104,7 @@ func escapeCases() []escapeCase {
 		{LeaveSetID, leaveSetID, false},
 		{LeaveCapabilities, leaveCapabilities, false},
 		{ReachKeys, reachKeys, true},
-		{UseUpWatches, direct(UseUpWatches), true},
+		{UseUpUser, useUpUser, true},
 		{SeeProcesses, seeProcesses, false},
 		{SeeSandboxes, seeSandboxes, false},
 		{ReadSandboxes, readSandboxes, false},
@@ -195,6 +195,21 @@ func direct(e Escape) func(t *testing.T, a *attacker) (bool, string) {
 		require.NoError(t, unix.Stat("/", &root))
 		return a.attack(t, e, fmt.Sprint(root.Dev))
 	}
+}
+
+// useUpUser passes the limits of the server's user to the attack.
+func useUpUser(t *testing.T, a *attacker) (bool, string) {
+	t.Helper()
+	var args []string
+	b, err := os.ReadFile("/proc/sys/fs/inotify/max_user_instances")
+	require.NoError(t, err)
+	args = append(args, strings.TrimSpace(string(b)))
+	for _, resource := range []int{unix.RLIMIT_SIGPENDING, unix.RLIMIT_MSGQUEUE} {
+		var limit unix.Rlimit
+		require.NoError(t, unix.Getrlimit(resource, &limit))
+		args = append(args, fmt.Sprint(limit.Cur))
+	}
+	return a.attack(t, UseUpUser, args...)
 }
 
 // reachSockets listens on an abstract socket of the machine's.
