@@ -287,7 +287,7 @@ func (a *audit) checkState(t *testing.T) {
 		switch {
 		case err != nil:
 			return err
-		case code == http.StatusNotFound: // terminated, or put away
+		case code == http.StatusNotFound: // terminated, or unloaded
 			return nil
 		case code != http.StatusOK:
 			return fmt.Errorf("%d %v", code, view)

@@ -11,9 +11,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestEveryPartMayBeKilledInATurn kills each part of the system, with no chance
-// to clean up, in the middle of a turn. Every prompt ends in a state, the stream
-// has every event once and in order, and the session goes on.
+// TestEveryPartMayBeKilledInATurn kills each part of the system, with no chance to clean up, in the
+// middle of a turn. Every prompt ends in a state, the stream has every event once and in order, and
+// the session continues.
 func TestEveryPartMayBeKilledInATurn(t *testing.T) { //nolint:tparallel // one part after the other, all of one system
 	t.Parallel()
 	s := startStack(t)

@@ -164,8 +164,8 @@ type event struct {
 	at time.Time // when it was read
 }
 
-// follower reads a session's stream for as long as the test goes on, connecting
-// again from its last position whenever the connection is lost, as a client does.
+// follower reads a session's stream for as long as the test runs, reconnecting from its last
+// position whenever the connection is lost, as a client does.
 type follower struct {
 	mu     sync.Mutex
 	events []event
@@ -271,7 +271,7 @@ func (f *follower) take(kind, data string) {
 	f.events = append(f.events, e)
 }
 
-// shorten forgets the bulk of an event that nobody looks at: what waits, and the text of prompts.
+// shorten drops the bulk of an event that no test reads: what waits, and the text of prompts.
 func (e *event) shorten() {
 	const enough = 4 << 10
 	if len(e.Data) <= enough {

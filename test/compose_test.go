@@ -25,8 +25,8 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/postgres/postgrestest"
 )
 
-// compose is docker-compose.yml, as far as it is used. What is not here is refused, so that a new
-// line in the file comes with a look at these tests.
+// compose is the part of docker-compose.yml that is used. Anything else is refused, so that a new
+// line in the file requires a look at these tests.
 type compose struct {
 	Shared   service            `yaml:"x-overwinter"`
 	Services map[string]service `yaml:"services"`

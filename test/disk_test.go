@@ -13,8 +13,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestAFullDisk fills the disk that Postgres, Temporal and the sandboxes share, and empties it again. What
-// was accepted is carried out, what was refused was refused with 503, and nobody helps.
+// TestAFullDisk fills the disk that Postgres, Temporal and the sandboxes share, and empties it
+// again. What was accepted is carried out, what was refused was refused with 503, and no one
+// intervenes.
 func TestAFullDisk(t *testing.T) {
 	t.Parallel()
 	dir, err := os.MkdirTemp("", "overwinter-disk-*") //nolint:usetesting // its parents must be open to another user

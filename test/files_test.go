@@ -49,8 +49,8 @@ func (s *stack) paths(t *testing.T, sessionID string) []string {
 	return paths
 }
 
-// changes are the file events of a run, as "CHANGE PATH". A file that is looked at while it is written
-// is told of as it was opened and as it is in the end: that counts as one.
+// changes are the file events of a run, as "CHANGE PATH". A file that is read while it is written
+// is reported in its first and in its final state: that counts as one.
 func changes(t *testing.T, events []event) []string {
 	t.Helper()
 	var out []string
@@ -105,7 +105,7 @@ func TestWorkspaceFiles(t *testing.T) {
 		require.False(t, ended && e.Type == "file", "a file event behind the end of its turn")
 	}
 
-	// A worker is killed in the middle of a turn that writes: each change is told once.
+	// A worker is killed in the middle of a turn that writes: each change is reported once.
 	s.prompt(t, id, "second", "write a.txt: a\nsleep 2s\nwrite b.txt: b\n$ rm notes.txt\nsleep 2s\nwrite c.txt: c")
 	stream.wait(t, 60*time.Second, "the first file is told", func(e event) bool {
 		return e.Type == "file" && strings.Contains(string(e.Data), "a.txt")
@@ -144,9 +144,9 @@ func TestWorkspaceFiles(t *testing.T) {
 	gone := s.content(t, id, "notes.txt")
 	require.Equal(t, http.StatusNotFound, gone.status)
 	require.Contains(t, gone.body, "file_not_found")
-	s.waitStatus(t, id, "hibernated", time.Second) // reading wakes nobody
+	s.waitStatus(t, id, "hibernated", time.Second) // reading wakes no session
 
-	// What was written before it slept is not told again when it wakes.
+	// What was written before it slept is not reported again when it wakes.
 	before := len(changes(t, stream.all(t)))
 	s.prompt(t, id, "fourth", "write a.txt: changed")
 	require.Equal(t, "completed", s.waitPrompt(t, id, "fourth", 60*time.Second)["status"])

@@ -18,8 +18,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestHostileSessions has sessions, clients and operators do what harms a system that trusts them. Each
-// session ends as its client was told, and the others notice nothing.
+// TestHostileSessions has sessions, clients and operators do what harms a system that trusts them.
+// Each session ends as its client was answered, and the others notice nothing.
 func TestHostileSessions(t *testing.T) {
 	t.Parallel()
 	r := startRig(t, 1)
@@ -42,8 +42,8 @@ func TestHostileSessions(t *testing.T) {
 	r.nothingIsLeft(t, settleWithin)
 }
 
-// workerKilledInSetup loses the worker while a setup script runs in the sandbox. The script goes on and is
-// not run again.
+// workerKilledInSetup loses the worker while a setup script runs in the sandbox. The script
+// continues and is not run again.
 func (r *rig) workerKilledInSetup(t *testing.T) {
 	name := "setup-killed"
 	setup := r.hits.command(name+"-begin") + " && sleep 8 && " + r.hits.command(name+"-end") + " && echo made by the setup > setup.txt"
@@ -107,8 +107,8 @@ func (r *rig) stopOutlivesItsWorkflow(t *testing.T) {
 	r.finish(t, []*subject{stopped, hibernated})
 }
 
-// damagedSnapshot deletes the files of a snapshot behind the provider's back. The session wakes all the
-// same, with its memory, and says what is missing.
+// damagedSnapshot deletes the files of a snapshot without the provider's knowledge. The session
+// wakes all the same, with its memory, and reports what is missing.
 func (r *rig) damagedSnapshot(t *testing.T) {
 	s := r.newSubject(t, nil)
 	s.run(t, "first", "write kept.txt: kept")
@@ -156,8 +156,8 @@ func (r *rig) abortAtTheEnd(t *testing.T) {
 	s.end(t)
 }
 
-// lockedRow holds the row of a session until others have worked and been prompted. The locked one goes on
-// when the lock is gone.
+// lockedRow holds the row of a session until others have worked and been prompted. The locked one
+// continues when the lock is gone.
 func (r *rig) lockedRow(t *testing.T) {
 	locked, others := r.newSubject(t, nil), []*subject{r.newSubject(t, nil), r.newSubject(t, nil), r.newSubject(t, nil)}
 	all := append([]*subject{locked}, others...)

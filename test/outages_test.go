@@ -14,8 +14,9 @@ import (
 // outage is longer than any timeout after which a part takes another for lost.
 const outage = 22 * time.Second
 
-// TestOutages takes each part away for longer than any timeout of those that need it, while sessions
-// are in every state in which that may hurt. Nobody helps: every prompt ends by itself.
+// TestOutages takes each part away for longer than any timeout of those that need it, while
+// sessions are in every state in which that may hurt. No one intervenes: every prompt ends by
+// itself.
 func TestOutages(t *testing.T) { //nolint:tparallel // one outage after the other, all of one system
 	t.Parallel()
 	r := startRig(t, 2)

@@ -34,9 +34,9 @@ const (
 	overloadLag = 15 * time.Second
 )
 
-// TestOverloadHeals has agents print as fast as they can, which is many times what the machine can carry, beside one that
-// says ten words a second. No turn is attempted again because of it, no session waits for much longer than the others,
-// and within 10 s after the load has ended the words of the slow one come as quickly as before.
+// TestOverloadHeals has agents print as fast as they can, which is many times what the machine can carry, alongside one
+// that says ten words a second. No turn is attempted again because of it, no session waits for much longer than the
+// others, and within 10 s after the load has ended the words of the slow one come as quickly as before.
 func TestOverloadHeals(t *testing.T) {
 	t.Parallel()
 	s := startStack(t)

@@ -115,7 +115,7 @@ func (p *proxy) copy(to, from net.Conn) {
 	}
 }
 
-// pass returns when bytes may go on.
+// pass returns when bytes may continue.
 func (p *proxy) pass() {
 	p.mu.Lock()
 	open, delay := p.open, p.delay

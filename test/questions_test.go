@@ -43,8 +43,8 @@ func (s *stack) answer(t *testing.T, sessionID string, question, body object) {
 }
 
 // TestClaudeCodeAsksPeople puts the questions of the real program to people: a permission that is
-// given and one that is not, a question in words that outlives its worker, one that nobody answers,
-// and a turn that is broken off while it waits.
+// given and one that is not, a question in words that outlives its worker, one without an answer,
+// and a turn that is aborted while it waits.
 func TestClaudeCodeAsksPeople(t *testing.T) {
 	t.Parallel()
 	models := modelserver.New(map[string][]modelserver.Step{

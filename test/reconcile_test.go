@@ -21,9 +21,8 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
-// TestReconcilerEndsWhatNobodyOwns leaks a sandbox behind the system's back and
-// kills one that it uses: within one interval the first is gone, and the second's
-// session has noticed.
+// TestReconcilerEndsWhatNobodyOwns leaks a sandbox that the system does not know and kills one that
+// it uses: within one interval the first is gone, and the second's session has noticed.
 func TestReconcilerEndsWhatNobodyOwns(t *testing.T) {
 	t.Parallel()
 	s := startStackEnv(t, []string{"OVERWINTER_RECONCILE_EVERY=2s"}, stackDir(t))
@@ -64,9 +63,8 @@ func TestReconcilerEndsWhatNobodyOwns(t *testing.T) {
 	require.Equal(t, "unverified", woken["receipt"].(object)["kind"], "%v", woken["receipt"])
 }
 
-// TestAWorkflowTerminatedByHandComesBack does what anybody may do in Temporal UI, in
-// the middle of a turn: the session is taken up again where it stands, and the
-// turn goes on.
+// TestAWorkflowTerminatedByHandComesBack does what any user may do in Temporal UI, in the middle of
+// a turn: the session resumes where it was, and the turn continues.
 func TestAWorkflowTerminatedByHandComesBack(t *testing.T) {
 	t.Parallel()
 	s := startStackEnv(t, []string{"OVERWINTER_RECONCILE_EVERY=2s"}, stackDir(t))

@@ -9,9 +9,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestASessionIsTakenBack takes a session that sleeps back to before its second prompt: the agent
-// knows the first alone, the blocks that came behind are gone from what is read, file and stream say
-// the same, and what is stored is enough to wake from in a fresh sandbox.
+// TestASessionIsTakenBack reverts a hibernated session to before its second prompt: the agent knows
+// the first alone, later blocks are gone from what is read, file and stream agree, and what is
+// stored is enough to wake in a fresh sandbox.
 func TestASessionIsTakenBack(t *testing.T) {
 	t.Parallel()
 	s := startStack(t)

@@ -34,8 +34,8 @@ type stack struct {
 	stopped bool
 }
 
-// startStack starts a system of its own and stops it, and looks that nothing of
-// it is left, when the test ends.
+// startStack starts a system and stops it when the test ends, and checks that nothing of it is
+// left.
 func startStack(t *testing.T, extra ...string) *stack {
 	t.Helper()
 	return startStackIn(t, stackDir(t), extra...)
@@ -87,7 +87,7 @@ func stackDir(t *testing.T) string {
 func (s *stack) start(t *testing.T) {
 	t.Helper()
 	s.out = &safeBuffer{}
-	s.cmd = exec.Command(program(t, "overwinter"), s.args...) //nolint:gosec // our own program; it is stopped in order
+	s.cmd = exec.Command(program(t, "overwinter"), s.args...) //nolint:gosec // our own program; it is stopped gracefully
 	s.cmd.Env = append(os.Environ(), s.env...)
 	s.cmd.Stdout, s.cmd.Stderr = s.out, s.out
 	require.NoError(t, s.cmd.Start())
@@ -139,9 +139,9 @@ func (s *stack) kill(t *testing.T) {
 	s.stopped = true
 }
 
-// processes are the processes of this system by id, with their command lines: the
-// descendants of `overwinter dev`, and whatever names its data directory, as what
-// a killed `dev` left behind would.
+// processes are the processes of this system by id, with their command lines: the descendants of
+// `overwinter dev`, and any process that names its data directory, such as one that a killed `dev`
+// has left running.
 func (s *stack) processes() map[int]string {
 	table := processTable()
 	out := map[int]string{}
@@ -211,8 +211,8 @@ var ports struct {
 	given map[int]bool
 }
 
-// freePort is a port that nobody listens on and that the kernel gives to nobody who asks it for any:
-// it lies below those. Between now and its use other programs of the tests ask for many.
+// freePort is a free port that the kernel does not assign by itself: it is below those. Between now
+// and its use other programs of the tests ask for many.
 func freePort(t *testing.T) int {
 	t.Helper()
 	ports.Lock()

@@ -84,7 +84,7 @@ var stormStates = []string{
 	"in the middle of a turn", "at the end of a turn", "initializing",
 }
 
-// A round of the storm, as it is drawn.
+// A round of the storm, as drawn.
 type stormRound struct {
 	faults []stormFault
 	ops    [][]op // by state

@@ -18,7 +18,7 @@ import (
 // within bounds each step with an agent. Machines may have much else to do.
 const within = 2 * time.Minute
 
-// troubled is what is needed to give an agent trouble, beside what agentUnderTest has.
+// troubled is what is needed to give an agent trouble, in addition to agentUnderTest.
 type troubled struct {
 	agentUnderTest
 	process   string // begins the command line of the agent's own process
@@ -29,7 +29,7 @@ type troubled struct {
 	denied    string           // a tool that makes files
 	write     modelserver.Call // of it
 	hurry     map[string]string
-	look      []modelserver.Call // tells the model of tools that it is not told of at once
+	look      []modelserver.Call // shows the model tools that it does not get at once
 	mark      string             // of the processes that its tools leave running
 }
 
@@ -65,7 +65,7 @@ func troubledAgents() []troubled {
 			models: [2]string{"gemini-2.5-flash", "gemini-2.5-pro"}, served: [2]string{"gemini-2.5-flash", "gemini-2.5-pro"},
 			arguments: "{{args}}", denied: "write_file", // over ACP it asks for permission alone
 			write: modelserver.Call{Tool: "write_file", Input: object{"file_path": "denied.txt", "content": "x"}},
-			// It says nothing of failures, so that its bridge cannot tell them from an answer that takes its time.
+			// It does not report failures, so that its bridge cannot distinguish them from a slow answer.
 			hurry: map[string]string{"OVERWINTER_PATIENCE": "20s"},
 		},
 	}
@@ -73,12 +73,12 @@ func troubledAgents() []troubled {
 
 // scripts are what the agent's model says.
 func (a troubled) scripts() map[string][]modelserver.Step {
-	// A word that is said again and again makes some agents break off.
+	// A word that is repeated makes some agents abort.
 	var story strings.Builder
 	for i := range 5000 {
 		fmt.Fprintf(&story, "word%d ", i)
 	}
-	// What runs for ever has a name of its own, which is looked for among all processes.
+	// What runs for ever has a unique name, which is looked for among all processes.
 	forever := func(file string) modelserver.Call {
 		return a.run("touch " + file + "; tail -f /dev/null --sleep-interval=" + a.mark)
 	}
@@ -141,11 +141,11 @@ type trouble struct {
 	database string
 }
 
-// TestEveryAgentInTrouble gives each agent a profile, whose marks its model is told, another model, a
-// thought, a question; has it broken off in a tool and in a subagent, killed in a tool and in its
-// words, left alone with a server that fails for ever, taken back, robbed of its snapshot twice and of
-// its own home, and stopped in the middle. It always says what came of it, leaves nothing open or running, and
-// goes on with what it knew.
+// TestEveryAgentInTrouble gives each agent a profile, whose marks must reach its model, another
+// model, a thought, a question; aborts it in a tool and in a subagent; kills it in a tool and in
+// its output; leaves it alone with a server that always fails; reverts it; deletes its snapshot
+// twice, and its home; and stops it in the middle. It always reports the outcome, leaves nothing
+// open or running, and continues with what it knew.
 func TestEveryAgentInTrouble(t *testing.T) {
 	t.Parallel()
 	agents := troubledAgents()
@@ -366,7 +366,7 @@ func (b *trouble) turn(t *testing.T, script, status string) {
 	require.Empty(t, b.open(t))
 }
 
-// over waits for the end of a prompt, behind which nothing is open and nothing runs.
+// over waits for the end of a prompt, after which nothing is open and nothing runs.
 func (b *trouble) over(t *testing.T, prompt, status, reason string) {
 	t.Helper()
 	got := b.waitPrompt(t, b.id, prompt, within)

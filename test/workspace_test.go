@@ -19,8 +19,8 @@ import (
 
 const plantedPassword = "hunter2-planted-in-git"
 
-// gitServer serves one repository over HTTP to those who show the password. It
-// returns its base URL and how often somebody was refused.
+// gitServer serves one repository over HTTP to clients with the password. It returns its base URL
+// and how many requests were refused.
 func gitServer(t *testing.T) (base string, refused *atomic.Int64) {
 	t.Helper()
 	root := t.TempDir()
@@ -122,7 +122,7 @@ func TestWorkspaceAtCreation(t *testing.T) { //nolint:tparallel // one after the
 func TestAWorkerKilledDuringSetupChangesNothing(t *testing.T) {
 	t.Parallel()
 	s := startStack(t)
-	// The setup of a sandbox reaches this machine's listed ports, so a server tells when it runs and lets it end.
+	// The setup of a sandbox reaches this machine's listed ports, so a server notices when it runs and lets it end.
 	began, proceed := make(chan struct{}), make(chan struct{})
 	var runs atomic.Int64
 	server := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {

@@ -13,7 +13,7 @@ import (
 	"github.com/overwinter-dev/overwinter/worker"
 )
 
-// notifier remembers what it was told to send.
+// notifier remembers what it was asked to send.
 type notifier struct {
 	mu      sync.Mutex
 	current string // the open workflow run

@@ -12,21 +12,21 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
-// Relay signals workflows again for work that nobody has claimed: the row is the promise, the
-// signal only notifies, and it may be lost when Temporal was away or the api died between the two.
+// Relay signals workflows again for work that no run has claimed: the row is the promise, the
+// signal only notifies, and it may be lost if Temporal was away or the api died between the two.
 // Every worker has one; that two signal for the same prompt changes nothing.
 type Relay struct {
 	Rows Unclaimed
 	Bell Bell
 	// Every is how often it looks. Default 2s.
 	Every time.Duration
-	// Age is how long a row may wait before it is rung for again. Default 3s.
+	// Age is how long a row may wait before it is signaled for again. Default 3s.
 	Age time.Duration
 	// Batch is how many sessions one look rings for at most. Default 200.
 	Batch int
 }
 
-// Unclaimed lists what nobody has claimed, in order of sessions, after one of them.
+// Unclaimed lists work that no run has claimed, in order of sessions, after one of them.
 type Unclaimed interface {
 	Unclaimed(ctx context.Context, after string, age time.Duration, limit int) ([]session.Ring, error)
 }
@@ -70,8 +70,8 @@ func (r Relay) run(ctx context.Context, logger *slog.Logger) error {
 	}
 }
 
-// look signals once for a page of unclaimed work and returns where the next page begins. A signal that fails delays
-// no other: each session has a pause of its own.
+// look signals once for a page of unclaimed work and returns where the next page begins. A signal
+// that fails delays no other: each session has its own pause.
 func (r Relay) look(ctx context.Context, logger *slog.Logger, after string, pauses *patience) (next string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
 	defer cancel()

@@ -74,7 +74,7 @@ func dial(t *testing.T) client.Client {
 	return c
 }
 
-// nothing is unclaimed, and nobody hears.
+// nothing is unclaimed, and no signal arrives.
 type nothing struct{}
 
 func (nothing) Unclaimed(context.Context, string, time.Duration, int) ([]session.Ring, error) {

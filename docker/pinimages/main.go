@@ -59,7 +59,8 @@ func references(root string) ([]reference, error) {
 	return found, nil
 }
 
-// pin writes the digest of each image behind its tag. Nothing is written unless all digests are known.
+// pin writes the digest of each image after its tag. Nothing is written unless all digests are
+// known.
 func pin(ctx context.Context, root string, digest func(context.Context, string) (string, error)) error {
 	found, err := references(root)
 	if err != nil {

@@ -78,7 +78,7 @@ type Thread struct {
 // then subagents in the order they appeared.
 type Conversation struct {
 	Threads []Thread `json:"conversations"`
-	// Seq is the position in the session's log that this is the state at; the events behind it go on
-	// from here. 0 where it was not read from a log, or nothing has happened.
+	// Seq is the position in the session's log at which this is the state; later events continue
+	// from here. 0 if it was not read from a log, or nothing has happened.
 	Seq int64 `json:"seq,omitempty"`
 }

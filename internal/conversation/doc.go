@@ -15,8 +15,8 @@
 //
 //   - A block belongs to one conversation, keeps its place in it from its first event on, and is
 //     known by the agent's own id, the same in stream and transcript.
-//   - block_complete carries the whole block: whoever starts late has every block that completes
-//     afterwards, and events about blocks that were missed change nothing.
+//   - block_complete carries the whole block: a reader that starts late has every block that
+//     completes afterwards, and events about blocks that were missed change nothing.
 //   - Every block is closed in the end: where no frame will come any more, the translator closes
 //     what is open as aborted, and so does the parser.
 //   - A block is the same before and after a trip through JSON, in which each type has all of its

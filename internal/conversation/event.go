@@ -68,7 +68,7 @@ type BlockRemoved struct {
 	BlockID string `json:"blockId"`
 }
 
-// MetadataUpdate tells what the turn has used so far.
+// MetadataUpdate reports what the turn has used so far.
 type MetadataUpdate struct {
 	Usage   Usage   `json:"usage"`
 	CostUSD float64 `json:"costUsd"`

@@ -22,7 +22,7 @@ type foldedThread struct {
 
 type foldedBlock struct {
 	block Block
-	text  strings.Builder // deltas behind block.Content
+	text  strings.Builder // deltas after block.Content
 }
 
 // Apply folds in one event as it stands in the log. Events that are not about
@@ -119,7 +119,7 @@ func (f *Folder) block(conversationID, id string) *foldedBlock {
 	return nil
 }
 
-// put shows b as it is now: in its old place, or behind all others where it is new.
+// put shows b in its present state: in its old place, or after all others if it is new.
 func (t *foldedThread) put(b Block) {
 	if have, ok := t.byID[b.ID]; ok {
 		have.block = b

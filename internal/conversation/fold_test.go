@@ -173,8 +173,8 @@ func TestAConversationIsACopy(t *testing.T) {
 	require.Equal(t, main(text("a", "", conversation.Streaming)), before)
 }
 
-// TestStartingLateEndsInTheSameBlocks: whoever begins anywhere in a stream where every block
-// completes behind that point sees those blocks as everybody does.
+// TestStartingLateEndsInTheSameBlocks: a reader that starts anywhere in a stream where every block
+// completes after that point sees those blocks as every reader does.
 func TestStartingLateEndsInTheSameBlocks(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {

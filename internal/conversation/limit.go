@@ -279,6 +279,6 @@ func head(s string, n int) string {
 // AppendText appends to the text of an open block as much as a Limiter lets through: what is
 // beyond it need not be kept.
 func AppendText(text []byte, words string) []byte {
-	room := MaxBlockBytes + utf8.UTFMax - len(text) // so that it can tell where the last character ends
+	room := MaxBlockBytes + utf8.UTFMax - len(text) // so that it can find where the last character ends
 	return append(text, words[:min(len(words), max(0, room))]...)
 }

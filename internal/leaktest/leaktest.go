@@ -29,8 +29,7 @@ func Main(m goleak.TestingM) {
 	os.Exit(code)
 }
 
-// Find returns an error that describes the goroutines that are there beside the
-// caller's and do not end.
+// Find returns an error that describes the goroutines other than the caller's that do not end.
 func Find() error { return find(patience) }
 
 func find(patience time.Duration) error {

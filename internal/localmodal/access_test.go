@@ -98,7 +98,7 @@ func TestRouterTokensAreForOneTask(t *testing.T) {
 	write := func(task string) error {
 		stream, err := router.TaskExecStdinWriteStream(ctx)
 		require.NoError(t, err)
-		_ = stream.Send(pb.TaskExecStdinWriteStreamRequest_builder{ // the answer tells
+		_ = stream.Send(pb.TaskExecStdinWriteStreamRequest_builder{ // the answer has the result
 			Start: pb.TaskExecStdinWriteStreamStart_builder{TaskId: task, ExecId: "e"}.Build(),
 		}.Build())
 		_ = stream.Send(pb.TaskExecStdinWriteStreamRequest_builder{End: &pb.TaskExecStdinWriteStreamEnd{}}.Build())

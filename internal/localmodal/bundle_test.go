@@ -61,8 +61,8 @@ func options(t testing.TB, dir string) localmodal.Options {
 	return localmodal.Options{DataDir: dir, Isolation: level}
 }
 
-// lacks tells whether the level under test declares that it has no such ability;
-// the reason is printed.
+// lacks reports whether the level under test declares that it has no such ability; the reason is
+// printed.
 func (b *bundle) lacks(a box.Ability) bool {
 	b.t.Helper()
 	for _, l := range b.server.Lacks() {

@@ -1,7 +1,6 @@
-// Package localmodal is a Modal-compatible server on this machine: Modal's
-// unmodified SDK, told by MODAL_SERVER_URL to speak to it, gets sandboxes that
-// are local processes. It is the provider that development starts with, and the
-// test bed of what runs on Modal in production.
+// Package localmodal is a Modal-compatible server on this machine: Modal's unmodified SDK, with
+// MODAL_SERVER_URL set to its address, gets sandboxes that are local processes. It is the provider
+// that development starts with, and the test bed of what runs on Modal in production.
 //
 //	SDK ──gRPC──▶ one listener ──▶ control plane (this package) ──▶ store: DIR/records
 //	                   │                  │ create, end
@@ -11,11 +10,10 @@
 //	                              files,    tunnels                     tracer
 //	                              snapshots
 //
-// Sandboxes are isolated by namespaces. Where those do not work, the server does not
-// start, unless it is in a container or was told to use a weaker level: a root
-// directory alone (chroot), or a plain directory. Package box describes them. The
-// server logs its level and what the level lacks, and names it in a header of every
-// answer (IsolationHeader).
+// Sandboxes are isolated by namespaces. If those do not work, the server does not start, unless it
+// is in a container or a weaker level was requested: a root directory alone (chroot), or a plain
+// directory. Package box describes them. The server logs its level and what the level lacks, and
+// names it in a header of every response (IsolationHeader).
 //
 // A sandbox's way, each step told apart by what a client sees:
 //

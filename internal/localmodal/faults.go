@@ -24,8 +24,8 @@ type Fault struct {
 	After bool
 	// Delay holds the call up before anything else.
 	Delay time.Duration
-	// RetryAfter, if positive, tells the SDK to wait that long and try again, as
-	// a server does that throttles.
+	// RetryAfter, if positive, asks the SDK to wait that long and try again, as a server does that
+	// throttles.
 	RetryAfter time.Duration
 }
 

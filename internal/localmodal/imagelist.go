@@ -13,9 +13,8 @@ import (
 	"google.golang.org/protobuf/types/known/wrapperspb"
 )
 
-// Modal's protocol has no list of images, so this server has a service of its own
-// for it. Package modalsandbox calls it over the SDK's connection. Request and
-// answer are JSON.
+// Modal's protocol has no list of images, so this server has an additional service for it. Package
+// modalsandbox calls it over the SDK's connection. Request and response are JSON.
 const (
 	imageService  = "overwinter.localmodal.Images"
 	imageList     = "ImageListAll"

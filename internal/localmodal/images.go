@@ -84,7 +84,7 @@ func built(id string) *pb.ImageGetOrCreateResponse {
 	}.Build()
 }
 
-// ImageFromId tells whether an image is there.
+// ImageFromId reports whether an image exists.
 func (s *Server) ImageFromId(_ context.Context, q *pb.ImageFromIdRequest) (*pb.ImageFromIdResponse, error) {
 	im, err := s.image(q.GetImageId())
 	if err != nil {

@@ -7,9 +7,9 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// layerUse counts who uses layers, and archives, that no record may refer to: of
-// images being made, and of images being read. What is held is not collected.
-// Starts and snapshots go on while unused layers are looked for.
+// layerUse counts who uses layers, and archives, that no record may refer to: of images being made,
+// and of images being read. What is held is not collected. Starts and snapshots continue during a
+// search for unused layers.
 type layerUse struct {
 	mu   sync.Mutex // held while unused layers are looked for and removed
 	held map[string]int

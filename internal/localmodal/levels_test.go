@@ -21,7 +21,7 @@ const (
 		"DeletedImage|HostEnvironment|StoppedServer|TerminateKills|SandboxEnds)"
 )
 
-// The fall-backs are held to the same tests as the best level.
+// The fall-backs must pass the same tests as the best level.
 func TestOnEachFallBack(t *testing.T) {
 	t.Parallel()
 	if os.Getenv(testLevel) != "" {

@@ -52,7 +52,7 @@ func takeLock(f *os.File, dir string) error {
 	}
 }
 
-// unlockDir gives the directory back at once, whoever else has inherited the file.
+// unlockDir releases the directory at once, even if other processes have inherited the file.
 func unlockDir(f *os.File) error {
 	return errors.Join(unix.Flock(int(f.Fd()), unix.LOCK_UN), f.Close())
 }

@@ -21,7 +21,7 @@ func TestMain(m *testing.M) {
 	leaktest.Main(tests{m})
 }
 
-// tests ends the shared server behind the tests.
+// tests ends the shared server after the tests.
 type tests struct{ *testing.M }
 
 func (t tests) Run() int {

@@ -26,7 +26,7 @@ class H(http.server.BaseHTTPRequestHandler):
 http.server.HTTPServer(("127.0.0.1", int(sys.argv[1])), H).serve_forever()
 `
 
-// webServer runs it on a port of the sandbox's own, if it has a network of its own.
+// webServer runs it on a port of the sandbox, if it has its own network.
 func (b *bundle) webServer() (*modal.Sandbox, int) {
 	b.t.Helper()
 	port, blocked := 8080, true
@@ -43,8 +43,7 @@ func (b *bundle) webServer() (*modal.Sandbox, int) {
 	return sb, port
 }
 
-// freePort is a port that nobody listens on and that the kernel gives to nobody who asks it for any:
-// it lies below those.
+// freePort is a free port that the kernel does not assign by itself: it is below those.
 func freePort(t testing.TB) int {
 	t.Helper()
 	for range 1000 {

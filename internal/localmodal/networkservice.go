@@ -15,14 +15,13 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/localmodal/netstack"
 )
 
-// NetworkHeader names the response header in which every unary call says, with the
-// allowed host ports, that sandboxes have a network of their own. A server whose
-// sandboxes share the machine's network does not send it.
+// NetworkHeader names the response header in which every unary call says, with the allowed host
+// ports, that each sandbox has its own network. A server whose sandboxes share the machine's
+// network does not send it.
 const NetworkHeader = "x-overwinter-host-ports"
 
-// Modal's protocol says nothing about refused connections, so this server has a service
-// of its own for them. Package modalsandbox calls it over the SDK's connection. Request
-// and answer are JSON.
+// Modal's protocol says nothing about refused connections, so this server has an additional service
+// for them. Package modalsandbox calls it over the SDK's connection. Request and response are JSON.
 const (
 	networkService  = "overwinter.localmodal.Network"
 	networkRefusals = "NetworkRefusals"

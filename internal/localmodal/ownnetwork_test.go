@@ -19,8 +19,8 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/localmodal/localmodaltest"
 )
 
-// ownNetwork is a server of the level under test whose sandboxes have a network of
-// their own that reaches a web server here; nil where the level has none.
+// ownNetwork is a server of the level under test whose sandboxes have their own network that
+// reaches a web server here; nil where the level has none.
 func ownNetwork(t *testing.T) (b *bundle, allowed, other netip.AddrPort) {
 	t.Helper()
 	web := func() netip.AddrPort {

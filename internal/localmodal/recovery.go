@@ -14,9 +14,8 @@ import (
 // remember is how long an ended sandbox can be asked about.
 const remember = 7 * 24 * time.Hour
 
-// recover brings back what an earlier server knew. Its sandboxes died with it at
-// the latest; those it did not see end are given their end now, with the files
-// that they left.
+// recover restores the state of an earlier server. Its sandboxes died with it at the latest; those
+// whose end it did not see are ended now, with the files that they left.
 func (s *Server) recover(ctx context.Context) error {
 	left, err := s.runtime.LeftOver()
 	if err != nil {

@@ -107,7 +107,7 @@ func (sb *sandbox) finish(ctx context.Context, status pb.GenericResult_GenericSt
 		<-sb.done
 		return
 	}
-	// Whoever asked may leave; what has begun is brought to its end.
+	// The caller may leave; what has begun is completed.
 	ctx = context.WithoutCancel(ctx)
 	defer close(sb.done)
 	err := sb.task.Close()
@@ -232,8 +232,8 @@ func (s *Server) exitImage(sandboxID string) (imageRecord, bool) {
 	return s.records.images.Find(func(i imageRecord) bool { return i.Sandbox == sandboxID })
 }
 
-// supervise ends the sandbox when its time is over, when nobody uses it, or when
-// it has died.
+// supervise ends the sandbox when its time is over, when it is idle for too long, or when it has
+// died.
 func (sb *sandbox) supervise(ctx context.Context) {
 	life := time.NewTimer(time.Until(sb.record().Created.Add(sb.record().Timeout)))
 	defer life.Stop()

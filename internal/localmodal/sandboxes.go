@@ -44,8 +44,8 @@ func (s *Server) routerAccess(sb *sandbox) (*pb.CommandRouterAccess, error) {
 	return pb.CommandRouterAccess_builder{Jwt: token, Url: s.routerURL()}.Build(), nil
 }
 
-// SandboxGetCommandRouterAccess tells where and with which token to reach the
-// inside of a sandbox.
+// SandboxGetCommandRouterAccess returns where and with which token to reach the inside of a
+// sandbox.
 func (s *Server) SandboxGetCommandRouterAccess(ctx context.Context, q *pb.SandboxGetCommandRouterAccessRequest) (*pb.SandboxGetCommandRouterAccessResponse, error) {
 	sb, err := s.sandbox(ctx, q.GetSandboxId())
 	if err != nil {
@@ -124,7 +124,7 @@ func waitFor(ctx context.Context, done <-chan struct{}, seconds float32) error {
 	}
 }
 
-// SandboxTerminateV2 kills a sandbox; one that has ended stays as it is.
+// SandboxTerminateV2 kills a sandbox; one that has ended is unchanged.
 func (s *Server) SandboxTerminateV2(ctx context.Context, q *pb.SandboxTerminateRequest) (*pb.SandboxTerminateResponse, error) {
 	sb, err := s.sandbox(ctx, q.GetSandboxId())
 	if err != nil {

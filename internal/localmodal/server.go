@@ -242,7 +242,7 @@ func (s *Server) Run(ctx context.Context) error {
 		served <- nil
 	}
 	err = errors.Join(err, s.Close())
-	<-served //nolint:errcheck // it ends because it was told to
+	<-served //nolint:errcheck // it ends because it was stopped
 	return err
 }
 

@@ -11,8 +11,8 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/localmodal/localmodaltest"
 )
 
-// shared is the server of all tests that do nothing to it but use it: to start one takes longer than
-// most of them do. Each has an app of its own there.
+// shared is the server of all tests that do nothing to it but use it: to start one takes longer
+// than most of them do. Each has its own app there.
 var shared sharedServer
 
 type sharedServer struct {

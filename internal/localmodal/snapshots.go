@@ -64,7 +64,7 @@ func (s *Server) Entrypoint(ctx context.Context, taskID string) (*task.Execution
 	return sb.entry, nil
 }
 
-// Probe returns how to tell that the sandbox is ready.
+// Probe returns how to find out that the sandbox is ready.
 func (s *Server) Probe(ctx context.Context, taskID string) (*pb.Probe, error) {
 	sb, err := s.byTask(ctx, taskID)
 	if err != nil {
@@ -73,8 +73,8 @@ func (s *Server) Probe(ctx context.Context, taskID string) (*pb.Probe, error) {
 	return sb.probe, nil
 }
 
-// Snapshot makes an image of a sandbox, once per key. The call of a client that
-// leaves is given up; its next attempt begins anew.
+// Snapshot makes an image of a sandbox, once per key. The call of a client that leaves is aborted;
+// its next attempt starts from scratch.
 func (s *Server) Snapshot(ctx context.Context, q router.SnapshotRequest) (string, error) {
 	t, err := s.Task(ctx, q.TaskID)
 	if err != nil {
@@ -146,7 +146,7 @@ func (s *Server) snapshotDirectory(h *hold, t *task.Task, dir string) (imageReco
 	}
 	err = t.Box.Archive(dir, false, f)
 	if err != nil && !errors.Is(err, box.ErrGone) {
-		err = status.Error(codes.NotFound, err.Error()) // what the path is, the client can mend
+		err = status.Error(codes.NotFound, err.Error()) // the client can correct the path
 	}
 	if err == nil {
 		err = f.Sync()
@@ -245,7 +245,7 @@ func (s *Server) SandboxGetExitSnapshotV2(ctx context.Context, q *pb.SandboxGetE
 	}
 	id := sb.record().ExitImageID
 	if _, err := s.image(id); err != nil {
-		return pb.SandboxGetExitSnapshotResponse_builder{Error: pb.SandboxGetExitSnapshotResponse_Error_builder{ //nolint:nilerr // the answer tells it
+		return pb.SandboxGetExitSnapshotResponse_builder{Error: pb.SandboxGetExitSnapshotResponse_Error_builder{ //nolint:nilerr // the response has it
 			ErrorCode: pb.SandboxGetExitSnapshotResponse_ERROR_CODE_FILESYSTEM_INCONSISTENT,
 			Message:   "the sandbox's files are not there any more",
 		}.Build()}.Build(), nil

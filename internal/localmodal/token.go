@@ -15,8 +15,8 @@ import (
 const (
 	clientTokenLife = 20 * time.Minute
 	routerTokenLife = time.Hour
-	// routerSubject precedes the task id in the subject of a router token, so that no
-	// other token passes for one.
+	// routerSubject precedes the task id in the subject of a router token, so that no other token
+	// is accepted as one.
 	routerSubject = "router:"
 )
 

@@ -11,8 +11,8 @@ import (
 // connectPort is what a connect token is for when nothing else is said.
 const connectPort = 8080
 
-// tunnelData tells the client where the sandbox's ports are. They speak plain
-// TCP whatever was asked for: use Tunnel.TCPSocket, not Tunnel.URL.
+// tunnelData returns where the client reaches the sandbox's ports. They speak plain TCP whatever
+// was requested: use Tunnel.TCPSocket, not Tunnel.URL.
 func tunnelData(sb *sandbox) []*pb.TunnelData {
 	if sb.task == nil {
 		return nil

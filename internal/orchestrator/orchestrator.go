@@ -15,7 +15,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
-// timeout bounds every call, so that a Temporal that hangs is told from one that answers.
+// timeout bounds every call, so that a Temporal that hangs is noticed.
 const timeout = 2 * time.Second
 
 // Orchestrator talks to the workflows of sessions. It is safe for concurrent use.
@@ -38,26 +38,28 @@ func New(c client.Client, namespace string, queue Queue) *Orchestrator {
 	return &Orchestrator{temporal: c, namespace: namespace, queue: queue, timeout: timeout}
 }
 
-// Ring tells the session's workflow, started if need be, of a prompt. With an
-// empty prompt id it only makes sure that the workflow is open.
+// Ring notifies the session's workflow of a prompt and starts the workflow if it is not open. With
+// an empty prompt id it only makes sure that the workflow is open.
 func (o *Orchestrator) Ring(ctx context.Context, sessionID, promptID string, ordinal int64) error {
 	return o.signalWithStart(ctx, sessionID, session.SignalPrompt, session.PromptSignal{
 		PromptID: promptID, Ordinal: ordinal, At: time.Now().UTC(),
 	})
 }
 
-// Notify tells the session's workflow, started if need be, that commands are pending for it.
+// Notify notifies the session's workflow that commands are pending and starts the workflow if it is
+// not open.
 func (o *Orchestrator) Notify(ctx context.Context, sessionID string) error {
 	return o.signalWithStart(ctx, sessionID, session.SignalCommands, nil)
 }
 
-// Stop tells the session's workflow, started if need be, that the session is to end.
+// Stop notifies the session's workflow that the session is to end and starts the workflow if it is
+// not open.
 func (o *Orchestrator) Stop(ctx context.Context, sessionID string) error {
 	return o.signalWithStart(ctx, sessionID, session.SignalStop, nil)
 }
 
-// Settings tells an open workflow of a changed idle timeout; none open is no
-// error, since a workflow reads its settings when it starts.
+// Settings notifies an open workflow of a changed idle timeout; none open is no error, since a
+// workflow reads its settings when it starts.
 func (o *Orchestrator) Settings(ctx context.Context, sessionID string, idleTimeout time.Duration) error {
 	return ignoreClosed(o.signal(ctx, sessionID, session.SignalSettings, session.SettingsSignal{IdleTimeout: idleTimeout}))
 }
@@ -180,8 +182,8 @@ func (o *Orchestrator) signalWithStart(ctx context.Context, sessionID, name stri
 	_, err = o.temporal.SignalWithStartWorkflow(ctx, sessionID, name, arg, client.StartWorkflowOptions{
 		ID:        sessionID,
 		TaskQueue: queue,
-		// A session may be put away and started again, and one whose workflow
-		// was terminated by hand must come back: Postgres has its state.
+		// A session may be unloaded and started again, and one whose workflow was terminated by
+		// hand must resume: Postgres has its state.
 		WorkflowIDReusePolicy: enums.WORKFLOW_ID_REUSE_POLICY_ALLOW_DUPLICATE,
 		StaticSummary:         "session " + sessionID,
 	}, session.WorkflowName, session.WorkflowInput{SessionID: sessionID})

@@ -199,7 +199,7 @@ func TestReviveMakesAWorkflowReadItsSessionAgain(t *testing.T) {
 
 func TestATemporalThatDoesNotAnswerIsUnavailableInTime(t *testing.T) {
 	t.Parallel()
-	hangs, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0") // nobody accepts
+	hangs, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0") // connections are not accepted
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, hangs.Close()) })
 	var left atomic.Int64 // the most that any call was given, when it went out

@@ -148,7 +148,8 @@ func credentials(v any, named bool, add func(string)) {
 	}
 }
 
-// textForms are a value as it is, in hexadecimal digits, percent-encoded, and within a JSON string.
+// textForms are a value unchanged, in hexadecimal digits, percent-encoded, and within a JSON
+// string.
 func textForms(value string) []string {
 	inHex := hex.EncodeToString([]byte(value))
 	out := []string{value, inHex, strings.ToUpper(inHex)}
@@ -229,8 +230,8 @@ func (m *Masker) may(bytes uint64) bool {
 
 func isBreak(c byte) bool { return c == '\n' || c == '\r' }
 
-// compare compares the beginning of text with a pattern. n is how much of text it took: all of it where text
-// is too short to tell, and then result is 0 with whole false.
+// compare compares the beginning of text with a pattern. n is how much of text it took: all of it
+// if text is too short to decide, and then result is 0 with whole false.
 func (p *patterns) compare(text, pattern string) (result, n int, whole bool) {
 	i, j := 0, 0
 	for j < len(pattern) {
@@ -326,8 +327,8 @@ func (m *Masker) look(text string) found {
 }
 
 // scan masks text into the builder and returns where what it holds back begins: the suffix that may
-// be the beginning of a value, if text goes on; else nothing is held back. Without a match nothing is
-// written, and changed is false.
+// be the beginning of a value, if text continues; else nothing is held back. Without a match
+// nothing is written, and changed is false.
 func (m *Masker) scan(text string, end bool) (out strings.Builder, changed bool, held int) {
 	written := 0
 	replace := func(from, n int, label string) {
@@ -427,7 +428,7 @@ func (m *Masker) Stream(held, more string) (shown, hold string) {
 	return out.String(), text[from:]
 }
 
-// JSON masks the strings in a JSON text, names of members included. Everything else stays as it is.
+// JSON masks the strings in a JSON text, names of members included. Everything else is unchanged.
 func (m *Masker) JSON(raw json.RawMessage) json.RawMessage {
 	if m == nil || len(raw) == 0 {
 		return raw

@@ -162,7 +162,7 @@ func (q *Queue) Apply(d QueueData) {
 	}
 }
 
-// Items are the prompts that are not over, in order, as far as the events have told.
+// Items are the prompts that are not over, in order, according to the events so far.
 func (q *Queue) Items() []QueueItem { return slices.Clone(q.items) }
 
 // QueueItem is one prompt in a session's queue. Its ordinal is its place.

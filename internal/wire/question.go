@@ -87,7 +87,7 @@ type QuestionResolvedData struct {
 	Reason     string            `json:"reason,omitempty"`
 }
 
-// QuestionResolved tells how q ended.
+// QuestionResolved describes how q ended.
 func QuestionResolved(q session.Question) QuestionResolvedData {
 	out := QuestionResolvedData{QuestionID: q.ID, Reason: q.Reason}
 	if q.Answer != nil {

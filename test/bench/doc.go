@@ -1,10 +1,10 @@
 // Command bench measures a whole overwinter from outside and writes docs/benchmarks.md.
 //
-// It starts systems of its own (`overwinter dev` on free ports, with a temporary data directory),
-// uses them through HTTP and server-sent events, and measures the corresponding bare operation in
-// the same run: one commit, one signal, one exec, one snapshot, the agent's own process, a loop that
-// only writes server-sent events. A figure and its floor alternate within the same seconds, so that a
-// busy machine slows down both and the ratio remains meaningful.
+// It starts its own systems (`overwinter dev` on free ports, with a temporary data directory), uses
+// them through HTTP and server-sent events, and measures the corresponding bare operation in the
+// same run: one commit, one signal, one exec, one snapshot, the agent's own process, a loop that
+// only writes server-sent events. A figure and its floor alternate within the same seconds, so that
+// a busy machine slows down both and the ratio remains meaningful.
 //
 // The bench consists of parts, each in a file named for what it measures:
 //

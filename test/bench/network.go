@@ -91,7 +91,7 @@ func measureNetwork(ctx context.Context, b *bench, s *section) (err error) {
 	return measureSandboxStart(ctx, b, sys, s)
 }
 
-// hostName is the name of this machine in sandboxes with a network of their own.
+// hostName is the name of this machine in sandboxes with their own network.
 const hostName = "host.overwinter.internal"
 
 // measureSandboxStart compares the start of a sandbox that has its own network with one that shares
@@ -121,7 +121,7 @@ func measureSandboxStart(ctx context.Context, b *bench, own *system, s *section)
 			}
 		}
 	}
-	s.compare("create until the end of its first exec, network of its own", distribution(kinds[own]), "the machine's network", distribution(kinds[sharing]), noGoal)
+	s.compare("create until the end of its first exec, separate network", distribution(kinds[own]), "the machine's network", distribution(kinds[sharing]), noGoal)
 	return nil
 }
 
@@ -259,9 +259,9 @@ func repeat(n int, do func() error) (time.Duration, error) {
 	return s.p50(), nil
 }
 
-// ask connects to the server and tells it what is wanted.
+// ask connects to the server and sends it the request.
 func ask(what byte, address string, n int) (net.Conn, error) {
-	conn, err := net.DialTimeout("tcp", address, patience) //nolint:noctx // a process of its own
+	conn, err := net.DialTimeout("tcp", address, patience) //nolint:noctx // a separate process
 	if err != nil {
 		return nil, err
 	}

@@ -69,9 +69,9 @@ func measureOverload(ctx context.Context, b *bench, s *section) error {
 	return nil
 }
 
-// overload has sessions speak at a pace for a while, and returns how many words of each arrived meanwhile. It
-// calls beside until the time is over.
-func overload(ctx context.Context, crowd []*probe, pace, during time.Duration, beside func() error) ([]int, error) {
+// overload has sessions speak at a pace for a while, and returns how many words of each arrived
+// meanwhile. It calls alongside until the time is over.
+func overload(ctx context.Context, crowd []*probe, pace, during time.Duration, alongside func() error) ([]int, error) {
 	text := fmt.Sprintf("slow %s: %s", pace, strings.Repeat("word ", min(50_000, 4*int(during/max(pace, time.Microsecond)))))
 	spoken := make([]int, len(crowd))
 	began := time.Now()
@@ -92,7 +92,7 @@ func overload(ctx context.Context, crowd []*probe, pace, during time.Duration, b
 				if !aborted && time.Since(began) >= during {
 					aborted = true
 					if err := p.client.command(groupCtx, p.session, "abort"); err != nil {
-						return true // the turn has ended, or the next event tells
+						return true // the turn has ended, or the next event shows it
 					}
 				}
 				return e.Type == "turn_end"
@@ -101,7 +101,7 @@ func overload(ctx context.Context, crowd []*probe, pace, during time.Duration, b
 		})
 	}
 	for time.Since(began) < during {
-		if err := beside(); err != nil {
+		if err := alongside(); err != nil {
 			return nil, err
 		}
 	}

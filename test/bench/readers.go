@@ -305,7 +305,7 @@ func (l *eventLoop) stop() error {
 	return errors.Join(l.stdin.Close(), l.process.Wait())
 }
 
-// serveEvents is the bare loop: it listens on a port of its own, prints its address, and ends with its
+// serveEvents is the bare loop: it listens on its own port, prints its address, and ends with its
 // standard input.
 func serveEvents([]string) error {
 	listener, err := net.Listen("tcp", "127.0.0.1:0") //nolint:noctx // it is the life of this process
@@ -316,7 +316,7 @@ func serveEvents([]string) error {
 	listeners := map[chan []byte]struct{}{}
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /events", func(w http.ResponseWriter, r *http.Request) {
-		mine := make(chan []byte, 256) // one flush behind the others delays nobody
+		mine := make(chan []byte, 256) // one slow flush delays no other
 		mu.Lock()
 		listeners[mine] = struct{}{}
 		mu.Unlock()

@@ -130,7 +130,7 @@ func newSessionText(ctx context.Context, c *client, agent string) (time.Duration
 	return before + took.first.p50(), nil
 }
 
-// runBare runs the agent's own command in a home of its own.
+// runBare runs the agent's own command in a fresh home.
 func (a starter) runBare(ctx context.Context, dir string, models *modelserver.Server) (_ time.Duration, err error) {
 	home, err := os.MkdirTemp("", "overwinter-bench-agent-*")
 	if err != nil {

@@ -73,7 +73,7 @@ func TestModalsOwnTestsPass(t *testing.T) {
 	for _, name := range failing {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			// A process of its own: some end in a panic.
+			// A separate process: some end in a panic.
 			output := s.run(t, "-test.run="+exactly([]string{name}))
 			require.Contains(t, output, "--- FAIL: "+name, "it passes now: remove it from %s", document)
 		})

@@ -44,6 +44,7 @@ var allow = []*regexp.Regexp{
 	use(`(fall|falls|fallen|fell|falling|lag|lags|lagging|lies|far|bytes|MiB|events|too much) behind`),
 	use(`(tell|tells|telling|told) (\w+ ){0,4}apart`),
 	use(`(postgres or|postgres nor|user) nobody`),
+	use(`nobody:x:65534:65534:nobody`),
 	use(`forsaken (→|from)`),
 	use(`as it is (read|written|sent|made|called|stored|printed|received|produced)`),
 }

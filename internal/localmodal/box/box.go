@@ -246,9 +246,8 @@ func awaitReady(ctx context.Context, conn *wire.Conn) (*netdevice.Device, error)
 	return adopt(response, files)
 }
 
-// attributes start init with what the level gives it of its own. Root's sandboxes
-// have a range of users that are nobody on the machine; an ordinary user may map only
-// himself.
+// attributes start init with the namespaces of the level. Root's sandboxes have a range of users
+// that belong to no user of the machine; an ordinary user may map only himself.
 func (r *Runtime) attributes(network bool) *syscall.SysProcAttr {
 	attr := &syscall.SysProcAttr{Setsid: true}
 	switch r.isolation {
@@ -257,7 +256,7 @@ func (r *Runtime) attributes(network bool) *syscall.SysProcAttr {
 		// them and itself when the control socket does.
 		attr.Cloneflags = syscall.CLONE_NEWNS
 		if os.Geteuid() == 0 {
-			return attr // the user namespace may be what is not to be had
+			return attr // the user namespace may be what is not available
 		}
 		attr.Cloneflags |= syscall.CLONE_NEWUSER
 	case Directory:
@@ -292,9 +291,8 @@ func (b *Box) Kill() {
 		b.end()
 		return
 	}
-	// The kernel kills the rest of a PID namespace with its PID 1, and lets
-	// nobody wait for PID 1 before that is done. The only error is that it has
-	// ended already.
+	// The kernel kills the rest of a PID namespace with its PID 1, and lets no process wait for PID
+	// 1 before that is done. The only error is that it has ended already.
 	_ = b.cmd.Process.Kill()
 	<-b.link.gone
 }
@@ -335,7 +333,7 @@ func (b *Box) leave() {
 	}
 }
 
-// sweep ends what init left behind if it was killed.
+// sweep ends what init left running if it was killed.
 func (b *Box) sweep() {
 	if b.rt.isolation != Chroot {
 		return

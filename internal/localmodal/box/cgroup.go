@@ -244,7 +244,7 @@ func removeGroup(group string) error {
 type groupOwner struct {
 	namespace uint64 // of PIDs: its inode
 	pid       int
-	started   uint64 // in clock ticks since the boot, which tells it from a later process with the same PID
+	started   uint64 // in clock ticks since the boot, which distinguishes it from a later process with the same PID
 }
 
 const groupPrefix = "overwinter-"

@@ -19,8 +19,8 @@ import (
 // sees: what dpkg knows is installed below /usr.
 const packageData = "/var/lib/dpkg"
 
-// changeable returns the mounts of the host that sandboxes see through an overlay of their own, into which they write.
-// That takes overlays and idmapped mounts: otherwise a file of the host's root has an unmapped owner in a sandbox, and
+// changeable returns the mounts of the host that sandboxes see through a separate overlay, into which they write. That
+// takes overlays and idmapped mounts: otherwise a file of the host's root has an unmapped owner in a sandbox, and
 // cannot be replaced there. A directory with other mounts below it cannot be the lower layer of such an overlay.
 func (r *Runtime) changeable(m wire.Mount) bool {
 	return r.confined() && !r.copies && r.mappable[m.Source] && !r.hasMounts[m.Source]

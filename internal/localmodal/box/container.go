@@ -6,13 +6,13 @@ import (
 	"strings"
 )
 
-// initialPIDNamespace is what the kernel calls the one that it starts with
-// (PROC_PID_INIT_INO): no container has it, unless it was told to share it.
+// initialPIDNamespace is the kernel's name for the one that it starts with (PROC_PID_INIT_INO): no
+// container has it, unless it is configured to share it.
 const initialPIDNamespace = "pid:[4026531836]"
 
-// detectContainer returns what kind of container this process is in, empty outside.
-// It takes a sign and a PID namespace: a machine may have been made from an image, and
-// have the sign by that, and a person may be in a PID namespace of his own.
+// detectContainer returns what kind of container this process is in, empty outside. It takes a sign
+// and a PID namespace: a machine may have been made from an image, and have the sign by that, and a
+// person may have created a PID namespace.
 func detectContainer() string {
 	if ns, err := os.Readlink("/proc/self/ns/pid"); err != nil || ns == initialPIDNamespace {
 		return ""

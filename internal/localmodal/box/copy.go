@@ -29,7 +29,7 @@ type copier struct {
 	owner   func(uint32) uint32 // of the copy, by that of the original
 	root    bool
 	noClone bool // the file system cannot share blocks
-	flat    bool // the copy is a root of its own, no layer: directories hide nothing
+	flat    bool // the copy is a separate root, no layer: directories hide nothing
 }
 
 func newCopier(previous *manifest, layer func(string) string, owner func(uint32) uint32) *copier {

@@ -10,16 +10,15 @@
 //	             processes by a tracer       traced, and killed by the       children; no privilege (amd64)
 //	                                         kernel with their tracer
 //
-// What a level cannot do, Isolation.Lacks tells, and asking for it is a *LackError.
-// All levels show the machine's programs and none of its other files (of
-// the last one, package tracer tells more); no sandbox changes them, although it may change its own view. They leave the machine's environment behind,
-// and make the same images, each of which starts on any level.
+// Isolation.Lacks lists what a level cannot do; a request for it is a *LackError. All levels show
+// the machine's programs and none of its other files (package tracer says more about the last one);
+// no sandbox changes them, although it may change its own view. They do not pass on the machine's
+// environment, and make the same images, each of which starts on any level.
 //
-// Where the server is root, the users of a sandbox are ids that belong to nobody on the
-// machine, and files in layers and boxes belong to those (idRange). Init has its root in
-// a user namespace that maps them; what it runs is in a second one below, in which the
-// kernel has locked the mounts. Init may not enter DIR then: the mounts it needs are
-// made by the server and handed to it.
+// If the server is root, the users of a sandbox are ids that belong to no user of the machine, and
+// files in layers and boxes belong to those (idRange). Init has its root in a user namespace that
+// maps them; what it runs is in a second one below, in which the kernel has locked the mounts. Init
+// may not enter DIR then: the mounts it needs are made by the server and handed to it.
 //
 //	DIR/layers/base        made from this machine at every start (HostBase)
 //	DIR/layers/ly-…        one snapshot's changes: files, whiteouts, opaque directories

@@ -26,7 +26,7 @@ func running(t *testing.T, text string) int {
 	return n
 }
 
-// daemon leaves a process behind that has nothing to do with who started it.
+// daemon starts a process that is independent of the process that started it.
 func (b *bundle) daemon(bx *Box) string {
 	b.t.Helper()
 	name := "sleep-" + uuid.NewString()

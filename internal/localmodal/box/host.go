@@ -14,8 +14,8 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/localmodal/wire"
 )
 
-// confined tells whether init runs as a user who may not enter our directories: then
-// everything that it mounts is picked up here and handed to it.
+// confined reports whether init runs as a user who may not enter our directories: then everything
+// that it mounts is picked up here and handed to it.
 func (r *Runtime) confined() bool { return r.isolation == Namespaces && r.ids.count > 0 }
 
 // pickUp makes the mounts that init cannot make itself, and names them in root by the
@@ -61,8 +61,8 @@ func (r *Runtime) pickUp(root *wire.RootSpec) (files []*os.File, err error) {
 	return files, nil
 }
 
-// idmapOf is the user namespace whose ids a mount shall show, -1 for none. Programs
-// belong to the machine's root, whom sandboxes would see as nobody.
+// idmapOf is the user namespace whose ids a mount shall show, -1 for none. Programs belong to the
+// machine's root, whom sandboxes would see as the user nobody.
 func (r *Runtime) idmapOf(m wire.Mount) int {
 	if r.idmap == nil || !m.ReadOnly || !r.mappable[m.Source] {
 		return -1
@@ -87,7 +87,7 @@ func (r *Runtime) findMappable() error {
 	for _, m := range r.hostMounts {
 		t, err := hostmount.PickUp(m, int(r.idmap.Fd()))
 		if err != nil {
-			continue // they are shown as nobody's
+			continue // they are shown without a known owner
 		}
 		r.mappable[m.Source] = true
 		wire.CloseAll([]*os.File{os.NewFile(uintptr(t.FD), m.Source)})
@@ -124,7 +124,7 @@ func (r *Runtime) makeOwned(path string, mode fs.FileMode) error {
 	return r.own(path)
 }
 
-// own gives a file to the sandboxes' root, as far as that is somebody else.
+// own gives a file to the sandboxes' root, if it has another owner.
 func (r *Runtime) own(path string) error {
 	if r.ids.count == 0 {
 		return nil

@@ -49,8 +49,8 @@ var (
 	}
 )
 
-// buildHostBase makes the base layer anew, so that it follows the machine. No
-// overlay has it mounted yet.
+// buildHostBase rebuilds the base layer, so that it follows the machine. No overlay has it mounted
+// yet.
 func (r *Runtime) buildHostBase(ctx context.Context) error {
 	building := r.buildPlace()
 	err := fillHostBase(ctx, building)
@@ -194,8 +194,8 @@ func withoutPasswords(path string, content []byte) []byte {
 	return inURL.ReplaceAll(content, []byte("://"))
 }
 
-// copyReadable copies files and links whose names and content are open to
-// everyone. The copy belongs to us, whoever owned the original.
+// copyReadable copies files and links whose names and content are open to everyone. The copy
+// belongs to us, whatever the owner of the original.
 func copyReadable(ctx context.Context, src, dst string) error {
 	return filepath.WalkDir(src, func(path string, entry fs.DirEntry, err error) error {
 		if err := ctx.Err(); err != nil {

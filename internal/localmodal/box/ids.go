@@ -41,7 +41,7 @@ func (r idRange) plain(id uint32) uint32 {
 	return id
 }
 
-// holds tells whether the id lies in the range. Without a range none does.
+// holds reports whether the id lies in the range. Without a range none does.
 func (r idRange) holds(id uint32) bool { return id >= r.first && id-r.first < r.count }
 
 func same(id uint32) uint32 { return id }

@@ -53,7 +53,7 @@ const (
 	HiddenProcesses Ability = "hidden processes"
 	// BlockedNetwork: a sandbox can be started without a network.
 	BlockedNetwork Ability = "blocked network"
-	// OwnHostname: a sandbox has a host name of its own.
+	// OwnHostname: a sandbox has its own host name.
 	OwnHostname Ability = "own host name"
 	// OwnRoot: a sandbox's user is root, with a root's power over its files.
 	OwnRoot Ability = "own root user"
@@ -122,7 +122,7 @@ func (i Isolation) Lacks() []Lack {
 	}
 }
 
-// lack tells whether the level does not have the ability, and why.
+// lack reports whether the level does not have the ability, and why.
 func (i Isolation) lack(a Ability) (Lack, bool) {
 	for _, l := range i.Lacks() {
 		if l.Ability == a {

@@ -25,8 +25,8 @@ type fingerprint struct {
 	modified, tick unix.Timespec
 }
 
-// A symbolic link cannot be changed, only replaced; its change time tells no more
-// than that another root shares it.
+// A symbolic link cannot be changed, only replaced; its change time only shows that another root
+// shares it.
 func fingerprintOf(st *unix.Stat_t) fingerprint {
 	f := fingerprint{inode: inode{st.Dev, st.Ino}, size: st.Size, modified: st.Mtim, tick: st.Ctim}
 	if st.Mode&unix.S_IFMT == unix.S_IFLNK {

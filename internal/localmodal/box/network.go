@@ -46,11 +46,11 @@ func ParseNetwork(text string) (Network, error) {
 	}
 }
 
-// networkError says that a sandbox starts without a network of its own, but not with one.
+// networkError says that a sandbox starts without a separate network, but not with one.
 type networkError struct{ cause error }
 
 func (e *networkError) Error() string {
-	return "sandboxes cannot have a network of their own: " + e.cause.Error()
+	return "sandboxes cannot have their own network: " + e.cause.Error()
 }
 func (e *networkError) Unwrap() error { return e.cause }
 
@@ -75,16 +75,16 @@ func (r *Runtime) prepareNetwork() error {
 	return nil
 }
 
-// ownsNetwork reports whether a box has a network of its own with a way out.
+// ownsNetwork reports whether a box has its own network with access to the outside.
 func (r *Runtime) ownsNetwork(spec Spec) bool {
 	return r.ownNetwork && !spec.BlockNetwork && !spec.Bare
 }
 
-// OwnsNetwork reports whether sandboxes have a network of their own.
+// OwnsNetwork reports whether each sandbox has its own network.
 func (r *Runtime) OwnsNetwork() bool { return r.ownNetwork }
 
-// HostPorts are the ports of this machine's loopback interface that sandboxes with a
-// network of their own can reach.
+// HostPorts are the ports of this machine's loopback interface that sandboxes with their own
+// network can reach.
 func (r *Runtime) HostPorts() hostports.Set { return r.hostPorts }
 
 // Lacks is what sandboxes cannot do that those of the best level can.
@@ -156,9 +156,8 @@ func adopt(response wire.Response, files []*os.File) (*netdevice.Device, error) 
 	return netdevice.Adopt(netdevice.Kind(response.Device), files[0])
 }
 
-// Refusals returns what the box's network has refused since the refusal with that
-// number, and the number to continue from. It fails if the box has no network of its
-// own.
+// Refusals returns what the box's network has refused since the refusal with that number, and the
+// number to continue from. It fails if the box shares the machine's network.
 func (b *Box) Refusals(after int64) ([]netstack.Refusal, int64, error) {
 	if b.network == nil {
 		return nil, 0, &LackError{Isolation: b.rt.isolation, Lack: sharedNetwork}

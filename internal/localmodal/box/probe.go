@@ -10,8 +10,7 @@ import (
 	"strings"
 )
 
-// Refusal is a way to keep sandboxes that this machine, as it is set up, does not
-// allow.
+// Refusal is a way to isolate sandboxes that this machine's configuration does not allow.
 type Refusal struct {
 	Isolation Isolation
 	Copies    bool
@@ -34,8 +33,8 @@ func (f Refusal) String() string {
 	return fmt.Sprintf("%s: %v", way, f.Cause)
 }
 
-// UnsupportedError says that this machine, as it is set up, cannot keep sandboxes,
-// or not at the level that was asked for.
+// UnsupportedError says that this machine's configuration does not allow sandboxes, or not at the
+// requested level.
 type UnsupportedError struct {
 	Isolation Isolation // what was asked for
 	Refusals  []Refusal // of each way that was tried
@@ -218,7 +217,7 @@ func appArmorProfile() string {
 		"sudo tee /etc/apparmor.d/overwinter && sudo apparmor_parser -r /etc/apparmor.d/overwinter", program)
 }
 
-// notExecutable tells when sandboxes, whose root is nobody here, may not run init.
+// notExecutable reports when sandboxes, whose root has no rights here, may not run init.
 func notExecutable() []string {
 	program, err := os.Executable()
 	if err != nil {

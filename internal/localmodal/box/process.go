@@ -72,7 +72,7 @@ func (b *Box) Dial(ctx context.Context, address string) (net.Conn, error) {
 		conn net.Conn
 		err  error
 	}
-	done := make(chan result, 1) // nobody may be there to take it
+	done := make(chan result, 1) // there may be no receiver
 	go func() {
 		conn, err := b.dial(address)
 		done <- result{conn, err}

@@ -36,8 +36,8 @@ type Options struct {
 	InitPath string
 	// Network is the network of sandboxes. Default DefaultNetwork.
 	Network Network
-	// HostPorts are the ports of this machine's loopback interface that sandboxes with
-	// a network of their own can reach, as host.overwinter.internal. Default: none.
+	// HostPorts are the ports of this machine's loopback interface that sandboxes with their own
+	// network can reach, as host.overwinter.internal. Default: none.
 	HostPorts hostports.Set
 	// Limits are those of each box.
 	Limits Limits
@@ -76,14 +76,13 @@ type Runtime struct {
 	ownNetwork   bool   // of boxes; settled by probe
 	networkCause error  // why not, if it was tried
 	opensTUN     bool   // we open the device, else init does
-	resolvConf   string // for boxes with a network of their own
+	resolvConf   string // for boxes with their own network
 	networks     sync.WaitGroup
 }
 
-// Open prepares o.Dir, ends what an earlier Runtime's sandboxes may have left
-// running, and tries out how sandboxes can be had. An *UnsupportedError says that
-// they cannot, and why. The caller makes sure that no other Runtime uses the
-// directory.
+// Open prepares o.Dir, ends what an earlier Runtime's sandboxes may have left running, and tries
+// out which sandboxes are possible. An *UnsupportedError says that they cannot, and why. The caller
+// makes sure that no other Runtime uses the directory.
 func Open(ctx context.Context, o Options) (*Runtime, error) {
 	dir, err := filepath.Abs(o.Dir)
 	if err != nil {
@@ -165,13 +164,13 @@ func (r *Runtime) makePrivate(name string) error {
 	return privatedir.Make(path, 0o700)
 }
 
-// Isolation tells how boxes are isolated.
+// Isolation returns how boxes are isolated.
 func (r *Runtime) Isolation() Isolation { return r.isolation }
 
 // Container is the kind of container that sandboxes are in, empty outside of any.
 func (r *Runtime) Container() string { return r.container }
 
-// Copies tells whether the files of a box are copies, not an overlay.
+// Copies reports whether the files of a box are copies, not an overlay.
 func (r *Runtime) Copies() bool { return r.copies }
 
 // Better are the ways that were tried before the one in use, with what stood in

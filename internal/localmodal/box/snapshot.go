@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// SnapshotStats tell what a snapshot cost.
+// SnapshotStats has the cost of a snapshot.
 type SnapshotStats struct {
 	Copied, Linked int           // regular files
 	Bytes          int64         // of the copied ones

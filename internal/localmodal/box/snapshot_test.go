@@ -118,7 +118,7 @@ func TestStoppedProcessStaysStoppedAfterASnapshot(t *testing.T) {
 		state := `cut -d')' -f2 /proc/$(cat /root/pid)/stat | cut -d' ' -f2`
 		// Stopped any sooner, it would still hold our end of its output.
 		b.sh(bx, "sleep 100 >/dev/null 2>&1 & echo $! > /root/pid; until grep -q sleep /proc/$!/comm; do :; done; kill -STOP $!")
-		comesTo := func(want string) { // a signal is heeded when its process gets a processor
+		comesTo := func(want string) { // a signal takes effect when its process gets a CPU
 			t.Helper()
 			require.Eventually(t, func() bool { return strings.ToUpper(b.sh(bx, state)) == want+"\n" }, patience, 5*time.Millisecond)
 		}

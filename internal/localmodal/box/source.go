@@ -12,7 +12,7 @@ import (
 // source is a file of a sandbox, opened without following a link. The descriptor
 // keeps it the same file whatever happens to its name.
 type source struct {
-	fd   int    // opened with O_PATH; negative for a file of a layer, which nobody changes
+	fd   int    // opened with O_PATH; negative for a file of a layer, which never changes
 	path string // leads to the file, also through the descriptor
 	name string // for errors
 	st   unix.Stat_t

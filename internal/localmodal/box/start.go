@@ -12,9 +12,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// startRecord remembers what a copied root was when its sandbox started, so that
-// what has changed since can be told. It lies beside the root, for a server that
-// comes after this one.
+// startRecord is the state of a copied root when its sandbox started, to find what has changed
+// since. It is next to the root, for a later server.
 type startRecord struct {
 	files map[string]fingerprint // by path relative to the root
 	names map[string][]string    // of a directory's entries
@@ -29,8 +28,8 @@ type startEntry struct {
 	Changed, ChangedNano   int64
 }
 
-// recordStart describes root in a file, and returns when any change to come is
-// sure to show: the clock that stamps files must have left the last stamp behind.
+// recordStart describes root in a file, and returns when any change to come is sure to show: the
+// clock that stamps files must be later than the last stamp.
 func recordStart(root, file string) error {
 	f, err := os.OpenFile(file, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
 	if err != nil {
@@ -97,7 +96,7 @@ func awaitTick(t unix.Timespec) error {
 		if now.Nano() > t.Nano() {
 			return nil
 		}
-		time.Sleep(time.Millisecond) //nolint:forbidigo // nothing tells when the clock has ticked
+		time.Sleep(time.Millisecond) //nolint:forbidigo // no event signals a tick of the clock
 	}
 }
 

@@ -26,7 +26,7 @@ func endInside(tree string) error {
 	if err != nil {
 		return &fs.PathError{Op: "stat", Path: tree, Err: err}
 	}
-	for deadline := time.Now().Add(sweepTimeout); ; time.Sleep(time.Millisecond) { //nolint:forbidigo // nothing tells when another's child has died
+	for deadline := time.Now().Add(sweepTimeout); ; time.Sleep(time.Millisecond) { //nolint:forbidigo // no event signals the death of another's child
 		left, err := killRooted(inode{root.Dev, root.Ino})
 		if err != nil || left == 0 {
 			return err

@@ -131,7 +131,7 @@ func (m *meter) entry(dir int, name string, depth int) error {
 type hostProcess struct {
 	parent   int
 	resident int64  // bytes
-	started  string // when; tells it from a later process with the same PID
+	started  string // when; distinguishes it from a later process with the same PID
 	state    string
 	time     cpuTime
 }

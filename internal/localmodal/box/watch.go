@@ -118,7 +118,7 @@ func newWatchdog(rt *Runtime) *watchdog {
 	return &watchdog{rt: rt, boxes: map[*Box]*watched{}, stop: make(chan struct{}), heal: healTime}
 }
 
-// add begins to watch a box. A copied root is counted as it is now.
+// add begins to watch a box. A copied root is counted in its present state.
 func (w *watchdog) add(b *Box) error {
 	state := &watched{box: b, interval: measureInterval, at: time.Now()}
 	if b.rt.copies {

@@ -8,11 +8,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// kept are the capabilities of a sandbox's root without a user namespace of its own:
-// power over its files and low ports. It is the machine's root there. With
-// CAP_SETUID or CAP_SETGID it could become a user whose processes it may look into, and
-// with CAP_DAC_OVERRIDE and CAP_KILL reach that user's files and processes; the
-// capabilities of a file would count on the machine.
+// kept are the capabilities of a sandbox's root without a separate user namespace: power over its
+// files and low ports. It is the machine's root there. With CAP_SETUID or CAP_SETGID it could
+// become a user whose processes it may look into, and with CAP_DAC_OVERRIDE and CAP_KILL reach that
+// user's files and processes; the capabilities of a file would count on the machine.
 var kept = []uintptr{unix.CAP_CHOWN, unix.CAP_FOWNER, unix.CAP_FSETID, unix.CAP_NET_BIND_SERVICE}
 
 // dropCapabilities keeps the programs that this thread executes from having any

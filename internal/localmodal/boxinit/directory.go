@@ -13,7 +13,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/localmodal/wire"
 )
 
-// directory is a root that only the sandbox's own processes take for one.
+// directory is a root that only the sandbox's own processes see as one.
 type directory struct {
 	view   *tracer.View
 	tracer *tracer.Tracer
@@ -23,8 +23,8 @@ type directory struct {
 	images map[string]string // where each is mounted, by where it is kept
 }
 
-// openDirectory lets the processes of p have a tree for their root. Whoever it
-// is that serves them keeps its own.
+// openDirectory gives the processes of p a tree as their root. The process that serves them keeps
+// its own.
 func openDirectory(p *initProcess, spec wire.RootSpec) (*directory, error) {
 	tree := filepath.Join(spec.Box.Path, "tree")
 	beside := spec.Box.Path

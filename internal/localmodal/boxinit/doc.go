@@ -1,7 +1,6 @@
-// Package boxinit is what runs inside a sandbox as its first process. The hosting
-// program is re-executed under the name wire.InitName, in fresh namespaces as far as
-// they can be had; Main takes over, builds the root, and serves the host side over an
-// inherited socket:
+// Package boxinit is what runs inside a sandbox as its first process. The hosting program is
+// re-executed under the name wire.InitName, in fresh namespaces as far as they are available; Main
+// takes over, builds the root, and serves the host side over an inherited socket:
 //
 //	host ──request──▶ init ──fork──▶ processes
 //	     ◀──answer───      ◀─SIGCHLD─┘

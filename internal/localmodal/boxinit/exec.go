@@ -86,8 +86,8 @@ func (p *initProcess) fork(id uint64, path string, args []string, attr *syscall.
 	return nil
 }
 
-// resolve finds the program and the directory. In a mount namespace of their own,
-// processes may see others than init does, so there the process itself looks for them.
+// resolve finds the program and the directory. In a separate mount namespace, processes may see
+// others than init does, so there the process itself looks for them.
 func (p *initProcess) resolve(spec wire.ExecSpec) (path string, args []string, dir string, err error) {
 	if p.inner != nil {
 		if spec.FileTools != "" {
@@ -154,7 +154,7 @@ func candidates(name, path, dir string) []string {
 	return found
 }
 
-// started is told of a process before its end can be.
+// started is called for a process before its end can be reported.
 func (p *initProcess) started(id uint64, pid int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -194,7 +194,7 @@ func (p *initProcess) reapOne() bool {
 	return true
 }
 
-// exited is told by a tracer, which does the reaping then.
+// exited is called by a tracer, which does the reaping then.
 func (p *initProcess) exited(pid int, status syscall.WaitStatus) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

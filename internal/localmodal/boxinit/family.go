@@ -12,8 +12,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A sandbox without a PID namespace is init's family: init is the subreaper of
-// all that is started in it, so that whoever loses his parent becomes its child.
+// A sandbox without a PID namespace is init's family: init is the subreaper of all that is started
+// in it, so that a process that loses its parent becomes its child.
 
 // adoptOrphans makes this process the subreaper of its descendants.
 func adoptOrphans() error {
@@ -87,7 +87,7 @@ func (p *initProcess) endFamily() {
 		for _, pid := range alive {
 			_ = syscall.Kill(pid, syscall.SIGKILL)
 		}
-		time.Sleep(time.Millisecond) //nolint:forbidigo // nothing tells when another's child has died
+		time.Sleep(time.Millisecond) //nolint:forbidigo // no event signals the death of another's child
 	}
 }
 

@@ -13,8 +13,8 @@ import (
 )
 
 const (
-	// freezeTimeout bounds the wait for threads that are in the middle of a
-	// system call when they are told to stop.
+	// freezeTimeout bounds the wait for threads that are in the middle of a system call when they
+	// get the stop signal.
 	freezeTimeout = 15 * time.Second
 	freezePoll    = 200 * time.Microsecond
 )
@@ -33,7 +33,7 @@ func (p *initProcess) freeze() error {
 	}
 	p.frozen, p.told = nil, map[int]bool{}
 	passes := 0
-	for deadline := time.Now().Add(freezeTimeout); ; time.Sleep(freezePoll) { //nolint:forbidigo // nothing tells when a process has stopped
+	for deadline := time.Now().Add(freezeTimeout); ; time.Sleep(freezePoll) { //nolint:forbidigo // no event signals that a process has stopped
 		settled, sure, err := p.stopRunning()
 		if passes++; !settled {
 			passes = 0
@@ -51,12 +51,13 @@ func (p *initProcess) freeze() error {
 	}
 }
 
-// stopRunning tells what still runs to stop and reports whether nothing did. One that was told before is told again: a
-// process that still runs may have continued it. Parents mostly come first, and continue last: a shell that sees its
-// child stopped takes it for a job that the user has stopped.
+// stopRunning sends a stop signal to what still runs and reports whether nothing did. A process that got it before gets
+// it again: if it still runs, another may have continued it. Parents mostly come first, and continue last: a shell that
+// sees its child stopped takes it for a job that the user has stopped.
 //
-// One that waits for a child which shares its memory (vfork) stops when the child goes on, which is stopped itself: that it was told is
-// enough. The child of a process that is only about to wait may be missing in the list: sure is false.
+// One that waits for a child which shares its memory (vfork) stops when the child continues, which
+// is stopped itself: that it got the signal is enough. The child of a process that is only about to
+// wait may be missing in the list: sure is false.
 func (p *initProcess) stopRunning() (settled, sure bool, err error) {
 	now, err := p.processes()
 	if err != nil {

@@ -151,9 +151,9 @@ func (p *initProcess) setup() error {
 	if p.inner, err = makeInner(spec.IDs); err != nil {
 		return err
 	}
-	// From here on no process in the sandbox may look into this one, nor into one that
-	// it has forked and that has not executed its program yet: whoever is not dumpable
-	// is a matter of the namespace that it was executed in, which is the outer one.
+	// From here on no process in the sandbox may look into this one, nor into one that it has
+	// forked and that has not executed its program yet: whether a process is dumpable depends on
+	// the namespace that it was executed in, which is the outer one.
 	if err := unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0); err != nil {
 		return fmt.Errorf("protect init: %w", err)
 	}
@@ -270,8 +270,8 @@ func (p *initProcess) answer(id uint64, err error) {
 	p.send(response)
 }
 
-// send ends the sandbox when the host cannot be reached: there is nobody left to
-// serve, and staying would make an orphan.
+// send ends the sandbox when the host cannot be reached: there is no one left to serve, and staying
+// would make an orphan.
 func (p *initProcess) send(response wire.Response, files ...*os.File) {
 	if err := p.conn.Send(response, files...); err != nil {
 		if p.ending.Load() {
@@ -348,7 +348,7 @@ func limitOpenFiles() error {
 	return nil
 }
 
-// countsByNamespace tells whether the kernel is Linux 5.14 or later.
+// countsByNamespace reports whether the kernel is Linux 5.14 or later.
 func countsByNamespace() bool {
 	var name unix.Utsname
 	if err := unix.Uname(&name); err != nil {

@@ -38,7 +38,7 @@ func makeInner(ids int) (*innerNamespaces, error) {
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_SHARED, ""); err != nil {
 		return nil, fmt.Errorf("share mounts with the inner namespace: %w", err)
 	}
-	// A process that waits to be told to end lives in them until they are open.
+	// A process that waits for the request to end lives in them until they are open.
 	var wait [2]int
 	if err := unix.Pipe2(wait[:], unix.O_CLOEXEC); err != nil {
 		return nil, fmt.Errorf("make pipe: %w", err)

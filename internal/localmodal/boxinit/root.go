@@ -22,7 +22,7 @@ var devices = []string{"null", "zero", "full", "random", "urandom", "tty"}
 var (
 	// Files below /proc that reach the whole machine are read-only.
 	masked = []string{"/proc/sys", "/proc/sysrq-trigger", "/proc/irq", "/proc/bus", "/proc/fs", "/proc/acpi", "/proc/scsi"}
-	// Those that tell about the user outside are empty.
+	// Those with information about the user outside are empty.
 	hidden = []string{"/proc/keys", "/proc/key-users", "/proc/timer_list", "/proc/kcore"}
 )
 
@@ -86,9 +86,8 @@ func buildRoot(spec wire.RootSpec) error {
 	return dropOldRoot(old)
 }
 
-// staging is where the host side's mounts are put until the root is complete. It is a
-// directory that every machine has and nobody needs any more: devices have been
-// picked up before.
+// staging is where the host side's mounts are put until the root is complete. It is a directory
+// that every machine has and that is not needed any more: devices have been picked up before.
 const staging = "/dev"
 
 // openPlaces returns the directories of layers and of the sandbox by names that lead
@@ -245,8 +244,8 @@ func mountPoint(path string, isDir bool) error {
 	return f.Close()
 }
 
-// mountSystem mounts what every root has. Without processes of our own, /proc is
-// picked up from the machine later.
+// mountSystem mounts what every root has. Without a separate PID namespace, /proc is picked up from
+// the machine later.
 func mountSystem(ownProcesses bool) error {
 	for _, d := range []string{"/proc", "/dev"} {
 		if err := os.MkdirAll(d, 0o755); err != nil {

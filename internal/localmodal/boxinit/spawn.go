@@ -12,9 +12,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// spawn describes a process that is to start inside the inner namespaces. A
-// namespace of users can only be entered by a process with a single thread, which
-// no Go program is: hence a fork of our own, whose child enters, and then executes.
+// spawn describes a process that is to start inside the inner namespaces. A namespace of users can
+// only be entered by a process with a single thread, which no Go program is: hence a custom fork,
+// whose child enters, and then executes.
 type spawn struct {
 	inner     *innerNamespaces
 	programs  []*byte // tried in this order, as execvp does
@@ -106,7 +106,7 @@ func (s *spawn) start() (pid int, err error) {
 	if err == nil && n == 0 {
 		return pid, nil
 	}
-	// It ends by itself. Whoever reaps in this process may be the one to collect it.
+	// It ends by itself. Another wait in this process may have collected it.
 	var status syscall.WaitStatus
 	for {
 		if _, err := syscall.Wait4(pid, &status, 0, nil); !errors.Is(err, syscall.EINTR) {

@@ -84,7 +84,7 @@ func (t *terminal) pump(stdin, stdout *os.File) error {
 	go func() {
 		defer wire.CloseAll([]*os.File{in})
 		if _, err := io.Copy(t.master, in); err == nil {
-			_, _ = t.master.Write([]byte{endOfFile}) // nobody may be left to read it
+			_, _ = t.master.Write([]byte{endOfFile}) // there may be no reader left
 		}
 	}()
 	go func() {

@@ -8,8 +8,7 @@ import (
 	"syscall"
 )
 
-// kindError carries the SDK's name for a failure where the cause alone would not
-// tell.
+// kindError carries the SDK's name for a failure if the cause alone does not determine it.
 type kindError struct {
 	kind string
 	error
@@ -17,7 +16,7 @@ type kindError struct {
 
 func (e kindError) Unwrap() error { return e.error }
 
-// Message texts are what the SDK shows, with the path behind them.
+// Message texts are what the SDK shows, with the path after them.
 var messages = map[string]string{
 	"NotDirectory":      "not a directory",
 	"IsDirectory":       "is a directory",
@@ -51,8 +50,7 @@ func kindOf(err error) string {
 	}
 }
 
-// report tells the SDK about err. With nobody left to read it, the exit code
-// still says that something failed.
+// report sends err to the SDK. Without a reader, the exit code still says that something failed.
 func report(w io.Writer, err error) int {
 	kind := kindOf(err)
 	_ = json.NewEncoder(w).Encode(map[string]string{ //nolint:errchkjson // the caller sees the exit code anyway

@@ -1,6 +1,6 @@
-// Package hostmount picks up directories and files of the host as mounts that can be
-// put down in a sandbox. What is picked up is found once, through descriptors: what
-// was checked is what gets mounted, whoever may write to the directories on the way.
+// Package hostmount picks up directories and files of the host as mounts that can be put down in a
+// sandbox. What is picked up is found once, through descriptors: what was checked is what gets
+// mounted, even if others may write to the directories on the way.
 package hostmount
 
 import (

@@ -1,5 +1,5 @@
-// Package localmodaltest gives tests a local Modal of their own and clients of
-// the unmodified SDK for it, any number of each in one process.
+// Package localmodaltest gives each test its own local Modal and clients of the unmodified SDK for
+// it, any number of each in one process.
 //
 // The test binary's TestMain must call localmodal.ReexecMain before anything else.
 package localmodaltest

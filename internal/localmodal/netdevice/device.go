@@ -192,7 +192,7 @@ func configure(r *route) error {
 		return err
 	}
 	if err := r.addAddress(index, Address6); err == nil {
-		// The kernel accepts packets to a new address only when a task of its own has run.
+		// The kernel accepts packets to a new address only after one of its own tasks has run.
 		if err := errors.Join(r.addLocalRoute(loopback, Address6), r.addDefaultRoute(index, unix.AF_INET6)); err != nil {
 			return err
 		}

@@ -64,7 +64,7 @@ func enter(kind string) error {
 	return nil
 }
 
-// sandbox is a client in a namespace of its own.
+// sandbox is a client in a separate namespace.
 type sandbox struct {
 	cmd     *exec.Cmd
 	network *netstack.Network
@@ -336,7 +336,7 @@ func echoPacket(conn net.Conn, sent []byte) ([]byte, error) {
 	return got[:n], err
 }
 
-// ask connects to a server and tells it what to do.
+// ask connects to a server and sends it a request.
 func ask(address string, what byte, n int) (net.Conn, error) {
 	conn, err := net.DialTimeout("tcp", address, patience)
 	if err != nil {

@@ -163,7 +163,7 @@ func (n *Network) close() {
 	n.stack.Destroy()
 }
 
-// begin counts a task that Close waits for, unless it is too late for one.
+// begin counts a task that Close waits for, unless Close has begun.
 func (n *Network) begin() bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()

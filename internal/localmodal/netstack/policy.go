@@ -9,9 +9,9 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/localmodal/netdevice"
 )
 
-// reserved are the ranges that are not of the internet and that package netip does not
-// tell. Those for documentation and for benchmarks are not among them: they lead
-// nowhere, except where a network uses them for a proxy that is its way to the internet.
+// reserved are the ranges that are not of the internet and that package netip does not know. Those
+// for documentation and for benchmarks are not among them: they lead nowhere, except where a
+// network uses them for a proxy that is its way to the internet.
 var reserved = prefixes(
 	"0.0.0.0/8",      // this network
 	"100.64.0.0/10",  // shared by the customers of a provider; metadata of some clouds

@@ -40,7 +40,7 @@ type Refusal struct {
 const (
 	// refusalWindow is the shortest time between two Refusals of one destination.
 	refusalWindow = time.Minute
-	// maxKeptRefusals bounds what nobody has asked for yet.
+	// maxKeptRefusals bounds the refusals that have not been read yet.
 	maxKeptRefusals = 1000
 )
 

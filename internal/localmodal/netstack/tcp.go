@@ -123,8 +123,8 @@ func pump(to interface {
 	}
 }
 
-// awaitEnd returns when the endpoint holds nothing any more: the sandbox has
-// acknowledged everything, or does not and is cut off.
+// awaitEnd returns when the endpoint holds nothing any more: the sandbox has acknowledged
+// everything, or its connection is reset because it does not.
 func awaitEnd(endpoint tcpip.Endpoint) {
 	over := func() bool {
 		state := tcp.EndpointState(endpoint.State())

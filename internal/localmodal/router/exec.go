@@ -71,7 +71,7 @@ func (r *Router) TaskExecWait(ctx context.Context, q *pb.TaskExecWaitRequest) (*
 	return pb.TaskExecWaitResponse_builder{Code: code, Signal: signal}.Build(), nil
 }
 
-// TaskExecPoll tells whether a process has ended, and how.
+// TaskExecPoll reports whether a process has ended, and how.
 func (r *Router) TaskExecPoll(ctx context.Context, q *pb.TaskExecPollRequest) (*pb.TaskExecPollResponse, error) {
 	e, err := r.execution(ctx, q.GetTaskId(), q.GetExecId())
 	if err != nil {

@@ -22,7 +22,7 @@ type Backend interface {
 	Environment(sources []*pb.SecretSource) (map[string]string, error)
 	// Entrypoint returns the sandbox's own process, nil if it has none.
 	Entrypoint(ctx context.Context, taskID string) (*task.Execution, error)
-	// Probe returns how to tell that the sandbox is ready, nil if nobody said.
+	// Probe returns how to find out that the sandbox is ready, nil if none is defined.
 	Probe(ctx context.Context, taskID string) (*pb.Probe, error)
 	// Snapshot makes an image of the root, or of the directory if that is not
 	// empty. The same key gives the same image. A ttl of zero means for ever.

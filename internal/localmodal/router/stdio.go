@@ -73,7 +73,7 @@ func (r *Router) SandboxStdinWriteV2(ctx context.Context, q *pb.SandboxStdinWrit
 	return &pb.SandboxStdinWriteV2Response{}, nil
 }
 
-// TaskExecStdinStatus tells how much input has been passed on.
+// TaskExecStdinStatus reports how much input has been passed on.
 func (r *Router) TaskExecStdinStatus(ctx context.Context, q *pb.TaskExecStdinStatusRequest) (*pb.TaskExecStdinStatusResponse, error) {
 	e, err := r.execution(ctx, q.GetTaskId(), q.GetExecId())
 	if err != nil {
@@ -83,8 +83,8 @@ func (r *Router) TaskExecStdinStatus(ctx context.Context, q *pb.TaskExecStdinSta
 	return pb.TaskExecStdinStatusResponse_builder{NumBytesWritten: written, Closed: closed}.Build(), nil
 }
 
-// TaskExecStdinWriteStream takes a whole input: start, data…, end. A stream that
-// breaks off leaves stdin open, for the client to go on with another.
+// TaskExecStdinWriteStream takes a whole input: start, data…, end. An interrupted stream leaves
+// stdin open, for the client to continue with another.
 func (r *Router) TaskExecStdinWriteStream(st grpc.ClientStreamingServer[pb.TaskExecStdinWriteStreamRequest, pb.TaskExecStdinWriteStreamResponse]) error {
 	first, err := st.Recv()
 	if err != nil {

@@ -1,6 +1,5 @@
-// Package store keeps small records, one JSON file each, so that they survive the
-// process. A record is on disk when Put returns, and whole: it is written beside
-// its place and renamed into it.
+// Package store keeps small records, one JSON file each, so that they survive the process. A record
+// is on disk when Put returns, and whole: it is written next to its place and renamed into it.
 package store
 
 import (

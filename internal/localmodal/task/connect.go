@@ -35,7 +35,7 @@ type connectServer struct {
 
 type grant struct {
 	port     uint32
-	metadata string // what the sandbox is told about the bearer
+	metadata string // what the sandbox learns about the bearer
 }
 
 // Connect issues a token for a port. metadata reaches the sandbox with every

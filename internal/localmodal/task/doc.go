@@ -1,6 +1,5 @@
-// Package task is a running sandbox as Modal's API sees it: processes whose
-// streams can be read from any position, ports reachable from outside, and a
-// measure of how long nobody has used it.
+// Package task is a running sandbox as Modal's API sees it: processes whose streams can be read
+// from any position, ports reachable from outside, and a measure of how long it has been idle.
 //
 //	client ──stdin──▶ pipe ─▶ process ─▶ pipe ──pump──▶ Output ──Follow──▶ any number of readers
 //

@@ -14,8 +14,8 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/localmodal/wire"
 )
 
-// drainGrace is how long the output of a process is awaited after its end: a
-// child that it left behind may hold its streams open for ever.
+// drainGrace is how long the output of a process is awaited after its end: a child that it left
+// running may hold its streams open for ever.
 const drainGrace = 250 * time.Millisecond
 
 // ErrStdinClosed is returned for a write to a process that takes no more input.
@@ -130,7 +130,7 @@ func (e *Execution) finish() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.closed = true
-	_ = e.stdin.Close() // nobody reads it any more
+	_ = e.stdin.Close() // it is not read any more
 	e.ended = time.Now()
 	close(e.done)
 }
@@ -145,7 +145,7 @@ func (e *Execution) Exit() (int, syscall.Signal) { return e.process.Exit() }
 // Kill ends the process and its group.
 func (e *Execution) Kill() error { return e.process.Signal(syscall.SIGKILL) }
 
-// Written tells how much of stdin has been passed on, and whether it is closed.
+// Written returns how much of stdin has been passed on, and whether it is closed.
 func (e *Execution) Written() (uint64, bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()

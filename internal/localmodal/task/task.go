@@ -223,7 +223,7 @@ func (t *Task) Execution(id string) (*Execution, bool) {
 	return s.Execution, s.err == nil
 }
 
-// Touch says that somebody uses the task.
+// Touch records that the task is in use.
 func (t *Task) Touch() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -243,8 +243,8 @@ func (t *Task) hold() func() {
 	}
 }
 
-// Idle is for how long nobody has used the task: no call, no process but
-// background ones, no open connection.
+// Idle is for how long the task has been unused: no call, no process but background ones, no open
+// connection.
 func (t *Task) Idle() time.Duration {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -79,7 +79,7 @@ func (t *Task) forward(outside net.Conn, port uint32) {
 	defer t.hold()()
 	inside, err := t.dial(t.ctx, port)
 	if err != nil {
-		_ = outside.Close() // the client sees that nobody listens
+		_ = outside.Close() // the client sees a closed port
 		return
 	}
 	both := func() {
@@ -134,6 +134,6 @@ func (t *Task) Reachable(ctx context.Context, port uint32) bool {
 	if err != nil {
 		return false
 	}
-	_ = conn.Close() // it has told all we wanted to know
+	_ = conn.Close() // it has answered everything
 	return true
 }

@@ -5,7 +5,7 @@
 //	process ──a call with a path──▶ seccomp filter ──stop──▶ tracer
 //	   ▲                                                       │ reads the path, resolves it in
 //	   │                                                       │ the View link by link, writes the
-//	   └──the same call, with the path outside──◀──────────────┘ real path, and lets it go on
+//	   └──the same call, with the path outside──◀──────────────┘ real path, and continues it
 //
 // All other calls run at full speed. A rewritten call costs two stops, some tens of
 // microseconds.
@@ -17,12 +17,11 @@
 //     the kernel kills them all.
 //   - A program finds its registers as it left them. Translated arguments stand in
 //     memory that the tracer has the process map, never on a stack.
-//   - While frozen, no thread runs: each is seen stopped. Group stops go on as they were.
+//   - While frozen, no thread runs: each is seen stopped. Group stops continue as they were.
 //   - What a View shows ReadOnly no path changes, not even root's.
 //
-// It is there for honest programs. A call's arguments can be changed behind the
-// tracer's back, descriptors can be passed in, and /proc, sockets' own names and
-// error messages tell of outside. Set-user-id programs get no power, a traced
-// program cannot trace, and programs of other instruction sets (x32, i386) and
-// io_uring find their calls missing.
+// It is there for honest programs. A call's arguments can be changed after the tracer has read
+// them, descriptors can be passed in, and /proc, sockets' names and error messages show what is
+// outside. Set-user-id programs get no power, a traced program cannot trace, and programs of other
+// instruction sets (x32, i386) and io_uring find their calls missing.
 package tracer

@@ -43,8 +43,8 @@ func filter() []unix.SockFilter {
 	return append(program, answer(unix.SECCOMP_RET_ALLOW))
 }
 
-// encode lays the program out in a process's memory at address, behind the header
-// that the kernel wants to be shown.
+// encode writes the program into a process's memory at address, after the header that the kernel
+// expects.
 func encode(program []unix.SockFilter, address uint64) []byte {
 	var b bytes.Buffer
 	header := []any{uint64(len(program)), address + 16} // the length is 16 bits and padding

@@ -92,8 +92,8 @@ func (t *Tracer) allocate(k *task, s *stop) {
 // syscallSize is that of the instruction.
 const syscallSize = 2
 
-// callDone puts back what a call has been given in place of its own arguments:
-// a program may count on finding them.
+// callDone restores the arguments that were replaced for a call: a program may count on finding
+// them.
 func (t *Tracer) callDone(k *task) {
 	var regs unix.PtraceRegs
 	if unix.PtraceGetRegs(k.tid, &regs) != nil {
@@ -286,7 +286,7 @@ func (t *Tracer) getcwd(k *task, s *stop) outcome {
 	return result(len(inside) + 1)
 }
 
-// readlink answers itself where a link of /proc tells of outside.
+// readlink answers itself if a link of /proc points outside.
 func (t *Tracer) readlink(k *task, s *stop) outcome {
 	dir, argument := none, 0
 	if s.regs.Orig_rax == unix.SYS_READLINKAT {
@@ -366,9 +366,8 @@ func (t *Tracer) address(k *task, s *stop) outcome {
 	return proceed
 }
 
-// exec translates the path of a program. The interpreter that a script names is
-// executed in its place: the kernel would look for it outside, and would tell it
-// where the script is there.
+// exec translates the path of a program. The interpreter that a script names is executed in its
+// place: the kernel would look for it outside, and would pass it the script's path there.
 func (t *Tracer) exec(k *task, s *stop) outcome {
 	dir, argument, flags := none, 0, uint64(0)
 	if s.regs.Orig_rax == unix.SYS_EXECVEAT {

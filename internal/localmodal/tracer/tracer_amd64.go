@@ -18,8 +18,8 @@ import (
 const options = unix.PTRACE_O_EXITKILL | unix.PTRACE_O_TRACESYSGOOD | unix.PTRACE_O_TRACESECCOMP | unix.PTRACE_O_TRACEEXEC |
 	unix.PTRACE_O_TRACECLONE | unix.PTRACE_O_TRACEFORK | unix.PTRACE_O_TRACEVFORK | unix.PTRACE_O_TRACEVFORKDONE
 
-// Ended is told of every process that has ended, with its status. It is called on
-// the tracer's thread and must not call the tracer.
+// Ended is called for every process that has ended, with its status. It runs on the tracer's thread
+// and must not call the tracer.
 type Ended func(pid int, status syscall.WaitStatus)
 
 // Tracer runs processes in a View. It is safe for concurrent use. No other part
@@ -36,7 +36,7 @@ type Tracer struct {
 	tasks   map[int]*task
 	frozen  bool
 	ending  bool
-	waiters []chan struct{} // told at each event
+	waiters []chan struct{} // notified at each event
 }
 
 // task is a thread of a traced process.
@@ -47,8 +47,8 @@ type task struct {
 	doing      doing
 	saved      unix.PtraceRegs // as the call was made
 
-	parked    bool // came to a stop before its parent told of it
-	held      bool // stopped, and to go on only with a thaw
+	parked    bool // came to a stop before its parent reported it
+	held      bool // stopped, and continues only with a thaw
 	signal    int  // to be given then
 	listening bool // in a group stop, which it leaves by itself
 	vforked   bool // waits for its child inside the kernel
@@ -75,8 +75,8 @@ func New(view *View, ended Ended) (*Tracer, error) {
 	return t, nil
 }
 
-// wait tells the tracer's thread, which cannot listen to two sides at once, when
-// there is news of a process.
+// wait notifies the tracer's thread, which cannot wait for two sources at once, of an event of a
+// process.
 func (t *Tracer) wait() {
 	for {
 		err := unix.Waitid(unix.P_ALL, 0, nil, unix.WEXITED|unix.WSTOPPED|unix.WNOWAIT|unix.WALL, nil)
@@ -134,8 +134,8 @@ func (t *Tracer) do(f func()) {
 	done.Wait()
 }
 
-// Start starts a process. The path and the directory of attr are outside ones.
-// Ended is told of it at the earliest when this and after have returned.
+// Start starts a process. The path and the directory of attr are outside ones. Ended is called for
+// it at the earliest when this and after have returned.
 func (t *Tracer) Start(path string, args []string, attr *syscall.ProcAttr, after func(pid int)) (err error) {
 	t.do(func() {
 		if t.ending {
@@ -173,9 +173,9 @@ func (t *Tracer) start(path string, args []string, attr *syscall.ProcAttr) (int,
 	return pid, nil
 }
 
-// adopt takes a process that has asked to be traced and stands before its first
-// instruction. It gets the filter, and is traced anew in the way that knows
-// group stops and interruptions, which only one who is not the process can ask for.
+// adopt takes a process that has asked to be traced and is at its first instruction. It gets the
+// filter, and is traced again in the mode that knows group stops and interruptions, which the
+// process itself cannot request.
 func adopt(pid int) error {
 	if err := expect(pid, unix.SIGTRAP); err != nil {
 		return err
@@ -312,7 +312,7 @@ func (t *Tracer) event(pid int, status unix.WaitStatus) {
 			t.resume(k, 0)
 			return
 		}
-		// A group stop: it lasts until a SIGCONT, which tells of itself.
+		// A group stop: it lasts until a SIGCONT, which is reported by itself.
 		k.listening = true
 		_ = ptrace(unix.PTRACE_LISTEN, k.tid, 0) // fails when it was killed meanwhile
 	default:
@@ -320,7 +320,7 @@ func (t *Tracer) event(pid int, status unix.WaitStatus) {
 	}
 }
 
-// resume lets a thread go on, now or with the thaw.
+// resume lets a thread continue, now or with the thaw.
 func (t *Tracer) resume(k *task, signal int) {
 	if t.frozen {
 		k.held, k.signal = true, signal
@@ -366,9 +366,8 @@ func (t *Tracer) bear(k *task) {
 	}
 }
 
-// unpark lets those go on whose parents may have been killed before they could
-// tell of them. What they really share does not matter: they get scratch memory of
-// their own.
+// unpark continues those whose parents may have been killed before they could report them. What
+// they really share does not matter: they get separate scratch memory.
 func (t *Tracer) unpark() {
 	for _, k := range t.tasks {
 		if k.parked {

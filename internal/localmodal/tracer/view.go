@@ -68,7 +68,7 @@ func (v *View) Unmap(inside string) (Mapping, bool) {
 	return Mapping{}, false
 }
 
-// below tells what remains of p under dir.
+// below returns what remains of p under dir.
 func below(p, dir string) (string, bool) {
 	if dir == "/" {
 		return p, true
@@ -260,7 +260,7 @@ func (w *walk) process(name *string, last bool) (Place, bool) {
 	}
 }
 
-// join leaves "a/.." as it is: whether there is an "a" matters.
+// join leaves "a/.." unchanged: whether there is an "a" matters.
 func join(p string, rest []string) string { return strings.Join(append([]string{p}, rest...), "/") }
 
 func readlink(p string) (string, error) {

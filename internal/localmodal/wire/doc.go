@@ -1,6 +1,5 @@
-// Package wire is what a sandbox's host side and its init say to each other: one
-// message per packet on a SOCK_SEQPACKET socket pair, JSON inside, file
-// descriptors beside.
+// Package wire has the messages between a sandbox's host side and its init: one message per packet
+// on a SOCK_SEQPACKET socket pair, JSON inside, file descriptors alongside.
 //
 // Anything that may be large (the spec of a root, the arguments and environment
 // of a process) travels as a sealed-off memory file whose descriptor is passed

@@ -68,7 +68,7 @@ type Response struct {
 	Device string `json:",omitempty"` // the kind of the network device that comes with OpReady
 }
 
-// RootSpec tells init which root to build.
+// RootSpec describes the root that init builds.
 type RootSpec struct {
 	Level    string   // one of those above
 	Layers   Place    // the directory of layers
@@ -80,8 +80,8 @@ type RootSpec struct {
 	Workdir  string // made if missing; empty for none
 	Mounts   []Mount
 	Overlays []Overlay // of the host's programs, where the sandbox may change them
-	Network  bool      // open a device in a network namespace of our own and send it with OpReady
-	Loopback bool      // bring up the loopback interface of a network namespace of our own
+	Network  bool      // open a device in a new network namespace and send it with OpReady
+	Loopback bool      // bring up the loopback interface of a new network namespace
 	// Processes may exist in it at once; it counts for all users of the inner user namespace together.
 	Processes int
 }
