@@ -66,6 +66,23 @@ func (s Set) Contains(port uint16) bool {
 	return slices.ContainsFunc(s.ranges, func(r portRange) bool { return r.first <= port && port <= r.last })
 }
 
+// First returns the first ports of the set, at most n, in the order in which they were listed. A range that does
+// not fit is left out.
+func (s Set) First(n int) []uint16 {
+	var ports []uint16
+	for _, r := range s.ranges {
+		if len(ports)+int(r.last-r.first)+1 > n {
+			continue
+		}
+		for port := int(r.first); port <= int(r.last); port++ {
+			if !slices.Contains(ports, uint16(port)) { //nolint:gosec // between two ports
+				ports = append(ports, uint16(port)) //nolint:gosec // likewise
+			}
+		}
+	}
+	return ports
+}
+
 // String returns what Parse reads.
 func (s Set) String() string {
 	parts := make([]string, 0, len(s.ranges))

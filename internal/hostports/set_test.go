@@ -31,3 +31,14 @@ func TestSetContainsItsPorts(t *testing.T) {
 	}
 	require.False(t, hostports.Set{}.Contains(80))
 }
+
+func TestFirstPortsAreInTheirOrder(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string][]uint16{
+		"": nil, "9,8": {9, 8}, "8000-8099,5": {5}, "3-4,4,65535,1-2": {3, 4, 65535}, "65533-65535": {65533, 65534, 65535}, "1-4": nil,
+	} {
+		s, err := hostports.Parse(text)
+		require.NoError(t, err, text)
+		require.Equal(t, want, s.First(3), text)
+	}
+}

@@ -2,12 +2,18 @@ package localmodal_test
 
 import (
 	"fmt"
+	"net"
 	"slices"
 	"testing"
 	"time"
 
 	modal "github.com/modal-labs/modal-client/go"
 	"github.com/stretchr/testify/require"
+
+	"github.com/overwinter-dev/overwinter/internal/hostports"
+	"github.com/overwinter-dev/overwinter/internal/localmodal"
+	"github.com/overwinter-dev/overwinter/internal/localmodal/box"
+	"github.com/overwinter-dev/overwinter/internal/localmodal/localmodaltest"
 )
 
 // BenchmarkLife measures one round of a sandbox's life through the SDK and
@@ -47,4 +53,40 @@ func benchmarkLife(b *testing.B, files int) {
 		slices.Sort(durations)
 		b.ReportMetric(float64(durations[len(durations)/2].Microseconds())/1000, name+"-ms")
 	}
+}
+
+// BenchmarkStartWithHostPorts compares the create of a sandbox with its own network that reaches two ports of this
+// machine with one that reaches none, alternately. It reports medians.
+func BenchmarkStartWithHostPorts(b *testing.B) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(b, err)
+	b.Cleanup(func() { require.NoError(b, listener.Close()) })
+	listed := fmt.Sprintf("%d,1", listener.Addr().(*net.TCPAddr).Port)
+	var servers []*bundle
+	for _, text := range []string{"", listed} {
+		o := options(b, "")
+		o.DataDir = b.TempDir()
+		b.Cleanup(func() { require.NoError(b, localmodaltest.Unlock(o.DataDir)) })
+		o.Network = box.OwnedNetwork
+		o.HostPorts, err = hostports.Parse(text)
+		require.NoError(b, err)
+		s, err := localmodal.New(o)
+		require.NoError(b, err)
+		localmodaltest.Run(b, s)
+		servers = append(servers, connect(b, s))
+	}
+	took := [2][]time.Duration{}
+	for b.Loop() {
+		for i, s := range servers {
+			began := time.Now()
+			sb := s.create(nil)
+			took[i] = append(took[i], time.Since(began))
+			s.terminate(sb)
+		}
+	}
+	for i, name := range []string{"none-ms", "two-ports-ms"} {
+		slices.Sort(took[i])
+		b.ReportMetric(float64(took[i][len(took[i])/2].Microseconds())/1000, name)
+	}
+	b.ReportMetric(0, "ns/op")
 }

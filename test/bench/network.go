@@ -22,17 +22,18 @@ const requestRounds = 1000
 
 // measureNetwork compares the network of a sandbox with the loopback interface of the machine.
 func measureNetwork(ctx context.Context, b *bench, s *section) (err error) {
-	sys, err := b.system(ctx)
-	if err != nil {
-		return err
-	}
-	s.note("A client runs in a sandbox and on the machine, in turns; its server is the bench. Through the sandbox's network it connects to `%s`. "+
-		"A transfer is %d MiB over one connection; a request is 100 bytes and their echo.", hostName, b.options.Transfer)
 	server, err := serveNetwork()
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, server.close()) }()
+	sys, err := b.newSystem(ctx, "--sandbox-host-ports", server.port()) // a range would be served another way
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, sys.close(context.WithoutCancel(ctx))) }()
+	s.note("A client runs in a sandbox and on the machine, in turns; its server is the bench. Through the sandbox's network it connects to `%s`. "+
+		"A transfer is %d MiB over one connection; a request is 100 bytes and their echo.", hostName, b.options.Transfer)
 	id, err := sys.bare.create(ctx, sandbox.DefaultBase)
 	if err != nil {
 		return err

@@ -13,7 +13,6 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/overwinter-dev/overwinter/internal/localmodal/netdevice"
 	"github.com/overwinter-dev/overwinter/internal/localmodal/netstack"
 	"github.com/overwinter-dev/overwinter/internal/localmodal/wire"
 )
@@ -93,7 +92,9 @@ func (r *Runtime) Start(ctx context.Context, spec Spec) (*Box, error) {
 	switch {
 	case own:
 		root.Mounts = append(root.Mounts, wire.Mount{Source: r.resolvConf, Target: "/etc/resolv.conf", ReadOnly: true})
-		root.Network = !r.opensTUN
+		if root.Network = !r.opensTUN; root.Network {
+			root.HostPorts = b.hostSocketPorts()
+		}
 	case !spec.Bare && !spec.BlockNetwork:
 		root.Mounts = append(root.Mounts, resolverMounts()...)
 	}
@@ -196,39 +197,42 @@ func (b *Box) launch(ctx context.Context, root wire.RootSpec, own, blocked bool)
 // is ready.
 func (b *Box) awaitReady(ctx context.Context, conn *wire.Conn, own bool) error {
 	if own && b.rt.opensTUN { // while init builds the root
-		device, err := openTUN(b.PID())
+		network, err := b.openNetwork(b.hostSocketPorts())
 		if err == nil {
-			err = b.serveNetwork(device) //nolint:contextcheck // it outlives the call
+			err = b.serveNetwork(network) //nolint:contextcheck // it outlives the call
 		}
 		if err != nil {
 			return err
 		}
 	}
-	device, err := awaitReady(ctx, conn)
+	response, files, err := awaitReady(ctx, conn)
+	if err != nil {
+		return err
+	}
+	network, err := b.adopt(response, files, b.hostSocketPorts())
 	switch {
 	case err != nil:
 		return err
-	case device != nil:
-		return b.serveNetwork(device) //nolint:contextcheck // it outlives the call
+	case network != nil:
+		return b.serveNetwork(*network) //nolint:contextcheck // it outlives the call
 	case own && b.network == nil:
 		return errors.New("init sent no network device")
 	}
 	return nil
 }
 
-// awaitReady returns the network device that init has opened, if it was to open one.
-func awaitReady(ctx context.Context, conn *wire.Conn) (*netdevice.Device, error) {
+// awaitReady returns when init says that it is ready, with what it has opened.
+func awaitReady(ctx context.Context, conn *wire.Conn) (response wire.Response, files []*os.File, err error) {
 	deadline := time.Now().Add(startTimeout)
 	if d, ok := ctx.Deadline(); ok && d.Before(deadline) {
 		deadline = d
 	}
 	if err := conn.SetReadDeadline(deadline); err != nil {
-		return nil, err
+		return response, nil, err
 	}
 	stop := context.AfterFunc(ctx, func() { _ = conn.SetReadDeadline(time.Unix(1, 0)) })
 	defer stop()
-	var response wire.Response
-	files, err := conn.Receive(&response)
+	files, err = conn.Receive(&response)
 	switch {
 	case ctx.Err() != nil:
 		err = ctx.Err()
@@ -241,9 +245,9 @@ func awaitReady(ctx context.Context, conn *wire.Conn) (*netdevice.Device, error)
 	}
 	if err != nil {
 		wire.CloseAll(files)
-		return nil, err
+		return response, nil, err
 	}
-	return adopt(response, files)
+	return response, files, nil
 }
 
 // attributes start init with the namespaces of the level. Root's sandboxes have a range of users

@@ -1,8 +1,8 @@
 package box
 
 import (
-	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -66,6 +66,13 @@ func (r *Runtime) prepareNetwork() error {
 	if err := os.Chmod(r.resolvConf, 0o644); err != nil { //nolint:gosec // whatever the umask
 		return fmt.Errorf("write resolver configuration: %w", err)
 	}
+	if len(r.hostPorts.First(netdevice.MaxHostSockets)) > 0 {
+		var err error
+		if r.listeners, err = netstack.NewHostListeners(); err != nil {
+			r.listeners = nil
+			r.logger.Debug("no sockets for host ports: using the network stack for them", slog.Any("error", err))
+		}
+	}
 	if os.Geteuid() == 0 {
 		if f, err := os.OpenFile("/dev/net/tun", os.O_RDWR, 0); err == nil {
 			r.opensTUN = true
@@ -103,36 +110,63 @@ func (r *Runtime) Lacks() []Lack {
 	return append(lacks, lack)
 }
 
-// openTUN opens a device in the network namespace of a process. /dev/net/tun may be
-// for root alone, whom init is not.
-func openTUN(pid int) (*netdevice.Device, error) {
+// outerNetwork is what this process has of the network namespace of a box.
+type outerNetwork struct {
+	device  *netdevice.Device
+	sockets *netdevice.HostSockets // for ports of this machine; may be nil
+}
+
+// hostSocketPorts are the ports of this machine that a box has sockets for.
+func (b *Box) hostSocketPorts() []uint16 {
+	if b.rt.listeners == nil || b.allow != nil {
+		return nil
+	}
+	return b.rt.hostPorts.First(netdevice.MaxHostSockets)
+}
+
+// openNetwork opens a device in the network namespace of init, and sockets for ports. /dev/net/tun may be for root
+// alone, whom init is not.
+func (b *Box) openNetwork(ports []uint16) (outerNetwork, error) {
 	type result struct {
-		device *netdevice.Device
-		err    error
+		network outerNetwork
+		err     error
 	}
 	opened := make(chan result, 1)
 	go func() {
 		runtime.LockOSThread() // never unlocked: the thread ends in the other namespace
-		device, err := func() (*netdevice.Device, error) {
-			ns, err := os.Open(filepath.Join("/proc", strconv.Itoa(pid), "ns", "net"))
+		network, err := func() (o outerNetwork, err error) {
+			ns, err := os.Open(filepath.Join("/proc", strconv.Itoa(b.PID()), "ns", "net"))
 			if err != nil {
-				return nil, err
+				return o, err
 			}
 			defer ns.Close()
 			if err := unix.Setns(int(ns.Fd()), unix.CLONE_NEWNET); err != nil {
-				return nil, fmt.Errorf("enter network namespace: %w", err)
+				return o, fmt.Errorf("enter network namespace: %w", err)
 			}
-			return netdevice.OpenKind(netdevice.TUN)
+			if o.device, err = netdevice.OpenKind(netdevice.TUN); err != nil || len(ports) == 0 {
+				return o, err
+			}
+			if o.sockets, err = netdevice.OpenHostSockets(ports); err != nil {
+				b.noHostSockets(err.Error())
+			}
+			return o, nil
 		}()
-		opened <- result{device, err}
+		opened <- result{network, err}
 	}()
 	r := <-opened
-	return r.device, r.err
+	return r.network, r.err
+}
+
+// noHostSockets logs why the stack serves all ports of this machine.
+func (b *Box) noHostSockets(reason string) {
+	b.rt.logger.Debug("no sockets for host ports: using the network stack for them", slog.String("sandbox_id", b.id), slog.String("reason", reason))
 }
 
 // serveNetwork starts the outer side of a box's network.
-func (b *Box) serveNetwork(device *netdevice.Device) (err error) {
-	b.network, err = netstack.New(device, netstack.Config{HostPorts: b.rt.hostPorts, Allow: b.allow})
+func (b *Box) serveNetwork(o outerNetwork) (err error) {
+	b.network, err = netstack.New(o.device, netstack.Config{
+		HostPorts: b.rt.hostPorts, Allow: b.allow, HostSockets: o.sockets, Listeners: b.rt.listeners,
+	})
 	return err
 }
 
@@ -144,16 +178,30 @@ func (b *Box) closeNetwork() {
 	}
 }
 
-// adopt makes a device of what init has sent.
-func adopt(response wire.Response, files []*os.File) (*netdevice.Device, error) {
-	if response.Device == "" || len(files) != 1 {
+// adopt makes a network of what init has sent; nil if it was to send none. Files after that of the device are those of
+// sockets for ports.
+func (b *Box) adopt(response wire.Response, files []*os.File, ports []uint16) (*outerNetwork, error) {
+	if response.Device == "" {
 		wire.CloseAll(files)
-		if response.Device != "" {
-			return nil, errors.New("init sent no network device")
-		}
 		return nil, nil
 	}
-	return netdevice.Adopt(netdevice.Kind(response.Device), files[0])
+	if response.Lack != "" {
+		b.noHostSockets(response.Lack)
+	}
+	if len(files) != 1 && len(files) != 2+len(ports) {
+		wire.CloseAll(files)
+		return nil, fmt.Errorf("init sent %d files of its network", len(files))
+	}
+	device, err := netdevice.Adopt(netdevice.Kind(response.Device), files[0])
+	if err != nil {
+		wire.CloseAll(files[1:])
+		return nil, err
+	}
+	o := &outerNetwork{device: device}
+	if len(files) > 1 {
+		o.sockets = netdevice.AdoptHostSockets(files[1:])
+	}
+	return o, nil
 }
 
 // Refusals returns what the box's network has refused since the refusal with that number, and the

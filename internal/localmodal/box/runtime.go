@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/overwinter-dev/overwinter/internal/hostports"
+	"github.com/overwinter-dev/overwinter/internal/localmodal/netstack"
 	"github.com/overwinter-dev/overwinter/internal/localmodal/wire"
 	"github.com/overwinter-dev/overwinter/internal/privatedir"
 )
@@ -73,10 +74,11 @@ type Runtime struct {
 
 	networkMode  Network
 	hostPorts    hostports.Set
-	ownNetwork   bool   // of boxes; settled by probe
-	networkCause error  // why not, if it was tried
-	opensTUN     bool   // we open the device, else init does
-	resolvConf   string // for boxes with their own network
+	ownNetwork   bool                    // of boxes; settled by probe
+	networkCause error                   // why not, if it was tried
+	listeners    *netstack.HostListeners // nil where no box has sockets for ports of this machine
+	opensTUN     bool                    // we open the device, else init does
+	resolvConf   string                  // for boxes with their own network
 	networks     sync.WaitGroup
 }
 
@@ -188,6 +190,9 @@ func (r *Runtime) Close() error {
 	r.watchdog.close()
 	r.spawner.close()
 	r.networks.Wait()
+	if r.listeners != nil {
+		r.listeners.Close()
+	}
 	r.trash.close()
 	if r.cgroups != nil {
 		if err := r.cgroups.close(); err != nil { // the next server on this directory uses it again

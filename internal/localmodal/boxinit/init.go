@@ -42,7 +42,10 @@ type initProcess struct {
 	proc      *os.Root         // /proc, opened before the first process
 	terminals int              // a descriptor of /dev/pts, likewise; 0 where the root is a plain directory
 
-	device *netdevice.Device // of our network namespace, until it is handed over
+	// Of our network namespace, until they are handed over.
+	device  *netdevice.Device
+	sockets *netdevice.HostSockets // nil without host ports
+	lack    string                 // why there are none although they are needed
 
 	mu    sync.Mutex // held around fork, so that the reaper cannot miss a PID
 	execs map[int]uint64
@@ -85,8 +88,14 @@ func (p *initProcess) ready() error {
 	if p.device == nil {
 		return p.conn.Send(response)
 	}
-	response.Device = string(p.device.Kind)
-	return errors.Join(p.conn.Send(response, p.device.File), p.device.File.Close())
+	response.Device, response.Lack = string(p.device.Kind), p.lack
+	files := []*os.File{p.device.File}
+	if p.sockets != nil {
+		files = append(files, p.sockets.Files()...)
+	}
+	err := p.conn.Send(response, files...)
+	wire.CloseAll(files)
+	return err
 }
 
 func (p *initProcess) setup() error {
@@ -106,6 +115,11 @@ func (p *initProcess) setup() error {
 	if spec.Network { // while the machine's devices are in sight
 		if p.device, err = netdevice.Open(); err != nil {
 			return err
+		}
+		if len(spec.HostPorts) > 0 {
+			if p.sockets, err = netdevice.OpenHostSockets(spec.HostPorts); err != nil {
+				p.lack = err.Error()
+			}
 		}
 	}
 	if spec.Level == wire.LevelDirectory {

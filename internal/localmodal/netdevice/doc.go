@@ -11,5 +11,12 @@
 // containers often lack and some machines reserve for root, but loses packets when the
 // receive buffer of its socket is full.
 //
+// HostSockets add sockets of the kernel for some ports of HostAddress. They take a second network namespace, a veth
+// pair and routing rules; without one of these, the device carries everything.
+//
+//	served namespace                               namespace of the sockets
+//	rule: to HostAddress, port P ─ host0 ──veth── sandbox0 ─ socket on P ──▶ package netstack ──▶ loopback, port P
+//	everything else ────────────── eth0 ──device────────────────────────────▶ package netstack
+//
 // Addresses are the same in every namespace: no two of them are connected.
 package netdevice

@@ -79,6 +79,25 @@ func link(index int, flags uint32) []byte {
 	return b
 }
 
+// veth is an end of a pair that is to be created.
+type veth struct {
+	name  string
+	index int
+}
+
+// addVethTo creates an interface that is up, and its peer, which is not, in the namespace of a descriptor. Without
+// ARP, both need the same address (see openVeth).
+func (r *route) addVethTo(own, peer veth, namespace int) error {
+	describe := func(end veth, flags uint32) []byte {
+		b := attribute(link(end.index, flags|unix.IFF_NOARP), unix.IFLA_IFNAME, append([]byte(end.name), 0))
+		return attribute(attribute(b, unix.IFLA_ADDRESS, vethAddress), unix.IFLA_MTU, number(MTU))
+	}
+	other := attribute(describe(peer, 0), unix.IFLA_NET_NS_FD, number(uint32(namespace))) //nolint:gosec // a descriptor
+	info := attribute(nil, unix.IFLA_INFO_KIND, append([]byte("veth"), 0))
+	info = attribute(info, unix.IFLA_INFO_DATA, attribute(nil, vethInfoPeer, other))
+	return r.do(unix.RTM_NEWLINK, unix.NLM_F_CREATE|unix.NLM_F_EXCL, attribute(describe(own, unix.IFF_UP), unix.IFLA_LINKINFO, info))
+}
+
 // setLink sets flags, and the MTU and the link address unless they are zero.
 func (r *route) setLink(index, mtu int, flags uint32, address []byte) error {
 	b := link(index, flags)
@@ -132,6 +151,28 @@ func (r *route) addDefaultRoute(index int, family byte) error {
 		return fmt.Errorf("add default route: %w", err)
 	}
 	return nil
+}
+
+// addHostRoute sends packets for one IPv4 address to an interface. from is the source of connections.
+func (r *route) addHostRoute(index int, table byte, to, from netip.Addr) error {
+	b := []byte{unix.AF_INET, 32, 0, 0, table, unix.RTPROT_STATIC, unix.RT_SCOPE_LINK, unix.RTN_UNICAST, 0, 0, 0, 0} // struct rtmsg
+	b = attribute(b, unix.RTA_DST, to.AsSlice())
+	b = attribute(b, unix.RTA_OIF, number(uint32(index))) //nolint:gosec // our own
+	b = attribute(b, unix.RTA_PREFSRC, from.AsSlice())
+	if err := r.do(unix.RTM_NEWROUTE, unix.NLM_F_CREATE|unix.NLM_F_EXCL, b); err != nil {
+		return fmt.Errorf("add route to %s: %w", to, err)
+	}
+	return nil
+}
+
+// rule is the body of a request about the rule that sends TCP packets for a port of an address through a table.
+func rule(table byte, to netip.Addr, port uint16) []byte {
+	b := []byte{unix.AF_INET, 32, 0, 0, table, 0, 0, unix.FR_ACT_TO_TBL, 0, 0, 0, 0} // struct fib_rule_hdr
+	b = attribute(b, unix.FRA_DST, to.AsSlice())
+	b = attribute(b, unix.FRA_PRIORITY, number(uint32(table)))
+	b = attribute(b, unix.FRA_IP_PROTO, []byte{unix.IPPROTO_TCP})
+	ports := binary.NativeEndian.AppendUint16(binary.NativeEndian.AppendUint16(nil, port), port)
+	return attribute(b, unix.FRA_DPORT_RANGE, ports)
 }
 
 // addLocalRoute makes the kernel accept packets to an IPv6 address.

@@ -1,13 +1,18 @@
 package netstack_test
 
 import (
+	"net"
+	"net/netip"
 	"os"
+	"slices"
 	"strconv"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/overwinter-dev/overwinter/internal/hostports"
 	"github.com/overwinter-dev/overwinter/internal/localmodal/netdevice"
+	"github.com/overwinter-dev/overwinter/internal/localmodal/netstack"
 )
 
 // BenchmarkNetwork compares a sandbox's network with the loopback interface of this
@@ -56,4 +61,41 @@ func BenchmarkNetwork(b *testing.B) {
 			b.ReportMetric(0, "ns/op")
 		})
 	}
+}
+
+// BenchmarkHostPort compares what a request of 100 bytes over a new connection to a port of this machine takes longer
+// than on the loopback interface: through the stack, and with sockets of the kernel. It does so alternately.
+func BenchmarkHostPort(b *testing.B) {
+	measure := func(text string) float64 {
+		value, err := strconv.ParseFloat(text, 64)
+		require.NoError(b, err, text)
+		return value
+	}
+	server := serve(b, "127.0.0.1:0").(*net.TCPAddr).AddrPort()
+	ports, err := hostports.Parse(strconv.Itoa(int(server.Port())))
+	require.NoError(b, err)
+	listeners, err := netstack.NewHostListeners()
+	require.NoError(b, err)
+	b.Cleanup(listeners.Close)
+	within := netip.AddrPortFrom(netdevice.HostAddress, server.Port()).String()
+	size := strconv.Itoa(256 << 20)
+	var stack, sockets, loopback, down, up []float64
+	for b.Loop() {
+		loopback = append(loopback, measure(outside(b, "request", server.String(), "1000")))
+		stack = append(stack, measure(inside(b, netdevice.TUN, netstack.Config{HostPorts: ports}, "request", within, "1000")))
+		config := netstack.Config{HostPorts: ports, Listeners: listeners}
+		sockets = append(sockets, measure(inside(b, netdevice.TUN, config, "request", within, "1000")))
+		down = append(down, measure(inside(b, netdevice.TUN, config, "down", within, size))/measure(outside(b, "down", server.String(), size)))
+		up = append(up, measure(inside(b, netdevice.TUN, config, "up", within, size))/measure(outside(b, "up", server.String(), size)))
+	}
+	median := func(values []float64) float64 {
+		slices.Sort(values)
+		return values[len(values)/2]
+	}
+	b.ReportMetric(median(loopback)/1e3, "µs-loopback")
+	b.ReportMetric((median(stack)-median(loopback))/1e3, "µs-more/stack")
+	b.ReportMetric((median(sockets)-median(loopback))/1e3, "µs-more/sockets")
+	b.ReportMetric(median(down), "of-loopback-in")
+	b.ReportMetric(median(up), "of-loopback-out")
+	b.ReportMetric(0, "ns/op")
 }

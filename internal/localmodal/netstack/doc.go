@@ -8,6 +8,14 @@
 //	         nameserver 192.168.127.1 ─────────────▶ DNS ──────────────────▶ this machine's resolvers
 //	         host.overwinter.internal 192.168.127.254 ─▶ ports that are allowed ─▶ this machine's loopback
 //
+// Packets between the sandbox's kernel, the stack and this machine's kernel make a connection slow. Connections to the
+// first 16 listed ports of this machine (hostports.Set.First) are therefore accepted by sockets of the kernel, which a
+// second namespace contains (netdevice.HostSockets); the same policy and limits apply to them. Such a socket listens only while a
+// program listens on the port of this machine, which one goroutine for all sandboxes finds out every 100 ms, and when a
+// port refuses a connection. So a port on which nothing listens refuses connections at once. The stack serves these
+// ports as well while a sandbox has no connection through the socket and none could be made: a server that has just
+// started is reached at once.
+//
 // The policy decides by the address of each connection, after any name has been
 // resolved: a name that resolves to a private address leads nowhere. It refuses
 // loopback, private, link-local, multicast and reserved addresses, these inside IPv6 as
@@ -30,7 +38,9 @@
 //
 // Limits, each per sandbox:
 //
-//	TCP connections                512; more are refused
+//	TCP connections                512; more are refused, or reset where a socket has accepted them
+//	host ports with sockets        16; the stack serves the others
+//	connections to be accepted     128 for each socket
 //	TCP buffers                    256 KiB in each direction of a connection
 //	UDP flows                      256; the one that was idle longest makes room
 //	DNS queries at once            64; more are dropped, as a busy resolver does

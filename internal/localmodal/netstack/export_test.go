@@ -63,3 +63,39 @@ func (a *AllowedAddresses) Has(ip netip.Addr, now time.Time) bool { return a.has
 
 // MaxNames bounds them.
 const MaxNames = maxNames
+
+// Direct is how many connections a host port's socket has accepted that are open, and Stacked how many the stack has.
+func (n *Network) Direct(port uint16) (direct, stacked int) {
+	p := n.host.port(port)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.direct, p.stacked
+}
+
+// Routed reports whether connections to a host port reach its socket, and whether that listens.
+func (n *Network) Routed(port uint16) (routed, listening bool) {
+	p := n.host.port(port)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.routed, p.listener != nil
+}
+
+// Listens reports whether something listens on a port of this machine.
+func (l *HostListeners) Listens(port uint16) (bool, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.listens(port)
+}
+
+// Running reports whether it looks.
+func (l *HostListeners) Running() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.running
+}
+
+// LookNow has the ports of all networks updated.
+func (l *HostListeners) LookNow() { l.lookNow() }
+
+// BreakRoutes has the kernel refuse every further rule.
+func (n *Network) BreakRoutes() { _ = n.host.sockets.Files()[0].Close() }

@@ -1,6 +1,7 @@
 package netstack_test
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"encoding/binary"
@@ -21,6 +22,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
+	"github.com/overwinter-dev/overwinter/internal/hostports"
 	"github.com/overwinter-dev/overwinter/internal/leaktest"
 	"github.com/overwinter-dev/overwinter/internal/localmodal/netdevice"
 	"github.com/overwinter-dev/overwinter/internal/localmodal/netstack"
@@ -30,6 +32,9 @@ const (
 	insideName = "netstack-inside" // argument zero of a process in a namespace
 	clientName = "netstack-client" // of one that runs the client where it is
 	patience   = 30 * time.Second
+	poll       = 5 * time.Millisecond
+
+	hostPortsVariable = "TEST_HOST_PORTS" // the process opens sockets for these
 )
 
 func TestMain(m *testing.M) {
@@ -54,7 +59,22 @@ func enter(kind string) error {
 	if err != nil {
 		return err
 	}
-	if err := unix.Sendmsg(3, []byte{1}, unix.UnixRights(int(device.File.Fd())), nil, 0); err != nil {
+	fds := []int{int(device.File.Fd())}
+	if listed := os.Getenv(hostPortsVariable); listed != "" {
+		ports, err := hostports.Parse(listed)
+		if err != nil {
+			return err
+		}
+		sockets, err := netdevice.OpenHostSockets(ports.First(netdevice.MaxHostSockets))
+		if err != nil {
+			return err
+		}
+		defer sockets.Close()
+		for _, f := range sockets.Files() {
+			fds = append(fds, int(f.Fd()))
+		}
+	}
+	if err := unix.Sendmsg(3, []byte{1}, unix.UnixRights(fds...), nil, 0); err != nil {
 		return err
 	}
 	n, err := unix.Read(3, make([]byte, 1))
@@ -69,6 +89,18 @@ type sandbox struct {
 	cmd     *exec.Cmd
 	network *netstack.Network
 	out     *bytes.Buffer
+	// Of a client that is asked (see ask).
+	questions io.Writer
+	answers   *bufio.Scanner
+}
+
+// ask has a client of the mode "ask" do something and returns its answer.
+func (s *sandbox) ask(t testing.TB, question ...string) string {
+	t.Helper()
+	_, err := fmt.Fprintln(s.questions, strings.Join(question, " "))
+	require.NoError(t, err)
+	require.True(t, s.answers.Scan(), "the client has ended: %v", s.answers.Err())
+	return s.answers.Text()
 }
 
 func start(t testing.TB, kind netdevice.Kind, config netstack.Config, args ...string) *sandbox {
@@ -81,13 +113,28 @@ func start(t testing.TB, kind netdevice.Kind, config netstack.Config, args ...st
 	s.cmd = exec.CommandContext(t.Context(), "/proc/self/exe")
 	s.cmd.Args = append([]string{insideName, string(kind)}, args...)
 	s.cmd.Stdout, s.cmd.Stderr, s.cmd.ExtraFiles = s.out, s.out, []*os.File{theirs}
+	if args[0] == "ask" {
+		s.cmd.Stdout = nil
+		s.questions, err = s.cmd.StdinPipe()
+		require.NoError(t, err)
+		answers, err := s.cmd.StdoutPipe()
+		require.NoError(t, err)
+		s.answers = bufio.NewScanner(answers)
+		t.Cleanup(func() {
+			_ = s.cmd.Process.Kill() // perhaps it has ended
+			_ = s.cmd.Wait()
+		})
+	}
+	if config.Listeners != nil {
+		s.cmd.Env = append(os.Environ(), hostPortsVariable+"="+config.HostPorts.String())
+	}
 	one := func(id int) []syscall.SysProcIDMap { return []syscall.SysProcIDMap{{HostID: id, Size: 1}} }
 	s.cmd.SysProcAttr = &syscall.SysProcAttr{
 		Cloneflags: syscall.CLONE_NEWUSER | syscall.CLONE_NEWNET, UidMappings: one(os.Geteuid()), GidMappings: one(os.Getegid()),
 	}
 	err = s.cmd.Start()
 	require.NoError(t, errors.Join(err, theirs.Close()))
-	control := make([]byte, unix.CmsgSpace(4))
+	control := make([]byte, unix.CmsgSpace(4*32))
 	_, n, _, _, err := unix.Recvmsg(int(ours.Fd()), make([]byte, 1), control, unix.MSG_CMSG_CLOEXEC)
 	require.NoError(t, err)
 	messages, err := unix.ParseSocketControlMessage(control[:n])
@@ -99,6 +146,13 @@ func start(t testing.TB, kind netdevice.Kind, config netstack.Config, args ...st
 	require.NoError(t, err)
 	device, err := netdevice.Adopt(kind, os.NewFile(uintptr(fds[0]), "device"))
 	require.NoError(t, err)
+	if len(fds) > 1 {
+		files := make([]*os.File, 0, len(fds))
+		for _, fd := range fds[1:] {
+			files = append(files, os.NewFile(uintptr(fd), "passed"))
+		}
+		config.HostSockets = netdevice.AdoptHostSockets(files)
+	}
 	if config.Resolvers == nil {
 		config.Resolvers = func() []string { return nil }
 	}
@@ -171,12 +225,67 @@ var modes = map[string]func(args []string) (string, error){
 		}
 		return strings.Join(lines, "\n"), nil
 	},
+	// ask does what lines of its input say and prints a line for each.
+	"ask": func([]string) (string, error) {
+		var kept net.Conn
+		use := func(conn net.Conn) error {
+			sent, got := []byte("hello"), make([]byte, 5)
+			_ = conn.SetDeadline(time.Now().Add(patience))
+			if _, err := conn.Write(sent); err != nil {
+				return err
+			}
+			_, err := io.ReadFull(conn, got)
+			return err
+		}
+		for lines := bufio.NewScanner(os.Stdin); lines.Scan(); {
+			words := strings.Fields(lines.Text())
+			var err error
+			switch words[0] {
+			case "try": // a new connection
+				var conn net.Conn
+				if conn, err = ask(words[1], 'e', 0); err == nil {
+					err = errors.Join(use(conn), conn.Close())
+				}
+			case "keep": // open a connection
+				if kept, err = ask(words[1], 'e', 0); err == nil {
+					err = use(kept)
+				}
+			case "use": // that connection
+				err = use(kept)
+			case "drop":
+				err = kept.Close()
+			case "listen": // on a port of every address
+				_, err = net.Listen("tcp", words[1])
+			}
+			if err != nil {
+				_, _ = fmt.Fprintln(os.Stdout, "error:", err)
+			} else {
+				_, _ = fmt.Fprintln(os.Stdout, "ok")
+			}
+		}
+		return "", nil
+	},
 	// many opens so many connections to an address, one after another, and says how many it got.
 	"many": func(args []string) (string, error) {
 		count, _ := strconv.Atoi(args[1])
 		var open []net.Conn
 		for range count {
 			if conn, err := net.DialTimeout("tcp", args[0], patience); err == nil {
+				open = append(open, conn)
+			}
+		}
+		return fmt.Sprint(len(open)), nil
+	},
+	// greet is many, but counts the connections that answer.
+	"greet": func(args []string) (string, error) {
+		count, _ := strconv.Atoi(args[1])
+		var open []net.Conn
+		for range count {
+			conn, err := ask(args[0], 'e', 0)
+			if err != nil {
+				continue
+			}
+			if got, err := echoPacket(conn, []byte("x")); err == nil && len(got) == 1 {
 				open = append(open, conn)
 			}
 		}
@@ -377,13 +486,27 @@ func transfer(what byte, args []string) (string, error) {
 // serve sends, takes or echoes, as its client asks; the address is the server's.
 func serve(t testing.TB, address string) net.Addr {
 	t.Helper()
+	return serveUntil(t, address).listener.Addr()
+}
+
+// server is what serve starts.
+type server struct{ listener net.Listener }
+
+// stop ends the listening; connections stay open.
+func (s *server) stop(t testing.TB) {
+	t.Helper()
+	require.NoError(t, s.listener.Close())
+}
+
+func serveUntil(t testing.TB, address string) *server {
+	t.Helper()
 	listener, err := net.Listen("tcp", address)
 	require.NoError(t, err)
 	var group sync.WaitGroup
 	ctx, cancel := context.WithCancel(context.Background())
 	t.Cleanup(func() {
 		cancel()
-		require.NoError(t, listener.Close())
+		_ = listener.Close() // perhaps it was stopped
 		group.Wait()
 	})
 	group.Go(func() {
@@ -399,7 +522,7 @@ func serve(t testing.TB, address string) net.Addr {
 			})
 		}
 	})
-	return listener.Addr()
+	return &server{listener}
 }
 
 // buffers are shared by connections: garbage of the server would slow down the stack, which is in the same process.

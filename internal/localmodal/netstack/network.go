@@ -51,6 +51,11 @@ type Config struct {
 	HostPorts hostports.Set
 	// Allow, if not nil, is all that can be reached.
 	Allow *Allowlist
+	// HostSockets, if not nil, are those of the first HostPorts (hostports.Set.First), which the network owns. The stack
+	// serves HostPorts without it, and all of them if there is an Allowlist.
+	HostSockets *netdevice.HostSockets
+	// Listeners is needed with HostSockets.
+	Listeners *HostListeners
 	// Resolvers returns the addresses of DNS servers. Default: those of /etc/resolv.conf,
 	// read each time.
 	Resolvers func() []string
@@ -69,6 +74,7 @@ type Network struct {
 	refused refusals
 	names   names
 	allowed allowed
+	host    *hostPorts // nil without HostSockets
 
 	closing     sync.Once
 	mu          sync.Mutex // guards what follows
@@ -88,6 +94,9 @@ func New(device *netdevice.Device, config Config) (*Network, error) {
 		refused: refusals{now: time.Now},
 	}
 	n.ctx, n.cancel = context.WithCancel(context.Background())
+	if config.HostSockets != nil {
+		n.host = newHostPorts(n, config.HostSockets, config.HostPorts.First(netdevice.MaxHostSockets))
+	}
 	n.stack = stack.New(stack.Options{
 		NetworkProtocols: []stack.NetworkProtocolFactory{ipv4.NewProtocol, ipv6.NewProtocol},
 		TransportProtocols: []stack.TransportProtocolFactory{
@@ -97,6 +106,9 @@ func New(device *netdevice.Device, config Config) (*Network, error) {
 	err := n.configure()
 	if err == nil {
 		err = n.serveDNS()
+	}
+	if err == nil && n.host != nil {
+		config.Listeners.subscribe(n.host)
 	}
 	if err != nil {
 		n.Close()
@@ -142,6 +154,7 @@ func (n *Network) close() {
 	n.closed = true
 	n.mu.Unlock()
 	n.cancel()
+	n.host.close()
 	_ = n.link.device.File.Close() // nothing comes in any more
 	n.link.Wait()
 	done := make(chan struct{})

@@ -71,6 +71,9 @@ func own(ctx context.Context, ip netip.Addr) bool {
 	return !ok || local.AddrPort().Addr().Unmap() == ip.Unmap()
 }
 
+// hostAddress is how a sandbox addresses a port of this machine's loopback.
+func hostAddress(port uint16) netip.AddrPort { return netip.AddrPortFrom(netdevice.HostAddress, port) }
+
 // destination returns the addresses to dial for a connection to an address, none if it
 // is refused. There are two for the loopback of this machine, whose programs listen on
 // either.

@@ -14,6 +14,8 @@ import (
 	"gvisor.dev/gvisor/pkg/tcpip/adapters/gonet"
 	"gvisor.dev/gvisor/pkg/tcpip/transport/tcp"
 	"gvisor.dev/gvisor/pkg/waiter"
+
+	"github.com/overwinter-dev/overwinter/internal/localmodal/netdevice"
 )
 
 // forwardTCP serves one connection of the sandbox, from its first packet on.
@@ -24,6 +26,15 @@ func (n *Network) forwardTCP(request *tcp.ForwarderRequest) {
 		n.refuse(to, TCP, Refused)
 		request.Complete(true) // a reset, after which the refusal can be read
 		return
+	}
+	if to.Addr() == netdevice.HostAddress {
+		if p := n.host.port(to.Port()); p != nil {
+			if !p.beginStacked() {
+				request.Complete(false) // it was sent before the port was routed to its socket; the next attempt gets there
+				return
+			}
+			defer p.endStacked()
+		}
 	}
 	if !n.beginConnection() {
 		n.refuse(to, TCP, Limited)
@@ -47,7 +58,7 @@ func (n *Network) forwardTCP(request *tcp.ForwarderRequest) {
 	}
 	endpoint.SocketOptions().SetKeepAlive(true)
 	inside := gonet.NewTCPConn(&queue, endpoint)
-	n.relay(inside, outside, endpoint)
+	n.relay(inside, outside, endpoint.Abort)
 	_ = inside.Close()
 	_ = outside.Close()
 	awaitEnd(endpoint)
@@ -71,13 +82,18 @@ func dialTCP(ctx context.Context, addresses []netip.AddrPort) (_ *net.TCPConn, e
 	return nil, err
 }
 
+// stream is a connection whose directions end one by one.
+type stream interface {
+	io.ReadWriter
+	CloseWrite() error
+}
+
 // relay copies both ways until both ends are done, one is broken, or nothing came for
-// a long time.
-func (n *Network) relay(inside *gonet.TCPConn, outside *net.TCPConn, endpoint tcpip.Endpoint) {
+// a long time. resetInside aborts the inner connection.
+func (n *Network) relay(inside stream, outside *net.TCPConn, resetInside func()) {
 	abort := func() { // a reset both ways
-		endpoint.Abort()
-		_ = outside.SetLinger(0)
-		_ = outside.Close()
+		resetInside()
+		reset(outside)
 	}
 	defer context.AfterFunc(n.ctx, abort)()
 	idle := time.AfterFunc(tcpIdle, abort)
@@ -98,11 +114,7 @@ func (n *Network) relay(inside *gonet.TCPConn, outside *net.TCPConn, endpoint tc
 var chunks = sync.Pool{New: func() any { return new(make([]byte, 64<<10)) }}
 
 // pump copies one way and passes on the end.
-func pump(to interface {
-	io.Writer
-	CloseWrite() error
-}, from io.Reader, used func(),
-) error {
+func pump(to stream, from io.Reader, used func()) error {
 	chunk := chunks.Get().(*[]byte) //nolint:forcetypeassert // the pool holds nothing else
 	defer chunks.Put(chunk)
 	for {

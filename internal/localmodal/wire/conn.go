@@ -16,7 +16,7 @@ import (
 
 const (
 	maxPacket = 64 << 10
-	maxFiles  = 8
+	maxFiles  = 32
 )
 
 // Conn is one end of a control socket. Send may be called concurrently;

@@ -65,23 +65,25 @@ type Response struct {
 	Signal int    `json:",omitempty"` // the signal that ended the process
 	Error  string `json:",omitempty"`
 	Errno  int    `json:",omitempty"` // the system's reason for Error, 0 if there is none
-	Device string `json:",omitempty"` // the kind of the network device that comes with OpReady
+	Device string `json:",omitempty"` // the kind of the network device that comes with OpReady, followed by RootSpec.HostPorts
+	Lack   string `json:",omitempty"` // why sockets for RootSpec.HostPorts do not
 }
 
 // RootSpec describes the root that init builds.
 type RootSpec struct {
-	Level    string   // one of those above
-	Layers   Place    // the directory of layers
-	Box      Place    // the sandbox's own directory
-	Tree     bool     // the root is the directory "tree" of Box; else an overlay of the following, in "root"
-	Lower    []string // overlay layers, top first, relative to Layers; "upper" and "work" of Box are above
-	IDs      int      // users and groups of the sandbox's user namespace; 0 where it has none
-	Hostname string
-	Workdir  string // made if missing; empty for none
-	Mounts   []Mount
-	Overlays []Overlay // of the host's programs, where the sandbox may change them
-	Network  bool      // open a device in a new network namespace and send it with OpReady
-	Loopback bool      // bring up the loopback interface of a new network namespace
+	Level     string   // one of those above
+	Layers    Place    // the directory of layers
+	Box       Place    // the sandbox's own directory
+	Tree      bool     // the root is the directory "tree" of Box; else an overlay of the following, in "root"
+	Lower     []string // overlay layers, top first, relative to Layers; "upper" and "work" of Box are above
+	IDs       int      // users and groups of the sandbox's user namespace; 0 where it has none
+	Hostname  string
+	Workdir   string // made if missing; empty for none
+	Mounts    []Mount
+	Overlays  []Overlay // of the host's programs, where the sandbox may change them
+	Network   bool      // open a device in a new network namespace and send it with OpReady
+	HostPorts []uint16  // with Network: open sockets for these ports of the host and send them too
+	Loopback  bool      // bring up the loopback interface of a new network namespace
 	// Processes may exist in it at once; it counts for all users of the inner user namespace together.
 	Processes int
 }

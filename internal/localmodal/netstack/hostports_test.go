@@ -1,0 +1,228 @@
+package netstack_test
+
+import (
+	"fmt"
+	"net"
+	"net/netip"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+
+	"github.com/overwinter-dev/overwinter/internal/hostports"
+	"github.com/overwinter-dev/overwinter/internal/localmodal/netdevice"
+	"github.com/overwinter-dev/overwinter/internal/localmodal/netstack"
+)
+
+// hostPort is a port of this machine that sandboxes have sockets for.
+type hostPort struct {
+	config  netstack.Config
+	number  uint16
+	inside  string // its address in sandboxes
+	outside string
+}
+
+// newHostPort reserves one on which nothing listens.
+func newHostPort(t testing.TB) *hostPort {
+	t.Helper()
+	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, unix.Close(fd)) })
+	// Other sockets can listen on a port that is only bound if both allow it.
+	require.NoError(t, unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_REUSEADDR, 1))
+	require.NoError(t, unix.Bind(fd, &unix.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}}))
+	bound, err := unix.Getsockname(fd)
+	require.NoError(t, err)
+	p := &hostPort{number: uint16(bound.(*unix.SockaddrInet4).Port)}
+	p.inside, p.outside = fmt.Sprintf("%s:%d", netdevice.HostAddress, p.number), fmt.Sprintf("127.0.0.1:%d", p.number)
+	p.config.HostPorts, err = hostports.Parse(strconv.Itoa(int(p.number)))
+	require.NoError(t, err)
+	p.config.Listeners, err = netstack.NewHostListeners()
+	require.NoError(t, err)
+	t.Cleanup(p.config.Listeners.Close)
+	return p
+}
+
+// awaitRouted waits until connections reach the port's socket, or do not.
+func (p *hostPort) await(t testing.TB, s *sandbox, routed, listening bool) {
+	t.Helper()
+	require.Eventually(t, func() bool {
+		r, l := s.network.Routed(p.number)
+		return r == routed && l == listening
+	}, patience, poll)
+}
+
+func TestAHostPortIsServedBySocketsOfTheKernel(t *testing.T) {
+	t.Parallel()
+	eachKind(t, func(t *testing.T, kind netdevice.Kind) {
+		for _, address := range []string{"127.0.0.1:0", "[::1]:0", "[::]:0"} {
+			p := newHostPort(t)
+			number := serve(t, address).(*net.TCPAddr).AddrPort().Port()
+			p.number, p.inside = number, fmt.Sprintf("%s:%d", netdevice.HostAddress, number)
+			var err error
+			p.config.HostPorts, err = hostports.Parse(strconv.Itoa(int(number)))
+			require.NoError(t, err)
+			s := start(t, kind, p.config, "ask")
+			routed, listening := s.network.Routed(number)
+			require.True(t, routed && listening, "from the first connection on")
+			require.Equal(t, "ok", s.ask(t, "keep", p.inside))
+			direct, stacked := s.network.Direct(number)
+			require.Equal(t, []int{1, 0}, []int{direct, stacked})
+			require.Equal(t, "ok", s.ask(t, "use"))
+			require.Equal(t, "ok", s.ask(t, "drop"))
+			require.Eventually(t, func() bool { return s.network.Open() == 0 }, patience, poll)
+
+			require.Equal(t, "after you", inside(t, kind, p.config, "half", p.inside))
+			for _, direction := range []string{"up", "down"} {
+				rate, err := strconv.Atoi(inside(t, kind, p.config, direction, p.inside, strconv.Itoa(20<<20)))
+				require.NoError(t, err)
+				require.Positive(t, rate)
+			}
+			require.Equal(t, "done", inside(t, kind, p.config, "parallel", p.inside, "100"))
+		}
+	})
+}
+
+func TestADeadHostPortIsRefusedAndReachedAsSoonAsAServerListens(t *testing.T) {
+	t.Parallel()
+	eachKind(t, func(t *testing.T, kind netdevice.Kind) {
+		p := newHostPort(t)
+		s := start(t, kind, p.config, "ask")
+		for range 3 {
+			require.Regexp(t, "connection refused$", s.ask(t, "try", p.inside))
+			serve := serveUntil(t, p.outside)
+			require.Equal(t, "ok", s.ask(t, "try", p.inside), "at once")
+			p.await(t, s, true, true)
+			require.Equal(t, "ok", s.ask(t, "keep", p.inside))
+			direct, _ := s.network.Direct(p.number)
+			require.Equal(t, 1, direct)
+
+			// While its connection is open, the port stays with the kernel.
+			serve.stop(t)
+			p.await(t, s, true, false)
+			require.Regexp(t, "connection refused$", s.ask(t, "try", p.inside))
+			require.Equal(t, "ok", s.ask(t, "use"))
+			serve = serveUntil(t, p.outside)
+			p.await(t, s, true, true)
+			require.Equal(t, "ok", s.ask(t, "try", p.inside))
+			serve.stop(t)
+			require.Equal(t, "ok", s.ask(t, "use"))
+			require.Equal(t, "ok", s.ask(t, "drop"))
+			p.await(t, s, false, false)
+		}
+		refused, _ := s.network.Refusals(0)
+		require.Empty(t, refused, "what is listed is not refused by the policy")
+	})
+}
+
+func TestAConnectionThroughTheStackKeepsItsPortThere(t *testing.T) {
+	t.Parallel()
+	eachKind(t, func(t *testing.T, kind netdevice.Kind) {
+		p := newHostPort(t)
+		s := start(t, kind, p.config, "ask")
+		serveUntil(t, p.outside)
+		require.Equal(t, "ok", s.ask(t, "keep", p.inside))
+		if _, stacked := s.network.Direct(p.number); stacked == 0 {
+			t.Skip("the machine was so slow that the port had its socket already")
+		}
+		require.Eventually(t, func() bool { l, err := p.config.Listeners.Listens(p.number); return l && err == nil }, patience, poll)
+		p.config.Listeners.LookNow()
+		routed, _ := s.network.Routed(p.number)
+		require.False(t, routed)
+		require.Equal(t, "ok", s.ask(t, "try", p.inside))
+		require.Equal(t, "ok", s.ask(t, "use"))
+		require.Equal(t, "ok", s.ask(t, "drop"))
+		p.await(t, s, true, true)
+		require.Equal(t, "ok", s.ask(t, "try", p.inside))
+	})
+}
+
+func TestSocketsOfHostPortsAreOutOfReach(t *testing.T) {
+	t.Parallel()
+	eachKind(t, func(t *testing.T, kind netdevice.Kind) {
+		p := newHostPort(t)
+		serveUntil(t, p.outside)
+		other := serve(t, "127.0.0.1:0").(*net.TCPAddr).AddrPort()
+		s := start(t, kind, p.config, "ask")
+		// A server in the sandbox may have the same port, and gets none of the connections.
+		require.Equal(t, "ok", s.ask(t, "listen", fmt.Sprintf("0.0.0.0:%d", p.number)))
+		require.Equal(t, "ok", s.ask(t, "try", p.inside))
+		// Nothing else leads there, and what is refused is reported.
+		require.Regexp(t, "connection refused$", s.ask(t, "try", fmt.Sprintf("%s:%d", netdevice.HostAddress, other.Port())))
+		refused, _ := s.network.Refusals(0)
+		require.Len(t, refused, 1)
+		require.Equal(t, netip.AddrPortFrom(netdevice.HostAddress, other.Port()), netip.AddrPortFrom(refused[0].IP, refused[0].Port))
+	})
+}
+
+func TestConnectionsToHostPortsAreLimited(t *testing.T) {
+	t.Parallel()
+	eachKind(t, func(t *testing.T, kind netdevice.Kind) {
+		p := newHostPort(t)
+		serveUntil(t, p.outside)
+		s := start(t, kind, p.config, "greet", p.inside, strconv.Itoa(netstack.MaxConnections+20))
+		require.Equal(t, strconv.Itoa(netstack.MaxConnections), s.wait(t))
+		refused, _ := s.network.Refusals(0)
+		require.NotEmpty(t, refused)
+		require.Equal(t, netstack.Limited, refused[0].Verdict)
+		require.Equal(t, p.number, refused[0].Port)
+	})
+}
+
+func TestNetworksCloseWithConnectionsToHostPorts(t *testing.T) {
+	t.Parallel()
+	eachKind(t, func(t *testing.T, kind netdevice.Kind) {
+		p := newHostPort(t)
+		serveUntil(t, p.outside)
+		s := start(t, kind, p.config, "storm", p.inside)
+		require.Eventually(t, func() bool { return s.network.Open() > 0 }, patience, poll)
+		s.network.Close()
+		require.Zero(t, s.network.Open())
+		require.NoError(t, s.cmd.Process.Kill())
+		s.wait(t)
+		require.Eventually(t, func() bool { return !p.config.Listeners.Running() }, patience, poll, "without networks nothing is looked at")
+	})
+}
+
+func TestListeningSocketsAreFound(t *testing.T) {
+	t.Parallel()
+	l, err := netstack.NewHostListeners()
+	require.NoError(t, err)
+	t.Cleanup(l.Close)
+	for _, address := range []string{"127.0.0.1:0", "0.0.0.0:0", "[::1]:0", "[::]:0"} {
+		network := "tcp"
+		if strings.HasPrefix(address, "0") {
+			network = "tcp4"
+		}
+		listener, err := net.Listen(network, address)
+		require.NoError(t, err)
+		port := netip.MustParseAddrPort(listener.Addr().String()).Port()
+		listens, err := l.Listens(port)
+		require.NoError(t, err)
+		require.True(t, listens, address)
+		require.NoError(t, listener.Close())
+		listens, err = l.Listens(port)
+		require.NoError(t, err)
+		require.False(t, listens, address)
+	}
+}
+
+func TestTheStackServesHostPortsWhoseSocketsFail(t *testing.T) {
+	t.Parallel()
+	eachKind(t, func(t *testing.T, kind netdevice.Kind) {
+		p := newHostPort(t)
+		s := start(t, kind, p.config, "ask")
+		s.network.BreakRoutes()
+		server := serveUntil(t, p.outside)
+		p.config.Listeners.LookNow()
+		routed, listening := s.network.Routed(p.number)
+		require.False(t, routed || listening)
+		require.Equal(t, "ok", s.ask(t, "keep", p.inside))
+		_, stacked := s.network.Direct(p.number)
+		require.Equal(t, 1, stacked)
+		server.stop(t)
+		require.Regexp(t, "connection refused$", s.ask(t, "try", p.inside))
+	})
+}
