@@ -11,7 +11,7 @@
 # make overload  has a hundred agents print as fast as they can for a minute; ARGS="-overload 5m -overload-sessions 200" say how long and how many
 # make test-modal-sdk  runs the tests of Modal's SDK against the local Modal, those as well that are known to fail
 # make vulncheck  looks for known vulnerabilities in what the code calls; needs the database at vuln.go.dev, or VULNDB=URL
-# make pin-images  writes the digests of base images behind their tags; needs a registry, and crane, skopeo or docker
+# make pin-images  writes the digests of base images after their tags; needs a registry, and crane, skopeo or docker
 # make agents  installs the agents that tests run, into a cache of the user
 # make fmt, make generate, make clean
 
@@ -63,12 +63,12 @@ test: setup agents check check-vulnerabilities programs
 test-modal-sdk: setup-go
 	@go test ./test/modalsdk -count 1 -v -expected-failures
 
-# Fails if the database cannot be reached: then nothing has been checked.
+# Fails if the database cannot be reached, because nothing was checked then.
 VULNDB ?= https://vuln.go.dev
 vulncheck: setup-go
 	@go run ./test/vulncheck -db $(VULNDB) . devserver
 
-# The same in CI, which says so in one line and goes on where the database cannot be reached.
+# The same in CI. If the database cannot be reached, it prints one line and continues.
 check-vulnerabilities:
 	@echo '== vulnerabilities'
 	@go run ./test/vulncheck -lenient -db $(VULNDB) . devserver
@@ -109,7 +109,7 @@ check: setup-go check-format check-vet check-workflows check-generated check-lan
 check-format:
 	@echo '== format'
 	@files="$$({ $(TOOL) $(LINT) fmt --diff ./...; cd devserver && $(DEVTOOL) $(LINT) fmt -c ../.golangci.yaml --diff ./...; } | sed -n 's/^+++ //p')"; \
-		test -z "$$files" || { echo "not formatted (make fmt mends it):"; echo "$$files"; exit 1; }
+		test -z "$$files" || { echo "not formatted (make fmt fixes it):"; echo "$$files"; exit 1; }
 
 check-vet:
 	@echo '== vet'
@@ -131,7 +131,7 @@ check-language:
 
 check-generated:
 	@echo '== generated code'
-	@$(SQLC) diff -f internal/postgres/sqlc.yaml || { echo "generated code is out of date: make generate mends it"; exit 1; }
+	@$(SQLC) diff -f internal/postgres/sqlc.yaml || { echo "generated code is out of date: make generate fixes it"; exit 1; }
 
 fmt:
 	@$(TOOL) $(LINT) fmt ./...
@@ -151,7 +151,7 @@ setup-go:
 # Whether this is a container, where packages of the machine are not at stake.
 CONTAINER = { test -e /.dockerenv || test -e /run/.containerenv || test -e /run/systemd/container; }
 
-# What the system needs beside that: a C compiler for cgo, and the programs of a Postgres server.
+# What the system needs in addition: a C compiler for cgo, and the programs of a Postgres server.
 setup: setup-go
 	@packages=""; \
 	command -v gcc >/dev/null || packages="gcc libc6-dev"; \

@@ -31,8 +31,8 @@ const (
 // import what they like; what the SDKs import themselves is their affair.
 type importRule struct {
 	pkg string
-	// only are the sole packages allowed beside the standard library and what is below pkg; nil
-	// allows all.
+	// only are the sole packages allowed in addition to the standard library and those below pkg;
+	// nil allows all.
 	only []string
 	// onlyWhy is the reason for only.
 	onlyWhy string
@@ -190,8 +190,8 @@ func TestImportRulesBite(t *testing.T) {
 // imports are the import paths of the files that are not tests, by the file's slash-separated path.
 type imports map[string][]string
 
-// agentsOutsideTheCatalog says who names an agent beside its own package and the catalog, and who
-// but an agent uses what bridges are made of.
+// agentsOutsideTheCatalog lists packages other than the catalog and the agent's own that name an
+// agent, and packages other than agents that use the parts of bridges.
 func agentsOutsideTheCatalog(files imports) []string {
 	var found []string
 	root := ours("internal/agent")

@@ -14,10 +14,9 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
-// A stored key is bound to hosts: those that were stated when it was stored, or else its provider's own and that of
-// the base URL that is stored for the provider. What the profile of a session sets cannot point it elsewhere. This is
-// about variables and the configuration files of agents; a profile that runs programs of its own can do anything
-// with the keys that it is given.
+// A stored key is bound to hosts: those that were stored with it, or else its provider's own and that of the base URL
+// that is stored for the provider. The profile of a session cannot point it elsewhere. This covers variables and the
+// configuration files of agents; a profile that runs its own programs can do anything with the keys that it is given.
 
 // boundKey is a stored key that an agent is given.
 type boundKey struct {
@@ -178,8 +177,8 @@ func storedHost(k boundKey, base string) bool {
 // environmentReference is how a configuration names a variable: {env:NAME}, ${NAME} or $NAME.
 var environmentReference = regexp.MustCompile(`\{env:([A-Za-z_][A-Za-z0-9_]*)\}|\$\{?([A-Za-z_][A-Za-z0-9_]*)`)
 
-// checkConfig checks the base URLs in a configuration: each gets the keys of the provider that it stands under, and
-// those that are named beside it.
+// checkConfig checks the base URLs in a configuration: each gets the keys of the provider that it
+// belongs to, and those that are named next to it.
 func checkConfig(from, text string, keys []boundKey, isStored bool) error {
 	var document any
 	if json.Unmarshal([]byte(text), &document) != nil {

@@ -57,8 +57,8 @@ type Config struct {
 	// ReadAhead is how many bytes of what agents have said may wait in memory for commits, of all
 	// turns together and beyond a small share of each. Default 256 MiB.
 	ReadAhead int64
-	// OrphanAge is how old a sandbox, or a snapshot, that nobody owns must be
-	// before the reconciler ends it. Default 1m for sandboxes; snapshots wait an hour.
+	// OrphanAge is how old a sandbox, or a snapshot, without an owner must be before the reconciler
+	// ends it. Default 1m for sandboxes; snapshots wait an hour.
 	OrphanAge time.Duration
 	Logger    *slog.Logger
 }

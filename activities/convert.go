@@ -32,7 +32,7 @@ func (i *inbound) ExecuteActivity(ctx context.Context, in *interceptor.ExecuteAc
 }
 
 // byWorkflow returns the context of an activity with the run of the session's workflow that asks for it. Turns have
-// none: attempts at a run have an order of their own, and one that is under way ends in the sandbox that it has.
+// none: attempts at a run have a separate order, and one in progress ends in the sandbox that it has.
 func byWorkflow(ctx context.Context) context.Context {
 	info := activity.GetInfo(ctx)
 	if info.WorkflowType == nil || info.WorkflowType.Name != session.WorkflowName || info.ActivityType.Name == runTurn {

@@ -123,7 +123,7 @@ func (w *work) start(ctx context.Context, in SandboxRequest, from origin) (Sandb
 	return SandboxReady{Generation: in.Generation, SandboxID: sb.ID(), Deadline: deadline}, sb, nil
 }
 
-// settleIn waits for the runner of a sandbox, and for what is done beside.
+// settleIn waits for the runner of a sandbox, and for what is done concurrently.
 func (w *work) settleIn(ctx context.Context, in SandboxRequest, sb *sandbox.Sandbox, beside func(context.Context, *sandbox.Sandbox) error) error {
 	other := make(chan error, 1)
 	go func() {

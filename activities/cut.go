@@ -66,7 +66,7 @@ func (w *work) cut(ctx context.Context, start session.RunStart, c *convert, toke
 		Events: drafts, LastFrame: frame, State: state,
 	})
 	if errors.Is(err, eventlog.ErrFenced) {
-		return nil // somebody else is settling it
+		return nil // another caller is settling it
 	}
 	return err
 }

@@ -1,25 +1,25 @@
-// Package activities does what workflows decide: it makes, saves, restores and
-// ends sandboxes, carries turns, and keeps the records. Every activity may be cut
-// off anywhere and run again.
+// Package activities carries out what workflows decide: it makes, saves, restores and ends
+// sandboxes, executes turns, and keeps the records. Every activity may be interrupted anywhere and
+// run again.
 //
-//	queue control   Control: short, or bounded by minutes; a stop never waits behind a turn
+//	queue control   Control: short, or bounded by minutes; a stop never waits for a turn
 //	queue turns     Turns: RunTurn alone, for as long as an agent works
 //
 // A turn goes one way, and each deed is done before the next begins:
 //
 //	RunAttach ─▶ exec attach ─▶ start ─▶ frames ─▶ append ─▶ … ─▶ append with end ─▶ RunEnd
-//	(token)      (displaces)    (unless the runner has it)        (translator's state beside it)
+//	(token)      (displaces)    (unless the runner has it)        (with the translator's state)
 //
-// The exec of a link is kept for a minute behind its turn (Links): the next turn on this worker goes
-// over it with a hello of its own. Between the two it holds no place at the runner.
+// The exec of a link is kept for a minute after its turn (Links): the next turn on this worker
+// reuses it with a new hello. Between the two it does not occupy the runner.
 //
 // # Invariants
 //
 //   - What a run said is in the log before the run is over. An end that was not
 //     committed is no end.
 //   - A prompt is handed over at most once: the runner's journal knows of the run.
-//   - An attempt writes only while its token is the newest. Whoever settles a run
-//     takes the token first. Attempts are ordered by the dispatch that the workflow was allotted and
+//   - An attempt writes only while its token is the newest. A caller that settles a run takes the
+//     token first. Attempts are ordered by the dispatch that the workflow was allotted and
 //     Temporal's attempt: an older one never takes a newer one's token.
 //   - The row of a generation is written before its sandbox is made, and closed
 //     only when the provider says that the sandbox is gone.
@@ -28,7 +28,7 @@
 //   - A snapshot starts with this worker's runner, put there first where it has another.
 //   - A sandbox is taken up again only while it is the newest generation's and has
 //     no bundle but checkpoints.
-//   - What an agent is told to a question stands in a row first.
+//   - The answer to an agent's question is stored in a row before it is sent.
 //   - An attempt that ends says so in the row of its run. One that does not is lost, and counts: a run whose
 //     frames end workers is quarantined (session.Losses).
 //   - Inputs and results hold ids and small state: no text of a prompt, no secret.
@@ -36,7 +36,7 @@
 // # What makes an activity safe to run twice
 //
 //	CreateSandbox, RestoreSandbox   the sandbox's name, which is the session and its generation
-//	  with a workspace to furnish   marks of its stages in the sandbox; a lock that another attempt waits for
+//	  with a workspace to set up    marks of its stages in the sandbox; a lock that another attempt waits for
 //	  with work that is unsaved     the generation: once it has a bundle, nothing is unsaved
 //	SaveBundle, RescueBundle,       the generation: it has one bundle
 //	  DropSandbox
@@ -45,7 +45,7 @@
 //	TerminateSandbox                the open rows of the session; gone is gone
 //	BeginRun                        the run's id: the same claim is granted again
 //	RunTurn                         the newest frame that is committed, then the run's outcome
-//	  answers to questions          told again by every new attempt; the agent heeds the first
+//	  answers to questions          sent again by every new attempt; the agent acts on the first
 //	  a profile                     its mark in the sandbox
 //	  files of the workspace        lineage and number of the newest change that is committed
 //	SettleRun, CancelPrompts        the run's outcome: the first stays
@@ -68,12 +68,12 @@
 //
 // # When things fail
 //
-//	the worker is lost in a turn       another attaches behind the last committed frame
-//	a paused worker wakes up late      its token is old: nothing is written, it tells the run's end
+//	the worker is lost in a turn       another attaches after the last committed frame
+//	a paused worker wakes up late      its token is old: nothing is written, it reports the run's end
 //	the link to the runner ends        tried again; the provider then says whether the sandbox lives
-//	the worker is lost behind the end  the end stands beside the translator's state; RunEnd follows
-//	a commit of files is lost          the runner tells them again to the next attempt
-//	Postgres is away                   the agent goes on; the journal keeps what it says
+//	the worker is lost after the end   the end is stored with the translator's state; RunEnd follows
+//	a commit of files is lost          the runner reports them again to the next attempt
+//	Postgres is away                   the agent continues; the journal keeps its output
 //	the answer to a create is lost     the next attempt adopts what it made
 //	the runner never answers           the sandbox is ended, the generation spent
 //	the provider is away               nothing is ended or spent for it
@@ -93,10 +93,10 @@
 //
 // # Heartbeats
 //
-// A turn sends its heartbeats from a goroutine of its own (pulse), five per timeout.
-// Frames never wait for one, and one that fails is sent again: a Temporal server that
-// does not answer for ten seconds costs no attempt, and a turn continues without
-// Temporal until another attempt takes the run's token. They stop, and the attempt
-// ends as HandOver, when the turn's loop makes no progress for Config.TurnStall:
-// waiting for the agent is progress, a commit, a delivery or a lock that is stuck is not.
+// A turn sends its heartbeats from a separate goroutine (pulse), five per timeout. Frames never
+// wait for one, and one that fails is sent again: a Temporal server that does not answer for ten
+// seconds costs no attempt, and a turn continues without Temporal until another attempt takes the
+// run's token. They stop, and the attempt ends as HandOver, when the turn's loop makes no progress
+// for Config.TurnStall: waiting for the agent is progress, a commit, a delivery or a lock that is
+// stuck is not.
 package activities

@@ -20,8 +20,8 @@ const (
 	// PromptNotDelivered: the attempt ended before the agent got the prompt, and no other
 	// attempt had handed it over.
 	PromptNotDelivered = "PromptNotDelivered"
-	// DeliveryUnknown: the sandbox lives, but its runner lost the run: whether
-	// the agent got the prompt, or how far it came, cannot be told.
+	// DeliveryUnknown: the sandbox lives, but its runner lost the run: it is unknown whether the
+	// agent got the prompt, or how far it came.
 	DeliveryUnknown = "DeliveryUnknown"
 	// GenerationSpent: the generation cannot have a sandbox any more, because its
 	// name belongs to something that is not ours or its sandbox never came to use.
@@ -31,9 +31,9 @@ const (
 	Refused = "Refused"
 	// SessionMissing: Postgres has no row of the session.
 	SessionMissing = "SessionMissing"
-	// NotHandedOver: the attempt was cancelled before the agent got the prompt, and no other attempt
-	// had handed it over. Not final: where nobody has asked for the cancellation, as when a heartbeat
-	// was not answered, the engine starts another attempt.
+	// NotHandedOver: the attempt was cancelled before the agent got the prompt, and no other
+	// attempt had handed it over. Not final: if the cancellation was not requested, for example
+	// because a heartbeat was not answered, Temporal starts another attempt.
 	NotHandedOver = "NotHandedOver"
 	// HandOver: the worker stops; the engine gives the turn to another.
 	HandOver = "HandOver"

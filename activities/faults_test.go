@@ -205,8 +205,7 @@ func (f *faulty) ListImages(ctx context.Context, tags map[string]string) ([]driv
 	return lister.ListImages(ctx, tags)
 }
 
-// steps are the deeds by which a turn becomes durable, each with a hook before
-// and behind it.
+// steps are the steps by which a turn becomes durable, each with a hook before and after it.
 type steps struct {
 	activities.Store
 	log    *eventlog.Appender
@@ -302,7 +301,7 @@ func (l logSteps) Position(ctx context.Context, sessionID string) (int64, error)
 	return l.log.Position(ctx, sessionID)
 }
 
-// told remembers what workflows were told.
+// told remembers what workflows were notified of.
 type told struct {
 	mu        sync.Mutex
 	signals   []session.SandboxSignal

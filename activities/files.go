@@ -8,7 +8,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
-// fileGatherer makes batches of what a runner tells of the workspace.
+// fileGatherer makes batches of a runner's reports on the workspace.
 type fileGatherer struct {
 	batch session.FilesBatch
 	bytes int
@@ -42,7 +42,7 @@ func (g *fileGatherer) take() (session.FilesBatch, bool) {
 	return b, any
 }
 
-// listFiles tells a runner that begins anew what is stored.
+// listFiles sends a runner that starts without an index the files that are stored.
 func (t *turn) listFiles(ctx context.Context, link *runner.Link) error {
 	known, err := t.Store.FilesKnown(ctx, t.in.SessionID)
 	if err != nil {
@@ -54,8 +54,8 @@ func (t *turn) listFiles(ctx context.Context, link *runner.Link) error {
 	return nil
 }
 
-// commitFiles stores what the messages say of the workspace. A lineage that begins
-// anew begins with the next batch that has it.
+// commitFiles stores the changes of the workspace in the messages. A new lineage starts with the
+// next batch that has it.
 func (t *turn) commitFiles(ctx context.Context, messages []runner.Message) error {
 	for _, m := range messages {
 		t.files.gather(m)

@@ -11,8 +11,8 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
-// fileEvents are the changes that were told, as "CHANGE PATH". A file that is looked at while it is written is told of
-// twice, as when it was opened and as it is in the end: that counts as one.
+// fileEvents are the changes that were reported, as "CHANGE PATH". A file that is read while it is
+// written is reported twice, in its first and in its final state: that counts as one.
 func (b *bundle) fileEvents(t *testing.T) []string {
 	t.Helper()
 	var out []string
@@ -68,7 +68,7 @@ func TestATurnStoresWhatItsAgentWrites(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, 3, diff.FilesChanged)
 
-	// It wakes and goes on, without a word about what was stored.
+	// It wakes and continues, and reports nothing that was stored.
 	b.terminate(t, ready)
 	woken, err := b.restore(2)
 	require.NoError(t, err)

@@ -44,7 +44,7 @@ func (t *turn) launch(ctx context.Context) (agent.Launch, error) {
 	if err := t.installProfile(ctx, t.sandbox, t.start.ProfileRef, files); err != nil {
 		return agent.Launch{}, err
 	}
-	// The variables of the profile, and its version, so that another one starts the agent anew.
+	// The variables of the profile, and its version, so that another version restarts the agent.
 	env := maps.Clone(in.Profile.Environment)
 	if env == nil {
 		env = map[string]string{}
@@ -90,8 +90,8 @@ func permissionsOf(start session.RunStart) session.Permissions {
 	return p
 }
 
-// profileFiles are the files that a profile comes to: those that the agent reads, and those of the
-// workspace, which are written once and then belong to whoever works there.
+// profileFiles are the files of a profile: those that the agent reads, and those of the workspace,
+// which are written once and then belong to the agent and its users.
 func profileFiles(adapter agent.Adapter, in agent.LaunchInput) ([]session.TranscriptFile, error) {
 	var files []session.TranscriptFile
 	profiled, ok := adapter.(agent.Profiled)
@@ -107,7 +107,7 @@ func profileFiles(adapter agent.Adapter, in agent.LaunchInput) ([]session.Transc
 	return files, nil
 }
 
-// profileMark is what a sandbox says of the profile that was written into it. It lies beside the
+// profileMark is a sandbox's record of the profile that was written into it. It is next to the
 // runner's state, so that a restored sandbox has it too. It is read with every delivery: another
 // worker may have written another version since.
 type profileMark struct {
@@ -117,10 +117,10 @@ type profileMark struct {
 
 func profileMarkPath() string { return path.Join(runner.DefaultPaths().State, "profile.json") }
 
-// installProfile writes the files of a profile into a sandbox that does not have them all, and takes
-// away what another version had there outside of the workspace. A file of the workspace is written
-// when the profile's own content of it has changed, and else left to whoever works on it. The mark
-// comes last, so that what was interrupted is done again.
+// installProfile writes the files of a profile into a sandbox that does not have them all, and
+// removes those of another version outside of the workspace. A file of the workspace is written if
+// the profile's own content of it has changed, and else left as the agent and its users have
+// changed it. The mark comes last, so that an interrupted installation is repeated.
 func (w *work) installProfile(ctx context.Context, sb *sandbox.Sandbox, ref string, files []session.TranscriptFile) error {
 	mark := profileMark{Ref: ref, Files: map[string]string{}}
 	for _, f := range files {

@@ -49,7 +49,7 @@ type turnLink struct {
 	done     chan struct{}
 }
 
-// attach opens the link of a run behind the last frame that is committed.
+// attach opens the link of a run after the last committed frame.
 func (t *turn) attach(ctx context.Context) (*turnLink, error) {
 	token, err := t.runnerToken(ctx, t.in.SessionID, t.in.Generation)
 	if err != nil {
@@ -310,7 +310,7 @@ func (l *turnLink) err() error {
 
 func (l *turnLink) close() {
 	l.cancel()
-	l.link.Close() // the agent goes on either way
+	l.link.Close() // the agent continues either way
 	<-l.done
 	l.drain()
 	l.process.Close() // only cuts the link

@@ -10,8 +10,7 @@ import (
 )
 
 const (
-	// linkKept is how long a link is kept behind a turn. It must be shorter than
-	// runner.MaxDetached.
+	// linkKept is how long a link is kept after a turn. It must be shorter than runner.MaxDetached.
 	linkKept = time.Minute
 	// maxLinksKept is how many are kept at a time: each holds a small process in
 	// its sandbox and two streams to the provider.
@@ -20,11 +19,10 @@ const (
 	detachTimeout = 5 * time.Second
 )
 
-// Links keeps the execs of links behind the ends of their turns, so that a turn
-// that follows soon needs no exec of its own. A kept link serves no run: whoever
-// attaches meanwhile meets nothing of it. Only this worker's next turn in the
-// sandbox uses it; it ends by itself after a minute, with the sandbox, or with
-// the worker. A nil *Links keeps none.
+// Links keeps the execs of links after the ends of their turns, so that a turn that follows soon
+// needs no new exec. A kept link serves no run and does not affect others that attach meanwhile.
+// Only this worker's next turn in the sandbox uses it; it ends by itself after a minute, with the
+// sandbox, or with the worker. A nil *Links keeps none.
 type Links struct {
 	mu     sync.Mutex
 	kept   map[string]*keptLink // by sandbox
@@ -32,7 +30,7 @@ type Links struct {
 	tasks  sync.WaitGroup
 }
 
-// NewLinks returns an empty Links. Close it behind the last turn.
+// NewLinks returns an empty Links. Close it after the last turn.
 func NewLinks() *Links { return &Links{kept: map[string]*keptLink{}} }
 
 // keptLink is a link that serves no run.
@@ -41,7 +39,7 @@ type keptLink struct {
 	process  *sandbox.Process
 	timer    *time.Timer
 	detached chan struct{} // closed once detaching has ended
-	failed   bool          // it has ended badly; read behind detached
+	failed   bool          // it has ended with an error; read after detached
 }
 
 func (k *keptLink) close() {
@@ -49,7 +47,8 @@ func (k *keptLink) close() {
 	k.process.Close() // only cuts the link
 }
 
-// keep detaches a link, beside the caller, and keeps it for the next turn in the sandbox.
+// keep detaches a link, concurrently with the caller, and keeps it for the next turn in the
+// sandbox.
 func (l *Links) keep(ctx context.Context, sandboxID string, link *runner.Link, process *sandbox.Process) {
 	k := &keptLink{link: link, process: process, detached: make(chan struct{})}
 	if l == nil || !l.put(sandboxID, k) {
@@ -106,7 +105,7 @@ func (l *Links) take(ctx context.Context, sandboxID string) *keptLink {
 	return nil
 }
 
-// drop gives up a link that nobody has taken.
+// drop closes a link that was not reused.
 func (l *Links) drop(sandboxID string, k *keptLink) {
 	l.mu.Lock()
 	mine := l.kept[sandboxID] == k

@@ -31,7 +31,7 @@ func TestATurnGoesOverTheLinkOfTheOneBefore(t *testing.T) {
 	}
 	require.Equal(t, 1, b.attaches())
 
-	// Another worker has links of its own, and this one's is whole behind it.
+	// Another worker has different links, and this one's is intact after it.
 	mine := b.turns
 	config := b.config
 	config.Links = nil

@@ -141,8 +141,8 @@ func LoopbackURLs(variables map[string]string) []LoopbackURL {
 	return found
 }
 
-// rewritten is the value of a variable with each of its URLs replaced by what rewrite makes of it. A
-// value in which nothing is replaced stays as it is, byte by byte.
+// rewritten is the value of a variable with each of its URLs replaced by what rewrite makes of it.
+// A value in which nothing is replaced is unchanged, byte by byte.
 func rewritten(name, value string, rewrite func(string) (string, error)) (string, error) {
 	switch {
 	case strings.HasSuffix(name, baseURLSuffix):

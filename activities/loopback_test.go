@@ -21,8 +21,8 @@ const (
 	firstHostPort = 20000
 )
 
-// sharesNetwork reports whether sandboxes here have no network of their own, and so no
-// need for what these tests are about.
+// sharesNetwork reports whether sandboxes here share the machine's network, and so do not need what
+// these tests are about.
 func sharesNetwork(t *testing.T) bool {
 	t.Helper()
 	for _, lack := range modal.Lacks() {

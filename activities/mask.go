@@ -153,7 +153,7 @@ func (m *masking) end(e *agent.TurnEnd) *agent.TurnEnd {
 	return &masked
 }
 
-// shown is a question as it is shown to people. The agent gets back what it asked.
+// shown is a question in the form that people see. The agent gets back what it asked.
 func (m *masking) shown(q session.Asked) *session.Asked {
 	if m.masker == nil {
 		return nil
@@ -172,7 +172,7 @@ func (t *turn) remask(ctx context.Context) error {
 	return nil
 }
 
-// remaskSometimes is remask for a turn that works already: where it fails the masker stays as it is.
+// remaskSometimes is remask for a turn that works already: if it fails the masker is unchanged.
 func (t *turn) remaskSometimes(ctx context.Context) {
 	if time.Since(t.remasked) < remaskEvery {
 		return

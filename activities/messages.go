@@ -120,8 +120,8 @@ type RevertRequest struct {
 	PromptID   string `json:"promptId"`
 }
 
-// Saved tells what a session can wake from. An empty BundleID means that there
-// is nothing to wake from.
+// Saved describes what a session can wake from. An empty BundleID means that there is nothing to
+// wake from.
 type Saved struct {
 	BundleID string `json:"bundleId,omitempty"`
 	Verified bool   `json:"verified"`
@@ -209,8 +209,8 @@ type AbortRequest struct {
 // Reconciled counts what one look at the provider led to.
 type Reconciled struct {
 	Listed     int `json:"listed"`
-	Reported   int `json:"reported"`   // sandboxes found dead, told to their workflows
-	Terminated int `json:"terminated"` // sandboxes that nobody owned
+	Reported   int `json:"reported"`   // sandboxes found dead, reported to their workflows
+	Terminated int `json:"terminated"` // sandboxes without an owner
 	Revived    int `json:"revived"`    // sessions whose workflow was not open any more
 	Deleted    int `json:"deleted"`    // snapshots that no bundle needed
 }

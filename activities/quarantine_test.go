@@ -26,8 +26,8 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
-// workerVariable makes this program a worker that makes one attempt at a turn: a process of its own, so that
-// it can die.
+// workerVariable makes this program a worker that makes one attempt at a turn: a separate process,
+// so that it can die.
 const workerVariable = "ACTIVITIES_TEST_WORKER"
 
 // order is what such a worker is to do.

@@ -13,14 +13,14 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
-// lookForAnswers is how often the rows of waiting questions are read where no notification told
-// of an answer.
+// lookForAnswers is how often the rows of waiting questions are read without a notification of an
+// answer.
 const lookForAnswers = 5 * time.Second
 
-// What an agent is told where no person has spoken.
+// What an agent receives if no person has answered.
 const (
 	deniedByPolicy  = "The permissions of this session do not allow this."
-	nobodyAnswered  = "Nobody has answered in time."
+	nobodyAnswered  = "No answer came in time."
 	answerDidNotFit = "The answer could not be handed over."
 	tooLargeToAsk   = "This is too large to be shown to the people of this session: at most 1 MiB is allowed."
 	tooLargeToAllow = "The input of this call is too large: calls that need a permission may have at most 1 MiB. Do it in smaller parts."
@@ -36,11 +36,11 @@ type waiting struct {
 	expires time.Time       // when the first of them does
 	looked  time.Time       // when the rows were read last
 	due     bool            // they are to be read now
-	again   bool            // an earlier attempt may have told answers to a link that did not carry them
+	again   bool            // an earlier attempt may have sent answers over a link that lost them
 }
 
 // ask sorts what a frame asks: permissions that the session's policy decides have their answer, the
-// rest is for people. Both are stored with the frame, and told behind it.
+// rest is for people. Both are stored with the frame, and sent after it.
 func (t *turn) ask(questions []agent.Question, frame int64) []eventlog.Question {
 	if _, ok := t.adapter.(agent.Answerer); !ok {
 		return nil
@@ -151,7 +151,7 @@ func (t *turn) stopWatching() {
 	t.waiting = waiting{}
 }
 
-// tellAnswers tells the agent what has been answered, and what has not been in time.
+// tellAnswers sends the agent what has been answered, and what has not been in time.
 func (t *turn) tellAnswers(ctx context.Context, link *turnLink) error {
 	now := time.Now()
 	w := &t.waiting

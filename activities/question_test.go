@@ -69,7 +69,7 @@ func TestAQuestionThatNobodyAnswersEndsInTime(t *testing.T) {
 	result, err := b.turn(in)
 	require.NoError(t, err)
 	require.Equal(t, session.OutcomeCompleted, result.Outcome)
-	require.Contains(t, b.printed(t, in.RunID), "Nobody has answered in time")
+	require.Contains(t, b.printed(t, in.RunID), "No answer came in time")
 	require.Contains(t, b.said(t, in.RunID), "so be it")
 	items, _, err := b.db.QuestionList(b.ctx, b.id, session.QuestionExpired, 0, "")
 	require.NoError(t, err)

@@ -48,7 +48,7 @@ func (l *look) reap(ctx context.Context, listed []sandbox.Listing) error {
 		var owned []sandbox.Listing
 		var keys []session.SandboxKey
 		for _, s := range page {
-			if s.Role == "" { // builders have a short life of their own
+			if s.Role == "" { // builders end soon by themselves
 				owned = append(owned, s)
 				keys = append(keys, session.SandboxKey{SessionID: s.Session, Generation: s.Generation})
 			}

@@ -85,7 +85,7 @@ func TestReconcileRevivesAWorkflowThatIsGone(t *testing.T) {
 		b.tell.closed = map[string]bool{b.id: true}
 		want := 1
 		if event == session.EventSaved {
-			want = 0 // it sleeps; whoever wakes it starts its workflow
+			want = 0 // it sleeps; a wake starts its workflow
 		}
 		for _, revived := range []int{want, 0} {
 			found, err := b.reconcile()

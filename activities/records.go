@@ -41,7 +41,7 @@ func (c *Control) RecordTransition(ctx context.Context, t session.Transition) er
 	return stored(c.Store.TransitionRecord(ctx, t))
 }
 
-// TellProblem tells those who read the session's events what could not be done.
+// TellProblem reports to readers of the session's events what could not be done.
 func (c *Control) TellProblem(ctx context.Context, in Problem) error {
 	return stored(c.Store.ProblemTell(ctx, in.SessionID, in.Code, in.Message))
 }
@@ -119,8 +119,8 @@ func stored(err error) error {
 	return final(Refused, err)
 }
 
-// kept sorts the errors of storing a transcript. One that has a gap is no sign of
-// a newer attempt: the next one asks anew for what lies behind the stored end.
+// kept sorts the errors of storing a transcript. One that has a gap is no sign of a newer attempt:
+// the next one asks again for what follows the stored end.
 func kept(err error) error {
 	if session.CodeOf(err) == session.CodeIllegalState {
 		return err

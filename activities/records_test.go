@@ -172,7 +172,7 @@ func TestMessagesHaveNoRoomForText(t *testing.T) {
 		typ := reflect.TypeOf(registered)
 		for i := range typ.NumMethod() {
 			m := typ.Method(i)
-			for n := 2; n < m.Type.NumIn(); n++ { // behind the receiver and the context
+			for n := 2; n < m.Type.NumIn(); n++ { // after the receiver and the context
 				walk(m.Name, m.Type.In(n))
 			}
 			for n := range m.Type.NumOut() - 1 { // before the error

@@ -295,8 +295,8 @@ func (w *work) startFromSnapshot(ctx context.Context, in SandboxRequest, from or
 	return ready, sb, err
 }
 
-// checkEnvironment refuses to go on if none of the installation's images is known to the provider: then
-// it is the wrong account or environment that was asked, and nothing is lost.
+// checkEnvironment returns an error if none of the installation's images is known to the provider:
+// then it is the wrong account or environment that was asked, and nothing is lost.
 func (w *work) checkEnvironment(ctx context.Context, except string) error {
 	images, err := w.Store.ImagesKnown(ctx, except)
 	if err != nil {
@@ -422,7 +422,7 @@ func (w *work) bringBack(ctx context.Context, in SandboxRequest, sb *sandbox.San
 
 // agentFiles is what became of the agent's files in a restore.
 type agentFiles struct {
-	missing   []string // what could not be brought back
+	missing   []string // what could not be restored
 	unchecked []string // what was not compared, and versions that neither continue nor precede the stored ones
 	changed   bool     // files were written, or are newer than the manifest
 }

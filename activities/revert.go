@@ -13,10 +13,10 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
-// RevertSession takes the agent of an idle session back to before a prompt: it is stopped, its
-// memory is rewritten as if the prompt had never been, in the store and in the sandbox, and the
-// blocks that came of it are removed. The agent goes on from there with the next prompt. Files of
-// the workspace stay as they are.
+// RevertSession reverts the agent of an idle session to before a prompt: it is stopped, its memory
+// is rewritten as if the prompt had never been sent, in the store and in the sandbox, and the
+// blocks of the prompt are removed. The agent continues from there with the next prompt. Files of
+// the workspace are not changed.
 //
 // The store comes last. An attempt that finds the memory rewritten already only does the rest.
 func (c *Control) RevertSession(ctx context.Context, in RevertRequest) error {

@@ -19,8 +19,8 @@ const (
 	quietRun = 20 * time.Second
 )
 
-// revive looks whether every loaded session that has something to do has an open workflow, which knows of the
-// session's open run. It starts those that are closed and tells the others to read their session again.
+// revive looks whether every loaded session that has something to do has an open workflow, which knows of the session's
+// open run. It starts those that are closed and asks the others to read their session again.
 func (w *work) revive(ctx context.Context, out *Reconciled) error {
 	var (
 		mu     sync.Mutex

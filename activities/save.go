@@ -11,10 +11,10 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
-// SaveBundle makes what a session wakes from, and returns when it is verified
-// and committed: agent stopped, transcripts stored, manifest taken, snapshot
-// made and found at the provider. The sandbox runs on. SandboxLost when it has
-// ended; whatever was saved of this generation before is returned as it is.
+// SaveBundle makes the bundle that a session wakes from, and returns when it is verified and
+// committed: agent stopped, transcripts stored, manifest taken, snapshot made and found at the
+// provider. The sandbox keeps running. SandboxLost if it has ended; a bundle of this generation
+// that was saved before is returned unchanged.
 func (c *Control) SaveBundle(ctx context.Context, in SaveRequest) (Saved, error) {
 	stop := beat(ctx)
 	defer stop()
@@ -73,9 +73,9 @@ func (w *work) unsavedOf(ctx context.Context, in SaveRequest) (SaveRequest, bool
 	return in, true, nil
 }
 
-// DropSandbox saves what was said and gives up the rest: a bundle without a snapshot, from which the
-// session wakes in a fresh sandbox. The agent is stopped first where it still can be, so that its last
-// words are stored.
+// DropSandbox saves the conversation and discards the rest: a bundle without a snapshot, from which
+// the session wakes in a fresh sandbox. The agent is stopped first if it still can be, so that its
+// final output is stored.
 func (c *Control) DropSandbox(ctx context.Context, in SaveRequest) (Saved, error) {
 	stop := beat(ctx)
 	defer stop()

@@ -136,7 +136,7 @@ func newBundle(t *testing.T, drv driver.Driver) *bundle {
 	return b
 }
 
-// build makes the activities anew after a change to the configuration.
+// build makes the activities again after a change to the configuration.
 func (b *bundle) build() { b.control, b.turns = activities.New(b.config) }
 
 func (b *bundle) endSandboxes(t *testing.T) {
@@ -186,8 +186,8 @@ type attempt struct {
 	beat func()          // called with every heartbeat that reaches the engine
 }
 
-// do runs an activity as the engine does: input, result and error are encoded on the way. A turn is
-// dispatched anew each time unless its request has a number.
+// do runs an activity as the engine does: input, result and error are encoded on the way. A turn
+// gets a new dispatch each time unless its request has a number.
 func do[I, O any](b *bundle, a attempt, act func(context.Context, I) (O, error), in I) (O, error) {
 	if turn, ok := any(&in).(*activities.TurnRequest); ok && turn.Dispatch == 0 {
 		turn.Dispatch = b.dispatches.Add(1)
@@ -308,7 +308,7 @@ type pending[O any] struct {
 	stop   chan struct{}
 }
 
-// begin runs a turn beside the test, which ends it if it does not wait for it.
+// begin runs a turn concurrently with the test, which ends it if it does not wait for it.
 func (b *bundle) begin(t *testing.T, in activities.TurnRequest) *pending[activities.TurnResult] {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())

@@ -84,7 +84,7 @@ func TestAStaleWorkflowRunTouchesNoSandbox(t *testing.T) {
 	require.False(t, b.running(t, ready.SandboxID))
 }
 
-// TestActivitiesOfASessionsWorkflowSayWhichRunAsks: all but turns, which have an order of their own.
+// TestActivitiesOfASessionsWorkflowSayWhichRunAsks: all but turns, which have a separate order.
 func TestActivitiesOfASessionsWorkflowSayWhichRunAsks(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {

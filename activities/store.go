@@ -9,10 +9,10 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
-// Store is what activities need of Postgres. Every method is one transaction,
-// safe to call again with the same arguments, and returns *session.Fault for
-// what can be told: session_not_found, illegal_state for a call that is fenced
-// off by a newer generation, attempt or transition.
+// Store is what activities need of Postgres. Every method is one transaction, safe to call again
+// with the same arguments, and returns *session.Fault for errors that are reported:
+// session_not_found, illegal_state for a call that is fenced off by a newer generation, attempt or
+// transition.
 type Store interface {
 	// SessionOpen marks the session loaded and returns all a workflow must know, with a
 	// new dispatch for a run that is open. workflowRunID is the run of the workflow that does.
@@ -115,13 +115,13 @@ type Store interface {
 	// followed them. illegal_state while a run is under way.
 	SessionRevert(ctx context.Context, sessionID string, generation int64, runIDs []string, files []session.TranscriptFile) error
 
-	// QuestionsPending are the questions of a run that its agent has not been told the end of,
-	// open ones included; with again also those that it has been told by an earlier attempt.
+	// QuestionsPending are the questions of a run whose end its agent has not received, open ones
+	// included; with again also those whose end an earlier attempt has sent.
 	QuestionsPending(ctx context.Context, runID string, again bool) ([]session.Question, error)
-	// QuestionExpire ends an open question whose time is over and returns it as it is then.
+	// QuestionExpire ends an open question whose time is over and returns the question.
 	QuestionExpire(ctx context.Context, sessionID, questionID string) (session.Question, error)
-	// QuestionsDelivered notes that the agent has been told how questions ended.
-	// It counts only while token is the run's newest.
+	// QuestionsDelivered records that the ends of questions were sent to the agent. It counts only
+	// while token is the run's newest.
 	QuestionsDelivered(ctx context.Context, token string, questionIDs []string) error
 
 	// TranscriptAppend stores segments; what is stored already or beyond a limit is skipped, a gap is illegal_state.
@@ -201,7 +201,7 @@ type Store interface {
 	Installation(ctx context.Context) (string, error)
 }
 
-// Changes tells when something has been written about a session, such as an answer.
+// Changes signals when something has been written about a session, such as an answer.
 type Changes interface {
 	// Watch returns a channel that is sent to when the session's log has grown. It may miss one.
 	Watch(sessionID string) (changed <-chan struct{}, stop func())

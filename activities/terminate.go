@@ -9,10 +9,9 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
-// TerminateSandbox ends every sandbox that the session still has: the one named,
-// and any that a create left behind whose answer was lost. It returns when they
-// are gone. Without Postgres it terminates the one that is named and returns an
-// error, so that it is repeated for the rows.
+// TerminateSandbox ends every sandbox that the session still has: the one named, and any from a
+// create whose response was lost. It returns when they are gone. Without Postgres it terminates the
+// one that is named and returns an error, so that it is repeated for the rows.
 func (c *Control) TerminateSandbox(ctx context.Context, in SandboxRef) error {
 	stop := beat(ctx)
 	defer stop()

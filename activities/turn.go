@@ -22,10 +22,10 @@ import (
 // on, and the next worker attaches where this one stood.
 var errHandOver = errors.New("this worker stops; another carries the turn on")
 
-// RunTurn carries a run to its end: it attaches to the runner, delivers the
-// prompt if the runner does not have it, turns every frame into events and gives
-// the run its outcome. Whatever it did is committed, so another worker goes on
-// at the next frame. See the package documentation for how each loss is told.
+// RunTurn executes a run to its end: it attaches to the runner, delivers the prompt if the runner
+// does not have it, turns every frame into events and gives the run its outcome. Whatever it did is
+// committed, so another worker continues at the next frame. See the package documentation for how
+// each loss is reported.
 func (t *Turns) RunTurn(ctx context.Context, in TurnRequest) (TurnResult, error) {
 	ctx, pulse := startPulse(ctx, t.TurnStall, t.Logger.With(slog.String("session_id", in.SessionID), slog.String("run_id", in.RunID)))
 	defer pulse.stop()
@@ -271,8 +271,8 @@ func (t *turn) deliver(ctx context.Context, link *turnLink) error {
 	return nil
 }
 
-// tellAgain tells the agent what an earlier attempt may have told a broken link: the frame that asked
-// for it is committed, and none will ask again.
+// tellAgain sends the agent again what an earlier attempt may have sent over a broken link: the
+// frame that asked for it is committed, and none will ask again.
 func (t *turn) tellAgain(link *turnLink) error {
 	listener, ok := t.translator.(agent.Listener)
 	if !ok || t.closed {
@@ -283,13 +283,12 @@ func (t *turn) tellAgain(link *turnLink) error {
 		return nil
 	}
 	if err := link.link.Input(input); err != nil {
-		return fmt.Errorf("tell the agent again to continue: %w", err)
+		return fmt.Errorf("ask the agent again to continue: %w", err)
 	}
 	return nil
 }
 
-// prompt is what the runner is told to start. The profile is in the sandbox when it
-// returns.
+// prompt returns what the runner must start. The profile is in the sandbox when it returns.
 func (t *turn) prompt(ctx context.Context) (runner.Start, error) {
 	launch, err := t.launch(ctx)
 	if err != nil {
@@ -389,7 +388,7 @@ func (t *turn) commit(ctx context.Context, link *turnLink, messages []runner.Mes
 		}
 		if len(translated.Input) > 0 {
 			if err := link.link.Input(translated.Input); err != nil {
-				return fmt.Errorf("tell the agent to continue: %w", err)
+				return fmt.Errorf("ask the agent to continue: %w", err)
 			}
 		}
 		if err := next.addEvents(events); err != nil {

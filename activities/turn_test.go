@@ -83,7 +83,7 @@ func TestATranscriptWithAGapIsFilledByTheNextAttempt(t *testing.T) {
 		return nil
 	}, nil)
 	_, err := b.turn(in)
-	// What the workflow hears must not be that another attempt has the run: nobody has it.
+	// The workflow must not get an error that another attempt has the run: none has it.
 	requirePassing(t, err)
 	require.Empty(t, b.run(t, in.RunID).Outcome)
 	b.steps.set(nil, nil)
@@ -168,7 +168,8 @@ func TestAnAttemptThatWasPausedBeforeItAttachedComesTooLate(t *testing.T) {
 	require.Len(t, b.of(t, in.RunID, "turn_start"), 1)
 }
 
-// TestAnAttemptDoesNotHangInAStoreThatDoes: somebody else holds the session's row and does not go on.
+// TestAnAttemptDoesNotHangInAStoreThatDoes: another transaction holds the session's row and does
+// not end.
 func TestAnAttemptDoesNotHangInAStoreThatDoes(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -247,7 +248,7 @@ func TestAWorkerThatWakesUpLateWritesNothing(t *testing.T) {
 			newer, err := b.turn(in)
 			close(awake)
 			require.NoError(t, err)
-			// The run is over, so the older tells its end: that is as good as its own.
+			// The run is over, so the older one reports its end: that is as good as its own.
 			late, err := older.wait(t)
 			require.NoError(t, err)
 			require.Equal(t, newer, late)
@@ -287,7 +288,7 @@ func TestASandboxThatDiesBeforeTheDeliveryHasNotHadThePrompt(t *testing.T) {
 	in := b.claim(t, ready, "never heard")
 	_, err := b.turn(in)
 	requireType(t, activities.PromptNotDelivered, err)
-	// From the second attempt on nobody can be sure.
+	// From the second attempt on the outcome is unknown.
 	_, err = b.turn(in)
 	requireType(t, activities.SandboxLost, err)
 	for range 2 {
@@ -345,8 +346,8 @@ func TestATurnCatchesUpWhenPostgresWasAway(t *testing.T) {
 	}
 }
 
-// TestAnAttemptMayBeCutOffAnywhere gives the first attempt up before and behind
-// each of its deeds in turn, until it gets through.
+// TestAnAttemptMayBeCutOffAnywhere interrupts the first attempt before and after each of its steps
+// in turn, until it gets through.
 func TestAnAttemptMayBeCutOffAnywhere(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

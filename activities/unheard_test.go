@@ -14,11 +14,11 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
-// hesitant is an agent that wants to be told to go on in the middle of its turn.
+// hesitant is an agent that must be asked to continue in the middle of its turn.
 type hesitant struct {
 	agent.Adapter
 	told atomic.Int64 // how often the worker was asked to
-	lost bool         // what it is told by Translation.Input never arrives
+	lost bool         // Translation.Input never arrives
 }
 
 func (h *hesitant) Launch(agent.LaunchInput) (agent.Launch, error) {
@@ -34,7 +34,7 @@ func (h *hesitant) NewTranslator(_ agent.RunContext, state []byte) (agent.Transl
 
 type hesitation struct {
 	*hesitant
-	seen []byte // h: it hesitates; g: it has gone on
+	seen []byte // h: it hesitates; g: it has continued
 }
 
 func (h *hesitation) Translate(f agent.Frame) (t agent.Translation, err error) {
@@ -63,8 +63,8 @@ func (h *hesitation) Unheard() []byte {
 	return nil
 }
 
-// TestWhatAnAgentWasToBeToldIsToldAgain: the link breaks behind the commit of the frame that asked, and
-// what was written to it is lost.
+// TestWhatAnAgentWasToBeToldIsToldAgain: the link breaks after the commit of the frame that asked,
+// and what was written to it is lost.
 func TestWhatAnAgentWasToBeToldIsToldAgain(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

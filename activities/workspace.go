@@ -193,7 +193,7 @@ func (w *work) setUp(ctx context.Context, sb *sandbox.Sandbox, ws session.Worksp
 	if !ok || failed.truncated() {
 		return err
 	}
-	if failed.killed() { // by whom the sandbox's end tells, which its provider may report a moment later
+	if failed.killed() { // the sandbox's end shows by what, which its provider may report a moment later
 		runs, pollErr := w.outlives(ctx, sb)
 		if pollErr != nil || !runs {
 			return errors.Join(err, pollErr)
@@ -240,7 +240,7 @@ func (e *stageError) Error() string {
 	return fmt.Sprintf("exit code %d: %s", e.code, e.output)
 }
 
-// refused reports whether git was told that its credentials do not do.
+// refused reports whether a server refused git's credentials.
 func (e *stageError) refused() bool {
 	return strings.Contains(e.output, "Authentication failed") || strings.Contains(e.output, "could not read Username")
 }

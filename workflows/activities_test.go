@@ -42,7 +42,7 @@ func (w *world) finish(o *operation, result any, err error) {
 	o.complete(result, err)
 }
 
-// cancel tells the activity of that name to end. It hears of it with its next heartbeat.
+// cancel asks the activity of that name to end. It learns of it with its next heartbeat.
 func (w *world) cancel(activity string) {
 	w.canceling[activity] = true
 	for _, o := range w.operations {
@@ -97,7 +97,7 @@ func during[T any](ctx context.Context, f *fakes, name string, first func(*world
 	if takes == 0 {
 		takes = recordTakes
 	}
-	// What has begun goes on at its worker, even when the workflow is thrown away.
+	// What has begun continues at its worker, even when the workflow is discarded.
 	w.alarm(takes, func() {
 		if o.over {
 			return

@@ -238,7 +238,7 @@ func (c *cast) storm(n int) error {
 	return nil
 }
 
-// settings tells the workflow of a changed idle timeout, as the api does.
+// settings notifies the workflow of a changed idle timeout, as the api does.
 func (c *cast) settings() {
 	if c.stage.world.mark(false) {
 		c.stage.world.signals++

@@ -21,7 +21,7 @@
 //	error          wait for recover; prompts are accepted and wait
 //	               → restoring
 //	terminated     cancel what came late, complete
-//	any            stop: settle the turn, last words, terminate the sandbox → terminated
+//	any            stop: settle the turn, flush output, terminate the sandbox → terminated
 //
 // A stop is acted on before anything else: creates, restores and snapshots under way are cancelled
 // for it. Cancelling the workflow at the engine is the same as a stop.
@@ -48,7 +48,7 @@
 //     stands elsewhere, it is taken up from there.
 //   - The history of one run is bounded (promise 8): after 2,000 events, or when the server
 //     suggests it, the workflow continues as new, between two steps, with signals drained and no
-//     activity under way. What was asked for and the ids of prompts rung for lately are carried
+//     activity in progress. Pending requests and the ids of recently signaled prompts are carried
 //     over; everything else is read again.
 //   - One timer is pending at most. A later time lets it fire and look again; only an earlier one
 //     replaces it. Fifty prompts cost one timer.
@@ -56,8 +56,9 @@
 //     without hearing signals. What arrives twice changes nothing the second time. What arrives
 //     before the session is loaded counts as if it had come after.
 //   - No sandbox is terminated for hibernation before a bundle of it is committed (promise 4).
-//   - Records are tried once within the workflow's own task, and behind that as activities without
-//     end. Each may be done twice, also with another id proposed: the row decides.
+//   - Records are tried once within the workflow task, and after that as activities that are
+//     retried without limit. Each may be done twice, also with another id proposed: the row
+//     decides.
 //   - A prompt is delivered at most once, unless its policy is retry (promise 2): the row decides
 //     who has it, never the queue in here.
 //   - One workflow run per session: Postgres takes records of the run that opened the session last,
@@ -73,7 +74,7 @@
 //
 //	what fails                                what the workflow does                      the prompt in hand
 //	Postgres away                             records are retried until it is back        waits
-//	workflow task lost behind a record        the next task does it again                 carried on
+//	workflow task lost after a record         the next task does it again                 carried on
 //	create, restore, snapshot: passing        repeated until it succeeds or is refused,   waits
 //	                                          with pauses up to 30s and an event that
 //	                                          says so at most once a minute
@@ -87,7 +88,7 @@
 //	worker lost in a turn                     the next worker attaches                    carried on
 //	attempt fenced off, the run open          the row is read, the run dispatched again    carried on
 //	agent crashes                             nothing: the turn has ended                 failed
-//	runner lost the run                       the session goes on                         unknown; its policy
+//	runner lost the run                       the session continues                         unknown; its policy
 //	sandbox lost before delivery              rescue, hibernate (lost), wake              run after the wake
 //	sandbox lost in a turn                    rescue, hibernate (lost), wake for others   unknown; its policy
 //	sandbox lost while idle (signal)          rescue, hibernate (lost)                    –
@@ -106,7 +107,7 @@
 //
 // # Limits
 //
-//   - A session that hibernates, or a lazy one that has never run, is put away a day after its last
+//   - A session that hibernates, or a lazy one that has never run, is unloaded a day after its last
 //     activity: its workflow completes, and the next prompt, wake, stop or recover starts it again.
 //     A session in error keeps its workflow open.
 //   - A sandbox is left 20 minutes before its provider ends it, or at half of what is left of a

@@ -12,10 +12,9 @@ import (
 	"go.temporal.io/sdk/workflow"
 )
 
-// engine makes the SDK's environment behave like the engine where they differ,
-// and watches the timers. The environment ends a cancelled activity at once,
-// even one that is to be waited for; here, as at the engine, such an activity is
-// told, and ends as it will.
+// engine makes the SDK's environment behave like the server where they differ, and watches the
+// timers. The environment ends a cancelled activity at once, even one that is to be waited for;
+// here, as at the server, such an activity is notified, and ends by itself.
 type engine struct {
 	interceptor.WorkerInterceptorBase
 	stage *stage
@@ -75,8 +74,8 @@ func (o *outbound) ExecuteActivity(ctx workflow.Context, activity string, args .
 	return f
 }
 
-// ExecuteLocalActivity runs it in next to no time: the environment would run it beside the workflow,
-// with the clock of the machine going on meanwhile.
+// ExecuteLocalActivity runs it in next to no time: the environment would run it concurrently with
+// the workflow, while the machine's clock advances.
 //
 //workflowcheck:ignore
 func (o *outbound) ExecuteLocalActivity(ctx workflow.Context, activity string, args ...any) workflow.Future {

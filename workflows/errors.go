@@ -72,8 +72,8 @@ func (l *life) pause(ctx workflow.Context) {
 	l.refusals.last = workflow.Now(ctx)
 }
 
-// lostError is what a turn ends with when the provider has said, to somebody
-// else, that its sandbox is gone.
+// lostError is the result of a turn when the provider has reported, to another call, that its
+// sandbox is gone.
 func (l *life) lostError() error {
 	kind := activities.SandboxLost
 	if l.lost.Limit != "" {

@@ -67,9 +67,9 @@ func (l *life) saveOf(ctx workflow.Context, request activities.SaveRequest, lost
 	return saved, err
 }
 
-// checkpoint saves a bundle of a sandbox that works on. The agent is stopped for it and starts again
-// with the next prompt. One that cannot be saved goes on all the same: nothing is lost that was not
-// lost without it.
+// checkpoint saves a bundle of a sandbox that keeps running. The agent is stopped for it and starts
+// again with the next prompt. A sandbox that cannot be saved continues all the same: nothing is
+// lost that would not be lost without a checkpoint.
 func (l *life) checkpoint(ctx workflow.Context) error {
 	request := activities.SaveRequest{SessionID: l.id, Generation: l.generation, SandboxID: l.sandboxID, Checkpoint: true}
 	encoded := workflow.SideEffect(ctx, func(workflow.Context) any { return session.NewID(session.BundlePrefix) })

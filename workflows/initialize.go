@@ -24,10 +24,10 @@ const (
 	maxRounds = 6
 )
 
-// provision makes the sandbox of the next generation. Where that one is spent, its
-// name taken, its sandbox stillborn or ended since, the one after it is tried. What
-// is spent stays so: recover continues after it. After an error that may pass, or when
-// maxGenerations are spent, it pauses and leaves the state as it is, to be tried again. Only a
+// provision makes the sandbox of the next generation. If that generation is unusable (its name is
+// taken, or its sandbox failed to start or has ended since), it tries the one after it. An unusable
+// generation stays so: recover continues after it. After an error that may pass, or when
+// maxGenerations are used up, it pauses and leaves the state unchanged, to be tried again. Only a
 // refusal leads to error.
 func (l *life) provision(ctx workflow.Context, delayed, doing string, activity any) error {
 	for tried := 1; ; tried++ {

@@ -22,8 +22,8 @@ const putAwayAfter = 24 * time.Hour
 // to a new generation so long before its provider ends it.
 const snapshotBudget = 10 * time.Minute
 
-// recordsInTask is the change since which records are tried within the workflow's task first. Workflows
-// that began before it go on as they did until they continue as new.
+// recordsInTask is the change since which records are tried within the workflow task first.
+// Workflows that began before it continue as they did until they continue as new.
 const recordsInTask = "records-in-task"
 
 // turnOptionsAt are turnOptions on the queue that goes with the workflow's.
@@ -103,8 +103,8 @@ var (
 			MaximumInterval:    30 * time.Second,
 		},
 	}
-	// flushOptions are for the last words of a sandbox that is about to be
-	// terminated anyway: tried, not insisted on.
+	// flushOptions are for the final output of a sandbox that is about to be terminated anyway:
+	// best effort.
 	flushOptions = workflow.ActivityOptions{
 		StartToCloseTimeout: 15 * time.Second,
 		RetryPolicy:         &temporal.RetryPolicy{MaximumAttempts: 1},

@@ -6,15 +6,15 @@ import (
 	"github.com/overwinter-dev/overwinter/activities"
 )
 
-// problemsTold is the change since which a failed checkpoint or revert is told in the session's events.
+// problemsTold is the change since which a failed checkpoint or revert is reported in the session's events.
 const problemsTold = "problems-told"
 
-// tell tells those who read the session's events that a command has failed. The session goes on.
+// tell reports to readers of the session's events that a command has failed. The session continues.
 func (l *life) tell(ctx workflow.Context, code string, cause error) error {
 	workflow.GetLogger(ctx).Warn("a command failed", "session_id", l.id, "code", code, "error", cause)
 	if workflow.GetVersion(ctx, problemsTold, workflow.DefaultVersion, 1) == workflow.DefaultVersion {
 		return nil
 	}
 	problem := activities.Problem{SessionID: l.id, Code: code, Message: activities.ReasonOf(cause)}
-	return l.record(ctx, "tell what failed", control.TellProblem, problem, nil)
+	return l.record(ctx, "report what failed", control.TellProblem, problem, nil)
 }

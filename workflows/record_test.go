@@ -39,7 +39,7 @@ func TestRecord(t *testing.T) { //nolint:paralleltest // it sets the cache of th
 	if !*record {
 		t.Skip("histories are recorded with -record only")
 	}
-	// Without a cache there is no sticky queue, whose name would tell of this machine.
+	// Without a cache there is no sticky queue, whose name would contain this machine's.
 	worker.SetStickyWorkflowCacheSize(0)
 	for name, path := range paths { //nolint:paralleltest // see above
 		t.Run(name, func(t *testing.T) {

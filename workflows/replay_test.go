@@ -16,9 +16,9 @@ import (
 	"github.com/overwinter-dev/overwinter/workflows"
 )
 
-// TestReplaysRecordedHistories: sessions that are open while a new version is
-// deployed go on with it. Where this fails, the change needs workflow.GetVersion, and the histories
-// from before it move into a folder that is named for what they are without.
+// TestReplaysRecordedHistories: sessions that are open while a new version is deployed continue
+// with it. If this fails, the change needs workflow.GetVersion, and the histories from before it
+// move into a folder that is named for what they lack.
 func TestReplaysRecordedHistories(t *testing.T) {
 	t.Parallel()
 	files, err := filepath.Glob("testdata/histories/*.json")

@@ -7,8 +7,8 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
-// revert takes the agent back to before a prompt, while no turn runs. What cannot be done leaves
-// everything as it is, and is told in the session's events.
+// revert reverts the agent to before a prompt, while no turn runs. A revert that fails changes
+// nothing, and is reported in the session's events.
 func (l *life) revert(ctx workflow.Context) error {
 	request := activities.RevertRequest{
 		SessionID: l.id, Generation: l.generation, SandboxID: l.sandboxID, PromptID: l.wants.Revert,

@@ -164,7 +164,7 @@ func (c *cast) arrange(t require.TestingT, i int, b *block, at time.Time) time.T
 	return at
 }
 
-// args are the words behind a command: flags, and values by name.
+// args are the words after a command: flags, and values by name.
 type args []string
 
 func (a args) has(flag string) bool {
@@ -322,8 +322,8 @@ func (c *cast) tell(name string, arg any) {
 	}
 }
 
-// create makes the row of the session, as it is new or as an earlier life has
-// left it, and starts its workflow unless it is to be closed.
+// create makes the row of the session, new or as an earlier life has left it, and starts its
+// workflow unless it is to be closed.
 func (c *cast) create(a args) (err error) {
 	w := c.stage.world
 	w.lazy, w.inTask, w.oldSignals = a.has("lazy"), a.get("records"), a.get("signals") == "old"

@@ -10,8 +10,8 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
-// serve does one thing of a running session: go on with a run, begin the next
-// prompt, leave for hibernation, or wait.
+// serve does one thing of a running session: continue a run, start the next prompt, start
+// hibernation, or wait.
 func (l *life) serve(ctx workflow.Context) error {
 	l.wants.Wake = false
 	now := workflow.Now(ctx)
@@ -62,8 +62,8 @@ func (l *life) serve(ctx workflow.Context) error {
 	return nil
 }
 
-// leave begins the hibernation that was asked for. If the step is refused the wish stays, unless
-// a later command has taken its place.
+// leave starts the hibernation that was requested. If the step is refused the request stays, unless
+// a later command has replaced it.
 func (l *life) leave(ctx workflow.Context, reason string) error {
 	wanted := l.wants
 	l.wants.ForgetSandbox()
@@ -99,13 +99,13 @@ func (l *life) next(ctx workflow.Context) error {
 		run.OnUnknown, run.Dispatch = verdict.OnUnknown, verdict.Dispatch
 		return l.carry(ctx, run)
 	case verdict.Earlier != nil:
-		// Its bell was not heard, or not yet.
+		// Its signal was lost, or has not arrived yet.
 		l.queue.Requeue(p)
 		l.queue.Requeue(*verdict.Earlier)
 		return nil
 	case verdict.HeldBy != "" && !verdict.Status.Over():
-		// A run that this workflow does not know of has this prompt, or another
-		// one: Postgres tells which, and it is carried on first.
+		// A run that this workflow does not know has this prompt, or another one: Postgres says
+		// which, and that run is executed first.
 		l.queue.Requeue(p)
 		return l.open(ctx)
 	}
@@ -113,7 +113,7 @@ func (l *life) next(ctx workflow.Context) error {
 	return nil
 }
 
-// idleAt is when a session that nobody talks to hibernates.
+// idleAt is when a session without prompts hibernates.
 func (l *life) idleAt() time.Time { return l.lastActivity.Add(l.idleTimeout) }
 
 // moveAt is when a session leaves its sandbox before the provider ends it; zero
@@ -125,7 +125,7 @@ func (l *life) moveAt() time.Time {
 	return l.deadline.Add(-l.margin)
 }
 
-// interruptAt is when even a running turn is broken off for the move.
+// interruptAt is when even a running turn is aborted for the move.
 func (l *life) interruptAt() time.Time {
 	if l.deadline.IsZero() {
 		return time.Time{}

@@ -162,8 +162,8 @@ func (l *life) forget() {
 	l.wants.Wake = l.wants.Wake && l.state != session.Running && l.state != session.Error
 }
 
-// run tells the life of a session, a state at a time, until it is over or has
-// slept so long that it is put away. What the store refuses makes it read the session again.
+// run executes the life of a session, a state at a time, until it is over or has slept so long that
+// it is unloaded. If the store refuses a record, it reads the session again.
 func (l *life) run(ctx workflow.Context) error {
 	for !l.closed {
 		l.drain(ctx)
@@ -188,7 +188,7 @@ func (l *life) run(ctx workflow.Context) error {
 // read the session again, and a run that it did not begin is settled or carried on in every state.
 const rereadsOnWake = "rereads-on-wake"
 
-// freshen reads the session again where somebody has asked for that.
+// freshen reads the session again if that was requested.
 func (l *life) freshen(ctx workflow.Context) error {
 	if l.superseded {
 		return l.open(ctx)
@@ -259,8 +259,8 @@ func (l *life) put(ctx workflow.Context) error {
 	return nil
 }
 
-// shouldContinue reports whether history has grown so long that the workflow
-// goes on in a new run. It is asked only between steps, with nothing in flight.
+// shouldContinue reports whether history has grown so long that the workflow continues as new. It
+// is asked only between steps, with nothing in flight.
 func (l *life) shouldContinue(ctx workflow.Context) bool {
 	if l.state.Final() && l.refusals.times == 0 {
 		return false // two more records and it completes

@@ -114,8 +114,8 @@ func (l *life) ring(s session.PromptSignal, now time.Time) {
 	}
 }
 
-// askWake wants the session awake; the later of wake and hibernate wins. Until
-// the session is opened its state is not known and the wish is kept as it is.
+// askWake requests that the session is awake; the later of wake and hibernate wins. Until the
+// session is opened its state is not known and the request is kept.
 func (l *life) askWake() {
 	l.wants.Hibernate, l.wants.Force, l.wants.Drop, l.wants.Restart = false, false, false, false
 	l.stale = l.opened
@@ -140,8 +140,8 @@ func (l *life) askRestart(s session.RestartSignal) {
 	}
 }
 
-// askRevert wants the agent taken back; the newest wish counts. It needs the session awake. One that
-// has failed must recover first, and one that has never run has nothing to take back.
+// askRevert requests a revert of the agent; the newest request counts. It needs the session awake.
+// One that has failed must recover first, and one that has never run has nothing to revert.
 func (l *life) askRevert(s session.RevertSignal) {
 	if s.PromptID == "" || l.opened && !l.revertible() {
 		return

@@ -20,9 +20,9 @@ import (
 	"github.com/overwinter-dev/overwinter/workflows"
 )
 
-// stage runs a session's workflow against a world in the SDK's environment,
-// where nobody waits for time to pass: from start to end of a script, through
-// every continuation, completion and restart, as an engine would.
+// stage runs a session's workflow against a world in the SDK's environment, where time is skipped:
+// from start to end of a script, through every continuation, completion and restart, as an engine
+// would.
 type stage struct {
 	world  *world
 	script []scene
@@ -32,7 +32,7 @@ type stage struct {
 	at      time.Time                          // while none is
 	ringing []signal                           // what starts the next workflow
 	timers  timers
-	// Of this run: each tells whether the workflow still has it under way.
+	// Of this run: each reports whether the workflow still has it in progress.
 	activities []func() bool
 	err        error          // of a workflow that failed
 	commands   map[string]int // of all runs, as Temporal gets them
@@ -211,8 +211,8 @@ func (s *stage) answer(ctx context.Context, w *world, o *operation) (any, error)
 // open reports whether a workflow is open. Where none is, a relay signals for what waits.
 func (s *stage) open() bool { return s.env != nil && !s.env.IsWorkflowCompleted() }
 
-// signal reaches the open workflow. Where none is open it starts one if start is
-// set, and is lost otherwise, as it is with the orchestrator's calls.
+// signal reaches the open workflow. If none is open it starts one if start is set, and is lost
+// otherwise, as with the orchestrator's calls.
 func (s *stage) signal(name string, arg any, start bool) bool {
 	switch {
 	case s.env != nil && !s.env.IsWorkflowCompleted():

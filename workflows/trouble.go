@@ -73,8 +73,8 @@ func (t trouble) lost(s session.SandboxSignal) bool {
 	return t.sandboxID != "" && s.Generation == t.generation && (s.SandboxID == "" || s.SandboxID == t.sandboxID)
 }
 
-// lookAfter does one thing of a session in error that nobody has recovered: save and release a sandbox that died or
-// was kept long enough, try again where the reason may pass, or wait.
+// lookAfter does one thing of a session in error that was not recovered: save and release a sandbox
+// that died or was kept long enough, try again if the reason may pass, or wait.
 func (l *life) lookAfter(ctx workflow.Context) error {
 	now := workflow.Now(ctx)
 	if l.trouble.since.IsZero() {
@@ -116,7 +116,7 @@ func (l *life) drop(ctx workflow.Context) error {
 	if l.sandboxID != "" && !l.trouble.lost(l.lost) {
 		l.flush(ctx)
 	}
-	// So that the restore does not use it again, nor one that a create has left behind.
+	// So that the restore does not use it again, nor one from a create whose response was lost.
 	if err := l.release(ctx, session.ReasonDropped); err != nil || l.wants.Stop {
 		return err
 	}
@@ -128,8 +128,8 @@ func (l *life) drop(ctx workflow.Context) error {
 	return err
 }
 
-// findSandbox reads from the row what there is of a sandbox: a create that failed may have left one. The generation
-// to go on from stays as it is, so that recover may take that sandbox up again.
+// findSandbox reads from the row which sandbox there is: a create that failed may have made one.
+// The generation to continue from is unchanged, so that recover may use that sandbox again.
 func (l *life) findSandbox(ctx workflow.Context) error {
 	generation, sandboxID := l.generation, l.sandboxID
 	if err := l.open(ctx); err != nil {

@@ -25,7 +25,7 @@ const believesAttempts = "believes-attempts"
 // record, and one that was to be aborted is not queued again.
 const requeuesWithSettle = "requeues-with-settle"
 
-// carry carries a run to its end, whoever began it.
+// carry executes a run to its end, even if another workflow run began it.
 func (l *life) carry(ctx workflow.Context, run session.Processing) error {
 	l.turn, l.looks = &run, 0
 	var result activities.TurnResult
@@ -83,9 +83,8 @@ func (l *life) giveBack(ctx workflow.Context, run session.Processing, reason str
 	return nil
 }
 
-// watch runs the turn's activity and, beside it, whatever abort, stop, a forced
-// hibernation or the end of the sandbox's life ask for. An error of the activity
-// is returned as it is.
+// watch runs the turn's activity and, concurrently, whatever an abort, a stop, a forced hibernation
+// or the end of the sandbox's life require. An error of the activity is returned unchanged.
 func (l *life) watch(ctx workflow.Context, run session.Processing, result *activities.TurnResult) error {
 	turnCtx, cancel := workflow.WithCancel(ctx)
 	defer cancel()
@@ -153,9 +152,9 @@ func (l *life) watch(ctx workflow.Context, run session.Processing, result *activ
 	if err == nil || turnCtx.Err() == nil {
 		return err
 	}
-	// It was cancelled here. What it ended with then says little, but for one thing: a worker that is
-	// gone lets a cancelled activity run into its heartbeat timeout. What is not known of the attempt the
-	// row decides: a run that nobody ever attached to is returned to the queue.
+	// It was cancelled here. The way it ended then says little: if a worker is gone, the cancelled
+	// activity runs into its heartbeat timeout. If the attempt's state is unknown, the row decides:
+	// a run that no attempt has attached to is returned to the queue.
 	kind := activities.TypeOf(err)
 	undelivered := (kind == activities.NotHandedOver || kind == activities.PromptNotDelivered) &&
 		workflow.GetVersion(ctx, believesAttempts, workflow.DefaultVersion, 1) != workflow.DefaultVersion
@@ -173,12 +172,12 @@ func (l *life) watch(ctx workflow.Context, run session.Processing, result *activ
 	return err
 }
 
-// awaitsAbandonedTurns is the change since which a turn that is abandoned for a refused record has ended before the session
-// is read again. Before it, another attempt could begin beside it.
+// awaitsAbandonedTurns is the change since which a turn that is abandoned for a refused record has
+// ended before the session is read again. Before it, another attempt could begin alongside it.
 const awaitsAbandonedTurns = "awaits-abandoned-turns"
 
-// abandon ends the attempt at a turn after the store has refused a record, which is what cause says: the session's
-// row decides what becomes of the run.
+// abandon ends the attempt at a turn after the store has refused a record; cause is the refusal:
+// the session's row decides what happens to the run.
 func (l *life) abandon(ctx workflow.Context, turn workflow.Future, cancel workflow.CancelFunc, cause error) error {
 	if workflow.GetVersion(ctx, awaitsAbandonedTurns, workflow.DefaultVersion, 1) == workflow.DefaultVersion {
 		return cause

@@ -75,8 +75,8 @@ func (l *life) record(ctx workflow.Context, doing string, activity, in, out any)
 	return l.do(ctx, doing, recordOptions, activity, in, out)
 }
 
-// doUnlessStopped is do for work that a stop makes pointless: it is cancelled
-// as soon as the session is told to stop.
+// doUnlessStopped is do for work that a stop makes pointless: it is cancelled as soon as the
+// session is asked to stop.
 func (l *life) doUnlessStopped(ctx workflow.Context, doing string, o workflow.ActivityOptions, activity, in, out any) error {
 	ctx, cancel := workflow.WithCancel(ctx)
 	defer cancel()
@@ -95,9 +95,9 @@ func (l *life) begin(ctx workflow.Context, doing string, o workflow.ActivityOpti
 	return workflow.ExecuteActivity(workflow.WithActivityOptions(ctx, o), activity, in)
 }
 
-// pendingTimer holds the one timer that a session ever has pending. It is not
-// moved when the time to wait for moves on: it fires, and whoever waited looks
-// again. Only an earlier time replaces it.
+// pendingTimer holds the one timer that a session ever has pending. It is not moved when the time
+// to wait for becomes later: it fires, and the code that waited checks again. Only an earlier time
+// replaces it.
 type pendingTimer struct {
 	future workflow.Future
 	at     time.Time

@@ -38,7 +38,7 @@ type world struct {
 	runs         map[string]*runRow
 	commands     []session.Command // all of them, in order
 	signalled    bool              // a signal is under way that the workflow has not answered
-	oldSignals   bool              // commands are signals of their own, as by an api of an earlier version
+	oldSignals   bool              // commands are separate signals, as by an api of an earlier version
 	signals      int               // sent for prompts and commands
 	reads        int               // of what waits
 	// answersLate is how long after its end the result of a turn reaches the workflow.
@@ -49,14 +49,14 @@ type world struct {
 	bundles        []bundleRow
 
 	reset      bool          // the workflow may be reset: it then dispatches runs under numbers that it had before
-	inTask     string        // what becomes of records within the workflow's task: done; slow: not tried; lost: done, and it is not known
+	inTask     string        // what happens to records within the workflow task: done; slow: not tried; lost: done, and it is not known
 	doomed     int           // sandboxes that end soon after they are ready
 	busy       bool          // no worker has room for a turn
 	lifetime   time.Duration // of a sandbox at the provider
 	takes      map[string]time.Duration
 	faults     map[string][]error
 	operations []*operation
-	canceling  map[string]bool // activities told to end and not begun again since
+	canceling  map[string]bool // activities asked to end and not begun again since
 	alarms     []*alarm
 	violations []string
 }
@@ -334,8 +334,8 @@ func (w *world) arm(a *alarm) {
 	}))
 }
 
-// adopt gives the world the clock of the engine that begins to run the workflow.
-// What activities of the one before were doing is heard by nobody any more.
+// adopt gives the world the clock of the engine that starts to run the workflow. The activities of
+// the one before no longer have a receiver.
 func (w *world) adopt(c clock) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

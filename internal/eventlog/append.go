@@ -92,11 +92,11 @@ func (o AppenderOptions) withDefaults() AppenderOptions {
 }
 
 const (
-	// slowCommit is how long a commit is under way before another may begin beside it. Below it
+	// slowCommit is how long a commit is under way before another may begin alongside it. Below it
 	// batches grow instead, which costs the server less.
 	slowCommit = 100 * time.Millisecond
-	// stalledCommit tells a commit that failed because something in it was stuck from one that was
-	// refused: the next attempt has half the sessions.
+	// stalledCommit distinguishes a commit that failed because something in it was stuck from one
+	// that was refused: the next attempt has half the sessions.
 	stalledCommit = 2 * time.Second
 )
 

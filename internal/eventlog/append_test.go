@@ -191,7 +191,7 @@ func TestACallerMayGiveUp(t *testing.T) {
 		defer cancel()
 		require.ErrorIs(t, a.Append(ctx, add("ses_a")), gaveUp)
 		tries := len(s.sizes())
-		time.Sleep(time.Minute) // in the bubble: nobody waits any more, so nothing is tried
+		time.Sleep(time.Minute) // in the bubble: no caller waits any more, so nothing is tried
 		synctest.Wait()
 		require.LessOrEqual(t, len(s.sizes()), tries+1)
 		a.Stop(t.Context())

@@ -16,9 +16,9 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/postgres/postgrestest"
 )
 
-// BenchmarkAppend measures an append of one event against the least that any
-// commit costs on the same server: one row in a table of its own. The figures of
-// interest are the ratios; the test server does not wait for its disk.
+// BenchmarkAppend measures an append of one event against the least that any commit costs on the
+// same server: one row in a separate table. The figures of interest are the ratios; the test server
+// does not wait for its disk.
 func BenchmarkAppend(b *testing.B) {
 	url := postgrestest.URL(b)
 	l := &logBundle{db: postgrestest.Open(b, url), url: url}

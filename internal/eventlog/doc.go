@@ -5,7 +5,7 @@
 //	Append ──┐                                                                     ┌─▶ Reader.Next
 //	Append ──┼─▶ Appender ──one commit──▶ Postgres ──one read──▶ tail of a session ─┼─▶ Reader.Next
 //	Append ──┘   (gathers)                 │  │    (all that grew)   (in memory)    └─▶ Reader.Next
-//	                                       │  └────pages──▶ a reader that is further behind
+//	                                       │  └────pages──▶ a reader at an older position
 //	                                       └─NOTIFY─▶ Follower: which sessions grew
 //
 // A session that has readers has a tail: its newest events, encoded as readers get them, in
@@ -19,9 +19,9 @@
 //     row, which a writer holds locked from the moment it takes a number to its
 //     commit, so numbers become visible in order and without holes.
 //   - Append returns after the commit, never before it.
-//   - The events of a frame and the translator's state behind it are committed
-//     together. Frames at or below the newest one that is committed are skipped,
-//     so an append whose answer was lost may be made again.
+//   - The events of a frame and the translator's state after it are committed together. Frames at
+//     or below the newest one that is committed are skipped, so an append whose answer was lost may
+//     be made again.
 //   - An append carries its sandbox's generation and its attempt's token. One that
 //     a newer generation or attempt has overtaken is dropped whole with ErrFenced,
 //     and takes nothing else of its batch with it.
@@ -52,9 +52,9 @@
 //	a session is locked             its appends wait, alone, for the lock in turn with other such
 //	                                sessions, and are tried without waiting meanwhile
 //	a commit hangs                  it ends after 15 s and is tried again with half the sessions;
-//	                                the other sessions are committed beside it
+//	                                the other sessions are committed alongside it
 //	the caller of Append leaves     its events may be committed or not; appending again is safe
-//	a worker is lost in a turn      the next attempt's token fences it off; it goes on at the next frame
+//	a worker is lost in a turn      the next attempt's token fences it off; it continues at the next frame
 //	the LISTEN connection is lost   it is made again with backoff, then every tail is read once;
 //	                                until then the poll finds what is new within a second
 //	a notification is lost          the poll finds it

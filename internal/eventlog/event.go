@@ -32,8 +32,8 @@ type Draft struct {
 	N     int
 }
 
-// Append is a piece of one session's log: the events of some frames of a run and
-// the translator's state behind the last of them, committed together or not at all.
+// Append is a piece of one session's log: the events of some frames of a run and the translator's
+// state after the last of them, committed together or not at all.
 type Append struct {
 	SessionID string
 	RunID     string
@@ -42,8 +42,8 @@ type Append struct {
 	Generation int64
 	Token      string
 	Events     []Draft
-	// Questions and Resolved are what the frames say of questions to people; they are written with
-	// the events, behind those of their frame.
+	// Questions and Resolved are the questions to people in the frames; they are written with the
+	// events, after those of their frame.
 	Questions []Question
 	Resolved  []Resolution
 	LastFrame int64
@@ -57,8 +57,8 @@ type Question struct {
 	Shown     *session.Asked // Asked without the values of secrets; nil if it is the same
 	At        time.Time
 	ExpiresAt time.Time
-	// Decided is the answer where nobody needs to be asked; nil otherwise. It is kept so that the next
-	// attempt can give it again.
+	// Decided is the answer if no person needs to be asked; nil otherwise. It is kept so that the
+	// next attempt can give it again.
 	Decided *session.Answer
 }
 

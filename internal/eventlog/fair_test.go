@@ -76,8 +76,8 @@ func TestALockedSessionDelaysNoOther(t *testing.T) {
 	}
 }
 
-// TestASessionThatIsLockedAgainAndAgainIsAppendedTo has its row taken anew without a pause by two
-// others: looking whether it happens to be free would not be enough.
+// TestASessionThatIsLockedAgainAndAgainIsAppendedTo has its row locked without a pause by two
+// others in turn: trying whether it happens to be free would not be enough.
 func TestASessionThatIsLockedAgainAndAgainIsAppendedTo(t *testing.T) {
 	t.Parallel()
 	b := setupLog(t, eventlog.FollowerOptions{})

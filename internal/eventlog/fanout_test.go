@@ -264,8 +264,8 @@ func (b *logBundle) visit(ctx context.Context, f *eventlog.Follower, id string, 
 	return nil
 }
 
-// TestPruningDuringReading deletes events while readers are at them: each gets every event that is left,
-// in order, or is told that its position is gone.
+// TestPruningDuringReading deletes events while readers are at them: each gets every event that is
+// left, in order, or an error that its position is gone.
 func TestPruningDuringReading(t *testing.T) {
 	t.Parallel()
 	b := setupLog(t, eventlog.FollowerOptions{})

@@ -76,7 +76,7 @@ type FollowerOptions struct {
 	// Linger is how long events are kept after the last reader of a session has left; negative for not at
 	// all. Default 30s.
 	Linger time.Duration
-	// CatchUps is how many readers that are further behind read Postgres at once. Default 4.
+	// CatchUps is how many readers at older positions read Postgres at once. Default 4.
 	CatchUps int
 	// Format is how readers get events. Default: lines of JSON.
 	Format Format
@@ -337,9 +337,9 @@ func (f *Follower) Follow(ctx context.Context, sessionID string, after int64) (*
 	return &Reader{follower: f, topic: t, position: after, target: bounds.Newest, closed: make(chan struct{})}, nil
 }
 
-// Watch wakes whoever has something to look up in Postgres when a session's log has grown. Several
-// commits before the channel is read are one wake-up. It is not a net: a lost notification is not
-// made up for. stop must be called.
+// Watch wakes a caller that reads Postgres when a session's log has grown. Several commits before
+// the channel is read are one wake-up. It is not a net: a lost notification is not made up for.
+// stop must be called.
 func (f *Follower) Watch(sessionID string) (changed <-chan struct{}, stop func()) {
 	wake := f.hub.watch(sessionID)
 	return wake, func() { f.hub.unwatch(sessionID, wake) }

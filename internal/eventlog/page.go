@@ -86,8 +86,8 @@ func (p *Page) Fail(err error) { p.err = err }
 // Found returns the positions that were recorded of the session, or why it cannot be read.
 func (p *Page) Found() (Bounds, error) { return Bounds{First: p.first, Newest: p.newest}, p.err }
 
-// Add appends an event. Its data is copied. An event that does not follow the last one begins the
-// page anew: what precedes it does not exist any more.
+// Add appends an event. Its data is copied. An event that does not follow the last one restarts the
+// page: what precedes it does not exist any more.
 func (p *Page) Add(e *Event) {
 	if e.Seq != p.last()+1 {
 		p.After = e.Seq - 1

@@ -12,9 +12,9 @@ type Reader struct {
 	topic    *topic
 	position int64 // the newest seq that Next has returned
 	target   int64 // the newest seq when the reader began
-	caughtUp bool  // the reader has been told so
+	caughtUp bool  // the reader has been informed
 
-	// A reader that is further behind than the tail reads pages, one ahead.
+	// A reader at a position before the tail reads pages, one ahead.
 	fetching chan *Page // a page is on its way
 	after    int64      // the position after which it was asked for
 	page     *Page      // has the events that were returned last; nil if they are from the tail

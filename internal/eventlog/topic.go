@@ -130,7 +130,7 @@ func (ts *topics) fail(t *topic, err error) {
 	t.wake()
 }
 
-// clear removes all topics. Readers have been told otherwise.
+// clear removes all topics. Readers have been notified otherwise.
 func (ts *topics) clear() {
 	ts.mu.Lock()
 	defer ts.mu.Unlock()

@@ -11,8 +11,8 @@ import (
 // noteHeader is the size of the three lengths before the name in a note.
 const noteHeader = 12
 
-// Build returns what tells one build of a program from another: the id that Go's
-// linker has put into the file, which follows from all that went into it.
+// Build returns what distinguishes one build of a program from another: the id that Go's linker has
+// put into the file, which follows from all that went into it.
 func Build(program string) (string, error) {
 	f, err := elf.Open(program)
 	if err != nil {

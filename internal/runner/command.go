@@ -29,7 +29,7 @@ type Ping struct {
 	AgentPID int    `json:"agentPid,omitempty"`
 	Run      string `json:"run,omitempty"` // that is open
 	Sealed   bool   `json:"sealed"`
-	// Watch says how the workspace is looked after; empty while no worker wants to know.
+	// Watch is how the workspace is watched; empty while no worker has requested it.
 	Watch Watch `json:"watch,omitempty"`
 }
 
@@ -59,13 +59,13 @@ type AbortRequest struct {
 
 // Abort is what an abort came to.
 type Abort struct {
-	// Reached: the agent was told, or will be as soon as it has the prompt of a run
-	// that has not started. Otherwise there is nothing to break off: another run has
-	// begun, the sandbox was sealed, or the agent is gone.
+	// Reached: the agent got the abort, or will as soon as it has the prompt of a run that has not
+	// started. Otherwise there is nothing to abort: another run has begun, the sandbox was sealed,
+	// or the agent is gone.
 	Reached bool `json:"reached"`
 }
 
-// Abort breaks off the turn of a run without a link.
+// Abort aborts the turn of a run without a link.
 func (p Paths) Abort(r AbortRequest) Exec {
 	return Exec{Argv: []string{p.Binary, "abort", "--dir", p.State, "--run", r.Run}, Stdin: mustJSON(r)}
 }
@@ -119,7 +119,7 @@ type SealLine struct {
 	Seal    *Seal         `json:"seal,omitempty"`
 }
 
-// message is what a line holds beside the seal; nil when it is nothing.
+// message is what a line holds in addition to the seal; nil if it is nothing.
 func (l SealLine) message() Message {
 	switch {
 	case l.Segment != nil:
@@ -194,7 +194,7 @@ type VerifyRequest struct {
 	State     string           `json:"state"`     // the same
 }
 
-// What Verification names beside paths of files.
+// What Verification names in addition to paths of files.
 const (
 	GitHead    = "git:head"    // the repository's HEAD
 	GitChanges = "git:changes" // its uncommitted changes

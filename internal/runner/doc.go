@@ -13,15 +13,13 @@
 //
 // # Links and commands
 //
-// A link goes through an exec of `attach`: its stdin carries messages to the
-// runner, its stdout messages from it. It serves one run. There is one link at a
-// time: a newer one displaces it, and the displaced exec ends with ExitDisplaced.
-// A worker may detach its link and begin another over the same exec, of whatever
-// run; meanwhile the exec holds no connection to the runner, and ends by itself
-// after MaxDetached. What
-// needs no link is a command, an exec of its own whose request goes in by stdin
-// and whose answer comes out as JSON: ping, abort, seal, verify, put. Prompts,
-// secrets, the token and aborts never stand in argv.
+// A link goes through an exec of `attach`: its stdin carries messages to the runner, its stdout
+// messages from it. It serves one run. There is one link at a time: a newer one displaces it, and
+// the displaced exec ends with ExitDisplaced. A worker may detach its link and begin another over
+// the same exec, of whatever run; meanwhile the exec holds no connection to the runner, and ends by
+// itself after MaxDetached. What needs no link is a command, a separate exec whose request goes in
+// by stdin and whose response comes out as JSON: ping, abort, seal, verify, put. Prompts, secrets,
+// the token and aborts are never in argv.
 //
 // Every connection to the socket presents the token whose SHA-256 the runner was
 // started with. The socket belongs to the runner's user and takes connections
@@ -86,13 +84,12 @@
 //	                         ▼
 //	                        cut
 //
-// delivering is on disk (fsync) before the first byte goes to the agent, and
-// delivered after the last. A start for a run that has a journal delivers nothing
-// and only reports where it stands. A run that was open when the runner died is
-// cut: whether the agent had the prompt, and what it did, only the frames in the
-// journal tell; no more will come. So cut without the end of a turn in its
-// frames is an unknown outcome. delivering is said of a live runner only: wait
-// for the delivery message or the exit frame that follows.
+// delivering is on disk (fsync) before the first byte goes to the agent, and delivered after the
+// last. A start for a run that has a journal delivers nothing and only reports where it stands. A
+// run that was open when the runner died is cut: only the frames in the journal show whether the
+// agent had the prompt, and what it did; no more will come. So cut without the end of a turn in its
+// frames is an unknown outcome. Only a live runner reports delivering: wait for the delivery
+// message or the exit frame that follows.
 //
 // The frames of a run are kept until sixteen newer runs have begun. What is left
 // then is that the run was delivered, or cut, and is not open.
@@ -111,20 +108,18 @@
 //
 // # Workspace
 //
-// A link whose hello has a position in the workspace's history is told what
-// happens to its files, with their content within the bounds of package session,
-// and before each answer to a flush how the workspace differs from the session's
-// beginning. Changes are numbered; a number behind the position of the next hello
-// is told again. Where the runner cannot go on from a position, as in a sandbox
-// that is fresh or of another time, the welcome asks for the files that are stored
-// and the difference begins a new lineage. A prompt is delivered once the runner
-// knows what was there before it. Package workspace says what is seen and how.
+// A link whose hello has a position in the workspace's history receives the changes of its files,
+// with their content within the bounds of package session, and before each answer to a flush the
+// workspace's difference from the session's beginning. Changes are numbered; those after the
+// position of the next hello are sent again. If the runner cannot continue from a position, as in a
+// fresh or restored sandbox, the welcome asks for the files that are stored and the difference
+// begins a new lineage. A prompt is delivered once the runner knows what was there before it.
+// Package workspace describes what is seen and how.
 //
-// While a link lives, inotify tells the runner when to look; where it does not,
-// because the file system gives no events or the kernel's watches are used up, the
-// workspace is polled, and ping says which. One look follows a burst, a pause of
-// fifty times its cost follows the look, and a file that goes on changing is told
-// ever more rarely until the flush. Without a link nothing is done.
+// While a link lives, inotify triggers the runner's passes over the workspace. If the file system
+// gives no events or the kernel's watches are used up, the workspace is polled, and ping says
+// which. One pass follows a burst, a pause of fifty times its cost follows the pass, and a file
+// that keeps changing is reported ever more rarely until the flush. Without a link nothing is done.
 //
 // # Durability
 //
@@ -133,13 +128,13 @@
 // would buy nothing.
 //
 //	failure                      what follows
-//	the worker dies              journal goes on; the next link attaches at its frame
+//	the worker dies              journal grows; the next link attaches at its frame
 //	the agent dies               exit frame; the next start launches it again
 //	the agent does not read      delivery stays delivering; interrupt kills after its grace
 //	the runner dies              its sandbox ends with it; the agent is killed in any case,
 //	                             and the next serve marks the open run cut
-//	the workspace cannot be read nothing is told of it; the turn goes on
-//	a torn record                cut off when the journal is opened again
+//	the workspace cannot be read nothing is reported of it; the turn continues
+//	a torn record                truncated when the journal is opened again
 //	the disk is full             link ends with journal_failed, the agent is killed
 //	snapshot without a seal      as if the runner had died
 package runner

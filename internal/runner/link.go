@@ -56,7 +56,7 @@ type Memory interface {
 type Held struct {
 	Message
 	Bytes    int64 // that it had on the link
-	Reserved int64 // of Memory, to be released by whoever has the message; 0 for a small one
+	Reserved int64 // of Memory, to be released by the owner of the message; 0 for a small one
 }
 
 // Dial opens a link over the stdin and stdout of an exec of Paths.Attach. It
@@ -157,8 +157,8 @@ func (l *Link) Settle() error { return l.send(&Settle{}) }
 // ListFiles answers a welcome that asks for the files that are stored.
 func (l *Link) ListFiles(known []session.KnownFile) error { return l.send(&FilesKnown{Files: known}) }
 
-// Flush asks for everything that the transcript files hold, and what has happened
-// in the workspace; Flushed with this id comes behind it.
+// Flush asks for everything that the transcript files hold, and for the changes in the workspace;
+// Flushed with this id follows it.
 func (l *Link) Flush(id int64) error { return l.send(&Flush{ID: id}) }
 
 // Next returns the next message: *DeliveryChanged, *Frame, *Segment, *Flushed or
@@ -203,8 +203,7 @@ func (l *Link) release(reserved int64) {
 	}
 }
 
-// Close ends the link; the agent goes on. It may be called twice and while
-// another method waits.
+// Close ends the link; the agent continues. It may be called twice and while another method waits.
 func (l *Link) Close() error {
 	var err error
 	l.close.Do(func() {

@@ -106,7 +106,7 @@ func TestDialEndsWithItsContext(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(t.Context())
 	gone := errors.New("gone")
 	cancel(gone)
-	_, err := Dial(ctx, stdin, stdout, Hello{Run: "run_1"}, nil) // nobody even reads the hello
+	_, err := Dial(ctx, stdin, stdout, Hello{Run: "run_1"}, nil) // not even the hello is read
 	require.ErrorIs(t, err, gone)
 }
 

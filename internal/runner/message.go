@@ -24,8 +24,8 @@ type Hello struct {
 	Attempt int64 `json:"attempt,omitempty"`
 	// Known says how much of each transcript file is stored.
 	Known []session.TranscriptPosition `json:"known,omitempty"`
-	// Files says how much is stored of what happened in the workspace; nil for a
-	// link that is not to tell of it.
+	// Files is how much of the workspace's history is stored; nil for a link that does not report
+	// changes.
 	Files *session.FilesPosition `json:"files,omitempty"`
 }
 
@@ -47,10 +47,9 @@ type Launch struct {
 	// Transcripts are absolute glob patterns of the agent's own files, as
 	// filepath.Match reads them; ** stands for any number of directories.
 	Transcripts []string `json:"transcripts,omitempty"`
-	// Key names what must be the same for a running process to take the next
-	// prompt: where it differs the process is stopped and started anew. Empty
-	// means that argv, env, dir and secrets must be the same. Give a key when argv
-	// changes between prompts without meaning another agent, such as a flag that
+	// Key names what must be the same for a running process to take the next prompt: if it differs
+	// the process is restarted. Empty means that argv, env, dir and secrets must be the same. Give
+	// a key when argv changes between prompts without meaning another agent, such as a flag that
 	// resumes.
 	Key string `json:"key,omitempty"`
 }
@@ -105,7 +104,7 @@ type Welcome struct {
 	Open bool `json:"open"`
 	// Agent: its process runs.
 	Agent bool `json:"agent"`
-	// ListFiles: nothing is told of the workspace until FilesKnown has come.
+	// ListFiles: nothing is reported of the workspace until FilesKnown has come.
 	ListFiles bool `json:"listFiles,omitempty"`
 }
 
@@ -140,7 +139,7 @@ type ExitReport struct {
 	Code   int    `json:"code"`   // -1 when a signal ended it, 127 when it could not be started
 	Signal string `json:"signal"` // such as "killed"
 	Stderr string `json:"stderr"` // its last 4 KiB
-	// Interrupted: the runner killed it because an interrupt was not heeded in time.
+	// Interrupted: the runner killed it because it did not act on an interrupt in time.
 	Interrupted bool `json:"interrupted"`
 	// Stopped says why the runner ended it, in order or by force; empty when it
 	// ended by itself.
@@ -152,11 +151,11 @@ type StopReason string
 
 // The reasons.
 const (
-	StoppedInterrupt StopReason = "interrupt" // not heeded in time
+	StoppedInterrupt StopReason = "interrupt" // not acted on in time
 	StoppedSeal      StopReason = "seal"
 	StoppedLaunch    StopReason = "launch"  // the next run wants another launch
 	StoppedStdin     StopReason = "stdin"   // it does not read prompts any more
-	StoppedRunner    StopReason = "runner"  // the runner itself was told to end
+	StoppedRunner    StopReason = "runner"  // the runner itself was asked to end
 	StoppedJournal   StopReason = "journal" // the journal could not be written
 )
 

@@ -29,7 +29,7 @@ func DefaultPaths() Paths {
 // Exec is a command to run in the sandbox.
 type Exec struct {
 	Argv  []string
-	Stdin []byte // all of its stdin, to be closed behind it
+	Stdin []byte // all of its stdin, to be closed after it
 }
 
 // Serve is the sandbox's entry command. TokenVariable must be in its environment.

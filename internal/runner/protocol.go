@@ -2,11 +2,10 @@ package runner
 
 import "time"
 
-// ProtocolVersion is what both ends must agree on. The runner is put into the
-// sandbox's image by the build that uses it, and into a snapshot when it wakes, so
-// there is no negotiation: another version is refused with CodeVersion. A sandbox
-// that is awake during a deploy keeps its runner: what is new must be such that an
-// older one refuses it and the turn goes on without.
+// ProtocolVersion is what both ends must agree on. The runner is put into the sandbox's image by
+// the build that uses it, and into a snapshot when it wakes, so there is no negotiation: another
+// version is refused with CodeVersion. A sandbox that is awake during a deploy keeps its runner: an
+// older runner must be able to refuse what is new, and the turn continues without it.
 const ProtocolVersion = 1
 
 // Bounds of the protocol.

@@ -58,8 +58,8 @@ func WriteMessage(w io.Writer, m Message) error {
 	return err
 }
 
-// encode returns a header with room for type and length, and the payload behind
-// it, so that bulk is not copied.
+// encode returns a header with room for type and length, and the payload after it, so that bulk is
+// not copied.
 func encode(m Message) (head, body []byte, err error) {
 	head = make([]byte, headerSize, 64)
 	switch m := m.(type) {

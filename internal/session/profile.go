@@ -129,7 +129,7 @@ func (s ProfileSpec) Check() []FieldFault {
 	return c.faults
 }
 
-// A profile may set those of our own variables that configure agents: names that begin with
+// A profile may set those of overwinter's variables that configure agents: names that begin with
 // acpVariables configure the agent acp; patienceVariable sets how long a turn continues while all
 // requests to the model fail.
 const (

@@ -20,7 +20,7 @@ const (
 	MaxAnswersItems = 64
 )
 
-// Bounds of what an agent asks. A larger question is rejected, whoever would decide it.
+// Bounds of what an agent asks. A larger question is rejected, whether a policy or a person decides it.
 const (
 	MaxQuestionBytes     = 1 << 20  // of a question, with the input that it is about, as JSON
 	MaxTurnQuestions     = 1000     // that people are asked in a turn

@@ -30,7 +30,7 @@ var table = []rule{
 	word(`(bring|brings|bringing|brought) (it |them )?back`, `"restore"`),
 	word(`furnish|furnishes|furnished`, `"provision" or "set up"`),
 	word(`so it is with|as it is`, `"the same applies to" or "by default"`),
-	{use(`for one[.,;:)]`), `"for example"`},
+	{use(`, for one[.,;:)]`), `"for example"`},
 	word(`(stop|stops|stopped|stopping|end|ends|ended) in order`, `"gracefully"`),
 	word(`wish|wishes|wished`, `"request" or "pending command"`),
 	word(`save (where|that|when|for)`, `"except"`),
@@ -46,6 +46,9 @@ var allow = []*regexp.Regexp{
 	use(`(postgres or|postgres nor|user) nobody`),
 	use(`nobody:x:65534:65534:nobody`),
 	use(`forsaken (→|from)`),
+	use(`(one|some|many|none|each|any) of (its|their|our) own \w+`),
+	use(`Index\.Tell`),
+	use(`as far as it is`),
 	use(`as it is (read|written|sent|made|called|stored|printed|received|produced)`),
 }
 

@@ -28,7 +28,7 @@ import (
 // from the start.
 const old = "some-model"
 
-// program is the real Codex behind its bridge, with its own model server.
+// program is the real Codex with its bridge, with its own model server.
 type program struct {
 	server *modelserver.Server
 	in     agent.LaunchInput

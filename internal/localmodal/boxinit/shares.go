@@ -41,8 +41,8 @@ var objectLimits = []objectLimit{
 	{name: "max_net_namespaces", most: 64},
 }
 
-// limitObjects sets the limits of our own user namespace, in which the inner one is counted. The kernel must
-// have a /proc to set them in that is not masked yet.
+// limitObjects sets the limits of init's user namespace, in which the inner one is counted. The kernel
+// must have a /proc to set them in that is not masked yet.
 func limitObjects() error {
 	for _, l := range objectLimits {
 		value := l.most

@@ -1,4 +1,4 @@
-// Package filetools is the program behind the SDK's Sandbox.Filesystem calls. The SDK executes
+// Package filetools is the program that serves the SDK's Sandbox.Filesystem calls. The SDK executes
 // /__modal/.bin/modal-sandbox-fs-tools with one JSON argument such as
 // {"ReadFile":{"path":"/etc/hosts"}}. Content goes through the standard streams; a failure is one
 // JSON object on stderr with an exit code of 1.

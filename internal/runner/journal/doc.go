@@ -13,7 +13,7 @@
 //   - A mark is on disk (fsync) when Mark returns, with everything before it.
 //   - Nothing follows a final mark: cut, closed, or sealed.
 //
-// What is wrong from some record on (torn, or with a bad checksum) is cut off
-// when the journal is opened. The runner's death loses what was not synced, and
-// nothing else can tear a record: a failed append is taken back at once.
+// An invalid tail (torn, or with a bad checksum) is truncated when the journal is opened. The
+// runner's death loses what was not synced, and nothing else can tear a record: a failed append is
+// undone at once.
 package journal

@@ -15,7 +15,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/runner"
 )
 
-// ErrFinal is the answer to an append behind a final mark.
+// ErrFinal is returned by an append after a final mark.
 var ErrFinal = errors.New("journal is final")
 
 var validRun = regexp.MustCompile(`^[A-Za-z0-9_-]{1,128}$`)
@@ -40,7 +40,7 @@ type Journal struct {
 	exited   bool   // the newest frame is an exit frame
 	dirty    bool
 	buf      []byte
-	onChange chan struct{} // closed at the next change; nil while nobody waits
+	onChange chan struct{} // closed at the next change; nil while no reader waits
 }
 
 // Create makes the journal of a run, with its first mark, on disk. It fails with
@@ -67,7 +67,7 @@ func Create(dir, run string, first Mark) (*Journal, error) {
 	return j, nil
 }
 
-// Open opens the journal of a run and cuts off a damaged tail. It fails with fs.ErrNotExist where there is none.
+// Open opens the journal of a run and truncates a damaged tail. It fails with fs.ErrNotExist if there is none.
 func Open(dir, run string) (*Journal, error) {
 	if !ValidRun(run) {
 		return nil, fmt.Errorf("open journal: %q does not name a run: %w", run, fs.ErrNotExist)
@@ -125,8 +125,8 @@ func (j *Journal) recover() error {
 	return errors.Join(j.log.Truncate(end), j.log.Sync())
 }
 
-// scan reads records up to the first that is damaged, out of order or behind a
-// final mark, and returns where it begins. Only visit makes it fail.
+// scan reads records up to the first that is damaged, out of order or after a final mark, and
+// returns where it begins. Only visit makes it fail.
 func scan(r io.Reader, visit func(offset int64, r record) error) (end int64, err error) {
 	head := make([]byte, len(magic))
 	if n, _ := io.ReadFull(r, head); n < len(magic) || string(head) != magic {
@@ -228,7 +228,7 @@ func (j *Journal) mark(m Mark) error {
 	return nil
 }
 
-// write puts buf behind the last record, or takes back what it wrote of it.
+// write appends buf after the last record, or undoes what it wrote of it.
 func (j *Journal) write() error {
 	j.dirty = true
 	if _, err := j.log.WriteAt(j.buf, j.end); err != nil {
@@ -265,9 +265,9 @@ func (j *Journal) changed() {
 	}
 }
 
-// Sync puts on disk what is not there yet. Appends and reads go on meanwhile.
+// Sync writes to disk what is not there yet. Appends and reads continue meanwhile.
 func (j *Journal) Sync() error {
-	j.syncing.Lock() // whoever finds nothing dirty must know that it is on disk
+	j.syncing.Lock() // a caller that finds nothing dirty must know that it is on disk
 	defer j.syncing.Unlock()
 	j.mu.Lock()
 	dirty := j.dirty

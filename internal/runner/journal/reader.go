@@ -30,9 +30,8 @@ func (j *Journal) Read(from int64) (*Reader, error) {
 	return &Reader{j: j, next: from}, nil
 }
 
-// Next returns the next frame, waiting for it if need be. more says that another
-// is there already. It fails with io.EOF behind the last frame of a journal that
-// is final, and with the cause of ctx.
+// Next returns the next frame, waiting for it if need be. more says that another is there already.
+// It fails with io.EOF after the last frame of a journal that is final, and with the cause of ctx.
 func (r *Reader) Next(ctx context.Context) (f runner.Frame, more bool, err error) {
 	for {
 		r.j.mu.Lock()

@@ -44,12 +44,12 @@ type agent struct {
 	writes chan stdinWrite
 	done   chan struct{} // closed when its exit frame has been recorded
 
-	// killing is held while the tree is killed: whoever waits for done knows that
-	// no kill is under way that could meet the next process.
+	// killing is held while the tree is killed: a caller that waits for done knows that no kill is
+	// in progress that could meet the next process.
 	killing sync.Mutex
 
 	mu      sync.Mutex
-	stopped runner.StopReason // the first reason for which it was told to end
+	stopped runner.StopReason // the first reason for which it was asked to end
 	pending *time.Timer       // the kill that an interrupt has set
 }
 
@@ -184,7 +184,7 @@ func (a *agent) supervise(stdout, stderr *os.File) {
 	_ = a.stdin.Close()
 	close(ended)
 	writer.Wait()
-	// What it left behind would go on working in the workspace beside its successor.
+	// Processes that it left running would work in the workspace alongside its successor.
 	a.killing.Lock()
 	a.killTree()
 	a.killing.Unlock()
@@ -276,7 +276,7 @@ func (a *agent) write(data []byte, done func(error)) error {
 	}
 }
 
-// interrupt breaks the turn off and sets the kill that follows if it is not heeded.
+// interrupt aborts the turn and schedules the kill that follows if the agent does not act on it.
 func (a *agent) interrupt(i runner.Interrupt) error {
 	var err error
 	switch {

@@ -29,7 +29,7 @@ const (
 	hangBudget = 2 * time.Second
 )
 
-// ExitError is a failure with the exit code that tells its kind.
+// ExitError is a failure with the exit code of its kind.
 type ExitError struct {
 	ExitCode int
 	Err      error
@@ -180,7 +180,7 @@ func (a *attachment) link(ctx context.Context, hello *runner.Hello) (detached bo
 		if a.forward(w, over) {
 			close(detach)
 		} else {
-			_ = conn.CloseWrite() // both ends tell the other by closing
+			_ = conn.CloseWrite() // both ends signal it by closing
 		}
 	}()
 	bridged := make(chan error, 1)
@@ -225,7 +225,7 @@ func (a *attachment) forward(w *bufio.Writer, over <-chan struct{}) (detach bool
 				return true
 			}
 			if errors.Join(runner.WriteMessage(w, m), w.Flush()) != nil {
-				return false // the runner has gone, as its end of the link will tell
+				return false // the runner has gone, as its end of the link will show
 			}
 		case <-over:
 			return false
@@ -347,7 +347,7 @@ func PingCommand(ctx context.Context, dir string, stdin io.Reader, stdout io.Wri
 	return err
 }
 
-// AbortCommand breaks off the turn of a run.
+// AbortCommand aborts the turn of a run.
 func AbortCommand(ctx context.Context, dir, run string, stdin io.Reader, stdout io.Writer) error {
 	var r runner.AbortRequest
 	if err := request(stdin, &r); err != nil {

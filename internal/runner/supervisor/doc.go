@@ -14,9 +14,8 @@
 //     interrupt waits for none of them.
 //   - Every descendant of the process belongs to the agent. Nothing else is ever
 //     started here, so killing all descendants kills the agent and nothing else.
-//   - The reaper is the only one who waits for children. So what needs git runs in
-//     attach and seal, which are processes of their own: serve sends attach a survey,
-//     and attach puts the diff in its place.
+//   - Only the reaper waits for children. So what needs git runs in attach and seal, which are
+//     separate processes: serve sends attach a survey, and attach replaces it with the diff.
 //   - The live link alone has the index of the workspace; it is changed under one lock.
 //
 // The state directory holds runner.sock, lock, open (the name of the open run),

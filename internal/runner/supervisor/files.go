@@ -13,10 +13,10 @@ import (
 )
 
 const (
-	// quiet is how long a burst of changes may go on before it is looked at.
+	// quiet is how long a burst of changes may continue before a pass.
 	quiet = 250 * time.Millisecond
-	// pollFiles is how often the workspace is looked through where nothing tells of
-	// changes, and netFiles where inotify does: the net below it.
+	// pollFiles is the interval of passes over a workspace without inotify, and netFiles with it,
+	// as a safety net.
 	pollFiles, netFiles = time.Second, 15 * time.Second
 	// duty bounds what looking costs: a pass over a large workspace is followed by a
 	// pause of that many times as long.
@@ -33,7 +33,7 @@ type fileKeeper struct {
 	root, dir string
 
 	mu    sync.Mutex
-	index *workspace.Index // nil until somebody wants to know
+	index *workspace.Index // nil until a worker requests it
 }
 
 // open needs mu.
@@ -51,8 +51,8 @@ func (k *fileKeeper) wantsList(p session.FilesPosition) bool {
 	return p.Lineage != "" && !k.open().Continues(p)
 }
 
-// take makes the index go on from a position, and says so where the worker does
-// not know its lineage. It needs mu.
+// take makes the index continue from a position, and reports if the worker does not know its
+// lineage. It needs mu.
 func (k *fileKeeper) take(p session.FilesPosition, known []session.KnownFile, send func(runner.Message) error) (*workspace.Index, error) {
 	i := k.open()
 	if i.Continues(p) {
@@ -106,7 +106,7 @@ func (l *link) awaitSurvey() {
 	}
 }
 
-// files tells the worker of changes in the workspace for as long as the link lives.
+// files sends the worker changes in the workspace for as long as the link lives.
 func (l *link) files(p session.FilesPosition, listed bool) {
 	survey := sync.OnceFunc(func() { close(l.surveyed) })
 	defer survey()
@@ -157,7 +157,7 @@ func (l *link) look(i *workspace.Index, w *workspace.Watcher, mode runner.Watch)
 	var cost time.Duration
 	held, unannounced := false, 0
 	for {
-		// A file system that does not tell of everything is looked at as if it told nothing.
+		// A file system that does not report every change is treated as if it reported none.
 		if mode == runner.WatchInotify && (w.Broken() || unannounced > 1) {
 			mode = runner.WatchPoll
 			w.Close()
@@ -203,12 +203,12 @@ func (l *link) look(i *workspace.Index, w *workspace.Watcher, mode runner.Watch)
 
 // pass is what one look came to.
 type pass struct {
-	cost time.Duration // without the telling
+	cost time.Duration // without the sending
 	told bool          // there was something
 	held bool          // something was held back, and another look is due
 }
 
-// passFiles looks once and tells what it finds.
+// passFiles makes one pass and sends what it finds.
 func (l *link) passFiles(i *workspace.Index, w *workspace.Watcher, add func(string)) (pass, error) {
 	k := l.s.files
 	k.mu.Lock()
@@ -229,8 +229,8 @@ func (l *link) passFiles(i *workspace.Index, w *workspace.Watcher, add func(stri
 	return p, err
 }
 
-// flushFiles tells everything that the workspace holds now, and asks for the diff
-// where it is another than the worker has.
+// flushFiles sends everything that the workspace holds now, and requests the diff if the worker has
+// an older one.
 func (l *link) flushFiles() error {
 	select {
 	case <-l.surveyed:

@@ -39,7 +39,7 @@ type link struct {
 	// no prompt is delivered before.
 	surveyed chan struct{}
 	diffKey  string       // of the diff that the worker has
-	watch    atomic.Value // runner.Watch, once it looks after the workspace
+	watch    atomic.Value // runner.Watch, once it watches the workspace
 	tasks    sync.WaitGroup
 
 	mu     sync.Mutex // held around every message

@@ -11,8 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// reaper starts the runner's children and waits for all of them, also for those
-// that it inherits as subreaper: nothing else in the process may wait for one.
+// reaper starts the runner's children and waits for all of them, also for those that it inherits as
+// subreaper: nothing else in the process may wait for one.
 type reaper struct {
 	mu       sync.Mutex // held around fork, so that no child ends before it is known
 	children map[int]*child

@@ -35,11 +35,10 @@ func delivery(j *journal.Journal) runner.Delivery {
 	return runner.Delivering
 }
 
-// begin delivers the prompt of a run that has no journal yet. told is called when
-// the delivery changes, once at least, and must not block. It returns before the
-// agent has read. seals
-// is how many seals there had been when the start came: one that had to wait for
-// a seal is refused, or the sandbox would be snapshotted with an agent at work.
+// begin delivers the prompt of a run that has no journal yet. It calls the function `told` when the
+// delivery changes, once at least; it must not block. begin returns before the agent has read. seals
+// is how many seals there had been when the start came: a start that had to wait for a seal is
+// refused, or the sandbox would be snapshotted with an agent at work.
 func (s *Supervisor) begin(run string, start *runner.Start, seals int, told func(*journal.Journal)) error {
 	s.life.Lock()
 	defer s.life.Unlock()
@@ -157,13 +156,13 @@ func (s *Supervisor) openRun(run string, patterns []string) (j, before *journal.
 	if err := replaceFile(s.openFile(), []byte(run+"\n"), false); err != nil {
 		return nil, nil, fmt.Errorf("name open run: %w", err)
 	}
-	// Whoever meets the journal of a run that nobody has open takes it for one that was left.
+	// A caller that finds the journal of a run that is not open takes it for an abandoned one.
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if j, err = journal.Create(s.runs(), run, journal.Delivering); err != nil {
 		return nil, nil, err
 	}
-	// Behind the journal, with which most file systems have written it: a prompt waits for this.
+	// After the journal, with which most file systems have written it: a prompt waits for this.
 	if err := errors.Join(syncPath(s.openFile()), syncPath(s.cfg.Dir)); err != nil {
 		return nil, nil, errors.Join(fmt.Errorf("name open run: %w", err), j.Close())
 	}
@@ -187,10 +186,10 @@ func (s *Supervisor) closeRun(before *journal.Journal) error {
 	return nil
 }
 
-// forget closes the journals that nobody needs and gives up the frames of old runs.
+// forget closes the journals that are not in use and discards the frames of old runs.
 func (s *Supervisor) forget() {
 	s.mu.Lock()
-	defer s.mu.Unlock() // so that nobody opens a journal that is being shortened
+	defer s.mu.Unlock() // so that no journal is opened while it is being shortened
 	for run, j := range s.journals {
 		if j == s.open || s.link != nil && s.link.run == run {
 			continue
@@ -267,7 +266,7 @@ func (s *Supervisor) input(run string, data []byte) error {
 	return a.write(data, nil)
 }
 
-// sealed is what the supervisor tells the seal command.
+// sealed is the supervisor's response to the seal command.
 type sealed struct {
 	Files     []string `json:"files"`
 	Run       string   `json:"run"`

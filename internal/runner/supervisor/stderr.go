@@ -45,7 +45,7 @@ func (m *stderrMeter) line(line []byte, now time.Time) [][]byte {
 	return append(out, line)
 }
 
-// note tells of the lines that were dropped since the last note.
+// note reports the lines that were dropped since the last note.
 func (m *stderrMeter) note() []byte {
 	b := fmt.Appendf(nil, "[overwinter-runner: %d lines of stderr left out]", m.dropped)
 	m.dropped = 0

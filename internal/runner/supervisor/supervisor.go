@@ -29,7 +29,7 @@ const (
 type Config struct {
 	Dir       string // state directory; made if it is missing
 	Home      string // the agent's HOME
-	Workspace string // whose files are looked after
+	Workspace string // whose files are watched
 	TokenHash string // SHA-256 of the token, as hexadecimal digits
 	Log       *slog.Logger
 }
@@ -167,7 +167,7 @@ func (s *Supervisor) recover() error {
 	if status.Mark.Final() {
 		return os.Remove(s.openFile())
 	}
-	// An agent that had ended before was not cut off: its frames are complete.
+	// An agent that had ended before was not interrupted: its frames are complete.
 	final := journal.Cut
 	if status.Exited && status.Mark == journal.Delivered {
 		final = journal.Closed
@@ -258,8 +258,8 @@ func (s *Supervisor) frame(stream runner.Stream, data []byte, truncated bool) {
 	}
 }
 
-// fail ends agent and link when the journal cannot be written: frames that
-// nobody can read back must not be acted on.
+// fail ends agent and link when the journal cannot be written: frames that cannot be read back must
+// not be acted on.
 func (s *Supervisor) fail(err error) {
 	s.log.Error("journal failed", slog.Any("error", err))
 	s.mu.Lock()

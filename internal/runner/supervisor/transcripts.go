@@ -23,8 +23,8 @@ const (
 	// enough for little to be lost with a sandbox, and nothing to a hundred of them.
 	// The flush at the end of a turn waits for no poll.
 	pollInterval = time.Second
-	// edge is how much of both ends of what was read is compared at each change:
-	// enough to notice a file that was written anew, cheap enough for every poll.
+	// edge is how much of both ends of what was read is compared at each change: enough to notice a
+	// file that was rewritten, cheap enough for every poll.
 	edge = 4 << 10
 )
 

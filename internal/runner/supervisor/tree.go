@@ -18,10 +18,9 @@ type process struct {
 	start string // in clock ticks since boot
 }
 
-// descendants lists the living processes below root. It reads /proc alone: not
-// every sandbox runtime has cgroups or lists of children. As the runner is the
-// subreaper of all that the agent starts, a process that was double-forked or
-// has a session of its own is found as well.
+// descendants lists the living processes below root. It reads /proc alone: not every sandbox
+// runtime has cgroups or lists of children. As the runner is the subreaper of all that the agent
+// starts, a process that was double-forked or has its own session is found as well.
 func descendants(root int) ([]process, error) {
 	proc, err := os.Open("/proc")
 	if err != nil {

@@ -1,6 +1,5 @@
-// Package workspace knows the files of an agent's working directory: what is
-// there, what has changed since a worker was last told, and how all of it differs
-// from the session's beginning.
+// Package workspace tracks the files of an agent's working directory: the present files, the
+// changes since the last report to a worker, and the difference from the session's beginning.
 //
 //	inotify ──▶ Watcher ──wake──▶ (package supervisor) ──▶ Index.Pass ──▶ Index.Tell ──▶ worker
 //	polling ───────────────────▶                             │
@@ -21,21 +20,20 @@
 //
 // # Index
 //
-// The index has what the worker was told of each file, and what the disk said
-// then. A pass compares it with the disk by size, times and inode, and reads only
-// what differs. What was written so shortly before it was read that its time
-// could not tell a later write apart is read again in the next pass.
+// The index has the last report to the worker on each file, and the file's metadata at that time. A
+// pass compares it with the disk by size, times and inode, and reads only files that differ. A file
+// that was written so shortly before it was read that its time would not show a later write is read
+// again in the next pass.
 //
-// Every change is told with a number, in the index's lineage. A worker that says
-// up to which number it has stored gets everything behind it again. A worker whose
-// position the index does not continue, because the sandbox is another or its
-// disk is of another time, says what files it knows, and a new lineage begins
-// with the difference.
+// Every change is reported with a number, in the index's lineage. A worker that says up to which
+// number it has stored gets everything after it again. If the index does not continue a worker's
+// position, because the sandbox is another or its disk was restored, the worker says what files it
+// knows, and a new lineage begins with the difference.
 //
 // # Invariants
 //
-//   - No change is lost: its number rises above what the worker has only when it
-//     was told, and whoever says a lower number is told again.
+//   - No change is lost: its number exceeds the worker's only once it was reported, and a worker
+//     with a lower number gets it again.
 //   - Content is sent whole, with the sum of exactly these bytes, or not at all.
 //   - Nothing is opened that a symbolic link leads to.
 //   - What is there before the first prompt is delivered is never called a change.
@@ -52,9 +50,9 @@
 //
 // # Diff
 //
-// A diff is against the commit that the repository had at the beginning, by git,
-// or against copies of what was there first. It is taken in a process of its own,
-// never in the one that owns the agent, whose children are the agent's alone.
+// A diff is against the commit that the repository had at the beginning, by git, or against copies
+// of the first files. It is taken in a separate process, never in the one that owns the agent,
+// whose children are the agent's alone.
 //
 //	what fails                       what follows
 //	inotify is not there, or full    polling

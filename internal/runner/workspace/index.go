@@ -24,19 +24,19 @@ const (
 	// maxHashed is the largest file that is read to know whether it is the same;
 	// of a larger one size and time say so.
 	maxHashed = 64 << 20
-	// A file that goes on changing is told after a second, then after two, and so
-	// on up to half a minute: a log that grows is not sent a hundred times.
+	// A file that keeps changing is reported after a second, then after two, and so on up to half a
+	// minute: a log that grows is not sent a hundred times.
 	minHold, maxHold = time.Second, 30 * time.Second
 )
 
-// Index is what a worker has been told of a workspace. It is for one goroutine.
+// Index is what a worker knows of a workspace. It is for one goroutine.
 type Index struct {
 	root  string // the workspace
 	dir   string // where the index and the first contents are kept
 	limit int    // of files
 
 	s       saved
-	used    int64 // bytes of content that were told
+	used    int64 // bytes of content that were reported
 	unsaved bool  // it differs from its file
 	todo    []string
 	gone    map[string]bool // of those, what is not seen any more
@@ -55,7 +55,7 @@ type saved struct {
 	Begun bool `json:"begun"`
 	// Empty: the lineage began with a worker that knew of no files.
 	Empty   bool              `json:"empty"`
-	Bounded int64             `json:"bounded,omitempty"` // the number under which a worker was told that not all is seen
+	Bounded int64             `json:"bounded,omitempty"` // the number of the report that not everything is watched
 	Entries map[string]*entry `json:"entries"`
 }
 
@@ -64,11 +64,11 @@ type entry struct {
 	Stat    stat            `json:"stat"`
 	SHA256  string          `json:"sha256,omitempty"`
 	Unsaved session.Unsaved `json:"unsaved,omitempty"`
-	Seq     int64           `json:"seq,omitempty"` // under which it was told last; 0: never, or known to the worker before
+	Seq     int64           `json:"seq,omitempty"` // of the last report; 0: never, or known to the worker before
 	Deleted bool            `json:"deleted,omitempty"`
-	Initial bool            `json:"initial,omitempty"` // there at the beginning and not told yet
+	Initial bool            `json:"initial,omitempty"` // there at the beginning and not reported yet
 	Known   bool            `json:"known,omitempty"`   // the worker has this state of it
-	Racy    bool            `json:"racy,omitempty"`    // its times cannot tell a later write
+	Racy    bool            `json:"racy,omitempty"`    // its times cannot show a later write
 	// First is the sum of what it held at the session's beginning, of FirstSize
 	// bytes; empty when it was not there or has no copy.
 	First     string `json:"first,omitempty"`
@@ -106,7 +106,7 @@ func (e *entry) kept() int64 {
 	return e.Stat.Size
 }
 
-// Continues reports whether the index goes on from what a worker has stored.
+// Continues reports whether the index continues from what a worker has stored.
 func (i *Index) Continues(p session.FilesPosition) bool {
 	if i.s.Session != p.Session || i.s.Lineage == "" {
 		return false
@@ -117,7 +117,7 @@ func (i *Index) Continues(p session.FilesPosition) bool {
 	return p.Lineage == i.s.Lineage && p.Seq <= i.s.Seq
 }
 
-// Seq is the number of the newest change that was told.
+// Seq is the number of the newest change that was reported.
 func (i *Index) Seq() int64 { return i.s.Seq }
 
 // Lineage names the history that the index is part of.
@@ -126,8 +126,7 @@ func (i *Index) Lineage() string { return i.s.Lineage }
 // Base is the commit that the workspace began with.
 func (i *Index) Base() string { return i.s.Base }
 
-// Resume takes up a position that the index continues: what was told behind it is
-// told again.
+// Resume resumes from a position that the index continues: later changes are reported again.
 func (i *Index) Resume(p session.FilesPosition) {
 	for _, e := range i.s.Entries {
 		e.hold, e.next = 0, time.Time{}
@@ -174,10 +173,9 @@ func newLineage() string {
 	return hex.EncodeToString(b)
 }
 
-// Pass compares the workspace with the index and remembers what Tell has to look
-// at. watch, if it is not nil, is called with each directory before it is read.
-// With force nothing is held back for having changed a moment ago. It reports
-// whether there is anything to look at.
+// Pass compares the workspace with the index and remembers what [Index.Tell] has to report. watch, if it is
+// not nil, is called with each directory before it is read. With force nothing is held back for
+// having changed a moment ago. It reports whether there is anything for it.
 func (i *Index) Pass(force bool, watch func(dir string)) (bool, error) {
 	first := !i.s.Begun
 	if first && i.s.Base == "" {
@@ -227,13 +225,13 @@ func (i *Index) Pass(force bool, watch func(dir string)) (bool, error) {
 		i.begun()
 	}
 	if w.bounded && i.s.Bounded == 0 {
-		i.s.Bounded = -1 // to be told
+		i.s.Bounded = -1 // to be reported
 	}
 	slices.Sort(i.todo)
 	return len(i.todo) > 0 || i.s.Bounded < 0, nil
 }
 
-// consider puts a file on the list of Tell, unless it is held back.
+// consider adds a file to those of [Index.Tell], unless it is held back.
 func (i *Index) consider(path string, e *entry) {
 	if !i.force && e.hold > 0 && time.Now().Before(e.next) {
 		i.held = true
@@ -446,7 +444,7 @@ func (i *Index) tell(path string, send func(session.FileChange) error) error {
 	}
 	i.s.Seq++
 	e.Stat, e.SHA256, e.Unsaved, e.Racy = got.stat, got.sum, change.Unsaved, got.racy
-	// What was told as initial may have to be told as initial again.
+	// What was reported as initial may have to be reported as initial again.
 	e.Seq, e.Known, e.Deleted, e.Initial = i.s.Seq, true, false, change.Initial
 	e.back(time.Now())
 	i.used += e.kept() - was

@@ -16,7 +16,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
-// bundle is a workspace with an index, and a worker that stores what it is told.
+// bundle is a workspace with an index, and a worker that stores the reports.
 type bundle struct {
 	t     *testing.T
 	root  string
@@ -61,7 +61,7 @@ func (b *bundle) send(c session.FileChange) error {
 	return nil
 }
 
-// look makes a pass and tells, and returns what was told as "CHANGE PATH".
+// look makes a pass, and returns the reports as "CHANGE PATH".
 func (b *bundle) look() []string {
 	b.t.Helper()
 	b.told = nil
@@ -81,7 +81,7 @@ func (b *bundle) look() []string {
 	return out
 }
 
-// store makes the worker keep what it was told.
+// store makes the worker store the reports.
 func (b *bundle) store() {
 	b.p.Lineage, b.p.Base = b.index.Lineage(), b.index.Base()
 	for _, c := range b.told {
@@ -236,7 +236,7 @@ func TestARestoredDiskGoesOnWhereItStood(t *testing.T) {
 	b.attach()
 	require.Equal(t, []string{"deleted a", "deleted b"}, b.sync())
 
-	// The disk of another session begins anew.
+	// The disk of another session starts from the beginning.
 	b.write("a", "1")
 	b.p, b.files = session.FilesPosition{Session: "ses_2"}, map[string]session.FileContent{}
 	b.attach()

@@ -46,7 +46,7 @@ type treeEntry struct {
 	size     int64  // 0 for a directory, whose size depends on the file system
 	modified int64  // in Unix nanoseconds; 0 for a directory, which changes with its entries
 	target   string // of a symbolic link, or the device number of a device
-	sum      string // SHA-256 of the content, as far as it is known
+	sum      string // SHA-256 of the content, if known
 }
 
 // line is the form of an entry that the digest covers and the index has.
@@ -256,7 +256,7 @@ func compareTree(ctx context.Context, root, dir string, want session.ManifestTre
 		return session.TreeDifference{}
 	}
 	index, err := readTree(dir, want)
-	if err != nil { // the workspace differs, and nothing tells where
+	if err != nil { // the workspace differs at an unknown place
 		return session.TreeDifference{Paths: []string{root + " (differs; its index cannot be read)"}}
 	}
 	c := &comparison{ctx: ctx, root: root, room: hashBudget}

@@ -16,8 +16,8 @@ const maxWatches = 8192
 const watched = unix.IN_CREATE | unix.IN_DELETE | unix.IN_MODIFY | unix.IN_CLOSE_WRITE | unix.IN_ATTRIB |
 	unix.IN_MOVED_FROM | unix.IN_MOVED_TO | unix.IN_DELETE_SELF | unix.IN_MOVE_SELF | unix.IN_ONLYDIR | unix.IN_DONT_FOLLOW
 
-// Watcher wakes whoever looks after a workspace when something happens in it. It
-// does not say what: a pass over the workspace finds that out.
+// Watcher wakes its owner when something happens in a workspace. It does not say what: a pass over
+// the workspace finds that out.
 type Watcher struct {
 	file *os.File
 	wake chan struct{} // one is enough
@@ -30,7 +30,7 @@ type Watcher struct {
 	broken  atomic.Bool
 }
 
-// NewWatcher fails where there is no inotify to be had.
+// NewWatcher fails if inotify is not available.
 func NewWatcher() (*Watcher, error) {
 	fd, err := unix.InotifyInit1(unix.IN_CLOEXEC | unix.IN_NONBLOCK)
 	if err != nil {
@@ -66,7 +66,7 @@ func (w *Watcher) Add(dir string) {
 		if wd > maxWatches {
 			w.broken.Store(true)
 		}
-	case errors.Is(err, unix.ENOENT), errors.Is(err, unix.ENOTDIR), errors.Is(err, unix.ELOOP): // it went away; its parent tells
+	case errors.Is(err, unix.ENOENT), errors.Is(err, unix.ENOTDIR), errors.Is(err, unix.ELOOP): // it went away; its parent reports that
 	default:
 		w.broken.Store(true)
 	}
