@@ -7,6 +7,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"html"
 	"net/url"
 	"slices"
 	"strings"
@@ -94,6 +95,9 @@ func maskedValues(name, value string) []string {
 		if len(v) >= MinMasked {
 			out = append(out, v)
 		}
+		if strings.Contains(v, "-----BEGIN ") {
+			out = append(out, keyLines(v)...)
+		}
 	}
 	if u, err := url.Parse(value); err == nil && u.Host != "" {
 		if u.User != nil {
@@ -126,6 +130,20 @@ func maskedValues(name, value string) []string {
 	return out
 }
 
+// minLine is the length in bytes from which a line of a key is masked by itself.
+const minLine = 16
+
+// keyLines are the lines of a key in PEM: a text may show them with numbers, indented, or with other line breaks.
+func keyLines(pem string) []string {
+	var out []string
+	for line := range strings.Lines(pem) {
+		if line = strings.TrimSpace(line); len(line) >= minLine && !strings.HasPrefix(line, "-----") {
+			out = append(out, line)
+		}
+	}
+	return out
+}
+
 // credentials finds the keys within a secret that is a document, such as a service account.
 func credentials(v any, named bool, add func(string)) {
 	switch v := v.(type) {
@@ -148,23 +166,69 @@ func credentials(v any, named bool, add func(string)) {
 	}
 }
 
-// textForms are a value unchanged, in hexadecimal digits, percent-encoded, and within a JSON
-// string.
+// unreserved are the characters that no percent-encoding changes, besides letters and digits.
+const unreserved = "-_."
+
+// safe are characters that some percent-encoding leaves as they are, besides these.
+var safe = []string{
+	"~",                                 // RFC 3986, curl, and Go in queries
+	"~/",                                // Python
+	"*",                                 // Java, and forms of HTML
+	"",                                  // older programs
+	"~!'()*",                            // encodeURIComponent
+	"~!'()*;,/?:@&=+$#",                 // encodeURI
+	"~$&+=:@",                           // Go in paths
+	"~!$&'()*+,;=:@", "~!$&'()*+,;=:@/", // a path, by RFC 3986
+}
+
+// textForms are a value as it is, in hexadecimal digits, percent-encoded, for HTML, and within JSON strings, also
+// those that are within others.
 func textForms(value string) []string {
 	inHex := hex.EncodeToString([]byte(value))
 	out := []string{value, inHex, strings.ToUpper(inHex)}
-	for _, encoded := range []string{
-		url.QueryEscape(value), url.PathEscape(value), strings.ReplaceAll(url.QueryEscape(value), "+", "%20"),
-	} {
-		out = append(out, encoded, lowerEscapes(encoded))
+	every := make([]byte, 0, 3*len(value))
+	for i := range len(inHex) / 2 {
+		every = append(append(every, '%'), inHex[2*i:2*i+2]...)
 	}
-	for _, html := range []bool{false, true} {
-		quoted := quote(value, html)
-		inner := string(quoted[1 : len(quoted)-1])
-		out = append(out, inner, strings.ReplaceAll(inner, "/", `\/`))
+	out = append(out, string(every), strings.ToUpper(string(every)))
+	for _, more := range safe {
+		encoded := percentEncode(value, unreserved+more)
+		for _, form := range []string{encoded, strings.ReplaceAll(encoded, "%20", "+")} {
+			out = append(out, form, lowerEscapes(form))
+		}
+	}
+	escaped := html.EscapeString(value)
+	out = append(out, escaped, strings.NewReplacer("&#34;", "&quot;", "&#39;", "&apos;").Replace(escaped),
+		strings.ReplaceAll(escaped, "&#34;", "&quot;"), strings.NewReplacer("&#34;", `"`, "&#39;", "'").Replace(escaped))
+	for _, escapeHTML := range []bool{false, true} {
+		inner := value
+		for range nestedJSON {
+			quoted := quote(inner, escapeHTML)
+			inner = string(quoted[1 : len(quoted)-1])
+			out = append(out, inner, strings.ReplaceAll(inner, "/", `\/`))
+		}
 	}
 	return out
 }
+
+// nestedJSON is in how many JSON strings, one within the other, a value is found.
+const nestedJSON = 3
+
+// percentEncode writes a percent sign and two digits for all bytes but letters, digits and those of keep.
+func percentEncode(value, keep string) string {
+	b := make([]byte, 0, len(value))
+	for _, c := range []byte(value) {
+		isAlphanumeric := c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9'
+		if isAlphanumeric || strings.IndexByte(keep, c) >= 0 {
+			b = append(b, c)
+		} else {
+			b = append(b, '%', upperDigits[c>>4], upperDigits[c&15])
+		}
+	}
+	return string(b)
+}
+
+const upperDigits = "0123456789ABCDEF"
 
 // quote returns a JSON string.
 func quote(text string, html bool) []byte {

@@ -5,6 +5,7 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
+	"html"
 	"net/url"
 	"strings"
 	"testing"
@@ -37,6 +38,17 @@ func TestMasksAValueInEveryForm(t *testing.T) {
 			"JSON":              string(quoted[1 : len(quoted)-1]),
 			"hexadecimal":       fmt.Sprintf("%x", value),
 			"HEXADECIMAL":       fmt.Sprintf("%X", value),
+			"JSON in JSON":      inJSON(inJSON(value)),
+			"… in JSON":         inJSON(inJSON(inJSON(value))),
+			"HTML":              html.EscapeString(value),
+			"XML":               strings.ReplaceAll(html.EscapeString(value), "&#34;", "&quot;"),
+			"every byte":        percent(value, ""),
+		}
+		// What does not escape which characters: Python, JavaScript (both), Java, Go and curl.
+		for _, safe := range []string{"_.-~/", "_.-~", "_.-~!'()*", "_.-~!'()*;,/?:@&=+$#", "_.-*", "_.-~$&+=:@"} {
+			safe += "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
+			forms["without "+safe] = percent(value, safe)
+			forms["as a form, without "+safe] = strings.ReplaceAll(percent(value, safe), "%20", "+")
 		}
 		for name, form := range forms {
 			got := m.Text("before " + form + " behind")
@@ -62,6 +74,52 @@ func TestMasksAValueInEveryForm(t *testing.T) {
 				}
 			}
 		}
+	}
+}
+
+// inJSON is the text between the quotes of a JSON string.
+func inJSON(text string) string {
+	quoted, err := json.Marshal(text)
+	if err != nil {
+		panic(err)
+	}
+	return string(quoted[1 : len(quoted)-1])
+}
+
+// percent writes all bytes but the safe ones as percent and two digits.
+func percent(text, safe string) string {
+	var b strings.Builder
+	for _, c := range []byte(text) {
+		if strings.IndexByte(safe, c) >= 0 {
+			b.WriteByte(c)
+		} else {
+			fmt.Fprintf(&b, "%%%02X", c)
+		}
+	}
+	return b.String()
+}
+
+// Programs show the lines of a file with numbers, indented, or with other line breaks.
+func TestTheLinesOfAKeyAreMasked(t *testing.T) {
+	t.Parallel()
+	lines := []string{
+		"-----BEGIN PRIVATE KEY-----", "MIGHAgEAMBMGByqGSM49AgEGCCqGSM49AwEHBG0wawIBAQQgZm9vYmFyYmF6cXV4",
+		"hRANCAAQ1bm90aGluZ3RvLXNlZS1oZXJlLWp1c3QtYS10ZXN0LWtleS1vZi1saW5l", "c2hvcnQ=", "-----END PRIVATE KEY-----",
+	}
+	key := strings.Join(lines, "\n") + "\n"
+	account, err := json.Marshal(map[string]string{"type": "service_account", "private_key": key})
+	require.NoError(t, err)
+	for _, value := range []string{key, string(account)} {
+		m := secret.NewMasker(named("PEM", value))
+		var shown strings.Builder
+		for i, line := range lines {
+			fmt.Fprintf(&shown, "%6d\t%s\r\n", i+1, line)
+		}
+		got := m.Text(shown.String())
+		require.NotContains(t, got, lines[1])
+		require.NotContains(t, got, lines[2])
+		require.Contains(t, got, "[redacted PEM]")
+		require.Equal(t, lines[0]+"\nabc", m.Text(lines[0]+"\nabc"), "this is in every key")
 	}
 }
 
