@@ -110,6 +110,9 @@ type SaveRequest struct {
 	// Unsaved: save the sandbox only if the session has worked in it and no bundle covers that: one of a restore
 	// that failed half-way must not be saved. An error if an earlier generation has unsaved work.
 	Unsaved bool `json:"unsaved,omitempty"`
+	// Release, if not empty, is the reason for which SaveBundle terminates the session's sandboxes once the bundle is
+	// committed.
+	Release string `json:"release,omitempty"`
 }
 
 // RevertRequest asks for the agent of an idle session to be taken back to before a prompt.
@@ -125,6 +128,8 @@ type RevertRequest struct {
 type Saved struct {
 	BundleID string `json:"bundleId,omitempty"`
 	Verified bool   `json:"verified"`
+	// Released: the session's sandboxes have been terminated too. If false, the workflow terminates them.
+	Released bool `json:"released,omitempty"`
 }
 
 // Problem is what a command of the session came to that could not be done.

@@ -13,12 +13,33 @@ import (
 
 // SaveBundle makes the bundle that a session wakes from, and returns when it is verified and
 // committed: agent stopped, transcripts stored, manifest taken, snapshot made and found at the
-// provider. The sandbox keeps running. SandboxLost if it has ended; a bundle of this generation
-// that was saved before is returned unchanged.
+// provider. The sandbox keeps running unless the request releases it. SandboxLost if it has ended; a bundle of
+// this generation that was saved before is returned unchanged.
 func (c *Control) SaveBundle(ctx context.Context, in SaveRequest) (Saved, error) {
 	stop := beat(ctx)
 	defer stop()
-	return c.save(ctx, in)
+	saved, err := c.save(ctx, in)
+	if err != nil || in.Release == "" || saved.BundleID == "" {
+		return saved, err
+	}
+	saved.Released = c.released(ctx, in)
+	return saved, nil
+}
+
+// releaseTimeout is how long SaveBundle tries to terminate a sandbox. After that the workflow does it.
+const releaseTimeout = 30 * time.Second
+
+// released terminates the sandboxes of a session that has been saved, and reports whether it could. It saves a
+// round trip through Temporal.
+func (c *Control) released(ctx context.Context, in SaveRequest) bool {
+	ctx, cancel := context.WithTimeout(ctx, releaseTimeout)
+	defer cancel()
+	err := c.terminate(ctx, SandboxRef{SessionID: in.SessionID, Generation: in.Generation, SandboxID: in.SandboxID, Reason: in.Release})
+	if err != nil {
+		c.Logger.WarnContext(ctx, "could not terminate a saved sandbox; its workflow tries again",
+			slog.String("session_id", in.SessionID), slog.String("sandbox_id", in.SandboxID), slog.Any("error", err))
+	}
+	return err == nil
 }
 
 func (c *Control) save(ctx context.Context, in SaveRequest) (Saved, error) {

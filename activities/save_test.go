@@ -32,6 +32,51 @@ func TestSaveMakesOneVerifiedBundleHoweverOftenItRuns(t *testing.T) {
 	require.True(t, exists)
 }
 
+func TestASandboxIsReleasedByTheActivityThatSavesIt(t *testing.T) {
+	t.Parallel()
+	b := setupMemory(t)
+	ready := b.create(t)
+	release := func() (activities.Saved, error) {
+		return do(b, attempt{}, b.control.SaveBundle, activities.SaveRequest{
+			SessionID: b.id, Generation: ready.Generation, SandboxID: ready.SandboxID, BundleID: "bdl_released", Release: "hibernated",
+		})
+	}
+	open := func() []session.SandboxRow {
+		rows, err := b.db.SandboxesOpen(b.ctx, b.id)
+		require.NoError(t, err)
+		return rows
+	}
+	b.driver.set(func(f *faulty) {
+		f.snapshot = func(id string) error { return driver.Errorf(driver.Unavailable, "snapshot", id, "injected") }
+	})
+	_, err := release()
+	requirePassing(t, err)
+	require.True(t, b.running(t, ready.SandboxID), "what is not saved is not terminated")
+
+	b.driver.set(func(f *faulty) {
+		f.snapshot = nil
+		f.terminate = func(id string) error {
+			require.Equal(t, "bdl_released", b.head(t).ID, "the bundle is committed first")
+			return driver.Errorf(driver.Unavailable, "terminate", id, "injected")
+		}
+	})
+	saved, err := release()
+	require.NoError(t, err, "the bundle is committed whatever becomes of the sandbox")
+	require.Equal(t, activities.Saved{BundleID: "bdl_released", Verified: true}, saved)
+	require.True(t, b.running(t, ready.SandboxID))
+	require.Len(t, open(), 1)
+
+	b.driver.mend()
+	saved, err = release()
+	require.NoError(t, err)
+	require.Equal(t, activities.Saved{BundleID: "bdl_released", Verified: true, Released: true}, saved)
+	require.False(t, b.running(t, ready.SandboxID))
+	require.Empty(t, open())
+	again, err := release()
+	require.NoError(t, err)
+	require.Equal(t, saved, again, "the answer of the attempt before may have been lost")
+}
+
 func TestASnapshotThatFailsIsNoBundle(t *testing.T) {
 	t.Parallel()
 	b := setupMemory(t)

@@ -15,6 +15,10 @@ import (
 func (c *Control) TerminateSandbox(ctx context.Context, in SandboxRef) error {
 	stop := beat(ctx)
 	defer stop()
+	return c.terminate(ctx, in)
+}
+
+func (c *Control) terminate(ctx context.Context, in SandboxRef) error {
 	rows, err := c.Store.SandboxesOpen(ctx, in.SessionID)
 	if err != nil {
 		return errors.Join(stored(err), c.terminateNamed(ctx, in))

@@ -264,15 +264,34 @@ func (f *fakes) SaveBundle(ctx context.Context, in activities.SaveRequest) (acti
 			return activities.Saved{}, nil
 		}
 		if saved, ok := w.savedBefore(in); ok {
-			return saved, nil
+			return w.release(in, saved), nil
 		}
 		s := w.sandbox(in.Generation)
 		if s == nil || !s.alive {
 			w.say("SaveBundle finds the sandbox gone")
 			return activities.Saved{}, final(activities.SandboxLost, "the sandbox has ended")
 		}
-		return w.commit(in, true), nil
+		return w.release(in, w.commit(in, true)), nil
 	})
+}
+
+// release terminates the sandboxes of a session that is saved, if that was requested and nothing is wrong with
+// TerminateSandbox.
+func (w *world) release(in activities.SaveRequest, saved activities.Saved) activities.Saved {
+	const activity = "TerminateSandbox"
+	if in.Release == "" || w.earlierWorkers || w.takes[activity] > time.Second {
+		return saved
+	}
+	if faults := w.faults[activity]; len(faults) > 0 {
+		w.faults[activity] = faults[1:]
+		w.say("SaveBundle cannot terminate the sandbox: %v", faults[0])
+		return saved
+	}
+	for _, s := range w.sandboxes {
+		w.terminate(s)
+	}
+	saved.Released = true
+	return saved
 }
 
 func (f *fakes) RescueBundle(ctx context.Context, in activities.SaveRequest) (activities.Saved, error) {

@@ -11,7 +11,11 @@ import (
 // hibernates like any other: the next prompt or wake gets a new sandbox. Before it the session was terminated.
 const restartsWithNothing = "restarts-with-nothing"
 
-// hibernate saves a bundle, and only when that is committed lets the sandbox go.
+// hibernated is the reason for which a sandbox is terminated that has been saved.
+const hibernated = "hibernated"
+
+// hibernate saves a bundle, and only when that is committed lets the sandbox go. The activity that saves it does both,
+// unless the sandbox cannot be terminated then, or the worker is of a version that only saves.
 // Of a sandbox that is gone already it saves what is left.
 func (l *life) hibernate(ctx workflow.Context) error {
 	saved, err := l.save(ctx)
@@ -36,14 +40,20 @@ func (l *life) hibernate(ctx workflow.Context) error {
 		return l.over(ctx, session.EventForsaken, session.ReasonNothingToRestore)
 	}
 	l.bundleID = saved.BundleID
-	if err := l.release(ctx, "hibernated"); err != nil || l.wants.Stop {
+	if saved.Released {
+		l.sandboxID = ""
+	} else if err := l.release(ctx, hibernated); err != nil {
 		return err
+	}
+	if l.wants.Stop {
+		return nil
 	}
 	return l.transit(ctx, session.EventSaved, l.reason, nil)
 }
 
 func (l *life) save(ctx workflow.Context) (activities.Saved, error) {
-	return l.saveOf(ctx, activities.SaveRequest{SessionID: l.id, Generation: l.generation, SandboxID: l.sandboxID}, l.sandboxLost())
+	request := activities.SaveRequest{SessionID: l.id, Generation: l.generation, SandboxID: l.sandboxID, Release: hibernated}
+	return l.saveOf(ctx, request, l.sandboxLost())
 }
 
 // saveOf saves a bundle of a sandbox, or what is left of one that is lost.

@@ -147,6 +147,29 @@ func TestWhatAPromptCostsInTemporal(t *testing.T) {
 	require.Equal(t, map[string]int{"side effect": 1, "record BeginRun": 1, "activity RunTurn": 1}, cost)
 }
 
+// TestWhatAHibernationCostsInTemporal counts the commands of the workflow for one more hibernation and wake of a session: each
+// activity is a round trip.
+func TestWhatAHibernationCostsInTemporal(t *testing.T) {
+	t.Parallel()
+	commands := func(times int) map[string]int {
+		script := "create idle=15m lifetime=240h\nwait 10s\n" + strings.Repeat("hibernate\nwait 10s\nwake\nwait 10s\n", times)
+		var counted map[string]int
+		synctest.Test(t, func(t *testing.T) {
+			_, c := play(t, script)
+			require.Empty(t, c.stage.world.violations)
+			counted = c.stage.commands
+		})
+		return counted
+	}
+	before, cost := commands(3), map[string]int{}
+	for command, n := range commands(4) {
+		if n != before[command] && strings.HasPrefix(command, "activity ") {
+			cost[command] = n - before[command]
+		}
+	}
+	require.Equal(t, map[string]int{"activity SaveBundle": 1, "activity RestoreSandbox": 1}, cost)
+}
+
 // TestPromptsEndWithinTwoMinutesOfTheLastFault: however long an outage was, and whatever it kept from being done.
 func TestPromptsEndWithinTwoMinutesOfTheLastFault(t *testing.T) {
 	t.Parallel()

@@ -75,6 +75,16 @@ var paths = map[string]func(*recorder){
 		r.reach(session.Running)
 		r.stop()
 	},
+	"saved_and_released": func(r *recorder) {
+		r.start()
+		r.prompt("p1", 50*time.Millisecond, session.Hold)
+		r.over("p1")
+		r.command(session.CommandHibernate)
+		r.reach(session.Hibernated)
+		r.prompt("p2", 50*time.Millisecond, session.Hold)
+		r.over("p2")
+		r.stop()
+	},
 	"abort": func(r *recorder) {
 		r.start()
 		r.prompt("p1", time.Hour, session.Hold)

@@ -43,7 +43,7 @@ type world struct {
 	reads        int               // of what waits
 	// answersLate is how long after its end the result of a turn reaches the workflow.
 	answersLate time.Duration
-	// earlierWorkers do not report what waits with the end of a turn.
+	// earlierWorkers do not report what waits with the end of a turn, and do not terminate what they save.
 	earlierWorkers bool
 	sandboxes      []*sandboxRow
 	bundles        []bundleRow
