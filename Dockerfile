@@ -18,6 +18,8 @@ COPY devserver ./devserver
 COPY internal ./internal
 COPY worker ./worker
 COPY workflows ./workflows
+# The commit in `overwinter version`: docker build --build-arg COMMIT=$(git rev-parse --short=12 HEAD)
+ARG COMMIT
 RUN make programs
 
 FROM debian:12-slim@sha256:7c7b2c966bc9ee8cedfeef67e0e279108992c77681fa595db4a9d65c06ccc587 AS temporal

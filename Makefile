@@ -23,7 +23,8 @@ MAKEFLAGS += --no-print-directory
 
 # Version stamping asks git about the clone, which it refuses when the clone belongs to another user.
 export GOFLAGS := $(filter-out -buildvcs=%,$(GOFLAGS)) -buildvcs=false
-VERSION := $(shell git describe --tags --always 2>/dev/null || echo devel)
+# The commit in `overwinter version`; -dirty if files have been changed. An image is built without git: see the Dockerfile.
+COMMIT  ?= $(shell git describe --always --abbrev=12 --exclude='*' --dirty 2>/dev/null)
 TOOL     = go tool -modfile=tools/go.mod
 DEVTOOL  = go tool -modfile=../tools/go.mod
 # sqlc without cgo brings its parser ready made, instead of an hour's worth of C.
@@ -43,7 +44,7 @@ build: setup-go programs
 # have everything compiled twice, for them and for the tests.
 programs: bin/overwinter-temporal
 	@mkdir -p bin
-	go build -ldflags '-X main.version=$(VERSION)' -o bin/overwinter ./cmd/overwinter
+	go build -ldflags '-X main.commit=$(COMMIT)' -o bin/overwinter ./cmd/overwinter
 	CGO_ENABLED=0 go build -trimpath -ldflags '-s -w' -o bin/overwinter-runner ./cmd/overwinter-runner
 
 # Linking this one takes a while even when there is nothing to do.

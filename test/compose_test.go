@@ -411,7 +411,7 @@ func readDockerfile(t *testing.T) map[string]*image {
 		instruction, rest, _ := strings.Cut(strings.TrimSpace(line), " ")
 		words := strings.Fields(rest)
 		switch instruction {
-		case "", "#", "WORKDIR", "EXPOSE":
+		case "", "#", "ARG", "WORKDIR", "EXPOSE":
 		case "USER":
 			stage.user = rest
 		case "FROM":

@@ -49,7 +49,7 @@ type commands struct {
 	Secret     SecretCmd     `cmd:"" help:"Manage the key that encrypts stored secrets."`
 	Session    SessionCmd    `cmd:"" help:"Manage sessions through the API."`
 	Transcript TranscriptCmd `cmd:"" help:"Read agents' transcripts and output."`
-	Version    VersionCmd    `cmd:"" help:"Print the version."`
+	Version    VersionCmd    `cmd:"" help:"Print the version and the commit."`
 }
 
 // streams are what a command reads and writes. Commands get it, the context and a *slog.Logger as

@@ -3,6 +3,9 @@ package main
 import (
 	"context"
 	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
 	"testing"
 	"time"
 
@@ -15,8 +18,37 @@ func TestVersionIsOneLine(t *testing.T) {
 	t.Parallel()
 	r := run(t.Context(), "version")
 	require.Equal(t, exitDone, r.code)
-	require.Regexp(t, `^overwinter \S+ go1\.\S+ \w+/\w+\n$`, r.stdout)
+	require.Regexp(t, `^overwinter \d+\.\d+\.\d+ go1\.\S+ \w+/\w+\n$`, r.stdout)
 	require.Empty(t, r.stderr)
+}
+
+// TestTheBuildStatesItsCommit builds the program as the Makefile does, with another commit.
+func TestTheBuildStatesItsCommit(t *testing.T) {
+	t.Parallel()
+	dry := exec.CommandContext(t.Context(), "make", "-n", "-o", "bin/overwinter-temporal", "programs", "COMMIT=0123456789ab")
+	dry.Dir = filepath.Join("..", "..")
+	steps, err := dry.Output()
+	require.NoError(t, err)
+	flags := regexp.MustCompile(`-ldflags '(-X \S+)' -o bin/overwinter `).FindSubmatch(steps)
+	require.NotNil(t, flags, "make programs prints: %s", steps)
+	program := filepath.Join(t.TempDir(), "overwinter")
+	out, err := exec.CommandContext(t.Context(), "go", "build", "-ldflags", string(flags[1]), "-o", program, ".").CombinedOutput()
+	require.NoError(t, err, "%s", out)
+	line, err := exec.CommandContext(t.Context(), program, "version").Output()
+	require.NoError(t, err)
+	require.Regexp(t, `^overwinter `+regexp.QuoteMeta(release)+`\+0123456789ab go1\.`, string(line))
+}
+
+// TestTheChangelogKnowsTheRelease: a release has its own section, or is being prepared in Unreleased.
+func TestTheChangelogKnowsTheRelease(t *testing.T) {
+	t.Parallel()
+	changelog, err := os.ReadFile(filepath.Join("..", "..", "CHANGELOG.md"))
+	require.NoError(t, err)
+	section := regexp.MustCompile(`(?m)^## (.+)$`).FindSubmatch(changelog)
+	require.NotNil(t, section)
+	if name := string(section[1]); name != "Unreleased" {
+		require.Contains(t, name, release)
+	}
 }
 
 func TestHelpIsNoMistake(t *testing.T) {

@@ -3,28 +3,27 @@ package main
 import (
 	"fmt"
 	"runtime"
-	"runtime/debug"
 )
 
-// version is set by the build: -ldflags "-X main.version=v1.2.3".
-var version string
+// release is the version of this program: the only place that states it. CHANGELOG.md describes it.
+const release = "0.2.0"
+
+// commit is set by the build: -ldflags "-X main.commit=0123456789ab".
+var commit string
 
 // VersionCmd prints which build this is.
 type VersionCmd struct{}
 
-// Run prints one line: the version, the Go release and the platform.
+// Run prints one line: the version with the commit, the Go release and the platform.
 func (VersionCmd) Run(s streams) error {
 	_, err := fmt.Fprintf(s.stdout, "overwinter %s %s %s/%s\n", buildVersion(), runtime.Version(), runtime.GOOS, runtime.GOARCH)
 	return err
 }
 
-// buildVersion is the version that the build was given, else what the toolchain noted, else "devel".
+// buildVersion is the release with the commit that was built, if it is known: 0.2.0+0123456789ab.
 func buildVersion() string {
-	if version != "" {
-		return version
+	if commit == "" {
+		return release
 	}
-	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" && info.Main.Version != "(devel)" {
-		return info.Main.Version
-	}
-	return "devel"
+	return release + "+" + commit
 }
