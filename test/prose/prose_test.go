@@ -1,8 +1,8 @@
 package prose
 
 import (
-	"bufio"
 	"io/fs"
+	"maps"
 	"os"
 	"path"
 	"path/filepath"
@@ -15,40 +15,16 @@ import (
 
 const root = "../.."
 
-// TestRepository checks every file. What pending.txt names may have findings: a directory for the
-// comments of the files in it, or a file for everything in that file. It only shrinks.
+// TestRepository checks every file.
 func TestRepository(t *testing.T) {
 	t.Parallel()
-	pending := map[string]int{}
-	list, err := os.Open("pending.txt")
-	require.NoError(t, err)
-	defer list.Close()
-	for lines := bufio.NewScanner(list); lines.Scan(); {
-		pending[lines.Text()] = 0
-	}
-
-	files := 0
-	for file, content := range sources(t) {
-		found, err := Check(file, content)
+	files := sources(t)
+	require.Greater(t, len(files), 500, "the walk no longer finds the repository")
+	for _, file := range slices.Sorted(maps.Keys(files)) {
+		found, err := Check(file, files[file])
 		require.NoError(t, err)
-		files++
 		for _, f := range found {
-			_, whole := pending[file]
-			_, comments := pending[path.Dir(file)]
-			switch {
-			case whole:
-				pending[file]++
-			case comments && f.Comment:
-				pending[path.Dir(file)]++
-			default:
-				t.Errorf("%s (test/prose has the table and the allow list)", f)
-			}
-		}
-	}
-	require.Greater(t, files, 500, "the walk no longer finds the repository")
-	for name, found := range pending {
-		if found == 0 {
-			t.Errorf("%s has no findings any more: remove it from test/prose/pending.txt", name)
+			t.Errorf("%s (test/prose/table.go has the table and the allow list)", f)
 		}
 	}
 }
