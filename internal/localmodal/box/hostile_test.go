@@ -45,10 +45,35 @@ func TestNoProcessOfASandboxDisturbsItsInit(t *testing.T) {
 	b := setup(t, Options{Isolation: Namespaces})
 	bx := b.start()
 	b.sh(bx, "perl -e 'for (1..64) { kill $_, 1 }'")
-	require.Contains(t, b.sh(bx, "for t in /proc/1/task/*; do prlimit --pid ${t##*/} --nofile=3:3 2>&1; done; true"), "Operation not permitted")
+	require.Contains(t, b.sh(bx, "for t in $(seq 1 20); do prlimit --pid $t --nofile=3:3 2>&1; done; true"), "Operation not permitted")
 	require.Equal(t, "7\n", b.sh(bx, "prlimit --pid 1 --nofile >/dev/null && ulimit -n 7 && ulimit -n"), "others can be read, and a process's own set")
 	b.snapshot(bx)
 	require.Equal(t, "on\n", b.sh(bx, "sleep 0.1; echo on"))
+}
+
+// The files of init in /proc belong to the root of its user namespace, who is the sandbox's root too: one of them makes the kernel
+// end init first when memory is short.
+func TestInitIsOutOfSightInASandbox(t *testing.T) {
+	t.Parallel()
+	b := setup(t, Options{Isolation: Namespaces})
+	bx := b.start()
+	adjustment := func() string {
+		text, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(bx.PID()), "oom_score_adj"))
+		require.NoError(t, err)
+		return strings.TrimSpace(string(text))
+	}
+	before := adjustment()
+	tasks, err := os.ReadDir(filepath.Join("/proc", strconv.Itoa(bx.PID()), "task"))
+	require.NoError(t, err)
+	require.Greater(t, len(tasks), 1, "each thread can be found by its ID, whether it is listed or not")
+	b.sh(bx, "for t in $(seq 1 40); do for f in /proc/$t /proc/1/task/$t; do test -e $f/comm && grep -q sandbox-init $f/cmdline && echo 777 > $f/oom_score_adj; done; done 2>/dev/null; true")
+	require.Equal(t, before, adjustment())
+	require.Equal(t, "hidden\n", b.sh(bx, "test -e /proc/1 || echo hidden"))
+	// A process sees those of its sandbox that it could trace: root all of them, others their own.
+	require.Equal(t, "123\n", b.sh(bx, "sleep 60 & echo 123 > /proc/$!/oom_score_adj; cat /proc/$!/oom_score_adj; kill $!"))
+	require.Equal(t, "sleep\n", b.sh(bx, "sleep 60 & until grep -qx sleep /proc/$!/comm; do :; done; cat /proc/[0-9]*/comm | grep -x sleep; kill $!"))
+	b.snapshot(bx)
+	require.Equal(t, "on\n", b.sh(bx, "echo on"))
 }
 
 // TestCopiesNothingFromOutsideWhateverIsSwapped copies a tree in which files and

@@ -253,7 +253,9 @@ func mountSystem(ownProcesses bool) error {
 		}
 	}
 	if ownProcesses {
-		if err := unix.Mount("proc", "/proc", "proc", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, ""); err != nil {
+		// Processes see those that they could trace: not init, whose files belong to the root of its user namespace,
+		// who is the sandbox's root too.
+		if err := unix.Mount("proc", "/proc", "proc", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, "hidepid=ptraceable"); err != nil {
 			return fmt.Errorf("mount /proc: %w", err)
 		}
 	}
