@@ -76,6 +76,39 @@ func TestInitIsOutOfSightInASandbox(t *testing.T) {
 	require.Equal(t, "on\n", b.sh(bx, "echo on"))
 }
 
+// A process of a sandbox has all capabilities in a network namespace that it makes.
+func TestAnOwnNetworkNamespaceReachesLittleOfTheKernel(t *testing.T) {
+	t.Parallel()
+	b := setup(t, Options{Isolation: Namespaces})
+	bx := b.start()
+	const reach = `
+import errno, socket
+def attempt(what, do):
+    try: do(); print(what, "ok")
+    except OSError as e: print(what, errno.errorcode[e.errno])
+for name, protocol in dict(route=0, diag=4, xfrm=6, connector=11, netfilter=12, uevent=15, generic=16, crypto=21).items():
+    attempt(name, lambda: socket.socket(16, socket.SOCK_RAW, protocol))
+four, six = socket.socket(2, socket.SOCK_RAW, 255), socket.socket(10, socket.SOCK_RAW, 255)
+attempt("iptables", lambda: four.setsockopt(0, 64, b"x" * 100))
+attempt("iptables read", lambda: four.getsockopt(0, 64, 84))
+attempt("arptables", lambda: four.setsockopt(0, 96, b"x" * 100))
+attempt("ebtables", lambda: four.setsockopt(0, 128, b"x" * 100))
+attempt("ip6tables", lambda: six.setsockopt(41, 64, b"x" * 100))
+attempt("traffic class", lambda: six.setsockopt(41, 67, 1))
+attempt("TTL", lambda: four.setsockopt(0, 2, 9))
+attempt("path MTU", lambda: four.setsockopt(0, 10, 0))
+attempt("loopback", lambda: __import__("fcntl").ioctl(four, 0x8914, b"lo".ljust(16, bytes(1)) + bytes([1]).ljust(24, bytes(1))))
+`
+	want := "route ok\ndiag ok\nxfrm EPROTONOSUPPORT\nconnector EPROTONOSUPPORT\nnetfilter EPROTONOSUPPORT\nuevent ok\n" +
+		"generic EPROTONOSUPPORT\ncrypto EPROTONOSUPPORT\niptables EPERM\niptables read EPERM\narptables EPERM\nebtables EPERM\n" +
+		"ip6tables EPERM\ntraffic class ok\nTTL ok\npath MTU ok\nloopback ok\n"
+	for _, command := range []string{"unshare -n", "unshare -Urn"} {
+		require.Equal(t, want, b.sh(bx, command+" python3 -c '"+reach+"'"), command)
+	}
+	// Namespaces as sandboxes of programs use them.
+	require.Equal(t, "ok\n", b.sh(bx, "unshare -Urmpfn sh -c 'mount --rbind /usr /mnt && mount -t tmpfs x /opt && echo ok'"))
+}
+
 // TestCopiesNothingFromOutsideWhateverIsSwapped copies a tree in which files and
 // directories are swapped for links that lead out of it, as if nothing had been stopped.
 func TestCopiesNothingFromOutsideWhateverIsSwapped(t *testing.T) {

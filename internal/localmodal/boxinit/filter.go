@@ -20,22 +20,33 @@ const (
 // x32 marks the numbers of another interface of x86-64, which has its own numbers for some calls.
 const x32 = 0x40000000
 
-// families are the socket families that sandboxes have. Others reach parts of the kernel that no network namespace
+// families are the socket families that sandboxes have, in addition to some protocols of AF_NETLINK. Others reach parts of the kernel that no network namespace
 // separates (vsock, for example, the hypervisor's host), or that no sandbox needs.
-var families = []uint32{unix.AF_UNIX, unix.AF_INET, unix.AF_INET6, unix.AF_NETLINK}
+var families = []uint32{unix.AF_UNIX, unix.AF_INET, unix.AF_INET6}
+
+// netlinkProtocols are those of AF_NETLINK that programs use: interfaces and routes, sockets, devices, PAM's audit. A
+// process may have all capabilities in a network namespace that it has made; others (netfilter, IPsec, and those of
+// modules) would let it reach large parts of the kernel there.
+var netlinkProtocols = []uint32{unix.NETLINK_ROUTE, unix.NETLINK_USERSOCK, unix.NETLINK_SOCK_DIAG, unix.NETLINK_AUDIT, unix.NETLINK_KOBJECT_UEVENT}
+
+// tableOptions are the socket options, by level, from one to another, of the interface that iptables had before netlink.
+var tableOptions = map[uint32][][2]uint32{
+	unix.SOL_IP:   {{64, 67}, {96, 99}, {128, 131}}, // of ip_tables, arp_tables and ebtables
+	unix.SOL_IPV6: {{64, 65}},                       // those that follow are also others'
+}
 
 // abi is what the filter has to know of an instruction set.
-type abi struct{ arch, socket, socketcall, fallocate, prlimit uint32 }
+type abi struct{ arch, socket, socketcall, fallocate, prlimit, setsockopt, getsockopt uint32 }
 
 // Of the 32-bit variant, where there is one; its socketcall has arguments that a filter cannot see.
 var (
 	nativeABI = map[string]abi{
-		"amd64": {arch: unix.AUDIT_ARCH_X86_64, socket: unix.SYS_SOCKET, fallocate: unix.SYS_FALLOCATE, prlimit: unix.SYS_PRLIMIT64},
-		"arm64": {arch: unix.AUDIT_ARCH_AARCH64, socket: unix.SYS_SOCKET, fallocate: unix.SYS_FALLOCATE, prlimit: unix.SYS_PRLIMIT64},
+		"amd64": {arch: unix.AUDIT_ARCH_X86_64, socket: unix.SYS_SOCKET, fallocate: unix.SYS_FALLOCATE, prlimit: unix.SYS_PRLIMIT64, setsockopt: unix.SYS_SETSOCKOPT, getsockopt: unix.SYS_GETSOCKOPT},
+		"arm64": {arch: unix.AUDIT_ARCH_AARCH64, socket: unix.SYS_SOCKET, fallocate: unix.SYS_FALLOCATE, prlimit: unix.SYS_PRLIMIT64, setsockopt: unix.SYS_SETSOCKOPT, getsockopt: unix.SYS_GETSOCKOPT},
 	}
 	compatABI = map[string]abi{
-		"amd64": {arch: unix.AUDIT_ARCH_I386, socket: 359, socketcall: 102, fallocate: 324, prlimit: 340},
-		"arm64": {arch: unix.AUDIT_ARCH_ARM, socket: 281, socketcall: 102, fallocate: 352, prlimit: 369},
+		"amd64": {arch: unix.AUDIT_ARCH_I386, socket: 359, socketcall: 102, fallocate: 324, prlimit: 340, setsockopt: 366, getsockopt: 365},
+		"arm64": {arch: unix.AUDIT_ARCH_ARM, socket: 281, socketcall: 102, fallocate: 352, prlimit: 369, setsockopt: 294, getsockopt: 295},
 	}
 )
 
@@ -51,7 +62,7 @@ func newFilter() []unix.SockFilter {
 	program := []unix.SockFilter{load(dataArch)}
 	for _, a := range []abi{native, compatABI[runtime.GOARCH]} {
 		calls := a.program()
-		program = append(program, unless(unix.BPF_JEQ, a.arch, uint8(len(calls)))) //nolint:gosec // some 40
+		program = append(program, unless(unix.BPF_JEQ, a.arch, uint8(len(calls)))) //nolint:gosec // some 120
 		program = append(program, calls...)
 	}
 	return append(program, refuse(unix.ENOSYS)) // of yet another instruction set
@@ -70,11 +81,29 @@ func installFilter() error {
 
 // program handles the calls of one instruction set.
 func (a abi) program() []unix.SockFilter {
+	protocol := []unix.SockFilter{load(dataArguments + 2*argumentSize)}
+	for _, p := range netlinkProtocols {
+		protocol = append(protocol, unless(unix.BPF_JEQ, p, 1), allow())
+	}
+	protocol = append(protocol, refuse(unix.EPROTONOSUPPORT))
 	family := []unix.SockFilter{load(dataArguments)}
 	for _, f := range families {
 		family = append(family, unless(unix.BPF_JEQ, f, 1), allow())
 	}
+	family = append(family, unless(unix.BPF_JEQ, unix.AF_NETLINK, uint8(len(protocol)))) //nolint:gosec // a dozen
+	family = append(family, protocol...)
 	family = append(family, refuse(unix.EAFNOSUPPORT))
+	var options []unix.SockFilter
+	for _, level := range []uint32{unix.SOL_IP, unix.SOL_IPV6} {
+		values := []unix.SockFilter{load(dataArguments + 2*argumentSize)}
+		for _, r := range tableOptions[level] {
+			values = append(values, unless(unix.BPF_JGE, r[0], 2), when(unix.BPF_JGT, r[1], 1), refuse(unix.EPERM))
+		}
+		values = append(values, allow())
+		options = append(options, load(dataArguments+argumentSize), unless(unix.BPF_JEQ, level, uint8(len(values)))) //nolint:gosec // a dozen
+		options = append(options, values...)
+	}
+	options = append(options, allow())
 	allocate := []unix.SockFilter{
 		load(dataArguments + argumentSize), unless(unix.BPF_JSET, unix.FALLOC_FL_PUNCH_HOLE, 1), allow(), refuse(unix.EOPNOTSUPP),
 	}
@@ -85,20 +114,22 @@ func (a abi) program() []unix.SockFilter {
 		refuse(unix.EPERM),
 	}
 	calls := []unix.SockFilter{load(dataNumber)}
-	when := func(number uint32, then []unix.SockFilter) {
-		calls = append(calls, unless(unix.BPF_JEQ, number, uint8(len(then)))) //nolint:gosec // at most ten
+	handle := func(number uint32, then []unix.SockFilter) {
+		calls = append(calls, unless(unix.BPF_JEQ, number, uint8(len(then)))) //nolint:gosec // some 30
 		calls = append(calls, then...)
 	}
 	if a.arch == unix.AUDIT_ARCH_X86_64 {
 		calls = append(calls, unless(unix.BPF_JGE, x32, 1), refuse(unix.ENOSYS))
 	}
-	when(unix.SYS_IO_URING_SETUP, []unix.SockFilter{refuse(unix.ENOSYS)}) // has the same number everywhere
+	handle(unix.SYS_IO_URING_SETUP, []unix.SockFilter{refuse(unix.ENOSYS)}) // has the same number everywhere
 	if a.socketcall != 0 {
-		when(a.socketcall, []unix.SockFilter{refuse(unix.EAFNOSUPPORT)})
+		handle(a.socketcall, []unix.SockFilter{refuse(unix.EAFNOSUPPORT)})
 	}
-	when(a.socket, family)
-	when(a.fallocate, allocate)
-	when(a.prlimit, limits)
+	handle(a.socket, family)
+	handle(a.fallocate, allocate)
+	handle(a.prlimit, limits)
+	handle(a.setsockopt, options)
+	handle(a.getsockopt, options)
 	return append(calls, allow())
 }
 
@@ -109,6 +140,11 @@ func load(offset uint32) unix.SockFilter {
 // unless skips so many instructions if the test fails.
 func unless(test uint16, k uint32, skip uint8) unix.SockFilter {
 	return unix.SockFilter{Code: unix.BPF_JMP | test | unix.BPF_K, Jf: skip, K: k}
+}
+
+// when skips so many instructions if the test succeeds.
+func when(test uint16, k uint32, skip uint8) unix.SockFilter {
+	return unix.SockFilter{Code: unix.BPF_JMP | test | unix.BPF_K, Jt: skip, K: k}
 }
 
 func allow() unix.SockFilter {
