@@ -246,6 +246,63 @@ func TestARepositoryCannotMakeTheManifestRunItsCommands(t *testing.T) {
 	require.NoFileExists(t, filepath.Join(dir, "ran"))
 }
 
+// A sandbox whose seal fails is never saved, and its session never sleeps.
+func TestARepositoryThatCannotBeDescribedIsSealed(t *testing.T) {
+	t.Parallel()
+	if _, err := exec.LookPath("git"); err != nil {
+		t.Skip("git is not installed")
+	}
+	for name, spoil := range map[string]func(t *testing.T, git string){
+		"empty": func(t *testing.T, git string) {
+			t.Helper()
+			require.NoError(t, os.RemoveAll(git))
+			require.NoError(t, os.Mkdir(git, 0o700))
+		},
+		"a file": func(t *testing.T, git string) {
+			t.Helper()
+			require.NoError(t, os.RemoveAll(git))
+			require.NoError(t, os.WriteFile(git, []byte("x"), 0o600))
+		},
+		"no index": func(t *testing.T, git string) {
+			t.Helper()
+			require.NoError(t, os.WriteFile(filepath.Join(git, "index"), []byte("x"), 0o600))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := setup(t)
+			dir := b.paths.Workspace
+			gitIn(t, dir, "init", "-q")
+			whole, _ := b.seal(runner.SealRequest{})
+			require.NotNil(t, whole.Manifest.Git)
+
+			spoil(t, filepath.Join(dir, ".git"))
+			sealed, _ := b.seal(runner.SealRequest{})
+			require.Nil(t, sealed.Manifest.Git)
+			require.NotEmpty(t, sealed.Manifest.Tree.Digest)
+			require.Equal(t, []string{runner.GitHead}, b.verify(whole.Manifest).Mismatched)
+			require.Empty(t, b.verify(sealed.Manifest).Mismatched)
+		})
+	}
+}
+
+func TestASparseFileIsNotReadToItsEnd(t *testing.T) {
+	t.Parallel()
+	if _, err := exec.LookPath("git"); err != nil {
+		t.Skip("git is not installed")
+	}
+	b := setup(t)
+	dir := b.paths.Workspace
+	gitIn(t, dir, "init", "-q")
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "sparse"), nil, 0o600))
+	require.NoError(t, os.Truncate(filepath.Join(dir, "sparse"), 1<<42)) // hours of reading
+	sealed, _ := b.seal(runner.SealRequest{})
+	require.NotEmpty(t, sealed.Manifest.Git.DirtyHash)
+	require.Empty(t, b.verify(sealed.Manifest).Mismatched)
+	require.NoError(t, os.Truncate(filepath.Join(dir, "sparse"), 1<<42+1))
+	require.Equal(t, []string{runner.GitChanges}, b.verify(sealed.Manifest).Mismatched)
+}
+
 // build is of this program, which the tests run as the runner.
 func build(t *testing.T) string {
 	t.Helper()

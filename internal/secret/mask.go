@@ -181,7 +181,7 @@ var safe = []string{
 	"~!$&'()*+,;=:@", "~!$&'()*+,;=:@/", // a path, by RFC 3986
 }
 
-// textForms are a value as it is, in hexadecimal digits, percent-encoded, for HTML, and within JSON strings, also
+// textForms are a value unchanged, in hexadecimal digits, percent-encoded, for HTML, and within JSON strings, also
 // those that are within others.
 func textForms(value string) []string {
 	inHex := hex.EncodeToString([]byte(value))

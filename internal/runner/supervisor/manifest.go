@@ -18,12 +18,16 @@ import (
 	"unicode/utf8"
 
 	"github.com/overwinter-dev/overwinter/internal/runner"
+	"github.com/overwinter-dev/overwinter/internal/runner/regular"
 	"github.com/overwinter-dev/overwinter/internal/runner/workspace"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
 // gitBudget bounds what git may take over a large workspace.
 const gitBudget = time.Minute
+
+// maxDirty is how many bytes are read of the files that git calls changed.
+const maxDirty = 1 << 30
 
 // maxManifestNames bounds the bytes of the paths of a manifest as JSON: 4096 usual ones have a tenth of it.
 const maxManifestNames = 8 << 20
@@ -47,12 +51,16 @@ func takeManifest(ctx context.Context, files []string, dir string) (session.Mani
 		m.AgentFiles = append(m.AgentFiles, f)
 	}
 	git, err := describeGit(ctx, dir)
+	if err != nil { // a repository that is broken, or slow, must not keep the session awake; the tree covers its files
+		fmt.Fprintln(os.Stderr, "overwinter-runner: the repository is not described:", err)
+		return m, ctx.Err()
+	}
 	m.Git = git
-	return m, err
+	return m, nil
 }
 
 func describe(path string) (session.ManifestFile, error) {
-	f, err := os.Open(path)
+	f, err := regular.Open(path)
 	if err != nil {
 		return session.ManifestFile{}, err
 	}
@@ -91,14 +99,16 @@ func describeGit(ctx context.Context, dir string) (*session.ManifestGit, error) 
 	}
 	g := &session.ManifestGit{Head: strings.TrimSpace(string(head))}
 	if len(status) > 0 {
-		g.DirtyHash, err = dirtyHash(dir, status)
+		g.DirtyHash, err = dirtyHash(ctx, dir, status)
 	}
 	return g, err
 }
 
-// dirtyHash covers what git calls changed: how, and what stands there now.
-func dirtyHash(dir string, status []byte) (string, error) {
+// dirtyHash covers what git calls changed: how, and what stands there now. Of a file beyond maxDirty, it covers the size
+// and the time of modification: a sparse file can have more bytes than can be read.
+func dirtyHash(ctx context.Context, dir string, status []byte) (string, error) {
 	sum := sha256.New()
+	room := int64(maxDirty)
 	for entry := range bytes.SplitSeq(status, []byte{0}) {
 		if len(entry) < 4 {
 			continue
@@ -114,7 +124,12 @@ func dirtyHash(dir string, status []byte) (string, error) {
 		}
 		content := ""
 		switch {
+		case ctx.Err() != nil:
+			return "", ctx.Err()
+		case info.Mode().IsRegular() && info.Size() > room:
+			content = fmt.Sprint(info.Size(), " ", info.ModTime().UnixNano())
 		case info.Mode().IsRegular():
+			room -= info.Size()
 			f, err := describe(path)
 			if err != nil {
 				return "", err
@@ -132,7 +147,7 @@ func dirtyHash(dir string, status []byte) (string, error) {
 
 // beginsWith reports whether the file at a path begins with the bytes that are described.
 func beginsWith(want session.ManifestFile) bool {
-	f, err := os.Open(want.Path)
+	f, err := regular.Open(want.Path)
 	if err != nil {
 		return false
 	}
@@ -175,8 +190,10 @@ func verify(ctx context.Context, r runner.VerifyRequest) (runner.Verification, e
 	if want := r.Manifest.Git; want != nil {
 		got, err := describeGit(ctx, r.Workspace)
 		switch {
-		case err != nil:
-			return v, err
+		case ctx.Err() != nil:
+			return v, ctx.Err()
+		case err != nil: // it could be described before
+			v.Mismatched = append(v.Mismatched, runner.GitHead)
 		case got == nil:
 			v.Missing = append(v.Missing, runner.GitHead)
 		default:

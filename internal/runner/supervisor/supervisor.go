@@ -18,10 +18,12 @@ import (
 
 	"github.com/overwinter-dev/overwinter/internal/runner"
 	"github.com/overwinter-dev/overwinter/internal/runner/journal"
+	"github.com/overwinter-dev/overwinter/internal/runner/regular"
 )
 
 const (
 	syncInterval = time.Second
+	maxState     = 16 << 20        // bytes of a file of the runner
 	stopGrace    = 2 * time.Second // for each step of stopping an agent in order
 )
 
@@ -142,14 +144,14 @@ func SocketPath(dir string) string { return filepath.Join(dir, "runner.sock") }
 
 // recover marks the run that was open when the last runner ended as cut.
 func (s *Supervisor) recover() error {
-	data, err := os.ReadFile(s.patternsFile())
+	data, err := regular.Read(s.patternsFile(), maxState)
 	if err == nil {
 		err = json.Unmarshal(data, &s.patterns)
 	}
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		s.log.Warn("transcript patterns are lost", slog.Any("error", err))
 	}
-	name, err := os.ReadFile(s.openFile())
+	name, err := regular.Read(s.openFile(), maxState)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	} else if err != nil {

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/overwinter-dev/overwinter/internal/runner"
+	"github.com/overwinter-dev/overwinter/internal/runner/regular"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
@@ -121,7 +122,7 @@ func (t *transcript) restart(version int64) {
 
 // skip reads the first n bytes without handing them over.
 func (t *transcript) skip(n int64) error {
-	file, err := os.Open(t.path)
+	file, err := regular.Open(t.path)
 	if err != nil {
 		return err
 	}
@@ -160,7 +161,7 @@ func (t *transcript) take(b []byte) {
 }
 
 func (t *transcript) poll(strict bool, send func(*runner.Segment) error) error {
-	file, err := os.Open(t.path)
+	file, err := regular.Open(t.path)
 	if err != nil {
 		return nil
 	}

@@ -17,6 +17,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/overwinter-dev/overwinter/internal/runner/regular"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
@@ -121,7 +122,7 @@ func (i *Index) gitDiff(ctx context.Context, d *session.WorkspaceDiff) error {
 	}
 	defer os.RemoveAll(temp)
 	index := filepath.Join(temp, "index")
-	data, err := os.ReadFile(filepath.Join(gitDir, "index"))
+	data, err := regular.Read(filepath.Join(gitDir, "index"), maxGitIndex)
 	if err == nil {
 		err = os.WriteFile(index, data, 0o600)
 	}
@@ -239,7 +240,7 @@ func (i *Index) firstContent(e *entry) ([]byte, bool) {
 	if e.First == "" {
 		return nil, false
 	}
-	data, err := os.ReadFile(i.firstFile(e.First))
+	data, err := regular.Read(i.firstFile(e.First), session.MaxFileBytes)
 	return notNil(data), err == nil
 }
 

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
 	"pgregory.net/rapid"
 
 	"github.com/overwinter-dev/overwinter/internal/session"
@@ -192,6 +193,42 @@ func TestHeadOfFindsWhatGitSays(t *testing.T) {
 	require.Equal(t, b.git("rev-parse", "HEAD"), HeadOf(b.root).Commit)
 	require.NoError(t, os.WriteFile(filepath.Join(b.root, ".git", "HEAD"), []byte("ref: ../../../etc/passwd\n"), 0o600))
 	require.Empty(t, HeadOf(b.root).Commit)
+}
+
+// The agent decides what is in its workspace. Reading a pipe blocks until data is written to it.
+func TestPipesAreNotWaitedFor(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	git := filepath.Join(b.root, ".git")
+	require.NoError(t, os.Mkdir(git, 0o700))
+	pipes := []string{".git/HEAD", ".git/commondir", ".git/index", ".git/packed-refs", ".gitignore", "below/.gitignore", "file"}
+	require.NoError(t, os.Mkdir(filepath.Join(b.root, "below"), 0o700))
+	for _, name := range pipes {
+		require.NoError(t, unix.Mkfifo(filepath.Join(b.root, name), 0o600))
+	}
+	check := func() {
+		t.Helper()
+		require.Equal(t, Head{Repository: true, sign: "@"}, withoutTime(HeadOf(b.root)))
+		w, err := walk(b.root, 10, nil)
+		require.NoError(t, err)
+		require.Empty(t, w.files)
+	}
+	check()
+	for _, name := range pipes { // a reader would block: its writer writes nothing
+		writer, err := os.OpenFile(filepath.Join(b.root, name), os.O_RDWR, 0)
+		require.NoError(t, err)
+		defer writer.Close()
+	}
+	check()
+	require.NoError(t, os.Remove(filepath.Join(git, "HEAD")))
+	require.NoError(t, os.WriteFile(filepath.Join(git, "HEAD"), []byte("ref: refs/heads/main\n"), 0o600))
+	require.Empty(t, HeadOf(b.root).Commit)
+}
+
+// withoutTime leaves the index's time out.
+func withoutTime(h Head) Head {
+	h.sign, _, _ = strings.Cut(h.sign, " ")
+	return h
 }
 
 // apply makes the new lines from the old ones and the edits.

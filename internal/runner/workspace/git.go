@@ -12,6 +12,8 @@ import (
 	"path/filepath"
 	"strings"
 	"time"
+
+	"github.com/overwinter-dev/overwinter/internal/runner/regular"
 )
 
 // Head is where a repository stands, as its files say it without git.
@@ -85,7 +87,7 @@ func resolve(gitDir, common, ref string) string {
 			return commit
 		}
 	}
-	f, err := os.Open(filepath.Join(common, "packed-refs"))
+	f, err := regular.Open(filepath.Join(common, "packed-refs"))
 	if err != nil {
 		return ""
 	}
@@ -99,7 +101,7 @@ func resolve(gitDir, common, ref string) string {
 }
 
 func firstLine(path string) string {
-	f, err := os.Open(path)
+	f, err := regular.Open(path)
 	if err != nil {
 		return ""
 	}

@@ -17,6 +17,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/overwinter-dev/overwinter/internal/runner/regular"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
@@ -27,6 +28,8 @@ const (
 	// A file that keeps changing is reported after a second, then after two, and so on up to half a
 	// minute: a log that grows is not sent a hundred times.
 	minHold, maxHold = time.Second, 30 * time.Second
+	// maxSaved and maxGitIndex bound what is read of the index's own file, and of git's.
+	maxSaved, maxGitIndex = 256 << 20, 256 << 20
 )
 
 // Index is what a worker knows of a workspace. It is for one goroutine.
@@ -84,7 +87,7 @@ type entry struct {
 // there, or cannot be read, is empty.
 func Open(root, dir string) *Index {
 	i := &Index{root: root, dir: dir, limit: session.MaxWatchedFiles}
-	data, err := os.ReadFile(i.file())
+	data, err := regular.Read(i.file(), maxSaved)
 	if err != nil || json.Unmarshal(data, &i.s) != nil || i.s.Entries == nil {
 		i.s = saved{Entries: map[string]*entry{}}
 	}

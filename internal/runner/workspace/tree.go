@@ -21,6 +21,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/overwinter-dev/overwinter/internal/runner/regular"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
@@ -354,7 +355,7 @@ func (c *comparison) result() session.TreeDifference {
 
 // readTree reads the index that belongs to a tree.
 func readTree(dir string, want session.ManifestTree) (map[string]treeEntry, error) {
-	f, err := os.Open(treeFile(dir))
+	f, err := regular.Open(treeFile(dir))
 	if err != nil {
 		return nil, err
 	}

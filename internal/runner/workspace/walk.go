@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/overwinter-dev/overwinter/internal/runner/regular"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
@@ -132,11 +133,10 @@ func (w *walker) read(fd int, rel string, above ignores, inRepository bool, dept
 // rules reads an ignore file of the directory that fd is. One that cannot be read
 // ignores nothing.
 func (w *walker) rules(fd int, rel, name string) rules {
-	file, err := unix.Openat(fd, name, unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
+	f, err := regular.OpenAt(fd, name, unix.O_NOFOLLOW)
 	if err != nil {
 		return rules{dir: rel}
 	}
-	f := os.NewFile(uintptr(file), name)
 	defer f.Close() // only read
 	text, err := io.ReadAll(io.LimitReader(f, maxIgnoreBytes))
 	if err != nil && !errors.Is(err, io.EOF) {
