@@ -12,6 +12,7 @@
 # make test-modal-sdk  runs the tests of Modal's SDK against the local Modal, those as well that are known to fail
 # make vulncheck  looks for known vulnerabilities in what the code calls; needs the database at vuln.go.dev, or VULNDB=URL
 # make pin-images  writes the digests of base images after their tags; needs a registry, and crane, skopeo or docker
+# make picture  records the terminal session of the README and writes docs/session.svg
 # make agents  installs the agents that tests run, into a cache of the user
 # make fmt, make generate, make clean
 
@@ -33,7 +34,7 @@ LINT     = golangci-lint
 TESTARGS ?= -timeout 40m
 
 .PHONY: dev build test test-modal-sdk vulncheck pin-images agents bench bench-million bench-sleepers chaos overload check setup programs fmt generate clean \
-	check-format check-vet check-lint check-workflows check-generated check-language check-vulnerabilities
+	picture check-format check-vet check-lint check-workflows check-generated check-language check-vulnerabilities
 
 dev: setup programs
 	@exec bin/overwinter dev $(ARGS)
@@ -76,6 +77,9 @@ check-vulnerabilities:
 
 pin-images: setup-go
 	@go run ./docker/pinimages
+
+picture: setup programs
+	@go run ./docs/picture bin docs/session.svg
 
 # The agents that tests run for real, pinned, in a cache of the user.
 agents:
