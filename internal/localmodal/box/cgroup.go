@@ -231,12 +231,52 @@ func (c *cgroups) removeLeftOver() error {
 	return nil
 }
 
-// removeGroup removes the group of a box; those of earlier versions have none inside.
+// removeGroup removes the group of a box, with those that its processes have made.
 func removeGroup(group string) error {
-	if err := os.Remove(filepath.Join(group, inside)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	groups, err := groupsBelow(group)
+	if err != nil {
 		return err
 	}
-	return os.Remove(group)
+	for _, g := range slices.Backward(groups) {
+		if err := os.Remove(g); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+	}
+	return nil
+}
+
+// maxGroups bounds the groups that are looked at for one box. Version 2 of the interface lets its processes make none.
+const maxGroups = 1000
+
+// groupsBelow returns a group and all below it, each before those that it contains.
+func groupsBelow(group string) ([]string, error) {
+	groups := []string{group}
+	for i := 0; i < len(groups); i++ {
+		entries, err := os.ReadDir(groups[i])
+		if err != nil {
+			return nil, err
+		}
+		for _, e := range entries {
+			if e.IsDir() {
+				groups = append(groups, filepath.Join(groups[i], e.Name()))
+			}
+		}
+		if len(groups) > maxGroups {
+			return nil, fmt.Errorf("control group %s: more than %d groups below it", group, maxGroups)
+		}
+	}
+	return groups, nil
+}
+
+// forbidGroups keeps processes in the group inside a box's own from making further ones, in which they would be
+// overlooked and whose limits they could set. Version 1 of the interface cannot do that.
+func forbidGroups(group string) error {
+	for file, most := range map[string]string{"cgroup.max.descendants": "1", "cgroup.max.depth": "1"} {
+		if err := write(group, file, most); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return fmt.Errorf("limit control groups: %w", err)
+		}
+	}
+	return nil
 }
 
 // groupOwner is the process that a group belongs to. A process of another PID namespace or an earlier boot is not
@@ -350,6 +390,11 @@ func (c *cgroups) admit(box string, pid int, l Limits) error {
 			return fmt.Errorf("make control group: %w", err)
 		}
 	}
+	if c.version == 2 {
+		if err := forbidGroups(groups[""]); err != nil {
+			return err
+		}
+	}
 	weight, _ := c.ordinaryWeight()
 	if err := c.set(groups, l, weight); err != nil {
 		return err
@@ -362,20 +407,26 @@ func (c *cgroups) admit(box string, pid int, l Limits) error {
 	return nil
 }
 
-// processes are those in the group of a box.
+// processes are those in the group of a box and in all below it.
 func (c *cgroups) processes(box string) ([]int, error) {
 	for _, group := range c.of(box) { // each has them all
-		list, err := os.ReadFile(filepath.Join(group, inside, "cgroup.procs"))
+		groups, err := groupsBelow(filepath.Join(group, inside))
 		if err != nil {
 			return nil, err
 		}
 		var pids []int
-		for field := range strings.FieldsSeq(string(list)) {
-			pid, err := strconv.Atoi(field)
+		for _, g := range groups {
+			list, err := os.ReadFile(filepath.Join(g, "cgroup.procs"))
 			if err != nil {
-				return nil, fmt.Errorf("control group %s: %w", group, err)
+				return nil, err
 			}
-			pids = append(pids, pid)
+			for field := range strings.FieldsSeq(string(list)) {
+				pid, err := strconv.Atoi(field)
+				if err != nil {
+					return nil, fmt.Errorf("control group %s: %w", g, err)
+				}
+				pids = append(pids, pid)
+			}
 		}
 		return pids, nil
 	}

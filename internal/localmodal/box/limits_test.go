@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
 )
 
 // forks starts 500 processes and prints how many it got: a shell stops at the first that it does not get.
@@ -110,6 +111,57 @@ func TestControlGroupsGoWithTheirSandboxes(t *testing.T) {
 	for _, group := range again.of("left") {
 		require.NoDirExists(t, group)
 	}
+}
+
+// Where the groups belong to the sandbox's user, a process can make some of its own below its group.
+func TestControlGroupsThatASandboxMakesHideNothing(t *testing.T) {
+	t.Parallel()
+	b := setup(t, Options{Isolation: Namespaces})
+	if b.rt.cgroups == nil {
+		t.Skip("no control groups here: ", b.rt.Unlimited())
+	}
+	bx := b.start()
+	if b.rt.cgroups.version == 2 {
+		group := filepath.Join(b.rt.cgroups.of(bx.id)[""], inside)
+		require.ErrorIs(t, os.Mkdir(filepath.Join(group, "hidden"), 0o755), unix.EAGAIN) //nolint:gosec // as the others
+		made := b.sh(bx, "unshare -UrmC sh -c 'mount -t cgroup2 x /mnt && ls /mnt/cgroup.procs && mkdir /mnt/hidden && echo made' 2>&1; true")
+		require.NotContains(t, made, "made")
+		return
+	}
+	before, err := b.rt.cgroups.processes(bx.id)
+	require.NoError(t, err)
+	require.Contains(t, before, bx.PID())
+	for _, group := range b.rt.cgroups.of(bx.id) { // as such a process does
+		hidden := filepath.Join(group, inside, "hidden", "deeper")
+		require.NoError(t, os.MkdirAll(hidden, 0o755)) //nolint:gosec // as the others
+		require.NoError(t, write(hidden, "cgroup.procs", strconv.Itoa(bx.PID())))
+	}
+	after, err := b.rt.cgroups.processes(bx.id)
+	require.NoError(t, err)
+	require.Contains(t, after, bx.PID())
+	bx.Kill()
+	for _, group := range b.rt.cgroups.of(bx.id) {
+		require.NoDirExists(t, group)
+	}
+}
+
+// TestControlGroupsHaveNoneBelowTheOneInside tries the limit of version 2, without controllers.
+func TestControlGroupsHaveNoneBelowTheOneInside(t *testing.T) {
+	t.Parallel()
+	places, err := findCgroups()
+	require.NoError(t, err)
+	place, ok := places[""]
+	if !ok {
+		t.Skip("version 2 of control groups is not mounted")
+	}
+	group := filepath.Join(place.own, "overwinter-test-"+strconv.Itoa(os.Getpid()))
+	if err := os.Mkdir(group, 0o755); err != nil { //nolint:gosec // as the others
+		t.Skip("no control groups of this user: ", err)
+	}
+	t.Cleanup(func() { require.NoError(t, removeGroup(group)) })
+	require.NoError(t, os.Mkdir(filepath.Join(group, inside), 0o755)) //nolint:gosec // likewise
+	require.NoError(t, forbidGroups(group))
+	require.ErrorIs(t, os.Mkdir(filepath.Join(group, inside, "hidden"), 0o755), unix.EAGAIN) //nolint:gosec // likewise
 }
 
 // TestControlGroupsOfKilledServersAreRemoved has groups of a process that has ended, of this one and of one in another
