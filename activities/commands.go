@@ -17,6 +17,15 @@ func (c *Control) ReadWaiting(ctx context.Context, in SessionRef) (Waiting, erro
 	return waitingOf(look), nil
 }
 
+// TakeBack is ReadWaiting for a session that may have an attendant. Unless a run is in progress, the attendance ends.
+func (c *Control) TakeBack(ctx context.Context, in SessionRef) (TakenBack, error) {
+	taken, err := c.Store.SessionTakeBack(ctx, in.SessionID, activity.GetInfo(ctx).WorkflowExecution.RunID)
+	if err != nil {
+		return TakenBack{}, stored(err)
+	}
+	return TakenBack{Waiting: waitingOf(taken.Look), Run: taken.Run, LastActivity: taken.LastActivity}, nil
+}
+
 func waitingOf(look session.Look) Waiting {
 	return Waiting{
 		Commands: pendingCommands(look.Commands), Next: look.Waiting, Queued: look.Queued, IdleTimeout: look.IdleTimeout,

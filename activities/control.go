@@ -54,6 +54,11 @@ type Config struct {
 	// TurnStall is how long the loop of a turn may make no progress before its attempt is
 	// handed over. Waiting for the agent is progress. Default 1m.
 	TurnStall time.Duration
+	// Attend is how long a turn attends its session after its end, to claim the next prompt by itself. It needs Changes.
+	// Default: not at all.
+	Attend time.Duration
+	// MaxTurns is how many turns run on this worker at once. Attendants leave some room for turns. Default 1000.
+	MaxTurns int
 	// ReadAhead is how many bytes of what agents have said may wait in memory for commits, of all
 	// turns together and beyond a small share of each. Default 256 MiB.
 	ReadAhead int64
@@ -123,6 +128,7 @@ type work struct {
 	reverting *semaphore.Weighted
 	cursors   cursors
 	linkKeys  linkKeys
+	places    *places
 }
 
 // New returns the activities of both queues.
@@ -157,6 +163,12 @@ func New(c Config) (*Control, *Turns) {
 	if c.ReadAhead == 0 {
 		c.ReadAhead = defaultReadAhead
 	}
-	w := &work{Config: c, readAhead: semaphore.NewWeighted(max(c.ReadAhead, 2*runner.MaxLinkMessage)), reverting: semaphore.NewWeighted(1)}
+	if c.MaxTurns == 0 {
+		c.MaxTurns = 1000
+	}
+	if c.Changes == nil {
+		c.Attend = 0
+	}
+	w := &work{Config: c, places: newPlaces(c.MaxTurns), readAhead: semaphore.NewWeighted(max(c.ReadAhead, 2*runner.MaxLinkMessage)), reverting: semaphore.NewWeighted(1)}
 	return &Control{w}, &Turns{w}
 }

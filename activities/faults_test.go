@@ -246,6 +246,8 @@ const (
 	stepFiles      = "files"
 	stepAppend     = "append"
 	stepEnd        = "end"
+	stepClaim      = "claim"
+	stepLeave      = "leave"
 	stepSnapshot   = "snapshot" // its record
 	stepSandboxes  = "sandboxes"
 )
@@ -276,6 +278,22 @@ func (s *steps) RunEnd(ctx context.Context, ending session.RunEnding) (run sessi
 		return err
 	})
 	return run, err
+}
+
+func (s *steps) RunClaim(ctx context.Context, c session.Claim) (claimed session.Claimed, err error) {
+	err = s.take(stepClaim, nil, func() error {
+		claimed, err = s.Store.RunClaim(ctx, c)
+		return err
+	})
+	return claimed, err
+}
+
+func (s *steps) AttendantLeave(ctx context.Context, sessionID, attendant, workflowRunID string) (look *session.Look, err error) {
+	err = s.take(stepLeave, nil, func() error {
+		look, err = s.Store.AttendantLeave(ctx, sessionID, attendant, workflowRunID)
+		return err
+	})
+	return look, err
 }
 
 func (s *steps) SandboxesOpen(ctx context.Context, sessionID string) (rows []session.SandboxRow, err error) {

@@ -36,6 +36,8 @@ type OpenedSession struct {
 	Queue string `json:"queue,omitempty"`
 	// Commands are pending.
 	Commands []PendingCommand `json:"commands,omitempty"`
+	// Attend is how long turns of this session may be attended: see Attend. 0 for never.
+	Attend time.Duration `json:"attend,omitempty"`
 }
 
 // PendingCommand is a command that the session is to carry out.
@@ -54,6 +56,14 @@ type Waiting struct {
 	Next        []session.QueuedPrompt `json:"prompts,omitempty"`
 	Queued      int64                  `json:"queued,omitempty"` // how many prompts wait in all
 	IdleTimeout time.Duration          `json:"idleTimeout"`
+}
+
+// TakenBack is what a workflow reads that takes its session back from an attendant.
+type TakenBack struct {
+	Waiting
+	// Run is in progress, and the attendant keeps the session until it ends. Nil: the session has no attendant any more.
+	Run          *session.Processing `json:"run,omitempty"`
+	LastActivity time.Time           `json:"lastActivity"`
 }
 
 // CommandEnding is the end of a command that no transition ends.
@@ -158,6 +168,16 @@ type TurnRequest struct {
 	SandboxID  string `json:"sandboxId"`
 	// Look asks for what waits after the run, which is read with its end.
 	Look bool `json:"look,omitempty"`
+	// Attend allows the attempt to attend the session after the run. Nil: it does not.
+	Attend *Attend `json:"attend,omitempty"`
+}
+
+// Attend bounds an attendance: the attempt that has ended a run keeps its link and claims the prompts that follow by
+// itself, until one of the bounds is reached or something other than a prompt waits.
+type Attend struct {
+	For     time.Duration `json:"for"`            // without a prompt
+	Until   time.Time     `json:"until,omitzero"` // zero: there is no such time
+	Prompts int           `json:"prompts"`        // that it may claim
 }
 
 // TurnResult is the end of a run.
@@ -169,6 +189,20 @@ type TurnResult struct {
 	// Waiting is what waits after the run. Nil where it was not asked for, an earlier attempt has ended the run, or the
 	// worker is of an earlier version.
 	Waiting *Waiting `json:"waiting,omitempty"`
+	// Attended is what the attempt claimed and ran after the run of the request; the other fields are those of its last run.
+	// Nil: nothing.
+	Attended *Attended `json:"attended,omitempty"`
+	// Reread: other runs may have followed; the workflow has to read the session.
+	Reread bool `json:"reread,omitempty"`
+	// EndedAt is when the last run ended, if the attempt was allowed to attend.
+	EndedAt time.Time `json:"endedAt,omitzero"`
+}
+
+// Attended are the runs of an attendance.
+type Attended struct {
+	Runs []string `json:"runs"`
+	// Ordinal is that of the last prompt. Those before it were claimed or had been withdrawn.
+	Ordinal int64 `json:"ordinal"`
 }
 
 // SettleRequest ends a run that no worker can end any more.

@@ -127,7 +127,7 @@ func (t *Turns) quarantine(ctx context.Context, in TurnRequest, start session.Ru
 	if err := t.settleDamaged(ctx, ending, logger); err != nil {
 		return TurnResult{}, err
 	}
-	return t.superseded(ctx, in.RunID, errors.New("the run is quarantined"))
+	return t.superseded(ctx, in, errors.New("the run is quarantined"))
 }
 
 // settleDamaged is settle for a run whose stored state may make its adapter panic: then blocks stay open rather than

@@ -20,6 +20,7 @@ func (c *Control) OpenSession(ctx context.Context, in SessionRef) (OpenedSession
 		Generation: l.Generation, TransitionNo: l.TransitionNo,
 		Waiting: l.Waiting, Processing: l.Processing,
 		SandboxID: l.SandboxID, SandboxSince: l.SandboxSince, Deadline: l.Deadline, Queue: c.Queue,
+		Attend: c.Attend,
 	}
 	if l.Workspace != nil {
 		o.Workspace = keyword(l.Workspace.RepoURL)

@@ -22,6 +22,12 @@ type Store interface {
 	WorkflowCheck(ctx context.Context, sessionID string) error
 	// SessionLook returns what waits for a session's workflow, and records that the run has read it.
 	SessionLook(ctx context.Context, sessionID, workflowRunID string) (session.Look, error)
+	// SessionTakeBack is SessionLook for a session that may have an attendant, whose attendance ends unless a run is in
+	// progress.
+	SessionTakeBack(ctx context.Context, sessionID, workflowRunID string) (session.TakenBack, error)
+	// AttendantLeave ends an attendance and returns what waits for the workflow; nil if the session has another attendant,
+	// or none.
+	AttendantLeave(ctx context.Context, sessionID, attendant, workflowRunID string) (*session.Look, error)
 	// CommandSubmit stores a command as pending; one that no client sent, with its reason.
 	CommandSubmit(ctx context.Context, c session.Command) (session.Commanded, error)
 	// CommandEnd ends a command that was carried out, or could not be, without a transition.
@@ -87,6 +93,8 @@ type Store interface {
 	// worker needs. illegal_state when the run is over, or another attempt that is
 	// not older than by has it.
 	RunAttach(ctx context.Context, runID, token string, by session.Dispatch) (session.RunStart, error)
+	// RunClaim claims the next prompt for an attendant, with the attempt that runs it.
+	RunClaim(ctx context.Context, c session.Claim) (session.Claimed, error)
 	// RunDoing records what the attempt with the token does with the run's frames.
 	RunDoing(ctx context.Context, runID, token string, doing session.Doing) error
 	// RunFence makes token the only one that counts, so that no worker can add to

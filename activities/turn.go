@@ -29,13 +29,15 @@ var errHandOver = errors.New("this worker stops; another carries the turn on")
 func (t *Turns) RunTurn(ctx context.Context, in TurnRequest) (TurnResult, error) {
 	ctx, pulse := startPulse(ctx, t.TurnStall, t.Logger.With(slog.String("session_id", in.SessionID), slog.String("run_id", in.RunID)))
 	defer pulse.stop()
+	place := t.places.take()
+	defer place.release()
 	token := newToken()
 	by := session.Dispatch{No: in.Dispatch, Attempt: int64(activity.GetInfo(ctx).Attempt)}
 	start, err := recorded(ctx, func(ctx context.Context) (session.RunStart, error) {
 		return t.Store.RunAttach(ctx, in.RunID, token, by)
 	})
 	if session.CodeOf(err) == session.CodeIllegalState {
-		return t.superseded(ctx, in.RunID, err)
+		return t.superseded(ctx, in, err)
 	}
 	if err != nil {
 		return TurnResult{}, stored(err)
@@ -52,48 +54,72 @@ func (t *Turns) RunTurn(ctx context.Context, in TurnRequest) (TurnResult, error)
 	if start.Quarantine {
 		return t.quarantine(ctx, in, start)
 	}
+	attendant := t.newAttendant(in, pulse, place)
+	defer attendant.stop()
+	for {
+		result, attending, err := t.carry(ctx, in, start, token, attendant)
+		if err != nil || !attending {
+			return attendant.report(result), err
+		}
+		next, err := attendant.next(ctx, &result)
+		if err != nil || next == nil {
+			return attendant.report(result), err
+		}
+		in.RunID, in.PromptID, start, token = next.Run.ID, next.Prompt.ID, *next, next.Run.Token
+	}
+}
+
+// carry carries one run to its end. It reports whether the attempt attends the session afterwards.
+func (t *Turns) carry(ctx context.Context, in TurnRequest, start session.RunStart, token string, a *attendant) (result TurnResult, attending bool, err error) {
 	turn, err := t.newTurn(ctx, in, start, token)
 	if err != nil {
-		return TurnResult{}, err
+		return TurnResult{}, false, err
 	}
-	turn.pulse = pulse
+	turn.pulse = a.pulse
 	if err = turn.run(ctx); err != nil && turn.end == nil {
 		turn.leave(ctx)
 	}
 	switch {
 	case errors.Is(context.Cause(ctx), errHandOver):
-		return TurnResult{}, temporal.NewApplicationErrorWithOptions(errHandOver.Error(), HandOver, temporal.ApplicationErrorOptions{
+		return TurnResult{}, false, temporal.NewApplicationErrorWithOptions(errHandOver.Error(), HandOver, temporal.ApplicationErrorOptions{
 			Category: temporal.ApplicationErrorCategoryBenign, // it happens with every deploy
 		})
 	case ctx.Err() != nil && !turn.mayHaveDelivered:
-		return TurnResult{}, temporal.NewApplicationError("cancelled before the agent got the prompt", NotHandedOver)
+		return TurnResult{}, false, temporal.NewApplicationError("cancelled before the agent got the prompt", NotHandedOver)
 	case ctx.Err() != nil:
-		return TurnResult{}, ctx.Err()
+		return TurnResult{}, false, ctx.Err()
 	case errors.Is(err, eventlog.ErrFenced), errors.Is(err, runner.ErrDisplaced), isStale(err):
-		return t.superseded(ctx, in.RunID, err)
+		result, err = t.superseded(ctx, in, err)
+		return result, false, err
 	case err != nil && turn.end == nil:
-		return TurnResult{}, t.turnError(ctx, turn, err)
+		return TurnResult{}, false, t.turnError(ctx, turn, err)
 	case err != nil:
 		// The turn has ended; only the last lines of the transcript may be missing.
 		turn.log().WarnContext(ctx, "the transcripts were not flushed at the end of a turn", slog.Any("error", err))
 	}
 	end := turn.end
-	run, err := recorded(ctx, func(ctx context.Context) (session.Run, error) {
-		ending := session.RunEnding{
-			RunID: in.RunID, Token: token, Outcome: end.Outcome, Reason: end.Reason, Usage: end.Usage, Model: end.Model,
-		}
-		if in.Look {
-			ending.LookFor = activity.GetInfo(ctx).WorkflowExecution.RunID
-		}
-		return t.Store.RunEnd(ctx, ending)
-	})
+	ending := session.RunEnding{
+		RunID: in.RunID, Token: token, Outcome: end.Outcome, Reason: end.Reason, Usage: end.Usage, Model: end.Model,
+	}
+	if in.Look {
+		ending.LookFor = activity.GetInfo(ctx).WorkflowExecution.RunID
+	}
+	if err == nil {
+		ending.Attend = a.ready()
+	}
+	run, err := recorded(ctx, func(ctx context.Context) (session.Run, error) { return t.Store.RunEnd(ctx, ending) })
 	if session.CodeOf(err) == session.CodeIllegalState {
-		return t.superseded(ctx, in.RunID, err)
+		result, err = t.superseded(ctx, in, err)
+		return result, false, err
 	}
 	if err != nil {
-		return TurnResult{}, stored(err)
+		return TurnResult{}, false, stored(err)
 	}
-	return result(run), nil
+	result = resultOf(run)
+	if in.Attend != nil { // without a look another attempt has ended the run
+		result.EndedAt, result.Reread = run.EndedAt, run.Look == nil && in.Look
+	}
+	return result, run.Attended, nil
 }
 
 // recordTimeout bounds one statement of a turn on its run: shorter than the heartbeat's timeout, so
@@ -109,7 +135,7 @@ func recorded[T any](ctx context.Context, do func(context.Context) (T, error)) (
 	return do(ctx)
 }
 
-func result(r session.Run) TurnResult {
+func resultOf(r session.Run) TurnResult {
 	out := TurnResult{Outcome: r.Outcome, Reason: r.Reason, Usage: r.Usage, LastFrame: r.LastFrame}
 	if r.Look != nil {
 		waiting := waitingOf(*r.Look)
@@ -119,14 +145,17 @@ func result(r session.Run) TurnResult {
 }
 
 // superseded reports the end of a run that is over, since the answer of the attempt that ended it
-// may have been lost. Fenced while it is open: the workflow reads the row again.
-func (w *work) superseded(ctx context.Context, runID string, cause error) (TurnResult, error) {
-	run, err := w.Store.RunGet(ctx, runID)
+// may have been lost; that one may have run other prompts since, if it was allowed to attend. Fenced while the run is open:
+// the workflow reads the row again.
+func (w *work) superseded(ctx context.Context, in TurnRequest, cause error) (TurnResult, error) {
+	run, err := w.Store.RunGet(ctx, in.RunID)
 	if err != nil {
 		return TurnResult{}, stored(err)
 	}
 	if run.Outcome != "" {
-		return result(run), nil
+		result := resultOf(run)
+		result.Reread = in.Attend != nil
+		return result, nil
 	}
 	return TurnResult{}, final(Fenced, cause)
 }

@@ -25,8 +25,13 @@ type fakes struct {
 // operation is an activity under way.
 type operation struct {
 	activity string
-	run      *runRow                 // of a turn
-	look     bool                    // the turn's request asks for what waits after it
+	run      *runRow // of a turn
+	look     bool    // the turn's request asks for what waits after it
+	turn     activities.TurnRequest
+	attended *activities.Attended    // what the turn has claimed by itself; nil for nothing
+	rests    int                     // how often it has waited for a prompt
+	frozen   bool                    // its worker is
+	engine   string                  // the workflow run that asked for it
 	waiting  *activities.TurnRequest // of a turn that no worker has room for
 	over     bool
 	complete func(result any, err error)
@@ -151,8 +156,9 @@ type nothing = struct{}
 
 func (f *fakes) OpenSession(ctx context.Context, _ activities.SessionRef) (activities.OpenedSession, error) {
 	return take(ctx, f, "OpenSession", func(w *world) (activities.OpenedSession, error) {
-		w.loaded, w.signalled = true, false
+		w.loaded, w.signalled, w.attendant = true, false, nil
 		o := activities.OpenedSession{
+			Attend:   w.attends,
 			Commands: w.waiting(),
 			Status:   w.state, StatusReason: w.reason, ErrorCause: w.errorCause, Agent: "demo", Lazy: w.lazy, IdleTimeout: w.idleTimeout,
 			LastActivity: w.lastActivity, Generation: w.generation, TransitionNo: w.transitionNo, Queue: w.taskQueue,
@@ -431,10 +437,8 @@ func (f *fakes) BeginRun(ctx context.Context, in activities.ClaimRequest) (sessi
 			first := w.firstQueued()
 			v.Earlier = &session.QueuedPrompt{ID: first.ID, Ordinal: first.Ordinal}
 		case p.status == session.PromptQueued && !w.state.Final():
-			w.signalled, w.loaded = false, true
-			p.status, p.runID = session.PromptProcessing, in.RunID
-			w.runs[in.RunID] = &runRow{id: in.RunID, promptID: p.ID, generation: in.Generation, dispatch: 1}
-			w.touch()
+			w.attendant = nil
+			w.claim(p, in.RunID, in.Generation)
 			v.Granted, v.Dispatch, v.Status = true, 1, p.status
 		}
 		return v, nil
@@ -469,9 +473,16 @@ func (f *fakes) RunTurn(ctx context.Context, in activities.TurnRequest) (activit
 		return *over, err
 	}
 	o := w.operate("RunTurn")
-	o.run, o.look = w.runs[in.RunID], in.Look
+	o.run, o.look, o.turn, o.engine = w.runs[in.RunID], in.Look, in, activity.GetInfo(ctx).WorkflowExecution.RunID
 	w.endTurnAt(o, o.run.endsAt)
 	return await[activities.TurnResult](ctx, f, o)
+}
+
+func (w *world) claim(p *promptRow, runID string, generation int64) {
+	w.signalled, w.loaded = false, true
+	p.status, p.runID = session.PromptProcessing, runID
+	w.runs[runID] = &runRow{id: runID, promptID: p.ID, generation: generation, dispatch: 1}
+	w.touch()
 }
 
 // attach begins an attempt, unless it ends at once with a result or an error.
@@ -520,7 +531,7 @@ func (w *world) free() {
 		case result != nil:
 			w.finish(o, *result, nil)
 		default:
-			o.run, o.look = w.runs[in.RunID], in.Look
+			o.run, o.look, o.turn = w.runs[in.RunID], in.Look, in
 			w.endTurnAt(o, o.run.endsAt)
 		}
 	}
@@ -537,9 +548,10 @@ func (w *world) deliver(run *runRow, p *promptRow) {
 
 // endTurnAt ends a turn when its agent does, unless the sandbox is gone by then.
 func (w *world) endTurnAt(o *operation, at time.Time) {
+	run := o.run
 	w.clock.after(max(at.Sub(w.clock.now()), time.Millisecond), w.locked(func() {
 		s := w.sandbox(o.run.generation)
-		if o.over || !slices.Contains(w.operations, o) || !s.alive {
+		if o.over || !slices.Contains(w.operations, o) || !s.alive || o.frozen || o.run != run {
 			return
 		}
 		outcome, reason := w.prompt(o.run.promptID).outcome, ""
@@ -549,8 +561,18 @@ func (w *world) endTurnAt(o *operation, at time.Time) {
 		case outcome == session.OutcomeFailed:
 			reason = session.ReasonAgentCrashed
 		}
+		ends := o.run.outcome == "" && !w.aborting(o.run.id)
 		w.endRun(o.run, outcome, reason)
-		result := activities.TurnResult{Outcome: o.run.outcome}
+		if ends && w.attendable(o) {
+			w.attendant = o
+			w.signalled = false
+			w.rest(o)
+			return
+		}
+		result := activities.TurnResult{Outcome: o.run.outcome, Attended: o.attended}
+		if o.turn.Attend != nil && !w.earlierWorkers {
+			result.EndedAt = w.clock.now()
+		}
 		if o.look && !w.earlierWorkers {
 			waiting := w.look()
 			result.Waiting = &waiting

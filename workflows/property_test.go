@@ -19,7 +19,7 @@ var faulty = map[string][]string{
 	"BeginRun": stores, "RecordTransition": stores, "OpenSession": stores, "CloseSession": stores, "SettleRun": stores,
 	"ReturnRun": stores, "TellProblem": stores, "RequeuePrompt": stores, "CancelPrompts": stores,
 	"TerminateSandbox": stores,
-	"ReadWaiting":      stores, "EndCommand": stores,
+	"ReadWaiting":      stores, "EndCommand": stores, "TakeBack": stores,
 	"CreateSandbox": {"passing", "refused", "spent"}, "RestoreSandbox": {"passing", "refused", "spent"},
 	"SaveBundle": {"passing", "refused"}, "RescueBundle": {"passing", "refused"},
 	"DropSandbox": {"passing", "refused"}, "RevertSession": {"passing", "refused"},
@@ -39,13 +39,13 @@ func TestRandomLivesKeepThePromises(t *testing.T) {
 	activities := rapid.SampledFrom([]string{
 		"BeginRun", "RecordTransition", "OpenSession", "CloseSession", "SettleRun", "ReturnRun", "RequeuePrompt", "TellProblem",
 		"CancelPrompts", "TerminateSandbox", "CreateSandbox", "RestoreSandbox", "SaveBundle", "RescueBundle", "DropSandbox", "RevertSession",
-		"FlushSandbox", "AbortRun", "RunTurn", "ReadWaiting", "EndCommand",
+		"FlushSandbox", "AbortRun", "RunTurn", "ReadWaiting", "EndCommand", "TakeBack",
 	})
 	durations := rapid.SampledFrom([]string{"1ms", "4ms", "7ms", "60ms", "300ms", "1s", "3s", "10s", "40s", "5m", "1h", "25h"})
 	rapid.Check(t, func(t *rapid.T) {
 		script := &strings.Builder{}
 		write := func(format string, args ...any) { fmt.Fprintf(script, format+"\n", args...) }
-		write("create%s%s%s idle=%s lifetime=%s", rapid.SampledFrom([]string{"", "", " signals=old"}).Draw(t, "signals"), rapid.SampledFrom([]string{"", " lazy"}).Draw(t, "lazy"),
+		write("create%s%s%s%s idle=%s lifetime=%s", rapid.SampledFrom([]string{"", " attend=20s", " attend=2s"}).Draw(t, "attend"), rapid.SampledFrom([]string{"", "", " signals=old"}).Draw(t, "signals"), rapid.SampledFrom([]string{"", " lazy"}).Draw(t, "lazy"),
 			rapid.SampledFrom([]string{"", " records=slow", " records=lost"}).Draw(t, "records"),
 			rapid.SampledFrom([]string{"5s", "15m", "48h"}).Draw(t, "idle"),
 			rapid.SampledFrom([]string{"1h", "4h", "24h"}).Draw(t, "lifetime"))
@@ -60,7 +60,7 @@ func TestRandomLivesKeepThePromises(t *testing.T) {
 		for range rapid.IntRange(1, 14).Draw(t, "commands") {
 			switch command := rapid.SampledFrom([]string{
 				"prompt", "prompt", "prompt", "ring", "wake", "hibernate", "hibernate force", "drop", "drop force", "relocate", "relocate force", "sync", "revert p1", "revert p1 force", "abort", "recover",
-				"idle", "report", "kill", "busy", "free", "fail", "fail", "slow", "history 2000", "restart",
+				"idle", "report", "kill", "busy", "free", "fail", "fail", "slow", "history 2000", "restart", "freeze",
 			}).Draw(t, "command"); command {
 			case "prompt":
 				prompts++

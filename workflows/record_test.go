@@ -203,6 +203,35 @@ var paths = map[string]func(*recorder){
 		r.over("p4")
 		r.stop()
 	},
+	// The worker of a turn claims the prompts that follow by itself.
+	"attended": func(r *recorder) {
+		r.world.attends = 2 * time.Second
+		r.start()
+		for _, id := range []string{"p1", "p2", "p3"} {
+			r.prompt(id, 50*time.Millisecond, session.Hold)
+			r.over(id)
+		}
+		r.prompt("p4", time.Hour, session.Hold)
+		r.delivered("p4")
+		r.command(session.CommandAbort)
+		r.over("p4")
+		r.prompt("p5", 50*time.Millisecond, session.Hold)
+		r.over("p5")
+		r.command(session.CommandSync)
+		r.settled()
+		r.prompt("p6", 50*time.Millisecond, session.Hold)
+		r.over("p6")
+		r.prompt("p7", 500*time.Millisecond, session.Hold)
+		r.delivered("p7")
+		r.command(session.CommandHibernate)
+		r.reach(session.Hibernated)
+		r.prompt("p8", 50*time.Millisecond, session.Hold)
+		r.over("p8")
+		r.wait("the end of the attendance", func() bool { return r.world.attendant == nil })
+		r.prompt("p9", 50*time.Millisecond, session.Hold)
+		r.over("p9")
+		r.stop()
+	},
 	"continue_as_new": func(r *recorder) {
 		r.start()
 		for i := range 8 {

@@ -24,7 +24,7 @@ var update = flag.Bool("update", false, "write the transcripts of scenarios as t
 // followed by ---- and the transcript of what came of them until the next block;
 // times are since the beginning. Commands, see cast.do:
 //
-//	create [lazy] [idle=15m] [lifetime=24h] [closed] [records=slow|lost] [signals=old] [status=… reason=with_spaces cause=… generation=N sandbox=alive|dead bundle=N]
+//	create [lazy] [idle=15m] [lifetime=24h] [closed] [records=slow|lost] [signals=old] [attend=20s] [status=… reason=with_spaces cause=… generation=N sandbox=alive|dead bundle=N]
 //	run ID generation=N [policy=hold|fail|retry] [ends=1m]   a run is under way
 //	prompt ID [takes=1m] [policy=hold|fail|retry] [crashes] [stubborn]
 //	prompts N                                     prompts q1 to qN
@@ -35,6 +35,7 @@ var update = flag.Bool("update", false, "write the transcripts of scenarios as t
 //	putback ID                                    a prompt that was over is queued again
 //	kill · ended N · fail ACTIVITY KIND [times=N] · slow ACTIVITY 1m · history N · cancel · restart
 //	doomed N                                      the next N sandboxes end 100ms after they were ready
+//	freeze                                        the worker that has the turn, until the engine gives it to another
 //	state · wait 1m
 func TestScenarios(t *testing.T) {
 	t.Parallel()
@@ -292,6 +293,8 @@ func (c *cast) do(words []string) error {
 		return err
 	case "earlier":
 		w.earlierWorkers = true
+	case "freeze":
+		w.freeze()
 	case "settled":
 		w.settled()
 	case "busy":
@@ -331,6 +334,9 @@ func (c *cast) create(a args) (err error) {
 		return err
 	}
 	if w.lifetime, err = a.duration("lifetime", w.lifetime); err != nil {
+		return err
+	}
+	if w.attends, err = a.duration("attend", 0); err != nil {
 		return err
 	}
 	if status := a.get("status"); status != "" {
@@ -392,7 +398,25 @@ func (c *cast) prompt(id string, a args) error {
 		w.signals++
 		c.stage.signal(session.SignalPrompt, session.PromptSignal{PromptID: p.ID, Ordinal: p.Ordinal, At: c.stage.now()}, true)
 	}
+	if c.stage.world.attends > 0 {
+		c.relay(p)
+	}
 	return nil
+}
+
+// relay signals again for a prompt that is not claimed, as the relays of workers do.
+func (c *cast) relay(p *promptRow) {
+	w := c.stage.world
+	w.alarm(relayAge, func() {
+		if p.status.Over() || w.state.Final() {
+			return
+		}
+		if p.status == session.PromptQueued && w.state == session.Running && w.openRun() == nil && w.firstQueued() == p {
+			w.say("the relay signals for %s", p.ID)
+			c.stage.signal(session.SignalPrompt, session.PromptSignal{PromptID: p.ID, Ordinal: p.Ordinal, At: c.stage.now()}, true)
+		}
+		c.relay(p)
+	})
 }
 
 func (c *cast) state() error {

@@ -73,7 +73,11 @@ type life struct {
 	stale  bool // Postgres may have more than this workflow knows
 	// superseded: another run of the workflow has opened the session since this one has, as before a reset.
 	superseded bool
-	turn       *session.Processing // the run under way
+	turn       *session.Processing // the run under way; in an attended session it may be over
+	attends    time.Duration       // how long turns may attend the session; 0 for never
+	attended   bool                // the turn under way may claim prompts by itself
+	doubted    bool                // a prompt is signalled again that an attendant should have claimed
+	leftover   workflow.Future     // of an attendance that the workflow has ended; nil while there was none
 	doing      string
 	timer      pendingTimer
 	signals    signals
@@ -134,6 +138,7 @@ func (l *life) open(ctx workflow.Context) error {
 	l.taskQueue = o.Queue
 	l.plan(orNow(ctx, o.SandboxSince), o.Deadline)
 	l.idleTimeout, l.processing = o.IdleTimeout, o.Processing
+	l.attends = o.Attend
 	if o.LastActivity.After(l.lastActivity) || l.continued == 0 {
 		l.lastActivity = o.LastActivity
 	}
@@ -264,6 +269,9 @@ func (l *life) put(ctx workflow.Context) error {
 func (l *life) shouldContinue(ctx workflow.Context) bool {
 	if l.state.Final() && l.refusals.times == 0 {
 		return false // two more records and it completes
+	}
+	if l.leftover != nil && !l.leftover.IsReady() {
+		return false // its worker hears of the end within a heartbeat
 	}
 	info := workflow.GetInfo(ctx)
 	return info.GetContinueAsNewSuggested() || info.GetCurrentHistoryLength() >= maxHistoryEvents

@@ -104,14 +104,16 @@ func (l *life) drain(ctx workflow.Context) {
 // read the session again; so does a prompt that was taken before and is not in hand.
 func (l *life) ring(s session.PromptSignal, now time.Time) {
 	l.rung = l.rung || s.PromptID != ""
+	known := s.PromptID == "" || l.queue.Has(s.PromptID)
 	switch {
 	case s.PromptID == "":
 		l.stale = l.opened
 	case l.queue.Push(session.QueuedPrompt{ID: s.PromptID, Ordinal: s.Ordinal}):
 		l.lastActivity = now
 	case !l.queue.Has(s.PromptID) && (l.turn == nil || l.turn.PromptID != s.PromptID):
-		l.stale = l.opened
+		l.stale, known = l.opened, true
 	}
+	l.doubted = l.doubted || known && l.attended
 }
 
 // askWake requests that the session is awake; the later of wake and hibernate wins. Until the

@@ -29,15 +29,21 @@ const requeuesWithSettle = "requeues-with-settle"
 func (l *life) carry(ctx workflow.Context, run session.Processing) error {
 	l.turn, l.looks = &run, 0
 	var result activities.TurnResult
+	takenBack := false // what waits has been read since the last run ended
 	defer func() {
-		l.turn, l.abort, l.moved = nil, false, true
+		l.turn, l.abort, l.moved, l.attended, l.doubted = nil, false, !takenBack, false, false
 		l.hearAfter(result.Waiting)
 	}()
 	if run.Generation != l.generation {
 		// Its sandbox is gone, and with it the only witness.
 		return l.settleUnknown(ctx, run, session.ReasonSandboxLost)
 	}
-	err := l.watch(ctx, run, &result)
+	var err error
+	takenBack, err = l.watch(ctx, &run, &result)
+	if takenBack || err == nil && l.endAttendance(result) {
+		l.losses.endedTurn()
+		return nil
+	}
 	l.lastActivity = workflow.Now(ctx)
 	switch {
 	case err == nil:
@@ -84,14 +90,18 @@ func (l *life) giveBack(ctx workflow.Context, run session.Processing, reason str
 }
 
 // watch runs the turn's activity and, concurrently, whatever an abort, a stop, a forced hibernation
-// or the end of the sandbox's life require. An error of the activity is returned unchanged.
-func (l *life) watch(ctx workflow.Context, run session.Processing, result *activities.TurnResult) error {
+// or the end of the sandbox's life require. An error of the activity is returned unchanged. The activity may attend the
+// session after the run: run is then the newest that the workflow knows of, and takenBack says that the workflow has ended
+// the attendance while no run was in progress.
+func (l *life) watch(ctx workflow.Context, run *session.Processing, result *activities.TurnResult) (takenBack bool, err error) {
 	turnCtx, cancel := workflow.WithCancel(ctx)
 	defer cancel()
 	request := activities.TurnRequest{
 		Dispatch: run.Dispatch, SessionID: l.id, RunID: run.RunID, PromptID: run.PromptID,
-		Generation: l.generation, SandboxID: l.sandboxID, Look: true,
+		Generation: l.generation, SandboxID: l.sandboxID, Look: true, Attend: l.attendance(ctx),
 	}
+	l.attended = request.Attend != nil
+	var answered urgency
 	doing := fmt.Sprintf("run prompt %s", run.PromptID)
 	turn := l.begin(turnCtx, doing, turnOptionsAt(ctx), turns.RunTurn, request)
 	// An abort that is still on its way when the turn ends has nothing to do any more.
@@ -107,8 +117,23 @@ func (l *life) watch(ctx workflow.Context, run session.Processing, result *activ
 	var giveUp time.Time             // zero until the turn was interrupted
 	stopping := false
 	for !turn.IsReady() {
-		if err := l.attend(ctx); err != nil {
-			return l.abandon(ctx, turn, cancel, err)
+		var err error
+		switch before := run.RunID; {
+		case !l.attended:
+			err = l.attend(ctx)
+		default:
+			takenBack, err = l.followAttendant(ctx, run, &answered, giveUp)
+			if run.RunID != before && !giveUp.IsZero() { // the run that was interrupted has ended
+				giveUp, interrupting, l.abort = time.Time{}, nil, l.pendingAbort(run.RunID)
+			}
+		}
+		switch {
+		case err != nil:
+			return false, l.abandon(ctx, turn, cancel, err)
+		case takenBack:
+			cancel()
+			l.leftover = turn
+			return true, nil
 		}
 		now := workflow.Now(ctx)
 		interrupt := l.interruptAt()
@@ -117,8 +142,8 @@ func (l *life) watch(ctx workflow.Context, run session.Processing, result *activ
 		case l.wants.Stop && !stopping:
 			// The prompt's outcome first, so that the interrupted turn cannot give it another.
 			stopping, doing = true, "stop the turn"
-			if err := l.cancelBeforeStop(ctx, run); err != nil {
-				return err
+			if err := l.cancelBeforeStop(ctx, *run); err != nil {
+				return false, err
 			}
 			interrupting = abort()
 			cancel()
@@ -139,18 +164,34 @@ func (l *life) watch(ctx workflow.Context, run session.Processing, result *activ
 		if turnCtx.Err() != nil {
 			until = time.Time{}
 		}
-		if at := l.answerAt(now); l.signalled && (until.IsZero() || at.Before(until)) {
+		if at := l.answerAt(now); (l.signalled || l.doubted) && (until.IsZero() || at.Before(until)) {
 			until = at
 		}
 		futures := []workflow.Future{turn}
 		if interrupting != nil && !interrupting.IsReady() {
 			futures = append(futures, interrupting)
 		}
+		if ids := l.queue.IDs(); l.attended && giveUp.IsZero() && len(ids) > 0 {
+			doing = "run prompts as they come; the last was " + ids[len(ids)-1]
+		}
 		l.wait(ctx, doing, until, futures...)
 	}
-	err := turn.Get(ctx, result)
+	err = turn.Get(ctx, result)
+	if err != nil && l.attended {
+		// It may be about a run that the workflow does not know of.
+		over, takeErr := l.takeBack(ctx, run)
+		switch {
+		case takeErr != nil:
+			return false, takeErr
+		case over:
+			if kind := activities.TypeOf(err); kind == activities.SandboxLost || kind == activities.SandboxLimit || kind == activities.PromptNotDelivered {
+				l.loseSandbox()
+			}
+			return true, nil
+		}
+	}
 	if err == nil || turnCtx.Err() == nil {
-		return err
+		return false, err
 	}
 	// It was cancelled here. The way it ended then says little: if a worker is gone, the cancelled
 	// activity runs into its heartbeat timeout. If the attempt's state is unknown, the row decides:
@@ -160,16 +201,16 @@ func (l *life) watch(ctx workflow.Context, run session.Processing, result *activ
 		workflow.GetVersion(ctx, believesAttempts, workflow.DefaultVersion, 1) != workflow.DefaultVersion
 	switch {
 	case l.sandboxLost() && undelivered:
-		return l.giveBack(ctx, run, session.ReasonSandboxLost)
+		return false, l.giveBack(ctx, *run, session.ReasonSandboxLost)
 	case l.sandboxLost():
-		return l.lostError()
+		return false, l.lostError()
 	case giveUp.IsZero():
-		return err
+		return false, err
 	case undelivered && !l.abort:
-		return l.giveBack(ctx, run, session.ReasonAborted)
+		return false, l.giveBack(ctx, *run, session.ReasonAborted)
 	}
-	_, err = l.settle(ctx, run, session.OutcomeCancelled, session.ReasonAborted, !l.abort)
-	return err
+	_, err = l.settle(ctx, *run, session.OutcomeCancelled, session.ReasonAborted, !l.abort)
+	return false, err
 }
 
 // awaitsAbandonedTurns is the change since which a turn that is abandoned for a refused record has

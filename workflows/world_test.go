@@ -45,8 +45,11 @@ type world struct {
 	answersLate time.Duration
 	// earlierWorkers do not report what waits with the end of a turn, and do not terminate what they save.
 	earlierWorkers bool
-	sandboxes      []*sandboxRow
-	bundles        []bundleRow
+	// attends is how long turns attend the session; attendant is the one that may claim prompts.
+	attends   time.Duration
+	attendant *operation
+	sandboxes []*sandboxRow
+	bundles   []bundleRow
 
 	reset      bool          // the workflow may be reset: it then dispatches runs under numbers that it had before
 	inTask     string        // what happens to records within the workflow task: done; slow: not tried; lost: done, and it is not known
@@ -160,6 +163,7 @@ func (w *world) accept(p promptRow) *promptRow {
 	p.outcome = cmp.Or(p.outcome, session.OutcomeCompleted)
 	w.prompts = append(w.prompts, &p)
 	w.touch()
+	w.nudge()
 	return &p
 }
 
@@ -212,7 +216,7 @@ func (w *world) endRun(run *runRow, outcome session.Outcome, reason string) {
 	if run.outcome != "" {
 		return
 	}
-	run.outcome = outcome
+	run.outcome, w.attendant = outcome, nil
 	w.endAborts(run.id, outcome, reason)
 	if p := w.prompt(run.promptID); p.runID == run.id {
 		w.end(p, outcome, reason)
@@ -380,6 +384,7 @@ func (w *world) transit(t session.Transition) error {
 	if !to.HasSandbox() && len(w.alive()) > 0 {
 		w.violate("%s with a living sandbox", to)
 	}
+	w.attendant = nil
 	w.state, w.reason, w.errorCause, w.transitionNo = to, t.Reason, t.Cause, t.No
 	if to == session.Running {
 		w.sandbox(t.Generation).worked = true

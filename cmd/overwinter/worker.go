@@ -37,6 +37,7 @@ type WorkerCmd struct {
 	RetainTerminated time.Duration `env:"OVERWINTER_RETAIN_TERMINATED" placeholder:"DURATION" help:"Purge sessions this long after they were terminated, such as 720h. Default: never."`
 	RetainEvents     time.Duration `env:"OVERWINTER_RETAIN_EVENTS" placeholder:"DURATION" help:"Delete events older than this of sessions that sleep or are terminated, such as 2160h. Default: never."`
 	MaxTurns         int           `env:"OVERWINTER_MAX_TURNS" default:"1000" help:"Maximum number of concurrent turns on this worker. Default ${default}."`
+	Attend           time.Duration `env:"OVERWINTER_ATTEND" default:"0s" help:"How long to stay with a session after a turn, to run its next prompt without a round through Temporal; at most 1m, 0 for not at all. Default ${default}."`
 	HealthAddress    string        `env:"OVERWINTER_WORKER_HEALTH_ADDRESS" placeholder:"ADDR" help:"Address that serves /healthz, /readyz and /metrics. Default: none."`
 }
 
@@ -60,6 +61,8 @@ func (c *WorkerCmd) Validate() error {
 		return fmt.Errorf("--retain-terminated is %s; it must be 0 or at least 1m", c.RetainTerminated)
 	case c.RetainEvents < 0 || c.RetainEvents > 0 && c.RetainEvents < time.Minute:
 		return fmt.Errorf("--retain-events is %s; it must be 0 or at least 1m", c.RetainEvents)
+	case c.Attend < 0 || c.Attend > time.Minute:
+		return fmt.Errorf("--attend is %s; it must be from 0s to 1m", c.Attend)
 	case c.MaxTurns < 1:
 		return fmt.Errorf("--max-turns is %d; it must be at least 1", c.MaxTurns)
 	}
@@ -165,7 +168,7 @@ func (c *WorkerCmd) run(
 	control, turns := activities.New(activities.Config{
 		Links: links, Store: db, Log: appender, Agents: catalog.Agents(), Sandbox: provider,
 		Image: newImages(provider, db, binary, logger), Tell: bell, Changes: changes, Secrets: secrets, Masks: secrets,
-		Runner: runner, Queue: queue, Keys: box, SandboxTimeout: c.SandboxTimeout, Logger: logger,
+		Runner: runner, Queue: queue, Keys: box, SandboxTimeout: c.SandboxTimeout, Attend: c.Attend, MaxTurns: c.MaxTurns, Logger: logger,
 	})
 	w := worker.New(worker.Config{
 		Temporal: temporal, Control: control, Turns: turns,

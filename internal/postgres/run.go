@@ -46,44 +46,51 @@ func (db *DB) RunBegin(ctx context.Context, sessionID, promptID, runID string, g
 			verdict.Earlier = &session.QueuedPrompt{ID: first.ID, Ordinal: first.Ordinal}
 			return nil
 		}
-		err = s.q.PromptClaim(ctx, &s.later, &dbsqlc.PromptClaimParams{SessionID: sessionID, ID: promptID, RunID: runID, At: s.now})
-		if err != nil {
-			return err
-		}
-		p.Status, p.RunID, p.Reason, p.StartedAt = string(session.PromptProcessing), runID, "", &s.now
-		err = s.q.RunInsert(ctx, &s.later, &dbsqlc.RunInsertParams{
-			ID: runID, SessionID: sessionID, PromptID: promptID, Generation: generation, Dispatch: 1,
-			BeganSeq:  s.row.LastSeq + 1, // of its turn_start
-			StartedAt: s.now,
-		})
-		if err != nil {
-			return err
-		}
 		verdict.Granted, verdict.Dispatch, verdict.Status = true, 1, session.PromptProcessing
-		if err := s.add(wire.EventTurnStart, runID, wire.TurnStartData{RunID: runID, PromptID: promptID, Attempt: 1}); err != nil {
-			return err
-		}
-		if err := s.addPrompt(p); err != nil {
-			return err
-		}
-		queue := headOf(c.head)
-		queue.Queued, queue.Processing = queue.Queued-1, queue.Processing+1
-		for i := range queue.Items {
-			if queue.Items[i].PromptID == promptID {
-				queue.Items[i].Status = session.PromptProcessing
-			}
-		}
-		if err := s.addQueue(queue, queueChange(wire.QueueUpdated, p.ID, p.Ordinal, p.Status)); err != nil {
-			return err
-		}
-		s.advanced = s.row.LastSeq
-		return s.q.SessionClaimed(ctx, &s.later, &dbsqlc.SessionClaimedParams{ID: sessionID, LastSeq: s.row.LastSeq, At: s.now})
+		return s.claim(ctx, p, c.head, dbsqlc.Run{ID: runID, Generation: generation}, "")
 	})
 	if err != nil {
 		return session.RunVerdict{}, err
 	}
 	db.runs.put(runID, sessionID)
 	return verdict, nil
+}
+
+// claim gives a prompt that waits to a new run, of which id, generation and the attempt that has it already are given. The
+// session has the attendant afterwards; "" for none.
+func (s *sessionTx) claim(ctx context.Context, p dbsqlc.Prompt, head []dbsqlc.PromptHeadRow, run dbsqlc.Run, attendant string) error {
+	err := s.q.PromptClaim(ctx, &s.later, &dbsqlc.PromptClaimParams{SessionID: s.row.ID, ID: p.ID, RunID: run.ID, At: s.now})
+	if err != nil {
+		return err
+	}
+	p.Status, p.RunID, p.Reason, p.StartedAt = string(session.PromptProcessing), run.ID, "", &s.now
+	err = s.q.RunInsert(ctx, &s.later, &dbsqlc.RunInsertParams{
+		ID: run.ID, SessionID: s.row.ID, PromptID: p.ID, Generation: run.Generation, Dispatch: 1,
+		BeganSeq:  s.row.LastSeq + 1, // of its turn_start
+		StartedAt: s.now,
+		Token:     run.Token, Attempt: run.Attempt, HeldDispatch: run.HeldDispatch, HeldAttempt: run.HeldAttempt, Doing: run.Doing,
+	})
+	if err != nil {
+		return err
+	}
+	if err := s.add(wire.EventTurnStart, run.ID, wire.TurnStartData{RunID: run.ID, PromptID: p.ID, Attempt: 1}); err != nil {
+		return err
+	}
+	if err := s.addPrompt(p); err != nil {
+		return err
+	}
+	queue := headOf(head)
+	queue.Queued, queue.Processing = queue.Queued-1, queue.Processing+1
+	for i := range queue.Items {
+		if queue.Items[i].PromptID == p.ID {
+			queue.Items[i].Status = session.PromptProcessing
+		}
+	}
+	if err := s.addQueue(queue, queueChange(wire.QueueUpdated, p.ID, p.Ordinal, p.Status)); err != nil {
+		return err
+	}
+	s.advanced = s.row.LastSeq
+	return s.q.SessionClaimed(ctx, &s.later, &dbsqlc.SessionClaimedParams{ID: s.row.ID, LastSeq: s.row.LastSeq, At: s.now, Attendant: attendant})
 }
 
 // claimable is what a claim is decided by: the prompt, the open run of the session and the first prompt that waits,
@@ -355,7 +362,7 @@ func (s *sessionTx) runEnd(ctx context.Context, run dbsqlc.Run, ending session.R
 		if err := s.promptQueue(ctx, run.PromptID, ""); err != nil {
 			return session.Run{}, err
 		}
-		return runOf(run), s.count(ctx, ending.Usage)
+		return runOf(run), s.count(ctx, ending.Usage, "")
 	}
 	if ending.Outcome == session.OutcomeCompleted {
 		if err := s.titleFrom(ctx, p.Content); err != nil {
@@ -377,22 +384,26 @@ func (s *sessionTx) runEnd(ctx context.Context, run dbsqlc.Run, ending session.R
 		return session.Run{}, err
 	}
 	ended := runOf(run)
+	attendant := ""
 	if ending.LookFor != "" {
 		found := look.found(s)
 		ended.Look = &found
 		if err := s.heard(ctx, ending.LookFor); err != nil {
 			return session.Run{}, err
 		}
+		if ended.Attended = s.attendable(run, ending, found) && len(aborts) == 0; ended.Attended {
+			attendant = ending.Attend
+		}
 	}
-	return ended, s.count(ctx, ending.Usage)
+	return ended, s.count(ctx, ending.Usage, attendant)
 }
 
-// count adds a turn to what the session has used. The events of its end have been added before.
-func (s *sessionTx) count(ctx context.Context, u session.Usage) error {
+// count adds a turn to what the session has used, and gives it its attendant. The events of its end have been added before.
+func (s *sessionTx) count(ctx context.Context, u session.Usage, attendant string) error {
 	s.advanced = s.row.LastSeq
 	return s.q.SessionCount(ctx, &s.later, &dbsqlc.SessionCountParams{
 		ID: s.row.ID, LastSeq: s.row.LastSeq, ToolCalls: u.ToolCalls, InputTokens: u.InputTokens, OutputTokens: u.OutputTokens,
-		CostUsd: u.CostUSD, At: s.now,
+		CostUsd: u.CostUSD, At: s.now, Attendant: attendant,
 	})
 }
 

@@ -41,6 +41,8 @@ func TestWhatATurnAsksOfPostgres(t *testing.T) {
 		do()
 		return cost{proxy.statements.Load() - statements, proxy.roundTrips.Load() - trips}
 	}
+	_, err = db.SessionOpen(b.ctx, b.id, "workflow-run")
+	require.NoError(t, err)
 	costs := map[string]cost{}
 	for range 3 { // the first ones prepare statements
 		var prompt session.Prompt
@@ -62,17 +64,37 @@ func TestWhatATurnAsksOfPostgres(t *testing.T) {
 			_, err := db.RunEnd(b.ctx, session.RunEnding{RunID: run, Token: "token", Outcome: session.OutcomeCompleted, LookFor: "workflow-run"})
 			require.NoError(t, err)
 		})
+		_, _, _, err := db.PromptSubmit(b.ctx, session.Prompt{ID: session.NewID(session.PromptPrefix), SessionID: b.id, Content: "hello"})
+		require.NoError(t, err)
+		run = session.NewID(session.RunPrefix)
+		b.sql(t, "UPDATE sessions SET attendant = 'a1' WHERE id = $1", b.id)
+		claim := session.Claim{SessionID: b.id, Attendant: "a1", Generation: 1, RunID: run, Token: "token", Attempt: 1}
+		costs["RunClaim"] = count(func() { // instead of RunBegin and RunAttach
+			claimed, err := db.RunClaim(b.ctx, claim)
+			require.NoError(t, err)
+			require.NotNil(t, claimed.Start)
+		})
+		_, err = db.RunEnd(b.ctx, session.RunEnding{RunID: run, Outcome: session.OutcomeCompleted})
+		require.NoError(t, err)
+		costs["RunClaim of nothing"] = count(func() { // an attendant hears of what it has written itself
+			b.sql(t, "UPDATE sessions SET attendant = 'a1' WHERE id = $1", b.id)
+			claimed, err := db.RunClaim(b.ctx, claim)
+			require.NoError(t, err)
+			require.Equal(t, session.Claimed{Attended: true}, claimed)
+		})
 		costs["SessionLook"] = count(func() {
 			_, err := db.SessionLook(b.ctx, b.id, "workflow-run")
 			require.NoError(t, err)
 		})
 	}
 	require.Equal(t, map[string]cost{
-		"PromptSubmit": {Statements: 10, RoundTrips: 2},
-		"RunBegin":     {Statements: 13, RoundTrips: 2},
-		"RunAttach":    {Statements: 12, RoundTrips: 3},
-		"RunEnd":       {Statements: 17, RoundTrips: 3},
-		"SessionLook":  {Statements: 8, RoundTrips: 2},
+		"PromptSubmit":        {Statements: 10, RoundTrips: 2},
+		"RunBegin":            {Statements: 13, RoundTrips: 2},
+		"RunAttach":           {Statements: 12, RoundTrips: 3},
+		"RunEnd":              {Statements: 17, RoundTrips: 3},
+		"RunClaim":            {Statements: 18, RoundTrips: 3},
+		"RunClaim of nothing": {Statements: 8, RoundTrips: 2},
+		"SessionLook":         {Statements: 8, RoundTrips: 2},
 	}, costs)
 }
 

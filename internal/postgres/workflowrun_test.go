@@ -54,7 +54,13 @@ func TestASessionTakesRecordsOfTheWorkflowRunThatOpenedItLast(t *testing.T) {
 			_, err := b.CommandSubmit(second, session.Command{SessionID: b.id, Kind: session.CommandStop})
 			return err
 		},
-		"SessionLook":       func(session.Transition) error { _, err := b.SessionLook(second, b.id, "w2"); return err },
+		"SessionLook": func(session.Transition) error { _, err := b.SessionLook(second, b.id, "w2"); return err },
+		"RunClaim": func(session.Transition) error {
+			_, err := b.RunClaim(second, session.Claim{SessionID: b.id, Attendant: "a1", Generation: 2, RunID: session.NewID(session.RunPrefix), Token: "t3"})
+			return err
+		},
+		"AttendantLeave":    func(session.Transition) error { _, err := b.AttendantLeave(second, b.id, "a1", "w2"); return err },
+		"SessionTakeBack":   func(session.Transition) error { _, err := b.SessionTakeBack(second, b.id, "w2"); return err },
 		"SessionClose":      func(session.Transition) error { return b.SessionClose(second, b.id) },
 		"ProblemTell":       func(session.Transition) error { return b.ProblemTell(second, b.id, "code", "words") },
 		"PromptsCancel":     func(session.Transition) error { _, err := b.PromptsCancel(second, b.id, "stop"); return err },

@@ -70,6 +70,11 @@ func (q *Queue) Requeue(p QueuedPrompt) {
 	q.insert(p)
 }
 
+// Forget drops the prompts that wait up to an ordinal: an attendant has taken them.
+func (q *Queue) Forget(ordinal int64) {
+	q.waiting = slices.DeleteFunc(q.waiting, func(w QueuedPrompt) bool { return w.Ordinal <= ordinal })
+}
+
 // Has reports whether the prompt waits.
 func (q *Queue) Has(id string) bool {
 	return slices.ContainsFunc(q.waiting, func(w QueuedPrompt) bool { return w.ID == id })

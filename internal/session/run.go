@@ -58,4 +58,6 @@ type Run struct {
 	EndedAt    time.Time
 	// Look is what waits after the run, where its end was asked for that.
 	Look *Look
+	// Attended: the attempt that has ended the run may claim the session's next prompt.
+	Attended bool
 }

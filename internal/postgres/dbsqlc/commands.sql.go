@@ -340,19 +340,25 @@ func (q *Queries) CommandsUnheard(ctx context.Context, db DBTX, arg *CommandsUnh
 
 const sessionClaimed = `-- name: SessionClaimed :exec
 UPDATE sessions SET
-    last_seq = $1, signalled_at = NULL, loaded = true, last_activity_at = greatest(last_activity_at, $2::timestamptz)
-WHERE id = $3
+    last_seq = $1, signalled_at = NULL, loaded = true, attendant = $2, last_activity_at = greatest(last_activity_at, $3::timestamptz)
+WHERE id = $4
 `
 
 type SessionClaimedParams struct {
-	LastSeq int64
-	At      time.Time
-	ID      string
+	LastSeq   int64
+	Attendant string
+	At        time.Time
+	ID        string
 }
 
-// SessionClaimed is SessionHeard with the activity that a claim is.
+// SessionClaimed is SessionHeard with the activity that a claim is. A claim by the workflow ends an attendance.
 func (q *Queries) SessionClaimed(ctx context.Context, db DBTX, arg *SessionClaimedParams) error {
-	_, err := db.Exec(ctx, sessionClaimed, arg.LastSeq, arg.At, arg.ID)
+	_, err := db.Exec(ctx, sessionClaimed,
+		arg.LastSeq,
+		arg.Attendant,
+		arg.At,
+		arg.ID,
+	)
 	return err
 }
 

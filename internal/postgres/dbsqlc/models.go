@@ -265,6 +265,7 @@ type Session struct {
 	ErrorCause     string
 	WorkflowRun    string
 	No             int64
+	Attendant      string
 }
 
 type SessionActivity struct {

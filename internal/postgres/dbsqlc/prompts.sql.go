@@ -326,6 +326,32 @@ func (q *Queries) PromptList(ctx context.Context, db DBTX, arg *PromptListParams
 	return items, nil
 }
 
+const promptNext = `-- name: PromptNext :one
+SELECT session_id, id, ordinal, status, content, mode, on_unknown, author, run_id, reason, created_at, started_at, ended_at FROM prompts WHERE session_id = $1 AND status = 'queued' ORDER BY ordinal LIMIT 1
+`
+
+// PromptNext is PromptFirst with the whole prompt.
+func (q *Queries) PromptNext(ctx context.Context, db DBTX, sessionID string) (Prompt, error) {
+	row := db.QueryRow(ctx, promptNext, sessionID)
+	var i Prompt
+	err := row.Scan(
+		&i.SessionID,
+		&i.ID,
+		&i.Ordinal,
+		&i.Status,
+		&i.Content,
+		&i.Mode,
+		&i.OnUnknown,
+		&i.Author,
+		&i.RunID,
+		&i.Reason,
+		&i.CreatedAt,
+		&i.StartedAt,
+		&i.EndedAt,
+	)
+	return i, err
+}
+
 const promptPosition = `-- name: PromptPosition :one
 SELECT count(*) FROM prompts p JOIN prompts own ON own.session_id = p.session_id
 WHERE own.session_id = $1 AND own.id = $2 AND own.status = 'queued'

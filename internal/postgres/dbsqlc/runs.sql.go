@@ -233,18 +233,24 @@ func (q *Queries) RunGetOpen(ctx context.Context, db DBTX, sessionID string) (Ru
 }
 
 const runInsert = `-- name: RunInsert :exec
-INSERT INTO runs (id, no, session_id, prompt_id, generation, dispatch, began_seq, started_at)
-VALUES ($1, (SELECT coalesce(max(r.no), 0) + 1 FROM runs r WHERE r.session_id = $2), $2, $3, $4, $5, $6, $7)
+INSERT INTO runs (id, no, session_id, prompt_id, generation, dispatch, began_seq, started_at, token, attempt, held_dispatch, held_attempt, doing)
+VALUES ($1, (SELECT coalesce(max(r.no), 0) + 1 FROM runs r WHERE r.session_id = $2), $2, $3, $4, $5, $6, $7,
+    $8, $9, $10, $11, $12)
 `
 
 type RunInsertParams struct {
-	ID         string
-	SessionID  string
-	PromptID   string
-	Generation int64
-	Dispatch   int64
-	BeganSeq   int64
-	StartedAt  time.Time
+	ID           string
+	SessionID    string
+	PromptID     string
+	Generation   int64
+	Dispatch     int64
+	BeganSeq     int64
+	StartedAt    time.Time
+	Token        string
+	Attempt      int64
+	HeldDispatch int64
+	HeldAttempt  int64
+	Doing        string
 }
 
 func (q *Queries) RunInsert(ctx context.Context, db DBTX, arg *RunInsertParams) error {
@@ -256,6 +262,11 @@ func (q *Queries) RunInsert(ctx context.Context, db DBTX, arg *RunInsertParams) 
 		arg.Dispatch,
 		arg.BeganSeq,
 		arg.StartedAt,
+		arg.Token,
+		arg.Attempt,
+		arg.HeldDispatch,
+		arg.HeldAttempt,
+		arg.Doing,
 	)
 	return err
 }

@@ -117,8 +117,9 @@ UPDATE sessions SET
     input_tokens = input_tokens + $3,
     output_tokens = output_tokens + $4,
     cost_usd = cost_usd + $5,
-    last_activity_at = greatest(last_activity_at, $6::timestamptz)
-WHERE id = $7
+    attendant = $6,
+    last_activity_at = greatest(last_activity_at, $7::timestamptz)
+WHERE id = $8
 `
 
 type SessionCountParams struct {
@@ -127,10 +128,13 @@ type SessionCountParams struct {
 	InputTokens  int64
 	OutputTokens int64
 	CostUsd      float64
+	Attendant    string
 	At           time.Time
 	ID           string
 }
 
+// SessionCount stores what the end of a turn changes of its session. The attendant is the attempt that has asked to
+// claim the next prompt.
 func (q *Queries) SessionCount(ctx context.Context, db DBTX, arg *SessionCountParams) error {
 	_, err := db.Exec(ctx, sessionCount,
 		arg.LastSeq,
@@ -138,6 +142,7 @@ func (q *Queries) SessionCount(ctx context.Context, db DBTX, arg *SessionCountPa
 		arg.InputTokens,
 		arg.OutputTokens,
 		arg.CostUsd,
+		arg.Attendant,
 		arg.At,
 		arg.ID,
 	)
@@ -271,28 +276,40 @@ func (q *Queries) SessionLaunch(ctx context.Context, db DBTX, id string) (Sessio
 	return i, err
 }
 
+const sessionLeave = `-- name: SessionLeave :exec
+UPDATE sessions SET attendant = '' WHERE id = $1 AND attendant <> ''
+`
+
+// SessionLeave ends an attendance: the workflow claims again.
+func (q *Queries) SessionLeave(ctx context.Context, db DBTX, id string) error {
+	_, err := db.Exec(ctx, sessionLeave, id)
+	return err
+}
+
 const sessionLock = `-- name: SessionLock :one
 SELECT id, no, status, status_reason, generation, transition_no, last_ordinal, last_seq, head_bundle_id, loaded, title, lazy, signalled_at, workflow_run,
-    idle_timeout_ns
+    idle_timeout_ns, attendant, last_activity_at
 FROM sessions WHERE id = $1 FOR NO KEY UPDATE
 `
 
 type SessionLockRow struct {
-	ID            string
-	No            int64
-	Status        string
-	StatusReason  string
-	Generation    int64
-	TransitionNo  int64
-	LastOrdinal   int64
-	LastSeq       int64
-	HeadBundleID  *string
-	Loaded        bool
-	Title         string
-	Lazy          bool
-	SignalledAt   *time.Time
-	WorkflowRun   string
-	IdleTimeoutNs int64
+	ID             string
+	No             int64
+	Status         string
+	StatusReason   string
+	Generation     int64
+	TransitionNo   int64
+	LastOrdinal    int64
+	LastSeq        int64
+	HeadBundleID   *string
+	Loaded         bool
+	Title          string
+	Lazy           bool
+	SignalledAt    *time.Time
+	WorkflowRun    string
+	IdleTimeoutNs  int64
+	Attendant      string
+	LastActivityAt time.Time
 }
 
 // SessionLock is how every write to a session begins. NO KEY, because the key
@@ -316,6 +333,8 @@ func (q *Queries) SessionLock(ctx context.Context, db DBTX, id string) (SessionL
 		&i.SignalledAt,
 		&i.WorkflowRun,
 		&i.IdleTimeoutNs,
+		&i.Attendant,
+		&i.LastActivityAt,
 	)
 	return i, err
 }
@@ -381,7 +400,7 @@ func (q *Queries) SessionSetHead(ctx context.Context, db DBTX, arg *SessionSetHe
 }
 
 const sessionSetLoaded = `-- name: SessionSetLoaded :exec
-UPDATE sessions SET loaded = $1 WHERE id = $2
+UPDATE sessions SET loaded = $1, attendant = '' WHERE id = $2
 `
 
 type SessionSetLoadedParams struct {
@@ -389,6 +408,7 @@ type SessionSetLoadedParams struct {
 	ID     string
 }
 
+// SessionSetLoaded ends an attendance too: the workflow that opens, moves or closes a session claims its prompts.
 func (q *Queries) SessionSetLoaded(ctx context.Context, db DBTX, arg *SessionSetLoadedParams) error {
 	_, err := db.Exec(ctx, sessionSetLoaded, arg.Loaded, arg.ID)
 	return err
@@ -486,6 +506,7 @@ UPDATE sessions SET
     status_reason = $2,
     error_cause = $3,
     transition_no = $4,
+    attendant = '',
     receipt = coalesce($5::json, receipt),
     active_seconds = active_seconds + coalesce(greatest(0, date_part('epoch', $6::timestamptz - running_since)), 0),
     running_since = CASE WHEN $1 = 'running' THEN $6::timestamptz END,
@@ -520,26 +541,28 @@ func (q *Queries) SessionTransit(ctx context.Context, db DBTX, arg *SessionTrans
 
 const sessionTryLock = `-- name: SessionTryLock :one
 SELECT id, no, status, status_reason, generation, transition_no, last_ordinal, last_seq, head_bundle_id, loaded, title, lazy, signalled_at, workflow_run,
-    idle_timeout_ns
+    idle_timeout_ns, attendant, last_activity_at
 FROM sessions WHERE id = $1 FOR NO KEY UPDATE SKIP LOCKED
 `
 
 type SessionTryLockRow struct {
-	ID            string
-	No            int64
-	Status        string
-	StatusReason  string
-	Generation    int64
-	TransitionNo  int64
-	LastOrdinal   int64
-	LastSeq       int64
-	HeadBundleID  *string
-	Loaded        bool
-	Title         string
-	Lazy          bool
-	SignalledAt   *time.Time
-	WorkflowRun   string
-	IdleTimeoutNs int64
+	ID             string
+	No             int64
+	Status         string
+	StatusReason   string
+	Generation     int64
+	TransitionNo   int64
+	LastOrdinal    int64
+	LastSeq        int64
+	HeadBundleID   *string
+	Loaded         bool
+	Title          string
+	Lazy           bool
+	SignalledAt    *time.Time
+	WorkflowRun    string
+	IdleTimeoutNs  int64
+	Attendant      string
+	LastActivityAt time.Time
 }
 
 // SessionTryLock is SessionLock that returns no row at once when another transaction holds the lock.
@@ -562,6 +585,8 @@ func (q *Queries) SessionTryLock(ctx context.Context, db DBTX, id string) (Sessi
 		&i.SignalledAt,
 		&i.WorkflowRun,
 		&i.IdleTimeoutNs,
+		&i.Attendant,
+		&i.LastActivityAt,
 	)
 	return i, err
 }

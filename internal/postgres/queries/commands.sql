@@ -70,7 +70,7 @@ UPDATE sessions SET signalled_at = @at::timestamptz WHERE id = @id;
 UPDATE sessions SET signalled_at = NULL, loaded = true WHERE id = @id AND (signalled_at IS NOT NULL OR NOT loaded);
 
 -- name: SessionClaimed :exec
--- SessionClaimed is SessionHeard with the activity that a claim is.
+-- SessionClaimed is SessionHeard with the activity that a claim is. A claim by the workflow ends an attendance.
 UPDATE sessions SET
-    last_seq = @last_seq, signalled_at = NULL, loaded = true, last_activity_at = greatest(last_activity_at, @at::timestamptz)
+    last_seq = @last_seq, signalled_at = NULL, loaded = true, attendant = @attendant, last_activity_at = greatest(last_activity_at, @at::timestamptz)
 WHERE id = @id;

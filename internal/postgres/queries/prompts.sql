@@ -139,6 +139,10 @@ WHERE session_id = @session_id AND status = 'queued' ORDER BY ordinal LIMIT @max
 -- PromptFirst is the prompt that is next.
 SELECT id, ordinal FROM prompts WHERE session_id = @session_id AND status = 'queued' ORDER BY ordinal LIMIT 1;
 
+-- name: PromptNext :one
+-- PromptNext is PromptFirst with the whole prompt.
+SELECT * FROM prompts WHERE session_id = @session_id AND status = 'queued' ORDER BY ordinal LIMIT 1;
+
 -- name: PromptsFirst :many
 -- PromptsFirst are the prompts that are next, with how many wait in all.
 SELECT id, ordinal, (count(*) OVER ())::bigint AS queued FROM prompts

@@ -23,7 +23,7 @@ SELECT * FROM session_views WHERE id = ANY(@ids::text[]);
 -- SessionLock is how every write to a session begins. NO KEY, because the key
 -- never changes and foreign keys to it must not wait.
 SELECT id, no, status, status_reason, generation, transition_no, last_ordinal, last_seq, head_bundle_id, loaded, title, lazy, signalled_at, workflow_run,
-    idle_timeout_ns
+    idle_timeout_ns, attendant, last_activity_at
 FROM sessions WHERE id = @id FOR NO KEY UPDATE;
 
 -- name: SessionsLock :many
@@ -46,7 +46,8 @@ WHERE s.id = a.id;
 UPDATE sessions SET last_activity_at = greatest(last_activity_at, @at::timestamptz) WHERE id = @id;
 
 -- name: SessionSetLoaded :exec
-UPDATE sessions SET loaded = @loaded WHERE id = @id;
+-- SessionSetLoaded ends an attendance too: the workflow that opens, moves or closes a session claims its prompts.
+UPDATE sessions SET loaded = @loaded, attendant = '' WHERE id = @id;
 
 -- name: SessionSetOrdinal :exec
 UPDATE sessions SET last_ordinal = @last_ordinal, last_activity_at = greatest(last_activity_at, @at::timestamptz) WHERE id = @id;
@@ -75,6 +76,7 @@ UPDATE sessions SET
     status_reason = @reason,
     error_cause = @error_cause,
     transition_no = @no,
+    attendant = '',
     receipt = coalesce(sqlc.narg(receipt)::json, receipt),
     active_seconds = active_seconds + coalesce(greatest(0, date_part('epoch', sqlc.arg(at)::timestamptz - running_since)), 0),
     running_since = CASE WHEN @status = 'running' THEN @at::timestamptz END,
@@ -91,6 +93,8 @@ UPDATE sessions SET
 WHERE id = @id;
 
 -- name: SessionCount :exec
+-- SessionCount stores what the end of a turn changes of its session. The attendant is the attempt that has asked to
+-- claim the next prompt.
 UPDATE sessions SET
     last_seq = @last_seq,
     messages = messages + 1,
@@ -98,6 +102,7 @@ UPDATE sessions SET
     input_tokens = input_tokens + @input_tokens,
     output_tokens = output_tokens + @output_tokens,
     cost_usd = cost_usd + @cost_usd,
+    attendant = @attendant,
     last_activity_at = greatest(last_activity_at, @at::timestamptz)
 WHERE id = @id;
 
@@ -132,7 +137,7 @@ UPDATE sessions SET title = @title WHERE id = @id AND NOT title_given;
 -- name: SessionTryLock :one
 -- SessionTryLock is SessionLock that returns no row at once when another transaction holds the lock.
 SELECT id, no, status, status_reason, generation, transition_no, last_ordinal, last_seq, head_bundle_id, loaded, title, lazy, signalled_at, workflow_run,
-    idle_timeout_ns
+    idle_timeout_ns, attendant, last_activity_at
 FROM sessions WHERE id = @id FOR NO KEY UPDATE SKIP LOCKED;
 
 -- name: SessionsTryLock :many
@@ -153,3 +158,7 @@ UPDATE sessions SET workflow_run = @workflow_run WHERE id = @id AND workflow_run
 
 -- name: SessionWorkflowRun :one
 SELECT workflow_run FROM sessions WHERE id = @id;
+
+-- name: SessionLeave :exec
+-- SessionLeave ends an attendance: the workflow claims again.
+UPDATE sessions SET attendant = '' WHERE id = @id AND attendant <> '';

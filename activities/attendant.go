@@ -1,0 +1,179 @@
+package activities
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"time"
+
+	"go.temporal.io/sdk/activity"
+
+	"github.com/overwinter-dev/overwinter/internal/session"
+)
+
+// claimPause is the time between two tries of a claim that Postgres has not answered.
+const claimPause = 500 * time.Millisecond
+
+// attendant attends a session after a turn, if the request and the worker allow that. The session's row has its token, its
+// generation and the workflow run that it works for; each claim is refused if one of them is not the session's any more,
+// or if anything other than a prompt waits. So an attendant that was frozen, or that has lost the engine, does no
+// harm: it cannot claim, and a run that it has claimed is fenced off like any other when another attempt attaches to it.
+//
+//	the turn ends: the row has its token ──▶ wait: a change of the session's log ──▶ claim ──▶ run the turn ──┐
+//	              ▲                             │ time is up, the place or the worker is wanted, or no claim  │
+//	              │                             ▼ is possible any more                                        │
+//	              │                          leave: the row has no token; report what waits                   │
+//	              └───────────────────────────────────────────────────────────────────────────────────────────┘
+type attendant struct {
+	t     *Turns
+	in    TurnRequest
+	pulse *pulse
+	place *place
+
+	token   string
+	left    int // prompts that it may still claim
+	runs    []string
+	ordinal int64
+
+	changed <-chan struct{} // the session's log has grown; nil until the first turn is about to end
+	unwatch func()
+}
+
+func (t *Turns) newAttendant(in TurnRequest, pulse *pulse, place *place) *attendant {
+	a := &attendant{t: t, in: in, pulse: pulse, place: place}
+	if in.Attend != nil && in.Look && t.Attend > 0 {
+		a.left, a.token = in.Attend.Prompts, newToken()
+	}
+	return a
+}
+
+func (a *attendant) stop() {
+	if a.unwatch != nil {
+		a.unwatch()
+	}
+}
+
+// ready returns the token to ask for an attendance with when a turn ends; "" for none. From here on no change is missed.
+func (a *attendant) ready() string {
+	until := time.Time{}
+	if a.in.Attend != nil {
+		until = a.in.Attend.Until
+	}
+	if a.left <= 0 || !until.IsZero() && !time.Now().Before(until) || !a.place.spare() {
+		return ""
+	}
+	if a.unwatch == nil {
+		a.changed, a.unwatch = a.t.Changes.Watch(a.in.SessionID)
+	}
+	return a.token
+}
+
+// report adds to the result of the last run what the attendant has done.
+func (a *attendant) report(result TurnResult) TurnResult {
+	if len(a.runs) > 0 {
+		result.Attended = &Attended{Runs: a.runs, Ordinal: a.ordinal}
+	}
+	return result
+}
+
+// next waits for the next prompt and claims it. Nil without an error if the attendance has ended; result then has what
+// waits for the workflow.
+func (a *attendant) next(ctx context.Context, result *TurnResult) (*session.RunStart, error) {
+	a.pulse.waiting()
+	a.place.rest()
+	defer a.place.rise()
+	timer := time.NewTimer(a.patience(result.Waiting))
+	defer timer.Stop()
+	claim := session.Claim{
+		SessionID: a.in.SessionID, Attendant: a.token, Generation: a.in.Generation,
+		RunID: session.NewID(session.RunPrefix), Token: newToken(), Attempt: int64(activity.GetInfo(ctx).Attempt),
+	}
+	due := result.Waiting == nil || result.Waiting.Queued > 0
+	for {
+		if due {
+			claimed, err := a.claim(ctx, claim)
+			switch {
+			case err != nil && ctx.Err() != nil && !errors.Is(context.Cause(ctx), errHandOver):
+				return nil, ctx.Err()
+			case err != nil: // it may have succeeded all the same
+				a.t.Logger.WarnContext(ctx, "an attendant could not claim; the workflow reads the session again",
+					slog.String("session_id", a.in.SessionID), slog.Any("error", err))
+				result.Waiting, result.Reread = nil, true
+				return nil, nil
+			case claimed.Start != nil:
+				a.pulse.progress()
+				a.left--
+				a.runs, a.ordinal = append(a.runs, claimed.Start.Run.ID), claimed.Start.Prompt.Ordinal
+				return claimed.Start, nil
+			case !claimed.Attended:
+				a.leave(ctx, result)
+				return nil, nil
+			}
+		}
+		select {
+		case <-a.changed:
+			due = true
+			continue
+		case <-ctx.Done():
+			if !errors.Is(context.Cause(ctx), errHandOver) {
+				return nil, ctx.Err() // the workflow has taken the session back, or another attempt has begun
+			}
+		case <-timer.C:
+		case <-a.place.wanted:
+		}
+		a.leave(ctx, result)
+		return nil, nil
+	}
+}
+
+// patience is how long the attendant waits for a prompt: not until the session is to hibernate, or to move.
+func (a *attendant) patience(waiting *Waiting) time.Duration {
+	d := min(a.in.Attend.For, a.t.Attend)
+	if waiting != nil && waiting.IdleTimeout > 0 {
+		d = min(d, waiting.IdleTimeout)
+	}
+	if until := a.in.Attend.Until; !until.IsZero() {
+		d = min(d, time.Until(until))
+	}
+	return d
+}
+
+// claim claims until Postgres has answered: a claim whose answer was lost may have succeeded.
+func (a *attendant) claim(ctx context.Context, c session.Claim) (session.Claimed, error) {
+	byWorkflow := session.WithWorkflowRun(ctx, activity.GetInfo(ctx).WorkflowExecution.RunID)
+	for {
+		claimed, err := a.claimOnce(byWorkflow, c)
+		if err == nil || session.CodeOf(err) != session.CodeUnavailable {
+			return claimed, err
+		}
+		select {
+		case <-time.After(claimPause):
+		case <-ctx.Done():
+			return session.Claimed{}, err
+		}
+	}
+}
+
+func (a *attendant) claimOnce(ctx context.Context, c session.Claim) (session.Claimed, error) {
+	ctx, cancel := context.WithTimeout(ctx, recordTimeout)
+	defer cancel()
+	return a.t.Store.RunClaim(ctx, c)
+}
+
+// leave gives the session back to its workflow and reports what waits.
+func (a *attendant) leave(ctx context.Context, result *TurnResult) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), recordTimeout)
+	defer cancel()
+	run := activity.GetInfo(ctx).WorkflowExecution.RunID
+	look, err := a.t.Store.AttendantLeave(session.WithWorkflowRun(ctx, run), a.in.SessionID, a.token, run)
+	if err != nil {
+		a.t.Logger.WarnContext(ctx, "an attendance could not be ended; the workflow reads the session again",
+			slog.String("session_id", a.in.SessionID), slog.Any("error", err))
+	}
+	if err != nil || look == nil {
+		result.Waiting, result.Reread = nil, true
+		return
+	}
+	waiting := waitingOf(*look)
+	result.Waiting = &waiting
+}

@@ -1,0 +1,359 @@
+package activities_test
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/overwinter-dev/overwinter/activities"
+	"github.com/overwinter-dev/overwinter/internal/eventlog"
+	"github.com/overwinter-dev/overwinter/internal/session"
+)
+
+// attended has turns attend the session, which a workflow has opened.
+func (b *bundle) attended(t *testing.T, change func(*activities.Config)) {
+	t.Helper()
+	changes := eventlog.NewFollower(b.db, eventlog.FollowerOptions{})
+	changes.Start()
+	t.Cleanup(changes.Stop)
+	b.config.Changes, b.config.Attend = changes, time.Minute
+	if change != nil {
+		change(&b.config)
+	}
+	b.build()
+	b.open(t)
+}
+
+// open opens the session as its workflow does.
+func (b *bundle) open(t *testing.T) activities.OpenedSession {
+	t.Helper()
+	opened, err := do(b, attempt{}, b.control.OpenSession, activities.SessionRef{SessionID: b.id})
+	require.NoError(t, err)
+	return opened
+}
+
+func (b *bundle) takeBack(t *testing.T) activities.TakenBack {
+	t.Helper()
+	taken, err := do(b, attempt{}, b.control.TakeBack, activities.SessionRef{SessionID: b.id})
+	require.NoError(t, err)
+	return taken
+}
+
+// attendedClaim is claim for a turn that may attend the session.
+func (b *bundle) attendedClaim(t *testing.T, s activities.SandboxReady, content string) activities.TurnRequest {
+	t.Helper()
+	in := b.claim(t, s, content)
+	in.Look, in.Dispatch, in.Attend = true, 1, &activities.Attend{For: time.Minute, Prompts: 10}
+	return in
+}
+
+func (b *bundle) submit(t *testing.T, content string) session.Prompt {
+	t.Helper()
+	p, _, _, err := b.db.PromptSubmit(b.ctx, session.Prompt{ID: session.NewID(session.PromptPrefix), SessionID: b.id, Content: content})
+	require.NoError(t, err)
+	return p
+}
+
+// over waits until a prompt has its outcome.
+func (b *bundle) over(t *testing.T, p session.Prompt) session.Prompt {
+	t.Helper()
+	require.Eventually(t, func() bool { return b.prompt(t, p.ID).Status.Over() }, patience, 10*time.Millisecond, "the prompt does not end")
+	return b.prompt(t, p.ID)
+}
+
+// ranOnce checks that a prompt has completed with what was asked, in one run.
+func (b *bundle) ranOnce(t *testing.T, p session.Prompt, said string) {
+	t.Helper()
+	p = b.over(t, p)
+	require.Equal(t, session.PromptCompleted, p.Status)
+	require.Equal(t, said, b.said(t, p.RunID))
+	require.Len(t, b.of(t, p.RunID, "turn_end"), 1)
+	runs := 0
+	b.query(t, &runs, "SELECT count(*) FROM runs WHERE session_id = $1 AND prompt_id = $2", b.id, p.ID)
+	require.Equal(t, 1, runs)
+}
+
+// carriedOn opens the session as the next workflow run does and continues the run that it finds.
+func (b *bundle) carriedOn(t *testing.T, s activities.SandboxReady) session.Processing {
+	t.Helper()
+	opened := b.open(t)
+	require.NotNil(t, opened.Processing, "the workflow is told of the run")
+	run := *opened.Processing
+	result, err := b.turn(activities.TurnRequest{
+		SessionID: b.id, RunID: run.RunID, PromptID: run.PromptID, Generation: s.Generation, SandboxID: s.SandboxID, Dispatch: run.Dispatch,
+	})
+	require.NoError(t, err)
+	require.Equal(t, session.OutcomeCompleted, result.Outcome)
+	return run
+}
+
+// TestAnAttendantRunsThePromptsThatFollow: in their order, those that came during a turn and those that come later, until its
+// worker stops. Then the result says what was run and what waits.
+func TestAnAttendantRunsThePromptsThatFollow(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	ready := b.create(t)
+	b.attended(t, nil)
+	in := b.attendedClaim(t, ready, "slow 20ms: one two three four")
+	second, third := b.submit(t, "the second"), b.submit(t, "the third")
+	turn := b.begin(t, in)
+	b.ranOnce(t, second, "the second")
+	b.ranOnce(t, third, "the third")
+	fourth := b.submit(t, "the fourth")
+	b.ranOnce(t, fourth, "the fourth")
+	require.Len(t, b.driver.attachments(), 1, "the link is used again")
+	select {
+	case <-turn.done:
+		require.FailNow(t, "the attendant has left")
+	default:
+	}
+	close(turn.stop)
+	result, err := turn.wait(t)
+	require.NoError(t, err, "an attendant has nothing to hand over")
+	runs := []string{}
+	for _, p := range []session.Prompt{second, third, fourth} {
+		runs = append(runs, b.prompt(t, p.ID).RunID)
+	}
+	require.Equal(t, &activities.Attended{Runs: runs, Ordinal: fourth.Ordinal}, result.Attended)
+	require.Equal(t, &activities.Waiting{IdleTimeout: session.DefaultIdleTimeout}, result.Waiting)
+	require.Equal(t, b.run(t, runs[2]).EndedAt, result.EndedAt.UTC())
+	require.False(t, result.Reread)
+	require.Nil(t, b.takeBack(t).Run)
+
+	// The engine's next attempt at the same request finds its run over, and others may have followed.
+	again, err := b.turn(in)
+	require.NoError(t, err)
+	require.True(t, again.Reread)
+}
+
+// attachments are the links that were made.
+func (f *faulty) attachments() (links [][]string) {
+	for _, argv := range f.argvs() {
+		if len(argv) > 1 && argv[1] == "attach" {
+			links = append(links, argv)
+		}
+	}
+	return links
+}
+
+// TestAnAttendantLeaves: when its time is up, when it has run as many prompts as it may, when its place is wanted, and when
+// something other than a prompt waits.
+func TestAnAttendantLeaves(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		change func(*activities.Config)
+		attend activities.Attend
+		then   func(t *testing.T, b *bundle, s activities.SandboxReady)
+		waits  func(t *testing.T, w activities.Waiting)
+	}{
+		"its time is up":                 {attend: activities.Attend{For: 50 * time.Millisecond, Prompts: 10}},
+		"the worker's time is up":        {change: func(c *activities.Config) { c.Attend = 50 * time.Millisecond }},
+		"the session moves":              {attend: activities.Attend{For: time.Minute, Prompts: 10, Until: time.Now()}},
+		"it has run as many as it may":   {attend: activities.Attend{For: time.Minute}},
+		"the worker has room for one":    {change: func(c *activities.Config) { c.MaxTurns = 1 }},
+		"the worker does not attend":     {change: func(c *activities.Config) { c.Attend = 0 }},
+		"the worker hears of no changes": {change: func(c *activities.Config) { c.Changes = nil }},
+		"a command is submitted": {then: func(t *testing.T, b *bundle, _ activities.SandboxReady) {
+			_, err := b.db.CommandSubmit(b.ctx, session.Command{SessionID: b.id, Kind: session.CommandHibernate})
+			require.NoError(t, err)
+		}, waits: func(t *testing.T, w activities.Waiting) {
+			require.Len(t, w.Commands, 1)
+			require.Equal(t, session.CommandHibernate, w.Commands[0].Kind)
+		}},
+		"its place is wanted": {change: func(c *activities.Config) { c.MaxTurns = 2 }, then: func(t *testing.T, b *bundle, _ activities.SandboxReady) {
+			_, err := b.turn(activities.TurnRequest{SessionID: b.id, RunID: session.NewID(session.RunPrefix)})
+			require.Error(t, err, "there is no such run, but it takes a place all the same")
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := setup(t)
+			ready := b.create(t)
+			b.attended(t, c.change)
+			in := b.attendedClaim(t, ready, "hello")
+			if c.attend.For > 0 {
+				in.Attend = &c.attend
+			}
+			attends := make(chan struct{})
+			var once sync.Once
+			b.steps.set(nil, func(step string) {
+				if step == stepEnd {
+					once.Do(func() { close(attends) })
+				}
+			})
+			turn := b.begin(t, in)
+			<-attends
+			if c.then != nil {
+				c.then(t, b, ready)
+			}
+			result, err := turn.wait(t)
+			require.NoError(t, err)
+			require.Nil(t, result.Attended)
+			require.NotNil(t, result.Waiting)
+			if c.waits != nil {
+				c.waits(t, *result.Waiting)
+			}
+			// Nothing is claimed for it any more.
+			p := b.submit(t, "for the workflow")
+			require.Nil(t, b.takeBack(t).Run)
+			require.Equal(t, session.PromptQueued, b.prompt(t, p.ID).Status)
+		})
+	}
+}
+
+// freezer stops the first attempt that reaches a step, before or after it, until it is thawed.
+type freezer struct {
+	reached, thaw chan struct{}
+	frozen        atomic.Bool
+}
+
+func (b *bundle) freezeAt(t *testing.T, step string, behind bool) *freezer {
+	t.Helper()
+	f := &freezer{reached: make(chan struct{}), thaw: make(chan struct{})}
+	stop := func(at string) {
+		open := true
+		if step == stepClaim && behind { // a change that is not a prompt leads to a claim of nothing
+			run, err := b.db.RunOpen(b.ctx, b.id)
+			open = err == nil && run != ""
+		}
+		if at == step && open && f.frozen.CompareAndSwap(false, true) {
+			close(f.reached)
+			<-f.thaw
+		}
+	}
+	if behind {
+		b.steps.set(nil, stop)
+	} else {
+		b.steps.set(func(at string, _ *eventlog.Append) error { stop(at); return nil }, nil)
+	}
+	return f
+}
+
+// TestAnAttendantThatIsFrozenRunsNoPromptTwice: its worker stops between two of its steps, for longer than the engine and the
+// relay have patience. The workflow takes the session back, or finds the run that the attendant has claimed and gives it to
+// another worker. What the attendant believes when it wakes up changes nothing any more.
+func TestAnAttendantThatIsFrozenRunsNoPromptTwice(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		step   string
+		behind bool
+		claims bool // the attendant has the prompt while it is frozen
+	}{
+		"before its claim":           {step: stepClaim},
+		"behind its claim":           {step: stepClaim, behind: true, claims: true},
+		"before its first frame":     {step: stepAppend, claims: true},
+		"behind its last frame":      {step: stepEnd, claims: true},
+		"behind the end of its turn": {step: stepEnd, behind: true},
+	} {
+		for _, command := range []session.CommandKind{"", session.CommandSync, session.CommandAbort, session.CommandStop} {
+			t.Run(name+" "+string(command), func(t *testing.T) {
+				t.Parallel()
+				b := setup(t)
+				ready := b.create(t)
+				b.attended(t, nil)
+				turn := b.begin(t, b.attendedClaim(t, ready, "the first"))
+				b.ranOnce(t, b.submit(t, "the second"), "the second")
+				frozen := b.freezeAt(t, c.step, c.behind)
+				third := b.submit(t, "the third")
+				<-frozen.reached
+				var fourth session.Prompt
+				if c.step == stepEnd && c.behind { // that was the end of the third
+					fourth = b.submit(t, "the fourth")
+				}
+				if command != "" {
+					_, err := b.db.CommandSubmit(b.ctx, session.Command{SessionID: b.id, Kind: command})
+					require.NoError(t, err)
+				}
+				switch taken := b.takeBack(t); {
+				case c.claims:
+					require.Equal(t, third.ID, taken.Run.PromptID)
+					require.Equal(t, third.ID, b.carriedOn(t, ready).PromptID)
+				case c.behind:
+					require.Nil(t, taken.Run)
+					third = fourth
+				default:
+					require.Nil(t, taken.Run)
+				}
+				close(frozen.thaw)
+				result, err := turn.wait(t)
+				if err == nil {
+					require.True(t, result.Reread, "the workflow is not told what the attendant does not know: %+v", result)
+				}
+				if !c.claims {
+					require.Equal(t, session.PromptQueued, b.prompt(t, third.ID).Status, "it is the workflow's")
+					if command != "" && command != session.CommandAbort {
+						return
+					}
+					p := b.prompt(t, third.ID)
+					run := session.NewID(session.RunPrefix)
+					verdict, err := do(b, attempt{}, b.control.BeginRun, activities.ClaimRequest{SessionID: b.id, PromptID: p.ID, RunID: run, Generation: ready.Generation})
+					require.NoError(t, err)
+					require.True(t, verdict.Granted)
+					_, err = b.turn(activities.TurnRequest{SessionID: b.id, RunID: run, PromptID: p.ID, Generation: ready.Generation, SandboxID: ready.SandboxID, Dispatch: verdict.Dispatch})
+					require.NoError(t, err)
+				}
+				b.ranOnce(t, third, third.Content)
+			})
+		}
+	}
+}
+
+// TestAClaimWhoseAnswerIsLostIsMadeAgain: the connection to Postgres ends after the commit, twice.
+func TestAClaimWhoseAnswerIsLostIsMadeAgain(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	ready := b.create(t)
+	b.attended(t, nil)
+	lost := &losingClaims{Store: b.steps.Store}
+	b.steps.Store = lost
+	b.begin(t, b.attendedClaim(t, ready, "the first"))
+	b.ranOnce(t, b.submit(t, "the second"), "the second")
+	b.ranOnce(t, b.submit(t, "the third"), "the third")
+	require.Zero(t, lost.left())
+}
+
+// losingClaims loses the answers to the first claims that are granted.
+type losingClaims struct {
+	activities.Store
+	mu   sync.Mutex
+	lost int
+}
+
+func (l *losingClaims) left() int { l.mu.Lock(); defer l.mu.Unlock(); return 2 - l.lost }
+
+func (l *losingClaims) RunClaim(ctx context.Context, c session.Claim) (session.Claimed, error) {
+	claimed, err := l.Store.RunClaim(ctx, c)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if err == nil && claimed.Start != nil && l.lost < 2 {
+		l.lost++
+		return session.Claimed{}, &session.Fault{Code: session.CodeUnavailable, Message: "the database is not available"}
+	}
+	return claimed, err
+}
+
+// TestAnAttendedTurnIsHandedOver: its worker stops in the midst of it. The workflow finds the run and gives it to another.
+func TestAnAttendedTurnIsHandedOver(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	ready := b.create(t)
+	b.attended(t, nil)
+	in := b.attendedClaim(t, ready, "the first")
+	turn := b.begin(t, in)
+	b.ranOnce(t, b.submit(t, "the second"), "the second")
+	third := b.submit(t, "slow 30ms: one two three four five six seven eight nine ten")
+	require.Eventually(t, func() bool { return b.prompt(t, third.ID).RunID != "" }, patience, 5*time.Millisecond)
+	b.await(t, b.prompt(t, third.ID).RunID, "text_delta")
+	close(turn.stop)
+	_, err := turn.wait(t)
+	requireType(t, activities.HandOver, err)
+	again, err := b.turn(in)
+	require.NoError(t, err)
+	require.True(t, again.Reread)
+	b.carriedOn(t, ready)
+	b.ranOnce(t, third, "one two three four five six seven eight nine ten")
+}

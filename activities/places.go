@@ -1,0 +1,70 @@
+package activities
+
+import (
+	"slices"
+	"sync"
+)
+
+// places are the turns that a worker runs at once. Attendants use places too, but they give way: whenever only a tenth of
+// the places is free, the one that has waited longest for a prompt leaves for each turn that comes.
+type places struct {
+	mu      sync.Mutex
+	room    int // of the places that turns and attendants use together
+	taken   int
+	resting []*place // the first has rested longest
+}
+
+// place is one of them.
+type place struct {
+	of     *places
+	wanted chan struct{} // closed when an attendant is to leave
+}
+
+func newPlaces(turns int) *places { return &places{room: turns - max(1, turns/10)} }
+
+// take is called when a turn begins.
+func (p *places) take() *place {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.taken++
+	if p.taken > p.room && len(p.resting) > 0 {
+		close(p.resting[0].wanted)
+		p.resting = p.resting[1:]
+	}
+	return &place{of: p, wanted: make(chan struct{})}
+}
+
+func (p *place) release() {
+	p.of.mu.Lock()
+	defer p.of.mu.Unlock()
+	p.of.taken--
+}
+
+// spare reports whether there is room for an attendant.
+func (p *place) spare() bool {
+	p.of.mu.Lock()
+	defer p.of.mu.Unlock()
+	return p.of.taken <= p.of.room
+}
+
+// rest lets the place be wanted until rise is called.
+func (p *place) rest() {
+	p.of.mu.Lock()
+	defer p.of.mu.Unlock()
+	if p.of.taken > p.of.room {
+		close(p.wanted)
+		return
+	}
+	p.of.resting = append(p.of.resting, p)
+}
+
+func (p *place) rise() {
+	p.of.mu.Lock()
+	defer p.of.mu.Unlock()
+	p.of.resting = slices.DeleteFunc(p.of.resting, func(r *place) bool { return r == p })
+	select {
+	case <-p.wanted:
+		p.wanted = make(chan struct{}) // the turn that comes now is not an attendance
+	default:
+	}
+}

@@ -1,0 +1,133 @@
+package postgres
+
+import (
+	"cmp"
+	"context"
+
+	"github.com/overwinter-dev/overwinter/internal/postgres/dbsqlc"
+	"github.com/overwinter-dev/overwinter/internal/session"
+)
+
+// attendable reports whether the attempt that ends a run may claim the next prompt: the turn ended well in the session's
+// newest sandbox, for the workflow run that has the session, and no command waits.
+func (s *sessionTx) attendable(run dbsqlc.Run, ending session.RunEnding, found session.Look) bool {
+	return ending.Attend != "" && ending.Outcome == session.OutcomeCompleted && len(found.Commands) == 0 &&
+		s.row.Status == string(session.Running) && run.Generation == s.row.Generation && s.row.WorkflowRun == ending.LookFor
+}
+
+// RunClaim claims the next prompt of a session for its attendant and makes the attendant's attempt the one whose appends
+// count, as RunBegin and RunAttach do together. The same run id again returns the same run. Nothing is claimed for an
+// attendant that the session does not have any more, in a session that is not running or has a newer generation, during
+// another run, or while a command waits. The context names the workflow run that the attendant works for.
+func (db *DB) RunClaim(ctx context.Context, c session.Claim) (claimed session.Claimed, err error) {
+	var (
+		open     dbsqlc.Run
+		next     dbsqlc.Prompt
+		commands []dbsqlc.SessionCommand
+		head     []dbsqlc.PromptHeadRow
+	)
+	read := func(in *lookups) error {
+		var openErr, nextErr, commandsErr, headErr error
+		if open, openErr = db.q.RunGetOpen(ctx, in, c.SessionID); isNoRows(openErr) {
+			openErr = nil
+		}
+		if next, nextErr = db.q.PromptNext(ctx, in, c.SessionID); isNoRows(nextErr) {
+			nextErr = nil
+		}
+		commands, commandsErr = db.q.CommandsPending(ctx, in, c.SessionID)
+		head, headErr = promptHead(ctx, db.q, in, c.SessionID)
+		return cmp.Or(openErr, nextErr, commandsErr, headErr)
+	}
+	err = db.inSessionWith(ctx, "claim the next prompt", c.SessionID, read, func(s *sessionTx) error {
+		claimed = session.Claimed{}
+		if c.Attendant == "" || s.row.Attendant != c.Attendant || s.row.Generation != c.Generation || s.row.Status != string(session.Running) {
+			return nil
+		}
+		if open.ID == c.RunID && open.Token == c.Token { // the answer to this claim was lost
+			return s.claimed(ctx, open, &claimed)
+		}
+		if open.ID != "" || len(commands) > 0 {
+			return nil
+		}
+		claimed.Attended = true
+		if next.ID == "" {
+			return nil
+		}
+		run := dbsqlc.Run{
+			ID: c.RunID, SessionID: c.SessionID, PromptID: next.ID, Generation: c.Generation, StartedAt: s.now, LastFrame: -1,
+			Token: c.Token, Attempt: 1, Dispatch: 1, HeldDispatch: 1, HeldAttempt: c.Attempt, Doing: string(session.DoingAttached),
+		}
+		if err := s.claimed(ctx, run, &claimed); err != nil {
+			return err
+		}
+		p := &claimed.Start.Prompt
+		p.Status, p.RunID, p.StartedAt = session.PromptProcessing, run.ID, s.now
+		return s.claim(ctx, next, head, run, c.Attendant)
+	})
+	if err != nil {
+		return session.Claimed{}, err
+	}
+	if claimed.Start != nil {
+		db.runs.put(c.RunID, c.SessionID)
+		err = db.openState(&claimed.Start.Run)
+	}
+	return claimed, err
+}
+
+func (s *sessionTx) claimed(ctx context.Context, run dbsqlc.Run, claimed *session.Claimed) error {
+	start, err := s.runStart(ctx, run)
+	claimed.Attended, claimed.Start = true, &start
+	return err
+}
+
+// AttendantLeave ends an attendance and returns what waits for the workflow, which has read it then. Nil if the session has
+// another attendant, or none: its workflow has read that itself.
+func (db *DB) AttendantLeave(ctx context.Context, sessionID, attendant, workflowRunID string) (look *session.Look, err error) {
+	var waits looking
+	read := func(in *lookups) error { return waits.read(ctx, db.q, in, sessionID) }
+	err = db.inSessionWith(ctx, "end an attendance", sessionID, read, func(s *sessionTx) error {
+		look = nil
+		if attendant == "" || s.row.Attendant != attendant {
+			return nil
+		}
+		found := waits.found(s)
+		look = &found
+		return cmp.Or(s.q.SessionLeave(ctx, &s.later, sessionID), s.heard(ctx, workflowRunID))
+	})
+	if err != nil {
+		return nil, err
+	}
+	return look, nil
+}
+
+// SessionTakeBack is SessionLook for the workflow of a session that may have an attendant. Unless a run is in progress,
+// the attendance ends: no prompt is claimed any more but by the workflow.
+func (db *DB) SessionTakeBack(ctx context.Context, sessionID, workflowRunID string) (taken session.TakenBack, err error) {
+	var waits looking
+	var open dbsqlc.Run
+	read := func(in *lookups) (err error) {
+		if open, err = db.q.RunGetOpen(ctx, in, sessionID); isNoRows(err) {
+			err = nil
+		}
+		return cmp.Or(err, waits.read(ctx, db.q, in, sessionID))
+	}
+	err = db.inSessionWith(ctx, "take a session back", sessionID, read, func(s *sessionTx) error {
+		taken = session.TakenBack{Look: waits.found(s), LastActivity: s.row.LastActivityAt.UTC()}
+		if err := s.heard(ctx, workflowRunID); err != nil {
+			return err
+		}
+		if open.ID == "" {
+			return s.q.SessionLeave(ctx, &s.later, sessionID)
+		}
+		p, err := s.promptGet(ctx, open.PromptID)
+		taken.Run = &session.Processing{
+			PromptID: p.ID, Ordinal: p.Ordinal, RunID: open.ID, Generation: open.Generation, Dispatch: open.Dispatch,
+			OnUnknown: session.OnUnknown(p.OnUnknown),
+		}
+		return err
+	})
+	if err != nil {
+		return session.TakenBack{}, err
+	}
+	return taken, nil
+}

@@ -1,0 +1,292 @@
+package postgres_test
+
+import (
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/overwinter-dev/overwinter/internal/session"
+)
+
+// attended opens the session for the workflow run w1, runs a prompt and gives the session the attendant "a1".
+func (b *bundle) attended(t *testing.T) {
+	t.Helper()
+	_, err := b.SessionOpen(b.ctx, b.id, "w1")
+	require.NoError(t, err)
+	b.running(t)
+	b.attend(t, "a1")
+}
+
+// attend runs a prompt for the workflow and gives the session an attendant.
+func (b *bundle) attend(t *testing.T, attendant string) {
+	t.Helper()
+	require.True(t, b.end(t, b.begin(t, b.submit(t, "first")), "t1", attendant).Attended)
+}
+
+func (b *bundle) end(t *testing.T, run, token, attendant string) session.Run {
+	t.Helper()
+	ended, err := b.RunEnd(b.ctx, session.RunEnding{
+		RunID: run, Token: token, Outcome: session.OutcomeCompleted, LookFor: "w1", Attend: attendant,
+	})
+	require.NoError(t, err)
+	return ended
+}
+
+func (b *bundle) claimFor(t *testing.T, attendant string) session.Claimed {
+	t.Helper()
+	claimed, err := b.RunClaim(session.WithWorkflowRun(b.ctx, "w1"), session.Claim{
+		SessionID: b.id, Attendant: attendant, Generation: b.generation(t), RunID: session.NewID(session.RunPrefix), Token: "c1", Attempt: 1,
+	})
+	require.NoError(t, err)
+	return claimed
+}
+
+// TestAnAttendantClaimsPromptsInOrder: as a workflow and its worker claim and attach, with the same events, and a claim whose
+// answer was lost is made again.
+func TestAnAttendantClaimsPromptsInOrder(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.attended(t)
+	require.Equal(t, session.Claimed{Attended: true}, b.claimFor(t, "a1"), "nothing waits")
+
+	second, third := b.submit(t, "second"), b.submit(t, "third")
+	before := b.position(t)
+	claim := session.Claim{SessionID: b.id, Attendant: "a1", Generation: 1, RunID: session.NewID(session.RunPrefix), Token: "c1", Attempt: 2}
+	claimed, err := b.RunClaim(b.ctx, claim)
+	require.NoError(t, err)
+	require.Equal(t, second, claimed.Start.Prompt.ID)
+	require.Equal(t, "second", claimed.Start.Prompt.Content)
+	require.Equal(t, []string{"turn_start", "prompt", "queue"}, b.types(t, before))
+	again, err := b.RunClaim(b.ctx, claim)
+	require.NoError(t, err)
+	require.Equal(t, claimed, again)
+	require.Equal(t, before+3, b.position(t))
+
+	// The run is what an attempt that has attached to it has.
+	run, err := b.RunGet(b.ctx, claim.RunID)
+	require.NoError(t, err)
+	require.EqualValues(t, 1, run.Attempt)
+	require.Equal(t, session.Dispatch{No: 1, Attempt: 2}, run.Held)
+	require.Equal(t, run, claimed.Start.Run)
+	_, err = b.RunAttach(b.ctx, claim.RunID, "late", session.Dispatch{No: 1, Attempt: 2})
+	requireCode(t, session.CodeIllegalState, err)
+	loaded, err := b.SessionOpen(b.ctx, b.id, "w1")
+	require.NoError(t, err)
+	require.Equal(t, claim.RunID, loaded.Processing.RunID)
+	_, err = b.RunAttach(b.ctx, claim.RunID, "next", session.Dispatch{No: loaded.Processing.Dispatch, Attempt: 1})
+	require.NoError(t, err, "the workflow gives it to another worker")
+	_, err = b.RunEnd(b.ctx, session.RunEnding{RunID: claim.RunID, Token: "c1", Outcome: session.OutcomeCompleted})
+	requireCode(t, session.CodeIllegalState, err)
+
+	require.True(t, b.end(t, claim.RunID, "next", "a2").Attended)
+	require.Equal(t, session.Claimed{}, b.claimFor(t, "a1"), "that was the one before")
+	require.Equal(t, third, b.claimFor(t, "a2").Start.Prompt.ID)
+}
+
+// TestAnAttendantThatIsOutOfDateClaimsNothing: it was frozen, and comes back with what it believes. Each part of what it
+// names is checked under the session's lock, and so is what else has come to wait.
+func TestAnAttendantThatIsOutOfDateClaimsNothing(t *testing.T) {
+	t.Parallel()
+	for name, change := range map[string]func(t *testing.T, b *bundle){
+		"the workflow has opened the session": func(t *testing.T, b *bundle) {
+			_, err := b.SessionOpen(b.ctx, b.id, "w1")
+			require.NoError(t, err)
+		},
+		"the workflow has taken the session back": func(t *testing.T, b *bundle) {
+			taken, err := b.SessionTakeBack(b.ctx, b.id, "w1")
+			require.NoError(t, err)
+			require.Nil(t, taken.Run)
+		},
+		"it has left": func(t *testing.T, b *bundle) {
+			look, err := b.AttendantLeave(b.ctx, b.id, "a1", "w1")
+			require.NoError(t, err)
+			require.NotNil(t, look)
+			look, err = b.AttendantLeave(b.ctx, b.id, "a1", "w1")
+			require.NoError(t, err)
+			require.Nil(t, look, "there is nothing to leave any more")
+		},
+		"the workflow has claimed": func(t *testing.T, b *bundle) { b.begin(t, b.submit(t, "second")) },
+		"the workflow has run a prompt": func(t *testing.T, b *bundle) {
+			_, err := b.RunEnd(b.ctx, session.RunEnding{RunID: b.begin(t, b.submit(t, "second")), Outcome: session.OutcomeCompleted})
+			require.NoError(t, err)
+		},
+		"another attends": func(t *testing.T, b *bundle) { b.attend(t, "a2") },
+		"the session hibernates": func(t *testing.T, b *bundle) {
+			b.transit(t, session.EventHibernate, session.ReasonIdle)
+		},
+		"the session has moved to another sandbox": func(t *testing.T, b *bundle) {
+			b.transit(t, session.EventHibernate, session.ReasonIdle)
+			b.transit(t, session.EventSaved, "")
+			b.transit(t, session.EventWake, "")
+			b.reserve(t, 2)
+			b.transit(t, session.EventReady, "")
+		},
+		"a worker of an earlier version has moved the session, and left the token": func(t *testing.T, b *bundle) {
+			b.transit(t, session.EventHibernate, session.ReasonIdle)
+			b.transit(t, session.EventSaved, "")
+			b.transit(t, session.EventWake, "")
+			b.reserve(t, 2)
+			b.transit(t, session.EventReady, "")
+			b.sql(t, "UPDATE sessions SET attendant = 'a1' WHERE id = $1", b.id)
+		},
+		"a worker of an earlier version has claimed, and left the token": func(t *testing.T, b *bundle) {
+			b.begin(t, b.submit(t, "second"))
+			b.sql(t, "UPDATE sessions SET attendant = 'a1' WHERE id = $1", b.id)
+		},
+		"a command waits": func(t *testing.T, b *bundle) { b.command(t, session.CommandSync) },
+		"a stop waits":    func(t *testing.T, b *bundle) { b.command(t, session.CommandStop) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := setup(t)
+			b.attended(t)
+			change(t, b)
+			prompt := b.submit(t, "for nobody")
+			before := b.position(t)
+			claimed, err := b.RunClaim(session.WithWorkflowRun(b.ctx, "w1"), session.Claim{
+				SessionID: b.id, Attendant: "a1", Generation: 1, RunID: session.NewID(session.RunPrefix), Token: "c1", Attempt: 1,
+			})
+			require.NoError(t, err)
+			require.Equal(t, session.Claimed{}, claimed)
+			require.Equal(t, before, b.position(t))
+			p, err := b.PromptGet(b.ctx, b.id, prompt)
+			require.NoError(t, err)
+			require.Equal(t, session.PromptQueued, p.Status)
+		})
+	}
+}
+
+// TestAnAttendantOfAWorkflowThatWasReplacedIsRefused: also where a worker of an earlier version has opened the session, which
+// leaves the token.
+func TestAnAttendantOfAWorkflowThatWasReplacedIsRefused(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.attended(t)
+	_, err := b.SessionOpen(b.ctx, b.id, "w2")
+	require.NoError(t, err)
+	b.sql(t, "UPDATE sessions SET attendant = 'a1' WHERE id = $1", b.id)
+	b.submit(t, "second")
+	_, err = b.RunClaim(session.WithWorkflowRun(b.ctx, "w1"), session.Claim{
+		SessionID: b.id, Attendant: "a1", Generation: 1, RunID: session.NewID(session.RunPrefix), Token: "c1",
+	})
+	requireCode(t, session.CodeStaleWorkflow, err)
+	_, err = b.AttendantLeave(session.WithWorkflowRun(b.ctx, "w1"), b.id, "a1", "w1")
+	requireCode(t, session.CodeStaleWorkflow, err)
+}
+
+// TestAnAttendanceIsGrantedAfterATurnThatEndedWell: and only if nothing but a prompt may come next.
+func TestAnAttendanceIsGrantedAfterATurnThatEndedWell(t *testing.T) {
+	t.Parallel()
+	for name, end := range map[string]func(t *testing.T, b *bundle, ending *session.RunEnding){
+		"the turn failed":      func(_ *testing.T, _ *bundle, e *session.RunEnding) { e.Outcome = session.OutcomeFailed },
+		"nobody asks":          func(_ *testing.T, _ *bundle, e *session.RunEnding) { e.Attend = "" },
+		"it does not look":     func(_ *testing.T, _ *bundle, e *session.RunEnding) { e.LookFor = "" },
+		"for another workflow": func(_ *testing.T, _ *bundle, e *session.RunEnding) { e.LookFor = "w0" },
+		"a command waits": func(t *testing.T, b *bundle, _ *session.RunEnding) {
+			b.command(t, session.CommandHibernate)
+		},
+		"the turn was to be aborted": func(t *testing.T, b *bundle, _ *session.RunEnding) {
+			b.command(t, session.CommandAbort)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := setup(t)
+			b.attended(t)
+			run := b.begin(t, b.submit(t, "second"))
+			ending := session.RunEnding{RunID: run, Token: "t1", Outcome: session.OutcomeCompleted, LookFor: "w1", Attend: "a2"}
+			end(t, b, &ending)
+			ended, err := b.RunEnd(b.ctx, ending)
+			require.NoError(t, err)
+			require.False(t, ended.Attended)
+			b.submit(t, "third")
+			require.Equal(t, session.Claimed{}, b.claimFor(t, "a2"))
+		})
+	}
+}
+
+// TestAWorkflowTakesASessionBackBetweenTurns: during one it learns which, and the attendant continues.
+func TestAWorkflowTakesASessionBackBetweenTurns(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.attended(t)
+	second := b.submit(t, "second")
+	claimed := b.claimFor(t, "a1")
+	third := b.submit(t, "third")
+	b.command(t, session.CommandAbort)
+	taken, err := b.SessionTakeBack(b.ctx, b.id, "w1")
+	require.NoError(t, err)
+	require.Equal(t, &session.Processing{
+		PromptID: second, Ordinal: 2, RunID: claimed.Start.Run.ID, Generation: 1, Dispatch: 1, OnUnknown: session.Hold,
+	}, taken.Run)
+	require.Equal(t, claimed.Start.Run.ID, taken.Commands[0].RunID)
+	require.Equal(t, third, taken.Waiting[0].ID)
+	_, err = b.RunEnd(b.ctx, session.RunEnding{RunID: claimed.Start.Run.ID, Token: "c1", Outcome: session.OutcomeCompleted, LookFor: "w1"})
+	require.NoError(t, err)
+
+	taken, err = b.SessionTakeBack(b.ctx, b.id, "w1")
+	require.NoError(t, err)
+	require.Nil(t, taken.Run)
+	s, err := b.SessionGet(b.ctx, b.id)
+	require.NoError(t, err)
+	require.Equal(t, s.LastActivity, taken.LastActivity)
+}
+
+// TestAPromptIsClaimedOnceByItsAttendantOrItsWorkflow: both try at the same time, and each prompt has one run.
+func TestAPromptIsClaimedOnceByItsAttendantOrItsWorkflow(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.attended(t)
+	byAttendant := 0
+	for round := range 30 {
+		prompt := b.submit(t, fmt.Sprint(round))
+		var both sync.WaitGroup
+		var claimed session.Claimed
+		var verdict session.RunVerdict
+		var claimErr, beginErr error
+		mine, theirs := session.NewID(session.RunPrefix), session.NewID(session.RunPrefix)
+		claim := func() {
+			claimed, claimErr = b.RunClaim(b.ctx, session.Claim{
+				SessionID: b.id, Attendant: "a1", Generation: 1, RunID: mine, Token: "c1", Attempt: 1,
+			})
+		}
+		begin := func() { verdict, beginErr = b.RunBegin(b.ctx, b.id, prompt, theirs, 1) }
+		for _, do := range []func(){claim, begin} {
+			both.Go(do)
+		}
+		both.Wait()
+		require.NoError(t, claimErr)
+		require.NoError(t, beginErr)
+		require.NotEqual(t, claimed.Start != nil, verdict.Granted, "exactly one has it")
+		run, token := theirs, ""
+		if claimed.Start != nil {
+			run, token = mine, "c1"
+			byAttendant++
+			require.Equal(t, mine, verdict.HeldBy)
+		}
+		p, err := b.PromptGet(b.ctx, b.id, prompt)
+		require.NoError(t, err)
+		require.Equal(t, run, p.RunID)
+		require.True(t, b.end(t, run, token, "a1").Attended)
+	}
+	t.Logf("%d of 30 prompts were claimed by the attendant", byAttendant)
+}
+
+// TestARelaySignalsForAPromptThatItsAttendantForgets: an attendance keeps no prompt from being signalled again.
+func TestARelaySignalsForAPromptThatItsAttendantForgets(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.attended(t)
+	prompt := b.submit(t, "second")
+	rings, err := b.Unclaimed(b.ctx, "", -time.Minute, 10)
+	require.NoError(t, err)
+	require.Equal(t, []session.Ring{{SessionID: b.id, PromptID: prompt, Ordinal: 2}}, rings)
+	require.NotNil(t, b.claimFor(t, "a1").Start)
+	b.submit(t, "third")
+	rings, err = b.Unclaimed(b.ctx, "", -time.Minute, 10)
+	require.NoError(t, err)
+	require.Empty(t, rings, "it waits behind a turn")
+}

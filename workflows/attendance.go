@@ -1,0 +1,116 @@
+package workflows
+
+import (
+	"time"
+
+	"go.temporal.io/sdk/workflow"
+
+	"github.com/overwinter-dev/overwinter/activities"
+	"github.com/overwinter-dev/overwinter/internal/session"
+)
+
+const (
+	// maxAttendedPrompts bounds the prompts of one attendance: their ids stand in its result.
+	maxAttendedPrompts = 100
+	// eventsPerPrompt is about how much of the history a prompt takes that an attendant claims: its signal, and a task that
+	// takes the signal in.
+	eventsPerPrompt = 4
+)
+
+// attendance says how long the turn that begins may attend the session; nil if it may not. The session was opened by a worker
+// that allows it, which is in the history: workflows from before continue without.
+func (l *life) attendance(ctx workflow.Context) *activities.Attend {
+	if l.attends <= 0 || workflow.GetInfo(ctx).GetContinueAsNewSuggested() {
+		return nil
+	}
+	left := (maxHistoryEvents - workflow.GetInfo(ctx).GetCurrentHistoryLength()) / eventsPerPrompt
+	if left < 1 {
+		return nil
+	}
+	return &activities.Attend{For: l.attends, Until: l.moveAt(), Prompts: min(left, maxAttendedPrompts)}
+}
+
+// urgency is what cannot wait for the end of an attendance.
+type urgency struct{ stop, abort, force, outlived, lost, givenUp bool }
+
+func (l *life) urgent(now, giveUp time.Time) urgency {
+	interrupt := l.interruptAt()
+	return urgency{
+		stop: l.wants.Stop, abort: l.abort, force: l.wants.Force, lost: l.sandboxLost(),
+		outlived: !interrupt.IsZero() && !now.Before(interrupt),
+		givenUp:  !giveUp.IsZero() && !now.Before(giveUp),
+	}
+}
+
+// followAttendant answers signals during an attendance, as attend does during a turn. The workflow does not know which run
+// the attendant is at, or whether it is at one, and asks when it has to: before it interrupts a turn, and when a prompt seems
+// to be forgotten. It reports whether it has taken the session back.
+func (l *life) followAttendant(ctx workflow.Context, run *session.Processing, answered *urgency, giveUp time.Time) (takenBack bool, err error) {
+	if l.cancelled {
+		if err := l.recordCancel(ctx); err != nil {
+			return false, err
+		}
+	}
+	now := workflow.Now(ctx)
+	due := (l.signalled || l.doubted) && !now.Before(l.answerAt(now))
+	if l.urgent(now, giveUp) == *answered && !due {
+		return false, nil
+	}
+	takenBack, err = l.takeBack(ctx, run)
+	*answered = l.urgent(now, giveUp)
+	return takenBack, err
+}
+
+// takeBack ends the attendance unless a run is in progress, which run is then. It reads what waits, as look does.
+func (l *life) takeBack(ctx workflow.Context, run *session.Processing) (takenBack bool, err error) {
+	l.signalled, l.moved, l.rung, l.doubted = false, false, false, false
+	l.queue = session.NewQueue(nil, l.queue.Seen()) // prompts that are signalled meanwhile stay in it
+	l.looks, l.lookedAt = l.looks+1, workflow.Now(ctx)
+	var found activities.TakenBack
+	if err := l.record(ctx, "take the session back", control.TakeBack, activities.SessionRef{SessionID: l.id}, &found); err != nil {
+		l.moved = true
+		return false, err
+	}
+	if found.Run == nil {
+		l.turn, l.abort = nil, false
+	} else {
+		if found.Run.RunID != run.RunID {
+			l.abort = l.abort && !l.pendingAbort(run.RunID)
+		}
+		*run = *found.Run
+	}
+	for _, p := range found.Next {
+		l.queue.Requeue(p)
+	}
+	l.idleTimeout = found.IdleTimeout
+	if found.Run == nil && found.LastActivity.After(l.lastActivity) {
+		l.lastActivity = found.LastActivity
+	}
+	l.hear(found.Commands)
+	return found.Run == nil, nil
+}
+
+// pendingAbort reports whether the workflow knows of a command to abort a run.
+func (l *life) pendingAbort(runID string) bool {
+	for _, c := range l.pending {
+		if c.Kind == session.CommandAbort && c.RunID == runID {
+			return true
+		}
+	}
+	return false
+}
+
+// endAttendance takes in the result of a turn that was allowed to attend, and reports whether it was.
+func (l *life) endAttendance(result activities.TurnResult) bool {
+	if !l.attended {
+		return false
+	}
+	if result.Attended != nil {
+		l.queue.Forget(result.Attended.Ordinal)
+	}
+	if result.EndedAt.After(l.lastActivity) {
+		l.lastActivity = result.EndedAt
+	}
+	l.stale = l.stale || result.Reread
+	return !result.EndedAt.IsZero()
+}
