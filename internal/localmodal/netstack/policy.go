@@ -18,11 +18,12 @@ var reserved = prefixes(
 	"192.0.0.0/24",   // protocol assignments
 	"192.88.99.0/24", // relays of 6to4
 	"240.0.0.0/4",    // reserved, and broadcast
-	"::/96",          // IPv4-compatible
-	"64:ff9b:1::/48", // NAT64 within a network
 	"2001::/32",      // Teredo
-	"fec0::/10",      // site-local
 )
+
+// unicast6 is all that has been assigned to the internet of IPv6. Outside of it are, for example, IPv4 addresses in other
+// forms (::a.b.c.d, ::ffff:0:a.b.c.d, NAT64 within a network), site-local addresses, and segment routing.
+var unicast6 = netip.MustParsePrefix("2000::/3")
 
 // Ranges that embed an IPv4 address, which decides.
 var (
@@ -42,6 +43,9 @@ func prefixes(texts ...string) []netip.Prefix {
 func public(ip netip.Addr) bool {
 	ip = ip.Unmap().WithZone("")
 	if ip.Is6() {
+		if !unicast6.Contains(ip) && !nat64.Contains(ip) {
+			return false
+		}
 		b := ip.As16()
 		if nat64.Contains(ip) && !public(netip.AddrFrom4([4]byte(b[12:]))) || sixTo4.Contains(ip) && !public(netip.AddrFrom4([4]byte(b[2:6]))) {
 			return false
