@@ -27,8 +27,8 @@ const (
 	temporal = "go.temporal.io"
 )
 
-// importRule is what the files of a package, and of those below it, import directly. Tests may
-// import what they like; what the SDKs import themselves is their affair.
+// importRule is what the files of a package, and of those below it, import directly. Tests and SDKs
+// may import any package.
 type importRule struct {
 	pkg string
 	// only are the sole packages allowed in addition to the standard library and those below pkg;
@@ -126,7 +126,7 @@ var importRules = []importRule{
 // echoHome is the one package that may know echo.
 const echoHome = "api"
 
-// What below internal/agent is no agent: anybody may know it.
+// What below internal/agent is no agent: any package may import it.
 var notAgents = []string{"agenttest", "bridge", "catalog", "jsonscan", "npm"}
 
 func ours(pkg string) string { return module + "/" + pkg }

@@ -105,10 +105,11 @@ func (noSecrets) SecretHosts(context.Context, string) ([]string, error) { return
 
 // Tell reaches the workflows of sessions.
 type Tell interface {
-	// Revive starts the workflow of a session again if it is not open: one that was terminated by hand
-	// left its session without one. An open workflow is signalled to read the session again if it does not have the
-	// session's run in hand, or if another run of it has opened the session, as before a reset. One of an earlier
-	// version whose session is in error is replaced: it would wait there for a person.
+	// Revive starts the workflow of a session again if it is not open: one that was terminated by
+	// hand left its session without one. An open workflow is signalled to read the session again if
+	// it does not execute the session's run, or if another run of it has opened the session, as
+	// before a reset. One of an earlier version whose session is in error is replaced: it would
+	// wait there for a person.
 	Revive(ctx context.Context, s session.Attended) (revived bool, err error)
 	// SandboxEnded reports what was found out about a sandbox. No open workflow is
 	// no error.

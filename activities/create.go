@@ -75,9 +75,9 @@ func (w *work) image(ctx context.Context, sessionID string) (string, error) {
 	return image, nil
 }
 
-// start makes the sandbox of a generation, or adopts the one that an earlier
-// attempt made, and ends whatever sandbox the session had before. GenerationSpent when
-// the name belongs to something that is not ours, or the sandbox came to nothing.
+// start makes the sandbox of a generation, or adopts the one that an earlier attempt made, and ends
+// whatever sandbox the session had before. GenerationSpent if the name belongs to a foreign
+// sandbox, or the sandbox failed to start.
 func (w *work) start(ctx context.Context, in SandboxRequest, from origin) (SandboxReady, *sandbox.Sandbox, error) {
 	deadline, err := w.reserve(ctx, in, from.image)
 	if err != nil {

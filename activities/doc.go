@@ -41,7 +41,7 @@
 //	SaveBundle, RescueBundle,       the generation: it has one bundle
 //	  DropSandbox
 //	  of a checkpoint               the bundle's id: a generation may have many
-//	RevertSession                   the agent's memory: what it does not know is taken back already
+//	RevertSession                   the agent's memory: what it does not know is reverted already
 //	TerminateSandbox                the open rows of the session; gone is gone
 //	BeginRun                        the run's id: the same claim is granted again
 //	RunTurn                         the newest frame that is committed, then the run's outcome

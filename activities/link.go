@@ -324,7 +324,7 @@ func (l *turnLink) release() (*runner.Link, *sandbox.Process) {
 	return l.link, l.process
 }
 
-// isStale reports whether the runner has heard of a newer attempt at the run.
+// isStale reports whether the runner knows a newer attempt at the run.
 func isStale(err error) bool {
 	refused, ok := errors.AsType[*runner.Error](err)
 	return ok && refused.Code == runner.CodeStale

@@ -48,7 +48,7 @@ func TestALinkThatBreaksBetweenTurnsCostsNothing(t *testing.T) {
 	b := setup(t)
 	ready := b.create(t)
 	require.Equal(t, "one", b.say(t, ready, "one"))
-	// Whether the worker has heard of it by the next turn is open; either way nothing is lost or done twice.
+	// Whether the worker has noticed it by the next turn is open; either way nothing is lost or done twice.
 	b.shell(t, ready.SandboxID, `for p in /proc/[0-9]*; do tr '\0' ' ' < $p/cmdline 2>/dev/null | grep -q '[r]unner attach' && kill -9 ${p#/proc/}; done; true`)
 	in := b.claim(t, ready, "two")
 	result, err := b.untilFinal(t, in, b.begin(t, in))

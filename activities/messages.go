@@ -6,8 +6,8 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
-// Inputs and results of activities stand in workflow history: ids and small
-// state only, never a prompt's text, a secret or an event.
+// Inputs and results of activities are part of workflow history: ids and small state only, never a
+// prompt's text, a secret or an event.
 
 // SessionRef names a session.
 type SessionRef struct {
@@ -125,7 +125,7 @@ type SaveRequest struct {
 	Release string `json:"release,omitempty"`
 }
 
-// RevertRequest asks for the agent of an idle session to be taken back to before a prompt.
+// RevertRequest asks to revert the agent of an idle session to before a prompt.
 type RevertRequest struct {
 	SessionID  string `json:"sessionId"`
 	Generation int64  `json:"generation"`

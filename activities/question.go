@@ -123,7 +123,7 @@ func sizeOf(q agent.Question) int {
 func (t *turn) answer(link *turnLink, answerer agent.Answerer, q agent.Question, answer agent.Answer) error {
 	data, err := answerer.Answer(q, answer)
 	if err != nil {
-		// The turn must not stand still for it.
+		// The turn must not stop for it.
 		t.log().Warn("an answer does not fit its question", slog.String("question", q.ID), slog.Any("error", err))
 		data, err = answerer.Answer(q, agent.Answer{Decision: agent.DecisionReject, Message: answerDidNotFit})
 	}

@@ -35,7 +35,7 @@ func (c *Control) RevertSession(ctx context.Context, in RevertRequest) error {
 	}
 	reverter, ok := adapter.(agent.Reverter)
 	if !ok {
-		return final(Refused, fmt.Errorf("the agent %s cannot be taken back", s.Agent))
+		return final(Refused, fmt.Errorf("the agent %s does not support revert", s.Agent))
 	}
 	// The workflow that asked may have been terminated by hand since, and the one after it runs a turn.
 	if open, err := c.Store.RunOpen(ctx, in.SessionID); err != nil {
@@ -67,7 +67,7 @@ func (c *Control) RevertSession(ctx context.Context, in RevertRequest) error {
 	if err != nil {
 		// The agent knows of none of them: an earlier attempt has got as far as its memory, or they
 		// ended before they got there.
-		c.Logger.InfoContext(ctx, "the agent remembers none of what is taken back", slog.String("session_id", in.SessionID), slog.Any("error", err))
+		c.Logger.InfoContext(ctx, "nothing to revert in the agent's transcript", slog.String("session_id", in.SessionID), slog.Any("error", err))
 		reverted = agent.Reverted{Files: files}
 	} else if err := c.rewrite(ctx, sb, files, reverted); err != nil {
 		return c.lostOr(ctx, sb, err)

@@ -15,7 +15,7 @@ const (
 	attendedPage = 500
 	// attendedAtOnce is how many workflows are asked for at a time.
 	attendedAtOnce = 16
-	// quietRun is how long nothing may be heard of an open run before its workflow is asked about it.
+	// quietRun is how long an open run may be silent before its workflow is asked about it.
 	quietRun = 20 * time.Second
 )
 

@@ -150,7 +150,7 @@ type Store interface {
 
 	// ImageIntend records that an image is about to be made.
 	ImageIntend(ctx context.Context, intent session.ImageIntent) error
-	// ImageIntentEnd forgets an intent that came to nothing.
+	// ImageIntentEnd forgets an intent that failed.
 	ImageIntentEnd(ctx context.Context, intentID string) error
 	// ImageIntentsForget forgets intents older than age.
 	ImageIntentsForget(ctx context.Context, age time.Duration) (int64, error)
@@ -201,8 +201,8 @@ type Store interface {
 	// ImagesKnown lists other images that this installation has made and that should exist at the provider.
 	ImagesKnown(ctx context.Context, except string) ([]string, error)
 
-	// Attended lists, a page at a time in order of ids, loaded sessions that have something to do, with
-	// an open run that nothing has been heard of for as long as quiet.
+	// Attended lists, a page at a time in order of ids, loaded sessions that have something to do,
+	// with an open run that has been silent for as long as quiet.
 	Attended(ctx context.Context, after string, quiet time.Duration, limit int) ([]session.Attended, error)
 
 	// Installation is the id of this database's installation, for tags at the provider.

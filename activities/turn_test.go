@@ -109,7 +109,7 @@ func TestAnAttemptHeartbeatsWhileItAttaches(t *testing.T) {
 			return nil
 		}
 	})
-	// The engine hears of the first heartbeat at once and of others later.
+	// The server receives the first heartbeat at once and others later.
 	_, err := do(b, attempt{beat: func() { once.Do(func() { close(beaten) }) }}, b.turns.RunTurn, in)
 	require.NoError(t, err)
 	require.True(t, heard, "a slow provider must not look like a lost worker")

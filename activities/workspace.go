@@ -107,8 +107,8 @@ func (w *work) reportStage(ctx context.Context, sessionID, stage string, run fun
 	return err
 }
 
-// clone fetches the repository. Its credentials go in by stdin and stand in the
-// environment of git alone; a failure is tried again, since most are the network's.
+// clone fetches the repository. Its credentials go in by stdin and are in the environment of git
+// alone; a failure is retried, since most are the network's.
 func (w *work) clone(ctx context.Context, sb *sandbox.Sandbox, ws session.Workspace) error {
 	u, err := url.Parse(ws.RepoURL)
 	if err != nil {

@@ -12,7 +12,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
-// PNG and GIF as far as anybody looks.
+// PNG and GIF as far as a detector looks.
 const (
 	pngBytes = "\x89PNG\r\n\x1a\n0000"
 	gifBytes = "GIF89a000"

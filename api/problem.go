@@ -79,7 +79,7 @@ func faultOf(err error) *session.Fault {
 	if h, ok := errors.AsType[*echo.HTTPError](err); ok {
 		switch h.Code {
 		case http.StatusNotFound:
-			return session.Faultf(session.CodeNotFound, "there is nothing here; /openapi.json lists what there is")
+			return session.Faultf(session.CodeNotFound, "no such endpoint; see /openapi.json")
 		case http.StatusMethodNotAllowed:
 			return session.Faultf(session.CodeMethodUnknown, "this path does not take that method; Allow lists those it takes")
 		}

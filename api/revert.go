@@ -9,10 +9,10 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
-// revertCapability is what an agent that can be taken back says of itself.
+// revertCapability is the capability of an agent that supports revert.
 const revertCapability = "revert"
 
-// revert has the agent taken back to before a prompt.
+// revert reverts the agent to before a prompt.
 func (s *Server) revert(c echo.Context) error {
 	id, err := sessionID(c)
 	if err != nil {
@@ -46,7 +46,7 @@ func (s *Server) revert(c echo.Context) error {
 	return s.submit(c, session.Command{SessionID: id, Kind: session.CommandRevert, PromptID: promptID, Force: force})
 }
 
-// cannotRevert says why the agent of a session cannot be taken back to before a prompt; nil when it can.
+// cannotRevert returns why the agent of a session cannot be reverted to before a prompt; nil if it can.
 func (s *Server) cannotRevert(sess session.Session, p session.Prompt) *session.Fault {
 	can := slices.ContainsFunc(s.cfg.Agents.Describe(), func(d agent.Description) bool {
 		return d.Name == sess.Agent && slices.Contains(d.Capabilities, revertCapability)
@@ -57,7 +57,7 @@ func (s *Server) cannotRevert(sess session.Session, p session.Prompt) *session.F
 	case sess.Status == session.Error:
 		return session.Faultf(session.CodeIllegalState, leaveError)
 	case !can:
-		return session.Faultf(session.CodeIllegalState, "the agent %s cannot be taken back", sess.Agent)
+		return session.Faultf(session.CodeIllegalState, "the agent %s does not support revert", sess.Agent)
 	}
 	return session.JudgeRevert(p)
 }

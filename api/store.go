@@ -91,8 +91,8 @@ type Store interface {
 // zero value means that no key was given.
 type Idempotency = session.Idempotency
 
-// Orchestrator rings for work and asks the workflows. Errors are *session.Fault:
-// unavailable when Temporal does not answer, session_not_found when no workflow is open.
+// Orchestrator signals and queries the workflows. Errors are *session.Fault: unavailable when
+// Temporal does not answer, session_not_found when no workflow is open.
 type Orchestrator interface {
 	// Ring notifies the session's workflow of a prompt and starts the workflow if it is not open;
 	// with an empty prompt id it only makes sure that the workflow is open.

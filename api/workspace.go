@@ -17,7 +17,7 @@ const (
 // gitRef is what a branch, a tag or a commit may look like; git says the rest.
 var gitRef = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9._/@+-]*$`)
 
-// workspace takes what stands in the working directory of a new session.
+// workspace reads the initial content of the working directory of a new session.
 func (o *object) workspace(name string) *session.Workspace {
 	inner := o.object(name)
 	if inner == nil {

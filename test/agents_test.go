@@ -261,7 +261,8 @@ func databaseIsClean(t *testing.T, database, planted string) {
 	}
 }
 
-// processesAreClean looks for a secret in what anybody can read of our processes: their arguments.
+// processesAreClean looks for a secret in what every user can read of our processes: their
+// arguments.
 func (s *stack) processesAreClean(t *testing.T, planted string) {
 	t.Helper()
 	for pid, line := range s.processes() {

@@ -24,7 +24,7 @@ type troubled struct {
 	process   string // begins the command line of the agent's own process
 	models    [2]string
 	served    [2]string // the same, as the model's server is asked for them
-	arguments string    // stands in a command of a profile for what follows its name
+	arguments string    // the placeholder in a command of a profile for what follows its name
 	ask       *modelserver.Call
 	denied    string           // a tool that makes files
 	write     modelserver.Call // of it

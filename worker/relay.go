@@ -22,7 +22,7 @@ type Relay struct {
 	Every time.Duration
 	// Age is how long a row may wait before it is signaled for again. Default 3s.
 	Age time.Duration
-	// Batch is how many sessions one look rings for at most. Default 200.
+	// Batch is how many sessions one look signals at most. Default 200.
 	Batch int
 }
 

@@ -85,7 +85,7 @@ func (nothing) Unclaimed(context.Context, string, time.Duration, int) ([]session
 type bell struct {
 	mu      sync.Mutex
 	rings   []session.Ring
-	refuses string // rings for this session; "*" for every one
+	refuses string // signals for this session; "*" for every one
 }
 
 var errDeaf = errors.New("deaf")

@@ -37,7 +37,7 @@
 //	      abort, stop, hibernate force ─▶ RunTurn ◀─ the sandbox's life or the sandbox ends
 //	                                         │
 //	   completed, failed, cancelled ◀────────┤ by the activity, by SettleRun after an abort that
-//	                                         │ was not heard for 30 s, by CancelPrompts at a stop
+//	                                         │ was lost for 30 s, by CancelPrompts at a stop
 //	   queued again ◀── PromptNotDelivered ──┤ ReturnRun: the agent never got it
 //	   unknown ◀── lost after delivery ──────┘ hold: stays so; fail: failed; retry: queued again
 //
@@ -72,7 +72,7 @@
 //
 // # When things fail
 //
-//	what fails                                what the workflow does                      the prompt in hand
+//	what fails                                what the workflow does                      the current prompt
 //	Postgres away                             records are retried until it is back        waits
 //	workflow task lost after a record         the next task does it again                 carried on
 //	create, restore, snapshot: passing        repeated until it succeeds or is refused,   waits
@@ -116,5 +116,5 @@
 //   - Signals are at most 10,000 per run at the server, and a turn is not interrupted to continue as new.
 //     At most one signal is unanswered, prompts and settings are not signalled during a turn, and after
 //     100 signals in one turn the workflow answers one every 30 seconds.
-//   - Timeouts and retries stand in options.go, by class.
+//   - Timeouts and retries are in options.go, by class.
 package workflows

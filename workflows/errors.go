@@ -55,7 +55,7 @@ func (l *life) reconsider(ctx workflow.Context, cause error) error {
 }
 
 // pause lets time pass between refusals: none before the first is answered, then 1s, 2s, 4s and so
-// on up to maxPause. Signals are heard meanwhile and acted on afterwards.
+// on up to maxPause. Signals are received meanwhile and acted on afterwards.
 func (l *life) pause(ctx workflow.Context) {
 	now := workflow.Now(ctx)
 	if now.Sub(l.refusals.last) > 2*maxPause {

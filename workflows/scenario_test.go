@@ -47,8 +47,9 @@ func TestScenarios(t *testing.T) {
 			t.Parallel()
 			want, err := os.ReadFile(file)
 			require.NoError(t, err)
-			// While an activity begins, the SDK's environment lets time pass with the machine's clock. In a
-			// bubble that clock stands still until everything waits: a busy machine changes no order.
+			// While an activity begins, the SDK's environment lets time pass with the machine's
+			// clock. In a bubble that clock stops until everything waits: a busy machine changes no
+			// order.
 			var got string
 			var c *cast
 			synctest.Test(t, func(t *testing.T) { got, c = play(t, string(want)) })

@@ -189,8 +189,9 @@ func (l *life) run(ctx workflow.Context) error {
 	return nil
 }
 
-// rereadsOnWake is the change since which a wake, and a ring for what the workflow does not know of, make it
-// read the session again, and a run that it did not begin is settled or carried on in every state.
+// rereadsOnWake is the change since which a wake, and a signal for what the workflow does not know,
+// make it read the session again, and a run that it did not begin is settled or continued in every
+// state.
 const rereadsOnWake = "rereads-on-wake"
 
 // freshen reads the session again if that was requested.

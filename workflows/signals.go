@@ -100,8 +100,9 @@ func (l *life) drain(ctx workflow.Context) {
 	}
 }
 
-// ring takes in that a prompt is waiting in Postgres. An empty id opens the workflow, or makes an open one
-// read the session again; so does a prompt that was taken before and is not in hand.
+// ring records that a prompt is waiting in Postgres. An empty id opens the workflow, or makes an
+// open one read the session again; so does a prompt that was taken before and is not being
+// processed.
 func (l *life) ring(s session.PromptSignal, now time.Time) {
 	l.rung = l.rung || s.PromptID != ""
 	known := s.PromptID == "" || l.queue.Has(s.PromptID)

@@ -8,9 +8,9 @@ import (
 	"github.com/overwinter-dev/overwinter/activities"
 )
 
-// wait blocks until one of futures is ready, a signal has come in, or the time
-// until has been reached; a zero until never is. Everything that the main
-// routine ever waits for passes here, so stop and abort are heard at any moment.
+// wait blocks until one of futures is ready, a signal has come in, or the time until has been
+// reached; a zero until never is. Everything that the main routine ever waits for passes here, so
+// stop and abort are received at any moment.
 func (l *life) wait(ctx workflow.Context, doing string, until time.Time, futures ...workflow.Future) {
 	l.say(ctx, doing)
 	sel := workflow.NewSelector(ctx)

@@ -138,8 +138,7 @@ func newWorld(say func(format string, args ...any)) *world {
 // A record takes a few milliseconds, so that signals can come in between.
 const recordTakes = 5 * time.Millisecond
 
-// How long it takes until a turn hears of an abort, of its cancellation, and of
-// the end of its sandbox.
+// How long it takes until a turn notices an abort, its cancellation, and the end of its sandbox.
 const (
 	abortTakes  = 50 * time.Millisecond
 	cancelTakes = 200 * time.Millisecond
@@ -303,7 +302,7 @@ func (w *world) terminate(s *sandboxRow) {
 	s.alive, s.ended = false, true
 }
 
-// kill ends a sandbox from outside. A turn in it hears of it after a while.
+// kill ends a sandbox from outside. A turn in it notices after a while.
 func (w *world) kill(s *sandboxRow) {
 	s.alive = false
 	for _, o := range w.operations {

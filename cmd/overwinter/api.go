@@ -173,8 +173,8 @@ func sandboxInfo(db *postgres.DB, logger *slog.Logger) func(context.Context) api
 	var reading bool
 	info := api.SandboxInfo{Driver: unknownSandbox, Isolation: unknownSandbox}
 	return func(ctx context.Context) api.SandboxInfo {
-		// One caller at a time asks, so that health checks do not pile up in the pool, and only now and
-		// then once a worker has said what there is.
+		// One caller at a time asks, so that health checks do not pile up in the pool, and only now
+		// and then once a worker has stored the description.
 		mu.Lock()
 		last := info
 		due := !reading && (info.Driver == unknownSandbox || time.Since(readAt) >= sandboxInfoEvery)

@@ -54,7 +54,7 @@ func (c *SessionCmd) Validate() error {
 	return nil
 }
 
-// warnPlain warns of a key that everybody on the way to the server can read.
+// warnPlain warns of a key that is readable on the network.
 func (c *SessionCmd) warnPlain(logger *slog.Logger) {
 	u, err := url.Parse(c.APIURL)
 	if c.APIKey == "" || err != nil || u.Scheme != "http" || loopbackHost(u.Host) {

@@ -66,7 +66,7 @@ func pin(ctx context.Context, root string, digest func(context.Context, string) 
 	if err != nil {
 		return err
 	}
-	changed := map[string]string{} // image as it stands there -> image with the present digest
+	changed := map[string]string{} // image in the file -> image with the present digest
 	for _, r := range found {
 		if _, known := changed[r.image]; known {
 			continue

@@ -33,8 +33,8 @@ const (
 	DecisionReject  = session.DecisionReject
 )
 
-// Answerer is an adapter whose agent asks questions; the turn stands still until it has an answer.
-// Answer is pure, like the rest of an adapter.
+// Answerer is an adapter whose agent asks questions; the turn waits until it has an answer. Answer
+// is pure, like the rest of an adapter.
 type Answerer interface {
 	// Answer returns the input that answers q, for the agent's stdin. It fails for an answer that
 	// does not fit the question. It may be written twice, for example by two workers of which one

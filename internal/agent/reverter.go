@@ -2,7 +2,7 @@ package agent
 
 import "github.com/overwinter-dev/overwinter/internal/session"
 
-// Reverter is an adapter whose agent can be taken back to before a prompt.
+// Reverter is an adapter whose agent can be reverted to before a prompt.
 type Reverter interface {
 	// Revert returns the agent's transcript files as they would be had the run, and all that came
 	// after it, never been. It is pure, and fails where the run is not in them. The agent is not running

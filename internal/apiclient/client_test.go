@@ -240,7 +240,7 @@ func TestALostAnswerMakesNothingTwice(t *testing.T) {
 
 func TestNobodyThere(t *testing.T) {
 	t.Parallel()
-	nobody, err := apiclient.New("http://127.0.0.1:1", key) // no port that anybody is given
+	nobody, err := apiclient.New("http://127.0.0.1:1", key) // a port that is never assigned
 	require.NoError(t, err)
 	defer nobody.Close()
 	_, err = nobody.SessionGet(t.Context(), "x")

@@ -25,10 +25,9 @@ type foldedBlock struct {
 	text  strings.Builder // deltas after block.Content
 }
 
-// Apply folds in one event as it stands in the log. Events that are not about
-// blocks change nothing, and neither does one about a block that is not there: a
-// reader may start late. An error means that data is not what its type says; the
-// conversation is then as it was.
+// Apply folds in one event in the form of the log. Events that are not about blocks change nothing,
+// and neither does one about an unknown block: a reader may start late. An error means that data
+// does not fit its type; the conversation is then unchanged.
 func (f *Folder) Apply(kind EventType, conversationID string, data json.RawMessage) error {
 	e := Event{Type: kind, ConversationID: conversationID}
 	var err error

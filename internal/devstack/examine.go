@@ -289,7 +289,7 @@ func examineSandboxes(ctx context.Context, c Config, dir string) ([]Finding, rea
 	return findings, reach
 }
 
-// unsupportedFinding says what stands in the way of every level that was tried.
+// unsupportedFinding reports what prevents every level that was tried.
 func unsupportedFinding(e *box.UnsupportedError) Finding {
 	reasons := make([]string, 0, len(e.Refusals))
 	for _, r := range e.Refusals {

@@ -195,7 +195,7 @@ func (r *Reader) lend(p *Page) {
 	ts.account(t)
 }
 
-// release takes back the page whose events have been read.
+// release returns the page whose events have been read.
 func (r *Reader) release() {
 	if r.page != nil {
 		r.follower.pages.Put(r.page)

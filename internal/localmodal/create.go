@@ -172,7 +172,7 @@ func validatePlacement(d *pb.Sandbox) error {
 type network struct {
 	blocked bool
 	allow   *netstack.Allowlist // all that it reaches; nil for the internet
-	inbound []netip.Prefix      // all that its tunnels accept; nil for everybody
+	inbound []netip.Prefix      // all that its tunnels accept; nil for all addresses
 }
 
 func networkOf(d *pb.Sandbox) (network, error) {

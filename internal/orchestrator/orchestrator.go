@@ -70,10 +70,10 @@ func (o *Orchestrator) SandboxEnded(ctx context.Context, sessionID string, s ses
 	return ignoreClosed(o.signal(ctx, sessionID, session.SignalSandbox, s))
 }
 
-// Revive starts the workflow of a session again if it is not open, and reports whether it did. An open one is
-// signalled to read the session again, which counts as well, if it does not have the session's run in hand, or if
-// another run of the workflow has opened the session: this one was reset. One of an earlier version whose session is
-// in error is replaced, because it would wait there for a person whatever the error was.
+// Revive starts the workflow of a session again if it is not open, and reports whether it did. An open one is signalled
+// to read the session again, which counts as well, if it does not execute the session's run, or if another run of the
+// workflow has opened the session: this one was reset. One of an earlier version whose session is in error is replaced,
+// because it would wait there for a person whatever the error was.
 func (o *Orchestrator) Revive(ctx context.Context, s session.Attended) (bool, error) {
 	current, err := o.CurrentRun(ctx, s.SessionID)
 	switch {
@@ -94,7 +94,7 @@ func (o *Orchestrator) Revive(ctx context.Context, s session.Attended) (bool, er
 	return true, o.Ring(ctx, s.SessionID, "", 0)
 }
 
-// knows reports whether the open workflow of a session has its run in hand.
+// knows reports whether the open workflow of a session executes its run.
 func (o *Orchestrator) knows(ctx context.Context, s session.Attended) (bool, error) {
 	if s.RunID == "" {
 		return true, nil

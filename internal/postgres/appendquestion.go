@@ -102,7 +102,7 @@ func (b *appendTx) ask(s *appendSession, a eventlog.Append, asked eventlog.Quest
 func (b *appendTx) resolve(s *appendSession, a eventlog.Append, agentID string) error {
 	known := b.questions.find(a.RunID, agentIDOf(agentID))
 	if known == nil {
-		return nil // it was answered without asking anybody
+		return nil // it was answered without asking a person
 	}
 	b.questions.closed = append(b.questions.closed, &dbsqlc.QuestionCancelParams{
 		ID: known.ID, Reason: session.ReasonWithdrawn, At: b.now,

@@ -27,7 +27,7 @@ func (db *DB) ImageIntend(ctx context.Context, intent session.ImageIntent) error
 	}))
 }
 
-// ImageIntentEnd forgets an intent that came to nothing.
+// ImageIntentEnd forgets an intent that failed.
 func (db *DB) ImageIntentEnd(ctx context.Context, intentID string) error {
 	return fault("end the intent of an image", db.q.ImageIntentsEnd(ctx, db.pool, intentID))
 }

@@ -73,7 +73,7 @@ func TestAnInstallationHasOneID(t *testing.T) {
 
 func TestAPostgresThatIsAwayIsUnavailable(t *testing.T) {
 	t.Parallel()
-	const address = "127.0.0.1:1" // no port that anybody is given
+	const address = "127.0.0.1:1" // a port that is never assigned
 	db, err := postgres.Open(t.Context(), "postgres://u:secret@"+address+"/d?sslmode=disable", postgres.Options{ConnectTimeout: time.Second})
 	require.NoError(t, err)
 	defer db.Close()

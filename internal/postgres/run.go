@@ -11,13 +11,12 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/wire"
 )
 
-// RunBegin claims a prompt for a run: queued to processing in one statement, with
-// the events turn_start, prompt and queue. The same run id again is granted again
-// as long as the run is not over. Not granted: the prompt is over, another run
-// has it, another prompt of the session is in hand, or an earlier one waits; the
-// verdict says which.
-// A generation that is not the session's newest is illegal_state, as is a session that is not running, or
-// that has a pending command to carry out first: the workflow reads the session again.
+// RunBegin claims a prompt for a run: queued to processing in one statement, with the events
+// turn_start, prompt and queue. The same run id again is granted again as long as the run is not
+// over. Not granted: the prompt is over, another run has it, another prompt of the session is being
+// processed, or an earlier one waits; the verdict says which. A generation that is not the
+// session's newest is illegal_state, as is a session that is not running, or that has a pending
+// command to carry out first: the workflow reads the session again.
 func (db *DB) RunBegin(ctx context.Context, sessionID, promptID, runID string, generation int64) (verdict session.RunVerdict, err error) {
 	var c claimable
 	read := func(in *lookups) error { return c.read(ctx, db.q, in, sessionID, promptID) }

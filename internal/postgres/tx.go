@@ -44,11 +44,10 @@ func (db *DB) inTx(ctx context.Context, doing string, o pgx.TxOptions, do func(p
 	return fault(doing, tx.Commit(ctx))
 }
 
-// inTwoTrips runs a transaction in two round trips: read asks for all that it
-// must know, which goes with the statements that begin the transaction, and write
-// queues all that it changes, which goes with the commit. Locks are held from the
-// one to the other, and with them everybody else who wants them: under load it is
-// round trips that cost.
+// inTwoTrips runs a transaction in two round trips: read queries everything that it must know,
+// together with the statements that begin the transaction, and write queues all changes, together
+// with the commit. Locks are held from the one to the other, and delay every other transaction that
+// needs them: under load, round trips are the cost.
 func (db *DB) inTwoTrips(ctx context.Context, doing string, begin []string, read func(*lookups) error, write func(*pipeline) error) error {
 	ctx, cancel := within(ctx, db.options.CallTimeout)
 	defer cancel()

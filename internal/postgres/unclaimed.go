@@ -22,8 +22,8 @@ func (db *DB) Unclaimed(ctx context.Context, after string, age time.Duration, li
 	return rings, nil
 }
 
-// Attended lists loaded sessions after an id, in order of ids, that have something to do, so that their workflow
-// must be open. RunID is a run that is open and that nothing has been heard of for as long as quiet.
+// Attended lists loaded sessions after an id, in order of ids, that have something to do, so that
+// their workflow must be open. RunID is an open run that has been silent for as long as quiet.
 func (db *DB) Attended(ctx context.Context, after string, quiet time.Duration, limit int) ([]session.Attended, error) {
 	rows, err := db.q.Attended(ctx, db.pool, &dbsqlc.AttendedParams{After: after, QuietSeconds: quiet.Seconds(), MaxItems: int32(limit)})
 	if err != nil {

@@ -37,8 +37,8 @@ func (p Paths) Serve() []string {
 	return []string{p.Binary, "serve", "--dir", p.State, "--home", p.Home, "--workspace", p.Workspace}
 }
 
-// Attach is the command line whose stdin and stdout Dial is given. Run and frame
-// stand in it for those who look at the list of processes.
+// Attach is the command line whose stdin and stdout Dial is given. Run and frame are part of it for
+// readers of the list of processes.
 func (p Paths) Attach(h Hello) []string {
 	return []string{p.Binary, "attach", "--dir", p.State, "--run", h.Run, "--from", strconv.FormatInt(h.From, 10)}
 }

@@ -116,7 +116,7 @@ type Images struct {
 	nameless map[string]string // image by name, where the provider has no names
 }
 
-// flight is one preparation with everybody who waits for it.
+// flight is one preparation with all callers that wait for it.
 type flight struct {
 	cancel  context.CancelCauseFunc
 	waiters int

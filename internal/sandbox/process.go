@@ -197,9 +197,8 @@ func (p *Process) cutError() error {
 	return p.broken
 }
 
-// Wait returns the exit code of the process, 128+n when signal n killed it. Timeout:
-// it was killed at its timeout, or nothing was heard of it since. Gone: its sandbox
-// has ended.
+// Wait returns the exit code of the process, 128+n when signal n killed it. Timeout: it was killed
+// at its timeout, or its state has been unknown since. Gone: its sandbox has ended.
 func (p *Process) Wait(ctx context.Context) (exitCode int, err error) {
 	select {
 	case <-p.done:

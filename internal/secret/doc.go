@@ -1,7 +1,6 @@
-// Package secret seals the secrets of an installation and keeps them out of
-// sight: agent keys and git credentials. They are stored sealed, opened only in the
-// activity that needs them, and handed to a sandbox by stdin; they never stand in
-// workflow history, events, logs or argv.
+// Package secret seals the secrets of an installation and keeps them out of sight: agent keys and
+// git credentials. They are stored sealed, opened only in the activity that needs them, and handed
+// to a sandbox by stdin; they are never in workflow history, events, logs or argv.
 //
 // A secret is sealed with AES-256-GCM, with its name as additional data, so that one row's bytes do
 // not open under another name. The key is derived (HKDF with SHA-256) from the installation's key,

@@ -343,7 +343,7 @@ func JudgeRevert(p Prompt) *Fault {
 	case p.RunID == "":
 		return Faultf(CodeIllegalState, "the prompt has never been run")
 	case p.Reason == ReasonReverted:
-		return Faultf(CodeIllegalState, "the agent has been taken back to before this prompt already")
+		return Faultf(CodeIllegalState, "the agent has been reverted to before this prompt already")
 	}
 	return nil
 }

@@ -45,7 +45,7 @@
 //
 // # When things fail
 //
-//	what fails                                 event and state            the prompt in hand
+//	what fails                                 event and state            the current prompt
 //	sandbox cannot be made or restored         fail → error               stays queued
 //	snapshot cannot be taken or verified       fail → error               stays queued
 //	sandbox lost while running                 hibernate (lost) → …       unknown; onUnknown decides

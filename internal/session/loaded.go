@@ -150,7 +150,7 @@ type Ring struct {
 // Attended is a loaded session that has something to do.
 type Attended struct {
 	SessionID string
-	RunID     string // an open run that nothing has been heard of lately; empty for none
+	RunID     string // an open run that has been silent lately; empty for none
 	Status    State
 	// WorkflowRun is the run of the workflow that opened the session last; empty if one of an earlier version did.
 	WorkflowRun string

@@ -10,7 +10,7 @@ const (
 	DoingAttached Doing = "attached"    // it waits for frames, or handles them and none was lost at its position before
 	DoingReading  Doing = "reading"     // after a loss: it reads the frames that wait, or stores what they mean
 	DoingHandling Doing = "handling"    // after a loss: it translates, masks and encodes frames
-	DoingPanicked Doing = "panicked"    // it panicked with frames in hand
+	DoingPanicked Doing = "panicked"    // it panicked while it handled frames
 	DoingRefused  Doing = "quarantined" // the run is quarantined; no attempt reads frames any more
 )
 

@@ -133,7 +133,7 @@ type Wants struct {
 	Drop    bool `json:"drop,omitempty"`
 	Restart bool `json:"restart,omitempty"`
 	Sync    bool `json:"sync,omitempty"` // save a bundle and work on
-	// Revert is the prompt to before which the agent is to be taken back.
+	// Revert is the prompt to before which the agent is to be reverted.
 	Revert  string `json:"revert,omitempty"`
 	Wake    bool   `json:"wake,omitempty"`
 	Recover bool   `json:"recover,omitempty"`
@@ -145,7 +145,7 @@ func (w *Wants) ForgetSandbox() {
 	w.Hibernate, w.Force, w.Drop, w.Restart, w.Sync = false, false, false, false, false
 }
 
-// PromptSignal rings for a prompt whose row is in Postgres.
+// PromptSignal signals a prompt whose row is in Postgres.
 type PromptSignal struct {
 	PromptID string    `json:"promptId"`
 	Ordinal  int64     `json:"ordinal"`
@@ -164,8 +164,8 @@ type RestartSignal struct {
 	Force bool `json:"force,omitempty"`
 }
 
-// RevertSignal asks for the agent to be taken back to before a prompt, after the running turn, or
-// at once with Force. A session that sleeps wakes for it.
+// RevertSignal asks to revert the agent to before a prompt, after the running turn, or at once with
+// Force. A session that sleeps wakes for it.
 type RevertSignal struct {
 	PromptID string `json:"promptId"`
 	Force    bool   `json:"force,omitempty"`

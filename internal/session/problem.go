@@ -3,7 +3,7 @@ package session
 // Codes of the error events that report what the session could not do.
 const (
 	ProblemSyncFailed   = "sync_failed"   // the checkpoint was not saved; the session continues
-	ProblemRevertFailed = "revert_failed" // the agent was not taken back; everything is as it was
+	ProblemRevertFailed = "revert_failed" // the agent was not reverted; nothing has changed
 
 	// What keeps failing for reasons that may pass is repeated until it succeeds, a checkpoint and a revert for
 	// fifteen minutes. It is reported at most once a minute, with what is failing and since when.

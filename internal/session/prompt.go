@@ -73,7 +73,7 @@ const (
 	ReasonRetry             = "retry" // after an error that may have passed
 	ReasonAborted           = "aborted"
 	ReasonWithdrawn         = "withdrawn"
-	ReasonReverted          = "reverted" // the agent was taken back to before it
+	ReasonReverted          = "reverted" // the agent was reverted to before it
 	ReasonSessionTerminated = "session_terminated"
 	ReasonSandboxLost       = "sandbox_lost"
 	ReasonAgentCrashed      = "agent_crashed"

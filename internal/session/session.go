@@ -36,7 +36,7 @@ type Session struct {
 	Notify bool
 }
 
-// Workspace says what stands in the working directory of a new session.
+// Workspace is the initial content of the working directory of a new session.
 type Workspace struct {
 	RepoURL string `json:"repoUrl,omitempty"`
 	Ref     string `json:"ref,omitempty"`

@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-// State is where a session stands in its life. The zero value is not a state.
+// State is a session's state. The zero value is not a state.
 type State string
 
 // The states of a session. Terminated is the only final one: nothing leaves it.

@@ -30,7 +30,7 @@ func (d *Dialog) inWords() bool {
 	return d.question.Kind != session.Permission && len(d.question.Questions) > 0
 }
 
-// Prompt is what stands in front of the line that is to be typed next.
+// Prompt is the text in front of the line that is to be typed next.
 func (d *Dialog) Prompt() string {
 	if !d.inWords() {
 		return OneLine(d.question.Title, labelRunes) + ": once, session, always or reject? "

@@ -80,7 +80,7 @@ func (s *screen) paint(st style, text string) {
 	fmt.Fprintf(&s.buffer, "\x1b[%sm%s\x1b[0m", st, text)
 }
 
-// erase takes the footer away, so that what is written next stands in its place.
+// erase removes the footer, so that what is written next takes its place.
 func (s *screen) erase() {
 	if len(s.shown) == 0 && s.asked == "" && s.typed == 0 {
 		return

@@ -56,7 +56,7 @@ type View struct {
 	current   *thread // the conversation of the last line that was of one
 	files     int     // lines about files that have been written in a row
 	moreFiles int     // that were not
-	removed   int     // blocks that were taken back in a row
+	removed   int     // blocks that were removed in a row
 
 	prompts    map[string]wire.PromptJSON // that are not over
 	told       string                     // the prompt that was shown last
@@ -510,7 +510,7 @@ func (v *View) flushRemoved() {
 	n := v.removed
 	v.removed = 0
 	if n > 0 {
-		v.put(nil, span{yellow, fmt.Sprintf("taken back: %d blocks", n)})
+		v.put(nil, span{yellow, fmt.Sprintf("removed: %d blocks", n)})
 	}
 }
 

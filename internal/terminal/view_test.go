@@ -147,7 +147,7 @@ func TestATextThatWasAnotherIsShownAnew(t *testing.T) {
 	require.Equal(t, "agent: one t\nagent: one and two\n", show(t, []wire.EventJSON{
 		start(t, text("a", "", conversation.Streaming)), delta(t, "a", "one t"), complete(t, text("a", "one and two", conversation.Complete)),
 	}, terminal.Options{}))
-	require.Equal(t, "agent: one\ntaken back: 1 blocks\nagent: two\n", show(t, []wire.EventJSON{
+	require.Equal(t, "agent: one\nremoved: 1 blocks\nagent: two\n", show(t, []wire.EventJSON{
 		start(t, text("a", "", conversation.Streaming)), delta(t, "a", "one"),
 		event(t, "block_removed", conversation.BlockRemoved{BlockID: "a"}),
 		delta(t, "a", "ghost"),
@@ -351,7 +351,7 @@ func FuzzNothingCommandsTheTerminal(f *testing.F) {
 				require.NotContains(t, shown, "\x1b")
 			}
 			// It fails where anything else than the few commands of a view is in there. The
-			// emulated terminal is wide: that it is a column short is the view's own affair.
+			// emulated terminal is wide: the view itself leaves a column free.
 			emulate(t, 1<<20, shown)
 		}
 		d := terminal.NewDialog(question)

@@ -23,7 +23,7 @@ func optionalTime(t time.Time) *Time {
 	return &w
 }
 
-// String is t as it stands in JSON, without the quotes.
+// String is t in JSON, without the quotes.
 func (t Time) String() string { return time.Time(t).UTC().Format(timeLayout) }
 
 // MarshalJSON writes t as a JSON string.

@@ -239,7 +239,7 @@ func (a *audience) hear(ctx context.Context, speak func() error) error {
 	}
 }
 
-// rate is how many deliveries a second there were of what was heard.
+// rate is how many events were delivered per second.
 func (a *audience) rate() value {
 	return number(float64(a.events.Load())/time.Duration(a.last.Load()-a.first.Load()).Seconds(), perSecond)
 }

@@ -35,6 +35,16 @@ var table = []rule{
 	word(`wish|wishes|wished`, `"request" or "pending command"`),
 	word(`save (where|that|when|for)`, `"except"`),
 	word(`becomes? of`, `"happens to"`),
+	word(`anybody|everybody`, `who it is: "any client", "every reader"`),
+	word(`(take|takes|taken|took|taking) back`, `"revert", "undo" or "remove"`),
+	word(`parted by`, `"separated by"`),
+	word(`(come|comes|came) to nothing`, `"fail" or "have no result"`),
+	word(`affair|affairs`, `who decides it`),
+	word(`what there is`, `the thing itself`),
+	word(`(hear|hears|heard) (of|from|what|it|that)|(is|are|was|were|not) heard`, `"receive", "learn" or "notice"`),
+	word(`(stand|stands|stood) (there|here|in|on|at|where|right|still|below|above|among|between|alone|side)`, `"be", "appear" or "be stored"`),
+	word(`in hand|torn out`, `"restore", "in progress" or "lost"`),
+	word(`rings? (for|again|a|the|it)`, `"signal"`),
 	word(`hearsay|hitherto|henceforth|lest|whither|wherefrom|thereof|therein|whence`, `a plain word`),
 }
 
@@ -48,6 +58,7 @@ var allow = []*regexp.Regexp{
 	use(`forsaken (→|from)`),
 	use(`(one|some|many|none|each|any) of (its|their|our) own \w+`),
 	use(`Index\.Tell`),
+	use(`never heard of`),
 	use(`as far as it is`),
 	use(`as it is (read|written|sent|made|called|stored|printed|received|produced)`),
 }

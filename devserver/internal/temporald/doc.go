@@ -26,7 +26,7 @@
 // death of this process by any signal, with either setting of Config.Sync. They differ when the
 // machine loses power or its kernel dies: with [SyncFull] every commit has reached the disk first;
 // with [SyncNormal] the commits since the last checkpoint of the WAL may be missing, the file is
-// consistent, and workflows stand where they stood a moment earlier.
+// consistent, and workflows are in the state of a moment earlier.
 //
 // # When things fail
 //

@@ -110,7 +110,7 @@ func (c *Client) Commands(stdin io.Reader) <-chan bridge.Command {
 
 // Stop ends the agent in order.
 func (c *Client) Stop() {
-	go func() { // its last lines are of no use to anybody
+	go func() { // its last lines are not used
 		for {
 			select {
 			case <-c.Lines:

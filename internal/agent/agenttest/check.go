@@ -262,7 +262,7 @@ func (b *bench) translate(t *testing.T, r *run, restart func(frame int) bool) tr
 	return out
 }
 
-// printEvents are events as they would stand in the log.
+// printEvents prints events in the form of the log.
 func printEvents(events []conversation.Event) []string {
 	lines := make([]string, len(events))
 	for i, e := range events {

@@ -168,7 +168,7 @@ func killedInText(t *testing.T, b *bench) {
 	require.Equal(t, session.ReasonAgentCrashed, r.end.Reason)
 	text := only(t, r, conversation.AssistantText)
 	require.Equal(t, conversation.Aborted, text.Status)
-	require.NotEmpty(t, text.Content, "what was streamed is not taken back")
+	require.NotEmpty(t, text.Content, "what was streamed is not removed")
 	b.recalls(t)
 	b.check(t)
 }
@@ -425,7 +425,7 @@ func goesBack(t *testing.T, b *bench) {
 	reverter, ok := b.Adapter.(agent.Reverter)
 	if !ok {
 		require.NotContains(t, b.Adapter.Describe().Capabilities, "revert")
-		t.Skip(b.Adapter.Name() + " does not say that it can be taken back")
+		t.Skip(b.Adapter.Name() + " does not declare revert")
 	}
 	require.Contains(t, b.Adapter.Describe().Capabilities, "revert")
 	first := b.turn(t, b.Prompts.Hello)

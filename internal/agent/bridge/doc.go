@@ -1,8 +1,8 @@
-// Package bridge is what agents have in common that want to be spoken to. The runner knows lines
-// alone: it writes one for each prompt and reads what comes back. A bridge is the program between
-// it and such an agent (see agent.Companion): it starts the agent as its child, holds the
-// conversation, and prints what the agent says, raw and unchanged, one line each, so that what was
-// captured from the agent itself and what stands in a journal read alike.
+// Package bridge is what bridges share. The runner exchanges lines: it writes one for each prompt
+// and reads the agent's output. A bridge is the program between it and an agent that is driven over
+// a protocol (see agent.Companion): it starts the agent as its child, speaks the protocol, and
+// prints what the agent sends, raw and unchanged, one line each, so that a captured stream and a
+// journal read alike.
 //
 //	runner ── Command ──▶ bridge ── requests ──▶ agent
 //	       ◀── raw lines ──      ◀── replies, notifications ──

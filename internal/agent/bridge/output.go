@@ -26,7 +26,7 @@ type NoteType string
 const (
 	NoteRun      NoteType = "run"      // what follows belongs to RunID
 	NoteKnown    NoteType = "known"    // the agent had the prompt of RunID before: it is not run again
-	NoteFailed   NoteType = "failed"   // the turn of RunID has come to nothing, for the reason in Message
+	NoteFailed   NoteType = "failed"   // the turn of RunID has failed, for the reason in Message
 	NoteDeadline NoteType = "deadline" // the turn was given up because it took too long, see Message
 	NoteDied     NoteType = "died"     // the agent's process has ended, see Message
 )

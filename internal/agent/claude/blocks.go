@@ -118,7 +118,8 @@ func (l *ledger) compaction(where string) *openBlock {
 }
 
 // maxText bounds the deltas that are kept of an open block, because a translator's state is written
-// often. They are used only if the model is aborted and the agent does not pass on what there is.
+// often. They are used only if the model is aborted and the agent does not pass on the partial
+// text.
 const maxText = 16 << 10
 
 // say appends to an open block.

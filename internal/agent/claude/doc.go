@@ -83,7 +83,7 @@
 //
 //	what fails                         what follows
 //	the model's server                 retries are shown; then the turn failed, in the agent's words
-//	the stream of the model            what was written is taken back, the next attempt follows
+//	the stream of the model            what was written is removed, the next attempt follows
 //	the process ends without a result  open blocks aborted; the turn failed, reason agent_crashed
 //	the runner had to kill it          open blocks aborted; the turn cancelled, reason aborted
 //	a line is broken or unknown        a system block holds its beginning; the turn continues

@@ -485,7 +485,7 @@ func (r *reader) retried(l record, attempt, limit, status string, at time.Time) 
 	return events
 }
 
-// void takes back what a model was writing when its message was given up: another attempt, or an
+// void removes what a model was writing when its message was abandoned: another attempt, or an
 // error, follows.
 func (r *reader) void(where string, at time.Time) []conversation.Event {
 	return r.voidFrom(where, 0, at)

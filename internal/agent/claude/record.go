@@ -256,7 +256,7 @@ const (
 	noticeTag      = "task-notification"
 )
 
-// tagged returns what stands between <name> and </name> in s, and whether both are there.
+// tagged returns the text between <name> and </name> in s, and whether both are there.
 func tagged(s, name string) (string, bool) {
 	_, rest, ok := strings.Cut(s, "<"+name+">")
 	if !ok {
@@ -271,7 +271,7 @@ func opens(s, name string) bool {
 	return len(s) > len(name)+1 && s[0] == '<' && s[1:1+len(name)] == name && s[1+len(name)] == '>'
 }
 
-// said is a user line as the person wrote it: a command is put back together.
+// said is a user line as the person wrote it: a command is reassembled.
 func said(s string) string {
 	if !opens(s, commandTag) {
 		return s

@@ -25,8 +25,8 @@ type state struct {
 	turn
 	// Shown are the messages of people that this run has shown already: the agent repeats them.
 	Shown []string `json:"shown,omitempty"`
-	// Owed are messages that the agent has taken up and not repeated yet. They are opened before
-	// anything else is said, so that they stand where they belong.
+	// Owed are messages that the agent has accepted and not repeated yet. They are opened before
+	// any other output, so that they are in the right place.
 	Owed []string `json:"owed,omitempty"`
 	// Waiting are the questions that are open.
 	Waiting []waiting `json:"waiting,omitempty"`
@@ -254,7 +254,7 @@ func (t *translator) user(l record, at time.Time) {
 	}
 	t.shown(id)
 	if len(l.at) == 0 && (t.state.Lifecycle || !t.state.Begun) {
-		return // it stands in the transcript already, or as a part of the next message
+		return // it is in the transcript already, or a part of the next message
 	}
 	t.person(id, t.state.user(l, at))
 }
@@ -394,7 +394,7 @@ func (t *translator) opened(e event, at time.Time) {
 	t.emit(t.state.start(o, at))
 }
 
-// closed takes back a text without words: the agent does not pass it on.
+// closed removes a text without words: the agent does not pass it on.
 func (t *translator) closed(e event, at time.Time) {
 	index, err := strconv.Atoi(string(e.index))
 	if err != nil {

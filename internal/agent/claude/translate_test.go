@@ -138,7 +138,7 @@ func TestGoesOnFromAnyState(t *testing.T) {
 	}
 }
 
-// inLog are events as they stand in the log.
+// inLog returns events in the form of the log.
 func inLog(t *testing.T, events []conversation.Event) []string {
 	t.Helper()
 	out := make([]string, len(events))

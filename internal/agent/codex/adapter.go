@@ -38,7 +38,7 @@ const runner = "/overwinter/bin/overwinter-runner"
 // transcript first.
 const interruptGrace = 10 * time.Second
 
-// sessionID is what may name the journal of a session and stand in a glob pattern.
+// sessionID matches an id that may name the journal of a session and be part of a glob pattern.
 var sessionID = regexp.MustCompile(`^[A-Za-z0-9_-]{1,64}$`)
 
 // Adapter is Codex as the rest of overwinter sees it. The zero value is ready.

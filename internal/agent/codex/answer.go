@@ -114,7 +114,7 @@ func (a ask) inquiry() agent.InquiryItem {
 	return item
 }
 
-// asked reads a request of the agent. Those that are no questions are the bridge's affair.
+// asked reads a request of the agent. Those that are no questions are handled by the bridge.
 func (t *translator) asked(l frame, at time.Time) {
 	r := l.Params
 	q, ok := question(l)

@@ -1,7 +1,7 @@
 // Package codex is the agent codex: OpenAI's Codex, driven over its app-server as its own editors
-// drive it. [Adapter] is pure; [Main] is the bridge that stands between the runner, which knows
-// lines alone, and codex app-server, which wants to be spoken to in JSON-RPC. The program itself is
-// the pinned npm package of [Adapter.Packages]; it needs nothing else, not even Node.
+// drive it. [Adapter] is pure; [Main] is the bridge between the runner, which exchanges lines only,
+// and codex app-server, which speaks JSON-RPC. The program itself is the pinned npm package of
+// [Adapter.Packages]; it needs nothing else, not even Node.
 //
 //	         stdin                     JSON-RPC
 //	prompt ─▶         ─ thread/start ──▶           ┌▶ ~/.codex/sessions/*/*/*/rollout-*-<thread>.jsonl ─┐
@@ -28,8 +28,9 @@
 // login. The agent reads the key from OPENAI_API_KEY, and the address from OPENAI_BASE_URL if it is
 // set. Neither is ever an argument or in a file. Update checks and all telemetry are off.
 //
-// The agent is taken back by cutting its rollouts, and the journal, before the turn of a prompt, those
-// of its subagents where they stood at that time; the databases that the agent has made of them go.
+// A revert truncates the agent's rollouts and the journal before the turn of a prompt, and those of
+// its subagents to their length at that time; it deletes the databases that the agent has made of
+// them.
 //
 // # Blocks
 //
@@ -122,7 +123,7 @@
 //	the model's server, for long       after 10 broken streams, or 5 minutes without anything, the turn
 //	                                   failed for that reason; the agent stays usable
 //	the key is wrong (401, 403)        the turn failed for that reason, at the first attempt
-//	the stream of the model            what was written is taken back, the next attempt follows
+//	the stream of the model            what was written is removed, the next attempt follows
 //	codex ends                         the bridge says so and ends with code 3: open blocks aborted; the
 //	                                   turn failed, reason agent_crashed; the next prompt starts both
 //	the bridge is killed               the kernel kills codex; the same follows

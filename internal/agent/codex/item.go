@@ -242,7 +242,7 @@ func decodeItem(raw []byte) (item, bool) {
 // spawnAgent is the tool that starts a subagent.
 const spawnAgent = "spawn_agent"
 
-// paragraph stands between the parts of a summary.
+// paragraph separates the parts of a summary.
 const paragraph = "\n\n"
 
 func (it *item) command(w wire) {

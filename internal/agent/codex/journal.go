@@ -22,7 +22,7 @@ func journalPath(home, id string) string { return path.Join(home, "overwinter", 
 // isJournal reports whether a transcript file is a journal.
 func isJournal(name string) bool { return path.Base(path.Dir(filepath.ToSlash(name))) == "overwinter" }
 
-// Notes that stand in the journal alone.
+// Notes that are in the journal alone.
 const (
 	noteBegan bridge.NoteType = "began" // an item has begun
 	noteEnded bridge.NoteType = "ended" // an item has ended; its rollout has it

@@ -55,7 +55,8 @@ type parser struct {
 	threads map[string]*thread
 	order   []*thread // as they were met
 	root    string
-	// reviews are the threads of reviews: what they did stands in the rollout of the one that asked.
+	// reviews are the threads of reviews: their work is in the rollout of the thread that requested
+	// them.
 	reviews map[string]bool
 	told    map[string]bool // items of the main conversation that have ended
 }
@@ -253,7 +254,7 @@ var idle = []string{
 
 // decodeRecord reads a line; false means that it is broken, or says nothing here.
 func decodeRecord(line []byte) (record, bool) {
-	// What the types are stands at the beginning, in front of anything long.
+	// The types are at the beginning, before anything long.
 	const beginning = 160
 	head := line[:min(len(line), beginning)]
 	for range 2 {

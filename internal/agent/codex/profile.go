@@ -11,7 +11,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
-// promptDir is where commands are, below the agent's home; arguments stands in them for what
+// promptDir is where commands are, below the agent's home; arguments is their placeholder for what
 // follows the command's name.
 const (
 	promptDir = "prompts"

@@ -133,7 +133,7 @@ func (r *reader) thought(id string) *thought {
 	return &t
 }
 
-// finish reads that an item has ended. It may be the first that is heard of it.
+// finish reads that an item has ended. It may be the first line about it.
 func (r *reader) finish(p place, it item) []conversation.Event {
 	where := r.conversation(p.thread)
 	b := conversation.Block{ID: it.id, Status: conversation.Complete, CreatedAt: p.created(it.started)}
@@ -212,7 +212,7 @@ func (r *reader) called(p place, it item) []conversation.Event {
 }
 
 // retry reads that a request to the model has failed and is sent again. What the model was writing
-// is taken back.
+// is removed.
 func (r *reader) retry(p place, message string, ms int64) []conversation.Event {
 	events := r.void(p)
 	if r.Retries == nil {
@@ -225,7 +225,7 @@ func (r *reader) retry(p place, message string, ms int64) []conversation.Event {
 	}, p.at)...)
 }
 
-// void takes back what a model was writing in a turn.
+// void removes what a model was writing in a turn.
 func (r *reader) void(p place) []conversation.Event {
 	var events []conversation.Event
 	for _, o := range slices.Clone(r.Open) {

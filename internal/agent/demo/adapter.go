@@ -32,7 +32,8 @@ const interruptGrace = 5 * time.Second
 // promptSpace makes the uuids of prompts out of run ids.
 var promptSpace = uuid.MustParse("5c0c1c1b-7f3f-4d0e-9d3c-0d9ad1f2b6e4")
 
-// sessionID is what may name the directory of a session's transcripts and stand in a glob pattern.
+// sessionID matches an id that may name the directory of a session's transcripts and be part of a
+// glob pattern.
 var sessionID = regexp.MustCompile(`^[A-Za-z0-9_-]{1,64}$`)
 
 // Adapter is the demo agent as the rest of overwinter sees it. The zero value is ready.

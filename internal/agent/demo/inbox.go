@@ -21,7 +21,7 @@ type delivery struct {
 	cancel context.CancelFunc
 }
 
-// inbox reads stdin while the agent works, so that interrupts and answers are heard at once.
+// inbox reads stdin while the agent works, so that interrupts and answers take effect at once.
 type inbox struct {
 	bell chan struct{} // one token: something changed that next may wait for
 

@@ -60,8 +60,8 @@ func (p *program) main(args []string, stdin io.Reader) int {
 	id := flags.String("session", "", "id of the session, which names the transcript")
 	flags.StringVar(&p.model, "model", p.model, "model to report")
 	resume := flags.Bool("resume", false, "continue from an existing transcript")
-	asking := flags.String("ask", "", "tools that ask before they run, until they are allowed; parted by commas")
-	denied := flags.String("ask-every-time", "", "tools that ask before they run, whatever they were answered before; parted by commas")
+	asking := flags.String("ask", "", "tools that ask before they run, until they are allowed; separated by commas")
+	denied := flags.String("ask-every-time", "", "tools that ask before they run, whatever they were answered before; separated by commas")
 	if err := flags.Parse(args); err != nil {
 		return exitUsage
 	}

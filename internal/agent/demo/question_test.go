@@ -114,7 +114,7 @@ func (d *desk) answer(t *testing.T, q agent.Question, a agent.Answer) {
 	d.write(t, data)
 }
 
-// run is a turn with what has been heard of it.
+// run is a turn with the events that have arrived.
 type run struct {
 	agent.Translation // all of it so far
 	desk              *desk

@@ -17,8 +17,8 @@ import (
 )
 
 const (
-	// DefaultSilence is how long the program may say nothing while it waits for the model. It tries
-	// again without a word, and without an end that anybody has seen.
+	// DefaultSilence is how long the program may be silent while it waits for the model. It retries
+	// silently, apparently without limit.
 	DefaultSilence = 5 * time.Minute
 	// delegated is how many times longer a subagent may take between two things that it writes down.
 	delegated = 6

@@ -36,7 +36,7 @@
 //
 // # Blocks
 //
-//	what there is                          block                      its id
+//	what                                   block                      its id
 //	the prompt                             user_message               <run>/prompt
 //	thoughts, content of an answer         thinking, assistant_text   <run>/<count>/thinking/<place>, …/text
 //	  of a subagent                                                   <record>/thinking/<place>, …/text
@@ -56,8 +56,8 @@
 // that begins with a slash and names a command of the user or the workspace is sent as that
 // command's prompt: over ACP the program knows only its built-in commands.
 //
-// Chat files of the program's own, without a journal, parse as well: as logs, in which what was said
-// stays although the program has forgotten it, but for what a rewind takes back. There text and
+// Chat files of the program itself, without a journal, parse as well: as logs, in which messages
+// stay although the program has forgotten them, except those that a rewind removes. There text and
 // prompts have the ids of their records.
 //
 // # Stream and transcript
@@ -97,17 +97,17 @@
 //
 // # Profiles
 //
-// Instructions are ~/.gemini/GEMINI.md, skills, subagents and commands stand below ~/.gemini, MCP
-// servers in its settings, which the bridge writes over the user's. The model is named always: without
-// one, the program asks a model which it shall take. Secrets come as environment variables.
+// Instructions are ~/.gemini/GEMINI.md, skills, subagents and commands are below ~/.gemini, MCP
+// servers in its settings, which the bridge writes over the user's. The model is always named:
+// without a name, the program asks a model which one to use. Secrets come as environment variables.
 //
 // # When things fail
 //
 //	what fails                        what follows
 //	the program does not start        the turn failed, in its words
 //	the model's server refuses        the turn failed, in the program's words
-//	the model's server fails for ever the program tries again without a word; after 5 minutes in which
-//	                                  nothing was heard the turn is given up as failed (--silence; six
+//	the model's server always fails   the program retries silently; after 5 minutes in which
+//	                                  nothing arrived the turn is ended as failed (--silence; six
 //	                                  times that while a subagent works). Tools at work and questions
 //	                                  that wait take as long as they take
 //	the turn is aborted               what was said is noted as aborted; the program forgets the prompt

@@ -170,8 +170,8 @@ func allWords(raw json.RawMessage) string {
 }
 
 // restore gives the program, in its directory dir, the chat of a session in a project and nothing
-// else of it. It returns the file, to which the program appends. Everything that stands there is
-// taken away first: the program would delete the file if it found another of the same session.
+// else of it. It returns the file, to which the program appends. Everything in it is deleted first:
+// the program would delete the file if it found another of the same session.
 func (m *memory) restore(dir, project, id string) (string, error) {
 	root := filepath.Join(dir, "tmp", slug)
 	if err := os.RemoveAll(filepath.Join(root, "chats")); err != nil {

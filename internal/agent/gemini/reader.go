@@ -25,8 +25,8 @@ const maxRaw = 4 << 10
 // delegating is the title of a call of subagentTool.
 var delegating = regexp.MustCompile(`^Delegating to agent '(.+)'$`)
 
-// reader makes blocks of what the bridge notes and of what stands in chat files. The translator
-// and the parser share it, so that both see the same.
+// reader makes blocks of the bridge's notes and of chat files. The translator and the parser share
+// it, so that both see the same.
 type reader struct {
 	ledger
 	// Run is the run of the turn, if the bridge has reported it. Responses counts the model's
@@ -48,8 +48,8 @@ type reader struct {
 	seen map[string]struct{}
 }
 
-// heed reads a line of the bridge's own. The end of a turn is the caller's affair, but for what is
-// open then.
+// heed reads a line of the bridge. The caller handles the end of a turn, except for what is open
+// then.
 func (r *reader) heed(n bridge.Note, at time.Time) []conversation.Event {
 	switch n.Type {
 	case notePrompt:

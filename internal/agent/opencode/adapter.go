@@ -71,7 +71,8 @@ func (Adapter) Describe() agent.Description {
 	}
 }
 
-// sessionID is what may name the directory of a session's transcripts and stand in a glob pattern.
+// sessionID matches an id that may name the directory of a session's transcripts and be part of a
+// glob pattern.
 var sessionID = regexp.MustCompile(`^[A-Za-z0-9_-]{1,64}$`)
 
 // modelName is a model as OpenCode names it: its provider and its own name.

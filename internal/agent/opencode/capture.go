@@ -154,7 +154,7 @@ func (t *translator) reverted(info *sessionInfo) {
 	}
 }
 
-// settleReverts removes what is taken back when the stream ends.
+// settleReverts removes what is reverted when the stream ends.
 func (t *translator) settleReverts(at time.Time) []conversation.Event {
 	if t.capture == nil || len(t.capture.reverts) == 0 {
 		return nil

@@ -27,8 +27,8 @@
 // continues it. Prompts that are commands of OpenCode, "/name arguments", run as such; a /compact
 // that is delivered twice compacts twice.
 //
-// To be taken back to before a prompt, the main session is cut before its message, and OpenCode's
-// database removed, so that what is left is imported. Files of the workspace stay as they are.
+// A revert to before a prompt truncates the main session before its message, and removes OpenCode's
+// database, so that the rest is imported. Files of the workspace are not changed.
 //
 // OpenCode retries a failing model without limit. The bridge ends such a turn after ten attempts or
 // five minutes of them, and records the reason next to the sessions, in failures.json.

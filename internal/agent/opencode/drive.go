@@ -210,7 +210,7 @@ func (b *driver) special(ctx context.Context, c bridge.Command, messageID string
 		return false
 	}
 	requestContext, cancel := context.WithCancel(ctx)
-	failed := make(chan error, 1) // the turn may be over before anybody looks
+	failed := make(chan error, 1) // the turn may be over before it is read
 	b.turn.failed, b.turn.cancel = failed, cancel
 	server, target := b.server, route(b.root, path)
 	go func() {
@@ -254,7 +254,7 @@ func (b *driver) lastModel(ctx context.Context) *modelRef {
 	return nil
 }
 
-// interrupt breaks a turn off, or takes back a prompt that waits.
+// interrupt aborts a turn, or withdraws a waiting prompt.
 func (b *driver) interrupt(ctx context.Context, runID string) {
 	b.queue = slices.DeleteFunc(b.queue, func(c bridge.Command) bool { return c.RunID == runID })
 	if b.turn == nil || b.turn.runID != runID {
@@ -465,7 +465,7 @@ func (b *driver) settle(ctx context.Context) {
 	b.end(ctx, end)
 }
 
-// fail ends a turn that has come to nothing.
+// fail ends a turn that has failed.
 func (b *driver) fail(ctx context.Context, err error) {
 	b.out.Note(bridge.Note{Type: bridge.NoteFailed, RunID: b.turn.runID, Message: err.Error()})
 	b.end(ctx, endNote{})

@@ -216,7 +216,7 @@ func (m *openMessage) fate() conversation.BlockStatus {
 	return conversation.Complete
 }
 
-// abandon takes back the texts of a message that were being written: the attempt has failed, and
+// abandon removes the texts of a message that were being written: the attempt has failed, and
 // another begins.
 func (l *ledger) abandon(m *openMessage, at time.Time) []conversation.Event {
 	var events []conversation.Event

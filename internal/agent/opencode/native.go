@@ -26,8 +26,8 @@ type sessionInfo struct {
 	Revert   *revert   `json:"revert"`
 }
 
-// revert is from where on a session is taken back: the message, or only what follows a part of it.
-// What is taken back goes with the next prompt.
+// revert is the point to which a session is reverted: the message, or only what follows a part of
+// it. What is reverted is removed with the next prompt.
 type revert struct {
 	MessageID string `json:"messageID"`
 	PartID    string `json:"partID,omitempty"`

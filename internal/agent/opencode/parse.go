@@ -307,7 +307,7 @@ func (m *exported) blocks(out []conversation.Block) []conversation.Block {
 	for i := range m.Parts {
 		p := &m.Parts[i]
 		if !p.shown(&m.Info) || p.isText() && !p.ended() && !m.Info.fromUser() && i < attempt {
-			continue // what was written of an attempt that failed is taken back
+			continue // what a failed attempt has written is removed
 		}
 		b := p.head(&m.Info)
 		if p.Type != partTool {

@@ -12,9 +12,9 @@ import (
 
 var _ agent.Profiled = Adapter{}
 
-// ProfileFiles are the files of a profile where OpenCode looks for those of its user, so that nothing
-// of it stands in the workspace. Servers, the model and permissions are in the configuration that
-// Launch makes.
+// ProfileFiles are the files of a profile, placed where OpenCode looks for those of its user, so
+// that none of them is in the workspace. Servers, the model and permissions are in the
+// configuration that Launch makes.
 func (Adapter) ProfileFiles(in agent.LaunchInput) ([]session.TranscriptFile, error) {
 	p := in.Profile
 	if p == nil {

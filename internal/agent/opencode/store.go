@@ -100,8 +100,8 @@ func (s *store) touch(sessionID string) {
 	s.dirty[sessionID] = true
 }
 
-// keepSaving saves what has changed whenever it is time, until ctx is over. It does not wait for
-// anybody to read what the bridge prints.
+// keepSaving saves changes whenever it is time, until ctx is over. It does not wait for a reader of
+// the bridge's output.
 func (s *store) keepSaving(ctx context.Context, from *server, stderr io.Writer) {
 	ticker := time.NewTicker(tick)
 	defer ticker.Stop()

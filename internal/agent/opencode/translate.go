@@ -313,9 +313,9 @@ func (t *translator) message(e messageEvent, at time.Time) {
 	}
 }
 
-// isNew reports whether a message that has not been heard of belongs to this turn. The agent says more
-// of old ones later, and may say everything of a new one at once: it writes an event down as things
-// are by then.
+// isNew reports whether an unknown message belongs to this turn. The agent sends more of old ones
+// later, and may send all of a new one at once: an event shows the state at the time when it is
+// written.
 func (t *translator) isNew(in *message) bool {
 	switch {
 	case !in.fromUser() && in.Role != "assistant":
@@ -547,7 +547,7 @@ func (t *translator) status(e statusEvent, at time.Time) {
 	}}, at)...)
 }
 
-// progressed takes back what was said of a retry: it has come to something.
+// progressed removes the block of a retry: the attempt has succeeded.
 func (t *translator) progressed(at time.Time) {
 	if t.state.Retry == "" {
 		return

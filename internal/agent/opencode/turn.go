@@ -93,8 +93,7 @@ type errorEvent struct {
 	Error     *nativeError `json:"error"`
 }
 
-// sessionError reads that an answer has failed. What went wrong in a subagent is its caller's
-// affair.
+// sessionError reads that an answer has failed. The caller of a subagent handles its errors.
 func (t *translator) sessionError(e errorEvent, at time.Time) {
 	if e.Error == nil {
 		return

@@ -89,7 +89,7 @@ func TestStopsWhileItWaitsToStartAgain(t *testing.T) {
 	b := setup(t)
 	require.NoError(t, b.Start(t.Context(), child.Spec{Name: "one", Command: command(t, "hang")}))
 	eventually(t, func() bool {
-		pid := b.PID("one") // it may have come back before anybody looked
+		pid := b.PID("one") // it may be back already
 		if pid != 0 {
 			_ = syscall.Kill(pid, syscall.SIGKILL)
 		}

@@ -155,7 +155,7 @@ func (c *copier) fill(out, in *os.File, st *unix.Stat_t) (int64, error) {
 	return io.Copy(out, in)
 }
 
-// fillSparse copies what there is and leaves holes where there is nothing.
+// fillSparse copies the data and leaves the holes.
 func fillSparse(out, in *os.File, size int64) (int64, error) {
 	copied := int64(0)
 	for at := int64(0); at < size; {

@@ -157,8 +157,7 @@ func systemAccounts() (map[string]string, error) {
 	return files, nil
 }
 
-// copyConfig copies what there is and what may be read; the rest is not for
-// sandboxes.
+// copyConfig copies the files that exist and may be read; the rest is not for sandboxes.
 func copyConfig(ctx context.Context, src, dst string) error {
 	info, err := os.Stat(src) // through links: localtime is one
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission) {

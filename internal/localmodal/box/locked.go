@@ -8,9 +8,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// whileOpen calls f while path can be read by its owner, who we are. An ordinary
-// user's sandbox is root inside and gets at files whose mode locks everyone out;
-// we do not. The mode is put back before anything in the sandbox runs.
+// whileOpen calls f while path can be read by its owner, who we are. An ordinary user's sandbox is
+// root inside and gets at files whose mode locks everyone out; we do not. The mode is restored
+// before anything in the sandbox runs.
 func whileOpen(path string, st *unix.Stat_t, f func() error) error {
 	needed := uint32(0o400)
 	switch st.Mode & unix.S_IFMT {

@@ -14,7 +14,7 @@ import (
 type Refusal struct {
 	Isolation Isolation
 	Copies    bool
-	Missing   []string // what is known to stand in the way, in words
+	Missing   []string // what is known to prevent it, in words
 	Cause     error    // what starting a sandbox said
 }
 

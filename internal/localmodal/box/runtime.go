@@ -175,8 +175,7 @@ func (r *Runtime) Container() string { return r.container }
 // Copies reports whether the files of a box are copies, not an overlay.
 func (r *Runtime) Copies() bool { return r.copies }
 
-// Better are the ways that were tried before the one in use, with what stood in
-// their way.
+// Better are the ways that were tried before the one in use, with what prevented them.
 func (r *Runtime) Better() []Refusal { return r.better }
 
 // Limits are those of each box.

@@ -13,12 +13,12 @@ import (
 type SnapshotStats struct {
 	Copied, Linked int           // regular files
 	Bytes          int64         // of the copied ones
-	Frozen         time.Duration // how long the sandbox stood still
+	Frozen         time.Duration // how long the sandbox was stopped
 }
 
-// Snapshot makes a layer named id of what the box has changed since it started.
-// The box stands still meanwhile. Files that have not changed since the box's
-// previous snapshot are shared with that one.
+// Snapshot makes a layer named id of what the box has changed since it started. The box is stopped
+// meanwhile. Files that have not changed since the box's previous snapshot are shared with that
+// one.
 func (b *Box) Snapshot(ctx context.Context, id string) (SnapshotStats, error) {
 	b.lockSnapshots()
 	defer b.snapshots.Unlock()

@@ -102,8 +102,7 @@ func (o *Output) Release() error {
 	return f.Close()
 }
 
-// read returns what there is at offset, whether it is all, and what to wait for
-// if there is nothing.
+// read returns the data at offset, whether it is all, and what to wait for if there is none.
 func (o *Output) read(offset int64, buf []byte) (n int, ended bool, grown <-chan struct{}, err error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()

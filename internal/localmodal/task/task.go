@@ -24,7 +24,7 @@ type Options struct {
 	Env     map[string]string // of every process, over the defaults
 	Workdir string            // default "/"
 	Scratch string            // a directory for large output; default os.TempDir
-	Inbound []netip.Prefix    // who may use tunnels and connect tokens; nil for everybody
+	Inbound []netip.Prefix    // who may use tunnels and connect tokens; nil for all addresses
 }
 
 // Task is a running sandbox. It is safe for concurrent use.

@@ -15,8 +15,8 @@
 //   - Every process is traced from before its first instruction to its end, with all
 //     its descendants, and none can leave; when the tracer dies, for whatever reason,
 //     the kernel kills them all.
-//   - A program finds its registers as it left them. Translated arguments stand in
-//     memory that the tracer has the process map, never on a stack.
+//   - A program finds its registers as it left them. Translated arguments are in memory that the
+//     tracer has the process map, never on a stack.
 //   - While frozen, no thread runs: each is seen stopped. Group stops continue as they were.
 //   - What a View shows ReadOnly no path changes, not even root's.
 //

@@ -44,8 +44,8 @@ type AttendedRow struct {
 }
 
 // Attended lists loaded sessions after an id that have something to do: an unfinished prompt, or a state that only
-// a workflow leads out of. Their workflow must be open. The run is one that is open although nothing has been
-// heard of it since a time: its workflow must know of it.
+// a workflow leads out of. Their workflow must be open. The run is an open one that has been silent since
+// a time: its workflow must know of it.
 func (q *Queries) Attended(ctx context.Context, db DBTX, arg *AttendedParams) ([]AttendedRow, error) {
 	rows, err := db.Query(ctx, attended, arg.After, arg.QuietSeconds, arg.MaxItems)
 	if err != nil {

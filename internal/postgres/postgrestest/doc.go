@@ -6,8 +6,8 @@
 // socket there and on nothing else. As root it runs as the user postgres or nobody, since Postgres
 // refuses root.
 //
-// A small shell process stands between: it holds the read end of a pipe whose
-// write end only the test process has. However the test process ends, kill -9
-// included, the pipe closes, and the shell stops the server and removes its
-// directory. Durability is off: nothing here outlives its test.
+// A small shell process is the server's parent: it holds the read end of a pipe whose write end
+// only the test process has. However the test process ends, kill -9 included, the pipe closes, and
+// the shell stops the server and removes its directory. Durability is off: nothing here outlives
+// its test.
 package postgrestest

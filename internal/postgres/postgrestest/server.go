@@ -119,7 +119,7 @@ func (s *server) start(bin string, credential *syscall.Credential) error {
 	ctx, cancel := context.WithTimeoutCause(context.Background(), startTimeout, errors.New("no answer from Postgres in time"))
 	defer cancel()
 	if err := s.awaitReady(ctx); err != nil {
-		log, _ := os.ReadFile(filepath.Join(s.dir, "log")) // what there is of it
+		log, _ := os.ReadFile(filepath.Join(s.dir, "log")) // as far as it exists
 		return fmt.Errorf("%w; its log: %s", err, bytes.TrimSpace(log))
 	}
 	if err := s.exec(ctx, "CREATE DATABASE "+template); err != nil {

@@ -110,8 +110,8 @@ LIMIT @max_items;
 
 -- name: Attended :many
 -- Attended lists loaded sessions after an id that have something to do: an unfinished prompt, or a state that only
--- a workflow leads out of. Their workflow must be open. The run is one that is open although nothing has been
--- heard of it since a time: its workflow must know of it.
+-- a workflow leads out of. Their workflow must be open. The run is an open one that has been silent since
+-- a time: its workflow must know of it.
 SELECT s.id AS session_id, coalesce(r.id, '')::text AS run_id, s.status, s.workflow_run
 FROM (
     SELECT u.session_id AS id FROM prompts u WHERE u.status IN ('queued', 'processing') AND u.session_id > @after::text

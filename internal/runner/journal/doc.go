@@ -7,7 +7,7 @@
 // The newest records and the offsets of some frames are in memory too; the log has all that they say.
 //
 // Invariants:
-//   - Frames are numbered 0, 1, … without a gap; the number stands in the record.
+//   - Frames are numbered 0, 1, … without a gap; the number is part of the record.
 //   - A reader sees whole records only, and only such as were written whole.
 //   - The index is made of the log when a journal is opened again.
 //   - A mark is on disk (fsync) when Mark returns, with everything before it.

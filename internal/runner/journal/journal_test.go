@@ -345,7 +345,7 @@ func FuzzOpen(f *testing.F) {
 		dir := t.TempDir()
 		require.NoError(t, os.WriteFile(filepath.Join(dir, "run_1.log"), log, 0o600))
 		j, err := Open(dir, "run_1")
-		require.NoError(t, err) // whatever stands in it, what can be read is
+		require.NoError(t, err) // whatever it contains, what can be read is
 		frames := read(t, j, 0)
 		require.EqualValues(t, len(frames), j.Status().Frames)
 		require.NoError(t, j.Close())

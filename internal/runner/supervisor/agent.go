@@ -304,7 +304,7 @@ func (a *agent) interrupt(i runner.Interrupt) error {
 	return err
 }
 
-// callOff takes back the kill that an interrupt has set.
+// callOff cancels the kill that an interrupt has scheduled.
 func (a *agent) callOff() {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -104,8 +104,9 @@ func describeGit(ctx context.Context, dir string) (*session.ManifestGit, error) 
 	return g, err
 }
 
-// dirtyHash covers what git calls changed: how, and what stands there now. Of a file beyond maxDirty, it covers the size
-// and the time of modification: a sparse file can have more bytes than can be read.
+// dirtyHash covers the files that git reports as changed: how, and their present content. Of a file
+// beyond maxDirty, it covers the size and the time of modification: a sparse file can have more
+// bytes than can be read.
 func dirtyHash(ctx context.Context, dir string, status []byte) (string, error) {
 	sum := sha256.New()
 	room := int64(maxDirty)

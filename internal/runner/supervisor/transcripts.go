@@ -70,9 +70,8 @@ type transcript struct {
 	written time.Time
 }
 
-// newFollower takes up where the stored positions end. What is stored cannot be
-// compared with the disk, but a file that is shorter was put back to an earlier
-// state and counts as rewritten.
+// newFollower resumes where the stored positions end. What is stored cannot be compared with the
+// disk, but a file that is shorter was restored to an earlier state and counts as rewritten.
 func newFollower(known []session.TranscriptPosition, v *versions) *follower {
 	f := &follower{versions: v, files: map[string]*transcript{}}
 	for _, k := range known {
@@ -237,7 +236,7 @@ func inodeOf(info fs.FileInfo) uint64 {
 	return 0
 }
 
-// syncFiles puts files and the directories they stand in on disk.
+// syncFiles syncs files and their directories to disk.
 func syncFiles(paths []string) error {
 	dirs := map[string]bool{}
 	var errs []error

@@ -17,7 +17,7 @@ import (
 // sandbox; Terminate, WriteFile and the readings may simply be repeated; a
 // repeated Snapshot makes another image, a repeated Exec another process.
 type Driver interface {
-	// Describe says what this is, without asking anybody.
+	// Describe says what this is, without a request to the provider.
 	Describe() Description
 
 	// Create starts a sandbox and returns its id. NameTaken when a running
