@@ -21,6 +21,14 @@
 // by stdin and whose response comes out as JSON: ping, abort, seal, verify, put. Prompts, secrets,
 // the token and aborts are never in argv.
 //
+// Attach passes its stdout to the runner over the socket, together with hello. The runner then writes
+// the messages of the link there itself, so that a line of the agent wakes one process of the sandbox
+// rather than two. The connection carries the worker's messages, the requests for diffs of the
+// workspace, which attach takes, and the last message of the link, which gives attach its exit code.
+// The runner detaches a link after the message that it is writing. A stdout that is neither a pipe nor
+// a socket is not passed on, and a runner of an earlier release does not take it: attach then copies
+// the messages.
+//
 // Every connection to the socket presents the token whose SHA-256 the runner was
 // started with. The socket belongs to the runner's user and takes connections
 // of that user and of root alone.

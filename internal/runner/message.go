@@ -179,6 +179,13 @@ type Alive struct{}
 // Displaced says that a newer link has taken over.
 type Displaced struct{}
 
+// Direct is the first message on the connection of an attach that has passed on its stdout, if the runner writes the
+// messages of the link there itself. It and NoDiff never reach a worker.
+type Direct struct{}
+
+// NoDiff answers a Survey of which attach could take no diff.
+type NoDiff struct{}
+
 // Command opens a connection that is not a link.
 type Command struct {
 	Version int           `json:"version"`
@@ -207,6 +214,8 @@ type End struct {
 	Files int `json:"files"`
 }
 
+func (*Direct) messageType() messageType          { return typeDirect }
+func (*NoDiff) messageType() messageType          { return typeNoDiff }
 func (*FilesKnown) messageType() messageType      { return typeKnown }
 func (*FilesBegun) messageType() messageType      { return typeBegun }
 func (*FileChanged) messageType() messageType     { return typeChanged }

@@ -87,6 +87,7 @@ const (
 	typeCommand   messageType = 7
 	typeKnown     messageType = 8
 	typeDetach    messageType = 9
+	typeNoDiff    messageType = 10
 
 	typeWelcome   messageType = 65
 	typeDelivery  messageType = 66
@@ -103,6 +104,7 @@ const (
 	typeSurvey    messageType = 77
 	typeDiff      messageType = 78
 	typeDetached  messageType = 79
+	typeDirect    messageType = 80
 
 	typeFile messageType = 96
 	typeData messageType = 97

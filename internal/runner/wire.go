@@ -192,6 +192,10 @@ func decode(t messageType, p []byte) (Message, error) {
 		m = &Detach{}
 	case typeDetached:
 		m = &Detached{}
+	case typeDirect:
+		m = &Direct{}
+	case typeNoDiff:
+		m = &NoDiff{}
 	case typeCommand:
 		m = &Command{}
 	case typeKnown:

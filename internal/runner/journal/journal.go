@@ -231,7 +231,7 @@ func (j *Journal) mark(m Mark) error {
 // write appends buf after the last record, or undoes what it wrote of it.
 func (j *Journal) write() error {
 	j.dirty = true
-	if _, err := j.log.WriteAt(j.buf, j.end); err != nil {
+	if err := j.writeAt(j.buf, j.end); err != nil {
 		return errors.Join(fmt.Errorf("append to journal: %w", err), j.log.Truncate(j.end))
 	}
 	j.end += int64(len(j.buf))

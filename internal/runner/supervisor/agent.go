@@ -218,7 +218,7 @@ func encodeReport(r runner.ExitReport) []byte {
 }
 
 func (a *agent) pumpStdout(f *os.File) {
-	r := bufio.NewReaderSize(f, 64<<10)
+	r := bufio.NewReaderSize(newRawReader(f), 64<<10)
 	var buf []byte
 	for {
 		line, cut, err := readLine(r, &buf, runner.MaxLine)

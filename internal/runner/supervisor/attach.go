@@ -11,6 +11,7 @@ import (
 	"net"
 	"os"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -74,9 +75,12 @@ func refusal(e *runner.Error) error {
 // other, each from a hello to its end. run and from are what the command line
 // says; the first hello must say the same.
 func Attach(ctx context.Context, dir, run string, from int64, stdin io.Reader, stdout io.Writer) error {
-	a := &attachment{
-		dir: dir, stdin: make(chan runner.Message), stdinErr: make(chan error, 1), stdout: bufio.NewWriterSize(stdout, 64<<10),
+	a := &attachment{dir: dir, stdin: make(chan runner.Message), stdinErr: make(chan error, 1), shared: shareable(stdout)}
+	if a.shared != nil {
+		defer a.shared.Close()
+		stdout = a.shared
 	}
+	a.stdout = bufio.NewWriterSize(stdout, 64<<10)
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	go a.listen(ctx, bufio.NewReaderSize(stdin, 64<<10))
@@ -110,6 +114,7 @@ type attachment struct {
 	stdin    chan runner.Message // of the worker; closed at its end
 	stdinErr chan error          // why stdin was closed, if not by its end
 	stdout   *bufio.Writer       // of one goroutine at a time
+	shared   *os.File            // stdout, if it can be passed on to the runner
 }
 
 // listen reads what the worker says.
@@ -170,29 +175,40 @@ func (a *attachment) link(ctx context.Context, hello *runner.Hello) (detached bo
 		_ = conn.Close()
 	})
 	defer hangUp()
-	w := bufio.NewWriter(conn)
-	if err := errors.Join(runner.WriteMessage(w, hello), w.Flush()); err != nil {
+	if err := greet(conn, hello, a.shared); err != nil {
 		return false, fmt.Errorf("send hello: %w", err)
 	}
+	l := &passage{attachment: a, w: bufio.NewWriter(conn), known: make(chan struct{})}
 	detach, over := make(chan struct{}), make(chan struct{})
 	defer close(over)
 	go func() {
-		if a.forward(w, over) {
-			close(detach)
-		} else {
+		switch {
+		case !l.forward(over):
 			_ = conn.CloseWrite() // both ends signal it by closing
+		case l.detaches(): // the runner answers when it has written its last message
+			awaited := time.AfterFunc(awaitDetached, hangUp)
+			<-over
+			awaited.Stop()
+		default:
+			close(detach)
 		}
 	}()
 	bridged := make(chan error, 1)
-	go func() { bridged <- a.bridge(ctx, conn) }()
+	go func() { bridged <- l.bridge(ctx, conn) }()
 	hung := make(chan struct{})
 	go func() {
 		awaitHangup(conn)
 		close(hung)
 	}()
+	ended := func(err error) (bool, error) {
+		if errors.Is(err, errDetached) {
+			return true, nil
+		}
+		return false, err
+	}
 	select {
 	case err := <-bridged:
-		return false, err
+		return ended(err)
 	case <-detach:
 		hangUp()
 		err := <-bridged // the worker reads until it has its answer
@@ -206,25 +222,56 @@ func (a *attachment) link(ctx context.Context, hello *runner.Hello) (detached bo
 	}
 	select {
 	case err := <-bridged:
-		return false, err
+		return ended(err)
 	case <-time.After(hangBudget):
 		return false, errors.New("the runner closed the link before its output was read")
 	}
 }
 
+// passage is one link of an attachment.
+type passage struct {
+	*attachment
+	direct bool          // the runner writes to stdout itself; set before known is closed
+	asked  atomic.Bool   // the runner was asked to detach
+	known  chan struct{} // closed once that is known
+
+	mu sync.Mutex
+	w  *bufio.Writer // to the runner
+}
+
+// errDetached is what bridge ends with when the runner has detached a direct link.
+var errDetached = errors.New("the link is detached")
+
+// detaches asks the runner to detach the link, if it is direct.
+func (l *passage) detaches() bool {
+	<-l.known
+	if !l.direct {
+		return false
+	}
+	l.asked.Store(true)
+	return l.send(&runner.Detach{}) == nil
+}
+
+// send sends a message to the runner.
+func (l *passage) send(m runner.Message) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return errors.Join(runner.WriteMessage(l.w, m), l.w.Flush())
+}
+
 // forward passes on what the worker says and reports whether it detaches the
 // link. It ends when the worker or the link does.
-func (a *attachment) forward(w *bufio.Writer, over <-chan struct{}) (detach bool) {
+func (l *passage) forward(over <-chan struct{}) (detach bool) {
 	for {
 		select {
-		case m, ok := <-a.stdin:
+		case m, ok := <-l.stdin:
 			if !ok {
 				return false
 			}
 			if _, detach := m.(*runner.Detach); detach {
 				return true
 			}
-			if errors.Join(runner.WriteMessage(w, m), w.Flush()) != nil {
+			if l.send(m) != nil {
 				return false // the runner has gone, as its end of the link will show
 			}
 		case <-over:
@@ -235,23 +282,26 @@ func (a *attachment) forward(w *bufio.Writer, over <-chan struct{}) (detach bool
 
 // bridge copies messages from the runner to the worker, puts diffs where they are
 // asked for, and looks out for the one that ends the link. Every message that it
-// has begun to write is whole when it returns.
-func (a *attachment) bridge(ctx context.Context, conn io.Reader) error {
-	r, w := bufio.NewReaderSize(conn, 64<<10), a.stdout
-	for {
-		m, err := runner.ReadMessage(r)
+// has begun to write is whole when it returns. In a direct link the runner has
+// copied them itself, and gets the diffs.
+func (l *passage) bridge(ctx context.Context, conn io.Reader) error {
+	r, w := bufio.NewReaderSize(conn, 64<<10), l.stdout
+	m, err := runner.ReadMessage(r)
+	_, l.direct = m.(*runner.Direct)
+	close(l.known)
+	if l.direct {
+		return l.control(ctx, r)
+	}
+	for ; ; m, err = runner.ReadMessage(r) {
 		if errors.Is(err, io.EOF) {
 			return w.Flush()
 		} else if err != nil {
 			return errors.Join(fmt.Errorf("read from runner: %w", err), w.Flush())
 		}
 		if survey, ok := m.(*runner.Survey); ok {
-			diff, err := workspace.TakeDiff(ctx, survey.Workspace, filesDir(a.dir), survey.Key)
-			if err != nil {
-				fmt.Fprintln(os.Stderr, "overwinter-runner: no diff of the workspace:", err)
+			if m = l.diff(ctx, survey); m == nil {
 				continue
 			}
-			m = &runner.Diff{WorkspaceDiff: diff}
 		}
 		if err := runner.WriteMessage(w, m); err != nil {
 			return fmt.Errorf("write to worker: %w", err)
@@ -268,6 +318,47 @@ func (a *attachment) bridge(ctx context.Context, conn io.Reader) error {
 			return errors.Join(w.Flush(), refusal(m))
 		}
 	}
+}
+
+// control handles what the runner says to the attach of a direct link.
+func (l *passage) control(ctx context.Context, r *bufio.Reader) error {
+	for {
+		m, err := runner.ReadMessage(r)
+		if err != nil { // without a last message, the runner may have been writing one to the worker
+			return fmt.Errorf("read from runner: %w", err)
+		}
+		switch m := m.(type) {
+		case *runner.Survey:
+			answer := l.diff(ctx, m)
+			if answer == nil {
+				answer = &runner.NoDiff{}
+			}
+			if err := l.send(answer); err != nil {
+				return fmt.Errorf("send the diff: %w", err)
+			}
+		case *runner.Detached:
+			if !l.asked.Load() {
+				return nil // the worker has gone
+			}
+			return errDetached
+		case *runner.Displaced:
+			return &ExitError{runner.ExitDisplaced, runner.ErrDisplaced}
+		case *runner.Error:
+			return refusal(m)
+		default:
+			return fmt.Errorf("the runner said %T to attach", m)
+		}
+	}
+}
+
+// diff takes the diff that the runner asks for; nil if there is none.
+func (l *passage) diff(ctx context.Context, survey *runner.Survey) runner.Message {
+	diff, err := workspace.TakeDiff(ctx, survey.Workspace, filesDir(l.dir), survey.Key)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "overwinter-runner: no diff of the workspace:", err)
+		return nil
+	}
+	return &runner.Diff{WorkspaceDiff: diff}
 }
 
 // awaitHangup returns when the peer has closed the connection, whether or not

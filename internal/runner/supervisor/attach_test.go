@@ -3,6 +3,8 @@ package supervisor
 import (
 	"bufio"
 	"io"
+	"net"
+	"os"
 	"testing"
 	"time"
 
@@ -36,4 +38,45 @@ func TestADetachedExecDoesNotWaitForever(t *testing.T) {
 	hello, err = a.hello(t.Context(), never)
 	require.NoError(t, err)
 	require.Nil(t, hello, "the worker has gone")
+}
+
+// TestAttachCopiesForAnEarlierRunner: a runner of an earlier release does not take the stdout that attach passes on, and its
+// first message is the welcome.
+func TestAttachCopiesForAnEarlierRunner(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	listener, err := net.ListenUnix("unix", &net.UnixAddr{Name: SocketPath(dir), Net: "unix"})
+	require.NoError(t, err)
+	defer listener.Close()
+	served := make(chan error, 1)
+	go func() {
+		conn, err := listener.AcceptUnix()
+		if err != nil {
+			served <- err
+			return
+		}
+		defer conn.Close()
+		if _, err = runner.ReadMessage(conn); err == nil {
+			err = runner.WriteMessage(conn, &runner.Welcome{Version: runner.ProtocolVersion, LastFrame: 7})
+		}
+		if err == nil {
+			_, err = runner.ReadMessage(conn) // attach hangs up when the worker detaches
+		}
+		served <- err
+	}()
+	stdin, toAttach := io.Pipe()
+	fromAttach, stdout, err := os.Pipe()
+	require.NoError(t, err)
+	ended := make(chan error, 1)
+	go func() {
+		ended <- Attach(t.Context(), dir, "run_1", 0, stdin, stdout)
+		_ = stdout.Close()
+	}()
+	link, err := runner.Dial(t.Context(), toAttach, fromAttach, runner.Hello{Run: "run_1"}, nil)
+	require.NoError(t, err)
+	require.EqualValues(t, 7, link.Welcome().LastFrame)
+	require.NoError(t, link.Detach(t.Context()))
+	require.ErrorIs(t, <-served, io.EOF)
+	require.NoError(t, link.Close())
+	require.NoError(t, <-ended)
 }

@@ -37,7 +37,9 @@ func (s *Supervisor) serveConn(conn *net.UnixConn) {
 		return
 	}
 	_ = conn.SetReadDeadline(time.Now().Add(helloBudget))
-	r := bufio.NewReaderSize(conn, 64<<10)
+	first := &opening{conn: conn}
+	defer first.close()
+	r := bufio.NewReaderSize(first, 64<<10)
 	m, err := runner.ReadMessage(r)
 	if err != nil {
 		return
@@ -48,7 +50,7 @@ func (s *Supervisor) serveConn(conn *net.UnixConn) {
 		if s.refuse(conn, m.Token, m.Version) {
 			return
 		}
-		s.serveLink(conn, r, m)
+		s.serveLink(conn, first.take(), r, m)
 	case *runner.Command:
 		if s.refuse(conn, m.Token, m.Version) {
 			return

@@ -229,19 +229,19 @@ func (l *link) passFiles(i *workspace.Index, w *workspace.Watcher, add func(stri
 	return p, err
 }
 
-// flushFiles sends everything that the workspace holds now, and requests the diff if the worker has
-// an older one.
-func (l *link) flushFiles() error {
+// flushFiles sends everything that the workspace holds now. It returns the request for the diff if the worker has an older
+// one.
+func (l *link) flushFiles() (*runner.Survey, error) {
 	select {
 	case <-l.surveyed:
 	case <-l.ctx.Done():
-		return l.ctx.Err()
+		return nil, l.ctx.Err()
 	}
 	k := l.s.files
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if l.ctx.Err() != nil {
-		return l.ctx.Err()
+		return nil, l.ctx.Err()
 	}
 	i := k.open()
 	_, err := i.Pass(true, nil)
@@ -250,15 +250,15 @@ func (l *link) flushFiles() error {
 	}
 	if err != nil {
 		l.lookFailed(err)
-		return l.ctx.Err() // the turn is not held up by its files
+		return nil, l.ctx.Err() // the turn is not held up by its files
 	}
 	if err := i.Save(); err != nil {
 		l.s.log.Warn("the index of the workspace is not kept", slog.Any("error", err))
-		return nil
+		return nil, nil
 	}
 	if key := i.DiffKey(); key != "" && key != l.diffKey {
 		l.diffKey = key
-		return l.send(&runner.Survey{Key: key, Workspace: k.root}, true)
+		return &runner.Survey{Key: key, Workspace: k.root}, nil
 	}
-	return nil
+	return nil, nil
 }

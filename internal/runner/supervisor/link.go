@@ -8,6 +8,7 @@ import (
 	"io"
 	"log/slog"
 	"net"
+	"os"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -23,24 +24,31 @@ const partingBudget = time.Second
 
 // link is one worker's connection to one run.
 type link struct {
-	s     *Supervisor
-	conn  net.Conn
-	run   string
-	from  int64
-	ctx   context.Context
-	stop  context.CancelFunc
-	flush chan int64 // flushes that wait for the follower; a worker has one at a time
+	s    *Supervisor
+	conn *net.UnixConn
+	// out is where messages for the worker go: the stdout of attach where direct, else the connection.
+	out    output
+	direct bool
+	run    string
+	from   int64
+	ctx    context.Context
+	stop   context.CancelFunc
+	flush  chan int64 // flushes that wait for the follower; a worker has one at a time
 	// changed holds one word that the delivery may have changed: who sends the
 	// message looks how far it has got by then.
 	changed chan struct{}
 	// known brings the files that are stored, where the welcome has asked for them.
 	known chan []session.KnownFile
+	// surveys brings the answers to the surveys of a direct link; nil for one without a diff.
+	surveys chan *runner.Diff
 	// surveyed is closed when the workspace was looked through for the first time:
 	// no prompt is delivered before.
 	surveyed chan struct{}
 	diffKey  string       // of the diff that the worker has
 	watch    atomic.Value // runner.Watch, once it watches the workspace
 	tasks    sync.WaitGroup
+
+	control sync.Mutex // held around every message to the attach of a direct link
 
 	mu     sync.Mutex // held around every message
 	w      *bufio.Writer
@@ -51,7 +59,20 @@ type link struct {
 	partOnce sync.Once
 }
 
-func (s *Supervisor) serveLink(conn net.Conn, r *bufio.Reader, hello *runner.Hello) {
+// output is a pipe or a socket.
+type output interface {
+	pollable
+	io.WriteCloser
+}
+
+// serveLink serves a link over a connection of attach. stdout is that of attach, if it has passed it on and it can be
+// written to without blocking; the link closes it.
+func (s *Supervisor) serveLink(conn *net.UnixConn, stdout *os.File, r *bufio.Reader, hello *runner.Hello) {
+	var out output = conn
+	if stdout != nil {
+		defer stdout.Close()
+		out = stdout
+	}
 	invalid := func(format string, args ...any) {
 		answer(conn, &runner.Error{Code: runner.CodeInvalid, Message: fmt.Sprintf(format, args...)})
 	}
@@ -59,14 +80,21 @@ func (s *Supervisor) serveLink(conn net.Conn, r *bufio.Reader, hello *runner.Hel
 		invalid("there is no frame %d of run %q", hello.From, hello.Run)
 		return
 	}
-	l := &link{s: s, conn: conn, run: hello.Run, from: hello.From, flush: make(chan int64, 16), changed: make(chan struct{}, 1), known: make(chan []session.KnownFile, 1), surveyed: make(chan struct{}), w: bufio.NewWriterSize(conn, 64<<10)}
+	l := &link{
+		s: s, conn: conn, out: out, direct: stdout != nil, run: hello.Run, from: hello.From,
+		flush: make(chan int64, 16), changed: make(chan struct{}, 1), known: make(chan []session.KnownFile, 1),
+		surveyed: make(chan struct{}), surveys: make(chan *runner.Diff, 1), w: bufio.NewWriterSize(newRawWriter(out), 64<<10),
+	}
 	l.ctx, l.stop = context.WithCancel(context.Background())
+	if l.direct && l.tellAttach(&runner.Direct{}) != nil {
+		return
+	}
 	if err := s.replace(l, hello.Attempt); err != nil {
-		answer(conn, err)
+		l.end(err)
 		return
 	}
 	defer l.tasks.Wait()
-	defer conn.Close() // ends a write that hangs, for which Wait would wait
+	defer l.close() // ends a write that hangs, for which Wait would wait
 	defer s.release(l)
 	defer l.stop()
 	j, err := s.journalOf(l.run)
@@ -99,6 +127,9 @@ func (s *Supervisor) serveLink(conn net.Conn, r *bufio.Reader, hello *runner.Hel
 	l.tasks.Go(func() { l.transcripts(newFollower(hello.Known, s.versions), hello.Files != nil) })
 	l.tasks.Go(l.alive)
 	l.read(r)
+	if l.direct {
+		l.detach()
+	}
 }
 
 // replace makes l the one live link.
@@ -147,7 +178,7 @@ func (l *link) write(m runner.Message, now bool) error {
 	if err != nil {
 		l.broken = true
 		l.stop()
-		_ = l.conn.Close()
+		l.close()
 		return err
 	}
 	l.sent = time.Now()
@@ -158,11 +189,42 @@ func (l *link) write(m runner.Message, now bool) error {
 func (l *link) end(m runner.Message) {
 	l.partOnce.Do(func() {
 		l.stop()
-		_ = l.conn.SetWriteDeadline(time.Now().Add(partingBudget)) // also ends a write that hangs
+		_ = l.out.SetWriteDeadline(time.Now().Add(partingBudget)) // also ends a write that hangs
 		l.mu.Lock()
 		defer l.mu.Unlock()
-		_ = l.write(m, true)
-		_ = l.conn.Close()
+		if l.write(m, true) == nil && l.direct {
+			_ = l.tellAttach(m) // whose exit code says so
+		}
+		l.close()
+	})
+}
+
+// close ends the connection and whatever writes to the worker.
+func (l *link) close() {
+	_ = errors.Join(l.out.Close(), l.conn.Close()) // either may be closed
+}
+
+// tellAttach sends a message to the attach of a direct link. An attach that does not read ends the link.
+func (l *link) tellAttach(m runner.Message) error {
+	l.control.Lock()
+	defer l.control.Unlock()
+	_ = l.conn.SetWriteDeadline(time.Now().Add(partingBudget))
+	w := bufio.NewWriter(l.conn)
+	return errors.Join(runner.WriteMessage(w, m), w.Flush())
+}
+
+// detach ends a direct link after the message under way, and notifies its attach that what was written is whole.
+func (l *link) detach() {
+	l.partOnce.Do(func() {
+		l.stop()
+		_ = l.out.SetWriteDeadline(time.Now().Add(partingBudget))
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		if !l.broken && l.w.Flush() == nil { // a part of a message may have been written
+			_ = l.tellAttach(&runner.Detached{})
+		}
+		l.broken = true
+		l.close()
 	})
 }
 
@@ -174,6 +236,9 @@ func (l *link) read(r *bufio.Reader) {
 			if !errors.Is(err, io.EOF) && l.ctx.Err() == nil {
 				l.end(&runner.Error{Code: runner.CodeInvalid, Message: err.Error()})
 			}
+			return
+		}
+		if _, detach := m.(*runner.Detach); detach && l.direct {
 			return
 		}
 		if l.ctx.Err() != nil { // a displaced link commands nothing; its last message is on its way
@@ -224,6 +289,10 @@ func (l *link) obey(m runner.Message) error {
 		default:
 			return errors.New("the files were not asked for")
 		}
+	case *runner.Diff:
+		return l.answered(m)
+	case *runner.NoDiff:
+		return l.answered(nil)
 	case *runner.Flush:
 		select {
 		case l.flush <- m.ID:
@@ -233,6 +302,18 @@ func (l *link) obey(m runner.Message) error {
 		return fmt.Errorf("a link takes no %T", m)
 	}
 	return nil
+}
+
+// answered takes the answer to a survey.
+func (l *link) answered(d *runner.Diff) error {
+	if l.direct {
+		select {
+		case l.surveys <- d:
+			return nil
+		default:
+		}
+	}
+	return errors.New("no diff was asked for")
 }
 
 // told passes on how far the prompt has got, and begins with the frames. Those who
@@ -299,7 +380,10 @@ func (l *link) transcripts(f *follower, withFiles bool) {
 		l.s.mu.Unlock()
 		err := f.poll(patterns, flushed, func(s *runner.Segment) error { return l.send(s, true) })
 		if err == nil && flushed && withFiles {
-			err = l.flushFiles()
+			var survey *runner.Survey
+			if survey, err = l.flushFiles(); err == nil && survey != nil {
+				err = l.survey(survey)
+			}
 		}
 		if err == nil && flushed {
 			err = l.send(&runner.Flushed{ID: id}, true)
@@ -307,6 +391,26 @@ func (l *link) transcripts(f *follower, withFiles bool) {
 		if err != nil {
 			return
 		}
+	}
+}
+
+// survey has attach take the diff and sends it to the worker, as attach itself does where the link is not direct.
+func (l *link) survey(s *runner.Survey) error {
+	if !l.direct {
+		return l.send(s, true)
+	}
+	if err := l.tellAttach(s); err != nil {
+		l.close()
+		return err
+	}
+	select {
+	case d := <-l.surveys:
+		if d == nil {
+			return nil
+		}
+		return l.send(d, true)
+	case <-l.ctx.Done():
+		return l.ctx.Err()
 	}
 }
 

@@ -1,0 +1,46 @@
+package journal
+
+import (
+	"os"
+	"strconv"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// writeAt is WriteAt of the log with a system call that the Go scheduler does not know of. It would announce the call to its
+// monitor thread, which then wakes up several times: that costs more than the write of a short line to the page cache.
+// All other methods of the journal wait for such a write in any case.
+func (j *Journal) writeAt(p []byte, offset int64) error {
+	if len(p) > maxDirect || strconv.IntSize < 64 { // there an offset takes two words
+		_, err := j.log.WriteAt(p, offset)
+		return err
+	}
+	conn, err := j.log.SyscallConn()
+	if err != nil {
+		return err
+	}
+	var errno unix.Errno
+	if err := conn.Control(func(fd uintptr) {
+		for len(p) > 0 {
+			n, _, e := unix.RawSyscall6(unix.SYS_PWRITE64, fd, uintptr(unsafe.Pointer(&p[0])), uintptr(len(p)), uintptr(offset), 0, 0) //nolint:gosec // as package syscall does it
+			switch {
+			case e == unix.EINTR:
+				continue
+			case e != 0:
+				errno = e
+				return
+			}
+			p, offset = p[n:], offset+int64(n)
+		}
+	}); err != nil {
+		return err
+	}
+	if errno != 0 {
+		return os.NewSyscallError("pwrite", errno)
+	}
+	return nil
+}
+
+// maxDirect bounds what is written like that: a long line may have to wait for the disk.
+const maxDirect = 16 << 10
