@@ -186,6 +186,21 @@ func TestNetworksCloseWithConnectionsToHostPorts(t *testing.T) {
 	})
 }
 
+// The namespace of the sockets, which nothing else can see, takes the interface with it.
+func TestNothingOfHostSocketsOutlivesTheirNetwork(t *testing.T) {
+	t.Parallel()
+	eachKind(t, func(t *testing.T, kind netdevice.Kind) {
+		p := newHostPort(t)
+		serveUntil(t, p.outside)
+		s := start(t, kind, p.config, "ask")
+		require.Equal(t, "ok", s.ask(t, "keep", p.inside))
+		require.Equal(t, "ok", s.ask(t, "interface", "host0"))
+		s.network.Close()
+		require.Regexp(t, "error: ", s.ask(t, "use"))
+		require.Eventually(t, func() bool { return s.ask(t, "interface", "host0") != "ok" }, patience, poll)
+	})
+}
+
 func TestListeningSocketsAreFound(t *testing.T) {
 	t.Parallel()
 	l, err := netstack.NewHostListeners()

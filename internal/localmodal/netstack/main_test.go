@@ -254,6 +254,8 @@ var modes = map[string]func(args []string) (string, error){
 				err = use(kept)
 			case "drop":
 				err = kept.Close()
+			case "interface": // whether there is one
+				_, err = net.InterfaceByName(words[1])
 			case "listen": // on a port of every address
 				_, err = net.Listen("tcp", words[1])
 			}
