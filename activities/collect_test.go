@@ -208,7 +208,7 @@ func TestASnapshotThatExpiresIsRenewed(t *testing.T) {
 	after := b.head(t)
 	require.NotEqual(t, before.SnapshotID, after.SnapshotID)
 	require.Equal(t, before.ID, after.ID)
-	listed, err := b.provider.List(b.ctx)
+	listed, err := driver.Collect(b.provider.List(b.ctx))
 	require.NoError(t, err)
 	require.Empty(t, listed, "the sandbox that it was copied in is gone")
 	b.query(t, &days, `SELECT round(extract(epoch FROM expires_at - now()) / 86400)::int FROM snapshots WHERE id = $1`, after.SnapshotID)

@@ -65,7 +65,9 @@ type Config struct {
 	// OrphanAge is how old a sandbox, or a snapshot, without an owner must be before the reconciler
 	// ends it. Default 1m for sandboxes; snapshots wait an hour.
 	OrphanAge time.Duration
-	Logger    *slog.Logger
+	// CallTimeout bounds each call of the reconciler that ends a sandbox or asks about one. Default 15s.
+	CallTimeout time.Duration
+	Logger      *slog.Logger
 }
 
 // Agents finds the adapter of an agent.
@@ -151,6 +153,9 @@ func New(c Config) (*Control, *Turns) {
 	}
 	if c.TurnStall == 0 {
 		c.TurnStall = time.Minute
+	}
+	if c.CallTimeout == 0 {
+		c.CallTimeout = 15 * time.Second
 	}
 	if c.OrphanAge == 0 {
 		c.OrphanAge = time.Minute

@@ -23,7 +23,7 @@ func TestCreateRunTwiceAdoptsTheFirstSandbox(t *testing.T) {
 	b := setup(t)
 	first := b.create(t)
 	require.Equal(t, first, b.create(t), "its deadline too: the sandbox does not live longer for being found")
-	listed, err := b.provider.List(b.ctx)
+	listed, err := driver.Collect(b.provider.List(b.ctx))
 	require.NoError(t, err)
 	require.Len(t, listed, 1)
 }
@@ -42,7 +42,7 @@ func TestCreateAdoptsASandboxWhoseAnswerWasLost(t *testing.T) {
 	require.Equal(t, 2+1, b.memory.Calls(memsandbox.OpCreate), "of the builder, and the two attempts")
 	require.True(t, b.running(t, ready.SandboxID))
 	require.WithinRange(t, ready.Deadline, time.Now(), made.Add(b.config.SandboxTimeout))
-	listed, err := b.provider.List(b.ctx)
+	listed, err := driver.Collect(b.provider.List(b.ctx))
 	require.NoError(t, err)
 	require.Len(t, listed, 1)
 }
@@ -60,7 +60,7 @@ func TestARunnerThatNeverAnswersSpendsItsGeneration(t *testing.T) {
 	for range 2 { // the answer may be lost, and then the attempt is made again
 		_, err := do(b, attempt{}, b.control.CreateSandbox, in)
 		requireType(t, activities.GenerationSpent, err)
-		listed, err := b.provider.List(b.ctx)
+		listed, err := driver.Collect(b.provider.List(b.ctx))
 		require.NoError(t, err)
 		require.Empty(t, listed)
 	}
@@ -98,7 +98,7 @@ func TestACreateThatIsGivenUpLeavesItsSandboxToTheNext(t *testing.T) {
 	_, err := do(b, attempt{ctx: ctx}, b.control.CreateSandbox, in)
 	require.Error(t, err)
 	require.NotEqual(t, activities.GenerationSpent, activities.TypeOf(err))
-	listed, err := b.provider.List(b.ctx)
+	listed, err := driver.Collect(b.provider.List(b.ctx))
 	require.NoError(t, err)
 	require.Len(t, listed, 1)
 	b.memory.Handle("overwinter-runner", idleRunner)
@@ -125,7 +125,7 @@ func TestCreateAdoptsASandboxOfAnOlderImage(t *testing.T) {
 
 	ready := b.create(t)
 	require.EqualValues(t, 1, ready.Generation)
-	listed, err := b.provider.List(b.ctx)
+	listed, err := driver.Collect(b.provider.List(b.ctx))
 	require.NoError(t, err)
 	require.Len(t, listed, 1)
 	require.Equal(t, ready.SandboxID, listed[0].ID)
@@ -164,7 +164,7 @@ func TestTerminateEndsWhatACreateLeftAndMayRunTwice(t *testing.T) {
 	_, err = do(b, attempt{}, b.control.CreateSandbox, in)
 	requirePassing(t, err)
 	b.terminate(t, activities.SandboxReady{})
-	listed, err := b.provider.List(b.ctx)
+	listed, err := driver.Collect(b.provider.List(b.ctx))
 	require.NoError(t, err)
 	require.Empty(t, listed, "a sandbox that no row names was found by its name")
 	b.terminate(t, activities.SandboxReady{})

@@ -3,6 +3,7 @@ package activities_test
 import (
 	"context"
 	"io"
+	"iter"
 	"strings"
 	"sync"
 	"time"
@@ -147,19 +148,22 @@ func (f *faulty) DeleteImage(ctx context.Context, id string) error {
 	return f.Driver.DeleteImage(ctx, id)
 }
 
-func (f *faulty) List(ctx context.Context, tags map[string]string) ([]driver.Listing, error) {
-	f.mu.Lock()
-	hook, unlisted := f.list, f.unlisted
-	f.mu.Unlock()
-	if unlisted {
-		return nil, nil
-	}
-	if hook != nil {
-		if err := hook(); err != nil {
-			return nil, err
+func (f *faulty) List(ctx context.Context, tags map[string]string) iter.Seq2[driver.Listing, error] {
+	return func(yield func(driver.Listing, error) bool) {
+		f.mu.Lock()
+		hook, unlisted := f.list, f.unlisted
+		f.mu.Unlock()
+		if unlisted {
+			return
 		}
+		if hook != nil {
+			if err := hook(); err != nil {
+				yield(driver.Listing{}, err)
+				return
+			}
+		}
+		f.Driver.List(ctx, tags)(yield)
 	}
-	return f.Driver.List(ctx, tags)
 }
 
 // SnapshotFor implements driver.Expirer where the driver does.

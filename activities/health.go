@@ -5,81 +5,98 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"time"
 
 	"github.com/overwinter-dev/overwinter/internal/sandbox"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
 // health looks whether the sandboxes run that sessions own. A look whose time is over is continued by this
-// worker's next one, so that no row is always the last.
-func (l *look) health(ctx context.Context, listed []sandbox.Listing) error {
-	running := make(map[string]bool, len(listed))
-	for _, s := range listed {
-		running[s.ID] = true
-	}
-	var failed []error
+// worker's next one after the last row that was looked at, so that no row is always the last.
+func (l *look) health(ctx context.Context, running *sandboxSet) error {
+	var failed failures
 	from := l.cursors.health()
 	for after, wrapped := from, from == (session.SandboxKey{}); ; {
 		rows, err := l.Store.SandboxesPage(ctx, after, reconcilePage)
 		if err == nil {
-			err = l.healthPage(ctx, rows, running)
+			after, err = l.healthPage(ctx, after, rows, running)
 		}
-		failed = append(failed, err)
+		failed.add(err)
 		if err != nil && ctx.Err() != nil {
 			l.cursors.setHealth(after)
-			return errors.Join(failed...)
+			return failed.err()
 		}
 		if len(rows) == reconcilePage {
-			last := rows[len(rows)-1]
-			after = session.SandboxKey{SessionID: last.SessionID, Generation: last.Generation}
 			continue
 		}
 		if wrapped {
 			l.cursors.setHealth(session.SandboxKey{})
-			return errors.Join(failed...)
+			return failed.err()
 		}
 		after, wrapped = session.SandboxKey{}, true
 	}
 }
 
-// healthPage looks at one page of rows. What has changed is written in one statement.
-func (l *look) healthPage(ctx context.Context, rows []session.SandboxRow, running map[string]bool) error {
+// healthPage looks at one page of rows and returns the last that it has looked at. What has changed is written in one
+// statement.
+func (l *look) healthPage(ctx context.Context, after session.SandboxKey, rows []session.SandboxRow, running *sandboxSet) (session.SandboxKey, error) {
 	var (
-		mu   sync.Mutex
-		seen []session.SandboxSeen
+		mu       sync.Mutex
+		seen     []session.SandboxSeen
+		unlisted []session.SandboxRow
 	)
-	failed := each(ctx, rows, func(ctx context.Context, row session.SandboxRow) error {
-		if forsaken(row) {
-			return nil
-		}
-		status, err := l.check(ctx, row, running)
-		if err != nil || status == "" || status == row.Health {
-			return err
+	see := func(row session.SandboxRow, status session.SandboxStatus) {
+		if status == "" || status == row.Health {
+			return
 		}
 		mu.Lock()
 		defer mu.Unlock()
-		seen = append(seen, session.SandboxSeen{
-			SandboxKey: session.SandboxKey{SessionID: row.SessionID, Generation: row.Generation}, Status: status,
-		})
-		return nil
+		seen = append(seen, session.SandboxSeen{SandboxKey: keyOf(row), Status: status})
+	}
+	for _, row := range rows {
+		switch {
+		case forsaken(row):
+		case row.SandboxID == "": // being created; TerminateSandbox or the next generation ends it
+		case running.has(row.SandboxID) && row.ReadyAt.IsZero():
+			see(row, session.SandboxStarting)
+		case running.has(row.SandboxID):
+			see(row, session.SandboxReady)
+		default:
+			unlisted = append(unlisted, row)
+		}
+	}
+	begun, failed := eachFirst(ctx, unlisted, func(ctx context.Context, row session.SandboxRow) error {
+		status, err := l.check(ctx, row)
+		if err == nil {
+			see(row, status)
+		}
+		return err
 	})
-	return errors.Join(failed, l.Store.SandboxesSeen(ctx, seen))
+	switch {
+	case begun < len(unlisted) && begun > 0:
+		after = keyOf(unlisted[begun-1])
+	case begun == len(unlisted) && len(rows) > 0:
+		after = keyOf(rows[len(rows)-1])
+	}
+	// What was found is stored even when the time is over.
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), seenTimeout)
+	defer cancel()
+	return after, errors.Join(failed, l.Store.SandboxesSeen(ctx, seen))
 }
 
-// check looks whether the sandbox of a session that still owns it runs, and
-// returns its health; "" where nothing is known.
-func (l *look) check(ctx context.Context, row session.SandboxRow, running map[string]bool) (session.SandboxStatus, error) {
-	switch {
-	case row.SandboxID == "":
-		return "", nil // being created; TerminateSandbox or the next generation ends it
-	case running[row.SandboxID]:
-		if row.ReadyAt.IsZero() {
-			return session.SandboxStarting, nil
-		}
-		return session.SandboxReady, nil
-	}
-	// A listing may lag behind: ask about this one before calling it dead.
-	status, err := l.Sandbox.Open(row.SandboxID).Poll(ctx)
+// seenTimeout bounds the statement that stores the health of a page.
+const seenTimeout = 10 * time.Second
+
+func keyOf(row session.SandboxRow) session.SandboxKey {
+	return session.SandboxKey{SessionID: row.SessionID, Generation: row.Generation}
+}
+
+// check asks about a sandbox that a session owns and that was not listed, and returns its health; "" where nothing is
+// known. A list may lag behind.
+func (l *look) check(ctx context.Context, row session.SandboxRow) (session.SandboxStatus, error) {
+	pollCtx, cancel := context.WithTimeout(ctx, l.CallTimeout)
+	defer cancel()
+	status, err := l.Sandbox.Open(row.SandboxID).Poll(pollCtx)
 	if err != nil && sandbox.CodeOf(err) != sandbox.Gone {
 		return "", err
 	}
@@ -98,6 +115,19 @@ type cursors struct {
 	mu    sync.Mutex
 	row   session.SandboxKey
 	audit string
+	stuck map[string]struct{} // sandboxes that could not be ended
+}
+
+func (c *cursors) stuckBefore() map[string]struct{} {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.stuck
+}
+
+func (c *cursors) setStuck(stuck map[string]struct{}) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.stuck = stuck
 }
 
 func (c *cursors) health() session.SandboxKey {

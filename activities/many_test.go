@@ -2,75 +2,213 @@ package activities_test
 
 import (
 	"context"
-	"fmt"
+	"runtime"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 
-	"github.com/overwinter-dev/overwinter/internal/sandbox"
-	"github.com/overwinter-dev/overwinter/internal/sandbox/driver"
+	"github.com/overwinter-dev/overwinter/activities"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
-// crowd is a provider with very many sandboxes, of which it only makes the listing.
-type crowd struct {
-	driver.Driver
-	listed []driver.Listing
-
-	mu         sync.Mutex
-	terminated map[string]bool
-}
-
-func (c *crowd) List(context.Context, map[string]string) ([]driver.Listing, error) {
-	return c.listed, nil
-}
-
-func (c *crowd) Terminate(_ context.Context, id string) error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.terminated[id] = true
-	return nil
-}
-
-// TestOneLookAtManySandboxes: what no session owns is ended within the look, however
-// many there are.
-func TestOneLookAtManySandboxes(t *testing.T) {
-	t.Parallel()
-	b := setupMemory(t)
-	const sandboxes, orphans, moved = 50_000, 20, 20
-	b.sql(t, `
-		INSERT INTO sessions (id, status, agent, lazy, created_at, last_activity_at, idle_timeout_ns, metadata, options, generation, running_since)
-		SELECT 'ses_' || lpad(n::text, 32, '0'), 'running', 'demo', true, now(), now(), 1, '{}', '{}', 1, now() FROM generate_series(1, $1::int) n`, sandboxes)
-	b.sql(t, `
-		INSERT INTO sandboxes (session_id, generation, sandbox_id, image_id, status, reserved_at, ready_at)
-		SELECT id, 1, 'sb-' || id, 'im-1', 'ready', now() - interval '1 hour', now() FROM sessions WHERE generation = 1`)
-	b.sql(t, `UPDATE sessions SET generation = 2 WHERE id IN (SELECT id FROM sessions WHERE generation = 1 ORDER BY id DESC LIMIT $1)`, moved)
+// many has the activities work with a provider of very many sandboxes. The last orphans of them have no row, and the
+// sessions of the first moved continue without theirs.
+func (b *bundle) many(t *testing.T, sandboxes, orphans, moved int) *modalPages {
+	t.Helper()
 	installation, err := b.db.Installation(b.ctx)
 	require.NoError(t, err)
-	all := &crowd{Driver: b.memory, terminated: map[string]bool{}}
-	for n := range sandboxes + orphans {
-		id := fmt.Sprintf("ses_%032d", n+1)
-		all.listed = append(all.listed, driver.Listing{ID: "sb-" + id, Name: session.SandboxName(id, 1), Tags: map[string]string{
-			sandbox.TagInstallation: installation, sandbox.TagSession: id, sandbox.TagGeneration: "1",
-		}})
-	}
-	b.config.Sandbox = sandbox.NewProvider(all, sandbox.Options{Installation: installation})
+	b.insertMany(t, sandboxes-orphans)
+	b.sql(t, `UPDATE sessions SET generation = 2 WHERE id IN (SELECT id FROM sessions WHERE generation = 1 ORDER BY id LIMIT $1)`, moved)
+	m := &modalPages{sandboxes: sandboxes, installation: installation}
+	b.config.Sandbox = serveModalPages(t, m)
+	b.config.CallTimeout = callTimeout
 	b.build()
-	var writes int64
-	written := func() (n int64) {
-		b.query(t, &n, `SELECT count(*) FROM sandboxes WHERE seen_at IS NOT NULL`)
-		return n
+	return m
+}
+
+// statements counts what a look asks Postgres, and samples the memory that is in use meanwhile.
+type statements struct {
+	activities.Store
+	n      atomic.Int64
+	sample func()
+}
+
+func (s *statements) SandboxesForsaken(ctx context.Context, age time.Duration, after session.SandboxKey, limit int) ([]session.SandboxRow, error) {
+	s.n.Add(1)
+	return s.Store.SandboxesForsaken(ctx, age, after, limit)
+}
+
+func (s *statements) SandboxesUnowned(ctx context.Context, keys []session.SandboxKey) ([]int, error) {
+	s.n.Add(1)
+	return s.Store.SandboxesUnowned(ctx, keys)
+}
+
+func (s *statements) SandboxesPage(ctx context.Context, after session.SandboxKey, limit int) ([]session.SandboxRow, error) {
+	s.n.Add(1)
+	rows, err := s.Store.SandboxesPage(ctx, after, limit)
+	s.sample()
+	return rows, err
+}
+
+func (s *statements) SandboxesSeen(ctx context.Context, seen []session.SandboxSeen) error {
+	if len(seen) > 0 {
+		s.n.Add(1)
 	}
-	for range 2 {
+	return s.Store.SandboxesSeen(ctx, seen)
+}
+
+// TestReconcileLooksAtFiftyThousandSandboxes speaks to a server of Modal's protocol through Modal's SDK. The number of
+// calls and statements is bounded, nothing is written that has not changed, and the memory in use does not grow with
+// the number of sandboxes by more than their hashes.
+func TestReconcileLooksAtFiftyThousandSandboxes(t *testing.T) { //nolint:paralleltest // it measures memory
+	peak := func(sandboxes int) int64 {
+		const orphans, moved = 20, 20
+		b := setupMemory(t)
+		m := b.many(t, sandboxes, orphans, moved)
+		var most, before runtime.MemStats
+		var mu sync.Mutex
+		sample := func() {
+			var now runtime.MemStats
+			runtime.GC()
+			runtime.ReadMemStats(&now)
+			mu.Lock()
+			defer mu.Unlock()
+			if now.HeapAlloc > most.HeapAlloc {
+				most = now
+			}
+		}
+		m.onPage = func(_ context.Context, page, _ int) error {
+			if page%50 == 0 {
+				sample()
+			}
+			return nil
+		}
+		counted := &statements{Store: b.config.Store, sample: sample}
+		b.config.Store = counted
+		b.build()
+		_, err := b.reconcile() // connections are made, orphans are ended
+		require.NoError(t, err)
+		require.Equal(t, orphans+moved, m.hasEnded())
+		calls := m.took()
+		require.LessOrEqual(t, calls["SandboxListV2"], sandboxes/modalPage+2)
+		require.Equal(t, orphans+moved, calls["SandboxTerminateV2"])
+		require.Zero(t, calls["SandboxTagsGetV2"])
+
+		counted.n.Store(0)
+		runtime.GC()
+		runtime.ReadMemStats(&before)
+		most = before
 		began := time.Now()
 		found, err := b.reconcile()
+		took := time.Since(began)
 		require.NoError(t, err)
-		t.Logf("a look at %d sandboxes took %v: %+v", sandboxes, time.Since(began), found)
-		require.Equal(t, sandboxes+orphans, found.Listed)
-		writes += written()
+		require.Equal(t, activities.Reconciled{Listed: sandboxes - orphans - moved}, found)
+		calls = m.took()
+		require.LessOrEqual(t, calls["SandboxListV2"], sandboxes/modalPage+2)
+		require.Equal(t, map[string]int{"SandboxListV2": calls["SandboxListV2"]}, calls)
+		require.LessOrEqual(t, counted.n.Load(), int64(sandboxes/1000+sandboxes/5000+4))
+		var written int64
+		b.query(t, &written, `SELECT count(*) FROM sandboxes WHERE seen_at IS NOT NULL`)
+		require.Zero(t, written, "nothing has changed")
+		require.Less(t, took, 2*time.Minute, "the interval is 30s where nothing else runs")
+		grown := int64(most.HeapAlloc) - int64(before.HeapAlloc)
+		t.Logf("%d sandboxes: %v, %d calls, %d statements, %d KiB more memory in use at most, %d MiB allocated",
+			sandboxes, took, calls["SandboxListV2"], counted.n.Load(), grown>>10, (most.TotalAlloc-before.TotalAlloc)>>20)
+		return grown
 	}
-	require.Zero(t, writes, "nothing has changed")
-	require.Len(t, all.terminated, orphans+moved)
+	few := peak(10_000)
+	many := peak(50_000)
+	require.Less(t, many-few, int64(4<<20), "memory per sandbox that is listed: %d bytes", (many-few)/40_000)
+}
+
+// TestAPageOfTheListFails: the SDK asks again for a page that fails, or takes too long. If it fails for good, what was
+// listed before is ended, and so is what rows name; nothing is said about the health of the others.
+func TestAPageOfTheListFails(t *testing.T) {
+	t.Parallel()
+	const sandboxes, orphans, moved = 1000, 5, 5
+	for name, fault := range map[string]struct {
+		onPage   func(ctx context.Context, page, before int) error
+		complete bool
+	}{
+		"Twice": {complete: true, onPage: func(_ context.Context, page, before int) error {
+			if page == 3 && before < 2 {
+				return status.Error(codes.Unavailable, "injected")
+			}
+			return nil
+		}},
+		"Slow": {complete: true, onPage: func(ctx context.Context, page, before int) error {
+			if page == 3 && before == 0 {
+				<-ctx.Done()
+			}
+			return nil
+		}},
+		"ForGood": {onPage: func(_ context.Context, page, _ int) error {
+			if page == 3 {
+				return status.Error(codes.Unavailable, "injected")
+			}
+			return nil
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := setupMemory(t)
+			m := b.many(t, sandboxes, orphans, moved)
+			m.onPage = fault.onPage
+			found, err := b.reconcile()
+			require.Equal(t, orphans+moved, m.hasEnded())
+			require.Empty(t, b.tell.all(), "all others run")
+			if fault.complete {
+				require.NoError(t, err)
+				require.GreaterOrEqual(t, found.Listed, sandboxes-moved)
+				return
+			}
+			requirePassing(t, err)
+			require.Less(t, m.took()["SandboxWaitV2"], sandboxes/10, "only those that were ended are asked about")
+		})
+	}
+}
+
+// TestSandboxesThatCannotBeEndedDelayNoOther: more of them than places, the first that are listed.
+func TestSandboxesThatCannotBeEndedDelayNoOther(t *testing.T) {
+	t.Parallel()
+	const sandboxes, orphans, stuck = 500, 100, 40
+	b := setupMemory(t)
+	m := b.many(t, sandboxes, orphans, 0)
+	var mu sync.Mutex
+	var order []int
+	m.onEnd = func(ctx context.Context, n int) error {
+		mu.Lock()
+		order = append(order, n)
+		mu.Unlock()
+		if n > sandboxes-stuck {
+			<-ctx.Done()
+			return ctx.Err()
+		}
+		return nil
+	}
+	_, err := b.reconcile()
+	requirePassing(t, err)
+	require.Equal(t, orphans-stuck, m.hasEnded(), "all but those that cannot be")
+
+	// Later looks try them again, after everything else.
+	b.sql(t, `UPDATE sandboxes SET ended_at = now(), status = 'terminated' WHERE sandbox_id = 'sb-many1'`)
+	mu.Lock()
+	order = nil
+	mu.Unlock()
+	_, err = b.reconcile()
+	requirePassing(t, err)
+	mu.Lock()
+	require.Equal(t, 1, order[0])
+	require.Greater(t, len(order), stuck)
+	mu.Unlock()
+	m.onEnd = nil
+	found, err := b.reconcile()
+	require.NoError(t, err)
+	require.Equal(t, stuck, found.Terminated)
+	require.Equal(t, orphans+1, m.hasEnded())
 }

@@ -3,11 +3,23 @@ package activities
 import (
 	"context"
 	"errors"
+	"hash/maphash"
 	"log/slog"
-	"slices"
+	"sync"
+
+	"golang.org/x/sync/errgroup"
 
 	"github.com/overwinter-dev/overwinter/internal/sandbox"
 	"github.com/overwinter-dev/overwinter/internal/session"
+)
+
+const (
+	// listPage is how many listed sandboxes are compared with the rows in one statement.
+	listPage = 1000
+	// reapQueue is how many sandboxes wait to be ended while the listing continues. More delay it.
+	reapQueue = 4096
+	// maxStuck is how many sandboxes that could not be ended a worker remembers.
+	maxStuck = 10_000
 )
 
 // forsaken reports whether the session of a row has moved on without its sandbox.
@@ -15,57 +27,186 @@ func forsaken(row session.SandboxRow) bool {
 	return !row.Current || row.Status == session.Hibernated || row.Status == session.Terminated
 }
 
-// reapRows ends the sandboxes of rows whose session has moved on. A young one may
-// be in the hands of an activity that is about to end it.
-func (l *look) reapRows(ctx context.Context) error {
-	var failed []error
-	for after := (session.SandboxKey{}); ; {
-		rows, err := l.Store.SandboxesForsaken(ctx, l.OrphanAge, after, reconcilePage)
-		if err != nil {
-			return errors.Join(append(failed, err)...)
-		}
-		err = each(ctx, rows, func(ctx context.Context, row session.SandboxRow) error {
-			if err := l.end(ctx, row, "no session owns it"); err != nil {
-				return err
+// sandboxSet has a hash of 8 bytes of each ID. The seed is another one in each look, so that a collision, which would
+// make an ended sandbox look like a running one, does not last.
+type sandboxSet struct {
+	seed   maphash.Seed
+	hashes map[uint64]struct{}
+}
+
+func newSandboxSet() *sandboxSet {
+	return &sandboxSet{seed: maphash.MakeSeed(), hashes: map[uint64]struct{}{}}
+}
+
+func (s *sandboxSet) add(id string) { s.hashes[maphash.String(s.seed, id)] = struct{}{} }
+
+func (s *sandboxSet) has(id string) bool {
+	_, ok := s.hashes[maphash.String(s.seed, id)]
+	return ok
+}
+
+// reap ends the sandboxes of rows whose session has moved on, and those that the provider lists and no open row has. It
+// ends them while the listing continues, and returns all that were listed; an incomplete listing is listErr. A
+// sandbox that could not be ended by the look before is tried after all others.
+func (l *look) reap(ctx context.Context) (running *sandboxSet, listErr, err error) {
+	r := &reaper{look: l, jobs: make(chan reaping, reapQueue), known: l.cursors.stuckBefore(), stuck: map[string]struct{}{}}
+	running = newSandboxSet()
+	var workers, sources errgroup.Group
+	for range reconcileParallel {
+		workers.Go(func() error {
+			for job := range r.jobs {
+				r.end(ctx, job)
 			}
-			l.count(func(out *Reconciled) { out.Terminated++ })
 			return nil
 		})
-		if failed = append(failed, err); len(rows) < reconcilePage || ctx.Err() != nil {
-			return errors.Join(failed...)
+	}
+	sources.Go(func() error { r.failures.add(r.rows(ctx)); return nil })
+	sources.Go(func() error { listErr = r.list(ctx, running); return nil })
+	_ = sources.Wait() // errors are collected
+	close(r.jobs)
+	_ = workers.Wait()
+	_ = each(ctx, r.late, func(ctx context.Context, job reaping) error { r.end(ctx, job); return nil })
+	l.cursors.setStuck(r.stuck)
+	return running, listErr, r.failures.err()
+}
+
+// reaper ends sandboxes in parallel.
+type reaper struct {
+	*look
+	jobs     chan reaping
+	known    map[string]struct{} // the look before could not end them
+	failures failures
+
+	mu    sync.Mutex
+	late  []reaping
+	stuck map[string]struct{}
+}
+
+// reaping is a sandbox to be ended: that of a row, or one that was listed.
+type reaping struct {
+	row    session.SandboxRow
+	listed sandbox.Listing // if the row is empty
+}
+
+func (r reaping) key() string {
+	if r.listed.ID != "" {
+		return r.listed.ID
+	}
+	return session.SandboxName(r.row.SessionID, r.row.Generation)
+}
+
+// add has a sandbox ended as soon as there is a place.
+func (r *reaper) add(ctx context.Context, job reaping) error {
+	key := job.key()
+	if _, ok := r.known[key]; ok {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		r.late = append(r.late, job) // there are maxStuck at most
+		r.stuck[key] = struct{}{}
+		return nil
+	}
+	select {
+	case r.jobs <- job:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+func (r *reaper) end(ctx context.Context, job reaping) {
+	if ctx.Err() != nil {
+		r.failures.add(context.Cause(ctx))
+		return
+	}
+	callCtx, cancel := context.WithTimeout(ctx, r.CallTimeout)
+	defer cancel()
+	var err error
+	if job.listed.ID == "" {
+		err = r.look.end(callCtx, job.row, "no session owns it")
+	} else {
+		err = r.endListed(callCtx, job.listed)
+	}
+	r.failures.add(err)
+	if err == nil {
+		r.count(func(out *Reconciled) { out.Terminated++ })
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	switch key := job.key(); {
+	case err == nil:
+		delete(r.stuck, key)
+	case len(r.stuck) < maxStuck && ctx.Err() == nil:
+		r.stuck[key] = struct{}{}
+	}
+}
+
+// rows finds the sandboxes of rows whose session has moved on. A young one may be in the hands of an activity that is
+// about to end it.
+func (r *reaper) rows(ctx context.Context) error {
+	for after := (session.SandboxKey{}); ; {
+		rows, err := r.Store.SandboxesForsaken(ctx, r.OrphanAge, after, reconcilePage)
+		if err != nil {
+			return err
+		}
+		for _, row := range rows {
+			if err := r.add(ctx, reaping{row: row}); err != nil {
+				return err
+			}
+		}
+		if len(rows) < reconcilePage {
+			return nil
 		}
 		last := rows[len(rows)-1]
 		after = session.SandboxKey{SessionID: last.SessionID, Generation: last.Generation}
 	}
 }
 
-// reap terminates listed sandboxes of this installation that no open row names:
-// their session was terminated, or their row was ended without them. A row is
-// written before its sandbox is made, so whatever was listed has had one since.
-func (l *look) reap(ctx context.Context, listed []sandbox.Listing) error {
-	var failed []error
-	for page := range slices.Chunk(listed, reconcilePage) {
-		var owned []sandbox.Listing
-		var keys []session.SandboxKey
-		for _, s := range page {
-			if s.Role == "" { // builders end soon by themselves
-				owned = append(owned, s)
-				keys = append(keys, session.SandboxKey{SessionID: s.Session, Generation: s.Generation})
-			}
+// list reads what runs at the provider, and finds what no open row has: the session was terminated, or its row was
+// ended without the sandbox. A row is written before its sandbox is made, so whatever was listed has had one since.
+func (r *reaper) list(ctx context.Context, running *sandboxSet) error {
+	var page []sandbox.Listing
+	compare := func() {
+		if len(page) > 0 {
+			r.failures.add(r.unowned(ctx, page))
+			page = page[:0]
 		}
-		if len(keys) == 0 {
+	}
+	defer compare()
+	for s, err := range r.Sandbox.List(ctx) {
+		if err != nil {
+			return err
+		}
+		r.count(func(out *Reconciled) { out.Listed++ })
+		running.add(s.ID)
+		if s.Role != "" { // builders end soon by themselves
 			continue
 		}
-		unowned, err := l.Store.SandboxesUnowned(ctx, keys)
-		if err != nil {
-			return errors.Join(append(failed, err)...)
+		s.Tags = nil
+		if page = append(page, s); len(page) == listPage {
+			compare()
 		}
-		failed = append(failed, each(ctx, unowned, func(ctx context.Context, i int) error { return l.reapOne(ctx, owned[i]) }))
 	}
-	return errors.Join(failed...)
+	return nil
 }
 
-func (l *look) reapOne(ctx context.Context, s sandbox.Listing) error {
+func (r *reaper) unowned(ctx context.Context, page []sandbox.Listing) error {
+	keys := make([]session.SandboxKey, len(page))
+	for i, s := range page {
+		keys[i] = session.SandboxKey{SessionID: s.Session, Generation: s.Generation}
+	}
+	unowned, err := r.Store.SandboxesUnowned(ctx, keys)
+	if err != nil {
+		return err
+	}
+	for _, i := range unowned {
+		if err := r.add(ctx, reaping{listed: page[i]}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (l *look) endListed(ctx context.Context, s sandbox.Listing) error {
 	err := l.Store.ExitImageExpect(ctx, session.ExitImage{SandboxID: s.ID, SessionID: s.Session, Generation: s.Generation})
 	if err != nil {
 		return err
@@ -73,8 +214,36 @@ func (l *look) reapOne(ctx context.Context, s sandbox.Listing) error {
 	if err := l.Sandbox.Open(s.ID).Terminate(ctx); err != nil {
 		return err
 	}
-	l.count(func(out *Reconciled) { out.Terminated++ })
 	l.Logger.WarnContext(ctx, "terminated a sandbox that no session owned",
 		slog.String("sandbox_id", s.ID), slog.String("session_id", s.Session), slog.Int64("generation", s.Generation))
 	return nil
+}
+
+// failures collects the errors of parallel calls: the first ones, and the number of the others.
+type failures struct {
+	mu    sync.Mutex
+	first []error
+	more  int
+}
+
+func (f *failures) add(err error) {
+	if err == nil {
+		return
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if len(f.first) < reconcileErrors {
+		f.first = append(f.first, err)
+	} else {
+		f.more++
+	}
+}
+
+func (f *failures) err() error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.more > 0 {
+		return errors.Join(append(f.first[:len(f.first):len(f.first)], moreErrors(f.more))...)
+	}
+	return errors.Join(f.first...)
 }

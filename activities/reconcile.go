@@ -15,6 +15,7 @@ import (
 
 const (
 	// partBudget is the time of each part of a look. Together they are less than the activity may take.
+	// The provider's list is part of the first.
 	partBudget = time.Minute
 	// reconcilePage is how many rows one query returns.
 	reconcilePage = 5000
@@ -26,24 +27,24 @@ const (
 )
 
 // Reconcile lists the provider's sandboxes once and compares them with what the
-// sessions own. Sandboxes that no session owns are terminated first, then images
-// that nothing needs are deleted, then the health of what is left is looked at and
-// dead ones are reported to their workflows. Each part has its own time and
-// reports its own errors: a failure in one does not keep Reconcile from the others.
-// Rows are read in pages, so that memory does not grow with their number.
+// sessions own. Sandboxes that no session owns are terminated first, while the list
+// is read; then images that nothing needs are deleted, then the health of what is left
+// is looked at and dead ones are reported to their workflows. Each part has its own time
+// and reports its own errors: a failure in one does not keep Reconcile from the others.
+// The list and the rows are read in pages. Of each sandbox that is listed, 8 bytes
+// are kept until the end.
 func (c *Control) Reconcile(ctx context.Context) (Reconciled, error) {
 	stop := beat(ctx)
 	defer stop()
 	l := &look{work: c.work}
-	listed, listErr := c.Sandbox.List(ctx)
-	l.out.Listed = len(listed)
+	var (
+		running *sandboxSet
+		listErr error
+	)
 	failed := errors.Join(
-		listErr,
-		l.part(ctx, "reap", func(ctx context.Context) error {
-			if listErr != nil {
-				return nil //nolint:nilerr // reported above; a provider that does not answer terminates nothing either
-			}
-			return errors.Join(l.reap(ctx, listed), l.reapRows(ctx))
+		l.part(ctx, "reap", func(ctx context.Context) (err error) {
+			running, listErr, err = l.reap(ctx)
+			return errors.Join(listErr, err)
 		}),
 		l.part(ctx, "collect images", l.collect),
 		// Before reports, which only an open workflow hears.
@@ -52,7 +53,7 @@ func (c *Control) Reconcile(ctx context.Context) (Reconciled, error) {
 			if listErr != nil {
 				return nil //nolint:nilerr // reported above; nothing can be said about what was not listed
 			}
-			return l.health(ctx, listed)
+			return l.health(ctx, running)
 		}),
 	)
 	out := l.out
@@ -91,38 +92,33 @@ func (l *look) part(ctx context.Context, name string, do func(context.Context) e
 // each calls do for every item, reconcileParallel at a time, and returns the first
 // errors and the number of the others.
 func each[T any](ctx context.Context, items []T, do func(context.Context, T) error) error {
+	_, err := eachFirst(ctx, items, do)
+	return err
+}
+
+// eachFirst is each and also returns how many items it has begun with before ctx ended.
+func eachFirst[T any](ctx context.Context, items []T, do func(context.Context, T) error) (begun int, err error) {
 	var (
-		mu     sync.Mutex
-		failed []error
-		more   int
+		failed failures
 		group  errgroup.Group
 	)
 	group.SetLimit(reconcileParallel)
 	for _, item := range items {
 		if ctx.Err() != nil {
-			failed = append(failed, context.Cause(ctx))
+			failed.add(context.Cause(ctx))
 			break
 		}
+		begun++
 		group.Go(func() error {
-			err := do(ctx, item)
-			mu.Lock()
-			defer mu.Unlock()
-			switch {
-			case err == nil:
-			case len(failed) < reconcileErrors:
-				failed = append(failed, err)
-			default:
-				more++
-			}
+			failed.add(do(ctx, item))
 			return nil
 		})
 	}
-	_ = group.Wait() // errors are collected above
-	if more > 0 {
-		failed = append(failed, fmt.Errorf("and %d more", more))
-	}
-	return errors.Join(failed...)
+	_ = group.Wait() // errors are collected
+	return begun, failed.err()
 }
+
+func moreErrors(n int) error { return fmt.Errorf("and %d more", n) }
 
 // away reports whether err says that the provider cannot serve now, rather than
 // something about what was asked for.

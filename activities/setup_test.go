@@ -146,7 +146,7 @@ func (b *bundle) endSandboxes(t *testing.T) {
 	if b.memory != nil {
 		return
 	}
-	listed, err := b.provider.List(ctx)
+	listed, err := driver.Collect(b.provider.List(ctx))
 	require.NoError(t, err)
 	for _, l := range listed {
 		require.NoError(t, b.provider.Open(l.ID).Terminate(ctx))

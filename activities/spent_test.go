@@ -27,7 +27,7 @@ func TestASandboxThatIsLostInARestoreSpendsItsGeneration(t *testing.T) {
 			if !slices.Contains(r.Argv, "verify") {
 				return nil
 			}
-			listed, err := b.provider.List(b.ctx)
+			listed, err := driver.Collect(b.provider.List(b.ctx))
 			if err != nil {
 				return err
 			}

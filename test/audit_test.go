@@ -19,6 +19,7 @@ import (
 
 	"github.com/overwinter-dev/overwinter/internal/conversation"
 	"github.com/overwinter-dev/overwinter/internal/sandbox"
+	"github.com/overwinter-dev/overwinter/internal/sandbox/driver"
 	"github.com/overwinter-dev/overwinter/internal/sandbox/modalsandbox"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
@@ -383,7 +384,7 @@ func (r *rig) nothingIsLeft(t *testing.T, within time.Duration) {
 		).Scan(&open, &kept); err != nil {
 			return err
 		}
-		listed, err := drv.List(t.Context(), map[string]string{})
+		listed, err := driver.Collect(drv.List(t.Context(), map[string]string{}))
 		if err != nil {
 			return err
 		}

@@ -34,7 +34,7 @@ func TestReconcilerEndsWhatNobodyOwns(t *testing.T) {
 	drv, err := modalsandbox.New(s.modalConfig(t))
 	require.NoError(t, err)
 	defer drv.Close()
-	listed, err := drv.List(ctx, map[string]string{sandbox.TagSession: id})
+	listed, err := driver.Collect(drv.List(ctx, map[string]string{sandbox.TagSession: id}))
 	require.NoError(t, err)
 	require.Len(t, listed, 1)
 	provider := sandbox.NewProvider(drv, sandbox.Options{Installation: listed[0].Tags[sandbox.TagInstallation]})

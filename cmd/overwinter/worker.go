@@ -211,7 +211,10 @@ func (c *WorkerCmd) work(ctx context.Context, w *worker.Worker, bell *orchestrat
 // the api to show.
 func describeSandboxes(ctx context.Context, db *postgres.DB, p *sandbox.Provider, logger *slog.Logger) error {
 	for wait := 100 * time.Millisecond; ; wait = min(2*wait, 10*time.Second) {
-		_, err := p.List(ctx)
+		var err error
+		for _, err = range p.List(ctx) {
+			break // the first page says that the provider answers
+		}
 		if err == nil {
 			sandboxes := p.Describe()
 			err = db.SandboxesDescribe(ctx, sandboxes.Driver, sandboxes.Isolation)

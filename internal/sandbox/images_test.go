@@ -82,7 +82,7 @@ func TestPrepareLeavesNothingBehindWhenItFails(t *testing.T) {
 			b.drv.Inject(memsandbox.Fault{Op: op, Code: driver.Throttled})
 			_, err := images.Prepare(t.Context(), recipe)
 			require.Equal(t, sandbox.Throttled, sandbox.CodeOf(err), "error: %v", err)
-			list, err := b.provider.List(t.Context())
+			list, err := driver.Collect(b.provider.List(t.Context()))
 			require.NoError(t, err)
 			require.Empty(t, list)
 			if op == memsandbox.OpNameImage {
@@ -101,7 +101,7 @@ func TestPrepareOutlivesATerminateThatFails(t *testing.T) {
 	b.drv.Inject(memsandbox.Fault{Op: memsandbox.OpTerminate, Code: driver.Unavailable})
 	_, err := sandbox.NewImages(b.provider, sandbox.ImagesOptions{}).Prepare(t.Context(), recipe)
 	require.NoError(t, err)
-	list, err := b.provider.List(t.Context())
+	list, err := driver.Collect(b.provider.List(t.Context()))
 	require.NoError(t, err)
 	require.Len(t, list, 1)
 	require.Equal(t, sandbox.RoleBuilder, list[0].Role)

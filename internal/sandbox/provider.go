@@ -2,6 +2,7 @@ package sandbox
 
 import (
 	"context"
+	"iter"
 	"log/slog"
 	"maps"
 	"path"
@@ -184,21 +185,24 @@ type Listing struct {
 	Role       string // empty for the sandbox of a session, RoleBuilder, …
 }
 
-// List returns the running sandboxes of this installation.
-func (p *Provider) List(ctx context.Context) ([]Listing, error) {
-	found, err := p.drv.List(ctx, map[string]string{TagInstallation: p.installation})
-	if err != nil {
-		return nil, fault(ctx, "list", "", err)
+// List yields the running sandboxes of this installation, one page of the provider after the other.
+// An error is the last that it yields.
+func (p *Provider) List(ctx context.Context) iter.Seq2[Listing, error] {
+	return func(yield func(Listing, error) bool) {
+		for f, err := range p.drv.List(ctx, map[string]string{TagInstallation: p.installation}) {
+			if err != nil {
+				yield(Listing{}, fault(ctx, "list", "", err))
+				return
+			}
+			generation, _ := strconv.ParseInt(f.Tags[TagGeneration], 10, 64) // no session has the generation 0
+			if !yield(Listing{
+				ID: f.ID, Name: f.Name, Tags: f.Tags,
+				Session: f.Tags[TagSession], Generation: generation, Role: f.Tags[TagRole],
+			}, nil) {
+				return
+			}
+		}
 	}
-	list := make([]Listing, 0, len(found))
-	for _, f := range found {
-		generation, _ := strconv.ParseInt(f.Tags[TagGeneration], 10, 64) // an invalid one is no generation: 0
-		list = append(list, Listing{
-			ID: f.ID, Name: f.Name, Tags: f.Tags,
-			Session: f.Tags[TagSession], Generation: generation, Role: f.Tags[TagRole],
-		})
-	}
-	return list, nil
 }
 
 // ImageListing is an image of this installation.

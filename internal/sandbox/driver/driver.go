@@ -4,6 +4,7 @@ import (
 	"context"
 	"io"
 	"io/fs"
+	"iter"
 	"time"
 
 	"github.com/overwinter-dev/overwinter/internal/hostports"
@@ -25,8 +26,9 @@ type Driver interface {
 	Create(ctx context.Context, r CreateRequest) (id string, err error)
 	// Lookup finds the running sandbox that has the name; Gone when there is none.
 	Lookup(ctx context.Context, name string) (Listing, error)
-	// List returns the running sandboxes that carry all these tags.
-	List(ctx context.Context, tags map[string]string) ([]Listing, error)
+	// List yields the running sandboxes that carry all these tags, one page of the provider after the
+	// other: it holds one page at a time. An error is the last that it yields.
+	List(ctx context.Context, tags map[string]string) iter.Seq2[Listing, error]
 
 	// Poll says whether the sandbox runs, and how it ended. It does not touch the
 	// sandbox itself. Gone when the provider does not know the id (any more).
@@ -108,6 +110,17 @@ type CreateRequest struct {
 	Timeout time.Duration // life of the sandbox in whole seconds
 	// ExitSnapshot has the provider keep the files when the sandbox ends.
 	ExitSnapshot bool
+}
+
+// Collect returns all that a list yields, up to its error.
+func Collect[T any](list iter.Seq2[T, error]) (all []T, err error) {
+	for item, err := range list {
+		if err != nil {
+			return all, err
+		}
+		all = append(all, item)
+	}
+	return all, nil
 }
 
 // Listing is a running sandbox as a list shows it.

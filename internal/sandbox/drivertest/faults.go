@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/overwinter-dev/overwinter/internal/sandbox"
+	"github.com/overwinter-dev/overwinter/internal/sandbox/driver"
 )
 
 func lostCreate(t *testing.T, b *bench) {
@@ -15,7 +16,7 @@ func lostCreate(t *testing.T, b *bench) {
 	b.Faults.Lose(t, Create)
 	_, _, err := b.provider.Create(b.ctx(t), spec)
 	require.Error(t, err)
-	list, err := b.provider.List(b.ctx(t))
+	list, err := driver.Collect(b.provider.List(b.ctx(t)))
 	require.NoError(t, err)
 	require.Len(t, list, 1, "the answer is lost, the sandbox is there")
 
@@ -32,7 +33,7 @@ func lostTerminate(t *testing.T, b *bench) {
 	b.Faults.Lose(t, Terminate)
 	require.Error(t, sb.Terminate(b.ctx(t)))
 	require.NoError(t, sb.Terminate(b.ctx(t)))
-	list, err := b.provider.List(b.ctx(t))
+	list, err := driver.Collect(b.provider.List(b.ctx(t)))
 	require.NoError(t, err)
 	require.Empty(t, list)
 }

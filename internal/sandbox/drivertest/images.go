@@ -55,7 +55,7 @@ func (b *bench) recipe(t *testing.T) sandbox.Recipe {
 
 func (b *bench) requireNoSandbox(t *testing.T) {
 	t.Helper()
-	list, err := b.provider.List(b.ctx(t))
+	list, err := driver.Collect(b.provider.List(b.ctx(t)))
 	require.NoError(t, err)
 	require.Empty(t, list)
 }
@@ -161,7 +161,7 @@ func preparesFails(t *testing.T, b *bench) {
 		failed <- err
 	}()
 	<-began
-	list, err := b.second.List(b.ctx(t))
+	list, err := driver.Collect(b.second.List(b.ctx(t)))
 	require.NoError(t, err)
 	require.Len(t, list, 1)
 	require.Equal(t, sandbox.RoleBuilder, list[0].Role)

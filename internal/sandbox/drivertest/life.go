@@ -21,7 +21,7 @@ func createsAndLists(t *testing.T, b *bench) {
 	require.NoError(t, err)
 	require.Equal(t, sandbox.Status{Running: true}, st)
 
-	list, err := b.provider.List(b.ctx(t))
+	list, err := driver.Collect(b.provider.List(b.ctx(t)))
 	require.NoError(t, err)
 	require.Len(t, list, 1)
 	l := list[0]
@@ -36,7 +36,7 @@ func createsAndLists(t *testing.T, b *bench) {
 	}
 
 	require.NoError(t, sb.Terminate(b.ctx(t)))
-	list, err = b.provider.List(b.ctx(t))
+	list, err = driver.Collect(b.provider.List(b.ctx(t)))
 	require.NoError(t, err)
 	require.Empty(t, list)
 }
@@ -51,13 +51,13 @@ func listsOnlyTheInstallation(t *testing.T, b *bench) {
 	require.NoError(t, err)
 	b.terminateAfter(t, other)
 
-	list, err := b.second.List(b.ctx(t))
+	list, err := driver.Collect(b.second.List(b.ctx(t)))
 	require.NoError(t, err)
 	require.Len(t, list, n)
 	for _, l := range list {
 		require.True(t, ours[l.ID], "listed %s", l.ID)
 	}
-	list, err = b.stranger.List(b.ctx(t))
+	list, err = driver.Collect(b.stranger.List(b.ctx(t)))
 	require.NoError(t, err)
 	require.Len(t, list, 1)
 	require.Equal(t, other.ID(), list[0].ID)
@@ -184,7 +184,7 @@ func callsEnd(t *testing.T, b *bench) {
 	cancel()
 	_, _, err := b.provider.Create(ctx, b.spec())
 	require.ErrorIs(t, err, context.Canceled)
-	_, err = b.provider.List(ctx)
+	_, err = driver.Collect(b.provider.List(ctx))
 	require.ErrorIs(t, err, context.Canceled)
 	_, err = sb.Exec(ctx, sandbox.ExecSpec{Argv: b.Commands.Exit(0)})
 	require.ErrorIs(t, err, context.Canceled)

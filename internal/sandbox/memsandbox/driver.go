@@ -3,6 +3,7 @@ package memsandbox
 import (
 	"context"
 	"fmt"
+	"iter"
 	"maps"
 	"slices"
 	"strings"
@@ -112,19 +113,29 @@ func (d *Driver) Lookup(ctx context.Context, name string) (driver.Listing, error
 }
 
 // List implements driver.Driver.
-func (d *Driver) List(ctx context.Context, tags map[string]string) ([]driver.Listing, error) {
-	return call(ctx, d, OpList, "", func() ([]driver.Listing, error) {
-		d.mu.Lock()
-		defer d.mu.Unlock()
-		var list []driver.Listing
-		for _, id := range slices.Sorted(maps.Keys(d.sandboxes)) {
-			b := d.sandboxes[id]
-			if !b.over && has(b.tags, tags) {
-				list = append(list, b.listing())
+func (d *Driver) List(ctx context.Context, tags map[string]string) iter.Seq2[driver.Listing, error] {
+	return func(yield func(driver.Listing, error) bool) {
+		list, err := call(ctx, d, OpList, "", func() ([]driver.Listing, error) {
+			d.mu.Lock()
+			defer d.mu.Unlock()
+			var list []driver.Listing
+			for _, id := range slices.Sorted(maps.Keys(d.sandboxes)) {
+				b := d.sandboxes[id]
+				if !b.over && has(b.tags, tags) {
+					list = append(list, b.listing())
+				}
+			}
+			return list, nil
+		})
+		for _, l := range list {
+			if !yield(l, nil) {
+				return
 			}
 		}
-		return list, nil
-	})
+		if err != nil {
+			yield(driver.Listing{}, err)
+		}
+	}
 }
 
 func (b *box) listing() driver.Listing {

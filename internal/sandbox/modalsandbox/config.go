@@ -39,6 +39,8 @@ type Config struct {
 	// Isolation is what a health check shows. Default "gvisor" for Modal; for a
 	// server on this machine what it says itself, and "local" until it has.
 	Isolation string
+	// PageTimeout bounds one attempt at a page of a list. The SDK asks again for a page that failed. Default 10s.
+	PageTimeout time.Duration
 	// Logger takes what the SDK has to say. Default: none.
 	Logger *slog.Logger
 
@@ -58,6 +60,9 @@ func (c *Config) complete() error {
 	}
 	if c.AppName == "" {
 		c.AppName = DefaultAppName
+	}
+	if c.PageTimeout == 0 {
+		c.PageTimeout = 10 * time.Second
 	}
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)

@@ -29,7 +29,7 @@ func TestListingCostsOneCall(t *testing.T) {
 	}
 	// No call may ask for the tags of each.
 	server.Inject(localmodal.Fault{Method: "SandboxTagsGetV2", Code: codes.PermissionDenied, N: 10})
-	list, err := drv.List(t.Context(), map[string]string{"installation": "test"})
+	list, err := driver.Collect(drv.List(t.Context(), map[string]string{"installation": "test"}))
 	require.NoError(t, err)
 	require.Len(t, list, 2)
 	for _, l := range list {
@@ -58,7 +58,7 @@ func TestAShortFailureIsMendedByTheSDK(t *testing.T) {
 	server.Inject(localmodal.Fault{Method: "SandboxCreateV2", Code: codes.Unavailable, N: 2, After: true})
 	id, err := drv.Create(t.Context(), request("once"))
 	require.NoError(t, err)
-	list, err := drv.List(t.Context(), nil)
+	list, err := driver.Collect(drv.List(t.Context(), nil))
 	require.NoError(t, err)
 	require.Len(t, list, 1, "the lost answers made no more")
 	require.Equal(t, id, list[0].ID)
@@ -67,7 +67,7 @@ func TestAShortFailureIsMendedByTheSDK(t *testing.T) {
 func TestAServerThatIsNotThereIsUnavailable(t *testing.T) {
 	t.Parallel()
 	drv := connectWith(t, modalsandbox.Config{ServerURL: "http://127.0.0.1:1", TokenID: "ak", TokenSecret: "as"})
-	_, err := drv.List(t.Context(), nil)
+	_, err := driver.Collect(drv.List(t.Context(), nil))
 	require.Equal(t, driver.Unavailable, driver.CodeOf(err), "error: %v", err)
 	_, err = drv.Create(t.Context(), request("x"))
 	require.Equal(t, driver.Unavailable, driver.CodeOf(err), "error: %v", err)
@@ -99,7 +99,7 @@ func TestIsolationIsWhatTheServerSays(t *testing.T) {
 	server := localmodaltest.Start(t, localmodal.Options{})
 	drv := connect(t, server)
 	require.Equal(t, "local", drv.Describe().Isolation)
-	_, err := drv.List(t.Context(), map[string]string{"some": "tag"})
+	_, err := driver.Collect(drv.List(t.Context(), map[string]string{"some": "tag"}))
 	require.NoError(t, err)
 	require.Equal(t, string(server.Isolation()), drv.Describe().Isolation)
 	require.Equal(t, "namespaces", drv.Describe().Isolation)
@@ -119,6 +119,6 @@ func TestConfigThatTheEnvironmentContradicts(t *testing.T) {
 func TestConfigUnderAnotherProfile(t *testing.T) {
 	server := localmodaltest.Start(t, localmodal.Options{})
 	t.Setenv("MODAL_PROFILE", "somebody")
-	_, err := connect(t, server).List(t.Context(), nil)
+	_, err := driver.Collect(connect(t, server).List(t.Context(), nil))
 	require.NoError(t, err)
 }

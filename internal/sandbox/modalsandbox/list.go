@@ -2,7 +2,9 @@ package modalsandbox
 
 import (
 	"context"
+	"iter"
 	"strings"
+	"time"
 
 	modal "github.com/modal-labs/modal-client/go"
 	pb "github.com/modal-labs/modal-client/go/proto/modal_proto"
@@ -12,26 +14,33 @@ import (
 )
 
 // List implements driver.Driver.
-func (d *Driver) List(ctx context.Context, tags map[string]string) ([]driver.Listing, error) {
+func (d *Driver) List(ctx context.Context, tags map[string]string) iter.Seq2[driver.Listing, error] {
+	return func(yield func(driver.Listing, error) bool) {
+		if err := d.list(ctx, tags, yield); err != nil {
+			yield(driver.Listing{}, err)
+		}
+	}
+}
+
+func (d *Driver) list(ctx context.Context, tags map[string]string, yield func(driver.Listing, error) bool) error {
 	app, err := d.application(ctx)
 	if err != nil {
-		return nil, fault("list", "", err)
+		return fault("list", "", err)
 	}
-	seen := listing{}
-	ctx = context.WithValue(ctx, listingKey{}, seen)
+	page := &listing{timeout: d.cfg.PageTimeout, infos: map[string]*pb.SandboxInfo{}}
+	ctx = context.WithValue(ctx, listingKey{}, page)
 	found, err := d.client.Sandboxes.List(ctx, &modal.SandboxListParams{
 		AppID: app.AppID, Tags: tags, Environment: d.cfg.Environment,
 	})
 	if err != nil {
-		return nil, fault("list", "", err)
+		return fault("list", "", err)
 	}
-	var list []driver.Listing
 	for sb, err := range found {
 		if err != nil {
-			return nil, fault("list", "", err)
+			return fault("list", "", err)
 		}
 		l := driver.Listing{ID: sb.SandboxID}
-		if info := seen[sb.SandboxID]; info != nil {
+		if info := page.infos[sb.SandboxID]; info != nil {
 			l.Name, l.Tags = info.GetName(), map[string]string{}
 			for _, t := range info.GetTags() {
 				l.Tags[t.GetTagName()] = t.GetTagValue()
@@ -44,32 +53,41 @@ func (d *Driver) List(ctx context.Context, tags map[string]string) ([]driver.Lis
 				continue // it ended meanwhile
 			default:
 				if err != nil {
-					return nil, fault("read tags", sb.SandboxID, err)
+					return fault("read tags", sb.SandboxID, err)
 				}
 			}
 		}
-		list = append(list, l)
+		if !yield(l, nil) {
+			return nil
+		}
 	}
-	return list, nil
+	return nil
 }
 
-// listing collects what the answers to a listing say of each sandbox. It belongs
-// to the one goroutine that lists.
-type listing map[string]*pb.SandboxInfo
+// listing is what the answer to the last page says of each sandbox. It belongs to the one goroutine that lists.
+type listing struct {
+	timeout time.Duration
+	infos   map[string]*pb.SandboxInfo
+}
 
 type listingKey struct{}
 
 // readListing reads the answers to a listing as they pass. The SDK's iterator
 // keeps only the ids.
 func readListing(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
-	err := invoke(ctx, method, req, reply, cc, opts...)
-	seen, ok := ctx.Value(listingKey{}).(listing)
-	if !ok || err != nil || !strings.HasSuffix(method, "/SandboxListV2") {
+	page, ok := ctx.Value(listingKey{}).(*listing)
+	if !ok || !strings.HasSuffix(method, "/SandboxListV2") {
+		return invoke(ctx, method, req, reply, cc, opts...)
+	}
+	ctx, cancel := context.WithTimeout(ctx, page.timeout)
+	defer cancel()
+	if err := invoke(ctx, method, req, reply, cc, opts...); err != nil {
 		return err
 	}
 	if answer, ok := reply.(*pb.SandboxListResponse); ok {
+		clear(page.infos)
 		for _, info := range answer.GetSandboxes() {
-			seen[info.GetId()] = info
+			page.infos[info.GetId()] = info
 		}
 	}
 	return nil
