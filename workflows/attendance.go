@@ -10,7 +10,7 @@ import (
 )
 
 const (
-	// maxAttendedPrompts bounds the prompts of one attendance: their ids stand in its result.
+	// maxAttendedPrompts bounds the prompts of one attendance: their ids are in its result.
 	maxAttendedPrompts = 100
 	// eventsPerPrompt is about how much of the history a prompt takes that an attendant claims: its signal, and a task that
 	// takes the signal in.

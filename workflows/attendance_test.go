@@ -20,7 +20,7 @@ const (
 	relayAge = 5 * time.Second
 	// heartbeatTimeout is when the engine gives the turn of a frozen worker to another one.
 	heartbeatTimeout = 18 * time.Second
-	// claimTakes is how long it takes until an attendant has heard of a change and claimed.
+	// claimTakes is how long it takes until an attendant has noticed a change and claimed.
 	claimTakes = 2 * time.Millisecond
 )
 
@@ -48,7 +48,7 @@ func (w *world) rest(o *operation) {
 	}))
 }
 
-// nudge lets the attendant hear of a change.
+// nudge notifies the attendant of a change.
 func (w *world) nudge() {
 	if o := w.attendant; o != nil && w.clock != nil {
 		w.clock.after(claimTakes, w.locked(func() { w.attendNext(o) }))

@@ -272,7 +272,7 @@ func (l *life) shouldContinue(ctx workflow.Context) bool {
 		return false // two more records and it completes
 	}
 	if l.leftover != nil && !l.leftover.IsReady() {
-		return false // its worker hears of the end within a heartbeat
+		return false // its worker notices the end within a heartbeat
 	}
 	info := workflow.GetInfo(ctx)
 	return info.GetContinueAsNewSuggested() || info.GetCurrentHistoryLength() >= maxHistoryEvents

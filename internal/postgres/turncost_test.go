@@ -76,7 +76,7 @@ func TestWhatATurnAsksOfPostgres(t *testing.T) {
 		})
 		_, err = db.RunEnd(b.ctx, session.RunEnding{RunID: run, Outcome: session.OutcomeCompleted})
 		require.NoError(t, err)
-		costs["RunClaim of nothing"] = count(func() { // an attendant hears of what it has written itself
+		costs["RunClaim of nothing"] = count(func() { // an attendant is notified of its own writes
 			b.sql(t, "UPDATE sessions SET attendant = 'a1' WHERE id = $1", b.id)
 			claimed, err := db.RunClaim(b.ctx, claim)
 			require.NoError(t, err)
