@@ -3,6 +3,8 @@ package workspace
 import (
 	"path"
 	"strings"
+
+	"github.com/bmatcuk/doublestar/v4"
 )
 
 // Bounds of one ignore file; what is beyond is not read.
@@ -13,7 +15,7 @@ const (
 
 // rule is one line of an ignore file.
 type rule struct {
-	parts    []string // of the pattern
+	pattern  string // for doublestar
 	negated  bool
 	dirsOnly bool
 	anchored bool // to the directory of the file; otherwise it is about names at any depth
@@ -56,14 +58,15 @@ func parseRule(line string) (rule, bool) {
 		return rule{}, false
 	}
 	line = strings.ReplaceAll(line, "[!", "[^")
-	r.parts = strings.Split(line, "/")
-	for _, p := range r.parts {
-		if _, err := path.Match(p, ""); err != nil {
-			return rule{}, false
-		}
+	r.pattern = literalBraces.Replace(line)
+	if dir, ok := strings.CutSuffix(r.pattern, "/**"); ok {
+		r.pattern = dir + "/**/*" // what is below the directory, without itself
 	}
-	return r, true
+	return r, doublestar.ValidatePattern(r.pattern)
 }
+
+// literalBraces escapes braces: git has no alternatives in braces, doublestar has.
+var literalBraces = strings.NewReplacer(`\\`, `\\`, `\{`, `\{`, `\}`, `\}`, `{`, `\{`, `}`, `\}`)
 
 // ignored reports what the rules say of a path that is below their directory;
 // said is false where none of them matches.
@@ -71,52 +74,23 @@ func (r rules) ignored(name string, isDir bool) (ignored, said bool) {
 	if r.dir != "" {
 		name = strings.TrimPrefix(name, r.dir+"/")
 	}
-	parts := strings.Split(name, "/")
 	for i := len(r.list) - 1; i >= 0; i-- {
 		one := r.list[i]
 		if one.dirsOnly && !isDir {
 			continue
 		}
-		if one.matches(parts) {
+		if one.matches(name) {
 			return !one.negated, true
 		}
 	}
 	return false, false
 }
 
-func (r rule) matches(parts []string) bool {
-	if r.anchored {
-		return matchPath(r.parts, parts)
+func (r rule) matches(name string) bool {
+	if !r.anchored {
+		name = path.Base(name)
 	}
-	ok, _ := path.Match(r.parts[0], parts[len(parts)-1])
-	return ok
-}
-
-// matchPath matches a whole path. ** stands for any number of directories, and at
-// the end for at least one name.
-func matchPath(pattern, parts []string) bool {
-	if len(pattern) == 0 {
-		return len(parts) == 0
-	}
-	if pattern[0] == "**" {
-		if len(pattern) == 1 {
-			return len(parts) > 0
-		}
-		for len(pattern) > 2 && pattern[1] == "**" {
-			pattern = pattern[1:]
-		}
-		for i := range parts {
-			if matchPath(pattern[1:], parts[i:]) {
-				return true
-			}
-		}
-		return false
-	}
-	if len(parts) == 0 {
-		return false
-	}
-	ok, _ := path.Match(pattern[0], parts[0])
-	return ok && matchPath(pattern[1:], parts[1:])
+	return doublestar.MatchUnvalidated(r.pattern, name)
 }
 
 // ignores are the rules that hold in a directory, the innermost last.

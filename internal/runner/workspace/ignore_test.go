@@ -27,6 +27,10 @@ func TestIgnoreRulesMeanWhatTheyMeanToGit(t *testing.T) {
 		"[!a].c":           {"b.c": true, "a.c": false},
 		"x[":               {"x[": false},
 		"?":                {"a": true, "ab": false},
+		"{a,b}":            {"{a,b}": true, "a": false},
+		"\\{a}":            {"{a}": true, "a": false, "\\{a}": false},
+		"a\\\\{b}":         {"a\\{b}": true},
+		"[{]":              {"{": true, "[{]": false},
 		"foo/*":            {"foo/a": true, "foo/a/b": false},
 		"*.log\r\n*.tmp\r": {"a.log": true, "a.tmp": true},
 	}
@@ -45,6 +49,7 @@ func TestIgnoreRulesMeanWhatTheyMeanToGit(t *testing.T) {
 func FuzzIgnore(f *testing.F) {
 	f.Add("**/a/**\n!b/", "a/b/c")
 	f.Add(strings.Repeat("**/", 50)+"x", strings.Repeat("a/", 50)+"b")
+	f.Add(strings.Repeat("*a", 6)+"/"+strings.Repeat("**/*a/", 6)+"c", strings.Repeat("a/", 50)+"b")
 	f.Add("a/*\n[", "a/b")
 	f.Fuzz(func(_ *testing.T, text, path string) {
 		if len(text) > 1000 || strings.Count(text, "*") > 12 {
