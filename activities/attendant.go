@@ -65,6 +65,10 @@ func (a *attendant) ready() string {
 	if a.unwatch == nil {
 		a.changed, a.unwatch = a.t.Changes.Watch(a.in.SessionID)
 	}
+	select {
+	case <-a.changed: // by the turn; what has come with it is read with its end
+	default:
+	}
 	return a.token
 }
 

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net"
 	"strings"
 	"sync"
@@ -25,8 +26,29 @@ import (
 // Statements and round trips are those of the turn with the fewest: what the system does by itself
 // meanwhile, such as the relay's query every two seconds, only adds to them. A round trip is what api
 // and worker wait for with one Sync, or one simple query.
+//
+// A turn of an attended session is claimed by the worker of the turn before it: its workflow takes in a signal and no more.
 func TestWhatATurnCosts(t *testing.T) {
 	t.Parallel()
+	t.Run("dispatched", func(t *testing.T) {
+		t.Parallel()
+		whatATurnCosts(t, nil, map[string]float64{
+			"statements": 90, "round trips": 30, "history events": 13, "workflow tasks": 2.3, "activities": 1,
+		})
+	})
+	t.Run("attended", func(t *testing.T) {
+		t.Parallel()
+		// An attendance that ends early, on a slow machine, adds some of what a dispatch costs.
+		whatATurnCosts(t, []string{"OVERWINTER_ATTEND=10s"}, map[string]float64{
+			"statements": 90, "round trips": 30, "history events": 7, "workflow tasks": 1.5, "activities": 0.4,
+		})
+	})
+}
+
+// whatATurnCosts compares the cost of a turn with bounds: of what differs between the ways in which turns begin, and those
+// that all turns share.
+func whatATurnCosts(t *testing.T, env []string, bounds map[string]float64) {
+	t.Helper()
 	server := startPostgres(t)
 	traffic := &traffic{}
 	database := newProxy(t, func() (net.Conn, error) {
@@ -36,7 +58,7 @@ func TestWhatATurnCosts(t *testing.T) {
 		}
 		return &countedConn{Conn: conn, traffic: traffic}, nil
 	})
-	s := startStack(t, "--database-url", fmt.Sprintf("postgres://%s@%s/%s?sslmode=disable", server.user, database.address, server.database))
+	s := startStackEnv(t, env, stackDir(t), "--database-url", fmt.Sprintf("postgres://%s@%s/%s?sslmode=disable", server.user, database.address, server.database))
 	temporal, err := client.Dial(client.Options{HostPort: s.engine, Logger: log.NewStructuredLogger(slog.New(slog.DiscardHandler))})
 	require.NoError(t, err)
 	defer temporal.Close()
@@ -81,20 +103,16 @@ func TestWhatATurnCosts(t *testing.T) {
 	cost["events per 100 words"] = (float64(stream.last()-eventsBefore) - cost["events"]) / words * 100
 
 	t.Logf("%v", cost)
-	for name, most := range map[string]float64{
-		// Submit, claim, attach, append and end, and what api and workflow read.
-		"statements":  90,
-		"round trips": 30,
+	maps.Copy(bounds, map[string]float64{
 		// One for each step of prompt and turn, of the agent's block, and of the queue.
 		"events": 14,
-		// The means of all turns: a slow machine may add a task now and then.
-		"history events": 13,
-		"workflow tasks": 2.3,
-		"activities":     1,
 		// Words that wait together are one event, and events that wait together one commit.
 		"statements per 100 words": 100,
 		"events per 100 words":     15,
-	} {
+	})
+	// Statements and round trips: submit, claim, attach, append and end, and what api and workflow read. Of the history the
+	// means of all turns: a slow machine may add a task now and then.
+	for name, most := range bounds {
 		require.Contains(t, cost, name)
 		require.LessOrEqual(t, cost[name], most, "%s of a turn; all: %v", name, cost)
 	}

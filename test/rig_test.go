@@ -48,11 +48,17 @@ type rig struct {
 // startRig starts a rig with so many workers.
 func startRig(t *testing.T, workers int) *rig {
 	t.Helper()
+	return startRigEnv(t, nil, workers)
+}
+
+// startRigEnv is startRig with variables added to the environment.
+func startRigEnv(t *testing.T, env []string, workers int) *rig {
+	t.Helper()
 	r := &rig{postgres: startPostgres(t), hits: newHits(t)}
 	r.database = newProxy(t, r.dialPostgres)
 	r.temporal = startTemporal(t)
 	r.engine = newProxy(t, func() (net.Conn, error) { return net.Dial("tcp", r.temporal.address) })
-	r.stack = startStack(t, "--database-url", r.databaseURL(r.database), "--temporal-address", r.engine.address)
+	r.stack = startStackEnv(t, env, stackDir(t), "--database-url", r.databaseURL(r.database), "--temporal-address", r.engine.address)
 	for range workers - 1 {
 		r.addWorker(t, r.database)
 	}
