@@ -69,7 +69,7 @@ func measureSleepers(ctx context.Context, b *bench, s *section) (err error) {
 // fill stores sessions, and restarts the system so that Postgres has no checkpoint of them left to write.
 func (s *system) fill(ctx context.Context, sessions int) error {
 	conn := s.bare.postgres
-	for _, statement := range strings.Split(fillSessions, ";\n") {
+	for _, statement := range strings.Split(fillSessions, ";\n\n") {
 		if strings.TrimSpace(statement) == "" {
 			continue
 		}
