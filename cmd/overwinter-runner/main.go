@@ -11,13 +11,13 @@ import (
 	"log/slog"
 	"os"
 	"os/signal"
-	"regexp"
 	"runtime"
 	"syscall"
 
 	"github.com/alecthomas/kong"
 
 	"github.com/overwinter-dev/overwinter/internal/agent/catalog"
+	"github.com/overwinter-dev/overwinter/internal/lazyregexp"
 	"github.com/overwinter-dev/overwinter/internal/runner"
 	"github.com/overwinter-dev/overwinter/internal/runner/supervisor"
 )
@@ -62,7 +62,7 @@ type putCmd struct{}
 
 type pingCmd struct{ state }
 
-var tokenHash = regexp.MustCompile(`^[0-9a-f]{64}$`)
+var tokenHash = lazyregexp.New(`^[0-9a-f]{64}$`)
 
 func (c *serveCmd) Run(ctx context.Context, p *program) error {
 	hash := os.Getenv(runner.TokenVariable)

@@ -3,9 +3,10 @@ package session
 import (
 	"encoding/hex"
 	"fmt"
-	"regexp"
 
 	"github.com/google/uuid"
+
+	"github.com/overwinter-dev/overwinter/internal/lazyregexp"
 )
 
 // The prefixes of the ids that this system makes. An id is its prefix and a
@@ -27,8 +28,8 @@ func NewID(prefix string) string {
 }
 
 var (
-	ownID    = regexp.MustCompile(`^(ses|prm|run|bun|que|prf|cmd)_[0-9a-f]{32}$`)
-	promptID = regexp.MustCompile(`^[A-Za-z0-9_-]{1,64}$`)
+	ownID    = lazyregexp.New(`^(ses|prm|run|bun|que|prf|cmd)_[0-9a-f]{32}$`)
+	promptID = lazyregexp.New(`^[A-Za-z0-9_-]{1,64}$`)
 )
 
 // ValidID reports whether id was made by NewID with that prefix.

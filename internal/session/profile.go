@@ -4,12 +4,13 @@ import (
 	"fmt"
 	"maps"
 	"path"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
 	"unicode/utf8"
+
+	"github.com/overwinter-dev/overwinter/internal/lazyregexp"
 )
 
 // Limits of a profile. A request is bounded as a whole as well.
@@ -91,14 +92,14 @@ type ProfileFile struct {
 }
 
 var (
-	profileItem = regexp.MustCompile(`^[a-z0-9][a-z0-9-]{0,63}$`)
-	variable    = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]{0,127}$`)
+	profileItem = lazyregexp.New(`^[a-z0-9][a-z0-9-]{0,63}$`)
+	variable    = lazyregexp.New(`^[A-Za-z_][A-Za-z0-9_]{0,127}$`)
 	// secretVariable is the name of a secret that is given as a variable.
-	secretVariable = regexp.MustCompile(`^[A-Z_][A-Z0-9_]{0,127}$`)
+	secretVariable = lazyregexp.New(`^[A-Z_][A-Z0-9_]{0,127}$`)
 )
 
 // profileName is a profile's own name: no id, and nothing that would read as a version.
-var profileName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9 ._-]{0,99}$`)
+var profileName = lazyregexp.New(`^[A-Za-z0-9][A-Za-z0-9 ._-]{0,99}$`)
 
 // ValidProfileName reports whether a profile may be called that.
 func ValidProfileName(name string) bool {

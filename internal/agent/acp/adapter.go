@@ -7,12 +7,12 @@ import (
 	"io"
 	"maps"
 	"path"
-	"regexp"
 	"strings"
 	"time"
 
 	"github.com/overwinter-dev/overwinter/internal/agent"
 	"github.com/overwinter-dev/overwinter/internal/agent/bridge"
+	"github.com/overwinter-dev/overwinter/internal/lazyregexp"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
@@ -45,7 +45,7 @@ const (
 // interruptGrace is how long an agent may take to abort a turn.
 const interruptGrace = 10 * time.Second
 
-var sessionID = regexp.MustCompile(`^[A-Za-z0-9_-]{1,64}$`)
+var sessionID = lazyregexp.New(`^[A-Za-z0-9_-]{1,64}$`)
 
 // Adapter is any agent that speaks the Agent Client Protocol. The zero value is ready.
 type Adapter struct{}

@@ -3,12 +3,12 @@ package acp
 import (
 	"encoding/json"
 	"fmt"
-	"regexp"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/overwinter-dev/overwinter/internal/conversation"
+	"github.com/overwinter-dev/overwinter/internal/lazyregexp"
 )
 
 // recorder makes blocks of what an agent says of its work. The bridge keeps one to write the
@@ -223,7 +223,7 @@ func (r *recorder) ended(o *openBlock, status conversation.BlockStatus, at time.
 	return []conversation.Event{r.close(o, status, at), head, event(conversation.EventBlockComplete, conversation.BlockComplete{Block: result}, at)}
 }
 
-var word = regexp.MustCompile(`^[A-Za-z0-9_.:-]+$`)
+var word = lazyregexp.New(`^[A-Za-z0-9_.:-]+$`)
 
 // name is what the tool is called, as far as the agent says so: it need not.
 func (c toolCall) name() string {

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"maps"
 	"path"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -15,6 +14,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/overwinter-dev/overwinter/internal/agent"
+	"github.com/overwinter-dev/overwinter/internal/lazyregexp"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
@@ -36,7 +36,7 @@ const interruptGrace = 10 * time.Second
 // messageSpace makes the uuids of messages out of run ids.
 var messageSpace = uuid.MustParse("d1a7f6c2-52a3-4f57-9b1c-7a3c4e0c8f5d")
 
-var sessionID = regexp.MustCompile(`^[a-z]+_([0-9a-f]{8})([0-9a-f]{4})([0-9a-f]{4})([0-9a-f]{4})([0-9a-f]{12})$`)
+var sessionID = lazyregexp.New(`^[a-z]+_([0-9a-f]{8})([0-9a-f]{4})([0-9a-f]{4})([0-9a-f]{4})([0-9a-f]{12})$`)
 
 // Adapter is Claude Code as the rest of overwinter sees it. The zero value is ready.
 type Adapter struct{}

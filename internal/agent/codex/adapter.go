@@ -9,13 +9,13 @@ import (
 	"io"
 	"maps"
 	"path"
-	"regexp"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/overwinter-dev/overwinter/internal/agent"
 	"github.com/overwinter-dev/overwinter/internal/agent/bridge"
+	"github.com/overwinter-dev/overwinter/internal/lazyregexp"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
@@ -39,7 +39,7 @@ const runner = "/overwinter/bin/overwinter-runner"
 const interruptGrace = 10 * time.Second
 
 // sessionID matches an id that may name the journal of a session and be part of a glob pattern.
-var sessionID = regexp.MustCompile(`^[A-Za-z0-9_-]{1,64}$`)
+var sessionID = lazyregexp.New(`^[A-Za-z0-9_-]{1,64}$`)
 
 // Adapter is Codex as the rest of overwinter sees it. The zero value is ready.
 type Adapter struct{}

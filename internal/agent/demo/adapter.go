@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"path"
-	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -13,6 +12,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/overwinter-dev/overwinter/internal/agent"
+	"github.com/overwinter-dev/overwinter/internal/lazyregexp"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
@@ -34,7 +34,7 @@ var promptSpace = uuid.MustParse("5c0c1c1b-7f3f-4d0e-9d3c-0d9ad1f2b6e4")
 
 // sessionID matches an id that may name the directory of a session's transcripts and be part of a
 // glob pattern.
-var sessionID = regexp.MustCompile(`^[A-Za-z0-9_-]{1,64}$`)
+var sessionID = lazyregexp.New(`^[A-Za-z0-9_-]{1,64}$`)
 
 // Adapter is the demo agent as the rest of overwinter sees it. The zero value is ready.
 type Adapter struct{}

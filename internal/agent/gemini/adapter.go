@@ -7,13 +7,13 @@ import (
 	"io"
 	"maps"
 	"path"
-	"regexp"
 	"slices"
 	"time"
 
 	"github.com/overwinter-dev/overwinter/internal/agent"
 	"github.com/overwinter-dev/overwinter/internal/agent/acp"
 	"github.com/overwinter-dev/overwinter/internal/agent/bridge"
+	"github.com/overwinter-dev/overwinter/internal/lazyregexp"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
@@ -45,7 +45,7 @@ var models = []string{
 // interruptGrace is how long the agent may take to abort a turn.
 const interruptGrace = 10 * time.Second
 
-var sessionID = regexp.MustCompile(`^[A-Za-z0-9_-]{1,64}$`)
+var sessionID = lazyregexp.New(`^[A-Za-z0-9_-]{1,64}$`)
 
 // Adapter is Gemini CLI as the rest of overwinter sees it. The zero value is ready.
 type Adapter struct{}

@@ -6,11 +6,11 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 
 	"github.com/overwinter-dev/overwinter/internal/agent/bridge"
+	"github.com/overwinter-dev/overwinter/internal/lazyregexp"
 )
 
 // tail reads the lines that a file gains.
@@ -221,7 +221,7 @@ func with(line []byte, key string, value json.RawMessage) json.RawMessage {
 
 // comment matches what the program removes from what it stores, in addition to characters without
 // width and the space at both ends.
-var comment = regexp.MustCompile(`(?s)<!--.*?-->`)
+var comment = lazyregexp.New(`(?s)<!--.*?-->`)
 
 // written is a text as the program writes it down.
 func written(text string) string {

@@ -2,8 +2,9 @@ package gemini
 
 import (
 	"encoding/json"
-	"regexp"
 	"strings"
+
+	"github.com/overwinter-dev/overwinter/internal/lazyregexp"
 )
 
 // commandDir is where the program has the user's commands, below its directory.
@@ -12,7 +13,7 @@ const commandDir = "commands"
 // promptKey begins the line of a command's file that has the prompt.
 const promptKey = "prompt = "
 
-var commandName = regexp.MustCompile(`^[A-Za-z0-9_-]{1,64}$`)
+var commandName = lazyregexp.New(`^[A-Za-z0-9_-]{1,64}$`)
 
 // commandPrompt is the prompt in the file of a command, as commandFile writes it or with the other
 // strings that TOML has.

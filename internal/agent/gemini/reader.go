@@ -3,13 +3,13 @@ package gemini
 import (
 	"encoding/json"
 	"fmt"
-	"regexp"
 	"strings"
 	"time"
 	"unicode"
 
 	"github.com/overwinter-dev/overwinter/internal/agent/bridge"
 	"github.com/overwinter-dev/overwinter/internal/conversation"
+	"github.com/overwinter-dev/overwinter/internal/lazyregexp"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
@@ -23,7 +23,7 @@ const reminderTag = "System: "
 const maxRaw = 4 << 10
 
 // delegating is the title of a call of subagentTool.
-var delegating = regexp.MustCompile(`^Delegating to agent '(.+)'$`)
+var delegating = lazyregexp.New(`^Delegating to agent '(.+)'$`)
 
 // reader makes blocks of the bridge's notes and of chat files. The translator and the parser share
 // it, so that both see the same.
@@ -499,7 +499,7 @@ func toolName(id string) string {
 	return ""
 }
 
-var madeID = regexp.MustCompile(`^(.+)-\d{10,}-\d+$`)
+var madeID = lazyregexp.New(`^(.+)-\d{10,}-\d+$`)
 
 // isSpace is what JavaScript trims.
 func isSpace(c rune) bool { return unicode.IsSpace(c) || c == '\ufeff' }

@@ -6,12 +6,12 @@ import (
 	"fmt"
 	"io"
 	"path"
-	"regexp"
 	"strings"
 	"time"
 
 	"github.com/overwinter-dev/overwinter/internal/agent"
 	"github.com/overwinter-dev/overwinter/internal/agent/bridge"
+	"github.com/overwinter-dev/overwinter/internal/lazyregexp"
 )
 
 // Name is the agent's name in the API.
@@ -73,10 +73,10 @@ func (Adapter) Describe() agent.Description {
 
 // sessionID matches an id that may name the directory of a session's transcripts and be part of a
 // glob pattern.
-var sessionID = regexp.MustCompile(`^[A-Za-z0-9_-]{1,64}$`)
+var sessionID = lazyregexp.New(`^[A-Za-z0-9_-]{1,64}$`)
 
 // modelName is a model as OpenCode names it: its provider and its own name.
-var modelName = regexp.MustCompile(`^[A-Za-z0-9_.-]+/\S+$`)
+var modelName = lazyregexp.New(`^[A-Za-z0-9_.-]+/\S+$`)
 
 // Launch starts the bridge to serve prompts on stdin until it is closed. The bridge finds out by
 // itself whether there is a session to resume.

@@ -8,17 +8,17 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"regexp"
 	"sync"
 	"time"
 
+	"github.com/overwinter-dev/overwinter/internal/lazyregexp"
 	"github.com/overwinter-dev/overwinter/internal/runner"
 )
 
 // ErrFinal is returned by an append after a final mark.
 var ErrFinal = errors.New("journal is final")
 
-var validRun = regexp.MustCompile(`^[A-Za-z0-9_-]{1,128}$`)
+var validRun = lazyregexp.New(`^[A-Za-z0-9_-]{1,128}$`)
 
 // ValidRun reports whether run may name a journal.
 func ValidRun(run string) bool { return validRun.MatchString(run) }

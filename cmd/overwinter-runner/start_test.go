@@ -1,0 +1,44 @@
+package main
+
+import (
+	"bufio"
+	"os"
+	"os/exec"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// maxInit is how much our packages may allocate before main. Every command starts the program again: a wake has four to six
+// of them, and a bridge for the agent.
+const maxInit = 128 << 10
+
+var initialized = regexp.MustCompile(`^init (\S+) @.* (\d+) bytes, (\d+) allocs$`)
+
+// TestTheProgramDoesLittleBeforeMain adds up what the Go runtime reports of the initialization of our packages.
+func TestTheProgramDoesLittleBeforeMain(t *testing.T) {
+	t.Parallel()
+	self, err := os.Executable()
+	require.NoError(t, err)
+	command := exec.CommandContext(t.Context(), self, "--help")
+	command.Env = append(os.Environ(), asRunner+"=1", "GODEBUG=inittrace=1")
+	stderr := &strings.Builder{}
+	command.Stderr = stderr
+	require.NoError(t, command.Run(), stderr)
+	total, packages := 0, 0
+	for lines := bufio.NewScanner(strings.NewReader(stderr.String())); lines.Scan(); {
+		found := initialized.FindStringSubmatch(lines.Text())
+		if found == nil || !strings.HasPrefix(found[1], "github.com/overwinter-dev/overwinter/") {
+			continue
+		}
+		bytes, err := strconv.Atoi(found[2])
+		require.NoError(t, err)
+		t.Log(lines.Text())
+		total, packages = total+bytes, packages+1
+	}
+	require.Positive(t, packages, stderr)
+	require.Less(t, total, maxInit, "bytes; internal/lazyregexp compiles regular expressions at their first use")
+}
