@@ -28,14 +28,19 @@ import (
 // Frames that are committed already are skipped, so that an append may be
 // repeated when its answer was lost.
 func (db *DB) EventsAppend(ctx context.Context, appends []eventlog.Append) ([]error, error) {
-	return db.eventsAppend(ctx, appends, []string{"begin", "set local lock_timeout = " + milliseconds(lockTurn)}, false)
+	return db.eventsAppend(ctx, appends, []string{"begin", genericPlans, "set local lock_timeout = " + milliseconds(lockTurn)}, false)
 }
 
 // EventsTryAppend is EventsAppend that waits for no session: the appends to one that another
 // transaction holds, or that does not exist, are left out with eventlog.ErrBusy.
 func (db *DB) EventsTryAppend(ctx context.Context, appends []eventlog.Append) ([]error, error) {
-	return db.eventsAppend(ctx, appends, []string{"begin"}, true)
+	return db.eventsAppend(ctx, appends, []string{"begin", genericPlans}, true)
 }
+
+// genericPlans has the statements of the transaction planned once for each connection. They look rows up by key, in one way
+// whatever the parameters are. The planner believes that a plan for an array that it knows is cheaper than one for any array,
+// and makes one again for every execution.
+const genericPlans = "set local plan_cache_mode = force_generic_plan"
 
 func (db *DB) eventsAppend(ctx context.Context, appends []eventlog.Append, begin []string, skipLocked bool) ([]error, error) {
 	b := &appendTx{

@@ -1,0 +1,50 @@
+package postgres_test
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/overwinter-dev/overwinter/internal/eventlog"
+	"github.com/overwinter-dev/overwinter/internal/postgres"
+)
+
+// TestAppendsArePlannedOnce: the number of plans does not grow with the number of commits.
+func TestAppendsArePlannedOnce(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	db, err := postgres.Open(b.ctx, b.url, postgres.Options{MaxConns: 1})
+	require.NoError(t, err)
+	defer db.Close()
+	var appends []eventlog.Append
+	for i := range 6 {
+		other := *b
+		other.id = b.session(t)
+		other.running(t)
+		appends = append(appends, eventlog.Append{
+			SessionID: other.id, RunID: other.begin(t, other.submit(t, fmt.Sprint(i))), Generation: 1, Token: "t1", State: []byte("{}"),
+		})
+	}
+	const commits = 50
+	for frame := range int64(commits) {
+		for i := range appends {
+			appends[i].LastFrame = frame
+			appends[i].Events = []eventlog.Draft{draft("text_delta", frame, 0, `{"blockId":"block_1","delta":"word "}`)}
+		}
+		verdicts, err := db.EventsTryAppend(b.ctx, appends)
+		require.NoError(t, err)
+		for _, verdict := range verdicts {
+			require.NoError(t, verdict)
+		}
+	}
+	statements, err := postgres.PlansOf(b.ctx, db)
+	require.NoError(t, err)
+	require.NotEmpty(t, statements)
+	for _, s := range statements {
+		t.Logf("%d custom, %d generic: %.60s", s.Custom, s.Generic, s.SQL)
+	}
+	for _, s := range statements {
+		require.Less(t, s.Custom, int64(commits/2), s.SQL)
+	}
+}
