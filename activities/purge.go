@@ -17,6 +17,10 @@ const (
 	purgesAtOnce = 4
 	// purgeTimeout bounds one pass over one session. What it does not get to is done in a later one.
 	purgeTimeout = 2 * time.Minute
+	// purgeLease is for how long a purge stays with the worker that carries it out, unless it is renewed.
+	// It is renewed every purgeRenew, which is shorter than the shortest lease that PurgesTake gives.
+	purgeLease = 15 * time.Second
+	purgeRenew = time.Second
 	// purgeSettle is how long after a session's row the last look at Temporal is taken: longer than a request that has read
 	// the row may take to signal.
 	purgeSettle = 30 * time.Second
@@ -32,6 +36,8 @@ const (
 type PurgeStore interface {
 	// PurgesTake returns purges that are due, each to one caller for a while.
 	PurgesTake(ctx context.Context, limit int) ([]session.Purge, error)
+	// PurgeRenew keeps other callers from taking a purge for at least a while.
+	PurgeRenew(ctx context.Context, sessionID string, lease time.Duration) error
 	// PurgeSet moves a purge to a state and has it looked at after a pause.
 	PurgeSet(ctx context.Context, sessionID string, state session.PurgeState, after time.Duration) error
 	// PurgeContent erases everything of a terminated session but what its images are found by.
@@ -88,6 +94,8 @@ func (p *Purger) Pass(ctx context.Context) error {
 		group.Go(func() error {
 			ctx, cancel := context.WithTimeout(ctx, purgeTimeout)
 			defer cancel()
+			stop := p.renew(ctx, purge.SessionID)
+			defer stop()
 			if err := p.step(ctx, purge); err != nil {
 				return fmt.Errorf("purge session %s (%s): %w", purge.SessionID, purge.State, err)
 			}
@@ -95,6 +103,29 @@ func (p *Purger) Pass(ctx context.Context) error {
 		})
 	}
 	return errors.Join(retained, group.Wait())
+}
+
+// renew keeps a purge with this worker until stop is called: a pass over a large session takes longer than the lease that
+// PurgesTake gives. A lease that could not be renewed costs repeated work, and nothing else.
+func (p *Purger) renew(ctx context.Context, id string) (stop func()) {
+	ctx, cancel := context.WithCancel(ctx)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		tick := time.NewTicker(purgeRenew)
+		defer tick.Stop()
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-tick.C:
+			}
+			if err := p.store.PurgeRenew(ctx, id, purgeLease); err != nil && ctx.Err() == nil {
+				p.Logger.WarnContext(ctx, "could not renew a purge", slog.String("session_id", id), slog.Any("error", err))
+			}
+		}
+	}()
+	return func() { cancel(); <-done }
 }
 
 // step takes a purge as far as it gets.

@@ -85,6 +85,11 @@ func (db *DB) PurgesTake(ctx context.Context, limit int) ([]session.Purge, error
 	return out, fault("choose purges", err)
 }
 
+// PurgeRenew keeps other callers from taking a purge for at least a while.
+func (db *DB) PurgeRenew(ctx context.Context, sessionID string, lease time.Duration) error {
+	return fault("renew a purge", db.q.PurgeRenew(ctx, db.pool, &dbsqlc.PurgeRenewParams{SessionID: sessionID, PauseSeconds: lease.Seconds()}))
+}
+
 // PurgeSet moves a purge to its next state, or has it looked at again, after a pause.
 func (db *DB) PurgeSet(ctx context.Context, sessionID string, state session.PurgeState, after time.Duration) error {
 	return fault("record the state of a purge", db.q.PurgeSet(ctx, db.pool, &dbsqlc.PurgeSetParams{

@@ -143,6 +143,22 @@ func (q *Queries) PurgeInsert(ctx context.Context, db DBTX, sessionID string) er
 	return err
 }
 
+const purgeRenew = `-- name: PurgeRenew :exec
+UPDATE purges SET next_at = greatest(next_at, clock_timestamp() + make_interval(secs => $1::double precision))
+WHERE session_id = $2 AND state <> 'erased'
+`
+
+type PurgeRenewParams struct {
+	PauseSeconds float64
+	SessionID    string
+}
+
+// PurgeRenew keeps a purge with the worker that carries it out.
+func (q *Queries) PurgeRenew(ctx context.Context, db DBTX, arg *PurgeRenewParams) error {
+	_, err := db.Exec(ctx, purgeRenew, arg.PauseSeconds, arg.SessionID)
+	return err
+}
+
 const purgeSet = `-- name: PurgeSet :exec
 UPDATE purges SET state = $1, attempts = 0, next_at = clock_timestamp() + make_interval(secs => $2::double precision),
     erased_at = CASE WHEN $1 = 'erased' THEN clock_timestamp() END

@@ -65,6 +65,11 @@ UPDATE purges p SET attempts = p.attempts + 1,
 FROM due WHERE p.session_id = due.session_id
 RETURNING p.session_id, p.state, p.requested_at;
 
+-- name: PurgeRenew :exec
+-- PurgeRenew keeps a purge with the worker that carries it out.
+UPDATE purges SET next_at = greatest(next_at, clock_timestamp() + make_interval(secs => @pause_seconds::double precision))
+WHERE session_id = @session_id AND state <> 'erased';
+
 -- name: EventsRetention :many
 -- EventsRetention looks at the next sessions in the order of their numbers and returns, of those that sleep or are over,
 -- the ones with events to delete: the oldest event is before a time, or was to be deleted already.

@@ -1,0 +1,67 @@
+package activities_test
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/overwinter-dev/overwinter/activities"
+	"github.com/overwinter-dev/overwinter/internal/postgres"
+	"github.com/overwinter-dev/overwinter/internal/session"
+)
+
+// slowPurge is a store in which the erasure of content waits for a number of renewals.
+type slowPurge struct {
+	*postgres.DB
+	renewed atomic.Int64
+	enough  chan struct{}
+	taken   []session.Purge // by another worker, after that
+}
+
+const renewals = 4 // of one second: the lease of PurgesTake is two
+
+func (s *slowPurge) PurgeRenew(ctx context.Context, id string, lease time.Duration) error {
+	err := s.DB.PurgeRenew(ctx, id, lease)
+	if err == nil && s.renewed.Add(1) == renewals {
+		close(s.enough)
+	}
+	return err
+}
+
+func (s *slowPurge) PurgeContent(ctx context.Context, id string) error {
+	select {
+	case <-s.enough:
+	case <-time.After(patience):
+		return errors.New("the purge is not renewed")
+	}
+	var err error
+	if s.taken, err = s.PurgesTake(ctx, 10); err != nil {
+		return err
+	}
+	return s.DB.PurgeContent(ctx, id)
+}
+
+// noWorkflows is an engine that has none.
+type noWorkflows struct{}
+
+func (noWorkflows) Stop(context.Context, string) error          { return nil }
+func (noWorkflows) Erase(context.Context, string) (bool, error) { return false, nil }
+
+// TestAPurgeStaysWithItsWorker however long a pass takes.
+func TestAPurgeStaysWithItsWorker(t *testing.T) {
+	t.Parallel()
+	b := setupMemory(t)
+	b.transit(t, session.EventStop)
+	_, err := b.db.PurgeRequest(b.ctx, b.id)
+	require.NoError(t, err)
+	store := &slowPurge{DB: b.db, enough: make(chan struct{})}
+	purger := activities.NewPurger(b.control, store, noWorkflows{}, activities.Retention{})
+	require.NoError(t, purger.Pass(b.ctx))
+	require.Empty(t, store.taken, "another worker takes it")
+	_, err = b.db.SessionGet(b.ctx, b.id)
+	require.Equal(t, session.CodeNoSession, session.CodeOf(err))
+}
