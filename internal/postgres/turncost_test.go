@@ -76,7 +76,7 @@ func TestWhatATurnAsksOfPostgres(t *testing.T) {
 		})
 		_, err = db.RunEnd(b.ctx, session.RunEnding{RunID: run, Outcome: session.OutcomeCompleted})
 		require.NoError(t, err)
-		costs["RunClaim of nothing"] = count(func() { // an attendant is notified of its own writes
+		costs["RunClaim of nothing"] = count(func() { // an attendant is notified about what it writes
 			b.sql(t, "UPDATE sessions SET attendant = 'a1' WHERE id = $1", b.id)
 			claimed, err := db.RunClaim(b.ctx, claim)
 			require.NoError(t, err)
