@@ -49,7 +49,7 @@ func (s *sandboxSet) has(id string) bool {
 // ends them while the listing continues, and returns all that were listed; an incomplete listing is listErr. A
 // sandbox that could not be ended by the look before is tried after all others.
 func (l *look) reap(ctx context.Context) (running *sandboxSet, listErr, err error) {
-	r := &reaper{look: l, jobs: make(chan reaping, reapQueue), known: l.cursors.stuckBefore(), stuck: map[string]struct{}{}}
+	r := &reaper{look: l, jobs: make(chan reaping, reapQueue), known: l.cursors.stuckBefore(), stuck: map[string]struct{}{}, byRows: newSandboxSet()}
 	running = newSandboxSet()
 	var workers, sources errgroup.Group
 	for range reconcileParallel {
@@ -77,9 +77,10 @@ type reaper struct {
 	known    map[string]struct{} // the look before could not end them
 	failures failures
 
-	mu    sync.Mutex
-	late  []reaping
-	stuck map[string]struct{}
+	mu     sync.Mutex
+	late   []reaping
+	stuck  map[string]struct{}
+	byRows *sandboxSet // those that rows name: their rows are ended first, and the listing may come after that
 }
 
 // reaping is a sandbox to be ended: that of a row, or one that was listed.
@@ -149,6 +150,7 @@ func (r *reaper) rows(ctx context.Context) error {
 			return err
 		}
 		for _, row := range rows {
+			r.rowNames(row)
 			if err := r.add(ctx, reaping{row: row}); err != nil {
 				return err
 			}
@@ -159,6 +161,22 @@ func (r *reaper) rows(ctx context.Context) error {
 		last := rows[len(rows)-1]
 		after = session.SandboxKey{SessionID: last.SessionID, Generation: last.Generation}
 	}
+}
+
+func (r *reaper) rowNames(row session.SandboxRow) {
+	if row.SandboxID == "" {
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.byRows.add(row.SandboxID)
+}
+
+// named reports whether a listed sandbox is ended for its row in this look.
+func (r *reaper) named(s sandbox.Listing) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.byRows.has(s.ID)
 }
 
 // list reads what runs at the provider, and finds what no open row has: the session was terminated, or its row was
@@ -199,6 +217,9 @@ func (r *reaper) unowned(ctx context.Context, page []sandbox.Listing) error {
 		return err
 	}
 	for _, i := range unowned {
+		if r.named(page[i]) {
+			continue
+		}
 		if err := r.add(ctx, reaping{listed: page[i]}); err != nil {
 			return err
 		}
