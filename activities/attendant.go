@@ -42,7 +42,7 @@ type attendant struct {
 func (t *Turns) newAttendant(in TurnRequest, pulse *pulse, place *place) *attendant {
 	a := &attendant{t: t, in: in, pulse: pulse, place: place}
 	if in.Attend != nil && in.Look && t.Attend > 0 {
-		a.left, a.token = in.Attend.Prompts, newToken()
+		a.left, a.token = in.Attend.MaxPrompts, newToken()
 	}
 	return a
 }

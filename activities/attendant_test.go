@@ -47,7 +47,7 @@ func (b *bundle) takeBack(t *testing.T) activities.TakenBack {
 func (b *bundle) attendedClaim(t *testing.T, s activities.SandboxReady, content string) activities.TurnRequest {
 	t.Helper()
 	in := b.claim(t, s, content)
-	in.Look, in.Dispatch, in.Attend = true, 1, &activities.Attend{For: time.Minute, Prompts: 10}
+	in.Look, in.Dispatch, in.Attend = true, 1, &activities.Attend{For: time.Minute, MaxPrompts: 10}
 	return in
 }
 
@@ -150,9 +150,9 @@ func TestAnAttendantLeaves(t *testing.T) {
 		then   func(t *testing.T, b *bundle, s activities.SandboxReady)
 		waits  func(t *testing.T, w activities.Waiting)
 	}{
-		"its time is up":                 {attend: activities.Attend{For: 50 * time.Millisecond, Prompts: 10}},
+		"its time is up":                 {attend: activities.Attend{For: 50 * time.Millisecond, MaxPrompts: 10}},
 		"the worker's time is up":        {change: func(c *activities.Config) { c.Attend = 50 * time.Millisecond }},
-		"the session moves":              {attend: activities.Attend{For: time.Minute, Prompts: 10, Until: time.Now()}},
+		"the session moves":              {attend: activities.Attend{For: time.Minute, MaxPrompts: 10, Until: time.Now()}},
 		"it has run as many as it may":   {attend: activities.Attend{For: time.Minute}},
 		"the worker has room for one":    {change: func(c *activities.Config) { c.MaxTurns = 1 }},
 		"the worker does not attend":     {change: func(c *activities.Config) { c.Attend = 0 }},

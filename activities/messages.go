@@ -175,9 +175,9 @@ type TurnRequest struct {
 // Attend bounds an attendance: the attempt that has ended a run keeps its link and claims the prompts that follow by
 // itself, until one of the bounds is reached or something other than a prompt waits.
 type Attend struct {
-	For     time.Duration `json:"for"`            // without a prompt
-	Until   time.Time     `json:"until,omitzero"` // zero: there is no such time
-	Prompts int           `json:"prompts"`        // that it may claim
+	For        time.Duration `json:"for"`            // without a prompt
+	Until      time.Time     `json:"until,omitzero"` // zero: there is no such time
+	MaxPrompts int           `json:"prompts"`        // that it may claim
 }
 
 // TurnResult is the end of a run.

@@ -27,7 +27,7 @@ func (l *life) attendance(ctx workflow.Context) *activities.Attend {
 	if left < 1 {
 		return nil
 	}
-	return &activities.Attend{For: l.attends, Until: l.moveAt(), Prompts: min(left, maxAttendedPrompts)}
+	return &activities.Attend{For: l.attends, Until: l.moveAt(), MaxPrompts: min(left, maxAttendedPrompts)}
 }
 
 // urgency is what cannot wait for the end of an attendance.

@@ -28,7 +28,7 @@ const (
 func (w *world) attendable(o *operation) bool {
 	return o.turn.Attend != nil && !w.earlierWorkers && o.run.outcome == session.OutcomeCompleted && len(w.pendingCommands()) == 0 &&
 		w.state == session.Running && o.run.generation == w.generation && (w.workflowRun == "" || w.workflowRun == o.engine) &&
-		(o.attended == nil || len(o.attended.Runs) < o.turn.Attend.Prompts)
+		(o.attended == nil || len(o.attended.Runs) < o.turn.Attend.MaxPrompts)
 }
 
 // rest lets an attendant wait for the next prompt.
