@@ -199,7 +199,7 @@ func (s suite) conditions(t *testing.T) map[string]bool {
 		always:                       true,
 		"where there is no `python`": !python,
 		"where `sh` is dash":         shellStatus(t) == 2,
-		"where sandboxes have no network of their own": shared || unblocked,
+		"where sandboxes have no separate network": shared || unblocked,
 	}
 }
 
