@@ -32,7 +32,8 @@ func measureNetwork(ctx context.Context, b *bench, s *section) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, sys.close(context.WithoutCancel(ctx))) }()
-	s.note("A client runs in a sandbox and on the machine, in turns; its server is the bench. Through the sandbox's network it connects to `%s`. "+
+	s.note("A client runs in a sandbox and on the machine, in turns; its server is the bench. Through the sandbox's network it connects to `%s`, "+
+		"whose name it resolves once. "+
 		"A transfer is %d MiB over one connection; a request is 100 bytes and their echo.", hostName, b.options.Transfer)
 	id, err := sys.bare.create(ctx, sandbox.DefaultBase)
 	if err != nil {
@@ -218,8 +219,13 @@ func useNetwork(args []string) error {
 	if err != nil {
 		return err
 	}
+	// The name is resolved once: on loopback there is none.
+	resolved, err := net.ResolveTCPAddr("tcp", args[1])
+	if err != nil {
+		return err
+	}
 	var took time.Duration
-	switch mode, address := args[0], args[1]; mode {
+	switch mode, address := args[0], resolved.String(); mode {
 	case "down", "up":
 		took, err = transfer(mode[0], address, n)
 	case "request":
