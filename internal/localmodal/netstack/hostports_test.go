@@ -211,7 +211,7 @@ func TestListeningSocketsAreFound(t *testing.T) {
 		if strings.HasPrefix(address, "0") {
 			network = "tcp4"
 		}
-		// Another program may get the port as soon as it is free.
+		// Another program may take a port that is closed.
 		gone := false
 		for try := 0; try < 10 && !gone; try++ {
 			listener, err := net.Listen(network, address)
