@@ -1,0 +1,49 @@
+package overwinter_test
+
+import (
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// namedTest is a test as the documents name one: package, dot, function.
+var namedTest = regexp.MustCompile("`([a-z-]+)\\.(Test[A-Za-z0-9]+)")
+
+var declaredTest = regexp.MustCompile(`(?m)^func (Test[A-Za-z0-9]+)\(`)
+
+// TestDocumentsNameTestsThatExist: the tables of failures are as good as the tests that they name.
+func TestDocumentsNameTestsThatExist(t *testing.T) {
+	t.Parallel()
+	declared := map[string]bool{} // by package and name
+	err := fs.WalkDir(os.DirFS("."), ".", func(file string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() || !strings.HasSuffix(file, "_test.go") {
+			return err
+		}
+		text, err := os.ReadFile(file)
+		for _, found := range declaredTest.FindAllSubmatch(text, -1) {
+			declared[path.Base(path.Dir(file))+"."+string(found[1])] = true
+		}
+		return err
+	})
+	require.NoError(t, err)
+
+	documents, err := filepath.Glob("docs/*.md")
+	require.NoError(t, err)
+	named := 0
+	for _, document := range append(documents, "ARCHITECTURE.md", "SECURITY.md", "README.md", "CONTRIBUTING.md") {
+		text, err := os.ReadFile(document)
+		require.NoError(t, err)
+		for _, found := range namedTest.FindAllSubmatch(text, -1) {
+			named++
+			name := string(found[1]) + "." + string(found[2])
+			require.True(t, declared[name], "%s names %s", document, name)
+		}
+	}
+	require.Greater(t, named, 100)
+}
