@@ -192,9 +192,7 @@ func TestVerifyFindsWhatIsChangedAndWhatIsMissing(t *testing.T) {
 
 func TestTheManifestKnowsTheRepository(t *testing.T) {
 	t.Parallel()
-	if _, err := exec.LookPath("git"); err != nil {
-		t.Skip("git is not installed")
-	}
+	needGit(t)
 	b := setup(t)
 	dir := b.paths.Workspace
 	gitIn(t, dir, "init", "-q")
@@ -235,9 +233,7 @@ func TestTheManifestKnowsTheRepository(t *testing.T) {
 
 func TestARepositoryCannotMakeTheManifestRunItsCommands(t *testing.T) {
 	t.Parallel()
-	if _, err := exec.LookPath("git"); err != nil {
-		t.Skip("git is not installed")
-	}
+	needGit(t)
 	b := setup(t)
 	dir := b.paths.Workspace
 	gitIn(t, dir, "init", "-q")
@@ -249,9 +245,7 @@ func TestARepositoryCannotMakeTheManifestRunItsCommands(t *testing.T) {
 // A sandbox whose seal fails is never saved, and its session never sleeps.
 func TestARepositoryThatCannotBeDescribedIsSealed(t *testing.T) {
 	t.Parallel()
-	if _, err := exec.LookPath("git"); err != nil {
-		t.Skip("git is not installed")
-	}
+	needGit(t)
 	for name, spoil := range map[string]func(t *testing.T, git string){
 		"empty": func(t *testing.T, git string) {
 			t.Helper()
@@ -288,9 +282,7 @@ func TestARepositoryThatCannotBeDescribedIsSealed(t *testing.T) {
 
 func TestASparseFileIsNotReadToItsEnd(t *testing.T) {
 	t.Parallel()
-	if _, err := exec.LookPath("git"); err != nil {
-		t.Skip("git is not installed")
-	}
+	needGit(t)
 	b := setup(t)
 	dir := b.paths.Workspace
 	gitIn(t, dir, "init", "-q")
@@ -311,4 +303,11 @@ func build(t *testing.T) string {
 	build, err := runner.Build(program)
 	require.NoError(t, err)
 	return build
+}
+
+// needGit fails if there is no git: make test installs it.
+func needGit(t *testing.T) {
+	t.Helper()
+	_, err := exec.LookPath("git")
+	require.NoError(t, err, "these tests need git")
 }
