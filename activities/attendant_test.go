@@ -81,7 +81,7 @@ func (b *bundle) ranOnce(t *testing.T, p session.Prompt, said string) {
 func (b *bundle) carriedOn(t *testing.T, s activities.SandboxReady) session.Processing {
 	t.Helper()
 	opened := b.open(t)
-	require.NotNil(t, opened.Processing, "the workflow is told of the run")
+	require.NotNil(t, opened.Processing, "the workflow learns of the run")
 	run := *opened.Processing
 	result, err := b.turn(activities.TurnRequest{
 		SessionID: b.id, RunID: run.RunID, PromptID: run.PromptID, Generation: s.Generation, SandboxID: s.SandboxID, Dispatch: run.Dispatch,
@@ -211,12 +211,12 @@ type freezer struct {
 	frozen        atomic.Bool
 }
 
-func (b *bundle) freezeAt(t *testing.T, step string, behind bool) *freezer {
+func (b *bundle) freezeAt(t *testing.T, step string, after bool) *freezer {
 	t.Helper()
 	f := &freezer{reached: make(chan struct{}), thaw: make(chan struct{})}
 	stop := func(at string) {
 		open := true
-		if step == stepClaim && behind { // a change that is not a prompt leads to a claim of nothing
+		if step == stepClaim && after { // a change that is not a prompt leads to a claim of nothing
 			run, err := b.db.RunOpen(b.ctx, b.id)
 			open = err == nil && run != ""
 		}
@@ -225,7 +225,7 @@ func (b *bundle) freezeAt(t *testing.T, step string, behind bool) *freezer {
 			<-f.thaw
 		}
 	}
-	if behind {
+	if after {
 		b.steps.set(nil, stop)
 	} else {
 		b.steps.set(func(at string, _ *eventlog.Append) error { stop(at); return nil }, nil)
@@ -240,14 +240,14 @@ func TestAnAttendantThatIsFrozenRunsNoPromptTwice(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		step   string
-		behind bool
+		after  bool
 		claims bool // the attendant has the prompt while it is frozen
 	}{
-		"before its claim":           {step: stepClaim},
-		"behind its claim":           {step: stepClaim, behind: true, claims: true},
-		"before its first frame":     {step: stepAppend, claims: true},
-		"behind its last frame":      {step: stepEnd, claims: true},
-		"behind the end of its turn": {step: stepEnd, behind: true},
+		"before its claim":          {step: stepClaim},
+		"after its claim":           {step: stepClaim, after: true, claims: true},
+		"before its first frame":    {step: stepAppend, claims: true},
+		"after its last frame":      {step: stepEnd, claims: true},
+		"after the end of its turn": {step: stepEnd, after: true},
 	} {
 		for _, command := range []session.CommandKind{"", session.CommandSync, session.CommandAbort, session.CommandStop} {
 			t.Run(name+" "+string(command), func(t *testing.T) {
@@ -257,11 +257,11 @@ func TestAnAttendantThatIsFrozenRunsNoPromptTwice(t *testing.T) {
 				b.attended(t, nil)
 				turn := b.begin(t, b.attendedClaim(t, ready, "the first"))
 				b.ranOnce(t, b.submit(t, "the second"), "the second")
-				frozen := b.freezeAt(t, c.step, c.behind)
+				frozen := b.freezeAt(t, c.step, c.after)
 				third := b.submit(t, "the third")
 				<-frozen.reached
 				var fourth session.Prompt
-				if c.step == stepEnd && c.behind { // that was the end of the third
+				if c.step == stepEnd && c.after { // that was the end of the third
 					fourth = b.submit(t, "the fourth")
 				}
 				if command != "" {
@@ -272,7 +272,7 @@ func TestAnAttendantThatIsFrozenRunsNoPromptTwice(t *testing.T) {
 				case c.claims:
 					require.Equal(t, third.ID, taken.Run.PromptID)
 					require.Equal(t, third.ID, b.carriedOn(t, ready).PromptID)
-				case c.behind:
+				case c.after:
 					require.Nil(t, taken.Run)
 					third = fourth
 				default:
