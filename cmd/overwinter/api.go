@@ -28,7 +28,7 @@ type APICmd struct {
 	Address string `env:"OVERWINTER_API_ADDRESS" default:"127.0.0.1:8080" placeholder:"ADDR" help:"Address to listen on. Default ${default}."`
 	Key     string `name:"api-key" env:"OVERWINTER_API_KEY" placeholder:"KEY" help:"API key that clients send as a bearer token, at least 20 characters. Required unless --allow-loopback-without-key is set."`
 
-	SecretKey string `env:"OVERWINTER_SECRET_KEY" placeholder:"BASE64" help:"Key of this installation, the same as the workers': 32 bytes in base64. Without it secrets cannot be stored."`
+	SecretKey string `env:"OVERWINTER_SECRET_KEY" placeholder:"BASE64" help:"Key of this installation, the same as the workers': 32 bytes in base64. Without it secrets cannot be stored, nor transcripts read; once there are secrets, neither can files, diffs and questions (503)."`
 	previousKeys
 
 	AllowLoopbackWithoutKey bool   `env:"OVERWINTER_ALLOW_LOOPBACK_WITHOUT_KEY" help:"Serve this user's and root's programs on this machine without a key, on a loopback address only. For development."`

@@ -28,11 +28,11 @@ type DevCmd struct {
 	TemporalUIPort    int    `name:"temporal-ui-port" default:"8233" placeholder:"N" help:"Port of Temporal's web UI; 0 selects a free one. Default ${default}."`
 	LocalModalPort    int    `default:"0" placeholder:"N" help:"Port of the local Modal; 0 selects a free one and reuses it if possible. Default ${default}."`
 	Isolation         string `env:"OVERWINTER_LOCALMODAL_ISOLATION" default:"auto" placeholder:"LEVEL" help:"Isolation of the local Modal's sandboxes: namespaces, chroot, directory, or auto for the strongest that works here. Default ${default}."`
-	SandboxNetwork    string `name:"sandbox-network" env:"OVERWINTER_SANDBOX_NETWORK" default:"${sandbox_network}" placeholder:"NETWORK" help:"Network of sandboxes of the local Modal: own (the internet without this machine and private addresses), shared (this machine's), or auto for own on the level namespaces. Default ${default}."`
+	SandboxNetwork    string `name:"sandbox-network" env:"OVERWINTER_SANDBOX_NETWORK" default:"${sandbox_network}" placeholder:"NETWORK" help:"Network of the local Modal's sandboxes: own (the internet without this machine and private addresses), shared (this machine's), or auto for own on the level namespaces. Default ${default}."`
 	SandboxHostPorts  string `name:"sandbox-host-ports" env:"OVERWINTER_SANDBOX_HOST_PORTS" placeholder:"PORTS" help:"Ports of this machine's loopback interface that sandboxes with their own network reach as host.overwinter.internal, such as 8901,11434 or 8000-8099. Default: none."`
 	DatabaseURL       string `name:"database-url" env:"OVERWINTER_DATABASE_URL" placeholder:"URL" help:"Postgres to use. Default: start one."`
 	TemporalAddress   string `env:"TEMPORAL_ADDRESS" placeholder:"ADDR" help:"Temporal to use. Default: start one."`
-	TemporalNamespace string `env:"TEMPORAL_NAMESPACE" default:"default" placeholder:"NAME" help:"Namespace of the sessions' workflows. Default ${default}."`
+	TemporalNamespace string `env:"TEMPORAL_NAMESPACE" default:"default" placeholder:"NAME" help:"Namespace of the sessions' workflows; it must exist. Default ${default}."`
 	TemporalBinary    string `env:"OVERWINTER_TEMPORAL_BINARY" placeholder:"FILE" help:"Temporal server to start. Default: overwinter-temporal in this program's directory or in PATH."`
 	RunnerBinary      string `env:"OVERWINTER_RUNNER_BINARY" placeholder:"FILE" help:"Program that runs in sandboxes. Default: overwinter-runner in this program's directory."`
 	SecretKey         string `env:"OVERWINTER_SECRET_KEY" placeholder:"BASE64" help:"Key of this installation. Default: generated once and stored in the data directory."`

@@ -19,8 +19,8 @@ type LocalModalCmd struct {
 	DataDir     string `default:"${data_dir}/local-modal" type:"path" placeholder:"DIR" help:"Directory for sandboxes, images and snapshots. Default ${default}."`
 	TokenID     string `env:"OVERWINTER_LOCALMODAL_TOKEN_ID" placeholder:"ID" help:"ID of the token that clients must send. Default: a token generated once and stored in the data directory."`
 	TokenSecret string `env:"OVERWINTER_LOCALMODAL_TOKEN_SECRET" placeholder:"SECRET" help:"Secret of that token, at least 16 characters."`
-	Isolation   string `env:"OVERWINTER_LOCALMODAL_ISOLATION" default:"auto" placeholder:"LEVEL" help:"Isolation of sandboxes: namespaces, chroot, directory, or auto for the strongest that works here. Default ${default}."`
-	Network     string `name:"sandbox-network" env:"OVERWINTER_SANDBOX_NETWORK" default:"${sandbox_network}" placeholder:"NETWORK" help:"Network of sandboxes: own (the internet without this machine and private addresses), shared (this machine's), or auto for own on the level namespaces. Default ${default}."`
+	Isolation   string `env:"OVERWINTER_LOCALMODAL_ISOLATION" default:"auto" placeholder:"LEVEL" help:"Isolation of the local Modal's sandboxes: namespaces, chroot, directory, or auto for the strongest that works here. Default ${default}."`
+	Network     string `name:"sandbox-network" env:"OVERWINTER_SANDBOX_NETWORK" default:"${sandbox_network}" placeholder:"NETWORK" help:"Network of the local Modal's sandboxes: own (the internet without this machine and private addresses), shared (this machine's), or auto for own on the level namespaces. Default ${default}."`
 	HostPorts   string `name:"sandbox-host-ports" env:"OVERWINTER_SANDBOX_HOST_PORTS" placeholder:"PORTS" help:"Ports of this machine's loopback interface that sandboxes with their own network reach as host.overwinter.internal, such as 8901,11434 or 8000-8099. Default: none."`
 
 	sandboxLimitFlags

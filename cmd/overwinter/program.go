@@ -83,13 +83,9 @@ func (p program) Run(ctx context.Context) (code int) {
 	}()
 
 	var c commands
-	parser, err := kong.New(&c,
-		kong.Name("overwinter"),
-		kong.Description("Keeps coding-agent sessions alive: they work in sandboxes, sleep when idle and wake where they left off."),
+	parser, err := c.parser(defaultDataDir(),
 		kong.Writers(p.stdout, p.stderr),
 		kong.Exit(func(code int) { panic(exited(code)) }),
-		kong.Vars{"data_dir": defaultDataDir(), "sandbox_network": string(box.DefaultNetwork)},
-		kong.ConfigureHelp(kong.HelpOptions{Compact: true}),
 	)
 	if err != nil {
 		return p.fail(exitFailed, fmt.Errorf("define flags: %w", err))
@@ -119,6 +115,16 @@ func (p program) Run(ctx context.Context) (code int) {
 	default:
 		return p.fail(exitFailed, err)
 	}
+}
+
+// parser returns the parser that fills c. dataDir is the default of the flags for directories.
+func (c *commands) parser(dataDir string, options ...kong.Option) (*kong.Kong, error) {
+	return kong.New(c, append(options,
+		kong.Name("overwinter"),
+		kong.Description("Keeps coding-agent sessions alive: they work in sandboxes, sleep when idle and wake where they left off."),
+		kong.Vars{"data_dir": dataDir, "sandbox_network": string(box.DefaultNetwork)},
+		kong.ConfigureHelp(kong.HelpOptions{Compact: true}),
+	)...)
 }
 
 // fail prints the error for a person, on one line, and returns the code.

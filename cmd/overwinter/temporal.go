@@ -14,7 +14,7 @@ import (
 // temporalFlags say where Temporal is. The variables have the names that Temporal's own tools read.
 type temporalFlags struct {
 	TemporalAddress   string `env:"TEMPORAL_ADDRESS" default:"127.0.0.1:7233" placeholder:"ADDR" help:"Address of Temporal's frontend. Default ${default}."`
-	TemporalNamespace string `env:"TEMPORAL_NAMESPACE" default:"default" placeholder:"NAME" help:"Namespace of the sessions' workflows. Default ${default}."`
+	TemporalNamespace string `env:"TEMPORAL_NAMESPACE" default:"default" placeholder:"NAME" help:"Namespace of the sessions' workflows; it must exist. Default ${default}."`
 
 	TemporalAPIKey     string `name:"temporal-api-key" env:"TEMPORAL_API_KEY" placeholder:"KEY" help:"Temporal API key; implies TLS. Prefer TEMPORAL_API_KEY: other users can read arguments."`
 	TemporalTLS        bool   `name:"temporal-tls" env:"TEMPORAL_TLS" help:"Use TLS. Implied by --temporal-api-key and the --temporal-tls-* flags."`
