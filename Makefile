@@ -9,6 +9,7 @@
 # make bench-million  times lists and searches of a million stored sessions; needs 3 GB of disk. N=100000 makes fewer
 # make chaos   injects every fault in every state, then faults at random; ARGS="-minutes 20 -seed 1234" say how long and which
 # make overload  has a hundred agents print as fast as they can for a minute; ARGS="-overload 5m -overload-sessions 200" say how long and how many
+# make conformance-sandbox  runs all tests of every agent in sandboxes with their own network, as this user and, for root, as an ordinary user too
 # make test-modal-sdk  runs the tests of Modal's SDK against the local Modal, those as well that are known to fail
 # make vulncheck  looks for known vulnerabilities in what the code calls; needs the database at vuln.go.dev, or VULNDB=URL
 # make pin-images  writes the digests of base images after their tags; needs a registry, and crane, skopeo or docker
@@ -33,7 +34,7 @@ SQLC     = CGO_ENABLED=0 $(TOOL) sqlc
 LINT     = golangci-lint
 TESTARGS ?= -timeout 40m
 
-.PHONY: dev build test test-modal-sdk vulncheck pin-images agents bench bench-million bench-sleepers chaos overload check setup programs fmt generate clean \
+.PHONY: dev build test conformance-sandbox test-modal-sdk vulncheck pin-images agents bench bench-million bench-sleepers chaos overload check setup programs fmt generate clean \
 	picture check-format check-vet check-lint check-workflows check-generated check-language check-vulnerabilities
 
 dev: setup programs
@@ -60,6 +61,12 @@ test: INSTALL ?= 1
 test: setup agents check check-vulnerabilities programs
 	@$(TOOL) gotestsum --format pkgname --format-hide-empty-pkg --raw-command -- \
 		sh -c 'status=0; go test -json $(TESTARGS) ./... || status=1; cd devserver && go test -json $(TESTARGS) ./... || status=1; exit $$status'
+
+# Each agent is installed by npm, through the network of its sandbox. The short form is part of make test.
+AGENTS ?= acp claude codex demo gemini opencode
+conformance-sandbox: NEEDS = npm
+conformance-sandbox: setup
+	@go test $(AGENTS:%=./internal/agent/%) -p 1 -count 1 -timeout 3h -v -run '^TestConformsInASandbox$$' -sandboxed-all
 
 # make test runs it without the tests that are known to fail: docs/modal-sdk-tests.md.
 test-modal-sdk: setup-go

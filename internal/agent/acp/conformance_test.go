@@ -13,7 +13,9 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/agent"
 	"github.com/overwinter-dev/overwinter/internal/agent/acp"
 	"github.com/overwinter-dev/overwinter/internal/agent/agenttest"
+	"github.com/overwinter-dev/overwinter/internal/agent/agenttest/sandboxed"
 	"github.com/overwinter-dev/overwinter/internal/leaktest"
+	"github.com/overwinter-dev/overwinter/internal/localmodal"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
@@ -21,6 +23,7 @@ import (
 const as = "OVERWINTER_TEST_AS"
 
 func TestMain(m *testing.M) {
+	localmodal.ReexecMain()
 	if len(os.Args) > 1 && os.Args[1] == "scripted" {
 		os.Exit(runScripted(os.Args[2:], os.Stdin, os.Stdout))
 	}
@@ -126,5 +129,12 @@ func TestConformsWithAnAgentThatLoads(t *testing.T) {
 	adapter.profile.Environment[acp.EnvTranscripts] = strings.Join([]string{".scripted/*.json", "../../etc/passwd"}, ":")
 	agenttest.Run(t, agenttest.Harness{
 		Adapter: adapter, Command: impatient, Prompts: prompts, Cannot: cannot, KillLosesText: true, Unknown: unknown,
+	})
+}
+
+func TestConformsInASandbox(t *testing.T) {
+	t.Parallel()
+	sandboxed.Test(t, sandboxed.Options{
+		Adapter: scriptedAgent(t), Suites: []string{"TestConformsToTheAdapterSuite", "TestConformsWithAnAgentThatLoads"},
 	})
 }

@@ -12,9 +12,17 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/agent"
 	"github.com/overwinter-dev/overwinter/internal/agent/agenttest"
 	"github.com/overwinter-dev/overwinter/internal/agent/agenttest/modelserver"
+	"github.com/overwinter-dev/overwinter/internal/agent/agenttest/sandboxed"
 	"github.com/overwinter-dev/overwinter/internal/agent/claude"
 	"github.com/overwinter-dev/overwinter/internal/agent/npm/npmtest"
+	"github.com/overwinter-dev/overwinter/internal/leaktest"
+	"github.com/overwinter-dev/overwinter/internal/localmodal"
 )
+
+func TestMain(m *testing.M) {
+	localmodal.ReexecMain()
+	leaktest.Main(m)
+}
 
 // untilKilled runs until the agent that started it is gone, so that killing the agent alone leaves
 // nothing running.
@@ -60,27 +68,26 @@ var scripts = map[string][]modelserver.Step{
 
 // command runs the real program of a launch against the model server, with nothing of this
 // machine's environment but what it needs.
-func command(t *testing.T, server *modelserver.Server, launch agent.Launch) *exec.Cmd {
+func command(t *testing.T, models string, launch agent.Launch) *exec.Cmd {
 	t.Helper()
 	argv := slices.Clone(launch.Argv)
 	argv[slices.Index(argv, claude.Binary)] = filepath.Join(npmtest.Directory(t, claude.New().Packages()[0]), "claude")
 	cmd := exec.Command(argv[0], argv[1:]...)
 	cmd.Env = []string{
 		"PATH=" + os.Getenv("PATH"), "LANG=C.UTF-8", "TMPDIR=" + t.TempDir(),
-		claude.SecretKey + "=sk-ant-none", claude.SecretBaseURL + "=" + server.URL(),
+		claude.SecretKey + "=sk-ant-none", claude.SecretBaseURL + "=" + models,
 	}
 	return cmd
 }
 
 func TestConformsToTheAdapterSuite(t *testing.T) {
 	t.Parallel()
-	server := modelserver.New(scripts)
-	t.Cleanup(server.Close)
+	models := sandboxed.ModelsURL(t, scripts)
 	agenttest.Run(t, agenttest.Harness{
 		Adapter: claude.New(),
 		Command: func(t *testing.T, launch agent.Launch) *exec.Cmd {
 			t.Helper()
-			cmd := command(t, server, launch)
+			cmd := command(t, models, launch)
 			cmd.Env = append(cmd.Env, "CLAUDE_CODE_MAX_RETRIES=2") // ten take minutes
 			return cmd
 		},
@@ -108,5 +115,12 @@ func TestConformsToTheAdapterSuite(t *testing.T) {
 			`{"type":"system"}`, `{"type":"system","subtype":"never heard of"}`, `{"type":"transcript_mirror","entries":7}`,
 			`{"type":"control_request"}`, `{"type":"command_lifecycle"}`, `{"type":"assistant"}`, `{"type":"user"}`,
 		},
+	})
+}
+
+func TestConformsInASandbox(t *testing.T) {
+	t.Parallel()
+	sandboxed.Test(t, sandboxed.Options{
+		Adapter: claude.New(), Scripts: scripts, Suites: []string{"TestConformsToTheAdapterSuite"},
 	})
 }

@@ -63,7 +63,7 @@ func (p *program) begin(t *testing.T, in agent.LaunchInput) {
 	launch, err := claude.New().Launch(in)
 	require.NoError(t, err)
 	p.launch, p.frames = launch, make(chan []byte, 16) // some slack
-	cmd := command(t, p.server, launch)
+	cmd := command(t, p.server.URL(), launch)
 	cmd.Dir = launch.Dir
 	for k, v := range launch.Env {
 		cmd.Env = append(cmd.Env, k+"="+v)

@@ -14,15 +14,18 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/agent"
 	"github.com/overwinter-dev/overwinter/internal/agent/agenttest"
 	"github.com/overwinter-dev/overwinter/internal/agent/agenttest/modelserver"
+	"github.com/overwinter-dev/overwinter/internal/agent/agenttest/sandboxed"
 	"github.com/overwinter-dev/overwinter/internal/agent/codex"
 	"github.com/overwinter-dev/overwinter/internal/agent/npm/npmtest"
 	"github.com/overwinter-dev/overwinter/internal/leaktest"
+	"github.com/overwinter-dev/overwinter/internal/localmodal"
 )
 
 // asBridge makes this test's binary be the bridge.
 const asBridge = "OVERWINTER_TEST_AS_CODEX_BRIDGE"
 
 func TestMain(m *testing.M) {
+	localmodal.ReexecMain()
 	if os.Getenv(asBridge) != "" {
 		os.Exit(codex.Main(os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
 	}
@@ -92,7 +95,7 @@ func binary(t testing.TB) string {
 
 // command runs the bridge of a launch from this test's binary, with the real program against the
 // model server and nothing of this machine's environment but what it needs.
-func command(t *testing.T, server *modelserver.Server, launch agent.Launch, flags ...string) *exec.Cmd {
+func command(t *testing.T, models string, launch agent.Launch, flags ...string) *exec.Cmd {
 	t.Helper()
 	self, err := os.Executable()
 	require.NoError(t, err)
@@ -102,15 +105,14 @@ func command(t *testing.T, server *modelserver.Server, launch agent.Launch, flag
 	cmd := exec.Command(self, append(argv, flags...)...)
 	cmd.Env = []string{
 		"PATH=" + os.Getenv("PATH"), "LANG=C.UTF-8", "TMPDIR=" + t.TempDir(), asBridge + "=1",
-		codex.SecretKey + "=sk-none", codex.SecretBaseURL + "=" + server.URL() + "/v1",
+		codex.SecretKey + "=sk-none", codex.SecretBaseURL + "=" + models + "/v1",
 	}
 	return cmd
 }
 
 func TestConformsToTheAdapterSuite(t *testing.T) {
 	t.Parallel()
-	server := modelserver.New(scripts)
-	t.Cleanup(server.Close)
+	models := sandboxed.ModelsURL(t, scripts)
 	agenttest.Run(t, agenttest.Harness{
 		Adapter: codex.New(),
 		Command: func(t *testing.T, launch agent.Launch) *exec.Cmd {
@@ -119,7 +121,7 @@ func TestConformsToTheAdapterSuite(t *testing.T) {
 			if strings.HasSuffix(t.Name(), "CallsASubagent") {
 				model = newest
 			}
-			return command(t, server, launch, "--model", model, "--patience", "2s")
+			return command(t, models, launch, "--model", model, "--patience", "2s")
 		},
 		Prompts: agenttest.Prompts{
 			Hello:       "{{hello}} hello to the " + agenttest.Word,
@@ -142,5 +144,12 @@ func TestConformsToTheAdapterSuite(t *testing.T) {
 			`{"method":"never/heard/of","params":{}}`, `{"id":7,"method":"never/heard/of","params":{}}`, `{"id":7,"result":{"thread":7}}`,
 			`{"overwinter":{"type":"never heard of"}}`, `{"overwinter":7}`, `{"method":7}`,
 		},
+	})
+}
+
+func TestConformsInASandbox(t *testing.T) {
+	t.Parallel()
+	sandboxed.Test(t, sandboxed.Options{
+		Adapter: codex.New(), Scripts: scripts, Suites: []string{"TestConformsToTheAdapterSuite"},
 	})
 }

@@ -69,7 +69,7 @@ func (p *program) begin(t *testing.T, flags ...string) {
 	launch, err := codex.New().Launch(p.in)
 	require.NoError(t, err)
 	p.launch, p.frames = launch, make(chan []byte, 16) // some slack
-	p.cmd = command(t, p.server, launch, flags...)
+	p.cmd = command(t, p.server.URL(), launch, flags...)
 	p.cmd.Dir = launch.Dir
 	for k, v := range launch.Env {
 		p.cmd.Env = append(p.cmd.Env, k+"="+v)

@@ -10,14 +10,17 @@ import (
 
 	"github.com/overwinter-dev/overwinter/internal/agent"
 	"github.com/overwinter-dev/overwinter/internal/agent/agenttest"
+	"github.com/overwinter-dev/overwinter/internal/agent/agenttest/sandboxed"
 	"github.com/overwinter-dev/overwinter/internal/agent/demo"
 	"github.com/overwinter-dev/overwinter/internal/leaktest"
+	"github.com/overwinter-dev/overwinter/internal/localmodal"
 )
 
 // asAgent makes this test's binary be the agent.
 const asAgent = "OVERWINTER_TEST_AS_DEMO_AGENT"
 
 func TestMain(m *testing.M) {
+	localmodal.ReexecMain()
 	if os.Getenv(asAgent) != "" {
 		os.Exit(demo.Main(os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
 	}
@@ -59,5 +62,12 @@ func TestConformsToTheAdapterSuite(t *testing.T) {
 		},
 		KillLosesText: true,
 		Unknown:       []string{`{"type":"delta"}`, `{"type":"start","uuid":"x","kind":"video"}`, `{"type":"result","outcome":"great"}`, `{"type":"user","uuid":7}`},
+	})
+}
+
+func TestConformsInASandbox(t *testing.T) {
+	t.Parallel()
+	sandboxed.Test(t, sandboxed.Options{
+		Adapter: demo.New(), Suites: []string{"TestConformsToTheAdapterSuite"},
 	})
 }

@@ -15,15 +15,18 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/agent"
 	"github.com/overwinter-dev/overwinter/internal/agent/agenttest"
 	"github.com/overwinter-dev/overwinter/internal/agent/agenttest/modelserver"
+	"github.com/overwinter-dev/overwinter/internal/agent/agenttest/sandboxed"
 	"github.com/overwinter-dev/overwinter/internal/agent/gemini"
 	"github.com/overwinter-dev/overwinter/internal/agent/npm/npmtest"
 	"github.com/overwinter-dev/overwinter/internal/leaktest"
+	"github.com/overwinter-dev/overwinter/internal/localmodal"
 )
 
 // asBridge makes this test's binary be the bridge.
 const asBridge = "OVERWINTER_TEST_AS_GEMINI_BRIDGE"
 
 func TestMain(m *testing.M) {
+	localmodal.ReexecMain()
 	if os.Getenv(asBridge) == "mcp" {
 		os.Exit(serveMCP(os.Stdin, os.Stdout))
 	}
@@ -81,7 +84,7 @@ var scripts = map[string][]modelserver.Step{
 
 // command runs the bridge of a launch from this test's binary, with the real program and nothing of
 // this machine's environment but what it needs.
-func command(t *testing.T, server *modelserver.Server, launch agent.Launch, flags ...string) *exec.Cmd {
+func command(t *testing.T, models string, launch agent.Launch, flags ...string) *exec.Cmd {
 	t.Helper()
 	self, err := os.Executable()
 	require.NoError(t, err)
@@ -91,15 +94,14 @@ func command(t *testing.T, server *modelserver.Server, launch agent.Launch, flag
 	cmd := exec.Command(self, argv...)
 	cmd.Env = []string{
 		asBridge + "=1", "PATH=" + os.Getenv("PATH"), "LANG=C.UTF-8", "TMPDIR=" + t.TempDir(),
-		gemini.SecretKey + "=none", gemini.SecretBaseURL + "=" + server.URL(),
+		gemini.SecretKey + "=none", gemini.SecretBaseURL + "=" + models,
 	}
 	return cmd
 }
 
 func TestConformsToTheAdapterSuite(t *testing.T) {
 	t.Parallel()
-	server := modelserver.New(scripts)
-	t.Cleanup(server.Close)
+	models := sandboxed.ModelsURL(t, scripts)
 	agenttest.Run(t, agenttest.Harness{
 		Adapter: gemini.New(),
 		Command: func(t *testing.T, launch agent.Launch) *exec.Cmd {
@@ -108,7 +110,7 @@ func TestConformsToTheAdapterSuite(t *testing.T) {
 			if strings.HasSuffix(t.Name(), "GivesUpWhereTheModelFailsForEver") {
 				silence = 3 * time.Second
 			}
-			return command(t, server, launch, "--silence", silence.String())
+			return command(t, models, launch, "--silence", silence.String())
 		},
 		Prompts: agenttest.Prompts{
 			Hello:       "{{hello}} hello to the " + agenttest.Word,
@@ -134,5 +136,12 @@ func TestConformsToTheAdapterSuite(t *testing.T) {
 			`{"jsonrpc":"2.0","id":"x","result":{}}`, `{"jsonrpc":"2.0","method":"never/heard"}`,
 			`{"overwinter":{"type":"never heard of"}}`, `{"overwinter":{"type":"chat","data":7}}`, `{"overwinter":{"type":"tool","id":"x","data":7}}`,
 		},
+	})
+}
+
+func TestConformsInASandbox(t *testing.T) {
+	t.Parallel()
+	sandboxed.Test(t, sandboxed.Options{
+		Adapter: gemini.New(), Scripts: scripts, Suites: []string{"TestConformsToTheAdapterSuite"},
 	})
 }

@@ -53,7 +53,7 @@ func (p *program) begin(t *testing.T) {
 	}
 	launch, err := gemini.New().Launch(p.input)
 	require.NoError(t, err)
-	cmd := command(t, p.server, launch)
+	cmd := command(t, p.server.URL(), launch)
 	cmd.Dir = launch.Dir
 	for k, v := range launch.Env {
 		cmd.Env = append(cmd.Env, k+"="+v)

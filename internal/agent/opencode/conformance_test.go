@@ -14,15 +14,18 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/agent"
 	"github.com/overwinter-dev/overwinter/internal/agent/agenttest"
 	"github.com/overwinter-dev/overwinter/internal/agent/agenttest/modelserver"
+	"github.com/overwinter-dev/overwinter/internal/agent/agenttest/sandboxed"
 	"github.com/overwinter-dev/overwinter/internal/agent/npm/npmtest"
 	"github.com/overwinter-dev/overwinter/internal/agent/opencode"
 	"github.com/overwinter-dev/overwinter/internal/leaktest"
+	"github.com/overwinter-dev/overwinter/internal/localmodal"
 )
 
 // asBridge makes this test's binary be the bridge.
 const asBridge = "OVERWINTER_TEST_AS_OPENCODE_BRIDGE"
 
 func TestMain(m *testing.M) {
+	localmodal.ReexecMain()
 	if os.Getenv(asBridge) != "" {
 		os.Exit(opencode.Main(os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
 	}
@@ -97,7 +100,7 @@ var scripts = map[string][]modelserver.Step{
 }
 
 // command runs the bridge of a launch with the real program against the model server.
-func command(t *testing.T, server *modelserver.Server, launch agent.Launch, flags ...string) *exec.Cmd {
+func command(t *testing.T, models string, launch agent.Launch, flags ...string) *exec.Cmd {
 	t.Helper()
 	self, err := os.Executable()
 	require.NoError(t, err)
@@ -108,7 +111,7 @@ func command(t *testing.T, server *modelserver.Server, launch agent.Launch, flag
 	cmd := exec.Command(self, append(argv, flags...)...)
 	cmd.Env = []string{
 		asBridge + "=1", "PATH=" + os.Getenv("PATH"), "LANG=C.UTF-8", "TMPDIR=" + t.TempDir(),
-		"ANTHROPIC_API_KEY=sk-ant-none", "ANTHROPIC_BASE_URL=" + server.URL(), opencode.SecretConfig + "=" + thinking,
+		"ANTHROPIC_API_KEY=sk-ant-none", "ANTHROPIC_BASE_URL=" + models, opencode.SecretConfig + "=" + thinking,
 	}
 	return cmd
 }
@@ -123,13 +126,12 @@ func fewModels(t *testing.T) string {
 
 func TestConformsToTheAdapterSuite(t *testing.T) {
 	t.Parallel()
-	server := modelserver.New(scripts)
-	t.Cleanup(server.Close)
+	models := sandboxed.ModelsURL(t, scripts)
 	agenttest.Run(t, agenttest.Harness{
 		Adapter: opencode.New(),
 		Command: func(t *testing.T, launch agent.Launch) *exec.Cmd {
 			t.Helper()
-			cmd := command(t, server, launch, "--retries", "2")
+			cmd := command(t, models, launch, "--retries", "2")
 			cmd.Env = append(cmd.Env, fewModels(t))
 			return cmd
 		},
@@ -156,5 +158,12 @@ func TestConformsToTheAdapterSuite(t *testing.T) {
 			`{"type":"session.idle","properties":{"sessionID":"ses_x"}}`, `{"type":"never.heard.of","properties":{}}`,
 			`{"overwinter":{"type":"end","runId":"run_x"}}`, `{"overwinter":{"type":"new","data":7}}`, `: comment`, `data: {`,
 		},
+	})
+}
+
+func TestConformsInASandbox(t *testing.T) {
+	t.Parallel()
+	sandboxed.Test(t, sandboxed.Options{
+		Adapter: opencode.New(), Scripts: scripts, Suites: []string{"TestConformsToTheAdapterSuite"},
 	})
 }

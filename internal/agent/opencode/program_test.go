@@ -50,7 +50,7 @@ func (p *program) begin(t *testing.T, in agent.LaunchInput, flags ...string) {
 	in.SessionID, in.Home, in.Workspace = testSession, p.home, p.workspace
 	launch, err := opencode.New().Launch(in)
 	require.NoError(t, err)
-	cmd := command(t, p.server, launch, flags...)
+	cmd := command(t, p.server.URL(), launch, flags...)
 	cmd.Dir = launch.Dir
 	if !p.allModels {
 		cmd.Env = append(cmd.Env, fewModels(t))

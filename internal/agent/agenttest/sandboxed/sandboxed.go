@@ -1,0 +1,290 @@
+// Package sandboxed runs the tests of an agent's package again in a sandbox of the local Modal, on
+// the level namespaces with its own network, as sessions have it.
+//
+// The test's binary starts the server and a model server, and copies itself, its testdata and the
+// agent's program into the sandbox. There it runs again. No proxy variable is set: the conformance
+// suite reaches the model server through host.overwinter.internal on a listed port, and all other
+// servers of tests listen on the sandbox's loopback interface.
+//
+//	machine                                sandbox
+//	test binary ── copies itself ────────▶ test binary ── starts ──▶ agent
+//	model server ◀── host.overwinter.internal:port ──────────────────┘
+//
+// Test runs a few scenarios, so that it can be part of every run of the package. With -sandboxed-all
+// it runs every test of the package, the agent is installed by npm through the sandbox's network, and
+// root does all that a second time as an ordinary user of the machine.
+package sandboxed
+
+import (
+	"bytes"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	modal "github.com/modal-labs/modal-client/go"
+	"github.com/stretchr/testify/require"
+
+	"github.com/overwinter-dev/overwinter/internal/agent"
+	"github.com/overwinter-dev/overwinter/internal/agent/agenttest/modelserver"
+	"github.com/overwinter-dev/overwinter/internal/agent/npm"
+	"github.com/overwinter-dev/overwinter/internal/agent/npm/npmtest"
+	"github.com/overwinter-dev/overwinter/internal/hostports"
+	"github.com/overwinter-dev/overwinter/internal/localmodal"
+	"github.com/overwinter-dev/overwinter/internal/localmodal/box"
+	"github.com/overwinter-dev/overwinter/internal/localmodal/localmodaltest"
+)
+
+var all = flag.Bool("sandboxed-all", false, "run every test of the package in a sandbox, as this user and as an ordinary one")
+
+// Where the sandbox has what it is given.
+const (
+	home   = "/root"
+	cache  = home + "/.cache" // of npmtest
+	inside = "/sandboxed"     // the binary and its testdata
+)
+
+// modelsURL is the variable with the URL of the model server, set in the sandbox alone.
+const modelsURL = "OVERWINTER_TEST_MODELS_URL"
+
+// ordinary is the id of the user and group without privileges.
+const ordinary = 65534
+
+// short are the scenarios of the short run: the agent reaches its model, runs a tool, and ends it.
+const short = "AnswersHello|WritesAFileWithATool|IsInterruptedInATool"
+
+// limit bounds one run in a sandbox.
+const limit = 30 * time.Minute
+
+// ModelsURL is the base URL of a model server with the scripts. In a sandbox it is that of the server
+// outside; elsewhere the server ends with the test.
+func ModelsURL(t *testing.T, scripts map[string][]modelserver.Step) string {
+	t.Helper()
+	if u := os.Getenv(modelsURL); u != "" {
+		return u
+	}
+	server := modelserver.New(scripts)
+	t.Cleanup(server.Close)
+	return server.URL()
+}
+
+// packaged is an adapter whose agent npm installs.
+type packaged interface{ Packages() []npm.Package }
+
+// Options say what runs in the sandbox.
+type Options struct {
+	Adapter agent.Adapter
+	// Scripts are those of the conformance suite's model server; nil if it has none.
+	Scripts map[string][]modelserver.Step
+	// Suites are the names of the tests that call agenttest.Run.
+	Suites []string
+}
+
+// Test runs tests of this binary in a sandbox. Its TestMain must call localmodal.ReexecMain first.
+func Test(t *testing.T, o Options) {
+	t.Helper()
+	if os.Getenv(modelsURL) != "" {
+		t.Skip("this runs in the sandbox")
+	}
+	if *all && os.Geteuid() == 0 {
+		t.Run("AsAnOrdinaryUser", asAnOrdinaryUser)
+	}
+	t.Run("AsThisUser", func(t *testing.T) { run(t, o) })
+}
+
+func run(t *testing.T, o Options) {
+	models := modelserver.New(o.Scripts)
+	t.Cleanup(models.Close)
+	address, err := url.Parse(models.URL())
+	require.NoError(t, err)
+	ports, err := hostports.Parse(address.Port())
+	require.NoError(t, err)
+	dir := t.TempDir()
+	t.Cleanup(func() { require.NoError(t, localmodaltest.Unlock(dir)) })
+	server, err := localmodal.New(localmodal.Options{
+		DataDir: dir, Isolation: box.Namespaces, Network: box.OwnedNetwork, HostPorts: ports,
+	})
+	if unsupported := (*box.UnsupportedError)(nil); errors.As(err, &unsupported) && !*all {
+		t.Skipf("this machine has no sandboxes of the level namespaces: %v", err)
+	}
+	require.NoError(t, err)
+	localmodaltest.Run(t, server)
+
+	s := start(t, server)
+	self, err := os.Executable()
+	require.NoError(t, err)
+	s.copy(t, filepath.Dir(self), inside, filepath.Base(self))
+	s.must(t, nil, "ln", "-s", filepath.Base(self), inside+"/test")
+	if _, err := os.Stat("testdata"); err == nil {
+		s.copy(t, ".", inside, "testdata")
+	}
+	if p, ok := o.Adapter.(packaged); ok {
+		s.install(t, p.Packages())
+	}
+	out := s.exec(t, map[string]string{
+		"HOME": home, "LANG": "C.UTF-8", modelsURL: fmt.Sprintf("http://%s:%s", hostports.Name, address.Port()),
+	}, nil, append([]string{inside + "/test"}, o.arguments()...)...)
+	require.Zero(t, out.code, "%s\n%s", failures(out.stdout), out.stderr)
+	passed := passes.FindAllString(out.stdout, -1)
+	for _, suite := range o.Suites {
+		require.Contains(t, out.stdout, "--- PASS: "+suite+"/", "the suite ran in the sandbox")
+	}
+	if o.Scripts != nil {
+		require.NotEmpty(t, models.Requests(), "the agent used the model server outside")
+	}
+	t.Logf("%d tests passed in the sandbox", len(passed))
+	for _, line := range skips.FindAllString(out.stdout, -1) {
+		t.Log(strings.Join(strings.Fields(line), " "))
+	}
+}
+
+var (
+	passes = regexp.MustCompile(`(?m)^ *--- PASS: .*$`)
+	skips  = regexp.MustCompile(`(?m)^ *--- SKIP: .*(\n +\S+\.go:\d+: .*)?$`)
+)
+
+// arguments are those of the binary in the sandbox.
+func (o Options) arguments() []string {
+	args := []string{"-test.v", "-test.timeout", limit.String()}
+	if !*all {
+		args = append(args, "-test.run", "^("+strings.Join(o.Suites, "|")+")$/^("+short+")$")
+	}
+	return args
+}
+
+// asAnOrdinaryUser runs the test as a user without privileges, in a copy of the binary that this user
+// can reach.
+func asAnOrdinaryUser(t *testing.T) {
+	dir, err := os.MkdirTemp("", "ordinary-user-*") //nolint:usetesting // its parents must be open to another user
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, os.RemoveAll(dir)) })
+	self, err := os.Executable()
+	require.NoError(t, err)
+	program := filepath.Join(dir, "ordinary.test")
+	for _, argv := range [][]string{
+		{"cp", self, program},
+		{"chmod", "0755", program},
+		{"sh", "-c", `! test -e testdata || cp -r testdata "$0"`, dir},
+		{"chown", "-R", fmt.Sprintf("%d:%d", ordinary, ordinary), dir},
+	} {
+		out, err := exec.CommandContext(t.Context(), argv[0], argv[1:]...).CombinedOutput() //nolint:gosec // the test's own
+		require.NoError(t, err, "%v: %s", argv, out)
+	}
+	name, _, _ := strings.Cut(t.Name(), "/")
+	cmd := exec.CommandContext(t.Context(), program, "-test.v", "-test.run", "^"+name+"$", "-sandboxed-all") //nolint:gosec // this program
+	cmd.Dir = dir
+	cmd.Env = []string{"TMPDIR=" + dir, "HOME=" + dir, "PATH=" + os.Getenv("PATH")}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: ordinary, Gid: ordinary}}
+	out, err := cmd.CombinedOutput()
+	require.NoError(t, err, "%s", out)
+	require.Contains(t, string(out), "tests passed in the sandbox")
+	t.Logf("%s", out)
+}
+
+// sandbox is the one that the tests run in.
+type sandbox struct{ *modal.Sandbox }
+
+func start(t *testing.T, server *localmodal.Server) sandbox {
+	t.Helper()
+	client := localmodaltest.Client(t, server.URL(), server.Token())
+	app, err := client.Apps.FromName(t.Context(), "conformance", &modal.AppFromNameParams{CreateIfMissing: true})
+	require.NoError(t, err)
+	image := client.Images.FromRegistry(npm.Image, nil)
+	sb, err := client.Sandboxes.Create(t.Context(), app, image, &modal.SandboxCreateParams{Timeout: limit})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, sb.Detach()) })
+	s := sandbox{sb}
+	interfaces := s.must(t, nil, "cat", "/proc/net/dev")
+	require.Contains(t, interfaces, " eth0:", "the sandbox has its own network")
+	require.Empty(t, s.must(t, nil, "sh", "-c", "env | grep -i _proxy= || true"))
+	return s
+}
+
+// install puts the packages where npmtest looks for them.
+func (s sandbox) install(t *testing.T, packages []npm.Package) {
+	t.Helper()
+	for _, p := range packages {
+		dir := p.Directory(cache + "/overwinter")
+		if *all {
+			s.must(t, nil, p.Install(dir)...)
+			continue
+		}
+		s.copy(t, npmtest.Directory(t, p), dir, ".")
+	}
+}
+
+// copy copies a file or directory of the machine.
+func (s sandbox) copy(t *testing.T, from, to, name string) {
+	t.Helper()
+	s.must(t, nil, "mkdir", "-p", to)
+	tar := exec.CommandContext(t.Context(), "tar", "-C", from, "-chf", "-", name)
+	stdout, err := tar.StdoutPipe()
+	require.NoError(t, err)
+	var stderr bytes.Buffer
+	tar.Stderr = &stderr
+	require.NoError(t, tar.Start())
+	s.must(t, stdout, "tar", "-C", to, "--no-same-owner", "-xf", "-")
+	require.NoError(t, tar.Wait(), "%s", stderr.String())
+}
+
+type result struct {
+	code           int
+	stdout, stderr string
+}
+
+func (s sandbox) exec(t *testing.T, env map[string]string, stdin io.Reader, argv ...string) result {
+	t.Helper()
+	p, err := s.Exec(t.Context(), argv, &modal.SandboxExecParams{Env: env, Workdir: workdir(argv)})
+	require.NoError(t, err)
+	if stdin != nil {
+		_, err := io.Copy(p.Stdin, stdin)
+		require.NoError(t, err)
+	}
+	require.NoError(t, p.Stdin.Close())
+	stderr := make(chan string, 1) // its one value
+	go func() {
+		text, err := io.ReadAll(p.Stderr)
+		if err != nil {
+			text = append(text, err.Error()...)
+		}
+		stderr <- string(text)
+	}()
+	stdout, err := io.ReadAll(p.Stdout)
+	require.NoError(t, err)
+	code, err := p.Wait(t.Context(), nil)
+	require.NoError(t, err)
+	return result{code, string(stdout), <-stderr}
+}
+
+// workdir is the directory of tests for them, and the sandbox's default for everything else.
+func workdir(argv []string) string {
+	if strings.HasPrefix(argv[0], inside) {
+		return inside
+	}
+	return ""
+}
+
+// must runs a command that must succeed, and returns its stdout.
+func (s sandbox) must(t *testing.T, stdin io.Reader, argv ...string) string {
+	t.Helper()
+	r := s.exec(t, nil, stdin, argv...)
+	require.Zero(t, r.code, "%v: %s", argv, r.stderr)
+	return r.stdout
+}
+
+// failures leaves out the tests that passed, if it can be seen which did not.
+func failures(output string) string {
+	if i := strings.Index(output, "--- FAIL"); i >= 0 {
+		return output[i:]
+	}
+	return output
+}
