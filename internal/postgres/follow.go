@@ -47,11 +47,16 @@ func (db *DB) EventsRead(ctx context.Context, pages []*eventlog.Page) error {
 	for i, p := range pages {
 		ids[i], after[i], through[i], items[i], bytes[i] = p.SessionID, p.After, p.Through, int32(p.Limit), int64(p.Bytes)
 	}
-	rows, err := db.pool.Query(ctx, eventsRead, ids, after, through, items, bytes)
-	if err != nil {
-		return fault(doing, err)
-	}
-	defer rows.Close()
+	var batch pgx.Batch
+	batch.Queue("begin")
+	batch.Queue(genericPlans)
+	batch.Queue(eventsRead, ids, after, through, items, bytes).Query(func(rows pgx.Rows) error { return fillPages(rows, pages) })
+	batch.Queue("commit")
+	return fault(doing, db.pool.SendBatch(ctx, &batch).Close())
+}
+
+// fillPages fills pages with the rows of eventsRead.
+func fillPages(rows pgx.Rows, pages []*eventlog.Page) error {
 	var (
 		at            = -1 // the page that is being filled
 		number        int64
@@ -66,7 +71,7 @@ func (db *DB) EventsRead(ctx context.Context, pages []*eventlog.Page) error {
 	)
 	for rows.Next() {
 		if err := rows.Scan(&number, &first, &newest, &seq, &kind, &conversation, &run, &written, &data); err != nil {
-			return fault(doing, err)
+			return err
 		}
 		if int(number)-1 != at {
 			for at++; at < int(number)-1; at++ {
@@ -82,7 +87,7 @@ func (db *DB) EventsRead(ctx context.Context, pages []*eventlog.Page) error {
 		pages[at].Add(&e)
 	}
 	if err := rows.Err(); err != nil {
-		return fault(doing, err)
+		return err
 	}
 	for at++; at < len(pages); at++ {
 		pages[at].Fail(noSession(pages[at].SessionID))

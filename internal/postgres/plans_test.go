@@ -48,3 +48,26 @@ func TestAppendsArePlannedOnce(t *testing.T) {
 		require.Less(t, s.Custom, int64(commits/2), s.SQL)
 	}
 }
+
+// TestReadsOfEventsArePlannedOnce: a reader that follows a log reads it after every commit.
+func TestReadsOfEventsArePlannedOnce(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	db, err := postgres.Open(b.ctx, b.url, postgres.Options{MaxConns: 1})
+	require.NoError(t, err)
+	defer db.Close()
+	const reads = 50
+	for range reads {
+		_, err := db.EventsPage(b.ctx, b.id, 0, 10)
+		require.NoError(t, err)
+	}
+	statements, err := postgres.PlansOf(b.ctx, db)
+	require.NoError(t, err)
+	var generic int64
+	for _, s := range statements {
+		t.Logf("%d custom, %d generic: %.60s", s.Custom, s.Generic, s.SQL)
+		require.Less(t, s.Custom, int64(reads/2), s.SQL)
+		generic += s.Generic
+	}
+	require.GreaterOrEqual(t, generic, int64(reads))
+}
