@@ -19,6 +19,8 @@ const (
 	// hostBuffer is the size of the buffers of a connection in each direction; the kernel doubles it for its
 	// own overhead.
 	hostBuffer = 256 << 10
+	// keepAlive is the time, in seconds, after which an idle connection is probed, and between probes.
+	keepAlive = 15
 )
 
 // The ends of the veth pair: in the namespace of the sockets, and in the one that they serve. The indexes are far
@@ -130,8 +132,12 @@ func hostSocket(port uint16) (int, error) {
 	}
 	err = errors.Join(
 		unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_REUSEADDR, 1),       // to listen again while connections are open
-		unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUF, hostBuffer), // connections inherit them
+		unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUF, hostBuffer), // connections inherit what follows
 		unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_SNDBUF, hostBuffer),
+		unix.SetsockoptInt(fd, unix.IPPROTO_TCP, unix.TCP_NODELAY, 1),
+		unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_KEEPALIVE, 1),
+		unix.SetsockoptInt(fd, unix.IPPROTO_TCP, unix.TCP_KEEPIDLE, keepAlive),
+		unix.SetsockoptInt(fd, unix.IPPROTO_TCP, unix.TCP_KEEPINTVL, keepAlive),
 		unix.Bind(fd, &unix.SockaddrInet4{Port: int(port), Addr: HostAddress.As4()}),
 	)
 	if err != nil {

@@ -16,6 +16,9 @@
 // ports as well while a sandbox has no connection through the socket and none could be made: a server that has just
 // started is reached at once.
 //
+// A single goroutine accepts these connections, connects them to the ports of this machine and relays their bytes, with
+// its own epoll instance (relayLoop): a request over a new connection is mostly wake-ups. It starts when the first port listens.
+//
 // The policy decides by the address of each connection, after any name has been
 // resolved: a name that resolves to a private address leads nowhere. It refuses
 // loopback, private, link-local, multicast and reserved addresses, these inside IPv6 as

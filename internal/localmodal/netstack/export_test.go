@@ -77,7 +77,7 @@ func (n *Network) Routed(port uint16) (routed, listening bool) {
 	p := n.host.port(port)
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.routed, p.listener != nil
+	return p.routed, p.listening
 }
 
 // Listens reports whether something listens on a port of this machine.
@@ -99,3 +99,9 @@ func (l *HostListeners) LookNow() { l.lookNow() }
 
 // BreakRoutes has the kernel refuse every further rule.
 func (n *Network) BreakRoutes() { _ = n.host.sockets.Files()[0].Close() }
+
+// Relay reports how often the loop that relays connections to host ports has handled events, and how many of its sockets
+// have bytes to write.
+func (n *Network) Relay() (rounds, stalled int64) {
+	return n.host.loop.rounds.Load(), n.host.loop.stalled.Load()
+}

@@ -1,12 +1,9 @@
 package netstack
 
 import (
-	"context"
 	"errors"
 	"net"
-	"os"
 	"sync"
-	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -33,25 +30,26 @@ type hostPorts struct {
 	network *Network
 	sockets *netdevice.HostSockets
 	ports   []*hostPort
+	loop    *relayLoop // nil until a port listens; guarded by HostListeners
 }
 
 type hostPort struct {
 	number uint16
-	socket *os.File // bound to the port
+	fd     int // of the socket, which is bound to the port and belongs to HostSockets
 
-	mu       sync.Mutex // guards what follows
-	routed   bool
-	listener *net.TCPListener // while the socket listens
-	direct   int              // open connections that it has accepted
-	stacked  int              // open connections through the stack
-	broken   bool             // the kernel did not do what was asked: the stack serves it
-	closed   bool
+	mu        sync.Mutex // guards what follows
+	routed    bool
+	listening bool
+	direct    int  // open connections that the socket has accepted
+	stacked   int  // open connections through the stack
+	broken    bool // the kernel did not do what was asked: the stack serves it
+	closed    bool
 }
 
 func newHostPorts(n *Network, sockets *netdevice.HostSockets, numbers []uint16) *hostPorts {
 	h := &hostPorts{network: n, sockets: sockets}
 	for i, socket := range sockets.Sockets() {
-		h.ports = append(h.ports, &hostPort{number: numbers[i], socket: socket})
+		h.ports = append(h.ports, &hostPort{number: numbers[i], fd: int(socket.Fd())})
 	}
 	return h
 }
@@ -78,14 +76,14 @@ func (h *hostPorts) update(p *hostPort, listens bool) {
 	}
 	var err error
 	switch {
-	case listens && p.listener == nil && (p.routed || p.stacked == 0):
+	case listens && !p.listening && (p.routed || p.stacked == 0):
 		if err = h.listen(p); err == nil && !p.routed {
 			err = h.sockets.Route(p.number, true)
 			p.routed = err == nil
 		}
 	case !listens:
-		if p.listener != nil {
-			p.unlisten()
+		if p.listening {
+			h.unlisten(p)
 		}
 		if p.routed && p.direct == 0 {
 			err = h.sockets.Route(p.number, false)
@@ -94,101 +92,80 @@ func (h *hostPorts) update(p *hostPort, listens bool) {
 	}
 	if err != nil {
 		p.broken = !p.routed // else connections are refused until the rule can be removed
-		if p.listener != nil && p.broken {
-			p.unlisten()
+		if p.listening && p.broken {
+			h.unlisten(p)
 		}
 	}
 }
 
+// withSocket returns the port that has a descriptor, or nil.
+func (h *hostPorts) withSocket(fd int) *hostPort {
+	for _, p := range h.ports {
+		if p.fd == fd {
+			return p
+		}
+	}
+	return nil
+}
+
 // listen starts to accept connections. The caller holds p.mu.
 func (h *hostPorts) listen(p *hostPort) error {
+	if h.loop == nil {
+		if err := h.startLoop(); err != nil {
+			return err
+		}
+	}
+	err := errors.Join(unix.SetNonblock(p.fd, true), unix.Listen(p.fd, backlog))
+	if err == nil {
+		err = h.loop.wait(unix.EPOLL_CTL_ADD, p.fd, unix.EPOLLIN)
+	}
+	if err != nil {
+		return errors.Join(err, unix.Shutdown(p.fd, unix.SHUT_RD))
+	}
+	p.listening = true
+	return nil
+}
+
+func (h *hostPorts) startLoop() (err error) {
 	if !h.network.begin() {
 		return net.ErrClosed
 	}
-	err := unix.Listen(int(p.socket.Fd()), backlog)
-	var listener net.Listener
-	if err == nil {
-		listener, err = net.FileListener(p.socket)
-	}
-	tcp, ok := listener.(*net.TCPListener)
-	if err != nil || !ok {
+	if h.loop, err = newRelayLoop(h); err != nil {
 		h.network.tasks.Done()
-		return errors.Join(err, unix.Shutdown(int(p.socket.Fd()), unix.SHUT_RD))
+		return err
 	}
-	p.listener = tcp
 	go func() {
 		defer h.network.tasks.Done()
-		h.accept(p, tcp)
+		h.loop.run()
 	}()
 	return nil
 }
 
 // unlisten has the kernel refuse connections, those that wait to be accepted included. The caller holds p.mu.
-func (p *hostPort) unlisten() {
-	_ = unix.Shutdown(int(p.socket.Fd()), unix.SHUT_RD) // the socket stays bound
-	_ = p.listener.Close()
-	p.listener = nil
+func (h *hostPorts) unlisten(p *hostPort) {
+	// A socket that does not listen reports errors all the time.
+	_, _ = h.loop.wait(unix.EPOLL_CTL_DEL, p.fd, 0), unix.Shutdown(p.fd, unix.SHUT_RD) // it stays bound
+	p.listening = false
 }
 
-// accept serves connections until the socket does not listen any more.
-func (h *hostPorts) accept(p *hostPort, listener *net.TCPListener) {
-	for {
-		inside, err := listener.AcceptTCP()
-		if errors.Is(err, unix.EMFILE) || errors.Is(err, unix.ENFILE) || errors.Is(err, unix.ENOBUFS) || errors.Is(err, unix.ENOMEM) {
-			select {
-			case <-h.network.ctx.Done():
-				return
-			case <-time.After(10 * time.Millisecond):
-			}
-			continue
-		}
-		if err != nil {
-			return
-		}
-		if !h.network.beginConnection() {
-			h.network.refuse(hostAddress(p.number), TCP, Limited)
-			reset(inside)
-			continue
-		}
-		p.mu.Lock()
+// accept accepts a connection, which counts until release.
+func (p *hostPort) accept() (int, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !p.listening {
+		return -1, net.ErrClosed
+	}
+	fd, _, err := unix.Accept4(p.fd, unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC)
+	if err == nil {
 		p.direct++
-		p.mu.Unlock()
-		go func() {
-			defer h.network.endConnection()
-			h.serve(p, inside)
-			p.mu.Lock()
-			defer p.mu.Unlock()
-			p.direct--
-		}()
 	}
+	return fd, err
 }
 
-// serve connects an accepted connection to the port of this machine.
-func (h *hostPorts) serve(p *hostPort, inside *net.TCPConn) {
-	defer inside.Close()
-	n, to := h.network, hostAddress(p.number)
-	addresses := n.destination(to)
-	if len(addresses) == 0 {
-		n.refuse(to, TCP, Refused)
-		reset(inside)
-		return
-	}
-	outside, err := dialTCP(n.ctx, addresses)
-	if err != nil {
-		reset(inside)
-		if !errors.Is(err, context.Canceled) {
-			n.config.Listeners.lookNow()
-		}
-		return
-	}
-	defer outside.Close()
-	n.relay(inside, outside, func() { reset(inside) })
-}
-
-// reset closes a connection so that its other end fails.
-func reset(conn *net.TCPConn) {
-	_ = conn.SetLinger(0)
-	_ = conn.Close()
+func (p *hostPort) release() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.direct--
 }
 
 // beginStacked counts a connection that the stack has been asked for; false if the port is not the stack's any more.
@@ -208,7 +185,7 @@ func (p *hostPort) endStacked() {
 	p.stacked--
 }
 
-// close ends the accepting; connections end with the network.
+// close ends the accepting and resets connections.
 func (h *hostPorts) close() {
 	if h == nil {
 		return
@@ -217,10 +194,13 @@ func (h *hostPorts) close() {
 	for _, p := range h.ports {
 		p.mu.Lock()
 		p.closed = true
-		if p.listener != nil {
-			p.unlisten()
+		if p.listening {
+			h.unlisten(p)
 		}
 		p.mu.Unlock()
+	}
+	if h.loop != nil {
+		h.loop.stop()
 	}
 	h.sockets.Close()
 }

@@ -1,12 +1,16 @@
 package netstack_test
 
 import (
+	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/netip"
+	"os"
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
@@ -157,6 +161,115 @@ func TestSocketsOfHostPortsAreOutOfReach(t *testing.T) {
 		refused, _ := s.network.Refusals(0)
 		require.Len(t, refused, 1)
 		require.Equal(t, netip.AddrPortFrom(netdevice.HostAddress, other.Port()), netip.AddrPortFrom(refused[0].IP, refused[0].Port))
+	})
+}
+
+func TestAResetOfAConnectionToAHostPortReachesTheOtherEnd(t *testing.T) {
+	t.Parallel()
+	eachKind(t, func(t *testing.T, kind netdevice.Kind) {
+		p := newHostPort(t)
+		listener, err := net.Listen("tcp", p.outside)
+		require.NoError(t, err)
+		t.Cleanup(func() { require.NoError(t, listener.Close()) })
+		s := start(t, kind, p.config, "ask")
+		accept := func() *net.TCPConn {
+			result := make(chan net.Conn, 1)
+			go func() {
+				conn, _ := listener.Accept() // nil once the listener is closed
+				if conn != nil {
+					_, _ = io.ReadFull(conn, make([]byte, 9+5)) // the client says what is missing
+					_, _ = conn.Write([]byte("hello"))
+				}
+				result <- conn
+			}()
+			require.Equal(t, "ok", s.ask(t, "keep", p.inside))
+			return (<-result).(*net.TCPConn)
+		}
+		conn := accept()
+		require.Equal(t, "ok", s.ask(t, "reset"))
+		_, err = conn.Read(make([]byte, 1))
+		require.ErrorIs(t, err, unix.ECONNRESET)
+		require.NoError(t, conn.Close())
+
+		conn = accept()
+		require.NoError(t, conn.SetLinger(0))
+		require.NoError(t, conn.Close())
+		require.Regexp(t, "connection reset by peer$", s.ask(t, "read", "0"))
+		require.Eventually(t, func() bool { return s.network.Open() == 0 }, patience, poll)
+	})
+}
+
+func TestAHostPortWhoseClientReadsSlowlyUsesNoCPU(t *testing.T) {
+	t.Parallel()
+	eachKind(t, func(t *testing.T, kind netdevice.Kind) {
+		p := newHostPort(t)
+		listener, err := net.Listen("tcp", p.outside)
+		require.NoError(t, err)
+		t.Cleanup(func() { require.NoError(t, listener.Close()) })
+		s := start(t, kind, p.config, "ask")
+		require.Equal(t, "ok", s.ask(t, "request", p.inside))
+		conn, err := listener.Accept()
+		require.NoError(t, err)
+		_, err = io.ReadAll(conn) // else it is reset when it is closed
+		require.NoError(t, err)
+		sent := 0
+		for stalled := int64(0); stalled == 0; _, stalled = s.network.Relay() {
+			require.NoError(t, conn.SetWriteDeadline(time.Now().Add(poll)))
+			n, err := conn.Write(make([]byte, 64<<10))
+			if err != nil {
+				require.ErrorIs(t, err, os.ErrDeadlineExceeded)
+			}
+			sent += n
+		}
+		// Now the sockets on this machine have ended in both directions, but not all bytes have been relayed.
+		require.NoError(t, conn.Close())
+		go func() {
+			for conn, err := listener.Accept(); err == nil; conn, err = listener.Accept() {
+				answer(conn)
+				_ = conn.Close()
+			}
+		}()
+		before, _ := s.network.Relay()
+		for range 20 {
+			require.Equal(t, "ok", s.ask(t, "try", p.inside))
+		}
+		after, stalled := s.network.Relay()
+		require.Less(t, after-before, int64(1000))
+		require.EqualValues(t, 1, stalled)
+		require.Equal(t, "ok", s.ask(t, "read", strconv.Itoa(sent)))
+		require.Eventually(t, func() bool { return s.network.Open() == 0 }, patience, poll)
+		_, stalled = s.network.Relay()
+		require.Zero(t, stalled)
+	})
+}
+
+// A full backlog drops the first packet of the connection, which is sent again a second later.
+func TestAHostPortWaitsForAServerThatAcceptsLate(t *testing.T) {
+	t.Parallel()
+	eachKind(t, func(t *testing.T, kind netdevice.Kind) {
+		p := newHostPort(t)
+		fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+		require.NoError(t, err)
+		require.NoError(t, unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_REUSEADDR, 1))
+		require.NoError(t, unix.Bind(fd, &unix.SockaddrInet4{Port: int(p.number), Addr: [4]byte{127, 0, 0, 1}}))
+		require.NoError(t, unix.Listen(fd, 0))
+		file := os.NewFile(uintptr(fd), "listener")
+		listener, err := net.FileListener(file)
+		require.NoError(t, errors.Join(err, file.Close()))
+		t.Cleanup(func() { require.NoError(t, listener.Close()) })
+		first, err := net.Dial("tcp", p.outside) // takes the only place
+		require.NoError(t, err)
+		t.Cleanup(func() { require.NoError(t, first.Close()) })
+		s := start(t, kind, p.config, "ask")
+		s.begin(t, "try", p.inside)
+		require.Eventually(t, func() bool { direct, _ := s.network.Direct(p.number); return direct == 1 }, patience, poll)
+		conn, err := listener.Accept()
+		require.NoError(t, errors.Join(err, conn.Close()))
+		conn, err = listener.Accept()
+		require.NoError(t, err)
+		answer(conn)
+		require.NoError(t, conn.Close())
+		require.Equal(t, "ok", s.answer(t))
 	})
 }
 

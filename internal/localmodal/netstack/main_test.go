@@ -97,8 +97,19 @@ type sandbox struct {
 // ask has a client of the mode "ask" do something and returns its answer.
 func (s *sandbox) ask(t testing.TB, question ...string) string {
 	t.Helper()
+	s.begin(t, question...)
+	return s.answer(t)
+}
+
+// begin is ask without its answer.
+func (s *sandbox) begin(t testing.TB, question ...string) {
+	t.Helper()
 	_, err := fmt.Fprintln(s.questions, strings.Join(question, " "))
 	require.NoError(t, err)
+}
+
+func (s *sandbox) answer(t testing.TB) string {
+	t.Helper()
 	require.True(t, s.answers.Scan(), "the client has ended: %v", s.answers.Err())
 	return s.answers.Text()
 }
@@ -254,6 +265,18 @@ var modes = map[string]func(args []string) (string, error){
 				err = use(kept)
 			case "drop":
 				err = kept.Close()
+			case "reset":
+				err = errors.Join(kept.(*net.TCPConn).SetLinger(0), kept.Close())
+			case "request": // open a connection, send no more and read nothing yet
+				if kept, err = ask(words[1], 'd', 0); err == nil {
+					err = kept.(*net.TCPConn).CloseWrite()
+				}
+			case "read": // until the end, which must come after so many bytes
+				var n int64
+				n, err = io.Copy(io.Discard, kept)
+				if err == nil && fmt.Sprint(n) != words[1] {
+					err = fmt.Errorf("got %d bytes", n)
+				}
 			case "interface": // whether there is one
 				_, err = net.InterfaceByName(words[1])
 			case "listen": // on a port of every address

@@ -93,7 +93,8 @@ type stream interface {
 func (n *Network) relay(inside stream, outside *net.TCPConn, resetInside func()) {
 	abort := func() { // a reset both ways
 		resetInside()
-		reset(outside)
+		_ = outside.SetLinger(0)
+		_ = outside.Close()
 	}
 	defer context.AfterFunc(n.ctx, abort)()
 	idle := time.AfterFunc(tcpIdle, abort)
@@ -113,9 +114,11 @@ func (n *Network) relay(inside stream, outside *net.TCPConn, resetInside func())
 
 var chunks = sync.Pool{New: func() any { return new(make([]byte, 64<<10)) }}
 
+func takeChunk() *[]byte { return chunks.Get().(*[]byte) } //nolint:forcetypeassert // the pool contains nothing else
+
 // pump copies one way and passes on the end.
 func pump(to stream, from io.Reader, used func()) error {
-	chunk := chunks.Get().(*[]byte) //nolint:forcetypeassert // the pool holds nothing else
+	chunk := takeChunk()
 	defer chunks.Put(chunk)
 	for {
 		size, err := from.Read(*chunk)
