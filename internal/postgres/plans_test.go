@@ -8,6 +8,7 @@ import (
 
 	"github.com/overwinter-dev/overwinter/internal/eventlog"
 	"github.com/overwinter-dev/overwinter/internal/postgres"
+	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
 // TestAppendsArePlannedOnce: the number of plans does not grow with the number of commits.
@@ -38,6 +39,40 @@ func TestAppendsArePlannedOnce(t *testing.T) {
 			require.NoError(t, verdict)
 		}
 	}
+	plannedOnce(t, b, db, commits/2)
+}
+
+// TestTurnsArePlannedOnce: likewise for what prompts and turns store.
+func TestTurnsArePlannedOnce(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.attended(t)
+	db, err := postgres.Open(b.ctx, b.url, postgres.Options{MaxConns: 1})
+	require.NoError(t, err)
+	defer db.Close()
+	const turns = 20
+	attendant := "a1"
+	for i := range turns {
+		_, _, _, err := db.PromptSubmit(b.ctx, session.Prompt{ID: session.NewID(session.PromptPrefix), SessionID: b.id, Content: "hello"})
+		require.NoError(t, err)
+		claimed, err := db.RunClaim(b.ctx, session.Claim{
+			SessionID: b.id, Attendant: attendant, Generation: 1, RunID: session.NewID(session.RunPrefix), Token: "c1", Attempt: 1,
+		})
+		require.NoError(t, err)
+		require.NotNil(t, claimed.Start)
+		attendant = fmt.Sprint("a", i+2)
+		ended, err := db.RunEnd(b.ctx, session.RunEnding{
+			RunID: claimed.Start.Run.ID, Token: "c1", Outcome: session.OutcomeCompleted, LookFor: "w1", Attend: attendant,
+		})
+		require.NoError(t, err)
+		require.True(t, ended.Attended)
+	}
+	plannedOnce(t, b, db, turns/2)
+}
+
+// plannedOnce requires less than most plans of every statement that the only connection of a pool has prepared.
+func plannedOnce(t *testing.T, b *bundle, db *postgres.DB, most int64) {
+	t.Helper()
 	statements, err := postgres.PlansOf(b.ctx, db)
 	require.NoError(t, err)
 	require.NotEmpty(t, statements)
@@ -45,7 +80,7 @@ func TestAppendsArePlannedOnce(t *testing.T) {
 		t.Logf("%d custom, %d generic: %.60s", s.Custom, s.Generic, s.SQL)
 	}
 	for _, s := range statements {
-		require.Less(t, s.Custom, int64(commits/2), s.SQL)
+		require.Less(t, s.Custom, most, s.SQL)
 	}
 }
 

@@ -190,7 +190,9 @@ func (db *DB) trySession(
 			row, lockErr = db.q.SessionTryLock(ctx, in, sessionID)
 			s.row = dbsqlc.SessionLockRow(row)
 		}
-		s.now, clockErr = clock(ctx, db.q, in) // after the lock, so that times follow the order of events
+		var now dbsqlc.SessionClockRow
+		now, clockErr = db.q.SessionClock(ctx, in) // after the lock, so that times follow the order of events
+		s.now = now.Now.UTC()
 		if read != nil {
 			readErr = read(in)
 		}

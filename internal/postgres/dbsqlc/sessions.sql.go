@@ -109,6 +109,24 @@ func (q *Queries) SessionAdvance(ctx context.Context, db DBTX, arg *SessionAdvan
 	return err
 }
 
+const sessionClock = `-- name: SessionClock :one
+SELECT clock_timestamp()::timestamptz AS now, set_config('plan_cache_mode', 'force_generic_plan', true)::text AS plans
+`
+
+type SessionClockRow struct {
+	Now   time.Time
+	Plans string
+}
+
+// SessionClock is Clock, and has the statements that follow in the transaction planned once for each connection: see
+// genericPlans. It is part of this statement to spare one.
+func (q *Queries) SessionClock(ctx context.Context, db DBTX) (SessionClockRow, error) {
+	row := db.QueryRow(ctx, sessionClock)
+	var i SessionClockRow
+	err := row.Scan(&i.Now, &i.Plans)
+	return i, err
+}
+
 const sessionCount = `-- name: SessionCount :exec
 UPDATE sessions SET
     last_seq = $1,

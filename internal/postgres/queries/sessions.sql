@@ -153,6 +153,11 @@ SELECT EXISTS (SELECT FROM sessions WHERE id = @id);
 -- that order and ages do not depend on the clocks of the processes that write.
 SELECT clock_timestamp()::timestamptz AS now;
 
+-- name: SessionClock :one
+-- SessionClock is Clock, and has the statements that follow in the transaction planned once for each connection: see
+-- genericPlans. It is part of this statement to spare one.
+SELECT clock_timestamp()::timestamptz AS now, set_config('plan_cache_mode', 'force_generic_plan', true)::text AS plans;
+
 -- name: SessionSetWorkflowRun :exec
 UPDATE sessions SET workflow_run = @workflow_run WHERE id = @id AND workflow_run <> @workflow_run;
 
