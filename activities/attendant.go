@@ -93,6 +93,7 @@ func (a *attendant) next(ctx context.Context, result *TurnResult) (*session.RunS
 		RunID: session.NewID(session.RunPrefix), Token: newToken(), Attempt: int64(activity.GetInfo(ctx).Attempt),
 	}
 	due := result.Waiting == nil || result.Waiting.Queued > 0
+	expected := true // the change that comes first is the end of the turn, as a rule
 	for {
 		if due {
 			claimed, err := a.claim(ctx, claim)
@@ -116,7 +117,8 @@ func (a *attendant) next(ctx context.Context, result *TurnResult) (*session.RunS
 		}
 		select {
 		case <-a.changed:
-			due = true
+			due = !expected || a.due(ctx)
+			expected = false
 			continue
 		case <-ctx.Done():
 			if !errors.Is(context.Cause(ctx), errHandOver) {
@@ -156,6 +158,15 @@ func (a *attendant) claim(ctx context.Context, c session.Claim) (session.Claimed
 			return session.Claimed{}, err
 		}
 	}
+}
+
+// due reports whether it is worth it to claim, which locks the session: its client is likely to send the next prompt now. It
+// is if Postgres does not answer.
+func (a *attendant) due(ctx context.Context) bool {
+	ctx, cancel := context.WithTimeout(ctx, recordTimeout)
+	defer cancel()
+	due, err := a.t.Store.AttendantDue(ctx, a.in.SessionID, a.token)
+	return due || err != nil
 }
 
 func (a *attendant) claimOnce(ctx context.Context, c session.Claim) (session.Claimed, error) {

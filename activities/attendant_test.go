@@ -357,3 +357,54 @@ func TestAnAttendedTurnIsHandedOver(t *testing.T) {
 	b.carriedOn(t, ready)
 	b.ranOnce(t, third, "one two three four five six seven eight nine ten")
 }
+
+// TestTheEndOfItsTurnIsNoReasonToClaim: an attendant is also notified about its own commits. It looks whether a prompt waits
+// before it locks the session, which the client is about to prompt.
+func TestTheEndOfItsTurnIsNoReasonToClaim(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	ready := b.create(t)
+	changes := make(reportedChanges)
+	b.attended(t, func(c *activities.Config) { c.Changes = changes })
+	watched := &watchedClaims{Store: b.steps.Store, ended: make(chan struct{}, 10), looked: make(chan struct{}, 10)}
+	b.steps.Store = watched
+	b.begin(t, b.attendedClaim(t, ready, "the first"))
+	for i, content := range []string{"the second", "the third"} {
+		<-watched.ended
+		changes <- struct{}{}
+		<-watched.looked
+		next := b.submit(t, content)
+		changes <- struct{}{}
+		b.ranOnce(t, next, content)
+		require.EqualValues(t, i+1, watched.claims.Load())
+	}
+}
+
+// reportedChanges are taken by the one that watches, when it waits.
+type reportedChanges chan struct{}
+
+func (r reportedChanges) Watch(string) (<-chan struct{}, func()) { return r, func() {} }
+
+// watchedClaims counts claims.
+type watchedClaims struct {
+	activities.Store
+	claims        atomic.Int64
+	ended, looked chan struct{}
+}
+
+func (w *watchedClaims) RunEnd(ctx context.Context, ending session.RunEnding) (session.Run, error) {
+	run, err := w.Store.RunEnd(ctx, ending)
+	w.ended <- struct{}{}
+	return run, err
+}
+
+func (w *watchedClaims) RunClaim(ctx context.Context, c session.Claim) (session.Claimed, error) {
+	w.claims.Add(1)
+	return w.Store.RunClaim(ctx, c)
+}
+
+func (w *watchedClaims) AttendantDue(ctx context.Context, sessionID, attendant string) (bool, error) {
+	due, err := w.Store.AttendantDue(ctx, sessionID, attendant)
+	w.looked <- struct{}{}
+	return due, err
+}

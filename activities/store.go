@@ -25,6 +25,8 @@ type Store interface {
 	// SessionTakeBack is SessionLook for a session that may have an attendant, whose attendance ends unless a run is in
 	// progress.
 	SessionTakeBack(ctx context.Context, sessionID, workflowRunID string) (session.TakenBack, error)
+	// AttendantDue reports whether a claim of the attendant may come to anything. It locks nothing.
+	AttendantDue(ctx context.Context, sessionID, attendant string) (bool, error)
 	// AttendantLeave ends an attendance and returns what waits for the workflow; nil if the session has another attendant,
 	// or none.
 	AttendantLeave(ctx context.Context, sessionID, attendant, workflowRunID string) (*session.Look, error)

@@ -80,6 +80,15 @@ func (s *sessionTx) claimed(ctx context.Context, run dbsqlc.Run, claimed *sessio
 	return err
 }
 
+// AttendantDue reports whether a session has something for its attendant to do: a prompt that waits, a pending command, or the
+// end of the attendance. It is one statement that locks nothing. RunClaim decides.
+func (db *DB) AttendantDue(ctx context.Context, sessionID, attendant string) (bool, error) {
+	ctx, cancel := within(ctx, db.options.CallTimeout)
+	defer cancel()
+	due, err := db.q.AttendantDue(ctx, db.pool, &dbsqlc.AttendantDueParams{SessionID: sessionID, Attendant: attendant})
+	return due, fault("look for prompts of an attended session", err)
+}
+
 // AttendantLeave ends an attendance and returns what waits for the workflow, which has read it then. Nil if the session has
 // another attendant, or none: its workflow has read that itself.
 func (db *DB) AttendantLeave(ctx context.Context, sessionID, attendant, workflowRunID string) (look *session.Look, err error) {

@@ -86,6 +86,36 @@ func TestAnAttendantClaimsPromptsInOrder(t *testing.T) {
 	require.Equal(t, third, b.claimFor(t, "a2").Start.Prompt.ID)
 }
 
+// TestAnAttendantIsDue: whenever a claim may come to something else than a continued wait.
+func TestAnAttendantIsDue(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		change func(t *testing.T, b *bundle)
+		not    bool
+	}{
+		"nothing waits":           {change: func(*testing.T, *bundle) {}, not: true},
+		"a prompt is in progress": {change: func(t *testing.T, b *bundle) { b.submit(t, "second"); b.claimFor(t, "a1") }, not: true},
+		"a prompt waits":          {change: func(t *testing.T, b *bundle) { b.submit(t, "second") }},
+		"a command waits":         {change: func(t *testing.T, b *bundle) { b.command(t, session.CommandSync) }},
+		"another attends":         {change: func(t *testing.T, b *bundle) { b.attend(t, "a2") }},
+		"the session hibernates":  {change: func(t *testing.T, b *bundle) { b.transit(t, session.EventHibernate, session.ReasonIdle) }},
+		"the workflow has taken the session back": {change: func(t *testing.T, b *bundle) {
+			_, err := b.SessionTakeBack(b.ctx, b.id, "w1")
+			require.NoError(t, err)
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := setup(t)
+			b.attended(t)
+			c.change(t, b)
+			due, err := b.AttendantDue(b.ctx, b.id, "a1")
+			require.NoError(t, err)
+			require.Equal(t, !c.not, due)
+		})
+	}
+}
+
 // TestAnAttendantThatIsOutOfDateClaimsNothing: it was frozen, and comes back with what it believes. Each part of what it
 // names is checked under the session's lock, and so is what else has come to wait.
 func TestAnAttendantThatIsOutOfDateClaimsNothing(t *testing.T) {

@@ -82,6 +82,11 @@ func TestWhatATurnAsksOfPostgres(t *testing.T) {
 			require.NoError(t, err)
 			require.Equal(t, session.Claimed{Attended: true}, claimed)
 		})
+		costs["AttendantDue"] = count(func() { // instead, after the end of its turn
+			due, err := db.AttendantDue(b.ctx, b.id, "a1")
+			require.NoError(t, err)
+			require.False(t, due)
+		})
 		costs["SessionLook"] = count(func() {
 			_, err := db.SessionLook(b.ctx, b.id, "workflow-run")
 			require.NoError(t, err)
@@ -93,6 +98,7 @@ func TestWhatATurnAsksOfPostgres(t *testing.T) {
 		"RunAttach":           {Statements: 12, RoundTrips: 3},
 		"RunEnd":              {Statements: 17, RoundTrips: 3},
 		"RunClaim":            {Statements: 18, RoundTrips: 3},
+		"AttendantDue":        {Statements: 1, RoundTrips: 1},
 		"RunClaim of nothing": {Statements: 8, RoundTrips: 2},
 		"SessionLook":         {Statements: 8, RoundTrips: 2},
 	}, costs)

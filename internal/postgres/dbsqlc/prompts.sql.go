@@ -10,6 +10,25 @@ import (
 	"time"
 )
 
+const attendantDue = `-- name: AttendantDue :one
+SELECT (NOT EXISTS (SELECT FROM sessions s WHERE s.id = $1 AND s.attendant = $2 AND s.status = 'running')
+    OR EXISTS (SELECT FROM prompts p WHERE p.session_id = $1 AND p.status = 'queued')
+    OR EXISTS (SELECT FROM session_commands c WHERE c.session_id = $1 AND c.status = 'pending'))::boolean
+`
+
+type AttendantDueParams struct {
+	SessionID string
+	Attendant string
+}
+
+// AttendantDue reports whether RunClaim may come to something else than a continued wait. It takes no lock.
+func (q *Queries) AttendantDue(ctx context.Context, db DBTX, arg *AttendantDueParams) (bool, error) {
+	row := db.QueryRow(ctx, attendantDue, arg.SessionID, arg.Attendant)
+	var column_1 bool
+	err := row.Scan(&column_1)
+	return column_1, err
+}
+
 const attended = `-- name: Attended :many
 SELECT s.id AS session_id, coalesce(r.id, '')::text AS run_id, s.status, s.workflow_run
 FROM (

@@ -28,6 +28,12 @@ SELECT count(*) FROM prompts WHERE session_id = @session_id AND status = 'queued
 SELECT id, ordinal, status, run_id, on_unknown FROM prompts
 WHERE session_id = @session_id AND status IN ('queued', 'processing') ORDER BY ordinal;
 
+-- name: AttendantDue :one
+-- AttendantDue reports whether RunClaim may come to something else than a continued wait. It takes no lock.
+SELECT (NOT EXISTS (SELECT FROM sessions s WHERE s.id = @session_id AND s.attendant = @attendant AND s.status = 'running')
+    OR EXISTS (SELECT FROM prompts p WHERE p.session_id = @session_id AND p.status = 'queued')
+    OR EXISTS (SELECT FROM session_commands c WHERE c.session_id = @session_id AND c.status = 'pending'))::boolean;
+
 -- name: PromptClaim :exec
 -- PromptClaim is the one statement that gives a prompt to a run.
 UPDATE prompts SET status = 'processing', run_id = @run_id, reason = '', started_at = @at::timestamptz
