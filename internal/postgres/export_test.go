@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"context"
+	"database/sql"
 	"net"
 	"slices"
 	"strings"
@@ -9,6 +10,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/pressly/goose/v3"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
@@ -165,4 +167,12 @@ func PurgeTables() []string {
 		out = append(out, t.name)
 	}
 	return out
+}
+
+// MigrateTo applies migrations up to a version.
+func (db *DB) MigrateTo(ctx context.Context, version int64) error {
+	return db.withMigrations("migrate", func(_ *sql.DB, p *goose.Provider) error {
+		_, err := p.UpTo(ctx, version)
+		return err
+	})
 }

@@ -83,21 +83,23 @@ CREATE TABLE event_log_copied (
 INSERT INTO event_log_copied (numbered, through, upto) SELECT 0, 0, count(*) FROM sessions;
 SELECT setval('sessions_no_seq', upto + 1, false) FROM event_log_copied;
 
--- event_log_number numbers existing sessions, a thousand in each transaction.
+-- event_log_number numbers existing sessions, a thousand in each transaction. It reads pages of all sessions in the order of the
+-- primary key: with a condition on no, a column without statistics, the planner would read the whole table for each page.
 -- +goose StatementBegin
 CREATE PROCEDURE event_log_number() LANGUAGE plpgsql AS $$
 DECLARE
     after text := '';
+    last text;
     page text[];
 BEGIN
     LOOP
-        SELECT array_agg(s.id ORDER BY s.id) INTO page
-        FROM (SELECT id FROM sessions WHERE no IS NULL AND id > after ORDER BY id LIMIT 1000 FOR NO KEY UPDATE) s;
-        EXIT WHEN page IS NULL;
+        SELECT max(s.id), coalesce(array_agg(s.id ORDER BY s.id) FILTER (WHERE s.no IS NULL), '{}') INTO last, page
+        FROM (SELECT id, no FROM sessions WHERE id > after ORDER BY id LIMIT 1000 FOR NO KEY UPDATE) s;
+        EXIT WHEN last IS NULL;
         UPDATE sessions s SET no = c.numbered + p.place
         FROM event_log_copied c, unnest(page) WITH ORDINALITY AS p (id, place) WHERE s.id = p.id;
         UPDATE event_log_copied SET numbered = numbered + cardinality(page);
-        after := page[cardinality(page)];
+        after := last;
         COMMIT;
     END LOOP;
 END $$;
@@ -124,14 +126,16 @@ CREATE TRIGGER events_mirror AFTER INSERT ON events FOR EACH ROW EXECUTE FUNCTIO
 -- +goose StatementBegin
 CREATE PROCEDURE event_log_copy() LANGUAGE plpgsql AS $$
 DECLARE
+    copied event_log_copied;
     numbers bigint[];
 BEGIN
     LOOP
+        SELECT * INTO copied FROM event_log_copied;
         SELECT array_agg(b.no) INTO numbers FROM (
             SELECT a.no, sum(a.last_seq) OVER (ORDER BY a.no ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS before
             FROM (
-                SELECT s.no, s.last_seq FROM sessions s, event_log_copied c
-                WHERE s.no > c.through AND s.no <= c.upto ORDER BY s.no LIMIT 1000
+                SELECT s.no, s.last_seq FROM sessions s
+                WHERE s.no > copied.through AND s.no <= copied.upto ORDER BY s.no LIMIT 1000
             ) a
         ) b WHERE b.before IS NULL OR b.before < 50000;
         EXIT WHEN numbers IS NULL;

@@ -8,6 +8,8 @@ CALL event_log_number();
 SET lock_timeout = 0;
 DROP INDEX CONCURRENTLY IF EXISTS sessions_no;
 CREATE UNIQUE INDEX CONCURRENTLY sessions_no ON sessions (no);
+-- Without statistics of the new column each piece of the copy would read the whole table.
+ANALYZE sessions (no);
 RESET lock_timeout;
 
 CALL event_log_copy();

@@ -1,0 +1,51 @@
+package postgres_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/stretchr/testify/require"
+
+	"github.com/overwinter-dev/overwinter/internal/postgres/postgrestest"
+)
+
+// TestSessionsAreNumberedInOnePass: the migration that numbers sessions reads a page of them at a time, and each of them a
+// fixed number of times, however many there are.
+func TestSessionsAreNumberedInOnePass(t *testing.T) {
+	t.Parallel()
+	const sessions = 20_000
+	url := postgrestest.FileURL(t, "testdata/schema6.sql")
+	db := postgrestest.Open(t, url)
+	require.NoError(t, db.MigrateTo(t.Context(), 81))
+	conn, err := pgx.Connect(t.Context(), url)
+	require.NoError(t, err)
+	defer conn.Close(context.WithoutCancel(t.Context()))
+	exec := func(statement string) {
+		t.Helper()
+		_, err := conn.Exec(t.Context(), statement)
+		require.NoError(t, err)
+	}
+	exec(fmt.Sprintf(`INSERT INTO sessions (id, status, agent, title, lazy, created_at, last_activity_at, idle_timeout_ns, metadata, options)
+		SELECT 'ses_' || md5(i::text), 'hibernated', 'demo', repeat('a title of some length ', 3), true, now(), now(), 900000000000, '{}', '{}' FROM generate_series(1, %d) i`, sessions))
+	exec("VACUUM ANALYZE sessions")
+	require.NoError(t, db.MigrateTo(t.Context(), 82))
+	read := func() int {
+		exec("SELECT pg_stat_force_next_flush()")
+		return query[int](t.Context(), t, url, "SELECT (seq_tup_read + coalesce(idx_tup_fetch, 0))::int FROM pg_stat_user_tables WHERE relname = 'sessions'")
+	}
+	before := read()
+	exec("CALL event_log_number()")
+	require.Less(t, read()-before, 10*sessions)
+	require.EqualValues(t, 0, query[int](t.Context(), t, url, "SELECT count(*)::int FROM sessions WHERE no IS NULL"))
+
+	// What was numbered keeps its number when an interrupted migration is run again.
+	exec("UPDATE sessions SET no = NULL WHERE no > 1500")
+	exec("UPDATE event_log_copied SET numbered = 1500")
+	exec("CALL event_log_number()")
+	require.Equal(t, 1, query[int](t.Context(), t, url, "SELECT count(*)::int FROM event_log_copied WHERE numbered = upto"))
+	require.Equal(t, query[int](t.Context(), t, url, "SELECT upto::int FROM event_log_copied"),
+		query[int](t.Context(), t, url, "SELECT count(DISTINCT no)::int FROM sessions WHERE no BETWEEN 1 AND (SELECT upto FROM event_log_copied)"))
+	require.NoError(t, db.Migrate(t.Context()))
+}
