@@ -87,7 +87,7 @@ var importRules = []importRule{
 		},
 	},
 	{
-		pkg: "internal/orchestrator",
+		pkg: "internal/sessionclient",
 		never: map[string]string{
 			ours("api"):               "the engine's client does not know who calls it",
 			ours("activities"):        "a workflow is reached by its messages, which internal/session names",
@@ -98,14 +98,14 @@ var importRules = []importRule{
 	{
 		pkg: "api",
 		never: map[string]string{
-			temporal:                              "the api declares the orchestrator that it needs; cmd gives it one",
+			temporal:                              "the api declares the signaler that it needs; cmd gives it one",
 			pgx:                                   "the api declares the store that it needs; cmd gives it one",
 			ours("internal/postgres"):             "the api declares the store that it needs; cmd gives it one",
 			modalSDK:                              "the api never talks to a sandbox",
 			ours("internal/sandbox/driver"):       "the api never talks to a sandbox",
 			ours("internal/sandbox/modalsandbox"): "the api never talks to a sandbox",
 			ours("internal/sandbox/memsandbox"):   "the api never talks to a sandbox",
-			ours("workflows"):                     "commands go through the orchestrator",
+			ours("workflows"):                     "commands go through the signaler",
 		},
 	},
 	{

@@ -17,12 +17,12 @@ import (
 // Config is what activities work with. Every field is needed unless it says
 // otherwise.
 type Config struct {
-	Store   Store
-	Log     Log
-	Agents  Agents
-	Sandbox *sandbox.Provider
-	Image   Image
-	Tell    Tell
+	Store    Store
+	Log      Log
+	Agents   Agents
+	Sandbox  *sandbox.Provider
+	Image    Image
+	Signaler Signaler
 	// Changes wakes turns whose agent waits for an answer. Default: they look every few seconds.
 	Changes Changes
 	// Secrets opens the installation's secrets. Default: there are none.
@@ -105,17 +105,17 @@ func (noSecrets) Secret(context.Context, string) (secret.Value, bool, error) {
 
 func (noSecrets) SecretHosts(context.Context, string) ([]string, error) { return nil, nil }
 
-// Tell reaches the workflows of sessions.
-type Tell interface {
+// Signaler reaches the workflows of sessions.
+type Signaler interface {
 	// Revive starts the workflow of a session again if it is not open: one that was terminated by
 	// hand left its session without one. An open workflow is signalled to read the session again if
 	// it does not execute the session's run, or if another run of it has opened the session, as
 	// before a reset. One of an earlier version whose session is in error is replaced: it would
 	// wait there for a person.
 	Revive(ctx context.Context, s session.Attended) (revived bool, err error)
-	// SandboxEnded reports what was found out about a sandbox. No open workflow is
+	// SignalSandbox reports what was found out about a sandbox. No open workflow is
 	// no error.
-	SandboxEnded(ctx context.Context, sessionID string, s session.SandboxSignal) error
+	SignalSandbox(ctx context.Context, sessionID string, s session.SandboxSignal) error
 }
 
 // Control holds the short activities of sessions, for the queue control.

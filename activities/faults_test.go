@@ -339,7 +339,7 @@ func (t *told) set(fail func(sessionID string) error) {
 	t.fail = fail
 }
 
-func (t *told) SandboxEnded(_ context.Context, sessionID string, s session.SandboxSignal) error {
+func (t *told) SignalSandbox(_ context.Context, sessionID string, s session.SandboxSignal) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.fail != nil {

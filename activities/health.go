@@ -104,7 +104,7 @@ func (l *look) check(ctx context.Context, row session.SandboxRow) (session.Sandb
 		return "", nil
 	}
 	l.count(func(out *Reconciled) { out.Reported++ })
-	return session.SandboxUnhealthy, l.Tell.SandboxEnded(ctx, row.SessionID, session.SandboxSignal{
+	return session.SandboxUnhealthy, l.Signaler.SignalSandbox(ctx, row.SessionID, session.SandboxSignal{
 		Generation: row.Generation, SandboxID: row.SandboxID, Reason: cmp.Or(status.Reason, "the provider does not list it any more"),
 		Limit: status.Limit,
 	})

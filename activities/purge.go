@@ -54,7 +54,7 @@ type PurgeStore interface {
 
 // PurgeWorkflows stops and erases workflows of sessions.
 type PurgeWorkflows interface {
-	Stop(ctx context.Context, sessionID string) error
+	SignalStop(ctx context.Context, sessionID string) error
 	// Erase deletes all runs of a session's workflow, and reports whether it found any.
 	Erase(ctx context.Context, sessionID string) (found bool, err error)
 }
@@ -174,7 +174,7 @@ func (p *Purger) stop(ctx context.Context, id string) (stopped bool, err error) 
 	if _, err := p.Store.CommandSubmit(ctx, session.Command{SessionID: id, Kind: session.CommandStop}); err != nil {
 		return false, err
 	}
-	return false, p.workflows.Stop(ctx, id)
+	return false, p.workflows.SignalStop(ctx, id)
 }
 
 // erase does what can be done now and reports whether nothing of the session is left. What fails does not keep the rest

@@ -48,7 +48,7 @@ func (s *slowPurge) PurgeContent(ctx context.Context, id string) error {
 // noWorkflows is an engine that has none.
 type noWorkflows struct{}
 
-func (noWorkflows) Stop(context.Context, string) error          { return nil }
+func (noWorkflows) SignalStop(context.Context, string) error    { return nil }
 func (noWorkflows) Erase(context.Context, string) (bool, error) { return false, nil }
 
 // TestAPurgeStaysWithItsWorker however long a pass takes.

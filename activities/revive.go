@@ -36,7 +36,7 @@ func (w *work) revive(ctx context.Context, out *Reconciled) error {
 		all.SetLimit(attendedAtOnce)
 		for _, s := range page {
 			all.Go(func() error {
-				revived, err := w.Tell.Revive(ctx, s)
+				revived, err := w.Signaler.Revive(ctx, s)
 				mu.Lock()
 				defer mu.Unlock()
 				failed = errors.Join(failed, err)

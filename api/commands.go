@@ -52,9 +52,9 @@ func (s *Server) submit(c echo.Context, cmd session.Command) error {
 		status = http.StatusAccepted
 	}
 	if done.Notify {
-		send := s.cfg.Orchestrator.Notify
+		send := s.cfg.Signaler.SignalCommands
 		if cmd.Kind == session.CommandStop {
-			send = s.cfg.Orchestrator.Stop
+			send = s.cfg.Signaler.SignalStop
 		}
 		s.signal(ctx, cmd.SessionID, func(ctx context.Context) error { return send(ctx, cmd.SessionID) })
 	}

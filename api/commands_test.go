@@ -133,11 +133,11 @@ func TestHibernateTakesForceAndNothingElse(t *testing.T) {
 func TestACommandIsAcceptedWhileTemporalIsAway(t *testing.T) {
 	t.Parallel()
 	b := setup(t, func(c *api.Config) { c.SignalWait, c.RingTimeout = time.Millisecond, 10*time.Millisecond })
-	for _, set := range []func(o *apitest.Orchestrator){
-		func(o *apitest.Orchestrator) {
+	for _, set := range []func(o *apitest.Signaler){
+		func(o *apitest.Signaler) {
 			o.Err = session.Faultf(session.CodeUnavailable, "temporal does not answer")
 		},
-		func(o *apitest.Orchestrator) { o.Err, o.Hang = nil, true },
+		func(o *apitest.Signaler) { o.Err, o.Hang = nil, true },
 	} {
 		b.temp.Set(set)
 		for range 3 {
@@ -156,7 +156,7 @@ func TestSignalsThatHangAreBounded(t *testing.T) {
 	b := setup(t, func(c *api.Config) { c.SignalWait = time.Millisecond })
 	until := make(chan struct{})
 	defer close(until)
-	b.temp.Set(func(o *apitest.Orchestrator) { o.Hang, o.Until = true, until })
+	b.temp.Set(func(o *apitest.Signaler) { o.Hang, o.Until = true, until })
 	id := b.store.Put(session.Running)
 	for range 100 {
 		require.Equal(t, http.StatusAccepted, b.do("POST", "/api/sessions/"+id+"/hibernate", "").status)

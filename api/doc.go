@@ -2,7 +2,7 @@
 // inside it.
 //
 //	client ──▶ routes ──▶ body, validate ──▶ Store (Postgres)         the promise
-//	                                    └──▶ Orchestrator (Temporal)  signals
+//	                                    └──▶ Signaler (Temporal)  signals
 //	client ◀── events ◀── Events (the log in Postgres)
 //
 // Invariants:

@@ -37,7 +37,7 @@ func TestMain(m *testing.M) { leaktest.Main(m) }
 type bundle struct {
 	t       testing.TB
 	store   *apitest.Store
-	temp    *apitest.Orchestrator
+	temp    *apitest.Signaler
 	url     string
 	logs    *syncBuffer
 	stop    func() error // stops the server and returns what Run returned
@@ -55,9 +55,9 @@ func (agents) Describe() []agent.Description {
 func setup(t testing.TB, change ...func(*api.Config)) *bundle {
 	t.Helper()
 	store := apitest.NewStore()
-	b := &bundle{t: t, store: store, temp: &apitest.Orchestrator{}, logs: &syncBuffer{}, headers: http.Header{}}
+	b := &bundle{t: t, store: store, temp: &apitest.Signaler{}, logs: &syncBuffer{}, headers: http.Header{}}
 	cfg := api.Config{
-		Store: store, Orchestrator: b.temp, Events: store, Agents: agents{},
+		Store: store, Signaler: b.temp, Events: store, Agents: agents{},
 		Sandbox: func(context.Context) api.SandboxInfo { return api.SandboxInfo{Driver: "mem", Isolation: "none"} },
 		Logger:  slog.New(slog.NewJSONHandler(b.logs, &slog.HandlerOptions{Level: slog.LevelDebug})),
 		Version: "v1",

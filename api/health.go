@@ -39,7 +39,7 @@ func (s *Server) ready(c echo.Context) error {
 	r := readiness{Status: "ready", Checks: checks{Sandbox: s.cfg.Sandbox(ctx)}}
 	var both sync.WaitGroup
 	both.Go(func() { r.Checks.Postgres = s.check(ctx, "postgres", s.cfg.Store.Ready) })
-	both.Go(func() { r.Checks.Temporal = s.check(ctx, "temporal", s.cfg.Orchestrator.Ping) })
+	both.Go(func() { r.Checks.Temporal = s.check(ctx, "temporal", s.cfg.Signaler.Ping) })
 	both.Wait()
 	status := http.StatusOK
 	if r.Checks.Postgres != checkPassed || r.Checks.Temporal != checkPassed || s.stopping() {

@@ -14,7 +14,7 @@ import (
 
 func TestShortKeysAreRefused(t *testing.T) {
 	t.Parallel()
-	full := Config{Store: struct{ Store }{}, Orchestrator: struct{ Orchestrator }{}, Events: struct{ Events }{}, Agents: struct{ Agents }{}}
+	full := Config{Store: struct{ Store }{}, Signaler: struct{ Signaler }{}, Events: struct{ Events }{}, Agents: struct{ Agents }{}}
 	full.Key = "nineteen-characters"
 	_, err := New(full)
 	require.ErrorContains(t, err, "at least 20")

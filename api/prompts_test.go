@@ -124,9 +124,9 @@ func TestAPromptIsPromisedWhenTheBellIsBroken(t *testing.T) {
 	t.Parallel()
 	b := setup(t, func(c *api.Config) { c.RingTimeout = 50 * time.Millisecond })
 	id := b.store.Put(session.Running)
-	for _, breakIt := range []func(*apitest.Orchestrator){
-		func(o *apitest.Orchestrator) { o.Err = errors.New("down") },
-		func(o *apitest.Orchestrator) { o.Err, o.Hang = nil, true },
+	for _, breakIt := range []func(*apitest.Signaler){
+		func(o *apitest.Signaler) { o.Err = errors.New("down") },
+		func(o *apitest.Signaler) { o.Err, o.Hang = nil, true },
 	} {
 		b.temp.Set(breakIt)
 		require.Equal(t, http.StatusAccepted, b.do("POST", "/api/sessions/"+id+"/prompts", `{"content":"x"}`).status)

@@ -52,7 +52,7 @@ func (s *Server) state(c echo.Context) error {
 	}
 	ctx, cancel := context.WithTimeout(c.Request().Context(), s.cfg.StateTimeout)
 	defer cancel()
-	view, err := s.cfg.Orchestrator.State(ctx, id)
+	view, err := s.cfg.Signaler.State(ctx, id)
 	if err != nil {
 		if errors.Is(err, context.DeadlineExceeded) {
 			return &session.Fault{Code: session.CodeUnavailable, Message: "no worker answered in time; try again", Err: err}

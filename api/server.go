@@ -65,10 +65,10 @@ type SandboxInfo struct {
 
 // Config is what a server is made of.
 type Config struct {
-	Store        Store        // required
-	Orchestrator Orchestrator // required
-	Events       Events       // required
-	Agents       Agents       // required
+	Store    Store    // required
+	Signaler Signaler // required
+	Events   Events   // required
+	Agents   Agents   // required
 
 	// Secrets seals the values of secrets. Without it they cannot be stored.
 	Secrets Sealer
@@ -111,8 +111,8 @@ func (c Config) withDefaults() (Config, error) {
 	switch {
 	case c.Store == nil:
 		return c, errors.New("api: Store is required")
-	case c.Orchestrator == nil:
-		return c, errors.New("api: Orchestrator is required")
+	case c.Signaler == nil:
+		return c, errors.New("api: Signaler is required")
 	case c.Events == nil:
 		return c, errors.New("api: Events is required")
 	case c.Agents == nil:

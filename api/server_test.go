@@ -107,20 +107,20 @@ func TestStateIsAskedOfTheWorkflow(t *testing.T) {
 	path := "/api/sessions/" + id + "/state"
 	view, err := json.Marshal(session.StateView{SessionID: id, Status: session.Running, Doing: "waiting for work"})
 	require.NoError(t, err)
-	b.temp.Set(func(o *apitest.Orchestrator) { o.View = string(view) })
+	b.temp.Set(func(o *apitest.Signaler) { o.View = string(view) })
 	a := b.do("GET", path, "")
 	require.Equal(t, http.StatusOK, a.status)
 	require.JSONEq(t, string(view), string(a.body))
 
-	b.temp.Set(func(o *apitest.Orchestrator) { o.Err = session.Faultf(session.CodeNoSession, "no workflow is open") })
+	b.temp.Set(func(o *apitest.Signaler) { o.Err = session.Faultf(session.CodeNoSession, "no workflow is open") })
 	b.do("GET", path, "").problem(http.StatusNotFound, "session_not_found")
-	b.temp.Set(func(o *apitest.Orchestrator) { o.Err = session.Faultf(session.CodeUnavailable, "no worker") })
+	b.temp.Set(func(o *apitest.Signaler) { o.Err = session.Faultf(session.CodeUnavailable, "no worker") })
 	require.NotEmpty(t, func() string {
 		a := b.do("GET", path, "")
 		a.problem(503, "unavailable")
 		return a.header.Get("Retry-After")
 	}())
-	b.temp.Set(func(o *apitest.Orchestrator) { o.Hang = true })
+	b.temp.Set(func(o *apitest.Signaler) { o.Hang = true })
 	b.do("GET", path, "").problem(http.StatusServiceUnavailable, "unavailable")
 	b.do("GET", "/api/sessions/x/state", "").problem(http.StatusBadRequest, "invalid_request")
 }
@@ -130,7 +130,7 @@ func TestReadsNeedNoWorker(t *testing.T) {
 	b := setup(t)
 	id := b.store.Put(session.Hibernated)
 	b.store.Text(id, "x")
-	b.temp.Set(func(o *apitest.Orchestrator) { o.Err = errors.New("nobody is there") })
+	b.temp.Set(func(o *apitest.Signaler) { o.Err = errors.New("nobody is there") })
 	for _, path := range []string{"", "/prompts", "/blocks", "/transcript"} {
 		require.Equal(t, http.StatusOK, b.do("GET", "/api/sessions/"+id+path, "").status, path)
 	}
@@ -169,7 +169,7 @@ func TestHealthAndReadiness(t *testing.T) {
 	require.Contains(t, string(a.body), `"postgres":"cannot be written to: its disk is full"`)
 
 	b.store.Fail("Ready", nil)
-	b.temp.Set(func(o *apitest.Orchestrator) { o.Hang = true })
+	b.temp.Set(func(o *apitest.Signaler) { o.Hang = true })
 	a = b.do("GET", "/readyz", "")
 	require.Equal(t, http.StatusServiceUnavailable, a.status)
 	require.Contains(t, string(a.body), `"temporal":"does not answer"`)
@@ -368,7 +368,7 @@ func TestAPanicIsAnInternalError(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	id := b.store.Put(session.Hibernated)
-	b.temp.Set(func(o *apitest.Orchestrator) { o.Panic = "a secret went wrong" })
+	b.temp.Set(func(o *apitest.Signaler) { o.Panic = "a secret went wrong" })
 	a := b.do("GET", "/api/sessions/"+id+"/state", "")
 	a.problem(http.StatusInternalServerError, "internal")
 	require.NotContains(t, string(a.body), "secret")
@@ -421,12 +421,12 @@ func TestRequestsUnderWayFinishWhenTheServerStops(t *testing.T) {
 func TestNewNamesWhatIsMissing(t *testing.T) {
 	t.Parallel()
 	store := apitest.NewStore()
-	full := api.Config{Store: store, Orchestrator: &apitest.Orchestrator{}, Events: store, Agents: agents{}}
+	full := api.Config{Store: store, Signaler: &apitest.Signaler{}, Events: store, Agents: agents{}}
 	for field, without := range map[string]func(*api.Config){
-		"Store":        func(c *api.Config) { c.Store = nil },
-		"Orchestrator": func(c *api.Config) { c.Orchestrator = nil },
-		"Events":       func(c *api.Config) { c.Events = nil },
-		"Agents":       func(c *api.Config) { c.Agents = nil },
+		"Store":    func(c *api.Config) { c.Store = nil },
+		"Signaler": func(c *api.Config) { c.Signaler = nil },
+		"Events":   func(c *api.Config) { c.Events = nil },
+		"Agents":   func(c *api.Config) { c.Agents = nil },
 	} {
 		cfg := full
 		without(&cfg)
@@ -455,7 +455,7 @@ func TestTheDocumentAndTheRoutesAgree(t *testing.T) {
 		}
 	}
 	store := apitest.NewStore()
-	s, err := api.New(api.Config{Store: store, Orchestrator: &apitest.Orchestrator{}, Events: store, Agents: agents{}})
+	s, err := api.New(api.Config{Store: store, Signaler: &apitest.Signaler{}, Events: store, Agents: agents{}})
 	require.NoError(t, err)
 	served := api.RoutesOf(s)
 	for i, r := range served {

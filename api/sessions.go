@@ -248,7 +248,7 @@ func digest(body []byte) string {
 // and a relay signals again for rows that no workflow claims.
 func (s *Server) ring(ctx context.Context, sessionID, promptID string, ordinal int64) {
 	s.signal(ctx, sessionID, func(ctx context.Context) error {
-		return s.cfg.Orchestrator.Ring(ctx, sessionID, promptID, ordinal)
+		return s.cfg.Signaler.SignalPrompt(ctx, sessionID, promptID, ordinal)
 	})
 }
 
@@ -345,7 +345,7 @@ func (s *Server) sessionPatch(c echo.Context) error {
 		return err
 	}
 	if sess.Notify {
-		s.signal(ctx, id, func(ctx context.Context) error { return s.cfg.Orchestrator.Settings(ctx, id, sess.IdleTimeout) })
+		s.signal(ctx, id, func(ctx context.Context) error { return s.cfg.Signaler.SignalSettings(ctx, id, sess.IdleTimeout) })
 	}
 	return c.JSON(http.StatusOK, wire.Session(sess))
 }
@@ -385,7 +385,7 @@ func (s *Server) sessionDelete(c echo.Context) error {
 		requested = stopped.Session
 	}
 	if err == nil && stopped.Notify {
-		s.signal(ctx, id, func(ctx context.Context) error { return s.cfg.Orchestrator.Stop(ctx, id) })
+		s.signal(ctx, id, func(ctx context.Context) error { return s.cfg.Signaler.SignalStop(ctx, id) })
 	}
 	return c.JSON(http.StatusAccepted, wire.Session(requested))
 }

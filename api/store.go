@@ -91,18 +91,18 @@ type Store interface {
 // zero value means that no key was given.
 type Idempotency = session.Idempotency
 
-// Orchestrator signals and queries the workflows. Errors are *session.Fault: unavailable when
+// Signaler signals and queries the workflows. Errors are *session.Fault: unavailable when
 // Temporal does not answer, session_not_found when no workflow is open.
-type Orchestrator interface {
-	// Ring notifies the session's workflow of a prompt and starts the workflow if it is not open;
+type Signaler interface {
+	// SignalPrompt notifies the session's workflow of a prompt and starts the workflow if it is not open;
 	// with an empty prompt id it only makes sure that the workflow is open.
-	Ring(ctx context.Context, sessionID, promptID string, ordinal int64) error
-	// Notify notifies the session's workflow that commands are pending and starts the workflow if
-	// it is not open; Stop, that one of them is a stop.
-	Notify(ctx context.Context, sessionID string) error
-	Stop(ctx context.Context, sessionID string) error
-	// Settings notifies an open workflow of a changed idle timeout; none open is no error.
-	Settings(ctx context.Context, sessionID string, idleTimeout time.Duration) error
+	SignalPrompt(ctx context.Context, sessionID, promptID string, ordinal int64) error
+	// SignalCommands notifies the session's workflow that commands are pending and starts the workflow if
+	// it is not open; SignalStop, that one of them is a stop.
+	SignalCommands(ctx context.Context, sessionID string) error
+	SignalStop(ctx context.Context, sessionID string) error
+	// SignalSettings notifies an open workflow of a changed idle timeout; none open is no error.
+	SignalSettings(ctx context.Context, sessionID string, idleTimeout time.Duration) error
 	// State is the workflow's own view, as JSON.
 	State(ctx context.Context, sessionID string) (json.RawMessage, error)
 	Ping(ctx context.Context) error

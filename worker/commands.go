@@ -12,8 +12,8 @@ import (
 // but its signal may have been lost, as may the workflow run that had read it. Every worker has one; two
 // signals for the same command change nothing.
 type CommandRelay struct {
-	Rows     Unheard
-	Notifier Notifier
+	Rows     OverdueCommands
+	Signaler CommandSignaler
 	// Every is the time between two looks. Default 2s.
 	Every time.Duration
 	// Age is how long a command may be pending before its workflow is looked at. Default 3s.
@@ -22,16 +22,16 @@ type CommandRelay struct {
 	Batch int
 }
 
-// Unheard lists sessions with commands that are pending for longer than age, those first of which no
+// OverdueCommands lists sessions with commands that are pending for longer than age, those first of which no
 // workflow run has read all.
-type Unheard interface {
-	CommandsUnheard(ctx context.Context, age time.Duration, limit int) ([]session.Unheard, error)
+type OverdueCommands interface {
+	CommandsOverdue(ctx context.Context, age time.Duration, limit int) ([]session.OverdueCommands, error)
 }
 
-// Notifier reaches the workflow of a session, started if need be.
-type Notifier interface {
-	Notify(ctx context.Context, sessionID string) error
-	Stop(ctx context.Context, sessionID string) error
+// CommandSignaler reaches the workflow of a session, started if need be.
+type CommandSignaler interface {
+	SignalCommands(ctx context.Context, sessionID string) error
+	SignalStop(ctx context.Context, sessionID string) error
 	// CurrentRun is the id of the session's open workflow run; empty when none is open.
 	CurrentRun(ctx context.Context, sessionID string) (string, error)
 }
@@ -54,7 +54,7 @@ func (r CommandRelay) run(ctx context.Context, logger *slog.Logger) error {
 	}
 	ticker := time.NewTicker(r.Every)
 	defer ticker.Stop()
-	waits := map[session.Unheard]pauseUntil{}
+	waits := map[session.OverdueCommands]pauseUntil{}
 	for {
 		if err := r.look(ctx, logger, waits); err != nil && ctx.Err() == nil {
 			logger.WarnContext(ctx, "could not signal for pending commands", slog.Any("error", err))
@@ -76,12 +76,12 @@ type pauseUntil struct {
 // maxCommandPause is the longest pause between two looks at the workflow of one session.
 const maxCommandPause = 30 * time.Second
 
-func (r CommandRelay) look(ctx context.Context, logger *slog.Logger, waits map[session.Unheard]pauseUntil) error {
-	found, err := r.Rows.CommandsUnheard(ctx, r.Age, r.Batch)
+func (r CommandRelay) look(ctx context.Context, logger *slog.Logger, waits map[session.OverdueCommands]pauseUntil) error {
+	found, err := r.Rows.CommandsOverdue(ctx, r.Age, r.Batch)
 	if err != nil {
 		return err
 	}
-	seen := make(map[session.Unheard]bool, len(found))
+	seen := make(map[session.OverdueCommands]bool, len(found))
 	failures := 0
 	for _, u := range found {
 		seen[u] = true
@@ -109,16 +109,16 @@ func (r CommandRelay) look(ctx context.Context, logger *slog.Logger, waits map[s
 }
 
 // signal signals the workflow unless the run that has read the session's commands is still open.
-func (r CommandRelay) signal(ctx context.Context, logger *slog.Logger, u session.Unheard) error {
+func (r CommandRelay) signal(ctx context.Context, logger *slog.Logger, u session.OverdueCommands) error {
 	if u.HeardBy != "" {
-		current, err := r.Notifier.CurrentRun(ctx, u.SessionID)
+		current, err := r.Signaler.CurrentRun(ctx, u.SessionID)
 		if err != nil || current == u.HeardBy {
 			return err
 		}
 	}
-	send := r.Notifier.Notify
+	send := r.Signaler.SignalCommands
 	if u.Stop {
-		send = r.Notifier.Stop
+		send = r.Signaler.SignalStop
 	}
 	if err := send(ctx, u.SessionID); err != nil {
 		return err

@@ -32,8 +32,8 @@ func (n *notifier) send(what string) error {
 	return nil
 }
 
-func (n *notifier) Notify(context.Context, string) error { return n.send("notify") }
-func (n *notifier) Stop(context.Context, string) error   { return n.send("stop") }
+func (n *notifier) SignalCommands(context.Context, string) error { return n.send("notify") }
+func (n *notifier) SignalStop(context.Context, string) error     { return n.send("stop") }
 
 func (n *notifier) CurrentRun(context.Context, string) (string, error) {
 	n.mu.Lock()
@@ -68,8 +68,8 @@ func TestCommandsAreSignalledAgainUntilTheyAreRead(t *testing.T) {
 
 	n := &notifier{fails: true}
 	start(t, worker.Config{
-		Temporal: dial(t), Relay: worker.Relay{Rows: nothing{}, Bell: &bell{}},
-		Commands: worker.CommandRelay{Rows: db, Notifier: n, Every: 10 * time.Millisecond, Age: time.Millisecond},
+		Temporal: dial(t), Relay: worker.Relay{Rows: nothing{}, Signaler: &signaler{}},
+		Commands: worker.CommandRelay{Rows: db, Signaler: n, Every: 10 * time.Millisecond, Age: time.Millisecond},
 	})
 	n.until(t, "a signal that failed is sent again", func(n *notifier) bool { return len(n.sent) >= 2 && n.sent[0] == "notify" })
 

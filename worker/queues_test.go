@@ -11,10 +11,10 @@ import (
 	"go.temporal.io/sdk/client"
 
 	"github.com/overwinter-dev/overwinter/activities"
-	"github.com/overwinter-dev/overwinter/internal/orchestrator"
 	"github.com/overwinter-dev/overwinter/internal/postgres"
 	"github.com/overwinter-dev/overwinter/internal/postgres/postgrestest"
 	"github.com/overwinter-dev/overwinter/internal/session"
+	"github.com/overwinter-dev/overwinter/internal/sessionclient"
 	"github.com/overwinter-dev/overwinter/worker"
 )
 
@@ -42,7 +42,7 @@ func (i *installation) worker(c client.Client) worker.Config {
 	})
 	return worker.Config{
 		Temporal: c, Control: control, Turns: turns, Installation: i.id, Legacy: i.DB, LegacyEvery: 20 * time.Millisecond,
-		Relay: worker.Relay{Rows: nothing{}, Bell: &bell{}},
+		Relay: worker.Relay{Rows: nothing{}, Signaler: &signaler{}},
 	}
 }
 
@@ -51,8 +51,8 @@ func (i *installation) session(t *testing.T, c client.Client, queue string) stri
 	t.Helper()
 	s, _, err := i.SessionCreate(t.Context(), session.Session{ID: session.NewID(session.SessionPrefix), Agent: "demo", Lazy: true}, nil, session.Idempotency{})
 	require.NoError(t, err)
-	o := orchestrator.New(c, "default", orchestrator.At(queue))
-	require.Eventually(t, func() bool { return o.Ring(t.Context(), s.ID, "", 0) == nil }, patience, 20*time.Millisecond)
+	o := sessionclient.New(c, "default", sessionclient.At(queue))
+	require.Eventually(t, func() bool { return o.SignalPrompt(t.Context(), s.ID, "", 0) == nil }, patience, 20*time.Millisecond)
 	t.Cleanup(func() { c.TerminateWorkflow(t.Context(), s.ID, "", "the test is over") }) //nolint:errcheck // it may be over
 	return s.ID
 }

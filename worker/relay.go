@@ -16,8 +16,8 @@ import (
 // signal only notifies, and it may be lost if Temporal was away or the api died between the two.
 // Every worker has one; that two signal for the same prompt changes nothing.
 type Relay struct {
-	Rows Unclaimed
-	Bell Bell
+	Rows     Unclaimed
+	Signaler PromptSignaler
 	// Every is how often it looks. Default 2s.
 	Every time.Duration
 	// Age is how long a row may wait before it is signaled for again. Default 3s.
@@ -28,17 +28,17 @@ type Relay struct {
 
 // Unclaimed lists work that no run has claimed, in order of sessions, after one of them.
 type Unclaimed interface {
-	Unclaimed(ctx context.Context, after string, age time.Duration, limit int) ([]session.Ring, error)
+	Unclaimed(ctx context.Context, after string, age time.Duration, limit int) ([]session.UnclaimedWork, error)
 }
 
-// Bell reaches the workflow of a session, started if need be.
-type Bell interface {
-	Ring(ctx context.Context, sessionID, promptID string, ordinal int64) error
+// PromptSignaler reaches the workflow of a session, started if need be.
+type PromptSignaler interface {
+	SignalPrompt(ctx context.Context, sessionID, promptID string, ordinal int64) error
 }
 
 const (
-	// ringsAtOnce bounds the signals of a relay that are under way.
-	ringsAtOnce = 8
+	// signalsAtOnce bounds the signals of a relay that are under way.
+	signalsAtOnce = 8
 	// lookTimeout bounds one look: what it did not get to is signalled in a later one.
 	lookTimeout = 10 * time.Second
 )
@@ -55,7 +55,7 @@ func (r Relay) run(ctx context.Context, logger *slog.Logger) error {
 	}
 	ticker := time.NewTicker(r.Every)
 	defer ticker.Stop()
-	pauses := newPatience(r.Age)
+	pauses := newBackoff(r.Age)
 	after := ""
 	for {
 		var err error
@@ -72,36 +72,36 @@ func (r Relay) run(ctx context.Context, logger *slog.Logger) error {
 
 // look signals once for a page of unclaimed work and returns where the next page begins. A signal
 // that fails delays no other: each session has its own pause.
-func (r Relay) look(ctx context.Context, logger *slog.Logger, after string, pauses *patience) (next string, err error) {
+func (r Relay) look(ctx context.Context, logger *slog.Logger, after string, pauses *backoff) (next string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
 	defer cancel()
-	rings, err := r.Rows.Unclaimed(ctx, after, r.Age, r.Batch)
+	waiting, err := r.Rows.Unclaimed(ctx, after, r.Age, r.Batch)
 	if err != nil {
 		return after, err
 	}
-	if len(rings) == r.Batch {
-		next = rings[len(rings)-1].SessionID
+	if len(waiting) == r.Batch {
+		next = waiting[len(waiting)-1].SessionID
 	}
 	var (
 		all    errgroup.Group
 		mu     sync.Mutex
 		failed error
 	)
-	all.SetLimit(ringsAtOnce)
-	for _, ring := range pauses.due(rings, time.Now()) {
+	all.SetLimit(signalsAtOnce)
+	for _, work := range pauses.due(waiting, time.Now()) {
 		all.Go(func() error {
 			if ctx.Err() != nil {
 				return nil // not tried: nothing is charged
 			}
-			err := r.Bell.Ring(ctx, ring.SessionID, ring.PromptID, ring.Ordinal)
-			pauses.tried(ring, time.Now())
+			err := r.Signaler.SignalPrompt(ctx, work.SessionID, work.PromptID, work.Ordinal)
+			pauses.tried(work, time.Now())
 			if err != nil {
 				mu.Lock()
 				defer mu.Unlock()
 				failed = errors.Join(failed, err)
 				return nil
 			}
-			logger.InfoContext(ctx, "re-sent prompt signal", slog.String("session_id", ring.SessionID), slog.String("prompt_id", ring.PromptID))
+			logger.InfoContext(ctx, "re-sent prompt signal", slog.String("session_id", work.SessionID), slog.String("prompt_id", work.PromptID))
 			return nil
 		})
 	}
@@ -109,16 +109,16 @@ func (r Relay) look(ctx context.Context, logger *slog.Logger, after string, paus
 	return next, failed
 }
 
-// maxPatience is the longest pause between two signals for the same row.
-const maxPatience = 30 * time.Second
+// longestPause is the longest pause between two signals for the same row.
+const longestPause = 30 * time.Second
 
-// patience remembers what was signalled for: the pause doubles with every signal, so that
+// backoff remembers what was signalled for: the pause doubles with every signal, so that
 // a system that is slow to answer is not flooded. It is safe for concurrent use.
-type patience struct {
+type backoff struct {
 	first time.Duration
 
 	mu     sync.Mutex
-	pauses map[session.Ring]pause
+	pauses map[session.UnclaimedWork]pause
 }
 
 type pause struct {
@@ -126,35 +126,35 @@ type pause struct {
 	next  time.Duration
 }
 
-func newPatience(first time.Duration) *patience {
-	return &patience{first: first, pauses: map[session.Ring]pause{}}
+func newBackoff(first time.Duration) *backoff {
+	return &backoff{first: first, pauses: map[session.UnclaimedWork]pause{}}
 }
 
-// due returns the rings whose pause is over. Rows that were not signalled for in a long time are forgotten.
-func (p *patience) due(rings []session.Ring, now time.Time) []session.Ring {
+// due returns the work whose pause is over. Rows that were not signalled for in a long time are forgotten.
+func (p *backoff) due(waiting []session.UnclaimedWork, now time.Time) []session.UnclaimedWork {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for ring, was := range p.pauses {
-		if now.Sub(was.until) > 2*maxPatience {
-			delete(p.pauses, ring)
+	for work, was := range p.pauses {
+		if now.Sub(was.until) > 2*longestPause {
+			delete(p.pauses, work)
 		}
 	}
-	var due []session.Ring
-	for _, ring := range rings {
-		if was, known := p.pauses[ring]; !known || !now.Before(was.until) {
-			due = append(due, ring)
+	var due []session.UnclaimedWork
+	for _, work := range waiting {
+		if was, known := p.pauses[work]; !known || !now.Before(was.until) {
+			due = append(due, work)
 		}
 	}
 	return due
 }
 
 // tried notes that a signal was sent, whatever came of it.
-func (p *patience) tried(ring session.Ring, now time.Time) {
+func (p *backoff) tried(work session.UnclaimedWork, now time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	next := p.first
-	if was, known := p.pauses[ring]; known {
-		next = min(2*was.next, maxPatience)
+	if was, known := p.pauses[work]; known {
+		next = min(2*was.next, longestPause)
 	}
-	p.pauses[ring] = pause{until: now.Add(next), next: next}
+	p.pauses[work] = pause{until: now.Add(next), next: next}
 }

@@ -77,33 +77,33 @@ func dial(t *testing.T) client.Client {
 // nothing is unclaimed, and no signal arrives.
 type nothing struct{}
 
-func (nothing) Unclaimed(context.Context, string, time.Duration, int) ([]session.Ring, error) {
+func (nothing) Unclaimed(context.Context, string, time.Duration, int) ([]session.UnclaimedWork, error) {
 	return nil, nil
 }
 
-// bell remembers every ring.
-type bell struct {
+// signaler remembers every signal for a prompt.
+type signaler struct {
 	mu      sync.Mutex
-	rings   []session.Ring
+	waiting []session.UnclaimedWork
 	refuses string // signals for this session; "*" for every one
 }
 
 var errDeaf = errors.New("deaf")
 
-func (b *bell) Ring(_ context.Context, sessionID, promptID string, ordinal int64) error {
+func (b *signaler) SignalPrompt(_ context.Context, sessionID, promptID string, ordinal int64) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.rings = append(b.rings, session.Ring{SessionID: sessionID, PromptID: promptID, Ordinal: ordinal})
+	b.waiting = append(b.waiting, session.UnclaimedWork{SessionID: sessionID, PromptID: promptID, Ordinal: ordinal})
 	if b.refuses == "*" || b.refuses == sessionID {
 		return errDeaf
 	}
 	return nil
 }
 
-func (b *bell) heard() []session.Ring {
+func (b *signaler) heard() []session.UnclaimedWork {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return append([]session.Ring(nil), b.rings...)
+	return append([]session.UnclaimedWork(nil), b.waiting...)
 }
 
 // start runs a worker until the test ends or stop is called, which returns what it ended with.
@@ -148,11 +148,11 @@ func TestTheRelayRingsForWhatNobodyHasClaimed(t *testing.T) {
 	require.NoError(t, err)
 	require.True(t, verdict.Granted)
 
-	heard := &bell{}
-	start(t, worker.Config{Temporal: dial(t), Relay: worker.Relay{Rows: db, Bell: heard, Every: 20 * time.Millisecond, Age: time.Millisecond}})
+	heard := &signaler{}
+	start(t, worker.Config{Temporal: dial(t), Relay: worker.Relay{Rows: db, Signaler: heard, Every: 20 * time.Millisecond, Age: time.Millisecond}})
 	require.Eventually(t, func() bool { return len(heard.heard()) >= 3 }, patience, 5*time.Millisecond, "again and again: it is harmless")
-	for _, ring := range heard.heard() {
-		require.Equal(t, session.Ring{SessionID: waiting, PromptID: prompt, Ordinal: 1}, ring)
+	for _, work := range heard.heard() {
+		require.Equal(t, session.UnclaimedWork{SessionID: waiting, PromptID: prompt, Ordinal: 1}, work)
 	}
 }
 
@@ -168,19 +168,19 @@ func TestASignalThatFailsDelaysNoOther(t *testing.T) {
 		waiting[s.ID] = true
 		first = cmp.Or(first, s.ID)
 	}
-	heard := &bell{refuses: first}
-	start(t, worker.Config{Temporal: dial(t), Relay: worker.Relay{Rows: db, Bell: heard, Every: 20 * time.Millisecond, Age: time.Millisecond, Batch: 2}})
+	heard := &signaler{refuses: first}
+	start(t, worker.Config{Temporal: dial(t), Relay: worker.Relay{Rows: db, Signaler: heard, Every: 20 * time.Millisecond, Age: time.Millisecond, Batch: 2}})
 	require.Eventually(t, func() bool {
 		reached := map[string]bool{}
-		for _, ring := range heard.heard() {
-			reached[ring.SessionID] = true
+		for _, work := range heard.heard() {
+			reached[work.SessionID] = true
 		}
 		return len(reached) == len(waiting)
 	}, patience, 5*time.Millisecond, "every page is looked at")
-	rings := len(heard.heard())
+	count := len(heard.heard())
 	require.Eventually(t, func() bool {
-		for _, ring := range heard.heard()[rings:] {
-			if ring.SessionID == first {
+		for _, work := range heard.heard()[count:] {
+			if work.SessionID == first {
 				return true
 			}
 		}
@@ -190,7 +190,7 @@ func TestASignalThatFailsDelaysNoOther(t *testing.T) {
 
 func TestAWorkerIsReadyWhileItPolls(t *testing.T) {
 	t.Parallel()
-	w, stop := start(t, worker.Config{Temporal: dial(t), Relay: worker.Relay{Rows: nothing{}, Bell: &bell{}}})
+	w, stop := start(t, worker.Config{Temporal: dial(t), Relay: worker.Relay{Rows: nothing{}, Signaler: &signaler{}}})
 	require.Eventually(t, func() bool { return w.Ready(t.Context()) == nil }, patience, 5*time.Millisecond)
 	require.NoError(t, stop())
 	require.Error(t, w.Ready(t.Context()))
@@ -200,7 +200,7 @@ func TestAWorkerIsReadyWhileItPolls(t *testing.T) {
 func TestAWorkerMayBeStoppedBeforeItHasBegun(t *testing.T) {
 	t.Parallel()
 	for range 3 {
-		_, stop := start(t, worker.Config{Temporal: dial(t), Relay: worker.Relay{Rows: nothing{}, Bell: &bell{}}})
+		_, stop := start(t, worker.Config{Temporal: dial(t), Relay: worker.Relay{Rows: nothing{}, Signaler: &signaler{}}})
 		require.NoError(t, stop())
 	}
 }
@@ -209,7 +209,7 @@ func TestTheScheduleTakesTheIntervalOfTheWorkerThatCameLast(t *testing.T) { //no
 	c := dial(t)
 	for _, every := range []time.Duration{41 * time.Second, 43 * time.Second} {
 		_, stop := start(t, worker.Config{
-			Temporal: c, ReconcileEvery: every, Relay: worker.Relay{Rows: nothing{}, Bell: &bell{}},
+			Temporal: c, ReconcileEvery: every, Relay: worker.Relay{Rows: nothing{}, Signaler: &signaler{}},
 		})
 		require.Eventually(t, func() bool {
 			d, err := c.ScheduleClient().GetHandle(t.Context(), session.ScheduleOf("")).Describe(t.Context())

@@ -13,7 +13,7 @@ import (
 	"go.temporal.io/api/workflowservice/v1"
 	"go.temporal.io/sdk/client"
 
-	"github.com/overwinter-dev/overwinter/internal/orchestrator"
+	"github.com/overwinter-dev/overwinter/internal/sessionclient"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
@@ -137,7 +137,7 @@ func TestAResetToAnyTaskIsSettledFromTheRow(t *testing.T) {
 
 // reconcile does for the session what the reconciler does for all of them, until the test ends.
 func (r *recorder) reconcile() {
-	o := orchestrator.New(r.client, client.DefaultNamespace, orchestrator.At(recordedQueues.Control))
+	o := sessionclient.New(r.client, client.DefaultNamespace, sessionclient.At(recordedQueues.Control))
 	ctx, cancel := context.WithCancel(r.t.Context())
 	done := make(chan struct{})
 	r.t.Cleanup(func() {

@@ -212,7 +212,7 @@ func (s *stage) answer(ctx context.Context, w *world, o *operation) (any, error)
 func (s *stage) open() bool { return s.env != nil && !s.env.IsWorkflowCompleted() }
 
 // signal reaches the open workflow. If none is open it starts one if start is set, and is lost
-// otherwise, as with the orchestrator's calls.
+// otherwise, as with the client's calls.
 func (s *stage) signal(name string, arg any, start bool) bool {
 	switch {
 	case s.env != nil && !s.env.IsWorkflowCompleted():

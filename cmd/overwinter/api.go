@@ -14,10 +14,10 @@ import (
 	"github.com/overwinter-dev/overwinter/api"
 	"github.com/overwinter-dev/overwinter/internal/agent/catalog"
 	"github.com/overwinter-dev/overwinter/internal/eventlog"
-	"github.com/overwinter-dev/overwinter/internal/orchestrator"
 	"github.com/overwinter-dev/overwinter/internal/peeruser"
 	"github.com/overwinter-dev/overwinter/internal/postgres"
 	"github.com/overwinter-dev/overwinter/internal/secret"
+	"github.com/overwinter-dev/overwinter/internal/sessionclient"
 )
 
 // APICmd serves the HTTP API.
@@ -91,7 +91,7 @@ func (c *APICmd) Run(ctx context.Context, logger *slog.Logger, s streams) error 
 
 	secrets, logger := maskedSecrets(db, box, logger)
 	config := api.Config{
-		Store: db, Orchestrator: orchestrator.New(temporal, c.TemporalNamespace, installationQueue(db)), Events: events{follower},
+		Store: db, Signaler: sessionclient.New(temporal, c.TemporalNamespace, installationQueue(db)), Events: events{follower},
 		Agents: catalog.Agents(), Masks: secrets, Sandbox: sandboxInfo(db, logger), Key: c.Key, Logger: logger, Version: buildVersion(),
 	}
 	if box != nil {

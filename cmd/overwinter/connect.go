@@ -12,10 +12,10 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/overwinter-dev/overwinter/internal/orchestrator"
 	"github.com/overwinter-dev/overwinter/internal/postgres"
 	"github.com/overwinter-dev/overwinter/internal/secret"
 	"github.com/overwinter-dev/overwinter/internal/session"
+	"github.com/overwinter-dev/overwinter/internal/sessionclient"
 )
 
 // databaseFlags say where Postgres is and how long a call may take.
@@ -114,7 +114,7 @@ func awaitInstallation(ctx context.Context, db *postgres.DB, logger *slog.Logger
 
 // installationQueue is the task queue of the installation's workflows; Postgres is asked for the
 // installation until it has answered once.
-func installationQueue(db *postgres.DB) orchestrator.Queue {
+func installationQueue(db *postgres.DB) sessionclient.Queue {
 	var known atomic.Pointer[string]
 	return func(ctx context.Context) (string, error) {
 		if queue := known.Load(); queue != nil {

@@ -21,12 +21,12 @@ import (
 // sessionServer is the real API over a store in memory, whose agent answers every
 // prompt at once: "fail …" fails, "lose …" is lost, "wait" stays in the queue, and
 // anything else is echoed.
-func sessionServer(t *testing.T, key string) (*apitest.Store, *apitest.Orchestrator, string) {
+func sessionServer(t *testing.T, key string) (*apitest.Store, *apitest.Signaler, string) {
 	t.Helper()
 	store := apitest.NewStore()
-	temporal := &apitest.Orchestrator{}
-	temporal.Set(func(o *apitest.Orchestrator) {
-		o.OnRing = func(id, promptID string) {
+	temporal := &apitest.Signaler{}
+	temporal.Set(func(o *apitest.Signaler) {
+		o.OnPrompt = func(id, promptID string) {
 			for _, p := range store.Row(id).Prompts {
 				if p.ID != promptID {
 					continue
@@ -43,7 +43,7 @@ func sessionServer(t *testing.T, key string) (*apitest.Store, *apitest.Orchestra
 			}
 		}
 	})
-	server, err := api.New(api.Config{Store: store, Orchestrator: temporal, Events: store, Agents: catalog.Agents(), Key: key})
+	server, err := api.New(api.Config{Store: store, Signaler: temporal, Events: store, Agents: catalog.Agents(), Key: key})
 	require.NoError(t, err)
 	listener := httptest.NewServer(server)
 	t.Cleanup(func() {
@@ -107,7 +107,7 @@ func TestSessionScripts(t *testing.T) {
 func TestPromptAnswersAreStreamed(t *testing.T) {
 	t.Parallel()
 	store, temporal, url := sessionServer(t, "")
-	temporal.Set(func(o *apitest.Orchestrator) { o.OnRing = nil })
+	temporal.Set(func(o *apitest.Signaler) { o.OnPrompt = nil })
 	id := store.Put(session.Running)
 	out, in := io.Pipe()
 	defer out.Close()
@@ -139,8 +139,8 @@ func TestPromptAnswersAreStreamed(t *testing.T) {
 func TestPromptWaitsWhereThePolicyIsToRetry(t *testing.T) {
 	t.Parallel()
 	store, temporal, url := sessionServer(t, "")
-	temporal.Set(func(o *apitest.Orchestrator) {
-		o.OnRing = func(id, promptID string) {
+	temporal.Set(func(o *apitest.Signaler) {
+		o.OnPrompt = func(id, promptID string) {
 			store.Turn(id, promptID, session.PromptUnknown, "sandbox_lost", "lost words")
 			store.With(id, func(r *apitest.Row) { r.Prompts[0].Status = session.PromptQueued })
 			store.Turn(id, promptID, session.PromptCompleted, "", "at last")
@@ -155,8 +155,8 @@ func TestPromptWaitsWhereThePolicyIsToRetry(t *testing.T) {
 func TestPromptOfASessionThatEnds(t *testing.T) {
 	t.Parallel()
 	store, temporal, url := sessionServer(t, "")
-	temporal.Set(func(o *apitest.Orchestrator) {
-		o.OnRing = func(id, promptID string) {
+	temporal.Set(func(o *apitest.Signaler) {
+		o.OnPrompt = func(id, promptID string) {
 			store.Status(id, session.Terminated)
 			store.With(id, func(r *apitest.Row) { r.Prompts[0].Status = session.PromptCancelled }) // and no event of it
 		}
@@ -170,8 +170,8 @@ func TestPromptOfASessionThatEnds(t *testing.T) {
 func TestAPromptThatIsBlockedIsSaidToBe(t *testing.T) {
 	t.Parallel()
 	store, temporal, url := sessionServer(t, "")
-	temporal.Set(func(o *apitest.Orchestrator) {
-		o.OnRing = func(id, promptID string) {
+	temporal.Set(func(o *apitest.Signaler) {
+		o.OnPrompt = func(id, promptID string) {
 			store.With(id, func(r *apitest.Row) { r.Prompts[0].BlockedReason = "the disk is gone" })
 			store.Prompt(id, promptID, session.PromptQueued)
 			store.With(id, func(r *apitest.Row) { r.Prompts[0].BlockedReason = "" })
@@ -197,7 +197,7 @@ func TestAPromptThatIsBlockedIsSaidToBe(t *testing.T) {
 func TestFollowUntilIdleWaitsForTheQueue(t *testing.T) {
 	t.Parallel()
 	store, temporal, url := sessionServer(t, "")
-	temporal.Set(func(o *apitest.Orchestrator) { o.OnRing = nil })
+	temporal.Set(func(o *apitest.Signaler) { o.OnPrompt = nil })
 	id := store.Put(session.Running)
 	require.Equal(t, exitDone, run(t.Context(), "session", "prompt", id, "x", "--id=p", "--api-url", url).code)
 	done := make(chan result, 1)

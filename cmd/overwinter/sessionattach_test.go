@@ -54,8 +54,8 @@ func TestAttachAnswersTheLinesOfAScript(t *testing.T) {
 func TestAttachToASessionThatEnds(t *testing.T) {
 	t.Parallel()
 	store, temporal, url := sessionServer(t, "")
-	temporal.Set(func(o *apitest.Orchestrator) {
-		o.OnRing = func(id, _ string) {
+	temporal.Set(func(o *apitest.Signaler) {
+		o.OnPrompt = func(id, _ string) {
 			store.Status(id, session.Terminated)
 			store.With(id, func(r *apitest.Row) { r.Prompts[0].Status = session.PromptCancelled }) // and no event of it
 		}
@@ -81,8 +81,8 @@ func TestPromptWaitsFromItsOwnPositionOn(t *testing.T) {
 func TestWhoeverWaitsIsToldOfQuestions(t *testing.T) {
 	t.Parallel()
 	store, temporal, url := sessionServer(t, "")
-	temporal.Set(func(o *apitest.Orchestrator) {
-		o.OnRing = func(id, promptID string) {
+	temporal.Set(func(o *apitest.Signaler) {
+		o.OnPrompt = func(id, promptID string) {
 			store.With(id, func(r *apitest.Row) {
 				store.Append(r, wire.EventTurnStart, wire.TurnStartData{RunID: "run_1", PromptID: promptID, Attempt: 1})
 				store.Append(r, wire.EventQuestion, wire.QuestionData{Question: wire.QuestionJSON{ID: "que_1", RunID: "run_1", Title: "May\x1b I?"}})

@@ -15,12 +15,12 @@ import (
 	"github.com/overwinter-dev/overwinter/activities"
 	"github.com/overwinter-dev/overwinter/internal/agent/catalog"
 	"github.com/overwinter-dev/overwinter/internal/eventlog"
-	"github.com/overwinter-dev/overwinter/internal/orchestrator"
 	"github.com/overwinter-dev/overwinter/internal/postgres"
 	"github.com/overwinter-dev/overwinter/internal/sandbox"
 	"github.com/overwinter-dev/overwinter/internal/sandbox/modalsandbox"
 	"github.com/overwinter-dev/overwinter/internal/secret"
 	"github.com/overwinter-dev/overwinter/internal/session"
+	"github.com/overwinter-dev/overwinter/internal/sessionclient"
 	"github.com/overwinter-dev/overwinter/worker"
 )
 
@@ -100,10 +100,10 @@ func (c *WorkerCmd) Run(ctx context.Context, logger *slog.Logger) error {
 		return c.run(ctx, db, temporal, installation, box, binary, &polls, logger)
 	})
 	if c.HealthAddress != "" {
-		bell := orchestrator.New(temporal, c.TemporalNamespace, installationQueue(db)) // for Ping alone
+		signaler := sessionclient.New(temporal, c.TemporalNamespace, installationQueue(db)) // for Ping alone
 		group.Go(func() error {
 			return serveHealth(ctx, c.HealthAddress, map[string]func(context.Context) error{
-				"postgres": db.Ready, "temporal": bell.Ping, "worker": polls.ready,
+				"postgres": db.Ready, "temporal": signaler.Ping, "worker": polls.ready,
 			}, prometheus.Gatherers{prometheus.DefaultGatherer, imageMetrics(db)}, logger)
 		})
 	}
@@ -139,7 +139,7 @@ func (c *WorkerCmd) run(
 		Installation: installation, Logger: logger, PollInterval: 2 * time.Second,
 	})
 	queue := session.QueuesOf(installation).Control
-	bell := orchestrator.New(temporal, c.TemporalNamespace, orchestrator.At(queue))
+	signaler := sessionclient.New(temporal, c.TemporalNamespace, sessionclient.At(queue))
 
 	appender := eventlog.NewAppender(db, eventlog.AppenderOptions{
 		Logger: logger, MaxCommits: max(1, db.MaxConns()/4), MaxLockWaits: max(1, db.MaxConns()/8),
@@ -167,21 +167,21 @@ func (c *WorkerCmd) run(
 	defer links.Close()
 	control, turns := activities.New(activities.Config{
 		Links: links, Store: db, Log: appender, Agents: catalog.Agents(), Sandbox: provider,
-		Image: newImages(provider, db, binary, logger), Tell: bell, Changes: changes, Secrets: secrets, Masks: secrets,
+		Image: newImages(provider, db, binary, logger), Signaler: signaler, Changes: changes, Secrets: secrets, Masks: secrets,
 		Runner: runner, Queue: queue, Keys: box, SandboxTimeout: c.SandboxTimeout, Attend: c.Attend, MaxTurns: c.MaxTurns, Logger: logger,
 	})
 	w := worker.New(worker.Config{
 		Temporal: temporal, Control: control, Turns: turns,
-		Relay: worker.Relay{Rows: db, Bell: bell}, Installation: installation, Legacy: db,
-		Commands: worker.CommandRelay{Rows: db, Notifier: bell},
-		Purges: worker.Purges{Purger: activities.NewPurger(control, db, bell, activities.Retention{
+		Relay: worker.Relay{Rows: db, Signaler: signaler}, Installation: installation, Legacy: db,
+		Commands: worker.CommandRelay{Rows: db, Signaler: signaler},
+		Purges: worker.Purges{Purger: activities.NewPurger(control, db, signaler, activities.Retention{
 			Terminated: c.RetainTerminated, Events: c.RetainEvents,
 		})},
 		Mask: secrets.text, ReconcileEvery: c.ReconcileEvery, MaxTurns: c.MaxTurns, Logger: logger,
 	})
 	polls.worker.Store(w)
 	group, ctx := errgroup.WithContext(ctx)
-	group.Go(func() error { return c.work(ctx, w, bell, logger) })
+	group.Go(func() error { return c.work(ctx, w, signaler, logger) })
 	group.Go(func() error { return secrets.follow(ctx) })
 	group.Go(func() error { return describeSandboxes(ctx, db, provider, logger) })
 	return group.Wait()
@@ -192,9 +192,9 @@ func (c *WorkerCmd) run(
 const appendAtStop = 5 * time.Second
 
 // work runs the worker once Temporal answers.
-func (c *WorkerCmd) work(ctx context.Context, w *worker.Worker, bell *orchestrator.Orchestrator, logger *slog.Logger) error {
+func (c *WorkerCmd) work(ctx context.Context, w *worker.Worker, signaler *sessionclient.Client, logger *slog.Logger) error {
 	for wait := 100 * time.Millisecond; ; wait = min(2*wait, 5*time.Second) {
-		err := bell.Ping(ctx)
+		err := signaler.Ping(ctx)
 		if err == nil {
 			return w.Run(ctx)
 		}

@@ -33,7 +33,7 @@ func (agents) Describe() []agent.Description { return []agent.Description{{Name:
 
 type bundle struct {
 	store  *apitest.Store
-	temp   *apitest.Orchestrator
+	temp   *apitest.Signaler
 	server *httptest.Server
 	client *apiclient.Client
 }
@@ -41,8 +41,8 @@ type bundle struct {
 // setup serves the real API over fakes, through front if it is given.
 func setup(t *testing.T, front ...func(http.Handler) http.Handler) *bundle {
 	t.Helper()
-	b := &bundle{store: apitest.NewStore(), temp: &apitest.Orchestrator{}}
-	s, err := api.New(api.Config{Store: b.store, Orchestrator: b.temp, Events: b.store, Agents: agents{}, Key: key})
+	b := &bundle{store: apitest.NewStore(), temp: &apitest.Signaler{}}
+	s, err := api.New(api.Config{Store: b.store, Signaler: b.temp, Events: b.store, Agents: agents{}, Key: key})
 	require.NoError(t, err)
 	var handler http.Handler = s
 	for _, f := range front {

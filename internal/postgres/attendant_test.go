@@ -313,7 +313,7 @@ func TestARelaySignalsForAPromptThatItsAttendantForgets(t *testing.T) {
 	prompt := b.submit(t, "second")
 	rings, err := b.Unclaimed(b.ctx, "", -time.Minute, 10)
 	require.NoError(t, err)
-	require.Equal(t, []session.Ring{{SessionID: b.id, PromptID: prompt, Ordinal: 2}}, rings)
+	require.Equal(t, []session.UnclaimedWork{{SessionID: b.id, PromptID: prompt, Ordinal: 2}}, rings)
 	require.NotNil(t, b.claimFor(t, "a1").Start)
 	b.submit(t, "third")
 	rings, err = b.Unclaimed(b.ctx, "", -time.Minute, 10)

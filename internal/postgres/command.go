@@ -305,20 +305,20 @@ func (s *sessionTx) heard(ctx context.Context, workflowRunID string) error {
 	)
 }
 
-// CommandsUnheard lists sessions with a command that has been pending for longer than age, those with a
+// CommandsOverdue lists sessions with a command that has been pending for longer than age, those with a
 // command that no workflow has read first, and sessions that have left a signal unanswered for signalAgain.
-func (db *DB) CommandsUnheard(ctx context.Context, age time.Duration, limit int) ([]session.Unheard, error) {
-	rows, err := db.q.CommandsUnheard(ctx, db.pool, &dbsqlc.CommandsUnheardParams{
+func (db *DB) CommandsOverdue(ctx context.Context, age time.Duration, limit int) ([]session.OverdueCommands, error) {
+	rows, err := db.q.CommandsOverdue(ctx, db.pool, &dbsqlc.CommandsOverdueParams{
 		AgeSeconds: age.Seconds(), SignalledSeconds: max(age, signalAgain).Seconds(), MaxItems: int32(limit),
 	})
 	if err != nil {
 		return nil, fault("list pending commands", err)
 	}
-	unheard := make([]session.Unheard, len(rows))
+	overdue := make([]session.OverdueCommands, len(rows))
 	for i, row := range rows {
-		unheard[i] = session.Unheard{SessionID: row.SessionID, Stop: row.Stop, HeardBy: row.HeardBy}
+		overdue[i] = session.OverdueCommands{SessionID: row.SessionID, Stop: row.Stop, HeardBy: row.HeardBy}
 	}
-	return unheard, nil
+	return overdue, nil
 }
 
 func commandsOf(rows []dbsqlc.SessionCommand) []session.Command {

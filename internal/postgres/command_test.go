@@ -321,24 +321,24 @@ func TestCommandsThatNoWorkflowHasReadAreFound(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.running(t)
-	unheard := func() []session.Unheard {
-		all, err := b.CommandsUnheard(b.ctx, time.Hour, 10)
+	overdue := func() []session.OverdueCommands {
+		all, err := b.CommandsOverdue(b.ctx, time.Hour, 10)
 		require.NoError(t, err)
 		return all
 	}
 	b.command(t, session.CommandHibernate)
-	require.Empty(t, unheard(), "it is young")
+	require.Empty(t, overdue(), "it is young")
 	b.sql(t, "UPDATE session_commands SET created_at = now() - interval '2 hours'")
-	require.Equal(t, []session.Unheard{{SessionID: b.id}}, unheard())
+	require.Equal(t, []session.OverdueCommands{{SessionID: b.id}}, overdue())
 	b.look(t)
-	require.Equal(t, []session.Unheard{{SessionID: b.id, HeardBy: "w1"}}, unheard())
+	require.Equal(t, []session.OverdueCommands{{SessionID: b.id, HeardBy: "w1"}}, overdue())
 	b.command(t, session.CommandHibernate, forced)
-	require.Equal(t, []session.Unheard{{SessionID: b.id}}, unheard(), "it has changed")
+	require.Equal(t, []session.OverdueCommands{{SessionID: b.id}}, overdue(), "it has changed")
 	b.command(t, session.CommandStop)
 	b.sql(t, "UPDATE session_commands SET created_at = now() - interval '2 hours'")
-	require.Equal(t, []session.Unheard{{SessionID: b.id, Stop: true}}, unheard())
+	require.Equal(t, []session.OverdueCommands{{SessionID: b.id, Stop: true}}, overdue())
 	b.transit(t, session.EventStop, session.ReasonRequested)
-	require.Empty(t, unheard())
+	require.Empty(t, overdue())
 }
 
 func TestEndedCommandsAreBounded(t *testing.T) {
@@ -389,8 +389,8 @@ func TestASignalThatIsNotAnsweredIsFound(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.running(t)
-	unheard := func() []session.Unheard {
-		all, err := b.CommandsUnheard(b.ctx, 0, 10)
+	overdue := func() []session.OverdueCommands {
+		all, err := b.CommandsOverdue(b.ctx, 0, 10)
 		require.NoError(t, err)
 		return all
 	}
@@ -398,18 +398,18 @@ func TestASignalThatIsNotAnsweredIsFound(t *testing.T) {
 	patched, err := b.SessionPatch(b.ctx, b.id, session.Patch{IdleTimeout: &idle})
 	require.NoError(t, err)
 	require.True(t, patched.Notify)
-	require.Empty(t, unheard(), "it is young")
+	require.Empty(t, overdue(), "it is young")
 	b.sql(t, "UPDATE sessions SET signalled_at = now() - interval '31 seconds'")
-	require.Equal(t, []session.Unheard{{SessionID: b.id}}, unheard())
+	require.Equal(t, []session.OverdueCommands{{SessionID: b.id}}, overdue())
 	b.command(t, session.CommandHibernate)
 	b.sql(t, "UPDATE session_commands SET created_at = now() - interval '1 minute'")
-	require.Len(t, unheard(), 1, "once, with its command")
+	require.Len(t, overdue(), 1, "once, with its command")
 	b.sql(t, "UPDATE sessions SET loaded = false")
 	b.sql(t, "UPDATE session_commands SET status = 'applied', ended_at = now()")
-	require.Empty(t, unheard(), "no workflow is open, and one that starts reads the settings")
+	require.Empty(t, overdue(), "no workflow is open, and one that starts reads the settings")
 	b.sql(t, "UPDATE session_commands SET status = 'pending', ended_at = NULL")
 	b.look(t)
-	require.Equal(t, []session.Unheard{{SessionID: b.id, HeardBy: "w1"}}, unheard(), "the command is pending")
+	require.Equal(t, []session.OverdueCommands{{SessionID: b.id, HeardBy: "w1"}}, overdue(), "the command is pending")
 }
 
 func TestASessionInErrorContinuesWithoutItsFiles(t *testing.T) {

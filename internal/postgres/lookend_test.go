@@ -32,9 +32,9 @@ func TestTheEndOfARunSaysWhatWaits(t *testing.T) {
 	require.Equal(t, session.CommandHibernate, ended.Look.Commands[0].Kind)
 
 	// It counts as read by that workflow run, and no signal is unanswered.
-	unheard, err := b.CommandsUnheard(b.ctx, -time.Hour, 10)
+	overdue, err := b.CommandsOverdue(b.ctx, -time.Hour, 10)
 	require.NoError(t, err)
-	require.Equal(t, []session.Unheard{{SessionID: b.id, HeardBy: "workflow-1"}}, unheard)
+	require.Equal(t, []session.OverdueCommands{{SessionID: b.id, HeardBy: "workflow-1"}}, overdue)
 
 	// Another attempt that ends it again does not get it: the workflow reads it by itself.
 	ended, err = b.RunEnd(b.ctx, ending)

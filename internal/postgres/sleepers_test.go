@@ -73,7 +73,7 @@ func TestWhatIsAskedPeriodicallyReadsNoSleepers(t *testing.T) {
 		sandboxes, err = db.SandboxesForsaken(t.Context(), time.Second, session.SandboxKey{}, 5000)
 		require.NoError(t, err)
 		require.Empty(t, sandboxes)
-		_, err = db.CommandsUnheard(t.Context(), time.Second, 200)
+		_, err = db.CommandsOverdue(t.Context(), time.Second, 200)
 		require.NoError(t, err)
 	}
 	db.Close()

@@ -10,16 +10,16 @@ import (
 
 // Unclaimed lists sessions after an id, in order of ids, with work older than age that no workflow seems to
 // know of: not loaded, or signalled and not taken. The query's comment gives the reasons.
-func (db *DB) Unclaimed(ctx context.Context, after string, age time.Duration, limit int) ([]session.Ring, error) {
+func (db *DB) Unclaimed(ctx context.Context, after string, age time.Duration, limit int) ([]session.UnclaimedWork, error) {
 	rows, err := db.q.Unclaimed(ctx, db.pool, &dbsqlc.UnclaimedParams{After: after, AgeSeconds: age.Seconds(), MaxItems: int32(limit)})
 	if err != nil {
 		return nil, fault("list unclaimed work", err)
 	}
-	rings := make([]session.Ring, len(rows))
+	work := make([]session.UnclaimedWork, len(rows))
 	for i, row := range rows {
-		rings[i] = session.Ring{SessionID: row.SessionID, PromptID: row.PromptID, Ordinal: row.Ordinal}
+		work[i] = session.UnclaimedWork{SessionID: row.SessionID, PromptID: row.PromptID, Ordinal: row.Ordinal}
 	}
-	return rings, nil
+	return work, nil
 }
 
 // Attended lists loaded sessions after an id, in order of ids, that have something to do, so that

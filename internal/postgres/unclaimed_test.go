@@ -77,7 +77,7 @@ func TestWhoIsRungFor(t *testing.T) { //nolint:tparallel // the rows share a dat
 			case nobody:
 				require.Empty(t, rings)
 			case session1:
-				require.Equal(t, []session.Ring{{SessionID: b.id}}, rings)
+				require.Equal(t, []session.UnclaimedWork{{SessionID: b.id}}, rings)
 			case prompt1:
 				require.Len(t, rings, 1)
 				require.Equal(t, b.id, rings[0].SessionID)
@@ -91,11 +91,11 @@ func TestWhoIsRungFor(t *testing.T) { //nolint:tparallel // the rows share a dat
 }
 
 // rings are those for this session that are older than an hour.
-func (b *bundle) rings(t *testing.T) []session.Ring {
+func (b *bundle) rings(t *testing.T) []session.UnclaimedWork {
 	t.Helper()
 	all, err := b.Unclaimed(b.ctx, "", time.Hour, 1000)
 	require.NoError(t, err)
-	return slices.DeleteFunc(all, func(r session.Ring) bool { return r.SessionID != b.id })
+	return slices.DeleteFunc(all, func(r session.UnclaimedWork) bool { return r.SessionID != b.id })
 }
 
 func TestOneRingPerSessionAndNoMoreThanAsked(t *testing.T) {
@@ -107,9 +107,9 @@ func TestOneRingPerSessionAndNoMoreThanAsked(t *testing.T) {
 	b.sql(t, "UPDATE sessions SET lazy = false WHERE id = $1", other)
 	rings, err := b.Unclaimed(b.ctx, "", -time.Second, 10)
 	require.NoError(t, err)
-	want := []session.Ring{{SessionID: b.id, PromptID: first, Ordinal: 1}, {SessionID: other}}
+	want := []session.UnclaimedWork{{SessionID: b.id, PromptID: first, Ordinal: 1}, {SessionID: other}}
 	require.Equal(t, want, rings, "in order of ids")
-	var paged []session.Ring
+	var paged []session.UnclaimedWork
 	after := ""
 	for {
 		rings, err = b.Unclaimed(b.ctx, after, -time.Second, 1)
@@ -133,7 +133,7 @@ func TestSessionsThatRestDoNotHideOthers(t *testing.T) {
 	prompt := b.submit(t, "nobody has heard of this")
 	rings, err := b.Unclaimed(b.ctx, "", -time.Second, 10)
 	require.NoError(t, err)
-	require.Equal(t, []session.Ring{{SessionID: b.id, PromptID: prompt, Ordinal: 1}}, rings)
+	require.Equal(t, []session.UnclaimedWork{{SessionID: b.id, PromptID: prompt, Ordinal: 1}}, rings)
 }
 
 func TestWhoseWorkflowMustBeOpen(t *testing.T) {

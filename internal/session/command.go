@@ -321,8 +321,8 @@ type Look struct {
 // MaxWaitingSeen bounds the prompts that a Look names.
 const MaxWaitingSeen = 16
 
-// Unheard is a session with a command that its workflow may not know of.
-type Unheard struct {
+// OverdueCommands is a session with a command that its workflow may not know of.
+type OverdueCommands struct {
 	SessionID string
 	Stop      bool   // a stop is pending
 	HeardBy   string // the workflow run that has read its newest command; empty when none has

@@ -140,8 +140,8 @@ type UnsavedSandbox struct {
 	Waited time.Duration // how long the session has been restoring
 }
 
-// Ring is a session that has work which no run has claimed.
-type Ring struct {
+// UnclaimedWork is a session that has work which no run has claimed.
+type UnclaimedWork struct {
 	SessionID string
 	PromptID  string // empty when the session itself has not been taken up
 	Ordinal   int64

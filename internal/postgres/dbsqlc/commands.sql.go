@@ -209,6 +209,62 @@ func (q *Queries) CommandsHeard(ctx context.Context, db DBTX, arg *CommandsHeard
 	return err
 }
 
+const commandsOverdue = `-- name: CommandsOverdue :many
+SELECT u.session_id::text AS session_id, u.stop::boolean AS stop, u.heard_by::text AS heard_by
+FROM (
+    SELECT c.session_id,
+        bool_or(c.kind = 'stop') AS stop,
+        CASE WHEN bool_or(c.heard_by = '') THEN '' ELSE max(c.heard_by) END AS heard_by
+    FROM session_commands c
+    WHERE c.status = 'pending' AND c.created_at < statement_timestamp() - make_interval(secs => $1::double precision)
+    GROUP BY c.session_id
+    UNION ALL
+    SELECT s.id, false, ''
+    FROM sessions s
+    WHERE s.signalled_at < statement_timestamp() - make_interval(secs => $2::double precision)
+      AND s.loaded AND s.status <> 'terminated'
+      AND NOT EXISTS (SELECT FROM session_commands c WHERE c.session_id = s.id AND c.status = 'pending')
+) u
+ORDER BY (u.heard_by = '') DESC, random()
+LIMIT $3
+`
+
+type CommandsOverdueParams struct {
+	AgeSeconds       float64
+	SignalledSeconds float64
+	MaxItems         int32
+}
+
+type CommandsOverdueRow struct {
+	SessionID string
+	Stop      bool
+	HeardBy   string
+}
+
+// CommandsOverdue finds sessions with a command that has waited for long: those with a command that no
+// workflow has read first, in no order else, so that no session keeps others from being looked at.
+// heard_by is the workflow run that has read them; empty where one of them was not read. Sessions with an open
+// workflow that has not answered a signal for much longer are among them: the signal of a changed setting may be lost.
+func (q *Queries) CommandsOverdue(ctx context.Context, db DBTX, arg *CommandsOverdueParams) ([]CommandsOverdueRow, error) {
+	rows, err := db.Query(ctx, commandsOverdue, arg.AgeSeconds, arg.SignalledSeconds, arg.MaxItems)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []CommandsOverdueRow
+	for rows.Next() {
+		var i CommandsOverdueRow
+		if err := rows.Scan(&i.SessionID, &i.Stop, &i.HeardBy); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const commandsPending = `-- name: CommandsPending :many
 SELECT id, session_id, kind, force, prompt_id, run_id, status, reason, heard_by, created_at, ended_at FROM session_commands WHERE session_id = $1 AND status = 'pending' ORDER BY id
 `
@@ -272,62 +328,6 @@ func (q *Queries) CommandsPendingOf(ctx context.Context, db DBTX, sessionIds []s
 			&i.CreatedAt,
 			&i.EndedAt,
 		); err != nil {
-			return nil, err
-		}
-		items = append(items, i)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	return items, nil
-}
-
-const commandsUnheard = `-- name: CommandsUnheard :many
-SELECT u.session_id::text AS session_id, u.stop::boolean AS stop, u.heard_by::text AS heard_by
-FROM (
-    SELECT c.session_id,
-        bool_or(c.kind = 'stop') AS stop,
-        CASE WHEN bool_or(c.heard_by = '') THEN '' ELSE max(c.heard_by) END AS heard_by
-    FROM session_commands c
-    WHERE c.status = 'pending' AND c.created_at < statement_timestamp() - make_interval(secs => $1::double precision)
-    GROUP BY c.session_id
-    UNION ALL
-    SELECT s.id, false, ''
-    FROM sessions s
-    WHERE s.signalled_at < statement_timestamp() - make_interval(secs => $2::double precision)
-      AND s.loaded AND s.status <> 'terminated'
-      AND NOT EXISTS (SELECT FROM session_commands c WHERE c.session_id = s.id AND c.status = 'pending')
-) u
-ORDER BY (u.heard_by = '') DESC, random()
-LIMIT $3
-`
-
-type CommandsUnheardParams struct {
-	AgeSeconds       float64
-	SignalledSeconds float64
-	MaxItems         int32
-}
-
-type CommandsUnheardRow struct {
-	SessionID string
-	Stop      bool
-	HeardBy   string
-}
-
-// CommandsUnheard finds sessions with a command that has waited for long: those with a command that no
-// workflow has read first, in no order else, so that no session keeps others from being looked at.
-// heard_by is the workflow run that has read them; empty where one of them was not read. Sessions with an open
-// workflow that has not answered a signal for much longer are among them: the signal of a changed setting may be lost.
-func (q *Queries) CommandsUnheard(ctx context.Context, db DBTX, arg *CommandsUnheardParams) ([]CommandsUnheardRow, error) {
-	rows, err := db.Query(ctx, commandsUnheard, arg.AgeSeconds, arg.SignalledSeconds, arg.MaxItems)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	var items []CommandsUnheardRow
-	for rows.Next() {
-		var i CommandsUnheardRow
-		if err := rows.Scan(&i.SessionID, &i.Stop, &i.HeardBy); err != nil {
 			return nil, err
 		}
 		items = append(items, i)

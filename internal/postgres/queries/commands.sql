@@ -39,8 +39,8 @@ WHERE d.session_id = @session_id AND d.status <> 'pending' AND d.id IN (
     ORDER BY c.ended_at DESC, c.id DESC OFFSET @kept LIMIT 100
 );
 
--- name: CommandsUnheard :many
--- CommandsUnheard finds sessions with a command that has waited for long: those with a command that no
+-- name: CommandsOverdue :many
+-- CommandsOverdue finds sessions with a command that has waited for long: those with a command that no
 -- workflow has read first, in no order else, so that no session keeps others from being looked at.
 -- heard_by is the workflow run that has read them; empty where one of them was not read. Sessions with an open
 -- workflow that has not answered a signal for much longer are among them: the signal of a changed setting may be lost.

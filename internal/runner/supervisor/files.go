@@ -69,7 +69,7 @@ func (k *fileKeeper) take(p session.FilesPosition, known []session.KnownFile, se
 
 // tell sends what the last pass has found.
 func tell(i *workspace.Index, send func(runner.Message) error) error {
-	return i.Tell(
+	return i.Report(
 		func(c session.FileChange) error { return send(&runner.FileChanged{FileChange: c}) },
 		func(seq int64) error { return send(&runner.FilesBounded{Seq: seq}) },
 	)

@@ -176,7 +176,7 @@ func newLineage() string {
 	return hex.EncodeToString(b)
 }
 
-// Pass compares the workspace with the index and remembers what [Index.Tell] has to report. watch, if it is
+// Pass compares the workspace with the index and remembers what [Index.Report] has to report. watch, if it is
 // not nil, is called with each directory before it is read. With force nothing is held back for
 // having changed a moment ago. It reports whether there is anything for it.
 func (i *Index) Pass(force bool, watch func(dir string)) (bool, error) {
@@ -234,7 +234,7 @@ func (i *Index) Pass(force bool, watch func(dir string)) (bool, error) {
 	return len(i.todo) > 0 || i.s.Bounded < 0, nil
 }
 
-// consider adds a file to those of [Index.Tell], unless it is held back.
+// consider adds a file to those of [Index.Report], unless it is held back.
 func (i *Index) consider(path string, e *entry) {
 	if !i.force && e.hold > 0 && time.Now().Before(e.next) {
 		i.held = true
@@ -376,9 +376,9 @@ func (i *Index) read(path string) (reading, error) {
 	return r, nil
 }
 
-// Tell sends what the last pass found to send, one change after the other, and
+// Report sends what the last pass found to send, one change after the other, and
 // returns its error. What was not sent is found again by the next pass.
-func (i *Index) Tell(send func(session.FileChange) error, bounded func(seq int64) error) error {
+func (i *Index) Report(send func(session.FileChange) error, bounded func(seq int64) error) error {
 	if i.s.Bounded < 0 {
 		if err := bounded(i.s.Seq + 1); err != nil {
 			return err

@@ -67,7 +67,7 @@ func (b *bundle) look() []string {
 	b.told = nil
 	_, err := b.index.Pass(true, nil)
 	require.NoError(b.t, err)
-	err = b.index.Tell(b.send, func(int64) error { b.notes++; return b.fail })
+	err = b.index.Report(b.send, func(int64) error { b.notes++; return b.fail })
 	require.ErrorIs(b.t, err, b.fail)
 	var out []string
 	for _, c := range b.told {
@@ -318,7 +318,7 @@ func TestLinksAndOtherThingsAreNoFiles(t *testing.T) {
 	require.NoError(t, os.Symlink(outside, in("dir")))
 	require.NoError(t, os.WriteFile(filepath.Join(outside, "a"), []byte("not yours"), 0o600))
 	b.told = nil
-	require.NoError(t, b.index.Tell(b.send, nil))
+	require.NoError(t, b.index.Report(b.send, nil))
 	require.Empty(t, b.told)
 }
 
@@ -422,7 +422,7 @@ func BenchmarkPassOverALargeWorkspace(b *testing.B) {
 	i.Begin(session.FilesPosition{Session: "ses_1"}, nil)
 	_, err := i.Pass(true, nil)
 	if err == nil {
-		err = i.Tell(func(session.FileChange) error { return nil }, nil)
+		err = i.Report(func(session.FileChange) error { return nil }, nil)
 	}
 	if err != nil {
 		b.Fatal(err)

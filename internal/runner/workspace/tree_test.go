@@ -134,7 +134,7 @@ func TestATreeTakesTheSumsOfTheIndexOfChanges(t *testing.T) {
 	i.Begin(session.FilesPosition{Session: "s"}, nil)
 	_, err := i.Pass(true, nil)
 	require.NoError(t, err)
-	require.NoError(t, i.Tell(func(session.FileChange) error { return nil }, func(int64) error { return nil }))
+	require.NoError(t, i.Report(func(session.FileChange) error { return nil }, func(int64) error { return nil }))
 	for _, e := range i.s.Entries {
 		e.Racy, i.unsaved = false, true // it was written a moment ago
 	}

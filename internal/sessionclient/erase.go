@@ -1,4 +1,4 @@
-package orchestrator
+package sessionclient
 
 import (
 	"context"
@@ -16,9 +16,9 @@ const eraseRuns = 1000
 // Erase deletes every run of a session's workflow with its history and its entry in the visibility store; an open one is
 // terminated by it. Temporal deletes in the background: Erase reports whether it found any, and is called again until it
 // finds none.
-func (o *Orchestrator) Erase(ctx context.Context, sessionID string) (found bool, err error) {
+func (c *Client) Erase(ctx context.Context, sessionID string) (found bool, err error) {
 	runs := map[string]bool{}
-	current, err := o.newestRun(ctx, sessionID)
+	current, err := c.newestRun(ctx, sessionID)
 	if err != nil {
 		return false, err
 	}
@@ -27,7 +27,7 @@ func (o *Orchestrator) Erase(ctx context.Context, sessionID string) (found bool,
 	}
 	var page []byte
 	for len(runs) < eraseRuns {
-		list, err := o.listRuns(ctx, sessionID, page)
+		list, err := c.listRuns(ctx, sessionID, page)
 		if err != nil {
 			return false, err
 		}
@@ -39,7 +39,7 @@ func (o *Orchestrator) Erase(ctx context.Context, sessionID string) (found bool,
 		}
 	}
 	for run := range runs {
-		if err := o.deleteRun(ctx, sessionID, run); err != nil {
+		if err := c.deleteRun(ctx, sessionID, run); err != nil {
 			return true, err
 		}
 	}
@@ -47,33 +47,33 @@ func (o *Orchestrator) Erase(ctx context.Context, sessionID string) (found bool,
 }
 
 // newestRun returns the id of the newest run of a session's workflow, open or not; empty when there is none.
-func (o *Orchestrator) newestRun(ctx context.Context, sessionID string) (string, error) {
-	ctx, cancel := context.WithTimeout(ctx, o.timeout)
+func (c *Client) newestRun(ctx context.Context, sessionID string) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, c.timeout)
 	defer cancel()
-	d, err := o.temporal.DescribeWorkflowExecution(ctx, sessionID, "")
+	d, err := c.temporal.DescribeWorkflowExecution(ctx, sessionID, "")
 	if err := interpret(err); err != nil {
 		return "", ignoreClosed(err)
 	}
 	return d.GetWorkflowExecutionInfo().GetExecution().GetRunId(), nil
 }
 
-func (o *Orchestrator) listRuns(ctx context.Context, sessionID string, page []byte) (*workflowservice.ListWorkflowExecutionsResponse, error) {
+func (c *Client) listRuns(ctx context.Context, sessionID string, page []byte) (*workflowservice.ListWorkflowExecutionsResponse, error) {
 	if !session.ValidID(session.SessionPrefix, sessionID) { // it becomes part of a query
 		return nil, session.Faultf(session.CodeInvalid, "%q is not the id of a session", sessionID)
 	}
-	ctx, cancel := context.WithTimeout(ctx, o.timeout)
+	ctx, cancel := context.WithTimeout(ctx, c.timeout)
 	defer cancel()
-	list, err := o.temporal.ListWorkflow(ctx, &workflowservice.ListWorkflowExecutionsRequest{
-		Namespace: o.namespace, PageSize: 100, NextPageToken: page, Query: fmt.Sprintf("WorkflowId = '%s'", sessionID),
+	list, err := c.temporal.ListWorkflow(ctx, &workflowservice.ListWorkflowExecutionsRequest{
+		Namespace: c.namespace, PageSize: 100, NextPageToken: page, Query: fmt.Sprintf("WorkflowId = '%s'", sessionID),
 	})
 	return list, interpret(err)
 }
 
-func (o *Orchestrator) deleteRun(ctx context.Context, sessionID, runID string) error {
-	ctx, cancel := context.WithTimeout(ctx, o.timeout)
+func (c *Client) deleteRun(ctx context.Context, sessionID, runID string) error {
+	ctx, cancel := context.WithTimeout(ctx, c.timeout)
 	defer cancel()
-	_, err := o.temporal.WorkflowService().DeleteWorkflowExecution(ctx, &workflowservice.DeleteWorkflowExecutionRequest{
-		Namespace: o.namespace, WorkflowExecution: &common.WorkflowExecution{WorkflowId: sessionID, RunId: runID},
+	_, err := c.temporal.WorkflowService().DeleteWorkflowExecution(ctx, &workflowservice.DeleteWorkflowExecutionRequest{
+		Namespace: c.namespace, WorkflowExecution: &common.WorkflowExecution{WorkflowId: sessionID, RunId: runID},
 	})
 	return ignoreClosed(interpret(err))
 }

@@ -1,4 +1,4 @@
-package orchestrator_test
+package sessionclient_test
 
 import (
 	"context"
@@ -19,8 +19,8 @@ import (
 	"go.temporal.io/sdk/workflow"
 	"google.golang.org/grpc"
 
-	"github.com/overwinter-dev/overwinter/internal/orchestrator"
 	"github.com/overwinter-dev/overwinter/internal/session"
+	"github.com/overwinter-dev/overwinter/internal/sessionclient"
 )
 
 // patience bounds every wait of a test. What it waits for takes a moment where the machine is free;
@@ -96,18 +96,18 @@ func stub(ctx workflow.Context, in session.WorkflowInput) ([]heard, error) {
 	return got, nil
 }
 
-func setup(t *testing.T) (context.Context, *orchestrator.Orchestrator, string) {
+func setup(t *testing.T) (context.Context, *sessionclient.Client, string) {
 	t.Helper()
-	return t.Context(), orchestrator.New(engine, "default", orchestrator.At(queue)).Patient(patience), session.NewID(session.SessionPrefix)
+	return t.Context(), sessionclient.New(engine, "default", sessionclient.At(queue)).Patient(patience), session.NewID(session.SessionPrefix)
 }
 
 func TestEveryCallReachesTheWorkflow(t *testing.T) {
 	t.Parallel()
 	ctx, o, id := setup(t)
-	require.NoError(t, o.Ring(ctx, id, "p1", 7))
-	require.NoError(t, o.Notify(ctx, id))
-	require.NoError(t, o.Settings(ctx, id, time.Minute))
-	require.NoError(t, o.SandboxEnded(ctx, id, session.SandboxSignal{Generation: 3, Reason: "gone"}))
+	require.NoError(t, o.SignalPrompt(ctx, id, "p1", 7))
+	require.NoError(t, o.SignalCommands(ctx, id))
+	require.NoError(t, o.SignalSettings(ctx, id, time.Minute))
+	require.NoError(t, o.SignalSandbox(ctx, id, session.SandboxSignal{Generation: 3, Reason: "gone"}))
 	raw, err := o.State(ctx, id)
 	require.NoError(t, err)
 	var view session.StateView
@@ -115,7 +115,7 @@ func TestEveryCallReachesTheWorkflow(t *testing.T) {
 	require.Equal(t, id, view.SessionID)
 	require.Equal(t, session.Running, view.Status)
 
-	require.NoError(t, o.Stop(ctx, id))
+	require.NoError(t, o.SignalStop(ctx, id))
 	var got []heard
 	require.NoError(t, engine.GetWorkflow(ctx, id, "").Get(ctx, &got))
 	names := map[string]string{}
@@ -132,7 +132,7 @@ func TestCallsThatNeedAWorkflowSayWhenThereIsNone(t *testing.T) {
 	t.Parallel()
 	ctx, o, never := setup(t)
 	closed := session.NewID(session.SessionPrefix)
-	require.NoError(t, o.Stop(ctx, closed))
+	require.NoError(t, o.SignalStop(ctx, closed))
 	require.NoError(t, engine.GetWorkflow(ctx, closed, "").Get(ctx, nil))
 	for _, id := range []string{never, closed} {
 		_, err := o.State(ctx, id)
@@ -140,8 +140,8 @@ func TestCallsThatNeedAWorkflowSayWhenThereIsNone(t *testing.T) {
 		current, err := o.CurrentRun(ctx, id)
 		require.NoError(t, err)
 		require.Empty(t, current)
-		require.NoError(t, o.Settings(ctx, id, time.Minute))
-		require.NoError(t, o.SandboxEnded(ctx, id, session.SandboxSignal{}))
+		require.NoError(t, o.SignalSettings(ctx, id, time.Minute))
+		require.NoError(t, o.SignalSandbox(ctx, id, session.SandboxSignal{}))
 	}
 	for _, id := range []string{never, closed} {
 		revived, err := o.Revive(ctx, session.Attended{SessionID: id})
@@ -151,9 +151,9 @@ func TestCallsThatNeedAWorkflowSayWhenThereIsNone(t *testing.T) {
 		require.NoError(t, err)
 		require.False(t, revived, "it is open now")
 	}
-	require.NoError(t, o.Stop(ctx, closed))
+	require.NoError(t, o.SignalStop(ctx, closed))
 	require.NoError(t, engine.GetWorkflow(ctx, closed, "").Get(ctx, nil))
-	require.NoError(t, o.Notify(ctx, closed), "a completed workflow is started again")
+	require.NoError(t, o.SignalCommands(ctx, closed), "a completed workflow is started again")
 	_, err := o.State(ctx, closed)
 	require.NoError(t, err)
 	current, err := o.CurrentRun(ctx, closed)
@@ -166,7 +166,7 @@ func TestCallsThatNeedAWorkflowSayWhenThereIsNone(t *testing.T) {
 func TestReviveMakesAWorkflowReadItsSessionAgain(t *testing.T) {
 	t.Parallel()
 	ctx, o, id := setup(t)
-	require.NoError(t, o.Notify(ctx, id))
+	require.NoError(t, o.SignalCommands(ctx, id))
 	first, err := o.CurrentRun(ctx, id)
 	require.NoError(t, err)
 	for _, c := range []struct {
@@ -194,7 +194,7 @@ func TestReviveMakesAWorkflowReadItsSessionAgain(t *testing.T) {
 	require.NoError(t, err)
 	require.NotEmpty(t, current)
 	require.NotEqual(t, first, current)
-	require.NoError(t, o.Stop(ctx, id))
+	require.NoError(t, o.SignalStop(ctx, id))
 }
 
 func TestATemporalThatDoesNotAnswerIsUnavailableInTime(t *testing.T) {
@@ -219,17 +219,17 @@ func TestATemporalThatDoesNotAnswerIsUnavailableInTime(t *testing.T) {
 	require.NoError(t, err)
 	t.Cleanup(c.Close)
 	const timeout = 300 * time.Millisecond
-	ctx, o, id := t.Context(), orchestrator.New(c, "default", orchestrator.At(queue)).Patient(timeout), session.NewID(session.SessionPrefix)
+	ctx, o, id := t.Context(), sessionclient.New(c, "default", sessionclient.At(queue)).Patient(timeout), session.NewID(session.SessionPrefix)
 	t.Cleanup(func() {
 		require.Positive(t, left.Load())
 		require.LessOrEqual(t, time.Duration(left.Load()), timeout)
 	})
 	for name, call := range map[string]func() error{
 		"ping":     func() error { return o.Ping(ctx) },
-		"ring":     func() error { return o.Ring(ctx, id, "p", 1) },
-		"stop":     func() error { return o.Stop(ctx, id) },
-		"notify":   func() error { return o.Notify(ctx, id) },
-		"settings": func() error { return o.Settings(ctx, id, time.Minute) },
+		"prompt":   func() error { return o.SignalPrompt(ctx, id, "p", 1) },
+		"stop":     func() error { return o.SignalStop(ctx, id) },
+		"commands": func() error { return o.SignalCommands(ctx, id) },
+		"settings": func() error { return o.SignalSettings(ctx, id, time.Minute) },
 		"state":    func() error { _, err := o.State(ctx, id); return err },
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -243,5 +243,5 @@ func TestPingAnswers(t *testing.T) {
 	t.Parallel()
 	ctx, o, _ := setup(t)
 	require.NoError(t, o.Ping(ctx))
-	require.Equal(t, session.CodeUnavailable, session.CodeOf(orchestrator.New(engine, "nowhere", orchestrator.At(queue)).Patient(patience).Ping(ctx)))
+	require.Equal(t, session.CodeUnavailable, session.CodeOf(sessionclient.New(engine, "nowhere", sessionclient.At(queue)).Patient(patience).Ping(ctx)))
 }

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// Orchestrator records its calls.
-type Orchestrator struct {
+// Signaler records its calls.
+type Signaler struct {
 	mu   sync.Mutex
 	told []string
 
@@ -19,11 +19,11 @@ type Orchestrator struct {
 	Until <-chan struct{}
 	Panic any
 	View  string // the answer of State
-	// OnRing is called with every ring, if it is there: a workflow could begin its work.
-	OnRing func(sessionID, promptID string)
+	// OnPrompt is called with every ring, if it is there: a workflow could begin its work.
+	OnPrompt func(sessionID, promptID string)
 }
 
-func (o *Orchestrator) tell(ctx context.Context, format string, args ...any) error {
+func (o *Signaler) tell(ctx context.Context, format string, args ...any) error {
 	o.mu.Lock()
 	o.told = append(o.told, fmt.Sprintf(format, args...))
 	err, hang, until, p := o.Err, o.Hang, o.Until, o.Panic
@@ -42,14 +42,14 @@ func (o *Orchestrator) tell(ctx context.Context, format string, args ...any) err
 }
 
 // Set changes how it behaves.
-func (o *Orchestrator) Set(change func(*Orchestrator)) {
+func (o *Signaler) Set(change func(*Signaler)) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	change(o)
 }
 
 // Heard returns the calls since it was last called.
-func (o *Orchestrator) Heard() []string {
+func (o *Signaler) Heard() []string {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	told := o.told
@@ -57,13 +57,13 @@ func (o *Orchestrator) Heard() []string {
 	return told
 }
 
-// Ring notes the call.
-func (o *Orchestrator) Ring(ctx context.Context, id, promptID string, ordinal int64) error {
+// SignalPrompt notes the call.
+func (o *Signaler) SignalPrompt(ctx context.Context, id, promptID string, ordinal int64) error {
 	if err := o.tell(ctx, "ring %s %s %d", id, promptID, ordinal); err != nil {
 		return err
 	}
 	o.mu.Lock()
-	ring := o.OnRing
+	ring := o.OnPrompt
 	o.mu.Unlock()
 	if ring != nil {
 		ring(id, promptID)
@@ -71,23 +71,23 @@ func (o *Orchestrator) Ring(ctx context.Context, id, promptID string, ordinal in
 	return nil
 }
 
-// Notify notes the call.
-func (o *Orchestrator) Notify(ctx context.Context, id string) error {
+// SignalCommands notes the call.
+func (o *Signaler) SignalCommands(ctx context.Context, id string) error {
 	return o.tell(ctx, "notify %s", id)
 }
 
-// Stop notes the call.
-func (o *Orchestrator) Stop(ctx context.Context, id string) error {
+// SignalStop notes the call.
+func (o *Signaler) SignalStop(ctx context.Context, id string) error {
 	return o.tell(ctx, "stop %s", id)
 }
 
-// Settings notes the call.
-func (o *Orchestrator) Settings(ctx context.Context, id string, d time.Duration) error {
+// SignalSettings notes the call.
+func (o *Signaler) SignalSettings(ctx context.Context, id string, d time.Duration) error {
 	return o.tell(ctx, "settings %s %s", id, d)
 }
 
 // State notes the call.
-func (o *Orchestrator) State(ctx context.Context, id string) (json.RawMessage, error) {
+func (o *Signaler) State(ctx context.Context, id string) (json.RawMessage, error) {
 	if err := o.tell(ctx, "state %s", id); err != nil {
 		return nil, err
 	}
@@ -97,4 +97,4 @@ func (o *Orchestrator) State(ctx context.Context, id string) (json.RawMessage, e
 }
 
 // Ping notes the call.
-func (o *Orchestrator) Ping(ctx context.Context) error { return o.tell(ctx, "ping") }
+func (o *Signaler) Ping(ctx context.Context) error { return o.tell(ctx, "ping") }

@@ -1,4 +1,4 @@
-package orchestrator
+package sessionclient
 
 import (
 	"context"
@@ -18,8 +18,8 @@ import (
 // timeout bounds every call, so that a Temporal that hangs is noticed.
 const timeout = 2 * time.Second
 
-// Orchestrator talks to the workflows of sessions. It is safe for concurrent use.
-type Orchestrator struct {
+// Client talks to the workflows of sessions. It is safe for concurrent use.
+type Client struct {
 	temporal  client.Client
 	namespace string
 	queue     Queue
@@ -33,73 +33,73 @@ type Queue func(context.Context) (string, error)
 // At is the queue of that name.
 func At(name string) Queue { return func(context.Context) (string, error) { return name, nil } }
 
-// New returns an orchestrator on a client of the namespace, which stays the caller's. It starts workflows on the queue.
-func New(c client.Client, namespace string, queue Queue) *Orchestrator {
-	return &Orchestrator{temporal: c, namespace: namespace, queue: queue, timeout: timeout}
+// New returns a client that uses one of Temporal's for the namespace, which stays the caller's. It starts workflows on the queue.
+func New(temporal client.Client, namespace string, queue Queue) *Client {
+	return &Client{temporal: temporal, namespace: namespace, queue: queue, timeout: timeout}
 }
 
-// Ring notifies the session's workflow of a prompt and starts the workflow if it is not open. With
+// SignalPrompt notifies the session's workflow of a prompt and starts the workflow if it is not open. With
 // an empty prompt id it only makes sure that the workflow is open.
-func (o *Orchestrator) Ring(ctx context.Context, sessionID, promptID string, ordinal int64) error {
-	return o.signalWithStart(ctx, sessionID, session.SignalPrompt, session.PromptSignal{
+func (c *Client) SignalPrompt(ctx context.Context, sessionID, promptID string, ordinal int64) error {
+	return c.signalWithStart(ctx, sessionID, session.SignalPrompt, session.PromptSignal{
 		PromptID: promptID, Ordinal: ordinal, At: time.Now().UTC(),
 	})
 }
 
-// Notify notifies the session's workflow that commands are pending and starts the workflow if it is
+// SignalCommands notifies the session's workflow that commands are pending and starts the workflow if it is
 // not open.
-func (o *Orchestrator) Notify(ctx context.Context, sessionID string) error {
-	return o.signalWithStart(ctx, sessionID, session.SignalCommands, nil)
+func (c *Client) SignalCommands(ctx context.Context, sessionID string) error {
+	return c.signalWithStart(ctx, sessionID, session.SignalCommands, nil)
 }
 
-// Stop notifies the session's workflow that the session is to end and starts the workflow if it is
+// SignalStop notifies the session's workflow that the session is to end and starts the workflow if it is
 // not open.
-func (o *Orchestrator) Stop(ctx context.Context, sessionID string) error {
-	return o.signalWithStart(ctx, sessionID, session.SignalStop, nil)
+func (c *Client) SignalStop(ctx context.Context, sessionID string) error {
+	return c.signalWithStart(ctx, sessionID, session.SignalStop, nil)
 }
 
-// Settings notifies an open workflow of a changed idle timeout; none open is no error, since a
+// SignalSettings notifies an open workflow of a changed idle timeout; none open is no error, since a
 // workflow reads its settings when it starts.
-func (o *Orchestrator) Settings(ctx context.Context, sessionID string, idleTimeout time.Duration) error {
-	return ignoreClosed(o.signal(ctx, sessionID, session.SignalSettings, session.SettingsSignal{IdleTimeout: idleTimeout}))
+func (c *Client) SignalSettings(ctx context.Context, sessionID string, idleTimeout time.Duration) error {
+	return ignoreClosed(c.signal(ctx, sessionID, session.SignalSettings, session.SettingsSignal{IdleTimeout: idleTimeout}))
 }
 
-// SandboxEnded reports that the provider calls the sandbox of a generation dead.
+// SignalSandbox reports that the provider calls the sandbox of a generation dead.
 // No open workflow is no error.
-func (o *Orchestrator) SandboxEnded(ctx context.Context, sessionID string, s session.SandboxSignal) error {
-	return ignoreClosed(o.signal(ctx, sessionID, session.SignalSandbox, s))
+func (c *Client) SignalSandbox(ctx context.Context, sessionID string, s session.SandboxSignal) error {
+	return ignoreClosed(c.signal(ctx, sessionID, session.SignalSandbox, s))
 }
 
 // Revive starts the workflow of a session again if it is not open, and reports whether it did. An open one is signalled
 // to read the session again, which counts as well, if it does not execute the session's run, or if another run of the
 // workflow has opened the session: this one was reset. One of an earlier version whose session is in error is replaced,
 // because it would wait there for a person whatever the error was.
-func (o *Orchestrator) Revive(ctx context.Context, s session.Attended) (bool, error) {
-	current, err := o.CurrentRun(ctx, s.SessionID)
+func (c *Client) Revive(ctx context.Context, s session.Attended) (bool, error) {
+	current, err := c.CurrentRun(ctx, s.SessionID)
 	switch {
 	case err != nil:
 		return false, err
 	case current == "":
 	case s.WorkflowRun == "" && s.Status == session.Error:
-		if err := o.terminate(ctx, s.SessionID, current); err != nil {
+		if err := c.terminate(ctx, s.SessionID, current); err != nil {
 			return false, err
 		}
 	case s.WorkflowRun != "" && s.WorkflowRun != current:
 	default:
-		known, err := o.knows(ctx, s)
+		known, err := c.knows(ctx, s)
 		if err != nil || known {
 			return false, err
 		}
 	}
-	return true, o.Ring(ctx, s.SessionID, "", 0)
+	return true, c.SignalPrompt(ctx, s.SessionID, "", 0)
 }
 
 // knows reports whether the open workflow of a session executes its run.
-func (o *Orchestrator) knows(ctx context.Context, s session.Attended) (bool, error) {
+func (c *Client) knows(ctx context.Context, s session.Attended) (bool, error) {
 	if s.RunID == "" {
 		return true, nil
 	}
-	encoded, err := o.State(ctx, s.SessionID)
+	encoded, err := c.State(ctx, s.SessionID)
 	if err != nil {
 		return false, err
 	}
@@ -111,17 +111,17 @@ func (o *Orchestrator) knows(ctx context.Context, s session.Attended) (bool, err
 }
 
 // terminate ends a run of a session's workflow. The next one continues from what Postgres has.
-func (o *Orchestrator) terminate(ctx context.Context, sessionID, runID string) error {
-	ctx, cancel := context.WithTimeout(ctx, o.timeout)
+func (c *Client) terminate(ctx context.Context, sessionID, runID string) error {
+	ctx, cancel := context.WithTimeout(ctx, c.timeout)
 	defer cancel()
-	return ignoreClosed(interpret(o.temporal.TerminateWorkflow(ctx, sessionID, runID, "replaced by a workflow of this version")))
+	return ignoreClosed(interpret(c.temporal.TerminateWorkflow(ctx, sessionID, runID, "replaced by a workflow of this version")))
 }
 
 // CurrentRun returns the id of the session's open workflow run; empty when none is open.
-func (o *Orchestrator) CurrentRun(ctx context.Context, sessionID string) (string, error) {
-	ctx, cancel := context.WithTimeout(ctx, o.timeout)
+func (c *Client) CurrentRun(ctx context.Context, sessionID string) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, c.timeout)
 	defer cancel()
-	d, err := o.temporal.DescribeWorkflowExecution(ctx, sessionID, "")
+	d, err := c.temporal.DescribeWorkflowExecution(ctx, sessionID, "")
 	err = interpret(err)
 	info := d.GetWorkflowExecutionInfo()
 	switch {
@@ -134,10 +134,10 @@ func (o *Orchestrator) CurrentRun(ctx context.Context, sessionID string) (string
 }
 
 // State is the workflow's own view of the session, a session.StateView as JSON.
-func (o *Orchestrator) State(ctx context.Context, sessionID string) (json.RawMessage, error) {
-	ctx, cancel := context.WithTimeout(ctx, o.timeout)
+func (c *Client) State(ctx context.Context, sessionID string) (json.RawMessage, error) {
+	ctx, cancel := context.WithTimeout(ctx, c.timeout)
 	defer cancel()
-	answer, err := o.temporal.QueryWorkflowWithOptions(ctx, &client.QueryWorkflowWithOptionsRequest{
+	answer, err := c.temporal.QueryWorkflowWithOptions(ctx, &client.QueryWorkflowWithOptionsRequest{
 		WorkflowID: sessionID, QueryType: session.QueryState,
 		QueryRejectCondition: enums.QUERY_REJECT_CONDITION_NOT_OPEN,
 	})
@@ -155,31 +155,31 @@ func (o *Orchestrator) State(ctx context.Context, sessionID string) (json.RawMes
 }
 
 // Ping reports whether Temporal answers for the namespace.
-func (o *Orchestrator) Ping(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, o.timeout)
+func (c *Client) Ping(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, c.timeout)
 	defer cancel()
-	_, err := o.temporal.WorkflowService().DescribeNamespace(ctx, &workflowservice.DescribeNamespaceRequest{Namespace: o.namespace})
+	_, err := c.temporal.WorkflowService().DescribeNamespace(ctx, &workflowservice.DescribeNamespaceRequest{Namespace: c.namespace})
 	return interpret(err)
 }
 
-func (o *Orchestrator) signal(ctx context.Context, sessionID, name string, arg any) error {
-	ctx, cancel := context.WithTimeout(ctx, o.timeout)
+func (c *Client) signal(ctx context.Context, sessionID, name string, arg any) error {
+	ctx, cancel := context.WithTimeout(ctx, c.timeout)
 	defer cancel()
-	err := interpret(o.temporal.SignalWorkflow(ctx, sessionID, "", name, arg))
+	err := interpret(c.temporal.SignalWorkflow(ctx, sessionID, "", name, arg))
 	if session.CodeOf(err) == session.CodeNoSession {
 		return notOpen(sessionID)
 	}
 	return err
 }
 
-func (o *Orchestrator) signalWithStart(ctx context.Context, sessionID, name string, arg any) error {
-	ctx, cancel := context.WithTimeout(ctx, o.timeout)
+func (c *Client) signalWithStart(ctx context.Context, sessionID, name string, arg any) error {
+	ctx, cancel := context.WithTimeout(ctx, c.timeout)
 	defer cancel()
-	queue, err := o.queue(ctx)
+	queue, err := c.queue(ctx)
 	if err != nil {
 		return err
 	}
-	_, err = o.temporal.SignalWithStartWorkflow(ctx, sessionID, name, arg, client.StartWorkflowOptions{
+	_, err = c.temporal.SignalWithStartWorkflow(ctx, sessionID, name, arg, client.StartWorkflowOptions{
 		ID:        sessionID,
 		TaskQueue: queue,
 		// A session may be unloaded and started again, and one whose workflow was terminated by

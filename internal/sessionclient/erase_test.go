@@ -1,4 +1,4 @@
-package orchestrator_test
+package sessionclient_test
 
 import (
 	"testing"
@@ -16,15 +16,15 @@ func TestEraseLeavesNothingOfAWorkflow(t *testing.T) {
 	t.Parallel()
 	ctx, o, id := setup(t)
 	other := session.NewID(session.SessionPrefix)
-	require.NoError(t, o.Notify(ctx, other))
+	require.NoError(t, o.SignalCommands(ctx, other))
 	var runs []string
 	for range 3 {
-		require.NoError(t, o.Notify(ctx, id))
+		require.NoError(t, o.SignalCommands(ctx, id))
 		run, err := o.CurrentRun(ctx, id)
 		require.NoError(t, err)
 		runs = append(runs, run)
 		if len(runs) < 3 {
-			require.NoError(t, o.Stop(ctx, id))
+			require.NoError(t, o.SignalStop(ctx, id))
 			require.NoError(t, engine.GetWorkflow(ctx, id, run).Get(ctx, nil))
 		}
 	}
@@ -52,5 +52,5 @@ func TestEraseLeavesNothingOfAWorkflow(t *testing.T) {
 	current, err := o.CurrentRun(ctx, other)
 	require.NoError(t, err)
 	require.NotEmpty(t, current)
-	require.NoError(t, o.Stop(ctx, other))
+	require.NoError(t, o.SignalStop(ctx, other))
 }

@@ -11,22 +11,22 @@ import (
 
 func TestTheRelaySignalsLessAndLessForTheSameRow(t *testing.T) {
 	t.Parallel()
-	p := newPatience(3 * time.Second)
-	ring := session.Ring{SessionID: "ses_a", PromptID: "p", Ordinal: 1}
+	p := newBackoff(3 * time.Second)
+	work := session.UnclaimedWork{SessionID: "ses_a", PromptID: "p", Ordinal: 1}
 	start := time.Now()
 	var rung []time.Duration
 	for at := time.Duration(0); at <= 3*time.Minute; at += time.Second {
-		if len(p.due([]session.Ring{ring}, start.Add(at))) > 0 {
-			p.tried(ring, start.Add(at))
+		if len(p.due([]session.UnclaimedWork{work}, start.Add(at))) > 0 {
+			p.tried(work, start.Add(at))
 			rung = append(rung, at/time.Second)
 		}
 	}
 	require.Equal(t, []time.Duration{0, 3, 9, 21, 45, 75, 105, 135, 165}, rung)
 
-	other := session.Ring{SessionID: "ses_a", PromptID: "q", Ordinal: 2}
+	other := session.UnclaimedWork{SessionID: "ses_a", PromptID: "q", Ordinal: 2}
 	now := start.Add(3 * time.Minute)
-	require.Equal(t, []session.Ring{other}, p.due([]session.Ring{ring, other}, now))
-	require.Equal(t, []session.Ring{other}, p.due([]session.Ring{other}, now), "what was not tried is not charged")
-	p.due(nil, now.Add(3*maxPatience))
+	require.Equal(t, []session.UnclaimedWork{other}, p.due([]session.UnclaimedWork{work, other}, now))
+	require.Equal(t, []session.UnclaimedWork{other}, p.due([]session.UnclaimedWork{other}, now), "what was not tried is not charged")
+	p.due(nil, now.Add(3*longestPause))
 	require.Empty(t, p.pauses, "what was not signalled for lately is forgotten")
 }

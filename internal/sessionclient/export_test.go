@@ -1,9 +1,9 @@
-package orchestrator
+package sessionclient
 
 import "time"
 
 // Patient is o with another bound for every call.
-func (o *Orchestrator) Patient(d time.Duration) *Orchestrator {
+func (o *Client) Patient(d time.Duration) *Client {
 	patient := *o
 	patient.timeout = d
 	return &patient
