@@ -127,7 +127,7 @@ var importRules = []importRule{
 const echoHome = "api"
 
 // What below internal/agent is no agent: any package may import it.
-var notAgents = []string{"agenttest", "bridge", "catalog", "jsonscan", "npm"}
+var notAgents = []string{"agenttest", "catalog", "jsonscan", "npm", "stdio"}
 
 func ours(pkg string) string { return module + "/" + pkg }
 
@@ -178,9 +178,10 @@ func TestImportRulesBite(t *testing.T) {
 		})
 	}
 	require.Len(t, agentsOutsideTheCatalog(imports{
-		"activities/a.go":              {ours("internal/agent/codex"), ours("internal/agent/bridge"), ours("internal/agent")},
+		"activities/a.go":              {ours("internal/agent/codex"), ours("internal/runner/bridge"), ours("internal/agent")},
 		"internal/agent/catalog/b.go":  {ours("internal/agent/codex")},
-		"internal/agent/claude/c.go":   {ours("internal/agent/bridge"), ours("internal/agent/npm")},
+		"internal/agent/claude/c.go":   {ours("internal/agent/stdio"), ours("internal/agent/npm")},
+		"internal/runner/agents/c.go":  {ours("internal/agent/codex"), ours("internal/runner/bridge")},
 		"internal/agent/opencode/d.go": {ours("internal/agent/codex/deep")},
 		"test/bench/e.go":              {ours("internal/agent/codex")},
 	}), 3, "an agent, the bridge and another agent")
@@ -197,12 +198,15 @@ func agentsOutsideTheCatalog(files imports) []string {
 	root := ours("internal/agent")
 	for _, file := range slices.Sorted(maps.Keys(files)) {
 		for _, imported := range files[file] {
+			programs := under(imported, ours("internal/runner/agents")) || under(imported, ours("internal/runner/bridge"))
+			if programs && !under(file, "internal/runner/agents") && !under(file, "cmd/overwinter-runner") && !under(file, "internal/agent") {
+				found = append(found, fmt.Sprintf("%s imports %s: agents' programs are part of the runner alone", file, imported))
+			}
 			name, _, _ := strings.Cut(strings.TrimPrefix(imported, root+"/"), "/")
 			own := under(ours(file), path.Join(root, name))
 			switch {
 			case !under(imported, root) || imported == root || own:
-			case name == "bridge" && !under(file, "internal/agent"):
-				found = append(found, fmt.Sprintf("%s imports %s: bridges are part of agents", file, imported))
+			case under(file, "internal/runner/agents"): // the other half of the agents
 			case name == "acp" && under(file, "internal/agent"): // an agent may be driven by that protocol
 			case under(file, "test"): // tests and benchmarks run particular agents
 			case !slices.Contains(notAgents, name) && !under(file, "internal/agent/catalog"):

@@ -16,9 +16,9 @@ import (
 
 	"github.com/alecthomas/kong"
 
-	"github.com/overwinter-dev/overwinter/internal/agent/catalog"
 	"github.com/overwinter-dev/overwinter/internal/lazyregexp"
 	"github.com/overwinter-dev/overwinter/internal/runner"
+	"github.com/overwinter-dev/overwinter/internal/runner/agents"
 	"github.com/overwinter-dev/overwinter/internal/runner/supervisor"
 )
 
@@ -145,8 +145,8 @@ func main() {
 	if len(os.Args) > 1 {
 		// The flags of agents' own programs are theirs, and signals mean to them what they mean to
 		// any agent.
-		if c := catalog.Agents().Companion(os.Args[1]); c != nil {
-			os.Exit(c.Main(os.Args[2:], os.Stdin, os.Stdout, os.Stderr))
+		if main := agents.Get(os.Args[1]); main != nil {
+			os.Exit(main(os.Args[2:], os.Stdin, os.Stdout, os.Stderr))
 		}
 	}
 	os.Exit(untilSignal(&program{stdin: os.Stdin, stdout: os.Stdout, stderr: os.Stderr}, os.Args[1:]))

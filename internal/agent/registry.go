@@ -33,16 +33,6 @@ func (r *Registry) Get(name string) (Adapter, error) {
 	return nil, fmt.Errorf("there is no agent %q; there are: %s", name, strings.Join(r.Names(), ", "))
 }
 
-// Companion returns the adapter whose program has that command, or nil.
-func (r *Registry) Companion(command string) Companion {
-	for _, a := range r.adapters {
-		if c, ok := a.(Companion); ok && c.Command() == command {
-			return c
-		}
-	}
-	return nil
-}
-
 // Names are the names of all adapters, in order of registration.
 func (r *Registry) Names() []string {
 	names := make([]string, len(r.adapters))

@@ -13,8 +13,9 @@ import (
 	"strings"
 	"time"
 
-	"github.com/overwinter-dev/overwinter/internal/agent/bridge"
+	"github.com/overwinter-dev/overwinter/internal/agent/stdio"
 	"github.com/overwinter-dev/overwinter/internal/conversation"
+	"github.com/overwinter-dev/overwinter/internal/runner/bridge"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
@@ -30,7 +31,7 @@ const (
 // id by which it could be resumed.
 const reasonDelivered = "already_delivered"
 
-// Main is the bridge between the runner and an agent. Its stdin has bridge.Command lines; the
+// Main is the bridge between the runner and an agent. Its stdin has stdio.Command lines; the
 // environment says what the agent is.
 func Main(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	flags := flag.NewFlagSet(Command, flag.ContinueOnError)
@@ -108,7 +109,7 @@ func (b *talk) main(name string, argv []string, stdin io.Reader) (int, error) {
 	}
 	code := bridge.ExitFailed
 	if err = b.start(argv); err == nil {
-		b.out.Note(bridge.Note{Type: noteSession, ID: b.journal.session})
+		b.out.Note(stdio.Note{Type: noteSession, ID: b.journal.session})
 		code = b.listen(b.Commands(stdin))
 		b.Stop()
 	}
@@ -172,7 +173,7 @@ func begin(ctx context.Context, peer *bridge.Peer, where Where, memory, model st
 }
 
 // listen serves the runner until stdin ends or the agent does.
-func (b *talk) listen(commands <-chan bridge.Command) int {
+func (b *talk) listen(commands <-chan stdio.Command) int {
 	ticker := time.NewTicker(tickInterval)
 	defer ticker.Stop()
 	for {
@@ -193,7 +194,7 @@ func (b *talk) listen(commands <-chan bridge.Command) int {
 				return bridge.ExitFailed
 			}
 		case <-b.Child.Done():
-			b.out.Note(bridge.Note{Type: bridge.NoteDied, Message: "the agent has ended: " + b.Child.Ended()})
+			b.out.Note(stdio.Note{Type: stdio.NoteDied, Message: "the agent has ended: " + b.Child.Ended()})
 			return bridge.ExitDied
 		}
 		if b.out.Err() != nil {
@@ -203,13 +204,13 @@ func (b *talk) listen(commands <-chan bridge.Command) int {
 }
 
 // note writes a line into the journal, and only then prints it.
-func (b *talk) note(n bridge.Note) {
+func (b *talk) note(n stdio.Note) {
 	b.journal.out.Note(n)
 	b.out.Note(n)
 }
 
 func (b *talk) block(block conversation.Block) {
-	b.note(bridge.Note{Type: noteBlock, Data: encode(block)})
+	b.note(stdio.Note{Type: noteBlock, Data: encode(block)})
 }
 
 // system shows what the people of the session should know.
@@ -233,7 +234,7 @@ func (b *talk) begun(s Started) bool {
 		return false
 	}
 	b.Session = s.Session
-	b.note(bridge.Note{Type: noteSession, ID: s.Session})
+	b.note(stdio.Note{Type: noteSession, ID: s.Session})
 	if !s.Loaded {
 		if instructions := os.Getenv(envInstructions); instructions != "" {
 			b.preface = append(b.preface, "Instructions for this conversation:\n\n"+instructions)
@@ -253,13 +254,13 @@ func (b *talk) begun(s Started) bool {
 }
 
 // command does what the runner wants.
-func (b *talk) command(c bridge.Command) {
+func (b *talk) command(c stdio.Command) {
 	switch c.Type {
-	case bridge.Prompt:
+	case stdio.Prompt:
 		b.prompt(c)
-	case bridge.Interrupt:
+	case stdio.Interrupt:
 		b.interrupt(c.RunID)
-	case bridge.Answer:
+	case stdio.Answer:
 		b.answer(c)
 	default:
 		fmt.Fprintf(b.Stderr, "%s: no such command: %s\n", Command, c.Type)
@@ -267,7 +268,7 @@ func (b *talk) command(c bridge.Command) {
 }
 
 // prompt begins a turn, as soon as that can be.
-func (b *talk) prompt(c bridge.Command) {
+func (b *talk) prompt(c stdio.Command) {
 	if b.Queue(c) {
 		b.deliver()
 	}
@@ -297,20 +298,20 @@ func (b *talk) deliver() {
 }
 
 // known reports whether the run is known, and if so reports its outcome again: a run executes once.
-func (b *talk) known(c bridge.Command) bool {
+func (b *talk) known(c stdio.Command) bool {
 	if past, ok := b.journal.runs[c.RunID]; ok && (past.ended || past.answered) {
 		end := past.end
 		if !past.ended {
 			end = endNote{At: now(), Outcome: session.OutcomeUnknown, Reason: reasonDelivered}
 		}
-		b.out.Note(bridge.Note{Type: bridge.NoteKnown, RunID: c.RunID, Data: encode(end)})
+		b.out.Note(stdio.Note{Type: stdio.NoteKnown, RunID: c.RunID, Data: encode(end)})
 		return true
 	}
 	return false
 }
 
 // prompted notes that a turn begins.
-func (b *talk) prompted(c bridge.Command) {
+func (b *talk) prompted(c stdio.Command) {
 	b.Begin(c.RunID)
 	b.before = b.cost
 	b.recorder = recorder{Prefix: c.RunID}
@@ -319,7 +320,7 @@ func (b *talk) prompted(c bridge.Command) {
 	if at.IsZero() {
 		at = now()
 	}
-	b.note(bridge.Note{Type: bridge.NoteRun, RunID: c.RunID})
+	b.note(stdio.Note{Type: stdio.NoteRun, RunID: c.RunID})
 	b.block(conversation.Block{
 		ID: c.RunID + "/prompt", Type: conversation.UserMessage, Status: conversation.Complete, CreatedAt: at,
 		Content: c.Content, PromptID: c.PromptID, Author: c.Author,
@@ -351,7 +352,7 @@ func (b *talk) cancel() {
 
 // answer answers a question of the agent. An answer to a question that is no longer pending is
 // dropped.
-func (b *talk) answer(c bridge.Command) {
+func (b *talk) answer(c stdio.Command) {
 	var d AnswerData
 	if b.Turn == nil || b.Turn.Asked[c.ID] == nil || !Decode(c.Data, &d) {
 		return
@@ -373,7 +374,7 @@ func (b *talk) running(call string) {
 // reply answers a request for permission; no option withdraws the question.
 func (b *talk) reply(call, option string) {
 	b.Turn.Heard = time.Now()
-	b.note(bridge.Note{Type: noteAnswered, ID: call})
+	b.note(stdio.Note{Type: noteAnswered, ID: call})
 	b.Reply(call, option)
 }
 
@@ -503,6 +504,6 @@ func (b *talk) end(outcome session.Outcome, reason string, used session.Usage) {
 	end := endNote{At: now(), Outcome: outcome, Reason: reason, Usage: used, Model: b.model}
 	past := b.journal.runs[b.Turn.Run]
 	past.ended, past.end = true, end
-	b.note(bridge.Note{Type: noteEnd, RunID: b.Turn.Run, Data: encode(end)})
+	b.note(stdio.Note{Type: noteEnd, RunID: b.Turn.Run, Data: encode(end)})
 	b.Turn = nil
 }

@@ -9,7 +9,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/overwinter-dev/overwinter/internal/agent/bridge"
+	"github.com/overwinter-dev/overwinter/internal/agent/stdio"
+	"github.com/overwinter-dev/overwinter/internal/runner/bridge"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
@@ -36,7 +37,7 @@ type Client struct {
 	// Session is the agent's own id of it; empty until it is ready.
 	Session string
 	// Queued is a prompt that waits for that.
-	Queued *bridge.Command
+	Queued *stdio.Command
 	// Turn is what is under way, or nil.
 	Turn *Turn
 
@@ -104,7 +105,7 @@ func (c *Client) Start(spec bridge.Spec, shake func(context.Context, *bridge.Pee
 }
 
 // Commands are those of the runner.
-func (c *Client) Commands(stdin io.Reader) <-chan bridge.Command {
+func (c *Client) Commands(stdin io.Reader) <-chan stdio.Command {
 	return bridge.Commands(c.done, stdin, c.Stderr)
 }
 
@@ -213,7 +214,7 @@ func Recall(ctx context.Context, peer *bridge.Peer, where Where, methods ...stri
 }
 
 // Queue has a prompt wait. False: another one is at work or waits, so that it is left out.
-func (c *Client) Queue(cmd bridge.Command) bool {
+func (c *Client) Queue(cmd stdio.Command) bool {
 	if c.Turn != nil || c.Queued != nil {
 		c.log(fmt.Errorf("the prompt of run %s comes while another is at work", cmd.RunID))
 		return false

@@ -10,8 +10,9 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/overwinter-dev/overwinter/internal/agent/bridge"
+	"github.com/overwinter-dev/overwinter/internal/agent/stdio"
 	"github.com/overwinter-dev/overwinter/internal/conversation"
+	"github.com/overwinter-dev/overwinter/internal/runner/bridge"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
@@ -63,14 +64,14 @@ func (j *journal) close() error { return errors.Join(j.out.Err(), j.file.Close()
 func (j *journal) read(past []byte) {
 	var run *pastRun
 	for line := range bytes.Lines(past) {
-		n, ok := bridge.ParseNote(line)
+		n, ok := stdio.ParseNote(line)
 		if !ok {
 			continue
 		}
 		switch n.Type {
 		case noteSession:
 			j.session = n.ID
-		case bridge.NoteRun:
+		case stdio.NoteRun:
 			run = &pastRun{}
 			j.runs[n.RunID] = run
 		case noteBlock:

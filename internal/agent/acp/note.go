@@ -3,22 +3,22 @@ package acp
 import (
 	"time"
 
-	"github.com/overwinter-dev/overwinter/internal/agent/bridge"
+	"github.com/overwinter-dev/overwinter/internal/agent/stdio"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
-// The notes of this bridge, in addition to the common ones. All of them but bridge.NoteKnown and
-// bridge.NoteDied are lines of the journal as well, which is the session's transcript.
+// The notes of this bridge, in addition to the common ones. All of them but stdio.NoteKnown and
+// stdio.NoteDied are lines of the journal as well, which is the session's transcript.
 const (
 	// noteSession names the agent's session, in ID.
-	noteSession bridge.NoteType = "session"
+	noteSession stdio.NoteType = "session"
 	// noteBlock is the present state of a block: complete when its status is final. Data is the
 	// block.
-	noteBlock bridge.NoteType = "block"
+	noteBlock stdio.NoteType = "block"
 	// noteAnswered says that the question ID has been answered.
-	noteAnswered bridge.NoteType = "answered"
+	noteAnswered stdio.NoteType = "answered"
 	// noteEnd ends a turn; data is endNote.
-	noteEnd bridge.NoteType = "end"
+	noteEnd stdio.NoteType = "end"
 )
 
 type endNote struct {

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/overwinter-dev/overwinter/internal/agent/bridge"
+	"github.com/overwinter-dev/overwinter/internal/agent/stdio"
 	"github.com/overwinter-dev/overwinter/internal/conversation"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
@@ -20,7 +20,7 @@ func (Adapter) Parse(files []session.TranscriptFile) (conversation.Conversation,
 	for _, f := range files {
 		var r recorder
 		for line := range bytes.Lines(f.Data) {
-			n, ok := bridge.ParseNote(line)
+			n, ok := stdio.ParseNote(line)
 			if !ok {
 				continue
 			}
@@ -36,9 +36,9 @@ func (Adapter) Parse(files []session.TranscriptFile) (conversation.Conversation,
 }
 
 // note reads a line of the journal. What is open when a turn begins or ends died with it.
-func (r *recorder) note(n bridge.Note) []conversation.Event {
+func (r *recorder) note(n stdio.Note) []conversation.Event {
 	switch n.Type {
-	case bridge.NoteRun, noteEnd:
+	case stdio.NoteRun, noteEnd:
 		return r.cut(time.Time{})
 	case noteBlock:
 		var b conversation.Block

@@ -7,7 +7,7 @@ import (
 	"strings"
 
 	"github.com/overwinter-dev/overwinter/internal/agent"
-	"github.com/overwinter-dev/overwinter/internal/agent/bridge"
+	"github.com/overwinter-dev/overwinter/internal/agent/stdio"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
@@ -141,8 +141,8 @@ func Answer(q agent.Question, a agent.Answer) ([]byte, error) {
 	if !ok && a.Decision != agent.DecisionReject {
 		return nil, fmt.Errorf("answer question %s: the agent does not offer %q", q.ID, a.Decision)
 	}
-	return bridge.Command{
-		Type: bridge.Answer, ID: q.ID, Data: encode(AnswerData{Option: chosen, Allowed: a.Decision != agent.DecisionReject}),
+	return stdio.Command{
+		Type: stdio.Answer, ID: q.ID, Data: encode(AnswerData{Option: chosen, Allowed: a.Decision != agent.DecisionReject}),
 	}.Encode()
 }
 

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/overwinter-dev/overwinter/internal/agent"
-	"github.com/overwinter-dev/overwinter/internal/agent/bridge"
+	"github.com/overwinter-dev/overwinter/internal/agent/stdio"
 	"github.com/overwinter-dev/overwinter/internal/conversation"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
@@ -82,7 +82,7 @@ func (t *translator) line(f agent.Frame) {
 	if len(bytes.TrimSpace(f.Data)) == 0 {
 		return
 	}
-	if n, ok := bridge.ParseNote(f.Data); ok {
+	if n, ok := stdio.ParseNote(f.Data); ok {
 		t.note(n, at)
 		return
 	}
@@ -111,15 +111,15 @@ func (t *translator) line(f agent.Frame) {
 }
 
 // note reads a line of the bridge.
-func (t *translator) note(n bridge.Note, at time.Time) {
+func (t *translator) note(n stdio.Note, at time.Time) {
 	t.state.Bridged = true
 	mine := t.run.RunID == "" || n.RunID == t.run.RunID
 	switch n.Type {
-	case bridge.NoteRun:
+	case stdio.NoteRun:
 		if mine {
 			t.state.Begun, t.state.Prefix = true, n.RunID
 		}
-	case bridge.NoteKnown, noteEnd:
+	case stdio.NoteKnown, noteEnd:
 		if mine {
 			var d endNote
 			Decode(n.Data, &d)

@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"maps"
 	"path"
 	"slices"
@@ -14,7 +13,7 @@ import (
 	"time"
 
 	"github.com/overwinter-dev/overwinter/internal/agent"
-	"github.com/overwinter-dev/overwinter/internal/agent/bridge"
+	"github.com/overwinter-dev/overwinter/internal/agent/stdio"
 	"github.com/overwinter-dev/overwinter/internal/lazyregexp"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
@@ -46,7 +45,6 @@ type Adapter struct{}
 
 var (
 	_ agent.Adapter   = Adapter{}
-	_ agent.Companion = Adapter{}
 	_ agent.Installer = Adapter{}
 	_ agent.Answerer  = Adapter{}
 	_ agent.Profiled  = Adapter{}
@@ -57,14 +55,6 @@ func New() Adapter { return Adapter{} }
 
 // Name is "codex".
 func (Adapter) Name() string { return Name }
-
-// Command is "codex-bridge".
-func (Adapter) Command() string { return Command }
-
-// Main is the bridge: see Main.
-func (Adapter) Main(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
-	return Main(args, stdin, stdout, stderr)
-}
 
 // Describe returns what clients see of the agent.
 func (Adapter) Describe() agent.Description {
@@ -142,14 +132,14 @@ func (Adapter) Prompt(in agent.PromptInput) ([]byte, error) {
 	if in.RunID == "" {
 		return nil, errors.New("prompt Codex: no run id")
 	}
-	return bridge.Command{
-		Type: bridge.Prompt, RunID: in.RunID, PromptID: in.PromptID, Content: in.Content, Author: in.Author, At: in.At.UTC(),
+	return stdio.Command{
+		Type: stdio.Prompt, RunID: in.RunID, PromptID: in.PromptID, Content: in.Content, Author: in.Author, At: in.At.UTC(),
 	}.Encode()
 }
 
 // Interrupt writes a line that names the run, so that one that comes late hits no other turn.
 func (Adapter) Interrupt(runID string) agent.Interrupt {
-	b, err := bridge.Command{Type: bridge.Interrupt, RunID: runID}.Encode()
+	b, err := stdio.Command{Type: stdio.Interrupt, RunID: runID}.Encode()
 	if err != nil {
 		panic(fmt.Sprintf("codex: encode interrupt: %v", err)) // two strings always encode
 	}

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/overwinter-dev/overwinter/internal/agent"
-	"github.com/overwinter-dev/overwinter/internal/agent/bridge"
+	"github.com/overwinter-dev/overwinter/internal/agent/stdio"
 	"github.com/overwinter-dev/overwinter/internal/conversation"
 )
 
@@ -162,9 +162,9 @@ func (t *translator) resolved(request []byte, at time.Time) {
 // and that subagents are aborted because their main turn is over. The agent's own stream has none of
 // it.
 const (
-	noteAsked    bridge.NoteType = "asked"
-	noteAnswered bridge.NoteType = "answered"
-	noteAborted  bridge.NoteType = "aborted"
+	noteAsked    stdio.NoteType = "asked"
+	noteAnswered stdio.NoteType = "answered"
+	noteAborted  stdio.NoteType = "aborted"
 )
 
 // askData is the data of noteAsked and noteAnswered, whose ID is that of the call.
@@ -182,7 +182,7 @@ func askItem(id string, input json.RawMessage, ms int64) item {
 }
 
 // question reads what the bridge says of a question to the user.
-func (r *reader) question(n bridge.Note, at time.Time) []conversation.Event {
+func (r *reader) question(n stdio.Note, at time.Time) []conversation.Event {
 	var d askData
 	if !lenient(n.Data, &d) || n.ID == "" {
 		return nil
@@ -200,7 +200,7 @@ func (r *reader) question(n bridge.Note, at time.Time) []conversation.Event {
 }
 
 // deadline shows why the bridge has broken a turn off.
-func (r *reader) deadline(n bridge.Note, at time.Time) []conversation.Event {
+func (r *reader) deadline(n stdio.Note, at time.Time) []conversation.Event {
 	var d askData
 	if !lenient(n.Data, &d) || d.Turn == "" {
 		return nil
@@ -223,7 +223,7 @@ func (Adapter) Answer(q agent.Question, a agent.Answer) ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("answer question %s: %w", q.ID, err)
 	}
-	c := bridge.Command{Type: bridge.Answer, ID: q.ID, Data: data}
+	c := stdio.Command{Type: stdio.Answer, ID: q.ID, Data: data}
 	if a.Decision == agent.DecisionReject {
 		c.Content = a.Message
 	}

@@ -15,7 +15,8 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/overwinter-dev/overwinter/internal/agent/bridge"
+	"github.com/overwinter-dev/overwinter/internal/agent/stdio"
+	"github.com/overwinter-dev/overwinter/internal/runner/bridge"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
@@ -199,7 +200,7 @@ func (p *program) serve(stdin io.Reader) int {
 			p.giveUp()
 		case <-gone:
 			how := p.child.Ended()
-			p.out.Note(bridge.Note{Type: bridge.NoteDied, Message: how})
+			p.out.Note(stdio.Note{Type: stdio.NoteDied, Message: how})
 			fmt.Fprintf(p.stderr, "codex bridge: the agent has ended: %s\n", how)
 			return bridge.ExitDied
 		}
@@ -302,26 +303,26 @@ func (p *program) settings() map[string]any {
 }
 
 // command does what the runner's line says.
-func (p *program) command(c bridge.Command) {
+func (p *program) command(c stdio.Command) {
 	ctx, cancel := context.WithTimeoutCause(context.Background(), callTimeout, errors.New("the agent does not answer"))
 	defer cancel()
 	switch c.Type {
-	case bridge.Prompt:
+	case stdio.Prompt:
 		p.prompt(ctx, c)
-	case bridge.Answer:
+	case stdio.Answer:
 		p.answer(ctx, c)
-	case bridge.Interrupt:
+	case stdio.Interrupt:
 		p.interrupt(ctx, c.RunID)
 	}
 }
 
 // prompt starts a turn, unless the agent had the prompt before. Then a completed turn is reported
 // again, and an interrupted one is continued.
-func (p *program) prompt(ctx context.Context, c bridge.Command) {
+func (p *program) prompt(ctx context.Context, c stdio.Command) {
 	p.mu.Lock()
 	d := p.delivered[c.RunID]
 	thread := p.thread
-	note := bridge.Note{Type: bridge.NoteRun, RunID: c.RunID, ID: thread, Data: data(runData{Model: p.started})}
+	note := stdio.Note{Type: stdio.NoteRun, RunID: c.RunID, ID: thread, Data: data(runData{Model: p.started})}
 	p.mu.Unlock()
 	if thread == "" {
 		return // the agent is gone, which is reported elsewhere
@@ -330,7 +331,7 @@ func (p *program) prompt(ctx context.Context, c bridge.Command) {
 		return // it is at it
 	}
 	if d != nil && d.verdict != nil {
-		p.out.Note(bridge.Note{Type: bridge.NoteKnown, RunID: c.RunID, Data: data(d.verdict)})
+		p.out.Note(stdio.Note{Type: stdio.NoteKnown, RunID: c.RunID, Data: data(d.verdict)})
 		return
 	}
 	input := []any{}
@@ -362,7 +363,7 @@ func (p *program) prompt(ctx context.Context, c bridge.Command) {
 	defer p.mu.Unlock()
 	if err != nil {
 		p.delivered[c.RunID].verdict = &knownData{Outcome: session.OutcomeFailed, Reason: err.Error()}
-		p.out.Note(bridge.Note{Type: bridge.NoteFailed, RunID: c.RunID, Message: err.Error()})
+		p.out.Note(stdio.Note{Type: stdio.NoteFailed, RunID: c.RunID, Message: err.Error()})
 		return
 	}
 	p.delivered[c.RunID].turn = r.Turn.ID
@@ -390,7 +391,7 @@ func (p *program) expand(content string) string {
 }
 
 // answer forwards an answer to a question. A second answer to one is ignored.
-func (p *program) answer(ctx context.Context, c bridge.Command) {
+func (p *program) answer(ctx context.Context, c stdio.Command) {
 	p.mu.Lock()
 	q, ok := p.asked[c.ID]
 	delete(p.asked, c.ID)
@@ -399,7 +400,7 @@ func (p *program) answer(ctx context.Context, c bridge.Command) {
 		return
 	}
 	if q.method == askUser {
-		n := bridge.Note{Type: noteAnswered, ID: q.item, Data: data(askData{
+		n := stdio.Note{Type: noteAnswered, ID: q.item, Data: data(askData{
 			Thread: q.turn.Thread, Turn: q.turn.ID, At: now(), Result: c.Data,
 		})}
 		p.note(n)
@@ -425,7 +426,7 @@ func (p *program) interrupt(ctx context.Context, run string) {
 	p.awaitPrompt(ctx, run)
 	turns := p.goingOn(run)
 	if len(turns) > 0 && p.subagentsAlone(run) {
-		p.out.Note(bridge.Note{Type: noteAborted, RunID: run})
+		p.out.Note(stdio.Note{Type: noteAborted, RunID: run})
 	}
 	for _, t := range slices.Backward(turns) {
 		for {
@@ -528,8 +529,8 @@ func (p *program) giveUp() {
 	if run == "" {
 		return
 	}
-	n := bridge.Note{
-		Type: bridge.NoteDeadline, RunID: run, Message: message,
+	n := stdio.Note{
+		Type: stdio.NoteDeadline, RunID: run, Message: message,
 		Data: data(askData{Thread: at.Thread, Turn: at.ID, At: now()}),
 	}
 	p.note(n)
@@ -541,7 +542,7 @@ func (p *program) giveUp() {
 
 // note writes a note into the journal. If that fails, the transcript lacks a line and the turn
 // continues.
-func (p *program) note(n bridge.Note) {
+func (p *program) note(n stdio.Note) {
 	if err := p.journal.note(n); err != nil {
 		fmt.Fprintf(p.stderr, "codex bridge: write the journal: %v\n", err)
 	}

@@ -15,8 +15,9 @@ import (
 
 	"github.com/overwinter-dev/overwinter/internal/agent"
 	"github.com/overwinter-dev/overwinter/internal/agent/agenttest/modelserver"
-	"github.com/overwinter-dev/overwinter/internal/agent/bridge"
 	"github.com/overwinter-dev/overwinter/internal/agent/codex"
+	"github.com/overwinter-dev/overwinter/internal/agent/stdio"
+	"github.com/overwinter-dev/overwinter/internal/runner/bridge"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
@@ -45,13 +46,13 @@ func TestTheBridgeTellsThatTheAgentHasDied(t *testing.T) {
 	codexes := children(t, p.cmd.Process.Pid)
 	require.Len(t, codexes, 1)
 	require.NoError(t, syscall.Kill(codexes[0], syscall.SIGKILL))
-	var last bridge.Note
+	var last stdio.Note
 	for line := range p.frames {
-		if n, ok := bridge.ParseNote(line); ok {
+		if n, ok := stdio.ParseNote(line); ok {
 			last = n
 		}
 	}
-	require.Equal(t, bridge.Note{Type: bridge.NoteDied, Message: "signal: killed"}, last)
+	require.Equal(t, stdio.Note{Type: stdio.NoteDied, Message: "signal: killed"}, last)
 	require.Eventually(t, func() bool { return p.cmd.ProcessState != nil }, 10*time.Second, time.Millisecond)
 	require.Equal(t, bridge.ExitDied, p.cmd.ProcessState.ExitCode())
 

@@ -9,7 +9,8 @@ import (
 	"slices"
 	"time"
 
-	"github.com/overwinter-dev/overwinter/internal/agent/bridge"
+	"github.com/overwinter-dev/overwinter/internal/agent/stdio"
+	"github.com/overwinter-dev/overwinter/internal/runner/bridge"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
@@ -60,7 +61,7 @@ func (p *program) request(line []byte, f frame) {
 	p.asked[q.ID] = pending{id: f.ID, method: f.Method, turn: turn{r.Thread, r.Turn}, item: r.ItemID}
 	p.mu.Unlock()
 	if f.Method == askUser {
-		n := bridge.Note{Type: noteAsked, ID: r.ItemID, Data: data(askData{Thread: r.Thread, Turn: r.Turn, At: now(), Input: q.Input})}
+		n := stdio.Note{Type: noteAsked, ID: r.ItemID, Data: data(askData{Thread: r.Thread, Turn: r.Turn, At: now(), Input: q.Input})}
 		p.note(n)
 		p.out.Note(n)
 	}
@@ -106,7 +107,7 @@ func (p *program) itemStarted(line []byte, n params) {
 		p.keep(line)
 		return
 	}
-	p.note(bridge.Note{Type: noteBegan, ID: it.id, Data: data(itemData{Thread: n.Thread, Turn: n.Turn, Kind: it.kind, At: it.started})})
+	p.note(stdio.Note{Type: noteBegan, ID: it.id, Data: data(itemData{Thread: n.Thread, Turn: n.Turn, Kind: it.kind, At: it.started})})
 	if it.kind == kindText || it.kind == kindPlan || it.kind == kindThinking {
 		p.mu.Lock()
 		p.writing = append(p.writing, &written{turn: turn{n.Thread, n.Turn}, item: it.id})
@@ -129,7 +130,7 @@ func (p *program) itemCompleted(line []byte, n params) {
 		p.keep(line) // the agent's own file has it in other words, or not at all
 		return
 	}
-	p.note(bridge.Note{Type: noteEnded, ID: it.id, Data: data(itemData{Thread: n.Thread, Turn: n.Turn, At: it.completed})})
+	p.note(stdio.Note{Type: noteEnded, ID: it.id, Data: data(itemData{Thread: n.Thread, Turn: n.Turn, At: it.completed})})
 }
 
 // wrote keeps what is being written, in case that it is never finished.
@@ -240,7 +241,7 @@ func (p *program) turnCompleted(line []byte, n params) {
 	if info.Status == interrupted {
 		for _, w := range left {
 			if w.text.Len() > 0 {
-				p.note(bridge.Note{Type: noteWords, ID: w.item, Data: data(itemData{Thread: n.Thread, Turn: info.ID, At: now(), Text: w.text.String()})})
+				p.note(stdio.Note{Type: noteWords, ID: w.item, Data: data(itemData{Thread: n.Thread, Turn: info.ID, At: now(), Text: w.text.String()})})
 			}
 		}
 	}

@@ -7,7 +7,8 @@ import (
 	"path"
 	"path/filepath"
 
-	"github.com/overwinter-dev/overwinter/internal/agent/bridge"
+	"github.com/overwinter-dev/overwinter/internal/agent/stdio"
+	"github.com/overwinter-dev/overwinter/internal/runner/bridge"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
@@ -24,9 +25,9 @@ func isJournal(name string) bool { return path.Base(path.Dir(filepath.ToSlash(na
 
 // Notes that are in the journal alone.
 const (
-	noteBegan bridge.NoteType = "began" // an item has begun
-	noteEnded bridge.NoteType = "ended" // an item has ended; its rollout has it
-	noteWords bridge.NoteType = "words" // how much of an item was written when its turn was aborted
+	noteBegan stdio.NoteType = "began" // an item has begun
+	noteEnded stdio.NoteType = "ended" // an item has ended; its rollout has it
+	noteWords stdio.NoteType = "words" // how much of an item was written when its turn was aborted
 )
 
 // itemData is the data of those notes, whose ID is the item's.
@@ -38,12 +39,12 @@ type itemData struct {
 	Text   string `json:"text,omitempty"`
 }
 
-// runData is the data of bridge.NoteRun, whose ID is the main thread's.
+// runData is the data of stdio.NoteRun, whose ID is the main thread's.
 type runData struct {
 	Model string `json:"model,omitempty"`
 }
 
-// knownData is the data of bridge.NoteKnown.
+// knownData is the data of stdio.NoteKnown.
 type knownData struct {
 	Outcome session.Outcome `json:"outcome"`
 	Reason  string          `json:"reason,omitempty"`
@@ -82,7 +83,7 @@ func (j *journal) line(line []byte) error {
 }
 
 // note writes a note down.
-func (j *journal) note(n bridge.Note) error {
+func (j *journal) note(n stdio.Note) error {
 	var b bytes.Buffer
 	out := bridge.NewOutput(&b)
 	out.Note(n)

@@ -9,8 +9,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/overwinter-dev/overwinter/internal/agent/bridge"
 	"github.com/overwinter-dev/overwinter/internal/agent/jsonscan"
+	"github.com/overwinter-dev/overwinter/internal/agent/stdio"
 	"github.com/overwinter-dev/overwinter/internal/conversation"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
@@ -86,7 +86,7 @@ type step struct {
 	item  item
 	end   verdict
 	words string // of a retry
-	note  bridge.Note
+	note  stdio.Note
 }
 
 type stepKind int
@@ -440,7 +440,7 @@ func (t *thread) uncompleted() {
 func (p *parser) journal(data []byte) {
 	for line := range bytes.Lines(data) {
 		line = bytes.TrimSpace(line)
-		if n, ok := bridge.ParseNote(line); ok {
+		if n, ok := stdio.ParseNote(line); ok {
 			p.note(n)
 			continue
 		}
@@ -487,9 +487,9 @@ func (p *parser) journal(data []byte) {
 }
 
 // note reads a note of the journal.
-func (p *parser) note(n bridge.Note) {
+func (p *parser) note(n stdio.Note) {
 	var d itemData
-	if n.Type == bridge.NoteRun {
+	if n.Type == stdio.NoteRun {
 		p.root = n.ID
 		return
 	}
@@ -510,7 +510,7 @@ func (p *parser) note(n bridge.Note) {
 	case noteAsked, noteAnswered:
 		s.what = stepQuestion
 		t.began[n.ID], t.ended[n.ID] = true, true
-	case bridge.NoteDeadline:
+	case stdio.NoteDeadline:
 		s.what = stepDeadline
 	default:
 		return

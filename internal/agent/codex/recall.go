@@ -7,14 +7,14 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/overwinter-dev/overwinter/internal/agent/bridge"
+	"github.com/overwinter-dev/overwinter/internal/agent/stdio"
 )
 
 // recall finds what can be resumed: the main thread, and which prompts it has had. The journal
 // names the thread; if the journal is lost, it is the newest rollout that belongs to no subagent.
 func (p *program) recall(journal []byte) {
 	for line := range bytes.Lines(journal) {
-		if n, ok := bridge.ParseNote(bytes.TrimSpace(line)); ok && n.Type == bridge.NoteRun && n.ID != "" {
+		if n, ok := stdio.ParseNote(bytes.TrimSpace(line)); ok && n.Type == stdio.NoteRun && n.ID != "" {
 			p.thread = n.ID
 		}
 	}

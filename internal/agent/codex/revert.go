@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/overwinter-dev/overwinter/internal/agent"
-	"github.com/overwinter-dev/overwinter/internal/agent/bridge"
+	"github.com/overwinter-dev/overwinter/internal/agent/stdio"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
@@ -113,7 +113,7 @@ func turnsBefore(rollout []byte, cut time.Time) int {
 func journalled(journal []byte, runID string) int {
 	at := 0
 	for line := range bytes.Lines(journal) {
-		if n, ok := bridge.ParseNote(bytes.TrimSpace(line)); ok && n.Type == bridge.NoteRun && n.RunID == runID {
+		if n, ok := stdio.ParseNote(bytes.TrimSpace(line)); ok && n.Type == stdio.NoteRun && n.RunID == runID {
 			return at
 		}
 		at += len(line)

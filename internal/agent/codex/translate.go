@@ -9,8 +9,8 @@ import (
 	"time"
 
 	"github.com/overwinter-dev/overwinter/internal/agent"
-	"github.com/overwinter-dev/overwinter/internal/agent/bridge"
 	"github.com/overwinter-dev/overwinter/internal/agent/jsonscan"
+	"github.com/overwinter-dev/overwinter/internal/agent/stdio"
 	"github.com/overwinter-dev/overwinter/internal/conversation"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
@@ -211,7 +211,7 @@ func (t *translator) line(f agent.Frame) {
 		return
 	}
 	at := f.At.UTC()
-	if note, ok := bridge.ParseNote(f.Data); ok {
+	if note, ok := stdio.ParseNote(f.Data); ok {
 		t.note(note, at)
 		return
 	}
@@ -450,10 +450,10 @@ func (t *translator) used(p params, at time.Time) {
 }
 
 // note reads a line of the bridge.
-func (t *translator) note(n bridge.Note, at time.Time) {
+func (t *translator) note(n stdio.Note, at time.Time) {
 	mine := t.run.RunID == "" || n.RunID == t.run.RunID
 	switch n.Type {
-	case bridge.NoteRun:
+	case stdio.NoteRun:
 		if !mine {
 			return
 		}
@@ -461,21 +461,21 @@ func (t *translator) note(n bridge.Note, at time.Time) {
 		lenient(n.Data, &d)
 		t.state.Noted = true
 		t.state.Root, t.state.Model = n.ID, first(d.Model, t.state.Model)
-	case bridge.NoteKnown:
+	case stdio.NoteKnown:
 		var d knownData
 		if lenient(n.Data, &d) && mine {
 			t.end(verdictState(d), at)
 		}
-	case bridge.NoteFailed:
+	case stdio.NoteFailed:
 		if mine {
 			t.end(verdictState{Outcome: session.OutcomeFailed, Reason: bounded(n.Message)}, at)
 		}
-	case bridge.NoteDeadline:
+	case stdio.NoteDeadline:
 		if mine {
 			t.state.Limit = bounded(n.Message)
 			t.emit(t.state.deadline(n, at)...)
 		}
-	case bridge.NoteDied:
+	case stdio.NoteDied:
 		t.state.Died = bounded(n.Message)
 	case noteAborted:
 		t.state.Aborted = t.state.Aborted || mine

@@ -3,7 +3,6 @@ package demo
 import (
 	"errors"
 	"fmt"
-	"io"
 	"path"
 	"slices"
 	"strings"
@@ -40,9 +39,8 @@ var sessionID = lazyregexp.New(`^[A-Za-z0-9_-]{1,64}$`)
 type Adapter struct{}
 
 var (
-	_ agent.Adapter   = Adapter{}
-	_ agent.Companion = Adapter{}
-	_ agent.Answerer  = Adapter{}
+	_ agent.Adapter  = Adapter{}
+	_ agent.Answerer = Adapter{}
 )
 
 // New returns the adapter.
@@ -50,14 +48,6 @@ func New() Adapter { return Adapter{} }
 
 // Name is "demo".
 func (Adapter) Name() string { return Name }
-
-// Command is "demo-agent".
-func (Adapter) Command() string { return Command }
-
-// Main is the agent itself: see Main.
-func (Adapter) Main(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
-	return Main(args, stdin, stdout, stderr)
-}
 
 // Describe returns what clients see of the agent.
 func (Adapter) Describe() agent.Description {

@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"maps"
 	"path"
 	"slices"
@@ -12,7 +11,7 @@ import (
 
 	"github.com/overwinter-dev/overwinter/internal/agent"
 	"github.com/overwinter-dev/overwinter/internal/agent/acp"
-	"github.com/overwinter-dev/overwinter/internal/agent/bridge"
+	"github.com/overwinter-dev/overwinter/internal/agent/stdio"
 	"github.com/overwinter-dev/overwinter/internal/lazyregexp"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
@@ -51,10 +50,9 @@ var sessionID = lazyregexp.New(`^[A-Za-z0-9_-]{1,64}$`)
 type Adapter struct{}
 
 var (
-	_ agent.Adapter   = Adapter{}
-	_ agent.Answerer  = Adapter{}
-	_ agent.Companion = Adapter{}
-	_ agent.Profiled  = Adapter{}
+	_ agent.Adapter  = Adapter{}
+	_ agent.Answerer = Adapter{}
+	_ agent.Profiled = Adapter{}
 )
 
 // New returns the adapter.
@@ -62,14 +60,6 @@ func New() Adapter { return Adapter{} }
 
 // Name is "gemini-cli".
 func (Adapter) Name() string { return Name }
-
-// Command is "gemini-bridge".
-func (Adapter) Command() string { return Command }
-
-// Main is the bridge: see Main.
-func (Adapter) Main(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
-	return Main(args, stdin, stdout, stderr)
-}
 
 // Describe returns what clients see of the agent.
 func (Adapter) Describe() agent.Description {
@@ -135,15 +125,15 @@ func (Adapter) Prompt(in agent.PromptInput) ([]byte, error) {
 	if in.RunID == "" {
 		return nil, errors.New("prompt Gemini CLI: no run id")
 	}
-	return bridge.Command{
-		Type: bridge.Prompt, RunID: in.RunID, PromptID: in.PromptID, Content: in.Content, Author: in.Author,
+	return stdio.Command{
+		Type: stdio.Prompt, RunID: in.RunID, PromptID: in.PromptID, Content: in.Content, Author: in.Author,
 		At: in.At.UTC().Truncate(time.Millisecond),
 	}.Encode()
 }
 
 // Interrupt names the run, so that one that comes late hits no other.
 func (Adapter) Interrupt(runID string) agent.Interrupt {
-	b, err := bridge.Command{Type: bridge.Interrupt, RunID: runID}.Encode()
+	b, err := stdio.Command{Type: stdio.Interrupt, RunID: runID}.Encode()
 	if err != nil {
 		panic(fmt.Sprintf("gemini: encode interrupt: %v", err)) // two strings always encode
 	}

@@ -12,7 +12,8 @@ import (
 	"time"
 
 	"github.com/overwinter-dev/overwinter/internal/agent/acp"
-	"github.com/overwinter-dev/overwinter/internal/agent/bridge"
+	"github.com/overwinter-dev/overwinter/internal/agent/stdio"
+	"github.com/overwinter-dev/overwinter/internal/runner/bridge"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
@@ -32,7 +33,7 @@ const (
 var errSilent = errors.New("the model gives no answer")
 
 // Main is the bridge between the runner and the program, whose argv follows the flags. Its stdin
-// has bridge.Command lines, its environment is the program's.
+// has stdio.Command lines, its environment is the program's.
 func Main(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	flags := flag.NewFlagSet(Command, flag.ContinueOnError)
 	flags.SetOutput(stderr)
@@ -87,7 +88,7 @@ func (b *talk) main(id string, argv []string, stdin io.Reader) (int, error) {
 	}
 	code := bridge.ExitFailed
 	if err = b.start(argv); err == nil {
-		b.out.Note(bridge.Note{Type: noteSession, ID: b.journal.session})
+		b.out.Note(stdio.Note{Type: noteSession, ID: b.journal.session})
 		code = b.listen(b.Commands(stdin))
 		b.Stop()
 	}
@@ -140,7 +141,7 @@ func begin(ctx context.Context, peer *bridge.Peer, where acp.Where, memory strin
 }
 
 // listen serves the runner until stdin ends or the program does.
-func (b *talk) listen(commands <-chan bridge.Command) int {
+func (b *talk) listen(commands <-chan stdio.Command) int {
 	ticker := time.NewTicker(pollInterval)
 	defer ticker.Stop()
 	for {
@@ -171,7 +172,7 @@ func (b *talk) listen(commands <-chan bridge.Command) int {
 }
 
 // note writes a line into the journal, and only then prints it.
-func (b *talk) note(n bridge.Note) {
+func (b *talk) note(n stdio.Note) {
 	b.journal.out.Note(n)
 	b.out.Note(n)
 }
@@ -192,10 +193,10 @@ func (b *talk) begun(s acp.Started) bool {
 		b.news = newNews()
 	}
 	if s.Session != b.journal.session || s.Loaded {
-		b.note(bridge.Note{Type: noteSession, ID: s.Session, Data: data(sessionNote{At: now(), Version: s.Version, Loaded: s.Loaded})})
+		b.note(stdio.Note{Type: noteSession, ID: s.Session, Data: data(sessionNote{At: now(), Version: s.Version, Loaded: s.Loaded})})
 	}
 	if s.Lost != nil {
-		b.note(bridge.Note{Type: noteLost, Message: fmt.Sprintf("The agent could not load its history and starts from scratch: %v", s.Lost), Data: data(stamp{At: now()})})
+		b.note(stdio.Note{Type: noteLost, Message: fmt.Sprintf("The agent could not load its history and starts from scratch: %v", s.Lost), Data: data(stamp{At: now()})})
 	}
 	b.pastBy = time.Now().Add(pastTimeout)
 	b.deliver()
@@ -203,13 +204,13 @@ func (b *talk) begun(s acp.Started) bool {
 }
 
 // command does what the runner wants.
-func (b *talk) command(c bridge.Command) {
+func (b *talk) command(c stdio.Command) {
 	switch c.Type {
-	case bridge.Prompt:
+	case stdio.Prompt:
 		b.prompt(c)
-	case bridge.Interrupt:
+	case stdio.Interrupt:
 		b.interrupt(c.RunID)
-	case bridge.Answer:
+	case stdio.Answer:
 		b.answer(c)
 	default:
 		fmt.Fprintf(b.Stderr, "%s: no such command: %s\n", Command, c.Type)
@@ -217,7 +218,7 @@ func (b *talk) command(c bridge.Command) {
 }
 
 // prompt begins a turn, as soon as that can be.
-func (b *talk) prompt(c bridge.Command) {
+func (b *talk) prompt(c stdio.Command) {
 	if b.Queue(c) {
 		b.deliver()
 	}
@@ -242,20 +243,20 @@ func (b *talk) deliver() {
 }
 
 // known reports whether the run is known, and if so reports its outcome again: a run executes once.
-func (b *talk) known(c bridge.Command) bool {
+func (b *talk) known(c stdio.Command) bool {
 	if past, ok := b.journal.runs[c.RunID]; ok && (past.ended || past.answered) {
 		end := endNote{At: now(), Outcome: past.outcome, Reason: past.reason}
 		if !past.ended {
 			end.Outcome, end.Reason = session.OutcomeUnknown, reasonDelivered
 		}
-		b.out.Note(bridge.Note{Type: bridge.NoteKnown, RunID: c.RunID, Data: data(end)})
+		b.out.Note(stdio.Note{Type: stdio.NoteKnown, RunID: c.RunID, Data: data(end)})
 		return true
 	}
 	return false
 }
 
 // prompted notes that a turn begins.
-func (b *talk) prompted(c bridge.Command) {
+func (b *talk) prompted(c stdio.Command) {
 	b.Begin(c.RunID)
 	b.journal.runs[c.RunID] = &pastRun{}
 	b.begin()
@@ -263,7 +264,7 @@ func (b *talk) prompted(c bridge.Command) {
 	if at.IsZero() {
 		at = now()
 	}
-	b.note(bridge.Note{Type: notePrompt, RunID: c.RunID, Data: data(promptNote{
+	b.note(stdio.Note{Type: notePrompt, RunID: c.RunID, Data: data(promptNote{
 		At: at, PromptID: c.PromptID, Author: c.Author, Content: c.Content,
 	})})
 }
@@ -275,11 +276,11 @@ func (b *talk) interrupt(run string) {
 		b.Queued = nil
 	case b.Queued != nil && b.Queued.RunID == run:
 		b.prompted(*b.Queued)
-		b.note(bridge.Note{Type: noteInterrupt, RunID: run})
+		b.note(stdio.Note{Type: noteInterrupt, RunID: run})
 		b.end(session.OutcomeCancelled, session.ReasonAborted)
 	case b.Turn != nil && b.Turn.Run == run && !b.Turn.Interrupted:
 		b.Turn.Interrupted = true
-		b.note(bridge.Note{Type: noteInterrupt, RunID: run})
+		b.note(stdio.Note{Type: noteInterrupt, RunID: run})
 		b.cancel()
 	}
 }
@@ -289,20 +290,20 @@ func (b *talk) interrupt(run string) {
 func (b *talk) cancel() {
 	for id := range b.Turn.Asked {
 		b.Reply(id, "")
-		b.note(bridge.Note{Type: noteAnswered, ID: id, Data: data(false)})
+		b.note(stdio.Note{Type: noteAnswered, ID: id, Data: data(false)})
 	}
 	b.Cancel()
 }
 
 // answer answers a question of the program. An answer to a question that is no longer pending is
 // dropped.
-func (b *talk) answer(c bridge.Command) {
+func (b *talk) answer(c stdio.Command) {
 	var d acp.AnswerData
 	if b.Turn == nil || b.Turn.Asked[c.ID] == nil || !decode(c.Data, &d) {
 		return
 	}
 	b.Turn.Heard = time.Now()
-	b.note(bridge.Note{Type: noteAnswered, ID: c.ID, Data: data(d.Allowed)})
+	b.note(stdio.Note{Type: noteAnswered, ID: c.ID, Data: data(d.Allowed)})
 	if !d.Allowed {
 		delete(b.open, c.ID) // nothing more is said of it
 	}
@@ -384,11 +385,11 @@ func (b *talk) tool(c call, kind string, asked bool) {
 		if name == subagentTool {
 			b.delegate = c.ID
 		}
-		b.note(bridge.Note{Type: noteTool, ID: c.ID, Data: data(toolNote{At: now(), Name: name, Title: c.Title, Asked: asked})})
+		b.note(stdio.Note{Type: noteTool, ID: c.ID, Data: data(toolNote{At: now(), Name: name, Title: c.Title, Asked: asked})})
 	}
 }
 
-func (b *talk) emit(notes []bridge.Note) {
+func (b *talk) emit(notes []stdio.Note) {
 	for _, n := range notes {
 		b.note(n)
 	}
@@ -436,7 +437,7 @@ func (b *talk) tick() bool {
 	}
 	if len(b.Turn.Asked) == 0 && !b.Turn.Interrupted && time.Since(b.Turn.Heard) > limit {
 		b.GiveUp(fmt.Errorf("%w within %s", errSilent, limit))
-		b.note(bridge.Note{Type: bridge.NoteDeadline, RunID: b.Turn.Run, Message: b.Turn.GaveUp.Error(), Data: data(stamp{At: now()})})
+		b.note(stdio.Note{Type: stdio.NoteDeadline, RunID: b.Turn.Run, Message: b.Turn.GaveUp.Error(), Data: data(stamp{At: now()})})
 		b.cancel()
 	}
 	return true
@@ -471,7 +472,7 @@ func plain(reason string) string {
 // failed ends the turn with what went wrong.
 func (b *talk) failed(message string) {
 	b.partial(false)
-	b.note(bridge.Note{Type: bridge.NoteFailed, RunID: b.Turn.Run, Message: message, Data: data(stamp{At: now()})})
+	b.note(stdio.Note{Type: stdio.NoteFailed, RunID: b.Turn.Run, Message: message, Data: data(stamp{At: now()})})
 	b.end(session.OutcomeFailed, bounded(message))
 }
 
@@ -481,7 +482,7 @@ func (b *talk) partial(whole bool) {
 	if text == "" && len(thoughts) == 0 {
 		return
 	}
-	b.note(bridge.Note{Type: notePartial, Data: data(partialNote{At: now(), Text: text, Thoughts: thoughts, Complete: whole})})
+	b.note(stdio.Note{Type: notePartial, Data: data(partialNote{At: now(), Text: text, Thoughts: thoughts, Complete: whole})})
 }
 
 // end is the last line of a turn: the journal is whole before it is printed.
@@ -489,11 +490,11 @@ func (b *talk) end(outcome session.Outcome, reason string) {
 	end := endNote{At: now(), Outcome: outcome, Reason: reason}
 	past := b.journal.runs[b.Turn.Run]
 	past.ended, past.outcome, past.reason = true, outcome, reason
-	b.note(bridge.Note{Type: noteEnd, RunID: b.Turn.Run, Data: data(end)})
+	b.note(stdio.Note{Type: noteEnd, RunID: b.Turn.Run, Data: data(end)})
 	b.Turn = nil
 }
 
 // died says that the program has ended by itself.
 func (b *talk) died() {
-	b.out.Note(bridge.Note{Type: bridge.NoteDied, Message: "the program has ended: " + b.Child.Ended()})
+	b.out.Note(stdio.Note{Type: stdio.NoteDied, Message: "the program has ended: " + b.Child.Ended()})
 }

@@ -9,7 +9,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/overwinter-dev/overwinter/internal/agent/bridge"
+	"github.com/overwinter-dev/overwinter/internal/agent/stdio"
 	"github.com/overwinter-dev/overwinter/internal/lazyregexp"
 )
 
@@ -66,7 +66,7 @@ func newNews() *news {
 
 // item is a piece of news.
 type item struct {
-	note bridge.Note
+	note stdio.Note
 	// says is set for an answer of the model: what it has in it.
 	says *record
 	// calls are those that have ended.
@@ -81,7 +81,7 @@ func (s *news) read(conv string, line []byte) []item {
 	if !decode(line, &r) {
 		return nil
 	}
-	chat := func(raw json.RawMessage) bridge.Note { return bridge.Note{Type: noteChat, ID: conv, Data: raw} }
+	chat := func(raw json.RawMessage) stdio.Note { return stdio.Note{Type: noteChat, ID: conv, Data: raw} }
 	switch {
 	case r.RewindTo != "":
 		return []item{{note: chat(line)}}
@@ -97,7 +97,7 @@ func (s *news) read(conv string, line []byte) []item {
 	return nil
 }
 
-func (s *news) user(chat func(json.RawMessage) bridge.Note, r record, line []byte) []item {
+func (s *news) user(chat func(json.RawMessage) stdio.Note, r record, line []byte) []item {
 	if !s.first(r.ID) {
 		return nil
 	}
@@ -122,7 +122,7 @@ func (s *news) user(chat func(json.RawMessage) bridge.Note, r record, line []byt
 	return []item{{note: chat(with(line, "content", data(unknown)))}}
 }
 
-func (s *news) gemini(chat func(json.RawMessage) bridge.Note, r record, line []byte) []item {
+func (s *news) gemini(chat func(json.RawMessage) stdio.Note, r record, line []byte) []item {
 	var items []item
 	if s.first(r.ID) && (words(r.Content) != "" || len(r.Thoughts) > 0 || r.Tokens != nil) {
 		s.kept = append(s.kept, r.ID)
@@ -181,7 +181,7 @@ func (s *news) replaced(conv string, messages []json.RawMessage) []item {
 		return nil
 	}
 	s.kept = ids
-	return []item{{note: bridge.Note{Type: noteHistory, Data: data(historyNote{At: now(), IDs: ids, Added: added})}}}
+	return []item{{note: stdio.Note{Type: noteHistory, Data: data(historyNote{At: now(), IDs: ids, Added: added})}}}
 }
 
 // remembers says what the program knows already.

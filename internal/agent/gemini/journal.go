@@ -8,7 +8,8 @@ import (
 	"os"
 	"path/filepath"
 
-	"github.com/overwinter-dev/overwinter/internal/agent/bridge"
+	"github.com/overwinter-dev/overwinter/internal/agent/stdio"
+	"github.com/overwinter-dev/overwinter/internal/runner/bridge"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
@@ -60,7 +61,7 @@ func (j *journal) close() error { return errors.Join(j.out.Err(), j.file.Close()
 func (j *journal) read(past []byte) {
 	var run *pastRun
 	for line := range bytes.Lines(past) {
-		n, ok := bridge.ParseNote(line)
+		n, ok := stdio.ParseNote(line)
 		if !ok {
 			continue
 		}
@@ -87,7 +88,7 @@ func (j *journal) read(past []byte) {
 }
 
 // isPrompt reports whether a note is the agent's record of a prompt, which is no answer to it.
-func isPrompt(n bridge.Note) bool {
+func isPrompt(n stdio.Note) bool {
 	var r record
 	return decode(n.Data, &r) && r.Type == userRecord
 }

@@ -12,7 +12,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/overwinter-dev/overwinter/internal/agent/bridge"
+	"github.com/overwinter-dev/overwinter/internal/agent/stdio"
 )
 
 // Where a chat is written for the program to load it, below its own directory. The name of the
@@ -38,7 +38,7 @@ type message struct {
 }
 
 // note takes up a line of the journal.
-func (m *memory) note(n bridge.Note) {
+func (m *memory) note(n stdio.Note) {
 	switch {
 	case n.Type == noteChat && n.ID == "":
 		var r record

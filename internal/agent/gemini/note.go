@@ -5,42 +5,42 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/overwinter-dev/overwinter/internal/agent/bridge"
+	"github.com/overwinter-dev/overwinter/internal/agent/stdio"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
-// The notes of this bridge, in addition to the common ones. All of them but bridge.NoteKnown are
+// The notes of this bridge, in addition to the common ones. All of them but stdio.NoteKnown are
 // lines of the journal as well, so that a transcript has what the stream has.
 const (
 	// noteSession names the agent's session, in ID; data is sessionNote.
-	noteSession bridge.NoteType = "session"
+	noteSession stdio.NoteType = "session"
 	// notePrompt begins a turn; data is promptNote.
-	notePrompt bridge.NoteType = "prompt"
+	notePrompt stdio.NoteType = "prompt"
 	// noteChat is a line that the agent has added to a chat file, as far as it says anything new. ID
 	// is the subagent whose file it is, or empty.
-	noteChat bridge.NoteType = "chat"
+	noteChat stdio.NoteType = "chat"
 	// noteText is the text of the answer whose record follows, where the record has it with
 	// something left out; data is a string.
-	noteText bridge.NoteType = "text"
+	noteText stdio.NoteType = "text"
 	// noteTool says that the call ID has begun, or waits for permission; data is toolNote.
-	noteTool bridge.NoteType = "tool"
+	noteTool stdio.NoteType = "tool"
 	// noteAnswered says that the question about the call ID has been answered; data is whether it
 	// may run.
-	noteAnswered bridge.NoteType = "answered"
+	noteAnswered stdio.NoteType = "answered"
 	// noteSubagent says that the subagent ID has begun; data is subagentNote.
-	noteSubagent bridge.NoteType = "subagent"
+	noteSubagent stdio.NoteType = "subagent"
 	// noteInterrupt records that the agent was asked to abort the turn.
-	noteInterrupt bridge.NoteType = "interrupt"
+	noteInterrupt stdio.NoteType = "interrupt"
 	// notePartial is what the agent had said at the end of a turn without writing it down; data is
 	// partialNote.
-	notePartial bridge.NoteType = "partial"
+	notePartial stdio.NoteType = "partial"
 	// noteHistory says that the agent remembers something else than what it wrote down so far; data
 	// is historyNote.
-	noteHistory bridge.NoteType = "history"
+	noteHistory stdio.NoteType = "history"
 	// noteLost says that the agent's memory could not be loaded; data is stamp.
-	noteLost bridge.NoteType = "lost"
+	noteLost stdio.NoteType = "lost"
 	// noteEnd ends a turn; data is endNote.
-	noteEnd bridge.NoteType = "end"
+	noteEnd stdio.NoteType = "end"
 )
 
 type stamp struct {

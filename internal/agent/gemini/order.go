@@ -5,7 +5,7 @@ import (
 	"path/filepath"
 	"strings"
 
-	"github.com/overwinter-dev/overwinter/internal/agent/bridge"
+	"github.com/overwinter-dev/overwinter/internal/agent/stdio"
 )
 
 // order merges what the program streams and what it stores into one order. It stores an answer when
@@ -40,7 +40,7 @@ func (o *order) begin() {
 
 // gained reads new records of the chat files, and returns those that can be printed. The main file
 // is read first: the files of subagents are complete by the time that their call is in it.
-func (o *order) gained(subagents string) (notes []bridge.Note, heard bool) {
+func (o *order) gained(subagents string) (notes []stdio.Note, heard bool) {
 	if o.chats != nil {
 		for _, line := range o.chats.lines() {
 			heard = true
@@ -51,7 +51,7 @@ func (o *order) gained(subagents string) (notes []bridge.Note, heard bool) {
 		id := strings.TrimSuffix(filepath.Base(a.name), ".jsonl")
 		if !a.told {
 			a.told = true
-			notes = append(notes, bridge.Note{Type: noteSubagent, ID: id, Data: data(subagentNote{At: now(), ToolUseID: o.delegate})})
+			notes = append(notes, stdio.Note{Type: noteSubagent, ID: id, Data: data(subagentNote{At: now(), ToolUseID: o.delegate})})
 		}
 		for _, line := range a.lines() {
 			heard = true
@@ -83,8 +83,8 @@ func (o *order) subagents(dir string) []*tail {
 }
 
 // flush returns what has waited long enough.
-func (o *order) flush() []bridge.Note {
-	var notes []bridge.Note
+func (o *order) flush() []stdio.Note {
+	var notes []stdio.Note
 	for len(o.waiting) > 0 {
 		head := o.waiting[0]
 		switch {
@@ -108,22 +108,22 @@ func (o *order) ended(calls []string) bool {
 }
 
 // next takes the first that waits.
-func (o *order) next() []bridge.Note {
+func (o *order) next() []stdio.Note {
 	head := o.waiting[0]
 	o.waiting = o.waiting[1:]
 	if text, thoughts := o.unwritten(); head.person && (text != "" || len(thoughts) > 0) {
 		// The answer that was under way has been given up for this.
 		o.text.Reset()
 		o.thoughts = nil
-		return []bridge.Note{{Type: notePartial, Data: data(partialNote{At: now(), Text: text, Thoughts: thoughts})}, head.note}
+		return []stdio.Note{{Type: notePartial, Data: data(partialNote{At: now(), Text: text, Thoughts: thoughts})}, head.note}
 	}
 	if head.says == nil {
-		return []bridge.Note{head.note}
+		return []stdio.Note{head.note}
 	}
-	notes := []bridge.Note{head.note}
+	notes := []stdio.Note{head.note}
 	streamed := strings.TrimFunc(o.text.String(), isSpace)
 	if content := words(head.says.Content); streamed != content && written(streamed) == content {
-		notes = []bridge.Note{{Type: noteText, Data: quoted(streamed)}, head.note}
+		notes = []stdio.Note{{Type: noteText, Data: quoted(streamed)}, head.note}
 	}
 	o.text.Reset()
 	o.thoughts = nil
@@ -132,8 +132,8 @@ func (o *order) next() []bridge.Note {
 
 // answers returns the answers at the head of what waits: the program does something else now, so
 // they have been streamed.
-func (o *order) answers() []bridge.Note {
-	var notes []bridge.Note
+func (o *order) answers() []stdio.Note {
+	var notes []stdio.Note
 	for len(o.waiting) > 0 && o.waiting[0].says != nil {
 		notes = append(notes, o.next()...)
 	}
@@ -141,7 +141,7 @@ func (o *order) answers() []bridge.Note {
 }
 
 // before returns what must be printed before an update.
-func (o *order) before(u update) []bridge.Note {
+func (o *order) before(u update) []stdio.Note {
 	switch u.Kind {
 	case "tool_call", "tool_call_update":
 		return o.answers()
@@ -162,7 +162,7 @@ func (o *order) before(u update) []bridge.Note {
 }
 
 // behind records that an update has been printed, and returns what can be printed now.
-func (o *order) behind(u update) []bridge.Note {
+func (o *order) behind(u update) []stdio.Note {
 	switch u.Kind {
 	case "agent_message_chunk":
 		if text := words(u.Content); !strings.HasPrefix(text, modeTag) {
@@ -181,8 +181,8 @@ func (o *order) behind(u update) []bridge.Note {
 }
 
 // rest returns everything that waits: the turn has ended.
-func (o *order) rest() []bridge.Note {
-	var notes []bridge.Note
+func (o *order) rest() []stdio.Note {
+	var notes []stdio.Note
 	for len(o.waiting) > 0 {
 		notes = append(notes, o.next()...)
 	}

@@ -9,7 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/overwinter-dev/overwinter/internal/agent/bridge"
+	"github.com/overwinter-dev/overwinter/internal/agent/stdio"
 )
 
 // ordered is an order with a chat file, and what it has let out, in short.
@@ -30,7 +30,7 @@ func setup(t *testing.T) *ordered {
 	}}
 }
 
-func (o *ordered) add(notes []bridge.Note) {
+func (o *ordered) add(notes []stdio.Note) {
 	for _, n := range notes {
 		var r record
 		decode(n.Data, &r)

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/overwinter-dev/overwinter/internal/agent/bridge"
+	"github.com/overwinter-dev/overwinter/internal/agent/stdio"
 	"github.com/overwinter-dev/overwinter/internal/conversation"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
@@ -81,7 +81,7 @@ func open(f session.TranscriptFile) *chatFile {
 		}
 	}
 	for line := range bytes.Lines(c.data) {
-		if n, ok := bridge.ParseNote(line); ok {
+		if n, ok := stdio.ParseNote(line); ok {
 			c.kind, c.id = journalFile, n.ID
 			return c
 		}
@@ -135,7 +135,7 @@ func (p *parser) fold(events []conversation.Event) {
 // journal reads the notes of the bridge.
 func (p *parser) journal(c *chatFile) {
 	for line := range bytes.Lines(c.data) {
-		n, ok := bridge.ParseNote(line)
+		n, ok := stdio.ParseNote(line)
 		if !ok {
 			continue
 		}

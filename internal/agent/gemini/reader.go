@@ -7,7 +7,7 @@ import (
 	"time"
 	"unicode"
 
-	"github.com/overwinter-dev/overwinter/internal/agent/bridge"
+	"github.com/overwinter-dev/overwinter/internal/agent/stdio"
 	"github.com/overwinter-dev/overwinter/internal/conversation"
 	"github.com/overwinter-dev/overwinter/internal/lazyregexp"
 	"github.com/overwinter-dev/overwinter/internal/session"
@@ -50,7 +50,7 @@ type reader struct {
 
 // heed reads a line of the bridge. The caller handles the end of a turn, except for what is open
 // then.
-func (r *reader) heed(n bridge.Note, at time.Time) []conversation.Event {
+func (r *reader) heed(n stdio.Note, at time.Time) []conversation.Event {
 	switch n.Type {
 	case notePrompt:
 		return r.prompt(n, at)
@@ -89,7 +89,7 @@ func (r *reader) heed(n bridge.Note, at time.Time) []conversation.Event {
 		return r.compacted(n, at)
 	case noteLost:
 		return r.system("memory_lost", n, at)
-	case bridge.NoteFailed, bridge.NoteDeadline:
+	case stdio.NoteFailed, stdio.NoteDeadline:
 		return r.system("error", n, at)
 	case noteEnd:
 		return r.cut(at)
@@ -98,7 +98,7 @@ func (r *reader) heed(n bridge.Note, at time.Time) []conversation.Event {
 }
 
 // called is the open call of a subagent that has begun.
-func (r *reader) called(n bridge.Note, d *subagentNote) *openBlock {
+func (r *reader) called(n stdio.Note, d *subagentNote) *openBlock {
 	if !decode(n.Data, d) {
 		return nil
 	}
@@ -110,7 +110,7 @@ func (r *reader) called(n bridge.Note, d *subagentNote) *openBlock {
 }
 
 // prompt begins a turn. What an earlier one has left open died with its process.
-func (r *reader) prompt(n bridge.Note, at time.Time) []conversation.Event {
+func (r *reader) prompt(n stdio.Note, at time.Time) []conversation.Event {
 	var d promptNote
 	if !decode(n.Data, &d) || n.RunID == "" {
 		return nil
@@ -124,7 +124,7 @@ func (r *reader) prompt(n bridge.Note, at time.Time) []conversation.Event {
 }
 
 // system shows what went wrong.
-func (r *reader) system(subtype string, n bridge.Note, at time.Time) []conversation.Event {
+func (r *reader) system(subtype string, n stdio.Note, at time.Time) []conversation.Event {
 	var d stamp
 	decode(n.Data, &d)
 	created := stamped(d.At, at)
@@ -136,7 +136,7 @@ func (r *reader) system(subtype string, n bridge.Note, at time.Time) []conversat
 }
 
 // compacted shows that the agent has put a summary in the place of what it remembered.
-func (r *reader) compacted(n bridge.Note, at time.Time) []conversation.Event {
+func (r *reader) compacted(n stdio.Note, at time.Time) []conversation.Event {
 	var d historyNote
 	if !decode(n.Data, &d) || len(d.Added) == 0 {
 		return nil

@@ -5,7 +5,7 @@ import (
 	"fmt"
 
 	"github.com/overwinter-dev/overwinter/internal/agent"
-	"github.com/overwinter-dev/overwinter/internal/agent/bridge"
+	"github.com/overwinter-dev/overwinter/internal/agent/stdio"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
@@ -19,7 +19,7 @@ func (Adapter) Revert(files []session.TranscriptFile, runID string) (agent.Rever
 	for _, f := range files {
 		kept := 0
 		for line := range bytes.Lines(f.Data) {
-			if n, ok := bridge.ParseNote(line); ok && n.RunID == runID {
+			if n, ok := stdio.ParseNote(line); ok && n.RunID == runID {
 				found = true
 				break
 			}

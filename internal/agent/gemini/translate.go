@@ -9,7 +9,7 @@ import (
 
 	"github.com/overwinter-dev/overwinter/internal/agent"
 	"github.com/overwinter-dev/overwinter/internal/agent/acp"
-	"github.com/overwinter-dev/overwinter/internal/agent/bridge"
+	"github.com/overwinter-dev/overwinter/internal/agent/stdio"
 	"github.com/overwinter-dev/overwinter/internal/conversation"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
@@ -89,7 +89,7 @@ func (t *translator) line(f agent.Frame) {
 	if len(bytes.TrimSpace(f.Data)) == 0 {
 		return
 	}
-	if n, ok := bridge.ParseNote(f.Data); ok {
+	if n, ok := stdio.ParseNote(f.Data); ok {
 		t.note(n, at)
 		return
 	}
@@ -139,7 +139,7 @@ func (t *translator) unparsed(f agent.Frame, at time.Time) {
 }
 
 // note reads a line of the bridge.
-func (t *translator) note(n bridge.Note, at time.Time) {
+func (t *translator) note(n stdio.Note, at time.Time) {
 	t.state.Bridged = true
 	switch n.Type {
 	case notePrompt:
@@ -147,7 +147,7 @@ func (t *translator) note(n bridge.Note, at time.Time) {
 			return
 		}
 		t.state.Begun = true
-	case bridge.NoteKnown, noteEnd:
+	case stdio.NoteKnown, noteEnd:
 		if t.run.RunID != "" && n.RunID != t.run.RunID {
 			return
 		}

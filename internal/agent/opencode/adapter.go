@@ -4,13 +4,12 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"path"
 	"strings"
 	"time"
 
 	"github.com/overwinter-dev/overwinter/internal/agent"
-	"github.com/overwinter-dev/overwinter/internal/agent/bridge"
+	"github.com/overwinter-dev/overwinter/internal/agent/stdio"
 	"github.com/overwinter-dev/overwinter/internal/lazyregexp"
 )
 
@@ -34,9 +33,8 @@ const defaultModel = "default"
 type Adapter struct{}
 
 var (
-	_ agent.Adapter   = Adapter{}
-	_ agent.Answerer  = Adapter{}
-	_ agent.Companion = Adapter{}
+	_ agent.Adapter  = Adapter{}
+	_ agent.Answerer = Adapter{}
 )
 
 // New returns the adapter.
@@ -44,14 +42,6 @@ func New() Adapter { return Adapter{} }
 
 // Name is "opencode".
 func (Adapter) Name() string { return Name }
-
-// Command is "opencode-bridge".
-func (Adapter) Command() string { return Command }
-
-// Main is the bridge.
-func (Adapter) Main(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
-	return Main(args, stdin, stdout, stderr)
-}
 
 // Describe returns what clients see of the agent.
 func (Adapter) Describe() agent.Description {
@@ -140,12 +130,12 @@ func (Adapter) Prompt(in agent.PromptInput) ([]byte, error) {
 	if in.RunID == "" {
 		return nil, errors.New("prompt OpenCode: no run id")
 	}
-	return bridge.Command{Type: bridge.Prompt, RunID: in.RunID, PromptID: in.PromptID, Content: in.Content}.Encode()
+	return stdio.Command{Type: stdio.Prompt, RunID: in.RunID, PromptID: in.PromptID, Content: in.Content}.Encode()
 }
 
 // Interrupt writes a line that names the run, so that one that comes late hits no other turn.
 func (Adapter) Interrupt(runID string) agent.Interrupt {
-	line, err := bridge.Command{Type: bridge.Interrupt, RunID: runID}.Encode()
+	line, err := stdio.Command{Type: stdio.Interrupt, RunID: runID}.Encode()
 	if err != nil {
 		panic(fmt.Sprintf("opencode: encode interrupt: %v", err)) // strings always encode
 	}
@@ -210,7 +200,7 @@ func (Adapter) Answer(q agent.Question, a agent.Answer) ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("answer question %s: %w", q.ID, err)
 	}
-	return bridge.Command{Type: bridge.Answer, ID: q.ID, Data: data}.Encode()
+	return stdio.Command{Type: stdio.Answer, ID: q.ID, Data: data}.Encode()
 }
 
 // answersOf are the answers in the order of the questions. Where several options may be chosen they

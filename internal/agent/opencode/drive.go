@@ -11,7 +11,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/overwinter-dev/overwinter/internal/agent/bridge"
+	"github.com/overwinter-dev/overwinter/internal/agent/stdio"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
@@ -70,7 +70,7 @@ func (b *driver) next(ctx context.Context) {
 }
 
 // begin gives the agent a prompt.
-func (b *driver) begin(ctx context.Context, c bridge.Command) {
+func (b *driver) begin(ctx context.Context, c stdio.Command) {
 	note := runNote{Title: b.title}
 	messages, err := b.server.messages(ctx, b.root)
 	for i := range messages {
@@ -80,7 +80,7 @@ func (b *driver) begin(ctx context.Context, c bridge.Command) {
 	if encodeErr != nil {
 		data = nil // strings always encode
 	}
-	b.out.Note(bridge.Note{Type: bridge.NoteRun, RunID: c.RunID, ID: b.root, Data: data})
+	b.out.Note(stdio.Note{Type: stdio.NoteRun, RunID: c.RunID, ID: b.root, Data: data})
 	b.turn = &running{runID: c.RunID, looked: time.Now(), last: note.Before}
 	if err != nil && b.server.dies() {
 		return // serve reports it
@@ -95,7 +95,7 @@ func (b *driver) begin(ctx context.Context, c bridge.Command) {
 			continue
 		}
 		if end, over := outcomeOf(m.Info.ID, messages[i+1:]); over {
-			b.out.Note(bridge.Note{Type: bridge.NoteKnown, RunID: c.RunID, ID: m.Info.ID})
+			b.out.Note(stdio.Note{Type: stdio.NoteKnown, RunID: c.RunID, ID: m.Info.ID})
 			b.end(ctx, end)
 			return
 		}
@@ -165,7 +165,7 @@ func (b *driver) chosen() *modelRef {
 
 // post sends the agent a prompt, which it executes asynchronously. An unacknowledged prompt may
 // have been accepted nevertheless: that shows later.
-func (b *driver) post(ctx context.Context, c bridge.Command, messageID, partID string) {
+func (b *driver) post(ctx context.Context, c stdio.Command, messageID, partID string) {
 	_, err := b.server.quick(ctx, http.MethodPost, route(b.root, "/prompt_async"), promptBody{
 		MessageID: messageID, Model: b.chosen(), Parts: []textPart{{ID: partID, Type: partText, Text: c.Content}},
 	})
@@ -181,7 +181,7 @@ func (b *driver) post(ctx context.Context, c bridge.Command, messageID, partID s
 
 // special does what a prompt says that is a command of the agent, and reports whether it is one.
 // Such a request lasts as long as the turn.
-func (b *driver) special(ctx context.Context, c bridge.Command, messageID string) bool {
+func (b *driver) special(ctx context.Context, c stdio.Command, messageID string) bool {
 	word, arguments, _ := strings.Cut(strings.TrimSpace(c.Content), " ")
 	name, ok := strings.CutPrefix(word, "/")
 	if !ok || name == "" {
@@ -256,7 +256,7 @@ func (b *driver) lastModel(ctx context.Context) *modelRef {
 
 // interrupt aborts a turn, or withdraws a waiting prompt.
 func (b *driver) interrupt(ctx context.Context, runID string) {
-	b.queue = slices.DeleteFunc(b.queue, func(c bridge.Command) bool { return c.RunID == runID })
+	b.queue = slices.DeleteFunc(b.queue, func(c stdio.Command) bool { return c.RunID == runID })
 	if b.turn == nil || b.turn.runID != runID {
 		return
 	}
@@ -374,7 +374,7 @@ func (b *driver) giveUp(ctx context.Context, message string) {
 			fmt.Fprintf(b.stderr, "opencode bridge: %v\n", err)
 		}
 	}
-	b.out.Note(bridge.Note{Type: bridge.NoteDeadline, RunID: b.turn.runID, ID: b.turn.answer, Message: message})
+	b.out.Note(stdio.Note{Type: stdio.NoteDeadline, RunID: b.turn.runID, ID: b.turn.answer, Message: message})
 	b.abort(ctx)
 }
 
@@ -467,7 +467,7 @@ func (b *driver) settle(ctx context.Context) {
 
 // fail ends a turn that has failed.
 func (b *driver) fail(ctx context.Context, err error) {
-	b.out.Note(bridge.Note{Type: bridge.NoteFailed, RunID: b.turn.runID, Message: err.Error()})
+	b.out.Note(stdio.Note{Type: stdio.NoteFailed, RunID: b.turn.runID, Message: err.Error()})
 	b.end(ctx, endNote{})
 }
 
@@ -484,6 +484,6 @@ func (b *driver) end(ctx context.Context, how endNote) {
 	}
 	b.turn = nil
 	clear(b.incomplete)
-	b.out.Note(bridge.Note{Type: noteEnd, RunID: runID, Data: data})
+	b.out.Note(stdio.Note{Type: noteEnd, RunID: runID, Data: data})
 	b.next(ctx)
 }

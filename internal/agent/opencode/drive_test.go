@@ -13,7 +13,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/overwinter-dev/overwinter/internal/agent/bridge"
+	"github.com/overwinter-dev/overwinter/internal/agent/stdio"
+	"github.com/overwinter-dev/overwinter/internal/runner/bridge"
 )
 
 // mute is a server that may leave requests without an answer. It takes a prompt whether or not it says
@@ -84,7 +85,7 @@ func driven(t *testing.T, s *mute) (*driver, *bytes.Buffer) {
 		// Whatever time has gone by, there is something to be looked at.
 		lookEvery: -time.Second, silence: -time.Second,
 	}
-	d.command(context.Background(), bridge.Command{Type: bridge.Prompt, RunID: "run_1", Content: "hello"})
+	d.command(context.Background(), stdio.Command{Type: stdio.Prompt, RunID: "run_1", Content: "hello"})
 	return d, &out
 }
 
@@ -152,7 +153,7 @@ func TestAPromptThatIsRefusedHasFailed(t *testing.T) {
 		out: bridge.NewOutput(&out), stderr: &stderr, incomplete: map[string]bool{}, root: "ses_1",
 		store: store{dir: t.TempDir()}, server: &server{base: refusing.URL, client: client, patience: requestPatience},
 	}
-	d.command(context.Background(), bridge.Command{Type: bridge.Prompt, RunID: "run_1", Content: "hello"})
+	d.command(context.Background(), stdio.Command{Type: stdio.Prompt, RunID: "run_1", Content: "hello"})
 	require.Nil(t, d.turn)
 	require.Contains(t, out.String(), "no such model")
 	require.Contains(t, out.String(), `"type":"end"`)

@@ -12,7 +12,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/overwinter-dev/overwinter/internal/agent/bridge"
+	"github.com/overwinter-dev/overwinter/internal/agent/stdio"
+	"github.com/overwinter-dev/overwinter/internal/runner/bridge"
 )
 
 // The bounds of retries. OpenCode itself tries for ever.
@@ -75,7 +76,7 @@ type driver struct {
 	root   string // id of the session
 	title  string
 	turn   *running
-	queue  []bridge.Command // prompts that came while a turn was under way
+	queue  []stdio.Command // prompts that came while a turn was under way
 	// incomplete are the answers that are being written, by their ids.
 	incomplete map[string]bool
 	// lookEvery is how often the agent is asked whether it works, silence how long it may not answer.
@@ -89,7 +90,7 @@ const tick = 250 * time.Millisecond
 func (b *driver) run(ctx context.Context, stdin io.Reader) int {
 	if err := b.start(ctx); err != nil {
 		fmt.Fprintf(b.stderr, "opencode bridge: %v\n", err)
-		b.out.Note(bridge.Note{Type: bridge.NoteDied, Message: err.Error()})
+		b.out.Note(stdio.Note{Type: stdio.NoteDied, Message: err.Error()})
 		return bridge.ExitFailed
 	}
 	saving, stop := context.WithCancel(ctx)
@@ -146,7 +147,7 @@ func (b *driver) died() int {
 	if why == "" {
 		why = b.server.child.Ended()
 	}
-	b.out.Note(bridge.Note{Type: bridge.NoteDied, Message: why})
+	b.out.Note(stdio.Note{Type: stdio.NoteDied, Message: why})
 	return bridge.ExitDied
 }
 
@@ -209,14 +210,14 @@ func (b *driver) resumes(ctx context.Context, have kept, imported bool) bool {
 }
 
 // command handles a line of stdin.
-func (b *driver) command(ctx context.Context, c bridge.Command) {
+func (b *driver) command(ctx context.Context, c stdio.Command) {
 	switch c.Type {
-	case bridge.Prompt:
+	case stdio.Prompt:
 		b.queue = append(b.queue, c)
 		b.next(ctx)
-	case bridge.Answer:
+	case stdio.Answer:
 		b.answer(ctx, c)
-	case bridge.Interrupt:
+	case stdio.Interrupt:
 		b.interrupt(ctx, c.RunID)
 	default:
 		fmt.Fprintf(b.stderr, "opencode bridge: %q is no command\n", c.Type)
@@ -224,7 +225,7 @@ func (b *driver) command(ctx context.Context, c bridge.Command) {
 }
 
 // answer sends the agent the answer to a question.
-func (b *driver) answer(ctx context.Context, c bridge.Command) {
+func (b *driver) answer(ctx context.Context, c stdio.Command) {
 	var r reply
 	if err := json.Unmarshal(c.Data, &r); err != nil {
 		fmt.Fprintf(b.stderr, "opencode bridge: an answer cannot be read: %v\n", err)

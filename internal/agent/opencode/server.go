@@ -20,7 +20,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/overwinter-dev/overwinter/internal/agent/bridge"
+	"github.com/overwinter-dev/overwinter/internal/runner/bridge"
 )
 
 const (

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/overwinter-dev/overwinter/internal/agent"
-	"github.com/overwinter-dev/overwinter/internal/agent/bridge"
+	"github.com/overwinter-dev/overwinter/internal/agent/stdio"
 	"github.com/overwinter-dev/overwinter/internal/conversation"
 )
 
@@ -107,7 +107,7 @@ func (t *translator) line(f agent.Frame) {
 			return
 		}
 	}
-	if note, ok := bridge.ParseNote(data); ok {
+	if note, ok := stdio.ParseNote(data); ok {
 		t.note(note, at)
 		return
 	}

@@ -5,13 +5,13 @@ import (
 	"time"
 
 	"github.com/overwinter-dev/overwinter/internal/agent"
-	"github.com/overwinter-dev/overwinter/internal/agent/bridge"
+	"github.com/overwinter-dev/overwinter/internal/agent/stdio"
 	"github.com/overwinter-dev/overwinter/internal/conversation"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
 // noteEnd is the bridge's note that a turn is over and its transcript written.
-const noteEnd bridge.NoteType = "end"
+const noteEnd stdio.NoteType = "end"
 
 // runNote is the data of the note that a run begins; its ID is the session of the main conversation.
 type runNote struct {
@@ -46,12 +46,12 @@ type turn struct {
 }
 
 // note reads a line of the bridge. Notes about other runs mean nothing.
-func (t *translator) note(n bridge.Note, at time.Time) {
+func (t *translator) note(n stdio.Note, at time.Time) {
 	if t.run.RunID != "" && n.RunID != "" && n.RunID != t.run.RunID {
 		return
 	}
 	switch n.Type {
-	case bridge.NoteRun:
+	case stdio.NoteRun:
 		var data runNote
 		if len(n.Data) > 0 {
 			_ = json.Unmarshal(n.Data, &data) // a run without a title
@@ -61,7 +61,7 @@ func (t *translator) note(n bridge.Note, at time.Time) {
 		if data.Title != "" {
 			t.state.Title = data.Title
 		}
-	case bridge.NoteDeadline, bridge.NoteFailed:
+	case stdio.NoteDeadline, stdio.NoteFailed:
 		t.state.Verdict = &endNote{Outcome: session.OutcomeFailed, Reason: bounded(n.Message, maxWords)}
 		if m := t.state.message(n.ID); m != nil {
 			t.failed(m, gaveUp(n.Message), at)

@@ -1,6 +1,6 @@
 // Package bridge is what bridges share. The runner exchanges lines: it writes one for each prompt
 // and reads the agent's output. A bridge is the program between it and an agent that is driven over
-// a protocol (see agent.Companion): it starts the agent as its child, speaks the protocol, and
+// a protocol: it starts the agent as its child, speaks the protocol, and
 // prints what the agent sends, raw and unchanged, one line each, so that a captured stream and a
 // journal read alike.
 //

@@ -6,7 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/overwinter-dev/overwinter/internal/agent/bridge"
+	"github.com/overwinter-dev/overwinter/internal/runner/bridge"
 )
 
 func TestPatienceIsWhatTheEnvironmentSays(t *testing.T) { //nolint:paralleltest // the environment belongs to all

@@ -14,8 +14,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/overwinter-dev/overwinter/internal/agent/bridge"
+	"github.com/overwinter-dev/overwinter/internal/agent/stdio"
 	"github.com/overwinter-dev/overwinter/internal/leaktest"
+	"github.com/overwinter-dev/overwinter/internal/runner/bridge"
 )
 
 func TestMain(m *testing.M) { leaktest.Main(m) }
@@ -131,19 +132,19 @@ func TestCallsFailWhenTheAgentIsGoneOrTimeIsUp(t *testing.T) {
 
 func TestCommandsComeBackAsTheyWereEncoded(t *testing.T) {
 	t.Parallel()
-	want := bridge.Command{
-		Type: bridge.Prompt, RunID: "run_1", PromptID: "prm_1", Content: "a\nb", Author: "ada",
+	want := stdio.Command{
+		Type: stdio.Prompt, RunID: "run_1", PromptID: "prm_1", Content: "a\nb", Author: "ada",
 		At: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC), Data: json.RawMessage(`{"a":1}`),
 	}
 	line, err := want.Encode()
 	require.NoError(t, err)
 	var stderr bytes.Buffer
 	in := string(line) + "\nno json\n{}\n" + `{"type":"interrupt","runId":"run_1"}`
-	var got []bridge.Command
+	var got []stdio.Command
 	for c := range bridge.Commands(t.Context().Done(), strings.NewReader(in), &stderr) {
 		got = append(got, c)
 	}
-	require.Equal(t, []bridge.Command{want, {Type: bridge.Interrupt, RunID: "run_1"}}, got)
+	require.Equal(t, []stdio.Command{want, {Type: stdio.Interrupt, RunID: "run_1"}}, got)
 	require.Equal(t, 2, strings.Count(stderr.String(), "a line is no command"))
 }
 
@@ -155,17 +156,17 @@ func TestOutputPrintsWholeLines(t *testing.T) {
 	o.Raw(line[:8])
 	o.Raw([]byte("{\n\"b\": 2\n}\n"))
 	o.Raw([]byte("no\njson"))
-	note := bridge.Note{Type: bridge.NoteDied, RunID: "run_1", Message: "exit status 1", Data: json.RawMessage(`{"x":{}}`)}
+	note := stdio.Note{Type: stdio.NoteDied, RunID: "run_1", Message: "exit status 1", Data: json.RawMessage(`{"x":{}}`)}
 	o.Note(note)
 	require.NoError(t, o.Err())
 	require.Equal(t, `{"a": 1}tail`, string(line), "the line is not written into")
 	lines := strings.Split(b.String(), "\n")
 	require.Equal(t, []string{`{"a": 1}`, `{"b":2}`, `no json`}, lines[:3])
-	got, ok := bridge.ParseNote([]byte(lines[3]))
+	got, ok := stdio.ParseNote([]byte(lines[3]))
 	require.True(t, ok)
 	require.Equal(t, note, got)
 	for _, other := range append(lines[:3], ``, `{"overwinter":`, `{"overwinter":{}}`, `{"overwinter":7}`, `{"overwinter":{"type":7}}`) {
-		_, ok := bridge.ParseNote([]byte(other))
+		_, ok := stdio.ParseNote([]byte(other))
 		require.False(t, ok, other)
 	}
 }
@@ -178,7 +179,7 @@ func TestOutputTellsThatNobodyReads(t *testing.T) {
 	t.Parallel()
 	o := bridge.NewOutput(broken{})
 	o.Raw([]byte("x"))
-	o.Note(bridge.Note{Type: bridge.NoteRun})
+	o.Note(stdio.Note{Type: stdio.NoteRun})
 	require.ErrorIs(t, o.Err(), io.ErrClosedPipe)
 }
 

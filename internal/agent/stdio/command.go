@@ -1,0 +1,41 @@
+package stdio
+
+import (
+	"encoding/json"
+	"fmt"
+	"time"
+)
+
+// CommandType says what a Command wants.
+type CommandType string
+
+// The commands that every bridge knows.
+const (
+	Prompt    CommandType = "prompt"    // begin a turn
+	Answer    CommandType = "answer"    // answer what the agent has asked
+	Interrupt CommandType = "interrupt" // break the turn of RunID off
+)
+
+// Command is a line that an adapter has written to its bridge's stdin.
+type Command struct {
+	Type     CommandType `json:"type"`
+	RunID    string      `json:"runId,omitempty"`
+	PromptID string      `json:"promptId,omitempty"`
+	Content  string      `json:"content,omitempty"` // of a prompt
+	Author   string      `json:"author,omitempty"`
+	At       time.Time   `json:"at,omitzero"`
+	// ID is what an answer is to, as the agent names it.
+	ID string `json:"id,omitempty"`
+	// Data is input for the agent in its own format: the result of its request, or options of a
+	// prompt.
+	Data json.RawMessage `json:"data,omitempty"`
+}
+
+// Encode returns the command as a line.
+func (c Command) Encode() ([]byte, error) {
+	b, err := json.Marshal(c)
+	if err != nil {
+		return nil, fmt.Errorf("encode %s command: %w", c.Type, err)
+	}
+	return append(b, '\n'), nil
+}

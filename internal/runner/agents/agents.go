@@ -1,0 +1,29 @@
+// Package agents is the list of the programs that the runner has for agents: the half of an agent's
+// support that runs in the sandbox. Most are bridges, which connect the runner, which exchanges
+// lines, to an agent that is driven over a protocol; one is an agent itself. The other half, which
+// runs in a worker, is below internal/agent.
+package agents
+
+import (
+	"io"
+
+	"github.com/overwinter-dev/overwinter/internal/agent/acp"
+	"github.com/overwinter-dev/overwinter/internal/agent/codex"
+	"github.com/overwinter-dev/overwinter/internal/agent/demo"
+	"github.com/overwinter-dev/overwinter/internal/agent/gemini"
+	"github.com/overwinter-dev/overwinter/internal/agent/opencode"
+)
+
+// Program is a program of an agent. args follow its command; it returns its exit code.
+type Program func(args []string, stdin io.Reader, stdout, stderr io.Writer) int
+
+// Get returns the program that the runner runs when command is its first argument, or nil.
+func Get(command string) Program { return programs[command] }
+
+var programs = map[string]Program{
+	acp.Command:      acp.Main,
+	codex.Command:    codex.Main,
+	demo.Command:     demo.Main,
+	gemini.Command:   gemini.Main,
+	opencode.Command: opencode.Main,
+}
