@@ -11,15 +11,15 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/overwinter-dev/overwinter/internal/agent"
-	"github.com/overwinter-dev/overwinter/internal/lazyregexp"
+	"github.com/overwinter-dev/overwinter/internal/agent/demo/demoformat"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
-// Name is the agent's name in the API.
-const Name = "demo"
-
-// Command is the word that makes overwinter-runner run Main.
-const Command = "demo-agent"
+// Names that both halves have in common.
+const (
+	Name    = demoformat.Name
+	Command = demoformat.Command
+)
 
 // binary is where every sandbox image has the runner.
 const binary = "/overwinter/bin/overwinter-runner"
@@ -30,10 +30,6 @@ const interruptGrace = 5 * time.Second
 
 // promptSpace makes the uuids of prompts out of run ids.
 var promptSpace = uuid.MustParse("5c0c1c1b-7f3f-4d0e-9d3c-0d9ad1f2b6e4")
-
-// sessionID matches an id that may name the directory of a session's transcripts and be part of a
-// glob pattern.
-var sessionID = lazyregexp.New(`^[A-Za-z0-9_-]{1,64}$`)
 
 // Adapter is the demo agent as the rest of overwinter sees it. The zero value is ready.
 type Adapter struct{}
@@ -63,7 +59,7 @@ func (Adapter) Describe() agent.Description {
 // Launch starts the agent from the runner's own binary. The key leaves out whether there is
 // something to resume, so that the process of the first prompt serves the second too.
 func (Adapter) Launch(in agent.LaunchInput) (agent.Launch, error) {
-	if !sessionID.MatchString(in.SessionID) {
+	if !demoformat.SessionID.MatchString(in.SessionID) {
 		return agent.Launch{}, fmt.Errorf("launch demo agent: %q cannot name a session's files", in.SessionID)
 	}
 	if in.Home == "" || in.Workspace == "" {
@@ -78,14 +74,14 @@ func (Adapter) Launch(in agent.LaunchInput) (agent.Launch, error) {
 	if in.Resume {
 		argv = append(argv, "--resume")
 	}
-	dir := transcriptDir(in.Home, in.SessionID)
+	dir := demoformat.TranscriptDir(in.Home, in.SessionID)
 	return agent.Launch{
 		Argv: argv,
 		Key:  key,
 		Env:  map[string]string{"HOME": in.Home},
 		Dir:  in.Workspace,
 		Transcripts: []string{
-			path.Join(dir, mainFile), path.Join(dir, subagentDir, "*.jsonl"), path.Join(dir, allowedFile),
+			path.Join(dir, demoformat.MainFile), path.Join(dir, demoformat.SubagentDir, "*.jsonl"), path.Join(dir, demoformat.AllowedFile),
 		},
 	}, nil
 }
@@ -94,7 +90,7 @@ func (Adapter) Launch(in agent.LaunchInput) (agent.Launch, error) {
 // rejected, and no earlier answer counts for them.
 func permissionFlags(p session.Permissions) []string {
 	var asking, denied []string
-	for _, tool := range []string{toolShell, toolWrite} {
+	for _, tool := range []string{demoformat.ToolShell, demoformat.ToolWrite} {
 		switch p.Of(tool) {
 		case session.PolicyAllow:
 		case session.PolicyDeny:
@@ -118,15 +114,15 @@ func (Adapter) Prompt(in agent.PromptInput) ([]byte, error) {
 	if in.RunID == "" {
 		return nil, errors.New("prompt demo agent: no run id")
 	}
-	return line{
-		Type: lineUser, UUID: uuid.NewSHA1(promptSpace, []byte(in.RunID)).String(), RunID: in.RunID,
+	return demoformat.Line{
+		Type: demoformat.LineUser, UUID: uuid.NewSHA1(promptSpace, []byte(in.RunID)).String(), RunID: in.RunID,
 		PromptID: in.PromptID, Author: in.Author, At: in.At.UTC().Truncate(time.Millisecond), Content: in.Content,
-	}.encode()
+	}.Encode()
 }
 
 // Interrupt writes a line that names the run, so that one that comes late hits no other turn.
 func (Adapter) Interrupt(runID string) agent.Interrupt {
-	b, err := line{Type: lineInterrupt, RunID: runID}.encode()
+	b, err := demoformat.Line{Type: demoformat.LineInterrupt, RunID: runID}.Encode()
 	if err != nil {
 		panic(fmt.Sprintf("demo: encode interrupt: %v", err)) // two strings always encode
 	}
@@ -144,7 +140,7 @@ func (Adapter) Answer(q agent.Question, a agent.Answer) ([]byte, error) {
 	if faults := q.Check(a); len(faults) > 0 {
 		return nil, fmt.Errorf("answer question %s: %s %s", q.ID, faults[0].Field, faults[0].Message)
 	}
-	return line{
-		Type: lineAnswer, UUID: q.ID, Decision: a.Decision, Answers: a.Answers, Content: a.Message,
-	}.encode()
+	return demoformat.Line{
+		Type: demoformat.LineAnswer, UUID: q.ID, Decision: a.Decision, Answers: a.Answers, Content: a.Message,
+	}.Encode()
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/agent/demo"
 	"github.com/overwinter-dev/overwinter/internal/leaktest"
 	"github.com/overwinter-dev/overwinter/internal/localmodal"
+	"github.com/overwinter-dev/overwinter/internal/runner/agents/demoagent"
 )
 
 // asAgent makes this test's binary be the agent.
@@ -22,7 +23,7 @@ const asAgent = "OVERWINTER_TEST_AS_DEMO_AGENT"
 func TestMain(m *testing.M) {
 	localmodal.ReexecMain()
 	if os.Getenv(asAgent) != "" {
-		os.Exit(demo.Main(os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
+		os.Exit(demoagent.Main(os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
 	}
 	leaktest.Main(m)
 }

@@ -3,11 +3,12 @@
 // so that what works with it works with a real agent: one long-lived process, prompts as JSON lines
 // on stdin, partial text on stdout, its own ids, a transcript on disk as its only memory.
 //
-// The package has two halves. [Adapter] is pure and runs in the worker; [Main] is the agent itself
-// and runs in the sandbox, as a sub-command of overwinter-runner.
+// Its support has two halves. [Adapter] is pure and runs in the worker. Package demoagent is the agent
+// itself and runs in the sandbox, as a sub-command of overwinter-runner. Package demoformat has the
+// lines that they exchange.
 //
 //	            stdin                               stdout
-//	prompt ───▶ {"type":"user","uuid":…}   Main ──▶ one JSON line per thing that happens ──▶ Translate
+//	prompt ───▶ {"type":"user","uuid":…}  agent ──▶ one JSON line per thing that happens ──▶ Translate
 //	abort  ───▶ {"type":"interrupt",…}      │
 //	answer ───▶ {"type":"answer",…}         │
 //	                                        └─────▶ $HOME/.overwinter-demo/<session>/transcript.jsonl ──▶ Parse

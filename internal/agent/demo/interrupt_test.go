@@ -16,7 +16,9 @@ import (
 	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
 
+	"github.com/overwinter-dev/overwinter/internal/agent/demo/demoformat"
 	"github.com/overwinter-dev/overwinter/internal/conversation"
+	"github.com/overwinter-dev/overwinter/internal/runner/agents/demoagent"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
@@ -30,14 +32,14 @@ func goLive(t *testing.T, s *stage) *live {
 	t.Helper()
 	inR, inW := io.Pipe()
 	outR, outW := io.Pipe()
-	p := program{
-		home: s.home, workspace: s.workspace, stdout: outW, stderr: io.Discard, model: Name,
-		now: time.Now, newID: uuid.NewString,
+	p := demoagent.Agent{
+		Home: s.home, Workspace: s.workspace, Stdout: outW, Stderr: io.Discard, Model: demoformat.Name,
+		Now: time.Now, NewID: uuid.NewString,
 	}
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		code := p.main([]string{"--session", testSession}, inR)
+		code := p.Run([]string{"--session", testSession}, inR)
 		_ = outW.CloseWithError(fmt.Errorf("exit code %d", code)) // never fails
 	}()
 	t.Cleanup(func() {
@@ -55,12 +57,12 @@ func (l *live) write(t *testing.T, text string) {
 }
 
 // until reads lines up to the first of a type.
-func (l *live) until(t *testing.T, kind lineType) line {
+func (l *live) until(t *testing.T, kind demoformat.LineType) demoformat.Line {
 	t.Helper()
 	for {
 		raw, err := l.out.ReadBytes('\n')
 		require.NoError(t, err, "waiting for %s", kind)
-		var got line
+		var got demoformat.Line
 		require.NoError(t, json.Unmarshal(raw, &got))
 		if got.Type == kind {
 			return got
@@ -74,7 +76,7 @@ func TestAnInterruptKillsTheWholeProcessTree(t *testing.T) {
 	l := goLive(t, s)
 	// One child in the group, one in a separate session with a child, both ignoring SIGTERM.
 	l.write(t, s.prompt(t, "r1", `$ trap '' TERM; sleep 300 & echo $! >>pids; setsid sh -c 'echo $$ >>pids; sleep 300 & echo $! >>pids; wait' & wait`))
-	l.until(t, lineToolRunning)
+	l.until(t, demoformat.LineToolRunning)
 	var pids []string
 	require.Eventually(t, func() bool {
 		data, err := os.ReadFile(filepath.Join(s.workspace, "pids"))
@@ -83,11 +85,11 @@ func TestAnInterruptKillsTheWholeProcessTree(t *testing.T) {
 	}, 20*time.Second, 5*time.Millisecond)
 	began := time.Now()
 	l.write(t, string(Adapter{}.Interrupt("r1").Stdin))
-	result := l.until(t, lineToolResult)
+	result := l.until(t, demoformat.LineToolResult)
 	require.Less(t, time.Since(began), 5*time.Second)
 	require.True(t, result.Aborted)
 	require.True(t, result.IsError)
-	require.Equal(t, string(session.OutcomeCancelled), l.until(t, lineResult).Outcome)
+	require.Equal(t, string(session.OutcomeCancelled), l.until(t, demoformat.LineResult).Outcome)
 	for _, pid := range pids {
 		require.Eventually(t, func() bool { return !alive(t, pid) }, 20*time.Second, 5*time.Millisecond, "pid %s", pid)
 	}
@@ -98,7 +100,7 @@ func TestAnInterruptReachesOnlyTheRunItNames(t *testing.T) {
 	s := newStage(t)
 	l := goLive(t, s)
 	l.write(t, s.prompt(t, "r1", "sleep 5m"))
-	l.until(t, lineToolRunning)
+	l.until(t, demoformat.LineToolRunning)
 	l.write(t, s.prompt(t, "r2", "never said"))
 	l.write(t, s.prompt(t, "r3", "said"))
 	l.write(t, string(Adapter{}.Interrupt("r0").Stdin)) // long over
@@ -106,7 +108,7 @@ func TestAnInterruptReachesOnlyTheRunItNames(t *testing.T) {
 	l.write(t, string(Adapter{}.Interrupt("r1").Stdin)) // runs
 	var outcomes []string
 	for range 3 {
-		r := l.until(t, lineResult)
+		r := l.until(t, demoformat.LineResult)
 		outcomes = append(outcomes, r.RunID+" "+r.Outcome)
 	}
 	require.Equal(t, []string{"r1 cancelled", "r2 cancelled", "r3 completed"}, outcomes)
@@ -126,9 +128,9 @@ func TestAnInterruptEndsASubagentToo(t *testing.T) {
 	s := newStage(t)
 	l := goLive(t, s)
 	l.write(t, s.prompt(t, "r1", "subagent bob: slow 1h: one two\nnot reached"))
-	l.until(t, lineStart)
+	l.until(t, demoformat.LineStart)
 	l.write(t, `{"type":"interrupt"}`+"\n") // whichever runs
-	require.Equal(t, string(session.OutcomeCancelled), l.until(t, lineResult).Outcome)
+	require.Equal(t, string(session.OutcomeCancelled), l.until(t, demoformat.LineResult).Outcome)
 	c, err := Adapter{}.Parse(s.files(t))
 	require.NoError(t, err)
 	require.Len(t, c.Threads, 2)

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/overwinter-dev/overwinter/internal/agent/demo/demoformat"
 	"github.com/overwinter-dev/overwinter/internal/conversation"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
@@ -21,7 +22,7 @@ func (Adapter) Parse(files []session.TranscriptFile) (conversation.Conversation,
 		case ok:
 			p.subagents[id] = f.Data
 			p.ids = append(p.ids, id)
-		case path.Base(f.Path) == mainFile:
+		case path.Base(f.Path) == demoformat.MainFile:
 			main = f.Data
 		}
 	}
@@ -45,12 +46,12 @@ type parser struct {
 func (p *parser) file(data []byte) {
 	var t translator
 	for raw := range bytes.Lines(data) {
-		l, ok := decodeLine(raw)
+		l, ok := demoformat.DecodeLine(raw)
 		if !ok {
 			continue
 		}
 		p.fold(t.read(l, l.At).Events)
-		if l.Type == lineToolUse && l.Subagent != "" {
+		if l.Type == demoformat.LineToolUse && l.Subagent != "" {
 			p.subagent(l.Subagent)
 		}
 	}
@@ -76,5 +77,5 @@ func (p *parser) fold(events []conversation.Event) {
 func subagentOf(name string) (string, bool) {
 	dir, file := path.Split(name)
 	id, ok := strings.CutSuffix(file, ".jsonl")
-	return id, ok && id != "" && path.Base(dir) == subagentDir
+	return id, ok && id != "" && path.Base(dir) == demoformat.SubagentDir
 }

@@ -14,7 +14,9 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/overwinter-dev/overwinter/internal/agent"
+	"github.com/overwinter-dev/overwinter/internal/agent/demo/demoformat"
 	"github.com/overwinter-dev/overwinter/internal/conversation"
+	"github.com/overwinter-dev/overwinter/internal/runner/agents/demoagent"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
@@ -51,13 +53,13 @@ func (s *stage) prompt(t *testing.T, run, content string) string {
 func (s *stage) process(t *testing.T, stdin string) ([]string, int) {
 	t.Helper()
 	var stdout, stderr bytes.Buffer
-	p := program{
-		home: s.home, workspace: s.workspace, stdout: &stdout, stderr: &stderr, model: Name,
-		now: func() time.Time {
+	p := demoagent.Agent{
+		Home: s.home, Workspace: s.workspace, Stdout: &stdout, Stderr: &stderr, Model: demoformat.Name,
+		Now: func() time.Time {
 			s.ticks++
 			return begun.Add(time.Duration(s.ticks) * time.Millisecond)
 		},
-		newID: func() string {
+		NewID: func() string {
 			s.ids++
 			return fmt.Sprintf("id-%03d", s.ids)
 		},
@@ -66,9 +68,9 @@ func (s *stage) process(t *testing.T, stdin string) ([]string, int) {
 	if len(s.answers) > 0 {
 		r, w := io.Pipe()
 		defer w.Close() // never fails
-		in, p.stdout = io.MultiReader(in, r), &listener{stage: s, heard: &stdout, stdin: w}
+		in, p.Stdout = io.MultiReader(in, r), &listener{stage: s, heard: &stdout, stdin: w}
 	}
-	code := p.main(append([]string{"--session", testSession}, permissionFlags(s.permissions)...), in)
+	code := p.Run(append([]string{"--session", testSession}, permissionFlags(s.permissions)...), in)
 	return strings.Split(strings.TrimSuffix(stdout.String(), "\n"), "\n"), code
 }
 
@@ -80,11 +82,11 @@ type listener struct {
 }
 
 func (a *listener) Write(data []byte) (int, error) {
-	l, _ := decodeLine(data)
+	l, _ := demoformat.DecodeLine(data)
 	switch {
-	case l.Type == lineResult:
+	case l.Type == demoformat.LineResult:
 		_ = a.stdin.Close() // never fails
-	case l.Type == lineQuestion && len(a.stage.answers) > 0:
+	case l.Type == demoformat.LineQuestion && len(a.stage.answers) > 0:
 		var t translator
 		answer, err := Adapter{}.Answer(t.question(l).Questions[0], a.stage.answers[0])
 		if err != nil {
@@ -103,7 +105,7 @@ func (s *stage) play(t *testing.T, run, content string) []agent.Frame {
 	t.Helper()
 	lines, code := s.process(t, s.prompt(t, run, content))
 	fs := frames(lines)
-	if code != exitDone {
+	if code != demoagent.ExitDone {
 		data, err := json.Marshal(agent.ExitReport{Code: code, Stderr: "demo agent: crashing, as the script says\n"})
 		require.NoError(t, err)
 		fs = append(fs, agent.Frame{No: int64(len(fs)), Stream: agent.Exit, At: begun.Add(2 * time.Hour), Data: data})
@@ -212,7 +214,7 @@ func TestStreamsOneDeltaPerWordAndOneBlockPerSpeech(t *testing.T) {
 	}
 	require.Equal(t, []string{"to ", "the\n", "many ", "words", "last"}, deltas)
 	require.Equal(t, &agent.TurnEnd{
-		Outcome: session.OutcomeCompleted, Model: Name,
+		Outcome: session.OutcomeCompleted, Model: demoformat.Name,
 		Usage: session.Usage{InputTokens: 7, OutputTokens: 5, ToolCalls: 1},
 	}, end)
 	blocks := fold(events).Threads[0].Blocks
@@ -233,9 +235,9 @@ func TestCutsLongOutputAndSaysSo(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
 	events, _ := translate(t, "r1", s.play(t, "r1", "$ head -c 200000 /dev/zero | tr '\\0' x"))
-	var out shellOutput
+	var out demoagent.ShellOutput
 	require.NoError(t, json.Unmarshal(fold(events).Threads[0].Blocks[2].Output, &out))
-	require.Equal(t, strings.Repeat("x", maxOutput)+"\n[cut: 200000 bytes in all]", out.Output)
+	require.Equal(t, strings.Repeat("x", demoagent.MaxOutput)+"\n[cut: 200000 bytes in all]", out.Output)
 	require.Zero(t, out.ExitCode)
 }
 
@@ -307,7 +309,7 @@ func TestRecallsFromTheFileAlone(t *testing.T) {
 	s.play(t, "r1", "the first \"prompt\"\nhas two lines")
 	s.play(t, "r2", "crash")
 	require.Equal(t, `I have had 3 prompts. The first was: "the first \"prompt\"\nhas two lines".`, answer("r3"))
-	require.NoError(t, os.Remove(filepath.Join(transcriptDir(s.home, testSession), mainFile)))
+	require.NoError(t, os.Remove(filepath.Join(demoformat.TranscriptDir(s.home, testSession), demoformat.MainFile)))
 	require.Equal(t, `I have had 1 prompt. The first was: "recall".`, answer("r4"))
 }
 
@@ -332,7 +334,7 @@ func TestGoesOnBehindATranscriptThatWasCutOff(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
 	s.play(t, "r1", "hello there")
-	name := filepath.Join(transcriptDir(s.home, testSession), mainFile)
+	name := filepath.Join(demoformat.TranscriptDir(s.home, testSession), demoformat.MainFile)
 	data, err := os.ReadFile(name)
 	require.NoError(t, err)
 	for n := range data {
@@ -364,12 +366,12 @@ func TestSplitsLongSpeechSoThatStateStaysSmall(t *testing.T) {
 		events = append(events, got.Events...)
 		state, err := tr.State()
 		require.NoError(t, err)
-		require.Less(t, len(state), maxBlock+maxShown+(2<<10))
+		require.Less(t, len(state), demoagent.MaxBlock+demoagent.MaxShown+(2<<10))
 	}
 	var said strings.Builder
 	for _, b := range fold(events).Threads[0].Blocks {
 		if b.Type == conversation.AssistantText {
-			require.LessOrEqual(t, len(b.Content), maxBlock)
+			require.LessOrEqual(t, len(b.Content), demoagent.MaxBlock)
 			said.WriteString(b.Content)
 		}
 	}
@@ -379,8 +381,8 @@ func TestSplitsLongSpeechSoThatStateStaysSmall(t *testing.T) {
 func TestRefusesWrongArguments(t *testing.T) {
 	t.Parallel()
 	for _, args := range [][]string{{}, {"--session", "../x"}, {"--session", "s", "more"}, {"--color"}} {
-		p := program{home: t.TempDir(), stdout: &bytes.Buffer{}, stderr: &bytes.Buffer{}}
-		require.Equal(t, exitUsage, p.main(args, strings.NewReader("")), "%v", args)
+		p := demoagent.Agent{Home: t.TempDir(), Stdout: &bytes.Buffer{}, Stderr: &bytes.Buffer{}}
+		require.Equal(t, demoagent.ExitUsage, p.Run(args, strings.NewReader("")), "%v", args)
 	}
 }
 
@@ -389,7 +391,7 @@ func TestIgnoresLinesThatAreNoPrompts(t *testing.T) {
 	s := newStage(t)
 	lines, code := s.process(t, "\n{\nnull\n{\"type\":\"user\"}\n{\"type\":\"interrupt\",\"runId\":\"r9\"}\n{\"type\":\"interrupt\"}\n{\"type\":\"answer\"}\n{\"type\":\"answer\",\"uuid\":\"q\",\"decision\":\"once\"}\n"+
 		strings.TrimSuffix(s.prompt(t, "r1", "hello"), "\n"))
-	require.Equal(t, exitDone, code)
+	require.Equal(t, demoagent.ExitDone, code)
 	_, end := translate(t, "r1", frames(lines))
 	require.Equal(t, session.OutcomeCompleted, end.Outcome)
 }
@@ -397,7 +399,7 @@ func TestIgnoresLinesThatAreNoPrompts(t *testing.T) {
 func TestSaysWhenItsTranscriptCannotBeWritten(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
-	require.NoError(t, os.WriteFile(filepath.Join(s.home, rootDir), nil, 0o600))
+	require.NoError(t, os.WriteFile(filepath.Join(s.home, demoformat.RootDir), nil, 0o600))
 	_, code := s.process(t, s.prompt(t, "r1", "hello"))
-	require.Equal(t, exitFailed, code)
+	require.Equal(t, demoagent.ExitFailed, code)
 }

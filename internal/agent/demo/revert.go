@@ -6,6 +6,7 @@ import (
 	"path"
 
 	"github.com/overwinter-dev/overwinter/internal/agent"
+	"github.com/overwinter-dev/overwinter/internal/agent/demo/demoformat"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
@@ -17,13 +18,13 @@ func (Adapter) Revert(files []session.TranscriptFile, runID string) (agent.Rever
 	called := map[string]bool{}
 	found := false
 	for _, f := range files {
-		if path.Base(f.Path) != mainFile {
+		if path.Base(f.Path) != demoformat.MainFile {
 			continue
 		}
 		kept := 0
 		for raw := range bytes.Lines(f.Data) {
-			l, ok := decodeLine(raw)
-			if ok && l.Type == lineUser && l.RunID == runID {
+			l, ok := demoformat.DecodeLine(raw)
+			if ok && l.Type == demoformat.LineUser && l.RunID == runID {
 				found = true
 				break
 			}
@@ -41,7 +42,7 @@ func (Adapter) Revert(files []session.TranscriptFile, runID string) (agent.Rever
 	for _, f := range files {
 		id, ok := subagentOf(f.Path)
 		switch {
-		case path.Base(f.Path) == mainFile:
+		case path.Base(f.Path) == demoformat.MainFile:
 		case !ok || called[id]:
 			out.Files = append(out.Files, f)
 		}

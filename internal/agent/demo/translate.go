@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/overwinter-dev/overwinter/internal/agent"
+	"github.com/overwinter-dev/overwinter/internal/agent/demo/demoformat"
 	"github.com/overwinter-dev/overwinter/internal/conversation"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
@@ -27,11 +28,11 @@ type translator struct {
 }
 
 type state struct {
-	Open    []openBlock `json:"open,omitempty"`    // in the order they were opened
-	Waiting []string    `json:"waiting,omitempty"` // ids of questions
-	Usage   usage       `json:"usage"`
-	Model   string      `json:"model,omitempty"`
-	Ended   bool        `json:"ended,omitempty"`
+	Open    []openBlock      `json:"open,omitempty"`    // in the order they were opened
+	Waiting []string         `json:"waiting,omitempty"` // ids of questions
+	Usage   demoformat.Usage `json:"usage"`
+	Model   string           `json:"model,omitempty"`
+	Ended   bool             `json:"ended,omitempty"`
 }
 
 type openBlock struct {
@@ -81,7 +82,7 @@ func (t *translator) stdout(f agent.Frame) agent.Translation {
 	if len(bytes.TrimSpace(f.Data)) == 0 {
 		return agent.Translation{}
 	}
-	l, ok := decodeLine(f.Data)
+	l, ok := demoformat.DecodeLine(f.Data)
 	if !ok {
 		id := fmt.Sprintf("unparsed/%s/%d", t.run.RunID, f.No)
 		b := conversation.Block{
@@ -97,7 +98,7 @@ func (t *translator) stdout(f agent.Frame) agent.Translation {
 
 // read says what one line means, in the stream and in a transcript alike. Blocks have the time
 // that the agent gave them, events that of their frame.
-func (t *translator) read(l line, at time.Time) agent.Translation {
+func (t *translator) read(l demoformat.Line, at time.Time) agent.Translation {
 	if l.At.IsZero() {
 		l.At = at
 	}
@@ -107,42 +108,42 @@ func (t *translator) read(l line, at time.Time) agent.Translation {
 	}
 	where := conversationOf(l)
 	switch l.Type {
-	case lineInit:
+	case demoformat.LineInit:
 		t.state.Model = l.Model
-	case lineUser:
+	case demoformat.LineUser:
 		b := conversation.Block{
 			ID: l.UUID, Type: conversation.UserMessage, CreatedAt: l.At,
 			Content: l.Content, PromptID: l.PromptID, Author: l.Author,
 		}
 		return agent.Translation{Events: whole(where, b, conversation.Complete, at)}
-	case lineStart:
+	case demoformat.LineStart:
 		return agent.Translation{Events: t.open(where, textBlock(l), conversation.Streaming, at)}
-	case lineDelta:
+	case demoformat.LineDelta:
 		return agent.Translation{Events: t.delta(l, at)}
-	case lineAssistant:
+	case demoformat.LineAssistant:
 		return agent.Translation{Events: t.assistant(l, at)}
-	case lineToolUse:
+	case demoformat.LineToolUse:
 		return agent.Translation{Events: t.open(where, toolBlock(l), conversation.Pending, at)}
-	case lineToolRunning:
+	case demoformat.LineToolRunning:
 		return agent.Translation{Events: t.running(l, at)}
-	case lineToolResult:
+	case demoformat.LineToolResult:
 		return agent.Translation{Events: t.toolResult(l, at)}
-	case lineQuestion:
+	case demoformat.LineQuestion:
 		return t.question(l)
-	case lineAnswered:
+	case demoformat.LineAnswered:
 		return t.answered(l)
-	case lineSystem:
+	case demoformat.LineSystem:
 		b := conversation.Block{
 			ID: l.UUID, Type: conversation.System, CreatedAt: l.At, Subtype: l.Subtype, Message: l.Content,
 		}
 		return agent.Translation{Events: whole(where, b, conversation.Complete, at)}
-	case lineTitle:
+	case demoformat.LineTitle:
 		return agent.Translation{Events: []conversation.Event{
 			{Type: conversation.EventTitle, At: at.UTC(), Data: conversation.Title{Title: l.Content}},
 		}}
-	case lineResult:
+	case demoformat.LineResult:
 		return t.end(session.Outcome(l.Outcome), l.Reason, at)
-	case lineAcknowledged:
+	case demoformat.LineAcknowledged:
 		if l.Outcome == "" {
 			return t.end(session.OutcomeUnknown, reasonDelivered, at)
 		}
@@ -188,7 +189,7 @@ func (t *translator) end(outcome session.Outcome, reason string, at time.Time) a
 }
 
 // question hands on what the agent asks. The block that it is about has begun.
-func (t *translator) question(l line) agent.Translation {
+func (t *translator) question(l demoformat.Line) agent.Translation {
 	if slices.Contains(t.state.Waiting, l.UUID) {
 		return agent.Translation{}
 	}
@@ -199,7 +200,7 @@ func (t *translator) question(l line) agent.Translation {
 	}}}
 }
 
-func (t *translator) answered(l line) agent.Translation {
+func (t *translator) answered(l demoformat.Line) agent.Translation {
 	i := slices.Index(t.state.Waiting, l.UUID)
 	if i < 0 {
 		return agent.Translation{}
@@ -218,7 +219,7 @@ func (t *translator) open(where string, b conversation.Block, status conversatio
 	return []conversation.Event{start(where, b, at)}
 }
 
-func (t *translator) delta(l line, at time.Time) []conversation.Event {
+func (t *translator) delta(l demoformat.Line, at time.Time) []conversation.Event {
 	i := t.find(l.UUID)
 	if i < 0 {
 		return nil
@@ -232,7 +233,7 @@ func (t *translator) delta(l line, at time.Time) []conversation.Event {
 }
 
 // assistant closes a text block. Its content counts, not the deltas before it.
-func (t *translator) assistant(l line, at time.Time) []conversation.Event {
+func (t *translator) assistant(l demoformat.Line, at time.Time) []conversation.Event {
 	events := t.open(conversationOf(l), textBlock(l), conversation.Streaming, at) // where its start is missing
 	t.state.Open[t.find(l.UUID)].Block.Content = l.Content
 	status := conversation.Complete
@@ -242,7 +243,7 @@ func (t *translator) assistant(l line, at time.Time) []conversation.Event {
 	return append(events, t.close(l.UUID, status, at)...)
 }
 
-func (t *translator) running(l line, at time.Time) []conversation.Event {
+func (t *translator) running(l demoformat.Line, at time.Time) []conversation.Event {
 	i := t.find(l.UUID)
 	if i < 0 {
 		return nil
@@ -255,7 +256,7 @@ func (t *translator) running(l line, at time.Time) []conversation.Event {
 	}}
 }
 
-func (t *translator) toolResult(l line, at time.Time) []conversation.Event {
+func (t *translator) toolResult(l demoformat.Line, at time.Time) []conversation.Event {
 	status := conversation.Success
 	switch {
 	case l.Aborted:
@@ -312,15 +313,15 @@ func complete(where string, b conversation.Block, at time.Time) conversation.Eve
 	}
 }
 
-func textBlock(l line) conversation.Block {
+func textBlock(l demoformat.Line) conversation.Block {
 	b := conversation.Block{ID: l.UUID, Type: conversation.AssistantText, CreatedAt: l.At}
-	if l.Kind == kindThinking {
+	if l.Kind == demoformat.KindThinking {
 		b.Type = conversation.Thinking
 	}
 	return b
 }
 
-func toolBlock(l line) conversation.Block {
+func toolBlock(l demoformat.Line) conversation.Block {
 	b := conversation.Block{ID: l.UUID, CreatedAt: l.At, Name: l.Name, Input: l.Input}
 	if l.Subagent != "" {
 		b.Type, b.SubagentID = conversation.Subagent, l.Subagent
@@ -330,7 +331,7 @@ func toolBlock(l line) conversation.Block {
 	return b
 }
 
-func conversationOf(l line) string {
+func conversationOf(l demoformat.Line) string {
 	if l.Agent == "" {
 		return conversation.Main
 	}

@@ -12,6 +12,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/overwinter-dev/overwinter/internal/agent"
+	"github.com/overwinter-dev/overwinter/internal/agent/demo/demoformat"
 	"github.com/overwinter-dev/overwinter/internal/conversation"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
@@ -70,7 +71,7 @@ func TestEndsATurnWhoseProcessEnded(t *testing.T) {
 	} {
 		journal := append(append([]agent.Frame(nil), running...), agent.Frame{No: 4, Stream: agent.Exit, At: begun, Data: []byte(report)})
 		events, end := translate(t, "r1", journal)
-		want.Model, want.Usage = Name, session.Usage{InputTokens: 3, ToolCalls: 1}
+		want.Model, want.Usage = demoformat.Name, session.Usage{InputTokens: 3, ToolCalls: 1}
 		require.Equal(t, &want, end, report)
 		blocks := fold(events).Threads[0].Blocks
 		require.Equal(t, conversation.Aborted, blocks[len(blocks)-1].Status, report)
@@ -158,7 +159,7 @@ func TestAPromptOfOneRunAlwaysHasOneUUID(t *testing.T) {
 		data, err := Adapter{}.Prompt(agent.PromptInput{RunID: run, Content: content, At: time.Now()})
 		require.NoError(t, err)
 		require.Equal(t, 1, strings.Count(string(data), "\n"))
-		var l line
+		var l demoformat.Line
 		require.NoError(t, json.Unmarshal(data, &l))
 		return l.UUID
 	}

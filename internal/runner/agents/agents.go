@@ -9,9 +9,10 @@ import (
 
 	"github.com/overwinter-dev/overwinter/internal/agent/acp"
 	"github.com/overwinter-dev/overwinter/internal/agent/codex"
-	"github.com/overwinter-dev/overwinter/internal/agent/demo"
+	"github.com/overwinter-dev/overwinter/internal/agent/demo/demoformat"
 	"github.com/overwinter-dev/overwinter/internal/agent/gemini"
 	"github.com/overwinter-dev/overwinter/internal/agent/opencode"
+	"github.com/overwinter-dev/overwinter/internal/runner/agents/demoagent"
 )
 
 // Program is a program of an agent. args follow its command; it returns its exit code.
@@ -21,9 +22,9 @@ type Program func(args []string, stdin io.Reader, stdout, stderr io.Writer) int
 func Get(command string) Program { return programs[command] }
 
 var programs = map[string]Program{
-	acp.Command:      acp.Main,
-	codex.Command:    codex.Main,
-	demo.Command:     demo.Main,
-	gemini.Command:   gemini.Main,
-	opencode.Command: opencode.Main,
+	acp.Command:        acp.Main,
+	codex.Command:      codex.Main,
+	demoformat.Command: demoagent.Main,
+	gemini.Command:     gemini.Main,
+	opencode.Command:   opencode.Main,
 }

@@ -1,9 +1,10 @@
-package demo
+package demoagent
 
 import (
 	"slices"
 
-	"github.com/overwinter-dev/overwinter/internal/agent"
+	"github.com/overwinter-dev/overwinter/internal/agent/demo/demoformat"
+	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
 // The result of a tool that was rejected without a message, and why a question is rejected that can
@@ -15,49 +16,49 @@ const (
 )
 
 // ask puts a question and waits for its answer, or for an interrupt.
-func (t *turn) ask(q line) (line, error) {
-	q.Type, q.UUID = lineQuestion, t.newID()
+func (t *turn) ask(q demoformat.Line) (demoformat.Line, error) {
+	q.Type, q.UUID = demoformat.LineQuestion, t.NewID()
 	reply := t.inbox.expect(q.UUID)
 	defer t.inbox.forget(q.UUID)
 	if err := t.stream(q); err != nil {
-		return line{}, err
+		return demoformat.Line{}, err
 	}
-	var a line
+	var a demoformat.Line
 	select {
 	case a = <-reply:
 	case <-t.ctx.Done():
 	}
 	if t.ctx.Err() != nil {
-		a = line{}
+		a = demoformat.Line{}
 	}
-	if err := t.stream(line{Type: lineAnswered, UUID: q.UUID, Decision: a.Decision}); err != nil {
-		return line{}, err
+	if err := t.stream(demoformat.Line{Type: demoformat.LineAnswered, UUID: q.UUID, Decision: a.Decision}); err != nil {
+		return demoformat.Line{}, err
 	}
 	if a.Decision == "" {
-		return line{}, errInterrupted
+		return demoformat.Line{}, errInterrupted
 	}
 	return a, nil
 }
 
 // permit asks whether a call may run, unless it need not be asked. Where it may not, refused is
 // what the tool answers.
-func (t *turn) permit(call line, title string) (refused answer, ok bool, err error) {
+func (t *turn) permit(call demoformat.Line, title string) (refused answer, ok bool, err error) {
 	if !t.mustAsk(call.Name) {
 		return answer{}, true, nil
 	}
-	a, err := t.ask(line{
-		Kind: string(agent.Permission), Name: call.Name, ToolUseID: call.UUID, Input: call.Input, Content: title,
+	a, err := t.ask(demoformat.Line{
+		Kind: string(session.Permission), Name: call.Name, ToolUseID: call.UUID, Input: call.Input, Content: title,
 	})
 	if err != nil {
 		return answer{output: interruptedOutput}, false, err
 	}
 	switch a.Decision {
-	case agent.DecisionReject:
+	case session.DecisionReject:
 		t.answer = orElse(a.Content, notAllowed)
 		return answer{output: t.answer, failed: true}, false, nil
-	case agent.DecisionSession:
+	case session.DecisionSession:
 		t.memory.allowed[call.Name] = true
-	case agent.DecisionAlways:
+	case session.DecisionAlways:
 		err = t.memory.allow(call.Name)
 	}
 	return answer{}, true, err
@@ -71,19 +72,19 @@ func (t *turn) mustAsk(tool string) bool {
 // inquire asks the user what a script says, as a tool whose answer is that of the user.
 func (t *turn) inquire(s step) error {
 	in := askInput{Question: s.text, Options: s.options}
-	return t.call(tool{name: toolAsk, input: in, work: func(call line) (answer, error) {
-		item := agent.InquiryItem{Question: s.text}
+	return t.call(tool{name: toolAsk, input: in, work: func(call demoformat.Line) (answer, error) {
+		item := session.InquiryItem{Question: s.text}
 		for _, o := range s.options {
-			item.Options = append(item.Options, agent.InquiryOption{Label: o})
+			item.Options = append(item.Options, session.InquiryOption{Label: o})
 		}
-		a, err := t.ask(line{
-			Kind: string(agent.Inquiry), Name: call.Name, ToolUseID: call.UUID, Input: call.Input, Content: s.text,
-			Inquiries: []agent.InquiryItem{item},
+		a, err := t.ask(demoformat.Line{
+			Kind: string(session.Inquiry), Name: call.Name, ToolUseID: call.UUID, Input: call.Input, Content: s.text,
+			Inquiries: []session.InquiryItem{item},
 		})
 		switch {
 		case err != nil:
 			return answer{output: interruptedOutput}, err
-		case a.Decision == agent.DecisionReject:
+		case a.Decision == session.DecisionReject:
 			t.answer = orElse(a.Content, notSaid)
 			return answer{output: t.answer, failed: true}, nil
 		}

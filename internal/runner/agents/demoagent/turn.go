@@ -1,4 +1,4 @@
-package demo
+package demoagent
 
 import (
 	"context"
@@ -8,12 +8,13 @@ import (
 	"strings"
 	"time"
 
+	"github.com/overwinter-dev/overwinter/internal/agent/demo/demoformat"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
-// maxBlock bounds the text of one block, in bytes. Longer speech is several blocks, because a
+// MaxBlock bounds the text of one block, in bytes. Longer speech is several blocks, because a
 // translator keeps an open block in its state.
-const maxBlock = 8 << 10
+const MaxBlock = 8 << 10
 
 // errInterrupted says that a turn was aborted on request.
 var errInterrupted = errors.New("interrupted")
@@ -25,23 +26,23 @@ func (e *failedError) Error() string { return e.reason }
 
 // turn is one prompt being worked on, or a subagent's part of it.
 type turn struct {
-	*program
+	*Agent
 	ctx    context.Context // ends with an interrupt
-	prompt line
+	prompt demoformat.Line
 	agent  string // the subagent that works; empty for the main one
-	usage  *usage
+	usage  *demoformat.Usage
 	answer string // what was said or put out last
 }
 
 // deliver answers a prompt. An error ends the process.
-func (p *program) deliver(d *delivery) error {
-	t := &turn{program: p, ctx: d.ctx, prompt: d.prompt, usage: &usage{Input: tokens(d.prompt.Content)}}
+func (p *Agent) deliver(d *delivery) error {
+	t := &turn{Agent: p, ctx: d.ctx, prompt: d.prompt, usage: &demoformat.Usage{Input: tokens(d.prompt.Content)}}
 	if result, ok := p.memory.known[d.prompt.UUID]; ok {
-		return t.stream(line{
-			Type: lineAcknowledged, UUID: d.prompt.UUID, Outcome: result.Outcome, Reason: result.Reason, Usage: result.Usage,
+		return t.stream(demoformat.Line{
+			Type: demoformat.LineAcknowledged, UUID: d.prompt.UUID, Outcome: result.Outcome, Reason: result.Reason, Usage: result.Usage,
 		})
 	}
-	if err := t.stream(line{Type: lineInit, Model: p.model}); err != nil {
+	if err := t.stream(demoformat.Line{Type: demoformat.LineInit, Model: p.Model}); err != nil {
 		return err
 	}
 	user := d.prompt
@@ -50,7 +51,7 @@ func (p *program) deliver(d *delivery) error {
 	if err := t.record(user); err != nil {
 		return err
 	}
-	result := line{Type: lineResult, Outcome: string(session.OutcomeCompleted), Usage: t.usage}
+	result := demoformat.Line{Type: demoformat.LineResult, Outcome: string(session.OutcomeCompleted), Usage: t.usage}
 	var failed *failedError
 	switch err := t.play(parseScript(d.prompt.Content)); {
 	case errors.As(err, &failed):
@@ -80,23 +81,23 @@ func (t *turn) play(steps []step) error {
 func (t *turn) do(s step) error {
 	switch s.verb {
 	case verbSay:
-		return t.say(kindText, s.speech...)
+		return t.say(demoformat.KindText, s.speech...)
 	case verbThink:
-		return t.say(kindThinking, speech{text: s.text})
+		return t.say(demoformat.KindThinking, speech{text: s.text})
 	case verbShell:
 		return t.call(tool{
-			name: toolShell, input: shellInput{Command: shown(s.text)}, title: "Run " + quotable(s.text),
-			work: func(line) (answer, error) { return t.shell(s.text) },
+			name: demoformat.ToolShell, input: shellInput{Command: shown(s.text)}, title: "Run " + quotable(s.text),
+			work: func(demoformat.Line) (answer, error) { return t.shell(s.text) },
 		})
 	case verbWrite:
 		return t.call(tool{
-			name: toolWrite, input: writeInput{File: s.name, Text: shown(s.text)}, title: "Write " + quotable(s.name),
-			work: func(line) (answer, error) { return t.write(s.name, s.text) },
+			name: demoformat.ToolWrite, input: writeInput{File: s.name, Text: shown(s.text)}, title: "Write " + quotable(s.name),
+			work: func(demoformat.Line) (answer, error) { return t.write(s.name, s.text) },
 		})
 	case verbSleep:
 		return t.call(tool{
 			name: toolSleep, input: sleepInput{Duration: s.pause.String()},
-			work: func(line) (answer, error) { return t.sleep(s.pause) },
+			work: func(demoformat.Line) (answer, error) { return t.sleep(s.pause) },
 		})
 	case verbAsk:
 		return t.inquire(s)
@@ -105,12 +106,12 @@ func (t *turn) do(s step) error {
 		if err != nil {
 			text = fmt.Sprintf("I cannot remember: %v.", err)
 		}
-		return t.say(kindText, speech{text: text})
+		return t.say(demoformat.KindText, speech{text: text})
 	case verbTitle:
 		title := []rune(s.text)
-		return t.record(line{Type: lineTitle, Content: string(title[:min(len(title), session.MaxTitleRunes)])})
+		return t.record(demoformat.Line{Type: demoformat.LineTitle, Content: string(title[:min(len(title), session.MaxTitleRunes)])})
 	case verbFail:
-		if err := t.record(line{Type: lineSystem, UUID: t.newID(), Subtype: "error", Content: s.text}); err != nil {
+		if err := t.record(demoformat.Line{Type: demoformat.LineSystem, UUID: t.NewID(), Subtype: "error", Content: s.text}); err != nil {
 			return err
 		}
 		return &failedError{reason: s.text}
@@ -127,15 +128,15 @@ func (t *turn) say(kind string, lines ...speech) error {
 	var id string
 	var text strings.Builder
 	begin := func() error {
-		id = t.newID()
+		id = t.NewID()
 		text.Reset()
-		return t.record(line{Type: lineStart, UUID: id, Kind: kind})
+		return t.record(demoformat.Line{Type: demoformat.LineStart, UUID: id, Kind: kind})
 	}
 	finish := func(aborted bool) error {
 		t.usage.Output += tokens(text.String())
 		t.answer = text.String()
-		return t.record(line{
-			Type: lineAssistant, UUID: id, Kind: kind, Content: text.String(), Aborted: aborted, Usage: t.usage,
+		return t.record(demoformat.Line{
+			Type: demoformat.LineAssistant, UUID: id, Kind: kind, Content: text.String(), Aborted: aborted, Usage: t.usage,
 		})
 	}
 	if err := begin(); err != nil {
@@ -152,13 +153,13 @@ func (t *turn) say(kind string, lines ...speech) error {
 				}
 				return errInterrupted
 			}
-			if text.Len()+len(word) > maxBlock {
+			if text.Len()+len(word) > MaxBlock {
 				if err := errors.Join(finish(false), begin()); err != nil {
 					return err
 				}
 			}
 			text.WriteString(word)
-			if err := t.stream(line{Type: lineDelta, UUID: id, Content: word}); err != nil {
+			if err := t.stream(demoformat.Line{Type: demoformat.LineDelta, UUID: id, Content: word}); err != nil {
 				return err
 			}
 		}
@@ -173,7 +174,7 @@ func (t *turn) call(c tool) error {
 		return fmt.Errorf("input of %s: %w", c.name, err)
 	}
 	t.usage.ToolCalls++
-	l := line{Type: lineToolUse, UUID: t.newID(), Name: c.name, Input: raw, Subagent: c.subagent, Usage: t.usage}
+	l := demoformat.Line{Type: demoformat.LineToolUse, UUID: t.NewID(), Name: c.name, Input: raw, Subagent: c.subagent, Usage: t.usage}
 	if err := t.record(l); err != nil {
 		return err
 	}
@@ -186,20 +187,20 @@ func (t *turn) call(c tool) error {
 	if encodeErr != nil {
 		return fmt.Errorf("output of %s: %w", c.name, encodeErr)
 	}
-	return errors.Join(t.record(line{
-		Type: lineToolResult, UUID: t.newID(), ToolUseID: l.UUID, Output: output,
+	return errors.Join(t.record(demoformat.Line{
+		Type: demoformat.LineToolResult, UUID: t.NewID(), ToolUseID: l.UUID, Output: output,
 		IsError: a.failed || interrupted, Aborted: interrupted, Usage: t.usage,
 	}), err)
 }
 
 // run does what a tool is called for, if it may.
-func (t *turn) run(c tool, call line) (answer, error) {
+func (t *turn) run(c tool, call demoformat.Line) (answer, error) {
 	if c.title != "" {
 		if refused, ok, err := t.permit(call, c.title); err != nil || !ok {
 			return refused, err
 		}
 	}
-	if err := t.stream(line{Type: lineToolRunning, UUID: call.UUID}); err != nil {
+	if err := t.stream(demoformat.Line{Type: demoformat.LineToolRunning, UUID: call.UUID}); err != nil {
 		return answer{}, err
 	}
 	return c.work(call)
@@ -207,10 +208,10 @@ func (t *turn) run(c tool, call line) (answer, error) {
 
 // subagent has another agent execute one line, in its own conversation.
 func (t *turn) subagent(s step) error {
-	id := t.newID()
-	return t.call(tool{name: s.name, subagent: id, input: subagentInput{Prompt: shown(s.text)}, work: func(line) (answer, error) {
-		sub := &turn{program: t.program, ctx: t.ctx, prompt: t.prompt, agent: id, usage: t.usage}
-		if err := sub.record(line{Type: lineUser, UUID: t.newID(), Content: s.text}); err != nil {
+	id := t.NewID()
+	return t.call(tool{name: s.name, subagent: id, input: subagentInput{Prompt: shown(s.text)}, work: func(demoformat.Line) (answer, error) {
+		sub := &turn{Agent: t.Agent, ctx: t.ctx, prompt: t.prompt, agent: id, usage: t.usage}
+		if err := sub.record(demoformat.Line{Type: demoformat.LineUser, UUID: t.NewID(), Content: s.text}); err != nil {
 			return answer{}, err
 		}
 		steps := parseScript(s.text)
@@ -244,17 +245,17 @@ func (t *turn) pause(d time.Duration) bool {
 }
 
 // record writes a line to the transcript and then to the stream.
-func (t *turn) record(l line) error { return t.emit(l, true) }
+func (t *turn) record(l demoformat.Line) error { return t.emit(l, true) }
 
 // stream writes a line to the stream alone.
-func (t *turn) stream(l line) error { return t.emit(l, false) }
+func (t *turn) stream(l demoformat.Line) error { return t.emit(l, false) }
 
-func (t *turn) emit(l line, keep bool) error {
+func (t *turn) emit(l demoformat.Line, keep bool) error {
 	l.RunID, l.Agent = t.prompt.RunID, t.agent
 	if l.At.IsZero() {
-		l.At = t.now().UTC().Truncate(time.Millisecond)
+		l.At = t.Now().UTC().Truncate(time.Millisecond)
 	}
-	encoded, err := l.encode()
+	encoded, err := l.Encode()
 	if err != nil {
 		return fmt.Errorf("encode %s line: %w", l.Type, err)
 	}
@@ -263,7 +264,7 @@ func (t *turn) emit(l line, keep bool) error {
 			return err
 		}
 	}
-	if _, err := t.stdout.Write(encoded); err != nil {
+	if _, err := t.Stdout.Write(encoded); err != nil {
 		return fmt.Errorf("write stdout: %w", err)
 	}
 	return nil

@@ -1,4 +1,4 @@
-package demo
+package demoagent
 
 import (
 	"errors"
@@ -10,13 +10,15 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+
+	"github.com/overwinter-dev/overwinter/internal/agent/demo/demoformat"
 )
 
 // Exit codes of the agent.
 const (
-	exitDone   = 0 // stdin ended and everything is done
-	exitFailed = 1 // the transcript or stdout cannot be written
-	exitUsage  = 2
+	ExitDone   = 0 // stdin ended and everything is done
+	ExitFailed = 1 // the transcript or stdout cannot be written
+	ExitUsage  = 2
 	exitCrash  = 3 // the script said so
 )
 
@@ -27,24 +29,24 @@ func Main(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	workspace, err := os.Getwd()
 	if err != nil {
 		fmt.Fprintf(stderr, "demo agent: %v\n", err)
-		return exitFailed
+		return ExitFailed
 	}
-	p := program{
-		home: os.Getenv("HOME"), workspace: workspace, stdout: stdout, stderr: stderr, model: Name,
-		now:   time.Now,
-		newID: func() string { return uuid.Must(uuid.NewV7()).String() },
+	p := Agent{
+		Home: os.Getenv("HOME"), Workspace: workspace, Stdout: stdout, Stderr: stderr, Model: demoformat.Name,
+		Now:   time.Now,
+		NewID: func() string { return uuid.Must(uuid.NewV7()).String() },
 	}
-	return p.main(args, stdin)
+	return p.Run(args, stdin)
 }
 
-// program is the agent's process with what it takes from outside.
-type program struct {
-	home, workspace string
-	stdout, stderr  io.Writer
-	now             func() time.Time
-	newID           func() string
+// Agent is the agent's process with what it takes from outside.
+type Agent struct {
+	Home, Workspace string
+	Stdout, Stderr  io.Writer
+	Now             func() time.Time
+	NewID           func() string
 
-	model  string
+	Model  string
 	asking []string // tools that ask before they run, until they are allowed
 	denied []string // tools that ask before they run whatever they were answered before
 	memory *memory
@@ -54,57 +56,57 @@ type program struct {
 // errCrash ends the process in the middle of a turn.
 var errCrash = errors.New("crash")
 
-func (p *program) main(args []string, stdin io.Reader) int {
-	flags := flag.NewFlagSet(Command, flag.ContinueOnError)
-	flags.SetOutput(p.stderr)
+func (p *Agent) Run(args []string, stdin io.Reader) int {
+	flags := flag.NewFlagSet(demoformat.Command, flag.ContinueOnError)
+	flags.SetOutput(p.Stderr)
 	id := flags.String("session", "", "id of the session, which names the transcript")
-	flags.StringVar(&p.model, "model", p.model, "model to report")
+	flags.StringVar(&p.Model, "model", p.Model, "model to report")
 	resume := flags.Bool("resume", false, "continue from an existing transcript")
 	asking := flags.String("ask", "", "tools that ask before they run, until they are allowed; separated by commas")
 	denied := flags.String("ask-every-time", "", "tools that ask before they run, whatever they were answered before; separated by commas")
 	if err := flags.Parse(args); err != nil {
-		return exitUsage
+		return ExitUsage
 	}
-	if !sessionID.MatchString(*id) || flags.NArg() > 0 || p.home == "" {
-		fmt.Fprintf(p.stderr, "demo agent: --session, $HOME and nothing else are needed\n")
-		return exitUsage
+	if !demoformat.SessionID.MatchString(*id) || flags.NArg() > 0 || p.Home == "" {
+		fmt.Fprintf(p.Stderr, "demo agent: --session, $HOME and nothing else are needed\n")
+		return ExitUsage
 	}
 	p.asking, p.denied = strings.Split(*asking, ","), strings.Split(*denied, ",")
-	m, err := openMemory(transcriptDir(p.home, *id))
+	m, err := openMemory(demoformat.TranscriptDir(p.Home, *id))
 	if err != nil {
-		fmt.Fprintf(p.stderr, "demo agent: %v\n", err)
-		return exitFailed
+		fmt.Fprintf(p.Stderr, "demo agent: %v\n", err)
+		return ExitFailed
 	}
 	p.memory = m
 	if *resume && len(m.known) == 0 {
-		fmt.Fprintf(p.stderr, "demo agent: asked to resume, but %s knows no prompt\n", m.file.Name())
+		fmt.Fprintf(p.Stderr, "demo agent: asked to resume, but %s knows no prompt\n", m.file.Name())
 	}
 	code := p.serve(stdin)
-	if err := m.close(); err != nil && code == exitDone {
-		fmt.Fprintf(p.stderr, "demo agent: close transcript: %v\n", err)
-		return exitFailed
+	if err := m.close(); err != nil && code == ExitDone {
+		fmt.Fprintf(p.Stderr, "demo agent: close transcript: %v\n", err)
+		return ExitFailed
 	}
 	return code
 }
 
 // serve does one prompt after the other. The reader of stdin ends with stdin or, after a crash,
 // with the process.
-func (p *program) serve(stdin io.Reader) int {
+func (p *Agent) serve(stdin io.Reader) int {
 	p.inbox = newInbox()
-	go p.inbox.read(stdin, p.stderr)
+	go p.inbox.read(stdin, p.Stderr)
 	for {
 		d := p.inbox.next()
 		if d == nil {
-			return exitDone
+			return ExitDone
 		}
 		err := p.deliver(d)
 		if errors.Is(err, errCrash) {
-			fmt.Fprintln(p.stderr, "demo agent: crashing, as the script says")
+			fmt.Fprintln(p.Stderr, "demo agent: crashing, as the script says")
 			return exitCrash
 		}
 		if err != nil {
-			fmt.Fprintf(p.stderr, "demo agent: %v\n", err)
-			return exitFailed
+			fmt.Fprintf(p.Stderr, "demo agent: %v\n", err)
+			return ExitFailed
 		}
 	}
 }

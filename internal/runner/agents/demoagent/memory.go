@@ -1,4 +1,4 @@
-package demo
+package demoagent
 
 import (
 	"bytes"
@@ -9,17 +9,9 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
-)
 
-// Where transcripts are, under the agent's home directory.
-const (
-	rootDir     = ".overwinter-demo"
-	mainFile    = "transcript.jsonl"
-	subagentDir = "subagents"
-	allowedFile = "allowed"
+	"github.com/overwinter-dev/overwinter/internal/agent/demo/demoformat"
 )
-
-func transcriptDir(home, session string) string { return filepath.Join(home, rootDir, session) }
 
 // memory is the transcript on disk: all that the agent knows of earlier prompts. Next to it are the
 // agent's permanent permissions.
@@ -28,7 +20,7 @@ type memory struct {
 	file *os.File
 	// known are the prompts on record by uuid, each with its result; a result without an
 	// outcome is that of a prompt the agent died on.
-	known map[string]line
+	known map[string]demoformat.Line
 	// allowed are the tools that need not ask any more: those in allowedFile, and those that were
 	// allowed as long as this process lives.
 	allowed map[string]bool
@@ -37,14 +29,14 @@ type memory struct {
 // openMemory opens or creates the transcript in dir. A truncated last line is kept and terminated,
 // so that the next one is separate.
 func openMemory(dir string) (*memory, error) {
-	if err := os.MkdirAll(filepath.Join(dir, subagentDir), 0o700); err != nil {
+	if err := os.MkdirAll(filepath.Join(dir, demoformat.SubagentDir), 0o700); err != nil {
 		return nil, fmt.Errorf("make transcript directory: %w", err)
 	}
-	file, err := os.OpenFile(filepath.Join(dir, mainFile), os.O_RDWR|os.O_CREATE|os.O_APPEND, 0o600)
+	file, err := os.OpenFile(filepath.Join(dir, demoformat.MainFile), os.O_RDWR|os.O_CREATE|os.O_APPEND, 0o600)
 	if err != nil {
 		return nil, fmt.Errorf("open transcript: %w", err)
 	}
-	m := &memory{dir: dir, file: file, known: map[string]line{}, allowed: map[string]bool{}}
+	m := &memory{dir: dir, file: file, known: map[string]demoformat.Line{}, allowed: map[string]bool{}}
 	data, err := io.ReadAll(file)
 	if err == nil && len(data) > 0 && data[len(data)-1] != '\n' {
 		_, err = file.Write([]byte{'\n'})
@@ -54,16 +46,16 @@ func openMemory(dir string) (*memory, error) {
 	}
 	var last string // uuid of the prompt that lines belong to
 	for raw := range bytes.Lines(data) {
-		switch l, ok := decodeLine(raw); {
+		switch l, ok := demoformat.DecodeLine(raw); {
 		case !ok:
-		case l.Type == lineUser:
+		case l.Type == demoformat.LineUser:
 			last = l.UUID
-			m.known[last] = line{}
-		case l.Type == lineResult:
+			m.known[last] = demoformat.Line{}
+		case l.Type == demoformat.LineResult:
 			m.known[last] = l
 		}
 	}
-	tools, err := os.ReadFile(filepath.Join(dir, allowedFile))
+	tools, err := os.ReadFile(filepath.Join(dir, demoformat.AllowedFile))
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		return nil, errors.Join(fmt.Errorf("read what is allowed: %w", err), file.Close())
 	}
@@ -77,7 +69,7 @@ func openMemory(dir string) (*memory, error) {
 // truncated one spoils no other.
 func (m *memory) allow(tool string) error {
 	m.allowed[tool] = true
-	return appendTo(filepath.Join(m.dir, allowedFile), []byte("\n"+tool+"\n"))
+	return appendTo(filepath.Join(m.dir, demoformat.AllowedFile), []byte("\n"+tool+"\n"))
 }
 
 // append writes a line that is known to be whole on disk when append returns, as far as a death of
@@ -89,7 +81,7 @@ func (m *memory) append(subagent string, encoded []byte) error {
 		}
 		return nil
 	}
-	return appendTo(filepath.Join(m.dir, subagentDir, subagent+".jsonl"), encoded)
+	return appendTo(filepath.Join(m.dir, demoformat.SubagentDir, subagent+".jsonl"), encoded)
 }
 
 func appendTo(name string, data []byte) error {
@@ -122,8 +114,8 @@ func (m *memory) recall() (string, error) {
 	var prompts int
 	var first string
 	for raw := range bytes.Lines(data) {
-		l, ok := decodeLine(raw)
-		if !ok || l.Type != lineUser {
+		l, ok := demoformat.DecodeLine(raw)
+		if !ok || l.Type != demoformat.LineUser {
 			continue
 		}
 		if prompts++; prompts == 1 {

@@ -1,4 +1,4 @@
-package demo
+package demoagent
 
 import (
 	"bytes"
@@ -9,12 +9,14 @@ import (
 	"path/filepath"
 	"strings"
 	"time"
+
+	"github.com/overwinter-dev/overwinter/internal/agent/demo/demoformat"
 )
 
 // Bounds of what a tool shows, in bytes.
 const (
-	maxShown  = 4 << 10  // of its input
-	maxOutput = 64 << 10 // of a command's output
+	MaxShown  = 4 << 10  // of its input
+	MaxOutput = 64 << 10 // of a command's output
 )
 
 // pipeDelay is how long a command's output is waited for once the command has ended: a process that
@@ -23,8 +25,6 @@ const pipeDelay = 500 * time.Millisecond
 
 // The names of tools.
 const (
-	toolShell = "shell"
-	toolWrite = "write"
 	toolSleep = "sleep"
 	toolAsk   = "ask"
 )
@@ -40,7 +40,7 @@ type tool struct {
 	// title is what people are asked where the tool has to ask before it runs; empty for one that
 	// does no harm and never asks.
 	title string
-	work  func(call line) (answer, error)
+	work  func(call demoformat.Line) (answer, error)
 }
 
 type shellInput struct {
@@ -65,8 +65,8 @@ type subagentInput struct {
 	Prompt string `json:"prompt"`
 }
 
-// shellOutput is what a command did.
-type shellOutput struct {
+// ShellOutput is what a command did.
+type ShellOutput struct {
 	Output   string `json:"output"` // stdout and stderr as they came
 	ExitCode int    `json:"exitCode"`
 }
@@ -80,9 +80,9 @@ type answer struct {
 // shell runs a command in the workspace, in a new process group. Interrupted, it is killed with all
 // its descendants and answers with its output so far.
 func (t *turn) shell(command string) (answer, error) {
-	out := &head{limit: maxOutput}
+	out := &head{limit: MaxOutput}
 	cmd := exec.CommandContext(t.ctx, "sh", "-c", command)
-	cmd.Dir = t.workspace
+	cmd.Dir = t.Workspace
 	cmd.Stdout, cmd.Stderr = out, out
 	cmd.WaitDelay = pipeDelay
 	ownGroup(cmd)
@@ -90,7 +90,7 @@ func (t *turn) shell(command string) (answer, error) {
 	err := cmd.Run()
 	if cmd.ProcessState == nil {
 		if t.ctx.Err() != nil {
-			return answer{output: shellOutput{ExitCode: -1}}, errInterrupted
+			return answer{output: ShellOutput{ExitCode: -1}}, errInterrupted
 		}
 		return answer{output: fmt.Sprintf("cannot run: %v", err), failed: true}, nil
 	}
@@ -100,7 +100,7 @@ func (t *turn) shell(command string) (answer, error) {
 		text += fmt.Sprintf("\n[%s]", cmd.ProcessState)
 	}
 	t.answer = text
-	a := answer{output: shellOutput{Output: text, ExitCode: code}, failed: code != 0}
+	a := answer{output: ShellOutput{Output: text, ExitCode: code}, failed: code != 0}
 	if t.ctx.Err() != nil {
 		return a, errInterrupted
 	}
@@ -121,7 +121,7 @@ func (t *turn) writeFile(name, text string) error {
 	if !filepath.IsLocal(name) {
 		return fmt.Errorf("%s is not in the workspace", name)
 	}
-	root, err := os.OpenRoot(t.workspace)
+	root, err := os.OpenRoot(t.Workspace)
 	if err != nil {
 		return err
 	}
@@ -143,10 +143,10 @@ func (t *turn) sleep(d time.Duration) (answer, error) {
 
 // shown is as much of a tool's input as people are shown.
 func shown(text string) string {
-	if len(text) <= maxShown {
+	if len(text) <= MaxShown {
 		return text
 	}
-	return strings.ToValidUTF8(text[:maxShown], "") + fmt.Sprintf("… [cut: %d bytes in all]", len(text))
+	return strings.ToValidUTF8(text[:MaxShown], "") + fmt.Sprintf("… [cut: %d bytes in all]", len(text))
 }
 
 // head keeps the beginning of what is written to it and counts the rest.

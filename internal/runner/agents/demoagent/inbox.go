@@ -1,4 +1,4 @@
-package demo
+package demoagent
 
 import (
 	"bufio"
@@ -10,13 +10,13 @@ import (
 	"slices"
 	"sync"
 
-	"github.com/overwinter-dev/overwinter/internal/agent"
+	"github.com/overwinter-dev/overwinter/internal/agent/demo/demoformat"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
 // delivery is a prompt with the means to break it off, before or while it is worked on.
 type delivery struct {
-	prompt line
+	prompt demoformat.Line
 	ctx    context.Context
 	cancel context.CancelFunc
 }
@@ -28,11 +28,13 @@ type inbox struct {
 	mu      sync.Mutex
 	waiting []*delivery
 	running *delivery
-	asked   map[string]chan line // questions that wait, by uuid
+	asked   map[string]chan demoformat.Line // questions that wait, by uuid
 	closed  bool
 }
 
-func newInbox() *inbox { return &inbox{bell: make(chan struct{}, 1), asked: map[string]chan line{}} }
+func newInbox() *inbox {
+	return &inbox{bell: make(chan struct{}, 1), asked: map[string]chan demoformat.Line{}}
+}
 
 // read reads lines until stdin ends. Lines that are nothing for the agent are reported on stderr.
 func (b *inbox) read(stdin io.Reader, stderr io.Writer) {
@@ -53,20 +55,20 @@ func (b *inbox) read(stdin io.Reader, stderr io.Writer) {
 }
 
 func (b *inbox) take(data []byte, stderr io.Writer) {
-	var l line
+	var l demoformat.Line
 	err := json.Unmarshal(data, &l)
 	switch {
 	case err != nil:
 		fmt.Fprintf(stderr, "demo agent: stdin: %v\n", err)
-	case l.Type == lineUser && l.UUID != "":
+	case l.Type == demoformat.LineUser && l.UUID != "":
 		ctx, cancel := context.WithCancel(context.Background())
 		b.mu.Lock()
 		b.waiting = append(b.waiting, &delivery{prompt: l, ctx: ctx, cancel: cancel})
 		b.mu.Unlock()
 		b.ring()
-	case l.Type == lineInterrupt:
+	case l.Type == demoformat.LineInterrupt:
 		b.interrupt(l.RunID)
-	case l.Type == lineAnswer && slices.Contains(session.Decisions(), l.Decision):
+	case l.Type == demoformat.LineAnswer && slices.Contains(session.Decisions(), l.Decision):
 		b.reply(l)
 	default:
 		fmt.Fprintf(stderr, "demo agent: stdin: a line of type %q is not a prompt with a uuid, an interrupt or an answer with a decision\n", l.Type)
@@ -75,13 +77,13 @@ func (b *inbox) take(data []byte, stderr io.Writer) {
 
 // expect says that a question is about to be asked; its answer comes by the channel, which holds
 // one. Where stdin has ended the answer is no.
-func (b *inbox) expect(question string) <-chan line {
+func (b *inbox) expect(question string) <-chan demoformat.Line {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	reply := make(chan line, 1)
+	reply := make(chan demoformat.Line, 1)
 	b.asked[question] = reply
 	if b.closed {
-		b.answer(line{UUID: question, Decision: agent.DecisionReject, Content: unanswered})
+		b.answer(demoformat.Line{UUID: question, Decision: session.DecisionReject, Content: unanswered})
 	}
 	return reply
 }
@@ -93,14 +95,14 @@ func (b *inbox) forget(question string) {
 	delete(b.asked, question)
 }
 
-func (b *inbox) reply(l line) {
+func (b *inbox) reply(l demoformat.Line) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.answer(l)
 }
 
 // answer hands on the first answer to a question; others mean nothing. It needs the lock.
-func (b *inbox) answer(l line) {
+func (b *inbox) answer(l demoformat.Line) {
 	if reply, ok := b.asked[l.UUID]; ok {
 		delete(b.asked, l.UUID)
 		reply <- l
@@ -148,7 +150,7 @@ func (b *inbox) close() {
 	b.mu.Lock()
 	b.closed = true
 	for question := range b.asked {
-		b.answer(line{UUID: question, Decision: agent.DecisionReject, Content: unanswered})
+		b.answer(demoformat.Line{UUID: question, Decision: session.DecisionReject, Content: unanswered})
 	}
 	b.mu.Unlock()
 	b.ring()

@@ -1,0 +1,7 @@
+package demoformat
+
+// The names of tools.
+const (
+	ToolShell = "shell"
+	ToolWrite = "write"
+)
