@@ -6,45 +6,29 @@ import (
 	"fmt"
 	"maps"
 	"path"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/overwinter-dev/overwinter/internal/agent"
+	"github.com/overwinter-dev/overwinter/internal/agent/acp/acpformat"
 	"github.com/overwinter-dev/overwinter/internal/agent/stdio"
-	"github.com/overwinter-dev/overwinter/internal/lazyregexp"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
-// Name is the agent's name in the API.
-const Name = "acp"
-
-// Command is the word that calls the bridge.
-const Command = "acp-bridge"
+// Names that both halves have in common.
+const (
+	Name           = acpformat.Name
+	Command        = acpformat.Command
+	EnvCommand     = acpformat.EnvCommand
+	EnvTranscripts = acpformat.EnvTranscripts
+)
 
 // runner is where a sandbox has the runner, which brings the bridge.
 const runner = "/overwinter/bin/overwinter-runner"
 
-// The names of what configures the agent, in the profile's environment.
-const (
-	// EnvCommand is the command line that starts the agent: a JSON array of words, or a line for the
-	// shell, such as "opencode acp". Without one in the profile, it is the stored secret of this name.
-	EnvCommand = "OVERWINTER_ACP_COMMAND"
-	// EnvTranscripts are glob patterns of the files in which the agent remembers, relative to its
-	// home and separated by colons. With them it resumes by itself in a new sandbox; otherwise the
-	// bridge sends it the earlier conversation again. Only the profile can set it.
-	EnvTranscripts = "OVERWINTER_ACP_TRANSCRIPTS"
-)
-
-// Options of the bridge, passed as environment.
-const (
-	envServers      = "OVERWINTER_ACP_SERVERS"      // a JSON list for session/new
-	envInstructions = "OVERWINTER_ACP_INSTRUCTIONS" // for the first prompt
-)
-
 // interruptGrace is how long an agent may take to abort a turn.
 const interruptGrace = 10 * time.Second
-
-var sessionID = lazyregexp.New(`^[A-Za-z0-9_-]{1,64}$`)
 
 // Adapter is any agent that speaks the Agent Client Protocol. The zero value is ready.
 type Adapter struct{}
@@ -75,7 +59,7 @@ func (Adapter) Describe() agent.Description {
 
 // Launch starts the bridge, which starts the agent.
 func (Adapter) Launch(in agent.LaunchInput) (agent.Launch, error) {
-	if !sessionID.MatchString(in.SessionID) {
+	if !acpformat.SessionID.MatchString(in.SessionID) {
 		return agent.Launch{}, fmt.Errorf("launch the agent: %q cannot name a session's files", in.SessionID)
 	}
 	if in.Home == "" || in.Workspace == "" {
@@ -87,21 +71,21 @@ func (Adapter) Launch(in agent.LaunchInput) (agent.Launch, error) {
 	}
 	env := map[string]string{}
 	model := in.Model
-	transcripts := []string{journalPath(in.Home, in.SessionID)}
+	transcripts := []string{acpformat.JournalPath(in.Home, in.SessionID)}
 	if p := in.Profile; p != nil {
 		maps.Copy(env, p.Environment)
 		if model == "" {
 			model = p.Model
 		}
 		if p.Instructions != "" {
-			env[envInstructions] = p.Instructions
+			env[acpformat.EnvInstructions] = p.Instructions
 		}
 		if len(p.MCPServers) > 0 {
 			list, err := json.Marshal(servers(p.MCPServers))
 			if err != nil {
 				return agent.Launch{}, fmt.Errorf("launch the agent: MCP servers: %w", err)
 			}
-			env[envServers] = string(list)
+			env[acpformat.EnvServers] = string(list)
 		}
 		for _, pattern := range strings.Split(p.Environment[EnvTranscripts], ":") {
 			if pattern == "" {
@@ -125,11 +109,6 @@ func (Adapter) Launch(in agent.LaunchInput) (agent.Launch, error) {
 		wanted = []string{EnvCommand}
 	}
 	return agent.Launch{Argv: argv, Env: env, Dir: in.Workspace, Transcripts: transcripts, Secrets: wanted}, nil
-}
-
-// journalPath is where the transcript of a session is kept.
-func journalPath(home, id string) string {
-	return path.Join(home, ".overwinter", Name, id+".jsonl")
 }
 
 // server is an MCP server as the protocol has it.
@@ -162,7 +141,7 @@ func servers(list []session.ProfileMCPServer) []server {
 
 func variables(m map[string]string) []variable {
 	out := []variable{}
-	for _, k := range sortedKeys(m) {
+	for _, k := range slices.Sorted(maps.Keys(m)) {
 		out = append(out, variable{k, m[k]})
 	}
 	return out

@@ -16,6 +16,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/agent/agenttest/sandboxed"
 	"github.com/overwinter-dev/overwinter/internal/leaktest"
 	"github.com/overwinter-dev/overwinter/internal/localmodal"
+	"github.com/overwinter-dev/overwinter/internal/runner/agents/acpbridge"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
@@ -28,7 +29,7 @@ func TestMain(m *testing.M) {
 		os.Exit(runScripted(os.Args[2:], os.Stdin, os.Stdout))
 	}
 	if os.Getenv(as) == "bridge" {
-		os.Exit(acp.Main(os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
+		os.Exit(acpbridge.Main(os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
 	}
 	leaktest.Main(m)
 }
@@ -65,7 +66,7 @@ func scriptedAgent(t *testing.T, flags ...string) profiled {
 // command runs the bridge of a launch from this test's binary.
 func command(t *testing.T, launch agent.Launch) *exec.Cmd {
 	t.Helper()
-	return hasty(t, launch, acp.DefaultSilence)
+	return hasty(t, launch, acpbridge.DefaultSilence)
 }
 
 // hasty is command with a bridge that loses its patience sooner.

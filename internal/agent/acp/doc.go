@@ -1,6 +1,7 @@
 // Package acp is the agent acp: any coding agent that speaks the Agent Client Protocol, version 1
-// (JSON-RPC 2.0, a message a line, over its stdio). [Adapter] is pure; [Main] is the bridge that
-// starts the agent as the command line says that the installation or a profile has for it.
+// (JSON-RPC 2.0, a message a line, over its stdio). [Adapter] is pure. Package acpbridge is the bridge,
+// which starts the agent by the command line that the installation or a profile has for it; package
+// acpformat is what both read.
 //
 //	stdin                      requests                           stdout
 //	prompt ─┐                ┌─ initialize, session/new|load|resume ─▶       session/update      ─┐
@@ -9,7 +10,7 @@
 //	                └─▶ notes, between the agent's own lines ─────────────────────────────────────┘
 //	                └─▶ ~/.overwinter/acp/<session>.jsonl, the notes again ────────────────────────▶ Parse
 //
-// [Client] is what every bridge to such an agent shares: the agent's process, the handshake,
+// The bridge's Client is what every bridge to such an agent shares: the agent's process, the handshake,
 // responses to its requests, and how a turn is aborted or given up.
 //
 // # Command line

@@ -5,17 +5,14 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/overwinter-dev/overwinter/internal/agent"
+	"github.com/overwinter-dev/overwinter/internal/agent/acp/acpformat"
 	"github.com/overwinter-dev/overwinter/internal/agent/stdio"
 	"github.com/overwinter-dev/overwinter/internal/conversation"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
-
-// maxRaw bounds what is kept of lines that are not understood, and of messages for people.
-const maxRaw = 4 << 10
 
 // translator reads the lines of one run.
 type translator struct {
@@ -25,7 +22,7 @@ type translator struct {
 }
 
 type state struct {
-	recorder
+	acpformat.Recorder
 	// Bridged: the bridge notes every block, so what the agent says itself only streams.
 	Bridged bool     `json:"bridged,omitempty"`
 	Begun   bool     `json:"begun,omitempty"`
@@ -71,7 +68,7 @@ func (t *translator) Translate(f agent.Frame) (agent.Translation, error) {
 }
 
 // Cut closes what is open.
-func (t *translator) Cut(at time.Time) []conversation.Event { return t.state.cut(at.UTC()) }
+func (t *translator) Cut(at time.Time) []conversation.Event { return t.state.Cut(at.UTC()) }
 
 func (t *translator) emit(events ...conversation.Event) {
 	t.out.Events = append(t.out.Events, events...)
@@ -87,12 +84,12 @@ func (t *translator) line(f agent.Frame) {
 		return
 	}
 	var m message
-	understood := Decode(f.Data, &m)
+	understood := acpformat.Decode(f.Data, &m)
 	switch {
 	case !understood:
-	case m.Method == MethodUpdate:
+	case m.Method == acpformat.MethodUpdate:
 		understood = t.update(f, m, at)
-	case m.Method == MethodPermission:
+	case m.Method == acpformat.MethodPermission:
 		understood = t.asked(m, at)
 	case m.Method == "" && len(m.ID) > 0 && (m.Result != nil || m.Error != nil):
 		t.responded(f, m, at)
@@ -102,10 +99,10 @@ func (t *translator) line(f agent.Frame) {
 		understood = false
 	}
 	if !understood {
-		t.emit(whole(conversation.Block{
+		t.emit(acpformat.Whole(conversation.Block{
 			ID:   fmt.Sprintf("unparsed/%s/%d", t.run.RunID, f.No),
 			Type: conversation.System, Status: conversation.Complete, CreatedAt: at,
-			Subtype: "unparsed", Message: bounded(string(f.Data)),
+			Subtype: "unparsed", Message: acpformat.Bounded(string(f.Data)),
 		}, at)...)
 	}
 }
@@ -119,17 +116,17 @@ func (t *translator) note(n stdio.Note, at time.Time) {
 		if mine {
 			t.state.Begun, t.state.Prefix = true, n.RunID
 		}
-	case stdio.NoteKnown, noteEnd:
+	case stdio.NoteKnown, acpformat.NoteEnd:
 		if mine {
-			var d endNote
-			Decode(n.Data, &d)
+			var d acpformat.EndNote
+			acpformat.Decode(n.Data, &d)
 			t.end(d, at)
 		}
-	case noteAnswered:
+	case acpformat.NoteAnswered:
 		t.resolved(n.ID)
-	case noteBlock:
+	case acpformat.NoteBlock:
 		var b conversation.Block
-		if t.state.Begun && Decode(n.Data, &b) && b.ID != "" {
+		if t.state.Begun && acpformat.Decode(n.Data, &b) && b.ID != "" {
 			t.block(b, at)
 		}
 	}
@@ -137,26 +134,26 @@ func (t *translator) note(n stdio.Note, at time.Time) {
 
 // block shows the present state of a block.
 func (t *translator) block(b conversation.Block, at time.Time) {
-	o := t.state.find(b.ID)
+	o := t.state.Find(b.ID)
 	switch {
 	case !b.Status.Open() && o != nil:
-		t.emit(t.state.settle(b, at))
+		t.emit(t.state.Settle(b, at))
 	case !b.Status.Open():
-		t.emit(whole(b, at)...)
+		t.emit(acpformat.Whole(b, at)...)
 	case o == nil:
 		running := b.Status == conversation.Running
 		if running {
 			b.Status = conversation.Pending
 		}
-		o = &openBlock{Block: b}
-		t.emit(t.state.start(o, at)...)
+		o = &acpformat.OpenBlock{Block: b}
+		t.emit(t.state.Start(o, at)...)
 		if running {
 			o.Block.Status = conversation.Running
-			t.emit(event(conversation.EventBlockUpdate, conversation.BlockUpdate{BlockID: b.ID, Updates: conversation.Updates{Status: conversation.Running}}, at))
+			t.emit(acpformat.Event(conversation.EventBlockUpdate, conversation.BlockUpdate{BlockID: b.ID, Updates: conversation.Updates{Status: conversation.Running}}, at))
 		}
 	default:
 		o.Block = b
-		t.emit(event(conversation.EventBlockUpdate, conversation.BlockUpdate{BlockID: b.ID, Updates: conversation.Updates{Status: b.Status, Name: b.Name, Input: b.Input}}, at))
+		t.emit(acpformat.Event(conversation.EventBlockUpdate, conversation.BlockUpdate{BlockID: b.ID, Updates: conversation.Updates{Status: b.Status, Name: b.Name, Input: b.Input}}, at))
 	}
 }
 
@@ -170,29 +167,29 @@ func (t *translator) update(f agent.Frame, m message, at time.Time) bool {
 		if t.state.Prefix == "" {
 			t.state.Prefix = fmt.Sprintf("%s/%d", p.SessionID, f.No)
 		}
-		if p.Update.Kind == updateUser {
-			t.emit(t.state.closeText(at)...)
-			if words := Words(p.Update.Content); words != "" {
-				t.emit(whole(conversation.Block{
+		if p.Update.Kind == acpformat.UpdateUser {
+			t.emit(t.state.CloseText(at)...)
+			if words := acpformat.Words(p.Update.Content); words != "" {
+				t.emit(acpformat.Whole(conversation.Block{
 					ID: fmt.Sprintf("%s/%d", p.SessionID, f.No), Type: conversation.UserMessage, Status: conversation.Complete,
 					CreatedAt: at, Content: words,
 				}, at)...)
 			}
 			return true
 		}
-		events, ok := t.state.update(p.Update, at)
+		events, ok := t.state.Update(p.Update, at)
 		t.emit(events...)
 		return ok
 	}
 	switch p.Update.Kind {
-	case updateText, updateThought:
+	case acpformat.UpdateText, acpformat.UpdateThought:
 		if t.state.Begun {
-			events, _ := t.state.update(p.Update, at)
+			events, _ := t.state.Update(p.Update, at)
 			t.emit(events...)
 		}
 		return true
 	}
-	_, ok := (&recorder{}).update(p.Update, at)
+	_, ok := (&acpformat.Recorder{}).Update(p.Update, at)
 	return ok
 }
 
@@ -203,18 +200,18 @@ func (t *translator) asked(m message, at time.Time) bool {
 		return false
 	}
 	if !t.state.Bridged {
-		t.emit(t.state.call(u, true, at)...)
+		t.emit(t.state.Call(u, true, at)...)
 	} else if !t.state.Begun {
 		return true
 	}
 	q := agent.Question{
-		ID: u.ID, Kind: agent.Permission, ToolName: u.name(), ToolUseID: u.ID, Input: u.input(), Title: u.Title, Suggestions: m.Params.Options,
+		ID: u.ID, Kind: agent.Permission, ToolName: u.Name(), ToolUseID: u.ID, Input: u.CalledWith(), Title: u.Title, Suggestions: m.Params.Options,
 	}
-	if o := t.state.find(u.ID); o != nil {
+	if o := t.state.Find(u.ID); o != nil {
 		if u.Meta == nil || q.ToolName == "" {
 			q.ToolName = o.Block.Name
 		}
-		if !hasFields(u.Input) && len(o.Block.Input) > 0 {
+		if !acpformat.HasFields(u.Input) && len(o.Block.Input) > 0 {
 			q.Input = o.Block.Input
 		}
 	}
@@ -242,28 +239,28 @@ func (t *translator) responded(f agent.Frame, m message, at time.Time) {
 	if t.state.Bridged {
 		return
 	}
-	t.emit(t.state.closeText(at)...)
+	t.emit(t.state.CloseText(at)...)
 	if m.Error != nil {
-		t.emit(whole(conversation.Block{
+		t.emit(acpformat.Whole(conversation.Block{
 			ID: fmt.Sprintf("error/%d", f.No), Type: conversation.System, Status: conversation.Complete, CreatedAt: at,
-			Subtype: "error", Message: bounded(m.Error.Message),
+			Subtype: "error", Message: acpformat.Bounded(m.Error.Message),
 		}, at)...)
-		t.end(endNote{Outcome: session.OutcomeFailed, Reason: bounded(m.Error.Message)}, at)
+		t.end(acpformat.EndNote{Outcome: session.OutcomeFailed, Reason: acpformat.Bounded(m.Error.Message)}, at)
 		return
 	}
 	var result struct {
 		StopReason string `json:"stopReason"`
 	}
-	if Decode(m.Result, &result); result.StopReason == "" {
+	if acpformat.Decode(m.Result, &result); result.StopReason == "" {
 		return
 	}
-	d := endNote{Usage: usage(m.Result)}
-	d.Outcome, d.Reason = Stopped(result.StopReason)
+	d := acpformat.EndNote{Usage: acpformat.Usage(m.Result)}
+	d.Outcome, d.Reason = acpformat.Stopped(result.StopReason)
 	t.end(d, at)
 }
 
 // end closes what is open and ends the turn.
-func (t *translator) end(d endNote, at time.Time) {
+func (t *translator) end(d acpformat.EndNote, at time.Time) {
 	switch d.Outcome {
 	case session.OutcomeCompleted, session.OutcomeFailed, session.OutcomeCancelled, session.OutcomeUnknown:
 	default:
@@ -273,7 +270,7 @@ func (t *translator) end(d endNote, at time.Time) {
 		d.Usage.ToolCalls = t.state.Calls
 	}
 	t.out.Resolved = append(t.out.Resolved, t.state.Waiting...)
-	t.emit(t.state.cut(at)...)
+	t.emit(t.state.Cut(at)...)
 	t.emit(conversation.Event{
 		Type: conversation.EventMetadataUpdate, ConversationID: conversation.Main, At: at,
 		Data: conversation.MetadataUpdate{
@@ -288,29 +285,6 @@ func (t *translator) end(d endNote, at time.Time) {
 // exit reads that the process has ended.
 func (t *translator) exit(f agent.Frame) {
 	end, events := agent.ReadExit(f)
-	t.end(endNote{Outcome: end.Outcome, Reason: end.Reason}, f.At.UTC())
+	t.end(acpformat.EndNote{Outcome: end.Outcome, Reason: end.Reason}, f.At.UTC())
 	t.emit(events...)
-}
-
-// whole shows a block that is there all at once.
-func whole(b conversation.Block, at time.Time) []conversation.Event {
-	head := conversation.Block{
-		ID: b.ID, Type: b.Type, Status: conversation.Streaming, CreatedAt: b.CreatedAt,
-		PromptID: b.PromptID, Author: b.Author, Name: b.Name, ToolUseID: b.ToolUseID, Subtype: b.Subtype,
-	}
-	if b.Type == conversation.ToolUse || b.Type == conversation.ToolResult {
-		head.Status = conversation.Running
-	}
-	return []conversation.Event{
-		event(conversation.EventBlockStart, conversation.BlockStart{Block: head}, at),
-		event(conversation.EventBlockComplete, conversation.BlockComplete{Block: b}, at),
-	}
-}
-
-// bounded is at most maxRaw bytes of s.
-func bounded(s string) string {
-	if len(s) <= maxRaw {
-		return strings.ToValidUTF8(s, "\ufffd")
-	}
-	return strings.ToValidUTF8(s[:maxRaw], "") + "…"
 }

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/overwinter-dev/overwinter/internal/agent"
-	"github.com/overwinter-dev/overwinter/internal/agent/acp"
+	"github.com/overwinter-dev/overwinter/internal/agent/acp/acpformat"
 	"github.com/overwinter-dev/overwinter/internal/conversation"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
@@ -132,7 +132,7 @@ func (t *translator) called(u update, at time.Time) bool {
 		}
 		use, result := t.state.ended(conversation.Main, toolCall{
 			ID: u.ID, Name: toolName(u.ID), Status: status,
-			Result: data([]map[string]response{{"functionResponse": {ID: u.ID, Response: data(map[string]string{key: acp.Shown(u.Content)})}}}),
+			Result: data([]map[string]response{{"functionResponse": {ID: u.ID, Response: data(map[string]string{key: acpformat.Shown(u.Content)})}}}),
 		}, at)
 		t.emit(append(use, result...)...)
 	}
@@ -214,6 +214,6 @@ func (t *translator) responded(f agent.Frame, m frame, at time.Time) {
 	if result.StopReason != "cancelled" {
 		t.emit(t.state.closeText(at)...)
 	}
-	outcome, reason := acp.Stopped(result.StopReason)
+	outcome, reason := acpformat.Stopped(result.StopReason)
 	t.end(outcome, reason, at)
 }

@@ -11,8 +11,9 @@ import (
 	"path/filepath"
 	"time"
 
-	"github.com/overwinter-dev/overwinter/internal/agent/acp"
+	"github.com/overwinter-dev/overwinter/internal/agent/acp/acpformat"
 	"github.com/overwinter-dev/overwinter/internal/agent/stdio"
+	"github.com/overwinter-dev/overwinter/internal/runner/agents/acpbridge"
 	"github.com/overwinter-dev/overwinter/internal/runner/bridge"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
@@ -48,7 +49,7 @@ func Main(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 		return bridge.ExitUsage
 	}
 	b := &talk{
-		Client: acp.Client{Name: Command, Stderr: stderr},
+		Client: acpbridge.Client{Name: Command, Stderr: stderr},
 		allow:  *allow, silence: *silence, out: bridge.NewOutput(stdout), home: os.Getenv("HOME"),
 	}
 	code, err := b.main(*id, flags.Args(), stdin)
@@ -61,7 +62,7 @@ func Main(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 // talk is the conversation with the program. Everything but the reader of its stdout and the
 // requests that wait runs in one goroutine.
 type talk struct {
-	acp.Client
+	acpbridge.Client
 	allow     bool
 	silence   time.Duration
 	out       *bridge.Output
@@ -114,27 +115,27 @@ func (b *talk) start(argv []string) error {
 			b.chats = &tail{name: restored, offset: info.Size()}
 		}
 	}
-	where := acp.Where{Dir: b.workspace, Servers: json.RawMessage("[]")}
+	where := acpbridge.Where{Dir: b.workspace, Servers: json.RawMessage("[]")}
 	memory := b.journal.session
-	return b.Start(bridge.Spec{Argv: argv, Env: env, Stderr: b.Stderr}, func(ctx context.Context, peer *bridge.Peer) acp.Started {
+	return b.Start(bridge.Spec{Argv: argv, Env: env, Stderr: b.Stderr}, func(ctx context.Context, peer *bridge.Peer) acpbridge.Started {
 		return begin(ctx, peer, where, memory)
 	})
 }
 
 // begin performs the handshake and resumes the session of memory, or starts a new one.
-func begin(ctx context.Context, peer *bridge.Peer, where acp.Where, memory string) acp.Started {
-	can, err := acp.Initialize(ctx, peer)
+func begin(ctx context.Context, peer *bridge.Peer, where acpbridge.Where, memory string) acpbridge.Started {
+	can, err := acpbridge.Initialize(ctx, peer)
 	if err != nil {
-		return acp.Started{Err: err}
+		return acpbridge.Started{Err: err}
 	}
-	var s acp.Started
+	var s acpbridge.Started
 	if memory != "" {
 		past := where
 		past.SessionID = memory
-		s = acp.Recall(ctx, peer, past, acp.MethodLoad)
+		s = acpbridge.Recall(ctx, peer, past, acpformat.MethodLoad)
 	}
 	if s.Session == "" && s.Err == nil {
-		s.Session, s.Err = acp.NewSession(ctx, peer, where)
+		s.Session, s.Err = acpbridge.NewSession(ctx, peer, where)
 	}
 	s.Version = can.Version
 	return s
@@ -178,7 +179,7 @@ func (b *talk) note(n stdio.Note) {
 }
 
 // begun takes up that the program is ready, or not.
-func (b *talk) begun(s acp.Started) bool {
+func (b *talk) begun(s acpbridge.Started) bool {
 	if s.Err != nil {
 		if b.Queued != nil {
 			b.prompted(*b.Queued)
@@ -298,7 +299,7 @@ func (b *talk) cancel() {
 // answer answers a question of the program. An answer to a question that is no longer pending is
 // dropped.
 func (b *talk) answer(c stdio.Command) {
-	var d acp.AnswerData
+	var d acpformat.AnswerData
 	if b.Turn == nil || b.Turn.Asked[c.ID] == nil || !decode(c.Data, &d) {
 		return
 	}
@@ -312,7 +313,7 @@ func (b *talk) answer(c stdio.Command) {
 
 // frame prints a line of the program, between the records of its chat file that precede and follow
 // it.
-func (b *talk) frame(f acp.Said) {
+func (b *talk) frame(f acpbridge.Said) {
 	if b.Session == "" || b.Turn == nil {
 		b.out.Raw(f.Line)
 		b.repeated(f.Message)
@@ -323,12 +324,12 @@ func (b *talk) frame(f acp.Said) {
 	b.poll()
 	var p updateParams
 	switch {
-	case f.Method == acp.MethodUpdate && decode(f.Params, &p):
+	case f.Method == acpformat.MethodUpdate && decode(f.Params, &p):
 		b.emit(b.before(p.Update))
 		b.tool(p.Update.call, p.Update.Kind, false)
 		b.out.Raw(f.Line)
 		b.emit(b.behind(p.Update))
-	case f.Method == acp.MethodPermission && f.IsRequest():
+	case f.Method == acpformat.MethodPermission && f.IsRequest():
 		b.permission(f)
 	case f.IsEnd():
 		b.out.Raw(f.Line)
@@ -341,7 +342,7 @@ func (b *talk) frame(f acp.Said) {
 
 // permission passes a question on. Where everything is allowed it is answered here: a program that has
 // loaded a session asks in spite of its mode.
-func (b *talk) permission(f acp.Said) {
+func (b *talk) permission(f acpbridge.Said) {
 	var p updateParams
 	decode(f.Params, &p)
 	var c call
@@ -362,7 +363,7 @@ func (b *talk) permission(f acp.Said) {
 // repeated counts what the program says of the past that it has loaded.
 func (b *talk) repeated(m bridge.Message) {
 	var p updateParams
-	if b.past == 0 || m.Method != acp.MethodUpdate || !decode(m.Params, &p) {
+	if b.past == 0 || m.Method != acpformat.MethodUpdate || !decode(m.Params, &p) {
 		return
 	}
 	switch p.Update.Kind {

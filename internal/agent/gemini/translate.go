@@ -9,6 +9,7 @@ import (
 
 	"github.com/overwinter-dev/overwinter/internal/agent"
 	"github.com/overwinter-dev/overwinter/internal/agent/acp"
+	"github.com/overwinter-dev/overwinter/internal/agent/acp/acpformat"
 	"github.com/overwinter-dev/overwinter/internal/agent/stdio"
 	"github.com/overwinter-dev/overwinter/internal/conversation"
 	"github.com/overwinter-dev/overwinter/internal/session"
@@ -97,11 +98,11 @@ func (t *translator) line(f agent.Frame) {
 	switch {
 	case !decode(f.Data, &m):
 		t.unparsed(f, at)
-	case m.Method == acp.MethodUpdate:
+	case m.Method == acpformat.MethodUpdate:
 		if !t.update(f, m, at) {
 			t.unparsed(f, at)
 		}
-	case m.Method == acp.MethodPermission:
+	case m.Method == acpformat.MethodPermission:
 		if !t.asked(m, at) {
 			t.unparsed(f, at)
 		}

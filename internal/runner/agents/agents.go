@@ -7,11 +7,12 @@ package agents
 import (
 	"io"
 
-	"github.com/overwinter-dev/overwinter/internal/agent/acp"
+	"github.com/overwinter-dev/overwinter/internal/agent/acp/acpformat"
 	"github.com/overwinter-dev/overwinter/internal/agent/codex"
 	"github.com/overwinter-dev/overwinter/internal/agent/demo/demoformat"
 	"github.com/overwinter-dev/overwinter/internal/agent/gemini"
 	"github.com/overwinter-dev/overwinter/internal/agent/opencode"
+	"github.com/overwinter-dev/overwinter/internal/runner/agents/acpbridge"
 	"github.com/overwinter-dev/overwinter/internal/runner/agents/demoagent"
 )
 
@@ -22,7 +23,7 @@ type Program func(args []string, stdin io.Reader, stdout, stderr io.Writer) int
 func Get(command string) Program { return programs[command] }
 
 var programs = map[string]Program{
-	acp.Command:        acp.Main,
+	acpformat.Command:  acpbridge.Main,
 	codex.Command:      codex.Main,
 	demoformat.Command: demoagent.Main,
 	gemini.Command:     gemini.Main,

@@ -1,4 +1,4 @@
-package acp
+package acpbridge
 
 import (
 	"context"
@@ -7,12 +7,12 @@ import (
 	"flag"
 	"fmt"
 	"io"
-	"maps"
 	"os"
 	"slices"
 	"strings"
 	"time"
 
+	"github.com/overwinter-dev/overwinter/internal/agent/acp/acpformat"
 	"github.com/overwinter-dev/overwinter/internal/agent/stdio"
 	"github.com/overwinter-dev/overwinter/internal/conversation"
 	"github.com/overwinter-dev/overwinter/internal/runner/bridge"
@@ -34,7 +34,7 @@ const reasonDelivered = "already_delivered"
 // Main is the bridge between the runner and an agent. Its stdin has stdio.Command lines; the
 // environment says what the agent is.
 func Main(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
-	flags := flag.NewFlagSet(Command, flag.ContinueOnError)
+	flags := flag.NewFlagSet(acpformat.Command, flag.ContinueOnError)
 	flags.SetOutput(stderr)
 	id := flags.String("session", "", "the session, whose journal it is")
 	model := flags.String("model", "", "the model; empty leaves it to the agent")
@@ -43,22 +43,22 @@ func Main(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	if err := flags.Parse(args); err != nil {
 		return bridge.ExitUsage
 	}
-	if !sessionID.MatchString(*id) || flags.NArg() > 0 || *silence <= 0 {
-		fmt.Fprintln(stderr, Command+": a session and a positive silence are needed")
+	if !acpformat.SessionID.MatchString(*id) || flags.NArg() > 0 || *silence <= 0 {
+		fmt.Fprintln(stderr, acpformat.Command+": a session and a positive silence are needed")
 		return bridge.ExitUsage
 	}
-	argv, err := commandLine(os.Getenv(EnvCommand))
+	argv, err := commandLine(os.Getenv(acpformat.EnvCommand))
 	if err != nil {
-		fmt.Fprintf(stderr, "%s: %v\n", Command, err)
+		fmt.Fprintf(stderr, "%s: %v\n", acpformat.Command, err)
 		return bridge.ExitUsage
 	}
 	b := &talk{
-		Client: Client{Name: Command, Stderr: stderr},
+		Client: Client{Name: acpformat.Command, Stderr: stderr},
 		model:  *model, allow: *allow, silence: *silence, out: bridge.NewOutput(stdout),
 	}
-	code, err := b.main(journalPath(os.Getenv("HOME"), *id), argv, stdin)
+	code, err := b.main(acpformat.JournalPath(os.Getenv("HOME"), *id), argv, stdin)
 	if err != nil {
-		fmt.Fprintf(stderr, "%s: %v\n", Command, err)
+		fmt.Fprintf(stderr, "%s: %v\n", acpformat.Command, err)
 	}
 	return code
 }
@@ -67,14 +67,14 @@ func Main(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 func commandLine(line string) ([]string, error) {
 	line = strings.TrimSpace(line)
 	if line == "" {
-		return nil, fmt.Errorf("there is no agent to start: set %s in the profile's environment or as a secret, such as %q", EnvCommand, "opencode acp")
+		return nil, fmt.Errorf("there is no agent to start: set %s in the profile's environment or as a secret, such as %q", acpformat.EnvCommand, "opencode acp")
 	}
 	if !strings.HasPrefix(line, "[") {
 		return []string{"/bin/sh", "-c", "exec " + line}, nil
 	}
 	var argv []string
 	if err := json.Unmarshal([]byte(line), &argv); err != nil || len(argv) == 0 || argv[0] == "" {
-		return nil, fmt.Errorf("%s is not a JSON array of strings", EnvCommand)
+		return nil, fmt.Errorf("%s is not a JSON array of strings", acpformat.EnvCommand)
 	}
 	return argv, nil
 }
@@ -95,12 +95,10 @@ type talk struct {
 	cost    float64  // of the session, as the agent says
 	before  float64  // what it was before the turn
 
-	recorder
+	acpformat.Recorder
 }
 
 func now() time.Time { return time.Now().UTC().Truncate(time.Millisecond) }
-
-func sortedKeys(m map[string]string) []string { return slices.Sorted(maps.Keys(m)) }
 
 func (b *talk) main(name string, argv []string, stdin io.Reader) (int, error) {
 	var err error
@@ -123,17 +121,17 @@ func (b *talk) start(argv []string) error {
 	}
 	var env []string
 	for _, e := range os.Environ() {
-		if name, _, _ := strings.Cut(e, "="); name != EnvCommand && name != EnvTranscripts && name != envServers && name != envInstructions {
+		if name, _, _ := strings.Cut(e, "="); name != acpformat.EnvCommand && name != acpformat.EnvTranscripts && name != acpformat.EnvServers && name != acpformat.EnvInstructions {
 			env = append(env, e)
 		}
 	}
 	mcp := json.RawMessage("[]")
-	if s := os.Getenv(envServers); s != "" {
+	if s := os.Getenv(acpformat.EnvServers); s != "" {
 		mcp = json.RawMessage(s)
 	}
 	where := Where{Dir: workspace, Servers: mcp}
 	memory := b.journal.session
-	return b.Start(bridge.Spec{Argv: argv, Env: env, Stderr: b.Stderr}, func(ctx context.Context, peer *bridge.Peer) Started {
+	return b.Client.Start(bridge.Spec{Argv: argv, Env: env, Stderr: b.Stderr}, func(ctx context.Context, peer *bridge.Peer) Started {
 		return begin(ctx, peer, where, memory, b.model)
 	})
 }
@@ -148,10 +146,10 @@ func begin(ctx context.Context, peer *bridge.Peer, where Where, memory, model st
 	if memory != "" {
 		var methods []string
 		if can.Resume {
-			methods = append(methods, MethodResume)
+			methods = append(methods, acpformat.MethodResume)
 		}
 		if can.Load {
-			methods = append(methods, MethodLoad)
+			methods = append(methods, acpformat.MethodLoad)
 		}
 		past := where
 		past.SessionID = memory
@@ -165,7 +163,7 @@ func begin(ctx context.Context, peer *bridge.Peer, where Where, memory, model st
 		}
 	}
 	if model != "" {
-		if _, err := peer.Call(ctx, MethodModel, map[string]string{"sessionId": s.Session, "modelId": model}); err != nil {
+		if _, err := peer.Call(ctx, acpformat.MethodModel, map[string]string{"sessionId": s.Session, "modelId": model}); err != nil {
 			return Started{Err: fmt.Errorf("take the model %s: %w", model, err)}
 		}
 	}
@@ -210,7 +208,7 @@ func (b *talk) note(n stdio.Note) {
 }
 
 func (b *talk) block(block conversation.Block) {
-	b.note(stdio.Note{Type: noteBlock, Data: encode(block)})
+	b.note(stdio.Note{Type: acpformat.NoteBlock, Data: acpformat.Encode(block)})
 }
 
 // system shows what the people of the session should know.
@@ -218,7 +216,7 @@ func (b *talk) system(subtype, message string) {
 	at := now()
 	b.block(conversation.Block{
 		ID: fmt.Sprintf("%s/%s/%d", subtype, b.Turn.Run, at.UnixMilli()), Type: conversation.System, Status: conversation.Complete,
-		CreatedAt: at, Subtype: subtype, Message: bounded(message),
+		CreatedAt: at, Subtype: subtype, Message: acpformat.Bounded(message),
 	})
 }
 
@@ -229,14 +227,14 @@ func (b *talk) begun(s Started) bool {
 			b.prompted(*b.Queued)
 			b.failed(fmt.Sprintf("the agent does not start: %v", s.Err))
 		} else {
-			fmt.Fprintf(b.Stderr, "%s: the agent does not start: %v\n", Command, s.Err)
+			fmt.Fprintf(b.Stderr, "%s: the agent does not start: %v\n", acpformat.Command, s.Err)
 		}
 		return false
 	}
 	b.Session = s.Session
 	b.note(stdio.Note{Type: noteSession, ID: s.Session})
 	if !s.Loaded {
-		if instructions := os.Getenv(envInstructions); instructions != "" {
+		if instructions := os.Getenv(acpformat.EnvInstructions); instructions != "" {
 			b.preface = append(b.preface, "Instructions for this conversation:\n\n"+instructions)
 		}
 	}
@@ -263,7 +261,7 @@ func (b *talk) command(c stdio.Command) {
 	case stdio.Answer:
 		b.answer(c)
 	default:
-		fmt.Fprintf(b.Stderr, "%s: no such command: %s\n", Command, c.Type)
+		fmt.Fprintf(b.Stderr, "%s: no such command: %s\n", acpformat.Command, c.Type)
 	}
 }
 
@@ -302,9 +300,9 @@ func (b *talk) known(c stdio.Command) bool {
 	if past, ok := b.journal.runs[c.RunID]; ok && (past.ended || past.answered) {
 		end := past.end
 		if !past.ended {
-			end = endNote{At: now(), Outcome: session.OutcomeUnknown, Reason: reasonDelivered}
+			end = acpformat.EndNote{At: now(), Outcome: session.OutcomeUnknown, Reason: reasonDelivered}
 		}
-		b.out.Note(stdio.Note{Type: stdio.NoteKnown, RunID: c.RunID, Data: encode(end)})
+		b.out.Note(stdio.Note{Type: stdio.NoteKnown, RunID: c.RunID, Data: acpformat.Encode(end)})
 		return true
 	}
 	return false
@@ -314,7 +312,7 @@ func (b *talk) known(c stdio.Command) bool {
 func (b *talk) prompted(c stdio.Command) {
 	b.Begin(c.RunID)
 	b.before = b.cost
-	b.recorder = recorder{Prefix: c.RunID}
+	b.Recorder = acpformat.Recorder{Prefix: c.RunID}
 	b.journal.runs[c.RunID] = &pastRun{}
 	at := c.At
 	if at.IsZero() {
@@ -353,8 +351,8 @@ func (b *talk) cancel() {
 // answer answers a question of the agent. An answer to a question that is no longer pending is
 // dropped.
 func (b *talk) answer(c stdio.Command) {
-	var d AnswerData
-	if b.Turn == nil || b.Turn.Asked[c.ID] == nil || !Decode(c.Data, &d) {
+	var d acpformat.AnswerData
+	if b.Turn == nil || b.Turn.Asked[c.ID] == nil || !acpformat.Decode(c.Data, &d) {
 		return
 	}
 	b.reply(c.ID, d.Option)
@@ -365,7 +363,7 @@ func (b *talk) answer(c stdio.Command) {
 
 // running notes that a call which has waited for permission has begun.
 func (b *talk) running(call string) {
-	if o := b.find(call); o != nil && o.Block.Status == conversation.Pending {
+	if o := b.Find(call); o != nil && o.Block.Status == conversation.Pending {
 		o.Block.Status = conversation.Running
 		b.block(o.Block)
 	}
@@ -374,7 +372,7 @@ func (b *talk) running(call string) {
 // reply answers a request for permission; no option withdraws the question.
 func (b *talk) reply(call, option string) {
 	b.Turn.Heard = time.Now()
-	b.note(stdio.Note{Type: noteAnswered, ID: call})
+	b.note(stdio.Note{Type: acpformat.NoteAnswered, ID: call})
 	b.Reply(call, option)
 }
 
@@ -390,17 +388,17 @@ func (b *talk) line(l Said) {
 	}
 	b.Turn.Heard = time.Now()
 	switch {
-	case l.Method == MethodUpdate:
-		var p params
-		if Decode(l.Params, &p) {
+	case l.Method == acpformat.MethodUpdate:
+		var p acpformat.Params
+		if acpformat.Decode(l.Params, &p) {
 			if p.Update.Cost != nil {
 				b.cost = p.Update.Cost.Amount
 			}
-			events, _ := b.update(p.Update, now())
+			events, _ := b.Update(p.Update, now())
 			b.tell(events)
 		}
 		b.out.Raw(l.Line)
-	case l.Method == MethodPermission && l.IsRequest():
+	case l.Method == acpformat.MethodPermission && l.IsRequest():
 		b.permission(l)
 	case l.IsEnd():
 		b.out.Raw(l.Line)
@@ -420,7 +418,7 @@ func (b *talk) tell(events []conversation.Event) {
 				b.block(d.Block)
 			}
 		case conversation.BlockUpdate:
-			if o := b.find(d.BlockID); o != nil {
+			if o := b.Find(d.BlockID); o != nil {
 				b.block(o.Block)
 			}
 		case conversation.BlockComplete:
@@ -431,11 +429,11 @@ func (b *talk) tell(events []conversation.Event) {
 
 // permission passes a question on, unless everything is allowed.
 func (b *talk) permission(l Said) {
-	var p params
-	Decode(l.Params, &p)
+	var p acpformat.Params
+	acpformat.Decode(l.Params, &p)
 	id := p.ToolCall.ID
 	if id != "" {
-		b.tell(b.call(p.ToolCall, true, now()))
+		b.tell(b.Call(p.ToolCall, true, now()))
 	}
 	if !b.allow && id != "" {
 		b.Turn.Asked[id] = l.ID
@@ -474,7 +472,7 @@ func (b *talk) tick() bool {
 
 // busy reports whether a tool is at work.
 func (b *talk) busy() bool {
-	return slices.ContainsFunc(b.Open, func(o *openBlock) bool { return o.Block.Status == conversation.Running })
+	return slices.ContainsFunc(b.Open, func(o *acpformat.OpenBlock) bool { return o.Block.Status == conversation.Running })
 }
 
 // finish ends the turn, as the answer to its prompt says.
@@ -485,25 +483,25 @@ func (b *talk) finish(m bridge.Message) {
 		return
 	}
 	if outcome == session.OutcomeCompleted {
-		b.tell(b.closeText(now()))
+		b.tell(b.CloseText(now()))
 	}
-	b.end(outcome, reason, usage(m.Result))
+	b.end(outcome, reason, acpformat.Usage(m.Result))
 }
 
 // failed ends the turn with what went wrong.
 func (b *talk) failed(message string) {
-	b.tell(b.cut(now()))
+	b.tell(b.Cut(now()))
 	b.system("error", message)
-	b.end(session.OutcomeFailed, bounded(message), session.Usage{})
+	b.end(session.OutcomeFailed, acpformat.Bounded(message), session.Usage{})
 }
 
 // end is the last line of a turn: the journal is whole before it is printed.
 func (b *talk) end(outcome session.Outcome, reason string, used session.Usage) {
-	b.tell(b.cut(now()))
+	b.tell(b.Cut(now()))
 	used.ToolCalls, used.CostUSD = b.Calls, max(0, b.cost-b.before)
-	end := endNote{At: now(), Outcome: outcome, Reason: reason, Usage: used, Model: b.model}
+	end := acpformat.EndNote{At: now(), Outcome: outcome, Reason: reason, Usage: used, Model: b.model}
 	past := b.journal.runs[b.Turn.Run]
 	past.ended, past.end = true, end
-	b.note(stdio.Note{Type: noteEnd, RunID: b.Turn.Run, Data: encode(end)})
+	b.note(stdio.Note{Type: acpformat.NoteEnd, RunID: b.Turn.Run, Data: acpformat.Encode(end)})
 	b.Turn = nil
 }

@@ -1,4 +1,4 @@
-package acp
+package acpformat
 
 import (
 	"encoding/json"
@@ -11,20 +11,20 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/lazyregexp"
 )
 
-// recorder makes blocks of what an agent says of its work. The bridge keeps one to write the
+// Recorder makes blocks of what an agent says of its work. The bridge keeps one to write the
 // transcript, a translator has one to show what streams.
-type recorder struct {
+type Recorder struct {
 	// Prefix begins the ids of text, for which the agent has none; Texts counts it.
 	Prefix string       `json:"prefix,omitempty"`
 	Texts  int          `json:"texts,omitempty"`
-	Open   []*openBlock `json:"open,omitempty"` // in the order they were opened
+	Open   []*OpenBlock `json:"open,omitempty"` // in the order they were opened
 	// Calls counts the calls of tools.
 	Calls int64 `json:"calls,omitempty"`
 	// Interrupted: whatever ends from now on was aborted.
 	Interrupted bool `json:"interrupted,omitempty"`
 }
 
-type openBlock struct {
+type OpenBlock struct {
 	Block     conversation.Block `json:"block"`
 	Text      []byte             `json:"text,omitempty"` // deltas so far; the block's content is empty meanwhile
 	MessageID string             `json:"messageId,omitempty"`
@@ -35,33 +35,10 @@ type openBlock struct {
 }
 
 const (
-	maxKept = 32 << 10 // bytes of open blocks in a state
-	maxOpen = 64       // blocks that are open at once
+	MaxOpen = 64 // blocks that are open at once
 )
 
-// kept is what a state has of open blocks: the newest ones, and of those as much as there is room for.
-func kept(open []*openBlock) []*openBlock {
-	open = open[max(0, len(open)-maxOpen):]
-	out := make([]*openBlock, len(open))
-	room := maxKept
-	for i, o := range slices.Backward(open) {
-		short := *o
-		if len(short.Text) > room {
-			short.Text, short.Cut = short.Text[:room], true
-		}
-		room -= len(short.Text)
-		for _, raw := range []*json.RawMessage{&short.Block.Input, &short.Shown, &short.Output} {
-			if len(*raw) > room {
-				*raw = nil
-			}
-			room -= len(*raw)
-		}
-		out[i] = &short
-	}
-	return out
-}
-
-func (r *recorder) find(id string) *openBlock {
+func (r *Recorder) Find(id string) *OpenBlock {
 	for _, o := range slices.Backward(r.Open) {
 		if o.Block.ID == id {
 			return o
@@ -71,7 +48,7 @@ func (r *recorder) find(id string) *openBlock {
 }
 
 // text is the text that streams, or nil.
-func (r *recorder) text() *openBlock {
+func (r *Recorder) text() *OpenBlock {
 	for _, o := range r.Open {
 		if o.Block.Type == conversation.AssistantText || o.Block.Type == conversation.Thinking {
 			return o
@@ -80,33 +57,33 @@ func (r *recorder) text() *openBlock {
 	return nil
 }
 
-// start opens a block. Where too many are open, the oldest is closed as aborted.
-func (r *recorder) start(o *openBlock, at time.Time) []conversation.Event {
+// Start opens a block. Where too many are open, the oldest is closed as aborted.
+func (r *Recorder) Start(o *OpenBlock, at time.Time) []conversation.Event {
 	var events []conversation.Event
-	if len(r.Open) >= maxOpen {
+	if len(r.Open) >= MaxOpen {
 		events = append(events, r.close(r.Open[0], conversation.Aborted, at))
 	}
 	r.Open = append(r.Open, o)
-	return append(events, event(conversation.EventBlockStart, conversation.BlockStart{Block: o.Block}, at))
+	return append(events, Event(conversation.EventBlockStart, conversation.BlockStart{Block: o.Block}, at))
 }
 
 // close completes an open block with what it has.
-func (r *recorder) close(o *openBlock, status conversation.BlockStatus, at time.Time) conversation.Event {
+func (r *Recorder) close(o *OpenBlock, status conversation.BlockStatus, at time.Time) conversation.Event {
 	if len(o.Text) > 0 {
 		o.Block.Content = string(o.Text)
 	}
 	o.Block.Status = status
-	return r.settle(o.Block, at)
+	return r.Settle(o.Block, at)
 }
 
-// settle completes a block, open or not.
-func (r *recorder) settle(b conversation.Block, at time.Time) conversation.Event {
-	r.Open = slices.DeleteFunc(r.Open, func(o *openBlock) bool { return o.Block.ID == b.ID })
-	return event(conversation.EventBlockComplete, conversation.BlockComplete{Block: b}, at)
+// Settle completes a block, open or not.
+func (r *Recorder) Settle(b conversation.Block, at time.Time) conversation.Event {
+	r.Open = slices.DeleteFunc(r.Open, func(o *OpenBlock) bool { return o.Block.ID == b.ID })
+	return Event(conversation.EventBlockComplete, conversation.BlockComplete{Block: b}, at)
 }
 
-// cut closes everything, as aborted.
-func (r *recorder) cut(at time.Time) []conversation.Event {
+// Cut closes everything, as aborted.
+func (r *Recorder) Cut(at time.Time) []conversation.Event {
 	var events []conversation.Event
 	for _, o := range slices.Clone(r.Open) {
 		events = append(events, r.close(o, conversation.Aborted, at))
@@ -114,36 +91,36 @@ func (r *recorder) cut(at time.Time) []conversation.Event {
 	return events
 }
 
-// closeText completes the text that streams, if any does.
-func (r *recorder) closeText(at time.Time) []conversation.Event {
+// CloseText completes the text that streams, if any does.
+func (r *Recorder) CloseText(at time.Time) []conversation.Event {
 	if o := r.text(); o != nil {
 		return []conversation.Event{r.close(o, conversation.Complete, at)}
 	}
 	return nil
 }
 
-// update reads an update. It reports whether it made sense.
-func (r *recorder) update(u update, at time.Time) ([]conversation.Event, bool) {
+// Update reads an update. It reports whether it made sense.
+func (r *Recorder) Update(u update, at time.Time) ([]conversation.Event, bool) {
 	switch u.Kind {
-	case updateText:
+	case UpdateText:
 		return r.chunk(conversation.AssistantText, u, at), true
-	case updateThought:
+	case UpdateThought:
 		return r.chunk(conversation.Thinking, u, at), true
 	case updateCall, updateCallMore:
 		if u.ID == "" {
 			return nil, false
 		}
-		return r.call(u, false, at), true
+		return r.Call(u, false, at), true
 	case updatePlan:
-		return append(r.closeText(at), r.plan(u.Entries, at)...), true
-	case updateUser, updateUsage, "available_commands_update", "current_mode_update", "session_info_update", "config_option_update":
+		return append(r.CloseText(at), r.plan(u.Entries, at)...), true
+	case UpdateUser, updateUsage, "available_commands_update", "current_mode_update", "session_info_update", "config_option_update":
 		return nil, true
 	}
 	return nil, false
 }
 
 // chunk shows a piece of the model's output. A text continues until something else follows.
-func (r *recorder) chunk(kind conversation.BlockType, u update, at time.Time) []conversation.Event {
+func (r *Recorder) chunk(kind conversation.BlockType, u update, at time.Time) []conversation.Event {
 	words := Words(u.Content)
 	if words == "" {
 		return nil
@@ -154,36 +131,36 @@ func (r *recorder) chunk(kind conversation.BlockType, u update, at time.Time) []
 		events, o = append(events, r.close(o, conversation.Complete, at)), nil
 	}
 	if o == nil {
-		o = &openBlock{MessageID: u.MessageID, Block: conversation.Block{
+		o = &OpenBlock{MessageID: u.MessageID, Block: conversation.Block{
 			ID: fmt.Sprintf("%s/%d", r.Prefix, r.Texts), Type: kind, Status: conversation.Streaming, CreatedAt: at,
 		}}
 		r.Texts++
-		events = append(events, r.start(o, at)...)
+		events = append(events, r.Start(o, at)...)
 	}
 	if !o.Cut {
 		o.Text = conversation.AppendText(o.Text, words)
 	}
-	return append(events, event(conversation.EventTextDelta, conversation.TextDelta{BlockID: o.Block.ID, Delta: words}, at))
+	return append(events, Event(conversation.EventTextDelta, conversation.TextDelta{BlockID: o.Block.ID, Delta: words}, at))
 }
 
-// call reads an update of a call; asked means that it waits for permission.
-func (r *recorder) call(u update, asked bool, at time.Time) []conversation.Event {
-	events := r.closeText(at)
-	o := r.find(u.ID)
+// Call reads an update of a call; asked means that it waits for permission.
+func (r *Recorder) Call(u update, asked bool, at time.Time) []conversation.Event {
+	events := r.CloseText(at)
+	o := r.Find(u.ID)
 	if o == nil {
-		o = &openBlock{Block: conversation.Block{
-			ID: u.ID, Type: conversation.ToolUse, Status: conversation.Pending, CreatedAt: at, Name: u.name(), ToolUseID: u.ID,
-			Input: u.input(),
+		o = &OpenBlock{Block: conversation.Block{
+			ID: u.ID, Type: conversation.ToolUse, Status: conversation.Pending, CreatedAt: at, Name: u.Name(), ToolUseID: u.ID,
+			Input: u.CalledWith(),
 		}}
 		r.Calls++
-		events = append(events, r.start(o, at)...)
+		events = append(events, r.Start(o, at)...)
 	}
 	var changed conversation.Updates
-	if name := u.name(); u.Meta != nil && name != o.Block.Name && name != "" {
+	if name := u.Name(); u.Meta != nil && name != o.Block.Name && name != "" {
 		o.Block.Name, changed.Name = name, name
 	}
 	// A question may show its call in other words, for people.
-	if hasFields(u.Input) && (!asked || !o.Given) {
+	if HasFields(u.Input) && (!asked || !o.Given) {
 		if string(u.Input) != string(o.Block.Input) {
 			o.Block.Input, changed.Input = u.Input, u.Input
 		}
@@ -193,12 +170,12 @@ func (r *recorder) call(u update, asked bool, at time.Time) []conversation.Event
 		o.Block.Status, changed.Status = conversation.Running, conversation.Running
 	}
 	if changed.Status != "" || changed.Name != "" || changed.Input != nil {
-		events = append(events, event(conversation.EventBlockUpdate, conversation.BlockUpdate{BlockID: o.Block.ID, Updates: changed}, at))
+		events = append(events, Event(conversation.EventBlockUpdate, conversation.BlockUpdate{BlockID: o.Block.ID, Updates: changed}, at))
 	}
 	if len(u.Content) > 0 && string(u.Content) != "null" && string(u.Content) != "[]" {
 		o.Shown = u.Content
 	}
-	if hasFields(u.Output) {
+	if HasFields(u.Output) {
 		o.Output = u.Output
 	}
 	switch u.Status {
@@ -211,22 +188,22 @@ func (r *recorder) call(u update, asked bool, at time.Time) []conversation.Event
 }
 
 // ended shows the end of a call, and its result.
-func (r *recorder) ended(o *openBlock, status conversation.BlockStatus, at time.Time) []conversation.Event {
+func (r *Recorder) ended(o *OpenBlock, status conversation.BlockStatus, at time.Time) []conversation.Event {
 	if r.Interrupted {
 		status = conversation.Aborted
 	}
 	result := conversation.Block{
 		ID: o.Block.ID + "/result", Type: conversation.ToolResult, Status: conversation.Running, CreatedAt: at, ToolUseID: o.Block.ID,
 	}
-	head := event(conversation.EventBlockStart, conversation.BlockStart{Block: result}, at)
+	head := Event(conversation.EventBlockStart, conversation.BlockStart{Block: result}, at)
 	result.Status, result.Output, result.IsError = status, output(o.Output, o.Shown), status == conversation.Failed
-	return []conversation.Event{r.close(o, status, at), head, event(conversation.EventBlockComplete, conversation.BlockComplete{Block: result}, at)}
+	return []conversation.Event{r.close(o, status, at), head, Event(conversation.EventBlockComplete, conversation.BlockComplete{Block: result}, at)}
 }
 
 var word = lazyregexp.New(`^[A-Za-z0-9_.:-]+$`)
 
-// name is what the tool is called, as far as the agent says so: it need not.
-func (c toolCall) name() string {
+// Name is what the tool is called, as far as the agent says so: it need not.
+func (c toolCall) Name() string {
 	var meta map[string]struct {
 		ToolName string `json:"toolName"`
 	}
@@ -246,22 +223,22 @@ func (c toolCall) name() string {
 	return c.Title
 }
 
-// input is what the tool is called with, or what the agent says about that.
-func (c toolCall) input() json.RawMessage {
-	if hasFields(c.Input) {
+// CalledWith is what the tool is called with, or what the agent says about that.
+func (c toolCall) CalledWith() json.RawMessage {
+	if HasFields(c.Input) {
 		return c.Input
 	}
 	if c.Title == "" {
 		return nil
 	}
-	return encode(struct {
+	return Encode(struct {
 		Title     string          `json:"title"`
 		Locations json.RawMessage `json:"locations,omitempty"`
 	}{c.Title, c.Locations})
 }
 
 // plan shows the agent's plan. A turn has one, in its present state.
-func (r *recorder) plan(entries []planEntry, at time.Time) []conversation.Event {
+func (r *Recorder) plan(entries []planEntry, at time.Time) []conversation.Event {
 	if len(entries) == 0 {
 		return nil
 	}
@@ -276,18 +253,18 @@ func (r *recorder) plan(entries []planEntry, at time.Time) []conversation.Event 
 		}
 		said = append(said, mark+e.Content)
 	}
-	return whole(conversation.Block{
+	return Whole(conversation.Block{
 		ID: r.Prefix + "/plan", Type: conversation.System, Status: conversation.Complete, CreatedAt: at,
 		Subtype: "plan", Message: strings.Join(said, "\n"),
 	}, at)
 }
 
-// hasFields reports whether raw says anything.
-func hasFields(raw json.RawMessage) bool {
+// HasFields reports whether raw says anything.
+func HasFields(raw json.RawMessage) bool {
 	s := string(raw)
 	return s != "" && s != "null" && s != "{}"
 }
 
-func event(kind conversation.EventType, data any, at time.Time) conversation.Event {
+func Event(kind conversation.EventType, data any, at time.Time) conversation.Event {
 	return conversation.Event{Type: kind, ConversationID: conversation.Main, At: at, Data: data}
 }

@@ -1,4 +1,4 @@
-package acp
+package acpbridge
 
 import (
 	"context"
@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/overwinter-dev/overwinter/internal/agent/acp/acpformat"
 	"github.com/overwinter-dev/overwinter/internal/agent/stdio"
 	"github.com/overwinter-dev/overwinter/internal/runner/bridge"
 	"github.com/overwinter-dev/overwinter/internal/session"
@@ -143,8 +144,8 @@ type Capabilities struct {
 // Initialize performs the handshake. The client offers neither files nor terminals.
 func Initialize(ctx context.Context, peer *bridge.Peer) (Capabilities, error) {
 	type object = map[string]any
-	raw, err := peer.Call(ctx, MethodInitialize, object{
-		"protocolVersion":    Version,
+	raw, err := peer.Call(ctx, acpformat.MethodInitialize, object{
+		"protocolVersion":    acpformat.Version,
 		"clientCapabilities": object{"fs": object{"readTextFile": false, "writeTextFile": false}, "terminal": false},
 		"clientInfo":         object{"name": "overwinter", "version": "1"},
 	})
@@ -163,8 +164,8 @@ func Initialize(ctx context.Context, peer *bridge.Peer) (Capabilities, error) {
 			} `json:"sessionCapabilities"`
 		} `json:"agentCapabilities"`
 	}
-	if Decode(raw, &can); can.Version != Version {
-		return Capabilities{}, fmt.Errorf("the agent speaks version %d of the protocol, not %d", can.Version, Version)
+	if acpformat.Decode(raw, &can); can.Version != acpformat.Version {
+		return Capabilities{}, fmt.Errorf("the agent speaks version %d of the protocol, not %d", can.Version, acpformat.Version)
 	}
 	return Capabilities{Version: can.Info.Version, Load: can.Capabilities.Load, Resume: hasValue(can.Capabilities.Session.Resume)}, nil
 }
@@ -183,15 +184,15 @@ type Where struct {
 
 // NewSession begins a session and returns its id.
 func NewSession(ctx context.Context, peer *bridge.Peer, where Where) (string, error) {
-	raw, err := peer.Call(ctx, MethodNew, where)
+	raw, err := peer.Call(ctx, acpformat.MethodNew, where)
 	if err != nil {
 		return "", err
 	}
 	var made struct {
 		SessionID string `json:"sessionId"`
 	}
-	if Decode(raw, &made); made.SessionID == "" {
-		return "", errors.New(MethodNew + ": the agent names no session")
+	if acpformat.Decode(raw, &made); made.SessionID == "" {
+		return "", errors.New(acpformat.MethodNew + ": the agent names no session")
 	}
 	return made.SessionID, nil
 }
@@ -243,13 +244,13 @@ func (c *Client) Prompt(texts ...string) {
 	}
 	params := map[string]any{"sessionId": c.Session, "prompt": parts}
 	c.tasks.Go(func() {
-		_, _ = c.peer.Call(context.Background(), MethodPrompt, params) // read where all lines are
+		_, _ = c.peer.Call(context.Background(), acpformat.MethodPrompt, params) // read where all lines are
 	})
 }
 
 // IsEnd reports whether a line answers a prompt.
 func (s Said) IsEnd() bool {
-	const start = `"` + MethodPrompt + "#"
+	const start = `"` + acpformat.MethodPrompt + "#"
 	return s.IsResponse() && len(s.ID) > len(start) && string(s.ID[:len(start)]) == start
 }
 
@@ -257,7 +258,7 @@ func (s Said) IsEnd() bool {
 // prompt may be lost, so it must be repeated: see Look.
 func (c *Client) Cancel() {
 	c.Turn.cancelled = time.Now()
-	c.check(c.peer.Notify(MethodCancel, map[string]string{"sessionId": c.Session}))
+	c.check(c.peer.Notify(acpformat.MethodCancel, map[string]string{"sessionId": c.Session}))
 }
 
 // Reply answers a request for permission; no option withdraws the question.
@@ -309,7 +310,7 @@ func (t *Turn) Ended(m bridge.Message) (o session.Outcome, reason string, failed
 	var result struct {
 		StopReason string `json:"stopReason"`
 	}
-	Decode(m.Result, &result)
-	o, reason = Stopped(result.StopReason)
+	acpformat.Decode(m.Result, &result)
+	o, reason = acpformat.Stopped(result.StopReason)
 	return o, reason, false
 }

@@ -1,4 +1,4 @@
-package acp
+package acpbridge
 
 import (
 	"bytes"
@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/overwinter-dev/overwinter/internal/agent/acp/acpformat"
 	"github.com/overwinter-dev/overwinter/internal/agent/stdio"
 	"github.com/overwinter-dev/overwinter/internal/conversation"
 	"github.com/overwinter-dev/overwinter/internal/runner/bridge"
@@ -28,7 +29,7 @@ type journal struct {
 // pastRun is a run that the journal has.
 type pastRun struct {
 	ended    bool
-	end      endNote
+	end      acpformat.EndNote
 	answered bool // the agent had begun to do something
 }
 
@@ -43,11 +44,7 @@ func openJournal(name string) (*journal, error) {
 	}
 	j := &journal{runs: map[string]*pastRun{}}
 	j.read(past)
-	parsed, err := Adapter{}.Parse([]session.TranscriptFile{{Path: name, Data: past}})
-	if err != nil {
-		return nil, fmt.Errorf("open the journal: %w", err)
-	}
-	j.said = parsed.Threads[0].Blocks
+	j.said = acpformat.Recorded([]session.TranscriptFile{{Path: name, Data: past}}).Threads[0].Blocks
 	if j.file, err = os.OpenFile(name, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600); err != nil {
 		return nil, fmt.Errorf("open the journal: %w", err)
 	}
@@ -74,14 +71,14 @@ func (j *journal) read(past []byte) {
 		case stdio.NoteRun:
 			run = &pastRun{}
 			j.runs[n.RunID] = run
-		case noteBlock:
+		case acpformat.NoteBlock:
 			var b conversation.Block
-			if run != nil && Decode(n.Data, &b) && b.Type != conversation.UserMessage && b.Type != conversation.System {
+			if run != nil && acpformat.Decode(n.Data, &b) && b.Type != conversation.UserMessage && b.Type != conversation.System {
 				run.answered = true
 			}
-		case noteEnd:
+		case acpformat.NoteEnd:
 			if past := j.runs[n.RunID]; past != nil {
-				past.ended = Decode(n.Data, &past.end)
+				past.ended = acpformat.Decode(n.Data, &past.end)
 			}
 		}
 	}
@@ -103,9 +100,9 @@ func (j *journal) retold() string {
 		case conversation.AssistantText:
 			line = "You: " + b.Content
 		case conversation.ToolUse:
-			line = fmt.Sprintf("You called the tool %s: %s", b.Name, bounded(string(b.Input)))
+			line = fmt.Sprintf("You called the tool %s: %s", b.Name, acpformat.Bounded(string(b.Input)))
 		case conversation.ToolResult:
-			line = "It gave: " + bounded(string(b.Output))
+			line = "It gave: " + acpformat.Bounded(string(b.Output))
 		default:
 			continue
 		}

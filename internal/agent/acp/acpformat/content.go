@@ -1,4 +1,4 @@
-package acp
+package acpformat
 
 import (
 	"encoding/json"
@@ -115,7 +115,7 @@ func lines(text string) []string {
 // the names that agents use, with whatever else it shows; otherwise the raw value.
 func output(raw, content json.RawMessage) json.RawMessage {
 	if len(raw) == 0 {
-		return encode(Shown(content))
+		return Encode(Shown(content))
 	}
 	var fields struct {
 		Output *string `json:"output"`
@@ -132,5 +132,5 @@ func output(raw, content json.RawMessage) json.RawMessage {
 		return raw
 	}
 	_, others := shown(content)
-	return encode(strings.Join(append([]string{*said}, others...), "\n"))
+	return Encode(strings.Join(append([]string{*said}, others...), "\n"))
 }

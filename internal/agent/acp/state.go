@@ -1,0 +1,32 @@
+package acp
+
+import (
+	"encoding/json"
+	"slices"
+
+	"github.com/overwinter-dev/overwinter/internal/agent/acp/acpformat"
+)
+
+const maxKept = 32 << 10 // bytes of open blocks in a state
+
+// kept is what a state has of open blocks: the newest ones, and of those as much as there is room for.
+func kept(open []*acpformat.OpenBlock) []*acpformat.OpenBlock {
+	open = open[max(0, len(open)-acpformat.MaxOpen):]
+	out := make([]*acpformat.OpenBlock, len(open))
+	room := maxKept
+	for i, o := range slices.Backward(open) {
+		short := *o
+		if len(short.Text) > room {
+			short.Text, short.Cut = short.Text[:room], true
+		}
+		room -= len(short.Text)
+		for _, raw := range []*json.RawMessage{&short.Block.Input, &short.Shown, &short.Output} {
+			if len(*raw) > room {
+				*raw = nil
+			}
+			room -= len(*raw)
+		}
+		out[i] = &short
+	}
+	return out
+}
