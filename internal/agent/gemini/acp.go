@@ -1,47 +1,19 @@
 package gemini
 
 import (
-	"encoding/json"
 	"fmt"
 	"strings"
 	"time"
 
 	"github.com/overwinter-dev/overwinter/internal/agent"
 	"github.com/overwinter-dev/overwinter/internal/agent/acp/acpformat"
+	"github.com/overwinter-dev/overwinter/internal/agent/gemini/geminiformat"
 	"github.com/overwinter-dev/overwinter/internal/conversation"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
-// modeTag opens what the program says as the model when its mode has been changed.
-const modeTag = "[MODE_UPDATE] "
-
 // responseTag opens what the program says as the user, when it repeats the past, for a result.
 const responseTag = "[Function Response: "
-
-// update is what session/update carries. Its content is that of a message, or a list of what a call
-// has brought.
-type update struct {
-	Kind    string          `json:"sessionUpdate"`
-	Content json.RawMessage `json:"content"`
-	call
-}
-
-// call is a call of a tool as the Agent Client Protocol has it.
-type call struct {
-	ID        string          `json:"toolCallId"`
-	Status    string          `json:"status"`
-	Title     string          `json:"title"`
-	ToolKind  string          `json:"kind"`
-	Locations json.RawMessage `json:"locations"`
-}
-
-// updateParams are the params of an update, and of a request for permission.
-type updateParams struct {
-	SessionID string          `json:"sessionId"`
-	Update    update          `json:"update"`
-	Options   json.RawMessage `json:"options"`
-	ToolCall  json.RawMessage `json:"toolCall"`
-}
 
 // update reads what the agent is doing. It reports whether it made sense.
 func (t *translator) update(f agent.Frame, m frame, at time.Time) bool {
@@ -58,11 +30,11 @@ func (t *translator) update(f agent.Frame, m frame, at time.Time) bool {
 	}
 	switch u.Kind {
 	case "agent_message_chunk":
-		if text := words(u.Content); text != "" && !strings.HasPrefix(text, modeTag) {
+		if text := geminiformat.Words(u.Content); text != "" && !strings.HasPrefix(text, geminiformat.ModeTag) {
 			t.says(f, text, at)
 		}
 	case "agent_thought_chunk":
-		if text := strings.TrimPrefix(words(u.Content), "****\n"); text != "" {
+		if text := strings.TrimPrefix(geminiformat.Words(u.Content), "****\n"); text != "" {
 			if t.state.Bridged {
 				t.emit(t.state.thinks(t.state.current(), text, at)...)
 				return true
@@ -78,10 +50,10 @@ func (t *translator) update(f agent.Frame, m frame, at time.Time) bool {
 		t.emit(t.state.closeText(at)...)
 		t.state.Text = ""
 		if u.Kind == "user_message_chunk" {
-			if strings.HasPrefix(words(u.Content), responseTag) {
+			if strings.HasPrefix(geminiformat.Words(u.Content), responseTag) {
 				return true // the result of a call, which the agent reports as well
 			}
-			t.emit(t.state.user(conversation.Main, record{ID: t.made(f), Content: u.Content}, at)...)
+			t.emit(t.state.user(conversation.Main, geminiformat.Record{ID: t.made(f), Content: u.Content}, at)...)
 			return true
 		}
 		return t.called(u, at)
@@ -111,12 +83,12 @@ func (t *translator) says(f agent.Frame, text string, at time.Time) {
 }
 
 // called reads a call, which without the bridge has a title alone.
-func (t *translator) called(u update, at time.Time) bool {
+func (t *translator) called(u geminiformat.Update, at time.Time) bool {
 	if u.ID == "" {
 		return false
 	}
 	if t.state.find(u.ID) == nil && u.Status != "completed" && u.Status != "failed" {
-		t.emit(t.state.began(u.ID, toolNote{Name: toolName(u.ID), Title: u.Title}, at, at)...)
+		t.emit(t.state.began(u.ID, geminiformat.ToolNote{Name: geminiformat.ToolName(u.ID), Title: u.Title}, at, at)...)
 		return true
 	}
 	switch u.Status {
@@ -130,9 +102,9 @@ func (t *translator) called(u update, at time.Time) bool {
 		if u.Status == "failed" {
 			status, key = "error", "error"
 		}
-		use, result := t.state.ended(conversation.Main, toolCall{
-			ID: u.ID, Name: toolName(u.ID), Status: status,
-			Result: data([]map[string]response{{"functionResponse": {ID: u.ID, Response: data(map[string]string{key: acpformat.Shown(u.Content)})}}}),
+		use, result := t.state.ended(conversation.Main, geminiformat.ToolCall{
+			ID: u.ID, Name: geminiformat.ToolName(u.ID), Status: status,
+			Result: geminiformat.Data([]map[string]geminiformat.Response{{"functionResponse": {ID: u.ID, Response: geminiformat.Data(map[string]string{key: acpformat.Shown(u.Content)})}}}),
 		}, at)
 		t.emit(append(use, result...)...)
 	}
@@ -142,8 +114,8 @@ func (t *translator) called(u update, at time.Time) bool {
 // asked reads that the agent wants permission for a call.
 func (t *translator) asked(m frame, at time.Time) bool {
 	p := &m.Params
-	var u update
-	if !decode(p.ToolCall, &u) || u.ID == "" {
+	var u geminiformat.Update
+	if !geminiformat.Decode(p.ToolCall, &u) || u.ID == "" {
 		return false
 	}
 	if t.state.Bridged && t.state.Run == "" {
@@ -153,16 +125,16 @@ func (t *translator) asked(m frame, at time.Time) bool {
 		t.emit(t.state.closeText(at)...)
 		t.state.Text = ""
 		if t.state.find(u.ID) == nil {
-			t.emit(t.state.began(u.ID, toolNote{Name: toolName(u.ID), Title: u.Title, Asked: true}, at, at)...)
+			t.emit(t.state.began(u.ID, geminiformat.ToolNote{Name: geminiformat.ToolName(u.ID), Title: u.Title, Asked: true}, at, at)...)
 		}
 	}
 	title := u.Title
 	if title == "" {
-		title = toolName(u.ID)
+		title = geminiformat.ToolName(u.ID)
 	}
 	t.state.Waiting = append(t.state.Waiting, u.ID)
 	t.out.Questions = append(t.out.Questions, agent.Question{
-		ID: u.ID, Kind: agent.Permission, ToolName: toolName(u.ID), ToolUseID: u.ID,
+		ID: u.ID, Kind: agent.Permission, ToolName: geminiformat.ToolName(u.ID), ToolUseID: u.ID,
 		Input: p.ToolCall, Title: title, Suggestions: p.Options,
 	})
 	return true
@@ -189,16 +161,16 @@ func (t *translator) responded(f agent.Frame, m frame, at time.Time) {
 			} `json:"quota"`
 		} `json:"_meta"`
 	}
-	decode(m.Result, &result)
+	geminiformat.Decode(m.Result, &result)
 	if result.SessionID != "" {
 		t.state.Session = result.SessionID
 	}
 	if e := m.Error; e != nil {
 		t.emit(whole(conversation.Main, conversation.Block{
 			ID: "error/" + t.made(f), Type: conversation.System, Status: conversation.Complete, CreatedAt: at,
-			Subtype: "error", Message: bounded(e.Message),
+			Subtype: "error", Message: geminiformat.Bounded(e.Message),
 		}, at)...)
-		t.end(session.OutcomeFailed, bounded(e.Message), at)
+		t.end(session.OutcomeFailed, geminiformat.Bounded(e.Message), at)
 		return
 	}
 	if result.StopReason == "" {

@@ -5,22 +5,23 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"path"
 	"slices"
 	"time"
 
 	"github.com/overwinter-dev/overwinter/internal/agent"
 	"github.com/overwinter-dev/overwinter/internal/agent/acp"
+	"github.com/overwinter-dev/overwinter/internal/agent/gemini/geminiformat"
 	"github.com/overwinter-dev/overwinter/internal/agent/stdio"
-	"github.com/overwinter-dev/overwinter/internal/lazyregexp"
 	"github.com/overwinter-dev/overwinter/internal/session"
+)
+
+// Names that both halves have in common.
+const (
+	Command = geminiformat.Command
 )
 
 // Name is the agent's name in the API.
 const Name = "gemini-cli"
-
-// Command is the word that calls the bridge.
-const Command = "gemini-bridge"
 
 // runner is where a sandbox has the runner, which brings the bridge.
 const runner = "/overwinter/bin/overwinter-runner"
@@ -29,8 +30,7 @@ const runner = "/overwinter/bin/overwinter-runner"
 const (
 	SecretKey     = "GEMINI_API_KEY"
 	SecretBaseURL = "GOOGLE_GEMINI_BASE_URL"
-	secretGoogle  = "GOOGLE_API_KEY"            // with secretVertex
-	secretVertex  = "GOOGLE_GENAI_USE_VERTEXAI" // "true": by way of Vertex AI
+	secretGoogle  = "GOOGLE_API_KEY" // with secretVertex
 )
 
 // DefaultModel is taken where none is named: without one, the program asks a model which it shall take.
@@ -43,8 +43,6 @@ var models = []string{
 
 // interruptGrace is how long the agent may take to abort a turn.
 const interruptGrace = 10 * time.Second
-
-var sessionID = lazyregexp.New(`^[A-Za-z0-9_-]{1,64}$`)
 
 // Adapter is Gemini CLI as the rest of overwinter sees it. The zero value is ready.
 type Adapter struct{}
@@ -77,7 +75,7 @@ func (Adapter) Describe() agent.Description {
 // Launch starts the bridge, which starts the program. The bridge resumes from the journal, however
 // the session came to this sandbox.
 func (Adapter) Launch(in agent.LaunchInput) (agent.Launch, error) {
-	if !sessionID.MatchString(in.SessionID) {
+	if !geminiformat.SessionID.MatchString(in.SessionID) {
 		return agent.Launch{}, fmt.Errorf("launch Gemini CLI: %q cannot name a session's files", in.SessionID)
 	}
 	if in.Home == "" || in.Workspace == "" {
@@ -99,7 +97,7 @@ func (Adapter) Launch(in agent.LaunchInput) (agent.Launch, error) {
 		maps.Copy(env, in.Profile.Environment)
 	}
 	maps.Copy(env, map[string]string{
-		"HOME": in.Home, envSettings: string(settings),
+		"HOME": in.Home, geminiformat.EnvSettings: string(settings),
 		"GEMINI_CLI_NO_RELAUNCH":     "true", // it would be its own child, which no signal reaches
 		"GEMINI_CLI_TRUST_WORKSPACE": "true",
 		"GEMINI_TELEMETRY_ENABLED":   "false",
@@ -112,13 +110,10 @@ func (Adapter) Launch(in agent.LaunchInput) (agent.Launch, error) {
 	return agent.Launch{
 		Argv: append(argv, "--", "node", Program, "--acp", "--model", model, "--approval-mode", mode),
 		Env:  env, Dir: in.Workspace,
-		Transcripts: []string{journalPath(in.Home, in.SessionID)},
-		Secrets:     []string{SecretKey, SecretBaseURL, secretGoogle, secretVertex},
+		Transcripts: []string{geminiformat.JournalPath(in.Home, in.SessionID)},
+		Secrets:     []string{SecretKey, SecretBaseURL, secretGoogle, geminiformat.SecretVertex},
 	}, nil
 }
-
-// journalPath is where the transcript of a session is kept.
-func journalPath(home, id string) string { return path.Join(home, ".gemini", journalDir, id+".jsonl") }
 
 // Prompt is the line that begins a run.
 func (Adapter) Prompt(in agent.PromptInput) ([]byte, error) {

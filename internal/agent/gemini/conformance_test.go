@@ -20,6 +20,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/agent/npm/npmtest"
 	"github.com/overwinter-dev/overwinter/internal/leaktest"
 	"github.com/overwinter-dev/overwinter/internal/localmodal"
+	"github.com/overwinter-dev/overwinter/internal/runner/agents/geminibridge"
 )
 
 // asBridge makes this test's binary be the bridge.
@@ -31,7 +32,7 @@ func TestMain(m *testing.M) {
 		os.Exit(serveMCP(os.Stdin, os.Stdout))
 	}
 	if os.Getenv(asBridge) != "" {
-		os.Exit(gemini.Main(os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
+		os.Exit(geminibridge.Main(os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
 	}
 	leaktest.Main(m)
 }
@@ -106,7 +107,7 @@ func TestConformsToTheAdapterSuite(t *testing.T) {
 		Adapter: gemini.New(),
 		Command: func(t *testing.T, launch agent.Launch) *exec.Cmd {
 			t.Helper()
-			silence := gemini.DefaultSilence
+			silence := geminibridge.DefaultSilence
 			if strings.HasSuffix(t.Name(), "GivesUpWhereTheModelFailsForEver") {
 				silence = 3 * time.Second
 			}

@@ -1,7 +1,8 @@
 // Package gemini is the agent gemini-cli: Google's Gemini CLI, driven over the Agent Client Protocol
 // for what streams, with its own chat files for what they alone know: the names, arguments and
-// results of calls, and everything that subagents do. [Adapter] is pure; [Main] is the bridge; the
-// program itself is the pinned npm package of [Adapter.Packages], which Node 20 or newer runs.
+// results of calls, and everything that subagents do. [Adapter] is pure; package geminibridge is the
+// bridge, and package geminiformat what both read. The program itself is the pinned npm package of
+// [Adapter.Packages], which Node 20 or newer runs.
 //
 //	stdin                        ACP                                stdout
 //	prompt ─┐                  ┌─ session/load|new, prompt ─▶      session/update, …  ─┐

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/overwinter-dev/overwinter/internal/agent"
+	"github.com/overwinter-dev/overwinter/internal/agent/gemini/geminiformat"
 	"github.com/overwinter-dev/overwinter/internal/conversation"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
@@ -44,7 +45,7 @@ func (t *translator) native(f agent.Frame, l frame, at time.Time) bool {
 	case "message":
 		switch l.Role {
 		case "user":
-			t.emit(t.state.user(conversation.Main, record{ID: id, Content: quoted(l.Content)}, at)...)
+			t.emit(t.state.user(conversation.Main, geminiformat.Record{ID: id, Content: geminiformat.Quoted(l.Content)}, at)...)
 		case "assistant":
 			if t.state.Text == "" {
 				t.state.Text = textID(id)
@@ -61,7 +62,7 @@ func (t *translator) native(f agent.Frame, l frame, at time.Time) bool {
 		t.state.Failure = l.Message
 		t.emit(whole(conversation.Main, conversation.Block{
 			ID: "error/" + id, Type: conversation.System, Status: conversation.Complete, CreatedAt: at,
-			Subtype: "error", Message: bounded(l.Message),
+			Subtype: "error", Message: geminiformat.Bounded(l.Message),
 		}, at)...)
 	case "result":
 		t.state.Usage.InputTokens, t.state.Usage.OutputTokens = l.Stats.Input, l.Stats.Output
@@ -76,7 +77,7 @@ func (t *translator) native(f agent.Frame, l frame, at time.Time) bool {
 		if reason == "" {
 			reason = "the agent does not say why"
 		}
-		t.end(session.OutcomeFailed, bounded(reason), at)
+		t.end(session.OutcomeFailed, geminiformat.Bounded(reason), at)
 	default:
 		return false
 	}
@@ -87,11 +88,11 @@ func (t *translator) nativeCall(l frame, at time.Time) bool {
 	if l.ToolID == "" || t.state.find(l.ToolID) != nil {
 		return false
 	}
-	note := toolNote{Name: l.ToolName}
+	note := geminiformat.ToolNote{Name: l.ToolName}
 	var args struct {
 		AgentName string `json:"agent_name"`
 	}
-	if decode(l.Arguments, &args) && args.AgentName != "" {
+	if geminiformat.Decode(l.Arguments, &args) && args.AgentName != "" {
 		note.Title = "Delegating to agent '" + args.AgentName + "'"
 	}
 	t.emit(t.state.began(l.ToolID, note, at, at)...)
@@ -107,9 +108,9 @@ func (t *translator) nativeResult(l frame, at time.Time) bool {
 	if o == nil {
 		return false
 	}
-	c := toolCall{ID: l.ToolID, Name: o.Block.Name, Args: o.Block.Input, Status: "success"}
+	c := geminiformat.ToolCall{ID: l.ToolID, Name: o.Block.Name, Args: o.Block.Input, Status: "success"}
 	if o.Block.Type == conversation.Subagent {
-		c.Name = subagentTool
+		c.Name = geminiformat.SubagentTool
 	}
 	answer := map[string]string{"output": l.Output}
 	if l.Status != "success" {
@@ -120,7 +121,7 @@ func (t *translator) nativeResult(l frame, at time.Time) bool {
 		}
 		answer = map[string]string{"error": said}
 	}
-	c.Result = data([]map[string]response{{"functionResponse": {ID: l.ToolID, Response: data(answer)}}})
+	c.Result = geminiformat.Data([]map[string]geminiformat.Response{{"functionResponse": {ID: l.ToolID, Response: geminiformat.Data(answer)}}})
 	use, result := t.state.ended(conversation.Main, c, at)
 	t.emit(append(use, result...)...)
 	return true

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/overwinter-dev/overwinter/internal/agent/gemini/geminiformat"
 	"github.com/overwinter-dev/overwinter/internal/agent/stdio"
 	"github.com/overwinter-dev/overwinter/internal/conversation"
 	"github.com/overwinter-dev/overwinter/internal/session"
@@ -85,8 +86,8 @@ func open(f session.TranscriptFile) *chatFile {
 			c.kind, c.id = journalFile, n.ID
 			return c
 		}
-		var r record
-		if !decode(line, &r) {
+		var r geminiformat.Record
+		if !geminiformat.Decode(line, &r) {
 			continue
 		}
 		if r.SessionID != "" && r.ID == "" {
@@ -96,7 +97,7 @@ func open(f session.TranscriptFile) *chatFile {
 			}
 			return c
 		}
-		if r.Type == userRecord || r.Type == geminiRecord || r.Set != nil {
+		if r.Type == geminiformat.UserRecord || r.Type == geminiformat.GeminiRecord || r.Set != nil {
 			c.kind, c.id = mainFile, strings.TrimSuffix(path.Base(f.Path), ".jsonl")
 			return c
 		}
@@ -139,8 +140,8 @@ func (p *parser) journal(c *chatFile) {
 		if !ok {
 			continue
 		}
-		var d stamp
-		if n.Type != noteChat && decode(n.Data, &d) && !d.At.IsZero() {
+		var d geminiformat.Stamp
+		if n.Type != geminiformat.NoteChat && geminiformat.Decode(n.Data, &d) && !d.At.IsZero() {
 			p.at = d.At.UTC()
 		}
 		p.fold(p.heed(n, p.at))
@@ -154,8 +155,8 @@ func (p *parser) chat(conv string, c *chatFile) {
 	c.read = true
 	p.at = c.begun
 	for line := range bytes.Lines(c.data) {
-		var r record
-		if !decode(line, &r) {
+		var r geminiformat.Record
+		if !geminiformat.Decode(line, &r) {
 			continue
 		}
 		switch {
@@ -175,15 +176,15 @@ func (p *parser) chat(conv string, c *chatFile) {
 
 func (p *parser) messages(conv string, list []json.RawMessage) {
 	for _, raw := range list {
-		var m record
-		if decode(raw, &m) {
+		var m geminiformat.Record
+		if geminiformat.Decode(raw, &m) {
 			p.message(conv, m)
 		}
 	}
 }
 
 // message reads a message, with the subagents that it called.
-func (p *parser) message(conv string, r record) {
+func (p *parser) message(conv string, r geminiformat.Record) {
 	if r.ID == "" {
 		return
 	}

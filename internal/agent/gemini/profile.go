@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/overwinter-dev/overwinter/internal/agent"
+	"github.com/overwinter-dev/overwinter/internal/agent/gemini/geminiformat"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
@@ -84,7 +85,7 @@ func (Adapter) ProfileFiles(in agent.LaunchInput) ([]session.TranscriptFile, err
 		if err != nil {
 			return nil, err
 		}
-		add(path.Join(commandDir, c.Name+".toml"), text)
+		add(path.Join(geminiformat.CommandDir, c.Name+".toml"), text)
 	}
 	return files, nil
 }
@@ -96,19 +97,19 @@ func withFrontMatter(t session.ProfileText) string {
 	if description == "" {
 		description = t.Name
 	}
-	return fmt.Sprintf("---\nname: %s\ndescription: %s\n---\n\n%s\n", t.Name, quoted(description), t.Content)
+	return fmt.Sprintf("---\nname: %s\ndescription: %s\n---\n\n%s\n", t.Name, geminiformat.Quoted(description), t.Content)
 }
 
 // commandFile is a command as the program reads it. A JSON string is one of TOML as well.
 func commandFile(c session.ProfileText) (string, error) {
 	var b strings.Builder
 	if c.Description != "" {
-		fmt.Fprintf(&b, "description = %s\n", quoted(c.Description))
+		fmt.Fprintf(&b, "description = %s\n", geminiformat.Quoted(c.Description))
 	}
 	prompt, err := json.Marshal(c.Content)
 	if err != nil {
 		return "", fmt.Errorf("command %s: %w", c.Name, err)
 	}
-	fmt.Fprintf(&b, "%s%s\n", promptKey, prompt)
+	fmt.Fprintf(&b, "%s%s\n", geminiformat.PromptKey, prompt)
 	return b.String(), nil
 }

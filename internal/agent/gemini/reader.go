@@ -5,22 +5,16 @@ import (
 	"fmt"
 	"strings"
 	"time"
-	"unicode"
 
+	"github.com/overwinter-dev/overwinter/internal/agent/gemini/geminiformat"
 	"github.com/overwinter-dev/overwinter/internal/agent/stdio"
 	"github.com/overwinter-dev/overwinter/internal/conversation"
 	"github.com/overwinter-dev/overwinter/internal/lazyregexp"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
-// subagentTool is the tool that calls subagents.
-const subagentTool = "invoke_agent"
-
 // reminderTag opens what the program sends itself as the user.
 const reminderTag = "System: "
-
-// maxRaw bounds what is kept of lines that are not understood, and of messages for people.
-const maxRaw = 4 << 10
 
 // delegating is the title of a call of subagentTool.
 var delegating = lazyregexp.New(`^Delegating to agent '(.+)'$`)
@@ -52,54 +46,54 @@ type reader struct {
 // then.
 func (r *reader) heed(n stdio.Note, at time.Time) []conversation.Event {
 	switch n.Type {
-	case notePrompt:
+	case geminiformat.NotePrompt:
 		return r.prompt(n, at)
-	case noteChat:
-		var rec record
-		if !decode(n.Data, &rec) {
+	case geminiformat.NoteChat:
+		var rec geminiformat.Record
+		if !geminiformat.Decode(n.Data, &rec) {
 			return nil
 		}
 		return r.record(where(n.ID), rec, at)
-	case noteText:
+	case geminiformat.NoteText:
 		_ = json.Unmarshal(n.Data, &r.Said) // a note that says nothing
-	case noteTool:
-		var d toolNote
-		if !decode(n.Data, &d) || n.ID == "" || r.find(n.ID) != nil {
+	case geminiformat.NoteTool:
+		var d geminiformat.ToolNote
+		if !geminiformat.Decode(n.Data, &d) || n.ID == "" || r.find(n.ID) != nil {
 			return nil
 		}
 		return r.began(n.ID, d, stamped(d.At, at), at)
-	case noteAnswered:
-		if o := r.find(n.ID); o != nil && isTrue(n.Data) && o.Block.Status == conversation.Pending {
+	case geminiformat.NoteAnswered:
+		if o := r.find(n.ID); o != nil && geminiformat.IsTrue(n.Data) && o.Block.Status == conversation.Pending {
 			return r.running(o, at)
 		}
-	case noteSubagent:
-		var d subagentNote
+	case geminiformat.NoteSubagent:
+		var d geminiformat.SubagentNote
 		if o := r.called(n, &d); o != nil && n.ID != "" {
 			o.Block.SubagentID = n.ID
 			return []conversation.Event{change(o, conversation.Updates{SubagentID: n.ID}, at)}
 		}
-	case noteInterrupt:
+	case geminiformat.NoteInterrupt:
 		r.Interrupted = true
-	case notePartial:
-		var d partialNote
-		if decode(n.Data, &d) {
+	case geminiformat.NotePartial:
+		var d geminiformat.PartialNote
+		if geminiformat.Decode(n.Data, &d) {
 			return r.partial(d, stamped(d.At, at), at)
 		}
-	case noteHistory:
+	case geminiformat.NoteHistory:
 		return r.compacted(n, at)
-	case noteLost:
+	case geminiformat.NoteLost:
 		return r.system("memory_lost", n, at)
 	case stdio.NoteFailed, stdio.NoteDeadline:
 		return r.system("error", n, at)
-	case noteEnd:
+	case geminiformat.NoteEnd:
 		return r.cut(at)
 	}
 	return nil
 }
 
 // called is the open call of a subagent that has begun.
-func (r *reader) called(n stdio.Note, d *subagentNote) *openBlock {
-	if !decode(n.Data, d) {
+func (r *reader) called(n stdio.Note, d *geminiformat.SubagentNote) *openBlock {
+	if !geminiformat.Decode(n.Data, d) {
 		return nil
 	}
 	o := r.find(d.ToolUseID)
@@ -111,8 +105,8 @@ func (r *reader) called(n stdio.Note, d *subagentNote) *openBlock {
 
 // prompt begins a turn. What an earlier one has left open died with its process.
 func (r *reader) prompt(n stdio.Note, at time.Time) []conversation.Event {
-	var d promptNote
-	if !decode(n.Data, &d) || n.RunID == "" {
+	var d geminiformat.PromptNote
+	if !geminiformat.Decode(n.Data, &d) || n.RunID == "" {
 		return nil
 	}
 	events := r.cut(at)
@@ -125,39 +119,39 @@ func (r *reader) prompt(n stdio.Note, at time.Time) []conversation.Event {
 
 // system shows what went wrong.
 func (r *reader) system(subtype string, n stdio.Note, at time.Time) []conversation.Event {
-	var d stamp
-	decode(n.Data, &d)
+	var d geminiformat.Stamp
+	geminiformat.Decode(n.Data, &d)
 	created := stamped(d.At, at)
 	id := fmt.Sprintf("%s/%s/%d", subtype, r.Run, created.UnixMilli())
 	return r.settle(conversation.Main, conversation.Block{
 		ID: id, Type: conversation.System, Status: conversation.Complete, CreatedAt: created,
-		Subtype: subtype, Message: bounded(n.Message),
+		Subtype: subtype, Message: geminiformat.Bounded(n.Message),
 	}, at)
 }
 
 // compacted shows that the agent has put a summary in the place of what it remembered.
 func (r *reader) compacted(n stdio.Note, at time.Time) []conversation.Event {
-	var d historyNote
-	if !decode(n.Data, &d) || len(d.Added) == 0 {
+	var d geminiformat.HistoryNote
+	if !geminiformat.Decode(n.Data, &d) || len(d.Added) == 0 {
 		return nil
 	}
-	var rec record
-	if !decode(d.Added[0], &rec) || rec.ID == "" {
+	var rec geminiformat.Record
+	if !geminiformat.Decode(d.Added[0], &rec) || rec.ID == "" {
 		return nil
 	}
 	return r.settle(conversation.Main, conversation.Block{
 		ID: rec.ID, Type: conversation.System, Status: conversation.Complete, CreatedAt: stamped(d.At, at),
-		Subtype: "compaction", Message: bounded(words(rec.Content)),
+		Subtype: "compaction", Message: geminiformat.Bounded(geminiformat.Words(rec.Content)),
 	}, at)
 }
 
 // record reads a message of a chat file.
-func (r *reader) record(conv string, rec record, at time.Time) []conversation.Event {
+func (r *reader) record(conv string, rec geminiformat.Record, at time.Time) []conversation.Event {
 	at = when(rec.Timestamp, at)
 	switch rec.Type {
-	case userRecord:
+	case geminiformat.UserRecord:
 		return r.user(conv, rec, at)
-	case geminiRecord:
+	case geminiformat.GeminiRecord:
 		return r.gemini(conv, rec, at)
 	case errorRecord, warningRecord:
 		return r.told(conv, rec, at)
@@ -166,36 +160,36 @@ func (r *reader) record(conv string, rec record, at time.Time) []conversation.Ev
 }
 
 // told reads what the program has shown the person in front of its terminal.
-func (r *reader) told(conv string, rec record, at time.Time) []conversation.Event {
-	said := words(rec.Content)
+func (r *reader) told(conv string, rec geminiformat.Record, at time.Time) []conversation.Event {
+	said := geminiformat.Words(rec.Content)
 	if said == "" || rec.ID == "" || !r.once("record/"+conv+"/"+rec.ID) {
 		return nil
 	}
 	return whole(conv, conversation.Block{
 		ID: rec.ID, Type: conversation.System, Status: conversation.Complete, CreatedAt: at,
-		Subtype: rec.Type, Message: bounded(said),
+		Subtype: rec.Type, Message: geminiformat.Bounded(said),
 	}, at)
 }
 
 // user reads what the model received from a person, or from tools that the agent has not stored as
 // calls: it leaves out those that were refused, and those that do not exist.
-func (r *reader) user(conv string, rec record, at time.Time) []conversation.Event {
-	if responses := rec.responses(); len(responses) > 0 {
+func (r *reader) user(conv string, rec geminiformat.Record, at time.Time) []conversation.Event {
+	if responses := rec.Responses(); len(responses) > 0 {
 		var events, results []conversation.Event
 		for _, p := range responses {
 			status := "success"
-			if _, isError := p.output(); isError {
+			if _, isError := p.Output(); isError {
 				status = "error"
 			}
-			use, result := r.ended(conv, toolCall{
+			use, result := r.ended(conv, geminiformat.ToolCall{
 				ID: p.ID, Name: p.Name, Status: status,
-				Result: data([]map[string]response{{"functionResponse": p}}),
+				Result: geminiformat.Data([]map[string]geminiformat.Response{{"functionResponse": p}}),
 			}, at)
 			events, results = append(events, use...), append(results, result...)
 		}
 		return append(events, results...)
 	}
-	said := rec.said()
+	said := rec.Said()
 	switch {
 	case said == "", rec.ID == "":
 		return nil
@@ -209,7 +203,7 @@ func (r *reader) user(conv string, rec record, at time.Time) []conversation.Even
 		// continue.
 		return whole(conv, conversation.Block{
 			ID: rec.ID, Type: conversation.System, Status: conversation.Complete, CreatedAt: at,
-			Subtype: "reminder", Message: bounded(said),
+			Subtype: "reminder", Message: geminiformat.Bounded(said),
 		}, at)
 	}
 	return whole(conv, conversation.Block{
@@ -218,7 +212,7 @@ func (r *reader) user(conv string, rec record, at time.Time) []conversation.Even
 }
 
 // gemini reads what the model has said, and the calls that have ended since.
-func (r *reader) gemini(conv string, rec record, at time.Time) []conversation.Event {
+func (r *reader) gemini(conv string, rec geminiformat.Record, at time.Time) []conversation.Event {
 	if rec.ID == "" {
 		return nil
 	}
@@ -232,7 +226,7 @@ func (r *reader) gemini(conv string, rec record, at time.Time) []conversation.Ev
 	}
 	var results []conversation.Event
 	for _, c := range rec.ToolCalls {
-		if c.over() {
+		if c.Over() {
 			use, result := r.ended(conv, c, at)
 			events, results = append(events, use...), append(results, result...)
 		}
@@ -241,7 +235,7 @@ func (r *reader) gemini(conv string, rec record, at time.Time) []conversation.Ev
 }
 
 // response shows what the model has said.
-func (r *reader) response(conv string, rec record, at time.Time) []conversation.Event {
+func (r *reader) response(conv string, rec geminiformat.Record, at time.Time) []conversation.Event {
 	var events []conversation.Event
 	if rec.Model != "" {
 		r.Model = rec.Model
@@ -251,11 +245,11 @@ func (r *reader) response(conv string, rec record, at time.Time) []conversation.
 		r.Usage.OutputTokens += t.Output + t.Thoughts
 		events = append(events, r.metadata(at))
 	}
-	content := words(rec.Content)
+	content := geminiformat.Words(rec.Content)
 	if r.Said != "" && conv == conversation.Main {
 		content, r.Said = r.Said, ""
 	}
-	if strings.TrimFunc(content, isSpace) == "" {
+	if strings.TrimFunc(content, geminiformat.IsSpace) == "" {
 		content = ""
 	}
 	if content == "" && len(rec.Thoughts) == 0 {
@@ -265,7 +259,7 @@ func (r *reader) response(conv string, rec record, at time.Time) []conversation.
 	for i, t := range rec.Thoughts {
 		events = append(events, r.settle(conv, conversation.Block{
 			ID: thinkingID(id, i), Type: conversation.Thinking, Status: conversation.Complete,
-			CreatedAt: when(t.Timestamp, at), Content: t.text(),
+			CreatedAt: when(t.Timestamp, at), Content: t.Text(),
 		}, at)...)
 	}
 	if content != "" {
@@ -277,7 +271,7 @@ func (r *reader) response(conv string, rec record, at time.Time) []conversation.
 }
 
 // partial closes what the agent has said without writing it down.
-func (r *reader) partial(d partialNote, created, at time.Time) []conversation.Event {
+func (r *reader) partial(d geminiformat.PartialNote, created, at time.Time) []conversation.Event {
 	id := r.next(conversation.Main, "")
 	status := conversation.Aborted
 	if d.Complete {
@@ -316,11 +310,11 @@ func thinkingID(response string, i int) string { return fmt.Sprintf("%s/thinking
 func resultID(call string) string              { return call + "/result" }
 
 // began shows a call that has begun.
-func (r *reader) began(id string, d toolNote, created, at time.Time) []conversation.Event {
+func (r *reader) began(id string, d geminiformat.ToolNote, created, at time.Time) []conversation.Event {
 	b := conversation.Block{
 		ID: id, Type: conversation.ToolUse, Status: conversation.Pending, CreatedAt: created, Name: d.Name, ToolUseID: id,
 	}
-	if d.Name == subagentTool {
+	if d.Name == geminiformat.SubagentTool {
 		b.Type, b.ToolUseID = conversation.Subagent, ""
 		if m := delegating.FindStringSubmatch(d.Title); m != nil {
 			b.Name = m[1]
@@ -328,7 +322,7 @@ func (r *reader) began(id string, d toolNote, created, at time.Time) []conversat
 	}
 	if d.Title != "" {
 		// What it is called with is written down at its end.
-		b.Input = data(map[string]string{"title": d.Title})
+		b.Input = geminiformat.Data(map[string]string{"title": d.Title})
 	}
 	o := &openBlock{Conversation: conversation.Main, Block: b}
 	events := r.start(o, at)
@@ -345,18 +339,18 @@ func (r *reader) running(o *openBlock, at time.Time) []conversation.Event {
 
 // ended shows a call that has ended, and its result, which follows all calls that were made with
 // it.
-func (r *reader) ended(conv string, c toolCall, at time.Time) (use, result []conversation.Event) {
+func (r *reader) ended(conv string, c geminiformat.ToolCall, at time.Time) (use, result []conversation.Event) {
 	if c.ID == "" || !r.once("call/"+c.ID) {
 		return nil, nil
 	}
 	at = when(c.Timestamp, at)
-	output, isError := c.output()
+	output, isError := c.Output()
 	block := conversation.Block{
 		ID: c.ID, Type: conversation.ToolUse, Status: conversation.Success, CreatedAt: at,
 		Name: c.Name, Input: c.Args, ToolUseID: c.ID,
 	}
 	if block.Name == "" {
-		block.Name = toolName(c.ID)
+		block.Name = geminiformat.ToolName(c.ID)
 	}
 	switch {
 	case c.Status == "cancelled", r.Interrupted:
@@ -364,11 +358,11 @@ func (r *reader) ended(conv string, c toolCall, at time.Time) (use, result []con
 	case c.Status == "error", isError:
 		block.Status = conversation.Failed
 	}
-	if c.Name == subagentTool {
+	if c.Name == geminiformat.SubagentTool {
 		var args struct {
 			AgentName string `json:"agent_name"`
 		}
-		decode(c.Args, &args)
+		geminiformat.Decode(c.Args, &args)
 		block.Type, block.Name, block.ToolUseID, block.SubagentID = conversation.Subagent, args.AgentName, "", c.AgentID
 	}
 	if o := r.find(c.ID); o != nil {
@@ -394,7 +388,7 @@ func (r *reader) ended(conv string, c toolCall, at time.Time) (use, result []con
 func (r *reader) says(id, piece string, at time.Time) []conversation.Event {
 	o := r.find(id)
 	if o == nil {
-		if piece = strings.TrimLeftFunc(piece, isSpace); piece == "" {
+		if piece = strings.TrimLeftFunc(piece, geminiformat.IsSpace); piece == "" {
 			return nil
 		}
 		o = &openBlock{Conversation: conversation.Main, Block: conversation.Block{
@@ -407,7 +401,7 @@ func (r *reader) says(id, piece string, at time.Time) []conversation.Event {
 
 func (r *reader) more(o *openBlock, piece string, at time.Time) []conversation.Event {
 	piece = o.Space + piece
-	text := strings.TrimRightFunc(piece, isSpace)
+	text := strings.TrimRightFunc(piece, geminiformat.IsSpace)
 	o.Space = piece[len(text):]
 	if text == "" {
 		return nil
@@ -486,28 +480,4 @@ func stamped(own, frame time.Time) time.Time {
 		return frame
 	}
 	return own.UTC()
-}
-
-// toolName is the name of the tool in the id of a call, which is <name>__<id>, or <name>-<ms>-<n>.
-func toolName(id string) string {
-	if name, _, ok := strings.Cut(id, "__"); ok && name != "" {
-		return name
-	}
-	if m := madeID.FindStringSubmatch(id); m != nil {
-		return m[1]
-	}
-	return ""
-}
-
-var madeID = lazyregexp.New(`^(.+)-\d{10,}-\d+$`)
-
-// isSpace is what JavaScript trims.
-func isSpace(c rune) bool { return unicode.IsSpace(c) || c == '\ufeff' }
-
-// bounded is at most maxRaw bytes of s.
-func bounded(s string) string {
-	if len(s) <= maxRaw {
-		return strings.ToValidUTF8(s, "\ufffd")
-	}
-	return strings.ToValidUTF8(s[:maxRaw], "") + "…"
 }

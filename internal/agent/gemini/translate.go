@@ -10,6 +10,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/agent"
 	"github.com/overwinter-dev/overwinter/internal/agent/acp"
 	"github.com/overwinter-dev/overwinter/internal/agent/acp/acpformat"
+	"github.com/overwinter-dev/overwinter/internal/agent/gemini/geminiformat"
 	"github.com/overwinter-dev/overwinter/internal/agent/stdio"
 	"github.com/overwinter-dev/overwinter/internal/conversation"
 	"github.com/overwinter-dev/overwinter/internal/session"
@@ -96,7 +97,7 @@ func (t *translator) line(f agent.Frame) {
 	}
 	var m frame
 	switch {
-	case !decode(f.Data, &m):
+	case !geminiformat.Decode(f.Data, &m):
 		t.unparsed(f, at)
 	case m.Method == acpformat.MethodUpdate:
 		if !t.update(f, m, at) {
@@ -120,10 +121,10 @@ func (t *translator) line(f agent.Frame) {
 
 // frame is a line of either protocol.
 type frame struct {
-	ID     json.RawMessage `json:"id"`
-	Method string          `json:"method"`
-	Params updateParams    `json:"params"`
-	Result json.RawMessage `json:"result"`
+	ID     json.RawMessage           `json:"id"`
+	Method string                    `json:"method"`
+	Params geminiformat.UpdateParams `json:"params"`
+	Result json.RawMessage           `json:"result"`
 	Error  *struct {
 		Message string `json:"message"`
 	} `json:"error"`
@@ -135,7 +136,7 @@ func (t *translator) unparsed(f agent.Frame, at time.Time) {
 	t.emit(whole(conversation.Main, conversation.Block{
 		ID:   fmt.Sprintf("unparsed/%s/%d", t.run.RunID, f.No),
 		Type: conversation.System, Status: conversation.Complete, CreatedAt: at,
-		Subtype: "unparsed", Message: bounded(string(f.Data)),
+		Subtype: "unparsed", Message: geminiformat.Bounded(string(f.Data)),
 	}, at)...)
 }
 
@@ -143,22 +144,22 @@ func (t *translator) unparsed(f agent.Frame, at time.Time) {
 func (t *translator) note(n stdio.Note, at time.Time) {
 	t.state.Bridged = true
 	switch n.Type {
-	case notePrompt:
+	case geminiformat.NotePrompt:
 		if t.run.RunID != "" && n.RunID != t.run.RunID {
 			return
 		}
 		t.state.Begun = true
-	case stdio.NoteKnown, noteEnd:
+	case stdio.NoteKnown, geminiformat.NoteEnd:
 		if t.run.RunID != "" && n.RunID != t.run.RunID {
 			return
 		}
-		var d endNote
-		decode(n.Data, &d)
+		var d geminiformat.EndNote
+		geminiformat.Decode(n.Data, &d)
 		t.end(d.Outcome, d.Reason, at)
 		return
-	case noteAnswered:
+	case geminiformat.NoteAnswered:
 		t.resolved(n.ID)
-	case noteChat:
+	case geminiformat.NoteChat:
 		// The journal has the records of a turn that the stream has not, where its process died:
 		// those of a turn before this one begin nothing here.
 		if !t.state.Begun {

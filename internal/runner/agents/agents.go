@@ -10,10 +10,11 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/agent/acp/acpformat"
 	"github.com/overwinter-dev/overwinter/internal/agent/codex"
 	"github.com/overwinter-dev/overwinter/internal/agent/demo/demoformat"
-	"github.com/overwinter-dev/overwinter/internal/agent/gemini"
+	"github.com/overwinter-dev/overwinter/internal/agent/gemini/geminiformat"
 	"github.com/overwinter-dev/overwinter/internal/agent/opencode"
 	"github.com/overwinter-dev/overwinter/internal/runner/agents/acpbridge"
 	"github.com/overwinter-dev/overwinter/internal/runner/agents/demoagent"
+	"github.com/overwinter-dev/overwinter/internal/runner/agents/geminibridge"
 )
 
 // Program is a program of an agent. args follow its command; it returns its exit code.
@@ -23,9 +24,9 @@ type Program func(args []string, stdin io.Reader, stdout, stderr io.Writer) int
 func Get(command string) Program { return programs[command] }
 
 var programs = map[string]Program{
-	acpformat.Command:  acpbridge.Main,
-	codex.Command:      codex.Main,
-	demoformat.Command: demoagent.Main,
-	gemini.Command:     gemini.Main,
-	opencode.Command:   opencode.Main,
+	acpformat.Command:    acpbridge.Main,
+	codex.Command:        codex.Main,
+	demoformat.Command:   demoagent.Main,
+	geminiformat.Command: geminibridge.Main,
+	opencode.Command:     opencode.Main,
 }

@@ -1,4 +1,4 @@
-package gemini
+package geminibridge
 
 import (
 	"context"
@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/overwinter-dev/overwinter/internal/agent/acp/acpformat"
+	"github.com/overwinter-dev/overwinter/internal/agent/gemini/geminiformat"
 	"github.com/overwinter-dev/overwinter/internal/agent/stdio"
 	"github.com/overwinter-dev/overwinter/internal/runner/agents/acpbridge"
 	"github.com/overwinter-dev/overwinter/internal/runner/bridge"
@@ -36,7 +37,7 @@ var errSilent = errors.New("the model gives no answer")
 // Main is the bridge between the runner and the program, whose argv follows the flags. Its stdin
 // has stdio.Command lines, its environment is the program's.
 func Main(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
-	flags := flag.NewFlagSet(Command, flag.ContinueOnError)
+	flags := flag.NewFlagSet(geminiformat.Command, flag.ContinueOnError)
 	flags.SetOutput(stderr)
 	id := flags.String("session", "", "the session, whose journal it is")
 	allow := flags.Bool("allow", false, "allow whatever the program asks for")
@@ -44,17 +45,17 @@ func Main(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	if err := flags.Parse(args); err != nil {
 		return bridge.ExitUsage
 	}
-	if !sessionID.MatchString(*id) || flags.NArg() == 0 || *silence <= 0 {
-		fmt.Fprintln(stderr, Command+": a session, a positive silence and the program are needed")
+	if !geminiformat.SessionID.MatchString(*id) || flags.NArg() == 0 || *silence <= 0 {
+		fmt.Fprintln(stderr, geminiformat.Command+": a session, a positive silence and the program are needed")
 		return bridge.ExitUsage
 	}
 	b := &talk{
-		Client: acpbridge.Client{Name: Command, Stderr: stderr},
+		Client: acpbridge.Client{Name: geminiformat.Command, Stderr: stderr},
 		allow:  *allow, silence: *silence, out: bridge.NewOutput(stdout), home: os.Getenv("HOME"),
 	}
 	code, err := b.main(*id, flags.Args(), stdin)
 	if err != nil {
-		fmt.Fprintf(stderr, "%s: %v\n", Command, err)
+		fmt.Fprintf(stderr, "%s: %v\n", geminiformat.Command, err)
 	}
 	return code
 }
@@ -84,7 +85,7 @@ func (b *talk) main(id string, argv []string, stdin io.Reader) (int, error) {
 		return bridge.ExitFailed, err
 	}
 	b.workspace = workspace
-	if b.journal, err = openJournal(journalPath(b.home, id)); err != nil {
+	if b.journal, err = openJournal(geminiformat.JournalPath(b.home, id)); err != nil {
 		return bridge.ExitFailed, err
 	}
 	code := bridge.ExitFailed
@@ -194,10 +195,10 @@ func (b *talk) begun(s acpbridge.Started) bool {
 		b.news = newNews()
 	}
 	if s.Session != b.journal.session || s.Loaded {
-		b.note(stdio.Note{Type: noteSession, ID: s.Session, Data: data(sessionNote{At: now(), Version: s.Version, Loaded: s.Loaded})})
+		b.note(stdio.Note{Type: noteSession, ID: s.Session, Data: geminiformat.Data(sessionNote{At: now(), Version: s.Version, Loaded: s.Loaded})})
 	}
 	if s.Lost != nil {
-		b.note(stdio.Note{Type: noteLost, Message: fmt.Sprintf("The agent could not load its history and starts from scratch: %v", s.Lost), Data: data(stamp{At: now()})})
+		b.note(stdio.Note{Type: geminiformat.NoteLost, Message: fmt.Sprintf("The agent could not load its history and starts from scratch: %v", s.Lost), Data: geminiformat.Data(geminiformat.Stamp{At: now()})})
 	}
 	b.pastBy = time.Now().Add(pastTimeout)
 	b.deliver()
@@ -214,7 +215,7 @@ func (b *talk) command(c stdio.Command) {
 	case stdio.Answer:
 		b.answer(c)
 	default:
-		fmt.Fprintf(b.Stderr, "%s: no such command: %s\n", Command, c.Type)
+		fmt.Fprintf(b.Stderr, "%s: no such command: %s\n", geminiformat.Command, c.Type)
 	}
 }
 
@@ -246,11 +247,11 @@ func (b *talk) deliver() {
 // known reports whether the run is known, and if so reports its outcome again: a run executes once.
 func (b *talk) known(c stdio.Command) bool {
 	if past, ok := b.journal.runs[c.RunID]; ok && (past.ended || past.answered) {
-		end := endNote{At: now(), Outcome: past.outcome, Reason: past.reason}
+		end := geminiformat.EndNote{At: now(), Outcome: past.outcome, Reason: past.reason}
 		if !past.ended {
 			end.Outcome, end.Reason = session.OutcomeUnknown, reasonDelivered
 		}
-		b.out.Note(stdio.Note{Type: stdio.NoteKnown, RunID: c.RunID, Data: data(end)})
+		b.out.Note(stdio.Note{Type: stdio.NoteKnown, RunID: c.RunID, Data: geminiformat.Data(end)})
 		return true
 	}
 	return false
@@ -265,7 +266,7 @@ func (b *talk) prompted(c stdio.Command) {
 	if at.IsZero() {
 		at = now()
 	}
-	b.note(stdio.Note{Type: notePrompt, RunID: c.RunID, Data: data(promptNote{
+	b.note(stdio.Note{Type: geminiformat.NotePrompt, RunID: c.RunID, Data: geminiformat.Data(geminiformat.PromptNote{
 		At: at, PromptID: c.PromptID, Author: c.Author, Content: c.Content,
 	})})
 }
@@ -277,11 +278,11 @@ func (b *talk) interrupt(run string) {
 		b.Queued = nil
 	case b.Queued != nil && b.Queued.RunID == run:
 		b.prompted(*b.Queued)
-		b.note(stdio.Note{Type: noteInterrupt, RunID: run})
+		b.note(stdio.Note{Type: geminiformat.NoteInterrupt, RunID: run})
 		b.end(session.OutcomeCancelled, session.ReasonAborted)
 	case b.Turn != nil && b.Turn.Run == run && !b.Turn.Interrupted:
 		b.Turn.Interrupted = true
-		b.note(stdio.Note{Type: noteInterrupt, RunID: run})
+		b.note(stdio.Note{Type: geminiformat.NoteInterrupt, RunID: run})
 		b.cancel()
 	}
 }
@@ -291,7 +292,7 @@ func (b *talk) interrupt(run string) {
 func (b *talk) cancel() {
 	for id := range b.Turn.Asked {
 		b.Reply(id, "")
-		b.note(stdio.Note{Type: noteAnswered, ID: id, Data: data(false)})
+		b.note(stdio.Note{Type: geminiformat.NoteAnswered, ID: id, Data: geminiformat.Data(false)})
 	}
 	b.Cancel()
 }
@@ -300,11 +301,11 @@ func (b *talk) cancel() {
 // dropped.
 func (b *talk) answer(c stdio.Command) {
 	var d acpformat.AnswerData
-	if b.Turn == nil || b.Turn.Asked[c.ID] == nil || !decode(c.Data, &d) {
+	if b.Turn == nil || b.Turn.Asked[c.ID] == nil || !geminiformat.Decode(c.Data, &d) {
 		return
 	}
 	b.Turn.Heard = time.Now()
-	b.note(stdio.Note{Type: noteAnswered, ID: c.ID, Data: data(d.Allowed)})
+	b.note(stdio.Note{Type: geminiformat.NoteAnswered, ID: c.ID, Data: geminiformat.Data(d.Allowed)})
 	if !d.Allowed {
 		delete(b.open, c.ID) // nothing more is said of it
 	}
@@ -322,11 +323,11 @@ func (b *talk) frame(f acpbridge.Said) {
 	}
 	b.Turn.Heard = time.Now()
 	b.poll()
-	var p updateParams
+	var p geminiformat.UpdateParams
 	switch {
-	case f.Method == acpformat.MethodUpdate && decode(f.Params, &p):
+	case f.Method == acpformat.MethodUpdate && geminiformat.Decode(f.Params, &p):
 		b.emit(b.before(p.Update))
-		b.tool(p.Update.call, p.Update.Kind, false)
+		b.tool(p.Update.Call, p.Update.Kind, false)
 		b.out.Raw(f.Line)
 		b.emit(b.behind(p.Update))
 	case f.Method == acpformat.MethodPermission && f.IsRequest():
@@ -343,10 +344,10 @@ func (b *talk) frame(f acpbridge.Said) {
 // permission passes a question on. Where everything is allowed it is answered here: a program that has
 // loaded a session asks in spite of its mode.
 func (b *talk) permission(f acpbridge.Said) {
-	var p updateParams
-	decode(f.Params, &p)
-	var c call
-	decode(p.ToolCall, &c)
+	var p geminiformat.UpdateParams
+	geminiformat.Decode(f.Params, &p)
+	var c geminiformat.Call
+	geminiformat.Decode(p.ToolCall, &c)
 	b.emit(b.answers())
 	b.tool(c, "tool_call", !b.allow)
 	switch {
@@ -362,8 +363,8 @@ func (b *talk) permission(f acpbridge.Said) {
 
 // repeated counts what the program says of the past that it has loaded.
 func (b *talk) repeated(m bridge.Message) {
-	var p updateParams
-	if b.past == 0 || m.Method != acpformat.MethodUpdate || !decode(m.Params, &p) {
+	var p geminiformat.UpdateParams
+	if b.past == 0 || m.Method != acpformat.MethodUpdate || !geminiformat.Decode(m.Params, &p) {
 		return
 	}
 	switch p.Update.Kind {
@@ -374,19 +375,19 @@ func (b *talk) repeated(m bridge.Message) {
 }
 
 // tool notes that a call has begun, where the program says so for the first time.
-func (b *talk) tool(c call, kind string, asked bool) {
+func (b *talk) tool(c geminiformat.Call, kind string, asked bool) {
 	if kind != "tool_call" && kind != "tool_call_update" || c.ID == "" {
 		return
 	}
 	if c.Status == "completed" || c.Status == "failed" {
 		delete(b.open, c.ID)
 	} else if _, ok := b.open[c.ID]; !ok {
-		name := toolName(c.ID)
-		b.open[c.ID] = name == subagentTool
-		if name == subagentTool {
+		name := geminiformat.ToolName(c.ID)
+		b.open[c.ID] = name == geminiformat.SubagentTool
+		if name == geminiformat.SubagentTool {
 			b.delegate = c.ID
 		}
-		b.note(stdio.Note{Type: noteTool, ID: c.ID, Data: data(toolNote{At: now(), Name: name, Title: c.Title, Asked: asked})})
+		b.note(stdio.Note{Type: geminiformat.NoteTool, ID: c.ID, Data: geminiformat.Data(geminiformat.ToolNote{At: now(), Name: name, Title: c.Title, Asked: asked})})
 	}
 }
 
@@ -438,7 +439,7 @@ func (b *talk) tick() bool {
 	}
 	if len(b.Turn.Asked) == 0 && !b.Turn.Interrupted && time.Since(b.Turn.Heard) > limit {
 		b.GiveUp(fmt.Errorf("%w within %s", errSilent, limit))
-		b.note(stdio.Note{Type: stdio.NoteDeadline, RunID: b.Turn.Run, Message: b.Turn.GaveUp.Error(), Data: data(stamp{At: now()})})
+		b.note(stdio.Note{Type: stdio.NoteDeadline, RunID: b.Turn.Run, Message: b.Turn.GaveUp.Error(), Data: geminiformat.Data(geminiformat.Stamp{At: now()})})
 		b.cancel()
 	}
 	return true
@@ -473,8 +474,8 @@ func plain(reason string) string {
 // failed ends the turn with what went wrong.
 func (b *talk) failed(message string) {
 	b.partial(false)
-	b.note(stdio.Note{Type: stdio.NoteFailed, RunID: b.Turn.Run, Message: message, Data: data(stamp{At: now()})})
-	b.end(session.OutcomeFailed, bounded(message))
+	b.note(stdio.Note{Type: stdio.NoteFailed, RunID: b.Turn.Run, Message: message, Data: geminiformat.Data(geminiformat.Stamp{At: now()})})
+	b.end(session.OutcomeFailed, geminiformat.Bounded(message))
 }
 
 // partial notes what the agent has said without writing it down.
@@ -483,15 +484,15 @@ func (b *talk) partial(whole bool) {
 	if text == "" && len(thoughts) == 0 {
 		return
 	}
-	b.note(stdio.Note{Type: notePartial, Data: data(partialNote{At: now(), Text: text, Thoughts: thoughts, Complete: whole})})
+	b.note(stdio.Note{Type: geminiformat.NotePartial, Data: geminiformat.Data(geminiformat.PartialNote{At: now(), Text: text, Thoughts: thoughts, Complete: whole})})
 }
 
 // end is the last line of a turn: the journal is whole before it is printed.
 func (b *talk) end(outcome session.Outcome, reason string) {
-	end := endNote{At: now(), Outcome: outcome, Reason: reason}
+	end := geminiformat.EndNote{At: now(), Outcome: outcome, Reason: reason}
 	past := b.journal.runs[b.Turn.Run]
 	past.ended, past.outcome, past.reason = true, outcome, reason
-	b.note(stdio.Note{Type: noteEnd, RunID: b.Turn.Run, Data: data(end)})
+	b.note(stdio.Note{Type: geminiformat.NoteEnd, RunID: b.Turn.Run, Data: geminiformat.Data(end)})
 	b.Turn = nil
 }
 

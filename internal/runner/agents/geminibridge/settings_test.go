@@ -1,4 +1,4 @@
-package gemini
+package geminibridge
 
 import (
 	"os"
@@ -6,13 +6,15 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/overwinter-dev/overwinter/internal/agent/gemini/geminiformat"
 )
 
 // TestSettingsOfALaunchStandOverTheUsersAndDoNotStay.
 func TestSettingsOfALaunchStandOverTheUsersAndDoNotStay(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	require.NoError(t, os.MkdirAll(filepath.Join(dir, journalDir), 0o700))
+	require.NoError(t, os.MkdirAll(filepath.Join(dir, geminiformat.JournalDir), 0o700))
 	name := filepath.Join(dir, "settings.json")
 	requireSettings := func(want string) {
 		t.Helper()

@@ -1,17 +1,12 @@
-package gemini
+package geminibridge
 
 import (
 	"encoding/json"
 	"strings"
 
+	"github.com/overwinter-dev/overwinter/internal/agent/gemini/geminiformat"
 	"github.com/overwinter-dev/overwinter/internal/lazyregexp"
 )
-
-// commandDir is where the program has the user's commands, below its directory.
-const commandDir = "commands"
-
-// promptKey begins the line of a command's file that has the prompt.
-const promptKey = "prompt = "
 
 var commandName = lazyregexp.New(`^[A-Za-z0-9_-]{1,64}$`)
 
@@ -20,7 +15,7 @@ var commandName = lazyregexp.New(`^[A-Za-z0-9_-]{1,64}$`)
 func commandPrompt(text string) (string, bool) {
 	for rest := text; rest != ""; {
 		line, after, _ := strings.Cut(rest, "\n")
-		value, ok := strings.CutPrefix(strings.ReplaceAll(line, "prompt=", promptKey), promptKey)
+		value, ok := strings.CutPrefix(strings.ReplaceAll(line, "prompt=", geminiformat.PromptKey), geminiformat.PromptKey)
 		if !ok {
 			rest = after
 			continue

@@ -1,4 +1,4 @@
-package gemini
+package geminibridge
 
 import (
 	"bytes"
@@ -9,10 +9,9 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-)
 
-// envSettings is the variable in which the bridge gets the program's settings, as JSON.
-const envSettings = "OVERWINTER_GEMINI_SETTINGS"
+	"github.com/overwinter-dev/overwinter/internal/agent/gemini/geminiformat"
+)
 
 // environment is that of the program: the bridge's own, but for the settings, which are written where
 // the program finds them, in its directory dir.
@@ -20,7 +19,7 @@ func environment(dir string) ([]string, error) {
 	var env []string
 	raw := ""
 	for _, e := range os.Environ() {
-		if value, ok := strings.CutPrefix(e, envSettings+"="); ok {
+		if value, ok := strings.CutPrefix(e, geminiformat.EnvSettings+"="); ok {
 			raw = value
 		} else {
 			env = append(env, e)
@@ -29,7 +28,7 @@ func environment(dir string) ([]string, error) {
 	if raw == "" {
 		return env, nil
 	}
-	if os.Getenv(secretVertex) == "true" {
+	if os.Getenv(geminiformat.SecretVertex) == "true" {
 		raw = strings.Replace(raw, `"selectedType":"gemini-api-key"`, `"selectedType":"vertex-ai"`, 1)
 	}
 	if err := writeSettings(dir, []byte(raw)); err != nil {
@@ -44,8 +43,8 @@ func environment(dir string) ([]string, error) {
 // written by others.
 func writeSettings(dir string, settings []byte) error {
 	name := filepath.Join(dir, "settings.json")
-	own := filepath.Join(dir, journalDir, "settings.json")
-	users := filepath.Join(dir, journalDir, "settings-of-user.json")
+	own := filepath.Join(dir, geminiformat.JournalDir, "settings.json")
+	users := filepath.Join(dir, geminiformat.JournalDir, "settings-of-user.json")
 	have, err := readIfThere(name)
 	if err != nil {
 		return err

@@ -1,4 +1,4 @@
-package gemini
+package geminibridge
 
 import (
 	"bytes"
@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/overwinter-dev/overwinter/internal/agent/gemini/geminiformat"
 	"github.com/overwinter-dev/overwinter/internal/agent/stdio"
 )
 
@@ -40,15 +41,15 @@ type message struct {
 // note takes up a line of the journal.
 func (m *memory) note(n stdio.Note) {
 	switch {
-	case n.Type == noteChat && n.ID == "":
-		var r record
+	case n.Type == geminiformat.NoteChat && n.ID == "":
+		var r geminiformat.Record
 		var fields map[string]json.RawMessage
-		if decode(n.Data, &r) && json.Unmarshal(n.Data, &fields) == nil {
+		if geminiformat.Decode(n.Data, &r) && json.Unmarshal(n.Data, &fields) == nil {
 			m.record(r, fields)
 		}
-	case n.Type == noteHistory:
-		var d historyNote
-		if decode(n.Data, &d) {
+	case n.Type == geminiformat.NoteHistory:
+		var d geminiformat.HistoryNote
+		if geminiformat.Decode(n.Data, &d) {
 			m.history(d)
 		}
 	}
@@ -63,7 +64,7 @@ func (m *memory) find(id string) *message {
 	return nil
 }
 
-func (m *memory) record(r record, fields map[string]json.RawMessage) {
+func (m *memory) record(r geminiformat.Record, fields map[string]json.RawMessage) {
 	switch {
 	case r.RewindTo != "":
 		if i := slices.IndexFunc(m.messages, func(have *message) bool { return have.id == r.RewindTo }); i >= 0 {
@@ -72,12 +73,12 @@ func (m *memory) record(r record, fields map[string]json.RawMessage) {
 		return
 	case r.ID == "":
 		return
-	case r.Type == userRecord:
-		if responses := r.responses(); len(responses) > 0 {
+	case r.Type == geminiformat.UserRecord:
+		if responses := r.Responses(); len(responses) > 0 {
 			for _, p := range responses {
-				m.call(r.ID, data(map[string]any{
+				m.call(r.ID, geminiformat.Data(map[string]any{
 					"id": p.ID, "name": p.Name, "args": map[string]any{}, "status": "error", "timestamp": r.Timestamp,
-					"result": []map[string]response{{"functionResponse": p}},
+					"result": []map[string]geminiformat.Response{{"functionResponse": p}},
 				}))
 			}
 			return
@@ -86,10 +87,10 @@ func (m *memory) record(r record, fields map[string]json.RawMessage) {
 			m.messages = append(m.messages, &message{id: r.ID, user: true, fields: fields})
 		}
 		return
-	case r.Type != geminiRecord:
+	case r.Type != geminiformat.GeminiRecord:
 		return
 	}
-	if m.find(r.ID) == nil && (words(r.Content) != "" || len(r.Thoughts) > 0 || r.Tokens != nil) {
+	if m.find(r.ID) == nil && (geminiformat.Words(r.Content) != "" || len(r.Thoughts) > 0 || r.Tokens != nil) {
 		delete(fields, "toolCalls")
 		m.messages = append(m.messages, &message{id: r.ID, fields: fields})
 	}
@@ -101,7 +102,7 @@ func (m *memory) record(r record, fields map[string]json.RawMessage) {
 	} else if len(r.ToolCalls) > 0 {
 		calls.ToolCalls = make([]json.RawMessage, len(r.ToolCalls))
 		for i, c := range r.ToolCalls {
-			calls.ToolCalls[i] = data(c)
+			calls.ToolCalls[i] = geminiformat.Data(c)
 		}
 	}
 	for _, c := range calls.ToolCalls {
@@ -114,7 +115,7 @@ func (m *memory) call(id string, raw json.RawMessage) {
 	last := len(m.messages) - 1
 	if last < 0 || m.messages[last].user {
 		m.messages = append(m.messages, &message{id: id, fields: map[string]json.RawMessage{
-			"id": quoted(id), "type": quoted(geminiRecord), "content": quoted(""), "timestamp": timestamp(time.Now()),
+			"id": geminiformat.Quoted(id), "type": geminiformat.Quoted(geminiformat.GeminiRecord), "content": geminiformat.Quoted(""), "timestamp": timestamp(time.Now()),
 		}})
 		last++
 	}
@@ -122,21 +123,21 @@ func (m *memory) call(id string, raw json.RawMessage) {
 }
 
 // history puts other messages in the place of those that there are.
-func (m *memory) history(d historyNote) {
+func (m *memory) history(d geminiformat.HistoryNote) {
 	added := map[string]map[string]json.RawMessage{}
 	for _, raw := range d.Added {
-		var r record
+		var r geminiformat.Record
 		var fields map[string]json.RawMessage
-		if decode(raw, &r) && r.ID != "" && json.Unmarshal(raw, &fields) == nil {
+		if geminiformat.Decode(raw, &r) && r.ID != "" && json.Unmarshal(raw, &fields) == nil {
 			added[r.ID] = fields
 		}
 	}
 	var messages []*message
 	for _, id := range d.IDs {
 		if fields, ok := added[id]; ok {
-			var r record
-			decode(data(fields), &r)
-			messages = append(messages, &message{id: id, user: r.Type == userRecord, fields: fields})
+			var r geminiformat.Record
+			geminiformat.Decode(geminiformat.Data(fields), &r)
+			messages = append(messages, &message{id: id, user: r.Type == geminiformat.UserRecord, fields: fields})
 		} else if have := m.find(id); have != nil {
 			messages = append(messages, have)
 		}
@@ -148,8 +149,8 @@ func (m *memory) history(d historyNote) {
 func (m *memory) frames() int {
 	n := 0
 	for _, have := range m.messages {
-		var r record
-		decode(data(have.fields), &r)
+		var r geminiformat.Record
+		geminiformat.Decode(geminiformat.Data(have.fields), &r)
 		if strings.TrimSpace(allWords(r.Content)) != "" {
 			n++
 		}
@@ -163,7 +164,7 @@ func (m *memory) frames() int {
 // allWords are those of a content with its thoughts, as the program counts them.
 func allWords(raw json.RawMessage) string {
 	var s strings.Builder
-	for _, p := range parts(raw) {
+	for _, p := range geminiformat.Parts(raw) {
 		s.WriteString(p.Text)
 	}
 	return s.String()
@@ -212,7 +213,7 @@ func (m *memory) chat(project, id string) []byte {
 		b.WriteByte('\n')
 	}
 	now := timestamp(time.Now())
-	line(data(map[string]any{
+	line(geminiformat.Data(map[string]any{
 		"sessionId": id, "projectHash": hex.EncodeToString(hash[:]), "startTime": now, "lastUpdated": now, "kind": "main",
 	}))
 	for _, have := range m.messages {
@@ -222,9 +223,9 @@ func (m *memory) chat(project, id string) []byte {
 			for k, v := range have.fields {
 				fields[k] = v
 			}
-			fields["toolCalls"] = data(have.calls)
+			fields["toolCalls"] = geminiformat.Data(have.calls)
 		}
-		line(data(fields))
+		line(geminiformat.Data(fields))
 	}
 	return b.Bytes()
 }
@@ -233,5 +234,5 @@ func (m *memory) chat(project, id string) []byte {
 func short(id string) string { return id[:min(8, len(id))] }
 
 func timestamp(t time.Time) json.RawMessage {
-	return quoted(t.UTC().Format("2006-01-02T15:04:05.000Z"))
+	return geminiformat.Quoted(t.UTC().Format("2006-01-02T15:04:05.000Z"))
 }

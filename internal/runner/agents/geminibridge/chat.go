@@ -1,4 +1,4 @@
-package gemini
+package geminibridge
 
 import (
 	"bytes"
@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/overwinter-dev/overwinter/internal/agent/gemini/geminiformat"
 	"github.com/overwinter-dev/overwinter/internal/agent/stdio"
 	"github.com/overwinter-dev/overwinter/internal/lazyregexp"
 )
@@ -68,7 +69,7 @@ func newNews() *news {
 type item struct {
 	note stdio.Note
 	// says is set for an answer of the model: what it has in it.
-	says *record
+	says *geminiformat.Record
 	// calls are those that have ended.
 	calls []string
 	// person: a user, or the program in the name of the user, has sent a message.
@@ -77,11 +78,13 @@ type item struct {
 
 // read returns what is new in a line of the chat file of a conversation.
 func (s *news) read(conv string, line []byte) []item {
-	var r record
-	if !decode(line, &r) {
+	var r geminiformat.Record
+	if !geminiformat.Decode(line, &r) {
 		return nil
 	}
-	chat := func(raw json.RawMessage) stdio.Note { return stdio.Note{Type: noteChat, ID: conv, Data: raw} }
+	chat := func(raw json.RawMessage) stdio.Note {
+		return stdio.Note{Type: geminiformat.NoteChat, ID: conv, Data: raw}
+	}
 	switch {
 	case r.RewindTo != "":
 		return []item{{note: chat(line)}}
@@ -89,42 +92,42 @@ func (s *news) read(conv string, line []byte) []item {
 		return s.replaced(conv, r.Set.Messages)
 	case r.ID == "":
 		return nil
-	case r.Type == userRecord:
+	case r.Type == geminiformat.UserRecord:
 		return s.user(chat, r, line)
-	case r.Type == geminiRecord:
+	case r.Type == geminiformat.GeminiRecord:
 		return s.gemini(chat, r, line)
 	}
 	return nil
 }
 
-func (s *news) user(chat func(json.RawMessage) stdio.Note, r record, line []byte) []item {
+func (s *news) user(chat func(json.RawMessage) stdio.Note, r geminiformat.Record, line []byte) []item {
 	if !s.first(r.ID) {
 		return nil
 	}
-	responses := r.responses()
+	responses := r.Responses()
 	if len(responses) == 0 {
-		if r.said() == "" {
+		if r.Said() == "" {
 			return nil
 		}
 		s.kept = append(s.kept, r.ID)
 		return []item{{note: chat(line), person: true}}
 	}
-	var unknown []map[string]response
+	var unknown []map[string]geminiformat.Response
 	for _, p := range responses {
 		if _, ok := s.calls[p.ID]; !ok {
 			s.calls[p.ID] = struct{}{}
-			unknown = append(unknown, map[string]response{"functionResponse": p})
+			unknown = append(unknown, map[string]geminiformat.Response{"functionResponse": p})
 		}
 	}
 	if len(unknown) == 0 {
 		return nil
 	}
-	return []item{{note: chat(with(line, "content", data(unknown)))}}
+	return []item{{note: chat(with(line, "content", geminiformat.Data(unknown)))}}
 }
 
-func (s *news) gemini(chat func(json.RawMessage) stdio.Note, r record, line []byte) []item {
+func (s *news) gemini(chat func(json.RawMessage) stdio.Note, r geminiformat.Record, line []byte) []item {
 	var items []item
-	if s.first(r.ID) && (words(r.Content) != "" || len(r.Thoughts) > 0 || r.Tokens != nil) {
+	if s.first(r.ID) && (geminiformat.Words(r.Content) != "" || len(r.Thoughts) > 0 || r.Tokens != nil) {
 		s.kept = append(s.kept, r.ID)
 		items = append(items, item{note: chat(with(line, "toolCalls", nil)), says: &r})
 	}
@@ -137,8 +140,8 @@ func (s *news) gemini(chat func(json.RawMessage) stdio.Note, r record, line []by
 	var raw []json.RawMessage
 	var ids []string
 	for _, c := range all.Calls {
-		var call toolCall
-		if !decode(c, &call) || !call.over() {
+		var call geminiformat.ToolCall
+		if !geminiformat.Decode(c, &call) || !call.Over() {
 			continue
 		}
 		if _, ok := s.calls[call.ID]; ok {
@@ -148,8 +151,8 @@ func (s *news) gemini(chat func(json.RawMessage) stdio.Note, r record, line []by
 		raw, ids = append(raw, c), append(ids, call.ID)
 	}
 	if len(raw) > 0 {
-		items = append(items, item{calls: ids, note: chat(data(map[string]any{
-			"id": r.ID, "timestamp": r.Timestamp, "type": geminiRecord, "model": r.Model, "toolCalls": raw,
+		items = append(items, item{calls: ids, note: chat(geminiformat.Data(map[string]any{
+			"id": r.ID, "timestamp": r.Timestamp, "type": geminiformat.GeminiRecord, "model": r.Model, "toolCalls": raw,
 		}))})
 	}
 	return items
@@ -164,14 +167,14 @@ func (s *news) replaced(conv string, messages []json.RawMessage) []item {
 	var ids []string
 	var added []json.RawMessage
 	for _, raw := range messages {
-		var r record
-		if !decode(raw, &r) || r.ID == "" {
+		var r geminiformat.Record
+		if !geminiformat.Decode(raw, &r) || r.ID == "" {
 			continue
 		}
 		switch _, known := s.records[r.ID]; {
 		case slices.Contains(s.kept, r.ID):
 			ids = append(ids, r.ID)
-		case known, r.Type == userRecord && (len(r.responses()) > 0 || r.said() == ""), r.Type != userRecord && words(r.Content) == "":
+		case known, r.Type == geminiformat.UserRecord && (len(r.Responses()) > 0 || r.Said() == ""), r.Type != geminiformat.UserRecord && geminiformat.Words(r.Content) == "":
 		default:
 			s.first(r.ID)
 			ids, added = append(ids, r.ID), append(added, raw)
@@ -181,7 +184,7 @@ func (s *news) replaced(conv string, messages []json.RawMessage) []item {
 		return nil
 	}
 	s.kept = ids
-	return []item{{note: stdio.Note{Type: noteHistory, Data: data(historyNote{At: now(), IDs: ids, Added: added})}}}
+	return []item{{note: stdio.Note{Type: geminiformat.NoteHistory, Data: geminiformat.Data(geminiformat.HistoryNote{At: now(), IDs: ids, Added: added})}}}
 }
 
 // remembers says what the program knows already.
@@ -190,8 +193,8 @@ func (s *news) remembers(m memory) {
 		s.first(have.id)
 		s.kept = append(s.kept, have.id)
 		for _, raw := range have.calls {
-			var c toolCall
-			if decode(raw, &c) {
+			var c geminiformat.ToolCall
+			if geminiformat.Decode(raw, &c) {
 				s.calls[c.ID] = struct{}{}
 			}
 		}
@@ -216,7 +219,7 @@ func with(line []byte, key string, value json.RawMessage) json.RawMessage {
 	if value != nil {
 		fields[key] = value
 	}
-	return data(fields)
+	return geminiformat.Data(fields)
 }
 
 // comment matches what the program removes from what it stores, in addition to characters without
@@ -234,7 +237,7 @@ func written(text string) string {
 	for {
 		next := comment.ReplaceAllString(text, "")
 		if next == text {
-			return strings.TrimFunc(text, isSpace)
+			return strings.TrimFunc(text, geminiformat.IsSpace)
 		}
 		text = next
 	}

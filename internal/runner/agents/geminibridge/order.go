@@ -1,10 +1,11 @@
-package gemini
+package geminibridge
 
 import (
 	"os"
 	"path/filepath"
 	"strings"
 
+	"github.com/overwinter-dev/overwinter/internal/agent/gemini/geminiformat"
 	"github.com/overwinter-dev/overwinter/internal/agent/stdio"
 )
 
@@ -51,7 +52,7 @@ func (o *order) gained(subagents string) (notes []stdio.Note, heard bool) {
 		id := strings.TrimSuffix(filepath.Base(a.name), ".jsonl")
 		if !a.told {
 			a.told = true
-			notes = append(notes, stdio.Note{Type: noteSubagent, ID: id, Data: data(subagentNote{At: now(), ToolUseID: o.delegate})})
+			notes = append(notes, stdio.Note{Type: geminiformat.NoteSubagent, ID: id, Data: geminiformat.Data(geminiformat.SubagentNote{At: now(), ToolUseID: o.delegate})})
 		}
 		for _, line := range a.lines() {
 			heard = true
@@ -88,7 +89,7 @@ func (o *order) flush() []stdio.Note {
 	for len(o.waiting) > 0 {
 		head := o.waiting[0]
 		switch {
-		case head.says != nil && (written(o.text.String()) != words(head.says.Content) || len(o.thoughts) < len(head.says.Thoughts)):
+		case head.says != nil && (written(o.text.String()) != geminiformat.Words(head.says.Content) || len(o.thoughts) < len(head.says.Thoughts)):
 			return notes
 		case head.calls != nil && !o.ended(head.calls):
 			return notes
@@ -115,15 +116,15 @@ func (o *order) next() []stdio.Note {
 		// The answer that was under way has been given up for this.
 		o.text.Reset()
 		o.thoughts = nil
-		return []stdio.Note{{Type: notePartial, Data: data(partialNote{At: now(), Text: text, Thoughts: thoughts})}, head.note}
+		return []stdio.Note{{Type: geminiformat.NotePartial, Data: geminiformat.Data(geminiformat.PartialNote{At: now(), Text: text, Thoughts: thoughts})}, head.note}
 	}
 	if head.says == nil {
 		return []stdio.Note{head.note}
 	}
 	notes := []stdio.Note{head.note}
-	streamed := strings.TrimFunc(o.text.String(), isSpace)
-	if content := words(head.says.Content); streamed != content && written(streamed) == content {
-		notes = []stdio.Note{{Type: noteText, Data: quoted(streamed)}, head.note}
+	streamed := strings.TrimFunc(o.text.String(), geminiformat.IsSpace)
+	if content := geminiformat.Words(head.says.Content); streamed != content && written(streamed) == content {
+		notes = []stdio.Note{{Type: geminiformat.NoteText, Data: geminiformat.Quoted(streamed)}, head.note}
 	}
 	o.text.Reset()
 	o.thoughts = nil
@@ -141,7 +142,7 @@ func (o *order) answers() []stdio.Note {
 }
 
 // before returns what must be printed before an update.
-func (o *order) before(u update) []stdio.Note {
+func (o *order) before(u geminiformat.Update) []stdio.Note {
 	switch u.Kind {
 	case "tool_call", "tool_call_update":
 		return o.answers()
@@ -153,8 +154,8 @@ func (o *order) before(u update) []stdio.Note {
 		if len(o.waiting) == 0 || o.waiting[0].says == nil {
 			return nil
 		}
-		text := o.text.String() + words(u.Content)
-		if !strings.Contains(text, "<!--") && !strings.HasPrefix(words(o.waiting[0].says.Content), written(text)) {
+		text := o.text.String() + geminiformat.Words(u.Content)
+		if !strings.Contains(text, "<!--") && !strings.HasPrefix(geminiformat.Words(o.waiting[0].says.Content), written(text)) {
 			return o.answers()
 		}
 	}
@@ -162,14 +163,14 @@ func (o *order) before(u update) []stdio.Note {
 }
 
 // behind records that an update has been printed, and returns what can be printed now.
-func (o *order) behind(u update) []stdio.Note {
+func (o *order) behind(u geminiformat.Update) []stdio.Note {
 	switch u.Kind {
 	case "agent_message_chunk":
-		if text := words(u.Content); !strings.HasPrefix(text, modeTag) {
+		if text := geminiformat.Words(u.Content); !strings.HasPrefix(text, geminiformat.ModeTag) {
 			o.text.WriteString(text)
 		}
 	case "agent_thought_chunk":
-		if text := strings.TrimPrefix(words(u.Content), "****\n"); text != "" {
+		if text := strings.TrimPrefix(geminiformat.Words(u.Content), "****\n"); text != "" {
 			o.thoughts = append(o.thoughts, text)
 		}
 	case "tool_call", "tool_call_update":
@@ -191,7 +192,7 @@ func (o *order) rest() []stdio.Note {
 
 // unwritten is what has been streamed and not written down.
 func (o *order) unwritten() (text string, thoughts []string) {
-	return strings.TrimFunc(o.text.String(), isSpace), o.thoughts
+	return strings.TrimFunc(o.text.String(), geminiformat.IsSpace), o.thoughts
 }
 
 // expand puts the prompt of a command of the user in the place of "/name arguments": the program
@@ -202,7 +203,7 @@ func (b *talk) expand(content string) string {
 		return content
 	}
 	for _, dir := range []string{b.home, b.workspace} {
-		text, err := os.ReadFile(filepath.Join(dir, ".gemini", commandDir, name+".toml"))
+		text, err := os.ReadFile(filepath.Join(dir, ".gemini", geminiformat.CommandDir, name+".toml"))
 		if err != nil {
 			continue
 		}

@@ -1,4 +1,4 @@
-package gemini
+package geminibridge
 
 import (
 	"bytes"
@@ -8,13 +8,11 @@ import (
 	"os"
 	"path/filepath"
 
+	"github.com/overwinter-dev/overwinter/internal/agent/gemini/geminiformat"
 	"github.com/overwinter-dev/overwinter/internal/agent/stdio"
 	"github.com/overwinter-dev/overwinter/internal/runner/bridge"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
-
-// journalDir is where journals are kept, below the program's own directory.
-const journalDir = "overwinter"
 
 // journal is the transcript of a session: the notes of its bridges, one a line. It only grows.
 type journal struct {
@@ -70,16 +68,16 @@ func (j *journal) read(past []byte) {
 			if n.ID != j.session {
 				j.session, j.memory = n.ID, memory{}
 			}
-		case notePrompt:
+		case geminiformat.NotePrompt:
 			run = &pastRun{}
 			j.runs[n.RunID] = run
-		case noteChat, noteTool:
-			if run != nil && (n.Type == noteTool || !isPrompt(n)) {
+		case geminiformat.NoteChat, geminiformat.NoteTool:
+			if run != nil && (n.Type == geminiformat.NoteTool || !isPrompt(n)) {
 				run.answered = true
 			}
-		case noteEnd:
-			var d endNote
-			if past := j.runs[n.RunID]; past != nil && decode(n.Data, &d) {
+		case geminiformat.NoteEnd:
+			var d geminiformat.EndNote
+			if past := j.runs[n.RunID]; past != nil && geminiformat.Decode(n.Data, &d) {
 				past.ended, past.outcome, past.reason = true, d.Outcome, d.Reason
 			}
 		}
@@ -89,6 +87,6 @@ func (j *journal) read(past []byte) {
 
 // isPrompt reports whether a note is the agent's record of a prompt, which is no answer to it.
 func isPrompt(n stdio.Note) bool {
-	var r record
-	return decode(n.Data, &r) && r.Type == userRecord
+	var r geminiformat.Record
+	return geminiformat.Decode(n.Data, &r) && r.Type == geminiformat.UserRecord
 }

@@ -1,4 +1,4 @@
-package gemini
+package geminibridge
 
 import (
 	"encoding/json"
@@ -9,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/overwinter-dev/overwinter/internal/agent/gemini/geminiformat"
 	"github.com/overwinter-dev/overwinter/internal/agent/stdio"
 )
 
@@ -32,13 +33,13 @@ func setup(t *testing.T) *ordered {
 
 func (o *ordered) add(notes []stdio.Note) {
 	for _, n := range notes {
-		var r record
-		decode(n.Data, &r)
+		var r geminiformat.Record
+		geminiformat.Decode(n.Data, &r)
 		switch {
-		case n.Type == noteChat && len(r.ToolCalls) > 0:
+		case n.Type == geminiformat.NoteChat && len(r.ToolCalls) > 0:
 			o.out = append(o.out, "calls "+r.ToolCalls[0].ID)
-		case n.Type == noteChat:
-			o.out = append(o.out, "record "+words(r.Content))
+		case n.Type == geminiformat.NoteChat:
+			o.out = append(o.out, "record "+geminiformat.Words(r.Content))
 		default:
 			o.out = append(o.out, fmt.Sprintf("%s %s", n.Type, n.Data))
 		}
@@ -53,7 +54,7 @@ func (o *ordered) writes(line string) {
 
 // says streams an update, as the bridge sees it.
 func (o *ordered) says(raw string) {
-	var u update
+	var u geminiformat.Update
 	require.NoError(o.t, json.Unmarshal([]byte(raw), &u))
 	notes, _ := o.gained("nowhere")
 	o.add(notes)
@@ -136,7 +137,7 @@ func TestRepeatedRecordsAreNoNews(t *testing.T) {
 	require.Empty(t, n.read("", []byte(`{"$set":{"messages":[`+answerAB+`]}}`)), "nothing is forgotten")
 	items := n.read("", []byte(`{"$set":{"messages":[{"id":"9","type":"user","content":"A summary."}]}}`))
 	require.Len(t, items, 1)
-	require.Equal(t, noteHistory, items[0].note.Type)
+	require.Equal(t, geminiformat.NoteHistory, items[0].note.Type)
 	require.Len(t, n.read("", []byte(`{"id":"8","type":"user","content":[{"functionResponse":{"id":"d","name":"x","response":{"error":"no"}}}]}`)), 1)
 }
 

@@ -1,0 +1,33 @@
+package geminiformat
+
+import (
+	"encoding/json"
+)
+
+// ModeTag opens what the program says as the model when its mode has been changed.
+const ModeTag = "[MODE_UPDATE] "
+
+// Update is what session/update carries. Its content is that of a message, or a list of what a call
+// has brought.
+type Update struct {
+	Kind    string          `json:"sessionUpdate"`
+	Content json.RawMessage `json:"content"`
+	Call
+}
+
+// Call is a call of a tool as the Agent Client Protocol has it.
+type Call struct {
+	ID        string          `json:"toolCallId"`
+	Status    string          `json:"status"`
+	Title     string          `json:"title"`
+	ToolKind  string          `json:"kind"`
+	Locations json.RawMessage `json:"locations"`
+}
+
+// UpdateParams are the params of an update, and of a request for permission.
+type UpdateParams struct {
+	SessionID string          `json:"sessionId"`
+	Update    Update          `json:"update"`
+	Options   json.RawMessage `json:"options"`
+	ToolCall  json.RawMessage `json:"toolCall"`
+}

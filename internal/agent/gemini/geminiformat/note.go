@@ -1,0 +1,96 @@
+package geminiformat
+
+import (
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/overwinter-dev/overwinter/internal/agent/stdio"
+	"github.com/overwinter-dev/overwinter/internal/session"
+)
+
+// The notes of this bridge, in addition to the common ones. All of them but stdio.NoteKnown are
+// lines of the journal as well, so that a transcript has what the stream has.
+const (
+	// NotePrompt begins a turn; data is promptNote.
+	NotePrompt stdio.NoteType = "prompt"
+	// NoteChat is a line that the agent has added to a chat file, as far as it says anything new. ID
+	// is the subagent whose file it is, or empty.
+	NoteChat stdio.NoteType = "chat"
+	// NoteText is the text of the answer whose record follows, where the record has it with
+	// something left out; data is a string.
+	NoteText stdio.NoteType = "text"
+	// NoteTool says that the call ID has begun, or waits for permission; data is toolNote.
+	NoteTool stdio.NoteType = "tool"
+	// NoteAnswered says that the question about the call ID has been answered; data is whether it
+	// may run.
+	NoteAnswered stdio.NoteType = "answered"
+	// NoteSubagent says that the subagent ID has begun; data is subagentNote.
+	NoteSubagent stdio.NoteType = "subagent"
+	// NoteInterrupt records that the agent was asked to abort the turn.
+	NoteInterrupt stdio.NoteType = "interrupt"
+	// NotePartial is what the agent had said at the end of a turn without writing it down; data is
+	// partialNote.
+	NotePartial stdio.NoteType = "partial"
+	// NoteHistory says that the agent remembers something else than what it wrote down so far; data
+	// is historyNote.
+	NoteHistory stdio.NoteType = "history"
+	// NoteLost says that the agent's memory could not be loaded; data is stamp.
+	NoteLost stdio.NoteType = "lost"
+	// NoteEnd ends a turn; data is endNote.
+	NoteEnd stdio.NoteType = "end"
+)
+
+type Stamp struct {
+	At time.Time `json:"at"`
+}
+
+type PromptNote struct {
+	At       time.Time `json:"at"`
+	PromptID string    `json:"promptId,omitempty"`
+	Author   string    `json:"author,omitempty"`
+	Content  string    `json:"content"`
+}
+
+type ToolNote struct {
+	At    time.Time `json:"at"`
+	Name  string    `json:"name"`
+	Title string    `json:"title,omitempty"`
+	Asked bool      `json:"asked,omitempty"` // it waits for permission
+}
+
+type SubagentNote struct {
+	At        time.Time `json:"at"`
+	ToolUseID string    `json:"toolUseId,omitempty"`
+}
+
+type PartialNote struct {
+	At       time.Time `json:"at"`
+	Text     string    `json:"text,omitempty"`
+	Thoughts []string  `json:"thoughts,omitempty"`
+	// Complete: it was said to its end, as by a command of the program itself.
+	Complete bool `json:"complete,omitempty"`
+}
+
+// HistoryNote has the ids of the messages that the agent remembers, in order, and those of them
+// that were not written down before.
+type HistoryNote struct {
+	At    time.Time         `json:"at"`
+	IDs   []string          `json:"ids"`
+	Added []json.RawMessage `json:"added,omitempty"`
+}
+
+type EndNote struct {
+	At      time.Time       `json:"at"`
+	Outcome session.Outcome `json:"outcome"`
+	Reason  string          `json:"reason,omitempty"`
+}
+
+// Data encodes the data of a note.
+func Data(v any) json.RawMessage {
+	b, err := json.Marshal(v)
+	if err != nil {
+		panic(fmt.Sprintf("gemini: encode %T: %v", v, err)) // made of strings, times, and JSON that was read
+	}
+	return b
+}

@@ -1,0 +1,237 @@
+package geminiformat
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"strings"
+)
+
+// The types of record that a chat file has blocks for. There are others, such as info.
+const (
+	UserRecord   = "user"
+	GeminiRecord = "gemini"
+)
+
+// Record is a line of a chat file: its header, a message, or a patch of what stands before.
+type Record struct {
+	ID        string          `json:"id"`
+	Timestamp string          `json:"timestamp"`
+	Type      string          `json:"type"`
+	Content   json.RawMessage `json:"content"`
+	// Display is what a person saw of a message, if that differs from what the model received.
+	Display   json.RawMessage `json:"displayContent"`
+	Thoughts  []thought       `json:"thoughts"`
+	Tokens    *tokens         `json:"tokens"`
+	Model     string          `json:"model"`
+	ToolCalls []ToolCall      `json:"toolCalls"`
+
+	// Of a header.
+	SessionID string `json:"sessionId"`
+	Kind      string `json:"kind"`
+	StartTime string `json:"startTime"`
+	// Messages are those that a header brings along; in older files, all that there are.
+	Messages []json.RawMessage `json:"messages"`
+
+	// Of a patch.
+	Set *struct {
+		Messages []json.RawMessage `json:"messages"`
+	} `json:"$set"`
+	RewindTo string `json:"$rewindTo"`
+}
+
+type thought struct {
+	Subject     string `json:"subject"`
+	Description string `json:"description"`
+	Timestamp   string `json:"timestamp"`
+}
+
+// Text is the thought as the agent prints it.
+func (t thought) Text() string {
+	if t.Subject == "" {
+		return t.Description
+	}
+	return "**" + t.Subject + "**\n" + t.Description
+}
+
+type tokens struct {
+	Input    int64 `json:"input"` // those from the cache included
+	Output   int64 `json:"output"`
+	Thoughts int64 `json:"thoughts"`
+}
+
+// ToolCall is a call that has ended: the agent writes it down then.
+type ToolCall struct {
+	ID        string          `json:"id"`
+	Name      string          `json:"name"`
+	Args      json.RawMessage `json:"args"`
+	Result    json.RawMessage `json:"result"`
+	Status    string          `json:"status"`
+	Timestamp string          `json:"timestamp"`
+	AgentID   string          `json:"agentId"` // of the subagent that it was
+}
+
+// Over reports whether the call has ended.
+func (c ToolCall) Over() bool {
+	return c.ID != "" && (c.Status == "success" || c.Status == "error" || c.Status == "cancelled")
+}
+
+// part is a part of a message.
+type part struct {
+	Text     string          `json:"text"`
+	Thought  json.RawMessage `json:"thought"`
+	Response *Response       `json:"functionResponse"`
+	Call     json.RawMessage `json:"functionCall"`
+	Data     *struct {
+		MimeType string `json:"mimeType"`
+	} `json:"inlineData"`
+}
+
+// Response is what a tool has returned to the model.
+type Response struct {
+	ID       string          `json:"id"`
+	Name     string          `json:"name"`
+	Response json.RawMessage `json:"response"`
+}
+
+// Decode reads as much of a JSON value as fits v: a field of another type is left out. It reports
+// whether raw was JSON of the right kind at all.
+func Decode(raw []byte, v any) bool {
+	err := json.Unmarshal(raw, v)
+	var wrong *json.UnmarshalTypeError
+	if errors.As(err, &wrong) {
+		return wrong.Field != ""
+	}
+	return err == nil
+}
+
+// Parts are the parts of a content, which is a string, a part, or a list of either.
+func Parts(raw json.RawMessage) []part {
+	raw = bytes.TrimSpace(raw)
+	if len(raw) == 0 {
+		return nil
+	}
+	switch raw[0] {
+	case '"':
+		var s string
+		if json.Unmarshal(raw, &s) != nil || s == "" {
+			return nil
+		}
+		return []part{{Text: s}}
+	case '[':
+		var list []json.RawMessage
+		if json.Unmarshal(raw, &list) != nil {
+			return nil
+		}
+		var out []part
+		for _, r := range list {
+			if r = bytes.TrimSpace(r); len(r) > 0 && r[0] != '[' {
+				out = append(out, Parts(r)...)
+			}
+		}
+		return out
+	case '{':
+		var p part
+		if Decode(raw, &p) {
+			return []part{p}
+		}
+	}
+	return nil
+}
+
+// Words are what a content says, without thoughts and calls.
+func Words(raw json.RawMessage) string {
+	var s strings.Builder
+	for _, p := range Parts(raw) {
+		if !IsTrue(p.Thought) {
+			s.WriteString(p.Text)
+		}
+	}
+	return s.String()
+}
+
+// Said is what a person wrote. It is empty for what the agent sends the model by itself.
+func (r Record) Said() string {
+	raw := r.Content
+	if len(r.Display) > 0 && string(r.Display) != "null" {
+		raw = r.Display
+	}
+	s := Words(raw)
+	for _, tag := range []string{"<session_context>", "<hook_context>"} {
+		if strings.HasPrefix(strings.TrimSpace(s), tag) {
+			return ""
+		}
+	}
+	return s
+}
+
+// Responses are those of tools in a message.
+func (r Record) Responses() []Response {
+	var out []Response
+	for _, p := range Parts(r.Content) {
+		if p.Response != nil {
+			out = append(out, *p.Response)
+		}
+	}
+	return out
+}
+
+// Output is what the tool said, as a JSON string where it is words, and whether that was an error.
+func (r Response) Output() (json.RawMessage, bool) {
+	var fields struct {
+		Output json.RawMessage `json:"output"`
+		Error  json.RawMessage `json:"error"`
+	}
+	if !Decode(r.Response, &fields) {
+		return r.Response, false
+	}
+	switch {
+	case len(fields.Output) > 0:
+		return fields.Output, false
+	case len(fields.Error) > 0:
+		return fields.Error, true
+	case len(r.Response) == 0:
+		return json.RawMessage(`""`), false
+	}
+	return r.Response, false
+}
+
+// Output is what a call gave. What is no text in it is named.
+func (c ToolCall) Output() (json.RawMessage, bool) {
+	out, isError := json.RawMessage(nil), false
+	var others []string
+	for _, p := range Parts(c.Result) {
+		switch {
+		case p.Response != nil && (p.Response.ID == c.ID || p.Response.ID == "") && out == nil:
+			out, isError = p.Response.Output()
+		case p.Data != nil:
+			others = append(others, "["+p.Data.MimeType+"]")
+		case p.Text != "" && p.Response == nil:
+			others = append(others, p.Text)
+		}
+	}
+	if len(others) > 0 {
+		var s string
+		if len(out) == 0 || json.Unmarshal(out, &s) == nil {
+			if s != "" {
+				others = append([]string{s}, others...)
+			}
+			out = Quoted(strings.Join(others, "\n"))
+		}
+	}
+	if out == nil {
+		out = json.RawMessage(`""`)
+	}
+	return out, isError
+}
+
+func IsTrue(raw json.RawMessage) bool { return string(raw) == "true" }
+
+// Quoted is s as a JSON string.
+func Quoted(s string) json.RawMessage {
+	b, err := json.Marshal(s)
+	if err != nil {
+		panic("gemini: encode a string: " + err.Error()) // a string always encodes
+	}
+	return b
+}
