@@ -13,22 +13,22 @@ import (
 	"time"
 
 	"github.com/overwinter-dev/overwinter/internal/agent"
+	"github.com/overwinter-dev/overwinter/internal/agent/codex/codexformat"
 	"github.com/overwinter-dev/overwinter/internal/agent/stdio"
-	"github.com/overwinter-dev/overwinter/internal/lazyregexp"
 	"github.com/overwinter-dev/overwinter/internal/session"
+)
+
+// Names that both halves have in common.
+const (
+	Command       = codexformat.Command
+	SecretKey     = codexformat.SecretKey
+	SecretBaseURL = codexformat.SecretBaseURL
+	Version       = codexformat.Version
+	Binary        = codexformat.Binary
 )
 
 // Name is the agent's name in the API.
 const Name = "codex"
-
-// Command is the word that makes overwinter-runner run Main.
-const Command = "codex-bridge"
-
-// The names of the secrets that the agent looks for in its environment.
-const (
-	SecretKey     = "OPENAI_API_KEY"
-	SecretBaseURL = "OPENAI_BASE_URL"
-)
 
 // runner is where every sandbox image has the runner, which brings the bridge.
 const runner = "/overwinter/bin/overwinter-runner"
@@ -36,9 +36,6 @@ const runner = "/overwinter/bin/overwinter-runner"
 // interruptGrace is how long the agent may take to abort a turn: it stops its tools and writes its
 // transcript first.
 const interruptGrace = 10 * time.Second
-
-// sessionID matches an id that may name the journal of a session and be part of a glob pattern.
-var sessionID = lazyregexp.New(`^[A-Za-z0-9_-]{1,64}$`)
 
 // Adapter is Codex as the rest of overwinter sees it. The zero value is ready.
 type Adapter struct{}
@@ -73,7 +70,7 @@ func (Adapter) Describe() agent.Description {
 // Launch starts the bridge, which starts Codex. The key does not depend on whether there is a
 // session to resume, so that a process that has just been started serves the second prompt too.
 func (Adapter) Launch(in agent.LaunchInput) (agent.Launch, error) {
-	if !sessionID.MatchString(in.SessionID) {
+	if !codexformat.SessionID.MatchString(in.SessionID) {
 		return agent.Launch{}, fmt.Errorf("launch Codex: %q cannot name a session's files", in.SessionID)
 	}
 	if in.Home == "" || in.Workspace == "" {
@@ -118,7 +115,7 @@ func (Adapter) Launch(in agent.LaunchInput) (agent.Launch, error) {
 		Dir:  in.Workspace,
 		Transcripts: []string{
 			path.Join(in.Home, codexHome, "sessions/*/*/*/rollout-*.jsonl"),
-			journalPath(path.Join(in.Home, codexHome), in.SessionID),
+			codexformat.JournalPath(path.Join(in.Home, codexHome), in.SessionID),
 		},
 		Secrets: []string{SecretKey, SecretBaseURL},
 	}, nil
@@ -144,17 +141,4 @@ func (Adapter) Interrupt(runID string) agent.Interrupt {
 		panic(fmt.Sprintf("codex: encode interrupt: %v", err)) // two strings always encode
 	}
 	return agent.Interrupt{Stdin: b, Grace: interruptGrace}
-}
-
-// clientID is the id that Codex stores and reports with the message of a prompt. It names the run,
-// the prompt and its author.
-func clientID(runID, promptID, author string) string { return runID + "/" + promptID + "/" + author }
-
-// parseClientID takes a clientID apart. Of those of others nothing is known.
-func parseClientID(id string) (runID, promptID, author string) {
-	parts := strings.SplitN(id, "/", 3)
-	if len(parts) != 3 {
-		return "", "", ""
-	}
-	return parts[0], parts[1], parts[2]
 }

@@ -7,21 +7,13 @@ import (
 	"time"
 
 	"github.com/overwinter-dev/overwinter/internal/agent"
+	"github.com/overwinter-dev/overwinter/internal/agent/codex/codexformat"
 	"github.com/overwinter-dev/overwinter/internal/agent/stdio"
 	"github.com/overwinter-dev/overwinter/internal/conversation"
 )
 
-// The requests of the agent that need an answer.
-const (
-	askCommand     = "item/commandExecution/requestApproval"
-	askFiles       = "item/fileChange/requestApproval"
-	askPermissions = "item/permissions/requestApproval"
-	askUser        = "item/tool/requestUserInput"
-	askServer      = "mcpServer/elicitation/request"
-)
-
-// askTool is the tool with which the agent asks the user something.
-const askTool = "request_user_input"
+// kindAsk is the kind of an item of our own: a question to the user has none in the stream.
+const kindAsk = "requestUserInput"
 
 // waiting is a question that is open.
 type waiting struct {
@@ -32,109 +24,27 @@ type waiting struct {
 	Thread string `json:"thread,omitempty"`
 }
 
-// questionID is the public id of a question. Request ids alone are not unique: they start again
-// with each process.
-func questionID(turn string, id json.RawMessage) string {
-	return turn + "/" + strings.Trim(string(id), `"`)
-}
-
-// question reads a request of the agent as a question; false means that it is none.
-func question(l frame) (agent.Question, bool) {
-	r := l.Params
-	q := agent.Question{ID: questionID(r.Turn, l.ID), Kind: agent.Permission, ToolUseID: r.ItemID}
-	switch l.Method {
-	case askCommand:
-		command, err := json.Marshal(r.Command)
-		if err != nil {
-			return q, false
-		}
-		q.ToolName = "exec_command"
-		q.Input = object("command", script(command), "cwd", filePath(r.Cwd))
-		q.Title = "Run " + script(command)
-		q.Suggestions = r.Amendment
-	case askFiles:
-		q.ToolName, q.Input, q.Title = "apply_patch", object("item", r.ItemID), "Change files"
-	case askPermissions:
-		q.ToolName, q.Input, q.Title = "request_permissions", object("permissions", orNull(r.Permissions)), "Get more permissions"
-		q.Suggestions = r.Permissions
-	case askServer:
-		q.ToolName, q.Input, q.Title = "mcp__"+r.Server, object("message", r.Message), r.Message
-		var meta struct {
-			Tool   string          `json:"tool_name"`
-			Params json.RawMessage `json:"tool_params"`
-		}
-		if lenient(r.Meta, &meta) && meta.Tool != "" {
-			q.ToolName += "__" + meta.Tool
-			q.Input = orNull(meta.Params)
-		}
-	case askUser:
-		q.Kind, q.ToolName = agent.Inquiry, askTool
-		q.Input = askInput(r.Questions)
-		for _, item := range asksOf(r.Questions) {
-			q.Inquiries = append(q.Inquiries, item.inquiry())
-		}
-		if len(q.Inquiries) == 0 {
-			return q, false
-		}
-		q.Title = q.Inquiries[0].Question
-	default:
-		return q, false
-	}
-	if r.Reason != "" {
-		q.Title += ": " + r.Reason
-	}
-	return q, true
-}
-
-// ask is a question to the user, as the agent writes it.
-type ask struct {
-	ID       string `json:"id"`
-	Header   string `json:"header"`
-	Question string `json:"question"`
-	Options  []struct {
-		Label       string `json:"label"`
-		Description string `json:"description"`
-	} `json:"options"`
-}
-
-// askInput is the input of askTool, without what the agent adds to it in its request.
-func askInput(questions []byte) json.RawMessage { return object("questions", asksOf(questions)) }
-
-func asksOf(raw []byte) []ask {
-	asks := []ask{}
-	lenient(raw, &asks)
-	return asks
-}
-
-func (a ask) inquiry() agent.InquiryItem {
-	item := agent.InquiryItem{Question: a.Question, Header: a.Header}
-	for _, o := range a.Options {
-		item.Options = append(item.Options, agent.InquiryOption{Label: o.Label, Description: o.Description})
-	}
-	return item
-}
-
 // asked reads a request of the agent. Those that are no questions are handled by the bridge.
-func (t *translator) asked(l frame, at time.Time) {
+func (t *translator) asked(l codexformat.Frame, at time.Time) {
 	r := l.Params
-	q, ok := question(l)
+	q, ok := codexformat.Question(l)
 	if !ok {
 		return
 	}
 	w := waiting{ID: q.ID, Request: l.ID}
 	where := t.state.conversation(r.Thread)
 	switch l.Method {
-	case askFiles:
+	case codexformat.AskFiles:
 		if o := t.state.find(where, r.ItemID); o != nil && len(o.Block.Input) > 0 {
 			q.Input = o.Block.Input
 		}
-	case askServer:
+	case codexformat.AskServer:
 		for _, o := range t.state.Open {
 			if o.Conversation == where && o.Block.Name == q.ToolName {
 				q.ToolUseID = o.Block.ID
 			}
 		}
-	case askUser:
+	case codexformat.AskUser:
 		w.Asks, w.Thread = r.ItemID, r.Thread
 		t.emit(t.state.begin(place{thread: r.Thread, turn: r.Turn, at: at}, askItem(r.ItemID, q.Input, 0))...)
 	}
@@ -158,57 +68,39 @@ func (t *translator) resolved(request []byte, at time.Time) {
 	t.state.Waiting = kept
 }
 
-// Notes of this bridge in addition to the common ones: a question to the user is pending, its answer,
-// and that subagents are aborted because their main turn is over. The agent's own stream has none of
-// it.
-const (
-	noteAsked    stdio.NoteType = "asked"
-	noteAnswered stdio.NoteType = "answered"
-	noteAborted  stdio.NoteType = "aborted"
-)
-
-// askData is the data of noteAsked and noteAnswered, whose ID is that of the call.
-type askData struct {
-	Thread string          `json:"threadId"`
-	Turn   string          `json:"turnId"`
-	At     int64           `json:"atMs"`
-	Input  json.RawMessage `json:"input,omitempty"`
-	Result json.RawMessage `json:"result,omitempty"` // as the agent's tool gives it to the model
-}
-
 // askItem is the call of askTool. The agent has no item for it.
-func askItem(id string, input json.RawMessage, ms int64) item {
-	return item{kind: kindAsk, id: id, name: askTool, input: input, started: ms}
+func askItem(id string, input json.RawMessage, ms int64) codexformat.Item {
+	return codexformat.Item{Kind: kindAsk, ID: id, Name: codexformat.AskTool, Input: input, Started: ms}
 }
 
 // question reads what the bridge says of a question to the user.
 func (r *reader) question(n stdio.Note, at time.Time) []conversation.Event {
-	var d askData
-	if !lenient(n.Data, &d) || n.ID == "" {
+	var d codexformat.AskData
+	if !codexformat.Lenient(n.Data, &d) || n.ID == "" {
 		return nil
 	}
 	p := place{thread: d.Thread, turn: d.Turn, at: at}
 	it := askItem(n.ID, d.Input, d.At)
-	if n.Type == noteAsked {
+	if n.Type == codexformat.NoteAsked {
 		return r.begin(p, it)
 	}
-	if r.find(r.conversation(p.thread), it.id) == nil {
+	if r.find(r.conversation(p.thread), it.ID) == nil {
 		return nil
 	}
-	it.completed, it.output = d.At, string(d.Result)
+	it.Completed, it.Output = d.At, string(d.Result)
 	return r.finish(p, it)
 }
 
 // deadline shows why the bridge has broken a turn off.
 func (r *reader) deadline(n stdio.Note, at time.Time) []conversation.Event {
-	var d askData
-	if !lenient(n.Data, &d) || d.Turn == "" {
+	var d codexformat.AskData
+	if !codexformat.Lenient(n.Data, &d) || d.Turn == "" {
 		return nil
 	}
 	p := place{thread: d.Thread, turn: d.Turn, at: at}
 	return whole(r.conversation(p.thread), conversation.Block{
 		ID: d.Turn + "/deadline", Type: conversation.System, Status: conversation.Complete,
-		CreatedAt: p.created(d.At), Subtype: "error", Message: bounded(n.Message),
+		CreatedAt: p.created(d.At), Subtype: "error", Message: codexformat.Bounded(n.Message),
 	}, at)
 }
 
@@ -252,7 +144,7 @@ func answer(q agent.Question, a agent.Answer) (map[string]any, error) {
 	case q.ToolName == "request_permissions":
 		granted := json.RawMessage(`{}`)
 		if allowed {
-			granted = orNull(q.Suggestions)
+			granted = codexformat.OrNull(q.Suggestions)
 		}
 		scope := "session"
 		if a.Decision == agent.DecisionOnce || !allowed {
@@ -282,7 +174,7 @@ func inquiryAnswer(q agent.Question, a agent.Answer, allowed bool) (map[string]a
 		return nil, fmt.Errorf("the question's input: %w", err)
 	}
 	answers := map[string]any{}
-	for _, ask := range asksOf(input.Questions) {
+	for _, ask := range codexformat.AsksOf(input.Questions) {
 		said, ok := a.Answers[ask.Question]
 		switch {
 		case !allowed && a.Message != "":

@@ -15,8 +15,8 @@ import (
 
 	"github.com/overwinter-dev/overwinter/internal/agent"
 	"github.com/overwinter-dev/overwinter/internal/agent/agenttest/modelserver"
-	"github.com/overwinter-dev/overwinter/internal/agent/codex"
 	"github.com/overwinter-dev/overwinter/internal/agent/stdio"
+	"github.com/overwinter-dev/overwinter/internal/runner/agents/codexbridge"
 	"github.com/overwinter-dev/overwinter/internal/runner/bridge"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
@@ -116,7 +116,7 @@ func TestTheBridgeRefusesWhatItCannotDo(t *testing.T) {
 	run := func(args ...string) int {
 		stdin, runner := io.Pipe() // which stays open
 		defer runner.Close()
-		return codex.Main(args, stdin, io.Discard, &stderr)
+		return codexbridge.Main(args, stdin, io.Discard, &stderr)
 	}
 	require.Equal(t, bridge.ExitUsage, run())
 	require.Equal(t, bridge.ExitUsage, run("--session", "../x"))

@@ -19,6 +19,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/agent/npm/npmtest"
 	"github.com/overwinter-dev/overwinter/internal/leaktest"
 	"github.com/overwinter-dev/overwinter/internal/localmodal"
+	"github.com/overwinter-dev/overwinter/internal/runner/agents/codexbridge"
 )
 
 // asBridge makes this test's binary be the bridge.
@@ -27,7 +28,7 @@ const asBridge = "OVERWINTER_TEST_AS_CODEX_BRIDGE"
 func TestMain(m *testing.M) {
 	localmodal.ReexecMain()
 	if os.Getenv(asBridge) != "" {
-		os.Exit(codex.Main(os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
+		os.Exit(codexbridge.Main(os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
 	}
 	if os.Getenv(asServer) != "" {
 		serveTool(os.Stdin, os.Stdout)

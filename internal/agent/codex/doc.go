@@ -1,7 +1,7 @@
 // Package codex is the agent codex: OpenAI's Codex, driven over its app-server as its own editors
-// drive it. [Adapter] is pure; [Main] is the bridge between the runner, which exchanges lines only,
-// and codex app-server, which speaks JSON-RPC. The program itself is the pinned npm package of
-// [Adapter.Packages]; it needs nothing else, not even Node.
+// drive it. [Adapter] is pure. Package codexbridge is the bridge between the runner, which exchanges
+// lines only, and codex app-server, which speaks JSON-RPC; package codexformat is what both read. The
+// program itself is the pinned npm package of [Adapter.Packages]; it needs nothing else, not even Node.
 //
 //	         stdin                     JSON-RPC
 //	prompt ─▶         ─ thread/start ──▶           ┌▶ ~/.codex/sessions/*/*/*/rollout-*-<thread>.jsonl ─┐

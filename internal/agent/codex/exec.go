@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/overwinter-dev/overwinter/internal/agent"
+	"github.com/overwinter-dev/overwinter/internal/agent/codex/codexformat"
 	"github.com/overwinter-dev/overwinter/internal/conversation"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
@@ -32,7 +33,7 @@ const execTurn = "exec"
 // exec reads a line of codex exec --json and reports whether it is one.
 func (t *translator) exec(f agent.Frame, at time.Time) bool {
 	var l execLine
-	if !lenient(f.Data, &l) {
+	if !codexformat.Lenient(f.Data, &l) {
 		return false
 	}
 	where := place{thread: t.state.Root, turn: execTurn, at: at}
@@ -54,7 +55,7 @@ func (t *translator) exec(f agent.Frame, at time.Time) bool {
 		}
 	case "error":
 		if strings.HasPrefix(l.Message, "Reconnecting") {
-			t.emit(t.state.retry(where, bounded(l.Message), 0)...)
+			t.emit(t.state.retry(where, codexformat.Bounded(l.Message), 0)...)
 		}
 	case "turn.completed":
 		for _, o := range slices.Clone(t.state.Open) {
@@ -62,9 +63,9 @@ func (t *translator) exec(f agent.Frame, at time.Time) bool {
 				t.emit(t.state.close(o, conversation.Success, at)) // the stream does not say how it ended
 			}
 		}
-		t.execEnd(l, verdict{status: completed}, at)
+		t.execEnd(l, codexformat.Verdict{Status: codexformat.Completed}, at)
 	case "turn.failed":
-		t.execEnd(l, verdict{status: failed, message: problem(l.Error)}, at)
+		t.execEnd(l, codexformat.Verdict{Status: codexformat.Failed, Message: codexformat.Problem(l.Error)}, at)
 	default:
 		return false
 	}
@@ -72,13 +73,13 @@ func (t *translator) exec(f agent.Frame, at time.Time) bool {
 }
 
 // execItem reads an item and makes its id one of the thread.
-func (t *translator) execItem(raw json.RawMessage) (item, bool) {
-	it, ok := decodeItem(raw)
-	it.id = t.state.Exec + it.id
+func (t *translator) execItem(raw json.RawMessage) (codexformat.Item, bool) {
+	it, ok := codexformat.DecodeItem(raw)
+	it.ID = t.state.Exec + it.ID
 	return it, ok
 }
 
-func (t *translator) execEnd(l execLine, v verdict, at time.Time) {
+func (t *translator) execEnd(l execLine, v codexformat.Verdict, at time.Time) {
 	t.emit(t.state.over(place{thread: t.state.Root, turn: execTurn, at: at}, v)...)
 	t.state.Usage = session.Usage{InputTokens: l.Usage.Input, OutputTokens: l.Usage.Output}
 	t.end(*t.judge(v), at)

@@ -2,17 +2,9 @@ package codex
 
 import (
 	"github.com/overwinter-dev/overwinter/internal/agent"
+	"github.com/overwinter-dev/overwinter/internal/agent/codex/codexformat"
 	"github.com/overwinter-dev/overwinter/internal/agent/npm"
 )
-
-// Version is the pinned version of Codex.
-const Version = "0.169.0"
-
-// Binary is where a sandbox image has the program: a link into the package, whose inner directory
-// is named for the machine.
-const Binary = directory + "/codex"
-
-const directory = "/overwinter/agents/codex"
 
 // pinned is the npm package with the native program. It needs nothing else, not even Node.
 var pinned = npm.Package{
@@ -32,8 +24,8 @@ func (Adapter) Installation() agent.Installation {
 	return agent.Installation{
 		Base: npm.Image,
 		Commands: [][]string{
-			pinned.Install(directory),
-			{"sh", "-c", `cd "$0" && ln -sf vendor/*/bin/codex codex`, directory},
+			pinned.Install(codexformat.Directory),
+			{"sh", "-c", `cd "$0" && ln -sf vendor/*/bin/codex codex`, codexformat.Directory},
 			{Binary, "--version"},
 		},
 	}

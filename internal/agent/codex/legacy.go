@@ -6,8 +6,12 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/overwinter-dev/overwinter/internal/agent/codex/codexformat"
 	"github.com/overwinter-dev/overwinter/internal/agent/jsonscan"
 )
+
+// inProgress is the state of a call without its result.
+const inProgress = "inProgress"
 
 // Rollouts of older versions have no items. They record messages and calls in the form of the
 // model's API, in lines with a type and a payload, or, in the oldest, as whole lines. They are read
@@ -26,7 +30,7 @@ var surroundings = []string{
 // legacy reads a rollout of an older version.
 func (p *parser) legacy(data []byte) {
 	var t *thread
-	calls := map[string]item{} // without a result
+	calls := map[string]codexformat.Item{} // without a result
 	n := 0
 	for line := range bytes.Lines(data) {
 		n++
@@ -44,24 +48,24 @@ func (p *parser) legacy(data []byte) {
 		if t == nil {
 			continue
 		}
-		ms := l.time().UnixMilli()
+		ms := l.Time().UnixMilli()
 		if l.Type == "event_msg" && l.Payload.Type == "turn_aborted" {
-			t.over("", l.Payload.verdict(), ms)
+			t.over("", l.Payload.Verdict(), ms)
 			continue
 		}
-		it, ok := l.item(calls)
+		it, ok := legacyItem(l, calls)
 		if !ok {
 			continue
 		}
-		if it.id == "" {
-			it.id = t.id + "/" + strconv.Itoa(n)
+		if it.ID == "" {
+			it.ID = t.id + "/" + strconv.Itoa(n)
 		}
-		it.started, it.completed = ms, ms
+		it.Started, it.Completed = ms, ms
 		switch {
-		case it.name == "" || it.kind == kindSearch:
+		case it.Name == "" || it.Kind == codexformat.KindSearch:
 			t.add(it, "")
-		case it.status == inProgress:
-			calls[it.id] = it
+		case it.Status == inProgress:
+			calls[it.ID] = it
 			t.found = append(t.found, &step{ms: ms, what: stepBegin, item: it})
 		default:
 			t.found = append(t.found, &step{ms: ms, what: stepEnd, item: it})
@@ -70,9 +74,9 @@ func (p *parser) legacy(data []byte) {
 }
 
 // decodeLegacy reads a line of an older rollout.
-func decodeLegacy(line []byte) (record, bool) {
-	var l record
-	var bare payload
+func decodeLegacy(line []byte) (codexformat.Record, bool) {
+	var l codexformat.Record
+	var bare codexformat.Payload
 	hasPayload := false
 	ok := jsonscan.Fields(line, func(key, value []byte) {
 		switch string(key) {
@@ -82,9 +86,9 @@ func decodeLegacy(line []byte) (record, bool) {
 			l.Type = jsonscan.Text(value)
 		case "payload":
 			hasPayload = true
-			jsonscan.Fields(value, l.Payload.set)
+			jsonscan.Fields(value, l.Payload.Set)
 		}
-		bare.set(key, value)
+		bare.Set(key, value)
 	})
 	if ok && !hasPayload {
 		l.Payload, l.Type = bare, "response_item"
@@ -95,24 +99,24 @@ func decodeLegacy(line []byte) (record, bool) {
 	return l, ok
 }
 
-// item is what a line says, if it is of use. The result of a call is the call again, with its end.
-func (l record) item(calls map[string]item) (item, bool) {
+// legacyItem is what a line says, if it is of use. The result of a call is the call again, with its end.
+func legacyItem(l codexformat.Record, calls map[string]codexformat.Item) (codexformat.Item, bool) {
 	r := l.Payload
 	if l.Type == "compacted" {
-		return item{kind: kindCompaction}, true
+		return codexformat.Item{Kind: codexformat.KindCompaction}, true
 	}
 	if l.Type != "response_item" {
-		return item{}, false
+		return codexformat.Item{}, false
 	}
 	switch r.Type {
 	case "message":
-		it := item{kind: kindText, id: r.ID, text: texts(r.Content)}
+		it := codexformat.Item{Kind: codexformat.KindText, ID: r.ID, Text: codexformat.Texts(r.Content)}
 		switch r.Role {
 		case "user":
-			it.kind = kindUser
+			it.Kind = codexformat.KindUser
 			for _, c := range surroundings {
-				if strings.HasPrefix(strings.TrimSpace(it.text), c) {
-					return item{}, false
+				if strings.HasPrefix(strings.TrimSpace(it.Text), c) {
+					return codexformat.Item{}, false
 				}
 			}
 			return it, true
@@ -120,56 +124,56 @@ func (l record) item(calls map[string]item) (item, bool) {
 			return it, true
 		}
 	case "reasoning":
-		it := item{kind: kindThinking, id: r.ID, text: first(paragraphs(r.Summary), texts(r.Content))}
-		return it, it.text != ""
+		it := codexformat.Item{Kind: codexformat.KindThinking, ID: r.ID, Text: codexformat.First(paragraphs(r.Summary), codexformat.Texts(r.Content))}
+		return it, it.Text != ""
 	case "web_search_call":
-		return item{kind: kindSearch, id: r.ID, name: "web_search", status: completed, input: object("query", jsonscan.Text(jsonscan.Field(r.Action, "query")))}, true
+		return codexformat.Item{Kind: codexformat.KindSearch, ID: r.ID, Name: "web_search", Status: codexformat.Completed, Input: codexformat.Object("query", jsonscan.Text(jsonscan.Field(r.Action, "query")))}, true
 	case "function_call", "custom_tool_call", "local_shell_call":
-		it := item{kind: kindDynamic, id: first(r.Call, r.ID), name: first(r.Name, "local_shell"), status: inProgress, input: json.RawMessage(r.Arguments)}
+		it := codexformat.Item{Kind: codexformat.KindDynamic, ID: codexformat.First(r.Call, r.ID), Name: codexformat.First(r.Name, "local_shell"), Status: inProgress, Input: json.RawMessage(r.Arguments)}
 		switch {
 		case r.Type == "local_shell_call":
-			it.input = jsonscan.Clone(r.Action)
-		case r.Type == "custom_tool_call" || !json.Valid(it.input):
-			it.input = object("input", first(r.Input, r.Arguments))
+			it.Input = jsonscan.Clone(r.Action)
+		case r.Type == "custom_tool_call" || !json.Valid(it.Input):
+			it.Input = codexformat.Object("input", codexformat.First(r.Input, r.Arguments))
 		}
-		return it, it.id != ""
+		return it, it.ID != ""
 	case "function_call_output", "custom_tool_call_output", "local_shell_call_output":
 		it, ok := calls[r.Call]
 		delete(calls, r.Call)
-		it.status, it.output = result(r.Output)
+		it.Status, it.Output = result(r.Output)
 		return it, ok
 	}
-	return item{}, false
+	return codexformat.Item{}, false
 }
 
 // paragraphs are the parts of a summary.
 func paragraphs(raw []byte) string {
 	var parts []string
 	jsonscan.Elements(raw, func(part []byte) { parts = append(parts, jsonscan.Text(jsonscan.Field(part, "text"))) })
-	return strings.Join(parts, paragraph)
+	return strings.Join(parts, codexformat.Paragraph)
 }
 
 // result is how a call ended: words, parts, or JSON, often inside a string, with an output and an
 // exit code.
 func result(raw []byte) (status, output string) {
-	words := first(jsonscan.Text(raw), texts(raw))
+	words := codexformat.First(jsonscan.Text(raw), codexformat.Texts(raw))
 	inside := raw
 	if words != "" {
 		inside = []byte(words)
 	}
 	if content := jsonscan.Field(inside, "content"); content != nil {
-		status = completed
+		status = codexformat.Completed
 		if string(jsonscan.Field(inside, "success")) == "false" {
-			status = failed
+			status = codexformat.Failed
 		}
-		return status, first(jsonscan.Text(content), texts(content))
+		return status, codexformat.First(jsonscan.Text(content), codexformat.Texts(content))
 	}
 	said := jsonscan.Field(inside, "output")
 	if said == nil {
-		return completed, words
+		return codexformat.Completed, words
 	}
-	if exit := number(jsonscan.Field(jsonscan.Field(inside, "metadata"), "exit_code")); exit != 0 {
-		return failed, exited(int(exit), jsonscan.Text(said))
+	if exit := codexformat.Number(jsonscan.Field(jsonscan.Field(inside, "metadata"), "exit_code")); exit != 0 {
+		return codexformat.Failed, codexformat.Exited(int(exit), jsonscan.Text(said))
 	}
-	return completed, jsonscan.Text(said)
+	return codexformat.Completed, jsonscan.Text(said)
 }

@@ -5,10 +5,12 @@ import (
 	"cmp"
 	"encoding/json"
 	"path"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
 
+	"github.com/overwinter-dev/overwinter/internal/agent/codex/codexformat"
 	"github.com/overwinter-dev/overwinter/internal/agent/jsonscan"
 	"github.com/overwinter-dev/overwinter/internal/agent/stdio"
 	"github.com/overwinter-dev/overwinter/internal/conversation"
@@ -22,20 +24,20 @@ func (Adapter) Parse(files []session.TranscriptFile) (conversation.Conversation,
 	p := parser{threads: map[string]*thread{}, reviews: map[string]bool{}, told: map[string]bool{}}
 	files = slices.Clone(files)
 	slices.SortFunc(files, func(a, b session.TranscriptFile) int { return strings.Compare(path.Base(a.Path), path.Base(b.Path)) })
-	heads := map[string]payload{}
+	heads := map[string]codexformat.Payload{}
 	for _, f := range files {
 		if !isJournal(f.Path) {
-			head := owner(f.Data)
+			head := codexformat.Owner(f.Data)
 			heads[head.ID] = head
 		}
 	}
 	for id, head := range heads {
 		_, known := heads[head.Parent]
-		p.reviews[id] = known && head.reviews()
+		p.reviews[id] = known && head.Reviews()
 	}
 	for _, f := range files {
 		switch {
-		case isJournal(f.Path), p.reviews[owner(f.Data).ID]:
+		case isJournal(f.Path), p.reviews[codexformat.Owner(f.Data).ID]:
 		case legacy(f.Data):
 			p.legacy(f.Data)
 		default:
@@ -66,14 +68,14 @@ type thread struct {
 	id    string
 	main  bool // not a subagent
 	cwd   string
-	items map[string]item
+	items map[string]codexformat.Item
 	// noted are the steps from the journal; found those from the rollout.
 	noted, found []*step
 	began        map[string]bool // items in noted
 	ended        map[string]bool
 	turns        map[string]bool // turns whose end is in noted
 	calls        map[string]*call
-	last         verdict // of the first turn that ended
+	last         codexformat.Verdict // of the first turn that ended
 	hasLast      bool
 	first        int64 // when it began to say something
 }
@@ -83,8 +85,8 @@ type step struct {
 	ms    int64
 	turn  string
 	what  stepKind
-	item  item
-	end   verdict
+	item  codexformat.Item
+	end   codexformat.Verdict
 	words string // of a retry
 	note  stdio.Note
 }
@@ -106,7 +108,7 @@ func (p *parser) thread(id string) *thread {
 	t, ok := p.threads[id]
 	if !ok {
 		t = &thread{
-			id: id, items: map[string]item{}, began: map[string]bool{}, ended: map[string]bool{}, turns: map[string]bool{},
+			id: id, items: map[string]codexformat.Item{}, began: map[string]bool{}, ended: map[string]bool{}, turns: map[string]bool{},
 			calls: map[string]*call{},
 		}
 		p.threads[id] = t
@@ -115,112 +117,12 @@ func (p *parser) thread(id string) *thread {
 	return t
 }
 
-// record is a line of a rollout.
-type record struct {
-	At      string
-	Type    string
-	Payload payload
-}
-
-// payload is the part of a rollout line that is used. Which fields are set depends on the type of
-// the line and on its own type. Raw values alias the line.
-type payload struct {
-	Type string
-
-	ID     string // of a thread
-	Parent string
-	Cwd    string
-	// Source is what has started the thread: a word, or {"subagent": …}.
-	Source []byte
-
-	Turn      string
-	Thread    string
-	Item      []byte
-	Started   int64
-	Completed int64
-	Error     []byte
-	Ended     int64
-
-	Call      string
-	Name      string
-	Arguments string
-	Input     string
-	Output    []byte
-	// Of older versions:
-	Role    string
-	Content []byte
-	Summary []byte
-	Action  []byte
-}
-
-func (p *payload) set(key, value []byte) {
-	switch string(key) {
-	case "type":
-		p.Type = jsonscan.Text(value)
-	case "id":
-		p.ID = jsonscan.Text(value)
-	case "parent_thread_id":
-		p.Parent = jsonscan.Text(value)
-	case "cwd":
-		p.Cwd = jsonscan.Text(value)
-	case "source":
-		p.Source = value
-	case "turn_id":
-		p.Turn = jsonscan.Text(value)
-	case "thread_id":
-		p.Thread = jsonscan.Text(value)
-	case "item":
-		p.Item = value
-	case "started_at_ms":
-		p.Started = number(value)
-	case "completed_at_ms":
-		p.Completed = number(value)
-	case "error":
-		p.Error = value
-	case "completed_at":
-		p.Ended = number(value)
-	case "call_id":
-		p.Call = jsonscan.Text(value)
-	case "name":
-		p.Name = jsonscan.Text(value)
-	case "arguments":
-		p.Arguments = jsonscan.Text(value)
-	case "input":
-		p.Input = jsonscan.Text(value)
-	case "output":
-		p.Output = value
-	case "role":
-		p.Role = jsonscan.Text(value)
-	case "content":
-		p.Content = value
-	case "summary":
-		p.Summary = value
-	case "action":
-		p.Action = value
-	}
-}
-
-// owner is what the first line of a rollout says of its thread.
-func owner(rollout []byte) payload {
-	line, _, _ := bytes.Cut(rollout, []byte("\n"))
-	l, ok := decodeRecord(line)
-	if !ok || l.Type != "session_meta" {
-		return payload{}
-	}
-	return l.Payload
-}
-
-// reviews reports whether the thread is the review of another's work.
-func (p payload) reviews() bool {
-	return p.Parent != "" && jsonscan.Is(jsonscan.Field(p.Source, "subagent"), "review")
-}
-
 // rollout reads the file of a thread.
 func (p *parser) rollout(data []byte) {
 	var t *thread
 	turn := ""
 	for line := range bytes.Lines(data) {
-		l, ok := decodeRecord(line)
+		l, ok := codexformat.DecodeRecord(line)
 		if !ok {
 			continue
 		}
@@ -235,7 +137,7 @@ func (p *parser) rollout(data []byte) {
 		if t == nil {
 			continue
 		}
-		switch ms := l.time().UnixMilli(); l.Type {
+		switch ms := l.Time().UnixMilli(); l.Type {
 		case "event_msg":
 			turn = p.event(t, l.Payload, turn, ms)
 		case "response_item":
@@ -245,76 +147,26 @@ func (p *parser) rollout(data []byte) {
 	t.uncompleted()
 }
 
-// idle are the types of lines, and of what they carry, that say nothing here. Most of a rollout is
-// made of them.
-var idle = []string{
-	`"world_state"`, `"turn_context"`, `"token_usage_record"`, `"compacted"`, `"retained_context"`,
-	`"message"`, `"reasoning"`, `"agent_message"`, `"token_count"`, `"thread_settings_applied"`,
-}
-
-// decodeRecord reads a line; false means that it is broken, or says nothing here.
-func decodeRecord(line []byte) (record, bool) {
-	// The types are at the beginning, before anything long.
-	const beginning = 160
-	head := line[:min(len(line), beginning)]
-	for range 2 {
-		_, kind, ok := bytes.Cut(head, []byte(`"type":`))
-		if !ok {
-			break
-		}
-		head = bytes.TrimLeft(kind, " ")
-		for _, k := range idle {
-			if bytes.HasPrefix(head, []byte(k)) {
-				return record{}, false
-			}
-		}
-	}
-	var l record
-	ok := jsonscan.Fields(line, func(key, value []byte) {
-		switch string(key) {
-		case "timestamp":
-			l.At = jsonscan.Text(value)
-		case "type":
-			l.Type = jsonscan.Text(value)
-		case "payload":
-			jsonscan.Fields(value, l.Payload.set)
-		}
-	})
-	return l, ok
-}
-
 // event reads a line about an event and returns the turn in progress.
-func (p *parser) event(t *thread, e payload, turn string, ms int64) string {
+func (p *parser) event(t *thread, e codexformat.Payload, turn string, ms int64) string {
 	switch e.Type {
 	case "task_started", "turn_started":
 		t.found = append(t.found, &step{ms: ms, turn: e.Turn, what: stepTurn})
 		return e.Turn
 	case "task_complete", "turn_complete", "turn_aborted":
-		t.over(e.Turn, e.verdict(), ms)
+		t.over(e.Turn, e.Verdict(), ms)
 	case "item_completed":
-		it, ok := decodeItem(e.Item)
+		it, ok := codexformat.DecodeItem(e.Item)
 		if !ok || (e.Thread != "" && e.Thread != t.id && !p.reviews[e.Thread]) {
 			return turn
 		}
-		it.started, it.completed = e.Started, e.Completed
+		it.Started, it.Completed = e.Started, e.Completed
 		t.add(it, e.Turn)
 	}
 	return turn
 }
 
-// verdict is how the turn ended whose end this is.
-func (p payload) verdict() verdict {
-	v := verdict{status: completed, ms: p.Ended * 1000}
-	switch {
-	case p.Type == "turn_aborted":
-		v.status = interrupted
-	case len(p.Error) > 0 && string(p.Error) != "null":
-		v.status, v.message = failed, problem(p.Error)
-	}
-	return v
-}
-
-func (t *thread) over(turn string, v verdict, ms int64) {
+func (t *thread) over(turn string, v codexformat.Verdict, ms int64) {
 	if !t.hasLast {
 		t.last, t.hasLast = v, true
 	}
@@ -322,19 +174,19 @@ func (t *thread) over(turn string, v verdict, ms int64) {
 }
 
 // add notes an item that has ended.
-func (t *thread) add(it item, turn string) {
-	if _, ok := t.items[it.id]; ok {
+func (t *thread) add(it codexformat.Item, turn string) {
+	if _, ok := t.items[it.ID]; ok {
 		return
 	}
-	t.items[it.id] = it
+	t.items[it.ID] = it
 	t.found = append(t.found,
-		&step{ms: it.started, turn: turn, what: stepBegin, item: it},
-		&step{ms: it.completed, turn: turn, what: stepEnd, item: it})
+		&step{ms: it.Started, turn: turn, what: stepBegin, item: it},
+		&step{ms: it.Completed, turn: turn, what: stepEnd, item: it})
 }
 
 // call is a call of a tool as the model wrote it.
 type call struct {
-	item   item
+	item   codexformat.Item
 	turn   string
 	ms     int64
 	output string
@@ -344,7 +196,7 @@ type call struct {
 
 // response reads the messages between model and agent: only calls that never became an item are
 // used.
-func (t *thread) response(r payload, turn string, ms int64) {
+func (t *thread) response(r codexformat.Payload, turn string, ms int64) {
 	if r.Call == "" {
 		return
 	}
@@ -354,17 +206,17 @@ func (t *thread) response(r payload, turn string, ms int64) {
 		if !ok {
 			return
 		}
-		it.id, it.started = r.Call, ms
+		it.ID, it.Started = r.Call, ms
 		t.calls[r.Call] = &call{item: it, turn: turn, ms: ms, place: len(t.found)}
 	case "function_call_output", "custom_tool_call_output":
 		if c := t.calls[r.Call]; c != nil {
-			c.output, c.ended = first(jsonscan.Text(r.Output), texts(r.Output)), ms
+			c.output, c.ended = codexformat.First(jsonscan.Text(r.Output), codexformat.Texts(r.Output)), ms
 		}
 	}
 }
 
 // called is the item that a call would have become.
-func (t *thread) called(name string, arguments []byte, input string) (item, bool) {
+func (t *thread) called(name string, arguments []byte, input string) (codexformat.Item, bool) {
 	var a struct {
 		Cmd       string          `json:"cmd"`
 		Targets   []string        `json:"targets"`
@@ -372,21 +224,21 @@ func (t *thread) called(name string, arguments []byte, input string) (item, bool
 		Questions json.RawMessage `json:"questions"`
 		Workdir   string          `json:"workdir"`
 	}
-	lenient(arguments, &a)
+	codexformat.Lenient(arguments, &a)
 	switch name {
 	case "exec_command":
-		return item{kind: kindCommand, name: name, input: object("command", a.Cmd, "cwd", first(a.Workdir, t.cwd))}, true
+		return codexformat.Item{Kind: codexformat.KindCommand, Name: name, Input: codexformat.Object("command", a.Cmd, "cwd", codexformat.First(a.Workdir, t.cwd))}, true
 	case "apply_patch":
-		return item{kind: kindFiles, name: name, input: object("patch", input)}, true
+		return codexformat.Item{Kind: codexformat.KindFiles, Name: name, Input: codexformat.Object("patch", input)}, true
 	case "wait_agent":
 		if a.Targets == nil {
 			a.Targets = []string{}
 		}
-		return item{kind: kindCollab, name: name, input: object("prompt", "", "threads", a.Targets)}, true
-	case askTool:
-		return item{kind: kindAsk, name: name, input: askInput(a.Questions)}, true
+		return codexformat.Item{Kind: codexformat.KindCollab, Name: name, Input: codexformat.Object("prompt", "", "threads", a.Targets)}, true
+	case codexformat.AskTool:
+		return codexformat.Item{Kind: kindAsk, Name: name, Input: codexformat.AskInput(a.Questions)}, true
 	}
-	return item{}, false
+	return codexformat.Item{}, false
 }
 
 // running is in the result of a command that works on in the background.
@@ -416,16 +268,16 @@ func (t *thread) uncompleted() {
 		found, taken = append(found, t.found[taken:c.place]...), c.place
 		steps := []*step{{ms: c.ms, turn: c.turn, what: stepBegin, item: c.item}}
 		end := &step{ms: c.ended, turn: c.turn, what: stepEnd, item: c.item}
-		end.item.completed = c.ended
+		end.item.Completed = c.ended
 		switch {
 		case c.ended == 0, strings.Contains(c.output, "aborted by user"):
-		case c.item.kind == kindAsk && !strings.HasPrefix(c.output, "{"):
+		case c.item.Kind == kindAsk && !strings.HasPrefix(c.output, "{"):
 			continue // it was not on offer
-		case c.item.kind == kindAsk:
-			end.item.output = c.output
+		case c.item.Kind == kindAsk:
+			end.item.Output = c.output
 			steps = append(steps, end)
-		case strings.Contains(c.output, rejected):
-			end.item.status, end.item.output = declined, rejected
+		case strings.Contains(c.output, codexformat.Rejected):
+			end.item.Status, end.item.Output = codexformat.Declined, codexformat.Rejected
 			steps = append(steps, end)
 		case strings.Contains(c.output, running):
 		default:
@@ -455,20 +307,20 @@ func (p *parser) journal(data []byte) {
 		t := p.thread(f.Thread)
 		switch l.Method {
 		case "item/started", "item/completed":
-			it, ok := decodeItem(f.Item)
+			it, ok := codexformat.DecodeItem(f.Item)
 			if !ok {
 				continue
 			}
-			s := &step{ms: it.started, turn: f.Turn, what: stepBegin, item: it}
+			s := &step{ms: it.Started, turn: f.Turn, what: stepBegin, item: it}
 			if l.Method == "item/completed" {
-				s.ms, s.what = it.completed, stepEnd
-				t.ended[it.id] = true
+				s.ms, s.what = it.Completed, stepEnd
+				t.ended[it.ID] = true
 			} else {
-				t.began[it.id] = true
+				t.began[it.ID] = true
 			}
 			t.noted = append(t.noted, s)
 		case "error":
-			t.noted = append(t.noted, &step{ms: l.Sent, turn: f.Turn, what: stepRetry, words: problem(f.Error)})
+			t.noted = append(t.noted, &step{ms: l.Sent, turn: f.Turn, what: stepRetry, words: codexformat.Problem(f.Error)})
 		case "turn/completed":
 			var info struct {
 				ID     string          `json:"id"`
@@ -476,10 +328,10 @@ func (p *parser) journal(data []byte) {
 				Error  json.RawMessage `json:"error"`
 				Ended  int64           `json:"completedAt"`
 			}
-			if lenient(f.Info, &info) {
+			if codexformat.Lenient(f.Info, &info) {
 				t.turns[info.ID] = true
-				t.noted = append(t.noted, &step{ms: l.Sent, turn: info.ID, what: stepOver, end: verdict{
-					status: info.Status, message: problem(info.Error), ms: info.Ended * 1000,
+				t.noted = append(t.noted, &step{ms: l.Sent, turn: info.ID, what: stepOver, end: codexformat.Verdict{
+					Status: info.Status, Message: codexformat.Problem(info.Error), MS: info.Ended * 1000,
 				}})
 			}
 		}
@@ -488,26 +340,26 @@ func (p *parser) journal(data []byte) {
 
 // note reads a note of the journal.
 func (p *parser) note(n stdio.Note) {
-	var d itemData
+	var d codexformat.ItemData
 	if n.Type == stdio.NoteRun {
 		p.root = n.ID
 		return
 	}
-	if !lenient(n.Data, &d) || d.Thread == "" {
+	if !codexformat.Lenient(n.Data, &d) || d.Thread == "" {
 		return
 	}
 	t := p.thread(d.Thread)
 	s := &step{ms: d.At, turn: d.Turn, note: n}
 	switch n.Type {
-	case noteBegan:
-		s.what, s.item = stepBegin, item{kind: d.Kind, id: n.ID, started: d.At}
+	case codexformat.NoteBegan:
+		s.what, s.item = stepBegin, codexformat.Item{Kind: d.Kind, ID: n.ID, Started: d.At}
 		t.began[n.ID] = true
-	case noteEnded:
-		s.what, s.item = stepEnd, item{id: n.ID, completed: d.At}
+	case codexformat.NoteEnded:
+		s.what, s.item = stepEnd, codexformat.Item{ID: n.ID, Completed: d.At}
 		t.ended[n.ID] = true
-	case noteWords:
-		s.what, s.item, s.words = stepText, item{id: n.ID}, d.Text
-	case noteAsked, noteAnswered:
+	case codexformat.NoteWords:
+		s.what, s.item, s.words = stepText, codexformat.Item{ID: n.ID}, d.Text
+	case codexformat.NoteAsked, codexformat.NoteAnswered:
 		s.what = stepQuestion
 		t.began[n.ID], t.ended[n.ID] = true, true
 	case stdio.NoteDeadline:
@@ -524,7 +376,7 @@ func (t *thread) steps() []*step {
 	var found []*step
 	for _, s := range t.found {
 		switch {
-		case s.what == stepBegin && t.began[s.item.id], s.what == stepEnd && t.ended[s.item.id], s.what == stepOver && t.turns[s.turn]:
+		case s.what == stepBegin && t.began[s.item.ID], s.what == stepEnd && t.ended[s.item.ID], s.what == stepOver && t.turns[s.turn]:
 			continue
 		}
 		found = append(found, s)
@@ -535,7 +387,7 @@ func (t *thread) steps() []*step {
 		for len(found) > 0 && found[0].ms < s.ms {
 			out, found = append(out, found[0]), found[1:]
 		}
-		if it, ok := t.items[s.item.id]; ok && s.item.id != "" && (s.what == stepBegin || s.what == stepEnd) && s.item.name == "" {
+		if it, ok := t.items[s.item.ID]; ok && s.item.ID != "" && (s.what == stepBegin || s.what == stepEnd) && s.item.Name == "" {
 			s.item = it
 		}
 		out = append(out, s)
@@ -583,16 +435,16 @@ func (p *parser) tell(r *reader, t *thread, done map[string]bool) []conversation
 			events = append(events, r.cut(at)...)
 			continue
 		case stepBegin:
-			if !done[s.item.id] && s.item.kind != "" {
+			if !done[s.item.ID] && s.item.Kind != "" {
 				events = append(events, r.begin(where, s.item)...)
 			}
 		case stepEnd:
-			if s.item.kind != "" && !done[s.item.id] && (s.item.kind != kindCompaction || s.item.id != "") {
-				done[s.item.id] = true
+			if s.item.Kind != "" && !done[s.item.ID] && (s.item.Kind != codexformat.KindCompaction || s.item.ID != "") {
+				done[s.item.ID] = true
 				events = append(events, r.finish(where, s.item)...)
 			}
 		case stepText:
-			events = append(events, r.say(where, s.item.id, s.words, 0)...)
+			events = append(events, r.say(where, s.item.ID, s.words, 0)...)
 		case stepRetry:
 			events = append(events, r.retry(where, s.words, s.ms)...)
 		case stepQuestion:
@@ -621,8 +473,11 @@ func (p *parser) left(r *reader, at time.Time) []conversation.Event {
 			continue
 		}
 		if child := p.threads[o.Block.SubagentID]; child != nil && child.hasLast {
-			events = append(events, r.close(o, child.last.block(), at))
+			events = append(events, r.close(o, child.last.Block(), at))
 		}
 	}
 	return events
 }
+
+// isJournal reports whether a transcript file is a journal.
+func isJournal(name string) bool { return path.Base(path.Dir(filepath.ToSlash(name))) == "overwinter" }

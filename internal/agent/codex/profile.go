@@ -8,14 +8,8 @@ import (
 	"strings"
 
 	"github.com/overwinter-dev/overwinter/internal/agent"
+	"github.com/overwinter-dev/overwinter/internal/agent/codex/codexformat"
 	"github.com/overwinter-dev/overwinter/internal/session"
-)
-
-// promptDir is where commands are, below the agent's home; arguments is their placeholder for what
-// follows the command's name.
-const (
-	promptDir = "prompts"
-	arguments = "$ARGUMENTS"
 )
 
 // ProfileFiles are the profile as Codex reads it, all below its own home.
@@ -38,7 +32,7 @@ func (Adapter) ProfileFiles(in agent.LaunchInput) ([]session.TranscriptFile, err
 			"\ndeveloper_instructions = "+toml(s.Content)+"\n")
 	}
 	for _, c := range in.Profile.Commands {
-		add(path.Join(promptDir, c.Name+".md"), c.Content)
+		add(path.Join(codexformat.PromptDir, c.Name+".md"), c.Content)
 	}
 	if len(in.Profile.MCPServers) > 0 {
 		add("config.toml", servers(in.Profile.MCPServers))

@@ -4,14 +4,11 @@ import (
 	"encoding/json"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
 
+	"github.com/overwinter-dev/overwinter/internal/agent/codex/codexformat"
 	"github.com/overwinter-dev/overwinter/internal/conversation"
 )
-
-// maxRaw bounds what is kept of a line that was not understood, and of the report of a crash.
-const maxRaw = 1 << 10
 
 // reader makes blocks of items. Translator and parser share it, so that both make the same.
 type reader struct {
@@ -52,24 +49,24 @@ func (p place) created(ms int64) time.Time {
 }
 
 // begin reads that an item has begun.
-func (r *reader) begin(p place, it item) []conversation.Event {
+func (r *reader) begin(p place, it codexformat.Item) []conversation.Event {
 	where := r.conversation(p.thread)
-	if r.find(where, it.id) != nil {
+	if r.find(where, it.ID) != nil {
 		return nil
 	}
-	b := conversation.Block{ID: it.id, Status: conversation.Streaming, CreatedAt: p.created(it.started)}
-	switch it.kind {
-	case kindUser:
+	b := conversation.Block{ID: it.ID, Status: conversation.Streaming, CreatedAt: p.created(it.Started)}
+	switch it.Kind {
+	case codexformat.KindUser:
 		return nil // it is whole at once
-	case kindText, kindPlan:
+	case codexformat.KindText, codexformat.KindPlan:
 		b.Type = conversation.AssistantText
-	case kindThinking:
-		r.Thoughts = append(r.Thoughts[max(0, len(r.Thoughts)-maxBlocks):], thought{ID: it.id, Turn: p.turn, Created: b.CreatedAt})
+	case codexformat.KindThinking:
+		r.Thoughts = append(r.Thoughts[max(0, len(r.Thoughts)-maxBlocks):], thought{ID: it.ID, Turn: p.turn, Created: b.CreatedAt})
 		return nil
-	case kindCompaction:
+	case codexformat.KindCompaction:
 		b.Type, b.Subtype, b.Message = conversation.System, "compaction", compacted
-	case kindSubagent:
-		if it.status != "started" {
+	case codexformat.KindSubagent:
+		if it.Status != "started" {
 			return nil
 		}
 		return r.call(p, it)
@@ -82,16 +79,16 @@ func (r *reader) begin(p place, it item) []conversation.Event {
 const compacted = "The conversation was compacted."
 
 // call opens the block of a call.
-func (r *reader) call(p place, it item) []conversation.Event {
+func (r *reader) call(p place, it codexformat.Item) []conversation.Event {
 	r.ToolCalls++
 	o := &openBlock{Conversation: r.conversation(p.thread), Turn: p.turn, Block: conversation.Block{
-		ID: it.id, Type: conversation.ToolUse, Status: conversation.Pending, CreatedAt: p.created(it.started),
-		Name: it.name, ToolUseID: it.id,
+		ID: it.ID, Type: conversation.ToolUse, Status: conversation.Pending, CreatedAt: p.created(it.Started),
+		Name: it.Name, ToolUseID: it.ID,
 	}}
-	if it.subagent() {
+	if it.Subagent() {
 		o.Block.Type, o.Block.ToolUseID = conversation.Subagent, ""
 	}
-	return append(r.start(o, p.at), o.running(conversation.Updates{Input: it.input, SubagentID: it.child}, p.at))
+	return append(r.start(o, p.at), o.running(conversation.Updates{Input: it.Input, SubagentID: it.Child}, p.at))
 }
 
 // say reads more of a message or of thinking. Part numbers the parts of a summary.
@@ -117,7 +114,7 @@ func (r *reader) say(p place, id, words string, part int) []conversation.Event {
 	}
 	if part != o.Part {
 		o.Part = part
-		words = paragraph + words
+		words = codexformat.Paragraph + words
 	}
 	return append(events, o.delta(words, p.at))
 }
@@ -134,35 +131,35 @@ func (r *reader) thought(id string) *thought {
 }
 
 // finish reads that an item has ended. It may be the first line about it.
-func (r *reader) finish(p place, it item) []conversation.Event {
+func (r *reader) finish(p place, it codexformat.Item) []conversation.Event {
 	where := r.conversation(p.thread)
-	b := conversation.Block{ID: it.id, Status: conversation.Complete, CreatedAt: p.created(it.started)}
-	switch it.kind {
-	case kindUser:
-		b.Type, b.Content = conversation.UserMessage, it.text
-		_, b.PromptID, b.Author = parseClientID(it.client)
+	b := conversation.Block{ID: it.ID, Status: conversation.Complete, CreatedAt: p.created(it.Started)}
+	switch it.Kind {
+	case codexformat.KindUser:
+		b.Type, b.Content = conversation.UserMessage, it.Text
+		_, b.PromptID, b.Author = codexformat.ParseClientID(it.Client)
 		return whole(where, b, p.at)
-	case kindText, kindPlan:
-		b.Type, b.Content = conversation.AssistantText, it.text
-	case kindThinking:
-		b.Type, b.Content = conversation.Thinking, it.text
-		if t := r.thought(it.id); t != nil {
+	case codexformat.KindText, codexformat.KindPlan:
+		b.Type, b.Content = conversation.AssistantText, it.Text
+	case codexformat.KindThinking:
+		b.Type, b.Content = conversation.Thinking, it.Text
+		if t := r.thought(it.ID); t != nil {
 			b.CreatedAt = t.Created
 		}
-		if it.text == "" && r.find(where, it.id) == nil {
+		if it.Text == "" && r.find(where, it.ID) == nil {
 			return nil
 		}
-	case kindCompaction:
+	case codexformat.KindCompaction:
 		b.Type, b.Subtype, b.Message = conversation.System, "compaction", compacted
-	case kindSubagent:
-		if it.status != "started" {
+	case codexformat.KindSubagent:
+		if it.Status != "started" {
 			return nil
 		}
 		return r.called(p, it)
 	default:
 		return r.called(p, it)
 	}
-	o := r.find(where, it.id)
+	o := r.find(where, it.ID)
 	if o == nil {
 		return whole(where, b, p.at)
 	}
@@ -173,41 +170,41 @@ func (r *reader) finish(p place, it item) []conversation.Event {
 
 // called reads that a call has ended: a tool's with its result. A subagent works on until its
 // thread has ended its turn.
-func (r *reader) called(p place, it item) []conversation.Event {
+func (r *reader) called(p place, it codexformat.Item) []conversation.Event {
 	where := r.conversation(p.thread)
 	var events []conversation.Event
-	o := r.find(where, it.id)
+	o := r.find(where, it.ID)
 	if o == nil {
 		events = r.call(p, it)
-		o = r.find(where, it.id)
+		o = r.find(where, it.ID)
 	}
-	status := it.outcome()
-	if it.subagent() {
-		if it.kind == kindCollab && (status != conversation.Success || it.child == "") {
+	status := it.Outcome()
+	if it.Subagent() {
+		if it.Kind == codexformat.KindCollab && (status != conversation.Success || it.Child == "") {
 			if status == conversation.Success {
 				status = conversation.Failed
 			}
 			return append(events, r.close(o, status, p.at))
 		}
-		if o.Block.SubagentID != it.child {
-			events = append(events, o.running(conversation.Updates{SubagentID: it.child}, p.at))
+		if o.Block.SubagentID != it.Child {
+			events = append(events, o.running(conversation.Updates{SubagentID: it.Child}, p.at))
 		}
 		return events
 	}
 	r.forget(o)
 	b := o.Block
 	b.Status = status
-	if len(it.input) > 0 {
-		b.Input = it.input
+	if len(it.Input) > 0 {
+		b.Input = it.Input
 	}
 	events = append(events, complete(where, b, p.at))
-	output, err := json.Marshal(it.output)
+	output, err := json.Marshal(it.Output)
 	if err != nil {
 		output = []byte(`""`) // a string always encodes
 	}
 	return append(events, whole(where, conversation.Block{
-		ID: it.id + "/result", Type: conversation.ToolResult, Status: status, CreatedAt: p.created(it.completed),
-		ToolUseID: it.id, Output: output, IsError: status == conversation.Failed,
+		ID: it.ID + "/result", Type: conversation.ToolResult, Status: status, CreatedAt: p.created(it.Completed),
+		ToolUseID: it.ID, Output: output, IsError: status == conversation.Failed,
 	}, p.at)...)
 }
 
@@ -237,18 +234,11 @@ func (r *reader) void(p place) []conversation.Event {
 	return events
 }
 
-// verdict is how a turn ended.
-type verdict struct {
-	status  string // completed, interrupted or failed
-	message string // of a failure
-	ms      int64  // when it ended
-}
-
 // over handles the end of a turn. What it leaves open is closed; subagents continue by themselves.
-func (r *reader) over(p place, v verdict) []conversation.Event {
+func (r *reader) over(p place, v codexformat.Verdict) []conversation.Event {
 	where := r.conversation(p.thread)
 	var events []conversation.Event
-	if v.status == failed {
+	if v.Status == codexformat.Failed {
 		events = r.void(p)
 	}
 	r.Thoughts = slices.DeleteFunc(r.Thoughts, func(t thought) bool { return t.Turn == p.turn })
@@ -263,15 +253,15 @@ func (r *reader) over(p place, v verdict) []conversation.Event {
 			continue
 		case o.Block.Type == conversation.System:
 			status = conversation.Complete
-		case o.Block.Type == conversation.ToolUse && v.status == completed:
+		case o.Block.Type == conversation.ToolUse && v.Status == codexformat.Completed:
 			status = conversation.Success // it works on in the background
 		}
 		events = append(events, r.close(o, status, p.at))
 	}
-	if v.status == failed {
+	if v.Status == codexformat.Failed {
 		events = append(events, whole(where, conversation.Block{
 			ID: p.turn + "/error", Type: conversation.System, Status: conversation.Complete,
-			CreatedAt: p.created(v.ms), Subtype: "error", Message: v.message,
+			CreatedAt: p.created(v.MS), Subtype: "error", Message: v.Message,
 		}, p.at)...)
 	}
 	delete(r.Retries, p.turn)
@@ -279,24 +269,13 @@ func (r *reader) over(p place, v verdict) []conversation.Event {
 }
 
 // leave closes the block of the subagent whose turn has ended.
-func (r *reader) leave(p place, v verdict) []conversation.Event {
+func (r *reader) leave(p place, v codexformat.Verdict) []conversation.Event {
 	for _, o := range r.Open {
 		if o.Block.Type == conversation.Subagent && o.Block.SubagentID == p.thread {
-			return []conversation.Event{r.close(o, v.block(), p.at)}
+			return []conversation.Event{r.close(o, v.Block(), p.at)}
 		}
 	}
 	return nil
-}
-
-// block is the state of a block that a turn stands for.
-func (v verdict) block() conversation.BlockStatus {
-	switch v.status {
-	case completed:
-		return conversation.Success
-	case failed:
-		return conversation.Failed
-	}
-	return conversation.Aborted
 }
 
 // cut closes what is open, the innermost first: a subagent ends before its block.
@@ -316,35 +295,4 @@ func (r *reader) cut(at time.Time) []conversation.Event {
 	}
 	r.Thoughts = nil
 	return events
-}
-
-// problem is an error as stream and rollout have it, in words.
-func problem(raw []byte) string {
-	var e struct {
-		Message string `json:"message"`
-		Details string `json:"additionalDetails"`
-	}
-	if !lenient(raw, &e) {
-		return ""
-	}
-	// A refusal of the API is passed on as its JSON.
-	var refusal struct {
-		Error struct {
-			Message string `json:"message"`
-		} `json:"error"`
-	}
-	if lenient([]byte(e.Message), &refusal) && refusal.Error.Message != "" {
-		e.Message = refusal.Error.Message
-	}
-	if e.Details != "" {
-		e.Message += ": " + e.Details
-	}
-	return bounded(e.Message)
-}
-
-func bounded(s string) string {
-	if len(s) > maxRaw {
-		s = strings.ToValidUTF8(s[:maxRaw], "") + "…"
-	}
-	return strings.ToValidUTF8(s, "\uFFFD")
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/overwinter-dev/overwinter/internal/agent"
+	"github.com/overwinter-dev/overwinter/internal/agent/codex/codexformat"
 	"github.com/overwinter-dev/overwinter/internal/agent/stdio"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
@@ -67,22 +68,22 @@ func begunAt(files []session.TranscriptFile, runID string) (time.Time, bool) {
 		}
 		began := map[string]time.Time{} // by turn
 		for line := range bytes.Lines(f.Data) {
-			l, ok := decodeRecord(line)
+			l, ok := codexformat.DecodeRecord(line)
 			if !ok || l.Type != "event_msg" {
 				continue
 			}
 			switch {
-			case l.begins():
-				began[l.Payload.Turn] = l.time()
+			case l.Begins():
+				began[l.Payload.Turn] = l.Time()
 			case l.Payload.Type == "item_completed" && bytes.Contains(line, []byte(runID)):
-				it, ok := decodeItem(l.Payload.Item)
-				if run, _, _ := parseClientID(it.client); !ok || run != runID {
+				it, ok := codexformat.DecodeItem(l.Payload.Item)
+				if run, _, _ := codexformat.ParseClientID(it.Client); !ok || run != runID {
 					continue
 				}
 				if at, ok := began[l.Payload.Turn]; ok {
 					return at, true
 				}
-				return l.time(), true
+				return l.Time(), true
 			}
 		}
 	}
@@ -94,8 +95,8 @@ func begunAt(files []session.TranscriptFile, runID string) (time.Time, bool) {
 func turnsBefore(rollout []byte, cut time.Time) int {
 	at, turns := 0, 0
 	for line := range bytes.Lines(rollout) {
-		if l, ok := decodeRecord(line); ok && l.Type == "event_msg" && l.begins() {
-			if !l.time().Before(cut) {
+		if l, ok := codexformat.DecodeRecord(line); ok && l.Type == "event_msg" && l.Begins() {
+			if !l.Time().Before(cut) {
 				break
 			}
 			turns++
@@ -119,15 +120,4 @@ func journalled(journal []byte, runID string) int {
 		at += len(line)
 	}
 	return 0
-}
-
-// begins reports whether a line of a rollout says that a turn has begun.
-func (l record) begins() bool {
-	return l.Payload.Type == "task_started" || l.Payload.Type == "turn_started"
-}
-
-// time is when the line was written.
-func (l record) time() time.Time {
-	at, _ := time.Parse(time.RFC3339Nano, l.At) // zero where it does not say
-	return at
 }

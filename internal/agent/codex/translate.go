@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/overwinter-dev/overwinter/internal/agent"
+	"github.com/overwinter-dev/overwinter/internal/agent/codex/codexformat"
 	"github.com/overwinter-dev/overwinter/internal/agent/jsonscan"
 	"github.com/overwinter-dev/overwinter/internal/agent/stdio"
 	"github.com/overwinter-dev/overwinter/internal/conversation"
@@ -25,7 +26,7 @@ type translator struct {
 type state struct {
 	reader
 	// Turns are those that have begun in this run and have not ended.
-	Turns []turn `json:"turns,omitempty"`
+	Turns []codexformat.Turn `json:"turns,omitempty"`
 	// Begun: a turn of the main conversation has begun.
 	Begun bool `json:"begun,omitempty"`
 	// Noted: the stream comes from a bridge, which reports what the agent does not.
@@ -42,12 +43,6 @@ type state struct {
 	Limit   string          `json:"limit,omitempty"` // why the bridge has broken the turn off
 	Counted map[string]base `json:"counted,omitempty"`
 	Exec    string          `json:"exec,omitempty"` // what stands before the ids of a stream of codex exec
-}
-
-// turn is a turn in progress.
-type turn struct {
-	Thread string `json:"thread"`
-	ID     string `json:"id"`
 }
 
 type verdictState struct {
@@ -102,20 +97,10 @@ func (t *translator) emit(events ...conversation.Event) {
 	t.out.Events = append(t.out.Events, events...)
 }
 
-// frame is a line of the agent.
-type frame struct {
-	ID     json.RawMessage
-	Method string
-	Params params
-	Result json.RawMessage
-	Error  json.RawMessage
-	Sent   int64 // milliseconds of Unix time
-}
-
 // decodeFrame reads a line of the agent; false means that it is no JSON object. What a request says
 // is its own, for questions are kept; everything else is inside the line.
-func decodeFrame(line []byte) (frame, bool) {
-	var l frame
+func decodeFrame(line []byte) (codexformat.Frame, bool) {
+	var l codexformat.Frame
 	var params []byte
 	ok := jsonscan.Fields(line, func(key, value []byte) {
 		switch string(key) {
@@ -130,79 +115,15 @@ func decodeFrame(line []byte) (frame, bool) {
 		case "error":
 			l.Error = value
 		case "emittedAtMs":
-			l.Sent = number(value)
+			l.Sent = codexformat.Number(value)
 		}
 	})
 	if l.Method != "" && len(l.ID) > 0 {
-		lenient(params, &l.Params)
+		codexformat.Lenient(params, &l.Params)
 	} else {
-		jsonscan.Fields(params, l.Params.set)
+		jsonscan.Fields(params, l.Params.Set)
 	}
 	return l, ok
-}
-
-// params are the fields of notifications and requests that are used. Which of them are set depends
-// on the method.
-type params struct {
-	Thread string          `json:"threadId"`
-	Turn   string          `json:"turnId"`
-	Item   json.RawMessage `json:"item"`
-	ItemID string          `json:"itemId"`
-	Delta  string          `json:"delta"`
-	Part   int             `json:"summaryIndex"`
-	Error  json.RawMessage `json:"error"`
-	Retry  bool            `json:"willRetry"`
-	Info   json.RawMessage `json:"turn"`
-	Usage  json.RawMessage `json:"tokenUsage"`
-
-	Request json.RawMessage `json:"requestId"`
-	Model   string          `json:"toModel"`
-	Name    string          `json:"name"`
-	NewName string          `json:"threadName"`
-
-	Command     string          `json:"command"`
-	Cwd         string          `json:"cwd"`
-	Reason      string          `json:"reason"`
-	Amendment   json.RawMessage `json:"proposedExecpolicyAmendment"`
-	Questions   json.RawMessage `json:"questions"`
-	Permissions json.RawMessage `json:"permissions"`
-	Server      string          `json:"serverName"`
-	Message     string          `json:"message"`
-	Meta        json.RawMessage `json:"_meta"`
-}
-
-// set reads what a notification may have.
-func (p *params) set(key, value []byte) {
-	switch string(key) {
-	case "threadId":
-		p.Thread = jsonscan.Text(value)
-	case "turnId":
-		p.Turn = jsonscan.Text(value)
-	case "item":
-		p.Item = value
-	case "itemId":
-		p.ItemID = jsonscan.Text(value)
-	case "delta":
-		p.Delta = jsonscan.Text(value)
-	case "summaryIndex":
-		p.Part = int(number(value))
-	case "error":
-		p.Error = value
-	case "willRetry":
-		p.Retry = jsonscan.IsTrue(value)
-	case "turn":
-		p.Info = value
-	case "tokenUsage":
-		p.Usage = value
-	case "requestId":
-		p.Request = value
-	case "toModel":
-		p.Model = jsonscan.Text(value)
-	case "name":
-		p.Name = jsonscan.Text(value)
-	case "threadName":
-		p.NewName = jsonscan.Text(value)
-	}
 }
 
 // line reads a line of stdout.
@@ -239,12 +160,12 @@ func (t *translator) unparsed(f agent.Frame, at time.Time) {
 	t.emit(whole(conversation.Main, conversation.Block{
 		ID:   fmt.Sprintf("unparsed/%s/%d", t.run.RunID, f.No),
 		Type: conversation.System, Status: conversation.Complete, CreatedAt: at,
-		Subtype: "unparsed", Message: bounded(string(f.Data[:min(len(f.Data), maxRaw)])),
+		Subtype: "unparsed", Message: codexformat.Bounded(string(f.Data[:min(len(f.Data), codexformat.MaxRaw)])),
 	}, at)...)
 }
 
 // replied reads a response: that to the start of a thread says which it is.
-func (t *translator) replied(l frame) {
+func (t *translator) replied(l codexformat.Frame) {
 	var r struct {
 		Model  string `json:"model"`
 		Thread struct {
@@ -252,31 +173,31 @@ func (t *translator) replied(l frame) {
 			Parent string `json:"parentThreadId"`
 		} `json:"thread"`
 	}
-	if !lenient(l.Result, &r) || r.Thread.ID == "" || r.Thread.Parent != "" {
+	if !codexformat.Lenient(l.Result, &r) || r.Thread.ID == "" || r.Thread.Parent != "" {
 		return
 	}
 	if !t.state.Begun {
 		t.state.Root = r.Thread.ID
 	}
-	t.state.Model = first(r.Model, t.state.Model)
+	t.state.Model = codexformat.First(r.Model, t.state.Model)
 }
 
 // notified reads a notification.
-func (t *translator) notified(f agent.Frame, l frame, at time.Time) {
+func (t *translator) notified(f agent.Frame, l codexformat.Frame, at time.Time) {
 	p := l.Params
 	where := place{thread: p.Thread, turn: p.Turn, at: at}
-	mine := p.Turn != "" && slices.Contains(t.state.Turns, turn{p.Thread, p.Turn})
+	mine := p.Turn != "" && slices.Contains(t.state.Turns, codexformat.Turn{Thread: p.Thread, ID: p.Turn})
 	switch l.Method {
 	case "turn/started":
 		t.started(p)
 	case "turn/completed":
 		t.completed(p, at)
 	case "item/started":
-		if it, ok := decodeItem(p.Item); ok && mine {
+		if it, ok := codexformat.DecodeItem(p.Item); ok && mine {
 			t.emit(t.state.begin(where, it)...)
 		}
 	case "item/completed":
-		if it, ok := decodeItem(p.Item); ok && mine {
+		if it, ok := codexformat.DecodeItem(p.Item); ok && mine {
 			t.emit(t.state.finish(where, it)...)
 		}
 	case "item/agentMessage/delta", "item/plan/delta", "item/reasoning/textDelta":
@@ -289,7 +210,7 @@ func (t *translator) notified(f agent.Frame, l frame, at time.Time) {
 		}
 	case "error":
 		if mine && p.Retry {
-			t.emit(t.state.retry(where, problem(p.Error), l.Sent)...)
+			t.emit(t.state.retry(where, codexformat.Problem(p.Error), l.Sent)...)
 		}
 	case "thread/tokenUsage/updated":
 		if mine {
@@ -302,7 +223,7 @@ func (t *translator) notified(f agent.Frame, l frame, at time.Time) {
 			t.state.Model = p.Model
 		}
 	case "thread/name/updated":
-		if title := first(p.Name, p.NewName); title != "" && p.Thread == t.state.Root {
+		if title := codexformat.First(p.Name, p.NewName); title != "" && p.Thread == t.state.Root {
 			t.emit(conversation.Event{Type: conversation.EventTitle, At: at, Data: conversation.Title{Title: title}})
 		}
 	default:
@@ -326,12 +247,12 @@ func known(method string) bool {
 
 // started reads that a turn has begun. The first to begin is the main conversation's, where nothing
 // has said which that is.
-func (t *translator) started(p params) {
+func (t *translator) started(p codexformat.Params) {
 	var info struct {
 		ID   string `json:"id"`
 		Root string `json:"rootTurnId"`
 	}
-	if !lenient(p.Info, &info) || info.ID == "" || p.Thread == "" {
+	if !codexformat.Lenient(p.Info, &info) || info.ID == "" || p.Thread == "" {
 		return
 	}
 	if t.state.Root == "" {
@@ -339,32 +260,32 @@ func (t *translator) started(p params) {
 	}
 	if p.Thread == t.state.Root {
 		t.state.Begun = true
-		info.ID = first(info.Root, info.ID) // a review's items and end name the turn that requested it
+		info.ID = codexformat.First(info.Root, info.ID) // a review's items and end name the turn that requested it
 	} else if !t.state.Begun {
 		return // of a run before
 	}
-	if this := (turn{p.Thread, info.ID}); !slices.Contains(t.state.Turns, this) {
+	if this := (codexformat.Turn{Thread: p.Thread, ID: info.ID}); !slices.Contains(t.state.Turns, this) {
 		t.state.Turns = append(t.state.Turns[max(0, len(t.state.Turns)-maxBlocks):], this)
 	}
 }
 
 // completed reads that a turn has ended.
-func (t *translator) completed(p params, at time.Time) {
+func (t *translator) completed(p codexformat.Params, at time.Time) {
 	var info struct {
 		ID     string          `json:"id"`
 		Status string          `json:"status"`
 		Error  json.RawMessage `json:"error"`
 		Ended  int64           `json:"completedAt"` // seconds
 	}
-	if !lenient(p.Info, &info) {
+	if !codexformat.Lenient(p.Info, &info) {
 		return
 	}
-	i := slices.Index(t.state.Turns, turn{p.Thread, info.ID})
+	i := slices.Index(t.state.Turns, codexformat.Turn{Thread: p.Thread, ID: info.ID})
 	if i < 0 {
 		return
 	}
 	t.state.Turns = slices.Delete(t.state.Turns, i, i+1)
-	v := verdict{status: info.Status, message: problem(info.Error), ms: info.Ended * 1000}
+	v := codexformat.Verdict{Status: info.Status, Message: codexformat.Problem(info.Error), MS: info.Ended * 1000}
 	t.emit(t.state.over(place{thread: p.Thread, turn: info.ID, at: at}, v)...)
 	if p.Thread == t.state.Root {
 		t.state.Verdict = t.judge(v)
@@ -373,16 +294,16 @@ func (t *translator) completed(p params, at time.Time) {
 }
 
 // judge is the outcome of a run whose main turn has ended.
-func (t *translator) judge(v verdict) *verdictState {
+func (t *translator) judge(v codexformat.Verdict) *verdictState {
 	switch {
 	case t.state.Limit != "":
 		return &verdictState{Outcome: session.OutcomeFailed, Reason: t.state.Limit}
-	case v.status == completed:
+	case v.Status == codexformat.Completed:
 		return &verdictState{Outcome: session.OutcomeCompleted}
-	case v.status == interrupted:
+	case v.Status == codexformat.Interrupted:
 		return &verdictState{Outcome: session.OutcomeCancelled, Reason: session.ReasonAborted}
 	}
-	return &verdictState{Outcome: session.OutcomeFailed, Reason: v.message}
+	return &verdictState{Outcome: session.OutcomeFailed, Reason: v.Message}
 }
 
 // settle ends the run once nothing is in progress any more: neither the main turn nor a subagent.
@@ -417,7 +338,7 @@ func (t *translator) end(v verdictState, at time.Time) {
 
 // used reads the usage of a thread, over all of its turns. Its usage before the run follows from
 // the first request's own numbers.
-func (t *translator) used(p params, at time.Time) {
+func (t *translator) used(p codexformat.Params, at time.Time) {
 	type tokens struct {
 		Input  int64 `json:"inputTokens"`
 		Output int64 `json:"outputTokens"`
@@ -426,7 +347,7 @@ func (t *translator) used(p params, at time.Time) {
 		Total tokens `json:"total"`
 		Last  tokens `json:"last"`
 	}
-	if !lenient(p.Usage, &u) {
+	if !codexformat.Lenient(p.Usage, &u) {
 		return
 	}
 	if t.state.Counted == nil {
@@ -457,29 +378,29 @@ func (t *translator) note(n stdio.Note, at time.Time) {
 		if !mine {
 			return
 		}
-		var d runData
-		lenient(n.Data, &d)
+		var d codexformat.RunData
+		codexformat.Lenient(n.Data, &d)
 		t.state.Noted = true
-		t.state.Root, t.state.Model = n.ID, first(d.Model, t.state.Model)
+		t.state.Root, t.state.Model = n.ID, codexformat.First(d.Model, t.state.Model)
 	case stdio.NoteKnown:
-		var d knownData
-		if lenient(n.Data, &d) && mine {
+		var d codexformat.KnownData
+		if codexformat.Lenient(n.Data, &d) && mine {
 			t.end(verdictState(d), at)
 		}
 	case stdio.NoteFailed:
 		if mine {
-			t.end(verdictState{Outcome: session.OutcomeFailed, Reason: bounded(n.Message)}, at)
+			t.end(verdictState{Outcome: session.OutcomeFailed, Reason: codexformat.Bounded(n.Message)}, at)
 		}
 	case stdio.NoteDeadline:
 		if mine {
-			t.state.Limit = bounded(n.Message)
+			t.state.Limit = codexformat.Bounded(n.Message)
 			t.emit(t.state.deadline(n, at)...)
 		}
 	case stdio.NoteDied:
-		t.state.Died = bounded(n.Message)
-	case noteAborted:
+		t.state.Died = codexformat.Bounded(n.Message)
+	case codexformat.NoteAborted:
 		t.state.Aborted = t.state.Aborted || mine
-	case noteAsked, noteAnswered:
+	case codexformat.NoteAsked, codexformat.NoteAnswered:
 		t.emit(t.state.question(n, at)...)
 	}
 }
@@ -509,7 +430,7 @@ func crash(r agent.ExitReport, died string) string {
 		how = "Codex was ended by a signal: " + r.Signal
 	}
 	if said := strings.TrimSpace(r.Stderr); said != "" {
-		if over := len(said) - maxRaw; over > 0 {
+		if over := len(said) - codexformat.MaxRaw; over > 0 {
 			said = said[over:]
 		}
 		how += "\n" + strings.ToValidUTF8(said, "")

@@ -8,11 +8,12 @@ import (
 	"io"
 
 	"github.com/overwinter-dev/overwinter/internal/agent/acp/acpformat"
-	"github.com/overwinter-dev/overwinter/internal/agent/codex"
+	"github.com/overwinter-dev/overwinter/internal/agent/codex/codexformat"
 	"github.com/overwinter-dev/overwinter/internal/agent/demo/demoformat"
 	"github.com/overwinter-dev/overwinter/internal/agent/gemini/geminiformat"
 	"github.com/overwinter-dev/overwinter/internal/agent/opencode"
 	"github.com/overwinter-dev/overwinter/internal/runner/agents/acpbridge"
+	"github.com/overwinter-dev/overwinter/internal/runner/agents/codexbridge"
 	"github.com/overwinter-dev/overwinter/internal/runner/agents/demoagent"
 	"github.com/overwinter-dev/overwinter/internal/runner/agents/geminibridge"
 )
@@ -25,7 +26,7 @@ func Get(command string) Program { return programs[command] }
 
 var programs = map[string]Program{
 	acpformat.Command:    acpbridge.Main,
-	codex.Command:        codex.Main,
+	codexformat.Command:  codexbridge.Main,
 	demoformat.Command:   demoagent.Main,
 	geminiformat.Command: geminibridge.Main,
 	opencode.Command:     opencode.Main,

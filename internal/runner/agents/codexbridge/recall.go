@@ -1,4 +1,4 @@
-package codex
+package codexbridge
 
 import (
 	"bytes"
@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/overwinter-dev/overwinter/internal/agent/codex/codexformat"
 	"github.com/overwinter-dev/overwinter/internal/agent/stdio"
 )
 
@@ -34,7 +35,7 @@ func (p *program) recall(journal []byte) {
 		if err != nil {
 			continue
 		}
-		head := owner(data)
+		head := codexformat.Owner(data)
 		if head.ID == "" || head.Parent != "" {
 			continue
 		}
@@ -49,20 +50,20 @@ func (p *program) recall(journal []byte) {
 func (p *program) remember(rollout []byte) {
 	runs := map[string]string{} // by turn
 	for line := range bytes.Lines(rollout) {
-		l, ok := decodeRecord(line)
+		l, ok := codexformat.DecodeRecord(line)
 		if !ok || l.Type != "event_msg" {
 			continue
 		}
 		switch e := l.Payload; e.Type {
 		case "item_completed":
-			it, ok := decodeItem(e.Item)
-			if run, _, _ := parseClientID(it.client); ok && run != "" {
+			it, ok := codexformat.DecodeItem(e.Item)
+			if run, _, _ := codexformat.ParseClientID(it.Client); ok && run != "" {
 				runs[e.Turn] = run
 				p.delivered[run] = &delivery{turn: e.Turn}
 			}
 		case "task_complete", "turn_complete", "turn_aborted":
 			if d := p.delivered[runs[e.Turn]]; d != nil {
-				d.verdict = verdictOf(e.verdict())
+				d.verdict = verdictOf(e.Verdict())
 			}
 		}
 	}

@@ -1,4 +1,4 @@
-package codex
+package codexbridge
 
 import (
 	"bytes"
@@ -9,6 +9,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/overwinter-dev/overwinter/internal/agent/codex/codexformat"
 	"github.com/overwinter-dev/overwinter/internal/agent/stdio"
 	"github.com/overwinter-dev/overwinter/internal/runner/bridge"
 	"github.com/overwinter-dev/overwinter/internal/session"
@@ -20,10 +21,10 @@ func (p *program) heard(line []byte, m bridge.Message) {
 		p.out.Raw(line)
 		return
 	}
-	var n params
-	lenient(m.Params, &n)
+	var n codexformat.Params
+	codexformat.Lenient(m.Params, &n)
 	if m.IsRequest() {
-		p.request(line, frame{ID: m.ID, Method: m.Method, Params: n})
+		p.request(line, codexformat.Frame{ID: m.ID, Method: m.Method, Params: n})
 		return
 	}
 	switch m.Method {
@@ -49,19 +50,19 @@ func (p *program) heard(line []byte, m bridge.Message) {
 }
 
 // request records a question, or refuses a request that the bridge cannot serve.
-func (p *program) request(line []byte, f frame) {
+func (p *program) request(line []byte, f codexformat.Frame) {
 	r := f.Params
-	q, ok := question(f)
+	q, ok := codexformat.Question(f)
 	if !ok {
 		p.out.Raw(line)
 		_ = p.peer.Refuse(f.ID, bridge.CodeMethodNotFound, "overwinter does not do that") // it may have gone
 		return
 	}
 	p.mu.Lock()
-	p.asked[q.ID] = pending{id: f.ID, method: f.Method, turn: turn{r.Thread, r.Turn}, item: r.ItemID}
+	p.asked[q.ID] = pending{id: f.ID, method: f.Method, turn: codexformat.Turn{Thread: r.Thread, ID: r.Turn}, item: r.ItemID}
 	p.mu.Unlock()
-	if f.Method == askUser {
-		n := stdio.Note{Type: noteAsked, ID: r.ItemID, Data: data(askData{Thread: r.Thread, Turn: r.Turn, At: now(), Input: q.Input})}
+	if f.Method == codexformat.AskUser {
+		n := stdio.Note{Type: codexformat.NoteAsked, ID: r.ItemID, Data: data(codexformat.AskData{Thread: r.Thread, Turn: r.Turn, At: now(), Input: q.Input})}
 		p.note(n)
 		p.out.Note(n)
 	}
@@ -75,7 +76,7 @@ func (p *program) threadStarted(raw json.RawMessage) {
 			Path string `json:"path"`
 		} `json:"thread"`
 	}
-	if !lenient(raw, &s) {
+	if !codexformat.Lenient(raw, &s) {
 		return
 	}
 	p.mu.Lock()
@@ -83,58 +84,58 @@ func (p *program) threadStarted(raw json.RawMessage) {
 	p.rollouts[s.Thread.ID] = s.Thread.Path
 }
 
-func (p *program) turnStarted(n params) {
+func (p *program) turnStarted(n codexformat.Params) {
 	var info struct {
 		ID string `json:"id"`
 	}
-	if !lenient(n.Info, &info) {
+	if !codexformat.Lenient(n.Info, &info) {
 		return
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.turns = append(p.turns, turn{n.Thread, info.ID})
+	p.turns = append(p.turns, codexformat.Turn{Thread: n.Thread, ID: info.ID})
 }
 
 // itemStarted notes where an item has its place; of calls it keeps everything, for those that end
 // with their process are in no file of the agent.
-func (p *program) itemStarted(line []byte, n params) {
+func (p *program) itemStarted(line []byte, n codexformat.Params) {
 	p.succeeds()
-	it, ok := decodeItem(n.Item)
+	it, ok := codexformat.DecodeItem(n.Item)
 	if !ok {
 		return
 	}
-	if it.name != "" {
+	if it.Name != "" {
 		p.keep(line)
 		return
 	}
-	p.note(stdio.Note{Type: noteBegan, ID: it.id, Data: data(itemData{Thread: n.Thread, Turn: n.Turn, Kind: it.kind, At: it.started})})
-	if it.kind == kindText || it.kind == kindPlan || it.kind == kindThinking {
+	p.note(stdio.Note{Type: codexformat.NoteBegan, ID: it.ID, Data: data(codexformat.ItemData{Thread: n.Thread, Turn: n.Turn, Kind: it.Kind, At: it.Started})})
+	if it.Kind == codexformat.KindText || it.Kind == codexformat.KindPlan || it.Kind == codexformat.KindThinking {
 		p.mu.Lock()
-		p.writing = append(p.writing, &written{turn: turn{n.Thread, n.Turn}, item: it.id})
+		p.writing = append(p.writing, &written{Turn: codexformat.Turn{Thread: n.Thread, ID: n.Turn}, item: it.ID})
 		p.mu.Unlock()
 	}
 }
 
-func (p *program) itemCompleted(line []byte, n params) {
-	it, ok := decodeItem(n.Item)
+func (p *program) itemCompleted(line []byte, n codexformat.Params) {
+	it, ok := codexformat.DecodeItem(n.Item)
 	if !ok {
 		return
 	}
 	p.mu.Lock()
-	p.writing = slices.DeleteFunc(p.writing, func(w *written) bool { return w.item == it.id })
-	if d := p.delivered[p.run]; d != nil && it.kind == kindUser && n.Thread == p.thread {
+	p.writing = slices.DeleteFunc(p.writing, func(w *written) bool { return w.item == it.ID })
+	if d := p.delivered[p.run]; d != nil && it.Kind == codexformat.KindUser && n.Thread == p.thread {
 		d.told = true
 	}
 	p.mu.Unlock()
-	if it.status == declined {
+	if it.Status == codexformat.Declined {
 		p.keep(line) // the agent's own file has it in other words, or not at all
 		return
 	}
-	p.note(stdio.Note{Type: noteEnded, ID: it.id, Data: data(itemData{Thread: n.Thread, Turn: n.Turn, At: it.completed})})
+	p.note(stdio.Note{Type: codexformat.NoteEnded, ID: it.ID, Data: data(codexformat.ItemData{Thread: n.Thread, Turn: n.Turn, At: it.Completed})})
 }
 
 // wrote keeps what is being written, in case that it is never finished.
-func (p *program) wrote(n params) {
+func (p *program) wrote(n codexformat.Params) {
 	p.succeeds()
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -143,7 +144,7 @@ func (p *program) wrote(n params) {
 			continue
 		}
 		if n.Part != w.part && w.text.Len() > 0 {
-			w.text.WriteString(paragraph)
+			w.text.WriteString(codexformat.Paragraph)
 		}
 		w.part = n.Part
 		w.text.WriteString(n.Delta)
@@ -161,10 +162,10 @@ func refusal(raw json.RawMessage) string {
 		} `json:"codexErrorInfo"`
 		Details string `json:"additionalDetails"`
 	}
-	if !lenient(raw, &e) || e.Info.Broken.Status != http.StatusUnauthorized && e.Info.Broken.Status != http.StatusForbidden {
+	if !codexformat.Lenient(raw, &e) || e.Info.Broken.Status != http.StatusUnauthorized && e.Info.Broken.Status != http.StatusForbidden {
 		return ""
 	}
-	return bounded("The model's server does not let us in: " + e.Details)
+	return codexformat.Bounded("The model's server does not let us in: " + e.Details)
 }
 
 // fails has the patience with the model's server run out, unless something succeeds; at once where that
@@ -206,26 +207,26 @@ func (p *program) stopTimer() {
 }
 
 // turnCompleted completes the transcript before it reports the end of the turn.
-func (p *program) turnCompleted(line []byte, n params) {
+func (p *program) turnCompleted(line []byte, n codexformat.Params) {
 	var info struct {
 		ID     string          `json:"id"`
 		Status string          `json:"status"`
 		Error  json.RawMessage `json:"error"`
 	}
-	if !lenient(n.Info, &info) {
+	if !codexformat.Lenient(n.Info, &info) {
 		return
 	}
-	this := turn{n.Thread, info.ID}
+	this := codexformat.Turn{Thread: n.Thread, ID: info.ID}
 	p.mu.Lock()
 	p.stopTimer()
-	p.turns = slices.DeleteFunc(p.turns, func(t turn) bool { return t == this })
+	p.turns = slices.DeleteFunc(p.turns, func(t codexformat.Turn) bool { return t == this })
 	file := p.rollouts[n.Thread]
 	var left []*written
 	p.writing = slices.DeleteFunc(p.writing, func(w *written) bool {
-		if w.turn == this {
+		if w.Turn == this {
 			left = append(left, w)
 		}
-		return w.turn == this
+		return w.Turn == this
 	})
 	for id, q := range p.asked {
 		if q.turn == this {
@@ -234,32 +235,32 @@ func (p *program) turnCompleted(line []byte, n params) {
 	}
 	for _, d := range p.delivered {
 		if d.live && d.verdict == nil && n.Thread == p.thread {
-			d.turn, d.verdict = info.ID, verdictOf(verdict{status: info.Status, message: problem(info.Error)})
+			d.turn, d.verdict = info.ID, verdictOf(codexformat.Verdict{Status: info.Status, Message: codexformat.Problem(info.Error)})
 		}
 	}
 	p.mu.Unlock()
-	if info.Status == interrupted {
+	if info.Status == codexformat.Interrupted {
 		for _, w := range left {
 			if w.text.Len() > 0 {
-				p.note(stdio.Note{Type: noteWords, ID: w.item, Data: data(itemData{Thread: n.Thread, Turn: info.ID, At: now(), Text: w.text.String()})})
+				p.note(stdio.Note{Type: codexformat.NoteWords, ID: w.item, Data: data(codexformat.ItemData{Thread: n.Thread, Turn: info.ID, At: now(), Text: w.text.String()})})
 			}
 		}
 	}
-	if info.Status != completed {
+	if info.Status != codexformat.Completed {
 		p.keep(line)
 	}
 	awaitEnd(file, info.ID)
 }
 
 // verdictOf returns what is reported when the prompt of a turn with this end comes again.
-func verdictOf(v verdict) *knownData {
-	switch v.status {
-	case completed:
-		return &knownData{Outcome: session.OutcomeCompleted}
-	case interrupted:
-		return &knownData{Outcome: session.OutcomeCancelled, Reason: session.ReasonAborted}
+func verdictOf(v codexformat.Verdict) *codexformat.KnownData {
+	switch v.Status {
+	case codexformat.Completed:
+		return &codexformat.KnownData{Outcome: session.OutcomeCompleted}
+	case codexformat.Interrupted:
+		return &codexformat.KnownData{Outcome: session.OutcomeCancelled, Reason: session.ReasonAborted}
 	}
-	return &knownData{Outcome: session.OutcomeFailed, Reason: v.message}
+	return &codexformat.KnownData{Outcome: session.OutcomeFailed, Reason: v.Message}
 }
 
 const (

@@ -1,4 +1,4 @@
-package codex
+package codexbridge
 
 import (
 	"context"
@@ -15,6 +15,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/overwinter-dev/overwinter/internal/agent/codex/codexformat"
 	"github.com/overwinter-dev/overwinter/internal/agent/stdio"
 	"github.com/overwinter-dev/overwinter/internal/runner/bridge"
 	"github.com/overwinter-dev/overwinter/internal/session"
@@ -48,9 +49,9 @@ type options struct {
 // until it ends and returns the exit code. args are the flags after the sub-command.
 func Main(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	var o options
-	flags := flag.NewFlagSet(Command, flag.ContinueOnError)
+	flags := flag.NewFlagSet(codexformat.Command, flag.ContinueOnError)
 	flags.SetOutput(stderr)
-	flags.StringVar(&o.program, "program", Binary, "the agent's program")
+	flags.StringVar(&o.program, "program", codexformat.Binary, "the agent's program")
 	flags.StringVar(&o.session, "session", "", "id of the session, which names the journal")
 	flags.StringVar(&o.model, "model", "", "model to use; empty is the agent's own choice")
 	flags.BoolVar(&o.ask, "ask", false, "ask before everything that is not known to be harmless")
@@ -66,7 +67,7 @@ func Main(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	}
 	home := os.Getenv("CODEX_HOME")
 	workspace, err := os.Getwd()
-	if err != nil || !sessionID.MatchString(o.session) || flags.NArg() > 0 || home == "" {
+	if err != nil || !codexformat.SessionID.MatchString(o.session) || flags.NArg() > 0 || home == "" {
 		fmt.Fprintln(stderr, "codex bridge: --session, $CODEX_HOME, a working directory and nothing else are needed")
 		return bridge.ExitUsage
 	}
@@ -93,7 +94,7 @@ type program struct {
 	thread    string // the main one
 	started   string // its model
 	delivered map[string]*delivery
-	turns     []turn             // in progress, of all threads
+	turns     []codexformat.Turn // in progress, of all threads
 	rollouts  map[string]string  // file of each thread
 	writing   []*written         // messages that are being written
 	asked     map[string]pending // by questionID
@@ -104,14 +105,14 @@ type program struct {
 // delivery is a prompt that has reached the agent.
 type delivery struct {
 	turn    string
-	verdict *knownData // nil while it is in progress
-	live    bool       // it was delivered by this process
-	told    bool       // the agent has said that it has the prompt
+	verdict *codexformat.KnownData // nil while it is in progress
+	live    bool                   // it was delivered by this process
+	told    bool                   // the agent has said that it has the prompt
 }
 
 // written is a message or thinking as far as it is written.
 type written struct {
-	turn
+	codexformat.Turn
 	item string
 	part int
 	text strings.Builder
@@ -121,12 +122,12 @@ type written struct {
 type pending struct {
 	id     json.RawMessage
 	method string
-	turn   turn
+	turn   codexformat.Turn
 	item   string
 }
 
 func (p *program) main(stdin io.Reader) int {
-	file, have, err := openJournal(journalPath(p.home, p.session))
+	file, have, err := openJournal(codexformat.JournalPath(p.home, p.session))
 	if err != nil {
 		fmt.Fprintf(p.stderr, "codex bridge: open the journal: %v\n", err)
 		return bridge.ExitFailed
@@ -210,7 +211,7 @@ func (p *program) serve(stdin io.Reader) int {
 // open initializes the connection and resumes the session's thread, or starts one.
 func (p *program) open(ctx context.Context) error {
 	if _, err := p.peer.Call(ctx, "initialize", map[string]any{
-		"clientInfo":   map[string]any{"name": "overwinter", "title": "overwinter", "version": Version},
+		"clientInfo":   map[string]any{"name": "overwinter", "title": "overwinter", "version": codexformat.Version},
 		"capabilities": map[string]any{"experimentalApi": true},
 	}); err != nil {
 		return err
@@ -263,7 +264,7 @@ func (p *program) opened(result json.RawMessage) error {
 func (p *program) settings() map[string]any {
 	// By the name the agent knows whose server it is: OpenAI's own has a way to compact conversations
 	// that others do not have, and those are asked for a summary.
-	url, name := os.Getenv(SecretBaseURL), "overwinter"
+	url, name := os.Getenv(codexformat.SecretBaseURL), "overwinter"
 	if url == "" {
 		url, name = "https://api.openai.com/v1", "OpenAI"
 	}
@@ -271,12 +272,12 @@ func (p *program) settings() map[string]any {
 	config := map[string]any{
 		"model_provider": "overwinter",
 		"model_providers": map[string]any{"overwinter": map[string]any{
-			"name": name, "base_url": url, "env_key": SecretKey, "wire_api": "responses", "supports_websockets": false,
+			"name": name, "base_url": url, "env_key": codexformat.SecretKey, "wire_api": "responses", "supports_websockets": false,
 			"stream_max_retries": p.retries,
 		}},
 		// A snapshot of the shell would write the environment, and with it the key, to the disk.
 		"features":                           map[string]any{"default_mode_request_user_input": true},
-		"shell_environment_policy":           map[string]any{"exclude": []string{SecretKey, SecretBaseURL}},
+		"shell_environment_policy":           map[string]any{"exclude": []string{codexformat.SecretKey, codexformat.SecretBaseURL}},
 		"suppress_unstable_features_warning": true,
 		"check_for_update_on_startup":        false,
 		"analytics":                          map[string]any{"enabled": false},
@@ -322,7 +323,7 @@ func (p *program) prompt(ctx context.Context, c stdio.Command) {
 	p.mu.Lock()
 	d := p.delivered[c.RunID]
 	thread := p.thread
-	note := stdio.Note{Type: stdio.NoteRun, RunID: c.RunID, ID: thread, Data: data(runData{Model: p.started})}
+	note := stdio.Note{Type: stdio.NoteRun, RunID: c.RunID, ID: thread, Data: data(codexformat.RunData{Model: p.started})}
 	p.mu.Unlock()
 	if thread == "" {
 		return // the agent is gone, which is reported elsewhere
@@ -343,7 +344,7 @@ func (p *program) prompt(ctx context.Context, c stdio.Command) {
 	p.mu.Unlock()
 	p.note(note)
 	p.out.Note(note)
-	params := map[string]any{"threadId": thread, "input": input, "clientUserMessageId": clientID(c.RunID, c.PromptID, c.Author)}
+	params := map[string]any{"threadId": thread, "input": input, "clientUserMessageId": codexformat.ClientID(c.RunID, c.PromptID, c.Author)}
 	result, err := p.peer.Call(ctx, "turn/start", params)
 	if _, refused := errors.AsType[*bridge.RPCError](err); err != nil && !refused {
 		// The turn may have begun all the same. A living agent must not continue a turn that is
@@ -362,7 +363,7 @@ func (p *program) prompt(ctx context.Context, c stdio.Command) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if err != nil {
-		p.delivered[c.RunID].verdict = &knownData{Outcome: session.OutcomeFailed, Reason: err.Error()}
+		p.delivered[c.RunID].verdict = &codexformat.KnownData{Outcome: session.OutcomeFailed, Reason: err.Error()}
 		p.out.Note(stdio.Note{Type: stdio.NoteFailed, RunID: c.RunID, Message: err.Error()})
 		return
 	}
@@ -376,13 +377,13 @@ func (p *program) expand(content string) string {
 	if !ok || name == "" || strings.ContainsAny(name, "/.\n") {
 		return content
 	}
-	text, err := os.ReadFile(filepath.Join(p.home, promptDir, name+".md"))
+	text, err := os.ReadFile(filepath.Join(p.home, codexformat.PromptDir, name+".md"))
 	if err != nil {
 		return content
 	}
 	said := string(text)
-	if strings.Contains(said, arguments) {
-		return strings.ReplaceAll(said, arguments, rest)
+	if strings.Contains(said, codexformat.Arguments) {
+		return strings.ReplaceAll(said, codexformat.Arguments, rest)
 	}
 	if rest = strings.TrimSpace(rest); rest != "" {
 		said += "\n\n" + rest
@@ -399,8 +400,8 @@ func (p *program) answer(ctx context.Context, c stdio.Command) {
 	if !ok {
 		return
 	}
-	if q.method == askUser {
-		n := stdio.Note{Type: noteAnswered, ID: q.item, Data: data(askData{
+	if q.method == codexformat.AskUser {
+		n := stdio.Note{Type: codexformat.NoteAnswered, ID: q.item, Data: data(codexformat.AskData{
 			Thread: q.turn.Thread, Turn: q.turn.ID, At: now(), Result: c.Data,
 		})}
 		p.note(n)
@@ -410,7 +411,7 @@ func (p *program) answer(ctx context.Context, c stdio.Command) {
 		fmt.Fprintf(p.stderr, "codex bridge: answer: %v\n", err)
 		return
 	}
-	if c.Content == "" || q.method == askUser {
+	if c.Content == "" || q.method == codexformat.AskUser {
 		return
 	}
 	if _, err := p.peer.Call(ctx, "turn/steer", map[string]any{
@@ -426,7 +427,7 @@ func (p *program) interrupt(ctx context.Context, run string) {
 	p.awaitPrompt(ctx, run)
 	turns := p.goingOn(run)
 	if len(turns) > 0 && p.subagentsAlone(run) {
-		p.out.Note(stdio.Note{Type: noteAborted, RunID: run})
+		p.out.Note(stdio.Note{Type: codexformat.NoteAborted, RunID: run})
 	}
 	for _, t := range slices.Backward(turns) {
 		for {
@@ -473,7 +474,7 @@ func (p *program) told(run string) bool {
 
 // goingOn returns the turns in progress for a run. The turn of the run itself counts from when the
 // agent has accepted its prompt, shortly before it begins.
-func (p *program) goingOn(run string) []turn {
+func (p *program) goingOn(run string) []codexformat.Turn {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	turns := slices.Clone(p.turns)
@@ -487,7 +488,7 @@ func (p *program) goingOn(run string) []turn {
 	case d.verdict != nil:
 		return turns // of subagents: the main turn is over
 	}
-	if main := (turn{p.thread, d.turn}); d.turn != "" && !slices.Contains(turns, main) {
+	if main := (codexformat.Turn{Thread: p.thread, ID: d.turn}); d.turn != "" && !slices.Contains(turns, main) {
 		turns = slices.Insert(turns, 0, main)
 	}
 	return turns
@@ -503,7 +504,7 @@ func (p *program) subagentsAlone(run string) bool {
 
 // again waits before the next attempt to abort a turn; false means that it has ended, or that no
 // time is left. A turn can be aborted only once it has really begun.
-func (p *program) again(ctx context.Context, run string, t turn) bool {
+func (p *program) again(ctx context.Context, run string, t codexformat.Turn) bool {
 	const pause = 50 * time.Millisecond
 	timer := time.NewTimer(pause)
 	defer timer.Stop()
@@ -518,20 +519,20 @@ func (p *program) again(ctx context.Context, run string, t turn) bool {
 // giveUp aborts a turn whose requests to the model all fail.
 func (p *program) giveUp() {
 	p.mu.Lock()
-	run, at := "", turn{}
+	run, at := "", codexformat.Turn{}
 	for id, d := range p.delivered {
 		if d.live && d.verdict == nil {
-			run, at = id, turn{p.thread, d.turn}
+			run, at = id, codexformat.Turn{Thread: p.thread, ID: d.turn}
 		}
 	}
-	message := first(p.hopeless, "The model API has failed for "+p.patience.String()+".")
+	message := codexformat.First(p.hopeless, "The model API has failed for "+p.patience.String()+".")
 	p.mu.Unlock()
 	if run == "" {
 		return
 	}
 	n := stdio.Note{
 		Type: stdio.NoteDeadline, RunID: run, Message: message,
-		Data: data(askData{Thread: at.Thread, Turn: at.ID, At: now()}),
+		Data: data(codexformat.AskData{Thread: at.Thread, Turn: at.ID, At: now()}),
 	}
 	p.note(n)
 	p.out.Note(n)

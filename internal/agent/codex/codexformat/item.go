@@ -1,4 +1,4 @@
-package codex
+package codexformat
 
 import (
 	"bytes"
@@ -16,54 +16,52 @@ import (
 
 // The kinds of item that are told apart, as the stream names them.
 const (
-	kindUser       = "userMessage"
-	kindText       = "agentMessage"
-	kindPlan       = "plan"
-	kindThinking   = "reasoning"
-	kindCommand    = "commandExecution"
-	kindFiles      = "fileChange"
+	KindUser       = "userMessage"
+	KindText       = "agentMessage"
+	KindPlan       = "plan"
+	KindThinking   = "reasoning"
+	KindCommand    = "commandExecution"
+	KindFiles      = "fileChange"
 	kindMCP        = "mcpToolCall"
-	kindDynamic    = "dynamicToolCall"
-	kindCollab     = "collabAgentToolCall"
+	KindDynamic    = "dynamicToolCall"
+	KindCollab     = "collabAgentToolCall"
 	kindExecCollab = "collabToolCall" // the same in the stream of codex exec
-	kindSubagent   = "subAgentActivity"
-	kindSearch     = "webSearch"
+	KindSubagent   = "subAgentActivity"
+	KindSearch     = "webSearch"
 	kindImage      = "imageView"
 	kindGenerate   = "imageGeneration"
 	kindSleep      = "sleep"
-	kindCompaction = "contextCompaction"
-	kindAsk        = "requestUserInput" // ours: a question to the user has no item
+	KindCompaction = "contextCompaction"
 )
 
 // The states of an item.
 const (
-	inProgress  = "inProgress"
-	completed   = "completed"
-	failed      = "failed"
-	declined    = "declined"
-	interrupted = "interrupted"
+	Completed   = "completed"
+	Failed      = "failed"
+	Declined    = "declined"
+	Interrupted = "interrupted"
 )
 
-// rejected is the result of a call that was not allowed. The agent's transcript has it in one form,
+// Rejected is the result of a call that was not allowed. The agent's transcript has it in one form,
 // its stream in none.
-const rejected = "rejected by user"
+const Rejected = "rejected by user"
 
-// item is a piece of a turn, as stream and transcript have it in common.
-type item struct {
-	kind   string
-	id     string
-	status string
+// Item is a piece of a turn, as stream and transcript have it in common.
+type Item struct {
+	Kind   string
+	ID     string
+	Status string
 	// Milliseconds of Unix time; 0 is unknown.
-	started, completed int64
+	Started, Completed int64
 
-	client string // of a user's message: its clientID
-	text   string // of messages and thinking
+	Client string // of a user's message: its clientID
+	Text   string // of messages and thinking
 
-	name   string // of tools
-	input  json.RawMessage
-	output string
+	Name   string // of tools
+	Input  json.RawMessage
+	Output string
 	// child is the thread of a subagent that has been started.
-	child string
+	Child string
 }
 
 // wire is an item as the stream writes it, in camel case, or a rollout, in snake case. Raw values are
@@ -102,9 +100,9 @@ func (w *wire) set(key, value []byte) {
 	case "status":
 		w.status = jsonscan.Text(value)
 	case "startedAtMs":
-		w.started = number(value)
+		w.started = Number(value)
 	case "completedAtMs":
-		w.completed = number(value)
+		w.completed = Number(value)
 	case "clientId", "client_id":
 		w.client = jsonscan.Text(value)
 	case "content":
@@ -171,8 +169,8 @@ func strs(raw []byte) []string {
 	return out
 }
 
-// number is a whole number, or 0.
-func number(raw []byte) int64 {
+// Number is a whole number, or 0.
+func Number(raw []byte) int64 {
 	n, err := strconv.ParseInt(string(raw), 10, 64)
 	if err != nil {
 		return 0
@@ -180,61 +178,61 @@ func number(raw []byte) int64 {
 	return n
 }
 
-// lenient decodes JSON and bears fields that are not of the type that is wanted.
-func lenient(data []byte, v any) bool {
+// Lenient decodes JSON and bears fields that are not of the type that is wanted.
+func Lenient(data []byte, v any) bool {
 	err := json.Unmarshal(data, v)
 	var wrong *json.UnmarshalTypeError
 	return err == nil || (errors.As(err, &wrong) && wrong.Field != "")
 }
 
-// decodeItem reads an item; false means that it is none, or of no use.
-func decodeItem(raw []byte) (item, bool) {
+// DecodeItem reads an item; false means that it is none, or of no use.
+func DecodeItem(raw []byte) (Item, bool) {
 	var w wire
 	if !jsonscan.Fields(raw, w.set) || w.id == "" || w.kind == "" {
-		return item{}, false
+		return Item{}, false
 	}
-	it := item{
-		kind: camel(w.kind), id: w.id, status: camel(w.status), started: w.started, completed: w.completed, text: w.text,
+	it := Item{
+		Kind: camel(w.kind), ID: w.id, Status: camel(w.status), Started: w.started, Completed: w.completed, Text: w.text,
 	}
-	if it.kind == kindExecCollab {
-		it.kind = kindCollab
+	if it.Kind == kindExecCollab {
+		it.Kind = KindCollab
 	}
-	switch it.kind {
-	case kindUser:
-		it.client, it.text = w.client, texts(w.content)
-	case kindText, kindPlan:
-		if it.text == "" {
-			it.text = texts(w.content)
+	switch it.Kind {
+	case KindUser:
+		it.Client, it.Text = w.client, Texts(w.content)
+	case KindText, KindPlan:
+		if it.Text == "" {
+			it.Text = Texts(w.content)
 		}
-	case kindThinking:
-		it.text = first(strings.Join(w.summary, paragraph), w.text)
-		if it.text == "" {
-			it.text = first(texts(w.content), texts(w.raw))
+	case KindThinking:
+		it.Text = First(strings.Join(w.summary, Paragraph), w.text)
+		if it.Text == "" {
+			it.Text = First(Texts(w.content), Texts(w.raw))
 		}
-	case kindCommand:
+	case KindCommand:
 		it.command(w)
-	case kindFiles:
+	case KindFiles:
 		it.files(w)
-	case kindMCP, kindDynamic:
+	case kindMCP, KindDynamic:
 		it.call(w)
-	case kindCollab:
+	case KindCollab:
 		it.collab(w)
-	case kindSubagent:
-		it.name = spawnAgent
-		it.child = w.thread
-		it.input = object("path", w.agentPath)
-		it.status = camel(w.action)
-	case kindSearch:
-		it.name, it.input = "web_search", object("query", w.query)
+	case KindSubagent:
+		it.Name = spawnAgent
+		it.Child = w.thread
+		it.Input = Object("path", w.agentPath)
+		it.Status = camel(w.action)
+	case KindSearch:
+		it.Name, it.Input = "web_search", Object("query", w.query)
 	case kindImage:
-		it.name, it.input = "view_image", object("path", filePath(w.file))
+		it.Name, it.Input = "view_image", Object("path", filePath(w.file))
 	case kindGenerate:
-		it.name, it.input = "image_generation", object("prompt", w.revised)
+		it.Name, it.Input = "image_generation", Object("prompt", w.revised)
 	case kindSleep:
-		it.name, it.input = "sleep", object("durationMs", orNull(w.duration))
-	case kindCompaction:
+		it.Name, it.Input = "sleep", Object("durationMs", OrNull(w.duration))
+	case KindCompaction:
 	default:
-		return item{}, false
+		return Item{}, false
 	}
 	return it, true
 }
@@ -242,23 +240,23 @@ func decodeItem(raw []byte) (item, bool) {
 // spawnAgent is the tool that starts a subagent.
 const spawnAgent = "spawn_agent"
 
-// paragraph separates the parts of a summary.
-const paragraph = "\n\n"
+// Paragraph separates the parts of a summary.
+const Paragraph = "\n\n"
 
-func (it *item) command(w wire) {
-	it.name = "exec_command"
-	it.input = object("command", script(w.command), "cwd", filePath(w.cwd))
-	it.output = persisted(w.output)
+func (it *Item) command(w wire) {
+	it.Name = "exec_command"
+	it.Input = Object("command", script(w.command), "cwd", filePath(w.cwd))
+	it.Output = persisted(w.output)
 	switch exit, err := strconv.Atoi(w.exit); {
-	case it.status == declined:
-		it.output = rejected
+	case it.Status == Declined:
+		it.Output = Rejected
 	case err == nil && exit != 0:
-		it.output = exited(exit, it.output)
+		it.Output = Exited(exit, it.Output)
 	}
 }
 
-// exited is the output of a command that has failed.
-func exited(code int, output string) string {
+// Exited is the output of a command that has failed.
+func Exited(code int, output string) string {
 	return "Process exited with code " + strconv.Itoa(code) + "\nOutput:\n" + output
 }
 
@@ -290,25 +288,25 @@ type change struct {
 	Diff string `json:"diff,omitempty"` // of what is added or deleted: the text
 }
 
-func (it *item) files(w wire) {
-	it.name = "apply_patch"
+func (it *Item) files(w wire) {
+	it.Name = "apply_patch"
 	changes := streamChanges(w.changes)
 	if changes == nil {
 		changes = rolloutChanges(w.changes)
 	}
 	slices.SortFunc(changes, func(a, b change) int { return strings.Compare(a.Path, b.Path) })
-	it.input = object("changes", changes)
-	switch it.status {
-	case declined:
-		it.output = rejected
-	case failed:
-		it.output = "The patch was not applied."
+	it.Input = Object("changes", changes)
+	switch it.Status {
+	case Declined:
+		it.Output = Rejected
+	case Failed:
+		it.Output = "The patch was not applied."
 	default:
 		var lines []string
 		for _, c := range changes {
 			lines = append(lines, strings.ToUpper(c.Kind[:1])+" "+c.Path)
 		}
-		it.output = strings.Join(lines, "\n")
+		it.Output = strings.Join(lines, "\n")
 	}
 }
 
@@ -327,7 +325,7 @@ func streamChanges(raw []byte) []change {
 			Type string `json:"type"`
 			Move string `json:"move_path"`
 		}{Type: jsonscan.Text(c.Kind)}
-		if kind.Type == "" && (!lenient(c.Kind, &kind) || kind.Type == "") {
+		if kind.Type == "" && (!Lenient(c.Kind, &kind) || kind.Type == "") {
 			continue
 		}
 		diff := c.Diff
@@ -352,29 +350,29 @@ func rolloutChanges(raw []byte) []change {
 	}
 	for path, c := range list {
 		if c.Type != "" {
-			out = append(out, change{Path: path, Kind: c.Type, Move: c.Move, Diff: first(c.Diff, c.Content)})
+			out = append(out, change{Path: path, Kind: c.Type, Move: c.Move, Diff: First(c.Diff, c.Content)})
 		}
 	}
 	return out
 }
 
-func (it *item) call(w wire) {
-	it.name = w.tool
+func (it *Item) call(w wire) {
+	it.Name = w.tool
 	switch {
-	case it.kind == kindMCP:
-		it.name = "mcp__" + w.server + "__" + w.tool
+	case it.Kind == kindMCP:
+		it.Name = "mcp__" + w.server + "__" + w.tool
 	case w.namespace != "":
-		it.name = w.namespace + "." + w.tool
+		it.Name = w.namespace + "." + w.tool
 	}
-	it.input = orNull(jsonscan.Clone(w.arguments))
+	it.Input = OrNull(jsonscan.Clone(w.arguments))
 	result, failure := w.result, w.err
 	// A rollout says {"Ok": …} or {"Err": …} where the stream has one of two fields.
 	if ok, err := jsonscan.Field(result, "Ok"), jsonscan.Field(result, "Err"); ok != nil || err != nil {
 		result, failure = ok, err
 	}
-	it.output = first(texts(jsonscan.Field(result, "content")), texts(w.items))
-	if s := first(jsonscan.Text(jsonscan.Field(failure, "message")), jsonscan.Text(failure)); s != "" {
-		it.output = s
+	it.Output = First(Texts(jsonscan.Field(result, "content")), Texts(w.items))
+	if s := First(jsonscan.Text(jsonscan.Field(failure, "message")), jsonscan.Text(failure)); s != "" {
+		it.Output = s
 	}
 }
 
@@ -385,42 +383,42 @@ var collabNames = map[string]string{
 	"interruptAgent": "interrupt_agent", "listAgents": "list_agents",
 }
 
-func (it *item) collab(w wire) {
+func (it *Item) collab(w wire) {
 	tool := camel(w.tool)
-	it.name = collabNames[tool]
-	if it.name == "" {
-		it.name = tool
+	it.Name = collabNames[tool]
+	if it.Name == "" {
+		it.Name = tool
 	}
 	threads := w.receivers
-	if it.name == spawnAgent {
-		it.input = object("prompt", w.prompt)
+	if it.Name == spawnAgent {
+		it.Input = Object("prompt", w.prompt)
 		if len(threads) > 0 {
-			it.child = threads[0]
+			it.Child = threads[0]
 		}
 		return
 	}
 	if threads == nil {
 		threads = []string{}
 	}
-	it.input = object("prompt", w.prompt, "threads", threads)
+	it.Input = Object("prompt", w.prompt, "threads", threads)
 }
 
-// subagent reports whether the item starts a subagent.
-func (it item) subagent() bool { return it.name == spawnAgent }
+// Subagent reports whether the item starts a subagent.
+func (it Item) Subagent() bool { return it.Name == spawnAgent }
 
-// outcome is the state of the block of a call that has ended.
-func (it item) outcome() conversation.BlockStatus {
-	switch it.status {
-	case failed, declined:
+// Outcome is the state of the block of a call that has ended.
+func (it Item) Outcome() conversation.BlockStatus {
+	switch it.Status {
+	case Failed, Declined:
 		return conversation.Failed
-	case interrupted:
+	case Interrupted:
 		return conversation.Aborted
 	}
 	return conversation.Success
 }
 
-// texts are the words in a list of parts, a line for each; what is no text is described.
-func texts(raw []byte) string {
+// Texts are the words in a list of parts, a line for each; what is no text is described.
+func Texts(raw []byte) string {
 	var out []string
 	jsonscan.Elements(raw, func(part []byte) {
 		if s := jsonscan.Text(part); s != "" {
@@ -553,8 +551,8 @@ func camel(s string) string {
 	return strings.Join(words, "")
 }
 
-// object is a JSON object of keys and values, in their order.
-func object(pairs ...any) json.RawMessage {
+// Object is a JSON object of keys and values, in their order.
+func Object(pairs ...any) json.RawMessage {
 	var b bytes.Buffer
 	b.WriteByte('{')
 	for i := 0; i < len(pairs); i += 2 {
@@ -575,14 +573,14 @@ func object(pairs ...any) json.RawMessage {
 	return b.Bytes()
 }
 
-func first(a, b string) string {
+func First(a, b string) string {
 	if a != "" {
 		return a
 	}
 	return b
 }
 
-func orNull(raw json.RawMessage) json.RawMessage {
+func OrNull(raw json.RawMessage) json.RawMessage {
 	if len(raw) == 0 {
 		return json.RawMessage("null")
 	}

@@ -1,0 +1,121 @@
+package codexformat
+
+import (
+	"encoding/json"
+	"strings"
+
+	"github.com/overwinter-dev/overwinter/internal/agent/stdio"
+	"github.com/overwinter-dev/overwinter/internal/session"
+)
+
+// The requests of the agent that need an answer.
+const (
+	askCommand     = "item/commandExecution/requestApproval"
+	AskFiles       = "item/fileChange/requestApproval"
+	askPermissions = "item/permissions/requestApproval"
+	AskUser        = "item/tool/requestUserInput"
+	AskServer      = "mcpServer/elicitation/request"
+)
+
+// AskTool is the tool with which the agent asks the user something.
+const AskTool = "request_user_input"
+
+// questionID is the public id of a question. Request ids alone are not unique: they start again
+// with each process.
+func questionID(turn string, id json.RawMessage) string {
+	return turn + "/" + strings.Trim(string(id), `"`)
+}
+
+// Question reads a request of the agent as a question; false means that it is none.
+func Question(l Frame) (session.Asked, bool) {
+	r := l.Params
+	q := session.Asked{ID: questionID(r.Turn, l.ID), Kind: session.Permission, ToolUseID: r.ItemID}
+	switch l.Method {
+	case askCommand:
+		command, err := json.Marshal(r.Command)
+		if err != nil {
+			return q, false
+		}
+		q.ToolName = "exec_command"
+		q.Input = Object("command", script(command), "cwd", filePath(r.Cwd))
+		q.Title = "Run " + script(command)
+		q.Suggestions = r.Amendment
+	case AskFiles:
+		q.ToolName, q.Input, q.Title = "apply_patch", Object("item", r.ItemID), "Change files"
+	case askPermissions:
+		q.ToolName, q.Input, q.Title = "request_permissions", Object("permissions", OrNull(r.Permissions)), "Get more permissions"
+		q.Suggestions = r.Permissions
+	case AskServer:
+		q.ToolName, q.Input, q.Title = "mcp__"+r.Server, Object("message", r.Message), r.Message
+		var meta struct {
+			Tool   string          `json:"tool_name"`
+			Params json.RawMessage `json:"tool_params"`
+		}
+		if Lenient(r.Meta, &meta) && meta.Tool != "" {
+			q.ToolName += "__" + meta.Tool
+			q.Input = OrNull(meta.Params)
+		}
+	case AskUser:
+		q.Kind, q.ToolName = session.Inquiry, AskTool
+		q.Input = AskInput(r.Questions)
+		for _, item := range AsksOf(r.Questions) {
+			q.Inquiries = append(q.Inquiries, item.inquiry())
+		}
+		if len(q.Inquiries) == 0 {
+			return q, false
+		}
+		q.Title = q.Inquiries[0].Question
+	default:
+		return q, false
+	}
+	if r.Reason != "" {
+		q.Title += ": " + r.Reason
+	}
+	return q, true
+}
+
+// ask is a question to the user, as the agent writes it.
+type ask struct {
+	ID       string `json:"id"`
+	Header   string `json:"header"`
+	Question string `json:"question"`
+	Options  []struct {
+		Label       string `json:"label"`
+		Description string `json:"description"`
+	} `json:"options"`
+}
+
+// AskInput is the input of askTool, without what the agent adds to it in its request.
+func AskInput(questions []byte) json.RawMessage { return Object("questions", AsksOf(questions)) }
+
+func AsksOf(raw []byte) []ask {
+	asks := []ask{}
+	Lenient(raw, &asks)
+	return asks
+}
+
+func (a ask) inquiry() session.InquiryItem {
+	item := session.InquiryItem{Question: a.Question, Header: a.Header}
+	for _, o := range a.Options {
+		item.Options = append(item.Options, session.InquiryOption{Label: o.Label, Description: o.Description})
+	}
+	return item
+}
+
+// Notes of this bridge in addition to the common ones: a question to the user is pending, its answer,
+// and that subagents are aborted because their main turn is over. The agent's own stream has none of
+// it.
+const (
+	NoteAsked    stdio.NoteType = "asked"
+	NoteAnswered stdio.NoteType = "answered"
+	NoteAborted  stdio.NoteType = "aborted"
+)
+
+// AskData is the data of noteAsked and noteAnswered, whose ID is that of the call.
+type AskData struct {
+	Thread string          `json:"threadId"`
+	Turn   string          `json:"turnId"`
+	At     int64           `json:"atMs"`
+	Input  json.RawMessage `json:"input,omitempty"`
+	Result json.RawMessage `json:"result,omitempty"` // as the agent's tool gives it to the model
+}

@@ -1,0 +1,60 @@
+package codexformat
+
+import (
+	"strings"
+
+	"github.com/overwinter-dev/overwinter/internal/conversation"
+)
+
+// MaxRaw bounds what is kept of a line that was not understood, and of the report of a crash.
+const MaxRaw = 1 << 10
+
+// Verdict is how a turn ended.
+type Verdict struct {
+	Status  string // completed, interrupted or failed
+	Message string // of a failure
+	MS      int64  // when it ended
+}
+
+// Block is the state of a block that a turn stands for.
+func (v Verdict) Block() conversation.BlockStatus {
+	switch v.Status {
+	case Completed:
+		return conversation.Success
+	case Failed:
+		return conversation.Failed
+	}
+	return conversation.Aborted
+}
+
+// Problem is an error as stream and rollout have it, in words.
+func Problem(raw []byte) string {
+	var e struct {
+		Message string `json:"message"`
+		Details string `json:"additionalDetails"`
+	}
+	if !Lenient(raw, &e) {
+		return ""
+	}
+	// A refusal of the API is passed on as its JSON.
+	var refusal struct {
+		Error struct {
+			Message string `json:"message"`
+		} `json:"error"`
+	}
+	if Lenient([]byte(e.Message), &refusal) && refusal.Error.Message != "" {
+		e.Message = refusal.Error.Message
+	}
+	if e.Details != "" {
+		e.Message += ": " + e.Details
+	}
+	return Bounded(e.Message)
+}
+
+// Bounded is at most MaxRaw bytes of s, and valid text.
+func Bounded(s string) string {
+	if len(s) > MaxRaw {
+		s = strings.ToValidUTF8(s[:MaxRaw], "") + "…"
+	}
+	return strings.ToValidUTF8(s, "\uFFFD")
+}
