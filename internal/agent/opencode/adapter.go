@@ -9,15 +9,21 @@ import (
 	"time"
 
 	"github.com/overwinter-dev/overwinter/internal/agent"
+	"github.com/overwinter-dev/overwinter/internal/agent/opencode/opencodeformat"
 	"github.com/overwinter-dev/overwinter/internal/agent/stdio"
 	"github.com/overwinter-dev/overwinter/internal/lazyregexp"
 )
 
+// Names that both halves have in common.
+const (
+	Command      = opencodeformat.Command
+	Version      = opencodeformat.Version
+	Binary       = opencodeformat.Binary
+	SecretConfig = opencodeformat.SecretConfig
+)
+
 // Name is the agent's name in the API.
 const Name = "opencode"
-
-// Command is the word that makes overwinter-runner run the bridge.
-const Command = "opencode-bridge"
 
 // runnerBinary is where every sandbox image has the runner.
 const runnerBinary = "/overwinter/bin/overwinter-runner"
@@ -48,7 +54,7 @@ func (Adapter) Describe() agent.Description {
 	return agent.Description{
 		Name:    Name,
 		Title:   "OpenCode",
-		Summary: "The open source coding agent, version " + Version + ". Works with the models of many providers; needs the key of one as a secret, such as " + secretKeys[0] + ".",
+		Summary: "The open source coding agent, version " + Version + ". Works with the models of many providers; needs the key of one as a secret, such as " + opencodeformat.SecretKeys[0] + ".",
 		Models: []string{
 			defaultModel,
 			"anthropic/claude-opus-5-5", "anthropic/claude-sonnet-5", "anthropic/claude-haiku-4-5",
@@ -91,17 +97,17 @@ func (Adapter) Launch(in agent.LaunchInput) (agent.Launch, error) {
 		argv = append(argv, "--model", model)
 	}
 	env := map[string]string{
-		"HOME":            in.Home,
-		"XDG_CONFIG_HOME": path.Join(in.Home, ".config"),
-		"XDG_DATA_HOME":   path.Join(in.Home, ".local/share"),
-		"XDG_STATE_HOME":  path.Join(in.Home, ".local/state"),
-		"XDG_CACHE_HOME":  path.Join(in.Home, ".cache"),
-		settingsVariable:  string(settings),
+		"HOME":                          in.Home,
+		"XDG_CONFIG_HOME":               path.Join(in.Home, ".config"),
+		"XDG_DATA_HOME":                 path.Join(in.Home, ".local/share"),
+		"XDG_STATE_HOME":                path.Join(in.Home, ".local/state"),
+		"XDG_CACHE_HOME":                path.Join(in.Home, ".cache"),
+		opencodeformat.SettingsVariable: string(settings),
 	}
 	return agent.Launch{
 		Argv: argv, Env: env, Dir: in.Workspace,
-		Transcripts: []string{path.Join(dir, "*"+transcriptSuffix)},
-		Secrets:     secrets(),
+		Transcripts: []string{path.Join(dir, "*"+opencodeformat.TranscriptSuffix)},
+		Secrets:     opencodeformat.Secrets(),
 	}, nil
 }
 
@@ -116,9 +122,6 @@ func chosenModel(in agent.LaunchInput) string {
 	}
 	return model
 }
-
-// Where the bridge saves the sessions of the agent, each as <id>.json.
-const transcriptSuffix = ".json"
 
 func transcriptDir(home, sessionID string) string {
 	return path.Join(home, ".local/share/overwinter/opencode", sessionID)
@@ -142,19 +145,6 @@ func (Adapter) Interrupt(runID string) agent.Interrupt {
 	return agent.Interrupt{Stdin: line, Grace: interruptGrace}
 }
 
-// The kinds of answer, as the bridge tells them apart.
-const (
-	replyPermission = "permission"
-	replyQuestion   = "question"
-)
-
-// reply is the data of an answer on its way to the server.
-type reply struct {
-	Kind   string          `json:"kind"`
-	Reject bool            `json:"reject,omitempty"` // of a question: it is not answered
-	Body   json.RawMessage `json:"body"`
-}
-
 // rejected is the message of a rejection that has none. OpenCode needs one: it ends the turn on a
 // rejection without a message.
 const rejected = "The user does not allow this."
@@ -168,17 +158,17 @@ type permissionReply struct {
 // Answer is the line that answers a question. For the session and for always are one to OpenCode: it
 // remembers what it was allowed as long as its process lives.
 func (Adapter) Answer(q agent.Question, a agent.Answer) ([]byte, error) {
-	r := reply{Kind: replyPermission}
+	r := opencodeformat.Reply{Kind: opencodeformat.ReplyPermission}
 	var body any
 	switch {
 	case q.Kind == agent.Inquiry && a.Decision == agent.DecisionReject:
-		r.Kind, r.Reject, body = replyQuestion, true, struct{}{}
+		r.Kind, r.Reject, body = opencodeformat.ReplyQuestion, true, struct{}{}
 	case q.Kind == agent.Inquiry:
 		answers, err := answersOf(q, a)
 		if err != nil {
 			return nil, err
 		}
-		r.Kind, body = replyQuestion, map[string][][]string{"answers": answers}
+		r.Kind, body = opencodeformat.ReplyQuestion, map[string][][]string{"answers": answers}
 	case a.Decision == agent.DecisionReject:
 		p := permissionReply{Reply: "reject", Message: a.Message}
 		if strings.TrimSpace(p.Message) == "" {

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/overwinter-dev/overwinter/internal/agent/opencode/opencodeformat"
 	"github.com/overwinter-dev/overwinter/internal/conversation"
 )
 
@@ -28,32 +29,34 @@ func resultID(partID string) string { return partID + "/result" }
 func errorID(messageID string) string { return messageID + "/error" }
 
 // isText reports whether a part is one of the message's texts.
-func (p *part) isText() bool { return p.Type == partText || p.Type == partReasoning }
+func isText(p *opencodeformat.Part) bool {
+	return p.Type == opencodeformat.PartText || p.Type == partReasoning
+}
 
-// shown reports whether a part of a message becomes a block.
-func (p *part) shown(m *message) bool {
+// isShown reports whether a part of a message becomes a block.
+func isShown(p *opencodeformat.Part, m *opencodeformat.Message) bool {
 	switch {
 	case p.ID == "":
 		return false
-	case m.fromUser():
-		return p.Type == partText && !p.Synthetic && !p.Ignored
-	case p.isText():
+	case m.FromUser():
+		return p.Type == opencodeformat.PartText && !p.Synthetic && !p.Ignored
+	case isText(p):
 		return !p.Ignored
 	}
 	return p.Type == partTool && p.State != nil
 }
 
-// head is the block of a part as it begins.
-func (p *part) head(m *message) conversation.Block {
-	b := conversation.Block{ID: p.ID, Status: conversation.Streaming, CreatedAt: p.begun(m)}
+// headOf is the block of a part as it begins.
+func headOf(p *opencodeformat.Part, m *opencodeformat.Message) conversation.Block {
+	b := conversation.Block{ID: p.ID, Status: conversation.Streaming, CreatedAt: begunAt(p, m)}
 	switch {
-	case m.fromUser():
+	case m.FromUser():
 		b.Type = conversation.UserMessage
 	case p.Type == partReasoning:
 		b.Type = conversation.Thinking
-	case p.Type == partText && m.isSummary():
+	case p.Type == opencodeformat.PartText && isSummary(m):
 		b.Type, b.Subtype = conversation.System, subtypeCompaction
-	case p.Type == partText:
+	case p.Type == opencodeformat.PartText:
 		b.Type = conversation.AssistantText
 	default:
 		b.Type, b.Status = conversation.ToolUse, conversation.Pending
@@ -65,15 +68,15 @@ func (p *part) head(m *message) conversation.Block {
 	return b
 }
 
-// begun is when a part began: a pending call has no time, but its id has.
-func (p *part) begun(m *message) time.Time {
+// begunAt is when a part began: a pending call has no time, but its id has.
+func begunAt(p *opencodeformat.Part, m *opencodeformat.Message) time.Time {
 	switch {
-	case m.fromUser():
-		return m.created()
-	case p.isText() && p.Time != nil && p.Time.Start > 0:
-		return p.Time.Start.time()
+	case m.FromUser():
+		return createdAt(m)
+	case isText(p) && p.Time != nil && p.Time.Start > 0:
+		return stampTime(p.Time.Start)
 	}
-	return idTime(p.ID, m.created())
+	return opencodeformat.IdTime(p.ID, createdAt(m))
 }
 
 // say gives a block its text.
@@ -85,13 +88,13 @@ func say(b *conversation.Block, text string) {
 	b.Content = text
 }
 
-// call fills a block with what is known of its call.
-func (p *part) call(b *conversation.Block) {
-	b.Input = p.State.input()
+// setCall fills a block with what is known of its call.
+func setCall(p *opencodeformat.Part, b *conversation.Block) {
+	b.Input = inputOf(p.State)
 	if b.Type != conversation.Subagent {
 		return
 	}
-	b.SubagentID = rawText(p.State.metadata().SessionID)
+	b.SubagentID = rawText(metadataOf(p.State).SessionID)
 	b.Name = subagentName(b.Input)
 }
 
@@ -110,8 +113,8 @@ func subagentName(input json.RawMessage) string {
 // shellAborted ends the output of an aborted command.
 const shellAborted = "User aborted the command\n</shell_metadata>"
 
-// outcome is how a call has ended; false as long as it has not.
-func (s *toolState) outcome() (conversation.BlockStatus, bool) {
+// callOutcome is how a call has ended; false as long as it has not.
+func callOutcome(s *opencodeformat.ToolState) (conversation.BlockStatus, bool) {
 	switch s.Status {
 	case callCompleted:
 		if strings.HasSuffix(s.Output, shellAborted) {
@@ -119,7 +122,7 @@ func (s *toolState) outcome() (conversation.BlockStatus, bool) {
 		}
 		return conversation.Success, true
 	case callError:
-		if s.Error == callAborted || s.Error == taskAborted || string(s.metadata().Interrupted) == "true" {
+		if s.Error == callAborted || s.Error == taskAborted || string(metadataOf(s).Interrupted) == "true" {
 			return conversation.Aborted, true
 		}
 		return conversation.Failed, true
@@ -127,13 +130,13 @@ func (s *toolState) outcome() (conversation.BlockStatus, bool) {
 	return "", false
 }
 
-// result is the block with the result of a call that has ended. That of an aborted call is what it
+// resultOf is the block with the result of a call that has ended. That of an aborted call is what it
 // had printed.
-func (p *part) result(b conversation.Block, status conversation.BlockStatus) conversation.Block {
+func resultOf(p *opencodeformat.Part, b conversation.Block, status conversation.BlockStatus) conversation.Block {
 	said := p.State.Output
 	if p.State.Status == callError {
 		said = p.State.Error
-		if printed := rawText(p.State.metadata().Output); status == conversation.Aborted && printed != "" {
+		if printed := rawText(metadataOf(p.State).Output); status == conversation.Aborted && printed != "" {
 			said = printed
 		}
 	}
@@ -147,10 +150,10 @@ func (p *part) result(b conversation.Block, status conversation.BlockStatus) con
 	}
 }
 
-// failed is the block that says how a message failed. An aborted one has none.
-func (m *message) failed(e *nativeError) conversation.Block {
+// failureOf is the block that says how a message failed. An aborted one has none.
+func failureOf(m *opencodeformat.Message, e *opencodeformat.NativeError) conversation.Block {
 	return conversation.Block{
-		ID: errorID(m.ID), Type: conversation.System, Status: conversation.Complete, CreatedAt: m.created(),
-		Subtype: subtypeError, Message: e.words(),
+		ID: errorID(m.ID), Type: conversation.System, Status: conversation.Complete, CreatedAt: createdAt(m),
+		Subtype: subtypeError, Message: e.Words(),
 	}
 }

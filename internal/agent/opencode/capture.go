@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/overwinter-dev/overwinter/internal/agent"
+	"github.com/overwinter-dev/overwinter/internal/agent/opencode/opencodeformat"
 	"github.com/overwinter-dev/overwinter/internal/conversation"
 )
 
@@ -14,8 +15,8 @@ var _ agent.Continuer = (*translator)(nil)
 // shown, because a much earlier message may be reverted. Streams of the bridge do not need it.
 type capture struct {
 	shown   []shownBlock
-	reverts map[string]revert // by session, as long as they may be undone
-	created map[string]bool   // sessions that were begun in the stream
+	reverts map[string]opencodeformat.Revert // by session, as long as they may be undone
+	created map[string]bool                  // sessions that were begun in the stream
 	// held are prompts that came while an answer was being written; they follow it.
 	held []heldPrompt
 }
@@ -27,7 +28,7 @@ type heldPrompt struct {
 }
 
 // holds reports whether a prompt has to wait, and then keeps it.
-func (t *translator) holds(m *openMessage, p *part, b conversation.Block) bool {
+func (t *translator) holds(m *openMessage, p *opencodeformat.Part, b conversation.Block) bool {
 	if t.capture == nil || !slices.ContainsFunc(t.state.Messages, func(x *openMessage) bool {
 		return x.Conversation == m.Conversation && !x.User && !x.Over && x.ID < m.ID
 	}) {
@@ -66,7 +67,7 @@ func (c *capture) waiting() []string {
 }
 
 // created reads that there is a new session. The first one of a captured stream is the main one.
-func (t *translator) created(e sessionEvent, at time.Time) {
+func (t *translator) created(e opencodeformat.SessionEvent, at time.Time) {
 	if t.capture != nil {
 		if t.capture.created == nil {
 			t.capture.created = map[string]bool{}
@@ -81,8 +82,8 @@ func (t *translator) created(e sessionEvent, at time.Time) {
 
 // copies reports whether a message that is new here may be old: a session that was made out of another
 // one begins with what was said in that.
-func (c *capture) copies(m *message) bool {
-	return c != nil && c.created[m.SessionID] && (m.fromUser() || m.Role == "assistant")
+func (c *capture) copies(m *opencodeformat.Message) bool {
+	return c != nil && c.created[m.SessionID] && (m.FromUser() || m.Role == "assistant")
 }
 
 // shownBlock is where a block comes from.
@@ -105,7 +106,7 @@ func (t *translator) Continue() agent.Translator {
 }
 
 // shows is where a block of the message comes from.
-func (m *openMessage) shows(p *part, id string) shownBlock {
+func (m *openMessage) shows(p *opencodeformat.Part, id string) shownBlock {
 	return shownBlock{conversation: m.Conversation, session: m.Session, message: m.ID, part: p.ID, id: id}
 }
 
@@ -141,14 +142,14 @@ func (t *translator) takeBack(chosen func(shownBlock) bool, at time.Time) []conv
 
 // reverted records the point to which a session is reverted. The revert may be undone until the
 // agent continues, so it takes effect when the stream ends.
-func (t *translator) reverted(info *sessionInfo) {
+func (t *translator) reverted(info *opencodeformat.SessionInfo) {
 	switch {
 	case t.capture == nil:
 	case info.Revert == nil || info.Revert.MessageID == "":
 		delete(t.capture.reverts, info.ID)
 	default:
 		if t.capture.reverts == nil {
-			t.capture.reverts = map[string]revert{}
+			t.capture.reverts = map[string]opencodeformat.Revert{}
 		}
 		t.capture.reverts[info.ID] = *info.Revert
 	}

@@ -1,60 +1,12 @@
 package opencode
 
 import (
-	"encoding/json"
 	"maps"
 	"slices"
-	"strings"
 
 	"github.com/overwinter-dev/overwinter/internal/agent"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
-
-// settingsVariable carries the configuration of a launch to the bridge, which adds what comes of
-// secrets.
-const settingsVariable = "OVERWINTER_OPENCODE_SETTINGS"
-
-// SecretConfig is the name of a secret with configuration in OpenCode's own form, for providers that
-// need more than a key and an address. It counts for more than what is made of other secrets.
-const SecretConfig = "OPENCODE_CONFIG_CONTENT"
-
-// secretKeys are the names of secrets with providers' keys, which OpenCode looks for by itself.
-var secretKeys = []string{
-	"ANTHROPIC_API_KEY", "OPENAI_API_KEY", "GOOGLE_GENERATIVE_AI_API_KEY", "GEMINI_API_KEY", "OPENROUTER_API_KEY",
-	"XAI_API_KEY", "GROQ_API_KEY", "MISTRAL_API_KEY", "DEEPSEEK_API_KEY", secretZen,
-}
-
-// secretZen is the key of OpenCode's own provider. Without it that provider is left out: it would
-// take part of the work by itself, and send it to strangers.
-const secretZen = "OPENCODE_API_KEY"
-
-// defaults are the models that are taken where none is chosen, by the key that is there: OpenCode's own
-// choice is at times a model for images.
-var defaults = []struct{ secret, model string }{
-	{"ANTHROPIC_API_KEY", "anthropic/claude-sonnet-5"},
-	{"OPENAI_API_KEY", "openai/gpt-6-sol"},
-	{"GOOGLE_GENERATIVE_AI_API_KEY", "google/gemini-3.8-flash"},
-	{"GEMINI_API_KEY", "google/gemini-3.8-flash"},
-}
-
-// endpoints are the names of secrets with the addresses of providers' APIs.
-var endpoints = []struct {
-	secret, provider, version string
-}{
-	{"ANTHROPIC_BASE_URL", "anthropic", "/v1"},
-	{"OPENAI_BASE_URL", "openai", ""},
-	{"GOOGLE_GEMINI_BASE_URL", "google", "/v1beta"},
-	{"OPENROUTER_BASE_URL", "openrouter", ""},
-}
-
-// secrets are the names of all secrets that the agent may have.
-func secrets() []string {
-	names := slices.Clone(secretKeys)
-	for _, e := range endpoints {
-		names = append(names, e.secret)
-	}
-	return append(names, SecretConfig)
-}
 
 // settings are what OpenCode is configured with, in its own words.
 type settings struct {
@@ -142,60 +94,4 @@ func permissionRules(p session.Permissions) map[string]string {
 		rules[name] = have
 	}
 	return rules
-}
-
-// withSecrets adds to a launch's configuration what comes of secrets in the environment, and returns
-// it as OpenCode reads it.
-func withSecrets(launch string, getenv func(string) string) ([]byte, error) {
-	config := map[string]any{}
-	if launch != "" {
-		if err := json.Unmarshal([]byte(launch), &config); err != nil {
-			return nil, err
-		}
-	}
-	providers := map[string]any{}
-	for _, e := range endpoints {
-		url := strings.TrimRight(getenv(e.secret), "/")
-		if url == "" {
-			continue
-		}
-		if !strings.HasSuffix(url, e.version) {
-			url += e.version
-		}
-		options := map[string]any{"baseURL": url}
-		providers[e.provider] = map[string]any{"options": options}
-	}
-	merge(config, map[string]any{"provider": providers})
-	if getenv(secretZen) == "" {
-		config["disabled_providers"] = []any{"opencode"}
-	}
-	if config["model"] == nil {
-		for _, d := range defaults {
-			if getenv(d.secret) != "" {
-				config["model"] = d.model
-				break
-			}
-		}
-	}
-	if own := getenv(SecretConfig); own != "" {
-		var more map[string]any
-		if err := json.Unmarshal([]byte(own), &more); err != nil {
-			return nil, errConfig
-		}
-		merge(config, more)
-	}
-	return json.Marshal(config)
-}
-
-// merge puts what is in from into to, the members of objects one by one.
-func merge(to, from map[string]any) {
-	for key, value := range from {
-		have, ok := to[key].(map[string]any)
-		more, too := value.(map[string]any)
-		if ok && too {
-			merge(have, more)
-			continue
-		}
-		to[key] = value
-	}
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/agent/opencode"
 	"github.com/overwinter-dev/overwinter/internal/leaktest"
 	"github.com/overwinter-dev/overwinter/internal/localmodal"
+	"github.com/overwinter-dev/overwinter/internal/runner/agents/opencodebridge"
 )
 
 // asBridge makes this test's binary be the bridge.
@@ -27,7 +28,7 @@ const asBridge = "OVERWINTER_TEST_AS_OPENCODE_BRIDGE"
 func TestMain(m *testing.M) {
 	localmodal.ReexecMain()
 	if os.Getenv(asBridge) != "" {
-		os.Exit(opencode.Main(os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
+		os.Exit(opencodebridge.Main(os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
 	}
 	leaktest.Main(m)
 }

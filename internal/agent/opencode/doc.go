@@ -1,6 +1,6 @@
 // Package opencode is the agent opencode: OpenCode, driven over the HTTP interface of its server.
-// [Adapter] is pure; [Main] is the bridge, which runs in the sandbox; the program itself is the
-// pinned npm package of [Adapter.Packages].
+// [Adapter] is pure. Package opencodebridge is the bridge, which runs in the sandbox, and package
+// opencodeformat what both read. The program itself is the pinned npm package of [Adapter.Packages].
 //
 //	        stdin                                      HTTP
 //	prompt ─▶ {"type":"prompt",…}                  ┌─▶ POST …/prompt_async, …/command, …/summarize

@@ -7,12 +7,6 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/agent/npm"
 )
 
-// Version is the pinned version of OpenCode.
-const Version = "1.18.33"
-
-// Binary is where a sandbox image has the program.
-const Binary = "/overwinter/agents/opencode/bin/opencode"
-
 var _ agent.Installer = Adapter{}
 
 // program is the npm package with the native program, which needs nothing else.

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/overwinter-dev/overwinter/internal/agent/opencode/opencodeformat"
 	"github.com/overwinter-dev/overwinter/internal/conversation"
 )
 
@@ -43,8 +44,8 @@ type openMessage struct {
 }
 
 // native is the message in the form from which blocks are made.
-func (m *openMessage) native() *message {
-	out := &message{ID: m.ID, Role: "assistant", Time: stampPair{Created: stamp(m.Created.UnixMilli())}}
+func (m *openMessage) native() *opencodeformat.Message {
+	out := &opencodeformat.Message{ID: m.ID, Role: "assistant", Time: opencodeformat.StampPair{Created: opencodeformat.Stamp(m.Created.UnixMilli())}}
 	if m.User {
 		out.Role = "user"
 	}

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/overwinter-dev/overwinter/internal/agent/opencode/opencodeformat"
 	"github.com/overwinter-dev/overwinter/internal/conversation"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
@@ -27,16 +28,10 @@ func (Adapter) Parse(files []session.TranscriptFile) (conversation.Conversation,
 
 // transcript is a session as it was read.
 type transcript struct {
-	info     sessionInfo
+	info     opencodeformat.SessionInfo
 	saved    bool // by the bridge, which has one session at a time
-	messages []exported
+	messages []opencodeformat.Exported
 	places   map[string]int // of messages by their id
-}
-
-// exported is a message with its parts.
-type exported struct {
-	Info  message `json:"info"`
-	Parts []part  `json:"parts"`
 }
 
 type parser struct {
@@ -50,7 +45,7 @@ func (p *parser) session(id string) *transcript {
 	if t, ok := p.byID[id]; ok {
 		return t
 	}
-	t := &transcript{info: sessionInfo{ID: id}, places: map[string]int{}}
+	t := &transcript{info: opencodeformat.SessionInfo{ID: id}, places: map[string]int{}}
 	p.byID[id] = t
 	p.sessions = append(p.sessions, t)
 	return t
@@ -62,7 +57,7 @@ func (p *parser) read(data []byte) {
 	switch {
 	case len(data) == 0:
 	case data[0] == '[':
-		p.messages(data, sessionInfo{})
+		p.messages(data, opencodeformat.SessionInfo{})
 	case isRecording(data):
 		for line := range bytes.Lines(data) {
 			p.recorded(line)
@@ -79,7 +74,7 @@ func (p *parser) export(data []byte) {
 		Saved    json.RawMessage `json:"overwinter"`
 		Info     json.RawMessage `json:"info"`
 		Messages json.RawMessage `json:"messages"`
-		failures
+		opencodeformat.FailureList
 	}
 	if json.Unmarshal(data, &whole) == nil {
 		for _, f := range whole.Failures {
@@ -93,7 +88,7 @@ func (p *parser) export(data []byte) {
 	if !opens(d, '{') {
 		return
 	}
-	var info sessionInfo
+	var info opencodeformat.SessionInfo
 	saved := false
 	for d.More() {
 		key, err := d.Token()
@@ -118,10 +113,10 @@ func (p *parser) export(data []byte) {
 }
 
 // known notes a session by what is said of it.
-func (p *parser) known(raw json.RawMessage, saved bool) sessionInfo {
-	var info sessionInfo
+func (p *parser) known(raw json.RawMessage, saved bool) opencodeformat.SessionInfo {
+	var info opencodeformat.SessionInfo
 	if json.Unmarshal(raw, &info) != nil || info.ID == "" {
-		return sessionInfo{}
+		return opencodeformat.SessionInfo{}
 	}
 	t := p.session(info.ID)
 	t.info, t.saved = info, t.saved || saved
@@ -129,8 +124,8 @@ func (p *parser) known(raw json.RawMessage, saved bool) sessionInfo {
 }
 
 // messages reads a list of messages as far as it goes.
-func (p *parser) messages(data []byte, info sessionInfo) {
-	var all []exported
+func (p *parser) messages(data []byte, info opencodeformat.SessionInfo) {
+	var all []opencodeformat.Exported
 	if json.Unmarshal(data, &all) != nil {
 		all = someMessages(data)
 	}
@@ -138,7 +133,7 @@ func (p *parser) messages(data []byte, info sessionInfo) {
 }
 
 // take adds messages to their sessions.
-func (p *parser) take(all []exported, info sessionInfo) {
+func (p *parser) take(all []opencodeformat.Exported, info opencodeformat.SessionInfo) {
 	for _, m := range all {
 		if m.Info.SessionID == "" {
 			m.Info.SessionID = info.ID
@@ -152,14 +147,14 @@ func (p *parser) take(all []exported, info sessionInfo) {
 
 // someMessages reads the messages of a list one after the other: those before it is truncated,
 // without those of another form.
-func someMessages(data []byte) []exported {
+func someMessages(data []byte) []opencodeformat.Exported {
 	d := json.NewDecoder(bytes.NewReader(data))
 	if !opens(d, '[') {
 		return nil
 	}
-	var all []exported
+	var all []opencodeformat.Exported
 	for d.More() {
-		var m exported
+		var m opencodeformat.Exported
 		var form *json.UnmarshalTypeError
 		switch err := d.Decode(&m); {
 		case err == nil:
@@ -178,7 +173,7 @@ func opens(d *json.Decoder, bracket json.Delim) bool {
 }
 
 // add takes a message, in place of an older one with its id. Their order is that of the agent.
-func (t *transcript) add(m exported) {
+func (t *transcript) add(m opencodeformat.Exported) {
 	if i, ok := t.places[m.Info.ID]; ok {
 		t.messages[i] = m
 		return
@@ -208,7 +203,7 @@ func (p *parser) recorded(line []byte) {
 	switch route, _, _ := strings.Cut(strings.TrimPrefix(r.Path, "/session"), "?"); {
 	case route == r.Path, len(r.Response) == 0:
 	case strings.HasSuffix(route, "/message") && r.Response[0] == '[':
-		p.messages(r.Response, sessionInfo{})
+		p.messages(r.Response, opencodeformat.SessionInfo{})
 	case strings.HasSuffix(route, "/children"), r.Response[0] == '[':
 		var children []json.RawMessage
 		if json.Unmarshal(r.Response, &children) == nil {
@@ -258,7 +253,7 @@ func (p *parser) conversation() conversation.Conversation {
 }
 
 // begun is when a session was begun, as far as that is known.
-func (t *transcript) begun() stamp {
+func (t *transcript) begun() opencodeformat.Stamp {
 	if t.info.Time.Created == 0 && len(t.messages) > 0 {
 		return t.messages[0].Info.Time.Created
 	}
@@ -270,7 +265,7 @@ func (t *transcript) first() string {
 	for i := range t.messages {
 		m := &t.messages[i]
 		for j := range m.Parts {
-			if m.Parts[j].shown(&m.Info) {
+			if isShown(&m.Parts[j], &m.Info) {
 				return m.Parts[j].ID
 			}
 		}
@@ -283,21 +278,21 @@ func (t *transcript) blocks(failed map[string]string) []conversation.Block {
 	for i := range t.messages {
 		m := &t.messages[i]
 		if r := t.info.Revert; r != nil && r.MessageID == m.Info.ID {
-			from := slices.IndexFunc(m.Parts, func(p part) bool { return p.ID == r.PartID })
+			from := slices.IndexFunc(m.Parts, func(p opencodeformat.Part) bool { return p.ID == r.PartID })
 			m.Parts = m.Parts[:max(0, from)]
 			m.Info.Error = nil
-			return m.blocks(out)
+			return appendBlocks(m, out)
 		}
-		if why, ok := failed[m.Info.ID]; ok && (m.Info.Error == nil || m.Info.Error.Name == aborted) {
+		if why, ok := failed[m.Info.ID]; ok && (m.Info.Error == nil || m.Info.Error.Name == opencodeformat.Aborted) {
 			m.Info.Error = gaveUp(why)
 		}
-		out = m.blocks(out)
+		out = appendBlocks(m, out)
 	}
 	return out
 }
 
-// blocks appends those of a message. What is open in a transcript will never be closed.
-func (m *exported) blocks(out []conversation.Block) []conversation.Block {
+// appendBlocks appends those of a message. What is open in a transcript will never be closed.
+func appendBlocks(m *opencodeformat.Exported, out []conversation.Block) []conversation.Block {
 	attempt := -1 // where the last one begins
 	for i := range m.Parts {
 		if m.Parts[i].Type == partStepStart {
@@ -306,49 +301,32 @@ func (m *exported) blocks(out []conversation.Block) []conversation.Block {
 	}
 	for i := range m.Parts {
 		p := &m.Parts[i]
-		if !p.shown(&m.Info) || p.isText() && !p.ended() && !m.Info.fromUser() && i < attempt {
+		if !isShown(p, &m.Info) || isText(p) && !isEnded(p) && !m.Info.FromUser() && i < attempt {
 			continue // what a failed attempt has written is removed
 		}
-		b := p.head(&m.Info)
+		b := headOf(p, &m.Info)
 		if p.Type != partTool {
 			say(&b, p.Text)
 			b.Status = conversation.Complete
 			last := i == len(m.Parts)-1
-			if !m.Info.fromUser() && (!p.ended() || last && m.Info.Error != nil) {
+			if !m.Info.FromUser() && (!isEnded(p) || last && m.Info.Error != nil) {
 				b.Status = conversation.Aborted
 			}
 			out = append(out, b)
 			continue
 		}
-		p.call(&b)
-		status, over := p.State.outcome()
+		setCall(p, &b)
+		status, over := callOutcome(p.State)
 		if !over {
 			b.Status = conversation.Aborted
 			out = append(out, b)
 			continue
 		}
 		b.Status = status
-		out = append(out, b, p.result(b, status))
+		out = append(out, b, resultOf(p, b, status))
 	}
-	if e := m.Info.Error; e != nil && e.Name != aborted && !m.Info.fromUser() {
-		out = append(out, m.Info.failed(e))
+	if e := m.Info.Error; e != nil && e.Name != opencodeformat.Aborted && !m.Info.FromUser() {
+		out = append(out, failureOf(&m.Info, e))
 	}
 	return out
-}
-
-var errNoInfo = errors.New("an export without a session")
-
-// exportInfo reads what an export says of its session, and how many messages it has.
-func exportInfo(data []byte) (sessionInfo, int, error) {
-	var e struct {
-		Info     sessionInfo       `json:"info"`
-		Messages []json.RawMessage `json:"messages"`
-	}
-	if err := json.Unmarshal(data, &e); err != nil {
-		return sessionInfo{}, 0, err
-	}
-	if e.Info.ID == "" {
-		return sessionInfo{}, 0, errNoInfo
-	}
-	return e.Info, len(e.Messages), nil
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/overwinter-dev/overwinter/internal/agent"
+	"github.com/overwinter-dev/overwinter/internal/agent/opencode/opencodeformat"
 	"github.com/overwinter-dev/overwinter/internal/conversation"
 )
 
@@ -29,7 +30,7 @@ type permissionEvent struct {
 func (t *translator) permissionAsked(e permissionEvent, _ time.Time) {
 	q := agent.Question{
 		ID: e.ID, Kind: agent.Permission, ToolName: e.Permission, Input: e.Metadata, Suggestions: e.Always,
-		Title: bounded(strings.TrimSpace(e.Permission+": "+strings.Join(e.Patterns, ", ")), maxWords),
+		Title: opencodeformat.Bounded(strings.TrimSpace(e.Permission+": "+strings.Join(e.Patterns, ", ")), opencodeformat.MaxWords),
 	}
 	if len(e.Patterns) == 0 {
 		q.Title = e.Permission

@@ -7,6 +7,7 @@ import (
 	"path"
 
 	"github.com/overwinter-dev/overwinter/internal/agent"
+	"github.com/overwinter-dev/overwinter/internal/agent/opencode/opencodeformat"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
@@ -16,7 +17,7 @@ var _ agent.Reverter = Adapter{}
 // that were begun after it. OpenCode's database is deleted, so that the session is imported again.
 func (Adapter) Revert(files []session.TranscriptFile, runID string) (agent.Reverted, error) {
 	cut := -1
-	var from message
+	var from opencodeformat.Message
 	for i, f := range files {
 		if at, m, ok := messageOf(f.Data, runID); ok {
 			cut, from = i, m
@@ -31,7 +32,7 @@ func (Adapter) Revert(files []session.TranscriptFile, runID string) (agent.Rever
 	for more := true; more; { // a subagent's own subagents go with it
 		more = false
 		for _, f := range files {
-			info, _, err := exportInfo(f.Data)
+			info, _, err := opencodeformat.ExportInfo(f.Data)
 			later := info.ParentID == from.SessionID && info.Time.Created >= from.Time.Created
 			if err == nil && info.ParentID != "" && !gone[info.ID] && (later || gone[info.ParentID]) {
 				gone[info.ID], more = true, true
@@ -40,7 +41,7 @@ func (Adapter) Revert(files []session.TranscriptFile, runID string) (agent.Rever
 	}
 	var out agent.Reverted
 	for _, f := range files {
-		if info, _, err := exportInfo(f.Data); err == nil && gone[info.ID] {
+		if info, _, err := opencodeformat.ExportInfo(f.Data); err == nil && gone[info.ID] {
 			continue
 		}
 		out.Files = append(out.Files, f)
@@ -48,7 +49,7 @@ func (Adapter) Revert(files []session.TranscriptFile, runID string) (agent.Rever
 	// The files are in <data>/overwinter/opencode/<session>.
 	data := path.Dir(path.Dir(path.Dir(path.Dir(files[cut].Path))))
 	for _, suffix := range []string{"", "-wal", "-shm"} {
-		out.Remove = append(out.Remove, path.Join(data, databaseName+suffix))
+		out.Remove = append(out.Remove, path.Join(data, opencodeformat.DatabaseName+suffix))
 	}
 	return out, nil
 }
@@ -61,14 +62,14 @@ type rawExport struct {
 
 // messageOf finds the message of a run in an export, and returns the export without it and
 // everything after it.
-func messageOf(data []byte, runID string) (shortened []byte, m message, ok bool) {
+func messageOf(data []byte, runID string) (shortened []byte, m opencodeformat.Message, ok bool) {
 	var e rawExport
 	if json.Unmarshal(data, &e) != nil {
-		return nil, message{}, false
+		return nil, opencodeformat.Message{}, false
 	}
 	for i, raw := range e.Messages {
-		var x exported
-		if json.Unmarshal(raw, &x) != nil || !x.Info.fromUser() || !isMessageOf(x.Info.ID, runID) {
+		var x opencodeformat.Exported
+		if json.Unmarshal(raw, &x) != nil || !x.Info.FromUser() || !opencodeformat.IsMessageOf(x.Info.ID, runID) {
 			continue
 		}
 		var b bytes.Buffer
@@ -79,7 +80,7 @@ func messageOf(data []byte, runID string) (shortened []byte, m message, ok bool)
 		b.WriteString("]}\n")
 		return b.Bytes(), x.Info, true
 	}
-	return nil, message{}, false
+	return nil, opencodeformat.Message{}, false
 }
 
 func rawBytes(raws []json.RawMessage) [][]byte {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/overwinter-dev/overwinter/internal/agent"
+	"github.com/overwinter-dev/overwinter/internal/agent/opencode/opencodeformat"
 	"github.com/overwinter-dev/overwinter/internal/agent/stdio"
 	"github.com/overwinter-dev/overwinter/internal/conversation"
 )
@@ -214,7 +215,7 @@ func decoded[T any](e envelope, at time.Time, read func(T, time.Time)) bool {
 func (t *translator) unparsed(f agent.Frame, data []byte, at time.Time) {
 	t.emit(whole(conversation.Main, conversation.Block{
 		ID: fmt.Sprintf("unparsed/%s/%d", t.run.RunID, f.No), Type: conversation.System,
-		Status: conversation.Complete, CreatedAt: at, Subtype: subtypeUnparsed, Message: bounded(string(data), maxWords),
+		Status: conversation.Complete, CreatedAt: at, Subtype: subtypeUnparsed, Message: opencodeformat.Bounded(string(data), opencodeformat.MaxWords),
 	}, at)...)
 }
 
@@ -230,11 +231,7 @@ func (t *translator) conversationOf(id string) string {
 	return id
 }
 
-type sessionEvent struct {
-	Info sessionInfo `json:"info"`
-}
-
-func (t *translator) sessionInfo(e sessionEvent, at time.Time) {
+func (t *translator) sessionInfo(e opencodeformat.SessionEvent, at time.Time) {
 	if e.Info.ID == "" {
 		return
 	}
@@ -248,7 +245,7 @@ func (t *translator) sessionInfo(e sessionEvent, at time.Time) {
 	if t.state.Root != "" && e.Info.ID != t.state.Root {
 		return
 	}
-	title := bounded(e.Info.Title, maxTitle)
+	title := opencodeformat.Bounded(e.Info.Title, maxTitle)
 	if title == t.state.Title || isDefaultTitle(title) {
 		return
 	}
@@ -265,7 +262,7 @@ func isDefaultTitle(title string) bool {
 }
 
 type messageEvent struct {
-	Info message `json:"info"`
+	Info opencodeformat.Message `json:"info"`
 }
 
 // message reads what is new about a message.
@@ -282,7 +279,7 @@ func (t *translator) message(e messageEvent, at time.Time) {
 		}
 		m = &openMessage{
 			ID: in.ID, Session: in.SessionID, Conversation: t.conversationOf(in.SessionID),
-			User: in.fromUser(), Summary: in.isSummary(), Created: in.created(),
+			User: in.FromUser(), Summary: isSummary(in), Created: createdAt(in),
 		}
 		if !m.User {
 			t.release(m.Conversation, at)
@@ -296,9 +293,9 @@ func (t *translator) message(e messageEvent, at time.Time) {
 	if m.User {
 		return
 	}
-	m.Summary = in.isSummary()
-	if model := in.model(); model != "" && m.Conversation == conversation.Main {
-		t.state.Model = bounded(model, maxTitle)
+	m.Summary = isSummary(in)
+	if model := modelOf(in); model != "" && m.Conversation == conversation.Main {
+		t.state.Model = opencodeformat.Bounded(model, maxTitle)
 	}
 	if in.Error != nil {
 		t.failed(m, in.Error, at)
@@ -308,7 +305,7 @@ func (t *translator) message(e messageEvent, at time.Time) {
 		m.Over = true
 		t.release(m.Conversation, at)
 		if t.state.Idle && !t.state.writing() {
-			t.end(t.verdict(endNote{}), at)
+			t.end(t.verdict(opencodeformat.EndNote{}), at)
 		}
 	}
 }
@@ -316,13 +313,13 @@ func (t *translator) message(e messageEvent, at time.Time) {
 // isNew reports whether an unknown message belongs to this turn. The agent sends more of old ones
 // later, and may send all of a new one at once: an event shows the state at the time when it is
 // written.
-func (t *translator) isNew(in *message) bool {
+func (t *translator) isNew(in *opencodeformat.Message) bool {
 	switch {
-	case !in.fromUser() && in.Role != "assistant":
+	case !in.FromUser() && in.Role != "assistant":
 		return false
 	case t.state.Noted:
-		return in.ID > t.state.Before || isMessageOf(in.ID, t.run.RunID)
-	case in.fromUser():
+		return in.ID > t.state.Before || opencodeformat.IsMessageOf(in.ID, t.run.RunID)
+	case in.FromUser():
 		return len(in.Summary) == 0 || string(in.Summary) == "null" // of what was done about it
 	case in.Time.Completed == 0 && in.Error == nil:
 		return true
@@ -331,19 +328,19 @@ func (t *translator) isNew(in *message) bool {
 }
 
 // failed reads that an answer has failed, which is reported once.
-func (t *translator) failed(m *openMessage, e *nativeError, at time.Time) {
+func (t *translator) failed(m *openMessage, e *opencodeformat.NativeError, at time.Time) {
 	m.Failed = true
-	if m.Told || e.Name == aborted {
+	if m.Told || e.Name == opencodeformat.Aborted {
 		return
 	}
 	m.Told = true
-	b := m.native().failed(e)
+	b := failureOf(m.native(), e)
 	t.capture.noted(shownBlock{conversation: m.Conversation, session: m.Session, message: m.ID, id: b.ID})
 	t.emit(whole(m.Conversation, b, at)...)
 }
 
 type partEvent struct {
-	Part part `json:"part"`
+	Part opencodeformat.Part `json:"part"`
 }
 
 // updated reads the present state of a part.
@@ -368,9 +365,9 @@ func (t *translator) updated(e partEvent, at time.Time) {
 		t.emit(t.state.abandon(m, at)...)
 	case p.Type == partStepFinish && isNew:
 		t.spent(p, at)
-	case !p.shown(native):
+	case !isShown(p, native):
 	case m.User:
-		b := p.head(native)
+		b := headOf(p, native)
 		b.Status = conversation.Complete
 		say(&b, p.Text)
 		if t.holds(m, p, b) {
@@ -378,7 +375,7 @@ func (t *translator) updated(e partEvent, at time.Time) {
 		}
 		t.capture.noted(m.shows(p, b.ID))
 		t.emit(whole(m.Conversation, t.signed(b, m), at)...)
-	case p.isText():
+	case isText(p):
 		t.text(m, native, p, o, at)
 	default:
 		t.call(m, native, p, o, at)
@@ -387,20 +384,20 @@ func (t *translator) updated(e partEvent, at time.Time) {
 
 // signed says whose message a block is, if it is the prompt of this run.
 func (t *translator) signed(b conversation.Block, m *openMessage) conversation.Block {
-	if isMessageOf(m.ID, t.run.RunID) {
+	if opencodeformat.IsMessageOf(m.ID, t.run.RunID) {
 		b.PromptID, b.Author = t.run.PromptID, t.run.Author
 	}
 	return b
 }
 
 // text reads a text of the model: empty at first, whole in the end.
-func (t *translator) text(m *openMessage, native *message, p *part, o *openBlock, at time.Time) {
+func (t *translator) text(m *openMessage, native *opencodeformat.Message, p *opencodeformat.Part, o *openBlock, at time.Time) {
 	if o == nil {
-		o = &openBlock{Conversation: m.Conversation, Message: m.ID, Block: p.head(native)}
+		o = &openBlock{Conversation: m.Conversation, Message: m.ID, Block: headOf(p, native)}
 		t.capture.noted(m.shows(p, p.ID))
 		t.emit(t.state.start(o, at)...)
 	}
-	if !p.ended() { // what it has by then comes in pieces as well
+	if !isEnded(p) { // what it has by then comes in pieces as well
 		return
 	}
 	if m.Last == p.ID && len(p.Text) <= maxKeptText {
@@ -443,9 +440,9 @@ func (t *translator) delta(e deltaEvent, at time.Time) {
 
 // call reads the state of a call. Its result is placed directly after it from the beginning, so
 // that results of parallel calls are where the transcript has them.
-func (t *translator) call(m *openMessage, native *message, p *part, o *openBlock, at time.Time) {
+func (t *translator) call(m *openMessage, native *opencodeformat.Message, p *opencodeformat.Part, o *openBlock, at time.Time) {
 	if o == nil {
-		o = &openBlock{Conversation: m.Conversation, Message: m.ID, Block: p.head(native), Call: p.CallID}
+		o = &openBlock{Conversation: m.Conversation, Message: m.ID, Block: headOf(p, native), Call: p.CallID}
 		t.emit(t.state.start(o, at)...)
 		t.emit(t.state.start(&openBlock{Conversation: m.Conversation, Message: m.ID, Block: conversation.Block{
 			ID: resultID(p.ID), Type: conversation.ToolResult, Status: conversation.Pending, CreatedAt: o.Block.CreatedAt, ToolUseID: p.ID,
@@ -454,10 +451,10 @@ func (t *translator) call(m *openMessage, native *message, p *part, o *openBlock
 		t.capture.noted(m.shows(p, resultID(p.ID)))
 		t.state.ToolCalls++
 	}
-	now := p.head(native) // a call of a tool that there is not gets another name
-	p.call(&now)
+	now := headOf(p, native) // a call of a tool that there is not gets another name
+	setCall(p, &now)
 	result := t.state.find(resultID(p.ID))
-	status, over := p.State.outcome()
+	status, over := callOutcome(p.State)
 	if !over {
 		if p.State.Status == callRunning {
 			t.running(o, now, at)
@@ -468,7 +465,7 @@ func (t *translator) call(m *openMessage, native *message, p *part, o *openBlock
 	now.Status = status
 	t.emit(t.state.complete(o, now, at)...)
 	if result != nil {
-		t.emit(t.state.complete(result, p.result(now, status), at)...)
+		t.emit(t.state.complete(result, resultOf(p, now, status), at)...)
 	}
 }
 
@@ -493,11 +490,11 @@ func (t *translator) running(o *openBlock, now conversation.Block, at time.Time)
 
 // printed shows what a call at work has printed. The agent repeats all of it each time; so that the
 // log does not grow with its square, it is shown when there is a good deal more.
-func (t *translator) printed(result *openBlock, s *toolState, at time.Time) {
+func (t *translator) printed(result *openBlock, s *opencodeformat.ToolState, at time.Time) {
 	if result == nil {
 		return
 	}
-	output := rawText(s.metadata().Output)
+	output := rawText(metadataOf(s).Output)
 	if len(output) == 0 || len(output)-result.Printed < max(1, result.Printed/4) {
 		return
 	}
@@ -543,7 +540,7 @@ func (t *translator) status(e statusEvent, at time.Time) {
 	t.state.Retry = fmt.Sprintf("retry/%s/%d", t.run.RunID, t.state.Retries)
 	t.emit(t.state.start(&openBlock{Conversation: t.conversationOf(e.SessionID), Block: conversation.Block{
 		ID: t.state.Retry, Type: conversation.System, Status: conversation.Streaming, CreatedAt: at, Subtype: subtypeRetry,
-		Message: bounded(fmt.Sprintf("attempt %d failed: %s", int64(e.Status.Attempt), e.Status.Message), maxWords),
+		Message: opencodeformat.Bounded(fmt.Sprintf("attempt %d failed: %s", int64(e.Status.Attempt), e.Status.Message), opencodeformat.MaxWords),
 	}}, at)...)
 }
 
@@ -559,11 +556,11 @@ func (t *translator) progressed(at time.Time) {
 }
 
 // spent adds up what an answer of the model has used.
-func (t *translator) spent(p *part, at time.Time) {
-	u, n := &t.state.Usage, p.tokens()
+func (t *translator) spent(p *opencodeformat.Part, at time.Time) {
+	u, n := &t.state.Usage, tokensOf(p)
 	u.InputTokens += int64(n.Input + n.Cache.Read + n.Cache.Write)
 	u.OutputTokens += int64(n.Output + n.Reasoning)
-	u.CostUSD += p.cost()
+	u.CostUSD += costOf(p)
 	t.emit(t.metadata(at))
 }
 

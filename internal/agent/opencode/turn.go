@@ -5,26 +5,11 @@ import (
 	"time"
 
 	"github.com/overwinter-dev/overwinter/internal/agent"
+	"github.com/overwinter-dev/overwinter/internal/agent/opencode/opencodeformat"
 	"github.com/overwinter-dev/overwinter/internal/agent/stdio"
 	"github.com/overwinter-dev/overwinter/internal/conversation"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
-
-// noteEnd is the bridge's note that a turn is over and its transcript written.
-const noteEnd stdio.NoteType = "end"
-
-// runNote is the data of the note that a run begins; its ID is the session of the main conversation.
-type runNote struct {
-	Title string `json:"title,omitempty"`
-	// Before is the newest message there was.
-	Before string `json:"before,omitempty"`
-}
-
-// endNote is the data of the note that a run is over.
-type endNote struct {
-	Outcome session.Outcome `json:"outcome"`
-	Reason  string          `json:"reason,omitempty"`
-}
 
 // turn is how far a run has come.
 type turn struct {
@@ -40,9 +25,9 @@ type turn struct {
 	// Before is the newest message of the turn before.
 	Before string `json:"before,omitempty"`
 	// Errored is how the newest answer has failed. Verdict is why the bridge has given up.
-	Errored *endNote `json:"errored,omitempty"`
-	Verdict *endNote `json:"verdict,omitempty"`
-	Ended   bool     `json:"ended,omitempty"`
+	Errored *opencodeformat.EndNote `json:"errored,omitempty"`
+	Verdict *opencodeformat.EndNote `json:"verdict,omitempty"`
+	Ended   bool                    `json:"ended,omitempty"`
 }
 
 // note reads a line of the bridge. Notes about other runs mean nothing.
@@ -52,22 +37,22 @@ func (t *translator) note(n stdio.Note, at time.Time) {
 	}
 	switch n.Type {
 	case stdio.NoteRun:
-		var data runNote
+		var data opencodeformat.RunNote
 		if len(n.Data) > 0 {
 			_ = json.Unmarshal(n.Data, &data) // a run without a title
 		}
 		t.state.Noted = true
-		t.state.Root, t.state.Children, t.state.Before = n.ID, nil, bounded(data.Before, maxTitle)
+		t.state.Root, t.state.Children, t.state.Before = n.ID, nil, opencodeformat.Bounded(data.Before, maxTitle)
 		if data.Title != "" {
 			t.state.Title = data.Title
 		}
 	case stdio.NoteDeadline, stdio.NoteFailed:
-		t.state.Verdict = &endNote{Outcome: session.OutcomeFailed, Reason: bounded(n.Message, maxWords)}
+		t.state.Verdict = &opencodeformat.EndNote{Outcome: session.OutcomeFailed, Reason: opencodeformat.Bounded(n.Message, opencodeformat.MaxWords)}
 		if m := t.state.message(n.ID); m != nil {
 			t.failed(m, gaveUp(n.Message), at)
 		}
-	case noteEnd:
-		var data endNote
+	case opencodeformat.NoteEnd:
+		var data opencodeformat.EndNote
 		if json.Unmarshal(n.Data, &data) != nil {
 			return
 		}
@@ -76,7 +61,7 @@ func (t *translator) note(n stdio.Note, at time.Time) {
 }
 
 // verdict is how the run has ended: as the bridge says, else as the agent did.
-func (t *translator) verdict(told endNote) endNote {
+func (t *translator) verdict(told opencodeformat.EndNote) opencodeformat.EndNote {
 	switch {
 	case told.Outcome != "":
 		return told
@@ -85,12 +70,12 @@ func (t *translator) verdict(told endNote) endNote {
 	case t.state.Errored != nil:
 		return *t.state.Errored
 	}
-	return endNote{Outcome: session.OutcomeCompleted}
+	return opencodeformat.EndNote{Outcome: session.OutcomeCompleted}
 }
 
 type errorEvent struct {
-	SessionID string       `json:"sessionID"`
-	Error     *nativeError `json:"error"`
+	SessionID string                      `json:"sessionID"`
+	Error     *opencodeformat.NativeError `json:"error"`
 }
 
 // sessionError reads that an answer has failed. The caller of a subagent handles its errors.
@@ -107,15 +92,15 @@ func (t *translator) sessionError(e errorEvent, at time.Time) {
 		return
 	}
 	t.state.Begun = true
-	if e.Error.Name == aborted {
-		t.state.Errored = &endNote{Outcome: session.OutcomeCancelled, Reason: session.ReasonAborted}
+	if e.Error.Name == opencodeformat.Aborted {
+		t.state.Errored = &opencodeformat.EndNote{Outcome: session.OutcomeCancelled, Reason: session.ReasonAborted}
 		return
 	}
-	t.state.Errored = &endNote{Outcome: session.OutcomeFailed, Reason: e.Error.words()}
+	t.state.Errored = &opencodeformat.EndNote{Outcome: session.OutcomeFailed, Reason: e.Error.Words()}
 	if m == nil {
 		t.emit(conversation.Event{
 			Type: conversation.EventError, At: at,
-			Data: conversation.Problem{Code: "agent_error", Message: e.Error.words()},
+			Data: conversation.Problem{Code: "agent_error", Message: e.Error.Words()},
 		})
 	}
 }
@@ -134,18 +119,18 @@ func (t *translator) idle(e idleEvent, at time.Time) {
 		t.state.Idle = true
 		return
 	}
-	t.end(t.verdict(endNote{}), at)
+	t.end(t.verdict(opencodeformat.EndNote{}), at)
 }
 
 // exit reads that the process has ended.
 func (t *translator) exit(f agent.Frame) {
 	end, events := agent.ReadExit(f)
-	t.end(endNote{Outcome: end.Outcome, Reason: end.Reason}, f.At.UTC())
+	t.end(opencodeformat.EndNote{Outcome: end.Outcome, Reason: end.Reason}, f.At.UTC())
 	t.emit(events...)
 }
 
 // end closes what is open and ends the turn.
-func (t *translator) end(v endNote, at time.Time) {
+func (t *translator) end(v opencodeformat.EndNote, at time.Time) {
 	t.out.Resolved = append(t.out.Resolved, t.state.Waiting...)
 	// In a captured stream the agent continues, and itself reports the outcome of what is open.
 	goesOn := t.capture != nil && !t.state.Noted

@@ -11,11 +11,12 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/agent/codex/codexformat"
 	"github.com/overwinter-dev/overwinter/internal/agent/demo/demoformat"
 	"github.com/overwinter-dev/overwinter/internal/agent/gemini/geminiformat"
-	"github.com/overwinter-dev/overwinter/internal/agent/opencode"
+	"github.com/overwinter-dev/overwinter/internal/agent/opencode/opencodeformat"
 	"github.com/overwinter-dev/overwinter/internal/runner/agents/acpbridge"
 	"github.com/overwinter-dev/overwinter/internal/runner/agents/codexbridge"
 	"github.com/overwinter-dev/overwinter/internal/runner/agents/demoagent"
 	"github.com/overwinter-dev/overwinter/internal/runner/agents/geminibridge"
+	"github.com/overwinter-dev/overwinter/internal/runner/agents/opencodebridge"
 )
 
 // Program is a program of an agent. args follow its command; it returns its exit code.
@@ -25,9 +26,9 @@ type Program func(args []string, stdin io.Reader, stdout, stderr io.Writer) int
 func Get(command string) Program { return programs[command] }
 
 var programs = map[string]Program{
-	acpformat.Command:    acpbridge.Main,
-	codexformat.Command:  codexbridge.Main,
-	demoformat.Command:   demoagent.Main,
-	geminiformat.Command: geminibridge.Main,
-	opencode.Command:     opencode.Main,
+	acpformat.Command:      acpbridge.Main,
+	codexformat.Command:    codexbridge.Main,
+	demoformat.Command:     demoagent.Main,
+	geminiformat.Command:   geminibridge.Main,
+	opencodeformat.Command: opencodebridge.Main,
 }

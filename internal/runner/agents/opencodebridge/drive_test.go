@@ -1,4 +1,4 @@
-package opencode
+package opencodebridge
 
 import (
 	"bytes"

@@ -1,4 +1,4 @@
-package opencode
+package opencodebridge
 
 import (
 	"fmt"
@@ -6,6 +6,8 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+
+	"github.com/overwinter-dev/overwinter/internal/agent/opencode/opencodeformat"
 )
 
 // writeShell writes a shell that has no secrets in its environment, for the commands of the agent, and
@@ -17,7 +19,7 @@ func writeShell(dir string) (string, error) {
 			return "", fmt.Errorf("find a shell: %w", err)
 		}
 	}
-	hidden := append(secrets(), "OPENCODE_SERVER_PASSWORD")
+	hidden := append(opencodeformat.Secrets(), "OPENCODE_SERVER_PASSWORD")
 	script := fmt.Sprintf("#!/bin/sh\nunset %s\nexec '%s' \"$@\"\n", strings.Join(hidden, " "), shell)
 	// OpenCode tells shells apart by their names.
 	name := filepath.Join(dir, filepath.Base(shell))

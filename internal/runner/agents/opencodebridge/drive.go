@@ -1,4 +1,4 @@
-package opencode
+package opencodebridge
 
 import (
 	"bytes"
@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/overwinter-dev/overwinter/internal/agent/opencode/opencodeformat"
 	"github.com/overwinter-dev/overwinter/internal/agent/stdio"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
@@ -71,7 +72,7 @@ func (b *driver) next(ctx context.Context) {
 
 // begin gives the agent a prompt.
 func (b *driver) begin(ctx context.Context, c stdio.Command) {
-	note := runNote{Title: b.title}
+	note := opencodeformat.RunNote{Title: b.title}
 	messages, err := b.server.messages(ctx, b.root)
 	for i := range messages {
 		note.Before = max(note.Before, messages[i].Info.ID)
@@ -91,7 +92,7 @@ func (b *driver) begin(ctx context.Context, c stdio.Command) {
 	}
 	for i := range messages {
 		m := &messages[i]
-		if !m.Info.fromUser() || !isMessageOf(m.Info.ID, c.RunID) {
+		if !m.Info.FromUser() || !opencodeformat.IsMessageOf(m.Info.ID, c.RunID) {
 			continue
 		}
 		if end, over := outcomeOf(m.Info.ID, messages[i+1:]); over {
@@ -115,26 +116,26 @@ func (b *driver) begin(ctx context.Context, c stdio.Command) {
 }
 
 // outcomeOf is how a message was answered; false as long as it has not been, to the end.
-func outcomeOf(messageID string, behind []exported) (endNote, bool) {
-	var newest *message
+func outcomeOf(messageID string, behind []opencodeformat.Exported) (opencodeformat.EndNote, bool) {
+	var newest *opencodeformat.Message
 	for i := range behind {
-		if m := &behind[i].Info; m.ParentID == messageID && !m.fromUser() {
+		if m := &behind[i].Info; m.ParentID == messageID && !m.FromUser() {
 			newest = m
 		}
 	}
 	switch {
 	case newest == nil:
-		return endNote{}, false
-	case newest.Error != nil && newest.Error.Name == aborted:
-		return endNote{Outcome: session.OutcomeCancelled, Reason: session.ReasonAborted}, true
+		return opencodeformat.EndNote{}, false
+	case newest.Error != nil && newest.Error.Name == opencodeformat.Aborted:
+		return opencodeformat.EndNote{Outcome: session.OutcomeCancelled, Reason: session.ReasonAborted}, true
 	case newest.Error != nil:
-		return endNote{Outcome: session.OutcomeFailed, Reason: newest.Error.words()}, true
+		return opencodeformat.EndNote{Outcome: session.OutcomeFailed, Reason: newest.Error.Words()}, true
 	case newest.Time.Completed != 0 && newest.Finish == "":
-		return endNote{Outcome: session.OutcomeCancelled, Reason: session.ReasonAborted}, true
+		return opencodeformat.EndNote{Outcome: session.OutcomeCancelled, Reason: session.ReasonAborted}, true
 	case newest.Finish != "" && newest.Finish != "tool-calls" && newest.Finish != "unknown":
-		return endNote{Outcome: session.OutcomeCompleted}, true
+		return opencodeformat.EndNote{Outcome: session.OutcomeCompleted}, true
 	}
-	return endNote{}, false
+	return opencodeformat.EndNote{}, false
 }
 
 type textPart struct {
@@ -167,7 +168,7 @@ func (b *driver) chosen() *modelRef {
 // have been accepted nevertheless: that shows later.
 func (b *driver) post(ctx context.Context, c stdio.Command, messageID, partID string) {
 	_, err := b.server.quick(ctx, http.MethodPost, route(b.root, "/prompt_async"), promptBody{
-		MessageID: messageID, Model: b.chosen(), Parts: []textPart{{ID: partID, Type: partText, Text: c.Content}},
+		MessageID: messageID, Model: b.chosen(), Parts: []textPart{{ID: partID, Type: opencodeformat.PartText, Text: c.Content}},
 	})
 	var refused *statusError
 	switch {
@@ -274,8 +275,8 @@ func (b *driver) abort(ctx context.Context) {
 type seen struct {
 	Type       string `json:"type"`
 	Properties struct {
-		SessionID string  `json:"sessionID"`
-		Info      message `json:"info"`
+		SessionID string                 `json:"sessionID"`
+		Info      opencodeformat.Message `json:"info"`
 		Status    struct {
 			Type    string  `json:"type"`
 			Attempt float64 `json:"attempt"`
@@ -335,7 +336,7 @@ func (b *driver) event(ctx context.Context, data []byte) {
 // info keeps the title of the session.
 func (b *driver) info(data []byte) {
 	var e struct {
-		Properties sessionEvent `json:"properties"`
+		Properties opencodeformat.SessionEvent `json:"properties"`
 	}
 	if json.Unmarshal(data, &e) == nil && e.Properties.Info.ID == b.root {
 		b.title = e.Properties.Info.Title
@@ -368,9 +369,9 @@ func (b *driver) status(ctx context.Context, e seen) {
 // giveUp ends a turn whose attempts at the model fail again and again.
 func (b *driver) giveUp(ctx context.Context, message string) {
 	b.turn.givenUp = true
-	message = bounded("the model does not answer, after many attempts: "+message, maxWords)
+	message = opencodeformat.Bounded("the model does not answer, after many attempts: "+message, opencodeformat.MaxWords)
 	if b.turn.answer != "" {
-		if err := b.store.fail(failure{MessageID: b.turn.answer, Message: message}); err != nil {
+		if err := b.store.fail(opencodeformat.Failure{MessageID: b.turn.answer, Message: message}); err != nil {
 			fmt.Fprintf(b.stderr, "opencode bridge: %v\n", err)
 		}
 	}
@@ -455,12 +456,12 @@ func (b *driver) settle(ctx context.Context) {
 			}
 		}
 	}
-	var end endNote
+	var end opencodeformat.EndNote
 	switch {
 	case t.interrupted:
-		end = endNote{Outcome: session.OutcomeCancelled, Reason: session.ReasonAborted}
+		end = opencodeformat.EndNote{Outcome: session.OutcomeCancelled, Reason: session.ReasonAborted}
 	case !t.begun():
-		end = endNote{Outcome: session.OutcomeFailed, Reason: "the agent stopped without an answer"}
+		end = opencodeformat.EndNote{Outcome: session.OutcomeFailed, Reason: "the agent stopped without an answer"}
 	}
 	b.end(ctx, end)
 }
@@ -468,11 +469,11 @@ func (b *driver) settle(ctx context.Context) {
 // fail ends a turn that has failed.
 func (b *driver) fail(ctx context.Context, err error) {
 	b.out.Note(stdio.Note{Type: stdio.NoteFailed, RunID: b.turn.runID, Message: err.Error()})
-	b.end(ctx, endNote{})
+	b.end(ctx, opencodeformat.EndNote{})
 }
 
 // end lets the end of the turn out, once its transcript is saved.
-func (b *driver) end(ctx context.Context, how endNote) {
+func (b *driver) end(ctx context.Context, how opencodeformat.EndNote) {
 	b.save(ctx)
 	data, err := json.Marshal(how)
 	if err != nil {
@@ -484,6 +485,6 @@ func (b *driver) end(ctx context.Context, how endNote) {
 	}
 	b.turn = nil
 	clear(b.incomplete)
-	b.out.Note(stdio.Note{Type: noteEnd, RunID: runID, Data: data})
+	b.out.Note(stdio.Note{Type: opencodeformat.NoteEnd, RunID: runID, Data: data})
 	b.next(ctx)
 }

@@ -1,11 +1,9 @@
-package opencode
+package opencodeformat
 
 import (
 	"crypto/sha256"
-	"fmt"
 	"math/big"
 	"strings"
-	"time"
 )
 
 // The agent orders messages by their ids, which begin with the time, so our ids must have the
@@ -17,8 +15,8 @@ const (
 	idRandom = 14 // characters of an id after the time
 )
 
-// runMark is what the ids of a run's message and of its part end with.
-func runMark(runID string) string {
+// RunMark is what the ids of a run's message and of its part end with.
+func RunMark(runID string) string {
 	sum := sha256.Sum256([]byte("opencode/" + runID))
 	n, radix, digit := new(big.Int).SetBytes(sum[:]), big.NewInt(int64(len(base62))), new(big.Int)
 	mark := make([]byte, idRandom)
@@ -29,16 +27,7 @@ func runMark(runID string) string {
 	return string(mark)
 }
 
-// isMessageOf reports whether a message is the prompt of a run.
-func isMessageOf(messageID, runID string) bool {
-	return runID != "" && strings.HasSuffix(messageID, runMark(runID))
-}
-
-// newID is an id of a run that sorts after all ids up to last, as far as the time allows.
-func newID(kind, runID string, now time.Time, last string) string {
-	ms := now.UnixMilli()
-	if newest := idTime(last, now); last != "" && newest.UnixMilli() >= ms {
-		ms = newest.UnixMilli() + 1
-	}
-	return fmt.Sprintf("%s_%012x%s", kind, (ms<<12)&(1<<48-1), runMark(runID))
+// IsMessageOf reports whether a message is the prompt of a run.
+func IsMessageOf(messageID, runID string) bool {
+	return runID != "" && strings.HasSuffix(messageID, RunMark(runID))
 }

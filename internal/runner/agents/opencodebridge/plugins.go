@@ -1,14 +1,16 @@
-package opencode
+package opencodebridge
 
 import (
 	"errors"
 	"os"
 	"path/filepath"
+
+	"github.com/overwinter-dev/overwinter/internal/agent/opencode/opencodeformat"
 )
 
 // pluginLock is what OpenCode takes for the proof that its plugin library is installed. It installs
 // it from the npm registry into every directory with configuration, wanted or not.
-const pluginLock = `{"name":"opencode","lockfileVersion":3,"packages":{"":{"dependencies":{"@opencode-ai/plugin":"` + Version + `"}}}}
+const pluginLock = `{"name":"opencode","lockfileVersion":3,"packages":{"":{"dependencies":{"@opencode-ai/plugin":"` + opencodeformat.Version + `"}}}}
 `
 
 // keepFromInstalling keeps OpenCode from installing anything into a directory with configuration.

@@ -1,4 +1,4 @@
-package opencode
+package opencodebridge
 
 import (
 	"context"
@@ -12,6 +12,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/overwinter-dev/overwinter/internal/agent/opencode/opencodeformat"
 )
 
 // store keeps the agent's sessions as files: each its own, whole at every moment. It is safe for
@@ -24,32 +26,21 @@ type store struct {
 	saved time.Time
 	took  time.Duration // the last time
 
-	saving   sync.Mutex // held while saving
-	failures []failure  // that OpenCode does not note
+	saving   sync.Mutex               // held while saving
+	failures []opencodeformat.Failure // that OpenCode does not note
 }
 
-// failure is why the bridge ended an answer. OpenCode only records that it was aborted.
-type failure struct {
-	MessageID string `json:"messageID"`
-	Message   string `json:"message"`
-}
-
-// failures is the content of a file next to the sessions.
-type failures struct {
-	Failures []failure `json:"failures"`
-}
-
-const failuresFile = "failures" + transcriptSuffix
+const failuresFile = "failures" + opencodeformat.TranscriptSuffix
 
 // fail notes a failure.
-func (s *store) fail(f failure) error {
+func (s *store) fail(f opencodeformat.Failure) error {
 	s.saving.Lock()
 	defer s.saving.Unlock()
 	if s.failures == nil {
 		s.failures = s.failed()
 	}
 	s.failures = append(s.failures, f)
-	data, err := json.Marshal(failures{s.failures})
+	data, err := json.Marshal(opencodeformat.FailureList{Failures: s.failures})
 	if err != nil {
 		return fmt.Errorf("note a failure: %w", err)
 	}
@@ -60,12 +51,12 @@ func (s *store) fail(f failure) error {
 }
 
 // failed are the failures that were noted before.
-func (s *store) failed() []failure {
+func (s *store) failed() []opencodeformat.Failure {
 	data, err := os.ReadFile(filepath.Join(s.dir, failuresFile))
 	if err != nil {
 		return nil
 	}
-	var f failures
+	var f opencodeformat.FailureList
 	if json.Unmarshal(data, &f) != nil {
 		return nil
 	}
@@ -137,7 +128,7 @@ func (s *store) save(ctx context.Context, from *server) error {
 		case errors.As(err, &status) && status.code == http.StatusNotFound:
 			continue // it has been deleted
 		case err == nil:
-			err = s.write(id+transcriptSuffix, data)
+			err = s.write(id+opencodeformat.TranscriptSuffix, data)
 		}
 		if err != nil {
 			errs = append(errs, fmt.Errorf("save session %s: %w", id, err))
@@ -170,14 +161,14 @@ func (s *store) write(name string, data []byte) error {
 
 // kept is a session that was saved.
 type kept struct {
-	info     sessionInfo
+	info     opencodeformat.SessionInfo
 	messages int
 	file     string
 }
 
 // main is the newest saved session that is no subagent's; false where there is none that can be read.
 func (s *store) main() (kept, bool) {
-	names, err := filepath.Glob(filepath.Join(s.dir, "*"+transcriptSuffix))
+	names, err := filepath.Glob(filepath.Join(s.dir, "*"+opencodeformat.TranscriptSuffix))
 	if err != nil {
 		return kept{}, false
 	}
@@ -187,8 +178,8 @@ func (s *store) main() (kept, bool) {
 		if err != nil {
 			continue
 		}
-		info, messages, err := exportInfo(data)
-		if err != nil || info.ParentID != "" || strings.TrimSuffix(filepath.Base(name), transcriptSuffix) != info.ID {
+		info, messages, err := opencodeformat.ExportInfo(data)
+		if err != nil || info.ParentID != "" || strings.TrimSuffix(filepath.Base(name), opencodeformat.TranscriptSuffix) != info.ID {
 			continue
 		}
 		if best.file == "" || info.Time.Created > best.info.Time.Created {

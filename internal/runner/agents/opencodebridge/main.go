@@ -1,4 +1,4 @@
-package opencode
+package opencodebridge
 
 import (
 	"context"
@@ -12,6 +12,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/overwinter-dev/overwinter/internal/agent/opencode/opencodeformat"
 	"github.com/overwinter-dev/overwinter/internal/agent/stdio"
 	"github.com/overwinter-dev/overwinter/internal/runner/bridge"
 )
@@ -22,18 +23,18 @@ const (
 	defaultRetryTime = 5 * time.Minute
 )
 
-var errConfig = errors.New("the secret " + SecretConfig + " is no JSON object")
+var errConfig = errors.New("the secret " + opencodeformat.SecretConfig + " is no JSON object")
 
 // Main is the bridge: it serves commands from stdin until it ends, with its own OpenCode server,
 // and returns the exit code. The workspace is the working directory.
 func Main(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
-	flags := flag.NewFlagSet(Command, flag.ContinueOnError)
+	flags := flag.NewFlagSet(opencodeformat.Command, flag.ContinueOnError)
 	flags.SetOutput(stderr)
 	b := driver{
 		out: bridge.NewOutput(stdout), stderr: stderr, incomplete: map[string]bool{},
 		lookEvery: lookEvery, silence: silencePatience,
 	}
-	flags.StringVar(&b.program, "program", Binary, "OpenCode itself")
+	flags.StringVar(&b.program, "program", opencodeformat.Binary, "OpenCode itself")
 	flags.StringVar(&b.store.dir, "transcripts", "", "directory for the saved sessions")
 	flags.StringVar(&b.model, "model", "", "model of the prompts, as provider/model; OpenCode's choice when empty")
 	flags.IntVar(&b.retries, "retries", defaultRetries, "attempts to reach the model before the turn fails")
@@ -46,7 +47,7 @@ func Main(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 		return bridge.ExitUsage
 	}
 	var err error
-	if b.config, err = withSecrets(os.Getenv(settingsVariable), os.Getenv); err != nil {
+	if b.config, err = withSecrets(os.Getenv(opencodeformat.SettingsVariable), os.Getenv); err != nil {
 		// The cause may have parts of a secret in it.
 		fmt.Fprintln(stderr, "opencode bridge: the configuration cannot be read")
 		if errors.Is(err, errConfig) {
@@ -226,7 +227,7 @@ func (b *driver) command(ctx context.Context, c stdio.Command) {
 
 // answer sends the agent the answer to a question.
 func (b *driver) answer(ctx context.Context, c stdio.Command) {
-	var r reply
+	var r opencodeformat.Reply
 	if err := json.Unmarshal(c.Data, &r); err != nil {
 		fmt.Fprintf(b.stderr, "opencode bridge: an answer cannot be read: %v\n", err)
 		return

@@ -1,4 +1,4 @@
-package opencode
+package opencodebridge
 
 import (
 	"bufio"
@@ -20,6 +20,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/overwinter-dev/overwinter/internal/agent/opencode/opencodeformat"
 	"github.com/overwinter-dev/overwinter/internal/runner/bridge"
 )
 
@@ -53,7 +54,7 @@ func environment(config []byte, password string) []string {
 	env := []string{}
 	for _, e := range os.Environ() {
 		name, _, _ := strings.Cut(e, "=")
-		if name != settingsVariable && !strings.HasPrefix(name, "OPENCODE_") || name == secretZen || name == modelsVariable {
+		if name != opencodeformat.SettingsVariable && !strings.HasPrefix(name, "OPENCODE_") || name == opencodeformat.SecretZen || name == modelsVariable {
 			env = append(env, e)
 		}
 	}
@@ -247,7 +248,7 @@ func (s *server) call(ctx context.Context, method, path string, body any) ([]byt
 		return nil, fmt.Errorf("%s %s: %w", method, path, err)
 	}
 	if resp.StatusCode/100 != 2 {
-		return nil, &statusError{request: method + " " + path, code: resp.StatusCode, said: bounded(string(data), 512)}
+		return nil, &statusError{request: method + " " + path, code: resp.StatusCode, said: opencodeformat.Bounded(string(data), 512)}
 	}
 	return data, nil
 }
@@ -268,20 +269,20 @@ func (s *server) createSession(ctx context.Context) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	var info sessionInfo
+	var info opencodeformat.SessionInfo
 	if err := json.Unmarshal(data, &info); err != nil || info.ID == "" {
-		return "", fmt.Errorf("POST /session: OpenCode answers %s", bounded(string(data), 512))
+		return "", fmt.Errorf("POST /session: OpenCode answers %s", opencodeformat.Bounded(string(data), 512))
 	}
 	return info.ID, nil
 }
 
 // messages are those of a session.
-func (s *server) messages(ctx context.Context, sessionID string) ([]exported, error) {
+func (s *server) messages(ctx context.Context, sessionID string) ([]opencodeformat.Exported, error) {
 	data, err := s.quick(ctx, http.MethodGet, route(sessionID, "/message"), nil)
 	if err != nil {
 		return nil, err
 	}
-	var all []exported
+	var all []opencodeformat.Exported
 	if err := json.Unmarshal(data, &all); err != nil {
 		return nil, fmt.Errorf("messages of session %s: %w", sessionID, err)
 	}
@@ -341,15 +342,12 @@ func importSession(ctx context.Context, program, file string, config []byte, std
 
 // reply answers a question.
 func (s *server) reply(ctx context.Context, kind, id, verb string, body json.RawMessage) error {
-	if kind != replyPermission && kind != replyQuestion {
+	if kind != opencodeformat.ReplyPermission && kind != opencodeformat.ReplyQuestion {
 		return fmt.Errorf("there is no answer of kind %q", kind)
 	}
 	_, err := s.quick(ctx, http.MethodPost, "/"+kind+"/"+url.PathEscape(id)+verb, body)
 	return err
 }
-
-// databaseName is the file, below the directory for data, in which OpenCode keeps its sessions.
-const databaseName = "opencode/opencode.db"
 
 // databaseFile is that file.
 func databaseFile() string {
@@ -357,5 +355,5 @@ func databaseFile() string {
 	if data == "" {
 		data = filepath.Join(os.Getenv("HOME"), ".local/share")
 	}
-	return filepath.Join(data, databaseName)
+	return filepath.Join(data, opencodeformat.DatabaseName)
 }

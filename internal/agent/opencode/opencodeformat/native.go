@@ -1,0 +1,160 @@
+package opencodeformat
+
+import (
+	"encoding/json"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// SessionInfo is a session: the main one, or with a parent that of a subagent.
+type SessionInfo struct {
+	ID       string    `json:"id"`
+	ParentID string    `json:"parentID"`
+	Title    string    `json:"title"`
+	Time     StampPair `json:"time"`
+	Revert   *Revert   `json:"revert"`
+}
+
+// Revert is the point to which a session is reverted: the message, or only what follows a part of
+// it. What is reverted is removed with the next prompt.
+type Revert struct {
+	MessageID string `json:"messageID"`
+	PartID    string `json:"partID,omitempty"`
+}
+
+// Message is a message without its parts.
+type Message struct {
+	ID         string          `json:"id"`
+	SessionID  string          `json:"sessionID"`
+	Role       string          `json:"role"`
+	ParentID   string          `json:"parentID"`
+	ProviderID string          `json:"providerID"`
+	ModelID    string          `json:"modelID"`
+	Finish     string          `json:"finish"`
+	Time       StampPair       `json:"time"`
+	Error      *NativeError    `json:"error"`
+	Summary    json.RawMessage `json:"summary"` // true for the message that a compaction wrote
+}
+
+func (m *Message) FromUser() bool { return m.Role == "user" }
+
+// Aborted is the name of the error of an aborted message.
+const Aborted = "MessageAbortedError"
+
+type NativeError struct {
+	Name string          `json:"name"`
+	Data json.RawMessage `json:"data"`
+}
+
+// Words are what went wrong, for people.
+func (e *NativeError) Words() string {
+	var data struct {
+		Message string `json:"message"`
+	}
+	if json.Unmarshal(e.Data, &data) == nil && strings.TrimSpace(data.Message) != "" {
+		return Bounded(strings.TrimSpace(data.Message), MaxWords)
+	}
+	if e.Name != "" {
+		return Bounded(e.Name, MaxWords)
+	}
+	return "the agent failed without a reason"
+}
+
+// Part is a piece of a message.
+type Part struct {
+	ID        string          `json:"id"`
+	SessionID string          `json:"sessionID"`
+	MessageID string          `json:"messageID"`
+	Type      string          `json:"type"`
+	Text      string          `json:"text"`
+	Synthetic bool            `json:"synthetic"`
+	Ignored   bool            `json:"ignored"`
+	Time      *StampPair      `json:"time"`
+	Tool      string          `json:"tool"`
+	CallID    string          `json:"callID"`
+	State     *ToolState      `json:"state"`
+	Cost      json.RawMessage `json:"cost"`
+	Tokens    json.RawMessage `json:"tokens"`
+}
+
+// The types of part that blocks are made of.
+const (
+	PartText = "text"
+)
+
+// ToolState is how far a call has come.
+type ToolState struct {
+	Status   string          `json:"status"`
+	Input    json.RawMessage `json:"input"`
+	Output   string          `json:"output"`
+	Error    string          `json:"error"`
+	Metadata json.RawMessage `json:"metadata"`
+}
+
+// Stamp is a time in milliseconds since 1970; 0 is none.
+type Stamp float64
+
+// MaxStamp is the last millisecond of the year 9999; later times cannot be encoded.
+const MaxStamp = 253402300799999
+
+type StampPair struct {
+	Created   Stamp `json:"created"`
+	Completed Stamp `json:"completed"`
+	Start     Stamp `json:"start"`
+	End       Stamp `json:"end"`
+}
+
+// IdTime is when an id of the agent was made. An id holds the low 36 bits of the millisecond and
+// twelve bits of a counter; the rest is that of a time near by.
+func IdTime(id string, near time.Time) time.Time {
+	const span = int64(1) << 36
+	low, ok := idMillis(id)
+	if !ok {
+		return near
+	}
+	at := near.UnixMilli()
+	ms := at - (at & (span - 1)) + low
+	switch {
+	case ms-at > span/2:
+		ms -= span
+	case at-ms > span/2:
+		ms += span
+	}
+	if ms < 0 || ms > MaxStamp {
+		return near
+	}
+	return time.UnixMilli(ms).UTC()
+}
+
+// idMillis is the time in an id.
+func idMillis(id string) (int64, bool) {
+	_, rest, ok := strings.Cut(id, "_")
+	if !ok || len(rest) < idDigits {
+		return 0, false
+	}
+	n, err := strconv.ParseUint(rest[:idDigits], 16, 64)
+	if err != nil {
+		return 0, false
+	}
+	return int64(n >> 12), true
+}
+
+// idDigits is how many hexadecimal digits follow the kind in an id.
+const idDigits = 12
+
+// MaxWords bounds what is kept of errors and of lines that are not understood.
+const MaxWords = 4 << 10
+
+// Bounded is s, or its beginning.
+func Bounded(s string, most int) string {
+	if len(s) <= most {
+		return strings.ToValidUTF8(s, "\uFFFD")
+	}
+	return strings.ToValidUTF8(s[:most], "\uFFFD") + "…"
+}
+
+// SessionEvent is the content of an event about a session.
+type SessionEvent struct {
+	Info SessionInfo `json:"info"`
+}
