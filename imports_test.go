@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"maps"
 	"os"
+	"os/exec"
 	"path"
 	"path/filepath"
 	"slices"
@@ -129,6 +130,9 @@ const echoHome = "api"
 // What below internal/agent is no agent: any package may import it.
 var notAgents = []string{"agenttest", "catalog", "jsonscan", "npm", "stdio"}
 
+// runnerAgents are the programs of agents inside a sandbox.
+const runnerAgents = "internal/runner/agents"
+
 func ours(pkg string) string { return module + "/" + pkg }
 
 func TestImports(t *testing.T) {
@@ -148,6 +152,32 @@ func TestImports(t *testing.T) {
 	t.Run("agents", func(t *testing.T) {
 		t.Parallel()
 		require.Empty(t, agentsOutsideTheCatalog(files))
+		require.Empty(t, programsOutsideTheRunner(files))
+	})
+}
+
+// TestTheRunnerHasNoTranslators asks the go tool what the runner is built from. Adapters, translators
+// and parsers are declared in terms of package agent, so without that package it has none of them; of
+// an agent's own packages it may have what both halves read.
+func TestTheRunnerHasNoTranslators(t *testing.T) {
+	t.Parallel()
+	out, err := exec.CommandContext(t.Context(), "go", "list", "-deps", "./cmd/overwinter-runner").Output()
+	require.NoError(t, err)
+	packages := strings.Fields(string(out))
+	require.Contains(t, packages, ours("internal/runner/agents/codexbridge"))
+	require.Contains(t, packages, ours("internal/agent/codex/codexformat"))
+	require.Empty(t, workerPackages(packages))
+	require.Equal(t, []string{ours("internal/agent"), ours("internal/agent/codex"), ours("internal/agent/npm")}, workerPackages([]string{
+		"fmt", ours("internal/agent"), ours("internal/agent/codex"), ours("internal/agent/codex/codexformat"), ours("internal/agent/npm"),
+		ours("internal/agent/stdio"), ours("internal/runner/agents"),
+	}))
+}
+
+// workerPackages are those packages at internal/agent and below it that belong to workers alone.
+func workerPackages(packages []string) []string {
+	return slices.DeleteFunc(slices.Clone(packages), func(pkg string) bool {
+		name, ok := strings.CutPrefix(pkg, ours("internal/agent"))
+		return !ok || name == "/stdio" || name == "/jsonscan" || strings.Count(name, "/") == 2 && strings.HasSuffix(name, "format")
 	})
 }
 
@@ -178,13 +208,20 @@ func TestImportRulesBite(t *testing.T) {
 		})
 	}
 	require.Len(t, agentsOutsideTheCatalog(imports{
-		"activities/a.go":              {ours("internal/agent/codex"), ours("internal/runner/bridge"), ours("internal/agent")},
+		"activities/a.go":              {ours("internal/agent/codex"), ours("internal/agent/stdio"), ours("internal/agent")},
 		"internal/agent/catalog/b.go":  {ours("internal/agent/codex")},
 		"internal/agent/claude/c.go":   {ours("internal/agent/stdio"), ours("internal/agent/npm")},
-		"internal/runner/agents/c.go":  {ours("internal/agent/codex"), ours("internal/runner/bridge")},
+		"internal/runner/agents/c.go":  {ours("internal/agent/codex/codexformat"), ours("internal/agent/codex")},
 		"internal/agent/opencode/d.go": {ours("internal/agent/codex/deep")},
 		"test/bench/e.go":              {ours("internal/agent/codex")},
-	}), 3, "an agent, the bridge and another agent")
+	}), 3, "an agent, twice, and another agent")
+	require.Len(t, programsOutsideTheRunner(imports{
+		"activities/a.go":                         {ours("internal/runner/bridge"), ours("internal/runner")},
+		"internal/agent/codex/b.go":               {ours("internal/runner/agents/codexbridge")},
+		"internal/runner/supervisor/c.go":         {ours("internal/runner/agents")},
+		"internal/runner/agents/codexbridge/d.go": {ours("internal/runner/bridge")},
+		"cmd/overwinter-runner/e.go":              {ours("internal/runner/agents")},
+	}), 3)
 	require.Len(t, echoOutsideItsHome(imports{"worker/a.go": {echo + "/v4"}, "api/b.go": {echo + "/v4"}}), 1)
 }
 
@@ -198,19 +235,30 @@ func agentsOutsideTheCatalog(files imports) []string {
 	root := ours("internal/agent")
 	for _, file := range slices.Sorted(maps.Keys(files)) {
 		for _, imported := range files[file] {
-			programs := under(imported, ours("internal/runner/agents")) || under(imported, ours("internal/runner/bridge"))
-			if programs && !under(file, "internal/runner/agents") && !under(file, "cmd/overwinter-runner") && !under(file, "internal/agent") {
-				found = append(found, fmt.Sprintf("%s imports %s: agents' programs are part of the runner alone", file, imported))
-			}
 			name, _, _ := strings.Cut(strings.TrimPrefix(imported, root+"/"), "/")
 			own := under(ours(file), path.Join(root, name))
 			switch {
 			case !under(imported, root) || imported == root || own:
-			case under(file, "internal/runner/agents"): // the other half of the agents
+			case strings.HasSuffix(imported, "format") && under(file, runnerAgents): // what both halves read
 			case name == "acp" && under(file, "internal/agent"): // an agent may be driven by that protocol
 			case under(file, "test"): // tests and benchmarks run particular agents
 			case !slices.Contains(notAgents, name) && !under(file, "internal/agent/catalog"):
 				found = append(found, fmt.Sprintf("%s imports %s: nothing but the catalog names an agent", file, imported))
+			}
+		}
+	}
+	return found
+}
+
+// programsOutsideTheRunner lists packages other than the runner that import the programs of agents inside a
+// sandbox, or what those share.
+func programsOutsideTheRunner(files imports) []string {
+	var found []string
+	for _, file := range slices.Sorted(maps.Keys(files)) {
+		for _, imported := range files[file] {
+			program := under(imported, ours(runnerAgents)) || under(imported, ours("internal/runner/bridge"))
+			if program && !under(file, runnerAgents) && !under(file, "cmd/overwinter-runner") {
+				found = append(found, fmt.Sprintf("%s imports %s: only the runner has the programs of agents", file, imported))
 			}
 		}
 	}
