@@ -8,11 +8,12 @@ import (
 	"path"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/overwinter-dev/overwinter/internal/agent"
 	"github.com/overwinter-dev/overwinter/internal/agent/acp/acpformat"
+	"github.com/overwinter-dev/overwinter/internal/agent/bridged"
 	"github.com/overwinter-dev/overwinter/internal/agent/stdio"
+	"github.com/overwinter-dev/overwinter/internal/runner"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
@@ -23,12 +24,6 @@ const (
 	EnvCommand     = acpformat.EnvCommand
 	EnvTranscripts = acpformat.EnvTranscripts
 )
-
-// runner is where a sandbox has the runner, which brings the bridge.
-const runner = "/overwinter/bin/overwinter-runner"
-
-// interruptGrace is how long an agent may take to abort a turn.
-const interruptGrace = 10 * time.Second
 
 // Adapter is any agent that speaks the Agent Client Protocol. The zero value is ready.
 type Adapter struct{}
@@ -59,13 +54,13 @@ func (Adapter) Describe() agent.Description {
 
 // Launch starts the bridge, which starts the agent.
 func (Adapter) Launch(in agent.LaunchInput) (agent.Launch, error) {
-	if !acpformat.SessionID.MatchString(in.SessionID) {
+	if !stdio.SessionID.MatchString(in.SessionID) {
 		return agent.Launch{}, fmt.Errorf("launch the agent: %q cannot name a session's files", in.SessionID)
 	}
 	if in.Home == "" || in.Workspace == "" {
 		return agent.Launch{}, errors.New("launch the agent: home and workspace are needed")
 	}
-	argv := []string{runner, Command, "--session", in.SessionID}
+	argv := []string{runner.DefaultBinary, Command, "--session", in.SessionID}
 	if in.Permissions.Free() {
 		argv = append(argv, "--allow")
 	}
@@ -152,24 +147,10 @@ func variables(m map[string]string) []variable {
 func (Adapter) ProfileFiles(agent.LaunchInput) ([]session.TranscriptFile, error) { return nil, nil }
 
 // Prompt is the line that begins a run.
-func (Adapter) Prompt(in agent.PromptInput) ([]byte, error) {
-	if in.RunID == "" {
-		return nil, errors.New("prompt the agent: no run id")
-	}
-	return stdio.Command{
-		Type: stdio.Prompt, RunID: in.RunID, PromptID: in.PromptID, Content: in.Content, Author: in.Author,
-		At: in.At.UTC().Truncate(time.Millisecond),
-	}.Encode()
-}
+func (Adapter) Prompt(in agent.PromptInput) ([]byte, error) { return bridged.Prompt("the agent", in) }
 
 // Interrupt names the run, so that one that comes late hits no other.
-func (Adapter) Interrupt(runID string) agent.Interrupt {
-	b, err := stdio.Command{Type: stdio.Interrupt, RunID: runID}.Encode()
-	if err != nil {
-		panic(fmt.Sprintf("acp: encode interrupt: %v", err)) // two strings always encode
-	}
-	return agent.Interrupt{Stdin: b, Grace: interruptGrace}
-}
+func (Adapter) Interrupt(runID string) agent.Interrupt { return bridged.Interrupt(runID) }
 
 // Answer sends the bridge the agent's option that was chosen.
 func (Adapter) Answer(q agent.Question, a agent.Answer) ([]byte, error) { return Answer(q, a) }

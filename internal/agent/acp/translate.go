@@ -2,7 +2,6 @@ package acp
 
 import (
 	"bytes"
-	"encoding/json"
 	"fmt"
 	"slices"
 	"time"
@@ -21,6 +20,9 @@ type translator struct {
 	out   agent.Translation // of the frame that is being read
 }
 
+// stateVersion is the version of the form of a state.
+const stateVersion = 1
+
 type state struct {
 	acpformat.Recorder
 	// Bridged: the bridge notes every block, so what the agent says itself only streams.
@@ -35,7 +37,7 @@ type state struct {
 func (Adapter) NewTranslator(run agent.RunContext, from []byte) (agent.Translator, error) {
 	t := &translator{run: run, state: state{Bridged: run.RunID != ""}}
 	if len(from) > 0 {
-		if err := json.Unmarshal(from, &t.state); err != nil {
+		if err := agent.DecodeState(from, stateVersion, &t.state); err != nil {
 			return nil, fmt.Errorf("acp translator of run %s: state: %w", run.RunID, err)
 		}
 	}
@@ -47,7 +49,7 @@ func (Adapter) NewTranslator(run agent.RunContext, from []byte) (agent.Translato
 func (t *translator) State() ([]byte, error) {
 	s := t.state
 	s.Open = kept(s.Open)
-	return json.Marshal(&s)
+	return agent.EncodeState(stateVersion, &s)
 }
 
 // Translate reads one frame. Frames after the end of the turn are ignored.

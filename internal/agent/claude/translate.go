@@ -2,7 +2,6 @@ package claude
 
 import (
 	"bytes"
-	"encoding/json"
 	"fmt"
 	"slices"
 	"strconv"
@@ -19,6 +18,9 @@ type translator struct {
 	state state
 	out   agent.Translation // of the frame that is being read
 }
+
+// stateVersion is the version of the form of a state.
+const stateVersion = 1
 
 type state struct {
 	reader
@@ -47,7 +49,7 @@ const maxShown = 256
 func (Adapter) NewTranslator(run agent.RunContext, from []byte) (agent.Translator, error) {
 	t := &translator{run: run}
 	if len(from) > 0 {
-		if err := json.Unmarshal(from, &t.state); err != nil {
+		if err := agent.DecodeState(from, stateVersion, &t.state); err != nil {
 			return nil, fmt.Errorf("claude translator of run %s: state: %w", run.RunID, err)
 		}
 	}
@@ -55,7 +57,7 @@ func (Adapter) NewTranslator(run agent.RunContext, from []byte) (agent.Translato
 }
 
 // State returns what a later translator needs.
-func (t *translator) State() ([]byte, error) { return json.Marshal(&t.state) }
+func (t *translator) State() ([]byte, error) { return agent.EncodeState(stateVersion, &t.state) }
 
 // Translate reads one frame. Frames after the end of the turn are ignored.
 func (t *translator) Translate(f agent.Frame) (agent.Translation, error) {

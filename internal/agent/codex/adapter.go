@@ -10,11 +10,12 @@ import (
 	"path"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/overwinter-dev/overwinter/internal/agent"
+	"github.com/overwinter-dev/overwinter/internal/agent/bridged"
 	"github.com/overwinter-dev/overwinter/internal/agent/codex/codexformat"
 	"github.com/overwinter-dev/overwinter/internal/agent/stdio"
+	"github.com/overwinter-dev/overwinter/internal/runner"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
@@ -29,13 +30,6 @@ const (
 
 // Name is the agent's name in the API.
 const Name = "codex"
-
-// runner is where every sandbox image has the runner, which brings the bridge.
-const runner = "/overwinter/bin/overwinter-runner"
-
-// interruptGrace is how long the agent may take to abort a turn: it stops its tools and writes its
-// transcript first.
-const interruptGrace = 10 * time.Second
 
 // Adapter is Codex as the rest of overwinter sees it. The zero value is ready.
 type Adapter struct{}
@@ -70,13 +64,13 @@ func (Adapter) Describe() agent.Description {
 // Launch starts the bridge, which starts Codex. The key does not depend on whether there is a
 // session to resume, so that a process that has just been started serves the second prompt too.
 func (Adapter) Launch(in agent.LaunchInput) (agent.Launch, error) {
-	if !codexformat.SessionID.MatchString(in.SessionID) {
+	if !stdio.SessionID.MatchString(in.SessionID) {
 		return agent.Launch{}, fmt.Errorf("launch Codex: %q cannot name a session's files", in.SessionID)
 	}
 	if in.Home == "" || in.Workspace == "" {
 		return agent.Launch{}, errors.New("launch Codex: home and workspace are needed")
 	}
-	argv := []string{runner, Command, "--program", Binary, "--session", in.SessionID}
+	argv := []string{runner.DefaultBinary, Command, "--program", Binary, "--session", in.SessionID}
 	model := in.Model
 	env := map[string]string{}
 	profile := ""
@@ -125,20 +119,7 @@ func (Adapter) Launch(in agent.LaunchInput) (agent.Launch, error) {
 const codexHome = ".codex"
 
 // Prompt is the line of a run.
-func (Adapter) Prompt(in agent.PromptInput) ([]byte, error) {
-	if in.RunID == "" {
-		return nil, errors.New("prompt Codex: no run id")
-	}
-	return stdio.Command{
-		Type: stdio.Prompt, RunID: in.RunID, PromptID: in.PromptID, Content: in.Content, Author: in.Author, At: in.At.UTC(),
-	}.Encode()
-}
+func (Adapter) Prompt(in agent.PromptInput) ([]byte, error) { return bridged.Prompt("Codex", in) }
 
 // Interrupt writes a line that names the run, so that one that comes late hits no other turn.
-func (Adapter) Interrupt(runID string) agent.Interrupt {
-	b, err := stdio.Command{Type: stdio.Interrupt, RunID: runID}.Encode()
-	if err != nil {
-		panic(fmt.Sprintf("codex: encode interrupt: %v", err)) // two strings always encode
-	}
-	return agent.Interrupt{Stdin: b, Grace: interruptGrace}
-}
+func (Adapter) Interrupt(runID string) agent.Interrupt { return bridged.Interrupt(runID) }

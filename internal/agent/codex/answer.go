@@ -12,7 +12,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/conversation"
 )
 
-// kindAsk is the kind of an item of our own: a question to the user has none in the stream.
+// kindAsk is the kind of an item that we add: a question to the user has none in the stream.
 const kindAsk = "requestUserInput"
 
 // waiting is a question that is open.

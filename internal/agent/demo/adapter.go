@@ -12,6 +12,8 @@ import (
 
 	"github.com/overwinter-dev/overwinter/internal/agent"
 	"github.com/overwinter-dev/overwinter/internal/agent/demo/demoformat"
+	"github.com/overwinter-dev/overwinter/internal/agent/stdio"
+	"github.com/overwinter-dev/overwinter/internal/runner"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
@@ -20,9 +22,6 @@ const (
 	Name    = demoformat.Name
 	Command = demoformat.Command
 )
-
-// binary is where every sandbox image has the runner.
-const binary = "/overwinter/bin/overwinter-runner"
 
 // interruptGrace is how long the agent may take to abort a turn. It needs milliseconds: the time is
 // for a machine under load.
@@ -59,13 +58,13 @@ func (Adapter) Describe() agent.Description {
 // Launch starts the agent from the runner's own binary. The key leaves out whether there is
 // something to resume, so that the process of the first prompt serves the second too.
 func (Adapter) Launch(in agent.LaunchInput) (agent.Launch, error) {
-	if !demoformat.SessionID.MatchString(in.SessionID) {
+	if !stdio.SessionID.MatchString(in.SessionID) {
 		return agent.Launch{}, fmt.Errorf("launch demo agent: %q cannot name a session's files", in.SessionID)
 	}
 	if in.Home == "" || in.Workspace == "" {
 		return agent.Launch{}, errors.New("launch demo agent: home and workspace are needed")
 	}
-	argv := []string{binary, Command, "--session", in.SessionID}
+	argv := []string{runner.DefaultBinary, Command, "--session", in.SessionID}
 	if in.Model != "" {
 		argv = append(argv, "--model", in.Model)
 	}

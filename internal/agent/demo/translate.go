@@ -2,7 +2,6 @@ package demo
 
 import (
 	"bytes"
-	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -27,6 +26,9 @@ type translator struct {
 	state state
 }
 
+// stateVersion is the version of the form of a state.
+const stateVersion = 1
+
 type state struct {
 	Open    []openBlock      `json:"open,omitempty"`    // in the order they were opened
 	Waiting []string         `json:"waiting,omitempty"` // ids of questions
@@ -44,7 +46,7 @@ type openBlock struct {
 func (Adapter) NewTranslator(run agent.RunContext, from []byte) (agent.Translator, error) {
 	t := &translator{run: run}
 	if len(from) > 0 {
-		if err := json.Unmarshal(from, &t.state); err != nil {
+		if err := agent.DecodeState(from, stateVersion, &t.state); err != nil {
 			return nil, fmt.Errorf("demo translator of run %s: state: %w", run.RunID, err)
 		}
 	}
@@ -52,7 +54,7 @@ func (Adapter) NewTranslator(run agent.RunContext, from []byte) (agent.Translato
 }
 
 // State returns what a later translator needs.
-func (t *translator) State() ([]byte, error) { return json.Marshal(t.state) }
+func (t *translator) State() ([]byte, error) { return agent.EncodeState(stateVersion, t.state) }
 
 // Translate reads one frame. Frames after the end of the turn are ignored.
 func (t *translator) Translate(f agent.Frame) (agent.Translation, error) {

@@ -6,12 +6,13 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"time"
 
 	"github.com/overwinter-dev/overwinter/internal/agent"
 	"github.com/overwinter-dev/overwinter/internal/agent/acp"
+	"github.com/overwinter-dev/overwinter/internal/agent/bridged"
 	"github.com/overwinter-dev/overwinter/internal/agent/gemini/geminiformat"
 	"github.com/overwinter-dev/overwinter/internal/agent/stdio"
+	"github.com/overwinter-dev/overwinter/internal/runner"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
@@ -22,9 +23,6 @@ const (
 
 // Name is the agent's name in the API.
 const Name = "gemini-cli"
-
-// runner is where a sandbox has the runner, which brings the bridge.
-const runner = "/overwinter/bin/overwinter-runner"
 
 // The names of the secrets that the program looks for in its environment.
 const (
@@ -40,9 +38,6 @@ const DefaultModel = "gemini-2.5-pro"
 var models = []string{
 	DefaultModel, "gemini-3.1-pro-preview", "gemini-3.8-flash", "gemini-3-flash-preview", "gemini-3.5-flash-lite", "auto",
 }
-
-// interruptGrace is how long the agent may take to abort a turn.
-const interruptGrace = 10 * time.Second
 
 // Adapter is Gemini CLI as the rest of overwinter sees it. The zero value is ready.
 type Adapter struct{}
@@ -75,7 +70,7 @@ func (Adapter) Describe() agent.Description {
 // Launch starts the bridge, which starts the program. The bridge resumes from the journal, however
 // the session came to this sandbox.
 func (Adapter) Launch(in agent.LaunchInput) (agent.Launch, error) {
-	if !geminiformat.SessionID.MatchString(in.SessionID) {
+	if !stdio.SessionID.MatchString(in.SessionID) {
 		return agent.Launch{}, fmt.Errorf("launch Gemini CLI: %q cannot name a session's files", in.SessionID)
 	}
 	if in.Home == "" || in.Workspace == "" {
@@ -102,7 +97,7 @@ func (Adapter) Launch(in agent.LaunchInput) (agent.Launch, error) {
 		"GEMINI_CLI_TRUST_WORKSPACE": "true",
 		"GEMINI_TELEMETRY_ENABLED":   "false",
 	})
-	argv := []string{runner, Command, "--session", in.SessionID}
+	argv := []string{runner.DefaultBinary, Command, "--session", in.SessionID}
 	mode := "default"
 	if !asks(in.Permissions) {
 		argv, mode = append(argv, "--allow"), "yolo"
@@ -116,24 +111,10 @@ func (Adapter) Launch(in agent.LaunchInput) (agent.Launch, error) {
 }
 
 // Prompt is the line that begins a run.
-func (Adapter) Prompt(in agent.PromptInput) ([]byte, error) {
-	if in.RunID == "" {
-		return nil, errors.New("prompt Gemini CLI: no run id")
-	}
-	return stdio.Command{
-		Type: stdio.Prompt, RunID: in.RunID, PromptID: in.PromptID, Content: in.Content, Author: in.Author,
-		At: in.At.UTC().Truncate(time.Millisecond),
-	}.Encode()
-}
+func (Adapter) Prompt(in agent.PromptInput) ([]byte, error) { return bridged.Prompt("Gemini CLI", in) }
 
 // Interrupt names the run, so that one that comes late hits no other.
-func (Adapter) Interrupt(runID string) agent.Interrupt {
-	b, err := stdio.Command{Type: stdio.Interrupt, RunID: runID}.Encode()
-	if err != nil {
-		panic(fmt.Sprintf("gemini: encode interrupt: %v", err)) // two strings always encode
-	}
-	return agent.Interrupt{Stdin: b, Grace: interruptGrace}
-}
+func (Adapter) Interrupt(runID string) agent.Interrupt { return bridged.Interrupt(runID) }
 
 // Answer sends the bridge the agent's option that was chosen. The agent accepts no message with a
 // rejection.

@@ -23,6 +23,9 @@ type translator struct {
 	out   agent.Translation // of the frame that is being read
 }
 
+// stateVersion is the version of the form of a state.
+const stateVersion = 1
+
 type state struct {
 	reader
 	// Bridged: the bridge speaks in this stream, so what the agent streams only fills what the
@@ -45,7 +48,7 @@ type state struct {
 func (Adapter) NewTranslator(run agent.RunContext, from []byte) (agent.Translator, error) {
 	t := &translator{run: run, state: state{Bridged: run.RunID != ""}}
 	if len(from) > 0 {
-		if err := json.Unmarshal(from, &t.state); err != nil {
+		if err := agent.DecodeState(from, stateVersion, &t.state); err != nil {
 			return nil, fmt.Errorf("gemini translator of run %s: state: %w", run.RunID, err)
 		}
 	}
@@ -57,7 +60,7 @@ func (Adapter) NewTranslator(run agent.RunContext, from []byte) (agent.Translato
 func (t *translator) State() ([]byte, error) {
 	s := t.state
 	s.Open = kept(s.Open)
-	return json.Marshal(&s)
+	return agent.EncodeState(stateVersion, &s)
 }
 
 // Translate reads one frame. Frames after the end of the turn are ignored.

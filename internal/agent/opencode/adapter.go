@@ -6,12 +6,13 @@ import (
 	"fmt"
 	"path"
 	"strings"
-	"time"
 
 	"github.com/overwinter-dev/overwinter/internal/agent"
+	"github.com/overwinter-dev/overwinter/internal/agent/bridged"
 	"github.com/overwinter-dev/overwinter/internal/agent/opencode/opencodeformat"
 	"github.com/overwinter-dev/overwinter/internal/agent/stdio"
 	"github.com/overwinter-dev/overwinter/internal/lazyregexp"
+	"github.com/overwinter-dev/overwinter/internal/runner"
 )
 
 // Names that both halves have in common.
@@ -24,13 +25,6 @@ const (
 
 // Name is the agent's name in the API.
 const Name = "opencode"
-
-// runnerBinary is where every sandbox image has the runner.
-const runnerBinary = "/overwinter/bin/overwinter-runner"
-
-// interruptGrace is how long the agent may take to abort a turn: it stops its tools, and the bridge
-// saves the transcript.
-const interruptGrace = 10 * time.Second
 
 // defaultModel stands for the one that OpenCode takes by itself.
 const defaultModel = "default"
@@ -67,17 +61,13 @@ func (Adapter) Describe() agent.Description {
 	}
 }
 
-// sessionID matches an id that may name the directory of a session's transcripts and be part of a
-// glob pattern.
-var sessionID = lazyregexp.New(`^[A-Za-z0-9_-]{1,64}$`)
-
 // modelName is a model as OpenCode names it: its provider and its own name.
 var modelName = lazyregexp.New(`^[A-Za-z0-9_.-]+/\S+$`)
 
 // Launch starts the bridge to serve prompts on stdin until it is closed. The bridge finds out by
 // itself whether there is a session to resume.
 func (Adapter) Launch(in agent.LaunchInput) (agent.Launch, error) {
-	if !sessionID.MatchString(in.SessionID) {
+	if !stdio.SessionID.MatchString(in.SessionID) {
 		return agent.Launch{}, fmt.Errorf("launch OpenCode: %q cannot name a session's files", in.SessionID)
 	}
 	if in.Home == "" || in.Workspace == "" {
@@ -92,7 +82,7 @@ func (Adapter) Launch(in agent.LaunchInput) (agent.Launch, error) {
 		return agent.Launch{}, fmt.Errorf("launch OpenCode: %w", err)
 	}
 	dir := transcriptDir(in.Home, in.SessionID)
-	argv := []string{runnerBinary, Command, "--program", Binary, "--transcripts", dir}
+	argv := []string{runner.DefaultBinary, Command, "--program", Binary, "--transcripts", dir}
 	if model != "" {
 		argv = append(argv, "--model", model)
 	}
@@ -129,21 +119,10 @@ func transcriptDir(home, sessionID string) string {
 
 // Prompt is the line that gives the bridge a prompt. Its ids are made from the run's, so that a
 // prompt that is delivered again is known again.
-func (Adapter) Prompt(in agent.PromptInput) ([]byte, error) {
-	if in.RunID == "" {
-		return nil, errors.New("prompt OpenCode: no run id")
-	}
-	return stdio.Command{Type: stdio.Prompt, RunID: in.RunID, PromptID: in.PromptID, Content: in.Content}.Encode()
-}
+func (Adapter) Prompt(in agent.PromptInput) ([]byte, error) { return bridged.Prompt("OpenCode", in) }
 
 // Interrupt writes a line that names the run, so that one that comes late hits no other turn.
-func (Adapter) Interrupt(runID string) agent.Interrupt {
-	line, err := stdio.Command{Type: stdio.Interrupt, RunID: runID}.Encode()
-	if err != nil {
-		panic(fmt.Sprintf("opencode: encode interrupt: %v", err)) // strings always encode
-	}
-	return agent.Interrupt{Stdin: line, Grace: interruptGrace}
-}
+func (Adapter) Interrupt(runID string) agent.Interrupt { return bridged.Interrupt(runID) }
 
 // rejected is the message of a rejection that has none. OpenCode needs one: it ends the turn on a
 // rejection without a message.

@@ -22,6 +22,9 @@ type translator struct {
 	out     agent.Translation // of the frame that is being read
 }
 
+// stateVersion is the version of the form of a state.
+const stateVersion = 1
+
 type state struct {
 	ledger
 	turn
@@ -47,7 +50,7 @@ func (Adapter) NewTranslator(run agent.RunContext, from []byte) (agent.Translato
 		t.capture = &capture{}
 	}
 	if len(from) > 0 {
-		if err := json.Unmarshal(from, &t.state); err != nil {
+		if err := agent.DecodeState(from, stateVersion, &t.state); err != nil {
 			return nil, fmt.Errorf("opencode translator of run %s: state: %w", run.RunID, err)
 		}
 	}
@@ -55,7 +58,7 @@ func (Adapter) NewTranslator(run agent.RunContext, from []byte) (agent.Translato
 }
 
 // State returns what a later translator needs.
-func (t *translator) State() ([]byte, error) { return json.Marshal(&t.state) }
+func (t *translator) State() ([]byte, error) { return agent.EncodeState(stateVersion, &t.state) }
 
 // Translate reads one frame. Frames after the end of the turn are ignored.
 func (t *translator) Translate(f agent.Frame) (agent.Translation, error) {

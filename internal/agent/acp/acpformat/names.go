@@ -2,8 +2,6 @@ package acpformat
 
 import (
 	"path"
-
-	"github.com/overwinter-dev/overwinter/internal/lazyregexp"
 )
 
 // Name is the agent's name in the API.
@@ -28,8 +26,6 @@ const (
 	EnvServers      = "OVERWINTER_ACP_SERVERS"      // a JSON list for session/new
 	EnvInstructions = "OVERWINTER_ACP_INSTRUCTIONS" // for the first prompt
 )
-
-var SessionID = lazyregexp.New(`^[A-Za-z0-9_-]{1,64}$`)
 
 // JournalPath is where the transcript of a session is kept.
 func JournalPath(home, id string) string {

@@ -2,8 +2,6 @@ package codexformat
 
 import (
 	"strings"
-
-	"github.com/overwinter-dev/overwinter/internal/lazyregexp"
 )
 
 // Command is the word that makes overwinter-runner run Main.
@@ -31,9 +29,6 @@ const (
 	SecretKey     = "OPENAI_API_KEY"
 	SecretBaseURL = "OPENAI_BASE_URL"
 )
-
-// SessionID matches an id that may name the journal of a session and be part of a glob pattern.
-var SessionID = lazyregexp.New(`^[A-Za-z0-9_-]{1,64}$`)
 
 // ClientID is the id that Codex stores and reports with the message of a prompt. It names the run, the
 // prompt and its author.

@@ -43,7 +43,7 @@ func Main(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	if err := flags.Parse(args); err != nil {
 		return bridge.ExitUsage
 	}
-	if !acpformat.SessionID.MatchString(*id) || flags.NArg() > 0 || *silence <= 0 {
+	if !stdio.SessionID.MatchString(*id) || flags.NArg() > 0 || *silence <= 0 {
 		fmt.Fprintln(stderr, acpformat.Command+": a session and a positive silence are needed")
 		return bridge.ExitUsage
 	}

@@ -67,7 +67,7 @@ func Main(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	}
 	home := os.Getenv("CODEX_HOME")
 	workspace, err := os.Getwd()
-	if err != nil || !codexformat.SessionID.MatchString(o.session) || flags.NArg() > 0 || home == "" {
+	if err != nil || !stdio.SessionID.MatchString(o.session) || flags.NArg() > 0 || home == "" {
 		fmt.Fprintln(stderr, "codex bridge: --session, $CODEX_HOME, a working directory and nothing else are needed")
 		return bridge.ExitUsage
 	}
@@ -127,12 +127,12 @@ type pending struct {
 }
 
 func (p *program) main(stdin io.Reader) int {
-	file, have, err := openJournal(codexformat.JournalPath(p.home, p.session))
+	file, have, err := bridge.OpenJournal(codexformat.JournalPath(p.home, p.session))
 	if err != nil {
-		fmt.Fprintf(p.stderr, "codex bridge: open the journal: %v\n", err)
+		fmt.Fprintf(p.stderr, "codex bridge: %v\n", err)
 		return bridge.ExitFailed
 	}
-	p.journal = file
+	p.journal = &journal{file: file}
 	defer p.closeJournal()
 	p.recall(have)
 	if err := p.start(); err != nil {

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/json"
 	"os"
-	"path/filepath"
 
 	"github.com/overwinter-dev/overwinter/internal/agent/stdio"
 	"github.com/overwinter-dev/overwinter/internal/runner/bridge"
@@ -13,27 +12,6 @@ import (
 // journal is the file, open for more.
 type journal struct {
 	file *os.File
-}
-
-// openJournal opens the journal and terminates a truncated last line.
-func openJournal(name string) (*journal, []byte, error) {
-	if err := os.MkdirAll(filepath.Dir(name), 0o700); err != nil {
-		return nil, nil, err
-	}
-	have, err := os.ReadFile(name)
-	if err != nil && !os.IsNotExist(err) {
-		return nil, nil, err
-	}
-	file, err := os.OpenFile(name, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
-	if err != nil {
-		return nil, nil, err
-	}
-	if len(have) > 0 && !bytes.HasSuffix(have, []byte("\n")) {
-		if _, err := file.WriteString("\n"); err != nil {
-			return nil, nil, err
-		}
-	}
-	return &journal{file: file}, have, nil
 }
 
 // line writes a line of the stream down.

@@ -12,6 +12,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/overwinter-dev/overwinter/internal/agent/demo/demoformat"
+	"github.com/overwinter-dev/overwinter/internal/agent/stdio"
 )
 
 // Exit codes of the agent.
@@ -67,7 +68,7 @@ func (p *Agent) Run(args []string, stdin io.Reader) int {
 	if err := flags.Parse(args); err != nil {
 		return ExitUsage
 	}
-	if !demoformat.SessionID.MatchString(*id) || flags.NArg() > 0 || p.Home == "" {
+	if !stdio.SessionID.MatchString(*id) || flags.NArg() > 0 || p.Home == "" {
 		fmt.Fprintf(p.Stderr, "demo agent: --session, $HOME and nothing else are needed\n")
 		return ExitUsage
 	}

@@ -45,7 +45,7 @@ func Main(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	if err := flags.Parse(args); err != nil {
 		return bridge.ExitUsage
 	}
-	if !geminiformat.SessionID.MatchString(*id) || flags.NArg() == 0 || *silence <= 0 {
+	if !stdio.SessionID.MatchString(*id) || flags.NArg() == 0 || *silence <= 0 {
 		fmt.Fprintln(stderr, geminiformat.Command+": a session, a positive silence and the program are needed")
 		return bridge.ExitUsage
 	}

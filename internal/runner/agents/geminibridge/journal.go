@@ -3,10 +3,7 @@ package geminibridge
 import (
 	"bytes"
 	"errors"
-	"fmt"
-	"io/fs"
 	"os"
-	"path/filepath"
 
 	"github.com/overwinter-dev/overwinter/internal/agent/gemini/geminiformat"
 	"github.com/overwinter-dev/overwinter/internal/agent/stdio"
@@ -34,22 +31,12 @@ type pastRun struct {
 
 // openJournal opens the journal at name, or makes it.
 func openJournal(name string) (*journal, error) {
-	if err := os.MkdirAll(filepath.Dir(name), 0o700); err != nil {
-		return nil, fmt.Errorf("open the journal: %w", err)
+	file, past, err := bridge.OpenJournal(name)
+	if err != nil {
+		return nil, err
 	}
-	past, err := os.ReadFile(name)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("open the journal: %w", err)
-	}
-	j := &journal{runs: map[string]*pastRun{}}
+	j := &journal{file: file, out: bridge.NewOutput(file), runs: map[string]*pastRun{}}
 	j.read(past)
-	if j.file, err = os.OpenFile(name, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600); err != nil {
-		return nil, fmt.Errorf("open the journal: %w", err)
-	}
-	j.out = bridge.NewOutput(j.file)
-	if len(past) > 0 && past[len(past)-1] != '\n' {
-		j.out.Raw(nil) // ends the line that a kill has cut
-	}
 	return j, nil
 }
 

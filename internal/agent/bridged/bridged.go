@@ -1,0 +1,37 @@
+// Package bridged is what the adapters of agents with a bridge share: the commands that they write to
+// the bridge's stdin.
+package bridged
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/overwinter-dev/overwinter/internal/agent"
+	"github.com/overwinter-dev/overwinter/internal/agent/stdio"
+)
+
+// Grace is how long a bridge may take to abort a turn: the agent stops its tools and writes its
+// transcript first.
+const Grace = 10 * time.Second
+
+// Prompt returns the line that delivers a prompt to the bridge of the agent with that title. Times have
+// milliseconds, as agents' own have.
+func Prompt(title string, in agent.PromptInput) ([]byte, error) {
+	if in.RunID == "" {
+		return nil, fmt.Errorf("prompt %s: no run id", title)
+	}
+	return stdio.Command{
+		Type: stdio.Prompt, RunID: in.RunID, PromptID: in.PromptID, Content: in.Content, Author: in.Author,
+		At: in.At.UTC().Truncate(time.Millisecond),
+	}.Encode()
+}
+
+// Interrupt returns how to abort a turn: by a line that names the run, so that one that arrives late
+// aborts no other turn.
+func Interrupt(runID string) agent.Interrupt {
+	line, err := stdio.Command{Type: stdio.Interrupt, RunID: runID}.Encode()
+	if err != nil {
+		panic(fmt.Sprintf("bridged: encode interrupt: %v", err)) // two strings always encode
+	}
+	return agent.Interrupt{Stdin: line, Grace: Grace}
+}

@@ -1,0 +1,25 @@
+package bridged_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/overwinter-dev/overwinter/internal/agent"
+	"github.com/overwinter-dev/overwinter/internal/agent/bridged"
+)
+
+func TestPromptsAndInterruptsNameTheirRun(t *testing.T) {
+	t.Parallel()
+	at := time.Date(2026, 1, 2, 3, 4, 5, 678_901_234, time.FixedZone("", 3600))
+	in := agent.PromptInput{RunID: "run_1", PromptID: "prm_1", Content: "a\nb", Author: "ada", At: at}
+	line, err := bridged.Prompt("Codex", in)
+	require.NoError(t, err)
+	require.Equal(t, `{"type":"prompt","runId":"run_1","promptId":"prm_1","content":"a\nb","author":"ada","at":"2026-01-02T02:04:05.678Z"}`+"\n", string(line))
+	_, err = bridged.Prompt("Codex", agent.PromptInput{Content: "a"})
+	require.EqualError(t, err, "prompt Codex: no run id")
+	interrupt := bridged.Interrupt("run_1")
+	require.Equal(t, `{"type":"interrupt","runId":"run_1"}`+"\n", string(interrupt.Stdin))
+	require.Positive(t, interrupt.Grace)
+}
