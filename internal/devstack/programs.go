@@ -46,6 +46,9 @@ func localModalSpec(c Config, dir *dataDir, port int) child.Spec {
 	if l := c.SandboxLimits; l.Reserve > 0 {
 		args = append(args, "--sandbox-disk-reserve-mib", strconv.FormatInt(l.Reserve>>20, 10))
 	}
+	if l := c.SandboxLimits; l.MemoryReserve > 0 {
+		args = append(args, "--sandbox-memory-reserve-mib", strconv.FormatInt(l.MemoryReserve>>20, 10))
+	}
 	return child.Spec{
 		Name: "local-modal",
 		Command: child.Command{

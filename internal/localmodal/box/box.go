@@ -69,7 +69,7 @@ func (r *Runtime) Start(ctx context.Context, spec Spec) (*Box, error) {
 	}
 	b := &Box{id: spec.ID, rt: r, layers: spec.Layers, allow: spec.Allow, limits: r.limits.narrowed(spec.Limits), resume: make(chan struct{}, 1)}
 	root := wire.RootSpec{
-		Level: string(r.isolation), Processes: b.limits.Processes, Hostname: spec.Hostname, Workdir: spec.Workdir, Loopback: spec.BlockNetwork,
+		Level: string(r.isolation), Processes: b.limits.Processes, Memory: b.limits.Memory, Expendable: r.cgroups == nil, Hostname: spec.Hostname, Workdir: spec.Workdir, Loopback: spec.BlockNetwork,
 		Layers: wire.Place{Path: r.layerPath("")}, Box: wire.Place{Path: r.boxPath(spec.ID)},
 	}
 	if r.isolation == Namespaces {

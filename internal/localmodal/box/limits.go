@@ -26,6 +26,9 @@ type Limits struct {
 	// Reserve is free bytes of the file system of the data directory. Below it, boxes are ended, those that grow
 	// most first, and none is started or saved. Default 1 GiB, at most 5% of the file system.
 	Reserve int64
+	// MemoryReserve is bytes of the machine's memory that stay available where no control groups bound boxes: below it, the largest
+	// box is ended. Default 1 GiB, at most 5% of the memory.
+	MemoryReserve int64
 }
 
 const (
@@ -40,7 +43,9 @@ const (
 	leastInodes      = 100
 	defaultReserve   = 1 << 30
 	reserveInodes    = 50_000
-	reserveShare     = 20 // the reserve is at most this part of the file system
+
+	defaultMemoryReserve = 1 << 30
+	reserveShare         = 20 // the reserve is at most this part of the file system
 )
 
 // Check names the first limit that is out of bounds. Zero is the default.
@@ -56,6 +61,8 @@ func (l Limits) Check() error {
 		return fmt.Errorf("a sandbox's limit of %d bytes of disk is less than %d", l.Disk, int64(leastDisk))
 	case l.Inodes != 0 && l.Inodes < leastInodes:
 		return fmt.Errorf("a sandbox's limit of %d inodes is less than %d", l.Inodes, leastInodes)
+	case l.MemoryReserve < 0:
+		return fmt.Errorf("the memory reserve of %d bytes is negative", l.MemoryReserve)
 	case l.Reserve < 0:
 		return fmt.Errorf("the disk reserve of %d bytes is negative", l.Reserve)
 	}
@@ -79,6 +86,9 @@ func (l Limits) withDefaults() Limits {
 	if l.Reserve == 0 {
 		l.Reserve = defaultReserve
 	}
+	if l.MemoryReserve == 0 {
+		l.MemoryReserve = defaultMemoryReserve
+	}
 	return l
 }
 
@@ -100,6 +110,11 @@ func (l Limits) narrowed(o Limits) Limits {
 		l.Inodes = max(o.Inodes, leastInodes)
 	}
 	return l
+}
+
+// memoryReserve is the reserve on a machine.
+func (l Limits) memoryReserve(m machineMemory) int64 {
+	return min(l.MemoryReserve, m.total/reserveShare)
 }
 
 // allMemory is what all boxes may have together: the rest is for Postgres, Temporal and the user.

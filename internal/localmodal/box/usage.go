@@ -131,6 +131,7 @@ func (m *meter) entry(dir int, name string, depth int) error {
 type hostProcess struct {
 	parent   int
 	resident int64  // bytes
+	faulted  int64  // bytes that it and its children that it has waited for have used for the first time, or again
 	started  string // when; distinguishes it from a later process with the same PID
 	state    string
 	time     cpuTime
@@ -170,12 +171,20 @@ func hostProcesses() (map[int]hostProcess, error) {
 		if err != nil {
 			continue
 		}
-		p := hostProcess{parent: parent, resident: resident * page, started: fields[19], state: fields[0]}
+		p := hostProcess{parent: parent, resident: resident * page, faulted: (number(fields[7]) + number(fields[8])) * page, started: fields[19], state: fields[0]}
 		p.time.own = ticks(fields[11]) + ticks(fields[12])
 		p.time.children = ticks(fields[13]) + ticks(fields[14])
 		processes[pid] = p
 	}
 	return processes, nil
+}
+
+func number(field string) int64 {
+	n, err := strconv.ParseInt(field, 10, 64)
+	if err != nil {
+		return 0
+	}
+	return n
 }
 
 // familiesOf groups the descendants of some processes by that process. Init adopts every process of its box that
@@ -274,27 +283,23 @@ func writtenBy(all []*watched) map[*watched]int64 {
 	}
 	families, written := familiesOf(processes, roots), make(map[*watched]int64, len(all))
 	for _, s := range all {
-		written[s] = writtenByProcess(s.box.PID())
+		written[s] = ioOfProcess(s.box.PID(), "write_bytes")
 		for _, pid := range families[s.box.PID()] {
-			written[s] += writtenByProcess(pid)
+			written[s] += ioOfProcess(pid, "write_bytes")
 		}
 	}
 	return written
 }
 
-// writtenByProcess counts those of its children that it has waited for; 0 if that is not readable.
-func writtenByProcess(pid int) int64 {
+// ioOfProcess is a count in /proc/PID/io, with those of the children that the process has waited for; 0 if that is not readable.
+func ioOfProcess(pid int, name string) int64 {
 	io, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "io"))
 	if err != nil {
 		return 0
 	}
 	for line := range strings.Lines(string(io)) {
-		if value, ok := strings.CutPrefix(strings.TrimSpace(line), "write_bytes: "); ok {
-			n, err := strconv.ParseInt(value, 10, 64)
-			if err != nil {
-				return 0
-			}
-			return n
+		if value, ok := strings.CutPrefix(strings.TrimSpace(line), name+": "); ok {
+			return number(value)
 		}
 	}
 	return 0

@@ -18,8 +18,6 @@ const (
 	// watchInterval is how often the watchdog looks at the free space of the file system, and at the memory and the CPU
 	// time of boxes where no control groups bound them.
 	watchInterval = 200 * time.Millisecond
-	// memoryTime is how long a box may exceed its memory.
-	memoryTime = time.Second
 	// measureInterval and maxMeasureInterval are how often the files of a box are counted: doubled while they stay
 	// the same. They are counted earlier if the file system grows by half of what the box may still add.
 	measureInterval    = 10 * time.Second
@@ -96,6 +94,11 @@ type watchdog struct {
 	since     time.Time // when
 
 	cpuAt time.Time // when it looked at CPU time last
+
+	readMemory   func() (machineMemory, error) // replaced in tests
+	memoryNear   bool                          // less than twice the reserve of memory is left
+	memoryBefore int64                         // what was available at the last look; only then
+	memoryEnded  time.Time                     // when a box was ended for it last
 }
 
 // watched is what is known of a box. Only the watchdog's goroutine uses it.
@@ -109,13 +112,13 @@ type watched struct {
 	at       time.Time
 	took     time.Duration
 	interval time.Duration
-	fsUsed   usage     // at the last count
-	over     time.Time // since when the memory is exceeded; zero if it is not
+	fsUsed   usage // at the last count
+	memory   memoryAccount
 	cpu      cpuAccount
 }
 
 func newWatchdog(rt *Runtime) *watchdog {
-	return &watchdog{rt: rt, boxes: map[*Box]*watched{}, stop: make(chan struct{}), heal: healTime}
+	return &watchdog{rt: rt, boxes: map[*Box]*watched{}, stop: make(chan struct{}), heal: healTime, readMemory: readMachineMemory}
 }
 
 // add begins to watch a box. A copied root is counted in its present state.
@@ -403,43 +406,6 @@ func (w *watchdog) lookAtProcesses(all []*watched, now time.Time) {
 	families := familiesOf(processes, roots)
 	w.lookAtMemory(all, processes, families, now)
 	w.lookAtCPU(all, processes, families, now)
-}
-
-// lookAtMemory ends boxes that have exceeded their memory for memoryTime. Files in memory (tmpfs) that no process
-// has mapped are not counted.
-func (w *watchdog) lookAtMemory(all []*watched, processes map[int]hostProcess, families map[int][]int, now time.Time) {
-	for _, s := range all {
-		limit := s.box.limits.Memory
-		used := memoryOf(families[s.box.PID()], processes, limit)
-		switch {
-		case used <= limit:
-			s.over = time.Time{}
-		case s.over.IsZero():
-			s.over = now
-		case now.Sub(s.over) >= memoryTime:
-			w.end(s, &ExceededError{Memory, fmt.Sprintf("the sandbox has used %s of memory for %v; its limit is %s", mib(used), memoryTime, mib(limit))})
-		}
-	}
-}
-
-// memoryOf is the memory of some processes. What they share is counted once if the sum with repetitions exceeds the limit.
-func memoryOf(family []int, processes map[int]hostProcess, limit int64) int64 {
-	var resident int64
-	for _, pid := range family {
-		resident += processes[pid].resident
-	}
-	if resident <= limit {
-		return resident
-	}
-	var total int64
-	for _, pid := range family {
-		if share, ok := proportional(pid); ok {
-			total += share
-		} else {
-			total += processes[pid].resident
-		}
-	}
-	return total
 }
 
 // end ends a box for a reason. Its processes are gone when it returns.

@@ -11,11 +11,11 @@ import (
 // mountImage puts a fresh file system over path, filled from the tar stream in
 // files[0] if there is one. It is memory-backed and belongs to no snapshot of
 // the root.
-func mountImage(path string, files []*os.File) error {
+func mountImage(path string, memory int64, files []*os.File) error {
 	if err := os.MkdirAll(path, 0o755); err != nil {
 		return fmt.Errorf("make mount point: %w", err)
 	}
-	if err := unix.Mount("tmpfs", path, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV, "mode=755"); err != nil {
+	if err := unix.Mount("tmpfs", path, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV, "mode=755,"+imageOptions(memory)); err != nil {
 		return fmt.Errorf("mount %s: %w", path, err)
 	}
 	if len(files) == 0 {

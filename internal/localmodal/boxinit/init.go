@@ -8,6 +8,7 @@ import (
 	"net"
 	"os"
 	"os/signal"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -46,6 +47,8 @@ type initProcess struct {
 	device  *netdevice.Device
 	sockets *netdevice.HostSockets // nil without host ports
 	lack    string                 // why there are none although they are needed
+
+	memory int64 // the limit of the sandbox
 
 	mu    sync.Mutex // held around fork, so that the reaper cannot miss a PID
 	execs map[int]uint64
@@ -104,6 +107,12 @@ func (p *initProcess) setup() error {
 	err := json.NewDecoder(f).Decode(&spec)
 	if err := errors.Join(err, f.Close()); err != nil {
 		return fmt.Errorf("read root spec: %w", err)
+	}
+	p.memory = spec.Memory
+	if spec.Expendable {
+		if err := os.WriteFile("/proc/self/oom_score_adj", []byte(strconv.Itoa(expendable)), 0); err != nil {
+			return fmt.Errorf("be ended first: %w", err)
+		}
 	}
 	syscall.Umask(0o022)
 	if err := limitOpenFiles(); err != nil {
@@ -252,7 +261,7 @@ func (p *initProcess) handle(request wire.Request, files []*os.File) {
 			p.answer(request.ID, p.directory.mountImage(request.Path, files))
 			return
 		}
-		p.answer(request.ID, mountImage(request.Path, files))
+		p.answer(request.ID, mountImage(request.Path, p.memory, files))
 	case wire.OpUnmount:
 		if p.directory != nil {
 			p.answer(request.ID, p.directory.unmountImage(request.Path))

@@ -67,11 +67,14 @@ func buildRoot(spec wire.RootSpec) error {
 	}
 	// The kernel lets us mount /proc only while a full one is in sight: that of
 	// the old root.
-	if err := mountSystem(spec.Level == wire.LevelNamespaces); err != nil {
+	if err := mountSystem(spec.Level == wire.LevelNamespaces, spec.Memory); err != nil {
 		return err
 	}
 	if spec.Level == wire.LevelNamespaces {
 		if err := limitObjects(); err != nil {
+			return err
+		}
+		if err := limitSystemV(spec.Memory); err != nil {
 			return err
 		}
 	}
@@ -96,7 +99,7 @@ func openPlaces(spec wire.RootSpec) (layers, box string, err error) {
 	if spec.Box.FD == 0 {
 		return spec.Layers.Path, spec.Box.Path, nil
 	}
-	if err := unix.Mount("tmpfs", staging, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV, "mode=700"); err != nil {
+	if err := unix.Mount("tmpfs", staging, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV, "mode=700,size=1m,nr_inodes=4k"); err != nil {
 		return "", "", fmt.Errorf("mount stage: %w", err)
 	}
 	places := map[string]wire.Place{"layers": spec.Layers, "box": spec.Box}
@@ -246,7 +249,7 @@ func mountPoint(path string, isDir bool) error {
 
 // mountSystem mounts what every root has. Without a separate PID namespace, /proc is picked up from
 // the machine later.
-func mountSystem(ownProcesses bool) error {
+func mountSystem(ownProcesses bool, memory int64) error {
 	for _, d := range []string{"/proc", "/dev"} {
 		if err := os.MkdirAll(d, 0o755); err != nil {
 			return fmt.Errorf("make %s: %w", d, err)
@@ -259,7 +262,7 @@ func mountSystem(ownProcesses bool) error {
 			return fmt.Errorf("mount /proc: %w", err)
 		}
 	}
-	if err := unix.Mount("tmpfs", "/dev", "tmpfs", unix.MS_NOSUID|unix.MS_NOEXEC, "mode=755,size=1m"); err != nil {
+	if err := unix.Mount("tmpfs", "/dev", "tmpfs", unix.MS_NOSUID|unix.MS_NOEXEC, "mode=755,size=1m,nr_inodes=4k"); err != nil {
 		return fmt.Errorf("mount /dev: %w", err)
 	}
 	for _, d := range []string{"/dev/pts", "/dev/shm"} {
@@ -270,7 +273,7 @@ func mountSystem(ownProcesses bool) error {
 	if err := unix.Mount("devpts", "/dev/pts", "devpts", unix.MS_NOSUID|unix.MS_NOEXEC, "newinstance,ptmxmode=0666,mode=0620"); err != nil {
 		return fmt.Errorf("mount /dev/pts: %w", err)
 	}
-	if err := unix.Mount("tmpfs", "/dev/shm", "tmpfs", unix.MS_NOSUID|unix.MS_NODEV, "mode=1777"); err != nil {
+	if err := unix.Mount("tmpfs", "/dev/shm", "tmpfs", unix.MS_NOSUID|unix.MS_NODEV, "mode=1777,"+sharedMemoryOptions(memory)); err != nil {
 		return fmt.Errorf("mount /dev/shm: %w", err)
 	}
 	for name, target := range map[string]string{

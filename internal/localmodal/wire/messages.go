@@ -86,6 +86,10 @@ type RootSpec struct {
 	Loopback  bool      // bring up the loopback interface of a new network namespace
 	// Processes may exist in it at once; it counts for all users of the inner user namespace together.
 	Processes int
+	// Memory is its limit in bytes, from which those of its files in memory are derived.
+	Memory int64
+	// Expendable has the kernel end its processes before others of the machine if memory runs out.
+	Expendable bool
 }
 
 // Place is a directory of the host's: by name, or, where init may not find it by

@@ -1,0 +1,517 @@
+package box
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// Where no control groups bound memory, the watchdog adds up what the processes of a box have mapped and what its files in
+// memory take: tmpfs, memfd and System V shared memory, whether mapped or not. What it cannot find there (buffers of sockets and pipes,
+// descriptors in flight, other memory of the kernel) is bounded by the reserve of the machine's memory alone.
+
+const (
+	// memoryTime is how long a box may exceed its memory.
+	memoryTime = time.Second
+	// memoryInterval is how often the files in memory of a box are counted while the machine's memory does not change.
+	memoryInterval = 10 * time.Second
+	// memoryRelief bounds the wait for the memory of an ended box to be free before the next one is ended.
+	memoryRelief = 5 * time.Second
+	// maxDescriptors and maxMounts bound what one count looks at. A box with more is ended.
+	maxDescriptors = 1 << 18
+	maxMounts      = 1 << 15
+	// littleMemory is how much in files is not told apart from what processes have mapped.
+	littleMemory = 1 << 20
+	// inodeMemory is what an empty file in memory takes of the kernel's.
+	inodeMemory = 1 << 10
+)
+
+// machineMemory is the state of the machine's memory, or of the container's that this process is in.
+type machineMemory struct {
+	total     int64
+	available int64 // without swapping
+	swap      int64 // free
+	shared    int64 // in files in memory, of all programs
+}
+
+// short reports whether less than a reserve is left.
+func (m machineMemory) short(reserve int64) bool { return m.available < reserve && m.swap < reserve }
+
+// readMachineMemory reads /proc/meminfo.
+func readMachineMemory() (machineMemory, error) {
+	info, err := os.ReadFile("/proc/meminfo")
+	if err != nil {
+		return machineMemory{}, err
+	}
+	m := machineMemory{available: -1}
+	for line := range bytes.Lines(info) {
+		name, value, _ := bytes.Cut(line, []byte(":"))
+		var into *int64
+		switch string(name) {
+		case "MemTotal":
+			into = &m.total
+		case "MemAvailable":
+			into = &m.available
+		case "SwapFree":
+			into = &m.swap
+		case "Shmem":
+			into = &m.shared
+		default:
+			continue
+		}
+		kib, err := strconv.ParseInt(string(bytes.TrimSpace(bytes.TrimSuffix(bytes.TrimSpace(value), []byte("kB")))), 10, 64)
+		if err != nil {
+			return machineMemory{}, fmt.Errorf("read /proc/meminfo: %w", err)
+		}
+		*into = kib << 10
+	}
+	if m.available < 0 {
+		return machineMemory{}, errors.New("read /proc/meminfo: no MemAvailable")
+	}
+	return m, nil
+}
+
+// memoryAccount is how much memory a box uses. Only the watchdog's goroutine uses it.
+type memoryAccount struct {
+	used int64     // at the last look
+	over time.Time // since when it is more than the limit; zero if it is not
+
+	files   memoryFiles // by the last count
+	counted time.Time   // when
+	took    time.Duration
+	machine machineMemory // then
+
+	apart     int64 // memory of processes without what is in files, by the last look at their mappings
+	apartAt   time.Time
+	apartTook time.Duration
+
+	touched int64 // bytes that its processes had written or faulted in when the reserve came near
+}
+
+// isTime reports whether the files in memory are to be counted.
+func (a *memoryAccount) isTime(machine machineMemory, left, margin int64, now time.Time) bool {
+	passed := now.Sub(a.counted)
+	if a.counted.IsZero() || passed >= max(memoryInterval, measureShare*a.took) {
+		return true
+	}
+	taken := max(a.machine.available-machine.available, machine.shared-a.machine.shared)
+	return passed >= growingShare*a.took && taken >= max(min(left, margin)/2, leastGrowth)
+}
+
+// lookAtMemory ends boxes that have exceeded their memory for memoryTime, and the largest one while the reserve is not free.
+func (w *watchdog) lookAtMemory(all []*watched, processes map[int]hostProcess, families map[int][]int, now time.Time) {
+	machine, err := w.readMemory()
+	if err != nil {
+		w.rt.logger.Warn("free memory unknown", slog.Any("error", err))
+		return
+	}
+	reserve := w.rt.limits.memoryReserve(machine)
+	short := machine.short(reserve)
+	for _, s := range all {
+		a, limit, family := &s.memory, s.box.limits.Memory, families[s.box.PID()]
+		var resident int64
+		for _, pid := range family {
+			resident += processes[pid].resident
+		}
+		left := limit - resident - a.files.bytes
+		again := short || !a.over.IsZero() // what it is decided by may be old
+		if again && now.Sub(a.counted) >= growingShare*a.took || a.isTime(machine, left, machine.available-reserve, now) {
+			if why := w.countMemory(s, family, machine, now); why != nil {
+				w.end(s, why)
+				continue
+			}
+		}
+		a.used = resident + a.files.bytes
+		if a.used > limit {
+			a.used = a.apartFrom(family, processes, now) + a.files.bytes
+		}
+		switch {
+		case a.used <= limit:
+			a.over = time.Time{}
+		case a.over.IsZero():
+			a.over = now
+		case now.Sub(a.over) >= memoryTime:
+			w.end(s, &ExceededError{Memory, fmt.Sprintf("the sandbox has used %s of memory for %v, %s of it in files in memory; its limit is %s",
+				mib(a.used), memoryTime, mib(a.files.bytes), mib(limit))})
+		}
+	}
+	w.relieveMemory(all, processes, families, machine, reserve, now)
+}
+
+// countMemory counts the files in memory of a box. The error says why it has to be ended.
+func (w *watchdog) countMemory(s *watched, family []int, machine machineMemory, now time.Time) *ExceededError {
+	began := time.Now()
+	files, err := memoryFilesOf(append([]int{s.box.PID()}, family...))
+	a := &s.memory
+	a.files, a.counted, a.took, a.machine = files, now, time.Since(began), machine
+	var exceeded *ExceededError
+	switch {
+	case errors.As(err, &exceeded):
+		return exceeded
+	case err != nil:
+		w.rt.logger.Warn("files in memory of a sandbox could not be counted", slog.String("sandbox_id", s.box.id), slog.Any("error", err))
+	}
+	return nil
+}
+
+// apartFrom is the memory of processes without the files that are counted. What they share is counted once.
+func (a *memoryAccount) apartFrom(family []int, processes map[int]hostProcess, now time.Time) int64 {
+	if !a.apartAt.IsZero() && now.Sub(a.apartAt) < growingShare*a.apartTook {
+		return a.apart
+	}
+	began := time.Now()
+	a.apart = 0
+	for _, pid := range family {
+		var share int64
+		var ok bool
+		if a.files.bytes < littleMemory {
+			share, ok = proportional(pid)
+		} else {
+			share, ok = a.files.proportional(pid)
+		}
+		if !ok {
+			share = processes[pid].resident
+		}
+		a.apart += share
+	}
+	a.apartAt, a.apartTook = now, time.Since(began)
+	return a.apart
+}
+
+// relieveMemory ends the largest box while the reserve is not free, one in a look, unless that is too small to free it: then
+// it is others who take the memory. What a box's processes have written or faulted in since the reserve came near counts too: it may be
+// where nothing is counted.
+func (w *watchdog) relieveMemory(all []*watched, processes map[int]hostProcess, families map[int][]int, machine machineMemory, reserve int64, now time.Time) {
+	if !machine.short(2 * reserve) {
+		w.memoryNear = false
+		return
+	}
+	touched := func(s *watched) (total int64) {
+		for _, pid := range append([]int{s.box.PID()}, families[s.box.PID()]...) {
+			total += processes[pid].faulted + ioOfProcess(pid, "wchar")
+		}
+		return total
+	}
+	if !w.memoryNear {
+		w.memoryNear = true
+		for _, s := range all {
+			s.memory.touched = touched(s)
+		}
+	}
+	before := w.memoryBefore
+	w.memoryBefore = machine.available
+	if !machine.short(reserve) || machine.available > before && now.Sub(w.memoryEnded) < memoryRelief {
+		return
+	}
+	var worst *watched
+	var most int64
+	for _, s := range all {
+		if s.box.Exceeded() != nil {
+			continue
+		}
+		if size := max(s.memory.used, touched(s)-s.memory.touched); worst == nil || size > most {
+			worst, most = s, size
+		}
+	}
+	if worst == nil || most < reserve-machine.available {
+		return
+	}
+	w.memoryEnded = now
+	w.end(worst, &ExceededError{Memory, fmt.Sprintf("the machine's memory is nearly used up (%s are available, the reserve is %s), and the sandbox is the largest: it uses %s",
+		mib(machine.available), mib(reserve), mib(most))})
+}
+
+// memoryFiles is what files in memory take, those included that no process has mapped.
+type memoryFiles struct {
+	bytes   int64
+	devices map[uint64]bool // file systems that are counted as a whole
+	inodes  map[inode]bool  // files that are counted one by one
+	systemV bool            // whether System V shared memory is counted
+}
+
+// internalDevice is that of files in memory that no mount shows: memfd, System V shared memory and shared mappings. 0 if it is unknown.
+var internalDevice = sync.OnceValue(func() uint64 {
+	fd, err := unix.MemfdCreate("overwinter", unix.MFD_CLOEXEC)
+	if err != nil {
+		return 0
+	}
+	defer unix.Close(fd)
+	var st unix.Stat_t
+	if unix.Fstat(fd, &st) != nil {
+		return 0
+	}
+	return st.Dev
+})
+
+// proportional is the memory of a process without what is counted as files, with its share of what it shares with others.
+func (m *memoryFiles) proportional(pid int) (int64, bool) {
+	f, err := os.Open(filepath.Join("/proc", strconv.Itoa(pid), "smaps"))
+	if err != nil {
+		return 0, false
+	}
+	defer f.Close()
+	var total int64
+	counted, found := false, false
+	for lines := bufio.NewScanner(f); lines.Scan(); {
+		name, value, _ := bytes.Cut(lines.Bytes(), []byte(" "))
+		switch {
+		case !bytes.HasSuffix(name, []byte(":")):
+			counted, found = m.maps(lines.Text()), true
+		case !counted && string(name) == "Pss:":
+			kib, err := strconv.ParseInt(string(bytes.TrimSpace(bytes.TrimSuffix(bytes.TrimSpace(value), []byte("kB")))), 10, 64)
+			if err != nil {
+				return 0, false
+			}
+			total += kib << 10
+		}
+	}
+	return total, found
+}
+
+// maps reports whether a mapping, a line of /proc/PID/maps, is of a file that is counted.
+func (m *memoryFiles) maps(line string) bool {
+	fields := strings.Fields(line)
+	if len(fields) < 6 {
+		return false
+	}
+	dev, ok := parseDevice(fields[3], 16)
+	ino, err := strconv.ParseUint(fields[4], 10, 64)
+	if !ok || err != nil {
+		return false
+	}
+	if dev == internalDevice() && strings.HasPrefix(fields[5], "/SYSV") { // whose inodes are numbered otherwise
+		return m.systemV
+	}
+	return m.devices[dev] || m.inodes[inode{dev, ino}]
+}
+
+// parseDevice reads MAJOR:MINOR.
+func parseDevice(text string, base int) (uint64, bool) {
+	major, minor, _ := strings.Cut(text, ":")
+	a, errMajor := strconv.ParseUint(major, base, 32)
+	b, errMinor := strconv.ParseUint(minor, base, 32)
+	return unix.Mkdev(uint32(a), uint32(b)), errMajor == nil && errMinor == nil
+}
+
+// fileKind is how the files of a device are counted.
+type fileKind int
+
+const (
+	notInMemory fileKind = iota + 1
+	asWhole
+	oneByOne
+)
+
+type memoryMeter struct {
+	memoryFiles
+	kinds       map[uint64]fileKind
+	namespaces  map[string]bool
+	descriptors int
+	mounts      int
+}
+
+// memoryFilesOf counts the files in memory of processes: what they have open, and every tmpfs that is mounted in
+// their mount namespaces. The error is an *ExceededError if they cannot be counted.
+func memoryFilesOf(pids []int) (memoryFiles, error) {
+	m := &memoryMeter{
+		memoryFiles: memoryFiles{devices: map[uint64]bool{}, inodes: map[inode]bool{}}, kinds: map[uint64]fileKind{}, namespaces: map[string]bool{},
+	}
+	// The machine's own file systems, which a box may see, are no box's.
+	own, err := os.ReadFile("/proc/self/mountinfo")
+	if err != nil {
+		return m.memoryFiles, err
+	}
+	for line := range strings.Lines(string(own)) {
+		if mount, ok := parseMount(line); ok {
+			m.kinds[mount.dev] = notInMemory
+		}
+	}
+	if dev := internalDevice(); dev != 0 {
+		m.kinds[dev] = oneByOne
+	}
+	for _, pid := range pids {
+		dir := filepath.Join("/proc", strconv.Itoa(pid))
+		if err := m.openFiles(dir); err != nil {
+			return m.memoryFiles, err
+		}
+		if err := m.mounted(dir); err != nil {
+			return m.memoryFiles, err
+		}
+	}
+	return m.memoryFiles, nil
+}
+
+// openFiles counts what a process has open, and what its directories and its program are in.
+func (m *memoryMeter) openFiles(dir string) error {
+	for _, name := range []string{"cwd", "root", "exe"} {
+		if err := m.file(filepath.Join(dir, name)); err != nil {
+			return err
+		}
+	}
+	d, err := os.Open(filepath.Join(dir, "fd"))
+	if err != nil {
+		return nil // it has ended, or is not ours to look into
+	}
+	defer d.Close()
+	for {
+		names, err := d.Readdirnames(chunkOfNames)
+		if m.descriptors += len(names); m.descriptors > maxDescriptors {
+			return &ExceededError{Memory, fmt.Sprintf("the processes of the sandbox have more than %d files open: the memory in them cannot be counted", maxDescriptors)}
+		}
+		for _, name := range names {
+			if err := m.file(filepath.Join(dir, "fd", name)); err != nil {
+				return err
+			}
+		}
+		if err != nil { // the end, or that of the process
+			return nil // see above
+		}
+	}
+}
+
+// file counts a file that a process has open, by its name in /proc.
+func (m *memoryMeter) file(name string) error {
+	var st unix.Stat_t
+	if unix.Stat(name, &st) != nil {
+		return nil //nolint:nilerr // it has ended, or the file is closed
+	}
+	kind, ok := m.kinds[st.Dev]
+	if !ok {
+		var where unix.Statfs_t
+		if unix.Statfs(name, &where) != nil {
+			return nil //nolint:nilerr // likewise
+		}
+		var err error
+		if kind, err = m.device(st.Dev, &where); err != nil {
+			return err
+		}
+	}
+	if kind == oneByOne && !m.inodes[inode{st.Dev, st.Ino}] {
+		m.inodes[inode{st.Dev, st.Ino}] = true
+		m.bytes += st.Blocks*512 + inodeMemory
+	}
+	return nil
+}
+
+// device counts a file system if it is in memory.
+func (m *memoryMeter) device(dev uint64, st *unix.Statfs_t) (fileKind, error) {
+	kind := notInMemory
+	switch {
+	case st.Type == unix.RAMFS_MAGIC:
+		return 0, &ExceededError{Memory, "a program of the sandbox has mounted a ramfs: the memory in it cannot be counted"}
+	case st.Type == unix.TMPFS_MAGIC && (st.Blocks == 0 || st.Files == 0):
+		return 0, &ExceededError{Memory, "a program of the sandbox has mounted a tmpfs without a limit of its size or its inodes: the memory in it cannot be counted"}
+	case st.Type == unix.TMPFS_MAGIC:
+		kind = asWhole
+		m.devices[dev] = true
+		m.bytes += int64(st.Blocks-st.Bfree)*st.Bsize + int64(st.Files-st.Ffree)*inodeMemory //nolint:gosec // less than the machine's memory
+	}
+	m.kinds[dev] = kind
+	return kind, nil
+}
+
+// mounted counts what is mounted in the mount namespace of a process, once for each of them.
+func (m *memoryMeter) mounted(dir string) error {
+	namespace, err := os.Readlink(filepath.Join(dir, "ns", "mnt"))
+	if err != nil || m.namespaces[namespace] {
+		return nil // it has ended, or is not ours to look into
+	}
+	m.namespaces[namespace] = true
+	f, err := os.Open(filepath.Join(dir, "mountinfo"))
+	if err != nil {
+		return nil // likewise
+	}
+	defer f.Close()
+	root := -1
+	defer func() {
+		if root >= 0 {
+			_ = unix.Close(root)
+		}
+	}()
+	lines := bufio.NewReader(f)
+	for {
+		line, err := lines.ReadString('\n')
+		if err != nil {
+			return nil // the end, or that of the process
+		}
+		if m.mounts++; m.mounts > maxMounts {
+			return &ExceededError{Memory, fmt.Sprintf("the sandbox has more than %d mounts: the memory in them cannot be counted", maxMounts)}
+		}
+		mount, ok := parseMount(line)
+		if !ok || m.kinds[mount.dev] != 0 || mount.kind != "tmpfs" && mount.kind != "ramfs" {
+			continue
+		}
+		if root < 0 {
+			if root, err = unix.Open(filepath.Join(dir, "root"), unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0); err != nil {
+				return nil // likewise
+			}
+		}
+		if err := m.mountPoint(root, mount); err != nil {
+			return err
+		}
+	}
+}
+
+// mountPoint counts a mounted file system. One below another mount cannot be reached.
+func (m *memoryMeter) mountPoint(root int, mount mountLine) error {
+	fd, err := unix.Openat2(root, mount.point, &unix.OpenHow{
+		Flags: unix.O_PATH | unix.O_CLOEXEC, Resolve: unix.RESOLVE_IN_ROOT | unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_MAGICLINKS,
+	})
+	if err != nil {
+		return nil // gone, or out of sight
+	}
+	defer unix.Close(fd)
+	var st unix.Stat_t
+	var where unix.Statfs_t
+	if unix.Fstat(fd, &st) != nil || st.Dev != mount.dev || unix.Fstatfs(fd, &where) != nil {
+		return nil
+	}
+	_, err = m.device(st.Dev, &where)
+	return err
+}
+
+// mountLine is a line of /proc/PID/mountinfo.
+type mountLine struct {
+	dev   uint64
+	point string
+	kind  string
+}
+
+func parseMount(line string) (mountLine, bool) {
+	before, after, ok := strings.Cut(line, " - ")
+	fields, types := strings.Fields(before), strings.Fields(after)
+	if !ok || len(fields) < 5 || len(types) == 0 {
+		return mountLine{}, false
+	}
+	dev, ok := parseDevice(fields[2], 10)
+	return mountLine{dev, unescape(fields[4]), types[0]}, ok
+}
+
+// unescape replaces \040 and the like, as the kernel writes characters that separate fields.
+func unescape(path string) string {
+	if !strings.Contains(path, `\`) {
+		return path
+	}
+	var b strings.Builder
+	for i := 0; i < len(path); i++ {
+		if path[i] == '\\' && i+3 < len(path) {
+			if c, err := strconv.ParseUint(path[i+1:i+4], 8, 8); err == nil {
+				b.WriteByte(byte(c))
+				i += 3
+				continue
+			}
+		}
+		b.WriteByte(path[i])
+	}
+	return b.String()
+}
