@@ -22,6 +22,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.yaml.in/yaml/v3"
 
+	"github.com/overwinter-dev/overwinter/internal/porttest"
 	"github.com/overwinter-dev/overwinter/internal/postgres/postgrestest"
 )
 
@@ -253,7 +254,7 @@ func TestComposeFileWorksByHand(t *testing.T) {
 	c, images := readCompose(t, given), readDockerfile(t)
 	dir := stackDir(t)
 	require.NoError(t, os.MkdirAll(dir, 0o755)) //nolint:gosec // sandboxes of other users are below it
-	address := func() string { return fmt.Sprintf("127.0.0.1:%d", freePort(t)) }
+	address := func() string { return fmt.Sprintf("127.0.0.1:%d", porttest.Free(t)) }
 	temporal, modal, api, health := address(), address(), address(), address()
 	_, temporalPort, err := net.SplitHostPort(temporal)
 	require.NoError(t, err)
@@ -295,7 +296,7 @@ func TestComposeFileWorksByHand(t *testing.T) {
 		})
 	}
 
-	start("temporal", "--ip", "127.0.0.1", "--port", temporalPort, "--ui-port", fmt.Sprint(freePort(t)))
+	start("temporal", "--ip", "127.0.0.1", "--port", temporalPort, "--ui-port", fmt.Sprint(porttest.Free(t)))
 	start("local-modal")
 	out, err := prepare(t.Context(), "migrate").CombinedOutput()
 	require.NoError(t, err, "%s", out)

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/overwinter-dev/overwinter/internal/porttest"
 )
 
 // proxy relays TCP connections from a loopback port to a server, and can stop doing so in the ways a
@@ -42,7 +44,7 @@ func (p *pair) reset() {
 func newProxy(t *testing.T, dial func() (net.Conn, error)) *proxy {
 	t.Helper()
 	p := &proxy{
-		address: fmt.Sprintf("127.0.0.1:%d", freePort(t)), dial: dial,
+		address: fmt.Sprintf("127.0.0.1:%d", porttest.Free(t)), dial: dial,
 		pairs: map[*pair]struct{}{}, open: make(chan struct{}),
 	}
 	close(p.open)

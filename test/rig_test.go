@@ -25,6 +25,7 @@ import (
 	"go.temporal.io/sdk/log"
 	"golang.org/x/sys/unix"
 
+	"github.com/overwinter-dev/overwinter/internal/porttest"
 	"github.com/overwinter-dev/overwinter/internal/postgres/postgrestest"
 )
 
@@ -80,7 +81,7 @@ func (r *rig) addWorker(t *testing.T, through *proxy) {
 	env := slices.DeleteFunc(strings.Split(strings.TrimRight(string(raw), "\x00"), "\x00"), func(v string) bool {
 		return strings.HasPrefix(v, "OVERWINTER_DATABASE_URL=")
 	})
-	health := fmt.Sprintf("127.0.0.1:%d", freePort(t))
+	health := fmt.Sprintf("127.0.0.1:%d", porttest.Free(t))
 	logs, err := os.Create(filepath.Join(r.dir, "logs", fmt.Sprintf("worker%d.log", len(r.extra)+2)))
 	require.NoError(t, err)
 	t.Cleanup(func() { logs.Close() })
@@ -309,7 +310,7 @@ type temporalServer struct {
 
 func startTemporal(t *testing.T) *temporalServer {
 	t.Helper()
-	port, uiPort := freePort(t), freePort(t)
+	port, uiPort := porttest.Free(t), porttest.Free(t)
 	dir, path, out := t.TempDir(), program(t, "overwinter-temporal"), &safeBuffer{}
 	t.Cleanup(func() {
 		if t.Failed() {

@@ -2,11 +2,8 @@ package test
 
 import (
 	"bytes"
-	"context"
 	"fmt"
 	"io"
-	"math/rand/v2"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -19,6 +16,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/overwinter-dev/overwinter/internal/porttest"
 )
 
 // stack is one running `overwinter dev`.
@@ -50,7 +49,7 @@ func startStackIn(t *testing.T, dir string, extra ...string) *stack {
 // startStackEnv is startStackIn with variables added to the environment.
 func startStackEnv(t *testing.T, env []string, dir string, extra ...string) *stack {
 	t.Helper()
-	apiPort, temporalPort, uiPort := freePort(t), freePort(t), freePort(t)
+	apiPort, temporalPort, uiPort := porttest.Free(t), porttest.Free(t), porttest.Free(t)
 	s := &stack{dir: dir, env: env, api: fmt.Sprintf("127.0.0.1:%d", apiPort), engine: fmt.Sprintf("127.0.0.1:%d", temporalPort), ui: uiPort}
 	s.args = append([]string{
 		"dev", "--data-dir", dir, "--api-address", s.api,
@@ -203,38 +202,6 @@ func program(t *testing.T, name string) string {
 	_, err = os.Stat(path)
 	require.NoError(t, err, "the programs are not built: run make build")
 	return path
-}
-
-// Ports that this run of the tests has given out; the rest is below.
-var ports struct {
-	sync.Mutex
-	given map[int]bool
-}
-
-// freePort is a free port that the kernel does not assign by itself: it is below those. Between now
-// and its use other programs of the tests ask for many.
-func freePort(t *testing.T) int {
-	t.Helper()
-	ports.Lock()
-	defer ports.Unlock()
-	if ports.given == nil {
-		ports.given = map[int]bool{}
-	}
-	for range 1000 {
-		port := 10000 + rand.IntN(20000) //nolint:gosec // any will do
-		if ports.given[port] {
-			continue
-		}
-		l, err := (&net.ListenConfig{}).Listen(context.Background(), "tcp", fmt.Sprintf("127.0.0.1:%d", port))
-		if err != nil {
-			continue
-		}
-		ports.given[port] = true
-		require.NoError(t, l.Close())
-		return port
-	}
-	require.FailNow(t, "there is no free port")
-	return 0
 }
 
 // eventually tries until try succeeds, with a pause between, and fails with its

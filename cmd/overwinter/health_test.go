@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"net"
@@ -15,16 +16,14 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/require"
 
+	"github.com/overwinter-dev/overwinter/internal/porttest"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
 // healthServer serves health checks on a free port until the test ends.
 func healthServer(t *testing.T, checks map[string]func(context.Context) error, logger *slog.Logger) string {
 	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	address := listener.Addr().String()
-	require.NoError(t, listener.Close())
+	address := fmt.Sprintf("127.0.0.1:%d", porttest.Free(t))
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 	done := make(chan error, 1)
 	go func() { done <- serveHealth(ctx, address, checks, prometheus.NewRegistry(), logger) }()

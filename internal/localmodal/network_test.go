@@ -3,7 +3,6 @@ package localmodal_test
 import (
 	"fmt"
 	"io"
-	"math/rand/v2"
 	"net"
 	"net/http"
 	"strconv"
@@ -14,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/overwinter-dev/overwinter/internal/localmodal/box"
+	"github.com/overwinter-dev/overwinter/internal/porttest"
 )
 
 // serveHTTP answers every request on its port with its X-Verified-User-Data.
@@ -31,7 +31,7 @@ func (b *bundle) webServer() (*modal.Sandbox, int) {
 	b.t.Helper()
 	port, blocked := 8080, true
 	if b.lacks(box.BlockedNetwork) {
-		port, blocked = freePort(b.t), false
+		port, blocked = porttest.Free(b.t), false
 	}
 	probe, err := modal.NewTCPProbe(port, nil)
 	require.NoError(b.t, err)
@@ -41,21 +41,6 @@ func (b *bundle) webServer() (*modal.Sandbox, int) {
 	})
 	require.NoError(b.t, sb.WaitUntilReady(b.ctx, patience, nil))
 	return sb, port
-}
-
-// freePort is a free port that the kernel does not assign by itself: it is below those.
-func freePort(t testing.TB) int {
-	t.Helper()
-	for range 1000 {
-		port := 10_000 + rand.IntN(20_000) //nolint:gosec // any will do
-		listener, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
-		if err == nil {
-			require.NoError(t, listener.Close())
-			return port
-		}
-	}
-	require.FailNow(t, "there is no free port")
-	return 0
 }
 
 func get(t *testing.T, url, token string) (int, string) {

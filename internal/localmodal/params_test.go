@@ -17,6 +17,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/overwinter-dev/overwinter/internal/localmodal/box"
+	"github.com/overwinter-dev/overwinter/internal/porttest"
 )
 
 // Modal's command line tool makes secrets by this call: the Go SDK has none for it.
@@ -115,7 +116,7 @@ func TestTunnelsTakeOnlyThoseOnTheInboundAllowlist(t *testing.T) {
 	b := setup(t)
 	port := 8080
 	if b.lacks(box.OwnNetwork) {
-		port = freePort(t)
+		port = porttest.Free(t)
 	}
 	for list, admitted := range map[string]bool{"127.0.0.0/8": true, "203.0.113.0/24": false} {
 		probe, err := modal.NewTCPProbe(port, nil)

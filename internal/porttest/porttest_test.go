@@ -1,0 +1,47 @@
+package porttest
+
+import (
+	"fmt"
+	"net"
+	"os/exec"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// Without a pause, other tests start programs, each of which has this process's sockets for a moment.
+func TestAFreePortIsFreeWhileProgramsStart(t *testing.T) {
+	t.Parallel()
+	var programs sync.WaitGroup
+	done := make(chan struct{})
+	for range 6 {
+		programs.Go(func() {
+			for {
+				select {
+				case <-done:
+					return
+				default:
+					_ = exec.CommandContext(t.Context(), "true").Run() // that it starts is enough
+				}
+			}
+		})
+	}
+	defer programs.Wait()
+	defer close(done)
+	for range 1000 {
+		listener, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", Free(t)))
+		require.NoError(t, err)
+		require.NoError(t, listener.Close())
+	}
+}
+
+func TestAPortInUseIsNotFree(t *testing.T) {
+	t.Parallel()
+	for _, address := range []string{"127.0.0.1:0", "0.0.0.0:0", "[::]:0"} {
+		listener, err := net.Listen("tcp", address)
+		require.NoError(t, err)
+		require.False(t, isFree(listener.Addr().(*net.TCPAddr).Port), address)
+		require.NoError(t, listener.Close())
+	}
+}
