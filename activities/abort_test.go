@@ -62,7 +62,7 @@ func TestAnAgentThatIgnoresAnAbortIsKilled(t *testing.T) {
 	require.Equal(t, session.OutcomeCancelled, result.Outcome)
 	grace := demo.New().Interrupt(in.RunID).Grace
 	require.GreaterOrEqual(t, time.Since(began), grace-time.Second)
-	require.Less(t, time.Since(began), grace+10*time.Second)
+	require.Less(t, time.Since(began), grace+time.Minute)
 	require.Contains(t, b.say(t, ready, "recall"), "2 prompts", "and started again with its memory")
 }
 

@@ -39,7 +39,7 @@ import (
 var masterKey = []byte("a secret of thirty-two bytes ...")
 
 // patience bounds every wait of a test.
-const patience = 30 * time.Second
+const patience = 2 * time.Minute
 
 // bundle is a database with one session in it, and the activities of one worker.
 type bundle struct {

@@ -25,7 +25,7 @@ import (
 )
 
 // patience is how long the suite waits for anything an agent does.
-const patience = 90 * time.Second
+const patience = 3 * time.Minute
 
 // bench is one session with its home, its workspace and all runs so far.
 type bench struct {

@@ -114,7 +114,7 @@ func (p *program) turn(t *testing.T, content string, answers ...agent.Answer) pl
 		select {
 		case data, ok = <-p.frames:
 			require.True(t, ok, "the process is gone")
-		case <-time.After(30 * time.Second):
+		case <-time.After(2 * time.Minute):
 			require.FailNow(t, "the agent does nothing")
 		}
 		got, err := tr.Translate(agent.Frame{No: no, Stream: agent.Stdout, At: time.Now(), Data: data})
