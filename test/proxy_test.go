@@ -26,6 +26,9 @@ type proxy struct {
 	delay    time.Duration
 	closed   bool
 	running  sync.WaitGroup
+
+	// broken is held while the proxy refuses or stalls: a storm may draw either twice at the same time.
+	broken sync.Mutex
 }
 
 // pair is one relayed connection.
@@ -131,6 +134,8 @@ func (p *proxy) pass() {
 // refuse closes the port and resets every connection for d.
 func (p *proxy) refuse(t *testing.T, d time.Duration) {
 	t.Helper()
+	p.broken.Lock()
+	defer p.broken.Unlock()
 	p.mu.Lock()
 	l := p.listener
 	p.listener = nil
@@ -156,6 +161,8 @@ func (p *proxy) resetLocked() {
 
 // stall delivers nothing for d, in neither direction, and breaks no connection.
 func (p *proxy) stall(d time.Duration) {
+	p.broken.Lock()
+	defer p.broken.Unlock()
 	p.mu.Lock()
 	p.open = make(chan struct{})
 	p.mu.Unlock()
@@ -279,4 +286,33 @@ func TestProxyFailsAsAsked(t *testing.T) {
 	require.NoError(t, say(c))
 	require.GreaterOrEqual(t, time.Since(began), 400*time.Millisecond, "there and back")
 	<-done
+}
+
+// TestAProxyIsBrokenTwiceAtOnce: one fault after the other, and everything passes after the second.
+func TestAProxyIsBrokenTwiceAtOnce(t *testing.T) {
+	t.Parallel()
+	for name, fault := range map[string]func(t *testing.T, p *proxy){
+		"refused": func(t *testing.T, p *proxy) { p.refuse(t, 50*time.Millisecond) },
+		"stalled": func(_ *testing.T, p *proxy) { p.stall(50 * time.Millisecond) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p := newProxy(t, func() (net.Conn, error) {
+				ours, theirs := net.Pipe()
+				go func() { theirs.Write([]byte("hello")); theirs.Close() }() //nolint:errcheck // the reader sees it
+				return ours, nil
+			})
+			var both sync.WaitGroup
+			for range 2 {
+				both.Go(func() { fault(t, p) })
+			}
+			both.Wait()
+			conn, err := net.Dial("tcp", p.address)
+			require.NoError(t, err)
+			defer conn.Close()
+			got, err := io.ReadAll(conn)
+			require.NoError(t, err)
+			require.Equal(t, "hello", string(got))
+		})
+	}
 }
