@@ -37,7 +37,7 @@ type WorkerCmd struct {
 	RetainTerminated time.Duration `env:"OVERWINTER_RETAIN_TERMINATED" placeholder:"DURATION" help:"Purge sessions this long after they were terminated, at least 1m, such as 720h. Default: never."`
 	RetainEvents     time.Duration `env:"OVERWINTER_RETAIN_EVENTS" placeholder:"DURATION" help:"Delete events older than this of sessions that sleep or are terminated, at least 1m, such as 2160h. Default: never."`
 	MaxTurns         int           `env:"OVERWINTER_MAX_TURNS" default:"1000" placeholder:"N" help:"Maximum number of concurrent turns on this worker. Default ${default}."`
-	Attend           time.Duration `env:"OVERWINTER_ATTEND" default:"0s" placeholder:"DURATION" help:"How long to stay with a session after a turn, to run its next prompt without a round through Temporal; at most 1m, 0 for not at all. Default ${default}."`
+	Attend           time.Duration `env:"OVERWINTER_ATTEND" default:"20s" placeholder:"DURATION" help:"How long to stay with a session after a turn, to run its next prompt without a round through Temporal; at most 1m, 0 for not at all. Default ${default}."`
 	HealthAddress    string        `env:"OVERWINTER_WORKER_HEALTH_ADDRESS" placeholder:"ADDR" help:"Address that serves /healthz, /readyz and /metrics. Default: none."`
 }
 
