@@ -8,6 +8,7 @@ import (
 	"path"
 	"slices"
 	"strings"
+	"time"
 	"unicode/utf8"
 
 	"github.com/overwinter-dev/overwinter/internal/conversation"
@@ -116,6 +117,14 @@ func storablePath(p string) bool {
 		!path.IsAbs(p) && path.Clean(p) == p && p != "." && p != ".." && !strings.HasPrefix(p, "../")
 }
 
+// storableTime is a time that JSON can express; a zero one stands for others.
+func storableTime(t time.Time) time.Time {
+	if t = t.UTC(); t.Year() < 1 || t.Year() > 9999 {
+		return time.Time{}
+	}
+	return t
+}
+
 // filesWrite writes changes and their events. Of several changes of one file the newest is stored,
 // and each is reported.
 func (s *sessionTx) filesWrite(ctx context.Context, db *DB, w *dbsqlc.WorkspaceCountsRow, runID string, changes []session.FileChange, mask func(string) string) error {
@@ -180,7 +189,7 @@ func (s *sessionTx) filesWrite(ctx context.Context, db *DB, w *dbsqlc.WorkspaceC
 		put.Sizes = append(put.Sizes, c.Size)
 		put.Sums = append(put.Sums, text(c.SHA256))
 		put.Modes = append(put.Modes, int32(c.Mode&0o777))
-		put.Modified = append(put.Modified, c.ModifiedAt.UTC())
+		put.Modified = append(put.Modified, storableTime(c.ModifiedAt))
 		put.Contents = append(put.Contents, content)
 		put.Unsaved = append(put.Unsaved, string(c.Unsaved))
 	}

@@ -310,6 +310,7 @@ func (s *sessionTx) runEnd(ctx context.Context, run dbsqlc.Run, ending session.R
 	if err := s.abortLost(ctx, run.ID, &ending); err != nil {
 		return session.Run{}, err
 	}
+	ending.Usage = ending.Usage.Bounded()
 	reason := text(ending.Reason)
 	requeue := ending.Requeue && !session.State(s.row.Status).Final()
 	runID, promptID := run.ID, run.PromptID

@@ -24,6 +24,32 @@ type Usage struct {
 	ToolCalls    int64   `json:"toolCalls"`
 }
 
+// The bounds of what is believed of a turn's usage: an agent may print any number. The totals of a session stop growing
+// at MaxTotalCount and MaxTotalCostUSD.
+const (
+	MaxTurnCount    = 1_000_000_000_000 // of tokens or tool calls
+	MaxTurnCostUSD  = 1_000_000_000.0
+	MaxTotalCount   = 1<<53 - 1 // what every JSON parser reads exactly
+	MaxTotalCostUSD = 1_000_000_000_000.0
+)
+
+// Bounded returns u with each number between 0 and its bound.
+func (u Usage) Bounded() Usage {
+	return Usage{
+		InputTokens: boundedCount(u.InputTokens), OutputTokens: boundedCount(u.OutputTokens),
+		CostUSD: boundedCost(u.CostUSD), ToolCalls: boundedCount(u.ToolCalls),
+	}
+}
+
+func boundedCount(n int64) int64 { return min(max(n, 0), MaxTurnCount) }
+
+func boundedCost(usd float64) float64 {
+	if !(usd > 0) { // also what is not a number
+		return 0
+	}
+	return min(usd, MaxTurnCostUSD)
+}
+
 // Dispatch orders the attempts at a run. A workflow is allotted a new number each time it gives the
 // run to a worker; Attempt counts the engine's attempts under that number.
 type Dispatch struct {

@@ -182,6 +182,21 @@ func TestATurnEndsWhenTheAgentIsIdleAndHasGivenAResult(t *testing.T) {
 	require.Equal(t, "do it", b.Content)
 }
 
+// TestUsageOfAnySizeIsCounted: a cost that is not finite could not be stored.
+func TestUsageOfAnySizeIsCounted(t *testing.T) {
+	t.Parallel()
+	id := ours(t)
+	huge := `{"type":"result","subtype":"success","is_error":false,"result":"ok","usage":{"input_tokens":1e300,"output_tokens":-1e300},"total_cost_usd":%s}`
+	p := play(t, testRun, true, running, lifecycle(id, "started"), system, replay(id),
+		fmt.Sprintf(huge, "-1e308"), fmt.Sprintf(huge, "1.7e308"), lifecycle(id, "completed"), idle)
+	require.NotNil(t, p.end)
+	require.Equal(t, session.Usage{InputTokens: session.MaxTurnCount, CostUSD: session.MaxTurnCostUSD}, p.end.Usage)
+	for _, e := range p.events {
+		_, err := conversation.Encode(e.Data)
+		require.NoError(t, err)
+	}
+}
+
 func TestWhatWasUnderWayBeforeDoesNotEndATurn(t *testing.T) {
 	t.Parallel()
 	id := ours(t)

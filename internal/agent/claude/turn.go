@@ -189,6 +189,7 @@ func (t *translator) spent(usage, models, total []byte, at time.Time) {
 		t.use(usage)
 		t.state.Usage.CostUSD += max(0, sum-t.state.Total)
 	}
+	t.state.Usage = t.state.Usage.Bounded()
 	t.state.Total = sum
 	t.emit(t.metadata(at))
 }
@@ -200,14 +201,17 @@ func (t *translator) use(usage []byte) {
 		switch string(key) {
 		case "inputTokens", "cacheReadInputTokens", "cacheCreationInputTokens",
 			"input_tokens", "cache_read_input_tokens", "cache_creation_input_tokens":
-			u.InputTokens += int64(number(value))
+			u.InputTokens += count(value)
 		case "outputTokens", "output_tokens":
-			u.OutputTokens += int64(number(value))
+			u.OutputTokens += count(value)
 		case "costUSD":
 			u.CostUSD += number(value)
 		}
 	})
 }
+
+// count reads a number of tokens.
+func count(raw []byte) int64 { return int64(min(max(number(raw), 0), session.MaxTurnCount)) }
 
 func (t *translator) metadata(at time.Time) conversation.Event {
 	u := t.state.Usage

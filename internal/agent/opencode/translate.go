@@ -12,6 +12,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/agent/opencode/opencodeformat"
 	"github.com/overwinter-dev/overwinter/internal/agent/stdio"
 	"github.com/overwinter-dev/overwinter/internal/conversation"
+	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
 // translator reads the lines of one run.
@@ -561,9 +562,10 @@ func (t *translator) progressed(at time.Time) {
 // spent adds up what an answer of the model has used.
 func (t *translator) spent(p *opencodeformat.Part, at time.Time) {
 	u, n := &t.state.Usage, tokensOf(p)
-	u.InputTokens += int64(n.Input + n.Cache.Read + n.Cache.Write)
-	u.OutputTokens += int64(n.Output + n.Reasoning)
+	u.InputTokens += int64(min(n.Input+n.Cache.Read+n.Cache.Write, session.MaxTurnCount))
+	u.OutputTokens += int64(min(n.Output+n.Reasoning, session.MaxTurnCount))
 	u.CostUSD += costOf(p)
+	*u = u.Bounded()
 	t.emit(t.metadata(at))
 }
 

@@ -131,10 +131,10 @@ const sessionCount = `-- name: SessionCount :exec
 UPDATE sessions SET
     last_seq = $1,
     messages = messages + 1,
-    tool_calls = tool_calls + $2,
-    input_tokens = input_tokens + $3,
-    output_tokens = output_tokens + $4,
-    cost_usd = cost_usd + $5,
+    tool_calls = least(tool_calls::numeric + $2::bigint, 9007199254740991),
+    input_tokens = least(input_tokens::numeric + $3::bigint, 9007199254740991),
+    output_tokens = least(output_tokens::numeric + $4::bigint, 9007199254740991),
+    cost_usd = least(cost_usd + $5::float8, 1e12),
     attendant = $6,
     last_activity_at = greatest(last_activity_at, $7::timestamptz)
 WHERE id = $8
@@ -152,7 +152,8 @@ type SessionCountParams struct {
 }
 
 // SessionCount stores what the end of a turn changes of its session. The attendant is the attempt that has asked to
-// claim the next prompt.
+// claim the next prompt. The totals stop growing at session.MaxTotalCount and MaxTotalCostUSD. A sum beyond the range of
+// its type would be an error, and no turn of the session could end any more.
 func (q *Queries) SessionCount(ctx context.Context, db DBTX, arg *SessionCountParams) error {
 	_, err := db.Exec(ctx, sessionCount,
 		arg.LastSeq,

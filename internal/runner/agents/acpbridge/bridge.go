@@ -499,7 +499,7 @@ func (b *talk) failed(message string) {
 func (b *talk) end(outcome session.Outcome, reason string, used session.Usage) {
 	b.tell(b.Cut(now()))
 	used.ToolCalls, used.CostUSD = b.Calls, max(0, b.cost-b.before)
-	end := acpformat.EndNote{At: now(), Outcome: outcome, Reason: reason, Usage: used, Model: b.model}
+	end := acpformat.EndNote{At: now(), Outcome: outcome, Reason: reason, Usage: used.Bounded(), Model: b.model}
 	past := b.journal.runs[b.Turn.Run]
 	past.ended, past.end = true, end
 	b.note(stdio.Note{Type: acpformat.NoteEnd, RunID: b.Turn.Run, Data: acpformat.Encode(end)})

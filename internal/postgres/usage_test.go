@@ -1,0 +1,47 @@
+package postgres_test
+
+import (
+	"math"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/overwinter-dev/overwinter/internal/session"
+)
+
+// TestATurnEndsWhateverUsageItsAgentReports: the sum of what an agent reports must not exceed a column, or no turn of the session
+// would end, and it could not be stopped.
+func TestATurnEndsWhateverUsageItsAgentReports(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.running(t)
+	for _, usage := range []session.Usage{
+		{InputTokens: math.MaxInt64, OutputTokens: math.MaxInt64, CostUSD: math.MaxFloat64, ToolCalls: math.MaxInt64},
+		{InputTokens: math.MaxInt64, OutputTokens: math.MaxInt64, CostUSD: math.Inf(1), ToolCalls: math.MaxInt64},
+		{InputTokens: math.MinInt64, OutputTokens: -1, CostUSD: math.NaN(), ToolCalls: -1},
+	} {
+		run := b.begin(t, b.submit(t, "hello"))
+		_, err := b.RunEnd(b.ctx, session.RunEnding{RunID: run, Token: "t1", Outcome: session.OutcomeCompleted, Usage: usage})
+		require.NoError(t, err)
+	}
+	s, err := b.SessionGet(b.ctx, b.id)
+	require.NoError(t, err)
+	require.Equal(t, session.Metrics{
+		Messages: 3, ToolCalls: 2 * session.MaxTurnCount, InputTokens: 2 * session.MaxTurnCount, OutputTokens: 2 * session.MaxTurnCount,
+		CostUSD: 2 * session.MaxTurnCostUSD,
+	}, s.Metrics)
+
+	// As an earlier release stored it.
+	b.sql(t, `UPDATE sessions SET tool_calls = $2, input_tokens = $2, output_tokens = $2, cost_usd = $3 WHERE id = $1`, b.id, int64(math.MaxInt64), math.MaxFloat64)
+	_, err = b.RunEnd(b.ctx, session.RunEnding{
+		RunID: b.begin(t, b.submit(t, "hello")), Token: "t1", Outcome: session.OutcomeCompleted,
+		Usage: session.Usage{InputTokens: 1, OutputTokens: 1, CostUSD: 1, ToolCalls: 1},
+	})
+	require.NoError(t, err)
+	s, err = b.SessionGet(b.ctx, b.id)
+	require.NoError(t, err)
+	require.Equal(t, session.Metrics{
+		Messages: 4, ToolCalls: session.MaxTotalCount, InputTokens: session.MaxTotalCount, OutputTokens: session.MaxTotalCount,
+		CostUSD: session.MaxTotalCostUSD,
+	}, s.Metrics)
+}
