@@ -49,6 +49,11 @@ type Config struct {
 	RunnerGrace time.Duration
 	// ConfirmPause is the time between two questions about an image that was not found. Default 2s.
 	ConfirmPause time.Duration
+	// InterruptedPause is the time between the report of a runner that it was interrupted while it had a run, and the end of
+	// that run: a program in its place can report it for each run, and the policy of a prompt may be to run it again. Default 2s.
+	InterruptedPause time.Duration
+	// FlushTimeout bounds the end of a turn, in which its runner sends the rest of the transcripts. Default 2m.
+	FlushTimeout time.Duration
 	// SetupTimeout bounds a session's setup script, in whole seconds. Default 10m.
 	SetupTimeout time.Duration
 	// TurnStall is how long the loop of a turn may make no progress before its attempt is
@@ -147,6 +152,12 @@ func New(c Config) (*Control, *Turns) {
 	}
 	if c.ConfirmPause == 0 {
 		c.ConfirmPause = 2 * time.Second
+	}
+	if c.InterruptedPause == 0 {
+		c.InterruptedPause = 2 * time.Second
+	}
+	if c.FlushTimeout == 0 {
+		c.FlushTimeout = 2 * time.Minute
 	}
 	if c.SetupTimeout == 0 {
 		c.SetupTimeout = 10 * time.Minute

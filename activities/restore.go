@@ -110,6 +110,7 @@ func (w *work) restoreFrom(ctx context.Context, in SandboxRequest, bundle sessio
 	if err != nil {
 		return SandboxReady{}, w.spentOr(ctx, in, sb, err)
 	}
+	receipt = receipt.Bounded()
 	ready.Receipt = &receipt
 	if receipt.Kind == session.ReceiptFull {
 		if err := w.Store.BundleProve(ctx, bundle.ID); err != nil {
@@ -239,8 +240,10 @@ func (w *work) resolves(ctx context.Context, image string) (bool, error) {
 	}
 }
 
-func (w *work) pause(ctx context.Context) error {
-	timer := time.NewTimer(w.ConfirmPause)
+func (w *work) pause(ctx context.Context) error { return pauseFor(ctx, w.ConfirmPause) }
+
+func pauseFor(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {
 	case <-timer.C:

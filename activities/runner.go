@@ -198,7 +198,7 @@ func (w *work) seal(ctx context.Context, sessionID string, generation int64, sb 
 	if code != runner.ExitOK {
 		return session.Manifest{}, fmt.Errorf("seal: the runner's command ended with %d", code)
 	}
-	return sealed.Manifest, nil
+	return sealed.Manifest.Bounded(), nil
 }
 
 // FlushSandbox has the agent stopped and the rest of its transcripts stored

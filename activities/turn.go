@@ -266,8 +266,21 @@ func (t *turn) run(ctx context.Context) (err error) {
 		}
 	}
 	if t.end == nil {
+		if err := pauseFor(ctx, t.InterruptedPause); err != nil {
+			return err
+		}
 		return final(DeliveryUnknown, errors.New("the runner was interrupted while it had this run"))
 	}
+	return t.flush(ctx, link)
+}
+
+// errNotFlushed ends the wait for a runner that keeps its link alive and does not say that it has sent everything.
+var errNotFlushed = errors.New("the runner has not sent the rest of the transcripts in time")
+
+// flush settles the turn and stores the rest of the transcripts. It takes FlushTimeout at most, whatever the runner does.
+func (t *turn) flush(ctx context.Context, link *turnLink) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, t.FlushTimeout, errNotFlushed)
+	defer cancel()
 	if err := link.link.Settle(); err != nil {
 		return fmt.Errorf("settle the turn: %w", err)
 	}
