@@ -45,7 +45,7 @@ func isFree(port int) bool {
 	if err != nil {
 		return false
 	}
-	defer syscall.Close(s) //nolint:errcheck // nothing was written
+	defer syscall.Close(s) // nothing was written
 	// As the sockets of servers have it: then only listening ones are in each other's way.
 	if err := syscall.SetsockoptInt(s, syscall.SOL_SOCKET, syscall.SO_REUSEADDR, 1); err != nil {
 		return false

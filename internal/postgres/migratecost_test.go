@@ -38,7 +38,7 @@ func TestSessionsAreNumberedInOnePass(t *testing.T) {
 	before := read()
 	exec("CALL event_log_number()")
 	require.Less(t, read()-before, 10*sessions)
-	require.EqualValues(t, 0, query[int](t.Context(), t, url, "SELECT count(*)::int FROM sessions WHERE no IS NULL"))
+	require.Zero(t, query[int](t.Context(), t, url, "SELECT count(*)::int FROM sessions WHERE no IS NULL"))
 
 	// What was numbered keeps its number when an interrupted migration is run again.
 	exec("UPDATE sessions SET no = NULL WHERE no > 1500")

@@ -16,10 +16,12 @@ func TestPromptsAndInterruptsNameTheirRun(t *testing.T) {
 	in := agent.PromptInput{RunID: "run_1", PromptID: "prm_1", Content: "a\nb", Author: "ada", At: at}
 	line, err := bridged.Prompt("Codex", in)
 	require.NoError(t, err)
-	require.Equal(t, `{"type":"prompt","runId":"run_1","promptId":"prm_1","content":"a\nb","author":"ada","at":"2026-01-02T02:04:05.678Z"}`+"\n", string(line))
+	require.JSONEq(t, `{"type":"prompt","runId":"run_1","promptId":"prm_1","content":"a\nb","author":"ada","at":"2026-01-02T02:04:05.678Z"}`, string(line))
+	require.Equal(t, byte('\n'), line[len(line)-1])
 	_, err = bridged.Prompt("Codex", agent.PromptInput{Content: "a"})
 	require.EqualError(t, err, "prompt Codex: no run id")
 	interrupt := bridged.Interrupt("run_1")
-	require.Equal(t, `{"type":"interrupt","runId":"run_1"}`+"\n", string(interrupt.Stdin))
+	require.JSONEq(t, `{"type":"interrupt","runId":"run_1"}`, string(interrupt.Stdin))
+	require.Equal(t, byte('\n'), interrupt.Stdin[len(interrupt.Stdin)-1])
 	require.Positive(t, interrupt.Grace)
 }

@@ -15,10 +15,11 @@ const (
 	NoteBlock stdio.NoteType = "block"
 	// NoteAnswered says that the question ID has been answered.
 	NoteAnswered stdio.NoteType = "answered"
-	// NoteEnd ends a turn; data is endNote.
+	// NoteEnd ends a turn; data is EndNote.
 	NoteEnd stdio.NoteType = "end"
 )
 
+// EndNote is how a turn ended.
 type EndNote struct {
 	At      time.Time       `json:"at"`
 	Outcome session.Outcome `json:"outcome"`

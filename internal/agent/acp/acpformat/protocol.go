@@ -164,6 +164,7 @@ func Decode(raw []byte, v any) bool {
 	return err == nil
 }
 
+// Encode encodes a message or a part of one.
 func Encode(v any) json.RawMessage {
 	b, err := json.Marshal(v)
 	if err != nil {

@@ -24,6 +24,7 @@ type Recorder struct {
 	Interrupted bool `json:"interrupted,omitempty"`
 }
 
+// OpenBlock is a block that has begun and not ended.
 type OpenBlock struct {
 	Block     conversation.Block `json:"block"`
 	Text      []byte             `json:"text,omitempty"` // deltas so far; the block's content is empty meanwhile
@@ -34,10 +35,10 @@ type OpenBlock struct {
 	Cut       bool               `json:"cut,omitempty"`   // there was more text than a state may have
 }
 
-const (
-	MaxOpen = 64 // blocks that are open at once
-)
+// MaxOpen is how many blocks are open at once, at most.
+const MaxOpen = 64
 
+// Find returns the open block with the id, the newest first; nil if there is none.
 func (r *Recorder) Find(id string) *OpenBlock {
 	for _, o := range slices.Backward(r.Open) {
 		if o.Block.ID == id {
@@ -265,6 +266,7 @@ func HasFields(raw json.RawMessage) bool {
 	return s != "" && s != "null" && s != "{}"
 }
 
+// Event returns an event of the main conversation.
 func Event(kind conversation.EventType, data any, at time.Time) conversation.Event {
 	return conversation.Event{Type: kind, ConversationID: conversation.Main, At: at, Data: data}
 }

@@ -74,8 +74,8 @@ func Question(l Frame) (session.Asked, bool) {
 	return q, true
 }
 
-// ask is a question to the user, as the agent writes it.
-type ask struct {
+// Ask is a question to the user, as the agent writes it.
+type Ask struct {
 	ID       string `json:"id"`
 	Header   string `json:"header"`
 	Question string `json:"question"`
@@ -88,13 +88,14 @@ type ask struct {
 // AskInput is the input of askTool, without what the agent adds to it in its request.
 func AskInput(questions []byte) json.RawMessage { return Object("questions", AsksOf(questions)) }
 
-func AsksOf(raw []byte) []ask {
-	asks := []ask{}
+// AsksOf reads the questions of a call; none where raw is something else.
+func AsksOf(raw []byte) []Ask {
+	asks := []Ask{}
 	Lenient(raw, &asks)
 	return asks
 }
 
-func (a ask) inquiry() session.InquiryItem {
+func (a Ask) inquiry() session.InquiryItem {
 	item := session.InquiryItem{Question: a.Question, Header: a.Header}
 	for _, o := range a.Options {
 		item.Options = append(item.Options, session.InquiryOption{Label: o.Label, Description: o.Description})

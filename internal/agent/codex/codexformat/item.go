@@ -573,6 +573,7 @@ func Object(pairs ...any) json.RawMessage {
 	return b.Bytes()
 }
 
+// First returns a, or b where a is empty.
 func First(a, b string) string {
 	if a != "" {
 		return a
@@ -580,6 +581,7 @@ func First(a, b string) string {
 	return b
 }
 
+// OrNull returns raw, or null where it is empty.
 func OrNull(raw json.RawMessage) json.RawMessage {
 	if len(raw) == 0 {
 		return json.RawMessage("null")

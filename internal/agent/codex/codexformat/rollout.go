@@ -45,6 +45,7 @@ type Payload struct {
 	Action  []byte
 }
 
+// Set stores the field of that name; fields of other names are ignored.
 func (p *Payload) Set(key, value []byte) {
 	switch string(key) {
 	case "type":

@@ -10,6 +10,7 @@ import (
 // LineType says what a line of the agent's stdin, stdout or transcript is.
 type LineType string
 
+// Types of lines.
 const (
 	LineUser         LineType = "user"         // a prompt; in a subagent's conversation what it was asked
 	LineInterrupt    LineType = "interrupt"    // stdin only

@@ -12,4 +12,5 @@ const (
 	AllowedFile = "allowed"
 )
 
+// TranscriptDir returns the directory with the transcripts of a session.
 func TranscriptDir(home, session string) string { return filepath.Join(home, RootDir, session) }

@@ -12,7 +12,7 @@ import (
 // The notes of this bridge, in addition to the common ones. All of them but stdio.NoteKnown are
 // lines of the journal as well, so that a transcript has what the stream has.
 const (
-	// NotePrompt begins a turn; data is promptNote.
+	// NotePrompt begins a turn; data is PromptNote.
 	NotePrompt stdio.NoteType = "prompt"
 	// NoteChat is a line that the agent has added to a chat file, as far as it says anything new. ID
 	// is the subagent whose file it is, or empty.
@@ -20,31 +20,33 @@ const (
 	// NoteText is the text of the answer whose record follows, where the record has it with
 	// something left out; data is a string.
 	NoteText stdio.NoteType = "text"
-	// NoteTool says that the call ID has begun, or waits for permission; data is toolNote.
+	// NoteTool says that the call ID has begun, or waits for permission; data is ToolNote.
 	NoteTool stdio.NoteType = "tool"
 	// NoteAnswered says that the question about the call ID has been answered; data is whether it
 	// may run.
 	NoteAnswered stdio.NoteType = "answered"
-	// NoteSubagent says that the subagent ID has begun; data is subagentNote.
+	// NoteSubagent says that the subagent ID has begun; data is SubagentNote.
 	NoteSubagent stdio.NoteType = "subagent"
 	// NoteInterrupt records that the agent was asked to abort the turn.
 	NoteInterrupt stdio.NoteType = "interrupt"
 	// NotePartial is what the agent had said at the end of a turn without writing it down; data is
-	// partialNote.
+	// PartialNote.
 	NotePartial stdio.NoteType = "partial"
 	// NoteHistory says that the agent remembers something else than what it wrote down so far; data
-	// is historyNote.
+	// is HistoryNote.
 	NoteHistory stdio.NoteType = "history"
-	// NoteLost says that the agent's memory could not be loaded; data is stamp.
+	// NoteLost says that the agent's memory could not be loaded; data is Stamp.
 	NoteLost stdio.NoteType = "lost"
-	// NoteEnd ends a turn; data is endNote.
+	// NoteEnd ends a turn; data is EndNote.
 	NoteEnd stdio.NoteType = "end"
 )
 
+// Stamp is the data of a note that has only its time.
 type Stamp struct {
 	At time.Time `json:"at"`
 }
 
+// PromptNote is a prompt as it was sent to the agent.
 type PromptNote struct {
 	At       time.Time `json:"at"`
 	PromptID string    `json:"promptId,omitempty"`
@@ -52,6 +54,7 @@ type PromptNote struct {
 	Content  string    `json:"content"`
 }
 
+// ToolNote is a call of a tool that has begun.
 type ToolNote struct {
 	At    time.Time `json:"at"`
 	Name  string    `json:"name"`
@@ -59,11 +62,13 @@ type ToolNote struct {
 	Asked bool      `json:"asked,omitempty"` // it waits for permission
 }
 
+// SubagentNote names the call that a subagent works for.
 type SubagentNote struct {
 	At        time.Time `json:"at"`
 	ToolUseID string    `json:"toolUseId,omitempty"`
 }
 
+// PartialNote is the text of an answer so far.
 type PartialNote struct {
 	At       time.Time `json:"at"`
 	Text     string    `json:"text,omitempty"`
@@ -80,6 +85,7 @@ type HistoryNote struct {
 	Added []json.RawMessage `json:"added,omitempty"`
 }
 
+// EndNote is how a turn ended.
 type EndNote struct {
 	At      time.Time       `json:"at"`
 	Outcome session.Outcome `json:"outcome"`

@@ -76,8 +76,8 @@ func (c ToolCall) Over() bool {
 	return c.ID != "" && (c.Status == "success" || c.Status == "error" || c.Status == "cancelled")
 }
 
-// part is a part of a message.
-type part struct {
+// Part is a part of a message.
+type Part struct {
 	Text     string          `json:"text"`
 	Thought  json.RawMessage `json:"thought"`
 	Response *Response       `json:"functionResponse"`
@@ -106,7 +106,7 @@ func Decode(raw []byte, v any) bool {
 }
 
 // Parts are the parts of a content, which is a string, a part, or a list of either.
-func Parts(raw json.RawMessage) []part {
+func Parts(raw json.RawMessage) []Part {
 	raw = bytes.TrimSpace(raw)
 	if len(raw) == 0 {
 		return nil
@@ -117,13 +117,13 @@ func Parts(raw json.RawMessage) []part {
 		if json.Unmarshal(raw, &s) != nil || s == "" {
 			return nil
 		}
-		return []part{{Text: s}}
+		return []Part{{Text: s}}
 	case '[':
 		var list []json.RawMessage
 		if json.Unmarshal(raw, &list) != nil {
 			return nil
 		}
-		var out []part
+		var out []Part
 		for _, r := range list {
 			if r = bytes.TrimSpace(r); len(r) > 0 && r[0] != '[' {
 				out = append(out, Parts(r)...)
@@ -131,9 +131,9 @@ func Parts(raw json.RawMessage) []part {
 		}
 		return out
 	case '{':
-		var p part
+		var p Part
 		if Decode(raw, &p) {
-			return []part{p}
+			return []Part{p}
 		}
 	}
 	return nil
@@ -225,6 +225,7 @@ func (c ToolCall) Output() (json.RawMessage, bool) {
 	return out, isError
 }
 
+// IsTrue reports whether raw is true.
 func IsTrue(raw json.RawMessage) bool { return string(raw) == "true" }
 
 // Quoted is s as a JSON string.

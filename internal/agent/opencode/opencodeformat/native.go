@@ -37,11 +37,13 @@ type Message struct {
 	Summary    json.RawMessage `json:"summary"` // true for the message that a compaction wrote
 }
 
+// FromUser reports whether the message is a prompt.
 func (m *Message) FromUser() bool { return m.Role == "user" }
 
 // Aborted is the name of the error of an aborted message.
 const Aborted = "MessageAbortedError"
 
+// NativeError is an error as OpenCode reports it.
 type NativeError struct {
 	Name string          `json:"name"`
 	Data json.RawMessage `json:"data"`
@@ -98,6 +100,7 @@ type Stamp float64
 // MaxStamp is the last millisecond of the year 9999; later times cannot be encoded.
 const MaxStamp = 253402300799999
 
+// StampPair is when something was created or began, and when it was completed or ended.
 type StampPair struct {
 	Created   Stamp `json:"created"`
 	Completed Stamp `json:"completed"`

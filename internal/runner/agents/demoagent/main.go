@@ -57,6 +57,7 @@ type Agent struct {
 // errCrash ends the process in the middle of a turn.
 var errCrash = errors.New("crash")
 
+// Run runs the agent with these arguments until stdin ends, and returns the exit code.
 func (p *Agent) Run(args []string, stdin io.Reader) int {
 	flags := flag.NewFlagSet(demoformat.Command, flag.ContinueOnError)
 	flags.SetOutput(p.Stderr)
