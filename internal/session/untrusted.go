@@ -11,10 +11,10 @@ const (
 	MaxManifestBytes = 8 << 20
 	// maxManifestText bounds each other text of a manifest that a runner makes.
 	maxManifestText = 1024
-	// MaxReceiptItems and MaxReceiptItem bound each list of a receipt, and each item in bytes. Receipts are events, and results
-	// of activities, which the engine bounds.
+	// MaxReceiptItems bounds each list of a receipt. Receipts are events, and results of activities, which the engine bounds.
 	MaxReceiptItems = 100
-	MaxReceiptItem  = 2048
+	// MaxReceiptItem bounds each item of such a list, in bytes.
+	MaxReceiptItem = 2048
 )
 
 // Bounded returns the manifest as far as it is within bounds. It was printed by a program of the sandbox, which may not be
