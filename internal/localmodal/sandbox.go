@@ -78,6 +78,13 @@ func (sb *sandbox) setTags(tags map[string]string) error {
 	return sb.update(func(r *sandboxRecord) { r.Tags = maps.Clone(tags) })
 }
 
+// isEnding reports whether the end of the sandbox has begun.
+func (sb *sandbox) isEnding() bool {
+	sb.mu.Lock()
+	defer sb.mu.Unlock()
+	return sb.ending
+}
+
 func (sb *sandbox) over() bool {
 	select {
 	case <-sb.done:

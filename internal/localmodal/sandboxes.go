@@ -83,13 +83,21 @@ func (s *Server) SandboxGetTaskIdV2(ctx context.Context, q *pb.SandboxGetTaskIdR
 	return pb.SandboxGetTaskIdResponse_builder{TaskId: new(sb.record().TaskID)}.Build(), nil
 }
 
-// SandboxWaitV2 waits for the end, for at most the given time; with none it polls.
+// endingTime is how long a question waits for the end of a sandbox that is ending, in seconds.
+const endingTime = 5
+
+// SandboxWaitV2 waits for the end, for at most the given time; with none it polls. A sandbox whose processes are already
+// being killed is not said to run, as long as its end takes no more than endingTime.
 func (s *Server) SandboxWaitV2(ctx context.Context, q *pb.SandboxWaitRequest) (*pb.SandboxWaitResponse, error) {
 	sb, err := s.sandbox(ctx, q.GetSandboxId())
 	if err != nil {
 		return nil, err
 	}
-	if err := waitDone(ctx, sb, q.GetTimeout()); err != nil && !errors.Is(err, errStillRunning) {
+	timeout := q.GetTimeout()
+	if sb.isEnding() {
+		timeout = max(timeout, endingTime)
+	}
+	if err := waitDone(ctx, sb, timeout); err != nil && !errors.Is(err, errStillRunning) {
 		return nil, err
 	}
 	result := sb.result()

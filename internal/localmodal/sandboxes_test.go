@@ -181,6 +181,27 @@ func TestTerminateKillsEverything(t *testing.T) {
 	require.Error(t, err)
 }
 
+// TestASandboxThatEndsIsNotSaidToRun: a caller that sees its process killed asks whether the sandbox has ended.
+func TestASandboxThatEndsIsNotSaidToRun(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	for range 10 {
+		sb := b.create(&modal.SandboxCreateParams{Command: []string{"sleep", "1000"}})
+		process, err := sb.Exec(b.ctx, []string{"sleep", "1000"}, nil)
+		require.NoError(t, err)
+		var ending errgroup.Group
+		ending.Go(func() error {
+			_, err := sb.Terminate(b.ctx, nil)
+			return err
+		})
+		_, _ = process.Wait(b.ctx, nil) // it ends with the sandbox, whatever is said of it
+		code, err := sb.Poll(b.ctx, nil)
+		require.NoError(t, err)
+		require.NotNil(t, code, "the sandbox is said to run")
+		require.NoError(t, ending.Wait())
+	}
+}
+
 func TestUnknownSandbox(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
