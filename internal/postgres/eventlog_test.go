@@ -72,6 +72,7 @@ func TestAFrameIsWrittenOnceByProcessesThatRepeatIt(t *testing.T) {
 }
 
 // terminateConnections ends connections that are in a statement or a transaction, one after the other, until stop is called.
+// Then b has new ones: a connection may be idle again in its pool by the time it is ended.
 func (b *bundle) terminateConnections(t *testing.T) (stop func()) {
 	t.Helper()
 	done := make(chan struct{})
@@ -99,6 +100,7 @@ func (b *bundle) terminateConnections(t *testing.T) (stop func()) {
 		t.Helper()
 		close(done)
 		require.NoError(t, group.Wait())
+		b.DB = postgrestest.Open(t, b.url)
 	}
 }
 
