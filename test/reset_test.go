@@ -19,8 +19,8 @@ import (
 	"go.temporal.io/sdk/log"
 )
 
-// resetsTried bounds how many tasks of a session's first workflow run it is reset to, evenly spread. The tests of
-// package workflows try them all.
+// resetsTried is how many times a session is reset to a task of its first workflow run, evenly spread over them; with
+// fewer tasks some are tried twice. The tests of package workflows try them all.
 const resetsTried = 6
 
 // TestAWorkflowThatIsResetToAnyTaskKeepsItsSession resets the workflow of a session that works in its second sandbox to
@@ -55,7 +55,7 @@ func TestAWorkflowThatIsResetToAnyTaskKeepsItsSession(t *testing.T) {
 			tasks = append(tasks, event.GetEventId())
 		}
 	}
-	require.Greater(t, len(tasks), resetsTried)
+	require.Greater(t, len(tasks), 2, "the first task, one between and the last")
 	want := map[string]int{"first": 1, "second": 1, "after": 1}
 	for n := range resetsTried {
 		slow, next := fmt.Sprintf("slow%d", n), fmt.Sprintf("next%d", n)
