@@ -90,7 +90,8 @@ func (db *DB) PurgeRenew(ctx context.Context, sessionID string, lease time.Durat
 	return fault("renew a purge", db.q.PurgeRenew(ctx, db.pool, &dbsqlc.PurgeRenewParams{SessionID: sessionID, PauseSeconds: lease.Seconds()}))
 }
 
-// PurgeSet moves a purge to its next state, or has it looked at again, after a pause.
+// PurgeSet moves a purge to its next state, or has it looked at again, after a pause. It changes nothing if another worker has
+// already moved the purge further.
 func (db *DB) PurgeSet(ctx context.Context, sessionID string, state session.PurgeState, after time.Duration) error {
 	return fault("record the state of a purge", db.q.PurgeSet(ctx, db.pool, &dbsqlc.PurgeSetParams{
 		SessionID: sessionID, State: string(state), PauseSeconds: after.Seconds(),

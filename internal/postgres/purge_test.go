@@ -306,3 +306,21 @@ func TestALockedSessionDoesNotKeepOthersFromRetention(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, pruned, again, "the session that was locked has its turn in the next round")
 }
+
+// TestAPurgeOnlyAdvances: the late answer of a worker that lost its lease does not move the purge back.
+func TestAPurgeOnlyAdvances(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	id := b.session(t)
+	_, err := b.PurgeRequest(b.ctx, id)
+	require.NoError(t, err)
+	states := []session.PurgeState{session.PurgeStopping, session.PurgeErasing, session.PurgeChecking, session.PurgeErased}
+	for i, state := range states {
+		require.NoError(t, b.PurgeSet(b.ctx, id, state, 0))
+		for _, late := range states[:i] {
+			require.NoError(t, b.PurgeSet(b.ctx, id, late, 0))
+			require.Equal(t, string(state), query[string](b.ctx, t, b.url, "SELECT state FROM purges WHERE session_id = $1", id))
+		}
+	}
+	require.False(t, query[bool](b.ctx, t, b.url, "SELECT erased_at IS NULL FROM purges WHERE session_id = $1", id))
+}

@@ -163,6 +163,7 @@ const purgeSet = `-- name: PurgeSet :exec
 UPDATE purges SET state = $1, attempts = 0, next_at = clock_timestamp() + make_interval(secs => $2::double precision),
     erased_at = CASE WHEN $1 = 'erased' THEN clock_timestamp() END
 WHERE session_id = $3
+    AND array_position('{stopping,erasing,checking,erased}'::text[], state) <= array_position('{stopping,erasing,checking,erased}'::text[], $1)
 `
 
 type PurgeSetParams struct {
@@ -171,6 +172,7 @@ type PurgeSetParams struct {
 	SessionID    string
 }
 
+// PurgeSet changes nothing if another worker has already moved the purge further: states only advance.
 func (q *Queries) PurgeSet(ctx context.Context, db DBTX, arg *PurgeSetParams) error {
 	_, err := db.Exec(ctx, purgeSet, arg.State, arg.PauseSeconds, arg.SessionID)
 	return err

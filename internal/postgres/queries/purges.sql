@@ -5,9 +5,11 @@ INSERT INTO purges (session_id, state) VALUES (@session_id, 'stopping') ON CONFL
 SELECT session_id, state, requested_at FROM purges WHERE session_id = @session_id;
 
 -- name: PurgeSet :exec
+-- PurgeSet changes nothing if another worker has already moved the purge further: states only advance.
 UPDATE purges SET state = @state, attempts = 0, next_at = clock_timestamp() + make_interval(secs => @pause_seconds::double precision),
     erased_at = CASE WHEN @state = 'erased' THEN clock_timestamp() END
-WHERE session_id = @session_id;
+WHERE session_id = @session_id
+    AND array_position('{stopping,erasing,checking,erased}'::text[], state) <= array_position('{stopping,erasing,checking,erased}'::text[], @state);
 
 -- name: SessionScrub :exec
 -- SessionScrub leaves nothing in the row of a session that a person or an agent wrote, and makes readers of its log get
