@@ -86,21 +86,33 @@ type sandboxInfo struct {
 	Isolation string `json:"isolation"`
 }
 
-// readSandboxInfo asks the API; what it does not say stays empty.
+// sandboxInfoPatience is how long a worker that has started may take to describe its sandboxes.
+const sandboxInfoPatience = 5 * time.Second
+
+// readSandboxInfo asks the API until a worker has described its sandboxes, which it does after its start; what it does
+// not say stays empty.
 func readSandboxInfo(ctx context.Context, readyURL string) sandboxInfo {
-	ctx, cancel := context.WithTimeout(ctx, 3*time.Second)
+	ctx, cancel := context.WithTimeout(ctx, sandboxInfoPatience)
 	defer cancel()
-	body, err := httpGet(ctx, readyURL)
-	if err != nil {
-		return sandboxInfo{}
+	ticker := time.NewTicker(50 * time.Millisecond)
+	defer ticker.Stop()
+	for {
+		var answer struct {
+			Checks struct {
+				Sandbox sandboxInfo `json:"sandbox"`
+			} `json:"checks"`
+		}
+		body, err := httpGet(ctx, readyURL)
+		if err == nil && json.Unmarshal(body, &answer) == nil && answer.Checks.Sandbox.known() {
+			return answer.Checks.Sandbox
+		}
+		select {
+		case <-ticker.C:
+		case <-ctx.Done():
+			return sandboxInfo{}
+		}
 	}
-	var answer struct {
-		Checks struct {
-			Sandbox sandboxInfo `json:"sandbox"`
-		} `json:"checks"`
-	}
-	if json.Unmarshal(body, &answer) != nil {
-		return sandboxInfo{}
-	}
-	return answer.Checks.Sandbox
 }
+
+// known reports whether a worker has described its sandboxes.
+func (i sandboxInfo) known() bool { return i.Driver != "" && i.Driver != "unknown" }
