@@ -75,10 +75,7 @@ func (db *DB) Migrate(ctx context.Context) error {
 			if failed, ok := errors.AsType[*goose.PartialError](err); ok {
 				applied = failed.Applied
 			}
-			for _, m := range applied {
-				db.logger.InfoContext(ctx, "migrated the schema", slog.Int64("version", m.Source.Version),
-					slog.String("name", path.Base(m.Source.Path)), slog.Duration("took", m.Duration))
-			}
+			db.reportMigrations(ctx, applied)
 			if err == nil {
 				db.ensureSearchIndex(ctx, lock)
 			}
@@ -91,6 +88,23 @@ func (db *DB) Migrate(ctx context.Context) error {
 			}
 		}
 	})
+}
+
+// reportMigrations logs each step, but those of an empty database as one: there is nothing that a single one changed.
+func (db *DB) reportMigrations(ctx context.Context, applied []*goose.MigrationResult) {
+	if len(applied) > 1 && applied[0].Source.Version == 1 {
+		var took time.Duration
+		for _, m := range applied {
+			took += m.Duration
+		}
+		last := applied[len(applied)-1].Source.Version
+		db.logger.InfoContext(ctx, "created the schema", slog.Int64("version", last), slog.Duration("took", took))
+		return
+	}
+	for _, m := range applied {
+		db.logger.InfoContext(ctx, "migrated the schema", slog.Int64("version", m.Source.Version),
+			slog.String("name", path.Base(m.Source.Path)), slog.Duration("took", m.Duration))
+	}
 }
 
 // lockMigrations waits until no other process migrates.
