@@ -40,7 +40,8 @@ func (db *DB) ImageIntentsForget(ctx context.Context, age time.Duration) (int64,
 
 // SnapshotRecord stores that an image exists at the provider, before anything
 // depends on it. unavailable when the image was found first by the reconciler,
-// which took it for one that nothing knows of: it is being deleted.
+// which took it for one that nothing knows of: it is being deleted. An image of a
+// session that was purged meanwhile is stored to be deleted.
 func (db *DB) SnapshotRecord(ctx context.Context, sessionID string, generation int64, snapshotID string) error {
 	return db.SnapshotMade(ctx, session.ImageIntent{SessionID: sessionID, Generation: generation}, snapshotID)
 }
@@ -82,9 +83,9 @@ func (db *DB) SnapshotsRenew(ctx context.Context, within time.Duration, limit in
 }
 
 // SnapshotReplace has a session wake from a copy of its snapshot. If the session has
-// moved on meanwhile, the copy is unneeded.
+// moved on or was purged meanwhile, the copy is unneeded.
 func (db *DB) SnapshotReplace(ctx context.Context, intent session.ImageIntent, oldID, newID string) error {
-	return db.inSession(ctx, "replace a snapshot", intent.SessionID, func(s *sessionTx) error {
+	err := db.inSession(ctx, "replace a snapshot", intent.SessionID, func(s *sessionTx) error {
 		if err := db.snapshotMade(ctx, s, intent, newID); err != nil {
 			return err
 		}
@@ -100,6 +101,10 @@ func (db *DB) SnapshotReplace(ctx context.Context, intent session.ImageIntent, o
 		}
 		return s.q.SnapshotReplaced(ctx, s, oldID)
 	})
+	if session.CodeOf(err) == session.CodeNoSession {
+		return db.SnapshotMade(ctx, intent, newID)
+	}
+	return err
 }
 
 // SnapshotsAge marks snapshots older than age that no bundle was made of.

@@ -324,3 +324,38 @@ func TestAPurgeOnlyAdvances(t *testing.T) {
 	}
 	require.False(t, query[bool](b.ctx, t, b.url, "SELECT erased_at IS NULL FROM purges WHERE session_id = $1", id))
 }
+
+// TestAnImageThatIsRecordedAfterAPurgeIsDeleted: one worker makes images of a session while another one erases it.
+func TestAnImageThatIsRecordedAfterAPurgeIsDeleted(t *testing.T) {
+	t.Parallel()
+	records := map[string]func(b *bundle, intent session.ImageIntent) error{
+		"made": func(b *bundle, intent session.ImageIntent) error { return b.SnapshotMade(b.ctx, intent, "im-late") },
+		"replaced": func(b *bundle, intent session.ImageIntent) error {
+			return b.SnapshotReplace(b.ctx, intent, "im-old", "im-late")
+		},
+		"without an intent": func(b *bundle, intent session.ImageIntent) error {
+			require.NoError(t, b.ImageIntentEnd(b.ctx, intent.ID))
+			return b.SnapshotRecord(b.ctx, intent.SessionID, intent.Generation, "im-late")
+		},
+	}
+	for name, record := range records {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := setup(t)
+			b.running(t)
+			intent := b.intent(t)
+			_, err := b.PurgeRequest(b.ctx, b.id)
+			require.NoError(t, err)
+			b.transit(t, session.EventStop, "")
+			require.NoError(t, b.SandboxEnd(b.ctx, b.id, 1, ""))
+			b.sql(t, "DELETE FROM exit_images")
+			require.NoError(t, b.PurgeContent(b.ctx, b.id))
+			require.NoError(t, b.PurgeSession(b.ctx, b.id))
+			require.NoError(t, record(b, intent))
+			condemned, err := b.SnapshotsCondemn(b.ctx, 10)
+			require.NoError(t, err)
+			require.Equal(t, []string{"im-late"}, condemned)
+			require.Equal(t, []string{"purges"}, find(t, b.url, b.id))
+		})
+	}
+}

@@ -487,11 +487,11 @@ func (q *Queries) SnapshotBundled(ctx context.Context, db DBTX, id string) error
 
 const snapshotInsert = `-- name: SnapshotInsert :one
 INSERT INTO snapshots (id, session_id, generation, expires_at, base_id, unneeded_at)
-VALUES ($1, $2::text, $3, CASE WHEN $4::float8 > 0 THEN clock_timestamp() + make_interval(secs => $4::float8) END,
+VALUES ($1, (SELECT s.id FROM sessions s WHERE s.id = $2::text), $3, CASE WHEN $4::float8 > 0 THEN clock_timestamp() + make_interval(secs => $4::float8) END,
     (SELECT CASE WHEN p.id IS NULL THEN b.image_id ELSE p.base_id END
      FROM sandboxes b LEFT JOIN snapshots p ON p.id = b.image_id
      WHERE b.session_id = $2::text AND b.generation = $3),
-    (SELECT now() FROM sessions s WHERE s.id = $2::text AND s.status = 'terminated'))
+    CASE WHEN NOT EXISTS (SELECT FROM sessions s WHERE s.id = $2::text AND s.status <> 'terminated') THEN now() END)
 ON CONFLICT (id) DO UPDATE SET generation = snapshots.generation
 RETURNING (condemned_at IS NULL)::boolean
 `
@@ -504,7 +504,7 @@ type SnapshotInsertParams struct {
 }
 
 // SnapshotInsert also says whether the image is free to be used. One of a session
-// that is over is unneeded from the start.
+// that is over, or that was purged meanwhile, is unneeded from the start.
 func (q *Queries) SnapshotInsert(ctx context.Context, db DBTX, arg *SnapshotInsertParams) (bool, error) {
 	row := db.QueryRow(ctx, snapshotInsert,
 		arg.ID,

@@ -1,12 +1,12 @@
 -- name: SnapshotInsert :one
 -- SnapshotInsert also says whether the image is free to be used. One of a session
--- that is over is unneeded from the start.
+-- that is over, or that was purged meanwhile, is unneeded from the start.
 INSERT INTO snapshots (id, session_id, generation, expires_at, base_id, unneeded_at)
-VALUES (@id, @session_id::text, @generation, CASE WHEN @lifetime::float8 > 0 THEN clock_timestamp() + make_interval(secs => @lifetime::float8) END,
+VALUES (@id, (SELECT s.id FROM sessions s WHERE s.id = @session_id::text), @generation, CASE WHEN @lifetime::float8 > 0 THEN clock_timestamp() + make_interval(secs => @lifetime::float8) END,
     (SELECT CASE WHEN p.id IS NULL THEN b.image_id ELSE p.base_id END
      FROM sandboxes b LEFT JOIN snapshots p ON p.id = b.image_id
      WHERE b.session_id = @session_id::text AND b.generation = @generation),
-    (SELECT now() FROM sessions s WHERE s.id = @session_id::text AND s.status = 'terminated'))
+    CASE WHEN NOT EXISTS (SELECT FROM sessions s WHERE s.id = @session_id::text AND s.status <> 'terminated') THEN now() END)
 ON CONFLICT (id) DO UPDATE SET generation = snapshots.generation
 RETURNING (condemned_at IS NULL)::boolean;
 
