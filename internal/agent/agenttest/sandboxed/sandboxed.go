@@ -44,7 +44,11 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/localmodal/localmodaltest"
 )
 
-var all = flag.Bool("sandboxed-all", false, "run every test of the package in a sandbox, as this user and as an ordinary one")
+var (
+	all = flag.Bool("sandboxed-all", false, "run every test of the package in a sandbox, as this user and as an ordinary one")
+	// A whole package takes minutes; to find why one test fails takes many runs.
+	only = flag.String("sandboxed-run", "", "with -sandboxed-all, run only tests that match this pattern of go test -run")
+)
 
 // Where the sandbox has what it is given.
 const (
@@ -136,9 +140,12 @@ func run(t *testing.T, o Options) {
 	require.Zero(t, out.code, "%s\n%s", failures(out.stdout), out.stderr)
 	passed := passes.FindAllString(out.stdout, -1)
 	for _, suite := range o.Suites {
+		if *only != "" {
+			break
+		}
 		require.Contains(t, out.stdout, "--- PASS: "+suite+"/", "the suite ran in the sandbox")
 	}
-	if o.Scripts != nil {
+	if o.Scripts != nil && *only == "" {
 		require.NotEmpty(t, models.Requests(), "the agent used the model server outside")
 	}
 	t.Logf("%d tests passed in the sandbox", len(passed))
@@ -155,8 +162,11 @@ var (
 // arguments are those of the binary in the sandbox.
 func (o Options) arguments() []string {
 	args := []string{"-test.v", "-test.timeout", limit.String()}
-	if !*all {
+	switch {
+	case !*all:
 		args = append(args, "-test.run", "^("+strings.Join(o.Suites, "|")+")$/^("+short+")$")
+	case *only != "":
+		args = append(args, "-test.run", *only)
 	}
 	return args
 }
@@ -180,7 +190,7 @@ func asAnOrdinaryUser(t *testing.T) {
 		require.NoError(t, err, "%v: %s", argv, out)
 	}
 	name, _, _ := strings.Cut(t.Name(), "/")
-	cmd := exec.CommandContext(t.Context(), program, "-test.v", "-test.run", "^"+name+"$", "-sandboxed-all") //nolint:gosec // this program
+	cmd := exec.CommandContext(t.Context(), program, "-test.v", "-test.run", "^"+name+"$", "-sandboxed-all", "-sandboxed-run", *only) //nolint:gosec // this program
 	cmd.Dir = dir
 	cmd.Env = []string{"TMPDIR=" + dir, "HOME=" + dir, "PATH=" + os.Getenv("PATH")}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: ordinary, Gid: ordinary}}
@@ -281,10 +291,39 @@ func (s sandbox) must(t *testing.T, stdin io.Reader, argv ...string) string {
 	return r.stdout
 }
 
-// failures leaves out the tests that passed, if it can be seen which did not.
+var (
+	// header matches the line after which the output is that of the test it names.
+	header = regexp.MustCompile(`^=== (RUN|CONT|NAME|PAUSE) +(\S+)`)
+	ended  = regexp.MustCompile(`^ *--- (PASS|SKIP|FAIL): (\S+) \(`)
+)
+
+// failures returns the output of go test -v without that of tests that passed or were skipped. A test
+// logs its error before or after the line with its result, so lines are kept by test.
 func failures(output string) string {
-	if i := strings.Index(output, "--- FAIL"); i >= 0 {
-		return output[i:]
+	passed := map[string]bool{}
+	for line := range strings.Lines(output) {
+		if m := ended.FindStringSubmatch(line); m != nil && m[1] != "FAIL" {
+			passed[m[2]] = true
+		}
 	}
-	return output
+	var kept strings.Builder
+	test, named := "", ""
+	for line := range strings.Lines(output) {
+		if m := header.FindStringSubmatch(line); m != nil {
+			test = m[2]
+			continue
+		}
+		if m := ended.FindStringSubmatch(line); m != nil {
+			test, named = m[2], m[2]
+		}
+		if passed[test] {
+			continue
+		}
+		if test != named {
+			fmt.Fprintf(&kept, "=== NAME  %s\n", test)
+			named = test
+		}
+		kept.WriteString(line)
+	}
+	return kept.String()
 }
