@@ -17,7 +17,7 @@ find "$workspace" -mindepth 1 -delete
 
 # The helper reads the credentials from the environment, so that no argv holds them. It answers for the host of the
 # URL only: git also asks for hosts that it was redirected to, and that the repository names.
-helper='!f() { test "$1" = get || return 0; p=; h=; while IFS="=" read -r k v && test -n "$k"; do case "$k" in protocol) p=$v ;; host) h=$v ;; esac; done; test "$p" = "$OVERWINTER_GIT_PROTOCOL" && test "$h" = "$OVERWINTER_GIT_HOST" || return 0; printf "username=%s\npassword=%s\n" "$OVERWINTER_GIT_USER" "$OVERWINTER_GIT_PASSWORD"; }; f'
+helper='!f() { test "$1" = get || return 0; p=; h=; while IFS="=" read -r k v && test -n "$k"; do case "$k" in protocol) p=$v ;; host) h=$v ;; esac; done; test "$p" = "$OVERWINTER_GIT_PROTOCOL" && test "$h" = "$OVERWINTER_GIT_HOST" || { echo "$p://$h asks for credentials; those of the repository are sent to $OVERWINTER_GIT_PROTOCOL://$OVERWINTER_GIT_HOST only" >&2; return 0; }; printf "username=%s\npassword=%s\n" "$OVERWINTER_GIT_USER" "$OVERWINTER_GIT_PASSWORD"; }; f'
 git_with_credentials() {
 	if [ -n "$OVERWINTER_GIT_USER$OVERWINTER_GIT_PASSWORD" ]; then
 		git -c gc.auto=0 -c credential.helper= -c "credential.helper=$helper" "$@"

@@ -34,29 +34,35 @@ func sharesNetwork(t *testing.T) bool {
 	return false
 }
 
-// serveOnHostPort serves on this machine's loopback interface, on a port that sandboxes reach.
-func serveOnHostPort(t *testing.T, body string) (url string) {
+// listenOnHostPort listens on this machine's loopback interface, on a port that sandboxes reach.
+func listenOnHostPort(t *testing.T) net.Listener {
 	t.Helper()
 	for port := firstHostPort; ; port++ {
 		listener, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port))
-		if err != nil {
-			require.Less(t, port, firstHostPort+1000, "no port is free: %v", err)
-			continue
+		if err == nil {
+			return listener
 		}
-		server := &http.Server{ReadHeaderTimeout: time.Minute, Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-			_, _ = fmt.Fprint(w, body)
-		})}
-		done := make(chan struct{})
-		go func() {
-			defer close(done)
-			_ = server.Serve(listener) // ends when it is closed
-		}()
-		t.Cleanup(func() {
-			require.NoError(t, server.Close())
-			<-done
-		})
-		return "http://" + listener.Addr().String()
+		require.Less(t, port, firstHostPort+1000, "no port is free: %v", err)
 	}
+}
+
+// serveOnHostPort serves on such a port.
+func serveOnHostPort(t *testing.T, body string) (url string) {
+	t.Helper()
+	listener := listenOnHostPort(t)
+	server := &http.Server{ReadHeaderTimeout: time.Minute, Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = fmt.Fprint(w, body)
+	})}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		_ = server.Serve(listener) // ends when it is closed
+	}()
+	t.Cleanup(func() {
+		require.NoError(t, server.Close())
+		<-done
+	})
+	return "http://" + listener.Addr().String()
 }
 
 func TestABaseURLOnThisMachineLeadsThereFromItsSandbox(t *testing.T) {

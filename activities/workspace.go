@@ -135,6 +135,7 @@ func (w *work) clone(ctx context.Context, sb *sandbox.Sandbox, ws session.Worksp
 	if err != nil {
 		return final(Refused, err)
 	}
+	repoURL = seen.Scheme + repoURL[len(seen.Scheme):] // git knows schemes in lower case only
 	err = w.stage(ctx, sb, stage{
 		script: cloneScript, args: []string{repoURL, ws.Ref, seen.Scheme, seen.Host},
 		stdin: []byte(user + "\n" + password + "\n"), timeout: cloneTimeout, hide: password,
@@ -145,7 +146,7 @@ func (w *work) clone(ctx context.Context, sb *sandbox.Sandbox, ws session.Worksp
 	}
 	err = fmt.Errorf("clone the repository: %w", err)
 	if failed, ok := errors.AsType[*stageError](err); ok && failed.refused() {
-		return final(Refused, fmt.Errorf("%w; credentials for it are the secret %s", err, secret.GitName(u.Host)))
+		return final(Refused, fmt.Errorf("%w; the secret %s has its credentials, which are not sent to other hosts that it redirects to", err, secret.GitName(u.Host)))
 	}
 	return err
 }
