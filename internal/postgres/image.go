@@ -48,9 +48,16 @@ func (db *DB) SnapshotRecord(ctx context.Context, sessionID string, generation i
 
 // SnapshotMade is SnapshotRecord for an image whose intent was recorded.
 func (db *DB) SnapshotMade(ctx context.Context, intent session.ImageIntent, snapshotID string) error {
-	return db.inTx(ctx, "record a snapshot", pgx.TxOptions{}, func(tx pgx.Tx) error {
-		return db.snapshotMade(ctx, tx, intent, snapshotID)
-	})
+	record := func() error {
+		return db.inTx(ctx, "record a snapshot", pgx.TxOptions{}, func(tx pgx.Tx) error {
+			return db.snapshotMade(ctx, tx, intent, snapshotID)
+		})
+	}
+	err := record()
+	if session.CodeOf(err) == session.CodeNoSession { // its row was deleted within the statement
+		err = record()
+	}
+	return err
 }
 
 func (db *DB) snapshotMade(ctx context.Context, tx dbsqlc.DBTX, intent session.ImageIntent, snapshotID string) error {

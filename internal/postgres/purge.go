@@ -16,36 +16,36 @@ const purgeChunk = 1000
 
 // purgeTables are the tables with rows of a session, in the order in which they are emptied: those that refer to others
 // first. The events and the row of the session come before and after them. What is in the first group is erased as soon as
-// the session has no sandbox; the second is needed until its images are deleted.
+// the session has no sandbox; the second is needed until its images are deleted. A snapshot that is not deleted at the provider, and a row
+// of exit_images, keep the row of the session.
 var (
 	purgeContent = []purgeTable{
-		{"event_conversations", "session_no"},
-		{"blocks", "session_id"},
-		{"transcripts", "session_id"},
-		{"transcript_positions", "session_id"},
-		{"transcript_totals", "session_id"},
-		{"workspace_files", "session_id"},
-		{"workspaces", "session_id"},
-		{"questions", "session_id"},
-		{"session_commands", "session_id"},
-		{"runs", "session_id"},
-		{"prompts", "session_id"},
-		{"idempotency_keys", "session_id"},
+		{name: "event_conversations", column: "session_no"},
+		{name: "blocks", column: "session_id"},
+		{name: "transcripts", column: "session_id"},
+		{name: "transcript_positions", column: "session_id"},
+		{name: "transcript_totals", column: "session_id"},
+		{name: "workspace_files", column: "session_id"},
+		{name: "workspaces", column: "session_id"},
+		{name: "questions", column: "session_id"},
+		{name: "session_commands", column: "session_id"},
+		{name: "runs", column: "session_id"},
+		{name: "prompts", column: "session_id"},
+		{name: "idempotency_keys", column: "session_id"},
 	}
 	purgeRecords = []purgeTable{
-		{"bundles", "session_id"},
-		{"exit_images", "session_id"},
-		{"snapshots", "session_id"},
-		{"sandboxes", "session_id"},
-		{"session_transitions", "session_id"},
+		{name: "bundles", column: "session_id"},
+		{name: "snapshots", column: "session_id", where: " AND deleted_at IS NOT NULL"},
+		{name: "sandboxes", column: "session_id"},
+		{name: "session_transitions", column: "session_id"},
 	}
 )
 
-type purgeTable struct{ name, column string }
+type purgeTable struct{ name, column, where string }
 
 // delete is the statement that deletes some rows of a session.
 func (t purgeTable) delete() string {
-	return fmt.Sprintf("DELETE FROM %[1]s WHERE ctid = ANY(ARRAY(SELECT ctid FROM %[1]s WHERE %[2]s = $1 LIMIT $2))", t.name, t.column)
+	return fmt.Sprintf("DELETE FROM %[1]s WHERE ctid = ANY(ARRAY(SELECT ctid FROM %[1]s WHERE %[2]s = $1%[3]s LIMIT $2))", t.name, t.column, t.where)
 }
 
 // PurgeRequest records that everything of a session is to be erased, and returns the session. From then on it is
@@ -188,7 +188,7 @@ func (db *DB) PurgeSession(ctx context.Context, sessionID string) error {
 	}
 	n, err := db.q.SessionDelete(ctx, db.pool, sessionID)
 	if err == nil && n == 0 {
-		return illegal("session %s is not terminated or has events", sessionID)
+		return illegal("session %s is not terminated, or has events or images", sessionID)
 	}
 	return fault(doing, err)
 }

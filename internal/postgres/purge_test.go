@@ -1,6 +1,7 @@
 package postgres_test
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -144,6 +145,7 @@ func TestEveryTableIsPurgedOrHasNothingOfASession(t *testing.T) {
 		"event_log":        "its rows are deleted by PurgeContent",
 		"session_labels":   "a trigger deletes them with the row",
 		"session_activity": "a trigger deletes it with the row",
+		"exit_images":      "a row ends when its image is found; the row of the session is kept until then",
 		"purges":           "the tombstones",
 		"image_intents":    "ids alone; a row ends when its image is found or has expired",
 		"installation":     "of the installation",
@@ -358,4 +360,62 @@ func TestAnImageThatIsRecordedAfterAPurgeIsDeleted(t *testing.T) {
 			require.Equal(t, []string{"purges"}, find(t, b.url, b.id))
 		})
 	}
+}
+
+// TestAPurgeDoesNotForgetAnImageThatIsRecordedMeanwhile: a late worker records images while the last rows of a session are
+// deleted, after the purge has seen that none is left.
+func TestAPurgeDoesNotForgetAnImageThatIsRecordedMeanwhile(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.running(t)
+	_, err := b.PurgeRequest(b.ctx, b.id)
+	require.NoError(t, err)
+	b.transit(t, session.EventStop, "")
+	require.NoError(t, b.SandboxEnd(b.ctx, b.id, 1, ""))
+	b.sql(t, "DELETE FROM exit_images")
+	require.NoError(t, b.PurgeContent(b.ctx, b.id))
+	b.sql(t, `CREATE FUNCTION late() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+		INSERT INTO snapshots (id, session_id, generation, unneeded_at) VALUES ('im-late', OLD.id, 1, now()) ON CONFLICT DO NOTHING;
+		INSERT INTO exit_images (sandbox_id, session_id, generation) VALUES ('sb-late', OLD.id, 1) ON CONFLICT DO NOTHING;
+		RETURN NULL;
+	END $$`)
+	b.sql(t, "CREATE TRIGGER late AFTER UPDATE OF head_bundle_id ON sessions FOR EACH ROW EXECUTE FUNCTION late()")
+	requireCode(t, session.CodeIllegalState, b.PurgeSession(b.ctx, b.id))
+	requireCode(t, session.CodeIllegalState, b.PurgeSession(b.ctx, b.id))
+	condemned, err := b.SnapshotsCondemn(b.ctx, 10)
+	require.NoError(t, err)
+	require.Equal(t, []string{"im-late"}, condemned)
+	require.NoError(t, b.SnapshotsForget(b.ctx, condemned))
+	exits, err := b.ExitImagesDue(b.ctx, 10)
+	require.NoError(t, err)
+	require.Len(t, exits, 1)
+	require.NoError(t, b.ExitImagesSettle(b.ctx, exits))
+	b.sql(t, "DROP TRIGGER late ON sessions")
+	require.NoError(t, b.PurgeSession(b.ctx, b.id))
+	require.Equal(t, []string{"purges"}, find(t, b.url, b.id))
+}
+
+// TestASnapshotIsRecordedWhileItsSessionIsDeleted: the row of the session exists when the statement begins, and is deleted before the
+// foreign key is checked.
+func TestASnapshotIsRecordedWhileItsSessionIsDeleted(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	id := b.session(t)
+	conn, err := pgx.Connect(b.ctx, b.url)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, conn.Close(context.Background())) })
+	tx, err := conn.Begin(b.ctx)
+	require.NoError(t, err)
+	_, err = tx.Exec(b.ctx, "DELETE FROM session_transitions WHERE session_id = $1", id)
+	require.NoError(t, err)
+	_, err = tx.Exec(b.ctx, "DELETE FROM sessions WHERE id = $1", id)
+	require.NoError(t, err)
+	recorded := make(chan error, 1) // one result
+	go func() { recorded <- b.SnapshotRecord(b.ctx, id, 1, "im-late") }()
+	require.Eventually(t, func() bool {
+		return query[bool](b.ctx, t, b.url, "SELECT EXISTS (SELECT FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock')")
+	}, patience, 10*time.Millisecond)
+	require.NoError(t, tx.Commit(b.ctx))
+	require.NoError(t, <-recorded)
+	require.Equal(t, []string{"im-late"}, b.condemned(t))
 }

@@ -231,8 +231,11 @@ func (q *Queries) PurgesTake(ctx context.Context, db DBTX, maxItems int32) ([]Pu
 const sessionDelete = `-- name: SessionDelete :execrows
 DELETE FROM sessions s WHERE s.id = $1 AND s.status = 'terminated'
     AND NOT EXISTS (SELECT FROM event_log e WHERE e.session_no = s.no)
+    AND NOT EXISTS (SELECT FROM snapshots n WHERE n.session_id = s.id)
+    AND NOT EXISTS (SELECT FROM exit_images x WHERE x.session_id = s.id)
 `
 
+// SessionDelete deletes nothing while the session has events, or images that were recorded after the purge had looked for them.
 func (q *Queries) SessionDelete(ctx context.Context, db DBTX, id string) (int64, error) {
 	result, err := db.Exec(ctx, sessionDelete, id)
 	if err != nil {

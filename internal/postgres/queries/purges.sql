@@ -31,8 +31,11 @@ SELECT ((SELECT count(*) FROM snapshots WHERE session_id = @session_id::text AND
 UPDATE sessions SET head_bundle_id = NULL WHERE id = @id;
 
 -- name: SessionDelete :execrows
+-- SessionDelete deletes nothing while the session has events, or images that were recorded after the purge had looked for them.
 DELETE FROM sessions s WHERE s.id = @id AND s.status = 'terminated'
-    AND NOT EXISTS (SELECT FROM event_log e WHERE e.session_no = s.no);
+    AND NOT EXISTS (SELECT FROM event_log e WHERE e.session_no = s.no)
+    AND NOT EXISTS (SELECT FROM snapshots n WHERE n.session_id = s.id)
+    AND NOT EXISTS (SELECT FROM exit_images x WHERE x.session_id = s.id);
 
 -- name: EventsDelete :execrows
 -- EventsDelete deletes the oldest events up to and with a position, at most max_items of them.
