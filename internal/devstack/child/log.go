@@ -20,8 +20,10 @@ import (
 const (
 	// maxLine bounds a line of output; a longer one is logged in pieces.
 	maxLine = 64 << 10
-	// keptLogs is how many logs of earlier runs are kept.
+	// keptLogs is how many earlier logs are kept, of this run and of those before it.
 	keptLogs = 3
+	// maxLogBytes is the size at which a new log is begun: every request of a client is a line.
+	maxLogBytes = 64 << 20
 )
 
 // logFile takes a child's output, over all its restarts.
@@ -32,27 +34,42 @@ type logFile struct {
 
 	mu        sync.Mutex
 	file      *os.File
+	size      int64  // bytes written to file
+	limit     int64  // maxLogBytes
 	last      string // last line since the last reset, if not empty
 	lastGrave string // last line that was an error
 }
 
 // openLog starts a new log and moves those of earlier runs out of its way.
 func openLog(dir, name string, severity func([]byte) slog.Level, echo func(slog.Level, []byte)) (*logFile, error) {
-	path := filepath.Join(dir, name+".log")
+	l := &logFile{path: filepath.Join(dir, name+".log"), severity: severity, echo: echo, limit: maxLogBytes}
+	if err := l.begin(); err != nil {
+		return nil, err
+	}
+	return l, nil
+}
+
+// begin moves earlier logs out of the way, deletes the oldest, and starts a new one. After an error the log is
+// the one it was.
+func (l *logFile) begin() error {
 	for i := keptLogs; i > 0; i-- {
-		older, newer := fmt.Sprintf("%s.%d", path, i), fmt.Sprintf("%s.%d", path, i-1)
+		older, newer := fmt.Sprintf("%s.%d", l.path, i), fmt.Sprintf("%s.%d", l.path, i-1)
 		if i == 1 {
-			newer = path
+			newer = l.path
 		}
 		if err := os.Rename(newer, older); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return nil, fmt.Errorf("rotate log: %w", err)
+			return fmt.Errorf("rotate log: %w", err)
 		}
 	}
-	file, err := os.OpenFile(path, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
+	file, err := os.OpenFile(l.path, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
 	if err != nil {
-		return nil, fmt.Errorf("open log: %w", err)
+		return fmt.Errorf("open log: %w", err)
 	}
-	return &logFile{path: path, severity: severity, echo: echo, file: file}, nil
+	if l.file != nil {
+		_ = l.file.Close() // nothing of it is buffered
+	}
+	l.file, l.size = file, 0
+	return nil
 }
 
 // copyFrom logs all lines of output until it ends or breaks.
@@ -72,8 +89,7 @@ func (l *logFile) copyFrom(output io.Reader) {
 func (l *logFile) add(line []byte) {
 	level := l.severity(line)
 	l.mu.Lock()
-	// A log that cannot be written (the disk is full) must not stop the child.
-	_, _ = l.file.Write(append(bytes.Clone(line), '\n'))
+	l.write(append(bytes.Clone(line), '\n'))
 	if len(bytes.TrimSpace(line)) > 0 {
 		l.last = string(line)
 		if level >= slog.LevelError {
@@ -82,6 +98,16 @@ func (l *logFile) add(line []byte) {
 	}
 	l.mu.Unlock()
 	l.echo(level, line)
+}
+
+// write appends to the log, or to a new one where the line does not fit. A log that cannot be written (the disk is
+// full) must not stop the child. The caller holds l.mu.
+func (l *logFile) write(line []byte) {
+	if l.size > 0 && l.size+int64(len(line)) > l.limit && l.begin() != nil && l.file.Truncate(0) == nil {
+		l.size = 0 // it cannot be kept
+	}
+	n, _ := l.file.Write(line)
+	l.size += int64(n)
 }
 
 // reset forgets the final output, for the next run of the child.

@@ -1,7 +1,10 @@
 package child
 
 import (
+	"fmt"
 	"log/slog"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -46,4 +49,48 @@ func TestLongLinesAreLoggedInPieces(t *testing.T) {
 	log.copyFrom(strings.NewReader(strings.Repeat("x", 2*maxLine+5) + "\nshort\n"))
 	require.Equal(t, []int{maxLine, maxLine, 5, 5}, pieces)
 	require.NoError(t, log.close())
+}
+
+// A client may have an api write a line as often as it likes.
+func TestALogIsBoundedWhateverItsChildPrints(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	log, err := openLog(dir, "one", JSONSeverity, func(slog.Level, []byte) {})
+	require.NoError(t, err)
+	log.limit = 1000
+	var printed strings.Builder
+	for i := range 1000 {
+		fmt.Fprintf(&printed, "line %d\n", i)
+	}
+	log.copyFrom(strings.NewReader(printed.String()))
+	require.NoError(t, log.close())
+	entries, err := os.ReadDir(dir)
+	require.NoError(t, err)
+	require.Len(t, entries, 1+keptLogs)
+	var kept string
+	for _, name := range []string{"one.log.3", "one.log.2", "one.log.1", "one.log"} {
+		text, err := os.ReadFile(filepath.Join(dir, name))
+		require.NoError(t, err)
+		require.LessOrEqual(t, len(text), 1000, name)
+		kept += string(text)
+	}
+	require.Greater(t, len(kept), 3000-3*len("line 999\n"))
+	require.True(t, strings.HasSuffix(printed.String(), kept), "the newest lines are kept, in order")
+}
+
+func TestALogThatCannotBeRotatedIsBounded(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	log, err := openLog(dir, "one", JSONSeverity, func(slog.Level, []byte) {})
+	require.NoError(t, err)
+	log.limit = 1000
+	require.NoError(t, os.MkdirAll(filepath.Join(dir, "one.log.1", "full"), 0o700)) // no file can take its place
+	require.NoError(t, os.MkdirAll(filepath.Join(dir, "one.log.2", "full"), 0o700))
+	require.NoError(t, os.MkdirAll(filepath.Join(dir, "one.log.3", "full"), 0o700))
+	log.copyFrom(strings.NewReader(strings.Repeat("line\n", 1000) + "the end\n"))
+	require.NoError(t, log.close())
+	text, err := os.ReadFile(filepath.Join(dir, "one.log"))
+	require.NoError(t, err)
+	require.LessOrEqual(t, len(text), 1000)
+	require.True(t, strings.HasSuffix(string(text), "the end\n"))
 }
