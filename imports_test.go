@@ -194,7 +194,7 @@ func TestImportRulesBite(t *testing.T) {
 			if rule.only != nil {
 				fine = fine[:4]
 				require.Len(t, rule.violations(imports{file: {"golang.org/x/sync"}}), 1)
-				require.Len(t, rule.violations(imports{file: {ours("internal/wire")}}), 1)
+				require.Len(t, rule.violations(imports{file: {ours("internal/resource")}}), 1)
 				require.Len(t, rule.violations(imports{file: {"github.com/google/uuids"}}), 1)
 			}
 			require.Empty(t, rule.violations(imports{file: fine}))

@@ -6,7 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/overwinter-dev/overwinter/internal/wire"
+	"github.com/overwinter-dev/overwinter/internal/event"
 )
 
 func TestRefusedConnectionsAreEventsOfTheTurn(t *testing.T) {
@@ -19,15 +19,15 @@ func TestRefusedConnectionsAreEventsOfTheTurn(t *testing.T) {
 	run := b.claim(t, ready, "$ for i in 1 2 3; do curl -s --max-time 20 http://10.9.8.7:4567/ || true; done; curl -s --max-time 20 http://169.254.169.254/ || true; sleep 1")
 	_, err := b.turn(run)
 	require.NoError(t, err)
-	var refused []wire.NetworkData
+	var refused []event.NetworkData
 	for _, e := range b.of(t, run.RunID, "network") {
-		var data wire.NetworkData
+		var data event.NetworkData
 		require.NoError(t, json.Unmarshal(e.Data, &data))
 		require.GreaterOrEqual(t, data.Count, 1)
 		data.Count = 0
 		refused = append(refused, data)
 	}
-	require.ElementsMatch(t, []wire.NetworkData{
+	require.ElementsMatch(t, []event.NetworkData{
 		{IP: "10.9.8.7", Port: 4567, Protocol: "tcp", Verdict: "refused"},
 		{IP: "169.254.169.254", Port: 80, Protocol: "tcp", Verdict: "refused"},
 	}, refused, "one of each destination and minute")

@@ -6,8 +6,8 @@ import (
 
 	"github.com/labstack/echo/v4"
 
+	"github.com/overwinter-dev/overwinter/internal/resource"
 	"github.com/overwinter-dev/overwinter/internal/session"
-	"github.com/overwinter-dev/overwinter/internal/wire"
 )
 
 const leaveError = "the session is in error; POST recover to try again, or stop to end it"
@@ -58,7 +58,7 @@ func (s *Server) submit(c echo.Context, cmd session.Command) error {
 		}
 		s.signal(ctx, cmd.SessionID, func(ctx context.Context) error { return send(ctx, cmd.SessionID) })
 	}
-	return c.JSON(status, wire.Session(done.Session))
+	return c.JSON(status, resource.Session(done.Session))
 }
 
 // runID takes the id of a run, which may be left out.

@@ -16,19 +16,12 @@ import (
 
 	"github.com/labstack/echo/v4"
 
+	"github.com/overwinter-dev/overwinter/internal/event"
 	"github.com/overwinter-dev/overwinter/internal/eventlog"
 	"github.com/overwinter-dev/overwinter/internal/session"
-	"github.com/overwinter-dev/overwinter/internal/wire"
 )
 
 const lastEventID = "Last-Event-ID"
-
-// The markers of a stream. They have no position: a reader cannot resume from one.
-const (
-	markerCaughtUp = "caught_up"
-	markerGap      = "gap"
-	markerEnd      = "end"
-)
 
 // chunkBytes is how much of a stream is written under one deadline.
 const chunkBytes = 32 << 10
@@ -73,7 +66,7 @@ func EventFormat() eventlog.Format {
 			dst = append(dst, "\nevent: "...)
 			dst = append(dst, e.Type...)
 			dst = append(dst, "\ndata: "...)
-			return wire.AppendEventHead(dst, e)
+			return event.AppendHead(dst, e)
 		},
 		Tail: "}\n\n",
 		Mark: isFinal,
@@ -82,8 +75,8 @@ func EventFormat() eventlog.Format {
 
 // isFinal reports whether a session is final from an event on.
 func isFinal(e *eventlog.Event) bool {
-	var data wire.StatusData
-	return e.Type == wire.EventStatus && json.Unmarshal(e.Data, &data) == nil && data.Status.Final()
+	var data event.StatusData
+	return e.Type == event.TypeStatus && json.Unmarshal(e.Data, &data) == nil && data.Status.Final()
 }
 
 // events streams a session's log. What can be refused is refused before the
@@ -218,7 +211,7 @@ func (st *stream) run(ctx context.Context, reader EventReader, b eventlog.Batch)
 				return err
 			}
 			if over {
-				return st.write(marker(nil, markerEnd, struct{}{}))
+				return st.write(marker(nil, event.MarkerEnd, struct{}{}))
 			}
 			wait = min(2*wait, settleMax)
 			settle = time.Now().Add(wait)
@@ -275,7 +268,7 @@ func (st *stream) send(b eventlog.Batch) error {
 	if b.CaughtUp && !st.caughtUp {
 		st.caughtUp = true
 		// The frames belong to other readers too: the marker goes into a copy if there are few.
-		if mark := marker(nil, markerCaughtUp, map[string]int64{"seq": st.last}); len(frames) > chunkBytes {
+		if mark := marker(nil, event.MarkerCaughtUp, map[string]int64{"seq": st.last}); len(frames) > chunkBytes {
 			if err := st.write(frames); err != nil {
 				return err
 			}
@@ -289,7 +282,7 @@ func (st *stream) send(b eventlog.Batch) error {
 
 // gap reports to the client that events up to a position were deleted before they were sent.
 func (st *stream) gap(to int64) error {
-	frame := marker(nil, markerGap, map[string]int64{"from": st.last + 1, "to": to})
+	frame := marker(nil, event.MarkerGap, map[string]int64{"from": st.last + 1, "to": to})
 	st.last = to
 	return st.write(frame)
 }

@@ -17,9 +17,9 @@ import (
 
 	"github.com/labstack/echo/v4"
 
+	"github.com/overwinter-dev/overwinter/internal/resource"
 	"github.com/overwinter-dev/overwinter/internal/secret"
 	"github.com/overwinter-dev/overwinter/internal/session"
-	"github.com/overwinter-dev/overwinter/internal/wire"
 )
 
 // fileTypes are the types by extension that say more than the bytes do. The
@@ -77,7 +77,7 @@ func (s *Server) fileList(c echo.Context) error {
 	for i := range items {
 		items[i].Path = masker.Text(items[i].Path)
 	}
-	return c.JSON(http.StatusOK, newPage(wire.Files(items), next))
+	return c.JSON(http.StatusOK, newPage(resource.Files(items), next))
 }
 
 // filePath is the path of the file in the path of the request: with its slashes as
@@ -193,5 +193,5 @@ func (s *Server) diff(c echo.Context) error {
 			d.Files[i].Path = masker.Text(d.Files[i].Path)
 		}
 	}
-	return c.JSON(http.StatusOK, wire.Diff(d))
+	return c.JSON(http.StatusOK, resource.Diff(d))
 }

@@ -24,7 +24,7 @@ import (
 	"github.com/overwinter-dev/overwinter/api/apitest"
 	"github.com/overwinter-dev/overwinter/internal/agent"
 	"github.com/overwinter-dev/overwinter/internal/leaktest"
-	"github.com/overwinter-dev/overwinter/internal/wire"
+	"github.com/overwinter-dev/overwinter/internal/resource"
 )
 
 // patience bounds every wait of a test. What it waits for takes a moment where the machine is free;
@@ -125,15 +125,15 @@ func (a answer) into(v any) {
 	require.NoError(a.t, json.Unmarshal(a.body, v), "%s", a.body)
 }
 
-func (a answer) session() wire.SessionJSON {
+func (a answer) session() resource.SessionJSON {
 	a.t.Helper()
-	var s wire.SessionJSON
+	var s resource.SessionJSON
 	a.into(&s)
 	return s
 }
 
 type accepted struct {
-	Prompt   wire.PromptJSON
+	Prompt   resource.PromptJSON
 	Position int64
 }
 

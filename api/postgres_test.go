@@ -17,8 +17,8 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/eventlog"
 	"github.com/overwinter-dev/overwinter/internal/postgres"
 	"github.com/overwinter-dev/overwinter/internal/postgres/postgrestest"
+	"github.com/overwinter-dev/overwinter/internal/resource"
 	"github.com/overwinter-dev/overwinter/internal/session"
-	"github.com/overwinter-dev/overwinter/internal/wire"
 )
 
 // follower gives the server the readers of the real log.
@@ -64,7 +64,7 @@ func TestPostgresASessionFromCreateToEnd(t *testing.T) {
 	b.do("POST", path+"/prompts", `{"content":"other","id":"two"}`).problem(http.StatusConflict, "prompt_conflict")
 	b.do("POST", path+"/prompts", `{"content":"second","id":"two","onUnknown":"fail"}`).problem(http.StatusConflict, "prompt_conflict")
 
-	var withdrawn wire.PromptJSON
+	var withdrawn resource.PromptJSON
 	b.do("DELETE", path+"/prompts/two", "").into(&withdrawn)
 	require.Equal(t, session.PromptCancelled, withdrawn.Status)
 	b.do("DELETE", path+"/prompts/two", "").problem(http.StatusConflict, "illegal_state")

@@ -12,26 +12,26 @@ import (
 
 	"github.com/labstack/echo/v4"
 
+	"github.com/overwinter-dev/overwinter/internal/resource"
 	"github.com/overwinter-dev/overwinter/internal/session"
-	"github.com/overwinter-dev/overwinter/internal/wire"
 )
 
 // profileJSON is a profile as clients see it.
 type profileJSON struct {
-	ID          string    `json:"id"`
-	Name        string    `json:"name"`
-	Description string    `json:"description,omitempty"`
-	Version     int64     `json:"version"`
-	Ref         string    `json:"ref"` // what a session that has it in this version says
-	CreatedAt   wire.Time `json:"createdAt"`
-	UpdatedAt   wire.Time `json:"updatedAt"`
+	ID          string        `json:"id"`
+	Name        string        `json:"name"`
+	Description string        `json:"description,omitempty"`
+	Version     int64         `json:"version"`
+	Ref         string        `json:"ref"` // what a session that has it in this version says
+	CreatedAt   resource.Time `json:"createdAt"`
+	UpdatedAt   resource.Time `json:"updatedAt"`
 	session.ProfileSpec
 }
 
 func profileOf(p session.Profile) profileJSON {
 	return profileJSON{
 		ID: p.ID, Name: p.Name, Description: p.Description, Version: p.Version, Ref: p.Ref(),
-		CreatedAt: wire.Time(p.CreatedAt), UpdatedAt: wire.Time(p.UpdatedAt), ProfileSpec: p.Spec,
+		CreatedAt: resource.Time(p.CreatedAt), UpdatedAt: resource.Time(p.UpdatedAt), ProfileSpec: p.Spec,
 	}
 }
 

@@ -7,8 +7,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/overwinter-dev/overwinter/internal/resource"
 	"github.com/overwinter-dev/overwinter/internal/session"
-	"github.com/overwinter-dev/overwinter/internal/wire"
 )
 
 // shownProfile is what the tests read of a profile.
@@ -41,7 +41,7 @@ func TestProfilesAreVersioned(t *testing.T) {
 	require.Equal(t, session.PolicyDeny, first.Permissions.Of("Bash"))
 	b.do("POST", "/api/profiles", `{"name":"Reviewer 1"}`).problem(http.StatusConflict, "illegal_state")
 
-	var s wire.SessionJSON
+	var s resource.SessionJSON
 	b.do("POST", "/api/sessions", `{"agent":"demo","profile":"Reviewer 1"}`).into(&s)
 	require.Equal(t, first.Ref, s.Profile)
 

@@ -7,14 +7,14 @@ import (
 
 	"github.com/labstack/echo/v4"
 
+	"github.com/overwinter-dev/overwinter/internal/resource"
 	"github.com/overwinter-dev/overwinter/internal/session"
-	"github.com/overwinter-dev/overwinter/internal/wire"
 )
 
 // promptAccepted answers a prompt that is stored.
 type promptAccepted struct {
-	Prompt   wire.PromptJSON `json:"prompt"`
-	Position int64           `json:"position"`
+	Prompt   resource.PromptJSON `json:"prompt"`
+	Position int64               `json:"position"`
 }
 
 // promptIDs are the ids in the path.
@@ -64,7 +64,7 @@ func (s *Server) promptSubmit(c echo.Context) error {
 		s.metrics.prompts.Inc()
 		c.Response().Header().Set(echo.HeaderLocation, "/api/sessions/"+id+"/prompts/"+stored.ID)
 	}
-	return c.JSON(status, promptAccepted{Prompt: wire.Prompt(stored), Position: position})
+	return c.JSON(status, promptAccepted{Prompt: resource.Prompt(stored), Position: position})
 }
 
 // mode takes how a prompt meets a running turn.
@@ -89,7 +89,7 @@ func (s *Server) promptList(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	return c.JSON(http.StatusOK, newPage(wire.Prompts(items), next))
+	return c.JSON(http.StatusOK, newPage(resource.Prompts(items), next))
 }
 
 func (s *Server) promptGet(c echo.Context) error {
@@ -101,7 +101,7 @@ func (s *Server) promptGet(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	return c.JSON(http.StatusOK, wire.Prompt(prompt))
+	return c.JSON(http.StatusOK, resource.Prompt(prompt))
 }
 
 // promptWithdraw does not signal the workflow: its claim of the prompt will return that there is
@@ -115,5 +115,5 @@ func (s *Server) promptWithdraw(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	return c.JSON(http.StatusOK, wire.Prompt(prompt))
+	return c.JSON(http.StatusOK, resource.Prompt(prompt))
 }

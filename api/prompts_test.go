@@ -13,8 +13,8 @@ import (
 
 	"github.com/overwinter-dev/overwinter/api"
 	"github.com/overwinter-dev/overwinter/api/apitest"
+	"github.com/overwinter-dev/overwinter/internal/resource"
 	"github.com/overwinter-dev/overwinter/internal/session"
-	"github.com/overwinter-dev/overwinter/internal/wire"
 )
 
 func TestAPromptIsStoredThenRungFor(t *testing.T) {
@@ -32,7 +32,7 @@ func TestAPromptIsStoredThenRungFor(t *testing.T) {
 	require.Equal(t, "/api/sessions/"+id+"/prompts/"+got.Prompt.ID, a.header.Get("Location"))
 	require.Equal(t, []string{"ring " + id + " " + got.Prompt.ID + " 1"}, b.temp.Heard())
 
-	var shown wire.PromptJSON
+	var shown resource.PromptJSON
 	b.do("GET", "/api/sessions/"+id+"/prompts/"+got.Prompt.ID, "").into(&shown)
 	require.Equal(t, got.Prompt, shown)
 }
@@ -168,7 +168,7 @@ func TestPromptsAreListedOldestFirst(t *testing.T) {
 		b.do("POST", "/api/sessions/"+id+"/messages", `{"content":"x","id":"`+prompt+`"}`)
 	}
 	type list struct {
-		Items      []wire.PromptJSON
+		Items      []resource.PromptJSON
 		NextCursor *string
 	}
 	var one, two list
@@ -190,7 +190,7 @@ func TestWithdraw(t *testing.T) {
 	for _, prompt := range []string{"a", "b"} {
 		b.do("POST", "/api/sessions/"+id+"/prompts", `{"content":"x","id":"`+prompt+`"}`)
 	}
-	var p wire.PromptJSON
+	var p resource.PromptJSON
 	a := b.do("DELETE", "/api/sessions/"+id+"/prompts/a", "")
 	require.Equal(t, http.StatusOK, a.status)
 	a.into(&p)

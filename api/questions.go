@@ -10,8 +10,8 @@ import (
 
 	"github.com/labstack/echo/v4"
 
+	"github.com/overwinter-dev/overwinter/internal/resource"
 	"github.com/overwinter-dev/overwinter/internal/session"
-	"github.com/overwinter-dev/overwinter/internal/wire"
 )
 
 // questionIDs are the ids in the path.
@@ -51,7 +51,7 @@ func (s *Server) questionList(c echo.Context) error {
 	for i := range items {
 		items[i].Asked = items[i].Asked.Map(masker.Text, masker.JSON)
 	}
-	return c.JSON(http.StatusOK, newPage(wire.Questions(items), next))
+	return c.JSON(http.StatusOK, newPage(resource.Questions(items), next))
 }
 
 func (s *Server) questionGet(c echo.Context) error {
@@ -68,7 +68,7 @@ func (s *Server) questionGet(c echo.Context) error {
 		return err
 	}
 	question.Asked = question.Asked.Map(masker.Text, masker.JSON)
-	return c.JSON(http.StatusOK, wire.Question(question))
+	return c.JSON(http.StatusOK, resource.Question(question))
 }
 
 // questionAnswer writes the answer down, which is also its verdict: of two answers the second finds
@@ -96,7 +96,7 @@ func (s *Server) questionAnswer(c echo.Context) error {
 		return err
 	}
 	question.Asked = question.Asked.Map(masker.Text, masker.JSON)
-	return c.JSON(http.StatusOK, wire.Question(question))
+	return c.JSON(http.StatusOK, resource.Question(question))
 }
 
 // answer reads an answer. One with a text needs no decision.

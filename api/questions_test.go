@@ -7,8 +7,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/overwinter-dev/overwinter/internal/resource"
 	"github.com/overwinter-dev/overwinter/internal/session"
-	"github.com/overwinter-dev/overwinter/internal/wire"
 )
 
 var (
@@ -29,7 +29,7 @@ func TestQuestionsAreListedAndAnswered(t *testing.T) {
 	path := "/api/sessions/" + id + "/questions"
 
 	var page struct {
-		Items []wire.QuestionJSON `json:"items"`
+		Items []resource.QuestionJSON `json:"items"`
 	}
 	b.do("GET", path+"?status=open", "").into(&page)
 	require.Len(t, page.Items, 2)
@@ -37,7 +37,7 @@ func TestQuestionsAreListedAndAnswered(t *testing.T) {
 	require.Equal(t, "May I?", page.Items[1].Title)
 	require.JSONEq(t, `{"command":"ls"}`, string(page.Items[1].Input))
 
-	var got wire.QuestionJSON
+	var got resource.QuestionJSON
 	a := b.do("POST", path+"/"+first+"/answer", `{"answer":"always"}`)
 	require.Equal(t, http.StatusOK, a.status, "%s", a.body)
 	a.into(&got)

@@ -8,21 +8,21 @@ import (
 
 	"github.com/labstack/echo/v4"
 
+	"github.com/overwinter-dev/overwinter/internal/resource"
 	"github.com/overwinter-dev/overwinter/internal/secret"
 	"github.com/overwinter-dev/overwinter/internal/session"
-	"github.com/overwinter-dev/overwinter/internal/wire"
 )
 
 // secretJSON is what is shown of a secret: never its value.
 type secretJSON struct {
-	Name      string    `json:"name"`
-	Hosts     []string  `json:"hosts,omitempty"`
-	CreatedAt wire.Time `json:"createdAt"`
-	UpdatedAt wire.Time `json:"updatedAt"`
+	Name      string        `json:"name"`
+	Hosts     []string      `json:"hosts,omitempty"`
+	CreatedAt resource.Time `json:"createdAt"`
+	UpdatedAt resource.Time `json:"updatedAt"`
 }
 
 func secretOf(s session.SecretInfo) secretJSON {
-	return secretJSON{Name: s.Name, Hosts: s.Hosts, CreatedAt: wire.Time(s.CreatedAt), UpdatedAt: wire.Time(s.UpdatedAt)}
+	return secretJSON{Name: s.Name, Hosts: s.Hosts, CreatedAt: resource.Time(s.CreatedAt), UpdatedAt: resource.Time(s.UpdatedAt)}
 }
 
 func (s *Server) secretList(c echo.Context) error {

@@ -17,8 +17,8 @@ import (
 
 	"github.com/labstack/echo/v4"
 
+	"github.com/overwinter-dev/overwinter/internal/resource"
 	"github.com/overwinter-dev/overwinter/internal/session"
-	"github.com/overwinter-dev/overwinter/internal/wire"
 )
 
 // Bounds of what a query string may say.
@@ -213,7 +213,7 @@ func (s *Server) sessionCreate(c echo.Context) error {
 	case !stored.Loaded && !stored.Status.Final():
 		s.ring(ctx, stored.ID, "", 0)
 	}
-	return c.JSON(status, wire.Session(stored))
+	return c.JSON(status, resource.Session(stored))
 }
 
 // pinProfile finds the profile that a request names and pins its version: what the session keeps
@@ -291,7 +291,7 @@ func (s *Server) sessionList(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	return c.JSON(http.StatusOK, newPage(wire.Sessions(items), next))
+	return c.JSON(http.StatusOK, newPage(resource.Sessions(items), next))
 }
 
 func (s *Server) sessionGet(c echo.Context) error {
@@ -303,7 +303,7 @@ func (s *Server) sessionGet(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	return c.JSON(http.StatusOK, wire.Session(sess))
+	return c.JSON(http.StatusOK, resource.Session(sess))
 }
 
 func (s *Server) sessionPatch(c echo.Context) error {
@@ -347,7 +347,7 @@ func (s *Server) sessionPatch(c echo.Context) error {
 	if sess.Notify {
 		s.signal(ctx, id, func(ctx context.Context) error { return s.cfg.Signaler.SignalSettings(ctx, id, sess.IdleTimeout) })
 	}
-	return c.JSON(http.StatusOK, wire.Session(sess))
+	return c.JSON(http.StatusOK, resource.Session(sess))
 }
 
 // sessionDelete stops a session; with purge=true everything of it is erased after that.
@@ -387,5 +387,5 @@ func (s *Server) sessionDelete(c echo.Context) error {
 	if err == nil && stopped.Notify {
 		s.signal(ctx, id, func(ctx context.Context) error { return s.cfg.Signaler.SignalStop(ctx, id) })
 	}
-	return c.JSON(http.StatusAccepted, wire.Session(requested))
+	return c.JSON(http.StatusAccepted, resource.Session(requested))
 }

@@ -11,8 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/overwinter-dev/overwinter/api/apitest"
+	"github.com/overwinter-dev/overwinter/internal/resource"
 	"github.com/overwinter-dev/overwinter/internal/session"
-	"github.com/overwinter-dev/overwinter/internal/wire"
 )
 
 func TestCreateAnswersAtOnceAndRings(t *testing.T) {
@@ -23,7 +23,7 @@ func TestCreateAnswersAtOnceAndRings(t *testing.T) {
 	s := a.session()
 	require.Equal(t, session.Initializing, s.Status)
 	require.Equal(t, "demo", s.Agent)
-	require.Equal(t, wire.Duration(session.DefaultIdleTimeout), s.IdleTimeout)
+	require.Equal(t, resource.Duration(session.DefaultIdleTimeout), s.IdleTimeout)
 	require.JSONEq(t, `{}`, string(s.Metadata))
 	require.Equal(t, "/api/sessions/"+s.ID, a.header.Get("Location"))
 	require.Equal(t, []string{"ring " + s.ID + "  0"}, b.temp.Heard())
@@ -40,7 +40,7 @@ func TestCreateTakesEverythingThatTheContractNames(t *testing.T) {
 	require.Equal(t, http.StatusCreated, a.status, "%s", a.body)
 	s := a.session()
 	require.Equal(t, "Ä title", s.Title)
-	require.Equal(t, wire.Duration(90*time.Second), s.IdleTimeout)
+	require.Equal(t, resource.Duration(90*time.Second), s.IdleTimeout)
 	require.JSONEq(t, `{"k":[1,{"x":null}]}`, string(s.Metadata))
 	require.Equal(t, "m1", s.Options.Model)
 	require.EqualValues(t, 1, s.Queue.Queued)
@@ -208,7 +208,7 @@ func TestListIsPagedAndFiltered(t *testing.T) {
 		ids = append(ids, b.store.Put(status))
 	}
 	type list struct {
-		Items      []wire.SessionJSON
+		Items      []resource.SessionJSON
 		NextCursor *string
 	}
 	var page list
@@ -251,10 +251,10 @@ func TestPatchChangesWhatIsGiven(t *testing.T) {
 	s := b.do("PATCH", "/api/sessions/"+id, `{"title":"new","metadata":{"a":1},"options":{"model":"m"}}`).session()
 	require.Equal(t, "new", s.Title)
 	require.JSONEq(t, `{"a":1}`, string(s.Metadata))
-	require.Equal(t, wire.Duration(time.Minute), s.IdleTimeout, "not given, not changed")
+	require.Equal(t, resource.Duration(time.Minute), s.IdleTimeout, "not given, not changed")
 	require.Empty(t, b.temp.Heard(), "nothing that the workflow must know")
 
-	require.Equal(t, wire.Duration(2*time.Minute), b.do("PATCH", "/api/sessions/"+id, `{"idleTimeout":"2m"}`).session().IdleTimeout)
+	require.Equal(t, resource.Duration(2*time.Minute), b.do("PATCH", "/api/sessions/"+id, `{"idleTimeout":"2m"}`).session().IdleTimeout)
 	require.Equal(t, []string{"settings " + id + " 2m0s"}, b.temp.Heard())
 
 	for _, body := range []string{`{"agent":"other"}`, `{"title":null}`, `{"idleTimeout":"0s"}`, `{"status":"running"}`, `{"metadata":"x"}`} {
@@ -263,6 +263,6 @@ func TestPatchChangesWhatIsGiven(t *testing.T) {
 	b.do("PATCH", "/api/sessions/"+session.NewID("ses_"), `{"title":"x"}`).problem(http.StatusNotFound, "session_not_found")
 
 	b.temp.Set(func(o *apitest.Signaler) { o.Err = session.Faultf(session.CodeUnavailable, "down") })
-	require.Equal(t, wire.Duration(3*time.Minute), b.do("PATCH", "/api/sessions/"+id, `{"idleTimeout":"3m"}`).session().IdleTimeout,
+	require.Equal(t, resource.Duration(3*time.Minute), b.do("PATCH", "/api/sessions/"+id, `{"idleTimeout":"3m"}`).session().IdleTimeout,
 		"the change is stored; a relay signals the workflow when Temporal answers")
 }

@@ -5,8 +5,9 @@ import (
 	"slices"
 	"time"
 
+	"github.com/overwinter-dev/overwinter/internal/event"
+	"github.com/overwinter-dev/overwinter/internal/resource"
 	"github.com/overwinter-dev/overwinter/internal/session"
-	"github.com/overwinter-dev/overwinter/internal/wire"
 )
 
 // CommandSubmit implements api.Store, by the same verdicts as Postgres. Every command that is stored is to
@@ -53,6 +54,6 @@ func (m *Store) CommandSubmit(_ context.Context, c session.Command) (session.Com
 	default:
 		r.Session.Pending = append(r.Session.Pending, c)
 	}
-	m.Append(r, wire.EventCommand, wire.CommandData{Command: wire.Command(c)})
+	m.Append(r, event.TypeCommand, event.CommandData{Command: resource.Command(c)})
 	return session.Commanded{Session: r.view(), Command: &c, Notify: true}, nil
 }

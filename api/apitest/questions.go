@@ -5,8 +5,9 @@ import (
 	"slices"
 	"time"
 
+	"github.com/overwinter-dev/overwinter/internal/event"
+	"github.com/overwinter-dev/overwinter/internal/resource"
 	"github.com/overwinter-dev/overwinter/internal/session"
-	"github.com/overwinter-dev/overwinter/internal/wire"
 )
 
 // Ask adds an open question to a session, with its event, and returns its id.
@@ -17,7 +18,7 @@ func (m *Store) Ask(id string, asked session.Asked, timeout time.Duration) strin
 	}
 	m.With(id, func(r *Row) {
 		r.Questions = append(r.Questions, q)
-		m.Append(r, wire.EventQuestion, wire.QuestionData{Question: wire.Question(q)})
+		m.Append(r, event.TypeQuestion, event.QuestionData{Question: resource.Question(q)})
 	})
 	return q.ID
 }
@@ -74,7 +75,7 @@ func (m *Store) QuestionAnswer(_ context.Context, id, questionID string, answer 
 		return session.Question{}, &session.Fault{Code: session.CodeInvalid, Message: faults[0].Message, Fields: faults}
 	}
 	q.Status, q.Answer, q.ResolvedAt = session.QuestionAnswered, &answer, time.Now()
-	m.Append(m.rows[id], wire.EventQuestionResolved, wire.QuestionResolved(*q))
+	m.Append(m.rows[id], event.TypeQuestionResolved, event.QuestionResolved(*q))
 	return *q, nil
 }
 

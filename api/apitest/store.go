@@ -12,9 +12,9 @@ import (
 
 	"github.com/overwinter-dev/overwinter/api"
 	"github.com/overwinter-dev/overwinter/internal/conversation"
+	"github.com/overwinter-dev/overwinter/internal/event"
 	"github.com/overwinter-dev/overwinter/internal/eventlog"
 	"github.com/overwinter-dev/overwinter/internal/session"
-	"github.com/overwinter-dev/overwinter/internal/wire"
 )
 
 // Store is Postgres and the log in memory. It keeps the promises of api.Store and
@@ -143,7 +143,7 @@ func (m *Store) With(id string, change func(*Row)) {
 func (m *Store) Status(id string, to session.State) {
 	m.With(id, func(r *Row) {
 		r.Session.Status = to
-		m.Append(r, wire.EventStatus, wire.StatusData{Status: to, Reason: "test"})
+		m.Append(r, event.TypeStatus, event.StatusData{Status: to, Reason: "test"})
 	})
 }
 
@@ -166,7 +166,7 @@ func (m *Store) Prompt(id, promptID string, status session.PromptStatus) {
 		for i := range r.Prompts {
 			if r.Prompts[i].ID == promptID {
 				r.Prompts[i].Status = status
-				m.Append(r, wire.EventPrompt, wire.PromptChanged(r.Prompts[i]))
+				m.Append(r, event.TypePrompt, event.PromptChanged(r.Prompts[i]))
 			}
 		}
 	})
@@ -206,8 +206,8 @@ func (m *Store) SessionCreate(_ context.Context, s session.Session, first *sessi
 	}
 	if first != nil {
 		r.Prompts = append(r.Prompts, *first)
-		m.Append(r, wire.EventPrompt, wire.PromptSubmitted(*first))
-		m.Append(r, wire.EventQueue, r.queue())
+		m.Append(r, event.TypePrompt, event.PromptSubmitted(*first))
+		m.Append(r, event.TypeQueue, r.queue())
 	}
 	return r.view(), true, nil
 }
@@ -322,8 +322,8 @@ func (m *Store) PromptSubmit(_ context.Context, p session.Prompt) (session.Promp
 	}
 	p.Ordinal = int64(len(r.Prompts) + 1)
 	r.Prompts = append(r.Prompts, p)
-	m.Append(r, wire.EventPrompt, wire.PromptSubmitted(p))
-	m.Append(r, wire.EventQueue, r.queue())
+	m.Append(r, event.TypePrompt, event.PromptSubmitted(p))
+	m.Append(r, event.TypeQueue, r.queue())
 	p.Notify = true
 	return p, r.view().Queue.Queued, true, nil
 }

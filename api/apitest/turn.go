@@ -5,8 +5,8 @@ import (
 	"time"
 
 	"github.com/overwinter-dev/overwinter/internal/conversation"
+	"github.com/overwinter-dev/overwinter/internal/event"
 	"github.com/overwinter-dev/overwinter/internal/session"
-	"github.com/overwinter-dev/overwinter/internal/wire"
 )
 
 // Turn writes the turn of a queued prompt as a worker would: the agent uses a tool, thinks, and
@@ -32,8 +32,8 @@ func (m *Store) Turn(id, promptID string, end session.PromptStatus, reason strin
 		}
 		move := func(to session.PromptStatus) {
 			p.Status, p.RunID = to, runID
-			write(wire.EventPrompt, wire.PromptChanged(*p))
-			write(wire.EventQueue, r.queue())
+			write(event.TypePrompt, event.PromptChanged(*p))
+			write(event.TypeQueue, r.queue())
 		}
 		complete := func(b conversation.Block, pieces ...string) {
 			b.CreatedAt = time.Now()
@@ -46,7 +46,7 @@ func (m *Store) Turn(id, promptID string, end session.PromptStatus, reason strin
 			write(string(conversation.EventBlockComplete), conversation.BlockComplete{Block: b})
 		}
 
-		write(wire.EventTurnStart, wire.TurnStartData{RunID: runID, PromptID: p.ID, Attempt: 1})
+		write(event.TypeTurnStart, event.TurnStartData{RunID: runID, PromptID: p.ID, Attempt: 1})
 		move(session.PromptProcessing)
 		complete(conversation.Block{ID: runID + "-t", Type: conversation.Thinking, Status: conversation.Complete, Content: "hmm"}, "hmm")
 		complete(conversation.Block{
@@ -68,27 +68,27 @@ func (m *Store) Turn(id, promptID string, end session.PromptStatus, reason strin
 			}, pieces...)
 		}
 		p.Reason = reason
-		write(wire.EventTurnEnd, wire.TurnEndData{RunID: runID, PromptID: p.ID, Outcome: session.Outcome(end), Reason: reason})
+		write(event.TypeTurnEnd, event.TurnEndData{RunID: runID, PromptID: p.ID, Outcome: session.Outcome(end), Reason: reason})
 		move(end)
 	})
 }
 
 // queue is the data of a queue event.
-func (r *Row) queue() wire.QueueData {
-	data := wire.QueueData{Items: []wire.QueueItem{}}
+func (r *Row) queue() event.QueueData {
+	data := event.QueueData{Items: []event.QueueItem{}}
 	for _, p := range r.Prompts {
-		item := wire.QueueItem{PromptID: p.ID, Ordinal: p.Ordinal, Status: p.Status}
-		change := wire.QueueUpdated
+		item := event.QueueItem{PromptID: p.ID, Ordinal: p.Ordinal, Status: p.Status}
+		change := event.QueueUpdated
 		switch {
 		case p.Status.Over():
-			change = wire.QueueRemoved
+			change = event.QueueRemoved
 		case p.Status == session.PromptQueued:
 			data.Queued++
 		default:
 			data.Processing++
 		}
-		data.Changes = append(data.Changes, wire.QueueChange{Change: change, QueueItem: item})
-		if change != wire.QueueRemoved && len(data.Items) < wire.MaxQueueItems {
+		data.Changes = append(data.Changes, event.QueueChange{Change: change, QueueItem: item})
+		if change != event.QueueRemoved && len(data.Items) < event.MaxQueueItems {
 			data.Items = append(data.Items, item)
 		}
 	}

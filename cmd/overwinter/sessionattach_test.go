@@ -12,8 +12,9 @@ import (
 
 	"github.com/overwinter-dev/overwinter/api/apitest"
 	"github.com/overwinter-dev/overwinter/internal/cli"
+	"github.com/overwinter-dev/overwinter/internal/event"
+	"github.com/overwinter-dev/overwinter/internal/resource"
 	"github.com/overwinter-dev/overwinter/internal/session"
-	"github.com/overwinter-dev/overwinter/internal/wire"
 )
 
 // typing runs the program with what standard input holds.
@@ -70,7 +71,7 @@ func TestPromptWaitsFromItsOwnPositionOn(t *testing.T) {
 	t.Parallel()
 	store, _, url := sessionServer(t, "")
 	id := store.Put(session.Running)
-	store.With(id, func(r *apitest.Row) { store.Append(r, wire.EventPrompt, []string{"not a prompt"}) })
+	store.With(id, func(r *apitest.Row) { store.Append(r, event.TypePrompt, []string{"not a prompt"}) })
 	r := run(t.Context(), "session", "prompt", id, "hello", "--id=p", "--wait", "--api-url", url)
 	require.Equal(t, exitDone, r.code, r.stderr)
 	require.Equal(t, "hello\nsecond[31m block\n", r.stdout)
@@ -84,8 +85,8 @@ func TestWhoeverWaitsIsToldOfQuestions(t *testing.T) {
 	temporal.Set(func(o *apitest.Signaler) {
 		o.OnPrompt = func(id, promptID string) {
 			store.With(id, func(r *apitest.Row) {
-				store.Append(r, wire.EventTurnStart, wire.TurnStartData{RunID: "run_1", PromptID: promptID, Attempt: 1})
-				store.Append(r, wire.EventQuestion, wire.QuestionData{Question: wire.QuestionJSON{ID: "que_1", RunID: "run_1", Title: "May\x1b I?"}})
+				store.Append(r, event.TypeTurnStart, event.TurnStartData{RunID: "run_1", PromptID: promptID, Attempt: 1})
+				store.Append(r, event.TypeQuestion, event.QuestionData{Question: resource.QuestionJSON{ID: "que_1", RunID: "run_1", Title: "May\x1b I?"}})
 			})
 			store.Prompt(id, promptID, session.PromptCompleted)
 		}

@@ -8,8 +8,8 @@ import (
 
 	"github.com/overwinter-dev/overwinter/internal/apiclient"
 	"github.com/overwinter-dev/overwinter/internal/cli"
+	"github.com/overwinter-dev/overwinter/internal/resource"
 	"github.com/overwinter-dev/overwinter/internal/terminal"
-	"github.com/overwinter-dev/overwinter/internal/wire"
 )
 
 // SessionFilesCmd lists the files of a workspace, or prints one. It wakes no session.
@@ -96,7 +96,7 @@ func (c *SessionDiffCmd) Run(ctx context.Context, s streams, parent *SessionCmd)
 }
 
 // printStat writes one line for each file that differs, and one for all.
-func printStat(w io.Writer, d wire.DiffJSON) error {
+func printStat(w io.Writer, d resource.DiffJSON) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	for _, f := range d.Files {
 		lines := fmt.Sprintf("+%d -%d", f.Additions, f.Deletions)
@@ -110,7 +110,7 @@ func printStat(w io.Writer, d wire.DiffJSON) error {
 }
 
 // gitState says where the repository stands, if there is one.
-func gitState(d wire.DiffJSON) string {
+func gitState(d resource.DiffJSON) string {
 	if d.Git == nil {
 		return ""
 	}

@@ -17,8 +17,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/overwinter-dev/overwinter/api/apitest"
+	"github.com/overwinter-dev/overwinter/internal/event"
 	"github.com/overwinter-dev/overwinter/internal/session"
-	"github.com/overwinter-dev/overwinter/internal/wire"
 )
 
 // programArgs makes TestAsProgram the program itself, with these arguments, one a line.
@@ -172,7 +172,7 @@ func TestAttachInATerminal(t *testing.T) {
 	waiting := store.Row(id).Prompts[4].ID
 	store.With(id, func(r *apitest.Row) {
 		r.Prompts[4].RunID = "run_1"
-		store.Append(r, wire.EventTurnStart, wire.TurnStartData{RunID: "run_1", PromptID: waiting, Attempt: 1})
+		store.Append(r, event.TypeTurnStart, event.TurnStartData{RunID: "run_1", PromptID: waiting, Attempt: 1})
 	})
 	store.Prompt(id, waiting, session.PromptProcessing)
 	p.await("❯ ")

@@ -10,9 +10,9 @@ import (
 	"text/tabwriter"
 
 	"github.com/overwinter-dev/overwinter/internal/apiclient"
+	"github.com/overwinter-dev/overwinter/internal/resource"
 	"github.com/overwinter-dev/overwinter/internal/session"
 	"github.com/overwinter-dev/overwinter/internal/terminal"
-	"github.com/overwinter-dev/overwinter/internal/wire"
 )
 
 // SessionQuestionsCmd lists what the agent has asked.
@@ -45,7 +45,7 @@ func (c *SessionQuestionsCmd) Run(ctx context.Context, s streams, parent *Sessio
 }
 
 // describeQuestion is what is asked, on one line.
-func describeQuestion(q wire.QuestionJSON) string {
+func describeQuestion(q resource.QuestionJSON) string {
 	text := terminal.OneLine(q.Title, terminal.LineRunes)
 	switch {
 	case len(q.Questions) > 0:
@@ -90,7 +90,7 @@ func (c *SessionAnswerCmd) Run(ctx context.Context, s streams, parent *SessionCm
 	})
 }
 
-func (c *SessionCmd) printQuestion(w io.Writer, q wire.QuestionJSON) error {
+func (c *SessionCmd) printQuestion(w io.Writer, q resource.QuestionJSON) error {
 	if c.json() {
 		return printJSON(w, q)
 	}

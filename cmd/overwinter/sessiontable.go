@@ -7,12 +7,12 @@ import (
 	"text/tabwriter"
 	"time"
 
+	"github.com/overwinter-dev/overwinter/internal/resource"
 	"github.com/overwinter-dev/overwinter/internal/terminal"
-	"github.com/overwinter-dev/overwinter/internal/wire"
 )
 
 // printSession writes one session as a list of what it is.
-func (c *SessionCmd) printSession(w io.Writer, s wire.SessionJSON) error {
+func (c *SessionCmd) printSession(w io.Writer, s resource.SessionJSON) error {
 	if c.json() {
 		return printJSON(w, s)
 	}
@@ -50,7 +50,7 @@ func (c *SessionCmd) printSession(w io.Writer, s wire.SessionJSON) error {
 }
 
 // printSessions writes one line for each session.
-func printSessions(w io.Writer, sessions []wire.SessionJSON) error {
+func printSessions(w io.Writer, sessions []resource.SessionJSON) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(t, "ID\tSTATUS\tAGENT\tQUEUE\tLAST ACTIVITY\tTITLE")
 	for _, s := range sessions {

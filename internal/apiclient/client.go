@@ -16,8 +16,8 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/overwinter-dev/overwinter/internal/conversation"
+	"github.com/overwinter-dev/overwinter/internal/resource"
 	"github.com/overwinter-dev/overwinter/internal/session"
-	"github.com/overwinter-dev/overwinter/internal/wire"
 )
 
 // How calls are repeated. The waits double.
@@ -95,15 +95,15 @@ type FirstPrompt struct {
 }
 
 // SessionCreate makes a session.
-func (c *Client) SessionCreate(ctx context.Context, create Create) (wire.SessionJSON, error) {
-	var s wire.SessionJSON
+func (c *Client) SessionCreate(ctx context.Context, create Create) (resource.SessionJSON, error) {
+	var s resource.SessionJSON
 	_, err := c.call(ctx, http.MethodPost, "/api/sessions", create, &s, "Idempotency-Key", uuid.NewString())
 	return s, err
 }
 
 // SessionGet shows a session.
-func (c *Client) SessionGet(ctx context.Context, id string) (wire.SessionJSON, error) {
-	var s wire.SessionJSON
+func (c *Client) SessionGet(ctx context.Context, id string) (resource.SessionJSON, error) {
+	var s resource.SessionJSON
 	_, err := c.call(ctx, http.MethodGet, sessionPath(id), nil, &s)
 	return s, err
 }
@@ -119,8 +119,8 @@ type List struct {
 const pageSize = 200
 
 // SessionList returns sessions, newest first, over as many pages as it takes.
-func (c *Client) SessionList(ctx context.Context, l List) ([]wire.SessionJSON, error) {
-	out := []wire.SessionJSON{}
+func (c *Client) SessionList(ctx context.Context, l List) ([]resource.SessionJSON, error) {
+	out := []resource.SessionJSON{}
 	query := url.Values{}
 	for name, value := range map[string]string{"status": l.Status, "agent": l.Agent, "q": l.Query, "sort": l.Sort} {
 		if value != "" {
@@ -137,8 +137,8 @@ func (c *Client) SessionList(ctx context.Context, l List) ([]wire.SessionJSON, e
 		}
 		query.Set("limit", strconv.Itoa(size))
 		var page struct {
-			Items      []wire.SessionJSON `json:"items"`
-			NextCursor string             `json:"nextCursor"`
+			Items      []resource.SessionJSON `json:"items"`
+			NextCursor string                 `json:"nextCursor"`
 		}
 		if _, err := c.call(ctx, http.MethodGet, "/api/sessions?"+query.Encode(), nil, &page); err != nil {
 			return nil, err
@@ -169,7 +169,7 @@ const (
 
 // Command sends a session a command. Accepted is false if there was nothing to do. Force is for
 // Hibernate, RestartEnvironment and TerminateEnvironment.
-func (c *Client) Command(ctx context.Context, id string, cmd Command, force bool) (s wire.SessionJSON, accepted bool, err error) {
+func (c *Client) Command(ctx context.Context, id string, cmd Command, force bool) (s resource.SessionJSON, accepted bool, err error) {
 	body := map[string]bool{}
 	if force {
 		body["force"] = true
@@ -179,7 +179,7 @@ func (c *Client) Command(ctx context.Context, id string, cmd Command, force bool
 }
 
 // Purge has everything of a session erased, after it was stopped.
-func (c *Client) Purge(ctx context.Context, id string) (s wire.SessionJSON, err error) {
+func (c *Client) Purge(ctx context.Context, id string) (s resource.SessionJSON, err error) {
 	_, err = c.call(ctx, http.MethodDelete, sessionPath(id)+"?purge=true", nil, &s)
 	return s, err
 }
@@ -193,8 +193,8 @@ type Submit struct {
 
 // Submitted is a prompt that was stored.
 type Submitted struct {
-	Prompt   wire.PromptJSON `json:"prompt"`
-	Position int64           `json:"position"` // in the queue
+	Prompt   resource.PromptJSON `json:"prompt"`
+	Position int64               `json:"position"` // in the queue
 	// Created is false if the same prompt was stored before, by any client: then its events may be
 	// anywhere in the log.
 	Created bool `json:"-"`
@@ -212,8 +212,8 @@ func (c *Client) PromptSubmit(ctx context.Context, sessionID string, p Submit) (
 }
 
 // PromptGet shows a prompt.
-func (c *Client) PromptGet(ctx context.Context, sessionID, promptID string) (wire.PromptJSON, error) {
-	var p wire.PromptJSON
+func (c *Client) PromptGet(ctx context.Context, sessionID, promptID string) (resource.PromptJSON, error) {
+	var p resource.PromptJSON
 	_, err := c.call(ctx, http.MethodGet, sessionPath(sessionID)+"/prompts/"+url.PathEscape(promptID), nil, &p)
 	return p, err
 }

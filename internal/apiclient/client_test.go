@@ -17,6 +17,7 @@ import (
 	"github.com/overwinter-dev/overwinter/api/apitest"
 	"github.com/overwinter-dev/overwinter/internal/agent"
 	"github.com/overwinter-dev/overwinter/internal/apiclient"
+	"github.com/overwinter-dev/overwinter/internal/event"
 	"github.com/overwinter-dev/overwinter/internal/leaktest"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
@@ -315,7 +316,7 @@ func TestFollowTellsOfGaps(t *testing.T) {
 	for e, err := range b.client.Follow(t.Context(), id, 0) {
 		require.NoError(t, err)
 		got = append(got, fmt.Sprint(e.Type, " ", e.Seq))
-		if e.Type == apiclient.MarkerCaughtUp {
+		if e.Type == event.MarkerCaughtUp {
 			b.store.With(id, func(r *apitest.Row) {
 				r.First, r.Events = 9, nil
 				b.store.Append(r, "title", map[string]string{"title": "t"})
@@ -344,7 +345,7 @@ func TestFollowEndsWhereItIsRefused(t *testing.T) {
 	b.store.Text(id, "x")
 	last := error(nil)
 	for e, err := range b.client.Follow(t.Context(), id, 0) { // refused only when it comes back
-		if last = err; e.Type == apiclient.MarkerCaughtUp {
+		if last = err; e.Type == event.MarkerCaughtUp {
 			b.store.Forget(id, 3)
 			b.store.With(id, func(r *apitest.Row) {
 				r.First = 9
@@ -352,7 +353,7 @@ func TestFollowEndsWhereItIsRefused(t *testing.T) {
 			})
 			b.server.CloseClientConnections()
 		}
-		if e.Type == apiclient.MarkerGap {
+		if e.Type == event.MarkerGap {
 			last = &apiclient.Error{Code: session.CodePositionGone} // the gap was reported before the connection broke
 			break
 		}
@@ -375,7 +376,7 @@ func TestFollowEndsWithItsContext(t *testing.T) {
 	defer cancel()
 	var last error
 	for e, err := range b.client.Follow(ctx, id, 0) {
-		if last = err; e.Type == apiclient.MarkerCaughtUp {
+		if last = err; e.Type == event.MarkerCaughtUp {
 			cancel()
 		}
 	}

@@ -6,21 +6,21 @@ import (
 	"net/url"
 	"strconv"
 
-	"github.com/overwinter-dev/overwinter/internal/wire"
+	"github.com/overwinter-dev/overwinter/internal/resource"
 )
 
 // FileList returns the files of a session's workspace whose paths begin with prefix, by path, over as
 // many pages as it takes.
-func (c *Client) FileList(ctx context.Context, sessionID, prefix string) ([]wire.FileJSON, error) {
-	out := []wire.FileJSON{}
+func (c *Client) FileList(ctx context.Context, sessionID, prefix string) ([]resource.FileJSON, error) {
+	out := []resource.FileJSON{}
 	query := url.Values{"limit": {strconv.Itoa(pageSize)}}
 	if prefix != "" {
 		query.Set("prefix", prefix)
 	}
 	for {
 		var page struct {
-			Items      []wire.FileJSON `json:"items"`
-			NextCursor string          `json:"nextCursor"`
+			Items      []resource.FileJSON `json:"items"`
+			NextCursor string              `json:"nextCursor"`
 		}
 		if _, err := c.call(ctx, http.MethodGet, sessionPath(sessionID)+"/files?"+query.Encode(), nil, &page); err != nil {
 			return nil, err
@@ -41,8 +41,8 @@ func (c *Client) FileGet(ctx context.Context, sessionID, path string) ([]byte, e
 }
 
 // Diff returns how a session's workspace differs from its beginning.
-func (c *Client) Diff(ctx context.Context, sessionID string) (wire.DiffJSON, error) {
-	var d wire.DiffJSON
+func (c *Client) Diff(ctx context.Context, sessionID string) (resource.DiffJSON, error) {
+	var d resource.DiffJSON
 	_, err := c.call(ctx, http.MethodGet, sessionPath(sessionID)+"/diff", nil, &d)
 	return d, err
 }

@@ -12,14 +12,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/overwinter-dev/overwinter/internal/wire"
-)
-
-// The markers of a stream; they have no seq.
-const (
-	MarkerCaughtUp = "caught_up"
-	MarkerGap      = "gap"
-	MarkerEnd      = "end"
+	"github.com/overwinter-dev/overwinter/internal/event"
 )
 
 // silence is how long a stream may say nothing at all, not even a comment, before
@@ -32,7 +25,7 @@ const maxWait = 5 * time.Second
 // Event is an event of a session, or a marker of its stream, which has Type and
 // Data alone.
 type Event struct {
-	wire.EventJSON
+	event.JSON
 	// Raw is the data as it came, one line of JSON.
 	Raw json.RawMessage
 }
@@ -46,7 +39,7 @@ func (c *Client) Position(ctx context.Context, sessionID string) (int64, error) 
 		if err != nil {
 			return 0, err
 		}
-		if e.Type == MarkerCaughtUp { // the first, since nothing follows the newest
+		if e.Type == event.MarkerCaughtUp { // the first, since nothing follows the newest
 			var at struct{ Seq int64 }
 			if err := json.Unmarshal(e.Data, &at); err != nil {
 				return 0, fmt.Errorf("read position: %w", err)
@@ -196,11 +189,11 @@ func (f *follower) dial(ctx context.Context) (*http.Response, error) {
 // take yields what a message means.
 func (f *follower) take(m message) error {
 	switch m.event {
-	case MarkerCaughtUp, MarkerGap, MarkerEnd:
+	case event.MarkerCaughtUp, event.MarkerGap, event.MarkerEnd:
 		return f.marker(m)
 	}
 	e := Event{Raw: json.RawMessage(m.data)}
-	if err := json.Unmarshal(e.Raw, &e.EventJSON); err != nil {
+	if err := json.Unmarshal(e.Raw, &e.JSON); err != nil {
 		return fmt.Errorf("read event: %w", err)
 	}
 	if e.Seq <= f.last {
@@ -215,12 +208,12 @@ func (f *follower) marker(m message) error {
 	e := Event{Raw: json.RawMessage(m.data)}
 	e.Type, e.Data = m.event, e.Raw
 	switch m.event {
-	case MarkerCaughtUp:
+	case event.MarkerCaughtUp:
 		if f.caughtUp {
 			return nil
 		}
 		f.caughtUp = true
-	case MarkerGap:
+	case event.MarkerGap:
 		var gap struct {
 			To int64 `json:"to"`
 		}
@@ -229,6 +222,6 @@ func (f *follower) marker(m message) error {
 		}
 		f.last = max(f.last, gap.To)
 	}
-	f.done = !f.yield(e, nil) || m.event == MarkerEnd
+	f.done = !f.yield(e, nil) || m.event == event.MarkerEnd
 	return nil
 }

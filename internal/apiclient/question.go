@@ -5,15 +5,15 @@ import (
 	"net/http"
 	"net/url"
 
+	"github.com/overwinter-dev/overwinter/internal/resource"
 	"github.com/overwinter-dev/overwinter/internal/session"
-	"github.com/overwinter-dev/overwinter/internal/wire"
 )
 
 // QuestionList returns the questions of a session, newest first, those of one status or with none
 // all of them; at most one page.
-func (c *Client) QuestionList(ctx context.Context, sessionID string, status session.QuestionStatus) ([]wire.QuestionJSON, error) {
+func (c *Client) QuestionList(ctx context.Context, sessionID string, status session.QuestionStatus) ([]resource.QuestionJSON, error) {
 	var page struct {
-		Items []wire.QuestionJSON `json:"items"`
+		Items []resource.QuestionJSON `json:"items"`
 	}
 	query := url.Values{"status": {string(status)}, "limit": {"200"}}
 	_, err := c.call(ctx, http.MethodGet, sessionPath(sessionID)+"/questions?"+query.Encode(), nil, &page)
@@ -29,8 +29,8 @@ type Reply struct {
 
 // QuestionAnswer answers an open question. The first answer counts: illegal_state says that there
 // was one, which may have been ours where the first call's answer was lost.
-func (c *Client) QuestionAnswer(ctx context.Context, sessionID, questionID string, reply Reply) (wire.QuestionJSON, error) {
-	var q wire.QuestionJSON
+func (c *Client) QuestionAnswer(ctx context.Context, sessionID, questionID string, reply Reply) (resource.QuestionJSON, error) {
+	var q resource.QuestionJSON
 	_, err := c.call(ctx, http.MethodPost, sessionPath(sessionID)+"/questions/"+url.PathEscape(questionID)+"/answer", reply, &q)
 	return q, err
 }

@@ -4,12 +4,12 @@ import (
 	"context"
 	"net/http"
 
-	"github.com/overwinter-dev/overwinter/internal/wire"
+	"github.com/overwinter-dev/overwinter/internal/resource"
 )
 
 // Revert takes a session's agent back to before a prompt, after the running turn or at once with force.
-func (c *Client) Revert(ctx context.Context, sessionID, promptID string, force bool) (wire.SessionJSON, error) {
-	var s wire.SessionJSON
+func (c *Client) Revert(ctx context.Context, sessionID, promptID string, force bool) (resource.SessionJSON, error) {
+	var s resource.SessionJSON
 	body := map[string]any{"promptId": promptID}
 	if force {
 		body["force"] = true

@@ -6,8 +6,9 @@ import (
 
 	"github.com/overwinter-dev/overwinter/internal/apiclient"
 	"github.com/overwinter-dev/overwinter/internal/conversation"
+	"github.com/overwinter-dev/overwinter/internal/event"
+	"github.com/overwinter-dev/overwinter/internal/resource"
 	"github.com/overwinter-dev/overwinter/internal/terminal"
-	"github.com/overwinter-dev/overwinter/internal/wire"
 )
 
 // answer prints the agent's text in the turns of one prompt, as it arrives.
@@ -23,10 +24,10 @@ type answer struct {
 }
 
 // take reads one event. It returns the prompt when it has ended.
-func (a *answer) take(e apiclient.Event) (ended *wire.PromptJSON, err error) {
+func (a *answer) take(e apiclient.Event) (ended *resource.PromptJSON, err error) {
 	switch e.Type {
-	case wire.EventPrompt:
-		data, err := decode[wire.PromptData](e)
+	case event.TypePrompt:
+		data, err := decode[event.PromptData](e)
 		if err != nil {
 			return nil, err
 		}
@@ -34,8 +35,8 @@ func (a *answer) take(e apiclient.Event) (ended *wire.PromptJSON, err error) {
 			whole := data.Prompt.Whole()
 			return &whole, nil
 		}
-	case wire.EventTurnStart:
-		data, err := decode[wire.TurnStartData](e)
+	case event.TypeTurnStart:
+		data, err := decode[event.TurnStartData](e)
 		if err != nil {
 			return nil, err
 		}

@@ -7,8 +7,8 @@ import (
 	"strings"
 
 	"github.com/overwinter-dev/overwinter/internal/apiclient"
+	"github.com/overwinter-dev/overwinter/internal/event"
 	"github.com/overwinter-dev/overwinter/internal/terminal"
-	"github.com/overwinter-dev/overwinter/internal/wire"
 )
 
 // AttachOptions are the choices of Attach.
@@ -63,9 +63,9 @@ func Attach(ctx context.Context, client *apiclient.Client, in io.Reader, out io.
 // watch notes whether a turn is running.
 func (a *attached) watch(e apiclient.Event) (bool, error) {
 	switch e.Type {
-	case wire.EventTurnStart:
+	case event.TypeTurnStart:
 		a.turn, a.interrupted = true, false
-	case wire.EventTurnEnd:
+	case event.TypeTurnEnd:
 		a.turn, a.interrupted = false, false
 	}
 	return false, nil

@@ -8,15 +8,16 @@ import (
 	"strings"
 
 	"github.com/overwinter-dev/overwinter/internal/apiclient"
+	"github.com/overwinter-dev/overwinter/internal/event"
+	"github.com/overwinter-dev/overwinter/internal/resource"
 	"github.com/overwinter-dev/overwinter/internal/session"
 	"github.com/overwinter-dev/overwinter/internal/terminal"
-	"github.com/overwinter-dev/overwinter/internal/wire"
 )
 
 // PromptAnswer is a prompt as it ended, with the text that the agent wrote in its turns.
 type PromptAnswer struct {
-	Prompt wire.PromptJSON `json:"prompt"`
-	Answer string          `json:"answer"`
+	Prompt resource.PromptJSON `json:"prompt"`
+	Answer string              `json:"answer"`
 }
 
 // Await follows a session from a position before a prompt's turn until the prompt has ended, and returns it
@@ -24,7 +25,7 @@ type PromptAnswer struct {
 // terminal; nil writes nothing. The error is one of reading or writing: see Outcome for how the prompt
 // ended. Warnings, of a question that the turn waits for or a session in error, go to the logger.
 func Await(
-	ctx context.Context, logger *slog.Logger, client *apiclient.Client, prompt wire.PromptJSON, after int64, out io.Writer,
+	ctx context.Context, logger *slog.Logger, client *apiclient.Client, prompt resource.PromptJSON, after int64, out io.Writer,
 ) (PromptAnswer, error) {
 	var text strings.Builder
 	a := answer{promptID: prompt.ID, out: &text}
@@ -72,7 +73,7 @@ func (a PromptAnswer) Outcome() error { return outcome(a.Prompt) }
 // maxReason bounds the characters of a reason in an error.
 const maxReason = 200
 
-func outcome(p wire.PromptJSON) error {
+func outcome(p resource.PromptJSON) error {
 	if p.Status == session.PromptCompleted {
 		return nil
 	}
@@ -84,16 +85,16 @@ func outcome(p wire.PromptJSON) error {
 }
 
 // runsAgain reports whether a prompt that has ended will be retried.
-func runsAgain(p *wire.PromptJSON) bool {
+func runsAgain(p *resource.PromptJSON) bool {
 	return p.Status == session.PromptUnknown && p.OnUnknown == session.Retry
 }
 
 // warnOfQuestion warns that a run waits for the answer to a question.
 func warnOfQuestion(ctx context.Context, logger *slog.Logger, e apiclient.Event, runID string) error {
-	if e.Type != wire.EventQuestion {
+	if e.Type != event.TypeQuestion {
 		return nil
 	}
-	data, err := decode[wire.QuestionData](e)
+	data, err := decode[event.QuestionData](e)
 	if err != nil {
 		return err
 	}
@@ -107,10 +108,10 @@ func warnOfQuestion(ctx context.Context, logger *slog.Logger, e apiclient.Event,
 
 // warnOfBlock warns that a prompt waits because its session is in error.
 func warnOfBlock(ctx context.Context, logger *slog.Logger, e apiclient.Event, promptID string) error {
-	if e.Type != wire.EventPrompt {
+	if e.Type != event.TypePrompt {
 		return nil
 	}
-	data, err := decode[wire.PromptData](e)
+	data, err := decode[event.PromptData](e)
 	if err != nil {
 		return err
 	}

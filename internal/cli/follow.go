@@ -7,7 +7,7 @@ import (
 	"io"
 
 	"github.com/overwinter-dev/overwinter/internal/apiclient"
-	"github.com/overwinter-dev/overwinter/internal/wire"
+	"github.com/overwinter-dev/overwinter/internal/event"
 )
 
 // FollowOptions are the choices of Follow.
@@ -86,10 +86,10 @@ func newUntilIdle(ctx context.Context, client *apiclient.Client, o FollowOptions
 // take reads one event and reports whether to return.
 func (u *untilIdle) take(e apiclient.Event) (bool, error) {
 	switch e.Type {
-	case apiclient.MarkerCaughtUp:
+	case event.MarkerCaughtUp:
 		u.caughtUp = true
-	case wire.EventQueue:
-		queue, err := decode[wire.QueueData](e)
+	case event.TypeQueue:
+		queue, err := decode[event.QueueData](e)
 		if err != nil {
 			return false, err
 		}

@@ -9,26 +9,27 @@ import (
 	"slices"
 
 	"github.com/overwinter-dev/overwinter/internal/apiclient"
+	"github.com/overwinter-dev/overwinter/internal/event"
+	"github.com/overwinter-dev/overwinter/internal/resource"
 	"github.com/overwinter-dev/overwinter/internal/session"
 	"github.com/overwinter-dev/overwinter/internal/terminal"
-	"github.com/overwinter-dev/overwinter/internal/wire"
 )
 
 // open adds an open question and reports whether it is new.
-func (t *talk) open(q wire.QuestionJSON) bool {
-	same := func(other wire.QuestionJSON) bool { return other.ID == q.ID }
+func (t *talk) open(q resource.QuestionJSON) bool {
+	same := func(other resource.QuestionJSON) bool { return other.ID == q.ID }
 	if t.closed[q.ID] || slices.ContainsFunc(t.asked, same) || t.dialog != nil && same(t.dialog.Question()) {
 		return false
 	}
 	t.asked = append(t.asked, q)
-	slices.SortFunc(t.asked, func(a, b wire.QuestionJSON) int { return cmp.Compare(a.ID, b.ID) }) // IDs sort by time
+	slices.SortFunc(t.asked, func(a, b resource.QuestionJSON) int { return cmp.Compare(a.ID, b.ID) }) // IDs sort by time
 	return true
 }
 
 // resolved removes a question that is not open any more.
 func (t *talk) resolved(id string) {
 	t.closed[id] = true
-	same := func(q wire.QuestionJSON) bool { return q.ID == id }
+	same := func(q resource.QuestionJSON) bool { return q.ID == id }
 	t.asked, t.aside = slices.DeleteFunc(t.asked, same), slices.DeleteFunc(t.aside, same)
 	if t.dialog != nil && t.dialog.Question().ID == id {
 		t.dialog = nil
@@ -56,12 +57,12 @@ func (t *talk) openQuestions(ctx context.Context) func() error {
 }
 
 // showQuestion shows a question in the way its event is shown.
-func (t *talk) showQuestion(q wire.QuestionJSON) error {
-	data, err := json.Marshal(wire.QuestionData{Question: q})
+func (t *talk) showQuestion(q resource.QuestionJSON) error {
+	data, err := json.Marshal(event.QuestionData{Question: q})
 	if err != nil {
 		return fmt.Errorf("encode question: %w", err)
 	}
-	return t.view.Event(wire.EventJSON{Type: wire.EventQuestion, Data: data})
+	return t.view.Event(event.JSON{Type: event.TypeQuestion, Data: data})
 }
 
 // ask begins a dialog about the oldest open question, and shows the input line.
@@ -103,7 +104,7 @@ func (t *talk) reply(line string) error {
 }
 
 // answered shows why an answer was refused. The question is asked again if it can still be answered.
-func (t *talk) answered(q wire.QuestionJSON, err error) error {
+func (t *talk) answered(q resource.QuestionJSON, err error) error {
 	problem, refused := errors.AsType[*apiclient.Error](err)
 	switch {
 	case err == nil:
@@ -111,6 +112,6 @@ func (t *talk) answered(q wire.QuestionJSON, err error) error {
 	case refused && (problem.Code == session.CodeIllegalState || problem.Code == session.CodeTerminated):
 		return t.view.Notice("the answer came too late: " + problem.Detail)
 	}
-	t.asked = append([]wire.QuestionJSON{q}, t.asked...)
+	t.asked = append([]resource.QuestionJSON{q}, t.asked...)
 	return t.view.Notice("the answer was not accepted: " + err.Error())
 }

@@ -10,8 +10,9 @@ import (
 	"strings"
 
 	"github.com/overwinter-dev/overwinter/internal/apiclient"
+	"github.com/overwinter-dev/overwinter/internal/event"
+	"github.com/overwinter-dev/overwinter/internal/resource"
 	"github.com/overwinter-dev/overwinter/internal/session"
-	"github.com/overwinter-dev/overwinter/internal/wire"
 )
 
 // ScriptOptions are the choices of Script.
@@ -90,7 +91,7 @@ func (s *script) run(ctx context.Context, lines <-chan string, after int64) erro
 				return ctx.Err()
 			case got.err != nil:
 				return fmt.Errorf("follow %s: %w", s.o.SessionID, got.err)
-			case got.event.Type == apiclient.MarkerEnd:
+			case got.event.Type == event.MarkerEnd:
 				return s.end(ctx)
 			}
 			if err := s.event(ctx, got.event); err != nil {
@@ -136,7 +137,7 @@ func (s *script) event(ctx context.Context, e apiclient.Event) error {
 }
 
 // ended prints what is left of an answer and notes how its prompt ended.
-func (s *script) ended(p *scripted, final wire.PromptJSON) error {
+func (s *script) ended(p *scripted, final resource.PromptJSON) error {
 	if err := p.finish(); err != nil {
 		return err
 	}

@@ -8,8 +8,9 @@ import (
 	"strings"
 
 	"github.com/overwinter-dev/overwinter/internal/apiclient"
+	"github.com/overwinter-dev/overwinter/internal/event"
+	"github.com/overwinter-dev/overwinter/internal/resource"
 	"github.com/overwinter-dev/overwinter/internal/terminal"
-	"github.com/overwinter-dev/overwinter/internal/wire"
 )
 
 // talk shows a session to a person and takes what the person types. Only the goroutine of run uses it.
@@ -23,10 +24,10 @@ type talk struct {
 	live  bool          // everything before the start has been shown
 	calls []call        // API calls to be made, in order
 
-	asked  []wire.QuestionJSON // open questions that are not being answered, oldest first
-	aside  []wire.QuestionJSON // open questions that the person has skipped
-	closed map[string]bool     // IDs of questions that are not open any more
-	dialog *terminal.Dialog    // about the question that is being answered
+	asked  []resource.QuestionJSON // open questions that are not being answered, oldest first
+	aside  []resource.QuestionJSON // open questions that the person has skipped
+	closed map[string]bool         // IDs of questions that are not open any more
+	dialog *terminal.Dialog        // about the question that is being answered
 
 	// The rest is nil or empty in commands that do without it.
 	prompt    string                              // shown while nothing is asked
@@ -124,24 +125,24 @@ func (t *talk) event(r received) error {
 		return fmt.Errorf("follow %s: %w", t.id, r.err)
 	}
 	e := r.event
-	if err := t.view.Event(e.EventJSON); err != nil {
+	if err := t.view.Event(e.JSON); err != nil {
 		return err
 	}
 	switch e.Type {
-	case apiclient.MarkerCaughtUp:
+	case event.MarkerCaughtUp:
 		if t.live = t.lines == nil; !t.live {
 			t.calls = append(t.calls, t.openQuestions)
 		}
-	case apiclient.MarkerEnd:
+	case event.MarkerEnd:
 		return errLeave
-	case wire.EventQuestion:
-		data, err := decode[wire.QuestionData](e)
+	case event.TypeQuestion:
+		data, err := decode[event.QuestionData](e)
 		if err != nil {
 			return err
 		}
 		t.open(data.Question)
-	case wire.EventQuestionResolved:
-		data, err := decode[wire.QuestionResolvedData](e)
+	case event.TypeQuestionResolved:
+		data, err := decode[event.QuestionResolvedData](e)
 		if err != nil {
 			return err
 		}

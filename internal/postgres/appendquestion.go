@@ -7,10 +7,11 @@ import (
 	"encoding/json"
 	"slices"
 
+	"github.com/overwinter-dev/overwinter/internal/event"
 	"github.com/overwinter-dev/overwinter/internal/eventlog"
 	"github.com/overwinter-dev/overwinter/internal/postgres/dbsqlc"
+	"github.com/overwinter-dev/overwinter/internal/resource"
 	"github.com/overwinter-dev/overwinter/internal/session"
-	"github.com/overwinter-dev/overwinter/internal/wire"
 )
 
 // questionBatch is what the appends of a transaction say of questions.
@@ -95,7 +96,7 @@ func (b *appendTx) ask(s *appendSession, a eventlog.Append, asked eventlog.Quest
 	if asked.Shown != nil {
 		q.Asked = *asked.Shown
 	}
-	return b.tell(s, a, wire.EventQuestion, wire.QuestionData{Question: wire.Question(q)})
+	return b.tell(s, a, event.TypeQuestion, event.QuestionData{Question: resource.Question(q)})
 }
 
 // resolve takes in that the agent does not wait for an answer any more: it has one, or gave up.
@@ -111,7 +112,7 @@ func (b *appendTx) resolve(s *appendSession, a eventlog.Append, agentID string) 
 		return nil
 	}
 	known.Status = string(session.QuestionCancelled)
-	return b.tell(s, a, wire.EventQuestionResolved, wire.QuestionResolvedData{QuestionID: known.ID, Reason: session.ReasonWithdrawn})
+	return b.tell(s, a, event.TypeQuestionResolved, event.QuestionResolvedData{QuestionID: known.ID, Reason: session.ReasonWithdrawn})
 }
 
 // tell adds an event that the store writes itself.

@@ -6,9 +6,10 @@ import (
 	"slices"
 	"time"
 
+	"github.com/overwinter-dev/overwinter/internal/event"
 	"github.com/overwinter-dev/overwinter/internal/postgres/dbsqlc"
+	"github.com/overwinter-dev/overwinter/internal/resource"
 	"github.com/overwinter-dev/overwinter/internal/session"
-	"github.com/overwinter-dev/overwinter/internal/wire"
 )
 
 // signalAgain is how long a workflow may leave a signal unanswered before a request has it sent again. Relays
@@ -191,7 +192,7 @@ func (s *sessionTx) commandEnd(ctx context.Context, id string, status session.Co
 }
 
 func (s *sessionTx) commandEvent(row dbsqlc.SessionCommand) error {
-	return s.add(wire.EventCommand, row.RunID, wire.CommandData{Command: wire.Command(commandOf(row))})
+	return s.add(event.TypeCommand, row.RunID, event.CommandData{Command: resource.Command(commandOf(row))})
 }
 
 // commandsEnd ends those of the pending commands that verdict gives another status, and returns them.

@@ -9,8 +9,8 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 
+	"github.com/overwinter-dev/overwinter/internal/event"
 	"github.com/overwinter-dev/overwinter/internal/session"
-	"github.com/overwinter-dev/overwinter/internal/wire"
 )
 
 // command submits a command that is accepted.
@@ -31,8 +31,8 @@ func forced(c *session.Command) { c.Force = true }
 func (b *bundle) told(t *testing.T, after int64) (out []string) {
 	t.Helper()
 	for _, e := range b.events(t) {
-		if e.Seq > after && e.Type == wire.EventCommand {
-			var data wire.CommandData
+		if e.Seq > after && e.Type == event.TypeCommand {
+			var data event.CommandData
 			require.NoError(t, json.Unmarshal(e.Data, &data))
 			out = append(out, fmt.Sprintf("%s %s %s", data.Command.Kind, data.Command.Status, data.Command.Reason))
 		}
@@ -124,7 +124,7 @@ func TestStopEndsEveryOtherCommand(t *testing.T) {
 	b.transit(t, session.EventStop, session.ReasonRequested)
 	require.Contains(t, b.told(t, before), "stop applied ")
 	types := b.types(t, before)
-	require.Equal(t, wire.EventStatus, types[len(types)-1], "nothing follows the last status")
+	require.Equal(t, event.TypeStatus, types[len(types)-1], "nothing follows the last status")
 	require.Nil(t, b.command(t, session.CommandStop).Command)
 	_, err = b.CommandSubmit(b.ctx, session.Command{SessionID: b.id, Kind: session.CommandWake})
 	requireCode(t, session.CodeTerminated, err)

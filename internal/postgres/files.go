@@ -12,10 +12,11 @@ import (
 	"unicode/utf8"
 
 	"github.com/overwinter-dev/overwinter/internal/conversation"
+	"github.com/overwinter-dev/overwinter/internal/event"
 	"github.com/overwinter-dev/overwinter/internal/eventlog"
 	"github.com/overwinter-dev/overwinter/internal/postgres/dbsqlc"
+	"github.com/overwinter-dev/overwinter/internal/resource"
 	"github.com/overwinter-dev/overwinter/internal/session"
-	"github.com/overwinter-dev/overwinter/internal/wire"
 )
 
 // keepDeleted is how many files that are gone a session remembers.
@@ -169,7 +170,7 @@ func (s *sessionTx) filesWrite(ctx context.Context, db *DB, w *dbsqlc.WorkspaceC
 		if mask != nil {
 			name = mask(name)
 		}
-		if err := s.add(wire.EventFile, runID, wire.FileData{Path: name, Change: c.Change, Size: c.Size}); err != nil {
+		if err := s.add(event.TypeFile, runID, event.FileData{Path: name, Change: c.Change, Size: c.Size}); err != nil {
 			return err
 		}
 	}
@@ -316,7 +317,7 @@ func (db *DB) FileGet(ctx context.Context, sessionID, name string) (session.File
 		return session.FileContent{}, fault(doing, err)
 	}
 	if row.DeletedAt != nil {
-		return session.FileContent{}, session.Faultf(session.CodeNoFile, "the file is gone since %s", wire.Time(*row.DeletedAt))
+		return session.FileContent{}, session.Faultf(session.CodeNoFile, "the file is gone since %s", resource.Time(*row.DeletedAt))
 	}
 	f := session.FileContent{FileInfo: session.FileInfo{
 		Path: row.Path, Size: row.Size, SHA256: row.Sha256, Mode: uint32(row.Mode),

@@ -4,9 +4,9 @@ import (
 	"context"
 
 	"github.com/overwinter-dev/overwinter/internal/conversation"
+	"github.com/overwinter-dev/overwinter/internal/event"
 	"github.com/overwinter-dev/overwinter/internal/postgres/dbsqlc"
 	"github.com/overwinter-dev/overwinter/internal/session"
-	"github.com/overwinter-dev/overwinter/internal/wire"
 )
 
 // ProblemTell adds an error event to a session's log. Called twice it adds two: the same failure
@@ -21,7 +21,7 @@ func (db *DB) ProblemTell(ctx context.Context, sessionID, code, message string) 
 // stage again.
 func (db *DB) SetupRecord(ctx context.Context, sessionID, stage, status string) error {
 	return db.inSession(ctx, "record the progress of a setup", sessionID, func(s *sessionTx) error {
-		return s.add(wire.EventSetup, "", wire.SetupData{Stage: stage, Status: status})
+		return s.add(event.TypeSetup, "", event.SetupData{Stage: stage, Status: status})
 	})
 }
 
@@ -32,15 +32,15 @@ const maxNetworkEvents = 100
 // adds them twice.
 func (db *DB) NetworkRecord(ctx context.Context, sessionID, runID string, refusals []session.Refusal) error {
 	return db.inSession(ctx, "record refused connections", sessionID, func(s *sessionTx) error {
-		have, err := s.q.EventsOfRunCount(ctx, s, &dbsqlc.EventsOfRunCountParams{SessionID: sessionID, RunID: runID, Type: wire.EventNetwork})
+		have, err := s.q.EventsOfRunCount(ctx, s, &dbsqlc.EventsOfRunCountParams{SessionID: sessionID, RunID: runID, Type: event.TypeNetwork})
 		if err != nil {
 			return err
 		}
 		for _, r := range refusals[:max(0, min(len(refusals), maxNetworkEvents-int(have)))] {
-			data := wire.NetworkData{
+			data := event.NetworkData{
 				Host: text(r.Host), IP: text(r.IP), Port: r.Port, Protocol: text(r.Protocol), Verdict: text(r.Verdict), Count: r.Count,
 			}
-			if err := s.add(wire.EventNetwork, runID, data); err != nil {
+			if err := s.add(event.TypeNetwork, runID, data); err != nil {
 				return err
 			}
 		}

@@ -5,9 +5,9 @@ import (
 	"context"
 	"slices"
 
+	"github.com/overwinter-dev/overwinter/internal/event"
 	"github.com/overwinter-dev/overwinter/internal/postgres/dbsqlc"
 	"github.com/overwinter-dev/overwinter/internal/session"
-	"github.com/overwinter-dev/overwinter/internal/wire"
 )
 
 // PromptSubmit stores a prompt at the end of its session's queue with the events prompt and queue.
@@ -61,7 +61,7 @@ func (db *DB) PromptSubmit(ctx context.Context, p session.Prompt) (stored sessio
 	return stored, position, created, nil
 }
 
-func (s *sessionTx) promptSubmit(ctx context.Context, p session.Prompt, queue wire.QueueData, notify bool) (session.Prompt, error) {
+func (s *sessionTx) promptSubmit(ctx context.Context, p session.Prompt, queue event.QueueData, notify bool) (session.Prompt, error) {
 	if session.State(s.row.Status).Final() {
 		return session.Prompt{}, session.Faultf(session.CodeTerminated, "the session is terminated")
 	}
@@ -76,7 +76,7 @@ func (s *sessionTx) promptSubmit(ctx context.Context, p session.Prompt, queue wi
 }
 
 // promptInsert queues a prompt that is new to the session, after queue. With notify the session counts as signalled.
-func (s *sessionTx) promptInsert(ctx context.Context, p session.Prompt, queue wire.QueueData, notify bool) (session.Prompt, error) {
+func (s *sessionTx) promptInsert(ctx context.Context, p session.Prompt, queue event.QueueData, notify bool) (session.Prompt, error) {
 	p = withDefaults(p)
 	s.row.LastOrdinal++
 	p.Ordinal, p.Status = s.row.LastOrdinal, session.PromptQueued
@@ -88,12 +88,12 @@ func (s *sessionTx) promptInsert(ctx context.Context, p session.Prompt, queue wi
 	if err != nil {
 		return session.Prompt{}, err
 	}
-	if err := s.add(wire.EventPrompt, "", wire.PromptSubmitted(p)); err != nil {
+	if err := s.add(event.TypePrompt, "", event.PromptSubmitted(p)); err != nil {
 		return session.Prompt{}, err
 	}
 	queue.Queued++
-	queue.Items = append(queue.Items, wire.QueueItem{PromptID: p.ID, Ordinal: p.Ordinal, Status: p.Status})
-	if err := s.addQueue(queue, queueChange(wire.QueueAdded, p.ID, p.Ordinal, string(p.Status))); err != nil {
+	queue.Items = append(queue.Items, event.QueueItem{PromptID: p.ID, Ordinal: p.Ordinal, Status: p.Status})
+	if err := s.addQueue(queue, queueChange(event.QueueAdded, p.ID, p.Ordinal, string(p.Status))); err != nil {
 		return session.Prompt{}, err
 	}
 	s.advanced = s.row.LastSeq
@@ -135,7 +135,7 @@ func (s *sessionTx) tellBlocked(ctx context.Context, status session.State, reaso
 			ID: row.ID, SessionID: s.row.ID, Ordinal: row.Ordinal, Status: session.PromptQueued, Mode: session.Mode(row.Mode),
 			OnUnknown: session.OnUnknown(row.OnUnknown), Author: row.Author, Reason: row.Reason, CreatedAt: row.CreatedAt.UTC(),
 		}
-		if err := s.add(wire.EventPrompt, "", wire.PromptChanged(blocked(p, string(status), reason))); err != nil {
+		if err := s.add(event.TypePrompt, "", event.PromptChanged(blocked(p, string(status), reason))); err != nil {
 			return err
 		}
 	}
@@ -143,7 +143,7 @@ func (s *sessionTx) tellBlocked(ctx context.Context, status session.State, reaso
 }
 
 // tellPrompt appends the events that follow a change of a prompt after its first.
-func (s *sessionTx) tellPrompt(ctx context.Context, row dbsqlc.Prompt, change wire.QueueChangeKind) error {
+func (s *sessionTx) tellPrompt(ctx context.Context, row dbsqlc.Prompt, change event.QueueChangeKind) error {
 	if err := s.addPrompt(row); err != nil {
 		return err
 	}
@@ -152,16 +152,16 @@ func (s *sessionTx) tellPrompt(ctx context.Context, row dbsqlc.Prompt, change wi
 
 // addPrompt appends the event of a prompt after its first.
 func (s *sessionTx) addPrompt(row dbsqlc.Prompt) error {
-	return s.add(wire.EventPrompt, row.RunID, wire.PromptChanged(blocked(promptOf(row), s.row.Status, s.row.StatusReason)))
+	return s.add(event.TypePrompt, row.RunID, event.PromptChanged(blocked(promptOf(row), s.row.Status, s.row.StatusReason)))
 }
 
-func queueChange(kind wire.QueueChangeKind, promptID string, ordinal int64, status string) wire.QueueChange {
-	return wire.QueueChange{Change: kind, QueueItem: wire.QueueItem{PromptID: promptID, Ordinal: ordinal, Status: session.PromptStatus(status)}}
+func queueChange(kind event.QueueChangeKind, promptID string, ordinal int64, status string) event.QueueChange {
+	return event.QueueChange{Change: kind, QueueItem: event.QueueItem{PromptID: promptID, Ordinal: ordinal, Status: session.PromptStatus(status)}}
 }
 
 // tellQueue appends a queue event with what changed and the head of the queue: its
 // size does not depend on how many prompts wait.
-func (s *sessionTx) tellQueue(ctx context.Context, changes ...wire.QueueChange) error {
+func (s *sessionTx) tellQueue(ctx context.Context, changes ...event.QueueChange) error {
 	head, err := promptHead(ctx, s.q, s, s.row.ID)
 	if err != nil {
 		return err
@@ -172,22 +172,22 @@ func (s *sessionTx) tellQueue(ctx context.Context, changes ...wire.QueueChange) 
 // promptHead reads the head of a queue, before what a transaction changes of it: with one item more than an event has,
 // because one may leave it.
 func promptHead(ctx context.Context, q *dbsqlc.Queries, tx dbsqlc.DBTX, sessionID string) ([]dbsqlc.PromptHeadRow, error) {
-	return q.PromptHead(ctx, tx, &dbsqlc.PromptHeadParams{SessionID: sessionID, MaxItems: wire.MaxQueueItems + 1})
+	return q.PromptHead(ctx, tx, &dbsqlc.PromptHeadParams{SessionID: sessionID, MaxItems: event.MaxQueueItems + 1})
 }
 
-func headOf(rows []dbsqlc.PromptHeadRow) wire.QueueData {
-	queue := wire.QueueData{Items: make([]wire.QueueItem, len(rows))}
+func headOf(rows []dbsqlc.PromptHeadRow) event.QueueData {
+	queue := event.QueueData{Items: make([]event.QueueItem, len(rows))}
 	for i, p := range rows {
-		queue.Items[i] = wire.QueueItem{PromptID: p.ID, Ordinal: p.Ordinal, Status: session.PromptStatus(p.Status)}
+		queue.Items[i] = event.QueueItem{PromptID: p.ID, Ordinal: p.Ordinal, Status: session.PromptStatus(p.Status)}
 		queue.Queued, queue.Processing = p.Queued, p.Processing
 	}
 	return queue
 }
 
 // addQueue appends a queue event with the queue after the changes.
-func (s *sessionTx) addQueue(queue wire.QueueData, changes ...wire.QueueChange) error {
-	queue.Changes, queue.Items = changes, queue.Items[:min(len(queue.Items), wire.MaxQueueItems)]
-	return s.add(wire.EventQueue, "", queue)
+func (s *sessionTx) addQueue(queue event.QueueData, changes ...event.QueueChange) error {
+	queue.Changes, queue.Items = changes, queue.Items[:min(len(queue.Items), event.MaxQueueItems)]
+	return s.add(event.TypeQueue, "", queue)
 }
 
 // PromptGet returns a prompt; session_not_found or prompt_not_found.
@@ -265,7 +265,7 @@ func (db *DB) PromptWithdraw(ctx context.Context, sessionID, promptID string) (w
 			return err
 		}
 		withdrawn = promptOf(p)
-		return s.tellPrompt(ctx, p, wire.QueueRemoved)
+		return s.tellPrompt(ctx, p, event.QueueRemoved)
 	})
 	return withdrawn, err
 }
@@ -313,12 +313,12 @@ func (s *sessionTx) cancelSome(ctx context.Context, reason string) (cancelled in
 		return cancelled, false, err
 	}
 	slices.SortFunc(rows, func(a, b dbsqlc.PromptsEndRow) int { return cmp.Compare(a.Ordinal, b.Ordinal) })
-	changes := make([]wire.QueueChange, len(rows))
+	changes := make([]event.QueueChange, len(rows))
 	for i, row := range rows {
-		if err := s.add(wire.EventPrompt, row.RunID, wire.PromptChanged(promptChanged(dbsqlc.PromptsRevertRow(row)))); err != nil {
+		if err := s.add(event.TypePrompt, row.RunID, event.PromptChanged(promptChanged(dbsqlc.PromptsRevertRow(row)))); err != nil {
 			return 0, false, err
 		}
-		changes[i] = queueChange(wire.QueueRemoved, row.ID, row.Ordinal, row.Status)
+		changes[i] = queueChange(event.QueueRemoved, row.ID, row.Ordinal, row.Status)
 	}
 	return cancelled + int64(len(rows)), len(rows) == cancelChunk, s.tellQueue(ctx, changes...)
 }
@@ -350,7 +350,7 @@ func (s *sessionTx) promptQueue(ctx context.Context, promptID, reason string) er
 	if err != nil {
 		return err
 	}
-	return s.tellPrompt(ctx, p, wire.QueueAdded)
+	return s.tellPrompt(ctx, p, event.QueueAdded)
 }
 
 func (s *sessionTx) promptGet(ctx context.Context, promptID string) (dbsqlc.Prompt, error) {

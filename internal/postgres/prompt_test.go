@@ -10,9 +10,10 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/overwinter-dev/overwinter/internal/event"
 	"github.com/overwinter-dev/overwinter/internal/eventlog"
+	"github.com/overwinter-dev/overwinter/internal/resource"
 	"github.com/overwinter-dev/overwinter/internal/session"
-	"github.com/overwinter-dev/overwinter/internal/wire"
 )
 
 func TestASubmitTwiceIsOnePrompt(t *testing.T) {
@@ -56,9 +57,9 @@ func TestTheQueueIsTold(t *testing.T) {
 	b := setup(t)
 	first, second := b.submit(t, "1"), b.submit(t, "2")
 	events := b.events(t)
-	var queue wire.QueueData
+	var queue event.QueueData
 	require.NoError(t, json.Unmarshal(events[len(events)-1].Data, &queue))
-	require.Equal(t, []wire.QueueItem{
+	require.Equal(t, []event.QueueItem{
 		{PromptID: first, Ordinal: 1, Status: session.PromptQueued}, {PromptID: second, Ordinal: 2, Status: session.PromptQueued},
 	}, queue.Items)
 	withdrawn, err := b.PromptWithdraw(b.ctx, b.id, first)
@@ -70,9 +71,9 @@ func TestTheQueueIsTold(t *testing.T) {
 		"changes":[{"change":"removed","promptId":%q,"ordinal":1,"status":"cancelled"}],
 		"items":[{"promptId":%q,"ordinal":2,"status":"queued"}],"queued":1,"processing":0
 	}`, first, second), string(events[len(events)-1].Data))
-	var told wire.PromptData
+	var told event.PromptData
 	require.NoError(t, json.Unmarshal(events[len(events)-2].Data, &told))
-	require.Equal(t, wire.Prompt(withdrawn).ID, told.Prompt.ID)
+	require.Equal(t, resource.Prompt(withdrawn).ID, told.Prompt.ID)
 	require.Equal(t, session.PromptCancelled, told.Prompt.Status)
 
 	_, err = b.PromptWithdraw(b.ctx, b.id, first)
@@ -149,8 +150,8 @@ func TestPromptsOfASessionInErrorAreBlocked(t *testing.T) {
 	reasons := func() (told []string) {
 		t.Helper()
 		for _, e := range b.events(t) {
-			var data wire.PromptData
-			if e.Type != wire.EventPrompt {
+			var data event.PromptData
+			if e.Type != event.TypePrompt {
 				continue
 			}
 			require.NoError(t, json.Unmarshal(e.Data, &data))
@@ -276,10 +277,10 @@ func TestAFullQueueOfLargePromptsIsCancelled(t *testing.T) {
 	require.EqualValues(t, prompts, cancelled)
 	events := b.events(t)[len(before):]
 	total, told := 0, 0
-	var queue wire.Queue
+	var queue event.Queue
 	for _, e := range events {
 		total += len(e.Data)
-		if e.Type == wire.EventPrompt {
+		if e.Type == event.TypePrompt {
 			told++
 			require.NotContains(t, string(e.Data), `"content"`)
 		}
@@ -287,8 +288,8 @@ func TestAFullQueueOfLargePromptsIsCancelled(t *testing.T) {
 	require.Equal(t, prompts, told)
 	require.Less(t, total, 1<<20, "what cancelling writes does not depend on the content")
 	for _, e := range b.events(t) {
-		if e.Type == wire.EventQueue {
-			var data wire.QueueData
+		if e.Type == event.TypeQueue {
+			var data event.QueueData
 			require.NoError(t, json.Unmarshal(e.Data, &data))
 			require.LessOrEqual(t, len(data.Changes), 200)
 			queue.Apply(data)
@@ -306,16 +307,16 @@ func TestAFullQueueOfLargePromptsIsCancelled(t *testing.T) {
 func TestAReaderRebuildsTheQueueFromItsChanges(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	var queue wire.Queue
+	var queue event.Queue
 	read := 0
 	check := func() {
-		var want []wire.QueueItem
+		var want []event.QueueItem
 		for cursor := ""; ; {
 			page, next, err := b.PromptList(b.ctx, b.id, 200, cursor)
 			require.NoError(t, err)
 			for _, p := range page {
 				if !p.Status.Over() {
-					want = append(want, wire.QueueItem{PromptID: p.ID, Ordinal: p.Ordinal, Status: p.Status})
+					want = append(want, event.QueueItem{PromptID: p.ID, Ordinal: p.Ordinal, Status: p.Status})
 				}
 			}
 			if cursor = next; next == "" {
@@ -324,26 +325,26 @@ func TestAReaderRebuildsTheQueueFromItsChanges(t *testing.T) {
 		}
 		events := b.events(t)
 		for _, e := range events[read:] {
-			if e.Type != wire.EventQueue {
+			if e.Type != event.TypeQueue {
 				continue
 			}
 			require.Less(t, len(e.Data), 4<<10)
-			var data wire.QueueData
+			var data event.QueueData
 			require.NoError(t, json.Unmarshal(e.Data, &data))
-			require.LessOrEqual(t, len(data.Items), wire.MaxQueueItems)
+			require.LessOrEqual(t, len(data.Items), event.MaxQueueItems)
 			queue.Apply(data)
 		}
 		read = len(events)
 		require.Equal(t, want, queue.Items())
-		var last wire.QueueData
+		var last event.QueueData
 		for _, e := range slices.Backward(events) {
-			if e.Type == wire.EventQueue {
+			if e.Type == event.TypeQueue {
 				require.NoError(t, json.Unmarshal(e.Data, &last))
 				break
 			}
 		}
 		require.EqualValues(t, len(want), last.Queued+last.Processing)
-		require.Equal(t, want[:min(len(want), wire.MaxQueueItems)], last.Items)
+		require.Equal(t, want[:min(len(want), event.MaxQueueItems)], last.Items)
 	}
 	var ids []string
 	for range 60 {

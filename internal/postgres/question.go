@@ -4,9 +4,9 @@ import (
 	"context"
 	"encoding/json"
 
+	"github.com/overwinter-dev/overwinter/internal/event"
 	"github.com/overwinter-dev/overwinter/internal/postgres/dbsqlc"
 	"github.com/overwinter-dev/overwinter/internal/session"
-	"github.com/overwinter-dev/overwinter/internal/wire"
 )
 
 // questionCursor is the last question of a page of the newest first.
@@ -160,13 +160,13 @@ func (s *sessionTx) questionResolve(
 	if err != nil {
 		return q, err
 	}
-	return q, s.add(wire.EventQuestionResolved, q.RunID, wire.QuestionResolved(q))
+	return q, s.add(event.TypeQuestionResolved, q.RunID, event.QuestionResolved(q))
 }
 
 // addQuestionsClosed appends the events of the questions that a run which is over has left open.
 func (s *sessionTx) addQuestionsClosed(runID string, ids []string) error {
 	for _, id := range ids {
-		err := s.add(wire.EventQuestionResolved, runID, wire.QuestionResolvedData{QuestionID: id, Reason: session.ReasonTurnEnded})
+		err := s.add(event.TypeQuestionResolved, runID, event.QuestionResolvedData{QuestionID: id, Reason: session.ReasonTurnEnded})
 		if err != nil {
 			return err
 		}

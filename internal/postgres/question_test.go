@@ -9,9 +9,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/overwinter-dev/overwinter/internal/event"
 	"github.com/overwinter-dev/overwinter/internal/eventlog"
 	"github.com/overwinter-dev/overwinter/internal/session"
-	"github.com/overwinter-dev/overwinter/internal/wire"
 )
 
 // asking is a session with a run whose agent has asked something.
@@ -79,7 +79,7 @@ func TestAQuestionIsAskedOnceAndAnsweredOnce(t *testing.T) {
 		requireCode(t, session.CodeIllegalState, err)
 	}
 	require.Equal(t, 1, won)
-	require.Equal(t, []string{wire.EventQuestionResolved}, b.types(t, position), "told once")
+	require.Equal(t, []string{event.TypeQuestionResolved}, b.types(t, position), "told once")
 	got, err := b.QuestionGet(b.ctx, b.id, q.ID)
 	require.NoError(t, err)
 	require.Equal(t, session.QuestionAnswered, got.Status)
@@ -133,7 +133,7 @@ func TestALateAnswerIsRefusedAndTheQuestionExpires(t *testing.T) {
 	got, err := b.QuestionExpire(b.ctx, b.id, q.ID)
 	require.NoError(t, err)
 	require.Equal(t, session.QuestionExpired, got.Status)
-	require.Equal(t, []string{wire.EventQuestionResolved}, b.types(t, position), "told once, whoever noticed")
+	require.Equal(t, []string{event.TypeQuestionResolved}, b.types(t, position), "told once, whoever noticed")
 	pending, err := b.QuestionsPending(b.ctx, run, false)
 	require.NoError(t, err)
 	require.Len(t, pending, 1, "the agent is still to be told")
@@ -157,7 +157,7 @@ func TestTheAgentGivesAQuestionUp(t *testing.T) {
 	add.Events, add.Questions, add.LastFrame = nil, nil, 4
 	add.Resolved = []eventlog.Resolution{{Frame: 4, AgentID: "p1"}, {Frame: 4, AgentID: "i1"}, {Frame: 4, AgentID: "nobody asked"}}
 	require.NoError(t, b.appendOne(t, add))
-	require.Equal(t, []string{wire.EventQuestionResolved}, b.types(t, position), "the other had its answer")
+	require.Equal(t, []string{event.TypeQuestionResolved}, b.types(t, position), "the other had its answer")
 	list := b.questions(t)
 	require.Equal(t, session.QuestionCancelled, list[0].Status)
 	require.Equal(t, session.ReasonWithdrawn, list[0].Reason)
@@ -173,7 +173,7 @@ func TestAQuestionEndsWithItsTurn(t *testing.T) {
 	position := b.position(t)
 	_, err := b.RunEnd(b.ctx, session.RunEnding{RunID: run, Outcome: session.OutcomeCancelled, Reason: session.ReasonAborted})
 	require.NoError(t, err)
-	require.Equal(t, wire.EventQuestionResolved, b.types(t, position)[0], "before the end of the turn")
+	require.Equal(t, event.TypeQuestionResolved, b.types(t, position)[0], "before the end of the turn")
 	q := b.questions(t)[0]
 	require.Equal(t, session.QuestionCancelled, q.Status)
 	require.Equal(t, session.ReasonTurnEnded, q.Reason)

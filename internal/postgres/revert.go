@@ -7,9 +7,9 @@ import (
 	"slices"
 
 	"github.com/overwinter-dev/overwinter/internal/conversation"
+	"github.com/overwinter-dev/overwinter/internal/event"
 	"github.com/overwinter-dev/overwinter/internal/postgres/dbsqlc"
 	"github.com/overwinter-dev/overwinter/internal/session"
-	"github.com/overwinter-dev/overwinter/internal/wire"
 )
 
 // RunsFrom returns the runs of a prompt and of all that came after it, oldest first; none where
@@ -89,7 +89,7 @@ func (s *sessionTx) blocksRemove(ctx context.Context, runIDs []string) error {
 		return err
 	}
 	for _, row := range prompts {
-		if err := s.add(wire.EventPrompt, row.RunID, wire.PromptChanged(promptChanged(row))); err != nil {
+		if err := s.add(event.TypePrompt, row.RunID, event.PromptChanged(promptChanged(row))); err != nil {
 			return err
 		}
 	}

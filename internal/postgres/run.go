@@ -6,9 +6,9 @@ import (
 	"encoding/json"
 
 	"github.com/overwinter-dev/overwinter/internal/conversation"
+	"github.com/overwinter-dev/overwinter/internal/event"
 	"github.com/overwinter-dev/overwinter/internal/postgres/dbsqlc"
 	"github.com/overwinter-dev/overwinter/internal/session"
-	"github.com/overwinter-dev/overwinter/internal/wire"
 )
 
 // RunBegin claims a prompt for a run: queued to processing in one statement, with the events
@@ -72,7 +72,7 @@ func (s *sessionTx) claim(ctx context.Context, p dbsqlc.Prompt, head []dbsqlc.Pr
 	if err != nil {
 		return err
 	}
-	if err := s.add(wire.EventTurnStart, run.ID, wire.TurnStartData{RunID: run.ID, PromptID: p.ID, Attempt: 1}); err != nil {
+	if err := s.add(event.TypeTurnStart, run.ID, event.TurnStartData{RunID: run.ID, PromptID: p.ID, Attempt: 1}); err != nil {
 		return err
 	}
 	if err := s.addPrompt(p); err != nil {
@@ -85,7 +85,7 @@ func (s *sessionTx) claim(ctx context.Context, p dbsqlc.Prompt, head []dbsqlc.Pr
 			queue.Items[i].Status = session.PromptProcessing
 		}
 	}
-	if err := s.addQueue(queue, queueChange(wire.QueueUpdated, p.ID, p.Ordinal, p.Status)); err != nil {
+	if err := s.addQueue(queue, queueChange(event.QueueUpdated, p.ID, p.Ordinal, p.Status)); err != nil {
 		return err
 	}
 	s.advanced = s.row.LastSeq
@@ -159,7 +159,7 @@ func (db *DB) RunAttach(ctx context.Context, runID, token string, by session.Dis
 			return illegal("run %s is held by attempt %d of dispatch %d", runID, held.Attempt, held.No)
 		}
 		if run.EndedAt == nil && run.Token != token && run.Attempt > 0 {
-			err := s.add(wire.EventTurnStart, runID, wire.TurnStartData{RunID: runID, PromptID: run.PromptID, Attempt: run.Attempt + 1})
+			err := s.add(event.TypeTurnStart, runID, event.TurnStartData{RunID: runID, PromptID: run.PromptID, Attempt: run.Attempt + 1})
 			if err != nil {
 				return err
 			}
@@ -380,7 +380,7 @@ func (s *sessionTx) runEnd(ctx context.Context, run dbsqlc.Run, ending session.R
 	if err := s.addPrompt(p); err != nil {
 		return session.Run{}, err
 	}
-	if err := s.addQueue(headOf(head), queueChange(wire.QueueRemoved, p.ID, p.Ordinal, p.Status)); err != nil {
+	if err := s.addQueue(headOf(head), queueChange(event.QueueRemoved, p.ID, p.Ordinal, p.Status)); err != nil {
 		return session.Run{}, err
 	}
 	ended := runOf(run)
@@ -485,11 +485,11 @@ func (s *sessionTx) promptAborted(ctx context.Context, promptID string) error {
 	if err != nil {
 		return err
 	}
-	return s.tellPrompt(ctx, p, wire.QueueRemoved)
+	return s.tellPrompt(ctx, p, event.QueueRemoved)
 }
 
 func (s *sessionTx) tellTurnEnd(run dbsqlc.Run) error {
-	return s.add(wire.EventTurnEnd, run.ID, wire.TurnEndData{
+	return s.add(event.TypeTurnEnd, run.ID, event.TurnEndData{
 		RunID: run.ID, PromptID: run.PromptID, Outcome: session.Outcome(run.Outcome), Reason: run.Reason,
 	})
 }

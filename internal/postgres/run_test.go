@@ -7,9 +7,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/overwinter-dev/overwinter/internal/event"
 	"github.com/overwinter-dev/overwinter/internal/eventlog"
 	"github.com/overwinter-dev/overwinter/internal/session"
-	"github.com/overwinter-dev/overwinter/internal/wire"
 )
 
 func TestOneRunGetsAPrompt(t *testing.T) {
@@ -188,8 +188,8 @@ func TestARunKeepsItsFirstOutcome(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, session.Metrics{Messages: 1}, s.Metrics)
 	events := b.events(t)
-	var end wire.TurnEndData
-	require.Equal(t, wire.EventTurnEnd, events[len(events)-3].Type)
+	var end event.TurnEndData
+	require.Equal(t, event.TypeTurnEnd, events[len(events)-3].Type)
 	require.NoError(t, json.Unmarshal(events[len(events)-3].Data, &end))
 	require.Equal(t, session.OutcomeUnknown, end.Outcome)
 	require.ErrorIs(t, b.appendOne(t, eventlog.Append{SessionID: b.id, RunID: run, Generation: 1, Token: "t1"}), eventlog.ErrFenced)

@@ -5,9 +5,10 @@ import (
 	"encoding/json"
 	"slices"
 
+	"github.com/overwinter-dev/overwinter/internal/event"
 	"github.com/overwinter-dev/overwinter/internal/postgres/dbsqlc"
+	"github.com/overwinter-dev/overwinter/internal/resource"
 	"github.com/overwinter-dev/overwinter/internal/session"
-	"github.com/overwinter-dev/overwinter/internal/wire"
 )
 
 // TransitionRecord stores a transition, projects it on the session and appends
@@ -106,7 +107,7 @@ func (s *sessionTx) transit(ctx context.Context, db *DB, t session.Transition) e
 	var receipt []byte
 	if t.Receipt != nil {
 		var err error
-		if receipt, err = json.Marshal(wire.Receipt(t.Receipt)); err != nil {
+		if receipt, err = json.Marshal(resource.Receipt(t.Receipt)); err != nil {
 			return err
 		}
 	}
@@ -130,9 +131,9 @@ func (s *sessionTx) transit(ctx context.Context, db *DB, t session.Transition) e
 	}
 	// The event goes in while the row still says where it comes from: the one into
 	// terminated is the last that is let in.
-	err = s.add(wire.EventStatus, "", wire.StatusData{
+	err = s.add(event.TypeStatus, "", event.StatusData{
 		Status: t.To, Reason: reason, Transition: t.No,
-		Sandbox: wire.Sandbox(after.Sandbox), Receipt: wire.Receipt(t.Receipt),
+		Sandbox: resource.Sandbox(after.Sandbox), Receipt: resource.Receipt(t.Receipt),
 	})
 	s.row.Status, s.row.StatusReason, s.row.TransitionNo = string(t.To), reason, t.No
 	if err != nil || t.To != session.Error && t.From != session.Error {
@@ -145,7 +146,7 @@ func receiptOf(data []byte) (*session.Receipt, error) {
 	if data == nil {
 		return nil, nil
 	}
-	var r wire.ReceiptJSON
+	var r resource.ReceiptJSON
 	if err := json.Unmarshal(data, &r); err != nil {
 		return nil, err
 	}

@@ -8,17 +8,18 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/overwinter-dev/overwinter/internal/event"
 	"github.com/overwinter-dev/overwinter/internal/eventlog"
+	"github.com/overwinter-dev/overwinter/internal/resource"
 	"github.com/overwinter-dev/overwinter/internal/session"
-	"github.com/overwinter-dev/overwinter/internal/wire"
 )
 
-func (b *bundle) lastStatus(t *testing.T) wire.StatusData {
+func (b *bundle) lastStatus(t *testing.T) event.StatusData {
 	t.Helper()
-	var out wire.StatusData
+	var out event.StatusData
 	for _, e := range b.events(t) {
-		if e.Type == wire.EventStatus {
-			out = wire.StatusData{}
+		if e.Type == event.TypeStatus {
+			out = event.StatusData{}
 			require.NoError(t, json.Unmarshal(e.Data, &out))
 		}
 	}
@@ -64,7 +65,7 @@ func TestATransitionIsProjectedAndTold(t *testing.T) {
 	s, err = b.SessionGet(b.ctx, b.id)
 	require.NoError(t, err)
 	require.Equal(t, back.Receipt, s.Receipt)
-	require.Equal(t, &wire.ReceiptJSON{Kind: session.ReceiptPartial, Missing: []string{"/a"}}, b.lastStatus(t).Receipt)
+	require.Equal(t, &resource.ReceiptJSON{Kind: session.ReceiptPartial, Missing: []string{"/a"}}, b.lastStatus(t).Receipt)
 }
 
 func TestATransitionIsRecordedOnce(t *testing.T) {
@@ -161,7 +162,7 @@ func TestNothingFollowsTheStatusThatEndsASession(t *testing.T) {
 
 	events := b.events(t)
 	require.Equal(t, last, events[len(events)-1].Seq)
-	require.Equal(t, wire.EventStatus, events[len(events)-1].Type)
+	require.Equal(t, event.TypeStatus, events[len(events)-1].Type)
 	require.Equal(t, session.Terminated, b.lastStatus(t).Status)
 }
 
@@ -210,5 +211,5 @@ func TestPromptsThatAreAcceptedDuringAStopAreCancelledInChunks(t *testing.T) {
 		require.LessOrEqual(t, n, 200)
 	}
 	events := b.events(t)
-	require.Equal(t, wire.EventStatus, events[len(events)-1].Type)
+	require.Equal(t, event.TypeStatus, events[len(events)-1].Type)
 }

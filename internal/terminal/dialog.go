@@ -5,22 +5,22 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/overwinter-dev/overwinter/internal/resource"
 	"github.com/overwinter-dev/overwinter/internal/session"
-	"github.com/overwinter-dev/overwinter/internal/wire"
 )
 
 // Dialog makes the answer to a question out of the lines that a person types.
 type Dialog struct {
-	question wire.QuestionJSON
+	question resource.QuestionJSON
 	answer   session.Answer
 	item     int // the one that is asked now
 }
 
 // NewDialog begins to ask.
-func NewDialog(q wire.QuestionJSON) *Dialog { return &Dialog{question: q} }
+func NewDialog(q resource.QuestionJSON) *Dialog { return &Dialog{question: q} }
 
 // Question is the question that is being answered.
-func (d *Dialog) Question() wire.QuestionJSON { return d.question }
+func (d *Dialog) Question() resource.QuestionJSON { return d.question }
 
 // Answer is what was said, once Line has reported that it is complete.
 func (d *Dialog) Answer() session.Answer { return d.answer }
@@ -98,7 +98,7 @@ func (d *Dialog) decide(line string) (bool, string) {
 }
 
 // choose takes the answer to one question in words: numbers of options, or the words themselves.
-func choose(item wire.QuestionItem, line string) (text, hint string) {
+func choose(item resource.QuestionItem, line string) (text, hint string) {
 	if line == "" {
 		return "", "say something, or " + rejects + " and why"
 	}

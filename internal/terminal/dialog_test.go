@@ -5,14 +5,14 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/overwinter-dev/overwinter/internal/resource"
 	"github.com/overwinter-dev/overwinter/internal/session"
 	"github.com/overwinter-dev/overwinter/internal/terminal"
-	"github.com/overwinter-dev/overwinter/internal/wire"
 )
 
 func TestPermissionIsDecided(t *testing.T) {
 	t.Parallel()
-	permission := wire.QuestionJSON{Kind: session.Permission, Title: "Bash: list\x1b[2J files"}
+	permission := resource.QuestionJSON{Kind: session.Permission, Title: "Bash: list\x1b[2J files"}
 	require.Equal(t, "Bash: list[2J files: once, session, always or reject? ", terminal.NewDialog(permission).Prompt())
 	for line, want := range map[string]session.Answer{
 		"once":                         {Decision: session.DecisionOnce},
@@ -38,9 +38,9 @@ func TestPermissionIsDecided(t *testing.T) {
 
 func TestQuestionsAreAnsweredOneByOne(t *testing.T) {
 	t.Parallel()
-	q := wire.QuestionJSON{Kind: session.Inquiry, Title: "Some things", Questions: []wire.QuestionItem{
-		{Question: "Which colour?", Options: []wire.QuestionOption{{Label: "Red"}, {Label: "Blue"}}},
-		{Question: "Which fruit?", Multiple: true, Options: []wire.QuestionOption{{Label: "Fig"}, {Label: "Pear"}, {Label: "Plum"}}},
+	q := resource.QuestionJSON{Kind: session.Inquiry, Title: "Some things", Questions: []resource.QuestionItem{
+		{Question: "Which colour?", Options: []resource.QuestionOption{{Label: "Red"}, {Label: "Blue"}}},
+		{Question: "Which fruit?", Multiple: true, Options: []resource.QuestionOption{{Label: "Fig"}, {Label: "Pear"}, {Label: "Plum"}}},
 		{Question: "Why?"},
 	}}
 	d := terminal.NewDialog(q)
@@ -72,7 +72,7 @@ func TestQuestionsAreAnsweredOneByOne(t *testing.T) {
 
 func TestAQuestionWithoutWordsIsDecided(t *testing.T) {
 	t.Parallel()
-	d := terminal.NewDialog(wire.QuestionJSON{Kind: session.Inquiry, Title: "Go on?"})
+	d := terminal.NewDialog(resource.QuestionJSON{Kind: session.Inquiry, Title: "Go on?"})
 	require.Contains(t, d.Prompt(), "Go on?: once")
 	done, _ := d.Line("once")
 	require.True(t, done)

@@ -13,22 +13,22 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/overwinter-dev/overwinter/internal/event"
 	"github.com/overwinter-dev/overwinter/internal/terminal"
-	"github.com/overwinter-dev/overwinter/internal/wire"
 )
 
 var update = flag.Bool("update", false, "write what is shown to testdata")
 
 // readLog reads a log as `overwinter session follow -o json` prints it.
-func readLog(t *testing.T, name string) []wire.EventJSON {
+func readLog(t *testing.T, name string) []event.JSON {
 	t.Helper()
 	data, err := os.ReadFile(name)
 	require.NoError(t, err)
-	var out []wire.EventJSON
+	var out []event.JSON
 	lines := bufio.NewScanner(bytes.NewReader(data))
 	lines.Buffer(nil, 1<<20)
 	for lines.Scan() {
-		var e wire.EventJSON
+		var e event.JSON
 		require.NoError(t, json.Unmarshal(lines.Bytes(), &e))
 		out = append(out, e)
 	}
@@ -37,7 +37,7 @@ func readLog(t *testing.T, name string) []wire.EventJSON {
 }
 
 // show shows events and returns what was written.
-func show(t *testing.T, events []wire.EventJSON, o terminal.Options) string {
+func show(t *testing.T, events []event.JSON, o terminal.Options) string {
 	t.Helper()
 	var out bytes.Buffer
 	v := terminal.New(&out, o)

@@ -7,12 +7,13 @@ import (
 	"strings"
 	"time"
 
+	"github.com/overwinter-dev/overwinter/internal/event"
+	"github.com/overwinter-dev/overwinter/internal/resource"
 	"github.com/overwinter-dev/overwinter/internal/session"
-	"github.com/overwinter-dev/overwinter/internal/wire"
 )
 
 // question shows what an agent asks.
-func (v *View) question(q wire.QuestionJSON) {
+func (v *View) question(q resource.QuestionJSON) {
 	v.gap(nil)
 	title := v.shorten(q.Title)
 	if len(q.Questions) == 1 && title == OneLine(q.Questions[0].Question, lineRunes) {
@@ -52,7 +53,7 @@ func (v *View) asks(text string) {
 }
 
 // resolved shows how a question ended.
-func (v *View) resolved(d wire.QuestionResolvedData) {
+func (v *View) resolved(d event.QuestionResolvedData) {
 	text := "answered: " + v.shorten(string(d.Answer))
 	if len(d.Answers) > 0 {
 		var all []string

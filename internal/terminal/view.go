@@ -9,8 +9,9 @@ import (
 	"time"
 
 	"github.com/overwinter-dev/overwinter/internal/conversation"
+	"github.com/overwinter-dev/overwinter/internal/event"
+	"github.com/overwinter-dev/overwinter/internal/resource"
 	"github.com/overwinter-dev/overwinter/internal/session"
-	"github.com/overwinter-dev/overwinter/internal/wire"
 )
 
 // Options are the choices of a view. The zero value is plain text.
@@ -58,11 +59,11 @@ type View struct {
 	moreFiles int     // that were not
 	removed   int     // blocks that were removed in a row
 
-	prompts    map[string]wire.PromptJSON // that are not over
-	told       string                     // the prompt that was shown last
-	processing string                     // the prompt that has its turn
+	prompts    map[string]resource.PromptJSON // that are not over
+	told       string                         // the prompt that was shown last
+	processing string                         // the prompt that has its turn
 	runs       map[string]*turn
-	queue      wire.Queue
+	queue      event.Queue
 	queued     []string // ids of the prompts that wait, as far as events have named them
 	unseen     int      // how many more wait
 	stamp      string
@@ -102,20 +103,13 @@ func New(w io.Writer, o Options) *View {
 		options: o,
 		screen:  screen{out: w, rewrite: o.Rewrite, color: o.Color, width: o.Width},
 		threads: map[string]*thread{}, labels: map[string]int{},
-		prompts: map[string]wire.PromptJSON{}, runs: map[string]*turn{}, blank: true,
+		prompts: map[string]resource.PromptJSON{}, runs: map[string]*turn{}, blank: true,
 	}
 }
 
-// The markers of a stream, which have no seq.
-const (
-	markerCaughtUp = "caught_up"
-	markerGap      = "gap"
-	markerEnd      = "end"
-)
-
 // Event shows what an event, or a marker of the stream, changes. An event whose data is not what
 // its type says is an error, and changes nothing.
-func (v *View) Event(e wire.EventJSON) error {
+func (v *View) Event(e event.JSON) error {
 	v.stamp = ""
 	if v.options.Times != nil && e.Seq > 0 {
 		v.stamp = time.Time(e.At).In(v.options.Times).Format("15:04:05.000  ")
@@ -219,39 +213,39 @@ func (v *View) margin(t *thread) []span {
 }
 
 // event sorts out what an event is about.
-func (v *View) event(e wire.EventJSON) error {
+func (v *View) event(e event.JSON) error {
 	switch e.Type {
-	case markerCaughtUp:
+	case event.MarkerCaughtUp:
 		return nil
-	case markerGap:
+	case event.MarkerGap:
 		return with(e.Data, func(d struct{ From, To int64 }) {
 			v.line(nil, span{yellow, fmt.Sprintf("events %d to %d have been deleted", d.From, d.To)})
 		})
-	case markerEnd:
+	case event.MarkerEnd:
 		v.line(nil, span{dim, "the session is over"})
 		return nil
-	case wire.EventStatus:
+	case event.TypeStatus:
 		return with(e.Data, v.status)
-	case wire.EventPrompt:
-		return with(e.Data, func(d wire.PromptData) { v.prompt(d.Prompt.Whole()) })
-	case wire.EventQueue:
+	case event.TypePrompt:
+		return with(e.Data, func(d event.PromptData) { v.prompt(d.Prompt.Whole()) })
+	case event.TypeQueue:
 		return with(e.Data, v.takeQueue)
-	case wire.EventTurnStart:
-		return with(e.Data, func(d wire.TurnStartData) { v.turnStart(d, time.Time(e.At)) })
-	case wire.EventTurnEnd:
-		return with(e.Data, func(d wire.TurnEndData) { v.turnEnd(d, time.Time(e.At)) })
-	case wire.EventQuestion:
-		return with(e.Data, func(d wire.QuestionData) { v.question(d.Question) })
-	case wire.EventQuestionResolved:
+	case event.TypeTurnStart:
+		return with(e.Data, func(d event.TurnStartData) { v.turnStart(d, time.Time(e.At)) })
+	case event.TypeTurnEnd:
+		return with(e.Data, func(d event.TurnEndData) { v.turnEnd(d, time.Time(e.At)) })
+	case event.TypeQuestion:
+		return with(e.Data, func(d event.QuestionData) { v.question(d.Question) })
+	case event.TypeQuestionResolved:
 		return with(e.Data, v.resolved)
-	case wire.EventFile:
+	case event.TypeFile:
 		return with(e.Data, v.file)
-	case wire.EventSetup:
-		return with(e.Data, func(d wire.SetupData) {
+	case event.TypeSetup:
+		return with(e.Data, func(d event.SetupData) {
 			v.line(nil, span{dim, fmt.Sprintf("workspace %s %s", OneLine(d.Stage, lineRunes), OneLine(d.Status, lineRunes))})
 		})
-	case wire.EventNetwork:
-		return with(e.Data, func(d wire.NetworkData) {
+	case event.TypeNetwork:
+		return with(e.Data, func(d event.NetworkData) {
 			v.line(nil, span{dim, "network " + OneLine(d.Verdict, lineRunes) + ": " + OneLine(destination(d), lineRunes)})
 		})
 	case string(conversation.EventBlockStart):
@@ -297,7 +291,7 @@ func (v *View) shorten(text string) string {
 	return OneLine(text, lineRunes)
 }
 
-func (v *View) status(d wire.StatusData) {
+func (v *View) status(d event.StatusData) {
 	st := dim
 	if d.Status == session.Error {
 		st = red
@@ -306,7 +300,7 @@ func (v *View) status(d wire.StatusData) {
 }
 
 // receipt says how much of a session came back.
-func receipt(r *wire.ReceiptJSON) string {
+func receipt(r *resource.ReceiptJSON) string {
 	if r == nil {
 		return ""
 	}
@@ -327,7 +321,7 @@ func inBrackets(text string) string {
 	return " (" + text + ")"
 }
 
-func (v *View) prompt(p wire.PromptJSON) {
+func (v *View) prompt(p resource.PromptJSON) {
 	known, seen := v.prompts[p.ID]
 	if p.Content == "" { // only the first event of a prompt has it
 		p.Content = known.Content
@@ -355,7 +349,7 @@ func (v *View) prompt(p wire.PromptJSON) {
 
 // takeQueue takes the waiting prompts. Plain text shows them as lines; a terminal has them in the
 // footer.
-func (v *View) takeQueue(d wire.QueueData) {
+func (v *View) takeQueue(d event.QueueData) {
 	before := v.behind()
 	v.queue.Apply(d)
 	v.queued = v.queued[:0]
@@ -381,7 +375,7 @@ func (v *View) behind() int {
 	return n + v.unseen
 }
 
-func (v *View) turnStart(d wire.TurnStartData, at time.Time) {
+func (v *View) turnStart(d event.TurnStartData, at time.Time) {
 	if d.Attempt > 1 {
 		v.line(nil, span{dim, fmt.Sprintf("the turn continues, attempt %d", d.Attempt)})
 		return
@@ -432,7 +426,7 @@ func (v *View) metadata(runID string, d conversation.MetadataUpdate) {
 	}
 }
 
-func (v *View) turnEnd(d wire.TurnEndData, at time.Time) {
+func (v *View) turnEnd(d event.TurnEndData, at time.Time) {
 	text := string(d.Outcome) + inBrackets(v.shorten(d.Reason))
 	st := map[session.Outcome]style{session.OutcomeCompleted: green, session.OutcomeCancelled: yellow}[d.Outcome]
 	parts := []string{}
@@ -492,7 +486,7 @@ func (v *View) forget() {
 	}
 }
 
-func (v *View) file(d wire.FileData) {
+func (v *View) file(d event.FileData) {
 	v.flushRemoved()
 	if v.files++; v.files > changedFiles && !v.options.Full {
 		v.moreFiles++
@@ -561,7 +555,7 @@ func (v *View) footer() {
 const footerRows = 8
 
 // destination is what a network event is about.
-func destination(d wire.NetworkData) string {
+func destination(d event.NetworkData) string {
 	host := d.Host
 	switch {
 	case host == "" && d.IP == "":

@@ -12,36 +12,37 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/overwinter-dev/overwinter/internal/conversation"
+	"github.com/overwinter-dev/overwinter/internal/event"
+	"github.com/overwinter-dev/overwinter/internal/resource"
 	"github.com/overwinter-dev/overwinter/internal/session"
 	"github.com/overwinter-dev/overwinter/internal/terminal"
-	"github.com/overwinter-dev/overwinter/internal/wire"
 )
 
-// event makes an event of the main conversation.
-func event(t *testing.T, kind string, data any) wire.EventJSON {
+// eventOf makes an event of the main conversation.
+func eventOf(t *testing.T, kind string, data any) event.JSON {
 	t.Helper()
 	raw, err := json.Marshal(data)
 	require.NoError(t, err)
-	return wire.EventJSON{Seq: 1, Type: kind, RunID: "run_1", ConversationID: conversation.Main, Data: raw}
+	return event.JSON{Seq: 1, Type: kind, RunID: "run_1", ConversationID: conversation.Main, Data: raw}
 }
 
-func start(t *testing.T, b conversation.Block) wire.EventJSON {
+func start(t *testing.T, b conversation.Block) event.JSON {
 	t.Helper()
-	return event(t, "block_start", conversation.BlockStart{Block: b})
+	return eventOf(t, "block_start", conversation.BlockStart{Block: b})
 }
 
-func complete(t *testing.T, b conversation.Block) wire.EventJSON {
+func complete(t *testing.T, b conversation.Block) event.JSON {
 	t.Helper()
-	return event(t, "block_complete", conversation.BlockComplete{Block: b})
+	return eventOf(t, "block_complete", conversation.BlockComplete{Block: b})
 }
 
-func delta(t *testing.T, id, text string) wire.EventJSON {
+func delta(t *testing.T, id, text string) event.JSON {
 	t.Helper()
-	return event(t, "text_delta", conversation.TextDelta{BlockID: id, Delta: text})
+	return eventOf(t, "text_delta", conversation.TextDelta{BlockID: id, Delta: text})
 }
 
 // in moves an event to another conversation.
-func in(id string, e wire.EventJSON) wire.EventJSON {
+func in(id string, e event.JSON) event.JSON {
 	e.ConversationID = id
 	return e
 }
@@ -92,10 +93,10 @@ func TestACallChangesItsStateInPlace(t *testing.T) {
 	var out bytes.Buffer
 	v := terminal.New(&out, rewriting())
 	var states []string
-	for _, e := range []wire.EventJSON{
+	for _, e := range []event.JSON{
 		start(t, tool("1", conversation.Pending)), start(t, tool("2", conversation.Pending)),
-		event(t, "block_update", conversation.BlockUpdate{BlockID: "1", Updates: conversation.Updates{Status: conversation.Running}}),
-		event(t, "block_update", conversation.BlockUpdate{BlockID: "2", Updates: conversation.Updates{Status: conversation.Running}}),
+		eventOf(t, "block_update", conversation.BlockUpdate{BlockID: "1", Updates: conversation.Updates{Status: conversation.Running}}),
+		eventOf(t, "block_update", conversation.BlockUpdate{BlockID: "2", Updates: conversation.Updates{Status: conversation.Running}}),
 		complete(t, tool("2", conversation.Failed)), complete(t, output("2", "no")), complete(t, tool("1", conversation.Success)),
 	} {
 		require.NoError(t, v.Event(e))
@@ -116,7 +117,7 @@ func TestWordsAreNotBroken(t *testing.T) {
 	t.Parallel()
 	words := "The quick brown fox jumps over the lazy dog, 狐狸跳过懒狗 again and again, until averyveryveryverylongwordthatfitsnowhere ends it. "
 	for size := 1; size < 9; size++ {
-		events := []wire.EventJSON{start(t, text("a", "", conversation.Streaming))}
+		events := []event.JSON{start(t, text("a", "", conversation.Streaming))}
 		for rest := []rune(words); len(rest) > 0; rest = rest[min(size, len(rest)):] {
 			events = append(events, delta(t, "a", string(rest[:min(size, len(rest))])))
 		}
@@ -128,12 +129,12 @@ func TestWordsAreNotBroken(t *testing.T) {
 
 func TestWhatComesBetweenDoesNotBreakAText(t *testing.T) {
 	t.Parallel()
-	events := []wire.EventJSON{
+	events := []event.JSON{
 		start(t, text("a", "", conversation.Streaming)), delta(t, "a", "one "),
-		event(t, "title", conversation.Title{Title: "T"}),
+		eventOf(t, "title", conversation.Title{Title: "T"}),
 		delta(t, "a", "two\n"),
 		in("sub", start(t, text("b", "", conversation.Streaming))), in("sub", delta(t, "b", "from below")),
-		event(t, "title", conversation.Title{Title: "U"}),
+		eventOf(t, "title", conversation.Title{Title: "U"}),
 		delta(t, "a", "three"),
 		in("sub", complete(t, text("b", "from below", conversation.Complete))),
 		complete(t, text("a", "one two\nthree", conversation.Complete)),
@@ -144,12 +145,12 @@ func TestWhatComesBetweenDoesNotBreakAText(t *testing.T) {
 
 func TestATextThatWasAnotherIsShownAnew(t *testing.T) {
 	t.Parallel()
-	require.Equal(t, "agent: one t\nagent: one and two\n", show(t, []wire.EventJSON{
+	require.Equal(t, "agent: one t\nagent: one and two\n", show(t, []event.JSON{
 		start(t, text("a", "", conversation.Streaming)), delta(t, "a", "one t"), complete(t, text("a", "one and two", conversation.Complete)),
 	}, terminal.Options{}))
-	require.Equal(t, "agent: one\nremoved: 1 blocks\nagent: two\n", show(t, []wire.EventJSON{
+	require.Equal(t, "agent: one\nremoved: 1 blocks\nagent: two\n", show(t, []event.JSON{
 		start(t, text("a", "", conversation.Streaming)), delta(t, "a", "one"),
-		event(t, "block_removed", conversation.BlockRemoved{BlockID: "a"}),
+		eventOf(t, "block_removed", conversation.BlockRemoved{BlockID: "a"}),
 		delta(t, "a", "ghost"),
 		complete(t, text("b", "two", conversation.Complete)),
 	}, terminal.Options{}))
@@ -157,13 +158,13 @@ func TestATextThatWasAnotherIsShownAnew(t *testing.T) {
 
 func TestALateReaderSeesWhatCompletes(t *testing.T) {
 	t.Parallel()
-	require.Equal(t, "agent: whole\ntool shell success: run 1\n  out\nresult\n  of what?\nprompt: hi\nturn completed\n", show(t, []wire.EventJSON{
+	require.Equal(t, "agent: whole\ntool shell success: run 1\n  out\nresult\n  of what?\nprompt: hi\nturn completed\n", show(t, []event.JSON{
 		delta(t, "a", "ole"), complete(t, text("a", "whole", conversation.Complete)),
-		event(t, "block_update", conversation.BlockUpdate{BlockID: "1", Updates: conversation.Updates{Status: conversation.Running}}),
+		eventOf(t, "block_update", conversation.BlockUpdate{BlockID: "1", Updates: conversation.Updates{Status: conversation.Running}}),
 		complete(t, tool("1", conversation.Success)), complete(t, output("1", "out")), complete(t, output("unseen", "of what?")),
-		event(t, "turn_start", wire.TurnStartData{RunID: "run_1", PromptID: "p", Attempt: 1}),
+		eventOf(t, "turn_start", event.TurnStartData{RunID: "run_1", PromptID: "p", Attempt: 1}),
 		complete(t, conversation.Block{ID: "u", Type: conversation.UserMessage, Status: conversation.Complete, Content: "hi", PromptID: "p"}),
-		event(t, "turn_end", wire.TurnEndData{RunID: "run_1", PromptID: "p", Outcome: session.OutcomeCompleted}),
+		eventOf(t, "turn_end", event.TurnEndData{RunID: "run_1", PromptID: "p", Outcome: session.OutcomeCompleted}),
 	}, terminal.Options{}))
 }
 
@@ -173,17 +174,17 @@ func TestResultsAreShortened(t *testing.T) {
 	for i := range 20 {
 		fmt.Fprintf(&long, "line %d\n", i)
 	}
-	events := []wire.EventJSON{complete(t, tool("1", conversation.Success)), complete(t, output("1", long.String()))}
+	events := []event.JSON{complete(t, tool("1", conversation.Success)), complete(t, output("1", long.String()))}
 	short := show(t, events, terminal.Options{})
 	require.Contains(t, short, "  line 5\n  … 14 more lines\n")
 	require.Contains(t, show(t, events, terminal.Options{Full: true}), "  line 19\n")
-	require.Contains(t, show(t, []wire.EventJSON{complete(t, output("1", "10%\r50%\r100%\r\ndone"))}, terminal.Options{}), "\n  100%\n  done\n")
+	require.Contains(t, show(t, []event.JSON{complete(t, output("1", "10%\r50%\r100%\r\ndone"))}, terminal.Options{}), "\n  100%\n  done\n")
 
-	var files []wire.EventJSON
+	var files []event.JSON
 	for i := range 20 {
-		files = append(files, event(t, "file", wire.FileData{Path: fmt.Sprint(i), Change: session.FileCreated, Size: 1500}))
+		files = append(files, eventOf(t, "file", event.FileData{Path: fmt.Sprint(i), Change: session.FileCreated, Size: 1500}))
 	}
-	files = append(files, event(t, "file", wire.FileData{Path: "gone", Change: session.FileDeleted}))
+	files = append(files, eventOf(t, "file", event.FileData{Path: "gone", Change: session.FileDeleted}))
 	got := show(t, files, terminal.Options{})
 	require.Contains(t, got, "file created: 7 (1.5 kB)\nand 13 more files\n")
 	require.NotContains(t, got, "gone")
@@ -192,9 +193,9 @@ func TestResultsAreShortened(t *testing.T) {
 
 func TestASubagentsResultIsWhatItSaid(t *testing.T) {
 	t.Parallel()
-	early := []wire.EventJSON{
+	early := []event.JSON{
 		start(t, subagent("s", conversation.Pending, "")),
-		event(t, "block_update", conversation.BlockUpdate{BlockID: "s", Updates: conversation.Updates{Status: conversation.Running, SubagentID: "sub"}}),
+		eventOf(t, "block_update", conversation.BlockUpdate{BlockID: "s", Updates: conversation.Updates{Status: conversation.Running, SubagentID: "sub"}}),
 		complete(t, output("s", "begun in the background")), // before it is over
 	}
 	done := complete(t, subagent("s", conversation.Success, "sub"))
@@ -208,7 +209,7 @@ func TestASubagentsResultIsWhatItSaid(t *testing.T) {
 func TestResumeGoesOnWithoutGapOrRepeat(t *testing.T) {
 	t.Parallel()
 	for _, log := range []string{"testdata/demo.ndjson", "testdata/claude.ndjson"} {
-		events := slices.DeleteFunc(readLog(t, log), func(e wire.EventJSON) bool { return e.Type == wire.EventPrompt }) // one comes in the middle of a text
+		events := slices.DeleteFunc(readLog(t, log), func(e event.JSON) bool { return e.Type == event.TypePrompt }) // one comes in the middle of a text
 		whole := show(t, events, terminal.Options{})
 		for cut := range events {
 			var folder conversation.Folder
@@ -268,14 +269,14 @@ func TestATypedLineLeavesNoTrace(t *testing.T) {
 
 func TestUnknownAndBrokenEvents(t *testing.T) {
 	t.Parallel()
-	require.Equal(t, "weather {\"sky\":\"clear\\u001b[2J\"}\nposter\nthe session is over\n", show(t, []wire.EventJSON{
-		event(t, "weather", map[string]string{"sky": "clear\x1b[2J"}),
+	require.Equal(t, "weather {\"sky\":\"clear\\u001b[2J\"}\nposter\nthe session is over\n", show(t, []event.JSON{
+		eventOf(t, "weather", map[string]string{"sky": "clear\x1b[2J"}),
 		complete(t, conversation.Block{ID: "x", Type: "poster", Status: conversation.Complete}),
 		{Type: "end", Data: json.RawMessage(`{}`)},
 	}, terminal.Options{}))
 	var out bytes.Buffer
 	v := terminal.New(&out, terminal.Options{})
-	require.ErrorContains(t, v.Event(wire.EventJSON{Seq: 7, Type: "status", Data: json.RawMessage(`[]`)}), "show event 7, status")
+	require.ErrorContains(t, v.Event(event.JSON{Seq: 7, Type: "status", Data: json.RawMessage(`[]`)}), "show event 7, status")
 	require.Empty(t, out.String())
 }
 
@@ -301,23 +302,23 @@ func FuzzNothingCommandsTheTerminal(f *testing.F) {
 			ID: "b", Status: conversation.Running, Name: hostile, Content: hostile, ToolUseID: "b", Input: raw, Output: raw,
 			Subtype: hostile, Message: hostile, SubagentID: hostile,
 		}
-		question := wire.QuestionJSON{ID: hostile, Kind: session.Permission, Title: hostile, ToolName: hostile, Input: raw, Questions: []wire.QuestionItem{
-			{Question: hostile, Options: []wire.QuestionOption{{Label: hostile, Description: hostile}}},
+		question := resource.QuestionJSON{ID: hostile, Kind: session.Permission, Title: hostile, ToolName: hostile, Input: raw, Questions: []resource.QuestionItem{
+			{Question: hostile, Options: []resource.QuestionOption{{Label: hostile, Description: hostile}}},
 		}}
-		events := []wire.EventJSON{
-			event(t, "status", wire.StatusData{Status: session.State(hostile), Reason: hostile, Receipt: &wire.ReceiptJSON{Kind: session.ReceiptKind(hostile), Missing: []string{hostile}}}),
-			event(t, "prompt", wire.PromptData{Prompt: wire.PromptChange{PromptJSON: wire.PromptJSON{ID: "p", Status: session.PromptQueued}, Content: hostile}}),
-			event(t, "turn_start", wire.TurnStartData{RunID: "run_1", PromptID: "p"}),
-			event(t, "prompt", wire.PromptData{Prompt: wire.PromptChange{PromptJSON: wire.PromptJSON{ID: "q", Status: session.PromptQueued}, Content: hostile}}),
-			event(t, "prompt", wire.PromptData{Prompt: wire.PromptChange{PromptJSON: wire.PromptJSON{ID: "q", Status: session.PromptStatus(hostile), Reason: hostile}}}),
-			event(t, "metadata_update", conversation.MetadataUpdate{CostUSD: 1, Model: hostile}),
-			event(t, "question", wire.QuestionData{Question: question}),
-			event(t, "question_resolved", wire.QuestionResolvedData{Answer: session.Decision(hostile), Message: hostile}),
-			event(t, "question_resolved", wire.QuestionResolvedData{Answers: map[string]string{hostile: hostile}, Reason: hostile}),
-			event(t, "file", wire.FileData{Path: hostile, Change: session.Change(hostile)}),
-			event(t, "title", conversation.Title{Title: hostile}),
-			event(t, "error", conversation.Problem{Code: hostile, Message: hostile}),
-			event(t, hostile, hostile),
+		events := []event.JSON{
+			eventOf(t, "status", event.StatusData{Status: session.State(hostile), Reason: hostile, Receipt: &resource.ReceiptJSON{Kind: session.ReceiptKind(hostile), Missing: []string{hostile}}}),
+			eventOf(t, "prompt", event.PromptData{Prompt: event.PromptChange{PromptJSON: resource.PromptJSON{ID: "p", Status: session.PromptQueued}, Content: hostile}}),
+			eventOf(t, "turn_start", event.TurnStartData{RunID: "run_1", PromptID: "p"}),
+			eventOf(t, "prompt", event.PromptData{Prompt: event.PromptChange{PromptJSON: resource.PromptJSON{ID: "q", Status: session.PromptQueued}, Content: hostile}}),
+			eventOf(t, "prompt", event.PromptData{Prompt: event.PromptChange{PromptJSON: resource.PromptJSON{ID: "q", Status: session.PromptStatus(hostile), Reason: hostile}}}),
+			eventOf(t, "metadata_update", conversation.MetadataUpdate{CostUSD: 1, Model: hostile}),
+			eventOf(t, "question", event.QuestionData{Question: question}),
+			eventOf(t, "question_resolved", event.QuestionResolvedData{Answer: session.Decision(hostile), Message: hostile}),
+			eventOf(t, "question_resolved", event.QuestionResolvedData{Answers: map[string]string{hostile: hostile}, Reason: hostile}),
+			eventOf(t, "file", event.FileData{Path: hostile, Change: session.Change(hostile)}),
+			eventOf(t, "title", conversation.Title{Title: hostile}),
+			eventOf(t, "error", conversation.Problem{Code: hostile, Message: hostile}),
+			eventOf(t, hostile, hostile),
 		}
 		for i, kind := range []conversation.BlockType{
 			conversation.Subagent, conversation.AssistantText, conversation.Thinking, conversation.ToolUse, conversation.ToolResult,
@@ -326,9 +327,9 @@ func FuzzNothingCommandsTheTerminal(f *testing.F) {
 			for _, in := range []string{conversation.Main, hostile} {
 				b := block
 				b.Type, b.ID = kind, fmt.Sprint(i, in)
-				for _, e := range []wire.EventJSON{
+				for _, e := range []event.JSON{
 					start(t, b), delta(t, b.ID, hostile),
-					event(t, "block_update", conversation.BlockUpdate{BlockID: b.ID, Updates: conversation.Updates{Name: hostile, Input: raw, SubagentID: hostile}}),
+					eventOf(t, "block_update", conversation.BlockUpdate{BlockID: b.ID, Updates: conversation.Updates{Name: hostile, Input: raw, SubagentID: hostile}}),
 				} {
 					e.ConversationID = in
 					events = append(events, e)
@@ -342,7 +343,7 @@ func FuzzNothingCommandsTheTerminal(f *testing.F) {
 				}
 			}
 		}
-		events = append(events, event(t, "turn_end", wire.TurnEndData{RunID: "run_1", Outcome: session.Outcome(hostile), Reason: hostile}))
+		events = append(events, eventOf(t, "turn_end", event.TurnEndData{RunID: "run_1", Outcome: session.Outcome(hostile), Reason: hostile}))
 		for _, o := range []terminal.Options{
 			{}, {Full: true}, {Color: true}, {Rewrite: true}, {Rewrite: true, Color: true, Width: func() int { return int(width) }},
 		} {

@@ -1,4 +1,4 @@
-package wire
+package event
 
 import (
 	"cmp"
@@ -6,53 +6,55 @@ import (
 	"slices"
 
 	"github.com/overwinter-dev/overwinter/internal/eventlog"
+	"github.com/overwinter-dev/overwinter/internal/resource"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
-// The types of the events that the store itself writes; those of an agent are in
-// package conversation.
+// The types of the events that overwinter writes itself; those of an agent are in package conversation.
 const (
-	EventStatus    = "status"
-	EventPrompt    = "prompt"
-	EventQueue     = "queue"
-	EventTurnStart = "turn_start"
-	EventTurnEnd   = "turn_end"
+	TypeStatus    = "status"
+	TypePrompt    = "prompt"
+	TypeQueue     = "queue"
+	TypeTurnStart = "turn_start"
+	TypeTurnEnd   = "turn_end"
 
-	EventQuestion         = "question"
-	EventQuestionResolved = "question_resolved"
+	TypeQuestion         = "question"
+	TypeQuestionResolved = "question_resolved"
 
-	EventFile  = "file"
-	EventSetup = "setup"
+	TypeFile  = "file"
+	TypeSetup = "setup"
 
-	EventNetwork = "network"
+	TypeNetwork = "network"
+	// TypeCommand is of a command that was accepted, changed or ended.
+	TypeCommand = "command"
 )
 
-// EventJSON is an event as streams carry it.
-type EventJSON struct {
+// JSON is an event as streams carry it.
+type JSON struct {
 	Seq            int64           `json:"seq"`
 	Type           string          `json:"type"`
 	SessionID      string          `json:"sessionId"`
 	ConversationID string          `json:"conversationId,omitempty"`
 	RunID          string          `json:"runId,omitempty"`
-	At             Time            `json:"at"`
+	At             resource.Time   `json:"at"`
 	Data           json.RawMessage `json:"data"`
 }
 
-// Event converts e.
-func Event(e eventlog.Event) EventJSON {
-	return EventJSON{
+// FromLog converts e.
+func FromLog(e eventlog.Event) JSON {
+	return JSON{
 		Seq: e.Seq, Type: e.Type, SessionID: e.SessionID, ConversationID: e.ConversationID,
-		RunID: e.RunID, At: Time(e.At), Data: e.Data,
+		RunID: e.RunID, At: resource.Time(e.At), Data: e.Data,
 	}
 }
 
 // StatusData is the data of a status event.
 type StatusData struct {
-	Status     session.State `json:"status"`
-	Reason     string        `json:"reason"`
-	Transition int64         `json:"transition"` // its number in the session's life
-	Sandbox    *SandboxJSON  `json:"sandbox"`
-	Receipt    *ReceiptJSON  `json:"receipt,omitempty"`
+	Status     session.State         `json:"status"`
+	Reason     string                `json:"reason"`
+	Transition int64                 `json:"transition"` // its number in the session's life
+	Sandbox    *resource.SandboxJSON `json:"sandbox"`
+	Receipt    *resource.ReceiptJSON `json:"receipt,omitempty"`
 }
 
 // SetupData is the data of a setup event: a stage of a workspace has started or is complete. A stage may
@@ -81,12 +83,12 @@ type PromptData struct {
 
 // PromptChange is a prompt as an event reports it.
 type PromptChange struct {
-	PromptJSON
+	resource.PromptJSON
 	Content string `json:"content,omitempty"` // in the place of the prompt's, which is always present
 }
 
 // Whole is the prompt as far as the event has it.
-func (c PromptChange) Whole() PromptJSON {
+func (c PromptChange) Whole() resource.PromptJSON {
 	p := c.PromptJSON
 	p.Content = c.Content
 	return p
@@ -94,12 +96,12 @@ func (c PromptChange) Whole() PromptJSON {
 
 // PromptSubmitted is the data of the first event of a prompt.
 func PromptSubmitted(p session.Prompt) PromptData {
-	return PromptData{Prompt: PromptChange{PromptJSON: Prompt(p), Content: p.Content}}
+	return PromptData{Prompt: PromptChange{PromptJSON: resource.Prompt(p), Content: p.Content}}
 }
 
 // PromptChanged is the data of an event of a prompt after its first.
 func PromptChanged(p session.Prompt) PromptData {
-	return PromptData{Prompt: PromptChange{PromptJSON: Prompt(p)}}
+	return PromptData{Prompt: PromptChange{PromptJSON: resource.Prompt(p)}}
 }
 
 // MaxQueueItems bounds the items of a queue event.
@@ -193,4 +195,32 @@ type FileData struct {
 	Path   string         `json:"path"` // relative to the workspace
 	Change session.Change `json:"change"`
 	Size   int64          `json:"size"`
+}
+
+// CommandData is the data of a command event.
+type CommandData struct {
+	Command resource.CommandJSON `json:"command"`
+}
+
+// QuestionData is the data of a question event.
+type QuestionData struct {
+	Question resource.QuestionJSON `json:"question"`
+}
+
+// QuestionResolvedData is the data of a question_resolved event: the answer, or why there is none.
+type QuestionResolvedData struct {
+	QuestionID string            `json:"questionId"`
+	Answer     session.Decision  `json:"answer,omitempty"`
+	Answers    map[string]string `json:"answers,omitempty"`
+	Message    string            `json:"message,omitempty"`
+	Reason     string            `json:"reason,omitempty"`
+}
+
+// QuestionResolved describes how q ended.
+func QuestionResolved(q session.Question) QuestionResolvedData {
+	out := QuestionResolvedData{QuestionID: q.ID, Reason: q.Reason}
+	if q.Answer != nil {
+		out.Answer, out.Answers, out.Message = q.Answer.Decision, q.Answer.Answers, q.Answer.Message
+	}
+	return out
 }

@@ -1,4 +1,4 @@
-package wire_test
+package event_test
 
 import (
 	"encoding/json"
@@ -6,31 +6,31 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/overwinter-dev/overwinter/internal/event"
 	"github.com/overwinter-dev/overwinter/internal/session"
-	"github.com/overwinter-dev/overwinter/internal/wire"
 )
 
-func apply(t *testing.T, q *wire.Queue, data string) {
+func apply(t *testing.T, q *event.Queue, data string) {
 	t.Helper()
-	var d wire.QueueData
+	var d event.QueueData
 	require.NoError(t, json.Unmarshal([]byte(data), &d))
 	q.Apply(d)
 }
 
 func TestAQueueEventOfAnEarlierVersionIsTheWholeQueue(t *testing.T) {
 	t.Parallel()
-	var q wire.Queue
+	var q event.Queue
 	apply(t, &q, `{"items":[{"promptId":"a","ordinal":1,"status":"processing"},{"promptId":"b","ordinal":2,"status":"queued"}]}`)
 	require.Len(t, q.Items(), 2)
 	apply(t, &q, `{"changes":[{"change":"removed","promptId":"a","ordinal":1,"status":"completed"}],"items":[{"promptId":"b","ordinal":2,"status":"queued"}],"queued":1,"processing":0}`)
-	require.Equal(t, []wire.QueueItem{{PromptID: "b", Ordinal: 2, Status: session.PromptQueued}}, q.Items())
+	require.Equal(t, []event.QueueItem{{PromptID: "b", Ordinal: 2, Status: session.PromptQueued}}, q.Items())
 	apply(t, &q, `{"items":[]}`)
 	require.Empty(t, q.Items())
 }
 
 func TestAPromptThatReturnsTakesItsPlace(t *testing.T) {
 	t.Parallel()
-	var q wire.Queue
+	var q event.Queue
 	for _, change := range []string{
 		`{"change":"added","promptId":"b","ordinal":2,"status":"queued"}`,
 		`{"change":"added","promptId":"c","ordinal":3,"status":"queued"}`,
@@ -41,7 +41,7 @@ func TestAPromptThatReturnsTakesItsPlace(t *testing.T) {
 	} {
 		apply(t, &q, `{"changes":[`+change+`],"items":[],"queued":7,"processing":0}`)
 	}
-	require.Equal(t, []wire.QueueItem{
+	require.Equal(t, []event.QueueItem{
 		{PromptID: "a", Ordinal: 1, Status: session.PromptProcessing}, {PromptID: "b", Ordinal: 2, Status: session.PromptQueued},
 	}, q.Items())
 }

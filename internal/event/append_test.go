@@ -1,4 +1,4 @@
-package wire_test
+package event_test
 
 import (
 	"encoding/json"
@@ -8,8 +8,8 @@ import (
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
+	"github.com/overwinter-dev/overwinter/internal/event"
 	"github.com/overwinter-dev/overwinter/internal/eventlog"
-	"github.com/overwinter-dev/overwinter/internal/wire"
 )
 
 func TestAppendEventHeadIsWhatEventMarshalsTo(t *testing.T) {
@@ -20,9 +20,9 @@ func TestAppendEventHeadIsWhatEventMarshalsTo(t *testing.T) {
 			ConversationID: rapid.String().Draw(t, "conversation"), RunID: rapid.String().Draw(t, "run"),
 			At: time.UnixMilli(rapid.Int64Range(0, 4e12).Draw(t, "at")), Data: json.RawMessage(`{"a":[1,"<&>"]}`),
 		}
-		want, err := json.Marshal(wire.Event(e))
+		want, err := json.Marshal(event.FromLog(e))
 		require.NoError(t, err)
-		got := append(append(wire.AppendEventHead([]byte("x"), &e), e.Data...), '}')
+		got := append(append(event.AppendHead([]byte("x"), &e), e.Data...), '}')
 		require.JSONEq(t, string(want), string(got[1:]))
 		require.NotContains(t, string(got), "\n")
 	})

@@ -1,4 +1,4 @@
-package wire
+package resource
 
 import (
 	"encoding/json"
@@ -8,8 +8,8 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
-// timeLayout has the three decimals spelled out, so that times sort as text.
-const timeLayout = "2006-01-02T15:04:05.000Z"
+// TimeLayout has the three decimals spelled out, so that times sort as text.
+const TimeLayout = "2006-01-02T15:04:05.000Z"
 
 // Time marshals as RFC 3339 in UTC with milliseconds.
 type Time time.Time
@@ -24,7 +24,7 @@ func optionalTime(t time.Time) *Time {
 }
 
 // String is t in JSON, without the quotes.
-func (t Time) String() string { return time.Time(t).UTC().Format(timeLayout) }
+func (t Time) String() string { return time.Time(t).UTC().Format(TimeLayout) }
 
 // MarshalJSON writes t as a JSON string.
 func (t Time) MarshalJSON() ([]byte, error) { return json.Marshal(t.String()) }

@@ -1,4 +1,4 @@
-package wire
+package resource
 
 import (
 	"encoding/json"
@@ -69,29 +69,6 @@ func Questions(questions []session.Question) []QuestionJSON {
 	out := make([]QuestionJSON, len(questions))
 	for i, q := range questions {
 		out[i] = Question(q)
-	}
-	return out
-}
-
-// QuestionData is the data of a question event.
-type QuestionData struct {
-	Question QuestionJSON `json:"question"`
-}
-
-// QuestionResolvedData is the data of a question_resolved event: the answer, or why there is none.
-type QuestionResolvedData struct {
-	QuestionID string            `json:"questionId"`
-	Answer     session.Decision  `json:"answer,omitempty"`
-	Answers    map[string]string `json:"answers,omitempty"`
-	Message    string            `json:"message,omitempty"`
-	Reason     string            `json:"reason,omitempty"`
-}
-
-// QuestionResolved describes how q ended.
-func QuestionResolved(q session.Question) QuestionResolvedData {
-	out := QuestionResolvedData{QuestionID: q.ID, Reason: q.Reason}
-	if q.Answer != nil {
-		out.Answer, out.Answers, out.Message = q.Answer.Decision, q.Answer.Answers, q.Answer.Message
 	}
 	return out
 }

@@ -1,4 +1,4 @@
-package wire
+package resource
 
 import "github.com/overwinter-dev/overwinter/internal/session"
 

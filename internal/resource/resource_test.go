@@ -1,4 +1,4 @@
-package wire_test
+package resource_test
 
 import (
 	"encoding/json"
@@ -7,16 +7,17 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/overwinter-dev/overwinter/internal/event"
 	"github.com/overwinter-dev/overwinter/internal/eventlog"
+	"github.com/overwinter-dev/overwinter/internal/resource"
 	"github.com/overwinter-dev/overwinter/internal/session"
-	"github.com/overwinter-dev/overwinter/internal/wire"
 )
 
 var at = time.Date(2026, 3, 4, 5, 6, 7, 80_000_000, time.FixedZone("east", 3600))
 
 func TestASessionHasEveryFieldThatClientsRelyOn(t *testing.T) {
 	t.Parallel()
-	got, err := json.Marshal(wire.Session(session.Session{
+	got, err := json.Marshal(resource.Session(session.Session{
 		ID: "ses_1", Status: session.Running, Agent: "demo", CreatedAt: at, LastActivity: at, IdleTimeout: 15 * time.Minute,
 		Receipt: &session.Receipt{Kind: session.ReceiptFull},
 		Loaded:  true,
@@ -38,7 +39,7 @@ func TestASessionHasEveryFieldThatClientsRelyOn(t *testing.T) {
 
 func TestASessionWithoutSandboxSaysNull(t *testing.T) {
 	t.Parallel()
-	got, err := json.Marshal(wire.Session(session.Session{}))
+	got, err := json.Marshal(resource.Session(session.Session{}))
 	require.NoError(t, err)
 	require.Contains(t, string(got), `"runtime":{"isLoaded":false,"sandbox":null}`)
 	require.NotContains(t, string(got), "receipt")
@@ -46,7 +47,7 @@ func TestASessionWithoutSandboxSaysNull(t *testing.T) {
 
 func TestAPromptLeavesOutTimesThatHaveNotCome(t *testing.T) {
 	t.Parallel()
-	got, err := json.Marshal(wire.Prompt(session.Prompt{
+	got, err := json.Marshal(resource.Prompt(session.Prompt{
 		ID: "p1", SessionID: "ses_1", Ordinal: 3, Status: session.PromptQueued, Content: "hi",
 		Mode: session.Followup, OnUnknown: session.Hold, CreatedAt: at,
 	}))
@@ -57,7 +58,7 @@ func TestAPromptLeavesOutTimesThatHaveNotCome(t *testing.T) {
 
 func TestAnEventKeepsItsDataAsItIs(t *testing.T) {
 	t.Parallel()
-	got, err := json.Marshal(wire.Event(eventlog.Event{Seq: 7, Type: "title", SessionID: "ses_1", At: at, Data: json.RawMessage(`{"title":"a\u0000b"}`)}))
+	got, err := json.Marshal(event.FromLog(eventlog.Event{Seq: 7, Type: "title", SessionID: "ses_1", At: at, Data: json.RawMessage(`{"title":"a\u0000b"}`)}))
 	require.NoError(t, err)
 	require.JSONEq(t, `{"seq":7,"type":"title","sessionId":"ses_1","at":"2026-03-04T04:06:07.080Z","data":{"title":"a\u0000b"}}`, string(got))
 }
@@ -65,15 +66,15 @@ func TestAnEventKeepsItsDataAsItIs(t *testing.T) {
 func TestTimesAndDurationsReadWhatTheyWrite(t *testing.T) {
 	t.Parallel()
 	type both struct {
-		At  wire.Time
-		For wire.Duration
+		At  resource.Time
+		For resource.Duration
 	}
-	data, err := json.Marshal(both{wire.Time(at), wire.Duration(90 * time.Second)})
+	data, err := json.Marshal(both{resource.Time(at), resource.Duration(90 * time.Second)})
 	require.NoError(t, err)
 	var back both
 	require.NoError(t, json.Unmarshal(data, &back))
 	require.True(t, time.Time(back.At).Equal(at))
-	require.Equal(t, wire.Duration(90*time.Second), back.For)
+	require.Equal(t, resource.Duration(90*time.Second), back.For)
 	require.Error(t, json.Unmarshal([]byte(`{"At": "yesterday"}`), &back))
 	require.Error(t, json.Unmarshal([]byte(`{"For": 5}`), &back))
 }

@@ -1,4 +1,4 @@
-package wire
+package event
 
 import (
 	"encoding/json"
@@ -6,10 +6,11 @@ import (
 	"time"
 
 	"github.com/overwinter-dev/overwinter/internal/eventlog"
+	"github.com/overwinter-dev/overwinter/internal/resource"
 )
 
-// AppendEventHead appends the JSON of Event(*e) up to its data. The data and a closing brace complete it.
-func AppendEventHead(dst []byte, e *eventlog.Event) []byte {
+// AppendHead appends the JSON of FromLog(*e) up to its data. The data and a closing brace complete it.
+func AppendHead(dst []byte, e *eventlog.Event) []byte {
 	dst = append(dst, `{"seq":`...)
 	dst = strconv.AppendInt(dst, e.Seq, 10)
 	dst = append(dst, `,"type":`...)
@@ -29,8 +30,10 @@ func AppendEventHead(dst []byte, e *eventlog.Event) []byte {
 	return append(dst, `","data":`...)
 }
 
-// appendTime appends t in timeLayout.
-func appendTime(dst []byte, t time.Time) []byte { return t.UTC().AppendFormat(dst, timeLayout) }
+// appendTime appends t as resource.Time does.
+func appendTime(dst []byte, t time.Time) []byte {
+	return t.UTC().AppendFormat(dst, resource.TimeLayout)
+}
 
 // appendString appends a JSON string.
 func appendString(dst []byte, s string) []byte {

@@ -1,14 +1,6 @@
-package wire
+package resource
 
 import "github.com/overwinter-dev/overwinter/internal/session"
-
-// EventCommand is the type of the event of a command that was accepted, changed or ended.
-const EventCommand = "command"
-
-// CommandData is the data of a command event.
-type CommandData struct {
-	Command CommandJSON `json:"command"`
-}
 
 // CommandJSON is a command as clients see it.
 type CommandJSON struct {

@@ -1,4 +1,4 @@
-package wire
+package resource
 
 import (
 	"encoding/json"
