@@ -128,7 +128,7 @@ var importRules = []importRule{
 const echoHome = "api"
 
 // What below internal/agent is no agent: any package may import it.
-var notAgents = []string{"agenttest", "bridged", "catalog", "jsonscan", "npm", "stdio"}
+var notAgents = []string{"agenttest", "bridged", "catalog", "jsonscan", "ledger", "npm", "stdio"}
 
 // runnerAgents are the programs of agents inside a sandbox.
 const runnerAgents = "internal/runner/agents"
@@ -177,7 +177,7 @@ func TestTheRunnerHasNoTranslators(t *testing.T) {
 func workerPackages(packages []string) []string {
 	return slices.DeleteFunc(slices.Clone(packages), func(pkg string) bool {
 		name, ok := strings.CutPrefix(pkg, ours("internal/agent"))
-		return !ok || name == "/stdio" || name == "/jsonscan" || strings.Count(name, "/") == 2 && strings.HasSuffix(name, "format")
+		return !ok || name == "/stdio" || name == "/jsonscan" || name == "/ledger" || strings.Count(name, "/") == 2 && strings.HasSuffix(name, "format")
 	})
 }
 

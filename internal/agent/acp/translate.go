@@ -8,6 +8,7 @@ import (
 
 	"github.com/overwinter-dev/overwinter/internal/agent"
 	"github.com/overwinter-dev/overwinter/internal/agent/acp/acpformat"
+	"github.com/overwinter-dev/overwinter/internal/agent/ledger"
 	"github.com/overwinter-dev/overwinter/internal/agent/stdio"
 	"github.com/overwinter-dev/overwinter/internal/conversation"
 	"github.com/overwinter-dev/overwinter/internal/session"
@@ -101,7 +102,7 @@ func (t *translator) line(f agent.Frame) {
 		understood = false
 	}
 	if !understood {
-		t.emit(acpformat.Whole(conversation.Block{
+		t.emit(ledger.Whole("", conversation.Block{
 			ID:   fmt.Sprintf("unparsed/%s/%d", t.run.RunID, f.No),
 			Type: conversation.System, Status: conversation.Complete, CreatedAt: at,
 			Subtype: "unparsed", Message: acpformat.Bounded(string(f.Data)),
@@ -138,24 +139,22 @@ func (t *translator) note(n stdio.Note, at time.Time) {
 func (t *translator) block(b conversation.Block, at time.Time) {
 	o := t.state.Find(b.ID)
 	switch {
-	case !b.Status.Open() && o != nil:
-		t.emit(t.state.Settle(b, at))
 	case !b.Status.Open():
-		t.emit(acpformat.Whole(b, at)...)
+		t.emit(t.state.Show("", b, at)...)
 	case o == nil:
 		running := b.Status == conversation.Running
 		if running {
 			b.Status = conversation.Pending
 		}
-		o = &acpformat.OpenBlock{Block: b}
+		o = &acpformat.OpenBlock{Entry: ledger.Entry{Block: b}}
 		t.emit(t.state.Start(o, at)...)
 		if running {
 			o.Block.Status = conversation.Running
-			t.emit(acpformat.Event(conversation.EventBlockUpdate, conversation.BlockUpdate{BlockID: b.ID, Updates: conversation.Updates{Status: conversation.Running}}, at))
+			t.emit(o.Updated(conversation.Updates{Status: conversation.Running}, at))
 		}
 	default:
 		o.Block = b
-		t.emit(acpformat.Event(conversation.EventBlockUpdate, conversation.BlockUpdate{BlockID: b.ID, Updates: conversation.Updates{Status: b.Status, Name: b.Name, Input: b.Input}}, at))
+		t.emit(o.Updated(conversation.Updates{Status: b.Status, Name: b.Name, Input: b.Input}, at))
 	}
 }
 
@@ -172,7 +171,7 @@ func (t *translator) update(f agent.Frame, m message, at time.Time) bool {
 		if p.Update.Kind == acpformat.UpdateUser {
 			t.emit(t.state.CloseText(at)...)
 			if words := acpformat.Words(p.Update.Content); words != "" {
-				t.emit(acpformat.Whole(conversation.Block{
+				t.emit(ledger.Whole("", conversation.Block{
 					ID: fmt.Sprintf("%s/%d", p.SessionID, f.No), Type: conversation.UserMessage, Status: conversation.Complete,
 					CreatedAt: at, Content: words,
 				}, at)...)
@@ -243,7 +242,7 @@ func (t *translator) responded(f agent.Frame, m message, at time.Time) {
 	}
 	t.emit(t.state.CloseText(at)...)
 	if m.Error != nil {
-		t.emit(acpformat.Whole(conversation.Block{
+		t.emit(ledger.Whole("", conversation.Block{
 			ID: fmt.Sprintf("error/%d", f.No), Type: conversation.System, Status: conversation.Complete, CreatedAt: at,
 			Subtype: "error", Message: acpformat.Bounded(m.Error.Message),
 		}, at)...)

@@ -4,12 +4,13 @@ import (
 	"slices"
 	"time"
 
+	"github.com/overwinter-dev/overwinter/internal/agent/ledger"
 	"github.com/overwinter-dev/overwinter/internal/conversation"
 )
 
-// ledger keeps the open blocks whole, because a block that completes is shown whole. It returns
-// each change as events.
-type ledger struct {
+// blocks keeps the open blocks whole, because a block that completes is shown whole. It returns
+// each change as events. Unlike a ledger.Ledger it finds one of many without a search.
+type blocks struct {
 	Open []*openBlock `json:"open,omitempty"` // in the order they were opened; nil for those closed meanwhile
 	// What follows is made of Open when it is needed, so that many open blocks cost no more each than few.
 	byID    map[string]*openBlock
@@ -23,19 +24,17 @@ type ledger struct {
 const maxWriting = 256
 
 type openBlock struct {
-	Conversation string             `json:"conversation"`
-	Block        conversation.Block `json:"block"`
-	Text         []byte             `json:"text,omitempty"` // deltas so far; the block's content is empty meanwhile
-	Long         bool               `json:"long,omitempty"` // they are more than maxText, and not kept
+	ledger.Entry
+	Long bool `json:"long,omitempty"` // the deltas are more than maxText, and not kept
 	// Message and Index say which part of which message of the model the block is, as long as the
 	// model is still writing it. Message is empty once the agent has passed the part on whole.
 	Message string `json:"message,omitempty"`
 	Index   int    `json:"index,omitempty"`
-	place   int    // in ledger.Open
+	place   int    // in blocks.Open
 }
 
-// prepare makes what a ledger keeps of its open blocks.
-func (l *ledger) prepare() {
+// prepare makes what is kept of the open blocks to find them.
+func (l *blocks) prepare() {
 	if l.byID != nil {
 		return
 	}
@@ -48,7 +47,7 @@ func (l *ledger) prepare() {
 	}
 }
 
-func (l *ledger) enter(o *openBlock) {
+func (l *blocks) enter(o *openBlock) {
 	o.place = len(l.Open)
 	l.Open = append(l.Open, o)
 	l.byID[o.Block.ID] = o
@@ -61,23 +60,20 @@ func (l *ledger) enter(o *openBlock) {
 }
 
 // start opens a block.
-func (l *ledger) start(o *openBlock, at time.Time) conversation.Event {
+func (l *blocks) start(o *openBlock, at time.Time) conversation.Event {
 	l.prepare()
 	l.enter(o)
-	return conversation.Event{
-		Type: conversation.EventBlockStart, ConversationID: o.Conversation, At: at,
-		Data: conversation.BlockStart{Block: o.Block},
-	}
+	return o.Started(at)
 }
 
 // find returns the open block of that id, or nil.
-func (l *ledger) find(id string) *openBlock {
+func (l *blocks) find(id string) *openBlock {
 	l.prepare()
 	return l.byID[id]
 }
 
 // last returns the block that was opened last, or nil.
-func (l *ledger) last() *openBlock {
+func (l *blocks) last() *openBlock {
 	l.prepare()
 	if len(l.Open) == 0 {
 		return nil
@@ -86,7 +82,7 @@ func (l *ledger) last() *openBlock {
 }
 
 // written returns the block of a part that the model is still writing, or nil.
-func (l *ledger) written(message string, index int) *openBlock {
+func (l *blocks) written(message string, index int) *openBlock {
 	l.prepare()
 	for _, o := range slices.Backward(l.writing) {
 		if o.Index == index && o.Message == message {
@@ -97,14 +93,14 @@ func (l *ledger) written(message string, index int) *openBlock {
 }
 
 // passed notes that the agent has passed the block's part on whole.
-func (l *ledger) passed(o *openBlock) {
+func (l *blocks) passed(o *openBlock) {
 	l.prepare()
 	o.Message, o.Index = "", 0
 	l.writing = slices.DeleteFunc(l.writing, func(x *openBlock) bool { return x == o })
 }
 
 // compaction returns the open block of a compaction, or nil.
-func (l *ledger) compaction(where string) *openBlock {
+func (l *blocks) compaction(where string) *openBlock {
 	l.prepare()
 	if l.compactions == 0 {
 		return nil
@@ -137,28 +133,21 @@ func (o *openBlock) whole(content string) {
 }
 
 // close completes an open block, or changes its state where the whole is not known.
-func (l *ledger) close(o *openBlock, status conversation.BlockStatus, at time.Time) conversation.Event {
+func (l *blocks) close(o *openBlock, status conversation.BlockStatus, at time.Time) conversation.Event {
 	l.forget(o)
 	if o.Long {
-		return update(o, conversation.Updates{Status: status}, at)
+		return o.Updated(conversation.Updates{Status: status}, at)
 	}
-	if len(o.Text) > 0 {
-		o.Block.Content = string(o.Text)
-	}
-	o.Block.Status = status
-	return complete(o.Conversation, o.Block, at)
+	return o.Closed(status, at)
 }
 
 // remove takes an open block back.
-func (l *ledger) remove(o *openBlock, at time.Time) conversation.Event {
+func (l *blocks) remove(o *openBlock, at time.Time) conversation.Event {
 	l.forget(o)
-	return conversation.Event{
-		Type: conversation.EventBlockRemoved, ConversationID: o.Conversation, At: at,
-		Data: conversation.BlockRemoved{BlockID: o.Block.ID},
-	}
+	return o.Removed(at)
 }
 
-func (l *ledger) forget(o *openBlock) {
+func (l *blocks) forget(o *openBlock) {
 	l.prepare()
 	l.passed(o)
 	if l.byID[o.Block.ID] == o {
@@ -180,35 +169,5 @@ func (l *ledger) forget(o *openBlock) {
 		for i, x := range l.Open {
 			x.place = i
 		}
-	}
-}
-
-func update(o *openBlock, u conversation.Updates, at time.Time) conversation.Event {
-	return conversation.Event{
-		Type: conversation.EventBlockUpdate, ConversationID: o.Conversation, At: at,
-		Data: conversation.BlockUpdate{BlockID: o.Block.ID, Updates: u},
-	}
-}
-
-func complete(where string, b conversation.Block, at time.Time) conversation.Event {
-	return conversation.Event{
-		Type: conversation.EventBlockComplete, ConversationID: where, At: at,
-		Data: conversation.BlockComplete{Block: b},
-	}
-}
-
-// whole shows a block that is there all at once. Its start has what identifies it and its
-// completion has everything, so that nothing long is sent twice.
-func whole(where string, b conversation.Block, at time.Time) []conversation.Event {
-	head := conversation.Block{
-		ID: b.ID, Type: b.Type, Status: conversation.Streaming, CreatedAt: b.CreatedAt,
-		PromptID: b.PromptID, Author: b.Author, Name: b.Name, ToolUseID: b.ToolUseID, Subtype: b.Subtype,
-	}
-	if b.Type == conversation.ToolResult {
-		head.Status = conversation.Running
-	}
-	return []conversation.Event{
-		{Type: conversation.EventBlockStart, ConversationID: where, At: at, Data: conversation.BlockStart{Block: head}},
-		complete(where, b, at),
 	}
 }

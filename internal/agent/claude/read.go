@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/overwinter-dev/overwinter/internal/agent/jsonscan"
+	"github.com/overwinter-dev/overwinter/internal/agent/ledger"
 	"github.com/overwinter-dev/overwinter/internal/conversation"
 )
 
@@ -24,7 +25,7 @@ const maxGone = 256
 // reader makes blocks of what the stream and the transcripts have in common, so that both sides
 // make the same ones.
 type reader struct {
-	ledger
+	blocks
 	Writing string            `json:"writing,omitempty"` // the newest message that the main model streamed
 	Part    int               `json:"part,omitempty"`    // how many of its parts have begun
 	Of      map[string]string `json:"of,omitempty"`      // by conversation, the newest message …
@@ -88,7 +89,7 @@ func (r *reader) show(where string, b conversation.Block, at time.Time) []conver
 		b.Status = conversation.Complete
 	}
 	r.kept(where, b.ID)
-	return append(r.summarized(where, at), whole(where, b, at)...)
+	return append(r.summarized(where, at), ledger.Whole(where, b, at)...)
 }
 
 // add shows a block that is no part of a message, after the results that wait.
@@ -264,13 +265,13 @@ func (r *reader) call(where string, l record, p part, at time.Time) []conversati
 	var events []conversation.Event
 	if o == nil {
 		events = r.summarized(where, at)
-		o = &openBlock{Conversation: where, Block: toolBlock(id, jsonscan.Text(p.name))}
+		o = &openBlock{Entry: ledger.Entry{Conversation: where, Block: toolBlock(id, jsonscan.Text(p.name))}}
 		o.Block.CreatedAt = l.time(at)
 		events = append(events, r.start(o, at))
 	}
 	r.passed(o)
 	o.Block.CreatedAt, o.Block.Input, o.Block.Status = l.time(at), jsonscan.Clone(p.input), conversation.Running
-	return append(events, update(o, conversation.Updates{Status: conversation.Running, Input: o.Block.Input}, at))
+	return append(events, o.Updated(conversation.Updates{Status: conversation.Running, Input: o.Block.Input}, at))
 }
 
 // toolBlock is the pending block of a call.
@@ -415,11 +416,11 @@ func (r *reader) enters(a subagent, prompt string, at time.Time) []conversation.
 	if o != nil {
 		created = o.Block.CreatedAt
 		o.Block.SubagentID = a.ID
-		events = append(events, update(o, conversation.Updates{SubagentID: a.ID}, at))
+		events = append(events, o.Updated(conversation.Updates{SubagentID: a.ID}, at))
 	}
 	if prompt != "" {
 		a.Prompt = sum(prompt)
-		events = append(events, whole(a.ID, conversation.Block{
+		events = append(events, ledger.Whole(a.ID, conversation.Block{
 			ID: a.ID + "/prompt", Type: conversation.UserMessage, Status: conversation.Complete,
 			CreatedAt: created, Content: prompt,
 		}, at)...)
@@ -441,10 +442,10 @@ func (r *reader) left(toolUseID string) {
 func (r *reader) compacted(l record, at time.Time) []conversation.Event {
 	where := r.conversationOf(l)
 	events := append(r.release(where, at), r.summarized(where, at)...)
-	o := &openBlock{Conversation: where, Block: conversation.Block{
+	o := &openBlock{Entry: ledger.Entry{Conversation: where, Block: conversation.Block{
 		ID: jsonscan.Text(l.uuid), Type: conversation.System, Status: conversation.Streaming, CreatedAt: l.time(at),
 		Subtype: "compaction", Message: "The conversation was compacted.",
-	}}
+	}}}
 	r.kept(where, o.Block.ID)
 	return append(events, r.start(o, at))
 }

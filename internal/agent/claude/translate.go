@@ -9,6 +9,7 @@ import (
 
 	"github.com/overwinter-dev/overwinter/internal/agent"
 	"github.com/overwinter-dev/overwinter/internal/agent/jsonscan"
+	"github.com/overwinter-dev/overwinter/internal/agent/ledger"
 	"github.com/overwinter-dev/overwinter/internal/conversation"
 )
 
@@ -125,7 +126,7 @@ func (t *translator) line(f agent.Frame) {
 
 // unparsed keeps the beginning of a line that is not understood.
 func (t *translator) unparsed(f agent.Frame, at time.Time) {
-	t.emit(whole(conversation.Main, conversation.Block{
+	t.emit(ledger.Whole(conversation.Main, conversation.Block{
 		ID:   fmt.Sprintf("unparsed/%s/%d", t.run.RunID, f.No),
 		Type: conversation.System, Status: conversation.Complete, CreatedAt: at,
 		Subtype: "unparsed", Message: bounded(f.Data, maxRaw),
@@ -300,9 +301,9 @@ func (t *translator) shown(id string) {
 func (t *translator) owed(at time.Time) {
 	for _, id := range t.state.Owed {
 		t.state.kept(conversation.Main, id)
-		t.emit(t.state.start(&openBlock{Conversation: conversation.Main, Block: t.signed(conversation.Block{
+		t.emit(t.state.start(&openBlock{Entry: ledger.Entry{Conversation: conversation.Main, Block: t.signed(conversation.Block{
 			ID: id, Type: conversation.UserMessage, Status: conversation.Streaming, CreatedAt: at,
-		})}, at))
+		})}}, at))
 	}
 	t.state.Owed = nil
 }
@@ -373,8 +374,10 @@ func (t *translator) opened(e event, at time.Time) {
 	t.state.Part = index + 1
 	p := decodePart(e.block)
 	o := &openBlock{
-		Conversation: conversation.Main, Message: t.state.Writing, Index: index,
-		Block: conversation.Block{ID: partID(t.state.Writing, index), Status: conversation.Streaming},
+		Message: t.state.Writing, Index: index,
+		Entry: ledger.Entry{
+			Conversation: conversation.Main, Block: conversation.Block{ID: partID(t.state.Writing, index), Status: conversation.Streaming},
+		},
 	}
 	switch {
 	case jsonscan.Is(p.kind, "text"):
@@ -435,10 +438,7 @@ func (t *translator) delta(e event, at time.Time) {
 		return
 	}
 	o.say(delta)
-	t.emit(conversation.Event{
-		Type: conversation.EventTextDelta, ConversationID: o.Conversation, At: at,
-		Data: conversation.TextDelta{BlockID: o.Block.ID, Delta: delta},
-	})
+	t.emit(o.Delta(delta, at))
 }
 
 // mirror reads lines of the transcript, which come a little later. Of use are messages of people

@@ -8,6 +8,7 @@ import (
 
 	"github.com/overwinter-dev/overwinter/internal/agent"
 	"github.com/overwinter-dev/overwinter/internal/agent/codex/codexformat"
+	"github.com/overwinter-dev/overwinter/internal/agent/ledger"
 	"github.com/overwinter-dev/overwinter/internal/agent/stdio"
 	"github.com/overwinter-dev/overwinter/internal/conversation"
 )
@@ -59,7 +60,7 @@ func (t *translator) resolved(request []byte, at time.Time) {
 		if string(w.Request) == string(request) {
 			t.out.Resolved = append(t.out.Resolved, w.ID)
 			if o := t.state.find(t.state.conversation(w.Thread), w.Asks); o != nil && !t.state.Noted {
-				t.emit(t.state.close(o, conversation.Success, at))
+				t.emit(t.state.Close(o, conversation.Success, at))
 			}
 			continue
 		}
@@ -98,7 +99,7 @@ func (r *reader) deadline(n stdio.Note, at time.Time) []conversation.Event {
 		return nil
 	}
 	p := place{thread: d.Thread, turn: d.Turn, at: at}
-	return whole(r.conversation(p.thread), conversation.Block{
+	return ledger.Whole(r.conversation(p.thread), conversation.Block{
 		ID: d.Turn + "/deadline", Type: conversation.System, Status: conversation.Complete,
 		CreatedAt: p.created(d.At), Subtype: "error", Message: codexformat.Bounded(n.Message),
 	}, at)

@@ -60,7 +60,7 @@ func (t *translator) exec(f agent.Frame, at time.Time) bool {
 	case "turn.completed":
 		for _, o := range slices.Clone(t.state.Open) {
 			if o.Block.Type == conversation.Subagent {
-				t.emit(t.state.close(o, conversation.Success, at)) // the stream does not say how it ended
+				t.emit(t.state.Close(o, conversation.Success, at)) // the stream does not say how it ended
 			}
 		}
 		t.execEnd(l, codexformat.Verdict{Status: codexformat.Completed}, at)

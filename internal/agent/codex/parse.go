@@ -432,7 +432,7 @@ func (p *parser) tell(r *reader, t *thread, done map[string]bool) []conversation
 		switch s.what {
 		case stepTurn:
 			// What a turn that went before has left open died with its process.
-			events = append(events, r.cut(at)...)
+			events = append(events, r.Cut(at)...)
 			continue
 		case stepBegin:
 			if !done[s.item.ID] && s.item.Kind != "" {
@@ -462,7 +462,7 @@ func (p *parser) tell(r *reader, t *thread, done map[string]bool) []conversation
 		}
 		events = append(events, p.left(r, at)...)
 	}
-	return append(events, r.cut(at)...)
+	return append(events, r.Cut(at)...)
 }
 
 // left closes the blocks of subagents whose first turn has ended.
@@ -473,7 +473,7 @@ func (p *parser) left(r *reader, at time.Time) []conversation.Event {
 			continue
 		}
 		if child := p.threads[o.Block.SubagentID]; child != nil && child.hasLast {
-			events = append(events, r.close(o, child.last.Block(), at))
+			events = append(events, r.Close(o, child.last.Block(), at))
 		}
 	}
 	return events

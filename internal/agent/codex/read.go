@@ -7,12 +7,13 @@ import (
 	"time"
 
 	"github.com/overwinter-dev/overwinter/internal/agent/codex/codexformat"
+	"github.com/overwinter-dev/overwinter/internal/agent/ledger"
 	"github.com/overwinter-dev/overwinter/internal/conversation"
 )
 
 // reader makes blocks of items. Translator and parser share it, so that both make the same.
 type reader struct {
-	ledger
+	ledger.Ledger[*openBlock]
 	Root      string         `json:"root,omitempty"` // the main conversation's thread
 	Thoughts  []thought      `json:"thoughts,omitempty"`
 	Retries   map[string]int `json:"retries,omitempty"` // by turn
@@ -61,7 +62,7 @@ func (r *reader) begin(p place, it codexformat.Item) []conversation.Event {
 	case codexformat.KindText, codexformat.KindPlan:
 		b.Type = conversation.AssistantText
 	case codexformat.KindThinking:
-		r.Thoughts = append(r.Thoughts[max(0, len(r.Thoughts)-maxBlocks):], thought{ID: it.ID, Turn: p.turn, Created: b.CreatedAt})
+		r.Thoughts = append(r.Thoughts[max(0, len(r.Thoughts)-ledger.Max):], thought{ID: it.ID, Turn: p.turn, Created: b.CreatedAt})
 		return nil
 	case codexformat.KindCompaction:
 		b.Type, b.Subtype, b.Message = conversation.System, "compaction", compacted
@@ -73,7 +74,7 @@ func (r *reader) begin(p place, it codexformat.Item) []conversation.Event {
 	default:
 		return r.call(p, it)
 	}
-	return r.start(&openBlock{Conversation: where, Turn: p.turn, Block: b}, p.at)
+	return r.Start(&openBlock{Turn: p.turn, Entry: ledger.Entry{Conversation: where, Block: b}}, p.at)
 }
 
 const compacted = "The conversation was compacted."
@@ -81,14 +82,14 @@ const compacted = "The conversation was compacted."
 // call opens the block of a call.
 func (r *reader) call(p place, it codexformat.Item) []conversation.Event {
 	r.ToolCalls++
-	o := &openBlock{Conversation: r.conversation(p.thread), Turn: p.turn, Block: conversation.Block{
+	o := &openBlock{Turn: p.turn, Entry: ledger.Entry{Conversation: r.conversation(p.thread), Block: conversation.Block{
 		ID: it.ID, Type: conversation.ToolUse, Status: conversation.Pending, CreatedAt: p.created(it.Started),
 		Name: it.Name, ToolUseID: it.ID,
-	}}
+	}}}
 	if it.Subagent() {
 		o.Block.Type, o.Block.ToolUseID = conversation.Subagent, ""
 	}
-	return append(r.start(o, p.at), o.running(conversation.Updates{Input: it.Input, SubagentID: it.Child}, p.at))
+	return append(r.Start(o, p.at), o.running(conversation.Updates{Input: it.Input, SubagentID: it.Child}, p.at))
 }
 
 // say reads more of a message or of thinking. Part numbers the parts of a summary.
@@ -104,10 +105,10 @@ func (r *reader) say(p place, id, words string, part int) []conversation.Event {
 		if t == nil {
 			return nil
 		}
-		o = &openBlock{Conversation: where, Turn: p.turn, Part: part, Block: conversation.Block{
+		o = &openBlock{Turn: p.turn, Part: part, Entry: ledger.Entry{Conversation: where, Block: conversation.Block{
 			ID: id, Type: conversation.Thinking, Status: conversation.Streaming, CreatedAt: t.Created,
-		}}
-		events = append(events, r.start(o, p.at)...)
+		}}}
+		events = append(events, r.Start(o, p.at)...)
 	}
 	if o.Block.Type != conversation.AssistantText && o.Block.Type != conversation.Thinking {
 		return nil
@@ -138,7 +139,7 @@ func (r *reader) finish(p place, it codexformat.Item) []conversation.Event {
 	case codexformat.KindUser:
 		b.Type, b.Content = conversation.UserMessage, it.Text
 		_, b.PromptID, b.Author = codexformat.ParseClientID(it.Client)
-		return whole(where, b, p.at)
+		return ledger.Whole(where, b, p.at)
 	case codexformat.KindText, codexformat.KindPlan:
 		b.Type, b.Content = conversation.AssistantText, it.Text
 	case codexformat.KindThinking:
@@ -161,11 +162,10 @@ func (r *reader) finish(p place, it codexformat.Item) []conversation.Event {
 	}
 	o := r.find(where, it.ID)
 	if o == nil {
-		return whole(where, b, p.at)
+		return ledger.Whole(where, b, p.at)
 	}
-	r.forget(o)
 	b.CreatedAt = o.Block.CreatedAt
-	return []conversation.Event{complete(where, b, p.at)}
+	return []conversation.Event{r.Settle(o, b, p.at)}
 }
 
 // called reads that a call has ended: a tool's with its result. A subagent works on until its
@@ -184,25 +184,24 @@ func (r *reader) called(p place, it codexformat.Item) []conversation.Event {
 			if status == conversation.Success {
 				status = conversation.Failed
 			}
-			return append(events, r.close(o, status, p.at))
+			return append(events, r.Close(o, status, p.at))
 		}
 		if o.Block.SubagentID != it.Child {
 			events = append(events, o.running(conversation.Updates{SubagentID: it.Child}, p.at))
 		}
 		return events
 	}
-	r.forget(o)
 	b := o.Block
 	b.Status = status
 	if len(it.Input) > 0 {
 		b.Input = it.Input
 	}
-	events = append(events, complete(where, b, p.at))
+	events = append(events, r.Settle(o, b, p.at))
 	output, err := json.Marshal(it.Output)
 	if err != nil {
 		output = []byte(`""`) // a string always encodes
 	}
-	return append(events, whole(where, conversation.Block{
+	return append(events, ledger.Whole(where, conversation.Block{
 		ID: it.ID + "/result", Type: conversation.ToolResult, Status: status, CreatedAt: p.created(it.Completed),
 		ToolUseID: it.ID, Output: output, IsError: status == conversation.Failed,
 	}, p.at)...)
@@ -216,7 +215,7 @@ func (r *reader) retry(p place, message string, ms int64) []conversation.Event {
 		r.Retries = map[string]int{}
 	}
 	r.Retries[p.turn]++
-	return append(events, whole(r.conversation(p.thread), conversation.Block{
+	return append(events, ledger.Whole(r.conversation(p.thread), conversation.Block{
 		ID: p.turn + "/retry/" + strconv.Itoa(r.Retries[p.turn]), Type: conversation.System, Status: conversation.Complete,
 		CreatedAt: p.created(ms), Subtype: "retry", Message: message,
 	}, p.at)...)
@@ -228,7 +227,7 @@ func (r *reader) void(p place) []conversation.Event {
 	for _, o := range slices.Clone(r.Open) {
 		writing := o.Block.Type == conversation.AssistantText || o.Block.Type == conversation.Thinking
 		if o.Turn == p.turn && writing {
-			events = append(events, r.remove(o, p.at))
+			events = append(events, r.Remove(o, p.at))
 		}
 	}
 	return events
@@ -249,17 +248,17 @@ func (r *reader) over(p place, v codexformat.Verdict) []conversation.Event {
 		status := conversation.Aborted
 		switch {
 		case o.wordless():
-			events = append(events, r.remove(o, p.at))
+			events = append(events, r.Remove(o, p.at))
 			continue
 		case o.Block.Type == conversation.System:
 			status = conversation.Complete
 		case o.Block.Type == conversation.ToolUse && v.Status == codexformat.Completed:
 			status = conversation.Success // it works on in the background
 		}
-		events = append(events, r.close(o, status, p.at))
+		events = append(events, r.Close(o, status, p.at))
 	}
 	if v.Status == codexformat.Failed {
-		events = append(events, whole(where, conversation.Block{
+		events = append(events, ledger.Whole(where, conversation.Block{
 			ID: p.turn + "/error", Type: conversation.System, Status: conversation.Complete,
 			CreatedAt: p.created(v.MS), Subtype: "error", Message: v.Message,
 		}, p.at)...)
@@ -272,26 +271,26 @@ func (r *reader) over(p place, v codexformat.Verdict) []conversation.Event {
 func (r *reader) leave(p place, v codexformat.Verdict) []conversation.Event {
 	for _, o := range r.Open {
 		if o.Block.Type == conversation.Subagent && o.Block.SubagentID == p.thread {
-			return []conversation.Event{r.close(o, v.Block(), p.at)}
+			return []conversation.Event{r.Close(o, v.Block(), p.at)}
 		}
 	}
 	return nil
 }
 
-// cut closes what is open, the innermost first: a subagent ends before its block.
-func (r *reader) cut(at time.Time) []conversation.Event {
+// Cut closes what is open, the innermost first: a subagent ends before its block.
+func (r *reader) Cut(at time.Time) []conversation.Event {
 	var events []conversation.Event
 	for len(r.Open) > 0 {
 		o := r.Open[len(r.Open)-1]
 		if o.wordless() {
-			events = append(events, r.remove(o, at))
+			events = append(events, r.Remove(o, at))
 			continue
 		}
 		status := conversation.Aborted
 		if o.Block.Type == conversation.System {
 			status = conversation.Complete
 		}
-		events = append(events, r.close(o, status, at))
+		events = append(events, r.Close(o, status, at))
 	}
 	r.Thoughts = nil
 	return events

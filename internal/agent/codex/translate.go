@@ -11,6 +11,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/agent"
 	"github.com/overwinter-dev/overwinter/internal/agent/codex/codexformat"
 	"github.com/overwinter-dev/overwinter/internal/agent/jsonscan"
+	"github.com/overwinter-dev/overwinter/internal/agent/ledger"
 	"github.com/overwinter-dev/overwinter/internal/agent/stdio"
 	"github.com/overwinter-dev/overwinter/internal/conversation"
 	"github.com/overwinter-dev/overwinter/internal/session"
@@ -94,7 +95,7 @@ func (t *translator) Translate(f agent.Frame) (agent.Translation, error) {
 }
 
 // Cut closes what is open.
-func (t *translator) Cut(at time.Time) []conversation.Event { return t.state.cut(at.UTC()) }
+func (t *translator) Cut(at time.Time) []conversation.Event { return t.state.Cut(at.UTC()) }
 
 func (t *translator) emit(events ...conversation.Event) {
 	t.out.Events = append(t.out.Events, events...)
@@ -160,7 +161,7 @@ func (t *translator) line(f agent.Frame) {
 
 // unparsed keeps the beginning of a line that is not understood.
 func (t *translator) unparsed(f agent.Frame, at time.Time) {
-	t.emit(whole(conversation.Main, conversation.Block{
+	t.emit(ledger.Whole(conversation.Main, conversation.Block{
 		ID:   fmt.Sprintf("unparsed/%s/%d", t.run.RunID, f.No),
 		Type: conversation.System, Status: conversation.Complete, CreatedAt: at,
 		Subtype: "unparsed", Message: codexformat.Bounded(string(f.Data[:min(len(f.Data), codexformat.MaxRaw)])),
@@ -268,7 +269,7 @@ func (t *translator) started(p codexformat.Params) {
 		return // of a run before
 	}
 	if this := (codexformat.Turn{Thread: p.Thread, ID: info.ID}); !slices.Contains(t.state.Turns, this) {
-		t.state.Turns = append(t.state.Turns[max(0, len(t.state.Turns)-maxBlocks):], this)
+		t.state.Turns = append(t.state.Turns[max(0, len(t.state.Turns)-ledger.Max):], this)
 	}
 }
 
@@ -328,7 +329,7 @@ func (t *translator) settle(at time.Time) {
 
 // end ends the run.
 func (t *translator) end(v verdictState, at time.Time) {
-	t.emit(t.state.cut(at)...)
+	t.emit(t.state.Cut(at)...)
 	for _, w := range t.state.Waiting {
 		t.out.Resolved = append(t.out.Resolved, w.ID)
 	}

@@ -8,6 +8,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/agent"
 	"github.com/overwinter-dev/overwinter/internal/agent/acp/acpformat"
 	"github.com/overwinter-dev/overwinter/internal/agent/gemini/geminiformat"
+	"github.com/overwinter-dev/overwinter/internal/agent/ledger"
 	"github.com/overwinter-dev/overwinter/internal/conversation"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
@@ -87,13 +88,13 @@ func (t *translator) called(u geminiformat.Update, at time.Time) bool {
 	if u.ID == "" {
 		return false
 	}
-	if t.state.find(u.ID) == nil && u.Status != "completed" && u.Status != "failed" {
+	if t.state.Find(u.ID) == nil && u.Status != "completed" && u.Status != "failed" {
 		t.emit(t.state.began(u.ID, geminiformat.ToolNote{Name: geminiformat.ToolName(u.ID), Title: u.Title}, at, at)...)
 		return true
 	}
 	switch u.Status {
 	case "in_progress":
-		if o := t.state.find(u.ID); o != nil && o.Block.Status == conversation.Pending {
+		if o := t.state.Find(u.ID); o != nil && o.Block.Status == conversation.Pending {
 			t.emit(t.state.running(o, at)...)
 		}
 	case "completed", "failed":
@@ -124,7 +125,7 @@ func (t *translator) asked(m frame, at time.Time) bool {
 	if !t.state.Bridged {
 		t.emit(t.state.closeText(at)...)
 		t.state.Text = ""
-		if t.state.find(u.ID) == nil {
+		if t.state.Find(u.ID) == nil {
 			t.emit(t.state.began(u.ID, geminiformat.ToolNote{Name: geminiformat.ToolName(u.ID), Title: u.Title, Asked: true}, at, at)...)
 		}
 	}
@@ -166,7 +167,7 @@ func (t *translator) responded(f agent.Frame, m frame, at time.Time) {
 		t.state.Session = result.SessionID
 	}
 	if e := m.Error; e != nil {
-		t.emit(whole(conversation.Main, conversation.Block{
+		t.emit(ledger.Whole(conversation.Main, conversation.Block{
 			ID: "error/" + t.made(f), Type: conversation.System, Status: conversation.Complete, CreatedAt: at,
 			Subtype: "error", Message: geminiformat.Bounded(e.Message),
 		}, at)...)

@@ -7,6 +7,7 @@ import (
 
 	"github.com/overwinter-dev/overwinter/internal/agent"
 	"github.com/overwinter-dev/overwinter/internal/agent/gemini/geminiformat"
+	"github.com/overwinter-dev/overwinter/internal/agent/ledger"
 	"github.com/overwinter-dev/overwinter/internal/conversation"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
@@ -60,7 +61,7 @@ func (t *translator) native(f agent.Frame, l frame, at time.Time) bool {
 		return t.nativeResult(l, at)
 	case "error":
 		t.state.Failure = l.Message
-		t.emit(whole(conversation.Main, conversation.Block{
+		t.emit(ledger.Whole(conversation.Main, conversation.Block{
 			ID: "error/" + id, Type: conversation.System, Status: conversation.Complete, CreatedAt: at,
 			Subtype: "error", Message: geminiformat.Bounded(l.Message),
 		}, at)...)
@@ -85,7 +86,7 @@ func (t *translator) native(f agent.Frame, l frame, at time.Time) bool {
 }
 
 func (t *translator) nativeCall(l frame, at time.Time) bool {
-	if l.ToolID == "" || t.state.find(l.ToolID) != nil {
+	if l.ToolID == "" || t.state.Find(l.ToolID) != nil {
 		return false
 	}
 	note := geminiformat.ToolNote{Name: l.ToolName}
@@ -96,15 +97,15 @@ func (t *translator) nativeCall(l frame, at time.Time) bool {
 		note.Title = "Delegating to agent '" + args.AgentName + "'"
 	}
 	t.emit(t.state.began(l.ToolID, note, at, at)...)
-	if o := t.state.find(l.ToolID); o != nil && len(l.Arguments) > 0 {
+	if o := t.state.Find(l.ToolID); o != nil && len(l.Arguments) > 0 {
 		o.Block.Input = l.Arguments
-		t.emit(change(o, conversation.Updates{Input: l.Arguments}, at))
+		t.emit(o.Updated(conversation.Updates{Input: l.Arguments}, at))
 	}
 	return true
 }
 
 func (t *translator) nativeResult(l frame, at time.Time) bool {
-	o := t.state.find(l.ToolID)
+	o := t.state.Find(l.ToolID)
 	if o == nil {
 		return false
 	}

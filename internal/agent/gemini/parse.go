@@ -146,7 +146,7 @@ func (p *parser) journal(c *chatFile) {
 		}
 		p.fold(p.heed(n, p.at))
 	}
-	p.fold(p.cut(p.at))
+	p.fold(p.Cut(p.at))
 }
 
 // chat reads a chat file of the agent. It is read as a log: messages stay, even if the agent has

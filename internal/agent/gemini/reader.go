@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/overwinter-dev/overwinter/internal/agent/gemini/geminiformat"
+	"github.com/overwinter-dev/overwinter/internal/agent/ledger"
 	"github.com/overwinter-dev/overwinter/internal/agent/stdio"
 	"github.com/overwinter-dev/overwinter/internal/conversation"
 	"github.com/overwinter-dev/overwinter/internal/lazyregexp"
@@ -22,7 +23,7 @@ var delegating = lazyregexp.New(`^Delegating to agent '(.+)'$`)
 // reader makes blocks of the bridge's notes and of chat files. The translator and the parser share
 // it, so that both see the same.
 type reader struct {
-	ledger
+	ledger.Ledger[*openBlock]
 	// Run is the run of the turn, if the bridge has reported it. Responses counts the model's
 	// messages in it: text has no id while it streams.
 	Run       string `json:"run,omitempty"`
@@ -58,19 +59,19 @@ func (r *reader) heed(n stdio.Note, at time.Time) []conversation.Event {
 		_ = json.Unmarshal(n.Data, &r.Said) // a note that says nothing
 	case geminiformat.NoteTool:
 		var d geminiformat.ToolNote
-		if !geminiformat.Decode(n.Data, &d) || n.ID == "" || r.find(n.ID) != nil {
+		if !geminiformat.Decode(n.Data, &d) || n.ID == "" || r.Find(n.ID) != nil {
 			return nil
 		}
 		return r.began(n.ID, d, stamped(d.At, at), at)
 	case geminiformat.NoteAnswered:
-		if o := r.find(n.ID); o != nil && geminiformat.IsTrue(n.Data) && o.Block.Status == conversation.Pending {
+		if o := r.Find(n.ID); o != nil && geminiformat.IsTrue(n.Data) && o.Block.Status == conversation.Pending {
 			return r.running(o, at)
 		}
 	case geminiformat.NoteSubagent:
 		var d geminiformat.SubagentNote
 		if o := r.called(n, &d); o != nil && n.ID != "" {
 			o.Block.SubagentID = n.ID
-			return []conversation.Event{change(o, conversation.Updates{SubagentID: n.ID}, at)}
+			return []conversation.Event{o.Updated(conversation.Updates{SubagentID: n.ID}, at)}
 		}
 	case geminiformat.NoteInterrupt:
 		r.Interrupted = true
@@ -86,7 +87,7 @@ func (r *reader) heed(n stdio.Note, at time.Time) []conversation.Event {
 	case stdio.NoteFailed, stdio.NoteDeadline:
 		return r.system("error", n, at)
 	case geminiformat.NoteEnd:
-		return r.cut(at)
+		return r.Cut(at)
 	}
 	return nil
 }
@@ -96,7 +97,7 @@ func (r *reader) called(n stdio.Note, d *geminiformat.SubagentNote) *openBlock {
 	if !geminiformat.Decode(n.Data, d) {
 		return nil
 	}
-	o := r.find(d.ToolUseID)
+	o := r.Find(d.ToolUseID)
 	if o == nil || o.Block.Type != conversation.Subagent {
 		return nil
 	}
@@ -109,9 +110,9 @@ func (r *reader) prompt(n stdio.Note, at time.Time) []conversation.Event {
 	if !geminiformat.Decode(n.Data, &d) || n.RunID == "" {
 		return nil
 	}
-	events := r.cut(at)
+	events := r.Cut(at)
 	r.Run, r.Responses, r.Prompted, r.Interrupted, r.Said = n.RunID, 0, true, false, ""
-	return append(events, whole(conversation.Main, conversation.Block{
+	return append(events, ledger.Whole(conversation.Main, conversation.Block{
 		ID: n.RunID + "/prompt", Type: conversation.UserMessage, Status: conversation.Complete, CreatedAt: stamped(d.At, at),
 		Content: d.Content, PromptID: d.PromptID, Author: d.Author,
 	}, at)...)
@@ -123,7 +124,7 @@ func (r *reader) system(subtype string, n stdio.Note, at time.Time) []conversati
 	geminiformat.Decode(n.Data, &d)
 	created := stamped(d.At, at)
 	id := fmt.Sprintf("%s/%s/%d", subtype, r.Run, created.UnixMilli())
-	return r.settle(conversation.Main, conversation.Block{
+	return r.Show(conversation.Main, conversation.Block{
 		ID: id, Type: conversation.System, Status: conversation.Complete, CreatedAt: created,
 		Subtype: subtype, Message: geminiformat.Bounded(n.Message),
 	}, at)
@@ -139,7 +140,7 @@ func (r *reader) compacted(n stdio.Note, at time.Time) []conversation.Event {
 	if !geminiformat.Decode(d.Added[0], &rec) || rec.ID == "" {
 		return nil
 	}
-	return r.settle(conversation.Main, conversation.Block{
+	return r.Show(conversation.Main, conversation.Block{
 		ID: rec.ID, Type: conversation.System, Status: conversation.Complete, CreatedAt: stamped(d.At, at),
 		Subtype: "compaction", Message: geminiformat.Bounded(geminiformat.Words(rec.Content)),
 	}, at)
@@ -165,7 +166,7 @@ func (r *reader) told(conv string, rec geminiformat.Record, at time.Time) []conv
 	if said == "" || rec.ID == "" || !r.once("record/"+conv+"/"+rec.ID) {
 		return nil
 	}
-	return whole(conv, conversation.Block{
+	return ledger.Whole(conv, conversation.Block{
 		ID: rec.ID, Type: conversation.System, Status: conversation.Complete, CreatedAt: at,
 		Subtype: rec.Type, Message: geminiformat.Bounded(said),
 	}, at)
@@ -201,12 +202,12 @@ func (r *reader) user(conv string, rec geminiformat.Record, at time.Time) []conv
 	case conv == conversation.Main && r.Run != "", strings.HasPrefix(said, reminderTag):
 		// From the program itself in the name of the user: that it goes in circles, or should
 		// continue.
-		return whole(conv, conversation.Block{
+		return ledger.Whole(conv, conversation.Block{
 			ID: rec.ID, Type: conversation.System, Status: conversation.Complete, CreatedAt: at,
 			Subtype: "reminder", Message: geminiformat.Bounded(said),
 		}, at)
 	}
-	return whole(conv, conversation.Block{
+	return ledger.Whole(conv, conversation.Block{
 		ID: rec.ID, Type: conversation.UserMessage, Status: conversation.Complete, CreatedAt: at, Content: said,
 	}, at)
 }
@@ -257,13 +258,13 @@ func (r *reader) response(conv string, rec geminiformat.Record, at time.Time) []
 	}
 	id := r.next(conv, rec.ID)
 	for i, t := range rec.Thoughts {
-		events = append(events, r.settle(conv, conversation.Block{
+		events = append(events, r.Show(conv, conversation.Block{
 			ID: thinkingID(id, i), Type: conversation.Thinking, Status: conversation.Complete,
 			CreatedAt: when(t.Timestamp, at), Content: t.Text(),
 		}, at)...)
 	}
 	if content != "" {
-		events = append(events, r.settle(conv, conversation.Block{
+		events = append(events, r.Show(conv, conversation.Block{
 			ID: textID(id), Type: conversation.AssistantText, Status: conversation.Complete, CreatedAt: at, Content: content,
 		}, at)...)
 	}
@@ -279,12 +280,12 @@ func (r *reader) partial(d geminiformat.PartialNote, created, at time.Time) []co
 	}
 	var events []conversation.Event
 	for i, t := range d.Thoughts {
-		events = append(events, r.settle(conversation.Main, conversation.Block{
+		events = append(events, r.Show(conversation.Main, conversation.Block{
 			ID: thinkingID(id, i), Type: conversation.Thinking, Status: status, CreatedAt: created, Content: t,
 		}, at)...)
 	}
 	if d.Text != "" {
-		events = append(events, r.settle(conversation.Main, conversation.Block{
+		events = append(events, r.Show(conversation.Main, conversation.Block{
 			ID: textID(id), Type: conversation.AssistantText, Status: status, CreatedAt: created, Content: d.Text,
 		}, at)...)
 	}
@@ -324,8 +325,8 @@ func (r *reader) began(id string, d geminiformat.ToolNote, created, at time.Time
 		// What it is called with is written down at its end.
 		b.Input = geminiformat.Data(map[string]string{"title": d.Title})
 	}
-	o := &openBlock{Conversation: conversation.Main, Block: b}
-	events := r.start(o, at)
+	o := &openBlock{Entry: ledger.Entry{Conversation: conversation.Main, Block: b}}
+	events := r.Start(o, at)
 	if !d.Asked {
 		events = append(events, r.running(o, at)...)
 	}
@@ -334,7 +335,7 @@ func (r *reader) began(id string, d geminiformat.ToolNote, created, at time.Time
 
 func (r *reader) running(o *openBlock, at time.Time) []conversation.Event {
 	o.Block.Status = conversation.Running
-	return []conversation.Event{change(o, conversation.Updates{Status: conversation.Running}, at)}
+	return []conversation.Event{o.Updated(conversation.Updates{Status: conversation.Running}, at)}
 }
 
 // ended shows a call that has ended, and its result, which follows all calls that were made with
@@ -365,7 +366,7 @@ func (r *reader) ended(conv string, c geminiformat.ToolCall, at time.Time) (use,
 		geminiformat.Decode(c.Args, &args)
 		block.Type, block.Name, block.ToolUseID, block.SubagentID = conversation.Subagent, args.AgentName, "", c.AgentID
 	}
-	if o := r.find(c.ID); o != nil {
+	if o := r.Find(c.ID); o != nil {
 		block.CreatedAt = o.Block.CreatedAt
 		if block.SubagentID == "" {
 			block.SubagentID = o.Block.SubagentID
@@ -378,7 +379,7 @@ func (r *reader) ended(conv string, c geminiformat.ToolCall, at time.Time) (use,
 		}
 	}
 	r.Usage.ToolCalls++
-	return r.settle(conv, block, at), whole(conv, conversation.Block{
+	return r.Show(conv, block, at), ledger.Whole(conv, conversation.Block{
 		ID: resultID(c.ID), Type: conversation.ToolResult, Status: block.Status, CreatedAt: at,
 		ToolUseID: c.ID, Output: output, IsError: block.Status == conversation.Failed,
 	}, at)
@@ -386,15 +387,15 @@ func (r *reader) ended(conv string, c geminiformat.ToolCall, at time.Time) (use,
 
 // says shows a piece of what the model is saying. Space at both ends waits until more follows.
 func (r *reader) says(id, piece string, at time.Time) []conversation.Event {
-	o := r.find(id)
+	o := r.Find(id)
 	if o == nil {
 		if piece = strings.TrimLeftFunc(piece, geminiformat.IsSpace); piece == "" {
 			return nil
 		}
-		o = &openBlock{Conversation: conversation.Main, Block: conversation.Block{
+		o = &openBlock{Entry: ledger.Entry{Conversation: conversation.Main, Block: conversation.Block{
 			ID: id, Type: conversation.AssistantText, Status: conversation.Streaming, CreatedAt: at,
-		}}
-		return append(r.start(o, at), r.more(o, piece, at)...)
+		}}}
+		return append(r.Start(o, at), r.more(o, piece, at)...)
 	}
 	return r.more(o, piece, at)
 }
@@ -409,26 +410,19 @@ func (r *reader) more(o *openBlock, piece string, at time.Time) []conversation.E
 	if !o.Cut {
 		o.Text = conversation.AppendText(o.Text, text)
 	}
-	return []conversation.Event{delta(o, text, at)}
+	return []conversation.Event{o.Delta(text, at)}
 }
 
 // thinks shows a thought, which comes whole. It stays open until it is written down.
 func (r *reader) thinks(response, text string, at time.Time) []conversation.Event {
 	i := 0
-	for r.find(thinkingID(response, i)) != nil {
+	for r.Find(thinkingID(response, i)) != nil {
 		i++
 	}
-	o := &openBlock{Conversation: conversation.Main, Text: []byte(text), Block: conversation.Block{
+	o := &openBlock{Entry: ledger.Entry{Conversation: conversation.Main, Text: []byte(text), Block: conversation.Block{
 		ID: thinkingID(response, i), Type: conversation.Thinking, Status: conversation.Streaming, CreatedAt: at,
-	}}
-	return append(r.start(o, at), delta(o, text, at))
-}
-
-func delta(o *openBlock, text string, at time.Time) conversation.Event {
-	return conversation.Event{
-		Type: conversation.EventTextDelta, ConversationID: o.Conversation, At: at,
-		Data: conversation.TextDelta{BlockID: o.Block.ID, Delta: text},
-	}
+	}}}
+	return append(r.Start(o, at), o.Delta(text, at))
 }
 
 func (r *reader) metadata(at time.Time) conversation.Event {
@@ -461,7 +455,7 @@ func (r *reader) closeText(at time.Time) []conversation.Event {
 			i++
 			continue
 		}
-		events = append(events, r.close(o, conversation.Complete, at)) // which takes it out
+		events = append(events, r.Close(o, conversation.Complete, at)) // which takes it out
 	}
 	return events
 }

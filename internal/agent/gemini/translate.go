@@ -11,6 +11,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/agent/acp"
 	"github.com/overwinter-dev/overwinter/internal/agent/acp/acpformat"
 	"github.com/overwinter-dev/overwinter/internal/agent/gemini/geminiformat"
+	"github.com/overwinter-dev/overwinter/internal/agent/ledger"
 	"github.com/overwinter-dev/overwinter/internal/agent/stdio"
 	"github.com/overwinter-dev/overwinter/internal/conversation"
 	"github.com/overwinter-dev/overwinter/internal/session"
@@ -81,7 +82,7 @@ func (t *translator) Translate(f agent.Frame) (agent.Translation, error) {
 }
 
 // Cut closes what is open.
-func (t *translator) Cut(at time.Time) []conversation.Event { return t.state.cut(at.UTC()) }
+func (t *translator) Cut(at time.Time) []conversation.Event { return t.state.Cut(at.UTC()) }
 
 func (t *translator) emit(events ...conversation.Event) {
 	t.out.Events = append(t.out.Events, events...)
@@ -136,7 +137,7 @@ type frame struct {
 
 // unparsed keeps the beginning of a line that is not understood.
 func (t *translator) unparsed(f agent.Frame, at time.Time) {
-	t.emit(whole(conversation.Main, conversation.Block{
+	t.emit(ledger.Whole(conversation.Main, conversation.Block{
 		ID:   fmt.Sprintf("unparsed/%s/%d", t.run.RunID, f.No),
 		Type: conversation.System, Status: conversation.Complete, CreatedAt: at,
 		Subtype: "unparsed", Message: geminiformat.Bounded(string(f.Data)),
@@ -188,7 +189,7 @@ func (t *translator) end(outcome session.Outcome, reason string, at time.Time) {
 		outcome, reason = session.OutcomeUnknown, "the bridge does not say how the turn ended"
 	}
 	t.out.Resolved = append(t.out.Resolved, t.state.Waiting...)
-	t.emit(t.state.cut(at)...)
+	t.emit(t.state.Cut(at)...)
 	t.emit(t.state.metadata(at))
 	t.out.End = &agent.TurnEnd{Outcome: outcome, Reason: reason, Usage: t.state.Usage, Model: t.state.Model}
 	t.state = state{Ended: true}

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/overwinter-dev/overwinter/internal/agent"
+	"github.com/overwinter-dev/overwinter/internal/agent/ledger"
 	"github.com/overwinter-dev/overwinter/internal/agent/opencode/opencodeformat"
 	"github.com/overwinter-dev/overwinter/internal/conversation"
 )
@@ -48,7 +49,7 @@ func (t *translator) release(where string, at time.Time) {
 			return false
 		}
 		t.capture.noted(h.from)
-		t.emit(whole(where, h.block, at)...)
+		t.emit(ledger.Whole(where, h.block, at)...)
 		return true
 	})
 }
@@ -98,7 +99,7 @@ func (t *translator) Continue() agent.Translator {
 	next := &translator{run: t.run, capture: t.capture}
 	if t.capture != nil {
 		next.state = state{
-			ledger: t.state.ledger, Root: t.state.Root, Children: t.state.Children, Title: t.state.Title,
+			work: t.state.work, Root: t.state.Root, Children: t.state.Children, Title: t.state.Title,
 			Retry: t.state.Retry, Retries: t.state.Retries,
 		}
 	}
@@ -128,8 +129,8 @@ func (t *translator) takeBack(chosen func(shownBlock) bool, at time.Time) []conv
 		if !chosen(b) {
 			return false
 		}
-		if o := t.state.find(b.id); o != nil {
-			t.state.forget(o)
+		if o := t.state.Find(b.id); o != nil {
+			t.state.Forget(o)
 		}
 		events = append(events, conversation.Event{
 			Type: conversation.EventBlockRemoved, ConversationID: b.conversation, At: at,

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/overwinter-dev/overwinter/internal/agent/ledger"
 	"github.com/overwinter-dev/overwinter/internal/agent/opencode/opencodeformat"
 	"github.com/overwinter-dev/overwinter/internal/conversation"
 	"github.com/overwinter-dev/overwinter/internal/session"
@@ -31,7 +32,7 @@ func (t *translator) runLine(data []byte, at time.Time) bool {
 	}
 	switch {
 	case l.Error != nil:
-		t.emit(whole(t.conversationOf(l.SessionID), conversation.Block{
+		t.emit(ledger.Whole(t.conversationOf(l.SessionID), conversation.Block{
 			ID: fmt.Sprintf("error/%s/%d", l.SessionID, at.UnixMilli()), Type: conversation.System, Status: conversation.Complete,
 			CreatedAt: at, Subtype: subtypeError, Message: l.Error.Words(),
 		}, at)...)

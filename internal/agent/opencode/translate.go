@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/overwinter-dev/overwinter/internal/agent"
+	"github.com/overwinter-dev/overwinter/internal/agent/ledger"
 	"github.com/overwinter-dev/overwinter/internal/agent/opencode/opencodeformat"
 	"github.com/overwinter-dev/overwinter/internal/agent/stdio"
 	"github.com/overwinter-dev/overwinter/internal/conversation"
@@ -27,7 +28,7 @@ type translator struct {
 const stateVersion = 1
 
 type state struct {
-	ledger
+	work
 	turn
 	// Root is the session of the main conversation. Until it is known, Children are the sessions
 	// that cannot be it.
@@ -85,7 +86,7 @@ func (t *translator) Cut(at time.Time) []conversation.Event {
 	for _, where := range t.capture.waiting() {
 		t.release(where, at)
 	}
-	events := append(t.out.Events, t.state.cut(at)...)
+	events := append(t.out.Events, t.state.Cut(at)...)
 	t.out = agent.Translation{}
 	return append(events, t.settleReverts(at)...)
 }
@@ -217,7 +218,7 @@ func decoded[T any](e envelope, at time.Time, read func(T, time.Time)) bool {
 
 // unparsed keeps the beginning of a line that is not understood.
 func (t *translator) unparsed(f agent.Frame, data []byte, at time.Time) {
-	t.emit(whole(conversation.Main, conversation.Block{
+	t.emit(ledger.Whole(conversation.Main, conversation.Block{
 		ID: fmt.Sprintf("unparsed/%s/%d", t.run.RunID, f.No), Type: conversation.System,
 		Status: conversation.Complete, CreatedAt: at, Subtype: subtypeUnparsed, Message: opencodeformat.Bounded(string(data), opencodeformat.MaxWords),
 	}, at)...)
@@ -340,7 +341,7 @@ func (t *translator) failed(m *openMessage, e *opencodeformat.NativeError, at ti
 	m.Told = true
 	b := failureOf(m.native(), e)
 	t.capture.noted(shownBlock{conversation: m.Conversation, session: m.Session, message: m.ID, id: b.ID})
-	t.emit(whole(m.Conversation, b, at)...)
+	t.emit(ledger.Whole(m.Conversation, b, at)...)
 }
 
 type partEvent struct {
@@ -359,7 +360,7 @@ func (t *translator) updated(e partEvent, at time.Time) {
 	if isNew && !m.User {
 		t.emit(t.state.settle(m, conversation.Complete, at)...)
 	}
-	o := t.state.find(p.ID)
+	o := t.state.Find(p.ID)
 	if o == nil && !isNew {
 		return // it is over
 	}
@@ -378,7 +379,7 @@ func (t *translator) updated(e partEvent, at time.Time) {
 			return
 		}
 		t.capture.noted(m.shows(p, b.ID))
-		t.emit(whole(m.Conversation, t.signed(b, m), at)...)
+		t.emit(ledger.Whole(m.Conversation, t.signed(b, m), at)...)
 	case isText(p):
 		t.text(m, native, p, o, at)
 	default:
@@ -397,9 +398,9 @@ func (t *translator) signed(b conversation.Block, m *openMessage) conversation.B
 // text reads a text of the model: empty at first, whole in the end.
 func (t *translator) text(m *openMessage, native *opencodeformat.Message, p *opencodeformat.Part, o *openBlock, at time.Time) {
 	if o == nil {
-		o = &openBlock{Conversation: m.Conversation, Message: m.ID, Block: headOf(p, native)}
+		o = &openBlock{Message: m.ID, Entry: ledger.Entry{Conversation: m.Conversation, Block: headOf(p, native)}}
 		t.capture.noted(m.shows(p, p.ID))
-		t.emit(t.state.start(o, at)...)
+		t.emit(t.state.Start(o, at)...)
 	}
 	if !isEnded(p) { // what it has by then comes in pieces as well
 		return
@@ -412,7 +413,7 @@ func (t *translator) text(m *openMessage, native *opencodeformat.Message, p *ope
 	b := o.Block
 	say(&b, p.Text)
 	b.Status = conversation.Complete
-	t.emit(t.state.complete(o, b, at)...)
+	t.emit(t.state.Settle(o, b, at))
 }
 
 // said shows more of a text. What a compaction writes is shown when it is whole.
@@ -421,10 +422,7 @@ func (t *translator) said(o *openBlock, delta string, at time.Time) {
 	if o.Block.Type == conversation.System {
 		return
 	}
-	t.emit(conversation.Event{
-		Type: conversation.EventTextDelta, ConversationID: o.Conversation, At: at,
-		Data: conversation.TextDelta{BlockID: o.Block.ID, Delta: delta},
-	})
+	t.emit(o.Delta(delta, at))
 }
 
 type deltaEvent struct {
@@ -434,7 +432,7 @@ type deltaEvent struct {
 }
 
 func (t *translator) delta(e deltaEvent, at time.Time) {
-	o := t.state.find(e.PartID)
+	o := t.state.Find(e.PartID)
 	if o == nil || o.Whole || e.Field != "text" || e.Delta == "" || o.Call != "" || o.Block.Type == conversation.ToolResult {
 		return
 	}
@@ -446,18 +444,18 @@ func (t *translator) delta(e deltaEvent, at time.Time) {
 // that results of parallel calls are where the transcript has them.
 func (t *translator) call(m *openMessage, native *opencodeformat.Message, p *opencodeformat.Part, o *openBlock, at time.Time) {
 	if o == nil {
-		o = &openBlock{Conversation: m.Conversation, Message: m.ID, Block: headOf(p, native), Call: p.CallID}
-		t.emit(t.state.start(o, at)...)
-		t.emit(t.state.start(&openBlock{Conversation: m.Conversation, Message: m.ID, Block: conversation.Block{
+		o = &openBlock{Message: m.ID, Call: p.CallID, Entry: ledger.Entry{Conversation: m.Conversation, Block: headOf(p, native)}}
+		t.emit(t.state.Start(o, at)...)
+		t.emit(t.state.Start(&openBlock{Message: m.ID, Entry: ledger.Entry{Conversation: m.Conversation, Block: conversation.Block{
 			ID: resultID(p.ID), Type: conversation.ToolResult, Status: conversation.Pending, CreatedAt: o.Block.CreatedAt, ToolUseID: p.ID,
-		}}, at)...)
+		}}}, at)...)
 		t.capture.noted(m.shows(p, p.ID))
 		t.capture.noted(m.shows(p, resultID(p.ID)))
 		t.state.ToolCalls++
 	}
 	now := headOf(p, native) // a call of a tool that there is not gets another name
 	setCall(p, &now)
-	result := t.state.find(resultID(p.ID))
+	result := t.state.Find(resultID(p.ID))
 	status, over := callOutcome(p.State)
 	if !over {
 		if p.State.Status == callRunning {
@@ -467,9 +465,9 @@ func (t *translator) call(m *openMessage, native *opencodeformat.Message, p *ope
 		return
 	}
 	now.Status = status
-	t.emit(t.state.complete(o, now, at)...)
+	t.emit(t.state.Settle(o, now, at))
 	if result != nil {
-		t.emit(t.state.complete(result, resultOf(p, now, status), at)...)
+		t.emit(t.state.Settle(result, resultOf(p, now, status), at))
 	}
 }
 
@@ -488,7 +486,7 @@ func (t *translator) running(o *openBlock, now conversation.Block, at time.Time)
 		u.SubagentID, o.Block.SubagentID = now.SubagentID, now.SubagentID
 	}
 	if u.Status != "" || u.Name != "" || u.SubagentID != "" {
-		t.emit(update(o, u, at))
+		t.emit(o.Updated(u, at))
 	}
 }
 
@@ -507,7 +505,7 @@ func (t *translator) printed(result *openBlock, s *opencodeformat.ToolState, at 
 	if err != nil {
 		return // strings always encode
 	}
-	t.emit(update(result, conversation.Updates{Output: encoded}, at))
+	t.emit(result.Updated(conversation.Updates{Output: encoded}, at))
 }
 
 type removedEvent struct {
@@ -518,8 +516,8 @@ type removedEvent struct {
 func (t *translator) partRemoved(e removedEvent, at time.Time) {
 	t.emit(t.takeBack(func(b shownBlock) bool { return b.part != "" && b.part == e.PartID }, at)...)
 	for _, id := range []string{e.PartID, resultID(e.PartID)} {
-		if o := t.state.find(id); o != nil {
-			t.emit(t.state.remove(o, at)...)
+		if o := t.state.Find(id); o != nil {
+			t.emit(t.state.Remove(o, at))
 		}
 	}
 }
@@ -542,10 +540,10 @@ func (t *translator) status(e statusEvent, at time.Time) {
 	t.progressed(at)
 	t.state.Retries++
 	t.state.Retry = fmt.Sprintf("retry/%s/%d", t.run.RunID, t.state.Retries)
-	t.emit(t.state.start(&openBlock{Conversation: t.conversationOf(e.SessionID), Block: conversation.Block{
+	t.emit(t.state.Start(&openBlock{Entry: ledger.Entry{Conversation: t.conversationOf(e.SessionID), Block: conversation.Block{
 		ID: t.state.Retry, Type: conversation.System, Status: conversation.Streaming, CreatedAt: at, Subtype: subtypeRetry,
 		Message: opencodeformat.Bounded(fmt.Sprintf("attempt %d failed: %s", int64(e.Status.Attempt), e.Status.Message), opencodeformat.MaxWords),
-	}}, at)...)
+	}}}, at)...)
 }
 
 // progressed removes the block of a retry: the attempt has succeeded.
@@ -553,8 +551,8 @@ func (t *translator) progressed(at time.Time) {
 	if t.state.Retry == "" {
 		return
 	}
-	if o := t.state.find(t.state.Retry); o != nil {
-		t.emit(t.state.remove(o, at)...)
+	if o := t.state.Find(t.state.Retry); o != nil {
+		t.emit(t.state.Remove(o, at))
 	}
 	t.state.Retry = ""
 }

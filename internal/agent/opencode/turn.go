@@ -135,7 +135,7 @@ func (t *translator) end(v opencodeformat.EndNote, at time.Time) {
 	// In a captured stream the agent continues, and itself reports the outcome of what is open.
 	goesOn := t.capture != nil && !t.state.Noted
 	if !goesOn {
-		t.emit(t.state.cut(at)...)
+		t.emit(t.state.Cut(at)...)
 	}
 	t.emit(t.metadata(at))
 	usage := t.state.Usage

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/overwinter-dev/overwinter/internal/agent/ledger"
 	"github.com/overwinter-dev/overwinter/internal/agent/stdio"
 	"github.com/overwinter-dev/overwinter/internal/conversation"
 	"github.com/overwinter-dev/overwinter/internal/session"
@@ -45,13 +46,13 @@ func (r *Recorder) note(n stdio.Note) []conversation.Event {
 			return nil
 		}
 		if !b.Status.Open() {
-			return []conversation.Event{r.Settle(b, b.CreatedAt)}
+			return r.Show("", b, b.CreatedAt)
 		}
 		if o := r.Find(b.ID); o != nil {
 			o.Block = b
-			return []conversation.Event{Event(conversation.EventBlockStart, conversation.BlockStart{Block: b}, b.CreatedAt)}
+			return []conversation.Event{o.Started(b.CreatedAt)}
 		}
-		return r.Start(&OpenBlock{Block: b}, b.CreatedAt)
+		return r.Start(&OpenBlock{Entry: ledger.Entry{Block: b}}, b.CreatedAt)
 	}
 	return nil
 }

@@ -3,10 +3,10 @@ package acpformat
 import (
 	"encoding/json"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
+	"github.com/overwinter-dev/overwinter/internal/agent/ledger"
 	"github.com/overwinter-dev/overwinter/internal/conversation"
 	"github.com/overwinter-dev/overwinter/internal/lazyregexp"
 )
@@ -15,9 +15,9 @@ import (
 // transcript, a translator has one to show what streams.
 type Recorder struct {
 	// Prefix begins the ids of text, for which the agent has none; Texts counts it.
-	Prefix string       `json:"prefix,omitempty"`
-	Texts  int          `json:"texts,omitempty"`
-	Open   []*OpenBlock `json:"open,omitempty"` // in the order they were opened
+	Prefix string `json:"prefix,omitempty"`
+	Texts  int    `json:"texts,omitempty"`
+	ledger.Ledger[*OpenBlock]
 	// Calls counts the calls of tools.
 	Calls int64 `json:"calls,omitempty"`
 	// Interrupted: whatever ends from now on was aborted.
@@ -26,26 +26,12 @@ type Recorder struct {
 
 // OpenBlock is a block that has begun and not ended.
 type OpenBlock struct {
-	Block     conversation.Block `json:"block"`
-	Text      []byte             `json:"text,omitempty"` // deltas so far; the block's content is empty meanwhile
-	MessageID string             `json:"messageId,omitempty"`
-	Shown     json.RawMessage    `json:"shown,omitempty"` // what a call has brought so far
-	Output    json.RawMessage    `json:"output,omitempty"`
-	Given     bool               `json:"given,omitempty"` // the agent has reported the call's input
-	Cut       bool               `json:"cut,omitempty"`   // there was more text than a state may have
-}
-
-// MaxOpen is how many blocks are open at once, at most.
-const MaxOpen = 64
-
-// Find returns the open block with the id, the newest first; nil if there is none.
-func (r *Recorder) Find(id string) *OpenBlock {
-	for _, o := range slices.Backward(r.Open) {
-		if o.Block.ID == id {
-			return o
-		}
-	}
-	return nil
+	ledger.Entry
+	MessageID string          `json:"messageId,omitempty"`
+	Shown     json.RawMessage `json:"shown,omitempty"` // what a call has brought so far
+	Output    json.RawMessage `json:"output,omitempty"`
+	Given     bool            `json:"given,omitempty"` // the agent has reported the call's input
+	Cut       bool            `json:"cut,omitempty"`   // there was more text than a state may have
 }
 
 // text is the text that streams, or nil.
@@ -58,44 +44,10 @@ func (r *Recorder) text() *OpenBlock {
 	return nil
 }
 
-// Start opens a block. Where too many are open, the oldest is closed as aborted.
-func (r *Recorder) Start(o *OpenBlock, at time.Time) []conversation.Event {
-	var events []conversation.Event
-	if len(r.Open) >= MaxOpen {
-		events = append(events, r.close(r.Open[0], conversation.Aborted, at))
-	}
-	r.Open = append(r.Open, o)
-	return append(events, Event(conversation.EventBlockStart, conversation.BlockStart{Block: o.Block}, at))
-}
-
-// close completes an open block with what it has.
-func (r *Recorder) close(o *OpenBlock, status conversation.BlockStatus, at time.Time) conversation.Event {
-	if len(o.Text) > 0 {
-		o.Block.Content = string(o.Text)
-	}
-	o.Block.Status = status
-	return r.Settle(o.Block, at)
-}
-
-// Settle completes a block, open or not.
-func (r *Recorder) Settle(b conversation.Block, at time.Time) conversation.Event {
-	r.Open = slices.DeleteFunc(r.Open, func(o *OpenBlock) bool { return o.Block.ID == b.ID })
-	return Event(conversation.EventBlockComplete, conversation.BlockComplete{Block: b}, at)
-}
-
-// Cut closes everything, as aborted.
-func (r *Recorder) Cut(at time.Time) []conversation.Event {
-	var events []conversation.Event
-	for _, o := range slices.Clone(r.Open) {
-		events = append(events, r.close(o, conversation.Aborted, at))
-	}
-	return events
-}
-
 // CloseText completes the text that streams, if any does.
 func (r *Recorder) CloseText(at time.Time) []conversation.Event {
 	if o := r.text(); o != nil {
-		return []conversation.Event{r.close(o, conversation.Complete, at)}
+		return []conversation.Event{r.Close(o, conversation.Complete, at)}
 	}
 	return nil
 }
@@ -129,19 +81,19 @@ func (r *Recorder) chunk(kind conversation.BlockType, u update, at time.Time) []
 	var events []conversation.Event
 	o := r.text()
 	if o != nil && (o.Block.Type != kind || o.MessageID != u.MessageID) {
-		events, o = append(events, r.close(o, conversation.Complete, at)), nil
+		events, o = append(events, r.Close(o, conversation.Complete, at)), nil
 	}
 	if o == nil {
-		o = &OpenBlock{MessageID: u.MessageID, Block: conversation.Block{
+		o = &OpenBlock{MessageID: u.MessageID, Entry: ledger.Entry{Block: conversation.Block{
 			ID: fmt.Sprintf("%s/%d", r.Prefix, r.Texts), Type: kind, Status: conversation.Streaming, CreatedAt: at,
-		}}
+		}}}
 		r.Texts++
 		events = append(events, r.Start(o, at)...)
 	}
 	if !o.Cut {
 		o.Text = conversation.AppendText(o.Text, words)
 	}
-	return append(events, Event(conversation.EventTextDelta, conversation.TextDelta{BlockID: o.Block.ID, Delta: words}, at))
+	return append(events, o.Delta(words, at))
 }
 
 // Call reads an update of a call; asked means that it waits for permission.
@@ -149,10 +101,10 @@ func (r *Recorder) Call(u update, asked bool, at time.Time) []conversation.Event
 	events := r.CloseText(at)
 	o := r.Find(u.ID)
 	if o == nil {
-		o = &OpenBlock{Block: conversation.Block{
+		o = &OpenBlock{Entry: ledger.Entry{Block: conversation.Block{
 			ID: u.ID, Type: conversation.ToolUse, Status: conversation.Pending, CreatedAt: at, Name: u.Name(), ToolUseID: u.ID,
 			Input: u.CalledWith(),
-		}}
+		}}}
 		r.Calls++
 		events = append(events, r.Start(o, at)...)
 	}
@@ -171,7 +123,7 @@ func (r *Recorder) Call(u update, asked bool, at time.Time) []conversation.Event
 		o.Block.Status, changed.Status = conversation.Running, conversation.Running
 	}
 	if changed.Status != "" || changed.Name != "" || changed.Input != nil {
-		events = append(events, Event(conversation.EventBlockUpdate, conversation.BlockUpdate{BlockID: o.Block.ID, Updates: changed}, at))
+		events = append(events, o.Updated(changed, at))
 	}
 	if len(u.Content) > 0 && string(u.Content) != "null" && string(u.Content) != "[]" {
 		o.Shown = u.Content
@@ -193,12 +145,10 @@ func (r *Recorder) ended(o *OpenBlock, status conversation.BlockStatus, at time.
 	if r.Interrupted {
 		status = conversation.Aborted
 	}
-	result := conversation.Block{
-		ID: o.Block.ID + "/result", Type: conversation.ToolResult, Status: conversation.Running, CreatedAt: at, ToolUseID: o.Block.ID,
-	}
-	head := Event(conversation.EventBlockStart, conversation.BlockStart{Block: result}, at)
-	result.Status, result.Output, result.IsError = status, output(o.Output, o.Shown), status == conversation.Failed
-	return []conversation.Event{r.close(o, status, at), head, Event(conversation.EventBlockComplete, conversation.BlockComplete{Block: result}, at)}
+	return append([]conversation.Event{r.Close(o, status, at)}, ledger.Whole("", conversation.Block{
+		ID: o.Block.ID + "/result", Type: conversation.ToolResult, Status: status, CreatedAt: at, ToolUseID: o.Block.ID,
+		Output: output(o.Output, o.Shown), IsError: status == conversation.Failed,
+	}, at)...)
 }
 
 var word = lazyregexp.New(`^[A-Za-z0-9_.:-]+$`)
@@ -254,7 +204,7 @@ func (r *Recorder) plan(entries []planEntry, at time.Time) []conversation.Event 
 		}
 		said = append(said, mark+e.Content)
 	}
-	return Whole(conversation.Block{
+	return ledger.Whole("", conversation.Block{
 		ID: r.Prefix + "/plan", Type: conversation.System, Status: conversation.Complete, CreatedAt: at,
 		Subtype: "plan", Message: strings.Join(said, "\n"),
 	}, at)
@@ -264,9 +214,4 @@ func (r *Recorder) plan(entries []planEntry, at time.Time) []conversation.Event 
 func HasFields(raw json.RawMessage) bool {
 	s := string(raw)
 	return s != "" && s != "null" && s != "{}"
-}
-
-// Event returns an event of the main conversation.
-func Event(kind conversation.EventType, data any, at time.Time) conversation.Event {
-	return conversation.Event{Type: kind, ConversationID: conversation.Main, At: at, Data: data}
 }
