@@ -128,7 +128,7 @@ var importRules = []importRule{
 const echoHome = "api"
 
 // What below internal/agent is no agent: any package may import it.
-var notAgents = []string{"agenttest", "bridged", "catalog", "jsonscan", "ledger", "npm", "stdio"}
+var notAgents = []string{"agenttest", "bridged", "catalog", "jsonscan", "ledger", "npm", "stdio", "translate"}
 
 // runnerAgents are the programs of agents inside a sandbox.
 const runnerAgents = "internal/runner/agents"

@@ -1,24 +1,22 @@
 package acp
 
 import (
-	"bytes"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/overwinter-dev/overwinter/internal/agent"
 	"github.com/overwinter-dev/overwinter/internal/agent/acp/acpformat"
 	"github.com/overwinter-dev/overwinter/internal/agent/ledger"
 	"github.com/overwinter-dev/overwinter/internal/agent/stdio"
+	"github.com/overwinter-dev/overwinter/internal/agent/translate"
 	"github.com/overwinter-dev/overwinter/internal/conversation"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
 // translator reads the lines of one run.
 type translator struct {
-	run   agent.RunContext
+	translate.Turn
 	state state
-	out   agent.Translation // of the frame that is being read
 }
 
 // stateVersion is the version of the form of a state.
@@ -36,11 +34,9 @@ type state struct {
 // NewTranslator starts a run, or resumes from a state. Without a run id it reads every turn of a
 // stream as one.
 func (Adapter) NewTranslator(run agent.RunContext, from []byte) (agent.Translator, error) {
-	t := &translator{run: run, state: state{Bridged: run.RunID != ""}}
-	if len(from) > 0 {
-		if err := agent.DecodeState(from, stateVersion, &t.state); err != nil {
-			return nil, fmt.Errorf("acp translator of run %s: state: %w", run.RunID, err)
-		}
+	t := &translator{Turn: translate.Turn{Run: run}, state: state{Bridged: run.RunID != ""}}
+	if err := t.Restore("acp", from, stateVersion, &t.state); err != nil {
+		return nil, err
 	}
 	return t, nil
 }
@@ -53,35 +49,16 @@ func (t *translator) State() ([]byte, error) {
 	return agent.EncodeState(stateVersion, &s)
 }
 
-// Translate reads one frame. Frames after the end of the turn are ignored.
+// Translate reads one frame.
 func (t *translator) Translate(f agent.Frame) (agent.Translation, error) {
-	if t.state.Ended {
-		return agent.Translation{}, nil
-	}
-	t.out = agent.Translation{}
-	switch f.Stream {
-	case agent.Stdout:
-		t.line(f)
-	case agent.Exit:
-		t.exit(f)
-	}
-	out := t.out
-	t.out = agent.Translation{}
-	return out, nil
+	return t.Read(f, t.state.Ended, t.line, t.exit), nil
 }
 
 // Cut closes what is open.
 func (t *translator) Cut(at time.Time) []conversation.Event { return t.state.Cut(at.UTC()) }
 
-func (t *translator) emit(events ...conversation.Event) {
-	t.out.Events = append(t.out.Events, events...)
-}
-
 func (t *translator) line(f agent.Frame) {
-	at := f.At.UTC()
-	if len(bytes.TrimSpace(f.Data)) == 0 {
-		return
-	}
+	at := f.At
 	if n, ok := stdio.ParseNote(f.Data); ok {
 		t.note(n, at)
 		return
@@ -102,18 +79,14 @@ func (t *translator) line(f agent.Frame) {
 		understood = false
 	}
 	if !understood {
-		t.emit(ledger.Whole("", conversation.Block{
-			ID:   fmt.Sprintf("unparsed/%s/%d", t.run.RunID, f.No),
-			Type: conversation.System, Status: conversation.Complete, CreatedAt: at,
-			Subtype: "unparsed", Message: acpformat.Bounded(string(f.Data)),
-		}, at)...)
+		t.Unparsed(f, acpformat.Bounded(string(f.Data)))
 	}
 }
 
 // note reads a line of the bridge.
 func (t *translator) note(n stdio.Note, at time.Time) {
 	t.state.Bridged = true
-	mine := t.run.RunID == "" || n.RunID == t.run.RunID
+	mine := t.Mine(n.RunID)
 	switch n.Type {
 	case stdio.NoteRun:
 		if mine {
@@ -126,7 +99,7 @@ func (t *translator) note(n stdio.Note, at time.Time) {
 			t.end(d, at)
 		}
 	case acpformat.NoteAnswered:
-		t.resolved(n.ID)
+		t.Resolve(&t.state.Waiting, n.ID)
 	case acpformat.NoteBlock:
 		var b conversation.Block
 		if t.state.Begun && acpformat.Decode(n.Data, &b) && b.ID != "" {
@@ -140,21 +113,21 @@ func (t *translator) block(b conversation.Block, at time.Time) {
 	o := t.state.Find(b.ID)
 	switch {
 	case !b.Status.Open():
-		t.emit(t.state.Show("", b, at)...)
+		t.Emit(t.state.Show("", b, at)...)
 	case o == nil:
 		running := b.Status == conversation.Running
 		if running {
 			b.Status = conversation.Pending
 		}
 		o = &acpformat.OpenBlock{Entry: ledger.Entry{Block: b}}
-		t.emit(t.state.Start(o, at)...)
+		t.Emit(t.state.Start(o, at)...)
 		if running {
 			o.Block.Status = conversation.Running
-			t.emit(o.Updated(conversation.Updates{Status: conversation.Running}, at))
+			t.Emit(o.Updated(conversation.Updates{Status: conversation.Running}, at))
 		}
 	default:
 		o.Block = b
-		t.emit(o.Updated(conversation.Updates{Status: b.Status, Name: b.Name, Input: b.Input}, at))
+		t.Emit(o.Updated(conversation.Updates{Status: b.Status, Name: b.Name, Input: b.Input}, at))
 	}
 }
 
@@ -169,9 +142,9 @@ func (t *translator) update(f agent.Frame, m message, at time.Time) bool {
 			t.state.Prefix = fmt.Sprintf("%s/%d", p.SessionID, f.No)
 		}
 		if p.Update.Kind == acpformat.UpdateUser {
-			t.emit(t.state.CloseText(at)...)
+			t.Emit(t.state.CloseText(at)...)
 			if words := acpformat.Words(p.Update.Content); words != "" {
-				t.emit(ledger.Whole("", conversation.Block{
+				t.Emit(ledger.Whole("", conversation.Block{
 					ID: fmt.Sprintf("%s/%d", p.SessionID, f.No), Type: conversation.UserMessage, Status: conversation.Complete,
 					CreatedAt: at, Content: words,
 				}, at)...)
@@ -179,14 +152,14 @@ func (t *translator) update(f agent.Frame, m message, at time.Time) bool {
 			return true
 		}
 		events, ok := t.state.Update(p.Update, at)
-		t.emit(events...)
+		t.Emit(events...)
 		return ok
 	}
 	switch p.Update.Kind {
 	case acpformat.UpdateText, acpformat.UpdateThought:
 		if t.state.Begun {
 			events, _ := t.state.Update(p.Update, at)
-			t.emit(events...)
+			t.Emit(events...)
 		}
 		return true
 	}
@@ -201,7 +174,7 @@ func (t *translator) asked(m message, at time.Time) bool {
 		return false
 	}
 	if !t.state.Bridged {
-		t.emit(t.state.Call(u, true, at)...)
+		t.Emit(t.state.Call(u, true, at)...)
 	} else if !t.state.Begun {
 		return true
 	}
@@ -219,19 +192,8 @@ func (t *translator) asked(m message, at time.Time) bool {
 	if q.Title == "" {
 		q.Title = q.ToolName
 	}
-	if !slices.Contains(t.state.Waiting, q.ID) {
-		t.state.Waiting = append(t.state.Waiting, q.ID)
-		t.out.Questions = append(t.out.Questions, q)
-	}
+	t.Ask(&t.state.Waiting, q)
 	return true
-}
-
-func (t *translator) resolved(id string) {
-	before := len(t.state.Waiting)
-	t.state.Waiting = slices.DeleteFunc(t.state.Waiting, func(w string) bool { return w == id })
-	if len(t.state.Waiting) < before {
-		t.out.Resolved = append(t.out.Resolved, id)
-	}
 }
 
 // responded reads the answer to a request. Where there is no bridge to say so, the one to a prompt
@@ -240,9 +202,9 @@ func (t *translator) responded(f agent.Frame, m message, at time.Time) {
 	if t.state.Bridged {
 		return
 	}
-	t.emit(t.state.CloseText(at)...)
+	t.Emit(t.state.CloseText(at)...)
 	if m.Error != nil {
-		t.emit(ledger.Whole("", conversation.Block{
+		t.Emit(ledger.Whole("", conversation.Block{
 			ID: fmt.Sprintf("error/%d", f.No), Type: conversation.System, Status: conversation.Complete, CreatedAt: at,
 			Subtype: "error", Message: acpformat.Bounded(m.Error.Message),
 		}, at)...)
@@ -270,22 +232,16 @@ func (t *translator) end(d acpformat.EndNote, at time.Time) {
 	if !t.state.Bridged {
 		d.Usage.ToolCalls = t.state.Calls
 	}
-	t.out.Resolved = append(t.out.Resolved, t.state.Waiting...)
-	t.emit(t.state.Cut(at)...)
-	t.emit(conversation.Event{
-		Type: conversation.EventMetadataUpdate, ConversationID: conversation.Main, At: at,
-		Data: conversation.MetadataUpdate{
-			Usage:   conversation.Usage{InputTokens: d.Usage.InputTokens, OutputTokens: d.Usage.OutputTokens},
-			CostUSD: d.Usage.CostUSD, Model: d.Model,
-		},
-	})
-	t.out.End = &agent.TurnEnd{Outcome: d.Outcome, Reason: d.Reason, Usage: d.Usage, Model: d.Model}
+	t.Out.Resolved = append(t.Out.Resolved, t.state.Waiting...)
+	t.Emit(t.state.Cut(at)...)
+	t.Emit(translate.Usage(d.Usage, d.Model, at))
+	t.Out.End = &agent.TurnEnd{Outcome: d.Outcome, Reason: d.Reason, Usage: d.Usage, Model: d.Model}
 	t.state = state{Ended: true}
 }
 
 // exit reads that the process has ended.
 func (t *translator) exit(f agent.Frame) {
-	end, events := agent.ReadExit(f)
-	t.end(acpformat.EndNote{Outcome: end.Outcome, Reason: end.Reason}, f.At.UTC())
-	t.emit(events...)
+	end, events := agent.ReadExit(f, agent.MaxStderr)
+	t.end(acpformat.EndNote{Outcome: end.Outcome, Reason: end.Reason}, f.At)
+	t.Emit(events...)
 }

@@ -58,7 +58,7 @@ func (t *translator) asked(l record) {
 		}
 	}
 	t.state.Waiting = append(t.state.Waiting, waiting{ID: q.ID, ToolUseID: q.ToolUseID})
-	t.out.Questions = append(t.out.Questions, q)
+	t.Out.Questions = append(t.Out.Questions, q)
 }
 
 func inquiries(input []byte) []agent.InquiryItem {
@@ -100,7 +100,7 @@ func (t *translator) responded(l record) {
 			response = value
 		}
 	})
-	if success && (jsonscan.Is(id, interruptID(t.run.RunID)) || (t.run.RunID == "" && jsonscan.Field(response, "still_queued") != nil)) {
+	if success && (jsonscan.Is(id, interruptID(t.Run.RunID)) || (t.Run.RunID == "" && jsonscan.Field(response, "still_queued") != nil)) {
 		t.state.Interrupted = true
 		return
 	}
@@ -126,7 +126,7 @@ func (t *translator) resolved(id string) {
 	before := len(t.state.Waiting)
 	t.state.Waiting = slices.DeleteFunc(t.state.Waiting, func(w waiting) bool { return w.ID == id })
 	if len(t.state.Waiting) < before {
-		t.out.Resolved = append(t.out.Resolved, id)
+		t.Out.Resolved = append(t.Out.Resolved, id)
 	}
 }
 

@@ -2,7 +2,6 @@ package claude
 
 import (
 	"bytes"
-	"fmt"
 	"slices"
 	"strconv"
 	"time"
@@ -10,14 +9,14 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/agent"
 	"github.com/overwinter-dev/overwinter/internal/agent/jsonscan"
 	"github.com/overwinter-dev/overwinter/internal/agent/ledger"
+	"github.com/overwinter-dev/overwinter/internal/agent/translate"
 	"github.com/overwinter-dev/overwinter/internal/conversation"
 )
 
 // translator reads the lines of one run.
 type translator struct {
-	run   agent.RunContext
+	translate.Turn
 	state state
-	out   agent.Translation // of the frame that is being read
 }
 
 // stateVersion is the version of the form of a state.
@@ -48,11 +47,9 @@ const maxShown = 256
 // NewTranslator starts a run, or resumes from a state. Without a run id it reads every turn of a
 // stream as one.
 func (Adapter) NewTranslator(run agent.RunContext, from []byte) (agent.Translator, error) {
-	t := &translator{run: run}
-	if len(from) > 0 {
-		if err := agent.DecodeState(from, stateVersion, &t.state); err != nil {
-			return nil, fmt.Errorf("claude translator of run %s: state: %w", run.RunID, err)
-		}
+	t := &translator{Turn: translate.Turn{Run: run}}
+	if err := t.Restore("claude", from, stateVersion, &t.state); err != nil {
+		return nil, err
 	}
 	return t, nil
 }
@@ -60,39 +57,20 @@ func (Adapter) NewTranslator(run agent.RunContext, from []byte) (agent.Translato
 // State returns what a later translator needs.
 func (t *translator) State() ([]byte, error) { return agent.EncodeState(stateVersion, &t.state) }
 
-// Translate reads one frame. Frames after the end of the turn are ignored.
+// Translate reads one frame.
 func (t *translator) Translate(f agent.Frame) (agent.Translation, error) {
-	if t.state.Ended {
-		return agent.Translation{}, nil
-	}
-	t.out = agent.Translation{}
-	switch f.Stream {
-	case agent.Stdout:
-		t.line(f)
-	case agent.Exit:
-		t.exit(f)
-	}
-	out := t.out
-	t.out = agent.Translation{}
-	return out, nil
+	return t.Read(f, t.state.Ended, t.line, t.exit), nil
 }
 
 // Cut closes what is open.
 func (t *translator) Cut(at time.Time) []conversation.Event { return t.state.cut(at.UTC()) }
 
-func (t *translator) emit(events ...conversation.Event) {
-	t.out.Events = append(t.out.Events, events...)
-}
-
 // line reads a line of stdout.
 func (t *translator) line(f agent.Frame) {
-	at := f.At.UTC()
-	if len(bytes.TrimSpace(f.Data)) == 0 {
-		return
-	}
+	at := f.At
 	l, ok := decode(f.Data)
 	if !ok {
-		t.unparsed(f, at)
+		t.Unparsed(f, bounded(f.Data, maxRaw))
 		return
 	}
 	switch string(l.kind[1 : len(l.kind)-1]) {
@@ -101,7 +79,7 @@ func (t *translator) line(f agent.Frame) {
 	case "assistant":
 		t.worked()
 		t.owed(at)
-		t.emit(t.state.assistant(l, at)...)
+		t.Emit(t.state.assistant(l, at)...)
 	case "user":
 		t.user(l, at)
 	case "system":
@@ -120,28 +98,19 @@ func (t *translator) line(f agent.Frame) {
 		t.mirror(l, at)
 	case "rate_limit_event", "conversation_reset", "tool_progress", "tool_use_summary", "auth_status", "keep_alive", "prompt_suggestion":
 	default:
-		t.unparsed(f, at)
+		t.Unparsed(f, bounded(f.Data, maxRaw))
 	}
-}
-
-// unparsed keeps the beginning of a line that is not understood.
-func (t *translator) unparsed(f agent.Frame, at time.Time) {
-	t.emit(ledger.Whole(conversation.Main, conversation.Block{
-		ID:   fmt.Sprintf("unparsed/%s/%d", t.run.RunID, f.No),
-		Type: conversation.System, Status: conversation.Complete, CreatedAt: at,
-		Subtype: "unparsed", Message: bounded(f.Data, maxRaw),
-	}, at)...)
 }
 
 // system reads a line about the session itself.
 func (t *translator) system(f agent.Frame, l record, at time.Time) {
 	if len(l.subtype) < 2 {
-		t.unparsed(f, at)
+		t.Unparsed(f, bounded(f.Data, maxRaw))
 		return
 	}
 	if l.noted() {
 		t.owed(at)
-		t.emit(t.state.system(t.state.conversationOf(l), jsonscan.Text(l.uuid), "notice", jsonscan.Text(l.content), l, at)...)
+		t.Emit(t.state.system(t.state.conversationOf(l), jsonscan.Text(l.uuid), "notice", jsonscan.Text(l.content), l, at)...)
 		return
 	}
 	switch string(l.subtype[1 : len(l.subtype)-1]) {
@@ -158,10 +127,10 @@ func (t *translator) system(f agent.Frame, l record, at time.Time) {
 		}
 	case "compact_boundary":
 		t.owed(at)
-		t.emit(t.state.compacted(l, at)...)
+		t.Emit(t.state.compacted(l, at)...)
 	case "api_retry":
 		t.owed(at)
-		t.emit(t.state.retried(l, string(jsonscan.Field(l.raw, "attempt")), string(jsonscan.Field(l.raw, "max_retries")),
+		t.Emit(t.state.retried(l, string(jsonscan.Field(l.raw, "attempt")), string(jsonscan.Field(l.raw, "max_retries")),
 			string(jsonscan.Field(l.raw, "error_status")), at)...)
 	case "task_started":
 		t.started(l, at)
@@ -170,7 +139,7 @@ func (t *translator) system(f agent.Frame, l record, at time.Time) {
 	case "local_command":
 		if words, ok := printed(jsonscan.Text(l.content)); ok {
 			t.owed(at)
-			t.emit(t.state.commandOutput(conversation.Main, jsonscan.Text(l.uuid), words, l, at)...)
+			t.Emit(t.state.commandOutput(conversation.Main, jsonscan.Text(l.uuid), words, l, at)...)
 		}
 	case "status", "thinking_tokens", "task_progress", "task_updated", "task_summary", "background_tasks_changed",
 		"hook_started", "hook_progress", "hook_response", "files_persisted", "elicitation_complete",
@@ -178,7 +147,7 @@ func (t *translator) system(f agent.Frame, l record, at time.Time) {
 		"turn_starting", "post_turn_summary", "notification", "commands_changed", "memory_saved", "memory_recall",
 		"plugin_install", "vcs_state_changed", "session_metadata", "agents_killed", "worker_shutting_down":
 	default:
-		t.unparsed(f, at)
+		t.Unparsed(f, bounded(f.Data, maxRaw))
 	}
 }
 
@@ -204,7 +173,7 @@ func (t *translator) started(l record, at time.Time) {
 	if !jsonscan.Is(kind, "local_agent") || a.ID == "" || a.ToolUseID == "" || t.state.agentOf(a.ToolUseID) != nil {
 		return
 	}
-	t.emit(t.state.enters(a, jsonscan.Text(prompt), at)...)
+	t.Emit(t.state.enters(a, jsonscan.Text(prompt), at)...)
 }
 
 // notified reads that a background task has ended. A command in the foreground has no output file.
@@ -231,14 +200,14 @@ func (t *translator) notified(l record, at time.Time) {
 	if file == "" && t.state.find(n.toolUseID) == nil {
 		return
 	}
-	t.emit(t.state.notice(conversation.Main, n, l, at)...)
+	t.Emit(t.state.notice(conversation.Main, n, l, at)...)
 }
 
 // user reads what a person or a tool sent the model.
 func (t *translator) user(l record, at time.Time) {
 	where := t.state.conversationOf(l)
 	if where != conversation.Main {
-		t.emit(t.state.user(l, at)...)
+		t.Emit(t.state.user(l, at)...)
 		return
 	}
 	id := jsonscan.Text(l.uuid)
@@ -251,7 +220,7 @@ func (t *translator) user(l record, at time.Time) {
 	if !l.isReplay {
 		t.worked()
 		t.owed(at)
-		t.emit(t.state.user(l, at)...)
+		t.Emit(t.state.user(l, at)...)
 		t.answered(l)
 		return
 	}
@@ -278,14 +247,14 @@ func (t *translator) person(id string, events []conversation.Event) {
 			}
 			events[i].Data = conversation.BlockComplete{Block: t.signed(d.Block)}
 		}
-		t.emit(events[i])
+		t.Emit(events[i])
 	}
 }
 
 // signed says whose message a block is, if it is the prompt of this run.
 func (t *translator) signed(b conversation.Block) conversation.Block {
-	if t.run.RunID != "" && b.Type == conversation.UserMessage && b.ID == messageUUID(t.run.RunID, 0) {
-		b.PromptID, b.Author = t.run.PromptID, t.run.Author
+	if t.Run.RunID != "" && b.Type == conversation.UserMessage && b.ID == messageUUID(t.Run.RunID, 0) {
+		b.PromptID, b.Author = t.Run.PromptID, t.Run.Author
 	}
 	return b
 }
@@ -301,7 +270,7 @@ func (t *translator) shown(id string) {
 func (t *translator) owed(at time.Time) {
 	for _, id := range t.state.Owed {
 		t.state.kept(conversation.Main, id)
-		t.emit(t.state.start(&openBlock{Entry: ledger.Entry{Conversation: conversation.Main, Block: t.signed(conversation.Block{
+		t.Emit(t.state.start(&openBlock{Entry: ledger.Entry{Conversation: conversation.Main, Block: t.signed(conversation.Block{
 			ID: id, Type: conversation.UserMessage, Status: conversation.Streaming, CreatedAt: at,
 		})}}, at))
 	}
@@ -323,9 +292,9 @@ func (t *translator) partial(l record, at time.Time) {
 		id := jsonscan.Text(jsonscan.Field(e.message, "id"))
 		t.owed(at)
 		if id != t.state.Writing {
-			t.emit(t.state.void(conversation.Main, at)...)
+			t.Emit(t.state.void(conversation.Main, at)...)
 		}
-		t.emit(t.state.release(conversation.Main, at)...)
+		t.Emit(t.state.release(conversation.Main, at)...)
 		t.state.Writing, t.state.Part, t.state.Holding = id, 0, true
 	case jsonscan.Is(e.kind, "content_block_start"):
 		t.opened(e, at)
@@ -336,9 +305,9 @@ func (t *translator) partial(l record, at time.Time) {
 		if abandoned := jsonscan.Field(l.raw, "abandoned_blocks"); len(abandoned) > 0 {
 			from, _ = strconv.Atoi(string(jsonscan.Field(abandoned, "from_block_index")))
 		}
-		t.emit(t.state.voidFrom(conversation.Main, from, at)...)
+		t.Emit(t.state.voidFrom(conversation.Main, from, at)...)
 		t.state.Holding = false
-		t.emit(t.state.release(conversation.Main, at)...)
+		t.Emit(t.state.release(conversation.Main, at)...)
 	}
 }
 
@@ -395,8 +364,8 @@ func (t *translator) opened(e event, at time.Time) {
 	}
 	t.worked()
 	t.owed(at)
-	t.emit(t.state.summarized(conversation.Main, at)...)
-	t.emit(t.state.start(o, at))
+	t.Emit(t.state.summarized(conversation.Main, at)...)
+	t.Emit(t.state.start(o, at))
 }
 
 // closed removes a text without words: the agent does not pass it on.
@@ -407,7 +376,7 @@ func (t *translator) closed(e event, at time.Time) {
 	}
 	o := t.state.written(t.state.Writing, index)
 	if o != nil && o.Block.Type == conversation.AssistantText && !o.Long && len(bytes.TrimSpace(o.Text)) == 0 {
-		t.emit(t.state.remove(o, at))
+		t.Emit(t.state.remove(o, at))
 	}
 }
 
@@ -438,7 +407,7 @@ func (t *translator) delta(e event, at time.Time) {
 		return
 	}
 	o.say(delta)
-	t.emit(o.Delta(delta, at))
+	t.Emit(o.Delta(delta, at))
 }
 
 // mirror reads lines of the transcript, which come a little later. Of use are messages of people
@@ -478,7 +447,7 @@ func (t *translator) mirrored(l record, at time.Time) {
 func (t *translator) title(raw []byte, at time.Time) {
 	for _, name := range []string{"aiTitle", "customTitle", "title"} {
 		if title := jsonscan.Text(jsonscan.Field(raw, name)); title != "" {
-			t.emit(conversation.Event{
+			t.Emit(conversation.Event{
 				Type: conversation.EventTitle, At: at, Data: conversation.Title{Title: title},
 			})
 			return

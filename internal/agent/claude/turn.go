@@ -8,7 +8,7 @@ import (
 
 	"github.com/overwinter-dev/overwinter/internal/agent"
 	"github.com/overwinter-dev/overwinter/internal/agent/jsonscan"
-	"github.com/overwinter-dev/overwinter/internal/conversation"
+	"github.com/overwinter-dev/overwinter/internal/agent/translate"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
@@ -49,10 +49,10 @@ type verdict struct {
 
 // awaited is the uuid of the message that the run waits for.
 func (t *translator) awaited() string {
-	if t.run.RunID == "" {
+	if t.Run.RunID == "" {
 		return ""
 	}
-	return messageUUID(t.run.RunID, t.state.Continues)
+	return messageUUID(t.Run.RunID, t.state.Continues)
 }
 
 // worked notes that the agent does something about the message that the run waits for. What it did
@@ -75,7 +75,7 @@ func (t *translator) lifecycle(l record, at time.Time) {
 			what = value
 		}
 	})
-	mine := t.run.RunID != "" && jsonscan.Is(id, t.awaited())
+	mine := t.Run.RunID != "" && jsonscan.Is(id, t.awaited())
 	switch {
 	case jsonscan.Is(what, "started"):
 		if message := jsonscan.Text(id); !slices.Contains(t.state.Shown, message) && !slices.Contains(t.state.Owed, message) && t.state.find(message) == nil {
@@ -101,7 +101,7 @@ func (t *translator) known(at time.Time) bool {
 	}
 	t.state.Continues++
 	t.state.Replayed = false
-	t.out.Input = t.Unheard()
+	t.Out.Input = t.Unheard()
 	return true
 }
 
@@ -144,7 +144,7 @@ func (t *translator) result(l record, at time.Time) {
 		}
 	})
 	t.spent(usage, models, total, at)
-	if t.run.RunID != "" && t.state.States && !t.state.Taken && !t.state.Replayed {
+	if t.Run.RunID != "" && t.state.States && !t.state.Taken && !t.state.Replayed {
 		return // of something that was under way before
 	}
 	t.worked()
@@ -191,7 +191,7 @@ func (t *translator) spent(usage, models, total []byte, at time.Time) {
 	}
 	t.state.Usage = t.state.Usage.Bounded()
 	t.state.Total = sum
-	t.emit(t.metadata(at))
+	t.Emit(translate.Usage(t.state.Usage, t.state.Model, at))
 }
 
 // use adds the tokens, and the cost if it is reported, of one model.
@@ -213,17 +213,6 @@ func (t *translator) use(usage []byte) {
 // count reads a number of tokens.
 func count(raw []byte) int64 { return int64(min(max(number(raw), 0), session.MaxTurnCount)) }
 
-func (t *translator) metadata(at time.Time) conversation.Event {
-	u := t.state.Usage
-	return conversation.Event{
-		Type: conversation.EventMetadataUpdate, ConversationID: conversation.Main, At: at,
-		Data: conversation.MetadataUpdate{
-			Usage:   conversation.Usage{InputTokens: u.InputTokens, OutputTokens: u.OutputTokens},
-			CostUSD: u.CostUSD, Model: t.state.Model,
-		},
-	}
-}
-
 // idle reads that the agent has nothing more to do.
 func (t *translator) idle(at time.Time) {
 	switch {
@@ -237,20 +226,9 @@ func (t *translator) idle(at time.Time) {
 
 // exit reads that the process has ended.
 func (t *translator) exit(f agent.Frame) {
-	at := f.At.UTC()
-	report, err := agent.ParseExit(f.Data)
-	if err != nil {
-		report = agent.ExitReport{Code: -1, Stderr: "the exit report cannot be read"}
-	}
-	if report.Interrupted {
-		t.end(verdict{Outcome: session.OutcomeCancelled, Reason: session.ReasonAborted}, at)
-		return
-	}
-	t.end(verdict{Outcome: session.OutcomeFailed, Reason: session.ReasonAgentCrashed}, at)
-	t.emit(conversation.Event{
-		Type: conversation.EventError, At: at,
-		Data: conversation.Problem{Code: session.ReasonAgentCrashed, Message: crashMessage(report)},
-	})
+	end, events := agent.ReadExit(f, maxRaw)
+	t.end(verdict{Outcome: end.Outcome, Reason: end.Reason}, f.At)
+	t.Emit(events...)
 }
 
 // end closes what is open and ends the turn.
@@ -259,26 +237,12 @@ func (t *translator) end(v verdict, at time.Time) {
 		v = verdict{Outcome: session.OutcomeCancelled, Reason: session.ReasonAborted}
 	}
 	for _, w := range t.state.Waiting {
-		t.out.Resolved = append(t.out.Resolved, w.ID)
+		t.Out.Resolved = append(t.Out.Resolved, w.ID)
 	}
-	t.emit(t.state.cut(at)...)
-	t.emit(t.metadata(at))
+	t.Emit(t.state.cut(at)...)
+	t.Emit(translate.Usage(t.state.Usage, t.state.Model, at))
 	usage := t.state.Usage
 	usage.ToolCalls = t.state.ToolCalls
-	t.out.End = &agent.TurnEnd{Outcome: v.Outcome, Reason: v.Reason, Usage: usage, Model: t.state.Model}
+	t.Out.End = &agent.TurnEnd{Outcome: v.Outcome, Reason: v.Reason, Usage: usage, Model: t.state.Model}
 	t.state = state{turn: turn{Ended: true}}
-}
-
-func crashMessage(r agent.ExitReport) string {
-	msg := fmt.Sprintf("the agent ended with exit code %d in the middle of a turn", r.Code)
-	if r.Signal != "" {
-		msg = fmt.Sprintf("the agent was ended by a signal (%s) in the middle of a turn", r.Signal)
-	}
-	if said := strings.TrimSpace(r.Stderr); said != "" {
-		if over := len(said) - maxRaw; over > 0 {
-			said = strings.ToValidUTF8(said[over:], "")
-		}
-		msg += ": " + said
-	}
-	return msg
 }

@@ -47,10 +47,10 @@ func (t *translator) asked(l codexformat.Frame, at time.Time) {
 		}
 	case codexformat.AskUser:
 		w.Asks, w.Thread = r.ItemID, r.Thread
-		t.emit(t.state.begin(place{thread: r.Thread, turn: r.Turn, at: at}, askItem(r.ItemID, q.Input, 0))...)
+		t.Emit(t.state.begin(place{thread: r.Thread, turn: r.Turn, at: at}, askItem(r.ItemID, q.Input, 0))...)
 	}
 	t.state.Waiting = append(t.state.Waiting, w)
-	t.out.Questions = append(t.out.Questions, q)
+	t.Out.Questions = append(t.Out.Questions, q)
 }
 
 // resolved reads that a request waits no more.
@@ -58,9 +58,9 @@ func (t *translator) resolved(request []byte, at time.Time) {
 	kept := t.state.Waiting[:0]
 	for _, w := range t.state.Waiting {
 		if string(w.Request) == string(request) {
-			t.out.Resolved = append(t.out.Resolved, w.ID)
+			t.Out.Resolved = append(t.Out.Resolved, w.ID)
 			if o := t.state.find(t.state.conversation(w.Thread), w.Asks); o != nil && !t.state.Noted {
-				t.emit(t.state.Close(o, conversation.Success, at))
+				t.Emit(t.state.Close(o, conversation.Success, at))
 			}
 			continue
 		}

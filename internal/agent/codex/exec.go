@@ -47,20 +47,20 @@ func (t *translator) exec(f agent.Frame, at time.Time) bool {
 		t.state.Begun = true
 	case "item.started", "item.updated":
 		if it, ok := t.execItem(l.Item); ok {
-			t.emit(t.state.begin(where, it)...)
+			t.Emit(t.state.begin(where, it)...)
 		}
 	case "item.completed":
 		if it, ok := t.execItem(l.Item); ok {
-			t.emit(t.state.finish(where, it)...)
+			t.Emit(t.state.finish(where, it)...)
 		}
 	case "error":
 		if strings.HasPrefix(l.Message, "Reconnecting") {
-			t.emit(t.state.retry(where, codexformat.Bounded(l.Message), 0)...)
+			t.Emit(t.state.retry(where, codexformat.Bounded(l.Message), 0)...)
 		}
 	case "turn.completed":
 		for _, o := range slices.Clone(t.state.Open) {
 			if o.Block.Type == conversation.Subagent {
-				t.emit(t.state.Close(o, conversation.Success, at)) // the stream does not say how it ended
+				t.Emit(t.state.Close(o, conversation.Success, at)) // the stream does not say how it ended
 			}
 		}
 		t.execEnd(l, codexformat.Verdict{Status: codexformat.Completed}, at)
@@ -80,7 +80,7 @@ func (t *translator) execItem(raw json.RawMessage) (codexformat.Item, bool) {
 }
 
 func (t *translator) execEnd(l execLine, v codexformat.Verdict, at time.Time) {
-	t.emit(t.state.over(place{thread: t.state.Root, turn: execTurn, at: at}, v)...)
+	t.Emit(t.state.over(place{thread: t.state.Root, turn: execTurn, at: at}, v)...)
 	t.state.Usage = session.Usage{InputTokens: l.Usage.Input, OutputTokens: l.Usage.Output}
 	t.end(*t.judge(v), at)
 }

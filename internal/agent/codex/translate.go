@@ -1,7 +1,6 @@
 package codex
 
 import (
-	"bytes"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -13,15 +12,15 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/agent/jsonscan"
 	"github.com/overwinter-dev/overwinter/internal/agent/ledger"
 	"github.com/overwinter-dev/overwinter/internal/agent/stdio"
+	"github.com/overwinter-dev/overwinter/internal/agent/translate"
 	"github.com/overwinter-dev/overwinter/internal/conversation"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
 // translator reads the lines of one run.
 type translator struct {
-	run   agent.RunContext
+	translate.Turn
 	state state
-	out   agent.Translation // of the frame that is being read
 }
 
 // stateVersion is the version of the form of a state.
@@ -65,11 +64,9 @@ type base struct {
 // NewTranslator starts a run, or resumes from a state. Without a run id it reads every turn of a
 // stream as one.
 func (Adapter) NewTranslator(run agent.RunContext, from []byte) (agent.Translator, error) {
-	t := &translator{run: run}
-	if len(from) > 0 {
-		if err := agent.DecodeState(from, stateVersion, &t.state); err != nil {
-			return nil, fmt.Errorf("codex translator of run %s: state: %w", run.RunID, err)
-		}
+	t := &translator{Turn: translate.Turn{Run: run}}
+	if err := t.Restore("codex", from, stateVersion, &t.state); err != nil {
+		return nil, err
 	}
 	return t, nil
 }
@@ -77,29 +74,13 @@ func (Adapter) NewTranslator(run agent.RunContext, from []byte) (agent.Translato
 // State returns what a later translator needs.
 func (t *translator) State() ([]byte, error) { return agent.EncodeState(stateVersion, &t.state) }
 
-// Translate reads one frame. Frames after the end of the turn are ignored.
+// Translate reads one frame.
 func (t *translator) Translate(f agent.Frame) (agent.Translation, error) {
-	if t.state.Ended {
-		return agent.Translation{}, nil
-	}
-	t.out = agent.Translation{}
-	switch f.Stream {
-	case agent.Stdout:
-		t.line(f)
-	case agent.Exit:
-		t.exit(f)
-	}
-	out := t.out
-	t.out = agent.Translation{}
-	return out, nil
+	return t.Read(f, t.state.Ended, t.line, t.exit), nil
 }
 
 // Cut closes what is open.
 func (t *translator) Cut(at time.Time) []conversation.Event { return t.state.Cut(at.UTC()) }
-
-func (t *translator) emit(events ...conversation.Event) {
-	t.out.Events = append(t.out.Events, events...)
-}
 
 // decodeFrame reads a line of the agent; false means that it is no JSON object. What a request says
 // is its own, for questions are kept; everything else is inside the line.
@@ -132,17 +113,14 @@ func decodeFrame(line []byte) (codexformat.Frame, bool) {
 
 // line reads a line of stdout.
 func (t *translator) line(f agent.Frame) {
-	if len(bytes.TrimSpace(f.Data)) == 0 {
-		return
-	}
-	at := f.At.UTC()
+	at := f.At
 	if note, ok := stdio.ParseNote(f.Data); ok {
 		t.note(note, at)
 		return
 	}
 	l, ok := decodeFrame(f.Data)
 	if !ok {
-		t.unparsed(f, at)
+		t.unparsed(f)
 		return
 	}
 	switch {
@@ -154,18 +132,14 @@ func (t *translator) line(f agent.Frame) {
 		t.replied(l)
 	default:
 		if !t.exec(f, at) {
-			t.unparsed(f, at)
+			t.unparsed(f)
 		}
 	}
 }
 
 // unparsed keeps the beginning of a line that is not understood.
-func (t *translator) unparsed(f agent.Frame, at time.Time) {
-	t.emit(ledger.Whole(conversation.Main, conversation.Block{
-		ID:   fmt.Sprintf("unparsed/%s/%d", t.run.RunID, f.No),
-		Type: conversation.System, Status: conversation.Complete, CreatedAt: at,
-		Subtype: "unparsed", Message: codexformat.Bounded(string(f.Data[:min(len(f.Data), codexformat.MaxRaw)])),
-	}, at)...)
+func (t *translator) unparsed(f agent.Frame) {
+	t.Unparsed(f, codexformat.Bounded(string(f.Data[:min(len(f.Data), codexformat.MaxRaw)])))
 }
 
 // replied reads a response: that to the start of a thread says which it is.
@@ -198,23 +172,23 @@ func (t *translator) notified(f agent.Frame, l codexformat.Frame, at time.Time) 
 		t.completed(p, at)
 	case "item/started":
 		if it, ok := codexformat.DecodeItem(p.Item); ok && mine {
-			t.emit(t.state.begin(where, it)...)
+			t.Emit(t.state.begin(where, it)...)
 		}
 	case "item/completed":
 		if it, ok := codexformat.DecodeItem(p.Item); ok && mine {
-			t.emit(t.state.finish(where, it)...)
+			t.Emit(t.state.finish(where, it)...)
 		}
 	case "item/agentMessage/delta", "item/plan/delta", "item/reasoning/textDelta":
 		if mine {
-			t.emit(t.state.say(where, p.ItemID, p.Delta, 0)...)
+			t.Emit(t.state.say(where, p.ItemID, p.Delta, 0)...)
 		}
 	case "item/reasoning/summaryTextDelta":
 		if mine {
-			t.emit(t.state.say(where, p.ItemID, p.Delta, p.Part)...)
+			t.Emit(t.state.say(where, p.ItemID, p.Delta, p.Part)...)
 		}
 	case "error":
 		if mine && p.Retry {
-			t.emit(t.state.retry(where, codexformat.Problem(p.Error), l.Sent)...)
+			t.Emit(t.state.retry(where, codexformat.Problem(p.Error), l.Sent)...)
 		}
 	case "thread/tokenUsage/updated":
 		if mine {
@@ -228,11 +202,11 @@ func (t *translator) notified(f agent.Frame, l codexformat.Frame, at time.Time) 
 		}
 	case "thread/name/updated":
 		if title := codexformat.First(p.Name, p.NewName); title != "" && p.Thread == t.state.Root {
-			t.emit(conversation.Event{Type: conversation.EventTitle, At: at, Data: conversation.Title{Title: title}})
+			t.Emit(conversation.Event{Type: conversation.EventTitle, At: at, Data: conversation.Title{Title: title}})
 		}
 	default:
 		if !known(l.Method) {
-			t.unparsed(f, at)
+			t.unparsed(f)
 		}
 	}
 }
@@ -290,7 +264,7 @@ func (t *translator) completed(p codexformat.Params, at time.Time) {
 	}
 	t.state.Turns = slices.Delete(t.state.Turns, i, i+1)
 	v := codexformat.Verdict{Status: info.Status, Message: codexformat.Problem(info.Error), MS: info.Ended * 1000}
-	t.emit(t.state.over(place{thread: p.Thread, turn: info.ID, at: at}, v)...)
+	t.Emit(t.state.over(place{thread: p.Thread, turn: info.ID, at: at}, v)...)
 	if p.Thread == t.state.Root {
 		t.state.Verdict = t.judge(v)
 	}
@@ -329,14 +303,14 @@ func (t *translator) settle(at time.Time) {
 
 // end ends the run.
 func (t *translator) end(v verdictState, at time.Time) {
-	t.emit(t.state.Cut(at)...)
+	t.Emit(t.state.Cut(at)...)
 	for _, w := range t.state.Waiting {
-		t.out.Resolved = append(t.out.Resolved, w.ID)
+		t.Out.Resolved = append(t.Out.Resolved, w.ID)
 	}
 	t.state.Waiting = nil
 	usage := t.state.Usage
 	usage.ToolCalls = t.state.ToolCalls
-	t.out.End = &agent.TurnEnd{Outcome: v.Outcome, Reason: v.Reason, Usage: usage, Model: t.state.Model}
+	t.Out.End = &agent.TurnEnd{Outcome: v.Outcome, Reason: v.Reason, Usage: usage, Model: t.state.Model}
 	t.state = state{Ended: true}
 }
 
@@ -366,7 +340,7 @@ func (t *translator) used(p codexformat.Params, at time.Time) {
 	t.state.Usage.OutputTokens += output - b.RunOutput
 	b.RunInput, b.RunOutput = input, output
 	t.state.Counted[p.Thread] = b
-	t.emit(conversation.Event{
+	t.Emit(conversation.Event{
 		Type: conversation.EventMetadataUpdate, At: at, Data: conversation.MetadataUpdate{
 			Usage: conversation.Usage{InputTokens: t.state.Usage.InputTokens, OutputTokens: t.state.Usage.OutputTokens},
 			Model: t.state.Model,
@@ -376,7 +350,7 @@ func (t *translator) used(p codexformat.Params, at time.Time) {
 
 // note reads a line of the bridge.
 func (t *translator) note(n stdio.Note, at time.Time) {
-	mine := t.run.RunID == "" || n.RunID == t.run.RunID
+	mine := t.Mine(n.RunID)
 	switch n.Type {
 	case stdio.NoteRun:
 		if !mine {
@@ -398,26 +372,26 @@ func (t *translator) note(n stdio.Note, at time.Time) {
 	case stdio.NoteDeadline:
 		if mine {
 			t.state.Limit = codexformat.Bounded(n.Message)
-			t.emit(t.state.deadline(n, at)...)
+			t.Emit(t.state.deadline(n, at)...)
 		}
 	case stdio.NoteDied:
 		t.state.Died = codexformat.Bounded(n.Message)
 	case codexformat.NoteAborted:
 		t.state.Aborted = t.state.Aborted || mine
 	case codexformat.NoteAsked, codexformat.NoteAnswered:
-		t.emit(t.state.question(n, at)...)
+		t.Emit(t.state.question(n, at)...)
 	}
 }
 
 // exit reads that the bridge has ended, and so has the agent.
 func (t *translator) exit(f agent.Frame) {
-	at := f.At.UTC()
+	at := f.At
 	report, err := agent.ParseExit(f.Data)
 	v := verdictState{Outcome: session.OutcomeFailed, Reason: session.ReasonAgentCrashed}
 	if err == nil && report.Interrupted {
 		v = verdictState{Outcome: session.OutcomeCancelled, Reason: session.ReasonAborted}
 	} else {
-		t.emit(conversation.Event{Type: conversation.EventError, At: at, Data: conversation.Problem{
+		t.Emit(conversation.Event{Type: conversation.EventError, At: at, Data: conversation.Problem{
 			Code: session.ReasonAgentCrashed, Message: crash(report, t.state.Died),
 		}})
 	}

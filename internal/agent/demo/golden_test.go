@@ -55,7 +55,7 @@ func TestGolden(t *testing.T) {
 					}
 					fmt.Fprintf(&stream, "%s\n", f.Data)
 				}
-				es, end := translate(t, run, fs)
+				es, end := translated(t, run, fs)
 				require.NotNil(t, end)
 				fmt.Fprintf(&events, "# %s\n%s\n", run, strings.Join(inLog(t, es), "\n"))
 				fmt.Fprintf(&events, "# %s %s %+v\n", end.Outcome, end.Reason, end.Usage)

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/overwinter-dev/overwinter/internal/agent"
 	"github.com/overwinter-dev/overwinter/internal/agent/demo/demoformat"
 	"github.com/overwinter-dev/overwinter/internal/conversation"
 	"github.com/overwinter-dev/overwinter/internal/session"
@@ -50,7 +51,9 @@ func (p *parser) file(data []byte) {
 		if !ok {
 			continue
 		}
-		p.fold(t.read(l, l.At).Events)
+		t.read(l, l.At)
+		p.fold(t.Out.Events)
+		t.Out = agent.Translation{}
 		if l.Type == demoformat.LineToolUse && l.Subagent != "" {
 			p.subagent(l.Subagent)
 		}

@@ -88,7 +88,8 @@ func (a *listener) Write(data []byte) (int, error) {
 		_ = a.stdin.Close() // never fails
 	case l.Type == demoformat.LineQuestion && len(a.stage.answers) > 0:
 		var t translator
-		answer, err := Adapter{}.Answer(t.question(l).Questions[0], a.stage.answers[0])
+		t.read(l, l.At)
+		answer, err := Adapter{}.Answer(t.Out.Questions[0], a.stage.answers[0])
 		if err != nil {
 			return 0, err
 		}
@@ -141,8 +142,8 @@ func (s *stage) files(t *testing.T) []session.TranscriptFile {
 	return files
 }
 
-// translate reads frames with one translator.
-func translate(t *testing.T, run string, fs []agent.Frame) ([]conversation.Event, *agent.TurnEnd) {
+// translated reads frames with one translator.
+func translated(t *testing.T, run string, fs []agent.Frame) ([]conversation.Event, *agent.TurnEnd) {
 	t.Helper()
 	got := read(t, run, fs, func(int) bool { return false })
 	return got.Events, got.End
@@ -205,7 +206,7 @@ func fold(events []conversation.Event) conversation.Conversation {
 func TestStreamsOneDeltaPerWordAndOneBlockPerSpeech(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
-	events, end := translate(t, "r1", s.play(t, "r1", "to the\nmany words\n$ true\nlast"))
+	events, end := translated(t, "r1", s.play(t, "r1", "to the\nmany words\n$ true\nlast"))
 	var deltas []string
 	for _, e := range events {
 		if d, ok := e.Data.(conversation.TextDelta); ok {
@@ -225,7 +226,7 @@ func TestStreamsOneDeltaPerWordAndOneBlockPerSpeech(t *testing.T) {
 func TestRunsACommandInTheWorkspace(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
-	events, _ := translate(t, "r1", s.play(t, "r1", "$ pwd; echo oops >&2; exit 4"))
+	events, _ := translated(t, "r1", s.play(t, "r1", "$ pwd; echo oops >&2; exit 4"))
 	result := fold(events).Threads[0].Blocks[2]
 	require.JSONEq(t, fmt.Sprintf(`{"output":"%s\noops\n","exitCode":4}`, s.workspace), string(result.Output))
 	require.True(t, result.IsError)
@@ -234,7 +235,7 @@ func TestRunsACommandInTheWorkspace(t *testing.T) {
 func TestCutsLongOutputAndSaysSo(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
-	events, _ := translate(t, "r1", s.play(t, "r1", "$ head -c 200000 /dev/zero | tr '\\0' x"))
+	events, _ := translated(t, "r1", s.play(t, "r1", "$ head -c 200000 /dev/zero | tr '\\0' x"))
 	var out demoagent.ShellOutput
 	require.NoError(t, json.Unmarshal(fold(events).Threads[0].Blocks[2].Output, &out))
 	require.Equal(t, strings.Repeat("x", demoagent.MaxOutput)+"\n[cut: 200000 bytes in all]", out.Output)
@@ -245,7 +246,7 @@ func TestDoesNotWaitForWhatACommandLeftBehind(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
 	began := time.Now()
-	events, _ := translate(t, "r1", s.play(t, "r1", "$ sleep 300 & echo $! >pid; echo started"))
+	events, _ := translated(t, "r1", s.play(t, "r1", "$ sleep 300 & echo $! >pid; echo started"))
 	require.Less(t, time.Since(began), 30*time.Second)
 	require.Contains(t, string(fold(events).Threads[0].Blocks[2].Output), `"output":"started\n"`)
 	pid, err := os.ReadFile(filepath.Join(s.workspace, "pid"))
@@ -258,7 +259,7 @@ func TestWritesOnlyInTheWorkspace(t *testing.T) {
 	s := newStage(t)
 	outside := t.TempDir()
 	require.NoError(t, os.Symlink(outside, filepath.Join(s.workspace, "link")))
-	events, end := translate(t, "r1", s.play(t, "r1",
+	events, end := translated(t, "r1", s.play(t, "r1",
 		"write a/b/c.txt: hello\nwrite ../out.txt: no\nwrite /tmp/overwinter-never: no\nwrite link/x: no\nwrite a: no"))
 	require.Equal(t, session.OutcomeCompleted, end.Outcome)
 	data, err := os.ReadFile(filepath.Join(s.workspace, "a/b/c.txt"))
@@ -279,7 +280,7 @@ func TestWritesOnlyInTheWorkspace(t *testing.T) {
 func TestEndsATurnAsFailed(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
-	events, end := translate(t, "r1", s.play(t, "r1", "before\nfail: out of luck\nafter"))
+	events, end := translated(t, "r1", s.play(t, "r1", "before\nfail: out of luck\nafter"))
 	require.Equal(t, session.OutcomeFailed, end.Outcome)
 	require.Equal(t, "out of luck", end.Reason)
 	blocks := fold(events).Threads[0].Blocks
@@ -290,7 +291,7 @@ func TestEndsATurnAsFailed(t *testing.T) {
 func TestGoesOnWhenASubagentFails(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
-	events, end := translate(t, "r1", s.play(t, "r1", "subagent bob: fail: no\nsubagent eve: subagent mallory: hi\nafter"))
+	events, end := translated(t, "r1", s.play(t, "r1", "subagent bob: fail: no\nsubagent eve: subagent mallory: hi\nafter"))
 	require.Equal(t, session.OutcomeCompleted, end.Outcome)
 	c := fold(events)
 	require.Len(t, c.Threads, 3, "subagents have none of their own")
@@ -303,7 +304,7 @@ func TestRecallsFromTheFileAlone(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
 	answer := func(run string) string {
-		events, _ := translate(t, run, s.play(t, run, "recall"))
+		events, _ := translated(t, run, s.play(t, run, "recall"))
 		return fold(events).Threads[0].Blocks[1].Content
 	}
 	s.play(t, "r1", "the first \"prompt\"\nhas two lines")
@@ -323,7 +324,7 @@ func TestAcknowledgesAPromptItKnows(t *testing.T) {
 		s := newStage(t)
 		s.play(t, "r1", content)
 		before := s.files(t)
-		events, end := translate(t, "r1", s.play(t, "r1", content))
+		events, end := translated(t, "r1", s.play(t, "r1", content))
 		require.Equal(t, &want, end, content)
 		require.Empty(t, fold(events).Threads[0].Blocks, content)
 		require.Equal(t, before, s.files(t), "%s: nothing is recorded twice", content)
@@ -340,7 +341,7 @@ func TestGoesOnBehindATranscriptThatWasCutOff(t *testing.T) {
 	for n := range data {
 		require.NoError(t, os.WriteFile(name, data[:n], 0o600))
 		fs := s.play(t, fmt.Sprintf("r%d", n+2), "again")
-		_, end := translate(t, fmt.Sprintf("r%d", n+2), fs)
+		_, end := translated(t, fmt.Sprintf("r%d", n+2), fs)
 		require.Equal(t, session.OutcomeCompleted, end.Outcome)
 		c, err := Adapter{}.Parse(s.files(t))
 		require.NoError(t, err)
@@ -392,7 +393,7 @@ func TestIgnoresLinesThatAreNoPrompts(t *testing.T) {
 	lines, code := s.process(t, "\n{\nnull\n{\"type\":\"user\"}\n{\"type\":\"interrupt\",\"runId\":\"r9\"}\n{\"type\":\"interrupt\"}\n{\"type\":\"answer\"}\n{\"type\":\"answer\",\"uuid\":\"q\",\"decision\":\"once\"}\n"+
 		strings.TrimSuffix(s.prompt(t, "r1", "hello"), "\n"))
 	require.Equal(t, demoagent.ExitDone, code)
-	_, end := translate(t, "r1", frames(lines))
+	_, end := translated(t, "r1", frames(lines))
 	require.Equal(t, session.OutcomeCompleted, end.Outcome)
 }
 

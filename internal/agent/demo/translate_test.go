@@ -70,7 +70,7 @@ func TestEndsATurnWhoseProcessEnded(t *testing.T) {
 		`{"code":143,"interrupted":true}`: {Outcome: session.OutcomeCancelled, Reason: session.ReasonAborted},
 	} {
 		journal := append(append([]agent.Frame(nil), running...), agent.Frame{No: 4, Stream: agent.Exit, At: begun, Data: []byte(report)})
-		events, end := translate(t, "r1", journal)
+		events, end := translated(t, "r1", journal)
 		want.Model, want.Usage = demoformat.Name, session.Usage{InputTokens: 3, ToolCalls: 1}
 		require.Equal(t, &want, end, report)
 		blocks := fold(events).Threads[0].Blocks
@@ -104,7 +104,7 @@ func TestACrashTellsTheEndOfStderr(t *testing.T) {
 	t.Parallel()
 	data, err := json.Marshal(agent.ExitReport{Code: 2, Stderr: strings.Repeat("x", 5000) + " out of memory\n"})
 	require.NoError(t, err)
-	events, _ := translate(t, "r1", []agent.Frame{{Stream: agent.Exit, At: begun, Data: data}})
+	events, _ := translated(t, "r1", []agent.Frame{{Stream: agent.Exit, At: begun, Data: data}})
 	problem, ok := events[len(events)-1].Data.(conversation.Problem)
 	require.True(t, ok)
 	require.Equal(t, session.ReasonAgentCrashed, problem.Code)
@@ -117,17 +117,17 @@ func TestWhatComesBehindTheEndMeansNothing(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
 	first := s.play(t, "r1", "hello")
-	want, _ := translate(t, "r1", first)
+	want, _ := translated(t, "r1", first)
 	more := append(append([]agent.Frame(nil), first...), s.play(t, "r2", "more")...)
 	more = append(more, agent.Frame{Stream: agent.Exit, At: begun, Data: []byte(`{"code":1}`)})
-	got, end := translate(t, "r1", more)
+	got, end := translated(t, "r1", more)
 	require.Equal(t, want, got)
 	require.Equal(t, session.OutcomeCompleted, end.Outcome)
 }
 
 func TestLinesOfAnotherRunMeanNothing(t *testing.T) {
 	t.Parallel()
-	events, end := translate(t, "r2", newStage(t).play(t, "r1", "hello"))
+	events, end := translated(t, "r2", newStage(t).play(t, "r1", "hello"))
 	require.Empty(t, events)
 	require.Nil(t, end)
 }
@@ -135,7 +135,7 @@ func TestLinesOfAnotherRunMeanNothing(t *testing.T) {
 func TestKeepsTheBeginningOfALineItDoesNotUnderstand(t *testing.T) {
 	t.Parallel()
 	f := agent.Frame{No: 7, Stream: agent.Stdout, At: begun, Data: []byte("panic: \xff" + strings.Repeat("x", 5000))}
-	events, end := translate(t, "r1", []agent.Frame{f})
+	events, end := translated(t, "r1", []agent.Frame{f})
 	require.Nil(t, end)
 	require.Len(t, events, 2)
 	b := fold(events).Threads[0].Blocks[0]

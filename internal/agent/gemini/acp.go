@@ -37,24 +37,24 @@ func (t *translator) update(f agent.Frame, m frame, at time.Time) bool {
 	case "agent_thought_chunk":
 		if text := strings.TrimPrefix(geminiformat.Words(u.Content), "****\n"); text != "" {
 			if t.state.Bridged {
-				t.emit(t.state.thinks(t.state.current(), text, at)...)
+				t.Emit(t.state.thinks(t.state.current(), text, at)...)
 				return true
 			}
-			t.emit(t.state.closeText(at)...)
+			t.Emit(t.state.closeText(at)...)
 			t.state.Text = ""
-			t.emit(t.state.thinks(t.made(f), text, at)...)
+			t.Emit(t.state.thinks(t.made(f), text, at)...)
 		}
 	case "user_message_chunk", "tool_call", "tool_call_update":
 		if t.state.Bridged {
 			return true // the bridge notes them
 		}
-		t.emit(t.state.closeText(at)...)
+		t.Emit(t.state.closeText(at)...)
 		t.state.Text = ""
 		if u.Kind == "user_message_chunk" {
 			if strings.HasPrefix(geminiformat.Words(u.Content), responseTag) {
 				return true // the result of a call, which the agent reports as well
 			}
-			t.emit(t.state.user(conversation.Main, geminiformat.Record{ID: t.made(f), Content: u.Content}, at)...)
+			t.Emit(t.state.user(conversation.Main, geminiformat.Record{ID: t.made(f), Content: u.Content}, at)...)
 			return true
 		}
 		return t.called(u, at)
@@ -67,20 +67,20 @@ func (t *translator) update(f agent.Frame, m frame, at time.Time) bool {
 
 // made is an id for something that has none: no two lines of a stream make the same.
 func (t *translator) made(f agent.Frame) string {
-	return fmt.Sprintf("%s/%s%d", t.state.Session, t.run.RunID, f.No)
+	return fmt.Sprintf("%s/%s%d", t.state.Session, t.Run.RunID, f.No)
 }
 
 // says shows a piece of an answer.
 func (t *translator) says(f agent.Frame, text string, at time.Time) {
 	if t.state.Bridged {
-		t.emit(t.state.says(textID(t.state.current()), text, at)...)
+		t.Emit(t.state.says(textID(t.state.current()), text, at)...)
 		return
 	}
 	if t.state.Text == "" {
-		t.emit(t.state.closeText(at)...)
+		t.Emit(t.state.closeText(at)...)
 		t.state.Text = textID(t.made(f))
 	}
-	t.emit(t.state.says(t.state.Text, text, at)...)
+	t.Emit(t.state.says(t.state.Text, text, at)...)
 }
 
 // called reads a call, which without the bridge has a title alone.
@@ -89,16 +89,16 @@ func (t *translator) called(u geminiformat.Update, at time.Time) bool {
 		return false
 	}
 	if t.state.Find(u.ID) == nil && u.Status != "completed" && u.Status != "failed" {
-		t.emit(t.state.began(u.ID, geminiformat.ToolNote{Name: geminiformat.ToolName(u.ID), Title: u.Title}, at, at)...)
+		t.Emit(t.state.began(u.ID, geminiformat.ToolNote{Name: geminiformat.ToolName(u.ID), Title: u.Title}, at, at)...)
 		return true
 	}
 	switch u.Status {
 	case "in_progress":
 		if o := t.state.Find(u.ID); o != nil && o.Block.Status == conversation.Pending {
-			t.emit(t.state.running(o, at)...)
+			t.Emit(t.state.running(o, at)...)
 		}
 	case "completed", "failed":
-		t.resolved(u.ID)
+		t.Resolve(&t.state.Waiting, u.ID)
 		status, key := "success", "output"
 		if u.Status == "failed" {
 			status, key = "error", "error"
@@ -107,7 +107,7 @@ func (t *translator) called(u geminiformat.Update, at time.Time) bool {
 			ID: u.ID, Name: geminiformat.ToolName(u.ID), Status: status,
 			Result: geminiformat.Data([]map[string]geminiformat.Response{{"functionResponse": {ID: u.ID, Response: geminiformat.Data(map[string]string{key: acpformat.Shown(u.Content)})}}}),
 		}, at)
-		t.emit(append(use, result...)...)
+		t.Emit(append(use, result...)...)
 	}
 	return true
 }
@@ -123,10 +123,10 @@ func (t *translator) asked(m frame, at time.Time) bool {
 		return true
 	}
 	if !t.state.Bridged {
-		t.emit(t.state.closeText(at)...)
+		t.Emit(t.state.closeText(at)...)
 		t.state.Text = ""
 		if t.state.Find(u.ID) == nil {
-			t.emit(t.state.began(u.ID, geminiformat.ToolNote{Name: geminiformat.ToolName(u.ID), Title: u.Title, Asked: true}, at, at)...)
+			t.Emit(t.state.began(u.ID, geminiformat.ToolNote{Name: geminiformat.ToolName(u.ID), Title: u.Title, Asked: true}, at, at)...)
 		}
 	}
 	title := u.Title
@@ -134,7 +134,7 @@ func (t *translator) asked(m frame, at time.Time) bool {
 		title = geminiformat.ToolName(u.ID)
 	}
 	t.state.Waiting = append(t.state.Waiting, u.ID)
-	t.out.Questions = append(t.out.Questions, agent.Question{
+	t.Out.Questions = append(t.Out.Questions, agent.Question{
 		ID: u.ID, Kind: agent.Permission, ToolName: geminiformat.ToolName(u.ID), ToolUseID: u.ID,
 		Input: p.ToolCall, Title: title, Suggestions: p.Options,
 	})
@@ -167,7 +167,7 @@ func (t *translator) responded(f agent.Frame, m frame, at time.Time) {
 		t.state.Session = result.SessionID
 	}
 	if e := m.Error; e != nil {
-		t.emit(ledger.Whole(conversation.Main, conversation.Block{
+		t.Emit(ledger.Whole(conversation.Main, conversation.Block{
 			ID: "error/" + t.made(f), Type: conversation.System, Status: conversation.Complete, CreatedAt: at,
 			Subtype: "error", Message: geminiformat.Bounded(e.Message),
 		}, at)...)
@@ -175,7 +175,7 @@ func (t *translator) responded(f agent.Frame, m frame, at time.Time) {
 		return
 	}
 	if result.StopReason == "" {
-		t.emit(t.state.closeText(at)...)
+		t.Emit(t.state.closeText(at)...)
 		t.state.Text = ""
 		return
 	}
@@ -185,7 +185,7 @@ func (t *translator) responded(f agent.Frame, m frame, at time.Time) {
 		t.state.Model = q.Models[0].Model
 	}
 	if result.StopReason != "cancelled" {
-		t.emit(t.state.closeText(at)...)
+		t.Emit(t.state.closeText(at)...)
 	}
 	outcome, reason := acpformat.Stopped(result.StopReason)
 	t.end(outcome, reason, at)

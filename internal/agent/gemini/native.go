@@ -37,7 +37,7 @@ func (t *translator) native(f agent.Frame, l frame, at time.Time) bool {
 	at = when(l.Timestamp, at)
 	id := fmt.Sprintf("%s/%s/%d", t.state.Session, l.Timestamp, f.No)
 	if l.Type != "message" || l.Role != "assistant" {
-		t.emit(t.state.closeText(at)...)
+		t.Emit(t.state.closeText(at)...)
 		t.state.Text = ""
 	}
 	switch l.Type {
@@ -46,12 +46,12 @@ func (t *translator) native(f agent.Frame, l frame, at time.Time) bool {
 	case "message":
 		switch l.Role {
 		case "user":
-			t.emit(t.state.user(conversation.Main, geminiformat.Record{ID: id, Content: geminiformat.Quoted(l.Content)}, at)...)
+			t.Emit(t.state.user(conversation.Main, geminiformat.Record{ID: id, Content: geminiformat.Quoted(l.Content)}, at)...)
 		case "assistant":
 			if t.state.Text == "" {
 				t.state.Text = textID(id)
 			}
-			t.emit(t.state.says(t.state.Text, l.Content, at)...)
+			t.Emit(t.state.says(t.state.Text, l.Content, at)...)
 		default:
 			return false
 		}
@@ -61,7 +61,7 @@ func (t *translator) native(f agent.Frame, l frame, at time.Time) bool {
 		return t.nativeResult(l, at)
 	case "error":
 		t.state.Failure = l.Message
-		t.emit(ledger.Whole(conversation.Main, conversation.Block{
+		t.Emit(ledger.Whole(conversation.Main, conversation.Block{
 			ID: "error/" + id, Type: conversation.System, Status: conversation.Complete, CreatedAt: at,
 			Subtype: "error", Message: geminiformat.Bounded(l.Message),
 		}, at)...)
@@ -96,10 +96,10 @@ func (t *translator) nativeCall(l frame, at time.Time) bool {
 	if geminiformat.Decode(l.Arguments, &args) && args.AgentName != "" {
 		note.Title = "Delegating to agent '" + args.AgentName + "'"
 	}
-	t.emit(t.state.began(l.ToolID, note, at, at)...)
+	t.Emit(t.state.began(l.ToolID, note, at, at)...)
 	if o := t.state.Find(l.ToolID); o != nil && len(l.Arguments) > 0 {
 		o.Block.Input = l.Arguments
-		t.emit(o.Updated(conversation.Updates{Input: l.Arguments}, at))
+		t.Emit(o.Updated(conversation.Updates{Input: l.Arguments}, at))
 	}
 	return true
 }
@@ -124,6 +124,6 @@ func (t *translator) nativeResult(l frame, at time.Time) bool {
 	}
 	c.Result = geminiformat.Data([]map[string]geminiformat.Response{{"functionResponse": {ID: l.ToolID, Response: geminiformat.Data(answer)}}})
 	use, result := t.state.ended(conversation.Main, c, at)
-	t.emit(append(use, result...)...)
+	t.Emit(append(use, result...)...)
 	return true
 }

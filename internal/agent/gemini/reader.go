@@ -9,6 +9,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/agent/gemini/geminiformat"
 	"github.com/overwinter-dev/overwinter/internal/agent/ledger"
 	"github.com/overwinter-dev/overwinter/internal/agent/stdio"
+	"github.com/overwinter-dev/overwinter/internal/agent/translate"
 	"github.com/overwinter-dev/overwinter/internal/conversation"
 	"github.com/overwinter-dev/overwinter/internal/lazyregexp"
 	"github.com/overwinter-dev/overwinter/internal/session"
@@ -244,7 +245,7 @@ func (r *reader) response(conv string, rec geminiformat.Record, at time.Time) []
 	if t := rec.Tokens; t != nil {
 		r.Usage.InputTokens += t.Input
 		r.Usage.OutputTokens += t.Output + t.Thoughts
-		events = append(events, r.metadata(at))
+		events = append(events, translate.Usage(r.Usage, r.Model, at))
 	}
 	content := geminiformat.Words(rec.Content)
 	if r.Said != "" && conv == conversation.Main {
@@ -423,15 +424,6 @@ func (r *reader) thinks(response, text string, at time.Time) []conversation.Even
 		ID: thinkingID(response, i), Type: conversation.Thinking, Status: conversation.Streaming, CreatedAt: at,
 	}}}
 	return append(r.Start(o, at), o.Delta(text, at))
-}
-
-func (r *reader) metadata(at time.Time) conversation.Event {
-	return conversation.Event{
-		Type: conversation.EventMetadataUpdate, ConversationID: conversation.Main, At: at,
-		Data: conversation.MetadataUpdate{
-			Usage: conversation.Usage{InputTokens: r.Usage.InputTokens, OutputTokens: r.Usage.OutputTokens}, Model: r.Model,
-		},
-	}
 }
 
 // once reports whether a thing is met for the first time, where that is known.

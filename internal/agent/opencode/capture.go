@@ -7,6 +7,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/agent"
 	"github.com/overwinter-dev/overwinter/internal/agent/ledger"
 	"github.com/overwinter-dev/overwinter/internal/agent/opencode/opencodeformat"
+	"github.com/overwinter-dev/overwinter/internal/agent/translate"
 	"github.com/overwinter-dev/overwinter/internal/conversation"
 )
 
@@ -49,7 +50,7 @@ func (t *translator) release(where string, at time.Time) {
 			return false
 		}
 		t.capture.noted(h.from)
-		t.emit(ledger.Whole(where, h.block, at)...)
+		t.Emit(ledger.Whole(where, h.block, at)...)
 		return true
 	})
 }
@@ -96,7 +97,7 @@ type shownBlock struct {
 // Continue continues after the end of a turn of a captured stream. Open blocks stay open: a server
 // has other sessions than the main one, which continue.
 func (t *translator) Continue() agent.Translator {
-	next := &translator{run: t.run, capture: t.capture}
+	next := &translator{Turn: translate.Turn{Run: t.Run}, capture: t.capture}
 	if t.capture != nil {
 		next.state = state{
 			work: t.state.work, Root: t.state.Root, Children: t.state.Children, Title: t.state.Title,
@@ -173,5 +174,5 @@ type messageRemovedEvent struct {
 
 // messageRemoved reads that a message is gone.
 func (t *translator) messageRemoved(e messageRemovedEvent, at time.Time) {
-	t.emit(t.takeBack(func(b shownBlock) bool { return b.message == e.MessageID }, at)...)
+	t.Emit(t.takeBack(func(b shownBlock) bool { return b.message == e.MessageID }, at)...)
 }

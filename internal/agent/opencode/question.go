@@ -111,11 +111,9 @@ func (t *translator) calling(ref *toolRef) *openBlock {
 const maxWaiting = 128
 
 func (t *translator) asked(q agent.Question) {
-	if q.ID == "" || slices.Contains(t.state.Waiting, q.ID) || len(t.state.Waiting) >= maxWaiting {
-		return
+	if q.ID != "" && len(t.state.Waiting) < maxWaiting {
+		t.Ask(&t.state.Waiting, q)
 	}
-	t.state.Waiting = append(t.state.Waiting, q.ID)
-	t.out.Questions = append(t.out.Questions, q)
 }
 
 type answeredEvent struct {
@@ -126,11 +124,8 @@ type answeredEvent struct {
 
 // answered reads that a question waits no more.
 func (t *translator) answered(e answeredEvent, _ time.Time) {
-	before := len(t.state.Waiting)
 	for _, id := range []string{e.RequestID, e.PermissionID, e.ID} {
-		t.state.Waiting = slices.DeleteFunc(t.state.Waiting, func(w string) bool { return w == id })
-		if len(t.state.Waiting) < before {
-			t.out.Resolved = append(t.out.Resolved, id)
+		if t.Resolve(&t.state.Waiting, id) {
 			return
 		}
 	}

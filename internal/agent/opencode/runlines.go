@@ -32,7 +32,7 @@ func (t *translator) runLine(data []byte, at time.Time) bool {
 	}
 	switch {
 	case l.Error != nil:
-		t.emit(ledger.Whole(t.conversationOf(l.SessionID), conversation.Block{
+		t.Emit(ledger.Whole(t.conversationOf(l.SessionID), conversation.Block{
 			ID: fmt.Sprintf("error/%s/%d", l.SessionID, at.UnixMilli()), Type: conversation.System, Status: conversation.Complete,
 			CreatedAt: at, Subtype: subtypeError, Message: l.Error.Words(),
 		}, at)...)

@@ -12,16 +12,16 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/agent/ledger"
 	"github.com/overwinter-dev/overwinter/internal/agent/opencode/opencodeformat"
 	"github.com/overwinter-dev/overwinter/internal/agent/stdio"
+	"github.com/overwinter-dev/overwinter/internal/agent/translate"
 	"github.com/overwinter-dev/overwinter/internal/conversation"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
 // translator reads the lines of one run.
 type translator struct {
-	run     agent.RunContext
+	translate.Turn
 	state   state
-	capture *capture          // nil for a run of the bridge
-	out     agent.Translation // of the frame that is being read
+	capture *capture // nil for a run of the bridge
 }
 
 // stateVersion is the version of the form of a state.
@@ -47,14 +47,12 @@ const maxChildren = 64
 // NewTranslator starts a run, or resumes from a state. Without a run id it reads a captured stream,
 // in which a turn ends when the agent is idle.
 func (Adapter) NewTranslator(run agent.RunContext, from []byte) (agent.Translator, error) {
-	t := &translator{run: run}
+	t := &translator{Turn: translate.Turn{Run: run}}
 	if run.RunID == "" {
 		t.capture = &capture{}
 	}
-	if len(from) > 0 {
-		if err := agent.DecodeState(from, stateVersion, &t.state); err != nil {
-			return nil, fmt.Errorf("opencode translator of run %s: state: %w", run.RunID, err)
-		}
+	if err := t.Restore("opencode", from, stateVersion, &t.state); err != nil {
+		return nil, err
 	}
 	return t, nil
 }
@@ -62,37 +60,21 @@ func (Adapter) NewTranslator(run agent.RunContext, from []byte) (agent.Translato
 // State returns what a later translator needs.
 func (t *translator) State() ([]byte, error) { return agent.EncodeState(stateVersion, &t.state) }
 
-// Translate reads one frame. Frames after the end of the turn are ignored.
+// Translate reads one frame.
 func (t *translator) Translate(f agent.Frame) (agent.Translation, error) {
-	if t.state.Ended {
-		return agent.Translation{}, nil
-	}
-	t.out = agent.Translation{}
-	switch f.Stream {
-	case agent.Stdout:
-		t.line(f)
-	case agent.Exit:
-		t.exit(f)
-	}
-	out := t.out
-	t.out = agent.Translation{}
-	return out, nil
+	return t.Read(f, t.state.Ended, t.line, t.exit), nil
 }
 
 // Cut closes what is open.
 func (t *translator) Cut(at time.Time) []conversation.Event {
 	at = at.UTC()
-	t.out = agent.Translation{}
+	t.Out = agent.Translation{}
 	for _, where := range t.capture.waiting() {
 		t.release(where, at)
 	}
-	events := append(t.out.Events, t.state.Cut(at)...)
-	t.out = agent.Translation{}
+	events := append(t.Out.Events, t.state.Cut(at)...)
+	t.Out = agent.Translation{}
 	return append(events, t.settleReverts(at)...)
-}
-
-func (t *translator) emit(events ...conversation.Event) {
-	t.out.Events = append(t.out.Events, events...)
 }
 
 // The fields of a stream of server-sent events that are not data.
@@ -100,7 +82,7 @@ var sseFields = [][]byte{[]byte("event:"), []byte("id:"), []byte("retry:"), []by
 
 // line reads a line: an event of the server, raw or after "data:", or a note of the bridge.
 func (t *translator) line(f agent.Frame) {
-	at := f.At.UTC()
+	at := f.At
 	data := bytes.TrimSpace(f.Data)
 	if rest, ok := bytes.CutPrefix(data, []byte("data:")); ok {
 		data = bytes.TrimSpace(rest)
@@ -119,7 +101,7 @@ func (t *translator) line(f agent.Frame) {
 	}
 	e, ok := opened(data)
 	if (!ok || !t.event(e, at)) && !t.runLine(data, at) {
-		t.unparsed(f, data, at)
+		t.Unparsed(f, opencodeformat.Bounded(string(data), opencodeformat.MaxWords))
 	}
 }
 
@@ -216,14 +198,6 @@ func decoded[T any](e envelope, at time.Time, read func(T, time.Time)) bool {
 	return true
 }
 
-// unparsed keeps the beginning of a line that is not understood.
-func (t *translator) unparsed(f agent.Frame, data []byte, at time.Time) {
-	t.emit(ledger.Whole(conversation.Main, conversation.Block{
-		ID: fmt.Sprintf("unparsed/%s/%d", t.run.RunID, f.No), Type: conversation.System,
-		Status: conversation.Complete, CreatedAt: at, Subtype: subtypeUnparsed, Message: opencodeformat.Bounded(string(data), opencodeformat.MaxWords),
-	}, at)...)
-}
-
 // conversationOf returns the conversation of a session. The first session without a parent is the
 // main one.
 func (t *translator) conversationOf(id string) string {
@@ -255,7 +229,7 @@ func (t *translator) sessionInfo(e opencodeformat.SessionEvent, at time.Time) {
 		return
 	}
 	t.state.Title = title
-	t.emit(conversation.Event{Type: conversation.EventTitle, At: at, Data: conversation.Title{Title: title}})
+	t.Emit(conversation.Event{Type: conversation.EventTitle, At: at, Data: conversation.Title{Title: title}})
 }
 
 // maxTitle is as long as a title may be.
@@ -306,7 +280,7 @@ func (t *translator) message(e messageEvent, at time.Time) {
 		t.failed(m, in.Error, at)
 	}
 	if in.Time.Completed != 0 {
-		t.emit(t.state.settle(m, m.fate(), at)...)
+		t.Emit(t.state.settle(m, m.fate(), at)...)
 		m.Over = true
 		t.release(m.Conversation, at)
 		if t.state.Idle && !t.state.writing() {
@@ -323,7 +297,7 @@ func (t *translator) isNew(in *opencodeformat.Message) bool {
 	case !in.FromUser() && in.Role != "assistant":
 		return false
 	case t.state.Noted:
-		return in.ID > t.state.Before || opencodeformat.IsMessageOf(in.ID, t.run.RunID)
+		return in.ID > t.state.Before || opencodeformat.IsMessageOf(in.ID, t.Run.RunID)
 	case in.FromUser():
 		return len(in.Summary) == 0 || string(in.Summary) == "null" // of what was done about it
 	case in.Time.Completed == 0 && in.Error == nil:
@@ -341,7 +315,7 @@ func (t *translator) failed(m *openMessage, e *opencodeformat.NativeError, at ti
 	m.Told = true
 	b := failureOf(m.native(), e)
 	t.capture.noted(shownBlock{conversation: m.Conversation, session: m.Session, message: m.ID, id: b.ID})
-	t.emit(ledger.Whole(m.Conversation, b, at)...)
+	t.Emit(ledger.Whole(m.Conversation, b, at)...)
 }
 
 type partEvent struct {
@@ -358,7 +332,7 @@ func (t *translator) updated(e partEvent, at time.Time) {
 	t.progressed(at)
 	isNew := m.saw(p.ID)
 	if isNew && !m.User {
-		t.emit(t.state.settle(m, conversation.Complete, at)...)
+		t.Emit(t.state.settle(m, conversation.Complete, at)...)
 	}
 	o := t.state.Find(p.ID)
 	if o == nil && !isNew {
@@ -367,7 +341,7 @@ func (t *translator) updated(e partEvent, at time.Time) {
 	native := m.native()
 	switch {
 	case p.Type == partStepStart && isNew:
-		t.emit(t.state.abandon(m, at)...)
+		t.Emit(t.state.abandon(m, at)...)
 	case p.Type == partStepFinish && isNew:
 		t.spent(p, at)
 	case !isShown(p, native):
@@ -379,7 +353,7 @@ func (t *translator) updated(e partEvent, at time.Time) {
 			return
 		}
 		t.capture.noted(m.shows(p, b.ID))
-		t.emit(ledger.Whole(m.Conversation, t.signed(b, m), at)...)
+		t.Emit(ledger.Whole(m.Conversation, t.signed(b, m), at)...)
 	case isText(p):
 		t.text(m, native, p, o, at)
 	default:
@@ -389,8 +363,8 @@ func (t *translator) updated(e partEvent, at time.Time) {
 
 // signed says whose message a block is, if it is the prompt of this run.
 func (t *translator) signed(b conversation.Block, m *openMessage) conversation.Block {
-	if opencodeformat.IsMessageOf(m.ID, t.run.RunID) {
-		b.PromptID, b.Author = t.run.PromptID, t.run.Author
+	if opencodeformat.IsMessageOf(m.ID, t.Run.RunID) {
+		b.PromptID, b.Author = t.Run.PromptID, t.Run.Author
 	}
 	return b
 }
@@ -400,7 +374,7 @@ func (t *translator) text(m *openMessage, native *opencodeformat.Message, p *ope
 	if o == nil {
 		o = &openBlock{Message: m.ID, Entry: ledger.Entry{Conversation: m.Conversation, Block: headOf(p, native)}}
 		t.capture.noted(m.shows(p, p.ID))
-		t.emit(t.state.Start(o, at)...)
+		t.Emit(t.state.Start(o, at)...)
 	}
 	if !isEnded(p) { // what it has by then comes in pieces as well
 		return
@@ -413,7 +387,7 @@ func (t *translator) text(m *openMessage, native *opencodeformat.Message, p *ope
 	b := o.Block
 	say(&b, p.Text)
 	b.Status = conversation.Complete
-	t.emit(t.state.Settle(o, b, at))
+	t.Emit(t.state.Settle(o, b, at))
 }
 
 // said shows more of a text. What a compaction writes is shown when it is whole.
@@ -422,7 +396,7 @@ func (t *translator) said(o *openBlock, delta string, at time.Time) {
 	if o.Block.Type == conversation.System {
 		return
 	}
-	t.emit(o.Delta(delta, at))
+	t.Emit(o.Delta(delta, at))
 }
 
 type deltaEvent struct {
@@ -445,8 +419,8 @@ func (t *translator) delta(e deltaEvent, at time.Time) {
 func (t *translator) call(m *openMessage, native *opencodeformat.Message, p *opencodeformat.Part, o *openBlock, at time.Time) {
 	if o == nil {
 		o = &openBlock{Message: m.ID, Call: p.CallID, Entry: ledger.Entry{Conversation: m.Conversation, Block: headOf(p, native)}}
-		t.emit(t.state.Start(o, at)...)
-		t.emit(t.state.Start(&openBlock{Message: m.ID, Entry: ledger.Entry{Conversation: m.Conversation, Block: conversation.Block{
+		t.Emit(t.state.Start(o, at)...)
+		t.Emit(t.state.Start(&openBlock{Message: m.ID, Entry: ledger.Entry{Conversation: m.Conversation, Block: conversation.Block{
 			ID: resultID(p.ID), Type: conversation.ToolResult, Status: conversation.Pending, CreatedAt: o.Block.CreatedAt, ToolUseID: p.ID,
 		}}}, at)...)
 		t.capture.noted(m.shows(p, p.ID))
@@ -465,9 +439,9 @@ func (t *translator) call(m *openMessage, native *opencodeformat.Message, p *ope
 		return
 	}
 	now.Status = status
-	t.emit(t.state.Settle(o, now, at))
+	t.Emit(t.state.Settle(o, now, at))
 	if result != nil {
-		t.emit(t.state.Settle(result, resultOf(p, now, status), at))
+		t.Emit(t.state.Settle(result, resultOf(p, now, status), at))
 	}
 }
 
@@ -486,7 +460,7 @@ func (t *translator) running(o *openBlock, now conversation.Block, at time.Time)
 		u.SubagentID, o.Block.SubagentID = now.SubagentID, now.SubagentID
 	}
 	if u.Status != "" || u.Name != "" || u.SubagentID != "" {
-		t.emit(o.Updated(u, at))
+		t.Emit(o.Updated(u, at))
 	}
 }
 
@@ -505,7 +479,7 @@ func (t *translator) printed(result *openBlock, s *opencodeformat.ToolState, at 
 	if err != nil {
 		return // strings always encode
 	}
-	t.emit(result.Updated(conversation.Updates{Output: encoded}, at))
+	t.Emit(result.Updated(conversation.Updates{Output: encoded}, at))
 }
 
 type removedEvent struct {
@@ -514,10 +488,10 @@ type removedEvent struct {
 
 // partRemoved reads that the agent has taken a part back, with what came of it.
 func (t *translator) partRemoved(e removedEvent, at time.Time) {
-	t.emit(t.takeBack(func(b shownBlock) bool { return b.part != "" && b.part == e.PartID }, at)...)
+	t.Emit(t.takeBack(func(b shownBlock) bool { return b.part != "" && b.part == e.PartID }, at)...)
 	for _, id := range []string{e.PartID, resultID(e.PartID)} {
 		if o := t.state.Find(id); o != nil {
-			t.emit(t.state.Remove(o, at))
+			t.Emit(t.state.Remove(o, at))
 		}
 	}
 }
@@ -539,8 +513,8 @@ func (t *translator) status(e statusEvent, at time.Time) {
 	}
 	t.progressed(at)
 	t.state.Retries++
-	t.state.Retry = fmt.Sprintf("retry/%s/%d", t.run.RunID, t.state.Retries)
-	t.emit(t.state.Start(&openBlock{Entry: ledger.Entry{Conversation: t.conversationOf(e.SessionID), Block: conversation.Block{
+	t.state.Retry = fmt.Sprintf("retry/%s/%d", t.Run.RunID, t.state.Retries)
+	t.Emit(t.state.Start(&openBlock{Entry: ledger.Entry{Conversation: t.conversationOf(e.SessionID), Block: conversation.Block{
 		ID: t.state.Retry, Type: conversation.System, Status: conversation.Streaming, CreatedAt: at, Subtype: subtypeRetry,
 		Message: opencodeformat.Bounded(fmt.Sprintf("attempt %d failed: %s", int64(e.Status.Attempt), e.Status.Message), opencodeformat.MaxWords),
 	}}}, at)...)
@@ -552,7 +526,7 @@ func (t *translator) progressed(at time.Time) {
 		return
 	}
 	if o := t.state.Find(t.state.Retry); o != nil {
-		t.emit(t.state.Remove(o, at))
+		t.Emit(t.state.Remove(o, at))
 	}
 	t.state.Retry = ""
 }
@@ -564,16 +538,5 @@ func (t *translator) spent(p *opencodeformat.Part, at time.Time) {
 	u.OutputTokens += int64(min(n.Output+n.Reasoning, session.MaxTurnCount))
 	u.CostUSD += costOf(p)
 	*u = u.Bounded()
-	t.emit(t.metadata(at))
-}
-
-func (t *translator) metadata(at time.Time) conversation.Event {
-	u := t.state.Usage
-	return conversation.Event{
-		Type: conversation.EventMetadataUpdate, ConversationID: conversation.Main, At: at,
-		Data: conversation.MetadataUpdate{
-			Usage:   conversation.Usage{InputTokens: u.InputTokens, OutputTokens: u.OutputTokens},
-			CostUSD: u.CostUSD, Model: t.state.Model,
-		},
-	}
+	t.Emit(translate.Usage(t.state.Usage, t.state.Model, at))
 }

@@ -7,6 +7,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/agent"
 	"github.com/overwinter-dev/overwinter/internal/agent/opencode/opencodeformat"
 	"github.com/overwinter-dev/overwinter/internal/agent/stdio"
+	"github.com/overwinter-dev/overwinter/internal/agent/translate"
 	"github.com/overwinter-dev/overwinter/internal/conversation"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
@@ -32,7 +33,7 @@ type turn struct {
 
 // note reads a line of the bridge. Notes about other runs mean nothing.
 func (t *translator) note(n stdio.Note, at time.Time) {
-	if t.run.RunID != "" && n.RunID != "" && n.RunID != t.run.RunID {
+	if n.RunID != "" && !t.Mine(n.RunID) {
 		return
 	}
 	switch n.Type {
@@ -98,7 +99,7 @@ func (t *translator) sessionError(e errorEvent, at time.Time) {
 	}
 	t.state.Errored = &opencodeformat.EndNote{Outcome: session.OutcomeFailed, Reason: e.Error.Words()}
 	if m == nil {
-		t.emit(conversation.Event{
+		t.Emit(conversation.Event{
 			Type: conversation.EventError, At: at,
 			Data: conversation.Problem{Code: "agent_error", Message: e.Error.Words()},
 		})
@@ -112,7 +113,7 @@ type idleEvent struct {
 // idle reads that a session has nothing more to do. Without a bridge this ends the turn: at once,
 // or when the agent has stored how it aborted its work.
 func (t *translator) idle(e idleEvent, at time.Time) {
-	if t.state.Noted || t.run.RunID != "" || !t.state.Begun || t.state.Root == "" || e.SessionID != t.state.Root {
+	if t.state.Noted || t.Run.RunID != "" || !t.state.Begun || t.state.Root == "" || e.SessionID != t.state.Root {
 		return
 	}
 	if t.state.writing() && !t.state.Idle {
@@ -124,23 +125,23 @@ func (t *translator) idle(e idleEvent, at time.Time) {
 
 // exit reads that the process has ended.
 func (t *translator) exit(f agent.Frame) {
-	end, events := agent.ReadExit(f)
-	t.end(opencodeformat.EndNote{Outcome: end.Outcome, Reason: end.Reason}, f.At.UTC())
-	t.emit(events...)
+	end, events := agent.ReadExit(f, agent.MaxStderr)
+	t.end(opencodeformat.EndNote{Outcome: end.Outcome, Reason: end.Reason}, f.At)
+	t.Emit(events...)
 }
 
 // end closes what is open and ends the turn.
 func (t *translator) end(v opencodeformat.EndNote, at time.Time) {
-	t.out.Resolved = append(t.out.Resolved, t.state.Waiting...)
+	t.Out.Resolved = append(t.Out.Resolved, t.state.Waiting...)
 	// In a captured stream the agent continues, and itself reports the outcome of what is open.
 	goesOn := t.capture != nil && !t.state.Noted
 	if !goesOn {
-		t.emit(t.state.Cut(at)...)
+		t.Emit(t.state.Cut(at)...)
 	}
-	t.emit(t.metadata(at))
+	t.Emit(translate.Usage(t.state.Usage, t.state.Model, at))
 	usage := t.state.Usage
 	usage.ToolCalls = t.state.ToolCalls
-	t.out.End = &agent.TurnEnd{Outcome: v.Outcome, Reason: v.Reason, Usage: usage, Model: t.state.Model}
+	t.Out.End = &agent.TurnEnd{Outcome: v.Outcome, Reason: v.Reason, Usage: usage, Model: t.state.Model}
 	if goesOn {
 		t.state.turn = turn{Ended: true}
 		return

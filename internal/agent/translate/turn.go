@@ -1,0 +1,95 @@
+// Package translate is the frame of a translator: a type embeds a Turn, hands each frame to Read with
+// its own methods for lines and for the exit of the process, and adds to Out what a frame means.
+package translate
+
+import (
+	"bytes"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/overwinter-dev/overwinter/internal/agent"
+	"github.com/overwinter-dev/overwinter/internal/agent/ledger"
+	"github.com/overwinter-dev/overwinter/internal/conversation"
+	"github.com/overwinter-dev/overwinter/internal/session"
+)
+
+// Turn is a run that is being read.
+type Turn struct {
+	Run agent.RunContext // no run id: every turn of a captured stream is read as one
+	Out agent.Translation
+}
+
+// Restore decodes the stored state of the translator of the named agent. Without one, state is left
+// unchanged: the run starts.
+func (t *Turn) Restore(name string, stored []byte, version int, state any) error {
+	if len(stored) == 0 {
+		return nil
+	}
+	if err := agent.DecodeState(stored, version, state); err != nil {
+		return fmt.Errorf("%s translator of run %s: state: %w", name, t.Run.RunID, err)
+	}
+	return nil
+}
+
+// Read hands a line that is not blank, or the exit of the process, to its reader and returns what that
+// has added to Out. The frame's time is in UTC. Frames after the end of the turn are ignored.
+func (t *Turn) Read(f agent.Frame, ended bool, line, exit func(agent.Frame)) agent.Translation {
+	t.Out = agent.Translation{}
+	f.At = f.At.UTC()
+	switch {
+	case ended:
+	case f.Stream == agent.Stdout && len(bytes.TrimSpace(f.Data)) > 0:
+		line(f)
+	case f.Stream == agent.Exit:
+		exit(f)
+	}
+	out := t.Out
+	t.Out = agent.Translation{}
+	return out
+}
+
+// Emit adds events.
+func (t *Turn) Emit(events ...conversation.Event) { t.Out.Events = append(t.Out.Events, events...) }
+
+// Unparsed keeps what is given of a line that is not understood.
+func (t *Turn) Unparsed(f agent.Frame, line string) {
+	t.Emit(ledger.Whole(conversation.Main, conversation.Block{
+		ID:   fmt.Sprintf("unparsed/%s/%d", t.Run.RunID, f.No),
+		Type: conversation.System, Status: conversation.Complete, CreatedAt: f.At, Subtype: "unparsed", Message: line,
+	}, f.At)...)
+}
+
+// Mine reports whether a line that names a run is of this turn.
+func (t *Turn) Mine(runID string) bool { return t.Run.RunID == "" || runID == t.Run.RunID }
+
+// Ask adds a question, unless it is one of those that wait.
+func (t *Turn) Ask(waiting *[]string, q agent.Question) {
+	if slices.Contains(*waiting, q.ID) {
+		return
+	}
+	*waiting = append(*waiting, q.ID)
+	t.Out.Questions = append(t.Out.Questions, q)
+}
+
+// Resolve ends a question, if it is one of those that wait, and reports whether it was.
+func (t *Turn) Resolve(waiting *[]string, id string) bool {
+	before := len(*waiting)
+	*waiting = slices.DeleteFunc(*waiting, func(w string) bool { return w == id })
+	if len(*waiting) == before {
+		return false
+	}
+	t.Out.Resolved = append(t.Out.Resolved, id)
+	return true
+}
+
+// Usage returns the event of what the session's main conversation has used.
+func Usage(u session.Usage, model string, at time.Time) conversation.Event {
+	return conversation.Event{
+		Type: conversation.EventMetadataUpdate, ConversationID: conversation.Main, At: at,
+		Data: conversation.MetadataUpdate{
+			Usage:   conversation.Usage{InputTokens: u.InputTokens, OutputTokens: u.OutputTokens},
+			CostUSD: u.CostUSD, Model: model,
+		},
+	}
+}
