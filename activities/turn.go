@@ -320,7 +320,7 @@ func (t *turn) tellAgain(link *turnLink) error {
 	if !ok || t.closed {
 		return nil
 	}
-	input := listener.Unheard()
+	input := listener.Unacknowledged()
 	if len(input) == 0 {
 		return nil
 	}

@@ -274,7 +274,7 @@ func TestWhatTheAgentWasToldIsKnownUntilItHasHeard(t *testing.T) {
 	tr, err := claude.New().NewTranslator(testRun, nil)
 	require.NoError(t, err)
 	no := int64(0)
-	next := func(line string) (input, unheard string) {
+	next := func(line string) (input, unacknowledged string) {
 		out, err := tr.Translate(agent.Frame{No: no, Stream: agent.Stdout, At: begun, Data: []byte(line)})
 		require.NoError(t, err)
 		no++
@@ -282,17 +282,17 @@ func TestWhatTheAgentWasToldIsKnownUntilItHasHeard(t *testing.T) {
 		require.NoError(t, err)
 		tr, err = claude.New().NewTranslator(testRun, state)
 		require.NoError(t, err)
-		return string(out.Input), string(tr.(agent.Listener).Unheard())
+		return string(out.Input), string(tr.(agent.Listener).Unacknowledged())
 	}
-	_, unheard := next(acknowledged(ours(t)))
-	require.Empty(t, unheard)
-	input, unheard := next(idle)
+	_, unacknowledged := next(acknowledged(ours(t)))
+	require.Empty(t, unacknowledged)
+	input, unacknowledged := next(idle)
 	require.NotEmpty(t, input)
-	require.Equal(t, input, unheard)
-	_, unheard = next(running)
-	require.Equal(t, input, unheard, "it may be at something else")
-	_, unheard = next(lifecycle(uuidOf(t, []byte(input)), "started"))
-	require.Empty(t, unheard)
+	require.Equal(t, input, unacknowledged)
+	_, unacknowledged = next(running)
+	require.Equal(t, input, unacknowledged, "it may be at something else")
+	_, unacknowledged = next(lifecycle(uuidOf(t, []byte(input)), "started"))
+	require.Empty(t, unacknowledged)
 }
 
 func TestAPromptThatIsOnlyEverAcknowledgedHasAnUnknownOutcome(t *testing.T) {

@@ -101,12 +101,12 @@ func (t *translator) known(at time.Time) bool {
 	}
 	t.state.Continues++
 	t.state.Replayed = false
-	t.Out.Input = t.Unheard()
+	t.Out.Input = t.Unacknowledged()
 	return true
 }
 
-// Unheard asks the agent to continue, until it has acted on that. Its uuid is the same each time.
-func (t *translator) Unheard() []byte {
+// Unacknowledged asks the agent to continue, until it has acted on that. Its uuid is the same each time.
+func (t *translator) Unacknowledged() []byte {
 	s := &t.state
 	if s.Continues == 0 || s.Replayed || s.Taken || s.Worked || s.Result != nil {
 		return nil

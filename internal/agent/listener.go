@@ -4,7 +4,7 @@ package agent
 // input and committing the frame that asked for it are two steps: if the link breaks in between, the
 // agent may have received nothing, and no frame will ask again.
 type Listener interface {
-	// Unheard returns the input that was sent to the agent and is not yet acknowledged, or nil. An
+	// Unacknowledged returns the input that was sent to the agent and is not yet acknowledged, or nil. An
 	// attempt that resumes a run writes it to the agent's stdin once more; the agent acts on it once.
-	Unheard() []byte
+	Unacknowledged() []byte
 }

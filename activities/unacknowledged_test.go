@@ -56,7 +56,7 @@ func (h *hesitation) State() ([]byte, error) { return slices.Clone(h.seen), nil 
 
 func (h *hesitation) Cut(time.Time) []conversation.Event { return nil }
 
-func (h *hesitation) Unheard() []byte {
+func (h *hesitation) Unacknowledged() []byte {
 	if string(h.seen) == "h" {
 		return []byte("go\n")
 	}
