@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/overwinter-dev/overwinter/internal/agent/acp"
+	"github.com/overwinter-dev/overwinter/internal/agent/agenttest/capture"
 	"github.com/overwinter-dev/overwinter/internal/conversation"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
@@ -29,18 +30,11 @@ func grown(b *testing.B) []byte {
 	return out
 }
 
-func BenchmarkTranslate(b *testing.B) {
-	data := grown(b)
-	b.SetBytes(int64(len(data)))
-	b.ReportAllocs()
-	for b.Loop() {
-		translate(b, data, func([]conversation.Event) {})
-	}
-}
+func BenchmarkTranslate(b *testing.B) { capture.Benchmark(b, acp.New(), grown(b)) }
 
 func BenchmarkParse(b *testing.B) {
 	var journal []byte
-	translate(b, grown(b), func(events []conversation.Event) {
+	capture.Events(b, acp.New(), capture.Journal(grown(b)), func(events []conversation.Event) {
 		for _, e := range events {
 			if d, ok := e.Data.(conversation.BlockComplete); ok {
 				block, err := json.Marshal(d.Block)

@@ -1,7 +1,6 @@
 package acp_test
 
 import (
-	"encoding/json"
 	"strings"
 	"testing"
 	"time"
@@ -10,6 +9,7 @@ import (
 
 	"github.com/overwinter-dev/overwinter/internal/agent"
 	"github.com/overwinter-dev/overwinter/internal/agent/acp"
+	"github.com/overwinter-dev/overwinter/internal/agent/agenttest/capture"
 	"github.com/overwinter-dev/overwinter/internal/conversation"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
@@ -28,18 +28,6 @@ var seeds = []string{
 {"overwinter":{"type":"end","runId":"run_1","data":{"outcome":"completed"}}}`,
 }
 
-// requireSound checks that every block of a conversation is closed and can be written down.
-func requireSound(t *testing.T, c conversation.Conversation) {
-	t.Helper()
-	_, err := json.Marshal(c)
-	require.NoError(t, err)
-	for _, thread := range c.Threads {
-		for _, b := range thread.Blocks {
-			require.False(t, b.Status.Open(), "block %s is %s", b.ID, b.Status)
-		}
-	}
-}
-
 // FuzzTranslate checks the promises of the translator and the parser on any input: they never fail,
 // a translator can resume from a state, and a cut closes every block.
 func FuzzTranslate(f *testing.F) {
@@ -47,32 +35,8 @@ func FuzzTranslate(f *testing.F) {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, data string) {
-		for _, run := range []agent.RunContext{{RunID: "run_1"}, {}} {
-			tr, err := acp.New().NewTranslator(run, nil)
-			require.NoError(t, err)
-			var folder conversation.Folder
-			fold := func(events []conversation.Event) {
-				for _, e := range events {
-					data, err := json.Marshal(e.Data)
-					require.NoError(t, err)
-					require.NoError(t, folder.Apply(e.Type, e.ConversationID, data))
-				}
-			}
-			for i, line := range strings.Split(data, "\n") {
-				out, err := tr.Translate(agent.Frame{No: int64(i), Stream: agent.Stdout, At: time.Unix(1, 0), Data: []byte(line)})
-				require.NoError(t, err)
-				fold(out.Events)
-				state, err := tr.State()
-				require.NoError(t, err)
-				tr, err = acp.New().NewTranslator(run, state)
-				require.NoError(t, err)
-			}
-			fold(tr.Cut(time.Unix(2, 0)))
-			requireSound(t, folder.Conversation())
-		}
-		c, err := acp.New().Parse([]session.TranscriptFile{{Path: "/x.jsonl", Data: []byte(data)}})
-		require.NoError(t, err)
-		requireSound(t, c)
+		capture.Translate(t, acp.New(), agent.RunContext{RunID: "run_1"}, data, func([]byte) {})
+		capture.ParseAny(t, acp.New(), session.TranscriptFile{Path: "/x.jsonl", Data: []byte(data)})
 	})
 }
 

@@ -3,12 +3,13 @@ package claude_test
 import (
 	"bytes"
 	"fmt"
+	"os"
 	"path/filepath"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/overwinter-dev/overwinter/internal/agent"
+	"github.com/overwinter-dev/overwinter/internal/agent/agenttest/capture"
 	"github.com/overwinter-dev/overwinter/internal/agent/claude"
 )
 
@@ -29,8 +30,7 @@ var benchmarked = []string{"plain-multi", "two-subagents", "compacted"}
 func BenchmarkParse(b *testing.B) {
 	for _, name := range benchmarked {
 		b.Run(name, func(b *testing.B) {
-			t := &testing.T{}
-			files := transcript(t, filepath.Join("testdata/captures", name))
+			files := capture.Transcript(b, filepath.Join("testdata/captures", name))
 			var total int64
 			for i, f := range files {
 				if filepath.Ext(f.Path) == ".jsonl" {
@@ -51,30 +51,9 @@ func BenchmarkParse(b *testing.B) {
 func BenchmarkTranslate(b *testing.B) {
 	for _, name := range benchmarked {
 		b.Run(name, func(b *testing.B) {
-			t := &testing.T{}
-			one := frames(t, filepath.Join("testdata/captures", name, "stdout.jsonl"))
-			var all []agent.Frame
-			var data []byte
-			for _, f := range one {
-				data = append(append(data, f.Data...), '\n')
-			}
-			for line := range bytes.Lines(grown(data, 4<<20)) {
-				all = append(all, agent.Frame{No: int64(len(all)), Stream: agent.Stdout, At: begun, Data: line[:len(line)-1]})
-			}
-			b.SetBytes(4 << 20)
-			b.ReportAllocs()
-			for b.Loop() {
-				tr, err := claude.New().NewTranslator(agent.RunContext{}, nil)
-				require.NoError(b, err)
-				for _, f := range all {
-					out, err := tr.Translate(f)
-					require.NoError(b, err)
-					if out.End != nil {
-						tr, err = claude.New().NewTranslator(agent.RunContext{}, nil)
-						require.NoError(b, err)
-					}
-				}
-			}
+			data, err := os.ReadFile(filepath.Join("testdata/captures", name, "stdout.jsonl"))
+			require.NoError(b, err)
+			capture.Benchmark(b, claude.New(), grown(data, 4<<20))
 		})
 	}
 }

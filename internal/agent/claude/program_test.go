@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/overwinter-dev/overwinter/internal/agent"
+	"github.com/overwinter-dev/overwinter/internal/agent/agenttest/capture"
 	"github.com/overwinter-dev/overwinter/internal/agent/agenttest/modelserver"
 	"github.com/overwinter-dev/overwinter/internal/agent/claude"
 	"github.com/overwinter-dev/overwinter/internal/conversation"
@@ -163,7 +164,7 @@ func (p *program) agree(t *testing.T) {
 	require.NoError(t, err)
 	streamed := p.folder.Conversation()
 	forgetTimes(parsed, streamed)
-	require.Empty(t, cmp.Diff(lines(parsed), lines(streamed)), "- parsed, + streamed")
+	require.Empty(t, cmp.Diff(capture.Lines(parsed), capture.Lines(streamed)), "- parsed, + streamed")
 }
 
 func (p played) only(t *testing.T, kind conversation.BlockType) conversation.Block {

@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/overwinter-dev/overwinter/internal/agent"
+	"github.com/overwinter-dev/overwinter/internal/agent/agenttest/capture"
 	"github.com/overwinter-dev/overwinter/internal/agent/claude"
 	"github.com/overwinter-dev/overwinter/internal/conversation"
 	"github.com/overwinter-dev/overwinter/internal/session"
@@ -35,7 +36,7 @@ func play(t *testing.T, run agent.RunContext, restart bool, lines ...string) pla
 	t.Helper()
 	var all []agent.Frame
 	for i, l := range lines {
-		all = append(all, agent.Frame{No: int64(i), Stream: agent.Stdout, At: begun, Data: []byte(l)})
+		all = append(all, agent.Frame{No: int64(i), Stream: agent.Stdout, At: capture.Begun, Data: []byte(l)})
 	}
 	return playFrames(t, run, restart, all)
 }
@@ -125,8 +126,8 @@ func TestGoesOnFromAnyState(t *testing.T) {
 	for _, dir := range dirs {
 		t.Run(filepath.Base(dir), func(t *testing.T) {
 			t.Parallel()
-			for _, name := range streams(t, dir) {
-				all := frames(t, name)
+			for _, name := range capture.Streams(t, dir) {
+				all := capture.Frames(t, name)
 				whole := playFrames(t, agent.RunContext{}, false, firstTurn(t, all))
 				again := playFrames(t, agent.RunContext{}, true, firstTurn(t, all))
 				require.Empty(t, cmp.Diff(inLog(t, whole.events), inLog(t, again.events)))
@@ -241,7 +242,7 @@ func TestALongTextDoesNotMakeALargeState(t *testing.T) {
 	var folder conversation.Folder
 	no := int64(0)
 	next := func(line string) {
-		out, err := tr.Translate(agent.Frame{No: no, Stream: agent.Stdout, At: begun, Data: []byte(line)})
+		out, err := tr.Translate(agent.Frame{No: no, Stream: agent.Stdout, At: capture.Begun, Data: []byte(line)})
 		require.NoError(t, err)
 		no++
 		for _, e := range out.Events {
@@ -259,7 +260,7 @@ func TestALongTextDoesNotMakeALargeState(t *testing.T) {
 	for range 200 {
 		next(`{"type":"stream_event","event":{"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":"` + words + `"}}}`)
 	}
-	for _, e := range tr.Cut(begun) {
+	for _, e := range tr.Cut(capture.Begun) {
 		folder.Add(e)
 	}
 	b := folder.Conversation().Threads[0].Blocks[0]
@@ -275,7 +276,7 @@ func TestWhatTheAgentWasToldIsKnownUntilItHasHeard(t *testing.T) {
 	require.NoError(t, err)
 	no := int64(0)
 	next := func(line string) (input, unacknowledged string) {
-		out, err := tr.Translate(agent.Frame{No: no, Stream: agent.Stdout, At: begun, Data: []byte(line)})
+		out, err := tr.Translate(agent.Frame{No: no, Stream: agent.Stdout, At: capture.Begun, Data: []byte(line)})
 		require.NoError(t, err)
 		no++
 		state, err := tr.State()
@@ -351,8 +352,8 @@ func TestAProcessThatEndsEndsItsTurn(t *testing.T) {
 		`not a report`:                   {Outcome: session.OutcomeFailed, Reason: session.ReasonAgentCrashed},
 		`{"code":-1,"interrupted":true}`: {Outcome: session.OutcomeCancelled, Reason: session.ReasonAborted},
 	} {
-		all := frames(t, "testdata/captures/killed-in-a-tool/stdout.jsonl")
-		all = append(all, agent.Frame{No: int64(len(all)), Stream: agent.Exit, At: begun, Data: []byte(report)})
+		all := capture.Frames(t, "testdata/captures/killed-in-a-tool/stdout.jsonl")
+		all = append(all, agent.Frame{No: int64(len(all)), Stream: agent.Exit, At: capture.Begun, Data: []byte(report)})
 		p := playFrames(t, agent.RunContext{}, true, all)
 		require.Equal(t, want.Outcome, p.end.Outcome)
 		require.Equal(t, want.Reason, p.end.Reason)
@@ -383,7 +384,7 @@ func TestALineThatNobodyUnderstandsIsKept(t *testing.T) {
 
 func TestAQuestionIsHandedOnAndResolved(t *testing.T) {
 	t.Parallel()
-	p := playFrames(t, agent.RunContext{}, true, frames(t, "testdata/captures/asked-and-answered/stdout.jsonl"))
+	p := playFrames(t, agent.RunContext{}, true, capture.Frames(t, "testdata/captures/asked-and-answered/stdout.jsonl"))
 	require.Len(t, p.questions, 1)
 	q := p.questions[0]
 	require.Equal(t, agent.Inquiry, q.Kind)
@@ -395,7 +396,7 @@ func TestAQuestionIsHandedOnAndResolved(t *testing.T) {
 	}}, q.Inquiries)
 	require.Equal(t, []string{q.ID}, p.resolved)
 
-	p = playFrames(t, agent.RunContext{}, true, frames(t, "testdata/captures/plain-perm-deny/stdout.jsonl"))
+	p = playFrames(t, agent.RunContext{}, true, capture.Frames(t, "testdata/captures/plain-perm-deny/stdout.jsonl"))
 	require.Len(t, p.questions, 1)
 	require.Equal(t, agent.Permission, p.questions[0].Kind)
 	require.Equal(t, "Bash: Run a shell command", p.questions[0].Title)
@@ -411,7 +412,7 @@ func TestAQuestionIsHandedOnAndResolved(t *testing.T) {
 func TestTitlesAreToldFromTheMirror(t *testing.T) {
 	t.Parallel()
 	p := play(t, testRun, true, `{"type":"transcript_mirror","entries":[{"type":"ai-title","aiTitle":"On whales","sessionId":"x"}]}`)
-	require.Equal(t, []conversation.Event{{Type: conversation.EventTitle, At: begun, Data: conversation.Title{Title: "On whales"}}}, p.events)
+	require.Equal(t, []conversation.Event{{Type: conversation.EventTitle, At: capture.Begun, Data: conversation.Title{Title: "On whales"}}}, p.events)
 }
 
 func TestAMessageThatIsNotRepeatedIsTakenFromTheMirror(t *testing.T) {
@@ -449,10 +450,10 @@ func TestWhatAnAttemptWroteIsTakenBack(t *testing.T) {
 	stop := `{"type":"stream_event","event":{"type":"message_stop"},"abandoned_blocks":{"api_message_id":"m1","from_block_index":0}}`
 	failed := `{"type":"assistant","uuid":"e1","is_api_error_message":true,"message":{"id":"x","model":"<synthetic>","content":[{"type":"text","text":"API Error"}]}}`
 	for name, lines := range map[string][]string{
-		"abandoned":       {start("m1"), block, delta, stop},
-		"begun again":     {start("m1"), block, delta, start("m2")},
-		"given up":        {start("m1"), block, delta, failed},
-		"sent whole then": {start("m1"), block, delta, `{"type":"assistant","uuid":"u","message":{"id":"m2","content":[{"type":"text","text":"whole"}]}}`},
+		"abandoned":           {start("m1"), block, delta, stop},
+		"capture.Begun again": {start("m1"), block, delta, start("m2")},
+		"given up":            {start("m1"), block, delta, failed},
+		"sent whole then":     {start("m1"), block, delta, `{"type":"assistant","uuid":"u","message":{"id":"m2","content":[{"type":"text","text":"whole"}]}}`},
 	} {
 		for _, b := range play(t, testRun, true, lines...).blocks() {
 			require.NotEqual(t, "m1/0", b.ID, name)
@@ -477,7 +478,7 @@ func TestLongTextIsTranslatedInLinearTime(t *testing.T) {
 		}
 		var out []agent.Frame
 		for i, l := range append(all, strings.Split(strings.Repeat(delta+"\n", n), "\n")...) {
-			out = append(out, agent.Frame{No: int64(i), Stream: agent.Stdout, At: begun, Data: []byte(l)})
+			out = append(out, agent.Frame{No: int64(i), Stream: agent.Stdout, At: capture.Begun, Data: []byte(l)})
 		}
 		return out
 	}

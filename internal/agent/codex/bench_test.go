@@ -8,14 +8,14 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/overwinter-dev/overwinter/internal/agent"
+	"github.com/overwinter-dev/overwinter/internal/agent/agenttest/capture"
 	"github.com/overwinter-dev/overwinter/internal/agent/codex"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
 // BenchmarkParse reads a rollout again and again, as a long session has one.
 func BenchmarkParse(b *testing.B) {
-	files := transcript(b, "testdata/captures/plain-tool")
+	files := capture.Transcript(b, "testdata/captures/plain-tool")
 	require.Len(b, files, 1)
 	meta, rest, _ := bytes.Cut(files[0].Data, []byte("\n"))
 	data := append(bytes.Clone(meta), '\n')
@@ -35,25 +35,13 @@ func BenchmarkParse(b *testing.B) {
 
 // BenchmarkTranslate reads a stream of many deltas.
 func BenchmarkTranslate(b *testing.B) {
-	var all []agent.Frame
-	size := 0
-	for _, f := range frames(b, filepath.Join("testdata/captures/plain-tool", "stdout.jsonl")) {
+	var data []byte
+	for _, f := range capture.Frames(b, filepath.Join("testdata/captures/plain-tool", "stdout.jsonl")) {
 		n := 1
 		if bytes.Contains(f.Data, []byte("agentMessage/delta")) {
 			n = 100
 		}
-		for range n {
-			all = append(all, f)
-			size += len(f.Data)
-		}
+		data = append(data, bytes.Repeat(append(f.Data, '\n'), n)...)
 	}
-	b.SetBytes(int64(size))
-	for b.Loop() {
-		tr, err := codex.New().NewTranslator(agent.RunContext{}, nil)
-		require.NoError(b, err)
-		for _, f := range all {
-			_, err := tr.Translate(f)
-			require.NoError(b, err)
-		}
-	}
+	capture.Benchmark(b, codex.New(), data)
 }

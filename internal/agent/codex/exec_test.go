@@ -1,42 +1,27 @@
 package codex_test
 
 import (
-	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/stretchr/testify/require"
+
+	"github.com/overwinter-dev/overwinter/internal/agent/agenttest/capture"
 )
 
 // TestExec reads the output of codex exec --json. Its items have different ids and a different
 // order, so there is only a golden file, rewritten with go test -run Exec -update.
 func TestExec(t *testing.T) {
 	t.Parallel()
-	dirs, err := filepath.Glob("testdata/exec/*")
-	require.NoError(t, err)
-	require.NotEmpty(t, dirs)
-	for _, dir := range dirs {
-		t.Run(filepath.Base(dir), func(t *testing.T) {
-			t.Parallel()
-			streamed, ends := stream(t, dir)
-			var golden strings.Builder
-			for _, l := range append(lines(streamed), ends...) {
-				fmt.Fprintln(&golden, l)
-			}
-			file := filepath.Join(dir, "blocks")
-			if *update {
-				require.NoError(t, os.WriteFile(file, []byte(golden.String()), 0o644))
-			}
-			want, err := os.ReadFile(file)
-			require.NoError(t, err)
-			require.Empty(t, cmp.Diff(strings.Split(string(want), "\n"), strings.Split(golden.String(), "\n")), "- golden, + now")
-			require.Len(t, ends, 1)
-			require.NotContains(t, golden.String(), "unparsed")
-		})
-	}
+	capture.Each(t, "testdata/exec/*", func(t *testing.T, dir string) {
+		streamed, ends := stream(t, dir)
+		golden := append(capture.Lines(streamed), ends...)
+		capture.Golden(t, filepath.Join(dir, "blocks"), golden)
+		require.Len(t, ends, 1)
+		require.NotContains(t, strings.Join(golden, "\n"), "unparsed")
+	})
 }
 
 func TestLongOutputIsWhatTheRolloutKeeps(t *testing.T) {

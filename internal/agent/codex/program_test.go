@@ -18,6 +18,7 @@ import (
 
 	"github.com/overwinter-dev/overwinter/internal/agent"
 	"github.com/overwinter-dev/overwinter/internal/agent/agenttest"
+	"github.com/overwinter-dev/overwinter/internal/agent/agenttest/capture"
 	"github.com/overwinter-dev/overwinter/internal/agent/agenttest/modelserver"
 	"github.com/overwinter-dev/overwinter/internal/agent/codex"
 	"github.com/overwinter-dev/overwinter/internal/conversation"
@@ -167,7 +168,7 @@ func (p *program) agree(t *testing.T) {
 	p.stop(t)
 	parsed, err := codex.New().Parse(p.saved(t))
 	require.NoError(t, err)
-	require.Empty(t, cmp.Diff(lines(parsed), lines(agenttest.Fold(t, p.events))), "- parsed, + streamed")
+	require.Empty(t, cmp.Diff(capture.Lines(parsed), capture.Lines(agenttest.Fold(t, p.events))), "- parsed, + streamed")
 }
 
 func (r played) blocks(t *testing.T, kind conversation.BlockType) []conversation.Block {

@@ -9,7 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/overwinter-dev/overwinter/internal/agent"
+	"github.com/overwinter-dev/overwinter/internal/agent/agenttest/capture"
 	"github.com/overwinter-dev/overwinter/internal/agent/gemini"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
@@ -60,23 +60,7 @@ func BenchmarkParse(b *testing.B) {
 func BenchmarkTranslate(b *testing.B) {
 	for _, name := range []string{"bridge-tool", "acp-tool", "native-tool"} {
 		b.Run(name, func(b *testing.B) {
-			data := grown(b, "testdata/captures/"+name+"/stdout.jsonl")
-			b.SetBytes(int64(len(data)))
-			b.ReportAllocs()
-			for b.Loop() {
-				tr, err := gemini.New().NewTranslator(agent.RunContext{}, nil)
-				require.NoError(b, err)
-				no := int64(0)
-				for line := range bytes.Lines(data) {
-					out, err := tr.Translate(agent.Frame{No: no, Stream: agent.Stdout, At: begun, Data: line[:len(line)-1]})
-					require.NoError(b, err)
-					if out.End != nil {
-						tr, err = agent.NextTurn(gemini.New(), tr)
-						require.NoError(b, err)
-					}
-					no++
-				}
-			}
+			capture.Benchmark(b, gemini.New(), grown(b, "testdata/captures/"+name+"/stdout.jsonl"))
 		})
 	}
 }

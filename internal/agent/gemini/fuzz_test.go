@@ -1,10 +1,6 @@
 package gemini_test
 
 import (
-	"bytes"
-	"encoding/json"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -12,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/overwinter-dev/overwinter/internal/agent"
+	"github.com/overwinter-dev/overwinter/internal/agent/agenttest/capture"
 	"github.com/overwinter-dev/overwinter/internal/agent/gemini"
 	"github.com/overwinter-dev/overwinter/internal/conversation"
 	"github.com/overwinter-dev/overwinter/internal/session"
@@ -19,91 +16,25 @@ import (
 
 var testRun = agent.RunContext{RunID: "run_1", PromptID: "prm_1", Author: "ada"}
 
-// seed gives a fuzz test what the real program wrote.
-func seed(f *testing.F, patterns ...string) {
-	f.Helper()
-	for _, pattern := range patterns {
-		names, err := filepath.Glob(pattern)
-		require.NoError(f, err)
-		require.NotEmpty(f, names)
-		for _, name := range names {
-			data, err := os.ReadFile(name)
-			require.NoError(f, err)
-			f.Add(short(data))
-		}
-	}
-}
-
-func requireClosed(t *testing.T, c conversation.Conversation) {
-	t.Helper()
-	_, err := json.Marshal(c)
-	require.NoError(t, err)
-	for _, thread := range c.Threads {
-		for _, b := range thread.Blocks {
-			require.False(t, b.Status.Open(), "block %s is %s", b.ID, b.Status)
-		}
-	}
-}
-
 // maxSeed bounds a seed: long ones take long and find little.
 const maxSeed = 8 << 10
-
-// short are lines of what the program wrote, as far as there is room.
-func short(data []byte) string {
-	var out []byte
-	for line := range bytes.Lines(data) {
-		if len(out)+len(line) <= maxSeed {
-			out = append(out, line...)
-		}
-	}
-	return string(out)
-}
 
 // FuzzTranslate checks the translator's promises on any input: it never fails, its state is enough
 // to resume from, every event can be encoded, and a cut closes every block.
 func FuzzTranslate(f *testing.F) {
-	seed(f, "testdata/captures/*/stdout*.jsonl")
+	capture.Seed(f, maxSeed, "testdata/captures/*/stdout*.jsonl")
 	f.Add(`{"overwinter":{"type":"prompt","runId":"run_1","data":{"content":"x"}}}` + "\n" + `{"overwinter":{"type":"tool","id":"a","data":{"name":"invoke_agent"}}}`)
-	f.Fuzz(func(t *testing.T, data string) {
-		for _, run := range []agent.RunContext{testRun, {}} {
-			tr, err := gemini.New().NewTranslator(run, nil)
-			require.NoError(t, err)
-			var folder conversation.Folder
-			fold := func(events []conversation.Event) {
-				for _, e := range events {
-					data, err := json.Marshal(e.Data)
-					require.NoError(t, err)
-					require.NoError(t, folder.Apply(e.Type, e.ConversationID, data))
-				}
-			}
-			for i, line := range strings.Split(data, "\n") {
-				out, err := tr.Translate(agent.Frame{No: int64(i), Stream: agent.Stdout, At: begun, Data: []byte(line)})
-				require.NoError(t, err)
-				fold(out.Events)
-				if i%16 == 0 {
-					state, err := tr.State()
-					require.NoError(t, err)
-					tr, err = gemini.New().NewTranslator(run, state)
-					require.NoError(t, err)
-				}
-			}
-			fold(tr.Cut(begun))
-			requireClosed(t, folder.Conversation())
-		}
-	})
+	f.Fuzz(func(t *testing.T, data string) { capture.Translate(t, gemini.New(), testRun, data, func([]byte) {}) })
 }
 
 // FuzzParse holds the parser to the same.
 func FuzzParse(f *testing.F) {
-	seed(f, "testdata/captures/*/transcript/*.jsonl", "testdata/captures/*/transcript/*/chats/*.jsonl")
+	capture.Seed(f, maxSeed, "testdata/captures/*/transcript/*.jsonl", "testdata/captures/*/transcript/*/chats/*.jsonl")
 	f.Add(`{"sessionId":"s","kind":"subagent"}` + "\n" + `{"id":"1","type":"gemini","toolCalls":[{"id":"c","status":"success","agentId":"s"}]}`)
 	f.Fuzz(func(t *testing.T, data string) {
-		c, err := gemini.New().Parse([]session.TranscriptFile{
-			{Path: "/chats/session-1.jsonl", Data: []byte(data)},
-			{Path: "/chats/s/sub.jsonl", Data: []byte(`{"sessionId":"sub","kind":"subagent"}` + "\n" + data)},
-		})
-		require.NoError(t, err)
-		requireClosed(t, c)
+		capture.ParseAny(t, gemini.New(),
+			session.TranscriptFile{Path: "/chats/session-1.jsonl", Data: []byte(data)},
+			session.TranscriptFile{Path: "/chats/s/sub.jsonl", Data: []byte(`{"sessionId":"sub","kind":"subagent"}` + "\n" + data)})
 	})
 }
 

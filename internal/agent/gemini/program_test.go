@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/overwinter-dev/overwinter/internal/agent"
+	"github.com/overwinter-dev/overwinter/internal/agent/agenttest/capture"
 	"github.com/overwinter-dev/overwinter/internal/agent/agenttest/modelserver"
 	"github.com/overwinter-dev/overwinter/internal/agent/gemini"
 	"github.com/overwinter-dev/overwinter/internal/conversation"
@@ -173,7 +174,7 @@ func (p *program) requireSame(t *testing.T) {
 	require.NoError(t, err)
 	parsed, err := gemini.New().Parse([]session.TranscriptFile{{Path: launch.Transcripts[0], Data: data}})
 	require.NoError(t, err)
-	require.Empty(t, cmp.Diff(lines(parsed), lines(p.folder.Conversation())), "- parsed, + streamed")
+	require.Empty(t, cmp.Diff(capture.Lines(parsed), capture.Lines(p.folder.Conversation())), "- parsed, + streamed")
 }
 
 func (p played) only(t *testing.T, kind conversation.BlockType) conversation.Block {

@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/overwinter-dev/overwinter/internal/agent"
+	"github.com/overwinter-dev/overwinter/internal/agent/agenttest/capture"
 	"github.com/overwinter-dev/overwinter/internal/agent/gemini"
 	"github.com/overwinter-dev/overwinter/internal/conversation"
 	"github.com/overwinter-dev/overwinter/internal/session"
@@ -20,13 +21,13 @@ func translated(t *testing.T, lines ...string) []conversation.Block {
 	require.NoError(t, err)
 	var f conversation.Folder
 	for i, line := range lines {
-		out, err := tr.Translate(agent.Frame{No: int64(i), Stream: agent.Stdout, At: begun, Data: []byte(line)})
+		out, err := tr.Translate(agent.Frame{No: int64(i), Stream: agent.Stdout, At: capture.Begun, Data: []byte(line)})
 		require.NoError(t, err)
 		for _, e := range out.Events {
 			f.Add(e)
 		}
 	}
-	for _, e := range tr.Cut(begun) {
+	for _, e := range tr.Cut(capture.Begun) {
 		f.Add(e)
 	}
 	return f.Conversation().Threads[0].Blocks

@@ -8,7 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/overwinter-dev/overwinter/internal/agent"
+	"github.com/overwinter-dev/overwinter/internal/agent/agenttest/capture"
 	"github.com/overwinter-dev/overwinter/internal/agent/opencode"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
@@ -41,22 +41,5 @@ func BenchmarkParse(b *testing.B) {
 func BenchmarkTranslate(b *testing.B) {
 	data, err := os.ReadFile("testdata/captures/tool/events.sse")
 	require.NoError(b, err)
-	var all []agent.Frame
-	for line := range bytes.Lines(grown(data, 4<<20)) {
-		all = append(all, agent.Frame{No: int64(len(all)), Stream: agent.Stdout, At: begun, Data: line[:len(line)-1]})
-	}
-	b.SetBytes(4 << 20)
-	b.ReportAllocs()
-	for b.Loop() {
-		tr, err := opencode.New().NewTranslator(agent.RunContext{}, nil)
-		require.NoError(b, err)
-		for _, f := range all {
-			out, err := tr.Translate(f)
-			require.NoError(b, err)
-			if out.End != nil {
-				tr, err = opencode.New().NewTranslator(agent.RunContext{}, nil)
-				require.NoError(b, err)
-			}
-		}
-	}
+	capture.Benchmark(b, opencode.New(), grown(data, 4<<20))
 }

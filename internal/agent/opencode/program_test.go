@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/overwinter-dev/overwinter/internal/agent"
+	"github.com/overwinter-dev/overwinter/internal/agent/agenttest/capture"
 	"github.com/overwinter-dev/overwinter/internal/agent/agenttest/modelserver"
 	"github.com/overwinter-dev/overwinter/internal/agent/opencode"
 	"github.com/overwinter-dev/overwinter/internal/conversation"
@@ -170,7 +171,7 @@ func (p *program) files(t *testing.T) []string {
 // agree holds the transcript to what was said.
 func (p *program) agree(t *testing.T) {
 	t.Helper()
-	require.Empty(t, cmp.Diff(lines(parse(t, p.files(t)...)), lines(p.folder.Conversation())), "- parsed, + streamed")
+	require.Empty(t, cmp.Diff(capture.Lines(parse(t, p.files(t)...)), capture.Lines(p.folder.Conversation())), "- parsed, + streamed")
 }
 
 func (p *program) close(t *testing.T) {
