@@ -97,6 +97,11 @@ func (s *Server) events(c echo.Context) error {
 		return session.Faultf(session.CodeUnavailable, "the server is stopping; connect again")
 	}
 
+	if err := s.clients.beginStream(); err != nil {
+		return err
+	}
+	defer s.clients.endStream()
+
 	sess, err := s.cfg.Store.SessionGet(ctx, id)
 	if err != nil {
 		return err

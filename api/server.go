@@ -101,6 +101,9 @@ type Config struct {
 	Heartbeat time.Duration
 	// WriteTimeout bounds each write to a stream. Default 10 s.
 	WriteTimeout time.Duration
+	// MaxConnections bounds open connections; event streams have three quarters of them. Default: what the process may
+	// open of files, without 256 for itself, and at most 100,000.
+	MaxConnections int
 	// ShutdownTimeout is what requests have to end when the server stops. Default 10 s.
 	ShutdownTimeout time.Duration
 
@@ -131,6 +134,9 @@ func (c Config) withDefaults() (Config, error) {
 	}
 	if c.Version == "" {
 		c.Version = "dev"
+	}
+	if c.MaxConnections <= 0 {
+		c.MaxConnections = defaultConnections()
 	}
 	if c.keyDelay == nil {
 		c.keyDelay = sleep
@@ -168,6 +174,7 @@ type Server struct {
 	known   map[string]bool // method and path of every route
 
 	signals signals // under way
+	clients *connections
 
 	// streams is cancelled when the server stops: no stream outlives it.
 	streams    context.Context
@@ -194,6 +201,7 @@ func New(cfg Config) (*Server, error) {
 		return nil, err
 	}
 	s := &Server{cfg: cfg, log: cfg.Logger, echo: echo.New(), metrics: m, origins: http.NewCrossOriginProtection(), spec: spec}
+	s.clients = newConnections(cfg.MaxConnections)
 	s.signals.slots = make(chan struct{}, signalsAtOnce)
 	s.streams, s.endStreams = context.WithCancelCause(context.Background())
 	s.echo.HTTPErrorHandler = s.writeError
@@ -203,7 +211,10 @@ func New(cfg Config) (*Server, error) {
 }
 
 // ServeHTTP answers one request.
-func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) { s.echo.ServeHTTP(w, r) }
+func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	s.clients.requested(r.Context())
+	s.echo.ServeHTTP(w, r)
+}
 
 // Run serves on ln until ctx is done, then ends streams, lets other requests
 // finish for ShutdownTimeout and returns nil. It closes ln and is called once.
@@ -217,6 +228,8 @@ func (s *Server) Run(ctx context.Context, ln net.Listener) error {
 		MaxHeaderBytes:    64 << 10,
 		// OPTIONS * is answered like everything else.
 		DisableGeneralOptionsHandler: true,
+		ConnState:                    s.clients.changed,
+		ConnContext:                  withConnection,
 		ErrorLog:                     slog.NewLogLogger(s.log.Handler(), slog.LevelDebug),
 	}
 	served := make(chan error, 1) // one send, with or without a receiver

@@ -1,0 +1,118 @@
+package api
+
+import (
+	"container/list"
+	"context"
+	"net"
+	"net/http"
+	"sync"
+	"syscall"
+
+	"github.com/overwinter-dev/overwinter/internal/session"
+)
+
+const (
+	// ownDescriptors is what the process keeps of its descriptors for itself: the database, Temporal, files.
+	ownDescriptors = 256
+	// maxConnections bounds connections where the process may have more descriptors.
+	maxConnections = 100_000
+)
+
+// defaultConnections follows from how many descriptors the process may have.
+func defaultConnections() int {
+	var limit syscall.Rlimit
+	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil || limit.Cur > maxConnections {
+		return maxConnections
+	}
+	files := int(limit.Cur)
+	return max(files-ownDescriptors, files/2, 1)
+}
+
+// connections bounds the open connections of a server. Where there is no room for a new one, the connection that
+// has waited for a request the longest is closed: clients that connect, send nothing or send slowly make room for others.
+// Event streams leave a quarter of the places to other requests.
+type connections struct {
+	limit int
+
+	mu      sync.Mutex
+	open    int
+	streams int
+	waiting *list.List // connections without a request, the one that has waited longest first
+	places  map[net.Conn]*list.Element
+}
+
+func newConnections(limit int) *connections {
+	return &connections{limit: limit, waiting: list.New(), places: map[net.Conn]*list.Element{}}
+}
+
+// changed is the http.Server's ConnState. A connection counts as waiting until its request is whole enough to be
+// served, so StateActive, which its first byte leads to, is not one of the changes.
+func (c *connections) changed(conn net.Conn, state http.ConnState) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch state {
+	case http.StateNew:
+		c.open++
+		c.wait(conn)
+		if c.open > c.limit {
+			oldest := c.waiting.Front().Value.(net.Conn) //nolint:forcetypeassert // it contains nothing else
+			c.serve(oldest)                              // and is not closed again for the next one
+			_ = oldest.Close()
+		}
+	case http.StateIdle:
+		c.wait(conn)
+	case http.StateClosed, http.StateHijacked:
+		c.open--
+		c.serve(conn)
+	case http.StateActive:
+	}
+}
+
+func (c *connections) wait(conn net.Conn) {
+	c.serve(conn)
+	c.places[conn] = c.waiting.PushBack(conn)
+}
+
+// serve takes a connection from those that wait.
+func (c *connections) serve(conn net.Conn) {
+	if place := c.places[conn]; place != nil {
+		c.waiting.Remove(place)
+		delete(c.places, conn)
+	}
+}
+
+// requested notes that the connection of a context has a request.
+func (c *connections) requested(ctx context.Context) {
+	conn, ok := ctx.Value(connKey{}).(net.Conn)
+	if !ok {
+		return // the server is used as an http.Handler
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.serve(conn)
+}
+
+// beginStream takes a place for an event stream, for which endStream is called.
+func (c *connections) beginStream() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	most := max(c.limit*3/4, 1)
+	if c.streams >= most {
+		return session.Faultf(session.CodeUnavailable, "the server has %d open event streams, which is its limit; connect again later", most)
+	}
+	c.streams++
+	return nil
+}
+
+func (c *connections) endStream() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.streams--
+}
+
+// connKey is the key of a request's connection in its context.
+type connKey struct{}
+
+func withConnection(ctx context.Context, conn net.Conn) context.Context {
+	return context.WithValue(ctx, connKey{}, conn)
+}
