@@ -30,8 +30,5 @@ func (Adapter) Packages() []npm.Package { return []npm.Package{program} }
 
 // Installation puts the pinned program at Binary.
 func (Adapter) Installation() agent.Installation {
-	return agent.Installation{
-		Base:     npm.Image,
-		Commands: [][]string{program.Install(path.Dir(Binary)), {Binary, "--version"}},
-	}
+	return program.Installation(path.Dir(Binary), []string{Binary, "--version"})
 }

@@ -21,12 +21,7 @@ func (Adapter) Packages() []npm.Package { return []npm.Package{pinned} }
 
 // Installation puts the pinned program at Binary.
 func (Adapter) Installation() agent.Installation {
-	return agent.Installation{
-		Base: npm.Image,
-		Commands: [][]string{
-			pinned.Install(codexformat.Directory),
-			{"sh", "-c", `cd "$0" && ln -sf vendor/*/bin/codex codex`, codexformat.Directory},
-			{Binary, "--version"},
-		},
-	}
+	return pinned.Installation(codexformat.Directory,
+		[]string{"sh", "-c", `cd "$0" && ln -sf vendor/*/bin/codex codex`, codexformat.Directory},
+		[]string{Binary, "--version"})
 }

@@ -28,11 +28,5 @@ func (Adapter) Packages() []npm.Package { return []npm.Package{program} }
 
 // Installation puts the pinned program at Program. It needs Node 20 or newer on the PATH.
 func (Adapter) Installation() agent.Installation {
-	return agent.Installation{
-		Base: npm.Image,
-		Commands: [][]string{
-			program.Install(path.Dir(path.Dir(Program))),
-			{"env", "GEMINI_CLI_NO_RELAUNCH=true", "node", Program, "--version"},
-		},
-	}
+	return program.Installation(path.Dir(path.Dir(Program)), []string{"env", "GEMINI_CLI_NO_RELAUNCH=true", "node", Program, "--version"})
 }

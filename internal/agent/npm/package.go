@@ -4,6 +4,8 @@ import (
 	_ "embed"
 	"path"
 	"strings"
+
+	"github.com/overwinter-dev/overwinter/internal/agent"
 )
 
 // Image has what Install needs and Node, and is the base of the agents' sandbox images at a provider that pulls
@@ -29,6 +31,12 @@ type Sums struct{ X64, ARM64 string }
 // and does nothing where dir exists.
 func (p Package) Install(dir string) []string {
 	return []string{"sh", "-c", script, "install", p.Name, p.Version, p.Sums.X64, p.Sums.ARM64, dir}
+}
+
+// Installation unpacks the package into dir of an image and runs the commands, the last of which shows that the
+// program starts.
+func (p Package) Installation(dir string, commands ...[]string) agent.Installation {
+	return agent.Installation{Base: Image, Commands: append([][]string{p.Install(dir)}, commands...)}
 }
 
 // Directory is a name for the package's directory, below root, that no other version has.
