@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"path"
-	"strings"
 
 	"github.com/overwinter-dev/overwinter/internal/agent"
 	"github.com/overwinter-dev/overwinter/internal/agent/bridged"
@@ -123,68 +122,3 @@ func (Adapter) Prompt(in agent.PromptInput) ([]byte, error) { return bridged.Pro
 
 // Interrupt writes a line that names the run, so that one that comes late hits no other turn.
 func (Adapter) Interrupt(runID string) agent.Interrupt { return bridged.Interrupt(runID) }
-
-// rejected is the message of a rejection that has none. OpenCode needs one: it ends the turn on a
-// rejection without a message.
-const rejected = "The user does not allow this."
-
-// permissionReply is the body of an answer to a permission question.
-type permissionReply struct {
-	Reply   string `json:"reply"`
-	Message string `json:"message,omitempty"`
-}
-
-// Answer is the line that answers a question. For the session and for always are one to OpenCode: it
-// remembers what it was allowed as long as its process lives.
-func (Adapter) Answer(q agent.Question, a agent.Answer) ([]byte, error) {
-	r := opencodeformat.Reply{Kind: opencodeformat.ReplyPermission}
-	var body any
-	switch {
-	case q.Kind == agent.Inquiry && a.Decision == agent.DecisionReject:
-		r.Kind, r.Reject, body = opencodeformat.ReplyQuestion, true, struct{}{}
-	case q.Kind == agent.Inquiry:
-		answers, err := answersOf(q, a)
-		if err != nil {
-			return nil, err
-		}
-		r.Kind, body = opencodeformat.ReplyQuestion, map[string][][]string{"answers": answers}
-	case a.Decision == agent.DecisionReject:
-		p := permissionReply{Reply: "reject", Message: a.Message}
-		if strings.TrimSpace(p.Message) == "" {
-			p.Message = rejected
-		}
-		body = p
-	case a.Decision == agent.DecisionOnce:
-		body = permissionReply{Reply: "once"}
-	case a.Decision == agent.DecisionSession, a.Decision == agent.DecisionAlways:
-		body = permissionReply{Reply: "always"}
-	default:
-		return nil, fmt.Errorf("answer question %s: %q is no decision", q.ID, a.Decision)
-	}
-	var err error
-	if r.Body, err = json.Marshal(body); err != nil {
-		return nil, fmt.Errorf("answer question %s: %w", q.ID, err)
-	}
-	data, err := json.Marshal(r)
-	if err != nil {
-		return nil, fmt.Errorf("answer question %s: %w", q.ID, err)
-	}
-	return stdio.Command{Type: stdio.Answer, ID: q.ID, Data: data}.Encode()
-}
-
-// answersOf are the answers in the order of the questions. Where several options may be chosen they
-// stand one a line.
-func answersOf(q agent.Question, a agent.Answer) ([][]string, error) {
-	answers := make([][]string, len(q.Inquiries))
-	for i, item := range q.Inquiries {
-		answer, ok := a.Answers[item.Question]
-		if !ok {
-			return nil, fmt.Errorf("answer question %s: %q is not answered", q.ID, item.Question)
-		}
-		answers[i] = []string{answer}
-		if item.Multiple {
-			answers[i] = strings.Split(strings.TrimSpace(answer), "\n")
-		}
-	}
-	return answers, nil
-}

@@ -1,159 +1,202 @@
 package opencode
 
 import (
+	"bytes"
 	"encoding/json"
+	"slices"
 	"strings"
 	"time"
 
+	"github.com/overwinter-dev/overwinter/internal/agent/ledger"
 	"github.com/overwinter-dev/overwinter/internal/agent/opencode/opencodeformat"
 	"github.com/overwinter-dev/overwinter/internal/conversation"
 )
 
-// The blocks of a part, for the translator and the parser alike.
-
-// The subtypes of system blocks.
+// What a translator keeps between two frames is bounded. Exceeding these bounds only affects what
+// is aborted: a block that completes is whole in its last frame.
 const (
-	subtypeError      = "error"
-	subtypeCompaction = "compaction"
-	subtypeRetry      = "retry"
-	subtypeUnparsed   = "unparsed"
+	maxKeptText  = 32 << 10 // of all texts that are being written
+	maxKeptInput = 12 << 10 // of all calls that are at work
+	maxMessages  = 48
 )
 
-// taskTool is the tool that starts a subagent.
-const taskTool = "task"
-
-// resultID is the id of the block with the result of a call.
-func resultID(partID string) string { return partID + "/result" }
-
-// errorID is the id of the block that says how a message failed.
-func errorID(messageID string) string { return messageID + "/error" }
-
-// isText reports whether a part is one of the message's texts.
-func isText(p *opencodeformat.Part) bool {
-	return p.Type == opencodeformat.PartText || p.Type == partReasoning
+// work is what may still change: messages, and the blocks that are open.
+type work struct {
+	ledger.Ledger[*openBlock]
+	Messages []*openMessage `json:"messages,omitempty"`
 }
 
-// isShown reports whether a part of a message becomes a block.
-func isShown(p *opencodeformat.Part, m *opencodeformat.Message) bool {
-	switch {
-	case p.ID == "":
+// openMessage is a message whose parts are still coming.
+type openMessage struct {
+	ID           string    `json:"id"`
+	Session      string    `json:"session"`
+	Conversation string    `json:"conversation"`
+	User         bool      `json:"user,omitempty"`
+	Summary      bool      `json:"summary,omitempty"`
+	Created      time.Time `json:"created"`
+	// Failed: the agent has reported an error; `Told`: and that has been shown.
+	Failed bool `json:"failed,omitempty"`
+	Told   bool `json:"told,omitempty"`
+	// Over: the agent has said that it is, though it may be that not all of its parts have come.
+	Over bool `json:"over,omitempty"`
+	// Last is the newest of its parts.
+	Last string `json:"last,omitempty"`
+}
+
+// native is the message in the form from which blocks are made.
+func (m *openMessage) native() *opencodeformat.Message {
+	out := &opencodeformat.Message{ID: m.ID, Role: "assistant", Time: opencodeformat.StampPair{Created: opencodeformat.Stamp(m.Created.UnixMilli())}}
+	if m.User {
+		out.Role = "user"
+	}
+	if m.Summary {
+		out.Summary = json.RawMessage("true")
+	}
+	return out
+}
+
+// openBlock is a block that will change.
+type openBlock struct {
+	ledger.Entry
+	Message string `json:"message"`
+	// Whole: the text is complete, but may still turn out to be aborted.
+	Whole bool `json:"whole,omitempty"`
+	// Cut: there was more than could be kept.
+	Cut bool `json:"cut,omitempty"`
+	// Call is what the model calls the call. Printed is how much of its output has been shown.
+	Call    string `json:"call,omitempty"`
+	Printed int    `json:"printed,omitempty"`
+}
+
+func (w *work) message(id string) *openMessage {
+	for _, m := range slices.Backward(w.Messages) {
+		if m.ID == id {
+			return m
+		}
+	}
+	return nil
+}
+
+// newest is the answer of a conversation that is being written, or nil.
+func (w *work) newest(where string) *openMessage {
+	for _, m := range slices.Backward(w.Messages) {
+		if m.Conversation == where && !m.User {
+			return m
+		}
+	}
+	return nil
+}
+
+// writing reports whether an answer of the main conversation is not over yet.
+func (w *work) writing() bool {
+	return slices.ContainsFunc(w.Messages, func(m *openMessage) bool {
+		return !m.User && !m.Over && m.Conversation == conversation.Main
+	})
+}
+
+// begin notes a message. Where there are too many, one to which nothing more belongs is forgotten.
+func (w *work) begin(m *openMessage) {
+	if len(w.Messages) >= maxMessages {
+		i := slices.IndexFunc(w.Messages, func(x *openMessage) bool {
+			return (x.Over || x.User) && !slices.ContainsFunc(w.Open, func(o *openBlock) bool { return o.Message == x.ID })
+		})
+		w.Messages = slices.Delete(w.Messages, max(0, i), max(0, i)+1)
+	}
+	w.Messages = append(w.Messages, m)
+}
+
+// saw notes a part and reports whether it is new. The ids of a message's parts ascend.
+func (m *openMessage) saw(id string) bool {
+	if id <= m.Last {
 		return false
-	case m.FromUser():
-		return p.Type == opencodeformat.PartText && !p.Synthetic && !p.Ignored
-	case isText(p):
-		return !p.Ignored
 	}
-	return p.Type == partTool && p.State != nil
+	m.Last = strings.Clone(id)
+	return true
 }
 
-// headOf is the block of a part as it begins.
-func headOf(p *opencodeformat.Part, m *opencodeformat.Message) conversation.Block {
-	b := conversation.Block{ID: p.ID, Status: conversation.Streaming, CreatedAt: begunAt(p, m)}
-	switch {
-	case m.FromUser():
-		b.Type = conversation.UserMessage
-	case p.Type == partReasoning:
-		b.Type = conversation.Thinking
-	case p.Type == opencodeformat.PartText && isSummary(m):
-		b.Type, b.Subtype = conversation.System, subtypeCompaction
-	case p.Type == opencodeformat.PartText:
-		b.Type = conversation.AssistantText
-	default:
-		b.Type, b.Status = conversation.ToolUse, conversation.Pending
-		b.Name, b.ToolUseID = p.Tool, p.ID
-		if p.Tool == taskTool {
-			b.Type, b.Name, b.ToolUseID = conversation.Subagent, taskTool, ""
-		}
+// append adds to a text.
+func (w *work) append(o *openBlock, delta string) {
+	kept := 0
+	for _, x := range w.Open {
+		kept += len(x.Text)
 	}
-	return b
-}
-
-// begunAt is when a part began: a pending call has no time, but its id has.
-func begunAt(p *opencodeformat.Part, m *opencodeformat.Message) time.Time {
-	switch {
-	case m.FromUser():
-		return createdAt(m)
-	case isText(p) && p.Time != nil && p.Time.Start > 0:
-		return stampTime(p.Time.Start)
-	}
-	return opencodeformat.IdTime(p.ID, createdAt(m))
-}
-
-// say gives a block its text.
-func say(b *conversation.Block, text string) {
-	if b.Type == conversation.System {
-		b.Message = text
+	if o.Cut || kept+len(delta) > maxKeptText {
+		o.Cut = true
 		return
 	}
-	b.Content = text
+	o.Text = conversation.AppendText(o.Text, delta)
 }
 
-// setCall fills a block with what is known of its call.
-func setCall(p *opencodeformat.Part, b *conversation.Block) {
-	b.Input = inputOf(p.State)
-	if b.Type != conversation.Subagent {
-		return
+// keep stores the input of a call, which is shown once more when the call is aborted.
+func (w *work) keep(o *openBlock, input json.RawMessage) {
+	kept := 0
+	for _, x := range w.Open {
+		kept += len(x.Block.Input)
 	}
-	b.SubagentID = rawText(metadataOf(p.State).SessionID)
-	b.Name = subagentName(b.Input)
+	if kept-len(o.Block.Input)+len(input) <= maxKeptInput {
+		o.Block.Input = bytes.Clone(input)
+	}
 }
 
-// subagentName is the kind of subagent that a call asks for.
-func subagentName(input json.RawMessage) string {
-	var in struct {
-		Type json.RawMessage `json:"subagent_type"`
+// Closed completes a block with what is kept of it.
+func (o *openBlock) Closed(status conversation.BlockStatus, at time.Time) conversation.Event {
+	if o.Block.Type == conversation.ToolResult {
+		return o.Removed(at) // an aborted call has no result
 	}
-	_ = json.Unmarshal(input, &in) // input of another form names none
-	if name := rawText(in.Type); name != "" {
-		return name
+	b := o.Block
+	if len(o.Text) > 0 {
+		say(&b, string(o.Text))
 	}
-	return taskTool
+	b.Status = status
+	return ledger.Complete(o.Conversation, b, at)
 }
 
-// shellAborted ends the output of an aborted command.
-const shellAborted = "User aborted the command\n</shell_metadata>"
-
-// callOutcome is how a call has ended; false as long as it has not.
-func callOutcome(s *opencodeformat.ToolState) (conversation.BlockStatus, bool) {
-	switch s.Status {
-	case callCompleted:
-		if strings.HasSuffix(s.Output, shellAborted) {
-			return conversation.Aborted, true
-		}
-		return conversation.Success, true
-	case callError:
-		if s.Error == callAborted || s.Error == taskAborted || string(metadataOf(s).Interrupted) == "true" {
-			return conversation.Aborted, true
-		}
-		return conversation.Failed, true
-	}
-	return "", false
-}
-
-// resultOf is the block with the result of a call that has ended. That of an aborted call is what it
-// had printed.
-func resultOf(p *opencodeformat.Part, b conversation.Block, status conversation.BlockStatus) conversation.Block {
-	said := p.State.Output
-	if p.State.Status == callError {
-		said = p.State.Error
-		if printed := rawText(metadataOf(p.State).Output); status == conversation.Aborted && printed != "" {
-			said = printed
+// settle closes the complete texts of a message once it is known whether they were aborted.
+func (w *work) settle(m *openMessage, status conversation.BlockStatus, at time.Time) []conversation.Event {
+	var events []conversation.Event
+	for _, o := range slices.Clone(w.Open) {
+		if o.Message == m.ID && o.Whole {
+			events = append(events, w.Close(o, status, at))
 		}
 	}
-	output, err := json.Marshal(said)
-	if err != nil {
-		output = nil // strings always encode
-	}
-	return conversation.Block{
-		ID: resultID(p.ID), Type: conversation.ToolResult, Status: status, CreatedAt: b.CreatedAt,
-		ToolUseID: p.ID, Output: output, IsError: status != conversation.Success,
-	}
+	return events
 }
 
-// failureOf is the block that says how a message failed. An aborted one has none.
-func failureOf(m *opencodeformat.Message, e *opencodeformat.NativeError) conversation.Block {
-	return conversation.Block{
-		ID: errorID(m.ID), Type: conversation.System, Status: conversation.Complete, CreatedAt: createdAt(m),
-		Subtype: subtypeError, Message: e.Words(),
+// fate is the final status of the last text of a message.
+func (m *openMessage) fate() conversation.BlockStatus {
+	if m.Failed {
+		return conversation.Aborted
 	}
+	return conversation.Complete
+}
+
+// abandon removes the texts of a message that were being written: the attempt has failed, and
+// another begins.
+func (w *work) abandon(m *openMessage, at time.Time) []conversation.Event {
+	var events []conversation.Event
+	for _, o := range slices.Clone(w.Open) {
+		text := o.Block.Type != conversation.ToolResult && o.Block.Status == conversation.Streaming
+		if o.Message == m.ID && text && !o.Whole {
+			events = append(events, w.Remove(o, at))
+		}
+	}
+	return events
+}
+
+// Cut closes everything.
+func (w *work) Cut(at time.Time) []conversation.Event {
+	var events []conversation.Event
+	for _, m := range w.Messages {
+		events = append(events, w.settle(m, m.fate(), at)...)
+	}
+	for len(w.Open) > 0 {
+		o := w.Open[0]
+		if o.Block.Subtype == subtypeRetry {
+			events = append(events, w.Remove(o, at))
+			continue
+		}
+		events = append(events, w.Close(o, conversation.Aborted, at))
+	}
+	w.Messages = nil
+	return events
 }
