@@ -86,7 +86,7 @@ func (l *life) takeBack(ctx workflow.Context, run *session.Processing) (takenBac
 	if found.Run == nil && found.LastActivity.After(l.lastActivity) {
 		l.lastActivity = found.LastActivity
 	}
-	l.hear(found.Commands)
+	l.replaceCommands(found.Commands)
 	return found.Run == nil, nil
 }
 

@@ -25,8 +25,8 @@ const (
 	lookInterval    = 30 * time.Second
 )
 
-// look reads the pending commands and the prompts that wait. Until it has, at most one signal is under way.
-func (l *life) look(ctx workflow.Context) error {
+// readWaiting reads the pending commands and the prompts that wait. Until it has, at most one signal is under way.
+func (l *life) readWaiting(ctx workflow.Context) error {
 	l.signalled, l.moved, l.rung = false, false, false
 	l.queue = session.NewQueue(nil, l.queue.Seen()) // prompts that are signalled meanwhile stay in it
 	l.looks, l.lookedAt = l.looks+1, workflow.Now(ctx)
@@ -40,13 +40,13 @@ func (l *life) look(ctx workflow.Context) error {
 		l.queue.Requeue(p)
 	}
 	l.idleTimeout = found.IdleTimeout
-	l.hear(found.Commands)
+	l.replaceCommands(found.Commands)
 	return nil
 }
 
-// hearAfter takes in what was read with the end of a turn, as look does. What the workflow has read itself during the turn
+// takeWaiting takes in what was read with the end of a turn, as readWaiting does. What the workflow has read itself during the turn
 // may be newer; it then looks again.
-func (l *life) hearAfter(found *activities.Waiting) {
+func (l *life) takeWaiting(found *activities.Waiting) {
 	if found == nil || l.looks > 0 || l.wants.Stop {
 		return
 	}
@@ -55,17 +55,17 @@ func (l *life) hearAfter(found *activities.Waiting) {
 		l.queue.Requeue(p)
 	}
 	l.idleTimeout = found.IdleTimeout
-	l.hear(found.Commands)
+	l.replaceCommands(found.Commands)
 }
 
-// lookDue reports whether the workflow may have missed something, or has not answered a signal: it was
+// readDue reports whether the workflow may have missed something, or has not answered a signal: it was
 // signalled, or a turn or a transition is over. Where a prompt is known to wait, its claim does both.
-func (l *life) lookDue(ctx workflow.Context) bool {
+func (l *life) readDue(ctx workflow.Context) bool {
 	idle := l.queue.Len() == 0 || l.state == session.Error // where no claim follows that would read it
-	return l.signalled || (l.moved || l.rung) && idle && l.looksForWork(ctx)
+	return l.signalled || (l.moved || l.rung) && idle && l.readsWaiting(ctx)
 }
 
-func (l *life) looksForWork(ctx workflow.Context) bool {
+func (l *life) readsWaiting(ctx workflow.Context) bool {
 	return workflow.GetVersion(ctx, looksForWork, workflow.DefaultVersion, 1) != workflow.DefaultVersion
 }
 
@@ -78,18 +78,18 @@ func (l *life) answerAt(now time.Time) time.Time {
 	return l.lookedAt.Add(lookInterval)
 }
 
-// hear replaces the commands that the workflow knows to be pending.
-func (l *life) hear(commands []activities.PendingCommand) {
+// replaceCommands replaces the commands that the workflow knows to be pending.
+func (l *life) replaceCommands(commands []activities.PendingCommand) {
 	for _, c := range l.pending {
 		l.forgetCommand(c.Kind)
 	}
 	l.pending = commands
 	for _, c := range commands {
-		l.want(c)
+		l.applyCommand(c)
 	}
 }
 
-func (l *life) want(c activities.PendingCommand) {
+func (l *life) applyCommand(c activities.PendingCommand) {
 	switch c.Kind {
 	case session.CommandStop:
 		l.wants.Stop, l.stopReason = true, c.Reason
@@ -197,5 +197,5 @@ func (l *life) attend(ctx workflow.Context) error {
 	if !l.signalled || workflow.Now(ctx).Before(l.answerAt(workflow.Now(ctx))) {
 		return nil
 	}
-	return l.look(ctx)
+	return l.readWaiting(ctx)
 }

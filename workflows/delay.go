@@ -87,7 +87,7 @@ func (l *life) try(ctx workflow.Context, code, doing string, activity, in, out a
 	failed = l.doUnlessStopped(ctx, doing, saveOptions, activity, in, out)
 	late := l.delay.code == code && workflow.Now(ctx).Sub(l.delay.since) >= commandBudget
 	if failed == nil || late || activities.IsFinal(failed) || l.wants.Stop {
-		l.inTime()
+		l.endDelay()
 		return false, failed, nil
 	}
 	again, err = l.putOff(ctx, code, doing, failed)
@@ -107,5 +107,5 @@ func (l *life) jittered(nominal time.Duration, n int) time.Duration {
 	return nominal - time.Duration(h.Sum32()%256)*nominal/4/256
 }
 
-// inTime ends the delay of an operation that has succeeded.
-func (l *life) inTime() { l.delay = delay{} }
+// endDelay ends the delay of an operation that has succeeded.
+func (l *life) endDelay() { l.delay = delay{} }

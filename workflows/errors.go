@@ -46,7 +46,7 @@ func (l *life) reconsider(ctx workflow.Context, cause error) error {
 			return nil
 		}
 		l.pause(ctx)
-		err := l.open(ctx)
+		err := l.load(ctx)
 		if err == nil || !refused(err) {
 			return err
 		}

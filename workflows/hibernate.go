@@ -37,7 +37,7 @@ func (l *life) hibernate(ctx workflow.Context) error {
 		if workflow.GetVersion(ctx, restartsWithNothing, workflow.DefaultVersion, 1) != workflow.DefaultVersion {
 			return l.transit(ctx, session.EventSaved, l.reason, nil)
 		}
-		return l.over(ctx, session.EventForsaken, session.ReasonNothingToRestore)
+		return l.finishTermination(ctx, session.EventForsaken, session.ReasonNothingToRestore)
 	}
 	l.bundleID = saved.BundleID
 	if saved.Released {
@@ -100,7 +100,7 @@ func (l *life) checkpoint(ctx workflow.Context) error {
 	case activities.TypeOf(err) == activities.SandboxLost:
 		l.loseSandbox()
 	case err != nil:
-		if err := l.tell(ctx, session.ProblemSyncFailed, err); err != nil {
+		if err := l.reportProblem(ctx, session.ProblemSyncFailed, err); err != nil {
 			return err
 		}
 		return l.endCommand(ctx, command, err)

@@ -44,7 +44,7 @@ func (l *life) provision(ctx workflow.Context, delayed, doing string, activity a
 					return tellErr
 				}
 			}
-			return l.up(ctx, ready, err)
+			return l.finishStart(ctx, ready, err)
 		}
 		l.generation, l.sandboxID = request.Generation, ""
 		patient := l.errorVersion(ctx) >= patientVersion
@@ -65,9 +65,9 @@ func (l *life) dropped() bool {
 	return l.state == session.Restoring && l.reason == session.ReasonDropped
 }
 
-// up moves on from a create or a restore: to running with the sandbox it made,
+// finishStart moves on from a create or a restore: to running with the sandbox it made,
 // or to error with the reason. A stop that came in between is acted on first.
-func (l *life) up(ctx workflow.Context, ready activities.SandboxReady, err error) error {
+func (l *life) finishStart(ctx workflow.Context, ready activities.SandboxReady, err error) error {
 	if l.wants.Stop {
 		return nil
 	}

@@ -9,8 +9,8 @@ import (
 // problemsTold is the change since which a failed checkpoint or revert is reported in the session's events.
 const problemsTold = "problems-told"
 
-// tell reports to readers of the session's events that a command has failed. The session continues.
-func (l *life) tell(ctx workflow.Context, code string, cause error) error {
+// reportProblem reports to readers of the session's events that a command has failed. The session continues.
+func (l *life) reportProblem(ctx workflow.Context, code string, cause error) error {
 	workflow.GetLogger(ctx).Warn("a command failed", "session_id", l.id, "code", code, "error", cause)
 	if workflow.GetVersion(ctx, problemsTold, workflow.DefaultVersion, 1) == workflow.DefaultVersion {
 		return nil

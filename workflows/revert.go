@@ -26,7 +26,7 @@ func (l *life) revert(ctx workflow.Context) error {
 		l.loseSandbox() // and again when it is back
 		return nil
 	case err != nil:
-		if err := l.tell(ctx, session.ProblemRevertFailed, err); err != nil {
+		if err := l.reportProblem(ctx, session.ProblemRevertFailed, err); err != nil {
 			return err
 		}
 	}

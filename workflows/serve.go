@@ -19,7 +19,7 @@ func (l *life) serve(ctx workflow.Context) error {
 	case l.processing != nil:
 		run := *l.processing
 		l.processing = nil
-		return l.carry(ctx, run)
+		return l.runTurn(ctx, run)
 	case l.sandboxLost():
 		err := l.transit(ctx, session.EventHibernate, session.ReasonLost, nil)
 		if err == nil {
@@ -46,10 +46,10 @@ func (l *life) serve(ctx workflow.Context) error {
 		return l.transit(ctx, session.EventHibernate, session.ReasonLifetime, nil)
 	case l.queue.Len() > 0:
 		return l.next(ctx)
-	case !now.Before(l.idleAt()) && !l.rechecked && l.looksForWork(ctx):
+	case !now.Before(l.idleAt()) && !l.rechecked && l.readsWaiting(ctx):
 		// A signal of a prompt, a command or a longer timeout may have been lost.
 		l.rechecked = true
-		return l.look(ctx)
+		return l.readWaiting(ctx)
 	case !now.Before(l.idleAt()):
 		return l.transit(ctx, session.EventHibernate, session.ReasonIdle, nil)
 	}
@@ -97,7 +97,7 @@ func (l *life) next(ctx workflow.Context) error {
 	case verdict.Granted:
 		l.rung = false // the claim has answered it
 		run.OnUnknown, run.Dispatch = verdict.OnUnknown, verdict.Dispatch
-		return l.carry(ctx, run)
+		return l.runTurn(ctx, run)
 	case verdict.Earlier != nil:
 		// Its signal was lost, or has not arrived yet.
 		l.queue.Requeue(p)
@@ -107,7 +107,7 @@ func (l *life) next(ctx workflow.Context) error {
 		// A run that this workflow does not know has this prompt, or another one: Postgres says
 		// which, and that run is executed first.
 		l.queue.Requeue(p)
-		return l.open(ctx)
+		return l.load(ctx)
 	}
 	l.abort = false
 	return nil

@@ -20,7 +20,7 @@ func Session(ctx workflow.Context, in session.WorkflowInput) error {
 	if err := l.handle(ctx); err != nil {
 		return err
 	}
-	if err := l.open(ctx); err != nil {
+	if err := l.load(ctx); err != nil {
 		if !refused(err) {
 			return err
 		}
@@ -119,9 +119,9 @@ func newLife(ctx workflow.Context, in session.WorkflowInput) *life {
 	return l
 }
 
-// open takes the session up from Postgres. Signals that came before it are
+// load reads the session from Postgres. Signals that came before it are
 // merged in, not overwritten.
-func (l *life) open(ctx workflow.Context) error {
+func (l *life) load(ctx workflow.Context) error {
 	l.stale, l.superseded = false, false
 	l.signalled, l.moved, l.rung = false, false, false
 	var o activities.OpenedSession
@@ -146,7 +146,7 @@ func (l *life) open(ctx workflow.Context) error {
 		l.queue.Requeue(p)
 	}
 	l.opened = true
-	l.hear(o.Commands)
+	l.replaceCommands(o.Commands)
 	l.forget()
 	return l.project(ctx)
 }
@@ -175,7 +175,7 @@ func (l *life) run(ctx workflow.Context) error {
 		if !l.cancelled && l.shouldContinue(ctx) {
 			return l.continueAsNew(ctx)
 		}
-		err := l.freshen(ctx)
+		err := l.reload(ctx)
 		if err == nil {
 			err = l.step(ctx)
 		}
@@ -194,16 +194,16 @@ func (l *life) run(ctx workflow.Context) error {
 // state.
 const rereadsOnWake = "rereads-on-wake"
 
-// freshen reads the session again if that was requested.
-func (l *life) freshen(ctx workflow.Context) error {
+// reload reads the session again if that was requested.
+func (l *life) reload(ctx workflow.Context) error {
 	if l.superseded {
-		return l.open(ctx)
+		return l.load(ctx)
 	}
 	if !l.stale || workflow.GetVersion(ctx, rereadsOnWake, workflow.DefaultVersion, 1) == workflow.DefaultVersion {
 		l.stale = false
 		return nil
 	}
-	return l.open(ctx)
+	return l.load(ctx)
 }
 
 // settleEarlier ends what an earlier run of this workflow, or a claim whose answer was lost, has left open in a
@@ -212,7 +212,7 @@ func (l *life) settleEarlier(ctx workflow.Context) error {
 	run := *l.processing
 	l.processing = nil
 	if l.state == session.Hibernating && l.sandboxID != "" {
-		return l.carry(ctx, run)
+		return l.runTurn(ctx, run)
 	}
 	return l.settleUnknown(ctx, run, session.ReasonSandboxLost)
 }
@@ -224,13 +224,13 @@ func (l *life) step(ctx workflow.Context) error {
 	}
 	switch {
 	case l.state.Final():
-		return l.put(ctx)
+		return l.complete(ctx)
 	case l.cancelled:
 		return l.recordCancel(ctx)
 	case l.wants.Stop:
 		return l.terminate(ctx)
-	case l.lookDue(ctx):
-		return l.look(ctx)
+	case l.readDue(ctx):
+		return l.readWaiting(ctx)
 	}
 	switch l.state {
 	case session.Initializing:
@@ -246,13 +246,13 @@ func (l *life) step(ctx workflow.Context) error {
 	case session.Error:
 		return l.waitForHelp(ctx)
 	default:
-		return l.put(ctx)
+		return l.complete(ctx)
 	}
 }
 
-// put completes the workflow of a session that is over. Prompts that lost the
+// complete ends the workflow of a session that is over. Prompts that lost the
 // race against the stop end as cancelled.
-func (l *life) put(ctx workflow.Context) error {
+func (l *life) complete(ctx workflow.Context) error {
 	cancel := activities.PromptsRequest{SessionID: l.id, Reason: session.ReasonSessionTerminated}
 	if err := l.record(ctx, "cancel what is queued", control.CancelPrompts, cancel, nil); err != nil {
 		return err
@@ -280,16 +280,16 @@ func (l *life) shouldContinue(ctx workflow.Context) bool {
 
 func (l *life) continueAsNew(ctx workflow.Context) error {
 	l.timer.stop()
-	l.hear(nil) // the next run reads them again
+	l.replaceCommands(nil) // the next run reads them again
 	if l.taskQueue != "" {
 		ctx = workflow.WithWorkflowTaskQueue(ctx, l.taskQueue)
 	}
-	return workflow.NewContinueAsNewError(ctx, session.WorkflowName, session.WorkflowInput{SessionID: l.id, Carry: l.carried()})
+	return workflow.NewContinueAsNewError(ctx, session.WorkflowName, session.WorkflowInput{SessionID: l.id, Carry: l.carry()})
 }
 
-// carried is what the next run continues with. Deadlines are carried too: an idle session hibernates, and the sandbox of
+// carry is what the next run continues with. Deadlines are carried too: an idle session hibernates, and the sandbox of
 // one in error is saved, as if the run had not ended.
-func (l *life) carried() *session.Carry {
+func (l *life) carry() *session.Carry {
 	c := &session.Carry{
 		Wants: l.wants, Seen: l.queue.Seen(), Runs: l.continued + 1, Retries: l.trouble.tries,
 		LastActivity: l.lastActivity, ErrorSince: l.trouble.since,

@@ -65,12 +65,12 @@ func (l *life) receivers(ctx workflow.Context) []receiver {
 		{l.signals.prompt, func(c workflow.ReceiveChannel) {
 			var s session.PromptSignal
 			c.Receive(ctx, &s)
-			l.ring(s, workflow.Now(ctx))
+			l.notePrompt(s, workflow.Now(ctx))
 		}},
 		{l.signals.settings, func(c workflow.ReceiveChannel) {
 			var s session.SettingsSignal
 			c.Receive(ctx, &s)
-			l.set(s)
+			l.applySettings(s)
 		}},
 		{l.signals.sandbox, func(c workflow.ReceiveChannel) {
 			var s session.SandboxSignal
@@ -100,10 +100,10 @@ func (l *life) drain(ctx workflow.Context) {
 	}
 }
 
-// ring records that a prompt is waiting in Postgres. An empty id opens the workflow, or makes an
+// notePrompt records that a prompt is waiting in Postgres. An empty id opens the workflow, or makes an
 // open one read the session again; so does a prompt that was taken before and is not being
 // processed.
-func (l *life) ring(s session.PromptSignal, now time.Time) {
+func (l *life) notePrompt(s session.PromptSignal, now time.Time) {
 	l.rung = l.rung || s.PromptID != ""
 	known := s.PromptID == "" || l.queue.Has(s.PromptID)
 	switch {
@@ -177,7 +177,7 @@ func (l *life) askAbort(s session.AbortSignal) {
 	}
 }
 
-func (l *life) set(s session.SettingsSignal) {
+func (l *life) applySettings(s session.SettingsSignal) {
 	if s.IdleTimeout > 0 {
 		l.idleTimeout = s.IdleTimeout
 	}

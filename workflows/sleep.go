@@ -48,7 +48,7 @@ func (l *life) rest(ctx workflow.Context, doing string) error {
 		return nil
 	}
 	l.lastActivity = workflow.Now(ctx)
-	return l.open(ctx) // a signal came while it was being unloaded
+	return l.load(ctx) // a signal came while it was being unloaded
 }
 
 // restore makes a sandbox from the newest bundle.

@@ -30,7 +30,7 @@ func (l *life) terminate(ctx workflow.Context) error {
 			return err
 		}
 	}
-	return l.over(ctx, session.EventStop, cmp.Or(l.stopReason, session.ReasonRequested))
+	return l.finishTermination(ctx, session.EventStop, cmp.Or(l.stopReason, session.ReasonRequested))
 }
 
 // flush stores the last output of a sandbox that is about to be terminated. It is tried, not insisted on.
@@ -70,9 +70,9 @@ func (l *life) cancelRun(ctx workflow.Context, run session.Processing) {
 	}
 }
 
-// over takes the step into terminated. Prompts that came in since are cancelled
-// before it, so that nothing follows the last status; put cancels what is later still.
-func (l *life) over(ctx workflow.Context, event session.Event, reason string) error {
+// finishTermination takes the step into terminated. Prompts that came in since are cancelled
+// before it, so that nothing follows the last status; complete cancels what is later still.
+func (l *life) finishTermination(ctx workflow.Context, event session.Event, reason string) error {
 	if err := l.cancelPrompts(ctx); err != nil {
 		return err
 	}

@@ -41,7 +41,7 @@ func (l *life) transit(ctx workflow.Context, event session.Event, reason string,
 		return err
 	}
 	l.state, l.reason, l.errorCause, l.transitionNo = to, reason, t.Cause, t.No
-	l.inTime()
+	l.endDelay()
 	l.moved = true
 	switch to {
 	case session.Error:
@@ -70,6 +70,6 @@ func (l *life) project(ctx workflow.Context) error {
 	if err := workflow.UpsertTypedSearchAttributes(ctx, attributes...); err != nil {
 		return fmt.Errorf("upsert search attributes: %w", err)
 	}
-	l.say(ctx, l.doing)
+	l.showDoing(ctx, l.doing)
 	return nil
 }

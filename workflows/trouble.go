@@ -87,7 +87,7 @@ func (l *life) lookAfter(ctx workflow.Context) error {
 	mayPass := l.mayPass(ctx)
 	switch {
 	case l.pendingID(session.CommandDrop) != "" && l.errorVersion(ctx) >= patientVersion:
-		return l.drop(ctx)
+		return l.dropFiles(ctx)
 	case l.trouble.lost(l.lost):
 		return l.salvage(ctx, true)
 	case mayPass && !now.Before(retry):
@@ -110,8 +110,8 @@ func (l *life) lookAfter(ctx workflow.Context) error {
 	return nil
 }
 
-// drop recovers a session in error without the files of its sandbox. Its last output is flushed if that is quick.
-func (l *life) drop(ctx workflow.Context) error {
+// dropFiles recovers a session in error without the files of its sandbox. Its last output is flushed if that is quick.
+func (l *life) dropFiles(ctx workflow.Context) error {
 	l.generation, l.sandboxID = l.trouble.generation, l.trouble.sandboxID
 	if l.sandboxID != "" && !l.trouble.lost(l.lost) {
 		l.flush(ctx)
@@ -132,7 +132,7 @@ func (l *life) drop(ctx workflow.Context) error {
 // The generation to continue from is unchanged, so that recover may use that sandbox again.
 func (l *life) findSandbox(ctx workflow.Context) error {
 	generation, sandboxID := l.generation, l.sandboxID
-	if err := l.open(ctx); err != nil {
+	if err := l.load(ctx); err != nil {
 		return err
 	}
 	if l.state == session.Error {

@@ -25,14 +25,14 @@ const believesAttempts = "believes-attempts"
 // record, and one that was to be aborted is not queued again.
 const requeuesWithSettle = "requeues-with-settle"
 
-// carry executes a run to its end, even if another workflow run began it.
-func (l *life) carry(ctx workflow.Context, run session.Processing) error {
+// runTurn executes a run to its end, even if another workflow run began it.
+func (l *life) runTurn(ctx workflow.Context, run session.Processing) error {
 	l.turn, l.looks = &run, 0
 	var result activities.TurnResult
 	takenBack := false // what waits has been read since the last run ended
 	defer func() {
 		l.turn, l.abort, l.moved, l.attended, l.doubted = nil, false, !takenBack, false, false
-		l.hearAfter(result.Waiting)
+		l.takeWaiting(result.Waiting)
 	}()
 	if run.Generation != l.generation {
 		// Its sandbox is gone, and with it the only witness.

@@ -23,9 +23,9 @@ func (l *life) view() (session.StateView, error) {
 	return v, nil
 }
 
-// say puts what the session does into the current details that Temporal UI
+// showDoing puts what the session does into the current details that Temporal UI
 // shows; they cost no history.
-func (l *life) say(ctx workflow.Context, doing string) {
+func (l *life) showDoing(ctx workflow.Context, doing string) {
 	l.doing = doing
 	if l.delay.code != "" {
 		doing += "; " + l.delay.String()

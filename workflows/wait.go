@@ -12,7 +12,7 @@ import (
 // reached; a zero until never is. Everything that the main routine ever waits for passes here, so
 // stop and abort are received at any moment.
 func (l *life) wait(ctx workflow.Context, doing string, until time.Time, futures ...workflow.Future) {
-	l.say(ctx, doing)
+	l.showDoing(ctx, doing)
 	sel := workflow.NewSelector(ctx)
 	for _, r := range l.receivers(ctx) {
 		sel.AddReceive(r.channel, func(c workflow.ReceiveChannel, _ bool) { r.receive(c) })
