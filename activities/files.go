@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/overwinter-dev/overwinter/internal/conversation"
 	"github.com/overwinter-dev/overwinter/internal/runner"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
@@ -65,10 +66,35 @@ func (t *turn) commitFiles(ctx context.Context, messages []runner.Message) error
 		return nil
 	}
 	b.RunID, b.Token, b.Mask = t.in.RunID, t.token, t.masking.masker.Text
+	room := t.limits.Room()
+	b.Budget = &session.FilesBudget{Bytes: room.Bytes, Events: room.Events, Full: t.limits.Full, TooLarge: t.tooLargeTold}
 	if err := t.Store.FilesAppend(ctx, b); err != nil {
 		return kept(err)
 	}
+	t.limits.Beside.Bytes += room.Bytes - b.Budget.Bytes
+	t.limits.Beside.Events += room.Events - b.Budget.Events
+	t.limits.Full, t.tooLargeTold = b.Budget.Full, b.Budget.TooLarge
 	return nil
+}
+
+// countFiles counts the file events of earlier attempts at the run, which the state of the turn does not have: changes are
+// stored apart from frames.
+func (t *turn) countFiles(ctx context.Context) error {
+	if t.start.Run.Attempt <= 1 {
+		return nil
+	}
+	told, err := t.Store.FilesTold(ctx, t.in.SessionID, t.in.RunID)
+	if err != nil {
+		return stored(err)
+	}
+	t.limits.Beside = conversation.Spent{Bytes: told.Bytes, Events: told.Events}
+	t.limits.Full, t.tooLargeTold = t.limits.Full || told.Full, told.TooLarge
+	return nil
+}
+
+// sealBudget is what the changes that a seal reports may add to the log: as much as a turn.
+func sealBudget() *session.FilesBudget {
+	return &session.FilesBudget{Bytes: conversation.MaxTurnBytes, Events: conversation.MaxTurnEvents}
 }
 
 // newFileGatherer gathers for a session whose stored files are at a position.

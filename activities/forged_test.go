@@ -6,13 +6,16 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"math"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/overwinter-dev/overwinter/activities"
+	"github.com/overwinter-dev/overwinter/internal/conversation"
 	"github.com/overwinter-dev/overwinter/internal/runner"
 	"github.com/overwinter-dev/overwinter/internal/sandbox/memsandbox"
 	"github.com/overwinter-dev/overwinter/internal/session"
@@ -22,8 +25,11 @@ import (
 type forged struct {
 	welcome *runner.Welcome
 	attach  func(send func(runner.Message), run string) // after the prompt was delivered
+	flushes bool                                        // it answers a flush
 	seal    *session.Manifest
-	verify  *runner.Verification
+	// segments are printed before the manifest of a seal.
+	segments []*runner.Segment
+	verify   *runner.Verification
 }
 
 // forge replaces the runner of sandboxes in memory.
@@ -33,7 +39,11 @@ func (b *bundle) forge(f forged) {
 		case p.Args[1] == "attach" && (f.attach != nil || f.welcome != nil):
 			return f.link(ctx, p)
 		case p.Args[1] == "seal" && f.seal != nil:
-			return answer(p, runner.SealLine{Seal: &runner.Seal{Manifest: *f.seal}})
+			lines := []any{}
+			for _, s := range f.segments {
+				lines = append(lines, runner.SealLine{Segment: s})
+			}
+			return answer(p, append(lines, runner.SealLine{Seal: &runner.Seal{Manifest: *f.seal}})...)
 		case p.Args[1] == "verify" && f.verify != nil:
 			return answer(p, f.verify)
 		}
@@ -41,12 +51,14 @@ func (b *bundle) forge(f forged) {
 	})
 }
 
-func answer(p *memsandbox.Proc, v any) int {
+func answer(p *memsandbox.Proc, values ...any) int {
 	if _, err := io.Copy(io.Discard, p.Stdin); err != nil {
 		return runner.ExitFailed
 	}
-	if err := json.NewEncoder(p.Stdout).Encode(v); err != nil {
-		return runner.ExitFailed
+	for _, v := range values {
+		if err := json.NewEncoder(p.Stdout).Encode(v); err != nil {
+			return runner.ExitFailed
+		}
 	}
 	return runner.ExitOK
 }
@@ -69,6 +81,10 @@ func (f forged) link(ctx context.Context, p *memsandbox.Proc) int {
 			send(&runner.Welcome{Version: runner.ProtocolVersion, Delivery: runner.NotStarted, LastFrame: -1, Open: true, Agent: true})
 			go f.attach(send, m.Run)
 			defer func() { <-ctx.Done() }()
+		case *runner.Flush:
+			if f.flushes {
+				send(&runner.Flushed{ID: m.ID})
+			}
 		default:
 		}
 	}
@@ -76,6 +92,18 @@ func (f forged) link(ctx context.Context, p *memsandbox.Proc) int {
 
 func frameOf(no int64, format string, args ...any) *runner.Frame {
 	return &runner.Frame{No: no, Stream: runner.Stdout, At: time.Now(), Data: fmt.Appendf(nil, format, args...)}
+}
+
+// logged is the data of all events of a run.
+func (b *bundle) logged(t *testing.T, runID string) string {
+	t.Helper()
+	var out strings.Builder
+	for _, e := range b.events(t) {
+		if e.RunID == runID {
+			fmt.Fprintf(&out, "%s %s\n", e.Type, e.Data)
+		}
+	}
+	return out.String()
 }
 
 const completedLine = `{"type":"result","runId":%q,"outcome":"completed"}`
@@ -103,6 +131,208 @@ func TestARunThatIsOverEndsAlthoughItsRunnerNeverSaysThatItHasFlushed(t *testing
 	result, err := b.begin(t, b.claim(t, ready, "hello")).wait(t)
 	require.NoError(t, err)
 	require.Equal(t, session.OutcomeCompleted, result.Outcome)
+}
+
+// TestARunEndsIfAFrameDoesNotFollowTheOneBefore: the number of a frame is the position of its run. With the highest one no
+// frame would be read any more, so that only an abort ended the run.
+func TestARunEndsIfAFrameDoesNotFollowTheOneBefore(t *testing.T) {
+	t.Parallel()
+	for name, no := range map[string]int64{"the highest number": math.MaxInt64, "one is missing": 2} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := setupMemory(t)
+			ready := b.create(t)
+			b.forge(forged{attach: func(send func(runner.Message), run string) {
+				send(frameOf(0, `{"type":"assistant","runId":%q,"uuid":"u","content":"said before"}`, run))
+				send(frameOf(no, `{"type":"assistant","runId":%q,"uuid":"v","content":"out of order"}`, run))
+			}})
+			in := b.claim(t, ready, "hello")
+			_, err := b.begin(t, in).wait(t)
+			requireType(t, activities.Refused, err)
+			require.ErrorContains(t, err, fmt.Sprintf("sent frame %d after frame 0", no))
+			require.Zero(t, b.run(t, in.RunID).LastFrame)
+			said := b.logged(t, in.RunID)
+			require.Contains(t, said, "said before")
+			require.NotContains(t, said, "out of order")
+			_, err = do(b, attempt{}, b.control.SettleRun, activities.SettleRequest{RunID: in.RunID, Outcome: session.OutcomeFailed, Reason: activities.ReasonOf(err)})
+			require.NoError(t, err)
+			require.Equal(t, session.OutcomeFailed, b.run(t, in.RunID).Outcome)
+		})
+	}
+}
+
+// TestARunIsBoundedInLines continues a run that has printed almost as many lines as a turn may.
+func TestARunIsBoundedInLines(t *testing.T) {
+	t.Parallel()
+	b := setupMemory(t)
+	ready := b.create(t)
+	in := b.claim(t, ready, "hello")
+	b.sql(t, "UPDATE runs SET last_frame = $2 WHERE id = $1", in.RunID, activities.MaxTurnFrames-3)
+	b.forge(forged{attach: func(send func(runner.Message), run string) {
+		for no := int64(activities.MaxTurnFrames - 2); no <= activities.MaxTurnFrames; no++ {
+			send(frameOf(no, " "))
+		}
+	}})
+	_, err := b.begin(t, in).wait(t)
+	requireType(t, activities.Refused, err)
+	require.ErrorContains(t, err, fmt.Sprintf("printed more than %d lines", activities.MaxTurnFrames))
+	require.EqualValues(t, activities.MaxTurnFrames-1, b.run(t, in.RunID).LastFrame)
+}
+
+// TestARunEndsIfItsRunnerLeavesGapsInTranscripts: an attempt after a gap asks its runner for what follows the stored end. A
+// program in the place of the runner left the same gap in every attempt, without end.
+func TestARunEndsIfItsRunnerLeavesGapsInTranscripts(t *testing.T) {
+	t.Parallel()
+	b := setupMemory(t)
+	ready := b.create(t)
+	b.forge(forged{attach: func(send func(runner.Message), _ string) {
+		send(&runner.Segment{Path: "/root/t", Version: 1, Offset: 5, Data: []byte("late")})
+	}})
+	for range 2 { // the next run of the session has as many tries
+		in := b.claim(t, ready, "hello")
+		for try := 1; try < session.MaxTranscriptGaps; try++ {
+			_, err := b.turn(in)
+			require.Error(t, err)
+			require.False(t, activities.IsFinal(err), "try %d: %v", try, err)
+		}
+		_, err := b.turn(in)
+		requireType(t, activities.Refused, err)
+		require.ErrorContains(t, err, "left 5 gaps in transcripts")
+		require.ErrorContains(t, err, "transcript /root/t has 0 bytes, the segment starts at 5")
+		_, err = do(b, attempt{}, b.control.SettleRun, activities.SettleRequest{RunID: in.RunID, Outcome: session.OutcomeFailed, Reason: activities.ReasonOf(err)})
+		require.NoError(t, err)
+	}
+}
+
+// TestARunContinuesAfterAGapInATranscript has what follows the stored end come with the next attempt.
+func TestARunContinuesAfterAGapInATranscript(t *testing.T) {
+	t.Parallel()
+	b := setupMemory(t)
+	ready := b.create(t)
+	var tries atomic.Int64
+	b.forge(forged{flushes: true, attach: func(send func(runner.Message), run string) {
+		if tries.Add(1) == 1 {
+			send(&runner.Segment{Path: "/root/t", Version: 1, Offset: 5, Data: []byte("late")})
+			return
+		}
+		send(&runner.Segment{Path: "/root/t", Version: 1, Data: []byte("from the start")})
+		send(frameOf(0, completedLine, run))
+	}})
+	in := b.claim(t, ready, "hello")
+	_, err := b.turn(in)
+	require.Error(t, err)
+	result, err := b.turn(in)
+	require.NoError(t, err)
+	require.Equal(t, session.OutcomeCompleted, result.Outcome)
+	positions, err := b.db.TranscriptPositions(b.ctx, b.id)
+	require.NoError(t, err)
+	require.Equal(t, []session.TranscriptPosition{{Path: "/root/t", Version: 1, Size: 14}}, positions)
+}
+
+// TestASessionSleepsAlthoughItsSealsLeaveGaps: a seal that failed for a gap was repeated without end.
+func TestASessionSleepsAlthoughItsSealsLeaveGaps(t *testing.T) {
+	t.Parallel()
+	b := setupMemory(t)
+	ready := b.create(t)
+	b.forge(forged{seal: &session.Manifest{}, segments: []*runner.Segment{
+		{Path: "/root/t", Version: 1, Offset: 5, Data: []byte("late")}, {Path: "/root/other", Version: 1, Data: []byte("whole")},
+	}})
+	b.awake(t)
+	for range session.MaxTranscriptGaps - 1 {
+		_, err := b.save(ready)
+		require.ErrorContains(t, err, "the segment starts at 5")
+	}
+	_, err := b.save(ready)
+	require.NoError(t, err)
+	positions, err := b.db.TranscriptPositions(b.ctx, b.id)
+	require.NoError(t, err)
+	require.Equal(t, []session.TranscriptPosition{{Path: "/root/other", Version: 1, Size: 5}}, positions)
+}
+
+// TestEventsOfFilesCountAsEventsOfTheTurn lets a runner report changes in two attempts at a run that has room for a few more
+// events. Nothing bounded them.
+func TestEventsOfFilesCountAsEventsOfTheTurn(t *testing.T) {
+	t.Parallel()
+	const room = 2000
+	for name, limits := range map[string]conversation.Limiter{
+		"bytes":  {Bytes: conversation.MaxTurnBytes - room},
+		"events": {Events: conversation.MaxTurnEvents - room/100},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := setupMemory(t)
+			ready := b.create(t)
+			in := b.claim(t, ready, "hello")
+			state, err := json.Marshal(map[string]any{"limits": limits})
+			require.NoError(t, err)
+			b.sql(t, "UPDATE runs SET translator = $2 WHERE id = $1", in.RunID, state)
+			var tries atomic.Int64
+			stored := make(chan struct{})
+			const each = 100
+			b.forge(forged{flushes: true, attach: func(send func(runner.Message), run string) {
+				try := tries.Add(1)
+				send(&runner.FilesBegun{Lineage: "forged"})
+				for i := range int64(each) {
+					change := &runner.FileChanged{}
+					change.Seq, change.Path, change.Change = (try-1)*each+i+1, fmt.Sprintf("file-%d-%d", try, i), session.FileCreated
+					change.Data = []byte("x")
+					send(change)
+				}
+				if try == 1 { // the attempt fails, without a frame
+					<-stored
+					send(&runner.Segment{Path: "/root/t", Version: 1, Offset: 5, Data: []byte("late")})
+					return
+				}
+				send(frameOf(0, completedLine, run))
+			}})
+			first := b.begin(t, in)
+			b.await(t, in.RunID, "error")
+			close(stored)
+			_, err = first.wait(t)
+			require.Error(t, err)
+			result, err := b.turn(in)
+			require.NoError(t, err)
+			require.Equal(t, session.OutcomeCompleted, result.Outcome)
+			events := b.of(t, in.RunID, "file")
+			require.NotEmpty(t, events)
+			require.LessOrEqual(t, len(events), 60)
+			require.Equal(t, 1, strings.Count(b.logged(t, in.RunID), conversation.CodeTurnTruncated))
+			files, _, err := b.db.FileList(b.ctx, b.id, "file-2", 200, "")
+			require.NoError(t, err)
+			require.Len(t, files, each, "the files themselves are stored")
+		})
+	}
+}
+
+// TestAWorkspaceIsReportedAsTooLargeOnceInATurn repeats the report in two attempts, with new lineages. Each was an event.
+func TestAWorkspaceIsReportedAsTooLargeOnceInATurn(t *testing.T) {
+	t.Parallel()
+	b := setupMemory(t)
+	ready := b.create(t)
+	in := b.claim(t, ready, "hello")
+	var tries atomic.Int64
+	stored := make(chan struct{})
+	b.forge(forged{flushes: true, attach: func(send func(runner.Message), run string) {
+		try := tries.Add(1)
+		for i := range 20 {
+			send(&runner.FilesBegun{Lineage: fmt.Sprintf("forged-%d-%d", try, i)})
+			send(&runner.FilesBounded{Seq: 1})
+		}
+		if try == 1 {
+			<-stored
+			send(&runner.Segment{Path: "/root/t", Version: 1, Offset: 5, Data: []byte("late")})
+			return
+		}
+		send(frameOf(0, completedLine, run))
+	}})
+	first := b.begin(t, in)
+	b.await(t, in.RunID, "error")
+	close(stored)
+	_, err := first.wait(t)
+	require.Error(t, err)
+	_, err = b.turn(in)
+	require.NoError(t, err)
+	require.Equal(t, 1, strings.Count(b.logged(t, in.RunID), "workspace_too_large"))
 }
 
 // TestARunThatItsRunnerReportsAsInterruptedEndsAfterAPause: if its prompt is to run again, the next run may end in the same way.

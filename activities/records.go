@@ -120,8 +120,8 @@ func stored(err error) error {
 	return final(Refused, err)
 }
 
-// kept sorts the errors of storing a transcript. One that has a gap is no sign of a newer attempt:
-// the next one asks again for what follows the stored end.
+// kept sorts the errors of storing changes of the workspace. Illegal state is no sign of a newer attempt, which
+// eventlog.ErrFenced reports.
 func kept(err error) error {
 	if session.CodeOf(err) == session.CodeIllegalState {
 		return err

@@ -5,6 +5,7 @@ import (
 	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"log/slog"
 	"sync"
@@ -159,7 +160,7 @@ func (w *work) seal(ctx context.Context, sessionID string, generation int64, sb 
 		return session.Manifest{}, fmt.Errorf("read the secrets to mask: %w", err)
 	}
 	gatherer := newFileGatherer(position, generation)
-	gatherer.batch.Mask = masker.Text
+	gatherer.batch.Mask, gatherer.batch.Budget = masker.Text, sealBudget()
 	storeFiles := func() error {
 		b, any := gatherer.take()
 		if !any {
@@ -176,9 +177,10 @@ func (w *work) seal(ctx context.Context, sessionID string, generation int64, sb 
 	}
 	sealed, err := runner.ReadSeal(process.Stdout, func(m runner.Message) error {
 		if s, ok := m.(*runner.Segment); ok {
-			return w.Store.TranscriptAppend(ctx, []session.TranscriptSegment{{
+			err := w.Store.TranscriptAppend(ctx, []session.TranscriptSegment{{
 				SessionID: sessionID, Path: s.Path, Version: s.Version, Offset: s.Offset, Data: s.Data,
 			}})
+			return w.sealedGap(ctx, sessionID, err)
 		}
 		if gatherer.gather(m) && gatherer.bytes >= sealBatch {
 			return storeFiles()
@@ -199,6 +201,21 @@ func (w *work) seal(ctx context.Context, sessionID string, generation int64, sb 
 		return session.Manifest{}, fmt.Errorf("seal: the runner's command ended with %d", code)
 	}
 	return sealed.Manifest.Bounded(), nil
+}
+
+// sealedGap is the error of storing a segment of a seal. Where seals leave gaps again and again, the segments that do are left
+// out: a session must be able to sleep, and the snapshot has the whole file.
+func (w *work) sealedGap(ctx context.Context, sessionID string, err error) error {
+	if session.CodeOf(err) != session.CodeIllegalState {
+		return err
+	}
+	gaps, countErr := w.Store.TranscriptGap(ctx, sessionID, "")
+	if countErr != nil || gaps < session.MaxTranscriptGaps {
+		return errors.Join(err, countErr)
+	}
+	w.Logger.WarnContext(ctx, "left out a segment of a transcript that does not follow what is stored",
+		slog.String("session_id", sessionID), slog.Any("error", err))
+	return nil
 }
 
 // FlushSandbox has the agent stopped and the rest of its transcripts stored

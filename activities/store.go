@@ -139,12 +139,16 @@ type Store interface {
 	TranscriptPositions(ctx context.Context, sessionID string) ([]session.TranscriptPosition, error)
 	// TranscriptContent reads what a position describes in pieces of at most 1 MiB, each valid until the next.
 	TranscriptContent(ctx context.Context, sessionID string, p session.TranscriptPosition) iter.Seq2[[]byte, error]
+	// TranscriptGap counts that a turn has failed because a segment left a gap, and returns how often it has.
+	TranscriptGap(ctx context.Context, sessionID, runID string) (int, error)
 	// TranscriptLimitsReached returns the limits that kept transcripts from being stored whole.
 	TranscriptLimitsReached(ctx context.Context, sessionID string) ([]session.TranscriptLimit, error)
 
 	// FilesAppend stores what has happened in a workspace, with its events; what is stored already is
 	// skipped. eventlog.ErrFenced when a newer generation or attempt has taken over.
 	FilesAppend(ctx context.Context, b session.FilesBatch) error
+	// FilesTold returns what the log has of the changes of a workspace in a run.
+	FilesTold(ctx context.Context, sessionID, runID string) (session.FilesTold, error)
 	// FilesPosition says how much of what has happened in a workspace is stored.
 	FilesPosition(ctx context.Context, sessionID string) (session.FilesPosition, error)
 	// FilesKnown are the files that are stored, for a runner that does not know.

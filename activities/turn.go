@@ -202,6 +202,8 @@ type turn struct {
 	permissions session.Permissions
 	waiting     waiting
 	files       fileGatherer
+	// tooLargeTold: the log says that the workspace has too many files.
+	tooLargeTold bool
 }
 
 func (t *Turns) newTurn(ctx context.Context, in TurnRequest, start session.RunStart, token string) (*turn, error) {
@@ -230,6 +232,10 @@ func (t *turn) run(ctx context.Context) (err error) {
 		return fmt.Errorf("attach to the runner: %w", err)
 	}
 	t.pulse.progress()
+	if err := t.countFiles(ctx); err != nil {
+		link.close()
+		return err
+	}
 	if err := t.suspect(ctx, link.link.Welcome()); err != nil {
 		link.close()
 		return err
@@ -402,7 +408,7 @@ func (t *turn) follow(ctx context.Context, link *turnLink, done func([]runner.Me
 func (t *turn) commit(ctx context.Context, link *turnLink, messages []runner.Message) error {
 	if segments := t.segments(messages); len(segments) > 0 {
 		if err := t.Store.TranscriptAppend(ctx, segments); err != nil {
-			return kept(err)
+			return t.gap(ctx, err)
 		}
 		t.pulse.progress()
 	}
@@ -423,6 +429,9 @@ func (t *turn) commit(ctx context.Context, link *turnLink, messages []runner.Mes
 		}
 		if f.No <= next.frame {
 			continue
+		}
+		if err := checkFrame(f.No, next.frame); err != nil {
+			return errors.Join(t.append(ctx, next), final(Refused, fmt.Errorf("run %s: %w", t.in.RunID, err)))
 		}
 		translated, events, err := t.translate(agent.Frame{No: f.No, Stream: agent.Stream(f.Stream), At: f.At, Data: f.Data})
 		if err != nil {
@@ -449,6 +458,38 @@ func (t *turn) commit(ctx context.Context, link *turnLink, messages []runner.Mes
 		}
 	}
 	return t.append(ctx, next)
+}
+
+// maxTurnFrames bounds the frames of a turn: an agent's lines cost a worker time, also those that make no events.
+const maxTurnFrames = 10_000_000
+
+// checkFrame refuses a frame that does not follow the one before it. A runner numbers the lines of a run without gaps, and
+// sends all of them after the one that it is asked for. A number that is taken over is stored as the position of the run,
+// so that no frame with a lower one would be read any more.
+func checkFrame(no, before int64) error {
+	switch {
+	case no != before+1:
+		return fmt.Errorf("the runner violates its protocol: it sent frame %d after frame %d", no, before)
+	case no >= maxTurnFrames:
+		return fmt.Errorf("the agent has printed more than %d lines in this turn", maxTurnFrames)
+	}
+	return nil
+}
+
+// gap sorts the errors of storing segments. After a gap the next attempt asks its runner again for what follows the stored
+// end, which is what a runner sends. One that leaves gaps again and again is not tried without end.
+func (t *turn) gap(ctx context.Context, err error) error {
+	if session.CodeOf(err) != session.CodeIllegalState {
+		return stored(err)
+	}
+	gaps, countErr := t.Store.TranscriptGap(ctx, t.in.SessionID, t.in.RunID)
+	if countErr != nil {
+		return errors.Join(err, stored(countErr))
+	}
+	if gaps < session.MaxTranscriptGaps {
+		return err
+	}
+	return final(Refused, fmt.Errorf("the runner violates its protocol: it left %d gaps in transcripts: %w", gaps, err))
 }
 
 // refusals is how often the store refuses a batch before its turn fails.

@@ -58,6 +58,7 @@ func TestTheDocumentHasTheLimitsOfTheCode(t *testing.T) {
 		"items of a page":                                          fmt.Sprint(maxLimit),
 		"blocks of a page of a conversation":                       fmt.Sprint(maxBlockLimit),
 		"data of all events of a turn":                             bytes(conversation.MaxTurnBytes),
+		"events of a turn":                                         fmt.Sprint(conversation.MaxTurnEvents),
 		"content, message, input or output of a block, each":       bytes(conversation.MaxBlockBytes),
 		"id of a block or conversation":                            bytes(conversation.MaxIDBytes),
 		"a question for people, with the input that it is about":   bytes(session.MaxQuestionBytes),

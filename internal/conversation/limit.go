@@ -18,6 +18,8 @@ const (
 	// MaxTurnBytes bounds the data of all events of a turn. Beyond it only the
 	// status of the blocks that are open is recorded, as they end.
 	MaxTurnBytes = 64 << 20
+	// MaxTurnEvents bounds the events of a turn, in the same way.
+	MaxTurnEvents = 1_000_000
 	// MaxIDBytes bounds ids that agents choose. A longer one is replaced by its
 	// beginning and a hash.
 	MaxIDBytes = 256
@@ -32,21 +34,44 @@ const (
 )
 
 // CodeTurnTruncated is the code of the error event that says that a turn has reached
-// MaxTurnBytes.
+// MaxTurnBytes or MaxTurnEvents.
 const CodeTurnTruncated = "turn_truncated"
 
 // Limiter keeps the events of a turn within the bounds. Its fields are its state,
 // which continues in another process. The zero value is for a new turn.
 type Limiter struct {
-	Bytes int64          `json:"bytes,omitempty"` // of the data of events so far
-	Full  bool           `json:"full,omitempty"`  // MaxTurnBytes was reached, and an event has said so
-	Open  []limitedBlock `json:"open,omitempty"`
+	Bytes  int64          `json:"bytes,omitempty"`  // of the data of events so far
+	Events int64          `json:"events,omitempty"` // so far; a turn of an earlier release has none
+	Full   bool           `json:"full,omitempty"`   // MaxTurnBytes or MaxTurnEvents was reached, and an event has said so
+	Open   []limitedBlock `json:"open,omitempty"`
 	// Asked is how many questions the turn has asked people.
 	Asked int `json:"asked,omitempty"`
 	// AskedBytes is what is stored of all questions of the turn, also of those that a policy decides.
 	AskedBytes int64 `json:"askedBytes,omitempty"`
 
+	// Beside are events of the turn that the agent did not say, which count too. They are not part of the state: the log has them.
+	Beside Spent `json:"-"`
+
 	evicted []limitedBlock // by the event that is being limited
+}
+
+// Spent is an amount of events.
+type Spent struct{ Bytes, Events int64 }
+
+// Room is what the turn may still have of events; zero or less if it has reached a bound.
+func (l *Limiter) Room() Spent {
+	return Spent{Bytes: MaxTurnBytes - l.Bytes - l.Beside.Bytes, Events: MaxTurnEvents - l.Events - l.Beside.Events}
+}
+
+// None reports whether there is no room.
+func (s Spent) None() bool { return s.Bytes <= 0 || s.Events <= 0 }
+
+// TurnTruncated is what the error event says.
+func TurnTruncated() Problem {
+	return Problem{
+		Code:    CodeTurnTruncated,
+		Message: fmt.Sprintf("The turn has made more than %d bytes of events, or more than %d events. What follows is not recorded.", MaxTurnBytes, MaxTurnEvents),
+	}
 }
 
 // Crowded reports whether more than MaxOpenBlocks blocks are open. The translator of the turn must then
@@ -70,12 +95,9 @@ type Encoded struct {
 // Encode returns the events that stand for e within the bounds, usually one, encoded.
 func (l *Limiter) Encode(e Event) ([]Encoded, error) {
 	var out []Encoded
-	if !l.Full && l.Bytes >= MaxTurnBytes {
+	if !l.Full && l.Room().None() {
 		l.Full = true
-		out = append(out, Encoded{Event: Event{Type: EventError, ConversationID: e.ConversationID, At: e.At, Data: Problem{
-			Code:    CodeTurnTruncated,
-			Message: fmt.Sprintf("The turn has made more than %d bytes of events. What follows is not recorded.", MaxTurnBytes),
-		}}})
+		out = append(out, Encoded{Event: Event{Type: EventError, ConversationID: e.ConversationID, At: e.At, Data: TurnTruncated()}})
 	}
 	limited, ok := l.limit(e)
 	for _, b := range l.evicted {
@@ -94,6 +116,7 @@ func (l *Limiter) Encode(e Event) ([]Encoded, error) {
 		}
 		out[i].JSON = data
 		l.Bytes += int64(len(data))
+		l.Events++
 	}
 	return out, nil
 }

@@ -125,6 +125,28 @@ func TestATurnThatHasSaidTooMuchOnlyClosesWhatIsOpen(t *testing.T) {
 	require.Equal(t, conversation.Complete, f.Conversation().Threads[0].Blocks[0].Status)
 }
 
+func TestEventsOfATurnAreBoundedInNumber(t *testing.T) {
+	t.Parallel()
+	for name, l := range map[string]conversation.Limiter{
+		"of the agent":      {Events: conversation.MaxTurnEvents - 1},
+		"with those beside": {Events: conversation.MaxTurnEvents / 2, Beside: conversation.Spent{Events: conversation.MaxTurnEvents/2 - 1}},
+	} {
+		out, err := l.Encode(begin("main", text("a", "", conversation.Streaming)))
+		require.NoError(t, err)
+		require.Len(t, out, 1, name)
+		out, err = l.Encode(delta("main", "a", "x"))
+		require.NoError(t, err)
+		require.Len(t, out, 1, name)
+		require.Contains(t, string(out[0].JSON), conversation.CodeTurnTruncated, name)
+		out, err = l.Encode(delta("main", "a", "x"))
+		require.NoError(t, err)
+		require.Empty(t, out, name)
+		out, err = l.Encode(complete("main", text("a", "x", conversation.Complete)))
+		require.NoError(t, err)
+		require.Len(t, out, 1, name)
+	}
+}
+
 func TestTheStateOfALimiterIsBounded(t *testing.T) {
 	t.Parallel()
 	var l conversation.Limiter

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"math"
 	"path"
 	"slices"
 	"strings"
@@ -22,6 +23,9 @@ import (
 // keepDeleted is how many files that are gone a session remembers.
 const keepDeleted = 1000
 
+// codeWorkspaceTooLarge is the code of the error event about session.MaxWatchedFiles.
+const codeWorkspaceTooLarge = "workspace_too_large"
+
 // fileCursor is the last file of a page.
 type fileCursor struct {
 	Path string `json:"p"`
@@ -38,15 +42,24 @@ func (db *DB) FilesAppend(ctx context.Context, b session.FilesBatch) error {
 	ctx, cancel := db.bulk(ctx)
 	defer cancel()
 	fenced := false
+	budget := b.Budget
 	err := db.inSession(ctx, "store files", b.SessionID, func(s *sessionTx) error {
 		var err error
 		if fenced, err = s.fenced(ctx, b.RunID, b.Token, b.Generation); err != nil || fenced {
 			return err
 		}
-		return s.filesAppend(ctx, db, b)
+		left := session.FilesBudget{Bytes: math.MaxInt64, Events: math.MaxInt64}
+		if b.Budget != nil {
+			left = *b.Budget
+		}
+		budget = &left
+		return s.filesAppend(ctx, db, b, budget)
 	})
 	if err == nil && fenced {
 		return eventlog.ErrFenced
+	}
+	if err == nil && b.Budget != nil {
+		*b.Budget = *budget
 	}
 	return err
 }
@@ -66,7 +79,7 @@ func (s *sessionTx) fenced(ctx context.Context, runID, token string, generation 
 	return run.EndedAt != nil || token == "" || run.Token != token, err
 }
 
-func (s *sessionTx) filesAppend(ctx context.Context, db *DB, b session.FilesBatch) error {
+func (s *sessionTx) filesAppend(ctx context.Context, db *DB, b session.FilesBatch, budget *session.FilesBudget) error {
 	w, err := s.q.WorkspaceCounts(ctx, s, s.row.ID)
 	if err != nil && !isNoRows(err) {
 		return err
@@ -80,12 +93,13 @@ func (s *sessionTx) filesAppend(ctx context.Context, db *DB, b session.FilesBatc
 			fresh = append(fresh, c)
 		}
 	}
-	if err := s.filesWrite(ctx, db, &w, b.RunID, fresh, b.Mask); err != nil {
+	if err := s.filesWrite(ctx, db, &w, b.RunID, fresh, b.Mask, budget); err != nil {
 		return err
 	}
-	if b.BoundedSeq > w.Seq {
+	if b.BoundedSeq > w.Seq && !budget.TooLarge {
+		budget.TooLarge = true
 		err := s.add(string(conversation.EventError), b.RunID, conversation.Problem{
-			Code:    "workspace_too_large",
+			Code:    codeWorkspaceTooLarge,
 			Message: fmt.Sprintf("the workspace has more than %d files; those beyond are not watched", session.MaxWatchedFiles),
 		})
 		if err != nil {
@@ -128,7 +142,7 @@ func storableTime(t time.Time) time.Time {
 
 // filesWrite writes changes and their events. Of several changes of one file the newest is stored,
 // and each is reported.
-func (s *sessionTx) filesWrite(ctx context.Context, db *DB, w *dbsqlc.WorkspaceCountsRow, runID string, changes []session.FileChange, mask func(string) string) error {
+func (s *sessionTx) filesWrite(ctx context.Context, db *DB, w *dbsqlc.WorkspaceCountsRow, runID string, changes []session.FileChange, mask func(string) string, budget *session.FilesBudget) error {
 	if len(changes) == 0 {
 		return nil
 	}
@@ -166,13 +180,21 @@ func (s *sessionTx) filesWrite(ctx context.Context, db *DB, w *dbsqlc.WorkspaceC
 		if c.Initial {
 			continue
 		}
+		if budget.None() {
+			if err := s.filesFull(runID, budget); err != nil {
+				return err
+			}
+			continue
+		}
 		name := c.Path
 		if mask != nil {
 			name = mask(name)
 		}
-		if err := s.add(event.TypeFile, runID, event.FileData{Path: name, Change: c.Change, Size: c.Size}); err != nil {
+		size, err := s.addSized(event.TypeFile, runID, event.FileData{Path: name, Change: c.Change, Size: c.Size})
+		if err != nil {
 			return err
 		}
+		budget.Bytes, budget.Events = budget.Bytes-int64(size), budget.Events-1
 	}
 	put := &dbsqlc.FilesPutParams{SessionID: s.row.ID}
 	var gone []string
@@ -207,6 +229,27 @@ func (s *sessionTx) filesWrite(ctx context.Context, db *DB, w *dbsqlc.WorkspaceC
 	}
 	return s.q.FilesForget(ctx, s, &dbsqlc.FilesForgetParams{SessionID: s.row.ID, Keep: keepDeleted})
 }
+
+// filesFull reports the first time that changes have no events any more.
+func (s *sessionTx) filesFull(runID string, budget *session.FilesBudget) error {
+	if budget.Full {
+		return nil
+	}
+	budget.Full = true
+	return s.add(string(conversation.EventError), runID, conversation.TurnTruncated())
+}
+
+// FilesTold returns what the log has of the changes of a workspace in a run.
+func (db *DB) FilesTold(ctx context.Context, sessionID, runID string) (session.FilesTold, error) {
+	row, err := db.q.FileEventsOfRun(ctx, db.pool, &dbsqlc.FileEventsOfRunParams{
+		SessionID: sessionID, RunID: runID,
+		Truncated: problemPrefix(conversation.CodeTurnTruncated), Bounded: problemPrefix(codeWorkspaceTooLarge),
+	})
+	return session.FilesTold{Bytes: row.Bytes, Events: row.Events, Full: row.Truncated, TooLarge: row.Bounded}, fault("sum up file events", err)
+}
+
+// problemPrefix is what the data of an error event with a code begins with.
+func problemPrefix(code string) string { return `{"code":"` + code + `"` }
 
 // account counts a change, and leaves its content out where there is no room for it.
 func account(w *dbsqlc.WorkspaceCountsRow, row dbsqlc.FilesSizesRow, there bool, c *session.FileChange) {

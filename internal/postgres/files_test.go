@@ -9,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/overwinter-dev/overwinter/internal/conversation"
 	"github.com/overwinter-dev/overwinter/internal/eventlog"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
@@ -125,6 +126,47 @@ func TestFilesAreStoredAndToldOnce(t *testing.T) {
 	start, err := b.RunAttach(b.ctx, batch.RunID, "t2", session.Dispatch{No: 1, Attempt: 2})
 	require.NoError(t, err)
 	require.Equal(t, session.FilesPosition{Session: b.id, Lineage: "l2", Seq: 1, Base: "c0ffee"}, start.Files)
+}
+
+// TestEventsOfFilesAreBoundedByTheirBudget charges what is committed, and nothing else.
+func TestEventsOfFilesAreBoundedByTheirBudget(t *testing.T) {
+	t.Parallel()
+	b, batch := filing(t)
+	told, err := b.FilesTold(b.ctx, b.id, batch.RunID)
+	require.NoError(t, err)
+	require.Equal(t, session.FilesTold{}, told)
+	batch.Budget = &session.FilesBudget{Bytes: 1000, Events: 2}
+	batch.Changes = []session.FileChange{written(1, "a", "1")}
+	require.NoError(t, b.FilesAppend(b.ctx, batch))
+	require.EqualValues(t, 1, batch.Budget.Events)
+	spent := 1000 - batch.Budget.Bytes
+	require.NotZero(t, spent)
+	require.NoError(t, b.FilesAppend(b.ctx, batch))
+	require.EqualValues(t, 1, batch.Budget.Events, "what is stored already costs nothing")
+
+	batch.Changes, batch.BoundedSeq = []session.FileChange{written(2, "b", "1"), written(3, "c", "1"), written(4, "d", "1")}, 5
+	fenced := batch
+	fenced.Token = "other"
+	require.ErrorIs(t, b.FilesAppend(b.ctx, fenced), eventlog.ErrFenced)
+	require.Equal(t, session.FilesBudget{Bytes: 1000 - spent, Events: 1}, *batch.Budget)
+	require.NoError(t, b.FilesAppend(b.ctx, batch))
+	require.Equal(t, session.FilesBudget{Bytes: 1000 - 2*spent, Full: true, TooLarge: true}, *batch.Budget)
+	batch.Changes, batch.BoundedSeq = []session.FileChange{written(6, "e", "1")}, 7
+	require.NoError(t, b.FilesAppend(b.ctx, batch))
+	require.Equal(t, []string{"created a 1", "created b 1"}, b.fileEvents(t))
+	require.Equal(t, []string{"a", "b", "c", "d", "e"}, b.paths(t, ""))
+	var errors []string
+	for _, e := range b.events(t) {
+		if e.Type == "error" {
+			errors = append(errors, string(e.Data))
+		}
+	}
+	require.Len(t, errors, 2)
+	require.Contains(t, errors[0], conversation.CodeTurnTruncated)
+	require.Contains(t, errors[1], "workspace_too_large")
+	told, err = b.FilesTold(b.ctx, b.id, batch.RunID)
+	require.NoError(t, err)
+	require.Equal(t, session.FilesTold{Bytes: 2 * spent, Events: 2, Full: true, TooLarge: true}, told)
 }
 
 func TestFilesOfAnOlderAttemptAreNotStored(t *testing.T) {

@@ -51,7 +51,7 @@ type Options struct {
 	// ones cannot be read.
 	Sealer Sealer
 	// Transcripts bound the transcripts that are stored of a session. Default: 256 MiB a file, 1 GiB and 4096 files a
-	// session.
+	// session, and 4 GiB that a turn replaces.
 	Transcripts session.TranscriptLimits
 	// AllowNewerSchema accepts a schema that a newer program has migrated. Default: SchemaCheck and
 	// Ready refuse it.
@@ -75,6 +75,7 @@ func (o Options) withDefaults(url string) (Options, error) {
 	o.Transcripts.FileBytes = cmp.Or(o.Transcripts.FileBytes, session.MaxTranscriptBytes)
 	o.Transcripts.SessionBytes = cmp.Or(o.Transcripts.SessionBytes, session.MaxTranscriptsBytes)
 	o.Transcripts.Files = cmp.Or(o.Transcripts.Files, session.MaxTranscriptFiles)
+	o.Transcripts.TurnReplaced = cmp.Or(o.Transcripts.TurnReplaced, session.MaxReplacedBytes)
 	for _, d := range []struct {
 		value    *time.Duration
 		fallback time.Duration

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"math"
 	"slices"
 
 	"github.com/overwinter-dev/overwinter/internal/conversation"
@@ -56,7 +57,9 @@ func (s *sessionTx) transcriptsReplace(ctx context.Context, db *DB, files []sess
 		}
 		segments = append(segments, segment)
 	}
-	return s.transcriptAppend(ctx, db, segments)
+	limits := db.options.Transcripts
+	limits.TurnReplaced = math.MaxInt64 // no sandbox asks for this
+	return s.transcriptAppend(ctx, db, limits, segments)
 }
 
 func (s *sessionTx) blocksRemove(ctx context.Context, runIDs []string) error {

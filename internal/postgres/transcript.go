@@ -19,8 +19,8 @@ import (
 // skipped, also in part; a higher version starts the file again and deletes the one before; an older version is
 // skipped; a gap is illegal_state.
 //
-// What is beyond a limit is not stored: the file keeps the bytes that it has, its position is marked as cut, and the
-// first time that a session reaches a limit an error event says so. It is no error.
+// What is beyond a limit is not stored: the file keeps the bytes that it has, its position is marked as cut unless the limit is
+// that of a turn, and the first time that a session reaches a limit an error event says so. It is no error.
 func (db *DB) TranscriptAppend(ctx context.Context, segments []session.TranscriptSegment) error {
 	bySession := map[string][]session.TranscriptSegment{}
 	var order []string
@@ -32,7 +32,7 @@ func (db *DB) TranscriptAppend(ctx context.Context, segments []session.Transcrip
 	}
 	for _, id := range order {
 		err := db.inSession(ctx, "append to a transcript", id, func(s *sessionTx) error {
-			return s.transcriptAppend(ctx, db, bySession[id])
+			return s.transcriptAppend(ctx, db, db.options.Transcripts, bySession[id])
 		})
 		if err != nil {
 			return err
@@ -51,9 +51,9 @@ type transcriptTx struct {
 	changed map[string]bool // paths whose position has changed
 }
 
-func (s *sessionTx) transcriptAppend(ctx context.Context, db *DB, segments []session.TranscriptSegment) error {
+func (s *sessionTx) transcriptAppend(ctx context.Context, db *DB, limits session.TranscriptLimits, segments []session.TranscriptSegment) error {
 	a := transcriptTx{
-		sessionTx: s, db: db, limits: db.options.Transcripts,
+		sessionTx: s, db: db, limits: limits,
 		at: map[string]*dbsqlc.TranscriptPositionsOfRow{}, changed: map[string]bool{},
 	}
 	var paths []string
@@ -110,6 +110,11 @@ func (a *transcriptTx) append(ctx context.Context, segment session.TranscriptSeg
 	case segment.Version < at.Version:
 		return nil
 	case segment.Version > at.Version:
+		a.countFor(segment.RunID)
+		if a.totals.Replaced >= a.limits.TurnReplaced {
+			return a.exceed(session.TranscriptLimitReplaced, segment) // the version that is stored stays
+		}
+		a.totals.Replaced += max(at.Size, session.MinReplaced)
 		err := a.q.TranscriptDeleteOlder(ctx, a, &dbsqlc.TranscriptDeleteOlderParams{
 			SessionID: a.row.ID, Path: segment.Path, Version: segment.Version,
 		})
@@ -152,6 +157,24 @@ func (a *transcriptTx) append(ctx context.Context, segment session.TranscriptSeg
 	return nil
 }
 
+// countFor begins the counts of a turn if they are of another one.
+func (a *transcriptTx) countFor(runID string) {
+	if a.totals.Turn != runID {
+		a.totals.Turn, a.totals.Replaced, a.totals.Gaps = runID, 0, 0
+	}
+}
+
+// TranscriptGap counts that a turn has failed because a segment left a gap, and returns how often it has. The turn of what is
+// stored between turns is "".
+func (db *DB) TranscriptGap(ctx context.Context, sessionID, runID string) (gaps int, err error) {
+	err = db.inSession(ctx, "count a gap in a transcript", sessionID, func(s *sessionTx) error {
+		n, err := s.q.TranscriptGapCount(ctx, s, &dbsqlc.TranscriptGapCountParams{SessionID: sessionID, Turn: runID})
+		gaps = int(n)
+		return err
+	})
+	return gaps, err
+}
+
 // insert adds a row to the end of a file.
 func (a *transcriptTx) insert(ctx context.Context, at *dbsqlc.TranscriptPositionsOfRow, runID string, data []byte) error {
 	err := a.q.TranscriptInsert(ctx, a, &dbsqlc.TranscriptInsertParams{
@@ -188,11 +211,12 @@ func (a *transcriptTx) exceed(limit session.TranscriptLimit, segment session.Tra
 		session.TranscriptLimitFiles:   fmt.Sprintf("only %d transcript files are stored of a session", a.limits.Files),
 		session.TranscriptLimitPath:    fmt.Sprintf("the path of a transcript file must be UTF-8 of at most %d bytes", session.MaxTranscriptPath),
 	}[limit]
-	path := conversation.BoundedID(text(segment.Path))
-	return a.add(string(conversation.EventError), segment.RunID, conversation.Problem{
-		Code:    session.CodeTranscriptsIncomplete,
-		Message: fmt.Sprintf("%s: %s; what is beyond this is kept in the sandbox and its snapshots alone", path, reason),
-	})
+	message := fmt.Sprintf("%s: %s; what is beyond this is kept in the sandbox and its snapshots alone", conversation.BoundedID(text(segment.Path)), reason)
+	if limit == session.TranscriptLimitReplaced {
+		message = fmt.Sprintf("%s: a turn can replace %d bytes of transcripts; newer versions are stored with the next turn, or when the session hibernates",
+			conversation.BoundedID(text(segment.Path)), a.limits.TurnReplaced)
+	}
+	return a.add(string(conversation.EventError), segment.RunID, conversation.Problem{Code: session.CodeTranscriptsIncomplete, Message: message})
 }
 
 // store queues the positions that have changed, to be sent with the commit.
@@ -217,6 +241,7 @@ func (a *transcriptTx) store(ctx context.Context) error {
 	}
 	return a.q.TranscriptTotalsSet(ctx, &a.later, &dbsqlc.TranscriptTotalsSetParams{
 		SessionID: a.row.ID, Files: a.totals.Files, Bytes: a.totals.Bytes, Exceeded: a.totals.Exceeded,
+		Turn: a.totals.Turn, Replaced: a.totals.Replaced, Gaps: a.totals.Gaps,
 	})
 }
 

@@ -257,6 +257,80 @@ func TestTranscriptsAreBounded(t *testing.T) {
 	require.Contains(t, told[0], "/a: only the first 100 bytes")
 }
 
+// TestATurnReplacesABoundedAmountOfTranscripts stores new versions of a file as a program in the place of a runner can, which
+// costs rows and bytes however small the file is.
+func TestATurnReplacesABoundedAmountOfTranscripts(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	db, err := postgres.Open(b.ctx, b.url, postgres.Options{Transcripts: session.TranscriptLimits{TurnReplaced: 5 * session.MinReplaced}})
+	require.NoError(t, err)
+	t.Cleanup(db.Close)
+	add := func(run, path string, version, offset int64, bytes int) {
+		t.Helper()
+		segment := b.segment(version, offset, strings.Repeat("x", bytes))
+		segment.RunID, segment.Path = run, path
+		require.NoError(t, db.TranscriptAppend(b.ctx, []session.TranscriptSegment{segment}))
+	}
+	stored := func() (out []string) {
+		t.Helper()
+		positions, err := db.TranscriptPositions(b.ctx, b.id)
+		require.NoError(t, err)
+		for _, p := range positions {
+			out = append(out, fmt.Sprintf("%s %d %d %v", p.Path, p.Version, p.Size, p.Cut))
+		}
+		return out
+	}
+	for version := range int64(10) {
+		add("run_1", "/a", version+1, 0, 5)
+	}
+	require.Equal(t, []string{"/a 6 5 false"}, stored())
+	add("run_1", "/a", 10, 5, 5) // no gap: the version is not stored
+	add("run_1", "/a", 6, 5, 5)
+	add("run_1", "/b", 1, 0, 4*session.MinReplaced)
+	require.Equal(t, []string{"/a 6 10 false", "/b 1 65536 false"}, stored())
+	// The next turn begins with a link, which sends the newest versions from the start.
+	add("run_2", "/a", 10, 0, 10)
+	add("run_2", "/b", 2, 0, 10)
+	add("run_2", "/a", 11, 0, 11)
+	require.Equal(t, []string{"/a 10 10 false", "/b 2 10 false"}, stored())
+	add("", "/a", 11, 0, 11) // a seal
+	require.Equal(t, []string{"/a 11 11 false", "/b 2 10 false"}, stored())
+	for range 10 { // what the session itself asks for is not bounded
+		require.NoError(t, db.SessionRevert(b.ctx, b.id, b.generation(t), nil, []session.TranscriptFile{{Path: "/a", Data: []byte("reverted")}}))
+	}
+	require.Equal(t, []string{"/a 21 8 false", "/b 12 0 false"}, stored())
+	var told []string
+	for _, e := range b.events(t) {
+		if e.Type == string(conversation.EventError) {
+			told = append(told, string(e.Data))
+		}
+	}
+	require.Len(t, told, 1)
+	require.Contains(t, told[0], "/a: a turn can replace 81920 bytes of transcripts")
+}
+
+// TestGapsInTranscriptsAreCountedByTurn also counts in a session without transcripts.
+func TestGapsInTranscriptsAreCountedByTurn(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	count := func(run string, want int) {
+		t.Helper()
+		got, err := b.TranscriptGap(b.ctx, b.id, run)
+		require.NoError(t, err)
+		require.Equal(t, want, got)
+	}
+	count("run_1", 1)
+	require.NoError(t, b.TranscriptAppend(b.ctx, []session.TranscriptSegment{b.segment(1, 0, "abc")}))
+	count("run_1", 2)
+	count("run_2", 1)
+	count("", 1)
+	count("", 2)
+	count("run_2", 1)
+	require.Equal(t, "1 3", query[string](b.ctx, t, b.url, "SELECT files || ' ' || bytes FROM transcript_totals"))
+	_, err := b.TranscriptGap(b.ctx, "ses_nobody", "run_1")
+	requireCode(t, session.CodeNoSession, err)
+}
+
 // TestALargeTranscriptIsReadInPieces measures what reading keeps in memory.
 func TestALargeTranscriptIsReadInPieces(t *testing.T) { //nolint:paralleltest // it measures the heap
 	b := setup(t)

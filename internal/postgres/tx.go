@@ -331,18 +331,24 @@ func (r *runSessions) put(runID, sessionID string) {
 // add puts an event at the end of the session's log. A terminated session has
 // had its last event.
 func (s *sessionTx) add(kind, runID string, data any) error {
+	_, err := s.addSized(kind, runID, data)
+	return err
+}
+
+// addSized is add, and returns the bytes of the event's data.
+func (s *sessionTx) addSized(kind, runID string, data any) (int, error) {
 	if session.State(s.row.Status).Final() {
-		return nil
+		return 0, nil
 	}
 	body, err := conversation.Encode(data)
 	if err != nil {
-		return fmt.Errorf("data of a %s event: %w", kind, err)
+		return 0, fmt.Errorf("data of a %s event: %w", kind, err)
 	}
 	s.row.LastSeq++
 	s.log.add(eventRow{
 		SessionNo: s.row.No, Seq: s.row.LastSeq, Type: kind, RunID: runID, RunNo: runNo(runID), At: s.now, Data: string(body),
 	})
-	return nil
+	return len(body), nil
 }
 
 func (s *sessionTx) flush(ctx context.Context) error {

@@ -111,6 +111,28 @@ type FilesBatch struct {
 	Diff       *WorkspaceDiff // nil when it has not changed
 	// Mask masks the paths that events contain. Default: the paths as they are.
 	Mask func(string) string
+	// Budget bounds the events, and is charged for those that are stored. Nil: they are not bounded.
+	Budget *FilesBudget
+}
+
+// FilesBudget is what the changes of a workspace may still add to the log in a turn, or in a seal: a runner reports as many
+// changes as it likes. The changes themselves are stored in any case.
+type FilesBudget struct {
+	Bytes, Events int64 // left for file events
+	// Full: a change had no event, and an error event has said so.
+	Full bool
+	// TooLarge: an error event has said that the workspace has too many files.
+	TooLarge bool
+}
+
+// None reports whether no event may be added.
+func (b *FilesBudget) None() bool { return b.Bytes <= 0 || b.Events <= 0 }
+
+// FilesTold is what the log has of the changes of a workspace in one run.
+type FilesTold struct {
+	Bytes, Events int64 // of file events
+	Full          bool  // an error event has said that events are left out
+	TooLarge      bool  // an error event has said that the workspace has too many files
 }
 
 // WorkspaceDiff is how a workspace differs from the session's beginning.

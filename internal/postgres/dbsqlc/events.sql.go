@@ -205,3 +205,47 @@ func (q *Queries) EventsSetFirst(ctx context.Context, db DBTX, arg *EventsSetFir
 	_, err := db.Exec(ctx, eventsSetFirst, arg.FirstSeq, arg.ID)
 	return err
 }
+
+const fileEventsOfRun = `-- name: FileEventsOfRun :one
+SELECT
+    count(*) FILTER (WHERE e.type = 'file') AS events,
+    coalesce(sum(octet_length(e.data)) FILTER (WHERE e.type = 'file'), 0)::bigint AS bytes,
+    coalesce(bool_or(e.type = 'error' AND starts_with(e.data, $1::text)), false)::boolean AS truncated,
+    coalesce(bool_or(e.type = 'error' AND starts_with(e.data, $2::text)), false)::boolean AS bounded
+FROM runs r
+JOIN sessions s ON s.id = r.session_id
+JOIN event_log e ON e.session_no = s.no AND e.run_no = r.no AND e.seq > r.began_seq
+WHERE r.id = $3 AND r.session_id = $4 AND e.type IN ('file', 'error')
+`
+
+type FileEventsOfRunParams struct {
+	Truncated string
+	Bounded   string
+	RunID     string
+	SessionID string
+}
+
+type FileEventsOfRunRow struct {
+	Events    int64
+	Bytes     int64
+	Truncated bool
+	Bounded   bool
+}
+
+// FileEventsOfRun sums up the file events of a run, and says which errors the run has had.
+func (q *Queries) FileEventsOfRun(ctx context.Context, db DBTX, arg *FileEventsOfRunParams) (FileEventsOfRunRow, error) {
+	row := db.QueryRow(ctx, fileEventsOfRun,
+		arg.Truncated,
+		arg.Bounded,
+		arg.RunID,
+		arg.SessionID,
+	)
+	var i FileEventsOfRunRow
+	err := row.Scan(
+		&i.Events,
+		&i.Bytes,
+		&i.Truncated,
+		&i.Bounded,
+	)
+	return i, err
+}

@@ -388,6 +388,9 @@ type TranscriptTotal struct {
 	Files     int64
 	Bytes     int64
 	Exceeded  []string
+	Turn      string
+	Replaced  int64
+	Gaps      int32
 }
 
 type Workspace struct {

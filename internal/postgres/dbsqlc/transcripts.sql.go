@@ -48,6 +48,28 @@ func (q *Queries) TranscriptDeleteSegments(ctx context.Context, db DBTX, arg *Tr
 	return err
 }
 
+const transcriptGapCount = `-- name: TranscriptGapCount :one
+INSERT INTO transcript_totals AS t (session_id, files, bytes, turn, gaps) VALUES ($1, 0, 0, $2, 1)
+ON CONFLICT (session_id) DO UPDATE SET
+    gaps = CASE WHEN t.turn = excluded.turn THEN t.gaps + 1 ELSE 1 END,
+    replaced = CASE WHEN t.turn = excluded.turn THEN t.replaced ELSE 0 END,
+    turn = excluded.turn
+RETURNING gaps
+`
+
+type TranscriptGapCountParams struct {
+	SessionID string
+	Turn      string
+}
+
+// TranscriptGapCount counts a segment that left a gap, and returns how many did in the same turn.
+func (q *Queries) TranscriptGapCount(ctx context.Context, db DBTX, arg *TranscriptGapCountParams) (int32, error) {
+	row := db.QueryRow(ctx, transcriptGapCount, arg.SessionID, arg.Turn)
+	var gaps int32
+	err := row.Scan(&gaps)
+	return gaps, err
+}
+
 const transcriptInsert = `-- name: TranscriptInsert :exec
 INSERT INTO transcripts (session_id, path, version, start, size, run_id, data, counted)
 VALUES ($1, $2, $3, $4, $5, $6, $7, true)
@@ -290,25 +312,38 @@ func (q *Queries) TranscriptTail(ctx context.Context, db DBTX, arg *TranscriptTa
 }
 
 const transcriptTotals = `-- name: TranscriptTotals :one
-SELECT files, bytes, exceeded FROM transcript_totals WHERE session_id = $1
+SELECT files, bytes, exceeded, turn, replaced, gaps FROM transcript_totals WHERE session_id = $1
 `
 
 type TranscriptTotalsRow struct {
 	Files    int64
 	Bytes    int64
 	Exceeded []string
+	Turn     string
+	Replaced int64
+	Gaps     int32
 }
 
 func (q *Queries) TranscriptTotals(ctx context.Context, db DBTX, sessionID string) (TranscriptTotalsRow, error) {
 	row := db.QueryRow(ctx, transcriptTotals, sessionID)
 	var i TranscriptTotalsRow
-	err := row.Scan(&i.Files, &i.Bytes, &i.Exceeded)
+	err := row.Scan(
+		&i.Files,
+		&i.Bytes,
+		&i.Exceeded,
+		&i.Turn,
+		&i.Replaced,
+		&i.Gaps,
+	)
 	return i, err
 }
 
 const transcriptTotalsSet = `-- name: TranscriptTotalsSet :exec
-INSERT INTO transcript_totals (session_id, files, bytes, exceeded) VALUES ($1, $2, $3, $4)
-ON CONFLICT (session_id) DO UPDATE SET files = excluded.files, bytes = excluded.bytes, exceeded = excluded.exceeded
+INSERT INTO transcript_totals (session_id, files, bytes, exceeded, turn, replaced, gaps)
+VALUES ($1, $2, $3, $4, $5, $6, $7)
+ON CONFLICT (session_id) DO UPDATE SET
+    files = excluded.files, bytes = excluded.bytes, exceeded = excluded.exceeded,
+    turn = excluded.turn, replaced = excluded.replaced, gaps = excluded.gaps
 `
 
 type TranscriptTotalsSetParams struct {
@@ -316,6 +351,9 @@ type TranscriptTotalsSetParams struct {
 	Files     int64
 	Bytes     int64
 	Exceeded  []string
+	Turn      string
+	Replaced  int64
+	Gaps      int32
 }
 
 func (q *Queries) TranscriptTotalsSet(ctx context.Context, db DBTX, arg *TranscriptTotalsSetParams) error {
@@ -324,6 +362,9 @@ func (q *Queries) TranscriptTotalsSet(ctx context.Context, db DBTX, arg *Transcr
 		arg.Files,
 		arg.Bytes,
 		arg.Exceeded,
+		arg.Turn,
+		arg.Replaced,
+		arg.Gaps,
 	)
 	return err
 }

@@ -50,3 +50,15 @@ SELECT count(*) FROM runs r
 JOIN sessions s ON s.id = r.session_id
 JOIN event_log e ON e.session_no = s.no AND e.run_no = r.no AND e.seq > r.began_seq
 WHERE r.id = @run_id AND r.session_id = @session_id AND e.type = @type;
+
+-- name: FileEventsOfRun :one
+-- FileEventsOfRun sums up the file events of a run, and says which errors the run has had.
+SELECT
+    count(*) FILTER (WHERE e.type = 'file') AS events,
+    coalesce(sum(octet_length(e.data)) FILTER (WHERE e.type = 'file'), 0)::bigint AS bytes,
+    coalesce(bool_or(e.type = 'error' AND starts_with(e.data, @truncated::text)), false)::boolean AS truncated,
+    coalesce(bool_or(e.type = 'error' AND starts_with(e.data, @bounded::text)), false)::boolean AS bounded
+FROM runs r
+JOIN sessions s ON s.id = r.session_id
+JOIN event_log e ON e.session_no = s.no AND e.run_no = r.no AND e.seq > r.began_seq
+WHERE r.id = @run_id AND r.session_id = @session_id AND e.type IN ('file', 'error');

@@ -6,7 +6,7 @@ SELECT path, version, size, segments, loose, cut FROM transcript_positions
 WHERE session_id = @session_id AND path = ANY(@paths::text[]);
 
 -- name: TranscriptTotals :one
-SELECT files, bytes, exceeded FROM transcript_totals WHERE session_id = @session_id;
+SELECT files, bytes, exceeded, turn, replaced, gaps FROM transcript_totals WHERE session_id = @session_id;
 
 -- name: TranscriptPositionSet :exec
 INSERT INTO transcript_positions (session_id, path, version, size, segments, loose, cut)
@@ -15,8 +15,20 @@ ON CONFLICT (session_id, path) DO UPDATE SET
     version = excluded.version, size = excluded.size, segments = excluded.segments, loose = excluded.loose, cut = excluded.cut;
 
 -- name: TranscriptTotalsSet :exec
-INSERT INTO transcript_totals (session_id, files, bytes, exceeded) VALUES (@session_id, @files, @bytes, @exceeded)
-ON CONFLICT (session_id) DO UPDATE SET files = excluded.files, bytes = excluded.bytes, exceeded = excluded.exceeded;
+INSERT INTO transcript_totals (session_id, files, bytes, exceeded, turn, replaced, gaps)
+VALUES (@session_id, @files, @bytes, @exceeded, @turn, @replaced, @gaps)
+ON CONFLICT (session_id) DO UPDATE SET
+    files = excluded.files, bytes = excluded.bytes, exceeded = excluded.exceeded,
+    turn = excluded.turn, replaced = excluded.replaced, gaps = excluded.gaps;
+
+-- name: TranscriptGapCount :one
+-- TranscriptGapCount counts a segment that left a gap, and returns how many did in the same turn.
+INSERT INTO transcript_totals AS t (session_id, files, bytes, turn, gaps) VALUES (@session_id, 0, 0, @turn, 1)
+ON CONFLICT (session_id) DO UPDATE SET
+    gaps = CASE WHEN t.turn = excluded.turn THEN t.gaps + 1 ELSE 1 END,
+    replaced = CASE WHEN t.turn = excluded.turn THEN t.replaced ELSE 0 END,
+    turn = excluded.turn
+RETURNING gaps;
 
 -- name: TranscriptInsert :exec
 -- TranscriptInsert meets a segment at the same place only where that one is empty, as earlier releases wrote for empty files.
