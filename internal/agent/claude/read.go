@@ -183,7 +183,7 @@ func (r *reader) part(where string, l record, m message, p part, n int, at time.
 	case p.isResult(): // of a tool on the model's side
 		return r.result(where, r.partID(where, l, m, n), l, p, at)
 	default:
-		b.Type, b.Subtype, b.Message = conversation.System, "unparsed", bounded(p.raw, maxRaw)
+		b.Type, b.Subtype, b.Message = conversation.System, "unparsed", bounded(p.raw)
 	}
 	if l.aborted && b.Type != conversation.System {
 		b.Status = conversation.Aborted

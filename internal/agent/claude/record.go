@@ -355,7 +355,7 @@ func outcome(status string) conversation.BlockStatus {
 	return conversation.Aborted // stopped, killed
 }
 
-// bounded is data as text of at most limit bytes.
-func bounded(data []byte, limit int) string {
-	return strings.ToValidUTF8(string(data[:min(len(data), limit)]), "\uFFFD")
+// bounded is at most maxRaw bytes of data as text.
+func bounded(data []byte) string {
+	return strings.ToValidUTF8(string(data[:min(len(data), maxRaw)]), "\uFFFD")
 }

@@ -70,7 +70,7 @@ func (t *translator) line(f agent.Frame) {
 	at := f.At
 	l, ok := decode(f.Data)
 	if !ok {
-		t.Unparsed(f, bounded(f.Data, maxRaw))
+		t.Unparsed(f, bounded(f.Data))
 		return
 	}
 	switch string(l.kind[1 : len(l.kind)-1]) {
@@ -98,14 +98,14 @@ func (t *translator) line(f agent.Frame) {
 		t.mirror(l, at)
 	case "rate_limit_event", "conversation_reset", "tool_progress", "tool_use_summary", "auth_status", "keep_alive", "prompt_suggestion":
 	default:
-		t.Unparsed(f, bounded(f.Data, maxRaw))
+		t.Unparsed(f, bounded(f.Data))
 	}
 }
 
 // system reads a line about the session itself.
 func (t *translator) system(f agent.Frame, l record, at time.Time) {
 	if len(l.subtype) < 2 {
-		t.Unparsed(f, bounded(f.Data, maxRaw))
+		t.Unparsed(f, bounded(f.Data))
 		return
 	}
 	if l.noted() {
@@ -147,7 +147,7 @@ func (t *translator) system(f agent.Frame, l record, at time.Time) {
 		"turn_starting", "post_turn_summary", "notification", "commands_changed", "memory_saved", "memory_recall",
 		"plugin_install", "vcs_state_changed", "session_metadata", "agents_killed", "worker_shutting_down":
 	default:
-		t.Unparsed(f, bounded(f.Data, maxRaw))
+		t.Unparsed(f, bounded(f.Data))
 	}
 }
 

@@ -172,7 +172,7 @@ func failure(words, errs, subtype []byte) string {
 	if said == "" {
 		said = jsonscan.Text(subtype)
 	}
-	return bounded([]byte(said), maxRaw)
+	return bounded([]byte(said))
 }
 
 // background reports whether subagents work on.

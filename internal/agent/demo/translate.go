@@ -66,7 +66,7 @@ func (t *translator) stdout(f agent.Frame) {
 	l, ok := demoformat.DecodeLine(f.Data)
 	switch {
 	case !ok:
-		t.Unparsed(f, bounded(f.Data, maxRaw))
+		t.Unparsed(f, bounded(f.Data))
 	case l.RunID == "" || t.Mine(l.RunID): // otherwise it is the tail of a turn that is over
 		t.read(l, f.At)
 	}
@@ -216,7 +216,7 @@ func conversationOf(l demoformat.Line) string {
 	return l.Agent
 }
 
-// bounded is data as text of at most limit bytes.
-func bounded(data []byte, limit int) string {
-	return strings.ToValidUTF8(string(data[:min(len(data), limit)]), "\uFFFD")
+// bounded is at most maxRaw bytes of data as text.
+func bounded(data []byte) string {
+	return strings.ToValidUTF8(string(data[:min(len(data), maxRaw)]), "\uFFFD")
 }
