@@ -44,13 +44,24 @@ func TestConnectionsWithoutARequestMakeRoom(t *testing.T) {
 	for name, text := range map[string]string{"Silent": "", "Begun": "GET /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\nX-Slow: "} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			b := setup(t, func(c *api.Config) { c.MaxConnections = 8 })
+			b := setup(t, func(c *api.Config) { c.MaxConnections, c.HeaderTimeout = 8, time.Hour }) // no other reason to close any
 			s := b.store.Put(session.Running)
 			stream := b.stream("/api/sessions/" + s + "/events")
 			idle := b.connect(50, text)
 			b.requireClosed(idle[:50-7]) // with the stream's, seven are left
 			require.Equal(t, http.StatusOK, b.do("GET", "/healthz", "").status)
+			b.store.Text(s, "still here")
+			for {
+				f, ok := stream.next()
+				require.True(t, ok, "a connection with a request is not closed")
+				if f.event == "text_delta" {
+					break
+				}
+			}
 			require.NoError(t, stream.resp.Body.Close())
+			for _, conn := range idle {
+				_ = conn.Close() // the server waits for those that are left
+			}
 		})
 	}
 }

@@ -104,6 +104,8 @@ type Config struct {
 	// MaxConnections bounds open connections; event streams have three quarters of them. Default: what the process may
 	// open of files, without 256 for itself, and at most 100,000.
 	MaxConnections int
+	// HeaderTimeout bounds the time that a client takes for the headers of a request. Default 10 s.
+	HeaderTimeout time.Duration
 	// ShutdownTimeout is what requests have to end when the server stops. Default 10 s.
 	ShutdownTimeout time.Duration
 
@@ -154,6 +156,7 @@ func (c Config) withDefaults() (Config, error) {
 		{&c.RequestTimeout, 15 * time.Second},
 		{&c.Heartbeat, 15 * time.Second},
 		{&c.WriteTimeout, 10 * time.Second},
+		{&c.HeaderTimeout, 10 * time.Second},
 		{&c.ShutdownTimeout, 10 * time.Second},
 	} {
 		if *d.value <= 0 {
@@ -221,7 +224,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 func (s *Server) Run(ctx context.Context, ln net.Listener) error {
 	srv := &http.Server{
 		Handler:           s,
-		ReadHeaderTimeout: 10 * time.Second,
+		ReadHeaderTimeout: s.cfg.HeaderTimeout,
 		ReadTimeout:       time.Minute,     // streams lift it for themselves
 		WriteTimeout:      2 * time.Minute, // streams set their own with every write
 		IdleTimeout:       2 * time.Minute,
