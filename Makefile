@@ -103,12 +103,13 @@ N ?= 1000000
 bench-million: setup-go
 	@go test ./internal/postgres -run '^TestMillion$$' -count 1 -timeout 1h -v -million $(N)
 
-# First the matrix, then one round of the storm after the other until the minutes are over, or until one
-# fails. Both print their seed.
+# First a fault in every step of a purge, then the matrix, then one round of the storm after the other until the minutes are over, or
+# until one fails. The last two print their seed.
 CHAOS ?= ^(TestEveryFaultInEveryState|TestStorm)$$
 chaos: NEEDS = curl
 chaos: ARGS ?= -minutes 10
 chaos: setup programs
+	@go test ./activities -count 1 -timeout 0 -v -run '^TestAPurgeIsCompleted' -all-faults
 	@go test ./test -count 1 -parallel 1 -timeout 0 -v -run '$(CHAOS)' -all-faults $(ARGS)
 
 # The short form is part of make test.

@@ -195,11 +195,7 @@ func (l *look) findStrays(ctx context.Context) error {
 		}
 	}
 	for page := range slices.Chunk(old, reconcilePage) {
-		images := make([]session.ListedImage, len(page))
-		for i, image := range page {
-			images[i] = session.ListedImage{ID: image.ID, SessionID: image.Session, Generation: image.Generation, Exit: image.Exit}
-		}
-		stray, err := l.Store.ImagesStray(ctx, images, snapshotAge)
+		stray, err := l.Store.ImagesStray(ctx, listedImages(page), snapshotAge)
 		if err != nil {
 			return err
 		}
@@ -209,6 +205,14 @@ func (l *look) findStrays(ctx context.Context) error {
 	}
 	_, err = l.Store.ImageIntentsForget(ctx, HiddenAge)
 	return err
+}
+
+func listedImages(page []sandbox.ImageListing) []session.ListedImage {
+	images := make([]session.ListedImage, len(page))
+	for i, image := range page {
+		images[i] = session.ListedImage{ID: image.ID, SessionID: image.Session, Generation: image.Generation, Exit: image.Exit}
+	}
+	return images
 }
 
 // deleteImages deletes images until none is left whose turn it is, the time is over,

@@ -5,10 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"time"
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/overwinter-dev/overwinter/internal/sandbox"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
@@ -42,6 +44,8 @@ type PurgeStore interface {
 	PurgeSet(ctx context.Context, sessionID string, state session.PurgeState, after time.Duration) error
 	// PurgeContent erases everything of a terminated session but what its images are found by.
 	PurgeContent(ctx context.Context, sessionID string) error
+	// ImageIntentsOf returns the IDs of the intents of a session's images that are still recorded.
+	ImageIntentsOf(ctx context.Context, sessionID string) ([]string, error)
 	// PurgeImages marks a session's images for deletion and returns how many may be left.
 	PurgeImages(ctx context.Context, sessionID string) (int64, error)
 	// PurgeSession erases the rest, the row last.
@@ -205,6 +209,9 @@ func (p *Purger) endSandboxes(ctx context.Context, id string) error {
 // deleteImagesOf has the provider delete what is due, the images of the session among it, and returns how many it may
 // have left.
 func (p *Purger) deleteImagesOf(ctx context.Context, id string) (int64, error) {
+	if err := p.findLost(ctx, id); err != nil {
+		return 0, err
+	}
 	left, err := p.store.PurgeImages(ctx, id)
 	if err != nil || left == 0 {
 		return left, err
@@ -218,6 +225,33 @@ func (p *Purger) deleteImagesOf(ctx context.Context, id string) (int64, error) {
 		return left, err
 	}
 	return p.store.PurgeImages(ctx, id)
+}
+
+// findLost lists the images of a session if an ID may have been lost with a worker or an answer, and records those without a record
+// to be deleted. If the provider cannot list images, the intents stay recorded until their images have expired.
+func (p *Purger) findLost(ctx context.Context, id string) error {
+	intents, err := p.store.ImageIntentsOf(ctx, id)
+	if err != nil || len(intents) == 0 {
+		return err
+	}
+	listed, err := p.Sandbox.ListImagesOf(ctx, id)
+	if sandbox.CodeOf(err) == sandbox.Unsupported {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	for page := range slices.Chunk(listed, reconcilePage) {
+		if _, err := p.Store.ImagesStray(ctx, listedImages(page), snapshotAge); err != nil {
+			return err
+		}
+	}
+	for _, intent := range intents {
+		if err := p.Store.ImageIntentEnd(ctx, intent); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // retain applies the retention to a bounded number of sessions.

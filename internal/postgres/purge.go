@@ -148,6 +148,12 @@ func (db *DB) purgeRows(ctx context.Context, tables []purgeTable, sessionID stri
 	return nil
 }
 
+// ImageIntentsOf returns the IDs of the intents of a session's images that are still recorded.
+func (db *DB) ImageIntentsOf(ctx context.Context, sessionID string) ([]string, error) {
+	ids, err := db.q.ImageIntentsOf(ctx, db.pool, sessionID)
+	return ids, fault("find the intents of a session's images", err)
+}
+
 // PurgeImages marks all images of a session for deletion, and returns how many may be left at the provider.
 func (db *DB) PurgeImages(ctx context.Context, sessionID string) (int64, error) {
 	const doing = "erase the images of a session"

@@ -218,12 +218,21 @@ type ImageListing struct {
 // ListImages returns the images that were made of this installation's sandboxes.
 // Unsupported where the provider cannot list images.
 func (p *Provider) ListImages(ctx context.Context) ([]ImageListing, error) {
+	return p.listImages(ctx, map[string]string{TagInstallation: p.installation})
+}
+
+// ListImagesOf is ListImages for the sandboxes of one session.
+func (p *Provider) ListImagesOf(ctx context.Context, session string) ([]ImageListing, error) {
+	return p.listImages(ctx, map[string]string{TagInstallation: p.installation, TagSession: session})
+}
+
+func (p *Provider) listImages(ctx context.Context, tags map[string]string) ([]ImageListing, error) {
 	const op = "list images"
 	lister, ok := p.drv.(driver.ImageLister)
 	if !ok {
 		return nil, driver.Errorf(Unsupported, op, "", "the driver cannot list images")
 	}
-	found, err := lister.ListImages(ctx, map[string]string{TagInstallation: p.installation})
+	found, err := lister.ListImages(ctx, tags)
 	if err != nil {
 		return nil, fault(ctx, op, "", err)
 	}

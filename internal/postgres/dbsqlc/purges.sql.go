@@ -104,6 +104,30 @@ func (q *Queries) EventsRetention(ctx context.Context, db DBTX, arg *EventsReten
 	return items, nil
 }
 
+const imageIntentsOf = `-- name: ImageIntentsOf :many
+SELECT id FROM image_intents WHERE session_id = $1
+`
+
+func (q *Queries) ImageIntentsOf(ctx context.Context, db DBTX, sessionID string) ([]string, error) {
+	rows, err := db.Query(ctx, imageIntentsOf, sessionID)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []string
+	for rows.Next() {
+		var id string
+		if err := rows.Scan(&id); err != nil {
+			return nil, err
+		}
+		items = append(items, id)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const imagesLeft = `-- name: ImagesLeft :one
 SELECT ((SELECT count(*) FROM snapshots WHERE session_id = $1::text AND deleted_at IS NULL)
     + (SELECT count(*) FROM exit_images WHERE session_id = $1::text))::bigint AS images

@@ -22,6 +22,9 @@ WHERE id = @id AND status = 'terminated';
 UPDATE snapshots SET unneeded_at = coalesce(unneeded_at, clock_timestamp()), kept_until = NULL
 WHERE session_id = @session_id::text AND deleted_at IS NULL AND (unneeded_at IS NULL OR kept_until IS NOT NULL);
 
+-- name: ImageIntentsOf :many
+SELECT id FROM image_intents WHERE session_id = @session_id;
+
 -- name: ImagesLeft :one
 -- ImagesLeft counts what may be left of a session at the provider.
 SELECT ((SELECT count(*) FROM snapshots WHERE session_id = @session_id::text AND deleted_at IS NULL)

@@ -1,0 +1,530 @@
+package activities_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net"
+	"net/url"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/stretchr/testify/require"
+
+	"github.com/overwinter-dev/overwinter/activities"
+	"github.com/overwinter-dev/overwinter/internal/agent/demo"
+	"github.com/overwinter-dev/overwinter/internal/eventlog"
+	"github.com/overwinter-dev/overwinter/internal/postgres"
+	"github.com/overwinter-dev/overwinter/internal/sandbox"
+	"github.com/overwinter-dev/overwinter/internal/sandbox/driver"
+	"github.com/overwinter-dev/overwinter/internal/sandbox/memsandbox"
+	"github.com/overwinter-dev/overwinter/internal/session"
+)
+
+var errKilled = errors.New("the process was killed")
+
+// mortal is a process that takes steps, one at a time, and may be killed at one of them. A step is a statement or a
+// transaction's end that Postgres has answered, a call of the provider, or a call of the engine.
+type mortal struct {
+	mu     sync.Mutex
+	steps  []string
+	at     int  // the step of the fault, from 1; 0 for none
+	lives  bool // it survives: only the answer to the step is lost
+	killed bool
+	kill   func() // ends the connections of the process
+}
+
+// taken counts a step that was done, and reports whether its answer is lost.
+func (m *mortal) taken(step string) (lost bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.killed {
+		return true
+	}
+	m.steps = append(m.steps, step)
+	if len(m.steps) != m.at {
+		return false
+	}
+	if !m.lives {
+		m.killed = true
+		m.kill()
+	}
+	return true
+}
+
+func (m *mortal) dead() bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.killed
+}
+
+// call is a step that is no statement.
+func call[T any](m *mortal, step string, do func() (T, error)) (T, error) {
+	var none T
+	if m.dead() {
+		return none, errKilled
+	}
+	out, err := do()
+	if m.taken(step) {
+		return none, driver.Errorf(driver.Unavailable, step, "", "the answer is lost")
+	}
+	return out, err
+}
+
+// mortalDriver is the provider as the process reaches it.
+type mortalDriver struct {
+	*faulty
+	process *mortal
+}
+
+func (d mortalDriver) Terminate(ctx context.Context, id string) error {
+	_, err := call(d.process, "terminate", func() (struct{}, error) { return struct{}{}, d.faulty.Terminate(ctx, id) })
+	return err
+}
+
+func (d mortalDriver) DeleteImage(ctx context.Context, id string) error {
+	_, err := call(d.process, "delete image", func() (struct{}, error) { return struct{}{}, d.faulty.DeleteImage(ctx, id) })
+	return err
+}
+
+func (d mortalDriver) Poll(ctx context.Context, id string) (driver.Status, error) {
+	return call(d.process, "poll", func() (driver.Status, error) { return d.faulty.Poll(ctx, id) })
+}
+
+func (d mortalDriver) ListImages(ctx context.Context, tags map[string]string) ([]driver.ImageListing, error) {
+	return call(d.process, "list images", func() ([]driver.ImageListing, error) { return d.faulty.ListImages(ctx, tags) })
+}
+
+func (d mortalDriver) ExitSnapshot(ctx context.Context, id string, budget time.Duration) (string, error) {
+	return call(d.process, "exit snapshot", func() (string, error) { return d.faulty.ExitSnapshot(ctx, id, budget) })
+}
+
+// engine has the workflows of sessions. The signal to stop terminates the session, as a workflow on another worker does.
+type engine struct {
+	mu   sync.Mutex
+	stop func(sessionID string)
+	runs map[string]int
+}
+
+func (e *engine) SignalStop(_ context.Context, id string) error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.runs[id] == 0 {
+		e.runs[id] = 1
+	}
+	e.stop(id)
+	return nil
+}
+
+func (e *engine) Erase(_ context.Context, id string) (bool, error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	found := e.runs[id] > 0
+	delete(e.runs, id)
+	return found, nil
+}
+
+func (e *engine) left(id string) int {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.runs[id]
+}
+
+// mortalEngine is the engine as the process reaches it.
+type mortalEngine struct {
+	*engine
+	process *mortal
+}
+
+func (e mortalEngine) SignalStop(ctx context.Context, id string) error {
+	_, err := call(e.process, "stop", func() (struct{}, error) { return struct{}{}, e.engine.SignalStop(ctx, id) })
+	return err
+}
+
+func (e mortalEngine) Erase(ctx context.Context, id string) (bool, error) {
+	return call(e.process, "erase", func() (bool, error) { return e.engine.Erase(ctx, id) })
+}
+
+// pgRelay relays the connections of a process to Postgres. It counts a step before it passes on the answer to a statement, and discards
+// the answer if the process is killed at that step.
+type pgRelay struct {
+	process *mortal
+	server  string // its socket
+	url     string // of the relay
+
+	mu    sync.Mutex
+	conns map[net.Conn]bool
+	all   sync.WaitGroup
+}
+
+// newRelay relays to the server of a URL until the test ends.
+func newRelay(t *testing.T, of string, process *mortal) *pgRelay {
+	t.Helper()
+	config, err := pgx.ParseConfig(of)
+	require.NoError(t, err)
+	l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	w := &pgRelay{process: process, server: filepath.Join(config.Host, fmt.Sprintf(".s.PGSQL.%d", config.Port)), conns: map[net.Conn]bool{}}
+	w.url = fmt.Sprintf("postgres://%s@%s/%s?sslmode=disable", url.UserPassword(config.User, config.Password), l.Addr(), config.Database)
+	process.kill = w.cut
+	w.all.Go(func() {
+		for {
+			client, err := l.Accept()
+			if err != nil {
+				return
+			}
+			if process.dead() {
+				client.Close()
+				continue
+			}
+			w.all.Go(func() { w.relay(client) })
+		}
+	})
+	t.Cleanup(func() {
+		l.Close()
+		w.cut()
+		w.all.Wait()
+	})
+	return w
+}
+
+// cut ends all connections. The server rolls back what is not committed.
+func (w *pgRelay) cut() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for c := range w.conns {
+		c.Close()
+	}
+}
+
+func (w *pgRelay) relay(client net.Conn) {
+	server, err := net.Dial("unix", w.server)
+	if err != nil {
+		client.Close()
+		return
+	}
+	w.mu.Lock()
+	w.conns[client], w.conns[server] = true, true
+	w.mu.Unlock()
+	defer func() {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		delete(w.conns, client)
+		delete(w.conns, server)
+		client.Close()
+		server.Close()
+	}()
+	ran := make(chan bool, 100) // of requests without an answer: whether they execute something; one connection has few
+	w.all.Go(func() {
+		defer server.Close()
+		defer close(ran)
+		if _, _, err := message(client, server, true); err != nil {
+			return
+		}
+		ran <- false
+		executes := false
+		for {
+			kind, _, err := message(client, server, false)
+			if err != nil {
+				return
+			}
+			switch kind {
+			case 'E', 'Q':
+				executes = true
+			}
+			if kind == 'S' || kind == 'Q' {
+				ran <- executes
+				executes = false
+			}
+		}
+	})
+	// An answer is held back until it is complete.
+	var answer bytes.Buffer
+	last := ""
+	for {
+		kind, body, err := message(server, &answer, false)
+		if err != nil {
+			return
+		}
+		switch kind {
+		case 'C':
+			last = strings.TrimRight(string(body), "\x00")
+		case 'Z':
+			if <-ran && w.process.taken(last) {
+				return
+			}
+			if _, err := answer.WriteTo(client); err != nil {
+				return
+			}
+		case 'R', 'A': // what follows may wait for the client
+			if _, err := answer.WriteTo(client); err != nil {
+				return
+			}
+		}
+	}
+}
+
+// message passes one message of the protocol on. The first of a client has no kind.
+func message(from io.Reader, to io.Writer, first bool) (kind byte, body []byte, err error) {
+	head := make([]byte, 5)
+	if first {
+		head = head[:4]
+	}
+	if _, err := io.ReadFull(from, head); err != nil {
+		return 0, nil, err
+	}
+	if !first {
+		kind = head[0]
+	}
+	body = make([]byte, int(binary.BigEndian.Uint32(head[len(head)-4:]))-4)
+	if _, err := io.ReadFull(from, body); err != nil {
+		return 0, nil, err
+	}
+	if _, err := to.Write(head); err != nil {
+		return 0, nil, err
+	}
+	_, err = to.Write(body)
+	return kind, body, err
+}
+
+// purging is a process that erases sessions.
+type purging struct {
+	*mortal
+	ctx    context.Context
+	purger *activities.Purger
+	close  func() // ends its connections
+}
+
+// purging starts a process that is killed at a step, or only loses the answer to it.
+func (b *bundle) purging(t *testing.T, e *engine, at int, lives bool) *purging {
+	t.Helper()
+	process := &mortal{lives: lives}
+	relay := newRelay(t, b.url, process)
+	ctx, cancel := context.WithCancel(b.ctx)
+	t.Cleanup(cancel)
+	process.kill = func() { cancel(); relay.cut() }
+	db, err := postgres.Open(ctx, relay.url, postgres.Options{MaxConns: 4, ConnectTimeout: patience, CallTimeout: patience})
+	require.NoError(t, err)
+	t.Cleanup(db.Close)
+	installation, err := db.Installation(ctx)
+	require.NoError(t, err)
+	process.mu.Lock()
+	process.steps, process.at = nil, at
+	process.mu.Unlock()
+	config := b.config
+	config.Store = db
+	config.Sandbox = sandbox.NewProvider(mortalDriver{b.driver, process}, sandbox.Options{Installation: installation, PollInterval: 10 * time.Millisecond})
+	control, _ := activities.New(config)
+	return &purging{process, ctx, activities.NewPurger(control, db, mortalEngine{e, process}, activities.Retention{}), db.Close}
+}
+
+// purge lets a process erase the session of the bundle until it is erased or the process is killed. It makes everything due that is
+// scheduled for later.
+func (b *bundle) purge(t *testing.T, p *purging) (erased bool) {
+	t.Helper()
+	for range 50 {
+		b.due(t)
+		err := p.purger.Pass(p.ctx)
+		if p.dead() {
+			return false
+		}
+		if !p.lives {
+			require.NoError(t, err)
+		}
+		var state session.PurgeState
+		b.query(t, &state, "SELECT state FROM purges WHERE session_id = $1", b.id)
+		b.visible(t, state)
+		if state == session.PurgeErased {
+			return true
+		}
+	}
+	require.FailNow(t, "the purge makes no progress", "steps: %v", p.steps)
+	return false
+}
+
+// due makes everything due that is scheduled for later.
+func (b *bundle) due(t *testing.T) {
+	t.Helper()
+	b.sql(t, "UPDATE purges SET next_at = now() WHERE state <> 'erased'")
+	b.sql(t, "UPDATE snapshots SET delete_after = now()")
+	b.sql(t, "UPDATE exit_images SET next_at = now()")
+}
+
+// visible checks the answers that a client gets about a session whose purge is in a state.
+func (b *bundle) visible(t *testing.T, state session.PurgeState) {
+	t.Helper()
+	s, err := b.db.SessionGet(b.ctx, b.id)
+	again, requestErr := b.db.PurgeRequest(b.ctx, b.id)
+	switch state {
+	case session.PurgeStopping:
+		require.NoError(t, err)
+		require.NoError(t, requestErr)
+		require.Equal(t, state, again.Purge.State)
+	case session.PurgeErasing: // the row is deleted before the state is recorded
+		if err == nil {
+			require.NoError(t, requestErr)
+			require.Equal(t, state, s.Purge.State)
+			require.Equal(t, state, again.Purge.State)
+			break
+		}
+		fallthrough
+	case session.PurgeChecking, session.PurgeErased:
+		require.Equal(t, session.CodeNoSession, session.CodeOf(err), "error: %v", err)
+		require.Equal(t, session.CodeNoSession, session.CodeOf(requestErr), "error: %v", requestErr)
+	}
+	if err != nil {
+		_, _, err := b.db.SessionCreate(b.ctx, session.Session{ID: b.id, Agent: demo.Name}, nil, session.Idempotency{})
+		require.Equal(t, session.CodeIllegalState, session.CodeOf(err), "error: %v", err)
+	}
+}
+
+// plant makes a session with the given words in all of its texts: it was hibernated and restored, and has a running turn, a queued
+// prompt, and an image whose ID was lost.
+func (b *bundle) plant(t *testing.T, words string) {
+	t.Helper()
+	s, _, err := b.db.SessionCreate(b.ctx, session.Session{
+		ID: session.NewID(session.SessionPrefix), Agent: demo.Name, Lazy: true, Title: words, Metadata: json.RawMessage(`{"k":"` + words + `"}`),
+		Workspace: &session.Workspace{RepoURL: "https://example.org/" + words},
+	}, nil, session.Idempotency{Key: words, Digest: "d"})
+	require.NoError(t, err)
+	b.id = s.ID
+	first := b.create(t)
+	b.transit(t, session.EventReady)
+	require.NoError(t, b.driver.WriteFile(b.ctx, first.SandboxID, "/work/file", []byte(words), 0o644))
+	b.transit(t, session.EventHibernate)
+	_, err = b.save(first)
+	require.NoError(t, err)
+	b.terminate(t, first)
+	b.transit(t, session.EventSaved)
+	b.transit(t, session.EventWake)
+	second, err := b.restore(2)
+	require.NoError(t, err)
+	b.transit(t, session.EventReady)
+	in := b.claim(t, second, words)
+	_, err = b.db.RunAttach(b.ctx, in.RunID, "t", session.Dispatch{No: 1, Attempt: 1})
+	require.NoError(t, err)
+	block := `{"block":{"id":"b","type":"assistant_text","status":"streaming","createdAt":"2026-01-01T00:00:00Z","content":"` + words + `"}}`
+	verdicts, err := b.db.EventsAppend(b.ctx, []eventlog.Append{{
+		SessionID: b.id, RunID: in.RunID, Generation: 2, Token: "t", LastFrame: 2, State: []byte(words),
+		Events: []eventlog.Draft{
+			{Type: "block_start", ConversationID: "main", At: time.Now(), Data: json.RawMessage(block)},
+			{Type: "error", ConversationID: words, Frame: 1, Data: json.RawMessage(`{"message":"` + words + `"}`)},
+		},
+		Questions: []eventlog.Question{{Frame: 2, Asked: session.Asked{ID: words, Kind: session.Permission, ToolName: "Bash", Input: json.RawMessage(`{"command":"` + words + `"}`)}}},
+	}})
+	require.NoError(t, errors.Join(append(verdicts, err)...))
+	require.NoError(t, b.db.TranscriptAppend(b.ctx, []session.TranscriptSegment{{SessionID: b.id, Path: "/" + words, Version: 1, RunID: in.RunID, Data: []byte(words)}}))
+	_, _, _, err = b.db.PromptSubmit(b.ctx, session.Prompt{ID: session.NewID(session.PromptPrefix), SessionID: b.id, Content: words})
+	require.NoError(t, err)
+	require.NoError(t, b.db.ImageIntend(b.ctx, session.ImageIntent{ID: session.NewID("img_"), SessionID: b.id, Generation: 2, Source: second.SandboxID}))
+	_, err = b.driver.Snapshot(b.ctx, second.SandboxID, time.Minute)
+	require.NoError(t, err)
+	_, err = b.db.PurgeRequest(b.ctx, b.id)
+	require.NoError(t, err)
+}
+
+// tablesWith lists the tables that contain the given words.
+func (b *bundle) tablesWith(t *testing.T, words string) (found []string) {
+	t.Helper()
+	var tables []string
+	b.query(t, &tables, "SELECT array_agg(table_name::text) FROM information_schema.tables WHERE table_schema = 'public' AND table_type = 'BASE TABLE'")
+	require.Contains(t, tables, "event_log")
+	for _, table := range tables {
+		var has bool
+		b.query(t, &has, fmt.Sprintf("SELECT EXISTS (SELECT FROM %s r WHERE strpos(r::text, $1) > 0 OR strpos(r::text, encode($1::bytea, 'hex')) > 0)", table), words)
+		if has {
+			found = append(found, table)
+		}
+	}
+	return found
+}
+
+// requireErased checks that nothing is left of the session of the bundle but its ID in purges.
+func (b *bundle) requireErased(t *testing.T, e *engine, words string) {
+	t.Helper()
+	require.Empty(t, b.tablesWith(t, words))
+	require.Equal(t, []string{"purges"}, b.tablesWith(t, b.id))
+	require.Empty(t, b.images(t))
+	listed, err := driver.Collect(b.provider.List(b.ctx))
+	require.NoError(t, err)
+	require.Empty(t, listed)
+	require.Zero(t, e.left(b.id))
+}
+
+// newEngine returns an engine whose workflows terminate their session when they are signalled to stop.
+func (b *bundle) newEngine(t *testing.T) *engine {
+	t.Helper()
+	return &engine{runs: map[string]int{}, stop: func(id string) {
+		s, err := b.db.SessionGet(b.ctx, id)
+		if err != nil || s.Status.Final() {
+			return
+		}
+		for _, row := range b.sandboxes(t, id) {
+			b.terminate(t, activities.SandboxReady{Generation: row.Generation, SandboxID: row.SandboxID})
+		}
+		b.transit(t, session.EventStop)
+	}}
+}
+
+func (b *bundle) sandboxes(t *testing.T, id string) []session.SandboxRow {
+	t.Helper()
+	rows, err := b.db.SandboxesOpen(b.ctx, id)
+	require.NoError(t, err)
+	return rows
+}
+
+// purgeStride is the distance between the steps that have a fault, unless all of them have.
+const purgeStride = 30
+
+var allFaults = flag.Bool("all-faults", false, "have a fault in every step of a purge, instead of some that are selected at random")
+
+// TestAPurgeIsCompletedWhereverItsWorkerIsKilled kills the worker of a purge at steps of it, one in each purge, and has another worker
+// complete the purge.
+func TestAPurgeIsCompletedWhereverItsWorkerIsKilled(t *testing.T) {
+	t.Parallel()
+	testPurgeSteps(t, false)
+}
+
+// TestAPurgeIsCompletedWhicheverAnswerIsLost lets steps of a purge fail, one in each purge, although they had their effect.
+func TestAPurgeIsCompletedWhicheverAnswerIsLost(t *testing.T) {
+	t.Parallel()
+	testPurgeSteps(t, true)
+}
+
+func testPurgeSteps(t *testing.T, lives bool) {
+	b := setupMemory(t)
+	b.memory.Handle("sh", func(context.Context, *memsandbox.Proc) int { return 0 }) // clones the repository
+	e := b.newEngine(t)
+	at, stride := 1, 1
+	if !*allFaults {
+		at, stride = 1+rand.IntN(purgeStride), purgeStride
+	}
+	for ; ; at += stride {
+		words := fmt.Sprintf("planted%dwords", at)
+		b.plant(t, words)
+		p := b.purging(t, e, at, lives)
+		erased := b.purge(t, p)
+		p.close()
+		if !erased {
+			successor := b.purging(t, e, 0, lives)
+			require.True(t, b.purge(t, successor), "killed at step %d: %s", at, p.steps[at-1])
+			successor.close()
+		}
+		b.requireErased(t, e, words)
+		if len(p.steps) < at {
+			require.Greater(t, at, 40, "steps: %v", p.steps)
+			t.Logf("%d steps: %v", len(p.steps), p.steps)
+			return
+		}
+	}
+}
