@@ -24,7 +24,7 @@ func (c *Control) CreateSandbox(ctx context.Context, in SandboxRequest) (Sandbox
 	if err != nil {
 		return SandboxReady{}, err
 	}
-	if err := c.furnish(ctx, in.SessionID, in.Generation, sb); err != nil {
+	if err := c.prepareWorkspace(ctx, in.SessionID, in.Generation, sb); err != nil {
 		return SandboxReady{}, c.spentOr(ctx, in, sb, err)
 	}
 	return ready, nil

@@ -38,9 +38,9 @@ type statements struct {
 	sample func()
 }
 
-func (s *statements) SandboxesForsaken(ctx context.Context, age time.Duration, after session.SandboxKey, limit int) ([]session.SandboxRow, error) {
+func (s *statements) SandboxesAbandoned(ctx context.Context, age time.Duration, after session.SandboxKey, limit int) ([]session.SandboxRow, error) {
 	s.n.Add(1)
-	return s.Store.SandboxesForsaken(ctx, age, after, limit)
+	return s.Store.SandboxesAbandoned(ctx, age, after, limit)
 }
 
 func (s *statements) SandboxesUnowned(ctx context.Context, keys []session.SandboxKey) ([]int, error) {

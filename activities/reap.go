@@ -145,7 +145,7 @@ func (r *reaper) end(ctx context.Context, job reaping) {
 // about to end it.
 func (r *reaper) rows(ctx context.Context) error {
 	for after := (session.SandboxKey{}); ; {
-		rows, err := r.Store.SandboxesForsaken(ctx, r.OrphanAge, after, reconcilePage)
+		rows, err := r.Store.SandboxesAbandoned(ctx, r.OrphanAge, after, reconcilePage)
 		if err != nil {
 			return err
 		}

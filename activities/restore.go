@@ -98,7 +98,7 @@ func (w *work) restoreFrom(ctx context.Context, in SandboxRequest, bundle sessio
 		return SandboxReady{}, err
 	}
 	if !from.snapshot { // the workspace is set up again, as at creation
-		err = w.furnish(ctx, in.SessionID, in.Generation, sb)
+		err = w.prepareWorkspace(ctx, in.SessionID, in.Generation, sb)
 		if err == nil && bundle.ID != "" {
 			err = compare(ctx, sb)
 		}
@@ -106,7 +106,7 @@ func (w *work) restoreFrom(ctx context.Context, in SandboxRequest, bundle sessio
 			return SandboxReady{}, w.spentOr(ctx, in, sb, err)
 		}
 	}
-	receipt, err := w.bringBack(ctx, in, sb, bundle, found, !from.snapshot)
+	receipt, err := w.repairTranscripts(ctx, in, sb, bundle, found, !from.snapshot)
 	if err != nil {
 		return SandboxReady{}, w.spentOr(ctx, in, sb, err)
 	}
@@ -148,7 +148,7 @@ func (w *work) settleUnsaved(ctx context.Context, in SandboxRequest) (SandboxRea
 	if running && row.Current && row.Generation == in.Generation-1 {
 		if err = w.awake(ctx, sb, row.SessionID, row.Generation, time.Second); err == nil {
 			if !worked { // else the workspace was complete before the first turn
-				if err := w.furnish(ctx, row.SessionID, row.Generation, sb); err != nil {
+				if err := w.prepareWorkspace(ctx, row.SessionID, row.Generation, sb); err != nil {
 					return SandboxReady{}, false, w.passingIfLost(ctx, sb, err)
 				}
 			}
@@ -381,9 +381,9 @@ func (w *work) fallBack(ctx context.Context, in SandboxRequest, bundle, older se
 	return err
 }
 
-// bringBack repairs what the stored transcripts can repair in a restored sandbox, and says honestly what
+// repairTranscripts repairs what the stored transcripts can repair in a restored sandbox, and says honestly what
 // came back.
-func (w *work) bringBack(ctx context.Context, in SandboxRequest, sb *sandbox.Sandbox, bundle session.Bundle, found verification, fresh bool) (session.Receipt, error) {
+func (w *work) repairTranscripts(ctx context.Context, in SandboxRequest, sb *sandbox.Sandbox, bundle session.Bundle, found verification, fresh bool) (session.Receipt, error) {
 	receipt := session.Receipt{Kind: session.ReceiptFull, Missing: []string{}}
 	if bundle.ID == "" {
 		receipt.Kind = session.ReceiptFresh

@@ -76,8 +76,8 @@ type Store interface {
 	SandboxesOpen(ctx context.Context, sessionID string) ([]session.SandboxRow, error)
 	// SandboxesPage lists open sandboxes after a key, in the order of their keys.
 	SandboxesPage(ctx context.Context, after session.SandboxKey, limit int) ([]session.SandboxRow, error)
-	// SandboxesForsaken lists those older than age whose session has moved on without them.
-	SandboxesForsaken(ctx context.Context, age time.Duration, after session.SandboxKey, limit int) ([]session.SandboxRow, error)
+	// SandboxesAbandoned lists those older than age whose session has moved on without them.
+	SandboxesAbandoned(ctx context.Context, age time.Duration, after session.SandboxKey, limit int) ([]session.SandboxRow, error)
 	// SandboxesUnowned returns the indexes of the keys that no open sandbox has.
 	SandboxesUnowned(ctx context.Context, keys []session.SandboxKey) ([]int, error)
 

@@ -57,7 +57,7 @@ func (t *Turns) RunTurn(ctx context.Context, in TurnRequest) (TurnResult, error)
 	attendant := t.newAttendant(in, pulse, place)
 	defer attendant.stop()
 	for {
-		result, attending, err := t.carry(ctx, in, start, token, attendant)
+		result, attending, err := t.runTurn(ctx, in, start, token, attendant)
 		if err != nil || !attending {
 			return attendant.report(result), err
 		}
@@ -69,8 +69,8 @@ func (t *Turns) RunTurn(ctx context.Context, in TurnRequest) (TurnResult, error)
 	}
 }
 
-// carry carries one run to its end. It reports whether the attempt attends the session afterwards.
-func (t *Turns) carry(ctx context.Context, in TurnRequest, start session.RunStart, token string, a *attendant) (result TurnResult, attending bool, err error) {
+// runTurn executes one run to its end. It reports whether the attempt attends the session afterwards.
+func (t *Turns) runTurn(ctx context.Context, in TurnRequest, start session.RunStart, token string, a *attendant) (result TurnResult, attending bool, err error) {
 	turn, err := t.newTurn(ctx, in, start, token)
 	if err != nil {
 		return TurnResult{}, false, err
@@ -263,7 +263,7 @@ func (t *turn) run(ctx context.Context) (err error) {
 			return err
 		}
 		t.pulse.progress()
-		if err := t.tellAgain(link); err != nil {
+		if err := t.resend(link); err != nil {
 			return err
 		}
 		over := func([]runner.Message) bool { return t.end != nil || t.exhausted() }
@@ -319,9 +319,9 @@ func (t *turn) deliver(ctx context.Context, link *turnLink) error {
 	return nil
 }
 
-// tellAgain sends the agent again what an earlier attempt may have sent over a broken link: the
+// resend sends the agent again what an earlier attempt may have sent over a broken link: the
 // frame that asked for it is committed, and none will ask again.
-func (t *turn) tellAgain(link *turnLink) error {
+func (t *turn) resend(link *turnLink) error {
 	listener, ok := t.translator.(agent.Listener)
 	if !ok || t.closed {
 		return nil

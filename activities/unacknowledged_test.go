@@ -63,9 +63,9 @@ func (h *hesitation) Unacknowledged() []byte {
 	return nil
 }
 
-// TestWhatAnAgentWasToBeToldIsToldAgain: the link breaks after the commit of the frame that asked,
+// TestWhatAnAgentHasNotAcknowledgedIsSentAgain: the link breaks after the commit of the frame that asked,
 // and what was written to it is lost.
-func TestWhatAnAgentWasToBeToldIsToldAgain(t *testing.T) {
+func TestWhatAnAgentHasNotAcknowledgedIsSentAgain(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	h := &hesitant{Adapter: demo.New(), lost: true}

@@ -57,9 +57,9 @@ func (w *work) environment(ctx context.Context, names []string) (map[string]stri
 	return out, nil
 }
 
-// furnish clones and sets up the workspace of a session in its sandbox, as far as that is not done. Once the store
+// prepareWorkspace clones and sets up the workspace of a session in its sandbox, as far as that is not done. Once the store
 // says that the clone is complete other programs run in the sandbox, and no credentials are sent into it.
-func (w *work) furnish(ctx context.Context, sessionID string, generation int64, sb *sandbox.Sandbox) error {
+func (w *work) prepareWorkspace(ctx context.Context, sessionID string, generation int64, sb *sandbox.Sandbox) error {
 	s, err := w.Store.SessionGet(ctx, sessionID)
 	if err != nil {
 		return stored(err)

@@ -37,7 +37,7 @@ func (l *life) hibernate(ctx workflow.Context) error {
 		if workflow.GetVersion(ctx, restartsWithNothing, workflow.DefaultVersion, 1) != workflow.DefaultVersion {
 			return l.transit(ctx, session.EventSaved, l.reason, nil)
 		}
-		return l.finishTermination(ctx, session.EventForsaken, session.ReasonNothingToRestore)
+		return l.finishTermination(ctx, session.EventAbandoned, session.ReasonNothingToRestore)
 	}
 	l.bundleID = saved.BundleID
 	if saved.Released {

@@ -11,9 +11,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// heedHangups undoes what has been said of them, also by who started the tests. Only to be notified
+// restoreHangups undoes what has been said of them, also by who started the tests. Only to be notified
 // of a signal undoes that it is ignored.
-func heedHangups() {
+func restoreHangups() {
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGHUP)
 	signal.Reset(syscall.SIGHUP)
 }
@@ -23,8 +23,8 @@ func heedHangups() {
 //
 //nolint:paralleltest // signals are the whole process's
 func TestHangupEndsInOrder(t *testing.T) {
-	heedHangups()
-	t.Cleanup(heedHangups)
+	restoreHangups()
+	t.Cleanup(restoreHangups)
 	ctx := untilSignal(t.Context())
 	require.NoError(t, ctx.Err())
 
@@ -42,7 +42,7 @@ func TestHangupEndsInOrder(t *testing.T) {
 //nolint:paralleltest // as above
 func TestHangupIsIgnoredUnderNohup(t *testing.T) {
 	signal.Ignore(syscall.SIGHUP)
-	t.Cleanup(heedHangups)
+	t.Cleanup(restoreHangups)
 	ctx := untilSignal(context.Background())
 
 	require.NoError(t, syscall.Kill(os.Getpid(), syscall.SIGHUP))

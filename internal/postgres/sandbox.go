@@ -188,10 +188,10 @@ func (db *DB) SandboxesPage(ctx context.Context, after session.SandboxKey, limit
 	return out, nil
 }
 
-// SandboxesForsaken lists open sandboxes older than age whose session has moved on
+// SandboxesAbandoned lists open sandboxes older than age whose session has moved on
 // without them: to another generation, to sleep, or to its end.
-func (db *DB) SandboxesForsaken(ctx context.Context, age time.Duration, after session.SandboxKey, limit int) ([]session.SandboxRow, error) {
-	rows, err := db.q.SandboxesForsaken(ctx, db.pool, &dbsqlc.SandboxesForsakenParams{
+func (db *DB) SandboxesAbandoned(ctx context.Context, age time.Duration, after session.SandboxKey, limit int) ([]session.SandboxRow, error) {
+	rows, err := db.q.SandboxesAbandoned(ctx, db.pool, &dbsqlc.SandboxesAbandonedParams{
 		AfterSession: after.SessionID, AfterGeneration: after.Generation, Seconds: age.Seconds(), MaxItems: int32(limit),
 	})
 	if err != nil {

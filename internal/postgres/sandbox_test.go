@@ -61,13 +61,13 @@ func TestSandboxesAreListedInPages(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, []int{0}, unowned)
 
-	forsaken, err := b.SandboxesForsaken(b.ctx, 0, session.SandboxKey{}, 10)
+	abandoned, err := b.SandboxesAbandoned(b.ctx, 0, session.SandboxKey{}, 10)
 	require.NoError(t, err)
-	require.Len(t, forsaken, 1)
-	require.EqualValues(t, 1, forsaken[0].Generation)
-	forsaken, err = b.SandboxesForsaken(b.ctx, time.Hour, session.SandboxKey{}, 10)
+	require.Len(t, abandoned, 1)
+	require.EqualValues(t, 1, abandoned[0].Generation)
+	abandoned, err = b.SandboxesAbandoned(b.ctx, time.Hour, session.SandboxKey{}, 10)
 	require.NoError(t, err)
-	require.Empty(t, forsaken, "it is young")
+	require.Empty(t, abandoned, "it is young")
 }
 
 func TestAGenerationIsReservedBeforeItsSandboxIsMade(t *testing.T) {
@@ -123,13 +123,13 @@ func TestAGenerationIsReservedBeforeItsSandboxIsMade(t *testing.T) {
 	requireCode(t, session.CodeNoSession, b.GenerationReserve(b.ctx, "ses_nobody", 1, "im-1"))
 }
 
-// TestASandboxWithUnsavedWorkIsNotForsaken: a restore has reserved the next generation, and was interrupted before it
+// TestASandboxWithUnsavedWorkIsNotAbandoned: a restore has reserved the next generation, and was interrupted before it
 // saved what the session has done in the one before.
-func TestASandboxWithUnsavedWorkIsNotForsaken(t *testing.T) {
+func TestASandboxWithUnsavedWorkIsNotAbandoned(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	forsaken := func() (generations []int64) {
-		rows, err := b.SandboxesForsaken(b.ctx, 0, session.SandboxKey{}, 10)
+	abandoned := func() (generations []int64) {
+		rows, err := b.SandboxesAbandoned(b.ctx, 0, session.SandboxKey{}, 10)
 		require.NoError(t, err)
 		for _, row := range rows {
 			generations = append(generations, row.Generation)
@@ -140,21 +140,21 @@ func TestASandboxWithUnsavedWorkIsNotForsaken(t *testing.T) {
 	b.transit(t, session.EventFail, "the snapshot was refused")
 	b.transit(t, session.EventRecover, session.ReasonRequested)
 	b.reserve(t, 2)
-	require.Empty(t, forsaken(), "restoring")
+	require.Empty(t, abandoned(), "restoring")
 	b.reserve(t, 3)
-	require.Equal(t, []int64{2}, forsaken(), "the session has never worked in the second")
+	require.Equal(t, []int64{2}, abandoned(), "the session has never worked in the second")
 	b.transit(t, session.EventFail, "and again")
-	require.Equal(t, []int64{2}, forsaken(), "in error")
+	require.Equal(t, []int64{2}, abandoned(), "in error")
 	b.commit(t, "im-saved")
 	b.sql(t, "UPDATE bundles SET generation = 1, checkpoint = true")
-	require.Equal(t, []int64{2}, forsaken(), "after a checkpoint it has worked on")
+	require.Equal(t, []int64{2}, abandoned(), "after a checkpoint it has worked on")
 	b.sql(t, "UPDATE bundles SET checkpoint = false")
-	require.Equal(t, []int64{1, 2}, forsaken(), "it is saved")
+	require.Equal(t, []int64{1, 2}, abandoned(), "it is saved")
 
 	b.id = b.session(t)
 	b.running(t)
 	b.reserve(t, 2)
-	require.Equal(t, []int64{1, 2, 1}, forsaken(), "one that runs without it does not need it")
+	require.Equal(t, []int64{1, 2, 1}, abandoned(), "one that runs without it does not need it")
 	b.transit(t, session.EventStop, session.ReasonRequested)
-	require.Equal(t, []int64{1, 2, 1, 2}, forsaken(), "a session that is over needs nothing")
+	require.Equal(t, []int64{1, 2, 1, 2}, abandoned(), "a session that is over needs nothing")
 }

@@ -70,7 +70,7 @@ func TestWhatIsAskedPeriodicallyReadsNoSleepers(t *testing.T) {
 		sandboxes, err := db.SandboxesPage(t.Context(), session.SandboxKey{}, 5000)
 		require.NoError(t, err)
 		require.Empty(t, sandboxes)
-		sandboxes, err = db.SandboxesForsaken(t.Context(), time.Second, session.SandboxKey{}, 5000)
+		sandboxes, err = db.SandboxesAbandoned(t.Context(), time.Second, session.SandboxKey{}, 5000)
 		require.NoError(t, err)
 		require.Empty(t, sandboxes)
 		_, err = db.CommandsOverdue(t.Context(), time.Second, 200)

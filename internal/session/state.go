@@ -56,18 +56,18 @@ const (
 	EventRecover Event = "recover"
 	// EventStop: the session ends and its sandbox is gone.
 	EventStop Event = "stop"
-	// EventForsaken: the sandbox ended and nothing is left to restore from.
-	EventForsaken Event = "forsaken"
+	// EventAbandoned: the sandbox ended and nothing is left to restore from.
+	EventAbandoned Event = "forsaken"
 )
 
 // Events lists every event.
-var Events = []Event{EventReady, EventHibernate, EventSaved, EventWake, EventFail, EventRecover, EventStop, EventForsaken}
+var Events = []Event{EventReady, EventHibernate, EventSaved, EventWake, EventFail, EventRecover, EventStop, EventAbandoned}
 
 // transitions is the whole life of a session; nothing else decides it.
 var transitions = map[State]map[Event]State{
 	Initializing: {EventReady: Running, EventFail: Error, EventStop: Terminated},
 	Running:      {EventHibernate: Hibernating, EventFail: Error, EventStop: Terminated},
-	Hibernating:  {EventSaved: Hibernated, EventFail: Error, EventStop: Terminated, EventForsaken: Terminated},
+	Hibernating:  {EventSaved: Hibernated, EventFail: Error, EventStop: Terminated, EventAbandoned: Terminated},
 	Hibernated:   {EventWake: Restoring, EventStop: Terminated},
 	Restoring:    {EventReady: Running, EventFail: Error, EventStop: Terminated},
 	Error:        {EventRecover: Restoring, EventStop: Terminated},

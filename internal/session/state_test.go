@@ -27,7 +27,7 @@ var life = map[session.State]map[session.Event]session.State{
 		session.EventSaved:    session.Hibernated,
 		session.EventFail:     session.Error,
 		session.EventStop:     session.Terminated,
-		session.EventForsaken: session.Terminated,
+		session.EventAbandoned: session.Terminated,
 	},
 	session.Hibernated: {
 		session.EventWake: session.Restoring,

@@ -144,7 +144,7 @@ func (p *parser) journal(c *chatFile) {
 		if n.Type != geminiformat.NoteChat && geminiformat.Decode(n.Data, &d) && !d.At.IsZero() {
 			p.at = d.At.UTC()
 		}
-		p.fold(p.heed(n, p.at))
+		p.fold(p.apply(n, p.at))
 	}
 	p.fold(p.Cut(p.at))
 }

@@ -44,9 +44,9 @@ type reader struct {
 	seen map[string]struct{}
 }
 
-// heed reads a line of the bridge. The caller handles the end of a turn, except for what is open
+// apply reads a line of the bridge. The caller handles the end of a turn, except for what is open
 // then.
-func (r *reader) heed(n stdio.Note, at time.Time) []conversation.Event {
+func (r *reader) apply(n stdio.Note, at time.Time) []conversation.Event {
 	switch n.Type {
 	case geminiformat.NotePrompt:
 		return r.prompt(n, at)

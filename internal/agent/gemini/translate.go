@@ -136,7 +136,7 @@ func (t *translator) note(n stdio.Note, at time.Time) {
 			return
 		}
 	}
-	t.Emit(t.state.heed(n, at)...)
+	t.Emit(t.state.apply(n, at)...)
 }
 
 // end closes what is open and ends the turn.

@@ -255,7 +255,7 @@ func (q *Queries) SandboxesFailed(ctx context.Context, db DBTX, arg *SandboxesFa
 	return count, err
 }
 
-const sandboxesForsaken = `-- name: SandboxesForsaken :many
+const sandboxesAbandoned = `-- name: SandboxesAbandoned :many
 SELECT b.session_id, b.generation, b.sandbox_id, s.status, (b.generation = s.generation)::boolean AS is_current, b.reserved_at, b.ready_at, b.deadline
 FROM sandboxes b JOIN sessions s ON s.id = b.session_id
 WHERE b.ended_at IS NULL AND (b.session_id, b.generation) > ($1::text, $2::bigint)
@@ -272,14 +272,14 @@ ORDER BY b.session_id, b.generation
 LIMIT $4
 `
 
-type SandboxesForsakenParams struct {
+type SandboxesAbandonedParams struct {
 	AfterSession    string
 	AfterGeneration int64
 	Seconds         float64
 	MaxItems        int32
 }
 
-type SandboxesForsakenRow struct {
+type SandboxesAbandonedRow struct {
 	SessionID  string
 	Generation int64
 	SandboxID  string
@@ -290,11 +290,11 @@ type SandboxesForsakenRow struct {
 	Deadline   *time.Time
 }
 
-// SandboxesForsaken lists open sandboxes whose session has moved on without them. One in which the session has worked
+// SandboxesAbandoned lists open sandboxes whose session has moved on without them. One in which the session has worked
 // and that its newest bundle does not cover is none of them until the session runs without it, sleeps or is over: a
 // restore reserves the next generation before it saves the one before.
-func (q *Queries) SandboxesForsaken(ctx context.Context, db DBTX, arg *SandboxesForsakenParams) ([]SandboxesForsakenRow, error) {
-	rows, err := db.Query(ctx, sandboxesForsaken,
+func (q *Queries) SandboxesAbandoned(ctx context.Context, db DBTX, arg *SandboxesAbandonedParams) ([]SandboxesAbandonedRow, error) {
+	rows, err := db.Query(ctx, sandboxesAbandoned,
 		arg.AfterSession,
 		arg.AfterGeneration,
 		arg.Seconds,
@@ -304,9 +304,9 @@ func (q *Queries) SandboxesForsaken(ctx context.Context, db DBTX, arg *Sandboxes
 		return nil, err
 	}
 	defer rows.Close()
-	var items []SandboxesForsakenRow
+	var items []SandboxesAbandonedRow
 	for rows.Next() {
-		var i SandboxesForsakenRow
+		var i SandboxesAbandonedRow
 		if err := rows.Scan(
 			&i.SessionID,
 			&i.Generation,

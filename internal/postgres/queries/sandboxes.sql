@@ -67,8 +67,8 @@ WHERE b.ended_at IS NULL AND (b.session_id, b.generation) > (@after_session::tex
 ORDER BY b.session_id, b.generation
 LIMIT @max_items;
 
--- name: SandboxesForsaken :many
--- SandboxesForsaken lists open sandboxes whose session has moved on without them. One in which the session has worked
+-- name: SandboxesAbandoned :many
+-- SandboxesAbandoned lists open sandboxes whose session has moved on without them. One in which the session has worked
 -- and that its newest bundle does not cover is none of them until the session runs without it, sleeps or is over: a
 -- restore reserves the next generation before it saves the one before.
 SELECT b.session_id, b.generation, b.sandbox_id, s.status, (b.generation = s.generation)::boolean AS is_current, b.reserved_at, b.ready_at, b.deadline

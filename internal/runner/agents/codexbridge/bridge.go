@@ -99,7 +99,7 @@ type program struct {
 	writing   []*written         // messages that are being written
 	asked     map[string]pending // by questionID
 	failing   *time.Timer        // runs while requests to the model fail
-	hopeless  string             // why they will keep failing
+	permanent string             // why they will keep failing
 }
 
 // delivery is a prompt that has reached the agent.
@@ -525,7 +525,7 @@ func (p *program) giveUp() {
 			run, at = id, codexformat.Turn{Thread: p.thread, ID: d.turn}
 		}
 	}
-	message := codexformat.First(p.hopeless, "The model API has failed for "+p.patience.String()+".")
+	message := codexformat.First(p.permanent, "The model API has failed for "+p.patience.String()+".")
 	p.mu.Unlock()
 	if run == "" {
 		return

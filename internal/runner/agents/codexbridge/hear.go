@@ -169,15 +169,15 @@ func refusal(raw json.RawMessage) string {
 }
 
 // fails has the patience with the model's server run out, unless something succeeds; at once where that
-// is hopeless.
-func (p *program) fails(hopeless string) {
+// is permanent.
+func (p *program) fails(permanent string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.writing = nil // it is written again
 	switch {
-	case p.hopeless != "": // the turn is being aborted
-	case hopeless != "":
-		p.hopeless = hopeless
+	case p.permanent != "": // the turn is being aborted
+	case permanent != "":
+		p.permanent = permanent
 		p.reachLimit()
 	case p.failing == nil:
 		p.failing = time.AfterFunc(p.patience, p.reachLimit)
@@ -199,7 +199,7 @@ func (p *program) succeeds() {
 }
 
 func (p *program) stopTimer() {
-	p.hopeless = ""
+	p.permanent = ""
 	if p.failing != nil {
 		p.failing.Stop()
 		p.failing = nil
