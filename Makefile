@@ -55,12 +55,13 @@ bin/overwinter-temporal: devserver/go.mod devserver/go.sum $(shell find devserve
 	cd devserver && go build -ldflags '-s -w' -o ../$@ .
 
 # The last line is the summary of all modules' tests. They fetch agents with npm, serve a
-# repository with git, and count prompts with curl.
+# repository with git, and count prompts with curl. The package test comes first: it takes longest and mostly waits, so
+# that the others run beside it.
 test: NEEDS = npm git curl
 test: INSTALL ?= 1
 test: setup agents check check-vulnerabilities programs
 	@$(TOOL) gotestsum --format pkgname --format-hide-empty-pkg --raw-command -- \
-		sh -c 'status=0; go test -json $(TESTARGS) ./... || status=1; cd devserver && go test -json $(TESTARGS) ./... || status=1; exit $$status'
+		sh -c 'status=0; go test -json $(TESTARGS) ./test ./... || status=1; cd devserver && go test -json $(TESTARGS) ./... || status=1; exit $$status'
 
 # Each agent is installed by npm, through the network of its sandbox. The short form is part of make test.
 AGENTS ?= acp claude codex demo gemini opencode
