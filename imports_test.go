@@ -45,7 +45,7 @@ type importRule struct {
 var importRules = []importRule{
 	{
 		pkg:     "internal/session",
-		only:    []string{"github.com/google/uuid", ours("internal/lazyregexp")},
+		only:    []string{"github.com/google/uuid", ours("internal/failure"), ours("internal/lazyregexp")},
 		onlyWhy: "the domain says what a session is and knows no engine, store or transport",
 	},
 	{

@@ -8,6 +8,7 @@ import (
 
 	"go.temporal.io/sdk/activity"
 
+	"github.com/overwinter-dev/overwinter/internal/failure"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
@@ -149,7 +150,7 @@ func (a *attendant) claim(ctx context.Context, c session.Claim) (session.Claimed
 	byWorkflow := session.WithWorkflowRun(ctx, activity.GetInfo(ctx).WorkflowExecution.RunID)
 	for {
 		claimed, err := a.claimOnce(byWorkflow, c)
-		if err == nil || session.CodeOf(err) != session.CodeUnavailable {
+		if err == nil || failure.CodeOf(err) != failure.Unavailable {
 			return claimed, err
 		}
 		select {

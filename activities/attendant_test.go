@@ -11,6 +11,7 @@ import (
 
 	"github.com/overwinter-dev/overwinter/activities"
 	"github.com/overwinter-dev/overwinter/internal/eventlog"
+	"github.com/overwinter-dev/overwinter/internal/failure"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
@@ -331,7 +332,7 @@ func (l *losingClaims) RunClaim(ctx context.Context, c session.Claim) (session.C
 	defer l.mu.Unlock()
 	if err == nil && claimed.Start != nil && l.lost < 2 {
 		l.lost++
-		return session.Claimed{}, &session.Fault{Code: session.CodeUnavailable, Message: "the database is not available"}
+		return session.Claimed{}, &failure.Error{Code: failure.Unavailable, Message: "the database is not available"}
 	}
 	return claimed, err
 }

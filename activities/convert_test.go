@@ -18,16 +18,16 @@ import (
 	"go.temporal.io/sdk/workflow"
 
 	"github.com/overwinter-dev/overwinter/activities"
-	"github.com/overwinter-dev/overwinter/internal/session"
+	"github.com/overwinter-dev/overwinter/internal/failure"
 )
 
 // TestAFinalErrorStaysFinalHoweverItIsWrapped: the error passes the SDK's failure converter, and a workflow that
 // would repeat it without end gets it after one attempt.
 func TestAFinalErrorStaysFinalHoweverItIsWrapped(t *testing.T) {
 	t.Parallel()
-	refused := &session.Fault{Code: session.CodeIllegalState, Message: "generation 1 is not the newest, which is 2"}
+	refused := &failure.Error{Code: failure.IllegalState, Message: "generation 1 is not the newest, which is 2"}
 	final := temporal.NewNonRetryableApplicationError(refused.Error(), activities.Fenced, refused)
-	passing := &session.Fault{Code: session.CodeUnavailable, Message: "the database is not available", Err: errors.New("connection refused")}
+	passing := &failure.Error{Code: failure.Unavailable, Message: "the database is not available", Err: errors.New("connection refused")}
 	for name, c := range map[string]struct {
 		err  error
 		kind string // "" where it may pass

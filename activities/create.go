@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/overwinter-dev/overwinter/internal/failure"
 	"github.com/overwinter-dev/overwinter/internal/sandbox"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
@@ -149,7 +150,7 @@ func (w *work) settleIn(ctx context.Context, in SandboxRequest, sb *sandbox.Sand
 // live longer for being found. GenerationSpent when an earlier attempt has ended it.
 func (w *work) reserve(ctx context.Context, in SandboxRequest, image string) (deadline time.Time, err error) {
 	err = w.Store.GenerationReserve(ctx, in.SessionID, in.Generation, image)
-	if session.CodeOf(err) == session.CodeIllegalState {
+	if failure.CodeOf(err) == failure.IllegalState {
 		s, getErr := w.Store.SessionGet(ctx, in.SessionID)
 		if getErr != nil {
 			return time.Time{}, stored(getErr)

@@ -12,10 +12,10 @@ import (
 	"github.com/overwinter-dev/overwinter/activities"
 	"github.com/overwinter-dev/overwinter/internal/agent/demo"
 	"github.com/overwinter-dev/overwinter/internal/eventlog"
+	"github.com/overwinter-dev/overwinter/internal/failure"
 	"github.com/overwinter-dev/overwinter/internal/sandbox"
 	"github.com/overwinter-dev/overwinter/internal/sandbox/driver"
 	"github.com/overwinter-dev/overwinter/internal/sandbox/memsandbox"
-	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
 func TestCreateRunTwiceAdoptsTheFirstSandbox(t *testing.T) {
@@ -218,7 +218,7 @@ func TestTerminateNeedsNoDatabaseToEndTheSandboxThatIsNamed(t *testing.T) {
 	ready := b.create(t)
 	b.steps.set(func(step string, _ *eventlog.Append) error {
 		if step == stepSandboxes {
-			return session.Faultf(session.CodeUnavailable, "the database is not available")
+			return failure.Errorf(failure.Unavailable, "the database is not available")
 		}
 		return nil
 	}, nil)

@@ -13,6 +13,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/agent"
 	"github.com/overwinter-dev/overwinter/internal/conversation"
 	"github.com/overwinter-dev/overwinter/internal/eventlog"
+	"github.com/overwinter-dev/overwinter/internal/failure"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
@@ -24,7 +25,7 @@ import (
 func (w *work) settle(ctx context.Context, ending session.RunEnding) error {
 	token := newToken()
 	start, err := w.Store.RunFence(ctx, ending.RunID, token)
-	if session.CodeOf(err) == session.CodeIllegalState {
+	if failure.CodeOf(err) == failure.IllegalState {
 		return nil // over already
 	}
 	if err != nil {

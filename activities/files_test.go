@@ -8,7 +8,7 @@ import (
 
 	"github.com/overwinter-dev/overwinter/activities"
 	"github.com/overwinter-dev/overwinter/internal/eventlog"
-	"github.com/overwinter-dev/overwinter/internal/session"
+	"github.com/overwinter-dev/overwinter/internal/failure"
 )
 
 // fileEvents are the changes that were reported, as "CHANGE PATH". A file that is read while it is
@@ -113,5 +113,5 @@ func TestAFreshSandboxIsComparedWithWhatIsStored(t *testing.T) {
 	require.Subset(t, b.fileEvents(t)[told:], []string{"deleted a.txt"})
 	require.Equal(t, "two", b.fileText(t, "b.txt"))
 	_, err = b.db.FileGet(b.ctx, b.id, "a.txt")
-	require.Equal(t, session.CodeNoFile, session.CodeOf(err))
+	require.Equal(t, failure.NoFile, failure.CodeOf(err))
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/overwinter-dev/overwinter/activities"
 	"github.com/overwinter-dev/overwinter/internal/eventlog"
+	"github.com/overwinter-dev/overwinter/internal/failure"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
@@ -59,7 +60,7 @@ func TestATurnWhoseEventsTheStoreRefusesFails(t *testing.T) {
 	b.steps.set(func(step string, a *eventlog.Append) error {
 		if step == stepAppend && a != nil {
 			refusals++
-			return session.Faultf(session.CodeInvalid, "a value is beyond a limit of the database")
+			return failure.Errorf(failure.Invalid, "a value is beyond a limit of the database")
 		}
 		return nil
 	}, nil)

@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/overwinter-dev/overwinter/internal/failure"
 	"github.com/overwinter-dev/overwinter/internal/sandbox"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
@@ -170,7 +171,7 @@ func (p *Purger) step(ctx context.Context, purge session.Purge) error {
 func (p *Purger) stop(ctx context.Context, id string) (stopped bool, err error) {
 	s, err := p.Store.SessionGet(ctx, id)
 	if err != nil {
-		return session.CodeOf(err) == session.CodeNoSession, ignoreNoSession(err)
+		return failure.CodeOf(err) == failure.NoSession, ignoreNoSession(err)
 	}
 	if s.Status.Final() {
 		return true, nil
@@ -281,7 +282,7 @@ func (p *Purger) retain(ctx context.Context) error {
 
 // ignoreNoSession is err unless the session is gone.
 func ignoreNoSession(err error) error {
-	if session.CodeOf(err) == session.CodeNoSession {
+	if failure.CodeOf(err) == failure.NoSession {
 		return nil
 	}
 	return err

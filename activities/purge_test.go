@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/overwinter-dev/overwinter/activities"
+	"github.com/overwinter-dev/overwinter/internal/failure"
 	"github.com/overwinter-dev/overwinter/internal/postgres"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
@@ -63,5 +64,5 @@ func TestAPurgeStaysWithItsWorker(t *testing.T) {
 	require.NoError(t, purger.Pass(b.ctx))
 	require.Empty(t, store.taken, "another worker takes it")
 	_, err = b.db.SessionGet(b.ctx, b.id)
-	require.Equal(t, session.CodeNoSession, session.CodeOf(err))
+	require.Equal(t, failure.NoSession, failure.CodeOf(err))
 }

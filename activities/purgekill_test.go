@@ -24,6 +24,7 @@ import (
 	"github.com/overwinter-dev/overwinter/activities"
 	"github.com/overwinter-dev/overwinter/internal/agent/demo"
 	"github.com/overwinter-dev/overwinter/internal/eventlog"
+	"github.com/overwinter-dev/overwinter/internal/failure"
 	"github.com/overwinter-dev/overwinter/internal/postgres"
 	"github.com/overwinter-dev/overwinter/internal/sandbox"
 	"github.com/overwinter-dev/overwinter/internal/sandbox/driver"
@@ -379,12 +380,12 @@ func (b *bundle) visible(t *testing.T, state session.PurgeState) {
 		}
 		fallthrough
 	case session.PurgeChecking, session.PurgeErased:
-		require.Equal(t, session.CodeNoSession, session.CodeOf(err), "error: %v", err)
-		require.Equal(t, session.CodeNoSession, session.CodeOf(requestErr), "error: %v", requestErr)
+		require.Equal(t, failure.NoSession, failure.CodeOf(err), "error: %v", err)
+		require.Equal(t, failure.NoSession, failure.CodeOf(requestErr), "error: %v", requestErr)
 	}
 	if err != nil {
 		_, _, err := b.db.SessionCreate(b.ctx, session.Session{ID: b.id, Agent: demo.Name}, nil, session.Idempotency{})
-		require.Equal(t, session.CodeIllegalState, session.CodeOf(err), "error: %v", err)
+		require.Equal(t, failure.IllegalState, failure.CodeOf(err), "error: %v", err)
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 
 	"go.temporal.io/sdk/activity"
 
+	"github.com/overwinter-dev/overwinter/internal/failure"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
@@ -105,16 +106,16 @@ func (c *Control) CancelPrompts(ctx context.Context, in PromptsRequest) error {
 
 // stored sorts the errors of Postgres: what it refuses it will refuse again.
 func stored(err error) error {
-	switch session.CodeOf(err) {
+	switch failure.CodeOf(err) {
 	case "":
 		return nil
-	case session.CodeIllegalState:
+	case failure.IllegalState:
 		return final(Fenced, err)
-	case session.CodeInternal, session.CodeUnavailable:
+	case failure.Internal, failure.Unavailable:
 		return err
-	case session.CodeNoSession:
+	case failure.NoSession:
 		return final(SessionMissing, err)
-	case session.CodeStaleWorkflow:
+	case failure.StaleWorkflow:
 		return final(StaleWorkflow, err)
 	}
 	return final(Refused, err)
@@ -123,7 +124,7 @@ func stored(err error) error {
 // kept sorts the errors of storing changes of the workspace. Illegal state is no sign of a newer attempt, which
 // eventlog.ErrFenced reports.
 func kept(err error) error {
-	if session.CodeOf(err) == session.CodeIllegalState {
+	if failure.CodeOf(err) == failure.IllegalState {
 		return err
 	}
 	return stored(err)

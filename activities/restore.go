@@ -9,6 +9,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/overwinter-dev/overwinter/internal/failure"
 	"github.com/overwinter-dev/overwinter/internal/runner"
 	"github.com/overwinter-dev/overwinter/internal/sandbox"
 	"github.com/overwinter-dev/overwinter/internal/session"
@@ -46,7 +47,7 @@ func (c *Control) RestoreSandbox(ctx context.Context, in SandboxRequest) (Sandbo
 	}
 	for range maxFallbacks {
 		bundle, err := c.Store.BundleHead(ctx, in.SessionID)
-		if session.CodeOf(err) == session.CodeNoBundle {
+		if failure.CodeOf(err) == failure.NoBundle {
 			bundle, err = session.Bundle{}, nil
 		}
 		if err != nil {
@@ -179,7 +180,7 @@ func (w *work) unused(ctx context.Context, in SandboxRequest) (session.SandboxRo
 		return session.SandboxRow{}, false, stored(err)
 	}
 	head, err := w.Store.BundleHead(ctx, in.SessionID)
-	if err != nil && session.CodeOf(err) != session.CodeNoBundle {
+	if err != nil && failure.CodeOf(err) != failure.NoBundle {
 		return session.SandboxRow{}, false, stored(err)
 	}
 	for _, row := range rows {

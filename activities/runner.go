@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/overwinter-dev/overwinter/internal/failure"
 	"github.com/overwinter-dev/overwinter/internal/runner"
 	"github.com/overwinter-dev/overwinter/internal/sandbox"
 	"github.com/overwinter-dev/overwinter/internal/session"
@@ -167,7 +168,7 @@ func (w *work) seal(ctx context.Context, sessionID string, generation int64, sb 
 			return nil
 		}
 		err := w.Store.FilesAppend(ctx, b)
-		if session.CodeOf(err) == session.CodeUnavailable {
+		if failure.CodeOf(err) == failure.Unavailable {
 			return err
 		}
 		if err != nil { // a session must be able to sleep without them
@@ -206,7 +207,7 @@ func (w *work) seal(ctx context.Context, sessionID string, generation int64, sb 
 // sealedGap is the error of storing a segment of a seal. Where seals leave gaps again and again, the segments that do are left
 // out: a session must be able to sleep, and the snapshot has the whole file.
 func (w *work) sealedGap(ctx context.Context, sessionID string, err error) error {
-	if session.CodeOf(err) != session.CodeIllegalState {
+	if failure.CodeOf(err) != failure.IllegalState {
 		return err
 	}
 	gaps, countErr := w.Store.TranscriptGap(ctx, sessionID, "")

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/overwinter-dev/overwinter/internal/failure"
 	"github.com/overwinter-dev/overwinter/internal/sandbox"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
@@ -150,7 +151,7 @@ func (w *work) rescue(ctx context.Context, in SaveRequest, bundle session.Bundle
 	}
 	if bundle.SnapshotID == "" {
 		head, err := w.Store.BundleHead(ctx, in.SessionID)
-		if err != nil && session.CodeOf(err) != session.CodeNoBundle {
+		if err != nil && failure.CodeOf(err) != failure.NoBundle {
 			return Saved{}, stored(err)
 		}
 		if head.SnapshotID != "" {
@@ -182,7 +183,7 @@ func lostSince(b session.Bundle) []string {
 // savedBefore finds the bundle that an earlier attempt made of this generation.
 func (w *work) savedBefore(ctx context.Context, in SaveRequest) (Saved, bool, error) {
 	head, err := w.Store.BundleHead(ctx, in.SessionID)
-	if session.CodeOf(err) == session.CodeNoBundle {
+	if failure.CodeOf(err) == failure.NoBundle {
 		return Saved{}, false, nil
 	}
 	if err != nil {

@@ -6,6 +6,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/overwinter-dev/overwinter/activities"
+	"github.com/overwinter-dev/overwinter/internal/failure"
 	"github.com/overwinter-dev/overwinter/internal/sandbox/driver"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
@@ -99,7 +100,7 @@ func TestASnapshotThatFailsIsNoBundle(t *testing.T) {
 	_, err := b.save(ready)
 	requireType(t, activities.Refused, err)
 	_, err = b.db.BundleHead(b.ctx, b.id)
-	require.Equal(t, session.CodeNoBundle, session.CodeOf(err))
+	require.Equal(t, failure.NoBundle, failure.CodeOf(err))
 	require.True(t, b.running(t, ready.SandboxID), "what is not saved is not let go")
 }
 
@@ -114,7 +115,7 @@ func TestASnapshotThatDoesNotResolveIsNoBundle(t *testing.T) {
 		_, err := b.save(ready)
 		requirePassing(t, err)
 		_, err = b.db.BundleHead(b.ctx, b.id)
-		require.Equal(t, session.CodeNoBundle, session.CodeOf(err))
+		require.Equal(t, failure.NoBundle, failure.CodeOf(err))
 	}
 	b.driver.mend()
 	saved, err := b.save(ready)
@@ -145,7 +146,7 @@ func TestASandboxThatDiesBeforeOrWhileItIsSavedIsLost(t *testing.T) {
 			_, err := b.save(ready)
 			requireType(t, activities.SandboxLost, err)
 			_, err = b.db.BundleHead(b.ctx, b.id)
-			require.Equal(t, session.CodeNoBundle, session.CodeOf(err))
+			require.Equal(t, failure.NoBundle, failure.CodeOf(err))
 		})
 	}
 }
@@ -244,5 +245,5 @@ func TestRescueOfNothingIsNoBundle(t *testing.T) {
 		require.Empty(t, saved.BundleID)
 	}
 	_, err := b.db.BundleHead(b.ctx, b.id)
-	require.Equal(t, session.CodeNoBundle, session.CodeOf(err))
+	require.Equal(t, failure.NoBundle, failure.CodeOf(err))
 }

@@ -24,6 +24,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/agent"
 	"github.com/overwinter-dev/overwinter/internal/agent/demo"
 	"github.com/overwinter-dev/overwinter/internal/eventlog"
+	"github.com/overwinter-dev/overwinter/internal/failure"
 	"github.com/overwinter-dev/overwinter/internal/postgres"
 	"github.com/overwinter-dev/overwinter/internal/postgres/postgrestest"
 	"github.com/overwinter-dev/overwinter/internal/runner"
@@ -350,7 +351,7 @@ func (b *bundle) events(t *testing.T) []eventlog.Event {
 	var events []eventlog.Event
 	for {
 		page, err := b.db.EventsPage(b.ctx, b.id, int64(len(events)), 100_000)
-		if session.CodeOf(err) == session.CodeUnavailable {
+		if failure.CodeOf(err) == failure.Unavailable {
 			continue // a test has cut connections
 		}
 		require.NoError(t, err)

@@ -13,6 +13,7 @@ import (
 	"go.temporal.io/sdk/workflow"
 
 	"github.com/overwinter-dev/overwinter/activities"
+	"github.com/overwinter-dev/overwinter/internal/failure"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
@@ -74,7 +75,7 @@ func TestAStaleWorkflowRunTouchesNoSandbox(t *testing.T) {
 	}
 	require.True(t, b.running(t, ready.SandboxID))
 	_, err = b.db.BundleHead(b.ctx, b.id)
-	require.Equal(t, session.CodeNoBundle, session.CodeOf(err))
+	require.Equal(t, failure.NoBundle, failure.CodeOf(err))
 
 	_, err = b.db.SessionOpen(b.ctx, b.id, "w2")
 	require.NoError(t, err)

@@ -10,7 +10,7 @@ import (
 )
 
 // Store is what activities need of Postgres. Every method is one transaction, safe to call again
-// with the same arguments, and returns *session.Fault for errors that are reported:
+// with the same arguments, and returns *failure.Error for errors that are reported:
 // session_not_found, illegal_state for a call that is fenced off by a newer generation, attempt or
 // transition.
 type Store interface {

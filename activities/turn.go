@@ -13,6 +13,7 @@ import (
 
 	"github.com/overwinter-dev/overwinter/internal/agent"
 	"github.com/overwinter-dev/overwinter/internal/eventlog"
+	"github.com/overwinter-dev/overwinter/internal/failure"
 	"github.com/overwinter-dev/overwinter/internal/runner"
 	"github.com/overwinter-dev/overwinter/internal/sandbox"
 	"github.com/overwinter-dev/overwinter/internal/session"
@@ -36,7 +37,7 @@ func (t *Turns) RunTurn(ctx context.Context, in TurnRequest) (TurnResult, error)
 	start, err := recorded(ctx, func(ctx context.Context) (session.RunStart, error) {
 		return t.Store.RunAttach(ctx, in.RunID, token, by)
 	})
-	if session.CodeOf(err) == session.CodeIllegalState {
+	if failure.CodeOf(err) == failure.IllegalState {
 		return t.superseded(ctx, in, err)
 	}
 	if err != nil {
@@ -108,7 +109,7 @@ func (t *Turns) runTurn(ctx context.Context, in TurnRequest, start session.RunSt
 		ending.Attend = a.ready()
 	}
 	run, err := recorded(ctx, func(ctx context.Context) (session.Run, error) { return t.Store.RunEnd(ctx, ending) })
-	if session.CodeOf(err) == session.CodeIllegalState {
+	if failure.CodeOf(err) == failure.IllegalState {
 		result, err = t.superseded(ctx, in, err)
 		return result, false, err
 	}
@@ -479,7 +480,7 @@ func checkFrame(no, before int64) error {
 // gap sorts the errors of storing segments. After a gap the next attempt asks its runner again for what follows the stored
 // end, which is what a runner sends. One that leaves gaps again and again is not tried without end.
 func (t *turn) gap(ctx context.Context, err error) error {
-	if session.CodeOf(err) != session.CodeIllegalState {
+	if failure.CodeOf(err) != failure.IllegalState {
 		return stored(err)
 	}
 	gaps, countErr := t.Store.TranscriptGap(ctx, t.in.SessionID, t.in.RunID)
@@ -527,7 +528,7 @@ func (t *turn) append(ctx context.Context, b *batch) error {
 		if err == nil {
 			break
 		}
-		if session.CodeOf(err) != session.CodeInvalid {
+		if failure.CodeOf(err) != failure.Invalid {
 			return err
 		}
 		if refused == refusals {

@@ -15,6 +15,7 @@ import (
 
 	"github.com/overwinter-dev/overwinter/activities"
 	"github.com/overwinter-dev/overwinter/internal/eventlog"
+	"github.com/overwinter-dev/overwinter/internal/failure"
 	"github.com/overwinter-dev/overwinter/internal/postgres/postgrestest"
 	"github.com/overwinter-dev/overwinter/internal/sandbox/driver"
 	"github.com/overwinter-dev/overwinter/internal/session"
@@ -78,7 +79,7 @@ func TestATranscriptWithAGapIsFilledByTheNextAttempt(t *testing.T) {
 	in := b.claim(t, b.create(t), "slow 60ms: to be remembered: "+strings.Repeat("word ", 40))
 	b.steps.set(func(step string, _ *eventlog.Append) error {
 		if step == stepTranscript {
-			return session.Faultf(session.CodeIllegalState, "the segment starts behind the end")
+			return failure.Errorf(failure.IllegalState, "the segment starts behind the end")
 		}
 		return nil
 	}, nil)

@@ -16,6 +16,7 @@ import (
 
 	"github.com/labstack/echo/v4"
 
+	"github.com/overwinter-dev/overwinter/internal/failure"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
@@ -25,18 +26,18 @@ const maxBodyBytes = 1 << 20
 // maxDepth bounds how deep free JSON of a client is nested.
 const maxDepth = 32
 
-// maxFaults bounds how many faults one response lists.
-const maxFaults = 20
+// maxWrongFields bounds how many wrong fields one response lists.
+const maxWrongFields = 20
 
 // object reads the fields of one JSON object of a request, strictly: each is taken
 // once by name and type, what is wrong is collected, and what was not taken is
 // unknown. Call done last; what the getters returned counts only if it is nil.
 type object struct {
-	path   string // prefix of field names in faults
-	fields map[string]json.RawMessage
-	taken  map[string]bool
-	faults *[]session.FieldFault
-	large  *bool // a bound was broken that is a 413 rather than a 400
+	path        string // prefix of the names of wrong fields
+	fields      map[string]json.RawMessage
+	taken       map[string]bool
+	wrongFields *[]failure.Field
+	large       *bool // a bound was broken that is a 413 rather than a 400
 }
 
 // readBody reads the request's body as one object. An empty body is an object
@@ -44,23 +45,23 @@ type object struct {
 func readBody(c echo.Context, empty bool) (*object, []byte, error) {
 	data, err := io.ReadAll(http.MaxBytesReader(c.Response(), c.Request().Body, maxBodyBytes))
 	if tooLarge, ok := errors.AsType[*http.MaxBytesError](err); ok {
-		return nil, nil, session.Faultf(session.CodeTooLarge, "the body is larger than %d bytes", tooLarge.Limit)
+		return nil, nil, failure.Errorf(failure.TooLarge, "the body is larger than %d bytes", tooLarge.Limit)
 	}
 	if err != nil {
-		return nil, nil, &session.Fault{Code: session.CodeInvalid, Message: "the body ended too early", Err: err}
+		return nil, nil, &failure.Error{Code: failure.Invalid, Message: "the body ended too early", Err: err}
 	}
 	if len(bytes.TrimSpace(data)) == 0 {
 		if !empty {
-			return nil, nil, session.Faultf(session.CodeInvalid, "the body is empty; a JSON object is expected")
+			return nil, nil, failure.Errorf(failure.Invalid, "the body is empty; a JSON object is expected")
 		}
 		data = []byte(`{}`)
 	}
 	if !utf8.Valid(data) {
-		return nil, nil, session.Faultf(session.CodeInvalid, "the body is not valid UTF-8")
+		return nil, nil, failure.Errorf(failure.Invalid, "the body is not valid UTF-8")
 	}
-	o := &object{taken: map[string]bool{}, faults: new([]session.FieldFault), large: new(bool)}
+	o := &object{taken: map[string]bool{}, wrongFields: new([]failure.Field), large: new(bool)}
 	if o.fields, err = readFields(data); err != nil {
-		return nil, nil, &session.Fault{Code: session.CodeInvalid, Message: "the body " + err.Error()}
+		return nil, nil, &failure.Error{Code: failure.Invalid, Message: "the body " + err.Error()}
 	}
 	return o, data, nil
 }
@@ -100,12 +101,12 @@ func readFields(data []byte) (map[string]json.RawMessage, error) {
 	return fields, nil
 }
 
-// fault adds what is wrong with a field, up to maxFaults.
-func (o *object) fault(name, format string, args ...any) {
-	if len(*o.faults) == maxFaults {
+// wrong adds what is wrong with a field, up to maxWrongFields.
+func (o *object) wrong(name, format string, args ...any) {
+	if len(*o.wrongFields) == maxWrongFields {
 		return
 	}
-	*o.faults = append(*o.faults, session.FieldFault{Field: o.path + name, Message: fmt.Sprintf(format, args...)})
+	*o.wrongFields = append(*o.wrongFields, failure.Field{Field: o.path + name, Message: fmt.Sprintf(format, args...)})
 }
 
 func (o *object) take(name string) (json.RawMessage, bool) {
@@ -114,17 +115,17 @@ func (o *object) take(name string) (json.RawMessage, bool) {
 	return raw, ok
 }
 
-// required faults a field that is not there.
+// required reports a field that is missing.
 func (o *object) required(name string) {
 	if _, ok := o.fields[name]; !ok {
-		o.fault(name, "is required")
+		o.wrong(name, "is required")
 	}
 }
 
-// refuse faults a field that is known but not to be used yet.
+// refuse reports a field that is known but not to be used yet.
 func (o *object) refuse(name, format string, args ...any) {
 	if _, ok := o.take(name); ok {
-		o.fault(name, format, args...)
+		o.wrong(name, format, args...)
 	}
 }
 
@@ -135,16 +136,16 @@ func (o *object) text(name string) (string, bool) {
 		return "", false
 	}
 	if len(raw) == 0 || raw[0] != '"' {
-		o.fault(name, "must be a string")
+		o.wrong(name, "must be a string")
 		return "", false
 	}
 	var text string
 	if err := json.Unmarshal(raw, &text); err != nil {
-		o.fault(name, "must be a string")
+		o.wrong(name, "must be a string")
 		return "", false
 	}
 	if strings.ContainsRune(text, 0) {
-		o.fault(name, "must not contain the character U+0000")
+		o.wrong(name, "must not contain the character U+0000")
 		return "", false
 	}
 	return text, true
@@ -154,7 +155,7 @@ func (o *object) text(name string) (string, bool) {
 func (o *object) short(name string, max int) (string, bool) {
 	text, ok := o.text(name)
 	if n := utf8.RuneCountInString(text); ok && n > max {
-		o.fault(name, "is %d characters long; at most %d are allowed", n, max)
+		o.wrong(name, "is %d characters long; at most %d are allowed", n, max)
 		return "", false
 	}
 	return text, ok
@@ -169,10 +170,10 @@ func (o *object) content(name string) string {
 	}
 	switch {
 	case strings.TrimSpace(text) == "":
-		o.fault(name, "must not be empty")
+		o.wrong(name, "must not be empty")
 	case len(text) > session.MaxPromptBytes:
 		*o.large = true
-		o.fault(name, "is %d bytes long; at most %d are allowed", len(text), session.MaxPromptBytes)
+		o.wrong(name, "is %d bytes long; at most %d are allowed", len(text), session.MaxPromptBytes)
 	}
 	return text
 }
@@ -184,7 +185,7 @@ func (o *object) promptID(name string) string {
 		return session.NewID(session.PromptPrefix)
 	}
 	if !session.ValidPromptID(id) {
-		o.fault(name, "must be 1 to 64 of A-Z a-z 0-9 _ -")
+		o.wrong(name, "must be 1 to 64 of A-Z a-z 0-9 _ -")
 	}
 	return id
 }
@@ -196,7 +197,7 @@ func (o *object) oneOf(name, fallback string, values ...string) string {
 		return fallback
 	}
 	if !slices.Contains(values, text) {
-		o.fault(name, "must be one of: %s", strings.Join(values, ", "))
+		o.wrong(name, "must be one of: %s", strings.Join(values, ", "))
 	}
 	return text
 }
@@ -209,7 +210,7 @@ func (o *object) number(name string) (int64, bool) {
 	}
 	n, err := strconv.ParseInt(string(raw), 10, 64)
 	if err != nil {
-		o.fault(name, "must be a whole number")
+		o.wrong(name, "must be a whole number")
 		return 0, false
 	}
 	return n, true
@@ -223,7 +224,7 @@ func (o *object) boolean(name string) bool {
 	case string(raw) == "true":
 		return true
 	case string(raw) != "false":
-		o.fault(name, "must be true or false")
+		o.wrong(name, "must be true or false")
 	}
 	return false
 }
@@ -241,11 +242,11 @@ func (o *object) duration(name string, least, most time.Duration) (time.Duration
 	}
 	d, err := time.ParseDuration(text)
 	if err != nil {
-		o.fault(name, `must be a duration such as "90s" or "15m"`)
+		o.wrong(name, `must be a duration such as "90s" or "15m"`)
 		return 0, false
 	}
 	if d < least || d > most {
-		o.fault(name, "must be from %s to %s", least, most)
+		o.wrong(name, "must be from %s to %s", least, most)
 		return 0, false
 	}
 	return d, true
@@ -258,15 +259,15 @@ func (o *object) object(name string) *object {
 		return nil
 	}
 	if len(raw) == 0 || raw[0] != '{' {
-		o.fault(name, "must be an object")
+		o.wrong(name, "must be an object")
 		return nil
 	}
 	fields, err := readFields(raw)
 	if err != nil {
-		o.fault(name, "%s", err)
+		o.wrong(name, "%s", err)
 		return nil
 	}
-	return &object{path: o.path + name + ".", fields: fields, taken: map[string]bool{}, faults: o.faults, large: o.large}
+	return &object{path: o.path + name + ".", fields: fields, taken: map[string]bool{}, wrongFields: o.wrongFields, large: o.large}
 }
 
 // metadata takes a free JSON object, compact.
@@ -276,27 +277,27 @@ func (o *object) metadata(name string) (json.RawMessage, bool) {
 		return nil, false
 	}
 	if len(raw) == 0 || raw[0] != '{' {
-		o.fault(name, "must be an object")
+		o.wrong(name, "must be an object")
 		return nil, false
 	}
 	var compact bytes.Buffer
 	if err := json.Compact(&compact, raw); err != nil {
-		o.fault(name, "is not JSON")
+		o.wrong(name, "is not JSON")
 		return nil, false
 	}
 	if compact.Len() > session.MaxMetadataBytes {
-		o.fault(name, "is %d bytes long; at most %d are allowed", compact.Len(), session.MaxMetadataBytes)
+		o.wrong(name, "is %d bytes long; at most %d are allowed", compact.Len(), session.MaxMetadataBytes)
 		return nil, false
 	}
 	dec := json.NewDecoder(bytes.NewReader(compact.Bytes()))
 	dec.UseNumber()
 	var value any
 	if err := dec.Decode(&value); err != nil {
-		o.fault(name, "is not JSON")
+		o.wrong(name, "is not JSON")
 		return nil, false
 	}
 	if wrong := storable(value, 1); wrong != "" {
-		o.fault(name, "%s", wrong)
+		o.wrong(name, "%s", wrong)
 		return nil, false
 	}
 	return compact.Bytes(), true
@@ -350,7 +351,7 @@ func (o *object) options(name string) (session.Options, bool) {
 	}, true
 }
 
-// unknown faults every field that was not taken.
+// unknown reports every field that was not taken.
 func (o *object) unknown() {
 	names := make([]string, 0, len(o.fields))
 	for name := range o.fields {
@@ -360,24 +361,24 @@ func (o *object) unknown() {
 	}
 	slices.Sort(names)
 	for _, name := range names {
-		o.fault(name, "is not a field of this request")
+		o.wrong(name, "is not a field of this request")
 	}
 }
 
-// done returns a fault that lists everything that was wrong, or nil.
+// done returns an error that lists everything that was wrong, or nil.
 func (o *object) done() error {
 	o.unknown()
-	faults := *o.faults
-	if len(faults) == 0 {
+	wrong := *o.wrongFields
+	if len(wrong) == 0 {
 		return nil
 	}
-	code := session.CodeInvalid
-	if *o.large && len(faults) == 1 {
-		code = session.CodeTooLarge
+	code := failure.Invalid
+	if *o.large && len(wrong) == 1 {
+		code = failure.TooLarge
 	}
-	message := faults[0].Field + " " + faults[0].Message
-	if more := len(faults) - 1; more > 0 {
+	message := wrong[0].Field + " " + wrong[0].Message
+	if more := len(wrong) - 1; more > 0 {
 		message += fmt.Sprintf(" (and %d more)", more)
 	}
-	return &session.Fault{Code: code, Message: message, Fields: faults}
+	return &failure.Error{Code: code, Message: message, Fields: wrong}
 }

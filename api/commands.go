@@ -65,7 +65,7 @@ func (s *Server) submit(c echo.Context, cmd session.Command) error {
 func (o *object) runID(name string) string {
 	id, given := o.text(name)
 	if given && !session.ValidID(session.RunPrefix, id) {
-		o.fault(name, "must be %s and 32 lower-case hexadecimal digits", session.RunPrefix)
+		o.wrong(name, "must be %s and 32 lower-case hexadecimal digits", session.RunPrefix)
 	}
 	return id
 }

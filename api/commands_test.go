@@ -9,6 +9,7 @@ import (
 
 	"github.com/overwinter-dev/overwinter/api"
 	"github.com/overwinter-dev/overwinter/api/apitest"
+	"github.com/overwinter-dev/overwinter/internal/failure"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
@@ -135,7 +136,7 @@ func TestACommandIsAcceptedWhileTemporalIsAway(t *testing.T) {
 	b := setup(t, func(c *api.Config) { c.SignalWait, c.RingTimeout = time.Millisecond, 10*time.Millisecond })
 	for _, set := range []func(o *apitest.Signaler){
 		func(o *apitest.Signaler) {
-			o.Err = session.Faultf(session.CodeUnavailable, "temporal does not answer")
+			o.Err = failure.Errorf(failure.Unavailable, "temporal does not answer")
 		},
 		func(o *apitest.Signaler) { o.Err, o.Hang = nil, true },
 	} {
@@ -169,7 +170,7 @@ func TestAStoreThatIsAwayRefusesACommand(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	id := b.store.Put(session.Hibernated)
-	b.store.Fail("CommandSubmit", session.Faultf(session.CodeUnavailable, "the database is not available"))
+	b.store.Fail("CommandSubmit", failure.Errorf(failure.Unavailable, "the database is not available"))
 	a := b.do("POST", "/api/sessions/"+id+"/wake", "")
 	a.problem(http.StatusServiceUnavailable, "unavailable")
 	require.Equal(t, "1", a.header.Get("Retry-After"))

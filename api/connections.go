@@ -8,7 +8,7 @@ import (
 	"sync"
 	"syscall"
 
-	"github.com/overwinter-dev/overwinter/internal/session"
+	"github.com/overwinter-dev/overwinter/internal/failure"
 )
 
 const (
@@ -98,7 +98,7 @@ func (c *connections) beginStream() error {
 	defer c.mu.Unlock()
 	most := max(c.limit*3/4, 1)
 	if c.streams >= most {
-		return session.Faultf(session.CodeUnavailable, "the server has %d open event streams, which is its limit; connect again later", most)
+		return failure.Errorf(failure.Unavailable, "the server has %d open event streams, which is its limit; connect again later", most)
 	}
 	c.streams++
 	return nil

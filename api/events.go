@@ -18,7 +18,7 @@ import (
 
 	"github.com/overwinter-dev/overwinter/internal/event"
 	"github.com/overwinter-dev/overwinter/internal/eventlog"
-	"github.com/overwinter-dev/overwinter/internal/session"
+	"github.com/overwinter-dev/overwinter/internal/failure"
 )
 
 const lastEventID = "Last-Event-ID"
@@ -94,7 +94,7 @@ func (s *Server) events(c echo.Context) error {
 	defer cancel()
 	defer context.AfterFunc(s.streams, cancel)()
 	if s.stopping() {
-		return session.Faultf(session.CodeUnavailable, "the server is stopping; connect again")
+		return failure.Errorf(failure.Unavailable, "the server is stopping; connect again")
 	}
 
 	if err := s.clients.beginStream(); err != nil {

@@ -4,7 +4,7 @@ import (
 	"context"
 	"time"
 
-	"github.com/overwinter-dev/overwinter/internal/session"
+	"github.com/overwinter-dev/overwinter/internal/failure"
 )
 
 // WithoutKeyDelay makes a server answer wrong keys at once.
@@ -20,8 +20,8 @@ func RoutesOf(s *Server) []string {
 }
 
 // Codes lists every code that an answer may have.
-func Codes() []session.Code {
-	var out []session.Code
+func Codes() []failure.Code {
+	var out []failure.Code
 	for code := range statuses {
 		out = append(out, code)
 	}

@@ -17,6 +17,7 @@ import (
 
 	"github.com/labstack/echo/v4"
 
+	"github.com/overwinter-dev/overwinter/internal/failure"
 	"github.com/overwinter-dev/overwinter/internal/resource"
 	"github.com/overwinter-dev/overwinter/internal/secret"
 	"github.com/overwinter-dev/overwinter/internal/session"
@@ -109,7 +110,7 @@ func (s *Server) fileGet(c echo.Context) error {
 		return err
 	}
 	f, err := s.cfg.Store.FileGet(c.Request().Context(), id, name)
-	if session.CodeOf(err) == session.CodeNoFile && masker != nil && strings.Contains(name, "[redacted ") {
+	if failure.CodeOf(err) == failure.NoFile && masker != nil && strings.Contains(name, "[redacted ") {
 		f, err = s.maskedFile(c.Request().Context(), id, name, masker)
 	}
 	if err != nil {
@@ -152,7 +153,7 @@ func (s *Server) maskedFile(ctx context.Context, id, name string, masker *secret
 			}
 		}
 		if cursor = next; cursor == "" {
-			return session.FileContent{}, session.Faultf(session.CodeNoFile, "there is no file %s", name)
+			return session.FileContent{}, failure.Errorf(failure.NoFile, "there is no file %s", name)
 		}
 	}
 }
@@ -163,14 +164,14 @@ func unsaved(f session.FileInfo) error {
 	case "":
 		return nil
 	case session.UnsavedTooLarge:
-		return session.Faultf(session.CodeTooLarge,
+		return failure.Errorf(failure.TooLarge,
 			"the file has %d bytes; the content of files over %d bytes is not saved", f.Size, session.MaxFileBytes)
 	case session.UnsavedFull:
-		return session.Faultf(session.CodeIllegalState,
+		return failure.Errorf(failure.IllegalState,
 			"the content was not saved: with it the session's files would be more than %d bytes", session.MaxSavedBytes)
 	case session.UnsavedUnreadable:
 	}
-	return session.Faultf(session.CodeIllegalState, "the content was not saved: the file could not be read in the sandbox")
+	return failure.Errorf(failure.IllegalState, "the content was not saved: the file could not be read in the sandbox")
 }
 
 func (s *Server) diff(c echo.Context) error {

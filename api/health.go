@@ -10,7 +10,7 @@ import (
 
 	"github.com/labstack/echo/v4"
 
-	"github.com/overwinter-dev/overwinter/internal/session"
+	"github.com/overwinter-dev/overwinter/internal/failure"
 )
 
 // checkTimeout bounds each check of /readyz.
@@ -53,7 +53,7 @@ const checkPassed = "ok"
 func (s *Server) check(ctx context.Context, name string, ping func(context.Context) error) string {
 	if err := ping(ctx); err != nil {
 		s.log.WarnContext(ctx, "check failed", slog.String("check", name), slog.Any("error", err))
-		if f, ok := errors.AsType[*session.Fault](err); ok && name == "postgres" {
+		if f, ok := errors.AsType[*failure.Error](err); ok && name == "postgres" {
 			return f.Message
 		}
 		return "does not answer"

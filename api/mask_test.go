@@ -11,6 +11,7 @@ import (
 
 	"github.com/overwinter-dev/overwinter/api"
 	"github.com/overwinter-dev/overwinter/api/apitest"
+	"github.com/overwinter-dev/overwinter/internal/failure"
 	"github.com/overwinter-dev/overwinter/internal/secret"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
@@ -58,7 +59,7 @@ func TestWhatIsReadOutIsMasked(t *testing.T) {
 	require.Equal(t, `"abc123"`, b.do("GET", url+"/files/plain.txt", "").header.Get("ETag"))
 
 	// Where the secrets cannot be read nothing is shown.
-	failed = session.Faultf(session.CodeUnavailable, "no key")
+	failed = failure.Errorf(failure.Unavailable, "no key")
 	for _, path := range paths {
 		b.do("GET", url+path, "").problem(http.StatusServiceUnavailable, "unavailable")
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/labstack/echo/v4"
 
+	"github.com/overwinter-dev/overwinter/internal/failure"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
@@ -111,7 +112,7 @@ func (s *Server) recoverPanics(next echo.HandlerFunc) echo.HandlerFunc {
 func (s *Server) refuseForeignHosts(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		if s.cfg.Key == "" && !loopback(c.Request().Host) {
-			return session.Faultf(session.CodeForbidden, "without a key this server answers to localhost and loopback addresses only, not to %q", c.Request().Host)
+			return failure.Errorf(failure.Forbidden, "without a key this server answers to localhost and loopback addresses only, not to %q", c.Request().Host)
 		}
 		return next(c)
 	}
@@ -139,7 +140,7 @@ func (s *Server) refuseForeignUsers(next echo.HandlerFunc) echo.HandlerFunc {
 			err = s.cfg.Callers(local, remote)
 		}
 		if err != nil {
-			return &session.Fault{Code: session.CodeForbidden, Message: "without a key this server serves only the users of this machine that it was started for; see --allow-users", Err: err}
+			return &failure.Error{Code: failure.Forbidden, Message: "without a key this server serves only the users of this machine that it was started for; see --allow-users", Err: err}
 		}
 		return next(c)
 	}
@@ -150,7 +151,7 @@ func (s *Server) refuseForeignUsers(next echo.HandlerFunc) echo.HandlerFunc {
 func (s *Server) refuseForeignOrigins(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		if err := s.origins.Check(c.Request()); err != nil {
-			return &session.Fault{Code: session.CodeForbidden, Message: "requests from another origin may not change anything", Err: err}
+			return &failure.Error{Code: failure.Forbidden, Message: "requests from another origin may not change anything", Err: err}
 		}
 		return next(c)
 	}
@@ -165,13 +166,13 @@ func (s *Server) authorize(next echo.HandlerFunc) echo.HandlerFunc {
 		}
 		scheme, key, _ := strings.Cut(c.Request().Header.Get(echo.HeaderAuthorization), " ")
 		if !strings.EqualFold(scheme, "Bearer") {
-			return session.Faultf(session.CodeUnauthorized, "the API key is missing; send it as Authorization: Bearer KEY")
+			return failure.Errorf(failure.Unauthorized, "the API key is missing; send it as Authorization: Bearer KEY")
 		}
 		switch guard.check(c.Request().Context(), c.RealIP(), key) {
 		case keyWrong:
-			return session.Faultf(session.CodeUnauthorized, "the API key is wrong; send it as Authorization: Bearer KEY")
+			return failure.Errorf(failure.Unauthorized, "the API key is wrong; send it as Authorization: Bearer KEY")
 		case keyBusy:
-			return session.Faultf(session.CodeRateLimited, "too many requests with a wrong API key from this address; wait a few seconds")
+			return failure.Errorf(failure.RateLimited, "too many requests with a wrong API key from this address; wait a few seconds")
 		case keyRight:
 		}
 		return next(c)

@@ -11,35 +11,35 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"github.com/overwinter-dev/overwinter/internal/eventlog"
-	"github.com/overwinter-dev/overwinter/internal/session"
+	"github.com/overwinter-dev/overwinter/internal/failure"
 )
 
 // statuses maps codes to HTTP; it is the only place that does.
-var statuses = map[session.Code]int{
-	session.CodeInvalid:       http.StatusBadRequest,
-	session.CodeUnauthorized:  http.StatusUnauthorized,
-	session.CodeForbidden:     http.StatusForbidden,
-	session.CodeNotFound:      http.StatusNotFound,
-	session.CodeNoSession:     http.StatusNotFound,
-	session.CodeNoPrompt:      http.StatusNotFound,
-	session.CodeNoRun:         http.StatusNotFound,
-	session.CodeNoBundle:      http.StatusNotFound,
-	session.CodeNoSecret:      http.StatusNotFound,
-	session.CodeNoProfile:     http.StatusNotFound,
-	session.CodeNoQuestion:    http.StatusNotFound,
-	session.CodeNoFile:        http.StatusNotFound,
-	session.CodeMethodUnknown: http.StatusMethodNotAllowed,
-	session.CodeTerminated:    http.StatusConflict,
-	session.CodeInError:       http.StatusConflict,
-	session.CodePromptExists:  http.StatusConflict,
-	session.CodeIdempotency:   http.StatusConflict,
-	session.CodeIllegalState:  http.StatusConflict,
-	session.CodePositionGone:  http.StatusGone,
-	session.CodeTooLarge:      http.StatusRequestEntityTooLarge,
-	session.CodeQueueFull:     http.StatusTooManyRequests,
-	session.CodeRateLimited:   http.StatusTooManyRequests,
-	session.CodeUnavailable:   http.StatusServiceUnavailable,
-	session.CodeInternal:      http.StatusInternalServerError,
+var statuses = map[failure.Code]int{
+	failure.Invalid:       http.StatusBadRequest,
+	failure.Unauthorized:  http.StatusUnauthorized,
+	failure.Forbidden:     http.StatusForbidden,
+	failure.NotFound:      http.StatusNotFound,
+	failure.NoSession:     http.StatusNotFound,
+	failure.NoPrompt:      http.StatusNotFound,
+	failure.NoRun:         http.StatusNotFound,
+	failure.NoBundle:      http.StatusNotFound,
+	failure.NoSecret:      http.StatusNotFound,
+	failure.NoProfile:     http.StatusNotFound,
+	failure.NoQuestion:    http.StatusNotFound,
+	failure.NoFile:        http.StatusNotFound,
+	failure.MethodUnknown: http.StatusMethodNotAllowed,
+	failure.Terminated:    http.StatusConflict,
+	failure.InError:       http.StatusConflict,
+	failure.PromptExists:  http.StatusConflict,
+	failure.Idempotency:   http.StatusConflict,
+	failure.IllegalState:  http.StatusConflict,
+	failure.PositionGone:  http.StatusGone,
+	failure.TooLarge:      http.StatusRequestEntityTooLarge,
+	failure.QueueFull:     http.StatusTooManyRequests,
+	failure.RateLimited:   http.StatusTooManyRequests,
+	failure.Unavailable:   http.StatusServiceUnavailable,
+	failure.Internal:      http.StatusInternalServerError,
 }
 
 // retryAfter is the Retry-After of answers that ask to come again, in seconds.
@@ -52,39 +52,39 @@ const problemType = "application/problem+json"
 
 // problem is an error as RFC 9457 wants it, with our code.
 type problem struct {
-	Type   string               `json:"type"`
-	Title  string               `json:"title"`
-	Status int                  `json:"status"`
-	Detail string               `json:"detail"`
-	Code   session.Code         `json:"code"`
-	Errors []session.FieldFault `json:"errors,omitempty"`
+	Type   string          `json:"type"`
+	Title  string          `json:"title"`
+	Status int             `json:"status"`
+	Detail string          `json:"detail"`
+	Code   failure.Code    `json:"code"`
+	Errors []failure.Field `json:"errors,omitempty"`
 }
 
-// faultOf says what a client may know of err. Whatever has no code is internal.
-func faultOf(err error) *session.Fault {
-	if f, ok := errors.AsType[*session.Fault](err); ok {
+// errorOf says what a client may know of err. Whatever has no code is internal.
+func errorOf(err error) *failure.Error {
+	if f, ok := errors.AsType[*failure.Error](err); ok {
 		return f
 	}
 	if gone, ok := errors.AsType[*eventlog.PositionGoneError](err); ok {
-		return session.Faultf(session.CodePositionGone,
+		return failure.Errorf(failure.PositionGone,
 			"events up to %d have been deleted; read the blocks, then the events after %d", gone.First-1, gone.First-1)
 	}
 	if future, ok := errors.AsType[*eventlog.FuturePositionError](err); ok {
-		return session.Faultf(session.CodeInvalid,
+		return failure.Errorf(failure.Invalid,
 			"the position has not been written yet: the newest event is %d", future.Newest)
 	}
 	if errors.Is(err, context.DeadlineExceeded) {
-		return &session.Fault{Code: session.CodeUnavailable, Message: "the answer took too long; try again", Err: err}
+		return &failure.Error{Code: failure.Unavailable, Message: "the answer took too long; try again", Err: err}
 	}
 	if h, ok := errors.AsType[*echo.HTTPError](err); ok {
 		switch h.Code {
 		case http.StatusNotFound:
-			return session.Faultf(session.CodeNotFound, "no such endpoint; see /openapi.json")
+			return failure.Errorf(failure.NotFound, "no such endpoint; see /openapi.json")
 		case http.StatusMethodNotAllowed:
-			return session.Faultf(session.CodeMethodUnknown, "this path does not take that method; Allow lists those it takes")
+			return failure.Errorf(failure.MethodUnknown, "this path does not take that method; Allow lists those it takes")
 		}
 	}
-	return &session.Fault{Code: session.CodeInternal, Message: "internal error; the log of the server has this request's id", Err: err}
+	return &failure.Error{Code: failure.Internal, Message: "internal error; the log of the server has this request's id", Err: err}
 }
 
 // writeError is Echo's error handler: every error that a handler returns ends here.
@@ -96,14 +96,14 @@ func (s *Server) writeError(err error, c echo.Context) {
 		c.Response().WriteHeader(statusClientGone)
 		return
 	}
-	f := faultOf(err)
+	f := errorOf(err)
 	status, known := statuses[f.Code]
 	if !known {
 		status = http.StatusInternalServerError
 	}
 	if status >= http.StatusInternalServerError {
 		level := slog.LevelError
-		if f.Code == session.CodeUnavailable {
+		if f.Code == failure.Unavailable {
 			level = slog.LevelWarn
 		}
 		s.log.LogAttrs(c.Request().Context(), level, "request failed", append(s.requestAttrs(c), slog.String("error", err.Error()))...)
@@ -133,10 +133,10 @@ func (s *Server) writeError(err error, c echo.Context) {
 }
 
 // invalid is a 400 for one field.
-func invalid(field, format string, args ...any) *session.Fault {
-	message := session.Faultf("", format, args...).Message
-	return &session.Fault{
-		Code: session.CodeInvalid, Message: field + " " + message,
-		Fields: []session.FieldFault{{Field: field, Message: message}},
+func invalid(field, format string, args ...any) *failure.Error {
+	message := failure.Errorf("", format, args...).Message
+	return &failure.Error{
+		Code: failure.Invalid, Message: field + " " + message,
+		Fields: []failure.Field{{Field: field, Message: message}},
 	}
 }

@@ -113,7 +113,7 @@ func (s *Server) profilePut(c echo.Context) error {
 	p := body.profile()
 	version, given := body.number("version")
 	if given && version < 1 {
-		body.fault("version", "must be a number from 1 on: the newest that you have seen")
+		body.wrong("version", "must be a number from 1 on: the newest that you have seen")
 	}
 	if err := body.done(); err != nil {
 		return err
@@ -151,7 +151,7 @@ func (o *object) profile() session.Profile {
 	var p session.Profile
 	if name, ok := o.text("name"); ok {
 		if p.Name = name; !session.ValidProfileName(name) {
-			o.fault("name", "must be 1 to 100 of A-Z a-z 0-9 space . _ - and not look like an id")
+			o.wrong("name", "must be 1 to 100 of A-Z a-z 0-9 space . _ - and not look like an id")
 		}
 	}
 	p.Description, _ = o.short("description", session.MaxProfileDescription)
@@ -171,13 +171,13 @@ func (o *object) profile() session.Profile {
 			err = dec.Decode(&p.Spec)
 		}
 		if err != nil || string(spec[name]) == "null" || !utf8.Valid(spec[name]) {
-			o.fault(name, "%s", wrongShape(name, err))
+			o.wrong(name, "%s", wrongShape(name, err))
 		} else if bytes.Contains(spec[name], []byte(`\u0000`)) {
-			o.fault(name, "must not contain the character U+0000")
+			o.wrong(name, "must not contain the character U+0000")
 		}
 	}
 	for _, f := range p.Spec.Check() {
-		o.fault(f.Field, "%s", f.Message)
+		o.wrong(f.Field, "%s", f.Message)
 	}
 	return p
 }
@@ -199,7 +199,7 @@ func (o *object) profileRef(name string) (ref string, ok bool) {
 	}
 	profile, _, err := session.ParseProfileRef(ref)
 	if err != nil || !session.ValidID(session.ProfilePrefix, profile) && !session.ValidProfileName(profile) {
-		o.fault(name, "must be the id or the name of a profile, with @ and a version where it is not to be the newest")
+		o.wrong(name, "must be the id or the name of a profile, with @ and a version where it is not to be the newest")
 		return "", false
 	}
 	return ref, true

@@ -13,6 +13,7 @@ import (
 
 	"github.com/overwinter-dev/overwinter/api"
 	"github.com/overwinter-dev/overwinter/api/apitest"
+	"github.com/overwinter-dev/overwinter/internal/failure"
 	"github.com/overwinter-dev/overwinter/internal/resource"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
@@ -139,11 +140,11 @@ func TestFaultsOfTheStoreAreToldByCode(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	path := "/api/sessions/" + b.store.Put(session.Running) + "/prompts"
-	for code, status := range map[session.Code]int{
-		session.CodeQueueFull: 429, session.CodeRateLimited: 429, session.CodeUnavailable: 503,
-		session.CodeTerminated: 409, session.CodeInError: 409, session.CodeInternal: 500,
+	for code, status := range map[failure.Code]int{
+		failure.QueueFull: 429, failure.RateLimited: 429, failure.Unavailable: 503,
+		failure.Terminated: 409, failure.InError: 409, failure.Internal: 500,
 	} {
-		b.store.Fail("PromptSubmit", &session.Fault{Code: code, Message: "told", Err: errors.New("never told")})
+		b.store.Fail("PromptSubmit", &failure.Error{Code: code, Message: "told", Err: errors.New("never told")})
 		a := b.do("POST", path, `{"content":"x"}`)
 		require.Equal(t, "told", a.problem(status, string(code)).Detail)
 		require.NotContains(t, string(a.body), "never")

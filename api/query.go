@@ -10,7 +10,7 @@ import (
 	"github.com/getkin/kin-openapi/openapi3"
 	"github.com/labstack/echo/v4"
 
-	"github.com/overwinter-dev/overwinter/internal/session"
+	"github.com/overwinter-dev/overwinter/internal/failure"
 )
 
 // queryParameters are the names of the query parameters of an operation. Of those that are objects the members
@@ -78,25 +78,25 @@ func (s *Server) strictQuery(next echo.HandlerFunc) echo.HandlerFunc {
 		}
 		values, err := url.ParseQuery(raw)
 		if err != nil {
-			return &session.Fault{
-				Code: session.CodeInvalid, Message: "the query string cannot be read: it must be NAME=VALUE, joined by & and percent-encoded", Err: err,
+			return &failure.Error{
+				Code: failure.Invalid, Message: "the query string cannot be read: it must be NAME=VALUE, joined by & and percent-encoded", Err: err,
 			}
 		}
-		var faults []session.FieldFault
+		var wrong []failure.Field
 		for name, given := range values {
 			shown := strings.ToValidUTF8(name[:min(len(name), maxParameterName)], "\uFFFD")
 			switch {
 			case !allowed.knows(name):
-				faults = append(faults, session.FieldFault{Field: shown, Message: "is not a query parameter of this request"})
+				wrong = append(wrong, failure.Field{Field: shown, Message: "is not a query parameter of this request"})
 			case len(given) > 1:
-				faults = append(faults, session.FieldFault{Field: shown, Message: "is given more than once"})
+				wrong = append(wrong, failure.Field{Field: shown, Message: "is given more than once"})
 			}
 		}
-		if len(faults) == 0 {
+		if len(wrong) == 0 {
 			return next(c)
 		}
-		slices.SortFunc(faults, func(a, b session.FieldFault) int { return strings.Compare(a.Field, b.Field) })
-		faults = faults[:min(len(faults), maxFaults)]
-		return &session.Fault{Code: session.CodeInvalid, Message: faults[0].Field + " " + faults[0].Message, Fields: faults}
+		slices.SortFunc(wrong, func(a, b failure.Field) int { return strings.Compare(a.Field, b.Field) })
+		wrong = wrong[:min(len(wrong), maxWrongFields)]
+		return &failure.Error{Code: failure.Invalid, Message: wrong[0].Field + " " + wrong[0].Message, Fields: wrong}
 	}
 }

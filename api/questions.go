@@ -124,14 +124,14 @@ func (o *object) answer() session.Answer {
 func (o *object) answers(name string, raw []byte) map[string]string {
 	fields, err := readFields(raw)
 	if len(raw) == 0 || raw[0] != '{' || err != nil {
-		o.fault(name, "must be an object with the answer to each question")
+		o.wrong(name, "must be an object with the answer to each question")
 		return nil
 	}
 	if len(fields) > session.MaxAnswersItems {
-		o.fault(name, "has %d answers; at most %d are allowed", len(fields), session.MaxAnswersItems)
+		o.wrong(name, "has %d answers; at most %d are allowed", len(fields), session.MaxAnswersItems)
 		return nil
 	}
-	inner := &object{path: o.path + name + ".", fields: fields, taken: map[string]bool{}, faults: o.faults, large: o.large}
+	inner := &object{path: o.path + name + ".", fields: fields, taken: map[string]bool{}, wrongFields: o.wrongFields, large: o.large}
 	out := map[string]string{}
 	for _, question := range slices.Sorted(maps.Keys(fields)) {
 		var text string
@@ -141,7 +141,7 @@ func (o *object) answers(name string, raw []byte) map[string]string {
 			text, _ = inner.text(question)
 		}
 		if n := utf8.RuneCountInString(text); n > session.MaxAnswerRunes {
-			inner.fault(question, "is %d characters long; at most %d are allowed", n, session.MaxAnswerRunes)
+			inner.wrong(question, "is %d characters long; at most %d are allowed", n, session.MaxAnswerRunes)
 		}
 		out[question] = text
 	}
@@ -157,7 +157,7 @@ func (o *object) texts(name string) ([]string, bool) {
 	o.taken[name] = true
 	var items []string
 	if err := json.Unmarshal(raw, &items); err != nil || strings.ContainsRune(strings.Join(items, ""), 0) {
-		o.fault(name, "must be a string or a list of strings without the character U+0000")
+		o.wrong(name, "must be a string or a list of strings without the character U+0000")
 	}
 	return items, true
 }

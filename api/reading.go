@@ -8,7 +8,7 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"github.com/overwinter-dev/overwinter/internal/conversation"
-	"github.com/overwinter-dev/overwinter/internal/session"
+	"github.com/overwinter-dev/overwinter/internal/failure"
 )
 
 // maxBlockLimit is how many blocks a page has at most, and if nothing is said.
@@ -55,7 +55,7 @@ func (s *Server) state(c echo.Context) error {
 	view, err := s.cfg.Signaler.State(ctx, id)
 	if err != nil {
 		if errors.Is(err, context.DeadlineExceeded) {
-			return &session.Fault{Code: session.CodeUnavailable, Message: "no worker answered in time; try again", Err: err}
+			return &failure.Error{Code: failure.Unavailable, Message: "no worker answered in time; try again", Err: err}
 		}
 		return err
 	}

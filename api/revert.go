@@ -6,6 +6,7 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"github.com/overwinter-dev/overwinter/internal/agent"
+	"github.com/overwinter-dev/overwinter/internal/failure"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
@@ -25,7 +26,7 @@ func (s *Server) revert(c echo.Context) error {
 	body.required("promptId")
 	promptID, given := body.text("promptId")
 	if given && !session.ValidPromptID(promptID) {
-		body.fault("promptId", "must be 1 to 64 of A-Z a-z 0-9 _ -")
+		body.wrong("promptId", "must be 1 to 64 of A-Z a-z 0-9 _ -")
 	}
 	force := body.boolean("force")
 	if err := body.done(); err != nil {
@@ -40,24 +41,24 @@ func (s *Server) revert(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	if fault := s.cannotRevert(sess, prompt); fault != nil {
-		return fault
+	if err := s.cannotRevert(sess, prompt); err != nil {
+		return err
 	}
 	return s.submit(c, session.Command{SessionID: id, Kind: session.CommandRevert, PromptID: promptID, Force: force})
 }
 
 // cannotRevert returns why the agent of a session cannot be reverted to before a prompt; nil if it can.
-func (s *Server) cannotRevert(sess session.Session, p session.Prompt) *session.Fault {
+func (s *Server) cannotRevert(sess session.Session, p session.Prompt) *failure.Error {
 	can := slices.ContainsFunc(s.cfg.Agents.Describe(), func(d agent.Description) bool {
 		return d.Name == sess.Agent && slices.Contains(d.Capabilities, revertCapability)
 	})
 	switch {
 	case sess.Status.Final():
-		return session.Faultf(session.CodeTerminated, "the session is terminated; nothing can be done with it any more")
+		return failure.Errorf(failure.Terminated, "the session is terminated; nothing can be done with it any more")
 	case sess.Status == session.Error:
-		return session.Faultf(session.CodeIllegalState, leaveError)
+		return failure.Errorf(failure.IllegalState, leaveError)
 	case !can:
-		return session.Faultf(session.CodeIllegalState, "the agent %s does not support revert", sess.Agent)
+		return failure.Errorf(failure.IllegalState, "the agent %s does not support revert", sess.Agent)
 	}
 	return session.JudgeRevert(p)
 }

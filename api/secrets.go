@@ -8,6 +8,7 @@ import (
 
 	"github.com/labstack/echo/v4"
 
+	"github.com/overwinter-dev/overwinter/internal/failure"
 	"github.com/overwinter-dev/overwinter/internal/resource"
 	"github.com/overwinter-dev/overwinter/internal/secret"
 	"github.com/overwinter-dev/overwinter/internal/session"
@@ -52,19 +53,19 @@ func (s *Server) secretPut(c echo.Context) error {
 	switch {
 	case !ok:
 	case value == "":
-		body.fault("value", "must not be empty")
+		body.wrong("value", "must not be empty")
 	case len(value) > secret.MaxBytes:
-		body.fault("value", "is %d bytes long; at most %d are allowed", len(value), secret.MaxBytes)
+		body.wrong("value", "is %d bytes long; at most %d are allowed", len(value), secret.MaxBytes)
 	}
 	hosts := body.hosts("hosts")
 	if len(hosts) > 0 && strings.HasPrefix(name, secret.GitName("")) {
-		body.fault("hosts", "must not be given for %s, which goes to the host in its name", name)
+		body.wrong("hosts", "must not be given for %s, which goes to the host in its name", name)
 	}
 	if err := body.done(); err != nil {
 		return err
 	}
 	if s.cfg.Secrets == nil {
-		return session.Faultf(session.CodeUnavailable, "this api has no OVERWINTER_SECRET_KEY, so it cannot seal secrets")
+		return failure.Errorf(failure.Unavailable, "this api has no OVERWINTER_SECRET_KEY, so it cannot seal secrets")
 	}
 	sealed := s.cfg.Secrets.Seal(name, secret.NewValue(value))
 	info, created, err := s.cfg.Store.SecretPut(c.Request().Context(), name, sealed, hosts...)
@@ -97,7 +98,7 @@ func (o *object) hosts(name string) []string {
 	}
 	var hosts []string
 	if json.Unmarshal(raw, &hosts) != nil || len(hosts) == 0 || len(hosts) > secret.MaxHosts || slices.ContainsFunc(hosts, func(h string) bool { return !secret.ValidHost(h) }) {
-		o.fault(name, "must be 1 to %d hosts in lower case, such as api.example.com or 127.0.0.1:8901", secret.MaxHosts)
+		o.wrong(name, "must be 1 to %d hosts in lower case, such as api.example.com or 127.0.0.1:8901", secret.MaxHosts)
 		return nil
 	}
 	slices.Sort(hosts)

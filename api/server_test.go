@@ -20,6 +20,7 @@ import (
 	"github.com/overwinter-dev/overwinter/api"
 	"github.com/overwinter-dev/overwinter/api/apitest"
 	"github.com/overwinter-dev/overwinter/internal/conversation"
+	"github.com/overwinter-dev/overwinter/internal/failure"
 	"github.com/overwinter-dev/overwinter/internal/peeruser"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
@@ -112,9 +113,9 @@ func TestStateIsAskedOfTheWorkflow(t *testing.T) {
 	require.Equal(t, http.StatusOK, a.status)
 	require.JSONEq(t, string(view), string(a.body))
 
-	b.temp.Set(func(o *apitest.Signaler) { o.Err = session.Faultf(session.CodeNoSession, "no workflow is open") })
+	b.temp.Set(func(o *apitest.Signaler) { o.Err = failure.Errorf(failure.NoSession, "no workflow is open") })
 	b.do("GET", path, "").problem(http.StatusNotFound, "session_not_found")
-	b.temp.Set(func(o *apitest.Signaler) { o.Err = session.Faultf(session.CodeUnavailable, "no worker") })
+	b.temp.Set(func(o *apitest.Signaler) { o.Err = failure.Errorf(failure.Unavailable, "no worker") })
 	require.NotEmpty(t, func() string {
 		a := b.do("GET", path, "")
 		a.problem(503, "unavailable")
@@ -163,7 +164,7 @@ func TestHealthAndReadiness(t *testing.T) {
 	require.JSONEq(t, `{"status":"unready","checks":{"postgres":"does not answer","temporal":"ok","sandbox":{"driver":"mem","isolation":"none"}}}`, string(a.body))
 	require.Equal(t, http.StatusOK, b.do("GET", "/healthz", "").status)
 
-	b.store.Fail("Ready", session.Faultf(session.CodeUnavailable, "cannot be written to: its disk is full"))
+	b.store.Fail("Ready", failure.Errorf(failure.Unavailable, "cannot be written to: its disk is full"))
 	a = b.do("GET", "/readyz", "")
 	require.Equal(t, http.StatusServiceUnavailable, a.status)
 	require.Contains(t, string(a.body), `"postgres":"cannot be written to: its disk is full"`)

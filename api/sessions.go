@@ -17,6 +17,7 @@ import (
 
 	"github.com/labstack/echo/v4"
 
+	"github.com/overwinter-dev/overwinter/internal/failure"
 	"github.com/overwinter-dev/overwinter/internal/resource"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
@@ -149,7 +150,7 @@ func (s *Server) sessionCreate(c echo.Context) error {
 	body.required("agent")
 	if name, ok := body.text("agent"); ok {
 		if sess.Agent = name; !slices.Contains(s.cfg.Agents.Names(), name) {
-			body.fault("agent", "must be one of: %s", strings.Join(s.cfg.Agents.Names(), ", "))
+			body.wrong("agent", "must be one of: %s", strings.Join(s.cfg.Agents.Names(), ", "))
 		}
 	}
 	if title, ok := body.short("title", session.MaxTitleRunes); ok {
@@ -224,7 +225,7 @@ func (s *Server) pinProfile(ctx context.Context, ref string) (string, error) {
 		return "", invalid("profile", "%s", err)
 	}
 	p, err := s.cfg.Store.ProfileGet(ctx, name, version)
-	if session.CodeOf(err) == session.CodeNoProfile {
+	if failure.CodeOf(err) == failure.NoProfile {
 		return "", invalid("profile", "must be the id or the name of a profile: there is no %s", ref)
 	}
 	return p.Ref(), err

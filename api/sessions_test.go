@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/overwinter-dev/overwinter/api/apitest"
+	"github.com/overwinter-dev/overwinter/internal/failure"
 	"github.com/overwinter-dev/overwinter/internal/resource"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
@@ -191,7 +192,7 @@ func TestBigNumbersDoNotMakeBodiesTheSame(t *testing.T) {
 func TestACreateIsPromisedWithoutTemporal(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	b.temp.Set(func(o *apitest.Signaler) { o.Err = session.Faultf(session.CodeUnavailable, "down") })
+	b.temp.Set(func(o *apitest.Signaler) { o.Err = failure.Errorf(failure.Unavailable, "down") })
 	require.Equal(t, http.StatusCreated, b.do("POST", "/api/sessions", `{"agent":"demo"}`).status)
 	require.Contains(t, b.logs.String(), "signal failed")
 }
@@ -262,7 +263,7 @@ func TestPatchChangesWhatIsGiven(t *testing.T) {
 	}
 	b.do("PATCH", "/api/sessions/"+session.NewID("ses_"), `{"title":"x"}`).problem(http.StatusNotFound, "session_not_found")
 
-	b.temp.Set(func(o *apitest.Signaler) { o.Err = session.Faultf(session.CodeUnavailable, "down") })
+	b.temp.Set(func(o *apitest.Signaler) { o.Err = failure.Errorf(failure.Unavailable, "down") })
 	require.Equal(t, resource.Duration(3*time.Minute), b.do("PATCH", "/api/sessions/"+id, `{"idleTimeout":"3m"}`).session().IdleTimeout,
 		"the change is stored; a relay signals the workflow when Temporal answers")
 }

@@ -11,7 +11,7 @@ import (
 )
 
 // Store is what the API needs of Postgres. Every method is one transaction and returns
-// *session.Fault for errors that a client may see.
+// *failure.Error for errors that a client may see.
 type Store interface {
 	// SessionCreate stores a session and its first prompt, if there is one. With
 	// a key that was used within 24 hours it returns the session made then, with
@@ -83,7 +83,7 @@ type Store interface {
 	// TranscriptContent reads what a position describes in pieces of at most 1 MiB, each valid until the next.
 	TranscriptContent(ctx context.Context, sessionID string, p session.TranscriptPosition) iter.Seq2[[]byte, error]
 	// Ready reports whether Postgres can be worked with: it answers, has the right schema and can be
-	// written to. The message of a fault says why not, and is shown to anyone who asks.
+	// written to. The message of an error says why not, and is shown to anyone who asks.
 	Ready(ctx context.Context) error
 }
 
@@ -91,7 +91,7 @@ type Store interface {
 // zero value means that no key was given.
 type Idempotency = session.Idempotency
 
-// Signaler signals and queries the workflows. Errors are *session.Fault: unavailable when
+// Signaler signals and queries the workflows. Errors are *failure.Error: unavailable when
 // Temporal does not answer, session_not_found when no workflow is open.
 type Signaler interface {
 	// SignalPrompt notifies the session's workflow of a prompt and starts the workflow if it is not open;

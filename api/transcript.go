@@ -17,6 +17,7 @@ import (
 
 	"github.com/labstack/echo/v4"
 
+	"github.com/overwinter-dev/overwinter/internal/failure"
 	"github.com/overwinter-dev/overwinter/internal/secret"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
@@ -57,7 +58,7 @@ func (s *Server) transcript(c echo.Context) error {
 	if want := c.QueryParam("path"); want != "" {
 		i := slices.IndexFunc(positions, func(p session.TranscriptPosition) bool { return p.Path == want })
 		if i < 0 {
-			return session.Faultf(session.CodeNotFound, "the session has no transcript file of that path")
+			return failure.Errorf(failure.NotFound, "the session has no transcript file of that path")
 		}
 		out.contentType = transcriptType(want)
 		for piece, err := range content(positions[i]) {

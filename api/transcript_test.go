@@ -12,6 +12,7 @@ import (
 
 	"github.com/overwinter-dev/overwinter/api"
 	"github.com/overwinter-dev/overwinter/api/apitest"
+	"github.com/overwinter-dev/overwinter/internal/failure"
 	"github.com/overwinter-dev/overwinter/internal/secret"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
@@ -69,7 +70,7 @@ func TestATranscriptThatCannotBeReadToItsEndDoesNotLookWhole(t *testing.T) {
 	store := &pieces{size: 2 << 20}
 	store.content = func(yield func([]byte, error) bool) {
 		if yield([]byte(strings.Repeat("x", 1<<20)), nil) {
-			yield(nil, session.Faultf(session.CodeUnavailable, "Postgres is away"))
+			yield(nil, failure.Errorf(failure.Unavailable, "Postgres is away"))
 		}
 	}
 	b := setup(t, func(c *api.Config) { store.Store = c.Store.(*apitest.Store); c.Store = store })
@@ -80,7 +81,7 @@ func TestATranscriptThatCannotBeReadToItsEndDoesNotLookWhole(t *testing.T) {
 	require.ErrorIs(t, err, io.ErrUnexpectedEOF)
 
 	store.content = func(yield func([]byte, error) bool) {
-		yield(nil, session.Faultf(session.CodeUnavailable, "Postgres is away"))
+		yield(nil, failure.Errorf(failure.Unavailable, "Postgres is away"))
 	}
 	b.do("GET", "/api/sessions/"+id+"/transcript?path=/t", "").problem(http.StatusServiceUnavailable, "unavailable")
 	b.do("GET", "/api/sessions/"+id+"/transcript", "").problem(http.StatusServiceUnavailable, "unavailable")

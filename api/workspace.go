@@ -35,14 +35,14 @@ func (o *object) workspace(name string) *session.Workspace {
 	switch {
 	case w.Ref == "":
 	case w.RepoURL == "":
-		inner.fault("ref", "needs a repoUrl")
+		inner.wrong("ref", "needs a repoUrl")
 	case len(w.Ref) > maxRefBytes:
-		inner.fault("ref", "is %d bytes long; at most %d are allowed", len(w.Ref), maxRefBytes)
+		inner.wrong("ref", "is %d bytes long; at most %d are allowed", len(w.Ref), maxRefBytes)
 	case !gitRef.MatchString(w.Ref) || strings.Contains(w.Ref, ".."):
-		inner.fault("ref", "must be the name of a branch, a tag or a commit")
+		inner.wrong("ref", "must be the name of a branch, a tag or a commit")
 	}
 	if len(w.Setup) > session.MaxSetupBytes {
-		inner.fault("setup", "is %d bytes long; at most %d are allowed", len(w.Setup), session.MaxSetupBytes)
+		inner.wrong("setup", "is %d bytes long; at most %d are allowed", len(w.Setup), session.MaxSetupBytes)
 	}
 	if w == (session.Workspace{}) {
 		return nil
@@ -54,10 +54,10 @@ func (o *object) repoURL(name, text string) {
 	u, err := url.Parse(text)
 	switch {
 	case len(text) > maxRepoURLBytes:
-		o.fault(name, "is %d bytes long; at most %d are allowed", len(text), maxRepoURLBytes)
+		o.wrong(name, "is %d bytes long; at most %d are allowed", len(text), maxRepoURLBytes)
 	case err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https":
-		o.fault(name, "must be an http or https URL")
+		o.wrong(name, "must be an http or https URL")
 	case u.User != nil:
-		o.fault(name, "must hold no credentials: store them as the secret git:%s", u.Host)
+		o.wrong(name, "must hold no credentials: store them as the secret git:%s", u.Host)
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"go.temporal.io/sdk/workflow"
 
 	"github.com/overwinter-dev/overwinter/activities"
+	"github.com/overwinter-dev/overwinter/internal/failure"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
@@ -24,7 +25,7 @@ type refusing struct {
 
 func (r *refusing) SandboxesOpen(context.Context, string) ([]session.SandboxRow, error) {
 	r.calls.Add(1)
-	return nil, session.Faultf(session.CodeIllegalState, "the session has moved on")
+	return nil, failure.Errorf(failure.IllegalState, "the session has moved on")
 }
 
 // TestAFinalErrorIsNotRepeatedByTheEngine: TerminateSandbox joins its errors, and is retried without end.

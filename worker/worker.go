@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/overwinter-dev/overwinter/activities"
+	"github.com/overwinter-dev/overwinter/internal/failure"
 	"github.com/overwinter-dev/overwinter/internal/session"
 	"github.com/overwinter-dev/overwinter/workflows"
 )
@@ -166,7 +167,7 @@ func (w *Worker) Run(ctx context.Context) error {
 // Ready reports whether the worker polls.
 func (w *Worker) Ready(context.Context) error {
 	if !w.polling.Load() {
-		return session.Faultf(session.CodeUnavailable, "the worker does not poll")
+		return failure.Errorf(failure.Unavailable, "the worker does not poll")
 	}
 	return nil
 }

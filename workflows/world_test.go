@@ -11,6 +11,7 @@ import (
 	"go.temporal.io/sdk/temporal"
 
 	"github.com/overwinter-dev/overwinter/activities"
+	"github.com/overwinter-dev/overwinter/internal/failure"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
@@ -447,8 +448,8 @@ func (w *world) settled() {
 func fault(kind string) (err error, known bool) { //nolint:revive // the error is what was asked for
 	switch kind {
 	case "passing":
-		return &session.Fault{
-			Code: session.CodeUnavailable, Message: "the database is not available", Err: errors.New("connection refused"),
+		return &failure.Error{
+			Code: failure.Unavailable, Message: "the database is not available", Err: errors.New("connection refused"),
 		}, true
 	case "refused":
 		return final(activities.Refused, "it will never be had"), true

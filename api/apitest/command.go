@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/overwinter-dev/overwinter/internal/event"
+	"github.com/overwinter-dev/overwinter/internal/failure"
 	"github.com/overwinter-dev/overwinter/internal/resource"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
@@ -33,7 +34,7 @@ func (m *Store) CommandSubmit(_ context.Context, c session.Command) (session.Com
 		return session.Commanded{}, v.Refused
 	}
 	if c.Kind == session.CommandAbort && c.RunID != "" && c.RunID != p.RunID {
-		return session.Commanded{}, session.Faultf(session.CodeNoRun, "there is no run %s", c.RunID)
+		return session.Commanded{}, failure.Errorf(failure.NoRun, "there is no run %s", c.RunID)
 	}
 	r.Session.Pending = slices.DeleteFunc(slices.Clone(r.Session.Pending), func(old session.Command) bool {
 		return slices.Contains(v.Supersedes, old.Kind)

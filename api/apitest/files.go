@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/overwinter-dev/overwinter/internal/failure"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
@@ -41,7 +42,7 @@ func (m *Store) FileGet(_ context.Context, id, path string) (session.FileContent
 	}
 	i := slices.IndexFunc(r.Files, func(f session.FileContent) bool { return f.Path == path })
 	if i < 0 {
-		return session.FileContent{}, session.Faultf(session.CodeNoFile, "there is no such file in the workspace")
+		return session.FileContent{}, failure.Errorf(failure.NoFile, "there is no such file in the workspace")
 	}
 	return r.Files[i], nil
 }

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/overwinter-dev/overwinter/internal/failure"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
@@ -49,7 +50,7 @@ func (m *Store) ProfileGet(_ context.Context, idOrName string, version int64) (s
 			return row.versions[version-1], nil
 		}
 	}
-	return session.Profile{}, session.Faultf(session.CodeNoProfile, "there is no profile %s", idOrName)
+	return session.Profile{}, failure.Errorf(failure.NoProfile, "there is no profile %s", idOrName)
 }
 
 // ProfileCreate implements api.Store.
@@ -60,7 +61,7 @@ func (m *Store) ProfileCreate(_ context.Context, p session.Profile) (session.Pro
 	}
 	defer leave()
 	if m.profileNamed(p.Name) != "" {
-		return session.Profile{}, session.Faultf(session.CodeIllegalState, "another profile has this name")
+		return session.Profile{}, failure.Errorf(failure.IllegalState, "another profile has this name")
 	}
 	p.Version, p.CreatedAt, p.UpdatedAt = 1, time.Now(), time.Now()
 	m.profiles = append(m.profiles, &profileRow{versions: []session.Profile{p}})
@@ -75,7 +76,7 @@ func (m *Store) ProfileUpdate(_ context.Context, p session.Profile, version int6
 	}
 	defer leave()
 	if id := m.profileNamed(p.Name); id != "" && id != p.ID {
-		return session.Profile{}, session.Faultf(session.CodeIllegalState, "another profile has this name")
+		return session.Profile{}, failure.Errorf(failure.IllegalState, "another profile has this name")
 	}
 	for _, row := range m.profiles {
 		newest := row.versions[len(row.versions)-1]
@@ -83,13 +84,13 @@ func (m *Store) ProfileUpdate(_ context.Context, p session.Profile, version int6
 			continue
 		}
 		if version != 0 && version != newest.Version {
-			return session.Profile{}, session.Faultf(session.CodeIllegalState, "it was changed in the meantime")
+			return session.Profile{}, failure.Errorf(failure.IllegalState, "it was changed in the meantime")
 		}
 		p.Version, p.CreatedAt, p.UpdatedAt = newest.Version+1, newest.CreatedAt, time.Now()
 		row.versions = append(row.versions, p)
 		return p, nil
 	}
-	return session.Profile{}, session.Faultf(session.CodeNoProfile, "there is no profile %s", p.ID)
+	return session.Profile{}, failure.Errorf(failure.NoProfile, "there is no profile %s", p.ID)
 }
 
 // ProfileDelete implements api.Store.
@@ -105,7 +106,7 @@ func (m *Store) ProfileDelete(_ context.Context, id string) error {
 			return nil
 		}
 	}
-	return session.Faultf(session.CodeNoProfile, "there is no profile %s", id)
+	return failure.Errorf(failure.NoProfile, "there is no profile %s", id)
 }
 
 func (m *Store) profileNamed(name string) string {

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/overwinter-dev/overwinter/internal/event"
+	"github.com/overwinter-dev/overwinter/internal/failure"
 	"github.com/overwinter-dev/overwinter/internal/resource"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
@@ -69,10 +70,10 @@ func (m *Store) QuestionAnswer(_ context.Context, id, questionID string, answer 
 		return session.Question{}, err
 	}
 	if q.Status != session.QuestionOpen || !time.Now().Before(q.ExpiresAt) {
-		return session.Question{}, session.Faultf(session.CodeIllegalState, "the question is not open any more")
+		return session.Question{}, failure.Errorf(failure.IllegalState, "the question is not open any more")
 	}
 	if faults := q.Asked.Check(answer); len(faults) > 0 {
-		return session.Question{}, &session.Fault{Code: session.CodeInvalid, Message: faults[0].Message, Fields: faults}
+		return session.Question{}, &failure.Error{Code: failure.Invalid, Message: faults[0].Message, Fields: faults}
 	}
 	q.Status, q.Answer, q.ResolvedAt = session.QuestionAnswered, &answer, time.Now()
 	m.Append(m.rows[id], event.TypeQuestionResolved, event.QuestionResolved(*q))
@@ -86,7 +87,7 @@ func (m *Store) question(id, questionID string) (*session.Question, error) {
 	}
 	i := slices.IndexFunc(r.Questions, func(q session.Question) bool { return q.ID == questionID })
 	if i < 0 {
-		return nil, session.Faultf(session.CodeNoQuestion, "there is no question %s", questionID)
+		return nil, failure.Errorf(failure.NoQuestion, "there is no question %s", questionID)
 	}
 	return &r.Questions[i], nil
 }

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/overwinter-dev/overwinter/internal/failure"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
@@ -53,7 +54,7 @@ func (m *Store) SecretDelete(_ context.Context, name string) error {
 		return err
 	}
 	if _, ok := m.secrets[name]; !ok {
-		return session.Faultf(session.CodeNoSecret, "there is no secret %s", name)
+		return failure.Errorf(failure.NoSecret, "there is no secret %s", name)
 	}
 	delete(m.secrets, name)
 	return nil

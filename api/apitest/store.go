@@ -14,6 +14,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/conversation"
 	"github.com/overwinter-dev/overwinter/internal/event"
 	"github.com/overwinter-dev/overwinter/internal/eventlog"
+	"github.com/overwinter-dev/overwinter/internal/failure"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
@@ -70,7 +71,7 @@ func (m *Store) enter(method string) (leave func(), err error) {
 func (m *Store) get(id string) (*Row, error) {
 	r, ok := m.rows[id]
 	if !ok {
-		return nil, session.Faultf(session.CodeNoSession, "there is no session %s", id)
+		return nil, failure.Errorf(failure.NoSession, "there is no session %s", id)
 	}
 	return r, nil
 }
@@ -195,7 +196,7 @@ func (m *Store) SessionCreate(_ context.Context, s session.Session, first *sessi
 	defer leave()
 	if known, ok := m.keys[idem.Key]; ok && idem.Key != "" {
 		if known.Digest != idem.Digest {
-			return session.Session{}, false, session.Faultf(session.CodeIdempotency, "the key was used with another body")
+			return session.Session{}, false, failure.Errorf(failure.Idempotency, "the key was used with another body")
 		}
 		return m.rows[m.made[idem.Key]].view(), false, nil
 	}
@@ -308,17 +309,17 @@ func (m *Store) PromptSubmit(_ context.Context, p session.Prompt) (session.Promp
 	for _, old := range r.Prompts {
 		if old.ID == p.ID {
 			if old.Content != p.Content || old.OnUnknown != p.OnUnknown {
-				return session.Prompt{}, 0, false, session.Faultf(session.CodePromptExists, "prompt %s has another body", p.ID)
+				return session.Prompt{}, 0, false, failure.Errorf(failure.PromptExists, "prompt %s has another body", p.ID)
 			}
 			old.Notify = old.Status == session.PromptQueued
 			return old, 0, false, nil
 		}
 	}
 	if r.Session.Status.Final() {
-		return session.Prompt{}, 0, false, session.Faultf(session.CodeTerminated, "the session is terminated")
+		return session.Prompt{}, 0, false, failure.Errorf(failure.Terminated, "the session is terminated")
 	}
 	if r.Session.Status == session.Error {
-		return session.Prompt{}, 0, false, session.Faultf(session.CodeInError, "the session is in error: test; recover it to continue, or stop it")
+		return session.Prompt{}, 0, false, failure.Errorf(failure.InError, "the session is in error: test; recover it to continue, or stop it")
 	}
 	p.Ordinal = int64(len(r.Prompts) + 1)
 	r.Prompts = append(r.Prompts, p)
@@ -338,7 +339,7 @@ func (m *Store) find(id, promptID string) (*session.Prompt, error) {
 			return &r.Prompts[i], nil
 		}
 	}
-	return nil, session.Faultf(session.CodeNoPrompt, "there is no prompt %s", promptID)
+	return nil, failure.Errorf(failure.NoPrompt, "there is no prompt %s", promptID)
 }
 
 // PromptGet implements api.Store.
@@ -369,7 +370,7 @@ func (m *Store) PromptList(_ context.Context, id string, limit int, cursor strin
 	from := 0
 	if cursor != "" {
 		if _, err := fmt.Sscan(cursor, &from); err != nil {
-			return nil, "", session.Faultf(session.CodeInvalid, "the cursor is not one of ours")
+			return nil, "", failure.Errorf(failure.Invalid, "the cursor is not one of ours")
 		}
 	}
 	to := min(from+limit, len(r.Prompts))
@@ -392,7 +393,7 @@ func (m *Store) PromptWithdraw(_ context.Context, id, promptID string) (session.
 		return session.Prompt{}, err
 	}
 	if p.Status != session.PromptQueued {
-		return session.Prompt{}, session.Faultf(session.CodeIllegalState, "the prompt is %s", p.Status)
+		return session.Prompt{}, failure.Errorf(failure.IllegalState, "the prompt is %s", p.Status)
 	}
 	p.Status, p.Reason = session.PromptCancelled, session.ReasonWithdrawn
 	return *p, nil
@@ -423,7 +424,7 @@ func (m *Store) ConversationPage(_ context.Context, id string, limit int, cursor
 	from := 0
 	if cursor != "" {
 		if from, err = strconv.Atoi(cursor); err != nil {
-			return conversation.Conversation{}, "", session.Faultf(session.CodeInvalid, "the cursor is not one that was returned with a page")
+			return conversation.Conversation{}, "", failure.Errorf(failure.Invalid, "the cursor is not one that was returned with a page")
 		}
 	}
 	page := conversation.Conversation{Seq: r.First + int64(len(r.Events)) - 1}
@@ -494,7 +495,7 @@ func (m *Store) transcript(id string, p session.TranscriptPosition) ([]byte, err
 			return f.Data[:p.Size], nil
 		}
 	}
-	return nil, session.Faultf(session.CodeIllegalState, "the transcript is not stored any more")
+	return nil, failure.Errorf(failure.IllegalState, "the transcript is not stored any more")
 }
 
 // Ready implements api.Store.

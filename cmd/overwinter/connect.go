@@ -12,6 +12,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/overwinter-dev/overwinter/internal/failure"
 	"github.com/overwinter-dev/overwinter/internal/postgres"
 	"github.com/overwinter-dev/overwinter/internal/secret"
 	"github.com/overwinter-dev/overwinter/internal/session"
@@ -80,7 +81,7 @@ func (f databaseFlags) openSealed(ctx context.Context, logger *slog.Logger, box 
 }
 
 // schemaRefused is a usage of the wrong schema: no time will heal it.
-func schemaRefused(err error) bool { return session.CodeOf(err) == session.CodeIllegalState }
+func schemaRefused(err error) bool { return failure.CodeOf(err) == failure.IllegalState }
 
 // awaitSchema returns when the database answers and has the schema of this program, or with the
 // reason why it never will.
@@ -106,7 +107,7 @@ func awaitInstallation(ctx context.Context, db *postgres.DB, logger *slog.Logger
 			return "", err
 		}
 		id, err := db.Installation(ctx)
-		if err == nil || session.CodeOf(err) != session.CodeUnavailable {
+		if err == nil || failure.CodeOf(err) != failure.Unavailable {
 			return id, err
 		}
 	}

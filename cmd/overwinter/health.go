@@ -15,7 +15,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
-	"github.com/overwinter-dev/overwinter/internal/session"
+	"github.com/overwinter-dev/overwinter/internal/failure"
 )
 
 // serveHealth serves /healthz, /readyz and /metrics for a part without an API, until ctx ends.
@@ -105,7 +105,7 @@ func ready(w http.ResponseWriter, r *http.Request, checks map[string]func(contex
 		}
 		logger.WarnContext(ctx, "check failed", slog.String("check", name), slog.Any("error", err))
 		status, states[name] = "unavailable", "does not answer"
-		if f, ok := errors.AsType[*session.Fault](err); ok {
+		if f, ok := errors.AsType[*failure.Error](err); ok {
 			states[name] = f.Message
 		}
 	}

@@ -16,8 +16,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/require"
 
+	"github.com/overwinter-dev/overwinter/internal/failure"
 	"github.com/overwinter-dev/overwinter/internal/porttest"
-	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
 // healthServer serves health checks on a free port until the test ends.
@@ -56,7 +56,7 @@ func TestHealthKeepsCausesInTheLog(t *testing.T) {
 	var log bytes.Buffer
 	url := healthServer(t, map[string]func(context.Context) error{
 		"temporal": func(context.Context) error { return errors.New("dial 10.1.2.3: password=hunter2") },
-		"postgres": func(context.Context) error { return session.Faultf(session.CodeUnavailable, "its disk is full") },
+		"postgres": func(context.Context) error { return failure.Errorf(failure.Unavailable, "its disk is full") },
 		"sandbox":  func(context.Context) error { return nil },
 	}, slog.New(slog.NewTextHandler(&log, nil)))
 	status, _, body := askHealth(t, http.MethodGet, url+"/readyz", "")

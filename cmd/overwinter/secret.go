@@ -5,9 +5,9 @@ import (
 	"fmt"
 	"log/slog"
 
+	"github.com/overwinter-dev/overwinter/internal/failure"
 	"github.com/overwinter-dev/overwinter/internal/postgres"
 	"github.com/overwinter-dev/overwinter/internal/secret"
-	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
 // SecretCmd manages the key of the installation.
@@ -92,7 +92,7 @@ func rotateSecrets(ctx context.Context, db *postgres.DB, box *secret.Box, logger
 	for _, info := range infos {
 		for {
 			sealed, err := db.SecretSealed(ctx, info.Name)
-			if session.CodeOf(err) == session.CodeNoSecret {
+			if failure.CodeOf(err) == failure.NoSecret {
 				break
 			}
 			if err != nil {

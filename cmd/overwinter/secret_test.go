@@ -13,9 +13,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/overwinter-dev/overwinter/internal/failure"
 	"github.com/overwinter-dev/overwinter/internal/postgres/postgrestest"
 	"github.com/overwinter-dev/overwinter/internal/secret"
-	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
 func keyText(b byte) string {
@@ -171,7 +171,7 @@ func TestTheMaskerFollowsWhatIsStored(t *testing.T) {
 		require.Equal(t, "[redacted KEY]", secrets.text(value))
 	}
 	_, err := keyless.Masker(t.Context())
-	require.Equal(t, session.CodeUnavailable, session.CodeOf(err))
+	require.Equal(t, failure.Unavailable, failure.CodeOf(err))
 	// Sandboxes may still know what was replaced or deleted. It is sealed again with a new key.
 	require.NoError(t, db.SecretDelete(t.Context(), "KEY"))
 	stillMasked := func(s *storedSecrets) {

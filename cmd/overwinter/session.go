@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/overwinter-dev/overwinter/internal/apiclient"
+	"github.com/overwinter-dev/overwinter/internal/failure"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
@@ -237,7 +238,7 @@ func (c *SessionPurgeCmd) Run(ctx context.Context, s streams, parent *SessionCmd
 		}
 		for c.Wait {
 			_, err := client.SessionGet(ctx, c.ID)
-			if refused, ok := errors.AsType[*apiclient.Error](err); ok && refused.Code == session.CodeNoSession {
+			if refused, ok := errors.AsType[*apiclient.Error](err); ok && refused.Code == failure.NoSession {
 				break
 			}
 			if err != nil {

@@ -9,9 +9,9 @@ import (
 	"sync"
 	"time"
 
+	"github.com/overwinter-dev/overwinter/internal/failure"
 	"github.com/overwinter-dev/overwinter/internal/postgres"
 	"github.com/overwinter-dev/overwinter/internal/secret"
-	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
 // storedSecrets opens and masks the secrets in Postgres.
@@ -30,7 +30,7 @@ type storedSecrets struct {
 // Secret returns a secret's value, and false when there is none of the name.
 func (s *storedSecrets) Secret(ctx context.Context, name string) (secret.Value, bool, error) {
 	sealed, err := s.db.SecretSealed(ctx, name)
-	if session.CodeOf(err) == session.CodeNoSecret {
+	if failure.CodeOf(err) == failure.NoSecret {
 		return secret.Value{}, false, nil
 	}
 	if err != nil {
@@ -61,7 +61,7 @@ func (s *storedSecrets) Masker(ctx context.Context) (*secret.Masker, error) {
 		return s.masker, nil
 	}
 	if s.box == nil {
-		return nil, session.Faultf(session.CodeUnavailable, "this api has no OVERWINTER_SECRET_KEY, so it cannot mask stored secrets")
+		return nil, failure.Errorf(failure.Unavailable, "this api has no OVERWINTER_SECRET_KEY, so it cannot mask stored secrets")
 	}
 	all, err := s.db.SecretsSealed(ctx)
 	if err != nil {

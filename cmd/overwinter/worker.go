@@ -15,6 +15,7 @@ import (
 	"github.com/overwinter-dev/overwinter/activities"
 	"github.com/overwinter-dev/overwinter/internal/agent/catalog"
 	"github.com/overwinter-dev/overwinter/internal/eventlog"
+	"github.com/overwinter-dev/overwinter/internal/failure"
 	"github.com/overwinter-dev/overwinter/internal/postgres"
 	"github.com/overwinter-dev/overwinter/internal/sandbox"
 	"github.com/overwinter-dev/overwinter/internal/sandbox/modalsandbox"
@@ -120,7 +121,7 @@ func (p *polling) ready(ctx context.Context) error {
 	if w := p.worker.Load(); w != nil {
 		return w.Ready(ctx)
 	}
-	return session.Faultf(session.CodeUnavailable, "the worker waits for the database")
+	return failure.Errorf(failure.Unavailable, "the worker waits for the database")
 }
 
 // run works for an installation until ctx ends.

@@ -16,6 +16,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/overwinter-dev/overwinter/internal/conversation"
+	"github.com/overwinter-dev/overwinter/internal/failure"
 	"github.com/overwinter-dev/overwinter/internal/resource"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
@@ -58,11 +59,11 @@ func (c *Client) Close() { c.http.CloseIdleConnections() }
 
 // Error is an answer that is a problem.
 type Error struct {
-	Status     int                  `json:"status"`
-	Code       session.Code         `json:"code"`
-	Detail     string               `json:"detail"`
-	Fields     []session.FieldFault `json:"errors"`
-	RetryAfter time.Duration        `json:"-"` // zero where the server did not say
+	Status     int             `json:"status"`
+	Code       failure.Code    `json:"code"`
+	Detail     string          `json:"detail"`
+	Fields     []failure.Field `json:"errors"`
+	RetryAfter time.Duration   `json:"-"` // zero where the server did not say
 }
 
 func (e *Error) Error() string {
@@ -358,7 +359,7 @@ func readError(resp *http.Response) error {
 	data, err := io.ReadAll(io.LimitReader(resp.Body, 64<<10))
 	e := &Error{}
 	if err != nil || json.Unmarshal(data, e) != nil || e.Code == "" {
-		e = &Error{Code: session.CodeInternal, Detail: "the server answers " + resp.Status}
+		e = &Error{Code: failure.Internal, Detail: "the server answers " + resp.Status}
 	}
 	e.Status = resp.StatusCode
 	if seconds, err := strconv.Atoi(resp.Header.Get("Retry-After")); err == nil && seconds > 0 {

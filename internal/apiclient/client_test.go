@@ -18,6 +18,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/agent"
 	"github.com/overwinter-dev/overwinter/internal/apiclient"
 	"github.com/overwinter-dev/overwinter/internal/event"
+	"github.com/overwinter-dev/overwinter/internal/failure"
 	"github.com/overwinter-dev/overwinter/internal/leaktest"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
@@ -113,7 +114,7 @@ func TestEveryCallAnswers(t *testing.T) {
 	_, err = b.client.Revert(ctx, s.ID, "nobody", false)
 	problem, ok := errors.AsType[*apiclient.Error](err)
 	require.True(t, ok)
-	require.Equal(t, session.CodeNoPrompt, problem.Code)
+	require.Equal(t, failure.NoPrompt, problem.Code)
 }
 
 func TestAListGoesOverAllPages(t *testing.T) {
@@ -141,7 +142,7 @@ func TestProblemsAreErrorsWithACode(t *testing.T) {
 	_, err := b.client.SessionGet(t.Context(), session.NewID("ses_"))
 	var problem *apiclient.Error
 	require.ErrorAs(t, err, &problem)
-	require.Equal(t, session.CodeNoSession, problem.Code)
+	require.Equal(t, failure.NoSession, problem.Code)
 	require.Equal(t, http.StatusNotFound, problem.Status)
 
 	_, err = b.client.SessionCreate(t.Context(), apiclient.Create{Agent: "nobody", IdleTimeout: "x"})
@@ -333,13 +334,13 @@ func TestFollowEndsWhereItIsRefused(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	id := b.store.Put(session.Running)
-	for after, code := range map[int64]session.Code{7: session.CodeInvalid} {
+	for after, code := range map[int64]failure.Code{7: failure.Invalid} {
 		for _, err := range b.client.Follow(t.Context(), id, after) {
 			require.Equal(t, code, codeOf(err))
 		}
 	}
 	for _, err := range b.client.Follow(t.Context(), session.NewID("ses_"), 0) {
-		require.Equal(t, session.CodeNoSession, codeOf(err))
+		require.Equal(t, failure.NoSession, codeOf(err))
 	}
 	b.store.Text(id, "x")
 	b.store.Text(id, "x")
@@ -354,14 +355,14 @@ func TestFollowEndsWhereItIsRefused(t *testing.T) {
 			b.server.CloseClientConnections()
 		}
 		if e.Type == event.MarkerGap {
-			last = &apiclient.Error{Code: session.CodePositionGone} // the gap was reported before the connection broke
+			last = &apiclient.Error{Code: failure.PositionGone} // the gap was reported before the connection broke
 			break
 		}
 	}
-	require.Equal(t, session.CodePositionGone, codeOf(last))
+	require.Equal(t, failure.PositionGone, codeOf(last))
 }
 
-func codeOf(err error) session.Code {
+func codeOf(err error) failure.Code {
 	if e, ok := err.(*apiclient.Error); ok { //nolint:errorlint // the very error
 		return e.Code
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/overwinter-dev/overwinter/internal/apiclient"
 	"github.com/overwinter-dev/overwinter/internal/event"
+	"github.com/overwinter-dev/overwinter/internal/failure"
 	"github.com/overwinter-dev/overwinter/internal/resource"
 	"github.com/overwinter-dev/overwinter/internal/session"
 	"github.com/overwinter-dev/overwinter/internal/terminal"
@@ -109,7 +110,7 @@ func (t *talk) answered(q resource.QuestionJSON, err error) error {
 	switch {
 	case err == nil:
 		return nil
-	case refused && (problem.Code == session.CodeIllegalState || problem.Code == session.CodeTerminated):
+	case refused && (problem.Code == failure.IllegalState || problem.Code == failure.Terminated):
 		return t.view.Notice("the answer came too late: " + problem.Detail)
 	}
 	t.asked = append([]resource.QuestionJSON{q}, t.asked...)

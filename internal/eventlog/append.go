@@ -7,7 +7,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/overwinter-dev/overwinter/internal/session"
+	"github.com/overwinter-dev/overwinter/internal/failure"
 )
 
 // Store commits batches of appends. Both methods write a batch in one transaction, except for the
@@ -303,7 +303,7 @@ func (a *Appender) commit(ctx context.Context, b *batch) {
 	limited, cancel := context.WithTimeout(ctx, a.options.CommitTimeout)
 	verdicts, err := try(limited, appends)
 	cancel()
-	if err != nil && ctx.Err() == nil && session.CodeOf(err) == session.CodeUnavailable {
+	if err != nil && ctx.Err() == nil && failure.CodeOf(err) == failure.Unavailable {
 		a.options.Logger.WarnContext(ctx, "could not commit events; trying again", slog.Any("error", err),
 			slog.Int("appends", len(b.pending)), slog.Int("sessions", len(b.queues)), slog.Bool("lock_wait", b.waitsForLock))
 	}

@@ -13,8 +13,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/overwinter-dev/overwinter/internal/eventlog"
+	"github.com/overwinter-dev/overwinter/internal/failure"
 	"github.com/overwinter-dev/overwinter/internal/leaktest"
-	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
 // TestMain has properties tried less often than by default, since each try writes to a database.
@@ -168,7 +168,7 @@ func TestACommitIsRetriedWhileSomebodyWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &scriptedStore{answer: func(n int, b []eventlog.Append) ([]error, error) {
 			if n < 4 {
-				return nil, session.Faultf(session.CodeUnavailable, "away")
+				return nil, failure.Errorf(failure.Unavailable, "away")
 			}
 			return make([]error, len(b)), nil
 		}}
@@ -183,7 +183,7 @@ func TestACallerMayGiveUp(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := &scriptedStore{answer: func(int, []eventlog.Append) ([]error, error) {
-			return nil, session.Faultf(session.CodeUnavailable, "away")
+			return nil, failure.Errorf(failure.Unavailable, "away")
 		}}
 		a := startAppender(t, s, eventlog.AppenderOptions{})
 		gaveUp := errors.New("gave up")
@@ -205,7 +205,7 @@ func TestAnAppendThatCannotBeStoredTakesNoOtherWithIt(t *testing.T) {
 			time.Sleep(time.Millisecond)
 			for _, one := range b {
 				if one.SessionID == "ses_poison" {
-					return nil, session.Faultf(session.CodeInternal, "cannot be stored")
+					return nil, failure.Errorf(failure.Internal, "cannot be stored")
 				}
 			}
 			return make([]error, len(b)), nil
@@ -256,7 +256,7 @@ func TestStopGivesUpWhenItsTimeIsOver(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := &scriptedStore{answer: func(int, []eventlog.Append) ([]error, error) {
-			return nil, session.Faultf(session.CodeUnavailable, "away")
+			return nil, failure.Errorf(failure.Unavailable, "away")
 		}}
 		a := eventlog.NewAppender(s, eventlog.AppenderOptions{})
 		a.Start()

@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/overwinter-dev/overwinter/internal/eventlog"
+	"github.com/overwinter-dev/overwinter/internal/failure"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
@@ -109,7 +110,7 @@ func TestAnAppendToNoSessionIsTold(t *testing.T) {
 	t.Parallel()
 	b := setupLog(t, eventlog.FollowerOptions{})
 	err := b.appender.Append(t.Context(), add("ses_none"))
-	require.Equal(t, session.CodeNoSession, session.CodeOf(err), "%v", err)
+	require.Equal(t, failure.NoSession, failure.CodeOf(err), "%v", err)
 }
 
 // appendAll appends once to each of n sessions and returns how long the slowest took.
@@ -141,7 +142,7 @@ func TestACommitThatHangsDelaysNoOther(t *testing.T) {
 		s := &scriptedStore{answer: func(_ int, b []eventlog.Append) ([]error, error) {
 			if hangs.Load() && has(b, "ses_stuck") {
 				time.Sleep(10 * time.Second) // in the bubble: until the deadline of the call
-				return nil, session.Faultf(session.CodeUnavailable, "no answer")
+				return nil, failure.Errorf(failure.Unavailable, "no answer")
 			}
 			time.Sleep(time.Millisecond)
 			return make([]error, len(b)), nil
@@ -172,7 +173,7 @@ func TestSessionsThatShareAStuckCommitAreSplit(t *testing.T) {
 				time.Sleep(50 * time.Millisecond) // so that the next has all of them
 			case has(b, "ses_stuck"):
 				time.Sleep(10 * time.Second)
-				return nil, session.Faultf(session.CodeUnavailable, "no answer")
+				return nil, failure.Errorf(failure.Unavailable, "no answer")
 			}
 			return make([]error, len(b)), nil
 		}}

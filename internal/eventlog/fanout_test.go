@@ -15,8 +15,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/overwinter-dev/overwinter/internal/eventlog"
+	"github.com/overwinter-dev/overwinter/internal/failure"
 	"github.com/overwinter-dev/overwinter/internal/postgres"
-	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
 // countingSource counts the statements of a follower, and can refuse or delay them.
@@ -196,7 +196,7 @@ func TestReadersAtRandomPositionsGetEveryEventOnce(t *testing.T) {
 		for n := range 10 {
 			source.setFault(func(context.Context) error {
 				if rand.N(3) == 0 {
-					return session.Faultf(session.CodeUnavailable, "no connection")
+					return failure.Errorf(failure.Unavailable, "no connection")
 				}
 				return nil
 			})
@@ -353,10 +353,10 @@ func TestASessionThatIsDeletedEndsItsReaders(t *testing.T) {
 	require.NotZero(t, f.Memory())
 	b.exec(t, "DELETE FROM sessions WHERE id = $1", id)
 	_, err := r.Next(ctx, nil)
-	require.Equal(t, session.CodeNoSession, session.CodeOf(err))
+	require.Equal(t, failure.NoSession, failure.CodeOf(err))
 	require.Zero(t, f.Memory())
 	_, err = f.Follow(ctx, id, 3)
-	require.Equal(t, session.CodeNoSession, session.CodeOf(err))
+	require.Equal(t, failure.NoSession, failure.CodeOf(err))
 }
 
 // TestAReaderIsWokenByItsTimerWhilePostgresHangs has a reader wait for a page that does not come.
@@ -374,7 +374,7 @@ func TestAReaderIsWokenByItsTimerWhilePostgresHangs(t *testing.T) {
 		case <-release:
 			return nil
 		case <-ctx.Done():
-			return session.Faultf(session.CodeUnavailable, "no answer")
+			return failure.Errorf(failure.Unavailable, "no answer")
 		}
 	})
 	r, err := f.Follow(ctx, id, 0)

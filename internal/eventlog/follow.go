@@ -7,7 +7,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/overwinter-dev/overwinter/internal/session"
+	"github.com/overwinter-dev/overwinter/internal/failure"
 )
 
 // Source is where followers read.
@@ -367,4 +367,4 @@ func isClosed(c <-chan struct{}) bool {
 }
 
 // isPassing reports whether a read is worth another try.
-func isPassing(err error) bool { return session.CodeOf(err) == session.CodeUnavailable }
+func isPassing(err error) bool { return failure.CodeOf(err) == failure.Unavailable }

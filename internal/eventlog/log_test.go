@@ -14,6 +14,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/overwinter-dev/overwinter/internal/eventlog"
+	"github.com/overwinter-dev/overwinter/internal/failure"
 	"github.com/overwinter-dev/overwinter/internal/postgres"
 	"github.com/overwinter-dev/overwinter/internal/postgres/postgrestest"
 	"github.com/overwinter-dev/overwinter/internal/session"
@@ -283,7 +284,7 @@ func TestPositionsThatCannotBeReadFrom(t *testing.T) {
 	at.Close()
 
 	_, err = b.follower.Follow(t.Context(), "ses_nobody", 0)
-	require.Equal(t, session.CodeNoSession, session.CodeOf(err))
+	require.Equal(t, failure.NoSession, failure.CodeOf(err))
 }
 
 func TestALostListenConnectionLosesNoEvent(t *testing.T) {

@@ -5,7 +5,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/overwinter-dev/overwinter/internal/session"
+	"github.com/overwinter-dev/overwinter/internal/failure"
 )
 
 // schedule decides which appends share the next commit. Every session has a queue; the queues take
@@ -323,14 +323,14 @@ func (s *schedule) finished(b *batch, verdicts []error, err error, now time.Time
 		}
 		switch {
 		case err == nil && !errors.Is(verdict, ErrBusy),
-			err != nil && session.CodeOf(err) != session.CodeUnavailable && len(b.pending) == 1:
+			err != nil && failure.CodeOf(err) != failure.Unavailable && len(b.pending) == 1:
 			p.result <- verdict
 			s.release(q, p)
 			continue
 		case err == nil:
 			busy[q] = true
 			q.lockAt = now
-		case session.CodeOf(err) != session.CodeUnavailable:
+		case failure.CodeOf(err) != failure.Unavailable:
 			p.alone = true // one of them is refused; which one shows when each is tried alone
 		case b.waitsForLock || stalled && len(b.queues) == 1:
 			busy[q] = true
@@ -343,7 +343,7 @@ func (s *schedule) finished(b *batch, verdicts []error, err error, now time.Time
 	switch {
 	case err == nil:
 		s.backoff, s.pausedUntil = 0, time.Time{}
-	case session.CodeOf(err) == session.CodeUnavailable && !b.waitsForLock && !stalled:
+	case failure.CodeOf(err) == failure.Unavailable && !b.waitsForLock && !stalled:
 		s.backoff = min(max(2*s.backoff, minBackoff), maxBackoff)
 		s.pausedUntil = now.Add(s.backoff)
 	}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/overwinter-dev/overwinter/internal/conversation"
 	"github.com/overwinter-dev/overwinter/internal/eventlog"
+	"github.com/overwinter-dev/overwinter/internal/failure"
 	"github.com/overwinter-dev/overwinter/internal/postgres/dbsqlc"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
@@ -158,7 +159,7 @@ func (b *appendTx) append(a eventlog.Append, folds []foldDraft) error {
 	}
 	for i, d := range a.Events {
 		if !json.Valid(d.Data) {
-			return session.Faultf(session.CodeInvalid, "the data of event %d (%s) is not JSON", i, d.Type)
+			return failure.Errorf(failure.Invalid, "the data of event %d (%s) is not JSON", i, d.Type)
 		}
 	}
 	if err := checkFrames(a); err != nil {
@@ -166,7 +167,7 @@ func (b *appendTx) append(a eventlog.Append, folds []foldDraft) error {
 	}
 	for _, q := range a.Questions {
 		if _, err := json.Marshal(q.Asked); err != nil {
-			return session.Faultf(session.CodeInvalid, "question %s is not JSON", q.Asked.ID)
+			return failure.Errorf(failure.Invalid, "question %s is not JSON", q.Asked.ID)
 		}
 	}
 	questions, resolved := a.Questions, a.Resolved
@@ -241,10 +242,10 @@ func checkFrames(a eventlog.Append) error {
 	}
 	for i, d := range a.Events {
 		if d.Frame < 0 || d.Frame > a.LastFrame {
-			return session.Faultf(session.CodeInvalid, "event %d is of frame %d, which is not among the frames up to %d that the append commits", i, d.Frame, a.LastFrame)
+			return failure.Errorf(failure.Invalid, "event %d is of frame %d, which is not among the frames up to %d that the append commits", i, d.Frame, a.LastFrame)
 		}
 		if i > 0 && cmp.Or(cmp.Compare(a.Events[i-1].Frame, d.Frame), cmp.Compare(a.Events[i-1].N, d.N)) >= 0 {
-			return session.Faultf(session.CodeInvalid, "event %d (frame %d, %d) does not follow the one before it (frame %d, %d)",
+			return failure.Errorf(failure.Invalid, "event %d (frame %d, %d) does not follow the one before it (frame %d, %d)",
 				i, d.Frame, d.N, a.Events[i-1].Frame, a.Events[i-1].N)
 		}
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/overwinter-dev/overwinter/internal/conversation"
 	"github.com/overwinter-dev/overwinter/internal/eventlog"
+	"github.com/overwinter-dev/overwinter/internal/failure"
 	"github.com/overwinter-dev/overwinter/internal/postgres/postgrestest"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
@@ -71,10 +72,10 @@ func TestAnAppendIsRefusedAlone(t *testing.T) {
 	for i := range 3 {
 		require.ErrorIs(t, verdicts[i], eventlog.ErrFenced)
 	}
-	requireCode(t, session.CodeNoRun, verdicts[3])
-	requireCode(t, session.CodeNoRun, verdicts[4])
-	requireCode(t, session.CodeNoSession, verdicts[5])
-	requireCode(t, session.CodeInvalid, verdicts[6])
+	requireCode(t, failure.NoRun, verdicts[3])
+	requireCode(t, failure.NoRun, verdicts[4])
+	requireCode(t, failure.NoSession, verdicts[5])
+	requireCode(t, failure.Invalid, verdicts[6])
 	require.NoError(t, verdicts[7])
 	require.Equal(t, []string{"error"}, b.types(t, before))
 	r, err := b.RunGet(b.ctx, run)
@@ -295,7 +296,7 @@ func TestDataThatIsNotWhatItsTypeSaysIsKeptAndConcernsNoBlock(t *testing.T) {
 	require.Len(t, c.Threads[0].Blocks, 1)
 	require.Equal(t, "fine", c.Threads[0].Blocks[0].Content)
 	_, err = b.Conversation(b.ctx, "ses_nobody")
-	requireCode(t, session.CodeNoSession, err)
+	requireCode(t, failure.NoSession, err)
 }
 
 func TestPruningKeepsTheTextOfOpenBlocks(t *testing.T) {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/overwinter-dev/overwinter/internal/failure"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
@@ -72,14 +73,14 @@ func TestAnAttendantClaimsPromptsInOrder(t *testing.T) {
 	require.Equal(t, session.Dispatch{No: 1, Attempt: 2}, run.Held)
 	require.Equal(t, run, claimed.Start.Run)
 	_, err = b.RunAttach(b.ctx, claim.RunID, "late", session.Dispatch{No: 1, Attempt: 2})
-	requireCode(t, session.CodeIllegalState, err)
+	requireCode(t, failure.IllegalState, err)
 	loaded, err := b.SessionOpen(b.ctx, b.id, "w1")
 	require.NoError(t, err)
 	require.Equal(t, claim.RunID, loaded.Processing.RunID)
 	_, err = b.RunAttach(b.ctx, claim.RunID, "next", session.Dispatch{No: loaded.Processing.Dispatch, Attempt: 1})
 	require.NoError(t, err, "the workflow gives it to another worker")
 	_, err = b.RunEnd(b.ctx, session.RunEnding{RunID: claim.RunID, Token: "c1", Outcome: session.OutcomeCompleted})
-	requireCode(t, session.CodeIllegalState, err)
+	requireCode(t, failure.IllegalState, err)
 
 	require.True(t, b.end(t, claim.RunID, "next", "a2").Attended)
 	require.Equal(t, session.Claimed{}, b.claimFor(t, "a1"), "that was the one before")
@@ -202,9 +203,9 @@ func TestAnAttendantOfAWorkflowThatWasReplacedIsRefused(t *testing.T) {
 	_, err = b.RunClaim(session.WithWorkflowRun(b.ctx, "w1"), session.Claim{
 		SessionID: b.id, Attendant: "a1", Generation: 1, RunID: session.NewID(session.RunPrefix), Token: "c1",
 	})
-	requireCode(t, session.CodeStaleWorkflow, err)
+	requireCode(t, failure.StaleWorkflow, err)
 	_, err = b.AttendantLeave(session.WithWorkflowRun(b.ctx, "w1"), b.id, "a1", "w1")
-	requireCode(t, session.CodeStaleWorkflow, err)
+	requireCode(t, failure.StaleWorkflow, err)
 }
 
 // TestAnAttendanceIsGrantedAfterATurnThatEndedWell: and only if nothing but a prompt may come next.

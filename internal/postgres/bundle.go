@@ -8,6 +8,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/overwinter-dev/overwinter/internal/failure"
 	"github.com/overwinter-dev/overwinter/internal/postgres/dbsqlc"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
@@ -80,7 +81,7 @@ func (db *DB) BundleHead(ctx context.Context, sessionID string) (session.Bundle,
 	const doing = "read the newest bundle"
 	row, err := db.q.BundleGetHead(ctx, db.pool, sessionID)
 	if isNoRows(err) {
-		return session.Bundle{}, session.Faultf(session.CodeNoBundle, "session %s has no bundle", sessionID)
+		return session.Bundle{}, failure.Errorf(failure.NoBundle, "session %s has no bundle", sessionID)
 	}
 	if err != nil {
 		return session.Bundle{}, fault(doing, err)
@@ -133,7 +134,7 @@ func (db *DB) BundleProve(ctx context.Context, bundleID string) error {
 	return db.inTx(ctx, "prove a bundle", pgx.TxOptions{}, func(tx pgx.Tx) error {
 		sessionID, err := db.q.BundleProve(ctx, tx, bundleID)
 		if isNoRows(err) {
-			return session.Faultf(session.CodeNoBundle, "there is no bundle %s", bundleID)
+			return failure.Errorf(failure.NoBundle, "there is no bundle %s", bundleID)
 		}
 		if err != nil {
 			return err

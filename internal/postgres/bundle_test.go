@@ -6,6 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/overwinter-dev/overwinter/internal/failure"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
@@ -35,7 +36,7 @@ func TestABundleBecomesTheHead(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	_, err := b.BundleHead(b.ctx, b.id)
-	requireCode(t, session.CodeNoBundle, err)
+	requireCode(t, failure.NoBundle, err)
 	b.reserve(t, 1)
 	first := b.commit(t, "im-a")
 	head, err := b.BundleHead(b.ctx, b.id)
@@ -51,19 +52,19 @@ func TestABundleBecomesTheHead(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, &session.BundleRef{ID: second.ID, SnapshotID: "im-b"}, loaded.Head)
 	require.NoError(t, b.BundleProve(b.ctx, second.ID))
-	requireCode(t, session.CodeNoBundle, b.BundleProve(b.ctx, "bun_nobody"))
+	requireCode(t, failure.NoBundle, b.BundleProve(b.ctx, "bun_nobody"))
 
 	late := first
 	late.ID = session.NewID(session.BundlePrefix)
 	b.reserve(t, 2)
-	requireCode(t, session.CodeIllegalState, b.BundleCommit(b.ctx, late))
+	requireCode(t, failure.IllegalState, b.BundleCommit(b.ctx, late))
 	late.Generation, late.SnapshotID = 2, "im-unheard-of"
-	requireCode(t, session.CodeIllegalState, b.BundleCommit(b.ctx, late))
+	requireCode(t, failure.IllegalState, b.BundleCommit(b.ctx, late))
 	late.SnapshotID = ""
 	require.NoError(t, b.BundleCommit(b.ctx, late), "transcripts alone can be a bundle")
 	stolen := late
 	stolen.SessionID = b.session(t)
-	requireCode(t, session.CodeIllegalState, b.BundleCommit(b.ctx, stolen))
+	requireCode(t, failure.IllegalState, b.BundleCommit(b.ctx, stolen))
 }
 
 func TestASnapshotIsKeptWhileABundleNeedsIt(t *testing.T) {
@@ -88,7 +89,7 @@ func TestASnapshotIsKeptWhileABundleNeedsIt(t *testing.T) {
 	require.NoError(t, b.BundleProve(b.ctx, rescue.ID))
 	require.Equal(t, []string{"im-b"}, b.condemned(t), "the older bundle of it does not count against it")
 	rescue.ID, rescue.SnapshotID = session.NewID(session.BundlePrefix), "im-b"
-	requireCode(t, session.CodeIllegalState, b.BundleCommit(b.ctx, rescue))
+	requireCode(t, failure.IllegalState, b.BundleCommit(b.ctx, rescue))
 
 	b.transit(t, session.EventStop, "")
 	require.ElementsMatch(t, []string{"im-b", "im-c"}, b.condemned(t))

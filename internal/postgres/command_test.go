@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/overwinter-dev/overwinter/internal/event"
+	"github.com/overwinter-dev/overwinter/internal/failure"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
@@ -102,7 +103,7 @@ func TestASupersededCommandIsNotCarriedOut(t *testing.T) {
 	require.Equal(t, []string{"hibernate superseded wake", "wake applied "}, b.told(t, before))
 	step := b.next(t, session.EventHibernate, session.ReasonRequested)
 	step.Command = hibernate.Command.ID
-	requireCode(t, session.CodeIllegalState, b.TransitionRecord(b.ctx, step))
+	requireCode(t, failure.IllegalState, b.TransitionRecord(b.ctx, step))
 	require.Empty(t, b.look(t).Commands)
 	require.Nil(t, b.command(t, session.CommandWake).Command, "there is nothing to do any more")
 }
@@ -119,7 +120,7 @@ func TestStopEndsEveryOtherCommand(t *testing.T) {
 	require.False(t, b.command(t, session.CommandStop).Notify, "the relay sends it again")
 	require.Equal(t, []string{"sync superseded stop", "hibernate superseded stop", "stop pending "}, b.told(t, before))
 	_, err := b.CommandSubmit(b.ctx, session.Command{SessionID: b.id, Kind: session.CommandHibernate})
-	requireCode(t, session.CodeIllegalState, err)
+	requireCode(t, failure.IllegalState, err)
 
 	b.transit(t, session.EventStop, session.ReasonRequested)
 	require.Contains(t, b.told(t, before), "stop applied ")
@@ -127,9 +128,9 @@ func TestStopEndsEveryOtherCommand(t *testing.T) {
 	require.Equal(t, event.TypeStatus, types[len(types)-1], "nothing follows the last status")
 	require.Nil(t, b.command(t, session.CommandStop).Command)
 	_, err = b.CommandSubmit(b.ctx, session.Command{SessionID: b.id, Kind: session.CommandWake})
-	requireCode(t, session.CodeTerminated, err)
+	requireCode(t, failure.Terminated, err)
 	_, err = b.CommandSubmit(b.ctx, session.Command{SessionID: "ses_nobody", Kind: session.CommandStop})
-	requireCode(t, session.CodeNoSession, err)
+	requireCode(t, failure.NoSession, err)
 }
 
 // The workflow task that recorded the transition was lost, and the next one decided to serve a prompt.
@@ -143,12 +144,12 @@ func TestAPromptIsClaimedInARunningSessionOnly(t *testing.T) {
 		return err
 	}
 	b.command(t, session.CommandSync)
-	requireCode(t, session.CodeIllegalState, claim())
+	requireCode(t, failure.IllegalState, claim())
 	look := b.look(t)
 	require.NoError(t, b.CommandEnd(b.ctx, b.id, look.Commands[0].ID, session.CommandApplied, ""))
 	require.NoError(t, b.CommandEnd(b.ctx, b.id, look.Commands[0].ID, session.CommandRefused, "late"), "the first end counts")
 	b.transit(t, session.EventHibernate, session.ReasonIdle)
-	requireCode(t, session.CodeIllegalState, claim())
+	requireCode(t, failure.IllegalState, claim())
 	p, err := b.PromptGet(b.ctx, b.id, prompt)
 	require.NoError(t, err)
 	require.Equal(t, session.PromptQueued, p.Status)
@@ -161,7 +162,7 @@ func TestASessionDoesNotHibernateInATurn(t *testing.T) {
 	b.running(t)
 	runID := b.begin(t, b.submit(t, "1"))
 	step := b.next(t, session.EventHibernate, session.ReasonRequested)
-	requireCode(t, session.CodeIllegalState, b.TransitionRecord(b.ctx, step))
+	requireCode(t, failure.IllegalState, b.TransitionRecord(b.ctx, step))
 	_, err := b.RunEnd(b.ctx, session.RunEnding{RunID: runID, Outcome: session.OutcomeCompleted})
 	require.NoError(t, err)
 	require.NoError(t, b.TransitionRecord(b.ctx, step))
@@ -186,7 +187,7 @@ func TestAnAbortNeverHitsTheNextPrompt(t *testing.T) {
 	late := b.command(t, session.CommandAbort, func(c *session.Command) { c.RunID = run1 })
 	require.Nil(t, late.Command, "that run is over")
 	_, err = b.CommandSubmit(b.ctx, session.Command{SessionID: b.id, Kind: session.CommandAbort, RunID: session.NewID(session.RunPrefix)})
-	requireCode(t, session.CodeNoRun, err)
+	requireCode(t, failure.NoRun, err)
 	before = b.position(t)
 	require.Equal(t, run2, b.command(t, session.CommandAbort, func(c *session.Command) { c.RunID = run2 }).Command.RunID)
 	_, err = b.RunEnd(b.ctx, session.RunEnding{RunID: run2, Outcome: session.OutcomeCancelled, Reason: session.ReasonAborted})
@@ -230,10 +231,10 @@ func TestTheNewestRevertCounts(t *testing.T) {
 	require.Equal(t, prompts[0], newest.Command.PromptID)
 	require.Equal(t, []string{"revert pending ", "revert superseded revert", "revert pending "}, b.told(t, before))
 	_, err := b.CommandSubmit(b.ctx, session.Command{SessionID: b.id, Kind: session.CommandRevert, PromptID: "nothing"})
-	requireCode(t, session.CodeNoPrompt, err)
+	requireCode(t, failure.NoPrompt, err)
 	queued := b.submit(t, "queued")
 	_, err = b.CommandSubmit(b.ctx, session.Command{SessionID: b.id, Kind: session.CommandRevert, PromptID: queued})
-	requireCode(t, session.CodeIllegalState, err)
+	requireCode(t, failure.IllegalState, err)
 }
 
 // A session that moves to a new sandbox wakes again although its workflow was lost while it hibernated.

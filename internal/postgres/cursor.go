@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"time"
 
+	"github.com/overwinter-dev/overwinter/internal/failure"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
@@ -58,9 +59,9 @@ func cursorDecode(cursor string, into any) error {
 		err = json.Unmarshal(data, into)
 	}
 	if err != nil {
-		return &session.Fault{
-			Code: session.CodeInvalid, Message: "the cursor is not one that was returned with a page",
-			Fields: []session.FieldFault{{Field: "cursor", Message: "must be a nextCursor of the same list"}}, Err: err,
+		return &failure.Error{
+			Code: failure.Invalid, Message: "the cursor is not one that was returned with a page",
+			Fields: []failure.Field{{Field: "cursor", Message: "must be a nextCursor of the same list"}}, Err: err,
 		}
 	}
 	return nil

@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/overwinter-dev/overwinter/internal/failure"
 	"github.com/overwinter-dev/overwinter/internal/postgres/postgrestest"
 	"github.com/overwinter-dev/overwinter/internal/secret"
 	"github.com/overwinter-dev/overwinter/internal/session"
@@ -19,7 +20,7 @@ func TestADatabaseOfAnEarlierReleaseIsMigratedAndUsed(t *testing.T) {
 	t.Parallel()
 	url := postgrestest.FileURL(t, "testdata/schema6.sql")
 	b := &bundle{DB: postgrestest.Open(t, url), url: url, ctx: t.Context()}
-	requireCode(t, session.CodeIllegalState, b.SchemaCheck(b.ctx))
+	requireCode(t, failure.IllegalState, b.SchemaCheck(b.ctx))
 	require.NoError(t, b.Migrate(b.ctx))
 	require.NoError(t, b.SchemaCheck(b.ctx))
 

@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/overwinter-dev/overwinter/internal/eventlog"
+	"github.com/overwinter-dev/overwinter/internal/failure"
 	"github.com/overwinter-dev/overwinter/internal/postgres"
 	"github.com/overwinter-dev/overwinter/internal/postgres/postgrestest"
 	"github.com/overwinter-dev/overwinter/internal/session"
@@ -44,7 +45,7 @@ func TestAFrameIsWrittenOnceByProcessesThatRepeatIt(t *testing.T) {
 				}
 				verdicts, err := db.EventsAppend(b.ctx, []eventlog.Append{a, a})
 				switch {
-				case session.CodeOf(err) == session.CodeUnavailable:
+				case failure.CodeOf(err) == failure.Unavailable:
 					continue // the answer is lost; so may be the commit
 				case err != nil:
 					return err
@@ -119,7 +120,7 @@ func TestEventsWithoutAPlaceOfTheirOwnAreRefused(t *testing.T) {
 		"no frame":         {draft("error", -1, 0, `{}`)},
 	} {
 		err := b.appendOne(t, eventlog.Append{SessionID: b.id, RunID: run, Generation: 1, Token: "t1", LastFrame: 2, Events: events})
-		requireCode(t, session.CodeInvalid, err)
+		requireCode(t, failure.Invalid, err)
 		require.Equal(t, before, b.position(t), name)
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/overwinter-dev/overwinter/internal/eventlog"
+	"github.com/overwinter-dev/overwinter/internal/failure"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
@@ -60,7 +61,7 @@ func TestEventsOfManySessionsAreReadInOneStatement(t *testing.T) {
 	for i, want := range []string{"", "15-20 of 1-20", "20-20 of 1-20", "12-15 of 1-20", "", "12-14 of 1-20", "12-13 of 1-20", "5-20 of 6-20", ""} {
 		bounds, err := pages[i].Found()
 		if want == "" {
-			require.Equal(t, session.CodeNoSession, session.CodeOf(err), i)
+			require.Equal(t, failure.NoSession, failure.CodeOf(err), i)
 			continue
 		}
 		require.NoError(t, err)

@@ -9,40 +9,40 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
-	"github.com/overwinter-dev/overwinter/internal/session"
+	"github.com/overwinter-dev/overwinter/internal/failure"
 )
 
 // violations are the constraints that a call can violate by its arguments, and the faults to
 // return. Any other violation is a bug and internal.
-var violations = map[string]session.Fault{
-	"sessions_pkey":            {Code: session.CodeIllegalState, Message: "the session exists already"},
-	"sessions_idle_timeout":    {Code: session.CodeInvalid, Message: "the idle timeout must be positive"},
-	"prompts_pkey":             {Code: session.CodePromptExists, Message: "the session has a prompt with this id"},
-	"prompts_mode":             {Code: session.CodeInvalid, Message: "the mode of the prompt is not known"},
-	"prompts_on_unknown":       {Code: session.CodeInvalid, Message: "the onUnknown policy of the prompt is not known"},
-	"runs_pkey":                {Code: session.CodeIllegalState, Message: "the run id belongs to another session"},
-	"runs_one_open":            {Code: session.CodeIllegalState, Message: "the session has a run that is not over"},
-	"runs_outcome":             {Code: session.CodeInvalid, Message: "the outcome is not known"},
-	"profiles_name":            {Code: session.CodeIllegalState, Message: "another profile has this name"},
-	"bundles_pkey":             {Code: session.CodeIllegalState, Message: "the bundle id belongs to another session"},
-	"sandboxes_generation":     {Code: session.CodeInvalid, Message: "a generation is at least 1"},
-	"sandboxes_status":         {Code: session.CodeInvalid, Message: "the status of the sandbox is not known"},
-	"snapshots_session":        {Code: session.CodeNoSession, Message: "there is no such session"},
-	"sandboxes_ended":          {Code: session.CodeInvalid, Message: "a sandbox is ended with a reason, not with a status"},
-	"session_transitions_to":   {Code: session.CodeInvalid, Message: "the state that the transition leads to is not known"},
-	"session_transitions_no":   {Code: session.CodeInvalid, Message: "transitions are numbered from 1"},
-	"prompts_session":          {Code: session.CodeNoSession, Message: "there is no such session"},
-	"idempotency_keys_pkey":    {Code: session.CodeIdempotency, Message: "the idempotency key was used for another request"},
-	"idempotency_keys_session": {Code: session.CodeNoSession, Message: "there is no such session"},
+var violations = map[string]failure.Error{
+	"sessions_pkey":            {Code: failure.IllegalState, Message: "the session exists already"},
+	"sessions_idle_timeout":    {Code: failure.Invalid, Message: "the idle timeout must be positive"},
+	"prompts_pkey":             {Code: failure.PromptExists, Message: "the session has a prompt with this id"},
+	"prompts_mode":             {Code: failure.Invalid, Message: "the mode of the prompt is not known"},
+	"prompts_on_unknown":       {Code: failure.Invalid, Message: "the onUnknown policy of the prompt is not known"},
+	"runs_pkey":                {Code: failure.IllegalState, Message: "the run id belongs to another session"},
+	"runs_one_open":            {Code: failure.IllegalState, Message: "the session has a run that is not over"},
+	"runs_outcome":             {Code: failure.Invalid, Message: "the outcome is not known"},
+	"profiles_name":            {Code: failure.IllegalState, Message: "another profile has this name"},
+	"bundles_pkey":             {Code: failure.IllegalState, Message: "the bundle id belongs to another session"},
+	"sandboxes_generation":     {Code: failure.Invalid, Message: "a generation is at least 1"},
+	"sandboxes_status":         {Code: failure.Invalid, Message: "the status of the sandbox is not known"},
+	"snapshots_session":        {Code: failure.NoSession, Message: "there is no such session"},
+	"sandboxes_ended":          {Code: failure.Invalid, Message: "a sandbox is ended with a reason, not with a status"},
+	"session_transitions_to":   {Code: failure.Invalid, Message: "the state that the transition leads to is not known"},
+	"session_transitions_no":   {Code: failure.Invalid, Message: "transitions are numbered from 1"},
+	"prompts_session":          {Code: failure.NoSession, Message: "there is no such session"},
+	"idempotency_keys_pkey":    {Code: failure.Idempotency, Message: "the idempotency key was used for another request"},
+	"idempotency_keys_session": {Code: failure.NoSession, Message: "there is no such session"},
 }
 
-// fault turns an error of the driver into a session.Fault. doing says in a few words what was
+// fault turns an error of the driver into a failure.Error. doing says in a few words what was
 // tried. A fault passes unchanged, and so does nil.
 func fault(doing string, err error) error {
 	if err == nil {
 		return nil
 	}
-	if f, ok := errors.AsType[*session.Fault](err); ok {
+	if f, ok := errors.AsType[*failure.Error](err); ok {
 		return f
 	}
 	if pgErr, ok := errors.AsType[*pgconn.PgError](err); ok {
@@ -52,19 +52,19 @@ func fault(doing string, err error) error {
 		}
 		switch {
 		case pgErr.Code == "22021", pgErr.Code == "22P05", pgErr.Code == "22P02": // NUL or bad UTF-8 in a text, bad JSON
-			return &session.Fault{Code: session.CodeInvalid, Message: "a text holds characters that cannot be stored", Err: cause{doing, err}}
+			return &failure.Error{Code: failure.Invalid, Message: "a text holds characters that cannot be stored", Err: cause{doing, err}}
 		case strings.HasPrefix(pgErr.Code, "54"): // an index entry that is too long, JSON nested too deep
-			return &session.Fault{Code: session.CodeInvalid, Message: "a value is beyond a limit of the database", Err: cause{doing, err}}
+			return &failure.Error{Code: failure.Invalid, Message: "a value is beyond a limit of the database", Err: cause{doing, err}}
 		case isTransient(pgErr.Code):
-			return &session.Fault{Code: session.CodeUnavailable, Message: "the database is not available", Err: cause{doing, err}}
+			return &failure.Error{Code: failure.Unavailable, Message: "the database is not available", Err: cause{doing, err}}
 		}
-		return &session.Fault{Code: session.CodeInternal, Message: "the database refused", Err: cause{doing, err}}
+		return &failure.Error{Code: failure.Internal, Message: "the database refused", Err: cause{doing, err}}
 	}
 	if isNoRows(err) {
-		return &session.Fault{Code: session.CodeInternal, Message: "a row is missing", Err: cause{doing, err}}
+		return &failure.Error{Code: failure.Internal, Message: "a row is missing", Err: cause{doing, err}}
 	}
 	// No answer at all: the connection failed, or the caller gave up.
-	return &session.Fault{Code: session.CodeUnavailable, Message: "the database is not available", Err: cause{doing, err}}
+	return &failure.Error{Code: failure.Unavailable, Message: "the database is not available", Err: cause{doing, err}}
 }
 
 // isTransient reports whether the same call may succeed later: connection
@@ -100,26 +100,26 @@ func (c cause) Is(target error) bool {
 	return (target == context.Canceled || target == context.DeadlineExceeded) && errors.Is(c.err, target)
 }
 
-func noSession(id string) *session.Fault {
-	return session.Faultf(session.CodeNoSession, "there is no session %s", id)
+func noSession(id string) *failure.Error {
+	return failure.Errorf(failure.NoSession, "there is no session %s", id)
 }
 
-func noPrompt(id string) *session.Fault {
-	return session.Faultf(session.CodeNoPrompt, "there is no prompt %s in this session", id)
+func noPrompt(id string) *failure.Error {
+	return failure.Errorf(failure.NoPrompt, "there is no prompt %s in this session", id)
 }
 
-func noProfile(id string) *session.Fault {
-	return session.Faultf(session.CodeNoProfile, "there is no profile %s", id)
+func noProfile(id string) *failure.Error {
+	return failure.Errorf(failure.NoProfile, "there is no profile %s", id)
 }
 
-func noQuestion(id string) *session.Fault {
-	return session.Faultf(session.CodeNoQuestion, "there is no question %s in this session", id)
+func noQuestion(id string) *failure.Error {
+	return failure.Errorf(failure.NoQuestion, "there is no question %s in this session", id)
 }
 
-func noRun(id string) *session.Fault {
-	return session.Faultf(session.CodeNoRun, "there is no run %s", id)
+func noRun(id string) *failure.Error {
+	return failure.Errorf(failure.NoRun, "there is no run %s", id)
 }
 
-func illegal(format string, args ...any) *session.Fault {
-	return session.Faultf(session.CodeIllegalState, format, args...)
+func illegal(format string, args ...any) *failure.Error {
+	return failure.Errorf(failure.IllegalState, format, args...)
 }

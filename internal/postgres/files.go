@@ -15,6 +15,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/conversation"
 	"github.com/overwinter-dev/overwinter/internal/event"
 	"github.com/overwinter-dev/overwinter/internal/eventlog"
+	"github.com/overwinter-dev/overwinter/internal/failure"
 	"github.com/overwinter-dev/overwinter/internal/postgres/dbsqlc"
 	"github.com/overwinter-dev/overwinter/internal/resource"
 	"github.com/overwinter-dev/overwinter/internal/session"
@@ -354,13 +355,13 @@ func (db *DB) FileGet(ctx context.Context, sessionID, name string) (session.File
 		if _, err := db.SessionGet(ctx, sessionID); err != nil {
 			return session.FileContent{}, err
 		}
-		return session.FileContent{}, session.Faultf(session.CodeNoFile, "there is no such file in the workspace")
+		return session.FileContent{}, failure.Errorf(failure.NoFile, "there is no such file in the workspace")
 	}
 	if err != nil {
 		return session.FileContent{}, fault(doing, err)
 	}
 	if row.DeletedAt != nil {
-		return session.FileContent{}, session.Faultf(session.CodeNoFile, "the file is gone since %s", resource.Time(*row.DeletedAt))
+		return session.FileContent{}, failure.Errorf(failure.NoFile, "the file is gone since %s", resource.Time(*row.DeletedAt))
 	}
 	f := session.FileContent{FileInfo: session.FileInfo{
 		Path: row.Path, Size: row.Size, SHA256: row.Sha256, Mode: uint32(row.Mode),
@@ -370,7 +371,7 @@ func (db *DB) FileGet(ctx context.Context, sessionID, name string) (session.File
 		return f, nil
 	}
 	if f.Data, err = db.unzip.DecodeAll(row.Content, []byte{}); err != nil {
-		return f, fault(doing, session.Faultf(session.CodeInternal, "content of %s: %v", row.Path, err))
+		return f, fault(doing, failure.Errorf(failure.Internal, "content of %s: %v", row.Path, err))
 	}
 	return f, nil
 }
@@ -391,10 +392,10 @@ func (db *DB) DiffGet(ctx context.Context, sessionID string) (*session.Workspace
 	}
 	var d session.WorkspaceDiff
 	if err := json.Unmarshal([]byte(row.Diff), &d); err != nil {
-		return nil, fault(doing, session.Faultf(session.CodeInternal, "diff of %s: %v", sessionID, err))
+		return nil, fault(doing, failure.Errorf(failure.Internal, "diff of %s: %v", sessionID, err))
 	}
 	if d.Patch, err = db.unzip.DecodeAll(row.Patch, []byte{}); err != nil {
-		return nil, fault(doing, session.Faultf(session.CodeInternal, "patch of %s: %v", sessionID, err))
+		return nil, fault(doing, failure.Errorf(failure.Internal, "patch of %s: %v", sessionID, err))
 	}
 	return &d, nil
 }

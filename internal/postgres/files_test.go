@@ -11,6 +11,7 @@ import (
 
 	"github.com/overwinter-dev/overwinter/internal/conversation"
 	"github.com/overwinter-dev/overwinter/internal/eventlog"
+	"github.com/overwinter-dev/overwinter/internal/failure"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
@@ -94,7 +95,7 @@ func TestFilesAreStoredAndToldOnce(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, session.UnsavedTooLarge, f.Unsaved)
 	_, err = b.FileGet(b.ctx, b.id, "A")
-	require.Equal(t, session.CodeNoFile, session.CodeOf(err))
+	require.Equal(t, failure.NoFile, failure.CodeOf(err))
 
 	// The store knows what is new: what was reported and lost comes as modified, what came and went
 	// between two batches not at all.
@@ -105,7 +106,7 @@ func TestFilesAreStoredAndToldOnce(t *testing.T) {
 	require.NoError(t, b.FilesAppend(b.ctx, batch))
 	require.Equal(t, append(want, "created new 1", "modified a 4", "deleted initial 0", "deleted new 0", "created new 2"), b.fileEvents(t))
 	_, err = b.FileGet(b.ctx, b.id, "initial")
-	require.Equal(t, session.CodeNoFile, session.CodeOf(err))
+	require.Equal(t, failure.NoFile, failure.CodeOf(err))
 	require.ErrorContains(t, err, "gone since")
 	f, err = b.FileGet(b.ctx, b.id, "new")
 	require.NoError(t, err)
@@ -185,7 +186,7 @@ func TestFilesOfAnOlderAttemptAreNotStored(t *testing.T) {
 	other = batch
 	other.SessionID = b.session(t)
 	other.Generation = 9
-	require.Equal(t, session.CodeNoRun, session.CodeOf(b.FilesAppend(b.ctx, other)))
+	require.Equal(t, failure.NoRun, failure.CodeOf(b.FilesAppend(b.ctx, other)))
 
 	require.NoError(t, b.FilesAppend(b.ctx, batch))
 	_, err := b.RunEnd(b.ctx, session.RunEnding{RunID: batch.RunID, Token: "t1", Outcome: session.OutcomeCompleted})
@@ -282,7 +283,7 @@ func TestADiffIsStoredBesideTheFiles(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, "k1", p.DiffKey)
 	_, err = b.DiffGet(b.ctx, session.NewID(session.SessionPrefix))
-	require.Equal(t, session.CodeNoSession, session.CodeOf(err))
+	require.Equal(t, failure.NoSession, failure.CodeOf(err))
 }
 
 func TestFilesAreListedInPages(t *testing.T) {
@@ -307,7 +308,7 @@ func TestFilesAreListedInPages(t *testing.T) {
 	require.Equal(t, []string{"B", "a/%", "a/x", "a_", "b", "ä"}, all, "by their bytes")
 	require.Equal(t, []string{"a/%"}, b.paths(t, "a/%"), "a prefix is no pattern")
 	_, _, err := b.FileList(b.ctx, b.id, "", 2, "nonsense!")
-	require.Equal(t, session.CodeInvalid, session.CodeOf(err))
+	require.Equal(t, failure.Invalid, failure.CodeOf(err))
 	_, _, err = b.FileList(b.ctx, session.NewID(session.SessionPrefix), "", 2, "")
-	require.Equal(t, session.CodeNoSession, session.CodeOf(err))
+	require.Equal(t, failure.NoSession, failure.CodeOf(err))
 }

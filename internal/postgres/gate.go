@@ -4,7 +4,7 @@ import (
 	"context"
 	"sync"
 
-	"github.com/overwinter-dev/overwinter/internal/session"
+	"github.com/overwinter-dev/overwinter/internal/failure"
 )
 
 // maxWaiters bounds the calls of this process that wait for one session.
@@ -37,7 +37,7 @@ func (g *gates) enter(ctx context.Context, sessionID string) (leave func(), err 
 	}
 	if at.calls > maxWaiters {
 		g.mu.Unlock()
-		return nil, session.Faultf(session.CodeUnavailable, "%d requests are waiting for session %s; try again later", maxWaiters, sessionID)
+		return nil, failure.Errorf(failure.Unavailable, "%d requests are waiting for session %s; try again later", maxWaiters, sessionID)
 	}
 	at.calls++
 	g.mu.Unlock()
@@ -60,7 +60,7 @@ func (g *gates) left(sessionID string, at *gate) {
 
 // busy is the fault of a session that another transaction holds for too long.
 func busy(sessionID string, cause error) error {
-	return &session.Fault{
-		Code: session.CodeUnavailable, Message: "session " + sessionID + " is locked by another transaction; try again later", Err: cause,
+	return &failure.Error{
+		Code: failure.Unavailable, Message: "session " + sessionID + " is locked by another transaction; try again later", Err: cause,
 	}
 }

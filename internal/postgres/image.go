@@ -6,6 +6,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/overwinter-dev/overwinter/internal/failure"
 	"github.com/overwinter-dev/overwinter/internal/postgres/dbsqlc"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
@@ -54,7 +55,7 @@ func (db *DB) SnapshotMade(ctx context.Context, intent session.ImageIntent, snap
 		})
 	}
 	err := record()
-	if session.CodeOf(err) == session.CodeNoSession { // its row was deleted within the statement
+	if failure.CodeOf(err) == failure.NoSession { // its row was deleted within the statement
 		err = record()
 	}
 	return err
@@ -67,7 +68,7 @@ func (db *DB) snapshotMade(ctx context.Context, tx dbsqlc.DBTX, intent session.I
 		return err
 	}
 	if !usable {
-		return session.Faultf(session.CodeUnavailable, "snapshot %s is being deleted because it was recorded too late", snapshotID)
+		return failure.Errorf(failure.Unavailable, "snapshot %s is being deleted because it was recorded too late", snapshotID)
 	}
 	if intent.ID == "" {
 		return nil
@@ -108,7 +109,7 @@ func (db *DB) SnapshotReplace(ctx context.Context, intent session.ImageIntent, o
 		}
 		return s.q.SnapshotReplaced(ctx, s, oldID)
 	})
-	if session.CodeOf(err) == session.CodeNoSession {
+	if failure.CodeOf(err) == failure.NoSession {
 		return db.SnapshotMade(ctx, intent, newID)
 	}
 	return err

@@ -7,6 +7,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 
+	"github.com/overwinter-dev/overwinter/internal/failure"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
@@ -115,8 +116,8 @@ func TestOnlyListedImagesThatNothingKnowsOfAreStray(t *testing.T) {
 	stray(2)
 	stray(0)
 	require.ElementsMatch(t, []string{"im-stray", "im-foreign"}, b.condemned(t), "the sandbox of im-exit is not ended: its session may want it")
-	requireCode(t, session.CodeUnavailable, b.SnapshotRecord(b.ctx, b.id, 1, "im-stray"))
-	requireCode(t, session.CodeIllegalState, b.BundleCommit(b.ctx, session.Bundle{
+	requireCode(t, failure.Unavailable, b.SnapshotRecord(b.ctx, b.id, 1, "im-stray"))
+	requireCode(t, failure.IllegalState, b.BundleCommit(b.ctx, session.Bundle{
 		ID: session.NewID(session.BundlePrefix), SessionID: b.id, Generation: 1, SnapshotID: "im-stray",
 	}))
 	require.NoError(t, b.SandboxEnd(b.ctx, b.id, 1, "lost"))

@@ -15,6 +15,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
+	"github.com/overwinter-dev/overwinter/internal/failure"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
@@ -122,7 +123,7 @@ func newListing(f session.ListFilter) (*listing, error) {
 	}
 	l.words = strings.Fields(text(f.Query))
 	if len(l.words) > session.MaxListWords || len(l.labels) > session.MaxListMetadata {
-		return nil, session.Faultf(session.CodeInvalid, "a list has too many filters")
+		return nil, failure.Errorf(failure.Invalid, "a list has too many filters")
 	}
 	if len(l.words) == 1 {
 		l.idPrefix, l.idOnly = idPrefix(l.words[0])
@@ -133,7 +134,7 @@ func newListing(f session.ListFilter) (*listing, error) {
 	var c sessionCursor
 	err := cursorDecode(f.Cursor, &c)
 	if err == nil && cmp.Or(c.Sort, session.SortNewest) != l.filter.Sort {
-		err = session.Faultf(session.CodeInvalid, "the cursor is one of a list in another order")
+		err = failure.Errorf(failure.Invalid, "the cursor is one of a list in another order")
 	}
 	l.after = &listKey{ID: c.ID, At: c.At}
 	return l, err

@@ -12,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 
+	"github.com/overwinter-dev/overwinter/internal/failure"
 	"github.com/overwinter-dev/overwinter/internal/postgres/postgrestest"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
@@ -239,7 +240,7 @@ func TestACursorIsForOneOrder(t *testing.T) {
 			if other == sort {
 				require.NoError(t, err)
 			} else {
-				requireCode(t, session.CodeInvalid, err)
+				requireCode(t, failure.Invalid, err)
 			}
 		}
 	}

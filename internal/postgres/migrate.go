@@ -17,7 +17,7 @@ import (
 	"github.com/jackc/pgx/v5/stdlib"
 	"github.com/pressly/goose/v3"
 
-	"github.com/overwinter-dev/overwinter/internal/session"
+	"github.com/overwinter-dev/overwinter/internal/failure"
 )
 
 //go:embed migrations/*.sql
@@ -64,7 +64,7 @@ func (db *DB) Migrate(ctx context.Context) error {
 			return err
 		}
 		if version < minServerVersion {
-			return session.Faultf(session.CodeUnavailable, "Postgres 15 or newer is needed, the server is version %d", version/10000)
+			return failure.Errorf(failure.Unavailable, "Postgres 15 or newer is needed, the server is version %d", version/10000)
 		}
 		if err := db.lockMigrations(ctx, lock); err != nil {
 			return err

@@ -14,6 +14,7 @@ import (
 	"github.com/klauspost/compress/zstd"
 	"golang.org/x/sync/semaphore"
 
+	"github.com/overwinter-dev/overwinter/internal/failure"
 	"github.com/overwinter-dev/overwinter/internal/postgres/dbsqlc"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
@@ -90,7 +91,7 @@ func (o Options) withDefaults(url string) (Options, error) {
 }
 
 // DB is everything that is stored, on a pool of connections. It is safe for
-// concurrent use. Its methods return *session.Fault and no error of the driver:
+// concurrent use. Its methods return *failure.Error and no error of the driver:
 // not found, illegal_state and the like where the rows say no, unavailable where
 // Postgres cannot be reached or asks to try again, internal for the rest.
 type DB struct {
@@ -119,7 +120,7 @@ func Open(ctx context.Context, url string, o Options) (*DB, error) {
 	}
 	if err != nil {
 		// The driver's text repeats the address, and with it the password.
-		return nil, session.Faultf(session.CodeInvalid, "the database URL cannot be read")
+		return nil, failure.Errorf(failure.Invalid, "the database URL cannot be read")
 	}
 	if o.MaxConns != 0 {
 		config.MaxConns = o.MaxConns
@@ -188,7 +189,7 @@ func (o Options) serverParams(params map[string]string) (lock time.Duration, err
 	setDefault(params, "client_connection_check_interval", milliseconds(o.UnansweredTimeout/2))
 	lock, err = postgresDuration(params["lock_timeout"])
 	if err != nil {
-		return 0, session.Faultf(session.CodeInvalid, "the lock_timeout of the database URL cannot be read")
+		return 0, failure.Errorf(failure.Invalid, "the lock_timeout of the database URL cannot be read")
 	}
 	return lock, nil
 }

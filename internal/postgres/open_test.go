@@ -8,10 +8,10 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/overwinter-dev/overwinter/internal/failure"
 	"github.com/overwinter-dev/overwinter/internal/leaktest"
 	"github.com/overwinter-dev/overwinter/internal/postgres"
 	"github.com/overwinter-dev/overwinter/internal/postgres/postgrestest"
-	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
 func TestMain(m *testing.M) { leaktest.Main(m) }
@@ -78,17 +78,17 @@ func TestAPostgresThatIsAwayIsUnavailable(t *testing.T) {
 	require.NoError(t, err)
 	defer db.Close()
 	err = db.Ping(t.Context())
-	requireCode(t, session.CodeUnavailable, err)
+	requireCode(t, failure.Unavailable, err)
 	require.NotContains(t, err.Error(), "secret")
 	_, err = db.SessionGet(t.Context(), "ses_1")
-	requireCode(t, session.CodeUnavailable, err)
+	requireCode(t, failure.Unavailable, err)
 	_, err = db.EventsAppend(t.Context(), nil)
-	requireCode(t, session.CodeUnavailable, err)
-	requireCode(t, session.CodeUnavailable, db.EventsListen(t.Context(), func() {}, func([]string) {}))
-	requireCode(t, session.CodeUnavailable, db.Migrate(t.Context()))
+	requireCode(t, failure.Unavailable, err)
+	requireCode(t, failure.Unavailable, db.EventsListen(t.Context(), func() {}, func([]string) {}))
+	requireCode(t, failure.Unavailable, db.Migrate(t.Context()))
 
 	_, err = postgres.Open(t.Context(), "postgres://u:secret@%zz/d", postgres.Options{})
-	requireCode(t, session.CodeInvalid, err)
+	requireCode(t, failure.Invalid, err)
 	require.NotContains(t, err.Error(), "secret")
 }
 
@@ -99,7 +99,7 @@ func TestACallerThatGivesUpSeesItsOwnReason(t *testing.T) {
 	cancel()
 	_, err := b.SessionGet(ctx, b.id)
 	require.ErrorIs(t, err, context.Canceled)
-	requireCode(t, session.CodeUnavailable, err)
+	requireCode(t, failure.Unavailable, err)
 }
 
 func TestAClosedPoolIsUnavailable(t *testing.T) {
@@ -108,5 +108,5 @@ func TestAClosedPoolIsUnavailable(t *testing.T) {
 	require.NoError(t, db.Ping(t.Context()))
 	db.Close()
 	db.Close()
-	requireCode(t, session.CodeUnavailable, db.Ping(t.Context()))
+	requireCode(t, failure.Unavailable, db.Ping(t.Context()))
 }

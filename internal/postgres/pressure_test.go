@@ -17,6 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/overwinter-dev/overwinter/internal/eventlog"
+	"github.com/overwinter-dev/overwinter/internal/failure"
 	"github.com/overwinter-dev/overwinter/internal/postgres"
 	"github.com/overwinter-dev/overwinter/internal/postgres/postgrestest"
 	"github.com/overwinter-dev/overwinter/internal/session"
@@ -140,13 +141,13 @@ func TestALockedSessionIsGivenUpInTime(t *testing.T) {
 	db := b.open(t, postgres.Options{LockTimeout: 50 * time.Millisecond, CallTimeout: patience, StatementTimeout: patience})
 	release := b.lock(t, b.id)
 	_, _, _, err := db.PromptSubmit(t.Context(), prompt(b.id))
-	requireCode(t, session.CodeUnavailable, err)
+	requireCode(t, failure.Unavailable, err)
 	require.ErrorContains(t, err, b.id, "the session is named")
 	release()
 	_, _, _, err = db.PromptSubmit(t.Context(), prompt(b.id))
 	require.NoError(t, err)
 	_, _, _, err = db.PromptSubmit(t.Context(), prompt("ses_none"))
-	requireCode(t, session.CodeNoSession, err)
+	requireCode(t, failure.NoSession, err)
 }
 
 func TestOnlySoManyCallsWaitForOneSession(t *testing.T) {
@@ -169,7 +170,7 @@ func TestOnlySoManyCallsWaitForOneSession(t *testing.T) {
 	refused := 0
 	for range callers - 128 { // the others wait
 		err := <-errs
-		requireCode(t, session.CodeUnavailable, err)
+		requireCode(t, failure.Unavailable, err)
 		require.ErrorContains(t, err, "128 requests are waiting for session "+b.id)
 		refused++
 	}
@@ -293,12 +294,12 @@ func requireBounded(t *testing.T, db *postgres.DB, id string, heal func()) {
 	t.Helper()
 	for name, err := range everyCall(context.Background(), db, id) { // no deadline of the caller's
 		require.Error(t, err, name)
-		require.Equal(t, session.CodeUnavailable, session.CodeOf(err), "%s: %v", name, err)
+		require.Equal(t, failure.Unavailable, failure.CodeOf(err), "%s: %v", name, err)
 	}
 	heal()
 	require.Eventually(t, func() bool {
 		for _, err := range everyCall(context.Background(), db, id) {
-			if session.CodeOf(err) == session.CodeUnavailable {
+			if failure.CodeOf(err) == failure.Unavailable {
 				return false
 			}
 		}
@@ -481,11 +482,11 @@ func TestALockedSessionIsLeftOutOfAnAppend(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, []error{eventlog.ErrBusy, nil, eventlog.ErrBusy, eventlog.ErrBusy}, verdicts)
 	_, err = b.open(t, postgres.Options{CallTimeout: patience}).EventsAppend(ctx, appends[:1])
-	requireCode(t, session.CodeUnavailable, err)
+	requireCode(t, failure.Unavailable, err)
 	release()
 	verdicts, err = b.EventsAppend(ctx, appends)
 	require.NoError(t, err)
 	require.Equal(t, []error{nil, nil, nil}, verdicts[:3])
-	requireCode(t, session.CodeNoSession, verdicts[3])
+	requireCode(t, failure.NoSession, verdicts[3])
 	require.EqualValues(t, 2, b.position(t))
 }

@@ -5,6 +5,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/overwinter-dev/overwinter/internal/failure"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
@@ -16,7 +17,7 @@ func TestAProblemIsInTheLog(t *testing.T) {
 	last := events[len(events)-1]
 	require.Equal(t, "error", last.Type)
 	require.JSONEq(t, `{"code":"sync_failed","message":"the disk� is full"}`, string(last.Data))
-	requireCode(t, session.CodeNoSession, b.ProblemTell(t.Context(), "ses_none", "x", "y"))
+	requireCode(t, failure.NoSession, b.ProblemTell(t.Context(), "ses_none", "x", "y"))
 }
 
 func TestRefusedConnectionsAreInTheLog(t *testing.T) {
@@ -34,7 +35,7 @@ func TestRefusedConnectionsAreInTheLog(t *testing.T) {
 	require.Equal(t, run, events[0].RunID)
 	require.JSONEq(t, `{"host":"rebound.example\ufffd","ip":"127.0.0.1","port":80,"protocol":"tcp","verdict":"refused","count":3}`, string(events[0].Data))
 	require.JSONEq(t, `{"ip":"","port":0,"protocol":"udp","verdict":"refused","count":1}`, string(events[1].Data))
-	requireCode(t, session.CodeNoSession, b.NetworkRecord(t.Context(), "ses_none", run, []session.Refusal{{}}))
+	requireCode(t, failure.NoSession, b.NetworkRecord(t.Context(), "ses_none", run, []session.Refusal{{}}))
 }
 
 func TestARunHasAtMostAHundredNetworkEventsWhateverItsAttempts(t *testing.T) {
@@ -69,5 +70,5 @@ func TestTheProgressOfASetupIsInTheLog(t *testing.T) {
 	last := events[len(events)-1]
 	require.Equal(t, "setup", last.Type)
 	require.JSONEq(t, `{"stage":"clone","status":"started"}`, string(last.Data))
-	requireCode(t, session.CodeNoSession, b.SetupRecord(t.Context(), "ses_none", "clone", "started"))
+	requireCode(t, failure.NoSession, b.SetupRecord(t.Context(), "ses_none", "clone", "started"))
 }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/overwinter-dev/overwinter/internal/failure"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
@@ -18,7 +19,7 @@ func TestAProfileKeepsItsVersions(t *testing.T) {
 	require.NoError(t, err)
 	require.EqualValues(t, 1, first.Version)
 	_, err = b.ProfileCreate(b.ctx, session.Profile{ID: session.NewID(session.ProfilePrefix), Name: "reviewer"})
-	requireCode(t, session.CodeIllegalState, err)
+	requireCode(t, failure.IllegalState, err)
 
 	// Of many who have seen version 1, one makes version 2.
 	var all sync.WaitGroup
@@ -39,7 +40,7 @@ func TestAProfileKeepsItsVersions(t *testing.T) {
 			won++
 			continue
 		}
-		requireCode(t, session.CodeIllegalState, err)
+		requireCode(t, failure.IllegalState, err)
 	}
 	require.Equal(t, 1, won)
 	got, err := b.ProfileGet(b.ctx, "reviewer", 0)
@@ -49,10 +50,10 @@ func TestAProfileKeepsItsVersions(t *testing.T) {
 
 	require.NoError(t, b.ProfileDelete(b.ctx, first.ID))
 	_, err = b.ProfileGet(b.ctx, first.ID, 0)
-	requireCode(t, session.CodeNoProfile, err)
+	requireCode(t, failure.NoProfile, err)
 	_, err = b.ProfileUpdate(b.ctx, first, 0)
-	requireCode(t, session.CodeNoProfile, err)
-	requireCode(t, session.CodeNoProfile, b.ProfileDelete(b.ctx, first.ID))
+	requireCode(t, failure.NoProfile, err)
+	requireCode(t, failure.NoProfile, b.ProfileDelete(b.ctx, first.ID))
 	got, err = b.ProfileGet(b.ctx, first.ID, 1)
 	require.NoError(t, err)
 	require.Equal(t, first.Spec, got.Spec, "its versions stay with those who have them")

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/overwinter-dev/overwinter/internal/event"
+	"github.com/overwinter-dev/overwinter/internal/failure"
 	"github.com/overwinter-dev/overwinter/internal/postgres/dbsqlc"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
@@ -45,7 +46,7 @@ func (db *DB) PromptSubmit(ctx context.Context, p session.Prompt) (stored sessio
 		stored = blocked(promptOf(have), s.row.Status, s.row.StatusReason)
 		want := withDefaults(p)
 		if stored.Content != want.Content || stored.Mode != want.Mode || stored.OnUnknown != want.OnUnknown {
-			return session.Faultf(session.CodePromptExists, "prompt %s was submitted with another body", p.ID)
+			return failure.Errorf(failure.PromptExists, "prompt %s was submitted with another body", p.ID)
 		}
 		position, err = s.q.PromptPosition(ctx, s, &dbsqlc.PromptPositionParams{SessionID: p.SessionID, ID: p.ID})
 		if err != nil {
@@ -63,14 +64,14 @@ func (db *DB) PromptSubmit(ctx context.Context, p session.Prompt) (stored sessio
 
 func (s *sessionTx) promptSubmit(ctx context.Context, p session.Prompt, queue event.QueueData, notify bool) (session.Prompt, error) {
 	if session.State(s.row.Status).Final() {
-		return session.Prompt{}, session.Faultf(session.CodeTerminated, "the session is terminated")
+		return session.Prompt{}, failure.Errorf(failure.Terminated, "the session is terminated")
 	}
 	if session.State(s.row.Status) == session.Error {
-		return session.Prompt{}, session.Faultf(session.CodeInError,
+		return session.Prompt{}, failure.Errorf(failure.InError,
 			"the session is in error: %s; recover it to continue, or stop it", cmp.Or(s.row.StatusReason, "no reason is known"))
 	}
 	if queue.Queued >= session.MaxQueued {
-		return session.Prompt{}, session.Faultf(session.CodeQueueFull, "%d prompts wait already", queue.Queued)
+		return session.Prompt{}, failure.Errorf(failure.QueueFull, "%d prompts wait already", queue.Queued)
 	}
 	return s.promptInsert(ctx, p, queue, notify)
 }

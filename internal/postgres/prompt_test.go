@@ -12,6 +12,7 @@ import (
 
 	"github.com/overwinter-dev/overwinter/internal/event"
 	"github.com/overwinter-dev/overwinter/internal/eventlog"
+	"github.com/overwinter-dev/overwinter/internal/failure"
 	"github.com/overwinter-dev/overwinter/internal/resource"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
@@ -47,7 +48,7 @@ func TestASubmitTwiceIsOnePrompt(t *testing.T) {
 		{ID: "mine", SessionID: b.id, Content: "hi", OnUnknown: session.Retry},
 	} {
 		_, _, _, err := b.PromptSubmit(b.ctx, other)
-		requireCode(t, session.CodePromptExists, err)
+		requireCode(t, failure.PromptExists, err)
 	}
 	require.Equal(t, []string{"prompt", "queue"}, b.types(t, 0))
 }
@@ -77,11 +78,11 @@ func TestTheQueueIsTold(t *testing.T) {
 	require.Equal(t, session.PromptCancelled, told.Prompt.Status)
 
 	_, err = b.PromptWithdraw(b.ctx, b.id, first)
-	requireCode(t, session.CodeIllegalState, err)
+	requireCode(t, failure.IllegalState, err)
 	_, err = b.PromptWithdraw(b.ctx, b.id, "nothing")
-	requireCode(t, session.CodeNoPrompt, err)
+	requireCode(t, failure.NoPrompt, err)
 	_, err = b.PromptWithdraw(b.ctx, "ses_nobody", first)
-	requireCode(t, session.CodeNoSession, err)
+	requireCode(t, failure.NoSession, err)
 }
 
 func TestOrdinalsAreNotGivenTwice(t *testing.T) {
@@ -120,11 +121,11 @@ func TestOrdinalsAreNotGivenTwice(t *testing.T) {
 		require.EqualValues(t, i+1, ordinal)
 	}
 	_, _, err := b.PromptList(b.ctx, "ses_nobody", 0, "")
-	requireCode(t, session.CodeNoSession, err)
+	requireCode(t, failure.NoSession, err)
 	_, err = b.PromptGet(b.ctx, b.id, "nothing")
-	requireCode(t, session.CodeNoPrompt, err)
+	requireCode(t, failure.NoPrompt, err)
 	_, err = b.PromptGet(b.ctx, "ses_nobody", "nothing")
-	requireCode(t, session.CodeNoSession, err)
+	requireCode(t, failure.NoSession, err)
 }
 
 func TestAQueueIsFullAtItsLimit(t *testing.T) {
@@ -137,7 +138,7 @@ func TestAQueueIsFullAtItsLimit(t *testing.T) {
 	require.NoError(t, err)
 	require.EqualValues(t, session.MaxQueued, position)
 	_, _, _, err = b.PromptSubmit(b.ctx, session.Prompt{ID: "too many", SessionID: b.id})
-	requireCode(t, session.CodeQueueFull, err)
+	requireCode(t, failure.QueueFull, err)
 	n, err := b.PromptsCancel(b.ctx, b.id, "cleared")
 	require.NoError(t, err)
 	require.EqualValues(t, session.MaxQueued, n)
@@ -179,7 +180,7 @@ func TestPromptsOfASessionInErrorAreBlocked(t *testing.T) {
 
 	b.transit(t, session.EventFail, "the setup script failed")
 	_, _, _, err := b.PromptSubmit(b.ctx, session.Prompt{ID: "late", SessionID: b.id, Content: "late"})
-	requireCode(t, session.CodeInError, err)
+	requireCode(t, failure.InError, err)
 	require.ErrorContains(t, err, "the session is in error: the setup script failed; recover it to continue, or stop it")
 	require.Equal(t, []string{"the setup script failed", "the setup script failed", "the setup script failed"}, stored())
 
@@ -194,10 +195,10 @@ func TestAPromptThatCannotBeStoredIsRefused(t *testing.T) {
 	b := setup(t)
 	for _, content := range []string{"a\x00b", "\xff"} {
 		_, _, _, err := b.PromptSubmit(b.ctx, session.Prompt{ID: "p", SessionID: b.id, Content: content})
-		requireCode(t, session.CodeInvalid, err)
+		requireCode(t, failure.Invalid, err)
 	}
 	_, _, _, err := b.PromptSubmit(b.ctx, session.Prompt{ID: "p", SessionID: b.id, Mode: "shout"})
-	requireCode(t, session.CodeInvalid, err)
+	requireCode(t, failure.Invalid, err)
 }
 
 func TestOnlyALostPromptIsRequeued(t *testing.T) {
@@ -222,8 +223,8 @@ func TestOnlyALostPromptIsRequeued(t *testing.T) {
 	run = b.begin(t, p)
 	_, err = b.RunEnd(b.ctx, session.RunEnding{RunID: run, Token: "t1", Outcome: session.OutcomeCompleted})
 	require.NoError(t, err)
-	requireCode(t, session.CodeIllegalState, b.PromptRequeue(b.ctx, b.id, p))
-	requireCode(t, session.CodeNoPrompt, b.PromptRequeue(b.ctx, b.id, "nothing"))
+	requireCode(t, failure.IllegalState, b.PromptRequeue(b.ctx, b.id, p))
+	requireCode(t, failure.NoPrompt, b.PromptRequeue(b.ctx, b.id, "nothing"))
 }
 
 func TestCancelEndsTheRunningPromptToo(t *testing.T) {
@@ -248,7 +249,7 @@ func TestAFaultDoesNotShowTheDriver(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	_, _, _, err := b.PromptSubmit(b.ctx, session.Prompt{ID: "p", SessionID: b.id, Content: "a\x00b"})
-	var f *session.Fault
+	var f *failure.Error
 	require.ErrorAs(t, err, &f)
 	require.NotContains(t, f.Message, "SQLSTATE")
 	require.ErrorContains(t, f.Err, "SQLSTATE", "the log has it all")

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/overwinter-dev/overwinter/internal/failure"
 	"github.com/overwinter-dev/overwinter/internal/postgres/dbsqlc"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
@@ -240,7 +241,7 @@ func (db *DB) EventsRetain(ctx context.Context, age time.Duration, after int64, 
 			}
 			if err == nil {
 				pruned += n
-			} else if session.CodeOf(err) != session.CodeNoSession {
+			} else if failure.CodeOf(err) != failure.NoSession {
 				failed = errors.Join(failed, fmt.Errorf("%s: session %s: %w", doing, row.ID, err))
 			}
 		}

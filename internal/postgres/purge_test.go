@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/overwinter-dev/overwinter/internal/eventlog"
+	"github.com/overwinter-dev/overwinter/internal/failure"
 	"github.com/overwinter-dev/overwinter/internal/postgres"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
@@ -86,7 +87,7 @@ func TestAPurgedSessionIsNowhere(t *testing.T) {
 	requested, err := b.PurgeRequest(b.ctx, purged)
 	require.NoError(t, err)
 	require.Equal(t, session.PurgeStopping, requested.Purge.State)
-	requireCode(t, session.CodeIllegalState, b.PurgeContent(b.ctx, purged)) // it runs
+	requireCode(t, failure.IllegalState, b.PurgeContent(b.ctx, purged)) // it runs
 	b.transit(t, session.EventStop, planted)
 	require.NoError(t, b.SandboxEnd(b.ctx, purged, 1, planted))
 	taken, err := b.PurgesTake(b.ctx, 10)
@@ -108,7 +109,7 @@ func TestAPurgedSessionIsNowhere(t *testing.T) {
 	title := planted // a terminated session may be renamed
 	_, err = b.SessionPatch(b.ctx, purged, session.Patch{Title: &title})
 	require.NoError(t, err)
-	requireCode(t, session.CodeIllegalState, b.PurgeSession(b.ctx, purged)) // its images are left
+	requireCode(t, failure.IllegalState, b.PurgeSession(b.ctx, purged)) // its images are left
 	left, err := b.PurgeImages(b.ctx, purged)
 	require.NoError(t, err)
 	require.EqualValues(t, 2, left, "the snapshot and the exit image")
@@ -122,14 +123,14 @@ func TestAPurgedSessionIsNowhere(t *testing.T) {
 	}
 	require.Equal(t, []string{"purges"}, find(t, b.url, purged))
 	_, err = b.SessionGet(b.ctx, purged)
-	requireCode(t, session.CodeNoSession, err)
+	requireCode(t, failure.NoSession, err)
 	_, err = b.PurgeRequest(b.ctx, purged)
-	requireCode(t, session.CodeNoSession, err)
+	requireCode(t, failure.NoSession, err)
 	_, _, err = b.SessionCreate(b.ctx, session.Session{ID: purged, Agent: "demo"}, nil, session.Idempotency{})
-	requireCode(t, session.CodeIllegalState, err)
+	requireCode(t, failure.IllegalState, err)
 	require.NoError(t, b.PurgeSet(b.ctx, purged, session.PurgeErased, 0))
 	_, _, err = b.SessionCreate(b.ctx, session.Session{ID: purged, Agent: "demo"}, nil, session.Idempotency{})
-	requireCode(t, session.CodeIllegalState, err)
+	requireCode(t, failure.IllegalState, err)
 
 	b.id = kept
 	require.Equal(t, where, find(t, b.url, planted), "the other session is as it was")
@@ -380,8 +381,8 @@ func TestAPurgeDoesNotForgetAnImageThatIsRecordedMeanwhile(t *testing.T) {
 		RETURN NULL;
 	END $$`)
 	b.sql(t, "CREATE TRIGGER late AFTER UPDATE OF head_bundle_id ON sessions FOR EACH ROW EXECUTE FUNCTION late()")
-	requireCode(t, session.CodeIllegalState, b.PurgeSession(b.ctx, b.id))
-	requireCode(t, session.CodeIllegalState, b.PurgeSession(b.ctx, b.id))
+	requireCode(t, failure.IllegalState, b.PurgeSession(b.ctx, b.id))
+	requireCode(t, failure.IllegalState, b.PurgeSession(b.ctx, b.id))
 	condemned, err := b.SnapshotsCondemn(b.ctx, 10)
 	require.NoError(t, err)
 	require.Equal(t, []string{"im-late"}, condemned)

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 
 	"github.com/overwinter-dev/overwinter/internal/event"
+	"github.com/overwinter-dev/overwinter/internal/failure"
 	"github.com/overwinter-dev/overwinter/internal/postgres/dbsqlc"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
@@ -89,7 +90,7 @@ func (db *DB) QuestionAnswer(ctx context.Context, sessionID, questionID string, 
 			return err
 		}
 		if faults := q.Asked.Check(answer); len(faults) > 0 {
-			return &session.Fault{Code: session.CodeInvalid, Message: faults[0].Field + " " + faults[0].Message, Fields: faults}
+			return &failure.Error{Code: failure.Invalid, Message: faults[0].Field + " " + faults[0].Message, Fields: faults}
 		}
 		answered, err = s.questionResolve(ctx, questionID, session.QuestionAnswered, &answer, "")
 		return err

@@ -11,6 +11,7 @@ import (
 
 	"github.com/overwinter-dev/overwinter/internal/event"
 	"github.com/overwinter-dev/overwinter/internal/eventlog"
+	"github.com/overwinter-dev/overwinter/internal/failure"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
@@ -76,7 +77,7 @@ func TestAQuestionIsAskedOnceAndAnsweredOnce(t *testing.T) {
 			won++
 			continue
 		}
-		requireCode(t, session.CodeIllegalState, err)
+		requireCode(t, failure.IllegalState, err)
 	}
 	require.Equal(t, 1, won)
 	require.Equal(t, []string{event.TypeQuestionResolved}, b.types(t, position), "told once")
@@ -109,18 +110,18 @@ func TestAnAnswerMustFitItsQuestion(t *testing.T) {
 		{list[0].ID, session.Answer{Decision: session.DecisionOnce, Answers: map[string]string{"Which?": "this", "What?": "that"}}},
 	} {
 		_, err := b.QuestionAnswer(b.ctx, b.id, c.id, c.answer)
-		requireCode(t, session.CodeInvalid, err)
+		requireCode(t, failure.Invalid, err)
 	}
 	for _, q := range b.questions(t) {
 		require.Equal(t, session.QuestionOpen, q.Status, "what was refused changed nothing")
 	}
 	_, err := b.QuestionAnswer(b.ctx, b.id, session.NewID(session.QuestionPrefix), session.Answer{Decision: session.DecisionOnce})
-	requireCode(t, session.CodeNoQuestion, err)
+	requireCode(t, failure.NoQuestion, err)
 	_, err = b.QuestionAnswer(b.ctx, session.NewID(session.SessionPrefix), list[0].ID, session.Answer{Decision: session.DecisionOnce})
-	requireCode(t, session.CodeNoSession, err)
+	requireCode(t, failure.NoSession, err)
 	other := b.session(t)
 	_, err = b.QuestionAnswer(b.ctx, other, list[0].ID, session.Answer{Decision: session.DecisionReject})
-	requireCode(t, session.CodeNoQuestion, err)
+	requireCode(t, failure.NoQuestion, err)
 }
 
 func TestALateAnswerIsRefusedAndTheQuestionExpires(t *testing.T) {
@@ -129,7 +130,7 @@ func TestALateAnswerIsRefusedAndTheQuestionExpires(t *testing.T) {
 	q := b.questions(t)[0]
 	position := b.position(t)
 	_, err := b.QuestionAnswer(b.ctx, b.id, q.ID, session.Answer{Decision: session.DecisionOnce})
-	requireCode(t, session.CodeIllegalState, err)
+	requireCode(t, failure.IllegalState, err)
 	got, err := b.QuestionExpire(b.ctx, b.id, q.ID)
 	require.NoError(t, err)
 	require.Equal(t, session.QuestionExpired, got.Status)
@@ -178,7 +179,7 @@ func TestAQuestionEndsWithItsTurn(t *testing.T) {
 	require.Equal(t, session.QuestionCancelled, q.Status)
 	require.Equal(t, session.ReasonTurnEnded, q.Reason)
 	_, err = b.QuestionAnswer(b.ctx, b.id, q.ID, session.Answer{Decision: session.DecisionOnce})
-	requireCode(t, session.CodeIllegalState, err)
+	requireCode(t, failure.IllegalState, err)
 }
 
 // TestAnAttemptThatIsOvertakenTellsNobody: what it wrote to its link may not have arrived, so the
@@ -253,7 +254,7 @@ func TestQuestionsComeInPages(t *testing.T) {
 	require.NoError(t, err)
 	require.Empty(t, none)
 	_, _, err = b.QuestionList(b.ctx, session.NewID(session.SessionPrefix), "", 0, "")
-	requireCode(t, session.CodeNoSession, err)
+	requireCode(t, failure.NoSession, err)
 	_, _, err = b.QuestionList(b.ctx, b.id, "", 0, "not a cursor")
-	requireCode(t, session.CodeInvalid, err)
+	requireCode(t, failure.Invalid, err)
 }

@@ -9,7 +9,7 @@ import (
 
 	"github.com/jackc/pgx/v5/pgconn"
 
-	"github.com/overwinter-dev/overwinter/internal/session"
+	"github.com/overwinter-dev/overwinter/internal/failure"
 )
 
 const (
@@ -45,7 +45,7 @@ func (db *DB) Ready(ctx context.Context) error {
 	p.mu.Lock()
 	if p.closed {
 		p.mu.Unlock()
-		return session.Faultf(session.CodeUnavailable, "is closed")
+		return failure.Errorf(failure.Unavailable, "is closed")
 	}
 	at := p.looking
 	if at == nil {
@@ -67,7 +67,7 @@ func (db *DB) Ready(ctx context.Context) error {
 	case <-at.done:
 		return at.err
 	case <-ctx.Done():
-		return &session.Fault{Code: session.CodeUnavailable, Message: "does not answer", Err: ctx.Err()}
+		return &failure.Error{Code: failure.Unavailable, Message: "does not answer", Err: ctx.Err()}
 	}
 }
 
@@ -80,7 +80,7 @@ func (p *prober) close() {
 
 func (db *DB) look(ctx context.Context) error {
 	if err := db.Ping(ctx); err != nil {
-		return &session.Fault{Code: session.CodeUnavailable, Message: "does not answer", Err: err}
+		return &failure.Error{Code: failure.Unavailable, Message: "does not answer", Err: err}
 	}
 	p := &db.prober
 	if !p.wroteAt.IsZero() && time.Since(p.wroteAt) < probeEvery {
@@ -91,7 +91,7 @@ func (db *DB) look(ctx context.Context) error {
 		err = db.writeProbe(ctx)
 	}
 	if ctx.Err() != nil {
-		return &session.Fault{Code: session.CodeUnavailable, Message: "does not answer", Err: err}
+		return &failure.Error{Code: failure.Unavailable, Message: "does not answer", Err: err}
 	}
 	if err != nil && p.wrote == nil {
 		db.logger.ErrorContext(ctx, "the database cannot be worked with", slog.Any("error", err))
@@ -122,9 +122,9 @@ func (db *DB) writeProbe(ctx context.Context) error {
 	case err == nil:
 		return nil
 	case ok && pgErr.Code == "53100":
-		return &session.Fault{Code: session.CodeUnavailable, Message: "cannot be written to: its disk is full", Err: err}
+		return &failure.Error{Code: failure.Unavailable, Message: "cannot be written to: its disk is full", Err: err}
 	case ok && pgErr.Code == "25006":
-		return &session.Fault{Code: session.CodeUnavailable, Message: "cannot be written to: it is read-only", Err: err}
+		return &failure.Error{Code: failure.Unavailable, Message: "cannot be written to: it is read-only", Err: err}
 	}
-	return &session.Fault{Code: session.CodeUnavailable, Message: "cannot be written to", Err: err}
+	return &failure.Error{Code: failure.Unavailable, Message: "cannot be written to", Err: err}
 }

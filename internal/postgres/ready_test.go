@@ -13,9 +13,9 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 
+	"github.com/overwinter-dev/overwinter/internal/failure"
 	"github.com/overwinter-dev/overwinter/internal/postgres"
 	"github.com/overwinter-dev/overwinter/internal/postgres/postgrestest"
-	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
 func TestADatabaseWithAFullDiskIsNotReady(t *testing.T) {
@@ -44,7 +44,7 @@ func TestADatabaseWithAFullDiskIsNotReady(t *testing.T) {
 			fill(t, filler) // what the server has let go of since
 			return false
 		}
-		return session.CodeOf(err) == session.CodeUnavailable
+		return failure.CodeOf(err) == failure.Unavailable
 	}, patience, 100*time.Millisecond)
 	require.ErrorContains(t, b.Ready(t.Context()), "cannot be written to: its disk is full")
 	_, err := b.SessionGet(t.Context(), b.id)
@@ -76,7 +76,7 @@ func TestAReadOnlyDatabaseIsNotReady(t *testing.T) {
 	b.sql(t, "DO $$ BEGIN EXECUTE 'ALTER DATABASE '||current_database()||' SET default_transaction_read_only = on'; END $$")
 	db := b.open(t, postgres.Options{CallTimeout: patience})
 	err := db.Ready(t.Context())
-	requireCode(t, session.CodeUnavailable, err)
+	requireCode(t, failure.Unavailable, err)
 	require.ErrorContains(t, err, "read-only")
 }
 
@@ -112,13 +112,13 @@ func TestASchemaOfAnotherVersionIsRefused(t *testing.T) {
 
 	b.sql(t, "DELETE FROM goose_db_version WHERE version_id = $1", newest)
 	err = b.SchemaCheck(t.Context())
-	requireCode(t, session.CodeIllegalState, err)
+	requireCode(t, failure.IllegalState, err)
 	require.ErrorContains(t, err, "too old")
 	require.ErrorContains(t, b.open(t, postgres.Options{}).Ready(t.Context()), "too old")
 
 	b.sql(t, "INSERT INTO goose_db_version (version_id, is_applied) VALUES ($1, true), ($2, true)", newest, newest+1)
 	err = b.SchemaCheck(t.Context())
-	requireCode(t, session.CodeIllegalState, err)
+	requireCode(t, failure.IllegalState, err)
 	require.ErrorContains(t, err, "too new")
 	require.ErrorContains(t, b.open(t, postgres.Options{}).Ready(t.Context()), "too new")
 	allowing := b.open(t, postgres.Options{AllowNewerSchema: true})

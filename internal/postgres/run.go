@@ -7,6 +7,7 @@ import (
 
 	"github.com/overwinter-dev/overwinter/internal/conversation"
 	"github.com/overwinter-dev/overwinter/internal/event"
+	"github.com/overwinter-dev/overwinter/internal/failure"
 	"github.com/overwinter-dev/overwinter/internal/postgres/dbsqlc"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
@@ -218,7 +219,7 @@ func (s *sessionTx) runTake(ctx context.Context, run dbsqlc.Run, token string, a
 		return session.RunStart{}, illegal("run %s is over", run.ID)
 	}
 	if token == "" {
-		return session.RunStart{}, session.Faultf(session.CodeInvalid, "an attempt needs a token")
+		return session.RunStart{}, failure.Errorf(failure.Invalid, "an attempt needs a token")
 	}
 	if run.Token != token {
 		err := s.q.RunAttach(ctx, &s.later, &dbsqlc.RunAttachParams{

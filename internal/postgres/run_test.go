@@ -9,6 +9,7 @@ import (
 
 	"github.com/overwinter-dev/overwinter/internal/event"
 	"github.com/overwinter-dev/overwinter/internal/eventlog"
+	"github.com/overwinter-dev/overwinter/internal/failure"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
@@ -58,9 +59,9 @@ func TestOneRunGetsAPrompt(t *testing.T) {
 	require.False(t, v.Granted)
 	require.Equal(t, session.PromptFailed, v.Status)
 	_, err = b.RunBegin(b.ctx, b.id, "nothing", winner, 1)
-	requireCode(t, session.CodeNoPrompt, err)
+	requireCode(t, failure.NoPrompt, err)
 	_, err = b.RunBegin(b.ctx, "ses_nobody", p, winner, 1)
-	requireCode(t, session.CodeNoSession, err)
+	requireCode(t, failure.NoSession, err)
 }
 
 func TestAnOldGenerationBeginsAndAttachesNothing(t *testing.T) {
@@ -71,9 +72,9 @@ func TestAnOldGenerationBeginsAndAttachesNothing(t *testing.T) {
 	run := b.begin(t, p)
 	b.reserve(t, 2)
 	_, err := b.RunBegin(b.ctx, b.id, b.submit(t, "2"), session.NewID(session.RunPrefix), 1)
-	requireCode(t, session.CodeIllegalState, err)
+	requireCode(t, failure.IllegalState, err)
 	_, err = b.RunAttach(b.ctx, run, "t2", session.Dispatch{No: 1, Attempt: 2})
-	requireCode(t, session.CodeIllegalState, err)
+	requireCode(t, failure.IllegalState, err)
 	start, err := b.RunFence(b.ctx, run, "fence")
 	require.NoError(t, err)
 	require.EqualValues(t, 2, start.Generation)
@@ -97,8 +98,8 @@ func TestAnOlderAttemptNeverTakesTheRun(t *testing.T) {
 	}
 	require.NoError(t, attach("second", 1, 2))
 	position := b.position(t)
-	requireCode(t, session.CodeIllegalState, attach("first, paused", 1, 1))
-	requireCode(t, session.CodeIllegalState, attach("equal", 1, 2))
+	requireCode(t, failure.IllegalState, attach("first, paused", 1, 1))
+	requireCode(t, failure.IllegalState, attach("equal", 1, 2))
 	require.NoError(t, attach("second", 1, 2), "the same attempt again")
 	require.Equal(t, position, b.position(t), "nobody was told of them")
 
@@ -106,14 +107,14 @@ func TestAnOlderAttemptNeverTakesTheRun(t *testing.T) {
 	require.NoError(t, err)
 	require.EqualValues(t, 2, loaded.Processing.Dispatch)
 	require.NoError(t, attach("dispatched again", 2, 1))
-	requireCode(t, session.CodeIllegalState, attach("of the dispatch before", 1, 9))
+	requireCode(t, failure.IllegalState, attach("of the dispatch before", 1, 9))
 	start, err := b.RunFence(b.ctx, run, "fence")
 	require.NoError(t, err)
 	require.Equal(t, session.Dispatch{No: 2, Attempt: 1}, start.Run.Held)
-	requireCode(t, session.CodeIllegalState, attach("of the dispatch before", 1, 10))
+	requireCode(t, failure.IllegalState, attach("of the dispatch before", 1, 10))
 	_, err = b.RunEnd(b.ctx, session.RunEnding{RunID: run, Outcome: session.OutcomeCancelled})
 	require.NoError(t, err)
-	requireCode(t, session.CodeIllegalState, attach("newest", 3, 1))
+	requireCode(t, failure.IllegalState, attach("newest", 3, 1))
 }
 
 func TestAnAttemptTakesTheRunOver(t *testing.T) {
@@ -139,7 +140,7 @@ func TestAnAttemptTakesTheRunOver(t *testing.T) {
 	require.JSONEq(t, `{"runId":"`+run+`","promptId":"`+start.Prompt.ID+`","attempt":2}`, string(events[len(events)-1].Data))
 
 	_, err = b.RunEnd(b.ctx, session.RunEnding{RunID: run, Token: "t1", Outcome: session.OutcomeCompleted})
-	requireCode(t, session.CodeIllegalState, err)
+	requireCode(t, failure.IllegalState, err)
 	r, err := b.RunGet(b.ctx, run)
 	require.NoError(t, err)
 	require.Empty(t, r.Outcome)
@@ -150,7 +151,7 @@ func TestAnAttemptTakesTheRunOver(t *testing.T) {
 	_, err = b.RunEnd(b.ctx, session.RunEnding{RunID: run, Token: "t2", Outcome: session.OutcomeCompleted})
 	require.NoError(t, err)
 	_, err = b.RunAttach(b.ctx, run, "t3", session.Dispatch{No: 1, Attempt: 3})
-	requireCode(t, session.CodeIllegalState, err)
+	requireCode(t, failure.IllegalState, err)
 	open, err = b.RunOpen(b.ctx, b.id)
 	require.NoError(t, err)
 	require.Empty(t, open)
@@ -162,11 +163,11 @@ func TestAnAttemptTakesTheRunOver(t *testing.T) {
 	require.True(t, start.Resume)
 
 	_, err = b.RunAttach(b.ctx, next, "", session.Dispatch{No: 1, Attempt: 2})
-	requireCode(t, session.CodeInvalid, err)
+	requireCode(t, failure.Invalid, err)
 	_, err = b.RunAttach(b.ctx, "run_nobody", "t", session.Dispatch{No: 1, Attempt: 2})
-	requireCode(t, session.CodeNoRun, err)
+	requireCode(t, failure.NoRun, err)
 	_, err = b.RunGet(b.ctx, "run_nobody")
-	requireCode(t, session.CodeNoRun, err)
+	requireCode(t, failure.NoRun, err)
 }
 
 func TestARunKeepsItsFirstOutcome(t *testing.T) {
@@ -227,7 +228,7 @@ func TestARunThatNeverReachedTheAgentGivesItsPromptBack(t *testing.T) {
 	run = b.begin(t, p)
 	require.NoError(t, b.appendOne(t, eventlog.Append{SessionID: b.id, RunID: run, Generation: 1, Token: "t1", LastFrame: 0}))
 	_, err = b.RunReturn(b.ctx, run, "too late", false)
-	requireCode(t, session.CodeIllegalState, err)
+	requireCode(t, failure.IllegalState, err)
 }
 
 func TestARunThatNobodyAttachedToGivesItsPromptBack(t *testing.T) {
@@ -244,7 +245,7 @@ func TestARunThatNobodyAttachedToGivesItsPromptBack(t *testing.T) {
 		require.True(t, queued, "the same answer again")
 	}
 	_, err = b.RunAttach(b.ctx, run, "late", session.Dispatch{No: 1, Attempt: 1})
-	requireCode(t, session.CodeIllegalState, err)
+	requireCode(t, failure.IllegalState, err)
 }
 
 // The end of a lost run and the return of its prompt are one transaction: no workflow that is lost in between leaves the

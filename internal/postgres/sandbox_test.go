@@ -9,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/overwinter-dev/overwinter/internal/failure"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
@@ -73,7 +74,7 @@ func TestSandboxesAreListedInPages(t *testing.T) {
 func TestAGenerationIsReservedBeforeItsSandboxIsMade(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	requireCode(t, session.CodeIllegalState, b.SandboxRecord(b.ctx, b.id, 0, "sb", session.SandboxStarting, time.Now()))
+	requireCode(t, failure.IllegalState, b.SandboxRecord(b.ctx, b.id, 0, "sb", session.SandboxStarting, time.Now()))
 	require.NoError(t, b.GenerationReserve(b.ctx, b.id, 1, "im-1"))
 	require.NoError(t, b.GenerationReserve(b.ctx, b.id, 1, "im-1"), "twice is once")
 	rows, err := b.SandboxesOpen(b.ctx, b.id)
@@ -102,8 +103,8 @@ func TestAGenerationIsReservedBeforeItsSandboxIsMade(t *testing.T) {
 	require.Equal(t, session.SandboxUnhealthy, s.Sandbox.Status)
 
 	require.NoError(t, b.GenerationReserve(b.ctx, b.id, 2, "im-1"))
-	requireCode(t, session.CodeIllegalState, b.GenerationReserve(b.ctx, b.id, 1, "im-1"))
-	requireCode(t, session.CodeIllegalState, b.SandboxRecord(b.ctx, b.id, 1, "sb-late", session.SandboxReady, deadline))
+	requireCode(t, failure.IllegalState, b.GenerationReserve(b.ctx, b.id, 1, "im-1"))
+	requireCode(t, failure.IllegalState, b.SandboxRecord(b.ctx, b.id, 1, "sb-late", session.SandboxReady, deadline))
 	rows, err = b.SandboxesOpen(b.ctx, b.id)
 	require.NoError(t, err)
 	require.Len(t, rows, 2)
@@ -118,9 +119,9 @@ func TestAGenerationIsReservedBeforeItsSandboxIsMade(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, rows, 1)
 	require.NoError(t, b.SandboxEnd(b.ctx, b.id, 2, "lost"))
-	requireCode(t, session.CodeIllegalState, b.GenerationReserve(b.ctx, b.id, 2, "im-1"))
-	requireCode(t, session.CodeIllegalState, b.SandboxRecord(b.ctx, b.id, 2, "sb-2", session.SandboxReady, deadline))
-	requireCode(t, session.CodeNoSession, b.GenerationReserve(b.ctx, "ses_nobody", 1, "im-1"))
+	requireCode(t, failure.IllegalState, b.GenerationReserve(b.ctx, b.id, 2, "im-1"))
+	requireCode(t, failure.IllegalState, b.SandboxRecord(b.ctx, b.id, 2, "sb-2", session.SandboxReady, deadline))
+	requireCode(t, failure.NoSession, b.GenerationReserve(b.ctx, "ses_nobody", 1, "im-1"))
 }
 
 // TestASandboxWithUnsavedWorkIsNotAbandoned: a restore has reserved the next generation, and was interrupted before it

@@ -3,6 +3,7 @@ package postgres
 import (
 	"context"
 
+	"github.com/overwinter-dev/overwinter/internal/failure"
 	"github.com/overwinter-dev/overwinter/internal/postgres/dbsqlc"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
@@ -39,17 +40,17 @@ func (db *DB) pack(sessionID, path string, data []byte) []byte {
 func (db *DB) unpack(sessionID, path string, packed, data []byte) ([]byte, error) {
 	if len(packed) > 0 && packed[0] == sealedByte {
 		if db.options.Sealer == nil {
-			return nil, session.Faultf(session.CodeUnavailable, "this process has no OVERWINTER_SECRET_KEY, so it cannot read transcripts")
+			return nil, failure.Errorf(failure.Unavailable, "this process has no OVERWINTER_SECRET_KEY, so it cannot read transcripts")
 		}
 		opened, err := db.options.Sealer.OpenData(useTranscripts, sessionID, path, packed)
 		if err != nil {
-			return nil, session.Faultf(session.CodeInternal, "transcript %s: %v", path, err)
+			return nil, failure.Errorf(failure.Internal, "transcript %s: %v", path, err)
 		}
 		packed = opened
 	}
 	out, err := db.unzip.DecodeAll(packed, data)
 	if err != nil {
-		return nil, session.Faultf(session.CodeInternal, "transcript %s: %v", path, err)
+		return nil, failure.Errorf(failure.Internal, "transcript %s: %v", path, err)
 	}
 	return out, nil
 }
@@ -69,11 +70,11 @@ func (db *DB) openState(run *session.Run) error {
 		return nil
 	}
 	if db.options.Sealer == nil {
-		return session.Faultf(session.CodeUnavailable, "this process has no OVERWINTER_SECRET_KEY, so it cannot read the state of run %s", run.ID)
+		return failure.Errorf(failure.Unavailable, "this process has no OVERWINTER_SECRET_KEY, so it cannot read the state of run %s", run.ID)
 	}
 	opened, err := db.options.Sealer.OpenData(useRuns, run.SessionID, run.ID, run.Translator)
 	if err != nil {
-		return session.Faultf(session.CodeInternal, "state of run %s: %v", run.ID, err)
+		return failure.Errorf(failure.Internal, "state of run %s: %v", run.ID, err)
 	}
 	run.Translator = opened
 	return nil
@@ -155,7 +156,7 @@ func (db *DB) TranscriptsReseal(ctx context.Context, after string) (resealed, fa
 			}
 			return nil
 		})
-		if session.CodeOf(err) == session.CodeNoSession {
+		if failure.CodeOf(err) == failure.NoSession {
 			return resealed, failed, id, nil
 		}
 		if err != nil {

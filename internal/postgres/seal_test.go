@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/overwinter-dev/overwinter/internal/eventlog"
+	"github.com/overwinter-dev/overwinter/internal/failure"
 	"github.com/overwinter-dev/overwinter/internal/postgres"
 	"github.com/overwinter-dev/overwinter/internal/postgres/postgrestest"
 	"github.com/overwinter-dev/overwinter/internal/secret"
@@ -68,7 +69,7 @@ func TestTranscriptsAreSealedAtRestAndSealedAgainWithANewKey(t *testing.T) {
 		require.NotContains(t, string(part), "hunter2")
 	}
 	_, err = postgrestest.Transcripts(t.Context(), plain, s.ID)
-	require.Equal(t, session.CodeUnavailable, session.CodeOf(err), "without a key they cannot be read")
+	require.Equal(t, failure.Unavailable, failure.CodeOf(err), "without a key they cannot be read")
 
 	// Rotated, twice, in parts.
 	reseal := func() (resealed int) {
@@ -142,7 +143,7 @@ func TestTheStateOfATurnIsSealedAtRestAndGoneAtItsEnd(t *testing.T) {
 	require.NotContains(t, string(stored(run)), "hunter2")
 	require.JSONEq(t, `{"held":"hunter2-sealed"}`, state(sealing))
 	_, err := b.RunFence(t.Context(), run, "t1")
-	requireCode(t, session.CodeUnavailable, err)
+	requireCode(t, failure.Unavailable, err)
 	require.ErrorContains(t, err, "OVERWINTER_SECRET_KEY")
 
 	n, failed, err := both.RunsReseal(t.Context())

@@ -5,6 +5,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/overwinter-dev/overwinter/internal/failure"
 	"github.com/overwinter-dev/overwinter/internal/postgres/dbsqlc"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
@@ -30,7 +31,7 @@ func (db *DB) SecretPut(ctx context.Context, name string, sealed []byte, hosts .
 				return err
 			}
 			if count > session.MaxSecrets {
-				return session.Faultf(session.CodeIllegalState, "there are %d secrets already; delete one first", session.MaxSecrets)
+				return failure.Errorf(failure.IllegalState, "there are %d secrets already; delete one first", session.MaxSecrets)
 			}
 		}
 		info = session.SecretInfo{Name: row.Name, Hosts: row.Hosts, CreatedAt: row.CreatedAt.UTC(), UpdatedAt: row.UpdatedAt.UTC()}
@@ -122,7 +123,7 @@ func (db *DB) SecretReplacedReseal(ctx context.Context, id int64, sealed []byte)
 }
 
 func noSecret(name string) error {
-	return session.Faultf(session.CodeNoSecret, "there is no secret %s", name)
+	return failure.Errorf(failure.NoSecret, "there is no secret %s", name)
 }
 
 // SecretReseal replaces the sealed form of a secret by another of the same value. It reports false, and

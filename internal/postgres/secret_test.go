@@ -5,6 +5,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/overwinter-dev/overwinter/internal/failure"
 	"github.com/overwinter-dev/overwinter/internal/postgres/postgrestest"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
@@ -15,7 +16,7 @@ func TestSecretsAreReplacedListedAndDeleted(t *testing.T) {
 	ctx := t.Context()
 
 	_, err := db.SecretSealed(ctx, "A")
-	require.Equal(t, session.CodeNoSecret, session.CodeOf(err))
+	require.Equal(t, failure.NoSecret, failure.CodeOf(err))
 	first, created, err := db.SecretPut(ctx, "B", []byte{0, 1, 2})
 	require.NoError(t, err)
 	require.True(t, created)
@@ -49,7 +50,7 @@ func TestSecretsAreReplacedListedAndDeleted(t *testing.T) {
 	require.Empty(t, bound.Hosts, "hosts belong to the value that they were stored with")
 
 	require.NoError(t, db.SecretDelete(ctx, "A"))
-	require.Equal(t, session.CodeNoSecret, session.CodeOf(db.SecretDelete(ctx, "A")))
+	require.Equal(t, failure.NoSecret, failure.CodeOf(db.SecretDelete(ctx, "A")))
 }
 
 // What was replaced or deleted stays masked, so it is kept, within bounds.

@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/overwinter-dev/overwinter/internal/conversation"
+	"github.com/overwinter-dev/overwinter/internal/failure"
 	"github.com/overwinter-dev/overwinter/internal/postgres/dbsqlc"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
@@ -72,7 +73,7 @@ func (db *DB) keyTake(ctx context.Context, tx pgx.Tx, idem session.Idempotency, 
 		return "", err
 	}
 	if row.Digest != idem.Digest {
-		return "", session.Faultf(session.CodeIdempotency, "the idempotency key was used for another request")
+		return "", failure.Errorf(failure.Idempotency, "the idempotency key was used for another request")
 	}
 	return row.SessionID, nil
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/overwinter-dev/overwinter/internal/failure"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
@@ -31,9 +32,9 @@ func TestASessionComesBackAsItWasMade(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, want, got)
 	_, _, err = b.SessionCreate(b.ctx, want, nil, session.Idempotency{})
-	requireCode(t, session.CodeIllegalState, err)
+	requireCode(t, failure.IllegalState, err)
 	_, err = b.SessionGet(b.ctx, "ses_nobody")
-	requireCode(t, session.CodeNoSession, err)
+	requireCode(t, failure.NoSession, err)
 }
 
 func TestASessionMayStartWithAPrompt(t *testing.T) {
@@ -88,7 +89,7 @@ func TestAnIdempotencyKeyMakesOneSession(t *testing.T) {
 	require.Equal(t, 8, count)
 	require.Equal(t, 1, creations)
 	_, _, err := b.SessionCreate(b.ctx, session.Session{ID: session.NewID(session.SessionPrefix), Agent: "demo"}, nil, session.Idempotency{Key: "k", Digest: "other"})
-	requireCode(t, session.CodeIdempotency, err)
+	requireCode(t, failure.Idempotency, err)
 }
 
 func TestAnIdempotencyKeyIsForgottenAfterADay(t *testing.T) {
@@ -139,7 +140,7 @@ func TestSessionsAreListedNewestFirstPageByPage(t *testing.T) {
 	}
 	require.Equal(t, want, got)
 	_, _, err := b.SessionList(b.ctx, session.ListFilter{Cursor: "not a cursor"})
-	requireCode(t, session.CodeInvalid, err)
+	requireCode(t, failure.Invalid, err)
 }
 
 func TestSessionsAreFoundByTitleOrID(t *testing.T) {
@@ -188,11 +189,11 @@ func TestAPatchChangesWhatIsGiven(t *testing.T) {
 	require.Equal(t, "m2", s.Options.Model)
 	require.Equal(t, []string{"title"}, b.types(t, 0), "only the title is told of")
 	_, err = b.SessionPatch(b.ctx, "ses_nobody", session.Patch{})
-	requireCode(t, session.CodeNoSession, err)
+	requireCode(t, failure.NoSession, err)
 	_, err = b.SessionPatch(b.ctx, b.id, session.Patch{IdleTimeout: new(-time.Second)})
-	requireCode(t, session.CodeInvalid, err)
+	requireCode(t, failure.Invalid, err)
 	_, err = b.SessionPatch(b.ctx, b.id, session.Patch{Title: new("a\x00b")})
-	requireCode(t, session.CodeInvalid, err)
+	requireCode(t, failure.Invalid, err)
 }
 
 func TestOpenReturnsWhatIsUnderWay(t *testing.T) {
@@ -216,5 +217,5 @@ func TestOpenReturnsWhatIsUnderWay(t *testing.T) {
 	require.NoError(t, err)
 	require.False(t, s.Loaded)
 	_, err = b.SessionOpen(b.ctx, "ses_nobody", "w1")
-	requireCode(t, session.CodeNoSession, err)
+	requireCode(t, failure.NoSession, err)
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/overwinter-dev/overwinter/internal/eventlog"
+	"github.com/overwinter-dev/overwinter/internal/failure"
 	"github.com/overwinter-dev/overwinter/internal/postgres"
 	"github.com/overwinter-dev/overwinter/internal/postgres/postgrestest"
 	"github.com/overwinter-dev/overwinter/internal/session"
@@ -156,8 +157,8 @@ func (b *bundle) sql(t *testing.T, statement string, args ...any) {
 	require.NoError(t, err)
 }
 
-func requireCode(t *testing.T, want session.Code, err error) {
+func requireCode(t *testing.T, want failure.Code, err error) {
 	t.Helper()
 	require.Error(t, err)
-	require.Equal(t, want, session.CodeOf(err), "error: %v", err)
+	require.Equal(t, want, failure.CodeOf(err), "error: %v", err)
 }

@@ -11,6 +11,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/overwinter-dev/overwinter/internal/conversation"
+	"github.com/overwinter-dev/overwinter/internal/failure"
 	"github.com/overwinter-dev/overwinter/internal/postgres/dbsqlc"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
@@ -93,7 +94,7 @@ func storableTranscript(path string) bool {
 
 func (a *transcriptTx) append(ctx context.Context, segment session.TranscriptSegment) error {
 	if segment.Offset < 0 {
-		return session.Faultf(session.CodeInvalid, "a segment of %s starts at %d", segment.Path, segment.Offset)
+		return failure.Errorf(failure.Invalid, "a segment of %s starts at %d", segment.Path, segment.Offset)
 	}
 	if !storableTranscript(segment.Path) {
 		return a.exceed(session.TranscriptLimitPath, segment)
@@ -416,7 +417,7 @@ func (db *DB) transcriptPiece(ctx context.Context, sessionID string, p session.T
 	}
 	skip := offset - row.Start
 	if skip >= int64(len(*buffer)) {
-		return nil, session.Faultf(session.CodeInternal, "transcript %s: byte %d of version %d is missing", p.Path, offset, p.Version)
+		return nil, failure.Errorf(failure.Internal, "transcript %s: byte %d of version %d is missing", p.Path, offset, p.Version)
 	}
 	return (*buffer)[skip:min(int64(len(*buffer)), skip+p.Size-offset)], nil
 }

@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
+	"github.com/overwinter-dev/overwinter/internal/failure"
 	"github.com/overwinter-dev/overwinter/internal/postgres/postgrestest"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
@@ -38,13 +39,13 @@ func TestATranscriptGrowsBySegments(t *testing.T) {
 	require.NoError(t, add(b.segment(1, 4, "efgh")), "what overlaps is cut")
 	file, _ := b.transcript(t)
 	require.Equal(t, "abcdefgh", string(file.Data))
-	requireCode(t, session.CodeIllegalState, add(b.segment(1, 8, "ij"), b.segment(1, 11, "l")))
+	requireCode(t, failure.IllegalState, add(b.segment(1, 8, "ij"), b.segment(1, 11, "l")))
 	file, _ = b.transcript(t)
 	require.Equal(t, "abcdefgh", string(file.Data), "together or not at all")
 	require.NoError(t, add(b.segment(2, 0, "new"), b.segment(1, 8, "old"), b.segment(2, 3, "er")))
 	file, _ = b.transcript(t)
 	require.Equal(t, "newer", string(file.Data))
-	requireCode(t, session.CodeIllegalState, add(b.segment(3, 1, "x")))
+	requireCode(t, failure.IllegalState, add(b.segment(3, 1, "x")))
 	require.NoError(t, add(b.segment(3, 0, "")))
 	file, _ = b.transcript(t)
 	require.Empty(t, file.Data)
@@ -52,10 +53,10 @@ func TestATranscriptGrowsBySegments(t *testing.T) {
 
 	s := b.segment(1, 0, "x")
 	s.SessionID = "ses_nobody"
-	requireCode(t, session.CodeNoSession, add(s))
+	requireCode(t, failure.NoSession, add(s))
 	_, err := postgrestest.Transcripts(b.ctx, b.DB, "ses_nobody")
-	requireCode(t, session.CodeNoSession, err)
-	requireCode(t, session.CodeInvalid, add(b.segment(4, -1, "xx")))
+	requireCode(t, failure.NoSession, err)
+	requireCode(t, failure.Invalid, add(b.segment(4, -1, "xx")))
 }
 
 // TestATranscriptIsTheFile resends random pieces of a growing file, as attempts do

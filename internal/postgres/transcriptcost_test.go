@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/overwinter-dev/overwinter/internal/conversation"
+	"github.com/overwinter-dev/overwinter/internal/failure"
 	"github.com/overwinter-dev/overwinter/internal/postgres"
 	"github.com/overwinter-dev/overwinter/internal/postgres/postgrestest"
 	"github.com/overwinter-dev/overwinter/internal/session"
@@ -110,7 +111,7 @@ func TestAMergeThatIsNotCommittedChangesNothing(t *testing.T) {
 	const rows = "SELECT string_agg(start || '+' || size, ' ' ORDER BY start) FROM transcripts"
 	before := query[string](b.ctx, t, b.url, rows)
 	err := b.TranscriptAppend(b.ctx, []session.TranscriptSegment{b.segment(1, 15, "p"), b.segment(1, 99, "gap")})
-	requireCode(t, session.CodeIllegalState, err)
+	requireCode(t, failure.IllegalState, err)
 	require.Equal(t, before, query[string](b.ctx, t, b.url, rows))
 	require.NoError(t, b.TranscriptAppend(b.ctx, []session.TranscriptSegment{b.segment(1, 15, "p")}))
 	require.Equal(t, "0+16", query[string](b.ctx, t, b.url, rows))
@@ -145,7 +146,7 @@ func TestATranscriptIsReadWhileItIsMerged(t *testing.T) {
 	add(1, 106, "y")
 	for piece, err := range b.TranscriptContent(b.ctx, b.id, session.TranscriptPosition{Path: "/t.jsonl", Version: 1, Size: 107}) {
 		if err != nil {
-			requireCode(t, session.CodeIllegalState, err)
+			requireCode(t, failure.IllegalState, err)
 			break
 		}
 		require.Len(t, piece, 106)
@@ -328,7 +329,7 @@ func TestGapsInTranscriptsAreCountedByTurn(t *testing.T) {
 	count("run_2", 1)
 	require.Equal(t, "1 3", query[string](b.ctx, t, b.url, "SELECT files || ' ' || bytes FROM transcript_totals"))
 	_, err := b.TranscriptGap(b.ctx, "ses_nobody", "run_1")
-	requireCode(t, session.CodeNoSession, err)
+	requireCode(t, failure.NoSession, err)
 }
 
 // TestALargeTranscriptIsReadInPieces measures what reading keeps in memory.

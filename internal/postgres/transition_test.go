@@ -10,6 +10,7 @@ import (
 
 	"github.com/overwinter-dev/overwinter/internal/event"
 	"github.com/overwinter-dev/overwinter/internal/eventlog"
+	"github.com/overwinter-dev/overwinter/internal/failure"
 	"github.com/overwinter-dev/overwinter/internal/resource"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
@@ -81,7 +82,7 @@ func TestATransitionIsRecordedOnce(t *testing.T) {
 
 	other := up
 	other.To, other.Event = session.Error, session.EventFail
-	requireCode(t, session.CodeIllegalState, b.TransitionRecord(b.ctx, other))
+	requireCode(t, failure.IllegalState, b.TransitionRecord(b.ctx, other))
 }
 
 func TestIllegalTransitionsChangeNothing(t *testing.T) {
@@ -100,7 +101,7 @@ func TestIllegalTransitionsChangeNothing(t *testing.T) {
 			b := setup(t)
 			step := b.next(t, session.EventReady, "")
 			change(&step)
-			requireCode(t, session.CodeIllegalState, b.TransitionRecord(b.ctx, step))
+			requireCode(t, failure.IllegalState, b.TransitionRecord(b.ctx, step))
 			require.Zero(t, b.position(t))
 			s, err := b.SessionGet(b.ctx, b.id)
 			require.NoError(t, err)
@@ -110,7 +111,7 @@ func TestIllegalTransitionsChangeNothing(t *testing.T) {
 	b := setup(t)
 	step := b.next(t, session.EventReady, "")
 	step.SessionID = "ses_nobody"
-	requireCode(t, session.CodeNoSession, b.TransitionRecord(b.ctx, step))
+	requireCode(t, failure.NoSession, b.TransitionRecord(b.ctx, step))
 }
 
 func TestNothingFollowsTheStatusThatEndsASession(t *testing.T) {
@@ -133,7 +134,7 @@ func TestNothingFollowsTheStatusThatEndsASession(t *testing.T) {
 	require.Equal(t, session.OutcomeCancelled, r.Outcome)
 
 	_, _, _, err = b.PromptSubmit(b.ctx, session.Prompt{ID: "late", SessionID: b.id, Content: "x"})
-	requireCode(t, session.CodeTerminated, err)
+	requireCode(t, failure.Terminated, err)
 	again, _, created, err := b.PromptSubmit(b.ctx, session.Prompt{ID: waiting, SessionID: b.id, Content: "2"})
 	require.NoError(t, err, "a resend is answered with what became of the first")
 	require.False(t, created)
@@ -156,7 +157,7 @@ func TestNothingFollowsTheStatusThatEndsASession(t *testing.T) {
 	s, err := b.SessionPatch(b.ctx, b.id, session.Patch{Title: new("renamed")})
 	require.NoError(t, err)
 	require.Equal(t, "renamed", s.Title)
-	requireCode(t, session.CodeIllegalState, b.GenerationReserve(b.ctx, b.id, 2, "im-1"))
+	requireCode(t, failure.IllegalState, b.GenerationReserve(b.ctx, b.id, 2, "im-1"))
 	require.NoError(t, b.SandboxEnd(b.ctx, b.id, 1, "gone"))
 	require.Nil(t, s.Sandbox)
 

@@ -13,6 +13,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/overwinter-dev/overwinter/internal/conversation"
+	"github.com/overwinter-dev/overwinter/internal/failure"
 	"github.com/overwinter-dev/overwinter/internal/postgres/dbsqlc"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
@@ -226,7 +227,7 @@ func (db *DB) trySession(
 // since. It lets every run pass until one has opened the session.
 func checkWorkflow(ctx context.Context, opened string) error {
 	if asks := session.WorkflowRunOf(ctx); asks != "" && opened != "" && asks != opened {
-		return session.Faultf(session.CodeStaleWorkflow, "workflow run %s is stale: run %s has opened the session since", asks, opened)
+		return failure.Errorf(failure.StaleWorkflow, "workflow run %s is stale: run %s has opened the session since", asks, opened)
 	}
 	return nil
 }

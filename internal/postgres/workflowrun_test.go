@@ -6,6 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/overwinter-dev/overwinter/internal/failure"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
@@ -80,7 +81,7 @@ func TestASessionTakesRecordsOfTheWorkflowRunThatOpenedItLast(t *testing.T) {
 	}
 	for name, record := range records {
 		err := record(next)
-		require.Equal(t, session.CodeStaleWorkflow, session.CodeOf(err), "%s: %v", name, err)
+		require.Equal(t, failure.StaleWorkflow, failure.CodeOf(err), "%s: %v", name, err)
 	}
 	require.Equal(t, before, b.position(t), "what is refused leaves no event")
 	require.NoError(t, b.WorkflowCheck(first, b.id))
@@ -89,7 +90,7 @@ func TestASessionTakesRecordsOfTheWorkflowRunThatOpenedItLast(t *testing.T) {
 	_, err = b.SessionOpen(second, b.id, "w2")
 	require.NoError(t, err)
 	require.NoError(t, b.WorkflowCheck(second, b.id))
-	requireCode(t, session.CodeStaleWorkflow, b.TransitionRecord(first, next))
+	requireCode(t, failure.StaleWorkflow, b.TransitionRecord(first, next))
 	require.NoError(t, b.TransitionRecord(second, next))
 	all, err := b.Attended(b.ctx, "", time.Hour, 10)
 	require.NoError(t, err)

@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"slices"
 	"time"
+
+	"github.com/overwinter-dev/overwinter/internal/failure"
 )
 
 // CommandKind is what a session was asked to do. The name is the last part of the command's route.
@@ -75,7 +77,7 @@ const MaxCommandsKept = 100
 // CommandVerdict says what follows from a command for a session in its present state.
 type CommandVerdict struct {
 	// Refused says why the command is not possible; nil otherwise.
-	Refused *Fault
+	Refused *failure.Error
 	// Already: there is nothing to do. Where Supersedes is not empty, ending those commands is all that
 	// the command needed: it counts as applied.
 	Already bool
@@ -104,7 +106,7 @@ func (p Pending) has(kinds ...CommandKind) []CommandKind {
 const leaveError = "the session is in error; POST recover to try again, environment/terminate to continue in a sandbox without its files, or stop to end it"
 
 func refuse(format string, args ...any) CommandVerdict {
-	return CommandVerdict{Refused: Faultf(CodeIllegalState, format, args...)}
+	return CommandVerdict{Refused: failure.Errorf(failure.IllegalState, format, args...)}
 }
 
 // Judge decides what a command means for a session. A command whose kind is pending already is accepted
@@ -114,7 +116,7 @@ func Judge(kind CommandKind, p Pending) CommandVerdict {
 	case p.Status.Final() && kind == CommandStop:
 		return CommandVerdict{Already: true}
 	case p.Status.Final():
-		return CommandVerdict{Refused: Faultf(CodeTerminated, "the session is terminated; nothing can be done with it any more")}
+		return CommandVerdict{Refused: failure.Errorf(failure.Terminated, "the session is terminated; nothing can be done with it any more")}
 	case kind == CommandStop:
 		return CommandVerdict{Supersedes: p.has(slices.DeleteFunc(slices.Clone(CommandKinds), func(k CommandKind) bool { return k == CommandStop })...)}
 	case len(p.has(CommandStop)) > 0:
@@ -336,14 +338,14 @@ type Commanded struct {
 }
 
 // JudgeRevert says why an agent cannot be reverted to its state before a prompt; nil when it can.
-func JudgeRevert(p Prompt) *Fault {
+func JudgeRevert(p Prompt) *failure.Error {
 	switch {
 	case p.Status == PromptQueued:
-		return Faultf(CodeIllegalState, "the prompt is queued and has not been run; withdraw it")
+		return failure.Errorf(failure.IllegalState, "the prompt is queued and has not been run; withdraw it")
 	case p.RunID == "":
-		return Faultf(CodeIllegalState, "the prompt has never been run")
+		return failure.Errorf(failure.IllegalState, "the prompt has never been run")
 	case p.Reason == ReasonReverted:
-		return Faultf(CodeIllegalState, "the agent has been reverted to before this prompt already")
+		return failure.Errorf(failure.IllegalState, "the agent has been reverted to before this prompt already")
 	}
 	return nil
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/overwinter-dev/overwinter/internal/failure"
 	"github.com/overwinter-dev/overwinter/internal/lazyregexp"
 )
 
@@ -107,10 +108,10 @@ func ValidProfileName(name string) bool {
 }
 
 // Check says what is wrong with the spec, field by field.
-func (s ProfileSpec) Check() []FieldFault {
+func (s ProfileSpec) Check() []failure.Field {
 	var c profileCheck
 	if n := utf8.RuneCountInString(s.Model); n > MaxModelRunes {
-		c.fault("model", "is %d characters long; at most %d are allowed", n, MaxModelRunes)
+		c.refuse("model", "is %d characters long; at most %d are allowed", n, MaxModelRunes)
 	}
 	c.texts("skills", s.Skills)
 	c.texts("subagents", s.Subagents)
@@ -120,14 +121,14 @@ func (s ProfileSpec) Check() []FieldFault {
 	c.environment("environment", s.Environment)
 	c.secrets(s.Secrets, s.Environment)
 	if s.Permissions.Default != "" && !s.Permissions.Default.Known() {
-		c.fault("permissions.default", "must be one of: allow, ask, deny")
+		c.refuse("permissions.default", "must be one of: allow, ask, deny")
 	}
 	for _, tool := range slices.Sorted(maps.Keys(s.Permissions.Tools)) {
 		if tool == "" || !s.Permissions.Tools[tool].Known() {
-			c.fault("permissions.tools."+tool, "must be one of: allow, ask, deny, under the name of a tool")
+			c.refuse("permissions.tools."+tool, "must be one of: allow, ask, deny, under the name of a tool")
 		}
 	}
-	return c.faults
+	return c.wrong
 }
 
 // A profile may set those of overwinter's variables that configure agents: names that begin with
@@ -138,10 +139,10 @@ const (
 	patienceVariable = "OVERWINTER_PATIENCE"
 )
 
-type profileCheck struct{ faults []FieldFault }
+type profileCheck struct{ wrong []failure.Field }
 
-func (c *profileCheck) fault(field, format string, args ...any) {
-	c.faults = append(c.faults, FieldFault{Field: field, Message: fmt.Sprintf(format, args...)})
+func (c *profileCheck) refuse(field, format string, args ...any) {
+	c.wrong = append(c.wrong, failure.Field{Field: field, Message: fmt.Sprintf(format, args...)})
 }
 
 // name checks the i-th name of a list and returns whether it occurred before.
@@ -149,16 +150,16 @@ func (c *profileCheck) name(list string, i int, name string, seen map[string]boo
 	field := fmt.Sprintf("%s[%d].name", list, i)
 	switch {
 	case !profileItem.MatchString(name):
-		c.fault(field, "must be 1 to 64 of a-z 0-9 - and not begin with a hyphen")
+		c.refuse(field, "must be 1 to 64 of a-z 0-9 - and not begin with a hyphen")
 	case seen[name]:
-		c.fault(field, "is there twice: %s", name)
+		c.refuse(field, "is there twice: %s", name)
 	}
 	seen[name] = true
 }
 
 func (c *profileCheck) count(list string, n int) {
 	if n > MaxProfileItems {
-		c.fault(list, "has %d items; at most %d are allowed", n, MaxProfileItems)
+		c.refuse(list, "has %d items; at most %d are allowed", n, MaxProfileItems)
 	}
 }
 
@@ -168,10 +169,10 @@ func (c *profileCheck) texts(list string, items []ProfileText) {
 	for i, item := range items {
 		c.name(list, i, item.Name, seen)
 		if n := utf8.RuneCountInString(item.Description); n > MaxProfileDescription || strings.ContainsAny(item.Description, "\r\n") {
-			c.fault(fmt.Sprintf("%s[%d].description", list, i), "must be one line of at most %d characters", MaxProfileDescription)
+			c.refuse(fmt.Sprintf("%s[%d].description", list, i), "must be one line of at most %d characters", MaxProfileDescription)
 		}
 		if strings.TrimSpace(item.Content) == "" {
-			c.fault(fmt.Sprintf("%s[%d].content", list, i), "must not be empty")
+			c.refuse(fmt.Sprintf("%s[%d].content", list, i), "must not be empty")
 		}
 	}
 }
@@ -184,13 +185,13 @@ func (c *profileCheck) servers(servers []ProfileMCPServer) {
 		field := fmt.Sprintf("mcpServers[%d]", i)
 		switch {
 		case (s.Command == "") == (s.URL == ""):
-			c.fault(field, "must have either a command or a url")
+			c.refuse(field, "must have either a command or a url")
 		case s.URL != "" && !strings.HasPrefix(s.URL, "http://") && !strings.HasPrefix(s.URL, "https://"):
-			c.fault(field+".url", "must begin with http:// or https://")
+			c.refuse(field+".url", "must begin with http:// or https://")
 		case s.URL != "" && len(s.Args)+len(s.Environment) > 0:
-			c.fault(field, "has a url, so args and environment mean nothing")
+			c.refuse(field, "has a url, so args and environment mean nothing")
 		case s.Command != "" && len(s.Headers) > 0:
-			c.fault(field, "has a command, so headers mean nothing")
+			c.refuse(field, "has a command, so headers mean nothing")
 		}
 		c.environment(field+".environment", s.Environment)
 	}
@@ -204,11 +205,11 @@ func (c *profileCheck) files(files []ProfileFile) {
 		clean := path.Clean(f.Path)
 		switch {
 		case f.Path == "" || len(f.Path) > 1024 || clean != f.Path || path.IsAbs(clean) || clean == "." || clean == ".." || strings.HasPrefix(clean, "../"):
-			c.fault(field, "must be a path of at most 1024 bytes within the workspace, such as docs/notes.md")
+			c.refuse(field, "must be a path of at most 1024 bytes within the workspace, such as docs/notes.md")
 		case clean == ".git" || strings.HasPrefix(clean, ".git/"):
-			c.fault(field, "must not be within .git")
+			c.refuse(field, "must not be within .git")
 		case seen[clean]:
-			c.fault(field, "is there twice: %s", clean)
+			c.refuse(field, "is there twice: %s", clean)
 		}
 		seen[clean] = true
 	}
@@ -221,11 +222,11 @@ func (c *profileCheck) secrets(names []string, env map[string]string) {
 		field := fmt.Sprintf("secrets[%d]", i)
 		switch {
 		case !secretVariable.MatchString(name) || !settable(name):
-			c.fault(field, "must be the name of a secret that is a variable, such as ANTHROPIC_API_KEY")
+			c.refuse(field, "must be the name of a secret that is a variable, such as ANTHROPIC_API_KEY")
 		case seen[name]:
-			c.fault(field, "is there twice: %s", name)
+			c.refuse(field, "is there twice: %s", name)
 		case env[name] != "":
-			c.fault(field, "is also in environment: %s", name)
+			c.refuse(field, "is also in environment: %s", name)
 		}
 		seen[name] = true
 	}
@@ -240,7 +241,7 @@ func (c *profileCheck) environment(field string, env map[string]string) {
 	c.count(field, len(env))
 	for _, name := range slices.Sorted(maps.Keys(env)) {
 		if !settable(name) || !variable.MatchString(name) {
-			c.fault(field+"."+name, "must be a name of a variable: letters, digits and _, not OVERWINTER_ but for %s… and %s",
+			c.refuse(field+"."+name, "must be a name of a variable: letters, digits and _, not OVERWINTER_ but for %s… and %s",
 				acpVariables, patienceVariable)
 		}
 	}

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"slices"
 	"time"
+
+	"github.com/overwinter-dev/overwinter/internal/failure"
 )
 
 // How long a question waits for an answer.
@@ -143,24 +145,24 @@ type Question struct {
 }
 
 // Check says what is wrong with an answer to what was asked, field by field.
-func (a Asked) Check(answer Answer) []FieldFault {
-	var faults []FieldFault
+func (a Asked) Check(answer Answer) []failure.Field {
+	var wrong []failure.Field
 	if a.Kind == Permission {
 		if len(answer.Answers) > 0 {
-			faults = append(faults, FieldFault{Field: "answers", Message: "must be omitted in the answer to a permission request"})
+			wrong = append(wrong, failure.Field{Field: "answers", Message: "must be omitted in the answer to a permission request"})
 		}
-		return faults
+		return wrong
 	}
 	switch answer.Decision {
 	case DecisionReject:
 		return nil
 	case DecisionOnce:
 	default:
-		faults = append(faults, FieldFault{Field: "answer", Message: "must be once or reject unless the agent asks for permission"})
+		wrong = append(wrong, failure.Field{Field: "answer", Message: "must be once or reject unless the agent asks for permission"})
 	}
 	for _, item := range a.Inquiries {
 		if answer.Answers[item.Question] == "" {
-			faults = append(faults, FieldFault{Field: "answers", Message: fmt.Sprintf("has no answer to %q", item.Question)})
+			wrong = append(wrong, failure.Field{Field: "answers", Message: fmt.Sprintf("has no answer to %q", item.Question)})
 		}
 	}
 	known := func(question string) bool {
@@ -168,8 +170,8 @@ func (a Asked) Check(answer Answer) []FieldFault {
 	}
 	for question := range answer.Answers {
 		if !known(question) {
-			faults = append(faults, FieldFault{Field: "answers", Message: fmt.Sprintf("answers %q, which is not asked", question)})
+			wrong = append(wrong, failure.Field{Field: "answers", Message: fmt.Sprintf("answers %q, which is not asked", question)})
 		}
 	}
-	return faults
+	return wrong
 }

@@ -1,7 +1,6 @@
 package session_test
 
 import (
-	"errors"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -24,9 +23,9 @@ var life = map[session.State]map[session.Event]session.State{
 		session.EventStop:      session.Terminated,
 	},
 	session.Hibernating: {
-		session.EventSaved:    session.Hibernated,
-		session.EventFail:     session.Error,
-		session.EventStop:     session.Terminated,
+		session.EventSaved:     session.Hibernated,
+		session.EventFail:      session.Error,
+		session.EventStop:      session.Terminated,
 		session.EventAbandoned: session.Terminated,
 	},
 	session.Hibernated: {
@@ -180,18 +179,4 @@ func TestAPromptIsOverWithTheOutcomeOfItsRun(t *testing.T) {
 		require.Equal(t, status, outcome.PromptStatus())
 		require.True(t, status.Over(), status)
 	}
-}
-
-func TestCodeOfFindsTheFaultInAChain(t *testing.T) {
-	t.Parallel()
-	cause := errors.New("disk on fire")
-	fault := session.Faultf(session.CodeTooLarge, "%d bytes", 7)
-	require.EqualError(t, fault, "7 bytes")
-	wrapped := errors.Join(errors.New("other"), &session.Fault{Code: session.CodeNoRun, Message: "no run", Err: cause})
-	require.Empty(t, session.CodeOf(nil))
-	require.Equal(t, session.CodeTooLarge, session.CodeOf(fault))
-	require.Equal(t, session.CodeNoRun, session.CodeOf(wrapped))
-	require.Equal(t, session.CodeInternal, session.CodeOf(cause))
-	require.ErrorIs(t, wrapped, cause)
-	require.ErrorContains(t, wrapped, "no run: disk on fire")
 }

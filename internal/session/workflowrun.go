@@ -5,7 +5,7 @@ import "context"
 type workflowRunKey struct{}
 
 // WithWorkflowRun returns a context for what a run of a session's workflow asks for. The store refuses its writes
-// to the session with CodeStaleWorkflow if another run of the workflow has opened the session since.
+// to the session with failure.StaleWorkflow if another run of the workflow has opened the session since.
 func WithWorkflowRun(ctx context.Context, runID string) context.Context {
 	return context.WithValue(ctx, workflowRunKey{}, runID)
 }

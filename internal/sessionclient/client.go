@@ -12,6 +12,7 @@ import (
 	"go.temporal.io/api/workflowservice/v1"
 	"go.temporal.io/sdk/client"
 
+	"github.com/overwinter-dev/overwinter/internal/failure"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
@@ -125,7 +126,7 @@ func (c *Client) CurrentRun(ctx context.Context, sessionID string) (string, erro
 	err = interpret(err)
 	info := d.GetWorkflowExecutionInfo()
 	switch {
-	case session.CodeOf(err) == session.CodeNoSession:
+	case failure.CodeOf(err) == failure.NoSession:
 		return "", nil
 	case err != nil || info.GetStatus() != enums.WORKFLOW_EXECUTION_STATUS_RUNNING:
 		return "", err
@@ -149,7 +150,7 @@ func (c *Client) State(ctx context.Context, sessionID string) (json.RawMessage, 
 	}
 	var view session.StateView
 	if err := answer.QueryResult.Get(&view); err != nil {
-		return nil, &session.Fault{Code: session.CodeInternal, Message: "the workflow's answer cannot be read", Err: err}
+		return nil, &failure.Error{Code: failure.Internal, Message: "the workflow's answer cannot be read", Err: err}
 	}
 	return json.Marshal(view)
 }
@@ -166,7 +167,7 @@ func (c *Client) signal(ctx context.Context, sessionID, name string, arg any) er
 	ctx, cancel := context.WithTimeout(ctx, c.timeout)
 	defer cancel()
 	err := interpret(c.temporal.SignalWorkflow(ctx, sessionID, "", name, arg))
-	if session.CodeOf(err) == session.CodeNoSession {
+	if failure.CodeOf(err) == failure.NoSession {
 		return notOpen(sessionID)
 	}
 	return err
@@ -196,17 +197,17 @@ func interpret(err error) error {
 		return nil
 	}
 	if _, ok := errors.AsType[*serviceerror.NotFound](err); ok {
-		return &session.Fault{Code: session.CodeNoSession, Message: "no workflow is open for the session", Err: err}
+		return &failure.Error{Code: failure.NoSession, Message: "no workflow is open for the session", Err: err}
 	}
-	return &session.Fault{Code: session.CodeUnavailable, Message: "temporal does not answer", Err: err}
+	return &failure.Error{Code: failure.Unavailable, Message: "temporal does not answer", Err: err}
 }
 
 func notOpen(sessionID string) error {
-	return session.Faultf(session.CodeNoSession, "no workflow is open for session %s", sessionID)
+	return failure.Errorf(failure.NoSession, "no workflow is open for session %s", sessionID)
 }
 
 func ignoreClosed(err error) error {
-	if session.CodeOf(err) == session.CodeNoSession {
+	if failure.CodeOf(err) == failure.NoSession {
 		return nil
 	}
 	return err

@@ -19,6 +19,7 @@ import (
 	"go.temporal.io/sdk/workflow"
 	"google.golang.org/grpc"
 
+	"github.com/overwinter-dev/overwinter/internal/failure"
 	"github.com/overwinter-dev/overwinter/internal/session"
 	"github.com/overwinter-dev/overwinter/internal/sessionclient"
 )
@@ -136,7 +137,7 @@ func TestCallsThatNeedAWorkflowSayWhenThereIsNone(t *testing.T) {
 	require.NoError(t, engine.GetWorkflow(ctx, closed, "").Get(ctx, nil))
 	for _, id := range []string{never, closed} {
 		_, err := o.State(ctx, id)
-		require.Equal(t, session.CodeNoSession, session.CodeOf(err), "error: %v", err)
+		require.Equal(t, failure.NoSession, failure.CodeOf(err), "error: %v", err)
 		current, err := o.CurrentRun(ctx, id)
 		require.NoError(t, err)
 		require.Empty(t, current)
@@ -234,7 +235,7 @@ func TestATemporalThatDoesNotAnswerIsUnavailableInTime(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			require.Equal(t, session.CodeUnavailable, session.CodeOf(call()))
+			require.Equal(t, failure.Unavailable, failure.CodeOf(call()))
 		})
 	}
 }
@@ -243,5 +244,5 @@ func TestPingAnswers(t *testing.T) {
 	t.Parallel()
 	ctx, o, _ := setup(t)
 	require.NoError(t, o.Ping(ctx))
-	require.Equal(t, session.CodeUnavailable, session.CodeOf(sessionclient.New(engine, "nowhere", sessionclient.At(queue)).Patient(patience).Ping(ctx)))
+	require.Equal(t, failure.Unavailable, failure.CodeOf(sessionclient.New(engine, "nowhere", sessionclient.At(queue)).Patient(patience).Ping(ctx)))
 }

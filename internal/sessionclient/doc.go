@@ -8,6 +8,6 @@
 //	State, CurrentRun                         queries
 //
 // Every call has the deadline of its context and at most two seconds. An error is
-// a *session.Fault: unavailable when Temporal does not answer in time,
+// a *failure.Error: unavailable when Temporal does not answer in time,
 // session_not_found when no workflow is open and the call needs one.
 package sessionclient

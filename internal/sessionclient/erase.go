@@ -7,6 +7,7 @@ import (
 	"go.temporal.io/api/common/v1"
 	"go.temporal.io/api/workflowservice/v1"
 
+	"github.com/overwinter-dev/overwinter/internal/failure"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
@@ -59,7 +60,7 @@ func (c *Client) newestRun(ctx context.Context, sessionID string) (string, error
 
 func (c *Client) listRuns(ctx context.Context, sessionID string, page []byte) (*workflowservice.ListWorkflowExecutionsResponse, error) {
 	if !session.ValidID(session.SessionPrefix, sessionID) { // it becomes part of a query
-		return nil, session.Faultf(session.CodeInvalid, "%q is not the id of a session", sessionID)
+		return nil, failure.Errorf(failure.Invalid, "%q is not the id of a session", sessionID)
 	}
 	ctx, cancel := context.WithTimeout(ctx, c.timeout)
 	defer cancel()

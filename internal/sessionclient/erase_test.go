@@ -8,6 +8,7 @@ import (
 	"go.temporal.io/api/enums/v1"
 	"go.temporal.io/api/workflowservice/v1"
 
+	"github.com/overwinter-dev/overwinter/internal/failure"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
@@ -48,7 +49,7 @@ func TestEraseLeavesNothingOfAWorkflow(t *testing.T) {
 	}
 	found, err := o.Erase(ctx, "ses_' OR WorkflowId != '")
 	require.False(t, found)
-	require.Equal(t, session.CodeInvalid, session.CodeOf(err), "error: %v", err)
+	require.Equal(t, failure.Invalid, failure.CodeOf(err), "error: %v", err)
 	current, err := o.CurrentRun(ctx, other)
 	require.NoError(t, err)
 	require.NotEmpty(t, current)

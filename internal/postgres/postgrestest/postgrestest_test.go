@@ -10,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/overwinter-dev/overwinter/internal/failure"
 	"github.com/overwinter-dev/overwinter/internal/postgres"
 	"github.com/overwinter-dev/overwinter/internal/postgres/postgrestest"
 	"github.com/overwinter-dev/overwinter/internal/session"
@@ -21,7 +22,7 @@ func TestEachTestHasADatabaseOfItsOwn(t *testing.T) {
 	s, _, err := one.SessionCreate(t.Context(), session.Session{ID: session.NewID(session.SessionPrefix), Agent: "demo"}, nil, session.Idempotency{})
 	require.NoError(t, err)
 	_, err = other.SessionGet(t.Context(), s.ID)
-	require.Equal(t, session.CodeNoSession, session.CodeOf(err))
+	require.Equal(t, failure.NoSession, failure.CodeOf(err))
 }
 
 func TestADatabaseGoesWithItsTest(t *testing.T) { //nolint:tparallel // the subtest must be over

@@ -1,0 +1,80 @@
+// Package failure has the errors that cross package borders on purpose: each has a code, which says what a caller can do about it.
+package failure
+
+import (
+	"errors"
+	"fmt"
+)
+
+// Code says what callers can do about an error; people read the message.
+type Code string
+
+// The codes of CONTRACT. One table in api maps them to HTTP.
+const (
+	Invalid       Code = "invalid_request"
+	Unauthorized  Code = "unauthorized"
+	Forbidden     Code = "forbidden"
+	NoSession     Code = "session_not_found"
+	NoPrompt      Code = "prompt_not_found"
+	NoRun         Code = "run_not_found"
+	NoBundle      Code = "bundle_not_found"
+	NoSecret      Code = "secret_not_found"
+	NoProfile     Code = "profile_not_found"
+	NoQuestion    Code = "question_not_found"
+	NoFile        Code = "file_not_found"
+	Terminated    Code = "session_terminated"
+	InError       Code = "session_in_error"
+	PromptExists  Code = "prompt_conflict"
+	Idempotency   Code = "idempotency_conflict"
+	IllegalState  Code = "illegal_state"
+	StaleWorkflow Code = "stale_workflow"
+	PositionGone  Code = "position_gone"
+	TooLarge      Code = "too_large"
+	QueueFull     Code = "queue_full"
+	RateLimited   Code = "rate_limited"
+	Unavailable   Code = "unavailable"
+	Internal      Code = "internal"
+	NotFound      Code = "not_found"
+	MethodUnknown Code = "method_not_allowed"
+)
+
+// Error is an error with a code, the only error that crosses package borders on
+// purpose. Fields name what was wrong with an input and the bound it broke.
+type Error struct {
+	Code    Code
+	Message string
+	Fields  []Field
+	Err     error // the cause, for logs only
+}
+
+// Field is one wrong field of an input.
+type Field struct {
+	Field   string `json:"field"`
+	Message string `json:"message"`
+}
+
+func (e *Error) Error() string {
+	if e.Err != nil {
+		return e.Message + ": " + e.Err.Error()
+	}
+	return e.Message
+}
+
+func (e *Error) Unwrap() error { return e.Err }
+
+// Errorf makes an error with a code and a message.
+func Errorf(code Code, format string, args ...any) *Error {
+	return &Error{Code: code, Message: fmt.Sprintf(format, args...)}
+}
+
+// CodeOf returns the code of the first Error in err's chain, Internal for
+// any other error, and "" for nil.
+func CodeOf(err error) Code {
+	if err == nil {
+		return ""
+	}
+	if e, ok := errors.AsType[*Error](err); ok {
+		return e.Code
+	}
+	return Internal
+}
