@@ -236,25 +236,6 @@ func (q *Queries) SandboxUnsaved(ctx context.Context, db DBTX, sessionID string)
 	return i, err
 }
 
-const sandboxesFailed = `-- name: SandboxesFailed :one
-SELECT count(*) FROM sandboxes
-WHERE session_id = $1 AND image_id = $2 AND sandbox_id <> '' AND ready_at IS NULL AND ended_at IS NOT NULL
-`
-
-type SandboxesFailedParams struct {
-	SessionID string
-	ImageID   string
-}
-
-// SandboxesFailed counts the sandboxes of a session that were made of an image and ended before
-// their runner ever answered.
-func (q *Queries) SandboxesFailed(ctx context.Context, db DBTX, arg *SandboxesFailedParams) (int64, error) {
-	row := db.QueryRow(ctx, sandboxesFailed, arg.SessionID, arg.ImageID)
-	var count int64
-	err := row.Scan(&count)
-	return count, err
-}
-
 const sandboxesAbandoned = `-- name: SandboxesAbandoned :many
 SELECT b.session_id, b.generation, b.sandbox_id, s.status, (b.generation = s.generation)::boolean AS is_current, b.reserved_at, b.ready_at, b.deadline
 FROM sandboxes b JOIN sessions s ON s.id = b.session_id
@@ -325,6 +306,25 @@ func (q *Queries) SandboxesAbandoned(ctx context.Context, db DBTX, arg *Sandboxe
 		return nil, err
 	}
 	return items, nil
+}
+
+const sandboxesFailed = `-- name: SandboxesFailed :one
+SELECT count(*) FROM sandboxes
+WHERE session_id = $1 AND image_id = $2 AND sandbox_id <> '' AND ready_at IS NULL AND ended_at IS NOT NULL
+`
+
+type SandboxesFailedParams struct {
+	SessionID string
+	ImageID   string
+}
+
+// SandboxesFailed counts the sandboxes of a session that were made of an image and ended before
+// their runner ever answered.
+func (q *Queries) SandboxesFailed(ctx context.Context, db DBTX, arg *SandboxesFailedParams) (int64, error) {
+	row := db.QueryRow(ctx, sandboxesFailed, arg.SessionID, arg.ImageID)
+	var count int64
+	err := row.Scan(&count)
+	return count, err
 }
 
 const sandboxesOpen = `-- name: SandboxesOpen :many
