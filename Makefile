@@ -56,7 +56,7 @@ bin/overwinter-temporal: devserver/go.mod devserver/go.sum $(shell find devserve
 
 # The last line is the summary of all modules' tests. They fetch agents with npm, serve a
 # repository with git, and count prompts with curl. The package test comes first: it takes longest and mostly waits, so
-# that the others run beside it.
+# that the others run at the same time.
 test: NEEDS = npm git curl
 test: INSTALL ?= 1
 test: setup agents check check-vulnerabilities programs

@@ -131,7 +131,7 @@ func (b *talk) start(argv []string) error {
 	}
 	where := Where{Dir: workspace, Servers: mcp}
 	memory := b.journal.session
-	return b.Client.Start(bridge.Spec{Argv: argv, Env: env, Stderr: b.Stderr}, func(ctx context.Context, peer *bridge.Peer) Started {
+	return b.Start(bridge.Spec{Argv: argv, Env: env, Stderr: b.Stderr}, func(ctx context.Context, peer *bridge.Peer) Started {
 		return begin(ctx, peer, where, memory, b.model)
 	})
 }
