@@ -44,7 +44,8 @@
 //	TCP connections                512; more are refused, or reset where a socket has accepted them
 //	host ports with sockets        16; the stack serves the others
 //	connections to be accepted     128 for each socket
-//	TCP buffers                    256 KiB in each direction of a connection
+//	TCP buffers                    256 KiB in each direction of a connection; 32 KiB of those that begin
+//	                               while the sandbox has 64 others: 75 MiB in all, with the chunks in between
 //	UDP flows                      256; the one that was idle longest makes room
 //	DNS queries at once            64; more are dropped, as a busy resolver does
 //	DNS connections over TCP       16

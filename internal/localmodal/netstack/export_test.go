@@ -3,6 +3,9 @@ package netstack
 import (
 	"net/netip"
 	"time"
+
+	"gvisor.dev/gvisor/pkg/tcpip"
+	"gvisor.dev/gvisor/pkg/tcpip/transport/tcp"
 )
 
 // Redirect makes a destination of a sandbox lead to an address of this machine.
@@ -47,6 +50,19 @@ func (n *Network) Open() int {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return n.connections
+}
+
+// RoomyConnections is how many connections have large buffers.
+const RoomyConnections = roomyConnections
+
+// BufferBytes is what the buffers of the open connections may hold.
+func (n *Network) BufferBytes() (bytes int64) {
+	for _, e := range n.stack.RegisteredEndpoints() {
+		if e, ok := e.(tcpip.Endpoint); ok && tcp.EndpointState(e.State()) == tcp.StateEstablished {
+			bytes += e.SocketOptions().GetReceiveBufferSize() + e.SocketOptions().GetSendBufferSize()
+		}
+	}
+	return bytes
 }
 
 // NameOf is what DNS called an address.

@@ -11,6 +11,7 @@ import (
 	"net"
 	"os"
 	"os/exec"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -239,6 +240,7 @@ var modes = map[string]func(args []string) (string, error){
 	// ask does what lines of its input say and prints a line for each.
 	"ask": func([]string) (string, error) {
 		var kept net.Conn
+		var open []net.Conn // so that none is closed as garbage
 		use := func(conn net.Conn) error {
 			sent, got := []byte("hello"), make([]byte, 5)
 			_ = conn.SetDeadline(time.Now().Add(patience))
@@ -259,6 +261,7 @@ var modes = map[string]func(args []string) (string, error){
 				}
 			case "keep": // open a connection
 				if kept, err = ask(words[1], 'e', 0); err == nil {
+					open = append(open, kept)
 					err = use(kept)
 				}
 			case "use": // that connection
@@ -288,6 +291,7 @@ var modes = map[string]func(args []string) (string, error){
 				_, _ = fmt.Fprintln(os.Stdout, "ok")
 			}
 		}
+		runtime.KeepAlive(open)
 		return "", nil
 	},
 	// many opens so many connections to an address, one after another, and says how many it got.

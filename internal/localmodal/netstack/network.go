@@ -39,6 +39,10 @@ const (
 	timeWait = 200 * time.Millisecond
 	// bufferSize fills the short way to the sandbox many times over.
 	bufferSize = 256 << 10
+	// Beyond so many connections, a sandbox gets new ones with smaller buffers: its share of this process's memory stays small.
+	roomyConnections = 64
+	crowdedBuffer    = 32 << 10
+	crowdedChunk     = 8 << 10
 )
 
 const nic tcpip.NICID = 1
@@ -133,7 +137,7 @@ func (n *Network) configure() error {
 		check(n.stack.SetTransportProtocolOption(tcp.ProtocolNumber, option))
 	}
 	// Before the interface, which starts to read.
-	n.stack.SetTransportProtocolHandler(tcp.ProtocolNumber, tcp.NewForwarder(n.stack, 0, maxConnections, n.forwardTCP).HandlePacket)
+	n.stack.SetTransportProtocolHandler(tcp.ProtocolNumber, tcp.NewForwarder(n.stack, bufferSize, maxConnections, n.forwardTCP).HandlePacket)
 	n.stack.SetTransportProtocolHandler(udp.ProtocolNumber, udp.NewForwarder(n.stack, n.forwardUDP).HandlePacket)
 	check(n.stack.CreateNIC(nic, n.link))
 	check(n.stack.AddProtocolAddress(nic, tcpip.ProtocolAddress{
@@ -197,6 +201,13 @@ func (n *Network) beginConnection() bool {
 	n.connections++
 	n.tasks.Add(1)
 	return true
+}
+
+// crowded reports whether the sandbox has so many connections that a new one gets small buffers.
+func (n *Network) crowded() bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.connections > roomyConnections
 }
 
 func (n *Network) endConnection() {

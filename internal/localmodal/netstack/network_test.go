@@ -302,6 +302,18 @@ func TestConnectionsAreLimited(t *testing.T) {
 	require.Eventually(t, func() bool { return s.network.Open() == 0 }, patience, 10*time.Millisecond)
 }
 
+// TestConnectionsOfACrowdedSandboxHaveSmallBuffers: what a sandbox can have this process hold is bounded by the buffers.
+func TestConnectionsOfACrowdedSandboxHaveSmallBuffers(t *testing.T) {
+	t.Parallel()
+	const more = 16
+	server := serve(t, "127.0.0.1:0")
+	s := start(t, netdevice.Veth, redirect(internet, server), "ask")
+	for range netstack.RoomyConnections + more {
+		require.Equal(t, "ok", s.ask(t, "keep", internet))
+	}
+	require.EqualValues(t, netstack.RoomyConnections*2*256<<10+more*2*32<<10, s.network.BufferBytes())
+}
+
 func TestTheFlowThatWasIdleLongestMakesRoom(t *testing.T) {
 	t.Parallel()
 	echo := serveUDP(t, func(b []byte) []byte { return b })

@@ -57,8 +57,14 @@ func (n *Network) forwardTCP(request *tcp.ForwarderRequest) {
 		return
 	}
 	endpoint.SocketOptions().SetKeepAlive(true)
+	pool := chunks
+	if n.crowded() {
+		pool = crowdedChunks
+		endpoint.SocketOptions().SetReceiveBufferSize(crowdedBuffer, true)
+		endpoint.SocketOptions().SetSendBufferSize(crowdedBuffer, true)
+	}
 	inside := gonet.NewTCPConn(&queue, endpoint)
-	n.relay(inside, outside, endpoint.Abort)
+	n.relay(inside, outside, endpoint.Abort, pool)
 	_ = inside.Close()
 	_ = outside.Close()
 	awaitEnd(endpoint)
@@ -89,8 +95,8 @@ type stream interface {
 }
 
 // relay copies both ways until both ends are done, one is broken, or nothing came for
-// a long time. resetInside aborts the inner connection.
-func (n *Network) relay(inside stream, outside *net.TCPConn, resetInside func()) {
+// a long time. resetInside aborts the inner connection; pool has the chunks.
+func (n *Network) relay(inside stream, outside *net.TCPConn, resetInside func(), pool *sync.Pool) {
 	abort := func() { // a reset both ways
 		resetInside()
 		_ = outside.SetLinger(0)
@@ -102,24 +108,28 @@ func (n *Network) relay(inside stream, outside *net.TCPConn, resetInside func())
 	used := func() { idle.Reset(tcpIdle) }
 	var back sync.WaitGroup
 	back.Go(func() {
-		if pump(inside, outside, used) != nil {
+		if pump(inside, outside, used, pool) != nil {
 			abort()
 		}
 	})
-	if pump(outside, inside, used) != nil {
+	if pump(outside, inside, used, pool) != nil {
 		abort()
 	}
 	back.Wait()
 }
 
-var chunks = sync.Pool{New: func() any { return new(make([]byte, 64<<10)) }}
+// Connections and flows copy through chunks, and connections of a crowded network through smaller ones.
+var (
+	chunks        = &sync.Pool{New: func() any { return new(make([]byte, 64<<10)) }}
+	crowdedChunks = &sync.Pool{New: func() any { return new(make([]byte, crowdedChunk)) }}
+)
 
 func takeChunk() *[]byte { return chunks.Get().(*[]byte) } //nolint:forcetypeassert // the pool contains nothing else
 
 // pump copies one way and passes on the end.
-func pump(to stream, from io.Reader, used func()) error {
-	chunk := takeChunk()
-	defer chunks.Put(chunk)
+func pump(to stream, from io.Reader, used func(), pool *sync.Pool) error {
+	chunk := pool.Get().(*[]byte) //nolint:forcetypeassert // the pools contain nothing else
+	defer pool.Put(chunk)
 	for {
 		size, err := from.Read(*chunk)
 		if size > 0 {
