@@ -164,9 +164,9 @@ func (s *stack) worksAndFails(t *testing.T, id string) {
 	for _, said := range []string{"one of two", "two of two", "broken", "That failed.", "Delegated."} {
 		require.Contains(t, text, said)
 	}
-	got := s.must(t, http.StatusOK, "GET", "/api/sessions/"+id+"/blocks", nil)
-	require.Greater(t, len(got["conversations"].([]any)), 1, "the subagent has a conversation of its own")
-	require.Contains(t, fmt.Sprint(got["conversations"].([]any)[1]), "The subagent has looked.")
+	conversations := s.conversations(t, id)
+	require.Greater(t, len(conversations), 1, "the subagent has a conversation of its own")
+	require.Contains(t, fmt.Sprint(conversations[1].blocks), "The subagent has looked.")
 	s.prompt(t, id, "refuse", "{{refuse}} it")
 	refused := s.waitPrompt(t, id, "refuse", 90*time.Second)
 	require.Equal(t, "failed", refused["status"])

@@ -231,44 +231,38 @@ func (a *audit) checkPrompts() {
 // checkBlocks compares the blocks with those that the stream adds up to, and with the prompts.
 func (a *audit) checkBlocks(t *testing.T) {
 	t.Helper()
-	code, got, err := a.s.call("GET", "/api/sessions/"+a.s.id+"/blocks", nil)
-	require.NoError(t, err)
-	require.Equal(t, http.StatusOK, code)
 	var folder conversation.Folder
 	for _, e := range a.events {
 		require.NoError(t, folder.Apply(conversation.EventType(e.Type), e.ConversationID, e.Data))
 	}
 	folded, err := json.Marshal(folder.Conversation().Threads)
 	require.NoError(t, err)
-	shown, err := json.Marshal(got["conversations"])
-	require.NoError(t, err)
-	var want, have []struct {
+	var want []struct {
 		ID     string
 		Blocks []any
 	}
 	require.NoError(t, json.Unmarshal(folded, &want))
-	require.NoError(t, json.Unmarshal(shown, &have))
+	have := a.s.conversations(t, a.s.id)
 	if len(want) != len(have) {
 		a.wrong("%d conversations, the stream adds up to %d", len(have), len(want))
 		return
 	}
 	users := map[string]int{}
 	for i, c := range have {
-		if len(c.Blocks) != len(want[i].Blocks) {
-			a.wrong("conversation %s has %d blocks, the stream adds up to %d", c.ID, len(c.Blocks), len(want[i].Blocks))
+		if len(c.blocks) != len(want[i].Blocks) {
+			a.wrong("conversation %s has %d blocks, the stream adds up to %d", c.id, len(c.blocks), len(want[i].Blocks))
 			return
 		}
-		for j, block := range c.Blocks {
-			b := block.(object)
-			switch b["status"] {
+		for j, block := range c.blocks {
+			switch block["status"] {
 			case "pending", "running", "streaming":
-				a.wrong("block %v is open and no turn is", b)
+				a.wrong("block %v is open and no turn is", block)
 			}
-			if b["type"] == "user_message" {
-				id, _ := b["promptId"].(string)
+			if block["type"] == "user_message" {
+				id, _ := block["promptId"].(string)
 				users[id]++
 			}
-			if !reflect.DeepEqual(block, want[i].Blocks[j]) {
+			if !reflect.DeepEqual(any(block), want[i].Blocks[j]) {
 				a.wrong("block %v, the stream adds up to %v", block, want[i].Blocks[j])
 			}
 		}
@@ -349,9 +343,8 @@ func (r *rig) checkLedgers(t *testing.T, subjects []*subject) {
 // outputs are the lines that the demo agent's commands have printed.
 func (s *subject) outputs(t *testing.T) (lines []string) {
 	t.Helper()
-	got := s.must(t, http.StatusOK, "GET", "/api/sessions/"+s.id+"/blocks", nil)
-	for _, block := range got["conversations"].([]any)[0].(object)["blocks"].([]any) {
-		if result, ok := block.(object)["output"].(object); ok {
+	for _, block := range s.conversations(t, s.id)[0].blocks {
+		if result, ok := block["output"].(object); ok {
 			output, _ := result["output"].(string)
 			lines = append(lines, strings.Split(output, "\n")...)
 		}

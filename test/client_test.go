@@ -9,6 +9,8 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -135,14 +137,41 @@ func (s *stack) waitPrompt(t *testing.T, sessionID, promptID string, within time
 	return out
 }
 
+// thread is one conversation of a session: the main one, or a subagent's.
+type thread struct {
+	id     string
+	blocks []object
+}
+
+// conversations are those of a session, all pages of them, the main one first.
+func (s *stack) conversations(t *testing.T, sessionID string) (all []thread) {
+	t.Helper()
+	for query := ""; ; {
+		page := s.must(t, http.StatusOK, "GET", "/api/sessions/"+sessionID+"/blocks"+query, nil)
+		for _, raw := range page["conversations"].([]any) {
+			id := raw.(object)["id"].(string)
+			at := slices.IndexFunc(all, func(c thread) bool { return c.id == id })
+			if at < 0 {
+				at, all = len(all), append(all, thread{id: id})
+			}
+			for _, block := range raw.(object)["blocks"].([]any) {
+				all[at].blocks = append(all[at].blocks, block.(object))
+			}
+		}
+		cursor, more := page["nextCursor"].(string)
+		if !more {
+			return all
+		}
+		query = "?" + url.Values{"cursor": {cursor}}.Encode()
+	}
+}
+
 // text is what the agent has said and its tools have printed, in order.
 func (s *stack) text(t *testing.T, sessionID string) string {
 	t.Helper()
-	got := s.must(t, http.StatusOK, "GET", "/api/sessions/"+sessionID+"/blocks", nil)
-	main := got["conversations"].([]any)[0].(object)
 	var b strings.Builder
-	for _, raw := range main["blocks"].([]any) {
-		switch block := raw.(object); block["type"] {
+	for _, block := range s.conversations(t, sessionID)[0].blocks {
+		switch block["type"] {
 		case "assistant_text":
 			fmt.Fprintf(&b, "%v\n", block["content"])
 		case "tool_result":

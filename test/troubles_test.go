@@ -450,15 +450,10 @@ func (b *trouble) can(t *testing.T, what string) bool {
 }
 
 // blocks are those of every conversation of the session, the main one's first.
-func (b *trouble) blocks(t *testing.T) [][]object {
+func (b *trouble) blocks(t *testing.T) (all [][]object) {
 	t.Helper()
-	var all [][]object
-	for _, raw := range b.must(t, http.StatusOK, "GET", "/api/sessions/"+b.id+"/blocks", nil)["conversations"].([]any) {
-		var blocks []object
-		for _, block := range raw.(object)["blocks"].([]any) {
-			blocks = append(blocks, block.(object))
-		}
-		all = append(all, blocks)
+	for _, c := range b.conversations(t, b.id) {
+		all = append(all, c.blocks)
 	}
 	return all
 }
