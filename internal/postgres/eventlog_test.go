@@ -73,7 +73,8 @@ func TestAFrameIsWrittenOnceByProcessesThatRepeatIt(t *testing.T) {
 }
 
 // terminateConnections ends connections that are in a statement or a transaction, one after the other, until stop is called.
-// Then b has new ones: a connection may be idle again in its pool by the time it is ended.
+// The random pauses between them, of up to 10 ms, let some statements end: else a fast machine would never get past the first.
+// Then b has new connections: one may be idle again in its pool by the time it is ended.
 func (b *bundle) terminateConnections(t *testing.T) (stop func()) {
 	t.Helper()
 	done := make(chan struct{})
@@ -90,7 +91,7 @@ func (b *bundle) terminateConnections(t *testing.T) (stop func()) {
 				return nil
 			default:
 			}
-			_, err := conn.Exec(b.ctx, `SELECT pg_terminate_backend(pid) FROM (
+			_, err := conn.Exec(b.ctx, `WITH pause AS MATERIALIZED (SELECT pg_sleep(random() * 0.01)) SELECT pg_terminate_backend(pid) FROM pause, (
 				SELECT pid FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid() AND state <> 'idle' ORDER BY random() LIMIT 1) a`)
 			if err != nil {
 				return err
