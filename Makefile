@@ -27,8 +27,8 @@ MAKEFLAGS += --no-print-directory
 export GOFLAGS := $(filter-out -buildvcs=%,$(GOFLAGS)) -buildvcs=false
 # The commit in `overwinter version`; -dirty if files have been changed. An image is built without git: see the Dockerfile.
 COMMIT  ?= $(shell git describe --always --abbrev=12 --exclude='*' --dirty 2>/dev/null)
-TOOL     = go tool -modfile=tools/go.mod
-DEVTOOL  = go tool -modfile=../tools/go.mod
+TOOL     = go tool -modfile=tools/tools.mod
+DEVTOOL  = go tool -modfile=../tools/tools.mod
 # sqlc without cgo brings its parser ready made, instead of an hour's worth of C.
 SQLC     = CGO_ENABLED=0 $(TOOL) sqlc
 LINT     = golangci-lint
@@ -76,29 +76,29 @@ test-modal-sdk: setup-go
 # Fails if the database cannot be reached, because nothing was checked then.
 VULNDB ?= https://vuln.go.dev
 vulncheck: setup-go
-	@go run ./test/vulncheck -db $(VULNDB) . devserver
+	@go run ./tools/vulncheck -db $(VULNDB) . devserver
 
 # The same in CI. If the database cannot be reached, it prints one line and continues.
 check-vulnerabilities:
 	@echo '== vulnerabilities'
-	@go run ./test/vulncheck -lenient -db $(VULNDB) . devserver
+	@go run ./tools/vulncheck -lenient -db $(VULNDB) . devserver
 
 pin-images: setup-go
-	@go run ./docker/pinimages
+	@go run ./tools/pinimages
 
 picture: setup programs
-	@go run ./docs/picture bin docs/session.svg
+	@go run ./tools/picture bin docs/session.svg
 
 # The agents that tests run for real, pinned, in a cache of the user.
 agents:
-	@go run ./test/agents
+	@go run ./tools/agents
 
 # Nothing else should run at the same time; the document records the load of the machine.
 bench: setup programs
-	@go run ./test/bench $(ARGS)
+	@go run ./bench $(ARGS)
 
 bench-sleepers: setup programs
-	@go run ./test/bench --only sleepers --sleepers 1000000 --idle 5m $(ARGS)
+	@go run ./bench --only sleepers --sleepers 1000000 --idle 5m $(ARGS)
 
 N ?= 1000000
 bench-million: setup-go

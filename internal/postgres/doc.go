@@ -12,7 +12,7 @@
 //
 // Queries are in queries/, their code in dbsqlc is generated:
 //
-//	go tool -modfile=tools/go.mod sqlc generate -f internal/postgres/sqlc.yaml
+//	go tool -modfile=tools/tools.mod sqlc generate -f internal/postgres/sqlc.yaml
 //
 // Migrations go forward only, in numbered files that are never changed once
 // released, and run under an advisory lock.

@@ -21,7 +21,7 @@ func TestMain(m *testing.M) {
 // little are options for which every part is short.
 func little(t *testing.T) options {
 	t.Helper()
-	bin, err := filepath.Abs(filepath.Join("..", "..", "bin"))
+	bin, err := filepath.Abs(filepath.Join("..", "bin"))
 	require.NoError(t, err)
 	require.FileExists(t, filepath.Join(bin, "overwinter"), "the programs are not built: run make build")
 	return options{

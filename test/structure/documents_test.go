@@ -1,10 +1,9 @@
-package overwinter_test
+package structure_test
 
 import (
 	"io/fs"
 	"os"
 	"path"
-	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
@@ -21,11 +20,12 @@ var declaredTest = regexp.MustCompile(`(?m)^func (Test[A-Za-z0-9]+)\(`)
 func TestDocumentsNameTestsThatExist(t *testing.T) {
 	t.Parallel()
 	declared := map[string]bool{} // by package and name
-	err := fs.WalkDir(os.DirFS("."), ".", func(file string, d fs.DirEntry, err error) error {
+	module := os.DirFS(here)
+	err := fs.WalkDir(module, ".", func(file string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() || !strings.HasSuffix(file, "_test.go") {
 			return err
 		}
-		text, err := os.ReadFile(file)
+		text, err := fs.ReadFile(module, file)
 		for _, found := range declaredTest.FindAllSubmatch(text, -1) {
 			declared[path.Base(path.Dir(file))+"."+string(found[1])] = true
 		}
@@ -33,11 +33,11 @@ func TestDocumentsNameTestsThatExist(t *testing.T) {
 	})
 	require.NoError(t, err)
 
-	documents, err := filepath.Glob("docs/*.md")
+	documents, err := fs.Glob(module, "docs/*.md")
 	require.NoError(t, err)
 	named := 0
 	for _, document := range append(documents, "ARCHITECTURE.md", "SECURITY.md", "README.md", "CONTRIBUTING.md") {
-		text, err := os.ReadFile(document)
+		text, err := fs.ReadFile(module, document)
 		require.NoError(t, err)
 		for _, found := range namedTest.FindAllSubmatch(text, -1) {
 			named++

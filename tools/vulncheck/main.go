@@ -44,7 +44,7 @@ func check(ctx context.Context, database string, modules []string, out io.Writer
 		fmt.Fprintf(out, "vulnerabilities: NOT CHECKED: the database %s is unreachable: %v\n", database, err)
 		return exitUnchecked
 	}
-	tools, err := filepath.Abs("tools/go.mod")
+	tools, err := filepath.Abs("tools/tools.mod")
 	if err != nil {
 		fmt.Fprintln(out, err)
 		return exitVulnerable

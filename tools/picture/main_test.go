@@ -48,7 +48,7 @@ func TestDrawKeepsWhatWasPrinted(t *testing.T) {
 // commands of this program.
 func TestThePictureShowsTheSession(t *testing.T) {
 	t.Parallel()
-	svg, err := os.ReadFile(filepath.Join("..", "session.svg"))
+	svg, err := os.ReadFile(filepath.Join("..", "..", "docs", "session.svg"))
 	require.NoError(t, err)
 	shown := strings.Join(texts(t, svg), "\n")
 	for _, s := range steps {

@@ -1,4 +1,4 @@
-package overwinter_test
+package structure_test
 
 import (
 	"fmt"
@@ -17,6 +17,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 )
+
+// here is the directory of the module.
+const here = "../.."
 
 const module = "github.com/overwinter-dev/overwinter"
 
@@ -60,6 +63,7 @@ var importRules = []importRule{
 			ours("internal/postgres"):             "a workflow reaches the database through activities: replay must not",
 			echo:                                  "workflows know nothing of HTTP",
 			"net/http":                            "workflow code does no I/O: replay must not",
+			"math/rand":                           "randomness comes from workflow.SideEffect: replay would get other numbers",
 			"os":                                  "workflow code reads no files and no environment: replay would read others",
 			modalSDK:                              "a workflow reaches sandboxes through activities",
 			ours("internal/sandbox/driver"):       "a workflow reaches sandboxes through activities",
@@ -93,7 +97,7 @@ var importRules = []importRule{
 			ours("api"):               "the engine's client does not know who calls it",
 			ours("activities"):        "a workflow is reached by its messages, which internal/session names",
 			ours("workflows"):         "a workflow is reached by its messages, which internal/session names",
-			ours("internal/postgres"): "rows are written by the caller, before the bell is rung",
+			ours("internal/postgres"): "rows are written by the caller, before it signals",
 		},
 	},
 	{
@@ -137,7 +141,7 @@ func ours(pkg string) string { return module + "/" + pkg }
 
 func TestImports(t *testing.T) {
 	t.Parallel()
-	files, err := readImports(os.DirFS("."))
+	files, err := readImports(os.DirFS(here))
 	require.NoError(t, err)
 	for _, rule := range importRules {
 		t.Run(rule.pkg, func(t *testing.T) {
@@ -161,7 +165,7 @@ func TestImports(t *testing.T) {
 // an agent's own packages it may have what both halves read.
 func TestTheRunnerHasNoTranslators(t *testing.T) {
 	t.Parallel()
-	out, err := exec.CommandContext(t.Context(), "go", "list", "-deps", "./cmd/overwinter-runner").Output()
+	out, err := exec.CommandContext(t.Context(), "go", "list", "-deps", ours("cmd/overwinter-runner")).Output()
 	require.NoError(t, err)
 	packages := strings.Fields(string(out))
 	require.Contains(t, packages, ours("internal/runner/agents/codexbridge"))
@@ -213,7 +217,7 @@ func TestImportRulesBite(t *testing.T) {
 		"internal/agent/claude/c.go":   {ours("internal/agent/stdio"), ours("internal/agent/npm")},
 		"internal/runner/agents/c.go":  {ours("internal/agent/codex/codexformat"), ours("internal/agent/codex")},
 		"internal/agent/opencode/d.go": {ours("internal/agent/codex/deep")},
-		"test/bench/e.go":              {ours("internal/agent/codex")},
+		"bench/e.go":                   {ours("internal/agent/codex")},
 	}), 3, "an agent, twice, and another agent")
 	require.Len(t, programsOutsideTheRunner(imports{
 		"activities/a.go":                         {ours("internal/runner/bridge"), ours("internal/runner")},
@@ -232,16 +236,16 @@ type imports map[string][]string
 // agent, and packages other than agents that use the parts of bridges.
 func agentsOutsideTheCatalog(files imports) []string {
 	var found []string
-	root := ours("internal/agent")
+	agents := ours("internal/agent")
 	for _, file := range slices.Sorted(maps.Keys(files)) {
 		for _, imported := range files[file] {
-			name, _, _ := strings.Cut(strings.TrimPrefix(imported, root+"/"), "/")
-			own := under(ours(file), path.Join(root, name))
+			name, _, _ := strings.Cut(strings.TrimPrefix(imported, agents+"/"), "/")
+			own := under(ours(file), path.Join(agents, name))
 			switch {
-			case !under(imported, root) || imported == root || own:
+			case !under(imported, agents) || imported == agents || own:
 			case strings.HasSuffix(imported, "format") && under(file, runnerAgents): // what both halves read
 			case name == "acp" && under(file, "internal/agent"): // an agent may be driven by that protocol
-			case under(file, "test"): // tests and benchmarks run particular agents
+			case under(file, "test"), under(file, "bench"), under(file, "tools"): // they run particular agents
 			case !slices.Contains(notAgents, name) && !under(file, "internal/agent/catalog"):
 				found = append(found, fmt.Sprintf("%s imports %s: nothing but the catalog names an agent", file, imported))
 			}

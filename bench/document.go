@@ -43,7 +43,7 @@ func (r *report) markdown() string {
 	return b.String()
 }
 
-const method = "`test/bench` starts `overwinter dev` on free ports with a temporary data directory and uses it through HTTP and server-sent events. " +
+const method = "`bench` starts `overwinter dev` on free ports with a temporary data directory and uses it through HTTP and server-sent events. " +
 	"Everything shares this machine and its clock: Postgres, Temporal, worker, api, local Modal, the sandboxes, and the bench with all its readers.\n\n" +
 	"A *floor* is the same necessary operations, bare, on the same Postgres, Temporal and local Modal, or the agent's own process. Figure and floor alternate within the same seconds, " +
 	"so that other load slows down both; compare ratios rather than times between runs. " +
