@@ -13,7 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/overwinter-dev/overwinter/internal/runner"
-	"github.com/overwinter-dev/overwinter/internal/runner/supervisor"
+	"github.com/overwinter-dev/overwinter/internal/runner/command"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
@@ -83,7 +83,7 @@ func TestALinkWithoutStdoutToPassOn(t *testing.T) {
 	fromAttach, stdout := io.Pipe()
 	ended := make(chan error, 1)
 	go func() {
-		err := supervisor.Attach(t.Context(), b.paths.State, "run_1", 0, stdin, stdout)
+		err := command.Attach(t.Context(), b.paths.State, "run_1", 0, stdin, stdout)
 		_ = stdout.Close()
 		ended <- err
 	}()

@@ -19,7 +19,8 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/lazyregexp"
 	"github.com/overwinter-dev/overwinter/internal/runner"
 	"github.com/overwinter-dev/overwinter/internal/runner/agents"
-	"github.com/overwinter-dev/overwinter/internal/runner/supervisor"
+	"github.com/overwinter-dev/overwinter/internal/runner/command"
+	"github.com/overwinter-dev/overwinter/internal/runner/server"
 )
 
 type cli struct {
@@ -70,36 +71,36 @@ func (c *serveCmd) Run(ctx context.Context, p *program) error {
 		return err
 	}
 	if !tokenHash.MatchString(hash) {
-		return &supervisor.ExitError{
+		return &command.ExitError{
 			ExitCode: runner.ExitUsage,
 			Err:      fmt.Errorf("%s must hold the SHA-256 of the token as 64 hexadecimal digits", runner.TokenVariable),
 		}
 	}
-	return supervisor.Serve(ctx, supervisor.Config{
-		Dir: c.Dir, Home: c.Home, Workspace: c.Workspace, TokenHash: hash, Log: slog.New(slog.NewJSONHandler(p.stderr, nil)),
+	return server.Serve(ctx, server.Config{
+		Dir: c.Dir, Home: c.Home, Workspace: c.Workspace, TokenHash: hash, Logger: slog.New(slog.NewJSONHandler(p.stderr, nil)),
 	})
 }
 
 func (c *attachCmd) Run(ctx context.Context, p *program) error {
-	return supervisor.Attach(ctx, c.Dir, c.ID, c.From, p.stdin, p.stdout)
+	return command.Attach(ctx, c.Dir, c.ID, c.From, p.stdin, p.stdout)
 }
 
 func (c *abortCmd) Run(ctx context.Context, p *program) error {
-	return supervisor.AbortCommand(ctx, c.Dir, c.ID, p.stdin, p.stdout)
+	return command.Abort(ctx, c.Dir, c.ID, p.stdin, p.stdout)
 }
 
 func (c *sealCmd) Run(ctx context.Context, p *program) error {
-	return supervisor.SealCommand(ctx, c.Dir, p.stdin, p.stdout)
+	return command.Seal(ctx, c.Dir, p.stdin, p.stdout)
 }
 
 func (c *verifyCmd) Run(ctx context.Context, p *program) error {
-	return supervisor.VerifyCommand(ctx, p.stdin, p.stdout)
+	return command.Verify(ctx, p.stdin, p.stdout)
 }
 
-func (c *putCmd) Run(p *program) error { return supervisor.PutCommand(p.stdin, p.stdout) }
+func (c *putCmd) Run(p *program) error { return command.Put(p.stdin, p.stdout) }
 
 func (c *pingCmd) Run(ctx context.Context, p *program) error {
-	return supervisor.PingCommand(ctx, c.Dir, p.stdin, p.stdout)
+	return command.Ping(ctx, c.Dir, p.stdin, p.stdout)
 }
 
 // program is one call of the program.
@@ -132,7 +133,7 @@ func (p *program) run(ctx context.Context, args []string) int {
 		return runner.ExitOK
 	}
 	_, _ = fmt.Fprintln(p.stderr, "overwinter-runner:", err)
-	if exit, ok := errors.AsType[*supervisor.ExitError](err); ok {
+	if exit, ok := errors.AsType[*command.ExitError](err); ok {
 		return exit.ExitCode
 	}
 	return runner.ExitFailed

@@ -100,6 +100,14 @@ type Seal struct {
 	LastFrame int64            `json:"lastFrame"`     // of that run; -1 when it has none
 }
 
+// Sealed is what the runner answers to the seal command, which adds the manifest and the diff.
+type Sealed struct {
+	Files     []string `json:"files"` // the agent's
+	Run       string   `json:"run"`
+	LastFrame int64    `json:"lastFrame"`
+	DiffKey   string   `json:"diffKey,omitempty"` // of the diff that is to be taken
+}
+
 // Seal stops the agent and everything it started, hands over what the worker
 // does not have of the transcripts, puts journal and transcripts on disk, and
 // takes the manifest. Sealing again gives the same answer.

@@ -1,7 +1,7 @@
-// Package runner is the wire protocol between a worker and the runner in a
-// sandbox, and the worker's end of it. The runner's own end is package
-// supervisor, its journal is package journal, its program is
-// cmd/overwinter-runner.
+// Package runner is the protocol between a worker and the runner in a sandbox,
+// and the worker's end of it. The runner is package server, the commands that a
+// worker executes to reach it are package command, and cmd/overwinter-runner is
+// the program that has both.
 //
 // The runner translates nothing. It starts the agent, numbers every line that
 // the agent writes, keeps the lines in a journal on disk, and hands them to

@@ -1,6 +1,7 @@
 package runner
 
 import (
+	"path/filepath"
 	"strconv"
 )
 
@@ -42,3 +43,9 @@ func (p Paths) Serve() []string {
 func (p Paths) Attach(h Hello) []string {
 	return []string{p.Binary, "attach", "--dir", p.State, "--run", h.Run, "--from", strconv.FormatInt(h.From, 10)}
 }
+
+// SocketPath is where the runner of a state directory listens.
+func SocketPath(state string) string { return filepath.Join(state, "runner.sock") }
+
+// IndexDir is where the runner of a state directory keeps its index of the workspace.
+func IndexDir(state string) string { return filepath.Join(state, "workspace") }

@@ -36,6 +36,9 @@ const (
 	// MaxDetached is how long an exec of attach waits for the next hello once its
 	// link was detached.
 	MaxDetached = 2 * time.Minute
+	// PartingBudget is how long the runner takes at most to write the last message of a link: its reader may
+	// have died without closing anything.
+	PartingBudget = time.Second
 )
 
 // Exit codes of the runner's commands.

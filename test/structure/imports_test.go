@@ -114,6 +114,38 @@ var importRules = []importRule{
 		},
 	},
 	{
+		pkg: "internal/runner/server",
+		never: map[string]string{
+			ours("internal/runner/command"):   "serve and a command may be of different releases: they share the protocol alone",
+			ours("internal/runner/workspace"): "the server starts nothing but the agent, and diffs of the workspace start git",
+		},
+	},
+	{
+		pkg: "internal/runner/command",
+		never: map[string]string{
+			ours("internal/runner/server"):  "serve and a command may be of different releases: they share the protocol alone",
+			ours("internal/runner/journal"): "the journal is the server's",
+			ours("internal/runner/process"): "the agent is the server's",
+			ours("internal/runner/follow"):  "the server follows files; a command looks once",
+		},
+	},
+	{
+		pkg: "internal/runner/process",
+		never: map[string]string{
+			ours("internal/runner/journal"): "the process hands out frames; the server keeps them",
+			ours("internal/runner/follow"):  "the process knows no files",
+			ours("internal/runner/server"):  "the server starts processes",
+		},
+	},
+	{
+		pkg: "internal/runner/follow",
+		never: map[string]string{
+			ours("internal/runner/journal"): "what is read is sent, not kept",
+			ours("internal/runner/process"): "files are read whoever writes them",
+			ours("internal/runner/server"):  "the server has a follower for each link",
+		},
+	},
+	{
 		pkg: "internal/postgres",
 		never: map[string]string{
 			ours("api"):       "the store does not know who asks",
@@ -222,7 +254,7 @@ func TestImportRulesBite(t *testing.T) {
 	require.Len(t, programsOutsideTheRunner(imports{
 		"activities/a.go":                         {ours("internal/runner/bridge"), ours("internal/runner")},
 		"internal/agent/codex/b.go":               {ours("internal/runner/agents/codexbridge")},
-		"internal/runner/supervisor/c.go":         {ours("internal/runner/agents")},
+		"internal/runner/server/c.go":             {ours("internal/runner/agents")},
 		"internal/runner/agents/codexbridge/d.go": {ours("internal/runner/bridge")},
 		"cmd/overwinter-runner/e.go":              {ours("internal/runner/agents")},
 	}), 3)

@@ -1,7 +1,7 @@
 // Package workspace tracks the files of an agent's working directory: the present files, the
 // changes since the last report to a worker, and the difference from the session's beginning.
 //
-//	inotify ──▶ Watcher ──wake──▶ (package supervisor) ──▶ Index.Pass ──▶ Index.Report ──▶ worker
+//	inotify ──▶ Watcher ──wake──▶ (package follow) ──▶ Index.Pass ──▶ Index.Report ──▶ worker
 //	polling ───────────────────▶                             │
 //	                                                    walk, ignore rules
 //

@@ -1,4 +1,4 @@
-package supervisor
+package server
 
 import (
 	"bufio"
@@ -10,24 +10,22 @@ import (
 	"net"
 	"os"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/overwinter-dev/overwinter/internal/runner"
+	"github.com/overwinter-dev/overwinter/internal/runner/follow"
 	"github.com/overwinter-dev/overwinter/internal/runner/journal"
+	"github.com/overwinter-dev/overwinter/internal/runner/process"
+	"github.com/overwinter-dev/overwinter/internal/runner/rawio"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
-// partingBudget is how long the last message of a link may take: its reader may
-// have died without closing anything.
-const partingBudget = time.Second
-
 // link is one worker's connection to one run.
 type link struct {
-	s    *Supervisor
+	s    *Server
 	conn *net.UnixConn
 	// out is where messages for the worker go: the stdout of attach where direct, else the connection.
-	out    output
+	out    rawio.File
 	direct bool
 	run    string
 	from   int64
@@ -41,12 +39,8 @@ type link struct {
 	known chan []session.KnownFile
 	// surveys brings the answers to the surveys of a direct link; nil for one without a diff.
 	surveys chan *runner.Diff
-	// surveyed is closed when the workspace was looked through for the first time:
-	// no prompt is delivered before.
-	surveyed chan struct{}
-	diffKey  string       // of the diff that the worker has
-	watch    atomic.Value // runner.Watch, once it watches the workspace
-	tasks    sync.WaitGroup
+	watch   *follow.Watch // of the workspace; nil for a link without its changes
+	tasks   sync.WaitGroup
 
 	control sync.Mutex // held around every message to the attach of a direct link
 
@@ -59,16 +53,10 @@ type link struct {
 	partOnce sync.Once
 }
 
-// output is a pipe or a socket.
-type output interface {
-	pollable
-	io.WriteCloser
-}
-
 // serveLink serves a link over a connection of attach. stdout is that of attach, if it has passed it on and it can be
 // written to without blocking; the link closes it.
-func (s *Supervisor) serveLink(conn *net.UnixConn, stdout *os.File, r *bufio.Reader, hello *runner.Hello) {
-	var out output = conn
+func (s *Server) serveLink(conn *net.UnixConn, stdout *os.File, r *bufio.Reader, hello *runner.Hello) {
+	var out rawio.File = conn
 	if stdout != nil {
 		defer stdout.Close()
 		out = stdout
@@ -83,10 +71,13 @@ func (s *Supervisor) serveLink(conn *net.UnixConn, stdout *os.File, r *bufio.Rea
 	l := &link{
 		s: s, conn: conn, out: out, direct: stdout != nil, run: hello.Run, from: hello.From,
 		flush: make(chan int64, 16), changed: make(chan struct{}, 1), known: make(chan []session.KnownFile, 1),
-		surveyed: make(chan struct{}), surveys: make(chan *runner.Diff, 1), w: bufio.NewWriterSize(newRawWriter(out), 64<<10),
+		surveys: make(chan *runner.Diff, 1), w: bufio.NewWriterSize(rawio.NewWriter(out), 64<<10),
+	}
+	if hello.Files != nil {
+		l.watch = s.files.Watch(func(m runner.Message) error { return l.send(m, true) }, s.log.With(slog.String("run_id", l.run)))
 	}
 	l.ctx, l.stop = context.WithCancel(context.Background())
-	if l.direct && l.tellAttach(&runner.Direct{}) != nil {
+	if l.direct && l.sendAttach(&runner.Direct{}) != nil {
 		return
 	}
 	if err := s.replace(l, hello.Attempt); err != nil {
@@ -108,10 +99,10 @@ func (s *Supervisor) serveLink(conn *net.UnixConn, stdout *os.File, r *bufio.Rea
 		welcome.LastFrame, welcome.Open = status.Frames-1, !status.Mark.Final()
 	}
 	s.mu.Lock()
-	welcome.Agent = s.agent.running()
+	welcome.Agent = s.agent.Running()
 	s.mu.Unlock()
 	if hello.Files != nil {
-		welcome.ListFiles = s.files.wantsList(*hello.Files)
+		welcome.ListFiles = s.files.WantsList(*hello.Files)
 	}
 	if l.send(welcome, true) != nil {
 		return
@@ -120,11 +111,13 @@ func (s *Supervisor) serveLink(conn *net.UnixConn, stdout *os.File, r *bufio.Rea
 		l.follow(j)
 	}
 	if hello.Files != nil {
-		l.tasks.Go(func() { l.files(*hello.Files, welcome.ListFiles) })
-	} else {
-		close(l.surveyed)
+		list := l.known
+		if !welcome.ListFiles {
+			list = nil
+		}
+		l.tasks.Go(func() { l.watch.Run(l.ctx, *hello.Files, list) })
 	}
-	l.tasks.Go(func() { l.transcripts(newFollower(hello.Known, s.versions), hello.Files != nil) })
+	l.tasks.Go(func() { l.transcripts(follow.NewTranscripts(hello.Known, s.versions)) })
 	l.tasks.Go(l.alive)
 	l.read(r)
 	if l.direct {
@@ -133,7 +126,7 @@ func (s *Supervisor) serveLink(conn *net.UnixConn, stdout *os.File, r *bufio.Rea
 }
 
 // replace makes l the one live link.
-func (s *Supervisor) replace(l *link, attempt int64) *runner.Error {
+func (s *Server) replace(l *link, attempt int64) *runner.Error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if newest := s.attempts[l.run]; attempt > 0 && attempt < newest {
@@ -142,13 +135,13 @@ func (s *Supervisor) replace(l *link, attempt int64) *runner.Error {
 	s.attempts[l.run] = max(s.attempts[l.run], attempt)
 	if old := s.link; old != nil {
 		old.stop()
-		go old.end(&runner.Displaced{})
+		s.tasks.Go(func() { old.end(&runner.Displaced{}) })
 	}
 	s.link = l
 	return nil
 }
 
-func (s *Supervisor) release(l *link) {
+func (s *Server) release(l *link) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.link == l {
@@ -189,11 +182,11 @@ func (l *link) write(m runner.Message, now bool) error {
 func (l *link) end(m runner.Message) {
 	l.partOnce.Do(func() {
 		l.stop()
-		_ = l.out.SetWriteDeadline(time.Now().Add(partingBudget)) // also ends a write that hangs
+		_ = l.out.SetWriteDeadline(time.Now().Add(runner.PartingBudget)) // also ends a write that hangs
 		l.mu.Lock()
 		defer l.mu.Unlock()
 		if l.write(m, true) == nil && l.direct {
-			_ = l.tellAttach(m) // whose exit code says so
+			_ = l.sendAttach(m) // whose exit code says so
 		}
 		l.close()
 	})
@@ -204,11 +197,11 @@ func (l *link) close() {
 	_ = errors.Join(l.out.Close(), l.conn.Close()) // either may be closed
 }
 
-// tellAttach sends a message to the attach of a direct link. An attach that does not read ends the link.
-func (l *link) tellAttach(m runner.Message) error {
+// sendAttach sends a message to the attach of a direct link. An attach that does not read ends the link.
+func (l *link) sendAttach(m runner.Message) error {
 	l.control.Lock()
 	defer l.control.Unlock()
-	_ = l.conn.SetWriteDeadline(time.Now().Add(partingBudget))
+	_ = l.conn.SetWriteDeadline(time.Now().Add(runner.PartingBudget))
 	w := bufio.NewWriter(l.conn)
 	return errors.Join(runner.WriteMessage(w, m), w.Flush())
 }
@@ -217,11 +210,11 @@ func (l *link) tellAttach(m runner.Message) error {
 func (l *link) detach() {
 	l.partOnce.Do(func() {
 		l.stop()
-		_ = l.out.SetWriteDeadline(time.Now().Add(partingBudget))
+		_ = l.out.SetWriteDeadline(time.Now().Add(runner.PartingBudget))
 		l.mu.Lock()
 		defer l.mu.Unlock()
 		if !l.broken && l.w.Flush() == nil { // a part of a message may have been written
-			_ = l.tellAttach(&runner.Detached{})
+			_ = l.sendAttach(&runner.Detached{})
 		}
 		l.broken = true
 		l.close()
@@ -263,8 +256,10 @@ func (l *link) obey(m runner.Message) error {
 		seals := l.s.seals
 		l.s.mu.Unlock()
 		l.tasks.Go(func() {
-			l.awaitSurvey()
-			if err := l.s.begin(l.run, m, seals, l.told); err != nil {
+			if l.watch != nil {
+				l.watch.AwaitSurvey(l.ctx)
+			}
+			if err := l.s.begin(l.run, m, seals, l.delivering); err != nil {
 				l.s.log.Error("start failed", slog.String("run_id", l.run), slog.Any("error", err))
 				refusal, ok := errors.AsType[*runner.Error](err)
 				if !ok {
@@ -275,7 +270,7 @@ func (l *link) obey(m runner.Message) error {
 		})
 	case *runner.Input:
 		// An agent that is gone says so by its exit frame.
-		if err := l.s.input(l.run, m.Data); errors.Is(err, errAgentStuck) {
+		if err := l.s.input(l.run, m.Data); errors.Is(err, process.ErrStuck) {
 			return err
 		}
 	case *runner.Interrupt:
@@ -316,9 +311,8 @@ func (l *link) answered(d *runner.Diff) error {
 	return errors.New("no diff was asked for")
 }
 
-// told passes on how far the prompt has got, and begins with the frames. Those who
-// deliver call it: it waits for no worker.
-func (l *link) told(j *journal.Journal) {
+// delivering reports how far the prompt has got, and begins to send the frames. It does not wait for the worker.
+func (l *link) delivering(j *journal.Journal) {
 	l.follow(j)
 	select {
 	case l.changed <- struct{}{}:
@@ -363,8 +357,8 @@ func (l *link) frames(j *journal.Journal) {
 }
 
 // transcripts sends what is new in the agent's files, and answers flushes.
-func (l *link) transcripts(f *follower, withFiles bool) {
-	t := time.NewTicker(pollInterval)
+func (l *link) transcripts(f *follow.Transcripts) {
+	t := time.NewTicker(follow.PollInterval)
 	defer t.Stop()
 	for {
 		id, flushed := int64(0), false
@@ -378,10 +372,10 @@ func (l *link) transcripts(f *follower, withFiles bool) {
 		l.s.mu.Lock()
 		patterns := l.s.patterns
 		l.s.mu.Unlock()
-		err := f.poll(patterns, flushed, func(s *runner.Segment) error { return l.send(s, true) })
-		if err == nil && flushed && withFiles {
+		err := f.Poll(patterns, flushed, func(s *runner.Segment) error { return l.send(s, true) })
+		if err == nil && flushed && l.watch != nil {
 			var survey *runner.Survey
-			if survey, err = l.flushFiles(); err == nil && survey != nil {
+			if survey, err = l.watch.Flush(l.ctx); err == nil && survey != nil {
 				err = l.survey(survey)
 			}
 		}
@@ -399,7 +393,7 @@ func (l *link) survey(s *runner.Survey) error {
 	if !l.direct {
 		return l.send(s, true)
 	}
-	if err := l.tellAttach(s); err != nil {
+	if err := l.sendAttach(s); err != nil {
 		l.close()
 		return err
 	}

@@ -1,15 +1,13 @@
-package supervisor
+package follow
 
 import (
 	"bytes"
 	"crypto/sha256"
 	"errors"
-	"fmt"
 	"hash"
 	"io"
 	"io/fs"
 	"os"
-	"path/filepath"
 	"sync"
 	"syscall"
 	"time"
@@ -20,39 +18,42 @@ import (
 )
 
 const (
-	// pollInterval is how often the files are looked at while a turn runs: often
+	// PollInterval is how often the files are looked at while a turn runs: often
 	// enough for little to be lost with a sandbox, and nothing to a hundred of them.
 	// The flush at the end of a turn waits for no poll.
-	pollInterval = time.Second
+	PollInterval = time.Second
 	// edge is how much of both ends of what was read is compared at each change: enough to notice a
 	// file that was rewritten, cheap enough for every poll.
 	edge = 4 << 10
 )
 
-// versions remembers the newest version that any follower gave a path, so that a
+// Versions remembers the newest version that any follower gave a path, so that a
 // rewrite whose bytes never reached the worker is not forgotten with its link.
-type versions struct {
+type Versions struct {
 	mu     sync.Mutex
 	newest map[string]int64
 }
 
-func (v *versions) raise(path string, to int64) {
+// NewVersions remembers none.
+func NewVersions() *Versions { return &Versions{newest: map[string]int64{}} }
+
+func (v *Versions) raise(path string, to int64) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	v.newest[path] = max(v.newest[path], to)
 }
 
-func (v *versions) of(path string) int64 {
+func (v *Versions) of(path string) int64 {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	return v.newest[path]
 }
 
-// follower reads the agent's transcript files as they grow. It gives each path a
+// Transcripts reads the agent's transcript files as they grow. It gives each path a
 // version that rises when bytes that were read before are not there any more.
 // It is for one goroutine; a link has its own, made of what the worker knows.
-type follower struct {
-	versions *versions
+type Transcripts struct {
+	versions *Versions
 	files    map[string]*transcript
 }
 
@@ -70,10 +71,10 @@ type transcript struct {
 	written time.Time
 }
 
-// newFollower resumes where the stored positions end. What is stored cannot be compared with the
+// NewTranscripts resumes where the stored positions end. What is stored cannot be compared with the
 // disk, but a file that is shorter was restored to an earlier state and counts as rewritten.
-func newFollower(known []session.TranscriptPosition, v *versions) *follower {
-	f := &follower{versions: v, files: map[string]*transcript{}}
+func NewTranscripts(known []session.TranscriptPosition, v *Versions) *Transcripts {
+	f := &Transcripts{versions: v, files: map[string]*transcript{}}
 	for _, k := range known {
 		t := &transcript{path: k.Path}
 		f.files[k.Path] = t
@@ -92,11 +93,11 @@ func newFollower(known []session.TranscriptPosition, v *versions) *follower {
 	return f
 }
 
-// poll hands what is new in the files that match to send, in pieces of at most
+// Poll hands what is new in the files that match to send, in pieces of at most
 // runner.MaxSegment. strict compares everything that was read before, not its
 // ends alone. An error is send's; a file that cannot be read waits for the next poll.
-func (f *follower) poll(patterns []string, strict bool, send func(*runner.Segment) error) error {
-	for _, path := range expand(patterns) {
+func (f *Transcripts) Poll(patterns []string, strict bool, send func(*runner.Segment) error) error {
+	for _, path := range Expand(patterns) {
 		t := f.files[path]
 		if t == nil {
 			t = &transcript{path: path}
@@ -234,29 +235,4 @@ func inodeOf(info fs.FileInfo) uint64 {
 		return s.Ino
 	}
 	return 0
-}
-
-// syncFiles syncs files and their directories to disk.
-func syncFiles(paths []string) error {
-	dirs := map[string]bool{}
-	var errs []error
-	for _, p := range paths {
-		errs = append(errs, syncPath(p))
-		dirs[filepath.Dir(p)] = true
-	}
-	for d := range dirs {
-		errs = append(errs, syncPath(d))
-	}
-	return errors.Join(errs...)
-}
-
-func syncPath(path string) error {
-	f, err := os.Open(path)
-	if err != nil {
-		return err
-	}
-	if err := errors.Join(f.Sync(), f.Close()); err != nil {
-		return fmt.Errorf("sync %s: %w", path, err)
-	}
-	return nil
 }

@@ -1,4 +1,4 @@
-package supervisor
+package command
 
 import (
 	"bytes"
@@ -12,12 +12,10 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strings"
 	"time"
 	"unicode/utf8"
 
-	"github.com/overwinter-dev/overwinter/internal/runner"
 	"github.com/overwinter-dev/overwinter/internal/runner/regular"
 	"github.com/overwinter-dev/overwinter/internal/runner/workspace"
 	"github.com/overwinter-dev/overwinter/internal/session"
@@ -156,61 +154,4 @@ func beginsWith(want session.ManifestFile) bool {
 	sum := sha256.New()
 	n, err := io.CopyN(sum, f, want.Size)
 	return err == nil && n == want.Size && hex.EncodeToString(sum.Sum(nil)) == want.SHA256
-}
-
-// VerifyCommand compares the sandbox with the manifest on stdin.
-func VerifyCommand(ctx context.Context, stdin io.Reader, stdout io.Writer) error {
-	var r runner.VerifyRequest
-	if err := request(stdin, &r); err != nil {
-		return err
-	}
-	v, err := verify(ctx, r)
-	if err != nil {
-		return err
-	}
-	return encodeLine(stdout, v)
-}
-
-func verify(ctx context.Context, r runner.VerifyRequest) (runner.Verification, error) {
-	v := runner.Verification{Missing: []string{}, Mismatched: []string{}}
-	for _, want := range r.Manifest.AgentFiles {
-		got, err := describe(want.Path)
-		switch {
-		case errors.Is(err, fs.ErrNotExist):
-			v.Missing = append(v.Missing, want.Path)
-		case err != nil:
-			return v, err
-		case got == want:
-		case got.Size > want.Size && beginsWith(want):
-			v.Longer = append(v.Longer, want.Path)
-		default:
-			v.Mismatched = append(v.Mismatched, want.Path)
-			v.Found = append(v.Found, got)
-		}
-	}
-	if want := r.Manifest.Git; want != nil {
-		got, err := describeGit(ctx, r.Workspace)
-		switch {
-		case ctx.Err() != nil:
-			return v, ctx.Err()
-		case err != nil: // it could be described before
-			v.Mismatched = append(v.Mismatched, runner.GitHead)
-		case got == nil:
-			v.Missing = append(v.Missing, runner.GitHead)
-		default:
-			if got.Head != want.Head {
-				v.Mismatched = append(v.Mismatched, runner.GitHead)
-			}
-			if got.DirtyHash != want.DirtyHash {
-				v.Mismatched = append(v.Mismatched, runner.GitChanges)
-			}
-		}
-	}
-	if want := r.Manifest.Tree; want != nil && r.Workspace != "" {
-		d := workspace.CompareTree(ctx, r.Workspace, filesDir(r.State), *want)
-		v.Tree = &d
-	}
-	slices.Sort(v.Missing)
-	slices.Sort(v.Mismatched)
-	return v, nil
 }

@@ -1,4 +1,4 @@
-package supervisor
+package process
 
 import (
 	"bytes"
@@ -77,7 +77,7 @@ func descendants(root int) ([]process, error) {
 // others die. A list of processes is out of date when it has been read, so it is
 // the kernel's word that counts: as subreaper the runner has a child, dead or
 // alive, for as long as it has any descendant.
-func (r *reaper) killDescendants(budget time.Duration) error {
+func (r *Reaper) killDescendants(budget time.Duration) error {
 	deadline := time.Now().Add(budget)
 	root := os.Getpid()
 	stopped := map[process]bool{}

@@ -1,4 +1,4 @@
-package supervisor
+package process
 
 import (
 	"bufio"
@@ -19,6 +19,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/overwinter-dev/overwinter/internal/runner"
+	"github.com/overwinter-dev/overwinter/internal/runner/rawio"
 )
 
 const (
@@ -28,17 +29,23 @@ const (
 )
 
 var (
-	errAgentEnded  = errors.New("the agent has ended")
-	errAgentStuck  = errors.New("the agent does not read its stdin")
+	// ErrEnded is returned when the process has ended.
+	ErrEnded = errors.New("the agent has ended")
+	// ErrStuck is returned when the process does not read its stdin.
+	ErrStuck       = errors.New("the agent does not read its stdin")
 	errSignalNames = errors.New("no signal has that name")
 )
 
-// agent is one process of the agent, from its start to its exit frame.
-type agent struct {
+// FrameFunc records what an agent wrote, and how it ended. data is valid until it returns. It is called by several
+// goroutines.
+type FrameFunc func(stream runner.Stream, data []byte, truncated bool)
+
+// Agent is one process of the agent, from its start to its exit frame. Its methods are safe for concurrent use.
+type Agent struct {
 	key    string
 	log    *slog.Logger
-	reaper *reaper
-	frame  func(stream runner.Stream, data []byte, truncated bool)
+	reaper *Reaper
+	frame  FrameFunc
 	child  *child
 	stdin  *os.File
 	writes chan stdinWrite
@@ -58,8 +65,8 @@ type stdinWrite struct {
 	done func(error) // called once; may be nil
 }
 
-// launchKey is what two launches must have in common to be served by one process.
-func launchKey(s *runner.Start) string {
+// LaunchKey is what two launches must have in common to be served by one process.
+func LaunchKey(s *runner.Start) string {
 	if s.Launch.Key != "" {
 		return s.Launch.Key
 	}
@@ -120,12 +127,9 @@ func lookPath(name, dir string, env []string) (string, error) {
 	return "", fmt.Errorf("%s: command not found", name)
 }
 
-// startAgent starts the process. Every line it writes goes to frame, and so does
-// its exit, after which done is closed.
-func startAgent(
-	r *reaper, home string, s *runner.Start, log *slog.Logger,
-	frame func(stream runner.Stream, data []byte, truncated bool),
-) (*agent, error) {
+// Start starts the process of a launch. Every line that it writes goes to frame, and so does its exit, after which Done is
+// closed.
+func Start(r *Reaper, home string, s *runner.Start, log *slog.Logger, frame FrameFunc) (*Agent, error) {
 	if len(s.Launch.Argv) == 0 {
 		return nil, errors.New("launch names no program")
 	}
@@ -162,8 +166,8 @@ func startAgent(
 		return nil, err
 	}
 	_ = errors.Join(files[0].Close(), files[3].Close(), files[5].Close())
-	a := &agent{
-		key: launchKey(s), log: log, reaper: r, frame: frame, child: c, stdin: files[1],
+	a := &Agent{
+		key: LaunchKey(s), log: log, reaper: r, frame: frame, child: c, stdin: files[1],
 		writes: make(chan stdinWrite, stdinQueue), done: make(chan struct{}),
 	}
 	go a.supervise(files[2], files[4])
@@ -171,7 +175,7 @@ func startAgent(
 }
 
 // supervise owns the process: its goroutines are the last to go.
-func (a *agent) supervise(stdout, stderr *os.File) {
+func (a *Agent) supervise(stdout, stderr *os.File) {
 	var pumps, writer sync.WaitGroup
 	meter := newStderrMeter(time.Now())
 	pumps.Go(func() { a.pumpStdout(stdout) })
@@ -180,7 +184,7 @@ func (a *agent) supervise(stdout, stderr *os.File) {
 	writer.Go(func() { a.writeStdin(ended) })
 
 	<-a.child.done
-	a.callOff()
+	a.CallOff()
 	_ = a.stdin.Close()
 	close(ended)
 	writer.Wait()
@@ -196,7 +200,7 @@ func (a *agent) supervise(stdout, stderr *os.File) {
 	close(a.done)
 }
 
-func (a *agent) report(stderr []byte) []byte {
+func (a *Agent) report(stderr []byte) []byte {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	r := runner.ExitReport{
@@ -209,6 +213,11 @@ func (a *agent) report(stderr []byte) []byte {
 	return encodeReport(r)
 }
 
+// FailedStart is the exit report of a process that could not be started, as the data of an exit frame.
+func FailedStart(err error) []byte {
+	return encodeReport(runner.ExitReport{Code: 127, Stderr: err.Error()})
+}
+
 func encodeReport(r runner.ExitReport) []byte {
 	b, err := json.Marshal(r)
 	if err != nil {
@@ -217,8 +226,8 @@ func encodeReport(r runner.ExitReport) []byte {
 	return b
 }
 
-func (a *agent) pumpStdout(f *os.File) {
-	r := bufio.NewReaderSize(newRawReader(f), 64<<10)
+func (a *Agent) pumpStdout(f *os.File) {
+	r := bufio.NewReaderSize(rawio.NewReader(f), 64<<10)
 	var buf []byte
 	for {
 		line, cut, err := readLine(r, &buf, runner.MaxLine)
@@ -229,7 +238,7 @@ func (a *agent) pumpStdout(f *os.File) {
 	}
 }
 
-func (a *agent) pumpStderr(f *os.File, m *stderrMeter) {
+func (a *Agent) pumpStderr(f *os.File, m *stderrMeter) {
 	r := bufio.NewReaderSize(f, 16<<10)
 	var buf []byte
 	for {
@@ -246,7 +255,7 @@ func (a *agent) pumpStderr(f *os.File, m *stderrMeter) {
 	}
 }
 
-func (a *agent) writeStdin(ended <-chan struct{}) {
+func (a *Agent) writeStdin(ended <-chan struct{}) {
 	for {
 		select {
 		case w := <-a.writes:
@@ -260,28 +269,37 @@ func (a *agent) writeStdin(ended <-chan struct{}) {
 	}
 }
 
-// write queues bytes for the agent's stdin and never waits. done is called when
+// Key is the LaunchKey that the process was started with.
+func (a *Agent) Key() string { return a.key }
+
+// PID is the process's.
+func (a *Agent) PID() int { return a.child.pid }
+
+// Done is closed when the exit frame has been recorded.
+func (a *Agent) Done() <-chan struct{} { return a.done }
+
+// Write queues bytes for the agent's stdin and never waits. done is called when
 // they are written or cannot be; it is not called when the process ends first.
-func (a *agent) write(data []byte, done func(error)) error {
+func (a *Agent) Write(data []byte, done func(error)) error {
 	select {
 	case <-a.child.done:
-		return errAgentEnded
+		return ErrEnded
 	default:
 	}
 	select {
 	case a.writes <- stdinWrite{data, done}:
 		return nil
 	default:
-		return errAgentStuck
+		return ErrStuck
 	}
 }
 
-// interrupt aborts the turn and schedules the kill that follows if the agent does not act on it.
-func (a *agent) interrupt(i runner.Interrupt) error {
+// Interrupt aborts the turn and schedules the kill that follows if the agent does not act on it.
+func (a *Agent) Interrupt(i runner.Interrupt) error {
 	var err error
 	switch {
 	case len(i.Stdin) > 0:
-		err = a.write(i.Stdin, nil)
+		err = a.Write(i.Stdin, nil)
 	case i.Signal != "":
 		sig := unix.SignalNum("SIG" + strings.TrimPrefix(i.Signal, "SIG"))
 		if sig == 0 {
@@ -290,22 +308,22 @@ func (a *agent) interrupt(i runner.Interrupt) error {
 		err = unix.Kill(-a.child.pid, sig)
 	}
 	if i.Grace <= 0 {
-		a.kill(runner.StoppedInterrupt)
+		a.Kill(runner.StoppedInterrupt)
 		return nil
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.pending == nil { // asking again does not prolong the grace
-		a.pending = time.AfterFunc(i.Grace, func() { a.kill(runner.StoppedInterrupt) })
+		a.pending = time.AfterFunc(i.Grace, func() { a.Kill(runner.StoppedInterrupt) })
 	}
-	if errors.Is(err, errAgentStuck) {
+	if errors.Is(err, ErrStuck) {
 		return nil // the kill is what will break it off
 	}
 	return err
 }
 
-// callOff cancels the kill that an interrupt has scheduled.
-func (a *agent) callOff() {
+// CallOff cancels the kill that an interrupt has scheduled.
+func (a *Agent) CallOff() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.pending != nil {
@@ -314,7 +332,7 @@ func (a *agent) callOff() {
 	}
 }
 
-func (a *agent) because(reason runner.StopReason) {
+func (a *Agent) because(reason runner.StopReason) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.stopped == "" {
@@ -322,8 +340,8 @@ func (a *agent) because(reason runner.StopReason) {
 	}
 }
 
-// kill ends the process and everything below it. The exit frame follows.
-func (a *agent) kill(reason runner.StopReason) {
+// Kill ends the process and everything below it. The exit frame follows.
+func (a *Agent) Kill(reason runner.StopReason) {
 	a.killing.Lock()
 	defer a.killing.Unlock()
 	select {
@@ -336,15 +354,15 @@ func (a *agent) kill(reason runner.StopReason) {
 }
 
 // killTree needs killing.
-func (a *agent) killTree() {
+func (a *Agent) killTree() {
 	if err := a.reaper.killDescendants(killBudget); err != nil {
 		a.log.Error("processes of the agent are left", slog.Any("error", err))
 	}
 }
 
-// stop ends the process in order: end of stdin, SIGTERM after grace, SIGKILL
+// Stop ends the process in order: end of stdin, SIGTERM after grace, SIGKILL
 // after as long again. It returns when the exit frame has been recorded.
-func (a *agent) stop(reason runner.StopReason, grace time.Duration) {
+func (a *Agent) Stop(reason runner.StopReason, grace time.Duration) {
 	a.because(reason)
 	_ = a.stdin.Close()
 	timer := time.NewTimer(grace)
@@ -361,12 +379,12 @@ func (a *agent) stop(reason runner.StopReason, grace time.Duration) {
 		return
 	case <-timer.C:
 	}
-	a.kill(reason)
+	a.Kill(reason)
 	<-a.done
 }
 
-// running reports whether the process has not ended.
-func (a *agent) running() bool {
+// Running reports whether the process has not ended.
+func (a *Agent) Running() bool {
 	if a == nil {
 		return false
 	}
@@ -378,8 +396,8 @@ func (a *agent) running() bool {
 	}
 }
 
-// ended reports whether the exit frame has been recorded.
-func (a *agent) ended() bool {
+// Ended reports whether the exit frame has been recorded.
+func (a *Agent) Ended() bool {
 	select {
 	case <-a.done:
 		return true

@@ -1,4 +1,4 @@
-package supervisor
+package server
 
 import (
 	"bufio"
@@ -18,7 +18,7 @@ import (
 // helloBudget is how long a connection may take to say what it wants.
 const helloBudget = 10 * time.Second
 
-func (s *Supervisor) serveConn(conn *net.UnixConn) {
+func (s *Server) serveConn(conn *net.UnixConn) {
 	s.mu.Lock()
 	s.conns[conn] = struct{}{}
 	stopping := s.stopping
@@ -83,7 +83,7 @@ func samePeer(conn *net.UnixConn) error {
 	return nil
 }
 
-func (s *Supervisor) refuse(conn net.Conn, token string, version int) bool {
+func (s *Server) refuse(conn net.Conn, token string, version int) bool {
 	switch {
 	case !runner.TokenMatches(token, s.cfg.TokenHash):
 		s.log.Warn("connection with a wrong token")
@@ -106,7 +106,7 @@ func answer(conn net.Conn, m runner.Message) {
 	_ = errors.Join(runner.WriteMessage(w, m), w.Flush())
 }
 
-func (s *Supervisor) serveCommand(conn net.Conn, c *runner.Command) {
+func (s *Server) serveCommand(conn net.Conn, c *runner.Command) {
 	var result any
 	var err error
 	switch {
@@ -144,15 +144,15 @@ func (s *Supervisor) serveCommand(conn net.Conn, c *runner.Command) {
 	answer(conn, &runner.Result{Data: data})
 }
 
-func (s *Supervisor) ping() runner.Ping {
+func (s *Server) ping() runner.Ping {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	p := runner.Ping{Version: runner.ProtocolVersion, PID: os.Getpid(), Agent: s.agent.running(), Sealed: s.sealed}
-	if s.link != nil {
-		p.Watch, _ = s.link.watch.Load().(runner.Watch)
+	p := runner.Ping{Version: runner.ProtocolVersion, PID: os.Getpid(), Agent: s.agent.Running(), Sealed: s.sealed}
+	if s.link != nil && s.link.watch != nil {
+		p.Watch = s.link.watch.Mode()
 	}
 	if p.Agent {
-		p.AgentPID = s.agent.child.pid
+		p.AgentPID = s.agent.PID()
 	}
 	if s.open != nil && !s.open.Status().Mark.Final() {
 		p.Run = s.open.Run()

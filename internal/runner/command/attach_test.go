@@ -1,4 +1,4 @@
-package supervisor
+package command
 
 import (
 	"bufio"
@@ -45,7 +45,7 @@ func TestADetachedExecDoesNotWaitForever(t *testing.T) {
 func TestAttachCopiesForAnEarlierRunner(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	listener, err := net.ListenUnix("unix", &net.UnixAddr{Name: SocketPath(dir), Net: "unix"})
+	listener, err := net.ListenUnix("unix", &net.UnixAddr{Name: runner.SocketPath(dir), Net: "unix"})
 	require.NoError(t, err)
 	defer listener.Close()
 	served := make(chan error, 1)

@@ -1,4 +1,4 @@
-package supervisor
+package server
 
 import (
 	"context"
@@ -16,8 +16,11 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/overwinter-dev/overwinter/internal/durable"
 	"github.com/overwinter-dev/overwinter/internal/runner"
+	"github.com/overwinter-dev/overwinter/internal/runner/follow"
 	"github.com/overwinter-dev/overwinter/internal/runner/journal"
+	"github.com/overwinter-dev/overwinter/internal/runner/process"
 	"github.com/overwinter-dev/overwinter/internal/runner/regular"
 )
 
@@ -33,17 +36,18 @@ type Config struct {
 	Home      string // the agent's HOME
 	Workspace string // whose files are watched
 	TokenHash string // SHA-256 of the token, as hexadecimal digits
-	Log       *slog.Logger
+	Logger    *slog.Logger
 }
 
-// Supervisor owns the agent of a sandbox, its journals and its one link.
-type Supervisor struct {
+// Server owns the agent of a sandbox, its journals and its one link.
+type Server struct {
 	cfg      Config
 	log      *slog.Logger
-	reaper   *reaper
-	versions *versions
-	files    *fileKeeper
+	reaper   *process.Reaper
+	versions *follow.Versions
+	files    *follow.Workspace
 	lock     *os.File
+	tasks    sync.WaitGroup // what ends with Serve
 
 	// life is held while the agent is started, stopped or sealed.
 	life sync.Mutex
@@ -54,7 +58,7 @@ type Supervisor struct {
 	attempts map[string]int64            // newest attempt seen per run
 	journals map[string]*journal.Journal // opened, by run
 	open     *journal.Journal            // the one that frames go to; nil before the first start
-	agent    *agent                      // the newest process; may have ended
+	agent    *process.Agent              // the newest process; may have ended
 	patterns []string                    // of transcripts
 	// beginning: the open run's prompt is on its way to the agent.
 	beginning bool
@@ -75,11 +79,10 @@ func Serve(ctx context.Context, cfg Config) error {
 	if err != nil {
 		return errors.Join(err, s.lock.Close())
 	}
-	s.reaper = newReaper()
-	var tasks sync.WaitGroup
+	s.reaper = process.NewReaper()
 	background, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	tasks.Go(func() { s.syncJournals(background) })
-	tasks.Go(func() {
+	s.tasks.Go(func() { s.syncJournals(background) })
+	s.tasks.Go(func() {
 		<-ctx.Done()
 		_ = listener.Close()
 	})
@@ -97,20 +100,20 @@ func Serve(ctx context.Context, cfg Config) error {
 			}
 			break
 		}
-		tasks.Go(func() { s.serveConn(conn.(*net.UnixConn)) })
+		s.tasks.Go(func() { s.serveConn(conn.(*net.UnixConn)) })
 	}
 	s.shutdown()
 	cancel()
-	tasks.Wait()
-	s.reaper.close()
+	s.tasks.Wait()
+	s.reaper.Close()
 	return errors.Join(s.closeJournals(), s.lock.Close())
 }
 
 // open takes the state directory and settles what an earlier runner left open.
-func open(cfg Config) (*Supervisor, error) {
-	s := &Supervisor{
-		cfg: cfg, log: cfg.Log, versions: &versions{newest: map[string]int64{}},
-		files: &fileKeeper{root: cfg.Workspace, dir: filesDir(cfg.Dir)},
+func open(cfg Config) (*Server, error) {
+	s := &Server{
+		cfg: cfg, log: cfg.Logger, versions: follow.NewVersions(),
+		files: follow.NewWorkspace(cfg.Workspace, runner.IndexDir(cfg.Dir)),
 		conns: map[net.Conn]struct{}{}, attempts: map[string]int64{}, journals: map[string]*journal.Journal{},
 	}
 	if err := os.MkdirAll(s.runs(), 0o700); err != nil {
@@ -133,17 +136,14 @@ func open(cfg Config) (*Supervisor, error) {
 	return s, nil
 }
 
-func (s *Supervisor) runs() string     { return filepath.Join(s.cfg.Dir, "runs") }
-func (s *Supervisor) openFile() string { return filepath.Join(s.cfg.Dir, "open") }
-func (s *Supervisor) patternsFile() string {
+func (s *Server) runs() string     { return filepath.Join(s.cfg.Dir, "runs") }
+func (s *Server) openFile() string { return filepath.Join(s.cfg.Dir, "open") }
+func (s *Server) patternsFile() string {
 	return filepath.Join(s.cfg.Dir, "transcripts.json")
 }
 
-// SocketPath is where the runner of a state directory listens.
-func SocketPath(dir string) string { return filepath.Join(dir, "runner.sock") }
-
 // recover marks the run that was open when the last runner ended as cut.
-func (s *Supervisor) recover() error {
+func (s *Server) recover() error {
 	data, err := regular.Read(s.patternsFile(), maxState)
 	if err == nil {
 		err = json.Unmarshal(data, &s.patterns)
@@ -181,8 +181,8 @@ func (s *Supervisor) recover() error {
 	return os.Remove(s.openFile())
 }
 
-func (s *Supervisor) listen() (*net.UnixListener, error) {
-	path := SocketPath(s.cfg.Dir)
+func (s *Server) listen() (*net.UnixListener, error) {
+	path := runner.SocketPath(s.cfg.Dir)
 	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("replace socket: %w", err)
 	}
@@ -195,7 +195,7 @@ func (s *Supervisor) listen() (*net.UnixListener, error) {
 	return listener, nil
 }
 
-func (s *Supervisor) syncJournals(ctx context.Context) {
+func (s *Server) syncJournals(ctx context.Context) {
 	t := time.NewTicker(syncInterval)
 	defer t.Stop()
 	for {
@@ -217,7 +217,7 @@ func (s *Supervisor) syncJournals(ctx context.Context) {
 }
 
 // journalOf opens the journal of a run; nil when there is none.
-func (s *Supervisor) journalOf(run string) (*journal.Journal, error) {
+func (s *Server) journalOf(run string) (*journal.Journal, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if j := s.journals[run]; j != nil {
@@ -238,8 +238,8 @@ func (s *Supervisor) journalOf(run string) (*journal.Journal, error) {
 	return j, nil
 }
 
-// frame records what the agent said in the journal of the open run.
-func (s *Supervisor) frame(stream runner.Stream, data []byte, truncated bool) {
+// frame records what the agent wrote in the journal of the open run.
+func (s *Server) frame(stream runner.Stream, data []byte, truncated bool) {
 	for {
 		s.mu.Lock()
 		j := s.open
@@ -262,13 +262,13 @@ func (s *Supervisor) frame(stream runner.Stream, data []byte, truncated bool) {
 
 // fail ends agent and link when the journal cannot be written: frames that cannot be read back must
 // not be acted on.
-func (s *Supervisor) fail(err error) {
+func (s *Server) fail(err error) {
 	s.log.Error("journal failed", slog.Any("error", err))
 	s.mu.Lock()
 	a, l := s.agent, s.link
 	s.mu.Unlock()
 	if a != nil {
-		go a.kill(runner.StoppedJournal) // the caller may be a pump of the agent
+		s.tasks.Go(func() { a.Kill(runner.StoppedJournal) }) // the caller may be one that Kill waits for
 	}
 	if l != nil {
 		l.end(&runner.Error{Code: runner.CodeJournal, Message: err.Error()})
@@ -276,7 +276,7 @@ func (s *Supervisor) fail(err error) {
 }
 
 // shutdown stops the agent and ends all connections.
-func (s *Supervisor) shutdown() {
+func (s *Server) shutdown() {
 	s.mu.Lock()
 	s.stopping = true
 	l := s.link
@@ -290,7 +290,7 @@ func (s *Supervisor) shutdown() {
 	a := s.agent
 	s.mu.Unlock()
 	if a != nil {
-		a.stop(runner.StoppedRunner, stopGrace)
+		a.Stop(runner.StoppedRunner, stopGrace)
 	}
 	s.mu.Lock()
 	for c := range s.conns {
@@ -299,7 +299,7 @@ func (s *Supervisor) shutdown() {
 	s.mu.Unlock()
 }
 
-func (s *Supervisor) closeJournals() error {
+func (s *Server) closeJournals() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var errs []error
@@ -311,7 +311,7 @@ func (s *Supervisor) closeJournals() error {
 
 // writeDurably replaces a file, whole or not at all, and has it on disk.
 func writeDurably(path string, data []byte) error {
-	return errors.Join(replaceFile(path, data, true), syncPath(filepath.Dir(path)))
+	return errors.Join(replaceFile(path, data, true), durable.Sync(filepath.Dir(path)))
 }
 
 // replaceFile replaces a file, whole or not at all. With sync that holds on disk too.

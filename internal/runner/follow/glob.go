@@ -1,4 +1,4 @@
-package supervisor
+package follow
 
 import (
 	"os"
@@ -8,10 +8,10 @@ import (
 	"github.com/bmatcuk/doublestar/v4"
 )
 
-// expand returns the regular files that match any of the patterns, sorted. ** in a pattern is any number of
+// Expand returns the regular files that match any of the patterns, sorted. ** in a pattern is any number of
 // directories; symbolic links to directories are not followed there. A pattern that is not absolute or is
 // malformed matches nothing, and what cannot be read is left out.
-func expand(patterns []string) []string {
+func Expand(patterns []string) []string {
 	var found []string
 	for _, p := range patterns {
 		if !filepath.IsAbs(p) {

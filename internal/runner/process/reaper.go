@@ -1,4 +1,4 @@
-package supervisor
+package process
 
 import (
 	"errors"
@@ -11,9 +11,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// reaper starts the runner's children and waits for all of them, also for those that it inherits as
+// Reaper starts the runner's children and waits for all of them, also for those that it inherits as
 // subreaper: nothing else in the process may wait for one.
-type reaper struct {
+type Reaper struct {
 	mu       sync.Mutex // held around fork, so that no child ends before it is known
 	children map[int]*child
 	spawn    chan func()
@@ -28,8 +28,9 @@ type child struct {
 	status unix.WaitStatus
 }
 
-func newReaper() *reaper {
-	r := &reaper{children: map[int]*child{}, spawn: make(chan func()), stop: make(chan struct{})}
+// NewReaper starts a reaper. A process has at most one.
+func NewReaper() *Reaper {
+	r := &Reaper{children: map[int]*child{}, spawn: make(chan func()), stop: make(chan struct{})}
 	ended := make(chan os.Signal, 1) // one pending wake-up is enough: reap takes all
 	signal.Notify(ended, unix.SIGCHLD)
 	r.done.Go(func() {
@@ -63,7 +64,7 @@ func newReaper() *reaper {
 }
 
 // start starts a process.
-func (r *reaper) start(path string, argv []string, attr *os.ProcAttr) (*child, error) {
+func (r *Reaper) start(path string, argv []string, attr *os.ProcAttr) (*child, error) {
 	var c *child
 	var err error
 	started := make(chan struct{})
@@ -84,7 +85,7 @@ func (r *reaper) start(path string, argv []string, attr *os.ProcAttr) (*child, e
 }
 
 // reap takes every child that has ended and reports whether none is left at all.
-func (r *reaper) reap() (childless bool) {
+func (r *Reaper) reap() (childless bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for {
@@ -104,7 +105,8 @@ func (r *reaper) reap() (childless bool) {
 	}
 }
 
-func (r *reaper) close() {
+// Close ends the reaper. Nothing waits for children that still run.
+func (r *Reaper) Close() {
 	close(r.stop)
 	r.done.Wait()
 }

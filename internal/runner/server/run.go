@@ -1,17 +1,17 @@
-package supervisor
+package server
 
 import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io/fs"
 	"log/slog"
-	"os"
 	"slices"
 	"time"
 
+	"github.com/overwinter-dev/overwinter/internal/durable"
 	"github.com/overwinter-dev/overwinter/internal/runner"
 	"github.com/overwinter-dev/overwinter/internal/runner/journal"
+	"github.com/overwinter-dev/overwinter/internal/runner/process"
 )
 
 // keepRuns is how many runs keep their frames. A run is over before the next
@@ -35,11 +35,11 @@ func delivery(j *journal.Journal) runner.Delivery {
 	return runner.Delivering
 }
 
-// begin delivers the prompt of a run that has no journal yet. It calls the function `told` when the
+// begin delivers the prompt of a run that has no journal yet. It calls the function report when the
 // delivery changes, once at least; it must not block. begin returns before the agent has read. seals
 // is how many seals there had been when the start came: a start that had to wait for a seal is
 // refused, or the sandbox would be snapshotted with an agent at work.
-func (s *Supervisor) begin(run string, start *runner.Start, seals int, told func(*journal.Journal)) error {
+func (s *Server) begin(run string, start *runner.Start, seals int, report func(*journal.Journal)) error {
 	s.life.Lock()
 	defer s.life.Unlock()
 	j, err := s.journalOf(run)
@@ -47,7 +47,7 @@ func (s *Supervisor) begin(run string, start *runner.Start, seals int, told func
 		return err
 	}
 	if j != nil {
-		told(j)
+		report(j)
 		return nil
 	}
 	s.mu.Lock()
@@ -57,12 +57,12 @@ func (s *Supervisor) begin(run string, start *runner.Start, seals int, told func
 		return &runner.Error{Code: runner.CodeStopping, Message: "the runner is going down"}
 	}
 	if a != nil {
-		a.callOff()
+		a.CallOff()
 		switch {
-		case a.running() && a.key != launchKey(start):
-			a.stop(runner.StoppedLaunch, stopGrace)
-		case !a.running():
-			<-a.done // its exit frame belongs to the run before
+		case a.Running() && a.Key() != process.LaunchKey(start):
+			a.Stop(runner.StoppedLaunch, stopGrace)
+		case !a.Running():
+			<-a.Done() // its exit frame belongs to the run before
 		}
 	}
 	defer func() {
@@ -74,10 +74,10 @@ func (s *Supervisor) begin(run string, start *runner.Start, seals int, told func
 	if err != nil {
 		return err
 	}
-	told(j)
-	if a, err = s.deliver(j, a, start, told); err != nil {
+	report(j)
+	if a, err = s.deliver(j, a, start, report); err != nil {
 		s.log.Warn("agent cannot be started", slog.String("run_id", run), slog.Any("error", err))
-		_, err = j.Append(runner.Exit, time.Now(), encodeReport(runner.ExitReport{Code: 127, Stderr: err.Error()}), false)
+		_, err = j.Append(runner.Exit, time.Now(), process.FailedStart(err), false)
 	}
 	s.interruptEarly(run, a)
 	return errors.Join(err, s.closeRun(before))
@@ -85,7 +85,7 @@ func (s *Supervisor) begin(run string, start *runner.Start, seals int, told func
 
 // interruptEarly ends the beginning of a run and obeys the interrupt that came
 // before it. a is nil where no agent could be started.
-func (s *Supervisor) interruptEarly(run string, a *agent) {
+func (s *Server) interruptEarly(run string, a *process.Agent) {
 	s.mu.Lock()
 	s.beginning = false
 	early := s.early
@@ -96,16 +96,16 @@ func (s *Supervisor) interruptEarly(run string, a *agent) {
 	if early == nil || early.run != run || a == nil {
 		return
 	}
-	if err := a.interrupt(early.interrupt); err != nil {
+	if err := a.Interrupt(early.interrupt); err != nil {
 		s.log.Warn("early abort", slog.String("run_id", run), slog.Any("error", err))
 	}
 }
 
 // deliver gives the prompt of the open run to the agent a, or to a new one where
 // a has ended or is nil. It fails when a new one cannot be started.
-func (s *Supervisor) deliver(j *journal.Journal, a *agent, start *runner.Start, told func(*journal.Journal)) (*agent, error) {
-	if a == nil || a.ended() {
-		fresh, err := startAgent(s.reaper, s.cfg.Home, start, s.log, s.frame)
+func (s *Server) deliver(j *journal.Journal, a *process.Agent, start *runner.Start, report func(*journal.Journal)) (*process.Agent, error) {
+	if a == nil || a.Ended() {
+		fresh, err := process.Start(s.reaper, s.cfg.Home, start, s.log, s.frame)
 		if err != nil {
 			return nil, err
 		}
@@ -113,14 +113,14 @@ func (s *Supervisor) deliver(j *journal.Journal, a *agent, start *runner.Start, 
 		s.mu.Lock()
 		s.agent = a
 		s.mu.Unlock()
-		s.log.Info("agent started", slog.String("run_id", j.Run()), slog.Int("agent_pid", a.child.pid))
+		s.log.Info("agent started", slog.String("run_id", j.Run()), slog.Int("agent_pid", a.PID()))
 	}
-	err := a.write(start.Input, func(err error) {
+	err := a.Write(start.Input, func(err error) {
 		if err != nil {
 			s.log.Warn("prompt was not delivered", slog.String("run_id", j.Run()), slog.Any("error", err))
 			// It stays delivering: some of it may have been read. A process that closed
 			// its stdin without ending would leave the run without an end.
-			time.AfterFunc(stopGrace, func() { a.kill(runner.StoppedStdin) })
+			time.AfterFunc(stopGrace, func() { a.Kill(runner.StoppedStdin) })
 			return
 		}
 		if err := j.Mark(journal.Delivered); errors.Is(err, journal.ErrFinal) {
@@ -129,18 +129,18 @@ func (s *Supervisor) deliver(j *journal.Journal, a *agent, start *runner.Start, 
 			s.fail(err)
 			return
 		}
-		told(j)
+		report(j)
 	})
-	if errors.Is(err, errAgentStuck) {
+	if errors.Is(err, process.ErrStuck) {
 		// What has not read the prompts before will not read this one either.
-		a.kill(runner.StoppedStdin)
+		a.Kill(runner.StoppedStdin)
 	}
 	return a, nil // where it has ended its exit frame is on its way
 }
 
 // openRun makes the journal of the next run, marked as delivering and on disk, and
 // returns that of the run before, nil where there is none.
-func (s *Supervisor) openRun(run string, patterns []string) (j, before *journal.Journal, err error) {
+func (s *Server) openRun(run string, patterns []string) (j, before *journal.Journal, err error) {
 	s.mu.Lock()
 	known := slices.Equal(patterns, s.patterns)
 	s.mu.Unlock()
@@ -163,7 +163,7 @@ func (s *Supervisor) openRun(run string, patterns []string) (j, before *journal.
 		return nil, nil, err
 	}
 	// After the journal, with which most file systems have written it: a prompt waits for this.
-	if err := errors.Join(syncPath(s.openFile()), syncPath(s.cfg.Dir)); err != nil {
+	if err := errors.Join(durable.Sync(s.openFile()), durable.Sync(s.cfg.Dir)); err != nil {
 		return nil, nil, errors.Join(fmt.Errorf("name open run: %w", err), j.Close())
 	}
 	before = s.open
@@ -176,7 +176,7 @@ func (s *Supervisor) openRun(run string, patterns []string) (j, before *journal.
 
 // closeRun closes the run before the open one, whose agent has no more to say. The
 // prompt of the open one does not wait for it.
-func (s *Supervisor) closeRun(before *journal.Journal) error {
+func (s *Server) closeRun(before *journal.Journal) error {
 	if before != nil {
 		if err := before.Mark(journal.Closed); err != nil && !errors.Is(err, journal.ErrFinal) {
 			return err
@@ -187,7 +187,7 @@ func (s *Supervisor) closeRun(before *journal.Journal) error {
 }
 
 // forget closes the journals that are not in use and discards the frames of old runs.
-func (s *Supervisor) forget() {
+func (s *Server) forget() {
 	s.mu.Lock()
 	defer s.mu.Unlock() // so that no journal is opened while it is being shortened
 	for run, j := range s.journals {
@@ -215,23 +215,23 @@ type earlyAbort struct {
 
 // interrupt breaks the turn of a run off and reports whether there is one. An
 // interrupt that comes before the start of its run is kept for it.
-func (s *Supervisor) interrupt(run string, i runner.Interrupt) (bool, error) {
+func (s *Server) interrupt(run string, i runner.Interrupt) (bool, error) {
 	a, early := s.target(run, i)
 	if early {
 		return true, nil
 	}
-	if !a.running() {
+	if !a.Running() {
 		return false, nil
 	}
-	err := a.interrupt(i)
-	if errors.Is(err, errAgentEnded) {
+	err := a.Interrupt(i)
+	if errors.Is(err, process.ErrEnded) {
 		return false, nil
 	}
 	return err == nil, err
 }
 
 // target returns the agent that has the run's prompt, nil when the run is over.
-func (s *Supervisor) target(run string, i runner.Interrupt) (a *agent, early bool) {
+func (s *Server) target(run string, i runner.Interrupt) (a *process.Agent, early bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	isOpen := s.open != nil && s.open.Run() == run
@@ -246,83 +246,22 @@ func (s *Supervisor) target(run string, i runner.Interrupt) (a *agent, early boo
 }
 
 // settle calls off the kill of an interrupt, if the run is still the open one.
-func (s *Supervisor) settle(run string) {
+func (s *Server) settle(run string) {
 	s.mu.Lock()
 	a, j := s.agent, s.open
 	s.mu.Unlock()
 	if j != nil && j.Run() == run && a != nil {
-		a.callOff()
+		a.CallOff()
 	}
 }
 
 // input gives the agent more bytes of a run.
-func (s *Supervisor) input(run string, data []byte) error {
+func (s *Server) input(run string, data []byte) error {
 	s.mu.Lock()
 	a, j := s.agent, s.open
 	s.mu.Unlock()
 	if j == nil || j.Run() != run || a == nil {
-		return errAgentEnded
+		return process.ErrEnded
 	}
-	return a.write(data, nil)
-}
-
-// sealed is the supervisor's response to the seal command.
-type sealed struct {
-	Files     []string `json:"files"`
-	Run       string   `json:"run"`
-	LastFrame int64    `json:"lastFrame"`
-	DiffKey   string   `json:"diffKey,omitempty"` // of the diff that is to be taken
-}
-
-// seal stops the agent, hands the rest of the transcripts and what has happened
-// in the workspace to send, and puts everything on disk.
-func (s *Supervisor) seal(r *runner.SealRequest, send func(runner.Message) error) (sealed, error) {
-	s.life.Lock()
-	defer s.life.Unlock()
-	s.mu.Lock()
-	a, patterns := s.agent, r.Transcripts
-	if len(patterns) == 0 {
-		patterns = s.patterns
-	}
-	s.mu.Unlock()
-	grace := r.Grace
-	if grace <= 0 {
-		grace = stopGrace
-	}
-	if a != nil {
-		a.stop(runner.StoppedSeal, grace)
-	}
-	segment := func(seg *runner.Segment) error { return send(seg) }
-	if err := newFollower(r.Known, s.versions).poll(patterns, true, segment); err != nil {
-		return sealed{}, fmt.Errorf("hand over transcripts: %w", err)
-	}
-	answer := sealed{Files: expand(patterns), LastFrame: -1}
-	if r.Files != nil {
-		var err error
-		if answer.DiffKey, err = s.files.seal(*r.Files, r.KnownFiles, send); err != nil {
-			return sealed{}, fmt.Errorf("hand over the workspace: %w", err)
-		}
-	}
-	if err := syncFiles(answer.Files); err != nil {
-		return sealed{}, err
-	}
-	s.mu.Lock()
-	j := s.open
-	s.mu.Unlock()
-	if j != nil {
-		if err := j.Mark(journal.Sealed); err != nil && !errors.Is(err, journal.ErrFinal) {
-			return sealed{}, err
-		}
-		answer.Run, answer.LastFrame = j.Run(), j.Status().Frames-1
-	}
-	if err := os.Remove(s.openFile()); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return sealed{}, fmt.Errorf("forget open run: %w", err)
-	}
-	if err := syncPath(s.cfg.Dir); err != nil {
-		return sealed{}, err
-	}
-	s.mu.Lock()
-	s.sealed, s.seals = true, s.seals+1
-	s.mu.Unlock()
-	return answer, nil
+	return a.Write(data, nil)
 }

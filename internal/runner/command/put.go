@@ -1,20 +1,20 @@
-package supervisor
+package command
 
 import (
 	"bufio"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"os"
 	"path/filepath"
 
+	"github.com/overwinter-dev/overwinter/internal/durable"
 	"github.com/overwinter-dev/overwinter/internal/runner"
 )
 
-// PutCommand writes the files on stdin. Each replaces what was there, whole or
+// Put writes the files on stdin. Each replaces what was there, whole or
 // not at all, and is on disk when the answer is printed.
-func PutCommand(stdin io.Reader, stdout io.Writer) error {
+func Put(stdin io.Reader, stdout io.Writer) error {
 	r := bufio.NewReaderSize(stdin, 64<<10)
 	var done runner.Written
 	for {
@@ -33,7 +33,7 @@ func PutCommand(stdin io.Reader, stdout io.Writer) error {
 			if m.Files != done.Files {
 				return fmt.Errorf("%d files were announced and %d came", m.Files, done.Files)
 			}
-			return encodeLine(stdout, done)
+			return reply(stdout, done)
 		default:
 			return fmt.Errorf("put takes no %T", m)
 		}
@@ -62,7 +62,7 @@ func putFile(r io.Reader, file *runner.File) error {
 		return errors.Join(err, os.Remove(f.Name()))
 	}
 	for _, d := range append(made, dir) {
-		if err := syncPath(d); err != nil {
+		if err := durable.Sync(d); err != nil {
 			return err
 		}
 	}
@@ -106,5 +106,3 @@ func noEOF(err error) error {
 	}
 	return err
 }
-
-func encodeLine(w io.Writer, v any) error { return json.NewEncoder(w).Encode(v) }

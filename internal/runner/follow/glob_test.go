@@ -1,4 +1,4 @@
-package supervisor
+package follow
 
 import (
 	"os"
@@ -30,12 +30,12 @@ func TestExpandFindsRegularFiles(t *testing.T) {
 	}
 	for pattern, want := range cases {
 		var got []string
-		for _, path := range expand([]string{root + "/" + pattern, root + "/" + pattern}) {
+		for _, path := range Expand([]string{root + "/" + pattern, root + "/" + pattern}) {
 			rel, err := filepath.Rel(root, path)
 			require.NoError(t, err)
 			got = append(got, rel)
 		}
 		require.Equal(t, want, got, pattern)
 	}
-	require.Empty(t, expand([]string{"**", "relative", ""}))
+	require.Empty(t, Expand([]string{"**", "relative", ""}))
 }

@@ -1,0 +1,69 @@
+package command
+
+import (
+	"context"
+	"errors"
+	"io"
+	"io/fs"
+	"slices"
+
+	"github.com/overwinter-dev/overwinter/internal/runner"
+	"github.com/overwinter-dev/overwinter/internal/runner/workspace"
+)
+
+// Verify compares the sandbox with the manifest on stdin.
+func Verify(ctx context.Context, stdin io.Reader, stdout io.Writer) error {
+	var r runner.VerifyRequest
+	if err := request(stdin, &r); err != nil {
+		return err
+	}
+	v, err := verify(ctx, r)
+	if err != nil {
+		return err
+	}
+	return reply(stdout, v)
+}
+
+func verify(ctx context.Context, r runner.VerifyRequest) (runner.Verification, error) {
+	v := runner.Verification{Missing: []string{}, Mismatched: []string{}}
+	for _, want := range r.Manifest.AgentFiles {
+		got, err := describe(want.Path)
+		switch {
+		case errors.Is(err, fs.ErrNotExist):
+			v.Missing = append(v.Missing, want.Path)
+		case err != nil:
+			return v, err
+		case got == want:
+		case got.Size > want.Size && beginsWith(want):
+			v.Longer = append(v.Longer, want.Path)
+		default:
+			v.Mismatched = append(v.Mismatched, want.Path)
+			v.Found = append(v.Found, got)
+		}
+	}
+	if want := r.Manifest.Git; want != nil {
+		got, err := describeGit(ctx, r.Workspace)
+		switch {
+		case ctx.Err() != nil:
+			return v, ctx.Err()
+		case err != nil: // it could be described before
+			v.Mismatched = append(v.Mismatched, runner.GitHead)
+		case got == nil:
+			v.Missing = append(v.Missing, runner.GitHead)
+		default:
+			if got.Head != want.Head {
+				v.Mismatched = append(v.Mismatched, runner.GitHead)
+			}
+			if got.DirtyHash != want.DirtyHash {
+				v.Mismatched = append(v.Mismatched, runner.GitChanges)
+			}
+		}
+	}
+	if want := r.Manifest.Tree; want != nil && r.Workspace != "" {
+		d := workspace.CompareTree(ctx, r.Workspace, runner.IndexDir(r.State), *want)
+		v.Tree = &d
+	}
+	slices.Sort(v.Missing)
+	slices.Sort(v.Mismatched)
+	return v, nil
+}

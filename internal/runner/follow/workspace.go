@@ -1,0 +1,90 @@
+package follow
+
+import (
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/overwinter-dev/overwinter/internal/runner"
+	"github.com/overwinter-dev/overwinter/internal/runner/workspace"
+	"github.com/overwinter-dev/overwinter/internal/session"
+)
+
+const (
+	// quiet is how long a burst of changes may continue before a pass.
+	quiet = 250 * time.Millisecond
+	// pollFiles is the interval of passes over a workspace without inotify, and netFiles with it,
+	// as a safety net.
+	pollFiles, netFiles = time.Second, 15 * time.Second
+	// duty bounds what looking costs: a pass over a large workspace is followed by a
+	// pause of that many times as long.
+	duty = 50
+)
+
+// Workspace has the one index of the workspace, for whichever link is live. It is safe for concurrent use.
+type Workspace struct {
+	root, dir string
+
+	mu    sync.Mutex
+	index *workspace.Index // nil until a worker requests it
+}
+
+// NewWorkspace is for the workspace at root. Its index is kept in dir.
+func NewWorkspace(root, dir string) *Workspace { return &Workspace{root: root, dir: dir} }
+
+// open needs mu.
+func (w *Workspace) open() *workspace.Index {
+	if w.index == nil {
+		w.index = workspace.Open(w.root, w.dir)
+	}
+	return w.index
+}
+
+// WantsList reports whether a worker must list the files that it has stored.
+func (w *Workspace) WantsList(p session.FilesPosition) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return p.Lineage != "" && !w.open().Continues(p)
+}
+
+// take makes the index continue from a position, and reports if the worker does not know its
+// lineage. It needs mu.
+func (w *Workspace) take(p session.FilesPosition, known []session.KnownFile, send func(runner.Message) error) (*workspace.Index, error) {
+	i := w.open()
+	if i.Continues(p) {
+		i.Resume(p)
+	} else {
+		i.Begin(p, known)
+	}
+	_, err := i.Pass(true, nil)
+	if err == nil && i.Lineage() != p.Lineage {
+		err = send(&runner.FilesBegun{Lineage: i.Lineage(), Base: i.Base()})
+	}
+	return i, err
+}
+
+// report sends what the last pass has found.
+func report(i *workspace.Index, send func(runner.Message) error) error {
+	return i.Report(
+		func(c session.FileChange) error { return send(&runner.FileChanged{FileChange: c}) },
+		func(seq int64) error { return send(&runner.FilesBounded{Seq: seq}) },
+	)
+}
+
+// Seal hands over what a worker does not have, and returns the key of the diff
+// that is to be taken; empty when the worker has it.
+func (w *Workspace) Seal(p session.FilesPosition, known []session.KnownFile, send func(runner.Message) error) (string, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	i, err := w.take(p, known, send)
+	if err != nil {
+		return "", err
+	}
+	if err := errors.Join(report(i, send), i.Save()); err != nil {
+		return "", err
+	}
+	if key := i.DiffKey(); key != p.DiffKey {
+		return key, nil
+	}
+	return "", nil
+}

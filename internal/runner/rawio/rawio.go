@@ -1,0 +1,119 @@
+// Package rawio reads and writes pipes and sockets without involving the Go scheduler.
+//
+// A line on its way from the agent to the worker uses system calls that the scheduler does not see. The scheduler announces
+// every other one to its monitor thread, which then wakes up several times until the process is idle again. For a program that
+// handles one short line now and then, that costs more than the line. It is right for calls that do not wait: reads and writes
+// of descriptors that are non-blocking.
+package rawio
+
+import (
+	"io"
+	"os"
+	"syscall"
+	"time"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// reader reads a pipe or socket that is non-blocking.
+type reader struct{ conn syscall.RawConn }
+
+// NewReader returns a reader of f, or f itself if it is not known to be non-blocking.
+func NewReader(f *os.File) io.Reader {
+	if conn := nonblocking(f); conn != nil {
+		return reader{conn}
+	}
+	return f
+}
+
+func (r reader) Read(p []byte) (n int, err error) {
+	if len(p) == 0 {
+		return 0, nil
+	}
+	var errno unix.Errno
+	if err := r.conn.Read(func(fd uintptr) bool {
+		n, errno = rawCall(unix.SYS_READ, fd, p)
+		return errno != unix.EAGAIN
+	}); err != nil {
+		return 0, err
+	}
+	switch {
+	case errno != 0:
+		return 0, os.NewSyscallError("read", errno)
+	case n == 0:
+		return 0, io.EOF
+	}
+	return n, nil
+}
+
+// File is a pipe or a socket.
+type File interface {
+	syscall.Conn
+	io.WriteCloser
+	SetWriteDeadline(t time.Time) error
+}
+
+// writer writes to a pipe or socket that is non-blocking.
+type writer struct{ conn syscall.RawConn }
+
+// NewWriter returns a writer to f, or f itself if it is not known to be non-blocking.
+func NewWriter(f File) io.Writer {
+	if conn := nonblocking(f); conn != nil {
+		return writer{conn}
+	}
+	return f
+}
+
+func (w writer) Write(p []byte) (written int, err error) {
+	for written < len(p) {
+		var n int
+		var errno unix.Errno
+		if err := w.conn.Write(func(fd uintptr) bool {
+			n, errno = rawCall(unix.SYS_WRITE, fd, p[written:])
+			return errno != unix.EAGAIN
+		}); err != nil {
+			return written, err
+		}
+		if errno != 0 {
+			return written, os.NewSyscallError("write", errno)
+		}
+		written += n
+	}
+	return written, nil
+}
+
+// Nonblocking reports whether a file is a pipe or socket that does not block.
+func Nonblocking(f File) bool { return nonblocking(f) != nil }
+
+// nonblocking returns the descriptor of a file if it is a pipe or socket that does not block, else nil.
+func nonblocking(f File) syscall.RawConn {
+	if f.SetWriteDeadline(time.Time{}) != nil {
+		return nil // its reads and writes are not polled
+	}
+	conn, err := f.SyscallConn()
+	if err != nil {
+		return nil
+	}
+	blocks := true
+	if err := conn.Control(func(fd uintptr) {
+		flags, err := unix.FcntlInt(fd, unix.F_GETFL, 0)
+		blocks = err != nil || flags&unix.O_NONBLOCK == 0
+	}); err != nil || blocks {
+		return nil
+	}
+	return conn
+}
+
+// rawCall makes one system call on a descriptor with a buffer that is not empty.
+func rawCall(call, fd uintptr, p []byte) (int, unix.Errno) {
+	for {
+		n, _, errno := unix.RawSyscall(call, fd, uintptr(unsafe.Pointer(&p[0])), uintptr(len(p))) //nolint:gosec // as package syscall does it
+		if errno != unix.EINTR {
+			if errno != 0 {
+				return 0, errno
+			}
+			return int(n), 0
+		}
+	}
+}

@@ -1,0 +1,81 @@
+package server
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"github.com/overwinter-dev/overwinter/internal/durable"
+	"github.com/overwinter-dev/overwinter/internal/runner"
+	"github.com/overwinter-dev/overwinter/internal/runner/follow"
+	"github.com/overwinter-dev/overwinter/internal/runner/journal"
+)
+
+// seal stops the agent, hands the rest of the transcripts and what has happened
+// in the workspace to send, and puts everything on disk.
+func (s *Server) seal(r *runner.SealRequest, send func(runner.Message) error) (runner.Sealed, error) {
+	s.life.Lock()
+	defer s.life.Unlock()
+	s.mu.Lock()
+	a, patterns := s.agent, r.Transcripts
+	if len(patterns) == 0 {
+		patterns = s.patterns
+	}
+	s.mu.Unlock()
+	grace := r.Grace
+	if grace <= 0 {
+		grace = stopGrace
+	}
+	if a != nil {
+		a.Stop(runner.StoppedSeal, grace)
+	}
+	segment := func(seg *runner.Segment) error { return send(seg) }
+	if err := follow.NewTranscripts(r.Known, s.versions).Poll(patterns, true, segment); err != nil {
+		return runner.Sealed{}, fmt.Errorf("hand over transcripts: %w", err)
+	}
+	answer := runner.Sealed{Files: follow.Expand(patterns), LastFrame: -1}
+	if r.Files != nil {
+		var err error
+		if answer.DiffKey, err = s.files.Seal(*r.Files, r.KnownFiles, send); err != nil {
+			return runner.Sealed{}, fmt.Errorf("hand over the workspace: %w", err)
+		}
+	}
+	if err := syncFiles(answer.Files); err != nil {
+		return runner.Sealed{}, err
+	}
+	s.mu.Lock()
+	j := s.open
+	s.mu.Unlock()
+	if j != nil {
+		if err := j.Mark(journal.Sealed); err != nil && !errors.Is(err, journal.ErrFinal) {
+			return runner.Sealed{}, err
+		}
+		answer.Run, answer.LastFrame = j.Run(), j.Status().Frames-1
+	}
+	if err := os.Remove(s.openFile()); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return runner.Sealed{}, fmt.Errorf("forget open run: %w", err)
+	}
+	if err := durable.Sync(s.cfg.Dir); err != nil {
+		return runner.Sealed{}, err
+	}
+	s.mu.Lock()
+	s.sealed, s.seals = true, s.seals+1
+	s.mu.Unlock()
+	return answer, nil
+}
+
+// syncFiles writes files and their entries in directories to disk.
+func syncFiles(paths []string) error {
+	dirs := map[string]bool{}
+	var errs []error
+	for _, p := range paths {
+		errs = append(errs, durable.Sync(p))
+		dirs[filepath.Dir(p)] = true
+	}
+	for d := range dirs {
+		errs = append(errs, durable.Sync(d))
+	}
+	return errors.Join(errs...)
+}
