@@ -12,6 +12,17 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
+// attendantStore keeps attendances of sessions.
+type attendantStore interface {
+	// AttendantDue reports whether a claim of the attendant may come to anything. It locks nothing.
+	AttendantDue(ctx context.Context, sessionID, attendant string) (bool, error)
+	// AttendantLeave ends an attendance and returns what waits for the workflow; nil if the session has another attendant,
+	// or none.
+	AttendantLeave(ctx context.Context, sessionID, attendant, workflowRunID string) (*session.Look, error)
+	// RunClaim claims the next prompt for an attendant, with the attempt that runs it.
+	RunClaim(ctx context.Context, c session.Claim) (session.Claimed, error)
+}
+
 // claimPause is the time between two tries of a claim that Postgres has not answered.
 const claimPause = 500 * time.Millisecond
 
@@ -166,14 +177,14 @@ func (a *attendant) claim(ctx context.Context, c session.Claim) (session.Claimed
 func (a *attendant) due(ctx context.Context) bool {
 	ctx, cancel := context.WithTimeout(ctx, recordTimeout)
 	defer cancel()
-	due, err := a.t.Store.AttendantDue(ctx, a.in.SessionID, a.token)
+	due, err := a.t.store.AttendantDue(ctx, a.in.SessionID, a.token)
 	return due || err != nil
 }
 
 func (a *attendant) claimOnce(ctx context.Context, c session.Claim) (session.Claimed, error) {
 	ctx, cancel := context.WithTimeout(ctx, recordTimeout)
 	defer cancel()
-	return a.t.Store.RunClaim(ctx, c)
+	return a.t.store.RunClaim(ctx, c)
 }
 
 // leave gives the session back to its workflow and reports what waits.
@@ -181,7 +192,7 @@ func (a *attendant) leave(ctx context.Context, result *TurnResult) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), recordTimeout)
 	defer cancel()
 	run := activity.GetInfo(ctx).WorkflowExecution.RunID
-	look, err := a.t.Store.AttendantLeave(session.WithWorkflowRun(ctx, run), a.in.SessionID, a.token, run)
+	look, err := a.t.store.AttendantLeave(session.WithWorkflowRun(ctx, run), a.in.SessionID, a.token, run)
 	if err != nil {
 		a.t.Logger.WarnContext(ctx, "an attendance could not be ended; the workflow reads the session again",
 			slog.String("session_id", a.in.SessionID), slog.Any("error", err))

@@ -71,8 +71,8 @@ func TestCredentialsAreSentOverHTTPSOnly(t *testing.T) {
 	} {
 		u, err := url.Parse(address)
 		require.NoError(t, err)
-		w := &work{Config: Config{Secrets: oneSecret{secret.GitName(strings.ToLower(u.Host)), "robot:password"}}}
-		credentials, err := w.credentials(t.Context(), u)
+		g := &sandboxes{Config: &Config{Secrets: oneSecret{secret.GitName(strings.ToLower(u.Host)), "robot:password"}}}
+		credentials, err := g.credentials(t.Context(), u)
 		require.NoError(t, err)
 		require.Equal(t, sent, credentials.Reveal() != "", address)
 	}

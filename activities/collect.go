@@ -13,6 +13,39 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
+// imageStore knows which images are needed.
+type imageStore interface {
+	ImageIntend(ctx context.Context, intent session.ImageIntent) error
+	// ImageIntentsForget forgets intents older than age.
+	ImageIntentsForget(ctx context.Context, age time.Duration) (int64, error)
+	// SnapshotsAge marks snapshots older than age that no bundle was made of as unneeded.
+	SnapshotsAge(ctx context.Context, age time.Duration) error
+	// SnapshotsAudit checks kept snapshots after an id for marks that were missed, and
+	// returns where to continue; "" at the end.
+	SnapshotsAudit(ctx context.Context, after string, limit int) (next string, err error)
+	// SnapshotsCondemn returns unneeded snapshots to delete, of which no bundle can be
+	// made any more. One that is not forgotten is returned again after a growing pause.
+	SnapshotsCondemn(ctx context.Context, limit int) ([]string, error)
+	// SnapshotsForget records that images are deleted at the provider.
+	SnapshotsForget(ctx context.Context, ids []string) error
+	// SnapshotsRenew returns snapshots that sleeping sessions wake from and that their
+	// provider deletes within the time.
+	SnapshotsRenew(ctx context.Context, within time.Duration, limit int) ([]session.Renewal, error)
+	// SnapshotReplace has a session wake from a copy of its snapshot, unless it has moved on.
+	SnapshotReplace(ctx context.Context, intent session.ImageIntent, oldID, newID string) error
+	// ExitImagesDue returns ended sandboxes whose image is to be found. One that is
+	// not settled is returned again after a growing pause.
+	ExitImagesDue(ctx context.Context, limit int) ([]session.ExitImage, error)
+	// ExitImagesSettle stores what was found. Images without a bundle are unneeded.
+	ExitImagesSettle(ctx context.Context, found []session.ExitImage) error
+	// ImagesStray condemns listed images that nothing knows of, and returns how many.
+	ImagesStray(ctx context.Context, listed []session.ListedImage, age time.Duration) (int, error)
+	// BaseImagesCondemn returns base images that nothing uses, last used before age.
+	BaseImagesCondemn(ctx context.Context, age time.Duration, limit int) ([]string, error)
+	// BaseImagesForget records that base images are deleted at the provider.
+	BaseImagesForget(ctx context.Context, ids []string) error
+}
+
 const (
 	// snapshotAge is how old a snapshot must be that no bundle was made of before it
 	// is deleted: longer than saving a bundle can take.
@@ -43,40 +76,17 @@ const (
 	collectPage = 500
 )
 
-// snapshot makes a snapshot of a session's sandbox and records it. The intent is
-// recorded first, so that an image whose id is lost is known of. failed classifies an
-// error of the sandbox.
-func (w *work) snapshot(ctx context.Context, sessionID string, generation int64, sb *sandbox.Sandbox, failed func(context.Context, *sandbox.Sandbox, error) error) (string, error) {
-	intent := session.ImageIntent{ID: session.NewID("img_"), SessionID: sessionID, Generation: generation, Source: sb.ID(), Lifetime: snapshotLifetime}
-	if err := w.Store.ImageIntend(ctx, intent); err != nil {
-		return "", stored(err)
-	}
-	image, err := sb.Snapshot(ctx, sandbox.SnapshotSpec{Timeout: w.SnapshotTimeout, Lifetime: snapshotLifetime})
-	if err != nil {
-		switch sandbox.CodeOf(err) {
-		case sandbox.Timeout, sandbox.Unavailable: // it may still come to be
-		default:
-			if endErr := w.Store.ImageIntentEnd(ctx, intent.ID); endErr != nil {
-				w.Logger.WarnContext(ctx, "the intent of a snapshot that failed stays recorded",
-					slog.String("session_id", sessionID), slog.Any("error", endErr))
-			}
-		}
-		return "", failed(ctx, sb, fmt.Errorf("snapshot: %w", err))
-	}
-	return image, stored(w.Store.SnapshotMade(ctx, intent, image))
-}
-
 // collect finds the images that nothing needs and deletes them.
 func (l *look) collect(ctx context.Context) error {
 	return errors.Join(
 		l.settleExits(ctx),
-		l.Store.SnapshotsAge(ctx, snapshotAge),
+		l.store.SnapshotsAge(ctx, snapshotAge),
 		l.audit(ctx),
 		l.findStrays(ctx),
-		l.deleteImages(ctx, func(ctx context.Context) ([]string, error) { return l.Store.SnapshotsCondemn(ctx, collectPage) }, l.Store.SnapshotsForget),
+		l.deleteImages(ctx, func(ctx context.Context) ([]string, error) { return l.store.SnapshotsCondemn(ctx, collectPage) }, l.store.SnapshotsForget),
 		l.deleteImages(ctx, func(ctx context.Context) ([]string, error) {
-			return l.Store.BaseImagesCondemn(ctx, baseAge, collectPage)
-		}, l.Store.BaseImagesForget),
+			return l.store.BaseImagesCondemn(ctx, baseAge, collectPage)
+		}, l.store.BaseImagesForget),
 		l.renew(ctx),
 	)
 }
@@ -84,7 +94,7 @@ func (l *look) collect(ctx context.Context) error {
 // renew copies the snapshots of sleeping sessions that would expire before long.
 // Sessions that are awake get a new snapshot when they go to sleep.
 func (l *look) renew(ctx context.Context) error {
-	due, err := l.Store.SnapshotsRenew(ctx, renewBefore, renewAtOnce)
+	due, err := l.store.SnapshotsRenew(ctx, renewBefore, renewAtOnce)
 	if err != nil {
 		return err
 	}
@@ -92,7 +102,7 @@ func (l *look) renew(ctx context.Context) error {
 		intent := session.ImageIntent{
 			ID: session.NewID("img_"), SessionID: r.SessionID, Generation: r.Generation, Source: r.SnapshotID, Lifetime: snapshotLifetime,
 		}
-		if err := l.Store.ImageIntend(ctx, intent); err != nil {
+		if err := l.store.ImageIntend(ctx, intent); err != nil {
 			return err
 		}
 		image, err := l.Sandbox.CopyImage(ctx, r.SnapshotID, r.SessionID, r.Generation, sandbox.SnapshotSpec{
@@ -101,7 +111,7 @@ func (l *look) renew(ctx context.Context) error {
 		if err != nil {
 			return fmt.Errorf("renew snapshot %s of session %s: %w", r.SnapshotID, r.SessionID, err)
 		}
-		if err := l.Store.SnapshotReplace(ctx, intent, r.SnapshotID, image); err != nil {
+		if err := l.store.SnapshotReplace(ctx, intent, r.SnapshotID, image); err != nil {
 			return err
 		}
 		l.Logger.InfoContext(ctx, "renewed a snapshot", slog.String("session_id", r.SessionID),
@@ -115,7 +125,7 @@ func (l *look) renew(ctx context.Context) error {
 // image that no bundle has by then is unneeded.
 func (l *look) settleExits(ctx context.Context) error {
 	for {
-		due, err := l.Store.ExitImagesDue(ctx, collectPage)
+		due, err := l.store.ExitImagesDue(ctx, collectPage)
 		if err != nil || len(due) == 0 {
 			return err
 		}
@@ -131,7 +141,7 @@ func (l *look) settleExits(ctx context.Context) error {
 			return err
 		})
 		if len(settled) > 0 {
-			failed = errors.Join(failed, l.Store.ExitImagesSettle(ctx, settled))
+			failed = errors.Join(failed, l.store.ExitImagesSettle(ctx, settled))
 		}
 		if failed != nil || len(settled) == 0 {
 			return failed // the others are tried again later
@@ -164,7 +174,7 @@ func (l *look) findExit(ctx context.Context, e *session.ExitImage) (known bool, 
 func (l *look) audit(ctx context.Context) error {
 	l.cursors.mu.Lock()
 	defer l.cursors.mu.Unlock()
-	next, err := l.Store.SnapshotsAudit(ctx, l.cursors.audit, auditPage)
+	next, err := l.store.SnapshotsAudit(ctx, l.cursors.audit, auditPage)
 	if err == nil {
 		l.cursors.audit = next
 	}
@@ -178,7 +188,7 @@ func (l *look) audit(ctx context.Context) error {
 func (l *look) findStrays(ctx context.Context) error {
 	listed, err := l.Sandbox.ListImages(ctx)
 	if sandbox.CodeOf(err) == sandbox.Unsupported {
-		_, err = l.Store.ImageIntentsForget(ctx, intentAge)
+		_, err = l.store.ImageIntentsForget(ctx, intentAge)
 		return err
 	}
 	if err != nil {
@@ -195,7 +205,7 @@ func (l *look) findStrays(ctx context.Context) error {
 		}
 	}
 	for page := range slices.Chunk(old, reconcilePage) {
-		stray, err := l.Store.ImagesStray(ctx, listedImages(page), snapshotAge)
+		stray, err := l.store.ImagesStray(ctx, listedImages(page), snapshotAge)
 		if err != nil {
 			return err
 		}
@@ -203,7 +213,7 @@ func (l *look) findStrays(ctx context.Context) error {
 			l.Logger.WarnContext(ctx, "the provider has images that nothing here knows of; they are deleted", slog.Int("images", stray))
 		}
 	}
-	_, err = l.Store.ImageIntentsForget(ctx, HiddenAge)
+	_, err = l.store.ImageIntentsForget(ctx, HiddenAge)
 	return err
 }
 

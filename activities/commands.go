@@ -8,9 +8,25 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
+// commandStore has the pending commands of sessions.
+type commandStore interface {
+	// SessionLook returns what waits for a session's workflow, and records that the run has read it.
+	SessionLook(ctx context.Context, sessionID, workflowRunID string) (session.Look, error)
+	// SessionTakeBack is SessionLook for a session that may have an attendant, whose attendance ends unless a run is in
+	// progress.
+	SessionTakeBack(ctx context.Context, sessionID, workflowRunID string) (session.TakenBack, error)
+	// CommandSubmit stores a command as pending; one that no client sent, with its reason.
+	CommandSubmit(ctx context.Context, c session.Command) (session.Commanded, error)
+	// CommandEnd ends a command that was carried out, or could not be, without a transition.
+	CommandEnd(ctx context.Context, sessionID, commandID string, status session.CommandStatus, reason string) error
+}
+
+// commands are the activities for pending commands.
+type commands struct{ store commandStore }
+
 // ReadWaiting returns what waits for the session's workflow and records that this run of it has read it.
-func (c *Control) ReadWaiting(ctx context.Context, in SessionRef) (Waiting, error) {
-	look, err := c.Store.SessionLook(ctx, in.SessionID, activity.GetInfo(ctx).WorkflowExecution.RunID)
+func (g *commands) ReadWaiting(ctx context.Context, in SessionRef) (Waiting, error) {
+	look, err := g.store.SessionLook(ctx, in.SessionID, activity.GetInfo(ctx).WorkflowExecution.RunID)
 	if err != nil {
 		return Waiting{}, stored(err)
 	}
@@ -18,8 +34,8 @@ func (c *Control) ReadWaiting(ctx context.Context, in SessionRef) (Waiting, erro
 }
 
 // TakeBack is ReadWaiting for a session that may have an attendant. Unless a run is in progress, the attendance ends.
-func (c *Control) TakeBack(ctx context.Context, in SessionRef) (TakenBack, error) {
-	taken, err := c.Store.SessionTakeBack(ctx, in.SessionID, activity.GetInfo(ctx).WorkflowExecution.RunID)
+func (g *commands) TakeBack(ctx context.Context, in SessionRef) (TakenBack, error) {
+	taken, err := g.store.SessionTakeBack(ctx, in.SessionID, activity.GetInfo(ctx).WorkflowExecution.RunID)
 	if err != nil {
 		return TakenBack{}, stored(err)
 	}
@@ -33,14 +49,14 @@ func waitingOf(look session.Look) Waiting {
 }
 
 // EndCommand ends a command that no transition ends. One that has ended keeps its end.
-func (c *Control) EndCommand(ctx context.Context, in CommandEnding) error {
-	return stored(c.Store.CommandEnd(ctx, in.SessionID, in.CommandID, in.Status, in.Reason))
+func (g *commands) EndCommand(ctx context.Context, in CommandEnding) error {
+	return stored(g.store.CommandEnd(ctx, in.SessionID, in.CommandID, in.Status, in.Reason))
 }
 
 // RecordStop stores a stop that no client asked for, and returns the reason of the stop that is pending
 // then: a client may have asked for one before.
-func (c *Control) RecordStop(ctx context.Context, in StopRequest) (string, error) {
-	done, err := c.Store.CommandSubmit(ctx, session.Command{SessionID: in.SessionID, Kind: session.CommandStop, Reason: in.Reason})
+func (g *commands) RecordStop(ctx context.Context, in StopRequest) (string, error) {
+	done, err := g.store.CommandSubmit(ctx, session.Command{SessionID: in.SessionID, Kind: session.CommandStop, Reason: in.Reason})
 	if err != nil || done.Command == nil {
 		return in.Reason, stored(err)
 	}

@@ -123,20 +123,16 @@ type Signaler interface {
 	SignalSandbox(ctx context.Context, sessionID string, s session.SandboxSignal) error
 }
 
-// Control holds the short activities of sessions, for the queue control.
-type Control struct{ *work }
-
-// Turns holds the long ones, for the queue turns.
-type Turns struct{ *work }
-
-type work struct {
-	Config
-	readAhead *semaphore.Weighted
-	// reverting admits one revert at a time: it has the transcripts of a session in memory.
-	reverting *semaphore.Weighted
-	cursors   cursors
-	linkKeys  linkKeys
-	places    *places
+// Control holds the short activities of sessions, for the queue control. Each group has what it needs of the store.
+type Control struct {
+	*records
+	*commands
+	*runners
+	*sandboxes
+	*bundles
+	*restores
+	*reverts
+	*reconciler
 }
 
 // New returns the activities of both queues.
@@ -186,6 +182,25 @@ func New(c Config) (*Control, *Turns) {
 	if c.Changes == nil {
 		c.Attend = 0
 	}
-	w := &work{Config: c, places: newPlaces(c.MaxTurns), readAhead: semaphore.NewWeighted(max(c.ReadAhead, 2*runner.MaxLinkMessage)), reverting: semaphore.NewWeighted(1)}
-	return &Control{w}, &Turns{w}
+	store := c.Store
+	c.Store = nil // each group has its part
+	run := &runners{Config: &c, store: store}
+	settle := &settler{Config: &c, store: store}
+	boxes := &sandboxes{runners: run, Config: &c, store: store}
+	files := &transcripts{Config: &c, store: store}
+	saved := &bundles{sandboxes: boxes, transcripts: files, Config: &c, store: store}
+	control := &Control{
+		records:    &records{settler: settle, Config: &c, store: store},
+		commands:   &commands{store: store},
+		runners:    run,
+		sandboxes:  boxes,
+		bundles:    saved,
+		restores:   &restores{bundles: saved, Config: &c, store: store},
+		reverts:    &reverts{runners: run, transcripts: files, Config: &c, store: store, reverting: semaphore.NewWeighted(1)},
+		reconciler: &reconciler{sandboxes: boxes, Config: &c, store: store},
+	}
+	return control, &Turns{
+		settler: settle, runners: run, Config: &c, store: store, places: newPlaces(c.MaxTurns),
+		readAhead: semaphore.NewWeighted(max(c.ReadAhead, 2*runner.MaxLinkMessage)),
+	}
 }

@@ -12,21 +12,55 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
+// sandboxStore keeps the rows of sandboxes and what was done in them.
+type sandboxStore interface {
+	// SessionGet returns the session as it is stored.
+	SessionGet(ctx context.Context, sessionID string) (session.Session, error)
+	// WorkflowCheck returns stale_workflow for a context of a workflow run if another run of the workflow has opened
+	// the session since. Writes to a session are refused for the same reason.
+	WorkflowCheck(ctx context.Context, sessionID string) error
+	// GenerationReserve records the intent to make the sandbox of a generation.
+	GenerationReserve(ctx context.Context, sessionID string, generation int64, imageID string) error
+	// SandboxRecord stores which sandbox the generation got and when its life ends.
+	SandboxRecord(ctx context.Context, sessionID string, generation int64, sandboxID string, status session.SandboxStatus, deadline time.Time) error
+	// SandboxEnd records that the sandbox of a generation is gone.
+	SandboxEnd(ctx context.Context, sessionID string, generation int64, reason string) error
+	// SandboxesOpen lists every sandbox not seen to end: of one session, or with
+	// an empty id of all.
+	SandboxesOpen(ctx context.Context, sessionID string) ([]session.SandboxRow, error)
+	// ExitImageExpect has the image of an ended sandbox looked for that no row names.
+	ExitImageExpect(ctx context.Context, e session.ExitImage) error
+	// SandboxCloned records that the repository is complete in the sandbox of a generation.
+	SandboxCloned(ctx context.Context, sessionID string, generation int64) error
+	// SandboxIsCloned reports whether it is.
+	SandboxIsCloned(ctx context.Context, sessionID string, generation int64) (bool, error)
+	// SetupRecord adds a setup event to the session's log: a stage of its workspace (clone, setup) is
+	// started, completed or failed.
+	SetupRecord(ctx context.Context, sessionID, stage, status string) error
+}
+
+// sandboxes are the activities that create, set up and end sandboxes.
+type sandboxes struct {
+	*runners
+	*Config
+	store sandboxStore
+}
+
 // CreateSandbox makes the sandbox of a generation from the prepared image, or
 // finds the one that an earlier attempt made, and returns when its runner answers.
-func (c *Control) CreateSandbox(ctx context.Context, in SandboxRequest) (SandboxReady, error) {
+func (g *sandboxes) CreateSandbox(ctx context.Context, in SandboxRequest) (SandboxReady, error) {
 	stop := beat(ctx)
 	defer stop()
-	image, err := c.imageOf(ctx, in)
+	image, err := g.imageOf(ctx, in)
 	if err != nil {
 		return SandboxReady{}, err
 	}
-	ready, sb, err := c.start(ctx, in, origin{image: image})
+	ready, sb, err := g.start(ctx, in, origin{image: image})
 	if err != nil {
 		return SandboxReady{}, err
 	}
-	if err := c.prepareWorkspace(ctx, in.SessionID, in.Generation, sb); err != nil {
-		return SandboxReady{}, c.spentOr(ctx, in, sb, err)
+	if err := g.prepareWorkspace(ctx, in.SessionID, in.Generation, sb); err != nil {
+		return SandboxReady{}, g.spentOr(ctx, in, sb, err)
 	}
 	return ready, nil
 }
@@ -43,8 +77,8 @@ type origin struct {
 // imageOf is the image that an earlier attempt reserved for this generation, if it still exists, else the
 // one that the agent has now. Two workers may have built the same image, or a new version of the agent
 // may have come since: the sandbox of the earlier attempt, with what its setup has done, is kept.
-func (w *work) imageOf(ctx context.Context, in SandboxRequest) (string, error) {
-	rows, err := w.Store.SandboxesOpen(ctx, in.SessionID)
+func (g *sandboxes) imageOf(ctx context.Context, in SandboxRequest) (string, error) {
+	rows, err := g.store.SandboxesOpen(ctx, in.SessionID)
 	if err != nil {
 		return "", stored(err)
 	}
@@ -52,7 +86,7 @@ func (w *work) imageOf(ctx context.Context, in SandboxRequest) (string, error) {
 		if row.Generation != in.Generation || row.ImageID == "" {
 			continue
 		}
-		exists, err := w.Sandbox.ImageExists(ctx, row.ImageID)
+		exists, err := g.Sandbox.ImageExists(ctx, row.ImageID)
 		if err != nil {
 			return "", refusedOr(fmt.Errorf("look up the image: %w", err))
 		}
@@ -60,16 +94,16 @@ func (w *work) imageOf(ctx context.Context, in SandboxRequest) (string, error) {
 			return row.ImageID, nil
 		}
 	}
-	return w.image(ctx, in.SessionID)
+	return g.image(ctx, in.SessionID)
 }
 
 // image prepares what the session's sandbox starts from where it has no snapshot.
-func (w *work) image(ctx context.Context, sessionID string) (string, error) {
-	s, err := w.Store.SessionGet(ctx, sessionID)
+func (g *sandboxes) image(ctx context.Context, sessionID string) (string, error) {
+	s, err := g.store.SessionGet(ctx, sessionID)
 	if err != nil {
 		return "", stored(err)
 	}
-	image, err := w.Image.Prepare(ctx, s.Agent)
+	image, err := g.Image.Prepare(ctx, s.Agent)
 	if err != nil {
 		return "", refusedOr(fmt.Errorf("prepare the image: %w", err))
 	}
@@ -79,21 +113,21 @@ func (w *work) image(ctx context.Context, sessionID string) (string, error) {
 // start makes the sandbox of a generation, or adopts the one that an earlier attempt made, and ends
 // whatever sandbox the session had before. GenerationSpent if the name belongs to a foreign
 // sandbox, or the sandbox failed to start.
-func (w *work) start(ctx context.Context, in SandboxRequest, from origin) (SandboxReady, *sandbox.Sandbox, error) {
-	deadline, err := w.reserve(ctx, in, from.image)
+func (g *sandboxes) start(ctx context.Context, in SandboxRequest, from origin) (SandboxReady, *sandbox.Sandbox, error) {
+	deadline, err := g.reserve(ctx, in, from.image)
 	if err != nil {
 		return SandboxReady{}, nil, err
 	}
-	command := w.serveCommand()
+	command := g.serveCommand()
 	if from.outdated {
-		command = w.awaitingCommand(in.Generation)
+		command = g.awaitingCommand(in.Generation)
 	}
-	env, err := w.serveEnv(ctx, in.SessionID, in.Generation)
+	env, err := g.serveEnv(ctx, in.SessionID, in.Generation)
 	if err != nil {
 		return SandboxReady{}, nil, err
 	}
-	sb, adopted, err := w.Sandbox.Create(ctx, sandbox.Spec{
-		Session: in.SessionID, Generation: in.Generation, Image: from.image, Timeout: w.SandboxTimeout,
+	sb, adopted, err := g.Sandbox.Create(ctx, sandbox.Spec{
+		Session: in.SessionID, Generation: in.Generation, Image: from.image, Timeout: g.SandboxTimeout,
 		Command: command, Env: env,
 	})
 	if errors.Is(err, sandbox.ErrNameForeign) {
@@ -102,30 +136,30 @@ func (w *work) start(ctx context.Context, in SandboxRequest, from origin) (Sandb
 	if err != nil {
 		return SandboxReady{}, nil, refusedOr(fmt.Errorf("create: %w", err))
 	}
-	w.Logger.InfoContext(ctx, "sandbox is there", slog.String("session_id", in.SessionID),
+	g.Logger.InfoContext(ctx, "sandbox is there", slog.String("session_id", in.SessionID),
 		slog.Int64("generation", in.Generation), slog.String("sandbox_id", sb.ID()), slog.Bool("adopted", adopted))
-	if err := w.Store.SandboxRecord(ctx, in.SessionID, in.Generation, sb.ID(), session.SandboxStarting, deadline); err != nil {
+	if err := g.store.SandboxRecord(ctx, in.SessionID, in.Generation, sb.ID(), session.SandboxStarting, deadline); err != nil {
 		return SandboxReady{}, nil, stored(err)
 	}
-	if err := w.endOlder(ctx, in.SessionID, in.Generation); err != nil {
+	if err := g.endOlder(ctx, in.SessionID, in.Generation); err != nil {
 		return SandboxReady{}, nil, err
 	}
 	if from.outdated {
-		if err := w.replaceRunner(ctx, sb, in.Generation); err != nil {
-			return SandboxReady{}, nil, w.spentOr(ctx, in, sb, err)
+		if err := g.replaceRunner(ctx, sb, in.Generation); err != nil {
+			return SandboxReady{}, nil, g.spentOr(ctx, in, sb, err)
 		}
 	}
-	if err := w.settleIn(ctx, in, sb, from.beside); err != nil {
+	if err := g.settleIn(ctx, in, sb, from.beside); err != nil {
 		return SandboxReady{}, nil, err
 	}
-	if err := w.Store.SandboxRecord(ctx, in.SessionID, in.Generation, sb.ID(), session.SandboxReady, deadline); err != nil {
+	if err := g.store.SandboxRecord(ctx, in.SessionID, in.Generation, sb.ID(), session.SandboxReady, deadline); err != nil {
 		return SandboxReady{}, nil, stored(err)
 	}
 	return SandboxReady{Generation: in.Generation, SandboxID: sb.ID(), Deadline: deadline}, sb, nil
 }
 
 // settleIn waits for the runner of a sandbox, and for what is done concurrently.
-func (w *work) settleIn(ctx context.Context, in SandboxRequest, sb *sandbox.Sandbox, beside func(context.Context, *sandbox.Sandbox) error) error {
+func (g *sandboxes) settleIn(ctx context.Context, in SandboxRequest, sb *sandbox.Sandbox, beside func(context.Context, *sandbox.Sandbox) error) error {
 	other := make(chan error, 1)
 	go func() {
 		var err error
@@ -134,24 +168,24 @@ func (w *work) settleIn(ctx context.Context, in SandboxRequest, sb *sandbox.Sand
 		}
 		other <- err
 	}()
-	err := w.awake(ctx, sb, in.SessionID, in.Generation, 30*time.Second)
+	err := g.awake(ctx, sb, in.SessionID, in.Generation, 30*time.Second)
 	besideErr := <-other
 	switch {
 	case err != nil && (ctx.Err() != nil || unreached(err)):
 		return err // the next attempt finds it
 	case err != nil:
-		return w.notAwake(ctx, in, sb, err)
+		return g.notAwake(ctx, in, sb, err)
 	}
-	return w.spentOr(ctx, in, sb, besideErr)
+	return g.spentOr(ctx, in, sb, besideErr)
 }
 
 // reserve records the intent to make the sandbox of a generation and returns when
 // its life ends at the latest that is certain: a sandbox that is found does not
 // live longer for being found. GenerationSpent when an earlier attempt has ended it.
-func (w *work) reserve(ctx context.Context, in SandboxRequest, image string) (deadline time.Time, err error) {
-	err = w.Store.GenerationReserve(ctx, in.SessionID, in.Generation, image)
+func (g *sandboxes) reserve(ctx context.Context, in SandboxRequest, image string) (deadline time.Time, err error) {
+	err = g.store.GenerationReserve(ctx, in.SessionID, in.Generation, image)
 	if failure.CodeOf(err) == failure.IllegalState {
-		s, getErr := w.Store.SessionGet(ctx, in.SessionID)
+		s, getErr := g.store.SessionGet(ctx, in.SessionID)
 		if getErr != nil {
 			return time.Time{}, stored(getErr)
 		}
@@ -162,13 +196,13 @@ func (w *work) reserve(ctx context.Context, in SandboxRequest, image string) (de
 	if err != nil {
 		return time.Time{}, stored(err)
 	}
-	rows, err := w.Store.SandboxesOpen(ctx, in.SessionID)
+	rows, err := g.store.SandboxesOpen(ctx, in.SessionID)
 	if err != nil {
 		return time.Time{}, stored(err)
 	}
 	for _, row := range rows {
 		if row.Generation == in.Generation {
-			return row.ReservedAt.Add(w.SandboxTimeout), nil
+			return row.ReservedAt.Add(g.SandboxTimeout), nil
 		}
 	}
 	return time.Time{}, fmt.Errorf("generation %d was ended while it was reserved", in.Generation)
@@ -182,18 +216,18 @@ func unreached(err error) bool {
 }
 
 // notAwake ends a sandbox whose runner never answered.
-func (w *work) notAwake(ctx context.Context, in SandboxRequest, sb *sandbox.Sandbox, cause error) error {
+func (g *sandboxes) notAwake(ctx context.Context, in SandboxRequest, sb *sandbox.Sandbox, cause error) error {
 	cause = fmt.Errorf("the runner of sandbox %s does not answer: %w", sb.ID(), cause)
-	return w.spent(ctx, in, sb, "its runner does not answer", cause)
+	return g.spent(ctx, in, sb, "its runner does not answer", cause)
 }
 
 // spentOr is lostOr for a sandbox that its session does not use yet: nothing of
 // it is missed, and another takes its place.
-func (w *work) spentOr(ctx context.Context, in SandboxRequest, sb *sandbox.Sandbox, err error) error {
-	if err = w.lostOr(ctx, sb, err); TypeOf(err) != SandboxLost {
+func (g *sandboxes) spentOr(ctx context.Context, in SandboxRequest, sb *sandbox.Sandbox, err error) error {
+	if err = lostOr(ctx, sb, err); TypeOf(err) != SandboxLost {
 		return err
 	}
-	spent := w.spent(ctx, in, sb, "it was lost before it was used", err)
+	spent := g.spent(ctx, in, sb, "it was lost before it was used", err)
 	if exceeded(err) && TypeOf(spent) == GenerationSpent {
 		return final(Refused, errors.New(ReasonOf(err))) // another would exceed it as well
 	}
@@ -201,24 +235,24 @@ func (w *work) spentOr(ctx context.Context, in SandboxRequest, sb *sandbox.Sandb
 }
 
 // spent ends a sandbox that never came to use: the next generation gets another.
-func (w *work) spent(ctx context.Context, in SandboxRequest, sb *sandbox.Sandbox, reason string, cause error) error {
+func (g *sandboxes) spent(ctx context.Context, in SandboxRequest, sb *sandbox.Sandbox, reason string, cause error) error {
 	row := session.SandboxRow{SessionID: in.SessionID, Generation: in.Generation, SandboxID: sb.ID()}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 30*time.Second)
 	defer cancel()
-	if err := w.end(ctx, row, reason); err != nil {
+	if err := g.end(ctx, row, reason); err != nil {
 		return errors.Join(cause, err)
 	}
 	return final(GenerationSpent, cause)
 }
 
-func (w *work) endOlder(ctx context.Context, sessionID string, generation int64) error {
-	rows, err := w.Store.SandboxesOpen(ctx, sessionID)
+func (g *sandboxes) endOlder(ctx context.Context, sessionID string, generation int64) error {
+	rows, err := g.store.SandboxesOpen(ctx, sessionID)
 	if err != nil {
 		return stored(err)
 	}
 	for _, row := range rows {
 		if row.Generation < generation {
-			if err := w.end(ctx, row, "followed by a newer generation"); err != nil {
+			if err := g.end(ctx, row, "followed by a newer generation"); err != nil {
 				return fmt.Errorf("end generation %d: %w", row.Generation, err)
 			}
 		}

@@ -173,7 +173,7 @@ func TestWhatPeopleAreAskedIsBounded(t *testing.T) {
 	require.Empty(t, asked[0].Asked.Input)
 
 	small.ID = strings.Repeat("x", session.MaxQuestionIDBytes+1)
-	turn.work = &work{Config: Config{Logger: slog.New(slog.DiscardHandler)}}
+	turn.Turns = &Turns{Config: &Config{Logger: slog.New(slog.DiscardHandler)}}
 	require.Empty(t, turn.ask([]agent.Question{small}, 301))
 }
 

@@ -17,42 +17,56 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
+// settleStore ends runs that no worker can end any more.
+type settleStore interface {
+	// RunFence makes token the only one that counts, so that no worker can add to
+	// the run any more, and returns it like RunAttach, without counting an attempt.
+	RunFence(ctx context.Context, runID, token string) (session.RunStart, error)
+	RunEnd(ctx context.Context, ending session.RunEnding) (session.Run, error)
+}
+
+// settler ends runs that no worker can end any more.
+type settler struct {
+	*Config
+	store settleStore
+}
+
 // settle ends a run that no worker can end any more. The run's token is taken
 // first, which fences off a worker that still believes in it, and every block
 // that was left open is closed. Where a frame had ended the turn already, and
 // only its outcome was not written, that end stands; a run that is over keeps its
 // outcome.
-func (w *work) settle(ctx context.Context, ending session.RunEnding) error {
+func (g *settler) settle(ctx context.Context, ending session.RunEnding) error {
 	token := newToken()
-	start, err := w.Store.RunFence(ctx, ending.RunID, token)
+	start, err := g.store.RunFence(ctx, ending.RunID, token)
 	if failure.CodeOf(err) == failure.IllegalState {
 		return nil // over already
 	}
 	if err != nil {
 		return stored(err)
 	}
-	c, end, err := w.resume(ctx, start)
+	c, end, err := g.resume(ctx, start)
 	switch {
 	case err != nil && TypeOf(err) == "":
 		return err // the secrets to mask cannot be read now
 	case err != nil:
 		// Blocks stay open rather than the session stuck.
-		w.Logger.ErrorContext(ctx, "what a run left open cannot be closed", slog.String("session_id", start.Run.SessionID),
+		g.Logger.ErrorContext(ctx, "what a run left open cannot be closed", slog.String("session_id", start.Run.SessionID),
 			slog.String("run_id", ending.RunID), slog.Any("error", err))
 	case end != nil:
 		ending.Outcome, ending.Reason, ending.Usage, ending.Model = end.Outcome, end.Reason, end.Usage, end.Model
 		ending.Requeue = false
 	default:
-		if err := w.cut(ctx, start, c, token); err != nil {
+		if err := g.cut(ctx, start, c, token); err != nil {
 			return err
 		}
 	}
-	_, err = w.Store.RunEnd(ctx, ending)
+	_, err = g.store.RunEnd(ctx, ending)
 	return stored(err)
 }
 
 // cut closes every block that a run left open: no frame of it will come any more.
-func (w *work) cut(ctx context.Context, start session.RunStart, c *convert, token string) error {
+func (g *settler) cut(ctx context.Context, start session.RunStart, c *convert, token string) error {
 	frame := start.Run.LastFrame + 1
 	drafts, err := c.drafts(c.translator.Cut(time.Now().UTC()), frame)
 	if err != nil {
@@ -62,7 +76,7 @@ func (w *work) cut(ctx context.Context, start session.RunStart, c *convert, toke
 	if err != nil {
 		return fmt.Errorf("state of run %s: %w", start.Run.ID, err)
 	}
-	err = w.Log.Append(ctx, eventlog.Append{
+	err = g.Log.Append(ctx, eventlog.Append{
 		SessionID: start.Run.SessionID, RunID: start.Run.ID, Generation: start.Generation, Token: token,
 		Events: drafts, LastFrame: frame, State: state,
 	})
@@ -122,8 +136,8 @@ func (c *convert) encode(end *agent.TurnEnd) ([]byte, error) {
 }
 
 // resume continues where the run's last commit left off.
-func (w *work) resume(ctx context.Context, start session.RunStart) (*convert, *agent.TurnEnd, error) {
-	adapter, err := w.Agents.Get(start.Agent)
+func (g *settler) resume(ctx context.Context, start session.RunStart) (*convert, *agent.TurnEnd, error) {
+	adapter, err := g.Agents.Get(start.Agent)
 	if err != nil {
 		return nil, nil, final(Refused, err)
 	}
@@ -133,7 +147,7 @@ func (w *work) resume(ctx context.Context, start session.RunStart) (*convert, *a
 			return nil, nil, final(Refused, fmt.Errorf("state of run %s: %w", start.Run.ID, err))
 		}
 	}
-	masker, err := w.Masks.Masker(ctx)
+	masker, err := g.Masks.Masker(ctx)
 	if err != nil {
 		return nil, nil, fmt.Errorf("read the secrets to mask: %w", err)
 	}

@@ -11,7 +11,7 @@ const MaxTurnFrames = maxTurnFrames
 
 // Bind checks the hosts of keys as the start of an agent with the profile does.
 func Bind(ctx context.Context, secrets Secrets, profile session.ProfileSpec) error {
-	t := &turn{work: &work{Config: Config{Secrets: secrets}}, start: session.RunStart{Profile: &profile}}
+	t := &turn{Turns: &Turns{Config: &Config{Secrets: secrets}}, start: session.RunStart{Profile: &profile}}
 	given, err := t.secrets(ctx, nil)
 	if err != nil {
 		return err

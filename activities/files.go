@@ -9,6 +9,14 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
+// fileStore keeps what has happened in workspaces.
+type fileStore interface {
+	FilesAppend(ctx context.Context, b session.FilesBatch) error
+	// FilesTold returns what the log has of the changes of a workspace in a run.
+	FilesTold(ctx context.Context, sessionID, runID string) (session.FilesTold, error)
+	FilesKnown(ctx context.Context, sessionID string) ([]session.KnownFile, error)
+}
+
 // fileGatherer makes batches of a runner's reports on the workspace.
 type fileGatherer struct {
 	batch session.FilesBatch
@@ -45,7 +53,7 @@ func (g *fileGatherer) take() (session.FilesBatch, bool) {
 
 // listFiles sends a runner that starts without an index the files that are stored.
 func (t *turn) listFiles(ctx context.Context, link *runner.Link) error {
-	known, err := t.Store.FilesKnown(ctx, t.in.SessionID)
+	known, err := t.store.FilesKnown(ctx, t.in.SessionID)
 	if err != nil {
 		return stored(err)
 	}
@@ -68,7 +76,7 @@ func (t *turn) commitFiles(ctx context.Context, messages []runner.Message) error
 	b.RunID, b.Token, b.Mask = t.in.RunID, t.token, t.masking.masker.Text
 	room := t.limits.Room()
 	b.Budget = &session.FilesBudget{Bytes: room.Bytes, Events: room.Events, Full: t.limits.Full, TooLarge: t.tooLargeTold}
-	if err := t.Store.FilesAppend(ctx, b); err != nil {
+	if err := t.store.FilesAppend(ctx, b); err != nil {
 		return kept(err)
 	}
 	t.limits.Beside.Bytes += room.Bytes - b.Budget.Bytes
@@ -83,7 +91,7 @@ func (t *turn) countFiles(ctx context.Context) error {
 	if t.start.Run.Attempt <= 1 {
 		return nil
 	}
-	told, err := t.Store.FilesTold(ctx, t.in.SessionID, t.in.RunID)
+	told, err := t.store.FilesTold(ctx, t.in.SessionID, t.in.RunID)
 	if err != nil {
 		return stored(err)
 	}

@@ -11,13 +11,22 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
+// healthStore has the open sandboxes and their health.
+type healthStore interface {
+	// SandboxesPage lists open sandboxes after a key, in the order of their keys.
+	SandboxesPage(ctx context.Context, after session.SandboxKey, limit int) ([]session.SandboxRow, error)
+	// SandboxesSeen stores the health of sandboxes as it was found now. Nothing is
+	// written for one whose status is the same.
+	SandboxesSeen(ctx context.Context, seen []session.SandboxSeen) error
+}
+
 // health looks whether the sandboxes run that sessions own. A look whose time is over is continued by this
 // worker's next one after the last row that was looked at, so that no row is always the last.
 func (l *look) health(ctx context.Context, running *sandboxSet) error {
 	var failed failures
 	from := l.cursors.health()
 	for after, wrapped := from, from == (session.SandboxKey{}); ; {
-		rows, err := l.Store.SandboxesPage(ctx, after, reconcilePage)
+		rows, err := l.store.SandboxesPage(ctx, after, reconcilePage)
 		if err == nil {
 			after, err = l.healthPage(ctx, after, rows, running)
 		}
@@ -81,7 +90,7 @@ func (l *look) healthPage(ctx context.Context, after session.SandboxKey, rows []
 	// What was found is stored even when the time is over.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), seenTimeout)
 	defer cancel()
-	return after, errors.Join(failed, l.Store.SandboxesSeen(ctx, seen))
+	return after, errors.Join(failed, l.store.SandboxesSeen(ctx, seen))
 }
 
 // seenTimeout bounds the statement that stores the health of a page.

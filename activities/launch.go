@@ -41,7 +41,7 @@ func (t *turn) launch(ctx context.Context) (agent.Launch, error) {
 	if err != nil {
 		return agent.Launch{}, final(Refused, err)
 	}
-	if err := t.installProfile(ctx, t.sandbox, t.start.ProfileRef, files); err != nil {
+	if err := t.installProfile(ctx, t.start.ProfileRef, files); err != nil {
 		return agent.Launch{}, err
 	}
 	// The variables of the profile, and its version, so that another version restarts the agent.
@@ -76,6 +76,21 @@ func (t *turn) secrets(ctx context.Context, wanted []string) (map[string]string,
 	}
 	maps.Copy(opened, named)
 	return opened, nil
+}
+
+// environment opens the secrets of an agent.
+func (t *turn) environment(ctx context.Context, names []string) (map[string]string, error) {
+	out := make(map[string]string, len(names))
+	for _, name := range names {
+		value, ok, err := t.Secrets.Secret(ctx, name)
+		if err != nil {
+			return nil, fmt.Errorf("secrets of the agent: %w", err)
+		}
+		if ok {
+			out[name] = value.Reveal()
+		}
+	}
+	return out, nil
 }
 
 // permissionsOf are the session's own word, then its profile's.
@@ -121,14 +136,14 @@ func profileMarkPath() string { return path.Join(runner.DefaultPaths().State, "p
 // removes those of another version outside of the workspace. A file of the workspace is written if
 // the profile's own content of it has changed, and else left as the agent and its users have
 // changed it. The mark comes last, so that an interrupted installation is repeated.
-func (w *work) installProfile(ctx context.Context, sb *sandbox.Sandbox, ref string, files []session.TranscriptFile) error {
+func (t *turn) installProfile(ctx context.Context, ref string, files []session.TranscriptFile) error {
 	mark := profileMark{Ref: ref, Files: map[string]string{}}
 	for _, f := range files {
 		sum := sha256.Sum256(f.Data)
 		mark.Files[f.Path] = hex.EncodeToString(sum[:])
 	}
 	workspace := runner.DefaultPaths().Workspace + "/"
-	old, whole, err := w.readProfileMark(ctx, sb, files, workspace)
+	old, whole, err := t.readProfileMark(ctx, files, workspace)
 	if err != nil {
 		return fmt.Errorf("look for the profile: %w", err)
 	}
@@ -142,7 +157,7 @@ func (w *work) installProfile(ctx context.Context, sb *sandbox.Sandbox, ref stri
 		}
 	}
 	if len(stale) > 0 {
-		result, err := sb.Run(ctx, sandbox.RunSpec{Argv: append([]string{"rm", "-f", "--"}, stale...), Timeout: commandTimeout})
+		result, err := t.sandbox.Run(ctx, sandbox.RunSpec{Argv: append([]string{"rm", "-f", "--"}, stale...), Timeout: commandTimeout})
 		if err == nil && result.Code != 0 {
 			err = fmt.Errorf("rm ended with %d: %s", result.Code, result.Stderr)
 		}
@@ -158,7 +173,7 @@ func (w *work) installProfile(ctx context.Context, sb *sandbox.Sandbox, ref stri
 		return strings.HasPrefix(f.Path, workspace) && old.Files[f.Path] == mark.Files[f.Path]
 	})
 	written = append(written, session.TranscriptFile{Path: profileMarkPath(), Data: data})
-	if err := put(ctx, sb, putFiles(written)); err != nil {
+	if err := put(ctx, t.sandbox, putFiles(written)); err != nil {
 		return fmt.Errorf("write the profile: %w", err)
 	}
 	return nil
@@ -170,8 +185,8 @@ const profileGap = 3
 // readProfileMark returns an empty mark where there is none, and whether the files outside of the
 // workspace are all there: an agent that cleans its home up takes them away, and without one of them it may
 // not even start.
-func (w *work) readProfileMark(
-	ctx context.Context, sb *sandbox.Sandbox, files []session.TranscriptFile, workspace string,
+func (t *turn) readProfileMark(
+	ctx context.Context, files []session.TranscriptFile, workspace string,
 ) (mark profileMark, whole bool, err error) {
 	script := `[ ! -e "$1" ] || cat "$1" || exit; shift; for f; do [ -e "$f" ] || exit ` + strconv.Itoa(profileGap) + `; done`
 	argv := []string{"sh", "-c", script, "mark", profileMarkPath()}
@@ -180,7 +195,7 @@ func (w *work) readProfileMark(
 			argv = append(argv, f.Path)
 		}
 	}
-	result, err := sb.Run(ctx, sandbox.RunSpec{Argv: argv, Timeout: commandTimeout, MaxOutput: 1 << 20})
+	result, err := t.sandbox.Run(ctx, sandbox.RunSpec{Argv: argv, Timeout: commandTimeout, MaxOutput: 1 << 20})
 	if err != nil {
 		return profileMark{}, false, err
 	}
@@ -188,8 +203,8 @@ func (w *work) readProfileMark(
 		return profileMark{}, false, nil
 	}
 	if err := json.Unmarshal(result.Stdout, &mark); err != nil {
-		w.Logger.WarnContext(ctx, "the mark of a profile cannot be read; everything is written again",
-			slog.String("sandbox_id", sb.ID()), slog.Any("error", err))
+		t.Logger.WarnContext(ctx, "the mark of a profile cannot be read; everything is written again",
+			slog.String("sandbox_id", t.sandbox.ID()), slog.Any("error", err))
 		return profileMark{}, false, nil
 	}
 	return mark, result.Code == 0, nil

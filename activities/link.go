@@ -51,7 +51,7 @@ type turnLink struct {
 
 // attach opens the link of a run after the last committed frame.
 func (t *turn) attach(ctx context.Context) (*turnLink, error) {
-	token, err := t.runnerToken(ctx, t.in.SessionID, t.in.Generation)
+	token, err := t.runners.runnerToken(ctx, t.in.SessionID, t.in.Generation)
 	if err != nil {
 		return nil, err
 	}

@@ -71,8 +71,8 @@ func portOf(u *url.URL) (uint16, bool) {
 }
 
 // network returns the network of sandboxes, nil if it is this machine's.
-func (w *work) network(ctx context.Context) (*sandbox.Network, error) {
-	n, err := w.Sandbox.Network(ctx)
+func network(ctx context.Context, provider *sandbox.Provider) (*sandbox.Network, error) {
+	n, err := provider.Network(ctx)
 	if sandbox.CodeOf(err) == sandbox.Unsupported {
 		return nil, nil
 	}
@@ -83,11 +83,11 @@ func (w *work) network(ctx context.Context) (*sandbox.Network, error) {
 }
 
 // reachable rewrites the URLs among variables that lead to this machine.
-func (w *work) reachable(ctx context.Context, sets ...map[string]string) error {
+func (t *turn) reachable(ctx context.Context, sets ...map[string]string) error {
 	if !slices.ContainsFunc(sets, hasLoopback) {
 		return nil
 	}
-	n, err := w.network(ctx)
+	n, err := network(ctx, t.Sandbox)
 	if err != nil || n == nil {
 		return err
 	}

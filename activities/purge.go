@@ -35,7 +35,7 @@ const (
 	retainEvery = 30 * time.Second
 )
 
-// PurgeStore is what purges and retention need of Postgres besides Store. Every method may be repeated.
+// PurgeStore is what purges and retention need of Postgres. Every method may be repeated.
 type PurgeStore interface {
 	// PurgesTake returns purges that are due, each to one caller for a while.
 	PurgesTake(ctx context.Context, limit int) ([]session.Purge, error)
@@ -55,6 +55,14 @@ type PurgeStore interface {
 	PurgeTerminated(ctx context.Context, age time.Duration, limit int) (int, error)
 	// EventsRetain deletes events older than age of some sessions that sleep or are over, those after a number.
 	EventsRetain(ctx context.Context, age time.Duration, after int64, limit int) (next, pruned int64, err error)
+
+	SessionGet(ctx context.Context, sessionID string) (session.Session, error)
+	CommandSubmit(ctx context.Context, c session.Command) (session.Commanded, error)
+	SandboxesOpen(ctx context.Context, sessionID string) ([]session.SandboxRow, error)
+	ImagesStray(ctx context.Context, listed []session.ListedImage, age time.Duration) (int, error)
+	ImageIntentEnd(ctx context.Context, intentID string) error
+	SnapshotsCondemn(ctx context.Context, limit int) ([]string, error)
+	SnapshotsForget(ctx context.Context, ids []string) error
 }
 
 // PurgeWorkflows stops and erases workflows of sessions.
@@ -73,7 +81,7 @@ type Retention struct {
 // Purger erases sessions whose purge was requested, and applies the retention. Every worker has one; a purge is in the
 // hands of one worker at a time, and of another one within a minute if that is lost. Every step may be repeated.
 type Purger struct {
-	*work
+	*reconciler
 	store     PurgeStore
 	workflows PurgeWorkflows
 	retention Retention
@@ -84,7 +92,7 @@ type Purger struct {
 
 // NewPurger returns a purger that works with what the activities work with.
 func NewPurger(c *Control, store PurgeStore, workflows PurgeWorkflows, r Retention) *Purger {
-	return &Purger{work: c.work, store: store, workflows: workflows, retention: r}
+	return &Purger{reconciler: c.reconciler, store: store, workflows: workflows, retention: r}
 }
 
 // Pass takes the purges that are due one step further, and looks at some sessions for the retention.
@@ -169,14 +177,14 @@ func (p *Purger) step(ctx context.Context, purge session.Purge) error {
 // stop asks for the end of a session and reports whether it has ended: its workflow has terminated the sandbox then and
 // cancelled what was queued.
 func (p *Purger) stop(ctx context.Context, id string) (stopped bool, err error) {
-	s, err := p.Store.SessionGet(ctx, id)
+	s, err := p.store.SessionGet(ctx, id)
 	if err != nil {
 		return failure.CodeOf(err) == failure.NoSession, ignoreNoSession(err)
 	}
 	if s.Status.Final() {
 		return true, nil
 	}
-	if _, err := p.Store.CommandSubmit(ctx, session.Command{SessionID: id, Kind: session.CommandStop}); err != nil {
+	if _, err := p.store.CommandSubmit(ctx, session.Command{SessionID: id, Kind: session.CommandStop}); err != nil {
 		return false, err
 	}
 	return false, p.workflows.SignalStop(ctx, id)
@@ -196,7 +204,7 @@ func (p *Purger) erase(ctx context.Context, id string) (erased bool, err error) 
 }
 
 func (p *Purger) endSandboxes(ctx context.Context, id string) error {
-	rows, err := p.Store.SandboxesOpen(ctx, id)
+	rows, err := p.store.SandboxesOpen(ctx, id)
 	if err != nil {
 		return err
 	}
@@ -217,10 +225,10 @@ func (p *Purger) deleteImagesOf(ctx context.Context, id string) (int64, error) {
 	if err != nil || left == 0 {
 		return left, err
 	}
-	l := &look{work: p.work}
+	l := &look{reconciler: p.reconciler}
 	err = errors.Join(
 		l.settleExits(ctx),
-		l.deleteImages(ctx, func(ctx context.Context) ([]string, error) { return l.Store.SnapshotsCondemn(ctx, collectPage) }, l.Store.SnapshotsForget),
+		l.deleteImages(ctx, func(ctx context.Context) ([]string, error) { return p.store.SnapshotsCondemn(ctx, collectPage) }, p.store.SnapshotsForget),
 	)
 	if err != nil {
 		return left, err
@@ -243,12 +251,12 @@ func (p *Purger) findLost(ctx context.Context, id string) error {
 		return err
 	}
 	for page := range slices.Chunk(listed, reconcilePage) {
-		if _, err := p.Store.ImagesStray(ctx, listedImages(page), snapshotAge); err != nil {
+		if _, err := p.store.ImagesStray(ctx, listedImages(page), snapshotAge); err != nil {
 			return err
 		}
 	}
 	for _, intent := range intents {
-		if err := p.Store.ImageIntentEnd(ctx, intent); err != nil {
+		if err := p.store.ImageIntentEnd(ctx, intent); err != nil {
 			return err
 		}
 	}

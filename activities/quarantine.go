@@ -80,7 +80,7 @@ func (t *turn) handled(ctx context.Context) error {
 func (t *turn) note(ctx context.Context, doing session.Doing) error {
 	ctx, cancel := context.WithTimeout(ctx, noteTimeout)
 	defer cancel()
-	return stored(t.Store.RunDoing(ctx, t.in.RunID, t.token, doing))
+	return stored(t.store.RunDoing(ctx, t.in.RunID, t.token, doing))
 }
 
 // leave records that the attempt ended by itself: it was not lost. If it cannot, the next attempt takes it for a loss
@@ -113,14 +113,14 @@ func (t *Turns) quarantine(ctx context.Context, in TurnRequest, start session.Ru
 	logger := t.Logger.With(slog.String("session_id", in.SessionID), slog.String("run_id", in.RunID))
 	logger.ErrorContext(ctx, "quarantined run: workers were lost while they handled its output",
 		slog.Int64("frame", start.Run.LastFrame), slog.Int64("attempt", start.Run.Attempt))
-	if err := t.interrupt(ctx, AbortRequest{
+	if err := t.runners.interrupt(ctx, AbortRequest{
 		SessionID: in.SessionID, Agent: start.Agent, RunID: in.RunID, Generation: in.Generation, SandboxID: in.SandboxID,
 	}); err != nil {
 		logger.WarnContext(ctx, "could not interrupt the agent of a quarantined run", slog.Any("error", err))
 	}
 	message := fmt.Sprintf("Workers were lost while they handled what the agent printed after frame %d. "+
 		"The rest of its output in this turn is not read.", start.Run.LastFrame)
-	if err := t.Store.ProblemTell(ctx, in.SessionID, session.ReasonQuarantined, message); err != nil {
+	if err := t.store.ProblemTell(ctx, in.SessionID, session.ReasonQuarantined, message); err != nil {
 		return TurnResult{}, stored(err)
 	}
 	ending := session.RunEnding{RunID: in.RunID, Outcome: session.OutcomeFailed, Reason: session.ReasonQuarantined}
@@ -132,13 +132,13 @@ func (t *Turns) quarantine(ctx context.Context, in TurnRequest, start session.Ru
 
 // settleDamaged is settle for a run whose stored state may make its adapter panic: then blocks stay open rather than
 // the session stuck.
-func (w *work) settleDamaged(ctx context.Context, ending session.RunEnding, logger *slog.Logger) (err error) {
+func (t *Turns) settleDamaged(ctx context.Context, ending session.RunEnding, logger *slog.Logger) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			logger.ErrorContext(ctx, "the state of a quarantined run cannot be read", slog.Any("panic", p))
-			_, err = w.Store.RunEnd(ctx, ending)
+			_, err = t.store.RunEnd(ctx, ending)
 			err = stored(err)
 		}
 	}()
-	return w.settle(ctx, ending)
+	return t.settle(ctx, ending)
 }

@@ -13,6 +13,18 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
+// questionStore keeps the questions of agents.
+type questionStore interface {
+	// QuestionsPending are the questions of a run whose end its agent has not received, open ones
+	// included; with again also those whose end an earlier attempt has sent.
+	QuestionsPending(ctx context.Context, runID string, again bool) ([]session.Question, error)
+	// QuestionExpire ends an open question whose time is over and returns the question.
+	QuestionExpire(ctx context.Context, sessionID, questionID string) (session.Question, error)
+	// QuestionsDelivered records that the ends of questions were sent to the agent. It counts only
+	// while token is the run's newest.
+	QuestionsDelivered(ctx context.Context, token string, questionIDs []string) error
+}
+
 // lookForAnswers is how often the rows of waiting questions are read without a notification of an
 // answer.
 const lookForAnswers = 5 * time.Second
@@ -164,7 +176,7 @@ func (t *turn) tellAnswers(ctx context.Context, link *turnLink) error {
 		t.stopWatching()
 		return nil
 	}
-	pending, err := t.Store.QuestionsPending(ctx, t.in.RunID, w.again)
+	pending, err := t.store.QuestionsPending(ctx, t.in.RunID, w.again)
 	if err != nil {
 		return stored(err)
 	}
@@ -172,7 +184,7 @@ func (t *turn) tellAnswers(ctx context.Context, link *turnLink) error {
 	var told []string
 	for _, q := range pending {
 		if q.Status == session.QuestionOpen && !now.Before(q.ExpiresAt) {
-			if q, err = t.Store.QuestionExpire(ctx, t.in.SessionID, q.ID); err != nil {
+			if q, err = t.store.QuestionExpire(ctx, t.in.SessionID, q.ID); err != nil {
 				return stored(err)
 			}
 		}
@@ -192,7 +204,7 @@ func (t *turn) tellAnswers(ctx context.Context, link *turnLink) error {
 		told = append(told, q.ID)
 	}
 	if len(told) > 0 {
-		if err := t.Store.QuestionsDelivered(ctx, t.token, told); err != nil {
+		if err := t.store.QuestionsDelivered(ctx, t.token, told); err != nil {
 			return stored(err)
 		}
 	}

@@ -6,12 +6,22 @@ import (
 	"hash/maphash"
 	"log/slog"
 	"sync"
+	"time"
 
 	"golang.org/x/sync/errgroup"
 
 	"github.com/overwinter-dev/overwinter/internal/sandbox"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
+
+// reapStore knows which sandboxes have no owner.
+type reapStore interface {
+	// SandboxesAbandoned lists those older than age whose session has moved on without them.
+	SandboxesAbandoned(ctx context.Context, age time.Duration, after session.SandboxKey, limit int) ([]session.SandboxRow, error)
+	// SandboxesUnowned returns the indexes of the keys that no open sandbox has.
+	SandboxesUnowned(ctx context.Context, keys []session.SandboxKey) ([]int, error)
+	ExitImageExpect(ctx context.Context, e session.ExitImage) error
+}
 
 const (
 	// listPage is how many listed sandboxes are compared with the rows in one statement.
@@ -145,7 +155,7 @@ func (r *reaper) end(ctx context.Context, job reaping) {
 // about to end it.
 func (r *reaper) rows(ctx context.Context) error {
 	for after := (session.SandboxKey{}); ; {
-		rows, err := r.Store.SandboxesAbandoned(ctx, r.OrphanAge, after, reconcilePage)
+		rows, err := r.store.SandboxesAbandoned(ctx, r.OrphanAge, after, reconcilePage)
 		if err != nil {
 			return err
 		}
@@ -212,7 +222,7 @@ func (r *reaper) unowned(ctx context.Context, page []sandbox.Listing) error {
 	for i, s := range page {
 		keys[i] = session.SandboxKey{SessionID: s.Session, Generation: s.Generation}
 	}
-	unowned, err := r.Store.SandboxesUnowned(ctx, keys)
+	unowned, err := r.store.SandboxesUnowned(ctx, keys)
 	if err != nil {
 		return err
 	}
@@ -228,7 +238,7 @@ func (r *reaper) unowned(ctx context.Context, page []sandbox.Listing) error {
 }
 
 func (l *look) endListed(ctx context.Context, s sandbox.Listing) error {
-	err := l.Store.ExitImageExpect(ctx, session.ExitImage{SandboxID: s.ID, SessionID: s.Session, Generation: s.Generation})
+	err := l.store.ExitImageExpect(ctx, session.ExitImage{SandboxID: s.ID, SessionID: s.Session, Generation: s.Generation})
 	if err != nil {
 		return err
 	}

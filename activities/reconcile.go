@@ -26,6 +26,22 @@ const (
 	reconcileErrors = 5
 )
 
+// reconcileStore is what a look at the provider is compared with.
+type reconcileStore interface {
+	reapStore
+	imageStore
+	attendedStore
+	healthStore
+}
+
+// reconciler compares the provider's sandboxes and images with what sessions own.
+type reconciler struct {
+	*sandboxes
+	*Config
+	store   reconcileStore
+	cursors cursors
+}
+
 // Reconcile lists the provider's sandboxes once and compares them with what the
 // sessions own. Sandboxes that no session owns are terminated first, while the list
 // is read; then images that nothing needs are deleted, then the health of what is left
@@ -33,10 +49,10 @@ const (
 // and reports its own errors: a failure in one does not keep Reconcile from the others.
 // The list and the rows are read in pages. Of each sandbox that is listed, 8 bytes
 // are kept until the end.
-func (c *Control) Reconcile(ctx context.Context) (Reconciled, error) {
+func (g *reconciler) Reconcile(ctx context.Context) (Reconciled, error) {
 	stop := beat(ctx)
 	defer stop()
-	l := &look{work: c.work}
+	l := &look{reconciler: g}
 	var (
 		running *sandboxSet
 		listErr error
@@ -65,7 +81,7 @@ func (c *Control) Reconcile(ctx context.Context) (Reconciled, error) {
 
 // look is one reconciliation.
 type look struct {
-	*work
+	*reconciler
 
 	mu  sync.Mutex
 	out Reconciled

@@ -9,9 +9,46 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
+// recordStore keeps what a workflow records of its session, its runs and its prompts.
+type recordStore interface {
+	// SessionOpen marks the session loaded and returns all a workflow must know, with a
+	// new dispatch for a run that is open. workflowRunID is the run of the workflow that does.
+	SessionOpen(ctx context.Context, sessionID, workflowRunID string) (session.Loaded, error)
+	// SessionClose marks it not loaded: its workflow is about to complete.
+	SessionClose(ctx context.Context, sessionID string) error
+	// TransitionRecord stores a transition, projects it on the session (status,
+	// reason, receipt, running time, sandbox) and appends the status event. A
+	// transition with the same number and the same ends changes nothing.
+	TransitionRecord(ctx context.Context, t session.Transition) error
+	// ProblemTell adds an error event to the session's log.
+	ProblemTell(ctx context.Context, sessionID, code, message string) error
+	// RunBegin claims a prompt for a run: queued to processing in one statement,
+	// with the events turn_start, prompt and queue.
+	RunBegin(ctx context.Context, sessionID, promptID, runID string, generation int64) (session.RunVerdict, error)
+	// RunReturn puts the prompt of a run that never reached the agent back in its place in the
+	// queue; with untouched only if no attempt has ever attached. It reports whether the prompt is
+	// queued.
+	RunReturn(ctx context.Context, runID, reason string, untouched bool) (bool, error)
+	// RunGet returns a run as it stands.
+	RunGet(ctx context.Context, runID string) (session.Run, error)
+	// RunOpen returns the id of the session's run that is not over; "" when there is none.
+	RunOpen(ctx context.Context, sessionID string) (string, error)
+	// PromptRequeue puts a prompt whose outcome is unknown back in the queue, as its policy asks.
+	PromptRequeue(ctx context.Context, sessionID, promptID string) error
+	// PromptsCancel ends every prompt that is not over.
+	PromptsCancel(ctx context.Context, sessionID, reason string) (int64, error)
+}
+
+// records are the activities that write rows of a session, its runs and its prompts.
+type records struct {
+	*settler
+	*Config
+	store recordStore
+}
+
 // OpenSession marks the session loaded and returns what its workflow must know.
-func (c *Control) OpenSession(ctx context.Context, in SessionRef) (OpenedSession, error) {
-	l, err := c.Store.SessionOpen(ctx, in.SessionID, activity.GetInfo(ctx).WorkflowExecution.RunID)
+func (g *records) OpenSession(ctx context.Context, in SessionRef) (OpenedSession, error) {
+	l, err := g.store.SessionOpen(ctx, in.SessionID, activity.GetInfo(ctx).WorkflowExecution.RunID)
 	if err != nil {
 		return OpenedSession{}, stored(err)
 	}
@@ -20,8 +57,8 @@ func (c *Control) OpenSession(ctx context.Context, in SessionRef) (OpenedSession
 		IdleTimeout: l.IdleTimeout, LastActivity: l.LastActivity,
 		Generation: l.Generation, TransitionNo: l.TransitionNo,
 		Waiting: l.Waiting, Processing: l.Processing,
-		SandboxID: l.SandboxID, SandboxSince: l.SandboxSince, Deadline: l.Deadline, Queue: c.Queue,
-		Attend: c.Attend,
+		SandboxID: l.SandboxID, SandboxSince: l.SandboxSince, Deadline: l.Deadline, Queue: g.Queue,
+		Attend: g.Attend,
 	}
 	if l.Workspace != nil {
 		o.Workspace = keyword(l.Workspace.RepoURL)
@@ -34,73 +71,73 @@ func (c *Control) OpenSession(ctx context.Context, in SessionRef) (OpenedSession
 }
 
 // CloseSession marks the session not loaded.
-func (c *Control) CloseSession(ctx context.Context, in SessionRef) error {
-	return stored(c.Store.SessionClose(ctx, in.SessionID))
+func (g *records) CloseSession(ctx context.Context, in SessionRef) error {
+	return stored(g.store.SessionClose(ctx, in.SessionID))
 }
 
 // RecordTransition records one step of a session's life.
-func (c *Control) RecordTransition(ctx context.Context, t session.Transition) error {
-	return stored(c.Store.TransitionRecord(ctx, t))
+func (g *records) RecordTransition(ctx context.Context, t session.Transition) error {
+	return stored(g.store.TransitionRecord(ctx, t))
 }
 
 // TellProblem reports to readers of the session's events what could not be done.
-func (c *Control) TellProblem(ctx context.Context, in Problem) error {
-	return stored(c.Store.ProblemTell(ctx, in.SessionID, in.Code, in.Message))
+func (g *records) TellProblem(ctx context.Context, in Problem) error {
+	return stored(g.store.ProblemTell(ctx, in.SessionID, in.Code, in.Message))
 }
 
 // BeginRun claims a prompt for a run.
-func (c *Control) BeginRun(ctx context.Context, in ClaimRequest) (session.RunVerdict, error) {
-	v, err := c.Store.RunBegin(ctx, in.SessionID, in.PromptID, in.RunID, in.Generation)
+func (g *records) BeginRun(ctx context.Context, in ClaimRequest) (session.RunVerdict, error) {
+	v, err := g.store.RunBegin(ctx, in.SessionID, in.PromptID, in.RunID, in.Generation)
 	return v, stored(err)
 }
 
 // ReturnRun puts the prompt of a run that never reached the agent back.
-func (c *Control) ReturnRun(ctx context.Context, in SettleRequest) error {
-	_, err := c.Store.RunReturn(ctx, in.RunID, in.Reason, false)
+func (g *records) ReturnRun(ctx context.Context, in SettleRequest) error {
+	_, err := g.store.RunReturn(ctx, in.RunID, in.Reason, false)
 	return stored(err)
 }
 
 // SettleRun ends a run that no worker can end any more, or returns its prompt to the queue. A run
 // that is over keeps its outcome.
-func (c *Control) SettleRun(ctx context.Context, in SettleRequest) (Settled, error) {
+func (g *records) SettleRun(ctx context.Context, in SettleRequest) (Settled, error) {
 	if in.ReturnUntouched {
-		returned, err := c.Store.RunReturn(ctx, in.RunID, in.Reason, true)
+		returned, err := g.store.RunReturn(ctx, in.RunID, in.Reason, true)
 		if err != nil || returned {
 			return Settled{Returned: returned}, stored(err)
 		}
 	}
 	ending := session.RunEnding{RunID: in.RunID, Outcome: in.Outcome, Reason: in.Reason, Requeue: in.Requeue}
-	if err := c.settle(ctx, ending); err != nil {
+	if err := g.settle(ctx, ending); err != nil {
 		return Settled{}, err
 	}
-	run, err := c.Store.RunGet(ctx, in.RunID)
+	run, err := g.store.RunGet(ctx, in.RunID)
 	if err != nil || !in.Requeue {
 		return Settled{Outcome: run.Outcome}, stored(err)
 	}
 	// The run is over, so that this changes nothing.
-	queued, err := c.Store.RunReturn(ctx, in.RunID, in.Reason, true)
+	queued, err := g.store.RunReturn(ctx, in.RunID, in.Reason, true)
 	return Settled{Outcome: run.Outcome, Returned: queued}, stored(err)
 }
 
 // RequeuePrompt puts a prompt with a lost outcome back in the queue.
-func (c *Control) RequeuePrompt(ctx context.Context, in PromptRef) error {
-	return stored(c.Store.PromptRequeue(ctx, in.SessionID, in.PromptID))
+func (g *records) RequeuePrompt(ctx context.Context, in PromptRef) error {
+	return stored(g.store.PromptRequeue(ctx, in.SessionID, in.PromptID))
 }
 
 // CancelPrompts ends every prompt of the session that is not over, and closes
 // what the running one left open.
-func (c *Control) CancelPrompts(ctx context.Context, in PromptsRequest) error {
-	runID, err := c.Store.RunOpen(ctx, in.SessionID)
+func (g *records) CancelPrompts(ctx context.Context, in PromptsRequest) error {
+	runID, err := g.store.RunOpen(ctx, in.SessionID)
 	if err != nil {
 		return stored(err)
 	}
 	if runID != "" {
 		ending := session.RunEnding{RunID: runID, Outcome: session.OutcomeCancelled, Reason: in.Reason}
-		if err := c.settle(ctx, ending); err != nil {
+		if err := g.settle(ctx, ending); err != nil {
 			return err
 		}
 	}
-	_, err = c.Store.PromptsCancel(ctx, in.SessionID, in.Reason)
+	_, err = g.store.PromptsCancel(ctx, in.SessionID, in.Reason)
 	return stored(err)
 }
 

@@ -97,7 +97,7 @@ func (w *refusalWatch) look(ctx context.Context) bool {
 		return true
 	}
 	if found = found[:min(len(found), maxRefusals-w.count)]; len(found) > 0 {
-		if err := w.turn.Store.NetworkRecord(ctx, w.turn.in.SessionID, w.turn.in.RunID, asRefusals(found)); err != nil {
+		if err := w.turn.store.NetworkRecord(ctx, w.turn.in.SessionID, w.turn.in.RunID, asRefusals(found)); err != nil {
 			w.turn.Logger.WarnContext(ctx, "refused connections were not recorded",
 				slog.String("session_id", w.turn.in.SessionID), slog.Any("error", err))
 			return true

@@ -35,17 +35,19 @@ func readyMark(generation int64) string {
 }
 
 // awaitingCommand is serveCommand for a sandbox whose runner is to be replaced first.
-func (w *work) awaitingCommand(generation int64) []string {
-	return append([]string{"sh", "-c", awaitRunner, "await-runner", readyMark(generation)}, w.serveCommand()...)
+func (g *sandboxes) awaitingCommand(generation int64) []string {
+	return append([]string{"sh", "-c", awaitRunner, "await-runner", readyMark(generation)}, g.serveCommand()...)
 }
 
 // outdated reports whether the runner that a snapshot has is not this worker's.
-func (w *work) outdated(build string) bool { return w.Runner.Program != "" && build != w.Runner.Build }
+func (g *sandboxes) outdated(build string) bool {
+	return g.Runner.Program != "" && build != g.Runner.Build
+}
 
 // replaceRunner puts this worker's runner into a sandbox that waits for it. Again it
 // changes nothing that matters: the running program stays as it was.
-func (w *work) replaceRunner(ctx context.Context, sb *sandbox.Sandbox, generation int64) error {
-	program, err := os.ReadFile(w.Runner.Program)
+func (g *sandboxes) replaceRunner(ctx context.Context, sb *sandbox.Sandbox, generation int64) error {
+	program, err := os.ReadFile(g.Runner.Program)
 	if err != nil {
 		return fmt.Errorf("read the runner: %w", err)
 	}
@@ -64,6 +66,6 @@ func (w *work) replaceRunner(ctx context.Context, sb *sandbox.Sandbox, generatio
 	if err != nil {
 		return fmt.Errorf("replace the runner: %w", err)
 	}
-	w.Logger.InfoContext(ctx, "replaced the runner of a snapshot", slog.String("sandbox_id", sb.ID()), slog.String("build", w.Runner.Build))
+	g.Logger.InfoContext(ctx, "replaced the runner of a snapshot", slog.String("sandbox_id", sb.ID()), slog.String("build", g.Runner.Build))
 	return nil
 }

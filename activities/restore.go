@@ -15,6 +15,36 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
+// restoreStore has what a session can wake from, and records what came of it.
+type restoreStore interface {
+	WorkflowCheck(ctx context.Context, sessionID string) error
+	SandboxUnsaved(ctx context.Context, sessionID string) (session.UnsavedSandbox, bool, error)
+	SandboxesOpen(ctx context.Context, sessionID string) ([]session.SandboxRow, error)
+	// SandboxesFailed counts the sandboxes of a session that were made of an image and ended before
+	// their runner ever answered.
+	SandboxesFailed(ctx context.Context, sessionID, imageID string) (int64, error)
+	BundleHead(ctx context.Context, sessionID string) (session.Bundle, error)
+	// BundleProve records that a restore has matched the bundle's manifest.
+	BundleProve(ctx context.Context, bundleID string) error
+	// BundlesRestorable lists older bundles of a session whose snapshot is kept and is not snapshotID,
+	// newest first.
+	BundlesRestorable(ctx context.Context, sessionID, snapshotID string) ([]session.Bundle, error)
+	// SnapshotKeep puts off the deletion of a snapshot that could not be restored.
+	SnapshotKeep(ctx context.Context, snapshotID string, age time.Duration) error
+	// ImagesKnown lists other images that this installation has made and that should exist at the provider.
+	ImagesKnown(ctx context.Context, except string) ([]string, error)
+	TranscriptPositions(ctx context.Context, sessionID string) ([]session.TranscriptPosition, error)
+	// TranscriptLimitsReached returns the limits that kept transcripts from being stored whole.
+	TranscriptLimitsReached(ctx context.Context, sessionID string) ([]session.TranscriptLimit, error)
+}
+
+// restores are the activities that restore sessions from bundles.
+type restores struct {
+	*bundles
+	*Config
+	store restoreStore
+}
+
 const (
 	// confirmQuestions is how often the provider is asked about an image that it does not find.
 	confirmQuestions = 3
@@ -34,19 +64,19 @@ const (
 // again, or saved if its runner does not answer; one that has ended is rescued. Only the provider's
 // word counts for which of the two it is. A snapshot that is gone or damaged is replaced by an older
 // one, or by a fresh sandbox, once that was confirmed.
-func (c *Control) RestoreSandbox(ctx context.Context, in SandboxRequest) (SandboxReady, error) {
+func (g *restores) RestoreSandbox(ctx context.Context, in SandboxRequest) (SandboxReady, error) {
 	stop := beat(ctx)
 	defer stop()
-	if err := c.Store.WorkflowCheck(ctx, in.SessionID); err != nil {
+	if err := g.store.WorkflowCheck(ctx, in.SessionID); err != nil {
 		return SandboxReady{}, stored(err)
 	}
 	if !in.Fresh {
-		if ready, ok, err := c.settleUnsaved(ctx, in); ok || err != nil {
+		if ready, ok, err := g.settleUnsaved(ctx, in); ok || err != nil {
 			return ready, err
 		}
 	}
 	for range maxFallbacks {
-		bundle, err := c.Store.BundleHead(ctx, in.SessionID)
+		bundle, err := g.store.BundleHead(ctx, in.SessionID)
 		if failure.CodeOf(err) == failure.NoBundle {
 			bundle, err = session.Bundle{}, nil
 		}
@@ -54,21 +84,21 @@ func (c *Control) RestoreSandbox(ctx context.Context, in SandboxRequest) (Sandbo
 			return SandboxReady{}, stored(err)
 		}
 		if in.Fresh && bundle.SnapshotID != "" {
-			if err := c.fallBack(ctx, in, bundle, session.Bundle{}); err != nil {
+			if err := g.fallBack(ctx, in, bundle, session.Bundle{}); err != nil {
 				return SandboxReady{}, err
 			}
 			continue
 		}
-		ready, err := c.restoreFrom(ctx, in, bundle)
+		ready, err := g.restoreFrom(ctx, in, bundle)
 		unusable, ok := errors.AsType[*unusableError](err)
 		if !ok {
 			return ready, err
 		}
-		older, err := c.fallbackFor(ctx, in, bundle, unusable)
+		older, err := g.fallbackFor(ctx, in, bundle, unusable)
 		if err != nil {
 			return SandboxReady{}, err
 		}
-		if err := c.fallBack(ctx, in, bundle, older); err != nil {
+		if err := g.fallBack(ctx, in, bundle, older); err != nil {
 			return SandboxReady{}, err
 		}
 	}
@@ -76,11 +106,11 @@ func (c *Control) RestoreSandbox(ctx context.Context, in SandboxRequest) (Sandbo
 }
 
 // restoreFrom makes the sandbox from one bundle. *unusableError: its snapshot cannot be restored.
-func (w *work) restoreFrom(ctx context.Context, in SandboxRequest, bundle session.Bundle) (SandboxReady, error) {
-	from := origin{image: bundle.SnapshotID, snapshot: bundle.SnapshotID != "", outdated: w.outdated(bundle.Manifest.Runner)}
+func (g *restores) restoreFrom(ctx context.Context, in SandboxRequest, bundle session.Bundle) (SandboxReady, error) {
+	from := origin{image: bundle.SnapshotID, snapshot: bundle.SnapshotID != "", outdated: g.outdated(bundle.Manifest.Runner)}
 	var found verification
 	compare := func(ctx context.Context, sb *sandbox.Sandbox) (err error) {
-		found, err = w.verify(ctx, sb, bundle.Manifest)
+		found, err = g.verify(ctx, sb, bundle.Manifest)
 		return err
 	}
 	var ready SandboxReady
@@ -88,33 +118,33 @@ func (w *work) restoreFrom(ctx context.Context, in SandboxRequest, bundle sessio
 	var err error
 	if from.snapshot {
 		from.beside = compare
-		ready, sb, err = w.startFromSnapshot(ctx, in, from)
+		ready, sb, err = g.startFromSnapshot(ctx, in, from)
 	} else {
 		from = origin{}
-		if from.image, err = w.image(ctx, in.SessionID); err == nil {
-			ready, sb, err = w.start(ctx, in, from)
+		if from.image, err = g.image(ctx, in.SessionID); err == nil {
+			ready, sb, err = g.start(ctx, in, from)
 		}
 	}
 	if err != nil {
 		return SandboxReady{}, err
 	}
 	if !from.snapshot { // the workspace is set up again, as at creation
-		err = w.prepareWorkspace(ctx, in.SessionID, in.Generation, sb)
+		err = g.prepareWorkspace(ctx, in.SessionID, in.Generation, sb)
 		if err == nil && bundle.ID != "" {
 			err = compare(ctx, sb)
 		}
 		if err != nil {
-			return SandboxReady{}, w.spentOr(ctx, in, sb, err)
+			return SandboxReady{}, g.spentOr(ctx, in, sb, err)
 		}
 	}
-	receipt, err := w.repairTranscripts(ctx, in, sb, bundle, found, !from.snapshot)
+	receipt, err := g.repairTranscripts(ctx, in, sb, bundle, found, !from.snapshot)
 	if err != nil {
-		return SandboxReady{}, w.spentOr(ctx, in, sb, err)
+		return SandboxReady{}, g.spentOr(ctx, in, sb, err)
 	}
 	receipt = receipt.Bounded()
 	ready.Receipt = &receipt
 	if receipt.Kind == session.ReceiptFull {
-		if err := w.Store.BundleProve(ctx, bundle.ID); err != nil {
+		if err := g.store.BundleProve(ctx, bundle.ID); err != nil {
 			return SandboxReady{}, stored(err)
 		}
 	}
@@ -123,23 +153,23 @@ func (w *work) restoreFrom(ctx context.Context, in SandboxRequest, bundle sessio
 
 // settleUnsaved deals with what the session's newest bundle does not cover. It returns true with the
 // sandbox that has the work, if that one is to be used again.
-func (w *work) settleUnsaved(ctx context.Context, in SandboxRequest) (SandboxReady, bool, error) {
-	unsaved, worked, err := w.Store.SandboxUnsaved(ctx, in.SessionID)
+func (g *restores) settleUnsaved(ctx context.Context, in SandboxRequest) (SandboxReady, bool, error) {
+	unsaved, worked, err := g.store.SandboxUnsaved(ctx, in.SessionID)
 	if err != nil {
 		return SandboxReady{}, false, stored(err)
 	}
 	row := unsaved.SandboxRow
 	if !worked { // there may be a sandbox whose setup has failed; nothing is lost with it
 		var found bool
-		if row, found, err = w.unused(ctx, in); err != nil || !found {
+		if row, found, err = g.unused(ctx, in); err != nil || !found {
 			return SandboxReady{}, false, err
 		}
 		// Its setup may have changed any program: a private repository is cloned again in a fresh one.
-		if private, err := w.isPrivate(ctx, in.SessionID); err != nil || private {
+		if private, err := g.isPrivate(ctx, in.SessionID); err != nil || private {
 			return SandboxReady{}, false, err
 		}
 	}
-	sb := w.Sandbox.Open(row.SandboxID)
+	sb := g.Sandbox.Open(row.SandboxID)
 	status, err := sb.Poll(ctx)
 	if err != nil && !sandbox.IsGone(err) {
 		return SandboxReady{}, false, fmt.Errorf("ask for sandbox %s: %w", row.SandboxID, err)
@@ -147,39 +177,39 @@ func (w *work) settleUnsaved(ctx context.Context, in SandboxRequest) (SandboxRea
 	running := err == nil && status.Running
 	// Once the next generation is reserved, the one before is fenced off, however alive it is.
 	if running && row.Current && row.Generation == in.Generation-1 {
-		if err = w.awake(ctx, sb, row.SessionID, row.Generation, time.Second); err == nil {
+		if err = g.awake(ctx, sb, row.SessionID, row.Generation, time.Second); err == nil {
 			if !worked { // else the workspace was complete before the first turn
-				if err := w.prepareWorkspace(ctx, row.SessionID, row.Generation, sb); err != nil {
-					return SandboxReady{}, false, w.passingIfLost(ctx, sb, err)
+				if err := g.prepareWorkspace(ctx, row.SessionID, row.Generation, sb); err != nil {
+					return SandboxReady{}, false, g.passingIfLost(ctx, sb, err)
 				}
 			}
 			return SandboxReady{Generation: row.Generation, SandboxID: row.SandboxID, Since: row.ReservedAt, Deadline: row.Deadline}, true, nil
 		}
-		if worked && unsaved.Waited < w.RunnerGrace || unreached(err) {
+		if worked && unsaved.Waited < g.RunnerGrace || unreached(err) {
 			return SandboxReady{}, false, fmt.Errorf("sandbox %s runs, but its runner does not answer: %w", row.SandboxID, err)
 		}
 	}
 	if !worked {
 		return SandboxReady{}, false, nil
 	}
-	return SandboxReady{}, false, w.saveUnsaved(ctx, in, row, running)
+	return SandboxReady{}, false, g.saveUnsaved(ctx, in, row, running)
 }
 
 // passingIfLost is lostOr for a sandbox with unsaved work: if it has ended, the next attempt rescues it.
-func (w *work) passingIfLost(ctx context.Context, sb *sandbox.Sandbox, err error) error {
-	if lost := w.lostOr(ctx, sb, err); TypeOf(lost) != SandboxLost {
+func (g *restores) passingIfLost(ctx context.Context, sb *sandbox.Sandbox, err error) error {
+	if lost := lostOr(ctx, sb, err); TypeOf(lost) != SandboxLost {
 		return lost
 	}
 	return fmt.Errorf("sandbox %s has ended meanwhile: %w", sb.ID(), err)
 }
 
 // unused finds the newest sandbox that became ready and in which the session has not worked.
-func (w *work) unused(ctx context.Context, in SandboxRequest) (session.SandboxRow, bool, error) {
-	rows, err := w.Store.SandboxesOpen(ctx, in.SessionID)
+func (g *restores) unused(ctx context.Context, in SandboxRequest) (session.SandboxRow, bool, error) {
+	rows, err := g.store.SandboxesOpen(ctx, in.SessionID)
 	if err != nil {
 		return session.SandboxRow{}, false, stored(err)
 	}
-	head, err := w.Store.BundleHead(ctx, in.SessionID)
+	head, err := g.store.BundleHead(ctx, in.SessionID)
 	if err != nil && failure.CodeOf(err) != failure.NoBundle {
 		return session.SandboxRow{}, false, stored(err)
 	}
@@ -194,54 +224,54 @@ func (w *work) unused(ctx context.Context, in SandboxRequest) (session.SandboxRo
 
 // saveUnsaved commits a bundle of a sandbox that is not going to be used again: of its files as they are
 // if it runs, else of what is left.
-func (w *work) saveUnsaved(ctx context.Context, in SandboxRequest, row session.SandboxRow, running bool) error {
+func (g *restores) saveUnsaved(ctx context.Context, in SandboxRequest, row session.SandboxRow, running bool) error {
 	bundle := session.Bundle{
 		ID: session.NewID(session.BundlePrefix), SessionID: in.SessionID, Generation: row.Generation, CreatedAt: time.Now().UTC(),
 	}
 	if !row.Current { // only the newest generation may have a bundle; it gets another one when it is left
 		bundle.Generation, bundle.Checkpoint = in.Generation, true
 	}
-	w.Logger.WarnContext(ctx, "saving work that no bundle covers", slog.String("session_id", in.SessionID),
+	g.Logger.WarnContext(ctx, "saving work that no bundle covers", slog.String("session_id", in.SessionID),
 		slog.Int64("generation", row.Generation), slog.String("sandbox_id", row.SandboxID), slog.Bool("running", running))
 	if !running {
-		_, err := w.rescue(ctx, SaveRequest{SessionID: in.SessionID, Generation: row.Generation, SandboxID: row.SandboxID}, bundle)
+		_, err := g.rescue(ctx, SaveRequest{SessionID: in.SessionID, Generation: row.Generation, SandboxID: row.SandboxID}, bundle)
 		return err
 	}
-	sb := w.Sandbox.Open(row.SandboxID)
+	sb := g.Sandbox.Open(row.SandboxID)
 	var err error
-	if bundle.SnapshotID, err = w.snapshot(ctx, in.SessionID, row.Generation, sb, w.passingIfLost); err != nil {
+	if bundle.SnapshotID, err = g.snapshot(ctx, in.SessionID, row.Generation, sb, g.passingIfLost); err != nil {
 		return err
 	}
-	if exists, err := w.resolves(ctx, bundle.SnapshotID); err != nil {
+	if exists, err := g.resolves(ctx, bundle.SnapshotID); err != nil {
 		return err
 	} else if !exists {
 		return fmt.Errorf("snapshot %s was made and does not resolve", bundle.SnapshotID)
 	}
-	if err := w.storedManifest(ctx, &bundle); err != nil {
+	if err := g.storedManifest(ctx, &bundle); err != nil {
 		return err
 	}
-	_, err = w.commit(ctx, bundle)
+	_, err = g.commit(ctx, bundle)
 	return err
 }
 
 // resolves reports whether the provider has an image. A single answer that it does not exist may be
 // wrong: it is asked again after a pause.
-func (w *work) resolves(ctx context.Context, image string) (bool, error) {
+func (g *sandboxes) resolves(ctx context.Context, image string) (bool, error) {
 	for asked := 1; ; asked++ {
-		exists, err := w.Sandbox.ImageExists(ctx, image)
+		exists, err := g.Sandbox.ImageExists(ctx, image)
 		if err != nil {
 			return false, fmt.Errorf("look for image %s: %w", image, err)
 		}
 		if exists || asked == confirmQuestions {
 			return exists, nil
 		}
-		if err := w.pause(ctx); err != nil {
+		if err := g.pause(ctx); err != nil {
 			return false, err
 		}
 	}
 }
 
-func (w *work) pause(ctx context.Context) error { return pauseFor(ctx, w.ConfirmPause) }
+func (g *sandboxes) pause(ctx context.Context) error { return pauseFor(ctx, g.ConfirmPause) }
 
 func pauseFor(ctx context.Context, d time.Duration) error {
 	timer := time.NewTimer(d)
@@ -268,31 +298,31 @@ func blamesImage(err error) bool {
 
 // startFromSnapshot is start from a snapshot. A failure that may be the snapshot's fault is confirmed by
 // another create after a pause.
-func (w *work) startFromSnapshot(ctx context.Context, in SandboxRequest, from origin) (SandboxReady, *sandbox.Sandbox, error) {
-	failed, err := w.Store.SandboxesFailed(ctx, in.SessionID, from.image)
+func (g *restores) startFromSnapshot(ctx context.Context, in SandboxRequest, from origin) (SandboxReady, *sandbox.Sandbox, error) {
+	failed, err := g.store.SandboxesFailed(ctx, in.SessionID, from.image)
 	if err != nil {
 		return SandboxReady{}, nil, stored(err)
 	}
 	if failed >= maxFailedSandboxes {
 		return SandboxReady{}, nil, &unusableError{fmt.Errorf("the runner did not start in %d sandboxes of snapshot %s", failed, from.image)}
 	}
-	exists, err := w.resolves(ctx, from.image)
+	exists, err := g.resolves(ctx, from.image)
 	if err != nil {
 		return SandboxReady{}, nil, err
 	}
 	if !exists {
-		if err := w.checkEnvironment(ctx, from.image); err != nil {
+		if err := g.checkEnvironment(ctx, from.image); err != nil {
 			return SandboxReady{}, nil, err
 		}
 	}
-	ready, sb, err := w.start(ctx, in, from)
+	ready, sb, err := g.start(ctx, in, from)
 	if !blamesImage(err) {
 		return ready, sb, err
 	}
-	if err := w.pause(ctx); err != nil {
+	if err := g.pause(ctx); err != nil {
 		return SandboxReady{}, nil, err
 	}
-	ready, sb, err = w.start(ctx, in, from)
+	ready, sb, err = g.start(ctx, in, from)
 	if blamesImage(err) {
 		err = &unusableError{err}
 	}
@@ -301,13 +331,13 @@ func (w *work) startFromSnapshot(ctx context.Context, in SandboxRequest, from or
 
 // checkEnvironment returns an error if none of the installation's images is known to the provider:
 // then it is the wrong account or environment that was asked, and nothing is lost.
-func (w *work) checkEnvironment(ctx context.Context, except string) error {
-	images, err := w.Store.ImagesKnown(ctx, except)
+func (g *restores) checkEnvironment(ctx context.Context, except string) error {
+	images, err := g.store.ImagesKnown(ctx, except)
 	if err != nil {
 		return stored(err)
 	}
 	for _, image := range images {
-		exists, err := w.Sandbox.ImageExists(ctx, image)
+		exists, err := g.Sandbox.ImageExists(ctx, image)
 		if err != nil {
 			return fmt.Errorf("look for image %s: %w", image, err)
 		}
@@ -324,13 +354,13 @@ func (w *work) checkEnvironment(ctx context.Context, except string) error {
 
 // fallbackFor chooses the bundle whose files take the place of those of a bundle that cannot be
 // restored; the zero bundle stands for none. It makes sure that a sandbox of this session can be created at all.
-func (w *work) fallbackFor(ctx context.Context, in SandboxRequest, bundle session.Bundle, cause *unusableError) (session.Bundle, error) {
-	older, err := w.Store.BundlesRestorable(ctx, in.SessionID, bundle.SnapshotID)
+func (g *restores) fallbackFor(ctx context.Context, in SandboxRequest, bundle session.Bundle, cause *unusableError) (session.Bundle, error) {
+	older, err := g.store.BundlesRestorable(ctx, in.SessionID, bundle.SnapshotID)
 	if err != nil {
 		return session.Bundle{}, stored(err)
 	}
 	for _, b := range older {
-		exists, err := w.resolves(ctx, b.SnapshotID)
+		exists, err := g.resolves(ctx, b.SnapshotID)
 		if err != nil {
 			return session.Bundle{}, err
 		}
@@ -338,13 +368,13 @@ func (w *work) fallbackFor(ctx context.Context, in SandboxRequest, bundle sessio
 			return b, nil
 		}
 	}
-	image, err := w.image(ctx, in.SessionID)
+	image, err := g.image(ctx, in.SessionID)
 	if err != nil {
 		return session.Bundle{}, err
 	}
-	sb, _, err := w.Sandbox.Create(ctx, sandbox.Spec{
-		Session: in.SessionID, Generation: in.Generation, Image: image, Timeout: w.SandboxTimeout,
-		Command: w.serveCommand(), Env: map[string]string{runner.TokenVariable: runner.TokenHash(newToken())}, // no link to it is opened
+	sb, _, err := g.Sandbox.Create(ctx, sandbox.Spec{
+		Session: in.SessionID, Generation: in.Generation, Image: image, Timeout: g.SandboxTimeout,
+		Command: g.serveCommand(), Env: map[string]string{runner.TokenVariable: runner.TokenHash(newToken())}, // no link to it is opened
 	})
 	if blamesImage(err) {
 		return session.Bundle{}, final(Refused, fmt.Errorf("%w; a sandbox without the snapshot fails as well: %w", cause, err))
@@ -360,8 +390,8 @@ func (w *work) fallbackFor(ctx context.Context, in SandboxRequest, bundle sessio
 
 // fallBack commits a bundle with the files of an older one, or with none, and the stored transcripts. It
 // says what is lost. The snapshot that could not be restored is kept for a while.
-func (w *work) fallBack(ctx context.Context, in SandboxRequest, bundle, older session.Bundle) error {
-	if err := w.Store.SnapshotKeep(ctx, bundle.SnapshotID, keepUnrestorable); err != nil {
+func (g *restores) fallBack(ctx context.Context, in SandboxRequest, bundle, older session.Bundle) error {
+	if err := g.store.SnapshotKeep(ctx, bundle.SnapshotID, keepUnrestorable); err != nil {
 		return stored(err)
 	}
 	next := session.Bundle{
@@ -373,28 +403,28 @@ func (w *work) fallBack(ctx context.Context, in SandboxRequest, bundle, older se
 		next.Manifest.AgentFiles = nil
 		next.Manifest.Lost = lostSince(older)
 	}
-	if err := w.storedManifest(ctx, &next); err != nil {
+	if err := g.storedManifest(ctx, &next); err != nil {
 		return err
 	}
-	w.Logger.ErrorContext(ctx, "a snapshot is not restored", slog.String("session_id", in.SessionID),
+	g.Logger.ErrorContext(ctx, "a snapshot is not restored", slog.String("session_id", in.SessionID),
 		slog.String("snapshot_id", bundle.SnapshotID), slog.String("fallback_snapshot_id", older.SnapshotID), slog.Bool("requested", in.Fresh))
-	_, err := w.commit(ctx, next)
+	_, err := g.commit(ctx, next)
 	return err
 }
 
 // repairTranscripts repairs what the stored transcripts can repair in a restored sandbox, and says honestly what
 // came back.
-func (w *work) repairTranscripts(ctx context.Context, in SandboxRequest, sb *sandbox.Sandbox, bundle session.Bundle, found verification, fresh bool) (session.Receipt, error) {
+func (g *restores) repairTranscripts(ctx context.Context, in SandboxRequest, sb *sandbox.Sandbox, bundle session.Bundle, found verification, fresh bool) (session.Receipt, error) {
 	receipt := session.Receipt{Kind: session.ReceiptFull, Missing: []string{}}
 	if bundle.ID == "" {
 		receipt.Kind = session.ReceiptFresh
 		return receipt, nil
 	}
-	agent, err := w.updateTranscripts(ctx, sb, in, bundle.Manifest, found.differing)
+	agent, err := g.updateTranscripts(ctx, sb, in, bundle.Manifest, found.differing)
 	if err != nil {
 		return receipt, err
 	}
-	reached, err := w.Store.TranscriptLimitsReached(ctx, in.SessionID)
+	reached, err := g.store.TranscriptLimitsReached(ctx, in.SessionID)
 	if err != nil {
 		return receipt, stored(err)
 	}
@@ -434,9 +464,9 @@ type agentFiles struct {
 // updateTranscripts makes the agent's files in a sandbox at least as new as those that are stored: a file
 // that is missing or is the beginning of the stored one is written, one that continues it stays. Of two that
 // have gone different ways the stored one is used and the other is kept next to it.
-func (w *work) updateTranscripts(ctx context.Context, sb *sandbox.Sandbox, in SandboxRequest, m session.Manifest, differing []string) (agentFiles, error) {
+func (g *restores) updateTranscripts(ctx context.Context, sb *sandbox.Sandbox, in SandboxRequest, m session.Manifest, differing []string) (agentFiles, error) {
 	var out agentFiles
-	positions, err := w.Store.TranscriptPositions(ctx, in.SessionID)
+	positions, err := g.store.TranscriptPositions(ctx, in.SessionID)
 	if err != nil {
 		return out, stored(err)
 	}
@@ -466,14 +496,14 @@ func (w *work) updateTranscripts(ctx context.Context, sb *sandbox.Sandbox, in Sa
 			continue
 		}
 		delete(doubtful, p.Path)
-		file, err := w.storedFile(ctx, in.SessionID, p)
+		file, err := g.storedFile(ctx, in.SessionID, p)
 		if err != nil {
 			return out, err
 		}
 		files, want.AgentFiles = append(files, p), append(want.AgentFiles, file)
 	}
 	out.missing = slices.Sorted(maps.Keys(doubtful))
-	v, err := w.verifyFiles(ctx, sb, want)
+	v, err := g.verifyFiles(ctx, sb, want)
 	if err != nil {
 		return out, err
 	}
@@ -493,27 +523,27 @@ func (w *work) updateTranscripts(ctx context.Context, sb *sandbox.Sandbox, in Sa
 		if !slices.Contains(v.Mismatched, p.Path) {
 			continue // the same, or it continues what is stored
 		}
-		older, err := w.isOlder(ctx, in.SessionID, p, want.AgentFiles[i], v.Found)
+		older, err := g.isOlder(ctx, in.SessionID, p, want.AgentFiles[i], v.Found)
 		if err != nil {
 			return out, err
 		}
 		if !older {
 			kept := fmt.Sprintf("%s.before-restore-%d", p.Path, in.Generation)
-			if err := w.copyFile(ctx, sb, p.Path, kept); err != nil {
+			if err := g.copyFile(ctx, sb, p.Path, kept); err != nil {
 				return out, err
 			}
 			out.unchecked = append(out.unchecked, fmt.Sprintf("%s: differs from the stored transcript, which is used; the sandbox's version is %s", p.Path, kept))
 		}
 		write = append(write, p)
 	}
-	if err := w.putTranscripts(ctx, sb, in.SessionID, write); err != nil {
+	if err := g.putTranscripts(ctx, sb, in.SessionID, write); err != nil {
 		return out, fmt.Errorf("put transcripts: %w", err)
 	}
 	return out, nil
 }
 
 // isOlder reports whether what was found in a sandbox is the beginning of a stored transcript.
-func (w *work) isOlder(ctx context.Context, sessionID string, p session.TranscriptPosition, whole session.ManifestFile, found []session.ManifestFile) (bool, error) {
+func (g *restores) isOlder(ctx context.Context, sessionID string, p session.TranscriptPosition, whole session.ManifestFile, found []session.ManifestFile) (bool, error) {
 	i := slices.IndexFunc(found, func(m session.ManifestFile) bool { return m.Path == p.Path })
 	if i < 0 || found[i].Size < 0 || found[i].Size > p.Size {
 		return false, nil
@@ -522,13 +552,13 @@ func (w *work) isOlder(ctx context.Context, sessionID string, p session.Transcri
 		return found[i] == whole, nil
 	}
 	p.Size = found[i].Size
-	beginning, err := w.storedFile(ctx, sessionID, p)
+	beginning, err := g.storedFile(ctx, sessionID, p)
 	return found[i] == beginning, err
 }
 
 // copyFile copies a file in a sandbox. A copy that is there already stays: it is of an earlier attempt,
 // which may have replaced the file since.
-func (w *work) copyFile(ctx context.Context, sb *sandbox.Sandbox, from, to string) error {
+func (g *restores) copyFile(ctx context.Context, sb *sandbox.Sandbox, from, to string) error {
 	script := `[ -e "$2" ] || { cp -p -- "$1" "$2.new" && mv -- "$2.new" "$2"; }`
 	result, err := sb.Run(ctx, sandbox.RunSpec{Argv: []string{"sh", "-c", script, "keep", from, to}, Timeout: commandTimeout})
 	if err == nil && result.Code != 0 {
@@ -548,8 +578,8 @@ type verification struct {
 }
 
 // verify compares a sandbox with a bundle's manifest.
-func (w *work) verify(ctx context.Context, sb *sandbox.Sandbox, m session.Manifest) (verification, error) {
-	v, err := w.verifyFiles(ctx, sb, m)
+func (g *restores) verify(ctx context.Context, sb *sandbox.Sandbox, m session.Manifest) (verification, error) {
+	v, err := g.verifyFiles(ctx, sb, m)
 	out := verification{differing: slices.Concat(v.Missing, v.Mismatched, v.Longer)}
 	switch {
 	case m.Tree == nil:
@@ -565,7 +595,7 @@ func (w *work) verify(ctx context.Context, sb *sandbox.Sandbox, m session.Manife
 	return out, err
 }
 
-func (w *work) verifyFiles(ctx context.Context, sb *sandbox.Sandbox, m session.Manifest) (runner.Verification, error) {
+func (g *restores) verifyFiles(ctx context.Context, sb *sandbox.Sandbox, m session.Manifest) (runner.Verification, error) {
 	stdout, err := command(ctx, sb, runner.DefaultPaths().Verify(m), verifyTimeout)
 	if err != nil {
 		return runner.Verification{}, fmt.Errorf("verify: %w", err)

@@ -8,10 +8,34 @@ import (
 	"slices"
 	"time"
 
+	"golang.org/x/sync/semaphore"
+
 	"github.com/overwinter-dev/overwinter/internal/agent"
 	"github.com/overwinter-dev/overwinter/internal/sandbox"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
+
+// revertStore removes what followed a prompt.
+type revertStore interface {
+	WorkflowCheck(ctx context.Context, sessionID string) error
+	SessionGet(ctx context.Context, sessionID string) (session.Session, error)
+	RunOpen(ctx context.Context, sessionID string) (string, error)
+	// RunsFrom are the runs of a prompt and of all that came after it, oldest first.
+	RunsFrom(ctx context.Context, sessionID, promptID string) ([]string, error)
+	// SessionRevert replaces the stored transcripts and removes the blocks of runs and of what
+	// followed them. illegal_state while a run is under way.
+	SessionRevert(ctx context.Context, sessionID string, generation int64, runIDs []string, files []session.TranscriptFile) error
+}
+
+// reverts are the activities that revert agents.
+type reverts struct {
+	*runners
+	*transcripts
+	*Config
+	store revertStore
+	// reverting admits one revert at a time: it has the transcripts of a session in memory.
+	reverting *semaphore.Weighted
+}
 
 // RevertSession reverts the agent of an idle session to before a prompt: it is stopped, its memory
 // is rewritten as if the prompt had never been sent, in the store and in the sandbox, and the
@@ -19,17 +43,17 @@ import (
 // the workspace are not changed.
 //
 // The store comes last. An attempt that finds the memory rewritten already only does the rest.
-func (c *Control) RevertSession(ctx context.Context, in RevertRequest) error {
+func (g *reverts) RevertSession(ctx context.Context, in RevertRequest) error {
 	stop := beat(ctx)
 	defer stop()
-	if err := c.Store.WorkflowCheck(ctx, in.SessionID); err != nil {
+	if err := g.store.WorkflowCheck(ctx, in.SessionID); err != nil {
 		return stored(err)
 	}
-	s, err := c.Store.SessionGet(ctx, in.SessionID)
+	s, err := g.store.SessionGet(ctx, in.SessionID)
 	if err != nil {
 		return stored(err)
 	}
-	adapter, err := c.Agents.Get(s.Agent)
+	adapter, err := g.Agents.Get(s.Agent)
 	if err != nil {
 		return final(Refused, err)
 	}
@@ -38,16 +62,16 @@ func (c *Control) RevertSession(ctx context.Context, in RevertRequest) error {
 		return final(Refused, fmt.Errorf("the agent %s does not support revert", s.Agent))
 	}
 	// The workflow that asked may have been terminated by hand since, and the one after it runs a turn.
-	if open, err := c.Store.RunOpen(ctx, in.SessionID); err != nil {
+	if open, err := g.store.RunOpen(ctx, in.SessionID); err != nil {
 		return stored(err)
 	} else if open != "" {
 		return final(Fenced, fmt.Errorf("run %s is under way", open))
 	}
-	sb := c.Sandbox.Open(in.SandboxID)
-	if _, err := c.seal(ctx, in.SessionID, in.Generation, sb, 2*time.Second); err != nil {
-		return c.lostOr(ctx, sb, err)
+	sb := g.Sandbox.Open(in.SandboxID)
+	if _, err := g.seal(ctx, in.SessionID, in.Generation, sb, 2*time.Second); err != nil {
+		return lostOr(ctx, sb, err)
 	}
-	runs, err := c.Store.RunsFrom(ctx, in.SessionID, in.PromptID)
+	runs, err := g.store.RunsFrom(ctx, in.SessionID, in.PromptID)
 	if err != nil {
 		return stored(err)
 	}
@@ -55,11 +79,11 @@ func (c *Control) RevertSession(ctx context.Context, in RevertRequest) error {
 		return final(Refused, errors.New("the prompt has had no run"))
 	}
 	// One at a time: the files are in memory, before and after.
-	if err := c.reverting.Acquire(ctx, 1); err != nil {
+	if err := g.reverting.Acquire(ctx, 1); err != nil {
 		return err
 	}
-	defer c.reverting.Release(1)
-	files, err := c.wholeTranscripts(ctx, in.SessionID)
+	defer g.reverting.Release(1)
+	files, err := g.wholeTranscripts(ctx, in.SessionID)
 	if err != nil {
 		return err
 	}
@@ -67,15 +91,15 @@ func (c *Control) RevertSession(ctx context.Context, in RevertRequest) error {
 	if err != nil {
 		// The agent knows of none of them: an earlier attempt has got as far as its memory, or they
 		// ended before they got there.
-		c.Logger.InfoContext(ctx, "nothing to revert in the agent's transcript", slog.String("session_id", in.SessionID), slog.Any("error", err))
+		g.Logger.InfoContext(ctx, "nothing to revert in the agent's transcript", slog.String("session_id", in.SessionID), slog.Any("error", err))
 		reverted = agent.Reverted{Files: files}
-	} else if err := c.rewrite(ctx, sb, files, reverted); err != nil {
-		return c.lostOr(ctx, sb, err)
+	} else if err := g.rewrite(ctx, sb, files, reverted); err != nil {
+		return lostOr(ctx, sb, err)
 	}
-	if err := c.Store.SessionRevert(ctx, in.SessionID, in.Generation, runs, reverted.Files); err != nil {
+	if err := g.store.SessionRevert(ctx, in.SessionID, in.Generation, runs, reverted.Files); err != nil {
 		return stored(err)
 	}
-	c.Logger.InfoContext(ctx, "took a conversation back", slog.String("session_id", in.SessionID),
+	g.Logger.InfoContext(ctx, "took a conversation back", slog.String("session_id", in.SessionID),
 		slog.String("prompt_id", in.PromptID), slog.Int("runs", len(runs)))
 	return nil
 }
@@ -91,7 +115,7 @@ func revert(r agent.Reverter, files []session.TranscriptFile, runs []string) (ou
 }
 
 // rewrite makes the agent's files in the sandbox what they are to be.
-func (w *work) rewrite(ctx context.Context, sb *sandbox.Sandbox, before []session.TranscriptFile, to agent.Reverted) error {
+func (g *reverts) rewrite(ctx context.Context, sb *sandbox.Sandbox, before []session.TranscriptFile, to agent.Reverted) error {
 	gone := slices.Clone(to.Remove)
 	for _, f := range before {
 		if !slices.ContainsFunc(to.Files, func(k session.TranscriptFile) bool { return k.Path == f.Path }) {

@@ -8,7 +8,16 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
+
+	"github.com/overwinter-dev/overwinter/internal/session"
 )
+
+// attendedStore has the sessions that need an open workflow.
+type attendedStore interface {
+	// Attended lists, a page at a time in order of ids, loaded sessions that have something to do,
+	// with an open run that has been silent for as long as quiet.
+	Attended(ctx context.Context, after string, quiet time.Duration, limit int) ([]session.Attended, error)
+}
 
 const (
 	// attendedPage is how many sessions are read at a time.
@@ -21,14 +30,14 @@ const (
 
 // revive looks whether every loaded session that has something to do has an open workflow, which knows of the session's
 // open run. It starts those that are closed and asks the others to read their session again.
-func (w *work) revive(ctx context.Context, out *Reconciled) error {
+func (g *reconciler) revive(ctx context.Context, out *Reconciled) error {
 	var (
 		mu     sync.Mutex
 		failed error
 		after  string
 	)
 	for {
-		page, err := w.Store.Attended(ctx, after, quietRun, attendedPage)
+		page, err := g.store.Attended(ctx, after, quietRun, attendedPage)
 		if err != nil {
 			return errors.Join(failed, stored(err))
 		}
@@ -36,13 +45,13 @@ func (w *work) revive(ctx context.Context, out *Reconciled) error {
 		all.SetLimit(attendedAtOnce)
 		for _, s := range page {
 			all.Go(func() error {
-				revived, err := w.Signaler.Revive(ctx, s)
+				revived, err := g.Signaler.Revive(ctx, s)
 				mu.Lock()
 				defer mu.Unlock()
 				failed = errors.Join(failed, err)
 				if revived {
 					out.Revived++
-					w.Logger.WarnContext(ctx, "revived a session's workflow", slog.String("session_id", s.SessionID), slog.String("run_id", s.RunID))
+					g.Logger.WarnContext(ctx, "revived a session's workflow", slog.String("session_id", s.SessionID), slog.String("run_id", s.RunID))
 				}
 				return nil
 			})

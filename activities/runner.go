@@ -17,6 +17,34 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
+// runnerStore has the keys of runner links, and keeps what a runner reports when it is sealed.
+type runnerStore interface {
+	// SandboxLinkKeySet records which key the token of a sandbox's runner is derived from, and returns
+	// the one that was recorded first.
+	SandboxLinkKeySet(ctx context.Context, sessionID string, generation int64, keyID string) (string, error)
+	// SandboxLinkKey returns it: "" if none is recorded.
+	SandboxLinkKey(ctx context.Context, sessionID string, generation int64) (string, error)
+	TranscriptPositions(ctx context.Context, sessionID string) ([]session.TranscriptPosition, error)
+	// TranscriptAppend stores segments; what is stored already or beyond a limit is skipped, a gap is illegal_state.
+	TranscriptAppend(ctx context.Context, segments []session.TranscriptSegment) error
+	// TranscriptGap counts that a turn has failed because a segment left a gap, and returns how often it has.
+	TranscriptGap(ctx context.Context, sessionID, runID string) (int, error)
+	// FilesPosition says how much of what has happened in a workspace is stored.
+	FilesPosition(ctx context.Context, sessionID string) (session.FilesPosition, error)
+	// FilesKnown are the files that are stored, for a runner that does not know.
+	FilesKnown(ctx context.Context, sessionID string) ([]session.KnownFile, error)
+	// FilesAppend stores what has happened in a workspace, with its events; what is stored already is
+	// skipped. eventlog.ErrFenced when a newer generation or attempt has taken over.
+	FilesAppend(ctx context.Context, b session.FilesBatch) error
+}
+
+// runners are the activities that talk to the runners in sandboxes.
+type runners struct {
+	*Config
+	store    runnerStore
+	linkKeys linkKeys
+}
+
 const (
 	commandTimeout = 20 * time.Second // of a runner command that only asks
 	verifyTimeout  = 5 * time.Minute
@@ -51,24 +79,24 @@ func (l *linkKeys) put(k session.SandboxKey, id string) {
 // runnerToken is the token of the links to one generation's runner. It is derived, so that every
 // worker has it and nothing stores it. The store says from which key: it stays the same when the key of the
 // installation is replaced.
-func (w *work) runnerToken(ctx context.Context, sessionID string, generation int64) (string, error) {
+func (g *runners) runnerToken(ctx context.Context, sessionID string, generation int64) (string, error) {
 	sandboxKey := session.SandboxKey{SessionID: sessionID, Generation: generation}
-	id, known := w.linkKeys.get(sandboxKey)
+	id, known := g.linkKeys.get(sandboxKey)
 	if !known {
 		var err error
-		if id, err = w.Store.SandboxLinkKey(ctx, sessionID, generation); err != nil {
+		if id, err = g.store.SandboxLinkKey(ctx, sessionID, generation); err != nil {
 			return "", stored(err)
 		}
 	}
-	token, err := w.deriveToken(sandboxKey, id)
+	token, err := g.deriveToken(sandboxKey, id)
 	if err == nil && id != "" {
-		w.linkKeys.put(sandboxKey, id)
+		g.linkKeys.put(sandboxKey, id)
 	}
 	return token, err
 }
 
-func (w *work) deriveToken(k session.SandboxKey, keyID string) (string, error) {
-	key, err := w.Keys.LinkKey(keyID)
+func (g *runners) deriveToken(k session.SandboxKey, keyID string) (string, error) {
+	key, err := g.Keys.LinkKey(keyID)
 	if err != nil {
 		return "", fmt.Errorf("token of the runner of generation %d: %w", k.Generation, err)
 	}
@@ -77,16 +105,16 @@ func (w *work) deriveToken(k session.SandboxKey, keyID string) (string, error) {
 	return hex.EncodeToString(mac.Sum(nil)), nil
 }
 
-func (w *work) serveCommand() []string { return runner.DefaultPaths().Serve() }
+func (g *runners) serveCommand() []string { return runner.DefaultPaths().Serve() }
 
 // serveEnv gives the runner of a new sandbox the hash of its token: the token itself is never in a
 // sandbox.
-func (w *work) serveEnv(ctx context.Context, sessionID string, generation int64) (map[string]string, error) {
-	id, err := w.Store.SandboxLinkKeySet(ctx, sessionID, generation, w.Keys.KeyID())
+func (g *runners) serveEnv(ctx context.Context, sessionID string, generation int64) (map[string]string, error) {
+	id, err := g.store.SandboxLinkKeySet(ctx, sessionID, generation, g.Keys.KeyID())
 	if err != nil {
 		return nil, stored(err)
 	}
-	token, err := w.deriveToken(session.SandboxKey{SessionID: sessionID, Generation: generation}, id)
+	token, err := g.deriveToken(session.SandboxKey{SessionID: sessionID, Generation: generation}, id)
 	if err != nil {
 		return nil, err
 	}
@@ -106,8 +134,8 @@ func command(ctx context.Context, sb *sandbox.Sandbox, e runner.Exec, timeout ti
 }
 
 // awake waits for the runner of a sandbox to serve.
-func (w *work) awake(ctx context.Context, sb *sandbox.Sandbox, sessionID string, generation int64, wait time.Duration) error {
-	token, err := w.runnerToken(ctx, sessionID, generation)
+func (g *runners) awake(ctx context.Context, sb *sandbox.Sandbox, sessionID string, generation int64, wait time.Duration) error {
+	token, err := g.runnerToken(ctx, sessionID, generation)
 	if err != nil {
 		return err
 	}
@@ -125,20 +153,20 @@ const sealBatch = 8 << 20
 
 // seal stops the agent, stores the rest of its transcripts and of its files, and
 // returns the manifest.
-func (w *work) seal(ctx context.Context, sessionID string, generation int64, sb *sandbox.Sandbox, grace time.Duration) (session.Manifest, error) {
-	token, err := w.runnerToken(ctx, sessionID, generation)
+func (g *runners) seal(ctx context.Context, sessionID string, generation int64, sb *sandbox.Sandbox, grace time.Duration) (session.Manifest, error) {
+	token, err := g.runnerToken(ctx, sessionID, generation)
 	if err != nil {
 		return session.Manifest{}, err
 	}
-	known, err := w.Store.TranscriptPositions(ctx, sessionID)
+	known, err := g.store.TranscriptPositions(ctx, sessionID)
 	if err != nil {
 		return session.Manifest{}, stored(err)
 	}
-	position, err := w.Store.FilesPosition(ctx, sessionID)
+	position, err := g.store.FilesPosition(ctx, sessionID)
 	if err != nil {
 		return session.Manifest{}, stored(err)
 	}
-	files, err := w.Store.FilesKnown(ctx, sessionID)
+	files, err := g.store.FilesKnown(ctx, sessionID)
 	if err != nil {
 		return session.Manifest{}, stored(err)
 	}
@@ -156,7 +184,7 @@ func (w *work) seal(ctx context.Context, sessionID string, generation int64, sb 
 	if err := process.Stdin.Close(); err != nil {
 		return session.Manifest{}, fmt.Errorf("seal: %w", err)
 	}
-	masker, err := w.Masks.Masker(ctx)
+	masker, err := g.Masks.Masker(ctx)
 	if err != nil {
 		return session.Manifest{}, fmt.Errorf("read the secrets to mask: %w", err)
 	}
@@ -167,21 +195,21 @@ func (w *work) seal(ctx context.Context, sessionID string, generation int64, sb 
 		if !any {
 			return nil
 		}
-		err := w.Store.FilesAppend(ctx, b)
+		err := g.store.FilesAppend(ctx, b)
 		if failure.CodeOf(err) == failure.Unavailable {
 			return err
 		}
 		if err != nil { // a session must be able to sleep without them
-			w.Logger.WarnContext(ctx, "files of a sealed workspace are not stored", slog.String("session_id", sessionID), slog.Any("error", err))
+			g.Logger.WarnContext(ctx, "files of a sealed workspace are not stored", slog.String("session_id", sessionID), slog.Any("error", err))
 		}
 		return nil
 	}
 	sealed, err := runner.ReadSeal(process.Stdout, func(m runner.Message) error {
 		if s, ok := m.(*runner.Segment); ok {
-			err := w.Store.TranscriptAppend(ctx, []session.TranscriptSegment{{
+			err := g.store.TranscriptAppend(ctx, []session.TranscriptSegment{{
 				SessionID: sessionID, Path: s.Path, Version: s.Version, Offset: s.Offset, Data: s.Data,
 			}})
-			return w.sealedGap(ctx, sessionID, err)
+			return g.sealedGap(ctx, sessionID, err)
 		}
 		if gatherer.gather(m) && gatherer.bytes >= sealBatch {
 			return storeFiles()
@@ -206,36 +234,36 @@ func (w *work) seal(ctx context.Context, sessionID string, generation int64, sb 
 
 // sealedGap is the error of storing a segment of a seal. Where seals leave gaps again and again, the segments that do are left
 // out: a session must be able to sleep, and the snapshot has the whole file.
-func (w *work) sealedGap(ctx context.Context, sessionID string, err error) error {
+func (g *runners) sealedGap(ctx context.Context, sessionID string, err error) error {
 	if failure.CodeOf(err) != failure.IllegalState {
 		return err
 	}
-	gaps, countErr := w.Store.TranscriptGap(ctx, sessionID, "")
+	gaps, countErr := g.store.TranscriptGap(ctx, sessionID, "")
 	if countErr != nil || gaps < session.MaxTranscriptGaps {
 		return errors.Join(err, countErr)
 	}
-	w.Logger.WarnContext(ctx, "left out a segment of a transcript that does not follow what is stored",
+	g.Logger.WarnContext(ctx, "left out a segment of a transcript that does not follow what is stored",
 		slog.String("session_id", sessionID), slog.Any("error", err))
 	return nil
 }
 
 // FlushSandbox has the agent stopped and the rest of its transcripts stored
 // before its sandbox is terminated for good.
-func (c *Control) FlushSandbox(ctx context.Context, in SandboxRef) error {
-	_, err := c.seal(ctx, in.SessionID, in.Generation, c.Sandbox.Open(in.SandboxID), 500*time.Millisecond)
+func (g *runners) FlushSandbox(ctx context.Context, in SandboxRef) error {
+	_, err := g.seal(ctx, in.SessionID, in.Generation, g.Sandbox.Open(in.SandboxID), 500*time.Millisecond)
 	return err
 }
 
 // AbortRun interrupts the turn of a run. Whatever the agent still runs after its
 // grace is killed by the runner. A run that is not open any more is no error.
-func (c *Control) AbortRun(ctx context.Context, in AbortRequest) error { return c.interrupt(ctx, in) }
+func (g *runners) AbortRun(ctx context.Context, in AbortRequest) error { return g.interrupt(ctx, in) }
 
-func (w *work) interrupt(ctx context.Context, in AbortRequest) error {
-	adapter, err := w.Agents.Get(in.Agent)
+func (g *runners) interrupt(ctx context.Context, in AbortRequest) error {
+	adapter, err := g.Agents.Get(in.Agent)
 	if err != nil {
 		return final(Refused, err)
 	}
-	token, err := w.runnerToken(ctx, in.SessionID, in.Generation)
+	token, err := g.runnerToken(ctx, in.SessionID, in.Generation)
 	if err != nil {
 		return err
 	}
@@ -244,10 +272,10 @@ func (w *work) interrupt(ctx context.Context, in AbortRequest) error {
 		Token: token, Run: in.RunID,
 		Interrupt: runner.Interrupt{Stdin: interrupt.Stdin, Signal: interrupt.Signal, Grace: interrupt.Grace},
 	})
-	sb := w.Sandbox.Open(in.SandboxID)
+	sb := g.Sandbox.Open(in.SandboxID)
 	stdout, err := command(ctx, sb, e, commandTimeout)
 	if err != nil {
-		return w.lostOr(ctx, sb, fmt.Errorf("abort: %w", err))
+		return lostOr(ctx, sb, fmt.Errorf("abort: %w", err))
 	}
 	_, err = runner.ParseAbort(stdout)
 	return err

@@ -12,18 +12,47 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
+// bundleStore keeps bundles, and the snapshots that they are made of.
+type bundleStore interface {
+	WorkflowCheck(ctx context.Context, sessionID string) error
+	// SandboxUnsaved returns the newest sandbox in which the session has worked and that its newest
+	// bundle does not cover, ended or not; false if there is none.
+	SandboxUnsaved(ctx context.Context, sessionID string) (session.UnsavedSandbox, bool, error)
+	// ImageIntend records that an image is about to be made.
+	ImageIntend(ctx context.Context, intent session.ImageIntent) error
+	// ImageIntentEnd forgets an intent that failed.
+	ImageIntentEnd(ctx context.Context, intentID string) error
+	// SnapshotMade stores the image that came of an intent, before anything depends on it.
+	SnapshotMade(ctx context.Context, intent session.ImageIntent, snapshotID string) error
+	// SnapshotRecord is SnapshotMade for an image that had no intent.
+	SnapshotRecord(ctx context.Context, sessionID string, generation int64, snapshotID string) error
+	// BundleCommit stores a bundle and makes it the session's head.
+	BundleCommit(ctx context.Context, b session.Bundle) error
+	// BundleHead returns the bundle to wake from; bundle_not_found when there is none.
+	BundleHead(ctx context.Context, sessionID string) (session.Bundle, error)
+	ProblemTell(ctx context.Context, sessionID, code, message string) error
+}
+
+// bundles are the activities that save sandboxes.
+type bundles struct {
+	*sandboxes
+	*transcripts
+	*Config
+	store bundleStore
+}
+
 // SaveBundle makes the bundle that a session wakes from, and returns when it is verified and
 // committed: agent stopped, transcripts stored, manifest taken, snapshot made and found at the
 // provider. The sandbox keeps running unless the request releases it. SandboxLost if it has ended; a bundle of
 // this generation that was saved before is returned unchanged.
-func (c *Control) SaveBundle(ctx context.Context, in SaveRequest) (Saved, error) {
+func (g *bundles) SaveBundle(ctx context.Context, in SaveRequest) (Saved, error) {
 	stop := beat(ctx)
 	defer stop()
-	saved, err := c.save(ctx, in)
+	saved, err := g.save(ctx, in)
 	if err != nil || in.Release == "" || saved.BundleID == "" {
 		return saved, err
 	}
-	saved.Released = c.released(ctx, in)
+	saved.Released = g.released(ctx, in)
 	return saved, nil
 }
 
@@ -32,59 +61,59 @@ const releaseTimeout = 30 * time.Second
 
 // released terminates the sandboxes of a session that has been saved, and reports whether it could. It saves a
 // round trip through Temporal.
-func (c *Control) released(ctx context.Context, in SaveRequest) bool {
+func (g *bundles) released(ctx context.Context, in SaveRequest) bool {
 	ctx, cancel := context.WithTimeout(ctx, releaseTimeout)
 	defer cancel()
-	err := c.terminate(ctx, SandboxRef{SessionID: in.SessionID, Generation: in.Generation, SandboxID: in.SandboxID, Reason: in.Release})
+	err := g.terminate(ctx, SandboxRef{SessionID: in.SessionID, Generation: in.Generation, SandboxID: in.SandboxID, Reason: in.Release})
 	if err != nil {
-		c.Logger.WarnContext(ctx, "could not terminate a saved sandbox; its workflow tries again",
+		g.Logger.WarnContext(ctx, "could not terminate a saved sandbox; its workflow tries again",
 			slog.String("session_id", in.SessionID), slog.String("sandbox_id", in.SandboxID), slog.Any("error", err))
 	}
 	return err == nil
 }
 
-func (c *Control) save(ctx context.Context, in SaveRequest) (Saved, error) {
-	if err := c.Store.WorkflowCheck(ctx, in.SessionID); err != nil {
+func (g *bundles) save(ctx context.Context, in SaveRequest) (Saved, error) {
+	if err := g.store.WorkflowCheck(ctx, in.SessionID); err != nil {
 		return Saved{}, stored(err) // the agent would be stopped for it
 	}
-	in, wanted, err := c.unsavedOf(ctx, in)
+	in, wanted, err := g.unsavedOf(ctx, in)
 	if err != nil || !wanted {
 		return Saved{}, err
 	}
-	if saved, ok, err := c.savedBefore(ctx, in); ok || err != nil {
+	if saved, ok, err := g.savedBefore(ctx, in); ok || err != nil {
 		return saved, err
 	}
-	sb := c.Sandbox.Open(in.SandboxID)
-	manifest, err := c.seal(ctx, in.SessionID, in.Generation, sb, 2*time.Second)
+	sb := g.Sandbox.Open(in.SandboxID)
+	manifest, err := g.seal(ctx, in.SessionID, in.Generation, sb, 2*time.Second)
 	if err != nil {
-		return Saved{}, c.lostOr(ctx, sb, err)
+		return Saved{}, lostOr(ctx, sb, err)
 	}
-	if manifest.LastSeq, err = c.Log.Position(ctx, in.SessionID); err != nil {
+	if manifest.LastSeq, err = g.Log.Position(ctx, in.SessionID); err != nil {
 		return Saved{}, stored(err)
 	}
-	snapshot, err := c.snapshot(ctx, in.SessionID, in.Generation, sb, c.lostOr)
+	snapshot, err := g.snapshot(ctx, in.SessionID, in.Generation, sb, lostOr)
 	if err != nil {
 		return Saved{}, err
 	}
-	exists, err := c.Sandbox.ImageExists(ctx, snapshot)
+	exists, err := g.Sandbox.ImageExists(ctx, snapshot)
 	if err != nil {
 		return Saved{}, fmt.Errorf("verify snapshot %s: %w", snapshot, err)
 	}
 	if !exists {
 		return Saved{}, fmt.Errorf("snapshot %s was made and does not resolve", snapshot)
 	}
-	return c.commit(ctx, session.Bundle{
+	return g.commit(ctx, session.Bundle{
 		ID: in.BundleID, SessionID: in.SessionID, Generation: in.Generation, Checkpoint: in.Checkpoint,
 		SnapshotID: snapshot, Manifest: manifest, Verified: true, CreatedAt: time.Now().UTC(),
 	})
 }
 
 // unsavedOf names the sandbox that a request for what is unsaved means, and reports whether there is one.
-func (w *work) unsavedOf(ctx context.Context, in SaveRequest) (SaveRequest, bool, error) {
+func (g *bundles) unsavedOf(ctx context.Context, in SaveRequest) (SaveRequest, bool, error) {
 	if !in.Unsaved {
 		return in, true, nil
 	}
-	row, worked, err := w.Store.SandboxUnsaved(ctx, in.SessionID)
+	row, worked, err := g.store.SandboxUnsaved(ctx, in.SessionID)
 	if err != nil || !worked {
 		return in, false, stored(err)
 	}
@@ -98,59 +127,59 @@ func (w *work) unsavedOf(ctx context.Context, in SaveRequest) (SaveRequest, bool
 // DropSandbox saves the conversation and discards the rest: a bundle without a snapshot, from which
 // the session wakes in a fresh sandbox. The agent is stopped first if it still can be, so that its
 // final output is stored.
-func (c *Control) DropSandbox(ctx context.Context, in SaveRequest) (Saved, error) {
+func (g *bundles) DropSandbox(ctx context.Context, in SaveRequest) (Saved, error) {
 	stop := beat(ctx)
 	defer stop()
-	if err := c.Store.WorkflowCheck(ctx, in.SessionID); err != nil {
+	if err := g.store.WorkflowCheck(ctx, in.SessionID); err != nil {
 		return Saved{}, stored(err)
 	}
-	if saved, ok, err := c.savedBefore(ctx, in); ok || err != nil {
+	if saved, ok, err := g.savedBefore(ctx, in); ok || err != nil {
 		return saved, err
 	}
-	if _, err := c.seal(ctx, in.SessionID, in.Generation, c.Sandbox.Open(in.SandboxID), 2*time.Second); err != nil {
-		c.Logger.WarnContext(ctx, "could not flush transcripts before terminating the sandbox",
+	if _, err := g.seal(ctx, in.SessionID, in.Generation, g.Sandbox.Open(in.SandboxID), 2*time.Second); err != nil {
+		g.Logger.WarnContext(ctx, "could not flush transcripts before terminating the sandbox",
 			slog.String("session_id", in.SessionID), slog.Any("error", err))
 	}
 	bundle := session.Bundle{
 		ID: in.BundleID, SessionID: in.SessionID, Generation: in.Generation, CreatedAt: time.Now().UTC(),
 	}
-	if err := c.storedManifest(ctx, &bundle); err != nil {
+	if err := g.storedManifest(ctx, &bundle); err != nil {
 		return Saved{}, err
 	}
-	return c.commit(ctx, bundle)
+	return g.commit(ctx, bundle)
 }
 
 // RescueBundle saves what is left of a sandbox that has ended: the files as the provider kept them, or
 // those of the previous bundle, with the transcripts that were stored while the agent worked. The
 // result is not verified. If nothing is left, no bundle is made. A sandbox that turns out to run is saved
 // like any other.
-func (c *Control) RescueBundle(ctx context.Context, in SaveRequest) (Saved, error) {
+func (g *bundles) RescueBundle(ctx context.Context, in SaveRequest) (Saved, error) {
 	stop := beat(ctx)
 	defer stop()
-	in, wanted, err := c.unsavedOf(ctx, in)
+	in, wanted, err := g.unsavedOf(ctx, in)
 	if err != nil || !wanted {
 		return Saved{}, err
 	}
-	if saved, ok, err := c.savedBefore(ctx, in); ok || err != nil {
+	if saved, ok, err := g.savedBefore(ctx, in); ok || err != nil {
 		return saved, err
 	}
-	saved, err := c.rescue(ctx, in, session.Bundle{
+	saved, err := g.rescue(ctx, in, session.Bundle{
 		ID: in.BundleID, SessionID: in.SessionID, Generation: in.Generation, CreatedAt: time.Now().UTC(),
 	})
 	if sandbox.CodeOf(err) == sandbox.Conflict { // it was reported lost by mistake
-		return c.save(ctx, in)
+		return g.save(ctx, in)
 	}
 	return saved, err
 }
 
 // rescue commits a bundle of a sandbox that has ended.
-func (w *work) rescue(ctx context.Context, in SaveRequest, bundle session.Bundle) (Saved, error) {
+func (g *bundles) rescue(ctx context.Context, in SaveRequest, bundle session.Bundle) (Saved, error) {
 	var err error
-	if bundle.SnapshotID, err = w.exitSnapshot(ctx, in); err != nil {
+	if bundle.SnapshotID, err = g.exitSnapshot(ctx, in); err != nil {
 		return Saved{}, err
 	}
 	if bundle.SnapshotID == "" {
-		head, err := w.Store.BundleHead(ctx, in.SessionID)
+		head, err := g.store.BundleHead(ctx, in.SessionID)
 		if err != nil && failure.CodeOf(err) != failure.NoBundle {
 			return Saved{}, stored(err)
 		}
@@ -160,16 +189,16 @@ func (w *work) rescue(ctx context.Context, in SaveRequest, bundle session.Bundle
 			bundle.Manifest.Lost = lostSince(head)
 		}
 	}
-	if err := w.storedManifest(ctx, &bundle); err != nil {
+	if err := g.storedManifest(ctx, &bundle); err != nil {
 		return Saved{}, err
 	}
-	if err := w.reportLimit(ctx, in); err != nil {
+	if err := g.reportLimit(ctx, in); err != nil {
 		return Saved{}, err
 	}
 	if bundle.SnapshotID == "" && len(bundle.Manifest.AgentFiles) == 0 {
 		return Saved{}, nil
 	}
-	return w.commit(ctx, bundle)
+	return g.commit(ctx, bundle)
 }
 
 // lostSince is what is lost if a session falls back to the files of a bundle.
@@ -181,8 +210,8 @@ func lostSince(b session.Bundle) []string {
 }
 
 // savedBefore finds the bundle that an earlier attempt made of this generation.
-func (w *work) savedBefore(ctx context.Context, in SaveRequest) (Saved, bool, error) {
-	head, err := w.Store.BundleHead(ctx, in.SessionID)
+func (g *bundles) savedBefore(ctx context.Context, in SaveRequest) (Saved, bool, error) {
+	head, err := g.store.BundleHead(ctx, in.SessionID)
 	if failure.CodeOf(err) == failure.NoBundle {
 		return Saved{}, false, nil
 	}
@@ -193,22 +222,22 @@ func (w *work) savedBefore(ctx context.Context, in SaveRequest) (Saved, bool, er
 	return Saved{BundleID: head.ID, Verified: head.Verified}, done, nil
 }
 
-func (w *work) commit(ctx context.Context, b session.Bundle) (Saved, error) {
-	if err := w.Store.BundleCommit(ctx, b); err != nil {
+func (g *bundles) commit(ctx context.Context, b session.Bundle) (Saved, error) {
+	if err := g.store.BundleCommit(ctx, b); err != nil {
 		return Saved{}, stored(err)
 	}
-	w.Logger.InfoContext(ctx, "committed a bundle", slog.String("session_id", b.SessionID), slog.String("bundle_id", b.ID),
+	g.Logger.InfoContext(ctx, "committed a bundle", slog.String("session_id", b.SessionID), slog.String("bundle_id", b.ID),
 		slog.Int64("generation", b.Generation), slog.String("snapshot_id", b.SnapshotID), slog.Bool("verified", b.Verified))
 	return Saved{BundleID: b.ID, Verified: b.Verified}, nil
 }
 
 // exitSnapshot returns the image that the provider made when the sandbox ended,
 // or "" when there is none.
-func (w *work) exitSnapshot(ctx context.Context, in SaveRequest) (string, error) {
+func (g *bundles) exitSnapshot(ctx context.Context, in SaveRequest) (string, error) {
 	if in.SandboxID == "" {
 		return "", nil
 	}
-	sb := w.Sandbox.Open(in.SandboxID)
+	sb := g.Sandbox.Open(in.SandboxID)
 	image, err := sb.ExitSnapshot(ctx)
 	switch sandbox.CodeOf(err) {
 	case "":
@@ -217,10 +246,10 @@ func (w *work) exitSnapshot(ctx context.Context, in SaveRequest) (string, error)
 	default:
 		return "", fmt.Errorf("exit snapshot: %w", err)
 	}
-	if err := w.Store.SnapshotRecord(ctx, in.SessionID, in.Generation, image); err != nil {
+	if err := g.store.SnapshotRecord(ctx, in.SessionID, in.Generation, image); err != nil {
 		return "", stored(err)
 	}
-	exists, err := w.resolves(ctx, image)
+	exists, err := g.resolves(ctx, image)
 	if err != nil || !exists {
 		return "", err
 	}
@@ -229,7 +258,7 @@ func (w *work) exitSnapshot(ctx context.Context, in SaveRequest) (string, error)
 
 // lostOr asks the provider about the sandbox that err came from: SandboxLost if
 // it has ended, otherwise err, final where a retry cannot help.
-func (w *work) lostOr(ctx context.Context, sb *sandbox.Sandbox, err error) error {
+func lostOr(ctx context.Context, sb *sandbox.Sandbox, err error) error {
 	if err == nil || ctx.Err() != nil {
 		return err
 	}
@@ -260,11 +289,11 @@ func exceeded(err error) bool {
 }
 
 // reportLimit records which limit a sandbox exceeded that has ended, if it was ended for that.
-func (w *work) reportLimit(ctx context.Context, in SaveRequest) error {
+func (g *bundles) reportLimit(ctx context.Context, in SaveRequest) error {
 	if in.SandboxID == "" {
 		return nil
 	}
-	status, err := w.Sandbox.Open(in.SandboxID).Poll(ctx)
+	status, err := g.Sandbox.Open(in.SandboxID).Poll(ctx)
 	switch {
 	case sandbox.CodeOf(err) == sandbox.Gone:
 		return nil
@@ -273,7 +302,7 @@ func (w *work) reportLimit(ctx context.Context, in SaveRequest) error {
 	case status.Limit == "":
 		return nil
 	}
-	return stored(w.Store.ProblemTell(ctx, in.SessionID, session.ProblemSandboxLimit, (&limitError{status.Limit, status.Reason}).Error()))
+	return stored(g.store.ProblemTell(ctx, in.SessionID, session.ProblemSandboxLimit, (&limitError{status.Limit, status.Reason}).Error()))
 }
 
 // refusedOr makes err final where the provider would refuse the same again.

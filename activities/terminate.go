@@ -12,46 +12,46 @@ import (
 // TerminateSandbox ends every sandbox that the session still has: the one named, and any from a
 // create whose response was lost. It returns when they are gone. Without Postgres it terminates the
 // one that is named and returns an error, so that it is repeated for the rows.
-func (c *Control) TerminateSandbox(ctx context.Context, in SandboxRef) error {
+func (g *sandboxes) TerminateSandbox(ctx context.Context, in SandboxRef) error {
 	stop := beat(ctx)
 	defer stop()
-	return c.terminate(ctx, in)
+	return g.terminate(ctx, in)
 }
 
-func (c *Control) terminate(ctx context.Context, in SandboxRef) error {
-	rows, err := c.Store.SandboxesOpen(ctx, in.SessionID)
+func (g *sandboxes) terminate(ctx context.Context, in SandboxRef) error {
+	rows, err := g.store.SandboxesOpen(ctx, in.SessionID)
 	if err != nil {
-		return errors.Join(stored(err), c.terminateNamed(ctx, in))
+		return errors.Join(stored(err), g.terminateNamed(ctx, in))
 	}
 	var failed error
 	for _, row := range rows {
-		failed = errors.Join(failed, c.end(ctx, row, in.Reason))
+		failed = errors.Join(failed, g.end(ctx, row, in.Reason))
 	}
 	return failed
 }
 
 // terminateNamed ends the sandbox that a request names, whose row cannot be read.
-func (c *Control) terminateNamed(ctx context.Context, in SandboxRef) error {
+func (g *sandboxes) terminateNamed(ctx context.Context, in SandboxRef) error {
 	if in.SandboxID == "" {
 		return nil
 	}
-	if err := c.Sandbox.Open(in.SandboxID).Terminate(ctx); err != nil {
+	if err := g.Sandbox.Open(in.SandboxID).Terminate(ctx); err != nil {
 		return err
 	}
-	c.Logger.InfoContext(ctx, "terminated a sandbox whose row could not be read", slog.String("session_id", in.SessionID),
+	g.Logger.InfoContext(ctx, "terminated a sandbox whose row could not be read", slog.String("session_id", in.SessionID),
 		slog.Int64("generation", in.Generation), slog.String("sandbox_id", in.SandboxID), slog.String("reason", in.Reason))
 	return nil
 }
 
 // end terminates the sandbox of a row and records that it is gone. It does not for a stale workflow run, which may
 // not know what the sandbox is used for.
-func (w *work) end(ctx context.Context, row session.SandboxRow, reason string) error {
-	if err := w.Store.WorkflowCheck(ctx, row.SessionID); err != nil {
+func (g *sandboxes) end(ctx context.Context, row session.SandboxRow, reason string) error {
+	if err := g.store.WorkflowCheck(ctx, row.SessionID); err != nil {
 		return stored(err)
 	}
 	id := row.SandboxID
 	if id == "" {
-		found, err := w.Sandbox.Find(ctx, row.SessionID, row.Generation)
+		found, err := g.Sandbox.Find(ctx, row.SessionID, row.Generation)
 		switch {
 		case sandbox.CodeOf(err) == sandbox.Gone, errors.Is(err, sandbox.ErrNameForeign):
 			// Never made, or not ours to end.
@@ -61,17 +61,17 @@ func (w *work) end(ctx context.Context, row session.SandboxRow, reason string) e
 			id = found.ID()
 			// Its row does not name it: the image that it leaves is looked for all the same.
 			e := session.ExitImage{SandboxID: id, SessionID: row.SessionID, Generation: row.Generation}
-			if err := w.Store.ExitImageExpect(ctx, e); err != nil {
+			if err := g.store.ExitImageExpect(ctx, e); err != nil {
 				return stored(err)
 			}
 		}
 	}
 	if id != "" {
-		if err := w.Sandbox.Open(id).Terminate(ctx); err != nil {
+		if err := g.Sandbox.Open(id).Terminate(ctx); err != nil {
 			return err
 		}
-		w.Logger.InfoContext(ctx, "terminated a sandbox", slog.String("session_id", row.SessionID),
+		g.Logger.InfoContext(ctx, "terminated a sandbox", slog.String("session_id", row.SessionID),
 			slog.Int64("generation", row.Generation), slog.String("sandbox_id", id), slog.String("reason", reason))
 	}
-	return stored(w.Store.SandboxEnd(ctx, row.SessionID, row.Generation, reason))
+	return stored(g.store.SandboxEnd(ctx, row.SessionID, row.Generation, reason))
 }

@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"iter"
 	"slices"
 	"time"
 
@@ -13,6 +14,20 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/sandbox"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
+
+// transcriptStore has the stored transcripts.
+type transcriptStore interface {
+	TranscriptPositions(ctx context.Context, sessionID string) ([]session.TranscriptPosition, error)
+	// TranscriptContent reads what a position describes in pieces of at most 1 MiB, each valid until the next.
+	TranscriptContent(ctx context.Context, sessionID string, p session.TranscriptPosition) iter.Seq2[[]byte, error]
+	TranscriptLimitsReached(ctx context.Context, sessionID string) ([]session.TranscriptLimit, error)
+}
+
+// transcripts moves stored transcripts into sandboxes and manifests.
+type transcripts struct {
+	*Config
+	store transcriptStore
+}
 
 const (
 	// putBatch is how many bytes one exec writes into a sandbox, or one file that is larger.
@@ -22,9 +37,9 @@ const (
 )
 
 // storedFile describes a stored transcript, of which it holds one piece in memory.
-func (w *work) storedFile(ctx context.Context, sessionID string, p session.TranscriptPosition) (session.ManifestFile, error) {
+func (g *transcripts) storedFile(ctx context.Context, sessionID string, p session.TranscriptPosition) (session.ManifestFile, error) {
 	sum := sha256.New()
-	for piece, err := range w.Store.TranscriptContent(ctx, sessionID, p) {
+	for piece, err := range g.store.TranscriptContent(ctx, sessionID, p) {
 		if err != nil {
 			return session.ManifestFile{}, stored(err)
 		}
@@ -34,28 +49,28 @@ func (w *work) storedFile(ctx context.Context, sessionID string, p session.Trans
 }
 
 // storedManifest lists the transcripts that are stored.
-func (w *work) storedManifest(ctx context.Context, b *session.Bundle) error {
-	positions, err := w.Store.TranscriptPositions(ctx, b.SessionID)
+func (g *transcripts) storedManifest(ctx context.Context, b *session.Bundle) error {
+	positions, err := g.store.TranscriptPositions(ctx, b.SessionID)
 	if err != nil {
 		return stored(err)
 	}
 	for _, p := range positions {
-		file, err := w.storedFile(ctx, b.SessionID, p)
+		file, err := g.storedFile(ctx, b.SessionID, p)
 		if err != nil {
 			return err
 		}
 		b.Manifest.AgentFiles = append(b.Manifest.AgentFiles, file)
 	}
-	b.Manifest.LastSeq, err = w.Log.Position(ctx, b.SessionID)
+	b.Manifest.LastSeq, err = g.Log.Position(ctx, b.SessionID)
 	return stored(err)
 }
 
 // putTranscripts writes stored transcripts into a sandbox piece by piece: what is in memory is one piece of one file
 // and what the exec's stdin buffers.
-func (w *work) putTranscripts(ctx context.Context, sb *sandbox.Sandbox, sessionID string, positions []session.TranscriptPosition) error {
+func (g *transcripts) putTranscripts(ctx context.Context, sb *sandbox.Sandbox, sessionID string, positions []session.TranscriptPosition) error {
 	files := make([]runner.PutFile, len(positions))
 	for i, p := range positions {
-		files[i] = runner.PutFile{Path: p.Path, Size: p.Size, Content: w.Store.TranscriptContent(ctx, sessionID, p)}
+		files[i] = runner.PutFile{Path: p.Path, Size: p.Size, Content: g.store.TranscriptContent(ctx, sessionID, p)}
 	}
 	return put(ctx, sb, files)
 }
@@ -105,12 +120,12 @@ func putFiles(files []session.TranscriptFile) []runner.PutFile {
 
 // wholeTranscripts reads the transcripts of a session into memory, to be rewritten. It refuses those that are too
 // large, or not stored whole: what is not stored would be lost.
-func (w *work) wholeTranscripts(ctx context.Context, sessionID string) ([]session.TranscriptFile, error) {
-	positions, err := w.Store.TranscriptPositions(ctx, sessionID)
+func (g *transcripts) wholeTranscripts(ctx context.Context, sessionID string) ([]session.TranscriptFile, error) {
+	positions, err := g.store.TranscriptPositions(ctx, sessionID)
 	if err != nil {
 		return nil, stored(err)
 	}
-	reached, err := w.Store.TranscriptLimitsReached(ctx, sessionID)
+	reached, err := g.store.TranscriptLimitsReached(ctx, sessionID)
 	if err != nil {
 		return nil, stored(err)
 	}
@@ -128,7 +143,7 @@ func (w *work) wholeTranscripts(ctx context.Context, sessionID string) ([]sessio
 	files := make([]session.TranscriptFile, len(positions))
 	for i, p := range positions {
 		files[i] = session.TranscriptFile{Path: p.Path, Version: p.Version, Data: make([]byte, 0, p.Size)}
-		for piece, err := range w.Store.TranscriptContent(ctx, sessionID, p) {
+		for piece, err := range g.store.TranscriptContent(ctx, sessionID, p) {
 			if err != nil {
 				return nil, stored(err)
 			}

@@ -10,6 +10,7 @@ import (
 
 	"go.temporal.io/sdk/activity"
 	"go.temporal.io/sdk/temporal"
+	"golang.org/x/sync/semaphore"
 
 	"github.com/overwinter-dev/overwinter/internal/agent"
 	"github.com/overwinter-dev/overwinter/internal/eventlog"
@@ -18,6 +19,44 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/sandbox"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
+
+// Turns holds the long activities, for the queue turns.
+type Turns struct {
+	*settler
+	*Config
+	store     turnStore
+	runners   *runners
+	readAhead *semaphore.Weighted
+	places    *places
+}
+
+// turnStore is what turns need of the store.
+type turnStore interface {
+	attemptStore
+	attendantStore
+	questionStore
+	fileStore
+}
+
+// attemptStore keeps runs, and what attempts at them do.
+type attemptStore interface {
+	// RunAttach makes token the attempt whose appends count and returns what the
+	// worker needs. illegal_state when the run is over, or another attempt that is
+	// not older than by has it.
+	RunAttach(ctx context.Context, runID, token string, by session.Dispatch) (session.RunStart, error)
+	// RunDoing records what the attempt with the token does with the run's frames.
+	RunDoing(ctx context.Context, runID, token string, doing session.Doing) error
+	RunGet(ctx context.Context, runID string) (session.Run, error)
+	// RunEnd gives run and prompt their outcome with the events turn_end, prompt
+	// and queue, and counts metrics. A run that is over keeps its outcome, which
+	// is returned either way.
+	RunEnd(ctx context.Context, ending session.RunEnding) (session.Run, error)
+	// NetworkRecord adds network events of a run to the session's log.
+	NetworkRecord(ctx context.Context, sessionID, runID string, refusals []session.Refusal) error
+	ProblemTell(ctx context.Context, sessionID, code, message string) error
+	TranscriptAppend(ctx context.Context, segments []session.TranscriptSegment) error
+	TranscriptGap(ctx context.Context, sessionID, runID string) (int, error)
+}
 
 // errHandOver is what a turn ends with on a worker that stops: the agent works
 // on, and the next worker attaches where this one stood.
@@ -35,7 +74,7 @@ func (t *Turns) RunTurn(ctx context.Context, in TurnRequest) (TurnResult, error)
 	token := newToken()
 	by := session.Dispatch{No: in.Dispatch, Attempt: int64(activity.GetInfo(ctx).Attempt)}
 	start, err := recorded(ctx, func(ctx context.Context) (session.RunStart, error) {
-		return t.Store.RunAttach(ctx, in.RunID, token, by)
+		return t.store.RunAttach(ctx, in.RunID, token, by)
 	})
 	if failure.CodeOf(err) == failure.IllegalState {
 		return t.superseded(ctx, in, err)
@@ -108,7 +147,7 @@ func (t *Turns) runTurn(ctx context.Context, in TurnRequest, start session.RunSt
 	if err == nil {
 		ending.Attend = a.ready()
 	}
-	run, err := recorded(ctx, func(ctx context.Context) (session.Run, error) { return t.Store.RunEnd(ctx, ending) })
+	run, err := recorded(ctx, func(ctx context.Context) (session.Run, error) { return t.store.RunEnd(ctx, ending) })
 	if failure.CodeOf(err) == failure.IllegalState {
 		result, err = t.superseded(ctx, in, err)
 		return result, false, err
@@ -148,8 +187,8 @@ func resultOf(r session.Run) TurnResult {
 // superseded reports the end of a run that is over, since the answer of the attempt that ended it
 // may have been lost; that one may have run other prompts since, if it was allowed to attend. Fenced while the run is open:
 // the workflow reads the row again.
-func (w *work) superseded(ctx context.Context, in TurnRequest, cause error) (TurnResult, error) {
-	run, err := w.Store.RunGet(ctx, in.RunID)
+func (t *Turns) superseded(ctx context.Context, in TurnRequest, cause error) (TurnResult, error) {
+	run, err := t.store.RunGet(ctx, in.RunID)
 	if err != nil {
 		return TurnResult{}, stored(err)
 	}
@@ -167,7 +206,7 @@ func (t *Turns) turnError(ctx context.Context, turn *turn, err error) error {
 	if TypeOf(err) != "" {
 		return err
 	}
-	err = t.lostOr(ctx, turn.sandbox, err)
+	err = lostOr(ctx, turn.sandbox, err)
 	if TypeOf(err) == SandboxLost && !turn.mayHaveDelivered {
 		return final(PromptNotDelivered, err)
 	}
@@ -179,7 +218,7 @@ func (t *Turns) turnError(ctx context.Context, turn *turn, err error) error {
 
 // turn is one attempt at a run.
 type turn struct {
-	*work
+	*Turns
 	in      TurnRequest
 	start   session.RunStart
 	token   string
@@ -217,7 +256,7 @@ func (t *Turns) newTurn(ctx context.Context, in TurnRequest, start session.RunSt
 		return nil, err
 	}
 	return &turn{
-		work: t.work, in: in, start: start, token: token, adapter: adapter, convert: resumed, remasked: time.Now(), end: end,
+		Turns: t, in: in, start: start, token: token, adapter: adapter, convert: resumed, remasked: time.Now(), end: end,
 		sandbox: t.Sandbox.Open(in.SandboxID), frame: start.Run.LastFrame,
 		mayHaveDelivered: start.Run.Attempt > 1,
 		permissions:      permissionsOf(start),
@@ -408,7 +447,7 @@ func (t *turn) follow(ctx context.Context, link *turnLink, done func([]runner.Me
 // to be written to the agent is written first: twice does no harm, never does.
 func (t *turn) commit(ctx context.Context, link *turnLink, messages []runner.Message) error {
 	if segments := t.segments(messages); len(segments) > 0 {
-		if err := t.Store.TranscriptAppend(ctx, segments); err != nil {
+		if err := t.store.TranscriptAppend(ctx, segments); err != nil {
 			return t.gap(ctx, err)
 		}
 		t.pulse.progress()
@@ -483,7 +522,7 @@ func (t *turn) gap(ctx context.Context, err error) error {
 	if failure.CodeOf(err) != failure.IllegalState {
 		return stored(err)
 	}
-	gaps, countErr := t.Store.TranscriptGap(ctx, t.in.SessionID, t.in.RunID)
+	gaps, countErr := t.store.TranscriptGap(ctx, t.in.SessionID, t.in.RunID)
 	if countErr != nil {
 		return errors.Join(err, stored(countErr))
 	}

@@ -42,25 +42,10 @@ const (
 	outputTail = 1000
 )
 
-// environment opens the secrets of an agent.
-func (w *work) environment(ctx context.Context, names []string) (map[string]string, error) {
-	out := make(map[string]string, len(names))
-	for _, name := range names {
-		value, ok, err := w.Secrets.Secret(ctx, name)
-		if err != nil {
-			return nil, fmt.Errorf("secrets of the agent: %w", err)
-		}
-		if ok {
-			out[name] = value.Reveal()
-		}
-	}
-	return out, nil
-}
-
 // prepareWorkspace clones and sets up the workspace of a session in its sandbox, as far as that is not done. Once the store
 // says that the clone is complete other programs run in the sandbox, and no credentials are sent into it.
-func (w *work) prepareWorkspace(ctx context.Context, sessionID string, generation int64, sb *sandbox.Sandbox) error {
-	s, err := w.Store.SessionGet(ctx, sessionID)
+func (g *sandboxes) prepareWorkspace(ctx context.Context, sessionID string, generation int64, sb *sandbox.Sandbox) error {
+	s, err := g.store.SessionGet(ctx, sessionID)
 	if err != nil {
 		return stored(err)
 	}
@@ -68,15 +53,15 @@ func (w *work) prepareWorkspace(ctx context.Context, sessionID string, generatio
 		return nil
 	}
 	if s.Workspace.RepoURL != "" {
-		cloned, err := w.Store.SandboxIsCloned(ctx, s.ID, generation)
+		cloned, err := g.store.SandboxIsCloned(ctx, s.ID, generation)
 		if err != nil {
 			return stored(err)
 		}
 		if !cloned {
-			if err := w.reportStage(ctx, s.ID, "clone", func() error { return w.clone(ctx, sb, *s.Workspace) }); err != nil {
+			if err := g.reportStage(ctx, s.ID, "clone", func() error { return g.clone(ctx, sb, *s.Workspace) }); err != nil {
 				return err
 			}
-			if err := w.Store.SandboxCloned(ctx, s.ID, generation); err != nil {
+			if err := g.store.SandboxCloned(ctx, s.ID, generation); err != nil {
 				return stored(err)
 			}
 		}
@@ -84,13 +69,13 @@ func (w *work) prepareWorkspace(ctx context.Context, sessionID string, generatio
 	if s.Workspace.Setup == "" {
 		return nil
 	}
-	return w.reportStage(ctx, s.ID, "setup", func() error { return w.setUp(ctx, sb, *s.Workspace, s.TransitionNo) })
+	return g.reportStage(ctx, s.ID, "setup", func() error { return g.setUp(ctx, sb, *s.Workspace, s.TransitionNo) })
 }
 
 // reportStage runs a stage and reports its progress in the session's log. A stage that passing errors
 // interrupt is reported again by the next attempt.
-func (w *work) reportStage(ctx context.Context, sessionID, stage string, run func() error) error {
-	if err := w.Store.SetupRecord(ctx, sessionID, stage, "started"); err != nil {
+func (g *sandboxes) reportStage(ctx context.Context, sessionID, stage string, run func() error) error {
+	if err := g.store.SetupRecord(ctx, sessionID, stage, "started"); err != nil {
 		return stored(err)
 	}
 	err := run()
@@ -101,7 +86,7 @@ func (w *work) reportStage(ctx context.Context, sessionID, stage string, run fun
 	case err != nil:
 		return err
 	}
-	if recordErr := w.Store.SetupRecord(ctx, sessionID, stage, status); recordErr != nil {
+	if recordErr := g.store.SetupRecord(ctx, sessionID, stage, status); recordErr != nil {
 		return stored(recordErr) // the next attempt gets the same result of the stage
 	}
 	return err
@@ -109,19 +94,19 @@ func (w *work) reportStage(ctx context.Context, sessionID, stage string, run fun
 
 // clone fetches the repository. Its credentials go in by stdin and are in the environment of git
 // alone; a failure is retried, since most are the network's.
-func (w *work) clone(ctx context.Context, sb *sandbox.Sandbox, ws session.Workspace) error {
+func (g *sandboxes) clone(ctx context.Context, sb *sandbox.Sandbox, ws session.Workspace) error {
 	u, err := url.Parse(ws.RepoURL)
 	if err != nil {
 		return final(Refused, err)
 	}
-	credentials, err := w.credentials(ctx, u)
+	credentials, err := g.credentials(ctx, u)
 	if err != nil {
 		return err
 	}
 	user, password, _ := strings.Cut(credentials.Reveal(), ":")
 	repoURL := ws.RepoURL
 	if isLoopback(u.Hostname()) {
-		n, err := w.network(ctx)
+		n, err := network(ctx, g.Sandbox)
 		if err != nil {
 			return err
 		}
@@ -136,7 +121,7 @@ func (w *work) clone(ctx context.Context, sb *sandbox.Sandbox, ws session.Worksp
 		return final(Refused, err)
 	}
 	repoURL = seen.Scheme + repoURL[len(seen.Scheme):] // git knows schemes in lower case only
-	err = w.stage(ctx, sb, stage{
+	err = g.stage(ctx, sb, stage{
 		script: cloneScript, args: []string{repoURL, ws.Ref, seen.Scheme, seen.Host},
 		stdin: []byte(user + "\n" + password + "\n"), timeout: cloneTimeout, hide: password,
 		mask: secret.NewMasker([]secret.Named{{Name: secret.GitName(u.Host), Value: credentials}}),
@@ -153,17 +138,17 @@ func (w *work) clone(ctx context.Context, sb *sandbox.Sandbox, ws session.Worksp
 
 // credentials are those stored for the host of a repository. They are empty unless they go there over https, or
 // stay on the machine.
-func (w *work) credentials(ctx context.Context, u *url.URL) (secret.Value, error) {
+func (g *sandboxes) credentials(ctx context.Context, u *url.URL) (secret.Value, error) {
 	if u.Scheme != "https" && !isLoopback(u.Hostname()) {
 		return secret.Value{}, nil
 	}
-	credentials, _, err := w.Secrets.Secret(ctx, secret.GitName(strings.ToLower(u.Host)))
+	credentials, _, err := g.Secrets.Secret(ctx, secret.GitName(strings.ToLower(u.Host)))
 	return credentials, err
 }
 
 // isPrivate reports whether credentials are sent for the repository of a session.
-func (w *work) isPrivate(ctx context.Context, sessionID string) (bool, error) {
-	s, err := w.Store.SessionGet(ctx, sessionID)
+func (g *sandboxes) isPrivate(ctx context.Context, sessionID string) (bool, error) {
+	s, err := g.store.SessionGet(ctx, sessionID)
 	if err != nil {
 		return false, stored(err)
 	}
@@ -171,7 +156,7 @@ func (w *work) isPrivate(ctx context.Context, sessionID string) (bool, error) {
 		return false, nil
 	}
 	if u, err := url.Parse(s.Workspace.RepoURL); err == nil { // else the clone refuses it
-		credentials, err := w.credentials(ctx, u)
+		credentials, err := g.credentials(ctx, u)
 		return credentials.Reveal() != "", err
 	}
 	return false, nil
@@ -181,10 +166,10 @@ func (w *work) isPrivate(ctx context.Context, sessionID string) (bool, error) {
 // number of, all attempts run the script once and get the same result, even if the worker that started it
 // is gone. A failure, or a script that was killed at its time limit, is for a person to look at: recover
 // changes the state and has the script run again.
-func (w *work) setUp(ctx context.Context, sb *sandbox.Sandbox, ws session.Workspace, transition int64) error {
-	err := w.stage(ctx, sb, stage{
-		script: setupScript, stdin: []byte(ws.Setup), timeout: 2*w.SetupTimeout + setupSlack,
-		args: []string{strconv.FormatInt(transition, 10), strconv.Itoa(int(w.SetupTimeout.Seconds())), strconv.Itoa(len(ws.Setup))},
+func (g *sandboxes) setUp(ctx context.Context, sb *sandbox.Sandbox, ws session.Workspace, transition int64) error {
+	err := g.stage(ctx, sb, stage{
+		script: setupScript, stdin: []byte(ws.Setup), timeout: 2*g.SetupTimeout + setupSlack,
+		args: []string{strconv.FormatInt(transition, 10), strconv.Itoa(int(g.SetupTimeout.Seconds())), strconv.Itoa(len(ws.Setup))},
 	})
 	if err == nil {
 		return nil
@@ -195,7 +180,7 @@ func (w *work) setUp(ctx context.Context, sb *sandbox.Sandbox, ws session.Worksp
 		return err
 	}
 	if failed.killed() { // the sandbox's end shows by what, which its provider may report a moment later
-		runs, pollErr := w.outlives(ctx, sb)
+		runs, pollErr := g.outlives(ctx, sb)
 		if pollErr != nil || !runs {
 			return errors.Join(err, pollErr)
 		}
@@ -205,7 +190,7 @@ func (w *work) setUp(ctx context.Context, sb *sandbox.Sandbox, ws session.Worksp
 
 // outlives reports whether a sandbox runs on after one of its processes was killed. Only a sandbox that still runs
 // after some time does.
-func (w *work) outlives(ctx context.Context, sb *sandbox.Sandbox) (bool, error) {
+func (g *sandboxes) outlives(ctx context.Context, sb *sandbox.Sandbox) (bool, error) {
 	for asked := 1; ; asked++ {
 		status, err := sb.Poll(ctx)
 		switch {
@@ -216,7 +201,7 @@ func (w *work) outlives(ctx context.Context, sb *sandbox.Sandbox) (bool, error) 
 		case !status.Running, asked == confirmQuestions:
 			return status.Running, nil
 		}
-		if err := w.pause(ctx); err != nil {
+		if err := g.pause(ctx); err != nil {
 			return false, err
 		}
 	}
@@ -252,7 +237,7 @@ func (e *stageError) killed() bool { return e.code == 128+int(syscall.SIGKILL) }
 // truncated reports whether the stage did nothing because its input was cut short on the way.
 func (e *stageError) truncated() bool { return e.code == exitTruncated && e.output == truncatedInput }
 
-func (w *work) stage(ctx context.Context, sb *sandbox.Sandbox, s stage) error {
+func (g *sandboxes) stage(ctx context.Context, sb *sandbox.Sandbox, s stage) error {
 	paths := runner.DefaultPaths()
 	argv := append([]string{"sh", "-c", s.script, "overwinter", paths.Workspace, paths.State}, s.args...)
 	started := time.Now()
@@ -263,7 +248,7 @@ func (w *work) stage(ctx context.Context, sb *sandbox.Sandbox, s stage) error {
 		return err
 	}
 	if result.Code == 0 {
-		w.Logger.InfoContext(ctx, "workspace stage done", slog.String("sandbox_id", sb.ID()), slog.Duration("duration", time.Since(started)))
+		g.Logger.InfoContext(ctx, "workspace stage done", slog.String("sandbox_id", sb.ID()), slog.Duration("duration", time.Since(started)))
 		return nil
 	}
 	output := bytes.TrimSpace(append(result.Stdout, result.Stderr...))

@@ -10,6 +10,22 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
+// commandStore keeps commands.
+type commandStore interface {
+	// CommandSubmit judges a command by the session's row and stores it as pending. The result's command is
+	// nil where there was nothing to do. session_not_found, session_terminated, illegal_state,
+	// prompt_not_found for a revert, run_not_found for an abort.
+	CommandSubmit(ctx context.Context, c session.Command) (session.Commanded, error)
+	SessionGet(ctx context.Context, sessionID string) (session.Session, error)
+	PromptGet(ctx context.Context, sessionID, promptID string) (session.Prompt, error)
+}
+
+// commands are the routes of commands.
+type commands struct {
+	*Server
+	store commandStore
+}
+
 const leaveError = "the session is in error; POST recover to try again, or stop to end it"
 
 // forced are the commands whose body may say force.
@@ -19,7 +35,7 @@ var forced = map[session.CommandKind]bool{
 
 // command handles one command, each POST /api/sessions/:id/KIND: 202 where it is stored as pending or was
 // applied at once, 200 where there is nothing to do. What it means is decided by the session's row.
-func (s *Server) command(kind session.CommandKind) echo.HandlerFunc {
+func (s *commands) command(kind session.CommandKind) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		id, err := sessionID(c)
 		if err != nil {
@@ -41,9 +57,9 @@ func (s *Server) command(kind session.CommandKind) echo.HandlerFunc {
 }
 
 // submit stores a command and signals the session's workflow.
-func (s *Server) submit(c echo.Context, cmd session.Command) error {
+func (s *commands) submit(c echo.Context, cmd session.Command) error {
 	ctx := c.Request().Context()
-	done, err := s.cfg.Store.CommandSubmit(ctx, cmd)
+	done, err := s.store.CommandSubmit(ctx, cmd)
 	if err != nil {
 		return err
 	}

@@ -19,7 +19,19 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/event"
 	"github.com/overwinter-dev/overwinter/internal/eventlog"
 	"github.com/overwinter-dev/overwinter/internal/failure"
+	"github.com/overwinter-dev/overwinter/internal/session"
 )
+
+// eventStore says whether a session is over.
+type eventStore interface {
+	SessionGet(ctx context.Context, sessionID string) (session.Session, error)
+}
+
+// streams are the routes of events.
+type streams struct {
+	*Server
+	store eventStore
+}
 
 const lastEventID = "Last-Event-ID"
 
@@ -81,7 +93,7 @@ func isFinal(e *eventlog.Event) bool {
 
 // events streams a session's log. What can be refused is refused before the
 // stream starts, so that clients see a status code.
-func (s *Server) events(c echo.Context) error {
+func (s *streams) events(c echo.Context) error {
 	id, err := sessionID(c)
 	if err != nil {
 		return err
@@ -102,7 +114,7 @@ func (s *Server) events(c echo.Context) error {
 	}
 	defer s.clients.endStream()
 
-	sess, err := s.cfg.Store.SessionGet(ctx, id)
+	sess, err := s.store.SessionGet(ctx, id)
 	if err != nil {
 		return err
 	}
@@ -139,7 +151,7 @@ func (s *Server) events(c echo.Context) error {
 
 // stream is one open stream. Its fields belong to the goroutine that runs it.
 type stream struct {
-	server    *Server
+	server    *streams
 	sessionID string
 	head      bool // without events, for HEAD
 	response  *echo.Response
@@ -243,7 +255,7 @@ func behindGap(err error) (after int64, ok bool) {
 // there has been sent. The row is read before the log: what the row says was written together with
 // its events.
 func (st *stream) over(ctx context.Context) (bool, error) {
-	sess, err := st.server.cfg.Store.SessionGet(ctx, st.sessionID)
+	sess, err := st.server.store.SessionGet(ctx, st.sessionID)
 	if err != nil {
 		return false, err
 	}

@@ -23,6 +23,23 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
+// fileStore keeps the files of workspaces.
+type fileStore interface {
+	// FileList is by path.
+	FileList(ctx context.Context, sessionID, prefix string, limit int, cursor string) (items []session.FileInfo, nextCursor string, err error)
+	// FileGet returns a file of the workspace with its content, if that is saved; file_not_found
+	// when there is none, or none any more.
+	FileGet(ctx context.Context, sessionID, path string) (session.FileContent, error)
+	// DiffGet returns the newest diff of the workspace; nil when none was taken yet.
+	DiffGet(ctx context.Context, sessionID string) (*session.WorkspaceDiff, error)
+}
+
+// files are the routes of files.
+type files struct {
+	*Server
+	store fileStore
+}
+
 // fileTypes are the types by extension that say more than the bytes do. The
 // machine's own table has no part in it: an answer is the same everywhere.
 var fileTypes = map[string]string{
@@ -54,7 +71,7 @@ func fileType(name string, data []byte) string {
 	return sniffed
 }
 
-func (s *Server) fileList(c echo.Context) error {
+func (s *files) fileList(c echo.Context) error {
 	id, err := sessionID(c)
 	if err != nil {
 		return err
@@ -67,7 +84,7 @@ func (s *Server) fileList(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	items, next, err := s.cfg.Store.FileList(c.Request().Context(), id, prefix, limit, cursor)
+	items, next, err := s.store.FileList(c.Request().Context(), id, prefix, limit, cursor)
 	if err != nil {
 		return err
 	}
@@ -96,7 +113,7 @@ func filePath(c echo.Context) (string, error) {
 	return name, nil
 }
 
-func (s *Server) fileGet(c echo.Context) error {
+func (s *files) fileGet(c echo.Context) error {
 	id, err := sessionID(c)
 	if err != nil {
 		return err
@@ -109,7 +126,7 @@ func (s *Server) fileGet(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	f, err := s.cfg.Store.FileGet(c.Request().Context(), id, name)
+	f, err := s.store.FileGet(c.Request().Context(), id, name)
 	if failure.CodeOf(err) == failure.NoFile && masker != nil && strings.Contains(name, "[redacted ") {
 		f, err = s.maskedFile(c.Request().Context(), id, name, masker)
 	}
@@ -140,16 +157,16 @@ func (s *Server) fileGet(c echo.Context) error {
 }
 
 // maskedFile finds a file by its path as lists show it.
-func (s *Server) maskedFile(ctx context.Context, id, name string, masker *secret.Masker) (session.FileContent, error) {
+func (s *files) maskedFile(ctx context.Context, id, name string, masker *secret.Masker) (session.FileContent, error) {
 	prefix, _, _ := strings.Cut(name, "[redacted ")
 	for cursor := ""; ; {
-		items, next, err := s.cfg.Store.FileList(ctx, id, prefix, maxLimit, cursor)
+		items, next, err := s.store.FileList(ctx, id, prefix, maxLimit, cursor)
 		if err != nil {
 			return session.FileContent{}, err
 		}
 		for _, item := range items {
 			if masker.Text(item.Path) == name {
-				return s.cfg.Store.FileGet(ctx, id, item.Path)
+				return s.store.FileGet(ctx, id, item.Path)
 			}
 		}
 		if cursor = next; cursor == "" {
@@ -174,12 +191,12 @@ func unsaved(f session.FileInfo) error {
 	return failure.Errorf(failure.IllegalState, "the content was not saved: the file could not be read in the sandbox")
 }
 
-func (s *Server) diff(c echo.Context) error {
+func (s *files) diff(c echo.Context) error {
 	id, err := sessionID(c)
 	if err != nil {
 		return err
 	}
-	d, err := s.cfg.Store.DiffGet(c.Request().Context(), id)
+	d, err := s.store.DiffGet(c.Request().Context(), id)
 	if err != nil {
 		return err
 	}

@@ -31,14 +31,27 @@ type checks struct {
 	Sandbox  SandboxInfo `json:"sandbox"`
 }
 
+// readyStore is what readiness needs of Postgres.
+type readyStore interface {
+	// Ready reports whether Postgres can be worked with: it answers, has the right schema and can be
+	// written to. The message of an error says why not, and is shown to anyone who asks.
+	Ready(ctx context.Context) error
+}
+
+// readinessCheck is the route of readiness.
+type readinessCheck struct {
+	*Server
+	store readyStore
+}
+
 // ready answers 503 if something that the server needs does not work, and while it stops. Causes
 // stay in the log, except for what the store says in words meant for anyone.
-func (s *Server) ready(c echo.Context) error {
+func (s *readinessCheck) ready(c echo.Context) error {
 	ctx, cancel := context.WithTimeout(c.Request().Context(), checkTimeout)
 	defer cancel()
 	r := readiness{Status: "ready", Checks: checks{Sandbox: s.cfg.Sandbox(ctx)}}
 	var both sync.WaitGroup
-	both.Go(func() { r.Checks.Postgres = s.check(ctx, "postgres", s.cfg.Store.Ready) })
+	both.Go(func() { r.Checks.Postgres = s.check(ctx, "postgres", s.store.Ready) })
 	both.Go(func() { r.Checks.Temporal = s.check(ctx, "temporal", s.cfg.Signaler.Ping) })
 	both.Wait()
 	status := http.StatusOK

@@ -2,6 +2,7 @@ package api
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"maps"
 	"net/http"
@@ -15,6 +16,26 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/resource"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
+
+// profileStore keeps profiles.
+type profileStore interface {
+	// ProfileList is newest first, each in its newest version.
+	ProfileList(ctx context.Context, limit int, cursor string) (items []session.Profile, nextCursor string, err error)
+	// ProfileGet finds a profile by id or name, in its newest version where version is 0.
+	ProfileGet(ctx context.Context, idOrName string, version int64) (session.Profile, error)
+	// ProfileCreate stores version 1; illegal_state where the name is taken.
+	ProfileCreate(ctx context.Context, p session.Profile) (session.Profile, error)
+	// ProfileUpdate stores the next version; illegal_state where version is neither 0 nor the newest.
+	ProfileUpdate(ctx context.Context, p session.Profile, version int64) (session.Profile, error)
+	// ProfileDelete leaves its versions to the sessions that have them.
+	ProfileDelete(ctx context.Context, id string) error
+}
+
+// profiles are the routes of profiles.
+type profiles struct {
+	*Server
+	store profileStore
+}
 
 // profileJSON is a profile as clients see it.
 type profileJSON struct {
@@ -47,12 +68,12 @@ func profileID(c echo.Context) (string, error) {
 	return id, nil
 }
 
-func (s *Server) profileList(c echo.Context) error {
+func (s *profiles) profileList(c echo.Context) error {
 	limit, cursor, err := listQuery(c)
 	if err != nil {
 		return err
 	}
-	profiles, next, err := s.cfg.Store.ProfileList(c.Request().Context(), limit, cursor)
+	profiles, next, err := s.store.ProfileList(c.Request().Context(), limit, cursor)
 	if err != nil {
 		return err
 	}
@@ -63,7 +84,7 @@ func (s *Server) profileList(c echo.Context) error {
 	return c.JSON(http.StatusOK, newPage(items, next))
 }
 
-func (s *Server) profileGet(c echo.Context) error {
+func (s *profiles) profileGet(c echo.Context) error {
 	id, err := profileID(c)
 	if err != nil {
 		return err
@@ -74,14 +95,14 @@ func (s *Server) profileGet(c echo.Context) error {
 			return invalid("version", "must be a number from 1 on")
 		}
 	}
-	p, err := s.cfg.Store.ProfileGet(c.Request().Context(), id, version)
+	p, err := s.store.ProfileGet(c.Request().Context(), id, version)
 	if err != nil {
 		return err
 	}
 	return c.JSON(http.StatusOK, profileOf(p))
 }
 
-func (s *Server) profileCreate(c echo.Context) error {
+func (s *profiles) profileCreate(c echo.Context) error {
 	body, _, err := readBody(c, false)
 	if err != nil {
 		return err
@@ -92,7 +113,7 @@ func (s *Server) profileCreate(c echo.Context) error {
 		return err
 	}
 	p.ID = session.NewID(session.ProfilePrefix)
-	if p, err = s.cfg.Store.ProfileCreate(c.Request().Context(), p); err != nil {
+	if p, err = s.store.ProfileCreate(c.Request().Context(), p); err != nil {
 		return err
 	}
 	c.Response().Header().Set(echo.HeaderLocation, "/api/profiles/"+p.ID)
@@ -100,7 +121,7 @@ func (s *Server) profileCreate(c echo.Context) error {
 }
 
 // profilePut stores the next version of a profile, whole.
-func (s *Server) profilePut(c echo.Context) error {
+func (s *profiles) profilePut(c echo.Context) error {
 	id, err := profileID(c)
 	if err != nil {
 		return err
@@ -119,28 +140,28 @@ func (s *Server) profilePut(c echo.Context) error {
 		return err
 	}
 	ctx := c.Request().Context()
-	known, err := s.cfg.Store.ProfileGet(ctx, id, 0)
+	known, err := s.store.ProfileGet(ctx, id, 0)
 	if err != nil {
 		return err
 	}
 	p.ID = known.ID
-	if p, err = s.cfg.Store.ProfileUpdate(ctx, p, version); err != nil {
+	if p, err = s.store.ProfileUpdate(ctx, p, version); err != nil {
 		return err
 	}
 	return c.JSON(http.StatusOK, profileOf(p))
 }
 
-func (s *Server) profileDelete(c echo.Context) error {
+func (s *profiles) profileDelete(c echo.Context) error {
 	id, err := profileID(c)
 	if err != nil {
 		return err
 	}
 	ctx := c.Request().Context()
-	known, err := s.cfg.Store.ProfileGet(ctx, id, 0)
+	known, err := s.store.ProfileGet(ctx, id, 0)
 	if err != nil {
 		return err
 	}
-	if err := s.cfg.Store.ProfileDelete(ctx, known.ID); err != nil {
+	if err := s.store.ProfileDelete(ctx, known.ID); err != nil {
 		return err
 	}
 	return c.NoContent(http.StatusNoContent)

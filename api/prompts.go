@@ -1,6 +1,7 @@
 package api
 
 import (
+	"context"
 	"net/http"
 	"strings"
 	"time"
@@ -10,6 +11,26 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/resource"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
+
+// promptStore keeps prompts.
+type promptStore interface {
+	// PromptSubmit stores a prompt at the end of its session's queue with the events prompt and
+	// queue. The same id and body again returns the stored prompt, with created false; another body
+	// is prompt_conflict. Others: session_not_found, session_terminated, session_in_error,
+	// queue_full.
+	PromptSubmit(ctx context.Context, p session.Prompt) (stored session.Prompt, position int64, created bool, err error)
+	PromptGet(ctx context.Context, sessionID, promptID string) (session.Prompt, error)
+	// PromptList is oldest first.
+	PromptList(ctx context.Context, sessionID string, limit int, cursor string) (items []session.Prompt, nextCursor string, err error)
+	// PromptWithdraw cancels a queued prompt; illegal_state when it is not queued any more.
+	PromptWithdraw(ctx context.Context, sessionID, promptID string) (session.Prompt, error)
+}
+
+// prompts are the routes of prompts.
+type prompts struct {
+	*Server
+	store promptStore
+}
 
 // promptAccepted answers a prompt that is stored.
 type promptAccepted struct {
@@ -32,7 +53,7 @@ func promptIDs(c echo.Context) (sessID, promptID string, err error) {
 	return sessID, promptID, nil
 }
 
-func (s *Server) promptSubmit(c echo.Context) error {
+func (s *prompts) promptSubmit(c echo.Context) error {
 	id, err := sessionID(c)
 	if err != nil {
 		return err
@@ -51,7 +72,7 @@ func (s *Server) promptSubmit(c echo.Context) error {
 		return err
 	}
 	ctx := c.Request().Context()
-	stored, position, created, err := s.cfg.Store.PromptSubmit(ctx, prompt)
+	stored, position, created, err := s.store.PromptSubmit(ctx, prompt)
 	if err != nil {
 		return err
 	}
@@ -76,7 +97,7 @@ func (o *object) mode(name string) string {
 	return o.oneOf(name, string(session.Followup), string(session.Followup))
 }
 
-func (s *Server) promptList(c echo.Context) error {
+func (s *prompts) promptList(c echo.Context) error {
 	id, err := sessionID(c)
 	if err != nil {
 		return err
@@ -85,19 +106,19 @@ func (s *Server) promptList(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	items, next, err := s.cfg.Store.PromptList(c.Request().Context(), id, limit, cursor)
+	items, next, err := s.store.PromptList(c.Request().Context(), id, limit, cursor)
 	if err != nil {
 		return err
 	}
 	return c.JSON(http.StatusOK, newPage(resource.Prompts(items), next))
 }
 
-func (s *Server) promptGet(c echo.Context) error {
+func (s *prompts) promptGet(c echo.Context) error {
 	id, promptID, err := promptIDs(c)
 	if err != nil {
 		return err
 	}
-	prompt, err := s.cfg.Store.PromptGet(c.Request().Context(), id, promptID)
+	prompt, err := s.store.PromptGet(c.Request().Context(), id, promptID)
 	if err != nil {
 		return err
 	}
@@ -106,12 +127,12 @@ func (s *Server) promptGet(c echo.Context) error {
 
 // promptWithdraw does not signal the workflow: its claim of the prompt will return that there is
 // nothing to run.
-func (s *Server) promptWithdraw(c echo.Context) error {
+func (s *prompts) promptWithdraw(c echo.Context) error {
 	id, promptID, err := promptIDs(c)
 	if err != nil {
 		return err
 	}
-	prompt, err := s.cfg.Store.PromptWithdraw(c.Request().Context(), id, promptID)
+	prompt, err := s.store.PromptWithdraw(c.Request().Context(), id, promptID)
 	if err != nil {
 		return err
 	}

@@ -1,6 +1,7 @@
 package api
 
 import (
+	"context"
 	"encoding/json"
 	"maps"
 	"net/http"
@@ -14,6 +15,23 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
+// questionStore keeps the questions of agents.
+type questionStore interface {
+	// QuestionList is newest first, of one status or with none of all.
+	QuestionList(ctx context.Context, sessionID string, status session.QuestionStatus, limit int, cursor string) (items []session.Question, nextCursor string, err error)
+	QuestionGet(ctx context.Context, sessionID, questionID string) (session.Question, error)
+	// QuestionAnswer answers an open question with the event question_resolved. illegal_state when
+	// it is not open any more or its time is over, invalid_request when the answer does not fit.
+	// The answer is as durable then as the row: whichever worker has the turn hands it over.
+	QuestionAnswer(ctx context.Context, sessionID, questionID string, answer session.Answer) (session.Question, error)
+}
+
+// questions are the routes of questions.
+type questions struct {
+	*Server
+	store questionStore
+}
+
 // questionIDs are the ids in the path.
 func questionIDs(c echo.Context) (sessID, questionID string, err error) {
 	if sessID, err = sessionID(c); err != nil {
@@ -26,7 +44,7 @@ func questionIDs(c echo.Context) (sessID, questionID string, err error) {
 	return sessID, questionID, nil
 }
 
-func (s *Server) questionList(c echo.Context) error {
+func (s *questions) questionList(c echo.Context) error {
 	id, err := sessionID(c)
 	if err != nil {
 		return err
@@ -40,7 +58,7 @@ func (s *Server) questionList(c echo.Context) error {
 	if !slices.Contains(statuses, status) {
 		return invalid("status", "must be one of: open, answered, expired, cancelled")
 	}
-	items, next, err := s.cfg.Store.QuestionList(c.Request().Context(), id, status, limit, cursor)
+	items, next, err := s.store.QuestionList(c.Request().Context(), id, status, limit, cursor)
 	if err != nil {
 		return err
 	}
@@ -54,12 +72,12 @@ func (s *Server) questionList(c echo.Context) error {
 	return c.JSON(http.StatusOK, newPage(resource.Questions(items), next))
 }
 
-func (s *Server) questionGet(c echo.Context) error {
+func (s *questions) questionGet(c echo.Context) error {
 	id, questionID, err := questionIDs(c)
 	if err != nil {
 		return err
 	}
-	question, err := s.cfg.Store.QuestionGet(c.Request().Context(), id, questionID)
+	question, err := s.store.QuestionGet(c.Request().Context(), id, questionID)
 	if err != nil {
 		return err
 	}
@@ -74,7 +92,7 @@ func (s *Server) questionGet(c echo.Context) error {
 // questionAnswer writes the answer down, which is also its verdict: of two answers the second finds
 // the question closed. The commit wakes the worker that has the turn, and a worker that takes the
 // turn up later finds the row.
-func (s *Server) questionAnswer(c echo.Context) error {
+func (s *questions) questionAnswer(c echo.Context) error {
 	id, questionID, err := questionIDs(c)
 	if err != nil {
 		return err
@@ -91,7 +109,7 @@ func (s *Server) questionAnswer(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	question, err := s.cfg.Store.QuestionAnswer(c.Request().Context(), id, questionID, answer)
+	question, err := s.store.QuestionAnswer(c.Request().Context(), id, questionID, answer)
 	if err != nil {
 		return err
 	}

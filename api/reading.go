@@ -11,6 +11,19 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/failure"
 )
 
+// conversationStore has the conversations of sessions.
+type conversationStore interface {
+	// ConversationPage returns blocks in the order in which they appeared, as many as limit or a bound of
+	// bytes allows, and the cursor of the next page. Seq is the position at which the first page was read.
+	ConversationPage(ctx context.Context, sessionID string, limit int, cursor string) (page conversation.Conversation, nextCursor string, err error)
+}
+
+// conversations are the routes of conversations.
+type conversations struct {
+	*Server
+	store conversationStore
+}
+
 // maxBlockLimit is how many blocks a page has at most, and if nothing is said.
 const maxBlockLimit = 1000
 
@@ -20,7 +33,7 @@ type blockPage struct {
 	NextCursor string `json:"nextCursor,omitempty"`
 }
 
-func (s *Server) blocks(c echo.Context) error {
+func (s *conversations) blocks(c echo.Context) error {
 	id, err := sessionID(c)
 	if err != nil {
 		return err
@@ -29,7 +42,7 @@ func (s *Server) blocks(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	conv, next, err := s.cfg.Store.ConversationPage(c.Request().Context(), id, limit, cursor)
+	conv, next, err := s.store.ConversationPage(c.Request().Context(), id, limit, cursor)
 	if err != nil {
 		return err
 	}

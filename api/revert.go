@@ -14,7 +14,7 @@ import (
 const revertCapability = "revert"
 
 // revert reverts the agent to before a prompt.
-func (s *Server) revert(c echo.Context) error {
+func (s *commands) revert(c echo.Context) error {
 	id, err := sessionID(c)
 	if err != nil {
 		return err
@@ -33,11 +33,11 @@ func (s *Server) revert(c echo.Context) error {
 		return err
 	}
 	ctx := c.Request().Context()
-	sess, err := s.cfg.Store.SessionGet(ctx, id)
+	sess, err := s.store.SessionGet(ctx, id)
 	if err != nil {
 		return err
 	}
-	prompt, err := s.cfg.Store.PromptGet(ctx, id, promptID)
+	prompt, err := s.store.PromptGet(ctx, id, promptID)
 	if err != nil {
 		return err
 	}
@@ -48,7 +48,7 @@ func (s *Server) revert(c echo.Context) error {
 }
 
 // cannotRevert returns why the agent of a session cannot be reverted to before a prompt; nil if it can.
-func (s *Server) cannotRevert(sess session.Session, p session.Prompt) *failure.Error {
+func (s *commands) cannotRevert(sess session.Session, p session.Prompt) *failure.Error {
 	can := slices.ContainsFunc(s.cfg.Agents.Describe(), func(d agent.Description) bool {
 		return d.Name == sess.Agent && slices.Contains(d.Capabilities, revertCapability)
 	})

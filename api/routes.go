@@ -23,53 +23,59 @@ func (e withHead) GET(path string, handler echo.HandlerFunc) {
 	e.HEAD(path, handler)
 }
 
-func (s *Server) routes() {
+func (s *Server) routes(store Store) {
+	commands, prompts, questions := &commands{s, store}, &prompts{s, store}, &questions{s, store}
+	sessions := &sessions{commands, store}
+	files, profiles, secrets := &files{s, store}, &profiles{s, store}, &secrets{s, store}
+	conversations, transcripts, streams := &conversations{s, store}, &transcripts{s, store}, &streams{s, store}
+	readiness := &readinessCheck{s, store}
+
 	s.echo.Use(s.identify, s.secureHeaders, s.observe, s.recoverPanics, s.refuseForeignHosts, s.refuseForeignUsers, s.refuseForeignOrigins, s.authorize, s.strictQuery, s.bound)
 
 	e := withHead{s.echo}
 	e.GET("/healthz", s.health)
-	e.GET("/readyz", s.ready)
+	e.GET("/readyz", readiness.ready)
 	e.GET(metricsRoute, s.metrics.handler())
 	e.GET("/openapi.json", s.openapiJSON)
 	e.GET("/openapi.yaml", s.openapiYAML)
 
 	e.GET("/api/agents", s.agentList)
-	e.GET("/api/profiles", s.profileList)
-	e.POST("/api/profiles", s.profileCreate)
-	e.GET("/api/profiles/:profileId", s.profileGet)
-	e.PUT("/api/profiles/:profileId", s.profilePut)
-	e.DELETE("/api/profiles/:profileId", s.profileDelete)
-	e.GET("/api/secrets", s.secretList)
-	e.PUT("/api/secrets/:name", s.secretPut)
-	e.DELETE("/api/secrets/:name", s.secretDelete)
-	e.POST("/api/sessions", s.sessionCreate)
-	e.GET("/api/sessions", s.sessionList)
-	e.GET("/api/sessions/:id", s.sessionGet)
-	e.PATCH("/api/sessions/:id", s.sessionPatch)
-	e.DELETE("/api/sessions/:id", s.sessionDelete)
+	e.GET("/api/profiles", profiles.profileList)
+	e.POST("/api/profiles", profiles.profileCreate)
+	e.GET("/api/profiles/:profileId", profiles.profileGet)
+	e.PUT("/api/profiles/:profileId", profiles.profilePut)
+	e.DELETE("/api/profiles/:profileId", profiles.profileDelete)
+	e.GET("/api/secrets", secrets.secretList)
+	e.PUT("/api/secrets/:name", secrets.secretPut)
+	e.DELETE("/api/secrets/:name", secrets.secretDelete)
+	e.POST("/api/sessions", sessions.sessionCreate)
+	e.GET("/api/sessions", sessions.sessionList)
+	e.GET("/api/sessions/:id", sessions.sessionGet)
+	e.PATCH("/api/sessions/:id", sessions.sessionPatch)
+	e.DELETE("/api/sessions/:id", sessions.sessionDelete)
 	for _, kind := range session.CommandKinds {
-		handler := s.command(kind)
+		handler := commands.command(kind)
 		if kind == session.CommandRevert {
-			handler = s.revert
+			handler = commands.revert
 		}
 		e.POST("/api/sessions/:id/"+string(kind), handler)
 	}
 	for _, name := range []string{"prompts", "messages"} {
-		prompts := "/api/sessions/:id/" + name
-		e.POST(prompts, s.promptSubmit)
-		e.GET(prompts, s.promptList)
-		e.GET(prompts+"/:promptId", s.promptGet)
-		e.DELETE(prompts+"/:promptId", s.promptWithdraw)
+		route := "/api/sessions/:id/" + name
+		e.POST(route, prompts.promptSubmit)
+		e.GET(route, prompts.promptList)
+		e.GET(route+"/:promptId", prompts.promptGet)
+		e.DELETE(route+"/:promptId", prompts.promptWithdraw)
 	}
-	e.GET("/api/sessions/:id/questions", s.questionList)
-	e.GET("/api/sessions/:id/questions/:questionId", s.questionGet)
-	e.POST("/api/sessions/:id/questions/:questionId/answer", s.questionAnswer)
-	e.GET("/api/sessions/:id/files", s.fileList)
-	e.GET("/api/sessions/:id/files/*", s.fileGet)
-	e.GET("/api/sessions/:id/diff", s.diff)
-	e.GET("/api/sessions/:id/blocks", s.blocks)
-	e.GET(transcriptRoute, s.transcript)
-	e.GET(eventsRoute, s.events)
+	e.GET("/api/sessions/:id/questions", questions.questionList)
+	e.GET("/api/sessions/:id/questions/:questionId", questions.questionGet)
+	e.POST("/api/sessions/:id/questions/:questionId/answer", questions.questionAnswer)
+	e.GET("/api/sessions/:id/files", files.fileList)
+	e.GET("/api/sessions/:id/files/*", files.fileGet)
+	e.GET("/api/sessions/:id/diff", files.diff)
+	e.GET("/api/sessions/:id/blocks", conversations.blocks)
+	e.GET(transcriptRoute, transcripts.transcript)
+	e.GET(eventsRoute, streams.events)
 	e.GET("/api/sessions/:id/state", s.state)
 
 	s.known = map[string]bool{}

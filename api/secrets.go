@@ -1,6 +1,7 @@
 package api
 
 import (
+	"context"
 	"encoding/json"
 	"net/http"
 	"slices"
@@ -14,6 +15,22 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
+// secretStore keeps secrets.
+type secretStore interface {
+	// SecretPut stores the sealed value of a secret, and the hosts that it is bound to, in place of an older one.
+	SecretPut(ctx context.Context, name string, sealed []byte, hosts ...string) (info session.SecretInfo, created bool, err error)
+	// SecretsList is by name.
+	SecretsList(ctx context.Context) ([]session.SecretInfo, error)
+	// SecretDelete deletes a secret; secret_not_found when there is none.
+	SecretDelete(ctx context.Context, name string) error
+}
+
+// secrets are the routes of secrets.
+type secrets struct {
+	*Server
+	store secretStore
+}
+
 // secretJSON is what is shown of a secret: never its value.
 type secretJSON struct {
 	Name      string        `json:"name"`
@@ -26,8 +43,8 @@ func secretOf(s session.SecretInfo) secretJSON {
 	return secretJSON{Name: s.Name, Hosts: s.Hosts, CreatedAt: resource.Time(s.CreatedAt), UpdatedAt: resource.Time(s.UpdatedAt)}
 }
 
-func (s *Server) secretList(c echo.Context) error {
-	infos, err := s.cfg.Store.SecretsList(c.Request().Context())
+func (s *secrets) secretList(c echo.Context) error {
+	infos, err := s.store.SecretsList(c.Request().Context())
 	if err != nil {
 		return err
 	}
@@ -39,7 +56,7 @@ func (s *Server) secretList(c echo.Context) error {
 }
 
 // secretPut stores a value that no call returns again.
-func (s *Server) secretPut(c echo.Context) error {
+func (s *secrets) secretPut(c echo.Context) error {
 	name, err := secretName(c)
 	if err != nil {
 		return err
@@ -68,7 +85,7 @@ func (s *Server) secretPut(c echo.Context) error {
 		return failure.Errorf(failure.Unavailable, "this api has no OVERWINTER_SECRET_KEY, so it cannot seal secrets")
 	}
 	sealed := s.cfg.Secrets.Seal(name, secret.NewValue(value))
-	info, created, err := s.cfg.Store.SecretPut(c.Request().Context(), name, sealed, hosts...)
+	info, created, err := s.store.SecretPut(c.Request().Context(), name, sealed, hosts...)
 	if err != nil {
 		return err
 	}
@@ -79,12 +96,12 @@ func (s *Server) secretPut(c echo.Context) error {
 	return c.JSON(status, secretOf(info))
 }
 
-func (s *Server) secretDelete(c echo.Context) error {
+func (s *secrets) secretDelete(c echo.Context) error {
 	name, err := secretName(c)
 	if err != nil {
 		return err
 	}
-	if err := s.cfg.Store.SecretDelete(c.Request().Context(), name); err != nil {
+	if err := s.store.SecretDelete(c.Request().Context(), name); err != nil {
 		return err
 	}
 	return c.NoContent(http.StatusNoContent)

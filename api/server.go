@@ -195,6 +195,8 @@ func New(cfg Config) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
+	store := cfg.Store
+	cfg.Store = nil // each group of routes has its part
 	spec, err := loadSpecification()
 	if err != nil {
 		return nil, err
@@ -209,7 +211,7 @@ func New(cfg Config) (*Server, error) {
 	s.streams, s.endStreams = context.WithCancelCause(context.Background())
 	s.echo.HTTPErrorHandler = s.writeError
 	s.echo.IPExtractor = echo.ExtractIPDirect()
-	s.routes()
+	s.routes(store)
 	return s, nil
 }
 

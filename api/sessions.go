@@ -22,6 +22,27 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
+// sessionStore keeps sessions.
+type sessionStore interface {
+	// SessionCreate stores a session and its first prompt, if there is one. With
+	// a key that was used within 24 hours it returns the session made then, with
+	// created false, or idempotency_conflict when the digest is another.
+	SessionCreate(ctx context.Context, s session.Session, first *session.Prompt, idem Idempotency) (stored session.Session, created bool, err error)
+	SessionGet(ctx context.Context, sessionID string) (session.Session, error)
+	SessionList(ctx context.Context, f session.ListFilter) (items []session.Session, nextCursor string, err error)
+	// SessionPatch changes what is given, and appends a title event for a new title.
+	SessionPatch(ctx context.Context, sessionID string, p session.Patch) (session.Session, error)
+	// PurgeRequest records that everything of a session is to be erased, and returns the session.
+	PurgeRequest(ctx context.Context, sessionID string) (session.Session, error)
+	ProfileGet(ctx context.Context, idOrName string, version int64) (session.Profile, error)
+}
+
+// sessions are the routes of sessions.
+type sessions struct {
+	*commands
+	store sessionStore
+}
+
 // Bounds of what a query string may say.
 const (
 	defaultLimit   = 50
@@ -133,7 +154,7 @@ func textsOf[T ~string](values []T) []string {
 	return texts
 }
 
-func (s *Server) sessionCreate(c echo.Context) error {
+func (s *sessions) sessionCreate(c echo.Context) error {
 	key := c.Request().Header.Get(idempotencyHeader)
 	if _, given := c.Request().Header[idempotencyHeader]; given && !idempotencyKey.MatchString(key) {
 		return invalid(idempotencyHeader, "must be 1 to 255 visible ASCII characters")
@@ -195,7 +216,7 @@ func (s *Server) sessionCreate(c echo.Context) error {
 			return err
 		}
 	}
-	stored, created, err := s.cfg.Store.SessionCreate(ctx, sess, first, idem)
+	stored, created, err := s.store.SessionCreate(ctx, sess, first, idem)
 	if err != nil {
 		return err
 	}
@@ -219,12 +240,12 @@ func (s *Server) sessionCreate(c echo.Context) error {
 
 // pinProfile finds the profile that a request names and pins its version: what the session keeps
 // does not change when the profile does.
-func (s *Server) pinProfile(ctx context.Context, ref string) (string, error) {
+func (s *sessions) pinProfile(ctx context.Context, ref string) (string, error) {
 	name, version, err := session.ParseProfileRef(ref)
 	if err != nil {
 		return "", invalid("profile", "%s", err)
 	}
-	p, err := s.cfg.Store.ProfileGet(ctx, name, version)
+	p, err := s.store.ProfileGet(ctx, name, version)
 	if failure.CodeOf(err) == failure.NoProfile {
 		return "", invalid("profile", "must be the id or the name of a profile: there is no %s", ref)
 	}
@@ -253,7 +274,7 @@ func (s *Server) ring(ctx context.Context, sessionID, promptID string, ordinal i
 	})
 }
 
-func (s *Server) sessionList(c echo.Context) error {
+func (s *sessions) sessionList(c echo.Context) error {
 	limit, cursor, err := listQuery(c)
 	if err != nil {
 		return err
@@ -288,26 +309,26 @@ func (s *Server) sessionList(c echo.Context) error {
 		}
 		f.Sort = sort
 	}
-	items, next, err := s.cfg.Store.SessionList(c.Request().Context(), f)
+	items, next, err := s.store.SessionList(c.Request().Context(), f)
 	if err != nil {
 		return err
 	}
 	return c.JSON(http.StatusOK, newPage(resource.Sessions(items), next))
 }
 
-func (s *Server) sessionGet(c echo.Context) error {
+func (s *sessions) sessionGet(c echo.Context) error {
 	id, err := sessionID(c)
 	if err != nil {
 		return err
 	}
-	sess, err := s.cfg.Store.SessionGet(c.Request().Context(), id)
+	sess, err := s.store.SessionGet(c.Request().Context(), id)
 	if err != nil {
 		return err
 	}
 	return c.JSON(http.StatusOK, resource.Session(sess))
 }
 
-func (s *Server) sessionPatch(c echo.Context) error {
+func (s *sessions) sessionPatch(c echo.Context) error {
 	id, err := sessionID(c)
 	if err != nil {
 		return err
@@ -341,7 +362,7 @@ func (s *Server) sessionPatch(c echo.Context) error {
 		}
 		patch.Profile = &ref
 	}
-	sess, err := s.cfg.Store.SessionPatch(ctx, id, patch)
+	sess, err := s.store.SessionPatch(ctx, id, patch)
 	if err != nil {
 		return err
 	}
@@ -352,7 +373,7 @@ func (s *Server) sessionPatch(c echo.Context) error {
 }
 
 // sessionDelete stops a session; with purge=true everything of it is erased after that.
-func (s *Server) sessionDelete(c echo.Context) error {
+func (s *sessions) sessionDelete(c echo.Context) error {
 	purge := false
 	for name, values := range c.QueryParams() {
 		if name != "purge" || len(values) != 1 || values[0] != "true" && values[0] != "false" {
@@ -376,11 +397,11 @@ func (s *Server) sessionDelete(c echo.Context) error {
 	}
 	ctx := c.Request().Context()
 	// The row is the promise: from here on the purge is carried out, and its worker stops the session if this request does not.
-	requested, err := s.cfg.Store.PurgeRequest(ctx, id)
+	requested, err := s.store.PurgeRequest(ctx, id)
 	if err != nil {
 		return err
 	}
-	stopped, err := s.cfg.Store.CommandSubmit(ctx, session.Command{SessionID: id, Kind: session.CommandStop})
+	stopped, err := s.commands.store.CommandSubmit(ctx, session.Command{SessionID: id, Kind: session.CommandStop})
 	if err == nil {
 		stopped.Session.Purge = requested.Purge
 		requested = stopped.Session

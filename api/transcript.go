@@ -22,6 +22,20 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
+// transcriptStore has the native transcripts of agents.
+type transcriptStore interface {
+	// TranscriptPositions lists the native transcripts by path; session_not_found.
+	TranscriptPositions(ctx context.Context, sessionID string) ([]session.TranscriptPosition, error)
+	// TranscriptContent reads what a position describes in pieces of at most 1 MiB, each valid until the next.
+	TranscriptContent(ctx context.Context, sessionID string, p session.TranscriptPosition) iter.Seq2[[]byte, error]
+}
+
+// transcripts are the routes of transcripts.
+type transcripts struct {
+	*Server
+	store transcriptStore
+}
+
 // transcriptRoute streams, as the events do.
 const transcriptRoute = "/api/sessions/:id/transcript"
 
@@ -31,7 +45,7 @@ const maxMaskHeld = 1 << 20
 
 // transcript sends the agent's own files, of which it holds one piece in memory. Each write has its own deadline, so
 // a large transcript takes as long as its reader needs, if that one reads at all.
-func (s *Server) transcript(c echo.Context) error {
+func (s *transcripts) transcript(c echo.Context) error {
 	id, err := sessionID(c)
 	if err != nil {
 		return err
@@ -39,7 +53,7 @@ func (s *Server) transcript(c echo.Context) error {
 	ctx := c.Request().Context()
 	bounded, cancel := context.WithTimeout(ctx, s.cfg.RequestTimeout)
 	defer cancel()
-	positions, err := s.cfg.Store.TranscriptPositions(bounded, id)
+	positions, err := s.store.TranscriptPositions(bounded, id)
 	if err != nil {
 		return err
 	}
@@ -48,9 +62,9 @@ func (s *Server) transcript(c echo.Context) error {
 		return err
 	}
 	content := func(p session.TranscriptPosition) iter.Seq2[[]byte, error] {
-		return masked(masker, s.cfg.Store.TranscriptContent(ctx, id, p))
+		return masked(masker, s.store.TranscriptContent(ctx, id, p))
 	}
-	out := &transcriptWriter{server: s, response: c.Response(), control: http.NewResponseController(c.Response())}
+	out := &transcriptWriter{server: s.Server, response: c.Response(), control: http.NewResponseController(c.Response())}
 	out.buffer = bufio.NewWriterSize(out, 64<<10)
 	if err := out.control.SetReadDeadline(time.Time{}); err != nil && !errors.Is(err, http.ErrNotSupported) {
 		return fmt.Errorf("lift read deadline: %w", err)
@@ -79,7 +93,7 @@ func (s *Server) transcript(c echo.Context) error {
 }
 
 // interrupted ends a response that has begun so that it does not look whole.
-func (s *Server) interrupted(ctx context.Context, out *transcriptWriter, err error) error {
+func (s *transcripts) interrupted(ctx context.Context, out *transcriptWriter, err error) error {
 	if err == nil || !out.response.Committed {
 		return err
 	}

@@ -35,8 +35,8 @@ func turnOptionsAt(ctx workflow.Context) workflow.ActivityOptions {
 
 // control and turns name the activities; they are never called here.
 var (
-	control *activities.Control
-	turns   *activities.Turns
+	control = new(activities.Control)
+	turns   = new(activities.Turns)
 )
 
 // The classes of activity. All but turns run on the queue of their workflow. Records are retried

@@ -1,0 +1,50 @@
+package activities_test
+
+import (
+	"reflect"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/overwinter-dev/overwinter/activities"
+)
+
+// TestControlHasTheActivitiesOfItsGroups: an activity that two groups had at the same depth would be missing. Workflows that are
+// open, and recorded histories, call activities by these names.
+func TestControlHasTheActivitiesOfItsGroups(t *testing.T) {
+	t.Parallel()
+	require.Equal(t, []string{
+		"AbortRun",
+		"BeginRun",
+		"CancelPrompts",
+		"CloseSession",
+		"CreateSandbox",
+		"DropSandbox",
+		"EndCommand",
+		"FlushSandbox",
+		"OpenSession",
+		"ReadWaiting",
+		"Reconcile",
+		"RecordStop",
+		"RecordTransition",
+		"RequeuePrompt",
+		"RescueBundle",
+		"RestoreSandbox",
+		"ReturnRun",
+		"RevertSession",
+		"SaveBundle",
+		"SettleRun",
+		"TakeBack",
+		"TellProblem",
+		"TerminateSandbox",
+	}, methodsOf(new(activities.Control)))
+	require.Equal(t, []string{"RunTurn"}, methodsOf(new(activities.Turns)))
+}
+
+func methodsOf(activities any) []string {
+	var names []string
+	for method := range reflect.TypeOf(activities).Methods() {
+		names = append(names, method.Name)
+	}
+	return names
+}
