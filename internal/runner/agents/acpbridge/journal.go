@@ -1,27 +1,22 @@
 package acpbridge
 
 import (
-	"bytes"
-	"errors"
 	"fmt"
-	"os"
 	"slices"
 	"strings"
 
 	"github.com/overwinter-dev/overwinter/internal/agent/acp/acpformat"
 	"github.com/overwinter-dev/overwinter/internal/agent/stdio"
 	"github.com/overwinter-dev/overwinter/internal/conversation"
-	"github.com/overwinter-dev/overwinter/internal/runner/bridge"
+	"github.com/overwinter-dev/overwinter/internal/runner/agents/acpclient"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
-// journal is the transcript of a session: the notes of its bridges, one a line. It only grows.
+// journal is the transcript of a session, with what earlier bridges have recorded.
 type journal struct {
-	file    *os.File
-	out     *bridge.Output
-	session string // the agent's own id of it
-	runs    map[string]*pastRun
-	said    []conversation.Block
+	*acpclient.Journal
+	runs map[string]*pastRun
+	said []conversation.Block
 }
 
 // pastRun is a run that the journal has.
@@ -33,29 +28,23 @@ type pastRun struct {
 
 // openJournal opens the journal at name, or makes it.
 func openJournal(name string) (*journal, error) {
-	file, past, err := bridge.OpenJournal(name)
+	open, past, err := acpclient.OpenJournal(name)
 	if err != nil {
 		return nil, err
 	}
-	j := &journal{file: file, out: bridge.NewOutput(file), runs: map[string]*pastRun{}}
+	j := &journal{Journal: open, runs: map[string]*pastRun{}}
 	j.read(past)
 	j.said = acpformat.Recorded([]session.TranscriptFile{{Path: name, Data: past}}).Threads[0].Blocks
 	return j, nil
 }
 
-func (j *journal) close() error { return errors.Join(j.out.Err(), j.file.Close()) }
-
 // read takes up what earlier bridges have noted.
 func (j *journal) read(past []byte) {
 	var run *pastRun
-	for line := range bytes.Lines(past) {
-		n, ok := stdio.ParseNote(line)
-		if !ok {
-			continue
-		}
+	for n := range acpclient.Notes(past) {
 		switch n.Type {
-		case noteSession:
-			j.session = n.ID
+		case acpclient.NoteSession:
+			j.Session = n.ID
 		case stdio.NoteRun:
 			run = &pastRun{}
 			j.runs[n.RunID] = run

@@ -12,6 +12,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/agent/gemini/geminiformat"
 	"github.com/overwinter-dev/overwinter/internal/agent/stdio"
 	"github.com/overwinter-dev/overwinter/internal/lazyregexp"
+	"github.com/overwinter-dev/overwinter/internal/runner/agents/acpclient"
 )
 
 // tail reads the lines that a file gains.
@@ -184,7 +185,7 @@ func (s *news) replaced(conv string, messages []json.RawMessage) []item {
 		return nil
 	}
 	s.kept = ids
-	return []item{{note: stdio.Note{Type: geminiformat.NoteHistory, Data: geminiformat.Data(geminiformat.HistoryNote{At: now(), IDs: ids, Added: added})}}}
+	return []item{{note: stdio.Note{Type: geminiformat.NoteHistory, Data: geminiformat.Data(geminiformat.HistoryNote{At: acpclient.Now(), IDs: ids, Added: added})}}}
 }
 
 // remembers says what the program knows already.

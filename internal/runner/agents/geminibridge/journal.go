@@ -1,24 +1,17 @@
 package geminibridge
 
 import (
-	"bytes"
-	"errors"
-	"os"
-
 	"github.com/overwinter-dev/overwinter/internal/agent/gemini/geminiformat"
 	"github.com/overwinter-dev/overwinter/internal/agent/stdio"
-	"github.com/overwinter-dev/overwinter/internal/runner/bridge"
+	"github.com/overwinter-dev/overwinter/internal/runner/agents/acpclient"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
-// journal is the transcript of a session: the notes of its bridges, one a line. It only grows.
+// journal is the transcript of a session, with what earlier bridges have recorded.
 type journal struct {
-	file *os.File
-	out  *bridge.Output
-	// session is the agent's session that is resumed, and memory its earlier conversation.
-	session string
-	memory  memory
-	runs    map[string]*pastRun
+	*acpclient.Journal
+	memory memory // the earlier conversation of the agent's session
+	runs   map[string]*pastRun
 }
 
 // pastRun is a run that the journal has.
@@ -31,29 +24,23 @@ type pastRun struct {
 
 // openJournal opens the journal at name, or makes it.
 func openJournal(name string) (*journal, error) {
-	file, past, err := bridge.OpenJournal(name)
+	open, past, err := acpclient.OpenJournal(name)
 	if err != nil {
 		return nil, err
 	}
-	j := &journal{file: file, out: bridge.NewOutput(file), runs: map[string]*pastRun{}}
+	j := &journal{Journal: open, runs: map[string]*pastRun{}}
 	j.read(past)
 	return j, nil
 }
 
-func (j *journal) close() error { return errors.Join(j.out.Err(), j.file.Close()) }
-
 // read takes up what earlier bridges have noted.
 func (j *journal) read(past []byte) {
 	var run *pastRun
-	for line := range bytes.Lines(past) {
-		n, ok := stdio.ParseNote(line)
-		if !ok {
-			continue
-		}
+	for n := range acpclient.Notes(past) {
 		switch n.Type {
-		case noteSession:
-			if n.ID != j.session {
-				j.session, j.memory = n.ID, memory{}
+		case acpclient.NoteSession:
+			if n.ID != j.Session {
+				j.Session, j.memory = n.ID, memory{}
 			}
 		case geminiformat.NotePrompt:
 			run = &pastRun{}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/overwinter-dev/overwinter/internal/agent/gemini/geminiformat"
 	"github.com/overwinter-dev/overwinter/internal/agent/stdio"
+	"github.com/overwinter-dev/overwinter/internal/runner/agents/acpclient"
 )
 
 // order merges what the program streams and what it stores into one order. It stores an answer when
@@ -52,7 +53,7 @@ func (o *order) gained(subagents string) (notes []stdio.Note, heard bool) {
 		id := strings.TrimSuffix(filepath.Base(a.name), ".jsonl")
 		if !a.told {
 			a.told = true
-			notes = append(notes, stdio.Note{Type: geminiformat.NoteSubagent, ID: id, Data: geminiformat.Data(geminiformat.SubagentNote{At: now(), ToolUseID: o.delegate})})
+			notes = append(notes, stdio.Note{Type: geminiformat.NoteSubagent, ID: id, Data: geminiformat.Data(geminiformat.SubagentNote{At: acpclient.Now(), ToolUseID: o.delegate})})
 		}
 		for _, line := range a.lines() {
 			heard = true
@@ -116,7 +117,7 @@ func (o *order) next() []stdio.Note {
 		// The answer that was under way has been given up for this.
 		o.text.Reset()
 		o.thoughts = nil
-		return []stdio.Note{{Type: geminiformat.NotePartial, Data: geminiformat.Data(geminiformat.PartialNote{At: now(), Text: text, Thoughts: thoughts})}, head.note}
+		return []stdio.Note{{Type: geminiformat.NotePartial, Data: geminiformat.Data(geminiformat.PartialNote{At: acpclient.Now(), Text: text, Thoughts: thoughts})}, head.note}
 	}
 	if head.says == nil {
 		return []stdio.Note{head.note}

@@ -1,4 +1,4 @@
-package acpbridge
+package acpclient
 
 import (
 	"encoding/json"

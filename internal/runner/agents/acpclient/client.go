@@ -1,0 +1,182 @@
+package acpclient
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"sync"
+	"time"
+
+	"github.com/overwinter-dev/overwinter/internal/agent/acp/acpformat"
+	"github.com/overwinter-dev/overwinter/internal/agent/stdio"
+	"github.com/overwinter-dev/overwinter/internal/runner/bridge"
+)
+
+const (
+	startTimeout   = 2 * time.Minute
+	stopGrace      = 2 * time.Second        // to end gracefully
+	cancelInterval = 500 * time.Millisecond // between two cancels
+	giveUpGrace    = 10 * time.Second       // to act on a cancel
+)
+
+// Bridge is a bridge to an agent of the protocol: the agent's process, the session, and the turn in
+// progress.
+type Bridge struct {
+	// Name is the name of the bridge's command, for messages on Stderr. Noun is what messages call the
+	// agent, such as "agent".
+	Name, Noun string
+	Stderr     io.Writer
+	Out        *bridge.Output
+	// Allow grants every permission that the agent requests.
+	Allow bool
+	// Silent is the reason for which a silent agent's turn fails, such as "the agent says nothing".
+	Silent string
+	// Interval is the time between two checks of the deadlines.
+	Interval time.Duration
+	// Journal is set by Run.
+	Journal *Journal
+	// Session is the agent's own ID of the session; empty until the agent is ready.
+	Session string
+	// Turn is the turn in progress, or nil.
+	Turn *Turn
+
+	agent   Agent
+	child   *bridge.Child
+	peer    *bridge.Peer
+	lines   chan Said      // from the reader of stdout, one by one, so that what is printed is in order
+	started chan Started   // receives, once, the outcome of the start
+	queued  *stdio.Command // a prompt that waits until the agent is ready
+	tasks   sync.WaitGroup
+	done    chan struct{} // closed when nothing receives from lines and started any more
+}
+
+// Said is a line of the agent.
+type Said struct {
+	Line []byte
+	bridge.Message
+}
+
+// Started is the outcome of an agent's start.
+type Started struct {
+	Session string
+	Version string // of the agent, where it says so
+	Loaded  bool   // it has loaded the earlier conversation
+	Lost    error  // why it could not
+	Err     error
+}
+
+// Start starts the agent. handshake calls the agent while its lines are read.
+func (b *Bridge) Start(spec bridge.Spec, handshake func(context.Context, *bridge.Peer) Started) error {
+	var err error
+	if b.child, err = bridge.Start(spec); err != nil {
+		return err
+	}
+	b.peer = bridge.NewPeer(b.child.Stdin)
+	b.done, b.lines, b.started = make(chan struct{}), make(chan Said), make(chan Started)
+	b.tasks.Go(func() {
+		err := b.peer.Read(b.child.Stdout, func(line []byte, m bridge.Message) {
+			select {
+			case b.lines <- Said{line, m}:
+			case <-b.done:
+			}
+		})
+		if err != nil {
+			b.log(fmt.Errorf("read from the agent: %w", err))
+		}
+	})
+	b.tasks.Go(func() {
+		ctx, cancel := context.WithTimeoutCause(context.Background(), startTimeout, errors.New("the agent takes too long to start"))
+		defer cancel()
+		s := handshake(ctx, b.peer)
+		select {
+		case b.started <- s:
+		case <-b.done:
+		}
+	})
+	return nil
+}
+
+// stop ends the agent gracefully and waits for all goroutines.
+func (b *Bridge) stop() {
+	go func() { // its last lines are not used
+		for {
+			select {
+			case <-b.lines:
+			case <-b.done:
+				return
+			}
+		}
+	}()
+	b.child.Stop(stopGrace)
+	close(b.done)
+	b.tasks.Wait()
+}
+
+func (b *Bridge) log(err error) { fmt.Fprintf(b.Stderr, "%s: %v\n", b.Name, err) }
+
+// check logs that a line could not be written: the agent is about to be found dead.
+func (b *Bridge) check(err error) {
+	if err != nil {
+		b.log(err)
+	}
+}
+
+// textPart is a part of a prompt.
+type textPart struct {
+	Type string `json:"type"`
+	Text string `json:"text"`
+}
+
+// send gives the agent the texts of a prompt. Its response is one of its lines: see isEnd.
+func (b *Bridge) send(texts []string) {
+	parts := make([]textPart, len(texts))
+	for i, s := range texts {
+		parts[i] = textPart{"text", s}
+	}
+	params := map[string]any{"sessionId": b.Session, "prompt": parts}
+	b.tasks.Go(func() {
+		_, _ = b.peer.Call(context.Background(), acpformat.MethodPrompt, params) // read where all lines are
+	})
+}
+
+// isEnd reports whether a line is the response to a prompt.
+func (s Said) isEnd() bool {
+	const start = `"` + acpformat.MethodPrompt + "#"
+	return s.IsResponse() && len(s.ID) > len(start) && string(s.ID[:len(start)]) == start
+}
+
+// cancel asks the agent to abort the turn, and withdraws its questions. A cancel that arrives before
+// the agent has accepted the prompt may be lost, so it is repeated until the turn ends.
+func (b *Bridge) cancel() {
+	for call := range b.Turn.Asked {
+		b.reply(call, "", Withdrawn)
+	}
+	b.Turn.cancelled = time.Now()
+	b.check(b.peer.Notify(acpformat.MethodCancel, map[string]string{"sessionId": b.Session}))
+}
+
+// reply answers a request for permission; without an option it withdraws the question.
+func (b *Bridge) reply(call, option string, d Decision) {
+	b.Turn.Heard = time.Now()
+	b.agent.Answered(call, d)
+	id := b.Turn.Asked[call]
+	delete(b.Turn.Asked, call)
+	b.check(b.peer.Reply(id, outcome(option)))
+}
+
+// Refuse answers a request that the client does not serve; other lines need no answer.
+func (b *Bridge) Refuse(m bridge.Message) {
+	if m.IsRequest() {
+		b.check(b.peer.Refuse(m.ID, bridge.CodeMethodNotFound, "there is no method "+m.Method))
+	}
+}
+
+// permit grants a request for permission without asking, by the option that lets the call run once.
+func (b *Bridge) permit(id, options json.RawMessage) {
+	b.check(b.peer.Reply(id, outcome(allow(options))))
+}
+
+// withdraw answers a request for permission that no person can be asked about.
+func (b *Bridge) withdraw(id json.RawMessage) { b.check(b.peer.Reply(id, outcome(""))) }

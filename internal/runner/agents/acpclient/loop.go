@@ -1,0 +1,241 @@
+package acpclient
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/overwinter-dev/overwinter/internal/agent/acp/acpformat"
+	"github.com/overwinter-dev/overwinter/internal/agent/stdio"
+	"github.com/overwinter-dev/overwinter/internal/runner/bridge"
+	"github.com/overwinter-dev/overwinter/internal/session"
+)
+
+// Now is the present time as journals record it.
+func Now() time.Time { return time.Now().UTC().Truncate(time.Millisecond) }
+
+// Run starts the agent with start, which calls [Bridge.Start], and serves the prompts of stdin until
+// stdin ends or the agent does. It returns the exit code, and closes the journal.
+func (b *Bridge) Run(a Agent, journal *Journal, start func() error, stdin io.Reader) (int, error) {
+	b.agent, b.Journal = a, journal
+	code, err := bridge.ExitFailed, start()
+	if err == nil {
+		b.Out.Note(stdio.Note{Type: NoteSession, ID: journal.Session})
+		code = b.listen(bridge.Commands(b.done, stdin, b.Stderr))
+		b.stop()
+	}
+	return code, errors.Join(err, b.Out.Err(), journal.Close())
+}
+
+// listen serves the runner until stdin ends or the agent does.
+func (b *Bridge) listen(commands <-chan stdio.Command) int {
+	ticker := time.NewTicker(b.Interval)
+	defer ticker.Stop()
+	for {
+		select {
+		case c, ok := <-commands:
+			if !ok {
+				return bridge.ExitDone
+			}
+			b.command(c)
+		case s := <-b.lines:
+			b.line(s)
+		case s := <-b.started:
+			if !b.ready(s) {
+				return bridge.ExitFailed
+			}
+		case <-ticker.C:
+			if !b.tick() {
+				return bridge.ExitFailed
+			}
+		case <-b.child.Done():
+			b.Out.Note(stdio.Note{Type: stdio.NoteDied, Message: fmt.Sprintf("the %s has ended: %s", b.Noun, b.child.Ended())})
+			return bridge.ExitDied
+		}
+		if b.Out.Err() != nil {
+			return bridge.ExitFailed
+		}
+	}
+}
+
+// ready acts on the outcome of the start; false means that it failed.
+func (b *Bridge) ready(s Started) bool {
+	if s.Err != nil {
+		why := fmt.Sprintf("the %s does not start: %v", b.Noun, s.Err)
+		if b.queued != nil {
+			b.begin(*b.queued)
+			b.agent.Failed(why)
+		} else {
+			b.log(errors.New(why))
+		}
+		return false
+	}
+	b.Session = s.Session
+	b.agent.Ready(s)
+	b.deliver()
+	return true
+}
+
+// command executes a command of the runner.
+func (b *Bridge) command(c stdio.Command) {
+	switch c.Type {
+	case stdio.Prompt:
+		if b.Turn != nil || b.queued != nil {
+			b.log(fmt.Errorf("the prompt of run %s comes while another is at work", c.RunID))
+			return
+		}
+		b.queued = &c
+		b.deliver()
+	case stdio.Interrupt:
+		b.interrupt(c.RunID)
+	case stdio.Answer:
+		b.answer(c)
+	default:
+		fmt.Fprintf(b.Stderr, "%s: no such command: %s\n", b.Name, c.Type)
+	}
+}
+
+// deliver gives the agent the prompt that waits, once the agent is ready for it.
+func (b *Bridge) deliver() {
+	if b.queued == nil || b.Session == "" || b.agent.Repeating() {
+		return
+	}
+	c := *b.queued
+	if b.known(c.RunID) {
+		b.queued = nil
+		return
+	}
+	b.begin(c)
+	b.send(b.agent.Texts(c.Content))
+}
+
+// known reports whether the journal knows the run, and if so reports its end again: a run executes once.
+func (b *Bridge) known(run string) bool {
+	end, ok := b.agent.Known(run)
+	if ok {
+		b.Out.Note(stdio.Note{Type: stdio.NoteKnown, RunID: run, Data: end})
+	}
+	return ok
+}
+
+// begin begins the turn of a prompt.
+func (b *Bridge) begin(c stdio.Command) {
+	b.queued = nil
+	b.Turn = &Turn{Run: c.RunID, Heard: time.Now(), Asked: map[string]json.RawMessage{}}
+	if c.At.IsZero() {
+		c.At = Now()
+	}
+	b.agent.Begun(c)
+}
+
+// Note writes a line into the journal, and only then prints it.
+func (b *Bridge) Note(n stdio.Note) {
+	b.Journal.Note(n)
+	b.Out.Note(n)
+}
+
+// End ends the turn with a note. It is the last line of a turn: the journal is complete before it is
+// printed.
+func (b *Bridge) End(data json.RawMessage) {
+	b.Note(stdio.Note{Type: acpformat.NoteEnd, RunID: b.Turn.Run, Data: data})
+	b.Turn = nil
+}
+
+// interrupt aborts the turn of a run. One that the agent has not had ends at once.
+func (b *Bridge) interrupt(run string) {
+	switch {
+	case b.queued != nil && b.queued.RunID == run:
+		if b.known(run) {
+			b.queued = nil
+			return
+		}
+		b.begin(*b.queued)
+		b.agent.Interrupted()
+		b.agent.Ended(session.OutcomeCancelled, session.ReasonAborted)
+	case b.Turn != nil && b.Turn.Run == run && !b.Turn.Interrupted:
+		b.Turn.Interrupted = true
+		b.agent.Interrupted()
+		b.cancel()
+	}
+}
+
+// answer answers a question of the agent. An answer to a question that is no longer pending is
+// dropped.
+func (b *Bridge) answer(c stdio.Command) {
+	var d acpformat.AnswerData
+	if b.Turn == nil || b.Turn.Asked[c.ID] == nil || !acpformat.Decode(c.Data, &d) {
+		return
+	}
+	decision := Rejected
+	if d.Allowed {
+		decision = Allowed
+	}
+	b.reply(c.ID, d.Option, decision)
+}
+
+// line reads and prints a line of the agent.
+func (b *Bridge) line(s Said) {
+	if b.Turn == nil || b.Session == "" {
+		b.Out.Raw(s.Line)
+		b.agent.Repeated(s)
+		b.Refuse(s.Message)
+		b.deliver()
+		return
+	}
+	b.Turn.Heard = time.Now()
+	b.agent.Poll()
+	switch {
+	case s.Method == acpformat.MethodUpdate:
+		b.agent.Updated(s)
+	case s.Method == acpformat.MethodPermission && s.IsRequest():
+		b.permission(s)
+	case s.isEnd():
+		b.Out.Raw(s.Line)
+		b.agent.Finished(s.Message)
+	default:
+		b.Out.Raw(s.Line)
+		b.Refuse(s.Message)
+	}
+}
+
+// permission passes a question on, unless everything is allowed.
+func (b *Bridge) permission(s Said) {
+	call, options := b.agent.Asked(s.Params)
+	switch {
+	case b.Allow:
+		b.permit(s.ID, options)
+	case call == "": // so that no person can be asked about it
+		b.withdraw(s.ID)
+	default:
+		b.Turn.Asked[call] = s.ID
+		b.Out.Raw(s.Line)
+	}
+}
+
+// tick checks the deadlines. False means that the agent has not acted in time on the cancel of its
+// turn.
+func (b *Bridge) tick() bool {
+	b.deliver()
+	if b.Turn == nil || b.Session == "" {
+		return true
+	}
+	b.agent.Poll()
+	again, over := b.Turn.look()
+	switch {
+	case over:
+		b.agent.Finished(bridge.Message{})
+		return false
+	case again:
+		b.cancel()
+	case b.Turn.GaveUp != nil || b.Turn.Interrupted || len(b.Turn.Asked) > 0:
+	default:
+		if limit := b.agent.MaxSilence(); limit > 0 && time.Since(b.Turn.Heard) > limit {
+			b.Turn.GaveUp, b.Turn.giveUpBy = fmt.Errorf("%s within %s", b.Silent, limit), time.Now().Add(giveUpGrace)
+			b.agent.GivenUp()
+			b.cancel()
+		}
+	}
+	return true
+}
