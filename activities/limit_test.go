@@ -16,6 +16,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/localmodal/localmodaltest"
 	"github.com/overwinter-dev/overwinter/internal/sandbox"
 	"github.com/overwinter-dev/overwinter/internal/sandbox/modalsandbox"
+	"github.com/overwinter-dev/overwinter/internal/secret"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
@@ -26,7 +27,7 @@ func setupLimited(t *testing.T, limits box.Limits) (*bundle, string) {
 	require.NoError(t, os.Chmod(filepath.Dir(dir), 0o711)) //nolint:gosec // init of a sandbox passes it
 	t.Cleanup(func() { require.NoError(t, localmodaltest.Unlock(dir)) })
 	server := localmodaltest.Start(t, localmodal.Options{DataDir: dir, Limits: limits})
-	drv, err := modalsandbox.New(modalsandbox.Config{ServerURL: server.URL(), TokenID: server.Token().ID, TokenSecret: server.Token().Secret})
+	drv, err := modalsandbox.New(modalsandbox.Config{ServerURL: server.URL(), TokenID: server.Token().ID, TokenSecret: secret.NewValue(server.Token().Secret)})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, drv.Close()) })
 	return newBundle(t, drv), dir

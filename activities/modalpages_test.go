@@ -19,6 +19,7 @@ import (
 
 	"github.com/overwinter-dev/overwinter/internal/sandbox"
 	"github.com/overwinter-dev/overwinter/internal/sandbox/modalsandbox"
+	"github.com/overwinter-dev/overwinter/internal/secret"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
@@ -61,7 +62,7 @@ func serveModalPages(t *testing.T, m *modalPages) *sandbox.Provider {
 	served := make(chan error, 1)
 	go func() { served <- server.Serve(listener) }()
 	drv, err := modalsandbox.New(modalsandbox.Config{
-		ServerURL: "http://" + listener.Addr().String(), TokenID: "ak", TokenSecret: "as", PageTimeout: callTimeout,
+		ServerURL: "http://" + listener.Addr().String(), TokenID: "ak", TokenSecret: secret.NewValue("as"), PageTimeout: callTimeout,
 	})
 	require.NoError(t, err)
 	t.Cleanup(func() {

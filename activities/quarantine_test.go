@@ -78,7 +78,7 @@ func workerMain(text string) int {
 			return err
 		}
 		defer db.Close()
-		drv, err := modalsandbox.New(modalsandbox.Config{ServerURL: o.Modal, TokenID: o.TokenID, TokenSecret: o.TokenSecret})
+		drv, err := modalsandbox.New(modalsandbox.Config{ServerURL: o.Modal, TokenID: o.TokenID, TokenSecret: secret.NewValue(o.TokenSecret)})
 		if err != nil {
 			return err
 		}

@@ -65,7 +65,7 @@ type bundle struct {
 // setup has real sandboxes, of the local Modal, with the real runner in them.
 func setup(t *testing.T) *bundle {
 	t.Helper()
-	drv, err := modalsandbox.New(modalsandbox.Config{ServerURL: modal.URL(), TokenID: modal.Token().ID, TokenSecret: modal.Token().Secret})
+	drv, err := modalsandbox.New(modalsandbox.Config{ServerURL: modal.URL(), TokenID: modal.Token().ID, TokenSecret: secret.NewValue(modal.Token().Secret)})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, drv.Close()) })
 	return newBundle(t, drv)

@@ -68,6 +68,7 @@ func setup(t testing.TB, change ...func(*api.Config)) *bundle {
 	for _, f := range change {
 		f(&cfg)
 	}
+	cfg.WithoutKey = cfg.Key.Empty()
 	server, err := api.New(cfg)
 	require.NoError(t, err)
 	ln, err := net.Listen("tcp", "127.0.0.1:0")

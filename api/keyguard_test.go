@@ -9,18 +9,28 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/overwinter-dev/overwinter/internal/secret"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
 func TestShortKeysAreRefused(t *testing.T) {
 	t.Parallel()
 	full := Config{Store: struct{ Store }{}, Signaler: struct{ Signaler }{}, Events: struct{ Events }{}, Agents: struct{ Agents }{}}
-	full.Key = "nineteen-characters"
+	full.Key = secret.NewValue("nineteen-characters")
 	_, err := New(full)
 	require.ErrorContains(t, err, "at least 20")
-	full.Key += "!"
+	full.Key = secret.NewValue("twenty-characters-it")
 	_, err = New(full)
 	require.NoError(t, err)
+	full.WithoutKey = true
+	_, err = New(full)
+	require.ErrorContains(t, err, "WithoutKey")
+	full.Key = secret.Value{}
+	_, err = New(full)
+	require.NoError(t, err)
+	full.WithoutKey = false
+	_, err = New(full)
+	require.ErrorContains(t, err, "Key", "a server is open only where that is said")
 }
 
 // A caller that guesses waits longer each time; other callers and the right key do not wait.

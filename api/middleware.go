@@ -111,7 +111,7 @@ func (s *Server) recoverPanics(next echo.HandlerFunc) echo.HandlerFunc {
 // every check of origins.
 func (s *Server) refuseForeignHosts(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) error {
-		if s.cfg.Key == "" && !loopback(c.Request().Host) {
+		if s.cfg.WithoutKey && !loopback(c.Request().Host) {
 			return failure.Errorf(failure.Forbidden, "without a key this server answers to localhost and loopback addresses only, not to %q", c.Request().Host)
 		}
 		return next(c)
@@ -131,7 +131,7 @@ func loopback(host string) bool {
 // reached by every user of the machine. Whether the server is healthy is no secret.
 func (s *Server) refuseForeignUsers(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) error {
-		if s.cfg.Key != "" || s.cfg.Callers == nil || open[c.Request().URL.Path] {
+		if !s.cfg.WithoutKey || s.cfg.Callers == nil || open[c.Request().URL.Path] {
 			return next(c)
 		}
 		local, _ := c.Request().Context().Value(http.LocalAddrContextKey).(net.Addr) // net/http sets it
@@ -159,9 +159,9 @@ func (s *Server) refuseForeignOrigins(next echo.HandlerFunc) echo.HandlerFunc {
 
 // authorize requires the key where the server has one.
 func (s *Server) authorize(next echo.HandlerFunc) echo.HandlerFunc {
-	guard := newKeyGuard(s.cfg.Key, s.cfg.keyDelay)
+	guard := newKeyGuard(s.cfg.Key.Reveal(), s.cfg.keyDelay)
 	return func(c echo.Context) error {
-		if s.cfg.Key == "" || open[c.Request().URL.Path] {
+		if s.cfg.WithoutKey || open[c.Request().URL.Path] {
 			return next(c)
 		}
 		scheme, key, _ := strings.Cut(c.Request().Header.Get(echo.HeaderAuthorization), " ")

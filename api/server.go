@@ -77,8 +77,10 @@ type Config struct {
 	Masks Masks
 	// Sandbox describes the sandboxes for /readyz. Default: driver and isolation unknown.
 	Sandbox func(context.Context) SandboxInfo
-	// Key that callers must send, at least MinKeyLength bytes. Empty: no key is required.
-	Key string
+	// Key that callers must send, at least MinKeyLength bytes. Required, unless WithoutKey is set.
+	Key secret.Value
+	// WithoutKey serves callers without a key, at a loopback address only: see Callers. Key must be empty then.
+	WithoutKey bool
 	// Callers returns an error for a connection that must not be served without a key, given the
 	// addresses of this end and of the other. Default: all are served.
 	Callers func(local, remote net.Addr) error
@@ -122,8 +124,10 @@ func (c Config) withDefaults() (Config, error) {
 		return c, errors.New("api: Events is required")
 	case c.Agents == nil:
 		return c, errors.New("api: Agents is required")
-	case c.Key != "" && len(c.Key) < MinKeyLength:
-		return c, fmt.Errorf("api: Key has %d bytes; at least %d are required", len(c.Key), MinKeyLength)
+	case c.WithoutKey && !c.Key.Empty():
+		return c, errors.New("api: WithoutKey is set, and so is Key")
+	case !c.WithoutKey && len(c.Key.Reveal()) < MinKeyLength:
+		return c, fmt.Errorf("api: Key has %d bytes; at least %d are required", len(c.Key.Reveal()), MinKeyLength)
 	}
 	if c.Masks == nil {
 		c.Masks = noMasks{}

@@ -22,6 +22,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/conversation"
 	"github.com/overwinter-dev/overwinter/internal/failure"
 	"github.com/overwinter-dev/overwinter/internal/peeruser"
+	"github.com/overwinter-dev/overwinter/internal/secret"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
@@ -224,7 +225,7 @@ func TestUnknownPathsAndMethods(t *testing.T) {
 
 func TestTheKey(t *testing.T) {
 	t.Parallel()
-	b := setup(t, api.WithoutKeyDelay, func(c *api.Config) { c.Key = "let-me-in-please-or-not" })
+	b := setup(t, api.WithoutKeyDelay, func(c *api.Config) { c.Key = secret.NewValue("let-me-in-please-or-not") })
 	id := b.store.Put(session.Running)
 	closed := []string{"/api/sessions", "/api/sessions/" + id, "/api/sessions/" + id + "/events", "/api/agents", "/metrics", "/api/nothing"}
 	for _, path := range closed {
@@ -293,7 +294,7 @@ func TestAServerWithoutAKeyAnswersToThisMachineOnly(t *testing.T) {
 	for _, host := range []string{"localhost:8080", "LOCALHOST", "127.0.0.1", "127.9.9.9:1", "[::1]:8080", "[::1]"} {
 		require.Equal(t, http.StatusOK, b.do("GET", "/api/sessions", "", "Host", host).status, host)
 	}
-	keyed := setup(t, func(c *api.Config) { c.Key = "let-me-in-please-or-not" })
+	keyed := setup(t, func(c *api.Config) { c.Key = secret.NewValue("let-me-in-please-or-not") })
 	require.Equal(t, http.StatusOK, keyed.do("GET", "/api/sessions", "", "Host", "api.example", "Authorization", "Bearer let-me-in-please-or-not").status)
 }
 
@@ -318,7 +319,7 @@ func TestAServerWithoutAKeyServesItsUsersOnly(t *testing.T) {
 	require.Equal(t, http.StatusOK, b.do("GET", "/readyz", "").status)
 
 	before := asked.Load()
-	keyed := setup(t, func(c *api.Config) { c.Callers, c.Key = foreign, "let-me-in-please-or-not" })
+	keyed := setup(t, func(c *api.Config) { c.Callers, c.Key = foreign, secret.NewValue("let-me-in-please-or-not") })
 	require.Equal(t, http.StatusOK, keyed.do("GET", "/api/sessions", "", "Authorization", "Bearer let-me-in-please-or-not").status)
 	require.Equal(t, before, asked.Load(), "a key says who may call")
 
@@ -422,7 +423,7 @@ func TestRequestsUnderWayFinishWhenTheServerStops(t *testing.T) {
 func TestNewNamesWhatIsMissing(t *testing.T) {
 	t.Parallel()
 	store := apitest.NewStore()
-	full := api.Config{Store: store, Signaler: &apitest.Signaler{}, Events: store, Agents: agents{}}
+	full := api.Config{Store: store, Signaler: &apitest.Signaler{}, Events: store, Agents: agents{}, WithoutKey: true}
 	for field, without := range map[string]func(*api.Config){
 		"Store":    func(c *api.Config) { c.Store = nil },
 		"Signaler": func(c *api.Config) { c.Signaler = nil },
@@ -456,7 +457,7 @@ func TestTheDocumentAndTheRoutesAgree(t *testing.T) {
 		}
 	}
 	store := apitest.NewStore()
-	s, err := api.New(api.Config{Store: store, Signaler: &apitest.Signaler{}, Events: store, Agents: agents{}})
+	s, err := api.New(api.Config{Store: store, Signaler: &apitest.Signaler{}, Events: store, Agents: agents{}, WithoutKey: true})
 	require.NoError(t, err)
 	served := api.RoutesOf(s)
 	for i, r := range served {

@@ -20,6 +20,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/sandbox"
 	"github.com/overwinter-dev/overwinter/internal/sandbox/driver"
 	"github.com/overwinter-dev/overwinter/internal/sandbox/modalsandbox"
+	"github.com/overwinter-dev/overwinter/internal/secret"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
@@ -71,7 +72,7 @@ func openBare(ctx context.Context, s *stack) (_ *bare, err error) {
 	if err != nil {
 		return nil, err
 	}
-	b.modal, err = modalsandbox.New(modalsandbox.Config{ServerURL: s.modal, TokenID: token.ID, TokenSecret: token.Secret})
+	b.modal, err = modalsandbox.New(modalsandbox.Config{ServerURL: s.modal, TokenID: token.ID, TokenSecret: secret.NewValue(token.Secret)})
 	if err != nil {
 		return nil, fmt.Errorf("modal: %w", err)
 	}

@@ -18,6 +18,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/sandbox"
 	"github.com/overwinter-dev/overwinter/internal/sandbox/driver"
 	"github.com/overwinter-dev/overwinter/internal/sandbox/modalsandbox"
+	"github.com/overwinter-dev/overwinter/internal/secret"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
@@ -97,7 +98,7 @@ func (s *stack) modalConfig(t *testing.T) modalsandbox.Config {
 	t.Helper()
 	token, err := access.Load(filepath.Join(s.dir, "modal"))
 	require.NoError(t, err)
-	return modalsandbox.Config{ServerURL: s.modalURL(t), TokenID: token.ID, TokenSecret: token.Secret}
+	return modalsandbox.Config{ServerURL: s.modalURL(t), TokenID: token.ID, TokenSecret: secret.NewValue(token.Secret)}
 }
 
 // modalURL is where the stack's local Modal listens.

@@ -25,10 +25,10 @@ type APICmd struct {
 	databaseFlags
 	temporalFlags
 
-	Address string `env:"OVERWINTER_API_ADDRESS" default:"127.0.0.1:8080" placeholder:"ADDR" help:"Address to listen on. Default ${default}."`
-	Key     string `name:"api-key" env:"OVERWINTER_API_KEY" placeholder:"KEY" help:"API key that clients send as a bearer token, at least 20 characters. Required unless --allow-loopback-without-key is set."`
+	Address string       `env:"OVERWINTER_API_ADDRESS" default:"127.0.0.1:8080" placeholder:"ADDR" help:"Address to listen on. Default ${default}."`
+	Key     secret.Value `name:"api-key" env:"OVERWINTER_API_KEY" placeholder:"KEY" help:"API key that clients send as a bearer token, at least 20 characters. Required unless --allow-loopback-without-key is set."`
 
-	SecretKey string `env:"OVERWINTER_SECRET_KEY" placeholder:"BASE64" help:"Key of this installation, the same as the workers': 32 bytes in base64. Without it secrets cannot be stored, nor transcripts read; once there are secrets, neither can files, diffs and questions (503)."`
+	SecretKey secret.Value `env:"OVERWINTER_SECRET_KEY" placeholder:"BASE64" help:"Key of this installation, the same as the workers': 32 bytes in base64. Without it secrets cannot be stored, nor transcripts read; once there are secrets, neither can files, diffs and questions (503)."`
 	previousKeys
 
 	AllowLoopbackWithoutKey bool   `env:"OVERWINTER_ALLOW_LOOPBACK_WITHOUT_KEY" help:"Serve this user's and root's programs on this machine without a key, on a loopback address only. For development."`
@@ -37,9 +37,9 @@ type APICmd struct {
 
 // Validate checks what kong cannot.
 func (c *APICmd) Validate() error {
-	if c.Key != "" {
-		if len(c.Key) < api.MinKeyLength {
-			return fmt.Errorf("--api-key (OVERWINTER_API_KEY) has %d characters; at least %d are required (openssl rand -hex 24 makes one)", len(c.Key), api.MinKeyLength)
+	if !c.Key.Empty() {
+		if len(c.Key.Reveal()) < api.MinKeyLength {
+			return fmt.Errorf("--api-key (OVERWINTER_API_KEY) has %d characters; at least %d are required (openssl rand -hex 24 makes one)", len(c.Key.Reveal()), api.MinKeyLength)
 		}
 		return nil
 	}
@@ -63,7 +63,7 @@ func (c *APICmd) Validate() error {
 func (c *APICmd) Run(ctx context.Context, logger *slog.Logger, s streams) error {
 	var box *secret.Box
 	var err error
-	if c.SecretKey != "" {
+	if !c.SecretKey.Empty() {
 		if box, err = newBox(c.SecretKey, c.SecretKeyPrevious); err != nil {
 			return err
 		}
@@ -92,7 +92,7 @@ func (c *APICmd) Run(ctx context.Context, logger *slog.Logger, s streams) error 
 	secrets, logger := maskedSecrets(db, box, logger)
 	config := api.Config{
 		Store: db, Signaler: sessionclient.New(temporal, c.TemporalNamespace, installationQueue(db)), Events: events{follower},
-		Agents: catalog.Agents(), Masks: secrets, Sandbox: sandboxInfo(db, logger), Key: c.Key, Logger: logger, Version: buildVersion(),
+		Agents: catalog.Agents(), Masks: secrets, Sandbox: sandboxInfo(db, logger), Key: c.Key, WithoutKey: c.Key.Empty(), Logger: logger, Version: buildVersion(),
 	}
 	if box != nil {
 		config.Secrets = box
@@ -125,7 +125,7 @@ func (c *APICmd) Run(ctx context.Context, logger *slog.Logger, s streams) error 
 
 // callers returns the check of who may connect without a key.
 func (c *APICmd) callers(ctx context.Context, logger *slog.Logger) (func(local, remote net.Addr) error, error) {
-	if c.Key != "" {
+	if !c.Key.Empty() {
 		return nil, nil
 	}
 	users, err := peeruser.Parse(c.AllowUsers)

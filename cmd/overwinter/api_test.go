@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/overwinter-dev/overwinter/internal/peeruser"
+	"github.com/overwinter-dev/overwinter/internal/secret"
 )
 
 func TestAnAPIWithoutAKeyIsLimitedToUsers(t *testing.T) {
@@ -19,7 +20,7 @@ func TestAnAPIWithoutAKeyIsLimitedToUsers(t *testing.T) {
 	require.NotNil(t, check)
 	require.Error(t, check(refused, refused))
 
-	for name, c := range map[string]*APICmd{"a key": {Key: "0123456789012345678901234"}, "every user": {AllowUsers: "all"}} {
+	for name, c := range map[string]*APICmd{"a key": {Key: secret.NewValue("0123456789012345678901234")}, "every user": {AllowUsers: "all"}} {
 		check, err := c.callers(t.Context(), slog.New(slog.DiscardHandler))
 		require.NoError(t, err, name)
 		require.Nil(t, check, name)

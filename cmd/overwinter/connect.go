@@ -133,13 +133,13 @@ func installationQueue(db *postgres.DB) sessionclient.Queue {
 
 // secretFlags hold the key of the installation.
 type secretFlags struct {
-	SecretKey string `env:"OVERWINTER_SECRET_KEY" required:"" placeholder:"BASE64" help:"Key of this installation: 32 bytes in base64, the same for every worker."`
+	SecretKey secret.Value `env:"OVERWINTER_SECRET_KEY" required:"" placeholder:"BASE64" help:"Key of this installation: 32 bytes in base64, the same for every worker."`
 	previousKeys
 }
 
 // previousKeys are other keys of the installation, while its key is being replaced.
 type previousKeys struct {
-	SecretKeyPrevious []string `env:"OVERWINTER_SECRET_KEY_PREVIOUS" sep:"," placeholder:"BASE64" help:"Previous keys, separated by commas, for decrypting what is not re-encrypted yet: see 'overwinter secret rotate'. Default: none."`
+	SecretKeyPrevious []secret.Value `env:"OVERWINTER_SECRET_KEY_PREVIOUS" sep:"," placeholder:"BASE64" help:"Previous keys, separated by commas, for decrypting what is not re-encrypted yet: see 'overwinter secret rotate'. Default: none."`
 }
 
 func (f secretFlags) box() (*secret.Box, error) { return newBox(f.SecretKey, f.SecretKeyPrevious) }
@@ -156,14 +156,15 @@ func decodeKey(variable, text string) ([]byte, error) {
 }
 
 // newBox seals with the current key of the installation and opens with all of them.
-func newBox(current string, previous []string) (*secret.Box, error) {
-	key, err := decodeKey("OVERWINTER_SECRET_KEY", current)
+func newBox(current secret.Value, previous []secret.Value) (*secret.Box, error) {
+	key, err := decodeKey("OVERWINTER_SECRET_KEY", current.Reveal())
 	if err != nil {
 		return nil, err
 	}
 	var others [][]byte
-	for _, text := range previous {
-		if text = strings.TrimSpace(text); text == "" {
+	for _, value := range previous {
+		text := strings.TrimSpace(value.Reveal())
+		if text == "" {
 			continue
 		}
 		other, err := decodeKey("OVERWINTER_SECRET_KEY_PREVIOUS", text)

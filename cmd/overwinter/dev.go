@@ -17,29 +17,30 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/devstack"
 	"github.com/overwinter-dev/overwinter/internal/peeruser"
 	"github.com/overwinter-dev/overwinter/internal/postgres"
+	"github.com/overwinter-dev/overwinter/internal/secret"
 )
 
 // DevCmd runs the whole system on this machine.
 type DevCmd struct {
-	DataDir           string `env:"OVERWINTER_DATA_DIR" default:"${data_dir}" type:"path" placeholder:"DIR" help:"Directory for all state. Default ${default}."`
-	APIAddress        string `name:"api-address" default:"127.0.0.1:8080" placeholder:"ADDR" help:"Address of the API; port 0 selects a free one. Default ${default}."`
-	AllowUsers        string `name:"allow-users" env:"OVERWINTER_ALLOW_USERS" placeholder:"NAMES" help:"Other users of this machine that may use the API and Temporal, by name or ID, such as alice,1001; all for every user. Default: this user, root, and the user who ran sudo."`
-	TemporalPort      int    `default:"7233" placeholder:"N" help:"Port of Temporal; 0 selects a free one. Default ${default}."`
-	TemporalUIPort    int    `name:"temporal-ui-port" default:"8233" placeholder:"N" help:"Port of Temporal's web UI; 0 selects a free one. Default ${default}."`
-	LocalModalPort    int    `default:"0" placeholder:"N" help:"Port of the local Modal; 0 selects a free one and reuses it if possible. Default ${default}."`
-	Isolation         string `env:"OVERWINTER_LOCALMODAL_ISOLATION" default:"auto" placeholder:"LEVEL" help:"Isolation of the local Modal's sandboxes: namespaces, chroot, directory, or auto for the strongest that works here. Default ${default}."`
-	SandboxNetwork    string `name:"sandbox-network" env:"OVERWINTER_SANDBOX_NETWORK" default:"${sandbox_network}" placeholder:"NETWORK" help:"Network of the local Modal's sandboxes: own (the internet without this machine and private addresses), shared (this machine's), or auto for own on the level namespaces. Default ${default}."`
-	SandboxHostPorts  string `name:"sandbox-host-ports" env:"OVERWINTER_SANDBOX_HOST_PORTS" placeholder:"PORTS" help:"Ports of this machine's loopback interface that sandboxes with their own network reach as host.overwinter.internal, such as 8901,11434 or 8000-8099. Default: none."`
-	DatabaseURL       string `name:"database-url" env:"OVERWINTER_DATABASE_URL" placeholder:"URL" help:"Postgres to use. Default: start one."`
-	TemporalAddress   string `env:"TEMPORAL_ADDRESS" placeholder:"ADDR" help:"Temporal to use. Default: start one."`
-	TemporalNamespace string `env:"TEMPORAL_NAMESPACE" default:"default" placeholder:"NAME" help:"Namespace of the sessions' workflows; it must exist. Default ${default}."`
-	TemporalBinary    string `env:"OVERWINTER_TEMPORAL_BINARY" placeholder:"FILE" help:"Temporal server to start. Default: overwinter-temporal in this program's directory or in PATH."`
-	RunnerBinary      string `env:"OVERWINTER_RUNNER_BINARY" placeholder:"FILE" help:"Program that runs in sandboxes. Default: overwinter-runner in this program's directory."`
-	SecretKey         string `env:"OVERWINTER_SECRET_KEY" placeholder:"BASE64" help:"Key of this installation. Default: generated once and stored in the data directory."`
+	DataDir           string       `env:"OVERWINTER_DATA_DIR" default:"${data_dir}" type:"path" placeholder:"DIR" help:"Directory for all state. Default ${default}."`
+	APIAddress        string       `name:"api-address" default:"127.0.0.1:8080" placeholder:"ADDR" help:"Address of the API; port 0 selects a free one. Default ${default}."`
+	AllowUsers        string       `name:"allow-users" env:"OVERWINTER_ALLOW_USERS" placeholder:"NAMES" help:"Other users of this machine that may use the API and Temporal, by name or ID, such as alice,1001; all for every user. Default: this user, root, and the user who ran sudo."`
+	TemporalPort      int          `default:"7233" placeholder:"N" help:"Port of Temporal; 0 selects a free one. Default ${default}."`
+	TemporalUIPort    int          `name:"temporal-ui-port" default:"8233" placeholder:"N" help:"Port of Temporal's web UI; 0 selects a free one. Default ${default}."`
+	LocalModalPort    int          `default:"0" placeholder:"N" help:"Port of the local Modal; 0 selects a free one and reuses it if possible. Default ${default}."`
+	Isolation         string       `env:"OVERWINTER_LOCALMODAL_ISOLATION" default:"auto" placeholder:"LEVEL" help:"Isolation of the local Modal's sandboxes: namespaces, chroot, directory, or auto for the strongest that works here. Default ${default}."`
+	SandboxNetwork    string       `name:"sandbox-network" env:"OVERWINTER_SANDBOX_NETWORK" default:"${sandbox_network}" placeholder:"NETWORK" help:"Network of the local Modal's sandboxes: own (the internet without this machine and private addresses), shared (this machine's), or auto for own on the level namespaces. Default ${default}."`
+	SandboxHostPorts  string       `name:"sandbox-host-ports" env:"OVERWINTER_SANDBOX_HOST_PORTS" placeholder:"PORTS" help:"Ports of this machine's loopback interface that sandboxes with their own network reach as host.overwinter.internal, such as 8901,11434 or 8000-8099. Default: none."`
+	DatabaseURL       string       `name:"database-url" env:"OVERWINTER_DATABASE_URL" placeholder:"URL" help:"Postgres to use. Default: start one."`
+	TemporalAddress   string       `env:"TEMPORAL_ADDRESS" placeholder:"ADDR" help:"Temporal to use. Default: start one."`
+	TemporalNamespace string       `env:"TEMPORAL_NAMESPACE" default:"default" placeholder:"NAME" help:"Namespace of the sessions' workflows; it must exist. Default ${default}."`
+	TemporalBinary    string       `env:"OVERWINTER_TEMPORAL_BINARY" placeholder:"FILE" help:"Temporal server to start. Default: overwinter-temporal in this program's directory or in PATH."`
+	RunnerBinary      string       `env:"OVERWINTER_RUNNER_BINARY" placeholder:"FILE" help:"Program that runs in sandboxes. Default: overwinter-runner in this program's directory."`
+	SecretKey         secret.Value `env:"OVERWINTER_SECRET_KEY" placeholder:"BASE64" help:"Key of this installation. Default: generated once and stored in the data directory."`
 
-	ModalServerURL   string `name:"modal-server-url" env:"MODAL_SERVER_URL" hidden:""`
-	ModalTokenID     string `name:"modal-token-id" env:"MODAL_TOKEN_ID" placeholder:"ID" help:"Run sandboxes on Modal with this token; requires --modal-token-secret. Default: start a local Modal."`
-	ModalTokenSecret string `name:"modal-token-secret" env:"MODAL_TOKEN_SECRET" placeholder:"SECRET" help:"See --modal-token-id."`
+	ModalServerURL   string       `name:"modal-server-url" env:"MODAL_SERVER_URL" hidden:""`
+	ModalTokenID     string       `name:"modal-token-id" env:"MODAL_TOKEN_ID" placeholder:"ID" help:"Run sandboxes on Modal with this token; requires --modal-token-secret. Default: start a local Modal."`
+	ModalTokenSecret secret.Value `name:"modal-token-secret" env:"MODAL_TOKEN_SECRET" placeholder:"SECRET" help:"See --modal-token-id."`
 
 	sandboxLimitFlags
 }
@@ -56,7 +57,7 @@ func (c *DevCmd) Validate() error {
 		return fmt.Errorf("--allow-users: %w", err)
 	}
 	switch {
-	case (c.ModalTokenID == "") != (c.ModalTokenSecret == ""):
+	case (c.ModalTokenID == "") != c.ModalTokenSecret.Empty():
 		return fmt.Errorf("MODAL_TOKEN_ID and MODAL_TOKEN_SECRET belong together: set both, or none for a local Modal")
 	case c.ModalServerURL != "" && c.ModalTokenID == "":
 		return fmt.Errorf("MODAL_SERVER_URL is set: set MODAL_TOKEN_ID and MODAL_TOKEN_SECRET too, or none of them")
@@ -151,7 +152,7 @@ func (c *DevCmd) environment(env []string) []string {
 	if c.ModalTokenID == "" {
 		return env
 	}
-	return append(env, "MODAL_TOKEN_ID="+c.ModalTokenID, "MODAL_TOKEN_SECRET="+c.ModalTokenSecret)
+	return append(env, "MODAL_TOKEN_ID="+c.ModalTokenID, "MODAL_TOKEN_SECRET="+c.ModalTokenSecret.Reveal())
 }
 
 // migrateUp brings the database at url up to date.

@@ -12,6 +12,7 @@ import (
 	"github.com/overwinter-dev/overwinter/activities"
 	"github.com/overwinter-dev/overwinter/internal/devstack"
 	"github.com/overwinter-dev/overwinter/internal/postgres"
+	"github.com/overwinter-dev/overwinter/internal/secret"
 )
 
 // DoctorCmd looks at what dev needs. Its flags are those of dev: with the same ones it looks at what dev
@@ -57,7 +58,7 @@ func (c *DoctorCmd) Run(ctx context.Context, logger *slog.Logger, s streams, all
 
 // storedLoopbackURLs looks through the stored secrets and the newest versions of profiles.
 func storedLoopbackURLs(ctx context.Context, logger *slog.Logger, databaseURL, secretKey string) ([]devstack.LoopbackURL, error) {
-	box, err := newBox(secretKey, nil)
+	box, err := newBox(secret.NewValue(secretKey), nil)
 	if err != nil {
 		return nil, err
 	}

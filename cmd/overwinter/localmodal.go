@@ -11,24 +11,25 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/localmodal"
 	"github.com/overwinter-dev/overwinter/internal/localmodal/access"
 	"github.com/overwinter-dev/overwinter/internal/localmodal/box"
+	"github.com/overwinter-dev/overwinter/internal/secret"
 )
 
 // LocalModalCmd serves Modal's API on this machine.
 type LocalModalCmd struct {
-	Address     string `default:"127.0.0.1:9900" placeholder:"ADDR" help:"Address to listen on: 127.0.0.1, ::1 or localhost, with a port; 0 selects a free one. Default ${default}."`
-	DataDir     string `default:"${data_dir}/local-modal" type:"path" placeholder:"DIR" help:"Directory for sandboxes, images and snapshots. Default ${default}."`
-	TokenID     string `env:"OVERWINTER_LOCALMODAL_TOKEN_ID" placeholder:"ID" help:"ID of the token that clients must send. Default: a token generated once and stored in the data directory."`
-	TokenSecret string `env:"OVERWINTER_LOCALMODAL_TOKEN_SECRET" placeholder:"SECRET" help:"Secret of that token, at least 16 characters."`
-	Isolation   string `env:"OVERWINTER_LOCALMODAL_ISOLATION" default:"auto" placeholder:"LEVEL" help:"Isolation of the local Modal's sandboxes: namespaces, chroot, directory, or auto for the strongest that works here. Default ${default}."`
-	Network     string `name:"sandbox-network" env:"OVERWINTER_SANDBOX_NETWORK" default:"${sandbox_network}" placeholder:"NETWORK" help:"Network of the local Modal's sandboxes: own (the internet without this machine and private addresses), shared (this machine's), or auto for own on the level namespaces. Default ${default}."`
-	HostPorts   string `name:"sandbox-host-ports" env:"OVERWINTER_SANDBOX_HOST_PORTS" placeholder:"PORTS" help:"Ports of this machine's loopback interface that sandboxes with their own network reach as host.overwinter.internal, such as 8901,11434 or 8000-8099. Default: none."`
+	Address     string       `default:"127.0.0.1:9900" placeholder:"ADDR" help:"Address to listen on: 127.0.0.1, ::1 or localhost, with a port; 0 selects a free one. Default ${default}."`
+	DataDir     string       `default:"${data_dir}/local-modal" type:"path" placeholder:"DIR" help:"Directory for sandboxes, images and snapshots. Default ${default}."`
+	TokenID     string       `env:"OVERWINTER_LOCALMODAL_TOKEN_ID" placeholder:"ID" help:"ID of the token that clients must send. Default: a token generated once and stored in the data directory."`
+	TokenSecret secret.Value `env:"OVERWINTER_LOCALMODAL_TOKEN_SECRET" placeholder:"SECRET" help:"Secret of that token, at least 16 characters."`
+	Isolation   string       `env:"OVERWINTER_LOCALMODAL_ISOLATION" default:"auto" placeholder:"LEVEL" help:"Isolation of the local Modal's sandboxes: namespaces, chroot, directory, or auto for the strongest that works here. Default ${default}."`
+	Network     string       `name:"sandbox-network" env:"OVERWINTER_SANDBOX_NETWORK" default:"${sandbox_network}" placeholder:"NETWORK" help:"Network of the local Modal's sandboxes: own (the internet without this machine and private addresses), shared (this machine's), or auto for own on the level namespaces. Default ${default}."`
+	HostPorts   string       `name:"sandbox-host-ports" env:"OVERWINTER_SANDBOX_HOST_PORTS" placeholder:"PORTS" help:"Ports of this machine's loopback interface that sandboxes with their own network reach as host.overwinter.internal, such as 8901,11434 or 8000-8099. Default: none."`
 
 	sandboxLimitFlags
 }
 
 // Validate checks what kong cannot.
 func (c *LocalModalCmd) Validate() error {
-	if (c.TokenID == "") != (c.TokenSecret == "") {
+	if (c.TokenID == "") != c.TokenSecret.Empty() {
 		return errors.New("--token-id and --token-secret belong together: set both, or neither")
 	}
 	if _, err := c.limits(); err != nil {
@@ -67,7 +68,7 @@ func (c *LocalModalCmd) Run(ctx context.Context, logger *slog.Logger, s streams)
 	}
 	server, err := localmodal.New(localmodal.Options{
 		Address: c.Address, DataDir: c.DataDir, Isolation: isolation, Network: network, HostPorts: ports, Limits: limits, Logger: logger,
-		Token: access.Token{ID: c.TokenID, Secret: c.TokenSecret},
+		Token: access.Token{ID: c.TokenID, Secret: c.TokenSecret.Reveal()},
 	})
 	if err != nil {
 		return err

@@ -24,7 +24,11 @@ func keyText(b byte) string {
 
 func boxOf(t *testing.T, current string, previous ...string) *secret.Box {
 	t.Helper()
-	box, err := newBox(current, previous)
+	var others []secret.Value
+	for _, text := range previous {
+		others = append(others, secret.NewValue(text))
+	}
+	box, err := newBox(secret.NewValue(current), others)
 	require.NoError(t, err)
 	return box
 }

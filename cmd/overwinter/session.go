@@ -14,14 +14,15 @@ import (
 
 	"github.com/overwinter-dev/overwinter/internal/apiclient"
 	"github.com/overwinter-dev/overwinter/internal/failure"
+	"github.com/overwinter-dev/overwinter/internal/secret"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
 // SessionCmd works with sessions through the API of a running overwinter.
 type SessionCmd struct {
-	APIURL string `name:"api-url" env:"OVERWINTER_API_URL" default:"http://127.0.0.1:8080" placeholder:"URL" help:"URL of the API. Default ${default}."`
-	APIKey string `name:"api-key" env:"OVERWINTER_API_KEY" placeholder:"KEY" help:"API key. Prefer OVERWINTER_API_KEY: other users can read arguments."`
-	Output string `short:"o" enum:"table,json" default:"table" placeholder:"FORMAT" help:"Output format: table or json. Default ${default}."`
+	APIURL string       `name:"api-url" env:"OVERWINTER_API_URL" default:"http://127.0.0.1:8080" placeholder:"URL" help:"URL of the API. Default ${default}."`
+	APIKey secret.Value `name:"api-key" env:"OVERWINTER_API_KEY" placeholder:"KEY" help:"API key. Prefer OVERWINTER_API_KEY: other users can read arguments."`
+	Output string       `short:"o" enum:"table,json" default:"table" placeholder:"FORMAT" help:"Output format: table or json. Default ${default}."`
 
 	Create    SessionCreateCmd    `cmd:"" help:"Create a session."`
 	List      SessionListCmd      `cmd:"" help:"List sessions, newest first."`
@@ -58,13 +59,15 @@ func (c *SessionCmd) Validate() error {
 // warnPlain warns of a key that is readable on the network.
 func (c *SessionCmd) warnPlain(logger *slog.Logger) {
 	u, err := url.Parse(c.APIURL)
-	if c.APIKey == "" || err != nil || u.Scheme != "http" || loopbackHost(u.Host) {
+	if c.APIKey.Empty() || err != nil || u.Scheme != "http" || loopbackHost(u.Host) {
 		return
 	}
 	logger.Warn("the API key is sent in clear text; use https:// unless the network is trusted", slog.String("host", u.Host))
 }
 
-func (c *SessionCmd) client() (*apiclient.Client, error) { return apiclient.New(c.APIURL, c.APIKey) }
+func (c *SessionCmd) client() (*apiclient.Client, error) {
+	return apiclient.New(c.APIURL, c.APIKey.Reveal())
+}
 
 // json reports whether the output is for programs.
 func (c *SessionCmd) json() bool { return c.Output == "json" }

@@ -15,6 +15,7 @@ import (
 	"github.com/overwinter-dev/overwinter/api"
 	"github.com/overwinter-dev/overwinter/api/apitest"
 	"github.com/overwinter-dev/overwinter/internal/agent/catalog"
+	"github.com/overwinter-dev/overwinter/internal/secret"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
@@ -43,7 +44,7 @@ func sessionServer(t *testing.T, key string) (*apitest.Store, *apitest.Signaler,
 			}
 		}
 	})
-	server, err := api.New(api.Config{Store: store, Signaler: temporal, Events: store, Agents: catalog.Agents(), Key: key})
+	server, err := api.New(api.Config{Store: store, Signaler: temporal, Events: store, Agents: catalog.Agents(), Key: secret.NewValue(key), WithoutKey: key == ""})
 	require.NoError(t, err)
 	listener := httptest.NewServer(server)
 	t.Cleanup(func() {

@@ -9,6 +9,8 @@ import (
 
 	"go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/log"
+
+	"github.com/overwinter-dev/overwinter/internal/secret"
 )
 
 // temporalFlags say where Temporal is. The variables have the names that Temporal's own tools read.
@@ -16,12 +18,12 @@ type temporalFlags struct {
 	TemporalAddress   string `env:"TEMPORAL_ADDRESS" default:"127.0.0.1:7233" placeholder:"ADDR" help:"Address of Temporal's frontend. Default ${default}."`
 	TemporalNamespace string `env:"TEMPORAL_NAMESPACE" default:"default" placeholder:"NAME" help:"Namespace of the sessions' workflows; it must exist. Default ${default}."`
 
-	TemporalAPIKey     string `name:"temporal-api-key" env:"TEMPORAL_API_KEY" placeholder:"KEY" help:"Temporal API key; implies TLS. Prefer TEMPORAL_API_KEY: other users can read arguments."`
-	TemporalTLS        bool   `name:"temporal-tls" env:"TEMPORAL_TLS" help:"Use TLS. Implied by --temporal-api-key and the --temporal-tls-* flags."`
-	TemporalServerCA   string `name:"temporal-tls-server-ca" env:"TEMPORAL_TLS_SERVER_CA_CERT_PATH" placeholder:"FILE" help:"CA certificates for Temporal's server, PEM. Default: the system's."`
-	TemporalServerName string `name:"temporal-tls-server-name" env:"TEMPORAL_TLS_SERVER_NAME" placeholder:"NAME" help:"Server name to verify in Temporal's certificate. Default: the host of the address."`
-	TemporalClientCert string `name:"temporal-tls-client-cert" env:"TEMPORAL_TLS_CLIENT_CERT_PATH" placeholder:"FILE" help:"Client certificate, PEM; requires --temporal-tls-client-key."`
-	TemporalClientKey  string `name:"temporal-tls-client-key" env:"TEMPORAL_TLS_CLIENT_KEY_PATH" placeholder:"FILE" help:"Key of the client certificate, PEM."`
+	TemporalAPIKey     secret.Value `name:"temporal-api-key" env:"TEMPORAL_API_KEY" placeholder:"KEY" help:"Temporal API key; implies TLS. Prefer TEMPORAL_API_KEY: other users can read arguments."`
+	TemporalTLS        bool         `name:"temporal-tls" env:"TEMPORAL_TLS" help:"Use TLS. Implied by --temporal-api-key and the --temporal-tls-* flags."`
+	TemporalServerCA   string       `name:"temporal-tls-server-ca" env:"TEMPORAL_TLS_SERVER_CA_CERT_PATH" placeholder:"FILE" help:"CA certificates for Temporal's server, PEM. Default: the system's."`
+	TemporalServerName string       `name:"temporal-tls-server-name" env:"TEMPORAL_TLS_SERVER_NAME" placeholder:"NAME" help:"Server name to verify in Temporal's certificate. Default: the host of the address."`
+	TemporalClientCert string       `name:"temporal-tls-client-cert" env:"TEMPORAL_TLS_CLIENT_CERT_PATH" placeholder:"FILE" help:"Client certificate, PEM; requires --temporal-tls-client-key."`
+	TemporalClientKey  string       `name:"temporal-tls-client-key" env:"TEMPORAL_TLS_CLIENT_KEY_PATH" placeholder:"FILE" help:"Key of the client certificate, PEM."`
 }
 
 // dial returns a client that connects when it is first used, so that a part
@@ -36,8 +38,8 @@ func (f temporalFlags) dial(logger *slog.Logger) (client.Client, error) {
 	if options.ConnectionOptions.TLS, err = f.tls(); err != nil {
 		return nil, err
 	}
-	if f.TemporalAPIKey != "" {
-		options.Credentials = client.NewAPIKeyStaticCredentials(f.TemporalAPIKey)
+	if !f.TemporalAPIKey.Empty() {
+		options.Credentials = client.NewAPIKeyStaticCredentials(f.TemporalAPIKey.Reveal())
 	}
 	return client.NewLazyClient(options)
 }

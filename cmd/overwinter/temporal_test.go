@@ -17,6 +17,8 @@ import (
 	"go.temporal.io/sdk/client"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/stats"
+
+	"github.com/overwinter-dev/overwinter/internal/secret"
 )
 
 func TestTemporalIsSpokenToInTheClearUnlessSomethingAsksForMore(t *testing.T) {
@@ -24,7 +26,7 @@ func TestTemporalIsSpokenToInTheClearUnlessSomethingAsksForMore(t *testing.T) {
 	config, err := temporalFlags{TemporalAddress: "a:1", TemporalNamespace: "n"}.tls()
 	require.NoError(t, err)
 	require.Nil(t, config)
-	for _, f := range []temporalFlags{{TemporalTLS: true}, {TemporalAPIKey: "k"}, {TemporalServerName: "temporal"}} {
+	for _, f := range []temporalFlags{{TemporalTLS: true}, {TemporalAPIKey: secret.NewValue("k")}, {TemporalServerName: "temporal"}} {
 		config, err := f.tls()
 		require.NoError(t, err)
 		require.NotNil(t, config)
@@ -67,7 +69,7 @@ func TestTheKeyGoesOverTLSAlone(t *testing.T) {
 			shaken <- conn.(*tls.Conn).HandshakeContext(t.Context()) //nolint:forcetypeassert // tls.Listen's
 			conn.Close()
 		}()
-		f.TemporalAddress, f.TemporalNamespace, f.TemporalAPIKey = ln.Addr().String(), "default", "key"
+		f.TemporalAddress, f.TemporalNamespace, f.TemporalAPIKey = ln.Addr().String(), "default", secret.NewValue("key")
 		c, err := f.dial(slog.New(slog.DiscardHandler))
 		require.NoError(t, err)
 		defer c.Close()

@@ -44,11 +44,11 @@ type WorkerCmd struct {
 
 // modalFlags say where sandboxes come from.
 type modalFlags struct {
-	ModalServerURL   string `env:"MODAL_SERVER_URL" placeholder:"URL" help:"URL of Modal's API. Default: Modal's own."`
-	ModalTokenID     string `env:"MODAL_TOKEN_ID" required:"" placeholder:"ID" help:"ID of the token for Modal, or for the local Modal."`
-	ModalTokenSecret string `env:"MODAL_TOKEN_SECRET" required:"" placeholder:"SECRET" help:"Secret of that token."`
-	ModalEnvironment string `env:"MODAL_ENVIRONMENT" placeholder:"NAME" help:"Modal environment. Default: the account's."`
-	ModalApp         string `env:"OVERWINTER_MODAL_APP" default:"overwinter" placeholder:"NAME" help:"Modal app that sandboxes belong to. Default ${default}."`
+	ModalServerURL   string       `env:"MODAL_SERVER_URL" placeholder:"URL" help:"URL of Modal's API. Default: Modal's own."`
+	ModalTokenID     string       `env:"MODAL_TOKEN_ID" required:"" placeholder:"ID" help:"ID of the token for Modal, or for the local Modal."`
+	ModalTokenSecret secret.Value `env:"MODAL_TOKEN_SECRET" required:"" placeholder:"SECRET" help:"Secret of that token."`
+	ModalEnvironment string       `env:"MODAL_ENVIRONMENT" placeholder:"NAME" help:"Modal environment. Default: the account's."`
+	ModalApp         string       `env:"OVERWINTER_MODAL_APP" default:"overwinter" placeholder:"NAME" help:"Modal app that sandboxes belong to. Default ${default}."`
 }
 
 // Validate checks what kong cannot.

@@ -20,6 +20,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/event"
 	"github.com/overwinter-dev/overwinter/internal/failure"
 	"github.com/overwinter-dev/overwinter/internal/leaktest"
+	"github.com/overwinter-dev/overwinter/internal/secret"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
@@ -44,7 +45,7 @@ type bundle struct {
 func setup(t *testing.T, front ...func(http.Handler) http.Handler) *bundle {
 	t.Helper()
 	b := &bundle{store: apitest.NewStore(), temp: &apitest.Signaler{}}
-	s, err := api.New(api.Config{Store: b.store, Signaler: b.temp, Events: b.store, Agents: agents{}, Key: key})
+	s, err := api.New(api.Config{Store: b.store, Signaler: b.temp, Events: b.store, Agents: agents{}, Key: secret.NewValue(key)})
 	require.NoError(t, err)
 	var handler http.Handler = s
 	for _, f := range front {

@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/overwinter-dev/overwinter/internal/localmodal/box"
+	"github.com/overwinter-dev/overwinter/internal/secret"
 )
 
 // Config says what the stack is made of. Whatever is given an address is used where it is, and not
@@ -57,7 +58,7 @@ type Config struct {
 	SandboxLimits box.Limits
 	// SecretKey encrypts secrets in the database: 32 bytes in base64. Default: one is made at the
 	// first run and kept in DataDir.
-	SecretKey string
+	SecretKey secret.Value
 	// LogLevel is handed to worker, api and local Modal. Default info.
 	LogLevel slog.Level
 	// Environment is this process's, as NAME=value; the children get what they need of it.

@@ -85,7 +85,7 @@ func examineURLs(ctx context.Context, c Config, dir string, running bool, reach 
 
 // storedAccess returns where the database is and the key of its secrets, without making either.
 func storedAccess(c Config, dir string, running bool) (database, key string, err error) {
-	if key = c.SecretKey; key == "" {
+	if key = c.SecretKey.Reveal(); key == "" {
 		content, err := os.ReadFile(filepath.Join(dir, "secret.key"))
 		if err != nil {
 			return "", "", fmt.Errorf("no key of the installation: %w", reason(err))

@@ -191,7 +191,7 @@ type layout struct {
 // layOut finds programs and ports, so that what is missing is said before anything runs.
 func (s *Stack) layOut(ctx context.Context, dir *dataDir) (_ *layout, err error) {
 	c := s.config
-	l := &layout{config: c, databaseURL: c.DatabaseURL, temporalAddress: c.TemporalAddress, secretKey: c.SecretKey}
+	l := &layout{config: c, databaseURL: c.DatabaseURL, temporalAddress: c.TemporalAddress, secretKey: c.SecretKey.Reveal()}
 	if l.secretKey == "" {
 		if l.secretKey, err = dir.secretKey(); err != nil {
 			return nil, err

@@ -30,6 +30,15 @@ func NewValue(text string) Value { return Value{text} }
 // Reveal returns the text.
 func (v Value) Reveal() string { return v.text }
 
+// Empty reports whether there is no text.
+func (v Value) Empty() bool { return v.text == "" }
+
+// UnmarshalText takes the text, of a flag or an environment variable.
+func (v *Value) UnmarshalText(text []byte) error {
+	v.text = string(text)
+	return nil
+}
+
 // String hides the text.
 func (Value) String() string { return "[redacted]" }
 

@@ -45,6 +45,16 @@ func TestSealsUnderKeyAndName(t *testing.T) {
 	require.ErrorContains(t, err, "must have 32")
 }
 
+func TestValueTakesATextAndHidesIt(t *testing.T) {
+	t.Parallel()
+	var read struct{ Key secret.Value }
+	require.True(t, read.Key.Empty())
+	require.NoError(t, json.Unmarshal([]byte(`{"Key": "`+planted+`"}`), &read))
+	require.False(t, read.Key.Empty())
+	require.Equal(t, planted, read.Key.Reveal())
+	require.NotContains(t, fmt.Sprintf("%+v", read), planted)
+}
+
 func TestValueNeverPrints(t *testing.T) {
 	t.Parallel()
 	v := secret.NewValue(planted)

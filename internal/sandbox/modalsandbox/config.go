@@ -14,6 +14,7 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/overwinter-dev/overwinter/internal/hostports"
+	"github.com/overwinter-dev/overwinter/internal/secret"
 )
 
 // maxThrottleWait is how long the SDK sleeps when the server asks for less.
@@ -31,7 +32,8 @@ type Config struct {
 	// is plaintext, for a server on this machine.
 	ServerURL string
 	// TokenID and TokenSecret are the credentials. Required.
-	TokenID, TokenSecret string
+	TokenID     string
+	TokenSecret secret.Value
 	// Environment is the workspace's environment. Default: the workspace's own default.
 	Environment string
 	// AppName is the App that holds the sandboxes. Default "overwinter".
@@ -55,7 +57,7 @@ func (c *Config) complete() error {
 	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
 		return fmt.Errorf("server url %q is not http(s)://host:port", c.ServerURL)
 	}
-	if c.TokenID == "" || c.TokenSecret == "" {
+	if c.TokenID == "" || c.TokenSecret.Empty() {
 		return errors.New("token id and token secret are both needed")
 	}
 	if c.AppName == "" {
@@ -86,7 +88,7 @@ func newClient(c Config, noteIsolation func(string), noteConn func(*grpc.ClientC
 	wait := maxThrottleWait
 	params := &modal.ClientParams{
 		TokenID:               c.TokenID,
-		TokenSecret:           c.TokenSecret,
+		TokenSecret:           c.TokenSecret.Reveal(),
 		Environment:           c.Environment,
 		Logger:                c.Logger,
 		MaxThrottleWait:       &wait,

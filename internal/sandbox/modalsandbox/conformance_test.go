@@ -13,6 +13,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/localmodal/localmodaltest"
 	"github.com/overwinter-dev/overwinter/internal/sandbox/drivertest"
 	"github.com/overwinter-dev/overwinter/internal/sandbox/modalsandbox"
+	"github.com/overwinter-dev/overwinter/internal/secret"
 )
 
 func TestMain(m *testing.M) {
@@ -65,7 +66,7 @@ func harness(t *testing.T, server *localmodal.Server) drivertest.Harness {
 func connect(t *testing.T, server *localmodal.Server) *modalsandbox.Driver {
 	t.Helper()
 	return connectWith(t, modalsandbox.Config{
-		ServerURL: server.URL(), TokenID: server.Token().ID, TokenSecret: server.Token().Secret,
+		ServerURL: server.URL(), TokenID: server.Token().ID, TokenSecret: secret.NewValue(server.Token().Secret),
 	})
 }
 

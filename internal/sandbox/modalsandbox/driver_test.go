@@ -11,6 +11,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/localmodal/localmodaltest"
 	"github.com/overwinter-dev/overwinter/internal/sandbox/driver"
 	"github.com/overwinter-dev/overwinter/internal/sandbox/modalsandbox"
+	"github.com/overwinter-dev/overwinter/internal/secret"
 )
 
 func request(name string) driver.CreateRequest {
@@ -66,7 +67,7 @@ func TestAShortFailureIsMendedByTheSDK(t *testing.T) {
 
 func TestAServerThatIsNotThereIsUnavailable(t *testing.T) {
 	t.Parallel()
-	drv := connectWith(t, modalsandbox.Config{ServerURL: "http://127.0.0.1:1", TokenID: "ak", TokenSecret: "as"})
+	drv := connectWith(t, modalsandbox.Config{ServerURL: "http://127.0.0.1:1", TokenID: "ak", TokenSecret: secret.NewValue("as")})
 	_, err := driver.Collect(drv.List(t.Context(), nil))
 	require.Equal(t, driver.Unavailable, driver.CodeOf(err), "error: %v", err)
 	_, err = drv.Create(t.Context(), request("x"))
@@ -78,8 +79,8 @@ func TestConfig(t *testing.T) {
 	for name, c := range map[string]modalsandbox.Config{
 		"NoCredentials": {},
 		"NoSecret":      {TokenID: "ak"},
-		"NoScheme":      {TokenID: "ak", TokenSecret: "as", ServerURL: "127.0.0.1:9900"},
-		"OtherScheme":   {TokenID: "ak", TokenSecret: "as", ServerURL: "ftp://127.0.0.1:9900"},
+		"NoScheme":      {TokenID: "ak", TokenSecret: secret.NewValue("as"), ServerURL: "127.0.0.1:9900"},
+		"OtherScheme":   {TokenID: "ak", TokenSecret: secret.NewValue("as"), ServerURL: "ftp://127.0.0.1:9900"},
 	} {
 		_, err := modalsandbox.New(c)
 		require.Equal(t, driver.Invalid, driver.CodeOf(err), "%s: %v", name, err)
@@ -87,7 +88,7 @@ func TestConfig(t *testing.T) {
 	for url, isolation := range map[string]string{
 		"": "gvisor", "https://api.modal.com:443": "gvisor", "http://localhost:1": "local", "http://[::1]:1": "local", "http://127.0.0.1:1": "local",
 	} {
-		drv, err := modalsandbox.New(modalsandbox.Config{TokenID: "ak", TokenSecret: "as", ServerURL: url})
+		drv, err := modalsandbox.New(modalsandbox.Config{TokenID: "ak", TokenSecret: secret.NewValue("as"), ServerURL: url})
 		require.NoError(t, err)
 		require.Equal(t, driver.Description{Driver: "modal", Isolation: isolation}, drv.Describe())
 		require.NoError(t, drv.Close())
@@ -108,9 +109,9 @@ func TestIsolationIsWhatTheServerSays(t *testing.T) {
 // The environment would silently win over the configuration.
 func TestConfigThatTheEnvironmentContradicts(t *testing.T) {
 	t.Setenv("MODAL_SERVER_URL", "http://127.0.0.1:2")
-	_, err := modalsandbox.New(modalsandbox.Config{TokenID: "ak", TokenSecret: "as", ServerURL: "http://127.0.0.1:1"})
+	_, err := modalsandbox.New(modalsandbox.Config{TokenID: "ak", TokenSecret: secret.NewValue("as"), ServerURL: "http://127.0.0.1:1"})
 	require.ErrorContains(t, err, "MODAL_SERVER_URL")
-	drv, err := modalsandbox.New(modalsandbox.Config{TokenID: "ak", TokenSecret: "as", ServerURL: "http://127.0.0.1:2"})
+	drv, err := modalsandbox.New(modalsandbox.Config{TokenID: "ak", TokenSecret: secret.NewValue("as"), ServerURL: "http://127.0.0.1:2"})
 	require.NoError(t, err)
 	require.NoError(t, drv.Close())
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/overwinter-dev/overwinter/internal/sandbox/drivertest"
 	"github.com/overwinter-dev/overwinter/internal/sandbox/modalsandbox"
+	"github.com/overwinter-dev/overwinter/internal/secret"
 )
 
 // TestRealModalConformance runs the suite against the account, or the server at
@@ -27,7 +28,7 @@ func TestRealModalConformance(t *testing.T) {
 			drv, err := modalsandbox.New(modalsandbox.Config{
 				ServerURL:   os.Getenv("MODAL_SERVER_URL"),
 				TokenID:     os.Getenv("MODAL_TOKEN_ID"),
-				TokenSecret: os.Getenv("MODAL_TOKEN_SECRET"),
+				TokenSecret: secret.NewValue(os.Getenv("MODAL_TOKEN_SECRET")),
 				Environment: os.Getenv("MODAL_ENVIRONMENT"),
 				AppName:     "overwinter-conformance",
 			})
