@@ -19,7 +19,7 @@ func TestASandboxOutlivesTheKeyThatItWasMadeUnder(t *testing.T) {
 	ready := b.create(t)
 	b.awake(t)
 	fresh := bytes.Repeat([]byte{9}, secret.KeyBytes)
-	both, err := secret.NewBox(fresh, masterKey)
+	both, err := secret.NewKeyring(fresh, masterKey)
 	require.NoError(t, err)
 	require.Equal(t, b.token(t, b.config.Keys, 1), b.token(t, both, 1))
 
@@ -30,7 +30,7 @@ func TestASandboxOutlivesTheKeyThatItWasMadeUnder(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, session.OutcomeCompleted, b.run(t, in.RunID).Outcome)
 
-	b.config.Keys, err = secret.NewBox(fresh)
+	b.config.Keys, err = secret.NewKeyring(fresh)
 	require.NoError(t, err)
 	b.build()
 	_, err = b.save(ready)
@@ -40,7 +40,7 @@ func TestASandboxOutlivesTheKeyThatItWasMadeUnder(t *testing.T) {
 func TestASandboxOfAReleaseWithoutKeyIDsIsReached(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	b.config.Keys = plainKeys{b.config.Keys.(*secret.Box)}
+	b.config.Keys = plainKeys{b.config.Keys.(*secret.Keyring)}
 	b.build()
 	ready := b.create(t)
 	b.awake(t)
@@ -50,7 +50,7 @@ func TestASandboxOfAReleaseWithoutKeyIDsIsReached(t *testing.T) {
 	_, err = conn.Exec(b.ctx, "UPDATE sandboxes SET link_key = NULL")
 	require.NoError(t, err)
 
-	b.config.Keys, err = secret.NewBox(bytes.Repeat([]byte{9}, secret.KeyBytes), masterKey)
+	b.config.Keys, err = secret.NewKeyring(bytes.Repeat([]byte{9}, secret.KeyBytes), masterKey)
 	require.NoError(t, err)
 	b.build()
 	in := b.claim(t, ready, "hello")
@@ -60,6 +60,6 @@ func TestASandboxOfAReleaseWithoutKeyIDsIsReached(t *testing.T) {
 }
 
 // plainKeys derive tokens as releases without key ids did.
-type plainKeys struct{ *secret.Box }
+type plainKeys struct{ *secret.Keyring }
 
-func (k plainKeys) LinkKey(string) ([]byte, error) { return k.Box.LinkKey("") }
+func (k plainKeys) LinkKey(string) ([]byte, error) { return k.Keyring.LinkKey("") }

@@ -87,7 +87,7 @@ func workerMain(text string) int {
 		if err != nil {
 			return err
 		}
-		keys, err := secret.NewBox(masterKey)
+		keys, err := secret.NewKeyring(masterKey)
 		if err != nil {
 			return err
 		}

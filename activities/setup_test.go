@@ -124,7 +124,7 @@ func newBundle(t *testing.T, drv driver.Driver) *bundle {
 	t.Cleanup(b.links.Close)
 	program, err := activities.FindRunner(runnerBinary)
 	require.NoError(t, err)
-	keys, err := secret.NewBox(masterKey)
+	keys, err := secret.NewKeyring(masterKey)
 	require.NoError(t, err)
 	b.config = activities.Config{
 		Runner: program,

@@ -16,16 +16,16 @@ const planted = "hunter2-planted"
 
 func TestSecretsAreWrittenAndNeverRead(t *testing.T) {
 	t.Parallel()
-	box, err := secret.NewBox(bytes.Repeat([]byte{7}, secret.KeyBytes))
+	keyring, err := secret.NewKeyring(bytes.Repeat([]byte{7}, secret.KeyBytes))
 	require.NoError(t, err)
-	b := setup(t, func(c *api.Config) { c.Secrets = box })
+	b := setup(t, func(c *api.Config) { c.Secrets = keyring })
 
 	for _, name := range []string{"ANTHROPIC_API_KEY", "git:example.com:8443"} {
 		first := b.do("PUT", "/api/secrets/"+name, `{"value":"`+planted+`"}`)
 		require.Equal(t, http.StatusCreated, first.status, first.body)
 		again := b.do("PUT", "/api/secrets/"+name, `{"value":"`+planted+`2"}`)
 		require.Equal(t, http.StatusOK, again.status, again.body)
-		opened, err := box.Open(name, b.store.Sealed(name))
+		opened, err := keyring.Open(name, b.store.Sealed(name))
 		require.NoError(t, err)
 		require.Equal(t, planted+"2", opened.Reveal())
 		require.NotContains(t, string(first.body)+string(again.body), planted)
@@ -46,9 +46,9 @@ func TestSecretsAreWrittenAndNeverRead(t *testing.T) {
 
 func TestSecretsRefuseWhatIsWrong(t *testing.T) {
 	t.Parallel()
-	box, err := secret.NewBox(bytes.Repeat([]byte{7}, secret.KeyBytes))
+	keyring, err := secret.NewKeyring(bytes.Repeat([]byte{7}, secret.KeyBytes))
 	require.NoError(t, err)
-	b := setup(t, func(c *api.Config) { c.Secrets = box })
+	b := setup(t, func(c *api.Config) { c.Secrets = keyring })
 	for body, field := range map[string]string{
 		`{}`:           "value",
 		`{"value":""}`: "value",

@@ -61,14 +61,14 @@ func (c *APICmd) Validate() error {
 
 // Run serves until ctx ends.
 func (c *APICmd) Run(ctx context.Context, logger *slog.Logger, s streams) error {
-	var box *secret.Box
+	var keyring *secret.Keyring
 	var err error
 	if !c.SecretKey.Empty() {
-		if box, err = newBox(c.SecretKey, c.SecretKeyPrevious); err != nil {
+		if keyring, err = newKeyring(c.SecretKey, c.SecretKeyPrevious); err != nil {
 			return err
 		}
 	}
-	db, err := c.openSealed(ctx, logger, box)
+	db, err := c.openSealed(ctx, logger, keyring)
 	if err != nil {
 		return err
 	}
@@ -89,13 +89,13 @@ func (c *APICmd) Run(ctx context.Context, logger *slog.Logger, s streams) error 
 	follower.Start()
 	defer follower.Stop()
 
-	secrets, logger := maskedSecrets(db, box, logger)
+	secrets, logger := maskedSecrets(db, keyring, logger)
 	config := api.Config{
 		Store: db, Signaler: sessionclient.New(temporal, c.TemporalNamespace, installationQueue(db)), Events: events{follower},
 		Agents: catalog.Agents(), Masks: secrets, Sandbox: sandboxInfo(db, logger), Key: c.Key, WithoutKey: c.Key.Empty(), Logger: logger, Version: buildVersion(),
 	}
-	if box != nil {
-		config.Secrets = box
+	if keyring != nil {
+		config.Secrets = keyring
 	}
 	if config.Callers, err = c.callers(ctx, logger); err != nil {
 		return err
@@ -111,7 +111,7 @@ func (c *APICmd) Run(ctx context.Context, logger *slog.Logger, s streams) error 
 	if _, err := fmt.Fprintf(s.stdout, "http://%s\n", listener.Addr()); err != nil {
 		return err
 	}
-	if box == nil {
+	if keyring == nil {
 		logger.WarnContext(ctx, "OVERWINTER_SECRET_KEY is not set: secrets cannot be stored, transcripts cannot be read, and "+
 			"once secrets are stored, files, diffs and questions cannot be read; these requests are answered 503")
 	}

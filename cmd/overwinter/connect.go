@@ -63,8 +63,8 @@ func (f databaseFlags) open(ctx context.Context, logger *slog.Logger) (*postgres
 	return f.openSealed(ctx, logger, nil)
 }
 
-// openSealed opens a database whose transcripts are sealed; box may be nil.
-func (f databaseFlags) openSealed(ctx context.Context, logger *slog.Logger, box *secret.Box) (*postgres.DB, error) {
+// openSealed opens a database whose transcripts are sealed; keyring may be nil.
+func (f databaseFlags) openSealed(ctx context.Context, logger *slog.Logger, keyring *secret.Keyring) (*postgres.DB, error) {
 	if err := f.check(); err != nil {
 		return nil, usageError{err.Error()}
 	}
@@ -74,8 +74,8 @@ func (f databaseFlags) openSealed(ctx context.Context, logger *slog.Logger, box 
 		IdleInTransactionTimeout: f.IdleInTransactionTimeout, UnansweredTimeout: f.UnansweredTimeout,
 		AllowNewerSchema: f.AllowNewerSchema,
 	}
-	if box != nil {
-		options.Sealer = box
+	if keyring != nil {
+		options.Sealer = keyring
 	}
 	return postgres.Open(ctx, f.DatabaseURL, options)
 }
@@ -142,7 +142,9 @@ type previousKeys struct {
 	SecretKeyPrevious []secret.Value `env:"OVERWINTER_SECRET_KEY_PREVIOUS" sep:"," placeholder:"BASE64" help:"Previous keys, separated by commas, for decrypting what is not re-encrypted yet: see 'overwinter secret rotate'. Default: none."`
 }
 
-func (f secretFlags) box() (*secret.Box, error) { return newBox(f.SecretKey, f.SecretKeyPrevious) }
+func (f secretFlags) keyring() (*secret.Keyring, error) {
+	return newKeyring(f.SecretKey, f.SecretKeyPrevious)
+}
 
 func decodeKey(variable, text string) ([]byte, error) {
 	key, err := base64.StdEncoding.DecodeString(text)
@@ -155,8 +157,8 @@ func decodeKey(variable, text string) ([]byte, error) {
 	return key, nil
 }
 
-// newBox seals with the current key of the installation and opens with all of them.
-func newBox(current secret.Value, previous []secret.Value) (*secret.Box, error) {
+// newKeyring seals with the current key of the installation and opens with all of them.
+func newKeyring(current secret.Value, previous []secret.Value) (*secret.Keyring, error) {
 	key, err := decodeKey("OVERWINTER_SECRET_KEY", current.Reveal())
 	if err != nil {
 		return nil, err
@@ -173,7 +175,7 @@ func newBox(current secret.Value, previous []secret.Value) (*secret.Box, error) 
 		}
 		others = append(others, other)
 	}
-	return secret.NewBox(key, others...)
+	return secret.NewKeyring(key, others...)
 }
 
 // runnerBinary finds the program that goes into sandboxes: the one given, or the one next to this

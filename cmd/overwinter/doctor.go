@@ -58,7 +58,7 @@ func (c *DoctorCmd) Run(ctx context.Context, logger *slog.Logger, s streams, all
 
 // storedLoopbackURLs looks through the stored secrets and the newest versions of profiles.
 func storedLoopbackURLs(ctx context.Context, logger *slog.Logger, databaseURL, secretKey string) ([]devstack.LoopbackURL, error) {
-	box, err := newBox(secret.NewValue(secretKey), nil)
+	keyring, err := newKeyring(secret.NewValue(secretKey), nil)
 	if err != nil {
 		return nil, err
 	}
@@ -76,7 +76,7 @@ func storedLoopbackURLs(ctx context.Context, logger *slog.Logger, databaseURL, s
 	}
 	values := map[string]string{}
 	for name := range sealed {
-		value, err := box.Open(name, sealed[name])
+		value, err := keyring.Open(name, sealed[name])
 		if err != nil { // no agent is given it either
 			logger.WarnContext(ctx, "could not open secret", slog.String("secret", name), slog.Any("error", err))
 			continue

@@ -139,7 +139,7 @@ func TestDoctorFindsStoredURLsThatSandboxesDoNotReach(t *testing.T) {
 	t.Parallel()
 	database := postgrestest.URL(t)
 	db := postgrestest.Open(t, database)
-	box := boxOf(t, keyText(1))
+	keyring := keyringOf(t, keyText(1))
 	for name, value := range map[string]string{
 		"OPENAI_BASE_URL":         "http://me:hidden@localhost:11434/v1?key=hidden",
 		"ANTHROPIC_BASE_URL":      "http://127.0.0.1:8901",
@@ -147,7 +147,7 @@ func TestDoctorFindsStoredURLsThatSandboxesDoNotReach(t *testing.T) {
 		"OPENCODE_CONFIG_CONTENT": `{"provider":{"local":{"options":{"baseURL":"http://[::1]:4000/hidden"}}}}`,
 		"OTHER":                   "http://127.0.0.1:5000",
 	} {
-		_, _, err := db.SecretPut(t.Context(), name, box.Seal(name, secret.NewValue(value)))
+		_, _, err := db.SecretPut(t.Context(), name, keyring.Seal(name, secret.NewValue(value)))
 		require.NoError(t, err)
 	}
 	_, err := db.ProfileCreate(t.Context(), session.Profile{Name: "near", Spec: session.ProfileSpec{

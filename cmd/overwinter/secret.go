@@ -24,11 +24,11 @@ type SecretRotateCmd struct {
 
 // Run prints what it did. It fails if something remains that the current key does not open.
 func (c *SecretRotateCmd) Run(ctx context.Context, logger *slog.Logger, s streams) error {
-	box, err := c.box()
+	keyring, err := c.keyring()
 	if err != nil {
 		return err
 	}
-	db, err := c.openSealed(ctx, logger, box)
+	db, err := c.openSealed(ctx, logger, keyring)
 	if err != nil {
 		return err
 	}
@@ -36,12 +36,12 @@ func (c *SecretRotateCmd) Run(ctx context.Context, logger *slog.Logger, s stream
 	if err := db.SchemaCheck(ctx); err != nil {
 		return err
 	}
-	secrets, err := rotateSecrets(ctx, db, box, logger)
+	secrets, err := rotateSecrets(ctx, db, keyring, logger)
 	if err != nil {
 		return err
 	}
 	if _, err := fmt.Fprintf(s.stdout, "key %s: %d secrets sealed again, %d were current, %d do not open\n",
-		box.KeyID(), secrets.changed, secrets.current, secrets.failed); err != nil {
+		keyring.KeyID(), secrets.changed, secrets.current, secrets.failed); err != nil {
 		return err
 	}
 	parts, unread := 0, 0
@@ -83,7 +83,7 @@ type rotated struct{ changed, current, failed, replaced int }
 
 // rotateSecrets seals the stored secrets again. One that changes meanwhile is looked at again: it may have been
 // stored by a process that still has the previous key.
-func rotateSecrets(ctx context.Context, db *postgres.DB, box *secret.Box, logger *slog.Logger) (rotated, error) {
+func rotateSecrets(ctx context.Context, db *postgres.DB, keyring *secret.Keyring, logger *slog.Logger) (rotated, error) {
 	var n rotated
 	infos, err := db.SecretsList(ctx)
 	if err != nil {
@@ -98,17 +98,17 @@ func rotateSecrets(ctx context.Context, db *postgres.DB, box *secret.Box, logger
 			if err != nil {
 				return n, err
 			}
-			if box.Current(sealed) {
+			if keyring.Current(sealed) {
 				n.current++
 				break
 			}
-			value, err := box.Open(info.Name, sealed)
+			value, err := keyring.Open(info.Name, sealed)
 			if err != nil {
 				n.failed++
 				logger.ErrorContext(ctx, "could not open secret", slog.String("secret", info.Name), slog.Any("error", err))
 				break
 			}
-			replaced, err := db.SecretReseal(ctx, info.Name, sealed, box.Seal(info.Name, value))
+			replaced, err := db.SecretReseal(ctx, info.Name, sealed, keyring.Seal(info.Name, value))
 			if err != nil {
 				return n, err
 			}
@@ -118,26 +118,26 @@ func rotateSecrets(ctx context.Context, db *postgres.DB, box *secret.Box, logger
 			}
 		}
 	}
-	return n, rotateReplaced(ctx, db, box, logger, &n)
+	return n, rotateReplaced(ctx, db, keyring, logger, &n)
 }
 
 // rotateReplaced seals the values of replaced and deleted secrets again. One that does not open is only not
 // masked any more: no agent is given it.
-func rotateReplaced(ctx context.Context, db *postgres.DB, box *secret.Box, logger *slog.Logger, n *rotated) error {
+func rotateReplaced(ctx context.Context, db *postgres.DB, keyring *secret.Keyring, logger *slog.Logger, n *rotated) error {
 	replaced, err := db.SecretsReplaced(ctx)
 	if err != nil {
 		return err
 	}
 	for _, r := range replaced {
-		if box.Current(r.Sealed) {
+		if keyring.Current(r.Sealed) {
 			continue
 		}
-		value, err := box.Open(r.Name, r.Sealed)
+		value, err := keyring.Open(r.Name, r.Sealed)
 		if err != nil {
 			logger.WarnContext(ctx, "could not open replaced secret", slog.String("secret", r.Name), slog.Any("error", err))
 			continue
 		}
-		if err := db.SecretReplacedReseal(ctx, r.ID, box.Seal(r.Name, value)); err != nil {
+		if err := db.SecretReplacedReseal(ctx, r.ID, keyring.Seal(r.Name, value)); err != nil {
 			return err
 		}
 		n.replaced++

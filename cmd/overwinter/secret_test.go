@@ -22,15 +22,15 @@ func keyText(b byte) string {
 	return base64.StdEncoding.EncodeToString(bytes.Repeat([]byte{b}, secret.KeyBytes))
 }
 
-func boxOf(t *testing.T, current string, previous ...string) *secret.Box {
+func keyringOf(t *testing.T, current string, previous ...string) *secret.Keyring {
 	t.Helper()
 	var others []secret.Value
 	for _, text := range previous {
 		others = append(others, secret.NewValue(text))
 	}
-	box, err := newBox(secret.NewValue(current), others)
+	keyring, err := newKeyring(secret.NewValue(current), others)
 	require.NoError(t, err)
-	return box
+	return keyring
 }
 
 // sealedByFirstRelease is what releases without key ids stored.
@@ -54,10 +54,10 @@ func TestSecretRotateSealsEverythingWithTheNewKey(t *testing.T) {
 		_, _, err := db.SecretPut(t.Context(), name, sealed)
 		require.NoError(t, err)
 	}
-	old := boxOf(t, keyText(1))
+	old := keyringOf(t, keyText(1))
 	put("FIRST_RELEASE", sealedByFirstRelease(t, 1, "FIRST_RELEASE", "value of FIRST_RELEASE"))
 	put("OLD_KEY", old.Seal("OLD_KEY", secret.NewValue("value of OLD_KEY")))
-	put("NEW_KEY", boxOf(t, keyText(2)).Seal("NEW_KEY", secret.NewValue("value of NEW_KEY")))
+	put("NEW_KEY", keyringOf(t, keyText(2)).Seal("NEW_KEY", secret.NewValue("value of NEW_KEY")))
 
 	rotate := func(args ...string) result {
 		return run(t.Context(), append([]string{"secret", "rotate", "--database-url=" + url}, args...)...)
@@ -65,7 +65,7 @@ func TestSecretRotateSealsEverythingWithTheNewKey(t *testing.T) {
 	r := rotate("--secret-key="+keyText(2), "--secret-key-previous="+keyText(9)+","+keyText(1))
 	require.Equal(t, exitDone, r.code, r.stderr)
 	require.Contains(t, r.stdout, "2 secrets sealed again, 1 were current, 0 do not open")
-	fresh := boxOf(t, keyText(2))
+	fresh := keyringOf(t, keyText(2))
 	for _, name := range []string{"FIRST_RELEASE", "OLD_KEY", "NEW_KEY"} {
 		sealed, err := db.SecretSealed(t.Context(), name)
 		require.NoError(t, err)
@@ -78,10 +78,10 @@ func TestSecretRotateSealsEverythingWithTheNewKey(t *testing.T) {
 	require.Contains(t, r.stdout, "0 secrets sealed again, 3 were current")
 
 	// A key that is missing is named, and nothing is lost.
-	put("FOREIGN", boxOf(t, keyText(3)).Seal("FOREIGN", secret.NewValue("x")))
+	put("FOREIGN", keyringOf(t, keyText(3)).Seal("FOREIGN", secret.NewValue("x")))
 	r = rotate("--secret-key=" + keyText(2))
 	require.Equal(t, exitFailed, r.code)
-	require.Contains(t, r.stderr, boxOf(t, keyText(3)).KeyID())
+	require.Contains(t, r.stderr, keyringOf(t, keyText(3)).KeyID())
 	r = rotate("--secret-key="+keyText(2), "--secret-key-previous=short")
 	require.Equal(t, exitUsage, r.code)
 	require.Contains(t, r.stderr, "OVERWINTER_SECRET_KEY_PREVIOUS")
@@ -92,7 +92,7 @@ func TestSecretRotateSealsEverythingWithTheNewKey(t *testing.T) {
 func TestSecretRotateNeverReplacesWhatIsStoredMeanwhile(t *testing.T) {
 	t.Parallel()
 	db := postgrestest.New(t)
-	old, both := boxOf(t, keyText(1)), boxOf(t, keyText(2), keyText(1))
+	old, both := keyringOf(t, keyText(1)), keyringOf(t, keyText(2), keyText(1))
 	const names, rounds = 5, 40
 	name := func(i int) string { return fmt.Sprintf("SECRET_%d", i) }
 	for i := range names {
@@ -104,11 +104,11 @@ func TestSecretRotateNeverReplacesWhatIsStoredMeanwhile(t *testing.T) {
 	for i := range names {
 		writers.Go(func() {
 			for round := range rounds {
-				box := old
+				keyring := old
 				if round%2 == 0 {
-					box = both
+					keyring = both
 				}
-				_, _, err := db.SecretPut(t.Context(), name(i), box.Seal(name(i), secret.NewValue(fmt.Sprint("round ", round))))
+				_, _, err := db.SecretPut(t.Context(), name(i), keyring.Seal(name(i), secret.NewValue(fmt.Sprint("round ", round))))
 				if err != nil {
 					t.Error(err)
 				}
@@ -154,8 +154,8 @@ func TestSecretRotateNeverReplacesWhatIsStoredMeanwhile(t *testing.T) {
 func TestTheMaskerFollowsWhatIsStored(t *testing.T) {
 	t.Parallel()
 	db := postgrestest.New(t)
-	box := boxOf(t, keyText(1))
-	secrets, _ := maskedSecrets(db, box, slog.New(slog.DiscardHandler))
+	keyring := keyringOf(t, keyText(1))
+	secrets, _ := maskedSecrets(db, keyring, slog.New(slog.DiscardHandler))
 	keyless, _ := maskedSecrets(db, nil, slog.New(slog.DiscardHandler))
 	for _, s := range []*storedSecrets{secrets, keyless} {
 		masker, err := s.Masker(t.Context())
@@ -164,7 +164,7 @@ func TestTheMaskerFollowsWhatIsStored(t *testing.T) {
 	}
 	put := func(name, value string) {
 		t.Helper()
-		_, _, err := db.SecretPut(t.Context(), name, box.Seal(name, secret.NewValue(value)))
+		_, _, err := db.SecretPut(t.Context(), name, keyring.Seal(name, secret.NewValue(value)))
 		require.NoError(t, err)
 	}
 	for _, value := range []string{"first-value", "second-value"} {
@@ -185,11 +185,11 @@ func TestTheMaskerFollowsWhatIsStored(t *testing.T) {
 		require.Equal(t, "[redacted KEY] [redacted KEY]", masker.Text("first-value second-value"))
 	}
 	stillMasked(secrets)
-	newer := boxOf(t, keyText(2), keyText(1))
+	newer := keyringOf(t, keyText(2), keyText(1))
 	n, err := rotateSecrets(t.Context(), db, newer, slog.New(slog.DiscardHandler))
 	require.NoError(t, err)
 	require.Equal(t, 2, n.replaced)
-	onlyNew, _ := maskedSecrets(db, boxOf(t, keyText(2)), slog.New(slog.DiscardHandler))
+	onlyNew, _ := maskedSecrets(db, keyringOf(t, keyText(2)), slog.New(slog.DiscardHandler))
 	stillMasked(onlyNew)
 }
 
@@ -198,11 +198,11 @@ func TestTheMaskerFollowsWhatIsStored(t *testing.T) {
 func TestAProcessMasksBeforeAnythingIsAskedOfIt(t *testing.T) {
 	t.Parallel()
 	db := postgrestest.New(t)
-	box := boxOf(t, keyText(1))
-	_, _, err := db.SecretPut(t.Context(), "KEY", box.Seal("KEY", secret.NewValue("planted-value-1234")))
+	keyring := keyringOf(t, keyText(1))
+	_, _, err := db.SecretPut(t.Context(), "KEY", keyring.Seal("KEY", secret.NewValue("planted-value-1234")))
 	require.NoError(t, err)
 	var out bytes.Buffer
-	secrets, logger := maskedSecrets(db, box, slog.New(slog.NewTextHandler(&out, nil)))
+	secrets, logger := maskedSecrets(db, keyring, slog.New(slog.NewTextHandler(&out, nil)))
 	require.NoError(t, secrets.load(t.Context()))
 	logger.Info("a script printed planted-value-1234")
 	require.Contains(t, out.String(), "[redacted KEY]")

@@ -16,9 +16,9 @@ import (
 
 // storedSecrets opens and masks the secrets in Postgres.
 type storedSecrets struct {
-	db     *postgres.DB
-	box    *secret.Box // nil for a process without the key of the installation
-	logger *slog.Logger
+	db      *postgres.DB
+	keyring *secret.Keyring // nil for a process without the key of the installation
+	logger  *slog.Logger
 	// changed is called with each new masker. Default: it is not called.
 	changed func(*secret.Masker)
 
@@ -36,7 +36,7 @@ func (s *storedSecrets) Secret(ctx context.Context, name string) (secret.Value, 
 	if err != nil {
 		return secret.Value{}, false, err
 	}
-	value, err := s.box.Open(name, sealed)
+	value, err := s.keyring.Open(name, sealed)
 	if err != nil {
 		return secret.Value{}, false, fmt.Errorf("open secret %s: %w", name, err)
 	}
@@ -60,7 +60,7 @@ func (s *storedSecrets) Masker(ctx context.Context) (*secret.Masker, error) {
 	if mark == s.mark {
 		return s.masker, nil
 	}
-	if s.box == nil {
+	if s.keyring == nil {
 		return nil, failure.Errorf(failure.Unavailable, "this api has no OVERWINTER_SECRET_KEY, so it cannot mask stored secrets")
 	}
 	all, err := s.db.SecretsSealed(ctx)
@@ -69,7 +69,7 @@ func (s *storedSecrets) Masker(ctx context.Context) (*secret.Masker, error) {
 	}
 	var values []secret.Named
 	for _, name := range slices.Sorted(maps.Keys(all)) {
-		value, err := s.box.Open(name, all[name])
+		value, err := s.keyring.Open(name, all[name])
 		if err != nil { // no agent is given it either
 			s.logger.ErrorContext(ctx, "could not open secret; it is not masked", slog.String("secret", name), slog.Any("error", err))
 			continue
@@ -82,7 +82,7 @@ func (s *storedSecrets) Masker(ctx context.Context) (*secret.Masker, error) {
 		return nil, err
 	}
 	for _, r := range replaced {
-		value, err := s.box.Open(r.Name, r.Sealed)
+		value, err := s.keyring.Open(r.Name, r.Sealed)
 		if err != nil {
 			s.logger.WarnContext(ctx, "could not open replaced secret; it is not masked", slog.String("secret", r.Name), slog.Any("error", err))
 			continue
@@ -98,10 +98,10 @@ func (s *storedSecrets) Masker(ctx context.Context) (*secret.Masker, error) {
 }
 
 // maskedSecrets are the stored secrets, with a logger that masks them.
-func maskedSecrets(db *postgres.DB, box *secret.Box, logger *slog.Logger) (*storedSecrets, *slog.Logger) {
+func maskedSecrets(db *postgres.DB, keyring *secret.Keyring, logger *slog.Logger) (*storedSecrets, *slog.Logger) {
 	var mask secret.LogMask
 	logger = slog.New(mask.Handler(logger.Handler()))
-	return &storedSecrets{db: db, box: box, logger: logger, changed: mask.Set}, logger
+	return &storedSecrets{db: db, keyring: keyring, logger: logger, changed: mask.Set}, logger
 }
 
 // remaskEvery is how often a process looks for secrets that were stored meanwhile, for its logs and errors. What
@@ -113,7 +113,7 @@ const remaskEvery = 10 * time.Second
 func (s *storedSecrets) load(ctx context.Context) error {
 	for wait := 100 * time.Millisecond; ; wait = min(2*wait, 5*time.Second) {
 		_, err := s.Masker(ctx)
-		if err == nil || s.box == nil {
+		if err == nil || s.keyring == nil {
 			return nil
 		}
 		s.logger.WarnContext(ctx, "could not read the secrets to mask; retrying", slog.Any("error", err))
@@ -135,7 +135,7 @@ func (s *storedSecrets) follow(ctx context.Context) error {
 		case <-ctx.Done():
 			return nil
 		}
-		if _, err := s.Masker(ctx); err != nil && s.box != nil && ctx.Err() == nil {
+		if _, err := s.Masker(ctx); err != nil && s.keyring != nil && ctx.Err() == nil {
 			s.logger.WarnContext(ctx, "could not read the secrets to mask; those of before are masked", slog.Any("error", err))
 		}
 	}

@@ -72,7 +72,7 @@ func (c *WorkerCmd) Validate() error {
 
 // Run works until ctx ends.
 func (c *WorkerCmd) Run(ctx context.Context, logger *slog.Logger) error {
-	box, err := c.box()
+	keyring, err := c.keyring()
 	if err != nil {
 		return err
 	}
@@ -80,7 +80,7 @@ func (c *WorkerCmd) Run(ctx context.Context, logger *slog.Logger) error {
 	if err != nil {
 		return err
 	}
-	db, err := c.openSealed(ctx, logger, box)
+	db, err := c.openSealed(ctx, logger, keyring)
 	if err != nil {
 		return err
 	}
@@ -98,7 +98,7 @@ func (c *WorkerCmd) Run(ctx context.Context, logger *slog.Logger) error {
 		if err != nil {
 			return err
 		}
-		return c.run(ctx, db, temporal, installation, box, binary, &polls, logger)
+		return c.run(ctx, db, temporal, installation, keyring, binary, &polls, logger)
 	})
 	if c.HealthAddress != "" {
 		signaler := sessionclient.New(temporal, c.TemporalNamespace, installationQueue(db)) // for Ping alone
@@ -126,7 +126,7 @@ func (p *polling) ready(ctx context.Context) error {
 
 // run works for an installation until ctx ends.
 func (c *WorkerCmd) run(
-	ctx context.Context, db *postgres.DB, temporal client.Client, installation string, box *secret.Box, binary string, polls *polling, logger *slog.Logger,
+	ctx context.Context, db *postgres.DB, temporal client.Client, installation string, keyring *secret.Keyring, binary string, polls *polling, logger *slog.Logger,
 ) error {
 	driver, err := modalsandbox.New(modalsandbox.Config{
 		ServerURL: c.ModalServerURL, TokenID: c.ModalTokenID, TokenSecret: c.ModalTokenSecret,
@@ -160,7 +160,7 @@ func (c *WorkerCmd) run(
 	if err != nil {
 		return err
 	}
-	secrets, logger := maskedSecrets(db, box, logger)
+	secrets, logger := maskedSecrets(db, keyring, logger)
 	if err := secrets.load(ctx); err != nil { // before anything that an agent says can be in an error
 		return err
 	}
@@ -169,7 +169,7 @@ func (c *WorkerCmd) run(
 	control, turns := activities.New(activities.Config{
 		Links: links, Store: db, Log: appender, Agents: catalog.Agents(), Sandbox: provider,
 		Image: newImages(provider, db, binary, logger), Signaler: signaler, Changes: changes, Secrets: secrets, Masks: secrets,
-		Runner: runner, Queue: queue, Keys: box, SandboxTimeout: c.SandboxTimeout, Attend: c.Attend, MaxTurns: c.MaxTurns, Logger: logger,
+		Runner: runner, Queue: queue, Keys: keyring, SandboxTimeout: c.SandboxTimeout, Attend: c.Attend, MaxTurns: c.MaxTurns, Logger: logger,
 	})
 	w := worker.New(worker.Config{
 		Temporal: temporal, Control: control, Turns: turns,

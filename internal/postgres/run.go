@@ -246,15 +246,15 @@ func (s *sessionTx) runStart(ctx context.Context, run dbsqlc.Run) (session.RunSt
 		}
 		var launchErr, resumeErr, transcriptsErr, filesErr error
 		launch, launchErr = s.q.SessionLaunch(ctx, in, s.row.ID)
-		box, boxErr := s.q.SandboxGet(ctx, in, &dbsqlc.SandboxGetParams{SessionID: s.row.ID, Generation: run.Generation})
-		if isNoRows(boxErr) {
-			boxErr = nil
+		sb, sbErr := s.q.SandboxGet(ctx, in, &dbsqlc.SandboxGetParams{SessionID: s.row.ID, Generation: run.Generation})
+		if isNoRows(sbErr) {
+			sbErr = nil
 		}
-		start.Prompt, start.SandboxID = promptOf(p), box.SandboxID
+		start.Prompt, start.SandboxID = promptOf(p), sb.SandboxID
 		start.Resume, resumeErr = s.q.RunReachedAgent(ctx, in, &dbsqlc.RunReachedAgentParams{SessionID: s.row.ID, ID: run.ID})
 		start.Transcripts, transcriptsErr = transcriptPositions(ctx, s.q, in, s.row.ID)
 		start.Files, filesErr = filesPosition(ctx, s.q, in, s.row.ID)
-		return cmp.Or(promptErr, launchErr, boxErr, resumeErr, transcriptsErr, filesErr)
+		return cmp.Or(promptErr, launchErr, sbErr, resumeErr, transcriptsErr, filesErr)
 	})
 	if err != nil {
 		return start, err

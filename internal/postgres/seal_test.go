@@ -21,9 +21,9 @@ func TestTranscriptsAreSealedAtRestAndSealedAgainWithANewKey(t *testing.T) {
 	first, second := bytes.Repeat([]byte{1}, secret.KeyBytes), bytes.Repeat([]byte{2}, secret.KeyBytes)
 	open := func(current []byte, others ...[]byte) *postgres.DB {
 		t.Helper()
-		box, err := secret.NewBox(current, others...)
+		keyring, err := secret.NewKeyring(current, others...)
 		require.NoError(t, err)
-		db, err := postgres.Open(t.Context(), url, postgres.Options{Sealer: box})
+		db, err := postgres.Open(t.Context(), url, postgres.Options{Sealer: keyring})
 		require.NoError(t, err)
 		t.Cleanup(db.Close)
 		return db
@@ -102,9 +102,9 @@ func TestTheStateOfATurnIsSealedAtRestAndGoneAtItsEnd(t *testing.T) {
 	first, second := bytes.Repeat([]byte{1}, secret.KeyBytes), bytes.Repeat([]byte{2}, secret.KeyBytes)
 	open := func(current []byte, others ...[]byte) *postgres.DB {
 		t.Helper()
-		box, err := secret.NewBox(current, others...)
+		keyring, err := secret.NewKeyring(current, others...)
 		require.NoError(t, err)
-		db, err := postgres.Open(t.Context(), b.url, postgres.Options{Sealer: box})
+		db, err := postgres.Open(t.Context(), b.url, postgres.Options{Sealer: keyring})
 		require.NoError(t, err)
 		t.Cleanup(db.Close)
 		return db

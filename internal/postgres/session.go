@@ -241,10 +241,10 @@ func (db *DB) SessionOpen(ctx context.Context, sessionID, workflowRunID string) 
 		case !isNoRows(err):
 			return err
 		}
-		box, err := s.q.SandboxGet(ctx, s, &dbsqlc.SandboxGetParams{SessionID: sessionID, Generation: s.row.Generation})
+		sb, err := s.q.SandboxGet(ctx, s, &dbsqlc.SandboxGetParams{SessionID: sessionID, Generation: s.row.Generation})
 		switch {
-		case err == nil && box.EndedAt == nil:
-			loaded.SandboxID, loaded.SandboxSince, loaded.Deadline = box.SandboxID, box.ReservedAt.UTC(), orZero(box.Deadline)
+		case err == nil && sb.EndedAt == nil:
+			loaded.SandboxID, loaded.SandboxSince, loaded.Deadline = sb.SandboxID, sb.ReservedAt.UTC(), orZero(sb.Deadline)
 		case err != nil && !isNoRows(err):
 			return err
 		}

@@ -16,32 +16,32 @@ const planted = "hunter2-planted"
 
 func TestSealsUnderKeyAndName(t *testing.T) {
 	t.Parallel()
-	box, err := secret.NewBox(bytes.Repeat([]byte{1}, secret.KeyBytes))
+	keyring, err := secret.NewKeyring(bytes.Repeat([]byte{1}, secret.KeyBytes))
 	require.NoError(t, err)
-	sealed := box.Seal("API_KEY", secret.NewValue(planted))
+	sealed := keyring.Seal("API_KEY", secret.NewValue(planted))
 	require.NotContains(t, string(sealed), planted)
-	require.NotEqual(t, sealed, box.Seal("API_KEY", secret.NewValue(planted)), "never the same bytes twice")
+	require.NotEqual(t, sealed, keyring.Seal("API_KEY", secret.NewValue(planted)), "never the same bytes twice")
 
-	opened, err := box.Open("API_KEY", sealed)
+	opened, err := keyring.Open("API_KEY", sealed)
 	require.NoError(t, err)
 	require.Equal(t, planted, opened.Reveal())
 
-	_, err = box.Open("OTHER", sealed)
+	_, err = keyring.Open("OTHER", sealed)
 	require.ErrorIs(t, err, secret.ErrSealed)
-	other, err := secret.NewBox(bytes.Repeat([]byte{2}, secret.KeyBytes))
+	other, err := secret.NewKeyring(bytes.Repeat([]byte{2}, secret.KeyBytes))
 	require.NoError(t, err)
 	_, err = other.Open("API_KEY", sealed)
 	require.ErrorIs(t, err, secret.ErrSealed)
-	require.NotEqual(t, box.KeyID(), other.KeyID())
+	require.NotEqual(t, keyring.KeyID(), other.KeyID())
 	for i := range sealed {
 		changed := bytes.Clone(sealed)
 		changed[i] ^= 1
-		_, err := box.Open("API_KEY", changed)
+		_, err := keyring.Open("API_KEY", changed)
 		require.ErrorIs(t, err, secret.ErrSealed, "byte %d changed", i)
-		_, err = box.Open("API_KEY", sealed[:i])
+		_, err = keyring.Open("API_KEY", sealed[:i])
 		require.ErrorIs(t, err, secret.ErrSealed, "cut to %d bytes", i)
 	}
-	_, err = secret.NewBox([]byte("short"))
+	_, err = secret.NewKeyring([]byte("short"))
 	require.ErrorContains(t, err, "must have 32")
 }
 

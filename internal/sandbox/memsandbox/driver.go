@@ -16,7 +16,7 @@ import (
 // Driver is a provider in memory. Close ends everything in it.
 type Driver struct {
 	mu        sync.Mutex
-	sandboxes map[string]*box
+	sandboxes map[string]*instance
 	images    map[string]files
 	listings  map[string]driver.ImageListing // of images, by id
 	names     map[string]string              // image id by name
@@ -36,13 +36,13 @@ var (
 // New returns a provider with no sandboxes and no commands.
 func New() *Driver {
 	return &Driver{
-		sandboxes: map[string]*box{}, images: map[string]files{}, listings: map[string]driver.ImageListing{}, names: map[string]string{},
+		sandboxes: map[string]*instance{}, images: map[string]files{}, listings: map[string]driver.ImageListing{}, names: map[string]string{},
 		handlers: map[string]Handler{}, calls: map[Op]int{},
 	}
 }
 
-// box is a sandbox. Its fields belong to Driver.mu, but for files, which has its own.
-type box struct {
+// instance is a sandbox. Its fields belong to Driver.mu, but for files, which has its own.
+type instance struct {
 	id, name string
 	tags     map[string]string
 	env      map[string]string
@@ -75,7 +75,7 @@ func (d *Driver) Create(ctx context.Context, r driver.CreateRequest) (string, er
 		if b := d.byName(r.Name); b != nil {
 			return "", driver.Errorf(driver.NameTaken, "create", r.Name, "%s has the name", b.id)
 		}
-		b := &box{
+		b := &instance{
 			id: d.newID("sb"), name: r.Name, tags: maps.Clone(r.Tags), env: maps.Clone(r.Env), workdir: r.Workdir,
 			files: &tree{files: maps.Clone(image)}, ended: make(chan struct{}), keep: r.ExitSnapshot,
 		}
@@ -138,7 +138,7 @@ func (d *Driver) List(ctx context.Context, tags map[string]string) iter.Seq2[dri
 	}
 }
 
-func (b *box) listing() driver.Listing {
+func (b *instance) listing() driver.Listing {
 	return driver.Listing{ID: b.id, Name: b.name, Tags: maps.Clone(b.tags)}
 }
 
@@ -188,7 +188,7 @@ func (d *Driver) Forget(id string) {
 }
 
 // end is called with mu held.
-func (d *Driver) end(b *box, code int) {
+func (d *Driver) end(b *instance, code int) {
 	if b.over {
 		return
 	}
@@ -216,7 +216,7 @@ func (d *Driver) Snapshot(ctx context.Context, id string, budget time.Duration) 
 }
 
 // keepFiles makes an image of a sandbox's files. It is called with mu held.
-func (d *Driver) keepFiles(b *box, exit bool) string {
+func (d *Driver) keepFiles(b *instance, exit bool) string {
 	image := d.newID("im")
 	d.images[image] = b.files.copy()
 	d.listings[image] = driver.ImageListing{ID: image, Created: time.Now(), Tags: maps.Clone(b.tags), Exit: exit}
@@ -350,7 +350,7 @@ func (d *Driver) image(op, id string) error {
 }
 
 // byName is called with mu held.
-func (d *Driver) byName(name string) *box {
+func (d *Driver) byName(name string) *instance {
 	for _, b := range d.sandboxes {
 		if b.name == name && !b.over {
 			return b
@@ -365,7 +365,7 @@ func (d *Driver) newID(kind string) string {
 	return fmt.Sprintf("%s-%08d", kind, d.made)
 }
 
-func (d *Driver) live(op, id string) (*box, error) {
+func (d *Driver) live(op, id string) (*instance, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	b := d.sandboxes[id]

@@ -65,7 +65,7 @@ type process struct {
 var errKilled = errors.New("killed")
 
 // start is called with mu held.
-func (d *Driver) start(b *box, r driver.ExecRequest) (*process, error) {
+func (d *Driver) start(b *instance, r driver.ExecRequest) (*process, error) {
 	if d.closed {
 		return nil, driver.Errorf(driver.Unavailable, "exec", b.id, "the provider is closed")
 	}

@@ -14,11 +14,11 @@ import (
 
 func masterKey(b byte) []byte { return bytes.Repeat([]byte{b}, secret.KeyBytes) }
 
-func newBox(t *testing.T, current []byte, others ...[]byte) *secret.Box {
+func newBox(t *testing.T, current []byte, others ...[]byte) *secret.Keyring {
 	t.Helper()
-	box, err := secret.NewBox(current, others...)
+	keyring, err := secret.NewKeyring(current, others...)
 	require.NoError(t, err)
-	return box
+	return keyring
 }
 
 // sealedByFirstRelease is what releases without key ids wrote.
@@ -73,18 +73,18 @@ func TestNothingIsSealedWithTheKeyItself(t *testing.T) {
 
 func TestDataOpensForItsUseOwnerAndName(t *testing.T) {
 	t.Parallel()
-	box := newBox(t, masterKey(2), masterKey(1))
+	keyring := newBox(t, masterKey(2), masterKey(1))
 	sealed := newBox(t, masterKey(1)).SealData("transcripts", "ses_1", "a.jsonl", []byte(planted))
 	require.True(t, secret.IsSealedData(sealed))
 	require.NotContains(t, string(sealed), planted)
-	data, err := box.OpenData("transcripts", "ses_1", "a.jsonl", sealed)
+	data, err := keyring.OpenData("transcripts", "ses_1", "a.jsonl", sealed)
 	require.NoError(t, err)
 	require.Equal(t, planted, string(data))
 	for _, other := range [][3]string{{"files", "ses_1", "a.jsonl"}, {"transcripts", "ses_2", "a.jsonl"}, {"transcripts", "ses_1", "b.jsonl"}} {
-		_, err = box.OpenData(other[0], other[1], other[2], sealed)
+		_, err = keyring.OpenData(other[0], other[1], other[2], sealed)
 		require.ErrorIs(t, err, secret.ErrSealed, "%v", other)
 	}
-	_, err = box.Open("a.jsonl", sealed)
+	_, err = keyring.Open("a.jsonl", sealed)
 	require.ErrorIs(t, err, secret.ErrSealed, "data is no secret")
 	require.False(t, secret.IsSealedData([]byte("\x28\xb5\x2f\xfd a frame of zstd, which begins otherwise")))
 }

@@ -76,14 +76,14 @@ func newAEAD(k []byte) (cipher.AEAD, error) {
 	return cipher.NewGCM(block)
 }
 
-// Box seals with the current key of an installation and opens what any of its keys
+// Keyring seals with the current key of an installation and opens what any of its keys
 // has sealed. It is safe for concurrent use.
-type Box struct{ keys []key } // the current one first
+type Keyring struct{ keys []key } // the current one first
 
-// NewBox returns a box for the current key and for other keys, such as the previous one.
+// NewKeyring returns a keyring for the current key and for other keys, such as the previous one.
 // Each has KeyBytes.
-func NewBox(current []byte, others ...[]byte) (*Box, error) {
-	b := &Box{}
+func NewKeyring(current []byte, others ...[]byte) (*Keyring, error) {
+	b := &Keyring{}
 	for _, master := range append([][]byte{current}, others...) {
 		k, err := newKey(master)
 		if err != nil {
@@ -97,20 +97,20 @@ func NewBox(current []byte, others ...[]byte) (*Box, error) {
 }
 
 // KeyID names the current key. It says nothing about the key itself.
-func (b *Box) KeyID() string { return hex.EncodeToString(b.keys[0].id[:]) }
+func (b *Keyring) KeyID() string { return hex.EncodeToString(b.keys[0].id[:]) }
 
 // Current reports whether sealed was sealed with the current key in the current form.
-func (b *Box) Current(sealed []byte) bool {
+func (b *Keyring) Current(sealed []byte) bool {
 	return len(sealed) >= headerBytes && sealed[0] == versionDerived && [keyIDBytes]byte(sealed[1:]) == b.keys[0].id
 }
 
 // Seal returns the sealed form of a value under its name.
-func (b *Box) Seal(name string, v Value) []byte {
+func (b *Keyring) Seal(name string, v Value) []byte {
 	return seal(b.keys[0], b.keys[0].secrets, name, []byte(v.text))
 }
 
 // Open returns what was sealed under the name.
-func (b *Box) Open(name string, sealed []byte) (Value, error) {
+func (b *Keyring) Open(name string, sealed []byte) (Value, error) {
 	if len(sealed) > 0 && sealed[0] == versionPlainKey {
 		for _, k := range b.keys {
 			if text, err := open(k.plain, name, sealed[1:]); err == nil {
@@ -129,12 +129,12 @@ func (b *Box) Open(name string, sealed []byte) (Value, error) {
 
 // SealData seals data of an owner, such as the transcripts of a session, under a name. Each use
 // and owner have their own key.
-func (b *Box) SealData(use, owner, name string, data []byte) []byte {
+func (b *Keyring) SealData(use, owner, name string, data []byte) []byte {
 	return seal(b.keys[0], b.keys[0].data(use, owner), name, data)
 }
 
 // OpenData returns what SealData sealed for the same use, owner and name.
-func (b *Box) OpenData(use, owner, name string, sealed []byte) ([]byte, error) {
+func (b *Keyring) OpenData(use, owner, name string, sealed []byte) ([]byte, error) {
 	k, err := b.keyOf(sealed)
 	if err != nil {
 		return nil, err
@@ -147,9 +147,9 @@ func (b *Box) OpenData(use, owner, name string, sealed []byte) ([]byte, error) {
 func IsSealedData(data []byte) bool { return len(data) >= headerBytes && data[0] == versionDerived }
 
 // LinkKey returns the key that the tokens of runner links are derived from: that of a key id, or with
-// none the one that releases without key ids used, which the oldest key of the box stands for.
-// ErrKeyMissing if the box does not have the key.
-func (b *Box) LinkKey(id string) ([]byte, error) {
+// none the one that releases without key ids used, which the oldest key of the keyring stands for.
+// ErrKeyMissing if the keyring does not have the key.
+func (b *Keyring) LinkKey(id string) ([]byte, error) {
 	if id == "" {
 		return slices.Clone(b.keys[len(b.keys)-1].master), nil
 	}
@@ -165,11 +165,11 @@ func (b *Box) LinkKey(id string) ([]byte, error) {
 // changed.
 var ErrSealed = errors.New("the secret does not open with this key")
 
-// ErrKeyMissing means that something was sealed with a key that the box does not have.
+// ErrKeyMissing means that something was sealed with a key that the keyring does not have.
 var ErrKeyMissing = fmt.Errorf("%w: it was sealed with another key", ErrSealed)
 
 // keyOf finds the key that something of versionDerived was sealed with.
-func (b *Box) keyOf(sealed []byte) (key, error) {
+func (b *Keyring) keyOf(sealed []byte) (key, error) {
 	if !IsSealedData(sealed) {
 		return key{}, ErrSealed
 	}
