@@ -8,6 +8,7 @@ import (
 	"golang.org/x/sync/semaphore"
 
 	"github.com/overwinter-dev/overwinter/internal/agent"
+	"github.com/overwinter-dev/overwinter/internal/contract"
 	"github.com/overwinter-dev/overwinter/internal/runner"
 	"github.com/overwinter-dev/overwinter/internal/sandbox"
 	"github.com/overwinter-dev/overwinter/internal/secret"
@@ -120,7 +121,7 @@ type Signaler interface {
 	Revive(ctx context.Context, s session.Attended) (revived bool, err error)
 	// SignalSandbox reports what was found out about a sandbox. No open workflow is
 	// no error.
-	SignalSandbox(ctx context.Context, sessionID string, s session.SandboxSignal) error
+	SignalSandbox(ctx context.Context, sessionID string, s contract.SandboxSignal) error
 }
 
 // Control holds the short activities of sessions, for the queue control. Each group has what it needs of the store.

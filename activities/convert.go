@@ -8,6 +8,7 @@ import (
 	"go.temporal.io/sdk/interceptor"
 	"go.temporal.io/sdk/temporal"
 
+	"github.com/overwinter-dev/overwinter/internal/contract"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
@@ -35,7 +36,7 @@ func (i *inbound) ExecuteActivity(ctx context.Context, in *interceptor.ExecuteAc
 // none: attempts at a run have a separate order, and one in progress ends in the sandbox that it has.
 func byWorkflow(ctx context.Context) context.Context {
 	info := activity.GetInfo(ctx)
-	if info.WorkflowType == nil || info.WorkflowType.Name != session.WorkflowName || info.ActivityType.Name == runTurn {
+	if info.WorkflowType == nil || info.WorkflowType.Name != contract.WorkflowName || info.ActivityType.Name == runTurn {
 		return ctx
 	}
 	return session.WithWorkflowRun(ctx, info.WorkflowExecution.RunID)

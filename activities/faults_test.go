@@ -11,6 +11,7 @@ import (
 	"go.temporal.io/sdk/converter"
 
 	"github.com/overwinter-dev/overwinter/activities"
+	"github.com/overwinter-dev/overwinter/internal/contract"
 	"github.com/overwinter-dev/overwinter/internal/eventlog"
 	"github.com/overwinter-dev/overwinter/internal/sandbox/driver"
 	"github.com/overwinter-dev/overwinter/internal/session"
@@ -326,7 +327,7 @@ func (l logSteps) Position(ctx context.Context, sessionID string) (int64, error)
 // told remembers what workflows were notified of.
 type told struct {
 	mu        sync.Mutex
-	signals   []session.SandboxSignal
+	signals   []contract.SandboxSignal
 	closed    map[string]bool // sessions whose workflow is not open
 	forgotten map[string]bool // runs that their workflow does not know of
 	fail      func(sessionID string) error
@@ -339,7 +340,7 @@ func (t *told) set(fail func(sessionID string) error) {
 	t.fail = fail
 }
 
-func (t *told) SignalSandbox(_ context.Context, sessionID string, s session.SandboxSignal) error {
+func (t *told) SignalSandbox(_ context.Context, sessionID string, s contract.SandboxSignal) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.fail != nil {
@@ -366,10 +367,10 @@ func (t *told) Revive(_ context.Context, s session.Attended) (bool, error) {
 	return closed, nil
 }
 
-func (t *told) all() []session.SandboxSignal {
+func (t *told) all() []contract.SandboxSignal {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return append([]session.SandboxSignal(nil), t.signals...)
+	return append([]contract.SandboxSignal(nil), t.signals...)
 }
 
 func (f *faulty) Terminate(ctx context.Context, id string) error {

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/overwinter-dev/overwinter/internal/contract"
 	"github.com/overwinter-dev/overwinter/internal/sandbox"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
@@ -113,7 +114,7 @@ func (l *look) check(ctx context.Context, row session.SandboxRow) (session.Sandb
 		return "", nil
 	}
 	l.count(func(out *Reconciled) { out.Reported++ })
-	return session.SandboxUnhealthy, l.Signaler.SignalSandbox(ctx, row.SessionID, session.SandboxSignal{
+	return session.SandboxUnhealthy, l.Signaler.SignalSandbox(ctx, row.SessionID, contract.SandboxSignal{
 		Generation: row.Generation, SandboxID: row.SandboxID, Reason: cmp.Or(status.Reason, "the provider does not list it any more"),
 		Limit: status.Limit,
 	})

@@ -13,6 +13,7 @@ import (
 	"go.temporal.io/sdk/workflow"
 
 	"github.com/overwinter-dev/overwinter/activities"
+	"github.com/overwinter-dev/overwinter/internal/contract"
 	"github.com/overwinter-dev/overwinter/internal/failure"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
@@ -92,8 +93,8 @@ func TestActivitiesOfASessionsWorkflowSayWhichRunAsks(t *testing.T) {
 		workflow, activity string
 		says               bool
 	}{
-		{session.WorkflowName, "RecordTransition", true},
-		{session.WorkflowName, "RunTurn", false},
+		{contract.WorkflowName, "RecordTransition", true},
+		{contract.WorkflowName, "RunTurn", false},
 		{"Reconcile", "Reconcile", false},
 	} {
 		var suite testsuite.WorkflowTestSuite

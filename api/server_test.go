@@ -19,6 +19,7 @@ import (
 
 	"github.com/overwinter-dev/overwinter/api"
 	"github.com/overwinter-dev/overwinter/api/apitest"
+	"github.com/overwinter-dev/overwinter/internal/contract"
 	"github.com/overwinter-dev/overwinter/internal/conversation"
 	"github.com/overwinter-dev/overwinter/internal/failure"
 	"github.com/overwinter-dev/overwinter/internal/peeruser"
@@ -107,7 +108,7 @@ func TestStateIsAskedOfTheWorkflow(t *testing.T) {
 	b := setup(t, func(c *api.Config) { c.StateTimeout = 50 * time.Millisecond })
 	id := b.store.Put(session.Running)
 	path := "/api/sessions/" + id + "/state"
-	view, err := json.Marshal(session.StateView{SessionID: id, Status: session.Running, Doing: "waiting for work"})
+	view, err := json.Marshal(contract.StateView{SessionID: id, Status: session.Running, Doing: "waiting for work"})
 	require.NoError(t, err)
 	b.temp.Set(func(o *apitest.Signaler) { o.View = string(view) })
 	a := b.do("GET", path, "")

@@ -13,6 +13,7 @@ import (
 	"go.temporal.io/sdk/workflow"
 
 	"github.com/overwinter-dev/overwinter/activities"
+	"github.com/overwinter-dev/overwinter/internal/contract"
 	"github.com/overwinter-dev/overwinter/internal/failure"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
@@ -40,7 +41,7 @@ func TestAFinalErrorIsNotRepeatedByTheEngine(t *testing.T) {
 	caller := sdkworker.New(c, queue, sdkworker.Options{})
 	caller.RegisterWorkflowWithOptions(func(ctx workflow.Context) (string, error) {
 		ctx = workflow.WithActivityOptions(ctx, workflow.ActivityOptions{
-			TaskQueue: session.QueuesOf(i.id).Control, StartToCloseTimeout: time.Minute,
+			TaskQueue: contract.QueuesOf(i.id).Control, StartToCloseTimeout: time.Minute,
 			RetryPolicy: &temporal.RetryPolicy{InitialInterval: time.Millisecond, MaximumAttempts: 3},
 		})
 		err := workflow.ExecuteActivity(ctx, "TerminateSandbox", activities.SandboxRef{SessionID: "ses_1"}).Get(ctx, nil)

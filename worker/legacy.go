@@ -8,7 +8,7 @@ import (
 
 	"go.temporal.io/api/workflowservice/v1"
 
-	"github.com/overwinter-dev/overwinter/internal/session"
+	"github.com/overwinter-dev/overwinter/internal/contract"
 )
 
 // Legacy knows whether an installation was upgraded from a release whose installations shared the
@@ -39,7 +39,7 @@ func (w *Worker) drainLegacy(ctx context.Context) error {
 			return nil
 		}
 		if err == nil && stop == nil {
-			stop, err = start(w.newPollers(session.QueuesOf("")))
+			stop, err = start(w.newPollers(contract.QueuesOf("")))
 		}
 		if err == nil {
 			wait = w.config.LegacyEvery
@@ -62,11 +62,11 @@ func (w *Worker) drainLegacy(ctx context.Context) error {
 // retireLegacy deletes the old schedule, which this installation has replaced, and records when the
 // old queues are drained. The next look ends the polling then.
 func (w *Worker) retireLegacy(ctx context.Context) error {
-	if err := w.deleteSchedule(ctx, session.ScheduleOf("")); err != nil {
+	if err := w.deleteSchedule(ctx, contract.ScheduleOf("")); err != nil {
 		return err
 	}
 	open, err := w.config.Temporal.CountWorkflow(ctx, &workflowservice.CountWorkflowExecutionsRequest{
-		Query: fmt.Sprintf("TaskQueue = '%s' AND ExecutionStatus = 'Running'", session.QueuesOf("").Control),
+		Query: fmt.Sprintf("TaskQueue = '%s' AND ExecutionStatus = 'Running'", contract.QueuesOf("").Control),
 	})
 	if err != nil {
 		return fmt.Errorf("count the workflows on the old queue: %w", err)

@@ -11,6 +11,7 @@ import (
 	"go.temporal.io/sdk/client"
 
 	"github.com/overwinter-dev/overwinter/activities"
+	"github.com/overwinter-dev/overwinter/internal/contract"
 	"github.com/overwinter-dev/overwinter/internal/postgres"
 	"github.com/overwinter-dev/overwinter/internal/postgres/postgrestest"
 	"github.com/overwinter-dev/overwinter/internal/session"
@@ -38,7 +39,7 @@ func setupInstallation(t *testing.T) *installation {
 // worker is one that loads the installation's sessions.
 func (i *installation) worker(c client.Client) worker.Config {
 	control, turns := activities.New(activities.Config{
-		Store: i.DB, Queue: session.QueuesOf(i.id).Control, Logger: slog.New(slog.DiscardHandler),
+		Store: i.DB, Queue: contract.QueuesOf(i.id).Control, Logger: slog.New(slog.DiscardHandler),
 	})
 	return worker.Config{
 		Temporal: c, Control: control, Turns: turns, Installation: i.id, Legacy: i.DB, LegacyEvery: 20 * time.Millisecond,
@@ -68,10 +69,10 @@ func TestInstallationsThatShareANamespaceTakeNoneOfEachOthersTasks(t *testing.T)
 	t.Parallel()
 	c := dial(t)
 	one, other := setupInstallation(t), setupInstallation(t)
-	lone := one.session(t, c, session.QueuesOf(one.id).Control)
+	lone := one.session(t, c, contract.QueuesOf(one.id).Control)
 	start(t, other.worker(c))
 	for range 3 {
-		id := other.session(t, c, session.QueuesOf(other.id).Control)
+		id := other.session(t, c, contract.QueuesOf(other.id).Control)
 		require.Eventually(t, func() bool { return other.loaded(t, id) }, patience, 10*time.Millisecond)
 	}
 	d, err := c.DescribeWorkflowExecution(t.Context(), lone, "")
@@ -83,10 +84,10 @@ func TestInstallationsThatShareANamespaceTakeNoneOfEachOthersTasks(t *testing.T)
 	require.Eventually(t, func() bool { return one.loaded(t, lone) }, patience, 10*time.Millisecond)
 	for _, i := range []*installation{one, other} {
 		require.Eventually(t, func() bool {
-			_, err := c.ScheduleClient().GetHandle(t.Context(), session.ScheduleOf(i.id)).Describe(t.Context())
+			_, err := c.ScheduleClient().GetHandle(t.Context(), contract.ScheduleOf(i.id)).Describe(t.Context())
 			return err == nil
 		}, patience, 20*time.Millisecond)
-		t.Cleanup(func() { c.ScheduleClient().GetHandle(t.Context(), session.ScheduleOf(i.id)).Delete(t.Context()) }) //nolint:errcheck // the server ends with the tests
+		t.Cleanup(func() { c.ScheduleClient().GetHandle(t.Context(), contract.ScheduleOf(i.id)).Delete(t.Context()) }) //nolint:errcheck // the server ends with the tests
 	}
 }
 
@@ -102,7 +103,7 @@ func TestQueuesOfAnEarlierReleaseArePolledUntilTheyAreDrained(t *testing.T) { //
 		require.NoError(t, err)
 	}
 	upgraded("1 minute")
-	id := i.session(t, c, session.QueuesOf("").Control)
+	id := i.session(t, c, contract.QueuesOf("").Control)
 	_, stop := start(t, i.worker(c))
 	require.Eventually(t, func() bool { return i.loaded(t, id) }, patience, 10*time.Millisecond)
 

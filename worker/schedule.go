@@ -11,7 +11,7 @@ import (
 	"go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/temporal"
 
-	"github.com/overwinter-dev/overwinter/internal/session"
+	"github.com/overwinter-dev/overwinter/internal/contract"
 	"github.com/overwinter-dev/overwinter/workflows"
 )
 
@@ -35,10 +35,10 @@ func (w *Worker) schedule(ctx context.Context) error {
 func (w *Worker) ensureSchedule(ctx context.Context) error {
 	spec := client.ScheduleSpec{Intervals: []client.ScheduleIntervalSpec{{Every: w.config.ReconcileEvery}}}
 	_, err := w.config.Temporal.ScheduleClient().Create(ctx, client.ScheduleOptions{
-		ID:   session.ScheduleOf(w.config.Installation),
+		ID:   contract.ScheduleOf(w.config.Installation),
 		Spec: spec,
 		Action: &client.ScheduleWorkflowAction{
-			ID:                       session.ScheduleOf(w.config.Installation),
+			ID:                       contract.ScheduleOf(w.config.Installation),
 			Workflow:                 workflows.ReconcileName,
 			TaskQueue:                w.queues.Control,
 			WorkflowExecutionTimeout: 10 * time.Minute,
@@ -50,7 +50,7 @@ func (w *Worker) ensureSchedule(ctx context.Context) error {
 	if err == nil || !errors.Is(err, temporal.ErrScheduleAlreadyRunning) {
 		return err
 	}
-	handle := w.config.Temporal.ScheduleClient().GetHandle(ctx, session.ScheduleOf(w.config.Installation))
+	handle := w.config.Temporal.ScheduleClient().GetHandle(ctx, contract.ScheduleOf(w.config.Installation))
 	return handle.Update(ctx, client.ScheduleUpdateOptions{
 		DoUpdate: func(in client.ScheduleUpdateInput) (*client.ScheduleUpdate, error) {
 			s := in.Description.Schedule

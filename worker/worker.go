@@ -15,8 +15,8 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/overwinter-dev/overwinter/activities"
+	"github.com/overwinter-dev/overwinter/internal/contract"
 	"github.com/overwinter-dev/overwinter/internal/failure"
-	"github.com/overwinter-dev/overwinter/internal/session"
 	"github.com/overwinter-dev/overwinter/workflows"
 )
 
@@ -52,7 +52,7 @@ type Config struct {
 // Worker polls both queues. Use New.
 type Worker struct {
 	config  Config
-	queues  session.Queues
+	queues  contract.Queues
 	pollers []worker.Worker
 	failed  chan error
 	polling atomic.Bool
@@ -72,13 +72,13 @@ func New(c Config) *Worker {
 	if c.StopTimeout == 0 {
 		c.StopTimeout = 5 * time.Second
 	}
-	w := &Worker{config: c, queues: session.QueuesOf(c.Installation), failed: make(chan error, 1)} // the first one counts
+	w := &Worker{config: c, queues: contract.QueuesOf(c.Installation), failed: make(chan error, 1)} // the first one counts
 	w.pollers = w.newPollers(w.queues)
 	return w
 }
 
 // newPollers returns the pollers of an installation's queues.
-func (w *Worker) newPollers(q session.Queues) []worker.Worker {
+func (w *Worker) newPollers(q contract.Queues) []worker.Worker {
 	fatal := func(err error) {
 		select {
 		case w.failed <- err:
@@ -95,7 +95,7 @@ func (w *Worker) newPollers(q session.Queues) []worker.Worker {
 		OnFatalError:                 fatal,
 		Interceptors:                 interceptors,
 	})
-	control.RegisterWorkflowWithOptions(workflows.Session, workflow.RegisterOptions{Name: session.WorkflowName})
+	control.RegisterWorkflowWithOptions(workflows.Session, workflow.RegisterOptions{Name: contract.WorkflowName})
 	control.RegisterWorkflowWithOptions(workflows.Reconcile, workflow.RegisterOptions{Name: workflows.ReconcileName})
 	control.RegisterActivity(w.config.Control)
 

@@ -17,6 +17,7 @@ import (
 	"go.temporal.io/sdk/testsuite"
 
 	"github.com/overwinter-dev/overwinter/activities"
+	"github.com/overwinter-dev/overwinter/internal/contract"
 	"github.com/overwinter-dev/overwinter/internal/leaktest"
 	"github.com/overwinter-dev/overwinter/internal/postgres/postgrestest"
 	"github.com/overwinter-dev/overwinter/internal/session"
@@ -212,15 +213,15 @@ func TestTheScheduleTakesTheIntervalOfTheWorkerThatCameLast(t *testing.T) { //no
 			Temporal: c, ReconcileEvery: every, Relay: worker.Relay{Rows: nothing{}, Signaler: &signaler{}},
 		})
 		require.Eventually(t, func() bool {
-			d, err := c.ScheduleClient().GetHandle(t.Context(), session.ScheduleOf("")).Describe(t.Context())
+			d, err := c.ScheduleClient().GetHandle(t.Context(), contract.ScheduleOf("")).Describe(t.Context())
 			return err == nil && len(d.Schedule.Spec.Intervals) == 1 && d.Schedule.Spec.Intervals[0].Every == every
 		}, patience, 20*time.Millisecond)
 		require.NoError(t, stop())
 	}
-	d, err := c.ScheduleClient().GetHandle(t.Context(), session.ScheduleOf("")).Describe(t.Context())
+	d, err := c.ScheduleClient().GetHandle(t.Context(), contract.ScheduleOf("")).Describe(t.Context())
 	require.NoError(t, err)
 	action, ok := d.Schedule.Action.(*client.ScheduleWorkflowAction)
 	require.True(t, ok)
 	require.Equal(t, workflows.ReconcileName, action.Workflow)
-	require.Equal(t, session.QueuesOf("").Control, action.TaskQueue)
+	require.Equal(t, contract.QueuesOf("").Control, action.TaskQueue)
 }

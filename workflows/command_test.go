@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/overwinter-dev/overwinter/activities"
+	"github.com/overwinter-dev/overwinter/internal/contract"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
@@ -182,9 +183,9 @@ func (c *cast) command(kind session.CommandKind, force bool, promptID string) {
 		return
 	}
 	w.signals++
-	name := session.SignalCommands
+	name := contract.SignalCommands
 	if kind == session.CommandStop {
-		name = session.SignalStop
+		name = contract.SignalStop
 	}
 	s.signal(name, nil, true)
 }
@@ -194,21 +195,21 @@ func (c *cast) oldSignal(kind session.CommandKind, force bool, promptID string) 
 	s := c.stage
 	switch kind {
 	case session.CommandWake:
-		s.signal(session.SignalWake, nil, true)
+		s.signal(contract.SignalWake, nil, true)
 	case session.CommandStop:
-		s.signal(session.SignalStop, nil, true)
+		s.signal(contract.SignalStop, nil, true)
 	case session.CommandRecover:
-		s.signal(session.SignalRecover, nil, true)
+		s.signal(contract.SignalRecover, nil, true)
 	case session.CommandHibernate, session.CommandDrop:
-		c.tell(session.SignalHibernate, session.HibernateSignal{Force: force, Drop: kind == session.CommandDrop})
+		c.tell(contract.SignalHibernate, contract.HibernateSignal{Force: force, Drop: kind == session.CommandDrop})
 	case session.CommandRestart:
-		c.tell(session.SignalRestart, session.RestartSignal{Force: force})
+		c.tell(contract.SignalRestart, contract.RestartSignal{Force: force})
 	case session.CommandSync:
-		c.tell(session.SignalSync, nil)
+		c.tell(contract.SignalSync, nil)
 	case session.CommandRevert:
-		s.signal(session.SignalRevert, session.RevertSignal{PromptID: promptID, Force: force}, true)
+		s.signal(contract.SignalRevert, contract.RevertSignal{PromptID: promptID, Force: force}, true)
 	case session.CommandAbort:
-		c.tell(session.SignalAbort, session.AbortSignal{})
+		c.tell(contract.SignalAbort, contract.AbortSignal{})
 	}
 }
 
@@ -243,7 +244,7 @@ func (c *cast) storm(n int) error {
 func (c *cast) settings() {
 	if c.stage.world.mark(false) {
 		c.stage.world.signals++
-		c.stage.signal(session.SignalCommands, nil, false)
+		c.stage.signal(contract.SignalCommands, nil, false)
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"go.temporal.io/sdk/workflow"
 
 	"github.com/overwinter-dev/overwinter/activities"
+	"github.com/overwinter-dev/overwinter/internal/contract"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
@@ -106,7 +107,7 @@ func (l *life) applyCommand(c activities.PendingCommand) {
 		l.wants.Revert = c.PromptID
 		l.abort = l.abort || c.Force && (l.turn != nil || l.processing != nil)
 	case session.CommandAbort:
-		l.askAbort(session.AbortSignal{RunID: c.RunID})
+		l.askAbort(contract.AbortSignal{RunID: c.RunID})
 	}
 }
 

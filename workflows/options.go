@@ -7,7 +7,7 @@ import (
 	"go.temporal.io/sdk/workflow"
 
 	"github.com/overwinter-dev/overwinter/activities"
-	"github.com/overwinter-dev/overwinter/internal/session"
+	"github.com/overwinter-dev/overwinter/internal/contract"
 )
 
 // maxHistoryEvents is where a workflow continues as new even if the server has
@@ -29,7 +29,7 @@ const recordsInTask = "records-in-task"
 // turnOptionsAt are turnOptions on the queue that goes with the workflow's.
 func turnOptionsAt(ctx workflow.Context) workflow.ActivityOptions {
 	o := turnOptions
-	o.TaskQueue = session.QueuesAt(workflow.GetInfo(ctx).TaskQueueName).Turns
+	o.TaskQueue = contract.QueuesAt(workflow.GetInfo(ctx).TaskQueueName).Turns
 	return o
 }
 

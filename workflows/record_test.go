@@ -24,12 +24,13 @@ import (
 	"go.temporal.io/sdk/worker"
 	"go.temporal.io/sdk/workflow"
 
+	"github.com/overwinter-dev/overwinter/internal/contract"
 	"github.com/overwinter-dev/overwinter/internal/session"
 	"github.com/overwinter-dev/overwinter/workflows"
 )
 
 // recordedQueues are the queues of the installation whose histories are recorded.
-var recordedQueues = session.QueuesOf("")
+var recordedQueues = contract.QueuesOf("")
 
 var record = flag.Bool("record", false, "run the recorded paths again on bin/overwinter-temporal and write their histories")
 
@@ -68,10 +69,10 @@ var paths = map[string]func(*recorder){
 		r.reach(session.Hibernated)
 		r.prompt("p2", 50*time.Millisecond, session.Hold)
 		r.over("p2")
-		r.signal(session.SignalSettings, session.SettingsSignal{IdleTimeout: time.Hour})
-		r.signal(session.SignalHibernate, session.HibernateSignal{})
+		r.signal(contract.SignalSettings, contract.SettingsSignal{IdleTimeout: time.Hour})
+		r.signal(contract.SignalHibernate, contract.HibernateSignal{})
 		r.reach(session.Hibernated)
-		r.signal(session.SignalWake, nil)
+		r.signal(contract.SignalWake, nil)
 		r.reach(session.Running)
 		r.stop()
 	},
@@ -89,7 +90,7 @@ var paths = map[string]func(*recorder){
 		r.start()
 		r.prompt("p1", time.Hour, session.Hold)
 		r.delivered("p1")
-		r.signal(session.SignalAbort, session.AbortSignal{})
+		r.signal(contract.SignalAbort, contract.AbortSignal{})
 		r.over("p1")
 		r.stop()
 	},
@@ -248,7 +249,7 @@ var paths = map[string]func(*recorder){
 		r.start()
 		r.reach(session.Error)
 		r.prompt("p1", 50*time.Millisecond, session.Hold)
-		r.signal(session.SignalRecover, nil)
+		r.signal(contract.SignalRecover, nil)
 		r.over("p1")
 		r.stop()
 	},
@@ -349,7 +350,7 @@ func (r *recorder) work(interceptors ...interceptor.WorkerInterceptor) (stop fun
 		})
 		w.RegisterActivity(&fakes{w: r.world, answer: inRealTime})
 		if queue == recordedQueues.Control {
-			w.RegisterWorkflowWithOptions(workflows.Session, workflow.RegisterOptions{Name: session.WorkflowName})
+			w.RegisterWorkflowWithOptions(workflows.Session, workflow.RegisterOptions{Name: contract.WorkflowName})
 		}
 		require.NoError(r.t, w.Start())
 		workers = append(workers, w)
@@ -388,9 +389,9 @@ func inRealTime(ctx context.Context, w *world, o *operation) (result any, err er
 }
 
 func (r *recorder) start() {
-	run, err := r.client.SignalWithStartWorkflow(r.t.Context(), r.world.id, session.SignalPrompt, session.PromptSignal{},
+	run, err := r.client.SignalWithStartWorkflow(r.t.Context(), r.world.id, contract.SignalPrompt, contract.PromptSignal{},
 		client.StartWorkflowOptions{ID: r.world.id, TaskQueue: recordedQueues.Control},
-		session.WorkflowName, session.WorkflowInput{SessionID: r.world.id})
+		contract.WorkflowName, contract.WorkflowInput{SessionID: r.world.id})
 	require.NoError(r.t, err)
 	r.first = run.GetRunID()
 }
@@ -405,9 +406,9 @@ func (r *recorder) command(kind session.CommandKind) {
 	accepted, _ := r.world.submit(session.Command{Kind: kind})
 	r.world.mu.Unlock()
 	require.True(r.t, accepted)
-	name := session.SignalCommands
+	name := contract.SignalCommands
 	if kind == session.CommandStop {
-		name = session.SignalStop
+		name = contract.SignalStop
 	}
 	r.signal(name, nil)
 }
@@ -421,11 +422,11 @@ func (r *recorder) prompt(id string, takes time.Duration, policy session.OnUnkno
 	r.world.mu.Lock()
 	p := r.world.accept(promptRow{QueuedPrompt: session.QueuedPrompt{ID: id}, takes: takes, policy: policy})
 	r.world.mu.Unlock()
-	r.signal(session.SignalPrompt, session.PromptSignal{PromptID: id, Ordinal: p.Ordinal, At: time.Now()})
+	r.signal(contract.SignalPrompt, contract.PromptSignal{PromptID: id, Ordinal: p.Ordinal, At: time.Now()})
 }
 
 func (r *recorder) stop() {
-	r.signal(session.SignalStop, nil)
+	r.signal(contract.SignalStop, nil)
 	require.NoError(r.t, r.client.GetWorkflow(r.t.Context(), r.world.id, "").Get(r.t.Context(), nil))
 	r.reach(session.Terminated)
 }

@@ -12,7 +12,7 @@ import (
 	"go.temporal.io/sdk/worker"
 	"go.temporal.io/sdk/workflow"
 
-	"github.com/overwinter-dev/overwinter/internal/session"
+	"github.com/overwinter-dev/overwinter/internal/contract"
 	"github.com/overwinter-dev/overwinter/workflows"
 )
 
@@ -55,7 +55,7 @@ func replay(t *testing.T, file string, interceptors ...interceptor.WorkerInterce
 		DisableRegistrationAliasing: true, Interceptors: interceptors,
 	})
 	require.NoError(t, err)
-	r.RegisterWorkflowWithOptions(workflows.Session, workflow.RegisterOptions{Name: session.WorkflowName})
+	r.RegisterWorkflowWithOptions(workflows.Session, workflow.RegisterOptions{Name: contract.WorkflowName})
 	quiet := sdklog.NewStructuredLogger(slog.New(slog.DiscardHandler))
 	return r.ReplayWorkflowHistoryFromJSONFile(quiet, file)
 }

@@ -13,6 +13,7 @@ import (
 	"go.temporal.io/api/workflowservice/v1"
 	"go.temporal.io/sdk/client"
 
+	"github.com/overwinter-dev/overwinter/internal/contract"
 	"github.com/overwinter-dev/overwinter/internal/session"
 	"github.com/overwinter-dev/overwinter/internal/sessionclient"
 )
@@ -170,8 +171,8 @@ func (w *world) attended() (session.Attended, bool) {
 func (r *recorder) agrees() {
 	r.t.Helper()
 	require.Eventually(r.t, func() bool {
-		answer, err := r.client.QueryWorkflow(r.t.Context(), r.world.id, "", session.QueryState)
-		var view session.StateView
+		answer, err := r.client.QueryWorkflow(r.t.Context(), r.world.id, "", contract.QueryState)
+		var view contract.StateView
 		if err != nil || answer.Get(&view) != nil {
 			return false
 		}

@@ -15,6 +15,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/overwinter-dev/overwinter/internal/contract"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
@@ -224,7 +225,7 @@ func (c *cast) do(words []string) error {
 		w.end(w.prompt(first), session.OutcomeCancelled, session.ReasonWithdrawn)
 	case "ring":
 		if p := w.prompt(first); p != nil {
-			s.signal(session.SignalPrompt, session.PromptSignal{PromptID: p.ID, Ordinal: p.Ordinal}, true)
+			s.signal(contract.SignalPrompt, contract.PromptSignal{PromptID: p.ID, Ordinal: p.Ordinal}, true)
 		}
 	case "wake", "stop", "recover", "hibernate", "drop", "relocate", "sync", "revert", "abort":
 		kind := session.CommandKind(words[0])
@@ -247,7 +248,7 @@ func (c *cast) do(words []string) error {
 		d, err := time.ParseDuration(first)
 		w.idleTimeout = d
 		if w.oldSignals {
-			s.signal(session.SignalSettings, session.SettingsSignal{IdleTimeout: d}, false)
+			s.signal(contract.SignalSettings, contract.SettingsSignal{IdleTimeout: d}, false)
 		} else {
 			c.settings()
 		}
@@ -259,10 +260,10 @@ func (c *cast) do(words []string) error {
 		}
 		return c.storm(n)
 	case "nudge":
-		s.signal(session.SignalCommands, nil, false)
+		s.signal(contract.SignalCommands, nil, false)
 	case "report":
 		n, err := strconv.ParseInt(first, 10, 64)
-		c.tell(session.SignalSandbox, session.SandboxSignal{Generation: n, SandboxID: a.get("sandbox"), Reason: "not listed"})
+		c.tell(contract.SignalSandbox, contract.SandboxSignal{Generation: n, SandboxID: a.get("sandbox"), Reason: "not listed"})
 		return err
 	case "doomed":
 		n, err := strconv.Atoi(first)
@@ -357,7 +358,7 @@ func (c *cast) create(a args) (err error) {
 		w.bundles = append(w.bundles, bundleRow{id: "bun_0", generation: n, verified: true})
 	}
 	if !a.has("closed") {
-		c.stage.signal(session.SignalPrompt, session.PromptSignal{}, true)
+		c.stage.signal(contract.SignalPrompt, contract.PromptSignal{}, true)
 	}
 	return nil
 }
@@ -397,7 +398,7 @@ func (c *cast) prompt(id string, a args) error {
 	}
 	if w := c.stage.world; w.mark(false) || w.oldSignals || !c.stage.open() {
 		w.signals++
-		c.stage.signal(session.SignalPrompt, session.PromptSignal{PromptID: p.ID, Ordinal: p.Ordinal, At: c.stage.now()}, true)
+		c.stage.signal(contract.SignalPrompt, contract.PromptSignal{PromptID: p.ID, Ordinal: p.Ordinal, At: c.stage.now()}, true)
 	}
 	if c.stage.world.attends > 0 {
 		c.relay(p)
@@ -414,7 +415,7 @@ func (c *cast) relay(p *promptRow) {
 		}
 		if p.status == session.PromptQueued && w.state == session.Running && w.openRun() == nil && w.firstQueued() == p {
 			w.say("the relay signals for %s", p.ID)
-			c.stage.signal(session.SignalPrompt, session.PromptSignal{PromptID: p.ID, Ordinal: p.Ordinal, At: c.stage.now()}, true)
+			c.stage.signal(contract.SignalPrompt, contract.PromptSignal{PromptID: p.ID, Ordinal: p.Ordinal, At: c.stage.now()}, true)
 		}
 		c.relay(p)
 	})

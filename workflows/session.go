@@ -6,6 +6,7 @@ import (
 	"go.temporal.io/sdk/workflow"
 
 	"github.com/overwinter-dev/overwinter/activities"
+	"github.com/overwinter-dev/overwinter/internal/contract"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
@@ -13,7 +14,7 @@ import (
 // doing to activities; what is, it reads from Postgres when it starts, so that
 // it may be reset, continued or started again at any time. Cancelling it, as one
 // may in Temporal UI, stops the session.
-func Session(ctx workflow.Context, in session.WorkflowInput) error {
+func Session(ctx workflow.Context, in contract.WorkflowInput) error {
 	l := newLife(ctx, in)
 	// Whatever ends a session must itself not be cancelled.
 	ctx, _ = workflow.NewDisconnectedContext(ctx)
@@ -35,7 +36,7 @@ func Session(ctx workflow.Context, in session.WorkflowInput) error {
 // fields; the main routine alone runs activities.
 type life struct {
 	id    string
-	input session.WorkflowInput
+	input contract.WorkflowInput
 
 	// What Postgres had when the workflow started, moved on since.
 	state        session.State
@@ -56,7 +57,7 @@ type life struct {
 	processing   *session.Processing // a run to carry on, found when the workflow started
 
 	// What has been asked for and not been done.
-	wants      session.Wants
+	wants      contract.Wants
 	pending    []activities.PendingCommand // as they were read last; what they ask for is in wants too
 	stopReason string                      // why the session stops, unless a client asked for it
 	signalled  bool                        // something may have been submitted since
@@ -66,8 +67,8 @@ type life struct {
 	rechecked  bool                        // what waits was read after the session became idle
 	looks      int                         // in this turn
 	lookedAt   time.Time
-	abort      bool                  // interrupt the running turn
-	lost       session.SandboxSignal // the sandbox that is believed gone; zero while none is
+	abort      bool                   // interrupt the running turn
+	lost       contract.SandboxSignal // the sandbox that is believed gone; zero while none is
 
 	opened bool // the fields above are Postgres's, not guesses
 	stale  bool // Postgres may have more than this workflow knows
@@ -91,7 +92,7 @@ type life struct {
 	taskQueue  string // where it continues as new; "" is where it is
 }
 
-func newLife(ctx workflow.Context, in session.WorkflowInput) *life {
+func newLife(ctx workflow.Context, in contract.WorkflowInput) *life {
 	l := &life{
 		id:           in.SessionID,
 		input:        in,
@@ -284,21 +285,21 @@ func (l *life) continueAsNew(ctx workflow.Context) error {
 	if l.taskQueue != "" {
 		ctx = workflow.WithWorkflowTaskQueue(ctx, l.taskQueue)
 	}
-	return workflow.NewContinueAsNewError(ctx, session.WorkflowName, session.WorkflowInput{SessionID: l.id, Carry: l.carry()})
+	return workflow.NewContinueAsNewError(ctx, contract.WorkflowName, contract.WorkflowInput{SessionID: l.id, Carry: l.carry()})
 }
 
 // carry is what the next run continues with. Deadlines are carried too: an idle session hibernates, and the sandbox of
 // one in error is saved, as if the run had not ended.
-func (l *life) carry() *session.Carry {
-	c := &session.Carry{
+func (l *life) carry() *contract.Carry {
+	c := &contract.Carry{
 		Wants: l.wants, Seen: l.queue.Seen(), Runs: l.continued + 1, Retries: l.trouble.tries,
 		LastActivity: l.lastActivity, ErrorSince: l.trouble.since,
 	}
 	if d := l.delay; d.code != "" {
-		c.Delay = &session.CarriedDelay{Code: d.code, Times: d.times, Since: d.since, Told: d.told, Cause: d.cause}
+		c.Delay = &contract.CarriedDelay{Code: d.code, Times: d.times, Since: d.since, Told: d.told, Cause: d.cause}
 	}
 	if s := l.losses; s.times > 0 {
-		c.Losses = &session.CarriedLosses{Times: s.times, Since: s.since, Up: s.up, Paused: s.paused, Told: s.told}
+		c.Losses = &contract.CarriedLosses{Times: s.times, Since: s.since, Up: s.up, Paused: s.paused, Told: s.told}
 	}
 	return c
 }

@@ -5,6 +5,7 @@ import (
 
 	"go.temporal.io/sdk/workflow"
 
+	"github.com/overwinter-dev/overwinter/internal/contract"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
@@ -15,20 +16,20 @@ type signals struct {
 // handle registers every handler before anything can block.
 func (l *life) handle(ctx workflow.Context) error {
 	l.signals = signals{
-		prompt:    workflow.GetSignalChannel(ctx, session.SignalPrompt),
-		wake:      workflow.GetSignalChannel(ctx, session.SignalWake),
-		hibernate: workflow.GetSignalChannel(ctx, session.SignalHibernate),
-		stop:      workflow.GetSignalChannel(ctx, session.SignalStop),
-		abort:     workflow.GetSignalChannel(ctx, session.SignalAbort),
-		recover:   workflow.GetSignalChannel(ctx, session.SignalRecover),
-		settings:  workflow.GetSignalChannel(ctx, session.SignalSettings),
-		sandbox:   workflow.GetSignalChannel(ctx, session.SignalSandbox),
-		sync:      workflow.GetSignalChannel(ctx, session.SignalSync),
-		restart:   workflow.GetSignalChannel(ctx, session.SignalRestart),
-		revert:    workflow.GetSignalChannel(ctx, session.SignalRevert),
-		commands:  workflow.GetSignalChannel(ctx, session.SignalCommands),
+		prompt:    workflow.GetSignalChannel(ctx, contract.SignalPrompt),
+		wake:      workflow.GetSignalChannel(ctx, contract.SignalWake),
+		hibernate: workflow.GetSignalChannel(ctx, contract.SignalHibernate),
+		stop:      workflow.GetSignalChannel(ctx, contract.SignalStop),
+		abort:     workflow.GetSignalChannel(ctx, contract.SignalAbort),
+		recover:   workflow.GetSignalChannel(ctx, contract.SignalRecover),
+		settings:  workflow.GetSignalChannel(ctx, contract.SignalSettings),
+		sandbox:   workflow.GetSignalChannel(ctx, contract.SignalSandbox),
+		sync:      workflow.GetSignalChannel(ctx, contract.SignalSync),
+		restart:   workflow.GetSignalChannel(ctx, contract.SignalRestart),
+		revert:    workflow.GetSignalChannel(ctx, contract.SignalRevert),
+		commands:  workflow.GetSignalChannel(ctx, contract.SignalCommands),
 	}
-	return workflow.SetQueryHandlerWithOptions(ctx, session.QueryState, l.view, workflow.QueryHandlerOptions{
+	return workflow.SetQueryHandlerWithOptions(ctx, contract.QueryState, l.view, workflow.QueryHandlerOptions{
 		Description: "What the session is, wants and waits for, as its workflow sees it.",
 	})
 }
@@ -40,22 +41,22 @@ func (l *life) receivers(ctx workflow.Context) []receiver {
 		{l.signals.commands, func(c workflow.ReceiveChannel) { c.Receive(ctx, nil); l.signalled = true }},
 		{l.signals.stop, func(c workflow.ReceiveChannel) { c.Receive(ctx, nil); l.wants.Stop = true }},
 		{l.signals.abort, func(c workflow.ReceiveChannel) {
-			var s session.AbortSignal
+			var s contract.AbortSignal
 			c.Receive(ctx, &s)
 			l.askAbort(s)
 		}},
 		{l.signals.hibernate, func(c workflow.ReceiveChannel) {
-			var s session.HibernateSignal
+			var s contract.HibernateSignal
 			c.Receive(ctx, &s)
 			l.askHibernate(s)
 		}},
 		{l.signals.restart, func(c workflow.ReceiveChannel) {
-			var s session.RestartSignal
+			var s contract.RestartSignal
 			c.Receive(ctx, &s)
 			l.askRestart(s)
 		}},
 		{l.signals.revert, func(c workflow.ReceiveChannel) {
-			var s session.RevertSignal
+			var s contract.RevertSignal
 			c.Receive(ctx, &s)
 			l.askRevert(s)
 		}},
@@ -63,17 +64,17 @@ func (l *life) receivers(ctx workflow.Context) []receiver {
 		{l.signals.wake, func(c workflow.ReceiveChannel) { c.Receive(ctx, nil); l.askWake() }},
 		{l.signals.recover, func(c workflow.ReceiveChannel) { c.Receive(ctx, nil); l.askRecover() }},
 		{l.signals.prompt, func(c workflow.ReceiveChannel) {
-			var s session.PromptSignal
+			var s contract.PromptSignal
 			c.Receive(ctx, &s)
 			l.notePrompt(s, workflow.Now(ctx))
 		}},
 		{l.signals.settings, func(c workflow.ReceiveChannel) {
-			var s session.SettingsSignal
+			var s contract.SettingsSignal
 			c.Receive(ctx, &s)
 			l.applySettings(s)
 		}},
 		{l.signals.sandbox, func(c workflow.ReceiveChannel) {
-			var s session.SandboxSignal
+			var s contract.SandboxSignal
 			c.Receive(ctx, &s)
 			l.noteSandbox(s)
 		}},
@@ -103,7 +104,7 @@ func (l *life) drain(ctx workflow.Context) {
 // notePrompt records that a prompt is waiting in Postgres. An empty id opens the workflow, or makes an
 // open one read the session again; so does a prompt that was taken before and is not being
 // processed.
-func (l *life) notePrompt(s session.PromptSignal, now time.Time) {
+func (l *life) notePrompt(s contract.PromptSignal, now time.Time) {
 	l.rung = l.rung || s.PromptID != ""
 	known := s.PromptID == "" || l.queue.Has(s.PromptID)
 	switch {
@@ -127,7 +128,7 @@ func (l *life) askWake() {
 
 // askHibernate wants the session asleep. One that has never run, has failed or
 // sleeps already has nothing to put to sleep.
-func (l *life) askHibernate(s session.HibernateSignal) {
+func (l *life) askHibernate(s contract.HibernateSignal) {
 	l.wants.Wake = false
 	if !l.opened || l.state == session.Running || l.state == session.Restoring {
 		l.wants.Hibernate, l.wants.Force = true, l.wants.Force || s.Force
@@ -136,7 +137,7 @@ func (l *life) askHibernate(s session.HibernateSignal) {
 }
 
 // askRestart wants the session in a new sandbox. One that has none needs no other.
-func (l *life) askRestart(s session.RestartSignal) {
+func (l *life) askRestart(s contract.RestartSignal) {
 	if !l.opened || l.state == session.Running || l.state == session.Restoring {
 		l.wants.Hibernate, l.wants.Force = true, l.wants.Force || s.Force
 		l.wants.Restart, l.wants.Drop = true, false
@@ -145,7 +146,7 @@ func (l *life) askRestart(s session.RestartSignal) {
 
 // askRevert requests a revert of the agent; the newest request counts. It needs the session awake.
 // One that has failed must recover first, and one that has never run has nothing to revert.
-func (l *life) askRevert(s session.RevertSignal) {
+func (l *life) askRevert(s contract.RevertSignal) {
 	if s.PromptID == "" || l.opened && !l.revertible() {
 		return
 	}
@@ -167,7 +168,7 @@ func (l *life) askRecover() {
 	l.wants.Recover = !l.opened || l.state == session.Error
 }
 
-func (l *life) askAbort(s session.AbortSignal) {
+func (l *life) askAbort(s contract.AbortSignal) {
 	run := l.turn
 	if run == nil {
 		run = l.processing
@@ -177,7 +178,7 @@ func (l *life) askAbort(s session.AbortSignal) {
 	}
 }
 
-func (l *life) applySettings(s session.SettingsSignal) {
+func (l *life) applySettings(s contract.SettingsSignal) {
 	if s.IdleTimeout > 0 {
 		l.idleTimeout = s.IdleTimeout
 	}
@@ -185,7 +186,7 @@ func (l *life) applySettings(s session.SettingsSignal) {
 
 // noteSandbox records that the provider calls a sandbox dead; serve and turns check whether it is the
 // one they use. A report about a sandbox that another one of the same generation has replaced is late.
-func (l *life) noteSandbox(s session.SandboxSignal) {
+func (l *life) noteSandbox(s contract.SandboxSignal) {
 	late := s.Generation == l.generation && s.SandboxID != "" && l.sandboxID != "" && s.SandboxID != l.sandboxID
 	another := s.SandboxID != "" && l.lost.SandboxID != "" && s.SandboxID != l.lost.SandboxID
 	if !late && (s.Generation > l.lost.Generation || s.Generation == l.lost.Generation && another) {
@@ -196,7 +197,7 @@ func (l *life) noteSandbox(s session.SandboxSignal) {
 // loseSandbox takes in that a turn has found its sandbox gone, whatever was
 // reported before, and of whichever generation.
 func (l *life) loseSandbox() {
-	l.lost = session.SandboxSignal{Generation: l.generation, Reason: session.ReasonLost}
+	l.lost = contract.SandboxSignal{Generation: l.generation, Reason: session.ReasonLost}
 }
 
 // sandboxLost reports whether the sandbox of this generation is believed gone. One that was created

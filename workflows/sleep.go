@@ -6,6 +6,7 @@ import (
 	"go.temporal.io/sdk/workflow"
 
 	"github.com/overwinter-dev/overwinter/activities"
+	"github.com/overwinter-dev/overwinter/internal/contract"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
@@ -42,7 +43,7 @@ func (l *life) rest(ctx workflow.Context, doing string) error {
 		return err
 	}
 	l.drain(ctx)
-	if l.queue.Len() == 0 && l.wants == (session.Wants{}) && !l.signalled {
+	if l.queue.Len() == 0 && l.wants == (contract.Wants{}) && !l.signalled {
 		l.timer.stop()
 		l.closed = true
 		return nil

@@ -16,7 +16,7 @@ import (
 	"go.temporal.io/sdk/worker"
 	"go.temporal.io/sdk/workflow"
 
-	"github.com/overwinter-dev/overwinter/internal/session"
+	"github.com/overwinter-dev/overwinter/internal/contract"
 	"github.com/overwinter-dev/overwinter/workflows"
 )
 
@@ -55,7 +55,7 @@ func newStage() *stage {
 	s := &stage{at: epoch, commands: map[string]int{}}
 	s.world = newWorld(func(string, ...any) {})
 	s.world.clock = s
-	s.world.taskQueue = session.QueuesOf("0123").Control
+	s.world.taskQueue = contract.QueuesOf("0123").Control
 	return s
 }
 
@@ -75,7 +75,7 @@ func (s *stage) after(d time.Duration, f func()) {
 // act plays the script. Workflows that complete are started again by the next
 // signal that does so.
 func (s *stage) act() {
-	input := session.WorkflowInput{SessionID: s.world.id}
+	input := contract.WorkflowInput{SessionID: s.world.id}
 	for len(s.script) > 0 || len(s.ringing) > 0 {
 		if len(s.ringing) == 0 {
 			next := s.script[0]
@@ -87,7 +87,7 @@ func (s *stage) act() {
 		for open := true; open; {
 			input, open = s.run(input)
 		}
-		input = session.WorkflowInput{SessionID: s.world.id}
+		input = contract.WorkflowInput{SessionID: s.world.id}
 		if s.at.Equal(s.until) || s.err != nil {
 			return
 		}
@@ -96,7 +96,7 @@ func (s *stage) act() {
 
 // run is one run of the workflow. It returns the input of the next and whether
 // one follows at once.
-func (s *stage) run(input session.WorkflowInput) (session.WorkflowInput, bool) {
+func (s *stage) run(input contract.WorkflowInput) (contract.WorkflowInput, bool) {
 	var suite testsuite.WorkflowTestSuite
 	suite.SetLogger(sdklog.NewStructuredLogger(slog.New(slog.DiscardHandler)))
 	suite.SetDisableRegistrationAliasing(true)
@@ -106,7 +106,7 @@ func (s *stage) run(input session.WorkflowInput) (session.WorkflowInput, bool) {
 		Interceptors:             []interceptor.WorkerInterceptor{&engine{stage: s}},
 		DeadlockDetectionTimeout: time.Minute, // a machine may be busy with other tests
 	})
-	env.RegisterWorkflowWithOptions(workflows.Session, workflow.RegisterOptions{Name: session.WorkflowName})
+	env.RegisterWorkflowWithOptions(workflows.Session, workflow.RegisterOptions{Name: contract.WorkflowName})
 	env.RegisterActivity(&fakes{w: s.world, answer: s.answer})
 	limit := s.limit()
 	env.SetWorkflowRunTimeout(limit.Sub(s.at))
@@ -132,7 +132,7 @@ func (s *stage) run(input session.WorkflowInput) (session.WorkflowInput, bool) {
 			}
 		}, max(scene.at.Sub(s.at), time.Nanosecond))
 	}
-	env.ExecuteWorkflow(session.WorkflowName, input)
+	env.ExecuteWorkflow(contract.WorkflowName, input)
 
 	s.at, s.env = env.Now(), nil
 	s.world.mu.Lock()
@@ -145,21 +145,21 @@ func (s *stage) run(input session.WorkflowInput) (session.WorkflowInput, bool) {
 		if s.world.loaded {
 			s.world.violate("the workflow completes and the session is loaded")
 		}
-		return session.WorkflowInput{}, false
+		return contract.WorkflowInput{}, false
 	case errors.As(err, &next):
 		return s.continued(next), true
 	case isTimeout(err) && limit.Before(s.until):
 		s.at = limit
 		s.script[0].do()
 		s.script = s.script[1:]
-		return session.WorkflowInput{SessionID: s.world.id}, true
+		return contract.WorkflowInput{SessionID: s.world.id}, true
 	case isTimeout(err):
 		s.at = s.until
-		return session.WorkflowInput{}, false
+		return contract.WorkflowInput{}, false
 	}
 	s.err = err
 	s.world.violate("the workflow fails: %s", err)
-	return session.WorkflowInput{}, false
+	return contract.WorkflowInput{}, false
 }
 
 // limit is when the run ends that is open until then: with the script, or where
@@ -179,7 +179,7 @@ func isTimeout(err error) bool {
 }
 
 // continued decodes what the workflow hands to its next run.
-func (s *stage) continued(next *workflow.ContinueAsNewError) (input session.WorkflowInput) {
+func (s *stage) continued(next *workflow.ContinueAsNewError) (input contract.WorkflowInput) {
 	if err := converter.GetDefaultDataConverter().FromPayloads(next.Input, &input); err != nil {
 		s.world.violate("the input of the next run: %s", err)
 	}
@@ -225,11 +225,11 @@ func (s *stage) signal(name string, arg any, start bool) bool {
 	return true
 }
 
-func (s *stage) view() (v session.StateView, err error) {
+func (s *stage) view() (v contract.StateView, err error) {
 	if s.env == nil {
 		return v, errors.New("no workflow is open")
 	}
-	answer, err := s.env.QueryWorkflow(session.QueryState)
+	answer, err := s.env.QueryWorkflow(contract.QueryState)
 	if err != nil {
 		return v, fmt.Errorf("query: %w", err)
 	}

@@ -7,14 +7,15 @@ import (
 	"go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/workflow"
 
+	"github.com/overwinter-dev/overwinter/internal/contract"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
 var (
-	statusAttribute     = temporal.NewSearchAttributeKeyKeyword(session.AttributeStatus)
-	agentAttribute      = temporal.NewSearchAttributeKeyKeyword(session.AttributeAgent)
-	workspaceAttribute  = temporal.NewSearchAttributeKeyKeyword(session.AttributeWorkspace)
-	generationAttribute = temporal.NewSearchAttributeKeyInt64(session.AttributeGeneration)
+	statusAttribute     = temporal.NewSearchAttributeKeyKeyword(contract.AttributeStatus)
+	agentAttribute      = temporal.NewSearchAttributeKeyKeyword(contract.AttributeAgent)
+	workspaceAttribute  = temporal.NewSearchAttributeKeyKeyword(contract.AttributeWorkspace)
+	generationAttribute = temporal.NewSearchAttributeKeyInt64(contract.AttributeGeneration)
 )
 
 // transit takes one step of the table: recorded in Postgres first, then ours,

@@ -8,6 +8,7 @@ import (
 	"go.temporal.io/sdk/workflow"
 
 	"github.com/overwinter-dev/overwinter/activities"
+	"github.com/overwinter-dev/overwinter/internal/contract"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
@@ -69,7 +70,7 @@ func (l *life) retryAt(ctx workflow.Context) time.Time {
 	return l.trouble.since.Add(l.backoff(l.trouble.tries + 1))
 }
 
-func (t trouble) lost(s session.SandboxSignal) bool {
+func (t trouble) lost(s contract.SandboxSignal) bool {
 	return t.sandboxID != "" && s.Generation == t.generation && (s.SandboxID == "" || s.SandboxID == t.sandboxID)
 }
 
@@ -158,7 +159,7 @@ func (l *life) salvage(ctx workflow.Context, lost bool) error {
 		return nil
 	case err != nil && (!lost || !activities.IsFinal(err)):
 		workflow.GetLogger(ctx).Warn("could not save the sandbox of a session in error", "session_id", l.id, "error", err)
-		l.trouble.since, l.lost = workflow.Now(ctx), session.SandboxSignal{}
+		l.trouble.since, l.lost = workflow.Now(ctx), contract.SandboxSignal{}
 		return nil
 	case err == nil && saved.BundleID != "":
 		l.bundleID = saved.BundleID

@@ -6,12 +6,12 @@ import (
 
 	"go.temporal.io/sdk/workflow"
 
-	"github.com/overwinter-dev/overwinter/internal/session"
+	"github.com/overwinter-dev/overwinter/internal/contract"
 )
 
 // view answers the query `state`. It changes nothing.
-func (l *life) view() (session.StateView, error) {
-	v := session.StateView{
+func (l *life) view() (contract.StateView, error) {
+	v := contract.StateView{
 		SessionID: l.id, Status: l.state, StatusReason: l.reason,
 		Generation: l.generation, TransitionNo: l.transitionNo, Doing: l.doing,
 		Queue: l.queue.IDs(), Wants: l.wants, LastActivity: l.lastActivity,

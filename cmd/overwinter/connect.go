@@ -12,10 +12,10 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/overwinter-dev/overwinter/internal/contract"
 	"github.com/overwinter-dev/overwinter/internal/failure"
 	"github.com/overwinter-dev/overwinter/internal/postgres"
 	"github.com/overwinter-dev/overwinter/internal/secret"
-	"github.com/overwinter-dev/overwinter/internal/session"
 	"github.com/overwinter-dev/overwinter/internal/sessionclient"
 )
 
@@ -125,7 +125,7 @@ func installationQueue(db *postgres.DB) sessionclient.Queue {
 		if err != nil {
 			return "", err
 		}
-		queue := session.QueuesOf(id).Control
+		queue := contract.QueuesOf(id).Control
 		known.Store(&queue)
 		return queue, nil
 	}

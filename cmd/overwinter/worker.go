@@ -14,13 +14,13 @@ import (
 
 	"github.com/overwinter-dev/overwinter/activities"
 	"github.com/overwinter-dev/overwinter/internal/agent/catalog"
+	"github.com/overwinter-dev/overwinter/internal/contract"
 	"github.com/overwinter-dev/overwinter/internal/eventlog"
 	"github.com/overwinter-dev/overwinter/internal/failure"
 	"github.com/overwinter-dev/overwinter/internal/postgres"
 	"github.com/overwinter-dev/overwinter/internal/sandbox"
 	"github.com/overwinter-dev/overwinter/internal/sandbox/modalsandbox"
 	"github.com/overwinter-dev/overwinter/internal/secret"
-	"github.com/overwinter-dev/overwinter/internal/session"
 	"github.com/overwinter-dev/overwinter/internal/sessionclient"
 	"github.com/overwinter-dev/overwinter/worker"
 )
@@ -139,7 +139,7 @@ func (c *WorkerCmd) run(
 	provider := sandbox.NewProvider(driver, sandbox.Options{
 		Installation: installation, Logger: logger, PollInterval: 2 * time.Second,
 	})
-	queue := session.QueuesOf(installation).Control
+	queue := contract.QueuesOf(installation).Control
 	signaler := sessionclient.New(temporal, c.TemporalNamespace, sessionclient.At(queue))
 
 	appender := eventlog.NewAppender(db, eventlog.AppenderOptions{

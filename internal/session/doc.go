@@ -1,7 +1,7 @@
 // Package session says what a session is: its states and the steps between them, its prompts and
-// their order, its ids, limits and errors, and the names and inputs of the messages that its
-// workflow takes. It is the leaf that everything else builds on: it knows no store, no transport
-// and no engine, and imports the standard library and uuid alone.
+// their order, its ids, limits and errors. It is the leaf that everything else builds on: it knows no
+// store, no transport and no engine, and imports the standard library and uuid alone. How the
+// workflow of a session is reached says package contract.
 //
 // # States
 //

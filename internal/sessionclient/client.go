@@ -12,6 +12,7 @@ import (
 	"go.temporal.io/api/workflowservice/v1"
 	"go.temporal.io/sdk/client"
 
+	"github.com/overwinter-dev/overwinter/internal/contract"
 	"github.com/overwinter-dev/overwinter/internal/failure"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
@@ -42,7 +43,7 @@ func New(temporal client.Client, namespace string, queue Queue) *Client {
 // SignalPrompt notifies the session's workflow of a prompt and starts the workflow if it is not open. With
 // an empty prompt id it only makes sure that the workflow is open.
 func (c *Client) SignalPrompt(ctx context.Context, sessionID, promptID string, ordinal int64) error {
-	return c.signalWithStart(ctx, sessionID, session.SignalPrompt, session.PromptSignal{
+	return c.signalWithStart(ctx, sessionID, contract.SignalPrompt, contract.PromptSignal{
 		PromptID: promptID, Ordinal: ordinal, At: time.Now().UTC(),
 	})
 }
@@ -50,25 +51,25 @@ func (c *Client) SignalPrompt(ctx context.Context, sessionID, promptID string, o
 // SignalCommands notifies the session's workflow that commands are pending and starts the workflow if it is
 // not open.
 func (c *Client) SignalCommands(ctx context.Context, sessionID string) error {
-	return c.signalWithStart(ctx, sessionID, session.SignalCommands, nil)
+	return c.signalWithStart(ctx, sessionID, contract.SignalCommands, nil)
 }
 
 // SignalStop notifies the session's workflow that the session is to end and starts the workflow if it is
 // not open.
 func (c *Client) SignalStop(ctx context.Context, sessionID string) error {
-	return c.signalWithStart(ctx, sessionID, session.SignalStop, nil)
+	return c.signalWithStart(ctx, sessionID, contract.SignalStop, nil)
 }
 
 // SignalSettings notifies an open workflow of a changed idle timeout; none open is no error, since a
 // workflow reads its settings when it starts.
 func (c *Client) SignalSettings(ctx context.Context, sessionID string, idleTimeout time.Duration) error {
-	return ignoreClosed(c.signal(ctx, sessionID, session.SignalSettings, session.SettingsSignal{IdleTimeout: idleTimeout}))
+	return ignoreClosed(c.signal(ctx, sessionID, contract.SignalSettings, contract.SettingsSignal{IdleTimeout: idleTimeout}))
 }
 
 // SignalSandbox reports that the provider calls the sandbox of a generation dead.
 // No open workflow is no error.
-func (c *Client) SignalSandbox(ctx context.Context, sessionID string, s session.SandboxSignal) error {
-	return ignoreClosed(c.signal(ctx, sessionID, session.SignalSandbox, s))
+func (c *Client) SignalSandbox(ctx context.Context, sessionID string, s contract.SandboxSignal) error {
+	return ignoreClosed(c.signal(ctx, sessionID, contract.SignalSandbox, s))
 }
 
 // Revive starts the workflow of a session again if it is not open, and reports whether it did. An open one is signalled
@@ -104,7 +105,7 @@ func (c *Client) knows(ctx context.Context, s session.Attended) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	var view session.StateView
+	var view contract.StateView
 	if err := json.Unmarshal(encoded, &view); err != nil {
 		return false, fmt.Errorf("read the state of session %s: %w", s.SessionID, err)
 	}
@@ -134,12 +135,12 @@ func (c *Client) CurrentRun(ctx context.Context, sessionID string) (string, erro
 	return info.GetExecution().GetRunId(), nil
 }
 
-// State is the workflow's own view of the session, a session.StateView as JSON.
+// State is the workflow's own view of the session, a contract.StateView as JSON.
 func (c *Client) State(ctx context.Context, sessionID string) (json.RawMessage, error) {
 	ctx, cancel := context.WithTimeout(ctx, c.timeout)
 	defer cancel()
 	answer, err := c.temporal.QueryWorkflowWithOptions(ctx, &client.QueryWorkflowWithOptionsRequest{
-		WorkflowID: sessionID, QueryType: session.QueryState,
+		WorkflowID: sessionID, QueryType: contract.QueryState,
 		QueryRejectCondition: enums.QUERY_REJECT_CONDITION_NOT_OPEN,
 	})
 	if err != nil {
@@ -148,7 +149,7 @@ func (c *Client) State(ctx context.Context, sessionID string) (json.RawMessage, 
 	if answer.QueryRejected != nil {
 		return nil, notOpen(sessionID)
 	}
-	var view session.StateView
+	var view contract.StateView
 	if err := answer.QueryResult.Get(&view); err != nil {
 		return nil, &failure.Error{Code: failure.Internal, Message: "the workflow's answer cannot be read", Err: err}
 	}
@@ -187,7 +188,7 @@ func (c *Client) signalWithStart(ctx context.Context, sessionID, name string, ar
 		// hand must resume: Postgres has its state.
 		WorkflowIDReusePolicy: enums.WORKFLOW_ID_REUSE_POLICY_ALLOW_DUPLICATE,
 		StaticSummary:         "session " + sessionID,
-	}, session.WorkflowName, session.WorkflowInput{SessionID: sessionID})
+	}, contract.WorkflowName, contract.WorkflowInput{SessionID: sessionID})
 	return interpret(err)
 }
 

@@ -19,6 +19,7 @@ import (
 	"go.temporal.io/sdk/workflow"
 	"google.golang.org/grpc"
 
+	"github.com/overwinter-dev/overwinter/internal/contract"
 	"github.com/overwinter-dev/overwinter/internal/failure"
 	"github.com/overwinter-dev/overwinter/internal/session"
 	"github.com/overwinter-dev/overwinter/internal/sessionclient"
@@ -32,7 +33,7 @@ const patience = 2 * time.Minute
 var engine client.Client
 
 // queue is where this package's tests run workflows.
-var queue = session.QueuesOf("0123456789abcdef0123456789abcdef").Control
+var queue = contract.QueuesOf("0123456789abcdef0123456789abcdef").Control
 
 func TestMain(m *testing.M) { os.Exit(run(m)) }
 
@@ -59,7 +60,7 @@ func run(m *testing.M) int {
 	defer server.Stop() //nolint:errcheck // killed, it says so
 	engine = server.Client()
 	w := worker.New(engine, queue, worker.Options{})
-	w.RegisterWorkflowWithOptions(stub, workflow.RegisterOptions{Name: session.WorkflowName})
+	w.RegisterWorkflowWithOptions(stub, workflow.RegisterOptions{Name: contract.WorkflowName})
 	if err := w.Start(); err != nil {
 		logger.Error("start the worker", slog.Any("error", err))
 		return 1
@@ -75,15 +76,15 @@ type heard struct {
 }
 
 // stub remembers signals and ends with the signal stop.
-func stub(ctx workflow.Context, in session.WorkflowInput) ([]heard, error) {
+func stub(ctx workflow.Context, in contract.WorkflowInput) ([]heard, error) {
 	var got []heard
-	view := session.StateView{SessionID: in.SessionID, Status: session.Running, Queue: []string{}}
-	if err := workflow.SetQueryHandler(ctx, session.QueryState, func() (session.StateView, error) { return view, nil }); err != nil {
+	view := contract.StateView{SessionID: in.SessionID, Status: session.Running, Queue: []string{}}
+	if err := workflow.SetQueryHandler(ctx, contract.QueryState, func() (contract.StateView, error) { return view, nil }); err != nil {
 		return nil, err
 	}
 	selector := workflow.NewSelector(ctx)
 	for _, name := range []string{
-		session.SignalPrompt, session.SignalCommands, session.SignalStop, session.SignalSettings, session.SignalSandbox,
+		contract.SignalPrompt, contract.SignalCommands, contract.SignalStop, contract.SignalSettings, contract.SignalSandbox,
 	} {
 		selector.AddReceive(workflow.GetSignalChannel(ctx, name), func(c workflow.ReceiveChannel, _ bool) {
 			var arg json.RawMessage
@@ -91,7 +92,7 @@ func stub(ctx workflow.Context, in session.WorkflowInput) ([]heard, error) {
 			got = append(got, heard{name, arg})
 		})
 	}
-	for len(got) == 0 || got[len(got)-1].Name != session.SignalStop {
+	for len(got) == 0 || got[len(got)-1].Name != contract.SignalStop {
 		selector.Select(ctx)
 	}
 	return got, nil
@@ -108,10 +109,10 @@ func TestEveryCallReachesTheWorkflow(t *testing.T) {
 	require.NoError(t, o.SignalPrompt(ctx, id, "p1", 7))
 	require.NoError(t, o.SignalCommands(ctx, id))
 	require.NoError(t, o.SignalSettings(ctx, id, time.Minute))
-	require.NoError(t, o.SignalSandbox(ctx, id, session.SandboxSignal{Generation: 3, Reason: "gone"}))
+	require.NoError(t, o.SignalSandbox(ctx, id, contract.SandboxSignal{Generation: 3, Reason: "gone"}))
 	raw, err := o.State(ctx, id)
 	require.NoError(t, err)
-	var view session.StateView
+	var view contract.StateView
 	require.NoError(t, json.Unmarshal(raw, &view))
 	require.Equal(t, id, view.SessionID)
 	require.Equal(t, session.Running, view.Status)
@@ -124,9 +125,9 @@ func TestEveryCallReachesTheWorkflow(t *testing.T) {
 		names[h.Name] = string(h.Arg)
 	}
 	require.Len(t, names, 5, "%v", names)
-	require.Contains(t, names[session.SignalPrompt], `"promptId":"p1","ordinal":7`)
-	require.JSONEq(t, `{"generation":3,"reason":"gone"}`, names[session.SignalSandbox])
-	require.JSONEq(t, `{"idleTimeout":60000000000}`, names[session.SignalSettings])
+	require.Contains(t, names[contract.SignalPrompt], `"promptId":"p1","ordinal":7`)
+	require.JSONEq(t, `{"generation":3,"reason":"gone"}`, names[contract.SignalSandbox])
+	require.JSONEq(t, `{"idleTimeout":60000000000}`, names[contract.SignalSettings])
 }
 
 func TestCallsThatNeedAWorkflowSayWhenThereIsNone(t *testing.T) {
@@ -142,7 +143,7 @@ func TestCallsThatNeedAWorkflowSayWhenThereIsNone(t *testing.T) {
 		require.NoError(t, err)
 		require.Empty(t, current)
 		require.NoError(t, o.SignalSettings(ctx, id, time.Minute))
-		require.NoError(t, o.SignalSandbox(ctx, id, session.SandboxSignal{}))
+		require.NoError(t, o.SignalSandbox(ctx, id, contract.SandboxSignal{}))
 	}
 	for _, id := range []string{never, closed} {
 		revived, err := o.Revive(ctx, session.Attended{SessionID: id})
