@@ -176,3 +176,9 @@ func (db *DB) MigrateTo(ctx context.Context, version int64) error {
 		return err
 	})
 }
+
+// ReportStatistics has the only connection of a pool report what it has read.
+func (db *DB) ReportStatistics(ctx context.Context) error {
+	_, err := db.pool.Exec(ctx, "SELECT pg_stat_force_next_flush()")
+	return err
+}

@@ -337,8 +337,10 @@ func (l *listing) inSession(s *statement) (conds []string) {
 		labels = labels[1:] // its walk has the first
 	}
 	for _, label := range labels {
+		// OFFSET keeps the planner from joining here, too: a join may look for the session alone, not for its time, among all
+		// sessions of the label.
 		conds = append(conds, "EXISTS (SELECT FROM session_labels l WHERE l.label = "+s.arg(label)+
-			" AND l.created_at = s.created_at AND l.session_id = s.id)")
+			" AND l.created_at = s.created_at AND l.session_id = s.id OFFSET 0)")
 	}
 	return append(conds, l.matches(s, "s")...)
 }

@@ -2,6 +2,7 @@ package postgres_test
 
 import (
 	"cmp"
+	"context"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -13,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/overwinter-dev/overwinter/internal/failure"
+	"github.com/overwinter-dev/overwinter/internal/postgres"
 	"github.com/overwinter-dev/overwinter/internal/postgres/postgrestest"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
@@ -307,4 +309,49 @@ func TestListsOfSessionsOfAnEarlierRelease(t *testing.T) {
 	b.sql(t, "DELETE FROM session_labels WHERE session_id LIKE '%1'")
 	b.sql(t, "DELETE FROM session_activity WHERE session_id LIKE '%2'")
 	check()
+}
+
+// TestAListReadsABoundedNumberOfPages counts the pages of tables and indexes that lists read, with plans for their parameters and
+// with plans for any parameters, which Postgres may choose after some executions.
+func TestAListReadsABoundedNumberOfPages(t *testing.T) {
+	t.Parallel()
+	const n = 20000
+	url := postgrestest.URL(t)
+	conn, err := pgx.Connect(t.Context(), url)
+	require.NoError(t, err)
+	defer conn.Close(context.WithoutCancel(t.Context()))
+	fillMany(t, conn, n)
+	_, err = conn.Exec(t.Context(), "SELECT pg_stat_force_next_flush()") // what filling has read
+	require.NoError(t, err)
+	for _, mode := range []string{"force_custom_plan", "force_generic_plan"} {
+		db, err := postgres.Open(t.Context(), url+"&plan_cache_mode="+mode, postgres.Options{
+			MaxConns: 1, CallTimeout: patience, StatementTimeout: patience,
+		})
+		require.NoError(t, err)
+		defer db.Close()
+		read := func() (pages int) {
+			t.Helper()
+			require.NoError(t, db.ReportStatistics(t.Context()))
+			require.NoError(t, conn.QueryRow(t.Context(), `SELECT sum(heap_blks_read + heap_blks_hit + idx_blks_read + idx_blks_hit)::int
+				FROM pg_statio_user_tables WHERE relname IN ('sessions', 'session_labels', 'session_activity')`).Scan(&pages))
+			return pages
+		}
+		for _, c := range listCases(n) {
+			_, _, err := db.SessionList(t.Context(), c.filter) // plans read pages, too
+			require.NoError(t, err)
+			before := read()
+			_, _, err = db.SessionList(t.Context(), c.filter)
+			require.NoError(t, err)
+			most := 8 * 2000 // pages for each session of the first walk
+			switch {
+			case c.name == "activity of those created long ago":
+				most *= 4 // no index has this order and finds few: the second walk follows
+			case c.filter.Query != "":
+				most = 2000
+			case c.bound < 100*time.Millisecond:
+				most = 250
+			}
+			require.Less(t, read()-before, most, "%s, %s", c.name, mode)
+		}
+	}
 }
