@@ -177,6 +177,14 @@ func (db *DB) MigrateTo(ctx context.Context, version int64) error {
 	})
 }
 
+// SearchRuns are the parts of words that a search looks for in the index of titles.
+func SearchRuns(words ...string) []string {
+	return searchIndex{usable: true, letters: true}.runs(words)
+}
+
+// MaxTrigrams is how many trigrams they have at most.
+const MaxTrigrams = maxTrigrams
+
 // ReportStatistics has the only connection of a pool report what it has read.
 func (db *DB) ReportStatistics(ctx context.Context) error {
 	_, err := db.pool.Exec(ctx, "SELECT pg_stat_force_next_flush()")

@@ -27,8 +27,9 @@ const (
 	nearSearch = 4000
 	// maxFound is how many sessions that index may find.
 	maxFound = 5000
-	// maxRuns is how many parts of words are looked for in the index of titles. The others are compared.
-	maxRuns = 3
+	// maxTrigrams is how many trigrams are looked for in the index of titles: each is a list of all titles that have it. Words
+	// that have more are looked for by parts, and compared.
+	maxTrigrams = 12
 	// farWalk is how many more sessions are read in order when it finds too many, or cannot be used.
 	farWalk = 6000
 )
@@ -490,11 +491,13 @@ type searchIndex struct {
 // trigram is how many letters or digits in a row the index finds.
 const trigram = 3
 
-// runs returns, of each word, the longest part that the index can find; of many words the longest parts.
+// runs returns parts of the words that the index can find, with maxTrigrams trigrams at most: of each word, the longest part
+// or the ends of it. Every one of up to maxTrigrams words has a part: a word that is left out leaves more titles to compare.
 func (x searchIndex) runs(words []string) (runs []string) {
 	if !x.usable {
 		return nil
 	}
+	var longest [][]rune
 	for _, word := range words {
 		best := ""
 		for _, run := range strings.FieldsFunc(word, func(r rune) bool { return r >= utf8.RuneSelf || !alphanumeric(r) }) {
@@ -505,12 +508,29 @@ func (x searchIndex) runs(words []string) (runs []string) {
 				best = longer(best, run)
 			}
 		}
-		if utf8.RuneCountInString(best) >= trigram {
-			runs = append(runs, best)
+		if run := []rune(best); len(run) >= trigram {
+			longest = append(longest, run)
 		}
 	}
-	slices.SortStableFunc(runs, func(a, b string) int { return utf8.RuneCountInString(b) - utf8.RuneCountInString(a) })
-	return runs[:min(len(runs), maxRuns)]
+	// The shortest first: longer ones share what these do not need.
+	slices.SortStableFunc(longest, func(a, b []rune) int { return len(a) - len(b) })
+	longest = longest[max(0, len(longest)-maxTrigrams):]
+	budget := maxTrigrams
+	for i, run := range longest {
+		share := budget / (len(longest) - i)
+		of := func(trigrams int) int { return trigrams + trigram - 1 } // in letters
+		switch {
+		case len(run) <= of(share):
+			runs = append(runs, string(run))
+			share = len(run) - of(0)
+		case share == 1:
+			runs = append(runs, string(run[:trigram]))
+		default:
+			runs = append(runs, string(run[:of(share-share/2)]), string(run[len(run)-of(share/2):]))
+		}
+		budget -= share
+	}
+	return runs
 }
 
 func alphanumeric(r rune) bool {

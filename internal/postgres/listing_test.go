@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
@@ -353,5 +354,35 @@ func TestAListReadsABoundedNumberOfPages(t *testing.T) {
 			}
 			require.Less(t, read()-before, most, "%s, %s", c.name, mode)
 		}
+	}
+}
+
+// TestASearchLooksForEveryWordWithABoundedNumberOfTrigrams: each trigram costs a list of all titles that have it, and each word
+// that is not looked for leaves more titles to compare.
+func TestASearchLooksForEveryWordWithABoundedNumberOfTrigrams(t *testing.T) {
+	t.Parallel()
+	for words, want := range map[string]string{
+		"":                                     "",
+		"ab c# --":                             "",
+		"login":                                "login",
+		"login page":                           "page login",
+		"#login/page":                          "login",
+		"refactor":                             "refactor",
+		"fourteenletter":                       "fourteenletter",
+		"fifteenlettersx":                      "fifteenl lettersx",
+		"日本語の題名":                               "日本語の題名",
+		"one日本語の題名":                            "日本語の題名",
+		"fix add remove refactor write test":   "fix add test wri ite remo ove refa tor",
+		"refactor refactors refactored":        "refa ctor refa tors refa ored",
+		strings.Repeat("abcdefgh ", 10):        strings.Repeat("abc ", 8) + "abc fgh abc fgh",
+		strings.Repeat("abc ", 9) + "abcdefgh": strings.Repeat("abc ", 9) + "abcd fgh",
+	} {
+		runs := postgres.SearchRuns(strings.Fields(words)...)
+		require.Equal(t, strings.TrimSpace(want), strings.Join(runs, " "), words)
+		trigrams := 0
+		for _, run := range runs {
+			trigrams += utf8.RuneCountInString(run) - 2
+		}
+		require.LessOrEqual(t, trigrams, postgres.MaxTrigrams, words)
 	}
 }
