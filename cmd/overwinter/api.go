@@ -20,8 +20,8 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/sessionclient"
 )
 
-// APICmd serves the HTTP API.
-type APICmd struct {
+// apiCmd serves the HTTP API.
+type apiCmd struct {
 	databaseFlags
 	temporalFlags
 
@@ -36,7 +36,7 @@ type APICmd struct {
 }
 
 // Validate checks what kong cannot.
-func (c *APICmd) Validate() error {
+func (c *apiCmd) Validate() error {
 	if !c.Key.Empty() {
 		if len(c.Key.Reveal()) < api.MinKeyLength {
 			return fmt.Errorf("--api-key (OVERWINTER_API_KEY) has %d characters; at least %d are required (openssl rand -hex 24 makes one)", len(c.Key.Reveal()), api.MinKeyLength)
@@ -60,7 +60,7 @@ func (c *APICmd) Validate() error {
 }
 
 // Run serves until ctx ends.
-func (c *APICmd) Run(ctx context.Context, logger *slog.Logger, s streams) error {
+func (c *apiCmd) Run(ctx context.Context, logger *slog.Logger, s streams) error {
 	var keyring *secret.Keyring
 	var err error
 	if !c.SecretKey.Empty() {
@@ -124,7 +124,7 @@ func (c *APICmd) Run(ctx context.Context, logger *slog.Logger, s streams) error 
 }
 
 // callers returns the check of who may connect without a key.
-func (c *APICmd) callers(ctx context.Context, logger *slog.Logger) (func(local, remote net.Addr) error, error) {
+func (c *apiCmd) callers(ctx context.Context, logger *slog.Logger) (func(local, remote net.Addr) error, error) {
 	if !c.Key.Empty() {
 		return nil, nil
 	}

@@ -15,17 +15,17 @@ func TestAnAPIWithoutAKeyIsLimitedToUsers(t *testing.T) {
 	t.Parallel()
 	// No process has made this connection, so its user cannot be found.
 	refused := &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 1}
-	check, err := (&APICmd{}).callers(t.Context(), slog.New(slog.DiscardHandler))
+	check, err := (&apiCmd{}).callers(t.Context(), slog.New(slog.DiscardHandler))
 	require.NoError(t, err)
 	require.NotNil(t, check)
 	require.Error(t, check(refused, refused))
 
-	for name, c := range map[string]*APICmd{"a key": {Key: secret.NewValue("0123456789012345678901234")}, "every user": {AllowUsers: "all"}} {
+	for name, c := range map[string]*apiCmd{"a key": {Key: secret.NewValue("0123456789012345678901234")}, "every user": {AllowUsers: "all"}} {
 		check, err := c.callers(t.Context(), slog.New(slog.DiscardHandler))
 		require.NoError(t, err, name)
 		require.Nil(t, check, name)
 	}
-	require.ErrorContains(t, (&APICmd{AllowLoopbackWithoutKey: true, Address: "127.0.0.1:0", AllowUsers: "no-such-user"}).Validate(), "--allow-users")
+	require.ErrorContains(t, (&apiCmd{AllowLoopbackWithoutKey: true, Address: "127.0.0.1:0", AllowUsers: "no-such-user"}).Validate(), "--allow-users")
 }
 
 func TestDevAdmitsTheUserWhoRanSudo(t *testing.T) {
@@ -41,8 +41,8 @@ func TestDevAdmitsTheUserWhoRanSudo(t *testing.T) {
 		{"alice", "1000", 1001, "alice"}, // sudo -u
 		{"", "x,all", 0, ""},
 	} {
-		require.Equal(t, c.want, (&DevCmd{AllowUsers: c.flag}).allowUsers(c.sudo, c.euid), "%+v", c)
+		require.Equal(t, c.want, (&devCmd{AllowUsers: c.flag}).allowUsers(c.sudo, c.euid), "%+v", c)
 	}
-	_, err := peeruser.Parse((&DevCmd{}).allowUsers("1000", 0))
+	_, err := peeruser.Parse((&devCmd{}).allowUsers("1000", 0))
 	require.NoError(t, err)
 }

@@ -20,8 +20,8 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/secret"
 )
 
-// DevCmd runs the whole system on this machine.
-type DevCmd struct {
+// devCmd runs the whole system on this machine.
+type devCmd struct {
 	DataDir           string       `env:"OVERWINTER_DATA_DIR" default:"${data_dir}" type:"path" placeholder:"DIR" help:"Directory for all state. Default ${default}."`
 	APIAddress        string       `name:"api-address" default:"127.0.0.1:8080" placeholder:"ADDR" help:"Address of the API; port 0 selects a free one. Default ${default}."`
 	AllowUsers        string       `name:"allow-users" env:"OVERWINTER_ALLOW_USERS" placeholder:"NAMES" help:"Other users of this machine that may use the API and Temporal, by name or ID, such as alice,1001; all for every user. Default: this user, root, and the user who ran sudo."`
@@ -46,7 +46,7 @@ type DevCmd struct {
 }
 
 // Validate checks what kong cannot.
-func (c *DevCmd) Validate() error {
+func (c *devCmd) Validate() error {
 	if _, _, _, err := parseSandbox(c.Isolation, c.SandboxNetwork, c.SandboxHostPorts); err != nil {
 		return err
 	}
@@ -66,7 +66,7 @@ func (c *DevCmd) Validate() error {
 }
 
 // Run keeps the system up until ctx ends. A second signal kills all of it at once.
-func (c *DevCmd) Run(ctx context.Context, logger *slog.Logger, s streams, all *commands) error {
+func (c *devCmd) Run(ctx context.Context, logger *slog.Logger, s streams, all *commands) error {
 	config, err := c.config(logger, s, all)
 	if err != nil {
 		return err
@@ -86,7 +86,7 @@ func (c *DevCmd) Run(ctx context.Context, logger *slog.Logger, s streams, all *c
 }
 
 // config is what the flags say, with what this program knows of itself.
-func (c *DevCmd) config(logger *slog.Logger, s streams, all *commands) (devstack.Config, error) {
+func (c *devCmd) config(logger *slog.Logger, s streams, all *commands) (devstack.Config, error) {
 	executable, err := os.Executable()
 	if err != nil {
 		return devstack.Config{}, fmt.Errorf("find this program: %w", err)
@@ -128,7 +128,7 @@ func (c *DevCmd) config(logger *slog.Logger, s streams, all *commands) (devstack
 }
 
 // allowUsers are the users that the flag names, and the one who became root by sudo.
-func (c *DevCmd) allowUsers(sudoUID string, euid int) string {
+func (c *devCmd) allowUsers(sudoUID string, euid int) string {
 	if _, err := strconv.ParseUint(sudoUID, 10, 31); err != nil || euid != 0 {
 		return c.AllowUsers
 	}
@@ -148,7 +148,7 @@ func killAtSecond(ctx context.Context, signals <-chan os.Signal, kill func()) {
 }
 
 // environment is what children start from: this process's environment with what was said by flag.
-func (c *DevCmd) environment(env []string) []string {
+func (c *devCmd) environment(env []string) []string {
 	if c.ModalTokenID == "" {
 		return env
 	}

@@ -15,10 +15,10 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/secret"
 )
 
-// DoctorCmd looks at what dev needs. Its flags are those of dev: with the same ones it looks at what dev
+// doctorCmd looks at what dev needs. Its flags are those of dev: with the same ones it looks at what dev
 // would use.
-type DoctorCmd struct {
-	DevCmd `embed:""`
+type doctorCmd struct {
+	devCmd `embed:""`
 	JSON   bool `name:"json" help:"Print the findings as JSON."`
 }
 
@@ -26,7 +26,7 @@ type DoctorCmd struct {
 var errMissing = errors.New("something is missing that overwinter dev needs; see above")
 
 // Run prints what was found and what helps, and fails if dev would. It changes nothing.
-func (c *DoctorCmd) Run(ctx context.Context, logger *slog.Logger, s streams, all *commands) error {
+func (c *doctorCmd) Run(ctx context.Context, logger *slog.Logger, s streams, all *commands) error {
 	config, err := c.config(logger, s, all)
 	if err != nil {
 		return err

@@ -14,8 +14,8 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/secret"
 )
 
-// LocalModalCmd serves Modal's API on this machine.
-type LocalModalCmd struct {
+// localModalCmd serves Modal's API on this machine.
+type localModalCmd struct {
 	Address     string       `default:"127.0.0.1:9900" placeholder:"ADDR" help:"Address to listen on: 127.0.0.1, ::1 or localhost, with a port; 0 selects a free one. Default ${default}."`
 	DataDir     string       `default:"${data_dir}/local-modal" type:"path" placeholder:"DIR" help:"Directory for sandboxes, images and snapshots. Default ${default}."`
 	TokenID     string       `env:"OVERWINTER_LOCALMODAL_TOKEN_ID" placeholder:"ID" help:"ID of the token that clients must send. Default: a token generated once and stored in the data directory."`
@@ -28,7 +28,7 @@ type LocalModalCmd struct {
 }
 
 // Validate checks what kong cannot.
-func (c *LocalModalCmd) Validate() error {
+func (c *localModalCmd) Validate() error {
 	if (c.TokenID == "") != c.TokenSecret.Empty() {
 		return errors.New("--token-id and --token-secret belong together: set both, or neither")
 	}
@@ -57,7 +57,7 @@ func parseSandbox(isolation, network, hostPorts string) (box.Isolation, box.Netw
 }
 
 // Run prints the server's URL as one line and serves until ctx ends.
-func (c *LocalModalCmd) Run(ctx context.Context, logger *slog.Logger, s streams) error {
+func (c *localModalCmd) Run(ctx context.Context, logger *slog.Logger, s streams) error {
 	isolation, network, ports, err := parseSandbox(c.Isolation, c.Network, c.HostPorts)
 	if err != nil {
 		return err
@@ -82,7 +82,7 @@ func (c *LocalModalCmd) Run(ctx context.Context, logger *slog.Logger, s streams)
 }
 
 // usage says how a client gets at the server without showing the token itself.
-func (c *LocalModalCmd) usage(url string) string {
+func (c *localModalCmd) usage(url string) string {
 	if c.TokenID != "" {
 		return fmt.Sprintf("Clients need MODAL_SERVER_URL=%s and the token that this server was given.\n", url)
 	}

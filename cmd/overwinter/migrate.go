@@ -9,25 +9,25 @@ import (
 	"time"
 )
 
-// MigrateCmd manages the database's schema.
-type MigrateCmd struct {
-	Up     MigrateUpCmd     `cmd:"" help:"Migrate the database to this build's schema."`
-	Status MigrateStatusCmd `cmd:"" help:"List the migrations and when each one was applied."`
+// migrateCmd manages the database's schema.
+type migrateCmd struct {
+	Up     migrateUpCmd     `cmd:"" help:"Migrate the database to this build's schema."`
+	Status migrateStatusCmd `cmd:"" help:"List the migrations and when each one was applied."`
 }
 
-// MigrateUpCmd applies what is missing.
-type MigrateUpCmd struct{ databaseFlags }
+// migrateUpCmd applies what is missing.
+type migrateUpCmd struct{ databaseFlags }
 
 // Run returns when the schema is up to date, even if another process has updated it.
-func (c *MigrateUpCmd) Run(ctx context.Context, logger *slog.Logger) error {
+func (c *migrateUpCmd) Run(ctx context.Context, logger *slog.Logger) error {
 	return migrateUp(ctx, c.DatabaseURL, logger)
 }
 
-// MigrateStatusCmd changes nothing.
-type MigrateStatusCmd struct{ databaseFlags }
+// migrateStatusCmd changes nothing.
+type migrateStatusCmd struct{ databaseFlags }
 
 // Run prints one line for each migration.
-func (c *MigrateStatusCmd) Run(ctx context.Context, logger *slog.Logger, s streams) error {
+func (c *migrateStatusCmd) Run(ctx context.Context, logger *slog.Logger, s streams) error {
 	db, err := c.open(ctx, logger)
 	if err != nil {
 		return err

@@ -40,16 +40,16 @@ type commands struct {
 	LogLevel  slog.Level `env:"OVERWINTER_LOG_LEVEL" default:"info" placeholder:"LEVEL" help:"Minimum log level: debug, info, warn or error. Default ${default}."`
 	LogFormat string     `env:"OVERWINTER_LOG_FORMAT" default:"text" enum:"text,json" placeholder:"FORMAT" help:"Log format: text or json. Default ${default}."`
 
-	Dev        DevCmd        `cmd:"" help:"Run the whole system on this machine."`
-	Doctor     DoctorCmd     `cmd:"" help:"Check what overwinter needs from this machine, and print how to fix what is missing."`
-	API        APICmd        `cmd:"" name:"api" help:"Serve the HTTP API."`
-	Worker     WorkerCmd     `cmd:"" help:"Run workflows and activities."`
-	LocalModal LocalModalCmd `cmd:"" help:"Serve Modal's API on this machine, for any program that uses Modal's SDK."`
-	Migrate    MigrateCmd    `cmd:"" help:"Manage the database schema."`
-	Secret     SecretCmd     `cmd:"" help:"Manage the key that encrypts stored secrets."`
-	Session    SessionCmd    `cmd:"" help:"Manage sessions through the API."`
-	Transcript TranscriptCmd `cmd:"" help:"Read agents' transcripts and output."`
-	Version    VersionCmd    `cmd:"" help:"Print the version and the commit."`
+	Dev        devCmd        `cmd:"" help:"Run the whole system on this machine."`
+	Doctor     doctorCmd     `cmd:"" help:"Check what overwinter needs from this machine, and print how to fix what is missing."`
+	API        apiCmd        `cmd:"" name:"api" help:"Serve the HTTP API."`
+	Worker     workerCmd     `cmd:"" help:"Run workflows and activities."`
+	LocalModal localModalCmd `cmd:"" help:"Serve Modal's API on this machine, for any program that uses Modal's SDK."`
+	Migrate    migrateCmd    `cmd:"" help:"Manage the database schema."`
+	Secret     secretCmd     `cmd:"" help:"Manage the key that encrypts stored secrets."`
+	Session    sessionCmd    `cmd:"" help:"Manage sessions through the API."`
+	Transcript transcriptCmd `cmd:"" help:"Read agents' transcripts and output."`
+	Version    versionCmd    `cmd:"" help:"Print the version and the commit."`
 }
 
 // streams are what a command reads and writes. Commands get it, the context and a *slog.Logger as

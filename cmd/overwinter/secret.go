@@ -10,20 +10,20 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/secret"
 )
 
-// SecretCmd manages the key of the installation.
-type SecretCmd struct {
-	Rotate SecretRotateCmd `cmd:"" help:"Re-encrypt with OVERWINTER_SECRET_KEY everything that was encrypted with a key of OVERWINTER_SECRET_KEY_PREVIOUS."`
+// secretCmd manages the key of the installation.
+type secretCmd struct {
+	Rotate secretRotateCmd `cmd:"" help:"Re-encrypt with OVERWINTER_SECRET_KEY everything that was encrypted with a key of OVERWINTER_SECRET_KEY_PREVIOUS."`
 }
 
-// SecretRotateCmd seals what is stored again with the current key. It may be interrupted, repeated, and run
+// secretRotateCmd seals what is stored again with the current key. It may be interrupted, repeated, and run
 // while the system works: what a client or a worker stores meanwhile is never replaced.
-type SecretRotateCmd struct {
+type secretRotateCmd struct {
 	databaseFlags
 	secretFlags
 }
 
 // Run prints what it did. It fails if something remains that the current key does not open.
-func (c *SecretRotateCmd) Run(ctx context.Context, logger *slog.Logger, s streams) error {
+func (c *secretRotateCmd) Run(ctx context.Context, logger *slog.Logger, s streams) error {
 	keyring, err := c.keyring()
 	if err != nil {
 		return err

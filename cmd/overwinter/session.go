@@ -18,36 +18,36 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
-// SessionCmd works with sessions through the API of a running overwinter.
-type SessionCmd struct {
+// sessionCmd works with sessions through the API of a running overwinter.
+type sessionCmd struct {
 	APIURL string       `name:"api-url" env:"OVERWINTER_API_URL" default:"http://127.0.0.1:8080" placeholder:"URL" help:"URL of the API. Default ${default}."`
 	APIKey secret.Value `name:"api-key" env:"OVERWINTER_API_KEY" placeholder:"KEY" help:"API key. Prefer OVERWINTER_API_KEY: other users can read arguments."`
 	Output string       `short:"o" enum:"table,json" default:"table" placeholder:"FORMAT" help:"Output format: table or json. Default ${default}."`
 
-	Create    SessionCreateCmd    `cmd:"" help:"Create a session."`
-	List      SessionListCmd      `cmd:"" help:"List sessions, newest first."`
-	Show      SessionShowCmd      `cmd:"" help:"Show one session."`
-	Prompt    SessionPromptCmd    `cmd:"" help:"Send a prompt; wakes a hibernated session."`
-	Follow    SessionFollowCmd    `cmd:"" help:"Print the conversation of a session from its beginning, and follow it."`
-	Attach    SessionAttachCmd    `cmd:"" help:"Show the latest blocks of a conversation and send what is typed as prompts."`
-	Wake      SessionWakeCmd      `cmd:"" help:"Wake a session."`
-	Hibernate SessionHibernateCmd `cmd:"" help:"Hibernate a session after its current turn."`
-	Stop      SessionStopCmd      `cmd:"" help:"Terminate a session permanently."`
-	Purge     SessionPurgeCmd     `cmd:"" help:"Terminate a session and erase everything that is stored of it."`
-	Abort     SessionAbortCmd     `cmd:"" help:"Interrupt the current turn."`
-	Recover   SessionRecoverCmd   `cmd:"" help:"Retry a session in error."`
-	Sync      SessionSyncCmd      `cmd:"" help:"Snapshot a session after its current turn, and continue."`
-	Restart   SessionRestartCmd   `cmd:"" help:"Move a session to a new sandbox, with its files and memory."`
-	Drop      SessionDropCmd      `cmd:"" help:"Discard the sandbox and its files; keep the session."`
-	Revert    SessionRevertCmd    `cmd:"" help:"Revert the agent to its state before a prompt."`
-	Files     SessionFilesCmd     `cmd:"" help:"List the files of the workspace, or print one."`
-	Diff      SessionDiffCmd      `cmd:"" help:"Print the changes to the workspace since the session began."`
-	Questions SessionQuestionsCmd `cmd:"" help:"List the agent's questions."`
-	Answer    SessionAnswerCmd    `cmd:"" help:"Answer one of the agent's questions."`
+	Create    sessionCreateCmd    `cmd:"" help:"Create a session."`
+	List      sessionListCmd      `cmd:"" help:"List sessions, newest first."`
+	Show      sessionShowCmd      `cmd:"" help:"Show one session."`
+	Prompt    sessionPromptCmd    `cmd:"" help:"Send a prompt; wakes a hibernated session."`
+	Follow    sessionFollowCmd    `cmd:"" help:"Print the conversation of a session from its beginning, and follow it."`
+	Attach    sessionAttachCmd    `cmd:"" help:"Show the latest blocks of a conversation and send what is typed as prompts."`
+	Wake      sessionWakeCmd      `cmd:"" help:"Wake a session."`
+	Hibernate sessionHibernateCmd `cmd:"" help:"Hibernate a session after its current turn."`
+	Stop      sessionStopCmd      `cmd:"" help:"Terminate a session permanently."`
+	Purge     sessionPurgeCmd     `cmd:"" help:"Terminate a session and erase everything that is stored of it."`
+	Abort     sessionAbortCmd     `cmd:"" help:"Interrupt the current turn."`
+	Recover   sessionRecoverCmd   `cmd:"" help:"Retry a session in error."`
+	Sync      sessionSyncCmd      `cmd:"" help:"Snapshot a session after its current turn, and continue."`
+	Restart   sessionRestartCmd   `cmd:"" help:"Move a session to a new sandbox, with its files and memory."`
+	Drop      sessionDropCmd      `cmd:"" help:"Discard the sandbox and its files; keep the session."`
+	Revert    sessionRevertCmd    `cmd:"" help:"Revert the agent to its state before a prompt."`
+	Files     sessionFilesCmd     `cmd:"" help:"List the files of the workspace, or print one."`
+	Diff      sessionDiffCmd      `cmd:"" help:"Print the changes to the workspace since the session began."`
+	Questions sessionQuestionsCmd `cmd:"" help:"List the agent's questions."`
+	Answer    sessionAnswerCmd    `cmd:"" help:"Answer one of the agent's questions."`
 }
 
 // Validate checks the address before anything is asked of it.
-func (c *SessionCmd) Validate() error {
+func (c *sessionCmd) Validate() error {
 	client, err := c.client()
 	if err != nil {
 		return err
@@ -57,7 +57,7 @@ func (c *SessionCmd) Validate() error {
 }
 
 // warnPlain warns of a key that is readable on the network.
-func (c *SessionCmd) warnPlain(logger *slog.Logger) {
+func (c *sessionCmd) warnPlain(logger *slog.Logger) {
 	u, err := url.Parse(c.APIURL)
 	if c.APIKey.Empty() || err != nil || u.Scheme != "http" || loopbackHost(u.Host) {
 		return
@@ -65,15 +65,15 @@ func (c *SessionCmd) warnPlain(logger *slog.Logger) {
 	logger.Warn("the API key is sent in clear text; use https:// unless the network is trusted", slog.String("host", u.Host))
 }
 
-func (c *SessionCmd) client() (*apiclient.Client, error) {
+func (c *sessionCmd) client() (*apiclient.Client, error) {
 	return apiclient.New(c.APIURL, c.APIKey.Reveal())
 }
 
 // json reports whether the output is for programs.
-func (c *SessionCmd) json() bool { return c.Output == "json" }
+func (c *sessionCmd) json() bool { return c.Output == "json" }
 
 // with calls use with a client and closes it.
-func (c *SessionCmd) with(use func(*apiclient.Client) error) error {
+func (c *sessionCmd) with(use func(*apiclient.Client) error) error {
 	client, err := c.client()
 	if err != nil {
 		return usageError{err.Error()}
@@ -86,8 +86,8 @@ func (c *SessionCmd) with(use func(*apiclient.Client) error) error {
 	return err
 }
 
-// SessionCreateCmd creates a session.
-type SessionCreateCmd struct {
+// sessionCreateCmd creates a session.
+type sessionCreateCmd struct {
 	Agent       string            `required:"" placeholder:"NAME" help:"Agent of the session, such as demo."`
 	Title       string            `placeholder:"TEXT" help:"Title of the session."`
 	Prompt      string            `placeholder:"TEXT" help:"First prompt; - reads it from standard input."`
@@ -99,7 +99,7 @@ type SessionCreateCmd struct {
 }
 
 // Run prints the session as it was created.
-func (c *SessionCreateCmd) Run(ctx context.Context, s streams, parent *SessionCmd) error {
+func (c *sessionCreateCmd) Run(ctx context.Context, s streams, parent *sessionCmd) error {
 	create := apiclient.Create{Agent: c.Agent, Title: c.Title, IdleTimeout: c.IdleTimeout}
 	if c.Eager {
 		create.Sandbox = "eager"
@@ -144,8 +144,8 @@ func promptText(given string, stdin io.Reader) (string, error) {
 	return strings.TrimRight(string(data), "\n"), nil
 }
 
-// SessionListCmd lists sessions.
-type SessionListCmd struct {
+// sessionListCmd lists sessions.
+type sessionListCmd struct {
 	Status string `placeholder:"STATUS" help:"List only sessions with this status, such as running."`
 	Agent  string `placeholder:"NAME" help:"List only sessions of this agent."`
 	Query  string `placeholder:"TEXT" help:"List only sessions with these words in their title, or whose ID starts with TEXT."`
@@ -156,7 +156,7 @@ type SessionListCmd struct {
 }
 
 // Validate checks what kong cannot.
-func (c *SessionListCmd) Validate() error {
+func (c *sessionListCmd) Validate() error {
 	if c.Limit < 0 {
 		return errors.New("--limit must not be negative")
 	}
@@ -164,7 +164,7 @@ func (c *SessionListCmd) Validate() error {
 }
 
 // Run prints one line for each session.
-func (c *SessionListCmd) Run(ctx context.Context, s streams, parent *SessionCmd) error {
+func (c *sessionListCmd) Run(ctx context.Context, s streams, parent *sessionCmd) error {
 	return parent.with(func(client *apiclient.Client) error {
 		sessions, err := client.SessionList(ctx, apiclient.List{Status: c.Status, Agent: c.Agent, Query: c.Query, Metadata: c.Metadata, Sort: c.Sort, Limit: c.Limit})
 		if err != nil {
@@ -182,11 +182,11 @@ type sessionArg struct {
 	ID string `arg:"" help:"ID of the session."`
 }
 
-// SessionShowCmd shows one session.
-type SessionShowCmd struct{ sessionArg }
+// sessionShowCmd shows one session.
+type sessionShowCmd struct{ sessionArg }
 
 // Run prints the session.
-func (c *SessionShowCmd) Run(ctx context.Context, s streams, parent *SessionCmd) error {
+func (c *sessionShowCmd) Run(ctx context.Context, s streams, parent *sessionCmd) error {
 	return parent.with(func(client *apiclient.Client) error {
 		got, err := client.SessionGet(ctx, c.ID)
 		if err != nil {
@@ -196,35 +196,35 @@ func (c *SessionShowCmd) Run(ctx context.Context, s streams, parent *SessionCmd)
 	})
 }
 
-// SessionWakeCmd wakes a session.
-type SessionWakeCmd struct{ sessionArg }
+// sessionWakeCmd wakes a session.
+type sessionWakeCmd struct{ sessionArg }
 
 // Run asks and returns; follow shows what comes of it.
-func (c *SessionWakeCmd) Run(ctx context.Context, s streams, parent *SessionCmd) error {
+func (c *sessionWakeCmd) Run(ctx context.Context, s streams, parent *sessionCmd) error {
 	return parent.command(ctx, s.stdout, c.ID, apiclient.Wake, false)
 }
 
-// SessionHibernateCmd hibernates a session.
-type SessionHibernateCmd struct {
+// sessionHibernateCmd hibernates a session.
+type sessionHibernateCmd struct {
 	sessionArg
 	Force bool `help:"Interrupt the current turn instead of waiting for it."`
 }
 
 // Run asks and returns; follow shows what comes of it.
-func (c *SessionHibernateCmd) Run(ctx context.Context, s streams, parent *SessionCmd) error {
+func (c *sessionHibernateCmd) Run(ctx context.Context, s streams, parent *sessionCmd) error {
 	return parent.command(ctx, s.stdout, c.ID, apiclient.Hibernate, c.Force)
 }
 
-// SessionStopCmd ends a session.
-type SessionStopCmd struct{ sessionArg }
+// sessionStopCmd ends a session.
+type sessionStopCmd struct{ sessionArg }
 
 // Run asks and returns; follow shows what comes of it.
-func (c *SessionStopCmd) Run(ctx context.Context, s streams, parent *SessionCmd) error {
+func (c *sessionStopCmd) Run(ctx context.Context, s streams, parent *sessionCmd) error {
 	return parent.command(ctx, s.stdout, c.ID, apiclient.Stop, false)
 }
 
-// SessionPurgeCmd erases a session.
-type SessionPurgeCmd struct {
+// sessionPurgeCmd erases a session.
+type sessionPurgeCmd struct {
 	sessionArg
 	Wait bool `help:"Return when everything is erased."`
 }
@@ -233,7 +233,7 @@ type SessionPurgeCmd struct {
 const purgePoll = 500 * time.Millisecond
 
 // Run asks and returns; with --wait when the session is gone.
-func (c *SessionPurgeCmd) Run(ctx context.Context, s streams, parent *SessionCmd) error {
+func (c *sessionPurgeCmd) Run(ctx context.Context, s streams, parent *sessionCmd) error {
 	return parent.with(func(client *apiclient.Client) error {
 		got, err := client.Purge(ctx, c.ID)
 		if err != nil {
@@ -265,24 +265,24 @@ func (c *SessionPurgeCmd) Run(ctx context.Context, s streams, parent *SessionCmd
 	})
 }
 
-// SessionAbortCmd interrupts the running turn.
-type SessionAbortCmd struct{ sessionArg }
+// sessionAbortCmd interrupts the running turn.
+type sessionAbortCmd struct{ sessionArg }
 
 // Run asks and returns; follow shows what comes of it.
-func (c *SessionAbortCmd) Run(ctx context.Context, s streams, parent *SessionCmd) error {
+func (c *sessionAbortCmd) Run(ctx context.Context, s streams, parent *sessionCmd) error {
 	return parent.command(ctx, s.stdout, c.ID, apiclient.Abort, false)
 }
 
-// SessionRecoverCmd tries again with a session in error.
-type SessionRecoverCmd struct{ sessionArg }
+// sessionRecoverCmd tries again with a session in error.
+type sessionRecoverCmd struct{ sessionArg }
 
 // Run asks and returns; follow shows what comes of it.
-func (c *SessionRecoverCmd) Run(ctx context.Context, s streams, parent *SessionCmd) error {
+func (c *sessionRecoverCmd) Run(ctx context.Context, s streams, parent *sessionCmd) error {
 	return parent.command(ctx, s.stdout, c.ID, apiclient.Recover, false)
 }
 
 // command sends a session a command and prints whether there was anything to do.
-func (c *SessionCmd) command(ctx context.Context, w io.Writer, id string, cmd apiclient.Command, force bool) error {
+func (c *sessionCmd) command(ctx context.Context, w io.Writer, id string, cmd apiclient.Command, force bool) error {
 	return c.with(func(client *apiclient.Client) error {
 		got, accepted, err := client.Command(ctx, id, cmd, force)
 		if err != nil {

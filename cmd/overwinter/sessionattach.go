@@ -9,15 +9,15 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/cli"
 )
 
-// SessionAttachCmd shows a conversation and sends what is typed.
-type SessionAttachCmd struct {
+// sessionAttachCmd shows a conversation and sends what is typed.
+type sessionAttachCmd struct {
 	sessionArg
 	viewFlags
 	Last int `default:"20" placeholder:"N" help:"Number of blocks of the conversation to show first. Default ${default}."`
 }
 
 // Help explains what can be typed.
-func (c *SessionAttachCmd) Help() string {
+func (c *sessionAttachCmd) Help() string {
 	return `In a terminal, a line is a prompt or the answer to the agent's question; /help lists the commands. Ctrl-C interrupts
 the current turn; pressed again it leaves the session, which continues.
 
@@ -29,7 +29,7 @@ A line that ends in a backslash continues in the next line. The lines between tw
 }
 
 // Validate checks what kong cannot.
-func (c *SessionAttachCmd) Validate() error {
+func (c *sessionAttachCmd) Validate() error {
 	if c.Last < 0 {
 		return errors.New("--last must not be negative")
 	}
@@ -37,7 +37,7 @@ func (c *SessionAttachCmd) Validate() error {
 }
 
 // Run returns when the person leaves or the input has been answered.
-func (c *SessionAttachCmd) Run(ctx context.Context, logger *slog.Logger, s streams, parent *SessionCmd) error {
+func (c *sessionAttachCmd) Run(ctx context.Context, logger *slog.Logger, s streams, parent *sessionCmd) error {
 	return parent.with(func(client *apiclient.Client) error {
 		if !cli.IsTerminal(s.stdin) {
 			return cli.Script(ctx, client, s.stdin, s.stdout, cli.ScriptOptions{SessionID: c.ID, JSON: parent.json(), Logger: logger})

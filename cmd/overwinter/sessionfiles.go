@@ -12,15 +12,15 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/terminal"
 )
 
-// SessionFilesCmd lists the files of a workspace, or prints one. It wakes no session.
-type SessionFilesCmd struct {
+// sessionFilesCmd lists the files of a workspace, or prints one. It wakes no session.
+type sessionFilesCmd struct {
 	sessionArg
 	Path   string `arg:"" optional:"" help:"File to print. Default: list all files."`
 	Prefix string `placeholder:"TEXT" help:"List only paths with this prefix, such as src/."`
 }
 
 // Validate checks what kong cannot.
-func (c *SessionFilesCmd) Validate() error {
+func (c *sessionFilesCmd) Validate() error {
 	if c.Path != "" && c.Prefix != "" {
 		return usageError{"name a file or a --prefix, not both"}
 	}
@@ -28,7 +28,7 @@ func (c *SessionFilesCmd) Validate() error {
 }
 
 // Run prints one line for each file, or the bytes of one.
-func (c *SessionFilesCmd) Run(ctx context.Context, s streams, parent *SessionCmd) error {
+func (c *sessionFilesCmd) Run(ctx context.Context, s streams, parent *sessionCmd) error {
 	return parent.with(func(client *apiclient.Client) error {
 		if c.Path != "" {
 			data, err := client.FileGet(ctx, c.ID, c.Path)
@@ -66,14 +66,14 @@ func printFile(w io.Writer, data []byte) error {
 	return err
 }
 
-// SessionDiffCmd prints what has changed in a workspace. It wakes no session.
-type SessionDiffCmd struct {
+// sessionDiffCmd prints what has changed in a workspace. It wakes no session.
+type sessionDiffCmd struct {
 	sessionArg
 	Stat bool `help:"Print only the changed files and the size of each change."`
 }
 
 // Run prints the patch, which git apply understands, or what it does.
-func (c *SessionDiffCmd) Run(ctx context.Context, s streams, parent *SessionCmd) error {
+func (c *sessionDiffCmd) Run(ctx context.Context, s streams, parent *sessionCmd) error {
 	return parent.with(func(client *apiclient.Client) error {
 		d, err := client.Diff(ctx, c.ID)
 		if err != nil {

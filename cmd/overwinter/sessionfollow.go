@@ -8,8 +8,8 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/cli"
 )
 
-// SessionFollowCmd shows a conversation and what is added to it.
-type SessionFollowCmd struct {
+// sessionFollowCmd shows a conversation and what is added to it.
+type sessionFollowCmd struct {
 	sessionArg
 	viewFlags
 	After  int64  `default:"0" placeholder:"SEQ" help:"Start after this position. Default ${default}, the beginning."`
@@ -18,7 +18,7 @@ type SessionFollowCmd struct {
 }
 
 // Validate checks what kong cannot.
-func (c *SessionFollowCmd) Validate() error {
+func (c *sessionFollowCmd) Validate() error {
 	if c.After < 0 {
 		return errors.New("--after must not be negative")
 	}
@@ -26,7 +26,7 @@ func (c *SessionFollowCmd) Validate() error {
 }
 
 // Run prints the conversation, with -o json each event as a line.
-func (c *SessionFollowCmd) Run(ctx context.Context, s streams, parent *SessionCmd) error {
+func (c *sessionFollowCmd) Run(ctx context.Context, s streams, parent *sessionCmd) error {
 	if c.Answer && parent.json() {
 		return usageError{"--answer cannot be used with -o json: answer with overwinter session answer"}
 	}

@@ -10,8 +10,8 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/cli"
 )
 
-// SessionPromptCmd sends a prompt.
-type SessionPromptCmd struct {
+// sessionPromptCmd sends a prompt.
+type sessionPromptCmd struct {
 	sessionArg
 	Text      string `arg:"" help:"The prompt; - reads it from standard input."`
 	Wait      bool   `help:"Print the agent's output and return when the turn ends. Fails if the turn does not complete."`
@@ -20,7 +20,7 @@ type SessionPromptCmd struct {
 }
 
 // Run sends the prompt, and with --wait prints its answer.
-func (c *SessionPromptCmd) Run(ctx context.Context, logger *slog.Logger, s streams, parent *SessionCmd) error {
+func (c *sessionPromptCmd) Run(ctx context.Context, logger *slog.Logger, s streams, parent *sessionCmd) error {
 	text, err := promptText(c.Text, s.stdin)
 	if err != nil {
 		return err
@@ -62,7 +62,7 @@ func (c *SessionPromptCmd) Run(ctx context.Context, logger *slog.Logger, s strea
 	})
 }
 
-func (c *SessionCmd) printPrompt(w io.Writer, p apiclient.Submitted) error {
+func (c *sessionCmd) printPrompt(w io.Writer, p apiclient.Submitted) error {
 	if c.json() {
 		return printJSON(w, p)
 	}

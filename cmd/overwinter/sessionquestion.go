@@ -15,14 +15,14 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/terminal"
 )
 
-// SessionQuestionsCmd lists what the agent has asked.
-type SessionQuestionsCmd struct {
+// sessionQuestionsCmd lists what the agent has asked.
+type sessionQuestionsCmd struct {
 	sessionArg
 	Status string `enum:"open,answered,expired,cancelled,all" default:"open" placeholder:"STATUS" help:"List only questions with this status: open, answered, expired, cancelled, or all. Default ${default}."`
 }
 
 // Run prints one line for each question.
-func (c *SessionQuestionsCmd) Run(ctx context.Context, s streams, parent *SessionCmd) error {
+func (c *sessionQuestionsCmd) Run(ctx context.Context, s streams, parent *sessionCmd) error {
 	status := c.Status
 	if status == "all" {
 		status = ""
@@ -60,8 +60,8 @@ func describeQuestion(q resource.QuestionJSON) string {
 	return text
 }
 
-// SessionAnswerCmd answers a question of the agent.
-type SessionAnswerCmd struct {
+// sessionAnswerCmd answers a question of the agent.
+type sessionAnswerCmd struct {
 	sessionArg
 	Question string            `arg:"" help:"ID of the question."`
 	Decision string            `arg:"" optional:"" enum:"once,session,always,reject," default:"" help:"Decision: once, session, always or reject. Default with --answer: once."`
@@ -70,7 +70,7 @@ type SessionAnswerCmd struct {
 }
 
 // Validate checks what kong cannot.
-func (c *SessionAnswerCmd) Validate() error {
+func (c *sessionAnswerCmd) Validate() error {
 	if c.Decision == "" && len(c.Answer) == 0 {
 		return usageError{"say once, session, always or reject, or give --answer"}
 	}
@@ -78,7 +78,7 @@ func (c *SessionAnswerCmd) Validate() error {
 }
 
 // Run answers and prints the updated question.
-func (c *SessionAnswerCmd) Run(ctx context.Context, s streams, parent *SessionCmd) error {
+func (c *sessionAnswerCmd) Run(ctx context.Context, s streams, parent *sessionCmd) error {
 	return parent.with(func(client *apiclient.Client) error {
 		q, err := client.QuestionAnswer(ctx, c.ID, c.Question, apiclient.Reply{
 			Answer: session.Decision(c.Decision), Answers: c.Answer, Message: c.Message,
@@ -90,7 +90,7 @@ func (c *SessionAnswerCmd) Run(ctx context.Context, s streams, parent *SessionCm
 	})
 }
 
-func (c *SessionCmd) printQuestion(w io.Writer, q resource.QuestionJSON) error {
+func (c *sessionCmd) printQuestion(w io.Writer, q resource.QuestionJSON) error {
 	if c.json() {
 		return printJSON(w, q)
 	}

@@ -7,45 +7,45 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/apiclient"
 )
 
-// SessionSyncCmd saves what a session has.
-type SessionSyncCmd struct{ sessionArg }
+// sessionSyncCmd saves what a session has.
+type sessionSyncCmd struct{ sessionArg }
 
 // Run asks and returns; follow shows what comes of it.
-func (c *SessionSyncCmd) Run(ctx context.Context, s streams, parent *SessionCmd) error {
+func (c *sessionSyncCmd) Run(ctx context.Context, s streams, parent *sessionCmd) error {
 	return parent.command(ctx, s.stdout, c.ID, apiclient.Sync, false)
 }
 
-// SessionRestartCmd moves a session to a new sandbox.
-type SessionRestartCmd struct {
+// sessionRestartCmd moves a session to a new sandbox.
+type sessionRestartCmd struct {
 	sessionArg
 	Force bool `help:"Interrupt the current turn instead of waiting for it."`
 }
 
 // Run asks and returns; follow shows what comes of it.
-func (c *SessionRestartCmd) Run(ctx context.Context, s streams, parent *SessionCmd) error {
+func (c *sessionRestartCmd) Run(ctx context.Context, s streams, parent *sessionCmd) error {
 	return parent.command(ctx, s.stdout, c.ID, apiclient.RestartEnvironment, c.Force)
 }
 
-// SessionDropCmd gives the sandbox of a session up.
-type SessionDropCmd struct {
+// sessionDropCmd gives the sandbox of a session up.
+type sessionDropCmd struct {
 	sessionArg
 	Force bool `help:"Interrupt the current turn instead of waiting for it."`
 }
 
 // Run asks and returns; follow shows what comes of it.
-func (c *SessionDropCmd) Run(ctx context.Context, s streams, parent *SessionCmd) error {
+func (c *sessionDropCmd) Run(ctx context.Context, s streams, parent *sessionCmd) error {
 	return parent.command(ctx, s.stdout, c.ID, apiclient.TerminateEnvironment, c.Force)
 }
 
-// SessionRevertCmd takes an agent back.
-type SessionRevertCmd struct {
+// sessionRevertCmd takes an agent back.
+type sessionRevertCmd struct {
 	sessionArg
 	Prompt string `arg:"" help:"ID of the first prompt to undo."`
 	Force  bool   `help:"Interrupt the current turn instead of waiting for it."`
 }
 
 // Run asks and returns; follow shows what comes of it.
-func (c *SessionRevertCmd) Run(ctx context.Context, s streams, parent *SessionCmd) error {
+func (c *sessionRevertCmd) Run(ctx context.Context, s streams, parent *sessionCmd) error {
 	return parent.with(func(client *apiclient.Client) error {
 		got, err := client.Revert(ctx, c.ID, c.Prompt, c.Force)
 		if err != nil {

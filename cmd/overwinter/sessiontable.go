@@ -12,7 +12,7 @@ import (
 )
 
 // printSession writes one session as a list of what it is.
-func (c *SessionCmd) printSession(w io.Writer, s resource.SessionJSON) error {
+func (c *sessionCmd) printSession(w io.Writer, s resource.SessionJSON) error {
 	if c.json() {
 		return printJSON(w, s)
 	}

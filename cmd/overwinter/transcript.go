@@ -19,21 +19,21 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
-// TranscriptCmd reads what agents have written, without a session.
-type TranscriptCmd struct {
-	Blocks TranscriptBlocksCmd `cmd:"" help:"Print the conversations in an agent's own transcript files."`
-	Events TranscriptEventsCmd `cmd:"" help:"Print the events in an agent's stdout, one per line."`
-	Fold   TranscriptFoldCmd   `cmd:"" help:"Fold events from standard input, one per line, into conversations."`
+// transcriptCmd reads what agents have written, without a session.
+type transcriptCmd struct {
+	Blocks transcriptBlocksCmd `cmd:"" help:"Print the conversations in an agent's own transcript files."`
+	Events transcriptEventsCmd `cmd:"" help:"Print the events in an agent's stdout, one per line."`
+	Fold   transcriptFoldCmd   `cmd:"" help:"Fold events from standard input, one per line, into conversations."`
 }
 
-// TranscriptBlocksCmd parses transcript files.
-type TranscriptBlocksCmd struct {
+// transcriptBlocksCmd parses transcript files.
+type transcriptBlocksCmd struct {
 	Agent string `required:"" placeholder:"NAME" help:"The agent that wrote the files, such as claude-sdk."`
 	Path  string `arg:"" type:"path" placeholder:"DIR_OR_FILE" help:"Directory to read recursively, or a file; the directory with the file's name without its extension is read too."`
 }
 
 // Run prints {"conversations": […]}.
-func (c TranscriptBlocksCmd) Run(s streams) error {
+func (c transcriptBlocksCmd) Run(s streams) error {
 	adapter, err := knownAgent(c.Agent)
 	if err != nil {
 		return err
@@ -49,15 +49,15 @@ func (c TranscriptBlocksCmd) Run(s streams) error {
 	return printConversation(s.stdout, parsed)
 }
 
-// TranscriptEventsCmd translates a captured stream.
-type TranscriptEventsCmd struct {
+// transcriptEventsCmd translates a captured stream.
+type transcriptEventsCmd struct {
 	Agent string `required:"" placeholder:"NAME" help:"The agent that wrote the file, such as claude-sdk."`
 	File  string `arg:"" type:"path" help:"Lines of the agent's stdout, of one or more turns."`
 }
 
 // Run prints one event a line. Lines of a capture have no time, so the file's is used if the agent
 // gives none. Blocks that are open at the end of the file are closed as aborted.
-func (c TranscriptEventsCmd) Run(s streams) error {
+func (c transcriptEventsCmd) Run(s streams) error {
 	adapter, err := knownAgent(c.Agent)
 	if err != nil {
 		return err
@@ -134,11 +134,11 @@ func printEvents(out *json.Encoder, events []conversation.Event) error {
 	return nil
 }
 
-// TranscriptFoldCmd folds events.
-type TranscriptFoldCmd struct{}
+// transcriptFoldCmd folds events.
+type transcriptFoldCmd struct{}
 
 // Run prints {"conversations": […]}.
-func (TranscriptFoldCmd) Run(s streams) error {
+func (transcriptFoldCmd) Run(s streams) error {
 	in := bufio.NewReaderSize(s.stdin, 1<<20)
 	var folder conversation.Folder
 	for n := 1; ; n++ {

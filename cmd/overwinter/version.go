@@ -11,11 +11,11 @@ const release = "0.2.0"
 // commit is set by the build: -ldflags "-X main.commit=0123456789ab".
 var commit string
 
-// VersionCmd prints which build this is.
-type VersionCmd struct{}
+// versionCmd prints which build this is.
+type versionCmd struct{}
 
 // Run prints one line: the version with the commit, the Go release and the platform.
-func (VersionCmd) Run(s streams) error {
+func (versionCmd) Run(s streams) error {
 	_, err := fmt.Fprintf(s.stdout, "overwinter %s %s %s/%s\n", buildVersion(), runtime.Version(), runtime.GOOS, runtime.GOARCH)
 	return err
 }

@@ -25,8 +25,8 @@ import (
 	"github.com/overwinter-dev/overwinter/worker"
 )
 
-// WorkerCmd runs workflows and activities.
-type WorkerCmd struct {
+// workerCmd runs workflows and activities.
+type workerCmd struct {
 	databaseFlags
 	temporalFlags
 	secretFlags
@@ -52,7 +52,7 @@ type modalFlags struct {
 }
 
 // Validate checks what kong cannot.
-func (c *WorkerCmd) Validate() error {
+func (c *workerCmd) Validate() error {
 	switch {
 	case c.SandboxTimeout < time.Minute || c.SandboxTimeout > sandbox.MaxTimeout:
 		return fmt.Errorf("--sandbox-timeout is %s; it must be from 1m to %s", c.SandboxTimeout, sandbox.MaxTimeout)
@@ -71,7 +71,7 @@ func (c *WorkerCmd) Validate() error {
 }
 
 // Run works until ctx ends.
-func (c *WorkerCmd) Run(ctx context.Context, logger *slog.Logger) error {
+func (c *workerCmd) Run(ctx context.Context, logger *slog.Logger) error {
 	keyring, err := c.keyring()
 	if err != nil {
 		return err
@@ -125,7 +125,7 @@ func (p *polling) ready(ctx context.Context) error {
 }
 
 // run works for an installation until ctx ends.
-func (c *WorkerCmd) run(
+func (c *workerCmd) run(
 	ctx context.Context, db *postgres.DB, temporal client.Client, installation string, keyring *secret.Keyring, binary string, polls *polling, logger *slog.Logger,
 ) error {
 	driver, err := modalsandbox.New(modalsandbox.Config{
@@ -193,7 +193,7 @@ func (c *WorkerCmd) run(
 const appendAtStop = 5 * time.Second
 
 // work runs the worker once Temporal answers.
-func (c *WorkerCmd) work(ctx context.Context, w *worker.Worker, signaler *sessionclient.Client, logger *slog.Logger) error {
+func (c *workerCmd) work(ctx context.Context, w *worker.Worker, signaler *sessionclient.Client, logger *slog.Logger) error {
 	for wait := 100 * time.Millisecond; ; wait = min(2*wait, 5*time.Second) {
 		err := signaler.Ping(ctx)
 		if err == nil {
