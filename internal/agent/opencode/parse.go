@@ -301,8 +301,9 @@ func appendBlocks(m *opencodeformat.Exported, out []conversation.Block) []conver
 	}
 	for i := range m.Parts {
 		p := &m.Parts[i]
-		if !isShown(p, &m.Info) || isText(p) && !isEnded(p) && !m.Info.FromUser() && i < attempt {
-			continue // what a failed attempt has written is removed
+		failed := i < attempt || m.Info.Time.Completed != 0 // the text belongs to an attempt that failed
+		if !isShown(p, &m.Info) || isText(p) && !isEnded(p) && !m.Info.FromUser() && failed {
+			continue // the agent has dropped it
 		}
 		b := headOf(p, &m.Info)
 		if p.Type != partTool {

@@ -505,12 +505,34 @@ type statusEvent struct {
 	} `json:"status"`
 }
 
-// status reads that the agent is about to try something again. That is shown until it has come to
-// something; the transcript does not have it.
+// status reads that an attempt has failed, or that the next one begins.
 func (t *translator) status(e statusEvent, at time.Time) {
-	if e.Status.Type != "retry" {
+	switch e.Status.Type {
+	case "retry":
+		t.retries(e, at)
+	case "busy":
+		t.tries(e.SessionID, at)
+	}
+}
+
+// tries reads that the next attempt begins, if one has failed. The agent then drops what the failed one
+// was writing, which the next may never replace.
+func (t *translator) tries(sessionID string, at time.Time) {
+	if t.state.Retry == "" {
 		return
 	}
+	where := t.conversationOf(sessionID)
+	if o := t.state.Find(t.state.Retry); o == nil || o.Conversation != where {
+		return
+	}
+	if m := t.state.newest(where); m != nil {
+		t.Emit(t.state.abandon(m, at)...)
+	}
+}
+
+// retries shows that the agent is about to try something again, until that succeeds. The transcript
+// does not have it.
+func (t *translator) retries(e statusEvent, at time.Time) {
 	t.progressed(at)
 	t.state.Retries++
 	t.state.Retry = fmt.Sprintf("retry/%s/%d", t.Run.RunID, t.state.Retries)
