@@ -53,6 +53,17 @@ type LaunchInput struct {
 	Profile *session.ProfileSpec
 }
 
+// DefaultModel names an agent's own choice of model, for agents that list it among their models.
+const DefaultModel = "default"
+
+// ChosenModel returns the model of the session, or else that of its profile.
+func (in LaunchInput) ChosenModel() string {
+	if in.Model == "" && in.Profile != nil {
+		return in.Profile.Model
+	}
+	return in.Model
+}
+
 // Launch starts the agent's process. One process serves many prompts; the runner
 // starts it again with the next prompt when it has ended.
 type Launch struct {

@@ -2,7 +2,6 @@ package acp
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 	"maps"
 	"path"
@@ -12,7 +11,6 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/agent"
 	"github.com/overwinter-dev/overwinter/internal/agent/acp/acpformat"
 	"github.com/overwinter-dev/overwinter/internal/agent/bridged"
-	"github.com/overwinter-dev/overwinter/internal/agent/stdio"
 	"github.com/overwinter-dev/overwinter/internal/runner"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
@@ -54,24 +52,18 @@ func (Adapter) Describe() agent.Description {
 
 // Launch starts the bridge, which starts the agent.
 func (Adapter) Launch(in agent.LaunchInput) (agent.Launch, error) {
-	if !stdio.SessionID.MatchString(in.SessionID) {
-		return agent.Launch{}, fmt.Errorf("launch the agent: %q cannot name a session's files", in.SessionID)
-	}
-	if in.Home == "" || in.Workspace == "" {
-		return agent.Launch{}, errors.New("launch the agent: home and workspace are needed")
+	if err := bridged.Validate("the agent", in); err != nil {
+		return agent.Launch{}, err
 	}
 	argv := []string{runner.DefaultBinary, Command, "--session", in.SessionID}
 	if in.Permissions.Free() {
 		argv = append(argv, "--allow")
 	}
 	env := map[string]string{}
-	model := in.Model
+	model := in.ChosenModel()
 	transcripts := []string{acpformat.JournalPath(in.Home, in.SessionID)}
 	if p := in.Profile; p != nil {
 		maps.Copy(env, p.Environment)
-		if model == "" {
-			model = p.Model
-		}
 		if p.Instructions != "" {
 			env[acpformat.EnvInstructions] = p.Instructions
 		}

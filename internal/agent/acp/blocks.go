@@ -8,13 +8,11 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/agent/ledger"
 )
 
-const maxKept = 32 << 10 // bytes of open blocks in a state
-
 // kept is what a state has of open blocks: the newest ones, and of those as much as there is room for.
 func kept(open []*acpformat.OpenBlock) []*acpformat.OpenBlock {
 	open = open[max(0, len(open)-ledger.Max):]
 	out := make([]*acpformat.OpenBlock, len(open))
-	room := maxKept
+	room := ledger.MaxKept
 	for i, o := range slices.Backward(open) {
 		short := *o
 		if len(short.Text) > room {

@@ -66,7 +66,7 @@ func scriptedAgent(t *testing.T, flags ...string) profiled {
 // command runs the bridge of a launch from this test's binary.
 func command(t *testing.T, launch agent.Launch) *exec.Cmd {
 	t.Helper()
-	return hasty(t, launch, acpbridge.DefaultSilence)
+	return hasty(t, launch, acpbridge.DefaultTimeout)
 }
 
 // hasty is command with a bridge that loses its patience sooner.
@@ -75,7 +75,7 @@ func hasty(t *testing.T, launch agent.Launch, silence time.Duration) *exec.Cmd {
 	self, err := os.Executable()
 	require.NoError(t, err)
 	require.Equal(t, acp.Command, launch.Argv[1])
-	cmd := exec.Command(self, append([]string{"--silence", silence.String()}, launch.Argv[2:]...)...)
+	cmd := exec.Command(self, append([]string{"--model-timeout", silence.String()}, launch.Argv[2:]...)...)
 	cmd.Env = []string{as + "=bridge", "PATH=" + os.Getenv("PATH")}
 	return cmd
 }

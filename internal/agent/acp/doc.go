@@ -74,7 +74,7 @@
 //	the agent does not start          the turn failed, in the agent's words
 //	the model is not available        the turn failed: session/set_model was refused
 //	the model's server                the turn failed, in the agent's words
-//	nothing is said for 10 minutes    the turn is given up as failed; --silence sets the time. Tools at
+//	nothing is said for 10 minutes    the turn is given up as failed; --model-timeout sets the time. Tools at
 //	                                  work and questions that wait take as long as they take
 //	the process ends                  open blocks aborted; the turn failed, reason agent_crashed
 //	the runner had to kill it         open blocks aborted; the turn cancelled, reason aborted

@@ -1,5 +1,5 @@
-// Package bridged is what the adapters of agents with a bridge share: the commands that they write to
-// the bridge's stdin.
+// Package bridged is what the adapters of agents with a bridge share: what a launch needs, and the
+// commands that they write to the bridge's stdin.
 package bridged
 
 import (
@@ -13,6 +13,17 @@ import (
 // Grace is how long a bridge may take to abort a turn: the agent stops its tools and writes its
 // transcript first.
 const Grace = 10 * time.Second
+
+// Validate checks what every launch of the agent with that title needs.
+func Validate(title string, in agent.LaunchInput) error {
+	switch {
+	case !stdio.SessionID.MatchString(in.SessionID):
+		return fmt.Errorf("launch %s: %q cannot name a session's files", title, in.SessionID)
+	case in.Home == "" || in.Workspace == "":
+		return fmt.Errorf("launch %s: home and workspace are needed", title)
+	}
+	return nil
+}
 
 // Prompt returns the line that delivers a prompt to the bridge of the agent with that title. Times have
 // milliseconds, as agents' own have.

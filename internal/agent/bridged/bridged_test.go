@@ -25,3 +25,20 @@ func TestPromptsAndInterruptsNameTheirRun(t *testing.T) {
 	require.Equal(t, byte('\n'), interrupt.Stdin[len(interrupt.Stdin)-1])
 	require.Positive(t, interrupt.Grace)
 }
+
+func TestALaunchNeedsASessionAndItsDirectories(t *testing.T) {
+	t.Parallel()
+	fine := agent.LaunchInput{SessionID: "ses_1", Home: "/root", Workspace: "/workspace"}
+	require.NoError(t, bridged.Validate("Codex", fine))
+	for want, change := range map[string]func(*agent.LaunchInput){
+		`launch Codex: "../x" cannot name a session's files`: func(in *agent.LaunchInput) { in.SessionID = "../x" },
+		"launch Codex: home and workspace are needed":        func(in *agent.LaunchInput) { in.Home = "" },
+	} {
+		in := fine
+		change(&in)
+		require.EqualError(t, bridged.Validate("Codex", in), want)
+	}
+	in := fine
+	in.Workspace = ""
+	require.Error(t, bridged.Validate("Codex", in))
+}

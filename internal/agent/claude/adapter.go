@@ -58,7 +58,7 @@ func (Adapter) Describe() agent.Description {
 		Name:    Name,
 		Title:   "Claude Code",
 		Summary: "Anthropic's coding agent, version " + Version + ". Needs the secret " + SecretKey + ".",
-		Models:  []string{"default", "opus", "sonnet", "haiku"},
+		Models:  []string{agent.DefaultModel, "opus", "sonnet", "haiku"},
 		Capabilities: []string{
 			"abort", "resume", "revert", "thinking", "subagents", "questions", "permissions", "usage", "cost", "model", "profiles",
 		},
@@ -83,8 +83,8 @@ func (Adapter) Launch(in agent.LaunchInput) (agent.Launch, error) {
 	if in.Profile != nil && len(in.Profile.MCPServers) > 0 {
 		argv = append(argv, "--mcp-config", mcpConfigPath(in.Home))
 	}
-	if in.Model != "" && in.Model != "default" {
-		argv = append(argv, "--model", in.Model)
+	if model := in.ChosenModel(); model != "" && model != agent.DefaultModel {
+		argv = append(argv, "--model", model)
 	}
 	key := strings.Join(argv, " ") + " " + id
 	if in.Resume {

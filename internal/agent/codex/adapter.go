@@ -4,7 +4,6 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"maps"
 	"path"
@@ -14,7 +13,6 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/agent"
 	"github.com/overwinter-dev/overwinter/internal/agent/bridged"
 	"github.com/overwinter-dev/overwinter/internal/agent/codex/codexformat"
-	"github.com/overwinter-dev/overwinter/internal/agent/stdio"
 	"github.com/overwinter-dev/overwinter/internal/runner"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
@@ -64,20 +62,13 @@ func (Adapter) Describe() agent.Description {
 // Launch starts the bridge, which starts Codex. The key does not depend on whether there is a
 // session to resume, so that a process that has just been started serves the second prompt too.
 func (Adapter) Launch(in agent.LaunchInput) (agent.Launch, error) {
-	if !stdio.SessionID.MatchString(in.SessionID) {
-		return agent.Launch{}, fmt.Errorf("launch Codex: %q cannot name a session's files", in.SessionID)
-	}
-	if in.Home == "" || in.Workspace == "" {
-		return agent.Launch{}, errors.New("launch Codex: home and workspace are needed")
+	if err := bridged.Validate("Codex", in); err != nil {
+		return agent.Launch{}, err
 	}
 	argv := []string{runner.DefaultBinary, Command, "--program", Binary, "--session", in.SessionID}
-	model := in.Model
 	env := map[string]string{}
 	profile := ""
 	if in.Profile != nil {
-		if model == "" {
-			model = in.Profile.Model
-		}
 		maps.Copy(env, in.Profile.Environment)
 		b, err := json.Marshal(in.Profile)
 		if err != nil {
@@ -86,7 +77,7 @@ func (Adapter) Launch(in agent.LaunchInput) (agent.Launch, error) {
 		sum := sha256.Sum256(b)
 		profile = hex.EncodeToString(sum[:8])
 	}
-	if model != "" && model != "default" {
+	if model := in.ChosenModel(); model != "" && model != agent.DefaultModel {
 		argv = append(argv, "--model", model)
 	}
 	if !in.Permissions.Free() {

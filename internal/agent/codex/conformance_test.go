@@ -122,7 +122,7 @@ func TestConformsToTheAdapterSuite(t *testing.T) {
 			if strings.HasSuffix(t.Name(), "CallsASubagent") {
 				model = newest
 			}
-			return command(t, models, launch, "--model", model, "--patience", "2s")
+			return command(t, models, launch, "--model", model, "--model-timeout", "2s")
 		},
 		Prompts: agenttest.Prompts{
 			Hello:       "{{hello}} hello to the " + agenttest.Word,

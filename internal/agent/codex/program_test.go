@@ -344,11 +344,11 @@ func TestWhatRunsInTheBackgroundIsNotWaitedFor(t *testing.T) {
 	p.agree(t)
 }
 
-func TestPatienceWithTheModelRunsOut(t *testing.T) {
+func TestAModelThatGivesNoAnswerFailsTheTurn(t *testing.T) {
 	t.Parallel()
 	p := start(t, agent.LaunchInput{Model: plain}, map[string][]modelserver.Step{
 		"endless": {{Status: 503}}, "hello": {{Text: "Hello."}},
-	}, "--patience", "1s", "--retries", "50")
+	}, "--model-timeout", "1s", "--retries", "50")
 	r := p.turn(t, "{{endless}}", nil)
 	require.Equal(t, session.OutcomeFailed, r.end.Outcome)
 	require.Equal(t, "The model API has failed for 1s.", r.end.Reason)
@@ -360,7 +360,7 @@ func TestAKeyThatIsRefusedIsNotTriedForLong(t *testing.T) {
 	t.Parallel()
 	p := start(t, agent.LaunchInput{Model: plain}, map[string][]modelserver.Step{
 		"refused": {{Status: 401}}, "endless": {{Status: 503}},
-	}, "--patience", "5s", "--retries", "50")
+	}, "--model-timeout", "5s", "--retries", "50")
 	r := p.turn(t, "{{refused}}", nil)
 	require.Equal(t, session.OutcomeFailed, r.end.Outcome)
 	require.Contains(t, r.end.Reason, "does not let us in")

@@ -65,8 +65,8 @@ func (Adapter) Launch(in agent.LaunchInput) (agent.Launch, error) {
 		return agent.Launch{}, errors.New("launch demo agent: home and workspace are needed")
 	}
 	argv := []string{runner.DefaultBinary, Command, "--session", in.SessionID}
-	if in.Model != "" {
-		argv = append(argv, "--model", in.Model)
+	if model := in.ChosenModel(); model != "" {
+		argv = append(argv, "--model", model)
 	}
 	argv = append(argv, permissionFlags(in.Permissions)...)
 	key := strings.Join(argv, " ")

@@ -1,8 +1,8 @@
 package gemini
 
 import (
+	"cmp"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -11,7 +11,6 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/agent/acp"
 	"github.com/overwinter-dev/overwinter/internal/agent/bridged"
 	"github.com/overwinter-dev/overwinter/internal/agent/gemini/geminiformat"
-	"github.com/overwinter-dev/overwinter/internal/agent/stdio"
 	"github.com/overwinter-dev/overwinter/internal/runner"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
@@ -70,19 +69,10 @@ func (Adapter) Describe() agent.Description {
 // Launch starts the bridge, which starts the program. The bridge resumes from the journal, however
 // the session came to this sandbox.
 func (Adapter) Launch(in agent.LaunchInput) (agent.Launch, error) {
-	if !stdio.SessionID.MatchString(in.SessionID) {
-		return agent.Launch{}, fmt.Errorf("launch Gemini CLI: %q cannot name a session's files", in.SessionID)
+	if err := bridged.Validate("Gemini CLI", in); err != nil {
+		return agent.Launch{}, err
 	}
-	if in.Home == "" || in.Workspace == "" {
-		return agent.Launch{}, errors.New("launch Gemini CLI: home and workspace are needed")
-	}
-	model := in.Model
-	if model == "" && in.Profile != nil {
-		model = in.Profile.Model
-	}
-	if model == "" {
-		model = DefaultModel
-	}
+	model := cmp.Or(in.ChosenModel(), DefaultModel)
 	settings, err := json.Marshal(settingsOf(in))
 	if err != nil {
 		return agent.Launch{}, fmt.Errorf("launch Gemini CLI: settings: %w", err)

@@ -15,13 +15,11 @@ type openBlock struct {
 	Cut   bool   `json:"cut,omitempty"` // there was more text than a state may have
 }
 
-const maxKept = 32 << 10 // bytes of open blocks in a state
-
 // kept is what a state has of open blocks: the newest ones, and of those as much as there is room for.
 func kept(open []*openBlock) []*openBlock {
 	open = open[max(0, len(open)-ledger.Max):]
 	out := make([]*openBlock, len(open))
-	room := maxKept
+	room := ledger.MaxKept
 	for i, o := range slices.Backward(open) {
 		short := *o
 		if len(short.Text) > room {

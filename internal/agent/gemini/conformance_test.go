@@ -107,11 +107,11 @@ func TestConformsToTheAdapterSuite(t *testing.T) {
 		Adapter: gemini.New(),
 		Command: func(t *testing.T, launch agent.Launch) *exec.Cmd {
 			t.Helper()
-			silence := geminibridge.DefaultSilence
+			silence := geminibridge.DefaultTimeout
 			if strings.HasSuffix(t.Name(), "GivesUpWhereTheModelFailsForEver") {
 				silence = 3 * time.Second
 			}
-			return command(t, models, launch, "--silence", silence.String())
+			return command(t, models, launch, "--model-timeout", silence.String())
 		},
 		Prompts: agenttest.Prompts{
 			Hello:       "{{hello}} hello to the " + agenttest.Word,

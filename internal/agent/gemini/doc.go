@@ -108,7 +108,7 @@
 //	the program does not start        the turn failed, in its words
 //	the model's server refuses        the turn failed, in the program's words
 //	the model's server always fails   the program retries silently; after 5 minutes in which
-//	                                  nothing arrived the turn is ended as failed (--silence; six
+//	                                  nothing arrived the turn is ended as failed (--model-timeout; six
 //	                                  times that while a subagent works). Tools at work and questions
 //	                                  that wait take as long as they take
 //	the turn is aborted               what was said is noted as aborted; the program forgets the prompt

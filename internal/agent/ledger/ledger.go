@@ -13,6 +13,11 @@ import (
 // Max is how many blocks are open at once, at most. No agent has so many.
 const Max = 64
 
+// MaxKept is how many bytes of text a state keeps of all open blocks together, for agents whose blocks
+// complete with their whole content: what is kept matters only if a turn is aborted. Agents that write
+// one block after the other bound each block instead.
+const MaxKept = 32 << 10
+
 // Entry is an open block. Agents that must know more of a block embed an Entry in their own type.
 type Entry struct {
 	Conversation string             `json:"conversation,omitempty"` // empty: the main one

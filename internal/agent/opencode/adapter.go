@@ -2,14 +2,12 @@ package opencode
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 	"path"
 
 	"github.com/overwinter-dev/overwinter/internal/agent"
 	"github.com/overwinter-dev/overwinter/internal/agent/bridged"
 	"github.com/overwinter-dev/overwinter/internal/agent/opencode/opencodeformat"
-	"github.com/overwinter-dev/overwinter/internal/agent/stdio"
 	"github.com/overwinter-dev/overwinter/internal/lazyregexp"
 	"github.com/overwinter-dev/overwinter/internal/runner"
 )
@@ -24,9 +22,6 @@ const (
 
 // Name is the agent's name in the API.
 const Name = "opencode"
-
-// defaultModel stands for the one that OpenCode takes by itself.
-const defaultModel = "default"
 
 // Adapter is OpenCode as the rest of overwinter sees it. The zero value is ready.
 type Adapter struct{}
@@ -49,7 +44,7 @@ func (Adapter) Describe() agent.Description {
 		Title:   "OpenCode",
 		Summary: "The open source coding agent, version " + Version + ". Works with the models of many providers; needs the key of one as a secret, such as " + opencodeformat.SecretKeys[0] + ".",
 		Models: []string{
-			defaultModel,
+			agent.DefaultModel,
 			"anthropic/claude-opus-5-5", "anthropic/claude-sonnet-5", "anthropic/claude-haiku-4-5",
 			"openai/gpt-6-sol", "openai/gpt-6-luna", "openai/gpt-5.3-codex",
 			"google/gemini-3.1-pro-preview", "google/gemini-3.8-flash", "google/gemini-2.5-pro",
@@ -66,13 +61,13 @@ var modelName = lazyregexp.New(`^[A-Za-z0-9_.-]+/\S+$`)
 // Launch starts the bridge to serve prompts on stdin until it is closed. The bridge finds out by
 // itself whether there is a session to resume.
 func (Adapter) Launch(in agent.LaunchInput) (agent.Launch, error) {
-	if !stdio.SessionID.MatchString(in.SessionID) {
-		return agent.Launch{}, fmt.Errorf("launch OpenCode: %q cannot name a session's files", in.SessionID)
+	if err := bridged.Validate("OpenCode", in); err != nil {
+		return agent.Launch{}, err
 	}
-	if in.Home == "" || in.Workspace == "" {
-		return agent.Launch{}, errors.New("launch OpenCode: home and workspace are needed")
+	model := in.ChosenModel()
+	if model == agent.DefaultModel {
+		model = ""
 	}
-	model := chosenModel(in)
 	if model != "" && !modelName.MatchString(model) {
 		return agent.Launch{}, fmt.Errorf("launch OpenCode: model %q has not the form provider/model", model)
 	}
@@ -98,18 +93,6 @@ func (Adapter) Launch(in agent.LaunchInput) (agent.Launch, error) {
 		Transcripts: []string{path.Join(dir, "*"+opencodeformat.TranscriptSuffix)},
 		Secrets:     opencodeformat.Secrets(),
 	}, nil
-}
-
-// chosenModel is the model of the session, else of its profile; empty for the default.
-func chosenModel(in agent.LaunchInput) string {
-	model := in.Model
-	if model == "" && in.Profile != nil {
-		model = in.Profile.Model
-	}
-	if model == defaultModel {
-		return ""
-	}
-	return model
 }
 
 func transcriptDir(home, sessionID string) string {

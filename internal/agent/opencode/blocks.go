@@ -15,7 +15,6 @@ import (
 // What a translator keeps between two frames is bounded. Exceeding these bounds only affects what
 // is aborted: a block that completes is whole in its last frame.
 const (
-	maxKeptText  = 32 << 10 // of all texts that are being written
 	maxKeptInput = 12 << 10 // of all calls that are at work
 	maxMessages  = 48
 )
@@ -120,7 +119,7 @@ func (w *work) append(o *openBlock, delta string) {
 	for _, x := range w.Open {
 		kept += len(x.Text)
 	}
-	if o.Cut || kept+len(delta) > maxKeptText {
+	if o.Cut || kept+len(delta) > ledger.MaxKept {
 		o.Cut = true
 		return
 	}

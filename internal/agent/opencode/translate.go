@@ -379,7 +379,7 @@ func (t *translator) text(m *openMessage, native *opencodeformat.Message, p *ope
 	if !isEnded(p) { // what it has by then comes in pieces as well
 		return
 	}
-	if m.Last == p.ID && len(p.Text) <= maxKeptText {
+	if m.Last == p.ID && len(p.Text) <= ledger.MaxKept {
 		// It may yet turn out to be aborted.
 		o.Text, o.Whole, o.Cut = []byte(p.Text), true, false
 		return

@@ -1,6 +1,8 @@
 package bridge_test
 
 import (
+	"flag"
+	"io"
 	"testing"
 	"time"
 
@@ -9,9 +11,31 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/runner/bridge"
 )
 
-func TestPatienceIsWhatTheEnvironmentSays(t *testing.T) { //nolint:paralleltest // the environment belongs to all
-	for value, want := range map[string]time.Duration{"": time.Minute, "90s": 90 * time.Second, "-1s": time.Minute, "soon": time.Minute} {
-		t.Setenv(bridge.EnvPatience, value)
-		require.Equal(t, want, bridge.Patience(time.Minute), value)
+func TestTheModelTimeoutIsAFlagOrAVariable(t *testing.T) { //nolint:paralleltest // the environment belongs to all
+	for _, c := range []struct {
+		variable string
+		args     []string
+		want     time.Duration
+		err      string
+	}{
+		{"", nil, time.Minute, ""},
+		{"90s", nil, 90 * time.Second, ""},
+		{"-1s", nil, time.Minute, ""},
+		{"soon", nil, time.Minute, ""},
+		{"90s", []string{"--model-timeout", "2s"}, 2 * time.Second, ""},
+		{"90s", []string{"--model-timeout", "0s"}, 90 * time.Second, "must be positive"},
+		{"", []string{"--model-timeout", "soon"}, time.Minute, "invalid duration"},
+	} {
+		t.Setenv(bridge.EnvModelTimeout, c.variable)
+		flags := flag.NewFlagSet("bridge", flag.ContinueOnError)
+		flags.SetOutput(io.Discard)
+		got := bridge.ModelTimeout(flags, time.Minute)
+		err := flags.Parse(c.args)
+		if c.err == "" {
+			require.NoError(t, err)
+		} else {
+			require.ErrorContains(t, err, c.err)
+		}
+		require.Equal(t, c.want, *got, "%q %v", c.variable, c.args)
 	}
 }

@@ -20,9 +20,9 @@ import (
 )
 
 const (
-	// DefaultSilence is how long an agent may be silent while no tool runs and no question is
+	// DefaultTimeout is how long an agent may be silent while no tool runs and no question is
 	// pending.
-	DefaultSilence = 10 * time.Minute
+	DefaultTimeout = 10 * time.Minute
 	interval       = 100 * time.Millisecond // between two checks of the deadlines
 	quiet          = 300 * time.Millisecond // after what an agent repeats when it has loaded a session
 )
@@ -39,12 +39,12 @@ func Main(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	id := flags.String("session", "", "the session, whose journal it is")
 	model := flags.String("model", "", "the model; empty leaves it to the agent")
 	allow := flags.Bool("allow", false, "allow whatever the agent asks for")
-	silence := flags.Duration("silence", bridge.Patience(DefaultSilence), "how long the agent may say nothing")
+	timeout := bridge.ModelTimeout(flags, DefaultTimeout)
 	if err := flags.Parse(args); err != nil {
 		return bridge.ExitUsage
 	}
-	if !stdio.SessionID.MatchString(*id) || flags.NArg() > 0 || *silence <= 0 {
-		fmt.Fprintln(stderr, acpformat.Command+": a session and a positive silence are needed")
+	if !stdio.SessionID.MatchString(*id) || flags.NArg() > 0 {
+		fmt.Fprintln(stderr, acpformat.Command+": a session and no arguments are needed")
 		return bridge.ExitUsage
 	}
 	argv, err := commandLine(os.Getenv(acpformat.EnvCommand))
@@ -57,7 +57,7 @@ func Main(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 			Name: acpformat.Command, Noun: "agent", Stderr: stderr, Out: bridge.NewOutput(stdout),
 			Allow: *allow, Silent: "the agent says nothing", Interval: interval,
 		},
-		model: *model, silence: *silence,
+		model: *model, timeout: *timeout,
 	}
 	code, err := b.main(acpformat.JournalPath(os.Getenv("HOME"), *id), argv, stdin)
 	if err != nil {
@@ -86,7 +86,7 @@ func commandLine(line string) ([]string, error) {
 type talk struct {
 	acpclient.Bridge
 	model   string
-	silence time.Duration
+	timeout time.Duration
 	journal *journal
 
 	quietBy time.Time
@@ -314,7 +314,7 @@ func (b *talk) MaxSilence() time.Duration {
 	if b.busy() {
 		return 0
 	}
-	return b.silence
+	return b.timeout
 }
 
 // GivenUp records nothing: the end of the turn says why.

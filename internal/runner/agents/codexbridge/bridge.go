@@ -30,8 +30,8 @@ const (
 	toldTimeout = 5 * time.Second
 	// stopGrace is how long the agent may take to end gracefully, and again to act on SIGTERM.
 	stopGrace = 3 * time.Second
-	// defaultPatience is how long requests may fail before the turn fails to the model.
-	defaultPatience = 5 * time.Minute
+	// defaultTimeout is how long requests may fail before the turn fails to the model.
+	defaultTimeout = 5 * time.Minute
 	// defaultRetries is how often the agent sends a request again whose stream has broken.
 	defaultRetries = 10
 )
@@ -41,7 +41,7 @@ type options struct {
 	program, session, model string
 	ask, resume             bool
 	deny                    []string
-	patience                time.Duration
+	timeout                 time.Duration
 	retries                 int
 }
 
@@ -56,7 +56,7 @@ func Main(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	flags.StringVar(&o.model, "model", "", "model to use; empty is the agent's own choice")
 	flags.BoolVar(&o.ask, "ask", false, "ask before everything that is not known to be harmless")
 	flags.BoolVar(&o.resume, "resume", false, "resume an existing thread")
-	flags.DurationVar(&o.patience, "patience", bridge.Patience(defaultPatience), "how long requests may fail before the turn fails")
+	timeout := bridge.ModelTimeout(flags, defaultTimeout)
 	flags.IntVar(&o.retries, "retries", defaultRetries, "how often a request is sent again whose stream has broken")
 	flags.Func("deny", "a tool that is taken away, where the agent can do without it", func(tool string) error {
 		o.deny = append(o.deny, tool)
@@ -65,6 +65,7 @@ func Main(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	if err := flags.Parse(args); err != nil {
 		return bridge.ExitUsage
 	}
+	o.timeout = *timeout
 	home := os.Getenv("CODEX_HOME")
 	workspace, err := os.Getwd()
 	if err != nil || !stdio.SessionID.MatchString(o.session) || flags.NArg() > 0 || home == "" {
@@ -525,7 +526,7 @@ func (p *program) giveUp() {
 			run, at = id, codexformat.Turn{Thread: p.thread, ID: d.turn}
 		}
 	}
-	message := codexformat.First(p.permanent, "The model API has failed for "+p.patience.String()+".")
+	message := codexformat.First(p.permanent, "The model API has failed for "+p.timeout.String()+".")
 	p.mu.Unlock()
 	if run == "" {
 		return

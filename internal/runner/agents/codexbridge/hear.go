@@ -180,7 +180,7 @@ func (p *program) fails(permanent string) {
 		p.permanent = permanent
 		p.reachLimit()
 	case p.failing == nil:
-		p.failing = time.AfterFunc(p.patience, p.reachLimit)
+		p.failing = time.AfterFunc(p.timeout, p.reachLimit)
 	}
 }
 

@@ -19,9 +19,9 @@ import (
 )
 
 const (
-	// DefaultSilence is how long the program may be silent while it waits for the model. It retries
+	// DefaultTimeout is how long the program may be silent while it waits for the model. It retries
 	// silently, apparently without limit.
-	DefaultSilence = 5 * time.Minute
+	DefaultTimeout = 5 * time.Minute
 	// delegated is how many times longer a subagent may take between two things that it writes down.
 	delegated = 6
 	// pollInterval is how often chat files are read, in addition to each time that the program
@@ -37,12 +37,12 @@ func Main(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	flags.SetOutput(stderr)
 	id := flags.String("session", "", "the session, whose journal it is")
 	allow := flags.Bool("allow", false, "allow whatever the program asks for")
-	silence := flags.Duration("silence", bridge.Patience(DefaultSilence), "how long the model may give no answer")
+	timeout := bridge.ModelTimeout(flags, DefaultTimeout)
 	if err := flags.Parse(args); err != nil {
 		return bridge.ExitUsage
 	}
-	if !stdio.SessionID.MatchString(*id) || flags.NArg() == 0 || *silence <= 0 {
-		fmt.Fprintln(stderr, geminiformat.Command+": a session, a positive silence and the program are needed")
+	if !stdio.SessionID.MatchString(*id) || flags.NArg() == 0 {
+		fmt.Fprintln(stderr, geminiformat.Command+": a session and the program are needed")
 		return bridge.ExitUsage
 	}
 	b := &talk{
@@ -50,7 +50,7 @@ func Main(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 			Name: geminiformat.Command, Noun: "program", Stderr: stderr, Out: bridge.NewOutput(stdout),
 			Allow: *allow, Silent: "the model gives no answer", Interval: pollInterval,
 		},
-		silence: *silence, home: os.Getenv("HOME"),
+		timeout: *timeout, home: os.Getenv("HOME"),
 	}
 	code, err := b.main(*id, flags.Args(), stdin)
 	if err != nil {
@@ -62,7 +62,7 @@ func Main(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 // talk is the conversation with the program, and the [acpclient.Agent] of its loop.
 type talk struct {
 	acpclient.Bridge
-	silence   time.Duration
+	timeout   time.Duration
 	home      string
 	workspace string
 	journal   *journal
@@ -269,12 +269,12 @@ func (b *talk) Poll() {
 // MaxSilence returns how long the program may be silent: longer while only subagents work, and without
 // a limit while a tool runs.
 func (b *talk) MaxSilence() time.Duration {
-	limit := b.silence
+	limit := b.timeout
 	for _, subagent := range b.open {
 		if !subagent {
 			return 0 // a tool takes as long as it takes
 		}
-		limit = delegated * b.silence
+		limit = delegated * b.timeout
 	}
 	return limit
 }

@@ -360,7 +360,7 @@ func (b *driver) status(ctx context.Context, e seen) {
 		if b.turn.givenUp || b.turn.interrupted {
 			return
 		}
-		if int(status.Attempt) >= b.retries || now.Sub(b.turn.retrying) >= b.retryTime {
+		if int(status.Attempt) >= b.retries || now.Sub(b.turn.retrying) >= b.timeout {
 			b.giveUp(ctx, status.Message)
 		}
 	}
@@ -386,7 +386,7 @@ func (b *driver) look(ctx context.Context) {
 		b.turn.looked = now
 		b.lookWhetherBusy(ctx)
 	}
-	if t := b.turn; t != nil && !t.retrying.IsZero() && !t.givenUp && !t.interrupted && now.Sub(t.retrying) >= b.retryTime {
+	if t := b.turn; t != nil && !t.retrying.IsZero() && !t.givenUp && !t.interrupted && now.Sub(t.retrying) >= b.timeout {
 		b.giveUp(ctx, "its server fails")
 	}
 	b.settle(ctx)

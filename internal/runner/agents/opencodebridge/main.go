@@ -19,8 +19,8 @@ import (
 
 // The bounds of retries. OpenCode itself tries for ever.
 const (
-	defaultRetries   = 10
-	defaultRetryTime = 5 * time.Minute
+	defaultRetries = 10
+	defaultTimeout = 5 * time.Minute
 )
 
 var errConfig = errors.New("the secret " + opencodeformat.SecretConfig + " is no JSON object")
@@ -38,10 +38,11 @@ func Main(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	flags.StringVar(&b.store.dir, "transcripts", "", "directory for the saved sessions")
 	flags.StringVar(&b.model, "model", "", "model of the prompts, as provider/model; OpenCode's choice when empty")
 	flags.IntVar(&b.retries, "retries", defaultRetries, "attempts to reach the model before the turn fails")
-	flags.DurationVar(&b.retryTime, "retry-time", bridge.Patience(defaultRetryTime), "how long attempts to reach the model may fail before the turn fails")
+	timeout := bridge.ModelTimeout(flags, defaultTimeout)
 	if err := flags.Parse(args); err != nil {
 		return bridge.ExitUsage
 	}
+	b.timeout = *timeout
 	if b.store.dir == "" {
 		fmt.Fprintln(stderr, "opencode bridge: --transcripts is needed")
 		return bridge.ExitUsage
@@ -64,13 +65,13 @@ var errStopped = errors.New("the bridge ends")
 
 // driver is the bridge with its server, its session and the turn under way. One goroutine has it.
 type driver struct {
-	program   string
-	model     string
-	config    []byte
-	retries   int
-	retryTime time.Duration
-	out       *bridge.Output
-	stderr    io.Writer
+	program string
+	model   string
+	config  []byte
+	retries int
+	timeout time.Duration
+	out     *bridge.Output
+	stderr  io.Writer
 
 	server *server
 	store  store
