@@ -143,7 +143,7 @@ func (r *reader) assistant(l record, at time.Time) []conversation.Event {
 		}
 		return r.system(where, jsonscan.Text(l.uuid), "notice", words, l, at)
 	}
-	if where == conversation.Main && r.Writing != "" && jsonscan.Text(m.id) != r.Writing {
+	if id := jsonscan.Text(m.id); where == conversation.Main && r.Writing != "" && id != "" && id != r.Writing {
 		events = r.void(where, at)
 	}
 	if where == conversation.Main && r.Writing == "" {

@@ -468,6 +468,24 @@ func TestAStateOfAnotherAgentIsRefused(t *testing.T) {
 	require.ErrorContains(t, err, "run_1")
 }
 
+// TestALineWithoutAMessageLeavesTheTextInPlace: a line that says nothing of another message does not
+// abandon the one that is being written.
+func TestALineWithoutAMessageLeavesTheTextInPlace(t *testing.T) {
+	t.Parallel()
+	for _, line := range []string{`{"type":"assistant"}`, `{"type":"assistant","message":{}}`, `{"type":"user"}`, `{"type":"system"}`, `{"type":"stream_event"}`} {
+		got := play(t, testRun, true,
+			`{"type":"stream_event","event":{"type":"message_start","message":{"id":"m1"}}}`,
+			`{"type":"stream_event","event":{"type":"content_block_start","index":0,"content_block":{"type":"text","text":""}}}`,
+			`{"type":"stream_event","event":{"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":"word "}}}`,
+			line,
+			`{"type":"stream_event","event":{"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":"again"}}}`,
+		)
+		blocks := got.blocks()
+		require.NotEmpty(t, blocks, line)
+		require.Equal(t, "word again", blocks[0].Content, line)
+	}
+}
+
 //nolint:paralleltest // allocations are counted
 func TestLongTextIsTranslatedInLinearTime(t *testing.T) {
 	line := func(n int) []agent.Frame {
