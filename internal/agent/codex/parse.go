@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/overwinter-dev/overwinter/internal/agent/codex/codexformat"
+	"github.com/overwinter-dev/overwinter/internal/agent/codex/oldrollout"
 	"github.com/overwinter-dev/overwinter/internal/agent/jsonscan"
 	"github.com/overwinter-dev/overwinter/internal/agent/stdio"
 	"github.com/overwinter-dev/overwinter/internal/conversation"
@@ -38,8 +39,8 @@ func (Adapter) Parse(files []session.TranscriptFile) (conversation.Conversation,
 	for _, f := range files {
 		switch {
 		case isJournal(f.Path), p.reviews[codexformat.Owner(f.Data).ID]:
-		case legacy(f.Data):
-			p.legacy(f.Data)
+		case oldrollout.Is(f.Data):
+			p.old(oldrollout.Read(f.Data))
 		default:
 			p.rollout(f.Data)
 		}
@@ -145,6 +146,27 @@ func (p *parser) rollout(data []byte) {
 		}
 	}
 	t.uncompleted()
+}
+
+// old adds the thread of a rollout of an older version.
+func (p *parser) old(r oldrollout.Rollout) {
+	if r.Thread == "" {
+		return
+	}
+	t := p.thread(r.Thread)
+	t.main, t.cwd = r.Parent == "", r.Dir
+	for _, s := range r.Steps {
+		switch s.Kind {
+		case oldrollout.Aborted:
+			t.over("", s.End, s.At)
+		case oldrollout.Whole:
+			t.add(s.Item, "")
+		case oldrollout.Begun:
+			t.found = append(t.found, &step{ms: s.At, what: stepBegin, item: s.Item})
+		case oldrollout.Ended:
+			t.found = append(t.found, &step{ms: s.At, what: stepEnd, item: s.Item})
+		}
+	}
 }
 
 // event reads a line about an event and returns the turn in progress.

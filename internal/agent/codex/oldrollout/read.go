@@ -1,4 +1,4 @@
-package codex
+package oldrollout
 
 import (
 	"bytes"
@@ -10,15 +10,38 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/agent/jsonscan"
 )
 
+// Rollout is what a file of an older version says.
+type Rollout struct {
+	Thread string // empty: it names none, and nothing of it can be used
+	Parent string // of a subagent's thread
+	Dir    string
+	Steps  []Step
+}
+
+// Step is one thing that happened in the thread.
+type Step struct {
+	At   int64 // in milliseconds
+	Kind Kind
+	Item codexformat.Item    // of all kinds but Aborted
+	End  codexformat.Verdict // of Aborted
+}
+
+// Kind says what a step is.
+type Kind int
+
+// The kinds of steps.
+const (
+	Whole   Kind = iota // an item that was complete at once
+	Begun               // a call, without its result
+	Ended               // the call again, with its result
+	Aborted             // the turn
+)
+
 // inProgress is the state of a call without its result.
 const inProgress = "inProgress"
 
-// Rollouts of older versions have no items. They record messages and calls in the form of the
-// model's API, in lines with a type and a payload, or, in the oldest, as whole lines. They are read
-// so that no part of an old session is lost; the agent itself still resumes them.
-
-// legacy reports whether a rollout is one of an older version.
-func legacy(rollout []byte) bool {
+// Is reports whether a rollout is one of an older version.
+func Is(rollout []byte) bool {
 	return !bytes.Contains(rollout, []byte(`"item_completed"`)) && !bytes.Contains(rollout, []byte(`"history_mode":"paginated"`))
 }
 
@@ -27,54 +50,54 @@ var surroundings = []string{
 	"<environment_context>", "<user_instructions>", "<permissions instructions>", "<turn_aborted>", "<skill>", "# AGENTS.md instructions",
 }
 
-// legacy reads a rollout of an older version.
-func (p *parser) legacy(data []byte) {
-	var t *thread
+// Read reads a rollout of an older version. Lines that it does not understand are skipped.
+func Read(data []byte) Rollout {
+	var out Rollout
 	calls := map[string]codexformat.Item{} // without a result
 	n := 0
 	for line := range bytes.Lines(data) {
 		n++
-		l, ok := decodeLegacy(line)
+		l, ok := decode(line)
 		if !ok {
 			continue
 		}
 		if l.Type == "session_meta" {
-			if t == nil && l.Payload.ID != "" {
-				t = p.thread(l.Payload.ID)
-				t.main, t.cwd = l.Payload.Parent == "", l.Payload.Cwd
+			if out.Thread == "" {
+				out.Thread, out.Parent, out.Dir = l.Payload.ID, l.Payload.Parent, l.Payload.Cwd
 			}
 			continue
 		}
-		if t == nil {
+		if out.Thread == "" {
 			continue
 		}
-		ms := l.Time().UnixMilli()
+		at := l.Time().UnixMilli()
 		if l.Type == "event_msg" && l.Payload.Type == "turn_aborted" {
-			t.over("", l.Payload.Verdict(), ms)
+			out.Steps = append(out.Steps, Step{At: at, Kind: Aborted, End: l.Payload.Verdict()})
 			continue
 		}
-		it, ok := legacyItem(l, calls)
+		it, ok := item(l, calls)
 		if !ok {
 			continue
 		}
 		if it.ID == "" {
-			it.ID = t.id + "/" + strconv.Itoa(n)
+			it.ID = out.Thread + "/" + strconv.Itoa(n)
 		}
-		it.Started, it.Completed = ms, ms
+		it.Started, it.Completed = at, at
+		kind := Ended
 		switch {
 		case it.Name == "" || it.Kind == codexformat.KindSearch:
-			t.add(it, "")
+			kind = Whole
 		case it.Status == inProgress:
+			kind = Begun
 			calls[it.ID] = it
-			t.found = append(t.found, &step{ms: ms, what: stepBegin, item: it})
-		default:
-			t.found = append(t.found, &step{ms: ms, what: stepEnd, item: it})
 		}
+		out.Steps = append(out.Steps, Step{At: at, Kind: kind, Item: it})
 	}
+	return out
 }
 
-// decodeLegacy reads a line of an older rollout.
-func decodeLegacy(line []byte) (codexformat.Record, bool) {
+// decode reads a line.
+func decode(line []byte) (codexformat.Record, bool) {
 	var l codexformat.Record
 	var bare codexformat.Payload
 	hasPayload := false
@@ -99,8 +122,8 @@ func decodeLegacy(line []byte) (codexformat.Record, bool) {
 	return l, ok
 }
 
-// legacyItem is what a line says, if it is of use. The result of a call is the call again, with its end.
-func legacyItem(l codexformat.Record, calls map[string]codexformat.Item) (codexformat.Item, bool) {
+// item is what a line says, if it is of use. The result of a call is the call again, with its end.
+func item(l codexformat.Record, calls map[string]codexformat.Item) (codexformat.Item, bool) {
 	r := l.Payload
 	if l.Type == "compacted" {
 		return codexformat.Item{Kind: codexformat.KindCompaction}, true
