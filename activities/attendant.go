@@ -10,6 +10,7 @@ import (
 
 	"github.com/overwinter-dev/overwinter/internal/failure"
 	"github.com/overwinter-dev/overwinter/internal/session"
+	"github.com/overwinter-dev/overwinter/internal/turn"
 )
 
 // attendantStore keeps attendances of sessions.
@@ -54,7 +55,7 @@ type attendant struct {
 func (t *Turns) newAttendant(in TurnRequest, pulse *pulse, place *place) *attendant {
 	a := &attendant{t: t, in: in, pulse: pulse, place: place}
 	if in.Attend != nil && in.Look && t.Attend > 0 {
-		a.left, a.token = in.Attend.MaxPrompts, newToken()
+		a.left, a.token = in.Attend.MaxPrompts, turn.NewToken()
 	}
 	return a
 }
@@ -95,14 +96,14 @@ func (a *attendant) report(result TurnResult) TurnResult {
 // next waits for the next prompt and claims it. Nil without an error if the attendance has ended; result then has what
 // waits for the workflow.
 func (a *attendant) next(ctx context.Context, result *TurnResult) (*session.RunStart, error) {
-	a.pulse.waiting()
+	a.pulse.Waiting()
 	a.place.rest()
 	defer a.place.rise()
 	timer := time.NewTimer(a.patience(result.Waiting))
 	defer timer.Stop()
 	claim := session.Claim{
 		SessionID: a.in.SessionID, Attendant: a.token, Generation: a.in.Generation,
-		RunID: session.NewID(session.RunPrefix), Token: newToken(), Attempt: int64(activity.GetInfo(ctx).Attempt),
+		RunID: session.NewID(session.RunPrefix), Token: turn.NewToken(), Attempt: int64(activity.GetInfo(ctx).Attempt),
 	}
 	due := result.Waiting == nil || result.Waiting.Queued > 0
 	expected := true // the change that comes first is the end of the turn, as a rule
@@ -118,7 +119,7 @@ func (a *attendant) next(ctx context.Context, result *TurnResult) (*session.RunS
 				result.Waiting, result.Reread = nil, true
 				return nil, nil
 			case claimed.Start != nil:
-				a.pulse.progress()
+				a.pulse.Made()
 				a.left--
 				a.runs, a.ordinal = append(a.runs, claimed.Start.Run.ID), claimed.Start.Prompt.Ordinal
 				return claimed.Start, nil

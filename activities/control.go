@@ -9,10 +9,10 @@ import (
 
 	"github.com/overwinter-dev/overwinter/internal/agent"
 	"github.com/overwinter-dev/overwinter/internal/contract"
-	"github.com/overwinter-dev/overwinter/internal/runner"
 	"github.com/overwinter-dev/overwinter/internal/sandbox"
 	"github.com/overwinter-dev/overwinter/internal/secret"
 	"github.com/overwinter-dev/overwinter/internal/session"
+	"github.com/overwinter-dev/overwinter/internal/turn"
 )
 
 // Config is what activities work with. Every field is needed unless it says
@@ -31,7 +31,7 @@ type Config struct {
 	// Masks masks the values of stored secrets in what agents say. Default: nothing is masked.
 	Masks Masks
 	// Links keeps links open between turns. Default: none is kept.
-	Links *Links
+	Links *turn.Links
 	// Runner is put in the place of another build that a snapshot has. Default: every snapshot
 	// starts with what it has.
 	Runner Runner
@@ -94,6 +94,16 @@ type Secrets interface {
 	// SecretHosts returns the hosts that a secret is bound to; none for the default of its provider.
 	SecretHosts(ctx context.Context, name string) ([]string, error)
 }
+
+// Masks knows how to mask the stored secrets.
+type Masks interface {
+	// Masker returns the masker for the secrets that are stored now.
+	Masker(ctx context.Context) (*secret.Masker, error)
+}
+
+type noMasks struct{}
+
+func (noMasks) Masker(context.Context) (*secret.Masker, error) { return nil, nil }
 
 // Keys are the keys that the tokens of runner links are derived from.
 type Keys interface {
@@ -174,9 +184,6 @@ func New(c Config) (*Control, *Turns) {
 	if c.Masks == nil {
 		c.Masks = noMasks{}
 	}
-	if c.ReadAhead == 0 {
-		c.ReadAhead = defaultReadAhead
-	}
 	if c.MaxTurns == 0 {
 		c.MaxTurns = 1000
 	}
@@ -186,12 +193,16 @@ func New(c Config) (*Control, *Turns) {
 	store := c.Store
 	c.Store = nil // each group has its part
 	run := &runners{Config: &c, store: store}
-	settle := &settler{Config: &c, store: store}
+	runs := turn.New(turn.Config{
+		Store: store, Log: c.Log, Agents: c.Agents, Sandbox: c.Sandbox, Secrets: c.Secrets, Masks: c.Masks, Token: run.runnerToken,
+		Changes: c.Changes, Links: c.Links, InterruptedPause: c.InterruptedPause, FlushTimeout: c.FlushTimeout, ReadAhead: c.ReadAhead,
+		Logger: c.Logger,
+	})
 	boxes := &sandboxes{runners: run, Config: &c, store: store}
 	files := &transcripts{Config: &c, store: store}
 	saved := &bundles{sandboxes: boxes, transcripts: files, Config: &c, store: store}
 	control := &Control{
-		records:    &records{settler: settle, Config: &c, store: store},
+		records:    &records{runs: runs, Config: &c, store: store},
 		commands:   &commands{store: store},
 		runners:    run,
 		sandboxes:  boxes,
@@ -201,7 +212,6 @@ func New(c Config) (*Control, *Turns) {
 		reconciler: &reconciler{sandboxes: boxes, Config: &c, store: store},
 	}
 	return control, &Turns{
-		settler: settle, runners: run, Config: &c, store: store, places: newPlaces(c.MaxTurns),
-		readAhead: semaphore.NewWeighted(max(c.ReadAhead, 2*runner.MaxLinkMessage)),
+		runs: runs, runners: run, Config: &c, store: store, places: newPlaces(c.MaxTurns),
 	}
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/overwinter-dev/overwinter/internal/contract"
 	"github.com/overwinter-dev/overwinter/internal/session"
+	"github.com/overwinter-dev/overwinter/internal/turn"
 )
 
 // Interceptor converts the errors of all activities of a worker, within a workflow's task too: see converted. What the
@@ -56,11 +57,14 @@ func converted(err error) error {
 	if err == nil {
 		return nil
 	}
-	if _, ok := err.(*temporal.ApplicationError); ok { //nolint:errorlint // what is outermost is what the engine sees
+	switch e := err.(type) { //nolint:errorlint // what is outermost is what the engine sees
+	case *temporal.ApplicationError:
 		return err
+	case *turn.Error:
+		return final(kinds[e.Kind], e.Err)
 	}
-	if app := finalIn(err); app != nil {
-		return final(app.Type(), err)
+	if kind := finalIn(err); kind != "" {
+		return final(kind, err)
 	}
 	if app, ok := errors.AsType[*temporal.ApplicationError](err); ok {
 		// The retries within a workflow's task look further than the engine's.
@@ -70,25 +74,36 @@ func converted(err error) error {
 		}
 		return temporal.NewApplicationErrorWithCause(err.Error(), kind, err)
 	}
+	if turn.IsFinal(err) {
+		return temporal.NewApplicationErrorWithCause(err.Error(), mixed, err)
+	}
 	return err
 }
 
-// finalIn is the error that makes err final; nil if err may pass.
-func finalIn(err error) *temporal.ApplicationError {
+// kinds are the types of final errors of turns.
+var kinds = map[turn.Kind]string{
+	turn.Refused: Refused, turn.Fenced: Fenced, turn.SessionMissing: SessionMissing, turn.StaleWorkflow: StaleWorkflow,
+	turn.DeliveryUnknown: DeliveryUnknown,
+}
+
+// finalIn is the type of the error that makes err final; "" if err may pass.
+func finalIn(err error) string {
 	switch e := err.(type) { //nolint:errorlint // it walks the tree itself
 	case *temporal.ApplicationError:
 		if IsFinal(e) {
-			return e
+			return e.Type()
 		}
+	case *turn.Error:
+		return kinds[e.Kind]
 	case interface{ Unwrap() []error }:
-		var first *temporal.ApplicationError
+		first := ""
 		for _, joined := range e.Unwrap() {
-			app := finalIn(joined)
-			if app == nil {
-				return nil
+			kind := finalIn(joined)
+			if kind == "" {
+				return ""
 			}
-			if first == nil {
-				first = app
+			if first == "" {
+				first = kind
 			}
 		}
 		return first
@@ -97,5 +112,5 @@ func finalIn(err error) *temporal.ApplicationError {
 			return finalIn(inner)
 		}
 	}
-	return nil
+	return ""
 }

@@ -5,13 +5,13 @@
 //	queue control   Control: short, or bounded by minutes; a stop never waits for a turn
 //	queue turns     Turns: RunTurn alone, for as long as an agent works
 //
-// A turn goes one way, and each deed is done before the next begins:
+// RunTurn takes a run for an attempt, has package turn execute it, and gives the run its outcome:
 //
-//	RunAttach ─▶ exec attach ─▶ start ─▶ frames ─▶ append ─▶ … ─▶ append with end ─▶ RunEnd
-//	(token)      (displaces)    (unless the runner has it)        (with the translator's state)
+//	RunAttach ─▶ turn.Executor.Run ─▶ RunEnd ─▶ attend the session, or return
+//	(token)      (until its end is committed)
 //
-// The exec of a link is kept for a minute after its turn (Links): the next turn on this worker
-// reuses it with a new hello. Between the two it does not occupy the runner.
+// Each group of activities (records, commands, runners, sandboxes, bundles, restores, reverts, reconciler, Turns) declares the
+// part of the store that it needs.
 //
 // # Invariants
 //

@@ -19,6 +19,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/runner"
 	"github.com/overwinter-dev/overwinter/internal/sandbox/memsandbox"
 	"github.com/overwinter-dev/overwinter/internal/session"
+	"github.com/overwinter-dev/overwinter/internal/turn"
 )
 
 // forged is a program of the sandbox in the place of its runner.
@@ -167,16 +168,16 @@ func TestARunIsBoundedInLines(t *testing.T) {
 	b := setupMemory(t)
 	ready := b.create(t)
 	in := b.claim(t, ready, "hello")
-	b.sql(t, "UPDATE runs SET last_frame = $2 WHERE id = $1", in.RunID, activities.MaxTurnFrames-3)
+	b.sql(t, "UPDATE runs SET last_frame = $2 WHERE id = $1", in.RunID, turn.MaxFrames-3)
 	b.forge(forged{attach: func(send func(runner.Message), run string) {
-		for no := int64(activities.MaxTurnFrames - 2); no <= activities.MaxTurnFrames; no++ {
+		for no := int64(turn.MaxFrames - 2); no <= turn.MaxFrames; no++ {
 			send(frameOf(no, " "))
 		}
 	}})
 	_, err := b.begin(t, in).wait(t)
 	requireType(t, activities.Refused, err)
-	require.ErrorContains(t, err, fmt.Sprintf("printed more than %d lines", activities.MaxTurnFrames))
-	require.EqualValues(t, activities.MaxTurnFrames-1, b.run(t, in.RunID).LastFrame)
+	require.ErrorContains(t, err, fmt.Sprintf("printed more than %d lines", turn.MaxFrames))
+	require.EqualValues(t, turn.MaxFrames-1, b.run(t, in.RunID).LastFrame)
 }
 
 // TestARunEndsIfItsRunnerLeavesGapsInTranscripts: an attempt after a gap asks its runner for what follows the stored end. A

@@ -74,13 +74,14 @@ func (p *pulse) stop() {
 	p.cancel(nil)
 }
 
-// progress reports that the attempt has finished a step.
-func (p *pulse) progress() { p.progressed.Store(int64(time.Since(p.began))) }
+// Made implements turn.Progress: the attempt has finished a step.
+func (p *pulse) Made() { p.progressed.Store(int64(time.Since(p.began))) }
 
-// waiting reports that the attempt waits for the agent until the next progress.
-func (p *pulse) waiting() { p.progressed.Store(-1) }
+// Waiting implements turn.Progress: the attempt waits for the agent until the next progress.
+func (p *pulse) Waiting() { p.progressed.Store(-1) }
 
-func (p *pulse) isWaiting() bool { return p.progressed.Load() < 0 }
+// IsWaiting implements turn.Progress.
+func (p *pulse) IsWaiting() bool { return p.progressed.Load() < 0 }
 
 func (p *pulse) stalled() bool {
 	at := p.progressed.Load()

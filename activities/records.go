@@ -7,6 +7,7 @@ import (
 
 	"github.com/overwinter-dev/overwinter/internal/failure"
 	"github.com/overwinter-dev/overwinter/internal/session"
+	"github.com/overwinter-dev/overwinter/internal/turn"
 )
 
 // recordStore keeps what a workflow records of its session, its runs and its prompts.
@@ -41,9 +42,9 @@ type recordStore interface {
 
 // records are the activities that write rows of a session, its runs and its prompts.
 type records struct {
-	*settler
 	*Config
 	store recordStore
+	runs  *turn.Executor
 }
 
 // OpenSession marks the session loaded and returns what its workflow must know.
@@ -107,7 +108,7 @@ func (g *records) SettleRun(ctx context.Context, in SettleRequest) (Settled, err
 		}
 	}
 	ending := session.RunEnding{RunID: in.RunID, Outcome: in.Outcome, Reason: in.Reason, Requeue: in.Requeue}
-	if err := g.settle(ctx, ending); err != nil {
+	if err := g.runs.Settle(ctx, ending); err != nil {
 		return Settled{}, err
 	}
 	run, err := g.store.RunGet(ctx, in.RunID)
@@ -133,7 +134,7 @@ func (g *records) CancelPrompts(ctx context.Context, in PromptsRequest) error {
 	}
 	if runID != "" {
 		ending := session.RunEnding{RunID: runID, Outcome: session.OutcomeCancelled, Reason: in.Reason}
-		if err := g.settle(ctx, ending); err != nil {
+		if err := g.runs.Settle(ctx, ending); err != nil {
 			return err
 		}
 	}
@@ -156,13 +157,4 @@ func stored(err error) error {
 		return final(StaleWorkflow, err)
 	}
 	return final(Refused, err)
-}
-
-// kept sorts the errors of storing changes of the workspace. Illegal state is no sign of a newer attempt, which
-// eventlog.ErrFenced reports.
-func kept(err error) error {
-	if failure.CodeOf(err) == failure.IllegalState {
-		return err
-	}
-	return stored(err)
 }

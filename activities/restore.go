@@ -11,8 +11,10 @@ import (
 
 	"github.com/overwinter-dev/overwinter/internal/failure"
 	"github.com/overwinter-dev/overwinter/internal/runner"
+	"github.com/overwinter-dev/overwinter/internal/runnerexec"
 	"github.com/overwinter-dev/overwinter/internal/sandbox"
 	"github.com/overwinter-dev/overwinter/internal/session"
+	"github.com/overwinter-dev/overwinter/internal/turn"
 )
 
 // restoreStore has what a session can wake from, and records what came of it.
@@ -374,7 +376,7 @@ func (g *restores) fallbackFor(ctx context.Context, in SandboxRequest, bundle se
 	}
 	sb, _, err := g.Sandbox.Create(ctx, sandbox.Spec{
 		Session: in.SessionID, Generation: in.Generation, Image: image, Timeout: g.SandboxTimeout,
-		Command: g.serveCommand(), Env: map[string]string{runner.TokenVariable: runner.TokenHash(newToken())}, // no link to it is opened
+		Command: g.serveCommand(), Env: map[string]string{runner.TokenVariable: runner.TokenHash(turn.NewToken())}, // no link to it is opened
 	})
 	if blamesImage(err) {
 		return session.Bundle{}, final(Refused, fmt.Errorf("%w; a sandbox without the snapshot fails as well: %w", cause, err))
@@ -596,7 +598,7 @@ func (g *restores) verify(ctx context.Context, sb *sandbox.Sandbox, m session.Ma
 }
 
 func (g *restores) verifyFiles(ctx context.Context, sb *sandbox.Sandbox, m session.Manifest) (runner.Verification, error) {
-	stdout, err := command(ctx, sb, runner.DefaultPaths().Verify(m), verifyTimeout)
+	stdout, err := runnerexec.Run(ctx, sb, runner.DefaultPaths().Verify(m), verifyTimeout)
 	if err != nil {
 		return runner.Verification{}, fmt.Errorf("verify: %w", err)
 	}

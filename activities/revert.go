@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sync/semaphore"
 
 	"github.com/overwinter-dev/overwinter/internal/agent"
+	"github.com/overwinter-dev/overwinter/internal/runnerexec"
 	"github.com/overwinter-dev/overwinter/internal/sandbox"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
@@ -134,5 +135,5 @@ func (g *reverts) rewrite(ctx context.Context, sb *sandbox.Sandbox, before []ses
 	if len(to.Files) == 0 {
 		return nil
 	}
-	return put(ctx, sb, putFiles(to.Files))
+	return runnerexec.Put(ctx, sb, runnerexec.InMemory(to.Files))
 }

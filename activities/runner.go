@@ -11,8 +11,10 @@ import (
 	"sync"
 	"time"
 
+	"github.com/overwinter-dev/overwinter/internal/conversation"
 	"github.com/overwinter-dev/overwinter/internal/failure"
 	"github.com/overwinter-dev/overwinter/internal/runner"
+	"github.com/overwinter-dev/overwinter/internal/runnerexec"
 	"github.com/overwinter-dev/overwinter/internal/sandbox"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
@@ -121,18 +123,6 @@ func (g *runners) serveEnv(ctx context.Context, sessionID string, generation int
 	return map[string]string{runner.TokenVariable: runner.TokenHash(token)}, nil
 }
 
-// command runs a command of the runner to its end.
-func command(ctx context.Context, sb *sandbox.Sandbox, e runner.Exec, timeout time.Duration) ([]byte, error) {
-	result, err := sb.Run(ctx, sandbox.RunSpec{Argv: e.Argv, Stdin: e.Stdin, Timeout: timeout, MaxOutput: 16 << 20})
-	if err != nil {
-		return nil, err
-	}
-	if result.Code != runner.ExitOK {
-		return nil, fmt.Errorf("the runner's command ended with %d: %s", result.Code, result.Stderr)
-	}
-	return result.Stdout, nil
-}
-
 // awake waits for the runner of a sandbox to serve.
 func (g *runners) awake(ctx context.Context, sb *sandbox.Sandbox, sessionID string, generation int64, wait time.Duration) error {
 	token, err := g.runnerToken(ctx, sessionID, generation)
@@ -140,7 +130,7 @@ func (g *runners) awake(ctx context.Context, sb *sandbox.Sandbox, sessionID stri
 		return err
 	}
 	request := runner.PingRequest{Token: token, Wait: wait}
-	stdout, err := command(ctx, sb, runner.DefaultPaths().Ping(request), wait+commandTimeout)
+	stdout, err := runnerexec.Run(ctx, sb, runner.DefaultPaths().Ping(request), wait+commandTimeout)
 	if err != nil {
 		return err
 	}
@@ -188,13 +178,15 @@ func (g *runners) seal(ctx context.Context, sessionID string, generation int64, 
 	if err != nil {
 		return session.Manifest{}, fmt.Errorf("read the secrets to mask: %w", err)
 	}
-	gatherer := newFileGatherer(position, generation)
-	gatherer.batch.Mask, gatherer.batch.Budget = masker.Text, sealBudget()
+	gatherer := runner.NewFileGatherer(position, generation)
+	// A seal may report as much as a turn.
+	budget := &session.FilesBudget{Bytes: conversation.MaxTurnBytes, Events: conversation.MaxTurnEvents}
 	storeFiles := func() error {
-		b, any := gatherer.take()
+		b, any := gatherer.Take()
 		if !any {
 			return nil
 		}
+		b.Mask, b.Budget = masker.Text, budget
 		err := g.store.FilesAppend(ctx, b)
 		if failure.CodeOf(err) == failure.Unavailable {
 			return err
@@ -211,7 +203,7 @@ func (g *runners) seal(ctx context.Context, sessionID string, generation int64, 
 			}})
 			return g.sealedGap(ctx, sessionID, err)
 		}
-		if gatherer.gather(m) && gatherer.bytes >= sealBatch {
+		if gatherer.Gather(m) && gatherer.Bytes >= sealBatch {
 			return storeFiles()
 		}
 		return nil
@@ -273,7 +265,7 @@ func (g *runners) interrupt(ctx context.Context, in AbortRequest) error {
 		Interrupt: runner.Interrupt{Stdin: interrupt.Stdin, Signal: interrupt.Signal, Grace: interrupt.Grace},
 	})
 	sb := g.Sandbox.Open(in.SandboxID)
-	stdout, err := command(ctx, sb, e, commandTimeout)
+	stdout, err := runnerexec.Run(ctx, sb, e, commandTimeout)
 	if err != nil {
 		return lostOr(ctx, sb, fmt.Errorf("abort: %w", err))
 	}

@@ -34,6 +34,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/sandbox/modalsandbox"
 	"github.com/overwinter-dev/overwinter/internal/secret"
 	"github.com/overwinter-dev/overwinter/internal/session"
+	"github.com/overwinter-dev/overwinter/internal/turn"
 )
 
 // masterKey is the key of the installation in tests.
@@ -55,7 +56,7 @@ type bundle struct {
 	image    activities.Image
 	tell     *told
 	config   activities.Config
-	links    *activities.Links
+	links    *turn.Links
 	control  *activities.Control
 	turns    *activities.Turns
 
@@ -120,7 +121,7 @@ func newBundle(t *testing.T, drv driver.Driver) *bundle {
 	t.Cleanup(func() { b.endSandboxes(t) })
 	b.image = runnerImage(b.provider)
 	b.steps = &steps{Store: b.db, log: appender, driver: b.driver}
-	b.links = activities.NewLinks()
+	b.links = turn.NewLinks()
 	t.Cleanup(b.links.Close)
 	program, err := activities.FindRunner(runnerBinary)
 	require.NoError(t, err)

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/overwinter-dev/overwinter/internal/eventlog"
+	"github.com/overwinter-dev/overwinter/internal/turn"
 )
 
 // Store is all that activities need of Postgres. Each group of activities declares its own part, next to its code, and
@@ -20,7 +21,7 @@ type Store interface {
 	restoreStore
 	revertStore
 	reconcileStore
-	settleStore
+	turn.Store
 	turnStore
 }
 

@@ -8,9 +8,9 @@ import (
 	"fmt"
 	"iter"
 	"slices"
-	"time"
 
 	"github.com/overwinter-dev/overwinter/internal/runner"
+	"github.com/overwinter-dev/overwinter/internal/runnerexec"
 	"github.com/overwinter-dev/overwinter/internal/sandbox"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
@@ -28,13 +28,6 @@ type transcripts struct {
 	*Config
 	store transcriptStore
 }
-
-const (
-	// putBatch is how many bytes one exec writes into a sandbox, or one file that is larger.
-	putBatch = 64 << 20
-	// putTimeout bounds such an exec, and a second more for each MiB.
-	putTimeout = 5 * time.Minute
-)
 
 // storedFile describes a stored transcript, of which it holds one piece in memory.
 func (g *transcripts) storedFile(ctx context.Context, sessionID string, p session.TranscriptPosition) (session.ManifestFile, error) {
@@ -72,50 +65,7 @@ func (g *transcripts) putTranscripts(ctx context.Context, sb *sandbox.Sandbox, s
 	for i, p := range positions {
 		files[i] = runner.PutFile{Path: p.Path, Size: p.Size, Content: g.store.TranscriptContent(ctx, sessionID, p)}
 	}
-	return put(ctx, sb, files)
-}
-
-// put writes files into a sandbox, each whole or not at all.
-func put(ctx context.Context, sb *sandbox.Sandbox, files []runner.PutFile) error {
-	for len(files) > 0 {
-		n, size := 1, files[0].Size
-		for n < len(files) && size+files[n].Size <= putBatch {
-			size += files[n].Size
-			n++
-		}
-		if err := putOnce(ctx, sb, files[:n], putTimeout+time.Duration(size>>20)*time.Second); err != nil {
-			return err
-		}
-		files = files[n:]
-	}
-	return nil
-}
-
-func putOnce(ctx context.Context, sb *sandbox.Sandbox, files []runner.PutFile, timeout time.Duration) error {
-	process, err := sb.Exec(ctx, sandbox.ExecSpec{Argv: runner.DefaultPaths().Put(), Timeout: timeout})
-	if err != nil {
-		return err
-	}
-	defer process.Close() // only cuts the link
-	if err := errors.Join(runner.WritePut(process.Stdin, files), process.Stdin.Close()); err != nil {
-		return err
-	}
-	waited, cancel := context.WithTimeout(ctx, timeout+time.Second)
-	defer cancel()
-	code, err := process.Wait(waited)
-	if err == nil && code != runner.ExitOK {
-		err = fmt.Errorf("the runner's command ended with %d", code)
-	}
-	return err
-}
-
-// putFiles are files in memory as put takes them.
-func putFiles(files []session.TranscriptFile) []runner.PutFile {
-	out := make([]runner.PutFile, len(files))
-	for i, f := range files {
-		out[i] = runner.PutFile{Path: f.Path, Size: int64(len(f.Data)), Content: func(yield func([]byte, error) bool) { yield(f.Data, nil) }}
-	}
-	return out
+	return runnerexec.Put(ctx, sb, files)
 }
 
 // wholeTranscripts reads the transcripts of a session into memory, to be rewritten. It refuses those that are too

@@ -13,6 +13,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/overwinter-dev/overwinter/internal/loopback"
 	"github.com/overwinter-dev/overwinter/internal/runner"
 	"github.com/overwinter-dev/overwinter/internal/sandbox"
 	"github.com/overwinter-dev/overwinter/internal/secret"
@@ -105,13 +106,13 @@ func (g *sandboxes) clone(ctx context.Context, sb *sandbox.Sandbox, ws session.W
 	}
 	user, password, _ := strings.Cut(credentials.Reveal(), ":")
 	repoURL := ws.RepoURL
-	if isLoopback(u.Hostname()) {
-		n, err := network(ctx, g.Sandbox)
+	if loopback.IsHost(u.Hostname()) {
+		n, err := loopback.NetworkOf(ctx, g.Sandbox)
 		if err != nil {
 			return err
 		}
 		if n != nil {
-			if repoURL, err = fromSandbox(*n, "repoUrl", repoURL); err != nil {
+			if repoURL, err = loopback.FromSandbox(*n, "repoUrl", repoURL); err != nil {
 				return final(Refused, err)
 			}
 		}
@@ -139,7 +140,7 @@ func (g *sandboxes) clone(ctx context.Context, sb *sandbox.Sandbox, ws session.W
 // credentials are those stored for the host of a repository. They are empty unless they go there over https, or
 // stay on the machine.
 func (g *sandboxes) credentials(ctx context.Context, u *url.URL) (secret.Value, error) {
-	if u.Scheme != "https" && !isLoopback(u.Hostname()) {
+	if u.Scheme != "https" && !loopback.IsHost(u.Hostname()) {
 		return secret.Value{}, nil
 	}
 	credentials, _, err := g.Secrets.Secret(ctx, secret.GitName(strings.ToLower(u.Host)))

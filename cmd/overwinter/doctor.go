@@ -9,8 +9,8 @@ import (
 	"strings"
 	"text/tabwriter"
 
-	"github.com/overwinter-dev/overwinter/activities"
 	"github.com/overwinter-dev/overwinter/internal/devstack"
+	"github.com/overwinter-dev/overwinter/internal/loopback"
 	"github.com/overwinter-dev/overwinter/internal/postgres"
 	"github.com/overwinter-dev/overwinter/internal/secret"
 )
@@ -100,7 +100,7 @@ func storedLoopbackURLs(ctx context.Context, logger *slog.Logger, databaseURL, s
 
 func holders(what string, variables map[string]string) []devstack.LoopbackURL {
 	var found []devstack.LoopbackURL
-	for _, u := range activities.LoopbackURLs(variables) {
+	for _, u := range loopback.URLs(variables) {
 		found = append(found, devstack.LoopbackURL{Holder: what + " " + u.Variable, Address: u.Address, Port: u.Port})
 	}
 	return found

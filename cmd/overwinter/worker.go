@@ -22,6 +22,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/sandbox/modalsandbox"
 	"github.com/overwinter-dev/overwinter/internal/secret"
 	"github.com/overwinter-dev/overwinter/internal/sessionclient"
+	"github.com/overwinter-dev/overwinter/internal/turn"
 	"github.com/overwinter-dev/overwinter/worker"
 )
 
@@ -164,7 +165,7 @@ func (c *workerCmd) run(
 	if err := secrets.load(ctx); err != nil { // before anything that an agent says can be in an error
 		return err
 	}
-	links := activities.NewLinks()
+	links := turn.NewLinks()
 	defer links.Close()
 	control, turns := activities.New(activities.Config{
 		Links: links, Store: db, Log: appender, Agents: catalog.Agents(), Sandbox: provider,

@@ -86,6 +86,16 @@ var importRules = []importRule{
 		},
 	},
 	{
+		pkg: "internal/turn",
+		never: map[string]string{
+			temporal:                              "a turn is executed without the engine; activities map its errors",
+			ours("internal/contract"):             "a turn is executed without the engine; activities map its errors",
+			ours("activities"):                    "activities call turns",
+			ours("internal/postgres"):             "turns declare the store that they need",
+			ours("internal/sandbox/modalsandbox"): "turns work with every sandbox; cmd chooses the driver",
+		},
+	},
+	{
 		pkg: "worker",
 		never: map[string]string{
 			ours("api"):                           "a worker never talks to a client",

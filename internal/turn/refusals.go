@@ -1,4 +1,4 @@
-package activities
+package turn
 
 import (
 	"context"
@@ -23,7 +23,7 @@ const (
 
 // refusalWatch records as events what the network of a turn's sandbox refuses.
 type refusalWatch struct {
-	turn  *turn
+	turn  *attempt
 	begun bool  // after is known
 	after int64 // the newest refusal that is recorded, or that the turn began after
 	count int   // recorded
@@ -32,8 +32,8 @@ type refusalWatch struct {
 }
 
 // watchRefusals begins. What was refused before this attempt is not reported.
-func (t *turn) watchRefusals(ctx context.Context) *refusalWatch {
-	w := &refusalWatch{turn: t, stop: make(chan struct{}), done: make(chan struct{})}
+func (a *attempt) watchRefusals(ctx context.Context) *refusalWatch {
+	w := &refusalWatch{turn: a, stop: make(chan struct{}), done: make(chan struct{})}
 	worthwhile := w.look(ctx)
 	go func() {
 		defer close(w.done)
@@ -97,7 +97,7 @@ func (w *refusalWatch) look(ctx context.Context) bool {
 		return true
 	}
 	if found = found[:min(len(found), maxRefusals-w.count)]; len(found) > 0 {
-		if err := w.turn.store.NetworkRecord(ctx, w.turn.in.SessionID, w.turn.in.RunID, asRefusals(found)); err != nil {
+		if err := w.turn.Store.NetworkRecord(ctx, w.turn.in.SessionID, w.turn.in.RunID, asRefusals(found)); err != nil {
 			w.turn.Logger.WarnContext(ctx, "refused connections were not recorded",
 				slog.String("session_id", w.turn.in.SessionID), slog.Any("error", err))
 			return true

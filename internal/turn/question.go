@@ -1,4 +1,4 @@
-package activities
+package turn
 
 import (
 	"context"
@@ -53,20 +53,20 @@ type waiting struct {
 
 // ask sorts what a frame asks: permissions that the session's policy decides have their answer, the
 // rest is for people. Both are stored with the frame, and sent after it.
-func (t *turn) ask(questions []agent.Question, frame int64) []eventlog.Question {
-	if _, ok := t.adapter.(agent.Answerer); !ok {
+func (a *attempt) ask(questions []agent.Question, frame int64) []eventlog.Question {
+	if _, ok := a.adapter.(agent.Answerer); !ok {
 		return nil
 	}
 	var out []eventlog.Question
 	for _, q := range questions {
 		if len(q.ID) > session.MaxQuestionIDBytes {
-			t.log().Warn("a question is ignored, because its id is too long", slog.Int("bytes", len(q.ID)))
+			a.log().Warn("a question is ignored, because its id is too long", slog.Int("bytes", len(q.ID)))
 			continue
 		}
 		answer := agent.Answer{Decision: agent.DecisionOnce}
 		policy := session.PolicyAsk
 		if q.Kind == agent.Permission {
-			policy = t.permissions.Of(q.ToolName)
+			policy = a.permissions.Of(q.ToolName)
 		}
 		switch policy {
 		case session.PolicyDeny:
@@ -76,12 +76,12 @@ func (t *turn) ask(questions []agent.Question, frame int64) []eventlog.Question 
 			policy = session.PolicyAsk
 		}
 		now := time.Now()
-		timeout := time.Duration(t.start.Options.QuestionTimeout)
+		timeout := time.Duration(a.start.Options.QuestionTimeout)
 		if timeout <= 0 {
 			timeout = session.DefaultQuestionTimeout
 		}
-		asked := eventlog.Question{Frame: frame, Asked: q, Shown: t.masking.shown(q), At: now, ExpiresAt: now.Add(timeout)}
-		reason := t.unfit(q, policy)
+		asked := eventlog.Question{Frame: frame, Asked: q, Shown: a.masking.shown(q), At: now, ExpiresAt: now.Add(timeout)}
+		reason := a.unfit(q, policy)
 		switch {
 		case policy == session.PolicyDeny:
 			asked.Decided = &answer
@@ -90,15 +90,15 @@ func (t *turn) ask(questions []agent.Question, frame int64) []eventlog.Question 
 		case policy == session.PolicyAllow:
 			asked.Decided = &answer
 		default:
-			t.limits.Asked++
+			a.limits.Asked++
 		}
 		if reason != "" { // what is asked is stored without what is large; it is not needed to reject it
 			asked.Asked.Input, asked.Asked.Inquiries, asked.Asked.Suggestions = nil, nil, nil
 			asked.Asked.Title, asked.Asked.ToolName = conversation.BoundedID(q.Title), conversation.BoundedID(q.ToolName)
 			asked.Asked.ToolUseID = conversation.BoundedID(q.ToolUseID)
-			asked.Shown = t.masking.shown(asked.Asked)
+			asked.Shown = a.masking.shown(asked.Asked)
 		}
-		t.limits.AskedBytes += questionCost + int64(sizeOf(asked.Asked))
+		a.limits.AskedBytes += questionCost + int64(sizeOf(asked.Asked))
 		out = append(out, asked)
 	}
 	return out
@@ -109,16 +109,16 @@ const questionCost = 1 << 10
 
 // unfit is why a question is not stored whole, and so not put to people or allowed: it is too large, or there were
 // too many. A permission that is sent to an agent includes the input that it asked with.
-func (t *turn) unfit(q agent.Question, policy session.Policy) string {
+func (a *attempt) unfit(q agent.Question, policy session.Policy) string {
 	size := sizeOf(q)
 	switch {
-	case policy == session.PolicyAsk && t.limits.Asked >= session.MaxTurnQuestions:
+	case policy == session.PolicyAsk && a.limits.Asked >= session.MaxTurnQuestions:
 		return tooManyToAsk
 	case policy == session.PolicyAsk && size > session.MaxQuestionBytes:
 		return tooLargeToAsk
 	case size > session.MaxQuestionBytes:
 		return tooLargeToAllow
-	case t.limits.AskedBytes+questionCost+int64(size) > session.MaxTurnQuestionBytes:
+	case a.limits.AskedBytes+questionCost+int64(size) > session.MaxTurnQuestionBytes:
 		return tooMuchToAllow
 	}
 	return ""
@@ -132,11 +132,11 @@ func sizeOf(q agent.Question) int {
 	return len(encoded)
 }
 
-func (t *turn) answer(link *turnLink, answerer agent.Answerer, q agent.Question, answer agent.Answer) error {
+func (a *attempt) answer(link *turnLink, answerer agent.Answerer, q agent.Question, answer agent.Answer) error {
 	data, err := answerer.Answer(q, answer)
 	if err != nil {
 		// The turn must not stop for it.
-		t.log().Warn("an answer does not fit its question", slog.String("question", q.ID), slog.Any("error", err))
+		a.log().Warn("an answer does not fit its question", slog.String("question", q.ID), slog.Any("error", err))
 		data, err = answerer.Answer(q, agent.Answer{Decision: agent.DecisionReject, Message: answerDidNotFit})
 	}
 	if err != nil {
@@ -149,34 +149,34 @@ func (t *turn) answer(link *turnLink, answerer agent.Answerer, q agent.Question,
 }
 
 // watchAnswers has the rows read, now and whenever the session's log grows.
-func (t *turn) watchAnswers() {
-	t.waiting.due = true
-	if t.waiting.stop == nil && t.Changes != nil {
-		t.waiting.changed, t.waiting.stop = t.Changes.Watch(t.in.SessionID)
+func (a *attempt) watchAnswers() {
+	a.waiting.due = true
+	if a.waiting.stop == nil && a.Changes != nil {
+		a.waiting.changed, a.waiting.stop = a.Changes.Watch(a.in.SessionID)
 	}
 }
 
-func (t *turn) stopWatching() {
-	if t.waiting.stop != nil {
-		t.waiting.stop()
+func (a *attempt) stopWatching() {
+	if a.waiting.stop != nil {
+		a.waiting.stop()
 	}
-	t.waiting = waiting{}
+	a.waiting = waiting{}
 }
 
 // tellAnswers sends the agent what has been answered, and what has not been in time.
-func (t *turn) tellAnswers(ctx context.Context, link *turnLink) error {
+func (a *attempt) tellAnswers(ctx context.Context, link *turnLink) error {
 	now := time.Now()
-	w := &t.waiting
+	w := &a.waiting
 	expired := !w.expires.IsZero() && !now.Before(w.expires)
 	if !w.due && !expired && (w.expires.IsZero() || now.Sub(w.looked) < lookForAnswers) {
 		return nil
 	}
-	answerer, ok := t.adapter.(agent.Answerer)
+	answerer, ok := a.adapter.(agent.Answerer)
 	if !ok {
-		t.stopWatching()
+		a.stopWatching()
 		return nil
 	}
-	pending, err := t.store.QuestionsPending(ctx, t.in.RunID, w.again)
+	pending, err := a.Store.QuestionsPending(ctx, a.in.RunID, w.again)
 	if err != nil {
 		return stored(err)
 	}
@@ -184,7 +184,7 @@ func (t *turn) tellAnswers(ctx context.Context, link *turnLink) error {
 	var told []string
 	for _, q := range pending {
 		if q.Status == session.QuestionOpen && !now.Before(q.ExpiresAt) {
-			if q, err = t.store.QuestionExpire(ctx, t.in.SessionID, q.ID); err != nil {
+			if q, err = a.Store.QuestionExpire(ctx, a.in.SessionID, q.ID); err != nil {
 				return stored(err)
 			}
 		}
@@ -198,18 +198,18 @@ func (t *turn) tellAnswers(ctx context.Context, link *turnLink) error {
 		if q.Answer != nil {
 			answer = *q.Answer
 		}
-		if err := t.answer(link, answerer, q.Asked, answer); err != nil {
+		if err := a.answer(link, answerer, q.Asked, answer); err != nil {
 			return err
 		}
 		told = append(told, q.ID)
 	}
 	if len(told) > 0 {
-		if err := t.store.QuestionsDelivered(ctx, t.token, told); err != nil {
+		if err := a.Store.QuestionsDelivered(ctx, a.token, told); err != nil {
 			return stored(err)
 		}
 	}
 	if w.expires.IsZero() {
-		t.stopWatching()
+		a.stopWatching()
 	}
 	return nil
 }

@@ -1,90 +1,16 @@
-package activities
+package turn
 
 import (
 	"context"
-	"crypto/rand"
-	"encoding/hex"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"log/slog"
 	"time"
 
 	"github.com/overwinter-dev/overwinter/internal/agent"
 	"github.com/overwinter-dev/overwinter/internal/conversation"
 	"github.com/overwinter-dev/overwinter/internal/eventlog"
-	"github.com/overwinter-dev/overwinter/internal/failure"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
-
-// settleStore ends runs that no worker can end any more.
-type settleStore interface {
-	// RunFence makes token the only one that counts, so that no worker can add to
-	// the run any more, and returns it like RunAttach, without counting an attempt.
-	RunFence(ctx context.Context, runID, token string) (session.RunStart, error)
-	RunEnd(ctx context.Context, ending session.RunEnding) (session.Run, error)
-}
-
-// settler ends runs that no worker can end any more.
-type settler struct {
-	*Config
-	store settleStore
-}
-
-// settle ends a run that no worker can end any more. The run's token is taken
-// first, which fences off a worker that still believes in it, and every block
-// that was left open is closed. Where a frame had ended the turn already, and
-// only its outcome was not written, that end stands; a run that is over keeps its
-// outcome.
-func (g *settler) settle(ctx context.Context, ending session.RunEnding) error {
-	token := newToken()
-	start, err := g.store.RunFence(ctx, ending.RunID, token)
-	if failure.CodeOf(err) == failure.IllegalState {
-		return nil // over already
-	}
-	if err != nil {
-		return stored(err)
-	}
-	c, end, err := g.resume(ctx, start)
-	switch {
-	case err != nil && TypeOf(err) == "":
-		return err // the secrets to mask cannot be read now
-	case err != nil:
-		// Blocks stay open rather than the session stuck.
-		g.Logger.ErrorContext(ctx, "what a run left open cannot be closed", slog.String("session_id", start.Run.SessionID),
-			slog.String("run_id", ending.RunID), slog.Any("error", err))
-	case end != nil:
-		ending.Outcome, ending.Reason, ending.Usage, ending.Model = end.Outcome, end.Reason, end.Usage, end.Model
-		ending.Requeue = false
-	default:
-		if err := g.cut(ctx, start, c, token); err != nil {
-			return err
-		}
-	}
-	_, err = g.store.RunEnd(ctx, ending)
-	return stored(err)
-}
-
-// cut closes every block that a run left open: no frame of it will come any more.
-func (g *settler) cut(ctx context.Context, start session.RunStart, c *convert, token string) error {
-	frame := start.Run.LastFrame + 1
-	drafts, err := c.drafts(c.translator.Cut(time.Now().UTC()), frame)
-	if err != nil {
-		return err
-	}
-	state, err := c.encode(nil)
-	if err != nil {
-		return fmt.Errorf("state of run %s: %w", start.Run.ID, err)
-	}
-	err = g.Log.Append(ctx, eventlog.Append{
-		SessionID: start.Run.SessionID, RunID: start.Run.ID, Generation: start.Generation, Token: token,
-		Events: drafts, LastFrame: frame, State: state,
-	})
-	if errors.Is(err, eventlog.ErrFenced) {
-		return nil // another caller is settling it
-	}
-	return err
-}
 
 // turnState is what is kept of a run between workers: the translator's state and
 // the end, if a frame has brought it. Between that frame and the run's outcome a
@@ -136,8 +62,8 @@ func (c *convert) encode(end *agent.TurnEnd) ([]byte, error) {
 }
 
 // resume continues where the run's last commit left off.
-func (g *settler) resume(ctx context.Context, start session.RunStart) (*convert, *agent.TurnEnd, error) {
-	adapter, err := g.Agents.Get(start.Agent)
+func (x *Executor) resume(ctx context.Context, start session.RunStart) (*convert, *agent.TurnEnd, error) {
+	adapter, err := x.Agents.Get(start.Agent)
 	if err != nil {
 		return nil, nil, final(Refused, err)
 	}
@@ -147,7 +73,7 @@ func (g *settler) resume(ctx context.Context, start session.RunStart) (*convert,
 			return nil, nil, final(Refused, fmt.Errorf("state of run %s: %w", start.Run.ID, err))
 		}
 	}
-	masker, err := g.Masks.Masker(ctx)
+	masker, err := x.Masks.Masker(ctx)
 	if err != nil {
 		return nil, nil, fmt.Errorf("read the secrets to mask: %w", err)
 	}
@@ -211,11 +137,4 @@ func (c *convert) closeOpen(at time.Time, events []eventlog.Draft, frame int64) 
 		events = append(events, e)
 	}
 	return events, nil
-}
-
-// newToken names one attempt at a run.
-func newToken() string {
-	b := make([]byte, 16)
-	rand.Read(b) // never fails
-	return hex.EncodeToString(b)
 }

@@ -1,4 +1,4 @@
-package activities
+package loopback
 
 import (
 	"context"
@@ -18,26 +18,26 @@ import (
 // The names of the variables that say where an agent's model is served end so.
 const (
 	baseURLSuffix = "_BASE_URL"       // a URL
-	configSuffix  = "_CONFIG_CONTENT" // a JSON document with such URLs under baseURL
+	ConfigSuffix  = "_CONFIG_CONTENT" // a JSON document with such URLs under baseURL
 )
 
-// loopbackError is a URL on this machine's loopback interface that a sandbox with its own
+// Error is a URL on this machine's loopback interface that a sandbox with its own
 // network cannot reach.
-type loopbackError struct {
+type Error struct {
 	name string // of the variable or field
 	port uint16
 }
 
-func (e *loopbackError) Error() string {
+func (e *Error) Error() string {
 	return fmt.Sprintf("%s names port %d of this machine's loopback interface, which sandboxes cannot reach; "+
 		"start the local Modal with --sandbox-host-ports %d (or OVERWINTER_SANDBOX_HOST_PORTS=%d)", e.name, e.port, e.port, e.port)
 }
 
-// fromSandbox returns how a sandbox with its own network reaches a URL: one on this
+// FromSandbox returns how a sandbox with its own network reaches a URL: one on this
 // machine's loopback interface leads to the host's name there, if its port is allowed.
-func fromSandbox(network sandbox.Network, name, text string) (string, error) {
+func FromSandbox(network sandbox.Network, name, text string) (string, error) {
 	u, parseErr := url.Parse(text)
-	if parseErr != nil || !isLoopback(u.Hostname()) {
+	if parseErr != nil || !IsHost(u.Hostname()) {
 		return text, nil //nolint:nilerr // what is no URL is for its user to judge
 	}
 	port, ok := portOf(u)
@@ -45,13 +45,14 @@ func fromSandbox(network sandbox.Network, name, text string) (string, error) {
 		return text, nil
 	}
 	if !network.HostPorts.Contains(port) {
-		return "", &loopbackError{name: name, port: port}
+		return "", &Error{name: name, port: port}
 	}
 	u.Host = net.JoinHostPort(network.HostName, strconv.Itoa(int(port)))
 	return u.String(), nil
 }
 
-func isLoopback(host string) bool {
+// IsHost reports whether a host is this machine, to a program on it.
+func IsHost(host string) bool {
 	host = strings.TrimSuffix(strings.ToLower(host), ".")
 	if host == "localhost" || strings.HasSuffix(host, ".localhost") {
 		return true
@@ -70,32 +71,21 @@ func portOf(u *url.URL) (uint16, bool) {
 	return port, ok
 }
 
-// network returns the network of sandboxes, nil if it is this machine's.
-func network(ctx context.Context, provider *sandbox.Provider) (*sandbox.Network, error) {
-	n, err := provider.Network(ctx)
-	if sandbox.CodeOf(err) == sandbox.Unsupported {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, err
-	}
-	return &n, nil
-}
-
-// reachable rewrites the URLs among variables that lead to this machine.
-func (t *turn) reachable(ctx context.Context, sets ...map[string]string) error {
+// Rewrite replaces the URLs among sets of variables that lead to this machine, if sandboxes have a network that network
+// returns; nil if they share this machine's. It is called only if there are such URLs.
+func Rewrite(network func() (*sandbox.Network, error), sets ...map[string]string) error {
 	if !slices.ContainsFunc(sets, hasLoopback) {
 		return nil
 	}
-	n, err := network(ctx, t.Sandbox)
+	n, err := network()
 	if err != nil || n == nil {
 		return err
 	}
 	for _, variables := range sets {
 		for _, name := range slices.Sorted(maps.Keys(variables)) {
-			text, err := rewritten(name, variables[name], func(text string) (string, error) { return fromSandbox(*n, name, text) })
+			text, err := rewritten(name, variables[name], func(text string) (string, error) { return FromSandbox(*n, name, text) })
 			if err != nil {
-				return final(Refused, err)
+				return err
 			}
 			variables[name] = text
 		}
@@ -108,32 +98,32 @@ func hasLoopback(variables map[string]string) (found bool) {
 	for name, value := range variables {
 		_, _ = rewritten(name, value, func(text string) (string, error) {
 			u, err := url.Parse(text)
-			found = found || err == nil && isLoopback(u.Hostname())
+			found = found || err == nil && IsHost(u.Hostname())
 			return text, nil
 		})
 	}
 	return found
 }
 
-// LoopbackURL is a URL on this machine's loopback interface among the variables of an agent.
-type LoopbackURL struct {
+// URL is a URL on this machine's loopback interface among the variables of an agent.
+type URL struct {
 	Variable string
 	Address  string // host and port
 	Port     uint16
 }
 
-// LoopbackURLs returns those among the variables, in the order of their names. A sandbox with its own network
+// URLs returns those among the variables, in the order of their names. A sandbox with its own network
 // reaches them only if their ports are open to sandboxes.
-func LoopbackURLs(variables map[string]string) []LoopbackURL {
-	var found []LoopbackURL
+func URLs(variables map[string]string) []URL {
+	var found []URL
 	for _, name := range slices.Sorted(maps.Keys(variables)) {
 		_, _ = rewritten(name, variables[name], func(text string) (string, error) {
 			u, err := url.Parse(text)
-			if err != nil || !isLoopback(u.Hostname()) {
+			if err != nil || !IsHost(u.Hostname()) {
 				return text, nil //nolint:nilerr // what is no URL is for its user to judge
 			}
 			if port, ok := portOf(u); ok {
-				found = append(found, LoopbackURL{Variable: name, Address: net.JoinHostPort(u.Hostname(), strconv.Itoa(int(port))), Port: port})
+				found = append(found, URL{Variable: name, Address: net.JoinHostPort(u.Hostname(), strconv.Itoa(int(port))), Port: port})
 			}
 			return text, nil
 		})
@@ -147,7 +137,7 @@ func rewritten(name, value string, rewrite func(string) (string, error)) (string
 	switch {
 	case strings.HasSuffix(name, baseURLSuffix):
 		return rewrite(value)
-	case !strings.HasSuffix(name, configSuffix):
+	case !strings.HasSuffix(name, ConfigSuffix):
 		return value, nil
 	}
 	var document any
@@ -157,7 +147,7 @@ func rewritten(name, value string, rewrite func(string) (string, error)) (string
 		return value, nil //nolint:nilerr // what is no JSON is for the agent to judge
 	}
 	changed := false
-	err := eachBaseURL(document, func(text string) (string, error) {
+	err := EachBaseURL(document, func(text string) (string, error) {
 		other, err := rewrite(text)
 		changed = changed || other != text
 		return other, err
@@ -169,12 +159,12 @@ func rewritten(name, value string, rewrite func(string) (string, error)) (string
 	return string(raw), err
 }
 
-// eachBaseURL replaces what a JSON document has under baseURL. Other URLs may be of servers in the sandbox.
-func eachBaseURL(document any, replace func(string) (string, error)) error {
+// EachBaseURL replaces what a JSON document has under baseURL. Other URLs may be of servers in the sandbox.
+func EachBaseURL(document any, replace func(string) (string, error)) error {
 	switch d := document.(type) {
 	case []any:
 		for _, element := range d {
-			if err := eachBaseURL(element, replace); err != nil {
+			if err := EachBaseURL(element, replace); err != nil {
 				return err
 			}
 		}
@@ -182,7 +172,7 @@ func eachBaseURL(document any, replace func(string) (string, error)) error {
 		for _, key := range slices.Sorted(maps.Keys(d)) {
 			text, isText := d[key].(string)
 			if !isText || !strings.EqualFold(strings.ReplaceAll(key, "_", ""), "baseurl") {
-				if err := eachBaseURL(d[key], replace); err != nil {
+				if err := EachBaseURL(d[key], replace); err != nil {
 					return err
 				}
 				continue
@@ -195,4 +185,16 @@ func eachBaseURL(document any, replace func(string) (string, error)) error {
 		}
 	}
 	return nil
+}
+
+// NetworkOf returns the network of sandboxes, nil if it is this machine's.
+func NetworkOf(ctx context.Context, provider *sandbox.Provider) (*sandbox.Network, error) {
+	n, err := provider.Network(ctx)
+	if sandbox.CodeOf(err) == sandbox.Unsupported {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	return &n, nil
 }

@@ -1,4 +1,4 @@
-package activities
+package turn
 
 import (
 	"context"
@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/overwinter-dev/overwinter/internal/loopback"
 	"github.com/overwinter-dev/overwinter/internal/secret"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
@@ -56,8 +57,8 @@ func (e *boundError) Error() string {
 
 // bind refuses to start an agent whose keys would be sent to a host that they are not bound to. secrets are the
 // stored ones that it is given, and win over the variables in env.
-func (t *turn) bind(ctx context.Context, secrets, env map[string]string) error {
-	keys, err := t.boundKeys(ctx, secrets, env)
+func (a *attempt) bind(ctx context.Context, secrets, env map[string]string) error {
+	keys, err := a.boundKeys(ctx, secrets, env)
 	if err != nil || len(keys) == 0 {
 		return err
 	}
@@ -74,8 +75,8 @@ func (t *turn) bind(ctx context.Context, secrets, env map[string]string) error {
 			return final(Refused, err)
 		}
 	}
-	if t.start.Profile != nil {
-		if err := checkFiles(t.start.Profile.Files, keys); err != nil {
+	if a.start.Profile != nil {
+		if err := checkFiles(a.start.Profile.Files, keys); err != nil {
 			return final(Refused, err)
 		}
 	}
@@ -86,14 +87,14 @@ func (t *turn) bind(ctx context.Context, secrets, env map[string]string) error {
 }
 
 // boundKeys are the keys among the secrets of an agent, with what they are bound to.
-func (t *turn) boundKeys(ctx context.Context, secrets, env map[string]string) ([]boundKey, error) {
+func (a *attempt) boundKeys(ctx context.Context, secrets, env map[string]string) ([]boundKey, error) {
 	var keys []boundKey
 	for _, name := range slices.Sorted(maps.Keys(secrets)) {
 		provider, ok := secret.ProviderOfKey(name)
 		if !ok {
 			continue
 		}
-		stated, err := t.Secrets.SecretHosts(ctx, name)
+		stated, err := a.Secrets.SecretHosts(ctx, name)
 		if err != nil {
 			return nil, stored(err)
 		}
@@ -105,7 +106,7 @@ func (t *turn) boundKeys(ctx context.Context, secrets, env map[string]string) ([
 		if !ok || secrets[name] != "" || !slices.ContainsFunc(keys, func(k boundKey) bool { return k.provider == provider }) {
 			continue
 		}
-		value, ok, err := t.Secrets.Secret(ctx, name)
+		value, ok, err := a.Secrets.Secret(ctx, name)
 		if err != nil {
 			return nil, fmt.Errorf("secrets of the agent: %w", err)
 		}
@@ -140,7 +141,7 @@ func checkVariable(name, from, value string, keys []boundKey, isStored bool) err
 	if value == "" {
 		return nil
 	}
-	if strings.HasSuffix(name, configSuffix) {
+	if strings.HasSuffix(name, loopback.ConfigSuffix) {
 		return checkConfig(from, value, keys, isStored)
 	}
 	provider, ok := secret.ProviderOfURL(name)
@@ -201,7 +202,7 @@ func checkConfig(from, text string, keys []boundKey, isStored bool) error {
 		}
 		named := references(string(raw))
 		concerns := func(k boundKey) bool { return slices.Contains(named, k.name) || k.provider == secret.ProviderID(id) }
-		err = eachBaseURL(part, func(base string) (string, error) { return base, checkURL(from, base, keys, isStored, concerns) })
+		err = loopback.EachBaseURL(part, func(base string) (string, error) { return base, checkURL(from, base, keys, isStored, concerns) })
 		if err != nil {
 			return err
 		}
@@ -275,7 +276,7 @@ func checkDefaults(keys []boundKey, secrets, env map[string]string) error {
 		for _, variables := range []map[string]string{secrets, env} {
 			for name, value := range variables {
 				provider, ok := secret.ProviderOfURL(name)
-				pointed = pointed || value != "" && (ok && provider == k.provider || strings.HasSuffix(name, configSuffix))
+				pointed = pointed || value != "" && (ok && provider == k.provider || strings.HasSuffix(name, loopback.ConfigSuffix))
 			}
 		}
 		if !pointed {

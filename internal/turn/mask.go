@@ -1,4 +1,4 @@
-package activities
+package turn
 
 import (
 	"context"
@@ -17,10 +17,6 @@ type Masks interface {
 	// Masker returns the masker for the secrets that are stored now.
 	Masker(ctx context.Context) (*secret.Masker, error)
 }
-
-type noMasks struct{}
-
-func (noMasks) Masker(context.Context) (*secret.Masker, error) { return nil, nil }
 
 const (
 	// remaskEvery is how often a turn looks for secrets that were stored since it began.
@@ -163,22 +159,22 @@ func (m *masking) shown(q session.Asked) *session.Asked {
 }
 
 // remask has the turn mask the secrets that are stored now.
-func (t *turn) remask(ctx context.Context) error {
-	masker, err := t.Masks.Masker(ctx)
+func (a *attempt) remask(ctx context.Context) error {
+	masker, err := a.Masks.Masker(ctx)
 	if err != nil {
 		return err
 	}
-	t.masking.masker, t.remasked = masker, time.Now()
+	a.masking.masker, a.remasked = masker, time.Now()
 	return nil
 }
 
 // remaskSometimes is remask for a turn that works already: if it fails the masker is unchanged.
-func (t *turn) remaskSometimes(ctx context.Context) {
-	if time.Since(t.remasked) < remaskEvery {
+func (a *attempt) remaskSometimes(ctx context.Context) {
+	if time.Since(a.remasked) < remaskEvery {
 		return
 	}
-	if err := t.remask(ctx); err != nil {
-		t.remasked = time.Now()
-		t.log().WarnContext(ctx, "could not read the stored secrets; those of before are masked", slog.Any("error", err))
+	if err := a.remask(ctx); err != nil {
+		a.remasked = time.Now()
+		a.log().WarnContext(ctx, "could not read the stored secrets; those of before are masked", slog.Any("error", err))
 	}
 }

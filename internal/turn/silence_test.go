@@ -1,4 +1,4 @@
-package activities
+package turn
 
 import (
 	"bufio"
@@ -66,16 +66,4 @@ func TestTheNetworkIsAskedLessOftenWhileItRefusesNothing(t *testing.T) {
 	require.Less(t, asked, 80)
 	require.Equal(t, maxRefusalInterval, pause)
 	require.Equal(t, refusalInterval, nextRefusalPause(pause, true))
-}
-
-func TestHeartbeatsAreNoMoreThanTheirTimeoutNeeds(t *testing.T) {
-	t.Parallel()
-	require.Equal(t, 6*time.Second, heartbeatInterval(18*time.Second)) // of a turn
-	for timeout := time.Second; timeout < time.Minute; timeout += time.Second {
-		interval := heartbeatInterval(timeout)
-		require.LessOrEqual(t, 3*interval, timeout, "one that is lost does not cost the attempt")
-		if timeout >= 15*time.Second {
-			require.LessOrEqual(t, interval+heartbeatMargin, timeout, "nor does a stall of ten seconds")
-		}
-	}
 }

@@ -1,4 +1,4 @@
-package activities
+package turn
 
 import (
 	"context"
@@ -12,36 +12,38 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/overwinter-dev/overwinter/internal/agent"
 	"github.com/overwinter-dev/overwinter/internal/runner"
+	"github.com/overwinter-dev/overwinter/internal/runnerexec"
 	"github.com/overwinter-dev/overwinter/internal/sandbox"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
 // launch says how the agent is started for this run. What the session's profile has for it is in
 // the sandbox when it returns.
-func (t *turn) launch(ctx context.Context) (agent.Launch, error) {
+func (a *attempt) launch(ctx context.Context) (agent.Launch, error) {
 	paths := runner.DefaultPaths()
 	in := agent.LaunchInput{
-		SessionID: t.in.SessionID, Model: t.start.Options.Model, Home: paths.Home, Workspace: paths.Workspace,
-		Resume: t.start.Resume, Permissions: t.permissions, Profile: t.start.Profile,
+		SessionID: a.in.SessionID, Model: a.start.Options.Model, Home: paths.Home, Workspace: paths.Workspace,
+		Resume: a.start.Resume, Permissions: a.permissions, Profile: a.start.Profile,
 	}
 	if in.Model == "" && in.Profile != nil {
 		in.Model = in.Profile.Model
 	}
-	launch, err := t.adapter.Launch(in)
+	launch, err := a.adapter.Launch(in)
 	if err != nil {
-		return agent.Launch{}, final(Refused, fmt.Errorf("launch %s: %w", t.start.Agent, err))
+		return agent.Launch{}, final(Refused, fmt.Errorf("launch %s: %w", a.start.Agent, err))
 	}
 	if in.Profile == nil {
 		return launch, nil
 	}
-	files, err := profileFiles(t.adapter, in)
+	files, err := profileFiles(a.adapter, in)
 	if err != nil {
 		return agent.Launch{}, final(Refused, err)
 	}
-	if err := t.installProfile(ctx, t.start.ProfileRef, files); err != nil {
+	if err := a.installProfile(ctx, a.start.ProfileRef, files); err != nil {
 		return agent.Launch{}, err
 	}
 	// The variables of the profile, and its version, so that another version restarts the agent.
@@ -50,26 +52,26 @@ func (t *turn) launch(ctx context.Context) (agent.Launch, error) {
 		env = map[string]string{}
 	}
 	maps.Copy(env, launch.Env) // what the adapter sets is needed
-	env["OVERWINTER_PROFILE"] = t.start.ProfileRef
+	env["OVERWINTER_PROFILE"] = a.start.ProfileRef
 	launch.Env = env
 	if launch.Key != "" {
-		launch.Key += " " + t.start.ProfileRef
+		launch.Key += " " + a.start.ProfileRef
 	}
 	return launch, nil
 }
 
 // secrets opens the secrets of the agent: those that its adapter asks for, as far as they are stored, and those that
 // its profile names, all of which must be.
-func (t *turn) secrets(ctx context.Context, wanted []string) (map[string]string, error) {
-	opened, err := t.environment(ctx, wanted)
-	if err != nil || t.start.Profile == nil || len(t.start.Profile.Secrets) == 0 {
+func (a *attempt) secrets(ctx context.Context, wanted []string) (map[string]string, error) {
+	opened, err := a.environment(ctx, wanted)
+	if err != nil || a.start.Profile == nil || len(a.start.Profile.Secrets) == 0 {
 		return opened, err
 	}
-	named, err := t.environment(ctx, t.start.Profile.Secrets)
+	named, err := a.environment(ctx, a.start.Profile.Secrets)
 	if err != nil {
 		return nil, err
 	}
-	for _, name := range t.start.Profile.Secrets {
+	for _, name := range a.start.Profile.Secrets {
 		if _, ok := named[name]; !ok {
 			return nil, final(Refused, fmt.Errorf("the profile names the secret %s, which is not stored", name))
 		}
@@ -79,10 +81,10 @@ func (t *turn) secrets(ctx context.Context, wanted []string) (map[string]string,
 }
 
 // environment opens the secrets of an agent.
-func (t *turn) environment(ctx context.Context, names []string) (map[string]string, error) {
+func (a *attempt) environment(ctx context.Context, names []string) (map[string]string, error) {
 	out := make(map[string]string, len(names))
 	for _, name := range names {
-		value, ok, err := t.Secrets.Secret(ctx, name)
+		value, ok, err := a.Secrets.Secret(ctx, name)
 		if err != nil {
 			return nil, fmt.Errorf("secrets of the agent: %w", err)
 		}
@@ -122,6 +124,9 @@ func profileFiles(adapter agent.Adapter, in agent.LaunchInput) ([]session.Transc
 	return files, nil
 }
 
+// commandTimeout bounds a command in a sandbox.
+const commandTimeout = 20 * time.Second
+
 // profileMark is a sandbox's record of the profile that was written into it. It is next to the
 // runner's state, so that a restored sandbox has it too. It is read with every delivery: another
 // worker may have written another version since.
@@ -136,14 +141,14 @@ func profileMarkPath() string { return path.Join(runner.DefaultPaths().State, "p
 // removes those of another version outside of the workspace. A file of the workspace is written if
 // the profile's own content of it has changed, and else left as the agent and its users have
 // changed it. The mark comes last, so that an interrupted installation is repeated.
-func (t *turn) installProfile(ctx context.Context, ref string, files []session.TranscriptFile) error {
+func (a *attempt) installProfile(ctx context.Context, ref string, files []session.TranscriptFile) error {
 	mark := profileMark{Ref: ref, Files: map[string]string{}}
 	for _, f := range files {
 		sum := sha256.Sum256(f.Data)
 		mark.Files[f.Path] = hex.EncodeToString(sum[:])
 	}
 	workspace := runner.DefaultPaths().Workspace + "/"
-	old, whole, err := t.readProfileMark(ctx, files, workspace)
+	old, whole, err := a.readProfileMark(ctx, files, workspace)
 	if err != nil {
 		return fmt.Errorf("look for the profile: %w", err)
 	}
@@ -157,7 +162,7 @@ func (t *turn) installProfile(ctx context.Context, ref string, files []session.T
 		}
 	}
 	if len(stale) > 0 {
-		result, err := t.sandbox.Run(ctx, sandbox.RunSpec{Argv: append([]string{"rm", "-f", "--"}, stale...), Timeout: commandTimeout})
+		result, err := a.sandbox.Run(ctx, sandbox.RunSpec{Argv: append([]string{"rm", "-f", "--"}, stale...), Timeout: commandTimeout})
 		if err == nil && result.Code != 0 {
 			err = fmt.Errorf("rm ended with %d: %s", result.Code, result.Stderr)
 		}
@@ -173,7 +178,7 @@ func (t *turn) installProfile(ctx context.Context, ref string, files []session.T
 		return strings.HasPrefix(f.Path, workspace) && old.Files[f.Path] == mark.Files[f.Path]
 	})
 	written = append(written, session.TranscriptFile{Path: profileMarkPath(), Data: data})
-	if err := put(ctx, t.sandbox, putFiles(written)); err != nil {
+	if err := runnerexec.Put(ctx, a.sandbox, runnerexec.InMemory(written)); err != nil {
 		return fmt.Errorf("write the profile: %w", err)
 	}
 	return nil
@@ -185,7 +190,7 @@ const profileGap = 3
 // readProfileMark returns an empty mark where there is none, and whether the files outside of the
 // workspace are all there: an agent that cleans its home up takes them away, and without one of them it may
 // not even start.
-func (t *turn) readProfileMark(
+func (a *attempt) readProfileMark(
 	ctx context.Context, files []session.TranscriptFile, workspace string,
 ) (mark profileMark, whole bool, err error) {
 	script := `[ ! -e "$1" ] || cat "$1" || exit; shift; for f; do [ -e "$f" ] || exit ` + strconv.Itoa(profileGap) + `; done`
@@ -195,7 +200,7 @@ func (t *turn) readProfileMark(
 			argv = append(argv, f.Path)
 		}
 	}
-	result, err := t.sandbox.Run(ctx, sandbox.RunSpec{Argv: argv, Timeout: commandTimeout, MaxOutput: 1 << 20})
+	result, err := a.sandbox.Run(ctx, sandbox.RunSpec{Argv: argv, Timeout: commandTimeout, MaxOutput: 1 << 20})
 	if err != nil {
 		return profileMark{}, false, err
 	}
@@ -203,8 +208,8 @@ func (t *turn) readProfileMark(
 		return profileMark{}, false, nil
 	}
 	if err := json.Unmarshal(result.Stdout, &mark); err != nil {
-		t.Logger.WarnContext(ctx, "the mark of a profile cannot be read; everything is written again",
-			slog.String("sandbox_id", t.sandbox.ID()), slog.Any("error", err))
+		a.Logger.WarnContext(ctx, "the mark of a profile cannot be read; everything is written again",
+			slog.String("sandbox_id", a.sandbox.ID()), slog.Any("error", err))
 		return profileMark{}, false, nil
 	}
 	return mark, result.Code == 0, nil

@@ -1,4 +1,4 @@
-package activities
+package turn
 
 import (
 	"encoding/json"

@@ -1,4 +1,4 @@
-package activities
+package turn
 
 import (
 	"bytes"
@@ -14,7 +14,6 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/agent/catalog"
 	"github.com/overwinter-dev/overwinter/internal/conversation"
 	"github.com/overwinter-dev/overwinter/internal/eventlog"
-	"github.com/overwinter-dev/overwinter/internal/runner"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
@@ -109,7 +108,7 @@ func TestAStateThatCannotBeMadeSmallerIsRefused(t *testing.T) {
 	t.Parallel()
 	large := largeState(bytes.Repeat([]byte("x"), maxState))
 	_, _, err := (&convert{translator: large, limits: &conversation.Limiter{}}).encodeState(nil, nil, 1, time.Now())
-	require.Equal(t, Refused, TypeOf(err))
+	require.Equal(t, Refused, kindOf(err))
 	require.ErrorContains(t, err, "at most 8388608 are allowed")
 }
 
@@ -127,7 +126,7 @@ func TestWhatPeopleAreAskedIsBounded(t *testing.T) {
 	t.Parallel()
 	adapter, err := catalog.Agents().Get("claude-sdk")
 	require.NoError(t, err)
-	turn := &turn{adapter: adapter, convert: &convert{limits: &conversation.Limiter{}}, permissions: session.Permissions{Default: session.PolicyAsk}}
+	turn := &attempt{adapter: adapter, convert: &convert{limits: &conversation.Limiter{}}, permissions: session.Permissions{Default: session.PolicyAsk}}
 	small := agent.Question{ID: "1", Kind: agent.Permission, ToolName: "Bash", Input: []byte(`{"command":"ls"}`)}
 	large := small
 	large.Input = []byte(`{"command":"` + strings.Repeat("x", session.MaxQuestionBytes) + `"}`)
@@ -173,19 +172,6 @@ func TestWhatPeopleAreAskedIsBounded(t *testing.T) {
 	require.Empty(t, asked[0].Asked.Input)
 
 	small.ID = strings.Repeat("x", session.MaxQuestionIDBytes+1)
-	turn.Turns = &Turns{Config: &Config{Logger: slog.New(slog.DiscardHandler)}}
+	turn.Executor = &Executor{Config: Config{Logger: slog.New(slog.DiscardHandler)}}
 	require.Empty(t, turn.ask([]agent.Question{small}, 301))
-}
-
-// TestChangesWithoutContentAreGatheredWithinTheBound: a seal stores what it has gathered at a bound of bytes, and a path
-// takes some as well.
-func TestChangesWithoutContentAreGatheredWithinTheBound(t *testing.T) {
-	t.Parallel()
-	var g fileGatherer
-	changed := 0
-	for g.bytes < sealBatch {
-		changed++
-		require.Less(t, changed, 100_000)
-		g.gather(&runner.FileChanged{FileChange: session.FileChange{FileContent: session.FileContent{FileInfo: session.FileInfo{Path: "some/path"}}}})
-	}
 }

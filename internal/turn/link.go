@@ -1,4 +1,4 @@
-package activities
+package turn
 
 import (
 	"context"
@@ -50,28 +50,28 @@ type turnLink struct {
 }
 
 // attach opens the link of a run after the last committed frame.
-func (t *turn) attach(ctx context.Context) (*turnLink, error) {
-	token, err := t.runners.runnerToken(ctx, t.in.SessionID, t.in.Generation)
+func (a *attempt) attach(ctx context.Context) (*turnLink, error) {
+	token, err := a.Token(ctx, a.in.SessionID, a.in.Generation)
 	if err != nil {
 		return nil, err
 	}
 	hello := runner.Hello{
-		Token: token, Run: t.in.RunID,
-		From: t.frame + 1, Attempt: t.start.Run.Attempt, Known: t.start.Transcripts, Files: &t.start.Files,
+		Token: token, Run: a.in.RunID,
+		From: a.frame + 1, Attempt: a.start.Run.Attempt, Known: a.start.Transcripts, Files: &a.start.Files,
 	}
-	link, process, err := t.dial(ctx, hello)
+	link, process, err := a.dial(ctx, hello)
 	if err != nil {
 		return nil, err
 	}
 	if link.Welcome().ListFiles {
-		if err := t.listFiles(ctx, link); err != nil {
+		if err := a.listFiles(ctx, link); err != nil {
 			return nil, errors.Join(err, link.Close(), process.Close())
 		}
 	}
 	readCtx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	l := &turnLink{
 		link: link, process: process, cancel: cancel,
-		room: semaphore.NewWeighted(linkBytes), share: semaphore.NewWeighted(linkShare), common: t.readAhead,
+		room: semaphore.NewWeighted(linkBytes), share: semaphore.NewWeighted(linkShare), common: a.readAhead,
 		messages: make(chan heldMessage, linkBacklog), done: make(chan struct{}),
 	}
 	go l.read(readCtx)
@@ -81,21 +81,21 @@ func (t *turn) attach(ctx context.Context) (*turnLink, error) {
 // dial opens a link over the exec that the turn before has left, or over a new one.
 // Where the one that was left fails this attempt does: its hello may be on its way, and
 // must not displace a link of the same attempt.
-func (t *turn) dial(ctx context.Context, hello runner.Hello) (*runner.Link, *sandbox.Process, error) {
+func (a *attempt) dial(ctx context.Context, hello runner.Hello) (*runner.Link, *sandbox.Process, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, dialTimeout, errNoAnswer)
 	defer cancel()
-	if kept := t.Links.take(ctx, t.in.SandboxID); kept != nil {
+	if kept := a.Links.take(ctx, a.in.SandboxID); kept != nil {
 		if err := kept.link.Reattach(ctx, hello); err != nil {
 			kept.close()
 			return nil, nil, err
 		}
 		return kept.link, kept.process, nil
 	}
-	process, err := t.sandbox.Exec(ctx, sandbox.ExecSpec{Argv: runner.DefaultPaths().Attach(hello), Timeout: sandbox.MaxTimeout})
+	process, err := a.sandbox.Exec(ctx, sandbox.ExecSpec{Argv: runner.DefaultPaths().Attach(hello), Timeout: sandbox.MaxTimeout})
 	if err != nil {
 		return nil, nil, err
 	}
-	link, err := runner.Dial(ctx, process.Stdin, readCloser{process}, hello, t.readAhead)
+	link, err := runner.Dial(ctx, process.Stdin, readCloser{process}, hello, a.readAhead)
 	if err != nil {
 		return nil, nil, errors.Join(err, process.Close())
 	}

@@ -1,0 +1,48 @@
+package runner
+
+import "github.com/overwinter-dev/overwinter/internal/session"
+
+// changeCost is what a change takes in memory besides its content and path.
+const changeCost = 256
+
+// FileGatherer makes batches of a runner's reports on the workspace.
+type FileGatherer struct {
+	batch session.FilesBatch
+	// Bytes is about what the changes gathered take in memory.
+	Bytes int
+	any   bool
+}
+
+// Gather adds a message and reports whether the message is about the workspace.
+func (g *FileGatherer) Gather(m Message) bool {
+	switch m := m.(type) {
+	case *FilesBegun:
+		g.batch.Lineage, g.batch.Base = m.Lineage, m.Base
+	case *FileChanged:
+		g.batch.Changes = append(g.batch.Changes, m.FileChange)
+		g.Bytes += len(m.Data) + len(m.Path) + changeCost
+	case *FilesBounded:
+		g.batch.BoundedSeq = m.Seq
+	case *Diff:
+		g.batch.Diff = &m.WorkspaceDiff
+	default:
+		return false
+	}
+	g.any = true
+	return true
+}
+
+// Take returns the batch and begins the next, in the same lineage.
+func (g *FileGatherer) Take() (session.FilesBatch, bool) {
+	b, any := g.batch, g.any
+	g.batch.Changes, g.batch.BoundedSeq, g.batch.Diff = nil, 0, nil
+	g.Bytes, g.any = 0, false
+	return b, any
+}
+
+// NewFileGatherer gathers for a session whose stored files are at a position.
+func NewFileGatherer(p session.FilesPosition, generation int64) FileGatherer {
+	return FileGatherer{batch: session.FilesBatch{
+		SessionID: p.Session, Generation: generation, Lineage: p.Lineage, Base: p.Base,
+	}}
+}

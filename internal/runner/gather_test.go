@@ -1,0 +1,29 @@
+package runner_test
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/overwinter-dev/overwinter/internal/runner"
+	"github.com/overwinter-dev/overwinter/internal/session"
+)
+
+// TestChangesWithoutContentAreGatheredWithinTheBound: a seal stores what it has gathered at a bound of bytes, and a path
+// takes some as well.
+func TestChangesWithoutContentAreGatheredWithinTheBound(t *testing.T) {
+	t.Parallel()
+	var g runner.FileGatherer
+	changed := 0
+	for g.Bytes < 8<<20 {
+		changed++
+		require.Less(t, changed, 100_000)
+		g.Gather(&runner.FileChanged{FileChange: session.FileChange{FileContent: session.FileContent{FileInfo: session.FileInfo{Path: "some/path"}}}})
+	}
+	batch, any := g.Take()
+	require.True(t, any)
+	require.Len(t, batch.Changes, changed)
+	require.Zero(t, g.Bytes)
+	_, any = g.Take()
+	require.False(t, any)
+}

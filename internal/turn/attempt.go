@@ -1,0 +1,227 @@
+package turn
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"time"
+
+	"github.com/overwinter-dev/overwinter/internal/agent"
+	"github.com/overwinter-dev/overwinter/internal/loopback"
+	"github.com/overwinter-dev/overwinter/internal/runner"
+	"github.com/overwinter-dev/overwinter/internal/sandbox"
+	"github.com/overwinter-dev/overwinter/internal/session"
+)
+
+// attemptStore keeps what attempts at runs do.
+type attemptStore interface {
+	// RunDoing records what the attempt with the token does with the run's frames.
+	RunDoing(ctx context.Context, runID, token string, doing session.Doing) error
+	// NetworkRecord adds network events of a run to the session's log.
+	NetworkRecord(ctx context.Context, sessionID, runID string, refusals []session.Refusal) error
+	// TranscriptAppend stores segments; what is stored already or beyond a limit is skipped, a gap is illegal_state.
+	TranscriptAppend(ctx context.Context, segments []session.TranscriptSegment) error
+	// TranscriptGap counts that a turn has failed because a segment left a gap, and returns how often it has.
+	TranscriptGap(ctx context.Context, sessionID, runID string) (int, error)
+}
+
+// attempt is one attempt at a run.
+type attempt struct {
+	*Executor
+	in      Request
+	start   session.RunStart
+	token   string
+	adapter agent.Adapter
+	*convert
+	remasked time.Time // when the stored secrets were read last
+	sandbox  *sandbox.Sandbox
+	progress Progress
+
+	frame int64          // the newest frame whose events are committed
+	end   *agent.TurnEnd // set once the frame that ended the turn is committed
+	// closed: the journal gets no more frames than lastFrame, because the runner
+	// was interrupted while it had the run.
+	closed    bool
+	lastFrame int64
+	// mayHaveDelivered is false only while it is certain that no attempt at this
+	// run has handed the prompt to a runner.
+	mayHaveDelivered bool
+
+	suspicion   suspicion
+	permissions session.Permissions
+	waiting     waiting
+	files       runner.FileGatherer
+	// tooLargeTold: the log says that the workspace has too many files.
+	tooLargeTold bool
+}
+
+func (x *Executor) newAttempt(ctx context.Context, in Request, progress Progress) (*attempt, error) {
+	start := in.Start
+	adapter, err := x.Agents.Get(start.Agent)
+	if err != nil {
+		return nil, final(Refused, err)
+	}
+	resumed, end, err := x.resume(ctx, start)
+	if err != nil {
+		return nil, err
+	}
+	return &attempt{
+		Executor: x, in: in, start: start, token: in.Token, progress: progress, adapter: adapter, convert: resumed, remasked: time.Now(), end: end,
+		sandbox: x.Sandbox.Open(in.SandboxID), frame: start.Run.LastFrame,
+		mayHaveDelivered: start.Run.Attempt > 1,
+		permissions:      permissionsOf(start),
+		files:            runner.NewFileGatherer(start.Files, in.Generation),
+	}, nil
+}
+
+// run attaches, delivers where that is needed, and follows the frames to the end
+// of the turn.
+func (a *attempt) run(ctx context.Context) (err error) {
+	link, err := a.attach(ctx)
+	if err != nil {
+		return fmt.Errorf("attach to the runner: %w", err)
+	}
+	a.progress.Made()
+	if err := a.countFiles(ctx); err != nil {
+		link.close()
+		return err
+	}
+	if err := a.suspect(ctx, link.link.Welcome()); err != nil {
+		link.close()
+		return err
+	}
+	// A write to a runner that does not read takes no context: what ends it is the end of its exec's link.
+	unblock := context.AfterFunc(ctx, func() { link.process.Close() })
+	defer unblock()
+	defer func() {
+		if err != nil {
+			link.close()
+			return
+		}
+		open, process := link.release()
+		a.Links.keep(ctx, a.in.SandboxID, open, process)
+	}()
+	if a.start.Run.Attempt > 1 {
+		a.watchAnswers() // what was asked before this attempt may have been answered since
+		a.waiting.again = true
+	}
+	defer a.stopWatching()
+	if a.end == nil {
+		watch := a.watchRefusals(ctx)
+		defer watch.end()
+		if err := a.deliver(ctx, link); err != nil {
+			return err
+		}
+		a.progress.Made()
+		if err := a.resend(link); err != nil {
+			return err
+		}
+		over := func([]runner.Message) bool { return a.end != nil || a.exhausted() }
+		if err := a.follow(ctx, link, over, a.progress.Waiting); err != nil {
+			return err
+		}
+	}
+	if a.end == nil {
+		if err := pauseFor(ctx, a.InterruptedPause); err != nil {
+			return err
+		}
+		return final(DeliveryUnknown, errors.New("the runner was interrupted while it had this run"))
+	}
+	return a.flush(ctx, link)
+}
+
+// errNotFlushed ends the wait for a runner that keeps its link alive and does not say that it has sent everything.
+var errNotFlushed = errors.New("the runner has not sent the rest of the transcripts in time")
+
+// flush settles the turn and stores the rest of the transcripts. It takes FlushTimeout at most, whatever the runner does.
+func (a *attempt) flush(ctx context.Context, link *turnLink) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, a.FlushTimeout, errNotFlushed)
+	defer cancel()
+	if err := link.link.Settle(); err != nil {
+		return fmt.Errorf("settle the turn: %w", err)
+	}
+	// The transcript's last lines belong to this turn: a bundle may be all that
+	// is left of it a second from now.
+	if err := link.link.Flush(flushAtEnd); err != nil {
+		return fmt.Errorf("flush the transcripts: %w", err)
+	}
+	return a.follow(ctx, link, flushed, func() {})
+}
+
+// deliver hands the prompt over unless the runner has it from an earlier attempt.
+func (a *attempt) deliver(ctx context.Context, link *turnLink) error {
+	welcome := link.link.Welcome()
+	if welcome.Delivery != runner.NotStarted {
+		a.mayHaveDelivered = true
+		if !welcome.Open {
+			a.closed, a.lastFrame = true, welcome.LastFrame
+		}
+		return nil
+	}
+	start, err := a.prompt(ctx)
+	if err != nil {
+		return err
+	}
+	a.mayHaveDelivered = true
+	if err := link.link.Start(start); err != nil {
+		return fmt.Errorf("hand the prompt over: %w", err)
+	}
+	return nil
+}
+
+// resend sends the agent again what an earlier attempt may have sent over a broken link: the
+// frame that asked for it is committed, and none will ask again.
+func (a *attempt) resend(link *turnLink) error {
+	listener, ok := a.translator.(agent.Listener)
+	if !ok || a.closed {
+		return nil
+	}
+	input := listener.Unacknowledged()
+	if len(input) == 0 {
+		return nil
+	}
+	if err := link.link.Input(input); err != nil {
+		return fmt.Errorf("ask the agent again to continue: %w", err)
+	}
+	return nil
+}
+
+// prompt returns what the runner must start. The profile is in the sandbox when it returns.
+func (a *attempt) prompt(ctx context.Context) (runner.Start, error) {
+	launch, err := a.launch(ctx)
+	if err != nil {
+		return runner.Start{}, err
+	}
+	input, err := a.adapter.Prompt(agent.PromptInput{
+		RunID: a.in.RunID, PromptID: a.start.Prompt.ID, Content: a.start.Prompt.Content,
+		Author: a.start.Prompt.Author, At: a.start.Run.StartedAt,
+	})
+	if err != nil {
+		return runner.Start{}, final(Refused, fmt.Errorf("prompt for %s: %w", a.start.Agent, err))
+	}
+	secrets, err := a.secrets(ctx, launch.Secrets)
+	if err != nil {
+		return runner.Start{}, err
+	}
+	if err := a.bind(ctx, secrets, launch.Env); err != nil {
+		return runner.Start{}, err
+	}
+	// The agent may say at once what it was given, and a secret may have been stored since this attempt began.
+	if err := a.remask(ctx); err != nil {
+		return runner.Start{}, fmt.Errorf("read the secrets to mask: %w", err)
+	}
+	launch.Env = maps.Clone(launch.Env)
+	network := func() (*sandbox.Network, error) { return loopback.NetworkOf(ctx, a.Sandbox) }
+	if err := loopback.Rewrite(network, secrets, launch.Env); err != nil {
+		if _, ok := errors.AsType[*loopback.Error](err); ok {
+			err = final(Refused, err)
+		}
+		return runner.Start{}, err
+	}
+	return runner.Start{
+		Input:   input,
+		Secrets: secrets,
+		Launch:  runner.Launch{Argv: launch.Argv, Env: launch.Env, Dir: launch.Dir, Transcripts: launch.Transcripts, Key: launch.Key},
+	}, nil
+}

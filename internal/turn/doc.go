@@ -1,0 +1,38 @@
+// Package turn executes one turn: an attempt at a run attaches to the runner in the sandbox, delivers the prompt unless the runner
+// has it, and turns what the agent prints into events, until the frame that ends the turn is committed. It knows no workflow: a
+// caller takes the run for the attempt (RunAttach), runs it, and gives the run its outcome (RunEnd).
+//
+//	exec attach ─▶ welcome ─▶ start ─▶ frames ─▶ translate, mask, limit ─▶ append ─▶ … ─▶ append with end ─▶ flush
+//	(displaces)               (unless the runner has it)      (with the translator's state)
+//
+//	attempt    one attempt: attach, deliver, follow, flush          question   what the agent asks, and the answers
+//	link       what was read ahead of an open link, with bounds     files      changes of the workspace
+//	links      links kept open between turns                        launch     how the agent is started; bind: where its keys go
+//	convert    events of frames: translator, mask, limiter          suspicion  frames that may have ended a worker
+//	batch      frames that are committed together                   settle     the end of a run that no worker can end
+//
+// The exec of a link is kept for a minute after its turn (Links): the next turn on this worker
+// reuses it with a new hello. Between the two it does not occupy the runner.
+//
+// # Invariants
+//
+//   - Events of frames, and the translator's state after the last of them, are committed together. The end of
+//     a turn is known only once it is committed.
+//   - Frames are committed in order, each once: the next attempt asks for those after the newest one.
+//   - A prompt is handed over at most once: the runner's journal knows of the run.
+//   - Everything is written with the attempt's token. Nothing is written once a newer attempt has taken it.
+//   - An answer to a question is stored before it is sent to the agent.
+//   - What waits in memory is bounded for each turn and for all turns of a worker; what does not fit waits in the
+//     runner's journal.
+//   - The text of events is masked before it is limited, and the beginning of a secret's value is held back.
+//
+// # When things fail
+//
+//	what fails                              what the caller gets                        what it does
+//	the link, the provider, Postgres        an error that may pass                      another attempt, which continues
+//	a newer attempt has the run             TakenOver                                   reads the run
+//	the runner was interrupted with the run Error, DeliveryUnknown                      the prompt is unknown
+//	a frame out of order, too large a state Error, Refused                              the turn fails with the reason
+//	the transcripts are not flushed in time an error with an end                        the end counts
+//	the caller's context ends               its cause, and MayHaveDelivered
+package turn

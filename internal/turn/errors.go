@@ -1,0 +1,74 @@
+package turn
+
+import (
+	"errors"
+
+	"github.com/overwinter-dev/overwinter/internal/eventlog"
+	"github.com/overwinter-dev/overwinter/internal/failure"
+	"github.com/overwinter-dev/overwinter/internal/runner"
+)
+
+// Kind says what an error means that every later attempt would meet as well.
+type Kind int
+
+const (
+	// Refused says that the store, the provider or the agent's adapter will never accept this.
+	Refused Kind = iota + 1
+	// Fenced says that a newer generation or attempt has taken over, or the session has moved on.
+	Fenced
+	// SessionMissing says that the session has no row.
+	SessionMissing
+	// StaleWorkflow says that another run of the session's workflow has opened the session since.
+	StaleWorkflow
+	// DeliveryUnknown says that the sandbox lives, but its runner lost the run.
+	DeliveryUnknown
+)
+
+// Error is final: the same again cannot succeed. All other errors may pass.
+type Error struct {
+	Kind Kind
+	Err  error
+}
+
+func (e *Error) Error() string { return e.Err.Error() }
+
+func (e *Error) Unwrap() error { return e.Err }
+
+// IsFinal reports whether there is an Error in err's tree.
+func IsFinal(err error) bool {
+	_, ok := errors.AsType[*Error](err)
+	return ok
+}
+
+// TakenOver reports whether an attempt ended because a newer one has the run.
+func TakenOver(err error) bool {
+	return errors.Is(err, eventlog.ErrFenced) || errors.Is(err, runner.ErrDisplaced) || isStale(err)
+}
+
+func final(kind Kind, err error) error { return &Error{Kind: kind, Err: err} }
+
+// stored sorts the errors of the store: what it refuses it will refuse again.
+func stored(err error) error {
+	switch failure.CodeOf(err) {
+	case "":
+		return nil
+	case failure.IllegalState:
+		return final(Fenced, err)
+	case failure.Internal, failure.Unavailable:
+		return err
+	case failure.NoSession:
+		return final(SessionMissing, err)
+	case failure.StaleWorkflow:
+		return final(StaleWorkflow, err)
+	}
+	return final(Refused, err)
+}
+
+// kept sorts the errors of storing changes of the workspace. Illegal state is no sign of a newer attempt, which
+// eventlog.ErrFenced reports.
+func kept(err error) error {
+	if failure.CodeOf(err) == failure.IllegalState {
+		return err
+	}
+	return stored(err)
+}

@@ -1,0 +1,67 @@
+package turn
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/overwinter-dev/overwinter/internal/conversation"
+	"github.com/overwinter-dev/overwinter/internal/runner"
+	"github.com/overwinter-dev/overwinter/internal/session"
+)
+
+// fileStore keeps what has happened in workspaces.
+type fileStore interface {
+	FilesAppend(ctx context.Context, b session.FilesBatch) error
+	// FilesTold returns what the log has of the changes of a workspace in a run.
+	FilesTold(ctx context.Context, sessionID, runID string) (session.FilesTold, error)
+	FilesKnown(ctx context.Context, sessionID string) ([]session.KnownFile, error)
+}
+
+// listFiles sends a runner that starts without an index the files that are stored.
+func (a *attempt) listFiles(ctx context.Context, link *runner.Link) error {
+	known, err := a.Store.FilesKnown(ctx, a.in.SessionID)
+	if err != nil {
+		return stored(err)
+	}
+	if err := link.ListFiles(known); err != nil {
+		return fmt.Errorf("send the list of stored files to the runner: %w", err)
+	}
+	return nil
+}
+
+// commitFiles stores the changes of the workspace in the messages. A new lineage starts with the
+// next batch that has it.
+func (a *attempt) commitFiles(ctx context.Context, messages []runner.Message) error {
+	for _, m := range messages {
+		a.files.Gather(m)
+	}
+	b, any := a.files.Take()
+	if !any {
+		return nil
+	}
+	b.RunID, b.Token, b.Mask = a.in.RunID, a.token, a.masking.masker.Text
+	room := a.limits.Room()
+	b.Budget = &session.FilesBudget{Bytes: room.Bytes, Events: room.Events, Full: a.limits.Full, TooLarge: a.tooLargeTold}
+	if err := a.Store.FilesAppend(ctx, b); err != nil {
+		return kept(err)
+	}
+	a.limits.Beside.Bytes += room.Bytes - b.Budget.Bytes
+	a.limits.Beside.Events += room.Events - b.Budget.Events
+	a.limits.Full, a.tooLargeTold = b.Budget.Full, b.Budget.TooLarge
+	return nil
+}
+
+// countFiles counts the file events of earlier attempts at the run, which the state of the turn does not have: changes are
+// stored apart from frames.
+func (a *attempt) countFiles(ctx context.Context) error {
+	if a.start.Run.Attempt <= 1 {
+		return nil
+	}
+	told, err := a.Store.FilesTold(ctx, a.in.SessionID, a.in.RunID)
+	if err != nil {
+		return stored(err)
+	}
+	a.limits.Beside = conversation.Spent{Bytes: told.Bytes, Events: told.Events}
+	a.limits.Full, a.tooLargeTold = a.limits.Full || told.Full, told.TooLarge
+	return nil
+}

@@ -1,0 +1,212 @@
+package turn
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/overwinter-dev/overwinter/internal/agent"
+	"github.com/overwinter-dev/overwinter/internal/eventlog"
+	"github.com/overwinter-dev/overwinter/internal/failure"
+	"github.com/overwinter-dev/overwinter/internal/runner"
+	"github.com/overwinter-dev/overwinter/internal/session"
+)
+
+// exhausted reports whether every frame that there will ever be is committed.
+func (a *attempt) exhausted() bool { return a.closed && a.frame >= a.lastFrame }
+
+// follow turns frames into events until done. What has come in while a commit
+// was under way is committed together next. It calls waiting before it waits for the
+// next message; a loop in which that does nothing must make progress by itself.
+func (a *attempt) follow(ctx context.Context, link *turnLink, done func([]runner.Message) bool, waiting func()) error {
+	ticker := time.NewTicker(time.Second)
+	defer ticker.Stop()
+	var messages []runner.Message
+	for !done(messages) {
+		waiting()
+		var err error
+		var changed bool
+		if messages, changed, err = link.take(ctx, ticker.C, a.waiting.changed); err != nil {
+			return err
+		}
+		if len(messages) > 0 || a.progress.IsWaiting() {
+			a.progress.Made()
+		}
+		a.waiting.due = a.waiting.due || changed
+		if err := a.handle(ctx, link, a.suspicion.together(messages)); err != nil {
+			return err
+		}
+		if err := a.tellAnswers(ctx, link); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// commit stores what the messages mean: transcript segments, files, and the events of
+// frames with the translator's state after the last of them. What the frames ask
+// to be written to the agent is written first: twice does no harm, never does.
+func (a *attempt) commit(ctx context.Context, link *turnLink, messages []runner.Message) error {
+	if segments := a.segments(messages); len(segments) > 0 {
+		if err := a.Store.TranscriptAppend(ctx, segments); err != nil {
+			return a.gap(ctx, err)
+		}
+		a.progress.Made()
+	}
+	if err := a.commitFiles(ctx, messages); err != nil {
+		return err
+	}
+	if len(messages) > 0 {
+		a.remaskSometimes(ctx)
+	}
+	if err := a.handling(ctx, messages); err != nil {
+		return err
+	}
+	next := a.newBatch()
+	for _, m := range messages {
+		f, ok := m.(*runner.Frame)
+		if !ok || next.end != nil {
+			continue // frames after the end wait in the journal; no one has asked for them
+		}
+		if f.No <= next.frame {
+			continue
+		}
+		if err := checkFrame(f.No, next.frame); err != nil {
+			return errors.Join(a.append(ctx, next), final(Refused, fmt.Errorf("run %s: %w", a.in.RunID, err)))
+		}
+		translated, events, err := a.translate(agent.Frame{No: f.No, Stream: agent.Stream(f.Stream), At: f.At, Data: f.Data})
+		if err != nil {
+			return final(Refused, fmt.Errorf("frame %d of run %s: %w", f.No, a.in.RunID, err))
+		}
+		if len(translated.Input) > 0 {
+			if err := link.link.Input(translated.Input); err != nil {
+				return fmt.Errorf("ask the agent to continue: %w", err)
+			}
+		}
+		if err := next.addEvents(events); err != nil {
+			return fmt.Errorf("frame %d of run %s: %w", f.No, a.in.RunID, err)
+		}
+		next.add.Questions = append(next.add.Questions, a.ask(translated.Questions, f.No)...)
+		for _, id := range translated.Resolved {
+			next.add.Resolved = append(next.add.Resolved, eventlog.Resolution{Frame: f.No, AgentID: id})
+		}
+		next.frame, next.at, next.end = f.No, f.At, translated.End
+		if next.full() {
+			if err := a.append(ctx, next); err != nil {
+				return err
+			}
+			next = a.newBatch()
+		}
+	}
+	return a.append(ctx, next)
+}
+
+// MaxFrames bounds the frames of a turn: an agent's lines cost a worker time, also those that make no events.
+const MaxFrames = 10_000_000
+
+// checkFrame refuses a frame that does not follow the one before it. A runner numbers the lines of a run without gaps, and
+// sends all of them after the one that it is asked for. A number that is taken over is stored as the position of the run,
+// so that no frame with a lower one would be read any more.
+func checkFrame(no, before int64) error {
+	switch {
+	case no != before+1:
+		return fmt.Errorf("the runner violates its protocol: it sent frame %d after frame %d", no, before)
+	case no >= MaxFrames:
+		return fmt.Errorf("the agent has printed more than %d lines in this turn", MaxFrames)
+	}
+	return nil
+}
+
+// gap sorts the errors of storing segments. After a gap the next attempt asks its runner again for what follows the stored
+// end, which is what a runner sends. One that leaves gaps again and again is not tried without end.
+func (a *attempt) gap(ctx context.Context, err error) error {
+	if failure.CodeOf(err) != failure.IllegalState {
+		return stored(err)
+	}
+	gaps, countErr := a.Store.TranscriptGap(ctx, a.in.SessionID, a.in.RunID)
+	if countErr != nil {
+		return errors.Join(err, stored(countErr))
+	}
+	if gaps < session.MaxTranscriptGaps {
+		return err
+	}
+	return final(Refused, fmt.Errorf("the runner violates its protocol: it left %d gaps in transcripts: %w", gaps, err))
+}
+
+// refusals is how often the store refuses a batch before its turn fails.
+const refusals = 3
+
+func (a *attempt) newBatch() *batch {
+	return &batch{frame: a.frame, end: a.end, add: eventlog.Append{
+		SessionID: a.in.SessionID, RunID: a.in.RunID, Generation: a.in.Generation, Token: a.token,
+	}}
+}
+
+// append commits a batch. A store that refuses it for what is in it would refuse it again in every
+// later attempt, so the turn fails after a few refusals.
+func (a *attempt) append(ctx context.Context, b *batch) error {
+	if b.frame == a.frame {
+		if a.suspicion.marked {
+			return a.handled(ctx)
+		}
+		return nil
+	}
+	events, err := b.events()
+	if err != nil {
+		return fmt.Errorf("events of run %s: %w", a.in.RunID, err)
+	}
+	state, events, err := a.encodeState(b.end, events, b.frame, b.at)
+	if err != nil {
+		return fmt.Errorf("state of run %s: %w", a.in.RunID, err)
+	}
+	b.add.LastFrame, b.add.State, b.add.Events = b.frame, state, events
+	if err := a.handled(ctx); err != nil {
+		return err
+	}
+	for refused := 1; ; refused++ {
+		err := a.Log.Append(ctx, b.add)
+		if err == nil {
+			break
+		}
+		if failure.CodeOf(err) != failure.Invalid {
+			return err
+		}
+		if refused == refusals {
+			return final(Refused, fmt.Errorf("the events of frames %d to %d cannot be stored: %w", a.frame+1, b.frame, err))
+		}
+		select {
+		case <-time.After(refusedPause):
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+	a.progress.Made()
+	if len(b.add.Questions) > 0 {
+		a.watchAnswers()
+	}
+	// Only now: an end that is not in the log must not end the run.
+	a.frame, a.end = b.frame, b.end
+	return nil
+}
+
+// refusedPause is the time between two tries of a batch that was refused.
+const refusedPause = 200 * time.Millisecond
+
+func (a *attempt) segments(messages []runner.Message) []session.TranscriptSegment {
+	var out []session.TranscriptSegment
+	for _, m := range messages {
+		if s, ok := m.(*runner.Segment); ok {
+			out = append(out, session.TranscriptSegment{
+				SessionID: a.in.SessionID, RunID: a.in.RunID,
+				Path: s.Path, Version: s.Version, Offset: s.Offset, Data: s.Data,
+			})
+		}
+	}
+	return out
+}
+
+func (a *attempt) log() *slog.Logger {
+	return a.Logger.With(slog.String("session_id", a.in.SessionID), slog.String("run_id", a.in.RunID), slog.Int64("attempt", a.start.Run.Attempt))
+}

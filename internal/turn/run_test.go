@@ -1,0 +1,291 @@
+package turn_test
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/overwinter-dev/overwinter/internal/agent"
+	"github.com/overwinter-dev/overwinter/internal/agent/demo"
+	"github.com/overwinter-dev/overwinter/internal/eventlog"
+	"github.com/overwinter-dev/overwinter/internal/postgres"
+	"github.com/overwinter-dev/overwinter/internal/postgres/postgrestest"
+	"github.com/overwinter-dev/overwinter/internal/runner"
+	"github.com/overwinter-dev/overwinter/internal/sandbox"
+	"github.com/overwinter-dev/overwinter/internal/sandbox/memsandbox"
+	"github.com/overwinter-dev/overwinter/internal/secret"
+	"github.com/overwinter-dev/overwinter/internal/session"
+	"github.com/overwinter-dev/overwinter/internal/turn"
+)
+
+// patience bounds every wait of a test.
+const patience = 2 * time.Minute
+
+// stage is a session with a prompt in a database, a sandbox in memory, and what executes turns: no part of the engine.
+type stage struct {
+	db       *postgres.DB
+	executor *turn.Executor
+	in       turn.Request
+	attaches atomic.Int64
+	dispatch int64
+}
+
+// script is what the program in the place of the runner prints once it has the prompt.
+type script struct {
+	frames []string // the lines of the agent
+	lost   bool     // the runner was interrupted while it had the run
+}
+
+func setup(t *testing.T, s script) *stage {
+	t.Helper()
+	st := &stage{}
+	drv := memsandbox.New()
+	t.Cleanup(func() { require.NoError(t, drv.Close()) })
+	drv.Handle("overwinter-runner", func(ctx context.Context, p *memsandbox.Proc) int {
+		if p.Args[1] == "attach" {
+			return st.attach(ctx, p, s)
+		}
+		<-ctx.Done()
+		return 0
+	})
+	st.db = postgrestest.New(t)
+	appender := eventlog.NewAppender(st.db, eventlog.AppenderOptions{})
+	appender.Start()
+	t.Cleanup(func() { appender.Stop(context.Background()) })
+	provider := sandbox.NewProvider(drv, sandbox.Options{Installation: "0123456789abcdef", PollInterval: 200 * time.Millisecond})
+	links := turn.NewLinks()
+	t.Cleanup(links.Close)
+	st.executor = turn.New(turn.Config{
+		Store: st.db, Log: appender, Agents: agent.NewRegistry(demo.New()), Sandbox: provider, Secrets: none{}, Masks: none{}, Links: links,
+		Token:        func(context.Context, string, int64) (string, error) { return "a token", nil },
+		FlushTimeout: patience, Logger: slog.New(slog.DiscardHandler),
+	})
+	st.claim(t, provider)
+	return st
+}
+
+// none are no secrets.
+type none struct{}
+
+func (none) Secret(context.Context, string) (secret.Value, bool, error) {
+	return secret.Value{}, false, nil
+}
+
+func (none) SecretHosts(context.Context, string) ([]string, error) { return nil, nil }
+
+func (none) Masker(context.Context) (*secret.Masker, error) { return nil, nil }
+
+// claim has a session with a sandbox and a prompt, which is claimed for a run.
+func (st *stage) claim(t *testing.T, provider *sandbox.Provider) {
+	t.Helper()
+	ctx := t.Context()
+	s, _, err := st.db.SessionCreate(ctx, session.Session{
+		ID: session.NewID(session.SessionPrefix), Agent: demo.Name, Lazy: true,
+	}, nil, session.Idempotency{})
+	require.NoError(t, err)
+	require.NoError(t, st.db.GenerationReserve(ctx, s.ID, 1, ""))
+	sb, _, err := provider.Create(ctx, sandbox.Spec{
+		Session: s.ID, Generation: 1, Image: "base", Timeout: time.Hour, Command: []string{"overwinter-runner", "serve"},
+	})
+	require.NoError(t, err)
+	require.NoError(t, st.db.SandboxRecord(ctx, s.ID, 1, sb.ID(), session.SandboxReady, time.Now().Add(time.Hour)))
+	require.NoError(t, st.db.TransitionRecord(ctx, session.Transition{
+		SessionID: s.ID, No: s.TransitionNo + 1, From: s.Status, To: session.Running, Event: session.EventReady, Generation: 1, At: time.Now(),
+	}))
+	p, _, _, err := st.db.PromptSubmit(ctx, session.Prompt{ID: session.NewID(session.PromptPrefix), SessionID: s.ID, Content: "hello"})
+	require.NoError(t, err)
+	run := session.NewID(session.RunPrefix)
+	verdict, err := st.db.RunBegin(ctx, s.ID, p.ID, run, 1)
+	require.NoError(t, err)
+	require.True(t, verdict.Granted, "verdict: %+v", verdict)
+	st.in = turn.Request{SessionID: s.ID, RunID: run, Generation: 1, SandboxID: sb.ID()}
+}
+
+// take takes the run for a new attempt.
+func (st *stage) take(t *testing.T) turn.Request {
+	t.Helper()
+	in := st.in
+	in.Token = turn.NewToken()
+	st.dispatch++
+	var err error
+	in.Start, err = st.db.RunAttach(t.Context(), in.RunID, in.Token, session.Dispatch{No: st.dispatch, Attempt: 1})
+	require.NoError(t, err)
+	return in
+}
+
+// attach speaks for the runner on one link, until that is closed.
+func (st *stage) attach(ctx context.Context, p *memsandbox.Proc, s script) int {
+	st.attaches.Add(1)
+	r := bufio.NewReader(p.Stdin)
+	send := func(m runner.Message) { _ = runner.WriteMessage(p.Stdout, m) } // the worker may be gone
+	run := ""
+	print := func(from int64) {
+		for i := from; i < int64(len(s.frames)); i++ {
+			line := strings.ReplaceAll(s.frames[i], "RUN", run)
+			send(&runner.Frame{No: i, Stream: runner.Stdout, At: time.Now(), Data: []byte(line)})
+		}
+	}
+	for ctx.Err() == nil {
+		m, err := runner.ReadMessage(r)
+		if err != nil {
+			return runner.ExitFailed
+		}
+		switch m := m.(type) {
+		case *runner.Hello:
+			run = m.Run
+			switch {
+			case s.lost:
+				send(&runner.Welcome{Version: runner.ProtocolVersion, Delivery: runner.Delivered, LastFrame: int64(len(s.frames)) - 1})
+				print(m.From)
+			case m.From > 0:
+				send(&runner.Welcome{
+					Version: runner.ProtocolVersion, Delivery: runner.Delivered, LastFrame: int64(len(s.frames)) - 1, Open: true, Agent: true,
+				})
+				print(m.From)
+			default:
+				send(&runner.Welcome{Version: runner.ProtocolVersion, Delivery: runner.NotStarted, LastFrame: -1, Open: true, Agent: true})
+			}
+		case *runner.Start:
+			print(0)
+		case *runner.Flush:
+			send(&runner.Flushed{ID: m.ID})
+		case *runner.Detach:
+			send(&runner.Detached{})
+		default:
+		}
+	}
+	return runner.ExitOK
+}
+
+// progress counts the steps of an attempt.
+type progress struct {
+	made, waits int
+	waiting     bool
+}
+
+func (p *progress) Made()           { p.made, p.waiting = p.made+1, false }
+func (p *progress) Waiting()        { p.waits, p.waiting = p.waits+1, true }
+func (p *progress) IsWaiting() bool { return p.waiting }
+
+func (st *stage) events(t *testing.T, kind string) []eventlog.Event {
+	t.Helper()
+	page, err := st.db.EventsPage(t.Context(), st.in.SessionID, 0, 10_000)
+	require.NoError(t, err)
+	return slices.DeleteFunc(page, func(e eventlog.Event) bool { return e.RunID != st.in.RunID || e.Type != kind })
+}
+
+// ends is the line of the demo agent that ends a turn.
+const ends = `{"type":"result","runId":"RUN","outcome":"completed"}`
+
+// says is a line of the demo agent.
+func says(text string) string {
+	return fmt.Sprintf(`{"type":"assistant","uuid":%q,"content":%q}`, "block-"+text, text)
+}
+
+// TestATurnRunsWithoutAnEngine: from the prompt to its end, the events are committed before the end is known, and nothing but
+// the outcome is left to the caller.
+func TestATurnRunsWithoutAnEngine(t *testing.T) {
+	t.Parallel()
+	st := setup(t, script{frames: []string{says("one"), says("two"), ends}})
+	var p progress
+	result, err := st.executor.Run(t.Context(), st.take(t), &p)
+	require.NoError(t, err)
+	require.NotNil(t, result.End)
+	require.Equal(t, session.OutcomeCompleted, result.End.Outcome)
+	require.True(t, result.MayHaveDelivered)
+	require.Positive(t, p.made)
+	require.Positive(t, p.waits)
+	run, err := st.db.RunGet(t.Context(), st.in.RunID)
+	require.NoError(t, err)
+	require.EqualValues(t, 2, run.LastFrame)
+	require.Empty(t, run.Outcome, "that is the caller's")
+	require.Len(t, st.events(t, "block_complete"), 2)
+
+	// Another attempt finds the end, and asks for no frame again.
+	result, err = st.executor.Run(t.Context(), st.take(t), &p)
+	require.NoError(t, err)
+	require.Equal(t, session.OutcomeCompleted, result.End.Outcome)
+	require.Len(t, st.events(t, "block_complete"), 2)
+	require.EqualValues(t, 1, st.attaches.Load(), "the link of the first is reused")
+}
+
+// TestAnAttemptWithoutTheTokenWritesNothing: a newer attempt has taken the run before the first commit.
+func TestAnAttemptWithoutTheTokenWritesNothing(t *testing.T) {
+	t.Parallel()
+	st := setup(t, script{frames: []string{says("one"), ends}})
+	older := st.take(t)
+	st.take(t)
+	result, err := st.executor.Run(t.Context(), older, &progress{})
+	require.True(t, turn.TakenOver(err), "error: %v", err)
+	require.Nil(t, result.End)
+	require.Empty(t, st.events(t, "block_complete"))
+}
+
+// TestATurnWhoseRunnerWasInterruptedIsUnknown: what the runner has is committed first.
+func TestATurnWhoseRunnerWasInterruptedIsUnknown(t *testing.T) {
+	t.Parallel()
+	st := setup(t, script{frames: []string{says("one")}, lost: true})
+	result, err := st.executor.Run(t.Context(), st.take(t), &progress{})
+	var final *turn.Error
+	require.ErrorAs(t, err, &final)
+	require.Equal(t, turn.DeliveryUnknown, final.Kind)
+	require.Nil(t, result.End)
+	require.Len(t, st.events(t, "block_complete"), 1)
+}
+
+// TestAnAttemptThatIsCancelledSaysWhetherThePromptMayBeDelivered: with an agent that says nothing, and before the runner is
+// reached.
+func TestAnAttemptThatIsCancelledSaysWhetherThePromptMayBeDelivered(t *testing.T) {
+	t.Parallel()
+	st := setup(t, script{})
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	in := st.take(t)
+	result, err := st.executor.Run(ctx, in, &progress{})
+	require.Error(t, err)
+	if result != nil { // else what is stored could not be read
+		require.False(t, result.MayHaveDelivered)
+	}
+	ctx, cancel = context.WithCancel(t.Context())
+	defer cancel()
+	result, err = st.executor.Run(ctx, in, &cancelling{cancel: cancel})
+	require.ErrorIs(t, err, context.Canceled)
+	require.True(t, result.MayHaveDelivered)
+}
+
+// cancelling cancels an attempt when it waits for the agent.
+type cancelling struct {
+	progress
+	cancel context.CancelFunc
+}
+
+func (c *cancelling) Waiting() {
+	c.progress.Waiting()
+	c.cancel()
+}
+
+// TestASettledRunHasNoOpenBlocks: its worker is gone, and the state in the row says what was open.
+func TestASettledRunHasNoOpenBlocks(t *testing.T) {
+	t.Parallel()
+	st := setup(t, script{frames: []string{`{"type":"tool_use","uuid":"call1","name":"run","input":{"x":"y"}}`}, lost: true})
+	_, err := st.executor.Run(t.Context(), st.take(t), &progress{})
+	require.Error(t, err)
+	require.Len(t, st.events(t, "block_start"), 1)
+	require.Empty(t, st.events(t, "block_complete"))
+	ending := session.RunEnding{RunID: st.in.RunID, Outcome: session.OutcomeUnknown, Reason: session.ReasonSandboxLost}
+	for range 2 {
+		require.NoError(t, st.executor.Settle(t.Context(), ending))
+		require.Len(t, st.events(t, "block_complete"), 1)
+	}
+	run, err := st.db.RunGet(t.Context(), st.in.RunID)
+	require.NoError(t, err)
+	require.Equal(t, session.OutcomeUnknown, run.Outcome)
+}

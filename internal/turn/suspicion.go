@@ -1,0 +1,106 @@
+package turn
+
+import (
+	"context"
+	"log/slog"
+	"time"
+
+	"github.com/overwinter-dev/overwinter/internal/runner"
+	"github.com/overwinter-dev/overwinter/internal/session"
+)
+
+const (
+	// noteTimeout bounds a record of what an attempt does. An attempt that ends waits for it.
+	noteTimeout = 2 * time.Second
+	// suspectWait is how long an attempt after a loss waits for the frames that its runner says it has.
+	suspectWait = 10 * time.Second
+)
+
+// suspicion is how an attempt at a run handles the frames that were waiting when the attempt before it was lost: all
+// together, as that one may have done, with a record of what it does. If it is lost too, the record counts against
+// the frames. Attempts after an orderly end, and nearly all others, write no such records.
+type suspicion struct {
+	until   int64     // the frames up to this one are suspect; -1 if none is
+	expires time.Time // a runner may have lied about what it has
+	held    []runner.Message
+	bytes   int64
+	marked  bool // it is recorded that they are being handled
+}
+
+// suspect begins the suspicion, if the attempt before was lost and frames wait.
+func (a *attempt) suspect(ctx context.Context, welcome runner.Welcome) error {
+	a.suspicion.until = -1
+	if !a.start.Suspect || welcome.LastFrame <= a.frame {
+		return nil
+	}
+	a.suspicion = suspicion{until: min(welcome.LastFrame, a.frame+linkBacklog), expires: time.Now().Add(suspectWait)}
+	return a.note(ctx, session.DoingReading)
+}
+
+// together returns the messages to handle now: none while suspect frames are on their way.
+func (s *suspicion) together(messages []runner.Message) []runner.Message {
+	if s.until < 0 {
+		return messages
+	}
+	s.held = append(s.held, messages...)
+	complete := !time.Now().Before(s.expires)
+	for _, m := range messages {
+		s.bytes += weight(m)
+		f, ok := m.(*runner.Frame)
+		complete = complete || ok && f.No >= s.until
+	}
+	if !complete && s.bytes < linkBytes {
+		return nil
+	}
+	messages, s.held = s.held, nil
+	return messages
+}
+
+// handling records that suspect frames are being handled.
+func (a *attempt) handling(ctx context.Context, messages []runner.Message) error {
+	if a.suspicion.until < 0 || len(messages) == 0 {
+		return nil
+	}
+	a.suspicion.marked = true
+	return a.note(ctx, session.DoingHandling)
+}
+
+// handled ends the suspicion: the attempt has survived the frames, and stores what they mean.
+func (a *attempt) handled(ctx context.Context) error {
+	if a.suspicion.until < 0 {
+		return nil
+	}
+	a.suspicion = suspicion{until: -1}
+	return a.note(ctx, session.DoingReading)
+}
+
+// note records what the attempt does with the frames of its run.
+func (a *attempt) note(ctx context.Context, doing session.Doing) error {
+	ctx, cancel := context.WithTimeout(ctx, noteTimeout)
+	defer cancel()
+	return stored(a.Store.RunDoing(ctx, a.in.RunID, a.token, doing))
+}
+
+// leave records that the attempt ended by itself: it was not lost. If it cannot, the next attempt takes it for a loss
+// at a position where none may have been, which has no consequence by itself.
+func (a *attempt) leave(ctx context.Context) {
+	if err := a.note(context.WithoutCancel(ctx), session.DoingNothing); err != nil {
+		a.log().WarnContext(ctx, "could not record the end of an attempt", slog.Any("error", err))
+	}
+}
+
+// handle is commit, with a record of a panic, which the SDK makes an error of the attempt.
+func (a *attempt) handle(ctx context.Context, link *turnLink, messages []runner.Message) error {
+	panicked := true
+	defer func() {
+		if !panicked {
+			return
+		}
+		if err := a.note(context.WithoutCancel(ctx), session.DoingPanicked); err != nil {
+			a.log().ErrorContext(ctx, "could not record a panic", slog.Any("error", err))
+		}
+	}()
+	err := a.commit(ctx, link, messages)
+	panicked = false
+	return err
+}

@@ -1,0 +1,13 @@
+package turn
+
+import (
+	"crypto/rand"
+	"encoding/hex"
+)
+
+// NewToken names one attempt at a run.
+func NewToken() string {
+	b := make([]byte, 16)
+	rand.Read(b) // never fails
+	return hex.EncodeToString(b)
+}
