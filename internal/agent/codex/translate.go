@@ -68,6 +68,9 @@ func (Adapter) NewTranslator(run agent.RunContext, from []byte) (agent.Translato
 	if err := t.Restore("codex", from, stateVersion, &t.state); err != nil {
 		return nil, err
 	}
+	if run.RunID == "" {
+		return recording{t}, nil
+	}
 	return t, nil
 }
 
@@ -131,9 +134,7 @@ func (t *translator) line(f agent.Frame) {
 	case len(l.ID) > 0 && (len(l.Result) > 0 || len(l.Error) > 0):
 		t.replied(l)
 	default:
-		if !t.exec(f, at) {
-			t.unparsed(f)
-		}
+		t.unparsed(f)
 	}
 }
 
