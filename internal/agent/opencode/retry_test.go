@@ -90,7 +90,7 @@ func TestTextOfAFailedAttemptIsDropped(t *testing.T) {
 				`{"id":"prt_2","messageID":"msg_2","sessionID":"ses_1","type":"text",` + c.text + `}]}]}`
 			parsed, err := opencode.New().Parse([]session.TranscriptFile{
 				{Path: "ses_1.json", Data: []byte(export)},
-				{Path: "failures.json", Data: []byte(`{"failures":[{"messageId":"msg_2","message":"the model does not answer"}]}`)},
+				{Path: "failures.json", Data: []byte(`{"failures":[{"messageID":"msg_2","message":"the model does not answer"}]}`)},
 			})
 			require.NoError(t, err)
 			require.Empty(t, cmp.Diff(capture.Lines(parsed), capture.Lines(streamed)), "- parsed, + streamed")
