@@ -1,14 +1,10 @@
 package acp_test
 
 import (
-	"bufio"
-	"io"
 	"maps"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/stretchr/testify/require"
@@ -16,6 +12,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/agent"
 	"github.com/overwinter-dev/overwinter/internal/agent/acp"
 	"github.com/overwinter-dev/overwinter/internal/agent/agenttest/modelserver"
+	"github.com/overwinter-dev/overwinter/internal/agent/agenttest/program"
 	"github.com/overwinter-dev/overwinter/internal/agent/gemini"
 	"github.com/overwinter-dev/overwinter/internal/agent/npm/npmtest"
 	"github.com/overwinter-dev/overwinter/internal/agent/opencode"
@@ -23,17 +20,12 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
-// patience is how long these tests wait for an agent, which is slow on a busy machine.
-const patience = 2 * time.Minute
-
 // talk is an agent with its bridge.
 type talk struct {
 	adapter profiled
 	input   agent.LaunchInput
-	stdin   io.WriteCloser
-	frames  chan []byte // lines of stdout; closed when the process has gone
-	process *exec.Cmd
-	folder  conversation.Folder
+	*program.Process
+	folder conversation.Folder
 	// seen, if it is set, receives all events of a turn, with the run.
 	seen func(runID string, e conversation.Event)
 }
@@ -51,114 +43,20 @@ func (k *talk) start(t *testing.T) {
 	t.Helper()
 	launch, err := k.adapter.Launch(k.input)
 	require.NoError(t, err)
-	cmd := command(t, launch)
-	cmd.Dir = launch.Dir
-	for name, value := range launch.Env {
-		cmd.Env = append(cmd.Env, name+"="+value)
-	}
-	k.process = cmd
-	k.stdin, err = cmd.StdinPipe()
-	require.NoError(t, err)
-	stdout, err := cmd.StdoutPipe()
-	require.NoError(t, err)
-	require.NoError(t, cmd.Start())
-	done, frames := make(chan struct{}), make(chan []byte, 16) // some slack
-	k.frames = frames
-	go func() {
-		defer close(done)
-		defer close(frames)
-		r := bufio.NewReader(stdout)
-		for {
-			line, err := r.ReadBytes('\n')
-			if err != nil {
-				break
-			}
-			select {
-			case frames <- line[:len(line)-1]:
-			case <-t.Context().Done():
-			}
-		}
-		_ = cmd.Wait() // its exit code is looked at where it matters
-	}()
-	t.Cleanup(func() {
-		_ = cmd.Process.Kill() // mostly gone already
-		<-done
-	})
-}
-
-// gone waits until the process has ended, and returns its exit code.
-func (k *talk) gone(t *testing.T) int {
-	t.Helper()
-	deadline := time.After(patience)
-	for {
-		select {
-		case _, ok := <-k.frames:
-			if !ok {
-				return k.process.ProcessState.ExitCode()
-			}
-		case <-deadline:
-			require.FailNow(t, "the bridge does not end")
-		}
-	}
-}
-
-func (k *talk) close(t *testing.T) int {
-	t.Helper()
-	require.NoError(t, k.stdin.Close())
-	return k.gone(t)
-}
-
-type played struct {
-	end       agent.TurnEnd
-	questions []agent.Question
-	blocks    []conversation.Block
+	k.Process = program.Start(t, command(t, launch), launch)
 }
 
 // turn runs a prompt to its end and answers what is asked meanwhile.
-func (k *talk) turn(t *testing.T, content string, answers ...agent.Answer) played {
+func (k *talk) turn(t *testing.T, content string, answers ...agent.Answer) program.Turn {
 	t.Helper()
-	run := agent.RunContext{RunID: session.NewID(session.RunPrefix)}
-	line, err := k.adapter.Prompt(agent.PromptInput{RunID: run.RunID, Content: content})
-	require.NoError(t, err)
-	_, err = k.stdin.Write(line)
-	require.NoError(t, err)
-	tr, err := k.adapter.NewTranslator(run, nil)
-	require.NoError(t, err)
-	var out played
-	var turn conversation.Folder
-	deadline := time.After(patience)
-	for no := int64(0); ; no++ {
-		var line []byte
-		var ok bool
-		select {
-		case line, ok = <-k.frames:
-			require.True(t, ok, "the process is gone")
-		case <-deadline:
-			require.FailNow(t, "the agent does nothing")
+	runID := session.NewID(session.RunPrefix)
+	return k.Prompt(t, k.adapter, agent.PromptInput{RunID: runID, Content: content}, func(e conversation.Event) bool {
+		k.folder.Add(e)
+		if k.seen != nil {
+			k.seen(runID, e)
 		}
-		got, err := tr.Translate(agent.Frame{No: no, Stream: agent.Stdout, At: time.Now(), Data: line})
-		require.NoError(t, err)
-		for _, e := range got.Events {
-			k.folder.Add(e)
-			turn.Add(e)
-			if k.seen != nil {
-				k.seen(run.RunID, e)
-			}
-		}
-		for _, q := range got.Questions {
-			out.questions = append(out.questions, q)
-			require.NotEmpty(t, answers, "nobody answers: %s", q.Title)
-			line, err := k.adapter.Answer(q, answers[0])
-			require.NoError(t, err)
-			answers = answers[1:]
-			_, err = k.stdin.Write(line)
-			require.NoError(t, err)
-		}
-		if got.End != nil {
-			out.end, out.blocks = *got.End, turn.Conversation().Threads[0].Blocks
-			return out
-		}
-	}
+		return false
+	}, answers...)
 }
 
 // requireSame compares what was streamed with the transcript.
@@ -171,18 +69,6 @@ func (k *talk) requireSame(t *testing.T) {
 	parsed, err := k.adapter.Parse([]session.TranscriptFile{{Path: launch.Transcripts[0], Data: data}})
 	require.NoError(t, err)
 	require.Empty(t, cmp.Diff(parsed, k.folder.Conversation()), "- parsed, + streamed")
-}
-
-func (p played) only(t *testing.T, kind conversation.BlockType) conversation.Block {
-	t.Helper()
-	var found []conversation.Block
-	for _, b := range p.blocks {
-		if b.Type == kind {
-			found = append(found, b)
-		}
-	}
-	require.Len(t, found, 1, "blocks of type %s", kind)
-	return found[0]
 }
 
 // TestARealAgent runs Gemini CLI as an example: it answers, asks for permission, and remembers in
@@ -210,27 +96,27 @@ func TestARealAgent(t *testing.T) {
 	require.NoError(t, os.MkdirAll(filepath.Dir(settings), 0o700))
 	require.NoError(t, os.WriteFile(settings, []byte(`{"security":{"auth":{"selectedType":"gemini-api-key"}},"privacy":{"usageStatisticsEnabled":false}}`), 0o600))
 	got := k.turn(t, "{{hello}} to the zebra")
-	require.Equal(t, session.OutcomeCompleted, got.end.Outcome, got.end.Reason)
-	require.Equal(t, "Hello to you.", got.only(t, conversation.AssistantText).Content)
-	require.NotEmpty(t, got.only(t, conversation.Thinking).Content)
-	require.Positive(t, got.end.Usage.OutputTokens)
+	require.Equal(t, session.OutcomeCompleted, got.End.Outcome, got.End.Reason)
+	require.Equal(t, "Hello to you.", got.Only(t, conversation.AssistantText).Content)
+	require.NotEmpty(t, got.Only(t, conversation.Thinking).Content)
+	require.Positive(t, got.End.Usage.OutputTokens)
 	require.Contains(t, server.Requests()[0].Prompts[0], "instruction-marker")
 	got = k.turn(t, "{{write}} it", agent.Answer{Decision: agent.DecisionOnce})
-	require.Equal(t, session.OutcomeCompleted, got.end.Outcome, got.end.Reason)
-	require.Len(t, got.questions, 1)
-	require.Equal(t, conversation.Success, got.only(t, conversation.ToolUse).Status)
+	require.Equal(t, session.OutcomeCompleted, got.End.Outcome, got.End.Reason)
+	require.Len(t, got.Questions, 1)
+	require.Equal(t, conversation.Success, got.Only(t, conversation.ToolUse).Status)
 	require.FileExists(t, filepath.Join(k.input.Workspace, "a.txt"))
-	require.Zero(t, k.close(t))
+	require.Zero(t, k.Close(t))
 	k.requireSame(t)
 
 	require.NoError(t, os.RemoveAll(filepath.Join(k.input.Home, ".gemini", "tmp")))
 	k.start(t)
 	got = k.turn(t, "{{over}} now")
-	require.Equal(t, session.OutcomeCompleted, got.end.Outcome, got.end.Reason)
-	require.Equal(t, "memory_retold", got.only(t, conversation.System).Subtype)
+	require.Equal(t, session.OutcomeCompleted, got.End.Outcome, got.End.Reason)
+	require.Equal(t, "memory_retold", got.Only(t, conversation.System).Subtype)
 	requests := server.Requests()
 	require.Contains(t, requests[len(requests)-1].Prompts[0], "{{hello}} to the zebra")
-	require.Zero(t, k.close(t))
+	require.Zero(t, k.Close(t))
 	k.requireSame(t)
 }
 
@@ -262,45 +148,44 @@ func TestAnAgentThatRemembers(t *testing.T) {
 		Permissions: session.Permissions{Default: session.PolicyAsk}, Model: "anthropic/claude-haiku-4-5",
 	})
 	got := k.turn(t, "{{write}} for the zebra", agent.Answer{Decision: agent.DecisionOnce})
-	require.Equal(t, session.OutcomeCompleted, got.end.Outcome, got.end.Reason)
-	require.Positive(t, got.end.Usage.OutputTokens)
-	require.Len(t, got.questions, 1)
-	require.Equal(t, "bash", got.questions[0].ToolName)
-	use := got.only(t, conversation.ToolUse)
+	require.Equal(t, session.OutcomeCompleted, got.End.Outcome, got.End.Reason)
+	require.Positive(t, got.End.Usage.OutputTokens)
+	require.Len(t, got.Questions, 1)
+	require.Equal(t, "bash", got.Questions[0].ToolName)
+	use := got.Only(t, conversation.ToolUse)
 	require.Equal(t, conversation.Success, use.Status)
 	require.Contains(t, string(use.Input), `"description"`, "the question knows less of it than the call")
 	require.FileExists(t, filepath.Join(k.input.Workspace, "a.txt"))
 	require.Equal(t, "claude-haiku-4-5", server.Requests()[0].Model)
 
 	got = k.turn(t, "{{write}} again", agent.Answer{Decision: agent.DecisionReject})
-	require.Equal(t, conversation.Failed, got.only(t, conversation.ToolUse).Status)
+	require.Equal(t, conversation.Failed, got.Only(t, conversation.ToolUse).Status)
 
 	got = k.turn(t, "{{refused}} it")
-	require.Equal(t, session.OutcomeFailed, got.end.Outcome)
-	require.NotEmpty(t, got.end.Reason)
+	require.Equal(t, session.OutcomeFailed, got.End.Outcome)
+	require.NotEmpty(t, got.End.Reason)
 
 	k.seen = func(runID string, e conversation.Event) {
 		if u, ok := e.Data.(conversation.BlockUpdate); ok && u.Updates.Status == conversation.Running {
-			_, err := k.stdin.Write(k.adapter.Interrupt(runID).Stdin)
-			require.NoError(t, err)
+			k.Write(t, k.adapter.Interrupt(runID).Stdin)
 		}
 	}
 	got = k.turn(t, "{{wait}} for it", agent.Answer{Decision: agent.DecisionOnce})
-	require.Equal(t, session.OutcomeCancelled, got.end.Outcome, got.end.Reason)
-	require.Equal(t, conversation.Aborted, got.only(t, conversation.ToolUse).Status)
+	require.Equal(t, session.OutcomeCancelled, got.End.Outcome, got.End.Reason)
+	require.Equal(t, conversation.Aborted, got.Only(t, conversation.ToolUse).Status)
 	k.seen = nil
-	require.Zero(t, k.close(t))
+	require.Zero(t, k.Close(t))
 	k.requireSame(t)
 
 	k.move(t)
 	k.start(t)
 	got = k.turn(t, "{{recall}} it")
-	require.Equal(t, session.OutcomeCompleted, got.end.Outcome, got.end.Reason)
-	require.Contains(t, got.only(t, conversation.AssistantText).Content, "zebra")
-	for _, b := range got.blocks {
+	require.Equal(t, session.OutcomeCompleted, got.End.Outcome, got.End.Reason)
+	require.Contains(t, got.Only(t, conversation.AssistantText).Content, "zebra")
+	for _, b := range got.Blocks() {
 		require.NotEqual(t, conversation.System, b.Type, "it has not forgotten: %s", b.Message)
 	}
-	require.Zero(t, k.close(t))
+	require.Zero(t, k.Close(t))
 	k.requireSame(t)
 }
 
@@ -330,22 +215,22 @@ func TestWhatGoesWrongIsSaid(t *testing.T) {
 	t.Parallel()
 	k := begin(t, scriptedAgent(t), agent.LaunchInput{Model: "clever"})
 	got := k.turn(t, "refuse it")
-	require.Equal(t, session.OutcomeFailed, got.end.Outcome)
-	require.Equal(t, "refusal", got.end.Reason)
-	require.Equal(t, "clever", got.end.Model)
+	require.Equal(t, session.OutcomeFailed, got.End.Outcome)
+	require.Equal(t, "refusal", got.End.Reason)
+	require.Equal(t, "clever", got.End.Model)
 	got = k.turn(t, "files please")
-	require.Equal(t, session.OutcomeCompleted, got.end.Outcome, "a request that nobody takes is refused")
+	require.Equal(t, session.OutcomeCompleted, got.End.Outcome, "a request that nobody takes is refused")
 	got = k.turn(t, "error please")
-	require.Equal(t, "the model is out of order", got.end.Reason)
-	require.Equal(t, "error", got.only(t, conversation.System).Subtype)
-	require.Zero(t, k.close(t))
+	require.Equal(t, "the model is out of order", got.End.Reason)
+	require.Equal(t, "error", got.Only(t, conversation.System).Subtype)
+	require.Zero(t, k.Close(t))
 	k.requireSame(t)
 
 	k = begin(t, scriptedAgent(t), agent.LaunchInput{Model: "unheard-of"})
 	got = k.turn(t, "hello")
-	require.Equal(t, session.OutcomeFailed, got.end.Outcome)
-	require.Contains(t, got.end.Reason, "there is no such model")
-	require.Equal(t, 1, k.gone(t))
+	require.Equal(t, session.OutcomeFailed, got.End.Outcome)
+	require.Contains(t, got.End.Reason, "there is no such model")
+	require.Equal(t, 1, k.Wait(t))
 	k.requireSame(t)
 }
 
@@ -354,20 +239,19 @@ func TestAnAgentThatEndsIsSaidToHaveEnded(t *testing.T) {
 	k := begin(t, scriptedAgent(t), agent.LaunchInput{})
 	line, err := k.adapter.Prompt(agent.PromptInput{RunID: session.NewID(session.RunPrefix), Content: "exit"})
 	require.NoError(t, err)
-	_, err = k.stdin.Write(line)
-	require.NoError(t, err)
-	require.Equal(t, 3, k.gone(t))
+	k.Write(t, line)
+	require.Equal(t, 3, k.Wait(t))
 }
 
 func TestWithoutACommandNothingStarts(t *testing.T) {
 	t.Parallel()
 	for _, line := range []string{"", "  ", `[]`, `["x"`, `[""]`} {
 		k := begin(t, profiled{profile: session.ProfileSpec{Environment: map[string]string{acp.EnvCommand: line}}}, agent.LaunchInput{})
-		require.Equal(t, 2, k.gone(t), "%q", line)
+		require.Equal(t, 2, k.Wait(t), "%q", line)
 	}
 	self, err := os.Executable()
 	require.NoError(t, err)
 	k := begin(t, profiled{profile: session.ProfileSpec{Environment: map[string]string{acp.EnvCommand: "'" + self + "' scripted --load"}}}, agent.LaunchInput{})
-	require.Equal(t, session.OutcomeCompleted, k.turn(t, "hello").end.Outcome, "a line for the shell")
-	require.Zero(t, k.close(t))
+	require.Equal(t, session.OutcomeCompleted, k.turn(t, "hello").End.Outcome, "a line for the shell")
+	require.Zero(t, k.Close(t))
 }

@@ -39,8 +39,8 @@ func TestAProfileReachesTheModel(t *testing.T) {
 		Permissions:  session.Permissions{Tools: map[string]session.Policy{"WebFetch": session.PolicyDeny}},
 	}
 	p := startWith(t, profile, map[string][]modelserver.Step{"hello": {{Text: "Hello."}}})
-	require.Equal(t, session.OutcomeCompleted, p.turn(t, "/greet you").end.Outcome)
-	require.Equal(t, session.OutcomeCompleted, p.turn(t, "{{hello}} again").end.Outcome)
+	require.Equal(t, session.OutcomeCompleted, p.turn(t, "/greet you").End.Outcome)
+	require.Equal(t, session.OutcomeCompleted, p.turn(t, "{{hello}} again").End.Outcome)
 	requests := p.server.Requests()
 	last := requests[len(requests)-1]
 	sent := p.server.Sent()

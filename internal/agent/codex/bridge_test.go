@@ -43,18 +43,18 @@ func TestTheBridgeTellsThatTheAgentHasDied(t *testing.T) {
 	t.Parallel()
 	p := start(t, agent.LaunchInput{Model: plain}, map[string][]modelserver.Step{"hello": {{Text: "Hello."}}})
 	p.turn(t, "{{hello}}", nil)
-	codexes := children(t, p.cmd.Process.Pid)
+	codexes := children(t, p.Cmd.Process.Pid)
 	require.Len(t, codexes, 1)
 	require.NoError(t, syscall.Kill(codexes[0], syscall.SIGKILL))
 	var last stdio.Note
-	for line := range p.frames {
+	for line := range p.Rest() {
 		if n, ok := stdio.ParseNote(line); ok {
 			last = n
 		}
 	}
 	require.Equal(t, stdio.Note{Type: stdio.NoteDied, Message: "signal: killed"}, last)
-	require.Eventually(t, func() bool { return p.cmd.ProcessState != nil }, 10*time.Second, time.Millisecond)
-	require.Equal(t, bridge.ExitDied, p.cmd.ProcessState.ExitCode())
+	require.Eventually(t, func() bool { return p.Cmd.ProcessState != nil }, 10*time.Second, time.Millisecond)
+	require.Equal(t, bridge.ExitDied, p.Cmd.ProcessState.ExitCode())
 
 	p.in.Resume = true
 	p.begin(t)
@@ -66,9 +66,9 @@ func TestTheAgentDiesWithItsBridge(t *testing.T) {
 	t.Parallel()
 	p := start(t, agent.LaunchInput{Model: plain}, map[string][]modelserver.Step{"hello": {{Text: "Hello."}}})
 	p.turn(t, "{{hello}}", nil)
-	codexes := children(t, p.cmd.Process.Pid)
+	codexes := children(t, p.Cmd.Process.Pid)
 	require.Len(t, codexes, 1)
-	require.NoError(t, p.cmd.Process.Kill())
+	require.NoError(t, p.Cmd.Process.Kill())
 	require.Eventually(t, func() bool { return syscall.Kill(codexes[0], 0) != nil || zombie(codexes[0]) },
 		10*time.Second, 5*time.Millisecond)
 }
@@ -87,27 +87,27 @@ func TestAThreadIsFoundWithoutAJournal(t *testing.T) {
 		"recall":   {{Recall: true}},
 	})
 	p.turn(t, "{{delegate}} it", nil)
-	p.stop(t)
+	p.Close(t)
 	require.NoError(t, os.Remove(p.launch.Transcripts[1]))
 	p.in.Resume = true
 	p.begin(t)
 	r := p.turn(t, "{{recall}}", nil)
-	require.Contains(t, r.blocks(t, "assistant_text")[0].Content, "2 prompts; the first was: {{delegate}} it")
-	p.stop(t)
+	require.Contains(t, r.All("assistant_text")[0].Content, "2 prompts; the first was: {{delegate}} it")
+	p.Close(t)
 }
 
 func TestAThreadThatIsLostIsBegunAnew(t *testing.T) {
 	t.Parallel()
 	p := start(t, agent.LaunchInput{Model: plain}, map[string][]modelserver.Step{"recall": {{Recall: true}}})
 	p.turn(t, "{{recall}} first", nil)
-	p.stop(t)
+	p.Close(t)
 	require.NoError(t, os.RemoveAll(filepath.Join(p.in.Home, ".codex/sessions")))
 	p.in.Resume = true
 	p.begin(t)
 	r := p.turn(t, "{{recall}} second", nil)
-	require.Equal(t, session.OutcomeCompleted, r.end.Outcome)
-	require.Contains(t, r.blocks(t, "assistant_text")[0].Content, "1 prompts; the first was: {{recall}} second")
-	p.stop(t)
+	require.Equal(t, session.OutcomeCompleted, r.End.Outcome)
+	require.Contains(t, r.All("assistant_text")[0].Content, "1 prompts; the first was: {{recall}} second")
+	p.Close(t)
 }
 
 func TestTheBridgeRefusesWhatItCannotDo(t *testing.T) {

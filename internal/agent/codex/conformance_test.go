@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -15,6 +14,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/agent/agenttest"
 	"github.com/overwinter-dev/overwinter/internal/agent/agenttest/modelserver"
 	"github.com/overwinter-dev/overwinter/internal/agent/agenttest/sandboxed"
+	"github.com/overwinter-dev/overwinter/internal/agent/agenttest/scripted"
 	"github.com/overwinter-dev/overwinter/internal/agent/codex"
 	"github.com/overwinter-dev/overwinter/internal/agent/npm/npmtest"
 	"github.com/overwinter-dev/overwinter/internal/leaktest"
@@ -37,10 +37,6 @@ func TestMain(m *testing.M) {
 	leaktest.Main(m)
 }
 
-// untilKilled runs until the agent that started it is gone, so that killing the agent alone leaves
-// nothing running.
-const untilKilled = "tail --pid=$PPID -f /dev/null; echo late"
-
 // Models have different tools: plain calls them one by one, newest calls most of them from JavaScript
 // and has subagents from the start.
 const (
@@ -48,42 +44,14 @@ const (
 	newest = "gpt-6.1-sol"
 )
 
-var scripts = map[string][]modelserver.Step{
-	"hello":  {{Text: "Hello to you, and to all who are with you."}},
-	"recall": {{Text: "I remember ", Recall: true}},
-	"write": {
-		{Text: "I write a file.", Calls: []modelserver.Call{modelserver.Patch(agenttest.FileName, agenttest.FileText)}},
-		{Text: "It is written."},
-	},
-	"fail": {
-		{Calls: []modelserver.Call{modelserver.Exec("echo out; echo err >&2; exit 7")}},
-		{Text: "That did not work."},
-	},
-	"think": {{Thinking: "Should I say it? I think I should.", Text: "Yes."}},
-	"delegate": {
-		{Text: "A subagent shall do it.", Calls: []modelserver.Call{modelserver.Spawn("helper", "{{child}} look around")}},
-		{Text: "It is at work."},
-	},
-	"child": {
-		{Text: "I look around.", Calls: []modelserver.Call{modelserver.Script("text((await tools.exec_command({cmd: 'echo a subagent was here'})).output)")}},
-		{Text: "I have looked around."},
-	},
-	"long": {{Text: strings.Repeat("word ", 5000), Pause: 20 * time.Millisecond}},
-	"wait": {
-		{Text: "This takes long.", Calls: []modelserver.Call{modelserver.Exec(untilKilled)}},
-		{Text: "It took long."},
-	},
-	"parallel": {
-		{Text: "Two at once.", Calls: []modelserver.Call{modelserver.Exec("echo one"), modelserver.Exec("echo two")}},
-		{Text: "Both are done."},
-	},
-	"ask": {
-		{Text: "I have a question.", Calls: []modelserver.Call{modelserver.AskUser("Which colour?", "Red", agenttest.Choice)}},
-		{Text: "Thank you."},
-	},
-	"refused": {{Status: 400}},
-	"endless": {{Status: 500}},
-}
+var scripts = scripted.Scripts(scripted.Tools{
+	Shell:    modelserver.Exec,
+	Write:    new(modelserver.Patch(agenttest.FileName, agenttest.FileText)),
+	Fail:     modelserver.Exec("echo out; echo err >&2; exit 7"),
+	Delegate: modelserver.Spawn("helper", "{{child}} look around"),
+	Child:    new(modelserver.Script("text((await tools.exec_command({cmd: 'echo a subagent was here'})).output)")),
+	Ask:      new(modelserver.AskUser("Which colour?", "Red", agenttest.Choice)),
+})
 
 // binary is the real program.
 func binary(t testing.TB) string {
@@ -124,21 +92,7 @@ func TestConformsToTheAdapterSuite(t *testing.T) {
 			}
 			return command(t, models, launch, "--model", model, "--model-timeout", "2s")
 		},
-		Prompts: agenttest.Prompts{
-			Hello:       "{{hello}} hello to the " + agenttest.Word,
-			WriteFile:   "{{write}} the file",
-			FailingTool: "{{fail}} please",
-			Thinking:    "{{think}} about it",
-			Subagent:    "{{delegate}} it",
-			LongText:    "{{long}} story",
-			LongTool:    "{{wait}} for it",
-			Recall:      "{{recall}} the beginning",
-			Parallel:    "{{parallel}} please",
-			Guarded:     "{{write}} the file",
-			Question:    "{{ask}} me",
-			Refused:     "{{refused}} it",
-			Endless:     "{{endless}} it",
-		},
+		Prompts:       scripted.Prompts,
 		KillLosesText: true,
 		Unknown: []string{
 			`{"method":"item/started"}`, `{"method":"item/completed","params":{"item":7}}`, `{"method":"turn/completed","params":{"turn":[]}}`,

@@ -7,7 +7,6 @@ import (
 	"io"
 	"io/fs"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -20,6 +19,8 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/agent/agenttest"
 	"github.com/overwinter-dev/overwinter/internal/agent/agenttest/capture"
 	"github.com/overwinter-dev/overwinter/internal/agent/agenttest/modelserver"
+	"github.com/overwinter-dev/overwinter/internal/agent/agenttest/program"
+	"github.com/overwinter-dev/overwinter/internal/agent/agenttest/scripted"
 	"github.com/overwinter-dev/overwinter/internal/agent/codex"
 	"github.com/overwinter-dev/overwinter/internal/conversation"
 	"github.com/overwinter-dev/overwinter/internal/session"
@@ -29,157 +30,64 @@ import (
 // from the start.
 const old = "some-model"
 
-// program is the real Codex with its bridge, with its own model server.
-type program struct {
+// cli is the real Codex with its bridge, with its own model server.
+type cli struct {
+	*program.Process
 	server *modelserver.Server
 	in     agent.LaunchInput
 	launch agent.Launch
-	cmd    *exec.Cmd
-	stdin  io.WriteCloser
-	frames chan []byte // lines of stdout; closed when the process has gone
 	events []conversation.Event
 	hasty  bool   // each prompt is aborted as soon as it is written
 	run    string // the newest
 }
 
-// played is a turn that has ended.
-type played struct {
-	events    []conversation.Event
-	questions []agent.Question
-	end       *agent.TurnEnd
-}
-
-func start(t *testing.T, in agent.LaunchInput, scripts map[string][]modelserver.Step, flags ...string) *program {
+func start(t *testing.T, in agent.LaunchInput, scripts map[string][]modelserver.Step, flags ...string) *cli {
 	t.Helper()
-	p := &program{server: modelserver.New(scripts), in: in}
+	p := &cli{server: modelserver.New(scripts), in: in}
 	t.Cleanup(p.server.Close)
 	p.in.SessionID, p.in.Home, p.in.Workspace = session.NewID(session.SessionPrefix), t.TempDir(), t.TempDir()
-	files, err := codex.New().ProfileFiles(p.in)
-	require.NoError(t, err)
-	for _, f := range files {
-		require.NoError(t, os.MkdirAll(filepath.Dir(f.Path), 0o700))
-		require.NoError(t, os.WriteFile(f.Path, f.Data, 0o600))
-	}
+	program.WriteProfile(t, codex.New(), p.in)
 	p.begin(t, flags...)
 	return p
 }
 
 // begin starts the bridge's process.
-func (p *program) begin(t *testing.T, flags ...string) {
+func (p *cli) begin(t *testing.T, flags ...string) {
 	t.Helper()
 	launch, err := codex.New().Launch(p.in)
 	require.NoError(t, err)
-	p.launch, p.frames = launch, make(chan []byte, 16) // some slack
-	p.cmd = command(t, p.server.URL(), launch, flags...)
-	p.cmd.Dir = launch.Dir
-	for k, v := range launch.Env {
-		p.cmd.Env = append(p.cmd.Env, k+"="+v)
-	}
-	p.stdin, err = p.cmd.StdinPipe()
-	require.NoError(t, err)
-	stdout, err := p.cmd.StdoutPipe()
-	require.NoError(t, err)
-	require.NoError(t, p.cmd.Start())
-	done, frames, cmd := make(chan struct{}), p.frames, p.cmd
-	go func() {
-		defer close(done)
-		defer close(frames)
-		r := bufio.NewReader(stdout)
-		for {
-			line, err := r.ReadBytes('\n')
-			if err != nil {
-				break
-			}
-			select {
-			case frames <- line[:len(line)-1]:
-			case <-t.Context().Done():
-			}
-		}
-		_ = cmd.Wait() // ProcessState has its end
-	}()
-	t.Cleanup(func() {
-		_ = cmd.Process.Kill() // mostly gone already
-		<-done
-	})
+	p.launch = launch
+	p.Process = program.Start(t, command(t, p.server.URL(), launch, flags...), launch)
 }
 
 // turn runs a prompt to its end and answers what is asked meanwhile. Each event is shown to saw.
-func (p *program) turn(t *testing.T, content string, saw func(conversation.Event), answers ...agent.Answer) played {
+func (p *cli) turn(t *testing.T, content string, saw func(conversation.Event), answers ...agent.Answer) program.Turn {
 	t.Helper()
-	run := agent.RunContext{RunID: session.NewID(session.RunPrefix), PromptID: "prm_1", Author: "ada"}
-	p.run = run.RunID
-	line, err := codex.New().Prompt(agent.PromptInput{RunID: run.RunID, PromptID: run.PromptID, Author: run.Author, Content: content})
+	in := agent.PromptInput{RunID: session.NewID(session.RunPrefix), PromptID: "prm_1", Author: "ada", Content: content}
+	p.run = in.RunID
+	line, err := codex.New().Prompt(in)
 	require.NoError(t, err)
-	p.write(t, line)
 	if p.hasty {
-		p.write(t, codex.New().Interrupt(run.RunID).Stdin)
+		line = append(line, codex.New().Interrupt(in.RunID).Stdin...)
 	}
-	tr, err := codex.New().NewTranslator(run, nil)
-	require.NoError(t, err)
-	var out played
-	for no := int64(0); out.end == nil; no++ {
-		var data []byte
-		var ok bool
-		select {
-		case data, ok = <-p.frames:
-			require.True(t, ok, "the process is gone")
-		case <-time.After(30 * time.Second):
-			require.FailNow(t, "the agent does nothing")
+	p.Write(t, line)
+	out := p.Read(t, codex.New(), agent.RunContext{RunID: in.RunID, PromptID: in.PromptID, Author: in.Author}, func(e conversation.Event) bool {
+		if saw != nil {
+			saw(e)
 		}
-		got, err := tr.Translate(agent.Frame{No: no, Stream: agent.Stdout, At: time.Now(), Data: data})
-		require.NoError(t, err)
-		out.events = append(out.events, got.Events...)
-		out.end = got.End
-		for _, q := range got.Questions {
-			require.Greater(t, len(answers), len(out.questions), "nobody expects this question: %+v", q)
-			line, err := codex.New().Answer(q, answers[len(out.questions)])
-			require.NoError(t, err)
-			out.questions = append(out.questions, q)
-			p.write(t, line)
-		}
-		for _, e := range got.Events {
-			if saw != nil {
-				saw(e)
-			}
-		}
-	}
-	p.events = append(p.events, out.events...)
-	require.Len(t, out.questions, len(answers))
+		return false
+	}, answers...)
+	p.events = append(p.events, out.Events...)
 	return out
 }
 
-func (p *program) write(t *testing.T, data []byte) {
-	t.Helper()
-	_, err := p.stdin.Write(data)
-	require.NoError(t, err)
-}
-
-// stop ends the program.
-func (p *program) stop(t *testing.T) {
-	t.Helper()
-	require.NoError(t, p.stdin.Close())
-	for range p.frames { // until it has gone
-	}
-}
-
 // agree ends the program and holds its transcript to what it said.
-func (p *program) agree(t *testing.T) {
+func (p *cli) agree(t *testing.T) {
 	t.Helper()
-	p.stop(t)
+	p.Close(t)
 	parsed, err := codex.New().Parse(p.saved(t))
 	require.NoError(t, err)
 	require.Empty(t, cmp.Diff(capture.Lines(parsed), capture.Lines(agenttest.Fold(t, p.events))), "- parsed, + streamed")
-}
-
-func (r played) blocks(t *testing.T, kind conversation.BlockType) []conversation.Block {
-	t.Helper()
-	var found []conversation.Block
-	for _, b := range agenttest.Fold(t, r.events).Threads[0].Blocks {
-		if b.Type == kind {
-			found = append(found, b)
-		}
-	}
-	return found
 }
 
 var asking = session.Permissions{Default: session.PolicyAsk}
@@ -191,10 +99,10 @@ func TestAnAnswerHoldsAsLongAsItSays(t *testing.T) {
 	})
 	no := p.turn(t, "{{touch}} it", nil, agent.Answer{Decision: agent.DecisionReject, Message: "not now"})
 	require.NoFileExists(t, filepath.Join(p.in.Workspace, "permitted"))
-	require.Equal(t, "exec_command", no.questions[0].ToolName)
-	require.Contains(t, no.questions[0].Title, "touch permitted && echo touched")
-	require.JSONEq(t, fmt.Sprintf(`{"command":"touch permitted && echo touched","cwd":%q}`, p.in.Workspace), string(no.questions[0].Input))
-	said := no.blocks(t, conversation.UserMessage)
+	require.Equal(t, "exec_command", no.Questions[0].ToolName)
+	require.Contains(t, no.Questions[0].Title, "touch permitted && echo touched")
+	require.JSONEq(t, fmt.Sprintf(`{"command":"touch permitted && echo touched","cwd":%q}`, p.in.Workspace), string(no.Questions[0].Input))
+	said := no.All(conversation.UserMessage)
 	require.Equal(t, "not now", said[len(said)-1].Content, "why it was rejected is told to the agent")
 
 	p.turn(t, "{{touch}} it", nil, agent.Answer{Decision: agent.DecisionSession})
@@ -222,7 +130,7 @@ func TestToolsDoNotGetTheKey(t *testing.T) {
 		"look": {{Calls: []modelserver.Call{modelserver.Exec("echo key=$OPENAI_API_KEY. home=$HOME")}}, {Text: "So."}},
 	})
 	r := p.turn(t, "{{look}}", nil)
-	require.JSONEq(t, fmt.Sprintf("%q", "key=. home="+p.in.Home+"\n"), string(r.blocks(t, conversation.ToolResult)[0].Output))
+	require.JSONEq(t, fmt.Sprintf("%q", "key=. home="+p.in.Home+"\n"), string(r.All(conversation.ToolResult)[0].Output))
 	require.Equal(t, "sk-none", p.server.Requests()[0].Key)
 	p.agree(t)
 	require.NoError(t, filepath.WalkDir(p.in.Home, func(name string, d fs.DirEntry, err error) error {
@@ -242,10 +150,10 @@ func TestCallsFromJavaScriptAreShown(t *testing.T) {
 	})
 	r := p.turn(t, "{{look}}", nil)
 	require.Equal(t, newest, p.server.Requests()[0].Model, "the agent's own choice")
-	use := r.blocks(t, conversation.ToolUse)[0]
+	use := r.All(conversation.ToolUse)[0]
 	require.Equal(t, "exec_command", use.Name)
 	require.JSONEq(t, fmt.Sprintf(`{"command":"echo here","cwd":%q}`, p.in.Workspace), string(use.Input))
-	require.JSONEq(t, `"here\n"`, string(r.blocks(t, conversation.ToolResult)[0].Output))
+	require.JSONEq(t, `"here\n"`, string(r.All(conversation.ToolResult)[0].Output))
 	p.agree(t)
 }
 
@@ -257,12 +165,12 @@ func TestASubagentOfAnOldModelIsAConversation(t *testing.T) {
 		"child":    {{Text: "I look.", Calls: []modelserver.Call{modelserver.Exec("sleep 0.5; echo here")}}, {Text: "I have looked."}},
 	})
 	r := p.turn(t, "{{delegate}}", nil)
-	require.Equal(t, session.OutcomeCompleted, r.end.Outcome)
-	require.EqualValues(t, 2, r.end.Usage.ToolCalls)
-	require.EqualValues(t, 4*42, r.end.Usage.OutputTokens, "those of the subagent count")
-	sub := r.blocks(t, conversation.Subagent)[0]
+	require.Equal(t, session.OutcomeCompleted, r.End.Outcome)
+	require.EqualValues(t, 2, r.End.Usage.ToolCalls)
+	require.EqualValues(t, 4*42, r.End.Usage.OutputTokens, "those of the subagent count")
+	sub := r.All(conversation.Subagent)[0]
 	require.Equal(t, conversation.Success, sub.Status)
-	c := agenttest.Fold(t, r.events)
+	c := agenttest.Fold(t, r.Events)
 	require.Equal(t, sub.SubagentID, c.Threads[1].ID)
 	last := c.Threads[1].Blocks[len(c.Threads[1].Blocks)-1]
 	require.Equal(t, "I have looked.", last.Content, "the turn waits for the subagent")
@@ -279,11 +187,11 @@ func TestAnInterruptReachesSubagents(t *testing.T) {
 	r := p.turn(t, "{{delegate}}", func(e conversation.Event) {
 		if e.Type == conversation.EventTextDelta && e.ConversationID != conversation.Main && !done {
 			done = true
-			p.write(t, codex.New().Interrupt("").Stdin)
+			p.Write(t, codex.New().Interrupt("").Stdin)
 		}
 	})
-	require.Equal(t, session.OutcomeCancelled, r.end.Outcome)
-	require.Equal(t, conversation.Aborted, r.blocks(t, conversation.Subagent)[0].Status)
+	require.Equal(t, session.OutcomeCancelled, r.End.Outcome)
+	require.Equal(t, conversation.Aborted, r.All(conversation.Subagent)[0].Status)
 	p.agree(t)
 }
 
@@ -302,13 +210,13 @@ func TestAnInterruptReachesASubagentThatWorksAlone(t *testing.T) {
 			return
 		}
 		if words++; words == 20 { // by now the main turn is over
-			p.write(t, codex.New().Interrupt(p.run).Stdin)
+			p.Write(t, codex.New().Interrupt(p.run).Stdin)
 		}
 	})
-	require.Equal(t, session.OutcomeCancelled, r.end.Outcome)
-	require.Equal(t, session.ReasonAborted, r.end.Reason)
-	require.Equal(t, conversation.Aborted, r.blocks(t, conversation.Subagent)[0].Status)
-	require.Equal(t, session.OutcomeCompleted, p.turn(t, "{{hello}}", nil).end.Outcome)
+	require.Equal(t, session.OutcomeCancelled, r.End.Outcome)
+	require.Equal(t, session.ReasonAborted, r.End.Reason)
+	require.Equal(t, conversation.Aborted, r.All(conversation.Subagent)[0].Status)
+	require.Equal(t, session.OutcomeCompleted, p.turn(t, "{{hello}}", nil).End.Outcome)
 	p.agree(t)
 }
 
@@ -318,10 +226,10 @@ func TestAnInterruptMayComeAtOnce(t *testing.T) {
 		"long": {{Text: strings.Repeat("word ", 5000), Pause: 20 * time.Millisecond}}, "hello": {{Text: "Hello."}},
 	})
 	p.hasty = true
-	require.Equal(t, session.OutcomeCancelled, p.turn(t, "{{long}}", nil).end.Outcome)
-	require.Equal(t, session.OutcomeCancelled, p.turn(t, "{{long}}", nil).end.Outcome)
+	require.Equal(t, session.OutcomeCancelled, p.turn(t, "{{long}}", nil).End.Outcome)
+	require.Equal(t, session.OutcomeCancelled, p.turn(t, "{{long}}", nil).End.Outcome)
 	p.hasty = false
-	require.Equal(t, session.OutcomeCompleted, p.turn(t, "{{hello}}", nil).end.Outcome)
+	require.Equal(t, session.OutcomeCompleted, p.turn(t, "{{hello}}", nil).End.Outcome)
 	p.agree(t)
 }
 
@@ -333,8 +241,8 @@ func TestWhatRunsInTheBackgroundIsNotWaitedFor(t *testing.T) {
 		"hello": {{Text: "Hello."}},
 	})
 	r := p.turn(t, "{{serve}}", nil)
-	require.Equal(t, session.OutcomeCompleted, r.end.Outcome)
-	require.Equal(t, conversation.Success, r.blocks(t, conversation.ToolUse)[0].Status)
+	require.Equal(t, session.OutcomeCompleted, r.End.Outcome)
+	require.Equal(t, conversation.Success, r.All(conversation.ToolUse)[0].Status)
 	require.NoError(t, os.WriteFile(filepath.Join(p.in.Workspace, "stop"), nil, 0o600))
 	require.Eventually(t, func() bool {
 		_, err := os.Stat(filepath.Join(p.in.Workspace, "done"))
@@ -350,9 +258,9 @@ func TestAModelThatGivesNoAnswerFailsTheTurn(t *testing.T) {
 		"endless": {{Status: 503}}, "hello": {{Text: "Hello."}},
 	}, "--model-timeout", "1s", "--retries", "50")
 	r := p.turn(t, "{{endless}}", nil)
-	require.Equal(t, session.OutcomeFailed, r.end.Outcome)
-	require.Equal(t, "The model API has failed for 1s.", r.end.Reason)
-	require.Equal(t, session.OutcomeCompleted, p.turn(t, "{{hello}}", nil).end.Outcome)
+	require.Equal(t, session.OutcomeFailed, r.End.Outcome)
+	require.Equal(t, "The model API has failed for 1s.", r.End.Reason)
+	require.Equal(t, session.OutcomeCompleted, p.turn(t, "{{hello}}", nil).End.Outcome)
 	p.agree(t)
 }
 
@@ -362,11 +270,11 @@ func TestAKeyThatIsRefusedIsNotTriedForLong(t *testing.T) {
 		"refused": {{Status: 401}}, "endless": {{Status: 503}},
 	}, "--model-timeout", "5s", "--retries", "50")
 	r := p.turn(t, "{{refused}}", nil)
-	require.Equal(t, session.OutcomeFailed, r.end.Outcome)
-	require.Contains(t, r.end.Reason, "does not let us in")
-	require.Contains(t, r.end.Reason, "scripted error 401")
+	require.Equal(t, session.OutcomeFailed, r.End.Outcome)
+	require.Contains(t, r.End.Reason, "does not let us in")
+	require.Contains(t, r.End.Reason, "scripted error 401")
 	r = p.turn(t, "{{endless}}", nil)
-	require.Equal(t, "The model API has failed for 5s.", r.end.Reason)
+	require.Equal(t, "The model API has failed for 5s.", r.End.Reason)
 	p.agree(t)
 }
 
@@ -429,7 +337,7 @@ func TestReadsItsProfile(t *testing.T) {
 	})
 	yes := agent.Answer{Decision: agent.DecisionOnce}
 	r := p.turn(t, "/greet to you", nil, yes, yes)
-	require.Equal(t, session.OutcomeCompleted, r.end.Outcome, r.end.Reason)
+	require.Equal(t, session.OutcomeCompleted, r.End.Outcome, r.End.Reason)
 	request := p.server.Requests()[0]
 	require.Contains(t, request.System, "MI-1")
 	require.Contains(t, request.System, "MS-2")
@@ -437,11 +345,11 @@ func TestReadsItsProfile(t *testing.T) {
 	require.Contains(t, request.Prompts[0], "Mark of the command: MC-4, to you.")
 	require.Contains(t, request.Tools, "reflect")
 	require.Contains(t, request.Offered, "MA-3", "the tool that starts subagents names them")
-	require.Equal(t, "mcp__mirror__reflect", r.questions[0].ToolName)
-	uses := r.blocks(t, conversation.ToolUse)
+	require.Equal(t, "mcp__mirror__reflect", r.Questions[0].ToolName)
+	uses := r.All(conversation.ToolUse)
 	require.Equal(t, "mcp__mirror__reflect", uses[0].Name)
-	require.Equal(t, uses[0].ID, r.questions[0].ToolUseID)
-	results := r.blocks(t, conversation.ToolResult)
+	require.Equal(t, uses[0].ID, r.Questions[0].ToolUseID)
+	results := r.All(conversation.ToolResult)
 	require.JSONEq(t, `"reflected MM-5"`, string(results[0].Output))
 	require.JSONEq(t, `"ME-6\n"`, string(results[1].Output))
 	p.agree(t)
@@ -450,29 +358,28 @@ func TestReadsItsProfile(t *testing.T) {
 func TestGoesOnWithWhatItWasTornOutOf(t *testing.T) {
 	t.Parallel()
 	p := start(t, agent.LaunchInput{Model: plain}, map[string][]modelserver.Step{
-		"long":  {{Text: "First.", Calls: []modelserver.Call{modelserver.Exec(untilKilled)}}, {Text: "That was cut short."}},
+		"long":  {{Text: "First.", Calls: []modelserver.Call{modelserver.Exec(scripted.UntilKilled)}}, {Text: "That was cut short."}},
 		"hello": {{Text: "Hello."}},
 	})
 	run := agent.RunContext{RunID: session.NewID(session.RunPrefix), PromptID: "prm_1", Author: "ada"}
 	line, err := codex.New().Prompt(agent.PromptInput{RunID: run.RunID, PromptID: run.PromptID, Author: run.Author, Content: "{{long}}"})
 	require.NoError(t, err)
-	p.write(t, line)
-	for data := range p.frames {
+	p.Write(t, line)
+	for data := range p.Rest() {
 		if strings.Contains(string(data), `"item/started"`) && strings.Contains(string(data), "commandExecution") {
 			break
 		}
 	}
-	require.NoError(t, p.cmd.Process.Kill())
-	for range p.frames { // until it has gone
-	}
+	require.NoError(t, p.Cmd.Process.Kill())
+	p.Wait(t)
 	p.in.Resume = true
 	p.begin(t)
-	p.write(t, line)
+	p.Write(t, line)
 	tr, err := codex.New().NewTranslator(run, nil)
 	require.NoError(t, err)
 	var end *agent.TurnEnd
 	said := ""
-	for data := range p.frames {
+	for data := range p.Rest() {
 		got, err := tr.Translate(agent.Frame{Stream: agent.Stdout, At: time.Now(), Data: data})
 		require.NoError(t, err)
 		for _, e := range got.Events {
@@ -489,5 +396,5 @@ func TestGoesOnWithWhatItWasTornOutOf(t *testing.T) {
 	requests := p.server.Requests()
 	last := requests[len(requests)-1]
 	require.Len(t, last.Prompts, 1, "the prompt stands there once")
-	p.stop(t)
+	p.Close(t)
 }

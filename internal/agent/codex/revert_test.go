@@ -15,7 +15,7 @@ import (
 )
 
 // saved are the agent's transcript files.
-func (p *program) saved(t *testing.T) []session.TranscriptFile {
+func (p *cli) saved(t *testing.T) []session.TranscriptFile {
 	t.Helper()
 	var files []session.TranscriptFile
 	for _, pattern := range p.launch.Transcripts {
@@ -31,7 +31,7 @@ func (p *program) saved(t *testing.T) []session.TranscriptFile {
 }
 
 // revert takes the agent, which has ended, back to before a run.
-func (p *program) revert(t *testing.T, run string) []session.TranscriptFile {
+func (p *cli) revert(t *testing.T, run string) []session.TranscriptFile {
 	t.Helper()
 	files := p.saved(t)
 	reverted, err := codex.New().Revert(files, run)
@@ -62,7 +62,7 @@ func TestWhatIsTakenBackIsNotToldToTheModel(t *testing.T) {
 	p.turn(t, "{{say}} the regretted word", nil)
 	run := p.run
 	p.turn(t, "{{delegate}} another regretted thing", nil)
-	p.stop(t)
+	p.Close(t)
 
 	left := p.revert(t, run)
 	require.Len(t, left, 3, "the journal, the main thread and its first subagent")
@@ -73,7 +73,7 @@ func TestWhatIsTakenBackIsNotToldToTheModel(t *testing.T) {
 	p.in.Resume = true
 	p.begin(t)
 	r := p.turn(t, "{{recall}} the beginning", nil)
-	require.Contains(t, r.blocks(t, "assistant_text")[0].Content, "2 prompts; the first was: {{delegate}} it")
+	require.Contains(t, r.All("assistant_text")[0].Content, "2 prompts; the first was: {{delegate}} it")
 	p.agree(t)
 }
 
@@ -83,12 +83,12 @@ func TestTakenBackToItsBeginningItBeginsAnew(t *testing.T) {
 	p.turn(t, "{{recall}} first", nil)
 	run := p.run
 	p.turn(t, "{{recall}} second", nil)
-	p.stop(t)
+	p.Close(t)
 	require.Empty(t, p.revert(t, run))
 	p.events, p.in.Resume = nil, true
 	p.begin(t)
 	r := p.turn(t, "{{recall}} third", nil)
-	require.Contains(t, r.blocks(t, "assistant_text")[0].Content, "1 prompts; the first was: {{recall}} third")
+	require.Contains(t, r.All("assistant_text")[0].Content, "1 prompts; the first was: {{recall}} third")
 	p.agree(t)
 }
 

@@ -16,6 +16,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/agent/agenttest"
 	"github.com/overwinter-dev/overwinter/internal/agent/agenttest/modelserver"
 	"github.com/overwinter-dev/overwinter/internal/agent/agenttest/sandboxed"
+	"github.com/overwinter-dev/overwinter/internal/agent/agenttest/scripted"
 	"github.com/overwinter-dev/overwinter/internal/agent/gemini"
 	"github.com/overwinter-dev/overwinter/internal/agent/npm/npmtest"
 	"github.com/overwinter-dev/overwinter/internal/leaktest"
@@ -37,10 +38,6 @@ func TestMain(m *testing.M) {
 	leaktest.Main(m)
 }
 
-// untilKilled runs until the program that started it is gone, so that killing the bridge alone
-// leaves nothing running.
-const untilKilled = "tail --pid=$PPID -f /dev/null; echo late"
-
 // long is a text that takes long to write. The program aborts one that repeats itself.
 func long() string {
 	var s strings.Builder
@@ -50,38 +47,12 @@ func long() string {
 	return s.String()
 }
 
-var scripts = map[string][]modelserver.Step{
-	"hello":  {{Text: "Hello to you, and to all who are with you."}},
-	"recall": {{Text: "I remember ", Recall: true}},
-	"write": {
-		{Text: "I write a file.", Calls: []modelserver.Call{modelserver.Shell("printf '%s' '" + agenttest.FileText + "' >" + agenttest.FileName)}},
-		{Text: "It is written."},
-	},
-	"fail": {
-		{Calls: []modelserver.Call{modelserver.ReadFile("/etc/passwd")}}, // outside of the workspace
-		{Text: "That did not work."},
-	},
-	"think": {{Thinking: "Should I say it? I think I should.", Text: "Yes."}},
-	"delegate": {
-		{Text: "A subagent shall do it.", Calls: []modelserver.Call{modelserver.Delegate("generalist", "{{child}} look around")}},
-		{Text: "It is done."},
-	},
-	"child": {
-		{Text: "I look around.", Calls: []modelserver.Call{modelserver.Shell("echo a subagent was here")}},
-		{Text: "I have looked around."},
-	},
-	"long": {{Text: long(), Pause: 20 * time.Millisecond}},
-	"wait": {
-		{Text: "This takes long.", Calls: []modelserver.Call{modelserver.Shell(untilKilled)}},
-		{Text: "It took long."},
-	},
-	"parallel": {
-		{Text: "Two at once.", Calls: []modelserver.Call{modelserver.Shell("echo one"), modelserver.Shell("echo two")}},
-		{Text: "Both are done."},
-	},
-	"refused": {{Status: 400}},
-	"endless": {{Status: 500}},
-}
+var scripts = scripted.Scripts(scripted.Tools{
+	Shell:    modelserver.Shell,
+	Fail:     modelserver.ReadFile("/etc/passwd"), // outside of the workspace
+	Delegate: modelserver.Delegate("generalist", "{{child}} look around"),
+	Long:     long(),
+})
 
 // command runs the bridge of a launch from this test's binary, with the real program and nothing of
 // this machine's environment but what it needs.
@@ -113,20 +84,7 @@ func TestConformsToTheAdapterSuite(t *testing.T) {
 			}
 			return command(t, models, launch, "--model-timeout", silence.String())
 		},
-		Prompts: agenttest.Prompts{
-			Hello:       "{{hello}} hello to the " + agenttest.Word,
-			WriteFile:   "{{write}} the file",
-			FailingTool: "{{fail}} please",
-			Thinking:    "{{think}} about it",
-			Subagent:    "{{delegate}} it",
-			LongText:    "{{long}} story",
-			LongTool:    "{{wait}} for it",
-			Recall:      "{{recall}} the beginning",
-			Parallel:    "{{parallel}} please",
-			Guarded:     "{{write}} the file",
-			Refused:     "{{refused}} it",
-			Endless:     "{{endless}} it",
-		},
+		Prompts: scripted.Prompts,
 		Cannot: map[string]string{
 			"AsksItsUser": "over ACP the program asks for permission alone",
 		},

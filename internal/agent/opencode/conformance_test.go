@@ -5,9 +5,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
-	"strings"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -15,6 +13,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/agent/agenttest"
 	"github.com/overwinter-dev/overwinter/internal/agent/agenttest/modelserver"
 	"github.com/overwinter-dev/overwinter/internal/agent/agenttest/sandboxed"
+	"github.com/overwinter-dev/overwinter/internal/agent/agenttest/scripted"
 	"github.com/overwinter-dev/overwinter/internal/agent/npm/npmtest"
 	"github.com/overwinter-dev/overwinter/internal/agent/opencode"
 	"github.com/overwinter-dev/overwinter/internal/leaktest"
@@ -32,10 +31,6 @@ func TestMain(m *testing.M) {
 	}
 	leaktest.Main(m)
 }
-
-// untilKilled runs until the agent that started it is gone, so that killing the agent alone leaves
-// nothing running.
-const untilKilled = "tail --pid=$PPID -f /dev/null; echo late"
 
 // model is one of Anthropic's, whose API the model server speaks.
 const model = "anthropic/claude-sonnet-4-5"
@@ -63,42 +58,13 @@ func question(words string, options ...string) modelserver.Call {
 	}}}}
 }
 
-var scripts = map[string][]modelserver.Step{
-	"hello":  {{Text: "Hello to you, and to all who are with you."}},
-	"recall": {{Text: "I remember ", Recall: true}},
-	"write": {
-		{Text: "I write a file.", Calls: []modelserver.Call{bash("printf '%s' '" + agenttest.FileText + "' >" + agenttest.FileName)}},
-		{Text: "It is written."},
-	},
-	"fail": {
-		{Calls: []modelserver.Call{{Tool: "read", Input: map[string]any{"filePath": "/nowhere/at/all"}}}},
-		{Text: "That did not work."},
-	},
-	"think": {{Thinking: "Should I say it? I think I should.", Text: "Yes."}},
-	"delegate": {
-		{Text: "A subagent shall do it.", Calls: []modelserver.Call{task("{{child}} look around")}},
-		{Text: "It is done."},
-	},
-	"child": {
-		{Text: "I look around.", Calls: []modelserver.Call{bash("echo a subagent was here")}},
-		{Text: "I have looked around."},
-	},
-	"long": {{Text: strings.Repeat("word ", 5000), Pause: 20 * time.Millisecond}},
-	"wait": {
-		{Text: "This takes long.", Calls: []modelserver.Call{bash(untilKilled)}},
-		{Text: "It took long."},
-	},
-	"parallel": {
-		{Text: "Two at once.", Calls: []modelserver.Call{bash("echo one"), bash("echo two")}},
-		{Text: "Both are done."},
-	},
-	"ask": {
-		{Text: "I have a question.", Calls: []modelserver.Call{question("Which colour?", "Red", agenttest.Choice)}},
-		{Text: "Thank you."},
-	},
-	"refused": {{Status: 400}},
-	"endless": {{Status: 529}},
-}
+var scripts = scripted.Scripts(scripted.Tools{
+	Shell:    bash,
+	Fail:     modelserver.Call{Tool: "read", Input: map[string]any{"filePath": "/nowhere/at/all"}},
+	Delegate: task("{{child}} look around"),
+	Ask:      new(question("Which colour?", "Red", agenttest.Choice)),
+	Failing:  529, // overloaded
+})
 
 // command runs the bridge of a launch with the real program against the model server.
 func command(t *testing.T, models string, launch agent.Launch, flags ...string) *exec.Cmd {
@@ -136,21 +102,7 @@ func TestConformsToTheAdapterSuite(t *testing.T) {
 			cmd.Env = append(cmd.Env, fewModels(t))
 			return cmd
 		},
-		Prompts: agenttest.Prompts{
-			Hello:       "{{hello}} hello to the " + agenttest.Word,
-			WriteFile:   "{{write}} the file",
-			FailingTool: "{{fail}} please",
-			Thinking:    "{{think}} about it",
-			Subagent:    "{{delegate}} it",
-			LongText:    "{{long}} story",
-			LongTool:    "{{wait}} for it",
-			Recall:      "{{recall}} the beginning",
-			Parallel:    "{{parallel}} please",
-			Guarded:     "{{write}} the file",
-			Question:    "{{ask}} me",
-			Refused:     "{{refused}} it",
-			Endless:     "{{endless}} it",
-		},
+		Prompts:         scripted.Prompts,
 		KillLosesText:   true,
 		PromptsUnsigned: true,
 		Unknown: []string{

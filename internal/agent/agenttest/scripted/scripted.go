@@ -1,0 +1,80 @@
+// Package scripted has the prompts of the conformance suite for agents whose model is a modelserver, and
+// what the model does for each of them.
+package scripted
+
+import (
+	"cmp"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/overwinter-dev/overwinter/internal/agent/agenttest"
+	"github.com/overwinter-dev/overwinter/internal/agent/agenttest/modelserver"
+)
+
+// UntilKilled is a command that runs until the agent that started it is gone, so that killing the agent
+// alone leaves nothing running.
+const UntilKilled = "tail --pid=$PPID -f /dev/null; echo late"
+
+// Prompts are the prompts of a harness. Each names its script.
+var Prompts = agenttest.Prompts{
+	Hello:       "{{hello}} hello to the " + agenttest.Word,
+	WriteFile:   "{{write}} the file",
+	FailingTool: "{{fail}} please",
+	Thinking:    "{{think}} about it",
+	Subagent:    "{{delegate}} it",
+	LongText:    "{{long}} story",
+	LongTool:    "{{wait}} for it",
+	Recall:      "{{recall}} the beginning",
+	Parallel:    "{{parallel}} please",
+	Guarded:     "{{write}} the file",
+	Question:    "{{ask}} me",
+	Refused:     "{{refused}} it",
+	Endless:     "{{endless}} it",
+}
+
+// Tools are the calls by which a model uses the tools of an agent.
+type Tools struct {
+	Shell func(command string) modelserver.Call
+	// Write writes agenttest.FileText to agenttest.FileName; without it the shell does.
+	Write *modelserver.Call
+	Fail  modelserver.Call // does not succeed
+	// Delegate has a subagent follow the script {{child}}, which calls Child; without it the shell.
+	Delegate modelserver.Call
+	Child    *modelserver.Call
+	Ask      *modelserver.Call // asks which colour; nil if the agent cannot
+	Long     string            // takes long to write; empty: one word many times
+	Failing  int               // the status with which the model always fails; 0: 500
+}
+
+// Scripts are what the model does for the prompts.
+func Scripts(t Tools) map[string][]modelserver.Step {
+	calls := func(c ...modelserver.Call) []modelserver.Call { return c }
+	shell := func(own *modelserver.Call, command string) []modelserver.Call {
+		if own != nil {
+			return calls(*own)
+		}
+		return calls(t.Shell(command))
+	}
+	scripts := map[string][]modelserver.Step{
+		"hello":  {{Text: "Hello to you, and to all who are with you."}},
+		"recall": {{Text: "I remember ", Recall: true}},
+		"write": {
+			{Text: "I write a file.", Calls: shell(t.Write, "printf '%s' '"+agenttest.FileText+"' >"+agenttest.FileName)},
+			{Text: "It is written."},
+		},
+		"fail":     {{Calls: calls(t.Fail)}, {Text: "That did not work."}},
+		"think":    {{Thinking: "Should I say it? I think I should.", Text: "Yes."}},
+		"delegate": {{Text: "A subagent shall do it.", Calls: calls(t.Delegate)}, {Text: "It is at work."}, {Text: "It is done."}},
+		"child":    {{Text: "I look around.", Calls: shell(t.Child, "echo a subagent was here")}, {Text: "I have looked around."}},
+		"long":     {{Text: cmp.Or(t.Long, strings.Repeat("word ", 5000)), Pause: 20 * time.Millisecond}},
+		"wait":     {{Text: "This takes long.", Calls: calls(t.Shell(UntilKilled))}, {Text: "It took long."}},
+		"parallel": {{Text: "Two at once.", Calls: calls(t.Shell("echo one"), t.Shell("echo two"))}, {Text: "Both are done."}},
+		"refused":  {{Status: http.StatusBadRequest}},
+		"endless":  {{Status: cmp.Or(t.Failing, http.StatusInternalServerError)}},
+	}
+	if t.Ask != nil {
+		scripts["ask"] = []modelserver.Step{{Text: "I have a question.", Calls: calls(*t.Ask)}, {Text: "Thank you."}}
+	}
+	return scripts
+}
