@@ -1,0 +1,202 @@
+package follow
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/overwinter-dev/overwinter/internal/leaktest"
+	"github.com/overwinter-dev/overwinter/internal/runner"
+	"github.com/overwinter-dev/overwinter/internal/session"
+)
+
+func TestMain(m *testing.M) { leaktest.Main(m) }
+
+// patience bounds each wait of a test.
+const patience = 2 * time.Minute
+
+// link is what a watch sends to.
+type link struct {
+	*Watch
+	t        *testing.T
+	messages chan runner.Message
+	end      context.CancelFunc
+	ctx      context.Context
+	list     chan []session.KnownFile
+}
+
+// watched begins a watch as a link does.
+func watched(t *testing.T, w *Workspace, p session.FilesPosition) *link {
+	t.Helper()
+	l := &link{t: t, messages: make(chan runner.Message, 1024)}
+	l.ctx, l.end = context.WithCancel(t.Context())
+	if w.WantsList(p) {
+		l.list = make(chan []session.KnownFile, 1)
+	}
+	l.Watch = w.Watch(func(m runner.Message) error {
+		select {
+		case l.messages <- m:
+			return nil
+		case <-l.ctx.Done():
+			return l.ctx.Err()
+		}
+	}, slog.New(slog.DiscardHandler))
+	var running sync.WaitGroup
+	running.Go(func() { l.Run(l.ctx, p, l.list) })
+	end := l.end
+	l.end = func() { end(); running.Wait() }
+	t.Cleanup(l.end)
+	return l
+}
+
+// until waits for a message of a kind.
+func until[M runner.Message](l *link) M {
+	l.t.Helper()
+	for {
+		select {
+		case m := <-l.messages:
+			if got, ok := m.(M); ok {
+				return got
+			}
+		case <-time.After(patience):
+			var none M
+			l.t.Fatalf("no %T comes", none)
+		}
+	}
+}
+
+func newWorkspace(t *testing.T) (*Workspace, string) {
+	t.Helper()
+	root := t.TempDir()
+	return NewWorkspace(root, filepath.Join(t.TempDir(), "index")), root
+}
+
+func write(t *testing.T, root, name, text string) {
+	t.Helper()
+	require.NoError(t, os.WriteFile(filepath.Join(root, name), []byte(text), 0o600))
+}
+
+func TestAWatchSendsChangesAsTheyHappen(t *testing.T) {
+	t.Parallel()
+	w, root := newWorkspace(t)
+	write(t, root, "before", "one\n")
+	l := watched(t, w, session.FilesPosition{})
+	begun := until[*runner.FilesBegun](l)
+	require.NotEmpty(t, begun.Lineage)
+	l.AwaitSurvey(l.ctx)
+	write(t, root, "after", "two\n")
+	for {
+		c := until[*runner.FileChanged](l)
+		require.Equal(t, c.Path == "before", c.Initial, "what the session began with is marked")
+		if c.Path == "after" && string(c.Data) == "two\n" {
+			break
+		}
+	}
+	require.Eventually(t, func() bool { return l.Mode() == runner.WatchInotify }, patience, time.Millisecond)
+}
+
+// TestWhatTheWorkerMustListIsAwaited: a position of another lineage cannot be continued. Nothing is sent, and no prompt
+// delivered, before the worker has listed what it stores.
+func TestWhatTheWorkerMustListIsAwaited(t *testing.T) {
+	t.Parallel()
+	w, root := newWorkspace(t)
+	write(t, root, "new", "one\n")
+	l := watched(t, w, session.FilesPosition{Lineage: "of another sandbox", Seq: 9})
+	require.NotNil(t, l.list)
+	require.Empty(t, l.Mode())
+	select {
+	case <-l.surveyed:
+		t.Fatal("the list has not come")
+	default:
+	}
+	l.list <- []session.KnownFile{{Path: "gone", Size: 1}}
+	until[*runner.FilesBegun](l)
+	l.AwaitSurvey(l.ctx)
+	changes := map[string]session.Change{}
+	for len(changes) < 2 {
+		c := until[*runner.FileChanged](l)
+		changes[c.Path] = c.Change
+	}
+	require.Contains(t, changes, "new")
+	require.Equal(t, session.FileDeleted, changes["gone"])
+}
+
+func TestALinkThatEndsFreesWhoWaitsForItsWatch(t *testing.T) {
+	t.Parallel()
+	w, _ := newWorkspace(t)
+	l := watched(t, w, session.FilesPosition{Lineage: "x"})
+	var waiting sync.WaitGroup
+	waiting.Go(func() { l.AwaitSurvey(l.ctx) })
+	waiting.Go(func() {
+		if s, err := l.Flush(l.ctx); s != nil || !errors.Is(err, context.Canceled) {
+			t.Errorf("flush of a link that has ended: %v, %v", s, err)
+		}
+	})
+	l.end()
+	waiting.Wait()
+}
+
+func TestAFlushReportsEverythingAndAsksForTheDiffOnce(t *testing.T) {
+	t.Parallel()
+	w, root := newWorkspace(t)
+	git := func(args ...string) {
+		cmd := exec.CommandContext(t.Context(), "git", append([]string{"-C", root, "-c", "user.name=x", "-c", "user.email=x@example.com"}, args...)...)
+		out, err := cmd.CombinedOutput()
+		require.NoError(t, err, "%s", out)
+	}
+	git("init", "-q")
+	write(t, root, "file", "one\n")
+	git("add", ".")
+	git("commit", "-q", "-m", "first")
+	l := watched(t, w, session.FilesPosition{})
+	require.NotEmpty(t, until[*runner.FilesBegun](l).Base)
+	l.AwaitSurvey(l.ctx)
+
+	write(t, root, "file", "two\n")
+	survey, err := l.Flush(l.ctx)
+	require.NoError(t, err)
+	require.NotNil(t, survey)
+	require.Equal(t, root, survey.Workspace)
+	require.Equal(t, "file", until[*runner.FileChanged](l).Path, "it was sent before the flush was answered")
+	again, err := l.Flush(l.ctx)
+	require.NoError(t, err)
+	require.Nil(t, again, "nothing has changed since")
+	write(t, root, "file", "three\n")
+	next, err := l.Flush(l.ctx)
+	require.NoError(t, err)
+	require.NotEqual(t, survey.Key, next.Key)
+
+	l.end()
+	var sent []runner.Message
+	send := func(m runner.Message) error { sent = append(sent, m); return nil }
+	position := session.FilesPosition{Lineage: w.index.Lineage(), Seq: w.index.Seq(), Base: w.index.Base(), DiffKey: next.Key}
+	key, err := w.Seal(position, nil, send)
+	require.NoError(t, err)
+	require.Empty(t, key, "the worker has the diff")
+	require.Empty(t, sent)
+	position.DiffKey, position.Seq = "older", 0
+	key, err = w.Seal(position, nil, send)
+	require.NoError(t, err)
+	require.NotEmpty(t, sent, "changes after the position are sent again, with new numbers")
+	require.Equal(t, w.index.DiffKey(), key)
+}
+
+// TestAWatchThatCannotSend ends, and a later link has the index.
+func TestAWatchThatCannotSend(t *testing.T) {
+	t.Parallel()
+	w, root := newWorkspace(t)
+	broken := w.Watch(func(runner.Message) error { return errors.New("broken") }, slog.New(slog.DiscardHandler))
+	broken.Run(t.Context(), session.FilesPosition{}, nil)
+	broken.AwaitSurvey(t.Context())
+	write(t, root, "file", "one\n")
+	l := watched(t, w, session.FilesPosition{})
+	until[*runner.FilesBegun](l)
+}
