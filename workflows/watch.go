@@ -1,0 +1,208 @@
+package workflows
+
+import (
+	"fmt"
+	"time"
+
+	"go.temporal.io/sdk/workflow"
+
+	"github.com/overwinter-dev/overwinter/activities"
+	"github.com/overwinter-dev/overwinter/internal/session"
+)
+
+// abortPatience is how long an interrupted turn may take to end by itself: the
+// runner kills the agent's processes well before.
+const abortPatience = 30 * time.Second
+
+// believesAttempts is the change since which an attempt that was cancelled is believed that it had not handed
+// the prompt over.
+const believesAttempts = "believes-attempts"
+
+// turnWatch is what the workflow does while a turn's activity runs.
+type turnWatch struct {
+	*life
+	run       *session.Processing // the newest that the workflow knows of
+	turn      workflow.Future
+	cancel    workflow.CancelFunc    // ends the attempt at the turn
+	cancelled func() bool            // reports whether the attempt was cancelled
+	interrupt func() workflow.Future // interrupts the run
+
+	doing        string
+	answered     urgency
+	interrupting workflow.Future // the abort under way; nil while none is
+	giveUp       time.Time       // when an interrupted run is cancelled; zero until it is interrupted
+	stopping     bool
+}
+
+// watch runs the turn's activity and, concurrently, whatever an abort, a stop, a forced hibernation
+// or the end of the sandbox's life require. An error of the activity is returned unchanged. The activity may attend the
+// session after the run: run is then the newest that the workflow knows of, and takenBack says that the workflow has ended
+// the attendance while no run was in progress.
+func (l *life) watch(ctx workflow.Context, run *session.Processing, result *activities.TurnResult) (takenBack bool, err error) {
+	turnCtx, cancel := workflow.WithCancel(ctx)
+	defer cancel()
+	request := activities.TurnRequest{
+		Dispatch: run.Dispatch, SessionID: l.id, RunID: run.RunID, PromptID: run.PromptID,
+		Generation: l.generation, SandboxID: l.sandboxID, Look: true, Attend: l.attendance(ctx),
+	}
+	l.attended = request.Attend != nil
+	doing := fmt.Sprintf("run prompt %s", run.PromptID)
+	turn := l.begin(turnCtx, doing, turnOptionsAt(ctx), turns.RunTurn, request)
+	// An abort that is still on its way when the turn ends has nothing to do any more.
+	abortCtx, forgetAbort := workflow.WithCancel(ctx)
+	defer forgetAbort()
+	w := turnWatch{
+		life: l, run: run, turn: turn, doing: doing, cancel: cancel,
+		cancelled: func() bool { return turnCtx.Err() != nil },
+		interrupt: func() workflow.Future {
+			return l.begin(abortCtx, "interrupt the turn", abortOptions, control.AbortRun, activities.AbortRequest{
+				SessionID: l.id, Agent: l.agent, RunID: run.RunID, Generation: l.generation, SandboxID: l.sandboxID,
+			})
+		},
+	}
+	for !turn.IsReady() {
+		takenBack, err = w.follow(ctx)
+		switch {
+		case err != nil:
+			return false, w.abandon(ctx, err)
+		case takenBack:
+			cancel()
+			l.leftover = turn
+			return true, nil
+		}
+		now := workflow.Now(ctx)
+		if err := w.act(ctx, now); err != nil {
+			return false, err
+		}
+		w.pause(ctx, now)
+	}
+	return w.result(ctx, result)
+}
+
+// follow learns which run the activity is at. It reports whether the workflow has ended the attendance.
+func (w *turnWatch) follow(ctx workflow.Context) (takenBack bool, err error) {
+	if !w.attended {
+		return false, w.attend(ctx)
+	}
+	before := w.run.RunID
+	takenBack, err = w.followAttendant(ctx, w.run, &w.answered, w.giveUp)
+	if w.run.RunID != before && !w.giveUp.IsZero() { // the run that was interrupted has ended
+		w.giveUp, w.interrupting, w.abort = time.Time{}, nil, w.pendingAbort(w.run.RunID)
+	}
+	return takenBack, err
+}
+
+// act interrupts or cancels the turn if something requires it now. An error is that of a refused record.
+func (w *turnWatch) act(ctx workflow.Context, now time.Time) error {
+	at := w.interruptAt()
+	outlived := !at.IsZero() && !now.Before(at)
+	switch {
+	case w.wants.Stop && !w.stopping:
+		// The prompt's outcome first, so that the interrupted turn cannot give it another.
+		w.stopping, w.doing = true, "stop the turn"
+		if err := w.cancelBeforeStop(ctx, *w.run); err != nil {
+			return err
+		}
+		w.interrupting = w.interrupt()
+		w.cancel()
+	case w.giveUp.IsZero() && !w.stopping && (w.abort || w.wants.Force || outlived):
+		w.giveUp = now.Add(abortPatience)
+		w.interrupting = w.interrupt()
+		w.doing = "interrupt the turn"
+	case !w.giveUp.IsZero() && !now.Before(w.giveUp):
+		w.cancel()
+	case w.sandboxLost():
+		// The turn's own look at the sandbox decides; cancelling it makes it look now.
+		w.cancel()
+	}
+	return nil
+}
+
+// pause waits until the turn ends or something must be decided again.
+func (w *turnWatch) pause(ctx workflow.Context, now time.Time) {
+	until := w.interruptAt()
+	if !w.giveUp.IsZero() {
+		until = w.giveUp
+	}
+	if w.cancelled() {
+		until = time.Time{}
+	}
+	if at := w.answerAt(now); (w.signalled || w.doubted) && (until.IsZero() || at.Before(until)) {
+		until = at
+	}
+	futures := []workflow.Future{w.turn}
+	if w.interrupting != nil && !w.interrupting.IsReady() {
+		futures = append(futures, w.interrupting)
+	}
+	if ids := w.queue.IDs(); w.attended && w.giveUp.IsZero() && len(ids) > 0 {
+		w.doing = "run prompts as they come; the last was " + ids[len(ids)-1]
+	}
+	w.wait(ctx, w.doing, until, futures...)
+}
+
+// result reads how the activity ended, and settles a run that was interrupted or whose sandbox was lost.
+func (w *turnWatch) result(ctx workflow.Context, result *activities.TurnResult) (takenBack bool, err error) {
+	err = w.turn.Get(ctx, result)
+	if err != nil && w.attended {
+		// It may be about a run that the workflow does not know of.
+		over, takeErr := w.takeBack(ctx, w.run)
+		switch {
+		case takeErr != nil:
+			return false, takeErr
+		case over:
+			if kind := activities.TypeOf(err); kind == activities.SandboxLost || kind == activities.SandboxLimit || kind == activities.PromptNotDelivered {
+				w.loseSandbox()
+			}
+			return true, nil
+		}
+	}
+	if err == nil || !w.cancelled() {
+		return false, err
+	}
+	// It was cancelled here. The way it ended then says little: if a worker is gone, the cancelled
+	// activity runs into its heartbeat timeout. If the attempt's state is unknown, the row decides:
+	// a run that no attempt has attached to is returned to the queue.
+	kind := activities.TypeOf(err)
+	undelivered := (kind == activities.NotHandedOver || kind == activities.PromptNotDelivered) &&
+		workflow.GetVersion(ctx, believesAttempts, workflow.DefaultVersion, 1) != workflow.DefaultVersion
+	switch {
+	case w.sandboxLost() && undelivered:
+		return false, w.giveBack(ctx, *w.run, session.ReasonSandboxLost)
+	case w.sandboxLost():
+		return false, w.lostError()
+	case w.giveUp.IsZero():
+		return false, err
+	case undelivered && !w.abort:
+		return false, w.giveBack(ctx, *w.run, session.ReasonAborted)
+	}
+	_, err = w.settle(ctx, *w.run, session.OutcomeCancelled, session.ReasonAborted, !w.abort)
+	return false, err
+}
+
+// awaitsAbandonedTurns is the change since which a turn that is abandoned for a refused record has
+// ended before the session is read again. Before it, another attempt could begin alongside it.
+const awaitsAbandonedTurns = "awaits-abandoned-turns"
+
+// abandon ends the attempt at a turn after the store has refused a record; cause is the refusal:
+// the session's row decides what happens to the run.
+func (w *turnWatch) abandon(ctx workflow.Context, cause error) error {
+	if workflow.GetVersion(ctx, awaitsAbandonedTurns, workflow.DefaultVersion, 1) == workflow.DefaultVersion {
+		return cause
+	}
+	w.cancel()
+	for !w.turn.IsReady() {
+		w.wait(ctx, "end the turn's attempt", time.Time{}, w.turn)
+	}
+	return cause
+}
+
+// cancelBeforeStop ends the run, and in workflows of an earlier version every prompt, before its turn is interrupted
+// for a stop.
+func (l *life) cancelBeforeStop(ctx workflow.Context, run session.Processing) error {
+	if l.releasesFirst(ctx) {
+		l.cancelRun(ctx, run)
+		return nil
+	}
+	cancelled := activities.PromptsRequest{SessionID: l.id, Reason: session.ReasonSessionTerminated}
+	return l.record(ctx, "cancel the prompts", control.CancelPrompts, cancelled, nil)
+}
