@@ -163,55 +163,16 @@ func (s *sessions) sessionCreate(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	now := time.Now().UTC().Truncate(time.Millisecond)
-	sess := session.Session{
-		ID: session.NewID(session.SessionPrefix), Status: session.Initializing, CreatedAt: now, LastActivity: now,
-		IdleTimeout: session.DefaultIdleTimeout, Metadata: json.RawMessage(`{}`),
-	}
-	body.required("agent")
-	if name, ok := body.text("agent"); ok {
-		if sess.Agent = name; !slices.Contains(s.cfg.Agents.Names(), name) {
-			body.wrong("agent", "must be one of: %s", strings.Join(s.cfg.Agents.Names(), ", "))
-		}
-	}
-	if title, ok := body.short("title", session.MaxTitleRunes); ok {
-		sess.Title = title
-	}
-	if d, ok := body.idleTimeout("idleTimeout"); ok {
-		sess.IdleTimeout = d
-	}
-	if metadata, ok := body.metadata("metadata"); ok {
-		sess.Metadata = metadata
-	}
-	if options, ok := body.options("options"); ok {
-		sess.Options = options
-	}
-	profile, hasProfile := body.profileRef("profile")
-	sess.Workspace = body.workspace("workspace")
-
-	var first *session.Prompt
-	if inner := body.object("prompt"); inner != nil {
-		first = &session.Prompt{
-			ID: inner.promptID("id"), SessionID: sess.ID, Ordinal: 1, Status: session.PromptQueued,
-			Content: inner.content("content"), Mode: session.Followup, OnUnknown: session.Hold, CreatedAt: now,
-		}
-		inner.unknown()
-	}
-	byDefault := "lazy"
-	if first != nil {
-		byDefault = "eager"
-	}
-	sess.Lazy = body.oneOf("sandbox", byDefault, "lazy", "eager") == "lazy"
+	sess, first, profile := s.newSession(body)
 	if err := body.done(); err != nil {
 		return err
 	}
-
 	var idem session.Idempotency
 	if key != "" {
 		idem = session.Idempotency{Key: key, Digest: digest(raw)}
 	}
 	ctx := c.Request().Context()
-	if hasProfile {
+	if profile != "" {
 		if sess.Profile, err = s.pinProfile(ctx, profile); err != nil {
 			return err
 		}
@@ -236,6 +197,49 @@ func (s *sessions) sessionCreate(c echo.Context) error {
 		s.ring(ctx, stored.ID, "", 0)
 	}
 	return c.JSON(status, resource.Session(stored))
+}
+
+// newSession reads the session that a request describes, its first prompt, if it has one, and the profile that it names.
+func (s *sessions) newSession(body *object) (sess session.Session, first *session.Prompt, profile string) {
+	now := time.Now().UTC().Truncate(time.Millisecond)
+	sess = session.Session{
+		ID: session.NewID(session.SessionPrefix), Status: session.Initializing, CreatedAt: now, LastActivity: now,
+		IdleTimeout: session.DefaultIdleTimeout, Metadata: json.RawMessage(`{}`),
+	}
+	body.required("agent")
+	if name, ok := body.text("agent"); ok {
+		if sess.Agent = name; !slices.Contains(s.cfg.Agents.Names(), name) {
+			body.wrong("agent", "must be one of: %s", strings.Join(s.cfg.Agents.Names(), ", "))
+		}
+	}
+	if title, ok := body.short("title", session.MaxTitleRunes); ok {
+		sess.Title = title
+	}
+	if d, ok := body.idleTimeout("idleTimeout"); ok {
+		sess.IdleTimeout = d
+	}
+	if metadata, ok := body.metadata("metadata"); ok {
+		sess.Metadata = metadata
+	}
+	if options, ok := body.options("options"); ok {
+		sess.Options = options
+	}
+	profile, _ = body.profileRef("profile")
+	sess.Workspace = body.workspace("workspace")
+
+	if inner := body.object("prompt"); inner != nil {
+		first = &session.Prompt{
+			ID: inner.promptID("id"), SessionID: sess.ID, Ordinal: 1, Status: session.PromptQueued,
+			Content: inner.content("content"), Mode: session.Followup, OnUnknown: session.Hold, CreatedAt: now,
+		}
+		inner.unknown()
+	}
+	byDefault := "lazy"
+	if first != nil {
+		byDefault = "eager"
+	}
+	sess.Lazy = body.oneOf("sandbox", byDefault, "lazy", "eager") == "lazy"
+	return sess, first, profile
 }
 
 // pinProfile finds the profile that a request names and pins its version: what the session keeps

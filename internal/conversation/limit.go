@@ -126,75 +126,15 @@ func (l *Limiter) limit(e Event) (Event, bool) {
 	e.ConversationID = BoundedID(e.ConversationID)
 	switch d := e.Data.(type) {
 	case BlockStart:
-		if l.Full {
-			return e, false
-		}
-		d.Block = bounded(d.Block, 0)
-		at := l.find(e.ConversationID, d.Block.ID)
-		if at < 0 {
-			at = l.open(e.ConversationID, d.Block.ID)
-		}
-		l.Open[at].Text = int64(len(d.Block.Content)) + d.Block.TruncatedBytes
-		e.Data = d
+		return l.start(e, d)
 	case TextDelta:
-		if l.Full {
-			return e, false
-		}
-		d.BlockID = BoundedID(d.BlockID)
-		at := l.find(e.ConversationID, d.BlockID)
-		if at < 0 {
-			at = l.open(e.ConversationID, d.BlockID)
-		}
-		room := max(0, MaxBlockBytes-l.Open[at].Text)
-		l.Open[at].Text += int64(len(d.Delta))
-		if int64(len(d.Delta)) > room {
-			d.Delta = head(d.Delta, int(room))
-		}
-		e.Data = d
-		return e, d.Delta != ""
+		return l.delta(e, d)
 	case BlockUpdate:
-		d.BlockID = BoundedID(d.BlockID)
-		at := l.find(e.ConversationID, d.BlockID)
-		closes := d.Updates.Status != "" && !d.Updates.Status.Open()
-		if l.Full && (at < 0 || !closes) {
-			return e, false
-		}
-		if l.Full {
-			return l.shut(e, at, d.Updates.Status)
-		}
-		var left int64
-		d.Updates.Input, left = boundedJSON(d.Updates.Input)
-		d.Updates.TruncatedBytes += left
-		d.Updates.Output, left = boundedJSON(d.Updates.Output)
-		d.Updates.TruncatedBytes += left
-		d.Updates.Name, d.Updates.SubagentID = head(d.Updates.Name, maxLabelBytes), BoundedID(d.Updates.SubagentID)
-		if closes && at >= 0 {
-			d.Updates.TruncatedBytes += max(0, l.Open[at].Text-MaxBlockBytes)
-			l.Open = slices.Delete(l.Open, at, at+1)
-		}
-		e.Data = d
+		return l.update(e, d)
 	case BlockComplete:
-		at := l.find(e.ConversationID, BoundedID(d.Block.ID))
-		if l.Full {
-			return l.shut(e, at, d.Block.Status)
-		}
-		var said int64
-		if at >= 0 {
-			said = l.Open[at].Text
-			l.Open = slices.Delete(l.Open, at, at+1)
-		}
-		d.Block = bounded(d.Block, said)
-		e.Data = d
+		return l.complete(e, d)
 	case BlockRemoved:
-		d.BlockID = BoundedID(d.BlockID)
-		at := l.find(e.ConversationID, d.BlockID)
-		if l.Full && at < 0 {
-			return e, false
-		}
-		if at >= 0 {
-			l.Open = slices.Delete(l.Open, at, at+1)
-		}
-		e.Data = d
+		return l.remove(e, d)
 	case Title:
 		d.Title = head(d.Title, maxLabelBytes)
 		e.Data = d
@@ -208,6 +148,83 @@ func (l *Limiter) limit(e Event) (Event, bool) {
 		e.Data = d
 		return e, !l.Full
 	}
+	return e, true
+}
+
+func (l *Limiter) start(e Event, d BlockStart) (Event, bool) {
+	if l.Full {
+		return e, false
+	}
+	d.Block = bounded(d.Block, 0)
+	l.opened(e.ConversationID, d.Block.ID).Text = int64(len(d.Block.Content)) + d.Block.TruncatedBytes
+	e.Data = d
+	return e, true
+}
+
+func (l *Limiter) delta(e Event, d TextDelta) (Event, bool) {
+	if l.Full {
+		return e, false
+	}
+	d.BlockID = BoundedID(d.BlockID)
+	b := l.opened(e.ConversationID, d.BlockID)
+	room := max(0, MaxBlockBytes-b.Text)
+	b.Text += int64(len(d.Delta))
+	if int64(len(d.Delta)) > room {
+		d.Delta = head(d.Delta, int(room))
+	}
+	e.Data = d
+	return e, d.Delta != ""
+}
+
+func (l *Limiter) update(e Event, d BlockUpdate) (Event, bool) {
+	d.BlockID = BoundedID(d.BlockID)
+	at := l.find(e.ConversationID, d.BlockID)
+	closes := d.Updates.Status != "" && !d.Updates.Status.Open()
+	if l.Full && !closes {
+		return e, false
+	}
+	if l.Full {
+		return l.shut(e, at, d.Updates.Status)
+	}
+	var left int64
+	d.Updates.Input, left = boundedJSON(d.Updates.Input)
+	d.Updates.TruncatedBytes += left
+	d.Updates.Output, left = boundedJSON(d.Updates.Output)
+	d.Updates.TruncatedBytes += left
+	d.Updates.Name, d.Updates.SubagentID = head(d.Updates.Name, maxLabelBytes), BoundedID(d.Updates.SubagentID)
+	if closes && at >= 0 {
+		d.Updates.TruncatedBytes += max(0, l.Open[at].Text-MaxBlockBytes)
+		l.Open = slices.Delete(l.Open, at, at+1)
+	}
+	e.Data = d
+	return e, true
+}
+
+func (l *Limiter) complete(e Event, d BlockComplete) (Event, bool) {
+	at := l.find(e.ConversationID, BoundedID(d.Block.ID))
+	if l.Full {
+		return l.shut(e, at, d.Block.Status)
+	}
+	var said int64
+	if at >= 0 {
+		said = l.Open[at].Text
+		l.Open = slices.Delete(l.Open, at, at+1)
+	}
+	d.Block = bounded(d.Block, said)
+	e.Data = d
+	return e, true
+}
+
+func (l *Limiter) remove(e Event, d BlockRemoved) (Event, bool) {
+	d.BlockID = BoundedID(d.BlockID)
+	at := l.find(e.ConversationID, d.BlockID)
+	if l.Full && at < 0 {
+		return e, false
+	}
+	if at >= 0 {
+		l.Open = slices.Delete(l.Open, at, at+1)
+	}
+	e.Data = d
 	return e, true
 }
 
@@ -231,13 +248,17 @@ func (l *Limiter) find(conversation, id string) int {
 	return -1
 }
 
-func (l *Limiter) open(conversation, id string) int {
+// opened is the open block with that id, which it opens if it is not open.
+func (l *Limiter) opened(conversation, id string) *limitedBlock {
+	if at := l.find(conversation, id); at >= 0 {
+		return &l.Open[at]
+	}
 	if len(l.Open) >= maxLimited {
 		l.evicted = append(l.evicted, l.Open[0])
 		l.Open = slices.Delete(l.Open, 0, 1)
 	}
 	l.Open = append(l.Open, limitedBlock{Conversation: conversation, ID: id})
-	return len(l.Open) - 1
+	return &l.Open[len(l.Open)-1]
 }
 
 // bounded is a block within the bounds; said is how much text its deltas had.

@@ -197,6 +197,11 @@ func (s *sessionTx) filesWrite(ctx context.Context, db *DB, w *dbsqlc.WorkspaceC
 		}
 		budget.Bytes, budget.Events = budget.Bytes-int64(size), budget.Events-1
 	}
+	return s.filesPut(ctx, db, newest)
+}
+
+// filesPut stores the newest change of each file, by path.
+func (s *sessionTx) filesPut(ctx context.Context, db *DB, newest map[string]session.FileChange) error {
 	put := &dbsqlc.FilesPutParams{SessionID: s.row.ID}
 	var gone []string
 	for _, p := range slices.Sorted(maps.Keys(newest)) {
