@@ -297,11 +297,17 @@ func Text(raw []byte) string {
 	return string(out)
 }
 
+// appendValid appends b with U+FFFD in place of each invalid byte, as encoding/json does.
 func appendValid(out, b []byte) []byte {
 	if utf8.Valid(b) {
 		return append(out, b...)
 	}
-	return append(out, bytes.ToValidUTF8(b, []byte("\uFFFD"))...)
+	for len(b) > 0 {
+		r, size := utf8.DecodeRune(b)
+		out = utf8.AppendRune(out, r)
+		b = b[size:]
+	}
+	return out
 }
 
 // appendEscape appends what the escape at the start of raw stands for and returns its length.
