@@ -8,6 +8,7 @@ import (
 
 	"go.temporal.io/api/workflowservice/v1"
 
+	"github.com/overwinter-dev/overwinter/internal/backoff"
 	"github.com/overwinter-dev/overwinter/internal/contract"
 )
 
@@ -33,7 +34,8 @@ func (w *Worker) drainLegacy(ctx context.Context) error {
 			stop()
 		}
 	}()
-	for wait := time.Second; ; {
+	pauses := backoff.New(time.Second, w.config.LegacyEvery)
+	for {
 		legacy, err := w.config.Legacy.LegacyQueues(ctx)
 		if err == nil && !legacy {
 			return nil
@@ -41,9 +43,12 @@ func (w *Worker) drainLegacy(ctx context.Context) error {
 		if err == nil && stop == nil {
 			stop, err = start(w.newPollers(contract.QueuesOf("")))
 		}
+		wait := w.config.LegacyEvery
 		if err == nil {
-			wait = w.config.LegacyEvery
 			err = w.retireLegacy(ctx)
+		}
+		if err != nil {
+			wait, _ = pauses.Next()
 		}
 		if err != nil && ctx.Err() == nil {
 			w.config.Logger.WarnContext(ctx, "could not serve the task queues of an earlier release; retrying", slog.Any("error", err))
@@ -51,7 +56,6 @@ func (w *Worker) drainLegacy(ctx context.Context) error {
 		timer := time.NewTimer(wait)
 		select {
 		case <-timer.C:
-			wait = min(2*wait, w.config.LegacyEvery)
 		case <-ctx.Done():
 			timer.Stop()
 			return ctx.Err()

@@ -55,7 +55,7 @@ func (r Relay) run(ctx context.Context, logger *slog.Logger) error {
 	}
 	ticker := time.NewTicker(r.Every)
 	defer ticker.Stop()
-	pauses := newBackoff(r.Age)
+	pauses := newPacer(r.Age)
 	after := ""
 	for {
 		var err error
@@ -72,7 +72,7 @@ func (r Relay) run(ctx context.Context, logger *slog.Logger) error {
 
 // look signals once for a page of unclaimed work and returns where the next page begins. A signal
 // that fails delays no other: each session has its own pause.
-func (r Relay) look(ctx context.Context, logger *slog.Logger, after string, pauses *backoff) (next string, err error) {
+func (r Relay) look(ctx context.Context, logger *slog.Logger, after string, pauses *pacer) (next string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
 	defer cancel()
 	waiting, err := r.Rows.Unclaimed(ctx, after, r.Age, r.Batch)
@@ -112,9 +112,9 @@ func (r Relay) look(ctx context.Context, logger *slog.Logger, after string, paus
 // longestPause is the longest pause between two signals for the same row.
 const longestPause = 30 * time.Second
 
-// backoff remembers what was signalled for: the pause doubles with every signal, so that
+// pacer remembers what was signalled for: the pause doubles with every signal, so that
 // a system that is slow to answer is not flooded. It is safe for concurrent use.
-type backoff struct {
+type pacer struct {
 	first time.Duration
 
 	mu     sync.Mutex
@@ -126,12 +126,12 @@ type pause struct {
 	next  time.Duration
 }
 
-func newBackoff(first time.Duration) *backoff {
-	return &backoff{first: first, pauses: map[session.UnclaimedWork]pause{}}
+func newPacer(first time.Duration) *pacer {
+	return &pacer{first: first, pauses: map[session.UnclaimedWork]pause{}}
 }
 
 // due returns the work whose pause is over. Rows that were not signalled for in a long time are forgotten.
-func (p *backoff) due(waiting []session.UnclaimedWork, now time.Time) []session.UnclaimedWork {
+func (p *pacer) due(waiting []session.UnclaimedWork, now time.Time) []session.UnclaimedWork {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for work, was := range p.pauses {
@@ -149,7 +149,7 @@ func (p *backoff) due(waiting []session.UnclaimedWork, now time.Time) []session.
 }
 
 // tried notes that a signal was sent, whatever came of it.
-func (p *backoff) tried(work session.UnclaimedWork, now time.Time) {
+func (p *pacer) tried(work session.UnclaimedWork, now time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	next := p.first

@@ -6,11 +6,13 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/sethvargo/go-retry"
 	"go.temporal.io/api/enums/v1"
 	"go.temporal.io/api/serviceerror"
 	"go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/temporal"
 
+	"github.com/overwinter-dev/overwinter/internal/backoff"
 	"github.com/overwinter-dev/overwinter/internal/contract"
 	"github.com/overwinter-dev/overwinter/workflows"
 )
@@ -18,18 +20,13 @@ import (
 // schedule makes sure that the reconciler's schedule exists with this worker's
 // interval, trying until Temporal has taken it.
 func (w *Worker) schedule(ctx context.Context) error {
-	for wait := time.Second; ; wait = min(2*wait, 30*time.Second) {
+	return backoff.Retry(ctx, backoff.New(time.Second, 30*time.Second), func(ctx context.Context) error {
 		err := w.ensureSchedule(ctx)
-		if err == nil {
-			return nil
+		if err != nil {
+			w.config.Logger.WarnContext(ctx, "the reconciler's schedule could not be set; it will be tried again", slog.Any("error", err))
 		}
-		w.config.Logger.WarnContext(ctx, "the reconciler's schedule could not be set; it will be tried again", slog.Any("error", err))
-		select {
-		case <-time.After(wait):
-		case <-ctx.Done():
-			return ctx.Err()
-		}
-	}
+		return retry.RetryableError(err)
+	})
 }
 
 func (w *Worker) ensureSchedule(ctx context.Context) error {

@@ -12,6 +12,9 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/sethvargo/go-retry"
+
+	"github.com/overwinter-dev/overwinter/internal/backoff"
 	"github.com/overwinter-dev/overwinter/internal/contract"
 	"github.com/overwinter-dev/overwinter/internal/failure"
 	"github.com/overwinter-dev/overwinter/internal/postgres"
@@ -86,19 +89,18 @@ func schemaRefused(err error) bool { return failure.CodeOf(err) == failure.Illeg
 // awaitSchema returns when the database answers and has the schema of this program, or with the
 // reason why it never will.
 func awaitSchema(ctx context.Context, db *postgres.DB, logger *slog.Logger) error {
-	for wait := 100 * time.Millisecond; ; wait = min(2*wait, 5*time.Second) {
+	return backoff.Retry(ctx, startupPauses(), func(ctx context.Context) error {
 		err := db.SchemaCheck(ctx)
 		if err == nil || schemaRefused(err) {
 			return err
 		}
 		logger.WarnContext(ctx, "postgres does not answer; waiting for it", slog.Any("error", err))
-		select {
-		case <-time.After(wait):
-		case <-ctx.Done():
-			return ctx.Err()
-		}
-	}
+		return retry.RetryableError(err)
+	})
 }
+
+// startupPauses are those between the tries of a process to reach what it needs to start.
+func startupPauses() retry.Backoff { return backoff.New(100*time.Millisecond, 5*time.Second) }
 
 // awaitInstallation returns the id of the installation once the database is there and fit for it.
 func awaitInstallation(ctx context.Context, db *postgres.DB, logger *slog.Logger) (string, error) {

@@ -9,6 +9,9 @@ import (
 	"sync"
 	"time"
 
+	"github.com/sethvargo/go-retry"
+
+	"github.com/overwinter-dev/overwinter/internal/backoff"
 	"github.com/overwinter-dev/overwinter/internal/failure"
 	"github.com/overwinter-dev/overwinter/internal/postgres"
 	"github.com/overwinter-dev/overwinter/internal/secret"
@@ -111,18 +114,14 @@ const remaskEvery = 10 * time.Second
 // load reads the secrets to mask, once the database answers. A process without the key masks nothing, and says so
 // where it is asked.
 func (s *storedSecrets) load(ctx context.Context) error {
-	for wait := 100 * time.Millisecond; ; wait = min(2*wait, 5*time.Second) {
+	return backoff.Retry(ctx, startupPauses(), func(ctx context.Context) error {
 		_, err := s.Masker(ctx)
 		if err == nil || s.keyring == nil {
 			return nil
 		}
 		s.logger.WarnContext(ctx, "could not read the secrets to mask; retrying", slog.Any("error", err))
-		select {
-		case <-time.After(wait):
-		case <-ctx.Done():
-			return ctx.Err()
-		}
-	}
+		return retry.RetryableError(err)
+	})
 }
 
 // follow reads them again until ctx ends.

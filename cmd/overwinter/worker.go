@@ -9,11 +9,13 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/sethvargo/go-retry"
 	"go.temporal.io/sdk/client"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/overwinter-dev/overwinter/activities"
 	"github.com/overwinter-dev/overwinter/internal/agent/catalog"
+	"github.com/overwinter-dev/overwinter/internal/backoff"
 	"github.com/overwinter-dev/overwinter/internal/contract"
 	"github.com/overwinter-dev/overwinter/internal/eventlog"
 	"github.com/overwinter-dev/overwinter/internal/failure"
@@ -195,25 +197,23 @@ const appendAtStop = 5 * time.Second
 
 // work runs the worker once Temporal answers.
 func (c *workerCmd) work(ctx context.Context, w *worker.Worker, signaler *sessionclient.Client, logger *slog.Logger) error {
-	for wait := 100 * time.Millisecond; ; wait = min(2*wait, 5*time.Second) {
+	err := backoff.Retry(ctx, startupPauses(), func(ctx context.Context) error {
 		err := signaler.Ping(ctx)
-		if err == nil {
-			return w.Run(ctx)
+		if err != nil {
+			logger.WarnContext(ctx, "temporal does not answer; the worker waits for it", slog.Any("error", errors.Unwrap(err)))
 		}
-		logger.WarnContext(ctx, "temporal does not answer; the worker waits for it", slog.Any("error", errors.Unwrap(err)))
-		select {
-		case <-time.After(wait):
-		case <-ctx.Done():
-			return nil
-		}
+		return retry.RetryableError(err)
+	})
+	if err != nil {
+		return nil //nolint:nilerr // the worker was stopped before Temporal answered
 	}
+	return w.Run(ctx)
 }
 
 // describeSandboxes notes what sandboxes this worker has, once their provider answers, for
 // the api to show.
 func describeSandboxes(ctx context.Context, db *postgres.DB, p *sandbox.Provider, logger *slog.Logger) error {
-	for wait := 100 * time.Millisecond; ; wait = min(2*wait, 10*time.Second) {
-		var err error
+	backoff.Retry(ctx, startupPauses(), func(ctx context.Context) (err error) { //nolint:errcheck // it fails only when the worker is stopped
 		for _, err = range p.List(ctx) {
 			break // the first page says that the provider answers
 		}
@@ -221,14 +221,10 @@ func describeSandboxes(ctx context.Context, db *postgres.DB, p *sandbox.Provider
 			sandboxes := p.Describe()
 			err = db.SandboxesDescribe(ctx, sandboxes.Driver, sandboxes.Isolation)
 		}
-		if err == nil {
-			return nil
+		if err != nil {
+			logger.WarnContext(ctx, "the provider of sandboxes could not be asked", slog.Any("error", err))
 		}
-		logger.WarnContext(ctx, "the provider of sandboxes could not be asked", slog.Any("error", err))
-		select {
-		case <-time.After(wait):
-		case <-ctx.Done():
-			return nil
-		}
-	}
+		return retry.RetryableError(err)
+	})
+	return nil
 }

@@ -14,14 +14,16 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+	"github.com/sethvargo/go-retry"
 
+	"github.com/overwinter-dev/overwinter/internal/backoff"
 	"github.com/overwinter-dev/overwinter/internal/conversation"
 	"github.com/overwinter-dev/overwinter/internal/failure"
 	"github.com/overwinter-dev/overwinter/internal/resource"
 	"github.com/overwinter-dev/overwinter/internal/session"
 )
 
-// How calls are repeated. The waits double.
+// How calls are repeated.
 const (
 	attempts     = 4
 	firstWait    = 100 * time.Millisecond
@@ -263,20 +265,26 @@ func (c *Client) call(ctx context.Context, method, path string, body, out any, h
 			return 0, fmt.Errorf("encode request: %w", err)
 		}
 	}
-	wait := firstWait
-	for try := 1; ; try++ {
+	pauses := attemptPauses()
+	for {
 		status, err = c.once(ctx, method, path, data, out, header)
 		again, after := retriable(err)
-		if !again || try == attempts || ctx.Err() != nil {
+		pause, last := pauses.Next()
+		if !again || last || ctx.Err() != nil {
 			return status, err
 		}
-		if after == 0 {
-			after, wait = wait, 2*wait
+		if after > 0 {
+			pause = min(after, maxRetryWait)
 		}
-		if !sleep(ctx, min(after, maxRetryWait)) {
+		if !sleep(ctx, pause) {
 			return status, err
 		}
 	}
+}
+
+// attemptPauses are those between the attempts of one call.
+func attemptPauses() retry.Backoff {
+	return retry.WithMaxRetries(attempts-1, backoff.New(firstWait, maxRetryWait))
 }
 
 // retriable reports whether the call may succeed when it is made again, and when

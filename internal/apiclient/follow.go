@@ -12,15 +12,15 @@ import (
 	"strings"
 	"time"
 
+	"github.com/sethvargo/go-retry"
+
+	"github.com/overwinter-dev/overwinter/internal/backoff"
 	"github.com/overwinter-dev/overwinter/internal/event"
 )
 
 // silence is how long a stream may say nothing at all, not even a comment, before
 // its connection is given up: three heartbeats of the server.
 const silence = 45 * time.Second
-
-// maxWait bounds the wait between two connections of a stream.
-const maxWait = 5 * time.Second
 
 // Event is an event of a session, or a marker of its stream, which has Type and
 // Data alone.
@@ -60,7 +60,7 @@ const latest = -1
 func (c *Client) Follow(ctx context.Context, sessionID string, after int64) iter.Seq2[Event, error] {
 	return func(yield func(Event, error) bool) {
 		f := follower{client: c, sessionID: sessionID, last: after, yield: yield}
-		wait := firstWait
+		pauses := backoff.New(firstWait, maxRetryWait)
 		for {
 			before := f.last
 			err := f.connect(ctx)
@@ -75,11 +75,10 @@ func (c *Client) Follow(ctx context.Context, sessionID string, after int64) iter
 				return
 			}
 			if f.last > before {
-				wait = firstWait
+				pauses = backoff.New(firstWait, maxRetryWait)
 			}
-			if sleep(ctx, wait) {
-				wait = min(2*wait, maxWait)
-			}
+			pause, _ := pauses.Next()
+			sleep(ctx, pause)
 		}
 	}
 }
@@ -146,17 +145,13 @@ type message struct{ event, data string }
 
 // open starts a stream, trying a few times before the first that stands.
 func (f *follower) open(ctx context.Context) (*http.Response, error) {
-	wait := firstWait
-	for try := 1; ; try++ {
+	return retry.DoValue(ctx, attemptPauses(), func(ctx context.Context) (*http.Response, error) {
 		resp, err := f.dial(ctx)
-		if err == nil {
-			return resp, nil
+		if again, _ := retriable(err); again && !f.connected {
+			err = retry.RetryableError(err)
 		}
-		if again, _ := retriable(err); !again || f.connected || try == attempts || !sleep(ctx, wait) {
-			return nil, err
-		}
-		wait *= 2
-	}
+		return resp, err
+	})
 }
 
 func (f *follower) dial(ctx context.Context) (*http.Response, error) {

@@ -7,6 +7,9 @@ import (
 	"sync"
 	"time"
 
+	"github.com/sethvargo/go-retry"
+
+	"github.com/overwinter-dev/overwinter/internal/backoff"
 	"github.com/overwinter-dev/overwinter/internal/failure"
 )
 
@@ -105,6 +108,9 @@ const (
 	minBackoff = 10 * time.Millisecond
 	maxBackoff = time.Second
 )
+
+// newPauses are those between the tries to read or to listen.
+func newPauses() retry.Backoff { return backoff.New(minBackoff, maxBackoff) }
 
 // Appender commits events of many sessions together. Appends of one session are
 // committed in the order in which Append was called, as long as its caller waits

@@ -202,18 +202,18 @@ func (f *Follower) changed(sessionIDs []string) {
 // listen holds the one listening connection. What was committed while there was
 // none is found by reading all tails once there is one again.
 func (f *Follower) listen(ctx context.Context) {
-	backoff := minBackoff
+	pauses := newPauses()
 	for {
-		err := f.source.EventsListen(ctx, func() { backoff = minBackoff; f.changed(nil) }, f.changed)
+		err := f.source.EventsListen(ctx, func() { pauses = newPauses(); f.changed(nil) }, f.changed)
 		if ctx.Err() != nil {
 			return
 		}
+		pause, _ := pauses.Next()
 		f.options.Logger.WarnContext(ctx, "the listening connection is lost; readers poll until there is a new one",
-			slog.Any("error", err), slog.Duration("backoff", backoff))
-		if !sleep(ctx, backoff) {
+			slog.Any("error", err), slog.Duration("backoff", pause))
+		if !sleep(ctx, pause) {
 			return
 		}
-		backoff = min(2*backoff, maxBackoff)
 	}
 }
 
@@ -245,7 +245,7 @@ func (f *Follower) poll(ctx context.Context) {
 // readTails reads what has been added to the logs of followed sessions, each commit once for all
 // readers in this process.
 func (f *Follower) readTails(ctx context.Context) {
-	backoff := minBackoff
+	pauses := newPauses()
 	var batch []*topic
 	var spare, pages []*Page // spare are kept from one statement to the next
 	var positions []int64    // of the tails, as they are read from
@@ -276,17 +276,17 @@ func (f *Follower) readTails(ctx context.Context) {
 				return
 			}
 			f.options.Logger.WarnContext(ctx, "could not read events; trying again", slog.Any("error", err), slog.Int("sessions", len(batch)))
-			ok := sleep(ctx, backoff)
+			pause, _ := pauses.Next()
+			ok := sleep(ctx, pause)
 			for _, t := range batch {
 				f.topics.done(t, true)
 			}
 			if !ok {
 				return
 			}
-			backoff = min(2*backoff, maxBackoff)
 			continue
 		}
-		backoff = minBackoff
+		pauses = newPauses()
 		for i, t := range batch {
 			f.publish(t, pages[i], positions[i])
 		}

@@ -112,7 +112,7 @@ func (r *Reader) fetch(after, through int64) {
 // be read any more.
 func (r *Reader) read(after, through int64, limit int) *Page {
 	f := r.follower
-	backoff := minBackoff
+	pauses := newPauses()
 	for {
 		select {
 		case f.catchUps <- struct{}{}:
@@ -126,14 +126,14 @@ func (r *Reader) read(after, through int64, limit int) *Page {
 		if page == nil || !isPassing(page.err) {
 			return page
 		}
-		timer := time.NewTimer(backoff)
+		pause, _ := pauses.Next()
+		timer := time.NewTimer(pause)
 		select {
 		case <-timer.C:
 		case <-r.closed:
 		case <-f.stopped:
 		}
 		timer.Stop()
-		backoff = min(2*backoff, maxBackoff)
 	}
 }
 

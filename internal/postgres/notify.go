@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/overwinter-dev/overwinter/internal/backoff"
 )
 
 // notifier wakes readers of sessions whose logs have grown. It runs after the commits rather than
@@ -123,7 +125,7 @@ func (n *notifier) run(ctx context.Context) {
 			hangUp(ctx, conn)
 		}
 	}()
-	backoff := minNotifyBackoff
+	pauses := backoff.New(minNotifyBackoff, maxNotifyBackoff)
 	for {
 		select {
 		case <-n.wake:
@@ -143,21 +145,21 @@ func (n *notifier) run(ctx context.Context) {
 			}
 		}
 		if err == nil {
-			backoff = minNotifyBackoff
+			pauses = backoff.New(minNotifyBackoff, maxNotifyBackoff)
 			continue
 		}
 		if ctx.Err() != nil {
 			return
 		}
-		n.logger.WarnContext(ctx, "could not notify readers; they poll", slog.Any("error", err), slog.Duration("backoff", backoff))
-		timer := time.NewTimer(backoff)
+		pause, _ := pauses.Next()
+		n.logger.WarnContext(ctx, "could not notify readers; they poll", slog.Any("error", err), slog.Duration("backoff", pause))
+		timer := time.NewTimer(pause)
 		select {
 		case <-timer.C:
 		case <-ctx.Done():
 			timer.Stop()
 			return
 		}
-		backoff = min(2*backoff, maxNotifyBackoff)
 		n.lost()
 	}
 }

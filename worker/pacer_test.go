@@ -11,7 +11,7 @@ import (
 
 func TestTheRelaySignalsLessAndLessForTheSameRow(t *testing.T) {
 	t.Parallel()
-	p := newBackoff(3 * time.Second)
+	p := newPacer(3 * time.Second)
 	work := session.UnclaimedWork{SessionID: "ses_a", PromptID: "p", Ordinal: 1}
 	start := time.Now()
 	var rung []time.Duration
