@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"unicode"
+
+	"github.com/mattn/go-runewidth"
 )
 
 // Printable drops from a text what could command a terminal or hide what it says: text of agents is
@@ -34,49 +36,13 @@ func OneLine(text string, most int) string {
 	return line
 }
 
-// wide are the runes that take two columns: East Asian wide ones, and pictures.
-var wide = &unicode.RangeTable{
-	R16: []unicode.Range16{
-		{0x1100, 0x115f, 1},
-		{0x231a, 0x231b, 1},
-		{0x23e9, 0x23ec, 1},
-		{0x25fd, 0x25fe, 1},
-		{0x2614, 0x2615, 1},
-		{0x2648, 0x2653, 1},
-		{0x26aa, 0x26ab, 1},
-		{0x26bd, 0x26be, 1},
-		{0x26c4, 0x26c5, 1},
-		{0x2705, 0x2705, 1},
-		{0x270a, 0x270b, 1},
-		{0x2728, 0x2728, 1},
-		{0x274c, 0x274c, 1},
-		{0x2753, 0x2755, 1},
-		{0x2795, 0x2797, 1},
-		{0x2b1b, 0x2b1c, 1},
-		{0x2b50, 0x2b50, 1},
-		{0x2e80, 0x303e, 1},
-		{0x3041, 0xa4cf, 1},
-		{0xac00, 0xd7a3, 1},
-		{0xf900, 0xfaff, 1},
-		{0xfe30, 0xfe6f, 1},
-		{0xff00, 0xff60, 1},
-		{0xffe0, 0xffe6, 1},
-	},
-	R32: []unicode.Range32{{0x1f300, 0x1f64f, 1}, {0x1f680, 0x1f6ff, 1}, {0x1f900, 0x1faff, 1}, {0x20000, 0x3fffd, 1}},
-}
+// widths are those of terminals whose East Asian width is not set: the variables of this process say nothing about
+// where its output is shown.
+var widths = runewidth.Condition{StrictEmojiNeutral: true}
 
-// columns is how many columns of a terminal a rune takes, near enough to break lines by.
-func columns(r rune) int {
-	switch {
-	case r < 0x300:
-		return 1
-	case unicode.In(r, unicode.Mn, unicode.Me, unicode.Cf):
-		return 0
-	case unicode.Is(wide, r):
-		return 2
-	}
-	return 1
-}
+// columns is how many columns of a terminal a rune takes. Graphemes of several runes are counted rune by rune: terminals differ
+// in which of them they join, and a line that is thought too wide is only broken early.
+func columns(r rune) int { return widths.RuneWidth(r) }
 
 func textColumns(text string) int {
 	n := 0
