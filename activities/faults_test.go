@@ -15,6 +15,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/eventlog"
 	"github.com/overwinter-dev/overwinter/internal/sandbox/driver"
 	"github.com/overwinter-dev/overwinter/internal/session"
+	"github.com/overwinter-dev/overwinter/internal/transcript"
 )
 
 type converterValues = converter.EncodedValues
@@ -265,11 +266,11 @@ func (s *steps) RunAttach(ctx context.Context, runID, token string, by session.D
 	return start, err
 }
 
-func (s *steps) TranscriptAppend(ctx context.Context, segments []session.TranscriptSegment) error {
+func (s *steps) TranscriptAppend(ctx context.Context, segments []transcript.Segment) error {
 	return s.take(stepTranscript, nil, func() error { return s.Store.TranscriptAppend(ctx, segments) })
 }
 
-func (s *steps) SessionRevert(ctx context.Context, sessionID string, generation int64, runIDs []string, files []session.TranscriptFile) error {
+func (s *steps) SessionRevert(ctx context.Context, sessionID string, generation int64, runIDs []string, files []transcript.File) error {
 	return s.take(stepRevert, nil, func() error { return s.Store.SessionRevert(ctx, sessionID, generation, runIDs, files) })
 }
 

@@ -19,6 +19,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/runner"
 	"github.com/overwinter-dev/overwinter/internal/sandbox/memsandbox"
 	"github.com/overwinter-dev/overwinter/internal/session"
+	"github.com/overwinter-dev/overwinter/internal/transcript"
 	"github.com/overwinter-dev/overwinter/internal/turn"
 )
 
@@ -191,7 +192,7 @@ func TestARunEndsIfItsRunnerLeavesGapsInTranscripts(t *testing.T) {
 	}})
 	for range 2 { // the next run of the session has as many tries
 		in := b.claim(t, ready, "hello")
-		for try := 1; try < session.MaxTranscriptGaps; try++ {
+		for try := 1; try < transcript.MaxGaps; try++ {
 			_, err := b.turn(in)
 			require.Error(t, err)
 			require.False(t, activities.IsFinal(err), "try %d: %v", try, err)
@@ -227,7 +228,7 @@ func TestARunContinuesAfterAGapInATranscript(t *testing.T) {
 	require.Equal(t, session.OutcomeCompleted, result.Outcome)
 	positions, err := b.db.TranscriptPositions(b.ctx, b.id)
 	require.NoError(t, err)
-	require.Equal(t, []session.TranscriptPosition{{Path: "/root/t", Version: 1, Size: 14}}, positions)
+	require.Equal(t, []transcript.Position{{Path: "/root/t", Version: 1, Size: 14}}, positions)
 }
 
 // TestASessionSleepsAlthoughItsSealsLeaveGaps: a seal that failed for a gap was repeated without end.
@@ -239,7 +240,7 @@ func TestASessionSleepsAlthoughItsSealsLeaveGaps(t *testing.T) {
 		{Path: "/root/t", Version: 1, Offset: 5, Data: []byte("late")}, {Path: "/root/other", Version: 1, Data: []byte("whole")},
 	}})
 	b.awake(t)
-	for range session.MaxTranscriptGaps - 1 {
+	for range transcript.MaxGaps - 1 {
 		_, err := b.save(ready)
 		require.ErrorContains(t, err, "the segment starts at 5")
 	}
@@ -247,7 +248,7 @@ func TestASessionSleepsAlthoughItsSealsLeaveGaps(t *testing.T) {
 	require.NoError(t, err)
 	positions, err := b.db.TranscriptPositions(b.ctx, b.id)
 	require.NoError(t, err)
-	require.Equal(t, []session.TranscriptPosition{{Path: "/root/other", Version: 1, Size: 5}}, positions)
+	require.Equal(t, []transcript.Position{{Path: "/root/other", Version: 1, Size: 5}}, positions)
 }
 
 // TestEventsOfFilesCountAsEventsOfTheTurn lets a runner report changes in two attempts at a run that has room for a few more
@@ -369,7 +370,7 @@ func TestASealThatIsForgedIsBounded(t *testing.T) {
 	_, err := b.save(ready)
 	require.NoError(t, err)
 	head := b.head(t).Manifest
-	require.Len(t, head.AgentFiles, session.MaxTranscriptFiles)
+	require.Len(t, head.AgentFiles, transcript.MaxFiles)
 	require.Empty(t, head.Lost)
 	require.Len(t, head.Tree.Digest, 1024)
 	b.terminate(t, ready)

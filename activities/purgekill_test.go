@@ -30,6 +30,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/sandbox/driver"
 	"github.com/overwinter-dev/overwinter/internal/sandbox/memsandbox"
 	"github.com/overwinter-dev/overwinter/internal/session"
+	"github.com/overwinter-dev/overwinter/internal/transcript"
 )
 
 var errKilled = errors.New("the process was killed")
@@ -424,7 +425,7 @@ func (b *bundle) plant(t *testing.T, words string) {
 		Questions: []eventlog.Question{{Frame: 2, Asked: session.Asked{ID: words, Kind: session.Permission, ToolName: "Bash", Input: json.RawMessage(`{"command":"` + words + `"}`)}}},
 	}})
 	require.NoError(t, errors.Join(append(verdicts, err)...))
-	require.NoError(t, b.db.TranscriptAppend(b.ctx, []session.TranscriptSegment{{SessionID: b.id, Path: "/" + words, Version: 1, RunID: in.RunID, Data: []byte(words)}}))
+	require.NoError(t, b.db.TranscriptAppend(b.ctx, []transcript.Segment{{SessionID: b.id, Path: "/" + words, Version: 1, RunID: in.RunID, Data: []byte(words)}}))
 	_, _, _, err = b.db.PromptSubmit(b.ctx, session.Prompt{ID: session.NewID(session.PromptPrefix), SessionID: b.id, Content: words})
 	require.NoError(t, err)
 	require.NoError(t, b.db.ImageIntend(b.ctx, session.ImageIntent{ID: session.NewID("img_"), SessionID: b.id, Generation: 2, Source: second.SandboxID}))

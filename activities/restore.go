@@ -14,6 +14,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/runnerexec"
 	"github.com/overwinter-dev/overwinter/internal/sandbox"
 	"github.com/overwinter-dev/overwinter/internal/session"
+	"github.com/overwinter-dev/overwinter/internal/transcript"
 	"github.com/overwinter-dev/overwinter/internal/turn"
 )
 
@@ -35,9 +36,9 @@ type restoreStore interface {
 	SnapshotKeep(ctx context.Context, snapshotID string, age time.Duration) error
 	// ImagesKnown lists other images that this installation has made and that should exist at the provider.
 	ImagesKnown(ctx context.Context, except string) ([]string, error)
-	TranscriptPositions(ctx context.Context, sessionID string) ([]session.TranscriptPosition, error)
+	TranscriptPositions(ctx context.Context, sessionID string) ([]transcript.Position, error)
 	// TranscriptLimitsReached returns the limits that kept transcripts from being stored whole.
-	TranscriptLimitsReached(ctx context.Context, sessionID string) ([]session.TranscriptLimit, error)
+	TranscriptLimitsReached(ctx context.Context, sessionID string) ([]transcript.Limit, error)
 }
 
 // restores are the activities that restore sessions from bundles.
@@ -491,7 +492,7 @@ func (g *restores) updateTranscripts(ctx context.Context, sb *sandbox.Sandbox, i
 		return out, nil
 	}
 	out.changed = true
-	var files []session.TranscriptPosition
+	var files []transcript.Position
 	var want session.Manifest
 	for _, p := range positions {
 		if !doubtful[p.Path] {
@@ -509,7 +510,7 @@ func (g *restores) updateTranscripts(ctx context.Context, sb *sandbox.Sandbox, i
 	if err != nil {
 		return out, err
 	}
-	var write []session.TranscriptPosition
+	var write []transcript.Position
 	for i, p := range files {
 		longer := slices.Contains(v.Longer, p.Path)
 		switch {
@@ -545,7 +546,7 @@ func (g *restores) updateTranscripts(ctx context.Context, sb *sandbox.Sandbox, i
 }
 
 // isOlder reports whether what was found in a sandbox is the beginning of a stored transcript.
-func (g *restores) isOlder(ctx context.Context, sessionID string, p session.TranscriptPosition, whole session.ManifestFile, found []session.ManifestFile) (bool, error) {
+func (g *restores) isOlder(ctx context.Context, sessionID string, p transcript.Position, whole session.ManifestFile, found []session.ManifestFile) (bool, error) {
 	i := slices.IndexFunc(found, func(m session.ManifestFile) bool { return m.Path == p.Path })
 	if i < 0 || found[i].Size < 0 || found[i].Size > p.Size {
 		return false, nil

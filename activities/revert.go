@@ -14,6 +14,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/runnerexec"
 	"github.com/overwinter-dev/overwinter/internal/sandbox"
 	"github.com/overwinter-dev/overwinter/internal/session"
+	"github.com/overwinter-dev/overwinter/internal/transcript"
 )
 
 // revertStore removes what followed a prompt.
@@ -25,7 +26,7 @@ type revertStore interface {
 	RunsFrom(ctx context.Context, sessionID, promptID string) ([]string, error)
 	// SessionRevert replaces the stored transcripts and removes the blocks of runs and of what
 	// followed them. illegal_state while a run is under way.
-	SessionRevert(ctx context.Context, sessionID string, generation int64, runIDs []string, files []session.TranscriptFile) error
+	SessionRevert(ctx context.Context, sessionID string, generation int64, runIDs []string, files []transcript.File) error
 }
 
 // reverts are the activities that revert agents.
@@ -106,7 +107,7 @@ func (g *reverts) RevertSession(ctx context.Context, in RevertRequest) error {
 }
 
 // revert finds the first run that the agent knows of: one may have ended before it got there.
-func revert(r agent.Reverter, files []session.TranscriptFile, runs []string) (out agent.Reverted, err error) {
+func revert(r agent.Reverter, files []transcript.File, runs []string) (out agent.Reverted, err error) {
 	for _, run := range runs {
 		if out, err = r.Revert(files, run); err == nil {
 			return out, nil
@@ -116,10 +117,10 @@ func revert(r agent.Reverter, files []session.TranscriptFile, runs []string) (ou
 }
 
 // rewrite makes the agent's files in the sandbox what they are to be.
-func (g *reverts) rewrite(ctx context.Context, sb *sandbox.Sandbox, before []session.TranscriptFile, to agent.Reverted) error {
+func (g *reverts) rewrite(ctx context.Context, sb *sandbox.Sandbox, before []transcript.File, to agent.Reverted) error {
 	gone := slices.Clone(to.Remove)
 	for _, f := range before {
-		if !slices.ContainsFunc(to.Files, func(k session.TranscriptFile) bool { return k.Path == f.Path }) {
+		if !slices.ContainsFunc(to.Files, func(k transcript.File) bool { return k.Path == f.Path }) {
 			gone = append(gone, f.Path)
 		}
 	}

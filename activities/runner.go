@@ -17,6 +17,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/runnerexec"
 	"github.com/overwinter-dev/overwinter/internal/sandbox"
 	"github.com/overwinter-dev/overwinter/internal/session"
+	"github.com/overwinter-dev/overwinter/internal/transcript"
 )
 
 // runnerStore has the keys of runner links, and keeps what a runner reports when it is sealed.
@@ -26,9 +27,9 @@ type runnerStore interface {
 	SandboxLinkKeySet(ctx context.Context, sessionID string, generation int64, keyID string) (string, error)
 	// SandboxLinkKey returns it: "" if none is recorded.
 	SandboxLinkKey(ctx context.Context, sessionID string, generation int64) (string, error)
-	TranscriptPositions(ctx context.Context, sessionID string) ([]session.TranscriptPosition, error)
+	TranscriptPositions(ctx context.Context, sessionID string) ([]transcript.Position, error)
 	// TranscriptAppend stores segments; what is stored already or beyond a limit is skipped, a gap is illegal_state.
-	TranscriptAppend(ctx context.Context, segments []session.TranscriptSegment) error
+	TranscriptAppend(ctx context.Context, segments []transcript.Segment) error
 	// TranscriptGap counts that a turn has failed because a segment left a gap, and returns how often it has.
 	TranscriptGap(ctx context.Context, sessionID, runID string) (int, error)
 	// FilesPosition says how much of what has happened in a workspace is stored.
@@ -198,7 +199,7 @@ func (g *runners) seal(ctx context.Context, sessionID string, generation int64, 
 	}
 	sealed, err := runner.ReadSeal(process.Stdout, func(m runner.Message) error {
 		if s, ok := m.(*runner.Segment); ok {
-			err := g.store.TranscriptAppend(ctx, []session.TranscriptSegment{{
+			err := g.store.TranscriptAppend(ctx, []transcript.Segment{{
 				SessionID: sessionID, Path: s.Path, Version: s.Version, Offset: s.Offset, Data: s.Data,
 			}})
 			return g.sealedGap(ctx, sessionID, err)
@@ -231,7 +232,7 @@ func (g *runners) sealedGap(ctx context.Context, sessionID string, err error) er
 		return err
 	}
 	gaps, countErr := g.store.TranscriptGap(ctx, sessionID, "")
-	if countErr != nil || gaps < session.MaxTranscriptGaps {
+	if countErr != nil || gaps < transcript.MaxGaps {
 		return errors.Join(err, countErr)
 	}
 	g.Logger.WarnContext(ctx, "left out a segment of a transcript that does not follow what is stored",

@@ -9,6 +9,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/failure"
 	"github.com/overwinter-dev/overwinter/internal/sandbox/driver"
 	"github.com/overwinter-dev/overwinter/internal/session"
+	"github.com/overwinter-dev/overwinter/internal/transcript"
 )
 
 func TestSaveMakesOneVerifiedBundleHoweverOftenItRuns(t *testing.T) {
@@ -154,7 +155,7 @@ func TestASandboxThatDiesBeforeOrWhileItIsSavedIsLost(t *testing.T) {
 // remember stores a transcript as turns do.
 func (b *bundle) remember(t *testing.T, text string) {
 	t.Helper()
-	require.NoError(t, b.db.TranscriptAppend(b.ctx, []session.TranscriptSegment{{
+	require.NoError(t, b.db.TranscriptAppend(b.ctx, []transcript.Segment{{
 		SessionID: b.id, Path: "/root/memory.jsonl", Version: 1, Data: []byte(text),
 	}}))
 }

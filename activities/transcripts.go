@@ -13,14 +13,15 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/runnerexec"
 	"github.com/overwinter-dev/overwinter/internal/sandbox"
 	"github.com/overwinter-dev/overwinter/internal/session"
+	"github.com/overwinter-dev/overwinter/internal/transcript"
 )
 
 // transcriptStore has the stored transcripts.
 type transcriptStore interface {
-	TranscriptPositions(ctx context.Context, sessionID string) ([]session.TranscriptPosition, error)
+	TranscriptPositions(ctx context.Context, sessionID string) ([]transcript.Position, error)
 	// TranscriptContent reads what a position describes in pieces of at most 1 MiB, each valid until the next.
-	TranscriptContent(ctx context.Context, sessionID string, p session.TranscriptPosition) iter.Seq2[[]byte, error]
-	TranscriptLimitsReached(ctx context.Context, sessionID string) ([]session.TranscriptLimit, error)
+	TranscriptContent(ctx context.Context, sessionID string, p transcript.Position) iter.Seq2[[]byte, error]
+	TranscriptLimitsReached(ctx context.Context, sessionID string) ([]transcript.Limit, error)
 }
 
 // transcripts moves stored transcripts into sandboxes and manifests.
@@ -30,7 +31,7 @@ type transcripts struct {
 }
 
 // storedFile describes a stored transcript, of which it holds one piece in memory.
-func (g *transcripts) storedFile(ctx context.Context, sessionID string, p session.TranscriptPosition) (session.ManifestFile, error) {
+func (g *transcripts) storedFile(ctx context.Context, sessionID string, p transcript.Position) (session.ManifestFile, error) {
 	sum := sha256.New()
 	for piece, err := range g.store.TranscriptContent(ctx, sessionID, p) {
 		if err != nil {
@@ -60,7 +61,7 @@ func (g *transcripts) storedManifest(ctx context.Context, b *session.Bundle) err
 
 // putTranscripts writes stored transcripts into a sandbox piece by piece: what is in memory is one piece of one file
 // and what the exec's stdin buffers.
-func (g *transcripts) putTranscripts(ctx context.Context, sb *sandbox.Sandbox, sessionID string, positions []session.TranscriptPosition) error {
+func (g *transcripts) putTranscripts(ctx context.Context, sb *sandbox.Sandbox, sessionID string, positions []transcript.Position) error {
 	files := make([]runner.PutFile, len(positions))
 	for i, p := range positions {
 		files[i] = runner.PutFile{Path: p.Path, Size: p.Size, Content: g.store.TranscriptContent(ctx, sessionID, p)}
@@ -70,7 +71,7 @@ func (g *transcripts) putTranscripts(ctx context.Context, sb *sandbox.Sandbox, s
 
 // wholeTranscripts reads the transcripts of a session into memory, to be rewritten. It refuses those that are too
 // large, or not stored whole: what is not stored would be lost.
-func (g *transcripts) wholeTranscripts(ctx context.Context, sessionID string) ([]session.TranscriptFile, error) {
+func (g *transcripts) wholeTranscripts(ctx context.Context, sessionID string) ([]transcript.File, error) {
 	positions, err := g.store.TranscriptPositions(ctx, sessionID)
 	if err != nil {
 		return nil, stored(err)
@@ -83,16 +84,16 @@ func (g *transcripts) wholeTranscripts(ctx context.Context, sessionID string) ([
 	for _, p := range positions {
 		total += p.Size
 	}
-	cut := slices.ContainsFunc(positions, func(p session.TranscriptPosition) bool { return p.Cut })
+	cut := slices.ContainsFunc(positions, func(p transcript.Position) bool { return p.Cut })
 	switch {
 	case cut || len(unstoredFiles(reached)) > 0:
 		return nil, final(Refused, errors.New("the transcripts of the session are not stored whole, because they reached a limit; they cannot be reverted"))
-	case total > session.MaxRevertBytes:
-		return nil, final(Refused, fmt.Errorf("the transcripts of the session have %d bytes; at most %d can be reverted", total, session.MaxRevertBytes))
+	case total > transcript.MaxRevertBytes:
+		return nil, final(Refused, fmt.Errorf("the transcripts of the session have %d bytes; at most %d can be reverted", total, transcript.MaxRevertBytes))
 	}
-	files := make([]session.TranscriptFile, len(positions))
+	files := make([]transcript.File, len(positions))
 	for i, p := range positions {
-		files[i] = session.TranscriptFile{Path: p.Path, Version: p.Version, Data: make([]byte, 0, p.Size)}
+		files[i] = transcript.File{Path: p.Path, Version: p.Version, Data: make([]byte, 0, p.Size)}
 		for piece, err := range g.store.TranscriptContent(ctx, sessionID, p) {
 			if err != nil {
 				return nil, stored(err)
@@ -104,13 +105,13 @@ func (g *transcripts) wholeTranscripts(ctx context.Context, sessionID string) ([
 }
 
 // unstoredFiles says for people which files have no stored bytes at all.
-func unstoredFiles(reached []session.TranscriptLimit) []string {
+func unstoredFiles(reached []transcript.Limit) []string {
 	var out []string
-	if slices.Contains(reached, session.TranscriptLimitFiles) {
+	if slices.Contains(reached, transcript.LimitFiles) {
 		out = append(out, "transcript files beyond the number that is stored of a session")
 	}
-	if slices.Contains(reached, session.TranscriptLimitPath) {
-		out = append(out, fmt.Sprintf("transcript files whose path is no UTF-8 or longer than %d bytes", session.MaxTranscriptPath))
+	if slices.Contains(reached, transcript.LimitPath) {
+		out = append(out, fmt.Sprintf("transcript files whose path is no UTF-8 or longer than %d bytes", transcript.MaxPath))
 	}
 	return out
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/postgres"
 	"github.com/overwinter-dev/overwinter/internal/runner"
 	"github.com/overwinter-dev/overwinter/internal/session"
+	"github.com/overwinter-dev/overwinter/internal/transcript"
 )
 
 // TestATranscriptBeyondItsLimit: the session continues and wakes whole from its snapshots. Without one it says what is
@@ -22,7 +23,7 @@ func TestATranscriptBeyondItsLimit(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	const limit = 64
-	db, err := postgres.Open(b.ctx, b.url, postgres.Options{Transcripts: session.TranscriptLimits{FileBytes: limit}})
+	db, err := postgres.Open(b.ctx, b.url, postgres.Options{Transcripts: transcript.Limits{FileBytes: limit}})
 	require.NoError(t, err)
 	t.Cleanup(db.Close)
 	b.steps.Store = db
@@ -79,7 +80,7 @@ func TestTranscriptsThatAreTooLargeForMemoryAreNotReverted(t *testing.T) {
 	b := setup(t)
 	ready := b.create(t)
 	b.say(t, ready, "the first thing")
-	b.sql(t, "INSERT INTO transcript_positions (session_id, path, version, size, segments) VALUES ($1, '/other', 1, $2, 0)", b.id, int64(session.MaxRevertBytes))
+	b.sql(t, "INSERT INTO transcript_positions (session_id, path, version, size, segments) VALUES ($1, '/other', 1, $2, 0)", b.id, int64(transcript.MaxRevertBytes))
 	prompts, _, err := b.db.PromptList(b.ctx, b.id, 0, "")
 	require.NoError(t, err)
 	err = b.revert(ready, prompts[0].ID)

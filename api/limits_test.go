@@ -12,6 +12,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/conversation"
 	"github.com/overwinter-dev/overwinter/internal/secret"
 	"github.com/overwinter-dev/overwinter/internal/session"
+	"github.com/overwinter-dev/overwinter/internal/transcript"
 )
 
 // TestTheDocumentHasTheLimitsOfTheCode compares docs/limits.md with the constants.
@@ -70,11 +71,11 @@ func TestTheDocumentHasTheLimitsOfTheCode(t *testing.T) {
 		"content of a file":                                        bytes(session.MaxFileBytes),
 		"content of all files of a session":                        bytes(session.MaxSavedBytes),
 		"text of a diff":                                           bytes(session.MaxPatchBytes),
-		"one transcript file":                                      bytes(session.MaxTranscriptBytes),
-		"all transcripts of a session":                             fmt.Sprintf("%d GiB", session.MaxTranscriptsBytes>>30),
-		"transcript files of a session":                            fmt.Sprint(session.MaxTranscriptFiles),
-		"path of a transcript file":                                bytes(session.MaxTranscriptPath),
-		"transcripts of a session that is reverted":                bytes(session.MaxRevertBytes),
+		"one transcript file":                                      bytes(transcript.MaxFileBytes),
+		"all transcripts of a session":                             fmt.Sprintf("%d GiB", transcript.MaxSessionBytes>>30),
+		"transcript files of a session":                            fmt.Sprint(transcript.MaxFiles),
+		"path of a transcript file":                                bytes(transcript.MaxPath),
+		"transcripts of a session that is reverted":                bytes(transcript.MaxRevertBytes),
 	} {
 		require.Equal(t, want, rows[row], "docs/limits.md: %s", row)
 	}

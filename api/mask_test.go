@@ -14,6 +14,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/failure"
 	"github.com/overwinter-dev/overwinter/internal/secret"
 	"github.com/overwinter-dev/overwinter/internal/session"
+	"github.com/overwinter-dev/overwinter/internal/transcript"
 )
 
 type masks func() (*secret.Masker, error)
@@ -39,7 +40,7 @@ func TestWhatIsReadOutIsMasked(t *testing.T) {
 	b.store.With(id, func(r *apitest.Row) {
 		r.Files = []session.FileContent{file("env.txt", "KEY="+planted+"\n"), file("plain.txt", "nothing"), file("keys/"+planted+".txt", "named so")}
 		r.Diff = &session.WorkspaceDiff{Files: []session.FileDelta{{Path: "keys/" + planted + ".txt", Change: session.FileCreated}}, Patch: []byte("+KEY=" + planted + "\n"), At: time.Now()}
-		r.Transcripts = []session.TranscriptFile{{Path: "t.jsonl", Data: []byte(`{"text":"` + planted + `"}` + "\n")}}
+		r.Transcripts = []transcript.File{{Path: "t.jsonl", Data: []byte(`{"text":"` + planted + `"}` + "\n")}}
 		r.Questions = append(r.Questions, question)
 	})
 	url := "/api/sessions/" + id

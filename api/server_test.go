@@ -25,6 +25,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/peeruser"
 	"github.com/overwinter-dev/overwinter/internal/secret"
 	"github.com/overwinter-dev/overwinter/internal/session"
+	"github.com/overwinter-dev/overwinter/internal/transcript"
 )
 
 func TestBlocks(t *testing.T) {
@@ -71,7 +72,7 @@ func TestTranscript(t *testing.T) {
 	path := "/api/sessions/" + id + "/transcript"
 	require.JSONEq(t, `{"files":[]}`, string(b.do("GET", path, "").body))
 	b.store.With(id, func(r *apitest.Row) {
-		r.Transcripts = []session.TranscriptFile{
+		r.Transcripts = []transcript.File{
 			{Path: "/home/a/t.jsonl", Version: 2, Data: []byte("{\"a\":1}\n")},
 			{Path: "/home/a/bin", Data: []byte{0xff, 0}},
 		}
@@ -88,7 +89,7 @@ func TestTranscript(t *testing.T) {
 	// Characters lie across pieces.
 	text := strings.Repeat("größer als ein Stück — 雪 \U0001F980 <&>\n", 4000)
 	b.store.With(id, func(r *apitest.Row) {
-		r.Transcripts = []session.TranscriptFile{{Path: "/t", Data: []byte(text)}, {Path: "/cut", Data: []byte("abc\xe9\x9b")}}
+		r.Transcripts = []transcript.File{{Path: "/t", Data: []byte(text)}, {Path: "/cut", Data: []byte("abc\xe9\x9b")}}
 	})
 	var all struct {
 		Files []struct {

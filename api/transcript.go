@@ -19,15 +19,15 @@ import (
 
 	"github.com/overwinter-dev/overwinter/internal/failure"
 	"github.com/overwinter-dev/overwinter/internal/secret"
-	"github.com/overwinter-dev/overwinter/internal/session"
+	"github.com/overwinter-dev/overwinter/internal/transcript"
 )
 
 // transcriptStore has the native transcripts of agents.
 type transcriptStore interface {
 	// TranscriptPositions lists the native transcripts by path; session_not_found.
-	TranscriptPositions(ctx context.Context, sessionID string) ([]session.TranscriptPosition, error)
+	TranscriptPositions(ctx context.Context, sessionID string) ([]transcript.Position, error)
 	// TranscriptContent reads what a position describes in pieces of at most 1 MiB, each valid until the next.
-	TranscriptContent(ctx context.Context, sessionID string, p session.TranscriptPosition) iter.Seq2[[]byte, error]
+	TranscriptContent(ctx context.Context, sessionID string, p transcript.Position) iter.Seq2[[]byte, error]
 }
 
 // transcripts are the routes of transcripts.
@@ -61,7 +61,7 @@ func (s *transcripts) transcript(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	content := func(p session.TranscriptPosition) iter.Seq2[[]byte, error] {
+	content := func(p transcript.Position) iter.Seq2[[]byte, error] {
 		return masked(masker, s.store.TranscriptContent(ctx, id, p))
 	}
 	out := &transcriptWriter{server: s.Server, response: c.Response(), control: http.NewResponseController(c.Response())}
@@ -70,7 +70,7 @@ func (s *transcripts) transcript(c echo.Context) error {
 		return fmt.Errorf("lift read deadline: %w", err)
 	}
 	if want := c.QueryParam("path"); want != "" {
-		i := slices.IndexFunc(positions, func(p session.TranscriptPosition) bool { return p.Path == want })
+		i := slices.IndexFunc(positions, func(p transcript.Position) bool { return p.Path == want })
 		if i < 0 {
 			return failure.Errorf(failure.NotFound, "the session has no transcript file of that path")
 		}
@@ -160,7 +160,7 @@ func (w *transcriptWriter) end() error {
 }
 
 // files writes all files as JSON. Content is text where the bytes are UTF-8, else base64, so each file is read twice.
-func (w *transcriptWriter) files(positions []session.TranscriptPosition, content func(session.TranscriptPosition) iter.Seq2[[]byte, error]) error {
+func (w *transcriptWriter) files(positions []transcript.Position, content func(transcript.Position) iter.Seq2[[]byte, error]) error {
 	w.buffer.WriteString(`{"files":[`) //nolint:errcheck // Flush returns it
 	for i, p := range positions {
 		if i > 0 {
@@ -174,7 +174,7 @@ func (w *transcriptWriter) files(positions []session.TranscriptPosition, content
 	return err
 }
 
-func (w *transcriptWriter) file(p session.TranscriptPosition, content iter.Seq2[[]byte, error]) error {
+func (w *transcriptWriter) file(p transcript.Position, content iter.Seq2[[]byte, error]) error {
 	var size int64
 	isText := true
 	for piece, err := range wholeRunes(content) {

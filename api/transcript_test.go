@@ -15,6 +15,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/failure"
 	"github.com/overwinter-dev/overwinter/internal/secret"
 	"github.com/overwinter-dev/overwinter/internal/session"
+	"github.com/overwinter-dev/overwinter/internal/transcript"
 )
 
 // pieces is a store with one transcript.
@@ -24,11 +25,11 @@ type pieces struct {
 	size    int64
 }
 
-func (p *pieces) TranscriptPositions(context.Context, string) ([]session.TranscriptPosition, error) {
-	return []session.TranscriptPosition{{Path: "/t", Version: 1, Size: p.size}}, nil
+func (p *pieces) TranscriptPositions(context.Context, string) ([]transcript.Position, error) {
+	return []transcript.Position{{Path: "/t", Version: 1, Size: p.size}}, nil
 }
 
-func (p *pieces) TranscriptContent(context.Context, string, session.TranscriptPosition) iter.Seq2[[]byte, error] {
+func (p *pieces) TranscriptContent(context.Context, string, transcript.Position) iter.Seq2[[]byte, error] {
 	return p.content
 }
 
@@ -95,7 +96,7 @@ func TestASecretThatLiesAcrossPiecesIsMasked(t *testing.T) {
 	b := setup(t, func(c *api.Config) { c.Masks = masks(func() (*secret.Masker, error) { return masker, nil }) })
 	id := b.store.Put(session.Hibernated)
 	b.store.With(id, func(r *apitest.Row) {
-		r.Transcripts = []session.TranscriptFile{{Path: "/t", Data: []byte("before " + planted + " after")}}
+		r.Transcripts = []transcript.File{{Path: "/t", Data: []byte("before " + planted + " after")}}
 	})
 	url := "/api/sessions/" + id + "/transcript"
 	require.Equal(t, "before [redacted KEY] after", string(b.do("GET", url+"?path=/t", "").body))

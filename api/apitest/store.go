@@ -16,6 +16,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/eventlog"
 	"github.com/overwinter-dev/overwinter/internal/failure"
 	"github.com/overwinter-dev/overwinter/internal/session"
+	"github.com/overwinter-dev/overwinter/internal/transcript"
 )
 
 // Store is Postgres and the log in memory. It keeps the promises of api.Store and
@@ -41,7 +42,7 @@ type Row struct {
 	Events       []eventlog.Event
 	First        int64 // oldest seq that is still there
 	Conversation conversation.Conversation
-	Transcripts  []session.TranscriptFile
+	Transcripts  []transcript.File
 	Files        []session.FileContent // by path
 	Diff         *session.WorkspaceDiff
 }
@@ -447,7 +448,7 @@ func (m *Store) ConversationPage(_ context.Context, id string, limit int, cursor
 }
 
 // TranscriptPositions implements api.Store.
-func (m *Store) TranscriptPositions(_ context.Context, id string) ([]session.TranscriptPosition, error) {
+func (m *Store) TranscriptPositions(_ context.Context, id string) ([]transcript.Position, error) {
 	leave, err := m.enter("TranscriptPositions")
 	if err != nil {
 		return nil, err
@@ -457,15 +458,15 @@ func (m *Store) TranscriptPositions(_ context.Context, id string) ([]session.Tra
 	if err != nil {
 		return nil, err
 	}
-	var out []session.TranscriptPosition
+	var out []transcript.Position
 	for _, f := range r.Transcripts {
-		out = append(out, session.TranscriptPosition{Path: f.Path, Version: f.Version, Size: int64(len(f.Data))})
+		out = append(out, transcript.Position{Path: f.Path, Version: f.Version, Size: int64(len(f.Data))})
 	}
 	return out, nil
 }
 
 // TranscriptContent implements api.Store, in pieces of seven bytes.
-func (m *Store) TranscriptContent(_ context.Context, id string, p session.TranscriptPosition) iter.Seq2[[]byte, error] {
+func (m *Store) TranscriptContent(_ context.Context, id string, p transcript.Position) iter.Seq2[[]byte, error] {
 	return func(yield func([]byte, error) bool) {
 		data, err := m.transcript(id, p)
 		if err != nil {
@@ -480,7 +481,7 @@ func (m *Store) TranscriptContent(_ context.Context, id string, p session.Transc
 	}
 }
 
-func (m *Store) transcript(id string, p session.TranscriptPosition) ([]byte, error) {
+func (m *Store) transcript(id string, p transcript.Position) ([]byte, error) {
 	leave, err := m.enter("TranscriptContent")
 	if err != nil {
 		return nil, err

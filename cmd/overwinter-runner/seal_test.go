@@ -17,6 +17,7 @@ import (
 
 	"github.com/overwinter-dev/overwinter/internal/runner"
 	"github.com/overwinter-dev/overwinter/internal/session"
+	"github.com/overwinter-dev/overwinter/internal/transcript"
 )
 
 func hashOf(text string) string {
@@ -65,7 +66,7 @@ func TestSealStopsEverythingAndDescribesWhatIsThere(t *testing.T) {
 	require.Empty(t, segments)
 	_, segments = b.seal(runner.SealRequest{})
 	require.Len(t, segments, 1, "a worker that lost the first answer gets it all")
-	cut := []session.TranscriptPosition{{Path: path, Version: 1, Size: 3, Cut: true}}
+	cut := []transcript.Position{{Path: path, Version: 1, Size: 3, Cut: true}}
 	_, segments = b.seal(runner.SealRequest{Known: cut})
 	require.Empty(t, segments, "a worker stores no more of a file that is beyond a limit")
 	cut[0].Size = 100

@@ -10,18 +10,18 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/overwinter-dev/overwinter/internal/runner"
-	"github.com/overwinter-dev/overwinter/internal/session"
+	"github.com/overwinter-dev/overwinter/internal/transcript"
 )
 
 // store keeps segments as the worker's database does: a gap is an error, a new
 // version replaces.
-type store map[string]*session.TranscriptFile
+type store map[string]*transcript.File
 
 func (s store) add(t *testing.T, seg runner.Segment) {
 	t.Helper()
 	f := s[seg.Path]
 	if f == nil || seg.Version > f.Version {
-		f = &session.TranscriptFile{Path: seg.Path, Version: seg.Version}
+		f = &transcript.File{Path: seg.Path, Version: seg.Version}
 		s[seg.Path] = f
 	}
 	require.Equal(t, f.Version, seg.Version)
@@ -29,10 +29,10 @@ func (s store) add(t *testing.T, seg runner.Segment) {
 	f.Data = append(f.Data, seg.Data...)
 }
 
-func (s store) positions() []session.TranscriptPosition {
-	var list []session.TranscriptPosition
+func (s store) positions() []transcript.Position {
+	var list []transcript.Position
 	for _, f := range s {
-		list = append(list, session.TranscriptPosition{Path: f.Path, Version: f.Version, Size: int64(len(f.Data))})
+		list = append(list, transcript.Position{Path: f.Path, Version: f.Version, Size: int64(len(f.Data))})
 	}
 	return list
 }
@@ -51,7 +51,7 @@ func (w *worker) sync(s store, id int64) {
 }
 
 // agentFiles is a launch of echo that keeps transcripts under home.
-func (b *sandbox) agentFiles(run string, known []session.TranscriptPosition) *worker {
+func (b *sandbox) agentFiles(run string, known []transcript.Position) *worker {
 	b.t.Helper()
 	w := b.attach(runner.Hello{Run: run, Known: known})
 	launch := b.shell(echo)
@@ -162,7 +162,7 @@ func TestAReplacedFileWithTheSameBeginningIsAppendedTo(t *testing.T) {
 	w.sync(s, 1)
 	require.NoError(t, os.Rename(b.write("new", "one\ntwo\n", os.O_TRUNC), path))
 	w.sync(s, 2)
-	require.Equal(t, &session.TranscriptFile{Path: path, Version: 1, Data: []byte("one\ntwo\n")}, s[path])
+	require.Equal(t, &transcript.File{Path: path, Version: 1, Data: []byte("one\ntwo\n")}, s[path])
 }
 
 func TestARewriteThatNoWorkerStoredIsSentToTheNext(t *testing.T) {
@@ -196,7 +196,7 @@ func TestPutWritesFilesWhole(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	big := bytes.Repeat([]byte("transcript\n"), 400_000)
-	files := []session.TranscriptFile{
+	files := []transcript.File{
 		{Path: filepath.Join(b.paths.Home, ".agent", "deep", "a.jsonl"), Data: big},
 		{Path: filepath.Join(b.paths.Home, "empty.jsonl")},
 		{Path: b.write("old.jsonl", "old", os.O_APPEND), Data: []byte("new")},

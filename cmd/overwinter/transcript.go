@@ -16,7 +16,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/agent"
 	"github.com/overwinter-dev/overwinter/internal/agent/catalog"
 	"github.com/overwinter-dev/overwinter/internal/conversation"
-	"github.com/overwinter-dev/overwinter/internal/session"
+	"github.com/overwinter-dev/overwinter/internal/transcript"
 )
 
 // transcriptCmd reads what agents have written, without a session.
@@ -172,7 +172,7 @@ func knownAgent(name string) (agent.Adapter, error) {
 
 // transcriptFiles reads all files below a directory, or a file and those below the directory that
 // is named like it: an agent keeps there what belongs to the file.
-func transcriptFiles(path string) ([]session.TranscriptFile, error) {
+func transcriptFiles(path string) ([]transcript.File, error) {
 	info, err := os.Stat(path)
 	if err != nil {
 		return nil, err
@@ -184,7 +184,7 @@ func transcriptFiles(path string) ([]session.TranscriptFile, error) {
 	if err != nil {
 		return nil, err
 	}
-	files := []session.TranscriptFile{{Path: path, Data: data}}
+	files := []transcript.File{{Path: path, Data: data}}
 	beside := strings.TrimSuffix(path, filepath.Ext(path))
 	if info, err := os.Stat(beside); err != nil || !info.IsDir() {
 		return files, nil //nolint:nilerr // there is nothing next to it
@@ -193,14 +193,14 @@ func transcriptFiles(path string) ([]session.TranscriptFile, error) {
 	return append(files, more...), err
 }
 
-func filesBelow(dir string) ([]session.TranscriptFile, error) {
-	var files []session.TranscriptFile
+func filesBelow(dir string) ([]transcript.File, error) {
+	var files []transcript.File
 	err := filepath.WalkDir(dir, func(name string, entry fs.DirEntry, err error) error {
 		if err != nil || !entry.Type().IsRegular() {
 			return err
 		}
 		data, err := os.ReadFile(name)
-		files = append(files, session.TranscriptFile{Path: name, Data: data})
+		files = append(files, transcript.File{Path: name, Data: data})
 		return err
 	})
 	return files, err

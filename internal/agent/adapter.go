@@ -6,6 +6,7 @@ import (
 
 	"github.com/overwinter-dev/overwinter/internal/conversation"
 	"github.com/overwinter-dev/overwinter/internal/session"
+	"github.com/overwinter-dev/overwinter/internal/transcript"
 )
 
 // Adapter is one kind of agent. Its methods are pure and safe for concurrent use.
@@ -25,7 +26,7 @@ type Adapter interface {
 	NewTranslator(run RunContext, state []byte) (Translator, error)
 	// Parse reads the agent's own transcript files, in any order. It never fails on a truncated
 	// file; blocks left open are closed as aborted.
-	Parse(files []session.TranscriptFile) (conversation.Conversation, error)
+	Parse(files []transcript.File) (conversation.Conversation, error)
 }
 
 // Description is what GET /api/agents shows.

@@ -1,11 +1,11 @@
 package agent
 
-import "github.com/overwinter-dev/overwinter/internal/session"
+import "github.com/overwinter-dev/overwinter/internal/transcript"
 
 // Profiled is an adapter that can give its agent a profile.
 type Profiled interface {
 	// ProfileFiles returns the files that the launch's profile results in, with absolute paths in
 	// the sandbox, in addition to the profile's own Files. They are written before the agent is
 	// started. Like Launch it is pure: the same input gives the same files.
-	ProfileFiles(LaunchInput) ([]session.TranscriptFile, error)
+	ProfileFiles(LaunchInput) ([]transcript.File, error)
 }

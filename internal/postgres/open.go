@@ -17,6 +17,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/failure"
 	"github.com/overwinter-dev/overwinter/internal/postgres/dbsqlc"
 	"github.com/overwinter-dev/overwinter/internal/session"
+	"github.com/overwinter-dev/overwinter/internal/transcript"
 )
 
 // Options are the choices of a pool of connections. A zero value takes the parameter of the same
@@ -53,7 +54,7 @@ type Options struct {
 	Sealer Sealer
 	// Transcripts bound the transcripts that are stored of a session. Default: 256 MiB a file, 1 GiB and 4096 files a
 	// session, and 4 GiB that a turn replaces.
-	Transcripts session.TranscriptLimits
+	Transcripts transcript.Limits
 	// AllowNewerSchema accepts a schema that a newer program has migrated. Default: SchemaCheck and
 	// Ready refuse it.
 	AllowNewerSchema bool
@@ -73,10 +74,10 @@ func (o Options) withDefaults(url string) (Options, error) {
 	if o.ConnectTimeout == 0 {
 		o.ConnectTimeout = cmp.Or(given.ConnectTimeout, 5*time.Second)
 	}
-	o.Transcripts.FileBytes = cmp.Or(o.Transcripts.FileBytes, session.MaxTranscriptBytes)
-	o.Transcripts.SessionBytes = cmp.Or(o.Transcripts.SessionBytes, session.MaxTranscriptsBytes)
-	o.Transcripts.Files = cmp.Or(o.Transcripts.Files, session.MaxTranscriptFiles)
-	o.Transcripts.TurnReplaced = cmp.Or(o.Transcripts.TurnReplaced, session.MaxReplacedBytes)
+	o.Transcripts.FileBytes = cmp.Or(o.Transcripts.FileBytes, transcript.MaxFileBytes)
+	o.Transcripts.SessionBytes = cmp.Or(o.Transcripts.SessionBytes, transcript.MaxSessionBytes)
+	o.Transcripts.Files = cmp.Or(o.Transcripts.Files, transcript.MaxFiles)
+	o.Transcripts.TurnReplaced = cmp.Or(o.Transcripts.TurnReplaced, transcript.MaxReplacedBytes)
 	for _, d := range []struct {
 		value    *time.Duration
 		fallback time.Duration

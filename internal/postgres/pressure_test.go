@@ -21,6 +21,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/postgres"
 	"github.com/overwinter-dev/overwinter/internal/postgres/postgrestest"
 	"github.com/overwinter-dev/overwinter/internal/session"
+	"github.com/overwinter-dev/overwinter/internal/transcript"
 )
 
 // patience bounds every wait of a test.
@@ -267,7 +268,7 @@ func everyCall(ctx context.Context, db *postgres.DB, id string) map[string]error
 		},
 		"end": func() error { _, err := db.RunEnd(ctx, session.RunEnding{RunID: "run_none"}); return err },
 		"transcript": func() error {
-			return db.TranscriptAppend(ctx, []session.TranscriptSegment{{SessionID: id, Path: "p", Version: 1, Data: []byte("x")}})
+			return db.TranscriptAppend(ctx, []transcript.Segment{{SessionID: id, Path: "p", Version: 1, Data: []byte("x")}})
 		},
 		"files":        func() error { return db.FilesAppend(ctx, session.FilesBatch{SessionID: id}) },
 		"conversation": func() error { _, err := db.Conversation(ctx, id); return err },

@@ -16,6 +16,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/failure"
 	"github.com/overwinter-dev/overwinter/internal/postgres"
 	"github.com/overwinter-dev/overwinter/internal/session"
+	"github.com/overwinter-dev/overwinter/internal/transcript"
 )
 
 const planted = "Xylophone7Quartz"
@@ -65,7 +66,7 @@ func (b *bundle) plant(t *testing.T) {
 		},
 		Questions: []eventlog.Question{{Frame: 3, Asked: session.Asked{ID: planted, Kind: session.Permission, ToolName: "Bash", Input: json.RawMessage(`{"command":"` + planted + `"}`)}}},
 	}))
-	require.NoError(t, b.TranscriptAppend(b.ctx, []session.TranscriptSegment{{SessionID: b.id, Path: "/" + planted, Version: 1, RunID: run, Data: []byte(planted)}}))
+	require.NoError(t, b.TranscriptAppend(b.ctx, []transcript.Segment{{SessionID: b.id, Path: "/" + planted, Version: 1, RunID: run, Data: []byte(planted)}}))
 	_, err = b.RunEnd(b.ctx, session.RunEnding{RunID: run, Token: "t1", Outcome: session.OutcomeFailed, Reason: planted})
 	require.NoError(t, err)
 	require.NoError(t, b.SnapshotRecord(b.ctx, b.id, 1, "im-"+b.id))

@@ -11,6 +11,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/event"
 	"github.com/overwinter-dev/overwinter/internal/postgres/dbsqlc"
 	"github.com/overwinter-dev/overwinter/internal/session"
+	"github.com/overwinter-dev/overwinter/internal/transcript"
 )
 
 // RunsFrom returns the runs of a prompt and of all that came after it, oldest first; none where
@@ -24,7 +25,7 @@ func (db *DB) RunsFrom(ctx context.Context, sessionID, promptID string) ([]strin
 // blocks of runs, and what followed them, are removed with an event each, and their prompts say
 // so. Files that are stored and not among them become empty. Again with the same changes nothing
 // but versions. illegal_state while a run is under way, or where the generation is not the newest.
-func (db *DB) SessionRevert(ctx context.Context, sessionID string, generation int64, runIDs []string, files []session.TranscriptFile) error {
+func (db *DB) SessionRevert(ctx context.Context, sessionID string, generation int64, runIDs []string, files []transcript.File) error {
 	ctx, cancel := db.bulk(ctx)
 	defer cancel()
 	return db.inSession(ctx, "take a conversation back", sessionID, func(s *sessionTx) error {
@@ -44,15 +45,15 @@ func (db *DB) SessionRevert(ctx context.Context, sessionID string, generation in
 }
 
 // transcriptsReplace stores files as the next versions of what is there.
-func (s *sessionTx) transcriptsReplace(ctx context.Context, db *DB, files []session.TranscriptFile) error {
+func (s *sessionTx) transcriptsReplace(ctx context.Context, db *DB, files []transcript.File) error {
 	positions, err := transcriptPositions(ctx, s.q, s, s.row.ID)
 	if err != nil {
 		return err
 	}
-	var segments []session.TranscriptSegment
+	var segments []transcript.Segment
 	for _, p := range positions {
-		segment := session.TranscriptSegment{SessionID: s.row.ID, Path: p.Path, Version: p.Version + 1}
-		if i := slices.IndexFunc(files, func(f session.TranscriptFile) bool { return f.Path == p.Path }); i >= 0 {
+		segment := transcript.Segment{SessionID: s.row.ID, Path: p.Path, Version: p.Version + 1}
+		if i := slices.IndexFunc(files, func(f transcript.File) bool { return f.Path == p.Path }); i >= 0 {
 			segment.Data = files[i].Data
 		}
 		segments = append(segments, segment)

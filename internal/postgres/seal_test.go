@@ -13,6 +13,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/postgres/postgrestest"
 	"github.com/overwinter-dev/overwinter/internal/secret"
 	"github.com/overwinter-dev/overwinter/internal/session"
+	"github.com/overwinter-dev/overwinter/internal/transcript"
 )
 
 func TestTranscriptsAreSealedAtRestAndSealedAgainWithANewKey(t *testing.T) {
@@ -33,7 +34,7 @@ func TestTranscriptsAreSealedAtRestAndSealedAgainWithANewKey(t *testing.T) {
 	require.NoError(t, err)
 	write := func(db *postgres.DB, path string, offset int, data string) {
 		t.Helper()
-		require.NoError(t, db.TranscriptAppend(t.Context(), []session.TranscriptSegment{{SessionID: s.ID, Path: path, Version: 1, Offset: int64(offset), Data: []byte(data)}}))
+		require.NoError(t, db.TranscriptAppend(t.Context(), []transcript.Segment{{SessionID: s.ID, Path: path, Version: 1, Offset: int64(offset), Data: []byte(data)}}))
 	}
 	conn, err := pgx.Connect(t.Context(), url)
 	require.NoError(t, err)

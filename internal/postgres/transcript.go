@@ -13,7 +13,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/conversation"
 	"github.com/overwinter-dev/overwinter/internal/failure"
 	"github.com/overwinter-dev/overwinter/internal/postgres/dbsqlc"
-	"github.com/overwinter-dev/overwinter/internal/session"
+	"github.com/overwinter-dev/overwinter/internal/transcript"
 )
 
 // TranscriptAppend stores segments, those of one session together or not at all. What is stored already is
@@ -22,8 +22,8 @@ import (
 //
 // What is beyond a limit is not stored: the file keeps the bytes that it has, its position is marked as cut unless the limit is
 // that of a turn, and the first time that a session reaches a limit an error event says so. It is no error.
-func (db *DB) TranscriptAppend(ctx context.Context, segments []session.TranscriptSegment) error {
-	bySession := map[string][]session.TranscriptSegment{}
+func (db *DB) TranscriptAppend(ctx context.Context, segments []transcript.Segment) error {
+	bySession := map[string][]transcript.Segment{}
 	var order []string
 	for _, segment := range segments {
 		if _, ok := bySession[segment.SessionID]; !ok {
@@ -46,13 +46,13 @@ func (db *DB) TranscriptAppend(ctx context.Context, segments []session.Transcrip
 type transcriptTx struct {
 	*sessionTx
 	db      *DB
-	limits  session.TranscriptLimits
+	limits  transcript.Limits
 	at      map[string]*dbsqlc.TranscriptPositionsOfRow
 	totals  dbsqlc.TranscriptTotalsRow
 	changed map[string]bool // paths whose position has changed
 }
 
-func (s *sessionTx) transcriptAppend(ctx context.Context, db *DB, limits session.TranscriptLimits, segments []session.TranscriptSegment) error {
+func (s *sessionTx) transcriptAppend(ctx context.Context, db *DB, limits transcript.Limits, segments []transcript.Segment) error {
 	a := transcriptTx{
 		sessionTx: s, db: db, limits: limits,
 		at: map[string]*dbsqlc.TranscriptPositionsOfRow{}, changed: map[string]bool{},
@@ -89,20 +89,20 @@ func (s *sessionTx) transcriptAppend(ctx context.Context, db *DB, limits session
 
 // storableTranscript reports whether a transcript of this path can be stored. A program in a sandbox may name its files as it likes.
 func storableTranscript(path string) bool {
-	return len(path) <= session.MaxTranscriptPath && utf8.ValidString(path) && strings.IndexByte(path, 0) < 0
+	return len(path) <= transcript.MaxPath && utf8.ValidString(path) && strings.IndexByte(path, 0) < 0
 }
 
-func (a *transcriptTx) append(ctx context.Context, segment session.TranscriptSegment) error {
+func (a *transcriptTx) append(ctx context.Context, segment transcript.Segment) error {
 	if segment.Offset < 0 {
 		return failure.Errorf(failure.Invalid, "a segment of %s starts at %d", segment.Path, segment.Offset)
 	}
 	if !storableTranscript(segment.Path) {
-		return a.exceed(session.TranscriptLimitPath, segment)
+		return a.exceed(transcript.LimitPath, segment)
 	}
 	at := a.at[segment.Path]
 	switch {
 	case at == nil && a.totals.Files >= a.limits.Files:
-		return a.exceed(session.TranscriptLimitFiles, segment)
+		return a.exceed(transcript.LimitFiles, segment)
 	case at == nil:
 		at = &dbsqlc.TranscriptPositionsOfRow{Path: segment.Path, Version: segment.Version}
 		a.at[segment.Path] = at
@@ -113,9 +113,9 @@ func (a *transcriptTx) append(ctx context.Context, segment session.TranscriptSeg
 	case segment.Version > at.Version:
 		a.countFor(segment.RunID)
 		if a.totals.Replaced >= a.limits.TurnReplaced {
-			return a.exceed(session.TranscriptLimitReplaced, segment) // the version that is stored stays
+			return a.exceed(transcript.LimitReplaced, segment) // the version that is stored stays
 		}
-		a.totals.Replaced += max(at.Size, session.MinReplaced)
+		a.totals.Replaced += max(at.Size, transcript.MinReplaced)
 		err := a.q.TranscriptDeleteOlder(ctx, a, &dbsqlc.TranscriptDeleteOlderParams{
 			SessionID: a.row.ID, Path: segment.Path, Version: segment.Version,
 		})
@@ -136,9 +136,9 @@ func (a *transcriptTx) append(ctx context.Context, segment session.TranscriptSeg
 	if have := at.Size - segment.Offset; have > 0 {
 		fresh = fresh[min(have, int64(len(fresh))):]
 	}
-	limit, room := session.TranscriptLimitFile, a.limits.FileBytes-at.Size
+	limit, room := transcript.LimitFile, a.limits.FileBytes-at.Size
 	if left := a.limits.SessionBytes - a.totals.Bytes; left < room {
-		limit, room = session.TranscriptLimitSession, left
+		limit, room = transcript.LimitSession, left
 	}
 	room = max(0, room)
 	isCut := int64(len(fresh)) > room
@@ -200,24 +200,24 @@ func (a *transcriptTx) insert(ctx context.Context, at *dbsqlc.TranscriptPosition
 }
 
 // exceed records that the session has reached a limit, with an event the first time.
-func (a *transcriptTx) exceed(limit session.TranscriptLimit, segment session.TranscriptSegment) error {
+func (a *transcriptTx) exceed(limit transcript.Limit, segment transcript.Segment) error {
 	if slices.Contains(a.totals.Exceeded, string(limit)) {
 		return nil
 	}
 	a.totals.Exceeded = append(a.totals.Exceeded, string(limit))
 	a.changed[""] = true
-	reason := map[session.TranscriptLimit]string{
-		session.TranscriptLimitFile:    fmt.Sprintf("only the first %d bytes of a transcript file are stored", a.limits.FileBytes),
-		session.TranscriptLimitSession: fmt.Sprintf("only %d bytes of transcripts are stored of a session", a.limits.SessionBytes),
-		session.TranscriptLimitFiles:   fmt.Sprintf("only %d transcript files are stored of a session", a.limits.Files),
-		session.TranscriptLimitPath:    fmt.Sprintf("the path of a transcript file must be UTF-8 of at most %d bytes", session.MaxTranscriptPath),
+	reason := map[transcript.Limit]string{
+		transcript.LimitFile:    fmt.Sprintf("only the first %d bytes of a transcript file are stored", a.limits.FileBytes),
+		transcript.LimitSession: fmt.Sprintf("only %d bytes of transcripts are stored of a session", a.limits.SessionBytes),
+		transcript.LimitFiles:   fmt.Sprintf("only %d transcript files are stored of a session", a.limits.Files),
+		transcript.LimitPath:    fmt.Sprintf("the path of a transcript file must be UTF-8 of at most %d bytes", transcript.MaxPath),
 	}[limit]
 	message := fmt.Sprintf("%s: %s; what is beyond this is kept in the sandbox and its snapshots alone", conversation.BoundedID(text(segment.Path)), reason)
-	if limit == session.TranscriptLimitReplaced {
+	if limit == transcript.LimitReplaced {
 		message = fmt.Sprintf("%s: a turn can replace %d bytes of transcripts; newer versions are stored with the next turn, or when the session hibernates",
 			conversation.BoundedID(text(segment.Path)), a.limits.TurnReplaced)
 	}
-	return a.add(string(conversation.EventError), segment.RunID, conversation.Problem{Code: session.CodeTranscriptsIncomplete, Message: message})
+	return a.add(string(conversation.EventError), segment.RunID, conversation.Problem{Code: transcript.CodeIncomplete, Message: message})
 }
 
 // store queues the positions that have changed, to be sent with the commit.
@@ -344,7 +344,7 @@ func (a *transcriptTx) mergeRows(ctx context.Context, at *dbsqlc.TranscriptPosit
 }
 
 // TranscriptPositions says how much of each file is stored, by path; session_not_found when there is no such session.
-func (db *DB) TranscriptPositions(ctx context.Context, sessionID string) ([]session.TranscriptPosition, error) {
+func (db *DB) TranscriptPositions(ctx context.Context, sessionID string) ([]transcript.Position, error) {
 	positions, err := transcriptPositions(ctx, db.q, db.pool, sessionID)
 	if err == nil && len(positions) == 0 {
 		_, err = db.EventsPosition(ctx, sessionID)
@@ -353,20 +353,20 @@ func (db *DB) TranscriptPositions(ctx context.Context, sessionID string) ([]sess
 	return positions, fault("read transcript positions", err)
 }
 
-func transcriptPositions(ctx context.Context, q *dbsqlc.Queries, tx dbsqlc.DBTX, sessionID string) ([]session.TranscriptPosition, error) {
+func transcriptPositions(ctx context.Context, q *dbsqlc.Queries, tx dbsqlc.DBTX, sessionID string) ([]transcript.Position, error) {
 	rows, err := q.TranscriptPositions(ctx, tx, sessionID)
 	if err != nil {
 		return nil, err
 	}
-	out := make([]session.TranscriptPosition, len(rows))
+	out := make([]transcript.Position, len(rows))
 	for i, row := range rows {
-		out[i] = session.TranscriptPosition(row)
+		out[i] = transcript.Position(row)
 	}
 	return out, nil
 }
 
 // TranscriptLimitsReached returns the limits that kept transcripts of a session from being stored whole.
-func (db *DB) TranscriptLimitsReached(ctx context.Context, sessionID string) ([]session.TranscriptLimit, error) {
+func (db *DB) TranscriptLimitsReached(ctx context.Context, sessionID string) ([]transcript.Limit, error) {
 	totals, err := db.q.TranscriptTotals(ctx, db.pool, sessionID)
 	if isNoRows(err) {
 		return nil, nil
@@ -374,9 +374,9 @@ func (db *DB) TranscriptLimitsReached(ctx context.Context, sessionID string) ([]
 	if err != nil {
 		return nil, fault("read transcript limits", err)
 	}
-	var out []session.TranscriptLimit
+	var out []transcript.Limit
 	for _, limit := range totals.Exceeded {
-		out = append(out, session.TranscriptLimit(limit))
+		out = append(out, transcript.Limit(limit))
 	}
 	return out, nil
 }
@@ -384,7 +384,7 @@ func (db *DB) TranscriptLimitsReached(ctx context.Context, sessionID string) ([]
 // TranscriptContent reads what a position describes in pieces, of which it holds one in memory: at most 1 MiB. A
 // piece is valid until the next one. The content of a version never changes, so no lock or transaction is held
 // between pieces; illegal_state if the version is replaced meanwhile.
-func (db *DB) TranscriptContent(ctx context.Context, sessionID string, p session.TranscriptPosition) iter.Seq2[[]byte, error] {
+func (db *DB) TranscriptContent(ctx context.Context, sessionID string, p transcript.Position) iter.Seq2[[]byte, error] {
 	return func(yield func([]byte, error) bool) {
 		var buffer []byte
 		for offset := int64(0); offset < p.Size; {
@@ -402,7 +402,7 @@ func (db *DB) TranscriptContent(ctx context.Context, sessionID string, p session
 }
 
 // transcriptPiece returns the bytes from an offset to the end of the row that it lies in.
-func (db *DB) transcriptPiece(ctx context.Context, sessionID string, p session.TranscriptPosition, offset int64, buffer *[]byte) ([]byte, error) {
+func (db *DB) transcriptPiece(ctx context.Context, sessionID string, p transcript.Position, offset int64, buffer *[]byte) ([]byte, error) {
 	row, err := db.q.TranscriptSegmentAt(ctx, db.pool, &dbsqlc.TranscriptSegmentAtParams{
 		SessionID: sessionID, Path: p.Path, Version: p.Version, Position: offset,
 	})

@@ -10,29 +10,30 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/failure"
 	"github.com/overwinter-dev/overwinter/internal/postgres/postgrestest"
 	"github.com/overwinter-dev/overwinter/internal/session"
+	"github.com/overwinter-dev/overwinter/internal/transcript"
 )
 
-func (b *bundle) segment(version, offset int64, data string) session.TranscriptSegment {
-	return session.TranscriptSegment{SessionID: b.id, RunID: "run_1", Path: "/t.jsonl", Version: version, Offset: offset, Data: []byte(data)}
+func (b *bundle) segment(version, offset int64, data string) transcript.Segment {
+	return transcript.Segment{SessionID: b.id, RunID: "run_1", Path: "/t.jsonl", Version: version, Offset: offset, Data: []byte(data)}
 }
 
-func (b *bundle) transcript(t require.TestingT) (session.TranscriptFile, bool) {
+func (b *bundle) transcript(t require.TestingT) (transcript.File, bool) {
 	files, err := postgrestest.Transcripts(b.ctx, b.DB, b.id)
 	require.NoError(t, err)
 	if len(files) == 0 {
-		return session.TranscriptFile{}, false
+		return transcript.File{}, false
 	}
 	require.Len(t, files, 1)
 	positions, err := b.TranscriptPositions(b.ctx, b.id)
 	require.NoError(t, err)
-	require.Equal(t, []session.TranscriptPosition{{Path: files[0].Path, Version: files[0].Version, Size: int64(len(files[0].Data))}}, positions)
+	require.Equal(t, []transcript.Position{{Path: files[0].Path, Version: files[0].Version, Size: int64(len(files[0].Data))}}, positions)
 	return files[0], true
 }
 
 func TestATranscriptGrowsBySegments(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	add := func(segments ...session.TranscriptSegment) error { return b.TranscriptAppend(b.ctx, segments) }
+	add := func(segments ...transcript.Segment) error { return b.TranscriptAppend(b.ctx, segments) }
 	require.NoError(t, add(b.segment(1, 0, "")), "a file may be empty")
 	require.NoError(t, add(b.segment(1, 0, "abc"), b.segment(1, 3, "def")))
 	require.NoError(t, add(b.segment(1, 0, "abc")))
@@ -72,7 +73,7 @@ func TestATranscriptIsTheFile(t *testing.T) {
 		for range rapid.IntRange(1, 6).Draw(t, "appends") {
 			from := rapid.IntRange(0, len(file)).Draw(t, "resent from")
 			file = append(file, rapid.SliceOfN(rapid.Byte(), 1, 40).Draw(t, "data")...)
-			require.NoError(t, b.TranscriptAppend(b.ctx, []session.TranscriptSegment{b.segment(1, int64(from), string(file[from:]))}))
+			require.NoError(t, b.TranscriptAppend(b.ctx, []transcript.Segment{b.segment(1, int64(from), string(file[from:]))}))
 		}
 		got, ok := b.transcript(t)
 		require.True(t, ok)

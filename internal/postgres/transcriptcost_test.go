@@ -18,6 +18,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/postgres"
 	"github.com/overwinter-dev/overwinter/internal/postgres/postgrestest"
 	"github.com/overwinter-dev/overwinter/internal/session"
+	"github.com/overwinter-dev/overwinter/internal/transcript"
 )
 
 // query returns one value of the database.
@@ -65,7 +66,7 @@ func TestAnAppendReadsFewRows(t *testing.T) {
 	db := postgrestest.Open(t, b.url)
 	const appends = 15 // one more would merge
 	for i := range appends {
-		require.NoError(t, db.TranscriptAppend(b.ctx, []session.TranscriptSegment{b.segment(1, int64(50_000+i), "x")}))
+		require.NoError(t, db.TranscriptAppend(b.ctx, []transcript.Segment{b.segment(1, int64(50_000+i), "x")}))
 	}
 	db.Close()
 	require.LessOrEqual(t, read()-before, int64(6*appends))
@@ -86,7 +87,7 @@ func TestSegmentsAreMerged(t *testing.T) {
 			size = random.IntN(30_000)
 		}
 		piece := bytes.Repeat([]byte{byte('a' + i%26), byte(i), '\n'}, size/3+1)
-		require.NoError(t, b.TranscriptAppend(b.ctx, []session.TranscriptSegment{b.segment(1, int64(len(file)), string(piece))}))
+		require.NoError(t, b.TranscriptAppend(b.ctx, []transcript.Segment{b.segment(1, int64(len(file)), string(piece))}))
 		file = append(file, piece...)
 	}
 	got, ok := b.transcript(t)
@@ -103,17 +104,17 @@ func TestSegmentsAreMerged(t *testing.T) {
 func TestAMergeThatIsNotCommittedChangesNothing(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	var segments []session.TranscriptSegment
+	var segments []transcript.Segment
 	for i := range 15 {
 		segments = append(segments, b.segment(1, int64(i), string(rune('a'+i))))
 	}
 	require.NoError(t, b.TranscriptAppend(b.ctx, segments))
 	const rows = "SELECT string_agg(start || '+' || size, ' ' ORDER BY start) FROM transcripts"
 	before := query[string](b.ctx, t, b.url, rows)
-	err := b.TranscriptAppend(b.ctx, []session.TranscriptSegment{b.segment(1, 15, "p"), b.segment(1, 99, "gap")})
+	err := b.TranscriptAppend(b.ctx, []transcript.Segment{b.segment(1, 15, "p"), b.segment(1, 99, "gap")})
 	requireCode(t, failure.IllegalState, err)
 	require.Equal(t, before, query[string](b.ctx, t, b.url, rows))
-	require.NoError(t, b.TranscriptAppend(b.ctx, []session.TranscriptSegment{b.segment(1, 15, "p")}))
+	require.NoError(t, b.TranscriptAppend(b.ctx, []transcript.Segment{b.segment(1, 15, "p")}))
 	require.Equal(t, "0+16", query[string](b.ctx, t, b.url, rows))
 	file, _ := b.transcript(t)
 	require.Equal(t, "abcdefghijklmnop", string(file.Data))
@@ -125,7 +126,7 @@ func TestATranscriptIsReadWhileItIsMerged(t *testing.T) {
 	b := setup(t)
 	add := func(version, offset int64, data string) {
 		t.Helper()
-		require.NoError(t, b.TranscriptAppend(b.ctx, []session.TranscriptSegment{b.segment(version, offset, data)}))
+		require.NoError(t, b.TranscriptAppend(b.ctx, []transcript.Segment{b.segment(version, offset, data)}))
 	}
 	for i := range 10 {
 		add(1, int64(10*i), strings.Repeat(string(rune('a'+i)), 10))
@@ -144,7 +145,7 @@ func TestATranscriptIsReadWhileItIsMerged(t *testing.T) {
 	}
 	require.Equal(t, []string{"aaaaaaaaaa", "bbbbbbbbbb", "cccccccccc", "ddddddddddeeeeeeeeeeffffffffffgggggggggghhhhhhhhhhiiiiiiiiiijjjjjjjjjj"}, read)
 	add(1, 106, "y")
-	for piece, err := range b.TranscriptContent(b.ctx, b.id, session.TranscriptPosition{Path: "/t.jsonl", Version: 1, Size: 107}) {
+	for piece, err := range b.TranscriptContent(b.ctx, b.id, transcript.Position{Path: "/t.jsonl", Version: 1, Size: 107}) {
 		if err != nil {
 			requireCode(t, failure.IllegalState, err)
 			break
@@ -159,22 +160,22 @@ func TestRowsOfTheReleaseBeforeAreCounted(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	storeSegments(b.ctx, t, b.url, b.id, "/old", 3)
-	position := func() session.TranscriptPosition {
+	position := func() transcript.Position {
 		t.Helper()
 		positions, err := b.TranscriptPositions(b.ctx, b.id)
 		require.NoError(t, err)
 		require.Len(t, positions, 1)
 		return positions[0]
 	}
-	require.Equal(t, session.TranscriptPosition{Path: "/old", Version: 1, Size: 30}, position())
+	require.Equal(t, transcript.Position{Path: "/old", Version: 1, Size: 30}, position())
 	segment := b.segment(1, 30, "new")
 	segment.Path = "/old"
-	require.NoError(t, b.TranscriptAppend(b.ctx, []session.TranscriptSegment{segment}))
+	require.NoError(t, b.TranscriptAppend(b.ctx, []transcript.Segment{segment}))
 	b.sql(t, "INSERT INTO transcripts (session_id, path, version, start, size, run_id, data) SELECT session_id, path, 1, 33, 7, '', '' FROM transcripts LIMIT 1")
 	require.EqualValues(t, 40, position().Size)
 	require.Equal(t, 5, query[int](b.ctx, t, b.url, "SELECT segments FROM transcript_positions"))
 	b.sql(t, "INSERT INTO transcripts (session_id, path, version, start, size, run_id, data) SELECT session_id, path, 2, 0, 4, '', '' FROM transcripts LIMIT 1")
-	require.Equal(t, session.TranscriptPosition{Path: "/old", Version: 2, Size: 4}, position())
+	require.Equal(t, transcript.Position{Path: "/old", Version: 2, Size: 4}, position())
 	require.Equal(t, 4, query[int](b.ctx, t, b.url, "SELECT bytes FROM transcript_totals"))
 	require.Equal(t, 1, query[int](b.ctx, t, b.url, "SELECT files FROM transcript_totals"))
 }
@@ -205,14 +206,14 @@ func TestStoredTranscriptsGetTheirPositions(t *testing.T) {
 func TestTranscriptsAreBounded(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	db, err := postgres.Open(b.ctx, b.url, postgres.Options{Transcripts: session.TranscriptLimits{FileBytes: 100, SessionBytes: 250, Files: 4}})
+	db, err := postgres.Open(b.ctx, b.url, postgres.Options{Transcripts: transcript.Limits{FileBytes: 100, SessionBytes: 250, Files: 4}})
 	require.NoError(t, err)
 	t.Cleanup(db.Close)
 	add := func(path string, version, offset int64, bytes int) {
 		t.Helper()
 		segment := b.segment(version, offset, strings.Repeat("x", bytes))
 		segment.Path = path
-		require.NoError(t, db.TranscriptAppend(b.ctx, []session.TranscriptSegment{segment}))
+		require.NoError(t, db.TranscriptAppend(b.ctx, []transcript.Segment{segment}))
 	}
 	stored := func() (out []string) {
 		t.Helper()
@@ -234,7 +235,7 @@ func TestTranscriptsAreBounded(t *testing.T) {
 	add("/d", 1, 0, 0)
 	add("/e", 1, 0, 10)
 	add("/f", 1, 0, 10)
-	add(strings.Repeat("p", session.MaxTranscriptPath+1), 1, 0, 10)
+	add(strings.Repeat("p", transcript.MaxPath+1), 1, 0, 10)
 	add("/not-\xff", 1, 0, 10)
 	require.Equal(t, []string{"/a 1 100 true", "/b 1 100 false", "/c 1 50 true", "/d 1 0 false"}, stored())
 	// A file that the agent writes again, smaller, makes room.
@@ -246,11 +247,11 @@ func TestTranscriptsAreBounded(t *testing.T) {
 	require.Len(t, files[1].Data, 100)
 	reached, err := db.TranscriptLimitsReached(b.ctx, b.id)
 	require.NoError(t, err)
-	require.Equal(t, []session.TranscriptLimit{session.TranscriptLimitFile, session.TranscriptLimitSession, session.TranscriptLimitFiles, session.TranscriptLimitPath}, reached)
+	require.Equal(t, []transcript.Limit{transcript.LimitFile, transcript.LimitSession, transcript.LimitFiles, transcript.LimitPath}, reached)
 	var told []string
 	for _, e := range b.events(t) {
 		if e.Type == string(conversation.EventError) {
-			require.Contains(t, string(e.Data), session.CodeTranscriptsIncomplete)
+			require.Contains(t, string(e.Data), transcript.CodeIncomplete)
 			told = append(told, string(e.Data))
 		}
 	}
@@ -263,14 +264,14 @@ func TestTranscriptsAreBounded(t *testing.T) {
 func TestATurnReplacesABoundedAmountOfTranscripts(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	db, err := postgres.Open(b.ctx, b.url, postgres.Options{Transcripts: session.TranscriptLimits{TurnReplaced: 5 * session.MinReplaced}})
+	db, err := postgres.Open(b.ctx, b.url, postgres.Options{Transcripts: transcript.Limits{TurnReplaced: 5 * transcript.MinReplaced}})
 	require.NoError(t, err)
 	t.Cleanup(db.Close)
 	add := func(run, path string, version, offset int64, bytes int) {
 		t.Helper()
 		segment := b.segment(version, offset, strings.Repeat("x", bytes))
 		segment.RunID, segment.Path = run, path
-		require.NoError(t, db.TranscriptAppend(b.ctx, []session.TranscriptSegment{segment}))
+		require.NoError(t, db.TranscriptAppend(b.ctx, []transcript.Segment{segment}))
 	}
 	stored := func() (out []string) {
 		t.Helper()
@@ -287,7 +288,7 @@ func TestATurnReplacesABoundedAmountOfTranscripts(t *testing.T) {
 	require.Equal(t, []string{"/a 6 5 false"}, stored())
 	add("run_1", "/a", 10, 5, 5) // no gap: the version is not stored
 	add("run_1", "/a", 6, 5, 5)
-	add("run_1", "/b", 1, 0, 4*session.MinReplaced)
+	add("run_1", "/b", 1, 0, 4*transcript.MinReplaced)
 	require.Equal(t, []string{"/a 6 10 false", "/b 1 65536 false"}, stored())
 	// The next turn begins with a link, which sends the newest versions from the start.
 	add("run_2", "/a", 10, 0, 10)
@@ -297,7 +298,7 @@ func TestATurnReplacesABoundedAmountOfTranscripts(t *testing.T) {
 	add("", "/a", 11, 0, 11) // a seal
 	require.Equal(t, []string{"/a 11 11 false", "/b 2 10 false"}, stored())
 	for range 10 { // what the session itself asks for is not bounded
-		require.NoError(t, db.SessionRevert(b.ctx, b.id, b.generation(t), nil, []session.TranscriptFile{{Path: "/a", Data: []byte("reverted")}}))
+		require.NoError(t, db.SessionRevert(b.ctx, b.id, b.generation(t), nil, []transcript.File{{Path: "/a", Data: []byte("reverted")}}))
 	}
 	require.Equal(t, []string{"/a 21 8 false", "/b 12 0 false"}, stored())
 	var told []string
@@ -321,7 +322,7 @@ func TestGapsInTranscriptsAreCountedByTurn(t *testing.T) {
 		require.Equal(t, want, got)
 	}
 	count("run_1", 1)
-	require.NoError(t, b.TranscriptAppend(b.ctx, []session.TranscriptSegment{b.segment(1, 0, "abc")}))
+	require.NoError(t, b.TranscriptAppend(b.ctx, []transcript.Segment{b.segment(1, 0, "abc")}))
 	count("run_1", 2)
 	count("run_2", 1)
 	count("", 1)
@@ -341,7 +342,7 @@ func TestALargeTranscriptIsReadInPieces(t *testing.T) { //nolint:paralleltest //
 		for i := range piece {
 			piece[i] = byte(rand.Uint32())
 		}
-		require.NoError(t, b.TranscriptAppend(b.ctx, []session.TranscriptSegment{b.segment(1, int64(offset), string(piece))}))
+		require.NoError(t, b.TranscriptAppend(b.ctx, []transcript.Segment{b.segment(1, int64(offset), string(piece))}))
 	}
 	heap := func() uint64 {
 		runtime.GC()
@@ -350,7 +351,7 @@ func TestALargeTranscriptIsReadInPieces(t *testing.T) { //nolint:paralleltest //
 		return m.HeapAlloc
 	}
 	before, most, total := heap(), uint64(0), 0
-	for piece, err := range b.TranscriptContent(b.ctx, b.id, session.TranscriptPosition{Path: "/t.jsonl", Version: 1, Size: size}) {
+	for piece, err := range b.TranscriptContent(b.ctx, b.id, transcript.Position{Path: "/t.jsonl", Version: 1, Size: size}) {
 		require.NoError(t, err)
 		require.LessOrEqual(t, len(piece), 1<<20)
 		if total += len(piece); total%(8<<20) == 0 {
@@ -373,8 +374,8 @@ func BenchmarkTranscriptAppend(b *testing.B) {
 			line := bytes.Repeat([]byte("x"), 500)
 			at := int64(10 * segments)
 			for b.Loop() {
-				segment := session.TranscriptSegment{SessionID: s.ID, RunID: "run_1", Path: "/t.jsonl", Version: 1, Offset: at, Data: line}
-				require.NoError(b, db.TranscriptAppend(b.Context(), []session.TranscriptSegment{segment}))
+				segment := transcript.Segment{SessionID: s.ID, RunID: "run_1", Path: "/t.jsonl", Version: 1, Offset: at, Data: line}
+				require.NoError(b, db.TranscriptAppend(b.Context(), []transcript.Segment{segment}))
 				at += int64(len(line))
 			}
 		})

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/overwinter-dev/overwinter/internal/session"
+	"github.com/overwinter-dev/overwinter/internal/transcript"
 )
 
 // PingRequest is the stdin of ping.
@@ -77,7 +78,7 @@ func ParseAbort(stdout []byte) (Abort, error) { return parse[Abort]("abort", std
 type SealRequest struct {
 	Token string `json:"token,omitempty"`
 	// Known says how much of each transcript file is stored; what lies beyond is handed over.
-	Known []session.TranscriptPosition `json:"known,omitempty"`
+	Known []transcript.Position `json:"known,omitempty"`
 	// Transcripts are the patterns of the agent's files; where there are none,
 	// those of the newest launch count.
 	Transcripts []string `json:"transcripts,omitempty"`

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/overwinter-dev/overwinter/internal/session"
+	"github.com/overwinter-dev/overwinter/internal/transcript"
 )
 
 // Message is one message of the protocol, in either direction.
@@ -23,7 +24,7 @@ type Hello struct {
 	// was given up cannot displace its successor. 0 is never refused.
 	Attempt int64 `json:"attempt,omitempty"`
 	// Known says how much of each transcript file is stored.
-	Known []session.TranscriptPosition `json:"known,omitempty"`
+	Known []transcript.Position `json:"known,omitempty"`
 	// Files is how much of the workspace's history is stored; nil for a link that does not report
 	// changes.
 	Files *session.FilesPosition `json:"files,omitempty"`
@@ -160,7 +161,7 @@ const (
 )
 
 // Segment is a piece of one of the agent's transcript files. Its fields are
-// those of session.TranscriptSegment that the sandbox knows.
+// those of transcript.Segment that the sandbox knows.
 type Segment struct {
 	Path    string // absolute, in the sandbox
 	Version int64  // 1 at first; rises when the file was rewritten rather than appended to

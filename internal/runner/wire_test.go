@@ -12,14 +12,15 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/overwinter-dev/overwinter/internal/session"
+	"github.com/overwinter-dev/overwinter/internal/transcript"
 )
 
 // everyMessage has one message of each kind, with all of its fields set.
 func everyMessage() []Message {
-	position := session.TranscriptPosition{Path: "/root/a", Version: 2, Size: 3}
+	position := transcript.Position{Path: "/root/a", Version: 2, Size: 3}
 	return []Message{
 		&Hello{
-			Version: 1, Token: "t", Run: "run_1", From: 4, Attempt: 2, Known: []session.TranscriptPosition{position},
+			Version: 1, Token: "t", Run: "run_1", From: 4, Attempt: 2, Known: []transcript.Position{position},
 			Files: &session.FilesPosition{Session: "ses_1", Lineage: "l", Seq: 9, Base: "b", DiffKey: "k"},
 		},
 		&FilesKnown{Files: []session.KnownFile{{Path: "a", Size: 1, SHA256: "s", Mode: 0o644, Unsaved: session.UnsavedFull}}},

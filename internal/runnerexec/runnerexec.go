@@ -10,7 +10,7 @@ import (
 
 	"github.com/overwinter-dev/overwinter/internal/runner"
 	"github.com/overwinter-dev/overwinter/internal/sandbox"
-	"github.com/overwinter-dev/overwinter/internal/session"
+	"github.com/overwinter-dev/overwinter/internal/transcript"
 )
 
 const (
@@ -67,7 +67,7 @@ func putOnce(ctx context.Context, sb *sandbox.Sandbox, files []runner.PutFile, t
 }
 
 // InMemory are files in memory as Put takes them.
-func InMemory(files []session.TranscriptFile) []runner.PutFile {
+func InMemory(files []transcript.File) []runner.PutFile {
 	out := make([]runner.PutFile, len(files))
 	for i, f := range files {
 		out[i] = runner.PutFile{Path: f.Path, Size: int64(len(f.Data)), Content: func(yield func([]byte, error) bool) { yield(f.Data, nil) }}

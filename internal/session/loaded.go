@@ -1,6 +1,10 @@
 package session
 
-import "time"
+import (
+	"time"
+
+	"github.com/overwinter-dev/overwinter/internal/transcript"
+)
 
 // Loaded is what a workflow takes up when it starts: the session as Postgres
 // has it, with everything that is under way.
@@ -69,7 +73,7 @@ type RunStart struct {
 	// Resume: the session has had a turn before this one.
 	Resume bool
 	// Transcripts says how much of each native file is stored already.
-	Transcripts []TranscriptPosition
+	Transcripts []transcript.Position
 	// Files says how much of what happened in the workspace is stored.
 	Files FilesPosition
 }

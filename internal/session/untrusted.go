@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/overwinter-dev/overwinter/internal/transcript"
 )
 
 const (
@@ -23,10 +25,10 @@ func (m Manifest) Bounded() Manifest {
 	bytes := 0
 	files := []ManifestFile{}
 	for _, f := range m.AgentFiles {
-		if len(f.Path) > MaxTranscriptPath || !utf8.ValidString(f.Path) || strings.IndexByte(f.Path, 0) >= 0 {
+		if len(f.Path) > transcript.MaxPath || !utf8.ValidString(f.Path) || strings.IndexByte(f.Path, 0) >= 0 {
 			continue
 		}
-		if bytes += len(f.Path); len(files) == MaxTranscriptFiles || bytes > MaxManifestBytes {
+		if bytes += len(f.Path); len(files) == transcript.MaxFiles || bytes > MaxManifestBytes {
 			break
 		}
 		f.SHA256 = boundedText(f.SHA256, maxManifestText)

@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/overwinter-dev/overwinter/internal/session"
+	"github.com/overwinter-dev/overwinter/internal/transcript"
 )
 
 func TestAManifestOfAnUntrustedRunnerIsBounded(t *testing.T) {
@@ -21,18 +22,18 @@ func TestAManifestOfAnUntrustedRunnerIsBounded(t *testing.T) {
 	require.Equal(t, usual, usual.Bounded())
 
 	long := strings.Repeat("ü", 1<<20) // shared
-	tooLong := strings.Repeat("p", session.MaxTranscriptPath)
+	tooLong := strings.Repeat("p", transcript.MaxPath)
 	forged := session.Manifest{
 		Git: &session.ManifestGit{Head: long, DirtyHash: long}, Tree: &session.ManifestTree{Digest: long, Index: long, Unchecked: long},
 		Runner: long, Lost: []string{long},
 	}
-	for i := range 3 * session.MaxTranscriptFiles {
+	for i := range 3 * transcript.MaxFiles {
 		path := fmt.Sprintf("/%d", i)
 		forged.AgentFiles = append(forged.AgentFiles, session.ManifestFile{Path: path, SHA256: long}, session.ManifestFile{Path: path + "\x00"},
 			session.ManifestFile{Path: path + "\xff"}, session.ManifestFile{Path: path + tooLong})
 	}
 	got := forged.Bounded()
-	require.Len(t, got.AgentFiles, session.MaxTranscriptFiles)
+	require.Len(t, got.AgentFiles, transcript.MaxFiles)
 	for _, f := range got.AgentFiles {
 		require.LessOrEqual(t, len(f.SHA256), 1024)
 		require.NotContains(t, f.Path, "\x00")

@@ -12,6 +12,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/runner"
 	"github.com/overwinter-dev/overwinter/internal/sandbox"
 	"github.com/overwinter-dev/overwinter/internal/session"
+	"github.com/overwinter-dev/overwinter/internal/transcript"
 )
 
 // attemptStore keeps what attempts at runs do.
@@ -21,7 +22,7 @@ type attemptStore interface {
 	// NetworkRecord adds network events of a run to the session's log.
 	NetworkRecord(ctx context.Context, sessionID, runID string, refusals []session.Refusal) error
 	// TranscriptAppend stores segments; what is stored already or beyond a limit is skipped, a gap is illegal_state.
-	TranscriptAppend(ctx context.Context, segments []session.TranscriptSegment) error
+	TranscriptAppend(ctx context.Context, segments []transcript.Segment) error
 	// TranscriptGap counts that a turn has failed because a segment left a gap, and returns how often it has.
 	TranscriptGap(ctx context.Context, sessionID, runID string) (int, error)
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/eventlog"
 	"github.com/overwinter-dev/overwinter/internal/failure"
 	"github.com/overwinter-dev/overwinter/internal/runner"
-	"github.com/overwinter-dev/overwinter/internal/session"
+	"github.com/overwinter-dev/overwinter/internal/transcript"
 )
 
 // exhausted reports whether every frame that there will ever be is committed.
@@ -129,7 +129,7 @@ func (a *attempt) gap(ctx context.Context, err error) error {
 	if countErr != nil {
 		return errors.Join(err, stored(countErr))
 	}
-	if gaps < session.MaxTranscriptGaps {
+	if gaps < transcript.MaxGaps {
 		return err
 	}
 	return final(Refused, fmt.Errorf("the runner violates its protocol: it left %d gaps in transcripts: %w", gaps, err))
@@ -194,11 +194,11 @@ func (a *attempt) append(ctx context.Context, b *batch) error {
 // refusedPause is the time between two tries of a batch that was refused.
 const refusedPause = 200 * time.Millisecond
 
-func (a *attempt) segments(messages []runner.Message) []session.TranscriptSegment {
-	var out []session.TranscriptSegment
+func (a *attempt) segments(messages []runner.Message) []transcript.Segment {
+	var out []transcript.Segment
 	for _, m := range messages {
 		if s, ok := m.(*runner.Segment); ok {
-			out = append(out, session.TranscriptSegment{
+			out = append(out, transcript.Segment{
 				SessionID: a.in.SessionID, RunID: a.in.RunID,
 				Path: s.Path, Version: s.Version, Offset: s.Offset, Data: s.Data,
 			})

@@ -19,6 +19,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/runnerexec"
 	"github.com/overwinter-dev/overwinter/internal/sandbox"
 	"github.com/overwinter-dev/overwinter/internal/session"
+	"github.com/overwinter-dev/overwinter/internal/transcript"
 )
 
 // launch says how the agent is started for this run. What the session's profile has for it is in
@@ -109,8 +110,8 @@ func permissionsOf(start session.RunStart) session.Permissions {
 
 // profileFiles are the files of a profile: those that the agent reads, and those of the workspace,
 // which are written once and then belong to the agent and its users.
-func profileFiles(adapter agent.Adapter, in agent.LaunchInput) ([]session.TranscriptFile, error) {
-	var files []session.TranscriptFile
+func profileFiles(adapter agent.Adapter, in agent.LaunchInput) ([]transcript.File, error) {
+	var files []transcript.File
 	profiled, ok := adapter.(agent.Profiled)
 	if ok {
 		var err error
@@ -119,7 +120,7 @@ func profileFiles(adapter agent.Adapter, in agent.LaunchInput) ([]session.Transc
 		}
 	}
 	for _, f := range in.Profile.Files {
-		files = append(files, session.TranscriptFile{Path: path.Join(in.Workspace, f.Path), Data: []byte(f.Content)})
+		files = append(files, transcript.File{Path: path.Join(in.Workspace, f.Path), Data: []byte(f.Content)})
 	}
 	return files, nil
 }
@@ -141,7 +142,7 @@ func profileMarkPath() string { return path.Join(runner.DefaultPaths().State, "p
 // removes those of another version outside of the workspace. A file of the workspace is written if
 // the profile's own content of it has changed, and else left as the agent and its users have
 // changed it. The mark comes last, so that an interrupted installation is repeated.
-func (a *attempt) installProfile(ctx context.Context, ref string, files []session.TranscriptFile) error {
+func (a *attempt) installProfile(ctx context.Context, ref string, files []transcript.File) error {
 	mark := profileMark{Ref: ref, Files: map[string]string{}}
 	for _, f := range files {
 		sum := sha256.Sum256(f.Data)
@@ -174,10 +175,10 @@ func (a *attempt) installProfile(ctx context.Context, ref string, files []sessio
 	if err != nil {
 		return err
 	}
-	written := slices.DeleteFunc(slices.Clone(files), func(f session.TranscriptFile) bool {
+	written := slices.DeleteFunc(slices.Clone(files), func(f transcript.File) bool {
 		return strings.HasPrefix(f.Path, workspace) && old.Files[f.Path] == mark.Files[f.Path]
 	})
-	written = append(written, session.TranscriptFile{Path: profileMarkPath(), Data: data})
+	written = append(written, transcript.File{Path: profileMarkPath(), Data: data})
 	if err := runnerexec.Put(ctx, a.sandbox, runnerexec.InMemory(written)); err != nil {
 		return fmt.Errorf("write the profile: %w", err)
 	}
@@ -191,7 +192,7 @@ const profileGap = 3
 // workspace are all there: an agent that cleans its home up takes them away, and without one of them it may
 // not even start.
 func (a *attempt) readProfileMark(
-	ctx context.Context, files []session.TranscriptFile, workspace string,
+	ctx context.Context, files []transcript.File, workspace string,
 ) (mark profileMark, whole bool, err error) {
 	script := `[ ! -e "$1" ] || cat "$1" || exit; shift; for f; do [ -e "$f" ] || exit ` + strconv.Itoa(profileGap) + `; done`
 	argv := []string{"sh", "-c", script, "mark", profileMarkPath()}

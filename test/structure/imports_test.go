@@ -48,8 +48,13 @@ type importRule struct {
 var importRules = []importRule{
 	{
 		pkg:     "internal/session",
-		only:    []string{"github.com/google/uuid", ours("internal/failure"), ours("internal/lazyregexp")},
+		only:    []string{"github.com/google/uuid", ours("internal/failure"), ours("internal/lazyregexp"), ours("internal/transcript")},
 		onlyWhy: "the domain says what a session is and knows no engine, store or transport",
+	},
+	{
+		pkg:     "internal/transcript",
+		only:    []string{},
+		onlyWhy: "a part of the domain that others build on",
 	},
 	{
 		pkg:     "internal/contract",

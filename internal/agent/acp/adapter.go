@@ -13,6 +13,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/agent/bridged"
 	"github.com/overwinter-dev/overwinter/internal/runner"
 	"github.com/overwinter-dev/overwinter/internal/session"
+	"github.com/overwinter-dev/overwinter/internal/transcript"
 )
 
 // Names that both halves have in common.
@@ -136,7 +137,7 @@ func variables(m map[string]string) []variable {
 
 // ProfileFiles are none: the protocol has no place for skills, subagents and commands. Instructions
 // go with the first prompt, MCP servers with the session.
-func (Adapter) ProfileFiles(agent.LaunchInput) ([]session.TranscriptFile, error) { return nil, nil }
+func (Adapter) ProfileFiles(agent.LaunchInput) ([]transcript.File, error) { return nil, nil }
 
 // Prompt is the line that begins a run.
 func (Adapter) Prompt(in agent.PromptInput) ([]byte, error) { return bridged.Prompt("the agent", in) }

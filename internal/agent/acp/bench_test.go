@@ -12,7 +12,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/agent/acp"
 	"github.com/overwinter-dev/overwinter/internal/agent/agenttest/capture"
 	"github.com/overwinter-dev/overwinter/internal/conversation"
-	"github.com/overwinter-dev/overwinter/internal/session"
+	"github.com/overwinter-dev/overwinter/internal/transcript"
 )
 
 // benchSize is about how many bytes are read.
@@ -46,7 +46,7 @@ func BenchmarkParse(b *testing.B) {
 	b.SetBytes(int64(len(journal)))
 	b.ReportAllocs()
 	for b.Loop() {
-		_, err := acp.New().Parse([]session.TranscriptFile{{Path: "a.jsonl", Data: journal}})
+		_, err := acp.New().Parse([]transcript.File{{Path: "a.jsonl", Data: journal}})
 		require.NoError(b, err)
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/agent/agenttest/capture"
 	"github.com/overwinter-dev/overwinter/internal/conversation"
 	"github.com/overwinter-dev/overwinter/internal/session"
+	"github.com/overwinter-dev/overwinter/internal/transcript"
 )
 
 var seeds = []string{
@@ -36,7 +37,7 @@ func FuzzTranslate(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, data string) {
 		capture.Translate(t, acp.New(), agent.RunContext{RunID: "run_1"}, data, func([]byte) {})
-		capture.ParseAny(t, acp.New(), session.TranscriptFile{Path: "/x.jsonl", Data: []byte(data)})
+		capture.ParseAny(t, acp.New(), transcript.File{Path: "/x.jsonl", Data: []byte(data)})
 	})
 }
 

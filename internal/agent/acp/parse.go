@@ -3,11 +3,11 @@ package acp
 import (
 	"github.com/overwinter-dev/overwinter/internal/agent/acp/acpformat"
 	"github.com/overwinter-dev/overwinter/internal/conversation"
-	"github.com/overwinter-dev/overwinter/internal/session"
+	"github.com/overwinter-dev/overwinter/internal/transcript"
 )
 
 // Parse reads the journals that the bridge has written; other files belong to the agent, and only it
 // knows what they say. It never fails.
-func (Adapter) Parse(files []session.TranscriptFile) (conversation.Conversation, error) {
+func (Adapter) Parse(files []transcript.File) (conversation.Conversation, error) {
 	return acpformat.Recorded(files), nil
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/agent/opencode"
 	"github.com/overwinter-dev/overwinter/internal/conversation"
 	"github.com/overwinter-dev/overwinter/internal/session"
+	"github.com/overwinter-dev/overwinter/internal/transcript"
 )
 
 // talk is an agent with its bridge.
@@ -66,7 +67,7 @@ func (k *talk) requireSame(t *testing.T) {
 	require.NoError(t, err)
 	data, err := os.ReadFile(launch.Transcripts[0])
 	require.NoError(t, err)
-	parsed, err := k.adapter.Parse([]session.TranscriptFile{{Path: launch.Transcripts[0], Data: data}})
+	parsed, err := k.adapter.Parse([]transcript.File{{Path: launch.Transcripts[0], Data: data}})
 	require.NoError(t, err)
 	require.Empty(t, cmp.Diff(parsed, k.folder.Conversation()), "- parsed, + streamed")
 }

@@ -22,6 +22,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/agent"
 	"github.com/overwinter-dev/overwinter/internal/conversation"
 	"github.com/overwinter-dev/overwinter/internal/session"
+	"github.com/overwinter-dev/overwinter/internal/transcript"
 )
 
 // patience is how long the suite waits for anything an agent does.
@@ -236,19 +237,19 @@ func (b *bench) close(t *testing.T) {
 }
 
 // transcripts reads the files that the runner would follow.
-func (b *bench) transcripts(t *testing.T) []session.TranscriptFile {
+func (b *bench) transcripts(t *testing.T) []transcript.File {
 	t.Helper()
 	launch, err := b.Adapter.Launch(agent.LaunchInput{SessionID: b.sessionID, Home: b.home, Workspace: b.workspace})
 	require.NoError(t, err)
 	require.NotEmpty(t, launch.Transcripts)
-	var files []session.TranscriptFile
+	var files []transcript.File
 	for _, pattern := range launch.Transcripts {
 		names, err := filepath.Glob(pattern)
 		require.NoError(t, err)
 		for _, name := range names {
 			data, err := os.ReadFile(name)
 			require.NoError(t, err)
-			files = append(files, session.TranscriptFile{Path: name, Data: data})
+			files = append(files, transcript.File{Path: name, Data: data})
 		}
 	}
 	return files

@@ -13,7 +13,7 @@ import (
 
 	"github.com/overwinter-dev/overwinter/internal/agent"
 	"github.com/overwinter-dev/overwinter/internal/conversation"
-	"github.com/overwinter-dev/overwinter/internal/session"
+	"github.com/overwinter-dev/overwinter/internal/transcript"
 )
 
 const (
@@ -58,7 +58,7 @@ func (b *bench) folded(t *testing.T) conversation.Conversation {
 	return Fold(t, events)
 }
 
-func (b *bench) parsed(t *testing.T, files []session.TranscriptFile) conversation.Conversation {
+func (b *bench) parsed(t *testing.T, files []transcript.File) conversation.Conversation {
 	t.Helper()
 	c, err := b.Adapter.Parse(files)
 	require.NoError(t, err)
@@ -213,7 +213,7 @@ func (b *bench) checkUnknown(t *testing.T, r *run) {
 }
 
 // checkCuts parses the transcripts with one of them cut short.
-func (b *bench) checkCuts(t *testing.T, files []session.TranscriptFile) {
+func (b *bench) checkCuts(t *testing.T, files []transcript.File) {
 	t.Helper()
 	total := 0
 	for _, f := range files {
@@ -222,7 +222,7 @@ func (b *bench) checkCuts(t *testing.T, files []session.TranscriptFile) {
 	for i, f := range files {
 		stride := max(1, len(f.Data)/allCuts, total*total/cutBytes)
 		for n := 0; n < len(f.Data); n += stride {
-			cut := append([]session.TranscriptFile(nil), files...)
+			cut := append([]transcript.File(nil), files...)
 			cut[i].Data = bytes.Clone(f.Data[:n])
 			c, err := b.Adapter.Parse(cut)
 			require.NoError(t, err, "%s cut at byte %d", f.Path, n)

@@ -6,7 +6,7 @@ import (
 
 	"github.com/overwinter-dev/overwinter/internal/agent/agenttest/capture"
 	"github.com/overwinter-dev/overwinter/internal/agent/claude"
-	"github.com/overwinter-dev/overwinter/internal/session"
+	"github.com/overwinter-dev/overwinter/internal/transcript"
 )
 
 // FuzzTranslate checks the translator's promises on any input: it never fails, its state is enough
@@ -22,8 +22,8 @@ func FuzzParse(f *testing.F) {
 	capture.Seed(f, math.MaxInt, "testdata/captures/*/transcript/*.jsonl")
 	f.Fuzz(func(t *testing.T, data string) {
 		capture.ParseAny(t, claude.New(),
-			session.TranscriptFile{Path: "/p/s.jsonl", Data: []byte(data)},
-			session.TranscriptFile{Path: "/p/s/subagents/agent-a1.jsonl", Data: []byte(data)},
-			session.TranscriptFile{Path: "/p/s/subagents/agent-a1.meta.json", Data: []byte(`{"toolUseId":"toolu_1","finished":true}`)})
+			transcript.File{Path: "/p/s.jsonl", Data: []byte(data)},
+			transcript.File{Path: "/p/s/subagents/agent-a1.jsonl", Data: []byte(data)},
+			transcript.File{Path: "/p/s/subagents/agent-a1.meta.json", Data: []byte(`{"toolUseId":"toolu_1","finished":true}`)})
 	})
 }

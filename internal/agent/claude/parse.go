@@ -12,7 +12,7 @@ import (
 
 	"github.com/overwinter-dev/overwinter/internal/agent/jsonscan"
 	"github.com/overwinter-dev/overwinter/internal/conversation"
-	"github.com/overwinter-dev/overwinter/internal/session"
+	"github.com/overwinter-dev/overwinter/internal/transcript"
 )
 
 // Where the agent keeps the transcripts of subagents, below the directory of the session.
@@ -25,9 +25,9 @@ const (
 // Parse reads the transcript of a session, <session>.jsonl, with <session>/subagents/agent-*.jsonl
 // and their *.meta.json. Several sessions, as after a fork, are read as one, each line once. Lines
 // that it does not understand are skipped; it never fails.
-func (Adapter) Parse(files []session.TranscriptFile) (conversation.Conversation, error) {
-	p := parser{seen: map[string]struct{}{}, calls: map[string]*transcript{}, byID: map[string]*transcript{}}
-	var mains, others []*transcript
+func (Adapter) Parse(files []transcript.File) (conversation.Conversation, error) {
+	p := parser{seen: map[string]struct{}{}, calls: map[string]*conversationFile{}, byID: map[string]*conversationFile{}}
+	var mains, others []*conversationFile
 	for _, f := range files {
 		switch id, kind := transcriptOf(f.Path); kind {
 		case metaFile:
@@ -35,7 +35,7 @@ func (Adapter) Parse(files []session.TranscriptFile) (conversation.Conversation,
 		case subagentFile:
 			p.transcript(id, &others).data = f.Data
 		case mainFile:
-			mains = append(mains, &transcript{id: id, data: f.Data, begun: begun(f.Data)})
+			mains = append(mains, &conversationFile{id: id, data: f.Data, begun: begun(f.Data)})
 		}
 	}
 	for _, t := range others {
@@ -45,9 +45,9 @@ func (Adapter) Parse(files []session.TranscriptFile) (conversation.Conversation,
 	}
 	// A session's file has its uuid for a name. Others are read only where there is none such.
 	if slices.ContainsFunc(mains, named) {
-		mains = slices.DeleteFunc(mains, func(m *transcript) bool { return !named(m) })
+		mains = slices.DeleteFunc(mains, func(m *conversationFile) bool { return !named(m) })
 	}
-	slices.SortStableFunc(mains, func(a, b *transcript) int { return a.begun.Compare(b.begun) })
+	slices.SortStableFunc(mains, func(a, b *conversationFile) int { return a.begun.Compare(b.begun) })
 	for _, m := range mains {
 		p.main(m.data)
 	}
@@ -55,7 +55,7 @@ func (Adapter) Parse(files []session.TranscriptFile) (conversation.Conversation,
 	for _, t := range others {
 		t.begun = begun(t.data)
 	}
-	slices.SortStableFunc(others, func(a, b *transcript) int {
+	slices.SortStableFunc(others, func(a, b *conversationFile) int {
 		return cmp.Or(a.begun.Compare(b.begun), strings.Compare(a.id, b.id))
 	})
 	for _, t := range others {
@@ -64,8 +64,8 @@ func (Adapter) Parse(files []session.TranscriptFile) (conversation.Conversation,
 	return p.folder.Conversation(), nil
 }
 
-// transcript is a file of a subagent, or of a session.
-type transcript struct {
+// conversationFile is a file of a subagent, or of a session.
+type conversationFile struct {
 	id       string
 	call     string // id of the call that started it
 	finished bool
@@ -84,7 +84,7 @@ const (
 )
 
 // named reports whether a transcript has the name of a session.
-func named(t *transcript) bool {
+func named(t *conversationFile) bool {
 	_, err := uuid.Parse(t.id)
 	return err == nil && len(t.id) == 36
 }
@@ -109,7 +109,7 @@ func transcriptOf(name string) (string, fileKind) {
 }
 
 // meta reads what the agent notes of a subagent.
-func (t *transcript) meta(data []byte) {
+func (t *conversationFile) meta(data []byte) {
 	jsonscan.Fields(data, func(key, value []byte) {
 		switch string(key) {
 		case "toolUseId":
@@ -132,17 +132,17 @@ func begun(data []byte) time.Time {
 
 type parser struct {
 	folder conversation.Folder
-	seen   map[string]struct{}    // uuids of lines
-	calls  map[string]*transcript // by the call that started them
-	byID   map[string]*transcript
+	seen   map[string]struct{}          // uuids of lines
+	calls  map[string]*conversationFile // by the call that started them
+	byID   map[string]*conversationFile
 }
 
 // transcript returns the record of a subagent and makes it where it is new.
-func (p *parser) transcript(id string, all *[]*transcript) *transcript {
+func (p *parser) transcript(id string, all *[]*conversationFile) *conversationFile {
 	if t, ok := p.byID[id]; ok {
 		return t
 	}
-	t := &transcript{id: id}
+	t := &conversationFile{id: id}
 	p.byID[id] = t
 	*all = append(*all, t)
 	return t
@@ -162,7 +162,7 @@ func (p *parser) main(data []byte) {
 }
 
 // subagent reads the transcript of a subagent where its call is, once.
-func (p *parser) subagent(t *transcript, call string, created time.Time) {
+func (p *parser) subagent(t *conversationFile, call string, created time.Time) {
 	if t.read {
 		return
 	}
@@ -173,7 +173,7 @@ func (p *parser) subagent(t *transcript, call string, created time.Time) {
 }
 
 // first shows what the subagent was asked, as the stream does when it is started.
-func (f *fileReader) first(t *transcript, call string, created time.Time) {
+func (f *fileReader) first(t *conversationFile, call string, created time.Time) {
 	for raw := range bytes.Lines(t.data) {
 		l, ok := decode(raw)
 		if !ok || !jsonscan.Is(l.kind, "user") {
@@ -320,7 +320,7 @@ func (f *fileReader) launched(l record) {
 	})
 }
 
-func (f *fileReader) child(t *transcript, call string) {
+func (f *fileReader) child(t *conversationFile, call string) {
 	o := f.find(call)
 	if o == nil || o.Block.Type != conversation.Subagent || o.Block.SubagentID != "" {
 		return

@@ -9,20 +9,21 @@ import (
 
 	"github.com/overwinter-dev/overwinter/internal/agent"
 	"github.com/overwinter-dev/overwinter/internal/session"
+	"github.com/overwinter-dev/overwinter/internal/transcript"
 )
 
 var _ agent.Profiled = Adapter{}
 
 // ProfileFiles are the files of a profile, placed where the program looks for those of its user, so
 // that none of them is in the workspace. MCP servers have their own file, which a flag names.
-func (Adapter) ProfileFiles(in agent.LaunchInput) ([]session.TranscriptFile, error) {
+func (Adapter) ProfileFiles(in agent.LaunchInput) ([]transcript.File, error) {
 	p := in.Profile
 	if p == nil {
 		return nil, nil
 	}
-	var files []session.TranscriptFile
+	var files []transcript.File
 	add := func(name, content string) {
-		files = append(files, session.TranscriptFile{Path: path.Join(in.Home, ".claude", name), Data: []byte(content)})
+		files = append(files, transcript.File{Path: path.Join(in.Home, ".claude", name), Data: []byte(content)})
 	}
 	if p.Instructions != "" {
 		add("CLAUDE.md", p.Instructions)
@@ -41,7 +42,7 @@ func (Adapter) ProfileFiles(in agent.LaunchInput) ([]session.TranscriptFile, err
 		if err != nil {
 			return nil, err
 		}
-		files = append(files, session.TranscriptFile{Path: mcpConfigPath(in.Home), Data: config})
+		files = append(files, transcript.File{Path: mcpConfigPath(in.Home), Data: config})
 	}
 	return files, nil
 }

@@ -8,7 +8,7 @@ import (
 
 	"github.com/overwinter-dev/overwinter/internal/agent"
 	"github.com/overwinter-dev/overwinter/internal/agent/jsonscan"
-	"github.com/overwinter-dev/overwinter/internal/session"
+	"github.com/overwinter-dev/overwinter/internal/transcript"
 )
 
 var _ agent.Reverter = Adapter{}
@@ -16,7 +16,7 @@ var _ agent.Reverter = Adapter{}
 // Revert truncates the transcript before the run's first message, by its uuid, and drops the files
 // of subagents that were called after it: those that nothing before it names. The program continues
 // from the last line that is left.
-func (Adapter) Revert(files []session.TranscriptFile, runID string) (agent.Reverted, error) {
+func (Adapter) Revert(files []transcript.File, runID string) (agent.Reverted, error) {
 	var out agent.Reverted
 	var kept []byte
 	found := false

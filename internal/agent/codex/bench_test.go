@@ -10,7 +10,7 @@ import (
 
 	"github.com/overwinter-dev/overwinter/internal/agent/agenttest/capture"
 	"github.com/overwinter-dev/overwinter/internal/agent/codex"
-	"github.com/overwinter-dev/overwinter/internal/session"
+	"github.com/overwinter-dev/overwinter/internal/transcript"
 )
 
 // BenchmarkParse reads a rollout again and again, as a long session has one.
@@ -28,7 +28,7 @@ func BenchmarkParse(b *testing.B) {
 	}
 	b.SetBytes(int64(len(data)))
 	for b.Loop() {
-		_, err := codex.New().Parse([]session.TranscriptFile{{Path: files[0].Path, Data: data}})
+		_, err := codex.New().Parse([]transcript.File{{Path: files[0].Path, Data: data}})
 		require.NoError(b, err)
 	}
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/agent"
 	"github.com/overwinter-dev/overwinter/internal/agent/agenttest/capture"
 	"github.com/overwinter-dev/overwinter/internal/agent/codex"
-	"github.com/overwinter-dev/overwinter/internal/session"
+	"github.com/overwinter-dev/overwinter/internal/transcript"
 )
 
 var testRun = agent.RunContext{RunID: "run_1", PromptID: "prm_1", Author: "ada"}
@@ -34,9 +34,9 @@ func FuzzParse(f *testing.F) {
 	f.Fuzz(func(t *testing.T, data string) {
 		const meta = `{"timestamp":"2026-11-21T02:14:33.121Z","type":"session_meta","payload":{"id":"t"}}` + "\n"
 		capture.ParseAny(t, codex.New(),
-			session.TranscriptFile{Path: "/s/rollout-1.jsonl", Data: []byte(data)},
-			session.TranscriptFile{Path: "/s/rollout-2.jsonl", Data: []byte(meta + data)},
-			session.TranscriptFile{Path: "/overwinter/ses_1.jsonl", Data: []byte(data)})
+			transcript.File{Path: "/s/rollout-1.jsonl", Data: []byte(data)},
+			transcript.File{Path: "/s/rollout-2.jsonl", Data: []byte(meta + data)},
+			transcript.File{Path: "/overwinter/ses_1.jsonl", Data: []byte(data)})
 	})
 }
 

@@ -8,7 +8,7 @@ import (
 
 	"github.com/overwinter-dev/overwinter/internal/agent/codex"
 	"github.com/overwinter-dev/overwinter/internal/conversation"
-	"github.com/overwinter-dev/overwinter/internal/session"
+	"github.com/overwinter-dev/overwinter/internal/transcript"
 )
 
 // older are rollouts as older versions wrote them.
@@ -56,7 +56,7 @@ func TestRolloutsOfOlderVersionsAreRead(t *testing.T) {
 	for name, rollout := range older {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			c, err := codex.New().Parse([]session.TranscriptFile{{Path: "/sessions/rollout-1-t.jsonl", Data: []byte(rollout)}})
+			c, err := codex.New().Parse([]transcript.File{{Path: "/sessions/rollout-1-t.jsonl", Data: []byte(rollout)}})
 			require.NoError(t, err)
 			require.Len(t, c.Threads, 1)
 			require.Equal(t, want[name], short(c.Threads[0].Blocks))

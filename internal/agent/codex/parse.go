@@ -15,16 +15,16 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/agent/jsonscan"
 	"github.com/overwinter-dev/overwinter/internal/agent/stdio"
 	"github.com/overwinter-dev/overwinter/internal/conversation"
-	"github.com/overwinter-dev/overwinter/internal/session"
+	"github.com/overwinter-dev/overwinter/internal/transcript"
 )
 
 // Parse reads the rollouts of a session, a thread each, and the journal that says what they lack.
 // Without a journal, as with files that another client made, it works out the order of things from
 // their times.
-func (Adapter) Parse(files []session.TranscriptFile) (conversation.Conversation, error) {
+func (Adapter) Parse(files []transcript.File) (conversation.Conversation, error) {
 	p := parser{threads: map[string]*thread{}, reviews: map[string]bool{}, told: map[string]bool{}}
 	files = slices.Clone(files)
-	slices.SortFunc(files, func(a, b session.TranscriptFile) int { return strings.Compare(path.Base(a.Path), path.Base(b.Path)) })
+	slices.SortFunc(files, func(a, b transcript.File) int { return strings.Compare(path.Base(a.Path), path.Base(b.Path)) })
 	heads := map[string]codexformat.Payload{}
 	for _, f := range files {
 		if !isJournal(f.Path) {

@@ -10,16 +10,17 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/agent"
 	"github.com/overwinter-dev/overwinter/internal/agent/codex/codexformat"
 	"github.com/overwinter-dev/overwinter/internal/session"
+	"github.com/overwinter-dev/overwinter/internal/transcript"
 )
 
 // ProfileFiles are the profile as Codex reads it, all below its own home.
-func (Adapter) ProfileFiles(in agent.LaunchInput) ([]session.TranscriptFile, error) {
+func (Adapter) ProfileFiles(in agent.LaunchInput) ([]transcript.File, error) {
 	if in.Profile == nil {
 		return nil, nil
 	}
-	var files []session.TranscriptFile
+	var files []transcript.File
 	add := func(name string, text string) {
-		files = append(files, session.TranscriptFile{Path: path.Join(in.Home, codexHome, name), Data: []byte(text)})
+		files = append(files, transcript.File{Path: path.Join(in.Home, codexHome, name), Data: []byte(text)})
 	}
 	if in.Profile.Instructions != "" {
 		add("AGENTS.md", in.Profile.Instructions)

@@ -11,7 +11,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/agent"
 	"github.com/overwinter-dev/overwinter/internal/agent/codex/codexformat"
 	"github.com/overwinter-dev/overwinter/internal/agent/stdio"
-	"github.com/overwinter-dev/overwinter/internal/session"
+	"github.com/overwinter-dev/overwinter/internal/transcript"
 )
 
 var _ agent.Reverter = Adapter{}
@@ -24,7 +24,7 @@ var databases = []string{"state_5", "thread_history_1", "goals_1", "memories_1",
 // Revert cuts every rollout before the first turn that began with the run's or later, so those of
 // subagents too, and the journal before its note of the run. Rollouts in which no turn is left are
 // dropped. The agent reads what is left as it reads the rollouts of any thread.
-func (Adapter) Revert(files []session.TranscriptFile, runID string) (agent.Reverted, error) {
+func (Adapter) Revert(files []transcript.File, runID string) (agent.Reverted, error) {
 	cut, ok := begunAt(files, runID)
 	if !ok {
 		return agent.Reverted{}, fmt.Errorf("revert Codex: run %s is not in its rollouts", runID)
@@ -61,7 +61,7 @@ func indexes(home string) []string {
 }
 
 // begunAt is when the turn of a run began.
-func begunAt(files []session.TranscriptFile, runID string) (time.Time, bool) {
+func begunAt(files []transcript.File, runID string) (time.Time, bool) {
 	for _, f := range files {
 		if isJournal(f.Path) {
 			continue

@@ -11,27 +11,27 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/agent"
 	"github.com/overwinter-dev/overwinter/internal/agent/agenttest/modelserver"
 	"github.com/overwinter-dev/overwinter/internal/agent/codex"
-	"github.com/overwinter-dev/overwinter/internal/session"
+	"github.com/overwinter-dev/overwinter/internal/transcript"
 )
 
 // saved are the agent's transcript files.
-func (p *cli) saved(t *testing.T) []session.TranscriptFile {
+func (p *cli) saved(t *testing.T) []transcript.File {
 	t.Helper()
-	var files []session.TranscriptFile
+	var files []transcript.File
 	for _, pattern := range p.launch.Transcripts {
 		names, err := filepath.Glob(pattern)
 		require.NoError(t, err)
 		for _, name := range names {
 			data, err := os.ReadFile(name)
 			require.NoError(t, err)
-			files = append(files, session.TranscriptFile{Path: name, Data: data})
+			files = append(files, transcript.File{Path: name, Data: data})
 		}
 	}
 	return files
 }
 
 // revert takes the agent, which has ended, back to before a run.
-func (p *cli) revert(t *testing.T, run string) []session.TranscriptFile {
+func (p *cli) revert(t *testing.T, run string) []transcript.File {
 	t.Helper()
 	files := p.saved(t)
 	reverted, err := codex.New().Revert(files, run)
@@ -100,13 +100,13 @@ func TestARevertWithoutAJournalKeepsNone(t *testing.T) {
 	line := func(second string) string { return strings.ReplaceAll(turn, "%d", second) }
 	item := `{"timestamp":"2026-11-21T10:00:02.001Z","type":"event_msg","payload":{"type":"item_completed","turn_id":"2","item":{"type":"UserMessage","id":"u","client_id":"run_1/prm/ada","content":[]}}}` + "\n"
 	meta := `{"timestamp":"2026-11-21T10:00:00.000Z","type":"session_meta","payload":{"id":"t"}}` + "\n"
-	reverted, err := codex.New().Revert([]session.TranscriptFile{
+	reverted, err := codex.New().Revert([]transcript.File{
 		{Path: "/h/.codex/overwinter/ses_1.jsonl", Data: []byte("{\"overwinter\":{\"type\":\"run\",\"runId\":\"run_0\"}}\n")},
 		{Path: "/h/.codex/sessions/2026/11/21/rollout-1-t.jsonl", Data: []byte(meta + line("1") + line("2") + item + line("3"))},
 		{Path: "/h/.codex/sessions/2026/11/21/rollout-2-u.jsonl", Data: []byte(meta + line("2") + line("3"))},
 	}, "run_1")
 	require.NoError(t, err)
-	require.Equal(t, []session.TranscriptFile{
+	require.Equal(t, []transcript.File{
 		{Path: "/h/.codex/sessions/2026/11/21/rollout-1-t.jsonl", Data: []byte(meta + line("1"))},
 	}, reverted.Files)
 	require.Contains(t, reverted.Remove, "/h/.codex/state_5.sqlite-wal")

@@ -10,12 +10,12 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/agent"
 	"github.com/overwinter-dev/overwinter/internal/agent/demo/demoformat"
 	"github.com/overwinter-dev/overwinter/internal/conversation"
-	"github.com/overwinter-dev/overwinter/internal/session"
+	"github.com/overwinter-dev/overwinter/internal/transcript"
 )
 
 // Parse reads transcript.jsonl and the files of subagents. Lines it does not understand are
 // skipped; it never fails.
-func (Adapter) Parse(files []session.TranscriptFile) (conversation.Conversation, error) {
+func (Adapter) Parse(files []transcript.File) (conversation.Conversation, error) {
 	p := parser{subagents: map[string][]byte{}}
 	var main []byte
 	for _, f := range files {

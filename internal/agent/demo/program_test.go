@@ -18,6 +18,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/conversation"
 	"github.com/overwinter-dev/overwinter/internal/runner/agents/demoagent"
 	"github.com/overwinter-dev/overwinter/internal/session"
+	"github.com/overwinter-dev/overwinter/internal/transcript"
 )
 
 // testSession names the transcripts of tests.
@@ -123,11 +124,11 @@ func frames(lines []string) []agent.Frame {
 	return fs
 }
 
-func (s *stage) files(t *testing.T) []session.TranscriptFile {
+func (s *stage) files(t *testing.T) []transcript.File {
 	t.Helper()
 	launch, err := Adapter{}.Launch(agent.LaunchInput{SessionID: testSession, Home: s.home, Workspace: s.workspace})
 	require.NoError(t, err)
-	var files []session.TranscriptFile
+	var files []transcript.File
 	for _, pattern := range launch.Transcripts {
 		names, err := filepath.Glob(pattern)
 		require.NoError(t, err)
@@ -136,7 +137,7 @@ func (s *stage) files(t *testing.T) []session.TranscriptFile {
 			require.NoError(t, err)
 			rel, err := filepath.Rel(s.home, name)
 			require.NoError(t, err)
-			files = append(files, session.TranscriptFile{Path: filepath.Join("/home/agent", rel), Data: data})
+			files = append(files, transcript.File{Path: filepath.Join("/home/agent", rel), Data: data})
 		}
 	}
 	return files

@@ -16,6 +16,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/agent/demo"
 	"github.com/overwinter-dev/overwinter/internal/conversation"
 	"github.com/overwinter-dev/overwinter/internal/session"
+	"github.com/overwinter-dev/overwinter/internal/transcript"
 )
 
 // patience is how long a test waits for the agent.
@@ -221,16 +222,16 @@ func (d *desk) agree(t *testing.T) {
 	require.Empty(t, cmp.Diff(parsed, d.folder.Conversation()), "- parsed, + streamed")
 }
 
-func (d *desk) files(t *testing.T) []session.TranscriptFile {
+func (d *desk) files(t *testing.T) []transcript.File {
 	t.Helper()
-	var files []session.TranscriptFile
+	var files []transcript.File
 	for _, pattern := range d.launch.Transcripts {
 		names, err := filepath.Glob(pattern)
 		require.NoError(t, err)
 		for _, name := range names {
 			data, err := os.ReadFile(name)
 			require.NoError(t, err)
-			files = append(files, session.TranscriptFile{Path: name, Data: data})
+			files = append(files, transcript.File{Path: name, Data: data})
 		}
 	}
 	return files

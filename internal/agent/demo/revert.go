@@ -7,13 +7,13 @@ import (
 
 	"github.com/overwinter-dev/overwinter/internal/agent"
 	"github.com/overwinter-dev/overwinter/internal/agent/demo/demoformat"
-	"github.com/overwinter-dev/overwinter/internal/session"
+	"github.com/overwinter-dev/overwinter/internal/transcript"
 )
 
 var _ agent.Reverter = Adapter{}
 
 // Revert truncates the transcript before the run's prompt, and drops the subagents that were called after it.
-func (Adapter) Revert(files []session.TranscriptFile, runID string) (agent.Reverted, error) {
+func (Adapter) Revert(files []transcript.File, runID string) (agent.Reverted, error) {
 	var out agent.Reverted
 	called := map[string]bool{}
 	found := false

@@ -15,6 +15,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/agent/demo/demoformat"
 	"github.com/overwinter-dev/overwinter/internal/conversation"
 	"github.com/overwinter-dev/overwinter/internal/session"
+	"github.com/overwinter-dev/overwinter/internal/transcript"
 )
 
 // everything is a script with all that a turn can hold.
@@ -196,7 +197,7 @@ func TestParseKeepsSubagentsWhoseCallIsLost(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)
 	s.play(t, "r1", everything)
-	var subagents []session.TranscriptFile
+	var subagents []transcript.File
 	for _, f := range s.files(t) {
 		if _, ok := subagentOf(f.Path); ok {
 			subagents = append(subagents, f)
@@ -244,7 +245,7 @@ func FuzzParse(f *testing.F) {
 	f.Add([]byte(`{"type":"user","uuid":"u","content":"x"}`+"\n"+`{"type":"tool_use","uuid":"t","subagent":"s"}`+"\n"), []byte(`{"type":"start","uuid":"b","kind":"text"}`))
 	f.Add([]byte("{}\nnull\n"), []byte("\xff"))
 	f.Fuzz(func(t *testing.T, main, sub []byte) {
-		c, err := Adapter{}.Parse([]session.TranscriptFile{
+		c, err := Adapter{}.Parse([]transcript.File{
 			{Path: "/h/.overwinter-demo/x/subagents/s.jsonl", Data: sub},
 			{Path: "/h/.overwinter-demo/x/transcript.jsonl", Data: main},
 			{Path: "/h/other", Data: main},

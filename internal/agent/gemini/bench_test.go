@@ -11,7 +11,7 @@ import (
 
 	"github.com/overwinter-dev/overwinter/internal/agent/agenttest/capture"
 	"github.com/overwinter-dev/overwinter/internal/agent/gemini"
-	"github.com/overwinter-dev/overwinter/internal/session"
+	"github.com/overwinter-dev/overwinter/internal/transcript"
 )
 
 // benchSize is about how many bytes are read.
@@ -46,7 +46,7 @@ func BenchmarkParse(b *testing.B) {
 		"chat.jsonl":    only(b, "testdata/captures/native-tool/transcript/*/chats/*.jsonl"),
 	} {
 		b.Run(name, func(b *testing.B) {
-			files := []session.TranscriptFile{{Path: name, Data: grown(b, file)}}
+			files := []transcript.File{{Path: name, Data: grown(b, file)}}
 			b.SetBytes(int64(len(files[0].Data)))
 			b.ReportAllocs()
 			for b.Loop() {

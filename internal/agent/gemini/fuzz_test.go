@@ -11,7 +11,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/agent/agenttest/capture"
 	"github.com/overwinter-dev/overwinter/internal/agent/gemini"
 	"github.com/overwinter-dev/overwinter/internal/conversation"
-	"github.com/overwinter-dev/overwinter/internal/session"
+	"github.com/overwinter-dev/overwinter/internal/transcript"
 )
 
 var testRun = agent.RunContext{RunID: "run_1", PromptID: "prm_1", Author: "ada"}
@@ -33,8 +33,8 @@ func FuzzParse(f *testing.F) {
 	f.Add(`{"sessionId":"s","kind":"subagent"}` + "\n" + `{"id":"1","type":"gemini","toolCalls":[{"id":"c","status":"success","agentId":"s"}]}`)
 	f.Fuzz(func(t *testing.T, data string) {
 		capture.ParseAny(t, gemini.New(),
-			session.TranscriptFile{Path: "/chats/session-1.jsonl", Data: []byte(data)},
-			session.TranscriptFile{Path: "/chats/s/sub.jsonl", Data: []byte(`{"sessionId":"sub","kind":"subagent"}` + "\n" + data)})
+			transcript.File{Path: "/chats/session-1.jsonl", Data: []byte(data)},
+			transcript.File{Path: "/chats/s/sub.jsonl", Data: []byte(`{"sessionId":"sub","kind":"subagent"}` + "\n" + data)})
 	})
 }
 

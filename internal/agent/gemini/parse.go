@@ -12,13 +12,13 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/agent/gemini/geminiformat"
 	"github.com/overwinter-dev/overwinter/internal/agent/stdio"
 	"github.com/overwinter-dev/overwinter/internal/conversation"
-	"github.com/overwinter-dev/overwinter/internal/session"
+	"github.com/overwinter-dev/overwinter/internal/transcript"
 )
 
 // Parse reads the journal of a session, as the bridge writes it. Where there is none it reads the
 // agent's own chat files: <…>/session-*.jsonl, or those of older releases, session-*.json, in the order
 // in which they were begun, with those of subagents where they were called. Lines that it does not understand are skipped; it never fails.
-func (Adapter) Parse(files []session.TranscriptFile) (conversation.Conversation, error) {
+func (Adapter) Parse(files []transcript.File) (conversation.Conversation, error) {
 	p := parser{reader: reader{seen: map[string]struct{}{}}, agents: map[string]*chatFile{}}
 	var journals, chats []*chatFile
 	for _, f := range files {
@@ -70,7 +70,7 @@ const (
 )
 
 // open finds out what a file is, by its first line that says so.
-func open(f session.TranscriptFile) *chatFile {
+func open(f transcript.File) *chatFile {
 	c := &chatFile{path: f.Path, data: f.Data}
 	if path.Ext(f.Path) != ".jsonl" && path.Ext(f.Path) != ".json" {
 		return c

@@ -9,6 +9,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/agent"
 	"github.com/overwinter-dev/overwinter/internal/agent/gemini/geminiformat"
 	"github.com/overwinter-dev/overwinter/internal/session"
+	"github.com/overwinter-dev/overwinter/internal/transcript"
 )
 
 // settingsOf are the settings that the program is given in addition to those of the user and the
@@ -61,14 +62,14 @@ func mcpServer(s session.ProfileMCPServer) map[string]any {
 
 // ProfileFiles are what the program reads in its user's directory. MCP servers are in the settings
 // that Launch makes.
-func (Adapter) ProfileFiles(in agent.LaunchInput) ([]session.TranscriptFile, error) {
+func (Adapter) ProfileFiles(in agent.LaunchInput) ([]transcript.File, error) {
 	if in.Profile == nil {
 		return nil, nil
 	}
 	dir := path.Join(in.Home, ".gemini")
-	var files []session.TranscriptFile
+	var files []transcript.File
 	add := func(name, content string) {
-		files = append(files, session.TranscriptFile{Path: path.Join(dir, name), Data: []byte(content)})
+		files = append(files, transcript.File{Path: path.Join(dir, name), Data: []byte(content)})
 	}
 	p := in.Profile
 	if p.Instructions != "" {

@@ -20,6 +20,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/agent/gemini"
 	"github.com/overwinter-dev/overwinter/internal/conversation"
 	"github.com/overwinter-dev/overwinter/internal/session"
+	"github.com/overwinter-dev/overwinter/internal/transcript"
 )
 
 // cli is the real Gemini CLI with its bridge and its own model server.
@@ -68,7 +69,7 @@ func (p *cli) requireSame(t *testing.T) {
 	require.NoError(t, err)
 	data, err := os.ReadFile(launch.Transcripts[0])
 	require.NoError(t, err)
-	parsed, err := gemini.New().Parse([]session.TranscriptFile{{Path: launch.Transcripts[0], Data: data}})
+	parsed, err := gemini.New().Parse([]transcript.File{{Path: launch.Transcripts[0], Data: data}})
 	require.NoError(t, err)
 	require.Empty(t, cmp.Diff(capture.Lines(parsed), capture.Lines(p.folder.Conversation())), "- parsed, + streamed")
 }

@@ -6,14 +6,14 @@ import (
 
 	"github.com/overwinter-dev/overwinter/internal/agent"
 	"github.com/overwinter-dev/overwinter/internal/agent/stdio"
-	"github.com/overwinter-dev/overwinter/internal/session"
+	"github.com/overwinter-dev/overwinter/internal/transcript"
 )
 
 var _ agent.Reverter = Adapter{}
 
 // Revert cuts the journal before the run's first note: it only grows, and at each start the bridge
 // makes the program's chat of it.
-func (Adapter) Revert(files []session.TranscriptFile, runID string) (agent.Reverted, error) {
+func (Adapter) Revert(files []transcript.File, runID string) (agent.Reverted, error) {
 	var out agent.Reverted
 	found := false
 	for _, f := range files {

@@ -11,7 +11,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/agent/agenttest/capture"
 	"github.com/overwinter-dev/overwinter/internal/agent/gemini"
 	"github.com/overwinter-dev/overwinter/internal/conversation"
-	"github.com/overwinter-dev/overwinter/internal/session"
+	"github.com/overwinter-dev/overwinter/internal/transcript"
 )
 
 // translated folds lines of the program that no bridge has been near.
@@ -64,7 +64,7 @@ func TestRequestsForTheFilesOfItsClientMeanNothing(t *testing.T) {
 // parsedChat parses a chat file of that name.
 func parsedChat(t *testing.T, name, data string) []conversation.Block {
 	t.Helper()
-	c, err := gemini.New().Parse([]session.TranscriptFile{{Path: name, Data: []byte(data)}})
+	c, err := gemini.New().Parse([]transcript.File{{Path: name, Data: []byte(data)}})
 	require.NoError(t, err)
 	return c.Threads[0].Blocks
 }

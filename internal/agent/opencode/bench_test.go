@@ -10,7 +10,7 @@ import (
 
 	"github.com/overwinter-dev/overwinter/internal/agent/agenttest/capture"
 	"github.com/overwinter-dev/overwinter/internal/agent/opencode"
-	"github.com/overwinter-dev/overwinter/internal/session"
+	"github.com/overwinter-dev/overwinter/internal/transcript"
 )
 
 // grown repeats the program's output until there are size bytes, each time with different ids.
@@ -33,7 +33,7 @@ func BenchmarkParse(b *testing.B) {
 	b.SetBytes(int64(len(data)))
 	b.ReportAllocs()
 	for b.Loop() {
-		_, err := opencode.New().Parse([]session.TranscriptFile{{Path: "a.jsonl", Data: data}})
+		_, err := opencode.New().Parse([]transcript.File{{Path: "a.jsonl", Data: data}})
 		require.NoError(b, err)
 	}
 }

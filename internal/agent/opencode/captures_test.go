@@ -14,7 +14,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/agent/agenttest/capture"
 	"github.com/overwinter-dev/overwinter/internal/agent/opencode"
 	"github.com/overwinter-dev/overwinter/internal/conversation"
-	"github.com/overwinter-dev/overwinter/internal/session"
+	"github.com/overwinter-dev/overwinter/internal/transcript"
 )
 
 // TestCaptures reads what the real program said: its events and what it answered when it was asked
@@ -100,11 +100,11 @@ func TestAnErrorOfTheCommandLineIsShown(t *testing.T) {
 
 func parse(t *testing.T, names ...string) conversation.Conversation {
 	t.Helper()
-	var files []session.TranscriptFile
+	var files []transcript.File
 	for _, name := range names {
 		data, err := os.ReadFile(name)
 		require.NoError(t, err)
-		files = append(files, session.TranscriptFile{Path: name, Data: data})
+		files = append(files, transcript.File{Path: name, Data: data})
 	}
 	c, err := opencode.New().Parse(files)
 	require.NoError(t, err)

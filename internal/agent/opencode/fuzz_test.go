@@ -8,7 +8,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/agent"
 	"github.com/overwinter-dev/overwinter/internal/agent/agenttest/capture"
 	"github.com/overwinter-dev/overwinter/internal/agent/opencode"
-	"github.com/overwinter-dev/overwinter/internal/session"
+	"github.com/overwinter-dev/overwinter/internal/transcript"
 )
 
 var testRun = agent.RunContext{RunID: "run_0193a5f07c7e7b3e8f0a1b2c3d4e5f60", PromptID: "prm_1", Author: "ada"}
@@ -34,6 +34,6 @@ func FuzzParse(f *testing.F) {
 	f.Add(`[{"info":{"id":"msg_1","sessionID":"s","role":"assistant","time":{"created":1e99}},"parts":[{"id":"prt_1","type":"tool","state":{"status":"completed"}}]}]`)
 	f.Fuzz(func(t *testing.T, data string) {
 		capture.ParseAny(t, opencode.New(),
-			session.TranscriptFile{Path: "/p/a.json", Data: []byte(data)}, session.TranscriptFile{Path: "/p/b.json", Data: []byte(data)})
+			transcript.File{Path: "/p/a.json", Data: []byte(data)}, transcript.File{Path: "/p/b.json", Data: []byte(data)})
 	})
 }

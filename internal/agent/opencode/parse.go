@@ -10,7 +10,7 @@ import (
 
 	"github.com/overwinter-dev/overwinter/internal/agent/opencode/opencodeformat"
 	"github.com/overwinter-dev/overwinter/internal/conversation"
-	"github.com/overwinter-dev/overwinter/internal/session"
+	"github.com/overwinter-dev/overwinter/internal/transcript"
 )
 
 // Parse reads exports of sessions: {"info":…,"messages":…}, as the agent's export command writes
@@ -18,16 +18,16 @@ import (
 // and lines of {"path":…,"response":…} with such responses. Of a truncated file the whole messages
 // count. The main conversation is the first session without a parent, and every such session that
 // the bridge has saved, one after the other.
-func (Adapter) Parse(files []session.TranscriptFile) (conversation.Conversation, error) {
-	p := parser{failed: map[string]string{}, byID: map[string]*transcript{}}
+func (Adapter) Parse(files []transcript.File) (conversation.Conversation, error) {
+	p := parser{failed: map[string]string{}, byID: map[string]*savedSession{}}
 	for _, f := range files {
 		p.read(f.Data)
 	}
 	return p.conversation(), nil
 }
 
-// transcript is a session as it was read.
-type transcript struct {
+// savedSession is a session as it was read.
+type savedSession struct {
 	info     opencodeformat.SessionInfo
 	saved    bool // by the bridge, which has one session at a time
 	messages []opencodeformat.Exported
@@ -36,16 +36,16 @@ type transcript struct {
 
 type parser struct {
 	failed   map[string]string // why answers were given up, by the message's id
-	sessions []*transcript
-	byID     map[string]*transcript
+	sessions []*savedSession
+	byID     map[string]*savedSession
 }
 
 // session returns the record of a session and makes it where it is new.
-func (p *parser) session(id string) *transcript {
+func (p *parser) session(id string) *savedSession {
 	if t, ok := p.byID[id]; ok {
 		return t
 	}
-	t := &transcript{info: opencodeformat.SessionInfo{ID: id}, places: map[string]int{}}
+	t := &savedSession{info: opencodeformat.SessionInfo{ID: id}, places: map[string]int{}}
 	p.byID[id] = t
 	p.sessions = append(p.sessions, t)
 	return t
@@ -173,7 +173,7 @@ func opens(d *json.Decoder, bracket json.Delim) bool {
 }
 
 // add takes a message, in place of an older one with its id. Their order is that of the agent.
-func (t *transcript) add(m opencodeformat.Exported) {
+func (t *savedSession) add(m opencodeformat.Exported) {
 	if i, ok := t.places[m.Info.ID]; ok {
 		t.messages[i] = m
 		return
@@ -218,7 +218,7 @@ func (p *parser) recorded(line []byte) {
 
 // conversation puts the sessions together.
 func (p *parser) conversation() conversation.Conversation {
-	var mains, others []*transcript
+	var mains, others []*savedSession
 	for _, t := range p.sessions {
 		if t.info.ParentID == "" {
 			mains = append(mains, t)
@@ -226,18 +226,18 @@ func (p *parser) conversation() conversation.Conversation {
 			others = append(others, t)
 		}
 	}
-	slices.SortStableFunc(mains, func(a, b *transcript) int { return cmp.Compare(a.begun(), b.begun()) })
-	if len(mains) > 0 && !slices.ContainsFunc(mains, func(t *transcript) bool { return t.saved }) {
+	slices.SortStableFunc(mains, func(a, b *savedSession) int { return cmp.Compare(a.begun(), b.begun()) })
+	if len(mains) > 0 && !slices.ContainsFunc(mains, func(t *savedSession) bool { return t.saved }) {
 		mains[0].saved = true // it has no other mark
 	}
-	mains = slices.DeleteFunc(mains, func(t *transcript) bool {
+	mains = slices.DeleteFunc(mains, func(t *savedSession) bool {
 		if !t.saved {
 			others = append(others, t)
 		}
 		return !t.saved
 	})
 	// Subagents in the order of their first part, as the stream has them.
-	slices.SortStableFunc(others, func(a, b *transcript) int {
+	slices.SortStableFunc(others, func(a, b *savedSession) int {
 		return cmp.Or(strings.Compare(a.first(), b.first()), strings.Compare(a.info.ID, b.info.ID))
 	})
 	c := conversation.Conversation{Threads: []conversation.Thread{{ID: conversation.Main, Blocks: []conversation.Block{}}}}
@@ -253,7 +253,7 @@ func (p *parser) conversation() conversation.Conversation {
 }
 
 // begun is when a session was begun, as far as that is known.
-func (t *transcript) begun() opencodeformat.Stamp {
+func (t *savedSession) begun() opencodeformat.Stamp {
 	if t.info.Time.Created == 0 && len(t.messages) > 0 {
 		return t.messages[0].Info.Time.Created
 	}
@@ -261,7 +261,7 @@ func (t *transcript) begun() opencodeformat.Stamp {
 }
 
 // first is the id of the session's first part that is shown.
-func (t *transcript) first() string {
+func (t *savedSession) first() string {
 	for i := range t.messages {
 		m := &t.messages[i]
 		for j := range m.Parts {
@@ -273,7 +273,7 @@ func (t *transcript) first() string {
 	return ""
 }
 
-func (t *transcript) blocks(failed map[string]string) []conversation.Block {
+func (t *savedSession) blocks(failed map[string]string) []conversation.Block {
 	var out []conversation.Block
 	for i := range t.messages {
 		m := &t.messages[i]

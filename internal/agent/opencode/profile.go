@@ -8,6 +8,7 @@ import (
 
 	"github.com/overwinter-dev/overwinter/internal/agent"
 	"github.com/overwinter-dev/overwinter/internal/session"
+	"github.com/overwinter-dev/overwinter/internal/transcript"
 )
 
 var _ agent.Profiled = Adapter{}
@@ -15,14 +16,14 @@ var _ agent.Profiled = Adapter{}
 // ProfileFiles are the files of a profile, placed where OpenCode looks for those of its user, so
 // that none of them is in the workspace. Servers, the model and permissions are in the
 // configuration that Launch makes.
-func (Adapter) ProfileFiles(in agent.LaunchInput) ([]session.TranscriptFile, error) {
+func (Adapter) ProfileFiles(in agent.LaunchInput) ([]transcript.File, error) {
 	p := in.Profile
 	if p == nil {
 		return nil, nil
 	}
-	var files []session.TranscriptFile
+	var files []transcript.File
 	add := func(name, content string) {
-		files = append(files, session.TranscriptFile{
+		files = append(files, transcript.File{
 			Path: path.Join(in.Home, ".config/opencode", name), Data: []byte(content),
 		})
 	}

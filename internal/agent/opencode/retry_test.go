@@ -12,7 +12,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/agent/agenttest/capture"
 	"github.com/overwinter-dev/overwinter/internal/agent/opencode"
 	"github.com/overwinter-dev/overwinter/internal/conversation"
-	"github.com/overwinter-dev/overwinter/internal/session"
+	"github.com/overwinter-dev/overwinter/internal/transcript"
 )
 
 // read translates the lines of a run.
@@ -88,7 +88,7 @@ func TestTextOfAFailedAttemptIsDropped(t *testing.T) {
 				`"time":{"created":1795415413392,"completed":1795415416000},"error":{"name":"MessageAbortedError","data":{"message":"Aborted"}}},"parts":[` +
 				`{"id":"prt_1","messageID":"msg_2","sessionID":"ses_1","type":"step-start"},` +
 				`{"id":"prt_2","messageID":"msg_2","sessionID":"ses_1","type":"text",` + c.text + `}]}]}`
-			parsed, err := opencode.New().Parse([]session.TranscriptFile{
+			parsed, err := opencode.New().Parse([]transcript.File{
 				{Path: "ses_1.json", Data: []byte(export)},
 				{Path: "failures.json", Data: []byte(`{"failures":[{"messageID":"msg_2","message":"the model does not answer"}]}`)},
 			})

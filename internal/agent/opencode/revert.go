@@ -8,14 +8,14 @@ import (
 
 	"github.com/overwinter-dev/overwinter/internal/agent"
 	"github.com/overwinter-dev/overwinter/internal/agent/opencode/opencodeformat"
-	"github.com/overwinter-dev/overwinter/internal/session"
+	"github.com/overwinter-dev/overwinter/internal/transcript"
 )
 
 var _ agent.Reverter = Adapter{}
 
 // Revert truncates the main session before the run's message and drops the sessions of subagents
 // that were begun after it. OpenCode's database is deleted, so that the session is imported again.
-func (Adapter) Revert(files []session.TranscriptFile, runID string) (agent.Reverted, error) {
+func (Adapter) Revert(files []transcript.File, runID string) (agent.Reverted, error) {
 	cut := -1
 	var from opencodeformat.Message
 	for i, f := range files {
@@ -92,8 +92,8 @@ func rawBytes(raws []json.RawMessage) [][]byte {
 }
 
 // replaced are the files with other data in one of them.
-func replaced(files []session.TranscriptFile, i int, data []byte) []session.TranscriptFile {
-	out := append([]session.TranscriptFile(nil), files...)
+func replaced(files []transcript.File, i int, data []byte) []transcript.File {
+	out := append([]transcript.File(nil), files...)
 	out[i].Data = data
 	return out
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/agent/translate"
 	"github.com/overwinter-dev/overwinter/internal/conversation"
 	"github.com/overwinter-dev/overwinter/internal/session"
+	"github.com/overwinter-dev/overwinter/internal/transcript"
 )
 
 // parrot is a whole adapter, of an agent that reads a prompt as a line of JSON and writes its answer
@@ -120,7 +121,7 @@ func (t *parrotTranslator) end(end agent.TurnEnd, at time.Time) {
 }
 
 // Parse reads the same lines from the transcript: a turn that has ended is followed by the next.
-func (p parrot) Parse(files []session.TranscriptFile) (conversation.Conversation, error) {
+func (p parrot) Parse(files []transcript.File) (conversation.Conversation, error) {
 	var folder conversation.Folder
 	add := func(events []conversation.Event) {
 		for _, e := range events {
@@ -188,6 +189,6 @@ func TestTheExampleKeepsThePromisesOfATranslator(t *testing.T) {
 		`{"id":"a","text":"x"}` + "\n" + `{"id":"b","text":"\ud800"}` + "\n" + `{"id":"a","last":true}` + "\n" + `{"done":true}`,
 	} {
 		capture.Translate(t, parrot{}, agent.RunContext{RunID: "run_1"}, data, func([]byte) {})
-		capture.ParseAny(t, parrot{}, session.TranscriptFile{Path: "/home/.parrot/a.jsonl", Data: []byte(data)})
+		capture.ParseAny(t, parrot{}, transcript.File{Path: "/home/.parrot/a.jsonl", Data: []byte(data)})
 	}
 }

@@ -4,18 +4,18 @@ import (
 	"context"
 
 	"github.com/overwinter-dev/overwinter/internal/postgres"
-	"github.com/overwinter-dev/overwinter/internal/session"
+	"github.com/overwinter-dev/overwinter/internal/transcript"
 )
 
 // Transcripts reads the transcripts of a session, whole, by path.
-func Transcripts(ctx context.Context, db *postgres.DB, sessionID string) ([]session.TranscriptFile, error) {
+func Transcripts(ctx context.Context, db *postgres.DB, sessionID string) ([]transcript.File, error) {
 	positions, err := db.TranscriptPositions(ctx, sessionID)
 	if err != nil {
 		return nil, err
 	}
-	files := make([]session.TranscriptFile, len(positions))
+	files := make([]transcript.File, len(positions))
 	for i, p := range positions {
-		files[i] = session.TranscriptFile{Path: p.Path, Version: p.Version, Data: []byte{}}
+		files[i] = transcript.File{Path: p.Path, Version: p.Version, Data: []byte{}}
 		for piece, err := range db.TranscriptContent(ctx, sessionID, p) {
 			if err != nil {
 				return nil, err

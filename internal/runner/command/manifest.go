@@ -19,6 +19,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/runner/regular"
 	"github.com/overwinter-dev/overwinter/internal/runner/workspace"
 	"github.com/overwinter-dev/overwinter/internal/session"
+	"github.com/overwinter-dev/overwinter/internal/transcript"
 )
 
 // gitBudget bounds what git may take over a large workspace.
@@ -36,10 +37,10 @@ func takeManifest(ctx context.Context, files []string, dir string) (session.Mani
 	names := 0
 	for _, path := range files {
 		// A worker stores no more files than these, and its receipts say so.
-		if names += 6 * len(path); len(m.AgentFiles) == session.MaxTranscriptFiles || names > maxManifestNames {
+		if names += 6 * len(path); len(m.AgentFiles) == transcript.MaxFiles || names > maxManifestNames {
 			break
 		}
-		if len(path) > session.MaxTranscriptPath || !utf8.ValidString(path) {
+		if len(path) > transcript.MaxPath || !utf8.ValidString(path) {
 			continue
 		}
 		f, err := describe(path)

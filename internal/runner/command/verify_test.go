@@ -12,6 +12,7 @@ import (
 
 	"github.com/overwinter-dev/overwinter/internal/runner"
 	"github.com/overwinter-dev/overwinter/internal/session"
+	"github.com/overwinter-dev/overwinter/internal/transcript"
 )
 
 func TestVerifyComparesTheAgentsFiles(t *testing.T) {
@@ -54,13 +55,13 @@ func TestAManifestIsBounded(t *testing.T) {
 	require.NoError(t, os.WriteFile(path, nil, 0o600))
 	bad := filepath.Join(dir, "bad\xff")
 	require.NoError(t, os.WriteFile(bad, nil, 0o600))
-	files := []string{bad, "/" + strings.Repeat("x", session.MaxTranscriptPath)}
-	for range session.MaxTranscriptFiles + 1 {
+	files := []string{bad, "/" + strings.Repeat("x", transcript.MaxPath)}
+	for range transcript.MaxFiles + 1 {
 		files = append(files, path)
 	}
 	m, err := takeManifest(t.Context(), files, dir)
 	require.NoError(t, err)
-	require.Len(t, m.AgentFiles, session.MaxTranscriptFiles)
+	require.Len(t, m.AgentFiles, transcript.MaxFiles)
 	require.Equal(t, path, m.AgentFiles[0].Path, "paths that no worker stores are left out")
 
 	_, err = takeManifest(t.Context(), []string{filepath.Join(dir, "gone")}, dir)

@@ -14,7 +14,7 @@ import (
 
 	"github.com/overwinter-dev/overwinter/internal/runner"
 	"github.com/overwinter-dev/overwinter/internal/runner/regular"
-	"github.com/overwinter-dev/overwinter/internal/session"
+	"github.com/overwinter-dev/overwinter/internal/transcript"
 )
 
 const (
@@ -54,11 +54,11 @@ func (v *Versions) of(path string) int64 {
 // It is for one goroutine; a link has its own, made of what the worker knows.
 type Transcripts struct {
 	versions *Versions
-	files    map[string]*transcript
+	files    map[string]*followed
 }
 
-// transcript is one file as it was last seen.
-type transcript struct {
+// followed is one file as it was last seen.
+type followed struct {
 	path    string
 	version int64
 	size    int64     // bytes handed over of this version
@@ -73,10 +73,10 @@ type transcript struct {
 
 // NewTranscripts resumes where the stored positions end. What is stored cannot be compared with the
 // disk, but a file that is shorter was restored to an earlier state and counts as rewritten.
-func NewTranscripts(known []session.TranscriptPosition, v *Versions) *Transcripts {
-	f := &Transcripts{versions: v, files: map[string]*transcript{}}
+func NewTranscripts(known []transcript.Position, v *Versions) *Transcripts {
+	f := &Transcripts{versions: v, files: map[string]*followed{}}
 	for _, k := range known {
-		t := &transcript{path: k.Path}
+		t := &followed{path: k.Path}
 		f.files[k.Path] = t
 		if newest := v.of(k.Path); newest > k.Version {
 			t.restart(newest)
@@ -100,7 +100,7 @@ func (f *Transcripts) Poll(patterns []string, strict bool, send func(*runner.Seg
 	for _, path := range Expand(patterns) {
 		t := f.files[path]
 		if t == nil {
-			t = &transcript{path: path}
+			t = &followed{path: path}
 			t.restart(max(1, f.versions.of(path)))
 			f.files[path] = t
 		}
@@ -115,13 +115,13 @@ func (f *Transcripts) Poll(patterns []string, strict bool, send func(*runner.Seg
 	return nil
 }
 
-func (t *transcript) restart(version int64) {
+func (t *followed) restart(version int64) {
 	t.version, t.size, t.sum, t.head, t.tail = version, 0, sha256.New(), nil, nil
 	t.inode, t.written, t.cut = 0, time.Time{}, false
 }
 
 // skip reads the first n bytes without handing them over.
-func (t *transcript) skip(n int64) error {
+func (t *followed) skip(n int64) error {
 	file, err := regular.Open(t.path)
 	if err != nil {
 		return err
@@ -148,7 +148,7 @@ func readPiece(file *os.File, offset, most int64) ([]byte, error) {
 	return nil, err
 }
 
-func (t *transcript) take(b []byte) {
+func (t *followed) take(b []byte) {
 	t.sum.Write(b)
 	t.size += int64(len(b))
 	if room := edge - len(t.head); room > 0 {
@@ -160,7 +160,7 @@ func (t *transcript) take(b []byte) {
 	}
 }
 
-func (t *transcript) poll(strict bool, send func(*runner.Segment) error) error {
+func (t *followed) poll(strict bool, send func(*runner.Segment) error) error {
 	file, err := regular.Open(t.path)
 	if err != nil {
 		return nil
@@ -202,7 +202,7 @@ func (t *transcript) poll(strict bool, send func(*runner.Segment) error) error {
 }
 
 // same reports whether the bytes read before are still there.
-func (t *transcript) same(file *os.File, info fs.FileInfo, whole bool) (bool, error) {
+func (t *followed) same(file *os.File, info fs.FileInfo, whole bool) (bool, error) {
 	if info.Size() < t.size {
 		return false, nil
 	}

@@ -12,7 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/overwinter-dev/overwinter/internal/runner"
-	"github.com/overwinter-dev/overwinter/internal/session"
+	"github.com/overwinter-dev/overwinter/internal/transcript"
 )
 
 // files is a directory of transcripts with what a follower has sent of them.
@@ -76,7 +76,7 @@ func TestWhatIsNoRegularFileIsLeftOut(t *testing.T) {
 	require.Empty(t, f.poll(tr, true))
 	// A follower that is to continue there finds nothing to read, and takes it for rewritten.
 	v := NewVersions()
-	tr = NewTranscripts([]session.TranscriptPosition{{Path: f.path("fifo"), Version: 1, Size: 4}}, v)
+	tr = NewTranscripts([]transcript.Position{{Path: f.path("fifo"), Version: 1, Size: 4}}, v)
 	require.Empty(t, f.poll(tr, true))
 	require.EqualValues(t, 2, v.of(f.path("fifo")))
 }
@@ -98,7 +98,7 @@ func TestATranscriptOverItsLimitIsSentAgainOnlyOnceRewritten(t *testing.T) {
 	t.Parallel()
 	f := newFiles(t)
 	f.write("a", "stored, more")
-	tr := NewTranscripts([]session.TranscriptPosition{{Path: f.path("a"), Version: 4, Size: 6, Cut: true}}, NewVersions())
+	tr := NewTranscripts([]transcript.Position{{Path: f.path("a"), Version: 4, Size: 6, Cut: true}}, NewVersions())
 	require.Empty(t, f.poll(tr, true))
 	f.write("a", "stored, more, and more")
 	require.Empty(t, f.poll(tr, true))
@@ -120,6 +120,6 @@ func TestASegmentThatWasNotSent(t *testing.T) {
 	require.ErrorIs(t, first.Poll([]string{f.path("*")}, false, func(*runner.Segment) error { return gone }), gone)
 	require.Len(t, f.poll(first, false), 1, "what was not sent counts as new")
 
-	second := NewTranscripts([]session.TranscriptPosition{{Path: f.path("a"), Version: 1, Size: 4}}, v)
+	second := NewTranscripts([]transcript.Position{{Path: f.path("a"), Version: 1, Size: 4}}, v)
 	require.Equal(t, []runner.Segment{{Path: f.path("a"), Version: 2, Data: []byte("rewritten\n")}}, f.poll(second, false))
 }

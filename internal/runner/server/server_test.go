@@ -20,6 +20,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/runner"
 	"github.com/overwinter-dev/overwinter/internal/runner/journal"
 	"github.com/overwinter-dev/overwinter/internal/session"
+	"github.com/overwinter-dev/overwinter/internal/transcript"
 )
 
 func TestMain(m *testing.M) { leaktest.Main(m) }
@@ -350,20 +351,20 @@ func TestASealWithoutAnAgent(t *testing.T) {
 	t.Parallel()
 	s := newServed(t)
 	require.NoError(t, os.MkdirAll(s.dir, 0o700))
-	transcript := filepath.Join(s.home, "log.jsonl")
-	require.NoError(t, os.WriteFile(transcript, []byte("one\n"), 0o600))
+	log := filepath.Join(s.home, "log.jsonl")
+	require.NoError(t, os.WriteFile(log, []byte("one\n"), 0o600))
 	patterns, err := json.Marshal([]string{filepath.Join(s.home, "*.jsonl")})
 	require.NoError(t, err)
 	require.NoError(t, os.WriteFile(filepath.Join(s.dir, "transcripts.json"), patterns, 0o600))
 	s.serve()
 	p := s.dial().send(&runner.Command{Token: s.token, Version: runner.ProtocolVersion, Seal: &runner.SealRequest{}})
-	require.Equal(t, &runner.Segment{Path: transcript, Version: 1, Data: []byte("one\n")}, p.next(), "the patterns are those of the newest launch")
+	require.Equal(t, &runner.Segment{Path: log, Version: 1, Data: []byte("one\n")}, p.next(), "the patterns are those of the newest launch")
 	m := p.next()
 	require.IsType(t, &runner.Result{}, m)
-	require.JSONEq(t, `{"files": ["`+transcript+`"], "run": "", "lastFrame": -1}`, string(m.(*runner.Result).Data))
+	require.JSONEq(t, `{"files": ["`+log+`"], "run": "", "lastFrame": -1}`, string(m.(*runner.Result).Data))
 	require.True(t, s.ping().Sealed)
 
-	require.NoError(t, os.Remove(transcript))
+	require.NoError(t, os.Remove(log))
 	require.NoError(t, os.Symlink(filepath.Join(s.home, "void"), filepath.Join(s.home, "void.jsonl")))
 	m = s.command(runner.Command{Seal: &runner.SealRequest{Files: &session.FilesPosition{}}})
 	require.IsType(t, &runner.FilesBegun{}, m)
@@ -380,7 +381,7 @@ func TestAWorkerThatDoesNotRead(t *testing.T) {
 	s.serve()
 	deaf, _ := s.link(runner.Hello{Run: "run_1"})
 	deaf.send(&runner.Flush{ID: 1})
-	newer, _ := s.link(runner.Hello{Run: "run_1", Known: []session.TranscriptPosition{{Path: log, Version: 1, Size: 8 << 20}}})
+	newer, _ := s.link(runner.Hello{Run: "run_1", Known: []transcript.Position{{Path: log, Version: 1, Size: 8 << 20}}})
 	newer.send(&runner.Flush{ID: 2})
 	require.Equal(t, &runner.Flushed{ID: 2}, newer.next())
 	require.NoError(t, s.stop())

@@ -9,13 +9,13 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/agent/ledger"
 	"github.com/overwinter-dev/overwinter/internal/agent/stdio"
 	"github.com/overwinter-dev/overwinter/internal/conversation"
-	"github.com/overwinter-dev/overwinter/internal/session"
+	"github.com/overwinter-dev/overwinter/internal/transcript"
 )
 
 // Recorded is the conversation in journals. Lines that are no note are skipped.
-func Recorded(files []session.TranscriptFile) conversation.Conversation {
+func Recorded(files []transcript.File) conversation.Conversation {
 	files = slices.Clone(files)
-	slices.SortStableFunc(files, func(a, b session.TranscriptFile) int { return cmp.Compare(a.Path, b.Path) })
+	slices.SortStableFunc(files, func(a, b transcript.File) int { return cmp.Compare(a.Path, b.Path) })
 	var folder conversation.Folder
 	for _, f := range files {
 		var r Recorder

@@ -21,7 +21,7 @@ import (
 
 	"github.com/overwinter-dev/overwinter/internal/agent"
 	"github.com/overwinter-dev/overwinter/internal/conversation"
-	"github.com/overwinter-dev/overwinter/internal/session"
+	"github.com/overwinter-dev/overwinter/internal/transcript"
 )
 
 var update = flag.Bool("update", false, "rewrite the golden files in testdata")
@@ -185,22 +185,22 @@ func Benchmark(b *testing.B, a agent.Adapter, data []byte) {
 }
 
 // Transcript reads the transcript files of a capture.
-func Transcript(t testing.TB, dir string) []session.TranscriptFile {
+func Transcript(t testing.TB, dir string) []transcript.File {
 	t.Helper()
-	var files []session.TranscriptFile
+	var files []transcript.File
 	require.NoError(t, filepath.WalkDir(filepath.Join(dir, "transcript"), func(name string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() {
 			return err
 		}
 		data, err := os.ReadFile(name)
-		files = append(files, session.TranscriptFile{Path: name, Data: data})
+		files = append(files, transcript.File{Path: name, Data: data})
 		return err
 	}))
 	return files
 }
 
 // Parse parses transcript files.
-func Parse(t testing.TB, a agent.Adapter, files []session.TranscriptFile) conversation.Conversation {
+func Parse(t testing.TB, a agent.Adapter, files []transcript.File) conversation.Conversation {
 	t.Helper()
 	c, err := a.Parse(files)
 	require.NoError(t, err)

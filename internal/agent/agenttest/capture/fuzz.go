@@ -12,7 +12,7 @@ import (
 
 	"github.com/overwinter-dev/overwinter/internal/agent"
 	"github.com/overwinter-dev/overwinter/internal/conversation"
-	"github.com/overwinter-dev/overwinter/internal/session"
+	"github.com/overwinter-dev/overwinter/internal/transcript"
 )
 
 // Seed gives a fuzz test what the real program wrote: of each file the lines for which most bytes are
@@ -77,7 +77,7 @@ func Translate(t *testing.T, a agent.Adapter, run agent.RunContext, data string,
 }
 
 // ParseAny checks that a parser reads any input without failing, and leaves no block open.
-func ParseAny(t *testing.T, a agent.Adapter, files ...session.TranscriptFile) {
+func ParseAny(t *testing.T, a agent.Adapter, files ...transcript.File) {
 	t.Helper()
 	Closed(t, Parse(t, a, files))
 }

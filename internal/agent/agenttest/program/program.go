@@ -16,7 +16,7 @@ import (
 
 	"github.com/overwinter-dev/overwinter/internal/agent"
 	"github.com/overwinter-dev/overwinter/internal/conversation"
-	"github.com/overwinter-dev/overwinter/internal/session"
+	"github.com/overwinter-dev/overwinter/internal/transcript"
 )
 
 // Timeout bounds the wait for the next line of a program, which is slow on a busy machine.
@@ -211,16 +211,16 @@ func (r Turn) Only(t *testing.T, kind conversation.BlockType) conversation.Block
 }
 
 // Files are the transcript files of a launch.
-func Files(t *testing.T, launch agent.Launch) []session.TranscriptFile {
+func Files(t *testing.T, launch agent.Launch) []transcript.File {
 	t.Helper()
-	var files []session.TranscriptFile
+	var files []transcript.File
 	for _, pattern := range launch.Transcripts {
 		names, err := filepath.Glob(pattern)
 		require.NoError(t, err)
 		for _, name := range names {
 			data, err := os.ReadFile(name)
 			require.NoError(t, err)
-			files = append(files, session.TranscriptFile{Path: name, Data: data})
+			files = append(files, transcript.File{Path: name, Data: data})
 		}
 	}
 	return files

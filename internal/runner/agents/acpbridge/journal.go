@@ -9,7 +9,7 @@ import (
 	"github.com/overwinter-dev/overwinter/internal/agent/stdio"
 	"github.com/overwinter-dev/overwinter/internal/conversation"
 	"github.com/overwinter-dev/overwinter/internal/runner/agents/acpclient"
-	"github.com/overwinter-dev/overwinter/internal/session"
+	"github.com/overwinter-dev/overwinter/internal/transcript"
 )
 
 // journal is the transcript of a session, with what earlier bridges have recorded.
@@ -34,7 +34,7 @@ func openJournal(name string) (*journal, error) {
 	}
 	j := &journal{Journal: open, runs: map[string]*pastRun{}}
 	j.read(past)
-	j.said = acpformat.Recorded([]session.TranscriptFile{{Path: name, Data: past}}).Threads[0].Blocks
+	j.said = acpformat.Recorded([]transcript.File{{Path: name, Data: past}}).Threads[0].Blocks
 	return j, nil
 }
 
